@@ -93,6 +93,7 @@ func mirrorOf(r setting.Repository, dir string) *git.Mirror {
 		Options: git.Options{
 			URL: r.URL, Branch: r.Branch, Tag: r.Tag, Commit: r.Commit, Folder: r.Folder, KeyFile: r.KeyFile,
 			KnownHostsFile: r.KnownHostsFile, CredentialFile: r.CredentialFile, CAFile: r.CAFile, SignedBy: r.SignedBy,
+			Submodules: r.Submodules,
 			Limits: git.Limits{
 				Fetch: r.Limits.Fetch, Size: r.Limits.Size, Files: r.Limits.Files, Time: time.Duration(r.Limits.Time),
 			},
@@ -392,6 +393,10 @@ func sourceOf(r setting.Repository) string {
 
 	if keys != "" {
 		source += " signed by " + keys
+	}
+
+	if r.Submodules {
+		source += " with submodules"
 	}
 
 	return source

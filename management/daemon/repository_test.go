@@ -16,6 +16,7 @@ import (
 	gogit "github.com/go-git/go-git/v5"
 	gitconfig "github.com/go-git/go-git/v5/config"
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"golang.org/x/crypto/ssh"
 
@@ -548,4 +549,77 @@ func TestRepositoryRestores(t *testing.T) {
 	if cleanup.Status != api.Complete || cleanup.Runs[0].PlaybookDigest != j.PlaybookDigest {
 		t.Errorf("the cleanup: %+v", cleanup)
 	}
+}
+
+// TestRepositorySubmodules: submodules are used when the settings ask for them, and the
+// remedy says how.
+func TestRepositorySubmodules(t *testing.T) {
+	t.Parallel()
+
+	s := prepare(t)
+	c := s.newClone()
+	first := c.push("first", false)
+
+	// A second repository, beside the first one.
+	role := &clone{s: s, bare: filepath.Join(s.dir, "role.git"), dir: filepath.Join(s.dir, "role"), at: c.at}
+	_, err := gogit.PlainInit(role.bare, true)
+	s.must(err)
+	role.repo, err = gogit.PlainInit(role.dir, false)
+	s.must(err)
+	role.put("tasks/main.yml", "[]\n")
+	pinned := role.push("role", false)
+
+	s.write(c.section("")...)
+	s.up()
+	t.Cleanup(s.down)
+	s.sync(first)
+
+	second := c.submodule("roles/shared", "../role.git", plumbing.NewHash(pinned))
+
+	_, err = s.Client.SyncRepository(s.ctx())
+	checkError(t, err, inventory.KindRefused, "commit "+second[:12]+" is refused", "roles/shared is a submodule",
+		"set repository.submodules to true")
+
+	s.write(c.section(", submodules: true")...)
+	_, err = s.ReloadConfig(s.ctx())
+	s.must(err)
+
+	r := s.sync(second)
+
+	content, err := os.ReadFile(filepath.Join(s.runner.playbooks.Path(r.InUse.PlaybookDigest), "roles/shared/tasks/main.yml"))
+	if string(content) != "[]\n" || err != nil {
+		t.Errorf("the submodule has %q, %v", content, err)
+	}
+
+	// Without them, the commit in use is not good any more.
+	s.write(c.section("")...)
+	_, err = s.ReloadConfig(s.ctx())
+	checkError(t, err, inventory.KindRefused, "roles/shared is a submodule")
+}
+
+// submodule pushes a commit with a submodule.
+func (c *clone) submodule(path, url string, hash plumbing.Hash) string {
+	c.s.t.Helper()
+
+	c.put(".gitmodules", "[submodule \"x\"]\n\tpath = "+path+"\n\turl = "+url+"\n")
+
+	w, err := c.repo.Worktree()
+	c.s.must(err)
+	_, err = w.Add(".gitmodules")
+	c.s.must(err)
+
+	index, err := c.repo.Storer.Index()
+	c.s.must(err)
+
+	e := index.Add(path)
+	e.Hash, e.Mode = hash, filemode.Submodule
+	c.s.must(c.repo.Storer.SetIndex(index))
+
+	c.at = c.at.Add(time.Second)
+	author := &object.Signature{Name: "A. Uthor", Email: "a@example.com", When: c.at}
+	commit, err := w.Commit("submodule", &gogit.CommitOptions{Author: author})
+	c.s.must(err)
+	c.send(commit)
+
+	return commit.String()
 }

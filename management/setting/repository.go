@@ -25,6 +25,8 @@ type Repository struct {
 	CAFile         string   `yaml:"ca_file"`
 	SignedBy       []string `yaml:"signed_by"` // files of public keys
 
+	Submodules bool `yaml:"submodules"`
+
 	Interval Duration         `yaml:"interval"`
 	OnMove   string           `yaml:"on_move"`
 	Limits   RepositoryLimits `yaml:"limits"`

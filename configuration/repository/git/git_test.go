@@ -33,7 +33,12 @@ type testRepo struct {
 func newRepo(t *testing.T) *testRepo {
 	t.Helper()
 
-	dir := filepath.Join(t.TempDir(), "origin.git")
+	return newRepoAt(t, filepath.Join(t.TempDir(), "origin.git"))
+}
+
+func newRepoAt(t *testing.T, dir string) *testRepo {
+	t.Helper()
+
 	store := newStorage(dir)
 	must(t, os.MkdirAll(dir, 0o755))
 	must(t, store.Init())

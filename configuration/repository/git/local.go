@@ -100,10 +100,15 @@ func (r *localRemote) references(context.Context) (references, error) {
 	return refs, nil
 }
 
-func (r *localRemote) pack(ctx context.Context, want plumbing.Hash, m *mirrored) (io.ReadCloser, error) {
+func (r *localRemote) givesAny() bool { return true }
+
+func (r *localRemote) pack(ctx context.Context, wants []plumbing.Hash, m *mirrored) (io.ReadCloser, error) {
 	c := copier{ctx: ctx, from: r.store, have: m, seen: map[plumbing.Hash]*lazyObject{}, maxSize: r.maxSize}
-	if err := c.collect(want); err != nil {
-		return nil, err
+
+	for _, want := range wants {
+		if err := c.collect(want); err != nil {
+			return nil, err
+		}
 	}
 
 	reader, writer := io.Pipe()

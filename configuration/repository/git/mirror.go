@@ -96,8 +96,11 @@ func (m *Mirror) fetch(ctx context.Context, store *mirrored) (configuration.Comm
 		return m.commit(store, want)
 	}
 
-	b := newBudget(m.Options.Limits.Fetch)
+	return m.fetchWithin(ctx, store, newBudget(m.Options.Limits.Fetch))
+}
 
+// fetchWithin fetches the commit that Options name, with a budget for all that arrives.
+func (m *Mirror) fetchWithin(ctx context.Context, store *mirrored, b *budget) (configuration.Commit, error) {
 	hash, err := m.bring(ctx, store, b)
 
 	var c configuration.Commit
@@ -160,7 +163,7 @@ func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbin
 		return want, err
 	}
 
-	pack, err := r.pack(ctx, want, store)
+	pack, err := r.pack(ctx, m.wants(r, refs, store, want), store)
 	if err != nil {
 		return want, err
 	}
@@ -175,6 +178,31 @@ func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbin
 	}
 
 	return want, nil
+}
+
+// wants returns the objects to ask for, to get one. A server may give no commit that is
+// not the end of a branch or a tag: such a one comes with all of these.
+func (m *Mirror) wants(r remote, refs references, store *mirrored, want plumbing.Hash) []plumbing.Hash {
+	if m.Options.Commit == "" || r.givesAny() || slices.Contains(slices.Collect(maps.Values(refs.named)), want) {
+		return []plumbing.Hash{want}
+	}
+
+	var wants []plumbing.Hash
+
+	for _, name := range slices.Sorted(maps.Keys(refs.named)) {
+		hash := refs.named[name]
+		isEnd := strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/")
+
+		if isEnd && !slices.Contains(wants, hash) && !store.has(hash) {
+			wants = append(wants, hash)
+		}
+	}
+
+	if len(wants) == 0 {
+		wants = append(wants, want) // the server says that it does not have it
+	}
+
+	return wants
 }
 
 // choose returns the object to fetch.
@@ -503,8 +531,10 @@ func (m *Mirror) use(f func(*mirrored) error) error {
 
 func (m *Mirror) gitDir() string { return filepath.Join(m.Dir, "mirror.git") }
 
-// clear removes the content of the mirror.
-func (m *Mirror) clear() error { return os.RemoveAll(m.gitDir()) }
+// clear removes the content of the mirror, with that of the submodules.
+func (m *Mirror) clear() error {
+	return errors.Join(os.RemoveAll(m.gitDir()), os.RemoveAll(m.modulesDir()))
+}
 
 // prepare makes the mirror, and removes the remains of an interrupted fetch.
 func (m *Mirror) prepare() error {

@@ -33,6 +33,10 @@ type Options struct {
 	// needs a signature by one of them.
 	SignedBy []string
 
+	// Submodules fetches submodules from the server of the repository. Their commits need
+	// signatures, too, and the limits hold for all together.
+	Submodules bool
+
 	Limits Limits
 }
 

@@ -36,9 +36,12 @@ type references struct {
 // remote is an open connection to a repository.
 type remote interface {
 	references(ctx context.Context) (references, error)
-	// pack returns a pack with the object and all that it leads to, without the objects of
+	// pack returns a pack with the objects and all that they lead to, without the objects of
 	// the mirror. The caller closes it.
-	pack(ctx context.Context, want plumbing.Hash, m *mirrored) (io.ReadCloser, error)
+	pack(ctx context.Context, wants []plumbing.Hash, m *mirrored) (io.ReadCloser, error)
+	// givesAny reports whether pack gives objects that no reference names. references was
+	// called.
+	givesAny() bool
 	close()
 }
 
@@ -84,6 +87,9 @@ func (b *budget) raise(limit int64) {
 
 var errBudget = errors.New("it sends more than the limit")
 
+// used returns the bytes that have arrived.
+func (b *budget) used() int64 { return b.limit - b.left.Load() }
+
 func (b *budget) spent() bool { return b.left.Load() < 0 }
 
 // reader counts the bytes of r.
@@ -104,10 +110,15 @@ func (r budgetReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// request asks for one object and all that it leads to.
-func request(capabilities *capability.List, want plumbing.Hash, m *mirrored) (*packp.UploadPackRequest, error) {
+// givesAny reports whether a server gives commits that no reference names.
+func givesAny(capabilities *capability.List) bool {
+	return capabilities.Supports(capability.AllowReachableSHA1InWant)
+}
+
+// request asks for objects and all that they lead to.
+func request(capabilities *capability.List, wants []plumbing.Hash, m *mirrored) (*packp.UploadPackRequest, error) {
 	req := packp.NewUploadPackRequestFromCapabilities(capabilities)
-	req.Wants, req.Haves = []plumbing.Hash{want}, m.haves()
+	req.Wants, req.Haves = wants, m.haves()
 
 	if capabilities.Supports(capability.NoProgress) {
 		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
@@ -258,8 +269,10 @@ func (r *httpsRemote) references(ctx context.Context) (references, error) {
 	return advertised(ar), nil
 }
 
-func (r *httpsRemote) pack(ctx context.Context, want plumbing.Hash, m *mirrored) (io.ReadCloser, error) {
-	req, err := request(r.refs.Capabilities, want, m)
+func (r *httpsRemote) givesAny() bool { return givesAny(r.refs.Capabilities) }
+
+func (r *httpsRemote) pack(ctx context.Context, wants []plumbing.Hash, m *mirrored) (io.ReadCloser, error) {
+	req, err := request(r.refs.Capabilities, wants, m)
 	if err != nil {
 		return nil, err
 	}

@@ -191,8 +191,10 @@ func (r *sshRemote) references(context.Context) (references, error) {
 	return advertised(ar), nil
 }
 
-func (r *sshRemote) pack(_ context.Context, want plumbing.Hash, m *mirrored) (io.ReadCloser, error) {
-	req, err := request(r.refs.Capabilities, want, m)
+func (r *sshRemote) givesAny() bool { return givesAny(r.refs.Capabilities) }
+
+func (r *sshRemote) pack(_ context.Context, wants []plumbing.Hash, m *mirrored) (io.ReadCloser, error) {
+	req, err := request(r.refs.Capabilities, wants, m)
 	if err != nil {
 		return nil, err
 	}

@@ -58,16 +58,21 @@ func (m *Mirror) trees(ctx context.Context, commits []string, signed bool, use f
 		// If it runs again, the mirror was damaged.
 		empty = true
 
-		trees := make([]fs.FS, len(commits))
+		trees, modules := make([]fs.FS, len(commits)), newModules(m, signed)
+		defer modules.release()
 
 		for i, commit := range commits {
 			var err error
-			if trees[i], err = m.tree(ctx, store, commit, signed); err != nil {
+			if trees[i], err = m.tree(ctx, store, modules, commit); err != nil {
 				return err
 			}
 		}
 
-		return use(trees)
+		if err := use(trees); err != nil || !modules.fetched || !signed {
+			return err
+		}
+
+		return modules.sweep()
 	})
 
 	if errors.Is(err, errDamaged) {
@@ -78,7 +83,7 @@ func (m *Mirror) trees(ctx context.Context, commits []string, signed bool, use f
 }
 
 // tree returns the playbooks of a commit.
-func (m *Mirror) tree(ctx context.Context, store *mirrored, commit string, signed bool) (fs.FS, error) {
+func (m *Mirror) tree(ctx context.Context, store *mirrored, modules *modules, commit string) (fs.FS, error) {
 	c, err := object.GetCommit(store.Storage, plumbing.NewHash(commit))
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return nil, inventory.Errorf(inventory.KindNotFound, "the commit %s is not in the mirror of %s",
@@ -89,7 +94,7 @@ func (m *Mirror) tree(ctx context.Context, store *mirrored, commit string, signe
 		return nil, damaged(err)
 	}
 
-	if signed {
+	if modules.signed {
 		if err := m.verify(c); err != nil {
 			return nil, err
 		}
@@ -100,11 +105,14 @@ func (m *Mirror) tree(ctx context.Context, store *mirrored, commit string, signe
 		return nil, err
 	}
 
+	modules.count = 0
 	t := &tree{
-		store: store, entries: map[string]*entry{}, limits: m.Options.Limits,
+		modules: modules, entries: map[string]*entry{}, limits: m.Options.Limits,
 		bytesLeft: m.Options.Limits.Size, time: c.Committer.When,
 	}
-	if err := t.add(ctx, root, ".", 0); err != nil {
+	top := level{store: store, url: m.Options.URL, root: c.TreeHash, at: m.Options.Folder, under: "."}
+
+	if err := t.add(ctx, top, root, ".", 0); err != nil {
 		return nil, err
 	}
 
@@ -135,7 +143,7 @@ func short(h plumbing.Hash) string { return h.String()[:12] }
 
 // tree is the file system of a commit.
 type tree struct {
-	store     *mirrored
+	modules   *modules
 	entries   map[string]*entry // by path; "." is the root
 	limits    Limits
 	bytesLeft int64
@@ -154,7 +162,8 @@ type entry struct {
 	mode     fs.FileMode
 	size     int64
 	hash     plumbing.Hash
-	target   string // of a link
+	store    *mirrored // with the object
+	target   string    // of a link
 	children []fs.DirEntry
 	time     time.Time
 }
@@ -169,7 +178,7 @@ func (e *entry) Type() fs.FileMode          { return e.mode.Type() }
 func (e *entry) Info() (fs.FileInfo, error) { return e, nil }
 
 // add adds a folder with all below it.
-func (t *tree) add(ctx context.Context, hash plumbing.Hash, at string, depth int) error {
+func (t *tree) add(ctx context.Context, l level, hash plumbing.Hash, at string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -178,7 +187,7 @@ func (t *tree) add(ctx context.Context, hash plumbing.Hash, at string, depth int
 		return refusef("the folders of %s are nested too deeply", path.Dir(at))
 	}
 
-	content, err := object.GetTree(t.store.Storage, hash)
+	content, err := object.GetTree(l.store.Storage, hash)
 	if err != nil {
 		return damaged(err)
 	}
@@ -187,7 +196,7 @@ func (t *tree) add(ctx context.Context, hash plumbing.Hash, at string, depth int
 	t.entries[at] = dir
 
 	for _, e := range content.Entries {
-		if err := t.entry(ctx, dir, at, e, depth); err != nil {
+		if err := t.entry(ctx, l, dir, at, e, depth); err != nil {
 			return err
 		}
 	}
@@ -197,7 +206,7 @@ func (t *tree) add(ctx context.Context, hash plumbing.Hash, at string, depth int
 	return nil
 }
 
-func (t *tree) entry(ctx context.Context, dir *entry, at string, e object.TreeEntry, depth int) error {
+func (t *tree) entry(ctx context.Context, l level, dir *entry, at string, e object.TreeEntry, depth int) error {
 	full := path.Join(at, e.Name)
 
 	// Before anything is joined: a name such as .. would disappear.
@@ -217,7 +226,7 @@ func (t *tree) entry(ctx context.Context, dir *entry, at string, e object.TreeEn
 		return refusef("it has more than %d files and folders (repository.limits.files)", t.limits.Files)
 	}
 
-	err := t.insert(ctx, full, e, depth)
+	err := t.insert(ctx, l, full, e, depth)
 	if added := t.entries[full]; err == nil && added != nil {
 		dir.children = append(dir.children, added)
 	}
@@ -225,12 +234,12 @@ func (t *tree) entry(ctx context.Context, dir *entry, at string, e object.TreeEn
 	return err
 }
 
-func (t *tree) insert(ctx context.Context, full string, e object.TreeEntry, depth int) error {
-	added := &entry{name: e.Name, hash: e.Hash, time: t.time}
+func (t *tree) insert(ctx context.Context, l level, full string, e object.TreeEntry, depth int) error {
+	added := &entry{name: e.Name, hash: e.Hash, store: l.store, time: t.time}
 
 	switch e.Mode {
 	case filemode.Dir:
-		return t.add(ctx, e.Hash, full, depth+1)
+		return t.add(ctx, l, e.Hash, full, depth+1)
 	case filemode.Regular, filemode.Deprecated:
 		added.mode = 0o644
 	case filemode.Executable:
@@ -238,12 +247,12 @@ func (t *tree) insert(ctx context.Context, full string, e object.TreeEntry, dept
 	case filemode.Symlink:
 		added.mode = fs.ModeSymlink | 0o777
 	case filemode.Submodule:
-		return refusef("%s is a submodule, and submodules are not fetched; put its files into the repository", full)
+		return t.submodule(ctx, l, full, e.Hash, depth)
 	default:
 		return refusef("%s has the unknown mode %o", full, uint32(e.Mode))
 	}
 
-	size, err := t.store.EncodedObjectSize(e.Hash)
+	size, err := l.store.EncodedObjectSize(e.Hash)
 	if err != nil {
 		return damaged(err)
 	}
@@ -260,6 +269,22 @@ func (t *tree) insert(ctx context.Context, full string, e object.TreeEntry, dept
 	}
 
 	return nil
+}
+
+// submodule adds the tree of a submodule.
+func (t *tree) submodule(ctx context.Context, l level, full string, hash plumbing.Hash, depth int) error {
+	if !t.modules.m.Options.Submodules {
+		return inventory.Errorf(inventory.KindRefused,
+			"the commit cannot be used: %s is a submodule, and submodules are not fetched", full).
+			Do("put its files into the repository, or set repository.submodules to true in the configuration file")
+	}
+
+	inner, c, err := t.modules.open(ctx, l, full, hash)
+	if err != nil {
+		return err
+	}
+
+	return t.add(ctx, inner, c.TreeHash, full, depth+1)
 }
 
 // link reads a link, and refuses one that leads out of the tree.
@@ -312,7 +337,7 @@ func (t *tree) read(e *entry) ([]byte, error) {
 }
 
 func (t *tree) blob(e *entry) (io.ReadCloser, error) {
-	blob, err := object.GetBlob(t.store.Storage, e.hash)
+	blob, err := object.GetBlob(e.store.Storage, e.hash)
 	if err != nil {
 		return nil, damaged(err)
 	}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package git
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-git/v5/config"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// The bounds of submodules.
+const (
+	maxModules     = 50       // of one commit, in all levels
+	maxModuleDepth = 5        // levels of submodules in submodules
+	maxModulesFile = 64 << 10 // bytes of .gitmodules
+)
+
+const modulesFile = ".gitmodules"
+
+// modules are the submodules of one tree, each in a mirror of its own below that of the
+// repository. A submodule is fetched when the tree is read, if its commit is missing.
+type modules struct {
+	m        *Mirror
+	signed   bool
+	left     int64 // bytes that may be fetched
+	count    int   // of the submodules of one tree
+	fetched  bool
+	mirrors  map[string]*mirrored // by URL
+	releases []func()
+}
+
+func newModules(m *Mirror, signed bool) *modules {
+	return &modules{m: m, signed: signed, left: m.Options.Limits.Fetch, mirrors: map[string]*mirrored{}}
+}
+
+// release ends the use of the mirrors.
+func (s *modules) release() {
+	for _, release := range s.releases {
+		release()
+	}
+}
+
+// level is a commit with submodules: that of the repository, or of a submodule.
+type level struct {
+	store *mirrored
+	url   string
+	root  plumbing.Hash // its whole tree, not the configured folder
+	at    string        // the path of the folder or the submodule within root's tree; "": it is root
+	under string        // the path in the playbooks of what is at
+	depth int
+}
+
+// within returns the path in the tree of root of an entry of the playbooks.
+func (l level) within(full string) string {
+	rest := full
+	if l.under != "." {
+		rest = strings.TrimPrefix(strings.TrimPrefix(full, l.under), "/")
+	}
+
+	return path.Join(l.at, rest)
+}
+
+// open returns the commit of a submodule, which it fetches if that is necessary.
+func (s *modules) open(ctx context.Context, l level, full string, want plumbing.Hash) (level, *object.Commit, error) {
+	if s.count++; s.count > maxModules || l.depth >= maxModuleDepth {
+		return level{}, nil, refusef("%s is one submodule too many: %d in %d levels are allowed", full, maxModules,
+			maxModuleDepth)
+	}
+
+	address, err := l.locate(full)
+	if err != nil {
+		return level{}, nil, err
+	}
+
+	nested := *s.m
+	sum := sha256.Sum256([]byte(address))
+	nested.Dir = filepath.Join(s.m.modulesDir(), hex.EncodeToString(sum[:8]))
+	nested.Options.URL, nested.Options.Commit = address, want.String()
+	nested.Options.Branch, nested.Options.Tag, nested.Options.Folder = "", "", ""
+	nested.Options.Limits.Fetch = s.left
+
+	store, err := s.mirror(ctx, &nested)
+	if err != nil {
+		return level{}, nil, err
+	}
+
+	if !store.has(want) {
+		if err := s.fetch(ctx, &nested, store, full); err != nil {
+			return level{}, nil, err
+		}
+	}
+
+	c, err := object.GetCommit(store.Storage, want)
+	if err != nil {
+		return level{}, nil, damaged(err)
+	}
+
+	if s.signed {
+		if err := s.m.verify(c); err != nil {
+			return level{}, nil, concerning("the submodule "+full, err)
+		}
+	}
+
+	return level{store: store, url: address, root: c.TreeHash, under: full, depth: l.depth + 1}, c, nil
+}
+
+// fetch fetches the commit of a submodule. A repository that does not have it makes the
+// commit bad that names it.
+func (s *modules) fetch(ctx context.Context, nested *Mirror, store *mirrored, full string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.m.Options.Limits.Time)
+	defer cancel()
+
+	b := newBudget(s.left)
+	s.fetched = true
+
+	_, err := nested.fetchWithin(ctx, store, b)
+	if s.left -= b.used(); err != nil {
+		return concerning("the submodule "+full, err)
+	}
+
+	return nil
+}
+
+// mirror returns the opened mirror of a submodule. It stays open until release.
+func (s *modules) mirror(ctx context.Context, nested *Mirror) (*mirrored, error) {
+	if store := s.mirrors[nested.Options.URL]; store != nil {
+		return store, nil
+	}
+
+	unlock, err := nested.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	s.releases = append(s.releases, unlock)
+
+	if err := nested.prepare(); err != nil {
+		return nil, err
+	}
+
+	store := &mirrored{newStorage(nested.gitDir())}
+	s.mirrors[nested.Options.URL] = store
+	s.releases = append(s.releases, func() { _ = store.Close() }) // what was written is on disk
+
+	return store, nil
+}
+
+// sweep removes the mirrors of submodules that the tree does not have. Those of an older
+// commit are fetched again.
+func (s *modules) sweep() error {
+	used := map[string]bool{}
+
+	for address := range s.mirrors {
+		sum := sha256.Sum256([]byte(address))
+		used[hex.EncodeToString(sum[:8])] = true
+	}
+
+	entries, err := os.ReadDir(s.m.modulesDir())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+
+	for _, e := range entries {
+		if !used[e.Name()] {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.m.modulesDir(), e.Name())))
+		}
+	}
+
+	return err
+}
+
+func (m *Mirror) modulesDir() string { return filepath.Join(m.Dir, "modules") }
+
+// locate returns the URL of the submodule at a path of the playbooks.
+func (l level) locate(full string) (string, error) {
+	at := l.within(full)
+
+	named, err := l.named(at)
+	if err != nil {
+		return "", err
+	}
+
+	for _, module := range named {
+		if module.Path != at {
+			continue
+		}
+
+		address, err := resolve(l.url, module.URL)
+		if err != nil {
+			return "", refusef("the submodule %s: %w", full, err)
+		}
+
+		return address, nil
+	}
+
+	return "", refusef("%s is a submodule without a URL in %s", full, modulesFile)
+}
+
+// named returns the submodules that the file .gitmodules names.
+func (l level) named(at string) (map[string]*config.Submodule, error) {
+	root, err := object.GetTree(l.store.Storage, l.root)
+	if err != nil {
+		return nil, damaged(err)
+	}
+
+	e, err := root.FindEntry(modulesFile)
+	if err != nil || !e.Mode.IsFile() {
+		return nil, refusef("%s is a submodule, and there is no file %s", at, modulesFile)
+	}
+
+	blob, err := object.GetBlob(l.store.Storage, e.Hash)
+	if err != nil {
+		return nil, damaged(err)
+	}
+
+	if blob.Size > maxModulesFile {
+		return nil, refusef("%s is larger than %d bytes", modulesFile, maxModulesFile)
+	}
+
+	r, err := blob.Reader()
+	if err != nil {
+		return nil, damaged(err)
+	}
+	defer r.Close()
+
+	content, err := io.ReadAll(r)
+	if err != nil {
+		return nil, damaged(err)
+	}
+
+	parsed := config.NewModules()
+	if err := parsed.Unmarshal(content); err != nil {
+		return nil, refusef("%s does not parse: %s", modulesFile, plain(err.Error(), 200))
+	}
+
+	return parsed.Submodules, nil
+}
+
+// resolve returns the URL of a submodule of the repository at base. The commit is not
+// trusted to choose a server, so it must be that of the repository: for a path, a
+// repository in the same folder, or below it.
+func resolve(base, text string) (string, error) {
+	if strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") {
+		text = join(base, text)
+	}
+
+	a, err := parseURL(text)
+	if err != nil {
+		return "", errors.New("its URL " + quoted(text) + " is not one of a repository")
+	}
+
+	own, err := parseURL(base)
+	if err != nil {
+		return "", err
+	}
+
+	same := a.via == own.via
+
+	switch a.via {
+	case viaHTTPS:
+		same = same && server(a.url) == server(own.url)
+	case viaSSH:
+		same = same && a.host == own.host && a.user == own.user
+	case viaPath:
+		same = same && strings.HasPrefix(a.path, path.Dir(own.path)+"/")
+	}
+
+	if !same {
+		return "", errors.New("its URL " + quoted(text) + " is not on the server of the repository; move it there")
+	}
+
+	return text, nil
+}
+
+func quoted(text string) string { return "\"" + plain(text, 200) + "\"" }
+
+// server returns the host of an https URL, with the port.
+func server(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+
+	if u.Port() == "" {
+		return u.Hostname() + ":443"
+	}
+
+	return u.Host
+}
+
+// join resolves a relative URL as git does: the base is a folder.
+func join(base, relative string) string {
+	head, rest := "", base
+
+	switch a, _ := parseURL(base); {
+	case a.via == viaPath:
+	case strings.Contains(base, "://"):
+		at := strings.Index(base, "://") + len("://")
+		slash := strings.Index(base[at:], "/")
+		head, rest = base[:at+slash], base[at+slash:]
+	default:
+		// USER@HOST:PATH.
+		at := strings.Index(base, ":") + 1
+		head, rest = base[:at], base[at:]
+	}
+
+	joined := path.Join(rest, relative)
+	if strings.HasPrefix(rest, "/") {
+		joined = path.Join("/", joined)
+	}
+
+	return head + joined
+}
+
+// concerning returns an error with the part of the commit that it is about.
+func concerning(part string, err error) error {
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok {
+		return err
+	}
+
+	out := *e
+	out.Message = part + ": " + e.Message
+
+	return &out
+}
