@@ -104,7 +104,7 @@ func Export(s *Snapshot) *Mapping {
 		file.set(PartSettings, section(LevelManager, "", PartSettings), false)
 		file.set(PartConnection, section(LevelManager, "", PartConnection), false)
 		file.set(PartVars, section(LevelManager, "", PartVars), false)
-		file.set(PartSecrets, section(LevelManager, "", PartSecrets), true)
+		file.set(PartSecrets, section(LevelManager, "", PartSecrets), false)
 	}
 
 	file.set("groups", exportGroups(s, section), false)

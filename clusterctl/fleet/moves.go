@@ -280,8 +280,9 @@ func (c *comparison) order(moves []Move) {
 	for len(moves) > 0 {
 		next := slices.IndexFunc(moves, func(m Move) bool { return allowed(groups, nodes, m) == nil })
 
-		// The rules depend on the jobs that are to end first.
-		if next < 0 && len(c.plan.Waits) > 0 {
+		// The rules depend on the jobs that are to end first, and on nodes outside the scope
+		// of the caller. The manager knows both.
+		if next < 0 && (len(c.plan.Waits) > 0 || c.has.Partial) {
 			next = 0
 		}
 

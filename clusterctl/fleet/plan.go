@@ -27,6 +27,9 @@ type Options struct {
 	Value func(Secret, Place) (string, error)
 }
 
+// shownBefore stands for the value of a variable that becomes secret.
+const shownBefore = "(not secret)"
+
 // The actions of a change.
 const (
 	ActionAdd    = "add"
@@ -44,6 +47,16 @@ type Change struct {
 	Late bool `json:"late,omitempty"`
 
 	value any // as sent to the manager; After without its secrets
+	plain any // the value of a variable that becomes secret, which Before does not show
+}
+
+// before returns the value that the change replaces, as the manager shows it.
+func (c Change) before() any {
+	if c.plain != nil {
+		return c.plain
+	}
+
+	return c.Before
 }
 
 // Move is a job that brings nodes into a group or out of service.
@@ -95,7 +108,8 @@ type comparison struct {
 	doc      *Document
 	has      *Snapshot
 	cells    map[Cell]any
-	groups   []string // after the plan
+	secrets  map[string]Cell // by variable, see secretAt
+	groups   []string        // after the plan
 	members  map[string]Member
 	skipped  map[string]bool // nodes of the file that do not exist
 	problems []Problem
@@ -115,6 +129,7 @@ func Compare(d *Document, s *Snapshot, o Options) (*Plan, error) {
 	}
 
 	c.checkNames()
+	c.decideGroups()
 	c.findMembers()
 	c.compareWants()
 	c.compareOrder()
@@ -141,11 +156,13 @@ func (c *comparison) problem(at Place, format string, args ...any) {
 	c.problems = append(c.problems, Problem{at, fmt.Sprintf(format, args...)})
 }
 
-// checkNames finds the nodes of the file that do not exist, and decides which groups
-// there are after the plan.
+// checkNames finds the nodes of the file that do not exist.
 func (c *comparison) checkNames() {
+	known := 0
+
 	for _, name := range c.doc.Nodes {
 		if _, exists := c.has.node(name); exists {
+			known++
 			continue
 		}
 
@@ -165,12 +182,22 @@ func (c *comparison) checkNames() {
 		c.problem(c.doc.Places["node "+name], "there is no node %s%s", name, hint)
 	}
 
+	// Such a file is more likely incomplete, or that of another manager.
+	if section, present := c.doc.Sections["nodes"]; c.Prune && present && known == 0 && len(c.has.Nodes) > 0 {
+		c.problem(section, "the section names no node of this manager, and with --prune it would take every node out "+
+			"of service; leave out the section, or name each node that is to leave with group: %s", NoGroup)
+	}
+}
+
+// decideGroups decides which groups there are after the plan.
+func (c *comparison) decideGroups() {
 	c.groups = c.has.Config.names()
 	named := slices.DeleteFunc(slices.Clone(c.doc.Groups), func(name string) bool {
 		return name == inventory.GroupPrepare
 	})
 
-	if section, present := c.doc.Sections["groups"]; c.Prune && present {
+	// A caller with a scope removes no group.
+	if section, present := c.doc.Sections["groups"]; c.Prune && present && !c.has.Partial {
 		c.groups = slices.DeleteFunc(c.groups, func(name string) bool { return !slices.Contains(named, name) })
 
 		if len(named) == 0 {
@@ -264,13 +291,17 @@ func (c *comparison) compareValue(w Want) {
 	has, isSet := c.cells[w.Cell]
 
 	switch {
+	case isSet && same(w.Cell, has, w.Value), !isSet && absent(w.Cell, w.Value):
 	case absent(w.Cell, w.Value):
-		if isSet {
-			c.change(w.Cell, has, nil)
-			// An empty value overrides the configuration file of the manager.
-			c.plan.Changes[len(c.plan.Changes)-1].value = w.Value
+		// Only a value that was set at run time can be removed.
+		if w.Value == nil && !c.has.Config.removable(w.Cell) {
+			return
 		}
-	case !isSet || !same(w.Cell, has, w.Value):
+
+		c.change(w.Cell, has, nil)
+		// An empty value overrides the configuration file of the manager.
+		c.plan.Changes[len(c.plan.Changes)-1].value = w.Value
+	default:
 		if c.has.Partial && w.Level == LevelGroup && (w.Part == PartGroup || w.Part == PartRules) {
 			c.problem(
 				w.At,
@@ -385,7 +416,10 @@ func (c *comparison) compareSecret(w Want) {
 		}
 
 	case !given: // keep
-		if !hidden && !shown {
+		if shown {
+			// The manager takes the text for the value that is set.
+			c.conceal(w.Cell, was, configuration.Hidden)
+		} else if !hidden {
 			c.missing(w, w.Key)
 		}
 	case !hidden || c.RewriteSecrets:
@@ -395,14 +429,22 @@ func (c *comparison) compareSecret(w Want) {
 			return
 		}
 
-		before := any(nil)
-		if hidden || shown {
-			before = configuration.Hidden
-		}
-
-		c.change(w.Cell, before, configuration.Hidden)
-		c.plan.Changes[len(c.plan.Changes)-1].value = value
+		c.conceal(w.Cell, was, value)
 	}
+}
+
+// conceal adds the change that gives a secret its value. was is the value of a variable
+// that is not secret so far.
+func (c *comparison) conceal(at Cell, was any, value string) {
+	before := c.cells[at]
+	if was != nil {
+		before = shownBefore
+	}
+
+	c.change(at, before, configuration.Hidden)
+
+	last := &c.plan.Changes[len(c.plan.Changes)-1]
+	last.value, last.plain = value, was
 }
 
 func (c *comparison) compareVar(w Want) {
@@ -422,6 +464,11 @@ func (c *comparison) compareVar(w Want) {
 			c.change(secret, hidden, nil)
 		}
 
+		return
+	}
+
+	if at, elsewhere := c.secretAt(w.Key); elsewhere && w.Value != nil {
+		c.problem(w.At, "%s is a secret of %s, and so it is one everywhere; write it under secrets", w.Key, at.Where())
 		return
 	}
 
@@ -448,6 +495,25 @@ func (c *comparison) compareVar(w Want) {
 	}
 }
 
+// secretAt returns the first place where the variable of that name is a secret. The
+// manager keeps it secret in every other place as well.
+func (c *comparison) secretAt(name string) (Cell, bool) {
+	if c.secrets == nil {
+		c.secrets = map[string]Cell{}
+
+		for cell := range c.cells {
+			first, found := c.secrets[cell.Key]
+			if cell.Part == PartSecrets && (!found || compareCells(cell, first) < 0) {
+				c.secrets[cell.Key] = cell
+			}
+		}
+	}
+
+	at, found := c.secrets[name]
+
+	return at, found
+}
+
 // plainSecret returns the path of a value of the file that the manager would hide, or
 // "". It could not be compared with the next file.
 func (c *comparison) plainSecret(w Want) string {
@@ -456,6 +522,11 @@ func (c *comparison) plainSecret(w Want) string {
 	list, _ := c.has.Config.Settings[settingSecrets].Value.([]any)
 	for _, p := range list {
 		patterns = append(patterns, fmt.Sprint(p))
+	}
+
+	// A caller with a scope cannot read the setting.
+	if _, shown := c.cells[w.Cell]; c.has.Partial && !shown {
+		patterns = configuration.DefaultSecrets()
 	}
 
 	hidden := patterns.HideVars(configuration.Vars{w.Key: w.Value})[w.Key]
@@ -538,26 +609,13 @@ func (c *comparison) prunes(cell Cell) bool {
 		section = "nodes"
 	default:
 		// Values of the configuration file of the manager are not the fleet file's to remove.
-		key := cell.Key
-		if cell.Part == PartConnection {
-			key = settingSSH + key
+		if !c.has.Config.removable(cell) {
+			return false
 		}
 
-		if cell.Part == PartSettings || cell.Part == PartConnection {
-			if c.has.Config.Settings[key].Origin != originOverlay {
-				return false
-			}
-		}
-
-		if section == PartSecrets {
-			section = PartVars
-		}
 	}
 
 	_, present := c.doc.Sections[section]
-	if _, secrets := c.doc.Sections[PartSecrets]; section == PartVars && secrets {
-		present = true
-	}
 
 	return present
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -162,12 +163,17 @@ func (r *request) pending(has func(Change) any) ([]Change, error) {
 			return sameAsRead(now, v) || absent(c.Cell, now) && absent(c.Cell, v) || same(c.Cell, now, v)
 		}
 
+		done := as(c.After)
+		if c.After == nil && c.value == nil {
+			done = now == nil // an empty value is still there
+		}
+
 		// A secret shows no value, so it is written again if in doubt.
-		secret := c.Part == PartSecrets && c.value != nil
+		secret := c.Part == PartSecrets && c.value != nil && c.value != configuration.Hidden
 
 		switch {
-		case !secret && as(c.After):
-		case as(c.Before), secret && r.again:
+		case !secret && done:
+		case as(c.before()), secret && r.again:
 			left = append(left, c)
 		default:
 			return nil, r.changedMeanwhile(c, now)
@@ -348,18 +354,13 @@ func (p *Plan) job(ctx context.Context, o RunOptions, s *Step) error {
 func (c Config) value(change Change) any {
 	at := change.Cell
 
-	key := at.Key
-	if at.Part == PartConnection {
-		key = settingSSH + key
-	}
-
 	switch ofManager := at.Level == LevelManager; {
 	case ofManager && at.Part == PartGroup:
 		return c.orderOf(change.Before)
-	case ofManager && change.value == nil && c.Settings[key].Origin != originOverlay:
+	case ofManager && change.value == nil && !c.removable(at):
 		return nil // the removal is done
 	case ofManager:
-		return c.Settings[key].Value
+		return c.Settings[settingOf(at)].Value
 	}
 
 	return c.cells()[at]
@@ -385,10 +386,8 @@ func (c Config) patch(changes []Change, order []string) map[string]any {
 
 	for _, change := range changes {
 		switch at := change.Cell; {
-		case at.Part == PartSettings:
-			patch[at.Key] = change.value
-		case at.Part == PartConnection && at.Level == LevelManager:
-			patch[settingSSH+at.Key] = change.value
+		case at.Level == LevelManager && at.Part != PartGroup:
+			patch[settingOf(at)] = change.value
 		case at.Part == PartConnection:
 			patch[settingGroupSSH] = c.groupSSH(changes)
 		default:

@@ -241,7 +241,10 @@ func (s *Snapshot) Cells() map[Cell]any {
 	for scope, vars := range s.Vars {
 		base := cellOf(scope)
 		for key, value := range vars {
-			cells[varCell(base, key, value)] = value
+			// In a file, null stands for no value.
+			if value != nil {
+				cells[varCell(base, key, value)] = value
+			}
 		}
 	}
 
@@ -262,7 +265,8 @@ func (c Config) cells() map[Cell]any {
 		switch {
 		case key == settingGroups, key == settingGroupSSH:
 		case site && isConnection(key):
-			if !isZero(setting.Value) {
+			// An empty value that was set at run time overrides the configuration file.
+			if setting.Origin == originOverlay || !isZero(setting.Value) {
 				cells[Cell{LevelManager, "", PartConnection, name}] = setting.Value
 			}
 		case setting.Settable && setting.Origin != originDefault:
@@ -290,6 +294,25 @@ func (c Config) cells() map[Cell]any {
 	}
 
 	return cells
+}
+
+// removable reports whether the value of a cell can be removed: of the settings, only
+// those that were set at run time can.
+func (c Config) removable(at Cell) bool {
+	if at.Level != LevelManager || at.Part != PartSettings && at.Part != PartConnection {
+		return true
+	}
+
+	return c.Settings[settingOf(at)].Origin == originOverlay
+}
+
+// settingOf returns the key of the setting in a cell of the manager.
+func settingOf(at Cell) string {
+	if at.Part == PartConnection {
+		return settingSSH + at.Key
+	}
+
+	return at.Key
 }
 
 // cellOf returns the level of a scope of variables: global, group/NAME or node/NAME.

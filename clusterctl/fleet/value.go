@@ -51,23 +51,28 @@ func same(c Cell, a, b any) bool {
 }
 
 // sameSetting reports whether two values of a setting mean the same: the manager writes
-// 1h as 1h0m0s, and an empty list as null.
+// 1h as 1h0m0s, 8.0 as 8, and an empty list as null.
 func sameSetting(a, b any) bool {
-	if reflect.DeepEqual(a, b) || isZero(a) && isZero(b) {
+	if sameAsRead(a, b) || isZero(a) && isZero(b) {
 		return true
 	}
 
-	s, isText := a.(string)
-	t, isText2 := b.(string)
+	d, isDuration := durationOf(a)
+	e, isDuration2 := durationOf(b)
 
-	if !isText || !isText2 {
-		return false
+	return isDuration && isDuration2 && d == e
+}
+
+// durationOf returns the duration that a value stands for, as the manager reads it: 0
+// needs no unit.
+func durationOf(v any) (time.Duration, bool) {
+	switch v.(type) {
+	case string, int64:
+		d, err := time.ParseDuration(fmt.Sprint(v))
+		return d, err == nil
 	}
 
-	d, err := time.ParseDuration(s)
-	e, err2 := time.ParseDuration(t)
-
-	return err == nil && err2 == nil && d == e
+	return 0, false
 }
 
 // isZero reports whether a value is the same as none: nil, "", 0 or an empty list or
@@ -164,7 +169,7 @@ func hidesWithin(path string, has, want any) string {
 func keepsHidden(path string, has, want any) string {
 	switch want := want.(type) {
 	case string:
-		if want == configuration.Hidden && has == nil {
+		if want == configuration.Hidden && has != configuration.Hidden {
 			return path
 		}
 	case map[string]any:

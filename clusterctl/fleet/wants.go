@@ -40,11 +40,37 @@ func (r *reader) document(root *element) (*Document, error) {
 		}
 	}
 
+	r.checkSecrets(d)
+
 	if err := asError(r.problems); err != nil {
 		return nil, err
 	}
 
 	return d, nil
+}
+
+// checkSecrets refuses a variable that is a secret at another level: the manager keeps a
+// name that is secret somewhere secret everywhere.
+func (r *reader) checkSecrets(d *Document) {
+	secrets := map[string]Want{}
+
+	for _, w := range d.Wants {
+		if _, found := secrets[w.Key]; w.Part == PartSecrets && w.Value != nil && !found {
+			secrets[w.Key] = w
+		}
+	}
+
+	for _, w := range d.Wants {
+		secret, found := secrets[w.Key]
+		refused := secret.Level == w.Level && secret.Name == w.Name
+
+		if w.Part != PartVars || w.Value == nil || !found || refused {
+			continue
+		}
+
+		r.refuse(w.At, fmt.Errorf("%s is a secret (%s), and so it is one everywhere; write it under secrets",
+			w.Key, secret.At))
+	}
 }
 
 // refuse adds the problem of a value, if there is one.
