@@ -134,7 +134,8 @@ func (s *Store) Enqueue(ctx context.Context, p notify.Position, list []notify.De
 		return err
 	}
 
-	_, err = s.client.Do(ctx, position)
+	// FollowChanges reports the write of the head key, and so that it has reached it.
+	_, err = s.client.Txn(ctx).Then(position, clientv3.OpPut(headKey(s.client.Prefix), "")).Commit()
 
 	return s.failure(ctx, err)
 }
@@ -238,17 +239,16 @@ func (s *Store) DeleteDeliveries(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// FollowChanges calls emit with the changes of nodes and jobs after the revision. It
-// reads them from etcd and not from the view, so that none is missed by a restart.
+// FollowChanges calls emit with the changes of nodes and jobs after the revision, and with
+// none for a write of something else below /v. It reads them from etcd and not from the
+// view, so that none is missed by a restart.
 func (s *Store) FollowChanges(
 	ctx context.Context, after int64, emit func(revision int64, list []notify.Change) error,
 ) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 
-	// The kinds of record are in the order of the alphabet, with none between these two.
-	from, end := s.key("/v/jobs/"), clientv3.GetPrefixRangeEnd(s.key("/v/nodes/"))
-	watched := s.client.Watch(ctx, from, clientv3.WithRange(end), clientv3.WithRev(after+1), clientv3.WithPrevKV())
+	watched := s.client.Watch(ctx, s.key("/v/"), clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV())
 
 	for {
 		select {

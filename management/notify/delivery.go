@@ -42,8 +42,9 @@ type Position struct {
 // Store keeps deliveries, and the position. Errors are those of package state.
 type Store interface {
 	// FollowChanges calls emit with the changes of nodes and jobs after the revision, all
-	// of one revision at a time and with its number, until ctx ends or emit fails. It is
-	// KindExpired if some of them are no longer kept.
+	// of one revision at a time and with its number, until ctx ends or emit fails. A call
+	// without changes tells that there are none up to its revision; each Enqueue leads to
+	// a call. It is KindExpired if some of the changes are no longer kept.
 	FollowChanges(ctx context.Context, after int64, emit func(revision int64, list []Change) error) error
 	// Position returns the zero value if there is none.
 	Position(ctx context.Context) (Position, error)

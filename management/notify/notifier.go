@@ -71,6 +71,8 @@ type Notifier struct {
 	position Position   // as stored
 	seen     int64      // the revision up to which all changes are in deliveries
 	newest   time.Time  // the creation of the newest delivery
+
+	rested time.Time // when rest has last swept; of Run
 }
 
 // failing is a target that accepts nothing.
@@ -92,8 +94,12 @@ func (n *Notifier) Run(ctx context.Context) {
 	defer tick.Stop()
 
 	for {
-		if n.Leads() && len(n.Targets()) > 0 {
+		switch {
+		case !n.Leads():
+		case len(n.Targets()) > 0:
 			n.serve(ctx)
+		default:
+			n.rest(ctx)
 		}
 
 		select {
@@ -104,11 +110,48 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
-// serve delivers until this instance no longer leads or the store fails. Run begins again
-// then.
+// rest ends what is pending and forgets the position, because there is no target: the
+// first one begins with the next event.
+func (n *Notifier) rest(ctx context.Context) {
+	if time.Since(n.rested) < sweepEvery {
+		return
+	}
+
+	if err := n.restOnce(ctx); err != nil {
+		if ctx.Err() == nil {
+			n.Logger.WithError(err).Warn("old notifications cannot be removed; retrying")
+		}
+
+		return
+	}
+
+	n.rested = time.Now()
+}
+
+func (n *Notifier) restOnce(ctx context.Context) error {
+	if err := n.load(ctx); err != nil {
+		return err
+	}
+
+	n.moving.Lock()
+	defer n.moving.Unlock()
+
+	if n.position.Revision != 0 {
+		if err := n.store(ctx, Position{}, nil); err != nil {
+			return err
+		}
+	}
+
+	return n.sweepOnce(ctx, time.Now())
+}
+
+// serve delivers until this instance no longer leads, there is no target any more, or the
+// store fails. Run begins again then.
 func (n *Notifier) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
+	n.rested = time.Time{}
 
 	if err := n.begin(ctx); err != nil {
 		if ctx.Err() == nil {
@@ -133,7 +176,7 @@ func (n *Notifier) serve(ctx context.Context) {
 	tick := time.NewTicker(leadInterval)
 	defer tick.Stop()
 
-	for n.Leads() {
+	for n.Leads() && len(n.Targets()) > 0 {
 		select {
 		case <-ctx.Done():
 			return
@@ -144,6 +187,27 @@ func (n *Notifier) serve(ctx context.Context) {
 
 // begin reads the queue and the position. The first start begins with the next event.
 func (n *Notifier) begin(ctx context.Context) error {
+	if err := n.load(ctx); err != nil {
+		return err
+	}
+
+	n.moving.Lock()
+	defer n.moving.Unlock()
+
+	if n.position.Revision != 0 {
+		return nil
+	}
+
+	head, err := n.Store.Head(ctx)
+	if err != nil {
+		return err
+	}
+
+	return n.store(ctx, Position{Revision: head}, nil)
+}
+
+// load reads the queue and the position. Nothing else may run.
+func (n *Notifier) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 
@@ -158,17 +222,6 @@ func (n *Notifier) begin(ctx context.Context) error {
 		return err
 	}
 
-	if position.Revision == 0 {
-		if position.Revision, err = n.Store.Head(ctx); err != nil {
-			return err
-		}
-
-		if err := n.Store.Enqueue(ctx, position, nil); err != nil {
-			return err
-		}
-	}
-
-	// Nothing else runs yet.
 	n.moving.Lock()
 	n.position, n.seen = position, position.Revision
 	n.moving.Unlock()
@@ -343,16 +396,26 @@ func (n *Notifier) store(ctx context.Context, next Position, list []Delivery) er
 	return nil
 }
 
-// savePosition stores the revision up to which nobody wanted an event, so that a restart
-// need not read those changes, which the store forgets after a while.
+// savePosition stores how far the changes were read, although nobody wanted an event, so
+// that a restart need not read changes that the store has forgotten by then.
 func (n *Notifier) savePosition(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+
+	head, err := n.Store.Head(bounded)
+	if err != nil {
+		return err
+	}
+
 	n.moving.Lock()
 	defer n.moving.Unlock()
 
-	if n.seen == n.position.Revision {
+	// The newest revision may be the write of the position itself.
+	if head <= n.position.Revision+1 {
 		return nil
 	}
 
+	// The write is a change as well: where it is read, all earlier ones are.
 	next := n.position
 	next.Revision = n.seen
 

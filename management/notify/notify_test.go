@@ -34,9 +34,12 @@ type memory struct {
 	mu       sync.Mutex
 	position notify.Position
 	all      map[string]notify.Delivery
-	changes  []notify.Change
+	changes  []notify.Change // one without a node and a job is another write
+	other    int64           // the newest write that the feed does not have
 	news     chan struct{}
 	floor    int64 // changes up to it are gone
+	writes   int   // of the position
+	counted  bool  // a write of the position has a revision of its own
 }
 
 func newMemory() *memory {
@@ -106,8 +109,27 @@ func (m *memory) Enqueue(_ context.Context, p notify.Position, list []notify.Del
 	}
 
 	m.position = p
+	m.writes++
+
+	if m.counted {
+		m.other = m.head() + 1
+	}
+
+	m.changes = append(m.changes, notify.Change{Revision: m.head()})
+	close(m.news)
+	m.news = make(chan struct{})
 
 	return nil
+}
+
+// head returns the newest revision. The caller holds the lock.
+func (m *memory) head() int64 {
+	head := max(1, m.other)
+	if n := len(m.changes); n > 0 {
+		head = max(head, m.changes[n-1].Revision)
+	}
+
+	return head
 }
 
 func (m *memory) Deliveries(context.Context) ([]notify.Delivery, error) {
@@ -143,12 +165,7 @@ func (m *memory) Head(context.Context) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	head := int64(1)
-	if n := len(m.changes); n > 0 {
-		head = m.changes[n-1].Revision
-	}
-
-	return head, nil
+	return m.head(), nil
 }
 
 // age makes a delivery older.
@@ -205,13 +222,20 @@ type bench struct {
 	store    *memory
 	target   notify.Target
 	problems atomic.Pointer[string]
+	none     atomic.Bool // there is no target
 }
 
 func newBench(store *memory, target notify.Target) *bench {
 	b := &bench{store: store, target: target}
 	log, _ := test.NewNullLogger()
 	b.Notifier = notify.New(notify.Options{
-		Store: store, Targets: func() []notify.Target { return []notify.Target{b.target} },
+		Store: store, Targets: func() []notify.Target {
+			if b.none.Load() {
+				return nil
+			}
+
+			return []notify.Target{b.target}
+		},
 		Leads: func() bool { return true }, Health: func(context.Context) []string {
 			if p := b.problems.Load(); p != nil {
 				return []string{*p}
@@ -404,6 +428,101 @@ func TestGap(t *testing.T) {
 		synctest.Wait()
 
 		if got := r.ids(); !slices.Equal(got, []string{"9-gap", "10-node.status-n-1"}) {
+			t.Errorf("delivered %v", got)
+		}
+	})
+}
+
+// TestNoGapWithoutEvents: a target does not hear of missed events only because there
+// were none for longer than the store keeps its changes.
+func TestNoGapWithoutEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, r := newMemory(), &receiver{}
+		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
+		stop := b.run(t)
+
+		synctest.Wait()
+
+		// An hour of other writes, such as the output of a job.
+		for range 60 {
+			store.mu.Lock()
+			store.other = store.head() + 10
+			store.mu.Unlock()
+
+			time.Sleep(time.Minute)
+		}
+
+		// Everything but the last five minutes is compacted away, then the manager starts.
+		stop()
+		store.mu.Lock()
+		store.floor = store.head() - 50
+		store.mu.Unlock()
+
+		defer newBench(store, b.target).run(t)()
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+
+		if got := r.ids(); got != nil {
+			t.Errorf("delivered %v", got)
+		}
+	})
+}
+
+// TestQuiet: the position alone causes no writes.
+func TestQuiet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		store.counted = true
+
+		defer newBench(store, notify.Target{Name: "a", Events: everything, Sender: &receiver{}}).run(t)()
+
+		time.Sleep(time.Hour)
+		synctest.Wait()
+
+		if store.writes > 3 {
+			t.Errorf("%d writes without an event", store.writes)
+		}
+	})
+}
+
+// TestNoTargets: what happened while no target was configured is not told to a new one,
+// and what is pending ends.
+func TestNoTargets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, r := newMemory(), &receiver{fail: func(int) error { return errors.New("down") }}
+		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
+
+		defer b.run(t)()
+
+		synctest.Wait()
+		store.add(nodeChange(2, inventory.Unallocated, inventory.Allocated))
+		time.Sleep(time.Minute)
+
+		// The target is removed, and comes back an hour later.
+		b.none.Store(true)
+		time.Sleep(2 * time.Minute)
+		store.add(nodeChange(30, inventory.Allocated, inventory.Quarantined))
+
+		r.mu.Lock()
+		r.fail = nil
+		r.mu.Unlock()
+
+		time.Sleep(time.Hour)
+
+		if d := store.all["a/2-node.status-n-1"]; d.Status != notify.Dead || store.position.Revision != 0 {
+			t.Errorf("without targets: %+v at %+v", d, store.position)
+		}
+
+		b.none.Store(false)
+		time.Sleep(time.Minute)
+		store.add(nodeChange(60, inventory.Quarantined, inventory.Unallocated))
+		synctest.Wait()
+
+		if got := r.ids(); !slices.Equal(got, []string{"60-node.status-n-1"}) {
 			t.Errorf("delivered %v", got)
 		}
 	})
