@@ -502,7 +502,7 @@ func (chat) List(context.Context, string) ([]notify.Delivery, error) {
 
 	return []notify.Delivery{{
 		ID: "chat/4711-job.failed-12", Target: "chat", Status: notify.Dead, Created: at, Attempts: 1, Last: at,
-		Error: "https://chat.example.com answered 404 Not Found",
+		Error: "https://chat.example.com answered 410 Gone",
 		Event: notify.Event{
 			ID: "4711-job.failed-12", Kind: notify.KindJobFailed, Time: at, Manager: "host1-35a0",
 			Summary: "job 12 (commission of host3-35a0) is Errored", To: "Errored", Job: "12", Verb: "commission",

@@ -388,7 +388,7 @@ func TestRefusedForGood(t *testing.T) {
 		store := newMemory()
 		r := &receiver{fail: func(attempt int) error {
 			if attempt == 1 {
-				return notify.Permanent(errors.New("answered 404"))
+				return notify.Permanent(errors.New("answered 410"))
 			}
 
 			return nil
@@ -727,7 +727,8 @@ func TestWebhook(t *testing.T) {
 	}
 
 	for code, permanent := range map[int]bool{
-		302: true, 308: true, 400: true, 404: true, 410: true, 408: false, 429: false, 500: false, 503: false,
+		302: false, 308: false, 400: true, 401: false, 403: false, 404: false, 405: false, 408: false, 410: true,
+		413: true, 422: true, 429: false, 500: false, 503: false,
 	} {
 		status, bodies = code, nil
 

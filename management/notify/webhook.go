@@ -136,7 +136,9 @@ func (w *Webhook) withoutURL(err error) error {
 	return fmt.Errorf("%s: %w", w.name, err)
 }
 
-// judge returns the meaning of a status.
+// judge returns the meaning of a status. A receiver that is being deployed, or whose
+// proxy is, answers nearly everything for a while. Only an answer about the message
+// itself, or that the receiver is gone, will be the same later.
 func (w *Webhook) judge(status int) error {
 	said := fmt.Errorf("%s answered %d %s", w.name, status, http.StatusText(status))
 
@@ -144,12 +146,14 @@ func (w *Webhook) judge(status int) error {
 	case status >= 200 && status < 300:
 		return nil
 	case status >= 300 && status < 400:
-		return Permanent(fmt.Errorf("%w; redirects are not followed: configure the final URL", said))
-	case status == http.StatusRequestTimeout || status == http.StatusTooEarly || status == http.StatusTooManyRequests:
-		return said
-	case status >= 400 && status < 500:
-		return Permanent(said)
-	default:
-		return said
+		return fmt.Errorf("%w; redirects are not followed: configure the final URL", said)
 	}
+
+	switch status {
+	case http.StatusBadRequest, http.StatusGone, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity:
+		return Permanent(said)
+	}
+
+	return said
 }
