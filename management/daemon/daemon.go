@@ -434,6 +434,11 @@ func (d *Daemon) apply(c setting.Config) {
 	}
 
 	d.targets.set(c)
+
+	if d.notifier != nil {
+		d.notifier.Reloaded()
+	}
+
 	// The folder may have changed.
 	d.playbooks.request()
 

@@ -31,6 +31,7 @@ type deliveryRecord struct {
 	Attempts int           `json:"attempts,omitempty"`
 	Last     time.Time     `json:"last,omitzero"`
 	Error    string        `json:"error,omitempty"`
+	Retries  int           `json:"retries,omitempty"`
 }
 
 // eventRecord is an event of a notification.
@@ -55,7 +56,7 @@ func newDeliveryRecord(d notify.Delivery) deliveryRecord {
 
 	return deliveryRecord{
 		ID: d.ID, Target: d.Target, Status: d.Status, Created: d.Created, Attempts: d.Attempts, Last: d.Last,
-		Error: d.Error,
+		Error: d.Error, Retries: d.Retries,
 		Event: eventRecord{
 			ID: e.ID, Kind: e.Kind, Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node, Group: e.Group,
 			From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
@@ -68,7 +69,7 @@ func (r deliveryRecord) delivery() notify.Delivery {
 
 	return notify.Delivery{
 		ID: r.ID, Target: r.Target, Status: r.Status, Created: r.Created, Attempts: r.Attempts, Last: r.Last,
-		Error: r.Error,
+		Error: r.Error, Retries: r.Retries,
 		Event: notify.Event{
 			ID: e.ID, Kind: e.Kind, Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node, Group: e.Group,
 			From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
@@ -195,13 +196,15 @@ func (s *Store) Deliveries(ctx context.Context) ([]notify.Delivery, error) {
 			continue
 		}
 
-		list = append(list, record.delivery())
+		d := record.delivery()
+		d.Revision = kv.ModRevision
+		list = append(list, d)
 	}
 
 	return list, nil
 }
 
-// PutDelivery writes a delivery.
+// PutDelivery writes a delivery, at its revision if it has one. Else it is KindConflict.
 func (s *Store) PutDelivery(ctx context.Context, d notify.Delivery) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -211,9 +214,21 @@ func (s *Store) PutDelivery(ctx context.Context, d notify.Delivery) error {
 		return err
 	}
 
-	_, err = s.client.Do(ctx, write)
+	var unchanged []clientv3.Cmp
+	if d.Revision != 0 {
+		unchanged = append(unchanged, atRevision(s.deliveryKey(d.ID), d.Revision))
+	}
 
-	return s.failure(ctx, err)
+	resp, err := s.client.Txn(ctx).If(unchanged...).Then(write).Commit()
+	if err != nil {
+		return s.failure(ctx, err)
+	}
+
+	if !resp.Succeeded {
+		return inventory.Errorf(inventory.KindConflict, "the delivery was changed meanwhile")
+	}
+
+	return nil
 }
 
 // DeleteDeliveries removes deliveries.

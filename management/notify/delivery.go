@@ -29,6 +29,11 @@ type Delivery struct {
 	Attempts int
 	Last     time.Time // of the last attempt
 	Error    string    // of the last attempt; empty: none
+	Retries  int       // how often somebody made it pending again
+
+	// Revision is the store's revision of this record, where Deliveries returned it; it is
+	// not stored.
+	Revision int64
 }
 
 // Position is how far the records were turned into events.
@@ -53,6 +58,8 @@ type Store interface {
 	Enqueue(ctx context.Context, p Position, list []Delivery) error
 	// Deliveries returns all deliveries, the oldest first.
 	Deliveries(ctx context.Context) ([]Delivery, error)
+	// PutDelivery writes a delivery. With a Revision it is KindConflict unless the record
+	// is still at it.
 	PutDelivery(ctx context.Context, d Delivery) error
 	// DeleteDeliveries removes the deliveries with the ids.
 	DeleteDeliveries(ctx context.Context, ids []string) error

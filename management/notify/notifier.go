@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,10 +63,14 @@ type Options struct {
 type Notifier struct {
 	Options
 
-	mu    sync.Mutex
-	queue map[string]Delivery // by id; of the leader
-	woken chan struct{}       // closed when queue changes
-	fails map[string]failing  // by target
+	mu      sync.Mutex
+	queue   map[string]Delivery // by id; of the leader
+	woken   chan struct{}       // closed when queue, fails or busy changes
+	fails   map[string]failing  // by target
+	busy    map[string]string   // the id of the delivery that is being sent, by target
+	unsaved map[string]bool     // ids of deliveries that the store does not have as the queue does
+
+	saving sync.Mutex // held during a write of a delivery of the queue, and a removal
 
 	moving   sync.Mutex // held during a write of the position
 	position Position   // as stored
@@ -85,7 +90,21 @@ type failing struct {
 func New(o Options) *Notifier {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 
-	return &Notifier{Options: o, queue: map[string]Delivery{}, woken: make(chan struct{}), fails: map[string]failing{}}
+	n := &Notifier{Options: o, woken: make(chan struct{})}
+	n.reset(nil)
+
+	return n
+}
+
+// reset replaces the queue. The caller holds the lock, or nothing else runs.
+func (n *Notifier) reset(list []Delivery) {
+	n.fails, n.busy, n.unsaved = map[string]failing{}, map[string]string{}, map[string]bool{}
+	n.queue = make(map[string]Delivery, len(list))
+
+	for _, d := range list {
+		d.Revision = 0 // only the leader changes what is pending
+		n.queue[d.ID] = d
+	}
 }
 
 // Run delivers while this instance leads, until ctx ends.
@@ -229,12 +248,7 @@ func (n *Notifier) load(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	n.fails = map[string]failing{}
-	n.queue = make(map[string]Delivery, len(list))
-
-	for _, d := range list {
-		n.queue[d.ID] = d
-	}
+	n.reset(list)
 
 	return nil
 }
@@ -445,28 +459,14 @@ func (n *Notifier) wake() {
 // deliver sends the pending events, each target in order and beside the others, until ctx
 // ends.
 func (n *Notifier) deliver(ctx context.Context) {
-	var (
-		busy    = map[string]bool{}
-		ended   = make(chan string)
-		sending sync.WaitGroup
-	)
-
+	var sending sync.WaitGroup
 	defer sending.Wait()
 
 	for {
-		due, woken, next := n.due(time.Now(), busy)
+		due, woken, next := n.due(time.Now())
 
 		for _, attempt := range due {
-			busy[attempt.target.Name] = true
-
-			sending.Go(func() {
-				n.attempt(ctx, attempt)
-
-				select {
-				case ended <- attempt.target.Name:
-				case <-ctx.Done():
-				}
-			})
+			sending.Go(func() { n.attempt(ctx, attempt) })
 		}
 
 		wait := time.NewTimer(time.Until(next))
@@ -475,8 +475,6 @@ func (n *Notifier) deliver(ctx context.Context) {
 		case <-ctx.Done():
 			wait.Stop()
 			return
-		case name := <-ended:
-			delete(busy, name)
 		case <-woken:
 		case <-wait.C:
 		}
@@ -492,8 +490,9 @@ type attempt struct {
 }
 
 // due returns the oldest pending delivery of each target that is neither busy nor
-// waiting after a failure, the channel that wakes, and the time of the next look.
-func (n *Notifier) due(now time.Time, busy map[string]bool) (list []attempt, woken <-chan struct{}, next time.Time) {
+// waiting after a failure, and marks those targets as busy. woken is closed when there
+// may be others, and next is the time of the next look.
+func (n *Notifier) due(now time.Time) (list []attempt, woken <-chan struct{}, next time.Time) {
 	targets := n.Targets()
 
 	n.mu.Lock()
@@ -502,7 +501,7 @@ func (n *Notifier) due(now time.Time, busy map[string]bool) (list []attempt, wok
 	next = now.Add(maxDelay)
 
 	for _, t := range targets {
-		if busy[t.Name] {
+		if n.busy[t.Name] != "" {
 			continue
 		}
 
@@ -519,6 +518,7 @@ func (n *Notifier) due(now time.Time, busy map[string]bool) (list []attempt, wok
 			continue
 		}
 
+		n.busy[t.Name] = pending[0].ID
 		list = append(list, attempt{t, pending[0]})
 	}
 
@@ -582,9 +582,38 @@ func (n *Notifier) attempt(ctx context.Context, a attempt) {
 	write, done := context.WithTimeout(context.WithoutCancel(ctx), lastWriteTime)
 	defer done()
 
-	if err := n.Store.PutDelivery(write, d); err != nil && ctx.Err() == nil {
-		log.WithError(err).Warn("the result of a notification cannot be stored; it may be sent again after a restart")
+	if err := n.save(write, d.ID); err != nil {
+		log.WithError(err).Warn("the result of a notification is not stored yet; a restart would send it again")
 	}
+}
+
+// save stores a delivery as the queue has it. The sweep repeats what fails.
+func (n *Notifier) save(ctx context.Context, id string) error {
+	// One write at a time, so that an older one does not replace a newer one.
+	n.saving.Lock()
+	defer n.saving.Unlock()
+
+	n.mu.Lock()
+	d, known := n.queue[id]
+	if known {
+		n.unsaved[id] = true
+	}
+	n.mu.Unlock()
+
+	if !known {
+		return nil // it was removed
+	}
+
+	if err := n.Store.PutDelivery(ctx, d); err != nil {
+		return err
+	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	delete(n.unsaved, id)
+
+	return nil
 }
 
 // note keeps the result of an attempt in the queue, and when the target is tried again.
@@ -592,7 +621,10 @@ func (n *Notifier) note(d Delivery, err error, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
+	defer n.wake()
+
 	n.queue[d.ID] = d
+	delete(n.busy, d.Target)
 
 	if err == nil || d.Status == Dead && IsPermanent(err) {
 		delete(n.fails, d.Target)
@@ -652,30 +684,14 @@ func (n *Notifier) sweepOnce(ctx context.Context, now time.Time) error {
 
 	n.takeRetries(stored)
 
-	// Removed in the store first: a failure leaves both as they are.
-	remove, end := n.old(now)
-	if err := n.Store.DeleteDeliveries(ctx, remove); err != nil {
-		return err
-	}
-
-	n.mu.Lock()
-	for _, id := range remove {
-		delete(n.queue, id)
-	}
-
-	n.mu.Unlock()
-
-	for _, d := range end {
-		if err := n.Store.PutDelivery(ctx, d); err != nil {
+	remove := n.old(now)
+	for _, id := range n.notSaved() {
+		if err := n.save(ctx, id); err != nil {
 			return err
 		}
-
-		n.mu.Lock()
-		n.queue[d.ID] = d
-		n.mu.Unlock()
 	}
 
-	return nil
+	return n.remove(ctx, remove)
 }
 
 // takeRetries takes over deliveries that another instance made pending again.
@@ -683,17 +699,61 @@ func (n *Notifier) takeRetries(stored []Delivery) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
+	// A result that is not stored yet has as many retries as the record.
 	for _, d := range stored {
-		if d.Status == Pending && n.queue[d.ID].Status == Dead {
-			n.queue[d.ID] = d
-			n.wake()
+		if q, known := n.queue[d.ID]; known && d.Retries > q.Retries {
+			n.again(d)
 		}
 	}
 }
 
-// old returns the deliveries to remove, and those to end because too many are pending
-// or their target is no longer configured.
-func (n *Notifier) old(now time.Time) (remove []string, end []Delivery) {
+// again puts a delivery that is pending again into the queue, and lets its target be
+// tried at once. The caller holds the lock.
+func (n *Notifier) again(d Delivery) {
+	d.Revision = 0
+	n.queue[d.ID] = d
+
+	delete(n.fails, d.Target)
+	n.wake()
+}
+
+// notSaved returns the ids of the deliveries to store.
+func (n *Notifier) notSaved() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return slices.Sorted(maps.Keys(n.unsaved))
+}
+
+// remove removes ended deliveries, from the store first: a failure leaves both as they
+// are.
+func (n *Notifier) remove(ctx context.Context, ids []string) error {
+	n.saving.Lock()
+	defer n.saving.Unlock()
+
+	// Somebody may have made one pending again.
+	n.mu.Lock()
+	ids = slices.DeleteFunc(ids, func(id string) bool { return n.queue[id].Status == Pending })
+	n.mu.Unlock()
+
+	if err := n.Store.DeleteDeliveries(ctx, ids); err != nil {
+		return err
+	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	for _, id := range ids {
+		delete(n.queue, id)
+		delete(n.unsaved, id)
+	}
+
+	return nil
+}
+
+// old returns the deliveries to remove. It ends those that are too many, or whose target
+// is no longer configured, except one that is being sent.
+func (n *Notifier) old(now time.Time) (remove []string) {
 	// A target without an entry gets nothing any more.
 	configured := map[string]bool{}
 	for _, t := range n.Targets() {
@@ -724,15 +784,31 @@ func (n *Notifier) old(now time.Time) (remove []string, end []Delivery) {
 			}
 
 			switch pending++; {
+			case n.busy[target] == d.ID:
 			case !configured[target]:
-				d.Status, d.Error = Dead, "the target is no longer configured"
-				end = append(end, d)
+				n.end(d, "the target is no longer configured")
 			case pending > maxPending:
-				d.Status, d.Error = Dead, fmt.Sprintf("more than %d newer ones were pending", maxPending)
-				end = append(end, d)
+				n.end(d, fmt.Sprintf("more than %d newer ones were pending", maxPending))
 			}
 		}
 	}
 
-	return remove, end
+	return remove
+}
+
+// end gives a delivery up; the sweep stores that. The caller holds the lock.
+func (n *Notifier) end(d Delivery, reason string) {
+	d.Status, d.Error = Dead, reason
+	n.queue[d.ID] = d
+	n.unsaved[d.ID] = true
+}
+
+// Reloaded lets every target be tried at once, because its configuration may have been
+// corrected.
+func (n *Notifier) Reloaded() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	clear(n.fails)
+	n.wake()
 }

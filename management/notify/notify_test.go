@@ -40,6 +40,9 @@ type memory struct {
 	floor    int64 // changes up to it are gone
 	writes   int   // of the position
 	counted  bool  // a write of the position has a revision of its own
+	puts     int64 // of deliveries
+
+	beforePut func(notify.Delivery) error // may be nil
 }
 
 func newMemory() *memory {
@@ -142,9 +145,21 @@ func (m *memory) Deliveries(context.Context) ([]notify.Delivery, error) {
 }
 
 func (m *memory) PutDelivery(_ context.Context, d notify.Delivery) error {
+	if m.beforePut != nil {
+		if err := m.beforePut(d); err != nil {
+			return err
+		}
+	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
+	if d.Revision != 0 && m.all[d.ID].Revision != d.Revision {
+		return inventory.Errorf(inventory.KindConflict, "it was changed")
+	}
+
+	m.puts++
+	d.Revision = m.puts
 	m.all[d.ID] = d
 
 	return nil
@@ -223,6 +238,7 @@ type bench struct {
 	target   notify.Target
 	problems atomic.Pointer[string]
 	none     atomic.Bool // there is no target
+	follows  bool        // another instance leads
 }
 
 func newBench(store *memory, target notify.Target) *bench {
@@ -236,7 +252,7 @@ func newBench(store *memory, target notify.Target) *bench {
 
 			return []notify.Target{b.target}
 		},
-		Leads: func() bool { return true }, Health: func(context.Context) []string {
+		Leads: func() bool { return !b.follows }, Health: func(context.Context) []string {
 			if p := b.problems.Load(); p != nil {
 				return []string{*p}
 			}
@@ -408,6 +424,145 @@ func TestRefusedForGood(t *testing.T) {
 
 		if s, err := b.Status(t.Context()); err != nil || s[0].Dead != 1 || s[0].Delivered != 1 || s[0].Pending != 0 {
 			t.Errorf("status %+v, %v", s, err)
+		}
+	})
+}
+
+// TestTriedAtOnce: after many failures, a target that somebody corrected is tried at once
+// and not at its next turn.
+func TestTriedAtOnce(t *testing.T) {
+	t.Parallel()
+
+	for name, correct := range map[string]func(t *testing.T, b *bench){
+		"a reload": func(_ *testing.T, b *bench) { b.Reloaded() },
+		"a test": func(t *testing.T, b *bench) {
+			if err := b.Test(t.Context(), access.Caller{}, "a"); err != nil {
+				t.Error(err)
+			}
+		},
+		"a retry": func(t *testing.T, b *bench) {
+			if n, err := b.Retry(t.Context(), access.Caller{}, "a"); n != 1 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		},
+		"a retry by another instance": func(t *testing.T, b *bench) {
+			other := newBench(b.store, b.target)
+			other.follows = true
+
+			if n, err := other.Retry(t.Context(), access.Caller{}, "a"); n != 1 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+
+			time.Sleep(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, r := newMemory(), &receiver{fail: func(int) error { return errors.New("down") }}
+				store.all["a/dead"] = notify.Delivery{
+					ID: "a/dead", Target: "a", Status: notify.Dead, Created: time.Now(), Event: notify.Event{ID: "dead"},
+				}
+
+				b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
+
+				defer b.run(t)()
+
+				synctest.Wait()
+				store.add(nodeChange(2, inventory.Unallocated, inventory.Allocated))
+
+				// Its next turn is minutes away.
+				time.Sleep(3 * time.Hour)
+				r.mu.Lock()
+				r.fail = nil
+				r.mu.Unlock()
+				correct(t, b)
+				synctest.Wait()
+
+				if got := r.ids(); !slices.Contains(got, "2-node.status-n-1") {
+					t.Errorf("delivered %v", got)
+				}
+			})
+		})
+	}
+}
+
+// TestLateResult: a result that the store did not take is stored later. Until then, the
+// older record in the store is no reason to send the event again.
+func TestLateResult(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		r := &receiver{fail: func(int) error { return notify.Permanent(errors.New("gone")) }}
+		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
+
+		var full atomic.Bool
+
+		full.Store(true)
+
+		store.beforePut = func(notify.Delivery) error {
+			if full.Load() {
+				return errors.New("full")
+			}
+
+			return nil
+		}
+
+		defer b.run(t)()
+
+		synctest.Wait()
+		store.add(nodeChange(2, inventory.Unallocated, inventory.Allocated))
+		time.Sleep(3 * time.Minute)
+		full.Store(false)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+
+		if d := store.all["a/2-node.status-n-1"]; d.Status != notify.Dead || d.Attempts != 1 || r.n != 1 {
+			t.Errorf("the delivery is %+v after %d requests", d, r.n)
+		}
+	})
+}
+
+// TestLimitWhileSending: a delivery that is accepted while the limit is applied counts as
+// accepted.
+func TestLimitWhileSending(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		r := &receiver{fail: func(attempt int) error {
+			if attempt > 1 {
+				return errors.New("down")
+			}
+
+			time.Sleep(time.Second)
+
+			return nil
+		}}
+
+		for i := range 1001 {
+			id := fmt.Sprintf("a/%d", i)
+			store.all[id] = notify.Delivery{
+				ID: id, Target: "a", Status: notify.Pending, Created: time.Now().Add(time.Duration(i-2000) * time.Second),
+				Event: notify.Event{ID: id},
+			}
+		}
+
+		// The write of the end takes longer than the attempt.
+		store.beforePut = func(d notify.Delivery) error {
+			if d.Status == notify.Dead {
+				time.Sleep(3 * time.Second)
+			}
+
+			return nil
+		}
+
+		defer newBench(store, notify.Target{Name: "a", Events: everything, Sender: r}).run(t)()
+
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+
+		if d := store.all["a/0"]; d.Status != notify.Delivered {
+			t.Errorf("the delivery that was accepted is %+v", d)
 		}
 	})
 }

@@ -121,11 +121,19 @@ func (n *Notifier) Test(ctx context.Context, c access.Caller, name string) error
 				Do("correct the target in the configuration file, or the receiver")
 		}
 
+		// What is pending can go now.
+		n.mu.Lock()
+		defer n.mu.Unlock()
+
+		delete(n.fails, name)
+		n.wake()
+
 		return nil
 	})
 }
 
 // Retry makes the Dead deliveries of a target pending again, and returns their number.
+// The target is tried at once.
 func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (count int, err error) {
 	record := access.Record{Action: "notifications.retry", Targets: []string{name}}
 
@@ -140,22 +148,36 @@ func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (cou
 				continue
 			}
 
-			// It has a day again. Another instance that leads finds it at its next look.
-			d.Status, d.Created = Pending, time.Now()
-			if err := n.Store.PutDelivery(ctx, d); err != nil {
+			switch err := n.retry(ctx, d); inventory.KindOf(err) {
+			case "":
+				count++
+			case inventory.KindConflict: // somebody else did, or it was removed
+			default:
 				return err
 			}
-
-			count++
-
-			n.mu.Lock()
-			n.queue[d.ID] = d
-			n.wake()
-			n.mu.Unlock()
 		}
 
 		return nil
 	})
 
 	return count, err
+}
+
+// retry makes a Dead delivery pending again, or is KindConflict.
+func (n *Notifier) retry(ctx context.Context, d Delivery) error {
+	n.saving.Lock()
+	defer n.saving.Unlock()
+
+	// It has a day again. Another instance that leads finds it at its next look.
+	d.Status, d.Created, d.Retries = Pending, time.Now(), d.Retries+1
+	if err := n.Store.PutDelivery(ctx, d); err != nil {
+		return err
+	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.again(d)
+
+	return nil
 }
