@@ -49,7 +49,8 @@ func leakingSite(t *testing.T) *site {
 		"secrets: {sources: {from_file: {file: %s}, from_command: {command: [%s, %s-argument]}}}",
 		file, command, canary,
 	), fmt.Sprintf(
-		"notifications: [{name: chat, events: [job.failed, node.status], url: 'http://127.0.0.1:1/%s'}]", canary,
+		"notifications: [{name: chat, events: [job.failed, node.status], url: 'http://127.0.0.1:1/%s', "+
+			"allow_local: true}]", canary,
 	))
 	s.up()
 	t.Cleanup(s.down)

@@ -123,7 +123,9 @@ func senderOf(n setting.Notification) (notify.Sender, error) {
 		format = notify.FormatJSON
 	}
 
-	return notify.NewWebhook(notify.WebhookOptions{URL: url, Format: format, Secret: secret, TLS: config})
+	return notify.NewWebhook(notify.WebhookOptions{
+		URL: url, Format: format, Secret: secret, TLS: config, AllowLocal: n.AllowLocal,
+	})
 }
 
 // secretIn returns the content of a file without the newline at its end; nil for "".

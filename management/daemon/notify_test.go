@@ -79,7 +79,7 @@ func TestNotifications(t *testing.T) {
 	s := prepare(t)
 	file := filepath.Join(s.dir, "secret")
 	settings := fmt.Sprintf("notifications: [{name: hook, events: [node.new, node.state], url: '%s/secret-path', "+
-		"secret_file: %s}]", h.URL, file)
+		"secret_file: %s, allow_local: true}]", h.URL, file)
 
 	// Without its secret, a target is named by the health and keeps its deliveries.
 	s.write(settings)

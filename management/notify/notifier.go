@@ -70,7 +70,7 @@ type Notifier struct {
 	busy    map[string]string   // the id of the delivery that is being sent, by target
 	unsaved map[string]bool     // ids of deliveries that the store does not have as the queue does
 
-	saving sync.Mutex // held during a write of a delivery of the queue, and a removal
+	saving chan struct{} // has a value during a write of a delivery of the queue, and a removal
 
 	moving   sync.Mutex // held during a write of the position
 	position Position   // as stored
@@ -90,7 +90,7 @@ type failing struct {
 func New(o Options) *Notifier {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 
-	n := &Notifier{Options: o, woken: make(chan struct{})}
+	n := &Notifier{Options: o, woken: make(chan struct{}), saving: make(chan struct{}, 1)}
 	n.reset(nil)
 
 	return n
@@ -587,11 +587,31 @@ func (n *Notifier) attempt(ctx context.Context, a attempt) {
 	}
 }
 
+// lockWrites waits until no other write of a delivery goes on.
+func (n *Notifier) lockWrites(ctx context.Context) error {
+	select {
+	case n.saving <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (n *Notifier) unlockWrites() { <-n.saving }
+
 // save stores a delivery as the queue has it. The sweep repeats what fails.
 func (n *Notifier) save(ctx context.Context, id string) error {
 	// One write at a time, so that an older one does not replace a newer one.
-	n.saving.Lock()
-	defer n.saving.Unlock()
+	if err := n.lockWrites(ctx); err != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+
+		n.unsaved[id] = true
+
+		return err
+	}
+
+	defer n.unlockWrites()
 
 	n.mu.Lock()
 	d, known := n.queue[id]
@@ -728,8 +748,11 @@ func (n *Notifier) notSaved() []string {
 // remove removes ended deliveries, from the store first: a failure leaves both as they
 // are.
 func (n *Notifier) remove(ctx context.Context, ids []string) error {
-	n.saving.Lock()
-	defer n.saving.Unlock()
+	if err := n.lockWrites(ctx); err != nil {
+		return err
+	}
+
+	defer n.unlockWrites()
 
 	// Somebody may have made one pending again.
 	n.mu.Lock()

@@ -165,8 +165,11 @@ func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (cou
 
 // retry makes a Dead delivery pending again, or is KindConflict.
 func (n *Notifier) retry(ctx context.Context, d Delivery) error {
-	n.saving.Lock()
-	defer n.saving.Unlock()
+	if err := n.lockWrites(ctx); err != nil {
+		return err
+	}
+
+	defer n.unlockWrites()
 
 	// It has a day again. Another instance that leads finds it at its next look.
 	d.Status, d.Created, d.Retries = Pending, time.Now(), d.Retries+1

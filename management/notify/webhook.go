@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -18,8 +19,12 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// maxAnswer bounds the part of an answer that is read, in bytes.
-const maxAnswer = 4 << 10
+const (
+	// maxAnswer bounds the part of an answer that is read, in bytes.
+	maxAnswer = 4 << 10
+	// dialTime bounds the connection to a receiver.
+	dialTime = 10 * time.Second
+)
 
 // Webhook posts events to a URL.
 type Webhook struct {
@@ -39,13 +44,17 @@ type WebhookOptions struct {
 	// have, of at least MinSecret bytes.
 	Secret []byte
 	TLS    *tls.Config // nil: the CAs of the host
+	// AllowLocal allows a receiver on this host, or at a link-local address or that of a
+	// cloud's metadata. Otherwise it is refused, by its name or at the connection.
+	AllowLocal bool
+	Resolver   *net.Resolver // nil: that of the host
 }
 
 // MinSecret is the least length of a secret that signs webhooks, in bytes.
 const MinSecret = 24
 
 // NewWebhook returns a sender. It is KindInvalid for a URL that is none, and a secret
-// that is too short. The error names no secret.
+// that is too short, and for a host that is refused. The error names no secret.
 func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
@@ -56,6 +65,12 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	// The URL is in no error, because its path may be a secret.
 	if err := CheckFormat(o.Format); err != nil {
 		return nil, err
+	}
+
+	if !o.AllowLocal {
+		if err := checkHost(u.Hostname()); err != nil {
+			return nil, err
+		}
 	}
 
 	w := &Webhook{name: u.Scheme + "://" + u.Host, url: o.URL, format: o.Format}
@@ -71,11 +86,24 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 		}
 	}
 
+	dialer := &net.Dialer{Timeout: dialTime, Resolver: o.Resolver}
+
+	// A proxy may be on this host. It resolves the name itself.
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
+	if err != nil {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the proxy of the environment is no URL").
+			Do("correct HTTPS_PROXY and HTTP_PROXY in the environment of clusterm")
+	}
+
+	if !o.AllowLocal && proxy == nil {
+		dialer.Control = refuseLocal
+	}
+
 	// A client of its own: another one follows redirects.
 	w.client = &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
-			ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxAnswer * 4,
+			Proxy: http.ProxyURL(proxy), DialContext: dialer.DialContext, TLSClientConfig: o.TLS, MaxIdleConns: 2,
+			IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxAnswer * 4,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -29,6 +29,8 @@ type Notification struct {
 	Format  string `json:"format,omitempty" yaml:"format"` // empty: json
 	// SecretFile has the secret that signs the requests.
 	SecretFile string `json:"secret_file,omitempty" yaml:"secret_file"`
+	// AllowLocal allows a receiver on this host or at a link-local address.
+	AllowLocal bool `json:"allow_local,omitempty" yaml:"allow_local"`
 
 	Mail *NotificationMail `json:"mail,omitempty" yaml:"mail"`
 
@@ -119,7 +121,8 @@ func (n Notification) check(groups inventory.Groups) error {
 
 	// A URL in a file is checked when that is read.
 	if n.URL != "" {
-		if _, err := notify.NewWebhook(notify.WebhookOptions{URL: n.URL, Format: notify.FormatJSON}); err != nil {
+		o := notify.WebhookOptions{URL: n.URL, Format: notify.FormatJSON, AllowLocal: n.AllowLocal}
+		if _, err := notify.NewWebhook(o); err != nil {
 			return fmt.Errorf("url: %w", err)
 		}
 	}
@@ -131,8 +134,8 @@ func (n Notification) checkMail() error {
 	m := n.Mail
 
 	switch {
-	case n.Format != "" || n.SecretFile != "":
-		return errors.New("format and secret_file belong to a webhook, not to mail")
+	case n.Format != "" || n.SecretFile != "" || n.AllowLocal:
+		return errors.New("format, secret_file and allow_local belong to a webhook, not to mail")
 	case m.TLS != "" && m.TLS != "off":
 		return fmt.Errorf("mail.tls is %q; write off, or leave it out", m.TLS)
 	case (m.User == "") != (m.PasswordFile == ""):
