@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -79,15 +80,18 @@ func Release(b state.Brake, now time.Time, by, reason string) (state.Brake, *sta
 }
 
 // vanished returns the nodes that were lost within the time of the brake, and the number
-// of those that were visible in it. Absences from before a release do not count again.
+// of those that were visible in it. Absences from before a release do not count again,
+// and those by the job of a person not at all.
 func (w World) vanished() (lost []string, visible int) {
 	from := w.Now.Add(-w.Settings.Brake.Within)
 	if released := w.View.Automation.Brake.Released; released.After(from) {
 		from = released
 	}
 
+	working := w.workOfPeople(from)
+
 	for _, n := range w.View.Nodes {
-		gone := n.Presence.Lost.After(from)
+		gone := n.Presence.Lost.After(from) && !excused(n, working[n.Name])
 		if gone {
 			lost = append(lost, n.Name)
 		}
@@ -100,6 +104,44 @@ func (w World) vanished() (lost []string, visible int) {
 	slices.Sort(lost)
 
 	return lost, visible
+}
+
+// workOfPeople returns the jobs of people that may have rebooted hosts since the time, by
+// node.
+func (w World) workOfPeople(since time.Time) map[string][]*job.Job {
+	working := map[string][]*job.Job{}
+
+	for i := range w.View.Jobs {
+		j := &w.View.Jobs[i]
+
+		over := j.Status.Ended() && j.Ended.Add(noticed).Before(since)
+		if j.Started.IsZero() || over || state.IsPolicy(j.Actor) || j.Verb.Verifies() {
+			continue
+		}
+
+		for _, name := range slices.Concat(j.Names(), j.Helpers) {
+			working[name] = append(working[name], j)
+		}
+	}
+
+	return working
+}
+
+// noticed is how long the observers may take to lose a node whose host was rebooted.
+const noticed = 30 * time.Second
+
+// excused reports whether one of the jobs explains the newest absence of the node. A job
+// that has ended does so only for a node that is back.
+func excused(n *inventory.Node, jobs []*job.Job) bool {
+	lost := n.Presence.Lost
+
+	return slices.ContainsFunc(jobs, func(j *job.Job) bool {
+		if lost.Before(j.Started) {
+			return false
+		}
+
+		return !j.Status.Ended() || n.State == inventory.Discovered && lost.Before(j.Ended.Add(noticed))
+	})
 }
 
 // Describe returns the state of the brake in words: its nodes, its time and its

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
@@ -108,5 +109,77 @@ func TestBrakeHolds(t *testing.T) {
 	w.Now = noon.Add(3 * time.Minute)
 	if b, _ := policy.Brake(w); !b.On || b.Vanish != 4 {
 		t.Errorf("a second fault: %+v", b)
+	}
+}
+
+// TestBrakeSparesJobsOfPeople: a node that a person's job reboots does not count. One that
+// stays away after that job does, and so does one that a policy reboots.
+func TestBrakeSparesJobsOfPeople(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		name string
+		verb inventory.Verb
+		by   string
+		from time.Duration // the start of the job, from the loss on
+		end  time.Duration // its end; 0: it runs
+		back bool
+		on   bool
+	}{
+		{"it runs", inventory.VerbMaintenance, "ann", -time.Minute, 0, false, false},
+		{"it runs, and they are back", inventory.VerbMaintenance, "ann", -time.Minute, 0, true, false},
+		{"it has ended, and they are back", inventory.VerbMaintenance, "ann", -time.Minute, time.Minute, true, false},
+		{"it has ended, and they are away", inventory.VerbMaintenance, "ann", -time.Minute, time.Minute, false, true},
+		{"it ended before", inventory.VerbMaintenance, "ann", -time.Hour, -time.Minute, true, true},
+		{"it began later", inventory.VerbMaintenance, "ann", time.Minute, 0, true, true},
+		{"it reboots nothing", inventory.VerbVerify, "ann", -time.Minute, 0, false, true},
+		{"it is one of a policy", inventory.VerbReapply, "policy:returns", -time.Minute, 0, false, true},
+	} {
+		nodes := fleet(10)
+		j := job.Job{ID: "1", Verb: c.verb, Actor: c.by, Status: job.Running, Started: noon.Add(c.from)}
+
+		for i := range 5 {
+			seen(nodes[i], false, noon)
+
+			if c.back {
+				seen(nodes[i], true, noon.Add(30*time.Second))
+			}
+
+			j.Targets = append(j.Targets, job.Target{Name: nodes[i].Name})
+		}
+
+		if c.end != 0 {
+			j.Status, j.Ended = job.Complete, noon.Add(c.end)
+		}
+
+		w := world(nodes...)
+		w.View.Jobs, w.Now = []job.Job{j}, noon.Add(2*time.Minute)
+
+		if b, _ := policy.Brake(w); b.On != c.on {
+			t.Errorf("%s: %+v", c.name, b)
+		}
+	}
+
+	// A job that waits reboots nothing, and its helpers are held as well.
+	nodes := fleet(10)
+	for i := range 5 {
+		seen(nodes[i], false, noon)
+	}
+
+	w := world(nodes...)
+	w.Now = noon.Add(time.Minute)
+	w.View.Jobs = []job.Job{{
+		ID: "1", Verb: inventory.VerbMaintenance, Actor: "ann", Status: job.Queued,
+		Helpers: []string{"n-00", "n-01", "n-02", "n-03", "n-04"},
+	}}
+
+	if b, _ := policy.Brake(w); !b.On {
+		t.Error("a queued job excuses its nodes")
+	}
+
+	w.View.Jobs[0].Status, w.View.Jobs[0].Started = job.Running, noon.Add(-time.Minute)
+
+	if b, _ := policy.Brake(w); b.On {
+		t.Errorf("the helpers count: %+v", b)
 	}
 }
