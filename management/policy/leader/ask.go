@@ -4,6 +4,8 @@ package leader
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -24,12 +26,13 @@ const (
 	askSilent   = 5 * time.Minute
 )
 
-// ask reaches the nodes over ssh, as many at a time as there is room for. It does not
-// block: the answers are stored in the records of the nodes.
+// ask reaches the nodes over ssh, as many at a time as there is room for: those that were
+// not asked for longest come first. It does not block: the answers are stored in the
+// records of the nodes.
 func (l *Leader) ask(ctx context.Context, settings Settings, names []string) {
 	v, now := l.State.View(), time.Now()
 
-	for _, name := range names {
+	for _, name := range l.inTurn(v, names) {
 		n, ok := v.Lookup(name)
 		if !ok || !l.begin(n, now) {
 			continue
@@ -59,6 +62,23 @@ func (l *Leader) ask(ctx context.Context, settings Settings, names []string) {
 			}
 		})
 	}
+}
+
+// inTurn returns the names by the time of their last question, and forgets those of nodes
+// that are no longer known. Names that were never asked keep their order.
+func (l *Leader) inTurn(v *state.View, names []string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	maps.DeleteFunc(l.asked, func(name string, _ time.Time) bool {
+		_, known := v.Lookup(name)
+		return !known
+	})
+
+	names = slices.Clone(names)
+	slices.SortStableFunc(names, func(a, b string) int { return l.asked[a].Compare(l.asked[b]) })
+
+	return names
 }
 
 // begin reports whether a node may be asked now, and notes that it is.

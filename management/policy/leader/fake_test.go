@@ -47,6 +47,8 @@ type site struct {
 	verdict  inventory.VerdictResult // of every verification
 	takes    time.Duration           // each job
 	busiest  int                     // automatic jobs at a time
+	ponders  time.Duration           // each host, before it answers
+	asked    map[string]int          // questions, by node
 
 	ops   int
 	crash int  // the operation that fails, and all after it; 0: never
@@ -56,7 +58,7 @@ type site struct {
 func newSite(t *testing.T, nodes int) *site {
 	s := &site{
 		t: t, changed: make(chan struct{}), results: map[string]string{}, boots: map[string]string{},
-		foreign: map[string]bool{}, leads: true, verdict: inventory.Clean, takes: 20 * time.Second,
+		foreign: map[string]bool{}, asked: map[string]int{}, leads: true, verdict: inventory.Clean, takes: 20 * time.Second,
 		settings: Settings{
 			Settings: policy.Settings{
 				Settle: time.Minute,
@@ -292,9 +294,19 @@ func (s *site) Cancel(_ context.Context, c access.Caller, id string) (cancelled 
 	return cancelled, err
 }
 
-func (s *site) Vitals(_ context.Context, h configuration.Host) (configuration.Vitals, configuration.Reach) {
+func (s *site) Vitals(ctx context.Context, h configuration.Host) (configuration.Vitals, configuration.Reach) {
+	answer := time.NewTimer(s.ponders)
+	defer answer.Stop()
+
+	select {
+	case <-ctx.Done():
+	case <-answer.C:
+	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	s.asked[h.Name]++
 
 	switch {
 	case s.foreign[h.Name]:

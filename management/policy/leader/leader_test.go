@@ -392,3 +392,44 @@ func TestKilledAnywhere(t *testing.T) {
 		}
 	}
 }
+
+// TestQuestionsAreFair: more nodes than there is room for are all asked, and the slow ones
+// at the front do not starve the others. Forgotten names are not kept.
+func TestQuestionsAreFair(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const nodes = 5 * questions
+
+		s := newSite(t, nodes)
+		s.settings.Brake.Share = 100
+		s.settings.Brake.Minimum = 10_000
+		s.ponders = askTime / 2
+		l := s.leader()
+
+		for i := range nodes {
+			s.boots[name(i)] = ""
+		}
+
+		s.see(false, upTo(nodes)...)
+		s.see(true, upTo(nodes)...)
+		s.run(l, 10*time.Minute)
+
+		least, most := s.asked[name(0)], 0
+		for i := range nodes {
+			least, most = min(least, s.asked[name(i)]), max(most, s.asked[name(i)])
+		}
+
+		if least == 0 || most-least > 1 {
+			t.Errorf("between %d and %d questions to a host", least, most)
+		}
+
+		s.mu.Lock()
+		s.publish(func(v *state.View) { v.Nodes = v.Nodes[:3] })
+		s.mu.Unlock()
+		s.run(l, time.Minute)
+
+		if len(l.asked) > 3 {
+			t.Errorf("%d names are kept of 3 nodes", len(l.asked))
+		}
+	})
+}
