@@ -17,35 +17,107 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// carryOut carries out the recorded decisions, those of an earlier process as well. One
-// that cannot be carried out yet is tried again in the next round.
-func (l *Leader) carryOut(ctx context.Context, settings Settings) error {
+// makeRoom carries out the decisions to cancel a job for a person. The brake and pauses do
+// not hold them back.
+func (l *Leader) makeRoom(ctx context.Context, settings Settings) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+
 	var failures []error
 
 	for _, d := range l.State.View().Automation.Decisions {
-		if d.Phase != state.PhaseDecided || ctx.Err() != nil || !l.Leads() {
-			continue
-		}
-
-		// The brake and a pause hold decisions back; people are still made room for.
-		halted := policy.Halted(l.State.View().Automation, d.Policy) != ""
-		if halted && d.Action != state.ActionYield {
-			continue
-		}
-
-		if err := l.act(ctx, settings, d); err != nil {
-			failures = append(failures, err)
+		if d.Phase == state.PhaseDecided && d.Action == state.ActionYield && l.Leads() {
+			failures = append(failures, l.act(ctx, settings, d))
 		}
 	}
 
 	return errors.Join(failures...)
 }
 
-// act carries out one decision and records its result. An error is worth a retry.
-func (l *Leader) act(ctx context.Context, settings Settings, d state.Decision) error {
-	ctx, cancel := context.WithTimeout(ctx, actTime)
+// startWork carries out the other decisions, those of an earlier process as well, unless
+// that is being done. It does not block: a job engine that is slow must hold up neither
+// the brake nor the jobs of people. It returns when the next attempt is due; zero: none.
+func (l *Leader) startWork(ctx context.Context) time.Time {
+	due, next := l.dueNow(time.Now())
+	if len(due) == 0 || !l.working.CompareAndSwap(false, true) {
+		return next
+	}
+
+	l.tasks.Go(func() {
+		defer l.wake()
+		defer l.working.Store(false)
+
+		for _, d := range due {
+			l.work(ctx, d)
+		}
+	})
+
+	return next
+}
+
+// dueNow returns the decisions to carry out at the time, and when the next attempt at
+// another one is due.
+func (l *Leader) dueNow(now time.Time) (due []state.Decision, next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	a := l.State.View().Automation
+	kept := map[string]attempt{}
+
+	for _, d := range a.Decisions {
+		if d.Phase != state.PhaseDecided || d.Action == state.ActionYield {
+			continue
+		}
+
+		last := l.attempts[d.ID]
+		kept[d.ID] = last
+
+		switch {
+		case policy.Halted(a, d.Policy) != "":
+		case !now.Before(last.again):
+			due = append(due, d)
+		case next.IsZero() || last.again.Before(next):
+			next = last.again
+		}
+	}
+
+	l.attempts = kept
+
+	return due, next
+}
+
+// attempt is the newest attempt at a decision that failed.
+type attempt struct {
+	again time.Time // the next one is due
+	delay time.Duration
+}
+
+// work makes one attempt at a decision. After a failure the next one is delayed.
+func (l *Leader) work(ctx context.Context, d state.Decision) {
+	// The brake and a pause hold it back.
+	if ctx.Err() != nil || !l.Leads() || policy.Halted(l.State.View().Automation, d.Policy) != "" {
+		return
+	}
+
+	bounded, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 
+	err := l.act(bounded, l.Settings(), d)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	delay := min(max(2*l.attempts[d.ID].delay, firstDelay), lastDelay)
+	l.attempts[d.ID] = attempt{again: time.Now().Add(delay), delay: delay}
+
+	l.Logger.WithError(err).WithField("id", d.ID).Warnf("a decision could not be carried out; retrying in %s", delay)
+}
+
+// act carries out one decision and records its result. An error is worth a retry.
+func (l *Leader) act(ctx context.Context, settings Settings, d state.Decision) error {
 	id, err := l.perform(ctx, settings, d)
 
 	switch inventory.KindOf(err) {

@@ -49,6 +49,9 @@ type site struct {
 	busiest  int                     // automatic jobs at a time
 	ponders  time.Duration           // each host, before it answers
 	asked    map[string]int          // questions, by node
+	stuck    bool                    // Submit does not answer
+	hung     int                     // calls of Submit that did not
+	longest  time.Duration           // of them
 
 	ops   int
 	crash int  // the operation that fails, and all after it; 0: never
@@ -212,7 +215,46 @@ func (s *site) PutNodes(_ context.Context, writes []state.NodeWrite) (conflicts 
 	return conflicts, err
 }
 
-func (s *site) Submit(_ context.Context, c access.Caller, r job.Request) (accepted job.Job, err error) {
+// await waits until the condition holds, under the lock.
+func (s *site) await(holds func() bool) {
+	for range 1000 {
+		s.mu.Lock()
+		done, changed := holds(), s.changed
+		s.mu.Unlock()
+
+		if done {
+			return
+		}
+
+		select {
+		case <-changed:
+		case <-time.After(time.Second):
+		}
+	}
+
+	s.t.Fatal("it does not happen")
+}
+
+func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (accepted job.Job, err error) {
+	s.mu.Lock()
+	stuck, begun := s.stuck, time.Now()
+
+	if stuck {
+		s.hung++
+	}
+	s.mu.Unlock()
+
+	if stuck {
+		<-ctx.Done()
+
+		s.mu.Lock()
+		defer s.mu.Unlock()
+
+		s.longest = max(s.longest, time.Since(begun))
+
+		return job.Job{}, ctx.Err()
+	}
+
 	err = s.operate(func() error {
 		if id, done := s.results[c.Key.ID]; done {
 			accepted, err = s.view.Job(id)

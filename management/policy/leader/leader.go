@@ -4,9 +4,11 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -25,8 +27,12 @@ const (
 	// pace is the shortest time between two rounds, and retry the longest.
 	pace  = time.Second
 	retry = 30 * time.Second
-	// actTime bounds one step of a decision, such as the acceptance of a job.
-	actTime = 2 * time.Minute
+	// stepTime bounds one step: the decisions of a round, the room for people, and each
+	// attempt to carry a decision out.
+	stepTime = 15 * time.Second
+	// firstDelay is the time between two attempts at a decision; it doubles up to lastDelay.
+	firstDelay = 5 * time.Second
+	lastDelay  = 5 * time.Minute
 	// forget is the age at which a decision that could not be carried out is given up:
 	// half the time for which its idempotency key is kept.
 	forget = access.ResultAge / 2
@@ -86,18 +92,21 @@ type Leader struct {
 
 	kick chan struct{}
 
-	mu     sync.Mutex
-	asking map[string]bool      // nodes that are being asked
-	asked  map[string]time.Time // when each was asked last
-	tasks  sync.WaitGroup
-	slots  chan struct{} // bounds the questions at a time
+	mu       sync.Mutex
+	asking   map[string]bool      // nodes that are being asked
+	asked    map[string]time.Time // when each was asked last
+	attempts map[string]attempt   // that failed, by decision
+	tasks    sync.WaitGroup
+	slots    chan struct{} // bounds the questions at a time
+	working  atomic.Bool   // decisions are being carried out
 }
 
 // New returns a leader. Run makes it decide.
 func New(o Options) *Leader {
 	return &Leader{
 		Options: o, kick: make(chan struct{}, 1),
-		asking: map[string]bool{}, asked: map[string]time.Time{}, slots: make(chan struct{}, questions),
+		asking: map[string]bool{}, asked: map[string]time.Time{}, attempts: map[string]attempt{},
+		slots: make(chan struct{}, questions),
 	}
 }
 
@@ -167,15 +176,23 @@ func (l *Leader) round(ctx context.Context) time.Time {
 	}
 
 	next, err := l.decide(ctx, settings)
-	if err == nil {
-		err = l.carryOut(ctx, settings)
-	}
 
+	// Make room also if not all could be decided.
+	err = errors.Join(err, l.makeRoom(ctx, settings))
 	if err != nil && ctx.Err() == nil && inventory.KindOf(err) != inventory.KindConflict {
 		l.Logger.WithError(err).Warn("a decision could not be recorded or carried out; retrying")
 	}
 
-	return next
+	return earliest(next, l.startWork(ctx))
+}
+
+// earliest returns the earlier one of two times; zero is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+
+	return a
 }
 
 // automationKey is the key of the record of the policies among unreadable records.
@@ -183,6 +200,9 @@ const automationKey = "v/automation"
 
 // decide records the decisions of the policies, the brake first.
 func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time, err error) {
+	bounded, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+
 	w := policy.World{View: l.State.View(), Settings: settings.Settings, Now: time.Now()}
 
 	brake, d := policy.Brake(w)
@@ -190,32 +210,28 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 		a := w.View.Automation
 		a.Brake = brake
 
-		if err := l.record(ctx, a, *d); err != nil {
+		if err := l.record(bounded, a, *d); err != nil {
 			return time.Time{}, err
 		}
 
 		w.View = l.State.View()
 	}
 
-	if until := w.View.Automation.Brake.Until; !until.IsZero() {
-		next = until
-	}
+	next = w.View.Automation.Brake.Until
 
 	for _, p := range l.Policies {
 		w.View = l.State.View()
 
 		plan := policy.Decide(p, w)
-		if !plan.Next.IsZero() && (next.IsZero() || plan.Next.Before(next)) {
-			next = plan.Next
-		}
+		next = earliest(next, plan.Next)
 
 		if len(plan.Decisions) > 0 {
-			if err := l.record(ctx, w.View.Automation, plan.Decisions...); err != nil {
+			if err := l.record(bounded, w.View.Automation, plan.Decisions...); err != nil {
 				return next, err
 			}
 		}
 
-		if err := l.leave(ctx, p, plan.Notes); err != nil {
+		if err := l.leave(bounded, p, plan.Notes); err != nil {
 			return next, err
 		}
 

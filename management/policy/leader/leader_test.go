@@ -433,3 +433,78 @@ func TestQuestionsAreFair(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowSubmit: a job engine that does not answer holds up neither the brake nor the job
+// of a person, and is asked less and less often.
+func TestSlowSubmit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 40)
+		s.takes = time.Hour
+		l := s.leader()
+
+		// A verification runs on one node.
+		s.see(false, 2)
+		s.run(l, time.Minute)
+		s.see(true, 2)
+		s.run(l, 2*time.Minute)
+
+		// The next one hangs.
+		s.stuck = true
+		s.see(false, 3)
+		s.run(l, time.Minute)
+		s.see(true, 3)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+
+		go func() { defer close(ended); l.Run(ctx) }()
+
+		defer func() { cancel(); <-ended }()
+
+		s.await(func() bool { return s.hung == 1 })
+
+		begun := time.Now()
+
+		s.mu.Lock()
+		s.publish(func(v *state.View) {
+			v.Jobs = append(v.Jobs, job.Job{
+				ID: "2", Verb: inventory.VerbReapply, Status: job.Queued, Actor: "ann",
+				Targets: []job.Target{{Name: name(2)}},
+			})
+		})
+		s.mu.Unlock()
+		s.await(func() bool { return s.view.Jobs[0].Status == job.Cancelled })
+
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("the job of a person waited %s", took)
+		}
+
+		begun = time.Now()
+		s.see(false, upTo(30)...)
+		s.await(func() bool { return s.view.Automation.Brake.On })
+
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("the brake took %s", took)
+		}
+
+		// Without the brake, the attempts go on, and are rare.
+		s.see(true, upTo(30)...)
+
+		if _, err := l.Release(ctx, access.Caller{Principal: "ann"}, ""); err != nil {
+			t.Fatal(err)
+		}
+
+		s.mu.Lock()
+		before := s.hung
+		s.mu.Unlock()
+
+		time.Sleep(time.Hour)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+
+		if n := s.hung - before; n < 10 || n > 80 || s.longest > 15*time.Second {
+			t.Errorf("%d attempts in an hour, the longest of %s", n, s.longest)
+		}
+	})
+}
