@@ -27,7 +27,10 @@ type Verdict struct {
 	Differences int
 	Unjudged    int
 	Executed    int
-	Reason      string // a check of verify.yml that failed, or why the result is unknown; mostly empty
+	// Outdated: the node was compared with variables or playbooks that were not applied to it. What they change
+	// counts as a difference.
+	Outdated bool
+	Reason   string // a check of verify.yml that failed, or why the result is unknown; mostly empty
 }
 
 // Describe returns the verdict in words without its time, such as "drifted: 3 tasks would change".
@@ -56,6 +59,10 @@ func (v Verdict) Detail() string {
 
 	if v.Executed > 0 {
 		parts = append(parts, Count(v.Executed, "task", "tasks")+" executed for real")
+	}
+
+	if v.Outdated && v.Result != Clean {
+		parts = append(parts, "compared with a configuration that was not applied yet")
 	}
 
 	return strings.Join(parts, "; ")

@@ -107,10 +107,12 @@ type Verdict struct {
 	// Differences are the tasks that would change the node, Unjudged those that check
 	// mode cannot judge, and Executed those that ran all the same and reported a change
 	// or a failure.
-	Differences int    `json:"differences,omitempty"`
-	Unjudged    int    `json:"unjudged,omitempty"`
-	Executed    int    `json:"executed,omitempty"`
-	Reason      string `json:"reason,omitempty"` // a failed check of verify.yml, or why the result is unknown
+	Differences int `json:"differences,omitempty"`
+	Unjudged    int `json:"unjudged,omitempty"`
+	Executed    int `json:"executed,omitempty"`
+	// Outdated: the node was compared with a configuration that was not applied to it.
+	Outdated bool   `json:"outdated,omitempty"`
+	Reason   string `json:"reason,omitempty"` // a failed check of verify.yml, or why the result is unknown
 }
 
 // Describe returns the verdict in words, such as "drifted: 3 tasks would change".

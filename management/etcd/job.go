@@ -73,19 +73,20 @@ type ansibleRecord struct {
 
 // targetRecord is a node as the job found it.
 type targetRecord struct {
-	Name      string            `json:"name"`
-	Addr      string            `json:"addr"`
-	Label     string            `json:"label,omitempty"`
-	Serial    string            `json:"serial,omitempty"`
-	From      inventory.Status  `json:"from,omitempty"`
-	FromGroup string            `json:"from_group,omitempty"`
-	Group     string            `json:"group,omitempty"`
-	Residue   []string          `json:"residue,omitempty"`
-	Applied   string            `json:"applied,omitempty"`
-	Playbooks map[string]string `json:"playbooks,omitempty"`
-	Variables string            `json:"variables,omitempty"`
-	Ranged    bool              `json:"ranged,omitempty"`
-	HostKeys  []string          `json:"host_keys,omitempty"`
+	Name       string            `json:"name"`
+	Addr       string            `json:"addr"`
+	Label      string            `json:"label,omitempty"`
+	Serial     string            `json:"serial,omitempty"`
+	From       inventory.Status  `json:"from,omitempty"`
+	FromGroup  string            `json:"from_group,omitempty"`
+	Group      string            `json:"group,omitempty"`
+	Residue    []string          `json:"residue,omitempty"`
+	Applied    string            `json:"applied,omitempty"`
+	Playbooks  map[string]string `json:"playbooks,omitempty"`
+	Variables  string            `json:"variables,omitempty"`
+	Configured string            `json:"configured,omitempty"`
+	Ranged     bool              `json:"ranged,omitempty"`
+	HostKeys   []string          `json:"host_keys,omitempty"`
 }
 
 // runRecord is one step of a job that was begun.

@@ -57,6 +57,7 @@ type verdictRecord struct {
 	Differences int                     `json:"differences,omitempty"`
 	Unjudged    int                     `json:"unjudged,omitempty"`
 	Executed    int                     `json:"executed,omitempty"`
+	Outdated    bool                    `json:"outdated,omitempty"`
 	Reason      string                  `json:"reason,omitempty"`
 }
 

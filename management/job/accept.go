@@ -467,6 +467,10 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 			Residue: slices.Clone(n.Residue), Applied: n.Applied, Playbooks: playbooks,
 			Variables: target.Variables,
 		}
+		if n.Configured != nil {
+			target.Configured = n.Configured.Variables
+		}
+
 		if v.GroupAfter != nil {
 			target.Group = v.GroupAfter(*j, *n)
 		}

@@ -93,7 +93,10 @@ type Target struct {
 	// Variables is the checksum of the variables with which the job configures the
 	// node, those of the request included; empty: unknown.
 	Variables string
-	Ranged    bool // discover: an address of a range, skipped if it is silent
+	// Configured is the checksum of the variables with which the node had been
+	// configured; empty: unknown.
+	Configured string
+	Ranged     bool // discover: an address of a range, skipped if it is silent
 	// HostKeys are the ssh host keys that the request gave for the address, in the form
 	// of inventory.Node.HostKeys.
 	HostKeys []string

@@ -111,7 +111,9 @@ func (p *planner) verdictOf(t Target, why string) inventory.Outcome {
 		return o
 	}
 
-	v := verdict{Verdict: inventory.Verdict{Job: p.ID, Time: p.now, Result: inventory.Clean}}
+	v := verdict{Verdict: inventory.Verdict{
+		Job: p.ID, Time: p.now, Result: inventory.Clean, Outdated: p.outdated(t),
+	}}
 	if verified != nil {
 		v.verify(p, verified, verified.Results[t.Name])
 	}
@@ -141,6 +143,19 @@ func (p *planner) verdictOf(t Target, why string) inventory.Outcome {
 	}
 
 	return o
+}
+
+// outdated reports whether the target is compared with variables or playbooks that were not
+// applied to it.
+func (p *planner) outdated(t Target) bool {
+	own := t.Playbooks[t.FromGroup]
+	if own == "" {
+		own = p.CleansWith(t, t.FromGroup)
+	}
+
+	now := inventory.Configuration{Playbooks: p.CleansWith(t, t.FromGroup), Variables: t.Variables}
+
+	return len(now.Differs(inventory.Configuration{Playbooks: own, Variables: t.Configured})) > 0
 }
 
 // verdict is a verdict in the making.

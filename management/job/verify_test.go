@@ -52,6 +52,29 @@ func TestPlanVerify(t *testing.T) {
 			reason: 1 of 2 nodes drifted: b (2 tasks would change)
 			a: Allocated service-worker 3
 			b: Allocated service-worker 3 | drifted: 2 tasks would change`},
+		"a change that was not applied counts, and is named": {verify(func(j *Job) {
+			j.Targets[0].Variables, j.Targets[0].Configured = "k-new", "k-old"
+			j.Targets[1].Variables, j.Targets[1].Configured = "k-new", "other-old"
+		}), `
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> done a=differs b=differs
+			Errored drifted
+			a: Allocated service-worker 3 | drifted: 2 tasks would change; compared with a configuration that was not applied yet
+			b: Allocated service-worker 3 | drifted: 2 tasks would change`},
+		"playbooks that were not applied count, and are named": {verify(func(j *Job) {
+			j.Playbooks, j.PlaybookDigest = PlaybooksCurrent, "new"
+			j.Targets[0].Playbooks = map[string]string{"service-worker": "old"}
+			j.Targets[1].Playbooks = map[string]string{"service-worker": "new"}
+		}), `
+			verify verify.yml a:service-worker b:service-worker
+			> done
+			drift site.yml a:service-worker b:service-worker
+			> done a=differs
+			Errored drifted
+			a: Allocated service-worker 3 | drifted: 2 tasks would change; compared with a configuration that was not applied yet
+			b: Allocated service-worker 3`},
 		"verify.yml fails": {verify(), `
 			verify verify.yml a:service-worker b:service-worker
 			> failed a=failed b=done
