@@ -60,9 +60,9 @@ type Decision struct {
 	Case     string    `json:"case"`              // the event
 	Evidence []string  `json:"evidence"`          // on which it was decided
 	Prevent  []string  `json:"prevent,omitempty"` // conditions that would have prevented it
-	Phase    string    `json:"phase"`             // decided, done or refused
+	Phase    string    `json:"phase"`             // decided, done, refused or withdrawn
 	Job      string    `json:"job,omitempty"`
-	Result   string    `json:"result,omitempty"` // why it was refused
+	Result   string    `json:"result,omitempty"` // why it was refused or withdrawn
 }
 
 // PolicyControl pauses or resumes a policy, or releases the brake.

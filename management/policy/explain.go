@@ -30,7 +30,7 @@ func (r Returns) Explain(w World, n inventory.Node) []explain.Finding {
 		}
 	}
 
-	if n.State == inventory.Discovered && n.Presence.Pending() {
+	if n.State == inventory.Discovered {
 		if text := r.waiting(w, &n); text != "" {
 			about("policy %s: %s", r.Name(), text)
 		}
@@ -61,7 +61,7 @@ func (r Returns) waiting(w World, n *inventory.Node) string {
 		return o.text
 	}
 
-	if free, why, _ := w.capacity(); free == 0 && o.decision.Action != state.ActionQuarantine {
+	if ok, why, _ := w.limits().take(o.decision.Action); !ok {
 		return "it returned, and waits for its turn: " + why
 	}
 
@@ -79,8 +79,11 @@ func Sentence(d state.Decision) string {
 		text += "; evidence: " + strings.Join(d.Evidence, ", ")
 	}
 
-	if d.Phase == state.PhaseRefused {
+	switch d.Phase {
+	case state.PhaseRefused:
 		text += "; it was refused: " + d.Result
+	case state.PhaseWithdrawn:
+		text += "; it was withdrawn: " + d.Result
 	}
 
 	return text

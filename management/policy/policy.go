@@ -22,6 +22,9 @@ type Policy interface {
 	About(s Settings) string
 	// Decide returns the plan for now.
 	Decide(w World) Plan
+	// Confirm returns why the policy would no longer take a decision, in words, or "": the
+	// decision still holds. It is asked before a decision is carried out.
+	Confirm(w World, d state.Decision) string
 	// Explain returns the findings about a node.
 	Explain(w World, n inventory.Node) []explain.Finding
 }
@@ -37,6 +40,7 @@ var Actions = []struct {
 	{Returns{}.Name(), state.ActionVerify},
 	{Returns{}.Name(), state.ActionRepair},
 	{Returns{}.Name(), state.ActionQuarantine},
+	{Returns{}.Name(), state.ActionRecord},
 	{Returns{}.Name(), state.ActionYield},
 	{BrakeName, state.ActionBrake},
 	{BrakeName, state.ActionRelease},
@@ -79,7 +83,7 @@ type Settings struct {
 	// Settle is how long a node that returned has to stay before anything is done.
 	Settle time.Duration
 	Jobs   int // automatic jobs at a time
-	Rate   int // automatic jobs within RateWindow
+	Rate   int // automatic actions within RateWindow
 	Brake  BrakeSettings
 	Groups inventory.Groups
 	Limit  int // jobs that run at a time, those of people included
@@ -87,9 +91,6 @@ type Settings struct {
 	// the applied one, or "". It may be nil.
 	Outdated func(v *state.View, n *inventory.Node) string
 }
-
-// RateWindow is the time in which Settings.Rate jobs may begin.
-const RateWindow = 10 * time.Minute
 
 // Halted returns why the policy may not act, in words, or "".
 func Halted(a state.Automation, policy string) string {
@@ -117,49 +118,6 @@ func Decide(p Policy, w World) Plan {
 	}
 
 	return plan
-}
-
-// capacity returns the number of automatic jobs that may begin now, and why there are
-// no more.
-func (w World) capacity() (free int, reason string, next time.Time) {
-	active := 0
-
-	for _, j := range w.View.Jobs {
-		if !j.Status.Ended() && state.IsPolicy(j.Actor) {
-			active++
-		}
-	}
-
-	recent := 0
-	oldest := w.Now
-
-	for _, d := range w.View.Automation.Decisions {
-		if d.Action != state.ActionVerify && d.Action != state.ActionRepair {
-			continue
-		}
-
-		// Its job is not in the view yet.
-		if d.Phase == state.PhaseDecided {
-			active++
-		}
-
-		if begun := d.Time; begun.After(w.Now.Add(-RateWindow)) {
-			recent++
-
-			if begun.Before(oldest) {
-				oldest = begun
-			}
-		}
-	}
-
-	byJobs, byRate := w.Settings.Jobs-active, w.Settings.Rate-recent
-	if byRate < byJobs {
-		return max(byRate, 0), fmt.Sprintf("%d automatic jobs began within %s, which is the limit (policies.rate)",
-			recent, short(RateWindow)), oldest.Add(RateWindow)
-	}
-
-	return max(byJobs, 0), fmt.Sprintf("%s at work, which is the limit (policies.jobs)",
-		inventory.Count(active, "automatic job is", "automatic jobs are")), time.Time{}
 }
 
 // yields returns the decisions to cancel jobs of the policy: those that a person's job
@@ -254,19 +212,21 @@ func short(d time.Duration) string {
 	return text
 }
 
-// Permits reports whether the mode of the node's group still allows the decision.
-func (s Settings) Permits(d state.Decision, v *state.View) bool {
-	n, known := v.Lookup(d.Node)
-	if !known {
-		return false
-	}
+// standing returns the id for a decision that is named by its situation and action, and
+// whether one stands already. One that was withdrawn makes room for the next.
+func (w World) standing(id string) (next string, decided bool) {
+	next = id
 
-	switch mode := s.modeOf(n.Group); d.Action {
-	case state.ActionVerify:
-		return mode == ModeVerify || mode == ModeVerifyAndRepair
-	case state.ActionRepair:
-		return mode == ModeVerifyAndRepair || mode == ModeRepair
-	}
+	for k := 2; ; k++ {
+		d := w.View.Automation.Find(next)
+		if d == nil {
+			return next, false
+		}
 
-	return true
+		if d.Phase != state.PhaseWithdrawn {
+			return next, true
+		}
+
+		next = fmt.Sprintf("%s/%d", id, k)
+	}
 }

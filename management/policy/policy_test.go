@@ -323,6 +323,10 @@ func TestRepairAfterVerification(t *testing.T) {
 		{"found by a person", policy.ModeVerifyAndRepair, inventory.Drifted, "6", time.Minute, ""},
 		{"only to be verified", policy.ModeVerify, inventory.Drifted, "5", time.Minute, ""},
 		{"long ago", policy.ModeVerifyAndRepair, inventory.Drifted, "5", 25 * time.Hour, ""},
+		{"outdated", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, "record b-1"},
+		{"outdated when it was verified", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, "record b-1"},
+		{"a person's job waits", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
+		{"two hosts claim to be it", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
 	} {
 		n := back("b-1", 2*time.Minute, reached)
 		w := world(n)
@@ -335,6 +339,19 @@ func TestRepairAfterVerification(t *testing.T) {
 		n.Verification = &inventory.Verdict{Result: c.result, Job: c.job, Time: w.Now, Differences: 2}
 		w.Now = w.Now.Add(c.age)
 
+		switch c.name {
+		case "outdated":
+			w.Settings.Outdated = func(*state.View, *inventory.Node) string { return "variables" }
+		case "outdated when it was verified":
+			n.Verification.Outdated = true
+		case "a person's job waits":
+			w.View.Jobs = []job.Job{{
+				ID: "9", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "ann", Targets: []job.Target{{Name: "b-1"}},
+			}}
+		case "two hosts claim to be it":
+			n.Duplicates = []string{"192.0.2.9"}
+		}
+
 		p := decide(w)
 		if got := actions(p); got != c.want {
 			t.Errorf("%s: decided %q, want %q", c.name, got, c.want)
@@ -344,6 +361,140 @@ func TestRepairAfterVerification(t *testing.T) {
 		w.View.Automation = w.View.Automation.With(p.Decisions...)
 		if again := decide(w); len(again.Decisions) > 0 {
 			t.Errorf("%s: decided again: %s", c.name, actions(again))
+		}
+
+		if c.want == "" {
+			continue
+		}
+
+		if text := policy.Sentence(p.Decisions[0]); !strings.Contains(text, "job 5 found it drifted: 2 tasks would change") ||
+			strings.Contains(text, "configuration is outdated") != strings.HasPrefix(c.name, "outdated") {
+			t.Errorf("%s: %s", c.name, text)
+		}
+	}
+}
+
+// TestConfirm: a decision that was held is judged again, and one that was withdrawn makes
+// room for the next.
+func TestConfirm(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		name   string
+		change func(*policy.World, *inventory.Node)
+		want   string
+	}{
+		{"nothing changed", func(*policy.World, *inventory.Node) {}, ""},
+		{"half an hour passed", func(w *policy.World, _ *inventory.Node) { w.Now = w.Now.Add(30 * time.Minute) },
+			"ssh is asked"},
+		{"half an hour passed, and ssh reached it", func(w *policy.World, n *inventory.Node) {
+			w.Now = w.Now.Add(30 * time.Minute)
+			n.Presence.Back.Time = w.Now
+		}, ""},
+		{"a person's job waits", func(w *policy.World, _ *inventory.Node) {
+			w.View.Jobs = []job.Job{{
+				ID: "9", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "ann", Targets: []job.Target{{Name: "b-1"}},
+			}}
+		}, "job 9 (update) of ann is due on it first"},
+		{"a person verified it", func(w *policy.World, _ *inventory.Node) {
+			w.View.Jobs = []job.Job{{
+				ID: "9", Verb: inventory.VerbVerify, Status: job.Complete, Actor: "ann", Ended: w.Now,
+				Targets: []job.Target{{Name: "b-1"}},
+			}}
+		}, "completed on it since"},
+		{"two hosts claim to be it", func(_ *policy.World, n *inventory.Node) { n.Duplicates = []string{"192.0.2.9"} },
+			"several live hosts"},
+		{"gone again", func(w *policy.World, n *inventory.Node) { seen(n, false, w.Now) }, "disappeared again"},
+		{"returned again", func(w *policy.World, n *inventory.Node) {
+			seen(n, false, w.Now)
+			seen(n, true, w.Now)
+		}, "disappeared and returned again"},
+		{"decommissioned", func(_ *policy.World, n *inventory.Node) { n.Status = inventory.Decommissioned },
+			"stays Decommissioned"},
+		{"forgotten", func(w *policy.World, _ *inventory.Node) { w.View.Nodes = nil }, "no longer known"},
+		{"to be repaired", func(w *policy.World, _ *inventory.Node) {
+			w.Settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeRepair}
+		}, "the next step on it is repair now"},
+		{"to be recorded", func(w *policy.World, _ *inventory.Node) {
+			w.Settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeRecord}
+		}, "on_return of service-worker is record"},
+	} {
+		n := back("b-1", 2*time.Minute, reached)
+		w := world(n)
+		d := decide(w).Decisions[0]
+		w.View.Automation = w.View.Automation.With(d)
+		c.change(&w, n)
+
+		got := policy.Returns{}.Confirm(w, d)
+		if got != c.want && !strings.Contains(got, c.want) || got != "" && c.want == "" {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+
+	w := world(back("b-1", 2*time.Minute, reached))
+	first := decide(w).Decisions[0]
+	first.Phase = state.PhaseWithdrawn
+	w.View.Automation = w.View.Automation.With(first)
+
+	second := decide(w).Decisions
+	if len(second) != 1 || second[0].ID != first.ID+"/2" {
+		t.Fatalf("after a withdrawal: %+v", second)
+	}
+
+	w.View.Automation = w.View.Automation.With(second...)
+	if why := (policy.Returns{}).Confirm(w, second[0]); why != "" {
+		t.Errorf("the second one: %s", why)
+	}
+}
+
+// TestFences: fencing is limited in time, and stops before as many nodes are fenced as set
+// off the brake.
+func TestFences(t *testing.T) {
+	t.Parallel()
+
+	stranger := inventory.Contact{Foreign: true, Reason: "another ssh host key"}
+
+	for _, c := range []struct {
+		nodes, foreign int
+		rate           int
+		want           int
+		why            string
+	}{
+		{40, 5, 20, 5, ""},
+		{40, 5, 3, 3, "which is the limit (policies.rate)"},
+		{40, 40, 40, 11, "11 of 40 nodes are quarantined by the policy"},
+		{3, 3, 20, 2, "2 of 3 nodes are quarantined by the policy"},
+	} {
+		var nodes []*inventory.Node
+		for i := range c.nodes {
+			n := member(fmt.Sprintf("n-%02d", i), noon.Add(-time.Hour))
+			if i < c.foreign {
+				n = back(n.Name, time.Minute+time.Duration(i)*time.Second, stranger)
+			}
+
+			nodes = append(nodes, n)
+		}
+
+		w := world(nodes...)
+		w.Settings.Rate = c.rate
+
+		p := decide(w)
+		w.View.Automation = w.View.Automation.With(p.Decisions...)
+		p.Decisions = append(p.Decisions, decide(w).Decisions...)
+
+		if len(p.Decisions) != c.want {
+			t.Errorf("%d of %d: %s", c.foreign, c.nodes, actions(p))
+		}
+
+		if c.why == "" {
+			continue
+		}
+
+		last := nodes[c.foreign-1]
+		findings := policy.Returns{}.Explain(w, *last)
+
+		if len(findings) == 0 || !strings.Contains(findings[0].Message, c.why) {
+			t.Errorf("%d of %d: %+v", c.foreign, c.nodes, findings)
 		}
 	}
 }

@@ -41,6 +41,8 @@ const (
 	maxBackoff = time.Hour
 	// repairWithin is how old a verification may be whose result leads to a repair.
 	repairWithin = 24 * time.Hour
+	// EvidenceFor is how long an answer of a host counts: an older one is asked for again.
+	EvidenceFor = 30 * time.Minute
 	// maxNotes bounds the nodes of one plan without an action.
 	maxNotes = 500
 )
@@ -125,23 +127,15 @@ func (r Returns) Decide(w World) Plan {
 		plan.Ask = append(plan.Ask, o.node.Name)
 	}
 
-	free, _, next := w.capacity()
+	limits := w.limits()
 
 	for _, o := range due {
-		needsJob := o.decision.Action != state.ActionQuarantine
-		if needsJob && free == 0 {
-			if !next.IsZero() {
-				plan.at(next)
-			}
-
-			continue
+		ok, _, next := limits.take(o.decision.Action)
+		if ok {
+			plan.Decisions = append(plan.Decisions, o.decision)
+		} else if !next.IsZero() {
+			plan.at(next)
 		}
-
-		if needsJob {
-			free--
-		}
-
-		plan.Decisions = append(plan.Decisions, o.decision)
 	}
 
 	return plan
@@ -216,53 +210,91 @@ func (w World) away(n *inventory.Node) outlook {
 // found it drifted.
 func (r Returns) settled(w World, n *inventory.Node) outlook {
 	mode := w.Settings.modeOf(n.Group)
-	if n.Status != inventory.Allocated || n.Job != "" || mode == ModeRecord {
+	if n.Status != inventory.Allocated || n.Job != "" || mode != ModeVerifyAndRepair {
 		return outlook{}
 	}
 
-	if d, ok := r.drifted(w, n, mode); ok {
-		return outlook{stage: stageAct, decision: d}
+	found := r.drifted(w, n)
+	if found == nil {
+		return outlook{}
 	}
 
-	return outlook{}
+	if outdated := w.outdated(n); outdated != "" {
+		return r.leaveOutdated(w, n, found, outdated)
+	}
+
+	d, decided := r.decision(w, n, state.ActionRepair)
+
+	switch waiting := w.wanted(n.Name); {
+	case decided:
+		return outlook{}
+	case len(n.Duplicates) > 0:
+		return outlook{stage: stageWait, text: claimed(n)}
+	case waiting != "":
+		return outlook{stage: stageWait, text: waiting}
+	}
+
+	d.Evidence = append(slices.Clone(found.Evidence), foundBy(n.Verification))
+	d.Case, d.Prevent = found.Case, prevents(n, ModeVerify, ModeRecord)
+
+	return outlook{stage: stageAct, decision: d}
 }
 
-// drifted returns the decision to repair a node that an automatic verification found
-// drifted.
-func (r Returns) drifted(w World, n *inventory.Node, mode Mode) (state.Decision, bool) {
+// drifted returns the decision to verify the node after its newest return, if that
+// verification found it drifted not long ago, or nil.
+func (r Returns) drifted(w World, n *inventory.Node) *state.Decision {
 	v := n.Verification
-	if mode != ModeVerifyAndRepair || v == nil || v.Result != inventory.Drifted ||
-		v.Time.Before(w.Now.Add(-repairWithin)) {
-		return state.Decision{}, false
+	if v == nil || v.Result != inventory.Drifted || v.Time.Before(w.Now.Add(-repairWithin)) {
+		return nil
 	}
 
 	for _, d := range w.View.Automation.Of(n.Name) {
-		if d.Policy != r.Name() || d.Action != state.ActionVerify || d.Job != v.Job {
-			continue
+		if d.Action == state.ActionVerify && d.Job == v.Job && strings.HasPrefix(d.ID, r.episode(n)+"/") {
+			return &d
 		}
-
-		id := strings.TrimSuffix(d.ID, "/"+string(state.ActionVerify)) + "/" + string(state.ActionRepair)
-		if w.View.Automation.Find(id) != nil {
-			return state.Decision{}, false
-		}
-
-		return state.Decision{
-			ID:     id,
-			Time:   w.Now,
-			Policy: r.Name(),
-			Node:   n.Name,
-			Action: state.ActionRepair,
-			Case:   d.Case,
-			Evidence: append(
-				slices.Clone(d.Evidence),
-				fmt.Sprintf("job %s found it %s: %s", v.Job, v.Result, v.Detail()),
-			),
-			Prevent: prevents(n, ModeVerify, ModeRecord),
-			Phase:   state.PhaseDecided,
-		}, true
 	}
 
-	return state.Decision{}, false
+	return nil
+}
+
+// leaveOutdated returns the decision, once, to leave a drifted node as it is: the drift
+// may be the change that was not applied, and a repair would apply it.
+func (r Returns) leaveOutdated(w World, n *inventory.Node, found *state.Decision, outdated string) outlook {
+	d, decided := r.decision(w, n, state.ActionRecord)
+	if decided {
+		return outlook{}
+	}
+
+	d.Case = "it differs, and its configuration is outdated: that may be the difference, so it is not repaired"
+	d.Evidence = append(slices.Clone(found.Evidence), foundBy(n.Verification), outdated)
+	d.Prevent = []string{"an apply of its configuration by an operator, before it returned"}
+
+	return outlook{stage: stageAct, decision: d}
+}
+
+// outdated returns in words that a node was, or is to be, compared with a configuration
+// that was not applied to it, or "".
+func (w World) outdated(n *inventory.Node) string {
+	if w.Settings.Outdated != nil {
+		if text := w.Settings.Outdated(w.View, n); text != "" {
+			return "its desired configuration is not the applied one: " + text
+		}
+	}
+
+	if n.Verification != nil && n.Verification.Outdated {
+		return "its desired configuration was not the applied one when it was verified"
+	}
+
+	return ""
+}
+
+func foundBy(v *inventory.Verdict) string {
+	return fmt.Sprintf("job %s found it %s: %s", v.Job, v.Result, v.Detail())
+}
+
+// claimed describes a node with several live hosts.
+func claimed(n *inventory.Node) string {
+	return "several live hosts claim to be it: " + job.ShortList(append([]string{n.Addr}, n.Duplicates...))
 }
 
 // returned judges a node after a return, before the decision on it.
@@ -283,8 +315,7 @@ func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
 		return outlook{stage: stageNote, text: fmt.Sprintf("it returned, and job %s (%s of %s) completed on it since",
 			served.ID, served.Verb, job.OrSomebody(served.Actor))}
 	case len(n.Duplicates) > 0:
-		return outlook{stage: stageWait, text: "several live hosts claim to be it: " +
-			job.ShortList(append([]string{n.Addr}, n.Duplicates...))}
+		return outlook{stage: stageWait, text: claimed(n)}
 	}
 
 	if due, why := w.due(p); w.Now.Before(due) {
@@ -292,10 +323,10 @@ func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
 	}
 
 	switch {
-	case p.Back.Time.Before(returned):
+	case p.Back.Time.Before(returned), w.Now.Sub(p.Back.Time) > EvidenceFor:
 		return outlook{stage: stageAsk, ask: true, text: "ssh is asked what happened to it"}
 	case p.Back.Foreign:
-		return outlook{stage: stageAct, decision: r.quarantine(w, n)}
+		return r.quarantine(w, n)
 	case !p.Back.Reached:
 		return outlook{stage: stageWait, ask: true, text: "ssh does not reach it yet" + because(p.Back.Reason)}
 	case guarded:
@@ -319,42 +350,86 @@ func (r Returns) act(w World, n *inventory.Node, mode Mode) outlook {
 		action, weaker = state.ActionRepair, []Mode{ModeVerify, ModeRecord}
 	}
 
-	d := r.decision(w, n, action)
-	d.Prevent = prevents(n, weaker...)
-
-	if outdated := w.Settings.Outdated; outdated != nil {
-		if text := outdated(w.View, n); text != "" {
-			d.Evidence = append(d.Evidence, "its desired configuration is not the applied one: "+text)
-		}
+	// A former process recorded it, and has not marked the node yet.
+	d, decided := r.decision(w, n, action)
+	if decided {
+		return outlook{stage: stageWait, text: "the decision is being carried out"}
 	}
 
-	// A former process recorded it, and has not marked the node yet.
-	if w.View.Automation.Find(d.ID) != nil {
-		return outlook{stage: stageWait, text: "the decision is being carried out"}
+	d.Prevent = prevents(n, weaker...)
+
+	if outdated := w.outdated(n); outdated != "" {
+		d.Evidence = append(d.Evidence, outdated)
 	}
 
 	return outlook{stage: stageAct, decision: d}
 }
 
-// quarantine returns the decision to fence a node with another host key.
-func (r Returns) quarantine(w World, n *inventory.Node) state.Decision {
-	d := r.decision(w, n, state.ActionQuarantine)
+// quarantine returns the outlook of a node with another host key: it is to be fenced.
+func (r Returns) quarantine(w World, n *inventory.Node) outlook {
+	d, decided := r.decision(w, n, state.ActionQuarantine)
+	if decided {
+		return outlook{stage: stageWait, text: "the decision is being carried out"}
+	}
+
 	d.Case = "another host answers under its name"
 	d.Evidence = append(d.Evidence, "ssh: "+n.Presence.Back.Reason)
 	d.Prevent = []string{"trust in the new ssh host key, by an operator, before the node returned"}
 
-	return d
+	return outlook{stage: stageAct, decision: d}
 }
 
-// decision returns a decision on the newest return of a node.
-func (r Returns) decision(w World, n *inventory.Node, action state.Action) state.Decision {
+// episode names the newest return of a node in the ids of decisions.
+func (r Returns) episode(n *inventory.Node) string {
+	return fmt.Sprintf("%s/%s/%d", r.Name(), n.Name, n.Presence.Returned().UnixNano())
+}
+
+// decision returns a decision on the newest return of a node, and whether one for the
+// action stands already.
+func (r Returns) decision(w World, n *inventory.Node, action state.Action) (d state.Decision, decided bool) {
 	c, evidence := CaseOf(n.Presence)
+	id, decided := w.standing(r.episode(n) + "/" + string(action))
 
 	return state.Decision{
-		ID:   fmt.Sprintf("%s/%s/%d/%s", r.Name(), n.Name, n.Presence.Returned().UnixNano(), action),
-		Time: w.Now, Policy: r.Name(), Node: n.Name, Action: action, Case: string(c), Evidence: evidence,
+		ID: id, Time: w.Now, Policy: r.Name(), Node: n.Name, Action: action, Case: string(c), Evidence: evidence,
 		Phase: state.PhaseDecided,
+	}, decided
+}
+
+// Confirm implements Policy. A decision may have been held for hours: it is judged as if it
+// had not been taken.
+func (r Returns) Confirm(w World, d state.Decision) string {
+	n := job.Find(w.View.Nodes, d.Node)
+
+	switch {
+	case n == nil:
+		return "it is no longer known"
+	case n.State != inventory.Discovered:
+		return "it disappeared again"
+	case !strings.HasPrefix(d.ID, r.episode(n)+"/"):
+		return "it disappeared and returned again"
 	}
+
+	v := *w.View
+	v.Automation.Decisions = slices.DeleteFunc(slices.Clone(v.Automation.Decisions),
+		func(o state.Decision) bool { return o.ID == d.ID })
+	w.View = &v
+
+	o := outlook{}
+	if d.Action == state.ActionRepair && w.Settings.modeOf(n.Group) == ModeVerifyAndRepair {
+		o = r.settled(w, n)
+	} else {
+		o = r.returned(w, n, w.served()[n.Name])
+	}
+
+	switch {
+	case o.stage == stageAct && o.decision.Action == d.Action:
+		return ""
+	case o.stage == stageAct:
+		return "the next step on it is " + string(o.decision.Action) + " now"
+	}
+
+	return cmp.Or(o.text, "the reason for it is gone")
 }
 
 // prevents names the conditions that would have prevented a decision on the node.

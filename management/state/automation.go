@@ -66,6 +66,12 @@ const (
 	ActionRelease    Action = "release"    // go on with automation
 )
 
+// NeedsJob reports whether a job carries the action out.
+func (a Action) NeedsJob() bool { return a == ActionVerify || a == ActionRepair }
+
+// Acts reports whether the action is limited: it starts a job, or fences a node.
+func (a Action) Acts() bool { return a.NeedsJob() || a == ActionQuarantine }
+
 // Phase is the progress of a decision.
 type Phase string
 
@@ -74,6 +80,9 @@ const (
 	PhaseDecided Phase = "decided" // recorded, and not carried out yet
 	PhaseDone    Phase = "done"    // carried out: its job is accepted, or it needs none
 	PhaseRefused Phase = "refused" // it could not be carried out, for the reason in Result
+	// PhaseWithdrawn: what led to it changed before it was carried out, see Result. The
+	// situation is judged anew.
+	PhaseWithdrawn Phase = "withdrawn"
 )
 
 // Decision is one decision of a policy, recorded before it is carried out.

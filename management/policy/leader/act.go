@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -120,14 +121,24 @@ func (l *Leader) work(ctx context.Context, d state.Decision) {
 func (l *Leader) act(ctx context.Context, settings Settings, d state.Decision) error {
 	id, err := l.perform(ctx, settings, d)
 
-	switch inventory.KindOf(err) {
-	case "":
+	switch kind := inventory.KindOf(err); {
+	case err == nil:
 		d.Phase, d.Job = state.PhaseDone, id
-	case inventory.KindUnavailable, inventory.KindConflict, inventory.KindInternal:
+	case kind == inventory.KindUnavailable || kind == inventory.KindConflict || kind == inventory.KindInternal:
 		return err
+	case kind == kindWithdrawn && d.Action.Acts():
+		d.Phase, d.Result = state.PhaseWithdrawn, inventory.Shorten(job.Message(err), maxResult)
+		l.Logger.WithField("id", d.ID).Info("a decision was withdrawn: " + d.Result)
 	default:
 		d.Phase, d.Result = state.PhaseRefused, inventory.Shorten(job.Message(err), maxResult)
 		l.Logger.WithError(err).WithField("id", d.ID).Warn("a decision was refused")
+	}
+
+	// A withdrawn decision leaves its node undecided.
+	if d.Action.NeedsJob() && d.Phase != state.PhaseWithdrawn {
+		if err := l.note(ctx, d); err != nil {
+			return err
+		}
 	}
 
 	return state.RetryConflict(ctx, l.State, func(v *state.View) error {
@@ -147,7 +158,7 @@ func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decisio
 	}
 
 	caller := principal(d.Policy)
-	caller.Key = keyOf(d)
+	caller.Key, caller.Precondition = keyOf(d), l.confirms(settings, d)
 
 	switch d.Action {
 	case state.ActionYield:
@@ -156,23 +167,42 @@ func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decisio
 
 		return d.Cancel, err
 	case state.ActionQuarantine:
-		return "", l.quarantine(ctx, d)
+		return "", l.quarantine(ctx, caller, d)
+	case state.ActionRecord:
+		return "", l.note(ctx, d)
 	case state.ActionVerify, state.ActionRepair:
-		if err := l.note(ctx, d); err != nil {
-			return "", err
-		}
-
-		// A change of the mode since the decision counts.
-		if !settings.Permits(d, l.State.View()) {
-			return "", inventory.Errorf(inventory.KindRefused, "policies.on_return of its group was changed meanwhile")
-		}
-
 		j, err := l.Jobs.Submit(ctx, caller, request(d))
 
 		return j.ID, err
 	}
 
 	return "", inventory.Errorf(inventory.KindRefused, "this version cannot carry out %q", d.Action)
+}
+
+// kindWithdrawn is the kind of the error for a decision that no longer holds.
+const kindWithdrawn = inventory.KindPrecondition
+
+// confirms is the precondition of an action: the policy would still take the decision, and
+// nothing holds it back. It is evaluated after the idempotency key, so it does not concern
+// an action that was accepted already.
+func (l *Leader) confirms(settings Settings, d state.Decision) access.Precondition {
+	return func(v *state.View) error {
+		if held := policy.Halted(v.Automation, d.Policy); held != "" {
+			return inventory.Errorf(inventory.KindUnavailable, "%s", held)
+		}
+
+		i := slices.IndexFunc(l.Policies, func(p policy.Policy) bool { return p.Name() == d.Policy })
+		if i < 0 {
+			return inventory.Errorf(inventory.KindRefused, "this version has no policy %q", d.Policy)
+		}
+
+		w := policy.World{View: v, Settings: settings.Settings, Now: time.Now()}
+		if why := l.Policies[i].Confirm(w, d); why != "" {
+			return inventory.Errorf(kindWithdrawn, "judged again before it was carried out: %s", why)
+		}
+
+		return nil
+	}
 }
 
 // stillYields is the precondition of a cancel: a repair may have begun since the
@@ -234,10 +264,10 @@ func (l *Leader) note(ctx context.Context, d state.Decision) error {
 func reasonOf(d state.Decision) string { return inventory.Shorten(policy.Sentence(d), maxReason) }
 
 // quarantine fences the node of a decision.
-func (l *Leader) quarantine(ctx context.Context, d state.Decision) error {
+func (l *Leader) quarantine(ctx context.Context, c access.Caller, d state.Decision) error {
 	record := access.Record{Action: "nodes.quarantine", Targets: []string{d.Node}, Reason: d.Case}
 
-	return access.Audited(ctx, l.Audit, principal(d.Policy), record, func(*access.Record) error {
+	return access.Audited(ctx, l.Audit, c, record, func(*access.Record) error {
 		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
 			n, err := v.Node(d.Node)
 
@@ -247,7 +277,11 @@ func (l *Leader) quarantine(ctx context.Context, d state.Decision) error {
 			case n.Status == inventory.Quarantined && !n.Presence.Handled.Before(d.Time):
 				return nil // an earlier attempt did it
 			case !n.Presence.Back.Foreign:
-				return inventory.Errorf(inventory.KindRefused, "its ssh host key was trusted meanwhile")
+				return inventory.Errorf(kindWithdrawn, "its ssh host key was trusted meanwhile")
+			}
+
+			if err := c.Precondition(v); err != nil {
+				return err
 			}
 
 			if err := n.CheckQuarantine(); err != nil {

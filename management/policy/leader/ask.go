@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -178,6 +179,11 @@ func isNews(n inventory.Node, c inventory.Contact) bool {
 	case n.State == inventory.Disappeared:
 		last = n.Presence.Away
 	case last.Time.Before(n.Presence.Returned()):
+		return true
+	}
+
+	// A policy asks again once an answer is too old for it.
+	if n.State == inventory.Discovered && n.Presence.Pending() && c.Time.Sub(last.Time) > policy.EvidenceFor/2 {
 		return true
 	}
 

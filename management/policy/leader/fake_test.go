@@ -261,6 +261,10 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 			return err
 		}
 
+		if err := c.Precondition(s.view); err != nil {
+			return err
+		}
+
 		s.publish(func(v *state.View) {
 			accepted = job.Job{
 				ID: strconv.Itoa(len(v.Jobs) + 1), Verb: r.Verb, Actor: c.Principal, Status: job.Running,

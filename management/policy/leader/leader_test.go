@@ -508,3 +508,75 @@ func TestSlowSubmit(t *testing.T) {
 		}
 	})
 }
+
+// TestHeldDecisionIsJudgedAgain: a decision that could not be carried out for hours gives
+// way to the job of a person, and is taken anew when that fails.
+func TestHeldDecisionIsJudgedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 5)
+		l := s.leader()
+
+		s.see(false, 2)
+		s.run(l, time.Minute)
+		s.see(true, 2)
+
+		s.stuck = true
+		s.run(l, 3*time.Hour)
+		s.stuck = false
+
+		s.mu.Lock()
+		s.publish(func(v *state.View) {
+			v.Jobs = append(v.Jobs, job.Job{
+				ID: "1", Verb: inventory.VerbReapply, Status: job.Running, Actor: "ann",
+				Targets: []job.Target{{Name: name(2)}},
+			})
+		})
+		s.mu.Unlock()
+		s.run(l, time.Hour)
+
+		last := s.View().Automation.Decisions[len(s.View().Automation.Decisions)-1]
+		if s.jobs() != "reapply "+name(2) || last.Phase != state.PhaseWithdrawn ||
+			!strings.Contains(last.Result, "job 1 (reapply) of ann is due on it first") {
+			t.Errorf("jobs %s, %+v", s.jobs(), last)
+		}
+
+		s.mu.Lock()
+		s.publish(func(v *state.View) {
+			v.Jobs[0].Status, v.Jobs[0].Ended = job.Errored, time.Now()
+		})
+		s.mu.Unlock()
+		s.run(l, time.Hour)
+
+		if want := "reapply " + name(2) + ", verify " + name(2); s.jobs() != want {
+			t.Errorf("jobs %s, want %s", s.jobs(), want)
+		}
+	})
+}
+
+// TestOutdatedDriftIsLeft: the decision is in the history of the node, once.
+func TestOutdatedDriftIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 5)
+		s.verdict = inventory.Drifted
+		s.settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeVerifyAndRepair}
+		s.settings.Outdated = func(*state.View, *inventory.Node) string { return "variables" }
+		l := s.leader()
+
+		s.see(false, 2)
+		s.run(l, time.Minute)
+		s.see(true, 2)
+		s.run(l, time.Hour)
+
+		all := s.View().Automation.Decisions
+		if s.jobs() != "verify "+name(2) || len(all) != 2 || all[1].Action != state.ActionRecord ||
+			all[1].Phase != state.PhaseDone {
+			t.Errorf("jobs %s, %+v", s.jobs(), all)
+		}
+
+		if n := s.View().Nodes[2]; !n.Presence.Handled.Equal(all[1].Time) {
+			t.Errorf("not in the history: handled %s, decided %s", n.Presence.Handled, all[1].Time)
+		}
+	})
+}
