@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/state"
 )
@@ -15,7 +14,7 @@ import (
 func (d *Daemon) newPolicies() *leader.Leader {
 	return leader.New(leader.Options{
 		State: d.store, Store: d.store, Jobs: d.engine, Prober: d.runner.pinger, Settings: d.policySettings,
-		Leads: d.member.Leads, Policies: policy.All(), Audit: d.audit,
+		Leads: d.member.Leads, Audit: d.audit,
 		Logger: d.opts.Logger.WithField("part", "policies"),
 		Count: func(name string, action state.Action) {
 			d.instruments.decisions.WithLabelValues(name, string(action)).Inc()

@@ -14,10 +14,11 @@ import (
 
 // automationRecord is the memory of the policies.
 type automationRecord struct {
-	Brake     brakeRecord            `json:"brake"`
-	Paused    map[string]pauseRecord `json:"paused,omitempty"`
-	Decisions []decisionRecord       `json:"decisions,omitempty"`
-	Count     uint64                 `json:"count,omitempty"`
+	Brake     brakeRecord             `json:"brake"`
+	Paused    map[string]pauseRecord  `json:"paused,omitempty"`
+	Switches  map[string]switchRecord `json:"switches,omitempty"`
+	Decisions []decisionRecord        `json:"decisions,omitempty"`
+	Count     uint64                  `json:"count,omitempty"`
 }
 
 // brakeRecord is the state of the brake.
@@ -40,6 +41,14 @@ type pauseRecord struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
+// switchRecord turns a policy on or off.
+type switchRecord struct {
+	On     bool      `json:"on,omitempty"`
+	Since  time.Time `json:"since"`
+	Actor  string    `json:"actor,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+}
+
 // decisionRecord is a decision of a policy.
 type decisionRecord struct {
 	ID       string       `json:"id"`
@@ -51,6 +60,7 @@ type decisionRecord struct {
 	Evidence []string     `json:"evidence,omitempty"`
 	Prevent  []string     `json:"prevent,omitempty"`
 	Cancel   string       `json:"cancel,omitempty"`
+	Group    string       `json:"group,omitempty"`
 	Phase    state.Phase  `json:"phase"`
 	Job      string       `json:"job,omitempty"`
 	Result   string       `json:"result,omitempty"`
@@ -58,12 +68,15 @@ type decisionRecord struct {
 
 func newPauseRecord(p state.Pause) pauseRecord          { return pauseRecord(p) }
 func (r pauseRecord) pause() state.Pause                { return state.Pause(r) }
+func newSwitchRecord(s state.Switch) switchRecord       { return switchRecord(s) }
+func (r switchRecord) toggle() state.Switch             { return state.Switch(r) }
 func newDecisionRecord(d state.Decision) decisionRecord { return decisionRecord(d) }
 func (r decisionRecord) decision() state.Decision       { return state.Decision(r) }
 
 func newAutomationRecord(a state.Automation) automationRecord {
 	return automationRecord{
 		Brake: brakeRecord(a.Brake), Paused: convertMap(a.Paused, newPauseRecord),
+		Switches:  convertMap(a.Switches, newSwitchRecord),
 		Decisions: convertSlice(a.Decisions, newDecisionRecord), Count: a.Count,
 	}
 }
@@ -71,6 +84,7 @@ func newAutomationRecord(a state.Automation) automationRecord {
 func (r automationRecord) automation(revision int64) state.Automation {
 	return state.Automation{
 		Brake: state.Brake(r.Brake), Paused: convertMap(r.Paused, pauseRecord.pause),
+		Switches:  convertMap(r.Switches, switchRecord.toggle),
 		Decisions: convertSlice(r.Decisions, decisionRecord.decision), Count: r.Count, Revision: revision,
 	}
 }

@@ -39,6 +39,7 @@ const (
 	AboutDrift      About = "drift"      // the node differs from its configuration, or that is unknown
 	AboutOutdated   About = "outdated"   // the node would be configured with something else now
 	AboutIdle       About = "idle"       // no operator has commissioned the node
+	AboutPolicy     About = "policy"     // a policy is for the node
 	AboutReturn     About = "return"     // the node disappeared and appeared again
 )
 

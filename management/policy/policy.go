@@ -27,10 +27,41 @@ type Policy interface {
 	Confirm(w World, d state.Decision) string
 	// Explain returns the findings about a node.
 	Explain(w World, n inventory.Node) []explain.Finding
+	// Pending returns the number of nodes that it has not decided on.
+	Pending(w World) int
+	// Test returns what it would do with each node that concerns it, under its limits.
+	Test(w World) []Outlook
 }
 
-// All returns every policy.
-func All() []Policy { return []Policy{Returns{}} }
+// Outlook is what a policy would do with a node.
+type Outlook struct {
+	Node   string
+	Action state.Action // empty: none
+	Group  string       // that the node would join; mostly empty
+	Now    bool         // it would act at once
+	Text   string
+	Until  time.Time // the end of a wait, if it is a time
+}
+
+// All returns every policy under the settings.
+func All(s Settings) []Policy {
+	all := []Policy{Returns{}}
+	for _, r := range s.Commission {
+		all = append(all, Commission{r})
+	}
+
+	return all
+}
+
+// IsOn reports whether the policy is turned on. A policy that changes hosts which nobody
+// has used yet is off until an operator turns it on.
+func IsOn(a state.Automation, policy string) bool {
+	if s, turned := a.Switches[policy]; turned {
+		return s.On
+	}
+
+	return policy == Returns{}.Name() || policy == BrakeName
+}
 
 // Actions lists the actions of each policy, and those of the brake.
 var Actions = []struct {
@@ -68,6 +99,15 @@ type Plan struct {
 	Next time.Time
 }
 
+// without returns the view as it would be without the decision.
+func (w World) without(id string) *state.View {
+	v := *w.View
+	v.Automation.Decisions = slices.DeleteFunc(slices.Clone(v.Automation.Decisions),
+		func(d state.Decision) bool { return d.ID == id })
+
+	return &v
+}
+
 // at notes a time at which something may become due.
 func (p *Plan) at(t time.Time) {
 	if p.Next.IsZero() || t.Before(p.Next) {
@@ -82,6 +122,9 @@ type Settings struct {
 	OnReturn map[string]Mode
 	// Settle is how long a node that returned has to stay before anything is done.
 	Settle time.Duration
+	// Commission are the rules for newly discovered nodes, each a policy.
+	Commission []Rule
+
 	Jobs   int // automatic jobs at a time
 	Rate   int // automatic actions within RateWindow
 	Brake  BrakeSettings
@@ -96,6 +139,15 @@ type Settings struct {
 func Halted(a state.Automation, policy string) string {
 	if a.Brake.On {
 		return "the brake holds automation since " + stamp(a.Brake.Since)
+	}
+
+	if !IsOn(a, policy) {
+		s, turned := a.Switches[policy]
+		if !turned {
+			return "it is off until an operator turns it on"
+		}
+
+		return fmt.Sprintf("%s turned it off on %s%s", s.Actor, stamp(s.Since), because(s.Reason))
 	}
 
 	if p, paused := a.IsPaused(policy); paused {
@@ -212,6 +264,17 @@ func short(d time.Duration) string {
 	return text
 }
 
+// madeRoom reports whether a policy cancelled the job before it began: nothing was done.
+func (w World) madeRoom(id string) bool {
+	if id == "" {
+		return false
+	}
+
+	j, err := w.View.Job(id)
+
+	return err == nil && j.Status == job.Cancelled && j.Started.IsZero() && state.IsPolicy(j.CancelBy)
+}
+
 // standing returns the id for a decision that is named by its situation and action, and
 // whether one stands already. One that was withdrawn makes room for the next.
 func (w World) standing(id string) (next string, decided bool) {
@@ -223,7 +286,7 @@ func (w World) standing(id string) (next string, decided bool) {
 			return next, false
 		}
 
-		if d.Phase != state.PhaseWithdrawn {
+		if d.Phase != state.PhaseWithdrawn && !w.madeRoom(d.Job) {
 			return next, true
 		}
 

@@ -410,12 +410,9 @@ func (r Returns) Confirm(w World, d state.Decision) string {
 		return "it disappeared and returned again"
 	}
 
-	v := *w.View
-	v.Automation.Decisions = slices.DeleteFunc(slices.Clone(v.Automation.Decisions),
-		func(o state.Decision) bool { return o.ID == d.ID })
-	w.View = &v
+	w.View = w.without(d.ID)
 
-	o := outlook{}
+	var o outlook
 	if d.Action == state.ActionRepair && w.Settings.modeOf(n.Group) == ModeVerifyAndRepair {
 		o = r.settled(w, n)
 	} else {
@@ -430,6 +427,49 @@ func (r Returns) Confirm(w World, d state.Decision) string {
 	}
 
 	return cmp.Or(o.text, "the reason for it is gone")
+}
+
+// Pending implements Policy.
+func (Returns) Pending(w World) int {
+	pending := 0
+
+	for _, n := range w.View.Nodes {
+		if n.State == inventory.Discovered && n.Presence.Pending() {
+			pending++
+		}
+	}
+
+	return pending
+}
+
+// Test implements Policy.
+func (r Returns) Test(w World) []Outlook {
+	limits, served := w.limits(), w.served()
+
+	var out []Outlook
+
+	for _, n := range w.View.Nodes {
+		o := r.judge(w, n, served[n.Name])
+		shown := Outlook{Node: n.Name, Text: o.text, Until: o.until}
+
+		switch o.stage {
+		case stageNone:
+			continue
+		case stageAct:
+			shown.Action, shown.Text = o.decision.Action, o.decision.Case
+
+			ok, why, again := limits.take(o.decision.Action)
+			if !ok {
+				shown.Text, shown.Until = "it waits for its turn: "+why, again
+			}
+
+			shown.Now = ok
+		}
+
+		out = append(out, shown)
+	}
+
+	return out
 }
 
 // prevents names the conditions that would have prevented a decision on the node.

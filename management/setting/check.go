@@ -308,7 +308,7 @@ func (c *Config) checkPolicies() error {
 		}
 	}
 
-	return nil
+	return c.checkCommission()
 }
 
 func (c *Config) checkNumbers() error {

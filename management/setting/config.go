@@ -175,10 +175,12 @@ type Jobs struct {
 type Policies struct {
 	// OnReturn is the mode of groups for nodes in service that return.
 	OnReturn map[string]policy.Mode `yaml:"on_return"`
-	Settle   Duration               `yaml:"settle"`
-	Jobs     int                    `yaml:"jobs"` // automatic ones at a time
-	Rate     int                    `yaml:"rate"` // automatic jobs within policy.RateWindow
-	Brake    Brake                  `yaml:"brake"`
+	// Commission are the rules for newly discovered nodes, by the name of their policy.
+	Commission map[string]CommissionRule `yaml:"commission"`
+	Settle     Duration                  `yaml:"settle"`
+	Jobs       int                       `yaml:"jobs"` // automatic ones at a time
+	Rate       int                       `yaml:"rate"` // automatic jobs within policy.RateWindow
+	Brake      Brake                     `yaml:"brake"`
 }
 
 // Brake says when automation stops.
@@ -228,7 +230,7 @@ func Default() Config {
 			KeepBytes: 256 << 20, OutputLimit: 16 << 20, PlanFor: Duration(24 * time.Hour), Plans: 100,
 		},
 		Policies: Policies{
-			OnReturn: map[string]policy.Mode{}, Settle: Duration(time.Minute), Jobs: 2, Rate: 20,
+			OnReturn: map[string]policy.Mode{}, Commission: map[string]CommissionRule{}, Settle: Duration(time.Minute), Jobs: 2, Rate: 20,
 			Brake: Brake{
 				Share: 30, Minimum: 3, Within: Duration(5 * time.Minute), ReleaseAfter: Duration(time.Hour),
 			},

@@ -43,7 +43,10 @@ var settable = map[string]any{
 	"jobs.plan_for":     "2h",
 	"jobs.plans":        7,
 
-	"policies.on_return":           map[string]any{"service-worker": "repair"},
+	"policies.on_return": map[string]any{"service-worker": "repair"},
+	"policies.commission": map[string]any{
+		"workers": map[string]any{"match": "label=host", "group": "service-worker", "maximum": 5, "quiet": "1m"},
+	},
 	"policies.settle":              "2m",
 	"policies.jobs":                4,
 	"policies.rate":                40,

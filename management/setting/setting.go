@@ -543,7 +543,7 @@ func (s *Settings) Policies() leader.Settings {
 
 	return leader.Settings{
 		Settings: policy.Settings{
-			OnReturn: p.OnReturn, Settle: time.Duration(p.Settle), Jobs: p.Jobs, Rate: p.Rate,
+			OnReturn: p.OnReturn, Commission: c.commissionRules(), Settle: time.Duration(p.Settle), Jobs: p.Jobs, Rate: p.Rate,
 			Brake: policy.BrakeSettings{
 				Share: p.Brake.Share, Minimum: p.Brake.Minimum, Within: time.Duration(p.Brake.Within),
 				ReleaseAfter: time.Duration(p.Brake.ReleaseAfter),

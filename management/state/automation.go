@@ -3,6 +3,7 @@
 package state
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ type Automation struct {
 	Brake Brake
 	// Paused has the policies that decide nothing, or AllPolicies.
 	Paused map[string]Pause
+	// Switches has the policies that were turned on or off. Others are as they begin.
+	Switches map[string]Switch
 	// Decisions are the newest decisions, the oldest first.
 	Decisions []Decision
 	// Count is the number of decisions so far, dropped ones included.
@@ -52,6 +55,14 @@ type Pause struct {
 	Reason string
 }
 
+// Switch turns a policy on or off.
+type Switch struct {
+	On     bool
+	Since  time.Time
+	Actor  string // a person, or the policy that stopped itself
+	Reason string
+}
+
 // Action is the action of a decision.
 type Action string
 
@@ -61,13 +72,17 @@ const (
 	ActionVerify     Action = "verify"     // verify the node
 	ActionRepair     Action = "repair"     // clean the node, and configure it for its group
 	ActionQuarantine Action = "quarantine" // fence the node
+	ActionCommission Action = "commission" // configure the node, and bring it into service
+	ActionStop       Action = "stop"       // turn the policy off, because it failed too often
 	ActionYield      Action = "yield"      // cancel an automatic verification
 	ActionBrake      Action = "brake"      // stop automation
 	ActionRelease    Action = "release"    // go on with automation
 )
 
 // NeedsJob reports whether a job carries the action out.
-func (a Action) NeedsJob() bool { return a == ActionVerify || a == ActionRepair }
+func (a Action) NeedsJob() bool {
+	return a == ActionVerify || a == ActionRepair || a == ActionCommission
+}
 
 // Acts reports whether the action is limited: it starts a job, or fences a node.
 func (a Action) Acts() bool { return a.NeedsJob() || a == ActionQuarantine }
@@ -97,6 +112,7 @@ type Decision struct {
 	// Prevent are the conditions that would have prevented it, in words.
 	Prevent []string
 	Cancel  string // ActionYield: the id of the job
+	Group   string // ActionCommission: the group that the node joins
 	Phase   Phase
 	Job     string // the id of the job that carries it out
 	Result  string // why it was refused, or a note
@@ -111,6 +127,18 @@ func (a Automation) IsPaused(policy string) (Pause, bool) {
 	}
 
 	return Pause{}, false
+}
+
+// Turn returns the automation with the policy turned on or off.
+func (a Automation) Turn(policy string, s Switch) Automation {
+	a.Switches = maps.Clone(a.Switches)
+	if a.Switches == nil {
+		a.Switches = map[string]Switch{}
+	}
+
+	a.Switches[policy] = s
+
+	return a
 }
 
 // Find returns the decision, or nil.

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -135,7 +134,8 @@ func (l *Leader) act(ctx context.Context, settings Settings, d state.Decision) e
 	}
 
 	// A withdrawn decision leaves its node undecided.
-	if d.Action.NeedsJob() && d.Phase != state.PhaseWithdrawn {
+	returned := d.Action == state.ActionVerify || d.Action == state.ActionRepair
+	if returned && d.Phase != state.PhaseWithdrawn {
 		if err := l.note(ctx, d); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decisio
 		return "", l.quarantine(ctx, caller, d)
 	case state.ActionRecord:
 		return "", l.note(ctx, d)
-	case state.ActionVerify, state.ActionRepair:
+	case state.ActionVerify, state.ActionRepair, state.ActionCommission:
 		j, err := l.Jobs.Submit(ctx, caller, request(d))
 
 		return j.ID, err
@@ -191,13 +191,13 @@ func (l *Leader) confirms(settings Settings, d state.Decision) access.Preconditi
 			return inventory.Errorf(inventory.KindUnavailable, "%s", held)
 		}
 
-		i := slices.IndexFunc(l.Policies, func(p policy.Policy) bool { return p.Name() == d.Policy })
-		if i < 0 {
-			return inventory.Errorf(inventory.KindRefused, "this version has no policy %q", d.Policy)
+		p := named(settings.Settings, d.Policy)
+		if p == nil {
+			return inventory.Errorf(inventory.KindRefused, "there is no policy %q any more", d.Policy)
 		}
 
 		w := policy.World{View: v, Settings: settings.Settings, Now: time.Now()}
-		if why := l.Policies[i].Confirm(w, d); why != "" {
+		if why := p.Confirm(w, d); why != "" {
 			return inventory.Errorf(kindWithdrawn, "judged again before it was carried out: %s", why)
 		}
 
@@ -228,8 +228,11 @@ func request(d state.Decision) job.Request {
 		Reason: inventory.Shorten("it returned: "+d.Case, maxReason),
 	}
 
-	if d.Action == state.ActionRepair {
+	switch d.Action {
+	case state.ActionRepair:
 		r.Verb = repairVerb
+	case state.ActionCommission:
+		r.Verb, r.Group, r.Reason = inventory.VerbCommission, d.Group, inventory.Shorten(d.Case, maxReason)
 	}
 
 	return r

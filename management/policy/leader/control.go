@@ -28,9 +28,11 @@ type Status struct {
 type PolicyStatus struct {
 	Name      string
 	About     string
+	On        bool
+	Switch    *state.Switch // the newest turn; nil: as it begins
 	Paused    *state.Pause
 	Halted    string // why it does not act now, in words; may be empty
-	Pending   int    // nodes that returned and are not decided on
+	Pending   int    // nodes that it has not decided on
 	Decisions []state.Decision
 }
 
@@ -44,17 +46,18 @@ func (l *Leader) Status() Status {
 		Decisions: newestFirst(a.Decisions),
 	}
 
-	for _, p := range l.Policies {
+	w := policy.World{View: v, Settings: settings.Settings, Now: time.Now()}
+
+	for _, p := range policy.All(settings.Settings) {
 		of := slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.Policy != p.Name() })
 		status := PolicyStatus{
-			Name: p.Name(), About: p.About(settings.Settings), Paused: pauseOf(a, p.Name()),
-			Halted: policy.Halted(a, p.Name()), Decisions: newestFirst(of),
+			Name: p.Name(), About: p.About(settings.Settings), On: policy.IsOn(a, p.Name()),
+			Paused: pauseOf(a, p.Name()), Halted: policy.Halted(a, p.Name()), Pending: p.Pending(w),
+			Decisions: newestFirst(of),
 		}
 
-		for _, n := range v.Nodes {
-			if n.State == inventory.Discovered && n.Presence.Pending() {
-				status.Pending++
-			}
+		if s, turned := a.Switches[p.Name()]; turned {
+			status.Switch = &s
 		}
 
 		s.Policies = append(s.Policies, status)
@@ -80,11 +83,25 @@ func newestFirst(decisions []state.Decision) []state.Decision {
 
 // check refuses the name of a policy that does not exist.
 func (l *Leader) check(name string) error {
-	if name == state.AllPolicies ||
-		slices.ContainsFunc(l.Policies, func(p policy.Policy) bool { return p.Name() == name }) {
+	if name == state.AllPolicies || named(l.Settings().Settings, name) != nil {
 		return nil
 	}
 
+	return errNoPolicy(name)
+}
+
+// named returns the policy of that name, or nil.
+func named(s policy.Settings, name string) policy.Policy {
+	for _, p := range policy.All(s) {
+		if p.Name() == name {
+			return p
+		}
+	}
+
+	return nil
+}
+
+func errNoPolicy(name string) error {
 	return inventory.Errorf(inventory.KindNotFound, "there is no policy %q", inventory.Shorten(name, 100)).
 		Do("list the policies").With(inventory.ListPolicies())
 }

@@ -46,6 +46,7 @@ type site struct {
 	leads    bool
 	verdict  inventory.VerdictResult // of every verification
 	takes    time.Duration           // each job
+	fails    bool                    // every commission
 	busiest  int                     // automatic jobs at a time
 	ponders  time.Duration           // each host, before it answers
 	asked    map[string]int          // questions, by node
@@ -109,7 +110,7 @@ func (s *site) leader() *Leader {
 	log.SetOutput(io.Discard)
 
 	return New(Options{
-		State: s, Store: s, Jobs: s, Prober: s, Policies: policy.All(), Audit: s, Logger: log,
+		State: s, Store: s, Jobs: s, Prober: s, Audit: s, Logger: log,
 		Settings: func() Settings { s.mu.Lock(); defer s.mu.Unlock(); return s.settings },
 		Leads:    func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.leads },
 	})
@@ -268,7 +269,7 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 		s.publish(func(v *state.View) {
 			accepted = job.Job{
 				ID: strconv.Itoa(len(v.Jobs) + 1), Verb: r.Verb, Actor: c.Principal, Status: job.Running,
-				Reason: r.Reason, Targets: []job.Target{{Name: r.Nodes[0]}},
+				Reason: r.Reason, Group: r.Group, Targets: []job.Target{{Name: r.Nodes[0]}}, Accepted: time.Now(),
 			}
 			v.Jobs = append(v.Jobs, accepted)
 			s.results[c.Key.ID] = accepted.ID
@@ -310,6 +311,11 @@ func (s *site) finish(id string) {
 
 		j.Status, j.Ended = job.Complete, time.Now()
 
+		if j.Verb == inventory.VerbCommission {
+			s.commissioned(v, j)
+			return
+		}
+
 		for k, n := range v.Nodes {
 			if _, target := j.Target(n.Name); target && j.Verb == inventory.VerbVerify {
 				m := n.Clone()
@@ -317,6 +323,41 @@ func (s *site) finish(id string) {
 				m.Revision = v.Revision
 				v.Nodes[k] = &m
 			}
+		}
+	})
+}
+
+// commissioned ends a commission. The caller holds the lock.
+func (s *site) commissioned(v *state.View, j *job.Job) {
+	for k, n := range v.Nodes {
+		if _, target := j.Target(n.Name); !target {
+			continue
+		}
+
+		m := n.Clone()
+		m.PrevStatus, m.Status, m.Group, m.Revision = inventory.Provisioning, inventory.Allocated, j.Group, v.Revision
+
+		if s.fails {
+			j.Status, j.Message = job.Errored, "no such package"
+			m.Status, m.Group, m.LastError = inventory.Unallocated, "", j.Message
+		}
+
+		v.Nodes[k] = &m
+	}
+}
+
+// refresh makes nodes new ones.
+func (s *site) refresh(nodes ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.publish(func(v *state.View) {
+		for _, i := range nodes {
+			n, _ := inventory.NewNode(inventory.Observation{
+				Observer: inventory.ObserverGossip, Label: "n", Serial: v.Nodes[i].Serial, Addr: "192.0.2.1", Alive: true,
+			}, nil, time.Now())
+			n.Revision = v.Revision
+			v.Nodes[i] = &n
 		}
 	})
 }

@@ -76,7 +76,6 @@ type Options struct {
 	Prober   Prober
 	Settings func() Settings
 	Leads    func() bool // whether this instance decides now
-	Policies []policy.Policy
 	Audit    access.Auditor
 	Logger   logrus.FieldLogger
 	// Count is called for each decision. It may be nil.
@@ -219,14 +218,14 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 
 	next = w.View.Automation.Brake.Until
 
-	for _, p := range l.Policies {
+	for _, p := range policy.All(settings.Settings) {
 		w.View = l.State.View()
 
 		plan := policy.Decide(p, w)
 		next = earliest(next, plan.Next)
 
 		if len(plan.Decisions) > 0 {
-			if err := l.record(bounded, w.View.Automation, plan.Decisions...); err != nil {
+			if err := l.record(bounded, stopped(w.View.Automation, plan.Decisions), plan.Decisions...); err != nil {
 				return next, err
 			}
 		}
@@ -239,6 +238,17 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 	}
 
 	return next, nil
+}
+
+// stopped returns the automation with the policies turned off that stop themselves.
+func stopped(a state.Automation, decisions []state.Decision) state.Automation {
+	for _, d := range decisions {
+		if d.Action == state.ActionStop {
+			a = a.Turn(d.Policy, state.Switch{Since: d.Time, Actor: state.PolicyPrincipal(d.Policy), Reason: d.Case})
+		}
+	}
+
+	return a
 }
 
 // record stores decisions, with the brake and the pauses of a, before anything is done.
@@ -318,7 +328,7 @@ func (l *Leader) Explain(v *state.View, n inventory.Node) []explain.Finding {
 	w := policy.World{View: v, Settings: l.Settings().Settings, Now: time.Now()}
 
 	var findings []explain.Finding
-	for _, p := range l.Policies {
+	for _, p := range policy.All(w.Settings) {
 		findings = append(findings, p.Explain(w, n)...)
 	}
 

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Enable turns a policy on. One that is for every node needs all. Failures from before
+// count no more.
+func (l *Leader) Enable(ctx context.Context, c access.Caller, name string, all bool, reason string) (Status, error) {
+	p := named(l.Settings().Settings, name)
+	if p == nil {
+		return Status{}, errNoPolicy(name)
+	}
+
+	if rule, ok := p.(policy.Commission); ok && rule.Rule.All != all {
+		if all {
+			return Status{}, inventory.Errorf(inventory.KindInvalid, "policy %s is not for every node: it is for %s",
+				name, rule.Rule.Selector).Do("leave all out")
+		}
+
+		return Status{}, inventory.Errorf(inventory.KindRefused, "policy %s is for every node that is discovered", name).
+			Do("test what it would do, and then turn it on with all").With(inventory.ListPolicies())
+	}
+
+	return l.turn(ctx, c, name, true, reason)
+}
+
+// Disable turns a policy off. What it has decided and not begun is dropped once it is
+// turned on again and no longer holds.
+func (l *Leader) Disable(ctx context.Context, c access.Caller, name, reason string) (Status, error) {
+	if named(l.Settings().Settings, name) == nil {
+		return Status{}, errNoPolicy(name)
+	}
+
+	return l.turn(ctx, c, name, false, reason)
+}
+
+// turn turns a policy on or off. One that is so already stays as it is.
+func (l *Leader) turn(
+	ctx context.Context, c access.Caller, name string, on bool, reason string,
+) (Status, error) {
+	action := "policies.disable"
+	if on {
+		action = "policies.enable"
+	}
+
+	return l.control(ctx, c, action, name, reason, func(a *state.Automation) error {
+		if policy.IsOn(*a, name) != on {
+			*a = a.Turn(name, state.Switch{On: on, Since: time.Now(), Actor: c.Principal, Reason: reason})
+		}
+
+		return nil
+	})
+}
+
+// Tested is what a policy would do if it were turned on and nothing held it.
+type Tested struct {
+	Policy   string
+	About    string
+	On       bool
+	Halted   string // why it does not act now, in words; may be empty
+	Nodes    int    // of the inventory
+	Outlooks []policy.Outlook
+}
+
+// MaxTested is the number of nodes of a given inventory.
+const MaxTested = 10_000
+
+// Test returns what a policy would do with the inventory of today, or with the given nodes.
+// It changes nothing.
+func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
+	settings := l.Settings().Settings
+
+	p := named(settings, name)
+	if p == nil {
+		return Tested{}, errNoPolicy(name)
+	}
+
+	v := *l.State.View()
+	a := v.Automation
+
+	out := Tested{
+		Policy: name, About: p.About(settings), On: policy.IsOn(a, name), Halted: policy.Halted(a, name),
+	}
+
+	now := time.Now()
+	a.Brake, a.Paused = state.Brake{}, nil
+
+	if !out.On {
+		a = a.Turn(name, state.Switch{On: true, Since: now})
+	}
+
+	if given != nil {
+		nodes, err := givenNodes(given)
+		if err != nil {
+			return Tested{}, err
+		}
+
+		v.Nodes, v.Jobs, a.Decisions = nodes, nil, nil
+	}
+
+	v.Automation = a
+	out.Nodes = len(v.Nodes)
+	out.Outlooks = p.Test(policy.World{View: &v, Settings: settings, Now: now})
+
+	return out, nil
+}
+
+// givenNodes returns the nodes of a given inventory by name.
+func givenNodes(given []inventory.Node) ([]*inventory.Node, error) {
+	if len(given) > MaxTested {
+		return nil, inventory.Errorf(inventory.KindInvalid, "the inventory has %d nodes; the limit is %d",
+			len(given), MaxTested)
+	}
+
+	nodes := make([]*inventory.Node, len(given))
+	for i := range given {
+		nodes[i] = &given[i]
+	}
+
+	slices.SortFunc(nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })
+
+	for i := 1; i < len(nodes); i++ {
+		if nodes[i].Name == nodes[i-1].Name {
+			return nil, inventory.Errorf(inventory.KindInvalid, "the inventory has the node %s twice", nodes[i].Name)
+		}
+	}
+
+	return nodes, nil
+}
