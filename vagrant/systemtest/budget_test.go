@@ -28,10 +28,10 @@ func TestBudget(t *testing.T) {
 	w.do(append([]string{"nodes", "verify"}, both...)...)
 	w.do(append([]string{"nodes", "apply", "--serial", "1"}, both...)...)
 
-	held := w.submit("nodes", "apply", w.name("host2"), "-e", "hold: go")
+	held := w.submit("nodes", "maintenance", w.name("host2"), "-e", "hold: go")
 	w.awaitLog(held, holdTask)
 
-	waiting := w.submit("nodes", "apply", w.name("host3"))
+	waiting := w.submit("nodes", "maintenance", w.name("host3"))
 
 	user := w.name("host2") + " (Maintenance, job " + held + ")"
 	if why := w.ctl(
