@@ -3,55 +3,20 @@
 package inventory
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/doctest"
 )
 
-var update = flag.Bool("update", false, "rewrite the tables of docs/lifecycle.md")
-
-const document = "../docs/lifecycle.md"
-
 // TestLifecycleDocument compares the tables of docs/lifecycle.md with the data.
-// "go test ./inventory -run Document -update" rewrites them.
 func TestLifecycleDocument(t *testing.T) {
 	t.Parallel()
 
-	data, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	text := string(data)
-	for name, render := range map[string]func() string{
-		"statuses": statusTable,
-		"states":   stateTable,
-		"table":    verbTable,
-		"requests": requestTable,
-	} {
-		begin, end := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->"
-		head, rest, hasBegin := strings.Cut(text, begin)
-
-		old, tail, hasEnd := strings.Cut(rest, end)
-		if !hasBegin || !hasEnd {
-			t.Fatalf("%s lacks the marker %s or %s", document, strings.TrimSpace(begin), end)
-		}
-
-		table := render()
-		if old != table && !*update {
-			t.Errorf("the table %q in %s is out of date; rewrite it: make docs", name, document)
-		}
-
-		text = head + begin + table + end + tail
-	}
-
-	if *update && text != string(data) {
-		if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	doctest.Check(t, "../docs/lifecycle.md", map[string]string{
+		"statuses": statusTable(), "states": stateTable(), "table": verbTable(), "requests": requestTable(),
+	})
 }
 
 func statusTable() string {

@@ -27,6 +27,7 @@ const (
 // new package needs a row.
 var mayImport = map[string][]string{
 	"inventory":             {},
+	"inventory/doctest":     {},
 	"inventory/etcd":        {"inventory", "inventory/localfile"},
 	"inventory/localfile":   {},
 	"inventory/yamlfile":    {"inventory"},

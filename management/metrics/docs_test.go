@@ -4,7 +4,6 @@ package metrics
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,9 +14,9 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
-)
 
-var update = flag.Bool("update", false, "write docs/metrics.md")
+	"github.com/contiv/cluster/inventory/doctest"
+)
 
 const docs = "../../docs/"
 
@@ -53,34 +52,11 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestMetricsDocument compares docs/metrics.md with the table. The flag -update
-// (make docs) writes it.
+// TestMetricsDocument compares docs/metrics.md with the table.
 func TestMetricsDocument(t *testing.T) {
 	t.Parallel()
-	const begin, end = "<!-- metrics:begin -->\n", "<!-- metrics:end -->"
 
-	data, err := os.ReadFile(docs + "metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	head, rest, ok := strings.Cut(string(data), begin)
-
-	old, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("docs/metrics.md has no %s…%s", strings.TrimSpace(begin), end)
-	}
-
-	want := render()
-	if *update {
-		if err := os.WriteFile(docs+"metrics.md", []byte(head+begin+want+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if old != want {
-		t.Error(
-			"docs/metrics.md is out of date: run make docs",
-		)
-	}
+	doctest.Check(t, docs+"metrics.md", map[string]string{"metrics": render()})
 }
 
 func render() string {
