@@ -242,7 +242,7 @@ func listNodes(ctx context.Context, c *call) error {
 		if c.IsSet("status") || c.IsSet("state") || c.IsSet("group") {
 			c.say("no node matches the filters")
 		} else {
-			c.say("no nodes yet: start an agent on a host, or prepare hosts with clusterctl discover ADDR…")
+			c.sayNoNodes(ctx)
 		}
 
 		return unknown
@@ -279,6 +279,17 @@ func listNodes(ctx context.Context, c *call) error {
 	}
 
 	return cmp.Or(c.show(answer), unknown)
+}
+
+// sayNoNodes explains an empty list of nodes.
+func (c *call) sayNoNodes(ctx context.Context) {
+	// Others may exist that a scope hides.
+	if id, err := c.manager.WhoAmI(ctx); err == nil && id.Scope != nil {
+		c.say("no node is within the scope %s of %s", id.Scope, id.Principal)
+		return
+	}
+
+	c.say("no nodes yet: start an agent on a host, or prepare hosts with clusterctl discover ADDR…")
 }
 
 // addAddrRivals marks the nodes with an address that other nodes have, too.
