@@ -66,9 +66,10 @@ var mayImport = map[string][]string{
 	"management/access": {
 		"inventory", "management/job", "management/plan", "management/selector", "management/state",
 	},
-	"management/access/oidc": {"inventory", "management/access"},
-	"management/variable":    {"inventory", "configuration", "management/access", "management/state"},
-	"management/desired":     {"inventory", "configuration", "management/state", "management/variable"},
+	"management/access/oidc":          {"inventory", "management/access"},
+	"management/variable":             {"inventory", "configuration", "management/access", "management/state"},
+	"management/desired":              {"inventory", "configuration", "management/state", "management/variable"},
+	"configuration/repository/galaxy": {"inventory"},
 	"configuration/repository/git": {
 		"inventory", "inventory/localfile", "configuration", "configuration/source",
 	},
@@ -228,6 +229,7 @@ var mayImport = map[string][]string{
 		"monitor/serf",
 		"configuration/ansible",
 		"configuration/repository",
+		"configuration/repository/galaxy",
 		"configuration/repository/git",
 		"configuration/source",
 		"management/etcd",

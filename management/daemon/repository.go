@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/configuration/ansible"
 	kept "github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/configuration/repository/galaxy"
 	"github.com/contiv/cluster/configuration/repository/git"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
@@ -62,6 +64,12 @@ func checkRepositorySection(r setting.Repository) error {
 		}
 	}
 
+	if r.RequirementsMirror != "" {
+		if err := galaxy.CheckURL(r.RequirementsMirror); err != nil {
+			return keyed("repository.requirements_mirror", err)
+		}
+	}
+
 	if r.CredentialFile != "" && !git.UsesHTTPS(r.URL) {
 		return inventory.Errorf(inventory.KindInvalid, "repository.credential_file: only https uses credentials").
 			Do("remove it, or write an https URL")
@@ -93,7 +101,7 @@ func mirrorOf(r setting.Repository, dir string) *git.Mirror {
 		Options: git.Options{
 			URL: r.URL, Branch: r.Branch, Tag: r.Tag, Commit: r.Commit, Folder: r.Folder, KeyFile: r.KeyFile,
 			KnownHostsFile: r.KnownHostsFile, CredentialFile: r.CredentialFile, CAFile: r.CAFile, SignedBy: r.SignedBy,
-			Submodules: r.Submodules,
+			Submodules: r.Submodules, Requirements: r.RequirementsMirror != "",
 			Limits: git.Limits{
 				Fetch: r.Limits.Fetch, Size: r.Limits.Size, Files: r.Limits.Files, Time: time.Duration(r.Limits.Time),
 			},
@@ -158,19 +166,131 @@ func newRepositoryCheck(
 			return "", err
 		}
 
-		return keepCommit(ctx, mirror, store, commit.Hash)
+		k := keeping{config: config, store: store, temp: filepath.Dir(store.Dir)}
+
+		return k.commit(ctx, mirror, commit.Hash)
 	})
 }
 
-// keepCommit keeps the playbooks of a fetched commit, if it has a signature where one is
+// keeping adds the playbooks of commits to a store.
+type keeping struct {
+	config setting.Config
+	store  *kept.Store
+	temp   string // folder for temporary files
+}
+
+// commit keeps the playbooks of a fetched commit, if it has a signature where one is
 // demanded.
-func keepCommit(ctx context.Context, m *git.Mirror, store *kept.Store, commit string) (digest string, err error) {
+func (k keeping) commit(ctx context.Context, m *git.Mirror, commit string) (digest string, err error) {
 	err = m.Tree(ctx, commit, func(tree fs.FS) error {
-		digest, err = store.KeepTree(ctx, tree)
+		digest, err = k.tree(ctx, tree)
 		return err
 	})
 
 	return digest, err
+}
+
+// tree keeps the playbooks of a commit, with the collections and roles that they require.
+func (k keeping) tree(ctx context.Context, tree fs.FS) (digest string, err error) {
+	r := k.config.Repository
+	if r.RequirementsMirror == "" {
+		return k.store.KeepTree(ctx, tree)
+	}
+
+	required, err := galaxy.Read(tree)
+	if err != nil {
+		return "", err
+	}
+
+	if len(required) == 0 {
+		return k.store.KeepTree(ctx, tree)
+	}
+
+	temp, err := os.MkdirTemp(k.temp, "requirements-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp) // a leftover is removed at the start
+
+	folder := filepath.Join(temp, "playbooks")
+	if err := os.CopyFS(folder, tree); err != nil {
+		return "", err
+	}
+
+	if err := k.install(ctx, required, folder, temp); err != nil {
+		return "", err
+	}
+
+	if err := plainModes(folder); err != nil {
+		return "", err
+	}
+
+	return k.store.KeepDir(ctx, folder)
+}
+
+// install brings what the playbooks in a folder require from the mirror into it.
+func (k keeping) install(ctx context.Context, required []galaxy.Requirement, folder, temp string) error {
+	r := k.config.Repository
+	mirror := galaxy.Mirror{
+		URL: r.RequirementsMirror, CAFile: r.CAFile, Size: r.Limits.Size, Files: r.Limits.Files,
+		Time: time.Duration(r.Limits.Time),
+	}
+
+	// What it has runs as root.
+	if mirror.IsFolder() {
+		resolved, err := kept.CheckOwned(mirror.URL)
+		if err != nil {
+			return inventory.Errorf(inventory.KindUnavailable, "repository.requirements_mirror: %w", err)
+		}
+
+		mirror.URL = resolved
+	}
+
+	archives, home := filepath.Join(temp, "archives"), filepath.Join(temp, "home")
+	for _, dir := range []string{archives, home} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+
+	if err := mirror.Fetch(ctx, required, archives); err != nil {
+		return err
+	}
+
+	files := ansible.Archives{Roles: map[string]string{}}
+
+	for _, one := range required {
+		path := filepath.Join(archives, one.Archive())
+		if one.Role {
+			files.Roles[one.Name] = path
+		} else {
+			files.Collections = append(files.Collections, path)
+		}
+	}
+
+	return ansible.InstallArchives(ctx, k.config.Ansible, files, folder, home)
+}
+
+// plainModes gives all files the permissions that git knows: the umask of this process
+// must not change the digest.
+func plainModes(folder string) error {
+	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type() == fs.ModeSymlink {
+			return err
+		}
+
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+
+		mode := fs.FileMode(0o644)
+		if d.IsDir() || info.Mode().Perm()&0o100 != 0 {
+			mode = 0o755
+		}
+
+		return os.Chmod(path, mode)
+	})
 }
 
 // gitSource implements repository.Source.
@@ -182,6 +302,10 @@ type gitSource struct {
 }
 
 func (s gitSource) mirror() *git.Mirror { return mirrorOf(s.config().Repository, s.dir) }
+
+func (s gitSource) keeping() keeping {
+	return keeping{config: s.config(), store: s.runner.playbooks, temp: s.runner.temp}
+}
 
 // Fetch returns the commit that the configuration names now.
 func (s gitSource) Fetch(ctx context.Context) (configuration.Commit, error) {
@@ -208,7 +332,7 @@ func (s gitSource) sweep(keep string) {
 
 // Keep checks the playbooks of a fetched commit, and keeps them.
 func (s gitSource) Keep(ctx context.Context, commit string) (digest string, err error) {
-	digest, err = keepCommit(ctx, s.mirror(), s.runner.playbooks, commit)
+	digest, err = s.keeping().commit(ctx, s.mirror(), commit)
 	if err != nil {
 		return "", err
 	}
@@ -225,7 +349,7 @@ func (s gitSource) Keep(ctx context.Context, commit string) (digest string, err 
 // digest, so a key that signs no more is no reason to refuse them.
 func (s gitSource) Restore(ctx context.Context, commit string) (digest string, err error) {
 	err = s.mirror().Trees(ctx, []string{commit}, func(trees []fs.FS) error {
-		digest, err = s.runner.playbooks.KeepTree(ctx, trees[0])
+		digest, err = s.keeping().tree(ctx, trees[0])
 		return err
 	})
 
@@ -330,8 +454,14 @@ func (s gitSource) folders(ctx context.Context, sides []repository.Side, use fun
 		at      []int // of each commit in folders
 	)
 
+	// Copies have what a mirror was asked for; commits have not.
+	compared := s.config().Repository.RequirementsMirror != "" &&
+		!slices.ContainsFunc(sides, func(side repository.Side) bool { return side.Commit == "" })
+
 	for i, side := range sides {
 		switch {
+		case compared:
+			commits, at = append(commits, side.Commit), append(at, i)
 		case side.Digest != "" && s.Kept(ctx, side.Digest):
 			folders[i] = os.DirFS(s.runner.playbooks.Path(side.Digest))
 		case side.Commit == "":
@@ -397,6 +527,10 @@ func sourceOf(r setting.Repository) string {
 
 	if r.Submodules {
 		source += " with submodules"
+	}
+
+	if r.RequirementsMirror != "" {
+		source += " requirements from " + r.RequirementsMirror
 	}
 
 	return source

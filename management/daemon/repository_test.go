@@ -367,6 +367,7 @@ func TestRepositorySettings(t *testing.T) {
 		{"{url: /x, folder: ../y}", "repository.folder"},
 		{"{url: /x, key_file: y}", "repository.key_file"},
 		{"{url: /x, credential_file: /y}", "only https uses credentials"},
+		{"{url: /x, requirements_mirror: galaxy}", "repository.requirements_mirror"},
 		{"{url: /x, on_move: upgrade}", "repository.on_move"},
 		{"{url: /x, interval: 1s}", "repository.interval"},
 		{"{branch: main}", "repository.url: it is empty"},

@@ -25,7 +25,8 @@ type Repository struct {
 	CAFile         string   `yaml:"ca_file"`
 	SignedBy       []string `yaml:"signed_by"` // files of public keys
 
-	Submodules bool `yaml:"submodules"`
+	Submodules         bool   `yaml:"submodules"`
+	RequirementsMirror string `yaml:"requirements_mirror"` // a folder or an https URL; empty: none
 
 	Interval Duration         `yaml:"interval"`
 	OnMove   string           `yaml:"on_move"`

@@ -37,6 +37,10 @@ type Options struct {
 	// signatures, too, and the limits hold for all together.
 	Submodules bool
 
+	// Requirements accepts files with requirements of roles and collections, which the
+	// caller installs.
+	Requirements bool
+
 	Limits Limits
 }
 

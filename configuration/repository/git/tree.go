@@ -362,11 +362,11 @@ var requirements = []string{
 // check refuses trees that are not complete.
 func (t *tree) check() error {
 	for _, name := range requirements {
-		if t.entries[name] != nil {
+		if t.entries[name] != nil && !t.modules.m.Options.Requirements {
 			return inventory.Errorf(inventory.KindRefused,
 				"%s: the manager installs no roles and collections when it runs playbooks", name).
 				Do("put them into the repository (ansible-galaxy install -r %s with -p roles or collections), "+
-					"and remove %[1]s from it", name)
+					"and remove %[1]s from it, or configure repository.requirements_mirror", name)
 		}
 	}
 
