@@ -67,6 +67,7 @@ type Node struct {
 	Entries uint64 // history entries so far, pruned ones included
 	Created time.Time
 	Updated time.Time
+	Actor   string // of the newest history entry
 
 	// Revision is the store's revision of this record; it is not part of the record.
 	Revision int64
@@ -195,7 +196,7 @@ func (n Node) CarriesOther(digest string) bool {
 // log counts a history entry, dates the record and returns the entry.
 func (n *Node) log(v Verb, from Status, t Trigger) HistoryEntry {
 	n.Entries++
-	n.Updated = t.Time
+	n.Updated, n.Actor = t.Time, t.Actor
 
 	return HistoryEntry{
 		Seq: n.Entries, Time: t.Time, Verb: v, From: from, To: n.Status, State: n.State, Group: n.Group,

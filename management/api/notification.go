@@ -45,12 +45,14 @@ type NotifiedEvent struct {
 	Kind    string    `json:"kind"`
 	Time    time.Time `json:"time"`
 	Manager string    `json:"manager"`
-	Summary string    `json:"summary"` // one line for people
+	Summary string    `json:"summary"`         // one line for people
+	Actor   string    `json:"actor,omitempty"` // the principal that caused it
 	Node    string    `json:"node,omitempty"`
 	Group   string    `json:"group,omitempty"` // of the node
 	From    string    `json:"from,omitempty"`  // the status, state or result before
 	To      string    `json:"to,omitempty"`    // the new one
 	Job     string    `json:"job,omitempty"`
+	Policy  string    `json:"policy,omitempty"` // that stopped or goes on; brake or all: every policy
 	Verb    string    `json:"verb,omitempty"`   // of the job
 	Nodes   []string  `json:"nodes,omitempty"`  // of the job, at most 50
 	Detail  string    `json:"detail,omitempty"` // why, without secrets

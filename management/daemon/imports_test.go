@@ -109,7 +109,7 @@ var mayImport = map[string][]string{
 		"management/state",
 	},
 	"management/repository": {"inventory", "configuration", "management/access", "management/state"},
-	"management/notify":     {"inventory", "management/access", "management/job"},
+	"management/notify":     {"inventory", "management/access", "management/job", "management/state"},
 	"management/engine": {
 		"inventory",
 		"configuration",

@@ -176,18 +176,16 @@ func (d *Daemon) wireNotifier() {
 	})
 }
 
-// complaints returns the checks of the health that failed, without that of the
+// complaints returns the checks of the health that failed, by part, without that of the
 // notifications itself.
-func (d *Daemon) complaints(ctx context.Context) []string {
-	var list []string
+func (d *Daemon) complaints(ctx context.Context) map[string]string {
+	checks := maps.Clone(d.health(ctx).Checks)
 
-	// A target that is down is no reason to notify others.
-	checks := d.health(ctx).Checks
-	for _, part := range slices.Sorted(maps.Keys(checks)) {
-		if said := checks[part]; said != "ok" && part != "notifications" {
-			list = append(list, part+": "+said)
-		}
-	}
+	// Gossip that is off is no problem, and a target that is down is no reason to notify
+	// others.
+	maps.DeleteFunc(checks, func(part, said string) bool {
+		return said == "ok" || said == "off" || part == "notifications"
+	})
 
-	return list
+	return checks
 }

@@ -16,6 +16,7 @@ import (
 type automationRecord struct {
 	Brake     brakeRecord             `json:"brake"`
 	Paused    map[string]pauseRecord  `json:"paused,omitempty"`
+	Resumed   pauseRecord             `json:"resumed,omitzero"`
 	Switches  map[string]switchRecord `json:"switches,omitempty"`
 	Decisions []decisionRecord        `json:"decisions,omitempty"`
 	Count     uint64                  `json:"count,omitempty"`
@@ -77,6 +78,7 @@ func newAutomationRecord(a state.Automation) automationRecord {
 	return automationRecord{
 		Brake: brakeRecord(a.Brake), Paused: convertMap(a.Paused, newPauseRecord),
 		Switches:  convertMap(a.Switches, newSwitchRecord),
+		Resumed:   newPauseRecord(a.Resumed),
 		Decisions: convertSlice(a.Decisions, newDecisionRecord), Count: a.Count,
 	}
 }
@@ -85,6 +87,7 @@ func (r automationRecord) automation(revision int64) state.Automation {
 	return state.Automation{
 		Brake: state.Brake(r.Brake), Paused: convertMap(r.Paused, pauseRecord.pause),
 		Switches:  convertMap(r.Switches, switchRecord.toggle),
+		Resumed:   r.Resumed.pause(),
 		Decisions: convertSlice(r.Decisions, decisionRecord.decision), Count: r.Count, Revision: revision,
 	}
 }

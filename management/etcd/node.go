@@ -47,6 +47,7 @@ type nodeRecord struct {
 	Entries      uint64            `json:"entries"`
 	Created      time.Time         `json:"created"`
 	Updated      time.Time         `json:"updated"`
+	Actor        string            `json:"actor,omitempty"`
 }
 
 // verdictRecord is the result of a verification of a node.
@@ -136,6 +137,7 @@ func newNodeRecord(n inventory.Node) nodeRecord {
 		Entries:      n.Entries,
 		Created:      n.Created,
 		Updated:      n.Updated,
+		Actor:        n.Actor,
 	}
 }
 
@@ -169,6 +171,7 @@ func (r *nodeRecord) node(revision int64) *inventory.Node {
 		Entries:       r.Entries,
 		Created:       r.Created,
 		Updated:       r.Updated,
+		Actor:         r.Actor,
 		Revision:      revision,
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/state"
 )
 
 var _ notify.Store = (*Store)(nil)
@@ -41,11 +42,13 @@ type eventRecord struct {
 	Time    time.Time   `json:"time"`
 	Manager string      `json:"manager,omitempty"`
 	Summary string      `json:"summary"`
+	Actor   string      `json:"actor,omitempty"`
 	Node    string      `json:"node,omitempty"`
 	Group   string      `json:"group,omitempty"`
 	From    string      `json:"from,omitempty"`
 	To      string      `json:"to,omitempty"`
 	Job     string      `json:"job,omitempty"`
+	Policy  string      `json:"policy,omitempty"`
 	Verb    string      `json:"verb,omitempty"`
 	Nodes   []string    `json:"nodes,omitempty"`
 	Detail  string      `json:"detail,omitempty"`
@@ -60,6 +63,7 @@ func newDeliveryRecord(d notify.Delivery) deliveryRecord {
 		Event: eventRecord{
 			ID: e.ID, Kind: e.Kind, Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node, Group: e.Group,
 			From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
+			Actor: e.Actor, Policy: e.Policy,
 		},
 	}
 }
@@ -73,14 +77,15 @@ func (r deliveryRecord) delivery() notify.Delivery {
 		Event: notify.Event{
 			ID: e.ID, Kind: e.Kind, Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node, Group: e.Group,
 			From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
+			Actor: e.Actor, Policy: e.Policy,
 		},
 	}
 }
 
 // positionRecord is how far the records were turned into events.
 type positionRecord struct {
-	Revision int64 `json:"revision"`
-	Degraded bool  `json:"degraded,omitempty"`
+	Revision int64    `json:"revision"`
+	Problems []string `json:"problems,omitempty"`
 }
 
 func newPositionRecord(p notify.Position) positionRecord { return positionRecord(p) }
@@ -305,10 +310,16 @@ func (s *Store) emitChanges(all []*clientv3.Event, emit func(int64, []notify.Cha
 
 		var list []notify.Change
 
+		tombstones := s.tombstones(all[:end])
+
 		for _, e := range all[:end] {
 			c, known, err := s.changeOf(e)
 			if err != nil {
 				s.view.log.WithError(err).WithField("key", string(e.Kv.Key)).Error("cannot decode a record in etcd")
+			}
+
+			if c.Node == nil && c.WasNode != nil {
+				c.Tombstone = tombstones[c.WasNode.Name]
 			}
 
 			if known && err == nil {
@@ -353,11 +364,47 @@ func (s *Store) changeOf(e *clientv3.Event) (c notify.Change, known bool, err er
 		if err == nil {
 			c.WasJob, err = jobOf(name, was)
 		}
+	case "automation":
+		c.Automation, err = automationOf(is)
+		if err == nil {
+			c.WasAutomation, err = automationOf(was)
+		}
 	default:
 		return c, false, nil
 	}
 
 	return c, true, err
+}
+
+func automationOf(kv *mvccpb.KeyValue) (*state.Automation, error) {
+	if kv == nil {
+		return nil, nil //nolint:nilnil // the record does not exist
+	}
+
+	record, err := decode[automationRecord](kv.Value)
+	a := record.automation(kv.ModRevision)
+
+	return &a, err
+}
+
+// tombstones returns the tombstones in the events by the names of their nodes.
+func (s *Store) tombstones(events []*clientv3.Event) map[string]*inventory.Tombstone {
+	byName := map[string]*inventory.Tombstone{}
+
+	for _, e := range events {
+		name, isTombstone := strings.CutPrefix(string(e.Kv.Key), s.tombstoneKey(""))
+		if !isTombstone || e.Type == mvccpb.Event_DELETE {
+			continue
+		}
+
+		// One that cannot be read costs the actor only.
+		if record, err := decode[tombstoneRecord](e.Kv.Value); err == nil {
+			t := record.tombstone()
+			byName[name] = &t
+		}
+	}
+
+	return byName
 }
 
 func nodeOf(name string, kv *mvccpb.KeyValue) (*inventory.Node, error) {

@@ -5,12 +5,14 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/state"
 )
 
 // follow sends what FollowChanges emits after the revision, until the test ends. The
@@ -123,4 +125,53 @@ func TestForgottenChanges(t *testing.T) {
 	if inventory.KindOf(err) != inventory.KindExpired {
 		t.Errorf("the error is %v", err)
 	}
+}
+
+// TestChangesWithActors: the changes of nodes and automation come with those who caused
+// them.
+func TestChangesWithActors(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+
+	begin, err := s.Head(ctx)
+	must(t, err)
+
+	name := seen(t, s, 1)[0]
+	n, err := s.View().Node(name)
+	must(t, err)
+	must(t, second(s.Forget(ctx, s.View().Generation, []state.NodeWrite{{
+		Node: n, Tombstone: &inventory.Tombstone{Name: name, Time: noon, Actor: "ann"},
+	}}, nil)))
+
+	a := s.View().Automation
+	a.Resumed = state.Pause{Since: noon, Actor: "bob"}
+	must(t, s.PutAutomation(ctx, a))
+
+	emitted, stop := follow(t, s, begin)
+
+	var got []string
+
+	for len(got) < 3 {
+		select {
+		case c := <-emitted:
+			switch {
+			case c.Node != nil:
+				got = append(got, c.Node.Actor)
+			case c.WasNode != nil && c.Tombstone != nil:
+				got = append(got, c.Tombstone.Actor)
+			case c.Automation != nil:
+				got = append(got, c.Automation.Resumed.Actor)
+			}
+		case <-ctx.Done():
+			t.Fatalf("got %q, %v", got, stop())
+		}
+	}
+
+	if want := []string{"monitor:gossip", "ann", "bob"}; !slices.Equal(got, want) {
+		t.Errorf("the actors are %q", got)
+	}
+
+	_ = stop()
 }

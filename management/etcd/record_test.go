@@ -102,7 +102,7 @@ func TestRecordsMatchDomain(t *testing.T) {
 	})
 	t.Run("delivery", func(t *testing.T) {
 		t.Parallel()
-		checkRecord(t, newDeliveryRecord, deliveryRecord.delivery, nil)
+		checkRecord(t, newDeliveryRecord, deliveryRecord.delivery, revision)
 	})
 	t.Run("position", func(t *testing.T) {
 		t.Parallel()

@@ -177,7 +177,8 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 	m := stored.Clone()
 	m.Addr, m.State, m.PrevState, m.Seen, m.Duplicates = n.Addr, n.State, n.PrevState, n.Seen, n.Duplicates
 	m.AnnouncedFrom = n.AnnouncedFrom
-	m.HostKeys, m.Labels, m.Entries, m.Updated = n.HostKeys, n.Labels, n.Entries, n.Updated
+	m.HostKeys, m.Labels, m.Entries = n.HostKeys, n.Labels, n.Entries
+	m.Updated, m.Actor = n.Updated, n.Actor
 
 	return m
 }

@@ -40,8 +40,8 @@ type Delivery struct {
 type Position struct {
 	// Revision is the last one whose changes are in deliveries; 0: begin now.
 	Revision int64
-	// Degraded is the last health that was told.
-	Degraded bool
+	// Problems are the parts of the manager that failed, sorted, as last reported.
+	Problems []string
 }
 
 // Store keeps deliveries, and the position. Errors are those of package state.

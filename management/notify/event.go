@@ -5,6 +5,7 @@ package notify
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // Kind is the kind of an event.
@@ -25,17 +27,23 @@ const (
 	KindNodeVerification Kind = "node.verification" // a verification had another result than before
 	KindNodeForgotten    Kind = "node.forgotten"
 	KindJobEnded         Kind = "job.ended"
-	KindJobFailed        Kind = "job.failed" // a job ended otherwise than Complete
-	KindHealth           Kind = "health"     // the manager became degraded, or well again
-	KindGap              Kind = "gap"        // events were missed; see Notifier
-	KindTest             Kind = "test"       // somebody tests a target
+	KindNodeDrifted      Kind = "node.drifted" // a verification found drift
+	KindJobFailed        Kind = "job.failed"   // a job is Errored
+	// KindRolloutEnded is the end of a rollout. It joins Kinds with the record of rollouts,
+	// a pair of fields in Change, and a case in events.
+	KindRolloutEnded  Kind = "rollout.ended"
+	KindPolicyStopped Kind = "policy.stopped" // the brake, or somebody, stopped automation
+	KindPolicyResumed Kind = "policy.resumed" // automation goes on
+	KindHealth        Kind = "health"         // another part of the manager failed, or is well again
+	KindGap           Kind = "gap"            // events were missed; see Notifier
+	KindTest          Kind = "test"           // somebody tests a target
 )
 
 // Kinds are the kinds of event that a target can choose. Each target gets gaps and its
 // tests.
 var Kinds = []Kind{
-	KindNodeNew, KindNodeStatus, KindNodeState, KindNodeVerification, KindNodeForgotten,
-	KindJobEnded, KindJobFailed, KindHealth,
+	KindNodeNew, KindNodeStatus, KindNodeState, KindNodeVerification, KindNodeDrifted, KindNodeForgotten,
+	KindJobEnded, KindJobFailed, KindPolicyStopped, KindPolicyResumed, KindHealth,
 }
 
 // Event is something that happened. Its JSON is the body of a webhook in the format
@@ -49,12 +57,16 @@ type Event struct {
 	Manager string `json:"manager"`
 	// Summary is one line for people.
 	Summary string `json:"summary"`
-	Node    string `json:"node,omitempty"`
-	Group   string `json:"group,omitempty"` // of the node
-	From    string `json:"from,omitempty"`  // the status, state or result before
-	To      string `json:"to,omitempty"`    // the new one
+	// Actor is the principal that caused it: a person or program, policy:NAME, or
+	// monitor:OBSERVER.
+	Actor string `json:"actor,omitempty"`
+	Node  string `json:"node,omitempty"`
+	Group string `json:"group,omitempty"` // of the node
+	From  string `json:"from,omitempty"`  // the status, state or result before
+	To    string `json:"to,omitempty"`    // the new one
 	// Job is the id of the job that ended, or that changed the node.
 	Job    string   `json:"job,omitempty"`
+	Policy string   `json:"policy,omitempty"` // that stopped or goes on; brake or all: every policy
 	Verb   string   `json:"verb,omitempty"`   // of the job
 	Nodes  []string `json:"nodes,omitempty"`  // of the job, at most 50
 	Detail string   `json:"detail,omitempty"` // why; without secrets
@@ -73,12 +85,14 @@ const (
 	maxDetail = 1000 // bytes
 )
 
-// Change is the change of one record of the store: of a node, or of a job. A side that
-// does not exist is nil.
+// Change is the change of one record of the store: of a node, of a job, or of automation.
+// A side that does not exist is nil.
 type Change struct {
-	Revision      int64
-	Node, WasNode *inventory.Node
-	Job, WasJob   *job.Job
+	Revision                  int64
+	Node, WasNode             *inventory.Node
+	Tombstone                 *inventory.Tombstone // of a node that was forgotten
+	Job, WasJob               *job.Job
+	Automation, WasAutomation *state.Automation
 }
 
 // events returns the events in a change.
@@ -90,12 +104,14 @@ func events(c Change) []happening {
 	case c.Job != nil:
 		list = jobEvents(c.WasJob, c.Job)
 	case c.Node != nil || c.WasNode != nil:
-		list = nodeEvents(c.WasNode, c.Node)
+		list = nodeEvents(c)
+	case c.Automation != nil:
+		list = automationEvents(c.WasAutomation, c.Automation)
 	}
 
 	for i := range list {
 		list[i].ID = strings.Join([]string{
-			strconv.FormatInt(c.Revision, 10), string(list[i].Kind), cmp.Or(list[i].Node, list[i].Job),
+			strconv.FormatInt(c.Revision, 10), string(list[i].Kind), cmp.Or(list[i].Node, list[i].Job, list[i].Policy),
 		}, "-")
 		list[i].Detail = oneLine(list[i].Detail)
 	}
@@ -111,7 +127,11 @@ func jobEvents(was, is *job.Job) []happening {
 	names := is.Names()
 	e := Event{
 		Kind: KindJobEnded, Time: is.Ended, Job: is.ID, Verb: string(is.Verb), Nodes: names, To: string(is.Status),
-		Detail: is.Message,
+		Detail: is.Message, Actor: is.Actor,
+	}
+
+	if is.Status == job.Cancelled && is.CancelBy != "" {
+		e.Actor = is.CancelBy
 	}
 
 	// A single node is named in the summary.
@@ -125,7 +145,8 @@ func jobEvents(was, is *job.Job) []happening {
 		e.Nodes = names[:maxNodes]
 	}
 
-	if is.Status == job.Complete {
+	// A cancelled job is no failure: somebody wanted its end.
+	if is.Status != job.Errored {
 		return []happening{{Event: e}}
 	}
 
@@ -136,16 +157,23 @@ func jobEvents(was, is *job.Job) []happening {
 	return []happening{{Event: e}, {Event: failed}}
 }
 
-func nodeEvents(was, is *inventory.Node) []happening {
+func nodeEvents(c Change) []happening {
+	was, is := c.WasNode, c.Node
+
 	// The node was forgotten.
 	if is == nil {
-		return []happening{{node: was, Event: Event{
-			Kind: KindNodeForgotten, Time: was.Updated, Node: was.Name, From: string(was.Status),
+		e := Event{
+			Kind: KindNodeForgotten, Time: was.Updated, Node: was.Name, Group: was.Group, From: string(was.Status),
 			Summary: was.Name + " was forgotten",
-		}}}
+		}
+		if t := c.Tombstone; t != nil {
+			e.Time, e.Actor, e.Detail = t.Time, t.Actor, t.Reason
+		}
+
+		return []happening{{node: was, Event: e}}
 	}
 
-	about := happening{node: is, Event: Event{Time: is.Updated, Node: is.Name, Group: is.Group}}
+	about := happening{node: is, Event: Event{Time: is.Updated, Actor: is.Actor, Node: is.Name, Group: is.Group}}
 
 	// The node was discovered.
 	if was == nil {
@@ -177,9 +205,94 @@ func nodeEvents(was, is *inventory.Node) []happening {
 		e.Kind, e.From, e.To, e.Job = KindNodeVerification, string(from), string(to), is.Verification.Job
 		e.Summary, e.Detail = fmt.Sprintf("%s is %s", is.Name, to), is.Verification.Detail()
 		list = append(list, e)
+
+		// Both kinds exist, so that a target can choose drift alone.
+		if to == inventory.Drifted {
+			e.Kind = KindNodeDrifted
+			list = append(list, e)
+		}
 	}
 
 	return list
+}
+
+// automationEvents returns the stops of automation, and the ends of stops.
+func automationEvents(was, is *state.Automation) []happening {
+	if was == nil {
+		was = &state.Automation{}
+	}
+
+	var list []happening
+
+	add := func(kind Kind, e Event) {
+		e.Kind, e.To = kind, "running"
+		if kind == KindPolicyStopped {
+			e.To = "stopped"
+		}
+
+		list = append(list, happening{Event: e})
+	}
+
+	switch b := is.Brake; {
+	case b.On && !was.Brake.On:
+		add(KindPolicyStopped, Event{
+			Time: b.Since, Actor: state.PolicyPrincipal(brake), Policy: brake, Nodes: b.Lost,
+			Summary: fmt.Sprintf("the brake stopped automation: %d of %d nodes vanished at once", b.Vanish, b.Visible),
+			Detail:  "vanished: " + naming(b.Lost, b.Vanish),
+		})
+	case !b.On && was.Brake.On:
+		add(KindPolicyResumed, Event{
+			Time: b.Released, Actor: b.ReleasedBy, Policy: brake, Summary: "the brake is released: automation goes on",
+			Detail: b.Reason,
+		})
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(is.Paused)) {
+		if _, before := was.Paused[name]; before {
+			continue
+		}
+
+		p := is.Paused[name]
+		add(KindPolicyStopped, Event{
+			Time: p.Since, Actor: p.Actor, Policy: name, Summary: policyName(name) + " paused", Detail: p.Reason,
+		})
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(was.Paused)) {
+		if _, still := is.Paused[name]; still {
+			continue
+		}
+
+		p := is.Resumed
+		add(KindPolicyResumed, Event{
+			Time: p.Since, Actor: p.Actor, Policy: name, Summary: policyName(name) + " resumed", Detail: p.Reason,
+		})
+	}
+
+	return list
+}
+
+// brake stands for the brake among the policies.
+const brake = "brake"
+
+func policyName(name string) string {
+	if name == state.AllPolicies {
+		return "all policies are"
+	}
+
+	return "the policy " + name + " is"
+}
+
+// naming returns the first names of a list of count, in words.
+func naming(names []string, count int) string {
+	const most = 10
+
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if left := count - min(len(names), most); left > 0 {
+		text += fmt.Sprintf(" and %d more", left)
+	}
+
+	return text
 }
 
 // settled returns the last status that was not the work of a job in progress. So the
@@ -234,7 +347,13 @@ func (t Target) wants(e happening) bool {
 	}
 
 	// A failed job comes once, as failed, where both kinds are asked for.
-	if e.Kind == KindJobEnded && e.To != string(job.Complete) && slices.Contains(t.Events, KindJobFailed) {
+	if e.Kind == KindJobEnded && e.To == string(job.Errored) && slices.Contains(t.Events, KindJobFailed) {
+		return false
+	}
+
+	// So does drift.
+	if e.Kind == KindNodeVerification && e.To == string(inventory.Drifted) &&
+		slices.Contains(t.Events, KindNodeDrifted) {
 		return false
 	}
 

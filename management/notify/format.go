@@ -23,8 +23,8 @@ var formatsFile []byte
 
 // format is the body of a webhook for one system.
 type format struct {
-	// Body is a document of maps, lists and texts. In each text, {summary}, {detail},
-	// {kind}, {time}, {node}, {job} and {manager} are replaced.
+	// Body is a document of maps, lists and texts. In each text, {summary}, {actor},
+	// {detail}, {kind}, {time}, {node}, {job} and {manager} are replaced.
 	Body any `yaml:"body"`
 	// Escape replaces the markup of the system in inserted values.
 	Escape map[string]string `yaml:"escape"`
@@ -69,11 +69,18 @@ func render(name string, e Event) ([]byte, error) {
 		detail = ": " + detail
 	}
 
+	actor := e.Actor
+	if actor != "" {
+		actor = " (" + actor + ")"
+	}
+
 	values := []string{
 		"{summary}",
 		e.Summary,
 		"{detail}",
 		detail,
+		"{actor}",
+		actor,
 		"{kind}",
 		string(e.Kind),
 		"{time}",

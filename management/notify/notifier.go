@@ -52,8 +52,8 @@ type Options struct {
 	Timeout time.Duration // of one attempt; 0: 10 s
 	// Leads reports whether this instance leads; only the leader delivers.
 	Leads func() bool
-	// Health returns the problems of the manager; empty: none.
-	Health  func(ctx context.Context) []string
+	// Health returns the problems of the manager by part; empty: none.
+	Health  func(ctx context.Context) map[string]string
 	Manager string // the name of the manager's node
 	Audit   access.Auditor
 	Logger  logrus.FieldLogger
@@ -303,50 +303,121 @@ func (n *Notifier) reportGap(ctx context.Context) error {
 	return n.enqueue(ctx, []happening{{Event: e}}, func(p *Position) { p.Revision = head })
 }
 
-// watchHealth tells that the manager became degraded, or well again, once that lasts.
+// watchHealth tells that a part of the manager failed, or is well again, once that lasts.
 func (n *Notifier) watchHealth(ctx context.Context) {
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()
 
-	for same := 0; ; {
+	for looks := map[string]int{}; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 
-		// A problem that passes within two looks is not worth a message.
-		problems := n.Health(ctx)
-		degraded := len(problems) > 0
-
 		n.moving.Lock()
-		told := n.position.Degraded
+		told := n.position.Problems
 		n.moving.Unlock()
 
-		if degraded == told {
-			same = 0
+		problems := n.Health(ctx)
+
+		now := lasting(told, problems, looks)
+		if slices.Equal(now, told) {
 			continue
 		}
 
-		if same++; same < healthSteady {
-			continue
-		}
-
-		now := time.Now()
-		e := Event{
-			ID: string(KindHealth) + "-" + strconv.FormatInt(now.UnixNano(), 10), Kind: KindHealth, Time: now,
-			From: "degraded", To: "ok", Summary: "the manager is well again",
-		}
-
-		if degraded {
-			e.From, e.To, e.Summary = "ok", "degraded", "the manager is degraded"
-			e.Detail = oneLine(strings.Join(problems, "; "))
-		}
-
-		if err := n.enqueue(ctx, []happening{{Event: e}}, func(p *Position) { p.Degraded = degraded }); err == nil {
-			same = 0
+		e := happening{Event: healthEvent(told, now, problems)}
+		if err := n.enqueue(ctx, []happening{e}, func(p *Position) { p.Problems = now }); err == nil {
+			clear(looks)
 		}
 	}
+}
+
+// lasting returns the parts with a lasting problem, sorted. A change counts once it was
+// seen in healthSteady looks in a row; looks counts those of each part.
+func lasting(told []string, problems map[string]string, looks map[string]int) []string {
+	parts := map[string]bool{}
+	for _, part := range told {
+		parts[part] = true
+	}
+
+	changed := map[string]bool{}
+
+	for part := range problems {
+		changed[part] = !parts[part]
+	}
+
+	for _, part := range told {
+		_, still := problems[part]
+		changed[part] = !still
+	}
+
+	// A part that is as it was begins anew.
+	for part := range looks {
+		if !changed[part] {
+			delete(looks, part)
+		}
+	}
+
+	for part, is := range changed {
+		if !is {
+			continue
+		}
+
+		if looks[part]++; looks[part] >= healthSteady {
+			_, failed := problems[part]
+			parts[part] = failed
+		}
+	}
+
+	maps.DeleteFunc(parts, func(_ string, failed bool) bool { return !failed })
+
+	return slices.Sorted(maps.Keys(parts))
+}
+
+// healthEvent returns the event that the parts with problems changed.
+func healthEvent(was, is []string, problems map[string]string) Event {
+	at := time.Now()
+	e := Event{
+		ID: string(KindHealth) + "-" + strconv.FormatInt(at.UnixNano(), 10), Kind: KindHealth, Time: at,
+		Actor: access.Manager, From: healthOf(was), To: healthOf(is),
+	}
+
+	more := without(is, was)
+
+	switch {
+	case len(is) == 0:
+		e.Summary = "the manager is well again"
+	case len(was) == 0:
+		e.Summary = "the manager is degraded: " + strings.Join(is, ", ")
+	case len(more) > 0:
+		e.Summary = "the manager has another problem: " + strings.Join(more, ", ")
+	default:
+		e.Summary = strings.Join(without(was, is), ", ") + " is well again; the manager is still degraded: " +
+			strings.Join(is, ", ")
+	}
+
+	var details []string
+	for _, part := range is {
+		details = append(details, part+": "+cmp.Or(problems[part], "well again for a moment"))
+	}
+
+	e.Detail = oneLine(strings.Join(details, "; "))
+
+	return e
+}
+
+func healthOf(problems []string) string {
+	if len(problems) == 0 {
+		return "ok"
+	}
+
+	return "degraded"
+}
+
+// without returns the names that are not among others.
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
 // enqueue stores the deliveries of the events together with the new position. Where
@@ -374,7 +445,7 @@ func (n *Notifier) enqueue(ctx context.Context, happened []happening, move func(
 		}
 	}
 
-	if len(list) == 0 && next.Degraded == n.position.Degraded {
+	if len(list) == 0 && slices.Equal(next.Problems, n.position.Problems) {
 		n.seen = next.Revision
 		return nil
 	}

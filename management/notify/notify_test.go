@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/state"
 )
 
 // memory is a store in memory with a feed of changes.
@@ -236,7 +237,7 @@ type bench struct {
 
 	store    *memory
 	target   notify.Target
-	problems atomic.Pointer[string]
+	problems atomic.Pointer[map[string]string]
 	none     atomic.Bool // there is no target
 	follows  bool        // another instance leads
 }
@@ -252,9 +253,9 @@ func newBench(store *memory, target notify.Target) *bench {
 
 			return []notify.Target{b.target}
 		},
-		Leads: func() bool { return !b.follows }, Health: func(context.Context) []string {
+		Leads: func() bool { return !b.follows }, Health: func(context.Context) map[string]string {
 			if p := b.problems.Load(); p != nil {
-				return []string{*p}
+				return *p
 			}
 
 			return nil
@@ -693,7 +694,7 @@ func TestHealthIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, r := newMemory(), &receiver{}
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
-		full := "disk: full"
+		full := map[string]string{"disk": "full"}
 
 		defer b.run(t)()
 
@@ -763,6 +764,155 @@ func TestLimits(t *testing.T) {
 			t.Errorf("the delivery to a target that is gone is %+v", d)
 		}
 	})
+}
+
+// TestSecondProblem: each lasting change of the parts that failed is told, also while
+// another part fails, and one that comes and goes does not hold up the others.
+func TestSecondProblem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, r := newMemory(), &receiver{}
+		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
+
+		defer b.run(t)()
+
+		lasts := func(problems map[string]string) {
+			b.problems.Store(&problems)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+
+		time.Sleep(time.Second) // between two looks
+		lasts(map[string]string{"disk": "full"})
+
+		// The same problem in other words is no news, and ansible flaps.
+		for i := range 20 {
+			problems := map[string]string{"disk": fmt.Sprintf("full for %d minutes", i), "store": "no quorum"}
+			if i%2 == 0 {
+				problems["ansible"] = "too old"
+			}
+
+			b.problems.Store(&problems)
+			time.Sleep(15 * time.Second)
+		}
+
+		lasts(map[string]string{"store": "no quorum"})
+		lasts(nil)
+
+		var got []string
+
+		list, _ := b.List(t.Context(), "a")
+		for _, d := range list {
+			got = append(got, d.Event.From+" "+d.Event.To+" "+d.Event.Summary)
+		}
+
+		want := []string{
+			"ok degraded the manager is degraded: disk",
+			"degraded degraded the manager has another problem: store",
+			"degraded degraded disk is well again; the manager is still degraded: store",
+			"degraded ok the manager is well again",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
+// TestKinds: which changes are which events, and who caused them.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+
+	node := func(change func(n *inventory.Node)) *inventory.Node {
+		n := &inventory.Node{Name: "n-1", Status: inventory.Allocated, State: inventory.Discovered, Actor: "ann"}
+		change(n)
+
+		return n
+	}
+	same := func(*inventory.Node) {}
+	verdict := func(r inventory.VerdictResult) *inventory.Node {
+		return node(func(n *inventory.Node) { n.Verification = &inventory.Verdict{Result: r} })
+	}
+	ended := func(s job.Status) *job.Job {
+		return &job.Job{
+			ID: "7", Verb: inventory.VerbVerify, Status: s, Actor: "policy:returns", CancelBy: "bob",
+			Targets: []job.Target{{Name: "n-1"}},
+		}
+	}
+	paused := state.Automation{Paused: map[string]state.Pause{"returns": {Actor: "ann", Reason: "rack move"}}}
+	resumed := state.Automation{Resumed: state.Pause{Actor: "bob"}}
+	braked := state.Automation{Brake: state.Brake{On: true, Vanish: 12, Visible: 20, Lost: []string{"n-1", "n-2"}}}
+	released := state.Automation{Brake: state.Brake{ReleasedBy: "bob", Reason: "switch is back"}}
+
+	for name, c := range map[string]struct {
+		change notify.Change
+		want   []string
+	}{
+		"drift": {
+			notify.Change{WasNode: node(same), Node: verdict(inventory.Drifted)}, []string{"node.drifted n-1 is drifted (ann)"},
+		},
+		"no drift": {
+			notify.Change{WasNode: verdict(inventory.Drifted), Node: verdict(inventory.Clean)},
+			[]string{"node.verification n-1 is clean (ann)"},
+		},
+		"forgotten": {
+			notify.Change{WasNode: node(same), Tombstone: &inventory.Tombstone{Actor: "bob"}},
+			[]string{"node.forgotten n-1 was forgotten (bob)"},
+		},
+		"complete": {
+			notify.Change{Job: ended(job.Complete)}, []string{"job.ended job 7 (verify of n-1) is Complete (policy:returns)"},
+		},
+		"failed": {
+			notify.Change{Job: ended(job.Errored)}, []string{"job.failed job 7 (verify of n-1) is Errored (policy:returns)"},
+		},
+		"cancelled": {
+			notify.Change{Job: ended(job.Cancelled)}, []string{"job.ended job 7 (verify of n-1) is Cancelled (bob)"},
+		},
+		"paused": {
+			notify.Change{WasAutomation: &state.Automation{}, Automation: &paused},
+			[]string{"policy.stopped the policy returns is paused (ann)"},
+		},
+		"still paused": {notify.Change{WasAutomation: &paused, Automation: &paused}, nil},
+		"resumed": {
+			notify.Change{WasAutomation: &paused, Automation: &resumed},
+			[]string{"policy.resumed the policy returns is resumed (bob)"},
+		},
+		"braked": {
+			notify.Change{Automation: &braked},
+			[]string{"policy.stopped the brake stopped automation: 12 of 20 nodes vanished at once (policy:brake)"},
+		},
+		"still braked": {notify.Change{WasAutomation: &braked, Automation: &braked}, nil},
+		"released": {
+			notify.Change{WasAutomation: &braked, Automation: &released},
+			[]string{"policy.resumed the brake is released: automation goes on (bob)"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := newMemory()
+				b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: &receiver{}})
+
+				defer b.run(t)()
+
+				synctest.Wait()
+
+				c.change.Revision = 2
+				store.add(c.change)
+				synctest.Wait()
+
+				var got []string
+
+				list, _ := b.List(t.Context(), "a")
+				for _, d := range list {
+					got = append(got, fmt.Sprintf("%s %s (%s)", d.Event.Kind, d.Event.Summary, d.Event.Actor))
+				}
+
+				if !slices.Equal(got, c.want) {
+					t.Errorf("told %q", got)
+				}
+			})
+		})
+	}
 }
 
 // TestChosen: a target gets the kinds and the nodes that it asks for.

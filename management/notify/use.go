@@ -110,7 +110,7 @@ func (n *Notifier) Test(ctx context.Context, c access.Caller, name string) error
 		now := time.Now()
 		e := Event{
 			ID: fmt.Sprintf("%s-%d", KindTest, now.UnixNano()), Kind: KindTest, Time: now, Manager: n.Manager,
-			Summary: "a test of notifications, by " + c.Principal,
+			Summary: "a test of notifications", Actor: c.Principal,
 		}
 
 		ctx, cancel := context.WithTimeout(ctx, n.Timeout)

@@ -23,6 +23,8 @@ type Automation struct {
 	Paused map[string]Pause
 	// Switches has the policies that were turned on or off. Others are as they begin.
 	Switches map[string]Switch
+	// Resumed is the end of the pause that ended last.
+	Resumed Pause
 	// Decisions are the newest decisions, the oldest first.
 	Decisions []Decision
 	// Count is the number of decisions so far, dropped ones included.
@@ -48,7 +50,7 @@ type Brake struct {
 // MaxBraked is the number of nodes that a Brake names.
 const MaxBraked = 50
 
-// Pause is the reason for which a policy decides nothing.
+// Pause is the beginning of a pause, in which a policy decides nothing, or its end.
 type Pause struct {
 	Since  time.Time
 	Actor  string

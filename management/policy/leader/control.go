@@ -126,8 +126,13 @@ func (l *Leader) Pause(ctx context.Context, c access.Caller, name, reason string
 // Resume ends a pause. A policy that is not paused stays as it is.
 func (l *Leader) Resume(ctx context.Context, c access.Caller, name, reason string) (Status, error) {
 	return l.control(ctx, c, "policies.resume", name, reason, func(a *state.Automation) error {
+		if _, paused := a.Paused[name]; !paused {
+			return nil
+		}
+
 		a.Paused = maps.Clone(a.Paused)
 		delete(a.Paused, name)
+		a.Resumed = state.Pause{Since: time.Now(), Actor: c.Principal, Reason: reason}
 
 		return nil
 	})
