@@ -578,6 +578,9 @@ var completions = withVerbs(map[string]positional{
 	"plan delete":    planIDs,
 	"token revoke":   tokenNames,
 	"policy show":    policyNames,
+	"policy test":    policyNames,
+	"policy enable":  policyNames,
+	"policy disable": policyNames,
 	"policy pause":   policyNamesAndAll,
 	"policy resume":  policyNamesAndAll,
 

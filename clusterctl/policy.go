@@ -45,6 +45,42 @@ func (a *app) policy() *cli.Command {
 					return c.show(print.Answer{Wire: state, Table: show, Long: show})
 				},
 			}),
+			a.policyTest(),
+			a.leaf(leaf{
+				name: "enable", args: "NAME", min: 1, max: 1, formats: namelessFormats,
+				flags: append(reason(), &cli.BoolFlag{
+					Name: "all", Usage: "the policy is for every node that is discovered, and that is meant",
+				}),
+				usage: "turn a policy on",
+				about: "A policy that commissions new nodes is off until it is turned on, and turns itself off when " +
+					"too many commissions fail in a row. `clusterctl policy test` shows what it would do.",
+				examples: []string{
+					"clusterctl policy enable workers --reason 'the racks are wired'",
+					"clusterctl policy enable every --all",
+				},
+				run: func(ctx context.Context, c *call) error {
+					in := api.PolicyEnable{All: c.Bool("all"), Reason: c.String("reason")}
+					return c.showPolicies(c.manager.EnablePolicy(ctx, c.args[0], in))
+				},
+			}),
+			a.leaf(leaf{
+				name: "disable", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
+				usage:    "turn a policy off",
+				about:    "The policy decides nothing until it is turned on. Jobs that run go on.",
+				examples: []string{"clusterctl policy disable workers --reason 'the racks are full'"},
+				run: func(ctx context.Context, c *call) error {
+					return c.showPolicies(c.manager.DisablePolicy(ctx, c.args[0], c.String("reason")))
+				},
+			}),
+			a.leaf(leaf{
+				name: "pause-all", flags: reason(), formats: namelessFormats,
+				usage:    "let all policies do nothing",
+				about:    "The same as `clusterctl policy pause all`; `clusterctl policy resume all` ends it.",
+				examples: []string{"clusterctl policy pause-all --reason 'an audit'"},
+				run: func(ctx context.Context, c *call) error {
+					return c.showPolicies(c.manager.PausePolicy(ctx, api.AllPolicies, c.String("reason")))
+				},
+			}),
 			a.leaf(leaf{
 				name: "pause", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
 				usage: "let a policy do nothing, or all of them",

@@ -55,6 +55,8 @@ func (p *Printer) Policies(s api.Policies) {
 
 func policyState(s api.Policy) string {
 	switch {
+	case !s.On:
+		return "off"
 	case s.Paused != nil:
 		return "paused"
 	case s.Halted != "":
@@ -62,6 +64,55 @@ func policyState(s api.Policy) string {
 	}
 
 	return "active"
+}
+
+// turn describes whether a policy is on.
+func turn(s api.Policy) string {
+	word := "off"
+	if s.On {
+		word = "on"
+	}
+
+	if s.Turned == nil {
+		return word
+	}
+
+	text := fmt.Sprintf("%s since %s by %s", word, Time(s.Turned.Since), Line(s.Turned.Actor))
+	if s.Turned.Reason != "" {
+		text += ": " + Line(s.Turned.Reason)
+	}
+
+	return text
+}
+
+// PolicyTested prints what a policy would do.
+func (p *Printer) PolicyTested(t api.PolicyTested) {
+	p.Fields([]Field{
+		{"Policy", Line(t.Policy)},
+		{"What it does", Line(t.About)},
+		{"Halted", Line(t.Halted)},
+		{"Nodes", fmt.Sprintf("%d, of which %d concern it", t.Nodes, len(t.Outlooks))},
+	})
+
+	if len(t.Outlooks) == 0 {
+		return
+	}
+
+	p.gap()
+
+	rows := make([][]string, len(t.Outlooks))
+	for i, o := range t.Outlooks {
+		now := "no"
+		if o.Now {
+			now = "yes"
+		}
+
+		rows[i] = []string{
+			Line(o.Node), Line(cmp.Or(o.Action, "none")), Line(cmp.Or(o.Group, "none")), now, Line(o.Message),
+		}
+	}
+
+	p.Rows([]string{"NODE", "ACTION", "GROUP", "NOW", "WHAT IT WOULD DO"}, rows)
 }
 
 // pause describes a pause.
@@ -83,6 +134,7 @@ func (p *Printer) Policy(s api.Policy) {
 	p.Fields([]Field{
 		{"Policy", Line(s.Name)},
 		{"What it does", Line(s.About)},
+		{"Turned", turn(s)},
 		{"State", pause(s.Paused)},
 		{"Halted", Line(s.Halted)},
 		{"Pending nodes", fmt.Sprint(s.Pending)},
@@ -94,6 +146,7 @@ func (p *Printer) Policy(s api.Policy) {
 			{"Decided", Time(d.Time)},
 			{"Node", Line(d.Node)},
 			{"Action", Line(d.Action)},
+			{"Group", Line(d.Group)},
 			{"What happened", Line(d.Case)},
 			{"Evidence", lines(d.Evidence)},
 			{"Prevented by", lines(d.Prevent)},

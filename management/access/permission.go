@@ -107,6 +107,9 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/policies/{name}"}, readers, Whole},
 	{Route{http.MethodPost, "/v1/policies/{name}/pause"}, operators, Whole},
 	{Route{http.MethodPost, "/v1/policies/{name}/resume"}, operators, Whole},
+	{Route{http.MethodPost, "/v1/policies/{name}/enable"}, operators, Whole},
+	{Route{http.MethodPost, "/v1/policies/{name}/disable"}, operators, Whole},
+	{Route{http.MethodPost, "/v1/policies/{name}/test"}, operators, Whole},
 	{Route{http.MethodPost, "/v1/brake/release"}, operators, Whole},
 	// The state names nodes. The files of playbooks concern all of them, and may contain what
 	// variables show to nobody.

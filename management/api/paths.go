@@ -79,6 +79,9 @@ const (
 	PathPolicy         = PathPolicies + "/{name}" // GET: Policy, with its newest decisions
 	PathPausePolicy    = PathPolicy + "/pause"    // POST PolicyControl: Policies; name "all": every policy
 	PathResumePolicy   = PathPolicy + "/resume"   // the same
+	PathEnablePolicy   = PathPolicy + "/enable"   // POST PolicyEnable: Policies
+	PathDisablePolicy  = PathPolicy + "/disable"  // POST PolicyControl: Policies
+	PathTestPolicy     = PathPolicy + "/test"     // POST PolicyTest: PolicyTested
 	PathReleaseBrake   = "/v1/brake/release"      // POST PolicyControl: Policies
 	PathRepository     = "/v1/repository"         // GET: Repository
 	PathSyncRepository = PathRepository + "/sync" // POST: Repository

@@ -36,6 +36,8 @@ type Brake struct {
 type Policy struct {
 	Name    string       `json:"name"`
 	About   string       `json:"about"`
+	On      bool         `json:"on"`
+	Turned  *PolicyTurn  `json:"turned,omitempty"` // the newest turn; absent: it is as it begins
 	Paused  *PolicyPause `json:"paused,omitempty"`
 	Halted  string       `json:"halted,omitempty"` // why it does not act now
 	Pending int          `json:"pending"`          // nodes that it has not decided on
@@ -50,6 +52,64 @@ type PolicyPause struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
+// PolicyTurn turns a policy on or off.
+type PolicyTurn struct {
+	On     bool      `json:"on"`
+	Since  time.Time `json:"since"`
+	Actor  string    `json:"actor"` // a person, or the policy that stopped itself
+	Reason string    `json:"reason,omitempty"`
+}
+
+// PolicyEnable turns a policy on.
+type PolicyEnable struct {
+	// All is required, and allowed, for a policy that is for every node.
+	All    bool   `json:"all,omitempty"`
+	Reason string `json:"reason,omitempty"` // the operator's
+}
+
+// PolicyTest asks what a policy would do.
+type PolicyTest struct {
+	// Nodes are the inventory to test with, 10 000 nodes at most; absent: that of today.
+	Nodes *[]PolicyTestNode `json:"nodes,omitempty"`
+}
+
+// PolicyTestNode is a node of a given inventory, with the fields of Node of the same name.
+type PolicyTestNode struct {
+	Name       string            `json:"name"` // LABEL-SERIAL
+	Addr       string            `json:"addr,omitempty"`
+	Status     string            `json:"status"`
+	PrevStatus string            `json:"prev_status,omitempty"`
+	State      string            `json:"state"`
+	Group      string            `json:"group,omitempty"`
+	Residue    []string          `json:"residue,omitempty"`
+	LastError  string            `json:"last_error,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Duplicates []string          `json:"duplicates,omitempty"`
+	// Created counts as the time since when it is seen; absent: long ago.
+	Created *time.Time `json:"created,omitempty"`
+}
+
+// PolicyTested is what a policy would do if it were on and nothing held it.
+type PolicyTested struct {
+	Policy string `json:"policy"`
+	About  string `json:"about"`
+	On     bool   `json:"on"`
+	Halted string `json:"halted,omitempty"` // why it does not act now
+	Nodes  int    `json:"nodes"`            // of the inventory
+	// Outlooks are those of the nodes that concern it.
+	Outlooks []PolicyOutlook `json:"outlooks"`
+}
+
+// PolicyOutlook is what a policy would do with a node.
+type PolicyOutlook struct {
+	Node    string     `json:"node"`
+	Action  string     `json:"action,omitempty"`
+	Group   string     `json:"group,omitempty"` // that the node would join
+	Now     bool       `json:"now"`             // it would act at once
+	Message string     `json:"message"`
+	Until   *time.Time `json:"until,omitempty"` // the end of a wait, if it is a time
+}
+
 // Decision is one decision of a policy.
 type Decision struct {
 	ID       string    `json:"id"`
@@ -57,6 +117,7 @@ type Decision struct {
 	Policy   string    `json:"policy"`
 	Node     string    `json:"node,omitempty"`
 	Action   string    `json:"action"`
+	Group    string    `json:"group,omitempty"`   // that the node joins
 	Case     string    `json:"case"`              // the event
 	Evidence []string  `json:"evidence"`          // on which it was decided
 	Prevent  []string  `json:"prevent,omitempty"` // conditions that would have prevented it

@@ -209,6 +209,35 @@ func (c *Client) ResumePolicy(ctx context.Context, name, reason string) (api.Pol
 	return c.controlPolicy(ctx, api.PathResumePolicy, name, reason)
 }
 
+// EnablePolicy turns a policy on; all: one that is for every node.
+func (c *Client) EnablePolicy(ctx context.Context, name string, in api.PolicyEnable) (api.Policies, error) {
+	var out api.Policies
+
+	path, err := api.Path(api.PathEnablePolicy, name)
+	if err != nil {
+		return out, err
+	}
+
+	return out, c.do(ctx, call{method: http.MethodPost, path: path, in: in}, &out)
+}
+
+// DisablePolicy turns a policy off.
+func (c *Client) DisablePolicy(ctx context.Context, name, reason string) (api.Policies, error) {
+	return c.controlPolicy(ctx, api.PathDisablePolicy, name, reason)
+}
+
+// TestPolicy returns what a policy would do. It changes nothing.
+func (c *Client) TestPolicy(ctx context.Context, name string, in api.PolicyTest) (api.PolicyTested, error) {
+	var out api.PolicyTested
+
+	path, err := api.Path(api.PathTestPolicy, name)
+	if err != nil {
+		return out, err
+	}
+
+	return out, c.do(ctx, call{method: http.MethodPost, path: path, in: in}, &out)
+}
+
 // ReleaseBrake lets automation go on after many nodes vanished.
 func (c *Client) ReleaseBrake(ctx context.Context, reason string) (api.Policies, error) {
 	return c.controlPolicy(ctx, api.PathReleaseBrake, "", reason)

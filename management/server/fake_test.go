@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server"
@@ -515,6 +516,32 @@ func (p fakePolicies) Resume(_ context.Context, c access.Caller, name, reason st
 
 func (p fakePolicies) Release(_ context.Context, c access.Caller, reason string) (leader.Status, error) {
 	return p.Status(), p.m.called("release reason=%s actor=%s", reason, c.Principal)
+}
+
+func (p fakePolicies) Enable(
+	_ context.Context, c access.Caller, name string, all bool, reason string,
+) (leader.Status, error) {
+	return p.Status(), p.m.called("enable %s all=%t reason=%s actor=%s", name, all, reason, c.Principal)
+}
+
+func (p fakePolicies) Disable(_ context.Context, c access.Caller, name, reason string) (leader.Status, error) {
+	return p.Status(), p.m.called("disable %s reason=%s actor=%s", name, reason, c.Principal)
+}
+
+func (fakePolicies) Test(name string, given []inventory.Node) (leader.Tested, error) {
+	if name != "returns" {
+		return leader.Tested{}, inventory.Errorf(inventory.KindNotFound, "there is no policy")
+	}
+
+	t := leader.Tested{Policy: name, Nodes: len(given), Outlooks: []policy.Outlook{{Node: "a-1", Text: "none is given"}}}
+	for _, n := range given {
+		t.Outlooks[0] = policy.Outlook{
+			Node: n.Name, Action: state.ActionVerify, Now: n.State == inventory.Discovered, Text: n.Label + " " + n.Serial,
+			Until: n.Presence.Since,
+		}
+	}
+
+	return t, nil
 }
 
 func (m *fakeManager) Rotate(_ context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error) {

@@ -27,6 +27,12 @@ func (s *Server) policyRoutes() []rest.Route {
 			func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
 				return s.Policies.Resume(ctx, c, name, reason)
 			})},
+		{Method: http.MethodPost, Path: api.PathEnablePolicy, Serve: s.enablePolicy},
+		{Method: http.MethodPost, Path: api.PathDisablePolicy, Serve: s.controlPolicy(
+			func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
+				return s.Policies.Disable(ctx, c, name, reason)
+			})},
+		{Method: http.MethodPost, Path: api.PathTestPolicy, Serve: s.testPolicy},
 		{Method: http.MethodPost, Path: api.PathReleaseBrake, Serve: s.controlPolicy(
 			func(ctx context.Context, c access.Caller, _, reason string) (leader.Status, error) {
 				return s.Policies.Release(ctx, c, reason)
@@ -125,9 +131,17 @@ func brakeOf(b state.Brake, message string) api.Brake {
 
 func policyOf(p leader.PolicyStatus) api.Policy {
 	return api.Policy{
-		Name: p.Name, About: p.About, Paused: pauseOf(p.Paused), Halted: p.Halted, Pending: p.Pending,
-		Decisions: decisionsOf(p.Decisions),
+		Name: p.Name, About: p.About, On: p.On, Turned: turnOf(p.Switch), Paused: pauseOf(p.Paused),
+		Halted: p.Halted, Pending: p.Pending, Decisions: decisionsOf(p.Decisions),
 	}
+}
+
+func turnOf(s *state.Switch) *api.PolicyTurn {
+	if s == nil {
+		return nil
+	}
+
+	return &api.PolicyTurn{On: s.On, Since: s.Since, Actor: s.Actor, Reason: s.Reason}
 }
 
 func pauseOf(p *state.Pause) *api.PolicyPause {
@@ -149,7 +163,8 @@ func decisionsOf(decisions []state.Decision) []api.Decision {
 
 func decisionOf(d state.Decision) api.Decision {
 	return api.Decision{
-		ID: d.ID, Time: d.Time, Policy: d.Policy, Node: d.Node, Action: string(d.Action), Case: d.Case,
+		ID: d.ID, Time: d.Time, Policy: d.Policy, Node: d.Node, Action: string(d.Action), Group: d.Group,
+		Case:     d.Case,
 		Evidence: append([]string{}, d.Evidence...), Prevent: d.Prevent, Phase: string(d.Phase), Job: d.Job,
 		Result: d.Result,
 	}

@@ -122,6 +122,15 @@ type Policies interface {
 	Pause(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error)
 	Resume(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error)
 	Release(ctx context.Context, c access.Caller, reason string) (leader.Status, error)
+	PolicyTurner
+}
+
+// PolicyTurner turns policies on and off, and tests them.
+type PolicyTurner interface {
+	Enable(ctx context.Context, c access.Caller, name string, all bool, reason string) (leader.Status, error)
+	Disable(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error)
+	// Test changes nothing. Without given nodes it uses the inventory of today.
+	Test(name string, given []inventory.Node) (leader.Tested, error)
 }
 
 // Variables sets and reads variables. Secrets are hidden in its results.

@@ -1432,6 +1432,9 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 	must[api.Policies](t)(c.PausePolicy(ctx, api.AllPolicies, "a move"))
 	must[api.Policies](t)(c.ResumePolicy(ctx, "returns", ""))
 	must[api.Policies](t)(c.ReleaseBrake(ctx, "repaired"))
+	must[api.Policies](t)(c.EnablePolicy(ctx, "returns", api.PolicyEnable{All: true, Reason: "wired"}))
+	must[api.Policies](t)(c.DisablePolicy(ctx, "returns", "by hand"))
+	testsPolicies(t, c)
 	repositoryMethods(t, c)
 
 	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
+)
+
+func (a *app) policyTest() *cli.Command {
+	return a.leaf(leaf{
+		name: "test", args: "NAME", min: 1, max: 1, formats: namelessFormats,
+		flags: []cli.Flag{&cli.StringFlag{
+			Name: "file", Aliases: []string{"f"},
+			Usage: "test with the inventory in `FILE`, which clusterctl nodes get -o json wrote; - is stdin",
+		}},
+		usage: "show what a policy would do, and change nothing",
+		about: "It shows what the policy would do if it were on and nothing held it: with the inventory of today, " +
+			"or with that of a file.",
+		examples: []string{
+			"clusterctl policy test workers",
+			"clusterctl policy test workers -f fleet.json",
+			"clusterctl nodes get -o json | clusterctl policy test workers -f -",
+		},
+		run: func(ctx context.Context, c *call) error {
+			in := api.PolicyTest{}
+
+			if c.IsSet("file") {
+				nodes, err := c.inventoryFile(ctx, c.String("file"))
+				if err != nil {
+					return err
+				}
+
+				in.Nodes = &nodes
+			}
+
+			tested, err := c.manager.TestPolicy(ctx, c.args[0], in)
+			if err != nil {
+				return err
+			}
+
+			show := func(p *print.Printer) { p.PolicyTested(tested) }
+
+			return c.show(print.Answer{Wire: tested, Table: show, Long: show})
+		},
+	})
+}
+
+// inventoryFile reads a list of nodes, or one node, as nodes get prints them.
+func (c *call) inventoryFile(ctx context.Context, name string) ([]api.PolicyTestNode, error) {
+	var (
+		content []byte
+		err     error
+	)
+
+	if name == "-" {
+		content, err = c.readStdin(ctx)
+	} else {
+		content, err = readFile(name)
+	}
+
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+
+	if err != nil {
+		return nil, exit.Usagef("cannot read the inventory: %v", err).Try("give -f FILE, or -f - for stdin")
+	}
+
+	remedy := "write one with: " + c.self() + " nodes get -o json"
+
+	var list struct {
+		Items *[]api.PolicyTestNode `json:"items"`
+	}
+
+	content = bytes.TrimSpace(content)
+	if bytes.HasPrefix(content, []byte("[")) {
+		err = json.Unmarshal(content, &list.Items)
+	} else {
+		err = json.Unmarshal(content, &list)
+	}
+
+	switch {
+	case err != nil:
+		return nil, exit.Usagef("%s is not an inventory: %v", name, err).Try("%s", remedy)
+	case list.Items == nil:
+		return nil, exit.Usagef("%s is not an inventory: it has no items", name).Try("%s", remedy)
+	}
+
+	return *list.Items, nil
+}

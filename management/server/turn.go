@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/policy/leader"
+	"github.com/contiv/cluster/management/server/rest"
+)
+
+func (s *Server) enablePolicy(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	var body api.PolicyEnable
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	name, err := rest.Param(r, "name")
+	if err != nil {
+		return err
+	}
+
+	status, err := s.Policies.Enable(r.Context(), caller(r), name, body.All, body.Reason)
+	if err != nil {
+		return err
+	}
+
+	rest.ShowRevision(w, s.State.View().Revision)
+
+	return rest.WriteJSON(w, http.StatusOK, policiesOf(status))
+}
+
+// testPolicy serves a request for what a policy would do. It changes nothing.
+func (s *Server) testPolicy(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	var body api.PolicyTest
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	name, err := rest.Param(r, "name")
+	if err != nil {
+		return err
+	}
+
+	given, err := givenNodes(body.Nodes)
+	if err != nil {
+		return err
+	}
+
+	tested, err := s.Policies.Test(name, given)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, testedOf(tested))
+}
+
+// givenNodes returns the nodes of a given inventory; nil: none is given.
+func givenNodes(nodes *[]api.PolicyTestNode) ([]inventory.Node, error) {
+	if nodes == nil {
+		return nil, nil
+	}
+
+	given := make([]inventory.Node, len(*nodes))
+
+	for i, n := range *nodes {
+		node, err := givenNode(n)
+		if err != nil {
+			return nil, inventory.Errorf(inventory.KindInvalid, "nodes[%d]: %w", i, err).
+				Do("give nodes as the list of nodes has them")
+		}
+
+		given[i] = node
+	}
+
+	return given, nil
+}
+
+func givenNode(n api.PolicyTestNode) (inventory.Node, error) {
+	at := strings.LastIndex(n.Name, "-")
+	if at <= 0 || at == len(n.Name)-1 || len(n.Name) > maxGivenName {
+		return inventory.Node{}, fmt.Errorf("%q is not the name of a node", inventory.Shorten(n.Name, maxGivenName))
+	}
+
+	node := inventory.Node{
+		Name: n.Name, Label: n.Name[:at], Serial: n.Name[at+1:], Addr: n.Addr, Group: n.Group, Residue: n.Residue,
+		LastError: n.LastError, Labels: n.Labels, Duplicates: n.Duplicates,
+	}
+
+	var err error
+	if node.Status, err = inventory.ParseStatus(n.Status); err != nil {
+		return inventory.Node{}, err
+	}
+
+	if node.State, err = inventory.ParseState(n.State); err != nil {
+		return inventory.Node{}, err
+	}
+
+	if n.PrevStatus != "" {
+		if node.PrevStatus, err = inventory.ParseStatus(n.PrevStatus); err != nil {
+			return inventory.Node{}, err
+		}
+	}
+
+	if n.Created != nil {
+		node.Created, node.Presence.Since = *n.Created, *n.Created
+	}
+
+	return node, nil
+}
+
+// maxGivenName is the length of the longest name of a node in bytes.
+const maxGivenName = 300
+
+func testedOf(t leader.Tested) api.PolicyTested {
+	out := api.PolicyTested{
+		Policy: t.Policy, About: t.About, On: t.On, Halted: t.Halted, Nodes: t.Nodes,
+		Outlooks: make([]api.PolicyOutlook, len(t.Outlooks)),
+	}
+
+	for i, o := range t.Outlooks {
+		out.Outlooks[i] = api.PolicyOutlook{
+			Node: o.Node, Action: string(o.Action), Group: o.Group, Now: o.Now, Message: o.Text,
+			Until: optionalTime(o.Until),
+		}
+	}
+
+	return out
+}
