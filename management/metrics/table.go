@@ -160,7 +160,7 @@ var Table = []Room{
 				Type:   Counter,
 				Labels: []string{"policy", "action"},
 				Meaning: "decisions that this daemon took by itself, by policy and action: `verify`, `repair`, `record`, " +
-					"`quarantine`, `yield`, and `brake` and `release` of the brake",
+					"`quarantine`, `commission`, `stop`, `yield`, and `brake` and `release` of the brake",
 			},
 			{
 				Name:    "clusterm_policy_brake",
