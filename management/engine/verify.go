@@ -56,7 +56,7 @@ func (e *Engine) describeVerification(j *job.Job) {
 
 	if len(manager) > 0 {
 		j.Warnings = append(j.Warnings,
-			"acts on the host of the manager in spite of check mode, when its expression is evaluated: "+listed(manager))
+			"on the host of the manager, evaluated in spite of check mode: "+listed(manager))
 	}
 
 	if len(dynamic) > 0 {

@@ -76,8 +76,7 @@ func TestVerify(t *testing.T) {
 	if want := []string{
 		"a-1: the playbooks have no verify.yml, so only site.yml is compared",
 		"executed in spite of check mode, because of check_mode: false: Risky (site.yml:9)",
-		"acts on the host of the manager in spite of check mode, when its expression is evaluated: the lookup pipe " +
-			"(site.yml:17)",
+		"on the host of the manager, evaluated in spite of check mode: the lookup pipe (site.yml:17)",
 		"cannot be known to respect check mode, because only Ansible can resolve them: the role x (site.yml:15)",
 	}; !reflect.DeepEqual(j.Warnings, want) || !strings.HasSuffix(j.Note, "(changed_when: false): Read (site.yml:12)") {
 		t.Errorf("warnings %q, note %q", j.Warnings, j.Note)

@@ -165,7 +165,8 @@ func Record(j *job.Job, s job.Step, exit string) {
 			"executed": {Begun: true, Done: true, Judged: 5, Changed: 1, Executed: 1},
 			"probed":   {Begun: true, Done: true, Judged: 5, Executed: 1}, // its failure is ignored
 			"executed-failed": {
-				Begun: true, Changed: 1, Executed: 1, Foreseen: 1, Failed: 1, Task: "Install", Message: "no such package",
+				Begun: true, Changed: 1, Executed: 1, Foreseen: 1, Failed: 1, Task: "Install",
+				Message: "no such package",
 			},
 			"skipped": {Begun: true, Done: true, Unjudged: 3},
 			"doubtful": {
