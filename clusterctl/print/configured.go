@@ -134,7 +134,7 @@ func appliedText(n api.Node) string {
 	case n.Status != inventory.Allocated:
 		return ""
 	case n.Applied == "":
-		return "unknown: the last job did not configure it to the end"
+		return "unknown: nodes explain has the reason"
 	}
 
 	return "unknown: it was not recorded; nodes apply records it"
