@@ -66,7 +66,8 @@ func TestAutoCommission(t *testing.T) {
 	var done []string
 
 	for _, j := range jobs.Items {
-		if j.Verb != inventory.VerbCommission || len(j.Nodes) != 1 || j.Actor != "policy:masters" && j.Actor != "policy:workers" {
+		if j.Verb != inventory.VerbCommission || len(j.Nodes) != 1 ||
+			j.Actor != "policy:masters" && j.Actor != "policy:workers" {
 			t.Errorf("job %s is a %s of %v by %s", j.ID, j.Verb, j.Nodes, j.Actor)
 			continue
 		}

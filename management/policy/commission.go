@@ -145,15 +145,25 @@ func (c Commission) failed(w World) []attempt {
 		if j.Actor == state.PolicyPrincipal(c.Name()) && j.Accepted.After(since) &&
 			(j.Status == job.Complete || j.Status == job.Errored) {
 			ended = append(ended, attempt{
-				id: j.ID, at: j.Ended, failed: j.Status == job.Errored,
-				text: fmt.Sprintf("job %s on %s: %s", j.ID, job.ShortList(j.Names()), cmp.Or(j.Message, string(j.Status))),
+				id:     j.ID,
+				at:     j.Ended,
+				failed: j.Status == job.Errored,
+				text: fmt.Sprintf(
+					"job %s on %s: %s",
+					j.ID,
+					job.ShortList(j.Names()),
+					cmp.Or(j.Message, string(j.Status)),
+				),
 			})
 		}
 	}
 
 	for _, d := range w.View.Automation.Decisions {
 		if d.Policy == c.Name() && d.Phase == state.PhaseRefused && d.Time.After(since) {
-			ended = append(ended, attempt{id: d.ID, at: d.Time, failed: true, text: d.Node + " was refused: " + d.Result})
+			ended = append(
+				ended,
+				attempt{id: d.ID, at: d.Time, failed: true, text: d.Node + " was refused: " + d.Result},
+			)
 		}
 	}
 
@@ -349,7 +359,8 @@ func (c Commission) decision(w World, n *inventory.Node, id string) state.Decisi
 				w.population(c.Rule.Group), c.Rule.Maximum, c.Rule.Group),
 		},
 		Prevent: []string{
-			"the policy turned off or paused", "a selector that does not match it (policies.commission." + c.Name() + ")",
+			"the policy turned off or paused",
+			"a selector that does not match it (policies.commission." + c.Name() + ")",
 			"a job of an operator on the node",
 		},
 		Phase: state.PhaseDecided,
@@ -436,7 +447,13 @@ func (c Commission) Test(w World) []Outlook {
 	stopped := len(c.failed(w)) >= c.Rule.Failures
 
 	for _, o := range c.outlooks(w) {
-		shown := Outlook{Node: o.node.Name, Action: state.ActionCommission, Group: c.Rule.Group, Text: o.text, Until: o.until}
+		shown := Outlook{
+			Node:   o.node.Name,
+			Action: state.ActionCommission,
+			Group:  c.Rule.Group,
+			Text:   o.text,
+			Until:  o.until,
+		}
 
 		if o.stage == stageAct {
 			shown.Text = "it is commissioned to " + c.Rule.Group + " now"

@@ -85,20 +85,28 @@ func TestCommission(t *testing.T) {
 			seen(n, true, w.Now.Add(-3*time.Minute))
 		}, "", "not before 2026-03-01 12:12:00 UTC"},
 		{"gone", func(w *policy.World, n *inventory.Node) { seen(n, false, w.Now) }, "", "do not see it"},
-		{"its last commission failed", func(_ *policy.World, n *inventory.Node) { n.LastError = "no such package" }, "", ""},
-		{"it was used before", func(_ *policy.World, n *inventory.Node) { n.PrevStatus = inventory.Decommissioning }, "", ""},
-		{"it carries a residue", func(_ *policy.World, n *inventory.Node) { n.Residue = []string{"service-worker"} }, "", ""},
+		{"its last commission failed", func(_ *policy.World, n *inventory.Node) { n.LastError = "no such package" },
+			"", ""},
+		{"it was used before", func(_ *policy.World, n *inventory.Node) { n.PrevStatus = inventory.Decommissioning },
+			"", ""},
+		{"it carries a residue", func(_ *policy.World, n *inventory.Node) { n.Residue = []string{"service-worker"} },
+			"", ""},
 		{"Quarantined", func(_ *policy.World, n *inventory.Node) { n.Status = inventory.Quarantined }, "", ""},
-		{"two hosts claim to be it", func(_ *policy.World, n *inventory.Node) { n.Duplicates = []string{"192.0.2.9"} }, "",
+		{"two hosts claim to be it", func(_ *policy.World, n *inventory.Node) { n.Duplicates = []string{"192.0.2.9"} },
+			"",
 			"several live hosts"},
 		{"a person wants it", func(w *policy.World, _ *inventory.Node) {
 			w.View.Jobs = []job.Job{{
-				ID: "4", Verb: inventory.VerbCommission, Status: job.Queued, Actor: "ann", Targets: []job.Target{{Name: "n-1"}},
+				ID: "4", Verb: inventory.VerbCommission, Status: job.Queued, Actor: "ann",
+				Targets: []job.Target{{Name: "n-1"}},
 			}}
 		}, "", "job 4 (commission) of ann is due on it first"},
-		{"no master is there", func(w *policy.World, _ *inventory.Node) { w.View.Nodes[0].Status = inventory.Decommissioned },
+		{"no master is there", func(w *policy.World, _ *inventory.Node) {
+			w.View.Nodes[0].Status = inventory.Decommissioned
+		},
 			"", "it cannot join yet"},
-		{"the group is full", func(w *policy.World, _ *inventory.Node) { w.Settings.Commission[0].Maximum = 0 }, "", ""},
+		{"the group is full", func(w *policy.World, _ *inventory.Node) { w.Settings.Commission[0].Maximum = 0 },
+			"", ""},
 		{"automatic jobs are at work", func(w *policy.World, _ *inventory.Node) { w.Settings.Jobs = 0 }, "",
 			"it waits for its turn: 0 automatic jobs are at work"},
 	} {
@@ -244,7 +252,8 @@ func TestCommissionStops(t *testing.T) {
 		{"a cancel between", []job.Job{
 			ended("1", job.Errored, 1), ended("2", job.Cancelled, 2), ended("3", job.Errored, 3),
 		}, "stop "},
-		{"before it was turned on", []job.Job{ended("1", job.Errored, -61), ended("2", job.Errored, 2)}, "commission n-9"},
+		{"before it was turned on", []job.Job{ended("1", job.Errored, -61), ended("2", job.Errored, 2)},
+			"commission n-9"},
 	} {
 		w := freshWorld([]policy.Rule{workers()}, newcomer("n-9", noon))
 		w.View.Jobs = c.jobs

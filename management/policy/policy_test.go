@@ -324,7 +324,8 @@ func TestRepairAfterVerification(t *testing.T) {
 		{"only to be verified", policy.ModeVerify, inventory.Drifted, "5", time.Minute, ""},
 		{"long ago", policy.ModeVerifyAndRepair, inventory.Drifted, "5", 25 * time.Hour, ""},
 		{"outdated", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, "record b-1"},
-		{"outdated when it was verified", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, "record b-1"},
+		{"outdated when it was verified", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute,
+			"record b-1"},
 		{"a person's job waits", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
 		{"two hosts claim to be it", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
 	} {
@@ -345,9 +346,15 @@ func TestRepairAfterVerification(t *testing.T) {
 		case "outdated when it was verified":
 			n.Verification.Outdated = true
 		case "a person's job waits":
-			w.View.Jobs = []job.Job{{
-				ID: "9", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "ann", Targets: []job.Target{{Name: "b-1"}},
-			}}
+			w.View.Jobs = []job.Job{
+				{
+					ID:      "9",
+					Verb:    inventory.VerbUpdate,
+					Status:  job.Queued,
+					Actor:   "ann",
+					Targets: []job.Target{{Name: "b-1"}},
+				},
+			}
 		case "two hosts claim to be it":
 			n.Duplicates = []string{"192.0.2.9"}
 		}
@@ -367,7 +374,12 @@ func TestRepairAfterVerification(t *testing.T) {
 			continue
 		}
 
-		if text := policy.Sentence(p.Decisions[0]); !strings.Contains(text, "job 5 found it drifted: 2 tasks would change") ||
+		if text := policy.Sentence(
+			p.Decisions[0],
+		); !strings.Contains(
+			text,
+			"job 5 found it drifted: 2 tasks would change",
+		) ||
 			strings.Contains(text, "configuration is outdated") != strings.HasPrefix(c.name, "outdated") {
 			t.Errorf("%s: %s", c.name, text)
 		}
@@ -393,7 +405,8 @@ func TestConfirm(t *testing.T) {
 		}, ""},
 		{"a person's job waits", func(w *policy.World, _ *inventory.Node) {
 			w.View.Jobs = []job.Job{{
-				ID: "9", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "ann", Targets: []job.Target{{Name: "b-1"}},
+				ID: "9", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "ann",
+				Targets: []job.Target{{Name: "b-1"}},
 			}}
 		}, "job 9 (update) of ann is due on it first"},
 		{"a person verified it", func(w *policy.World, _ *inventory.Node) {

@@ -533,11 +533,18 @@ func (fakePolicies) Test(name string, given []inventory.Node) (leader.Tested, er
 		return leader.Tested{}, inventory.Errorf(inventory.KindNotFound, "there is no policy")
 	}
 
-	t := leader.Tested{Policy: name, Nodes: len(given), Outlooks: []policy.Outlook{{Node: "a-1", Text: "none is given"}}}
+	t := leader.Tested{
+		Policy:   name,
+		Nodes:    len(given),
+		Outlooks: []policy.Outlook{{Node: "a-1", Text: "none is given"}},
+	}
 	for _, n := range given {
 		t.Outlooks[0] = policy.Outlook{
-			Node: n.Name, Action: state.ActionVerify, Now: n.State == inventory.Discovered, Text: n.Label + " " + n.Serial,
-			Until: n.Presence.Since,
+			Node:   n.Name,
+			Action: state.ActionVerify,
+			Now:    n.State == inventory.Discovered,
+			Text:   n.Label + " " + n.Serial,
+			Until:  n.Presence.Since,
 		}
 	}
 

@@ -230,7 +230,11 @@ func Default() Config {
 			KeepBytes: 256 << 20, OutputLimit: 16 << 20, PlanFor: Duration(24 * time.Hour), Plans: 100,
 		},
 		Policies: Policies{
-			OnReturn: map[string]policy.Mode{}, Commission: map[string]CommissionRule{}, Settle: Duration(time.Minute), Jobs: 2, Rate: 20,
+			OnReturn:   map[string]policy.Mode{},
+			Commission: map[string]CommissionRule{},
+			Settle:     Duration(time.Minute),
+			Jobs:       2,
+			Rate:       20,
 			Brake: Brake{
 				Share: 30, Minimum: 3, Within: Duration(5 * time.Minute), ReleaseAfter: Duration(time.Hour),
 			},

@@ -543,12 +543,17 @@ func (s *Settings) Policies() leader.Settings {
 
 	return leader.Settings{
 		Settings: policy.Settings{
-			OnReturn: p.OnReturn, Commission: c.commissionRules(), Settle: time.Duration(p.Settle), Jobs: p.Jobs, Rate: p.Rate,
+			OnReturn:   p.OnReturn,
+			Commission: c.commissionRules(),
+			Settle:     time.Duration(p.Settle),
+			Jobs:       p.Jobs,
+			Rate:       p.Rate,
 			Brake: policy.BrakeSettings{
 				Share: p.Brake.Share, Minimum: p.Brake.Minimum, Within: time.Duration(p.Brake.Within),
 				ReleaseAfter: time.Duration(p.Brake.ReleaseAfter),
 			},
-			Groups: c.Groups, Limit: c.Jobs.Limit,
+			Groups: c.Groups,
+			Limit:  c.Jobs.Limit,
 		},
 		Incomplete: refused, Connect: s.variables(c).Connect, HostCAs: c.hostCAs(),
 	}

@@ -75,7 +75,10 @@ func TestAutoCommission(t *testing.T) {
 		}
 
 		recorded := func(action, by string) bool {
-			return slices.ContainsFunc(s.trail, func(r access.Record) bool { return r.Action == action && r.Principal == by })
+			return slices.ContainsFunc(
+				s.trail,
+				func(r access.Record) bool { return r.Action == action && r.Principal == by },
+			)
 		}
 		if !recorded("policies.enable", "ann") || !recorded("policies.decide.commission", "policy:workers") {
 			t.Errorf("%+v", s.trail)

@@ -61,8 +61,15 @@ type site struct {
 
 func newSite(t *testing.T, nodes int) *site {
 	s := &site{
-		t: t, changed: make(chan struct{}), results: map[string]string{}, boots: map[string]string{},
-		foreign: map[string]bool{}, asked: map[string]int{}, leads: true, verdict: inventory.Clean, takes: 20 * time.Second,
+		t:       t,
+		changed: make(chan struct{}),
+		results: map[string]string{},
+		boots:   map[string]string{},
+		foreign: map[string]bool{},
+		asked:   map[string]int{},
+		leads:   true,
+		verdict: inventory.Clean,
+		takes:   20 * time.Second,
 		settings: Settings{
 			Settings: policy.Settings{
 				Settle: time.Minute,
@@ -243,6 +250,7 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 	if stuck {
 		s.hung++
 	}
+
 	s.mu.Unlock()
 
 	if stuck {
@@ -354,7 +362,11 @@ func (s *site) refresh(nodes ...int) {
 	s.publish(func(v *state.View) {
 		for _, i := range nodes {
 			n, _ := inventory.NewNode(inventory.Observation{
-				Observer: inventory.ObserverGossip, Label: "n", Serial: v.Nodes[i].Serial, Addr: "192.0.2.1", Alive: true,
+				Observer: inventory.ObserverGossip,
+				Label:    "n",
+				Serial:   v.Nodes[i].Serial,
+				Addr:     "192.0.2.1",
+				Alive:    true,
 			}, nil, time.Now())
 			n.Revision = v.Revision
 			v.Nodes[i] = &n

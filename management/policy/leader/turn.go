@@ -28,7 +28,8 @@ func (l *Leader) Enable(ctx context.Context, c access.Caller, name string, all b
 				name, rule.Rule.Selector).Do("leave all out")
 		}
 
-		return Status{}, inventory.Errorf(inventory.KindRefused, "policy %s is for every node that is discovered", name).
+		return Status{}, inventory.
+			Errorf(inventory.KindRefused, "policy %s is for every node that is discovered", name).
 			Do("test what it would do, and then turn it on with all").With(inventory.ListPolicies())
 	}
 
