@@ -37,7 +37,7 @@ func (a *app) notification() *cli.Command {
 				usage: "list the deliveries of a target, the oldest first",
 				about: "Deliveries that have ended are kept for 7 days, and the newest 1000.",
 				flags: append(columnFlags(print.DeliveryColumns.Names()), &cli.StringFlag{
-					Name: "status", Usage: "only those that are pending, delivered or dead",
+					Name: "status", Usage: "only those that are pending, delivered, dead or bundled",
 				}),
 				formats: tableFormats,
 				examples: []string{

@@ -31,7 +31,7 @@ type Notification struct {
 type Delivery struct {
 	ID       string        `json:"id"`
 	Target   string        `json:"target"`
-	Status   string        `json:"status"` // pending, delivered or dead
+	Status   string        `json:"status"` // pending, delivered, dead, or bundled: a part of another one
 	Created  time.Time     `json:"created"`
 	Attempts int           `json:"attempts"`
 	Last     *time.Time    `json:"last,omitempty"`  // of the last attempt
@@ -56,4 +56,5 @@ type NotifiedEvent struct {
 	Verb    string    `json:"verb,omitempty"`   // of the job
 	Nodes   []string  `json:"nodes,omitempty"`  // of the job, at most 50
 	Detail  string    `json:"detail,omitempty"` // why, without secrets
+	Count   int       `json:"count,omitempty"`  // the number of events in this message; absent: it is one event
 }

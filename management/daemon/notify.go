@@ -43,7 +43,7 @@ func (t *targets) set(c setting.Config) {
 			errs[n.Name], sender = err, unusable{err}
 		}
 
-		target := notify.Target{Name: n.Name, Sender: sender}
+		target := notify.Target{Name: n.Name, Single: n.Single, Sender: sender}
 		for _, e := range n.Events {
 			target.Events = append(target.Events, notify.Kind(e))
 		}

@@ -33,6 +33,8 @@ type deliveryRecord struct {
 	Last     time.Time     `json:"last,omitzero"`
 	Error    string        `json:"error,omitempty"`
 	Retries  int           `json:"retries,omitempty"`
+	Held     time.Time     `json:"held,omitzero"`
+	Through  time.Time     `json:"through,omitzero"`
 }
 
 // eventRecord is an event of a notification.
@@ -51,6 +53,7 @@ type eventRecord struct {
 	Policy  string      `json:"policy,omitempty"`
 	Verb    string      `json:"verb,omitempty"`
 	Nodes   []string    `json:"nodes,omitempty"`
+	Count   int         `json:"count,omitempty"`
 	Detail  string      `json:"detail,omitempty"`
 }
 
@@ -59,11 +62,11 @@ func newDeliveryRecord(d notify.Delivery) deliveryRecord {
 
 	return deliveryRecord{
 		ID: d.ID, Target: d.Target, Status: d.Status, Created: d.Created, Attempts: d.Attempts, Last: d.Last,
-		Error: d.Error, Retries: d.Retries,
+		Error: d.Error, Retries: d.Retries, Held: d.Held, Through: d.Through,
 		Event: eventRecord{
 			ID: e.ID, Kind: e.Kind, Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node, Group: e.Group,
 			From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
-			Actor: e.Actor, Policy: e.Policy,
+			Actor: e.Actor, Policy: e.Policy, Count: e.Count,
 		},
 	}
 }
@@ -73,11 +76,11 @@ func (r deliveryRecord) delivery() notify.Delivery {
 
 	return notify.Delivery{
 		ID: r.ID, Target: r.Target, Status: r.Status, Created: r.Created, Attempts: r.Attempts, Last: r.Last,
-		Error: r.Error, Retries: r.Retries,
+		Error: r.Error, Retries: r.Retries, Held: r.Held, Through: r.Through,
 		Event: notify.Event{
 			ID: e.ID, Kind: e.Kind, Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node, Group: e.Group,
 			From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
-			Actor: e.Actor, Policy: e.Policy,
+			Actor: e.Actor, Policy: e.Policy, Count: e.Count,
 		},
 	}
 }

@@ -17,6 +17,8 @@ const (
 	// Dead: the target refused it for good, or did not accept it in time. Retry makes it
 	// pending again.
 	Dead Status = "dead"
+	// Bundled: it is a part of another delivery, with a Count.
+	Bundled Status = "bundled"
 )
 
 // Delivery is one event on its way to one target.
@@ -30,6 +32,10 @@ type Delivery struct {
 	Last     time.Time // of the last attempt
 	Error    string    // of the last attempt; empty: none
 	Retries  int       // how often somebody made it pending again
+	// Held is when an event in a storm is sent or bundled; zero: at once. It is that of its
+	// members in a bundle.
+	Held    time.Time
+	Through time.Time // of a bundle: the creation of its newest member
 
 	// Revision is the store's revision of this record, where Deliveries returned it; it is
 	// not stored.

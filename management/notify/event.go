@@ -70,6 +70,9 @@ type Event struct {
 	Verb   string   `json:"verb,omitempty"`   // of the job
 	Nodes  []string `json:"nodes,omitempty"`  // of the job, at most 50
 	Detail string   `json:"detail,omitempty"` // why; without secrets
+	// Count is the number of events in this message; 0: it is one event. The fields have
+	// what all of them share, and Detail is that of the first.
+	Count int `json:"count,omitempty"`
 }
 
 // happening is an event with the node that it is about, for selectors; nil: none.

@@ -68,7 +68,8 @@ type Notifier struct {
 	woken   chan struct{}       // closed when queue, fails or busy changes
 	fails   map[string]failing  // by target
 	busy    map[string]string   // the id of the delivery that is being sent, by target
-	unsaved map[string]bool     // ids of deliveries that the store does not have as the queue does
+	unsaved map[string]int      // ids of deliveries that the store does not have as the queue does, with their mark
+	marks   int                 // marks so far
 
 	saving chan struct{} // has a value during a write of a delivery of the queue, and a removal
 
@@ -76,6 +77,7 @@ type Notifier struct {
 	position Position   // as stored
 	seen     int64      // the revision up to which all changes are in deliveries
 	newest   time.Time  // the creation of the newest delivery
+	storms   map[string]storm
 
 	rested time.Time // when rest has last swept; of Run
 }
@@ -98,7 +100,7 @@ func New(o Options) *Notifier {
 
 // reset replaces the queue. The caller holds the lock, or nothing else runs.
 func (n *Notifier) reset(list []Delivery) {
-	n.fails, n.busy, n.unsaved = map[string]failing{}, map[string]string{}, map[string]bool{}
+	n.fails, n.busy, n.unsaved = map[string]failing{}, map[string]string{}, map[string]int{}
 	n.queue = make(map[string]Delivery, len(list))
 
 	for _, d := range list {
@@ -241,8 +243,12 @@ func (n *Notifier) load(ctx context.Context) error {
 		return err
 	}
 
+	slices.SortFunc(list, byAge)
+	markBundled(list)
+
 	n.moving.Lock()
 	n.position, n.seen = position, position.Revision
+	n.recallStorms(list)
 	n.moving.Unlock()
 
 	n.mu.Lock()
@@ -437,11 +443,18 @@ func (n *Notifier) enqueue(ctx context.Context, happened []happening, move func(
 		e.Manager = n.Manager
 
 		for _, t := range n.Targets() {
-			if t.wants(e) {
-				list = append(list, Delivery{
-					ID: t.Name + "/" + e.ID, Target: t.Name, Event: e.Event, Status: Pending, Created: n.created(),
-				})
+			if !t.wants(e) {
+				continue
 			}
+
+			d := Delivery{
+				ID: t.Name + "/" + e.ID, Target: t.Name, Event: e.Event, Status: Pending, Created: n.created(),
+			}
+			if !t.Single && e.Kind.bundles() {
+				n.hold(&d)
+			}
+
+			list = append(list, d)
 		}
 	}
 
@@ -534,7 +547,10 @@ func (n *Notifier) deliver(ctx context.Context) {
 	defer sending.Wait()
 
 	for {
-		due, woken, next := n.due(time.Now())
+		now := time.Now()
+		n.bundleRipe(ctx, now)
+
+		due, woken, next := n.due(now)
 
 		for _, attempt := range due {
 			sending.Go(func() { n.attempt(ctx, attempt) })
@@ -572,12 +588,12 @@ func (n *Notifier) due(now time.Time) (list []attempt, woken <-chan struct{}, ne
 	next = now.Add(maxDelay)
 
 	for _, t := range targets {
-		if n.busy[t.Name] != "" {
-			continue
+		pending, held := n.pending(t.Name, now)
+		if !held.IsZero() && held.Before(next) {
+			next = held
 		}
 
-		pending := n.pending(t.Name)
-		if len(pending) == 0 {
+		if len(pending) == 0 || n.busy[t.Name] != "" {
 			continue
 		}
 
@@ -596,20 +612,22 @@ func (n *Notifier) due(now time.Time) (list []attempt, woken <-chan struct{}, ne
 	return list, n.woken, next
 }
 
-// pending returns the pending deliveries of a target, the oldest first. The caller holds
-// the lock.
-func (n *Notifier) pending(target string) []Delivery {
-	var list []Delivery
-
+// pending returns the pending deliveries of a target that are not held, the oldest first,
+// and the end of the next window; zero: none is held. The caller holds the lock.
+func (n *Notifier) pending(target string, now time.Time) (list []Delivery, held time.Time) {
 	for _, d := range n.queue {
-		if d.Target == target && d.Status == Pending {
+		switch {
+		case d.Target != target || d.Status != Pending:
+		case !d.Held.After(now):
 			list = append(list, d)
+		case held.IsZero() || d.Held.Before(held):
+			held = d.Held
 		}
 	}
 
 	slices.SortFunc(list, byAge)
 
-	return list
+	return list, held
 }
 
 // byAge orders deliveries by their creation.
@@ -677,7 +695,7 @@ func (n *Notifier) save(ctx context.Context, id string) error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 
-		n.unsaved[id] = true
+		n.mark(id)
 
 		return err
 	}
@@ -686,8 +704,10 @@ func (n *Notifier) save(ctx context.Context, id string) error {
 
 	n.mu.Lock()
 	d, known := n.queue[id]
+	mark := 0
+
 	if known {
-		n.unsaved[id] = true
+		mark = n.mark(id)
 	}
 	n.mu.Unlock()
 
@@ -702,9 +722,21 @@ func (n *Notifier) save(ctx context.Context, id string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	delete(n.unsaved, id)
+	// It may have changed since.
+	if n.unsaved[id] == mark {
+		delete(n.unsaved, id)
+	}
 
 	return nil
+}
+
+// mark notes that the store does not have a delivery as the queue does. The caller holds
+// the lock.
+func (n *Notifier) mark(id string) int {
+	n.marks++
+	n.unsaved[id] = n.marks
+
+	return n.marks
 }
 
 // note keeps the result of an attempt in the queue, and when the target is tried again.
@@ -877,11 +909,16 @@ func (n *Notifier) old(now time.Time) (remove []string) {
 				continue
 			}
 
-			switch pending++; {
+			// What is held becomes one delivery.
+			if !d.Held.After(now) {
+				pending++
+			}
+
+			switch {
 			case n.busy[target] == d.ID:
 			case !configured[target]:
 				n.end(d, "the target is no longer configured")
-			case pending > maxPending:
+			case pending > maxPending && !d.Held.After(now):
 				n.end(d, fmt.Sprintf("more than %d newer ones were pending", maxPending))
 			}
 		}
@@ -894,7 +931,7 @@ func (n *Notifier) old(now time.Time) (remove []string) {
 func (n *Notifier) end(d Delivery, reason string) {
 	d.Status, d.Error = Dead, reason
 	n.queue[d.ID] = d
-	n.unsaved[d.ID] = true
+	n.mark(d.ID)
 }
 
 // Reloaded lets every target be tried at once, because its configuration may have been

@@ -17,6 +17,8 @@ type Target struct {
 	// Matches limits the events about a node; nil: every node. Events without a node, as
 	// that of a job, are not limited.
 	Matches func(*inventory.Node) bool
+	// Single: each event is a message of its own, also in a storm.
+	Single bool
 
 	Sender Sender
 }

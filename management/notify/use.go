@@ -31,6 +31,8 @@ func (n *Notifier) Status(ctx context.Context) ([]TargetStatus, error) {
 		return nil, err
 	}
 
+	markBundled(stored)
+
 	var list []TargetStatus
 
 	for _, t := range n.Targets() {
@@ -49,6 +51,7 @@ func (n *Notifier) Status(ctx context.Context) ([]TargetStatus, error) {
 				s.Delivered++
 			case Dead:
 				s.Dead++
+			case Bundled: // it counts as its bundle
 			}
 
 			if d.Attempts > 0 && (s.Last == nil || d.Last.After(s.Last.Last)) {
@@ -70,6 +73,8 @@ func (n *Notifier) List(ctx context.Context, target string) ([]Delivery, error) 
 	}
 
 	stored, err := n.Store.Deliveries(ctx)
+	markBundled(stored)
+	slices.SortFunc(stored, byAge) // in the order in which they are sent
 
 	return slices.DeleteFunc(stored, func(d Delivery) bool { return d.Target != target }), err
 }

@@ -108,10 +108,10 @@ func (s *Server) getDeliveries(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	known := []notify.Status{notify.Pending, notify.Delivered, notify.Dead}
+	known := []notify.Status{notify.Pending, notify.Delivered, notify.Dead, notify.Bundled}
 	if status != "" && !slices.Contains(known, notify.Status(status)) {
 		return inventory.Errorf(inventory.KindInvalid, "the query parameter status is %q", status).
-			Do("write pending, delivered or dead")
+			Do("write pending, delivered, dead or bundled")
 	}
 
 	list, err := s.Notifier.List(r.Context(), name)
@@ -177,7 +177,7 @@ func deliveryOf(d notify.Delivery) api.Delivery {
 		Event: api.NotifiedEvent{
 			ID: e.ID, Kind: string(e.Kind), Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node,
 			Group: e.Group, From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
-			Actor: e.Actor, Policy: e.Policy,
+			Actor: e.Actor, Policy: e.Policy, Count: e.Count,
 		},
 	}
 

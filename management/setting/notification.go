@@ -23,6 +23,9 @@ type Notification struct {
 	// Nodes is a selector for the events about a node; empty: every node.
 	Nodes string `json:"nodes,omitempty" yaml:"nodes"`
 
+	// Single: each event is a message of its own, also where there are many.
+	Single bool `json:"single,omitempty" yaml:"single"`
+
 	// Of a webhook. The URL of a chat is a secret, so it may be in a file.
 	URL     string `json:"url,omitempty" yaml:"url"`
 	URLFile string `json:"url_file,omitempty" yaml:"url_file"`

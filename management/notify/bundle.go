@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Many events of one kind within a short time become one message to a target. The first
+// ones go at once. Each further one is held until the end of a window, and what was held
+// then becomes one delivery, which names its newest member. One write stores it, so a
+// crash before it leaves all members pending, and one after it none.
+const (
+	calm      = 5           // events of a kind in calmTime that go one by one
+	calmTime  = time.Minute //
+	bundleFor = time.Minute // the length of a window
+)
+
+// storm is the recent past of one kind of event for one target.
+type storm struct {
+	recent []time.Time // the newest events, calm at most
+	until  time.Time   // the end of the window
+}
+
+// bundles reports whether events of the kind may share a message: those about nodes and
+// jobs, of which there can be many.
+func (k Kind) bundles() bool {
+	return strings.HasPrefix(string(k), "node.") || strings.HasPrefix(string(k), "job.")
+}
+
+func stormKey(d Delivery) string { return d.Target + " " + string(d.Event.Kind) }
+
+// hold sets Held of a new delivery in a storm. The caller holds the lock moving.
+func (n *Notifier) hold(d *Delivery) {
+	s := n.storms[stormKey(*d)]
+	begin := d.Created.Add(-calmTime)
+	s.recent = slices.DeleteFunc(s.recent, func(t time.Time) bool { return !t.After(begin) })
+
+	if len(s.recent) >= calm {
+		if !d.Created.Before(s.until) {
+			s.until = d.Created.Add(bundleFor)
+		}
+
+		d.Held, s.recent = s.until, s.recent[1:]
+	}
+
+	s.recent = append(s.recent, d.Created)
+	n.storms[stormKey(*d)] = s
+}
+
+// recallStorms sets the storms from the stored deliveries, the oldest first. The caller
+// holds the lock moving.
+func (n *Notifier) recallStorms(list []Delivery) {
+	n.storms = map[string]storm{}
+
+	for _, d := range list {
+		if d.Event.Count > 0 || !d.Event.Kind.bundles() {
+			continue
+		}
+
+		s := n.storms[stormKey(d)]
+		if s.recent = append(s.recent, d.Created); len(s.recent) > calm {
+			s.recent = s.recent[1:]
+		}
+
+		if d.Held.After(s.until) {
+			s.until = d.Held
+		}
+
+		n.storms[stormKey(d)] = s
+	}
+}
+
+// bundleRipe turns held deliveries at the end of their window into one for each window.
+// What cannot be stored is sent one by one.
+func (n *Notifier) bundleRipe(ctx context.Context, now time.Time) {
+	for _, members := range n.ripe(now) {
+		bounded, cancel := context.WithTimeout(ctx, lastWriteTime)
+		bundle := bundleOf(members)
+		err := n.Store.PutDelivery(bounded, bundle)
+
+		cancel()
+
+		if err != nil {
+			n.Logger.WithError(err).Warn("notifications of one kind cannot be bundled")
+			continue
+		}
+
+		n.mu.Lock()
+		n.queue[bundle.ID] = bundle
+
+		for _, d := range members {
+			d.Status = Bundled
+			n.queue[d.ID] = d
+		}
+
+		n.mu.Unlock()
+	}
+}
+
+// ripe returns the members of each window that has ended, the oldest first. A window of
+// which a member was sent already, or has no second one, is left alone.
+func (n *Notifier) ripe(now time.Time) [][]Delivery {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	windows := map[string][]Delivery{}
+	begun := map[string]bool{}
+
+	for _, d := range n.queue {
+		if !d.isMember() || d.Held.After(now) || d.Status != Pending {
+			continue
+		}
+
+		key := stormKey(d) + d.Held.String()
+		windows[key] = append(windows[key], d)
+		begun[key] = begun[key] || d.Attempts > 0 || n.busy[d.Target] == d.ID
+	}
+
+	var list [][]Delivery
+
+	for key, members := range windows {
+		if len(members) > 1 && !begun[key] {
+			slices.SortFunc(members, byAge)
+			list = append(list, members)
+		}
+	}
+
+	return list
+}
+
+// isMember reports whether the delivery was held to become a part of a bundle.
+func (d Delivery) isMember() bool { return !d.Held.IsZero() && d.Event.Count == 0 }
+
+// bundleOf returns the delivery for all members, which are at least two, the oldest first.
+func bundleOf(members []Delivery) Delivery {
+	first, last := members[0], members[len(members)-1]
+	e := first.Event
+	e.ID = fmt.Sprintf("%s-bundle-%s", first.Event.ID, first.Target)
+	e.Count, e.Time, e.Job = len(members), last.Event.Time, ""
+
+	var names, nodes, results []string
+
+	counts := map[string]int{}
+
+	for _, m := range members {
+		name := m.Event.Node
+		if name == "" {
+			name = "job " + m.Event.Job
+		}
+
+		names = appendNew(names, name)
+		nodes = appendNew(nodes, m.Event.Nodes...)
+
+		if m.Event.Node != "" {
+			nodes = appendNew(nodes, m.Event.Node)
+		}
+
+		if to := m.Event.To; to != "" {
+			counts[to]++
+			results = appendNew(results, to)
+		}
+
+		// What the members do not share is left out.
+		for _, f := range []struct {
+			of    *string
+			value string
+		}{
+			{&e.Actor, m.Event.Actor}, {&e.Node, m.Event.Node}, {&e.Group, m.Event.Group}, {&e.From, m.Event.From},
+			{&e.To, m.Event.To}, {&e.Verb, m.Event.Verb},
+		} {
+			if *f.of != f.value {
+				*f.of = ""
+			}
+		}
+	}
+
+	for i, to := range results {
+		results[i] = fmt.Sprintf("%d %s", counts[to], to)
+	}
+
+	e.Summary = fmt.Sprintf("%d times %s: %s", len(members), e.Kind, naming(names, len(names)))
+	if len(results) > 0 {
+		e.Summary += " (" + strings.Join(results, ", ") + ")"
+	}
+
+	e.Nodes = nodes[:min(len(nodes), maxNodes)]
+
+	return Delivery{
+		ID: first.Target + "/" + e.ID, Target: first.Target, Event: e, Status: Pending,
+		Created: last.Created.Add(time.Nanosecond), Held: first.Held, Through: last.Created,
+	}
+}
+
+// appendNew appends the names that the list does not have.
+func appendNew(list []string, names ...string) []string {
+	for _, name := range names {
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+
+	return list
+}
+
+// markBundled sets the status of the deliveries that a bundle among them contains: their
+// own records stay as they were.
+func markBundled(list []Delivery) {
+	bundles := map[string][]Delivery{}
+
+	for _, b := range list {
+		if b.Event.Count > 0 {
+			bundles[stormKey(b)] = append(bundles[stormKey(b)], b)
+		}
+	}
+
+	for i, d := range list {
+		if !d.isMember() || d.Status != Pending || d.Attempts > 0 {
+			continue
+		}
+
+		for _, b := range bundles[stormKey(d)] {
+			if b.Held.Equal(d.Held) && !d.Created.After(b.Through) {
+				list[i].Status = Bundled
+			}
+		}
+	}
+}
