@@ -152,7 +152,7 @@ var failures = []failure{
 	{verb: inventory.VerbApply, from: asMaster, waits: "site.yml", end: byKill, want: asMaster},
 	{verb: inventory.VerbReapply, from: asMaster, fails: "site.yml", two: true, want: asMaster},
 	{verb: inventory.VerbReapply, from: asMaster, fails: "cleanup.yml", want: asMaster},
-	{verb: inventory.VerbReapply, from: asMaster, waits: "site.yml", end: byCancel, want: asMaster},
+	{verb: inventory.VerbReapply, from: asMaster, waits: "site.yml", end: byKill, want: asMaster},
 	{verb: inventory.VerbReapply, from: asMaster, waits: "cleanup.yml", end: byCancel, want: asMaster},
 	{verb: inventory.VerbMaintenance, from: asMaster, fails: "rolling-upgrade.yml", want: asMaster},
 	{verb: inventory.VerbMaintenance, from: asMaster, waits: "rolling-upgrade.yml", end: byCancel, want: asMaster},
