@@ -274,7 +274,13 @@ func (k keeping) install(ctx context.Context, required []galaxy.Requirement, fol
 // plainModes gives all files the permissions that git knows: the umask of this process
 // must not change the digest.
 func plainModes(folder string) error {
-	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+
+	return fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type() == fs.ModeSymlink {
 			return err
 		}
@@ -289,7 +295,7 @@ func plainModes(folder string) error {
 			mode = 0o755
 		}
 
-		return os.Chmod(path, mode)
+		return root.Chmod(path, mode)
 	})
 }
 

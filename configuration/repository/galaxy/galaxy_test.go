@@ -37,8 +37,10 @@ func TestRead(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 
 	got, err := Read(fstest.MapFS{
-		"requirements.yml": file("---\ncollections:\n- acme.web:1.0.0\n- {name: acme.db, version: ==2.1.0-rc.1, type: galaxy}\n" +
-			"roles:\n- name: nginx\n  version: v1.2\n"),
+		"requirements.yml": file(
+			"---\ncollections:\n- acme.web:1.0.0\n- {name: acme.db, version: ==2.1.0-rc.1, type: galaxy}\n" +
+				"roles:\n- name: nginx\n  version: v1.2\n",
+		),
 		"roles/requirements.yml":       file("- src: geerlingguy.docker\n  version: 7.0.1\n- nginx,v1.2\n"),
 		"collections/requirements.yml": file("collections: []\n"),
 		"roles/requirements.yaml":      file(""),
@@ -74,7 +76,7 @@ func TestRead(t *testing.T) {
 		"unknown":           {"other: []", "does not parse"},
 		"text":              {"hello", "does not parse"},
 		"list":              {"roles: [[x]]", "is no entry"},
-		"twice":             {"roles: [{name: x, version: 1.0.0}, {name: x, version: 1.0.1}]", "in the versions 1.0.0 and 1.0.1"},
+		"twice":             {"roles: [{name: x, version: 1.0.0}, {name: x, version: 1.0.1}]", "the versions 1.0.0 and 1.0.1"},
 		"in the repository": {"roles: [{name: own, version: 1.0.0}]", "roles/own is in the repository"},
 		"long":              {strings.Repeat("#", maxFile+1), "larger than"},
 		"many":              {"roles:\n" + strings.Repeat("- a,1\n", 1) + many(), "more than 200"},
@@ -121,6 +123,7 @@ func TestFetch(t *testing.T) {
 	t.Parallel()
 
 	wanted := Requirement{File: "requirements.yml", Role: true, Name: "nginx", Version: "1.0.0"}
+	bad := func(h tar.Header) string { return archive(t, h, "") }
 	good := archive(t, tar.Header{Name: "nginx/tasks/main.yml", Typeflag: tar.TypeReg}, "[]\n")
 
 	for name, c := range map[string]struct {
@@ -129,16 +132,22 @@ func TestFetch(t *testing.T) {
 		kind    inventory.Kind
 		err     string
 	}{
-		"good":          {good, nil, "", ""},
-		"missing":       {"", nil, inventory.KindUnavailable, "nginx-1.0.0.tar.gz is not to be had"},
-		"no archive":    {"this is no archive", nil, inventory.KindRefused, "gzip"},
-		"cut":           {good[:len(good)/2], nil, inventory.KindRefused, "EOF"},
-		"out":           {archive(t, tar.Header{Name: "../x", Typeflag: tar.TypeReg}, "x"), nil, inventory.KindRefused, "leads out"},
-		"absolute":      {archive(t, tar.Header{Name: "/etc/x", Typeflag: tar.TypeReg}, "x"), nil, inventory.KindRefused, "leads out"},
-		"link":          {archive(t, tar.Header{Name: "a/b", Linkname: "../../x", Typeflag: tar.TypeSymlink}, ""), nil, inventory.KindRefused, "leads out"},
-		"absolute link": {archive(t, tar.Header{Name: "a", Linkname: "/etc", Typeflag: tar.TypeSymlink}, ""), nil, inventory.KindRefused, "leads out"},
-		"hard link":     {archive(t, tar.Header{Name: "a", Linkname: "b", Typeflag: tar.TypeLink}, ""), nil, inventory.KindRefused, "neither a file"},
-		"device":        {archive(t, tar.Header{Name: "a", Typeflag: tar.TypeChar}, ""), nil, inventory.KindRefused, "neither a file"},
+		"good":       {good, nil, "", ""},
+		"missing":    {"", nil, inventory.KindUnavailable, "nginx-1.0.0.tar.gz is not to be had"},
+		"no archive": {"this is no archive", nil, inventory.KindRefused, "gzip"},
+		"cut":        {good[:len(good)/2], nil, inventory.KindRefused, "EOF"},
+		"out":        {bad(tar.Header{Name: "../x", Typeflag: tar.TypeReg}), nil, inventory.KindRefused, "leads out"},
+		"absolute":   {bad(tar.Header{Name: "/etc/x", Typeflag: tar.TypeReg}), nil, inventory.KindRefused, "leads out"},
+		"link": {
+			bad(tar.Header{Name: "a/b", Linkname: "../../x", Typeflag: tar.TypeSymlink}), nil, inventory.KindRefused, "leads out",
+		},
+		"absolute link": {
+			bad(tar.Header{Name: "a", Linkname: "/etc", Typeflag: tar.TypeSymlink}), nil, inventory.KindRefused, "leads out",
+		},
+		"hard link": {
+			bad(tar.Header{Name: "a", Linkname: "b", Typeflag: tar.TypeLink}), nil, inventory.KindRefused, "neither a file",
+		},
+		"device": {bad(tar.Header{Name: "a", Typeflag: tar.TypeChar}), nil, inventory.KindRefused, "neither a file"},
 		"expands": {
 			archive(t, tar.Header{Name: "a", Typeflag: tar.TypeReg}, strings.Repeat("0", 1<<20)),
 			func(m *Mirror) { m.Size = 100_000 }, inventory.KindRefused, "larger than repository.limits",
@@ -206,7 +215,13 @@ func TestPipe(t *testing.T) {
 	must(t, unix.Mkfifo(filepath.Join(dir, wanted.Archive()), 0o600))
 
 	m := Mirror{URL: dir, Size: 1, Files: 1, Time: time.Minute}
-	if err := m.Fetch(t.Context(), []Requirement{wanted}, t.TempDir()); inventory.KindOf(err) != inventory.KindUnavailable {
+	if err := m.Fetch(
+		t.Context(),
+		[]Requirement{wanted},
+		t.TempDir(),
+	); inventory.KindOf(
+		err,
+	) != inventory.KindUnavailable {
 		t.Errorf("got %v", err)
 	}
 }
@@ -216,8 +231,9 @@ func TestCheckURL(t *testing.T) {
 
 	for text, good := range map[string]bool{
 		"/srv/galaxy": true, "https://mirror.example.com/galaxy": true, "https://mirror.example.com": true,
-		"": false, "srv": false, "/srv/../x": false, "http://mirror.example.com": false, "https://u:p@example.com/x": false,
-		"https://example.com/x?y": false, "file:///srv": false,
+		"": false, "srv": false, "/srv/../x": false, "http://mirror.example.com": false,
+		"https://u:p@example.com/x": false,
+		"https://example.com/x?y":   false, "file:///srv": false,
 	} {
 		if err := CheckURL(text); (err == nil) != good {
 			t.Errorf("%q: %v", text, err)

@@ -81,8 +81,14 @@ func (m Mirror) Fetch(ctx context.Context, all []Requirement, dir string) error 
 		left -= n
 
 		if err := bounds.check(filepath.Join(dir, r.Archive())); err != nil {
-			return inventory.Errorf(inventory.KindRefused, "%s requires %s, and its archive %s of the mirror cannot be used: %w",
-				r.File, r.Name, r.Archive(), err).Do("build the archive anew, or require another version")
+			return inventory.Errorf(
+				inventory.KindRefused,
+				"%s requires %s, and its archive %s of the mirror cannot be used: %w",
+				r.File,
+				r.Name,
+				r.Archive(),
+				err,
+			).Do("build the archive anew, or require another version")
 		}
 	}
 
@@ -94,8 +100,9 @@ func (m Mirror) opener(ctx context.Context) (open func(name string) (io.ReadClos
 	if m.IsFolder() {
 		root, err := os.OpenRoot(m.URL)
 		if err != nil {
-			return nil, nil, inventory.Errorf(inventory.KindUnavailable, "the mirror %s cannot be read: %w", m.URL, err).
-				Do("correct repository.requirements_mirror in the configuration file")
+			unread := inventory.Errorf(inventory.KindUnavailable, "the mirror %s cannot be read: %w", m.URL, err)
+
+			return nil, nil, unread.Do("correct repository.requirements_mirror in the configuration file")
 		}
 
 		return func(name string) (io.ReadCloser, error) { return openFile(root, name) }, func() { root.Close() }, nil
@@ -177,8 +184,15 @@ func (m Mirror) copy(
 	r Requirement, open func(string) (io.ReadCloser, error), to string, left int64,
 ) (n int64, err error) {
 	missing := func(err error) error {
-		return inventory.Errorf(inventory.KindUnavailable, "%s requires %s, and %s is not to be had from the mirror %s: %w",
-			r.File, r.Name, r.Archive(), m.URL, err).Do("put the archive there, under that name")
+		return inventory.Errorf(
+			inventory.KindUnavailable,
+			"%s requires %s, and %s is not to be had from the mirror %s: %w",
+			r.File,
+			r.Name,
+			r.Archive(),
+			m.URL,
+			err,
+		).Do("put the archive there, under that name")
 	}
 
 	from, err := open(r.Archive())
@@ -198,7 +212,8 @@ func (m Mirror) copy(
 	}
 
 	if n > left {
-		return n, inventory.Errorf(inventory.KindTooLarge, "the required collections and roles have more than %d bytes", m.Size).
+		return n, inventory.Errorf(inventory.KindTooLarge,
+			"the required collections and roles have more than %d bytes", m.Size).
 			Do("raise repository.limits.size, or require less")
 	}
 

@@ -96,7 +96,12 @@ func Read(playbooks fs.FS) ([]Requirement, error) {
 
 	for _, r := range all {
 		if _, err := fs.Stat(playbooks, r.Folder()); err == nil {
-			return nil, refusef(r.File, "%s is required, and %s is in the repository; remove one of them", r.Name, r.Folder())
+			return nil, refusef(
+				r.File,
+				"%s is required, and %s is in the repository; remove one of them",
+				r.Name,
+				r.Folder(),
+			)
 		}
 	}
 
@@ -110,13 +115,14 @@ func refusef(file, format string, args ...any) error {
 
 func readFile(playbooks fs.FS, file string) ([]Requirement, error) {
 	f, err := playbooks.Open(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
+
 	defer f.Close()
 
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -191,8 +197,13 @@ func entry(n *yaml.Node, file string, role bool) (Requirement, error) {
 				r.Version = value
 			case key == "type" && value == "galaxy", key == "src" && role && value == r.Name:
 			default:
-				return r, refusef(file, "line %d has the key %q; only name and version are used, and archives come from "+
-					"the mirror", n.Content[i].Line, inventory.Shorten(key, 40))
+				return r, refusef(
+					file,
+					"line %d has the key %q; only name and version are used, and archives come from "+
+						"the mirror",
+					n.Content[i].Line,
+					inventory.Shorten(key, 40),
+				)
 			}
 		}
 	default:

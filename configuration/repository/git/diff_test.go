@@ -54,7 +54,12 @@ func TestDiff(t *testing.T) {
 		"binary": at("\x00\x01"), "long": at(long + "b"), "long-same": at(long), "link": at("a"),
 	}, &largest}
 
-	changes, more, err := Diff(t.Context(), old, changed, func(path string, _ fs.DirEntry) bool { return path == "skipped" })
+	changes, more, err := Diff(
+		t.Context(),
+		old,
+		changed,
+		func(path string, _ fs.DirEntry) bool { return path == "skipped" },
+	)
 	must(t, err)
 
 	var got []string

@@ -772,6 +772,7 @@ func TestLocalMemory(t *testing.T) {
 
 	remote, err := openLocal(r.dir, DefaultLimits.Size)
 	must(t, err)
+
 	defer remote.close()
 
 	local, ok := remote.(*localRemote)

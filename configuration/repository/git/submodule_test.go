@@ -200,10 +200,10 @@ func TestSubmoduleHTTPS(t *testing.T) {
 	role.push("main", map[string]file{"tasks/main.yml": text("newer\n")})
 
 	commit := r.push("main", withModule(pinned, server.URL+"/role.git"))
+	ca := write(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	m := &Mirror{Dir: t.TempDir(), Options: Options{
 		URL: server.URL + "/origin.git", CredentialFile: write(t, "robot:s3cret\n"), Limits: DefaultLimits,
-		CAFile:     write(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))),
-		Submodules: true,
+		CAFile: ca, Submodules: true,
 	}}
 
 	_, err := m.Fetch(t.Context())
@@ -257,5 +257,4 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%s, %s: %q, %v; want %q", c.base, c.url, got, err, c.want)
 		}
 	}
-
 }
