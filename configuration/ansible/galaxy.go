@@ -67,6 +67,7 @@ func InstallArchives(ctx context.Context, ansiblePlaybook string, a Archives, fo
 		}
 	}
 
+	// A role finds its dependencies at run time, so that each is required by itself.
 	for name, path := range a.Roles {
 		roles := filepath.Join(folder, "roles")
 		if err := install("role", "install", "--no-deps", "-p", roles, path+",,"+name); err != nil {
@@ -89,6 +90,7 @@ func galaxyPath(ansiblePlaybook string) (string, error) {
 		return "", err
 	}
 
+	// Both come from one installation, perhaps a virtual environment.
 	beside := filepath.Join(filepath.Dir(playbook), "ansible-galaxy")
 	if path, err := exec.LookPath(beside); err == nil {
 		return path, nil

@@ -212,6 +212,7 @@ func (k keeping) tree(ctx context.Context, tree fs.FS) (digest string, err error
 	}
 	defer os.RemoveAll(temp) // a leftover is removed at the start
 
+	// ansible-galaxy writes into a folder.
 	folder := filepath.Join(temp, "playbooks")
 	if err := os.CopyFS(folder, tree); err != nil {
 		return "", err
@@ -522,6 +523,7 @@ func (d *Daemon) repositorySettings() repository.Settings {
 func sourceOf(r setting.Repository) string {
 	source := fmt.Sprintf("%s %s %s", r.URL, referenceOf(r), r.Folder)
 
+	// Keys that cannot be read judge no commit good.
 	keys, err := git.KeysDigest(r.SignedBy)
 	if err != nil {
 		keys = "unreadable"

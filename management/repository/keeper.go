@@ -304,6 +304,7 @@ func (k *Keeper) sync(ctx context.Context, forced bool) error {
 func (k *Keeper) advance(ctx context.Context, forced bool) error {
 	settings := k.Settings()
 
+	// A fault of the commit is judged below, as what is found in its playbooks.
 	commit, fault := k.fetch(ctx)
 	if fault != nil && (commit.Hash == "" || !isVerdict(fault)) {
 		return fault
@@ -314,6 +315,7 @@ func (k *Keeper) advance(ctx context.Context, forced bool) error {
 		return err
 	}
 
+	// Another repository, or other keys: nothing is good before it is judged again.
 	if record.Source != settings.Source {
 		record = Record{Source: settings.Source, Past: record.known()}
 	}
@@ -370,6 +372,7 @@ func (k *Keeper) fetch(ctx context.Context) (configuration.Commit, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
+	// A commit that cannot be used is the newest one all the same.
 	if commit.Hash != "" {
 		k.seen = commit
 	}
@@ -388,6 +391,7 @@ func (k *Keeper) noteResult(ctx context.Context, err error) {
 		return // the caller gave up
 	}
 
+	// The record shows it, also after a restart.
 	if _, refused := errors.AsType[verdict](err); refused {
 		err = nil
 	}

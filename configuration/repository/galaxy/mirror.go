@@ -70,6 +70,7 @@ func (m Mirror) Fetch(ctx context.Context, all []Requirement, dir string) error 
 	}
 	defer done()
 
+	// The limits hold for all archives together.
 	left, bounds := m.Size, &bounds{size: m.Size, files: m.Files}
 
 	for _, r := range all {
@@ -255,6 +256,7 @@ func (b *bounds) check(archive string) error {
 			return err
 		}
 
+		// The size in a header is a claim.
 		n, err := io.Copy(io.Discard, io.LimitReader(entries, b.size+1))
 		if err != nil {
 			return err
@@ -276,6 +278,7 @@ func checkEntry(h *tar.Header) error {
 			return fmt.Errorf("the name %q leads out of it", inventory.Shorten(h.Name, 100))
 		}
 	case tar.TypeSymlink:
+		// Relative to the folder of the link, as the system follows it.
 		target := path.Join(path.Dir(path.Clean(h.Name)), h.Linkname)
 		if path.IsAbs(h.Linkname) || !filepath.IsLocal(path.Clean(h.Name)) || !filepath.IsLocal(target) {
 			return fmt.Errorf("the link %q leads out of it", inventory.Shorten(h.Name, 100))

@@ -79,6 +79,7 @@ func Read(playbooks fs.FS) ([]Requirement, error) {
 		}
 
 		for _, r := range found {
+			// Two files may name the same, e.g. one for ansible-galaxy and one for people.
 			former, twice := folders[r.Folder()]
 
 			switch {
@@ -94,6 +95,7 @@ func Read(playbooks fs.FS) ([]Requirement, error) {
 		}
 	}
 
+	// The installation would write over files of the commit.
 	for _, r := range all {
 		if _, err := fs.Stat(playbooks, r.Folder()); err == nil {
 			return nil, refusef(

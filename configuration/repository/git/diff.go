@@ -171,6 +171,7 @@ func (v *version) read(src fs.FS, path string) error {
 	}
 	defer f.Close()
 
+	// One byte more than the bound shows that there is more.
 	start, err := io.ReadAll(io.LimitReader(f, maxCompared+1))
 	v.size = int64(len(start))
 

@@ -184,6 +184,7 @@ type copier struct {
 
 // collect finds the objects of a commit, or of an annotated tag.
 func (c *copier) collect(want plumbing.Hash) error {
+	// A commit that is not there may come with the next push.
 	if _, err := c.from.EncodedObjectSize(want); err != nil {
 		return fmt.Errorf("the object %s cannot be read: %w", want, err)
 	}

@@ -78,6 +78,7 @@ func (m *Mirror) Fetch(ctx context.Context) (configuration.Commit, error) {
 func (m *Mirror) broken(err error) error {
 	reason := plain(err.Error(), 300)
 
+	// A full disk is no fault of the repository.
 	if _, local := errors.AsType[syscall.Errno](err); local {
 		return inventory.Errorf(inventory.KindUnavailable, "the copy of %s cannot be used: %s", m.shown(), reason).
 			Do("check the free space and the permissions of %s", m.Dir)
@@ -189,6 +190,7 @@ func (m *Mirror) wants(r remote, refs references, store *mirrored, want plumbing
 
 	var wants []plumbing.Hash
 
+	// Other references, e.g. of merge requests, may be many.
 	for _, name := range slices.Sorted(maps.Keys(refs.named)) {
 		hash := refs.named[name]
 		isEnd := strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/")

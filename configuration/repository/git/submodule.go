@@ -65,6 +65,7 @@ type level struct {
 
 // within returns the path in the tree of root of an entry of the playbooks.
 func (l level) within(full string) string {
+	// The root of the playbooks is no part of a path in them.
 	rest := full
 	if l.under != "." {
 		rest = strings.TrimPrefix(strings.TrimPrefix(full, l.under), "/")
@@ -80,11 +81,13 @@ func (s *modules) open(ctx context.Context, l level, full string, want plumbing.
 			maxModuleDepth)
 	}
 
+	// Before anything is fetched: the commit is not trusted.
 	address, err := l.locate(full)
 	if err != nil {
 		return level{}, nil, err
 	}
 
+	// Everything but the place is as the settings have it for the repository.
 	nested := *s.m
 	sum := sha256.Sum256([]byte(address))
 	nested.Dir = filepath.Join(s.m.modulesDir(), hex.EncodeToString(sum[:8]))
