@@ -63,6 +63,11 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 
 	// Addresses without a node have no status to check.
 	if v.Row.TakesAddrs {
+		if len(r.Expect) > 0 {
+			return Job{}, inventory.Errorf(inventory.KindInvalid,
+				"expect: %s takes addresses, and only nodes have a status to expect", v.Name).Do("leave it out")
+		}
+
 		if j.Targets, err = addrTargets(v, r); err != nil {
 			return Job{}, err
 		}

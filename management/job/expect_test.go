@@ -11,6 +11,21 @@ import (
 	"github.com/contiv/cluster/management/job/jobtest"
 )
 
+// TestExpectOfAddresses: a condition that cannot be checked is refused, not ignored.
+func TestExpectOfAddresses(t *testing.T) {
+	t.Parallel()
+
+	s := jobtest.Snapshot(t, "free - Unallocated Discovered")
+	_, err := Accept(*s, inventory.DefaultGroups(), Request{
+		Verb: inventory.VerbDiscover, Addrs: []string{"10.0.0.9"},
+		Expect: map[string]Expected{"free-1": {Status: inventory.Unallocated}},
+	})
+
+	if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), "discover takes addresses") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestExpected(t *testing.T) {
 	t.Parallel()
 
