@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,6 +45,10 @@ func actionSamples() []inventory.Action {
 		case inventory.ActionMakePlan:
 			samples = append(samples, inventory.Submit(inventory.VerbApply, "web-1", "web-2").Planned(),
 				inventory.Submit(inventory.VerbForget, "web-1").Planned(), inventory.Discover("10.0.0.1").Planned())
+
+			for _, whole := range wholeActions() {
+				samples = append(samples, whole.Planned())
+			}
 		default:
 			samples = append(samples, inventory.Action{
 				Name:  row.Name,
@@ -57,6 +62,66 @@ func actionSamples() []inventory.Action {
 	}
 
 	return samples
+}
+
+// wholeActions returns submissions with every option.
+func wholeActions() []inventory.Action {
+	extra := map[string]any{"release": "2.1"}
+
+	return []inventory.Action{
+		inventory.Submit(inventory.VerbApply, "web-1", "web-2").Within(90 * time.Minute).With(inventory.JobOptions{
+			Serial: "1", MaxFailures: 2, Diff: true, Check: true, Tags: []string{"web", "db"},
+			SkipTags: []string{"slow"}, Verbosity: 2, Extra: extra, Reason: "its time",
+		}),
+		inventory.Submit(inventory.VerbCommission, "web-1").Joining("service-worker").
+			With(inventory.JobOptions{OnFailure: "failed"}),
+		inventory.Submit(inventory.VerbVerify, "web-1").With(inventory.JobOptions{Strict: true}).Cleaning("current"),
+		inventory.Submit(inventory.VerbClear, "web-1").Forced().With(inventory.JobOptions{Reason: "new"}),
+		inventory.Discover("10.0.0.1").With(inventory.JobOptions{
+			Ranges: []string{"10.0.0.5-10.0.0.9"}, TakeOver: true, Reason: "moved", Verbosity: 1,
+		}),
+	}
+}
+
+// TestActionKeepsOptions: the command of an action, the request of the API, and the command
+// that a client renders from it have the same options.
+func TestActionKeepsOptions(t *testing.T) {
+	want := []string{
+		"clusterctl nodes apply web-1 web-2 --serial 1 --max-failures 2 --check --diff --tags web,db " +
+			`--skip-tags slow --ansible-verbosity 2 -e '{"release":"2.1"}' --reason 'its time' --timeout 1h30m0s`,
+		"clusterctl nodes commission web-1 -g service-worker --on-failure failed",
+		"clusterctl nodes verify web-1 --playbooks current --strict",
+		"clusterctl nodes clear web-1 --force --reason new",
+		"clusterctl discover 10.0.0.1 10.0.0.5-10.0.0.9 --take-over --ansible-verbosity 1 --reason moved",
+	}
+
+	actions := wholeActions()
+	for name, got := range map[string][]string{
+		"the command":  api.CommandsOf("clusterctl", actions),
+		"over the API": api.CommandsOf("clusterctl", api.RestoreActions(api.ActionsOf(actions))),
+	} {
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+
+	// Each option of a request is one of an action.
+	var filled api.JobRequest
+
+	for _, a := range api.ActionsOf(actions) {
+		if err := json.Unmarshal(a.Body, &filled); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	v := reflect.ValueOf(filled)
+	for i := range v.NumField() {
+		// A condition is not repeated, and the key of a host is in no sample.
+		name := v.Type().Field(i).Name
+		if name != "Expect" && name != "HostKeys" && v.Field(i).IsZero() {
+			t.Errorf("no action has the option %s", name)
+		}
+	}
 }
 
 // capitals matches a word in capitals, which an operator would have to replace.
@@ -95,7 +160,7 @@ func TestActionCommands(t *testing.T) {
 			var out, problems bytes.Buffer
 
 			// A person who pastes the command confirms it at the terminal.
-			words := strings.Fields(lines[0])
+			words := shellWords(lines[0])
 			if slices.Contains(words, "web-2") {
 				words = append(words, "--yes")
 			}

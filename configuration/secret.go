@@ -168,6 +168,26 @@ func (s Secrets) omit(path string, value any, omitted *[]string) any {
 	return value
 }
 
+// HasHidden reports whether a value contains Hidden: it was read, and is not complete.
+func HasHidden(value any) bool {
+	switch value := value.(type) {
+	case string:
+		return value == Hidden
+	case Secret:
+		return HasHidden(value.value)
+	case map[string]any:
+		for _, v := range value {
+			if HasHidden(v) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, HasHidden)
+	}
+
+	return false
+}
+
 // Restore replaces Hidden in given by the values in set, so that a client can
 // write back the variables that it has read. Hidden without a value in set is
 // refused with an error of kind invalid; stored, it would become the secret.

@@ -3,6 +3,8 @@
 package inventory
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -53,7 +55,8 @@ var Actions = []struct {
 	{ActionListNodes, "list the nodes"},
 	{
 		ActionSubmit,
-		"submit a job: verb with nodes or addrs, group and playbooks; without nodes, the operator names them",
+		"submit a job: verb with nodes or addrs, group and playbooks, and in the body further options; without " +
+			"nodes, the operator names them",
 	},
 	{ActionShowDiff, "show what the last verification of a node found"},
 	{ActionForgetNodes, "remove the records of nodes; without nodes, the operator names them"},
@@ -71,7 +74,7 @@ var Actions = []struct {
 		"submit a job again, with the playbooks and variables of today; failed: only for the nodes that did not " +
 			"succeed; nodes: only for these; playbooks: of its cleanup; timeout: its time limit",
 	},
-	{ActionMakePlan, "plan a job, and do nothing: verb with nodes or addrs, and group"},
+	{ActionMakePlan, "plan a job, and do nothing: as submit"},
 	{ActionListPlans, "list the plans"},
 	{ActionShowPlan, "show a plan"},
 	{ActionShowSettings, "show the settings whose key begins with key; without key, all"},
@@ -105,6 +108,71 @@ type Action struct {
 	Timeout   time.Duration // of a job to submit again; 0: as before
 	Key       string        // of a setting
 	Value     string        // of a setting
+	Options   JobOptions    // of a job to submit or to plan
+}
+
+// JobOptions are the further arguments of a job.
+type JobOptions struct {
+	Ranges      []string // of addresses, besides those of the action
+	OnFailure   string
+	Serial      string
+	MaxFailures int
+	Strict      bool
+	TakeOver    bool
+	Check, Diff bool
+	Tags        []string
+	SkipTags    []string
+	Verbosity   int
+	HostKeys    map[string][]string // by address
+	Reason      string
+	// Extra are the variables of the request, with values of JSON. Some may have a text that
+	// stands for a secret, which a manager refuses.
+	Extra map[string]any
+}
+
+// ExtraText returns the variables of the request as a JSON object, or "" for none.
+func (o JobOptions) ExtraText() string {
+	if len(o.Extra) == 0 {
+		return ""
+	}
+
+	text, err := json.Marshal(o.Extra)
+	if err != nil {
+		return ""
+	}
+
+	return string(text)
+}
+
+// String returns the options that are set.
+func (o JobOptions) String() string {
+	var words []string
+	for _, option := range []struct {
+		name  string
+		value any
+		set   bool
+	}{
+		{"ranges", strings.Join(o.Ranges, ","), len(o.Ranges) > 0},
+		{"on_failure", o.OnFailure, o.OnFailure != ""},
+		{"serial", o.Serial, o.Serial != ""},
+		{"max_failures", o.MaxFailures, o.MaxFailures != 0},
+		{"strict", true, o.Strict},
+		{"take_over", true, o.TakeOver},
+		{"check", true, o.Check},
+		{"diff", true, o.Diff},
+		{"tags", strings.Join(o.Tags, ","), len(o.Tags) > 0},
+		{"skip_tags", strings.Join(o.SkipTags, ","), len(o.SkipTags) > 0},
+		{"verbosity", o.Verbosity, o.Verbosity != 0},
+		{"host_keys", o.HostKeys, len(o.HostKeys) > 0},
+		{"reason", o.Reason, o.Reason != ""},
+		{"extra_vars", o.ExtraText(), len(o.Extra) > 0},
+	} {
+		if option.set {
+			words = append(words, fmt.Sprintf("%s=%v", option.name, option.value))
+		}
+	}
+
+	return strings.Join(words, " ")
 }
 
 // ListNodes returns the action that lists the nodes.
@@ -131,6 +199,12 @@ func (a Action) Joining(group string) Action {
 // Within returns a with the time limit of its job.
 func (a Action) Within(timeout time.Duration) Action {
 	a.Timeout = timeout
+	return a
+}
+
+// With returns a with the options of its job.
+func (a Action) With(o JobOptions) Action {
+	a.Options = o
 	return a
 }
 
@@ -262,6 +336,10 @@ func (a Action) String() string {
 		if argument.value != "" {
 			words = append(words, argument.name+"="+argument.value)
 		}
+	}
+
+	if options := a.Options.String(); options != "" {
+		words = append(words, options)
 	}
 
 	if a.Timeout != 0 {

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -81,10 +82,49 @@ func RestoreActions(actions []Action) []inventory.Action {
 			Timeout:   time.Duration(a.Timeout),
 			Key:       a.Key,
 			Value:     a.Value,
+			Options:   optionsOf(a),
 		})
 	}
 
 	return out
+}
+
+// jobRequest returns the request for the job of an action.
+func jobRequest(a inventory.Action) JobRequest {
+	o := a.Options
+
+	return JobRequest{
+		Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Ranges: o.Ranges, Group: a.Group, Playbooks: a.Playbooks,
+		Force: a.Force, Timeout: Duration(a.Timeout), OnFailure: o.OnFailure, Serial: o.Serial,
+		MaxFailures: o.MaxFailures, Strict: o.Strict, TakeOver: o.TakeOver, Check: o.Check, Diff: o.Diff, Tags: o.Tags,
+		SkipTags: o.SkipTags, Verbosity: o.Verbosity, HostKeys: o.HostKeys, Reason: o.Reason,
+		ExtraVars: json.RawMessage(o.ExtraText()),
+	}
+}
+
+// optionsOf returns the options of the job of an action, which its request has.
+func optionsOf(a Action) inventory.JobOptions {
+	name := inventory.ActionName(a.Action)
+
+	var r JobRequest
+	if name != inventory.ActionSubmit && name != inventory.ActionMakePlan || json.Unmarshal(a.Body, &r) != nil {
+		return inventory.JobOptions{}
+	}
+
+	// Numbers keep every digit.
+	dec := json.NewDecoder(bytes.NewReader(r.ExtraVars))
+	dec.UseNumber()
+
+	var extra map[string]any
+	if len(r.ExtraVars) > 0 && dec.Decode(&extra) != nil {
+		return inventory.JobOptions{}
+	}
+
+	return inventory.JobOptions{
+		Ranges: r.Ranges, OnFailure: r.OnFailure, Serial: r.Serial, MaxFailures: r.MaxFailures, Strict: r.Strict,
+		TakeOver: r.TakeOver, Check: r.Check, Diff: r.Diff, Tags: r.Tags, SkipTags: r.SkipTags, Verbosity: r.Verbosity,
+		HostKeys: r.HostKeys, Reason: r.Reason, Extra: extra,
+	}
 }
 
 // request returns the request that carries the action out; all are empty for an
@@ -95,9 +135,7 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 	case inventory.ActionListNodes:
 		return http.MethodGet, PathNodes, nil
 	case inventory.ActionSubmit:
-		return http.MethodPost, PathJobs, encode(JobRequest{
-			Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Group: a.Group, Playbooks: a.Playbooks, Force: a.Force,
-		})
+		return http.MethodPost, PathJobs, encode(jobRequest(a))
 	case inventory.ActionShowDiff:
 		return http.MethodGet, pathOf(PathDifference, a.Nodes...), nil
 	case inventory.ActionForgetNodes:
@@ -131,9 +169,7 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 
 	// Plans
 	case inventory.ActionMakePlan:
-		return http.MethodPost, PathPlans, encode(JobRequest{
-			Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Group: a.Group, Playbooks: a.Playbooks,
-		})
+		return http.MethodPost, PathPlans, encode(jobRequest(a))
 	case inventory.ActionListPlans:
 		return http.MethodGet, PathPlans, nil
 	case inventory.ActionShowPlan:

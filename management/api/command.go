@@ -3,6 +3,9 @@
 package api
 
 import (
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -137,7 +140,8 @@ func command(a inventory.Action) []string {
 func submitCommand(a inventory.Action) []string {
 	row, _ := inventory.TransitionOf(a.Verb)
 	if row.TakesAddrs {
-		return append([]string{string(a.Verb)}, a.Addrs...)
+		words := append([]string{string(a.Verb)}, a.Addrs...)
+		return append(append(words, a.Options.Ranges...), optionWords(a)...)
 	}
 
 	if len(a.Nodes) == 0 {
@@ -158,7 +162,55 @@ func submitCommand(a inventory.Action) []string {
 		words = append(words, "--playbooks", a.Playbooks)
 	}
 
-	return forced(a, words)
+	return append(forced(a, words), optionWords(a)...)
+}
+
+// optionWords returns the options of the job of an action as those of clusterctl.
+func optionWords(a inventory.Action) []string {
+	var words []string
+
+	add := func(option, value string) {
+		if value != "" {
+			words = append(words, option, value)
+		}
+	}
+	flag := func(option string, set bool) {
+		if set {
+			words = append(words, option)
+		}
+	}
+	number := func(option string, n int) {
+		if n != 0 {
+			words = append(words, option, strconv.Itoa(n))
+		}
+	}
+
+	o := a.Options
+	add("--on-failure", o.OnFailure)
+	add("--serial", o.Serial)
+	number("--max-failures", o.MaxFailures)
+	flag("--strict", o.Strict)
+	flag("--take-over", o.TakeOver)
+	flag("--check", o.Check)
+	flag("--diff", o.Diff)
+	add("--tags", strings.Join(o.Tags, ","))
+	add("--skip-tags", strings.Join(o.SkipTags, ","))
+	number("--ansible-verbosity", o.Verbosity)
+
+	for _, addr := range slices.Sorted(maps.Keys(o.HostKeys)) {
+		for _, key := range o.HostKeys[addr] {
+			add("--host-key", addr+"="+key)
+		}
+	}
+
+	add("-e", o.ExtraText())
+	add("--reason", o.Reason)
+
+	if a.Timeout != 0 {
+		add("--timeout", a.Timeout.String())
+	}
+
+	return words
 }
 
 func forced(a inventory.Action, words []string) []string {

@@ -5,6 +5,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -179,7 +180,7 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, reco
 		return job.Job{}, err
 	}
 
-	p, err := openPlan(v, settings, id)
+	p, err := planOf(v, settings.Manager, id)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -187,16 +188,13 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, reco
 	record.Targets = slices.Concat([]string{p.ID}, p.Job.Names())
 	record.Reason = p.Job.Reason
 
-	then, err := e.store.PlanInputs(ctx, id)
-	if err != nil {
+	// A refusal names the variables of the request, as far as they are kept.
+	then, unkept := e.store.PlanInputs(ctx, id)
+	if err := cmp.Or(p.CheckOpen(time.Now(), settings.again(then)), unkept); err != nil {
 		return job.Job{}, err
 	}
 
-	if err := settings.refuse(); err != nil {
-		return job.Job{}, err
-	}
-
-	changed, err := e.comparePlaybooks(ctx, settings, p)
+	changed, err := e.preparePlan(ctx, c, v, settings, p, then)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -222,14 +220,43 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, reco
 	return accepted, err
 }
 
-// openPlan returns the plan of that id, or refuses one that cannot be applied.
-func openPlan(v *state.View, settings Settings, id string) (plan.Plan, error) {
-	p, err := planOf(v, settings.Manager, id)
-	if err == nil {
-		err = p.CheckOpen(time.Now())
+// again returns what a refusal of a plan with the inputs shows of its request.
+func (s Settings) again(in job.Inputs) plan.Again {
+	return plan.Again{Extra: s.Secrets.HideVars(in.Extra), Timeout: s.Timeout}
+}
+
+// errPlaybooksChanged ends the preparation of a plan whose playbooks have changed.
+var errPlaybooksChanged = errors.New("the playbooks have changed")
+
+// preparePlan refuses the job of a plan as prepare refuses a request, and returns how
+// the playbooks of today differ from those of the plan, as far as its job runs them.
+func (e *Engine) preparePlan(
+	ctx context.Context, c access.Caller, v *state.View, settings Settings, p plan.Plan, then job.Inputs,
+) (changed []plan.Difference, err error) {
+	r := p.Job.Again(then.Extra)
+
+	if v, err = e.admit(ctx, c, v, settings, &r); err != nil {
+		return nil, err
 	}
 
-	return p, err
+	j, err := e.preview(ctx, v, settings, r)
+	if err != nil {
+		return nil, p.Illegal(err, settings.again(then))
+	}
+
+	_, err = e.preparePlaybooks(ctx, settings, j, func(ctx context.Context) (_ string, err error) {
+		changed, err = e.comparePlaybooks(ctx, p.Job.PlaybookDigest)
+		return p.Job.PlaybookDigest, err
+	})
+
+	switch {
+	case errors.Is(err, errPlaybooksChanged):
+		return changed, nil
+	case err != nil:
+		return nil, err
+	}
+
+	return nil, nil // a job that runs none of them ignores the change
 }
 
 // FindPlan returns the plan of the view with that id. It refuses an id of another
@@ -262,8 +289,13 @@ func (e *Engine) acceptPlan(
 		return job.Job{}, err
 	}
 
-	p, err := openPlan(v, settings, id)
+	p, err := planOf(v, settings.Manager, id)
 	if err != nil {
+		return job.Job{}, err
+	}
+
+	again := settings.again(then)
+	if err := p.CheckOpen(time.Now(), again); err != nil {
 		return job.Job{}, err
 	}
 
@@ -272,11 +304,11 @@ func (e *Engine) acceptPlan(
 
 	j, now, err := e.judge(ctx, c, v, settings, r, p.Job.PlaybookDigest, pin)
 	if err != nil {
-		return job.Job{}, p.Illegal(err)
+		return job.Job{}, p.Illegal(err, again)
 	}
 
 	world := plan.NewWorld(v.Snapshot, j, settings.Groups, settings.HostCAs)
-	if err := p.Refuse(slices.Concat(changed, plan.Compare(p, then, world, now))); err != nil {
+	if err := p.Refuse(slices.Concat(changed, plan.Compare(p, then, world, now)), again); err != nil {
 		return job.Job{}, err
 	}
 
@@ -286,27 +318,15 @@ func (e *Engine) acceptPlan(
 	return e.store.AcceptPlan(ctx, v.Revision, v.Seq, p, j, now, c.Key)
 }
 
-// comparePlaybooks returns how the playbooks of today differ from those of the plan, as
-// far as its job runs them. Those of the plan can be run once it returns none.
-func (e *Engine) comparePlaybooks(ctx context.Context, settings Settings, p plan.Plan) ([]plan.Difference, error) {
-	planned, j := p.Job.PlaybookDigest, p.Job
-	j.PlaybookDigest = "" // as at the acceptance: the copies that nodes carry are their own
-
-	digest := func(ctx context.Context) (string, error) { return planned, nil }
-	if _, needed := j.Own(); needed && !j.Force {
-		now, err := e.playbooks.Pin(ctx)
-		if err != nil {
-			return nil, err
-		}
-
-		if now != planned {
-			return []plan.Difference{{Text: e.describeChanged(ctx, planned, now)}}, nil
-		}
+// comparePlaybooks returns errPlaybooksChanged, and the difference, if the playbooks of
+// today are not those of the digest.
+func (e *Engine) comparePlaybooks(ctx context.Context, planned string) ([]plan.Difference, error) {
+	now, err := e.playbooks.Pin(ctx)
+	if err != nil || now == planned {
+		return nil, err
 	}
 
-	_, err := e.preparePlaybooks(ctx, settings, j, digest)
-
-	return nil, err
+	return []plan.Difference{{Text: e.describeChanged(ctx, planned, now)}}, errPlaybooksChanged
 }
 
 // describeChanged names the files that differ between the playbooks of two digests.

@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -206,6 +207,105 @@ func TestPlanRefusesChange(t *testing.T) {
 				t.Error("a job was accepted")
 			}
 		})
+	}
+}
+
+// TestPlanRemedyIsWhole: the remedy of a plan that is refused is the whole request again,
+// without the values of secrets, and what it shows in place of one is refused.
+func TestPlanRemedyIsWhole(t *testing.T) {
+	t.Parallel()
+	b := planner(t)
+	b.set(func(s *Settings) { s.Secrets = configuration.DefaultSecrets() })
+	b.see("a b")
+	b.do(commission, "a b", master, "Complete")
+
+	p := b.plan(job.Request{
+		Verb: apply, Nodes: names("b a"), Serial: "1", MaxFailures: 2, Timeout: 90 * time.Minute, Reason: "it's time",
+		Extra: configuration.Vars{"release": "2.1", "db_password": "s3cret"},
+		Ansible: configuration.AnsibleOptions{
+			Diff: true, Tags: []string{"web", "db"}, SkipTags: []string{"slow"}, Verbosity: 2,
+		},
+	})
+
+	b.pin("tree-2")
+	_, err := b.applyPlan(p.ID)
+	b.refused(err, inventory.KindRefused, "the playbooks have changed",
+		"make a new plan with the same options, with the values of its variables db_password, which are not shown")
+
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok || strings.Contains(fmt.Sprintf("%+v", e), "s3cret") {
+		t.Fatalf("%+v", err)
+	}
+
+	const want = "[make-plan verb=apply nodes=b-1,a-1 serial=1 max_failures=2 diff=true tags=web,db skip_tags=slow " +
+		`verbosity=2 reason=it's time extra_vars={"db_password":"(hidden)","release":"2.1"} timeout=1h30m0s]`
+	if got := fmt.Sprint(e.Actions); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+
+	_, err = b.Engine.Plan(t.Context(), anna(), job.Request{
+		Verb: apply, Nodes: names("a"), Extra: configuration.Vars{"release": []any{"(hidden)"}},
+	})
+	b.refused(err, inventory.KindInvalid, `the value of release has "(hidden)", which stands for a secret`)
+
+	// The configured time limit needs no option, and a plan with a check gets one again.
+	p = b.plan(job.Request{Verb: apply, Nodes: names("a"), Ansible: configuration.AnsibleOptions{Check: true}})
+	b.lose("a")
+	_, err = b.applyPlan(p.ID)
+	b.refused(err, inventory.KindRefused, "a-1 is Disappeared", "[make-plan verb=apply nodes=a-1 check=true]")
+}
+
+// TestPlanOfRange: the plan of a range of addresses can be applied, and its remedy has the
+// range.
+func TestPlanOfRange(t *testing.T) {
+	t.Parallel()
+	b := planner(t)
+
+	p := b.plan(job.Request{Verb: discover, Addrs: []string{"10.9.0.77"}, Ranges: []string{"10.9.0.0/24"}})
+	if len(p.Job.Targets) != 254 {
+		t.Fatalf("%d targets", len(p.Job.Targets))
+	}
+
+	j, err := b.applyPlan(p.ID)
+	b.must(err)
+
+	if !slices.Equal(j.Names(), p.Job.Names()) {
+		t.Errorf("%v, planned %v", j.Names(), p.Job.Names())
+	}
+
+	b.set(func(s *Settings) { s.PlanFor = time.Nanosecond })
+	over := b.plan(job.Request{Verb: discover, Addrs: []string{"10.8.0.7"}, Ranges: []string{"10.8.0.1-10.8.0.9"}})
+	_, err = b.applyPlan(over.ID)
+	b.refused(err, inventory.KindRefused, "has expired at",
+		"[make-plan verb=discover addrs=10.8.0.7 ranges=10.8.0.1-10.8.0.6,10.8.0.8-10.8.0.9]")
+}
+
+// TestPlanIsCheckedAsRequest: what a request would be refused for, its plan is refused for
+// when it is applied.
+func TestPlanIsCheckedAsRequest(t *testing.T) {
+	t.Parallel()
+	b := planner(t)
+	b.see("a b")
+
+	discovered := b.plan(job.Request{Verb: discover, Addrs: []string{"10.9.0.1"}})
+	forgotten := b.plan(job.Request{Verb: forget, Nodes: names("a")})
+
+	b.set(func(s *Settings) {
+		s.AgentVars, s.NoAgents = nil, inventory.Errorf(inventory.KindRefused, "gossip is off")
+		s.Own = "a-1"
+	})
+
+	_, err := b.applyPlan(discovered.ID)
+	b.refused(err, inventory.KindRefused, "gossip is off")
+	_, err = b.applyPlan(forgotten.ID)
+	b.refused(err, inventory.KindRefused, "a-1 is the manager's own host")
+
+	b.set(func(s *Settings) { s.Incomplete = errors.New("jobs.keep does not fit") })
+	_, err = b.applyPlan(forgotten.ID)
+	b.refused(err, inventory.KindRefused, "no job is accepted")
+
+	if jobs := b.View().Jobs; len(jobs) != 0 {
+		t.Errorf("accepted %+v", jobs)
 	}
 }
 

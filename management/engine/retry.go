@@ -91,8 +91,10 @@ func (e *Engine) retry(
 func (e *Engine) keptInputs(ctx context.Context, old job.Job, names []string) (job.Inputs, error) {
 	in, err := e.store.Inputs(ctx, old.ID)
 	if inventory.KindOf(err) == inventory.KindNotFound || err == nil && in.Vars == nil {
+		actions, with := job.AnewWithout(old, names, e.settings().Timeout)
+
 		return in, inventory.Errorf(inventory.KindRefused, "the inputs of job %s are no longer kept", old.ID).
-			Do("submit a new job, with its extra variables").With(job.Anew(old, names)...)
+			Do("submit a new job%s", with).With(actions...)
 	}
 
 	return in, err

@@ -98,24 +98,47 @@ func (e *Engine) prepare(
 	ctx context.Context, c access.Caller, v *state.View, settings Settings, r *job.Request,
 	digest func(context.Context) (string, error),
 ) (string, error) {
-	v, err := c.Precondition.Check(ctx, e.state, v)
+	v, err := e.admit(ctx, c, v, settings, r)
 	if err != nil {
 		return "", err
 	}
 
-	if err := settings.refuse(); err != nil {
-		return "", err
-	}
-
 	// Refuse a wrong request before the playbooks are copied and parsed.
-	r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
-
-	j, err := e.checkRequest(ctx, v, settings, *r)
+	j, err := e.preview(ctx, v, settings, *r)
 	if err != nil {
 		return "", err
 	}
 
 	return e.preparePlaybooks(ctx, settings, j, digest)
+}
+
+// admit refuses a request that no view makes right, and completes it. It returns the view
+// that the preconditions were checked on.
+func (e *Engine) admit(
+	ctx context.Context, c access.Caller, v *state.View, settings Settings, r *job.Request,
+) (*state.View, error) {
+	v, err := c.Precondition.Check(ctx, e.state, v)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := settings.refuse(); err != nil {
+		return nil, err
+	}
+
+	r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
+
+	return v, checkRequest(settings, *r)
+}
+
+// preview returns the job of a request as the nodes are now.
+func (e *Engine) preview(ctx context.Context, v *state.View, settings Settings, r job.Request) (job.Job, error) {
+	j, err := acceptRequest(v, settings, r)
+	if err == nil {
+		e.recall(ctx, v, &j)
+	}
+
+	return j, err
 }
 
 // refuse returns the error for a job under incomplete settings, or nil: it would run
@@ -133,43 +156,44 @@ func (s Settings) refuse() error {
 	return refused
 }
 
-// checkRequest refuses a request that is wrong in itself, before any costly step. It
-// returns the job as the nodes are now.
-func (e *Engine) checkRequest(
-	ctx context.Context, v *state.View, settings Settings, r job.Request,
-) (job.Job, error) {
+// checkRequest refuses a request that is wrong in itself, before any costly step.
+func checkRequest(settings Settings, r job.Request) error {
 	if err := configuration.CheckVars(r.Extra); err != nil {
-		return job.Job{}, err
+		return err
 	}
 
 	if _, err := settings.Secrets.Restore(r.Extra, nil); err != nil {
-		return job.Job{}, err
+		return err
+	}
+
+	// A job would run with the text in place of the secret.
+	for _, name := range slices.Sorted(maps.Keys(r.Extra)) {
+		if configuration.HasHidden(r.Extra[name]) {
+			return inventory.Errorf(inventory.KindInvalid,
+				"the value of %s has %q, which stands for a secret that was not shown", name, configuration.Hidden).
+				Do("give the value itself")
+		}
 	}
 
 	verb, err := job.VerbOf(r.Verb)
 	if err != nil {
-		return job.Job{}, err
+		return err
 	}
 
 	if verb.InstallsAgent && settings.AgentVars == nil {
-		return job.Job{}, settings.NoAgents
+		return settings.NoAgents
 	}
 
 	// The manager's host has no agent to remove but the manager.
 	if verb.RemovesAgent {
 		for _, name := range r.Nodes {
 			if err := node.CheckNotOwn(name, settings.Own); err != nil {
-				return job.Job{}, err
+				return err
 			}
 		}
 	}
 
-	j, err := acceptRequest(v, settings, r)
-	if err == nil {
-		e.recall(ctx, v, &j)
-	}
-
-	return j, err
+	return nil
 }
 
 // acts reports whether one of the plays may act on the node of the group.

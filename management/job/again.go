@@ -3,7 +3,11 @@
 package job
 
 import (
+	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -23,6 +27,95 @@ func (j Job) Again(extra configuration.Vars) Request {
 	}
 
 	return r
+}
+
+// The bounds of what an action repeats of a request.
+const (
+	maxExtraAgain = 4096 // bytes
+	maxKeysAgain  = 32   // of hosts
+)
+
+// Anew returns the action that submits a new job for the names, with all options of the
+// former one. extra are the variables of its request, secrets hidden; usual is the
+// configured time limit, which a request need not name. with says in words what is left
+// for the operator to enter, or is empty: a manager refuses the action without it.
+func Anew(old Job, names []string, extra configuration.Vars, usual time.Duration) (a []inventory.Action, with string) {
+	r := old.Again(nil)
+	again := inventory.Submit(old.Verb, names...).Joining(r.Group)
+
+	if old.TakesAddrs() {
+		named, ranged := old.splitRanged(names)
+		again = inventory.Discover(named...)
+		r.Ranges, r.HostKeys = ranged, old.hostKeys(names)
+	}
+
+	// Without the keys, the first contact would trust any host.
+	if len(r.HostKeys) > maxKeysAgain {
+		return nil, ", with its host keys"
+	}
+
+	// The choice of the manager needs no option.
+	usually := Job{Verb: old.Verb}
+	if v := old.verb(); v.defaults != nil {
+		v.defaults(&usually)
+	}
+
+	if r.OnFailure == usually.OnFailure {
+		r.OnFailure = ""
+	}
+
+	if again.Timeout = r.Timeout; r.Timeout == usual {
+		again.Timeout = 0
+	}
+
+	again.Force, again.Playbooks = r.Force, r.Playbooks
+	again.Options = inventory.JobOptions{
+		Ranges: r.Ranges, OnFailure: r.OnFailure, Serial: r.Serial, MaxFailures: r.MaxFailures, Strict: r.Strict,
+		TakeOver: r.TakeOver, Check: r.Ansible.Check, Diff: r.Ansible.Diff, Tags: r.Ansible.Tags,
+		SkipTags: r.Ansible.SkipTags, Verbosity: r.Ansible.Verbosity, HostKeys: r.HostKeys, Reason: r.Reason,
+	}
+
+	again.Options.Extra, with = extraAgain(extra)
+
+	return []inventory.Action{again}, with
+}
+
+// extraAgain returns the variables of a request, and in words those that it does not
+// show.
+func extraAgain(extra configuration.Vars) (shown configuration.Vars, with string) {
+	if data, err := json.Marshal(extra); err != nil || len(data) > maxExtraAgain {
+		extra = hideAll(slices.Sorted(maps.Keys(extra)))
+	}
+
+	var hidden []string
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		if configuration.HasHidden(extra[name]) {
+			hidden = append(hidden, name)
+		}
+	}
+
+	if len(hidden) > 0 {
+		with = ", with the values of its variables " + ShortList(hidden) + ", which are not shown"
+	}
+
+	return extra, with
+}
+
+// unknownExtra stands for the variables of the request of a job, by their names.
+func (j Job) unknownExtra() configuration.Vars { return hideAll(j.ExtraNames) }
+
+func hideAll(names []string) configuration.Vars {
+	vars := configuration.Vars{}
+	for _, name := range names {
+		vars[name] = configuration.Hidden
+	}
+
+	return vars
+}
+
+// AnewWithout is Anew for a job whose inputs are not kept.
+func AnewWithout(old Job, names []string, usual time.Duration) (a []inventory.Action, with string) {
+	return Anew(old, names, old.unknownExtra(), usual)
 }
 
 // Ahead returns the ids of the jobs that the job would wait for if it were accepted

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -359,7 +360,7 @@ func (s Snapshot) retryNames(old Job, r RetryRequest) ([]string, error) {
 }
 
 // splitRanged separates the addresses that a discover was given from those of its
-// ranges: a retry skips a silent address of a range as well.
+// ranges, which it joins again: a retry skips a silent address of a range as well.
 func (j Job) splitRanged(addrs []string) (named, ranged []string) {
 	for _, addr := range addrs {
 		if t, _ := j.Target(addr); t.Ranged {
@@ -369,7 +370,34 @@ func (j Job) splitRanged(addrs []string) (named, ranged []string) {
 		}
 	}
 
-	return named, ranged
+	return named, joinRanges(ranged)
+}
+
+// joinRanges returns the addresses as ranges. Neighbours are in one.
+func joinRanges(addrs []string) []string {
+	var (
+		ranges      []string
+		first, last netip.Addr
+	)
+
+	for _, text := range addrs {
+		addr, err := netip.ParseAddr(text)
+
+		switch {
+		case err != nil:
+			ranges = append(ranges, text)
+			continue
+		case len(ranges) > 0 && last.IsValid() && addr == last.Next():
+			ranges = ranges[:len(ranges)-1]
+		default:
+			first = addr
+		}
+
+		last = addr
+		ranges = append(ranges, first.String()+"-"+last.String())
+	}
+
+	return ranges
 }
 
 // nothingFailed refuses the retry of a success. The same again is a new job, where
@@ -384,7 +412,8 @@ func (s Snapshot) nothingFailed(old Job) error {
 
 	retries, left := s.Retries(old, old.Names())
 	if len(retries) == 1 && len(left) == 0 && retries[0].Verb == old.Verb && !old.TakesAddrs() {
-		return e.Do("to do the same again, submit a new job%s", old.optionsAgain()).With(Anew(old, old.Names())...)
+		actions, with := Anew(old, old.Names(), old.unknownExtra(), 0)
+		return e.Do("to do the same again, submit a new job%s", with).With(actions...)
 	}
 
 	return e.Do("there is nothing to repeat")
@@ -406,28 +435,6 @@ func (s Snapshot) refuseSeveral(old Job, retries []Retry) error {
 	return inventory.Errorf(inventory.KindRefused, "the nodes of job %s need %d jobs now: %s",
 		old.ID, len(retries), strings.Join(parts, "; ")).
 		Do("retry them apart").With(s.RetryActions(old)...).About(names...)
-}
-
-// optionsAgain returns the options of ansible-playbook that a new job needs to do the same, in words.
-func (j Job) optionsAgain() string {
-	if !j.Ansible.Check && !j.Ansible.Partial() {
-		return ""
-	}
-
-	return " with the same options of ansible-playbook (" + j.Ansible.String() + ")"
-}
-
-// Anew returns the action that submits the same job for the names as a new one. There is none for a job that
-// leaves out changes: an action without its options would make them.
-func Anew(old Job, names []string) []inventory.Action {
-	switch {
-	case old.Ansible.Check, old.Ansible.Partial():
-		return nil
-	case old.TakesAddrs():
-		return []inventory.Action{inventory.Discover(names...)}
-	}
-
-	return []inventory.Action{inventory.Submit(old.Verb, names...).Joining(old.Group)}
 }
 
 // DifferentInputs describes, in names only, how the inputs of a job differ from

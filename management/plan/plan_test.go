@@ -160,7 +160,7 @@ func TestCompare(t *testing.T) {
 				t.Errorf("the differences are %q, want %q", got, c.want)
 			}
 
-			err := p.Refuse(Compare(p, then, other.World, now))
+			err := p.Refuse(Compare(p, then, other.World, now), Again{})
 			if (err == nil) != (c.want == nil) {
 				t.Errorf("the refusal is %v", err)
 			}
@@ -180,7 +180,7 @@ func TestRefusalIsShort(t *testing.T) {
 		all = append(all, Difference{"a-1", "a-1: x"})
 	}
 
-	err := p.Refuse(all)
+	err := p.Refuse(all, Again{})
 	if text := err.Error(); strings.Count(text, "a-1: x") != 12 || !strings.Contains(text, "and 8 more differences") {
 		t.Error(text)
 	}
@@ -193,11 +193,12 @@ func TestCheckOpen(t *testing.T) {
 	p, _ := world()
 	before := noon.Add(-time.Second)
 
-	if err := p.CheckOpen(before); err != nil || !p.Open(before) || !slices.Equal(p.InUse(before), []string{"d1"}) {
+	if err := p.CheckOpen(before, Again{}); err != nil || !p.Open(before) ||
+		!slices.Equal(p.InUse(before), []string{"d1"}) {
 		t.Errorf("%v, %v", err, p.InUse(before))
 	}
 
-	if err := p.CheckOpen(noon); inventory.KindOf(err) != inventory.KindRefused || p.InUse(noon) != nil {
+	if err := p.CheckOpen(noon, Again{}); inventory.KindOf(err) != inventory.KindRefused || p.InUse(noon) != nil {
 		t.Errorf("at its end: %v", err)
 	}
 
@@ -210,7 +211,8 @@ func TestCheckOpen(t *testing.T) {
 	}
 
 	p.Applied = "9"
-	if err := p.CheckOpen(before); err == nil || !strings.Contains(err.Error(), "as job 9") || p.InUse(before) != nil {
+	if err := p.CheckOpen(before, Again{}); err == nil || !strings.Contains(err.Error(), "as job 9") ||
+		p.InUse(before) != nil {
 		t.Errorf("applied: %v", err)
 	}
 }

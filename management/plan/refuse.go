@@ -9,12 +9,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 )
 
+// Again has what a refusal needs to name the command that makes the plan once more.
+type Again struct {
+	Extra   configuration.Vars // of the request, secrets hidden
+	Timeout time.Duration      // the configured one, which a request need not name
+}
+
 // CheckOpen refuses a plan that was applied, or has expired.
-func (p Plan) CheckOpen(now time.Time) error {
+func (p Plan) CheckOpen(now time.Time, a Again) error {
 	if p.Applied != "" {
 		return AlreadyApplied(p.ID, p.Applied)
 	}
@@ -23,7 +30,7 @@ func (p Plan) CheckOpen(now time.Time) error {
 		return nil
 	}
 
-	return p.anew(inventory.Errorf(inventory.KindRefused,
+	return p.anew(a, inventory.Errorf(inventory.KindRefused,
 		"plan %s has expired at %s", p.ID, p.Expires.UTC().Format(time.RFC3339)))
 }
 
@@ -51,7 +58,7 @@ const explained = 12
 
 // Refuse returns the error for a plan that the world does not fit any more, or nil if
 // there is no difference.
-func (p Plan) Refuse(differences []Difference) error {
+func (p Plan) Refuse(differences []Difference, a Again) error {
 	if len(differences) == 0 {
 		return nil
 	}
@@ -71,33 +78,33 @@ func (p Plan) Refuse(differences []Difference) error {
 		texts = append(texts, fmt.Sprintf("and %d more differences", more))
 	}
 
-	return p.anew(inventory.Errorf(inventory.KindRefused,
+	return p.anew(a, inventory.Errorf(inventory.KindRefused,
 		"plan %s does not fit any more: %s", p.ID, strings.Join(texts, "; ")).About(nodes...))
 }
 
 // Illegal returns the error for a plan with a job that is not legal any more, for the
 // reason err, which is about nodes or a group. Other errors stay as they are.
-func (p Plan) Illegal(err error) error {
+func (p Plan) Illegal(err error, a Again) error {
 	e, ok := errors.AsType[*inventory.Error](err)
 	if !ok || e.Kind != inventory.KindNotFound && (e.Kind != inventory.KindRefused || len(e.Nodes) == 0) {
 		return err
 	}
 
-	return p.anew(inventory.Errorf(inventory.KindRefused, "plan %s does not fit any more: %s", p.ID, e.Message).
+	return p.anew(a, inventory.Errorf(inventory.KindRefused, "plan %s does not fit any more: %s", p.ID, e.Message).
 		About(e.Nodes...))
 }
 
 // anew adds the remedy to make the plan once more.
-func (p Plan) anew(e *inventory.Error) error {
-	e = e.Do("nothing was done; make a new plan with the same options")
-
-	if actions := job.Anew(p.Job, p.Job.Names()); len(actions) > 0 {
-		for i := range actions {
-			actions[i] = actions[i].Planned()
-		}
-
-		return e.With(actions...)
+func (p Plan) anew(a Again, e *inventory.Error) error {
+	actions, with := job.Anew(p.Job, p.Job.Names(), a.Extra, a.Timeout)
+	for i := range actions {
+		actions[i] = actions[i].Planned()
+		actions[i].Options.Check = p.Check != ""
 	}
 
-	return e.With(inventory.ShowPlan(p.ID))
+	if len(actions) == 0 {
+		actions = append(actions, inventory.ShowPlan(p.ID))
+	}
+
+	return e.Do("nothing was done; make a new plan with the same options%s", with).With(actions...)
 }

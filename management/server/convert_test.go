@@ -149,7 +149,7 @@ var conversions = []conversion{
 	{
 		domain:   inventory.Action{},
 		wire:     func(a any) any { return api.ActionsOf([]inventory.Action{a.(inventory.Action)})[0] },
-		internal: map[string]string{"Name": "the member action on the wire"},
+		internal: map[string]string{"Name": "the member action on the wire", "Options": "part of the request"},
 		added: map[string]string{
 			"Action": "Name of the domain",
 			"Method": "the request of the action",

@@ -116,7 +116,7 @@ func (m *fakeManager) ApplyPlan(ctx context.Context, c access.Caller, id string)
 		}
 	}
 
-	if err := p.CheckOpen(time.Now()); err != nil {
+	if err := p.CheckOpen(time.Now(), plan.Again{}); err != nil {
 		return job.Job{}, err
 	}
 
