@@ -390,11 +390,7 @@ func TestPlanOnce(t *testing.T) {
 
 	p := b.plan(job.Request{Verb: apply, Nodes: names("a")})
 
-	other := New(Options{
-		State: b.store, Store: b.store, Runner: b.books, Playbooks: b.books, Prober: &b.prober,
-		Settings: func() Settings { b.mu.Lock(); defer b.mu.Unlock(); return b.settings },
-		Audit:    &b.audit, Logger: silent(),
-	})
+	other := New(b.options(b.store))
 
 	var (
 		all  sync.WaitGroup

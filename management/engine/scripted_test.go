@@ -532,6 +532,23 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 	return b
 }
 
+// current returns the settings as they are now.
+func (b *bench) current() Settings {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.settings
+}
+
+// options returns those of an engine of the bench with the store.
+func (b *bench) options(s Store) Options {
+	return Options{
+		State: b.store, Store: s, Runner: b.books, Playbooks: b.books, Prober: &b.prober, Settings: b.current,
+		Self:       cluster.Identity{ID: "id-" + b.instance, Node: b.instance},
+		Membership: b.members, Audit: &b.audit, Logger: silent(),
+	}
+}
+
 func (b *bench) up() {
 	b.t.Helper()
 	ctx := b.within(patience)
@@ -550,29 +567,20 @@ func (b *bench) up() {
 		s = b.wrap(s)
 	}
 
-	settings := func() Settings {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-
-		return b.settings
-	}
-	audit := &b.audit
-
-	b.Engine = New(Options{
-		State: b.store, Store: s, Runner: b.books, Playbooks: b.books, Prober: &b.prober, Settings: settings,
-		Self:       cluster.Identity{ID: "id-" + b.instance, Node: b.instance},
-		Membership: b.members, Audit: audit, Logger: silent(),
-	})
+	b.Engine = New(b.options(s))
 	b.nodes = node.New(node.Options{
-		State: b.store, Store: b.store, Audit: audit, Logger: silent(),
-		Settings: func() node.Settings { return node.Settings{Groups: settings().Groups, Own: settings().Own} },
+		State: b.store, Store: b.store, Audit: &b.audit, Logger: silent(),
+		Settings: func() node.Settings {
+			now := b.current()
+			return node.Settings{Groups: now.Groups, Own: now.Own}
+		},
 	})
 	b.variables = variable.New(variable.Options{
-		State: b.store, Store: b.store, Audit: audit,
-		Settings: func() variable.Settings { return settings().Settings },
+		State: b.store, Store: b.store, Audit: &b.audit,
+		Settings: func() variable.Settings { return b.current().Settings },
 	})
 	b.explainer = explain.New(b.store, nil, func() explain.Settings {
-		return explain.Settings{Groups: settings().Groups, JobLimit: settings().JobLimit}
+		return explain.Settings{Groups: b.current().Groups, JobLimit: b.current().JobLimit}
 	}, nil)
 	b.Hasten()
 	b.Start(b.t.Context())
