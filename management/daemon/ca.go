@@ -87,8 +87,8 @@ func (d *Daemon) issuedWarnings() (warnings []string) {
 	}
 
 	for _, err := range damaged[:min(len(damaged), maxUnreadable)] {
-		warnings = append(warnings, fmt.Sprintf("the list of client certificates is not complete: %v; restore the file "+
-			"from a backup, or remove it", err))
+		warnings = append(warnings, fmt.Sprintf(
+			"the list of client certificates is not complete: %v; restore the file from a backup, or remove it", err))
 	}
 
 	return warnings

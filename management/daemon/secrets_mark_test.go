@@ -104,7 +104,8 @@ func TestMarkAgain(t *testing.T) {
 	s.must(err)
 	s.encrypted()
 
-	if code, text := s.get("/v1/config"); code != 200 || strings.Contains(text, "1234") || !strings.Contains(text, `"y"`) {
+	code, text := s.get("/v1/config")
+	if code != 200 || strings.Contains(text, "1234") || !strings.Contains(text, `"y"`) {
 		t.Errorf("the settings: %d %s", code, text)
 	}
 }

@@ -98,9 +98,15 @@ func (s *Store) markInputs(in job.Inputs) (job.Inputs, clientv3.Cmp) {
 	return markedInputs(in, v.Marked()), s.sameMarks(v.Revision)
 }
 
+// markedInputs returns the inputs with the marked variables secret. Usually they are.
 func markedInputs(in job.Inputs, marked func(name string) bool) job.Inputs {
+	inClear := func(name string, value any) bool { return value != nil && !isSecret(value) && marked(name) }
+	if !anyInput(in, inClear) {
+		return in
+	}
+
 	in, _ = convertInputs(in, func(name string, value any) (any, error) {
-		if value != nil && marked(name) {
+		if inClear(name, value) {
 			return configuration.NewSecret(value), nil
 		}
 
@@ -108,6 +114,25 @@ func markedInputs(in job.Inputs, marked func(name string) bool) job.Inputs {
 	})
 
 	return in
+}
+
+// anyInput reports whether the condition holds for a variable of the inputs.
+func anyInput(in job.Inputs, holds func(name string, value any) bool) bool {
+	for name, value := range in.Extra {
+		if holds(name, value) {
+			return true
+		}
+	}
+
+	for _, vars := range in.Vars {
+		for name, v := range vars {
+			if holds(name, v.Value) {
+				return true
+			}
+		}
+	}
+
+	return false
 }
 
 // markedOverlay returns the settings made at run time with the marked variables secret.

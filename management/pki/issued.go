@@ -143,7 +143,9 @@ func readIssued(path string) (made IssuedCertificate, err error) {
 	return made, nil
 }
 
-func issuedPath(dir string, c *x509.Certificate) string { return filepath.Join(issuedDir(dir), Serial(c)+".pem") }
+func issuedPath(dir string, c *x509.Certificate) string {
+	return filepath.Join(issuedDir(dir), Serial(c)+".pem")
+}
 
 func readCertificate(path string) (*x509.Certificate, error) {
 	content, err := readFile(path, false)

@@ -913,9 +913,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Tokens:   access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
 		Secrets:  fakeSecrets{},
 
-		Certificates: access.NewCertificates(fakeRevocations{}, noAudit{}, func() ([]access.Certificate, []error, error) {
-			return []access.Certificate{{Serial: "1a", Name: "rack1", Role: access.RoleMonitor}}, nil, nil
-		}),
+		Certificates: access.NewCertificates(fakeRevocations{}, noAudit{}, fakeIssued),
 
 		State:      m,
 		Jobs:       m,
@@ -969,6 +967,10 @@ func (f fakeNotifier) Test(ctx context.Context, _ access.Caller, target string) 
 func (f fakeNotifier) Retry(ctx context.Context, _ access.Caller, target string) (int, error) {
 	_, err := f.List(ctx, target)
 	return 1, err
+}
+
+func fakeIssued() ([]access.Certificate, []error, error) {
+	return []access.Certificate{{Serial: "1a", Name: "rack1", Role: access.RoleMonitor}}, nil, nil
 }
 
 // fakeRevocations are the revoked certificates. One goroutine may use them at a time.
