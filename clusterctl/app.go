@@ -128,6 +128,8 @@ func (a *app) root() *cli.Command {
 			a.gossipKey(),
 			a.sshKey(),
 			a.policy(),
+			a.windows(),
+			a.freeze(),
 			a.repo(),
 			a.health(),
 			a.version(),

@@ -237,6 +237,10 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 	l.about = strings.TrimSpace(strings.Join(about, "\n") + "\n\n" + waitHelp + "\n" + planHelpOf(row))
 	l.flags = append(l.flags, jobFlags()...)
 
+	if !row.Verifies {
+		l.flags = append(l.flags, overrideFlag())
+	}
+
 	if len(l.examples) == 0 {
 		l.examples = []string{example}
 	}
@@ -261,6 +265,13 @@ func jobFlags() []cli.Flag {
 		&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the history"},
 		&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the job, and do not wait"},
 		planFlag(),
+	}
+}
+
+// overrideFlag is the option of verbs that change hosts.
+func overrideFlag() cli.Flag {
+	return &cli.BoolFlag{
+		Name: "override-window", Usage: "begin outside of maintenance windows, and during a freeze (--reason)",
 	}
 }
 
@@ -297,6 +308,11 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 			Try("add --reason TEXT")
 	}
 
+	if c.Bool("override-window") && c.String("reason") == "" {
+		return exit.Usagef("%s --override-window needs a reason for the history", short(c.FullName())).
+			Try("add --reason TEXT")
+	}
+
 	// The operator confirms names, so that a selector cannot surprise.
 	if takesNodes(row) && !c.Bool("plan") {
 		var warn func(context.Context)
@@ -329,11 +345,14 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 		Strict:    c.Bool("strict"),
 		Force:     c.Bool("force"),
 		TakeOver:  c.Bool("take-over"),
-		Reason:    c.String("reason"),
-		Check:     c.Bool("check"),
-		Diff:      c.Bool("diff"),
-		Tags:      values(c, "tags"),
-		SkipTags:  values(c, "skip-tags"),
+
+		OverrideWindow: c.Bool("override-window"),
+
+		Reason:   c.String("reason"),
+		Check:    c.Bool("check"),
+		Diff:     c.Bool("diff"),
+		Tags:     values(c, "tags"),
+		SkipTags: values(c, "skip-tags"),
 	}
 	if c.IsSet("serial") && r.Serial == "" {
 		return exit.Usagef("--serial is empty").Try("give the size of a batch, such as 2 or 25%%")

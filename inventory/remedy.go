@@ -40,6 +40,7 @@ const (
 	ActionCancelSSHKey  ActionName = "cancel-ssh-key"
 	ActionShowHealth    ActionName = "show-health"
 	ActionListPolicies  ActionName = "list-policies"
+	ActionListWindows   ActionName = "list-windows"
 	ActionReleaseBrake  ActionName = "release-brake"
 	ActionShowVersion   ActionName = "show-version"
 	ActionShowRepo      ActionName = "show-repository"
@@ -84,6 +85,7 @@ var Actions = []struct {
 	{ActionCancelSSHKey, "take the running rotation of the manager's ssh key back"},
 	{ActionShowHealth, "show the health of the manager"},
 	{ActionListPolicies, "list the policies and what they decided"},
+	{ActionListWindows, "list the maintenance windows and the freeze"},
 	{ActionReleaseBrake, "release the brake of automation"},
 	{ActionShowVersion, "show the version of the manager"},
 	{ActionShowRepo, "show the state of the repository of playbooks"},
@@ -235,6 +237,9 @@ func SetConnection(node string) Action {
 
 // ListPolicies returns the action that lists the policies.
 func ListPolicies() Action { return Action{Name: ActionListPolicies} }
+
+// ListWindows returns the action that lists the maintenance windows.
+func ListWindows() Action { return Action{Name: ActionListWindows} }
 
 // ReleaseBrake returns the action that releases the brake of automation.
 func ReleaseBrake() Action { return Action{Name: ActionReleaseBrake} }

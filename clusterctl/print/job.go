@@ -256,6 +256,7 @@ func jobDetails(j api.Job) []Field {
 		{"Max failures", positive(j.MaxFailures)},
 		{"Force", yesIf(j.Force)},
 		{"Take over", yesIf(j.TakeOver)},
+		{"Override window", yesIf(j.OverrideWindow)},
 		{"Deadline", timeOf(j.Deadline)},
 		{"Instance", Line(j.Instance)},
 		{"Playbook digest", Line(j.PlaybookDigest)},

@@ -60,6 +60,7 @@ func (p *Printer) Plan(plan api.Plan) {
 		{"Strict", yesIf(r.Strict)},
 		{"Force", yesIf(r.Force)},
 		{"Take over", yesIf(r.TakeOver)},
+		{"Override window", yesIf(r.OverrideWindow)},
 		{"Tags", List(r.Tags)},
 		{"Skip tags", List(r.SkipTags)},
 		{"Diff", yesIf(r.Diff)},

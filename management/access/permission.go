@@ -111,6 +111,10 @@ var Permissions = []Permission{
 	{Route{http.MethodPost, "/v1/policies/{name}/disable"}, operators, Whole},
 	{Route{http.MethodPost, "/v1/policies/{name}/test"}, operators, Whole},
 	{Route{http.MethodPost, "/v1/brake/release"}, operators, Whole},
+	{Route{http.MethodGet, "/v1/windows"}, readers, Whole},
+	{Route{http.MethodGet, "/v1/freeze"}, readers, Within},
+	{Route{http.MethodPost, "/v1/freeze"}, operators, Whole},
+	{Route{http.MethodPost, "/v1/freeze/lift"}, operators, Whole},
 	// The state names nodes. The files of playbooks concern all of them, and may contain what
 	// variables show to nobody.
 	{Route{http.MethodGet, "/v1/repository"}, readers, Within},

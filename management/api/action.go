@@ -188,6 +188,8 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPost, PathCancelSSHKey, nil
 	case inventory.ActionShowHealth:
 		return http.MethodGet, PathHealth, nil
+	case inventory.ActionListWindows:
+		return http.MethodGet, PathWindows, nil
 	case inventory.ActionListPolicies:
 		return http.MethodGet, PathPolicies, nil
 	case inventory.ActionReleaseBrake:

@@ -257,6 +257,8 @@ type JobRequest struct {
 	Timeout  Duration `json:"timeout,omitempty"`   // from the start of the job; 0: the configured limit
 	Force    bool     `json:"force,omitempty"`     // clear: skip the cleanup; needs a reason
 	TakeOver bool     `json:"take_over,omitempty"` // discover: also hosts of another manager; needs a reason
+	// OverrideWindow begins outside of maintenance windows, and during a freeze; needs a reason.
+	OverrideWindow bool `json:"override_window,omitempty"`
 	// HostKeys are ssh public keys by address, for discover. The host at the address
 	// must show one of them.
 	HostKeys map[string][]string `json:"host_keys,omitempty"`
@@ -303,11 +305,14 @@ type Job struct {
 	SkipTags  []string `json:"skip_tags,omitempty"`
 	Verbosity int      `json:"verbosity,omitempty"`
 
-	Force    bool   `json:"force,omitempty"`     // clear: skips the cleanup
-	TakeOver bool   `json:"take_over,omitempty"` // discover: also takes hosts of another manager
-	Reason   string `json:"reason,omitempty"`    // the operator's reason
-	Actor    string `json:"actor,omitempty"`
-	RetryOf  string `json:"retry_of,omitempty"` // the job that this one retries
+	Force    bool `json:"force,omitempty"`     // clear: skips the cleanup
+	TakeOver bool `json:"take_over,omitempty"` // discover: also takes hosts of another manager
+	// OverrideWindow: no maintenance window and no freeze holds the job.
+	OverrideWindow bool `json:"override_window,omitempty"`
+
+	Reason  string `json:"reason,omitempty"` // the operator's reason
+	Actor   string `json:"actor,omitempty"`
+	RetryOf string `json:"retry_of,omitempty"` // the job that this one retries
 	// Plan is the plan that it carries out, and PlannedBy the maker of that plan.
 	Plan      string `json:"plan,omitempty"`
 	PlannedBy string `json:"planned_by,omitempty"`

@@ -118,6 +118,8 @@ func command(a inventory.Action) []string {
 		return []string{"ssh-key", "status"}
 	case inventory.ActionCancelSSHKey:
 		return []string{"ssh-key", "cancel"}
+	case inventory.ActionListWindows:
+		return []string{"windows"}
 	case inventory.ActionListPolicies:
 		return []string{"policy", "list"}
 	case inventory.ActionReleaseBrake:

@@ -83,6 +83,9 @@ const (
 	PathDisablePolicy  = PathPolicy + "/disable"  // POST PolicyControl: Policies
 	PathTestPolicy     = PathPolicy + "/test"     // POST PolicyTest: PolicyTested
 	PathReleaseBrake   = "/v1/brake/release"      // POST PolicyControl: Policies
+	PathWindows        = "/v1/windows"            // GET: Windows
+	PathFreeze         = "/v1/freeze"             // GET: Freeze; POST FreezeRequest: Freeze
+	PathLiftFreeze     = PathFreeze + "/lift"     // POST FreezeLift: Freeze
 	PathRepository     = "/v1/repository"         // GET: Repository
 	PathSyncRepository = PathRepository + "/sync" // POST: Repository
 	PathRepositoryLog  = PathRepository + "/log"  // GET ?limit=…&all=true: RepositoryLog

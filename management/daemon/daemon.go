@@ -398,6 +398,7 @@ func (d *Daemon) wireUseCases() {
 		GossipKey:       d.gossipKey,
 		SSHKey:          d.sshKey,
 		Policies:        d.policies,
+		Windows:         d.newWindows(),
 		Repository:      d.repository,
 		Variables:       d.variables,
 		VarsPast:        d.variables,

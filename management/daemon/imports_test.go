@@ -96,8 +96,14 @@ var mayImport = map[string][]string{
 		"management/job",
 		"management/state",
 		"management/variable",
+		"management/window",
 	},
-	"management/policy": {"inventory", "management/explain", "management/job", "management/state"},
+	"management/window": {
+		"inventory", "management/access", "management/job", "management/selector", "management/state",
+	},
+	"management/policy": {
+		"inventory", "management/explain", "management/job", "management/state", "management/window",
+	},
 	"management/policy/leader": {
 		"inventory",
 		"configuration",
@@ -120,6 +126,7 @@ var mayImport = map[string][]string{
 		"management/plan",
 		"management/state",
 		"management/variable",
+		"management/window",
 	},
 	"management/setting": {
 		"inventory",
@@ -138,6 +145,7 @@ var mayImport = map[string][]string{
 		"management/variable",
 		"management/notify",
 		"management/selector",
+		"management/window",
 	},
 	"management/etcd": {
 		"inventory",
@@ -199,6 +207,7 @@ var mayImport = map[string][]string{
 		"management/state",
 		"management/variable",
 		"management/notify",
+		"management/window",
 	},
 	"management/daemon": {
 		"ansible",
@@ -237,6 +246,7 @@ var mayImport = map[string][]string{
 		"management/metrics",
 		"management/server",
 		"management/notify",
+		"management/window",
 	},
 	"clusterctl": {
 		"clusterctl/bundle",
@@ -305,6 +315,7 @@ var homes = []struct {
 		[]string{"clusterctl", "cmd/clusterctl", "cmd/clusterm"},
 		"one home per dependency; the rooms of clusterctl work without a command line",
 	},
+	{"github.com/robfig/cron", []string{"management/window"}, "one home per dependency"},
 	{"github.com/vbauerster/mpb", []string{"clusterctl/follow"}, "one home per dependency"},
 	{
 		"github.com/mattn/go-runewidth",

@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
@@ -12,6 +14,10 @@ import (
 func acceptRequest(v *state.View, settings Settings, r job.Request) (job.Job, error) {
 	j, err := job.Accept(v.Snapshot, settings.Groups, r)
 	if err != nil {
+		return j, err
+	}
+
+	if err := settings.Windows.CheckJob(v, j, time.Now()); err != nil {
 		return j, err
 	}
 

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
+	"github.com/contiv/cluster/management/window"
 )
 
 // Store keeps jobs, their logs and their inputs. Every method may block until
@@ -88,8 +89,9 @@ type Settings struct {
 	Retention  job.Retention
 	PlanFor    time.Duration // how long a plan can be applied
 	PlanLimit  int           // plans at a time that can be applied
-	EventLimit int64         // bytes of events kept of one job
-	Own        string        // name of the manager's own node; empty: it has none
+	Windows    window.Calendar
+	EventLimit int64  // bytes of events kept of one job
+	Own        string // name of the manager's own node; empty: it has none
 	// Incomplete is the reason why these are not the settings that the operator
 	// chose, or nil. Until then no job is accepted, and none expires.
 	Incomplete error
@@ -196,7 +198,7 @@ func (e *Engine) Waits(v *state.View, j job.Job) (ids []string, reason string) {
 	}
 
 	settings := e.settings()
-	t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j)
+	t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j, settings.Windows.Hold(v, time.Now()))
 
 	return t.WaitsFor, t.Reason
 }

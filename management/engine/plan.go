@@ -147,7 +147,7 @@ func (e *Engine) addPlan(
 		Created: now, Expires: now.Add(settings.PlanFor),
 		World: plan.NewWorld(v.Snapshot, j, settings.Groups, settings.HostCAs),
 	}
-	p.Describe(v.Snapshot, settings.JobLimit)
+	p.Describe(v.Snapshot, settings.JobLimit, settings.Windows.Hold(v, now))
 
 	return e.store.AddPlan(ctx, v.Seq, p, in, check, c.Key)
 }

@@ -67,6 +67,7 @@ func (e *Engine) resume(ctx context.Context) {
 // the queue changed.
 func (e *Engine) advance(ctx context.Context) bool {
 	v, settings := e.state.View(), e.settings()
+	hold := settings.Windows.Hold(v, time.Now())
 
 	for _, j := range v.Jobs {
 		if j.Status != job.Queued {
@@ -77,7 +78,7 @@ func (e *Engine) advance(ctx context.Context) bool {
 			return false
 		}
 
-		t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j)
+		t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j, hold)
 
 		var err error
 		switch {

@@ -33,6 +33,7 @@ type jobRecord struct {
 	Serial         string                   `json:"serial,omitempty"`
 	MaxFailures    int                      `json:"max_failures,omitempty"`
 	Force          bool                     `json:"force,omitempty"`
+	OverrideWindow bool                     `json:"override_window,omitempty"`
 	TakeOver       bool                     `json:"take_over,omitempty"`
 	Reason         string                   `json:"reason,omitempty"`
 	Actor          string                   `json:"actor,omitempty"`
@@ -235,6 +236,7 @@ func newJobRecord(j job.Job) jobRecord {
 		Serial:         j.Serial,
 		MaxFailures:    j.MaxFailures,
 		Force:          j.Force,
+		OverrideWindow: j.OverrideWindow,
 		TakeOver:       j.TakeOver,
 		Reason:         j.Reason,
 		Actor:          j.Actor,
@@ -281,6 +283,7 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Serial:         r.Serial,
 		MaxFailures:    r.MaxFailures,
 		Force:          r.Force,
+		OverrideWindow: r.OverrideWindow,
 		TakeOver:       r.TakeOver,
 		Reason:         r.Reason,
 		Actor:          r.Actor,

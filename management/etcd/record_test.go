@@ -72,6 +72,10 @@ func TestRecordsMatchDomain(t *testing.T) {
 		checkRecord(t, newAutomationRecord,
 			func(r automationRecord) state.Automation { return r.automation(0) }, revision)
 	})
+	t.Run("freeze", func(t *testing.T) {
+		t.Parallel()
+		checkRecord(t, newFreezeRecord, func(r freezeRecord) state.Freeze { return r.freeze(0) }, revision)
+	})
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newFileRecord, fileRecord.digest, nil)

@@ -35,6 +35,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/tombstones":  decodes[tombstoneRecord],
 	"v/overlay":     decodes[overlayRecord],
 	"v/automation":  decodes[automationRecord],
+	"v/freeze":      decodes[freezeRecord],
 	"v/tokens":      decodes[tokenRecord],
 	"v/token-uses":  decodes[tokenUseRecord],
 	"v/revocations": decodes[revocationRecord],

@@ -54,6 +54,7 @@ type view struct {
 	tokenUses   copyOnWrite[string, time.Time]
 	sshKey      map[string]sshkey.Rotation // immutable values
 	automation  state.Automation
+	freeze      state.Freeze
 	plans       map[string]plan.Plan
 	planList    []plan.Plan // of plans, the oldest first; nil after a change
 	revocations copyOnWrite[string, access.Revocation]
@@ -102,7 +103,7 @@ func (v *view) reset() {
 	v.plans, v.planList = map[string]plan.Plan{}, nil
 	v.revocations = copyOnWrite[string, access.Revocation]{}
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
-	v.instances, v.automation = map[string]state.Instance{}, state.Automation{}
+	v.instances, v.automation, v.freeze = map[string]state.Instance{}, state.Automation{}, state.Freeze{}
 	v.seq, v.generation = 0, 0
 	v.checksumKey, v.playbooks = configuration.ChecksumKey{}, copyOnWrite[string, state.Playbooks]{}
 	v.unreadable = copyOnWrite[string, string]{}
@@ -356,6 +357,8 @@ func (v *view) apply(e *clientv3.Event) {
 		err = v.applyOverlay(deleted, e.Kv)
 	case "automation":
 		err = v.applyAutomation(deleted, e.Kv)
+	case "freeze":
+		err = v.applyFreeze(deleted, e.Kv)
 	case "files":
 		v.markChanged(state.ChangeConfig, "", 0)
 		v.configAt = max(v.configAt, e.Kv.ModRevision)
@@ -578,6 +581,7 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		Plans:       v.sortedPlans(),
 		Overlay:     v.overlay,
 		Automation:  v.automation,
+		Freeze:      v.freeze,
 		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b state.Instance) int {
 			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
 		}),

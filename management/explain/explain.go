@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
+	"github.com/contiv/cluster/management/window"
 )
 
 // About is the subject of a Finding: one word that clients can act on.
@@ -41,6 +42,7 @@ const (
 	AboutIdle       About = "idle"       // no operator has commissioned the node
 	AboutPolicy     About = "policy"     // a policy is for the node
 	AboutReturn     About = "return"     // the node disappeared and appeared again
+	AboutWindow     About = "window"     // a maintenance window or a freeze decides when it may change
 )
 
 // Finding is one reason for the current situation: its subject and facts, the
@@ -107,6 +109,7 @@ type Facts struct {
 	View     *state.View
 	Groups   inventory.Groups
 	JobLimit int // jobs that run at a time
+	Windows  window.Calendar
 	Now      time.Time
 	Reader   string // the principal that asks; empty: unknown
 	// Connect returns the ssh parameters of a node as they are now.
@@ -163,6 +166,7 @@ type History interface {
 type Settings struct {
 	Groups   inventory.Groups
 	JobLimit int // jobs that run at a time
+	Windows  window.Calendar
 	// Connect merges the ssh parameters of site, group and node.
 	Connect func(v *state.View, group, node string) configuration.Connection
 	// KeyLaggard is that of Facts.
@@ -233,11 +237,12 @@ func (e *Explainer) facts(v *state.View, reader string) Facts {
 	settings := e.settings()
 
 	return Facts{
-		View: v, Groups: settings.Groups, JobLimit: settings.JobLimit, Now: time.Now(), Reader: reader,
+		View: v, Groups: settings.Groups, JobLimit: settings.JobLimit, Windows: settings.Windows,
+		Now: time.Now(), Reader: reader,
 		Connect: settings.Connect, KeyLaggard: settings.KeyLaggard,
 	}
 }
 
 func (f Facts) turn(j job.Job) job.Turn {
-	return job.TurnOf(f.View.Snapshot, f.Groups, f.JobLimit, j)
+	return job.TurnOf(f.View.Snapshot, f.Groups, f.JobLimit, j, f.hold())
 }

@@ -43,6 +43,7 @@ func (e *jobExplainer) add(f Finding) { e.Findings = append(e.Findings, f) }
 
 func (e *jobExplainer) queued() {
 	e.Summary, e.Next = "it is queued: "+e.waiting(e.Job), e.nextOfJob(e.Job)
+	e.held()
 
 	for _, id := range e.turn(e.Job).WaitsFor {
 		other, err := e.View.Job(id)
@@ -397,6 +398,8 @@ func (f Facts) nextOfJob(j job.Job) string {
 		case len(t.WaitsFor) > 0:
 			return fmt.Sprintf("job %s begins when it need not wait for %s any more, and is checked again then",
 				j.ID, job.Jobs(t.WaitsFor))
+		case !t.Claim:
+			return fmt.Sprintf("job %s begins when it is allowed, and is checked again then", j.ID)
 		}
 
 		return fmt.Sprintf("job %s begins", j.ID)

@@ -46,7 +46,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 
 	j := Job{
 		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Serial: r.Serial,
-		MaxFailures: r.MaxFailures, Force: r.Force, TakeOver: r.TakeOver, Reason: r.Reason,
+		MaxFailures: r.MaxFailures, Force: r.Force, TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow, Reason: r.Reason,
 		Playbooks: r.Playbooks, Strict: r.Strict, Ansible: r.Ansible, Timeout: r.Timeout,
 	}
 	if err := v.checkOptions(j); err != nil {
@@ -250,6 +250,12 @@ func (v Verb) checkOptions(j Job) error {
 	case j.TakeOver && j.Reason == "":
 		return inventory.Errorf(inventory.KindInvalid, "to take hosts over from another manager a reason is needed").
 			Do("give a reason")
+	case j.OverrideWindow && j.Reason == "":
+		return inventory.Errorf(inventory.KindInvalid, "to begin outside of a maintenance window a reason is needed").
+			Do("give a reason")
+	case j.OverrideWindow && !j.ChangesHosts():
+		return inventory.Errorf(inventory.KindInvalid, "the job changes no host, so no maintenance window holds it").
+			Do("leave override_window out")
 	case j.Timeout < 0:
 		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative")
 	}

@@ -19,7 +19,7 @@ func (j Job) Again(extra configuration.Vars) Request {
 	r := Request{
 		Verb: j.Verb, Nodes: j.Names(), Group: j.Group, Extra: extra, OnFailure: j.OnFailure, Serial: j.Serial,
 		MaxFailures: j.MaxFailures, Playbooks: j.Playbooks, Strict: j.Strict, Ansible: j.Ansible, Timeout: j.Timeout,
-		Force: j.Force, TakeOver: j.TakeOver, Reason: j.Reason,
+		Force: j.Force, TakeOver: j.TakeOver, OverrideWindow: j.OverrideWindow, Reason: j.Reason,
 	}
 	if j.TakesAddrs() {
 		r.Addrs, r.Ranges = j.splitRanged(r.Nodes)

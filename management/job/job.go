@@ -197,13 +197,16 @@ type Job struct {
 	Serial      string // the size of a batch, see Batches; empty: all targets at once
 	MaxFailures int    // failed targets with which the next batch still begins
 	Force       bool
-	TakeOver    bool   // discover: also hosts of another manager
-	Reason      string // the operator's
-	Actor       string
-	Note        string // a choice that the manager made
-	RetryOf     string // the job that this one repeats
-	Plan        string // the id of the plan that this job carries out
-	PlannedBy   string // the principal that made the plan
+	// OverrideWindow: the job begins outside of maintenance windows, and during a freeze.
+	OverrideWindow bool
+
+	TakeOver  bool   // discover: also hosts of another manager
+	Reason    string // the operator's
+	Actor     string
+	Note      string // a choice that the manager made
+	RetryOf   string // the job that this one repeats
+	Plan      string // the id of the plan that this job carries out
+	PlannedBy string // the principal that made the plan
 	// Differences describe how the job differs from the one that it repeats.
 	Differences []string
 	Warnings    []string
@@ -359,6 +362,8 @@ type Request struct {
 	Timeout     time.Duration // 0: the configured default
 	Force       bool
 	TakeOver    bool
+	// OverrideWindow asks to begin outside of maintenance windows, and during a freeze.
+	OverrideWindow bool
 	// HostKeys are ssh public keys of addresses. An address without any shows its key
 	// at the first contact, and that one counts.
 	HostKeys map[string][]string

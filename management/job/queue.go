@@ -22,9 +22,17 @@ type Turn struct {
 }
 
 // TurnOf decides whether a Queued job is claimed, ended or waits now. limit is
-// the number of jobs that may run at a time.
-func TurnOf(s Snapshot, groups inventory.Groups, limit int, j Job) Turn {
-	ahead, running := s.ahead(j)
+// the number of jobs that may run at a time. Any of the holds may hold jobs back.
+func TurnOf(s Snapshot, groups inventory.Groups, limit int, j Job, holds ...Hold) Turn {
+	// Whether it is legal counts when it may begin, not before.
+	if reason := holdReason(holds, j); reason != "" {
+		return Turn{Job: j, Reason: reason}
+	}
+
+	accepted, running := s.ahead(j)
+	ahead := slices.DeleteFunc(slices.Clone(accepted), func(a Job) bool {
+		return a.Status == Queued && holdReason(holds, a) != ""
+	})
 
 	// Jobs that share a node run in the order of their acceptance.
 	if ids, shared := overlap(j, ahead); len(ids) > 0 {
@@ -34,7 +42,7 @@ func TurnOf(s Snapshot, groups inventory.Groups, limit int, j Job) Turn {
 	// legal fills in the targets as they are now. The queued record must not change.
 	j.Targets = slices.Clone(j.Targets)
 	if err := legal(s.Nodes, groups, &j); err != nil {
-		return s.notLegalYet(groups, j, ahead, err)
+		return s.notLegalYet(groups, j, accepted, err)
 	}
 
 	helpers, busy := s.chooseHelpers(groups, j, ahead)

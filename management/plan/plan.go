@@ -79,12 +79,12 @@ func NewWorld(s job.Snapshot, j job.Job, groups inventory.Groups, hostCAs []stri
 }
 
 // Describe completes a plan with the facts for a decision about it. limit is
-// the number of jobs that may run at a time.
-func (p *Plan) Describe(s job.Snapshot, limit int) {
+// the number of jobs that may run at a time, and hold the hold of the queue.
+func (p *Plan) Describe(s job.Snapshot, limit int, hold job.Hold) {
 	next := p.Job
 	next.ID = strconv.FormatUint(s.Seq+1, 10)
 
-	turn := job.TurnOf(s, p.Groups, limit, next)
+	turn := job.TurnOf(s, p.Groups, limit, next, hold)
 	p.Helpers, p.Waits = turn.Job.Helpers, turn.Reason
 
 	// The rules are judged on the nodes after the jobs ahead.

@@ -318,7 +318,7 @@ func TestDescribe(t *testing.T) {
 		}
 
 		p := Plan{World: NewWorld(s, j, groups, nil)}
-		p.Describe(s, 4)
+		p.Describe(s, 4, nil)
 
 		if !reflect.DeepEqual(p.Rules, c.rules) || !reflect.DeepEqual(p.Service, c.service) {
 			t.Errorf("%s: %+v, %+v", c.verb, p.Rules, p.Service)

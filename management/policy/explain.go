@@ -61,6 +61,10 @@ func (r Returns) waiting(w World, n *inventory.Node) string {
 		return o.text
 	}
 
+	if held := w.held(o, n); !held.OK {
+		return "it returned, and waits for its repair: " + held.Reason
+	}
+
 	if ok, why, _ := w.limits().take(o.decision.Action); !ok {
 		return "it returned, and waits for its turn: " + why
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
 )
 
 // Policy decides from a World. Its methods are pure.
@@ -130,6 +131,8 @@ type Settings struct {
 	Brake  BrakeSettings
 	Groups inventory.Groups
 	Limit  int // jobs that run at a time, those of people included
+	// Windows decide when a node may change.
+	Windows window.Calendar
 	// Outdated returns in words how the desired configuration of a node differs from
 	// the applied one, or "". It may be nil.
 	Outdated func(v *state.View, n *inventory.Node) string
@@ -225,12 +228,14 @@ func (w World) preempted(j job.Job) string {
 		return "the brake stopped automation"
 	}
 
+	hold := w.Settings.Windows.Hold(w.View, w.Now)
+
 	for _, k := range w.View.Jobs {
 		if k.Status != job.Queued || state.IsPolicy(k.Actor) {
 			continue
 		}
 
-		turn := job.TurnOf(w.View.Snapshot, w.Settings.Groups, w.Settings.Limit, k)
+		turn := job.TurnOf(w.View.Snapshot, w.Settings.Groups, w.Settings.Limit, k, hold)
 		if slices.Contains(turn.WaitsFor, j.ID) {
 			return fmt.Sprintf("job %s of %s waits for it", k.ID, job.OrSomebody(k.Actor))
 		}

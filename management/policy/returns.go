@@ -130,6 +130,14 @@ func (r Returns) Decide(w World) Plan {
 	limits := w.limits()
 
 	for _, o := range due {
+		if held := w.held(o.outlook, o.node); !held.OK {
+			if !held.Until.IsZero() {
+				plan.at(held.Until)
+			}
+
+			continue
+		}
+
 		ok, _, next := limits.take(o.decision.Action)
 		if ok {
 			plan.Decisions = append(plan.Decisions, o.decision)

@@ -45,6 +45,8 @@ var tagged = map[string]bool{
 	api.PathGossipKey:                        false,
 	api.PathSSHKey:                           false,
 	api.PathPolicies:                         false,
+	api.PathWindows:                          false,
+	api.PathFreeze:                           false,
 	"/v1/policies/returns":                   false,
 	api.PathRepository:                       false,
 	api.PathRepositoryLog:                    false,

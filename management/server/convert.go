@@ -202,6 +202,7 @@ func jobOf(j job.Job) api.Job {
 		SkipTags:       j.Ansible.SkipTags,
 		Verbosity:      j.Ansible.Verbosity,
 		Force:          j.Force,
+		OverrideWindow: j.OverrideWindow,
 		TakeOver:       j.TakeOver,
 		Reason:         j.Reason,
 		Actor:          j.Actor,

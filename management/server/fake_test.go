@@ -926,6 +926,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		GossipKey:  m,
 		SSHKey:     fakeSSHKey{m},
 		Policies:   fakePolicies{m},
+		Windows:    fakeWindows{m},
 		Repository: fakeRepository{},
 		Variables:  fakeVariables{m},
 		VarsPast:   fakeVariables{m},

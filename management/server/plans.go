@@ -216,10 +216,13 @@ func (s *Server) jobRequest(w http.ResponseWriter, r *http.Request) (job.Request
 		Strict:      body.Strict,
 		Timeout:     time.Duration(body.Timeout),
 		Force:       body.Force,
-		TakeOver:    body.TakeOver,
-		HostKeys:    body.HostKeys,
-		Reason:      body.Reason,
-		Expect:      expectedFrom(body.Expect),
+
+		OverrideWindow: body.OverrideWindow,
+
+		TakeOver: body.TakeOver,
+		HostKeys: body.HostKeys,
+		Reason:   body.Reason,
+		Expect:   expectedFrom(body.Expect),
 		Ansible: configuration.AnsibleOptions{
 			Check: body.Check, Diff: body.Diff, Tags: body.Tags, SkipTags: body.SkipTags, Verbosity: body.Verbosity,
 		},
@@ -246,9 +249,12 @@ func requestOf(r job.Request) api.JobRequest {
 		Verbosity:   r.Ansible.Verbosity,
 		Timeout:     api.Duration(r.Timeout),
 		Force:       r.Force,
-		TakeOver:    r.TakeOver,
-		HostKeys:    r.HostKeys,
-		Reason:      r.Reason,
+
+		OverrideWindow: r.OverrideWindow,
+
+		TakeOver: r.TakeOver,
+		HostKeys: r.HostKeys,
+		Reason:   r.Reason,
 	}
 }
 

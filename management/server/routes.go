@@ -29,6 +29,7 @@ func (s *Server) versioned() []rest.Route {
 		s.gossipKeyRoutes(),
 		s.sshKeyRoutes(),
 		s.policyRoutes(),
+		s.windowRoutes(),
 		s.repositoryRoutes(),
 		s.watchRoutes(),
 	)

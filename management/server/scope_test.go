@@ -457,6 +457,7 @@ func TestScopedUseCases(t *testing.T) {
 		"Notifier",
 		"PlainHTTPRole",
 		"Policies",
+		"Windows",
 		"Registerer",
 		"SSHKey",
 		"Secrets",

@@ -34,6 +34,7 @@ import (
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
+	"github.com/contiv/cluster/management/window"
 )
 
 // State reads the view; see state.Reader. Its methods may be called concurrently.
@@ -131,6 +132,15 @@ type PolicyTurner interface {
 	Disable(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error)
 	// Test changes nothing. Without given nodes it uses the inventory of today.
 	Test(name string, given []inventory.Node) (leader.Tested, error)
+}
+
+// Windows has the maintenance windows, and freezes changes. Its changes return when they
+// are stored.
+type Windows interface {
+	Status(v *state.View) window.Status
+	// Freeze lasts until the time, or until Lift if that is zero.
+	Freeze(ctx context.Context, c access.Caller, until time.Time, reason string) (state.Freeze, error)
+	Lift(ctx context.Context, c access.Caller, reason string) (state.Freeze, error)
 }
 
 // Variables sets and reads variables. Secrets are hidden in its results.
@@ -236,6 +246,7 @@ type Options struct {
 	SSHKey     SSHKeeper
 	Repository Repository
 	Policies   Policies
+	Windows    Windows
 	Variables  Variables
 	VarsPast   VariableHistory
 	Explain    Explainer

@@ -1435,6 +1435,7 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 	must[api.Policies](t)(c.EnablePolicy(ctx, "returns", api.PolicyEnable{All: true, Reason: "wired"}))
 	must[api.Policies](t)(c.DisablePolicy(ctx, "returns", "by hand"))
 	testsPolicies(t, c)
+	windowMethods(t, c)
 	repositoryMethods(t, c)
 
 	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))

@@ -35,6 +35,7 @@ func (c *Config) Check() error {
 		c.checkSecrets,
 		c.checkRepository,
 		c.checkConnections,
+		c.checkWindows,
 		c.checkPolicies,
 		c.checkNumbers,
 		c.checkDurations,

@@ -55,6 +55,7 @@ type Config struct {
 	SSH      SSH                                 `yaml:"ssh"`
 	GroupSSH map[string]configuration.Connection `yaml:"group_ssh"`
 	Jobs     Jobs                                `yaml:"jobs"`
+	Windows  []Window                            `yaml:"windows"`
 	Policies Policies                            `yaml:"policies"`
 	MaxBody  int64                               `yaml:"max_body"` // bytes
 	// MaxRequests and MaxStreams bound what each caller has open at once.
@@ -229,6 +230,7 @@ func Default() Config {
 			RunnerLease: Duration(10 * time.Minute), Keep: 1000, KeepFor: Duration(30 * 24 * time.Hour),
 			KeepBytes: 256 << 20, OutputLimit: 16 << 20, PlanFor: Duration(24 * time.Hour), Plans: 100,
 		},
+		Windows: []Window{},
 		Policies: Policies{
 			OnReturn:   map[string]policy.Mode{},
 			Commission: map[string]CommissionRule{},

@@ -83,7 +83,8 @@ type Settings struct {
 	audit      access.Auditor
 	log        logrus.FieldLogger
 
-	note fileNote
+	note     fileNote
+	calendar calendarCache
 
 	mu      sync.Mutex
 	file    File
@@ -456,6 +457,7 @@ func (s *Settings) Engine() engine.Settings {
 		EventLimit: c.Jobs.OutputLimit,
 		Own:        s.membership.Own(),
 		Manager:    s.membership.Manager(),
+		Windows:    s.Windows(),
 		Incomplete: refused,
 		HostCAs:    c.hostCAs(),
 	}
@@ -533,7 +535,7 @@ func (c Config) hostCAs() []string {
 // Explain returns the settings of the explanations.
 func (s *Settings) Explain() explain.Settings {
 	c := s.Current()
-	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit, Connect: s.variables(c).Connect}
+	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit, Windows: s.Windows(), Connect: s.variables(c).Connect}
 }
 
 // Policies returns the settings of the policies.
@@ -552,8 +554,7 @@ func (s *Settings) Policies() leader.Settings {
 				Share: p.Brake.Share, Minimum: p.Brake.Minimum, Within: time.Duration(p.Brake.Within),
 				ReleaseAfter: time.Duration(p.Brake.ReleaseAfter),
 			},
-			Groups: c.Groups,
-			Limit:  c.Jobs.Limit,
+			Groups: c.Groups, Limit: c.Jobs.Limit, Windows: s.Windows(),
 		},
 		Incomplete: refused, Connect: s.variables(c).Connect, HostCAs: c.hostCAs(),
 	}

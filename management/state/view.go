@@ -42,6 +42,8 @@ type View struct {
 	Overlay map[string]any
 	// Automation is the memory of the policies.
 	Automation Automation
+	// Freeze holds back jobs that would change hosts.
+	Freeze Freeze
 	// Instances are the live daemons, the oldest first.
 	Instances []Instance
 	// ConfigAt is the revision of the last change of the configuration, in the

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/window"
+)
+
+// hold returns the hold of the queue.
+func (f Facts) hold() job.Hold { return f.Windows.Hold(f.View, f.Now) }
+
+// held reports what keeps a Queued job from its turn, if that is a window or a freeze.
+func (e *jobExplainer) held() {
+	verdict := e.Windows.Judge(e.View, e.Job, e.Now)
+	if verdict.OK {
+		return
+	}
+
+	e.add(finding(AboutWindow, "%s", verdict.Reason).of(e.Job).on(e.Job.Names()...).
+		do("wait for it; or cancel the job, and ask again with an override of the window and a reason").
+		with(inventory.ListWindows(), inventory.CancelJob(e.Job.ID)))
+}
+
+// windows reports when the node may change, unless it always may.
+func (e *nodeExplainer) windows() {
+	n := e.Node
+
+	if frozen := window.Frozen(e.View, e.Now); !frozen.OK {
+		e.add(finding(AboutWindow, "%s", frozen.Reason).since(e.View.Freeze.Since).with(inventory.ListWindows()))
+	}
+
+	for _, w := range e.Windows.Of(&n) {
+		about := func(format string, args ...any) {
+			e.add(finding(AboutWindow, format, args...).on(n.Name).with(inventory.ListWindows()))
+		}
+
+		if closes := w.Open(e.Now); !closes.IsZero() {
+			about("its maintenance window %s is open until %s", w.Name, w.Format(closes))
+			continue
+		}
+
+		if opens := w.Next(e.Now); !opens.IsZero() {
+			about("its maintenance window %s is closed, and opens on %s; what would change it waits", w.Name, w.Format(opens))
+		}
+	}
+}

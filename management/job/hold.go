@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+// Hold returns why a Queued job may not begin yet, in words, or "". A job that is held
+// keeps its place in the queue, and jobs behind it that are not held go first.
+type Hold func(Job) string
+
+// holdReason returns the first reason of the holds. A nil hold holds nothing.
+func holdReason(holds []Hold, j Job) string {
+	for _, hold := range holds {
+		if hold == nil {
+			continue
+		}
+
+		if reason := hold(j); reason != "" {
+			return reason
+		}
+	}
+
+	return ""
+}
+
+// ChangesHosts reports whether the job may change a host. A verification and a check
+// only look, and a forced job runs no playbook.
+func (j Job) ChangesHosts() bool {
+	return !j.Verb.Verifies() && !j.Ansible.Check && !j.Force
+}

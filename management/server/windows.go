@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
+)
+
+func (s *Server) windowRoutes() []rest.Route {
+	return []rest.Route{
+		{Method: http.MethodGet, Path: api.PathWindows, Serve: s.getWindows},
+		{Method: http.MethodGet, Path: api.PathFreeze, Serve: s.getFreeze},
+		{Method: http.MethodPost, Path: api.PathFreeze, Serve: s.postFreeze},
+		{Method: http.MethodPost, Path: api.PathLiftFreeze, Serve: s.postLift},
+	}
+}
+
+func (s *Server) getWindows(w http.ResponseWriter, r *http.Request) error {
+	v, _, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteTagged(w, r, 0, windowsOf(s.Windows.Status(v)))
+}
+
+func (s *Server) getFreeze(w http.ResponseWriter, r *http.Request) error {
+	v, _, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteTagged(w, r, 0, freezeOf(v.Freeze, time.Now()))
+}
+
+func (s *Server) postFreeze(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	var body api.FreezeRequest
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	var until time.Time
+	if body.Until != nil {
+		until = *body.Until
+	}
+
+	freeze, err := s.Windows.Freeze(r.Context(), caller(r), until, body.Reason)
+	if err != nil {
+		return err
+	}
+
+	return s.writeFreeze(w, freeze)
+}
+
+func (s *Server) postLift(w http.ResponseWriter, r *http.Request) error {
+	if err := rest.NoQuery(r); err != nil {
+		return err
+	}
+
+	var body api.FreezeLift
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+
+	freeze, err := s.Windows.Lift(r.Context(), caller(r), body.Reason)
+	if err != nil {
+		return err
+	}
+
+	return s.writeFreeze(w, freeze)
+}
+
+// writeFreeze answers with a changed freeze.
+func (s *Server) writeFreeze(w http.ResponseWriter, f state.Freeze) error {
+	rest.ShowRevision(w, s.State.View().Revision)
+
+	return rest.WriteJSON(w, http.StatusOK, freezeOf(f, time.Now()))
+}
+
+func windowsOf(s window.Status) api.Windows {
+	out := api.Windows{Freeze: freezeOf(s.Freeze, s.Now), Windows: make([]api.Window, len(s.Windows))}
+
+	for i, w := range s.Windows {
+		out.Windows[i] = api.Window{
+			Name: w.Name, Cron: w.Cron, Duration: api.Duration(w.Duration), TimeZone: cmp.Or(w.TimeZone, "UTC"),
+			Groups: w.Groups, Selector: w.Selector, Nodes: w.Nodes, Open: !w.Closes.IsZero(),
+			Closes: optionalTime(w.Closes), Opens: optionalTime(w.Opens),
+		}
+	}
+
+	return out
+}
+
+func freezeOf(f state.Freeze, now time.Time) api.Freeze {
+	return api.Freeze{
+		Active: f.Active(now), Since: optionalTime(f.Since), Until: optionalTime(f.Until), Actor: f.Actor,
+		Reason: f.Reason,
+	}
+}
