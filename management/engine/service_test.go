@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
 )
 
 const (
@@ -601,6 +602,52 @@ func TestSideBySide(t *testing.T) {
 	b.begun(g)
 	g.open <- succeeds
 	b.end(second.ID, "Complete")
+}
+
+// TestWindowOpens: a job waits for the window of its node, and begins when that opens. One
+// that overrides the window, with a reason, goes first.
+func TestWindowOpens(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+	b.do(commission, "a", master, "Complete")
+
+	windows := func(cron string, duration time.Duration, groups ...string) {
+		c, err := window.New([]window.Spec{
+			{Name: "rare", Cron: cron, Duration: duration, Groups: groups},
+		}, inventory.DefaultGroups())
+		b.must(err)
+		b.set(func(s *Settings) { s.Windows = c })
+	}
+
+	// It opens half a year from now.
+	windows(fmt.Sprintf("0 0 1 %d *", (time.Now().Month()+5)%12+1), time.Hour, master)
+
+	held := b.ask(maintenance, "a", "")
+
+	ids, why := b.Waits(b.View(), held)
+	if ids != nil || !strings.Contains(why, "a-1 is outside of the maintenance window rare, which opens on") {
+		t.Errorf("it waits for %v: %s", ids, why)
+	}
+
+	// A node without a window does not wait, nor does an override.
+	b.do(commission, "b", worker, "Complete")
+
+	request := job.Request{Verb: maintenance, Nodes: names("a"), OverrideWindow: true}
+	_, err := b.Submit(b.within(patience), request)
+	b.refused(err, inventory.KindInvalid, "a reason is needed")
+
+	request.Reason = "it burns"
+	override, err := b.Submit(b.within(patience), request)
+	b.must(err)
+	b.end(override.ID, "Complete")
+
+	if j := b.job(held.ID); j.Status != job.Queued {
+		t.Errorf("the job that waits is %s", j.Status)
+	}
+
+	windows("* * * * *", time.Minute, master)
+	b.end(held.ID, "Complete")
 }
 
 // TestPrecondition: a job that is no longer legal when its turn comes touches

@@ -289,3 +289,67 @@ func TestReferences(t *testing.T) {
 		}
 	}
 }
+
+// TestHeld: a job that is held waits, and lets those behind it go first that are not.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+
+	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")
+	held := queue(t, v, request(inventory.VerbApply, "a b", ""))
+	behind := queue(t, v, request(inventory.VerbVerify, "a", ""))
+	later := queue(t, v, request(inventory.VerbApply, "b", ""))
+
+	hold := func(j Job) string {
+		if j.Verb.Verifies() {
+			return ""
+		}
+
+		return "it is night"
+	}
+	turn := func(j Job, holds ...Hold) Turn { return TurnOf(*v, inventory.DefaultGroups(), 4, j, holds...) }
+
+	for _, j := range []Job{held, later} {
+		if got := turn(j, nil, hold); got.Claim || got.Err != nil || got.Reason != "it is night" || got.WaitsFor != nil {
+			t.Errorf("%+v", got)
+		}
+	}
+
+	if got := turn(behind, hold); !got.Claim {
+		t.Errorf("a job behind one that is held: %+v", got)
+	}
+
+	if got := turn(behind, nil); got.Claim || !slices.Equal(got.WaitsFor, []string{held.ID}) {
+		t.Errorf("without a hold: %+v", got)
+	}
+
+	// Whether it is legal counts when it may begin: a host may be down for a while.
+	v.Nodes[0].State = inventory.Disappeared
+
+	if got := turn(held, hold); got.Err != nil {
+		t.Errorf("%+v", got)
+	}
+
+	if got := turn(held); got.Err == nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestHeldOfLegality: a job that is legal only after one that is held waits for it.
+func TestHeldOfLegality(t *testing.T) {
+	t.Parallel()
+
+	v := jobtest.Snapshot(t, "a - Unallocated Discovered")
+	held := queue(t, v, request(inventory.VerbCommission, "a", inventory.GroupMaster))
+	verify := queue(t, v, request(inventory.VerbVerify, "a", ""))
+
+	got := TurnOf(*v, inventory.DefaultGroups(), 4, verify, func(j Job) string {
+		if j.ID == held.ID {
+			return "it is night"
+		}
+
+		return ""
+	})
+	if got.Claim || got.Err != nil || !slices.Equal(got.WaitsFor, []string{held.ID}) {
+		t.Errorf("%+v", got)
+	}
+}

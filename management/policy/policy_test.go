@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -625,6 +626,45 @@ func TestMassReturn(t *testing.T) {
 
 	if p := decide(w); len(p.Decisions) != 1 {
 		t.Errorf("beside a running job: %s", actions(p))
+	}
+}
+
+// TestWindow: a repair waits for the maintenance window of its node, and a verification
+// does not.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+
+	w := world(back("b-1", time.Minute, reached))
+
+	var err error
+
+	w.Settings.Windows, err = window.New([]window.Spec{
+		{Name: "evening", Cron: "0 18 * * *", Duration: time.Hour, Groups: []string{"service-worker"}},
+	}, inventory.DefaultGroups())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if p := decide(w); actions(p) != "verify b-1" {
+		t.Errorf("got %s", actions(p))
+	}
+
+	w.Settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeRepair}
+	evening := time.Date(w.Now.Year(), w.Now.Month(), w.Now.Day(), 18, 0, 0, 0, time.UTC)
+
+	if p := decide(w); len(p.Decisions) > 0 || !p.Next.Equal(evening) {
+		t.Errorf("before its window: %s, next %s", actions(p), p.Next)
+	}
+
+	n, _ := w.View.Lookup("b-1")
+	if f := (policy.Returns{}).Explain(w, n); len(f) != 1 ||
+		!strings.Contains(f[0].Message, "waits for its repair: b-1 is outside of the maintenance window evening") {
+		t.Errorf("%+v", f)
+	}
+
+	w.Now = evening
+	if p := decide(w); actions(p) != "repair b-1" {
+		t.Errorf("within its window: %s", actions(p))
 	}
 }
 

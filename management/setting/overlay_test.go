@@ -47,6 +47,10 @@ var settable = map[string]any{
 	"policies.commission": map[string]any{
 		"workers": map[string]any{"match": "label=host", "group": "service-worker", "maximum": 5, "quiet": "1m"},
 	},
+	"windows": []any{map[string]any{
+		"name": "nightly", "cron": "0 2 * * *", "duration": "3h", "time_zone": "Europe/Berlin",
+		"groups": []any{"service-worker"},
+	}},
 	"policies.settle":              "2m",
 	"policies.jobs":                4,
 	"policies.rate":                40,
