@@ -434,7 +434,10 @@ func forgetNodes(ctx context.Context, c *call, row inventory.Transition) error {
 		return c.submit(ctx, row)
 	}
 
-	for _, flag := range []string{"timeout", "no-wait", "extra-vars", "diff", "ansible-verbosity", "plan", "override-window"} {
+	for _, flag := range []string{
+		"timeout", "no-wait", "extra-vars", "diff", "ansible-verbosity", "plan",
+		"override-window",
+	} {
 		if c.IsSet(flag) {
 			return exit.Usagef("--%s needs a job, and only --remove-agent starts one", flag).
 				Try("drop it, or add --remove-agent")

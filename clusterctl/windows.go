@@ -15,7 +15,8 @@ import (
 
 func (a *app) windows() *cli.Command {
 	return a.leaf(leaf{
-		name: "windows", usage: "list the maintenance windows, and whether changes are frozen", formats: namelessFormats,
+		name: "windows", usage: "list the maintenance windows, and whether changes are frozen",
+		formats: namelessFormats,
 		about: "A job that would change a node outside of its maintenance windows waits in the queue, as does every " +
 			"such job during a freeze. Nodes without a window may always change. The windows are a setting: " +
 			"windows.",
@@ -39,8 +40,8 @@ func (a *app) freeze() *cli.Command {
 		Commands: []*cli.Command{
 			a.leaf(leaf{
 				name: "on", usage: "hold back every job that would change a host", formats: namelessFormats,
-				about: "Jobs wait in the queue; those that run go on. Verifications and checks are not held back, nor " +
-					"a job with --override-window. A second freeze takes the place of the first one.",
+				about: "Jobs wait in the queue; those that run go on. Verifications and checks are not held back, " +
+					"nor a job with --override-window. A second freeze takes the place of the first one.",
 				flags: []cli.Flag{
 					&cli.StringFlag{
 						Name: "until",

@@ -28,6 +28,9 @@ func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (jo
 	record := access.Record{
 		Action: "jobs.submit." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs, r.Ranges), Reason: r.Reason,
 	}
+	if r.OverrideWindow {
+		record.Reason = "override of the maintenance window: " + r.Reason
+	}
 
 	return e.audited(ctx, c, record, func(*access.Record) (job.Job, error) {
 		return e.queue(ctx, c, settings, r, e.playbooks.Pin, pin)

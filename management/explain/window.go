@@ -42,7 +42,8 @@ func (e *nodeExplainer) windows() {
 		}
 
 		if opens := w.Next(e.Now); !opens.IsZero() {
-			about("its maintenance window %s is closed, and opens on %s; what would change it waits", w.Name, w.Format(opens))
+			about("its maintenance window %s is closed, and opens on %s; what would change it waits",
+				w.Name, w.Format(opens))
 		}
 	}
 }

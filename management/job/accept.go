@@ -46,8 +46,8 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 
 	j := Job{
 		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Serial: r.Serial,
-		MaxFailures: r.MaxFailures, Force: r.Force, TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow, Reason: r.Reason,
-		Playbooks: r.Playbooks, Strict: r.Strict, Ansible: r.Ansible, Timeout: r.Timeout,
+		MaxFailures: r.MaxFailures, Force: r.Force, TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow,
+		Reason: r.Reason, Playbooks: r.Playbooks, Strict: r.Strict, Ansible: r.Ansible, Timeout: r.Timeout,
 	}
 	if err := v.checkOptions(j); err != nil {
 		return Job{}, err

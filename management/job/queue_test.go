@@ -309,7 +309,8 @@ func TestHeld(t *testing.T) {
 	turn := func(j Job, holds ...Hold) Turn { return TurnOf(*v, inventory.DefaultGroups(), 4, j, holds...) }
 
 	for _, j := range []Job{held, later} {
-		if got := turn(j, nil, hold); got.Claim || got.Err != nil || got.Reason != "it is night" || got.WaitsFor != nil {
+		got := turn(j, nil, hold)
+		if got.Claim || got.Err != nil || got.Reason != "it is night" || got.WaitsFor != nil {
 			t.Errorf("%+v", got)
 		}
 	}

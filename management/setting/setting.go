@@ -535,7 +535,10 @@ func (c Config) hostCAs() []string {
 // Explain returns the settings of the explanations.
 func (s *Settings) Explain() explain.Settings {
 	c := s.Current()
-	return explain.Settings{Groups: c.Groups, JobLimit: c.Jobs.Limit, Windows: s.Windows(), Connect: s.variables(c).Connect}
+
+	return explain.Settings{
+		Groups: c.Groups, JobLimit: c.Jobs.Limit, Windows: s.Windows(), Connect: s.variables(c).Connect,
+	}
 }
 
 // Policies returns the settings of the policies.

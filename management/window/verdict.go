@@ -279,8 +279,9 @@ func (c Calendar) CheckJob(v *state.View, j job.Job, now time.Time) error {
 		return nil
 	}
 
-	return inventory.Errorf(inventory.KindRefused, "the job could never begin: %s and %s have no maintenance window in "+
-		"common within %d years", job.ShortList(parts[0].nodes), job.ShortList(parts[1].nodes), commonYears).
+	return inventory.Errorf(inventory.KindRefused,
+		"the job could never begin: %s and %s have no maintenance window in common within %d years",
+		job.ShortList(parts[0].nodes), job.ShortList(parts[1].nodes), commonYears).
 		Do("ask for one job for each").About(j.Names()...)
 }
 
