@@ -662,7 +662,13 @@ func TestWindow(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 
+	// The host is asked again, because its answer is old.
 	w.Now = evening
+	if p := decide(w); len(p.Decisions) > 0 || !slices.Equal(p.Ask, []string{"b-1"}) {
+		t.Errorf("within its window: %s, asks %v", actions(p), p.Ask)
+	}
+
+	n.Presence.Back.Time = evening
 	if p := decide(w); actions(p) != "repair b-1" {
 		t.Errorf("within its window: %s", actions(p))
 	}
