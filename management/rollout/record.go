@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"context"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// The bounds of rollouts.
+const (
+	MaxNodes  = job.MaxNames // of one rollout
+	MaxOpen   = 20           // rollouts that have not ended
+	MaxKept   = 200          // rollouts in the store; the oldest that have ended are dropped
+	MaxEvents = 200          // of one rollout; the oldest are dropped
+
+	maxText = 300 // bytes of a reason in a record
+)
+
+// Status is the position of a rollout in its life.
+type Status string
+
+// The statuses of rollouts.
+const (
+	Planned           Status = "Planned"           // a preview, which is not stored
+	AwaitingApproval  Status = "AwaitingApproval"  // begins once another person approves it
+	Running           Status = "Running"           // begins nodes as the window allows
+	Paused            Status = "Paused"            // begins no node until it is resumed
+	AwaitingPromotion Status = "AwaitingPromotion" // the canary is done; goes on once it is promoted
+	Stopped           Status = "Stopped"           // too many nodes failed; goes on once it is resumed
+	Aborting          Status = "Aborting"          // begins no node; some of its jobs have not ended
+	Aborted           Status = "Aborted"
+	Done              Status = "Done" // every node is done, failed within the limit, or skipped
+)
+
+// Ended reports whether the rollout begins no further node, and none of its jobs goes on.
+func (s Status) Ended() bool { return s == Aborted || s == Done }
+
+// State is the progress of one node of a rollout.
+type State string
+
+// The states of nodes.
+const (
+	Waiting   State = "waiting"
+	Configure State = "running"   // the job of the action is queued or runs
+	Verifying State = "verifying" // the gate: its verification is queued or runs
+	Checking  State = "checking"  // the gate: its HTTP check has not succeeded yet
+	Soaking   State = "soaking"   // it passed the gate, and is watched for the soak time
+	Succeeded State = "done"
+	Failed    State = "failed"
+	Skipped   State = "skipped" // it was not begun, or is gone
+)
+
+// InProgress reports whether a node of this state occupies a place of the window.
+func (s State) InProgress() bool {
+	return s == Configure || s == Verifying || s == Checking || s == Soaking
+}
+
+// Record is the durable record of one rollout. Extra variables are stored beside it.
+type Record struct {
+	ID     string
+	Status Status
+	// Reason is the cause of the status in words, such as the failures that stopped it.
+	Reason string
+	// Waits is the reason why no node is begun now, in words; empty: nodes are begun, or
+	// the status says it all.
+	Waits string
+	// WaitsUntil is when that is over by itself; zero: unknown.
+	WaitsUntil time.Time
+
+	Spec       Spec
+	ExtraNames []string // the names of the extra variables
+	// Nodes are fixed at the start, in the order in which they are begun.
+	Nodes []Node
+
+	// Playbooks is the digest of the playbooks of all its jobs, and Commit their commit in
+	// git, if any.
+	Playbooks string
+	Commit    string
+
+	Actor   string // the principal that started it
+	Created time.Time
+	Started time.Time // when it could first begin a node
+	Ended   time.Time
+
+	Approved *Mark // nil: not approved
+	Promoted *Mark // nil: not promoted
+	// Forgiven is the number of failures that a resume has excused: only later ones count
+	// for the limit.
+	Forgiven int
+	// Cancel: an abort cancels the jobs instead of letting them finish.
+	Cancel bool
+	// UndoOf is the id of the rollout that this one takes back.
+	UndoOf string
+
+	Events []Event // the oldest first
+	// Estimate is the expected duration of each node, as known at the start.
+	Estimate Pace
+
+	// Revision is the store's revision of this record; it is not stored.
+	Revision int64
+}
+
+// Mark is an act of a person on a rollout.
+type Mark struct {
+	By     string // the principal
+	At     time.Time
+	Reason string
+}
+
+// Node is the progress of one node.
+type Node struct {
+	Name  string
+	Group string // at the start; for a commission: the group that it joins
+	Rack  string // the value of the label of Order, at the start
+	State State
+	// Attempt counts from 1, and is 0 for a node that was never begun.
+	Attempt int
+	Job     string // the id of the job of the attempt
+	Gate    string // the id of the verification of the attempt
+	Since   time.Time
+	Begun   time.Time // of the attempt
+	// Reason says why it failed or was skipped.
+	Reason string
+	// Playbooks is the digest of the playbooks of its job, if it is not that of the rollout.
+	Playbooks string
+	// Former is the digest of the playbooks that had configured the node before, and Applied
+	// the job that had done it; empty: unknown.
+	Former  string
+	Applied string
+}
+
+// EventKind is the kind of an event.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventStarted  EventKind = "started"
+	EventApproved EventKind = "approved"
+	EventPromoted EventKind = "promoted"
+	EventPaused   EventKind = "paused"
+	EventResumed  EventKind = "resumed"
+	EventRetried  EventKind = "retried"
+	EventStopped  EventKind = "stopped" // by failures
+	EventAbort    EventKind = "abort"
+	EventCanary   EventKind = "canary" // the canary is done
+	EventFailed   EventKind = "failed" // a node failed
+	EventSkipped  EventKind = "skipped"
+	EventEnded    EventKind = "ended"
+)
+
+// Event is a step in the life of a rollout.
+type Event struct {
+	Time  time.Time
+	Kind  EventKind
+	Node  string // empty: it concerns all
+	Actor string // empty: the manager itself
+	Text  string
+}
+
+// Pace is the expected duration of a node, from earlier jobs.
+type Pace struct {
+	Jobs int           // earlier jobs; 0: nothing is known
+	Node time.Duration // of the job and the gate of one node, the median; without the soak
+}
+
+// Count counts the nodes of a rollout by state.
+type Count struct {
+	Total, Waiting, InProgress, Succeeded, Failed, Skipped int
+}
+
+// Count counts the nodes by state.
+func (r Record) Count() Count {
+	c := Count{Total: len(r.Nodes)}
+
+	for i := range r.Nodes {
+		switch s := r.Nodes[i].State; {
+		case s == Waiting:
+			c.Waiting++
+		case s.InProgress():
+			c.InProgress++
+		case s == Succeeded:
+			c.Succeeded++
+		case s == Failed:
+			c.Failed++
+		case s == Skipped:
+			c.Skipped++
+		}
+	}
+
+	return c
+}
+
+// Find returns the rollout of that id.
+func Find(list []Record, id string) (Record, bool) {
+	for i := range list {
+		if list[i].ID == id {
+			return list[i], true
+		}
+	}
+
+	return Record{}, false
+}
+
+// Store keeps rollouts. A write returns once the view shows it. If the record is not at its
+// Revision any more, a write is KindConflict and changes nothing.
+type Store interface {
+	// AddRollout stores a new rollout with its extra variables.
+	AddRollout(ctx context.Context, r Record, extra configuration.Vars) (Record, error)
+	// PutRollout replaces a rollout.
+	PutRollout(ctx context.Context, r Record) (Record, error)
+	// RolloutExtra returns the extra variables of a rollout, or KindNotFound.
+	RolloutExtra(ctx context.Context, id string) (configuration.Vars, error)
+	// DropRollouts removes rollouts with their extra variables.
+	DropRollouts(ctx context.Context, ids []string) error
+}
+
+// Principal returns the principal of the jobs of a rollout.
+func Principal(id string) string { return "rollout:" + id }
+
+// Actions are the verbs that a rollout carries out.
+var Actions = []inventory.Verb{
+	inventory.VerbApply, inventory.VerbUpdate, inventory.VerbMaintenance, inventory.VerbVerify,
+	inventory.VerbReapply, inventory.VerbCommission, inventory.VerbDecommission,
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+)
+
+// Spec says what a rollout does, and how carefully.
+type Spec struct {
+	Action inventory.Verb // one of Actions
+	// Selector is the text that selected the nodes, for people; empty: they were named.
+	Selector string
+	Group    string // commission: the group to join; update: the group to move to, or empty
+
+	// MaxUnavailable bounds the nodes out of service at any time: a number, or a share of all
+	// nodes such as 10%, rounded down and at least 1. Empty: 1.
+	MaxUnavailable string
+	// MaxFailures is the number of failed nodes with which further nodes are begun.
+	MaxFailures int
+	// Canary is the number of nodes that go first. All of them must succeed. 0: none.
+	Canary int
+	// Promote: after the canary, a person must promote the rollout.
+	Promote bool
+	// Soak is how long a node that passed its gate must remain visible before it is done.
+	Soak  time.Duration
+	Order Order
+	// Strategies bound the nodes of single groups further, by the group's name.
+	Strategies map[string]Strategy
+	Gate       Gate
+
+	RequireApproval bool // another person must approve it first
+	OverrideWindow  bool // begin nodes outside of their maintenance windows too; needs a reason
+
+	Ansible configuration.AnsibleOptions // tags and skip_tags
+	Timeout time.Duration                // of each job; 0: the configured default
+	Reason  string                       // the operator's
+}
+
+// By is what the nodes of a rollout are ordered by.
+type By string
+
+// The orders.
+const (
+	ByName  By = "name"
+	ByGroup By = "group" // one group after the other begins, each by name
+	ByLabel By = "label" // by the value of a label; never two nodes of one value at once
+)
+
+// Order is the order in which nodes are begun.
+type Order struct {
+	By    By     // empty: ByName
+	Label string // ByLabel: its key, such as rack
+}
+
+// Strategy bounds the nodes of one group, besides the bounds of the rollout.
+type Strategy struct {
+	MaxUnavailable string // of the group's nodes in the rollout; empty: no further bound
+	MaxFailures    *int   // of the group's nodes; nil: no further bound
+	// Soak is that of the group's nodes; nil: that of the rollout.
+	Soak *time.Duration
+}
+
+// Gate is what a node must pass after its job.
+type Gate struct {
+	// SkipVerify leaves out the verification of the node. Actions that configure a node have
+	// one otherwise, and it must find the node clean.
+	SkipVerify bool
+	HTTP       *HTTPCheck // nil: none
+}
+
+// HTTPCheck is a request of the manager to the address of the node. It is repeated until it
+// succeeds or its time is over. Only the status of the answer counts. No redirect is followed.
+type HTTPCheck struct {
+	TLS bool // https; the certificate is not verified, as no secret is sent
+	// Port and Path are those of the URL. The host is always the node's address.
+	Port    int
+	Path    string
+	Status  int           // of the answer; 0: any of 200 to 299
+	Timeout time.Duration // 0: DefaultCheckTime
+}
+
+// DefaultCheckTime is how long an HTTP check is repeated, unless it says so.
+const DefaultCheckTime = time.Minute
+
+// Request asks for a rollout.
+type Request struct {
+	Spec
+
+	Nodes []string // as selected or named
+	Extra configuration.Vars
+}
+
+// Options of the acts on a rollout.
+type (
+	// ResumeOptions are those of a resume.
+	ResumeOptions struct {
+		// PlaybooksNow takes the configured playbooks as they are now for the nodes still to
+		// be begun.
+		PlaybooksNow bool
+		Reason       string
+	}
+
+	// AbortOptions are those of an abort.
+	AbortOptions struct {
+		Cancel bool // cancel the jobs of the rollout instead of letting them finish
+		Reason string
+	}
+
+	// RetryOptions are those of a retry.
+	RetryOptions struct {
+		Nodes        []string // of the failed and skipped nodes; empty: all that failed
+		PlaybooksNow bool     // as for ResumeOptions
+		Reason       string
+	}
+)
