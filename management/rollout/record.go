@@ -46,7 +46,7 @@ type State string
 // The states of nodes.
 const (
 	Waiting   State = "waiting"
-	Configure State = "running"   // the job of the action is queued or runs
+	Working   State = "running"   // the job of the action is queued or runs
 	Verifying State = "verifying" // the gate: its verification is queued or runs
 	Checking  State = "checking"  // the gate: its HTTP check has not succeeded yet
 	Soaking   State = "soaking"   // it passed the gate, and is watched for the soak time
@@ -57,7 +57,7 @@ const (
 
 // InProgress reports whether a node of this state occupies a place of the window.
 func (s State) InProgress() bool {
-	return s == Configure || s == Verifying || s == Checking || s == Soaking
+	return s == Working || s == Verifying || s == Checking || s == Soaking
 }
 
 // Record is the durable record of one rollout. Extra variables are stored beside it.
@@ -89,9 +89,8 @@ type Record struct {
 
 	Approved *Mark // nil: not approved
 	Promoted *Mark // nil: not promoted
-	// Forgiven is the number of failures that a resume has excused: only later ones count
-	// for the limit.
-	Forgiven int
+	// CanaryDone is when the canary was over; zero: it is not, or there is none.
+	CanaryDone time.Time
 	// Cancel: an abort cancels the jobs instead of letting them finish.
 	Cancel bool
 	// UndoOf is the id of the rollout that this one takes back.
@@ -124,8 +123,10 @@ type Node struct {
 	Gate    string // the id of the verification of the attempt
 	Since   time.Time
 	Begun   time.Time // of the attempt
-	// Reason says why it failed or was skipped.
+	// Reason says why it failed or was skipped, or what else is to be known of its end.
 	Reason string
+	// Excused: it failed, and a resume has excused that. It counts for no limit.
+	Excused bool
 	// Playbooks is the digest of the playbooks of its job, if it is not that of the rollout.
 	Playbooks string
 	// Former is the digest of the playbooks that had configured the node before, and Applied

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// Begin returns the planned rollout as it starts: it runs, or awaits the approval.
+func (r Record) Begin(actor string, now time.Time) Record {
+	r.Actor, r.Created = actor, now
+	r.Status, r.Started = Running, now
+
+	if r.Spec.RequireApproval {
+		r.Status, r.Started = AwaitingApproval, time.Time{}
+		r.Reason = "another person has to approve it"
+	}
+
+	r.note(Event{Time: now, Kind: EventStarted, Actor: actor, Text: r.Spec.Reason})
+
+	return r
+}
+
+// refuse returns the error for an act that the status does not permit.
+func (r Record) refuse(act, remedy string) error {
+	return inventory.Errorf(inventory.KindRefused, "rollout %s is %s, and cannot be %s", r.ID, r.Status, act).
+		Do("%s", remedy)
+}
+
+// Approve lets the rollout begin. Its starter cannot approve it.
+func (r Record) Approve(m Mark) (Record, error) {
+	switch {
+	case r.Status != AwaitingApproval:
+		return r, r.refuse("approved", "nothing is to be approved")
+	case m.By == r.Actor:
+		return r, inventory.Errorf(inventory.KindRefused, "%s started rollout %s, and another person has to approve it",
+			job.OrSomebody(m.By), r.ID).Do("ask somebody else, who uses a token of their own")
+	}
+
+	r.Status, r.Reason, r.Approved, r.Started = Running, "", &m, m.At
+
+	return r.acted(EventApproved, m, m.Reason), nil
+}
+
+// Promote lets the rollout go on after its canary.
+func (r Record) Promote(m Mark) (Record, error) {
+	if r.Status != AwaitingPromotion {
+		return r, r.refuse("promoted", "only a rollout that awaits its promotion is promoted")
+	}
+
+	r.Status, r.Reason, r.Promoted = Running, "", &m
+
+	return r.acted(EventPromoted, m, m.Reason), nil
+}
+
+// Pause keeps the rollout from beginning nodes. Those in progress go on. To pause a paused
+// rollout changes nothing.
+func (r Record) Pause(m Mark) (Record, error) {
+	switch r.Status {
+	case Paused:
+		return r, nil
+	case Running, AwaitingPromotion:
+	default:
+		return r, r.refuse("paused", "only a rollout that goes on is paused")
+	}
+
+	r.Status, r.Reason = Paused, pausedBy(m)
+
+	return r.acted(EventPaused, m, m.Reason), nil
+}
+
+func pausedBy(m Mark) string {
+	text := job.OrSomebody(m.By) + " paused it"
+	if m.Reason != "" {
+		text += ": " + m.Reason
+	}
+
+	return inventory.Shorten(text, maxText)
+}
+
+// Resume lets a paused or stopped rollout go on. The failures that stopped it are excused:
+// only later ones count for its limits. To resume a running rollout changes nothing.
+func (r Record) Resume(m Mark) (Record, error) {
+	switch r.Status {
+	case Running:
+		return r, nil
+	case Paused:
+	case Stopped:
+		r.Nodes = slices.Clone(r.Nodes)
+		for i := range r.Nodes {
+			r.Nodes[i].Excused = r.Nodes[i].State == Failed
+		}
+	default:
+		return r, r.refuse("resumed", "only a paused or stopped rollout is resumed")
+	}
+
+	r.Status, r.Reason = Running, ""
+	r = r.acted(EventResumed, m, m.Reason)
+
+	// A pause does not replace the promotion.
+	if !r.CanaryDone.IsZero() && r.Spec.Promote && r.Promoted == nil {
+		r.Status, r.Reason = AwaitingPromotion, "the canary is done, and a person has to promote the rollout"
+	}
+
+	return r, nil
+}
+
+// Abort ends the rollout: it begins no node, its queued jobs are cancelled, and its running
+// jobs finish, unless they are to be cancelled too. A second abort may ask for that.
+func (r Record) Abort(m Mark, cancel bool) (Record, error) {
+	switch {
+	case r.Status == Aborting && (r.Cancel || !cancel):
+		return r, nil
+	case r.Status.Ended() || r.Status == Planned:
+		return r, r.refuse("aborted", "it has ended")
+	}
+
+	r.Status, r.Cancel = Aborting, cancel
+	r.Reason = inventory.Shorten(job.OrSomebody(m.By)+" aborted it", maxText)
+	r.Waits, r.WaitsUntil = "", time.Time{}
+
+	return r.acted(EventAbort, m, m.Reason), nil
+}
+
+// Retry lets failed nodes be begun once more, with their next attempt: those named, which may
+// be skipped ones too, or all that failed. A stopped or finished rollout goes on with that.
+func (r Record) Retry(m Mark, names []string) (Record, error) {
+	switch r.Status {
+	case Running, Paused, Stopped, Done, AwaitingPromotion:
+	default:
+		return r, r.refuse("retried", "start a new rollout")
+	}
+
+	chosen, err := r.retried(names)
+	if err != nil {
+		return r, err
+	}
+
+	r.Nodes = slices.Clone(r.Nodes)
+
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		if !slices.Contains(chosen, n.Name) {
+			// Those that stay behind are known to the person who goes on.
+			n.Excused = n.Excused || n.State == Failed && r.Status != Running
+			continue
+		}
+
+		n.State, n.Since, n.Reason, n.Job, n.Gate, n.Excused = Waiting, m.At, "", "", "", false
+	}
+
+	if r.Status == Stopped || r.Status == Done {
+		r.Status, r.Reason, r.Ended = Running, "", time.Time{}
+	}
+
+	return r.acted(EventRetried, m, fmt.Sprintf("%s to be begun again",
+		inventory.Count(len(chosen), "node is", "nodes are"))), nil
+}
+
+// retried returns the names of the nodes for a retry.
+func (r Record) retried(names []string) ([]string, error) {
+	var chosen []string
+
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+
+		if len(names) == 0 && n.State == Failed ||
+			slices.Contains(names, n.Name) && (n.State == Failed || n.State == Skipped) {
+			chosen = append(chosen, n.Name)
+		}
+	}
+
+	for _, name := range names {
+		if !slices.Contains(chosen, name) {
+			return nil, inventory.Errorf(inventory.KindRefused, "%s is no failed or skipped node of rollout %s", name, r.ID).
+				Do("name nodes that failed or were skipped, or none for all that failed").About(name)
+		}
+	}
+
+	if len(chosen) == 0 {
+		return nil, inventory.Errorf(inventory.KindRefused, "no node of rollout %s failed", r.ID).
+			Do("name the skipped nodes to be begun again, or leave it")
+	}
+
+	return chosen, nil
+}
+
+// acted notes the act of a person.
+func (r Record) acted(kind EventKind, m Mark, text string) Record {
+	r.note(Event{Time: m.At, Kind: kind, Actor: m.By, Text: text})
+	return r
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
+)
+
+// ownSamples is the number of its own nodes from which a rollout estimates by them.
+const ownSamples = 3
+
+// pace returns the expected duration of a node, from earlier jobs of the action and of the
+// verification.
+func pace(jobs []job.Job, s Spec) Pace {
+	expected := plan.Expect(jobs, job.Job{Verb: s.Action, Ansible: s.Ansible})
+	p := Pace{Jobs: expected.Jobs, Node: expected.Median}
+
+	if s.Verifies() && expected.Jobs > 0 {
+		p.Node += plan.Expect(jobs, job.Job{Verb: inventory.VerbVerify}).Median
+	}
+
+	return p
+}
+
+// Remaining returns how long the rollout is expected to take from now on, if nothing fails or
+// waits, and whether that is known. It goes by the median of its own nodes once some are done,
+// and by earlier jobs before. limit is the number of jobs that may run at a time.
+func (r Record) Remaining(limit int, now time.Time) (left time.Duration, known bool) {
+	if r.Status.Ended() {
+		return 0, true
+	}
+
+	each, known := r.perNode()
+	if !known {
+		return 0, false
+	}
+
+	places, err := Window(r.Spec.MaxUnavailable, len(r.Nodes))
+	if err != nil {
+		return 0, false
+	}
+
+	places = min(places, len(r.Nodes))
+	if r.Spec.Soak == 0 {
+		places = min(places, max(limit, 1))
+	}
+
+	return r.schedule(each, places, now), true
+}
+
+// perNode returns the duration of a node with its gate and soak.
+func (r Record) perNode() (time.Duration, bool) {
+	var own []time.Duration
+	for i := range r.Nodes {
+		if n := &r.Nodes[i]; n.State == Succeeded && n.Since.After(n.Begun) {
+			own = append(own, n.Since.Sub(n.Begun))
+		}
+	}
+
+	if len(own) >= ownSamples {
+		slices.Sort(own)
+		return own[len(own)/2], true
+	}
+
+	return r.Estimate.Node + r.Spec.Soak, r.Estimate.Jobs > 0
+}
+
+// schedule returns the time until the last node is done: each place takes the next node when
+// it is free.
+func (r Record) schedule(each time.Duration, places int, now time.Time) time.Duration {
+	var free []time.Duration // when each place is free, the soonest first
+
+	waiting := 0
+
+	for i := range r.Nodes {
+		switch n := &r.Nodes[i]; {
+		case n.State == Waiting:
+			waiting++
+		case n.State.InProgress():
+			free = append(free, max(0, each-now.Sub(n.Begun)))
+		}
+	}
+
+	for len(free) < places {
+		free = append(free, 0)
+	}
+
+	slices.Sort(free)
+
+	last := free[len(free)-1]
+
+	// Every place does its share; equal durations keep the order of the places.
+	for k := range waiting {
+		at := free[k%len(free)] + each
+		free[k%len(free)] = at
+		last = max(last, at)
+	}
+
+	return last
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// The bounds of a specification.
+const (
+	maxSoak      = 7 * 24 * time.Hour
+	maxCheckTime = time.Hour
+	maxPath      = 1024 // bytes
+)
+
+// Verifies reports whether the gate verifies the nodes: the action configures them, and the
+// specification does not say otherwise.
+func (s Spec) Verifies() bool {
+	row, _ := inventory.TransitionOf(s.Action)
+	return !s.Gate.SkipVerify && row.Success == inventory.Allocated && !row.Verifies
+}
+
+// check refuses a specification that is wrong in itself. nodes is their number.
+func (s Spec) check(groups inventory.Groups, nodes int) error {
+	if !slices.Contains(Actions, s.Action) {
+		return inventory.Errorf(inventory.KindInvalid, "a rollout cannot carry out %q",
+			inventory.Shorten(string(s.Action), 100)).Do("the actions are %s", actionList())
+	}
+
+	for _, check := range []func(inventory.Groups, int) error{
+		s.checkGroup, s.checkBounds, s.checkOrder, s.checkStrategies, s.checkRun,
+	} {
+		if err := check(groups, nodes); err != nil {
+			return err
+		}
+	}
+
+	return s.Gate.HTTP.check()
+}
+
+func actionList() string {
+	words := make([]string, len(Actions))
+	for i, a := range Actions {
+		words[i] = string(a)
+	}
+
+	return strings.Join(words, ", ")
+}
+
+func (s Spec) checkGroup(groups inventory.Groups, _ int) error {
+	row, _ := inventory.TransitionOf(s.Action)
+
+	switch {
+	case s.Group == "" && s.Action == inventory.VerbCommission:
+		return inventory.Errorf(inventory.KindInvalid, "a rollout of commission names no group").
+			Do("name the group that its nodes are to join")
+	case s.Group == "":
+		return nil
+	case !row.Accepts(inventory.FieldGroup):
+		return inventory.Errorf(inventory.KindInvalid, "%s takes no group", s.Action).Do("leave it out")
+	}
+
+	_, err := groups.Get(s.Group)
+
+	return err
+}
+
+func (s Spec) checkBounds(_ inventory.Groups, nodes int) error {
+	if _, err := Window(s.MaxUnavailable, nodes); err != nil {
+		return err
+	}
+
+	switch {
+	case s.MaxFailures < 0:
+		return inventory.Errorf(inventory.KindInvalid, "max_failures is %d", s.MaxFailures).
+			Do("write the number of failed nodes with which further nodes are begun: 0 or more")
+	case s.Canary < 0:
+		return inventory.Errorf(inventory.KindInvalid, "the canary has %d nodes", s.Canary).
+			Do("write the number of nodes that go first: 0 or more")
+	case s.Canary > nodes:
+		return inventory.Errorf(inventory.KindInvalid, "the canary has %d nodes, and the rollout has %d", s.Canary, nodes).
+			Do("choose a smaller canary, or more nodes")
+	case s.Promote && s.Canary == 0:
+		return inventory.Errorf(inventory.KindInvalid, "the rollout is to be promoted after its canary, and has none").
+			Do("set the number of nodes that go first (canary)")
+	case s.Soak < 0 || s.Soak > maxSoak:
+		return inventory.Errorf(inventory.KindInvalid, "the soak time is %s", s.Soak).
+			Do("choose one from 0 to %s", maxSoak)
+	}
+
+	return nil
+}
+
+func (s Spec) checkOrder(inventory.Groups, int) error {
+	switch s.Order.By {
+	case "", ByName, ByGroup:
+		if s.Order.Label != "" {
+			return inventory.Errorf(inventory.KindInvalid, "the nodes are ordered by %s, and a label is named",
+				cmp.Or(s.Order.By, ByName)).Do("order by label, or leave the label out")
+		}
+
+		return nil
+	case ByLabel:
+		return inventory.CheckLabelKey(s.Order.Label)
+	}
+
+	return inventory.Errorf(inventory.KindInvalid, "nodes cannot be ordered by %q",
+		inventory.Shorten(string(s.Order.By), 100)).Do("order by name, group or label")
+}
+
+func (s Spec) checkStrategies(groups inventory.Groups, nodes int) error {
+	for _, group := range slices.Sorted(maps.Keys(s.Strategies)) {
+		if _, err := groups.Get(group); err != nil {
+			return err
+		}
+
+		one := s.Strategies[group]
+
+		_, err := Window(one.MaxUnavailable, nodes)
+
+		switch {
+		case err != nil:
+			return err
+		case one.MaxFailures != nil && *one.MaxFailures < 0:
+			return inventory.Errorf(inventory.KindInvalid, "max_failures of group %s is %d", group, *one.MaxFailures).
+				Do("write 0 or more")
+		case one.Soak != nil && (*one.Soak < 0 || *one.Soak > maxSoak):
+			return inventory.Errorf(inventory.KindInvalid, "the soak time of group %s is %s", group, *one.Soak).
+				Do("choose one from 0 to %s", maxSoak)
+		}
+	}
+
+	return nil
+}
+
+// checkRun refuses bad options of the jobs.
+func (s Spec) checkRun(inventory.Groups, int) error {
+	switch {
+	case s.Ansible.Check || s.Ansible.Diff:
+		return inventory.Errorf(inventory.KindInvalid, "a rollout cannot run in check mode").
+			Do("check the nodes with a single job, or plan it")
+	case s.Timeout < 0:
+		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative").Do("write a positive one")
+	case s.OverrideWindow && strings.TrimSpace(s.Reason) == "":
+		return inventory.Errorf(inventory.KindInvalid, "to override maintenance windows a reason is needed").
+			Do("give a reason")
+	}
+
+	if err := job.CheckReason(s.Reason); err != nil {
+		return err
+	}
+
+	return s.Ansible.Validate()
+}
+
+// check refuses a check that no host could pass, or whose path is not one.
+func (c *HTTPCheck) check() error {
+	if c == nil {
+		return nil
+	}
+
+	u, err := url.ParseRequestURI(cmp.Or(c.Path, "/"))
+
+	switch {
+	case c.Port < 1 || c.Port > 65535:
+		return inventory.Errorf(inventory.KindInvalid, "the port of the HTTP check is %d", c.Port).
+			Do("choose one from 1 to 65535")
+	case err != nil || u.Host != "" || u.Scheme != "" || len(c.Path) > maxPath || !strings.HasPrefix(u.Path, "/"):
+		return inventory.Errorf(inventory.KindInvalid, "the path of the HTTP check is %q", inventory.Shorten(c.Path, 100)).
+			Do("write only a path with a query, such as /health?full=1; the host is always the node")
+	case c.Status != 0 && (c.Status < 100 || c.Status > 599):
+		return inventory.Errorf(inventory.KindInvalid, "the status of the HTTP check is %d", c.Status).
+			Do("choose one from 100 to 599, or leave it out for any of 200 to 299")
+	case c.Timeout < 0 || c.Timeout > maxCheckTime:
+		return inventory.Errorf(inventory.KindInvalid, "the timeout of the HTTP check is %s", c.Timeout).
+			Do("choose one from 0 to %s", maxCheckTime)
+	}
+
+	return nil
+}
+
+// within returns how long the check is repeated.
+func (c *HTTPCheck) within() time.Duration { return cmp.Or(c.Timeout, DefaultCheckTime) }
+
+// URL returns the URL of the check of a host. It refuses an address that belongs to no
+// single host, or to this link alone: a node reports its address itself.
+func (c *HTTPCheck) URL(addr string) (string, error) {
+	if ip, err := netip.ParseAddr(addr); err == nil {
+		if ip = ip.Unmap(); ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+			return "", fmt.Errorf("the address %s is not asked", addr)
+		}
+	}
+
+	scheme := "http"
+	if c.TLS {
+		scheme = "https"
+	}
+
+	host := addr
+	if strings.Contains(addr, ":") {
+		host = "[" + addr + "]"
+	}
+
+	return scheme + "://" + host + ":" + strconv.Itoa(c.Port) + cmp.Or(c.Path, "/"), nil
+}
+
+// Passes reports whether the status of an answer passes the check.
+func (c *HTTPCheck) Passes(status int) bool {
+	if c.Status != 0 {
+		return status == c.Status
+	}
+
+	return status >= 200 && status <= 299
+}
+
+var ids = regexp.MustCompile(`^r[0-9a-f]{8}$`)
+
+// NewID returns the id of a new rollout.
+func NewID() string {
+	var random [4]byte
+
+	_, _ = rand.Read(random[:]) // it never fails
+
+	return "r" + hex.EncodeToString(random[:])
+}
+
+// CheckID refuses an id that no rollout can have.
+func CheckID(id string) error {
+	if !ids.MatchString(id) {
+		return inventory.Errorf(inventory.KindNotFound, "%q is not the id of a rollout", inventory.Shorten(id, 100)).
+			Do("list the rollouts")
+	}
+
+	return nil
+}
+
+// Unknown returns the error for an id without a rollout.
+func Unknown(id string) error {
+	return inventory.Errorf(inventory.KindNotFound, "there is no rollout %s", id).Do("list the rollouts")
+}
+
+// Make returns the rollout of a request, Planned, or refuses it. Its nodes are fixed from now
+// on, in their order.
+func Make(s job.Snapshot, groups inventory.Groups, open []Record, req Request, now time.Time) (Record, error) {
+	if err := job.CheckNames("node", req.Nodes, inventory.CheckName); err != nil {
+		return Record{}, err
+	}
+
+	if missing := s.Missing(req.Nodes); len(missing) > 0 {
+		return Record{}, s.MissingNodes(missing)
+	}
+
+	if err := req.Spec.check(groups, len(req.Nodes)); err != nil {
+		return Record{}, err
+	}
+
+	row, _ := inventory.TransitionOf(req.Action)
+	if len(req.Extra) > 0 && !row.Accepts(inventory.FieldExtraVars) {
+		return Record{}, inventory.Errorf(inventory.KindInvalid, "%s takes no extra variables", req.Action).
+			Do("leave them out")
+	}
+
+	if err := configuration.CheckVars(req.Extra); err != nil {
+		return Record{}, err
+	}
+
+	r := Record{Status: Planned, Spec: req.Spec, Created: now, ExtraNames: slices.Sorted(maps.Keys(req.Extra))}
+	r.ExtraNames = r.ExtraNames[:min(len(r.ExtraNames), inventory.MaxExtraNames)]
+
+	for _, name := range req.Nodes {
+		n, _ := s.Lookup(name)
+		r.Nodes = append(r.Nodes, r.node(n))
+	}
+
+	r.sort()
+	r.Estimate = pace(s.Jobs, r.Spec)
+
+	return r, checkFree(open, r)
+}
+
+// node returns the entry of a node at the start.
+func (r Record) node(n inventory.Node) Node {
+	group := n.Group
+	if r.Spec.Action == inventory.VerbCommission {
+		group = r.Spec.Group
+	}
+
+	return Node{Name: n.Name, Group: group, Rack: n.Labels[r.Spec.Order.Label], State: Waiting}
+}
+
+// sort puts the nodes into the order of the specification.
+func (r *Record) sort() {
+	slices.SortStableFunc(r.Nodes, func(a, b Node) int {
+		by := 0
+
+		switch r.Spec.Order.By {
+		case ByGroup:
+			by = strings.Compare(a.Group, b.Group)
+		case ByLabel:
+			by = strings.Compare(a.Rack, b.Rack)
+		}
+
+		return cmp.Or(by, strings.Compare(a.Name, b.Name))
+	})
+}
+
+// checkFree refuses a rollout beside too many others, and one of nodes that another one has
+// not finished.
+func checkFree(list []Record, r Record) error {
+	open, busy := 0, map[string]string{}
+
+	for i := range list {
+		other := &list[i]
+		if other.Status.Ended() {
+			continue
+		}
+
+		open++
+
+		for k := range other.Nodes {
+			if s := other.Nodes[k].State; s == Waiting || s.InProgress() {
+				busy[other.Nodes[k].Name] = other.ID
+			}
+		}
+	}
+
+	if open >= MaxOpen {
+		return inventory.Errorf(inventory.KindRefused, "%d rollouts have not ended, which is the limit", open).
+			Do("wait for some, or abort some")
+	}
+
+	for i := range r.Nodes {
+		if id := busy[r.Nodes[i].Name]; id != "" {
+			return inventory.Errorf(inventory.KindRefused, "%s is to be changed by rollout %s, which has not ended",
+				r.Nodes[i].Name, id).Do("wait for it, or abort it").About(r.Nodes[i].Name)
+		}
+	}
+
+	return nil
+}
+
+// RequestOf returns the request for the job of a node. extra are the extra variables of the
+// rollout.
+func (r Record) RequestOf(b Begin, extra configuration.Vars) job.Request {
+	i := slices.IndexFunc(r.Nodes, func(n Node) bool { return n.Name == b.Node })
+	if i < 0 {
+		return job.Request{}
+	}
+
+	reason := fmt.Sprintf("rollout %s of %s", r.ID, job.OrSomebody(r.Actor))
+	if r.Spec.Reason != "" {
+		reason += ": " + r.Spec.Reason
+	}
+
+	req := job.Request{Nodes: []string{b.Node}, Timeout: r.Spec.Timeout, Reason: inventory.Shorten(reason, maxJobReason)}
+	if b.Gate {
+		req.Verb = inventory.VerbVerify
+		return req
+	}
+
+	req.Verb, req.Extra, req.Ansible, req.Group = r.Spec.Action, extra, r.Spec.Ansible, r.Spec.Group
+
+	// Back to the group before, which may differ from node to node.
+	row, _ := inventory.TransitionOf(req.Verb)
+	if r.UndoOf != "" && row.Accepts(inventory.FieldGroup) {
+		req.Group = r.Nodes[i].Group
+	}
+
+	return req
+}
+
+// maxJobReason bounds the reason of a job, in bytes.
+const maxJobReason = 900
+
+// PlaybooksOf returns the digest of the playbooks of the job of a node.
+func (r Record) PlaybooksOf(node string) string {
+	i := slices.IndexFunc(r.Nodes, func(n Node) bool { return n.Name == node })
+	if i < 0 {
+		return r.Playbooks
+	}
+
+	return cmp.Or(r.Nodes[i].Playbooks, r.Playbooks)
+}
+
+// InUse returns the digests of the playbooks that the rollout, or its undo, may need, sorted.
+func (r Record) InUse() []string {
+	kept := map[string]bool{r.Playbooks: true}
+	for i := range r.Nodes {
+		kept[r.Nodes[i].Playbooks], kept[r.Nodes[i].Former] = true, true
+	}
+
+	delete(kept, "")
+
+	return slices.Sorted(maps.Keys(kept))
+}
+
+// Expired returns the ids of the rollouts that are no longer kept: the oldest that have ended,
+// beyond MaxKept. list is sorted, the oldest first.
+func Expired(list []Record) []string {
+	var ids []string
+
+	excess := len(list) - MaxKept
+	for i := range list {
+		if len(ids) < excess && list[i].Status.Ended() {
+			ids = append(ids, list[i].ID)
+		}
+	}
+
+	return ids
+}

@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// World is what Next sees besides the record. Its functions must not block.
+type World struct {
+	// Node returns the node of that name, or nil if there is none.
+	Node func(name string) *inventory.Node
+	// Job returns the job with that id. known is false if it is no longer kept. A job that
+	// cannot be read is a Running one.
+	Job func(id string) (j job.Job, known bool)
+	// Checked returns the newest result of the HTTP check of an attempt on a node.
+	Checked func(node string, attempt int) CheckResult
+	// Allowed reports whether a job of the rollout may begin on the node now. nil: always.
+	Allowed func(n *inventory.Node, now time.Time) Permission
+	// Permits reports whether the nodes may be out of service together, besides those that
+	// are already. The reason of a refusal is in words. nil: always.
+	Permits func(names []string) (ok bool, reason string)
+	// Halted is the reason why no node may be begun at all, in words; empty: none.
+	Halted string
+	// Room is the number of jobs that may be submitted now. What has begun is counted.
+	Room int
+}
+
+// Permission is the answer of a maintenance window.
+type Permission struct {
+	OK     bool
+	Until  time.Time // when the answer changes; zero: unknown
+	Reason string    // of a refusal, in words
+}
+
+// CheckResult is the newest result of an HTTP check.
+type CheckResult struct {
+	Known bool // it was asked
+	OK    bool
+	Error string // in words
+}
+
+// Steps are what is to be done next. Carrying them out twice does no harm: each is bound to
+// the revision of the record.
+type Steps struct {
+	// Record is the record with what has happened. It is to be stored first, if Changed.
+	Record  Record
+	Changed bool
+	// Begin are the jobs to be submitted, in order. Each is stored in one transaction with
+	// Record.Begun.
+	Begin []Begin
+	// Checks are the HTTP checks to be made.
+	Checks []Check
+	// Cancel are the ids of jobs to be cancelled.
+	Cancel []Cancel
+	// Due is when something changes by time alone; zero: nothing does.
+	Due time.Time
+}
+
+// Begin is a job to be submitted for one node.
+type Begin struct {
+	Node string
+	Gate bool // the verification of the gate, and not the action
+}
+
+// Check is an HTTP check to be made.
+type Check struct {
+	Node    string
+	Attempt int
+	Addr    string
+}
+
+// Cancel is a job to be cancelled.
+type Cancel struct {
+	Job string
+	// Queued: only if it has not begun.
+	Queued bool
+}
+
+// Next decides what is done next: which outcomes are recorded, which jobs are submitted,
+// whether the rollout stops, waits or is over. It is pure.
+func Next(r Record, w World, now time.Time) Steps {
+	if r.Status.Ended() || r.Status == Planned {
+		return Steps{Record: r}
+	}
+
+	d := &decision{Record: r, w: w, now: now, before: r}
+	d.row, _ = inventory.TransitionOf(r.Spec.Action)
+	d.Nodes = slices.Clone(r.Nodes)
+	d.Events = slices.Clip(r.Events)
+
+	d.advance()
+	d.review()
+
+	if d.Status == Running {
+		d.pick()
+	} else {
+		d.Waits, d.WaitsUntil = "", time.Time{}
+	}
+
+	d.finish()
+
+	return Steps{
+		Record: d.Record, Changed: d.isChanged(), Begin: d.begin, Checks: d.checks, Cancel: d.cancel, Due: d.due,
+	}
+}
+
+// decision is one call of Next.
+type decision struct {
+	Record
+
+	w      World
+	row    inventory.Transition
+	now    time.Time
+	before Record
+
+	begin   []Begin
+	checks  []Check
+	cancel  []Cancel
+	due     time.Time
+	changed bool // of a node
+}
+
+func (d *decision) isChanged() bool {
+	was := d.before
+
+	return d.changed || d.Status != was.Status || d.Reason != was.Reason || d.Waits != was.Waits ||
+		!d.WaitsUntil.Equal(was.WaitsUntil) || !d.CanaryDone.Equal(was.CanaryDone)
+}
+
+// wake notes that something changes at that time.
+func (d *decision) wake(at time.Time) {
+	if !at.IsZero() && (d.due.IsZero() || at.Before(d.due)) {
+		d.due = at
+	}
+}
+
+// move puts the node into a state.
+func (d *decision) move(n *Node, s State, reason string) {
+	n.State, n.Since, n.Reason = s, d.now, inventory.Shorten(reason, maxText)
+	d.changed = true
+
+	switch s {
+	case Failed:
+		d.note(Event{Kind: EventFailed, Node: n.Name, Text: n.Reason})
+	case Skipped:
+		// An abort skips thousands, and has an event of its own.
+		if d.Status != Aborting {
+			d.note(Event{Kind: EventSkipped, Node: n.Name, Text: n.Reason})
+		}
+	}
+}
+
+// advance follows each node as far as its jobs and checks have come.
+func (d *decision) advance() {
+	for i := range d.Nodes {
+		// A node may pass several states at once.
+		for n := &d.Nodes[i]; n.State.InProgress(); {
+			state := n.State
+			d.step(n)
+
+			if n.State == state {
+				break
+			}
+		}
+
+		if n := &d.Nodes[i]; n.State == Waiting && d.Status == Aborting {
+			d.move(n, Skipped, "the rollout was aborted")
+		}
+	}
+}
+
+// step moves a node in progress on, if it has come further.
+func (d *decision) step(n *Node) {
+	switch n.State {
+	case Working:
+		if j, ended := d.follow(n, n.Job); ended {
+			d.judge(n, j)
+		}
+	case Verifying:
+		d.stepGate(n)
+	case Checking:
+		d.stepCheck(n)
+	case Soaking:
+		d.stepSoak(n)
+	}
+}
+
+// follow returns the job of the node, and whether it has ended. A job that is no longer kept
+// ends the node.
+func (d *decision) follow(n *Node, id string) (job.Job, bool) {
+	j, known := d.w.Job(id)
+
+	switch {
+	case !known:
+		d.move(n, Failed, fmt.Sprintf("job %s is no longer kept: how it ended is not known", id))
+		return j, false
+	case j.Status.Ended():
+		return j, true
+	}
+
+	if d.Status == Aborting && j.Cancel == 0 && (d.Record.Cancel || j.Status == job.Queued) {
+		d.cancel = append(d.cancel, Cancel{Job: j.ID, Queued: !d.Record.Cancel})
+	}
+
+	return j, false
+}
+
+// judge records the end of the job of the action.
+func (d *decision) judge(n *Node, j job.Job) {
+	switch {
+	case j.Status == job.Complete:
+		d.pass(n, Working)
+	case d.row.Verifies && j.Cause == job.CauseDrifted:
+		// As in a single verification, drift is a finding and no failure.
+		d.move(n, Succeeded, outcome(n, j))
+	default:
+		d.move(n, Failed, outcome(n, j))
+	}
+}
+
+// outcome describes the end of a job in words.
+func outcome(n *Node, j job.Job) string {
+	text := j.Message
+	if o, ok := j.Outcomes[n.Name]; ok && o.Error != "" {
+		text = o.Error
+	} else if ok && text == "" && o.Verdict != nil {
+		text = o.Verdict.Describe()
+	}
+
+	return fmt.Sprintf("job %s: %s", j.ID, cmp.Or(text, string(j.Cause), string(j.Status)))
+}
+
+// pass moves the node to the next part of its gate after the one that it passed.
+func (d *decision) pass(n *Node, passed State) {
+	gate := d.Spec.Gate
+
+	switch {
+	case d.Status == Aborting && d.guarded(n):
+		d.move(n, Succeeded, "its job ended well; the abort left out the rest of its gate")
+	case passed == Working && d.Spec.Verifies():
+		d.move(n, Verifying, "")
+	case (passed == Working || passed == Verifying) && gate.HTTP != nil:
+		d.move(n, Checking, "")
+	case passed != Soaking && d.soak(n) > 0:
+		d.move(n, Soaking, "")
+	default:
+		d.move(n, Succeeded, "")
+	}
+}
+
+// guarded reports whether the node has a gate or a soak time.
+func (d *decision) guarded(n *Node) bool {
+	return d.Spec.Verifies() || d.Spec.Gate.HTTP != nil || d.soak(n) > 0
+}
+
+// soak returns the soak time of the node.
+func (d *decision) soak(n *Node) time.Duration {
+	if s, ok := d.Spec.Strategies[n.Group]; ok && s.Soak != nil {
+		return *s.Soak
+	}
+
+	return d.Spec.Soak
+}
+
+// stepGate follows the verification of the gate, or has it submitted.
+func (d *decision) stepGate(n *Node) {
+	if n.Gate == "" {
+		switch node := d.w.Node(n.Name); {
+		case d.Status == Aborting:
+			d.pass(n, Verifying)
+		case node == nil:
+			d.move(n, Failed, "it was forgotten before its verification")
+		case d.w.Room > len(d.begin):
+			d.begin = append(d.begin, Begin{Node: n.Name, Gate: true})
+		}
+
+		return
+	}
+
+	j, ended := d.follow(n, n.Gate)
+
+	switch {
+	case !ended:
+	case j.Status == job.Complete && isClean(j.Outcomes[n.Name]):
+		d.pass(n, Verifying)
+	case d.Status == Aborting && j.Status == job.Cancelled:
+		d.pass(n, Verifying)
+	default:
+		d.move(n, Failed, "its verification failed: "+outcome(n, j))
+	}
+}
+
+// isClean reports whether a verification found the node clean.
+func isClean(o inventory.Outcome) bool {
+	return o.Verdict == nil || o.Verdict.Result == inventory.Clean
+}
+
+// stepCheck follows the HTTP check of the gate.
+func (d *decision) stepCheck(n *Node) {
+	last := d.w.Checked(n.Name, n.Attempt)
+	until := n.Since.Add(d.Spec.Gate.HTTP.within())
+	node := d.w.Node(n.Name)
+
+	switch {
+	case last.OK, d.Status == Aborting:
+		d.pass(n, Checking)
+	case node == nil:
+		d.move(n, Failed, "it was forgotten during its HTTP check")
+	case !d.now.Before(until):
+		d.move(n, Failed, fmt.Sprintf("its HTTP check did not succeed within %s: %s",
+			d.Spec.Gate.HTTP.within(), last.describe()))
+	default:
+		d.checks = append(d.checks, Check{Node: n.Name, Attempt: n.Attempt, Addr: node.Addr})
+		d.wake(until)
+	}
+}
+
+func (c CheckResult) describe() string {
+	if c.Error == "" {
+		return "there was no answer"
+	}
+
+	return c.Error
+}
+
+// stepSoak watches a node that passed its gate.
+func (d *decision) stepSoak(n *Node) {
+	until := n.Since.Add(d.soak(n))
+	node := d.w.Node(n.Name)
+
+	switch {
+	case d.Status == Aborting, d.row.Success != inventory.Allocated && !d.now.Before(until):
+		d.pass(n, Soaking)
+	case d.row.Success != inventory.Allocated:
+		d.wake(until)
+	case node == nil:
+		d.move(n, Failed, "it was forgotten during its soak time")
+	case node.State != inventory.Discovered:
+		d.move(n, Failed, fmt.Sprintf("it became %s during its soak time", node.State))
+	case !d.now.Before(until):
+		d.pass(n, Soaking)
+	default:
+		d.wake(until)
+	}
+}
+
+// review stops a rollout with too many failures, and ends the canary.
+func (d *decision) review() {
+	if d.Status != Running {
+		return
+	}
+
+	if reason := d.excess(); reason != "" {
+		d.Status, d.Reason = Stopped, reason
+		d.note(Event{Kind: EventStopped, Text: reason})
+
+		return
+	}
+
+	if d.Spec.Canary == 0 || !d.CanaryDone.IsZero() || d.canaryLeft() > 0 {
+		return
+	}
+
+	c := d.Count()
+	if c.InProgress > 0 {
+		return // a retry of one of its nodes
+	}
+
+	d.CanaryDone = d.now
+	d.note(Event{Kind: EventCanary, Text: "the canary is done"})
+
+	if d.Spec.Promote && d.Promoted == nil && c.Waiting > 0 {
+		d.Status, d.Reason = AwaitingPromotion, "the canary is done, and a person has to promote the rollout"
+	}
+}
+
+// excess returns why the failures stop the rollout, or "".
+func (d *decision) excess() string {
+	failed, groups := 0, map[string]int{}
+
+	var first *Node
+
+	for i := range d.Nodes {
+		if n := &d.Nodes[i]; n.State == Failed && !n.Excused {
+			failed++
+			groups[n.Group]++
+
+			if first == nil {
+				first = n
+			}
+		}
+	}
+
+	if first == nil {
+		return ""
+	}
+
+	example := fmt.Sprintf("%s: %s", first.Name, first.Reason)
+
+	switch {
+	case d.Spec.Canary > 0 && d.CanaryDone.IsZero():
+		return inventory.Shorten("the canary failed: "+example, maxText)
+	case failed > d.Spec.MaxFailures:
+		return inventory.Shorten(fmt.Sprintf("%s failed, and max_failures is %d; %s",
+			inventory.Count(failed, "node", "nodes"), d.Spec.MaxFailures, example), maxText)
+	}
+
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		n := groups[group]
+		if s := d.Spec.Strategies[group]; s.MaxFailures != nil && n > *s.MaxFailures {
+			return inventory.Shorten(fmt.Sprintf("%s of group %s failed, and its max_failures is %d",
+				inventory.Count(n, "node", "nodes"), group, *s.MaxFailures), maxText)
+		}
+	}
+
+	return ""
+}
+
+// canaryLeft returns the number of canary nodes that have no end yet.
+func (d *decision) canaryLeft() int {
+	left := d.Spec.Canary
+
+	for i := range d.Nodes {
+		if n := &d.Nodes[i]; n.State == Succeeded || n.State == Failed {
+			left--
+		}
+	}
+
+	// A canary that was skipped is replaced by the next node, if there is one.
+	return min(max(left, 0), d.Count().Waiting+d.Count().InProgress)
+}
+
+// finish ends a rollout without anything left.
+func (d *decision) finish() {
+	c := d.Count()
+	if c.InProgress > 0 {
+		return
+	}
+
+	switch {
+	case d.Status == Aborting:
+		d.end(Aborted)
+	case c.Waiting == 0 && d.Status != AwaitingApproval:
+		d.end(Done)
+	}
+}
+
+func (d *decision) end(s Status) {
+	c := d.Count()
+	d.Status, d.Ended, d.Waits, d.WaitsUntil = s, d.now, "", time.Time{}
+	d.Reason = fmt.Sprintf("%d of %s done", c.Succeeded, inventory.Count(c.Total, "node is", "nodes are"))
+
+	if c.Total == 1 {
+		d.Reason = "the node is done"
+	}
+
+	if c.Failed+c.Skipped > 0 {
+		d.Reason = fmt.Sprintf("%d done, %d failed, %d skipped", c.Succeeded, c.Failed, c.Skipped)
+	}
+
+	d.note(Event{Kind: EventEnded, Text: d.Reason})
+}
+
+// note adds an event.
+func (d *decision) note(e Event) {
+	e.Time = d.now
+	d.Record.note(e)
+}
+
+// note adds an event, and drops the oldest beyond MaxEvents.
+func (r *Record) note(e Event) {
+	e.Text = inventory.Shorten(e.Text, maxText)
+	r.Events = append(slices.Clip(r.Events), e)
+	r.Events = r.Events[max(0, len(r.Events)-MaxEvents):]
+}
+
+// Begun returns the record once the job was accepted for the node.
+func (r Record) Begun(b Begin, j job.Job, now time.Time) Record {
+	r.Nodes = slices.Clone(r.Nodes)
+
+	i := slices.IndexFunc(r.Nodes, func(n Node) bool { return n.Name == b.Node })
+	if i < 0 {
+		return r
+	}
+
+	n := &r.Nodes[i]
+	if b.Gate {
+		n.Gate = j.ID
+		return r
+	}
+
+	n.State, n.Attempt, n.Job, n.Gate = Working, n.Attempt+1, j.ID, ""
+	n.Since, n.Begun, n.Reason, n.Excused = now, now, "", false
+
+	// What a retry finds is the work of the first attempt.
+	if t, ok := j.Target(b.Node); ok && n.Attempt == 1 {
+		n.Applied, n.Former = t.Applied, t.Playbooks[t.FromGroup]
+	}
+
+	return r
+}
+
+// Refused returns the record once the job for the node was refused for good.
+func (r Record) Refused(b Begin, reason string, now time.Time) Record {
+	r.Nodes = slices.Clone(r.Nodes)
+
+	i := slices.IndexFunc(r.Nodes, func(n Node) bool { return n.Name == b.Node })
+	if i < 0 {
+		return r
+	}
+
+	n := &r.Nodes[i]
+	if !b.Gate {
+		n.Attempt, n.Begun = n.Attempt+1, now
+	}
+
+	n.State, n.Since, n.Reason = Failed, now, inventory.Shorten("refused: "+reason, maxText)
+	r.note(Event{Time: now, Kind: EventFailed, Node: n.Name, Text: n.Reason})
+
+	return r
+}

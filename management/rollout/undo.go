@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// undoes are the actions that take an action back. An upgrade is taken back by the former
+// site.yml: packages go back only as far as that says so.
+var undoes = map[inventory.Verb]inventory.Verb{
+	inventory.VerbApply:        inventory.VerbApply,
+	inventory.VerbMaintenance:  inventory.VerbApply,
+	inventory.VerbReapply:      inventory.VerbReapply,
+	inventory.VerbUpdate:       inventory.VerbUpdate,
+	inventory.VerbCommission:   inventory.VerbDecommission,
+	inventory.VerbDecommission: inventory.VerbCommission,
+}
+
+// Undo returns the rollout, Planned, that takes this one back: each node that it changed goes
+// back to the group and the playbooks before, with the variables of now. A node that cannot go
+// back is skipped with the reason. kept reports whether playbooks are still there.
+func (r Record) Undo(
+	s job.Snapshot, open []Record, kept func(digest string) bool, reason string, now time.Time,
+) (Record, error) {
+	action, ok := undoes[r.Spec.Action]
+
+	switch {
+	case !ok:
+		return r, inventory.Errorf(inventory.KindRefused, "rollout %s changed nothing: %s compares nodes only",
+			r.ID, r.Spec.Action).Do("nothing is to be taken back")
+	case r.UndoOf != "":
+		return r, inventory.Errorf(inventory.KindRefused, "rollout %s is itself the undo of %s", r.ID, r.UndoOf).
+			Do("start a new rollout with the playbooks of today")
+	case !r.Status.Ended() && r.Count().InProgress > 0:
+		return r, inventory.Errorf(inventory.KindRefused, "jobs of rollout %s have not ended", r.ID).
+			Do("abort it, and wait until it is over")
+	case !r.Status.Ended():
+		return r, inventory.Errorf(inventory.KindRefused, "rollout %s is %s, and may go on", r.ID, r.Status).
+			Do("abort it first")
+	}
+
+	u := Record{Status: Planned, UndoOf: r.ID, Created: now, Spec: Spec{
+		Action: action, MaxUnavailable: r.Spec.MaxUnavailable, MaxFailures: r.Spec.MaxFailures, Soak: r.Spec.Soak,
+		Order: r.Spec.Order, Strategies: r.Spec.Strategies, Gate: r.Spec.Gate, Timeout: r.Spec.Timeout, Reason: reason,
+	}}
+
+	possible := 0
+
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		if n.Attempt == 0 {
+			continue // it was not touched
+		}
+
+		back := Node{Name: n.Name, Group: n.Group, Rack: n.Rack, State: Waiting, Since: now, Playbooks: n.Former}
+		if back.Reason = r.cannotUndo(s, n, action, kept); back.Reason != "" {
+			back.State = Skipped
+		} else {
+			possible++
+		}
+
+		u.Nodes = append(u.Nodes, back)
+	}
+
+	if possible == 0 {
+		return r, r.nothingToUndo(u)
+	}
+
+	u.Estimate = pace(s.Jobs, u.Spec)
+
+	return u, checkFree(open, u.waiting())
+}
+
+// waiting returns the record with its Waiting nodes only.
+func (r Record) waiting() Record {
+	r.Nodes = slices.DeleteFunc(slices.Clone(r.Nodes), func(n Node) bool { return n.State != Waiting })
+	return r
+}
+
+func (r Record) nothingToUndo(u Record) error {
+	why := "it began no node"
+	if len(u.Nodes) > 0 {
+		why = fmt.Sprintf("%s: %s", u.Nodes[0].Name, u.Nodes[0].Reason)
+	}
+
+	return inventory.Errorf(inventory.KindRefused, "no node of rollout %s can go back: %s", r.ID, why).
+		Do("start a rollout with the playbooks that you want")
+}
+
+// cannotUndo returns why the node cannot go back to what it was, or "".
+func (r Record) cannotUndo(s job.Snapshot, n *Node, action inventory.Verb, kept func(string) bool) string {
+	node, known := s.Lookup(n.Name)
+
+	switch {
+	case !known:
+		return "it was forgotten"
+	case n.Job == "":
+		return "its job was refused: it is as it was"
+	case node.Applied != "" && node.Applied == n.Applied:
+		return "it is as it was: the rollout did not change what is configured on it"
+	case node.Applied != "" && node.Applied != n.Job:
+		return fmt.Sprintf("job %s has configured it since", node.Applied)
+	case action == inventory.VerbDecommission:
+		return ""
+	case n.Former == "":
+		return "it is not known which playbooks had configured it before"
+	case !kept(n.Former):
+		return fmt.Sprintf("the playbooks that had configured it (digest %s) are no longer kept",
+			n.Former[:min(len(n.Former), 12)])
+	}
+
+	return ""
+}
