@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -33,6 +34,7 @@ type Result struct {
 	Request string
 	Job     string // the job that was made or changed
 	Plan    string // the plan that was made
+	Rollout string // the rollout that was started
 	Time    time.Time
 	// Revision is the revision of the transaction; it is not stored.
 	Revision int64
@@ -110,4 +112,22 @@ func (c Caller) ReplayPlan(ctx context.Context, results Results, r state.Reader)
 	}
 
 	return &p, nil
+}
+
+// ReplayRollout returns the rollout that the caller's mutation started, as it is now, or nil
+// if the mutation was not carried out yet.
+func (c Caller) ReplayRollout(ctx context.Context, results Results, r state.Reader) (*rollout.Record, error) {
+	result, err := c.Replay(ctx, results, r)
+	if result == nil || err != nil {
+		return nil, err
+	}
+
+	found, ok := rollout.Find(r.View().Rollouts, result.Rollout)
+	if !ok {
+		return nil, inventory.Errorf(inventory.KindExpired,
+			"the request was carried out, as rollout %s, which is no longer kept", result.Rollout).
+			Do("list the rollouts; to start another one, make a new Idempotency-Key")
+	}
+
+	return &found, nil
 }

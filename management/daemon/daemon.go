@@ -34,6 +34,7 @@ import (
 	"github.com/contiv/cluster/management/pki"
 	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/repository"
+	rollouts "github.com/contiv/cluster/management/rollout/leader"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/sshkey"
@@ -113,6 +114,7 @@ type Daemon struct {
 	targets   targets
 	sshKey    *sshkey.Keeper
 	policies  *leader.Leader
+	rollouts  *rollouts.Leader
 	runner    *runner
 	playbooks *playbookNote
 	desired   *desired.Source
@@ -234,6 +236,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 
 	d.background(ctx, "notifications", d.notifier.Run)
 	d.background(ctx, "policies", d.policies.Run)
+	d.background(ctx, "rollouts", d.rollouts.Run)
 
 	d.tokens.Start(ctx)
 	d.onStop("tokens", func(context.Context) error { d.tokens.Stop(); return nil })
@@ -367,6 +370,7 @@ func (d *Daemon) wireUseCases() {
 	})
 
 	d.policies = d.newPolicies()
+	d.rollouts = d.newRollouts()
 
 	d.tokens = access.NewTokens(
 		d.store,
@@ -535,6 +539,9 @@ func (d *Daemon) Addrs() []net.Addr { return d.addrs }
 
 // Engine returns the daemon's job engine, for tests.
 func (d *Daemon) Engine() *engine.Engine { return d.engine }
+
+// Rollouts returns the daemon's rollouts, for tests.
+func (d *Daemon) Rollouts() *rollouts.Leader { return d.rollouts }
 
 // View returns the daemon's newest view, for tests.
 func (d *Daemon) View() *state.View { return d.store.View() }

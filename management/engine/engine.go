@@ -25,6 +25,7 @@ import (
 type Store interface {
 	JobStore
 	PlanStore
+	RolloutStore
 	LogStore
 	Archive
 	node.Putter

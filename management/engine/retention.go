@@ -75,7 +75,8 @@ func (e *Engine) Prune(ctx context.Context) error {
 
 // inUse returns the runs of jobs that have not ended, and the playbooks of all
 // jobs, because an ended job can be retried, and those that configured a node,
-// because they clean it, and those of plans that can be applied.
+// because they clean it, and those of plans that can be applied and of rollouts, which
+// may be undone.
 func (e *Engine) inUse() (runs, digests []string) {
 	v := e.state.View()
 	kept := map[string]bool{}
@@ -94,6 +95,12 @@ func (e *Engine) inUse() (runs, digests []string) {
 
 	for _, p := range v.Plans {
 		for _, digest := range p.InUse(time.Now()) {
+			kept[digest] = true
+		}
+	}
+
+	for _, r := range v.Rollouts {
+		for _, digest := range r.InUse() {
 			kept[digest] = true
 		}
 	}

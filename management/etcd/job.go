@@ -41,6 +41,7 @@ type jobRecord struct {
 	RetryOf        string                   `json:"retry_of,omitempty"`
 	Plan           string                   `json:"plan,omitempty"`
 	PlannedBy      string                   `json:"planned_by,omitempty"`
+	Rollout        string                   `json:"rollout,omitempty"`
 	Differences    []string                 `json:"differences,omitempty"`
 	Warnings       []string                 `json:"warnings,omitempty"`
 	PlaybookDigest string                   `json:"playbook_digest,omitempty"`
@@ -244,6 +245,7 @@ func newJobRecord(j job.Job) jobRecord {
 		RetryOf:        j.RetryOf,
 		Plan:           j.Plan,
 		PlannedBy:      j.PlannedBy,
+		Rollout:        j.Rollout,
 		Differences:    j.Differences,
 		Warnings:       j.Warnings,
 		PlaybookDigest: j.PlaybookDigest,
@@ -291,6 +293,7 @@ func (r *jobRecord) job(revision int64) job.Job {
 		RetryOf:        r.RetryOf,
 		Plan:           r.Plan,
 		PlannedBy:      r.PlannedBy,
+		Rollout:        r.Rollout,
 		Differences:    r.Differences,
 		Warnings:       r.Warnings,
 		PlaybookDigest: r.PlaybookDigest,

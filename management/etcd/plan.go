@@ -151,6 +151,10 @@ func ownerOfInputs(name string) string {
 		return "plan " + id
 	}
 
+	if id, ok := strings.CutPrefix(name, rolloutInputs); ok {
+		return "rollout " + id
+	}
+
 	return "job " + name
 }
 

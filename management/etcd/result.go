@@ -17,15 +17,16 @@ type resultRecord struct {
 	Request string    `json:"request"`
 	Job     string    `json:"job,omitempty"`
 	Plan    string    `json:"plan,omitempty"`
+	Rollout string    `json:"rollout,omitempty"`
 	Time    time.Time `json:"time"`
 }
 
 func newResultRecord(r access.Result) resultRecord {
-	return resultRecord{Request: r.Request, Job: r.Job, Plan: r.Plan, Time: r.Time}
+	return resultRecord{Request: r.Request, Job: r.Job, Plan: r.Plan, Rollout: r.Rollout, Time: r.Time}
 }
 
 func (r resultRecord) result(revision int64) access.Result {
-	return access.Result{Request: r.Request, Job: r.Job, Plan: r.Plan, Time: r.Time, Revision: revision}
+	return access.Result{Request: r.Request, Job: r.Job, Plan: r.Plan, Rollout: r.Rollout, Time: r.Time, Revision: revision}
 }
 
 func (s *Store) resultKey(id string) string { return s.key("/x/results/%s", id) }

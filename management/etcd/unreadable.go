@@ -32,6 +32,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/checksum":    decodes[variablesRecord],
 	"v/connections": decodes[connectionRecord],
 	"v/plans":       func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodePlan(name, kv)) },
+	"v/rollouts":    func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeRollout(name, kv)) },
 	"v/tombstones":  decodes[tombstoneRecord],
 	"v/overlay":     decodes[overlayRecord],
 	"v/automation":  decodes[automationRecord],
@@ -208,6 +209,8 @@ func repairs(ctx context.Context, client *etcd.Client, key string) ([]etcd.Ops, 
 		return s.removeJob(ctx, name)
 	case kind == "plans":
 		return []etcd.Ops{{Then: s.dropPlanOps(name)}}, nil
+	case kind == "rollouts":
+		return []etcd.Ops{{Then: s.dropRolloutOps(name)}}, nil
 	}
 
 	return []etcd.Ops{{Then: []clientv3.Op{clientv3.OpDelete(full)}}}, nil

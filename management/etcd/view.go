@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 )
@@ -57,6 +58,8 @@ type view struct {
 	freeze      state.Freeze
 	plans       map[string]plan.Plan
 	planList    []plan.Plan // of plans, the oldest first; nil after a change
+	rollouts    map[string]rollout.Record
+	rolloutList []rollout.Record // of rollouts, the oldest first; nil after a change
 	revocations copyOnWrite[string, access.Revocation]
 	overlay     map[string]any // replaced as a whole
 	files       map[string]string
@@ -101,6 +104,7 @@ func (v *view) reset() {
 	v.tokens, v.tokenUses = copyOnWrite[string, access.Token]{}, copyOnWrite[string, time.Time]{}
 	v.sshKey = map[string]sshkey.Rotation{}
 	v.plans, v.planList = map[string]plan.Plan{}, nil
+	v.rollouts, v.rolloutList = map[string]rollout.Record{}, nil
 	v.revocations = copyOnWrite[string, access.Revocation]{}
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances, v.automation, v.freeze = map[string]state.Instance{}, state.Automation{}, state.Freeze{}
@@ -348,6 +352,8 @@ func (v *view) apply(e *clientv3.Event) {
 		err = update(v.sshKey, name, deleted, e.Kv, sshKeyRecord.rotation)
 	case "plans":
 		err = v.applyPlan(name, deleted, e.Kv)
+	case "rollouts":
+		err = v.applyRollout(name, deleted, e.Kv)
 	case "revocations":
 		err = update(v.revocations.writable(), name, deleted, e.Kv, revocationRecord.revocation)
 		if err != nil {
@@ -579,6 +585,7 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		Connections: v.connections.share(),
 		Tombstones:  v.tombstones.share(),
 		Plans:       v.sortedPlans(),
+		Rollouts:    v.sortedRollouts(),
 		Overlay:     v.overlay,
 		Automation:  v.automation,
 		Freeze:      v.freeze,

@@ -207,6 +207,7 @@ type Job struct {
 	RetryOf   string // the job that this one repeats
 	Plan      string // the id of the plan that this job carries out
 	PlannedBy string // the principal that made the plan
+	Rollout   string // the id of the rollout that this job is a part of
 	// Differences describe how the job differs from the one that it repeats.
 	Differences []string
 	Warnings    []string

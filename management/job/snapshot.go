@@ -53,6 +53,9 @@ func (s Snapshot) UnreadableJob(id string) error { return s.unreadable("v/jobs/"
 // UnreadablePlan returns an error if the record of the plan cannot be read.
 func (s Snapshot) UnreadablePlan(id string) error { return s.unreadable("v/plans/" + id) }
 
+// UnreadableRollout returns an error if the record of the rollout cannot be read.
+func (s Snapshot) UnreadableRollout(id string) error { return s.unreadable("v/rollouts/" + id) }
+
 // inputKinds are the beginnings of the keys of records that every job depends on. A
 // job must not run with a part of its variables.
 var inputKinds = []string{"v/vars/", "v/connections/", "v/overlay", "v/seq"}
@@ -62,7 +65,7 @@ func (s Snapshot) unreadableInputs() error { return s.unreadableOf(inputKinds) }
 
 // fileKinds are the beginnings of the keys of records that name runs, and copies of
 // playbooks.
-var fileKinds = []string{"v/nodes/", "v/jobs/", "v/plans/", "v/tombstones/"}
+var fileKinds = []string{"v/nodes/", "v/jobs/", "v/plans/", "v/rollouts/", "v/tombstones/"}
 
 // UnreadableFiles returns an error if a record that names runs or copies of playbooks
 // cannot be read: any of them may be in use.

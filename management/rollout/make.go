@@ -319,6 +319,12 @@ func (r *Record) sort() {
 	})
 }
 
+// CheckFree refuses to begin nodes again that another rollout is to change.
+func (r Record) CheckFree(list []Record) error {
+	others := slices.DeleteFunc(slices.Clone(list), func(o Record) bool { return o.ID == r.ID })
+	return checkFree(others, r.waiting())
+}
+
 // checkFree refuses a rollout beside too many others, and one of nodes that another one has
 // not finished.
 func checkFree(list []Record, r Record) error {

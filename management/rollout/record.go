@@ -3,10 +3,8 @@
 package rollout
 
 import (
-	"context"
 	"time"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 )
@@ -205,19 +203,6 @@ func Find(list []Record, id string) (Record, bool) {
 	}
 
 	return Record{}, false
-}
-
-// Store keeps rollouts. A write returns once the view shows it. If the record is not at its
-// Revision any more, a write is KindConflict and changes nothing.
-type Store interface {
-	// AddRollout stores a new rollout with its extra variables.
-	AddRollout(ctx context.Context, r Record, extra configuration.Vars) (Record, error)
-	// PutRollout replaces a rollout.
-	PutRollout(ctx context.Context, r Record) (Record, error)
-	// RolloutExtra returns the extra variables of a rollout, or KindNotFound.
-	RolloutExtra(ctx context.Context, id string) (configuration.Vars, error)
-	// DropRollouts removes rollouts with their extra variables.
-	DropRollouts(ctx context.Context, ids []string) error
 }
 
 // Principal returns the principal of the jobs of a rollout.

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/rollout"
 )
 
 // View is everything that is read often, as of one revision of the store. It is
@@ -38,6 +39,8 @@ type View struct {
 	Tombstones map[string]inventory.Tombstone
 	// Plans are the stored plans, the oldest first.
 	Plans []plan.Plan
+	// Rollouts are the stored rollouts, the oldest first.
+	Rollouts []rollout.Record
 	// Overlay are the configuration keys set at run time.
 	Overlay map[string]any
 	// Automation is the memory of the policies.

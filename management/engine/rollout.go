@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
+)
+
+// RolloutStore accepts the jobs of rollouts. A write returns once the view shows it.
+type RolloutStore interface {
+	// AcceptRollout stores the job of a node as Accept does, and in the same transaction the
+	// rollout that has begun it. It is KindConflict if that is not at its Revision any more.
+	AcceptRollout(ctx context.Context, seq uint64, r rollout.Record, j job.Job, in job.Inputs) (
+		job.Job, rollout.Record, error)
+}
+
+// SubmitRollout submits the job of a node of a rollout, and notes it there in the same
+// transaction: whoever repeats it, or does it at the same time on the same record, is refused
+// with KindPrecondition. extra are the extra variables of the rollout.
+func (e *Engine) SubmitRollout(
+	ctx context.Context, c access.Caller, r rollout.Record, b rollout.Begin, extra configuration.Vars,
+) (rollout.Record, error) {
+	request := r.RequestOf(b, extra)
+	record := access.Record{
+		Action: "jobs.submit." + string(request.Verb), Targets: request.Nodes, Reason: request.Reason,
+	}
+
+	_, err := e.audited(ctx, c, record, func(*access.Record) (j job.Job, err error) {
+		j, r, err = e.submitRollout(ctx, c, r, b, request)
+		return j, err
+	})
+
+	return r, err
+}
+
+func (e *Engine) submitRollout(
+	ctx context.Context, c access.Caller, r rollout.Record, b rollout.Begin, request job.Request,
+) (accepted job.Job, _ rollout.Record, err error) {
+	release, err := e.enter(ctx)
+	if err != nil {
+		return job.Job{}, r, err
+	}
+	defer release()
+
+	settings, v := e.settings(), e.state.View()
+	if err := checkCurrent(v, r); err != nil {
+		return job.Job{}, r, err
+	}
+
+	digest := func(ctx context.Context) (string, error) { return e.rolloutPlaybooks(ctx, r.PlaybooksOf(b.Node)) }
+
+	pinned, err := e.prepare(ctx, c, v, settings, &request, digest)
+	if err != nil {
+		return job.Job{}, r, err
+	}
+
+	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, request), nil }
+
+	err = e.retryConflict(ctx, func(v *state.View) error {
+		if err := checkCurrent(v, r); err != nil {
+			return err
+		}
+
+		j, in, err := e.judge(ctx, c, v, settings, request, pinned, pin)
+		if err != nil {
+			return err
+		}
+
+		j.ID, j.Rollout = strconv.FormatUint(v.Seq+1, 10), r.ID
+
+		var begun rollout.Record
+
+		accepted, begun, err = e.store.AcceptRollout(ctx, v.Seq, r.Begun(b, j, time.Now()), j, in)
+		if err == nil {
+			r = begun
+		}
+
+		return err
+	})
+
+	return accepted, r, err
+}
+
+// checkCurrent refuses a record that is not the newest one of its rollout.
+func checkCurrent(v *state.View, r rollout.Record) error {
+	if now, ok := rollout.Find(v.Rollouts, r.ID); !ok || now.Revision != r.Revision {
+		return inventory.Errorf(inventory.KindPrecondition, "rollout %s was changed meanwhile", r.ID).
+			Do("read it again and decide anew")
+	}
+
+	return nil
+}
+
+// rolloutPlaybooks returns the digest that a rollout is bound to, or refuses if its playbooks
+// are not on this host.
+func (e *Engine) rolloutPlaybooks(ctx context.Context, digest string) (string, error) {
+	kept, err := e.keepPlaybooks(ctx, digest)
+	if err == nil && !kept {
+		err = inventory.Errorf(inventory.KindRefused,
+			"the playbooks of the rollout (digest %s) are missing or damaged on this host, "+
+				"and the folder of playbooks is not as it was then", shorten(digest)).
+			Do("restore the folder as it was, or resume the rollout with the playbooks of now")
+	}
+
+	return digest, err
+}
+
+// PrepareRollout refuses a request for a job that could not run, as far as that is known
+// before any job is accepted. It returns the digest of the playbooks of now, and their commit.
+func (e *Engine) PrepareRollout(ctx context.Context, c access.Caller, r job.Request) (digest, commit string, err error) {
+	release, err := e.enter(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	defer release()
+
+	digest, err = e.prepare(ctx, c, e.state.View(), e.settings(), &r, e.playbooks.Pin)
+	if err == nil && digest == "" {
+		digest, err = e.playbooks.Pin(ctx)
+	}
+
+	return digest, e.playbooks.CommitOf(digest), err
+}
+
+// PinPlaybooks keeps a copy of the configured playbooks as they are now.
+func (e *Engine) PinPlaybooks(ctx context.Context) (digest, commit string, err error) {
+	digest, err = e.playbooks.Pin(ctx)
+	return digest, e.playbooks.CommitOf(digest), err
+}
+
+// KeptPlaybooks reports whether the playbooks with that digest are on this host.
+func (e *Engine) KeptPlaybooks(ctx context.Context, digest string) bool {
+	kept, err := e.keepPlaybooks(ctx, digest)
+	return err == nil && kept
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/rollout"
+)
+
+// rolloutRecord is a rollout without its extra variables, which have a key of their own.
+type rolloutRecord struct {
+	ID         string              `json:"id"`
+	Status     rollout.Status      `json:"status"`
+	Reason     string              `json:"reason,omitempty"`
+	Waits      string              `json:"waits,omitempty"`
+	WaitsUntil time.Time           `json:"waits_until,omitzero"`
+	Spec       specRecord          `json:"spec"`
+	ExtraNames []string            `json:"extra_names,omitempty"`
+	Nodes      []rolloutNodeRecord `json:"nodes"`
+	Playbooks  string              `json:"playbooks,omitempty"`
+	Commit     string              `json:"commit,omitempty"`
+	Actor      string              `json:"actor,omitempty"`
+	Created    time.Time           `json:"created"`
+	Started    time.Time           `json:"started,omitzero"`
+	Ended      time.Time           `json:"ended,omitzero"`
+	Approved   *markRecord         `json:"approved,omitempty"`
+	Promoted   *markRecord         `json:"promoted,omitempty"`
+	CanaryDone time.Time           `json:"canary_done,omitzero"`
+	Cancel     bool                `json:"cancel,omitempty"`
+	UndoOf     string              `json:"undo_of,omitempty"`
+	Events     []stepRecord        `json:"events,omitempty"`
+	Estimate   paceRecord          `json:"estimate,omitzero"`
+}
+
+// specRecord is the specification of a rollout; times in nanoseconds.
+type specRecord struct {
+	Action          inventory.Verb            `json:"action"`
+	Selector        string                    `json:"selector,omitempty"`
+	Group           string                    `json:"group,omitempty"`
+	MaxUnavailable  string                    `json:"max_unavailable,omitempty"`
+	MaxFailures     int                       `json:"max_failures,omitempty"`
+	Canary          int                       `json:"canary,omitempty"`
+	Promote         bool                      `json:"promote,omitempty"`
+	Soak            time.Duration             `json:"soak,omitempty"`
+	Order           orderRecord               `json:"order,omitzero"`
+	Strategies      map[string]strategyRecord `json:"strategies,omitempty"`
+	Gate            gateRecord                `json:"gate,omitzero"`
+	RequireApproval bool                      `json:"require_approval,omitempty"`
+	OverrideWindow  bool                      `json:"override_window,omitempty"`
+	Ansible         ansibleRecord             `json:"ansible,omitzero"`
+	Timeout         time.Duration             `json:"timeout,omitempty"`
+	Reason          string                    `json:"reason,omitempty"`
+}
+
+// orderRecord is the order of the nodes of a rollout.
+type orderRecord struct {
+	By    rollout.By `json:"by,omitempty"`
+	Label string     `json:"label,omitempty"`
+}
+
+// strategyRecord has the bounds of one group.
+type strategyRecord struct {
+	MaxUnavailable string         `json:"max_unavailable,omitempty"`
+	MaxFailures    *int           `json:"max_failures,omitempty"`
+	Soak           *time.Duration `json:"soak,omitempty"`
+}
+
+// gateRecord is the gate of a rollout.
+type gateRecord struct {
+	SkipVerify bool             `json:"skip_verify,omitempty"`
+	HTTP       *httpCheckRecord `json:"http,omitempty"`
+}
+
+// httpCheckRecord is the HTTP check of a gate.
+type httpCheckRecord struct {
+	TLS     bool          `json:"tls,omitempty"`
+	Port    int           `json:"port"`
+	Path    string        `json:"path,omitempty"`
+	Status  int           `json:"status,omitempty"`
+	Timeout time.Duration `json:"timeout,omitempty"`
+}
+
+// rolloutNodeRecord is the progress of a node.
+type rolloutNodeRecord struct {
+	Name      string        `json:"name"`
+	Group     string        `json:"group,omitempty"`
+	Rack      string        `json:"rack,omitempty"`
+	State     rollout.State `json:"state"`
+	Attempt   int           `json:"attempt,omitempty"`
+	Job       string        `json:"job,omitempty"`
+	Gate      string        `json:"gate,omitempty"`
+	Since     time.Time     `json:"since,omitzero"`
+	Begun     time.Time     `json:"begun,omitzero"`
+	Reason    string        `json:"reason,omitempty"`
+	Excused   bool          `json:"excused,omitempty"`
+	Playbooks string        `json:"playbooks,omitempty"`
+	Former    string        `json:"former,omitempty"`
+	Applied   string        `json:"applied,omitempty"`
+}
+
+// markRecord is an act of a person on a rollout.
+type markRecord struct {
+	By     string    `json:"by,omitempty"`
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// stepRecord is an event of a rollout.
+type stepRecord struct {
+	Time  time.Time         `json:"time"`
+	Kind  rollout.EventKind `json:"kind"`
+	Node  string            `json:"node,omitempty"`
+	Actor string            `json:"actor,omitempty"`
+	Text  string            `json:"text,omitempty"`
+}
+
+// paceRecord is the expected duration of a node.
+type paceRecord struct {
+	Jobs int           `json:"jobs,omitempty"`
+	Node time.Duration `json:"node,omitempty"`
+}
+
+func newRolloutNodeRecord(n rollout.Node) rolloutNodeRecord    { return rolloutNodeRecord(n) }
+func (r rolloutNodeRecord) node() rollout.Node                 { return rollout.Node(r) }
+func newStrategyRecord(s rollout.Strategy) strategyRecord      { return strategyRecord(s) }
+func (r strategyRecord) strategy() rollout.Strategy            { return rollout.Strategy(r) }
+func newStepRecord(e rollout.Event) stepRecord                 { return stepRecord(e) }
+func (r stepRecord) event() rollout.Event                      { return rollout.Event(r) }
+func newHTTPCheckRecord(c *rollout.HTTPCheck) *httpCheckRecord { return (*httpCheckRecord)(c) }
+
+func newSpecRecord(s rollout.Spec) specRecord {
+	return specRecord{
+		Action: s.Action, Selector: s.Selector, Group: s.Group, MaxUnavailable: s.MaxUnavailable,
+		MaxFailures: s.MaxFailures, Canary: s.Canary, Promote: s.Promote, Soak: s.Soak, Order: orderRecord(s.Order),
+		Strategies:      convertMap(s.Strategies, newStrategyRecord),
+		Gate:            gateRecord{s.Gate.SkipVerify, newHTTPCheckRecord(s.Gate.HTTP)},
+		RequireApproval: s.RequireApproval, OverrideWindow: s.OverrideWindow, Ansible: ansibleRecord(s.Ansible),
+		Timeout: s.Timeout, Reason: s.Reason,
+	}
+}
+
+func (r specRecord) spec() rollout.Spec {
+	return rollout.Spec{
+		Action: r.Action, Selector: r.Selector, Group: r.Group, MaxUnavailable: r.MaxUnavailable,
+		MaxFailures: r.MaxFailures, Canary: r.Canary, Promote: r.Promote, Soak: r.Soak, Order: rollout.Order(r.Order),
+		Strategies:      convertMap(r.Strategies, strategyRecord.strategy),
+		Gate:            rollout.Gate{SkipVerify: r.Gate.SkipVerify, HTTP: (*rollout.HTTPCheck)(r.Gate.HTTP)},
+		RequireApproval: r.RequireApproval, OverrideWindow: r.OverrideWindow,
+		Ansible: configuration.AnsibleOptions(r.Ansible), Timeout: r.Timeout, Reason: r.Reason,
+	}
+}
+
+func newRolloutRecord(r rollout.Record) rolloutRecord {
+	return rolloutRecord{
+		ID: r.ID, Status: r.Status, Reason: r.Reason, Waits: r.Waits, WaitsUntil: r.WaitsUntil,
+		Spec: newSpecRecord(r.Spec), ExtraNames: r.ExtraNames, Nodes: convertSlice(r.Nodes, newRolloutNodeRecord),
+		Playbooks: r.Playbooks, Commit: r.Commit, Actor: r.Actor,
+		Created: r.Created, Started: r.Started, Ended: r.Ended,
+		Approved: (*markRecord)(r.Approved), Promoted: (*markRecord)(r.Promoted), CanaryDone: r.CanaryDone,
+		Cancel: r.Cancel, UndoOf: r.UndoOf, Events: convertSlice(r.Events, newStepRecord),
+		Estimate: paceRecord(r.Estimate),
+	}
+}
+
+func (r *rolloutRecord) rollout(revision int64) rollout.Record {
+	return rollout.Record{
+		ID: r.ID, Status: r.Status, Reason: r.Reason, Waits: r.Waits, WaitsUntil: r.WaitsUntil,
+		Spec: r.Spec.spec(), ExtraNames: r.ExtraNames, Nodes: convertSlice(r.Nodes, rolloutNodeRecord.node),
+		Playbooks: r.Playbooks, Commit: r.Commit, Actor: r.Actor,
+		Created: r.Created, Started: r.Started, Ended: r.Ended,
+		Approved: (*rollout.Mark)(r.Approved), Promoted: (*rollout.Mark)(r.Promoted), CanaryDone: r.CanaryDone,
+		Cancel: r.Cancel, UndoOf: r.UndoOf, Events: convertSlice(r.Events, stepRecord.event),
+		Estimate: rollout.Pace(r.Estimate), Revision: revision,
+	}
+}
+
+func (s *Store) rolloutKey(id string) string { return s.key("/v/rollouts/%s", id) }
+
+// rolloutInputs begins the names of the extra variables of rollouts, among the inputs of jobs.
+const rolloutInputs = "rollout-"
+
+// putRollout returns the operation that stores a rollout, compressed: it may have thousands
+// of nodes.
+func (s *Store) putRollout(r rollout.Record) (clientv3.Op, error) {
+	b, err := EncodeRollout(r)
+	return clientv3.OpPut(s.rolloutKey(r.ID), string(b)), err
+}
+
+// EncodeRollout returns the stored value of a rollout.
+func EncodeRollout(r rollout.Record) ([]byte, error) {
+	b, err := json.Marshal(newRolloutRecord(r))
+	return compress(b), err
+}
+
+// decodeRollout parses the record under the key of the rollout.
+func decodeRollout(id string, kv *mvccpb.KeyValue) (rollout.Record, error) {
+	b, err := expand(kv.Value)
+	if err != nil {
+		return rollout.Record{}, err
+	}
+
+	record, err := decode[rolloutRecord](b)
+	if err != nil {
+		return rollout.Record{}, err
+	}
+
+	if record.ID != id {
+		return rollout.Record{}, fmt.Errorf("the record names rollout %q", record.ID)
+	}
+
+	return record.rollout(kv.ModRevision), nil
+}
+
+func (v *view) applyRollout(id string, deleted bool, kv *mvccpb.KeyValue) error {
+	v.rolloutList = nil
+
+	if deleted {
+		delete(v.rollouts, id)
+		return nil
+	}
+
+	r, err := decodeRollout(id, kv)
+	if err == nil {
+		v.rollouts[id] = r
+	}
+
+	return err
+}
+
+// sortedRollouts returns the rollouts, the oldest first. The caller holds the lock.
+func (v *view) sortedRollouts() []rollout.Record {
+	if v.rolloutList == nil {
+		v.rolloutList = slices.SortedFunc(maps.Values(v.rollouts), func(a, b rollout.Record) int {
+			if c := a.Created.Compare(b.Created); c != 0 {
+				return c
+			}
+
+			return strings.Compare(a.ID, b.ID)
+		})
+	}
+
+	return v.rolloutList
+}
+
+// AddRollout stores a new rollout with its extra variables. It is KindConflict if the
+// rollout exists, or if any record of the view was changed after the revision.
+func (s *Store) AddRollout(
+	ctx context.Context, revision int64, r rollout.Record, extra configuration.Vars, key *access.Key,
+) (rollout.Record, error) {
+	defer s.secrets.hold()()
+
+	record, err := s.putRollout(r)
+	if err != nil {
+		return r, err
+	}
+
+	inputs, err := s.putInputs(rolloutInputs+r.ID, job.Inputs{Extra: extra})
+	if err != nil {
+		return r, err
+	}
+
+	ops := etcd.Ops{
+		If: []clientv3.Cmp{
+			atRevision(s.rolloutKey(r.ID), 0),
+			unchanged(headKey(s.client.Prefix), revision),
+		},
+		Then: []clientv3.Op{record, inputs},
+	}
+
+	if err := s.addResultOf(&ops, key, access.Result{Rollout: r.ID}); err != nil {
+		return r, err
+	}
+
+	r.Revision, err = s.commit(ctx, ops)
+
+	return r, err
+}
+
+// PutRollout replaces a rollout, if it is still at r.Revision. Else it is KindConflict and
+// changes nothing.
+func (s *Store) PutRollout(ctx context.Context, r rollout.Record, key *access.Key) (rollout.Record, error) {
+	record, err := s.putRollout(r)
+	if err != nil {
+		return r, err
+	}
+
+	ops := etcd.Ops{If: []clientv3.Cmp{atRevision(s.rolloutKey(r.ID), r.Revision)}, Then: []clientv3.Op{record}}
+	if err := s.addResultOf(&ops, key, access.Result{Rollout: r.ID}); err != nil {
+		return r, err
+	}
+
+	revision, err := s.commit(ctx, ops)
+	if err == nil {
+		r.Revision = revision
+	}
+
+	return r, err
+}
+
+// AcceptRollout stores the job of a node as Accept does, and in the same transaction the
+// rollout that has begun it, if that is still at r.Revision.
+func (s *Store) AcceptRollout(
+	ctx context.Context, seq uint64, r rollout.Record, j job.Job, in job.Inputs,
+) (job.Job, rollout.Record, error) {
+	defer s.secrets.hold()()
+
+	j, ops, err := s.acceptOps(seq, j, in)
+	if err != nil {
+		return j, r, err
+	}
+
+	record, err := s.putRollout(r)
+	if err != nil {
+		return j, r, err
+	}
+
+	ops.Add(etcd.Ops{If: []clientv3.Cmp{atRevision(s.rolloutKey(r.ID), r.Revision)}, Then: []clientv3.Op{record}})
+
+	revision, err := s.commit(ctx, ops)
+	if err == nil {
+		j.Revision, r.Revision = revision, revision
+	}
+
+	return j, r, err
+}
+
+// RolloutExtra returns the extra variables of a rollout, or KindNotFound.
+func (s *Store) RolloutExtra(ctx context.Context, id string) (configuration.Vars, error) {
+	in, err := s.Inputs(ctx, rolloutInputs+id)
+	return in.Extra, err
+}
+
+// DropRollouts removes rollouts with their extra variables. A full store accepts it as well.
+func (s *Store) DropRollouts(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		if err := s.delete(ctx, s.dropRolloutOps(id)...); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// dropRolloutOps returns the operations that remove a rollout with its extra variables.
+func (s *Store) dropRolloutOps(id string) []clientv3.Op {
+	return []clientv3.Op{
+		clientv3.OpDelete(s.inputsKey(rolloutInputs + id)),
+		clientv3.OpDelete(s.rolloutKey(id)),
+	}
+}

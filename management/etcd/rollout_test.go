@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/rollout"
+)
+
+// TestRolloutRecord fails for a field of a rollout that is not stored.
+func TestRolloutRecord(t *testing.T) {
+	t.Parallel()
+
+	var r rollout.Record
+	fill(t, reflect.ValueOf(&r).Elem(), new(int))
+
+	r.Revision = 0 // etcd keeps that of the key
+
+	encoded, err := json.Marshal(newRolloutRecord(r))
+	must(t, err)
+	decoded, err := decode[rolloutRecord](encoded)
+	must(t, err)
+
+	if got := decoded.rollout(0); !reflect.DeepEqual(got, r) {
+		t.Errorf("read\n%+v\nwant\n%+v", got, r)
+	}
+}
+
+// aRollout is a rollout of n nodes.
+func aRollout(id string, n int) rollout.Record {
+	r := rollout.Record{
+		ID: id, Status: rollout.Running, Actor: "anna", Created: noon, Spec: rollout.Spec{Action: inventory.VerbApply},
+	}
+	for i := range n {
+		r.Nodes = append(r.Nodes, rollout.Node{Name: fmt.Sprintf("a-%05d", i), State: rollout.Waiting})
+	}
+
+	return r
+}
+
+// TestRollouts stores a rollout with secrets, accepts one of its jobs, and drops it.
+func TestRollouts(t *testing.T) {
+	t.Parallel()
+
+	s, ctx := store(t), within(t, patience)
+	extra := configuration.Vars{"password": configuration.NewSecret(canary), "plain": "b"}
+
+	r, err := s.AddRollout(ctx, s.View().Revision, aRollout("r0000000a", 2), extra, &access.Key{ID: "k", Request: "r"})
+	must(t, err)
+
+	// What was decided on an older view may overlap.
+	_, err = s.AddRollout(ctx, r.Revision-1, aRollout("r0000000b", 2), extra, nil)
+	if got := s.View().Rollouts; inventory.KindOf(err) != inventory.KindConflict || len(got) != 1 ||
+		!reflect.DeepEqual(got[0], r) {
+		t.Errorf("%v, %+v", err, got)
+	}
+
+	if result, err := s.Result(ctx, "k"); err != nil || result == nil || result.Rollout != r.ID {
+		t.Errorf("%+v, %v", result, err)
+	}
+
+	if bytes.Contains(values(t, s), []byte(canary)) {
+		t.Error("the secret is in etcd")
+	}
+
+	if got, err := s.RolloutExtra(ctx, r.ID); err != nil || !reflect.DeepEqual(got, extra) {
+		t.Errorf("%+v, %v", got, err)
+	}
+
+	// The job and the record are one: of two deciders on one record, one comes through.
+	j := job.Job{Verb: inventory.VerbApply, Status: job.Queued, Targets: []job.Target{{Name: "a-00000"}}, Rollout: r.ID}
+	begun := r.Begun(rollout.Begin{Node: "a-00000"}, job.Job{ID: "1"}, noon)
+
+	accepted, stored, err := s.AcceptRollout(ctx, 0, begun, j, job.Inputs{})
+	must(t, err)
+
+	_, _, err = s.AcceptRollout(ctx, 1, begun, j, job.Inputs{})
+	if inventory.KindOf(err) != inventory.KindConflict || len(s.View().Jobs) != 1 {
+		t.Errorf("twice: %v, %+v", err, s.View().Jobs)
+	}
+
+	v := s.View()
+	if accepted.ID != "1" || v.Jobs[0].Rollout != r.ID || v.Rollouts[0].Nodes[0].Job != "1" ||
+		v.Rollouts[0].Revision != stored.Revision {
+		t.Errorf("%+v, %+v", v.Jobs, v.Rollouts)
+	}
+
+	stored.Status = rollout.Paused
+	_, err = s.PutRollout(ctx, r, nil)
+
+	if inventory.KindOf(err) != inventory.KindConflict {
+		t.Errorf("an old record: %v", err)
+	}
+
+	_, err = s.PutRollout(ctx, stored, nil)
+	must(t, err)
+
+	if again := openWith(t, s, testSecrets()).View(); again.Rollouts[0].Status != rollout.Paused {
+		t.Errorf("%+v", again.Rollouts)
+	}
+
+	must(t, s.DropRollouts(ctx, []string{r.ID}))
+
+	if _, err := s.RolloutExtra(ctx, r.ID); inventory.KindOf(err) != inventory.KindNotFound || len(s.View().Rollouts) > 0 {
+		t.Errorf("dropped: %v, %+v", err, s.View().Rollouts)
+	}
+}
+
+// TestLargestRollout stores one of as many nodes as there may be, each with a long reason.
+func TestLargestRollout(t *testing.T) {
+	t.Parallel()
+
+	s, ctx := store(t), within(t, patience)
+	r := aRollout("r0000000b", rollout.MaxNodes)
+
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		n.State, n.Job, n.Gate, n.Since, n.Begun = rollout.Failed, fmt.Sprint(i), fmt.Sprint(i+1), noon, noon.Add(-time.Hour)
+		n.Group, n.Rack = "service-worker", fmt.Sprintf("rack-%d", i%40)
+		n.Former, n.Reason = fmt.Sprintf("%064d", i%9), fmt.Sprintf("job %d: host %s: %0250d", i, n.Name, i)
+	}
+
+	r, err := s.AddRollout(ctx, s.View().Revision, r, nil, nil)
+	must(t, err)
+
+	if got := s.View().Rollouts; len(got) != 1 || !reflect.DeepEqual(got[0].Nodes, r.Nodes) {
+		t.Errorf("%d rollouts", len(got))
+	}
+}
+
+// TestUnreadableRollout: a damaged rollout leaves the others alone, keeps the playbooks, and
+// can be removed.
+func TestUnreadableRollout(t *testing.T) {
+	t.Parallel()
+
+	s, ctx := store(t), within(t, patience)
+
+	_, err := s.AddRollout(ctx, s.View().Revision, aRollout("r0000000a", 1), nil, nil)
+	must(t, err)
+	_, err = s.client.Put(ctx, s.rolloutKey("r0000000b"), "nonsense")
+	must(t, err)
+	must(t, s.Sync(ctx))
+
+	again := openWith(t, s, testSecrets())
+	v := again.View()
+
+	if len(v.Rollouts) != 1 || v.UnreadableRollout("r0000000b") == nil || v.UnreadableFiles() == nil {
+		t.Errorf("%+v, %v", v.Rollouts, v.Unreadable)
+	}
+
+	must(t, RemoveUnreadable(ctx, s.client, "v/rollouts/r0000000b"))
+	must(t, again.Sync(ctx))
+
+	if v := again.View(); v.UnreadableFiles() != nil || len(v.Rollouts) != 1 {
+		t.Errorf("%+v, %v", v.Rollouts, v.Unreadable)
+	}
+}

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Get returns the rollout of the view with that id.
+func Get(v *state.View, id string) (rollout.Record, error) {
+	if err := rollout.CheckID(id); err != nil {
+		return rollout.Record{}, err
+	}
+
+	r, ok := rollout.Find(v.Rollouts, id)
+	if !ok {
+		return r, cmp.Or(v.UnreadableRollout(id), rollout.Unknown(id))
+	}
+
+	return r, nil
+}
+
+// Remaining returns how long the rollout is expected to take from now on, and whether that is
+// known.
+func (l *Leader) Remaining(r rollout.Record) (left time.Duration, known bool) {
+	return r.Remaining(l.Settings().JobLimit, time.Now())
+}
+
+// Preview returns the rollout that Start would start, Planned. It stores nothing.
+func (l *Leader) Preview(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
+	v := l.State.View()
+
+	r, err := rollout.Make(v.Snapshot, l.Settings().Groups, v.Rollouts, req, time.Now())
+	if err != nil {
+		return rollout.Record{}, err
+	}
+
+	return l.prepare(ctx, c, v, r, req.Extra)
+}
+
+// Start starts a rollout: its nodes and its playbooks are fixed from now on. It returns as soon
+// as the rollout is stored.
+func (l *Leader) Start(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
+	record := access.Record{Action: "rollouts.start." + string(req.Action), Targets: req.Nodes, Reason: req.Reason}
+
+	return l.started(ctx, c, record, req.Extra, func(v *state.View) (rollout.Record, error) {
+		return rollout.Make(v.Snapshot, l.Settings().Groups, v.Rollouts, req, time.Now())
+	})
+}
+
+// Undo starts the rollout that takes another one back, see rollout.Record.Undo.
+func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
+	if err := job.CheckReason(reason); err != nil {
+		return rollout.Record{}, err
+	}
+
+	record := access.Record{Action: "rollouts.undo", Targets: []string{id}, Reason: reason}
+	kept := map[string]bool{}
+
+	return l.started(ctx, c, record, nil, func(v *state.View) (rollout.Record, error) {
+		r, err := Get(v, id)
+		if err != nil {
+			return r, err
+		}
+
+		return r.Undo(v.Snapshot, v.Rollouts, func(digest string) bool {
+			// Thousands of nodes have a few digests.
+			if _, asked := kept[digest]; !asked {
+				kept[digest] = l.Jobs.KeptPlaybooks(ctx, digest)
+			}
+
+			return kept[digest]
+		}, reason, time.Now())
+	})
+}
+
+// started stores the rollout that plan returns, and leaves the audit record.
+func (l *Leader) started(
+	ctx context.Context, c access.Caller, record access.Record, extra configuration.Vars,
+	plan func(*state.View) (rollout.Record, error),
+) (started rollout.Record, err error) {
+	err = access.Audited(ctx, l.Audit, c, record, func(record *access.Record) error {
+		v := l.State.View()
+		if r, err := c.ReplayRollout(ctx, l.Store, l.State); r != nil || err != nil {
+			started = orZero(r)
+			return err
+		}
+
+		// Parse the playbooks once, and not in each attempt.
+		first, err := plan(v)
+		if err != nil {
+			return err
+		}
+
+		prepared, err := l.prepare(ctx, c, v, first, extra)
+		if err != nil {
+			return err
+		}
+
+		started, err = l.add(ctx, c, prepared, extra, plan)
+		record.Targets = slices.Concat([]string{started.ID}, record.Targets)
+
+		return err
+	})
+
+	l.wake()
+
+	return started, err
+}
+
+// add decides on the newest view and stores the rollout, with the playbooks that were prepared.
+func (l *Leader) add(
+	ctx context.Context, c access.Caller, prepared rollout.Record, extra configuration.Vars,
+	plan func(*state.View) (rollout.Record, error),
+) (started rollout.Record, err error) {
+	err = state.RetryConflict(ctx, l.State, func(v *state.View) error {
+		if r, err := c.ReplayRollout(ctx, l.Store, l.State); r != nil || err != nil {
+			started = orZero(r)
+			return err
+		}
+
+		v, err := c.Precondition.Check(ctx, l.State, v)
+		if err != nil {
+			return err
+		}
+
+		r, err := plan(v)
+		if err != nil {
+			return err
+		}
+
+		r.ID, r.Playbooks, r.Commit = rollout.NewID(), prepared.Playbooks, prepared.Commit
+		marked := v.Marked()
+		started, err = l.Store.AddRollout(ctx, v.Revision, r.Begin(c.Principal, time.Now()), extra.Mark(marked), c.Key)
+
+		return err
+	})
+
+	return started, err
+}
+
+// prepare refuses a rollout none of whose nodes could be begun, or whose playbooks cannot run,
+// and fixes the playbooks. An undo has those of its nodes, and may be needed because the
+// playbooks of now are broken.
+func (l *Leader) prepare(
+	ctx context.Context, c access.Caller, v *state.View, r rollout.Record, extra configuration.Vars,
+) (rollout.Record, error) {
+	if err := l.Settings().Incomplete; err != nil {
+		return r, err
+	}
+
+	if r.UndoOf != "" {
+		return r, nil
+	}
+
+	row, _ := inventory.TransitionOf(r.Spec.Action)
+	asked := map[string]bool{}
+
+	var refusal error
+
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+
+		node, _ := v.Lookup(n.Name)
+		if n.State != rollout.Waiting || asked[n.Group] {
+			continue
+		}
+
+		if err := row.Check(node); err != nil {
+			refusal = cmp.Or(refusal, err)
+			continue
+		}
+
+		// One node stands for its group: a play for each group is needed.
+		asked[n.Group] = true
+
+		digest, commit, err := l.Jobs.PrepareRollout(ctx, c, r.RequestOf(rollout.Begin{Node: n.Name}, extra))
+		if err != nil {
+			return r, err
+		}
+
+		r.Playbooks, r.Commit = digest, commit
+	}
+
+	if len(asked) == 0 {
+		return r, refusal
+	}
+
+	return r, nil
+}
+
+func orZero[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
+	}
+
+	return *v
+}
+
+// Approve lets a rollout begin that another person started.
+func (l *Leader) Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
+	return l.control(ctx, c, "rollouts.approve", id, reason, func(_ *state.View, r rollout.Record) (rollout.Record, error) {
+		return r.Approve(mark(c, reason))
+	})
+}
+
+// Promote lets a rollout go on after its canary.
+func (l *Leader) Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
+	return l.control(ctx, c, "rollouts.promote", id, reason, func(_ *state.View, r rollout.Record) (rollout.Record, error) {
+		return r.Promote(mark(c, reason))
+	})
+}
+
+// Pause keeps a rollout from beginning nodes.
+func (l *Leader) Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
+	return l.control(ctx, c, "rollouts.pause", id, reason, func(_ *state.View, r rollout.Record) (rollout.Record, error) {
+		return r.Pause(mark(c, reason))
+	})
+}
+
+// Resume lets a paused or stopped rollout go on.
+func (l *Leader) Resume(
+	ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions,
+) (rollout.Record, error) {
+	repin, err := l.repin(ctx, o.PlaybooksNow)
+	if err != nil {
+		return rollout.Record{}, err
+	}
+
+	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) {
+		return repin(r).Resume(mark(c, o.Reason))
+	}
+
+	return l.control(ctx, c, "rollouts.resume", id, o.Reason, act)
+}
+
+// Abort ends a rollout.
+func (l *Leader) Abort(
+	ctx context.Context, c access.Caller, id string, o rollout.AbortOptions,
+) (rollout.Record, error) {
+	return l.control(ctx, c, "rollouts.abort", id, o.Reason, func(_ *state.View, r rollout.Record) (rollout.Record, error) {
+		return r.Abort(mark(c, o.Reason), o.Cancel)
+	})
+}
+
+// Retry lets nodes of a rollout be begun once more.
+func (l *Leader) Retry(
+	ctx context.Context, c access.Caller, id string, o rollout.RetryOptions,
+) (rollout.Record, error) {
+	repin, err := l.repin(ctx, o.PlaybooksNow)
+	if err != nil {
+		return rollout.Record{}, err
+	}
+
+	return l.control(ctx, c, "rollouts.retry", id, o.Reason, func(v *state.View, r rollout.Record) (rollout.Record, error) {
+		again, err := repin(r).Retry(mark(c, o.Reason), o.Nodes)
+		if err != nil {
+			return again, err
+		}
+
+		return again, again.CheckFree(v.Rollouts)
+	})
+}
+
+// repin returns the change that binds a rollout to the playbooks of now, if that is wanted.
+func (l *Leader) repin(ctx context.Context, wanted bool) (func(rollout.Record) rollout.Record, error) {
+	if !wanted {
+		return func(r rollout.Record) rollout.Record { return r }, nil
+	}
+
+	digest, commit, err := l.Jobs.PinPlaybooks(ctx)
+
+	return func(r rollout.Record) rollout.Record {
+		r.Playbooks, r.Commit = digest, commit
+		return r
+	}, err
+}
+
+func mark(c access.Caller, reason string) rollout.Mark {
+	return rollout.Mark{By: c.Principal, At: time.Now(), Reason: reason}
+}
+
+// control carries out an act of a person on a rollout, with its audit record.
+func (l *Leader) control(
+	ctx context.Context, c access.Caller, action, id, reason string,
+	act func(*state.View, rollout.Record) (rollout.Record, error),
+) (changed rollout.Record, err error) {
+	if err := job.CheckReason(reason); err != nil {
+		return rollout.Record{}, err
+	}
+
+	record := access.Record{Action: action, Targets: []string{id}, Reason: reason}
+
+	err = access.Audited(ctx, l.Audit, c, record, func(*access.Record) error {
+		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
+			if r, err := c.ReplayRollout(ctx, l.Store, l.State); r != nil || err != nil {
+				changed = orZero(r)
+				return err
+			}
+
+			v, err := c.Precondition.Check(ctx, l.State, v)
+			if err != nil {
+				return err
+			}
+
+			r, err := Get(v, id)
+			if err != nil {
+				return err
+			}
+
+			if r, err = act(v, r); err != nil {
+				return err
+			}
+
+			changed, err = l.Store.PutRollout(ctx, r, c.Key)
+
+			return err
+		})
+	})
+
+	l.wake()
+
+	return changed, err
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
+)
+
+const (
+	// pace is the shortest time between two rounds, and retry the longest.
+	pace  = 100 * time.Millisecond
+	retry = 15 * time.Second
+	// actTime bounds one step, such as the acceptance of a job.
+	actTime = 2 * time.Minute
+	// room is the number of queued jobs beyond which a rollout submits none: the rest of the
+	// queue is for people.
+	room = job.MaxQueued / 2
+)
+
+// Store keeps rollouts. A write returns once the view shows it. If the record is not at its
+// Revision any more, a write is KindConflict and changes nothing.
+type Store interface {
+	// AddRollout stores a new rollout with its extra variables. It is KindConflict if any
+	// record of the view was changed after the revision.
+	AddRollout(ctx context.Context, revision int64, r rollout.Record, extra configuration.Vars, key *access.Key) (
+		rollout.Record, error)
+	// PutRollout replaces a rollout.
+	PutRollout(ctx context.Context, r rollout.Record, key *access.Key) (rollout.Record, error)
+	// RolloutExtra returns the extra variables of a rollout, or KindNotFound.
+	RolloutExtra(ctx context.Context, id string) (configuration.Vars, error)
+	// DropRollouts removes rollouts with their extra variables.
+	DropRollouts(ctx context.Context, ids []string) error
+	access.Results
+}
+
+// Jobs submits and cancels jobs, see engine.Engine.
+type Jobs interface {
+	// SubmitRollout submits the job of a node, and notes it in the record in the same
+	// transaction. It is KindPrecondition if the record is not the newest one.
+	SubmitRollout(ctx context.Context, c access.Caller, r rollout.Record, b rollout.Begin, extra configuration.Vars) (
+		rollout.Record, error)
+	// Cancel asks a job to end.
+	Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error)
+	// PrepareRollout refuses a request that could not run, and returns the digest and the
+	// commit of the playbooks of now.
+	PrepareRollout(ctx context.Context, c access.Caller, r job.Request) (digest, commit string, err error)
+	// PinPlaybooks keeps a copy of the playbooks of now.
+	PinPlaybooks(ctx context.Context) (digest, commit string, err error)
+	// KeptPlaybooks reports whether the playbooks with that digest are still there.
+	KeptPlaybooks(ctx context.Context, digest string) bool
+}
+
+// Settings is the part of the configuration that rollouts depend on.
+type Settings struct {
+	Groups   inventory.Groups
+	JobLimit int // jobs that run at a time
+	// Incomplete is the reason why these are not the settings that the operator chose, or
+	// nil. Until then nothing is begun.
+	Incomplete error
+}
+
+// Options are the dependencies of a Leader.
+type Options struct {
+	State    state.Reader
+	Store    Store
+	Jobs     Jobs
+	Settings func() Settings
+	Leads    func() bool // whether this instance decides now
+	// Ask makes the HTTP check of a gate: it returns the status of the answer. nil: AskHTTP.
+	Ask func(ctx context.Context, url string) (status int, err error)
+	// Allowed reports whether the maintenance windows permit the rollout to begin the node
+	// now. nil: always. It must not block.
+	Allowed func(v *state.View, r rollout.Record, n *inventory.Node, now time.Time) rollout.Permission
+	// Permits reports whether the budgets permit the nodes to be out of service together,
+	// besides those that are already. nil: always. It must not block.
+	Permits func(v *state.View, r rollout.Record, nodes []string) (ok bool, reason string)
+	Audit   access.Auditor
+	Logger  logrus.FieldLogger
+}
+
+// Leader starts and changes rollouts, and drives them while its instance leads. All methods
+// may be called at once.
+type Leader struct {
+	Options
+
+	kick  chan struct{} // something is due
+	tasks sync.WaitGroup
+	slots chan struct{} // of HTTP checks
+
+	mu      sync.Mutex
+	checked map[checkKey]*checkState
+}
+
+// New returns a leader. Run makes it drive rollouts.
+func New(o Options) *Leader {
+	if o.Ask == nil {
+		o.Ask = AskHTTP
+	}
+
+	return &Leader{
+		Options: o, kick: make(chan struct{}, 1), slots: make(chan struct{}, checksAtOnce),
+		checked: map[checkKey]*checkState{},
+	}
+}
+
+// Run drives the rollouts at every change of the view, and when something becomes due, until
+// ctx ends.
+func (l *Leader) Run(ctx context.Context) {
+	defer l.tasks.Wait()
+
+	for {
+		// Take the channel first: a change during the round must wake the wait.
+		changed := l.State.Changed()
+		next := l.round(ctx)
+
+		if !l.await(ctx, changed, next) {
+			return
+		}
+	}
+}
+
+// await waits for the next round. It reports false at the end of ctx.
+func (l *Leader) await(ctx context.Context, changed <-chan struct{}, next time.Time) bool {
+	pause := time.NewTimer(pace)
+	defer pause.Stop()
+
+	select {
+	case <-ctx.Done():
+		return false
+	case <-pause.C:
+	}
+
+	wait := retry
+	if !next.IsZero() {
+		wait = min(wait, max(0, time.Until(next)))
+	}
+
+	due := time.NewTimer(wait)
+	defer due.Stop()
+
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+	case <-l.kick:
+	case <-due.C:
+	}
+
+	return true
+}
+
+// wake makes a round due.
+func (l *Leader) wake() {
+	select {
+	case l.kick <- struct{}{}:
+	default: // it is due already
+	}
+}
+
+// round drives each rollout once, and returns when the next round is due.
+func (l *Leader) round(ctx context.Context) (next time.Time) {
+	v := l.State.View()
+
+	// An old view is no ground for a decision.
+	if !l.Leads() || v.Stale || l.Settings().Incomplete != nil {
+		return time.Time{}
+	}
+
+	for i := range v.Rollouts {
+		if v.Rollouts[i].Status.Ended() {
+			continue
+		}
+
+		due, err := l.drive(ctx, v.Rollouts[i].ID)
+		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+
+		if err != nil && ctx.Err() == nil && !isOvertaken(err) {
+			l.Logger.WithError(err).WithField("rollout", v.Rollouts[i].ID).
+				Warn("a rollout could not be driven; retrying")
+		}
+	}
+
+	l.forgetChecks(v)
+
+	if err := l.expire(ctx, v); err != nil && ctx.Err() == nil {
+		l.Logger.WithError(err).Warn("old rollouts could not be removed; retrying")
+	}
+
+	return next
+}
+
+// isOvertaken reports whether a change came first. The next round decides on it.
+func isOvertaken(err error) bool {
+	kind := inventory.KindOf(err)
+	return kind == inventory.KindConflict || kind == inventory.KindPrecondition
+}
+
+// drive carries out the next steps of a rollout.
+func (l *Leader) drive(ctx context.Context, id string) (due time.Time, err error) {
+	v := l.State.View()
+
+	r, ok := rollout.Find(v.Rollouts, id)
+	if !ok {
+		return time.Time{}, nil
+	}
+
+	now := time.Now()
+	steps := rollout.Next(r, l.world(v, r), now)
+	due = steps.Due
+
+	if steps.Changed {
+		ctx, cancel := context.WithTimeout(ctx, actTime)
+		defer cancel()
+
+		stored, err := l.Store.PutRollout(ctx, steps.Record, nil)
+		if err != nil {
+			return due, err
+		}
+
+		l.report(ctx, r, stored)
+		r = stored
+	}
+
+	for _, c := range steps.Checks {
+		if at := l.check(ctx, r, c, now); due.IsZero() || at.Before(due) {
+			due = at
+		}
+	}
+
+	return due, errors.Join(l.cancel(ctx, r, steps.Cancel), l.begin(ctx, r, steps.Begin))
+}
+
+// world returns what the decision depends on.
+func (l *Leader) world(v *state.View, r rollout.Record) rollout.World {
+	jobs := make(map[string]*job.Job, len(v.Jobs))
+	for i := range v.Jobs {
+		jobs[v.Jobs[i].ID] = &v.Jobs[i]
+	}
+
+	w := rollout.World{
+		Node: func(name string) *inventory.Node { return job.Find(v.Nodes, name) },
+		Job: func(id string) (job.Job, bool) {
+			if j := jobs[id]; j != nil {
+				return *j, true
+			}
+
+			// It holds its node until its record can be read, or is removed.
+			if v.UnreadableJob(id) != nil {
+				return job.Job{ID: id, Status: job.Running}, true
+			}
+
+			return job.Job{}, false
+		},
+		Checked: func(node string, attempt int) rollout.CheckResult { return l.result(r.ID, node, attempt) },
+		Room:    room - v.Queued(),
+	}
+
+	if brake := v.Automation.Brake; brake.On {
+		w.Halted = policy.Describe(brake)
+	}
+
+	if l.Allowed != nil && !r.Spec.OverrideWindow {
+		w.Allowed = func(n *inventory.Node, now time.Time) rollout.Permission { return l.Allowed(v, r, n, now) }
+	}
+
+	if l.Permits != nil {
+		w.Permits = func(nodes []string) (bool, string) { return l.Permits(v, r, nodes) }
+	}
+
+	return w
+}
+
+// cancel cancels jobs of a rollout that is aborted.
+func (l *Leader) cancel(ctx context.Context, r rollout.Record, list []rollout.Cancel) error {
+	var failures []error
+
+	for _, c := range list {
+		ctx, cancel := context.WithTimeout(ctx, actTime)
+		caller := principal(r)
+		caller.Precondition = mayCancel(c)
+		_, err := l.Jobs.Cancel(ctx, caller, c.Job)
+
+		cancel()
+
+		// It ended, or began, meanwhile.
+		if kind := inventory.KindOf(err); err != nil && kind != inventory.KindRefused && !isOvertaken(err) {
+			failures = append(failures, err)
+		}
+	}
+
+	return errors.Join(failures...)
+}
+
+// mayCancel refuses a job that was cancelled already, and one that is to be left alone once
+// it runs: a second cancel would skip its cleanup.
+func mayCancel(c rollout.Cancel) access.Precondition {
+	return func(v *state.View) error {
+		j, err := v.Job(c.Job)
+		if err != nil || j.Cancel == 0 && (!c.Queued || j.Status == job.Queued) {
+			return err
+		}
+
+		return inventory.Errorf(inventory.KindPrecondition, "job %s goes on by itself", c.Job).Do("wait for it")
+	}
+}
+
+// begin submits jobs, one after the other: each is noted in the record with its acceptance.
+func (l *Leader) begin(ctx context.Context, r rollout.Record, list []rollout.Begin) error {
+	if len(list) == 0 {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, actTime)
+	defer cancel()
+
+	extra, err := l.Store.RolloutExtra(ctx, r.ID)
+	if err != nil && inventory.KindOf(err) != inventory.KindNotFound {
+		return err
+	}
+
+	for _, b := range list {
+		if r, err = l.submit(ctx, r, b, extra); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// submit submits a job, and returns the record with it. A refusal for good fails the node.
+func (l *Leader) submit(
+	ctx context.Context, r rollout.Record, b rollout.Begin, extra configuration.Vars,
+) (rollout.Record, error) {
+	begun, err := l.Jobs.SubmitRollout(ctx, principal(r), r, b, extra)
+
+	switch inventory.KindOf(err) {
+	case "":
+		return begun, nil
+	case inventory.KindRefused, inventory.KindInvalid, inventory.KindNotFound, inventory.KindTooLarge:
+		l.Logger.WithError(err).WithField("rollout", r.ID).WithField("node", b.Node).
+			Warn("a job of a rollout was refused")
+
+		return l.Store.PutRollout(ctx, r.Refused(b, job.Message(err), time.Now()), nil)
+	}
+
+	return r, err
+}
+
+// principal returns the caller of the jobs of a rollout.
+func principal(r rollout.Record) access.Caller {
+	return access.Caller{Principal: rollout.Principal(r.ID)}
+}
+
+// report logs a change of the status, and leaves its audit record.
+func (l *Leader) report(ctx context.Context, was, is rollout.Record) {
+	if was.Status == is.Status {
+		return
+	}
+
+	l.Logger.WithField("rollout", is.ID).Infof("%s: %s", is.Status, is.Reason)
+
+	record := access.Record{Action: "rollouts.decide", Targets: []string{is.ID}, Reason: string(is.Status) + ": " + is.Reason}
+	_ = access.Audited(ctx, l.Audit, principal(is), record, func(*access.Record) error { return nil })
+}
+
+// expire removes the rollouts that are no longer kept.
+func (l *Leader) expire(ctx context.Context, v *state.View) error {
+	ids := rollout.Expired(v.Rollouts)
+	if len(ids) == 0 {
+		return nil
+	}
+
+	record := access.Record{Action: "rollouts.expire", Targets: ids, Reason: "more have ended than are kept"}
+
+	return access.Audited(ctx, l.Audit, access.Caller{Principal: access.Manager}, record, func(*access.Record) error {
+		return l.Store.DropRollouts(ctx, ids)
+	})
+}
