@@ -135,6 +135,9 @@ type Transition struct {
 	// them as they were, with a verdict.
 	Verifies bool
 
+	// Undo is the verb that takes it back, given the group and the playbooks before; empty: none does.
+	Undo Verb
+
 	// TakesAddrs: a request names addresses of hosts instead of nodes.
 	TakesAddrs bool
 	// Options are the optional fields that a request may set, besides those of every request.
@@ -214,6 +217,7 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbCommission, From: []Status{Unallocated, Decommissioned}, Through: Provisioning, Success: Allocated,
 		Failed: Unallocated, Dirty: Quarantined, NeedsDiscover: true,
+		Undo: VerbDecommission,
 		Options: []Option{
 			{FieldGroup, "the host group to join, e.g. service-master"},
 			{FieldExtraVars, "variables for this commission only"},
@@ -230,6 +234,7 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbUpdate, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Unallocated, Dirty: Quarantined, NeedsDiscover: true,
+		Undo: VerbUpdate,
 		Options: []Option{
 			{FieldGroup, "the host group to move to (default: the current group)"},
 			{FieldExtraVars, "variables for this update only"},
@@ -243,6 +248,7 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbApply, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true,
+		Undo:    VerbApply,
 		Options: optionsInPlace,
 		Meaning: "configure nodes again in place, without a cleanup first",
 		Failure: "Allocated, with `last_error` set and the applied configuration unknown; nothing is cleaned up",
@@ -250,6 +256,7 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbReapply, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true,
+		Undo: VerbReapply,
 		Options: []Option{
 			{FieldExtraVars, "variables for this run only"},
 			optionSerial, optionMaxFailures,
@@ -262,6 +269,7 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbMaintenance, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
 		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true,
+		Undo:    VerbApply,
 		Options: optionsInPlace,
 		Meaning: "upgrade nodes in place",
 		Failure: "Allocated, with `last_error` set and the applied configuration unknown; nothing is cleaned up",
@@ -286,6 +294,7 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbDecommission, From: []Status{Allocated, Quarantined}, Through: Decommissioning,
 		Success: Decommissioned, Failed: Decommissioned, Dirty: Decommissioned,
+		Undo:    VerbCommission,
 		Options: []Option{{FieldExtraVars, "variables for the cleanup"}, optionPlaybooks},
 		Meaning: "take nodes out of service and clean them",
 		Failure: "Decommissioned nevertheless; configuration left on the node is recorded as `residue`",

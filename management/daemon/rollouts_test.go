@@ -104,7 +104,7 @@ func apply(nodes []string, change func(*rollout.Request)) rollout.Request {
 	return req
 }
 
-// attempts returns the jobs of the rollout by node, and fails for a node with two at once.
+// attempts counts the jobs of the rollout by node.
 func (s *site) attempts(id string) map[string]int {
 	count := map[string]int{}
 
@@ -134,7 +134,8 @@ func TestRolloutStopsAndGoesOn(t *testing.T) {
 	r = s.reach(r.ID, "it stops", func(r rollout.Record) bool {
 		return r.Status == rollout.Stopped && r.Count().InProgress == 0
 	})
-	if c := r.Count(); c.Failed != 2 || c.Succeeded != 2 || c.Waiting != 4 || !strings.Contains(r.Reason, "max_failures is 1") {
+	if c := r.Count(); c.Failed != 2 || c.Succeeded != 2 || c.Waiting != 4 ||
+		!strings.Contains(r.Reason, "max_failures is 1") {
 		t.Errorf("%+v, %q", c, r.Reason)
 	}
 

@@ -116,7 +116,9 @@ func (e *Engine) rolloutPlaybooks(ctx context.Context, digest string) (string, e
 
 // PrepareRollout refuses a request for a job that could not run, as far as that is known
 // before any job is accepted. It returns the digest of the playbooks of now, and their commit.
-func (e *Engine) PrepareRollout(ctx context.Context, c access.Caller, r job.Request) (digest, commit string, err error) {
+func (e *Engine) PrepareRollout(
+	ctx context.Context, c access.Caller, r job.Request,
+) (digest, commit string, err error) {
 	release, err := e.enter(ctx)
 	if err != nil {
 		return "", "", err

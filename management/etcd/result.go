@@ -26,7 +26,9 @@ func newResultRecord(r access.Result) resultRecord {
 }
 
 func (r resultRecord) result(revision int64) access.Result {
-	return access.Result{Request: r.Request, Job: r.Job, Plan: r.Plan, Rollout: r.Rollout, Time: r.Time, Revision: revision}
+	return access.Result{
+		Request: r.Request, Job: r.Job, Plan: r.Plan, Rollout: r.Rollout, Time: r.Time, Revision: revision,
+	}
 }
 
 func (s *Store) resultKey(id string) string { return s.key("/x/results/%s", id) }

@@ -111,7 +111,8 @@ func TestRollouts(t *testing.T) {
 
 	must(t, s.DropRollouts(ctx, []string{r.ID}))
 
-	if _, err := s.RolloutExtra(ctx, r.ID); inventory.KindOf(err) != inventory.KindNotFound || len(s.View().Rollouts) > 0 {
+	_, err = s.RolloutExtra(ctx, r.ID)
+	if inventory.KindOf(err) != inventory.KindNotFound || len(s.View().Rollouts) > 0 {
 		t.Errorf("dropped: %v, %+v", err, s.View().Rollouts)
 	}
 }

@@ -177,7 +177,8 @@ func (r Record) retried(names []string) ([]string, error) {
 
 	for _, name := range names {
 		if !slices.Contains(chosen, name) {
-			return nil, inventory.Errorf(inventory.KindRefused, "%s is no failed or skipped node of rollout %s", name, r.ID).
+			return nil, inventory.
+				Errorf(inventory.KindRefused, "%s is no failed or skipped node of rollout %s", name, r.ID).
 				Do("name nodes that failed or were skipped, or none for all that failed").About(name)
 		}
 	}

@@ -30,9 +30,18 @@ const (
 
 // Verifies reports whether the gate verifies the nodes: the action configures them, and the
 // specification does not say otherwise.
-func (s Spec) Verifies() bool {
+func (s Spec) Verifies() bool { return !s.Gate.SkipVerify && configures(s.Action) }
+
+// configures reports whether the verb leaves its nodes in service with a new configuration.
+func configures(v inventory.Verb) bool {
+	row, _ := inventory.TransitionOf(v)
+	return row.Success == inventory.Allocated && !row.Verifies
+}
+
+// joins reports whether the verb brings nodes into service, which have no group before.
+func (s Spec) joins() bool {
 	row, _ := inventory.TransitionOf(s.Action)
-	return !s.Gate.SkipVerify && row.Success == inventory.Allocated && !row.Verifies
+	return configures(s.Action) && !slices.Contains(row.From, inventory.Allocated)
 }
 
 // check refuses a specification that is wrong in itself. nodes is their number.
@@ -66,8 +75,8 @@ func (s Spec) checkGroup(groups inventory.Groups, _ int) error {
 	row, _ := inventory.TransitionOf(s.Action)
 
 	switch {
-	case s.Group == "" && s.Action == inventory.VerbCommission:
-		return inventory.Errorf(inventory.KindInvalid, "a rollout of commission names no group").
+	case s.Group == "" && s.joins():
+		return inventory.Errorf(inventory.KindInvalid, "a rollout of %s names no group", s.Action).
 			Do("name the group that its nodes are to join")
 	case s.Group == "":
 		return nil
@@ -93,7 +102,8 @@ func (s Spec) checkBounds(_ inventory.Groups, nodes int) error {
 		return inventory.Errorf(inventory.KindInvalid, "the canary has %d nodes", s.Canary).
 			Do("write the number of nodes that go first: 0 or more")
 	case s.Canary > nodes:
-		return inventory.Errorf(inventory.KindInvalid, "the canary has %d nodes, and the rollout has %d", s.Canary, nodes).
+		return inventory.
+			Errorf(inventory.KindInvalid, "the canary has %d nodes, and the rollout has %d", s.Canary, nodes).
 			Do("choose a smaller canary, or more nodes")
 	case s.Promote && s.Canary == 0:
 		return inventory.Errorf(inventory.KindInvalid, "the rollout is to be promoted after its canary, and has none").
@@ -181,7 +191,8 @@ func (c *HTTPCheck) check() error {
 		return inventory.Errorf(inventory.KindInvalid, "the port of the HTTP check is %d", c.Port).
 			Do("choose one from 1 to 65535")
 	case err != nil || u.Host != "" || u.Scheme != "" || len(c.Path) > maxPath || !strings.HasPrefix(u.Path, "/"):
-		return inventory.Errorf(inventory.KindInvalid, "the path of the HTTP check is %q", inventory.Shorten(c.Path, 100)).
+		return inventory.
+			Errorf(inventory.KindInvalid, "the path of the HTTP check is %q", inventory.Shorten(c.Path, 100)).
 			Do("write only a path with a query, such as /health?full=1; the host is always the node")
 	case c.Status != 0 && (c.Status < 100 || c.Status > 599):
 		return inventory.Errorf(inventory.KindInvalid, "the status of the HTTP check is %d", c.Status).
@@ -296,7 +307,7 @@ func Make(s job.Snapshot, groups inventory.Groups, open []Record, req Request, n
 // node returns the entry of a node at the start.
 func (r Record) node(n inventory.Node) Node {
 	group := n.Group
-	if r.Spec.Action == inventory.VerbCommission {
+	if r.Spec.joins() {
 		group = r.Spec.Group
 	}
 
@@ -373,7 +384,9 @@ func (r Record) RequestOf(b Begin, extra configuration.Vars) job.Request {
 		reason += ": " + r.Spec.Reason
 	}
 
-	req := job.Request{Nodes: []string{b.Node}, Timeout: r.Spec.Timeout, Reason: inventory.Shorten(reason, maxJobReason)}
+	reason = inventory.Shorten(reason, maxJobReason)
+	req := job.Request{Nodes: []string{b.Node}, Timeout: r.Spec.Timeout, Reason: reason}
+
 	if b.Gate {
 		req.Verb = inventory.VerbVerify
 		return req

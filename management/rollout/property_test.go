@@ -19,7 +19,7 @@ func TestProperties(t *testing.T) {
 	begun := uint64(time.Now().UnixNano())
 	t.Logf("the first seed is %d", begun)
 
-	for k := range uint64(60) {
+	for k := range uint64(48) {
 		seed := begun + k
 
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -32,12 +32,13 @@ func TestProperties(t *testing.T) {
 func simulate(t *testing.T, seed uint64) {
 	t.Helper()
 
-	sizes := []int{1, 2, 3, 5, 8, 12, 20, 40, 70, 100, 150, 1000}
+	sizes := []int{1, 2, 3, 5, 8, 12, 16, 20, 30, 40, 50, 70, 100, 150, 200, 1000}
 	f := newFleet(t, seed, sizes[int(seed%uint64(len(sizes)))])
 	n := len(f.names)
 
+	actions := []inventory.Verb{inventory.VerbApply, inventory.VerbUpdate, inventory.VerbReapply}
 	spec := Spec{
-		Action:         []inventory.Verb{inventory.VerbApply, inventory.VerbUpdate, inventory.VerbReapply}[f.rand.IntN(3)],
+		Action:         actions[f.rand.IntN(3)],
 		MaxUnavailable: []string{"", "1", "3", "10", "10%", "100%"}[f.rand.IntN(6)],
 		MaxFailures:    f.rand.IntN(4),
 		Canary:         f.rand.IntN(min(n, 4)),

@@ -132,7 +132,6 @@ func (f *fleet) decide() (acts bool, due time.Time) {
 }
 
 func (f *fleet) carryOut(s Steps) {
-
 	if s.Changed {
 		if f.record = s.Record; f.dies() {
 			return

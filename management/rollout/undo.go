@@ -11,27 +11,18 @@ import (
 	"github.com/contiv/cluster/management/job"
 )
 
-// undoes are the actions that take an action back. An upgrade is taken back by the former
-// site.yml: packages go back only as far as that says so.
-var undoes = map[inventory.Verb]inventory.Verb{
-	inventory.VerbApply:        inventory.VerbApply,
-	inventory.VerbMaintenance:  inventory.VerbApply,
-	inventory.VerbReapply:      inventory.VerbReapply,
-	inventory.VerbUpdate:       inventory.VerbUpdate,
-	inventory.VerbCommission:   inventory.VerbDecommission,
-	inventory.VerbDecommission: inventory.VerbCommission,
-}
-
 // Undo returns the rollout, Planned, that takes this one back: each node that it changed goes
-// back to the group and the playbooks before, with the variables of now. A node that cannot go
+// back to the group and the playbooks before, with the variables of now. An upgrade goes back by
+// the former site.yml: packages only as far as that names their versions. A node that cannot go
 // back is skipped with the reason. kept reports whether playbooks are still there.
 func (r Record) Undo(
 	s job.Snapshot, open []Record, kept func(digest string) bool, reason string, now time.Time,
 ) (Record, error) {
-	action, ok := undoes[r.Spec.Action]
+	row, _ := inventory.TransitionOf(r.Spec.Action)
+	action := row.Undo
 
 	switch {
-	case !ok:
+	case action == "":
 		return r, inventory.Errorf(inventory.KindRefused, "rollout %s changed nothing: %s compares nodes only",
 			r.ID, r.Spec.Action).Do("nothing is to be taken back")
 	case r.UndoOf != "":
@@ -106,7 +97,7 @@ func (r Record) cannotUndo(s job.Snapshot, n *Node, action inventory.Verb, kept 
 		return "it is as it was: the rollout did not change what is configured on it"
 	case node.Applied != "" && node.Applied != n.Job:
 		return fmt.Sprintf("job %s has configured it since", node.Applied)
-	case action == inventory.VerbDecommission:
+	case !configures(action):
 		return ""
 	case n.Former == "":
 		return "it is not known which playbooks had configured it before"

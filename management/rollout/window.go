@@ -113,6 +113,7 @@ func (d *decision) picker() *picker {
 	p := &picker{decision: d, groups: map[string]*use{}, racks: map[string]string{}}
 	p.all.window, _ = Window(d.Spec.MaxUnavailable, len(d.Nodes))
 
+	// A share of a strategy is one of the group's nodes.
 	sizes := map[string]int{}
 	for i := range d.Nodes {
 		sizes[d.Nodes[i].Group]++
@@ -212,6 +213,7 @@ func (p *picker) consider(n *Node) {
 		return
 	}
 
+	// The next node is judged as if this one had begun.
 	p.begin = append(p.begin, Begin{Node: n.Name})
 	p.working = append(p.working, n.Name)
 	p.racks[n.Rack] = n.Name
@@ -242,6 +244,7 @@ func (p *picker) bounded(n *Node, isDown bool) bool {
 		uses = append(uses, u)
 	}
 
+	// A node that is out of service already uses no further place, but may not wait for ever.
 	for _, u := range uses {
 		if reason, own := u.full(isDown); own {
 			p.own = true
@@ -268,6 +271,7 @@ func (p *picker) permitted(n *Node, node *inventory.Node) bool {
 		if !answer.OK {
 			p.wake(answer.Until)
 			p.wait(answer.Reason, answer.Until)
+
 			return false
 		}
 	}

@@ -210,23 +210,23 @@ func orZero[T any](v *T) T {
 
 // Approve lets a rollout begin that another person started.
 func (l *Leader) Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return l.control(ctx, c, "rollouts.approve", id, reason, func(_ *state.View, r rollout.Record) (rollout.Record, error) {
-		return r.Approve(mark(c, reason))
-	})
+	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) { return r.Approve(mark(c, reason)) }
+
+	return l.control(ctx, c, "rollouts.approve", id, reason, act)
 }
 
 // Promote lets a rollout go on after its canary.
 func (l *Leader) Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return l.control(ctx, c, "rollouts.promote", id, reason, func(_ *state.View, r rollout.Record) (rollout.Record, error) {
-		return r.Promote(mark(c, reason))
-	})
+	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) { return r.Promote(mark(c, reason)) }
+
+	return l.control(ctx, c, "rollouts.promote", id, reason, act)
 }
 
 // Pause keeps a rollout from beginning nodes.
 func (l *Leader) Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return l.control(ctx, c, "rollouts.pause", id, reason, func(_ *state.View, r rollout.Record) (rollout.Record, error) {
-		return r.Pause(mark(c, reason))
-	})
+	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) { return r.Pause(mark(c, reason)) }
+
+	return l.control(ctx, c, "rollouts.pause", id, reason, act)
 }
 
 // Resume lets a paused or stopped rollout go on.
@@ -249,9 +249,11 @@ func (l *Leader) Resume(
 func (l *Leader) Abort(
 	ctx context.Context, c access.Caller, id string, o rollout.AbortOptions,
 ) (rollout.Record, error) {
-	return l.control(ctx, c, "rollouts.abort", id, o.Reason, func(_ *state.View, r rollout.Record) (rollout.Record, error) {
+	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) {
 		return r.Abort(mark(c, o.Reason), o.Cancel)
-	})
+	}
+
+	return l.control(ctx, c, "rollouts.abort", id, o.Reason, act)
 }
 
 // Retry lets nodes of a rollout be begun once more.
@@ -263,14 +265,16 @@ func (l *Leader) Retry(
 		return rollout.Record{}, err
 	}
 
-	return l.control(ctx, c, "rollouts.retry", id, o.Reason, func(v *state.View, r rollout.Record) (rollout.Record, error) {
+	act := func(v *state.View, r rollout.Record) (rollout.Record, error) {
 		again, err := repin(r).Retry(mark(c, o.Reason), o.Nodes)
 		if err != nil {
 			return again, err
 		}
 
 		return again, again.CheckFree(v.Rollouts)
-	})
+	}
+
+	return l.control(ctx, c, "rollouts.retry", id, o.Reason, act)
 }
 
 // repin returns the change that binds a rollout to the playbooks of now, if that is wanted.

@@ -374,7 +374,8 @@ func (l *Leader) report(ctx context.Context, was, is rollout.Record) {
 
 	l.Logger.WithField("rollout", is.ID).Infof("%s: %s", is.Status, is.Reason)
 
-	record := access.Record{Action: "rollouts.decide", Targets: []string{is.ID}, Reason: string(is.Status) + ": " + is.Reason}
+	reason := string(is.Status) + ": " + is.Reason
+	record := access.Record{Action: "rollouts.decide", Targets: []string{is.ID}, Reason: reason}
 	_ = access.Audited(ctx, l.Audit, principal(is), record, func(*access.Record) error { return nil })
 }
 
