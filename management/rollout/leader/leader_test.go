@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
+)
+
+var ann = access.Caller{Principal: "ann"}
+
+// apply is a request of apply for all nodes.
+func (s *site) apply(change func(*rollout.Spec)) rollout.Request {
+	req := rollout.Request{Nodes: s.names(), Spec: rollout.Spec{Action: inventory.VerbApply}}
+	if change != nil {
+		change(&req.Spec)
+	}
+
+	return req
+}
+
+// TestOwnTime: 1 000 nodes, 10 at once, take at most 5 % more than the ideal schedule.
+func TestOwnTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1000)
+		l := s.leader()
+
+		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
+			o.MaxUnavailable, o.Gate.SkipVerify = "10", true
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		begun := time.Now()
+		r = s.run(l, r.ID, 24*time.Hour, ended)
+		took, ideal := time.Since(begun), 100*s.takes
+
+		if c := r.Count(); r.Status != rollout.Done || c.Succeeded != 1000 || took > ideal*105/100 {
+			t.Errorf("%s, %+v after %s, the ideal schedule takes %s", r.Status, c, took, ideal)
+		}
+
+		t.Logf("%s, %.2f %% more than the ideal schedule", took, 100*float64(took-ideal)/float64(ideal))
+		s.tasks.Wait()
+	})
+}
+
+// TestKilledAnywhere kills the manager at every operation, before and after it takes effect.
+// Another one goes on, and the rollout ends the same: no node is begun twice.
+func TestKilledAnywhere(t *testing.T) {
+	t.Parallel()
+
+	for _, late := range []bool{false, true} {
+		for crash := 2; ; crash++ { // the first one is the start
+			reached := false
+
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 6)
+				s.fails = func(node string, attempt int) bool { return node == "w-0003" && attempt == 1 }
+				l := s.leader()
+
+				r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
+					o.MaxUnavailable, o.MaxFailures, o.Canary = "2", 1, 1
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				s.crash, s.late = crash, late
+				s.run(l, r.ID, 30*time.Minute, ended)
+
+				s.mu.Lock()
+				reached = s.ops >= crash
+				s.crash = 0
+				s.mu.Unlock()
+
+				r = s.run(s.leader(), r.ID, time.Hour, ended)
+				if c := r.Count(); r.Status != rollout.Done || c.Succeeded != 5 || c.Failed != 1 ||
+					s.attempts() != "w-0000:1 w-0001:1 w-0002:1 w-0003:1 w-0004:1 w-0005:1 " {
+					t.Errorf("killed at %d (late %t): %s %+v, %s", crash, late, r.Status, c, s.attempts())
+				}
+
+				s.tasks.Wait()
+			})
+
+			if !reached {
+				t.Logf("%d operations (late %t)", crash-1, late)
+				break
+			}
+		}
+	}
+}
+
+// TestTwoDeciders: two leaders at once, as for a moment at a takeover, begin no node twice.
+func TestTwoDeciders(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 20)
+		l := s.leader()
+
+		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) { o.MaxUnavailable = "3" }))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		other := make(chan struct{})
+		go func() { defer close(other); s.run(s.leader(), r.ID, time.Hour, ended) }()
+
+		r = s.run(l, r.ID, time.Hour, ended)
+		<-other
+
+		if c := r.Count(); c.Succeeded != 20 || strings.Count(s.attempts(), ":1 ") != 20 {
+			t.Errorf("%+v, %s", c, s.attempts())
+		}
+
+		s.tasks.Wait()
+	})
+}
+
+// TestWindowCloses: the node in progress is finished, no other is begun, and the record says
+// until when it waits.
+func TestWindowCloses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 6)
+		closes, opens := time.Now().Add(150*time.Second), time.Now().Add(time.Hour)
+		s.allow = func(_ *inventory.Node, now time.Time) rollout.Permission {
+			if now.Before(closes) || !now.Before(opens) {
+				return rollout.Permission{OK: true, Until: closes}
+			}
+
+			return rollout.Permission{Until: opens, Reason: "outside of the maintenance window nightly"}
+		}
+		l := s.leader()
+
+		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) { o.Gate.SkipVerify = true }))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		r = s.run(l, r.ID, 30*time.Minute, func(r rollout.Record) bool { return r.Waits != "" })
+		if c := r.Count(); c.Succeeded != 3 || c.Waiting != 3 || c.InProgress != 0 ||
+			!strings.Contains(r.Waits, "nightly") || !r.WaitsUntil.Equal(opens) {
+			t.Errorf("%+v, %q until %s", c, r.Waits, r.WaitsUntil)
+		}
+
+		r = s.run(l, r.ID, 2*time.Hour, ended)
+		if r.Status != rollout.Done || r.Waits != "" || r.Ended.Before(opens) || r.Ended.After(opens.Add(5*time.Minute)) {
+			t.Errorf("%s at %s, waits %q", r.Status, r.Ended, r.Waits)
+		}
+
+		s.tasks.Wait()
+	})
+}
+
+// TestBrakeHolds: while the brake of automation is on, no node is begun.
+func TestBrakeHolds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 2)
+		l := s.leader()
+
+		r, err := l.Start(t.Context(), ann, s.apply(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		brake := func(on bool) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+
+			s.publish(func(v *state.View) { v.Automation.Brake = state.Brake{On: on, Vanish: 9, Visible: 10} })
+		}
+		brake(true)
+
+		r = s.run(l, r.ID, time.Hour, ended)
+		if r.Status != rollout.Running || !strings.Contains(r.Waits, "9 of 10") || s.attempts() != "" {
+			t.Errorf("%s, waits %q, %s", r.Status, r.Waits, s.attempts())
+		}
+
+		brake(false)
+
+		if r = s.run(l, r.ID, time.Hour, ended); r.Status != rollout.Done {
+			t.Errorf("%s, waits %q", r.Status, r.Waits)
+		}
+
+		s.tasks.Wait()
+	})
+}
+
+// TestFollowerDrivesNothing: an instance that does not lead leaves rollouts alone.
+func TestFollowerDrivesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 2)
+		l := s.leader()
+
+		r, err := l.Start(t.Context(), ann, s.apply(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		s.leads = false
+
+		if s.run(l, r.ID, time.Hour, ended); s.attempts() != "" || s.ops != 1 {
+			t.Errorf("%s, %d operations", s.attempts(), s.ops)
+		}
+	})
+}
+
+// TestHTTPGate: a node passes once its check answers, and fails when the time is over.
+func TestHTTPGate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 2)
+		s.status["http://10.0.0.1:8080/health"] = http.StatusServiceUnavailable
+		l := s.leader()
+
+		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
+			o.Gate.HTTP = &rollout.HTTPCheck{Port: 8080, Path: "/health", Timeout: 30 * time.Second}
+			o.MaxFailures = 1
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, r.ID, time.Hour, func(r rollout.Record) bool { return r.Nodes[0].State == rollout.Checking })
+		s.run(l, r.ID, 10*time.Second, ended)
+
+		s.mu.Lock()
+		asked := s.asked["http://10.0.0.1:8080/health"]
+		s.status["http://10.0.0.1:8080/health"] = http.StatusNoContent
+		s.mu.Unlock()
+
+		if asked < 4 || asked > 7 {
+			t.Errorf("asked %d times within 10 s", asked)
+		}
+
+		r = s.run(l, r.ID, time.Hour, ended)
+		if r.Nodes[0].State != rollout.Succeeded || r.Nodes[1].State != rollout.Failed ||
+			!strings.Contains(r.Nodes[1].Reason, "within 30s: connection refused") {
+			t.Errorf("%+v", r.Nodes)
+		}
+
+		if len(l.checked) > 1 {
+			t.Errorf("%d results are kept", len(l.checked))
+		}
+
+		s.tasks.Wait()
+	})
+}
+
+// TestRefusals: a job that is refused for good fails its node, and an outage does not.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3)
+		l := s.leader()
+
+		r, err := l.Start(t.Context(), ann, s.apply(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		s.refuse = inventory.Errorf(inventory.KindUnavailable, "etcd does not answer")
+		if r = s.run(l, r.ID, 10*time.Minute, ended); r.Status != rollout.Running || r.Count().Waiting != 3 {
+			t.Errorf("%s, %+v", r.Status, r.Count())
+		}
+
+		s.refuse = inventory.Errorf(inventory.KindRefused, "the rules forbid it").Do("ask somebody")
+
+		r = s.run(l, r.ID, 10*time.Minute, func(r rollout.Record) bool { return r.Status == rollout.Stopped })
+		if c := r.Count(); c.Failed != 1 || r.Nodes[0].Reason != "refused: the rules forbid it" {
+			t.Errorf("%+v, %+v", c, r.Nodes[0])
+		}
+
+		decided := func(a access.Record) bool {
+			return a.Action == "rollouts.decide" && a.Principal == "rollout:"+r.ID &&
+				strings.Contains(a.Reason, "max_failures is 0")
+		}
+		if !slices.ContainsFunc(s.trail, decided) {
+			t.Errorf("no audit record: %+v", s.trail)
+		}
+	})
+}
+
+// TestExpire: the oldest rollouts that have ended are removed.
+func TestExpire(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		for range rollout.MaxKept + 5 {
+			s.view.Rollouts = append(s.view.Rollouts, rollout.Record{ID: rollout.NewID(), Status: rollout.Done})
+		}
+
+		s.view.Rollouts[0].Status = rollout.Paused
+		s.view.Rollouts[0].Nodes = []rollout.Node{{Name: "w-0000", State: rollout.Waiting}}
+		first := s.view.Rollouts[0].ID
+
+		s.run(s.leader(), first, time.Minute, ended)
+
+		if list := s.View().Rollouts; len(list) != rollout.MaxKept || list[0].ID != first {
+			t.Errorf("%d rollouts are left", len(list))
+		}
+	})
+}
+
+// TestAskHTTP: no redirect is followed, and an error has no URL.
+func TestAskHTTP(t *testing.T) {
+	t.Parallel()
+
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/moved" {
+			http.Redirect(w, r, "/health", http.StatusFound)
+		}
+	}))
+
+	for path, want := range map[string]int{"/health": http.StatusOK, "/moved": http.StatusFound} {
+		if status, err := AskHTTP(t.Context(), server.URL+path); status != want || err != nil {
+			t.Errorf("%s: %d, %v", path, status, err)
+		}
+	}
+
+	server.Close()
+
+	if _, err := AskHTTP(t.Context(), server.URL+"/health"); err == nil || strings.Contains(err.Error(), "/health") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
+)
+
+var errCrash = errors.New("the manager was killed")
+
+// site is a store and an engine in memory. Its jobs take a time, and end as scripted.
+type site struct {
+	t testing.TB
+
+	mu      sync.Mutex
+	view    *state.View
+	changed chan struct{}
+	extra   map[string]configuration.Vars
+	trail   []access.Record
+	leads   bool
+
+	takes time.Duration
+	fails func(node string, attempt int) bool
+	tries map[string]int // jobs of the action by node
+	tasks sync.WaitGroup
+
+	refuse error          // of every job
+	status map[string]int // of HTTP checks by URL
+	asked  map[string]int
+	allow  func(n *inventory.Node, now time.Time) rollout.Permission
+	ops    int
+	crash  int  // the operation that fails, and all after it; 0: never
+	late   bool // it takes effect before it fails
+}
+
+func newSite(t testing.TB, nodes int) *site {
+	t.Helper()
+
+	s := &site{
+		t: t, changed: make(chan struct{}), extra: map[string]configuration.Vars{}, leads: true, takes: time.Minute,
+		fails: func(string, int) bool { return false }, tries: map[string]int{},
+		status: map[string]int{}, asked: map[string]int{},
+		view: &state.View{Revision: 1},
+	}
+
+	for i := range nodes {
+		s.view.Nodes = append(s.view.Nodes, &inventory.Node{
+			Name: fmt.Sprintf("w-%04d", i), Label: "w", Serial: fmt.Sprintf("%04d", i), Addr: fmt.Sprintf("10.0.0.%d", i%250+1),
+			Status: inventory.Allocated, State: inventory.Discovered, Group: inventory.GroupWorker, Applied: "1",
+			Playbooks: map[string]string{inventory.GroupWorker: "former"},
+		})
+	}
+
+	return s
+}
+
+func (s *site) names() (names []string) {
+	for _, n := range s.View().Nodes {
+		names = append(names, n.Name)
+	}
+
+	return names
+}
+
+func (s *site) View() *state.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.view
+}
+
+func (s *site) Narrow(...string) *state.View { return s.View() }
+
+func (s *site) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.changed
+}
+
+func (s *site) Wait(context.Context, int64) error { return nil }
+func (s *site) Sync(context.Context) error        { return nil }
+
+// publish shows the next view. The caller holds the lock.
+func (s *site) publish(change func(v *state.View)) {
+	v := *s.view
+	v.Revision++
+	v.Jobs, v.Nodes, v.Rollouts = slices.Clone(v.Jobs), slices.Clone(v.Nodes), slices.Clone(v.Rollouts)
+	change(&v)
+	s.view = &v
+
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// operate carries out an operation of the manager, unless it was killed.
+func (s *site) operate(do func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.ops++
+
+	dies := s.crash > 0 && s.ops >= s.crash
+	if dies && (!s.late || s.ops > s.crash) {
+		return errCrash
+	}
+
+	if err := do(); err != nil || !dies {
+		return err
+	}
+
+	return errCrash
+}
+
+// put replaces the record, if it is at its revision. The caller holds the lock.
+func (s *site) put(r rollout.Record) (rollout.Record, error) {
+	i := slices.IndexFunc(s.view.Rollouts, func(o rollout.Record) bool { return o.ID == r.ID })
+	if i < 0 || s.view.Rollouts[i].Revision != r.Revision {
+		return r, inventory.Errorf(inventory.KindConflict, "it was changed")
+	}
+
+	r.Revision = s.view.Revision + 1
+	s.publish(func(v *state.View) { v.Rollouts[i] = r })
+
+	return r, nil
+}
+
+func (s *site) AddRollout(
+	_ context.Context, revision int64, r rollout.Record, extra configuration.Vars, _ *access.Key,
+) (rollout.Record, error) {
+	return r, s.operate(func() error {
+		if revision != s.view.Revision {
+			return inventory.Errorf(inventory.KindConflict, "it was changed")
+		}
+
+		r.Revision = revision + 1
+		s.extra[r.ID] = extra
+		s.publish(func(v *state.View) { v.Rollouts = append(v.Rollouts, r) })
+
+		return nil
+	})
+}
+
+func (s *site) PutRollout(_ context.Context, r rollout.Record, _ *access.Key) (stored rollout.Record, err error) {
+	err = s.operate(func() (err error) { stored, err = s.put(r); return err })
+	return stored, err
+}
+
+func (s *site) RolloutExtra(_ context.Context, id string) (configuration.Vars, error) {
+	return s.extra[id], nil
+}
+
+func (s *site) DropRollouts(_ context.Context, ids []string) error {
+	return s.operate(func() error {
+		s.publish(func(v *state.View) {
+			v.Rollouts = slices.DeleteFunc(v.Rollouts, func(r rollout.Record) bool { return slices.Contains(ids, r.ID) })
+		})
+
+		return nil
+	})
+}
+
+func (s *site) Result(context.Context, string) (*access.Result, error) { return nil, nil }
+
+// SubmitRollout accepts a job with the record, and lets it end after its time.
+func (s *site) SubmitRollout(
+	_ context.Context, c access.Caller, r rollout.Record, b rollout.Begin, extra configuration.Vars,
+) (begun rollout.Record, err error) {
+	if s.refuse != nil {
+		return r, s.refuse
+	}
+
+	err = s.operate(func() error {
+		request := r.RequestOf(b, extra)
+		n, _ := s.view.Lookup(b.Node)
+
+		if n.Job != "" {
+			s.t.Errorf("%s is begun while job %s holds it", n.Name, n.Job)
+		}
+
+		s.view.Seq++
+		j := job.Job{
+			ID: strconv.FormatUint(s.view.Seq, 10), Verb: request.Verb, Status: job.Running, Actor: c.Principal,
+			Reason: request.Reason, Rollout: r.ID, Targets: []job.Target{{Name: b.Node, From: n.Status, FromGroup: n.Group}},
+		}
+
+		if begun, err = s.put(r.Begun(b, j, time.Now())); err != nil {
+			s.view.Seq--
+			return inventory.Errorf(inventory.KindPrecondition, "it was changed")
+		}
+
+		if !b.Gate {
+			s.tries[b.Node]++
+		}
+
+		fails := !b.Gate && s.fails(b.Node, s.tries[b.Node])
+		s.publish(func(v *state.View) {
+			v.Jobs = append(v.Jobs, j)
+			hold(v, b.Node, j.ID)
+		})
+		s.tasks.Go(func() { s.end(j.ID, b.Node, fails) })
+
+		return nil
+	})
+
+	return begun, err
+}
+
+// hold lets the job hold the node, or nobody.
+func hold(v *state.View, name, id string) {
+	i := slices.IndexFunc(v.Nodes, func(n *inventory.Node) bool { return n.Name == name })
+	n := *v.Nodes[i]
+
+	n.Job, n.Status = id, inventory.Allocated
+	if id != "" {
+		n.Status = inventory.Maintenance
+	}
+
+	v.Nodes[i] = &n
+}
+
+// end ends the job after its time, or its cancel.
+func (s *site) end(id, node string, fails bool) {
+	for begun := time.Now(); time.Since(begun) < s.takes; {
+		if j, err := s.View().Job(id); err == nil && j.Cancel > 0 {
+			break
+		}
+
+		time.Sleep(min(time.Second, s.takes))
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.publish(func(v *state.View) {
+		i := slices.IndexFunc(v.Jobs, func(j job.Job) bool { return j.ID == id })
+		j := &v.Jobs[i]
+
+		switch j.Status = job.Complete; {
+		case j.Cancel > 0:
+			j.Status, j.Cause = job.Cancelled, job.CauseCancelled
+		case fails:
+			j.Status, j.Cause, j.Message = job.Errored, job.CauseFailed, "a task failed"
+		}
+
+		hold(v, node, "")
+	})
+}
+
+func (s *site) Cancel(_ context.Context, c access.Caller, id string) (job.Job, error) {
+	return job.Job{}, s.operate(func() error {
+		if err := c.Precondition(s.view); err != nil {
+			return err
+		}
+
+		s.publish(func(v *state.View) {
+			v.Jobs[slices.IndexFunc(v.Jobs, func(j job.Job) bool { return j.ID == id })].Cancel++
+		})
+
+		return nil
+	})
+}
+
+func (s *site) PrepareRollout(context.Context, access.Caller, job.Request) (digest, commit string, err error) {
+	return "now", "c0ffee", s.refuse
+}
+
+func (s *site) PinPlaybooks(context.Context) (digest, commit string, err error) {
+	return "later", "", nil
+}
+func (s *site) KeptPlaybooks(_ context.Context, digest string) bool { return digest == "former" }
+
+func (s *site) Record(_ context.Context, r access.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.trail = append(s.trail, r)
+}
+
+func (s *site) ask(_ context.Context, target string) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.asked[target]++
+
+	if status, ok := s.status[target]; ok {
+		return status, nil
+	}
+
+	return 0, errors.New("connection refused")
+}
+
+// leader returns another decider.
+func (s *site) leader() *Leader {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+
+	o := Options{
+		State: s, Store: s, Jobs: s, Leads: func() bool { return s.leads }, Ask: s.ask, Audit: s, Logger: log,
+		Settings: func() Settings { return Settings{Groups: inventory.DefaultGroups(), JobLimit: 10} },
+	}
+	if s.allow != nil {
+		o.Allowed = func(_ *state.View, _ rollout.Record, n *inventory.Node, now time.Time) rollout.Permission {
+			return s.allow(n, now)
+		}
+	}
+
+	return New(o)
+}
+
+// run lets the decider decide until the rollout meets the condition, for so long at most.
+func (s *site) run(l *Leader, id string, limit time.Duration, until func(rollout.Record) bool) rollout.Record {
+	s.t.Helper()
+
+	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+
+	ended := make(chan struct{})
+	go func() { defer close(ended); l.Run(ctx) }()
+
+	defer func() { cancel(); <-ended }()
+
+	for {
+		changed := s.Changed()
+
+		r, _ := rollout.Find(s.View().Rollouts, id)
+		if until(r) {
+			return r
+		}
+
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return r
+		}
+	}
+}
+
+// attempts describes how often each node was begun: "w-0000:1 w-0001:2".
+func (s *site) attempts() (text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, name := range slices.Sorted(maps.Keys(s.tries)) {
+		text += fmt.Sprintf("%s:%d ", name, s.tries[name])
+	}
+
+	return text
+}
+
+func ended(r rollout.Record) bool { return r.Status.Ended() }
