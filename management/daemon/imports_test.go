@@ -304,7 +304,8 @@ var mayImport = map[string][]string{
 	"ansible":                  {},
 	".ci/textmeasure":          {},
 	"vagrant/bench": {
-		"configuration/repository/git", "inventory", "management/api", "management/client",
+		"configuration/repository/git", "inventory", "management/api", "management/client", "management/job",
+		"management/rollout",
 	},
 	"vagrant/systemtest": {"inventory", "management/api", "management/client"},
 }

@@ -197,14 +197,8 @@ const rolloutInputs = "rollout-"
 // putRollout returns the operation that stores a rollout, compressed: it may have thousands
 // of nodes.
 func (s *Store) putRollout(r rollout.Record) (clientv3.Op, error) {
-	b, err := EncodeRollout(r)
-	return clientv3.OpPut(s.rolloutKey(r.ID), string(b)), err
-}
-
-// EncodeRollout returns the stored value of a rollout.
-func EncodeRollout(r rollout.Record) ([]byte, error) {
 	b, err := json.Marshal(newRolloutRecord(r))
-	return compress(b), err
+	return clientv3.OpPut(s.rolloutKey(r.ID), string(compress(b))), err
 }
 
 // decodeRollout parses the record under the key of the rollout.

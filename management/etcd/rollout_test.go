@@ -126,7 +126,8 @@ func TestLargestRollout(t *testing.T) {
 
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
-		n.State, n.Job, n.Gate, n.Since, n.Begun = rollout.Failed, fmt.Sprint(i), fmt.Sprint(i+1), noon, noon.Add(-time.Hour)
+		n.State, n.Job, n.Gate = rollout.Failed, fmt.Sprint(i), fmt.Sprint(i+1)
+		n.Since, n.Begun = noon, noon.Add(-time.Hour)
 		n.Group, n.Rack = "service-worker", fmt.Sprintf("rack-%d", i%40)
 		n.Former, n.Reason = fmt.Sprintf("%064d", i%9), fmt.Sprintf("job %d: host %s: %0250d", i, n.Name, i)
 	}

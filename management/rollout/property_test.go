@@ -32,7 +32,7 @@ func TestProperties(t *testing.T) {
 func simulate(t *testing.T, seed uint64) {
 	t.Helper()
 
-	sizes := []int{1, 2, 3, 5, 8, 12, 16, 20, 30, 40, 50, 70, 100, 150, 200, 1000}
+	sizes := []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 25, 30, 35, 40, 50, 60, 70, 100, 150, 1000}
 	f := newFleet(t, seed, sizes[int(seed%uint64(len(sizes)))])
 	n := len(f.names)
 

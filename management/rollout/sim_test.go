@@ -58,7 +58,7 @@ func newFleet(t testing.TB, seed uint64, nodes int) *fleet {
 	f := &fleet{
 		t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 1)), now: epoch,
 		nodes: map[string]*inventory.Node{}, jobs: map[string]*simJob{}, open: map[string]*simJob{},
-		visits: map[string]int{}, late: map[string]time.Time{},
+		seq: 100, visits: map[string]int{}, late: map[string]time.Time{},
 		takes: func() time.Duration { return time.Minute },
 		fails: func(string, int, bool) bool { return false },
 		kill:  func() bool { return false },

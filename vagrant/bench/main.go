@@ -41,6 +41,7 @@ type group struct {
 var groups = []group{
 	{"list", "lists of all nodes", list},
 	{"outdated", "nodes that are outdated after a change", outdated},
+	{"rollout", "decisions of a rollout about a simulated fleet", rollouts},
 	{"transitions", "transitions of 64 nodes at once", transitions},
 	{"access", "requests over HTTPS with a token", accessed},
 	{"discover", "nodes discovered through POST /monitor/event", discover},
