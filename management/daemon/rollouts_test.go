@@ -240,6 +240,7 @@ func TestRolloutAborted(t *testing.T) {
 		t.Errorf("%+v, %v", j, err)
 	}
 
+	// A second abort may be harder than the first.
 	_, err = s.Rollouts().Abort(s.ctx(), bob, r.ID, rollout.AbortOptions{Cancel: true})
 	s.must(err)
 
@@ -306,6 +307,7 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 		}
 	}
 
+	// Back to what the commission had configured.
 	u, err := s.Rollouts().Undo(s.ctx(), ann, r.ID, "too slow")
 	s.must(err)
 	u = s.reach(u.ID, "it is undone", is(rollout.Done))

@@ -42,6 +42,7 @@ func (r Record) Approve(m Mark) (Record, error) {
 			job.OrSomebody(m.By), r.ID).Do("ask somebody else, who uses a token of their own")
 	}
 
+	// The time before the approval is no time of the rollout.
 	r.Status, r.Reason, r.Approved, r.Started = Running, "", &m, m.At
 
 	return r.acted(EventApproved, m, m.Reason), nil
@@ -175,6 +176,7 @@ func (r Record) retried(names []string) ([]string, error) {
 		}
 	}
 
+	// A name that means nothing here is a mistake, even beside others that do.
 	for _, name := range names {
 		if !slices.Contains(chosen, name) {
 			return nil, inventory.

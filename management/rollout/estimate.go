@@ -45,6 +45,7 @@ func (r Record) Remaining(limit int, now time.Time) (left time.Duration, known b
 		return 0, false
 	}
 
+	// A node that soaks needs a place of the window, and no job.
 	places = min(places, len(r.Nodes))
 	if r.Spec.Soak == 0 {
 		places = min(places, max(limit, 1))

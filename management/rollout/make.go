@@ -184,6 +184,7 @@ func (c *HTTPCheck) check() error {
 		return nil
 	}
 
+	// Anything that is more than a path could send the request elsewhere.
 	u, err := url.ParseRequestURI(cmp.Or(c.Path, "/"))
 
 	switch {
@@ -293,6 +294,7 @@ func Make(s job.Snapshot, groups inventory.Groups, open []Record, req Request, n
 	r := Record{Status: Planned, Spec: req.Spec, Created: now, ExtraNames: slices.Sorted(maps.Keys(req.Extra))}
 	r.ExtraNames = r.ExtraNames[:min(len(r.ExtraNames), inventory.MaxExtraNames)]
 
+	// Group and rack are those of now: a label that changes later moves nothing.
 	for _, name := range req.Nodes {
 		n, _ := s.Lookup(name)
 		r.Nodes = append(r.Nodes, r.node(n))

@@ -96,6 +96,7 @@ func Next(r Record, w World, now time.Time) Steps {
 	d.Nodes = slices.Clone(r.Nodes)
 	d.Events = slices.Clip(r.Events)
 
+	// First what has happened, then whether it goes on, and only then what is begun.
 	d.advance()
 	d.review()
 
@@ -206,6 +207,7 @@ func (d *decision) follow(n *Node, id string) (job.Job, bool) {
 		return j, true
 	}
 
+	// A second cancel would skip the cleanup of the job.
 	if d.Status == Aborting && j.Cancel == 0 && (d.Record.Cancel || j.Status == job.Queued) {
 		d.cancel = append(d.cancel, Cancel{Job: j.ID, Queued: !d.Record.Cancel})
 	}
@@ -386,6 +388,7 @@ func (d *decision) review() {
 func (d *decision) excess() string {
 	failed, groups := 0, map[string]int{}
 
+	// The first one is the example in the reason.
 	var first *Node
 
 	for i := range d.Nodes {
@@ -413,6 +416,7 @@ func (d *decision) excess() string {
 			inventory.Count(failed, "node", "nodes"), d.Spec.MaxFailures, example), maxText)
 	}
 
+	// In a fixed order, so that the reason stays the same from call to call.
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		n := groups[group]
 		if s := d.Spec.Strategies[group]; s.MaxFailures != nil && n > *s.MaxFailures {
@@ -517,6 +521,7 @@ func (r Record) Refused(b Begin, reason string, now time.Time) Record {
 		return r
 	}
 
+	// A refused job was an attempt, so a retry is the next one.
 	n := &r.Nodes[i]
 	if !b.Gate {
 		n.Attempt, n.Begun = n.Attempt+1, now

@@ -66,6 +66,7 @@ func (f *fleet) steer() {
 	mark := func() Mark { return Mark{By: "bob", At: f.now} }
 	pauses, abortAt := 3, -1
 
+	// A third of the rollouts is aborted somewhere.
 	if f.rand.IntN(3) == 0 {
 		abortAt = f.rand.IntN(len(f.names))
 	}

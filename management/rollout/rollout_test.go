@@ -398,6 +398,7 @@ func TestPromotion(t *testing.T) {
 		t.Fatalf("%s", f.record.Status)
 	}
 
+	// Only the promotion itself lets it go on.
 	f.act(f.record.Promote(mark))
 	f.run(time.Hour, nil)
 
@@ -426,6 +427,7 @@ func TestUndo(t *testing.T) {
 		t.Fatalf("%s, %q", f.record.Status, f.record.Waits)
 	}
 
+	// What happens to nodes between the rollout and its undo.
 	delete(f.nodes, "w-0002")
 	f.nodes["w-0003"].Applied = "999"
 

@@ -125,6 +125,7 @@ func (f *fleet) world() World {
 // decide carries out one round of a decider, which may be killed after any operation. It
 // reports whether there was anything to do, and else when there will be.
 func (f *fleet) decide() (acts bool, due time.Time) {
+	// What is carried out may be less than what was decided: the decider may die.
 	s := Next(f.record, f.world(), f.now)
 	f.carryOut(s)
 
@@ -212,6 +213,7 @@ func (f *fleet) submit(b Begin) {
 
 // end ends the jobs that are due.
 func (f *fleet) end() {
+	// In a fixed order, so that a seed repeats.
 	for _, id := range slices.Sorted(maps.Keys(f.open)) {
 		j := f.open[id]
 		if f.now.Before(j.ends) {
@@ -271,6 +273,7 @@ func (f *fleet) check() {
 		}
 	}
 
+	// A failed update leaves its node out of service, so it counts on.
 	f.maxDown = max(f.maxDown, inProgress+down)
 
 	if inProgress+down > window {

@@ -136,6 +136,7 @@ func (l *Leader) forgetChecks(v *state.View) {
 		return
 	}
 
+	// A check that is being asked is dropped in a later round.
 	open := map[checkKey]bool{}
 
 	for i := range v.Rollouts {

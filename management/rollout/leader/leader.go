@@ -247,6 +247,7 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, err error
 
 // world returns what the decision depends on.
 func (l *Leader) world(v *state.View, r rollout.Record) rollout.World {
+	// A look-up for each node in a list of all jobs would be quadratic.
 	jobs := make(map[string]*job.Job, len(v.Jobs))
 	for i := range v.Jobs {
 		jobs[v.Jobs[i].ID] = &v.Jobs[i]
@@ -333,6 +334,7 @@ func (l *Leader) begin(ctx context.Context, r rollout.Record, list []rollout.Beg
 		return err
 	}
 
+	// Each acceptance changes the record, so the next one needs its revision.
 	for _, b := range list {
 		if r, err = l.submit(ctx, r, b, extra); err != nil {
 			return err

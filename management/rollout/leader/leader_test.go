@@ -77,6 +77,7 @@ func TestKilledAnywhere(t *testing.T) {
 					t.Fatal(err)
 				}
 
+				// From here on the first manager is dead, but does not know it.
 				s.crash, s.late = crash, late
 				s.run(l, r.ID, 30*time.Minute, ended)
 
@@ -156,7 +157,8 @@ func TestWindowCloses(t *testing.T) {
 		}
 
 		r = s.run(l, r.ID, 2*time.Hour, ended)
-		if r.Status != rollout.Done || r.Waits != "" || r.Ended.Before(opens) || r.Ended.After(opens.Add(5*time.Minute)) {
+		late := opens.Add(5 * time.Minute)
+		if r.Status != rollout.Done || r.Waits != "" || r.Ended.Before(opens) || r.Ended.After(late) {
 			t.Errorf("%s at %s, waits %q", r.Status, r.Ended, r.Waits)
 		}
 
@@ -235,6 +237,7 @@ func TestHTTPGate(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		// The first node answers with an error until it is corrected below.
 		s.run(l, r.ID, time.Hour, func(r rollout.Record) bool { return r.Nodes[0].State == rollout.Checking })
 		s.run(l, r.ID, 10*time.Second, ended)
 
@@ -273,11 +276,13 @@ func TestRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		// An outage is waited for.
 		s.refuse = inventory.Errorf(inventory.KindUnavailable, "etcd does not answer")
 		if r = s.run(l, r.ID, 10*time.Minute, ended); r.Status != rollout.Running || r.Count().Waiting != 3 {
 			t.Errorf("%s, %+v", r.Status, r.Count())
 		}
 
+		// A rule does not change by waiting.
 		s.refuse = inventory.Errorf(inventory.KindRefused, "the rules forbid it").Do("ask somebody")
 
 		r = s.run(l, r.ID, 10*time.Minute, func(r rollout.Record) bool { return r.Status == rollout.Stopped })
@@ -304,6 +309,7 @@ func TestExpire(t *testing.T) {
 			s.view.Rollouts = append(s.view.Rollouts, rollout.Record{ID: rollout.NewID(), Status: rollout.Done})
 		}
 
+		// The oldest one has not ended, so it stays.
 		s.view.Rollouts[0].Status = rollout.Paused
 		s.view.Rollouts[0].Nodes = []rollout.Node{{Name: "w-0000", State: rollout.Waiting}}
 		first := s.view.Rollouts[0].ID

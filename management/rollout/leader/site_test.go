@@ -63,7 +63,8 @@ func newSite(t testing.TB, nodes int) *site {
 
 	for i := range nodes {
 		s.view.Nodes = append(s.view.Nodes, &inventory.Node{
-			Name: fmt.Sprintf("w-%04d", i), Label: "w", Serial: fmt.Sprintf("%04d", i), Addr: fmt.Sprintf("10.0.0.%d", i%250+1),
+			Name: fmt.Sprintf("w-%04d", i), Label: "w", Serial: fmt.Sprintf("%04d", i),
+			Addr:   fmt.Sprintf("10.0.0.%d", i%250+1),
 			Status: inventory.Allocated, State: inventory.Discovered, Group: inventory.GroupWorker, Applied: "1",
 			Playbooks: map[string]string{inventory.GroupWorker: "former"},
 		})
@@ -118,6 +119,7 @@ func (s *site) operate(do func() error) error {
 
 	s.ops++
 
+	// A late death carries the operation out, and loses only its answer.
 	dies := s.crash > 0 && s.ops >= s.crash
 	if dies && (!s.late || s.ops > s.crash) {
 		return errCrash
@@ -199,7 +201,8 @@ func (s *site) SubmitRollout(
 		s.view.Seq++
 		j := job.Job{
 			ID: strconv.FormatUint(s.view.Seq, 10), Verb: request.Verb, Status: job.Running, Actor: c.Principal,
-			Reason: request.Reason, Rollout: r.ID, Targets: []job.Target{{Name: b.Node, From: n.Status, FromGroup: n.Group}},
+			Reason: request.Reason, Rollout: r.ID,
+			Targets: []job.Target{{Name: b.Node, From: n.Status, FromGroup: n.Group}},
 		}
 
 		if begun, err = s.put(r.Begun(b, j, time.Now())); err != nil {
@@ -239,6 +242,7 @@ func hold(v *state.View, name, id string) {
 
 // end ends the job after its time, or its cancel.
 func (s *site) end(id, node string, fails bool) {
+	// A cancel is seen within a second, as by a real job.
 	for begun := time.Now(); time.Since(begun) < s.takes; {
 		if j, err := s.View().Job(id); err == nil && j.Cancel > 0 {
 			break
