@@ -75,6 +75,7 @@ func (e *Engine) submitRollout(
 			return err
 		}
 
+		// The record names the job, so its number is needed before it is stored.
 		j.ID, j.Rollout = strconv.FormatUint(v.Seq+1, 10), r.ID
 
 		var begun rollout.Record

@@ -268,6 +268,7 @@ func (s *Store) AddRollout(
 		return r, err
 	}
 
+	// Two rollouts decided on the same view may share nodes.
 	ops := etcd.Ops{
 		If: []clientv3.Cmp{
 			atRevision(s.rolloutKey(r.ID), 0),

@@ -36,6 +36,7 @@ func (r Record) Undo(
 			Do("abort it first")
 	}
 
+	// No canary, promotion or approval: an undo is urgent, and goes to what is known.
 	u := Record{Status: Planned, UndoOf: r.ID, Created: now, Spec: Spec{
 		Action: action, MaxUnavailable: r.Spec.MaxUnavailable, MaxFailures: r.Spec.MaxFailures, Soak: r.Spec.Soak,
 		Order: r.Spec.Order, Strategies: r.Spec.Strategies, Gate: r.Spec.Gate, Timeout: r.Spec.Timeout, Reason: reason,
@@ -88,6 +89,7 @@ func (r Record) nothingToUndo(u Record) error {
 func (r Record) cannotUndo(s job.Snapshot, n *Node, action inventory.Verb, kept func(string) bool) string {
 	node, known := s.Lookup(n.Name)
 
+	// A failed job leaves no applied job: the node may be anything, and goes back as well.
 	switch {
 	case !known:
 		return "it was forgotten"

@@ -135,6 +135,7 @@ func (d *decision) picker() *picker {
 		d.Waits = "the queue of jobs is full"
 	}
 
+	// Before the canary is done, no more nodes are begun than it has.
 	if left := d.canaryLeft() - len(p.working); d.Spec.Canary > 0 && d.CanaryDone.IsZero() {
 		p.own = left <= 0
 		p.allowed = min(p.allowed, left)
@@ -150,6 +151,7 @@ func (p *picker) occupy(n *Node) {
 		uses = append(uses, u)
 	}
 
+	// A place is used once, whatever else is true of the node.
 	switch {
 	case n.State.InProgress():
 		p.working = append(p.working, n.Name)

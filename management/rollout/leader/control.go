@@ -323,6 +323,7 @@ func (l *Leader) control(
 				return err
 			}
 
+			// The act is decided anew on the newest record after a conflict.
 			if r, err = act(v, r); err != nil {
 				return err
 			}
