@@ -157,6 +157,7 @@ func TestWindowCloses(t *testing.T) {
 		}
 
 		r = s.run(l, r.ID, 2*time.Hour, ended)
+
 		late := opens.Add(5 * time.Minute)
 		if r.Status != rollout.Done || r.Waits != "" || r.Ended.Before(opens) || r.Ended.After(late) {
 			t.Errorf("%s at %s, waits %q", r.Status, r.Ended, r.Waits)

@@ -171,10 +171,10 @@ func (s *site) RolloutExtra(_ context.Context, id string) (configuration.Vars, e
 }
 
 func (s *site) DropRollouts(_ context.Context, ids []string) error {
+	dropped := func(r rollout.Record) bool { return slices.Contains(ids, r.ID) }
+
 	return s.operate(func() error {
-		s.publish(func(v *state.View) {
-			v.Rollouts = slices.DeleteFunc(v.Rollouts, func(r rollout.Record) bool { return slices.Contains(ids, r.ID) })
-		})
+		s.publish(func(v *state.View) { v.Rollouts = slices.DeleteFunc(v.Rollouts, dropped) })
 
 		return nil
 	})
