@@ -78,6 +78,18 @@ var Permissions = []Permission{
 	{Route{http.MethodDelete, "/v1/plans/{id}"}, operators, Within},
 	{Route{http.MethodPost, "/v1/plans/{id}/apply"}, operators, Within},
 
+	{Route{http.MethodGet, "/v1/rollouts"}, readers, Within},
+	{Route{http.MethodPost, "/v1/rollouts"}, operators, Within},
+	{Route{http.MethodPost, "/v1/rollout-preview"}, operators, Within},
+	{Route{http.MethodGet, "/v1/rollouts/{id}"}, readers, Within},
+	{Route{http.MethodPost, "/v1/rollouts/{id}/pause"}, operators, Within},
+	{Route{http.MethodPost, "/v1/rollouts/{id}/resume"}, operators, Within},
+	{Route{http.MethodPost, "/v1/rollouts/{id}/abort"}, operators, Within},
+	{Route{http.MethodPost, "/v1/rollouts/{id}/retry"}, operators, Within},
+	{Route{http.MethodPost, "/v1/rollouts/{id}/undo"}, operators, Within},
+	{Route{http.MethodPost, "/v1/rollouts/{id}/promote"}, operators, Within},
+	{Route{http.MethodPost, "/v1/rollouts/{id}/approve"}, operators, Within},
+
 	{Route{http.MethodGet, "/v1/vars/global"}, readers, Whole},
 	{Route{http.MethodPut, "/v1/vars/global"}, operators, Whole},
 	{Route{http.MethodPatch, "/v1/vars/global"}, operators, Whole},

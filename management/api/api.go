@@ -316,6 +316,7 @@ type Job struct {
 	// Plan is the plan that it carries out, and PlannedBy the maker of that plan.
 	Plan      string `json:"plan,omitempty"`
 	PlannedBy string `json:"planned_by,omitempty"`
+	Rollout   string `json:"rollout,omitempty"` // the rollout that it is a part of
 	// Differences describe how it differs from that job: playbooks, names of
 	// variables, groups, and nodes left out.
 	Differences []string `json:"differences,omitempty"`

@@ -83,6 +83,16 @@ const (
 	PathDisablePolicy  = PathPolicy + "/disable"  // POST PolicyControl: Policies
 	PathTestPolicy     = PathPolicy + "/test"     // POST PolicyTest: PolicyTested
 	PathReleaseBrake   = "/v1/brake/release"      // POST PolicyControl: Policies
+	PathRollouts       = "/v1/rollouts"           // GET: List[Rollout]; POST RolloutRequest: 201 Rollout
+	PathPreviewRollout = "/v1/rollout-preview"    // POST RolloutRequest: Rollout
+	PathRollout        = PathRollouts + "/{id}"   // GET ?wait=…&after=REVISION: Rollout
+	PathPauseRollout   = PathRollout + "/pause"   // POST RolloutControl: Rollout
+	PathResumeRollout  = PathRollout + "/resume"  // POST RolloutResume: Rollout
+	PathAbortRollout   = PathRollout + "/abort"   // POST RolloutAbort: Rollout
+	PathRetryRollout   = PathRollout + "/retry"   // POST RolloutRetry: Rollout
+	PathUndoRollout    = PathRollout + "/undo"    // POST RolloutControl: 201 Rollout, the new one
+	PathPromoteRollout = PathRollout + "/promote" // POST RolloutControl: Rollout
+	PathApproveRollout = PathRollout + "/approve" // POST RolloutControl: Rollout
 	PathWindows        = "/v1/windows"            // GET: Windows
 	PathFreeze         = "/v1/freeze"             // GET: Freeze; POST FreezeRequest: Freeze
 	PathLiftFreeze     = PathFreeze + "/lift"     // POST FreezeLift: Freeze

@@ -403,6 +403,7 @@ func (d *Daemon) wireUseCases() {
 		SSHKey:          d.sshKey,
 		Policies:        d.policies,
 		Windows:         d.newWindows(),
+		Rollouts:        d.rollouts,
 		Repository:      d.repository,
 		Variables:       d.variables,
 		VarsPast:        d.variables,

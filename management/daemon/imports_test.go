@@ -217,6 +217,8 @@ var mayImport = map[string][]string{
 		"management/variable",
 		"management/notify",
 		"management/window",
+		"management/rollout",
+		"management/rollout/leader",
 	},
 	"management/daemon": {
 		"ansible",

@@ -3,7 +3,12 @@
 package daemon
 
 import (
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/rollout"
 	rollouts "github.com/contiv/cluster/management/rollout/leader"
+	"github.com/contiv/cluster/management/state"
 )
 
 // newRollouts makes the part that drives rollouts.
@@ -14,6 +19,21 @@ func (d *Daemon) newRollouts() *rollouts.Leader {
 			s := d.settings.Engine()
 			return rollouts.Settings{Groups: s.Groups, JobLimit: s.JobLimit, Incomplete: s.Incomplete}
 		},
-		Logger: d.opts.Logger.WithField("part", "rollouts"),
+		Allowed: d.rolloutAllowed,
+		Logger:  d.opts.Logger.WithField("part", "rollouts"),
 	})
+}
+
+// rolloutAllowed reports whether the maintenance windows permit the job of a node now. A
+// verification is always permitted.
+func (d *Daemon) rolloutAllowed(
+	v *state.View, r rollout.Record, n *inventory.Node, now time.Time,
+) rollout.Permission {
+	if r.Spec.Action.Verifies() {
+		return rollout.Permission{OK: true}
+	}
+
+	verdict := d.settings.Windows().Allowed(v, n, now, r.Spec.Group)
+
+	return rollout.Permission{OK: verdict.OK, Until: verdict.Until, Reason: verdict.Reason}
 }

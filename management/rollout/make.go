@@ -395,6 +395,7 @@ func (r Record) RequestOf(b Begin, extra configuration.Vars) job.Request {
 	}
 
 	req.Verb, req.Extra, req.Ansible, req.Group = r.Spec.Action, extra, r.Spec.Ansible, r.Spec.Group
+	req.OverrideWindow = r.Spec.OverrideWindow && !r.Spec.Action.Verifies()
 
 	// Back to the group before, which may differ from node to node.
 	row, _ := inventory.TransitionOf(req.Verb)

@@ -209,6 +209,7 @@ func jobOf(j job.Job) api.Job {
 		RetryOf:        j.RetryOf,
 		Plan:           j.Plan,
 		PlannedBy:      j.PlannedBy,
+		Rollout:        j.Rollout,
 		Differences:    j.Differences,
 		Instance:       j.Instance,
 		Note:           j.Note,

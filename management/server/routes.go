@@ -30,6 +30,7 @@ func (s *Server) versioned() []rest.Route {
 		s.sshKeyRoutes(),
 		s.policyRoutes(),
 		s.windowRoutes(),
+		s.rolloutRoutes(),
 		s.repositoryRoutes(),
 		s.watchRoutes(),
 	)

@@ -247,6 +247,7 @@ type Options struct {
 	Repository Repository
 	Policies   Policies
 	Windows    Windows
+	Rollouts   Rollouts
 	Variables  Variables
 	VarsPast   VariableHistory
 	Explain    Explainer

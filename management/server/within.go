@@ -32,6 +32,7 @@ func (o Options) within(bounds access.Bounds) Options {
 		Jobs:        confinedJobs{b},
 		Plans:       confinedPlans{b},
 		PlanReader:  confinedPlans{b},
+		Rollouts:    confinedRollouts{b},
 		Logs:        confinedLogs{b},
 		Nodes:       confinedNodes{b},
 		Ping:        confinedPing{b},

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/rollout"
 )
 
 // Bounds select the part of a view that a caller may see.
@@ -78,6 +79,12 @@ func NewPart(v *View, b Bounds) *Part {
 		}
 	}
 
+	for i := range v.Rollouts {
+		if p.HasRollout(&v.Rollouts[i]) {
+			within.Rollouts = append(within.Rollouts, p.Rollout(v.Rollouts[i]))
+		}
+	}
+
 	for scope, vars := range v.Variables {
 		if p.HasVars(scope) {
 			within.Variables[scope] = vars
@@ -120,6 +127,29 @@ func (p *Part) HasJob(j *job.Job) bool {
 	outside := func(t job.Target) bool { return !p.bounds.ContainsTarget(t, job.Find(p.whole.Nodes, t.Name)) }
 
 	return !j.TakesAddrs() && !slices.ContainsFunc(j.Targets, outside)
+}
+
+// HasRollout reports whether all nodes of the rollout belong to the part.
+func (p *Part) HasRollout(r *rollout.Record) bool {
+	outside := func(n rollout.Node) bool { return job.Find(p.Nodes, n.Name) == nil }
+	return len(r.Nodes) > 0 && !slices.ContainsFunc(r.Nodes, outside)
+}
+
+// Rollout returns a rollout of the part without the names of nodes outside.
+func (p *Part) Rollout(r rollout.Record) rollout.Record {
+	r.Reason, r.Waits = p.Text(r.Reason), p.Text(r.Waits)
+
+	r.Nodes = slices.Clone(r.Nodes)
+	for i := range r.Nodes {
+		r.Nodes[i].Reason = p.Text(r.Nodes[i].Reason)
+	}
+
+	r.Events = slices.Clone(r.Events)
+	for i := range r.Events {
+		r.Events[i].Text = p.Text(r.Events[i].Text)
+	}
+
+	return r
 }
 
 // nameAll fills the names. The nodes of the part must be complete.

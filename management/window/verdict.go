@@ -24,14 +24,14 @@ type Verdict struct {
 // allowed is the verdict without a window.
 var allowed = Verdict{OK: true}
 
-// Allowed reports whether the node may change at that time. A node without a window may,
-// except during a freeze.
-func (c Calendar) Allowed(v *state.View, n *inventory.Node, now time.Time) Verdict {
+// Allowed reports whether the node may change at that time, and join the groups. A node
+// without a window may, except during a freeze.
+func (c Calendar) Allowed(v *state.View, n *inventory.Node, now time.Time, groups ...string) Verdict {
 	if frozen := Frozen(v, now); !frozen.OK {
 		return frozen
 	}
 
-	return judge(c.Of(n), []string{n.Name}, now)
+	return judge(c.Of(n, groups...), []string{n.Name}, now)
 }
 
 // freezeKey is the key of the freeze in the store.

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/rollout/leader"
+	"github.com/contiv/cluster/management/selector"
+	"github.com/contiv/cluster/management/server/legacy"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
+)
+
+// RolloutMaker starts rollouts.
+type RolloutMaker interface {
+	// Preview returns the rollout that Start would start. It stores nothing.
+	Preview(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error)
+	Start(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error)
+	// Undo starts the rollout that takes another one back.
+	Undo(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error)
+	// Remaining returns how long a rollout is expected to take from now on, if that is known.
+	Remaining(r rollout.Record) (left time.Duration, known bool)
+	// Held returns why the maintenance windows of a node hold it back now, or "".
+	Held(v *state.View, r rollout.Record, node string) string
+}
+
+// Rollouts starts and changes rollouts. The changes return when they are stored.
+type Rollouts interface {
+	RolloutMaker
+	RolloutSwitch
+	Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error)
+	Resume(ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions) (rollout.Record, error)
+	Abort(ctx context.Context, c access.Caller, id string, o rollout.AbortOptions) (rollout.Record, error)
+	Retry(ctx context.Context, c access.Caller, id string, o rollout.RetryOptions) (rollout.Record, error)
+}
+
+// RolloutSwitch lets rollouts go on that wait for a person.
+type RolloutSwitch interface {
+	Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error)
+	Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error)
+}
+
+func (s *Server) rolloutRoutes() []rest.Route {
+	routes := []rest.Route{
+		{Method: http.MethodGet, Path: api.PathRollouts, Serve: s.getRollouts, Query: listQuery()},
+		{Method: http.MethodPost, Path: api.PathRollouts, Serve: s.postRollout, Idempotent: true},
+		{Method: http.MethodPost, Path: api.PathPreviewRollout, Serve: s.previewRollout},
+		{
+			Method: http.MethodGet, Path: api.PathRollout, Serve: s.getRollout,
+			Query: []string{"wait", "after"}, Streams: true,
+		},
+	}
+
+	for path, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
+		api.PathPauseRollout:   actOnRollout(s, s.pauseRollout),
+		api.PathResumeRollout:  actOnRollout(s, s.resumeRollout),
+		api.PathAbortRollout:   actOnRollout(s, s.abortRollout),
+		api.PathRetryRollout:   actOnRollout(s, s.retryRollout),
+		api.PathUndoRollout:    actOnRollout(s, s.undoRollout),
+		api.PathPromoteRollout: actOnRollout(s, s.promoteRollout),
+		api.PathApproveRollout: actOnRollout(s, s.approveRollout),
+	} {
+		routes = append(routes, rest.Route{Method: http.MethodPost, Path: path, Serve: serve, Idempotent: true})
+	}
+
+	return routes
+}
+
+var rolloutListing = rest.Listing[*rollout.Record]{
+	Key: "id", Default: "-created",
+	Fields: map[string]func(*rollout.Record) string{
+		"id":      func(r *rollout.Record) string { return r.ID },
+		"action":  func(r *rollout.Record) string { return string(r.Spec.Action) },
+		"status":  func(r *rollout.Record) string { return string(r.Status) },
+		"actor":   func(r *rollout.Record) string { return r.Actor },
+		"created": func(r *rollout.Record) string { return rest.SortTime(r.Created) },
+	},
+}
+
+func (s *Server) getRollouts(w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	found := make([]*rollout.Record, len(v.Rollouts))
+	for i := range v.Rollouts {
+		found[i] = &v.Rollouts[i]
+	}
+
+	at := snapshotOf(v)
+
+	return rest.WriteList(w, r, q, rolloutListing, rest.Contents[*rollout.Record, api.Rollout]{
+		At: at, Tag: at.Tag(), Items: found, Show: func(one *rollout.Record) api.Rollout { return s.rolloutOf(*one) },
+	})
+}
+
+// getRollout answers with a rollout: at once, or after the long poll that the query asks for.
+func (s *Server) getRollout(w http.ResponseWriter, r *http.Request) error {
+	v, q, id, err := s.readOne(w, r, "id")
+	if err != nil {
+		return err
+	}
+
+	wait, err := jobWaitOf(q)
+	if err != nil {
+		return err
+	}
+
+	one, err := leader.Get(v, id)
+	if err != nil {
+		return err
+	}
+
+	if v, one, err = s.awaitRollout(r.Context(), v, one, wait); err != nil {
+		return err
+	}
+
+	rest.ShowRevision(w, v.Revision)
+
+	return rest.WriteTagged(w, r, one.Revision, s.wholeRollout(v, one))
+}
+
+// awaitRollout blocks until the rollout has changed or ended. When the time is over or the
+// server stops, it returns the latest state.
+func (s *Server) awaitRollout(
+	request context.Context, v *state.View, one rollout.Record, wait jobWait,
+) (*state.View, rollout.Record, error) {
+	if wait.limit == 0 {
+		return v, one, nil
+	}
+
+	ctx, cancel := context.WithTimeout(request, wait.limit)
+	defer cancel()
+	defer context.AfterFunc(s.draining, cancel)()
+
+	for !one.Status.Ended() && (!wait.changes || one.Revision <= wait.after) {
+		if s.State.Wait(ctx, v.Revision+1) != nil {
+			break
+		}
+
+		v = s.State.View()
+
+		var err error
+		if one, err = leader.Get(v, one.ID); err != nil {
+			return nil, rollout.Record{}, err
+		}
+	}
+
+	return v, one, nil
+}
+
+// rolloutRequest reads the request for a rollout. A selector without names chooses the nodes
+// that the caller sees.
+func (s *Server) rolloutRequest(w http.ResponseWriter, r *http.Request) (rollout.Request, access.Caller, error) {
+	c := caller(r)
+
+	if err := rest.NoQuery(r); err != nil {
+		return rollout.Request{}, c, err
+	}
+
+	var body api.RolloutRequest
+	if err := rest.ReadJSON(w, r, &body); err != nil {
+		return rollout.Request{}, c, err
+	}
+
+	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
+	if err != nil {
+		return rollout.Request{}, c, err
+	}
+
+	if c.Key, err = idempotencyKey(r, body); err != nil {
+		return rollout.Request{}, c, err
+	}
+
+	out := rollout.Request{Spec: rolloutSpecFrom(body.RolloutSpec), Nodes: body.Nodes, Extra: extra}
+	if out.Selector == "" {
+		return out, c, nil
+	}
+
+	chosen, err := selector.Parse(out.Selector, func(name string) error {
+		_, err := s.Settings.Groups().Get(name)
+		return err
+	})
+	if err != nil || len(out.Nodes) > 0 {
+		return out, c, err
+	}
+
+	v := s.State.View()
+	chosen = chosen.Judging(s.Desired.Of(v).Word)
+
+	for _, n := range v.Nodes {
+		if chosen.Matches(n) {
+			out.Nodes = append(out.Nodes, n.Name)
+		}
+	}
+
+	if len(out.Nodes) == 0 {
+		return out, c, inventory.Errorf(inventory.KindNotFound, "no node matches the selector %q",
+			inventory.Shorten(out.Selector, 200)).Do("list the nodes with their labels").With(inventory.ListNodes())
+	}
+
+	return out, c, nil
+}
+
+func (s *Server) previewRollout(w http.ResponseWriter, r *http.Request) error {
+	request, c, err := s.rolloutRequest(w, r)
+	if err != nil {
+		return err
+	}
+
+	one, err := s.Rollouts.Preview(r.Context(), c, request)
+	if err != nil {
+		return err
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, s.wholeRollout(s.State.View(), one))
+}
+
+func (s *Server) postRollout(w http.ResponseWriter, r *http.Request) error {
+	request, c, err := s.rolloutRequest(w, r)
+	if err != nil {
+		return err
+	}
+
+	one, err := s.Rollouts.Start(r.Context(), c, request)
+	if err != nil {
+		return err
+	}
+
+	return s.writeRollout(w, r, c, one, http.StatusCreated)
+}
+
+// writeRollout answers with a rollout that was started or changed.
+func (s *Server) writeRollout(
+	w http.ResponseWriter, r *http.Request, c access.Caller, one rollout.Record, status int,
+) error {
+	rest.Note(r, "rollout", one.ID)
+	showReplayed(w, r, c)
+
+	if status == http.StatusCreated {
+		location, err := api.Path(api.PathRollout, one.ID)
+		if err != nil {
+			return err
+		}
+
+		w.Header().Set("Location", location)
+	}
+
+	rest.ShowRevision(w, one.Revision)
+
+	return rest.WriteJSON(w, status, s.wholeRollout(s.State.View(), one))
+}
+
+// actOnRollout serves an act on one rollout, with a body of the type.
+func actOnRollout[B any](
+	s *Server, act func(context.Context, access.Caller, string, B) (rollout.Record, int, error),
+) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id, err := changeOne(r, "id")
+		if err != nil {
+			return err
+		}
+
+		var body B
+		if err := rest.ReadJSON(w, r, &body); err != nil {
+			return err
+		}
+
+		rest.Note(r, "rollout", id)
+
+		c := caller(r)
+		if c.Key, err = idempotencyKey(r, body); err != nil {
+			return err
+		}
+
+		one, status, err := act(r.Context(), c, id, body)
+		if err != nil {
+			return err
+		}
+
+		return s.writeRollout(w, r, c, one, status)
+	}
+}
+
+func (s *Server) pauseRollout(
+	ctx context.Context, c access.Caller, id string, body api.RolloutControl,
+) (rollout.Record, int, error) {
+	one, err := s.Rollouts.Pause(ctx, c, id, body.Reason)
+	return one, http.StatusOK, err
+}
+
+func (s *Server) resumeRollout(
+	ctx context.Context, c access.Caller, id string, body api.RolloutResume,
+) (rollout.Record, int, error) {
+	one, err := s.Rollouts.Resume(ctx, c, id, rollout.ResumeOptions(body))
+	return one, http.StatusOK, err
+}
+
+func (s *Server) abortRollout(
+	ctx context.Context, c access.Caller, id string, body api.RolloutAbort,
+) (rollout.Record, int, error) {
+	one, err := s.Rollouts.Abort(ctx, c, id, rollout.AbortOptions(body))
+	return one, http.StatusOK, err
+}
+
+func (s *Server) retryRollout(
+	ctx context.Context, c access.Caller, id string, body api.RolloutRetry,
+) (rollout.Record, int, error) {
+	one, err := s.Rollouts.Retry(ctx, c, id, rollout.RetryOptions(body))
+	return one, http.StatusOK, err
+}
+
+func (s *Server) undoRollout(
+	ctx context.Context, c access.Caller, id string, body api.RolloutControl,
+) (rollout.Record, int, error) {
+	one, err := s.Rollouts.Undo(ctx, c, id, body.Reason)
+	return one, http.StatusCreated, err
+}
+
+func (s *Server) promoteRollout(
+	ctx context.Context, c access.Caller, id string, body api.RolloutControl,
+) (rollout.Record, int, error) {
+	one, err := s.Rollouts.Promote(ctx, c, id, body.Reason)
+	return one, http.StatusOK, err
+}
+
+func (s *Server) approveRollout(
+	ctx context.Context, c access.Caller, id string, body api.RolloutControl,
+) (rollout.Record, int, error) {
+	one, err := s.Rollouts.Approve(ctx, c, id, body.Reason)
+	return one, http.StatusOK, err
+}
+
+// rolloutSpecFrom returns the specification behind its wire form.
+func rolloutSpecFrom(in api.RolloutSpec) rollout.Spec {
+	out := rollout.Spec{
+		Action: in.Action, Selector: in.Selector, Group: in.Group, MaxUnavailable: in.MaxUnavailable,
+		MaxFailures: in.MaxFailures, Canary: in.Canary, Promote: in.Promote, Soak: time.Duration(in.Soak),
+		RequireApproval: in.RequireApproval, OverrideWindow: in.OverrideWindow,
+		Ansible: configuration.AnsibleOptions{Tags: in.Tags, SkipTags: in.SkipTags},
+		Timeout: time.Duration(in.Timeout), Reason: in.Reason,
+	}
+
+	if in.Order != nil {
+		out.Order = rollout.Order{By: rollout.By(in.Order.By), Label: in.Order.Label}
+	}
+
+	for group, one := range in.Strategies {
+		if out.Strategies == nil {
+			out.Strategies = map[string]rollout.Strategy{}
+		}
+
+		out.Strategies[group] = rollout.Strategy{
+			MaxUnavailable: one.MaxUnavailable, MaxFailures: one.MaxFailures, Soak: (*time.Duration)(one.Soak),
+		}
+	}
+
+	if in.Gate != nil {
+		out.Gate.SkipVerify = in.Gate.SkipVerify
+
+		if h := in.Gate.HTTP; h != nil {
+			out.Gate.HTTP = &rollout.HTTPCheck{
+				TLS: h.TLS, Port: h.Port, Path: h.Path, Status: h.Status, Timeout: time.Duration(h.Timeout),
+			}
+		}
+	}
+
+	return out
+}
+
+// rolloutSpecOf returns the wire form of a specification.
+func rolloutSpecOf(in rollout.Spec) api.RolloutSpec {
+	out := api.RolloutSpec{
+		Action: in.Action, Selector: in.Selector, Group: in.Group, MaxUnavailable: in.MaxUnavailable,
+		MaxFailures: in.MaxFailures, Canary: in.Canary, Promote: in.Promote, Soak: api.Duration(in.Soak),
+		RequireApproval: in.RequireApproval, OverrideWindow: in.OverrideWindow, Tags: in.Ansible.Tags,
+		SkipTags: in.Ansible.SkipTags, Timeout: api.Duration(in.Timeout), Reason: in.Reason,
+	}
+
+	if in.Order.By != "" {
+		out.Order = &api.RolloutOrder{By: string(in.Order.By), Label: in.Order.Label}
+	}
+
+	for group, one := range in.Strategies {
+		if out.Strategies == nil {
+			out.Strategies = map[string]api.RolloutStrategy{}
+		}
+
+		out.Strategies[group] = api.RolloutStrategy{
+			MaxUnavailable: one.MaxUnavailable, MaxFailures: one.MaxFailures, Soak: (*api.Duration)(one.Soak),
+		}
+	}
+
+	if in.Gate.SkipVerify || in.Gate.HTTP != nil {
+		out.Gate = &api.RolloutGate{SkipVerify: in.Gate.SkipVerify}
+	}
+
+	if h := in.Gate.HTTP; h != nil {
+		out.Gate.HTTP = &api.RolloutHTTPCheck{
+			TLS: h.TLS, Port: h.Port, Path: h.Path, Status: h.Status, Timeout: api.Duration(h.Timeout),
+		}
+	}
+
+	return out
+}
+
+// rolloutOf returns the wire form of a rollout in a list.
+func (s *Server) rolloutOf(r rollout.Record) api.Rollout {
+	count := r.Count()
+
+	out := api.Rollout{
+		ID: r.ID, Status: api.RolloutStatus(r.Status), Reason: r.Reason, Waits: r.Waits,
+		WaitsUntil: optionalTime(r.WaitsUntil), Spec: rolloutSpecOf(r.Spec), ExtraNames: r.ExtraNames,
+		Count: api.RolloutCount{
+			Total: count.Total, Waiting: count.Waiting, InProgress: count.InProgress, Done: count.Succeeded,
+			Failed: count.Failed, Skipped: count.Skipped,
+		},
+		PlaybookDigest: r.Playbooks, Commit: r.Commit, Actor: r.Actor, Created: r.Created,
+		Started: optionalTime(r.Started), Ended: optionalTime(r.Ended), Approved: rolloutMarkOf(r.Approved),
+		Promoted: rolloutMarkOf(r.Promoted), CanaryDone: optionalTime(r.CanaryDone), UndoOf: r.UndoOf,
+		Revision: r.Revision,
+	}
+
+	if left, known := s.Rollouts.Remaining(r); known && !r.Status.Ended() {
+		remaining := api.Duration(left.Round(time.Second))
+		out.Remaining = &remaining
+	}
+
+	return out
+}
+
+func rolloutMarkOf(m *rollout.Mark) *api.RolloutMark {
+	if m == nil {
+		return nil
+	}
+
+	return &api.RolloutMark{By: m.By, At: m.At, Reason: m.Reason}
+}
+
+// wholeRollout returns the wire form of a single rollout.
+func (s *Server) wholeRollout(v *state.View, r rollout.Record) api.Rollout {
+	out := s.rolloutOf(r)
+
+	out.Nodes = make([]api.RolloutNode, len(r.Nodes))
+	for i, n := range r.Nodes {
+		out.Nodes[i] = api.RolloutNode{
+			Name: n.Name, Group: n.Group, Label: n.Rack, State: string(n.State), Attempt: n.Attempt, Job: n.Job,
+			Gate: n.Gate, Since: optionalTime(n.Since), Begun: optionalTime(n.Begun), Reason: n.Reason,
+		}
+
+		if n.State == rollout.Waiting && !r.Status.Ended() {
+			out.Nodes[i].Window = s.Rollouts.Held(v, r, n.Name)
+		}
+	}
+
+	for _, e := range r.Events {
+		out.Events = append(out.Events, api.RolloutEvent{
+			Time: e.Time, Kind: string(e.Kind), Node: e.Node, Actor: e.Actor, Text: e.Text,
+		})
+	}
+
+	slices.Reverse(out.Events)
+
+	return out
+}
