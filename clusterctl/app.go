@@ -128,6 +128,7 @@ func (a *app) root() *cli.Command {
 			a.gossipKey(),
 			a.sshKey(),
 			a.policy(),
+			a.rollout(),
 			a.windows(),
 			a.freeze(),
 			a.repo(),

@@ -584,6 +584,17 @@ var completions = withVerbs(map[string]positional{
 	"policy pause":   policyNamesAndAll,
 	"policy resume":  policyNamesAndAll,
 
+	"rollout start":   anyNodes,
+	"rollout show":    rolloutIDs,
+	"rollout status":  rolloutIDs,
+	"rollout pause":   rolloutIDs,
+	"rollout resume":  rolloutIDs,
+	"rollout abort":   rolloutIDs,
+	"rollout retry":   rolloutIDs,
+	"rollout undo":    rolloutIDs,
+	"rollout promote": rolloutIDs,
+	"rollout approve": rolloutIDs,
+
 	"certificate revoke": certificateNames,
 	"notification log":   notificationNames,
 	"notification test":  notificationNames,
@@ -762,6 +773,25 @@ func jobsThat(keep func(api.Job) bool, aliases ...string) positional {
 
 		return append(out, words(aliases...)...)
 	}
+}
+
+// rolloutIDs completes rollouts, newest first.
+func rolloutIDs(ctx context.Context, c *completer, _ string) []candidate {
+	if c.manager == nil {
+		return nil
+	}
+
+	rollouts, err := c.manager.ListRollouts(ctx)
+	if err != nil {
+		return nil
+	}
+
+	var out []candidate
+	for _, r := range rollouts.Items {
+		out = append(out, candidate{r.ID, string(r.Spec.Action) + ": " + print.RolloutLine(r)})
+	}
+
+	return out
 }
 
 // planIDs completes plans, newest first.

@@ -41,6 +41,8 @@ const (
 	ActionShowHealth    ActionName = "show-health"
 	ActionListPolicies  ActionName = "list-policies"
 	ActionListWindows   ActionName = "list-windows"
+	ActionListRollouts  ActionName = "list-rollouts"
+	ActionShowRollout   ActionName = "show-rollout"
 	ActionReleaseBrake  ActionName = "release-brake"
 	ActionShowVersion   ActionName = "show-version"
 	ActionShowRepo      ActionName = "show-repository"
@@ -86,6 +88,8 @@ var Actions = []struct {
 	{ActionShowHealth, "show the health of the manager"},
 	{ActionListPolicies, "list the policies and what they decided"},
 	{ActionListWindows, "list the maintenance windows and the freeze"},
+	{ActionListRollouts, "list the rollouts"},
+	{ActionShowRollout, "show a rollout with its nodes"},
 	{ActionReleaseBrake, "release the brake of automation"},
 	{ActionShowVersion, "show the version of the manager"},
 	{ActionShowRepo, "show the state of the repository of playbooks"},
@@ -105,6 +109,7 @@ type Action struct {
 	Playbooks string
 	Job       string // the id
 	Plan      string // the id
+	Rollout   string // the id
 	Failed    bool   // only the nodes on which the job did not succeed
 	Force     bool
 	Timeout   time.Duration // of a job to submit again; 0: as before
@@ -237,6 +242,12 @@ func SetConnection(node string) Action {
 
 // ListPolicies returns the action that lists the policies.
 func ListPolicies() Action { return Action{Name: ActionListPolicies} }
+
+// ListRollouts returns the action that lists the rollouts.
+func ListRollouts() Action { return Action{Name: ActionListRollouts} }
+
+// ShowRollout returns the action that shows a rollout.
+func ShowRollout(id string) Action { return Action{Name: ActionShowRollout, Rollout: id} }
 
 // ListWindows returns the action that lists the maintenance windows.
 func ListWindows() Action { return Action{Name: ActionListWindows} }

@@ -155,6 +155,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Wait reason", waitReason},
 		{"Retry of", Line(j.RetryOf)},
 		{"Plan", ofPlan(j)},
+		{"Rollout", Line(j.Rollout)},
 		{"Differs in", List(j.Differences)},
 		{"Nodes", List(j.Nodes)},
 		{"Addresses", List(j.Addrs)},

@@ -23,6 +23,7 @@ type Action struct {
 	Playbooks string         `json:"playbooks,omitempty"`
 	Job       string         `json:"job,omitempty"`
 	Plan      string         `json:"plan,omitempty"`
+	Rollout   string         `json:"rollout,omitempty"`
 	Failed    bool           `json:"failed,omitempty"`
 	Force     bool           `json:"force,omitempty"`
 	Timeout   Duration       `json:"timeout,omitempty"`
@@ -49,6 +50,7 @@ func ActionsOf(actions []inventory.Action) []Action {
 			Playbooks: a.Playbooks,
 			Job:       a.Job,
 			Plan:      a.Plan,
+			Rollout:   a.Rollout,
 			Failed:    a.Failed,
 			Force:     a.Force,
 			Timeout:   Duration(a.Timeout),
@@ -77,6 +79,7 @@ func RestoreActions(actions []Action) []inventory.Action {
 			Playbooks: a.Playbooks,
 			Job:       a.Job,
 			Plan:      a.Plan,
+			Rollout:   a.Rollout,
 			Failed:    a.Failed,
 			Force:     a.Force,
 			Timeout:   time.Duration(a.Timeout),
@@ -188,6 +191,10 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPost, PathCancelSSHKey, nil
 	case inventory.ActionShowHealth:
 		return http.MethodGet, PathHealth, nil
+	case inventory.ActionListRollouts:
+		return http.MethodGet, PathRollouts, nil
+	case inventory.ActionShowRollout:
+		return http.MethodGet, pathOf(PathRollout, a.Rollout), nil
 	case inventory.ActionListWindows:
 		return http.MethodGet, PathWindows, nil
 	case inventory.ActionListPolicies:

@@ -118,6 +118,10 @@ func command(a inventory.Action) []string {
 		return []string{"ssh-key", "status"}
 	case inventory.ActionCancelSSHKey:
 		return []string{"ssh-key", "cancel"}
+	case inventory.ActionListRollouts:
+		return []string{"rollout", "list"}
+	case inventory.ActionShowRollout:
+		return []string{"rollout", "show", a.Rollout}
 	case inventory.ActionListWindows:
 		return []string{"windows"}
 	case inventory.ActionListPolicies:

@@ -66,8 +66,7 @@ type RolloutHTTPCheck struct {
 
 // RolloutRequest asks for a rollout, or for its preview.
 type RolloutRequest struct {
-	RolloutSpec
-
+	Spec      RolloutSpec     `json:"spec"`
 	Nodes     []string        `json:"nodes,omitempty"`
 	ExtraVars json.RawMessage `json:"extra_vars,omitempty"`
 }

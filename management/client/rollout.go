@@ -23,8 +23,8 @@ func (c *Client) StartRollout(ctx context.Context, r api.RolloutRequest) (api.Ro
 	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRollouts, in: r, idempotent: true}, &out)
 }
 
-// Rollouts returns the rollouts, the newest first, or a page of them.
-func (c *Client) Rollouts(ctx context.Context, page ...Page) (api.List[api.Rollout], error) {
+// ListRollouts returns the rollouts, the newest first, or a page of them.
+func (c *Client) ListRollouts(ctx context.Context, page ...Page) (api.List[api.Rollout], error) {
 	return listed[api.Rollout](ctx, c, api.PathRollouts, page)
 }
 

@@ -103,6 +103,7 @@ var mayImport = map[string][]string{
 		"management/state",
 		"management/variable",
 		"management/window",
+		"management/rollout",
 	},
 	"management/window": {
 		"inventory", "management/access", "management/job", "management/selector", "management/state",

@@ -42,6 +42,7 @@ const (
 	AboutIdle       About = "idle"       // no operator has commissioned the node
 	AboutPolicy     About = "policy"     // a policy is for the node
 	AboutReturn     About = "return"     // the node disappeared and appeared again
+	AboutRollout    About = "rollout"    // the node or the job is a part of a rollout
 	AboutWindow     About = "window"     // a maintenance window or a freeze decides when it may change
 )
 

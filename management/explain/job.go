@@ -21,6 +21,8 @@ func ExplainJob(f Facts, j job.Job) JobExplanation {
 		Job: j, Failures: failuresOf(j, ""), Steps: stepsOf(j),
 	}}
 
+	e.partOf()
+
 	switch {
 	case j.Status == job.Queued:
 		e.queued()

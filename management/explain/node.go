@@ -41,6 +41,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 
 	e.Findings = append(e.Findings, f.Automation...)
 	e.windows()
+	e.rollouts()
 
 	e.Summary = e.inService()
 	if !e.Ready && len(e.Findings) > 0 {

@@ -255,7 +255,7 @@ func NewID() string {
 func CheckID(id string) error {
 	if !ids.MatchString(id) {
 		return inventory.Errorf(inventory.KindNotFound, "%q is not the id of a rollout", inventory.Shorten(id, 100)).
-			Do("list the rollouts")
+			Do("list the rollouts").With(inventory.ListRollouts())
 	}
 
 	return nil
@@ -263,7 +263,7 @@ func CheckID(id string) error {
 
 // Unknown returns the error for an id without a rollout.
 func Unknown(id string) error {
-	return inventory.Errorf(inventory.KindNotFound, "there is no rollout %s", id).Do("list the rollouts")
+	return inventory.Errorf(inventory.KindNotFound, "there is no rollout %s", id).Do("list the rollouts").With(inventory.ListRollouts())
 }
 
 // Make returns the rollout of a request, Planned, or refuses it. Its nodes are fixed from now

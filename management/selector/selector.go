@@ -152,7 +152,8 @@ func Parse(text string, checkGroup func(string) error) (Selector, error) {
 	}
 
 	if err != nil {
-		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector %q is malformed: %w", text, err).
+		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector %q is malformed at character %d: %w",
+			text, position(text)+1, err).
 			Do("write it like group=service-worker,status!=Allocated,rack in (r1,r2),!old")
 	}
 
@@ -172,6 +173,30 @@ func Parse(text string, checkGroup func(string) error) (Selector, error) {
 	}
 
 	return s, nil
+}
+
+// position returns the byte at which the first malformed condition of a malformed selector
+// begins.
+func position(text string) int {
+	begin, depth := 0, 0
+
+	for i, r := range text + "," {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth--
+		case r == ',' && (depth <= 0 || i == len(text)):
+			condition := notLabel.ReplaceAllString(text[begin:i], "x")
+			if _, err := labels.ParseToRequirements(condition); err != nil || strings.TrimSpace(condition) == "" {
+				return begin
+			}
+
+			begin = i + 1
+		}
+	}
+
+	return 0
 }
 
 // check resolves the key to a field or a label and normalizes the values.

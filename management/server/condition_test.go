@@ -46,6 +46,7 @@ var tagged = map[string]bool{
 	api.PathSSHKey:                           false,
 	api.PathPolicies:                         false,
 	api.PathWindows:                          false,
+	api.PathRollouts:                         true,
 	api.PathFreeze:                           false,
 	"/v1/policies/returns":                   false,
 	api.PathRepository:                       false,

@@ -927,6 +927,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		SSHKey:     fakeSSHKey{m},
 		Policies:   fakePolicies{m},
 		Windows:    fakeWindows{m},
+		Rollouts:   fakeRollouts{m},
 		Repository: fakeRepository{},
 		Variables:  fakeVariables{m},
 		VarsPast:   fakeVariables{m},

@@ -182,7 +182,7 @@ func (s *Server) rolloutRequest(w http.ResponseWriter, r *http.Request) (rollout
 		return rollout.Request{}, c, err
 	}
 
-	out := rollout.Request{Spec: rolloutSpecFrom(body.RolloutSpec), Nodes: body.Nodes, Extra: extra}
+	out := rollout.Request{Spec: rolloutSpecFrom(body.Spec), Nodes: body.Nodes, Extra: extra}
 	if out.Selector == "" {
 		return out, c, nil
 	}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/management/api"
+)
+
+// RolloutColumns are the columns of a table of rollouts.
+var RolloutColumns = Columns[api.Rollout]{
+	textColumn("id", func(r *api.Rollout) string { return r.ID }),
+	textColumn("action", func(r *api.Rollout) string { return string(r.Spec.Action) }),
+	textColumn("status", func(r *api.Rollout) string { return string(r.Status) }),
+	textColumn("progress", func(r *api.Rollout) string { return RolloutProgress(*r) }),
+	textColumn("actor", func(r *api.Rollout) string { return r.Actor }),
+	ageColumn(func(r *api.Rollout) time.Time { return r.Created }),
+	timeColumn("created", func(r *api.Rollout) time.Time { return r.Created }).wide(),
+	timeColumn("ended", func(r *api.Rollout) time.Time { return deref(r.Ended) }).wide(),
+	textColumn("reason", func(r *api.Rollout) string { return r.Reason }).wide(),
+}
+
+// RolloutProgress counts the nodes of a rollout in one line.
+func RolloutProgress(r api.Rollout) string {
+	c := r.Count
+	text := fmt.Sprintf("%d/%d done", c.Done, c.Total)
+
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{c.InProgress, "in progress"}, {c.Failed, "failed"}, {c.Skipped, "skipped"}} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+
+	return text
+}
+
+// RolloutLine describes a rollout in one line: its status, progress and estimate.
+func RolloutLine(r api.Rollout) string {
+	text := Line(string(r.Status)) + ": " + RolloutProgress(r)
+
+	switch {
+	case r.Waits != "":
+		text += "; waits: " + Line(r.Waits)
+	case r.Reason != "":
+		text += "; " + Line(r.Reason)
+	}
+
+	if r.Remaining != nil && !r.Status.Ended() {
+		text += "; about " + Duration(time.Duration(*r.Remaining)) + " left"
+	}
+
+	return text
+}
+
+// Rollout prints one rollout, or the preview of one, with its nodes.
+func (p *Printer) Rollout(r api.Rollout) {
+	s := r.Spec
+
+	p.Fields([]Field{
+		{"Rollout", Line(r.ID)},
+		{"Status", Line(string(r.Status))},
+		{"Reason", Line(r.Reason)},
+		{"Waits", Line(r.Waits)},
+		{"Progress", RolloutProgress(r)},
+		{"Expected", remaining(r)},
+		{"Action", Line(string(s.Action))},
+		{"Selector", Line(s.Selector)},
+		{"Group", Line(s.Group)},
+		{"At a time", "at most " + orDefault(s.MaxUnavailable, "1")},
+		{"Canary", positive(s.Canary)},
+		{"Stops after", fmt.Sprintf("more than %d failed", s.MaxFailures)},
+		{"Order", orderOf(s.Order)},
+		{"Gate", gateOf(s.Gate)},
+		{"Needs approval", yesIf(s.RequireApproval && r.Approved == nil)},
+		{"Override window", yesIf(s.OverrideWindow)},
+		{"Takes back", Line(r.UndoOf)},
+		{"Operator's reason", Line(s.Reason)},
+		{"Playbooks", Line(r.PlaybookDigest)},
+		{"Commit", Line(r.Commit)},
+		{"Actor", Line(r.Actor)},
+		{"Started", timeOf(r.Started)},
+		{"Ended", timeOf(r.Ended)},
+	})
+
+	p.gap()
+
+	rows := make([][]string, len(r.Nodes))
+	for i, n := range r.Nodes {
+		rows[i] = []string{
+			fmt.Sprint(i + 1), Line(n.Name), Line(n.Group), turnOf(s, i), Line(n.State), Line(n.Job),
+			Line(strings.Join(nonEmpty(n.Reason, n.Window), "; ")),
+		}
+	}
+
+	p.Rows([]string{"NO", "NODE", "GROUP", "TURN", "STATE", "JOB", "REASON"}, rows)
+}
+
+// turnOf names the part of a rollout to which the node with the index belongs.
+func turnOf(s api.RolloutSpec, index int) string {
+	if index < s.Canary {
+		return "canary"
+	}
+
+	return ""
+}
+
+func remaining(r api.Rollout) string {
+	if r.Remaining == nil || r.Status.Ended() {
+		return ""
+	}
+
+	return "about " + Duration(time.Duration(*r.Remaining))
+}
+
+func orDefault(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+
+	return Line(text)
+}
+
+func orderOf(o *api.RolloutOrder) string {
+	if o == nil {
+		return "by name"
+	}
+
+	if o.Label != "" {
+		return "by the label " + Line(o.Label) + ", never two of one value at once"
+	}
+
+	return "by " + Line(o.By)
+}
+
+func gateOf(g *api.RolloutGate) string {
+	if g == nil {
+		return ""
+	}
+
+	var parts []string
+	if g.SkipVerify {
+		parts = append(parts, "no verification")
+	}
+
+	if g.HTTP != nil {
+		parts = append(parts, fmt.Sprintf("HTTP check of port %d, %s", g.HTTP.Port, orDefault(g.HTTP.Path, "/")))
+	}
+
+	return strings.Join(parts, "; ")
+}
+
+// nonEmpty returns the texts that are not empty.
+func nonEmpty(texts ...string) []string {
+	var out []string
+
+	for _, t := range texts {
+		if t != "" {
+			out = append(out, t)
+		}
+	}
+
+	return out
+}

@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+func (a *app) rollout() *cli.Command {
+	return &cli.Command{
+		Name: "rollout", Aliases: []string{"rollouts"}, Usage: "carry out an operation over many nodes, in waves",
+		Commands: []*cli.Command{
+			a.rolloutStart(),
+			a.leaf(leaf{
+				name: "list", usage: "list the rollouts, newest first", formats: tableFormats,
+				flags:    columnFlags(print.RolloutColumns.Names()),
+				examples: []string{"clusterctl rollout list", "clusterctl rollout list -o json"},
+				run:      rolloutList,
+			}),
+			a.leaf(leaf{
+				name: "show", args: "ID", min: 1, max: 1, aliases: []string{"get"},
+				usage:    "show a rollout with each of its nodes",
+				examples: []string{"clusterctl rollout show r7b1e44d2"},
+				run: func(ctx context.Context, c *call) error {
+					return c.showRollout(c.manager.Rollout(ctx, c.args[0]))
+				},
+			}),
+			a.rolloutStatus(),
+			a.rolloutAct("pause", "begin no further node; those in progress go on", nil,
+				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+					return c.manager.PauseRollout(ctx, id, reason)
+				}),
+			a.rolloutAct("resume", "go on with a rollout that is paused or was stopped by failures",
+				[]cli.Flag{playbooksNowFlag()},
+				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+					return c.manager.ResumeRollout(ctx, id, api.RolloutResume{
+						PlaybooksNow: c.Bool("playbooks-now"), Reason: reason,
+					})
+				}),
+			a.rolloutAct("abort", "end a rollout; its jobs that run finish",
+				[]cli.Flag{&cli.BoolFlag{Name: "cancel", Usage: "cancel its jobs, too"}},
+				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+					return c.manager.AbortRollout(ctx, id, api.RolloutAbort{Cancel: c.Bool("cancel"), Reason: reason})
+				}),
+			a.rolloutAct("retry", "begin the failed nodes of a rollout once more",
+				[]cli.Flag{
+					&cli.StringSliceFlag{Name: "node", Usage: "only the failed or skipped node `NAME` (repeatable)"},
+					playbooksNowFlag(),
+				},
+				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+					return c.manager.RetryRollout(ctx, id, api.RolloutRetry{
+						Nodes: values(c, "node"), PlaybooksNow: c.Bool("playbooks-now"), Reason: reason,
+					})
+				}),
+			a.rolloutAct("undo", "start the rollout that takes another one back: to the playbooks before", nil,
+				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+					return c.manager.UndoRollout(ctx, id, reason)
+				}),
+			a.rolloutAct("promote", "go on with a rollout whose canary is done", nil,
+				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+					return c.manager.PromoteRollout(ctx, id, reason)
+				}),
+			a.rolloutAct("approve", "let a rollout begin that another person started", nil,
+				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+					return c.manager.ApproveRollout(ctx, id, reason)
+				}),
+		},
+	}
+}
+
+func playbooksNowFlag() cli.Flag {
+	return &cli.BoolFlag{
+		Name: "playbooks-now", Usage: "take the configured playbooks as they are now, and not those of the start",
+	}
+}
+
+// rolloutAct returns the command that changes a rollout.
+func (a *app) rolloutAct(
+	name, usage string, flags []cli.Flag,
+	act func(ctx context.Context, c *call, id, reason string) (api.Rollout, error),
+) *cli.Command {
+	return a.leaf(leaf{
+		name: name, args: "ID", min: 1, max: 1, usage: usage,
+		flags: append(flags, &cli.StringFlag{Name: "reason", Usage: "the `REASON`, kept in its events"}),
+		examples: []string{
+			"clusterctl rollout " + name + " r7b1e44d2",
+			"clusterctl rollout " + name + " r7b1e44d2 --reason 'as agreed'",
+		},
+		run: func(ctx context.Context, c *call) error {
+			r, err := act(ctx, c, c.args[0], c.String("reason"))
+			if err != nil {
+				return err
+			}
+
+			return c.announce(r)
+		},
+	})
+}
+
+// announce prints the state of a rollout that was changed.
+func (c *call) announce(r api.Rollout) error {
+	if c.forPeople() {
+		c.say("rollout %s is %s", r.ID, print.RolloutLine(r))
+		return nil
+	}
+
+	return c.showRollout(r, nil)
+}
+
+// showRollout prints a rollout, unless the request failed.
+func (c *call) showRollout(r api.Rollout, err error) error {
+	if err != nil {
+		return err
+	}
+
+	return c.show(print.Answer{
+		Wire: r, Names: []string{r.ID}, Table: func(p *print.Printer) { p.Rollout(r) },
+	})
+}
+
+func rolloutList(ctx context.Context, c *call) error {
+	layout, err := layoutOf(c, print.RolloutColumns)
+	if err != nil {
+		return err
+	}
+
+	rollouts, err := c.manager.ListRollouts(ctx)
+	if err != nil {
+		return err
+	}
+
+	// A program gets an empty list.
+	if len(rollouts.Items) == 0 && c.forPeople() {
+		c.say("no rollouts found")
+		return nil
+	}
+
+	layout.Sort(rollouts.Items)
+
+	answer := print.Answer{
+		Wire: rollouts, Stale: rollouts.Stale,
+		Table: func(p *print.Printer) { layout.Print(p, rollouts.Items) },
+		Long:  func(p *print.Printer) { layout.Everything(print.RolloutColumns).Print(p, rollouts.Items) },
+	}
+	for _, r := range rollouts.Items {
+		answer.Names = append(answer.Names, r.ID)
+	}
+
+	return c.show(answer)
+}
+
+func (a *app) rolloutStatus() *cli.Command {
+	return a.leaf(leaf{
+		name: "status", args: "ID", min: 1, max: 1, usage: "show the progress of a rollout",
+		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has ended " +
+			"or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every node " +
+			"is done.",
+		flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "show each change, until the end"},
+		},
+		examples: []string{
+			"clusterctl rollout status r7b1e44d2", "clusterctl rollout status -f r7b1e44d2",
+		},
+		run: func(ctx context.Context, c *call) error {
+			if c.Bool("follow") {
+				return c.followRollout(ctx, c.args[0])
+			}
+
+			r, err := c.manager.Rollout(ctx, c.args[0])
+			if err != nil {
+				return err
+			}
+
+			return c.announce(r)
+		},
+	})
+}
+
+// stopped is the status of a rollout with too many failures.
+const stopped = "Stopped"
+
+// followRollout prints each change of a rollout until it has ended, or has stopped.
+func (c *call) followRollout(ctx context.Context, id string) error {
+	last, states := "", map[string]string{}
+
+	r, err := c.manager.WatchRollout(ctx, id, func(r api.Rollout) bool {
+		c.sayNodes(states, r)
+
+		if line := print.RolloutLine(r); line != last {
+			last = line
+			c.say("%s  %s", time.Now().Format(time.TimeOnly), line)
+		}
+
+		return r.Status != stopped
+	})
+
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return exit.Errorf(exit.Interrupted, "detached; the rollout %s goes on", id).
+			Try("to follow it again: %s rollout status -f %s", c.self(), id)
+	case err != nil:
+		return err
+	case r.Status == "Done" && r.Count.Done == r.Count.Total:
+		return nil
+	}
+
+	return exit.Errorf(exit.JobFailed, "the rollout %s is %s", id, print.RolloutLine(r)).
+		Try("to see each node: %s rollout show %s", c.self(), id)
+}
+
+// sayNodes prints the nodes whose state has changed. states is by the name of the node.
+func (c *call) sayNodes(states map[string]string, r api.Rollout) {
+	first := len(states) == 0
+
+	for _, n := range r.Nodes {
+		was := states[n.Name]
+		states[n.Name] = n.State
+
+		if first || was == n.State {
+			continue
+		}
+
+		text := n.Name + " is " + n.State
+		if n.Job != "" {
+			text += ", job " + n.Job
+		}
+
+		if n.Reason != "" {
+			text += ": " + n.Reason
+		}
+
+		c.say("%s  %s", time.Now().Format(time.TimeOnly), print.Line(text))
+	}
+}
+
+const rolloutHelp = "A job for each node, in order: the canary first, then as many at a time as --max-unavailable " +
+	"allows. After its job a node is verified, and passes the optional HTTP check and soak time, before it counts as " +
+	"done. The rollout stops when more than --max-failures nodes fail, or one of the canary; correct the cause, and " +
+	"resume it. It goes on without this command, over restarts of the manager, and keeps to maintenance windows.\n" +
+	"The plan is shown first: the nodes in their order, and who is left out or has to wait. With --plan nothing else " +
+	"is done."
+
+func (a *app) rolloutStart() *cli.Command {
+	l := leaf{
+		name: "start", args: "NAME…", min: 0, max: -1, selects: true, names: true, usage: "start a rollout",
+		about: rolloutHelp,
+		flags: append(rolloutFlags(), selectorFlag(), yesFlag(), extraVarsFlag("variables for its jobs only"),
+			timeoutFlag("as configured"), overrideFlag(), &cli.StringFlag{Name: "reason", Usage: "the `REASON`"},
+			&cli.BoolFlag{Name: "plan", Usage: "do nothing, and print the plan"}),
+		examples: []string{
+			"clusterctl rollout start --action apply -l group=service-worker --canary 1 --max-unavailable 10%",
+			"clusterctl rollout start --action maintenance -l group=service-worker --order label:rack --soak 5m " +
+				"--max-failures 2 --promote --canary 2",
+			"clusterctl rollout start --action apply web-1-AB12 web-2-CD34 --http-check http://:8080/health --plan",
+			"clusterctl rollout start --action update -l outdated=true --require-approval --reason 'release 2.1' --yes",
+		},
+		run: startRollout,
+	}
+
+	return a.leaf(l)
+}
+
+// rolloutFlags are the options of a specification.
+func rolloutFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{
+			Name: "action", Required: true,
+			Usage: "the `VERB` for each node: apply, update, maintenance, verify, reapply, commission or decommission",
+		},
+		&cli.StringFlag{
+			Name: "host-group", Aliases: []string{"g"},
+			Usage: "commission, update: the `GROUP` to join",
+		},
+		&cli.StringFlag{
+			Name: "max-unavailable", Usage: "the `NUMBER` of nodes out of service at a time, or their share such as " +
+				"10% (default: 1)",
+		},
+		&cli.StringFlag{
+			Name: "max-failures", Usage: "the `NUMBER` of failed nodes with which further nodes are begun (default: 0)",
+		},
+		&cli.StringFlag{Name: "canary", Usage: "the `NUMBER` of nodes that go first (default: none)"},
+		&cli.BoolFlag{Name: "promote", Usage: "after the canary, wait until a person promotes the rollout"},
+		&cli.StringFlag{Name: "soak", Usage: "the `DURATION` for which a node is watched before it is done"},
+		&cli.StringFlag{
+			Name: "order", Usage: "begin the nodes by name, by group, or by label:KEY such as label:rack, and never two " +
+				"of one value at once: `ORDER` (default: name)",
+		},
+		&cli.StringSliceFlag{
+			Name: "strategy", Usage: "bounds for one group: `GROUP:KEY=VALUE[;KEY=VALUE]` with the keys " +
+				"max-unavailable, max-failures and soak (repeatable)",
+		},
+		&cli.BoolFlag{Name: "no-verify", Usage: "leave out the verification of each node"},
+		&cli.StringFlag{
+			Name: "http-check", Usage: "a `URL` without a host, such as http://:8080/health, that each node has to answer",
+		},
+		&cli.StringFlag{Name: "http-timeout", Usage: "the `DURATION` for which the check is repeated (default: 1m)"},
+		&cli.BoolFlag{Name: "require-approval", Usage: "begin once another person approves it"},
+		&cli.StringSliceFlag{Name: "tags", Usage: "run only the tasks with one of these `TAGS`"},
+		&cli.StringSliceFlag{Name: "skip-tags", Usage: "leave out the tasks with one of these `TAGS`"},
+	}
+}
+
+// startRollout shows the plan of a rollout, and starts it once that is confirmed.
+func startRollout(ctx context.Context, c *call) error {
+	request, err := c.rolloutRequest(ctx)
+	if err != nil {
+		return err
+	}
+
+	preview, err := c.manager.PreviewRollout(ctx, request)
+	if err != nil {
+		return err
+	}
+
+	// What is confirmed is what is started, whatever the selector matches by then.
+	request.Nodes = nil
+	for _, n := range preview.Nodes {
+		request.Nodes = append(request.Nodes, n.Name)
+	}
+
+	if c.Bool("plan") {
+		if err := c.showRollout(preview, nil); err != nil {
+			return err
+		}
+
+		c.say("nothing was changed")
+
+		return nil
+	}
+
+	if c.forPeople() {
+		if err := c.showRollout(preview, nil); err != nil {
+			return err
+		}
+	}
+
+	question := string(request.Spec.Action) + " " + inventory.Count(preview.Count.Total, "node", "nodes")
+
+	err = c.approve(ctx, question, exit.Usagef("a rollout needs a confirmation, which takes a terminal").
+		Try("to confirm it here: add --yes"))
+	if err != nil {
+		return err
+	}
+
+	r, err := c.manager.StartRollout(ctx, request)
+	if err != nil {
+		return err
+	}
+
+	if !c.forPeople() {
+		return c.showRollout(r, nil)
+	}
+
+	c.say("rollout %s is %s; to follow it: %s rollout status -f %s", r.ID, r.Status, c.self(), r.ID)
+
+	return nil
+}
+
+// rolloutRequest returns the request that the command line describes.
+func (c *call) rolloutRequest(ctx context.Context) (r api.RolloutRequest, err error) {
+	if c.hasSelector() == (len(c.args) > 0) {
+		return r, exit.Usagef("a rollout needs the names of its nodes, or a selector, and not both").
+			Try("give names, or -l SELECTOR")
+	}
+
+	r.Nodes = c.args
+	r.Spec = api.RolloutSpec{
+		Action: inventory.Verb(c.String("action")), Selector: c.String("selector"), Group: c.String("host-group"),
+		MaxUnavailable: c.String("max-unavailable"), Promote: c.Bool("promote"),
+		RequireApproval: c.Bool("require-approval"), OverrideWindow: c.Bool("override-window"),
+		Tags: values(c, "tags"), SkipTags: values(c, "skip-tags"), Reason: c.String("reason"),
+	}
+
+	if c.IsSet("max-unavailable") && r.Spec.MaxUnavailable == "" {
+		return r, exit.Usagef("--max-unavailable is empty").Try("give a number such as 2, or a share such as 10%%")
+	}
+
+	for _, n := range []struct {
+		flag string
+		to   *int
+	}{{"max-failures", &r.Spec.MaxFailures}, {"canary", &r.Spec.Canary}} {
+		if *n.to, err = number(c, n.flag, 0); err != nil {
+			return r, err
+		}
+	}
+
+	if r.Spec.Soak, err = c.duration("soak"); err != nil {
+		return r, err
+	}
+
+	if r.Spec.Timeout, err = c.timeout(); err != nil {
+		return r, err
+	}
+
+	if r.Spec.Order, err = orderFrom(c.String("order")); err != nil {
+		return r, err
+	}
+
+	if r.Spec.Strategies, err = strategiesFrom(c.StringSlice("strategy")); err != nil {
+		return r, err
+	}
+
+	if r.Spec.Gate, err = c.gate(); err != nil {
+		return r, err
+	}
+
+	vars, err := c.extraVars(ctx)
+	if err != nil {
+		return r, err
+	}
+
+	r.ExtraVars, err = raw(vars)
+
+	return r, err
+}
+
+// duration returns the value of an option, or 0 without it.
+func (c *call) duration(flag string) (api.Duration, error) {
+	if !c.IsSet(flag) {
+		return 0, nil
+	}
+
+	return durationFrom("--"+flag, c.String(flag))
+}
+
+// durationFrom parses a duration of a command line.
+func durationFrom(what, text string) (d api.Duration, err error) {
+	if err := d.UnmarshalText([]byte(text)); err != nil {
+		return 0, exit.Usagef("%s: %q is not a duration", what, text).Try("write it like 90s, 15m or 1h30m")
+	}
+
+	return d, nil
+}
+
+// orderFrom parses an order; "" is none.
+func orderFrom(text string) (*api.RolloutOrder, error) {
+	by, label, _ := strings.Cut(text, ":")
+
+	switch {
+	case text == "":
+		return nil, nil //nolint:nilnil // the default
+	case by == "label" && label != "", (by == "name" || by == "group") && by == text:
+		return &api.RolloutOrder{By: by, Label: label}, nil
+	}
+
+	return nil, exit.Usagef("--order: %q is no order", text).Try("write name, group or label:KEY such as label:rack")
+}
+
+// strategiesFrom parses the bounds of groups.
+func strategiesFrom(texts []string) (map[string]api.RolloutStrategy, error) {
+	if len(texts) == 0 {
+		return nil, nil //nolint:nilnil // none
+	}
+
+	out := map[string]api.RolloutStrategy{}
+
+	for _, text := range texts {
+		group, bounds, ok := strings.Cut(text, ":")
+		if _, twice := out[group]; !ok || group == "" || twice {
+			return nil, errStrategy(text)
+		}
+
+		one, err := strategyFrom(text, bounds)
+		if err != nil {
+			return nil, err
+		}
+
+		out[group] = one
+	}
+
+	return out, nil
+}
+
+func errStrategy(text string) error {
+	return exit.Usagef("--strategy: %q is no strategy", text).
+		Try("write one for each group, such as 'service-worker:max-unavailable=2;max-failures=1;soak=5m'")
+}
+
+// strategyFrom parses the bounds of one group.
+func strategyFrom(text, bounds string) (one api.RolloutStrategy, err error) {
+	for bound := range strings.SplitSeq(bounds, ";") {
+		key, value, _ := strings.Cut(bound, "=")
+
+		switch key {
+		case "max-unavailable":
+			one.MaxUnavailable = value
+		case "max-failures":
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				return one, errStrategy(text)
+			}
+
+			one.MaxFailures = &n
+		case "soak":
+			d, err := durationFrom("--strategy: soak", value)
+			if err != nil {
+				return one, err
+			}
+
+			one.Soak = &d
+		default:
+			return one, errStrategy(text)
+		}
+	}
+
+	return one, nil
+}
+
+// gate returns what a node passes after its job; nil: what is usual.
+func (c *call) gate() (*api.RolloutGate, error) {
+	if !c.Bool("no-verify") && !c.IsSet("http-check") {
+		return nil, nil //nolint:nilnil // the default
+	}
+
+	g := &api.RolloutGate{SkipVerify: c.Bool("no-verify")}
+	if !c.IsSet("http-check") {
+		return g, nil
+	}
+
+	text := c.String("http-check")
+	u, err := url.Parse(text)
+
+	wrong := func() error {
+		return exit.Usagef("--http-check: %q is no URL without a host", text).
+			Try("write one such as http://:8080/health: the host is each node")
+	}
+
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() != "" || u.User != nil {
+		return nil, wrong()
+	}
+
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		return nil, wrong()
+	}
+
+	timeout, err := c.duration("http-timeout")
+
+	g.HTTP = &api.RolloutHTTPCheck{TLS: u.Scheme == "https", Port: port, Path: u.RequestURI(), Timeout: timeout}
+
+	return g, err
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/rollout/leader"
+	"github.com/contiv/cluster/management/state"
+)
+
+// fakeRollouts keeps rollouts in the view of the fake manager.
+type fakeRollouts struct{ m *fakeManager }
+
+func (f fakeRollouts) Preview(_ context.Context, c access.Caller, r rollout.Request) (rollout.Record, error) {
+	one := rollout.Record{Status: rollout.Planned, Spec: r.Spec}
+	for _, name := range r.Nodes {
+		one.Nodes = append(one.Nodes, rollout.Node{Name: name, State: rollout.Waiting})
+	}
+
+	return one, f.m.called("preview %s %v actor=%s", r.Action, r.Nodes, c.Principal)
+}
+
+func (f fakeRollouts) Start(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error) {
+	if _, err := c.Precondition.Check(ctx, f.m, f.m.View()); err != nil {
+		return rollout.Record{}, err
+	}
+
+	one, err := f.Preview(ctx, c, r)
+	one.ID, one.Status, one.Actor, one.Revision = "r0000000"+string(rune('1'+len(f.m.View().Rollouts))),
+		rollout.Running, c.Principal, 7
+
+	f.m.change(func(v *state.View) { v.Rollouts = append(slices.Clip(v.Rollouts), one) })
+
+	return one, err
+}
+
+func (f fakeRollouts) Undo(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
+	one, err := f.act(ctx, c, "undo", id, reason)
+	one.UndoOf, one.ID = id, "r0000000f"
+
+	return one, err
+}
+
+func (fakeRollouts) Remaining(rollout.Record) (time.Duration, bool) { return time.Minute, true }
+
+func (fakeRollouts) Held(_ *state.View, _ rollout.Record, node string) string {
+	return node + " is held"
+}
+
+// act notes an act on a rollout of the view.
+func (f fakeRollouts) act(ctx context.Context, c access.Caller, what, id, details string) (rollout.Record, error) {
+	if _, err := c.Precondition.Check(ctx, f.m, f.m.View()); err != nil {
+		return rollout.Record{}, err
+	}
+
+	one, err := leader.Get(f.m.View(), id)
+	if err != nil {
+		return one, err
+	}
+
+	return one, f.m.called("%s rollout %s %s actor=%s", what, id, details, c.Principal)
+}
+
+func (f fakeRollouts) Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
+	return f.act(ctx, c, "approve", id, reason)
+}
+
+func (f fakeRollouts) Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
+	return f.act(ctx, c, "promote", id, reason)
+}
+
+func (f fakeRollouts) Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
+	return f.act(ctx, c, "pause", id, reason)
+}
+
+func (f fakeRollouts) Resume(
+	ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions,
+) (rollout.Record, error) {
+	return f.act(ctx, c, "resume", id, o.Reason)
+}
+
+func (f fakeRollouts) Abort(
+	ctx context.Context, c access.Caller, id string, o rollout.AbortOptions,
+) (rollout.Record, error) {
+	return f.act(ctx, c, "abort", id, o.Reason)
+}
+
+func (f fakeRollouts) Retry(
+	ctx context.Context, c access.Caller, id string, o rollout.RetryOptions,
+) (rollout.Record, error) {
+	return f.act(ctx, c, "retry", id, strings.Join(o.Nodes, ","))
+}
+
+// rolloutMethods checks the methods of the client about rollouts.
+func rolloutMethods(t *testing.T, c *client.Client) {
+	t.Helper()
+
+	ctx, two := t.Context(), 2
+	soak := api.Duration(time.Minute)
+	request := api.RolloutRequest{Nodes: []string{"a-1"}, Spec: api.RolloutSpec{
+		Action: inventory.VerbApply, MaxUnavailable: "10%", MaxFailures: 1, Canary: 1, Promote: true, Soak: soak,
+		Order: &api.RolloutOrder{By: "label", Label: "rack"},
+		Strategies: map[string]api.RolloutStrategy{
+			inventory.GroupMaster: {MaxUnavailable: "1", MaxFailures: &two, Soak: &soak},
+		},
+		Gate: &api.RolloutGate{SkipVerify: true, HTTP: &api.RolloutHTTPCheck{
+			TLS: true, Port: 8443, Path: "/health", Status: 204, Timeout: soak,
+		}},
+		RequireApproval: true, OverrideWindow: true, Tags: []string{"x"}, SkipTags: []string{"y"}, Timeout: soak,
+		Reason: "a release",
+	}}
+
+	preview := must[api.Rollout](t)(c.PreviewRollout(ctx, request))
+	if preview.Status != "Planned" || preview.ID != "" || len(preview.Nodes) != 1 ||
+		preview.Nodes[0].Window != "a-1 is held" || *preview.Remaining != soak {
+		t.Errorf("%+v", preview)
+	}
+
+	started := must[api.Rollout](t)(c.StartRollout(ctx, request))
+	if got := started.Spec; got.Canary != 1 || *got.Strategies[inventory.GroupMaster].MaxFailures != 2 ||
+		*got.Order != *request.Order || *got.Gate.HTTP != *request.Gate.HTTP || !got.Gate.SkipVerify ||
+		!got.RequireApproval || !got.OverrideWindow || got.Timeout != soak || got.Tags[0] != "x" {
+		t.Errorf("%+v", got)
+	}
+
+	list := must[api.List[api.Rollout]](t)(c.ListRollouts(ctx))
+	if len(list.Items) != 1 || list.Items[0].ID != started.ID || list.Items[0].Nodes != nil {
+		t.Errorf("%+v", list)
+	}
+
+	must[api.Rollout](t)(c.Rollout(ctx, started.ID))
+	must[api.Rollout](t)(c.WatchRollout(ctx, started.ID, func(api.Rollout) bool { return false }))
+	must[api.Rollout](t)(c.PauseRollout(ctx, started.ID, "x"))
+	must[api.Rollout](t)(c.ResumeRollout(ctx, started.ID, api.RolloutResume{}))
+	must[api.Rollout](t)(c.AbortRollout(ctx, started.ID, api.RolloutAbort{Cancel: true}))
+	must[api.Rollout](t)(c.RetryRollout(ctx, started.ID, api.RolloutRetry{Nodes: []string{"a-1"}}))
+	must[api.Rollout](t)(c.PromoteRollout(ctx, started.ID, ""))
+	must[api.Rollout](t)(c.ApproveRollout(ctx, started.ID, ""))
+
+	if undo := must[api.Rollout](t)(c.UndoRollout(ctx, started.ID, "")); undo.UndoOf != started.ID {
+		t.Errorf("%+v", undo)
+	}
+
+	if _, err := c.Rollout(ctx, "r00000000"); inventory.KindOf(err) != inventory.KindNotFound {
+		t.Error(err)
+	}
+}
+
+// TestRolloutSelector: a selector chooses the nodes, and a wrong one is refused with its
+// position.
+func TestRolloutSelector(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+
+	post := func(selector string) (int, string) {
+		res, text := s.exchange(t, http.MethodPost, api.PathPreviewRollout,
+			`{"spec":{"action":"apply","selector":"`+selector+`"}}`)
+
+		return res.StatusCode, text
+	}
+
+	if status, text := post("name=a-1"); status != http.StatusOK || !strings.Contains(text, `"name":"a-1"`) {
+		t.Errorf("%d %s", status, text)
+	}
+
+	if status, text := post("name=a-1,rack in (r1"); status != http.StatusBadRequest ||
+		!strings.Contains(text, "at character 10") {
+		t.Errorf("%d %s", status, text)
+	}
+
+	if status, text := post("name=nobody-1"); status != http.StatusNotFound {
+		t.Errorf("%d %s", status, text)
+	}
+}
