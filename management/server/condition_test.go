@@ -47,6 +47,7 @@ var tagged = map[string]bool{
 	api.PathPolicies:                         false,
 	api.PathWindows:                          false,
 	api.PathRollouts:                         true,
+	"/v1/rollouts/r00000001":                 false,
 	api.PathFreeze:                           false,
 	"/v1/policies/returns":                   false,
 	api.PathRepository:                       false,
@@ -101,6 +102,10 @@ func TestTags(t *testing.T) {
 	)(
 		s.client(t).Plan(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
 	)
+
+	must[api.Rollout](t)(s.client(t).StartRollout(testCtx(t), api.RolloutRequest{
+		Spec: api.RolloutSpec{Action: inventory.VerbApply}, Nodes: []string{"a-1"},
+	}))
 
 	asIs := map[string]bool{
 		api.PathVersion:     true,

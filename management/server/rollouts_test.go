@@ -19,6 +19,9 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
+// rolloutID returns the id of the nth rollout of the fake manager.
+func rolloutID(n string) string { return "r0000000" + n }
+
 // fakeRollouts keeps rollouts in the view of the fake manager.
 type fakeRollouts struct{ m *fakeManager }
 
@@ -37,7 +40,7 @@ func (f fakeRollouts) Start(ctx context.Context, c access.Caller, r rollout.Requ
 	}
 
 	one, err := f.Preview(ctx, c, r)
-	one.ID, one.Status, one.Actor, one.Revision = "r0000000"+string(rune('1'+len(f.m.View().Rollouts))),
+	one.ID, one.Status, one.Actor, one.Revision = rolloutID(string(rune('1'+len(f.m.View().Rollouts)))),
 		rollout.Running, c.Principal, 7
 
 	f.m.change(func(v *state.View) { v.Rollouts = append(slices.Clip(v.Rollouts), one) })
@@ -129,7 +132,7 @@ func rolloutMethods(t *testing.T, c *client.Client) {
 
 	started := must[api.Rollout](t)(c.StartRollout(ctx, request))
 	if got := started.Spec; got.Canary != 1 || *got.Strategies[inventory.GroupMaster].MaxFailures != 2 ||
-		*got.Order != *request.Order || *got.Gate.HTTP != *request.Gate.HTTP || !got.Gate.SkipVerify ||
+		*got.Order != *request.Spec.Order || *got.Gate.HTTP != *request.Spec.Gate.HTTP || !got.Gate.SkipVerify ||
 		!got.RequireApproval || !got.OverrideWindow || got.Timeout != soak || got.Tags[0] != "x" {
 		t.Errorf("%+v", got)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
 )
@@ -86,6 +87,13 @@ func fillScoped(m *fakeManager) {
 		v.Connections = map[string]configuration.Connection{inside: {User: "a"}, outside: {User: "hidden"}}
 		v.Tombstones = map[string]inventory.Tombstone{"former-1": {Name: "former-1"}}
 		v.Unreadable = map[string]string{"v/nodes/broken-1": "damaged"}
+		v.Rollouts = []rollout.Record{
+			{
+				ID: rolloutID("1"), Status: rollout.Running, Reason: outside + " failed",
+				Nodes: []rollout.Node{{Name: inside, State: rollout.Waiting, Reason: "like " + outside}},
+			},
+			{ID: rolloutID("2"), Status: rollout.Running, Nodes: []rollout.Node{{Name: inside}, {Name: outside}}},
+		}
 		v.Plans = []plan.Plan{
 			{
 				ID: planID(1), Manager: fakeIdentity, Expires: time.Now().Add(time.Hour), Helpers: []string{outside},
@@ -111,6 +119,15 @@ var scopedBodies = map[string]string{
 	"PUT /v1/nodes/{name}/host-keys":           `{"fingerprint":"` + configuration.Fingerprint(shownKey) + `"}`,
 	"POST /v1/forget":                          `{"nodes":["NODE"],"force":true,"reason":"x"}`,
 	"POST /v1/ping":                            `{"nodes":["NODE"]}`,
+	"POST /v1/rollouts":                        `{"spec":{"action":"apply"},"nodes":["NODE"]}`,
+	"POST /v1/rollout-preview":                 `{"spec":{"action":"apply"},"nodes":["NODE"]}`,
+	"POST /v1/rollouts/{id}/pause":             `{}`,
+	"POST /v1/rollouts/{id}/resume":            `{}`,
+	"POST /v1/rollouts/{id}/abort":             `{}`,
+	"POST /v1/rollouts/{id}/retry":             `{}`,
+	"POST /v1/rollouts/{id}/undo":              `{}`,
+	"POST /v1/rollouts/{id}/promote":           `{}`,
+	"POST /v1/rollouts/{id}/approve":           `{}`,
 	"POST /v1/jobs":                            `{"verb":"update","nodes":["NODE"]}`,
 	"POST /v1/jobs/{id}/retry":                 `{}`,
 	"POST /v1/plans":                           `{"verb":"update","nodes":["NODE"]}`,
@@ -154,6 +171,10 @@ func named(text, node, group, id string) string {
 
 	if n, err := strconv.Atoi(id); err == nil && strings.Contains(text, "/plans/") {
 		text = strings.ReplaceAll(text, "{id}", planID(n))
+	}
+
+	if strings.Contains(text, "/rollouts/") {
+		text = strings.ReplaceAll(text, "{id}", rolloutID(id))
 	}
 
 	return strings.NewReplacer("{name}", node, "{id}", id, "{job}", id, "NODE", node, "GROUP", group).Replace(text)
@@ -259,7 +280,7 @@ func TestScopeHidesNodes(t *testing.T) {
 				absent, absentBody := ask(nobody, "service-nobody", "7")
 
 				// The answers may repeat the words of the request.
-				same := strings.NewReplacer(nobody, outside, "service-nobody", group, planID(7), planID(2),
+				same := strings.NewReplacer(nobody, outside, "service-nobody", group, planID(7), planID(2), rolloutID("7"), rolloutID("2"),
 					`\"7\"`, `\"2\"`, `"7"`, `"2"`).
 					Replace(absentBody)
 				if hidden != absent || hiddenBody != absentBody && hiddenBody != same {
