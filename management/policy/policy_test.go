@@ -668,7 +668,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("within its window: %s, asks %v", actions(p), p.Ask)
 	}
 
-	n.Presence.Back.Time = evening
+	w.View.Nodes[0].Presence.Back.Time = evening
 	if p := decide(w); actions(p) != "repair b-1" {
 		t.Errorf("within its window: %s", actions(p))
 	}
