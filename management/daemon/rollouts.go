@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/rollout"
 	rollouts "github.com/contiv/cluster/management/rollout/leader"
 	"github.com/contiv/cluster/management/state"
@@ -20,6 +21,7 @@ func (d *Daemon) newRollouts() *rollouts.Leader {
 			return rollouts.Settings{Groups: s.Groups, JobLimit: s.JobLimit, Incomplete: s.Incomplete}
 		},
 		Allowed: d.rolloutAllowed,
+		Permits: d.rolloutPermits,
 		Logger:  d.opts.Logger.WithField("part", "rollouts"),
 	})
 }
@@ -36,4 +38,18 @@ func (d *Daemon) rolloutAllowed(
 	verdict := d.settings.Windows().Allowed(v, n, now, r.Spec.Group)
 
 	return rollout.Permission{OK: verdict.OK, Until: verdict.Until, Reason: verdict.Reason}
+}
+
+// rolloutPermits reports whether the budgets of the groups permit the nodes to be out of
+// service together. A verification needs none.
+func (d *Daemon) rolloutPermits(v *state.View, r rollout.Record, nodes []string) (ok bool, reason string) {
+	if r.Spec.Action.Verifies() {
+		return true, ""
+	}
+
+	if err := d.settings.Groups().CheckBudgets(v.Nodes, nodes); err != nil {
+		return false, job.Message(err)
+	}
+
+	return true, ""
 }
