@@ -162,7 +162,11 @@ func rolloutList(ctx context.Context, c *call) error {
 
 func (a *app) rolloutStatus() *cli.Command {
 	return a.leaf(leaf{
-		name: "status", args: "ID", min: 1, max: 1, usage: "show the progress of a rollout",
+		name:  "status",
+		args:  "ID",
+		min:   1,
+		max:   1,
+		usage: "show the progress of a rollout",
 		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has ended " +
 			"or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every node " +
 			"is done.",
@@ -293,7 +297,8 @@ func rolloutFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "promote", Usage: "after the canary, wait until a person promotes the rollout"},
 		&cli.StringFlag{Name: "soak", Usage: "the `DURATION` for which a node is watched before it is done"},
 		&cli.StringFlag{
-			Name: "order", Usage: "begin the nodes by name, by group, or by label:KEY such as label:rack, and never two " +
+			Name: "order",
+			Usage: "begin the nodes by name, by group, or by label:KEY such as label:rack, and never two " +
 				"of one value at once: `ORDER` (default: name)",
 		},
 		&cli.StringSliceFlag{
@@ -302,7 +307,8 @@ func rolloutFlags() []cli.Flag {
 		},
 		&cli.BoolFlag{Name: "no-verify", Usage: "leave out the verification of each node"},
 		&cli.StringFlag{
-			Name: "http-check", Usage: "a `URL` without a host, such as http://:8080/health, that each node has to answer",
+			Name:  "http-check",
+			Usage: "a `URL` without a host, such as http://:8080/health, that each node has to answer",
 		},
 		&cli.StringFlag{Name: "http-timeout", Usage: "the `DURATION` for which the check is repeated (default: 1m)"},
 		&cli.BoolFlag{Name: "require-approval", Usage: "begin once another person approves it"},

@@ -587,7 +587,9 @@ func TestRepositorySubmodules(t *testing.T) {
 
 	r := s.sync(second)
 
-	content, err := os.ReadFile(filepath.Join(s.runner.playbooks.Path(r.InUse.PlaybookDigest), "roles/shared/tasks/main.yml"))
+	content, err := os.ReadFile(
+		filepath.Join(s.runner.playbooks.Path(r.InUse.PlaybookDigest), "roles/shared/tasks/main.yml"),
+	)
 	if string(content) != "[]\n" || err != nil {
 		t.Errorf("the submodule has %q, %v", content, err)
 	}

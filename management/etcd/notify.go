@@ -271,7 +271,13 @@ func (s *Store) FollowChanges(
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 
-	watched := s.client.Watch(ctx, s.key("/v/"), clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV())
+	watched := s.client.Watch(
+		ctx,
+		s.key("/v/"),
+		clientv3.WithPrefix(),
+		clientv3.WithRev(after+1),
+		clientv3.WithPrevKV(),
+	)
 
 	for {
 		select {

@@ -81,12 +81,15 @@ func TestStorm(t *testing.T) {
 		e := list[slices.IndexFunc(list, func(d notify.Delivery) bool { return d.Event.Count > 0 })].Event
 
 		if want := "195 times node.state: n-005, n-006, n-007, n-008, n-009, n-010, n-011, n-012, n-013, n-014 and 185 more " +
-			"(195 Disappeared)"; e.Count != 195 || e.Summary != want || len(e.Nodes) != 50 || e.To != "Disappeared" ||
+			"(195 Disappeared)"; e.Count != 195 || e.Summary != want || len(e.Nodes) != 50 ||
+			e.To != "Disappeared" ||
 			e.Node != "" {
 			t.Errorf("the message is %+v", e)
 		}
 
-		if n := len(slices.DeleteFunc(list, func(d notify.Delivery) bool { return d.Status != notify.Bundled })); n != 195 {
+		if n := len(
+			slices.DeleteFunc(list, func(d notify.Delivery) bool { return d.Status != notify.Bundled }),
+		); n != 195 {
 			t.Errorf("the log has %d bundled ones", n)
 		}
 

@@ -709,6 +709,7 @@ func (n *Notifier) save(ctx context.Context, id string) error {
 	if known {
 		mark = n.mark(id)
 	}
+
 	n.mu.Unlock()
 
 	if !known {

@@ -462,7 +462,11 @@ func TestTriedAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, r := newMemory(), &receiver{fail: func(int) error { return errors.New("down") }}
 				store.all["a/dead"] = notify.Delivery{
-					ID: "a/dead", Target: "a", Status: notify.Dead, Created: time.Now(), Event: notify.Event{ID: "dead"},
+					ID:      "a/dead",
+					Target:  "a",
+					Status:  notify.Dead,
+					Created: time.Now(),
+					Event:   notify.Event{ID: "dead"},
 				}
 
 				b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
@@ -543,8 +547,11 @@ func TestLimitWhileSending(t *testing.T) {
 		for i := range 1000 {
 			id := fmt.Sprintf("a/%d", i)
 			store.all[id] = notify.Delivery{
-				ID: id, Target: "a", Status: notify.Pending, Created: time.Now().Add(time.Duration(i-2000) * time.Second),
-				Event: notify.Event{ID: id},
+				ID:      id,
+				Target:  "a",
+				Status:  notify.Pending,
+				Created: time.Now().Add(time.Duration(i-2000) * time.Second),
+				Event:   notify.Event{ID: id},
 			}
 		}
 

@@ -263,7 +263,9 @@ func CheckID(id string) error {
 
 // Unknown returns the error for an id without a rollout.
 func Unknown(id string) error {
-	return inventory.Errorf(inventory.KindNotFound, "there is no rollout %s", id).Do("list the rollouts").With(inventory.ListRollouts())
+	return inventory.Errorf(inventory.KindNotFound, "there is no rollout %s", id).
+		Do("list the rollouts").
+		With(inventory.ListRollouts())
 }
 
 // Make returns the rollout of a request, Planned, or refuses it. Its nodes are fixed from now

@@ -395,7 +395,8 @@ func TestFrozen(t *testing.T) {
 	free, _ := v.Lookup("free-1")
 
 	got := c.Allowed(v, &free, now)
-	if got.OK || !got.Until.Equal(until) || got.Reason != "ann froze all changes until Mon 2026-03-02 03:45 UTC: an audit" {
+	if got.OK || !got.Until.Equal(until) ||
+		got.Reason != "ann froze all changes until Mon 2026-03-02 03:45 UTC: an audit" {
 		t.Errorf("%+v", got)
 	}
 

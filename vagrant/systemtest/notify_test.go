@@ -85,8 +85,11 @@ func TestNotifications(t *testing.T) {
 		w.write("host2", receiverMode, mode.answer)
 
 		if i == 0 {
-			w.sh("host2", fmt.Sprintf("touch %s && systemd-run --quiet --unit receiver python3 /root/receiver.py 8080 %s %s %s",
-				receiverLog, receiverSecret, receiverMode, receiverLog))
+			w.sh(
+				"host2",
+				fmt.Sprintf("touch %s && systemd-run --quiet --unit receiver python3 /root/receiver.py 8080 %s %s %s",
+					receiverLog, receiverSecret, receiverMode, receiverLog),
+			)
 		}
 
 		// A reload tries the target at once.
