@@ -260,6 +260,7 @@ var mayImport = map[string][]string{
 		"management/server",
 		"management/notify",
 		"management/window",
+		"management/rollout",
 	},
 	"clusterctl": {
 		"clusterctl/bundle",
