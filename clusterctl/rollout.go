@@ -167,7 +167,8 @@ func (a *app) rolloutStatus() *cli.Command {
 		min:   1,
 		max:   1,
 		usage: "show the progress of a rollout",
-		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has ended " +
+		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has " +
+			"ended " +
 			"or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every node " +
 			"is done.",
 		flags: []cli.Flag{

@@ -159,7 +159,8 @@ var Table = []Room{
 				Name:   "clusterm_policy_decisions_total",
 				Type:   Counter,
 				Labels: []string{"policy", "action"},
-				Meaning: "decisions that this daemon took by itself, by policy and action: `verify`, `repair`, `record`, " +
+				Meaning: "decisions that this daemon took by itself, by policy and action: `verify`, `repair`, " +
+					"`record`, " +
 					"`quarantine`, `commission`, `stop`, `yield`, and `brake` and `release` of the brake",
 			},
 			{

@@ -111,7 +111,9 @@ func TestRefusedHosts(t *testing.T) {
 		}
 	}
 
-	for _, host := range []string{"10.0.0.1", "192.168.1.1", "172.16.0.1", "203.0.113.5", "[fd12::1]", "chat", "localhost.org"} {
+	for _, host := range []string{
+		"10.0.0.1", "192.168.1.1", "172.16.0.1", "203.0.113.5", "[fd12::1]", "chat", "localhost.org",
+	} {
 		if _, err := notify.NewWebhook(
 			notify.WebhookOptions{URL: "http://" + host, Format: notify.FormatJSON},
 		); err != nil {

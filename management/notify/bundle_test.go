@@ -80,7 +80,8 @@ func TestStorm(t *testing.T) {
 		list, _ := b.List(t.Context(), "a")
 		e := list[slices.IndexFunc(list, func(d notify.Delivery) bool { return d.Event.Count > 0 })].Event
 
-		if want := "195 times node.state: n-005, n-006, n-007, n-008, n-009, n-010, n-011, n-012, n-013, n-014 and 185 more " +
+		if want := "195 times node.state: n-005, n-006, n-007, n-008, n-009, n-010, n-011, " +
+			"n-012, n-013, n-014 and 185 more " +
 			"(195 Disappeared)"; e.Count != 195 || e.Summary != want || len(e.Nodes) != 50 ||
 			e.To != "Disappeared" ||
 			e.Node != "" {

@@ -855,7 +855,8 @@ func TestKinds(t *testing.T) {
 		want   []string
 	}{
 		"drift": {
-			notify.Change{WasNode: node(same), Node: verdict(inventory.Drifted)}, []string{"node.drifted n-1 is drifted (ann)"},
+			notify.Change{WasNode: node(same), Node: verdict(inventory.Drifted)},
+			[]string{"node.drifted n-1 is drifted (ann)"},
 		},
 		"no drift": {
 			notify.Change{WasNode: verdict(inventory.Drifted), Node: verdict(inventory.Clean)},
@@ -866,10 +867,12 @@ func TestKinds(t *testing.T) {
 			[]string{"node.forgotten n-1 was forgotten (bob)"},
 		},
 		"complete": {
-			notify.Change{Job: ended(job.Complete)}, []string{"job.ended job 7 (verify of n-1) is Complete (policy:returns)"},
+			notify.Change{Job: ended(job.Complete)},
+			[]string{"job.ended job 7 (verify of n-1) is Complete (policy:returns)"},
 		},
 		"failed": {
-			notify.Change{Job: ended(job.Errored)}, []string{"job.failed job 7 (verify of n-1) is Errored (policy:returns)"},
+			notify.Change{Job: ended(job.Errored)},
+			[]string{"job.failed job 7 (verify of n-1) is Errored (policy:returns)"},
 		},
 		"cancelled": {
 			notify.Change{Job: ended(job.Cancelled)}, []string{"job.ended job 7 (verify of n-1) is Cancelled (bob)"},

@@ -280,7 +280,8 @@ func TestScopeHidesNodes(t *testing.T) {
 				absent, absentBody := ask(nobody, "service-nobody", "7")
 
 				// The answers may repeat the words of the request.
-				same := strings.NewReplacer(nobody, outside, "service-nobody", group, planID(7), planID(2), rolloutID("7"), rolloutID("2"),
+				same := strings.NewReplacer(nobody, outside, "service-nobody", group, planID(7), planID(2),
+					rolloutID("7"), rolloutID("2"),
 					`\"7\"`, `\"2\"`, `"7"`, `"2"`).
 					Replace(absentBody)
 				if hidden != absent || hiddenBody != absentBody && hiddenBody != same {

@@ -64,7 +64,8 @@ func TestNotifications(t *testing.T) {
 	const secret = "a-secret-of-the-lab-with-enough-bytes"
 
 	w := newWorld(t, setup{testPlaybooks: true, hosts: 2, config: fmt.Sprintf("notifications:\n"+
-		"  - {name: hook, events: [node.status, job.ended], url: 'http://%s:8080/hook', secret_file: /etc/clusterm/hook.secret}\n",
+		"  - {name: hook, events: [node.status, job.ended], url: 'http://%s:8080/hook', "+
+		"secret_file: /etc/clusterm/hook.secret}\n",
 		addr("host2"))})
 
 	w.write("host1", "/etc/clusterm/hook.secret", secret+"\n")
@@ -80,7 +81,8 @@ func TestNotifications(t *testing.T) {
 	w.replaceProcess(daemonProcess, restartDaemon)
 
 	for i, mode := range []struct{ answer, why string }{
-		{"500", "answered 500"}, {"404", "answered 404"}, {"307", "redirects are not followed"}, {"slow", "deadline exceeded"},
+		{"500", "answered 500"}, {"404", "answered 404"}, {"307", "redirects are not followed"},
+		{"slow", "deadline exceeded"},
 	} {
 		w.write("host2", receiverMode, mode.answer)
 
