@@ -55,6 +55,9 @@ func actionSamples() []inventory.Action {
 				Nodes: []string{"web-1"},
 				Job:   "5",
 				Plan:  "3f9a1c20-7b1e44d2",
+
+				Rollout: "r7b1e44d2",
+
 				Key:   "jobs.timeout",
 				Value: "2h0m0s",
 			})
@@ -76,7 +79,7 @@ func wholeActions() []inventory.Action {
 		inventory.Submit(inventory.VerbCommission, "web-1").Joining("service-worker").
 			With(inventory.JobOptions{OnFailure: "failed"}),
 		inventory.Submit(inventory.VerbVerify, "web-1").With(inventory.JobOptions{Strict: true}).Cleaning("current"),
-		inventory.Submit(inventory.VerbClear, "web-1").Forced().With(inventory.JobOptions{Reason: "new"}),
+		inventory.Submit(inventory.VerbClear, "web-1").Forced().With(inventory.JobOptions{Reason: "new", OverrideWindow: true}),
 		inventory.Discover("10.0.0.1").With(inventory.JobOptions{
 			Ranges: []string{"10.0.0.5-10.0.0.9"}, TakeOver: true, Reason: "moved", Verbosity: 1,
 		}),
@@ -91,7 +94,7 @@ func TestActionKeepsOptions(t *testing.T) {
 			`--skip-tags slow --ansible-verbosity 2 -e '{"release":"2.1"}' --reason 'its time' --timeout 1h30m0s`,
 		"clusterctl nodes commission web-1 -g service-worker --on-failure failed",
 		"clusterctl nodes verify web-1 --playbooks current --strict",
-		"clusterctl nodes clear web-1 --force --reason new",
+		"clusterctl nodes clear web-1 --force --override-window --reason new",
 		"clusterctl discover 10.0.0.1 10.0.0.5-10.0.0.9 --take-over --ansible-verbosity 1 --reason moved",
 	}
 

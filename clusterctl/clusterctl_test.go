@@ -107,8 +107,10 @@ func TestExamples(t *testing.T) {
 		}
 	}
 
-	if err := os.WriteFile(filepath.Join(dir, "fleet.yaml"), []byte("fleet: 1\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for name, content := range map[string]string{"fleet.yaml": "fleet: 1\n", "nodes.json": `{"items": []}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 
 	t.Setenv("CLUSTERM_URL", "unix://"+filepath.Join(dir, "missing"))

@@ -19,7 +19,7 @@ func listingOf[T any](l api.List[T], err error) (listing[T], error) {
 	return listing[T]{l, l.Items, l.Stale}, err
 }
 
-// showList shows what load returns, sorted and with the columns of the flags. nameOf
+// showList shows the result of load, sorted and with the columns of the flags. nameOf
 // returns the name of an item for -o name.
 func showList[T any](
 	c *call, columns print.Columns[T], load func() (listing[T], error), nameOf func(T) string,

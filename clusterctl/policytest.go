@@ -23,11 +23,10 @@ func (a *app) policyTest() *cli.Command {
 		}},
 		usage: "show what a policy would do, and change nothing",
 		about: "It shows what the policy would do if it were on and nothing held it: with the inventory of today, " +
-			"or with that of a file.",
+			"or with that of a file, which `clusterctl nodes get -o json` writes.",
 		examples: []string{
 			"clusterctl policy test workers",
-			"clusterctl policy test workers -f fleet.json",
-			"clusterctl nodes get -o json | clusterctl policy test workers -f -",
+			"clusterctl policy test workers -f nodes.json",
 		},
 		run: func(ctx context.Context, c *call) error {
 			in := api.PolicyTest{}
@@ -66,6 +65,7 @@ func (c *call) inventoryFile(ctx context.Context, name string) ([]api.PolicyTest
 		content, err = readFile(name)
 	}
 
+	// An interrupt fails the read as well, and is no fault of the inventory.
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

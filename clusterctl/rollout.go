@@ -199,6 +199,11 @@ const stopped = "Stopped"
 func (c *call) followRollout(ctx context.Context, id string) error {
 	last, states := "", map[string]string{}
 
+	// A manager that cannot be reached at all is an error at once, and not waited for.
+	if _, err := c.manager.Rollout(ctx, id); err != nil {
+		return err
+	}
+
 	r, err := c.manager.WatchRollout(ctx, id, func(r api.Rollout) bool {
 		c.sayNodes(states, r)
 
@@ -207,6 +212,7 @@ func (c *call) followRollout(ctx context.Context, id string) error {
 			c.say("%s  %s", time.Now().Format(time.TimeOnly), line)
 		}
 
+		// A stopped rollout waits for a person, and may never end by itself.
 		return r.Status != stopped
 	})
 
@@ -224,7 +230,7 @@ func (c *call) followRollout(ctx context.Context, id string) error {
 		Try("to see each node: %s rollout show %s", c.self(), id)
 }
 
-// sayNodes prints the nodes whose state has changed. states is by the name of the node.
+// sayNodes prints the nodes with a changed state. states is by the name of the node.
 func (c *call) sayNodes(states map[string]string, r api.Rollout) {
 	first := len(states) == 0
 
@@ -232,6 +238,7 @@ func (c *call) sayNodes(states map[string]string, r api.Rollout) {
 		was := states[n.Name]
 		states[n.Name] = n.State
 
+		// The first answer shows the state so far, which is no change.
 		if first || was == n.State {
 			continue
 		}
@@ -330,7 +337,7 @@ func startRollout(ctx context.Context, c *call) error {
 		return err
 	}
 
-	// What is confirmed is what is started, whatever the selector matches by then.
+	// The confirmed nodes are the ones that start, even if the selector matches others by then.
 	request.Nodes = nil
 	for _, n := range preview.Nodes {
 		request.Nodes = append(request.Nodes, n.Name)
@@ -524,7 +531,7 @@ func strategyFrom(text, bounds string) (one api.RolloutStrategy, err error) {
 	return one, nil
 }
 
-// gate returns what a node passes after its job; nil: what is usual.
+// gate returns the checks that a node passes after its job; nil: the usual ones.
 func (c *call) gate() (*api.RolloutGate, error) {
 	if !c.Bool("no-verify") && !c.IsSet("http-check") {
 		return nil, nil //nolint:nilnil // the default

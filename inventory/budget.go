@@ -91,6 +91,7 @@ func (a Amount) Of(nodes int) (int, error) {
 	number, isShare := strings.CutSuffix(string(a), "%")
 
 	n, err := strconv.Atoi(number)
+	// Atoi takes +2 and 02 as well, which would be other spellings of the same amount.
 	if err != nil || n < 1 || isShare && n > 100 || number != strconv.Itoa(n) {
 		return 0, Errorf(KindInvalid, "%q is no number of nodes, and no share of them", string(a)).
 			Do("write a number from 1, such as 2, or a share from 1%% to 100%%, such as 25%%")
@@ -154,7 +155,7 @@ func (g Group) BudgetUse(nodes []*Node) string {
 	return text
 }
 
-// usage is what uses up the budget of a group.
+// usage is the use of the budget of a group.
 type usage struct {
 	group   Group
 	members []*Node
@@ -201,6 +202,7 @@ func (u usage) checkMin() error {
 	b := u.group.Budget
 	available := len(u.members) - len(u.down)
 
+	// A group that is short already must not hold up a job that takes none of its nodes.
 	if len(u.leaving) == 0 || available-len(u.leaving) >= b.MinAvailable {
 		return nil
 	}
@@ -259,6 +261,7 @@ func (u usage) parts() []usage {
 		return []usage{u}
 	}
 
+	// A part that loses no node cannot break the limit, so only the values of leaving nodes count.
 	var values []string
 	for _, n := range u.leaving {
 		values = append(values, n.Labels[u.group.Budget.Per])
@@ -280,7 +283,7 @@ func (u usage) parts() []usage {
 	return list
 }
 
-// refuse returns the refusal, with what uses the budget up. left is the number of nodes
+// refuse returns the refusal, with the nodes that use the budget up. left is the number of nodes
 // that may be taken now.
 func (u usage) refuse(why string, left int) error {
 	text := fmt.Sprintf("the budget of its group does not allow to take %s now: %s", shorten(namesOf(u.leaving)), why)

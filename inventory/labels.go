@@ -59,7 +59,7 @@ func isLabelPrefix(s string) bool {
 var nodeFields = []string{
 	"name", "label", "serial", "addr", "status", "prev_status", "state", "prev_state", "group", "residue",
 	"playbooks", "applied", "last_error", "verification", "job", "verb", "before", "labels", "seen", "duplicates",
-	"host_keys", "entries", "created", "updated", "revision", "connection", "addr_rivals", "announced_from",
+	"host_keys", "entries", "created", "updated", "actor", "revision", "connection", "addr_rivals", "announced_from",
 	"configured", "desired", "outdated", "differs",
 	"presence",
 }

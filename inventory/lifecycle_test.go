@@ -192,7 +192,7 @@ func checkHeld(t *testing.T, name string, n, held Node, got HistoryEntry, tr Tra
 	want := n.Clone()
 	want.Before = held.Before
 	want.Status, want.PrevStatus, want.Job, want.Verb, want.LastError = tr.Through, n.Status, "10", tr.Verb, ""
-	want.Entries, want.Updated = 8, noon
+	want.Entries, want.Updated, want.Actor = 8, noon, "anna"
 
 	if held.Before == nil || !same(held, want) {
 		t.Errorf("%s: held\n%+v, want\n%+v", name, held, want)
@@ -207,7 +207,8 @@ func checkHeld(t *testing.T, name string, n, held Node, got HistoryEntry, tr Tra
 	}
 
 	back := held.Unreserved()
-	back.Entries, back.Updated = n.Entries, n.Updated // a withdrawn reservation leaves a gap in the history
+	// A withdrawn reservation leaves a gap in the history.
+	back.Entries, back.Updated, back.Actor = n.Entries, n.Updated, n.Actor
 
 	if !same(back, n) {
 		t.Errorf("%s: without the reservation\n%+v, want\n%+v", name, back, n)
@@ -307,7 +308,7 @@ func TestRelease(t *testing.T) {
 			want := held.Clone()
 			want.Status, want.PrevStatus, want.Job, want.Verb, want.Before = to, tr.Through, "", "", nil
 			want.Group, want.Applied, want.Residue, want.LastError = "g", "10", []string{"r"}, "it broke"
-			want.Entries, want.Updated = 9, noon.Add(time.Minute)
+			want.Entries, want.Updated, want.Actor = 9, noon.Add(time.Minute), "anna"
 
 			if !same(free, want) {
 				t.Errorf("%s: released\n%+v, want\n%+v", tr.Verb, free, want)

@@ -23,7 +23,7 @@ func TestNewNode(t *testing.T) {
 	want := Node{
 		Name: "node-1", Label: "node", Serial: "1", Addr: "10.0.0.1",
 		Status: Unallocated, State: Discovered, PrevState: Unknown, Seen: map[string]bool{"gossip": true},
-		Entries: 1, Created: noon, Updated: noon, Presence: Presence{Since: noon},
+		Entries: 1, Created: noon, Updated: noon, Actor: "monitor:gossip", Presence: Presence{Since: noon},
 	}
 	if !same(n, want) {
 		t.Errorf("got %+v, want %+v", n, want)

@@ -126,6 +126,9 @@ type JobOptions struct {
 	MaxFailures int
 	Strict      bool
 	TakeOver    bool
+	// OverrideWindow begins outside of maintenance windows, and during a freeze.
+	OverrideWindow bool
+
 	Check, Diff bool
 	Tags        []string
 	SkipTags    []string
@@ -165,6 +168,7 @@ func (o JobOptions) String() string {
 		{"max_failures", o.MaxFailures, o.MaxFailures != 0},
 		{"strict", true, o.Strict},
 		{"take_over", true, o.TakeOver},
+		{"override_window", true, o.OverrideWindow},
 		{"check", true, o.Check},
 		{"diff", true, o.Diff},
 		{"tags", strings.Join(o.Tags, ","), len(o.Tags) > 0},

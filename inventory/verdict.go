@@ -27,8 +27,8 @@ type Verdict struct {
 	Differences int
 	Unjudged    int
 	Executed    int
-	// Outdated: the node was compared with variables or playbooks that were not applied to it. What they change
-	// counts as a difference.
+	// Outdated: the node was compared with variables or playbooks that were not applied to it. Their changes
+	// count as a difference.
 	Outdated bool
 	Reason   string // a check of verify.yml that failed, or why the result is unknown; mostly empty
 }

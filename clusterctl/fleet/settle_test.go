@@ -165,7 +165,7 @@ func TestScopedMoves(t *testing.T) {
 		t.Error("a caller without a scope meets no obstacle")
 	}
 
-	// What the nodes themselves forbid holds for everybody.
+	// An obstacle of the nodes themselves holds for everybody.
 	s.Partial, s.Nodes[0].State = true, "Disappeared"
 	if plan = compare(t, file, s, fleet.Options{}); len(plan.Obstacles) != 1 {
 		t.Errorf("obstacles %v", plan.Obstacles)

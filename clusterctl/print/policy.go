@@ -85,7 +85,7 @@ func turn(s api.Policy) string {
 	return text
 }
 
-// PolicyTested prints what a policy would do.
+// PolicyTested prints the effects that a policy would have.
 func (p *Printer) PolicyTested(t api.PolicyTested) {
 	p.Fields([]Field{
 		{"Policy", Line(t.Policy)},

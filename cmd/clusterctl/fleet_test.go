@@ -89,7 +89,7 @@ func TestFleetSettles(t *testing.T) {
 			}
 		}
 
-		// Within the scope, the same holds for a caller who sees a part.
+		// Within the scope, the same holds for a caller with a partial view.
 		file = randomPart(r)
 		f.apply(scoped, file, false)
 
@@ -233,7 +233,7 @@ func randomFile(r *rand.Rand) string {
 	return b.String()
 }
 
-// randomPart returns a fleet file for a caller whose scope has the nodes n-0 to n-2.
+// randomPart returns a fleet file for a caller with the nodes n-0 to n-2 in its scope.
 func randomPart(r *rand.Rand) string {
 	var b bytes.Buffer
 

@@ -67,7 +67,7 @@ func TestOutlineLookups(t *testing.T) {
 	}
 }
 
-// TestOutlineHugeTemplate: what is too large to be searched is named, too.
+// TestOutlineHugeTemplate: a file too large to be searched is named, too.
 func TestOutlineHugeTemplate(t *testing.T) {
 	t.Parallel()
 

@@ -170,7 +170,7 @@ func TestRevokeBesideDamage(t *testing.T) {
 	}
 }
 
-// TestScopeOfCertificate refuses a certificate of another CA whose scope has a form that
+// TestScopeOfCertificate refuses a certificate of another CA with a scope in a form that
 // no credential of the manager may have.
 func TestScopeOfCertificate(t *testing.T) {
 	t.Parallel()

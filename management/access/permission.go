@@ -127,8 +127,8 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/freeze"}, readers, Within},
 	{Route{http.MethodPost, "/v1/freeze"}, operators, Whole},
 	{Route{http.MethodPost, "/v1/freeze/lift"}, operators, Whole},
-	// The state names nodes. The files of playbooks concern all of them, and may contain what
-	// variables show to nobody.
+	// The state names nodes. The files of playbooks concern all of them, and may contain
+	// values that variables show to nobody.
 	{Route{http.MethodGet, "/v1/repository"}, readers, Within},
 	{Route{http.MethodPost, "/v1/repository/sync"}, operators, Whole},
 	{Route{http.MethodGet, "/v1/repository/log"}, readers, Whole},

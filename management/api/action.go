@@ -99,7 +99,8 @@ func jobRequest(a inventory.Action) JobRequest {
 	return JobRequest{
 		Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Ranges: o.Ranges, Group: a.Group, Playbooks: a.Playbooks,
 		Force: a.Force, Timeout: Duration(a.Timeout), OnFailure: o.OnFailure, Serial: o.Serial,
-		MaxFailures: o.MaxFailures, Strict: o.Strict, TakeOver: o.TakeOver, Check: o.Check, Diff: o.Diff, Tags: o.Tags,
+		MaxFailures: o.MaxFailures, Strict: o.Strict, TakeOver: o.TakeOver,
+		OverrideWindow: o.OverrideWindow, Check: o.Check, Diff: o.Diff, Tags: o.Tags,
 		SkipTags: o.SkipTags, Verbosity: o.Verbosity, HostKeys: o.HostKeys, Reason: o.Reason,
 		ExtraVars: json.RawMessage(o.ExtraText()),
 	}
@@ -125,7 +126,7 @@ func optionsOf(a Action) inventory.JobOptions {
 
 	return inventory.JobOptions{
 		Ranges: r.Ranges, OnFailure: r.OnFailure, Serial: r.Serial, MaxFailures: r.MaxFailures, Strict: r.Strict,
-		TakeOver: r.TakeOver, Check: r.Check, Diff: r.Diff, Tags: r.Tags, SkipTags: r.SkipTags, Verbosity: r.Verbosity,
+		TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow, Check: r.Check, Diff: r.Diff, Tags: r.Tags, SkipTags: r.SkipTags, Verbosity: r.Verbosity,
 		HostKeys: r.HostKeys, Reason: r.Reason, Extra: extra,
 	}
 }

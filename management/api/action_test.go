@@ -38,6 +38,7 @@ func TestActionRoundTrip(t *testing.T) {
 			Group:   "g",
 			Job:     "5",
 			Plan:    "3f9a1c20-7b1e44d2",
+			Rollout: "r7b1e44d2",
 			Timeout: 2 * time.Hour,
 			Failed:  true,
 			Force:   true,

@@ -197,6 +197,7 @@ func optionWords(a inventory.Action) []string {
 	number("--max-failures", o.MaxFailures)
 	flag("--strict", o.Strict)
 	flag("--take-over", o.TakeOver)
+	flag("--override-window", o.OverrideWindow)
 	flag("--check", o.Check)
 	flag("--diff", o.Diff)
 	add("--tags", strings.Join(o.Tags, ","))

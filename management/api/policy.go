@@ -67,7 +67,7 @@ type PolicyEnable struct {
 	Reason string `json:"reason,omitempty"` // the operator's
 }
 
-// PolicyTest asks what a policy would do.
+// PolicyTest asks for the effects that a policy would have.
 type PolicyTest struct {
 	// Nodes are the inventory to test with, 10 000 nodes at most; absent: that of today.
 	Nodes *[]PolicyTestNode `json:"nodes,omitempty"`
@@ -89,7 +89,7 @@ type PolicyTestNode struct {
 	Created *time.Time `json:"created,omitempty"`
 }
 
-// PolicyTested is what a policy would do if it were on and nothing held it.
+// PolicyTested has the effects of a policy if it were on and nothing held it.
 type PolicyTested struct {
 	Policy string `json:"policy"`
 	About  string `json:"about"`
@@ -100,7 +100,7 @@ type PolicyTested struct {
 	Outlooks []PolicyOutlook `json:"outlooks"`
 }
 
-// PolicyOutlook is what a policy would do with a node.
+// PolicyOutlook is the effect that a policy would have on a node.
 type PolicyOutlook struct {
 	Node    string     `json:"node"`
 	Action  string     `json:"action,omitempty"`

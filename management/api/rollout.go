@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// RolloutSpec says what a rollout does, and how carefully.
+// RolloutSpec describes the action of a rollout, and the care that it takes.
 type RolloutSpec struct {
 	Action inventory.Verb `json:"action"`
 	// Selector chooses the nodes if none are named. With names it only records how they
@@ -36,7 +36,7 @@ type RolloutSpec struct {
 	Reason          string   `json:"reason,omitempty"`
 }
 
-// RolloutOrder is what the nodes are ordered by.
+// RolloutOrder is the key by which the nodes are ordered.
 type RolloutOrder struct {
 	By    string `json:"by"` // name, group or label
 	Label string `json:"label,omitempty"`
@@ -49,7 +49,7 @@ type RolloutStrategy struct {
 	Soak           *Duration `json:"soak,omitempty"`
 }
 
-// RolloutGate is what a node passes after its job.
+// RolloutGate has the checks that a node passes after its job.
 type RolloutGate struct {
 	SkipVerify bool              `json:"skip_verify,omitempty"`
 	HTTP       *RolloutHTTPCheck `json:"http,omitempty"`

@@ -226,7 +226,7 @@ func (c *Client) DisablePolicy(ctx context.Context, name, reason string) (api.Po
 	return c.controlPolicy(ctx, api.PathDisablePolicy, name, reason)
 }
 
-// TestPolicy returns what a policy would do. It changes nothing.
+// TestPolicy returns the effects that a policy would have. It changes nothing.
 func (c *Client) TestPolicy(ctx context.Context, name string, in api.PolicyTest) (api.PolicyTested, error) {
 	var out api.PolicyTested
 

@@ -117,6 +117,39 @@ func (s *site) planLeaking() (id string) {
 	return p.ID
 }
 
+// rolloutLeaking carries out a rollout with secrets in its extra variables.
+func (s *site) rolloutLeaking() (id string) {
+	s.t.Helper()
+
+	r, err := s.Client.StartRollout(s.ctx(), api.RolloutRequest{
+		Spec: api.RolloutSpec{
+			Action: inventory.VerbCommission, Group: inventory.GroupMaster, Gate: &api.RolloutGate{SkipVerify: true},
+		},
+		Nodes:     []string{"a-1"},
+		ExtraVars: []byte(`{"request_password": "` + canary + `-rollout", "pin": "` + canary + `-rollout-pin"}`),
+	})
+	s.must(err)
+
+	r, err = s.Client.WatchRollout(s.ctx(), r.ID, func(api.Rollout) bool { return true })
+	s.must(err)
+
+	if r.Status != "Done" || r.Count.Done != 1 {
+		s.t.Errorf("the rollout did not end as planned: %+v", r)
+	}
+
+	answer, err := json.Marshal(r)
+	s.must(err)
+	s.check("the answer with the rollout", answer)
+
+	if text := s.output(r.Nodes[0].Job); !strings.Contains(text, configuration.Hidden) {
+		s.t.Errorf("the job of the rollout showed nothing: %s", text)
+	}
+
+	s.check("the output of the rollout", []byte(s.output(r.Nodes[0].Job)))
+
+	return r.ID
+}
+
 // TestCanary runs a job with secrets of every kind, from every place, and with playbooks
 // that show them. The secrets are found nowhere but in the files that Ansible reads, and
 // not even there after the run.
@@ -149,7 +182,7 @@ func TestCanary(t *testing.T) {
 	s.release(gate)
 	s.must(second(s.Client.WaitJob(s.ctx(), again.ID)))
 
-	s.checkAnswers(s.planLeaking())
+	s.checkAnswers(s.planLeaking(), s.rolloutLeaking())
 	s.checkBundle()
 	s.check("the crash output", stacks())
 	s.check("the log", []byte(s.log.String()))
@@ -282,12 +315,12 @@ func (s *site) checkRunFiles(id string) {
 }
 
 // checkAnswers reads every GET route, as root on the socket.
-func (s *site) checkAnswers(plan string) {
+func (s *site) checkAnswers(plan, rollout string) {
 	s.t.Helper()
 
 	params := strings.NewReplacer(
-		"/plans/{id}", "/plans/"+plan, "/policies/{name}", "/policies/returns",
-		"/notifications/{name}", "/notifications/chat",
+		"/plans/{id}", "/plans/"+plan, "/rollouts/{id}", "/rollouts/"+rollout,
+		"/policies/{name}", "/policies/returns", "/notifications/{name}", "/notifications/chat",
 		"/vars/groups/{name}", "/vars/groups/"+inventory.GroupMaster, "{name}", "a-1", "{id}", "1", "{job}", "1",
 		"/can-i", "/can-i?verb=get&node=a-1",
 	)

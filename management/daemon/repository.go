@@ -229,7 +229,7 @@ func (k keeping) tree(ctx context.Context, tree fs.FS) (digest string, err error
 	return k.store.KeepDir(ctx, folder)
 }
 
-// install brings what the playbooks in a folder require from the mirror into it.
+// install brings the requirements of the playbooks in a folder from the mirror into it.
 func (k keeping) install(ctx context.Context, required []galaxy.Requirement, folder, temp string) error {
 	r := k.config.Repository
 	mirror := galaxy.Mirror{
@@ -237,7 +237,7 @@ func (k keeping) install(ctx context.Context, required []galaxy.Requirement, fol
 		Time: time.Duration(r.Limits.Time),
 	}
 
-	// What it has runs as root.
+	// The content of the mirror runs as root.
 	if mirror.IsFolder() {
 		resolved, err := kept.CheckOwned(mirror.URL)
 		if err != nil {
@@ -352,7 +352,7 @@ func (s gitSource) Keep(ctx context.Context, commit string) (digest string, err 
 	return digest, s.check(ctx, digest)
 }
 
-// Restore keeps the playbooks of a commit that was in use. Whoever uses them compares their
+// Restore keeps the playbooks of a commit that was in use. Each user of them compares their
 // digest, so a key that signs no more is no reason to refuse them.
 func (s gitSource) Restore(ctx context.Context, commit string) (digest string, err error) {
 	err = s.mirror().Trees(ctx, []string{commit}, func(trees []fs.FS) error {
@@ -461,7 +461,7 @@ func (s gitSource) folders(ctx context.Context, sides []repository.Side, use fun
 		at      []int // of each commit in folders
 	)
 
-	// Copies have what a mirror was asked for; commits have not.
+	// Copies have the requirements from the mirror; commits have not.
 	compared := s.config().Repository.RequirementsMirror != "" &&
 		!slices.ContainsFunc(sides, func(side repository.Side) bool { return side.Commit == "" })
 

@@ -502,7 +502,7 @@ func TestRepositoryKeys(t *testing.T) {
 	s.must(err)
 	s.sync(first)
 
-	// A stop writes what is left of the audit trail.
+	// A stop writes the rest of the audit trail.
 	s.restart()
 
 	refusals := 0

@@ -126,7 +126,7 @@ func TestRepositoryRequirements(t *testing.T) {
 		}
 	}
 
-	// What is gone comes back with the same digest.
+	// A lost copy comes back with the same digest.
 	s.must(os.RemoveAll(kept))
 
 	if restored, err := s.runner.Restore(s.ctx(), digest); !restored || err != nil {

@@ -216,7 +216,7 @@ func TestRolloutIsSurvived(t *testing.T) {
 	}
 }
 
-// TestRolloutAborted: an abort cancels what waits and what runs, and leaves no node held.
+// TestRolloutAborted: an abort cancels the waiting and the running jobs, and leaves no node held.
 func TestRolloutAborted(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "jobs: {limit: 1}")
@@ -307,7 +307,7 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 		}
 	}
 
-	// Back to what the commission had configured.
+	// Back to the configuration of the commission.
 	u, err := s.Rollouts().Undo(s.ctx(), ann, r.ID, "too slow")
 	s.must(err)
 	u = s.reach(u.ID, "it is undone", is(rollout.Done))
@@ -323,7 +323,7 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 }
 
 // TestRolloutKeepsBudget: the budget of a group is a limit below that of the rollout, and
-// the rollout says what it waits for.
+// the rollout names the reason of its wait.
 func TestRolloutKeepsBudget(t *testing.T) {
 	t.Parallel()
 	s := begin(t, `groups: [{name: service-master, budget: {max_unavailable: 1}}]`)

@@ -220,12 +220,12 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, reco
 	return accepted, err
 }
 
-// again returns what a refusal of a plan with the inputs shows of its request.
+// again returns the part of its request that a refusal of a plan with the inputs shows.
 func (s Settings) again(in job.Inputs) plan.Again {
 	return plan.Again{Extra: s.Secrets.HideVars(in.Extra), Timeout: s.Timeout}
 }
 
-// errPlaybooksChanged ends the preparation of a plan whose playbooks have changed.
+// errPlaybooksChanged ends the preparation of a plan with changed playbooks.
 var errPlaybooksChanged = errors.New("the playbooks have changed")
 
 // preparePlan refuses the job of a plan as prepare refuses a request, and returns how

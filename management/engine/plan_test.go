@@ -211,7 +211,7 @@ func TestPlanRefusesChange(t *testing.T) {
 }
 
 // TestPlanRemedyIsWhole: the remedy of a plan that is refused is the whole request again,
-// without the values of secrets, and what it shows in place of one is refused.
+// without the values of secrets, and the text that it shows in place of one is refused.
 func TestPlanRemedyIsWhole(t *testing.T) {
 	t.Parallel()
 	b := planner(t)
@@ -280,8 +280,8 @@ func TestPlanOfRange(t *testing.T) {
 		"[make-plan verb=discover addrs=10.8.0.7 ranges=10.8.0.1-10.8.0.6,10.8.0.8-10.8.0.9]")
 }
 
-// TestPlanIsCheckedAsRequest: what a request would be refused for, its plan is refused for
-// when it is applied.
+// TestPlanIsCheckedAsRequest: each fault for which a request would be refused also refuses its
+// plan when it is applied.
 func TestPlanIsCheckedAsRequest(t *testing.T) {
 	t.Parallel()
 	b := planner(t)

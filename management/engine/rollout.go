@@ -24,7 +24,7 @@ type RolloutStore interface {
 }
 
 // SubmitRollout submits the job of a node of a rollout, and notes it there in the same
-// transaction: whoever repeats it, or does it at the same time on the same record, is refused
+// transaction: a second call, later or at the same time on the same record, is refused
 // with KindPrecondition. extra are the extra variables of the rollout.
 func (e *Engine) SubmitRollout(
 	ctx context.Context, c access.Caller, r rollout.Record, b rollout.Begin, extra configuration.Vars,

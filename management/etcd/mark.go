@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// marksKey is the key that a write changes if it marks a variable as secret whose name
-// was not marked, or removes a mark. Every write of variables requires that it did not
-// change since the view of the writer: so what is in the clear is older than the mark,
+// marksKey is the key that a write changes if it marks a variable with an unmarked
+// name as secret, or removes a mark. Every write of variables requires that it did not
+// change since the view of the writer: so a value in the clear is older than the mark,
 // and EncryptOnce finds it.
 func (s *Store) marksKey() string { return s.key("/x/marks") }
 

@@ -30,7 +30,7 @@ func putVarsAt(t *testing.T, s *Store, revision int64, scope state.Scope, vars c
 	return err
 }
 
-// checkEncrypted returns what EncryptOnce has written. Nothing may be in the clear after it.
+// checkEncrypted returns the result of EncryptOnce. Nothing may be in the clear after it.
 func checkEncrypted(t *testing.T, s *Store) (written int) {
 	t.Helper()
 
@@ -45,7 +45,7 @@ func checkEncrypted(t *testing.T, s *Store) (written int) {
 }
 
 // TestMarkAgain marks a variable, unsets it, sets it in the clear and marks it again: both
-// times, what is stored in the clear is encrypted.
+// times, the value stored in the clear is encrypted.
 func TestMarkAgain(t *testing.T) {
 	t.Parallel()
 
@@ -70,7 +70,7 @@ func TestMarkAgain(t *testing.T) {
 	}
 }
 
-// TestMarkAfterForget marks a variable whose only mark went with its node.
+// TestMarkAfterForget marks a variable that lost its only mark with its node.
 func TestMarkAfterForget(t *testing.T) {
 	t.Parallel()
 

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// follow sends what FollowChanges emits after the revision, until the test ends. The
+// follow sends the changes that FollowChanges emits after the revision, until the test ends. The
 // channel is closed at its end, with the error in ended.
 func follow(t *testing.T, s *Store, after int64) (emitted <-chan notify.Change, stop func() error) {
 	t.Helper()
@@ -127,8 +127,8 @@ func TestForgottenChanges(t *testing.T) {
 	}
 }
 
-// TestChangesWithActors: the changes of nodes and automation come with those who caused
-// them.
+// TestChangesWithActors: the changes of nodes and automation come with their
+// actors.
 func TestChangesWithActors(t *testing.T) {
 	t.Parallel()
 

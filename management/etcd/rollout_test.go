@@ -58,7 +58,7 @@ func TestRollouts(t *testing.T) {
 	r, err := s.AddRollout(ctx, s.View().Revision, aRollout("r0000000a", 2), extra, &access.Key{ID: "k", Request: "r"})
 	must(t, err)
 
-	// What was decided on an older view may overlap.
+	// A rollout that was decided on an older view may overlap.
 	_, err = s.AddRollout(ctx, r.Revision-1, aRollout("r0000000b", 2), extra, nil)
 	if got := s.View().Rollouts; inventory.KindOf(err) != inventory.KindConflict || len(got) != 1 ||
 		!reflect.DeepEqual(got[0], r) {

@@ -631,7 +631,7 @@ func TestClaimRefused(t *testing.T) {
 			for i := range after.Nodes {
 				n, want := *after.Nodes[i], *before.Nodes[i]
 				// A withdrawn reservation leaves a newer record and a gap in the numbers.
-				n.Revision, n.Entries, n.Updated, want.Updated = want.Revision, want.Entries, time.Time{}, time.Time{}
+				n.Revision, n.Entries, n.Updated, n.Actor = want.Revision, want.Entries, want.Updated, want.Actor
 				if !reflect.DeepEqual(n, want) {
 					t.Fatalf("before\n%+v\nafter\n%+v", want, n)
 				}

@@ -169,8 +169,8 @@ func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Cha
 	return ops, nil
 }
 
-// hideOps returns the operations that encrypt in an older change what is secret in c; none
-// if nothing there is in the clear.
+// hideOps returns the operations that encrypt in an older change the values that are secret
+// in c; none if nothing there is in the clear.
 func (s *Store) hideOps(scope state.Scope, older *mvccpb.KeyValue, c variable.Change) (etcd.Ops, error) {
 	record, err := decode[variablesChangeRecord](older.Value)
 	if err != nil {

@@ -176,8 +176,8 @@ func TestExplainOutdated(t *testing.T) {
 	}
 }
 
-// TestExplainUnknownConfiguration: the reason is the job that left it unknown, whatever
-// came after it.
+// TestExplainUnknownConfiguration: the reason is the job that left it unknown,
+// regardless of anything after it.
 func TestExplainUnknownConfiguration(t *testing.T) {
 	t.Parallel()
 

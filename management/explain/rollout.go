@@ -50,7 +50,7 @@ func (e *nodeExplainer) rollouts() {
 	}
 }
 
-// statusOf describes the status of a rollout, and what it waits for.
+// statusOf describes the status of a rollout, and the cause of its wait.
 func statusOf(r rollout.Record) string {
 	return strings.Join(nonEmpty(string(r.Status), r.Reason, r.Waits), ", ")
 }

@@ -11,7 +11,7 @@ import (
 // hold returns the hold of the queue.
 func (f Facts) hold() job.Hold { return f.Windows.Hold(f.View, f.Now) }
 
-// held reports what keeps a Queued job from its turn, if that is a window or a freeze.
+// held reports the window or the freeze that keeps a Queued job from its turn, if any.
 func (e *jobExplainer) held() {
 	verdict := e.Windows.Judge(e.View, e.Job, e.Now)
 	if verdict.OK {

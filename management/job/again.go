@@ -29,7 +29,7 @@ func (j Job) Again(extra configuration.Vars) Request {
 	return r
 }
 
-// The bounds of what an action repeats of a request.
+// The bounds of the parts of a request that an action repeats.
 const (
 	maxExtraAgain = 4096 // bytes
 	maxKeysAgain  = 32   // of hosts
@@ -37,8 +37,8 @@ const (
 
 // Anew returns the action that submits a new job for the names, with all options of the
 // former one. extra are the variables of its request, secrets hidden; usual is the
-// configured time limit, which a request need not name. with says in words what is left
-// for the operator to enter, or is empty: a manager refuses the action without it.
+// configured time limit, which a request need not name. with says in words which
+// values are left for the operator to enter, or is empty: a manager refuses the action without it.
 func Anew(old Job, names []string, extra configuration.Vars, usual time.Duration) (a []inventory.Action, with string) {
 	r := old.Again(nil)
 	again := inventory.Submit(old.Verb, names...).Joining(r.Group)
@@ -71,7 +71,7 @@ func Anew(old Job, names []string, extra configuration.Vars, usual time.Duration
 	again.Force, again.Playbooks = r.Force, r.Playbooks
 	again.Options = inventory.JobOptions{
 		Ranges: r.Ranges, OnFailure: r.OnFailure, Serial: r.Serial, MaxFailures: r.MaxFailures, Strict: r.Strict,
-		TakeOver: r.TakeOver, Check: r.Ansible.Check, Diff: r.Ansible.Diff, Tags: r.Ansible.Tags,
+		TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow, Check: r.Ansible.Check, Diff: r.Ansible.Diff, Tags: r.Ansible.Tags,
 		SkipTags: r.Ansible.SkipTags, Verbosity: r.Ansible.Verbosity, HostKeys: r.HostKeys, Reason: r.Reason,
 	}
 
@@ -113,7 +113,7 @@ func hideAll(names []string) configuration.Vars {
 	return vars
 }
 
-// AnewWithout is Anew for a job whose inputs are not kept.
+// AnewWithout is Anew for a job without kept inputs.
 func AnewWithout(old Job, names []string, usual time.Duration) (a []inventory.Action, with string) {
 	return Anew(old, names, old.unknownExtra(), usual)
 }

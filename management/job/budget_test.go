@@ -23,7 +23,7 @@ var budgeted = inventory.Groups{
 	},
 }
 
-// TestBudgetAtAcceptance: what a budget can never allow is refused; batches help, a
+// TestBudgetAtAcceptance: a job that a budget can never allow is refused; batches help, a
 // check and a verification need none.
 func TestBudgetAtAcceptance(t *testing.T) {
 	t.Parallel()

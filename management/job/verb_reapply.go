@@ -26,7 +26,7 @@ func init() {
 func (p *planner) reapply() Step {
 	cleaned, configured := p.worstReapplyCleanup(), p.last(PhaseConfigure)
 
-	// What happens to one host takes no other out of service: each that was cleaned is
+	// The result of one host takes no other out of service: each that was cleaned is
 	// configured again, even if the cleanup of others broke off. Only a stop ends the job.
 	if p.stop == "" && configured == nil {
 		if step := p.cleanToReapply(); len(step.Hosts) > 0 {

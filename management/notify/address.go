@@ -24,9 +24,10 @@ var metadata = []netip.Addr{
 // nat64 has IPv4 addresses in its last four bytes.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// locality returns what an address is that a webhook may reach only where that is allowed;
+// locality returns the kind of an address that a webhook may reach only where that is allowed;
 // "" for any other address. Behind such an address are services that trust this host.
 func locality(a netip.Addr) string {
+	// With a zone, or in its IPv6 form, an address would not equal its entry in the list.
 	a = a.WithZone("").Unmap()
 
 	if nat64.Contains(a) {

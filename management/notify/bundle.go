@@ -11,8 +11,8 @@ import (
 )
 
 // Many events of one kind within a short time become one message to a target. The first
-// ones go at once. Each further one is held until the end of a window, and what was held
-// then becomes one delivery, which names its newest member. One write stores it, so a
+// ones go at once. Each further one is held until the end of a window, and the held
+// ones then become one delivery, which names the newest of them. One write stores it, so a
 // crash before it leaves all members pending, and one after it none.
 const (
 	calm      = 5           // events of a kind in calmTime that go one by one
@@ -76,7 +76,7 @@ func (n *Notifier) recallStorms(list []Delivery) {
 }
 
 // bundleRipe turns held deliveries at the end of their window into one for each window.
-// What cannot be stored is sent one by one.
+// If a bundle cannot be stored, its members are sent one by one.
 func (n *Notifier) bundleRipe(ctx context.Context, now time.Time) {
 	for _, members := range n.ripe(now) {
 		bounded, cancel := context.WithTimeout(ctx, lastWriteTime)
@@ -118,6 +118,7 @@ func (n *Notifier) ripe(now time.Time) [][]Delivery {
 
 		key := stormKey(d) + d.Held.String()
 		windows[key] = append(windows[key], d)
+		// A member that was sent, or is being sent, would come a second time in the bundle.
 		begun[key] = begun[key] || d.Attempts > 0 || n.busy[d.Target] == d.ID
 	}
 
@@ -165,7 +166,7 @@ func bundleOf(members []Delivery) Delivery {
 			results = appendNew(results, to)
 		}
 
-		// What the members do not share is left out.
+		// A value that the members do not share is left out.
 		for _, f := range []struct {
 			of    *string
 			value string
@@ -190,6 +191,7 @@ func bundleOf(members []Delivery) Delivery {
 
 	e.Nodes = nodes[:min(len(nodes), maxNodes)]
 
+	// It is created just after its newest member, so it keeps their place in the order of sending.
 	return Delivery{
 		ID: first.Target + "/" + e.ID, Target: first.Target, Event: e, Status: Pending,
 		Created: last.Created.Add(time.Nanosecond), Held: first.Held, Through: last.Created,

@@ -22,6 +22,7 @@ func (m *memory) vanish(begin, count int, every time.Duration) {
 		c.Node.Name, c.Node.State = fmt.Sprintf("n-%03d", i), inventory.Disappeared
 		m.add(c)
 		time.Sleep(every)
+		synctest.Wait()
 	}
 }
 

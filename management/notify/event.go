@@ -71,7 +71,7 @@ type Event struct {
 	Nodes  []string `json:"nodes,omitempty"`  // of the job, at most 50
 	Detail string   `json:"detail,omitempty"` // why; without secrets
 	// Count is the number of events in this message; 0: it is one event. The fields have
-	// what all of them share, and Detail is that of the first.
+	// the values that all of them share, and Detail is that of the first.
 	Count int `json:"count,omitempty"`
 }
 

@@ -131,7 +131,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
-// rest ends what is pending and forgets the position, because there is no target: the
+// rest ends the pending deliveries and forgets the position, because there is no target: the
 // first one begins with the next event.
 func (n *Notifier) rest(ctx context.Context) {
 	if time.Since(n.rested) < sweepEvery {
@@ -184,6 +184,7 @@ func (n *Notifier) serve(ctx context.Context) {
 
 	var parts sync.WaitGroup
 	defer parts.Wait()
+	// Deferred calls run in reverse, and Wait would never end without this cancel before it.
 	defer cancel()
 
 	parts.Go(func() {
@@ -334,6 +335,7 @@ func (n *Notifier) watchHealth(ctx context.Context) {
 
 		e := happening{Event: healthEvent(told, now, problems)}
 		if err := n.enqueue(ctx, []happening{e}, func(p *Position) { p.Problems = now }); err == nil {
+			// The looks stay if the write failed, so that the next tick tries it again.
 			clear(looks)
 		}
 	}
@@ -688,7 +690,7 @@ func (n *Notifier) lockWrites(ctx context.Context) error {
 
 func (n *Notifier) unlockWrites() { <-n.saving }
 
-// save stores a delivery as the queue has it. The sweep repeats what fails.
+// save stores a delivery as the queue has it. The sweep repeats a failed write.
 func (n *Notifier) save(ctx context.Context, id string) error {
 	// One write at a time, so that an older one does not replace a newer one.
 	if err := n.lockWrites(ctx); err != nil {
@@ -878,8 +880,8 @@ func (n *Notifier) remove(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// old returns the deliveries to remove. It ends those that are too many, or whose target
-// is no longer configured, except one that is being sent.
+// old returns the deliveries to remove. It ends those that are too many, or of a target
+// that is no longer configured, except one that is being sent.
 func (n *Notifier) old(now time.Time) (remove []string) {
 	// A target without an entry gets nothing any more.
 	configured := map[string]bool{}
@@ -910,7 +912,7 @@ func (n *Notifier) old(now time.Time) (remove []string) {
 				continue
 			}
 
-			// What is held becomes one delivery.
+			// The held ones become one delivery.
 			if !d.Held.After(now) {
 				pending++
 			}

@@ -455,6 +455,7 @@ func TestTriedAtOnce(t *testing.T) {
 			}
 
 			time.Sleep(time.Minute)
+			synctest.Wait()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -654,8 +655,8 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// TestNoTargets: what happened while no target was configured is not told to a new one,
-// and what is pending ends.
+// TestNoTargets: an event from a time without a target is not told to a new one, and a
+// pending delivery ends.
 func TestNoTargets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -825,7 +826,7 @@ func TestSecondProblem(t *testing.T) {
 	})
 }
 
-// TestKinds: which changes are which events, and who caused them.
+// TestKinds: which changes are which events, and their actors.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 

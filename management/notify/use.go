@@ -126,7 +126,7 @@ func (n *Notifier) Test(ctx context.Context, c access.Caller, name string) error
 				Do("correct the target in the configuration file, or the receiver")
 		}
 
-		// What is pending can go now.
+		// The pending deliveries can go now.
 		n.mu.Lock()
 		defer n.mu.Unlock()
 

@@ -164,8 +164,8 @@ func (w *Webhook) withoutURL(err error) error {
 	return fmt.Errorf("%s: %w", w.name, err)
 }
 
-// judge returns the meaning of a status. A receiver that is being deployed, or whose
-// proxy is, answers nearly everything for a while. Only an answer about the message
+// judge returns the meaning of a status. A receiver that is being deployed, or has a
+// proxy that is, answers nearly everything for a while. Only an answer about the message
 // itself, or that the receiver is gone, will be the same later.
 func (w *Webhook) judge(status int) error {
 	said := fmt.Errorf("%s answered %d %s", w.name, status, http.StatusText(status))

@@ -63,7 +63,7 @@ func (d *Document) Cases(o Operation) []Case {
 		body := bodies[name]
 		c := Case{
 			Name: name, Title: body.Summary, Path: o.examplePath(),
-			Body: body.Value, BodyJSON: body.JSON, HasBody: true,
+			Body: body.Value, BodyJSON: body.JSON, HasBody: true, Fault: body.Fault,
 		}
 
 		if body.Request != nil && body.Request.Path != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 )
 
-// Again has what a refusal needs to name the command that makes the plan once more.
+// Again has the values that a refusal needs to name the command that makes the plan once more.
 type Again struct {
 	Extra   configuration.Vars // of the request, secrets hidden
 	Timeout time.Duration      // the configured one, which a request need not name

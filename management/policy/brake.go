@@ -115,6 +115,7 @@ func (w World) workOfPeople(since time.Time) map[string][]*job.Job {
 		j := &w.View.Jobs[i]
 
 		over := j.Status.Ended() && j.Ended.Add(noticed).Before(since)
+		// A verification changes no host, so it explains no absence.
 		if j.Started.IsZero() || over || state.IsPolicy(j.Actor) || j.Verb.Verifies() {
 			continue
 		}
@@ -127,7 +128,7 @@ func (w World) workOfPeople(since time.Time) map[string][]*job.Job {
 	return working
 }
 
-// noticed is how long the observers may take to lose a node whose host was rebooted.
+// noticed is how long the observers may take to lose a node after a reboot of its host.
 const noticed = 30 * time.Second
 
 // excused reports whether one of the jobs explains the newest absence of the node. A job

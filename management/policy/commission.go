@@ -207,7 +207,7 @@ func (c Commission) outlooks(w World) []outlookOf {
 }
 
 // assign returns the outlooks of the new nodes by the rule that they fall to. A rule that
-// is off, or that has what it wants, leaves its nodes to the next one.
+// is off, or that has all nodes it wants, leaves its nodes to the next one.
 func (w World) assign() map[string][]outlookOf {
 	rules := w.rules()
 	room := make([]int, len(rules))
@@ -225,6 +225,7 @@ func (w World) assign() map[string][]outlookOf {
 			}
 
 			o := c.judge(w, n)
+			// A decision on the node stands already, so no other rule may take it.
 			if o.stage == stageNone {
 				break
 			}
@@ -283,6 +284,7 @@ func (w World) population(group string) int {
 	}
 
 	for _, d := range w.View.Automation.Decisions {
+		// Its job may not exist yet, and without it the group could grow over its maximum.
 		if d.Phase == state.PhaseDecided && d.Action == state.ActionCommission && d.Group == group {
 			names[d.Node] = true
 		}
@@ -406,7 +408,7 @@ func (c Commission) Explain(w World, n inventory.Node) []explain.Finding {
 	return nil
 }
 
-// intent returns what the policy is about to do with the node, in words, or "".
+// intent returns the action that the policy is about to take on the node, in words, or "".
 func (c Commission) intent(w World, name string) string {
 	for _, o := range c.Test(w) {
 		if o.Node != name {

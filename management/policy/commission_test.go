@@ -226,7 +226,7 @@ func TestCommissionLimits(t *testing.T) {
 }
 
 // TestCommissionStops after failures in a row, once; a success between them, a cancel and
-// what was before it was turned on do not count.
+// any failure before it was turned on do not count.
 func TestCommissionStops(t *testing.T) {
 	t.Parallel()
 
@@ -320,7 +320,7 @@ func TestCommissionAfterYield(t *testing.T) {
 	}
 }
 
-// TestPolicyTest: what the policies would do, in words.
+// TestPolicyTest: the actions that the policies would take, in words.
 func TestPolicyTest(t *testing.T) {
 	t.Parallel()
 

@@ -20,7 +20,7 @@ type limits struct {
 	again                    time.Time
 }
 
-// limits returns what may begin now, on top of the decisions so far.
+// limits returns the actions that may still begin now, on top of the decisions so far.
 func (w World) limits() *limits {
 	active, recent, oldest := 0, 0, w.Now
 

@@ -30,11 +30,11 @@ type Policy interface {
 	Explain(w World, n inventory.Node) []explain.Finding
 	// Pending returns the number of nodes that it has not decided on.
 	Pending(w World) int
-	// Test returns what it would do with each node that concerns it, under its limits.
+	// Test returns the outlook of each node that concerns it, under its limits.
 	Test(w World) []Outlook
 }
 
-// Outlook is what a policy would do with a node.
+// Outlook is the step that a policy would take on a node.
 type Outlook struct {
 	Node   string
 	Action state.Action // empty: none

@@ -130,6 +130,7 @@ func (r Returns) Decide(w World) Plan {
 	limits := w.limits()
 
 	for _, o := range due {
+		// A node that is held takes nothing out of the limits, so that others can go first.
 		if held := w.held(o.outlook, o.node); !held.OK {
 			if !held.Until.IsZero() {
 				plan.at(held.Until)
@@ -501,6 +502,7 @@ func (w World) due(p inventory.Presence) (time.Time, string) {
 
 	delay := w.Settings.Settle
 	for range times - 1 {
+		// A settle time above maxBackoff is a choice of the operator, and is not cut.
 		delay = min(2*delay, max(maxBackoff, w.Settings.Settle))
 	}
 

@@ -304,7 +304,7 @@ func (k *Keeper) sync(ctx context.Context, forced bool) error {
 func (k *Keeper) advance(ctx context.Context, forced bool) error {
 	settings := k.Settings()
 
-	// A fault of the commit is judged below, as what is found in its playbooks.
+	// A fault of the commit is judged below, as a finding in its playbooks is.
 	commit, fault := k.fetch(ctx)
 	if fault != nil && (commit.Hash == "" || !isVerdict(fault)) {
 		return fault

@@ -564,7 +564,7 @@ func TestFaultOfCommit(t *testing.T) {
 	}
 }
 
-// TestKeepFails: what keeps the newest commit out of use is shown, whatever it is.
+// TestKeepFails: any fault that keeps the newest commit out of use is shown.
 func TestKeepFails(t *testing.T) {
 	t.Parallel()
 

@@ -92,6 +92,7 @@ func (r Record) Resume(m Mark) (Record, error) {
 		return r, nil
 	case Paused:
 	case Stopped:
+		// The caller's record shares its nodes with the view, which must not change.
 		r.Nodes = slices.Clone(r.Nodes)
 		for i := range r.Nodes {
 			r.Nodes[i].Excused = r.Nodes[i].State == Failed
@@ -147,7 +148,7 @@ func (r Record) Retry(m Mark, names []string) (Record, error) {
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if !slices.Contains(chosen, n.Name) {
-			// Those that stay behind are known to the person who goes on.
+			// The person resuming the rollout knows the nodes that stay behind.
 			n.Excused = n.Excused || n.State == Failed && r.Status != Running
 			continue
 		}

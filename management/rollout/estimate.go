@@ -83,6 +83,7 @@ func (r Record) schedule(each time.Duration, places int, now time.Time) time.Dur
 		case n.State == Waiting:
 			waiting++
 		case n.State.InProgress():
+			// A node that takes longer than expected may end at any moment.
 			free = append(free, max(0, each-now.Sub(n.Begun)))
 		}
 	}

@@ -178,7 +178,7 @@ func (s Spec) checkRun(inventory.Groups, int) error {
 	return s.Ansible.Validate()
 }
 
-// check refuses a check that no host could pass, or whose path is not one.
+// check refuses a check that no host could pass, or that has no valid path.
 func (c *HTTPCheck) check() error {
 	if c == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 )
 
-// World is what Next sees besides the record. Its functions must not block.
+// World is the input of Next besides the record. Its functions must not block.
 type World struct {
 	// Node returns the node of that name, or nil if there is none.
 	Node func(name string) *inventory.Node
@@ -29,7 +29,7 @@ type World struct {
 	Permits func(names []string) (ok bool, reason string)
 	// Halted is the reason why no node may be begun at all, in words; empty: none.
 	Halted string
-	// Room is the number of jobs that may be submitted now. What has begun is counted.
+	// Room is the number of jobs that may be submitted now. Jobs that have begun are counted.
 	Room int
 }
 
@@ -47,10 +47,10 @@ type CheckResult struct {
 	Error string // in words
 }
 
-// Steps are what is to be done next. Carrying them out twice does no harm: each is bound to
+// Steps are the next things to be done. Carrying them out twice does no harm: each is bound to
 // the revision of the record.
 type Steps struct {
-	// Record is the record with what has happened. It is to be stored first, if Changed.
+	// Record is the record with the newest events. It is to be stored first, if Changed.
 	Record  Record
 	Changed bool
 	// Begin are the jobs to be submitted, in order. Each is stored in one transaction with
@@ -84,7 +84,7 @@ type Cancel struct {
 	Queued bool
 }
 
-// Next decides what is done next: which outcomes are recorded, which jobs are submitted,
+// Next decides on the next steps: which outcomes are recorded, which jobs are submitted,
 // whether the rollout stops, waits or is over. It is pure.
 func Next(r Record, w World, now time.Time) Steps {
 	if r.Status.Ended() || r.Status == Planned {
@@ -96,7 +96,7 @@ func Next(r Record, w World, now time.Time) Steps {
 	d.Nodes = slices.Clone(r.Nodes)
 	d.Events = slices.Clip(r.Events)
 
-	// First what has happened, then whether it goes on, and only then what is begun.
+	// First the outcomes, then whether it goes on, and only then the nodes to begin.
 	d.advance()
 	d.review()
 
@@ -280,6 +280,7 @@ func (d *decision) stepGate(n *Node) {
 			d.pass(n, Verifying)
 		case node == nil:
 			d.move(n, Failed, "it was forgotten before its verification")
+		// The room was counted before this decision, so its own jobs use it up too.
 		case d.w.Room > len(d.begin):
 			d.begin = append(d.begin, Begin{Node: n.Name, Gate: true})
 		}
@@ -482,6 +483,7 @@ func (d *decision) note(e Event) {
 // note adds an event, and drops the oldest beyond MaxEvents.
 func (r *Record) note(e Event) {
 	e.Text = inventory.Shorten(e.Text, maxText)
+	// Clip makes append copy, so that records with the same events keep theirs.
 	r.Events = append(slices.Clip(r.Events), e)
 	r.Events = r.Events[max(0, len(r.Events)-MaxEvents):]
 }
@@ -504,7 +506,7 @@ func (r Record) Begun(b Begin, j job.Job, now time.Time) Record {
 	n.State, n.Attempt, n.Job, n.Gate = Working, n.Attempt+1, j.ID, ""
 	n.Since, n.Begun, n.Reason, n.Excused = now, now, "", false
 
-	// What a retry finds is the work of the first attempt.
+	// A retry finds the work of the first attempt.
 	if t, ok := j.Target(b.Node); ok && n.Attempt == 1 {
 		n.Applied, n.Former = t.Applied, t.Playbooks[t.FromGroup]
 	}

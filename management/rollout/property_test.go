@@ -58,7 +58,7 @@ func simulate(t *testing.T, seed uint64) {
 	t.Logf("%d nodes, %+v: %s, %+v, %d kills", n, spec, f.record.Status, f.record.Count(), f.killed)
 }
 
-// steer runs the rollout as a person would: it pauses and resumes, retries what failed, and
+// steer runs the rollout as a person would: it pauses and resumes, retries failed nodes, and
 // at last lets it finish or aborts it.
 func (f *fleet) steer() {
 	f.t.Helper()

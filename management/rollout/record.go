@@ -121,7 +121,7 @@ type Node struct {
 	Gate    string // the id of the verification of the attempt
 	Since   time.Time
 	Begun   time.Time // of the attempt
-	// Reason says why it failed or was skipped, or what else is to be known of its end.
+	// Reason says why it failed or was skipped, or another fact about its end.
 	Reason string
 	// Excused: it failed, and a resume has excused that. It counts for no limit.
 	Excused bool

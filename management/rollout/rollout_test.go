@@ -191,7 +191,7 @@ func TestForgottenNode(t *testing.T) {
 	}
 }
 
-// TestBudgets: what the budgets do not permit waits, with their reason.
+// TestBudgets: nodes that the budgets do not permit wait, with their reason.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 
@@ -407,7 +407,7 @@ func TestPromotion(t *testing.T) {
 	}
 }
 
-// TestUndo: what can go back does, and the rest is skipped with the reason.
+// TestUndo: each node that can go back does, and the rest is skipped with the reason.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 
@@ -427,7 +427,7 @@ func TestUndo(t *testing.T) {
 		t.Fatalf("%s, %q", f.record.Status, f.record.Waits)
 	}
 
-	// What happens to nodes between the rollout and its undo.
+	// The events on nodes between the rollout and its undo.
 	delete(f.nodes, "w-0002")
 	f.nodes["w-0003"].Applied = "999"
 

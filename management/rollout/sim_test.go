@@ -125,7 +125,7 @@ func (f *fleet) world() World {
 // decide carries out one round of a decider, which may be killed after any operation. It
 // reports whether there was anything to do, and else when there will be.
 func (f *fleet) decide() (acts bool, due time.Time) {
-	// What is carried out may be less than what was decided: the decider may die.
+	// Fewer steps may be carried out than were decided: the decider may die.
 	s := Next(f.record, f.world(), f.now)
 	f.carryOut(s)
 
@@ -248,7 +248,7 @@ func (f *fleet) end() {
 	}
 }
 
-// check asserts what must hold at every instant.
+// check asserts the conditions that must hold at every instant.
 func (f *fleet) check() {
 	r := f.record
 	window, _ := Window(r.Spec.MaxUnavailable, len(r.Nodes))

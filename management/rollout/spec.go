@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Spec says what a rollout does, and how carefully.
+// Spec describes the work of a rollout, and how careful it is.
 type Spec struct {
 	Action inventory.Verb // one of Actions
 	// Selector is the text that selected the nodes, for people; empty: they were named.
@@ -40,7 +40,7 @@ type Spec struct {
 	Reason  string                       // the operator's
 }
 
-// By is what the nodes of a rollout are ordered by.
+// By is the property that the nodes of a rollout are ordered by.
 type By string
 
 // The orders.
@@ -64,7 +64,7 @@ type Strategy struct {
 	Soak *time.Duration
 }
 
-// Gate is what a node must pass after its job.
+// Gate is the set of checks that a node must pass after its job.
 type Gate struct {
 	// SkipVerify leaves out the verification of the node. Actions that configure a node have
 	// one otherwise, and it must find the node clean.

@@ -36,7 +36,7 @@ func (r Record) Undo(
 			Do("abort it first")
 	}
 
-	// No canary, promotion or approval: an undo is urgent, and goes to what is known.
+	// No canary, promotion or approval: an undo is urgent, and goes to a known state.
 	u := Record{Status: Planned, UndoOf: r.ID, Created: now, Spec: Spec{
 		Action: action, MaxUnavailable: r.Spec.MaxUnavailable, MaxFailures: r.Spec.MaxFailures, Soak: r.Spec.Soak,
 		Order: r.Spec.Order, Strategies: r.Spec.Strategies, Gate: r.Spec.Gate, Timeout: r.Spec.Timeout, Reason: reason,
@@ -66,6 +66,7 @@ func (r Record) Undo(
 
 	u.Estimate = pace(s.Jobs, u.Spec)
 
+	// The skipped nodes stay as they are, so another rollout may have them.
 	return u, checkFree(open, u.waiting())
 }
 
@@ -85,7 +86,7 @@ func (r Record) nothingToUndo(u Record) error {
 		Do("start a rollout with the playbooks that you want")
 }
 
-// cannotUndo returns why the node cannot go back to what it was, or "".
+// cannotUndo returns why the node cannot go back to its former state, or "".
 func (r Record) cannotUndo(s job.Snapshot, n *Node, action inventory.Verb, kept func(string) bool) string {
 	node, known := s.Lookup(n.Name)
 

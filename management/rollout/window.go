@@ -44,7 +44,7 @@ type use struct {
 
 // full returns why no further node may begin, or "". isDown: the node is out of service
 // already, so that beginning it takes no further one. own: only nodes of the rollout in
-// progress fill the window, which is what a rollout looks like.
+// progress fill the window, which is the usual state of a rollout.
 func (u *use) full(isDown bool) (reason string, own bool) {
 	if isDown {
 		return "max_unavailable is used up", u.inProgress >= u.window
@@ -100,7 +100,7 @@ func (d *decision) pick() {
 		p.consider(&d.Nodes[i])
 	}
 
-	// While nodes are in progress, their end is what it waits for.
+	// While nodes are in progress, it waits for their end.
 	if len(d.begin) > 0 || p.own {
 		d.Waits, d.WaitsUntil = "", time.Time{}
 	}
@@ -111,6 +111,7 @@ func (d *decision) pick() {
 // picker counts the use of the windows.
 func (d *decision) picker() *picker {
 	p := &picker{decision: d, groups: map[string]*use{}, racks: map[string]string{}}
+	// Make has refused a bad size, so there is no error here.
 	p.all.window, _ = Window(d.Spec.MaxUnavailable, len(d.Nodes))
 
 	// A share of a strategy is one of the group's nodes.
@@ -151,7 +152,7 @@ func (p *picker) occupy(n *Node) {
 		uses = append(uses, u)
 	}
 
-	// A place is used once, whatever else is true of the node.
+	// A place is used once, even if several cases are true of the node.
 	switch {
 	case n.State.InProgress():
 		p.working = append(p.working, n.Name)
@@ -233,6 +234,7 @@ func (p *picker) take(n *Node, isDown bool) {
 	for _, u := range uses {
 		u.inProgress++
 
+		// It was counted as out of service, and must not use two places.
 		if isDown {
 			u.down--
 		}

@@ -268,7 +268,7 @@ func (slowTrail) Verify(ctx context.Context) (audit.Report, error) {
 func TestAuditDeadline(t *testing.T) {
 	t.Parallel()
 
-	s := serve(t, func(o *server.Options) { o.Trail, o.AuditTime = slowTrail{openTrail(t, 1)}, 10*time.Millisecond })
+	s := serve(t, func(o *server.Options) { o.Trail, o.AuditTime = slowTrail{openTrail(t, 1)}, time.Second })
 
 	for _, path := range []string{
 		api.PathAudit, api.PathAudit + "?tail=3", api.PathAudit + "?follow=true&tail=3", api.PathAuditCheck,

@@ -43,6 +43,7 @@ var conversions = []conversion{
 			"Before":     "a type of its own: see the next row",
 			"Configured": "a type of its own: TestConfigured",
 			"Presence":   "evidence for policies, in the explanation in words",
+			"Actor":      "of the newest history entry, which is on the wire",
 		},
 		added: map[string]string{
 			"Before":     "a type of its own: see the next row",

@@ -38,7 +38,7 @@ func (s *Server) enablePolicy(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteJSON(w, http.StatusOK, policiesOf(status))
 }
 
-// testPolicy serves a request for what a policy would do. It changes nothing.
+// testPolicy serves a request for the outlooks of a policy. It changes nothing.
 func (s *Server) testPolicy(w http.ResponseWriter, r *http.Request) error {
 	if err := rest.NoQuery(r); err != nil {
 		return err

@@ -283,7 +283,7 @@ func waiting(results <-chan result) (all []result) {
 	}
 }
 
-// keep remembers the results of visits, and records what succeeded.
+// keep remembers the results of visits, and records the successes.
 func (k *Keeper) keep(ctx context.Context, r Rotation, results []result) error {
 	var confirmed, removed []string
 

@@ -97,7 +97,7 @@ const (
 	PhaseDecided Phase = "decided" // recorded, and not carried out yet
 	PhaseDone    Phase = "done"    // carried out: its job is accepted, or it needs none
 	PhaseRefused Phase = "refused" // it could not be carried out, for the reason in Result
-	// PhaseWithdrawn: what led to it changed before it was carried out, see Result. The
+	// PhaseWithdrawn: the cause of it changed before it was carried out, see Result. The
 	// situation is judged anew.
 	PhaseWithdrawn Phase = "withdrawn"
 )

@@ -82,6 +82,7 @@ func (k *Keeper) Freeze(ctx context.Context, c access.Caller, until time.Time, r
 	}
 
 	return k.change(ctx, c, "freeze.on", reason, func(f *state.Freeze) error {
+		// A freeze in the place of another one goes on with it, so the time of its beginning stays.
 		if !f.Active(now) {
 			f.Since = now
 		}
@@ -125,6 +126,7 @@ func (k *Keeper) change(
 				return err
 			}
 
+			// A conflict runs this again, so each try begins with the freeze as it is stored then.
 			out = v.Freeze
 			if err := change(&out); err != nil {
 				return err

@@ -59,6 +59,7 @@ const (
 func (s schedule) check(cronText string) error {
 	from := time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
 
+	// Next is always later than its argument, so this finds an opening at from itself too.
 	last := s.expression.Next(from.Add(-time.Second))
 	if last.IsZero() {
 		return fmt.Errorf("cron: %q never comes: no year has such a day", cronText)
@@ -87,7 +88,7 @@ func (s schedule) next(t time.Time) time.Time {
 	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(),
 		local.Nanosecond(), time.UTC)
 
-	// In an hour that comes twice, what the clock shows next may be over already.
+	// In an hour that comes twice, the next time on the clock may be over already.
 	for {
 		wall = s.expression.Next(wall)
 		if wall.IsZero() {
@@ -131,6 +132,7 @@ const joined = 1000
 
 // open returns when the window that is open at t closes; zero if it is closed.
 func (s schedule) open(t time.Time) time.Time {
+	// An opening a whole duration before t has closed at t, so only later ones matter.
 	opening := s.next(t.Add(-s.duration))
 	if opening.IsZero() || opening.After(t) {
 		return time.Time{}

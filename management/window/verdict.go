@@ -185,6 +185,7 @@ func judgeParts(parts []part, now time.Time) Verdict {
 			reasons = append(reasons, one.Reason)
 		}
 
+		// All parts have to be open at once, so the first one to close ends the time of the job.
 		if one.OK && !one.Until.IsZero() && (verdict.Until.IsZero() || one.Until.Before(verdict.Until)) {
 			verdict.Until = one.Until
 		}

@@ -114,7 +114,7 @@ func (s Spec) parse(groups inventory.Groups) (*Window, error) {
 	return w, w.parseNodes(groups)
 }
 
-// parseNodes reads what chooses the nodes of the window.
+// parseNodes reads the choice of the nodes of the window.
 func (w *Window) parseNodes(groups inventory.Groups) error {
 	checkGroup := func(name string) error {
 		_, err := groups.Get(name)

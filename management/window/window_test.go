@@ -128,7 +128,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckAccepts has windows that are at the edge of what is refused.
+// TestCheckAccepts has windows that are at the edge of a refusal.
 func TestCheckAccepts(t *testing.T) {
 	t.Parallel()
 

@@ -138,7 +138,7 @@ func (w *world) killDuringReapply() {
 
 	id = w.submit("nodes", "reapply", w.name("host3"))
 
-	// Once in the cleanup, whose gate is open, and once in the play whose runner is meant.
+	// Once in the cleanup with the open gate, and once in the play of the runner to be killed.
 	w.awaitLogs(id, holdTask, 2)
 	w.sh("host1", "kill -KILL $(pgrep -o -f '^"+runnerProcess+"')")
 

@@ -64,7 +64,7 @@ var (
 	roleVersion       = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._+-]*$`)
 )
 
-// Read returns what the playbooks in a folder require. It is KindRefused unless each
+// Read returns the requirements of the playbooks in a folder. It is KindRefused unless each
 // entry has a name and one version alone: other versions, and other sources than the
 // mirror, would make the same commit have other content later.
 func Read(playbooks fs.FS) ([]Requirement, error) {

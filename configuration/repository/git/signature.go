@@ -76,7 +76,7 @@ func CheckKeys(files []string) error {
 	return err
 }
 
-// KeysDigest identifies the keys in files, whatever their order and comments. It is empty
+// KeysDigest identifies the keys in files, regardless of order and comments. It is empty
 // without files. It reads the files.
 func KeysDigest(files []string) (string, error) {
 	if len(files) == 0 {

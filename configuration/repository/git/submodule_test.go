@@ -36,7 +36,7 @@ func withModule(commit, url string) map[string]file {
 	return all
 }
 
-// TestSubmodules: the files of submodules are part of the playbooks, in whatever form and
+// TestSubmodules: the files of submodules are part of the playbooks, in any form and
 // level.
 func TestSubmodules(t *testing.T) {
 	t.Parallel()
@@ -214,7 +214,7 @@ func TestSubmoduleHTTPS(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 
-	// What all submodules send counts.
+	// The data of all submodules counts for the limit.
 	small := *m
 	small.Dir, small.Options.Limits.Fetch = t.TempDir(), 1500
 	big := role.push("main", map[string]file{"big": text(strings.Repeat("0123456789abcdef", 10))})

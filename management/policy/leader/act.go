@@ -44,6 +44,7 @@ func (l *Leader) startWork(ctx context.Context) time.Time {
 	}
 
 	l.tasks.Go(func() {
+		// The flag falls first, or the round that is woken would find the work still going on.
 		defer l.wake()
 		defer l.working.Store(false)
 
@@ -103,6 +104,7 @@ func (l *Leader) work(ctx context.Context, d state.Decision) {
 	defer cancel()
 
 	err := l.act(bounded, l.Settings(), d)
+	// The end of the process is no failure of the decision.
 	if err == nil || ctx.Err() != nil {
 		return
 	}

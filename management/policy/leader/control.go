@@ -111,6 +111,7 @@ func errNoPolicy(name string) error {
 func (l *Leader) Pause(ctx context.Context, c access.Caller, name, reason string) (Status, error) {
 	return l.control(ctx, c, "policies.pause", name, reason, func(a *state.Automation) error {
 		if _, paused := a.Paused[name]; !paused {
+			// The map is shared with the view, and others read it at the same time.
 			a.Paused = maps.Clone(a.Paused)
 			if a.Paused == nil {
 				a.Paused = map[string]state.Pause{}

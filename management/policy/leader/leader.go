@@ -135,6 +135,7 @@ func (l *Leader) Run(ctx context.Context) {
 func (l *Leader) await(ctx context.Context, changed <-chan struct{}, next time.Time) bool {
 	now := time.Now()
 
+	// A burst of changes must not lead to a round for each of them.
 	pause := time.NewTimer(pace)
 	defer pause.Stop()
 
@@ -270,6 +271,7 @@ func (l *Leader) record(ctx context.Context, a state.Automation, decisions ...st
 			Targets: targets(d),
 			Reason:  policy.Sentence(d),
 		}
+		// The decision is stored already, so a failure of the audit must not hold it up.
 		_ = access.Audited(ctx, l.Audit, principal(d.Policy), r, func(*access.Record) error { return nil })
 	}
 

@@ -36,8 +36,8 @@ func (l *Leader) Enable(ctx context.Context, c access.Caller, name string, all b
 	return l.turn(ctx, c, name, true, reason)
 }
 
-// Disable turns a policy off. What it has decided and not begun is dropped once it is
-// turned on again and no longer holds.
+// Disable turns a policy off. A decision that has not begun is dropped once the policy
+// is turned on again and the decision no longer holds.
 func (l *Leader) Disable(ctx context.Context, c access.Caller, name, reason string) (Status, error) {
 	if named(l.Settings().Settings, name) == nil {
 		return Status{}, errNoPolicy(name)
@@ -64,7 +64,7 @@ func (l *Leader) turn(
 	})
 }
 
-// Tested is what a policy would do if it were turned on and nothing held it.
+// Tested is the actions that a policy would take if it were turned on and nothing held it.
 type Tested struct {
 	Policy   string
 	About    string
@@ -77,7 +77,7 @@ type Tested struct {
 // MaxTested is the number of nodes of a given inventory.
 const MaxTested = 10_000
 
-// Test returns what a policy would do with the inventory of today, or with the given nodes.
+// Test returns the actions that a policy would take with the inventory of today, or with the given nodes.
 // It changes nothing.
 func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 	settings := l.Settings().Settings
@@ -107,6 +107,7 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 			return Tested{}, err
 		}
 
+		// The jobs and decisions are about the nodes of the store, and not about the given ones.
 		v.Nodes, v.Jobs, a.Decisions = nodes, nil, nil
 	}
 

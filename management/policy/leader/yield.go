@@ -49,6 +49,7 @@ func (l *Leader) Yield(ctx context.Context, who string, nodes []string) error {
 	l.wake()
 
 	for {
+		// Take the channel first: a change after the look at the view must end the wait.
 		changed := l.State.Changed()
 		if len(held(l.State.View(), nodes)) == 0 {
 			return nil

@@ -82,6 +82,7 @@ func (l *Leader) check(ctx context.Context, r rollout.Record, c rollout.Check, n
 		l.mu.Lock()
 		defer l.mu.Unlock()
 
+		// The time counts from the answer, so that a slow node has a pause as well.
 		s.result, s.asking, s.next = result, false, time.Now().Add(checkEvery)
 	})
 

@@ -139,6 +139,7 @@ func (l *Leader) add(
 			return err
 		}
 
+		// Only these playbooks were checked; newer ones may be broken.
 		r.ID, r.Playbooks, r.Commit = rollout.NewID(), prepared.Playbooks, prepared.Commit
 		marked := v.Marked()
 		started, err = l.Store.AddRollout(ctx, v.Revision, r.Begin(c.Principal, time.Now()), extra.Mark(marked), c.Key)
@@ -149,7 +150,7 @@ func (l *Leader) add(
 	return started, err
 }
 
-// prepare refuses a rollout none of whose nodes could be begun, or whose playbooks cannot run,
+// prepare refuses a rollout if none of its nodes could be begun, or if its playbooks cannot run,
 // and fixes the playbooks. An undo has those of its nodes, and may be needed because the
 // playbooks of now are broken.
 func (l *Leader) prepare(

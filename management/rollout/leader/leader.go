@@ -110,6 +110,7 @@ func New(o Options) *Leader {
 		o.Ask = AskHTTP
 	}
 
+	// The one place in kick keeps a request that comes while a round runs.
 	return &Leader{
 		Options: o, kick: make(chan struct{}, 1), slots: make(chan struct{}, checksAtOnce),
 		checked: map[checkKey]*checkState{},
@@ -134,6 +135,7 @@ func (l *Leader) Run(ctx context.Context) {
 
 // await waits for the next round. It reports false at the end of ctx.
 func (l *Leader) await(ctx context.Context, changed <-chan struct{}, next time.Time) bool {
+	// After the pause, one round serves all changes that came during it.
 	pause := time.NewTimer(pace)
 	defer pause.Stop()
 
@@ -245,7 +247,7 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, err error
 	return due, errors.Join(l.cancel(ctx, r, steps.Cancel), l.begin(ctx, r, steps.Begin))
 }
 
-// world returns what the decision depends on.
+// world returns the facts that the decision depends on.
 func (l *Leader) world(v *state.View, r rollout.Record) rollout.World {
 	// A look-up for each node in a list of all jobs would be quadratic.
 	jobs := make(map[string]*job.Job, len(v.Jobs))
@@ -378,6 +380,7 @@ func (l *Leader) report(ctx context.Context, was, is rollout.Record) {
 
 	reason := string(is.Status) + ": " + is.Reason
 	record := access.Record{Action: "rollouts.decide", Targets: []string{is.ID}, Reason: reason}
+	// The status is stored already, so nothing is left to do here that could fail.
 	_ = access.Audited(ctx, l.Audit, principal(is), record, func(*access.Record) error { return nil })
 }
 

@@ -242,13 +242,18 @@ func hold(v *state.View, name, id string) {
 
 // end ends the job after its time, or its cancel.
 func (s *site) end(id, node string, fails bool) {
-	// A cancel is seen within a second, as by a real job.
-	for begun := time.Now(); time.Since(begun) < s.takes; {
+	for left, over := time.After(s.takes), false; !over; {
+		changed := s.Changed()
+
 		if j, err := s.View().Job(id); err == nil && j.Cancel > 0 {
 			break
 		}
 
-		time.Sleep(min(time.Second, s.takes))
+		select {
+		case <-changed:
+		case <-left:
+			over = true
+		}
 	}
 
 	s.mu.Lock()
