@@ -79,7 +79,9 @@ func wholeActions() []inventory.Action {
 		inventory.Submit(inventory.VerbCommission, "web-1").Joining("service-worker").
 			With(inventory.JobOptions{OnFailure: "failed"}),
 		inventory.Submit(inventory.VerbVerify, "web-1").With(inventory.JobOptions{Strict: true}).Cleaning("current"),
-		inventory.Submit(inventory.VerbClear, "web-1").Forced().With(inventory.JobOptions{Reason: "new", OverrideWindow: true}),
+		inventory.Submit(inventory.VerbClear, "web-1").
+			Forced().
+			With(inventory.JobOptions{Reason: "new", OverrideWindow: true}),
 		inventory.Discover("10.0.0.1").With(inventory.JobOptions{
 			Ranges: []string{"10.0.0.5-10.0.0.9"}, TakeOver: true, Reason: "moved", Verbosity: 1,
 		}),

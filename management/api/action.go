@@ -126,7 +126,8 @@ func optionsOf(a Action) inventory.JobOptions {
 
 	return inventory.JobOptions{
 		Ranges: r.Ranges, OnFailure: r.OnFailure, Serial: r.Serial, MaxFailures: r.MaxFailures, Strict: r.Strict,
-		TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow, Check: r.Check, Diff: r.Diff, Tags: r.Tags, SkipTags: r.SkipTags, Verbosity: r.Verbosity,
+		TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow,
+		Check: r.Check, Diff: r.Diff, Tags: r.Tags, SkipTags: r.SkipTags, Verbosity: r.Verbosity,
 		HostKeys: r.HostKeys, Reason: r.Reason, Extra: extra,
 	}
 }

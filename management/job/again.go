@@ -71,7 +71,8 @@ func Anew(old Job, names []string, extra configuration.Vars, usual time.Duration
 	again.Force, again.Playbooks = r.Force, r.Playbooks
 	again.Options = inventory.JobOptions{
 		Ranges: r.Ranges, OnFailure: r.OnFailure, Serial: r.Serial, MaxFailures: r.MaxFailures, Strict: r.Strict,
-		TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow, Check: r.Ansible.Check, Diff: r.Ansible.Diff, Tags: r.Ansible.Tags,
+		TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow,
+		Check: r.Ansible.Check, Diff: r.Ansible.Diff, Tags: r.Ansible.Tags,
 		SkipTags: r.Ansible.SkipTags, Verbosity: r.Ansible.Verbosity, HostKeys: r.HostKeys, Reason: r.Reason,
 	}
 
