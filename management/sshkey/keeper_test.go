@@ -61,6 +61,8 @@ type site struct {
 	ops   int
 	crash int // 0: never
 
+	unwritten Phase // a phase that the store does not take; empty: none
+
 	keyFile string // ssh.key_file
 	runTime bool
 	saved   []byte
@@ -202,6 +204,10 @@ func (s *site) PutSSHKeyRotation(_ context.Context, revision int64, r Rotation) 
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	if s.unwritten != "" && r.Phase == s.unwritten {
+		return errors.New("the store is away")
+	}
 
 	if revision != s.at {
 		return inventory.Errorf(inventory.KindConflict, "it has changed")
@@ -678,11 +684,12 @@ func TestForceAll(t *testing.T) {
 		t.Errorf("force of all: %v", err)
 	}
 
-	s.hosts["a-1"].up = true
-	s.crash = s.ops + 5 // a-1 confirms, and no more
+	// The node confirms, and the next phase is not stored.
+	s.hosts["a-1"].up, s.unwritten = true, PhaseUse
+	s.clock = s.clock.Add(time.Hour)
 
 	_ = k.Round(t.Context())
-	s.crash = 0
+	s.unwritten = ""
 
 	if got := k.Rotation(); got.Phase != PhaseInstall || !slices.Equal(got.Confirmed, []string{"a-1"}) {
 		t.Fatalf("%+v", got)

@@ -194,15 +194,15 @@ func (s *site) SubmitRollout(
 		request := r.RequestOf(b, extra)
 		n, _ := s.view.Lookup(b.Node)
 
-		s.view.Seq++
+		// The view of now is read by others, so only the next one has the new number.
+		seq := s.view.Seq + 1
 		j := job.Job{
-			ID: strconv.FormatUint(s.view.Seq, 10), Verb: request.Verb, Status: job.Running, Actor: c.Principal,
+			ID: strconv.FormatUint(seq, 10), Verb: request.Verb, Status: job.Running, Actor: c.Principal,
 			Reason: request.Reason, Rollout: r.ID,
 			Targets: []job.Target{{Name: b.Node, From: n.Status, FromGroup: n.Group}},
 		}
 
 		if begun, err = s.put(r.Begun(b, j, time.Now())); err != nil {
-			s.view.Seq--
 			return inventory.Errorf(inventory.KindPrecondition, "it was changed")
 		}
 
@@ -217,6 +217,7 @@ func (s *site) SubmitRollout(
 
 		fails := !b.Gate && s.fails(b.Node, s.tries[b.Node])
 		s.publish(func(v *state.View) {
+			v.Seq = seq
 			v.Jobs = append(v.Jobs, j)
 			hold(v, b.Node, j.ID)
 		})
