@@ -411,18 +411,27 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 	}
 
 	second := first
-	second.ID, second.Dir = "second", filepath.Join(base, "second")
 	second.Hosts = []configuration.Host{hosts[0], hosts[1], hosts[3]}
 	second.Hosts[0].HostKeys = keys["Web-1"]
 	second.Hosts[1].HostKeys = []string{otherKey(t)}
-	run = start(t, second)
 
-	exit, err = run.Wait(within(t, patience))
-	if err != nil || exit.Reason != Done || exit.Code == 0 {
-		t.Errorf("exit %+v, %v", exit, err)
+	// Ansible may still write to an ssh that has ended already, and then reports that in the
+	// place of the reason that ssh gave.
+	for try := range 5 {
+		second.ID = fmt.Sprintf("second-%d", try)
+		second.Dir = filepath.Join(base, second.ID)
+		run = start(t, second)
+
+		exit, err = run.Wait(within(t, patience))
+		if err != nil || exit.Reason != Done || exit.Code == 0 {
+			t.Errorf("exit %+v, %v", exit, err)
+		}
+
+		if results = summary(t, run); !strings.Contains(results["web-2"].Message, "Broken pipe") {
+			break
+		}
 	}
 
-	results = summary(t, run)
 	if r := results["Web-1"]; !r.Good() {
 		t.Errorf("the host with the recorded key: %+v\n%s", r, read(t, run.Output()))
 	}
