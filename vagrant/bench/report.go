@@ -3,8 +3,16 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"time"
+
+	"github.com/contiv/cluster/management/api"
 )
 
 // reports is the number of requests in a round of the row report.
@@ -25,6 +33,12 @@ func reported(ctx context.Context, b *bench) error {
 		return err
 	}
 
+	c, err := w.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
 	disappeared := make([]bool, b.nodes)
 	next := 0
 
@@ -42,7 +56,7 @@ func reported(ctx context.Context, b *bench) error {
 
 			disappeared[i] = !disappeared[i]
 
-			if err := w.event(ctx, kind, i, 1, addrOf); err != nil {
+			if err := c.post(ctx, "/monitor/event", reportOf(kind, i, 1, addrOf)); err != nil {
 				return 0, err
 			}
 		}
@@ -74,4 +88,53 @@ func reported(ctx context.Context, b *bench) error {
 		note: "each request changes the state of a node and also writes a history entry; " +
 			"the baseline writes the record alone",
 	})
+}
+
+// connection is a client with one connection to the manager. The client of net/http hands each
+// request to two goroutines of its own, which takes longer than the manager needs for it.
+type connection struct {
+	net.Conn
+
+	answers *bufio.Reader
+}
+
+// connect connects to the socket of the manager. The connection ends with the context.
+func (w *world) connect(ctx context.Context) (*connection, error) {
+	var d net.Dialer
+
+	c, err := d.DialContext(ctx, "unix", w.socket)
+	if err != nil {
+		return nil, err
+	}
+
+	context.AfterFunc(ctx, func() { c.Close() })
+
+	return &connection{c, bufio.NewReader(c)}, nil
+}
+
+// post sends the body, and returns once the request is answered with success.
+func (c *connection) post(ctx context.Context, path string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://clusterm"+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+
+	req.Header.Set("Content-Type", api.TypeJSON)
+
+	if err := req.Write(c); err != nil {
+		return err
+	}
+
+	res, err := http.ReadResponse(c.answers, req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s: %s: %s", path, res.Status, bytes.TrimSpace(text))
+	}
+
+	return err
 }

@@ -225,6 +225,11 @@ func name(i int) string  { return label(i) + "-0123456789ab" }
 
 // event reports count nodes from the number first on as discovered or disappeared.
 func (w *world) event(ctx context.Context, kind string, first, count int, addr func(i int) string) error {
+	return w.post(ctx, "/monitor/event", reportOf(kind, first, count, addr))
+}
+
+// reportOf returns the body of a report about the nodes first to first+count-1.
+func reportOf(kind string, first, count int, addr func(i int) string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"monitor_event":{"name":%q,"nodes":[`, kind)
 
@@ -238,7 +243,7 @@ func (w *world) event(ctx context.Context, kind string, first, count int, addr f
 
 	b.WriteString(`]}}`)
 
-	return w.post(ctx, "/monitor/event", b.Bytes())
+	return b.Bytes()
 }
 
 func addrOf(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255) }
