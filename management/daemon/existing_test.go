@@ -658,6 +658,46 @@ func TestExistingEtcdShared(t *testing.T) { // several servers: not beside other
 	}
 }
 
+// TestPlaybooksOfAnotherInstance: an instance that takes over has the playbooks in use, and
+// those that nodes carry, while the repository is away.
+func TestPlaybooksOfAnotherInstance(t *testing.T) { // a server: not beside other tests
+	p := startPeers(t, 1, nil)
+	a := prepare(t)
+	c := a.newClone()
+	section := append(c.section(""), p.yaml("prefix: /p"))
+
+	first := c.push("first", false)
+	a.write(section...)
+	a.up()
+	a.report("a")
+	a.sync(first)
+
+	j := a.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	if j.Status != api.Complete || j.Commit != first {
+		t.Fatalf("%+v", j)
+	}
+
+	c.put("files/new", "new\n")
+	second := c.push("second", false)
+	a.sync(second)
+	a.down()
+	a.must(os.RemoveAll(c.bare))
+
+	b := prepare(t, section...)
+	b.up()
+	t.Cleanup(b.down)
+
+	cleanup := b.runJob(api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}})
+	if cleanup.Status != api.Complete || cleanup.Runs[0].PlaybookDigest != j.PlaybookDigest {
+		t.Errorf("the cleanup: %+v", cleanup)
+	}
+
+	again := b.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	if again.Status != api.Complete || again.Commit != second {
+		t.Errorf("the next commission: %+v", again)
+	}
+}
+
 // TestDataDirectoryInUse starts a second daemon on a data directory. It logs at once
 // why it waits, with an embedded etcd and with an existing one.
 func TestDataDirectoryInUse(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -411,6 +412,16 @@ func (s gitSource) covers(digest string) error {
 		Do("add a play for the group, or decommission its nodes first").About(idle...)
 }
 
+// Pack writes the kept playbooks with a digest as an archive.
+func (s gitSource) Pack(ctx context.Context, digest string, w io.Writer) error {
+	return s.runner.playbooks.Pack(ctx, digest, w)
+}
+
+// Unpack keeps the playbooks of an archive that have the digest.
+func (s gitSource) Unpack(ctx context.Context, digest string, r io.Reader) error {
+	return s.runner.playbooks.Unpack(ctx, digest, r)
+}
+
 // Kept reports whether the playbooks with the digest are on this host, undamaged.
 func (s gitSource) Kept(ctx context.Context, digest string) bool {
 	return s.runner.playbooks.Intact(ctx, digest)
@@ -496,8 +507,14 @@ func (s gitSource) folders(ctx context.Context, sides []repository.Side, use fun
 
 // openRepository makes the keeper of the repository.
 func (d *Daemon) openRepository() {
+	// The etcd inside belongs to one instance.
+	var shared repository.Shared
+	if d.file.Etcd.Used() {
+		shared = d.store
+	}
+
 	d.repository = repository.New(repository.Options{
-		State: d.store, Records: d.store, Leads: d.member.Leads, Settings: d.repositorySettings,
+		State: d.store, Records: d.store, Shared: shared, Leads: d.member.Leads, Settings: d.repositorySettings,
 		Source: gitSource{
 			config: d.settings.Current, view: d.store.View, runner: d.runner,
 			dir: filepath.Join(d.file.DataDir, "repositories"),

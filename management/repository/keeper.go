@@ -5,6 +5,7 @@ package repository
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +33,10 @@ type Source interface {
 	// Restore keeps the playbooks of a commit that was judged before, and does not judge it
 	// again. It is KindNotFound as Keep is.
 	Restore(ctx context.Context, commit string) (digest string, err error)
+	// Pack writes the kept playbooks with a digest as an archive, and Unpack keeps those of
+	// an archive that have the digest.
+	Pack(ctx context.Context, digest string, w io.Writer) error
+	Unpack(ctx context.Context, digest string, r io.Reader) error
 	// Kept reports whether the playbooks with the digest are on this host, undamaged.
 	Kept(ctx context.Context, digest string) bool
 	// Descends reports whether old leads to the commit.
@@ -68,6 +73,7 @@ type Options struct {
 	State    state.Reader
 	Source   Source
 	Records  Records
+	Shared   Shared // nil: there are no other instances
 	Settings func() Settings
 	Leads    func() bool
 	Audit    access.Auditor
@@ -95,6 +101,7 @@ type Keeper struct {
 	moved   bool     // the record has another commit in use than before
 	kept    string   // the source of the commit in use that this process has checked
 	local   localUse // of the commit in use
+	shared  string   // the digest that this process has shared
 }
 
 // localUse is the digest that this version of clusterm gives to playbooks with another
@@ -297,6 +304,7 @@ func (k *Keeper) sync(ctx context.Context, forced bool) error {
 
 	err := k.advance(ctx, forced)
 	k.noteResult(ctx, err)
+	k.share(ctx)
 
 	return err
 }
@@ -628,6 +636,10 @@ func (k *Keeper) bring(ctx context.Context, use Use) (digest string, err error) 
 	}
 
 	// Another instance fetched it, or the copy was damaged.
+	if k.unshare(ctx, use.Digest) {
+		return use.Digest, nil
+	}
+
 	if digest, err = k.keepFetched(ctx, use.Hash, k.Source.Keep); err != nil {
 		return "", err
 	}
@@ -670,6 +682,10 @@ func (k *Keeper) Restore(ctx context.Context, digest string) (bool, error) {
 
 	if !found || !k.Settings().Used {
 		return false, nil
+	}
+
+	if k.unshare(ctx, digest) {
+		return true, nil
 	}
 
 	got, err := k.keepFetched(ctx, use.Hash, k.Source.Restore)
