@@ -200,6 +200,7 @@ func (a *app) prepare(c *cli.Command, path []string) {
 	// A value of -e contains commas.
 	c.DisableSliceFlagSeparator = true
 	takeOnce(c.Flags)
+	required := takeRequired(c.Flags)
 	c.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 		return a.flagError(cmd, path, err)
 	}
@@ -216,6 +217,13 @@ func (a *app) prepare(c *cli.Command, path []string) {
 		if cmd.Bool("help") && !unknown {
 			a.began = true
 			return a.printHelp(cmd)
+		}
+
+		for _, name := range required {
+			if !cmd.IsSet(name) {
+				return exit.Usagef("%s needs --%s", short(cmd.FullName()), name).
+					Try("give it; see: %s --help", cmd.FullName())
+			}
 		}
 
 		return action(ctx, cmd)
@@ -238,6 +246,21 @@ func takeOnce(flags []cli.Flag) {
 			f.OnlyOnce = true
 		}
 	}
+}
+
+// takeRequired returns the names of the options that a command needs. The library would
+// refuse a call without them before it knows that help is wanted.
+func takeRequired(flags []cli.Flag) []string {
+	var names []string
+
+	for _, f := range flags {
+		if f, ok := f.(*cli.StringFlag); ok && f.Required {
+			f.Required = false
+			names = append(names, f.Name)
+		}
+	}
+
+	return names
 }
 
 // group is the action of a command that only has subcommands.

@@ -23,8 +23,8 @@ import (
 )
 
 // confirmHelp is the one rule about confirmation.
-const confirmHelp = "A command that changes more than one node asks for confirmation at a terminal, with the names " +
-	"of the nodes; any answer but yes ends it without a change (exit code 1). Without a terminal it needs --yes " +
+const confirmHelp = "A command that changes more than one node, or nodes that a selector chose, asks for confirmation " +
+	"at a terminal, with the names of the nodes; any answer but yes ends it without a change (exit code 1). Without a terminal it needs --yes " +
 	"(exit code 2)."
 
 const chooseHelp = "Give the names of nodes, or choose them with --selector; a selector without a match is an error " +
@@ -52,7 +52,7 @@ func yesFlag() cli.Flag {
 }
 
 // choose resolves --selector to c.args, and has the operator confirm a command
-// about several nodes or about a node with an abbreviated name. warn prints the
+// about several nodes, or about a node that was not given by its whole name. warn prints the
 // consequences, also if there is no question; it may be nil.
 func (c *call) choose(ctx context.Context, verb string, warn func(context.Context)) error {
 	if err := c.selectNodes(ctx); err != nil {
@@ -66,7 +66,7 @@ func (c *call) choose(ctx context.Context, verb string, warn func(context.Contex
 	name, nodes := short(c.FullName()), inventory.Count(len(c.args), "node", "nodes")
 
 	switch {
-	case c.Bool("yes"), len(c.args) < 2 && !c.abbreviated:
+	case c.Bool("yes"), len(c.args) < 2 && !c.abbreviated && !c.hasSelector():
 		warn(ctx)
 		return nil
 	case !c.atTerminal():

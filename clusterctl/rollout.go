@@ -4,6 +4,7 @@ package clusterctl
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -63,10 +64,8 @@ func (a *app) rollout() *cli.Command {
 						Nodes: values(c, "node"), PlaybooksNow: c.Bool("playbooks-now"), Reason: reason,
 					})
 				}),
-			a.rolloutAct("undo", "start the rollout that takes another one back: to the playbooks before", nil,
-				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-					return c.manager.UndoRollout(ctx, id, reason)
-				}),
+			a.rolloutAct("undo", "start the rollout that takes another one back: to the playbooks before",
+				[]cli.Flag{yesFlag()}, undoRollout),
 			a.rolloutAct("promote", "go on with a rollout whose canary is done", nil,
 				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
 					return c.manager.PromoteRollout(ctx, id, reason)
@@ -106,6 +105,24 @@ func (a *app) rolloutAct(
 			return c.announce(r)
 		},
 	})
+}
+
+// undoRollout starts the rollout that takes another one back, once that is confirmed.
+func undoRollout(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+	r, err := c.manager.Rollout(ctx, id)
+	if err != nil {
+		return r, err
+	}
+
+	question := fmt.Sprintf("take rollout %s back on %s", r.ID, inventory.Count(r.Count.Done, "node", "nodes"))
+
+	err = c.approve(ctx, question, exit.Usagef("rollout undo needs a confirmation, which takes a terminal").
+		Try("to confirm it here: add --yes"))
+	if err != nil {
+		return r, err
+	}
+
+	return c.manager.UndoRollout(ctx, id, reason)
 }
 
 // announce prints the state of a rollout that was changed.

@@ -22,6 +22,8 @@ const (
 	// playbooksPatience is how long a look waits for the folder, before it says that the
 	// playbooks are not known.
 	playbooksPatience = 20 * time.Second
+	// refreshPatience is how long a caller waits for a look.
+	refreshPatience = 5 * time.Second
 	// playbooksTimeout bounds the write that follows.
 	playbooksTimeout = time.Minute
 )
@@ -37,6 +39,8 @@ type playbookNote struct {
 	}
 	log logrus.FieldLogger
 	due chan struct{} // full while a look is due before its time
+
+	refreshes chan chan struct{} // each is closed after a look
 
 	source func(ctx context.Context) (digest string, err error) // reads the folder
 
@@ -57,7 +61,9 @@ type playbookRead struct {
 }
 
 // newPlaybookNote returns a note that takes requests. startPlaybooks completes it.
-func newPlaybookNote() *playbookNote { return &playbookNote{due: make(chan struct{}, 1)} }
+func newPlaybookNote() *playbookNote {
+	return &playbookNote{due: make(chan struct{}, 1), refreshes: make(chan chan struct{})}
+}
 
 // startPlaybooks notes the playbooks now, and whenever they change.
 func (d *Daemon) startPlaybooks(ctx context.Context) {
@@ -83,6 +89,11 @@ func (p *playbookNote) run(ctx context.Context, every time.Duration) {
 			return
 		case <-p.due:
 		case <-tick.C:
+		case done := <-p.refreshes:
+			p.look(ctx)
+			close(done)
+
+			continue
 		}
 
 		p.look(ctx)
@@ -106,6 +117,26 @@ func (p *playbookNote) request() {
 	select {
 	case p.due <- struct{}{}:
 	default: // a look is due already
+	}
+}
+
+// refresh looks now, so that the nodes with other playbooks are outdated when it returns. It
+// gives up after a while: the next look finds them as well.
+func (p *playbookNote) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, refreshPatience)
+	defer cancel()
+
+	done := make(chan struct{})
+
+	select {
+	case p.refreshes <- done:
+	case <-ctx.Done():
+		return
+	}
+
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }
 

@@ -519,6 +519,7 @@ func (d *Daemon) openRepository() {
 			config: d.settings.Current, view: d.store.View, runner: d.runner,
 			dir: filepath.Join(d.file.DataDir, "repositories"),
 		},
+		Moved: d.playbooks.refresh,
 		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "repository"),
 	})
 	d.runner.repository = d.repository

@@ -21,9 +21,7 @@ func (e *Engine) Difference(ctx context.Context, v *state.View, name string) (jo
 	}
 
 	if n.Verification == nil {
-		return job.Difference{}, inventory.Errorf(inventory.KindNotFound,
-			"%s was not verified since its last configuration", name).
-			Do("verify it").With(inventory.Submit(inventory.VerbVerify, name)).About(name)
+		return job.Difference{}, errUnverified(n)
 	}
 
 	j, err := v.Job(n.Verification.Job)
@@ -46,6 +44,17 @@ func (e *Engine) Difference(ctx context.Context, v *state.View, name string) (jo
 	}
 
 	return found, nil
+}
+
+// errUnverified returns the error for a node without a verification.
+func errUnverified(n inventory.Node) error {
+	if n.Status != inventory.Allocated {
+		return inventory.Errorf(inventory.KindNotFound,
+			"%s was not verified: it is %s, and only a node in service can be verified", n.Name, n.Status).About(n.Name)
+	}
+
+	return inventory.Errorf(inventory.KindNotFound, "%s was not verified since its last configuration", n.Name).
+		Do("verify it").With(inventory.Submit(inventory.VerbVerify, n.Name)).About(n.Name)
 }
 
 // readFindings adds the findings in the events of one run.

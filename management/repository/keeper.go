@@ -76,6 +76,7 @@ type Options struct {
 	Shared   Shared // nil: there are no other instances
 	Settings func() Settings
 	Leads    func() bool
+	Moved    func(ctx context.Context) // called when another commit came into use
 	Audit    access.Auditor
 	Logger   logrus.FieldLogger
 }
@@ -484,6 +485,7 @@ func (k *Keeper) accept(ctx context.Context, record Record, commit configuration
 	}
 
 	k.check(record.Source)
+	k.Moved(ctx)
 
 	log := k.Logger.WithField("commit", commit.Hash)
 	if rewritten != "" {

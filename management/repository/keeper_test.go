@@ -197,7 +197,7 @@ func newKeeper(t *testing.T) *testKeeper {
 
 			return k.leads
 		},
-		Audit: k.trail, Logger: log,
+		Moved: func(context.Context) {}, Audit: k.trail, Logger: log,
 	})
 
 	return k

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"time"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // Repository selects a git repository with the playbooks, in place of a folder. Its
@@ -98,7 +100,9 @@ func (c *Config) checkRepository() error {
 	}
 
 	if c.Playbooks != "" {
-		return invalid("playbooks", "the playbooks come from repository.url; remove one of the two keys")
+		return invalid("playbooks", "the playbooks come from repository.url").
+			Do("remove one of the two keys from the file, or what was set at run time").
+			With(inventory.UnsetSetting("playbooks"))
 	}
 
 	named := 0

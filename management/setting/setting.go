@@ -196,7 +196,9 @@ func notInForce(err error, until string) error {
 
 	out.Message = "the file on disk is not in force: " + e.Message
 
-	return out.Do("%s", strings.TrimSuffix(e.Remedy+"; "+until, "; "))
+	remedy := slices.DeleteFunc([]string{e.Remedy, until}, func(s string) bool { return s == "" })
+
+	return out.Do("%s", strings.Join(remedy, "; ")).With(e.Actions...)
 }
 
 // Pending returns the keys of the file on disk that differ from the file in force:
