@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -49,21 +50,21 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, of
 		atEnd = atRevision(sizeKey, 0)
 	}
 
-	resp, err := s.client.Txn(ctx).
-		If(append(s.fence(ctx), atEnd)...).
-		Then(clientv3.OpPut(key, string(compress(data))), clientv3.OpPut(sizeKey, newSize)).
-		Else(clientv3.OpGet(key)).
-		Commit()
+	result := s.write(ctx, etcd.Ops{
+		If:   append(s.fence(ctx), atEnd),
+		Then: []clientv3.Op{clientv3.OpPut(key, string(compress(data))), clientv3.OpPut(sizeKey, newSize)},
+	})
+	if result.err != nil || result.succeeded {
+		return result.err
+	}
+
+	resp, err := s.client.Get(ctx, key)
 	if err != nil {
 		return s.failure(ctx, err)
 	}
 
-	if resp.Succeeded {
-		return nil
-	}
-
 	// The answer to an earlier attempt may have been lost. The chunk is then stored.
-	if kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) == 1 {
+	if kvs := resp.Kvs; len(kvs) == 1 {
 		if stored, err := expand(kvs[0].Value); err != nil || bytes.Equal(stored, data) {
 			return err
 		}

@@ -24,6 +24,7 @@ type Store struct {
 	client  *etcd.Client
 	secrets *Secrets
 	view    view
+	group   group
 	token   atomic.Int64 // the fencing token of the session; 0: none yet
 	stop    context.CancelFunc
 	done    sync.WaitGroup
@@ -73,6 +74,7 @@ func (s *Store) start(ctx context.Context) error {
 func (s *Store) Close() {
 	s.stop()
 	s.done.Wait()
+	s.group.close()
 }
 
 // OnProbe sets the function that receives the duration and the error of each probe of

@@ -24,17 +24,17 @@ func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
 
 	then := append(slices.Clip(ops.Then), clientv3.OpPut(headKey(s.client.Prefix), ""))
 
-	resp, err := s.client.Txn(bounded).If(ops.If...).Then(then...).Commit()
-	if err != nil {
-		return 0, s.failure(bounded, err)
+	result := s.write(bounded, etcd.Ops{If: ops.If, Then: then})
+	if result.err != nil {
+		return 0, result.err
 	}
 
-	if !resp.Succeeded {
+	if !result.succeeded {
 		return 0, inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").
 			Do("read it again and repeat")
 	}
 
-	return resp.Header.Revision, s.explained(bounded, s.view.wait(bounded, resp.Header.Revision))
+	return result.revision, s.explained(bounded, s.view.wait(bounded, result.revision))
 }
 
 // delete carries out deletions, the last one of a record of the view, and waits until

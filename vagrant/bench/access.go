@@ -126,7 +126,7 @@ func accessed(ctx context.Context, b *bench) error {
 	// transitions returns the rate of transitions by a job of many nodes.
 	transitions := func(over *client.Client) side {
 		return func(ctx context.Context) (float64, error) {
-			if err := w.quarantine(ctx); err != nil {
+			if err := w.quarantine(ctx, atOnce); err != nil {
 				return 0, err
 			}
 

@@ -43,6 +43,7 @@ var groups = []group{
 	{"outdated", "nodes that are outdated after a change", outdated},
 	{"rollout", "decisions of a rollout about a simulated fleet", rollouts},
 	{"transitions", "transitions of 64 nodes at once", transitions},
+	{"claim", "a claim of all nodes, and the jobs of a full queue", claims},
 	{"access", "requests over HTTPS with a token", accessed},
 	{"discover", "nodes discovered through POST /monitor/event", discover},
 	{"report", "reports of one node to a request", reported},

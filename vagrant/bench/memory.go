@@ -23,7 +23,7 @@ func memory(ctx context.Context, b *bench) error {
 
 	// A clear needs a Quarantined node, so nodes are quarantined in batches.
 	for done := 0; done < history; {
-		if err := w.quarantine(ctx); err != nil {
+		if err := w.quarantine(ctx, atOnce); err != nil {
 			return err
 		}
 

@@ -19,10 +19,10 @@ import (
 // atOnce is the number of nodes with concurrent transitions.
 const atOnce = 64
 
-// quarantine makes the nodes Quarantined: it forgets them and reports them again.
-func (w *world) quarantine(ctx context.Context) error {
+// quarantine makes the first nodes Quarantined: it forgets them and reports them again.
+func (w *world) quarantine(ctx context.Context, count int) error {
 	var nodes []string
-	for i := range atOnce {
+	for i := range count {
 		nodes = append(nodes, name(i))
 	}
 
@@ -30,7 +30,7 @@ func (w *world) quarantine(ctx context.Context) error {
 		return err
 	}
 
-	return w.event(ctx, "discovered", 0, atOnce, addrOf)
+	return w.fill(ctx, count)
 }
 
 // clear submits the only verb that needs no playbook. With force it takes a node from
@@ -105,7 +105,7 @@ func transitions(ctx context.Context, b *bench) error {
 	defer w.discard()
 
 	// The baseline writes records of the same sizes as the product.
-	if err := w.quarantine(ctx); err != nil {
+	if err := w.quarantine(ctx, atOnce); err != nil {
 		return err
 	}
 
@@ -140,7 +140,7 @@ func transitions(ctx context.Context, b *bench) error {
 		note: fmt.Sprintf("from POST /v1/jobs to the end of the job; a record has %d bytes, a history entry %d",
 			len(record), len(entry)),
 		product: func(ctx context.Context) (float64, error) {
-			if err := w.quarantine(ctx); err != nil {
+			if err := w.quarantine(ctx, atOnce); err != nil {
 				return 0, err
 			}
 
@@ -164,7 +164,7 @@ func transitions(ctx context.Context, b *bench) error {
 		name: "transitions, 64 jobs of a node", unit: "/s", against: against, rounds: 9, baseline: baseline,
 		note: "64 requests at once, each accepted, claimed, logged and ended as a job of its own",
 		product: func(ctx context.Context) (float64, error) {
-			if err := w.quarantine(ctx); err != nil {
+			if err := w.quarantine(ctx, atOnce); err != nil {
 				return 0, err
 			}
 

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/contiv/cluster/inventory/etcd"
+)
+
+const (
+	// groupFlights is the number of transactions of the group commit in flight at a time.
+	groupFlights = 2
+	// groupOps bounds a write that shares a transaction. A larger one goes by itself.
+	groupOps = etcd.MaxOps / 4
+	// groupBytes bounds the bytes of a write that shares a transaction.
+	groupBytes = 64 << 10
+)
+
+// group combines small writes that arrive while others are in flight into one
+// transaction. A write shares a transaction only with writes that it is independent of:
+// none of them writes what another one tests or writes. So a transaction with several
+// writes has the effect of the writes one after the other. If a condition fails, each
+// write is repeated by itself.
+type group struct {
+	mu      sync.Mutex
+	flights int
+	closed  bool
+	queue   []*groupWrite
+	tasks   sync.WaitGroup
+}
+
+// groupWrite is a write in the queue of the group commit.
+type groupWrite struct {
+	ctx    context.Context
+	ops    etcd.Ops
+	done   chan struct{} // closed after the result is set
+	result writeResult
+}
+
+// writeResult is the result of a write.
+type writeResult struct {
+	revision  int64
+	succeeded bool // all conditions held
+	err       error
+}
+
+// write writes the operations if all conditions hold. It returns the revision, and whether
+// they held. ctx is one of bounded.
+func (s *Store) write(ctx context.Context, ops etcd.Ops) writeResult {
+	if ops.Size() > groupOps || ops.Bytes() > groupBytes || !keysOf(ops).exact {
+		return s.writeAlone(ctx, ops)
+	}
+
+	// Without others in flight there is nothing to wait for.
+	if s.group.enter() {
+		defer s.group.leave(s)
+		return s.writeAlone(ctx, ops)
+	}
+
+	w := &groupWrite{ctx: ctx, ops: ops, done: make(chan struct{})}
+	if !s.group.add(s, w) {
+		return s.writeAlone(ctx, ops)
+	}
+
+	select {
+	case <-w.done:
+		return w.result
+	case <-ctx.Done():
+		return writeResult{err: s.failure(ctx, ctx.Err())}
+	}
+}
+
+// writeAlone writes the operations as a transaction of their own.
+func (s *Store) writeAlone(ctx context.Context, ops etcd.Ops) writeResult {
+	resp, err := s.client.Txn(ctx).If(ops.If...).Then(ops.Then...).Commit()
+	if err != nil {
+		return writeResult{err: s.failure(ctx, err)}
+	}
+
+	return writeResult{revision: resp.Header.Revision, succeeded: resp.Succeeded}
+}
+
+// enter takes a flight if there is one and nothing waits for it.
+func (g *group) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if g.flights >= groupFlights || len(g.queue) > 0 {
+		return false
+	}
+
+	g.flights++
+
+	return true
+}
+
+// leave ends a flight, and begins one with the writes that wait.
+func (g *group) leave(s *Store) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	g.flights--
+	g.fly(s)
+}
+
+// add queues a write, unless the group commit is closed.
+func (g *group) add(s *Store, w *groupWrite) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if g.closed {
+		return false
+	}
+
+	g.queue = append(g.queue, w)
+	g.fly(s)
+
+	return true
+}
+
+// close waits for the flights of queued writes. Later writes go by themselves.
+func (g *group) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+
+	g.tasks.Wait()
+}
+
+// fly begins a flight if there is one and a write waits for it. The caller holds the lock.
+func (g *group) fly(s *Store) {
+	if g.flights >= groupFlights || len(g.queue) == 0 {
+		return
+	}
+
+	writes := g.take()
+	if len(writes) == 0 {
+		return
+	}
+
+	g.flights++
+	fly := func() {
+		defer g.leave(s)
+		s.writeGroup(writes)
+	}
+
+	// Once close waits, the callers of the last writes own their flights.
+	if g.closed {
+		go fly()
+		return
+	}
+
+	g.tasks.Go(fly)
+}
+
+// take removes writes from the queue that can share a transaction. The first one in the
+// queue is always among them. The caller holds the lock.
+func (g *group) take() []*groupWrite {
+	var (
+		taken []*groupWrite
+		keys  groupKeys
+		size  etcd.Ops
+		rest  []*groupWrite
+	)
+
+	for _, w := range g.queue {
+		// Its caller has given up, and expects no effect any more.
+		if w.ctx.Err() != nil {
+			w.end(writeResult{err: w.ctx.Err()})
+			continue
+		}
+
+		more := etcd.Ops{If: append(size.If, w.ops.If...), Then: append(size.Then, w.ops.Then...)}
+		if more.Size() > etcd.MaxOps || more.Bytes() > etcd.MaxBytes || !keys.add(keysOf(w.ops)) {
+			rest = append(rest, w)
+			continue
+		}
+
+		size = more
+		taken = append(taken, w)
+	}
+
+	g.queue = rest
+
+	return taken
+}
+
+// writeGroup writes independent writes in one transaction, and each by itself if one of
+// their conditions fails.
+func (s *Store) writeGroup(writes []*groupWrite) {
+	if len(writes) > 1 {
+		result := s.writeTogether(writes)
+
+		// A lease that has expired is a failure of one of them.
+		failed := result.err != nil && !errors.Is(result.err, rpctypes.ErrLeaseNotFound)
+		if failed || result.succeeded {
+			for _, w := range writes {
+				w.end(result)
+			}
+
+			return
+		}
+	}
+
+	var all sync.WaitGroup
+	for _, w := range writes {
+		all.Go(func() { w.end(s.writeAlone(w.ctx, w.ops)) })
+	}
+
+	all.Wait()
+}
+
+// writeTogether writes independent writes in one transaction.
+func (s *Store) writeTogether(writes []*groupWrite) writeResult {
+	// A caller that gives up must not end the write of the others.
+	ctx, cancel := s.bounded(context.WithoutCancel(writes[0].ctx))
+	defer cancel()
+
+	var ops etcd.Ops
+
+	written := map[string]bool{}
+	for _, w := range writes {
+		ops.If = append(ops.If, w.ops.If...)
+
+		for _, op := range w.ops.Then {
+			// What several of them write is the same, see groupKeys.
+			if key := string(op.KeyBytes()); !written[key] {
+				written[key] = true
+				ops.Then = append(ops.Then, op)
+			}
+		}
+	}
+
+	return s.writeAlone(ctx, ops)
+}
+
+func (w *groupWrite) end(result writeResult) {
+	w.result = result
+	close(w.done)
+}
+
+// groupKeys are the keys of the writes of a transaction.
+type groupKeys struct {
+	exact   bool // no operation is on a range of keys
+	tested  map[string]bool
+	written map[string]string // values of puts by key; deleted: a deletion
+}
+
+// deletion is no value of a key.
+const deletion = "\x00deleted"
+
+// keysOf returns the keys of operations.
+func keysOf(ops etcd.Ops) groupKeys {
+	k := groupKeys{exact: true, tested: map[string]bool{}, written: map[string]string{}}
+
+	for _, c := range ops.If {
+		k.exact = k.exact && len(c.GetCompare().GetRangeEnd()) == 0
+		k.tested[string(c.KeyBytes())] = true
+	}
+
+	for _, op := range ops.Then {
+		k.exact = k.exact && len(op.RangeBytes()) == 0
+
+		value := string(op.ValueBytes())
+		if op.IsDelete() {
+			value = deletion
+		}
+
+		k.written[string(op.KeyBytes())] = value
+	}
+
+	return k
+}
+
+// add adds the keys of a write, unless it depends on the others or they on it. Several
+// writes may put the same value under a key, such as the one that marks a change.
+func (k *groupKeys) add(w groupKeys) bool {
+	for key := range w.tested {
+		if _, written := k.written[key]; written {
+			return false
+		}
+	}
+
+	for key, value := range w.written {
+		before, written := k.written[key]
+		if k.tested[key] || written && before != value {
+			return false
+		}
+	}
+
+	if k.tested == nil {
+		*k = groupKeys{exact: true, tested: map[string]bool{}, written: map[string]string{}}
+	}
+
+	for key := range w.tested {
+		k.tested[key] = true
+	}
+
+	for key, value := range w.written {
+		k.written[key] = value
+	}
+
+	return true
+}
