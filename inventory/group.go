@@ -104,6 +104,27 @@ func (gs Groups) Needed(name string) bool {
 	return name != "" && slices.ContainsFunc(gs, func(g Group) bool { return g.Needs == name })
 }
 
+// Related returns the groups whose nodes decide whether nodes of the named groups may
+// leave or enter them: by a budget, as providers, or as dependents.
+func (gs Groups) Related(names []string) []string {
+	var related []string
+	for _, g := range gs {
+		member := slices.Contains(names, g.Name)
+		ruled := member && (g.Budget != Budget{} || gs.Needed(g.Name))
+
+		provides := slices.ContainsFunc(gs, func(d Group) bool {
+			return d.Needs == g.Name && slices.Contains(names, d.Name)
+		})
+		depends := g.Needs != "" && slices.Contains(names, g.Needs)
+
+		if ruled || provides || depends {
+			related = append(related, g.Name)
+		}
+	}
+
+	return related
+}
+
 // Default returns the group for a commission that names none: the first needed
 // group until it has a commissioned node, from then on the first group that
 // needs it. Without rules it is the first group, without groups "".

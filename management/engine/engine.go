@@ -38,7 +38,7 @@ type JobStore interface {
 	// is still the newest, and returns it with its id.
 	Accept(ctx context.Context, seq uint64, j job.Job, in job.Inputs, key *access.Key) (job.Job, error)
 	// Claim makes a Queued job Running and reserves its nodes, or does neither.
-	Claim(ctx context.Context, generation int64, j job.Job, writes []state.NodeWrite) (job.Job, error)
+	Claim(ctx context.Context, c state.Claim) (job.Job, error)
 	// Cancel stores a job with a cancel request, or one cancelled in the queue,
 	// if it is still at j.Revision.
 	Cancel(ctx context.Context, j job.Job, key *access.Key) (job.Job, error)
@@ -147,6 +147,8 @@ type Engine struct {
 
 	mu       sync.Mutex
 	running  map[string]time.Time // jobs with a goroutine here, and since when this instance owns them
+	claiming map[string]job.Turn  // decisions about queued jobs that are being carried out
+	decided  chan struct{}        // holds a value after one of them was
 	appended chan struct{}        // closed when a log grows
 	tasks    sync.WaitGroup
 	stop     context.CancelFunc
@@ -159,6 +161,7 @@ func New(o Options) *Engine {
 		sources: o.Sources, settings: o.Settings,
 		self: o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,
+		claiming: map[string]job.Turn{}, decided: make(chan struct{}, 1),
 		running: map[string]time.Time{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),
 	}
 	if e.members == nil {

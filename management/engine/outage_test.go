@@ -41,8 +41,8 @@ func (s *answerLoser) lose(what string) error {
 	return inventory.Errorf(inventory.KindUnavailable, "the answer to %s was lost", what)
 }
 
-func (s *answerLoser) Claim(ctx context.Context, ground int64, j job.Job, w []state.NodeWrite) (job.Job, error) {
-	out, err := s.Store.Claim(ctx, ground, j, w)
+func (s *answerLoser) Claim(ctx context.Context, c state.Claim) (job.Job, error) {
+	out, err := s.Store.Claim(ctx, c)
 	if err == nil {
 		err = s.lose("claim")
 	}
@@ -148,12 +148,12 @@ type claimRefuser struct {
 	why  error
 }
 
-func (s *claimRefuser) Claim(ctx context.Context, ground int64, j job.Job, w []state.NodeWrite) (job.Job, error) {
-	if slices.Contains(j.Names(), s.node) {
+func (s *claimRefuser) Claim(ctx context.Context, c state.Claim) (job.Job, error) {
+	if slices.Contains(c.Job.Names(), s.node) {
 		return job.Job{}, s.why
 	}
 
-	return s.Store.Claim(ctx, ground, j, w)
+	return s.Store.Claim(ctx, c)
 }
 
 // TestClaimNeverSucceeds: a job that cannot be claimed ends, or waits alone; it

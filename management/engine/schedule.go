@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -39,16 +40,14 @@ func (e *Engine) schedule(ctx context.Context) {
 		// Most changes are reports, and most of the time there is nothing to run.
 		if e.members.Leads() && e.state.Narrow().Busy() {
 			e.resume(ctx)
-
-			if e.advance(ctx) {
-				continue // a job was claimed or ended: look again
-			}
+			e.advance(ctx)
 		}
 
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-e.decided:
 		case <-retry.C:
 		}
 	}
@@ -56,66 +55,92 @@ func (e *Engine) schedule(ctx context.Context) {
 
 // resume continues every Running job without a goroutine.
 func (e *Engine) resume(ctx context.Context) {
-	for _, j := range e.state.View().Jobs {
-		if j.Status == job.Running && e.launch(ctx, j) {
+	v := e.state.View()
+	for i := range v.Jobs {
+		if j := &v.Jobs[i]; j.Status == job.Running && e.launch(ctx, *j) {
 			e.log.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("continuing a running job")
 		}
 	}
 }
 
-// advance claims or ends the first queued job that need not wait. It reports whether
-// the queue changed.
-func (e *Engine) advance(ctx context.Context) bool {
+// advance begins to claim or to end the queued jobs that need not wait. Each of them has a
+// goroutine of its own: a large claim delays no other.
+func (e *Engine) advance(ctx context.Context) {
+	// Take the claims first: one that ends in between is in the view.
+	claiming := e.claimsUnderWay()
 	v, settings := e.state.View(), e.settings()
 	hold := settings.Windows.Hold(v, time.Now())
 
-	for _, j := range v.Jobs {
-		if j.Status != job.Queued {
+	for t := range job.Turns(v.Snapshot, settings.Groups, settings.JobLimit, claiming, hold) {
+		if ctx.Err() != nil {
+			return
+		}
+
+		if _, already := claiming[t.Job.ID]; already {
 			continue
 		}
 
-		if ctx.Err() != nil {
-			return false
-		}
+		e.mu.Lock()
+		e.claiming[t.Job.ID] = t
+		e.mu.Unlock()
 
-		t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j, hold)
+		e.tasks.Go(func() {
+			again := e.carryOut(ctx, v, t)
 
-		var err error
-		switch {
-		case t.Err != nil:
-			err = e.end(ctx, t.Job, t.Err)
-		case t.Claim:
-			err = e.claim(ctx, v, t.Job)
-		default:
-			continue
-		}
+			e.mu.Lock()
+			delete(e.claiming, t.Job.ID)
+			e.mu.Unlock()
 
-		if ctx.Err() != nil {
-			return false
-		}
-
-		log := e.log.WithError(err).WithField("job", j.ID)
-		switch inventory.KindOf(err) {
-		case "":
-			return true
-		case inventory.KindConflict:
-			// Look again only at a newer view, or the loop would spin.
-			return e.state.Sync(ctx) == nil && e.state.View().Revision > v.Revision
-		case inventory.KindUnavailable: // the same would happen to the other jobs
-			log.Warn("the job could not be claimed; retrying")
-			return false
-		case inventory.KindInternal: // jobs behind it that need none of its nodes go on
-			log.Error("the job could not be claimed; retrying")
-		default: // a retry would fail the same way
-			log.Warn("the job could not be claimed")
-
-			if e.end(ctx, t.Job, err) == nil {
-				return true
+			if again {
+				e.lookAgain()
 			}
-		}
+		})
+	}
+}
+
+// claimsUnderWay returns the decisions about queued jobs that are being carried out.
+func (e *Engine) claimsUnderWay() map[string]job.Turn {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	return maps.Clone(e.claiming)
+}
+
+// lookAgain wakes the schedule.
+func (e *Engine) lookAgain() {
+	select {
+	case e.decided <- struct{}{}:
+	default: // it is about to look anyway
+	}
+}
+
+// carryOut claims or ends a queued job. It reports whether to look at the queue again.
+func (e *Engine) carryOut(ctx context.Context, v *state.View, t job.Turn) bool {
+	var err error
+	if t.Err != nil {
+		err = e.end(ctx, t.Job, t.Err)
+	} else {
+		err = e.claim(ctx, v, t)
 	}
 
-	return false
+	if ctx.Err() != nil {
+		return false
+	}
+
+	log := e.log.WithError(err).WithField("job", t.Job.ID)
+	switch inventory.KindOf(err) {
+	case "":
+		return true
+	case inventory.KindConflict:
+		// Look again only at a newer view, or the loop would spin.
+		return e.state.Sync(ctx) == nil && e.state.View().Revision > v.Revision
+	case inventory.KindUnavailable, inventory.KindInternal:
+		log.Warn("the job could not be claimed; retrying")
+		return false
+	default: // a retry would fail the same way
+		log.Warn("the job could not be claimed")
+		return e.end(ctx, t.Job, err) == nil
+	}
 }
 
 // end ends a job that holds no nodes, because its precondition failed.
@@ -134,7 +159,9 @@ func (e *Engine) end(ctx context.Context, j job.Job, failed error) error {
 }
 
 // claim takes all nodes of the job into the in-progress status, or none.
-func (e *Engine) claim(ctx context.Context, v *state.View, j job.Job) error {
+func (e *Engine) claim(ctx context.Context, v *state.View, t job.Turn) error {
+	j := t.Job
+
 	// A node may have got the address of another one since the acceptance.
 	if err := checkAddrs(v, j); err != nil {
 		return err
@@ -150,8 +177,10 @@ func (e *Engine) claim(ctx context.Context, v *state.View, j job.Job) error {
 		return err
 	}
 
-	// The generation guards the group rules: they depend on nodes outside the job.
-	claimed, err := e.store.Claim(ctx, v.Generation, j, writes)
+	// The rules, the budgets and the helpers depend on nodes outside of the job.
+	claimed, err := e.store.Claim(ctx, state.Claim{
+		Job: j, Writes: writes, Revision: v.Revision, Uses: t.Footprint.Uses,
+	})
 	if err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 	case 6, 7: // a claim, after an abandoned one or not
 		if j, ok := newest(job.Queued); ok {
 			running, writes := claimOfFree(t, v, j)
-			_, err := s.Claim(ctx, v.Generation, running, writes)
+			_, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: v.Revision})
 			must(t, err)
 
 			return "claim"
@@ -215,7 +215,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 			must(t, err)
 			_, err = s.Forget(
 				ctx,
-				v.Generation,
+				v.Revision, nil,
 				[]state.NodeWrite{{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}},
 				nil,
 			)

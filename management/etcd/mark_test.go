@@ -88,7 +88,7 @@ func TestMarkAfterForget(t *testing.T) {
 	must(t, err)
 
 	stone := inventory.Tombstone{Name: n.Name, Label: n.Label, Serial: n.Serial}
-	_, err = s.Forget(ctx, s.View().Generation, []state.NodeWrite{{Node: n, Tombstone: &stone}}, nil)
+	_, err = s.Forget(ctx, s.View().Revision, nil, []state.NodeWrite{{Node: n, Tombstone: &stone}}, nil)
 	must(t, err)
 	must(t, putVarsAt(t, s, 0, state.ScopeGlobal, plainPin))
 

@@ -141,7 +141,7 @@ func TestChangesWithActors(t *testing.T) {
 	name := seen(t, s, 1)[0]
 	n, err := s.View().Node(name)
 	must(t, err)
-	must(t, second(s.Forget(ctx, s.View().Generation, []state.NodeWrite{{
+	must(t, second(s.Forget(ctx, s.View().Revision, nil, []state.NodeWrite{{
 		Node: n, Tombstone: &inventory.Tombstone{Name: name, Time: noon, Actor: "ann"},
 	}}, nil)))
 

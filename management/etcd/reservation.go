@@ -4,6 +4,8 @@ package etcd
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -21,37 +23,34 @@ import (
 // Running counts as absent: the view shows the node from Before. A job with an
 // unreadable record may be Running, so its reservations count.
 
-// generationKey is written by every claim, cancel, end of a job and forget.
-func (s *Store) generationKey() string { return s.key("/v/generation") }
-
-// jobOps is the number of conditions that commitJob and Claim add to a chunk: the job,
-// the generation, and up to two of the fence. Finish adds fewer conditions, and up to
-// four operations.
+// jobOps is the number of conditions that commitJob adds to a chunk: the job, and up to
+// two of the fence. Finish adds up to three operations.
 const jobOps = 4
 
 // Claim reserves the nodes and makes the job Running, or does neither. It is
-// KindConflict if a node, the job or the generation changed since the decision.
-func (s *Store) Claim(
-	ctx context.Context, generation int64, j job.Job, writes []state.NodeWrite,
-) (job.Job, error) {
-	parts, err := s.nodeOps(writes)
+// KindConflict if a node, the job or the generation of a group that the claim uses
+// changed since the decision.
+func (s *Store) Claim(ctx context.Context, c state.Claim) (job.Job, error) {
+	parts, err := s.nodeOps(c.Writes)
 	if err != nil {
-		return j, err
+		return c.Job, err
 	}
 
-	chunks := pack(parts, jobOps)
+	groups := s.generations(c.Revision, c.Uses, c.Job.Groups())
+	chunks := pack(parts, jobOps+groups.Size())
 	last := len(chunks) - 1
 
 	reserved, err := s.commitChunks(ctx, chunks[:last])
+
+	j := c.Job
 	if err == nil {
-		// Rules about nodes outside of the claim hold as long as the generation does.
 		commitPoint := chunks[last]
-		commitPoint.If = append(commitPoint.If, atRevision(s.generationKey(), generation))
+		commitPoint.Add(groups)
 		j, err = s.commitJob(ctx, j, commitPoint)
 	}
 
-	if err != nil && reserved > 0 {
-		s.withdraw(ctx, writes)
+	if err != nil && reserved {
+		s.withdraw(ctx, c.Writes)
 	}
 
 	return j, err
@@ -68,10 +67,17 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 		return j, err
 	}
 
-	chunks, unmark := pack(parts, jobOps), s.unmarkOps(writes)
+	// A job that ends in the queue leaves every node as it is.
+	var groups etcd.Ops
+	if len(writes) > 0 {
+		groups = s.generations(0, nil, j.Groups())
+	}
+
+	chunks, unmark := pack(parts, jobOps+groups.Size()), s.unmarkOps(writes)
 	last := len(chunks) - 1
 
 	for i := range chunks {
+		chunks[i].Add(groups)
 		chunks[i].Then = append(chunks[i].Then, unmark...)
 	}
 
@@ -92,21 +98,47 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 	return ended, err
 }
 
-// commitChunks writes the chunks in order under the fencing token. It stops at the
-// first failure and returns the number of chunks written.
-func (s *Store) commitChunks(ctx context.Context, chunks []etcd.Ops) (int, error) {
+// commitChunks writes the chunks before the last one of a job, under the fencing token.
+// They depend on nothing but their nodes, so several are in flight. It reports whether
+// some may have been written.
+func (s *Store) commitChunks(ctx context.Context, chunks []etcd.Ops) (written bool, err error) {
+	errs := make([]error, len(chunks))
+	slots := make(chan struct{}, parallelChunks)
+
+	var (
+		writers sync.WaitGroup
+		failed  atomic.Bool
+	)
+
 	for i, ops := range chunks {
-		ops.If = append(ops.If, s.fence(ctx)...)
-		if _, err := s.commit(ctx, ops); err != nil {
-			return i, err
+		slots <- struct{}{}
+
+		if failed.Load() {
+			break
+		}
+
+		writers.Go(func() {
+			defer func() { <-slots }()
+
+			ops.If = append(ops.If, s.fence(ctx)...)
+			_, errs[i] = s.commit(ctx, ops)
+			failed.CompareAndSwap(false, errs[i] != nil)
+		})
+	}
+
+	writers.Wait()
+
+	for _, err := range errs {
+		if err != nil {
+			return true, err
 		}
 	}
 
-	return len(chunks), nil
+	return len(chunks) > 0, nil
 }
 
-// commitJob writes the job together with the operations, under the fencing token,
-// and changes the generation. It returns the job at its new revision.
+// commitJob writes the job together with the operations, under the fencing token. It
+// returns the job at its new revision.
 func (s *Store) commitJob(ctx context.Context, j job.Job, ops etcd.Ops) (job.Job, error) {
 	record, err := s.putJob(j)
 	if err != nil {
@@ -115,7 +147,7 @@ func (s *Store) commitJob(ctx context.Context, j job.Job, ops etcd.Ops) (job.Job
 
 	ops.Add(etcd.Ops{
 		If:   append(s.fence(ctx), atRevision(s.jobKey(j.ID), j.Revision)),
-		Then: []clientv3.Op{record, clientv3.OpPut(s.generationKey(), j.ID)},
+		Then: []clientv3.Op{record},
 	})
 
 	revision, err := s.commit(ctx, ops)

@@ -232,7 +232,7 @@ func TestSessionIsLost(t *testing.T) {
 	must(t, err)
 	must(t, s.Sync(t.Context()))
 	running, writes := held(t, s.View(), j)
-	_, err = s.Claim(t.Context(), s.View().Generation, running, writes)
+	_, err = s.Claim(t.Context(), state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
 	conflict(t, err)
 	_, err = s.PutJob(t.Context(), j)
 	conflict(t, err)
@@ -257,7 +257,7 @@ func TestSessionIsLost(t *testing.T) {
 
 	// The new holder can write jobs, and both can write everything else.
 	must(t, other.Sync(t.Context()))
-	running, err = other.Claim(t.Context(), other.View().Generation, running, writes)
+	running, err = other.Claim(t.Context(), state.Claim{Job: running, Writes: writes, Revision: other.View().Revision})
 	must(t, err)
 	must(t, s.Sync(t.Context()))
 	must(t, other.AppendLog(t.Context(), j.ID, job.StreamText, 0, []byte("x")))
@@ -313,7 +313,7 @@ func TestSessionEntersAgain(t *testing.T) {
 
 	j := accepted(t, s, names)
 	running, writes := held(t, s.View(), j)
-	_, err = s.Claim(t.Context(), s.View().Generation, running, writes)
+	_, err = s.Claim(t.Context(), state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
 	must(t, err)
 
 	select {

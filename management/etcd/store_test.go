@@ -531,7 +531,7 @@ func TestClaim(t *testing.T) {
 			stopWatching := watchForPartialClaims(t, s, count)
 			v := s.View()
 			running, writes := held(t, v, j)
-			j, err := s.Claim(ctx, v.Generation, running, writes)
+			j, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: v.Revision})
 			must(t, err)
 
 			v = s.View()
@@ -541,9 +541,8 @@ func TestClaim(t *testing.T) {
 
 			if got, _ := v.Job(
 				j.ID,
-			); got.Status != job.Running || got.Revision != j.Revision ||
-				v.Generation != j.Revision {
-				t.Errorf("%+v, generation %d", got, v.Generation)
+			); got.Status != job.Running || got.Revision != j.Revision {
+				t.Errorf("%+v", got)
 			}
 
 			ending, writes := released(t, v, j)
@@ -566,6 +565,13 @@ func TestClaim(t *testing.T) {
 			}
 		})
 	}
+}
+
+// changeGenerations changes the generations of groups, as the end of a job does.
+func changeGenerations(t *testing.T, s *Store, groups ...string) error {
+	t.Helper()
+
+	return second(s.commit(t.Context(), s.generations(0, nil, groups)))
 }
 
 // watchForPartialClaims fails the test if a view shows a part of a claim: a Queued job
@@ -602,15 +608,23 @@ func watchForPartialClaims(t *testing.T, s *Store, count int) (end func()) {
 func TestClaimRefused(t *testing.T) {
 	t.Parallel()
 
-	for name, disturb := range map[string]func(t *testing.T, s *Store, names []string, j *job.Job, generation *int64){
-		"the first node": func(t *testing.T, s *Store, names []string, _ *job.Job, _ *int64) {
+	for name, disturb := range map[string]func(t *testing.T, s *Store, names []string, j *job.Job){
+		"the first node": func(t *testing.T, s *Store, names []string, _ *job.Job) {
 			changeAddr(t, s, names[0])
 		},
-		"the last node": func(t *testing.T, s *Store, names []string, _ *job.Job, _ *int64) {
+		"the last node": func(t *testing.T, s *Store, names []string, _ *job.Job) {
 			changeAddr(t, s, names[len(names)-1])
 		},
-		"the generation":   func(_ *testing.T, _ *Store, _ []string, _ *job.Job, generation *int64) { *generation = 1 },
-		"the job":          func(_ *testing.T, _ *Store, _ []string, j *job.Job, _ *int64) { j.Revision-- },
+		"the generation of a group": func(t *testing.T, s *Store, _ []string, _ *job.Job) {
+			must(t, changeGenerations(t, s, "masters"))
+		},
+		"the generation of all": func(t *testing.T, s *Store, _ []string, _ *job.Job) {
+			_, err := s.commit(t.Context(), etcd.Ops{
+				Then: []clientv3.Op{clientv3.OpPut(allGenerations(s.client.Prefix), "")},
+			})
+			must(t, err)
+		},
+		"the job":          func(_ *testing.T, _ *Store, _ []string, j *job.Job) { j.Revision-- },
 		"the job is ended": cancelled,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -621,10 +635,10 @@ func TestClaimRefused(t *testing.T) {
 			j := accepted(t, s, names)
 			v := s.View()
 			running, writes := held(t, v, j)
-			generation := v.Generation
-			disturb(t, s, names, &running, &generation)
+			disturb(t, s, names, &running)
 			before := s.View()
-			_, err := s.Claim(ctx, generation, running, writes)
+			claim := state.Claim{Job: running, Writes: writes, Revision: v.Revision, Uses: []string{"workers", "masters"}}
+			_, err := s.Claim(ctx, claim)
 			conflict(t, err)
 
 			after := s.View()
@@ -659,7 +673,7 @@ func TestClaimRefused(t *testing.T) {
 			j, err = v.Job(j.ID)
 			must(t, err)
 			running, writes = held(t, v, j)
-			_, err = s.Claim(ctx, v.Generation, running, writes)
+			_, err = s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: v.Revision})
 			must(t, err)
 
 			if got := statuses(s.View()); got[inventory.Provisioning] != 150 {
@@ -688,10 +702,10 @@ func TestWithdrawWithoutNode(t *testing.T) {
 	must(t, err)
 
 	tombstone := &inventory.Tombstone{Name: gone.Name, Time: noon}
-	_, err = s.Forget(ctx, v.Generation, []state.NodeWrite{{Node: gone, Tombstone: tombstone}}, nil)
+	_, err = s.Forget(ctx, v.Revision, nil, []state.NodeWrite{{Node: gone, Tombstone: tombstone}}, nil)
 	must(t, err)
 
-	_, err = s.Claim(ctx, v.Generation, running, writes)
+	_, err = s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: v.Revision})
 	conflict(t, err)
 
 	s.view.mu.Lock()
@@ -705,7 +719,7 @@ func TestWithdrawWithoutNode(t *testing.T) {
 }
 
 // cancelled ends the job before its claim.
-func cancelled(t *testing.T, s *Store, _ []string, j *job.Job, _ *int64) {
+func cancelled(t *testing.T, s *Store, _ []string, j *job.Job) {
 	over, err := s.View().Job(j.ID)
 	must(t, err)
 	over.Status, over.Ended = job.Cancelled, noon
@@ -785,7 +799,7 @@ func TestAbandonedReservation(t *testing.T) {
 	second := accepted(t, s, names)
 	v := s.View()
 	running, writes := held(t, v, second)
-	_, err = s.Claim(ctx, v.Generation, running, writes)
+	_, err = s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: v.Revision})
 	must(t, err)
 
 	for _, n := range s.View().Nodes {
@@ -827,7 +841,7 @@ func TestReservedAgain(t *testing.T) {
 	reserveOnly(t, s, writes)
 	v := s.View()
 	running, writes := held(t, v, j)
-	_, err := s.Claim(ctx, v.Generation, running, writes)
+	_, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: v.Revision})
 	must(t, err)
 
 	h, err := s.History(ctx, names[0], 10)
@@ -846,7 +860,7 @@ func TestMonitorDuringAJob(t *testing.T) {
 	names := seen(t, s, 1)
 	v := s.View()
 	running, writes := held(t, v, accepted(t, s, names))
-	j, err := s.Claim(ctx, s.View().Generation, running, writes)
+	j, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
 	must(t, err)
 	ending, stale := released(t, s.View(), j)
 	changeAddr(t, s, names[0])
@@ -878,7 +892,7 @@ func TestFinishAgain(t *testing.T) {
 	names := seen(t, s, 150)
 	v := s.View()
 	running, writes := held(t, v, accepted(t, s, names))
-	j, err := s.Claim(ctx, s.View().Generation, running, writes)
+	j, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
 	must(t, err)
 	ending, writes := released(t, s.View(), j)
 	changeAddr(t, s, names[149]) // the last chunk conflicts
@@ -1000,19 +1014,24 @@ func TestForget(t *testing.T) {
 
 		return writes
 	}
-	generation := s.View().Generation
+	decided, uses := s.View().Revision, []string{"masters"}
 	writes := forgets(2)
 	changeAddr(t, s, names[1])
-	_, err = s.Forget(ctx, generation, writes, nil)
+	_, err = s.Forget(ctx, decided, uses, writes, nil)
 	conflict(t, err)
 
 	if len(s.View().Nodes) != 60 || len(s.View().Tombstones) != 0 {
 		t.Error("a refused request forgot nodes")
 	}
 
-	_, err = s.Forget(ctx, generation+1, forgets(1), nil)
+	must(t, changeGenerations(t, s, "masters"))
+	_, err = s.Forget(ctx, decided, uses, forgets(1), nil)
 	conflict(t, err)
-	rev, err := s.Forget(ctx, generation, forgets(59), &access.Key{ID: "k", Request: "r"})
+
+	// Other groups do not matter.
+	decided = s.View().Revision
+	must(t, changeGenerations(t, s, "workers"))
+	rev, err := s.Forget(ctx, decided, uses, forgets(59), &access.Key{ID: "k", Request: "r"})
 	must(t, err)
 
 	if d, err := s.Result(ctx, "k"); err != nil || d == nil || d.Request != "r" || d.Revision != rev {
@@ -1022,9 +1041,8 @@ func TestForget(t *testing.T) {
 	v := s.View()
 	if len(v.Nodes) != 1 || len(v.Tombstones) != 59 || v.Tombstones[names[0]].HostKeys[0] != "k" ||
 		v.Vars(state.ScopeNode(names[0])) != nil ||
-		v.Connection(names[0]) != nil ||
-		v.Generation != rev {
-		t.Errorf("%d nodes, %d tombstones, generation %d at %d", len(v.Nodes), len(v.Tombstones), v.Generation, rev)
+		v.Connection(names[0]) != nil {
+		t.Errorf("%d nodes, %d tombstones", len(v.Nodes), len(v.Tombstones))
 	}
 
 	if h, err := s.History(ctx, names[0], 10); err != nil || len(h) != 0 {
@@ -1039,7 +1057,7 @@ func TestForgetAtTheEndOfAJob(t *testing.T) {
 	ctx := within(t, patience)
 	names := seen(t, s, 2)
 	running, writes := held(t, s.View(), accepted(t, s, names))
-	j, err := s.Claim(ctx, s.View().Generation, running, writes)
+	j, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
 	must(t, err)
 	ending, writes := released(t, s.View(), j)
 	n, _ := s.View().Node(names[0])
@@ -1138,7 +1156,7 @@ func TestUnreadableJob(t *testing.T) {
 
 	names := seen(t, s, count)
 	running, writes := held(t, s.View(), accepted(t, s, names[1:]))
-	_, err := s.Claim(ctx, s.View().Generation, running, writes)
+	_, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
 	must(t, err)
 
 	key := "v/jobs/" + running.ID
@@ -1192,7 +1210,7 @@ func TestUnreadableNode(t *testing.T) {
 	label, serial := s.View().Nodes[0].Label, s.View().Nodes[0].Serial
 
 	running, writes := held(t, s.View(), accepted(t, s, []string{name}))
-	j, err := s.Claim(ctx, s.View().Generation, running, writes)
+	j, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
 	must(t, err)
 
 	ended, writes := released(t, s.View(), j)
@@ -1319,7 +1337,7 @@ func TestCompaction(t *testing.T) {
 	n, _ := s.View().Node("n-0001")
 	_, err := s.Forget(
 		ctx,
-		s.View().Generation,
+		s.View().Revision, nil,
 		[]state.NodeWrite{{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name, Time: noon}}},
 		nil,
 	)
@@ -1336,7 +1354,7 @@ func TestCompaction(t *testing.T) {
 	defer late.Close()
 	must(t, late.Wait(ctx, s.View().Revision))
 
-	if v := late.View(); len(v.Nodes) != 2 || len(v.Tombstones) != 1 || v.Generation != s.View().Generation {
+	if v := late.View(); len(v.Nodes) != 2 || len(v.Tombstones) != 1 {
 		t.Errorf("%+v", v)
 	}
 

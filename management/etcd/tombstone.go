@@ -54,30 +54,37 @@ func (s *Store) forgetOps(n inventory.Node, t inventory.Tombstone) (etcd.Ops, er
 }
 
 // Forget replaces nodes by tombstones and returns the revision of the last
-// transaction. It is KindConflict if a node or the generation changed. A request
-// beyond one transaction is written in chunks: a failure leaves the nodes of the
-// remaining chunks untouched.
+// transaction. It is KindConflict if a node changed, or after the revision of the
+// decision the generation of a group in uses. A request beyond one transaction is written
+// in chunks: a failure leaves the nodes of the remaining chunks untouched.
 func (s *Store) Forget(
-	ctx context.Context, generation int64, writes []state.NodeWrite, key *access.Key,
+	ctx context.Context, decided int64, uses []string, writes []state.NodeWrite, key *access.Key,
 ) (int64, error) {
 	parts, err := s.nodeOps(writes)
 	if err != nil {
 		return 0, err
 	}
 
+	var changes []string
+	for _, w := range writes {
+		changes = append(append(changes, w.Node.Group), w.Node.Residue...)
+	}
+
+	groups := s.generations(decided, uses, changes)
+
 	// The result goes into the last chunk: a retry after a partial failure must
 	// not find the request carried out.
-	chunks, unmark := pack(parts, jobOps), s.unmarkOps(writes)
+	chunks, unmark := pack(parts, jobOps+groups.Size()), s.unmarkOps(writes)
 	if err := s.addResult(&chunks[len(chunks)-1], key, ""); err != nil {
 		return 0, err
 	}
 
-	// The first chunk itself changes the generation, so the others cannot test it.
-	chunks[0].If = append(chunks[0].If, atRevision(s.generationKey(), generation))
+	// The first chunk itself changes the generations, so the others cannot test them.
+	chunks[0].If = append(chunks[0].If, groups.If...)
 
 	var revision int64
 	for _, ops := range chunks {
-		ops.Then = append(append(ops.Then, clientv3.OpPut(s.generationKey(), "forget")), unmark...)
+		ops.Then = append(append(ops.Then, groups.Then...), unmark...)
 		if revision, err = s.commit(ctx, ops); err != nil {
 			return 0, err
 		}

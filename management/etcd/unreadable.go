@@ -146,7 +146,7 @@ func RemoveUnreadable(ctx context.Context, client *etcd.Client, key string) erro
 		ops.Add(etcd.Ops{
 			If: []clientv3.Cmp{atRevision(full, kv.ModRevision)},
 			Then: []clientv3.Op{
-				clientv3.OpPut(client.Prefix+"/v/generation", "remove"),
+				clientv3.OpPut(allGenerations(client.Prefix), "remove"),
 				clientv3.OpPut(headKey(client.Prefix), ""),
 			},
 		})

@@ -100,7 +100,7 @@ func TestVariablesHistory(t *testing.T) {
 	n, err := v.Node(name)
 	must(t, err)
 
-	_, err = s.Forget(ctx, v.Generation, []state.NodeWrite{{
+	_, err = s.Forget(ctx, v.Revision, nil, []state.NodeWrite{{
 		Node: n, Tombstone: &inventory.Tombstone{Name: name, Label: n.Label, Serial: n.Serial, Time: time.Now()},
 	}}, nil)
 	must(t, err)

@@ -68,7 +68,6 @@ type view struct {
 	configAt    int64 // the newest revision of the overlay and the files
 	instances   map[string]state.Instance
 	seq         uint64
-	generation  int64
 	revision    int64
 	confirmed   time.Time // when the view was last proven current
 	onProbe     func(took time.Duration, err error)
@@ -108,7 +107,7 @@ func (v *view) reset() {
 	v.revocations = copyOnWrite[string, access.Revocation]{}
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances, v.automation, v.freeze = map[string]state.Instance{}, state.Automation{}, state.Freeze{}
-	v.seq, v.generation = 0, 0
+	v.seq = 0
 	v.checksumKey, v.playbooks = configuration.ChecksumKey{}, copyOnWrite[string, state.Playbooks]{}
 	v.unreadable = copyOnWrite[string, string]{}
 
@@ -379,8 +378,6 @@ func (v *view) apply(e *clientv3.Event) {
 		if v.seq = 0; !deleted {
 			v.seq, err = decodeNumber(e.Kv)
 		}
-	case "generation":
-		v.generation = e.Kv.ModRevision
 	}
 
 	v.noteUnreadable("v/"+key, err)
@@ -576,7 +573,6 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		},
 		Revision:    v.revision,
 		Stale:       v.isStale(),
-		Generation:  v.generation,
 		Variables:   v.variables.share(),
 		VariablesAt: v.variablesAt.share(),
 		ChecksumKey: v.checksumKey,

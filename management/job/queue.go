@@ -14,6 +14,8 @@ import (
 type Turn struct {
 	Job   Job  // with its targets and helpers as they are to be claimed
 	Claim bool // the job can be claimed now
+	// Footprint is what the claim has to do with groups.
+	Footprint Footprint
 	// Err is set if the job can no longer become legal. It ends Errored.
 	Err error
 	// WaitsFor are the jobs it waits for, and Reason explains why.
@@ -30,8 +32,8 @@ func TurnOf(s Snapshot, groups inventory.Groups, limit int, j Job, holds ...Hold
 	}
 
 	accepted, running := s.ahead(j)
-	ahead := slices.DeleteFunc(slices.Clone(accepted), func(a Job) bool {
-		return a.Status == Queued && holdReason(holds, a) != ""
+	ahead := slices.DeleteFunc(slices.Clone(accepted), func(a *Job) bool {
+		return a.Status == Queued && holdReason(holds, *a) != ""
 	})
 
 	// Jobs that share a node run in the order of their acceptance.
@@ -39,9 +41,15 @@ func TurnOf(s Snapshot, groups inventory.Groups, limit int, j Job, holds ...Hold
 		return Turn{Job: j, WaitsFor: ids, Reason: fmt.Sprintf("%s needed by %s", join(shared), Jobs(ids))}
 	}
 
+	return s.turn(groups, limit, j, ahead, running)
+}
+
+// turn decides about a Queued job that shares no node with the jobs ahead of it.
+func (s Snapshot) turn(groups inventory.Groups, limit int, j Job, ahead []*Job, running []string) Turn {
 	// legal fills in the targets as they are now. The queued record must not change.
 	j.Targets = slices.Clone(j.Targets)
 	if err := legal(s.Nodes, groups, &j); err != nil {
+		accepted, _ := s.ahead(j)
 		return s.notLegalYet(groups, j, accepted, err)
 	}
 
@@ -57,13 +65,14 @@ func TurnOf(s Snapshot, groups inventory.Groups, limit int, j Job, holds ...Hold
 
 	j.Helpers = helpers
 
-	return Turn{Job: j, Claim: true}
+	return Turn{Job: j, Claim: true, Footprint: j.footprint(groups)}
 }
 
 // ahead returns the jobs that run or were accepted before j, and the ids of
 // those that run.
-func (s Snapshot) ahead(j Job) (ahead []Job, running []string) {
-	for _, other := range s.Jobs {
+func (s Snapshot) ahead(j Job) (ahead []*Job, running []string) {
+	for i := range s.Jobs {
+		other := &s.Jobs[i]
 		if other.Status == Running {
 			running = append(running, other.ID)
 		}
@@ -79,7 +88,7 @@ func (s Snapshot) ahead(j Job) (ahead []Job, running []string) {
 
 // notLegalYet decides about a job that is not legal on the nodes as they are:
 // it waits if the jobs ahead can make it legal, else it ends.
-func (s Snapshot) notLegalYet(groups inventory.Groups, j Job, ahead []Job, err error) Turn {
+func (s Snapshot) notLegalYet(groups inventory.Groups, j Job, ahead []*Job, err error) Turn {
 	for _, a := range ahead {
 		// The outcomes of this job are about to be written. Wait, because then
 		// the error can name the job that caused it.
@@ -108,7 +117,7 @@ func (s Snapshot) notLegalYet(groups inventory.Groups, j Job, ahead []Job, err e
 
 // overlap returns the jobs ahead that hold or want a target of j, and the names
 // both want.
-func overlap(j Job, ahead []Job) (ids, shared []string) {
+func overlap(j Job, ahead []*Job) (ids, shared []string) {
 	// A discover names a host by address, and another job the same host by node.
 	wanted := map[string]bool{}
 	for _, t := range j.Targets {
@@ -149,7 +158,7 @@ func overlap(j Job, ahead []Job) (ids, shared []string) {
 // chooseHelpers picks a surviving node for every needed group that a target
 // enters or leaves: the first commissioned, Discovered one outside the batch
 // that no job ahead wants. If all are wanted, it returns the jobs to wait for.
-func (s Snapshot) chooseHelpers(groups inventory.Groups, j Job, ahead []Job) (helpers, busy []string) {
+func (s Snapshot) chooseHelpers(groups inventory.Groups, j Job, ahead []*Job) (helpers, busy []string) {
 	if !j.verb().Helps {
 		return nil, nil
 	}
@@ -175,7 +184,7 @@ func (s Snapshot) chooseHelpers(groups inventory.Groups, j Job, ahead []Job) (he
 	return helpers, slices.Compact(busy)
 }
 
-func (s Snapshot) chooseHelper(group string, j Job, ahead []Job) (helper string, holders []string) {
+func (s Snapshot) chooseHelper(group string, j Job, ahead []*Job) (helper string, holders []string) {
 	for _, n := range s.Nodes {
 		_, target := j.Target(n.Name)
 

@@ -24,9 +24,12 @@ type Store interface {
 	// PutNodes writes nodes in chunks; each chunk is written as a whole or not
 	// at all. It returns the nodes of the chunks that conflicted.
 	PutNodes(ctx context.Context, writes []state.NodeWrite) (conflicts []string, err error)
-	// Forget removes nodes, given as writes with a tombstone, unless the
-	// generation has changed: then it returns KindConflict.
-	Forget(ctx context.Context, generation int64, writes []state.NodeWrite, key *access.Key) (int64, error)
+	// Forget removes nodes, given as writes with a tombstone. It returns KindConflict
+	// if a job or a removal has changed a node of the groups in uses after the
+	// revision of the decision.
+	Forget(
+		ctx context.Context, decided int64, uses []string, writes []state.NodeWrite, key *access.Key,
+	) (int64, error)
 	// History returns the newest entries of a node, oldest first.
 	History(ctx context.Context, node string, limit int) ([]inventory.HistoryEntry, error)
 }
@@ -147,13 +150,23 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 				return nil
 			}
 
-			revision, err = ns.store.Forget(ctx, v.Generation, writes, c.Key)
+			revision, err = ns.store.Forget(ctx, v.Revision, ns.rulesOf(writes), writes, c.Key)
 
 			return err
 		})
 	})
 
 	return revision, err
+}
+
+// rulesOf returns the groups whose rules the removal of the nodes depends on.
+func (ns *Nodes) rulesOf(writes []state.NodeWrite) []string {
+	var groups []string
+	for _, w := range writes {
+		groups = append(append(groups, w.Node.Group), w.Node.Residue...)
+	}
+
+	return ns.settings().Groups.Related(groups)
 }
 
 // forgetting is the progress of one Forget over several attempts.

@@ -43,7 +43,7 @@ const HiddenNode = "(a node outside the scope)"
 // the view.
 func NewPart(v *View, b Bounds) *Part {
 	within := &View{
-		Revision: v.Revision, Stale: v.Stale, ConfigAt: v.ConfigAt, Generation: v.Generation,
+		Revision: v.Revision, Stale: v.Stale, ConfigAt: v.ConfigAt,
 		Variables: map[Scope]configuration.Vars{}, VariablesAt: map[Scope]int64{},
 		Connections: map[string]configuration.Connection{},
 	}

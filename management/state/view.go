@@ -52,9 +52,6 @@ type View struct {
 	// ConfigAt is the revision of the last change of the configuration, in the
 	// overlay or in an instance's file; 0: never changed.
 	ConfigAt int64
-	// Generation changes with every claim, end of a job and forget. A claim
-	// decided on an older generation is refused.
-	Generation int64
 }
 
 // Busy reports whether a job is queued or runs.
@@ -158,6 +155,17 @@ type NodeWrite struct {
 	// Tombstone, unless nil, removes the node with its history and variables,
 	// and stays in its place.
 	Tombstone *inventory.Tombstone
+}
+
+// Claim is the claim of the nodes of a job.
+type Claim struct {
+	Job    job.Job // as it is to run
+	Writes []NodeWrite
+	// Revision is that of the view on which the claim was decided, and Uses are the
+	// groups whose nodes the decision depends on. The claim is refused if a job or a
+	// removal of nodes has changed one of them since.
+	Revision int64
+	Uses     []string
 }
 
 // Scope is the range of a set of variables: "global", "group/NAME" or "node/NAME".
