@@ -14,7 +14,7 @@ import (
 
 const (
 	// groupFlights is the number of transactions of the group commit in flight at a time.
-	groupFlights = 2
+	groupFlights = 8
 	// groupOps bounds a write that shares a transaction. A larger one goes by itself.
 	groupOps = etcd.MaxOps / 4
 	// groupBytes bounds the bytes of a write that shares a transaction.
