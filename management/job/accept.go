@@ -129,41 +129,38 @@ func (s Snapshot) checkProjected(projected []*inventory.Node, groups inventory.G
 // project returns the nodes as they will be if every job that has not ended
 // succeeds. With seq > 0 it considers only jobs before that number.
 func (s Snapshot) project(seq uint64) []*inventory.Node {
-	later := map[string]*inventory.Node{} // nil: forgotten by then
+	nodes, copied, gone := s.Nodes, false, false
 
-	for _, j := range s.Jobs {
-		row := j.verb().Row
-		if j.Status.Ended() || seq != 0 && j.Seq() >= seq || !row.ChangesStatus() {
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Status.Ended() || seq != 0 && j.Seq() >= seq {
 			continue
+		}
+
+		row := j.verb().Row
+		if !row.ChangesStatus() {
+			continue
+		}
+
+		// Most decisions have no job ahead. Do not copy the nodes for them.
+		if !copied {
+			nodes, copied = slices.Clone(s.Nodes), true
 		}
 
 		// A node may be the target of several jobs ahead: project one on the other.
 		for _, target := range j.Targets {
-			n, changed := later[target.Name]
-			if !changed {
-				n = Find(s.Nodes, target.Name)
+			at, known := search(s.Nodes, target.Name)
+			if !known || nodes[at] == nil {
+				continue
 			}
 
-			if n != nil {
-				later[n.Name] = j.projectNode(*n, row, target)
-			}
+			nodes[at] = j.projectNode(*nodes[at], row, target)
+			gone = gone || nodes[at] == nil // forgotten by then
 		}
 	}
 
-	// Most decisions have no job ahead. Do not copy the nodes for them.
-	if len(later) == 0 {
-		return s.Nodes
-	}
-
-	nodes := make([]*inventory.Node, 0, len(s.Nodes))
-	for _, n := range s.Nodes {
-		if m, changed := later[n.Name]; changed {
-			n = m
-		}
-
-		if n != nil {
-			nodes = append(nodes, n)
-		}
+	if gone {
+		nodes = slices.DeleteFunc(nodes, func(n *inventory.Node) bool { return n == nil })
 	}
 
 	return nodes
@@ -171,13 +168,13 @@ func (s Snapshot) project(seq uint64) []*inventory.Node {
 
 // projectNode returns the node after the job, or nil if the job removes it. An
 // outcome that is already decided replaces the assumption of success.
-func (j Job) projectNode(n inventory.Node, row inventory.Transition, target Target) *inventory.Node {
+func (j *Job) projectNode(n inventory.Node, row inventory.Transition, target Target) *inventory.Node {
 	if row.Success == "" {
 		return nil
 	}
 
 	n.Status, n.Group = row.Success, target.Group
-	if target.Group != "" && !j.Ansible.Check && !j.verb().Row.Verifies {
+	if target.Group != "" && !j.Ansible.Check && !row.Verifies {
 		n.Playbooks = maps.Clone(n.Playbooks)
 		if n.Playbooks == nil {
 			n.Playbooks = map[string]string{}

@@ -74,7 +74,7 @@ func TestBudgetsHold(t *testing.T) {
 		for range 200 {
 			switch r.IntN(5) {
 			case 0, 1:
-				submitRandom(r, v)
+				submitRandom(r, v, budgeted)
 			case 2:
 				n := v.Nodes[r.IntN(len(v.Nodes))]
 				n.State = []inventory.State{inventory.Discovered, inventory.Disappeared}[r.IntN(2)]
@@ -151,7 +151,7 @@ func TestBudgetBeforeBatch(t *testing.T) {
 	}
 }
 
-func submitRandom(r *rand.Rand, v *Snapshot) {
+func submitRandom(r *rand.Rand, v *Snapshot, groups inventory.Groups) {
 	verbs := []inventory.Verb{
 		inventory.VerbApply,
 		inventory.VerbMaintenance,
@@ -159,14 +159,15 @@ func submitRandom(r *rand.Rand, v *Snapshot) {
 		inventory.VerbReapply,
 	}
 	req := Request{Verb: verbs[r.IntN(len(verbs))]}
+	share := 4 * (1 + r.IntN(3)) // large jobs and small ones
 
 	for _, n := range v.Nodes {
-		if r.IntN(4) == 0 {
+		if r.IntN(share) == 0 {
 			req.Nodes = append(req.Nodes, n.Name)
 		}
 	}
 
-	j, err := Accept(*v, budgeted, req)
+	j, err := Accept(*v, groups, req)
 	if err != nil {
 		return
 	}

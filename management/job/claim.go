@@ -62,6 +62,10 @@ func Turns(
 	s Snapshot, groups inventory.Groups, limit int, claiming map[string]Turn, holds ...Hold,
 ) iter.Seq[Turn] {
 	return func(yield func(Turn) bool) {
+		if s.running(claiming) >= limit {
+			return
+		}
+
 		q := newQueue(s, claiming)
 
 		for i := range q.Jobs {
@@ -107,6 +111,19 @@ func Turns(
 			}
 		}
 	}
+}
+
+// running returns the number of jobs that run, or are about to.
+func (s Snapshot) running(claiming map[string]Turn) int {
+	n := 0
+	for i := range s.Jobs {
+		_, about := claiming[s.Jobs[i].ID]
+		if s.Jobs[i].Status == Running || about && s.Jobs[i].Status == Queued {
+			n++
+		}
+	}
+
+	return n
 }
 
 // queue is a snapshot on which several jobs are decided.

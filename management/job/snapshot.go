@@ -124,14 +124,18 @@ func (s Snapshot) Lookup(name string) (inventory.Node, bool) {
 
 // Find returns the node of that name among nodes sorted by name, or nil.
 func Find(nodes []*inventory.Node, name string) *inventory.Node {
-	i, ok := slices.BinarySearchFunc(nodes, name, func(n *inventory.Node, name string) int {
-		return strings.Compare(n.Name, name)
-	})
-	if !ok {
-		return nil
+	if i, ok := search(nodes, name); ok {
+		return nodes[i]
 	}
 
-	return nodes[i]
+	return nil
+}
+
+// search returns the place of the node of that name among nodes sorted by name.
+func search(nodes []*inventory.Node, name string) (int, bool) {
+	return slices.BinarySearchFunc(nodes, name, func(n *inventory.Node, name string) int {
+		return strings.Compare(n.Name, name)
+	})
 }
 
 // Missing returns the names without a node.
