@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -48,7 +48,10 @@ func queued(ctx context.Context, t *testing.T, s *Store, count int) {
 			return
 		}
 
-		runtime.Gosched()
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Millisecond):
+		}
 	}
 
 	t.Fatalf("%d writes do not wait: %v", count, ctx.Err())
@@ -165,8 +168,8 @@ func TestGroupCommitIsSerial(t *testing.T) {
 
 	const (
 		accounts = 12
-		writers  = 16
-		each     = 30
+		writers  = 8
+		each     = 15
 		start    = 100
 	)
 
