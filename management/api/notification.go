@@ -52,9 +52,10 @@ type NotifiedEvent struct {
 	From    string    `json:"from,omitempty"`  // the status, state or result before
 	To      string    `json:"to,omitempty"`    // the new one
 	Job     string    `json:"job,omitempty"`
-	Policy  string    `json:"policy,omitempty"` // that stopped or goes on; brake or all: every policy
-	Verb    string    `json:"verb,omitempty"`   // of the job
-	Nodes   []string  `json:"nodes,omitempty"`  // of the job, at most 50
-	Detail  string    `json:"detail,omitempty"` // why, without secrets
-	Count   int       `json:"count,omitempty"`  // the number of events in this message; absent: it is one event
+	Rollout string    `json:"rollout,omitempty"` // that it is about, or to which the job belongs
+	Policy  string    `json:"policy,omitempty"`  // that stopped or goes on; brake or all: every policy
+	Verb    string    `json:"verb,omitempty"`    // of the job or the rollout
+	Nodes   []string  `json:"nodes,omitempty"`   // of the job, at most 50
+	Detail  string    `json:"detail,omitempty"`  // why, without secrets
+	Count   int       `json:"count,omitempty"`   // the number of events in this message; absent: it is one event
 }

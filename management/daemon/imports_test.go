@@ -122,7 +122,9 @@ var mayImport = map[string][]string{
 		"management/state",
 	},
 	"management/repository": {"inventory", "configuration", "management/access", "management/state"},
-	"management/notify":     {"inventory", "management/access", "management/job", "management/state"},
+	"management/notify": {
+		"inventory", "management/access", "management/job", "management/rollout", "management/state",
+	},
 	"management/engine": {
 		"inventory",
 		"configuration",

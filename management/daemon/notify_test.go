@@ -19,6 +19,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/rollout"
 )
 
 // hook is a receiver of webhooks. It answers 500 as long as it is down.
@@ -152,5 +153,73 @@ func TestNotifications(t *testing.T) {
 
 	if _, err := s.Client.TestNotification(s.ctx(), "nobody"); inventory.KindOf(err) != inventory.KindNotFound {
 		t.Errorf("a test of an unknown target: %v", err)
+	}
+}
+
+// TestRolloutIsNotified: a rollout that stops and one that ends are told once each, also
+// when the manager is killed while the receiver is down.
+func TestRolloutIsNotified(t *testing.T) {
+	t.Parallel()
+
+	const secret = "a-secret-of-enough-bytes-for-a-test"
+
+	h := newHook(t, secret)
+	s := prepare(t)
+	file := filepath.Join(s.dir, "secret")
+	s.must(os.WriteFile(file, []byte(secret+"\n"), 0o600))
+	s.write(fmt.Sprintf("notifications: [{name: hook, events: [rollout.ended, rollout.stopped, rollout.waiting], "+
+		"url: '%s', secret_file: %s, allow_local: true}]", h.URL, file))
+	s.up()
+	t.Cleanup(func() { s.down() })
+
+	s.eventually("the notifier follows the store", func() bool {
+		p, err := s.store.Position(s.ctx())
+		return err == nil && p.Revision > 0
+	})
+
+	names, fault := s.fleet("a b c")
+	s.must(os.WriteFile(fault, []byte("a-1\n"), 0o600))
+
+	r, err := s.Rollouts().Start(s.ctx(), ann, apply(names, nil))
+	s.must(err)
+	s.reach(r.ID, "it stops", is(rollout.Stopped))
+	s.restart()
+
+	h.mu.Lock()
+	h.down = false
+	h.mu.Unlock()
+
+	<-h.got
+	s.must(os.WriteFile(fault, nil, 0o600))
+	s.must(second(s.Rollouts().Retry(s.ctx(), bob, r.ID, rollout.RetryOptions{})))
+	s.reach(r.ID, "it is done", is(rollout.Done))
+	<-h.got
+
+	// Otherwise the delivery would be repeated, under its id.
+	s.eventually("both results are stored", func() bool {
+		list, err := s.Client.Deliveries(s.ctx(), "hook", "delivered")
+		return err == nil && len(list.Items) == 2
+	})
+	s.restart()
+
+	// This event comes after all that the restart could have repeated.
+	later, err := s.Rollouts().Start(s.ctx(), ann, apply(names, func(r *rollout.Request) { r.RequireApproval = true }))
+	s.must(err)
+	<-h.got
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	var told []string
+	for _, e := range h.events {
+		told = append(told, fmt.Sprintf("%s %s %s>%s by %s", e.Kind, e.Rollout, e.From, e.To, e.Actor))
+	}
+
+	want := []string{
+		"rollout.stopped " + r.ID + " Running>Stopped by ann", "rollout.ended " + r.ID + " Running>Done by ann",
+		"rollout.waiting " + later.ID + " >AwaitingApproval by ann",
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q", told)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -50,6 +51,7 @@ type eventRecord struct {
 	From    string      `json:"from,omitempty"`
 	To      string      `json:"to,omitempty"`
 	Job     string      `json:"job,omitempty"`
+	Rollout string      `json:"rollout,omitempty"`
 	Policy  string      `json:"policy,omitempty"`
 	Verb    string      `json:"verb,omitempty"`
 	Nodes   []string    `json:"nodes,omitempty"`
@@ -66,7 +68,7 @@ func newDeliveryRecord(d notify.Delivery) deliveryRecord {
 		Event: eventRecord{
 			ID: e.ID, Kind: e.Kind, Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node, Group: e.Group,
 			From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
-			Actor: e.Actor, Policy: e.Policy, Count: e.Count,
+			Actor: e.Actor, Rollout: e.Rollout, Policy: e.Policy, Count: e.Count,
 		},
 	}
 }
@@ -80,7 +82,7 @@ func (r deliveryRecord) delivery() notify.Delivery {
 		Event: notify.Event{
 			ID: e.ID, Kind: e.Kind, Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node, Group: e.Group,
 			From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
-			Actor: e.Actor, Policy: e.Policy, Count: e.Count,
+			Actor: e.Actor, Rollout: e.Rollout, Policy: e.Policy, Count: e.Count,
 		},
 	}
 }
@@ -262,7 +264,7 @@ func (s *Store) DeleteDeliveries(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// FollowChanges calls emit with the changes of nodes and jobs after the revision, and with
+// FollowChanges calls emit with the changes of nodes, jobs and rollouts after the revision, and with
 // none for a write of something else below /v. It reads them from etcd and not from the
 // view, so that none is missed by a restart.
 func (s *Store) FollowChanges(
@@ -373,6 +375,11 @@ func (s *Store) changeOf(e *clientv3.Event) (c notify.Change, known bool, err er
 		if err == nil {
 			c.WasJob, err = jobOf(name, was)
 		}
+	case "rollouts":
+		c.Rollout, err = rolloutOf(name, is)
+		if err == nil {
+			c.WasRollout, err = rolloutOf(name, was)
+		}
 	case "automation":
 		c.Automation, err = automationOf(is)
 		if err == nil {
@@ -432,4 +439,14 @@ func jobOf(id string, kv *mvccpb.KeyValue) (*job.Job, error) {
 	j, err := decodeJob(id, kv)
 
 	return &j, err
+}
+
+func rolloutOf(id string, kv *mvccpb.KeyValue) (*rollout.Record, error) {
+	if kv == nil {
+		return nil, nil //nolint:nilnil // the record does not exist
+	}
+
+	r, err := decodeRollout(id, kv)
+
+	return &r, err
 }

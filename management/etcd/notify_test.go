@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -127,7 +128,7 @@ func TestForgottenChanges(t *testing.T) {
 	}
 }
 
-// TestChangesWithActors: the changes of nodes and automation come with their
+// TestChangesWithActors: the changes of nodes, automation and rollouts come with their
 // actors.
 func TestChangesWithActors(t *testing.T) {
 	t.Parallel()
@@ -149,11 +150,17 @@ func TestChangesWithActors(t *testing.T) {
 	a.Resumed = state.Pause{Since: noon, Actor: "bob"}
 	must(t, s.PutAutomation(ctx, a))
 
+	r, err := s.AddRollout(ctx, s.View().Revision, aRollout("r0000000a", 1), nil, nil)
+	must(t, err)
+
+	r.Status, r.Actor = rollout.Done, "eve"
+	must(t, second(s.PutRollout(ctx, r, nil)))
+
 	emitted, stop := follow(t, s, begin)
 
 	var got []string
 
-	for len(got) < 3 {
+	for len(got) < 5 {
 		select {
 		case c := <-emitted:
 			switch {
@@ -163,13 +170,17 @@ func TestChangesWithActors(t *testing.T) {
 				got = append(got, c.Tombstone.Actor)
 			case c.Automation != nil:
 				got = append(got, c.Automation.Resumed.Actor)
+			case c.Rollout != nil && c.WasRollout == nil:
+				got = append(got, c.Rollout.Actor)
+			case c.Rollout != nil && c.WasRollout.Status == rollout.Running && c.Rollout.Status == rollout.Done:
+				got = append(got, c.Rollout.Actor)
 			}
 		case <-ctx.Done():
 			t.Fatalf("got %q, %v", got, stop())
 		}
 	}
 
-	if want := []string{"monitor:gossip", "ann", "bob"}; !slices.Equal(got, want) {
+	if want := []string{"monitor:gossip", "ann", "bob", "anna", "eve"}; !slices.Equal(got, want) {
 		t.Errorf("the actors are %q", got)
 	}
 

@@ -172,7 +172,7 @@ func bundleOf(members []Delivery) Delivery {
 			value string
 		}{
 			{&e.Actor, m.Event.Actor}, {&e.Node, m.Event.Node}, {&e.Group, m.Event.Group}, {&e.From, m.Event.From},
-			{&e.To, m.Event.To}, {&e.Verb, m.Event.Verb},
+			{&e.To, m.Event.To}, {&e.Verb, m.Event.Verb}, {&e.Rollout, m.Event.Rollout},
 		} {
 			if *f.of != f.value {
 				*f.of = ""

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -29,21 +30,21 @@ const (
 	KindJobEnded         Kind = "job.ended"
 	KindNodeDrifted      Kind = "node.drifted" // a verification found drift
 	KindJobFailed        Kind = "job.failed"   // a job is Errored
-	// KindRolloutEnded is the end of a rollout. It joins Kinds with the record of rollouts,
-	// a pair of fields in Change, and a case in events.
-	KindRolloutEnded  Kind = "rollout.ended"
-	KindPolicyStopped Kind = "policy.stopped" // the brake, or somebody, stopped automation
-	KindPolicyResumed Kind = "policy.resumed" // automation goes on
-	KindHealth        Kind = "health"         // another part of the manager failed, or is well again
-	KindGap           Kind = "gap"            // events were missed; see Notifier
-	KindTest          Kind = "test"           // somebody tests a target
+	KindRolloutEnded     Kind = "rollout.ended"
+	KindRolloutStopped   Kind = "rollout.stopped" // failures stopped it, or somebody paused it
+	KindRolloutWaiting   Kind = "rollout.waiting" // a person has to approve or promote it
+	KindPolicyStopped    Kind = "policy.stopped"  // the brake, or somebody, stopped automation
+	KindPolicyResumed    Kind = "policy.resumed"  // automation goes on
+	KindHealth           Kind = "health"          // another part of the manager failed, or is well again
+	KindGap              Kind = "gap"             // events were missed; see Notifier
+	KindTest             Kind = "test"            // somebody tests a target
 )
 
 // Kinds are the kinds of event that a target can choose. Each target gets gaps and its
 // tests.
 var Kinds = []Kind{
 	KindNodeNew, KindNodeStatus, KindNodeState, KindNodeVerification, KindNodeDrifted, KindNodeForgotten,
-	KindJobEnded, KindJobFailed, KindPolicyStopped, KindPolicyResumed, KindHealth,
+	KindJobEnded, KindJobFailed, KindRolloutEnded, KindRolloutStopped, KindRolloutWaiting, KindPolicyStopped, KindPolicyResumed, KindHealth,
 }
 
 // Event is something that happened. Its JSON is the body of a webhook in the format
@@ -65,11 +66,13 @@ type Event struct {
 	From  string `json:"from,omitempty"`  // the status, state or result before
 	To    string `json:"to,omitempty"`    // the new one
 	// Job is the id of the job that ended, or that changed the node.
-	Job    string   `json:"job,omitempty"`
-	Policy string   `json:"policy,omitempty"` // that stopped or goes on; brake or all: every policy
-	Verb   string   `json:"verb,omitempty"`   // of the job
-	Nodes  []string `json:"nodes,omitempty"`  // of the job, at most 50
-	Detail string   `json:"detail,omitempty"` // why; without secrets
+	Job string `json:"job,omitempty"`
+	// Rollout is the id of the rollout that the event is about, or to which the job belongs.
+	Rollout string   `json:"rollout,omitempty"`
+	Policy  string   `json:"policy,omitempty"` // that stopped or goes on; brake or all: every policy
+	Verb    string   `json:"verb,omitempty"`   // of the job or the rollout
+	Nodes   []string `json:"nodes,omitempty"`  // of the job, at most 50
+	Detail  string   `json:"detail,omitempty"` // why; without secrets
 	// Count is the number of events in this message; 0: it is one event. The fields have
 	// the values that all of them share, and Detail is that of the first.
 	Count int `json:"count,omitempty"`
@@ -88,13 +91,14 @@ const (
 	maxDetail = 1000 // bytes
 )
 
-// Change is the change of one record of the store: of a node, of a job, or of automation.
-// A side that does not exist is nil.
+// Change is the change of one record of the store: of a node, of a job, of a rollout, or
+// of automation. A side that does not exist is nil.
 type Change struct {
 	Revision                  int64
 	Node, WasNode             *inventory.Node
 	Tombstone                 *inventory.Tombstone // of a node that was forgotten
 	Job, WasJob               *job.Job
+	Rollout, WasRollout       *rollout.Record // Nodes may be missing
 	Automation, WasAutomation *state.Automation
 }
 
@@ -102,19 +106,22 @@ type Change struct {
 func events(c Change) []happening {
 	var list []happening
 
-	// A change is about one record, of a job or of a node. The removal of a job is no event.
+	// A change is about one record. The removal of a job or of a rollout is no event.
 	switch {
 	case c.Job != nil:
 		list = jobEvents(c.WasJob, c.Job)
 	case c.Node != nil || c.WasNode != nil:
 		list = nodeEvents(c)
+	case c.Rollout != nil:
+		list = rolloutEvents(c.WasRollout, c.Rollout)
 	case c.Automation != nil:
 		list = automationEvents(c.WasAutomation, c.Automation)
 	}
 
 	for i := range list {
 		list[i].ID = strings.Join([]string{
-			strconv.FormatInt(c.Revision, 10), string(list[i].Kind), cmp.Or(list[i].Node, list[i].Job, list[i].Policy),
+			strconv.FormatInt(c.Revision, 10), string(list[i].Kind),
+			cmp.Or(list[i].Node, list[i].Job, list[i].Rollout, list[i].Policy),
 		}, "-")
 		list[i].Detail = oneLine(list[i].Detail)
 	}
@@ -129,8 +136,8 @@ func jobEvents(was, is *job.Job) []happening {
 
 	names := is.Names()
 	e := Event{
-		Kind: KindJobEnded, Time: is.Ended, Job: is.ID, Verb: string(is.Verb), Nodes: names, To: string(is.Status),
-		Detail: is.Message, Actor: is.Actor,
+		Kind: KindJobEnded, Time: is.Ended, Job: is.ID, Rollout: is.Rollout, Verb: string(is.Verb), Nodes: names,
+		To: string(is.Status), Detail: is.Message, Actor: is.Actor,
 	}
 
 	if is.Status == job.Cancelled && is.CancelBy != "" {

@@ -24,7 +24,7 @@ var formatsFile []byte
 // format is the body of a webhook for one system.
 type format struct {
 	// Body is a document of maps, lists and texts. In each text, {summary}, {actor},
-	// {detail}, {kind}, {time}, {node}, {job} and {manager} are replaced.
+	// {detail}, {kind}, {time}, {node}, {job}, {rollout} and {manager} are replaced.
 	Body any `yaml:"body"`
 	// Escape replaces the markup of the system in inserted values.
 	Escape map[string]string `yaml:"escape"`
@@ -89,6 +89,8 @@ func render(name string, e Event) ([]byte, error) {
 		e.Node,
 		"{job}",
 		e.Job,
+		"{rollout}",
+		e.Rollout,
 		"{manager}",
 		e.Manager,
 	}

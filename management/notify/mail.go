@@ -123,7 +123,7 @@ func (m *Mail) message(e Event) (*mail.Msg, error) {
 	for _, row := range []struct{ name, value string }{
 		{"manager", e.Manager}, {"event", string(e.Kind)}, {"time", e.Time.UTC().Format(time.RFC3339)},
 		{"actor", e.Actor}, {"policy", e.Policy}, {"node", e.Node}, {"group", e.Group},
-		{"job", e.Job}, {"verb", e.Verb},
+		{"job", e.Job}, {"rollout", e.Rollout}, {"verb", e.Verb},
 		{"nodes", strings.Join(e.Nodes, " ")},
 	} {
 		if row.value != "" {

@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -851,10 +852,51 @@ func TestKinds(t *testing.T) {
 	braked := state.Automation{Brake: state.Brake{On: true, Vanish: 12, Visible: 20, Lost: []string{"n-1", "n-2"}}}
 	released := state.Automation{Brake: state.Brake{ReleasedBy: "bob", Reason: "switch is back"}}
 
+	roll := func(s rollout.Status, kind rollout.EventKind, actor string) *rollout.Record {
+		return &rollout.Record{
+			ID: "r1", Status: s, Actor: "ann", Spec: rollout.Spec{Action: inventory.VerbApply},
+			Events: []rollout.Event{{Kind: kind, Actor: actor}},
+		}
+	}
+	running := roll(rollout.Running, rollout.EventStarted, "ann")
+	aborted := roll(rollout.Aborted, rollout.EventAbort, "bob")
+	aborted.Events = append(aborted.Events, rollout.Event{Kind: rollout.EventEnded})
+
 	for name, c := range map[string]struct {
 		change notify.Change
 		want   []string
 	}{
+		"rollout started": {notify.Change{Rollout: running}, nil},
+		"rollout goes on": {notify.Change{WasRollout: running, Rollout: running}, nil},
+		"rollout needs approval": {
+			notify.Change{Rollout: roll(rollout.AwaitingApproval, rollout.EventStarted, "ann")},
+			[]string{"rollout.waiting rollout r1 (apply) is AwaitingApproval (ann)"},
+		},
+		"rollout needs promotion": {
+			notify.Change{WasRollout: running, Rollout: roll(rollout.AwaitingPromotion, rollout.EventCanary, "")},
+			[]string{"rollout.waiting rollout r1 (apply) is AwaitingPromotion (ann)"},
+		},
+		"rollout stopped": {
+			notify.Change{WasRollout: running, Rollout: roll(rollout.Stopped, rollout.EventStopped, "")},
+			[]string{"rollout.stopped rollout r1 (apply) is Stopped (ann)"},
+		},
+		"rollout paused": {
+			notify.Change{WasRollout: running, Rollout: roll(rollout.Paused, rollout.EventPaused, "bob")},
+			[]string{"rollout.stopped rollout r1 (apply) is Paused (bob)"},
+		},
+		"rollout done": {
+			notify.Change{WasRollout: running, Rollout: roll(rollout.Done, rollout.EventEnded, "")},
+			[]string{"rollout.ended rollout r1 (apply) is Done (ann)"},
+		},
+		"rollout being aborted": {
+			notify.Change{WasRollout: running, Rollout: roll(rollout.Aborting, rollout.EventAbort, "bob")}, nil,
+		},
+		"rollout aborted": {
+			notify.Change{WasRollout: running, Rollout: aborted},
+			[]string{"rollout.ended rollout r1 (apply) is Aborted (bob)"},
+		},
+		"rollout still aborted": {notify.Change{WasRollout: aborted, Rollout: aborted}, nil},
+		"rollout removed":       {notify.Change{WasRollout: aborted}, nil},
 		"drift": {
 			notify.Change{WasNode: node(same), Node: verdict(inventory.Drifted)},
 			[]string{"node.drifted n-1 is drifted (ann)"},

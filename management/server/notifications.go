@@ -177,7 +177,7 @@ func deliveryOf(d notify.Delivery) api.Delivery {
 		Event: api.NotifiedEvent{
 			ID: e.ID, Kind: string(e.Kind), Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node,
 			Group: e.Group, From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
-			Actor: e.Actor, Policy: e.Policy, Count: e.Count,
+			Actor: e.Actor, Rollout: e.Rollout, Policy: e.Policy, Count: e.Count,
 		},
 	}
 

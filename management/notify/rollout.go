@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/contiv/cluster/management/rollout"
+)
+
+// rolloutKind returns the kind of event that a rollout of this status is; none for a status
+// in which it goes on.
+func rolloutKind(s rollout.Status) (Kind, bool) {
+	switch s {
+	case rollout.Done, rollout.Aborted:
+		return KindRolloutEnded, true
+	case rollout.Stopped, rollout.Paused:
+		return KindRolloutStopped, true
+	case rollout.AwaitingApproval, rollout.AwaitingPromotion:
+		return KindRolloutWaiting, true
+	default:
+		return "", false
+	}
+}
+
+// rolloutEvents returns the event of a rollout that ended, or that needs a person to go on.
+// The nodes of the records are not looked at.
+func rolloutEvents(was, is *rollout.Record) []happening {
+	kind, known := rolloutKind(is.Status)
+	if !known || was != nil && was.Status == is.Status {
+		return nil
+	}
+
+	e := Event{
+		Kind: kind, Time: is.Created, Rollout: is.ID, Verb: string(is.Spec.Action), To: string(is.Status),
+		Detail: is.Reason, Actor: is.Actor,
+		Summary: fmt.Sprintf("rollout %s (%s) is %s", is.ID, is.Spec.Action, is.Status),
+	}
+
+	if was != nil {
+		e.From = string(was.Status)
+	}
+
+	// Each change of the status leaves an event, which is the newest one.
+	if n := len(is.Events); n > 0 {
+		e.Time = is.Events[n-1].Time
+	}
+
+	if by := decidedBy(is); by != "" {
+		e.Actor = by
+	}
+
+	return []happening{{Event: e}}
+}
+
+// decidedBy returns who paused or aborted the rollout, or "" if nobody did.
+func decidedBy(r *rollout.Record) string {
+	var kind rollout.EventKind
+
+	switch r.Status {
+	case rollout.Paused:
+		kind = rollout.EventPaused
+	case rollout.Aborted:
+		kind = rollout.EventAbort
+	default:
+		return ""
+	}
+
+	for _, e := range slices.Backward(r.Events) {
+		if e.Kind == kind {
+			return e.Actor
+		}
+	}
+
+	return ""
+}
