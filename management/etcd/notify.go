@@ -376,6 +376,11 @@ func (s *Store) changeOf(e *clientv3.Event) (c notify.Change, known bool, err er
 			c.WasJob, err = jobOf(name, was)
 		}
 	case "rollouts":
+		// The head has the status, and each write has the head.
+		if strings.Contains(name, "/") {
+			return c, false, nil
+		}
+
 		c.Rollout, err = rolloutOf(name, is)
 		if err == nil {
 			c.WasRollout, err = rolloutOf(name, was)
@@ -446,7 +451,7 @@ func rolloutOf(id string, kv *mvccpb.KeyValue) (*rollout.Record, error) {
 		return nil, nil //nolint:nilnil // the record does not exist
 	}
 
-	r, err := decodeRollout(id, kv)
+	head, err := decodeRollout(id, kv)
 
-	return &r, err
+	return &head.Record, err
 }

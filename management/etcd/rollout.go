@@ -3,10 +3,10 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,29 +22,30 @@ import (
 	"github.com/contiv/cluster/management/rollout"
 )
 
-// rolloutRecord is a rollout without its extra variables, which have a key of their own.
+// rolloutRecord is the head of a rollout: without its nodes, see rolloutChunkRecord, and
+// without its extra variables, which have a key of their own.
 type rolloutRecord struct {
-	ID         string              `json:"id"`
-	Status     rollout.Status      `json:"status"`
-	Reason     string              `json:"reason,omitempty"`
-	Waits      string              `json:"waits,omitempty"`
-	WaitsUntil time.Time           `json:"waits_until,omitzero"`
-	Spec       specRecord          `json:"spec"`
-	ExtraNames []string            `json:"extra_names,omitempty"`
-	Nodes      []rolloutNodeRecord `json:"nodes"`
-	Playbooks  string              `json:"playbooks,omitempty"`
-	Commit     string              `json:"commit,omitempty"`
-	Actor      string              `json:"actor,omitempty"`
-	Created    time.Time           `json:"created"`
-	Started    time.Time           `json:"started,omitzero"`
-	Ended      time.Time           `json:"ended,omitzero"`
-	Approved   *markRecord         `json:"approved,omitempty"`
-	Promoted   *markRecord         `json:"promoted,omitempty"`
-	CanaryDone time.Time           `json:"canary_done,omitzero"`
-	Cancel     bool                `json:"cancel,omitempty"`
-	UndoOf     string              `json:"undo_of,omitempty"`
-	Events     []stepRecord        `json:"events,omitempty"`
-	Estimate   paceRecord          `json:"estimate,omitzero"`
+	ID         string         `json:"id"`
+	Status     rollout.Status `json:"status"`
+	Reason     string         `json:"reason,omitempty"`
+	Waits      string         `json:"waits,omitempty"`
+	WaitsUntil time.Time      `json:"waits_until,omitzero"`
+	Spec       specRecord     `json:"spec"`
+	ExtraNames []string       `json:"extra_names,omitempty"`
+	Nodes      int            `json:"nodes"` // their number
+	Playbooks  string         `json:"playbooks,omitempty"`
+	Commit     string         `json:"commit,omitempty"`
+	Actor      string         `json:"actor,omitempty"`
+	Created    time.Time      `json:"created"`
+	Started    time.Time      `json:"started,omitzero"`
+	Ended      time.Time      `json:"ended,omitzero"`
+	Approved   *markRecord    `json:"approved,omitempty"`
+	Promoted   *markRecord    `json:"promoted,omitempty"`
+	CanaryDone time.Time      `json:"canary_done,omitzero"`
+	Cancel     bool           `json:"cancel,omitempty"`
+	UndoOf     string         `json:"undo_of,omitempty"`
+	Events     []stepRecord   `json:"events,omitempty"`
+	Estimate   paceRecord     `json:"estimate,omitzero"`
 }
 
 // specRecord is the specification of a rollout; times in nanoseconds.
@@ -168,7 +169,7 @@ func (r specRecord) spec() rollout.Spec {
 func newRolloutRecord(r rollout.Record) rolloutRecord {
 	return rolloutRecord{
 		ID: r.ID, Status: r.Status, Reason: r.Reason, Waits: r.Waits, WaitsUntil: r.WaitsUntil,
-		Spec: newSpecRecord(r.Spec), ExtraNames: r.ExtraNames, Nodes: convertSlice(r.Nodes, newRolloutNodeRecord),
+		Spec: newSpecRecord(r.Spec), ExtraNames: r.ExtraNames, Nodes: len(r.Nodes),
 		Playbooks: r.Playbooks, Commit: r.Commit, Actor: r.Actor,
 		Created: r.Created, Started: r.Started, Ended: r.Ended,
 		Approved: (*markRecord)(r.Approved), Promoted: (*markRecord)(r.Promoted), CanaryDone: r.CanaryDone,
@@ -177,10 +178,11 @@ func newRolloutRecord(r rollout.Record) rolloutRecord {
 	}
 }
 
+// rollout returns the rollout without its nodes.
 func (r *rolloutRecord) rollout(revision int64) rollout.Record {
 	return rollout.Record{
 		ID: r.ID, Status: r.Status, Reason: r.Reason, Waits: r.Waits, WaitsUntil: r.WaitsUntil,
-		Spec: r.Spec.spec(), ExtraNames: r.ExtraNames, Nodes: convertSlice(r.Nodes, rolloutNodeRecord.node),
+		Spec: r.Spec.spec(), ExtraNames: r.ExtraNames,
 		Playbooks: r.Playbooks, Commit: r.Commit, Actor: r.Actor,
 		Created: r.Created, Started: r.Started, Ended: r.Ended,
 		Approved: (*rollout.Mark)(r.Approved), Promoted: (*rollout.Mark)(r.Promoted), CanaryDone: r.CanaryDone,
@@ -194,59 +196,62 @@ func (s *Store) rolloutKey(id string) string { return s.key("/v/rollouts/%s", id
 // rolloutInputs begins the names of the extra variables of rollouts, among the inputs of jobs.
 const rolloutInputs = "rollout-"
 
-// putRollout returns the operation that stores a rollout, compressed: it may have thousands
-// of nodes.
-func (s *Store) putRollout(r rollout.Record) (clientv3.Op, error) {
+// putRollout returns the operations that store a rollout, if it is still at r.Revision. A
+// new one has the revision 0.
+func (s *Store) putRollout(r rollout.Record) (etcd.Ops, error) {
 	b, err := json.Marshal(newRolloutRecord(r))
-	return clientv3.OpPut(s.rolloutKey(r.ID), string(compress(b))), err
+	if err != nil {
+		return etcd.Ops{}, err
+	}
+
+	nodes, err := s.putRolloutNodes(r, s.view.nodesOf(r.ID, r.Revision))
+	head := clientv3.OpPut(s.rolloutKey(r.ID), string(compress(b)))
+
+	return etcd.Ops{
+		If:   []clientv3.Cmp{atRevision(s.rolloutKey(r.ID), r.Revision)},
+		Then: append(nodes, head),
+	}, err
 }
 
-// decodeRollout parses the record under the key of the rollout.
-func decodeRollout(id string, kv *mvccpb.KeyValue) (rollout.Record, error) {
+// decodeRollout parses the head under the key of the rollout.
+func decodeRollout(id string, kv *mvccpb.KeyValue) (rolloutHead, error) {
 	b, err := expand(kv.Value)
 	if err != nil {
-		return rollout.Record{}, err
+		return rolloutHead{}, err
 	}
 
 	record, err := decode[rolloutRecord](b)
-	if err != nil {
-		return rollout.Record{}, err
+
+	switch {
+	case err != nil:
+		return rolloutHead{}, err
+	case record.ID != id:
+		return rolloutHead{}, fmt.Errorf("the record names rollout %q", record.ID)
+	case record.Nodes < 0 || record.Nodes > rollout.MaxNodes:
+		return rolloutHead{}, fmt.Errorf("the record names %d nodes", record.Nodes)
 	}
 
-	if record.ID != id {
-		return rollout.Record{}, fmt.Errorf("the record names rollout %q", record.ID)
-	}
-
-	return record.rollout(kv.ModRevision), nil
-}
-
-func (v *view) applyRollout(id string, deleted bool, kv *mvccpb.KeyValue) error {
-	v.rolloutList = nil
-
-	if deleted {
-		delete(v.rollouts, id)
-		return nil
-	}
-
-	r, err := decodeRollout(id, kv)
-	if err == nil {
-		v.rollouts[id] = r
-	}
-
-	return err
+	return rolloutHead{record.rollout(kv.ModRevision), record.Nodes}, nil
 }
 
 // sortedRollouts returns the rollouts, the oldest first. The caller holds the lock.
 func (v *view) sortedRollouts() []rollout.Record {
-	if v.rolloutList == nil {
-		v.rolloutList = slices.SortedFunc(maps.Values(v.rollouts), func(a, b rollout.Record) int {
-			if c := a.Created.Compare(b.Created); c != 0 {
-				return c
-			}
-
-			return strings.Compare(a.ID, b.ID)
-		})
+	if v.rolloutList != nil {
+		return v.rolloutList
 	}
+
+	v.joinRollouts()
+
+	v.rolloutList = make([]rollout.Record, 0, len(v.rollouts))
+	for _, r := range v.rollouts {
+		if r.whole != nil {
+			v.rolloutList = append(v.rolloutList, *r.whole)
+		}
+	}
+
+	slices.SortFunc(v.rolloutList, func(a, b rollout.Record) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	})
 
 	return v.rolloutList
 }
@@ -258,7 +263,9 @@ func (s *Store) AddRollout(
 ) (rollout.Record, error) {
 	defer s.secrets.hold()()
 
-	record, err := s.putRollout(r)
+	r.Revision = 0
+
+	ops, err := s.putRollout(r)
 	if err != nil {
 		return r, err
 	}
@@ -269,13 +276,10 @@ func (s *Store) AddRollout(
 	}
 
 	// Two rollouts decided on the same view may share nodes.
-	ops := etcd.Ops{
-		If: []clientv3.Cmp{
-			atRevision(s.rolloutKey(r.ID), 0),
-			unchanged(headKey(s.client.Prefix), revision),
-		},
-		Then: []clientv3.Op{record, inputs},
-	}
+	ops.Add(etcd.Ops{
+		If:   []clientv3.Cmp{unchanged(headKey(s.client.Prefix), revision)},
+		Then: []clientv3.Op{inputs},
+	})
 
 	if err := s.addResultOf(&ops, key, access.Result{Rollout: r.ID}); err != nil {
 		return r, err
@@ -289,12 +293,11 @@ func (s *Store) AddRollout(
 // PutRollout replaces a rollout, if it is still at r.Revision. Else it is KindConflict and
 // changes nothing.
 func (s *Store) PutRollout(ctx context.Context, r rollout.Record, key *access.Key) (rollout.Record, error) {
-	record, err := s.putRollout(r)
+	ops, err := s.putRollout(r)
 	if err != nil {
 		return r, err
 	}
 
-	ops := etcd.Ops{If: []clientv3.Cmp{atRevision(s.rolloutKey(r.ID), r.Revision)}, Then: []clientv3.Op{record}}
 	if err := s.addResultOf(&ops, key, access.Result{Rollout: r.ID}); err != nil {
 		return r, err
 	}
@@ -324,7 +327,7 @@ func (s *Store) AcceptRollout(
 		return j, r, err
 	}
 
-	ops.Add(etcd.Ops{If: []clientv3.Cmp{atRevision(s.rolloutKey(r.ID), r.Revision)}, Then: []clientv3.Op{record}})
+	ops.Add(record)
 
 	revision, err := s.commit(ctx, ops)
 	if err == nil {
@@ -355,6 +358,7 @@ func (s *Store) DropRollouts(ctx context.Context, ids []string) error {
 func (s *Store) dropRolloutOps(id string) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(s.inputsKey(rolloutInputs + id)),
+		clientv3.OpDelete(s.rolloutNodesPrefix(id), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.rolloutKey(id)),
 	}
 }

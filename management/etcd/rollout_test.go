@@ -7,14 +7,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestRolloutRecord fails for a field of a rollout that is not stored.
@@ -31,8 +35,152 @@ func TestRolloutRecord(t *testing.T) {
 	decoded, err := decode[rolloutRecord](encoded)
 	must(t, err)
 
-	if got := decoded.rollout(0); !reflect.DeepEqual(got, r) {
+	nodes, err := json.Marshal(convertSlice(r.Nodes, newRolloutNodeRecord))
+	must(t, err)
+	chunk, err := decode[[]rolloutNodeRecord](nodes)
+	must(t, err)
+
+	got := decoded.rollout(0)
+	got.Nodes = convertSlice(chunk, rolloutNodeRecord.node)
+
+	if decoded.Nodes != len(r.Nodes) || !reflect.DeepEqual(got, r) {
 		t.Errorf("read\n%+v\nwant\n%+v", got, r)
+	}
+}
+
+// TestChunks: any number of nodes fits into one transaction.
+func TestChunks(t *testing.T) {
+	t.Parallel()
+
+	for nodes := 1; nodes <= rollout.MaxNodes; nodes++ {
+		if n := chunkCount(nodes); n > mostChunks || n*chunkSize(nodes) < nodes || (n-1)*chunkSize(nodes) >= nodes {
+			t.Fatalf("%d nodes are in %d chunks of %d", nodes, n, chunkSize(nodes))
+		}
+	}
+}
+
+// TestSameNode fails for a field that could change without being stored.
+func TestSameNode(t *testing.T) {
+	t.Parallel()
+
+	var full rollout.Node
+	fill(t, reflect.ValueOf(&full).Elem(), new(int))
+
+	local := full
+	local.Since = local.Since.In(time.FixedZone("elsewhere", 3600))
+
+	if !sameNode(full, local) {
+		t.Error("a time in another zone is another time")
+	}
+
+	for i := range reflect.TypeFor[rollout.Node]().NumField() {
+		changed := full
+		reflect.ValueOf(&changed).Elem().Field(i).SetZero()
+
+		if sameNode(full, changed) {
+			t.Errorf("a change of %s is not seen", reflect.TypeFor[rollout.Node]().Field(i).Name)
+		}
+	}
+}
+
+// written returns the number of keys of a rollout that were written after the revision.
+func written(t *testing.T, s *Store, id string, after int64) (keys, size int) {
+	t.Helper()
+
+	resp, err := s.client.Get(within(t, patience), s.rolloutKey(id), clientv3.WithPrefix())
+	must(t, err)
+
+	for _, kv := range resp.Kvs {
+		if kv.ModRevision > after {
+			keys++
+			size += len(kv.Value)
+		}
+	}
+
+	return keys, size
+}
+
+// TestRolloutWritesWhatChanged: the write of a large rollout has its head and the chunks of the
+// nodes that changed, and every reader sees the whole.
+func TestRolloutWritesWhatChanged(t *testing.T) {
+	t.Parallel()
+
+	s, ctx := store(t), within(t, patience)
+
+	r, err := s.AddRollout(ctx, s.View().Revision, aRollout("r0000000a", 1000), nil, nil)
+	must(t, err)
+
+	for _, nodes := range [][]int{{0}, {15, 16}, {999}, {}, {3, 500, 700}} {
+		before := r.Revision
+		r.Nodes = slices.Clone(r.Nodes)
+		chunks := map[int]bool{}
+
+		for _, i := range nodes {
+			r.Nodes[i].State, r.Nodes[i].Since = rollout.Succeeded, noon
+			chunks[i/chunkSize(1000)] = true
+		}
+
+		r, err = s.PutRollout(ctx, r, nil)
+		must(t, err)
+
+		if keys, size := written(t, s, r.ID, before); keys != 1+len(chunks) || size > 4096 {
+			t.Errorf("a change of %v wrote %d keys, %d bytes", nodes, keys, size)
+		}
+
+		if got := s.View().Rollouts[0]; !reflect.DeepEqual(got, r) {
+			t.Fatalf("after a change of %v, the view has another record", nodes)
+		}
+	}
+
+	if again := openWith(t, s, testSecrets()).View(); !reflect.DeepEqual(again.Rollouts[0], r) {
+		t.Error("another store reads another record")
+	}
+
+	must(t, s.DropRollouts(ctx, []string{r.ID}))
+
+	if keys, _ := written(t, s, r.ID, 0); keys > 0 {
+		t.Errorf("%d keys are left", keys)
+	}
+}
+
+// TestIncompleteRollout: without one of its chunks a rollout cannot be read, and is removed as a
+// whole, by the head or by the damaged chunk.
+func TestIncompleteRollout(t *testing.T) {
+	t.Parallel()
+
+	s, ctx := store(t), within(t, patience)
+
+	for id, key := range map[string]string{"r0000000a": "", "r0000000b": "/01", "r0000000c": ""} {
+		must(t, second(s.AddRollout(ctx, s.View().Revision, aRollout(id, 40), nil, nil)))
+
+		chunk := s.rolloutKey(chunkName(id, 1))
+
+		switch id {
+		case "r0000000a": // it is gone
+			must(t, second(s.client.Delete(ctx, chunk)))
+		case "r0000000b":
+			must(t, second(s.client.Put(ctx, chunk, "nonsense")))
+		case "r0000000c": // the chunk of another rollout
+			resp, err := s.client.Get(ctx, s.rolloutKey(chunkName(id, 0)))
+			must(t, err)
+			must(t, second(s.client.Put(ctx, chunk, string(resp.Kvs[0].Value))))
+		}
+
+		must(t, s.Sync(ctx))
+
+		again := openWith(t, s, testSecrets())
+		for _, v := range []*state.View{s.View(), again.View()} {
+			if v.UnreadableRollout(id) == nil || v.UnreadableFiles() == nil || len(v.Rollouts) > 0 {
+				t.Errorf("%s: %+v, %v", id, v.Rollouts, v.Unreadable)
+			}
+		}
+
+		must(t, RemoveUnreadable(ctx, s.client, "v/rollouts/"+id+key))
+		must(t, s.Sync(ctx))
+
+		if keys, _ := written(t, s, id, 0); keys > 0 || len(s.View().Unreadable) > 0 {
+			t.Errorf("%s: %d keys are left, %v", id, keys, s.View().Unreadable)
+		}
 	}
 }
 

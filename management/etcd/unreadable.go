@@ -32,7 +32,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/checksum":    decodes[variablesRecord],
 	"v/connections": decodes[connectionRecord],
 	"v/plans":       func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodePlan(name, kv)) },
-	"v/rollouts":    func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeRollout(name, kv)) },
+	"v/rollouts":    checkRollout,
 	"v/tombstones":  decodes[tombstoneRecord],
 	"v/overlay":     decodes[overlayRecord],
 	"v/automation":  decodes[automationRecord],
@@ -131,7 +131,13 @@ func RemoveUnreadable(ctx context.Context, client *etcd.Client, key string) erro
 	}
 
 	kv := resp.Kvs[0]
-	if decodable(key, kv) == nil {
+
+	incomplete, err := isIncomplete(ctx, client, key, kv)
+	if err != nil {
+		return err
+	}
+
+	if decodable(key, kv) == nil && !incomplete {
 		return inventory.Errorf(inventory.KindRefused, "the record %s can be read, so it stays", key).
 			Do("list the unreadable records: clusterm store check")
 	}
@@ -210,7 +216,9 @@ func repairs(ctx context.Context, client *etcd.Client, key string) ([]etcd.Ops, 
 	case kind == "plans":
 		return []etcd.Ops{{Then: s.dropPlanOps(name)}}, nil
 	case kind == "rollouts":
-		return []etcd.Ops{{Then: s.dropRolloutOps(name)}}, nil
+		// A chunk is of no use without the others.
+		id, _, _ := strings.Cut(name, "/")
+		return []etcd.Ops{{Then: s.dropRolloutOps(id)}}, nil
 	}
 
 	return []etcd.Ops{{Then: []clientv3.Op{clientv3.OpDelete(full)}}}, nil

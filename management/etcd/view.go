@@ -58,7 +58,7 @@ type view struct {
 	freeze      state.Freeze
 	plans       map[string]plan.Plan
 	planList    []plan.Plan // of plans, the oldest first; nil after a change
-	rollouts    map[string]rollout.Record
+	rollouts    map[string]*storedRollout
 	rolloutList []rollout.Record // of rollouts, the oldest first; nil after a change
 	revocations copyOnWrite[string, access.Revocation]
 	overlay     map[string]any // replaced as a whole
@@ -103,7 +103,7 @@ func (v *view) reset() {
 	v.tokens, v.tokenUses = copyOnWrite[string, access.Token]{}, copyOnWrite[string, time.Time]{}
 	v.sshKey = map[string]sshkey.Rotation{}
 	v.plans, v.planList = map[string]plan.Plan{}, nil
-	v.rollouts, v.rolloutList = map[string]rollout.Record{}, nil
+	v.rollouts, v.rolloutList = map[string]*storedRollout{}, nil
 	v.revocations = copyOnWrite[string, access.Revocation]{}
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances, v.automation, v.freeze = map[string]state.Instance{}, state.Automation{}, state.Freeze{}
@@ -567,6 +567,8 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 	storedJob := func(id string) (job.Job, bool) { j, ok := v.jobs[id]; return j, ok }
 	v.jobList = replaceChanged(v.jobList, v.changedJobs, compareIDs, jobID, storedJob)
 
+	rollouts := v.sortedRollouts() // before what is unreadable is shared
+
 	return &state.View{
 		Snapshot: job.Snapshot{
 			Nodes: nodes, Jobs: v.jobList, Seq: v.seq, Unreadable: v.unreadable.share(),
@@ -581,7 +583,7 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		Connections: v.connections.share(),
 		Tombstones:  v.tombstones.share(),
 		Plans:       v.sortedPlans(),
-		Rollouts:    v.sortedRollouts(),
+		Rollouts:    rollouts,
 		Overlay:     v.overlay,
 		Automation:  v.automation,
 		Freeze:      v.freeze,

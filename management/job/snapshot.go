@@ -53,8 +53,11 @@ func (s Snapshot) UnreadableJob(id string) error { return s.unreadable("v/jobs/"
 // UnreadablePlan returns an error if the record of the plan cannot be read.
 func (s Snapshot) UnreadablePlan(id string) error { return s.unreadable("v/plans/" + id) }
 
-// UnreadableRollout returns an error if the record of the rollout cannot be read.
-func (s Snapshot) UnreadableRollout(id string) error { return s.unreadable("v/rollouts/" + id) }
+// UnreadableRollout returns an error if the record of the rollout, or a part of it, cannot
+// be read.
+func (s Snapshot) UnreadableRollout(id string) error {
+	return cmp.Or(s.unreadableOf([]string{"v/rollouts/" + id + "/"}), s.unreadable("v/rollouts/"+id))
+}
 
 // inputKinds are the beginnings of the keys of records that every job depends on. A
 // job must not run with a part of its variables.
