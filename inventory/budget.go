@@ -215,44 +215,43 @@ func (u usage) checkMin() error {
 // checkMax checks the number of unavailable nodes, per value of the label if there is
 // one.
 func (u usage) checkMax() error {
+	if u.group.Budget.MaxUnavailable == "" || len(u.leaving) == 0 {
+		return nil
+	}
+
+	for _, part := range u.parts() {
+		if err := part.checkLimit(); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// checkLimit checks the number of unavailable nodes of a part that parts returned.
+func (u usage) checkLimit() error {
 	b := u.group.Budget
 	if b.MaxUnavailable == "" || len(u.leaving) == 0 {
 		return nil
 	}
 
-	for _, part := range u.parts() {
-		limit, err := b.MaxUnavailable.Of(len(part.members))
-		if err != nil {
-			return err
-		}
-
-		if len(part.leaving) == 0 || len(part.down)+len(part.leaving) <= limit {
-			continue
-		}
-
-		where := u.group.Name
-		if b.Per != "" {
-			where = fmt.Sprintf("%s with %s %q", u.group.Name, b.Per, part.leaving[0].Labels[b.Per])
-		}
-
-		return part.refuse(
-			fmt.Sprintf(
-				"at most %s of %s may be unavailable (max_unavailable %s), and %d of %d would be",
-				Count(
-					limit,
-					"node",
-					"nodes",
-				),
-				where,
-				b.MaxUnavailable,
-				len(part.down)+len(part.leaving),
-				len(part.members),
-			),
-			limit-len(part.down),
-		)
+	limit, err := b.MaxUnavailable.Of(len(u.members))
+	if err != nil || len(u.down)+len(u.leaving) <= limit {
+		return err
 	}
 
-	return nil
+	where := u.group.Name
+	if b.Per != "" {
+		where = fmt.Sprintf("%s with %s %q", u.group.Name, b.Per, u.leaving[0].Labels[b.Per])
+	}
+
+	return u.refuse(
+		fmt.Sprintf(
+			"at most %s of %s may be unavailable (max_unavailable %s), and %d of %d would be",
+			Count(limit, "node", "nodes"), where, b.MaxUnavailable, len(u.down)+len(u.leaving), len(u.members),
+		),
+		limit-len(u.down),
+	)
 }
 
 // parts returns the usage for each value of the label of the budget, in their order.

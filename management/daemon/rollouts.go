@@ -40,16 +40,20 @@ func (d *Daemon) rolloutAllowed(
 	return rollout.Permission{OK: verdict.OK, Until: verdict.Until, Reason: verdict.Reason}
 }
 
-// rolloutPermits reports whether the budgets of the groups permit the nodes to be out of
-// service together. A verification needs none.
-func (d *Daemon) rolloutPermits(v *state.View, r rollout.Record, nodes []string) (ok bool, reason string) {
+// rolloutPermits returns whether the budgets of the groups permit nodes to be out of service
+// together with those in progress. A verification needs none.
+func (d *Daemon) rolloutPermits(v *state.View, r rollout.Record, working []string) rollout.Permits {
 	if r.Spec.Action.Verifies() {
+		return func(*inventory.Node) (bool, string) { return true, "" }
+	}
+
+	taking := d.settings.Groups().Taking(v.Nodes, working)
+
+	return func(n *inventory.Node) (bool, string) {
+		if err := taking.Take(n); err != nil {
+			return false, job.Message(err)
+		}
+
 		return true, ""
 	}
-
-	if err := d.settings.Groups().CheckBudgets(v.Nodes, nodes); err != nil {
-		return false, job.Message(err)
-	}
-
-	return true, ""
 }

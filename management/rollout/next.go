@@ -24,14 +24,18 @@ type World struct {
 	Checked func(node string, attempt int) CheckResult
 	// Allowed reports whether a job of the rollout may begin on the node now. nil: always.
 	Allowed func(n *inventory.Node, now time.Time) Permission
-	// Permits reports whether the nodes may be out of service together, besides those that
-	// are already. The reason of a refusal is in words. nil: always.
-	Permits func(names []string) (ok bool, reason string)
+	// Permits returns the answers of the budgets, with the nodes of that names in progress:
+	// whether a further node may be out of service, besides those that are already and those
+	// that were permitted before. The reason of a refusal is in words. nil: always.
+	Permits func(working []string) Permits
 	// Halted is the reason why no node may be begun at all, in words; empty: none.
 	Halted string
 	// Room is the number of jobs that may be submitted now. Jobs that have begun are counted.
 	Room int
 }
+
+// Permits permits one node after the other, or refuses it with the reason.
+type Permits func(n *inventory.Node) (ok bool, reason string)
 
 // Permission is the answer of a maintenance window.
 type Permission struct {

@@ -199,16 +199,35 @@ func TestBudgets(t *testing.T) {
 	f.start(Spec{Action: inventory.VerbApply, MaxUnavailable: "3"})
 
 	w := f.world()
-	w.Permits = func(names []string) (bool, string) {
-		return len(names) < 2 && names[0] != "w-0000", "budget: at most one, and never w-0000"
+	counted := 0
+	w.Permits = func(working []string) Permits {
+		counted++
+		taken := len(working)
+
+		return func(n *inventory.Node) (bool, string) {
+			ok := taken < 1 && n.Name != "w-0000"
+			if ok {
+				taken++
+			}
+
+			return ok, "budget: at most one, and never w-0000"
+		}
 	}
 
 	s := Next(f.record, w, f.now)
-	if len(s.Begin) != 1 || s.Begin[0].Node != "w-0001" {
-		t.Errorf("%+v", s.Begin)
+	if len(s.Begin) != 1 || s.Begin[0].Node != "w-0001" || counted != 1 {
+		t.Errorf("%+v, counted %d times", s.Begin, counted)
 	}
 
-	w.Permits = func([]string) (bool, string) { return false, "budget: none" }
+	// The one in progress counts in the next decision.
+	begun := f.record.Begun(s.Begin[0], job.Job{ID: "1"}, f.now)
+	if again := Next(begun, w, f.now); len(again.Begin) > 0 {
+		t.Errorf("%+v", again.Begin)
+	}
+
+	w.Permits = func([]string) Permits {
+		return func(*inventory.Node) (bool, string) { return false, "budget: none" }
+	}
 	if s = Next(f.record, w, f.now); len(s.Begin) > 0 || s.Record.Waits != "budget: none" {
 		t.Errorf("%+v, %q", s.Begin, s.Record.Waits)
 	}

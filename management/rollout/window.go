@@ -72,6 +72,7 @@ type picker struct {
 	working []string          // names of nodes in progress
 	allowed int               // nodes that the canary and the room in the queue allow
 	own     bool              // the rollout is busy with nodes, and waits for them
+	permits Permits           // of the budgets; nil: not asked yet
 }
 
 // pick chooses the nodes to be begun now, and says why if there are none.
@@ -212,7 +213,7 @@ func (p *picker) consider(n *Node) {
 		return
 	}
 
-	if !p.permitted(n, node) {
+	if !p.permitted(node) {
 		return
 	}
 
@@ -268,7 +269,7 @@ func (p *picker) bounded(n *Node, isDown bool) bool {
 }
 
 // permitted reports whether the maintenance window and the budgets permit the node.
-func (p *picker) permitted(n *Node, node *inventory.Node) bool {
+func (p *picker) permitted(node *inventory.Node) bool {
 	if p.w.Allowed != nil {
 		answer := p.w.Allowed(node, p.now)
 
@@ -280,14 +281,21 @@ func (p *picker) permitted(n *Node, node *inventory.Node) bool {
 		}
 	}
 
-	if p.w.Permits != nil {
-		if ok, reason := p.w.Permits(slices.Concat(p.working, []string{n.Name})); !ok {
-			p.wait(reason, time.Time{})
-			return false
-		}
+	if p.w.Permits == nil {
+		return true
 	}
 
-	return true
+	// All nodes are counted for the first answer, and not again for the next ones.
+	if p.permits == nil {
+		p.permits = p.w.Permits(p.working)
+	}
+
+	ok, reason := p.permits(node)
+	if !ok {
+		p.wait(reason, time.Time{})
+	}
+
+	return ok
 }
 
 // wait notes the first reason for which a node waits.

@@ -84,9 +84,9 @@ type Options struct {
 	// Allowed reports whether the maintenance windows permit the rollout to begin the node
 	// now. nil: always. It must not block.
 	Allowed func(v *state.View, r rollout.Record, n *inventory.Node, now time.Time) rollout.Permission
-	// Permits reports whether the budgets permit the nodes to be out of service together,
-	// besides those that are already. nil: always. It must not block.
-	Permits func(v *state.View, r rollout.Record, nodes []string) (ok bool, reason string)
+	// Permits returns the answers of the budgets, see rollout.World. nil: always. It must not
+	// block.
+	Permits func(v *state.View, r rollout.Record, working []string) rollout.Permits
 	Audit   access.Auditor
 	Logger  logrus.FieldLogger
 }
@@ -282,7 +282,7 @@ func (l *Leader) world(v *state.View, r rollout.Record) rollout.World {
 	}
 
 	if l.Permits != nil {
-		w.Permits = func(nodes []string) (bool, string) { return l.Permits(v, r, nodes) }
+		w.Permits = func(working []string) rollout.Permits { return l.Permits(v, r, working) }
 	}
 
 	return w
