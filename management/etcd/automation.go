@@ -19,6 +19,7 @@ type automationRecord struct {
 	Resumed   pauseRecord             `json:"resumed,omitzero"`
 	Switches  map[string]switchRecord `json:"switches,omitempty"`
 	Decisions []decisionRecord        `json:"decisions,omitempty"`
+	Fenced    []string                `json:"fenced,omitempty"`
 	Count     uint64                  `json:"count,omitempty"`
 }
 
@@ -79,7 +80,7 @@ func newAutomationRecord(a state.Automation) automationRecord {
 		Brake: brakeRecord(a.Brake), Paused: convertMap(a.Paused, newPauseRecord),
 		Switches:  convertMap(a.Switches, newSwitchRecord),
 		Resumed:   newPauseRecord(a.Resumed),
-		Decisions: convertSlice(a.Decisions, newDecisionRecord), Count: a.Count,
+		Decisions: convertSlice(a.Decisions, newDecisionRecord), Fenced: a.Fenced, Count: a.Count,
 	}
 }
 
@@ -88,7 +89,8 @@ func (r automationRecord) automation(revision int64) state.Automation {
 		Brake: state.Brake(r.Brake), Paused: convertMap(r.Paused, pauseRecord.pause),
 		Switches:  convertMap(r.Switches, switchRecord.toggle),
 		Resumed:   r.Resumed.pause(),
-		Decisions: convertSlice(r.Decisions, decisionRecord.decision), Count: r.Count, Revision: revision,
+		Decisions: convertSlice(r.Decisions, decisionRecord.decision), Fenced: r.Fenced, Count: r.Count,
+		Revision: revision,
 	}
 }
 

@@ -65,18 +65,19 @@ func (w World) limits() *limits {
 // fences returns the number of nodes that may still be fenced: fewer than set off the
 // brake. Many hosts with other keys are a fault of the network, or a change by people.
 func (w World) fences() (left int, reason string) {
-	fenced := 0
+	names := w.fenced()
 
 	for _, d := range w.View.Automation.Decisions {
-		if d.Action != state.ActionQuarantine || d.Phase == state.PhaseRefused || d.Phase == state.PhaseWithdrawn {
+		if d.Action != state.ActionQuarantine || d.Phase != state.PhaseDecided {
 			continue
 		}
 
-		n, known := w.View.Lookup(d.Node)
-		if known && (d.Phase == state.PhaseDecided || n.Status == inventory.Quarantined) {
-			fenced++
+		if _, known := w.View.Lookup(d.Node); known {
+			names[d.Node] = true
 		}
 	}
+
+	fenced := len(names)
 
 	all, s := len(w.View.Nodes), w.Settings.Brake
 	// The smallest number that sets off the brake: at least Minimum, and at least the share.

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// MaxDecisions is the number of decisions that are kept.
+// MaxDecisions is the number of decisions that are kept. Those that still count for a limit
+// are kept beyond it.
 const MaxDecisions = 200
 
 // AllPolicies stands for every policy in Automation.Paused.
@@ -27,6 +28,9 @@ type Automation struct {
 	Resumed Pause
 	// Decisions are the newest decisions, the oldest first.
 	Decisions []Decision
+	// Fenced are the nodes that a policy has quarantined, by name, also if the decision is no
+	// longer kept.
+	Fenced []string
 	// Count is the number of decisions so far, dropped ones included.
 	Count uint64
 	// Revision is the store's revision of the record; 0: there is none.
@@ -154,22 +158,10 @@ func (a Automation) Find(id string) *Decision {
 	return nil
 }
 
-// With returns the automation with further decisions. The oldest that were carried out
-// are dropped beyond MaxDecisions.
+// With returns the automation with further decisions.
 func (a Automation) With(decisions ...Decision) Automation {
 	a.Decisions = slices.Concat(a.Decisions, decisions)
 	a.Count += uint64(len(decisions))
-
-	excess := len(a.Decisions) - MaxDecisions
-	a.Decisions = slices.DeleteFunc(a.Decisions, func(d Decision) bool {
-		if excess <= 0 || d.Phase == PhaseDecided {
-			return false
-		}
-
-		excess--
-
-		return true
-	})
 
 	return a
 }

@@ -254,7 +254,8 @@ func stopped(a state.Automation, decisions []state.Decision) state.Automation {
 
 // record stores decisions, with the brake and the pauses of a, before anything is done.
 func (l *Leader) record(ctx context.Context, a state.Automation, decisions ...state.Decision) error {
-	if err := l.Store.PutAutomation(ctx, a.With(decisions...)); err != nil {
+	w := policy.World{View: l.State.View(), Settings: l.Settings().Settings, Now: time.Now()}
+	if err := l.Store.PutAutomation(ctx, policy.Remember(w, a.With(decisions...))); err != nil {
 		return err
 	}
 

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Remember returns the automation as it is to be stored: beyond state.MaxDecisions, the oldest
+// decisions are dropped, except for those that are not carried out yet, and those that a
+// limit still counts. The nodes that a policy has quarantined are remembered by name, because
+// a node can stay so for longer than any number of decisions.
+func Remember(w World, a state.Automation) state.Automation {
+	view := *w.View
+	view.Automation = a
+	w.View = &view
+
+	a.Fenced = slices.Sorted(maps.Keys(w.fenced()))
+	counts := w.counts()
+	excess := len(a.Decisions) - state.MaxDecisions
+
+	a.Decisions = slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool {
+		if excess <= 0 || d.Phase == state.PhaseDecided || counts(d) {
+			return false
+		}
+
+		excess--
+
+		return true
+	})
+
+	return a
+}
+
+// counts returns whether a limit counts a decision that was carried out: the rate of
+// automatic actions, or the failures in a row that turn a commission off.
+func (w World) counts() func(state.Decision) bool {
+	failures := map[string]bool{}
+
+	for _, r := range w.Settings.Commission {
+		for _, f := range (Commission{r}).failed(w) {
+			failures[f.id] = true
+		}
+	}
+
+	begin := w.Now.Add(-RateWindow)
+
+	return func(d state.Decision) bool {
+		begun := d.Action.Acts() && d.Phase != state.PhaseWithdrawn && d.Time.After(begin)
+		return begun || failures[d.ID]
+	}
+}
+
+// fenced returns the nodes that a policy has quarantined, and that are so still.
+func (w World) fenced() map[string]bool {
+	names := map[string]bool{}
+
+	for _, d := range w.View.Automation.Decisions {
+		if d.Action == state.ActionQuarantine && d.Phase == state.PhaseDone {
+			names[d.Node] = true
+		}
+	}
+
+	for _, name := range w.View.Automation.Fenced {
+		names[name] = true
+	}
+
+	maps.DeleteFunc(names, func(name string, _ bool) bool {
+		n, known := w.View.Lookup(name)
+		return !known || n.Status != inventory.Quarantined
+	})
+
+	return names
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+)
+
+// flood records so many decisions that everything else would be forgotten.
+func flood(w policy.World) state.Automation {
+	a := w.View.Automation
+
+	for i := range 3 * state.MaxDecisions {
+		a = policy.Remember(w, a.With(state.Decision{
+			ID: fmt.Sprint("record/", i), Time: w.Now, Policy: "returns", Action: state.ActionRecord, Phase: state.PhaseDone,
+		}))
+	}
+
+	return a
+}
+
+// TestCapIsNotForgotten: the nodes that the policy has quarantined count for its limit as long as
+// they are quarantined, however many decisions come after.
+func TestCapIsNotForgotten(t *testing.T) {
+	t.Parallel()
+
+	var nodes []*inventory.Node
+	for i := range 20 {
+		nodes = append(nodes, member(fmt.Sprintf("n-%02d", i), noon.Add(-time.Hour)))
+	}
+
+	// One more host has another key.
+	changed := back("n-05", 2*time.Minute, inventory.Contact{Foreign: true, Reason: "another ssh host key"})
+	nodes[5] = changed
+
+	w := world(nodes...)
+	w.Settings.Brake.Minimum, w.Settings.Brake.Share = 3, 1
+
+	for _, n := range nodes[:2] {
+		n.Status = inventory.Quarantined
+		w.View.Automation = w.View.Automation.With(state.Decision{
+			ID: n.Name, Time: noon.Add(-time.Hour), Policy: "returns", Node: n.Name, Action: state.ActionQuarantine,
+			Phase: state.PhaseDone,
+		})
+	}
+
+	if got := actions(decide(w)); got != "" {
+		t.Fatalf("with all decisions: %q", got)
+	}
+
+	w.View.Automation = flood(w)
+	if a := w.View.Automation; len(a.Decisions) != state.MaxDecisions || a.Find("n-00") != nil ||
+		!slices.Equal(a.Fenced, []string{"n-00", "n-01"}) {
+		t.Fatalf("%d decisions, fenced %v", len(a.Decisions), a.Fenced)
+	}
+
+	if got := actions(decide(w)); got != "" {
+		t.Errorf("after the flood: %q", got)
+	}
+
+	// An operator has cleared one, so that there is room for another.
+	nodes[0].Status = inventory.Allocated
+	if got := actions(decide(w)); got != "quarantine "+changed.Name {
+		t.Errorf("after a clear: %q", got)
+	}
+
+	if a := policy.Remember(w, w.View.Automation); !slices.Equal(a.Fenced, []string{"n-01"}) {
+		t.Errorf("after a clear: %v", a.Fenced)
+	}
+}
+
+// TestRateIsNotForgotten: the actions of the last minutes count for the rate, and those that are
+// not carried out yet are kept.
+func TestRateIsNotForgotten(t *testing.T) {
+	t.Parallel()
+
+	w := world(member("b-1", noon.Add(-time.Hour)))
+
+	for i, d := range []state.Decision{
+		{Time: w.Now.Add(-time.Minute), Action: state.ActionVerify, Phase: state.PhaseDone},
+		{Time: w.Now.Add(-time.Hour), Action: state.ActionVerify, Phase: state.PhaseDecided},
+		{Time: w.Now.Add(-time.Hour), Action: state.ActionVerify, Phase: state.PhaseDone},
+		{Time: w.Now.Add(-time.Minute), Action: state.ActionVerify, Phase: state.PhaseWithdrawn},
+	} {
+		d.ID, d.Policy = fmt.Sprint(i), "returns"
+		w.View.Automation = w.View.Automation.With(d)
+	}
+
+	a := flood(w)
+	for i, kept := range []bool{true, true, false, false} {
+		if (a.Find(fmt.Sprint(i)) != nil) != kept {
+			t.Errorf("decision %d: kept is not %t", i, kept)
+		}
+	}
+
+	if len(a.Decisions) != state.MaxDecisions || a.Count != 4+3*state.MaxDecisions {
+		t.Errorf("%d decisions of %d", len(a.Decisions), a.Count)
+	}
+}
+
+// TestFailuresAreNotForgotten: refused commissions count until the policy is turned off by them.
+func TestFailuresAreNotForgotten(t *testing.T) {
+	t.Parallel()
+
+	rule := workers()
+	w := world(member("b-1", noon.Add(-time.Hour)))
+	w.Settings.Commission = []policy.Rule{rule}
+	w.View.Automation = w.View.Automation.Turn(rule.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}).
+		With(state.Decision{
+			ID: "refused", Time: noon, Policy: rule.Name, Node: "c-1", Action: state.ActionCommission,
+			Phase: state.PhaseRefused,
+		})
+
+	if a := flood(w); a.Find("refused") == nil {
+		t.Error("the refused commission is forgotten")
+	}
+}
