@@ -20,9 +20,13 @@ import (
 )
 
 const (
-	// pace is the shortest time between two rounds, and retry the longest.
-	pace  = 100 * time.Millisecond
+	// pace is the shortest pause between two rounds, and retry the longest. Each node waits
+	// for it at the end of its job, so it is short.
+	pace  = 10 * time.Millisecond
 	retry = 15 * time.Second
+	// share: the pause is at least so many times as long as the decisions before it took, so
+	// that many changes of a large fleet do not keep a processor busy.
+	share = 5
 	// actTime bounds one step, such as the acceptance of a job.
 	actTime = 2 * time.Minute
 	// room is the number of queued jobs beyond which a rollout submits none: the rest of the
@@ -125,24 +129,24 @@ func (l *Leader) Run(ctx context.Context) {
 	for {
 		// Take the channel first: a change during the round must wake the wait.
 		changed := l.State.Changed()
-		next := l.round(ctx)
+		next, took := l.round(ctx)
 
-		if !l.await(ctx, changed, next) {
+		if !l.await(ctx, changed, max(pace, share*took), next) {
 			return
 		}
 	}
 }
 
-// await waits for the next round. It reports false at the end of ctx.
-func (l *Leader) await(ctx context.Context, changed <-chan struct{}, next time.Time) bool {
+// await waits for the next round, at least for the pause. It reports false at the end of ctx.
+func (l *Leader) await(ctx context.Context, changed <-chan struct{}, pause time.Duration, next time.Time) bool {
 	// After the pause, one round serves all changes that came during it.
-	pause := time.NewTimer(pace)
-	defer pause.Stop()
+	paused := time.NewTimer(min(pause, retry))
+	defer paused.Stop()
 
 	select {
 	case <-ctx.Done():
 		return false
-	case <-pause.C:
+	case <-paused.C:
 	}
 
 	wait := retry
@@ -172,13 +176,14 @@ func (l *Leader) wake() {
 	}
 }
 
-// round drives each rollout once, and returns when the next round is due.
-func (l *Leader) round(ctx context.Context) (next time.Time) {
+// round drives each rollout once. It returns when the next round is due, and how long its
+// decisions took, without what was done about them.
+func (l *Leader) round(ctx context.Context) (next time.Time, took time.Duration) {
 	v := l.State.View()
 
 	// An old view is no ground for a decision.
 	if !l.Leads() || v.Stale || l.Settings().Incomplete != nil {
-		return time.Time{}
+		return time.Time{}, 0
 	}
 
 	for i := range v.Rollouts {
@@ -186,7 +191,9 @@ func (l *Leader) round(ctx context.Context) (next time.Time) {
 			continue
 		}
 
-		due, err := l.drive(ctx, v.Rollouts[i].ID)
+		due, decided, err := l.drive(ctx, v.Rollouts[i].ID)
+		took += decided
+
 		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
 			next = due
 		}
@@ -203,7 +210,7 @@ func (l *Leader) round(ctx context.Context) (next time.Time) {
 		l.Logger.WithError(err).Warn("old rollouts could not be removed; retrying")
 	}
 
-	return next
+	return next, took
 }
 
 // isOvertaken reports whether a change came first. The next round decides on it.
@@ -212,30 +219,31 @@ func isOvertaken(err error) bool {
 	return kind == inventory.KindConflict || kind == inventory.KindPrecondition
 }
 
-// drive carries out the next steps of a rollout.
-func (l *Leader) drive(ctx context.Context, id string) (due time.Time, err error) {
+// drive carries out the next steps of a rollout. It returns when the next ones are due, and how
+// long the decision took.
+func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time.Duration, err error) {
 	v := l.State.View()
 
 	r, ok := rollout.Find(v.Rollouts, id)
 	if !ok {
-		return time.Time{}, nil
+		return time.Time{}, 0, nil
 	}
 
 	now := time.Now()
 	steps := rollout.Next(r, l.world(v, r), now)
-	due = steps.Due
+	due, took = steps.Due, time.Since(now)
 
-	if steps.Changed {
-		ctx, cancel := context.WithTimeout(ctx, actTime)
-		defer cancel()
+	// The first job is accepted together with what was decided before it, which saves a write
+	// for each node. A status is stored, and reported, by itself.
+	joined := steps.Changed && len(steps.Begin) > 0 && steps.Record.Status == r.Status
 
-		stored, err := l.Store.PutRollout(ctx, steps.Record, nil)
-		if err != nil {
-			return due, err
+	switch {
+	case joined:
+		r = steps.Record
+	case steps.Changed:
+		if r, err = l.put(ctx, r, steps.Record); err != nil {
+			return due, took, err
 		}
-
-		l.report(ctx, r, stored)
-		r = stored
 	}
 
 	for _, c := range steps.Checks {
@@ -244,7 +252,28 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, err error
 		}
 	}
 
-	return due, errors.Join(l.cancel(ctx, r, steps.Cancel), l.begin(ctx, r, steps.Begin))
+	begun, err := l.begin(ctx, r, steps.Begin)
+
+	// No job was accepted, and the outcomes must not wait for one.
+	if joined && err != nil && begun.Revision == r.Revision && !isOvertaken(err) {
+		_, failed := l.put(ctx, r, r)
+		err = errors.Join(err, failed)
+	}
+
+	return due, took, errors.Join(err, l.cancel(ctx, r, steps.Cancel))
+}
+
+// put stores the next record of a rollout, and reports it.
+func (l *Leader) put(ctx context.Context, was, is rollout.Record) (rollout.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, actTime)
+	defer cancel()
+
+	stored, err := l.Store.PutRollout(ctx, is, nil)
+	if err == nil {
+		l.report(ctx, was, stored)
+	}
+
+	return stored, err
 }
 
 // world returns the facts that the decision depends on.
@@ -322,10 +351,11 @@ func mayCancel(c rollout.Cancel) access.Precondition {
 	}
 }
 
-// begin submits jobs, one after the other: each is noted in the record with its acceptance.
-func (l *Leader) begin(ctx context.Context, r rollout.Record, list []rollout.Begin) error {
+// begin submits jobs, one after the other: each is noted in the record with its acceptance. It
+// returns the newest record.
+func (l *Leader) begin(ctx context.Context, r rollout.Record, list []rollout.Begin) (rollout.Record, error) {
 	if len(list) == 0 {
-		return nil
+		return r, nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, actTime)
@@ -333,17 +363,17 @@ func (l *Leader) begin(ctx context.Context, r rollout.Record, list []rollout.Beg
 
 	extra, err := l.Store.RolloutExtra(ctx, r.ID)
 	if err != nil && inventory.KindOf(err) != inventory.KindNotFound {
-		return err
+		return r, err
 	}
 
 	// Each acceptance changes the record, so the next one needs its revision.
 	for _, b := range list {
 		if r, err = l.submit(ctx, r, b, extra); err != nil {
-			return err
+			return r, err
 		}
 	}
 
-	return nil
+	return r, nil
 }
 
 // submit submits a job, and returns the record with it. A refusal for good fails the node.

@@ -51,7 +51,42 @@ func TestOwnTime(t *testing.T) {
 			t.Errorf("%s, %+v after %s, the ideal schedule takes %s", r.Status, c, took, ideal)
 		}
 
+		// One write for each node: its job, with the outcome of the one before.
+		if s.ops > 1050 {
+			t.Errorf("%d writes", s.ops)
+		}
+
 		t.Logf("%s, %.2f %% more than the ideal schedule", took, 100*float64(took-ideal)/float64(ideal))
+		s.tasks.Wait()
+	})
+}
+
+// TestOutcomeNeedsNoJob: while no job is accepted, the ends of those before are recorded all the
+// same.
+func TestOutcomeNeedsNoJob(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3)
+		l := s.leader()
+
+		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) { o.Gate.SkipVerify = true }))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, r.ID, time.Hour, func(r rollout.Record) bool { return r.Count().InProgress == 1 })
+		s.refuse = inventory.Errorf(inventory.KindUnavailable, "the store is full")
+
+		r = s.run(l, r.ID, time.Hour, func(r rollout.Record) bool { return r.Count().Succeeded == 1 })
+		if c := r.Count(); c.Succeeded != 1 || c.Waiting != 2 || r.Status != rollout.Running {
+			t.Errorf("%s, %+v", r.Status, c)
+		}
+
+		s.refuse = nil
+		if r = s.run(l, r.ID, time.Hour, ended); r.Count().Succeeded != 3 {
+			t.Errorf("%s, %+v", r.Status, r.Count())
+		}
+
 		s.tasks.Wait()
 	})
 }
