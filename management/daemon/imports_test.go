@@ -310,8 +310,9 @@ var mayImport = map[string][]string{
 	"ansible":                  {},
 	".ci/textmeasure":          {},
 	"vagrant/bench": {
-		"configuration/repository/git", "inventory", "management/api", "management/client", "management/job",
-		"management/rollout",
+		"configuration", "configuration/repository/git", "inventory", "inventory/etcd", "management/access",
+		"management/api", "management/client", "management/etcd", "management/job", "management/rollout",
+		"management/rollout/leader", "management/secret", "management/state",
 	},
 	"vagrant/systemtest": {"inventory", "management/api", "management/client"},
 }
@@ -421,6 +422,7 @@ var homes = []struct {
 			"management/server",
 			"management/server/rest",
 			"management/daemon",
+			"vagrant/bench",
 		},
 		"the pure packages and the command line log nothing",
 	},

@@ -37,7 +37,7 @@ func rollouts(ctx context.Context, b *bench) error {
 			took, err := newRolloutFleet().run()
 			return took.Seconds(), err
 		},
-		note: "simulated executors; without the store, which the rows of jobs measure",
+		note: "simulated executors; without the store, see the row rollout-store",
 	})
 }
 
