@@ -499,8 +499,8 @@ func (c *completer) groups(ctx context.Context) []candidate {
 	var out []candidate
 	for _, g := range groups.Items {
 		about := ""
-		if g.Needs != "" {
-			about = "needs " + g.Needs
+		if len(g.Requires) > 0 {
+			about = "requires " + inventory.Requirements(g.Requires).String()
 		}
 
 		out = append(out, candidate{g.Name, about})

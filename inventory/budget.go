@@ -149,7 +149,7 @@ func (g Group) BudgetUse(nodes []*Node) string {
 	)
 
 	if len(u.down) > 0 {
-		text += ": " + shorten(u.users())
+		text += ": " + shorten(reasonsOf(u.down))
 	}
 
 	return text
@@ -287,7 +287,7 @@ func (u usage) parts() []usage {
 func (u usage) refuse(why string, left int) error {
 	text := fmt.Sprintf("the budget of its group does not allow to take %s now: %s", shorten(namesOf(u.leaving)), why)
 	if len(u.down) > 0 {
-		text += "; unavailable already: " + shorten(u.users())
+		text += "; unavailable already: " + shorten(reasonsOf(u.down))
 	}
 
 	e := Errorf(KindRefused, "%s", text).About(append(namesOf(u.leaving), namesOf(u.down)...)...)
@@ -302,14 +302,14 @@ func (u usage) refuse(why string, left int) error {
 	return e.Do("add a node to the group, or change its budget")
 }
 
-// users returns the unavailable nodes, each with the reason.
-func (u usage) users() []string {
-	users := make([]string, len(u.down))
-	for i, n := range u.down {
-		users[i] = n.Name + " (" + n.unavailability() + ")"
+// reasonsOf returns the nodes, each with the reason why it is unavailable.
+func reasonsOf(nodes []*Node) []string {
+	reasons := make([]string, len(nodes))
+	for i, n := range nodes {
+		reasons[i] = n.Name + " (" + n.unavailability() + ")"
 	}
 
-	return users
+	return reasons
 }
 
 // unavailability returns why the node is unavailable.

@@ -56,8 +56,8 @@ func TestGroupsCheck(t *testing.T) {
 		{Groups{{Name: ""}}, "empty"},
 		{Groups{{Name: "a b"}}, "a b"},
 		{Groups{{Name: "a"}, {Name: "a"}}, "twice"},
-		{Groups{{Name: "a", Needs: "a"}}, "itself"},
-		{Groups{{Name: "a", Needs: "b"}}, "not configured"},
+		{Groups{{Name: "a", Requires: Requirements{"a": 1}}}, "group a requires a: no node"},
+		{Groups{{Name: "a", Requires: Requirements{"b": 1}}}, "not configured"},
 		{Groups{{Name: GroupPrepare}}, "reserved"},
 		{Groups{{Name: "all"}}, "reserved"},
 		{Groups{{Name: "ungrouped"}}, "reserved"},
@@ -73,7 +73,7 @@ func TestGroupsCheck(t *testing.T) {
 func TestGroupsGet(t *testing.T) {
 	t.Parallel()
 
-	if g, err := DefaultGroups().Get(GroupWorker); err != nil || g.Needs != GroupMaster {
+	if g, err := DefaultGroups().Get(GroupWorker); err != nil || g.Requires[GroupMaster] != 1 {
 		t.Errorf("got %v, %v", g, err)
 	}
 
@@ -86,7 +86,7 @@ func TestGroupsGet(t *testing.T) {
 func TestDefaultGroup(t *testing.T) {
 	t.Parallel()
 
-	three := Groups{{Name: "store"}, {Name: "db"}, {Name: "app", Needs: "db"}}
+	three := Groups{{Name: "store"}, {Name: "db"}, {Name: "app", Requires: Requirements{"db": 1}}}
 	for _, tt := range []struct {
 		name   string
 		groups Groups
@@ -175,7 +175,8 @@ func TestCheckLeave(t *testing.T) {
 		want  string // part of the error; empty: allowed
 	}{
 		{"the last master before a worker", []string{masterA, workerB}, "a",
-			"without a no commissioned, Discovered service-master is left for b of group service-worker"},
+			"without a, b of group service-worker would not have what it requires: 1 healthy node of service-master, " +
+				"and there is none"},
 		{"the last master with the worker", []string{masterA, workerB}, "a b", ""},
 		{"the worker", []string{masterA, workerB}, "b", ""},
 		{"one of two masters", []string{masterA, workerB, masterC}, "a", ""},

@@ -65,7 +65,10 @@ func manager(t testing.TB, nodes ...string) *fleet.Snapshot {
 				"jobs.limit":  {Value: int64(4), Origin: "default", Settable: true},
 				"secret_vars": {Value: []any{"*token*"}, Origin: "default", Settable: true},
 			},
-			Groups: []map[string]any{{"name": "service-master"}, {"name": "service-worker", "needs": "service-master"}},
+			Groups: []map[string]any{
+				{"name": "service-master"},
+				{"name": "service-worker", "requires": map[string]any{"service-master": int64(1)}},
+			},
 		},
 	}
 
@@ -140,7 +143,8 @@ func TestMoves(t *testing.T) {
 			[]string{"a - Unallocated Discovered", "b - Unallocated Discovered", "c - Unallocated Discovered"}, "",
 		},
 		{
-			"a new group", "groups: {db: {needs: service-worker}}\nnodes: {a: {group: db}, b: {group: service-worker}}",
+			"a new group", "groups: {db: {requires: {service-worker: 1}}}\n" +
+				"nodes: {a: {group: db}, b: {group: service-worker}}",
 			"commission service-worker b; commission db a",
 			[]string{"a - Unallocated Discovered", "b - Unallocated Discovered", "m m Allocated Discovered"}, "",
 		},
@@ -404,7 +408,7 @@ func randomSnapshot(r *rand.Rand) *fleet.Snapshot {
 	for i, name := range names[:1+r.IntN(len(names))] {
 		g := map[string]any{"name": name}
 		if i > 0 && r.IntN(2) == 0 {
-			g["needs"] = names[i-1]
+			g["requires"] = map[string]any{names[i-1]: int64(1 + r.IntN(3))}
 		}
 
 		s.Config.Groups = append(s.Config.Groups, g)

@@ -237,26 +237,28 @@ func (c *comparison) rulesDuring() inventory.Groups {
 
 	for _, change := range c.plan.Changes {
 		i := slices.IndexFunc(groups, func(g inventory.Group) bool { return g.Name == change.Name })
-		if i >= 0 && change.Part == PartRules && change.Key == "needs" && !change.Late {
-			groups[i].Needs, _ = change.After.(string)
+		if i >= 0 && change.Part == PartRules && change.Key == ruleRequires && !change.Late {
+			groups[i].Requires = requirementsOf(change.After)
 		}
 	}
 
 	return groups
 }
 
-// depth returns how many groups a group needs, one after the other.
-func depth(groups inventory.Groups, name string) int {
-	for n := range len(groups) {
-		i := slices.IndexFunc(groups, func(g inventory.Group) bool { return g.Name == name })
-		if i < 0 || groups[i].Needs == "" {
-			return n
-		}
+// depthsOf returns for each group how many groups it requires, one after the other.
+func depthsOf(groups inventory.Groups) map[string]int {
+	depths := map[string]int{}
 
-		name = groups[i].Needs
+	// The manager refuses groups that require each other, so this many rounds are enough.
+	for range groups {
+		for _, g := range groups {
+			for required := range g.Requires {
+				depths[g.Name] = min(max(depths[g.Name], depths[required]+1), len(groups))
+			}
+		}
 	}
 
-	return len(groups)
+	return depths
 }
 
 // order adds the jobs to the plan: first those that enter, the needed groups first, then
@@ -264,10 +266,11 @@ func depth(groups inventory.Groups, name string) int {
 // that one.
 func (c *comparison) order(moves []Move) {
 	groups := c.rulesDuring()
+	depths := depthsOf(groups)
 	rank := []inventory.Verb{inventory.VerbCommission, inventory.VerbUpdate, inventory.VerbDecommission}
 
 	slices.SortStableFunc(moves, func(a, b Move) int {
-		deeper := depth(groups, a.Group) - depth(groups, b.Group)
+		deeper := depths[a.Group] - depths[b.Group]
 		if a.leaves() {
 			deeper = -deeper
 		}

@@ -78,8 +78,8 @@ func TestReadRefuses(t *testing.T) {
 			"f.yaml:2:14: connection: port 70000 is not between",
 		},
 		{
-			"a rule of another type", "fleet: 1\ngroups: {a: {needs: [b]}}\n",
-			"f.yaml:2:21: text belongs here, not a list",
+			"a rule of another type", "fleet: 1\ngroups: {a: {requires: [b]}}\n",
+			"f.yaml:2:24: a mapping belongs here, not a list",
 		},
 		{"a list of groups", "fleet: 1\ngroups: [a]\n", "f.yaml:2:9: a mapping belongs here, not a list"},
 		{

@@ -70,7 +70,7 @@ func TestPatch(t *testing.T) {
 	now := Config{
 		Groups: []map[string]any{
 			{"name": "new-of-others"},
-			{"name": "b", "needs": "a", "on_return": "repair"},
+			{"name": "b", "requires": map[string]any{"a": int64(1)}, "on_return": "repair"},
 			{"name": "a"},
 			{"name": "old"},
 		},
@@ -82,8 +82,9 @@ func TestPatch(t *testing.T) {
 	}
 
 	got := now.patch([]Change{
-		group("old", PartGroup, "", nil), group("c", PartGroup, "", true), group("c", PartRules, "needs", "b"),
-		group("b", PartRules, "needs", nil), group("b", PartConnection, "port", int64(2)),
+		group("old", PartGroup, "", nil), group("c", PartGroup, "", true),
+		group("c", PartRules, "requires", map[string]any{"b": int64(1)}),
+		group("b", PartRules, "requires", nil), group("b", PartConnection, "port", int64(2)),
 		group("b", PartConnection, "user", nil), group("a", PartConnection, "user", nil),
 		{Cell: Cell{LevelManager, "", PartSettings, "jobs.limit"}, value: int64(3)},
 		{Cell: Cell{LevelManager, "", PartConnection, "user"}, value: "admin"},
@@ -94,7 +95,12 @@ func TestPatch(t *testing.T) {
 		"ssh.user":   "admin",
 		"group_ssh":  map[string]map[string]any{"b": {"port": int64(2)}},
 		"groups": []map[string]any{
-			{"name": "a"}, {"name": "b", "on_return": "repair"}, {"name": "c", "needs": "b"}, {"name": "new-of-others"},
+			{
+				"name": "a",
+			},
+			{"name": "b", "on_return": "repair"},
+			{"name": "c", "requires": map[string]any{"b": int64(1)}},
+			{"name": "new-of-others"},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {

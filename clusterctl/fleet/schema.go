@@ -30,8 +30,8 @@ var abouts = map[string]string{
 	"Secret.file": "The file with the value, without a newline at its end; a relative path begins at the folder " +
 		"of the fleet file.",
 	"Secret.env": "The environment variable with the value.",
-	"Group.needs": "The group that must have a commissioned node before a node joins this one, and as long as " +
-		"one is in it.",
+	"Group.requires": "The groups that must have so many healthy nodes before a node joins this one, and as long " +
+		"as one is in it.",
 }
 
 // Schema returns the JSON schema (draft 2020-12) of a fleet file, for editors. It is

@@ -94,7 +94,7 @@ func TestSchemaAccepts(t *testing.T) {
 		right bool
 	}{
 		{"fleet: 1", true},
-		{"{fleet: 1, nodes: {a-1: }, groups: {g: {needs: h, selector: a=b, vars: {x: }}}}", true},
+		{"{fleet: 1, nodes: {a-1: }, groups: {g: {requires: {h: 1}, selector: a=b, vars: {x: }}}}", true},
 		{"{fleet: 1, connection: {user: a, port: 22, become: true}, settings: {jobs.limit: }}", true},
 		{"{fleet: 1, nodes: {a-1: {labels: {a: b, c: }, secrets: {d: keep, e: {file: f}, g: {env: H}, i: }}}}", true},
 		{"{}", false},
@@ -106,7 +106,7 @@ func TestSchemaAccepts(t *testing.T) {
 		{"{fleet: 1, nodes: {a-1: {labels: {a: 1}}}}", false},
 		{"{fleet: 1, groups: {g: {neds: h}}}", false},
 		{"{fleet: 1, groups: {g: {name: h}}}", false},
-		{"{fleet: 1, groups: {g: {needs: [h]}}}", false},
+		{"{fleet: 1, groups: {g: {requires: [h]}}}", false},
 		{"{fleet: 1, connection: {port: high}}", false},
 		{"{fleet: 1, secrets: {a: abc}}", false},
 		{"{fleet: 1, secrets: {a: {file: b, env: c}}}", false},
@@ -136,7 +136,7 @@ func TestSchemaDescribes(t *testing.T) {
 	}
 
 	// The settings of a connection have the names of the settings ssh.NAME.
-	for _, key := range strings.Fields("settings groups nodes needs selector labels secrets file env") {
+	for _, key := range strings.Fields("settings groups nodes requires selector labels secrets file env") {
 		_, after, found := strings.Cut(string(text), `"`+key+`": {`)
 		if !found || !strings.Contains(after[:min(len(after), 1500)], `"description"`) {
 			t.Errorf("%s has no description", key)

@@ -217,11 +217,27 @@ func (c Config) names() []string {
 func (c Config) rules() inventory.Groups {
 	var groups inventory.Groups
 	for _, g := range c.Groups {
-		needs, _ := g["needs"].(string)
-		groups = append(groups, inventory.Group{Name: fmt.Sprint(g["name"]), Needs: needs})
+		groups = append(groups, inventory.Group{Name: fmt.Sprint(g["name"]), Requires: requirementsOf(g[ruleRequires])})
 	}
 
 	return groups
+}
+
+// ruleRequires is the rule on which the order of jobs depends.
+const ruleRequires = "requires"
+
+// requirementsOf returns the requirements of a group as they are in a snapshot or a file.
+func requirementsOf(v any) inventory.Requirements {
+	values, _ := v.(map[string]any)
+
+	out := inventory.Requirements{}
+	for name, v := range values {
+		if least, ok := v.(int64); ok {
+			out[name] = int(least)
+		}
+	}
+
+	return out
 }
 
 // connectionKeys are the settings of a connection, as in a file and in the settings.

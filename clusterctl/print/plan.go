@@ -182,15 +182,15 @@ func (p *Printer) planEffects(plan api.Plan) {
 			line += fmt.Sprintf("; %d in service now", s.Before)
 		}
 
-		if len(s.NeededBy) > 0 {
-			line += "; needed by " + List(s.NeededBy)
+		if len(s.RequiredBy) > 0 {
+			line += "; required by " + List(s.RequiredBy)
 		}
 
 		lines = append(lines, line)
 	}
 
 	for _, r := range plan.Rules {
-		line := fmt.Sprintf("rule met: %s needs %s", Line(r.Group), Line(r.Needs))
+		line := fmt.Sprintf("rule met: %s requires %d of %s", Line(r.Group), r.Minimum, Line(r.Requires))
 
 		switch {
 		case r.Joins && r.Left > 0:

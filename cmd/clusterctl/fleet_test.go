@@ -212,11 +212,15 @@ func randomFile(r *rand.Rand) string {
 
 			// A file without the rule leaves it, and --prune removes it.
 			if name == "service-worker" {
-				b.WriteString("    needs: service-master\n")
+				b.WriteString("    requires: {service-master: 1}\n")
 			}
 
 			if name == "db" {
-				fmt.Fprintf(&b, "    needs: %s\n", pick(r, "service-master", "null", "''"))
+				fmt.Fprintf(
+					&b,
+					"    requires: %s\n",
+					pick(r, "{service-master: 1}", "{service-worker: 2, service-master: 1}", "null", "{}"),
+				)
 			}
 		}
 	}

@@ -175,13 +175,13 @@ type HistoryEntry struct {
 	Read int64 `json:"read_revision,omitempty"`
 }
 
-// Group is a host group and its rule.
+// Group is a host group and its rules.
 type Group struct {
 	Name string `json:"name"`
-	// Needs names the group that must have a commissioned, Discovered node
-	// outside the request before a node joins this group, and as long as a node
-	// of this group is in service. Empty: no rule.
-	Needs string `json:"needs,omitempty"`
+	// Requires are the groups that must have so many healthy (commissioned and
+	// Discovered) nodes outside the request before a node joins this group, and as long
+	// as a node of this group is in service. Empty: no rule.
+	Requires map[string]int `json:"requires,omitempty"`
 	// Budget limits how many of its nodes are out of service at a time; nil: no limit.
 	Budget *Budget `json:"budget,omitempty"`
 }

@@ -77,9 +77,11 @@ type PlanTarget struct {
 // PlanRule is a rule of the groups that the plan was judged by, and meets.
 type PlanRule struct {
 	Group string `json:"group"`
-	Needs string `json:"needs"`
-	Joins bool   `json:"joins,omitempty"` // targets enter Group; otherwise they leave Needs
-	// Left is the number of nodes that provide Needs, and Dependents that of the nodes of
+	// Group requires at least Minimum healthy nodes of the group Requires.
+	Requires string `json:"requires"`
+	Minimum  int    `json:"minimum"`
+	Joins    bool   `json:"joins,omitempty"` // targets enter Group; otherwise they leave Requires
+	// Left is the number of healthy nodes of Requires, and Dependents that of the nodes of
 	// Group in service, both without the first batch.
 	Left       int `json:"left"`
 	Dependents int `json:"dependents"`
@@ -87,11 +89,11 @@ type PlanRule struct {
 
 // PlanService lists the nodes that a plan takes out of service in one group.
 type PlanService struct {
-	Group    string   `json:"group"`
-	Nodes    []string `json:"nodes"`
-	AtOnce   int      `json:"at_once"` // the largest number of them at a time
-	Before   int      `json:"before"`  // nodes of the group in service
-	NeededBy []string `json:"needed_by,omitempty"`
+	Group      string   `json:"group"`
+	Nodes      []string `json:"nodes"`
+	AtOnce     int      `json:"at_once"` // the largest number of them at a time
+	Before     int      `json:"before"`  // nodes of the group in service
+	RequiredBy []string `json:"required_by,omitempty"`
 }
 
 // PlanTime is how long the job of a plan may take, as earlier jobs of the same kind did.

@@ -623,7 +623,7 @@ func target(
 }
 
 // peers returns the hosts that are named in the inventory but are no targets:
-// the commissioned nodes of groups that others need, so that templates can refer
+// the commissioned nodes of groups that others require, so that templates can refer
 // to them, and the helpers. Only helpers are acted on, by plays that name them.
 func peers(v *state.View, settings Settings, j job.Job, run job.Run) []configuration.Host {
 	serving := j.Serving(v.Nodes)
@@ -632,7 +632,7 @@ func peers(v *state.View, settings Settings, j job.Job, run job.Run) []configura
 	var hosts []configuration.Host
 	for _, n := range serving {
 		helper := slices.Contains(helpers, n.Name)
-		provider := n.Commissioned() && settings.Groups.Needed(n.Group)
+		provider := n.Commissioned() && settings.Groups.Required(n.Group) > 0
 
 		if j.Occupies(run, n.Name) || !helper && !provider {
 			continue

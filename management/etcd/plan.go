@@ -57,17 +57,18 @@ type plannedRecord struct {
 	Duplicates []string        `json:"duplicates,omitempty"`
 }
 
-// planGroupRecord is a group with its rule.
+// planGroupRecord is a group with its rules.
 type planGroupRecord struct {
-	Name   string           `json:"name"`
-	Needs  string           `json:"needs,omitempty"`
-	Budget inventory.Budget `json:"budget,omitzero"`
+	Name     string                 `json:"name"`
+	Requires inventory.Requirements `json:"requires,omitempty"`
+	Budget   inventory.Budget       `json:"budget,omitzero"`
 }
 
 // ruleRecord is a rule that a planned job was judged by.
 type ruleRecord struct {
 	Group      string `json:"group"`
-	Needs      string `json:"needs"`
+	Requires   string `json:"requires"`
+	Minimum    int    `json:"minimum"`
 	Joins      bool   `json:"joins,omitempty"`
 	Left       int    `json:"left,omitempty"`
 	Dependents int    `json:"dependents,omitempty"`
@@ -75,11 +76,11 @@ type ruleRecord struct {
 
 // serviceRecord lists the nodes that a planned job takes out of service in one group.
 type serviceRecord struct {
-	Group    string   `json:"group"`
-	Nodes    []string `json:"nodes"`
-	AtOnce   int      `json:"at_once"`
-	Before   int      `json:"before,omitempty"`
-	NeededBy []string `json:"needed_by,omitempty"`
+	Group      string   `json:"group"`
+	Nodes      []string `json:"nodes"`
+	AtOnce     int      `json:"at_once"`
+	Before     int      `json:"before,omitempty"`
+	RequiredBy []string `json:"required_by,omitempty"`
 }
 
 // expectedRecord is how long a planned job may take; times in nanoseconds.

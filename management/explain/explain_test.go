@@ -230,7 +230,8 @@ func TestExplainNode(t *testing.T) {
 				"submit verb=apply nodes=a-1",
 			}},
 		{name: "a worker without masters", nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"},
-			about: "rule", summary: "needs a commissioned, Discovered service-master",
+			about: "rule", summary: "requires 1 healthy node of service-master, and there is none; " +
+				"not healthy: b-1 (Disappeared)",
 			set: func(_ *state.View, a *inventory.Node) { a.Applied = "1" }, has: []string{
 				"submit verb=commission group=service-master",
 			}},
@@ -243,7 +244,7 @@ func TestExplainNode(t *testing.T) {
 			}, has: []string{"the last verb failed: not cleaned"}},
 		{name: "a worker without masters, whose upgrade failed",
 			nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"}, about: "rule failure applied",
-			summary: "needs a commissioned, Discovered service-master",
+			summary: "requires 1 healthy node of service-master, and there is none; not healthy: b-1 (Disappeared)",
 			set:     func(_ *state.View, a *inventory.Node) { a.LastError = "task \"Upgrade\": non-zero return code" }},
 		{name: "held", nodes: []string{"a m Provisioning Discovered"}, about: "job",
 			summary: "job 5 holds it: commission of a-1, configure (site.yml) since 2026-01-02T12:00:00Z; its " +

@@ -242,7 +242,7 @@ func (e *nodeExplainer) otherJobs() {
 	}
 }
 
-// rule reports that the node's group lacks a provider.
+// rule reports the rules of the node's group, and what it lacks.
 func (e *nodeExplainer) rule() {
 	n := e.Node
 
@@ -253,8 +253,9 @@ func (e *nodeExplainer) rule() {
 
 	// The rules are shown even if they are met.
 	var rules []string
-	if g.Needs != "" {
-		rules = append(rules, fmt.Sprintf("a %s needs a commissioned, Discovered %s", g.Name, g.Needs))
+	for _, required := range g.Requires.Groups() {
+		rules = append(rules, fmt.Sprintf("%s requires %s of %s", g.Name,
+			inventory.Count(g.Requires[required], "healthy node", "healthy nodes"), required))
 	}
 
 	if use := g.BudgetUse(e.View.Nodes); use != "" {
@@ -263,26 +264,15 @@ func (e *nodeExplainer) rule() {
 
 	e.Rule = strings.Join(rules, "; ")
 
-	if g.Needs == "" {
-		return
+	for _, u := range e.Groups.Unmet(e.View.Nodes, []string{n.Name}, g.Name) {
+		missing := finding(AboutRule, "its group %s requires %s", g.Name, u).
+			do("bring one back, or commission one").
+			with(inventory.Submit(inventory.VerbCommission).Joining(u.Group))
+		missing.Group = u.Group
+		e.add(missing)
+
+		e.Ready = false
 	}
-
-	if e.Groups.CheckJoin(e.View.Nodes, []string{n.Name}, g.Name) == nil {
-		return
-	}
-
-	missing := finding(
-		AboutRule,
-		"its group %s needs a commissioned, Discovered %s, and there is none",
-		g.Name,
-		g.Needs,
-	).
-		do("bring one back, or commission one").
-		with(inventory.Submit(inventory.VerbCommission).Joining(g.Needs))
-	missing.Group = g.Needs
-	e.add(missing)
-
-	e.Ready = false
 }
 
 func (e *nodeExplainer) decommissioned() {

@@ -136,7 +136,7 @@ func TestAcceptRefuses(t *testing.T) {
 			[]string{"a-1 cannot join service-worker", "service-master"}},
 		{"a worker while the master is away", []string{"a - Unallocated Discovered", "m m Allocated Disappeared"},
 			request(commission, "a", inventory.GroupWorker),
-			inventory.KindRefused, []string{"no commissioned, Discovered service-master"}},
+			inventory.KindRefused, []string{"1 healthy node of service-master", "not healthy: m-1 (Disappeared)"}},
 		{
 			"the last master with workers left", usual, request(decommission, "master", ""), inventory.KindRefused,
 			[]string{"without master-1", "worker-1", "decommission busy-1, worker-1 with it"},
@@ -363,14 +363,14 @@ func TestAcceptProjects(t *testing.T) {
 		{"the last master while a worker is queued", []string{"a m Allocated Discovered", "b - Unallocated Discovered"},
 			[]Request{
 				request(commission, "b", w),
-			}, request(decommission, "a", ""), "b-1 of group service-worker (as it will be after job 1); "},
+			}, request(decommission, "a", ""), "and there is none (as it will be after job 1); "},
 		{"a worker behind the end of the last master", []string{
 			"a m Allocated Discovered", "b - Unallocated Discovered",
 		},
 			[]Request{
 				request(decommission, "a", ""),
 			}, request(commission, "b", w),
-			"exists outside this request (as it will be after the jobs that have not ended); "},
+			"outside this request, and there is none (as it will be after the jobs that have not ended); "},
 		{"the first master once the second is queued", []string{
 			"a m Allocated Discovered", "b - Unallocated Discovered", "c w Allocated Discovered",
 		},

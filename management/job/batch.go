@@ -387,13 +387,12 @@ func (j Job) HelpersOf(run Run, nodes []*inventory.Node, groups inventory.Groups
 			t, _ := j.Target(name)
 			return t.Group == g.Name || t.FromGroup == g.Name
 		})
-		if !touched || !groups.Needed(g.Name) {
+		if !touched || groups.Required(g.Name) == 0 {
 			continue
 		}
 
 		serves := func(n *inventory.Node) bool {
-			return n.Group == g.Name && n.Commissioned() && n.State == inventory.Discovered &&
-				!slices.Contains(run.Hosts, n.Name)
+			return n.Group == g.Name && n.Healthy() && !slices.Contains(run.Hosts, n.Name)
 		}
 		helps := func(n *inventory.Node) bool { return serves(n) && slices.Contains(j.Helpers, n.Name) }
 		target := func(n *inventory.Node) bool {

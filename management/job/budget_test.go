@@ -17,9 +17,9 @@ import (
 var budgeted = inventory.Groups{
 	{Name: inventory.GroupMaster, Budget: inventory.Budget{MinAvailable: 1}},
 	{
-		Name:   inventory.GroupWorker,
-		Needs:  inventory.GroupMaster,
-		Budget: inventory.Budget{MaxUnavailable: "2", Per: "rack"},
+		Name:     inventory.GroupWorker,
+		Requires: inventory.Requirements{inventory.GroupMaster: 1},
+		Budget:   inventory.Budget{MaxUnavailable: "2", Per: "rack"},
 	},
 }
 

@@ -97,7 +97,7 @@ func (s Snapshot) notLegalYet(groups inventory.Groups, j Job, ahead []*Job, err 
 		}
 	}
 
-	// The jobs ahead may make it legal, e.g. a commission of the group it needs.
+	// The jobs ahead may make it legal, e.g. a commission of the group it requires.
 	future := j
 	future.Targets = slices.Clone(j.Targets)
 
@@ -155,8 +155,8 @@ func overlap(j Job, ahead []*Job) (ids, shared []string) {
 	return ids, shared
 }
 
-// chooseHelpers picks a surviving node for every needed group that a target
-// enters or leaves: the first commissioned, Discovered one outside the batch
+// chooseHelpers picks a surviving node for every required group that a target
+// enters or leaves: the first healthy one outside the batch
 // that no job ahead wants. If all are wanted, it returns the jobs to wait for.
 func (s Snapshot) chooseHelpers(groups inventory.Groups, j Job, ahead []*Job) (helpers, busy []string) {
 	if !j.verb().Helps {
@@ -167,7 +167,7 @@ func (s Snapshot) chooseHelpers(groups inventory.Groups, j Job, ahead []*Job) (h
 		touched := slices.ContainsFunc(j.Targets, func(t Target) bool {
 			return t.Group == g.Name || t.FromGroup == g.Name || slices.Contains(t.Residue, g.Name)
 		})
-		if !touched || !groups.Needed(g.Name) {
+		if !touched || groups.Required(g.Name) == 0 {
 			continue
 		}
 
@@ -188,7 +188,7 @@ func (s Snapshot) chooseHelper(group string, j Job, ahead []*Job) (helper string
 	for _, n := range s.Nodes {
 		_, target := j.Target(n.Name)
 
-		serves := n.Group == group && n.Commissioned() && n.State == inventory.Discovered
+		serves := n.Group == group && n.Healthy()
 		if target || !serves {
 			continue
 		}
@@ -218,7 +218,7 @@ func (s Snapshot) blame(groups inventory.Groups, j Job, err error) error {
 			continue
 		}
 
-		// A job ahead that failed may have left a need of j unmet.
+		// A job ahead that failed may have left a requirement of j unmet.
 		failedAhead := other.Status != Complete && other.Seq() < j.Seq() && other.leftUnmet(groups, j, e.Nodes)
 		newer := culprit == nil || !other.Ended.Before(culprit.Ended)
 
@@ -263,22 +263,26 @@ func (s Snapshot) changedGround(other, j Job, nodes []string) bool {
 	})
 }
 
-// leftUnmet reports whether the failure of j left a need of later unmet: its
-// targets should have changed, or provided a group that a target of later needs.
+// leftUnmet reports whether the failure of j left a requirement of later unmet: its
+// targets should have changed, or provided a group that the group of a target of later
+// requires.
 func (j Job) leftUnmet(groups inventory.Groups, later Job, nodes []string) bool {
-	needed := map[string]bool{}
+	required := map[string]bool{}
 
-	for _, t := range later.Targets {
-		if g, err := groups.Get(t.Group); err == nil && g.Needs != "" {
-			needed[g.Needs] = true
+	add := func(group string) {
+		g, _ := groups.Get(group)
+		for name := range g.Requires {
+			required[name] = true
 		}
 	}
 
-	if g, err := groups.Get(later.Group); err == nil && g.Needs != "" {
-		needed[g.Needs] = true
+	add(later.Group)
+
+	for _, t := range later.Targets {
+		add(t.Group)
 	}
 
 	return slices.ContainsFunc(j.Targets, func(t Target) bool {
-		return needed[t.Group] || slices.Contains(nodes, t.Name) || slices.Contains(nodes, t.Addr)
+		return required[t.Group] || slices.Contains(nodes, t.Name) || slices.Contains(nodes, t.Addr)
 	})
 }

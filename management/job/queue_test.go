@@ -94,8 +94,8 @@ func TestTurn(t *testing.T) {
 			func(v *Snapshot) {
 				v.Jobs[0].Status, v.Jobs[0].Ended = Errored, jobtest.Noon.Add(time.Minute)
 			}, 4, want{
-				says: "b-1 cannot join service-worker: no commissioned, Discovered service-master exists outside " +
-					"this request (since job 1, a commission of a-1, ended Errored)",
+				says: "b-1 cannot join service-worker: it requires 1 healthy node of service-master " +
+					"outside this request, and there is none (since job 1, a commission of a-1, ended Errored)",
 			}},
 		{"its master has failed, and is about to say so", three, []Request{request(commission, "a", m)}, "1",
 			request(commission, "b", w), func(v *Snapshot) {

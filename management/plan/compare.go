@@ -194,8 +194,11 @@ func (c *comparison) rules() {
 		touched[t.Group], touched[t.FromGroup] = true, true
 	}
 
-	matters := func(g inventory.Group) bool { return touched[g.Name] || touched[g.Needs] }
-	then, now := needs(c.plan.Groups, matters), needs(c.now.Groups, matters)
+	isTouched := func(group string) bool { return touched[group] }
+	matters := func(g inventory.Group) bool {
+		return isTouched(g.Name) || slices.ContainsFunc(g.Requires.Groups(), isTouched)
+	}
+	then, now := requirements(c.plan.Groups, matters), requirements(c.now.Groups, matters)
 
 	all := maps.Clone(then)
 	maps.Copy(all, now)
@@ -206,11 +209,11 @@ func (c *comparison) rules() {
 
 		switch {
 		case existed && !exists:
-			c.add("", "the rule of group %s, which needed %s, does not apply any more", group, orNone(was))
+			c.add("", "the rule of group %s, which required %s, does not apply any more", group, orNone(was))
 		case !existed:
-			c.add("", "group %s needs %s now", group, orNone(is))
+			c.add("", "group %s requires %s now", group, orNone(is))
 		case was != is:
-			c.add("", "group %s needs %s now, and needed %s", group, orNone(is), orNone(was))
+			c.add("", "group %s requires %s now, and required %s", group, orNone(is), orNone(was))
 		}
 	}
 
@@ -231,12 +234,12 @@ func (c *comparison) budgets(touched map[string]bool) {
 	}
 }
 
-// needs returns the rules of the groups that matter.
-func needs(groups inventory.Groups, matters func(inventory.Group) bool) map[string]string {
+// requirements returns those of the groups that matter.
+func requirements(groups inventory.Groups, matters func(inventory.Group) bool) map[string]string {
 	found := map[string]string{}
 	for _, g := range groups {
 		if matters(g) {
-			found[g.Name] = g.Needs
+			found[g.Name] = g.Requires.String()
 		}
 	}
 

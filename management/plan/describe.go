@@ -12,12 +12,13 @@ import (
 
 // Rule is a rule of the groups that the job was judged by, and that it meets.
 type Rule struct {
-	// Group needs a node of the group Needs in service.
-	Group string
-	Needs string
-	// Joins: targets enter Group. Otherwise targets leave Needs.
+	// Group requires at least Minimum healthy nodes of the group Requires.
+	Group    string
+	Requires string
+	Minimum  int
+	// Joins: targets enter Group. Otherwise targets leave Requires.
 	Joins bool
-	// Left is the number of nodes that provide Needs, without the targets that the job
+	// Left is the number of healthy nodes of Requires, without the targets that the job
 	// takes first.
 	Left int
 	// Dependents is the number of nodes of Group that stay in service.
@@ -30,8 +31,8 @@ type Service struct {
 	Nodes  []string // in the order of the job
 	AtOnce int      // the largest number of them at a time
 	Before int      // the nodes of the group in service
-	// NeededBy are the groups that need it.
-	NeededBy []string
+	// RequiredBy are the groups that require it.
+	RequiredBy []string
 }
 
 // rules returns the rules that the verb of the job was judged by. nodes are sorted by
@@ -46,15 +47,15 @@ func rules(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Rule {
 
 	var found []Rule
 
-	add := func(g inventory.Group, joins bool) {
-		r := Rule{Group: g.Name, Needs: g.Needs, Joins: joins}
+	add := func(g inventory.Group, required string, joins bool) {
+		r := Rule{Group: g.Name, Requires: required, Minimum: g.Requires[required], Joins: joins}
 
 		for _, n := range nodes {
 			if slices.Contains(first, n.Name) {
 				continue
 			}
 
-			if n.Group == g.Needs && serves(n) {
+			if n.Group == required && n.Healthy() {
 				r.Left++
 			}
 
@@ -68,14 +69,16 @@ func rules(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Rule {
 
 	for _, g := range groups {
 		joins := func(t job.Target) bool { return t.Group == g.Name }
-		leaves := func(t job.Target) bool { return t.FromGroup == g.Needs && t.From == inventory.Allocated }
 
-		switch {
-		case g.Needs == "":
-		case verb.Joins && slices.ContainsFunc(j.Targets, joins):
-			add(g, true)
-		case verb.Leaves && slices.ContainsFunc(j.Targets, leaves):
-			add(g, false)
+		for _, required := range g.Requires.Groups() {
+			leaves := func(t job.Target) bool { return t.FromGroup == required && t.From == inventory.Allocated }
+
+			switch {
+			case verb.Joins && slices.ContainsFunc(j.Targets, joins):
+				add(g, required, true)
+			case verb.Leaves && slices.ContainsFunc(j.Targets, leaves):
+				add(g, required, false)
+			}
 		}
 	}
 
@@ -111,20 +114,12 @@ func service(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Serv
 			}
 		}
 
-		for _, dependent := range groups {
-			if dependent.Needs == g.Name {
-				s.NeededBy = append(s.NeededBy, dependent.Name)
-			}
-		}
-
+		s.RequiredBy = groups.Dependents(g.Name)
 		found = append(found, s)
 	}
 
 	return found
 }
-
-// serves reports whether the node provides its group.
-func serves(n *inventory.Node) bool { return n.Commissioned() && n.State == inventory.Discovered }
 
 func names(targets []job.Target) []string {
 	list := make([]string, len(targets))

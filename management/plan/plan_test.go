@@ -41,7 +41,9 @@ func world() (Plan, job.Inputs) {
 				{Name: "a-1", State: inventory.Discovered, HostKeys: []string{"key"}},
 				{Name: "b-1", State: inventory.Discovered},
 			},
-			Groups:  inventory.Groups{{Name: "master"}, {Name: "worker", Needs: "master"}, {Name: "other"}},
+			Groups: inventory.Groups{
+				{Name: "master"}, {Name: "worker", Requires: inventory.Requirements{"master": 1}}, {Name: "other"},
+			},
 			HostCAs: []string{"ca"}, Ahead: []string{"7"},
 		},
 	}
@@ -121,20 +123,20 @@ func TestCompare(t *testing.T) {
 		"another job ahead": {func(w *World, _ job.Inputs) { w.Ahead = []string{"7", "8"} },
 			[]string{"job 8 has come before it, on some of its nodes"}},
 		"the check ahead": {func(w *World, _ job.Inputs) { w.Ahead = []string{"6"} }, nil},
-		"a rule": {func(w *World, _ job.Inputs) { w.Groups[1].Needs = "other" },
-			[]string{"group worker needs other now, and needed master"}},
-		"a rule more": {func(w *World, _ job.Inputs) { w.Groups[0].Needs = "other" },
-			[]string{"group master needs other now, and needed none"}},
+		"a rule": {func(w *World, _ job.Inputs) { w.Groups[1].Requires = inventory.Requirements{"other": 1} },
+			[]string{"group worker requires 1 of other now, and required 1 of master"}},
+		"a rule more": {func(w *World, _ job.Inputs) { w.Groups[0].Requires = inventory.Requirements{"other": 1} },
+			[]string{"group master requires 1 of other now, and required none"}},
 		"a budget": {func(w *World, _ job.Inputs) { w.Groups[1].Budget.MinAvailable = 2 },
 			[]string{"the budget of group worker is min_available 2 now, and was none"}},
 		"a group more": {func(w *World, _ job.Inputs) {
 			w.Groups = append(w.Groups, inventory.Group{Name: "new"})
 		}, nil},
 		"a group that needs one of the plan": {func(w *World, _ job.Inputs) {
-			w.Groups = append(w.Groups, inventory.Group{Name: "new", Needs: "worker"})
-		}, []string{"group new needs worker now"}},
+			w.Groups = append(w.Groups, inventory.Group{Name: "new", Requires: inventory.Requirements{"worker": 1}})
+		}, []string{"group new requires 1 of worker now"}},
 		"a group less": {func(w *World, _ job.Inputs) { w.Groups = w.Groups[:1] },
-			[]string{"the rule of group worker, which needed master, does not apply any more"}},
+			[]string{"the rule of group worker, which required 1 of master, does not apply any more"}},
 		"a CA":                                  {func(w *World, _ job.Inputs) { w.HostCAs = nil }, caChanged},
 		"the number of playbooks of the folder": {func(w *World, _ job.Inputs) { w.Job.PlaybookDigest = "d2" }, nil},
 	} {
@@ -287,7 +289,7 @@ func TestDescribe(t *testing.T) {
 	s := job.Snapshot{Nodes: []*inventory.Node{
 		node("a-1", "master"), node("b-1", "master"), node("c-1", "worker"), node("d-1", "worker"),
 	}}
-	groups := inventory.Groups{{Name: "master"}, {Name: "worker", Needs: "master"}}
+	groups := inventory.Groups{{Name: "master"}, {Name: "worker", Requires: inventory.Requirements{"master": 1}}}
 
 	for _, c := range []struct {
 		verb    inventory.Verb
@@ -299,16 +301,16 @@ func TestDescribe(t *testing.T) {
 		{inventory.VerbApply, "", []string{"a-1"}, nil, nil},
 		{
 			inventory.VerbUpdate, "1", []string{"a-1", "c-1", "b-1"},
-			[]Rule{{Group: "worker", Needs: "master", Joins: true, Left: 1, Dependents: 2}},
+			[]Rule{{Group: "worker", Requires: "master", Minimum: 1, Joins: true, Left: 1, Dependents: 2}},
 			[]Service{
-				{Group: "master", Nodes: []string{"a-1", "b-1"}, AtOnce: 1, Before: 2, NeededBy: []string{"worker"}},
+				{Group: "master", Nodes: []string{"a-1", "b-1"}, AtOnce: 1, Before: 2, RequiredBy: []string{"worker"}},
 				{Group: "worker", Nodes: []string{"c-1"}, AtOnce: 1, Before: 2},
 			},
 		},
 		{
 			inventory.VerbDecommission, "", []string{"a-1"},
-			[]Rule{{Group: "worker", Needs: "master", Left: 1, Dependents: 2}},
-			[]Service{{Group: "master", Nodes: []string{"a-1"}, AtOnce: 1, Before: 2, NeededBy: []string{"worker"}}},
+			[]Rule{{Group: "worker", Requires: "master", Minimum: 1, Left: 1, Dependents: 2}},
+			[]Service{{Group: "master", Nodes: []string{"a-1"}, AtOnce: 1, Before: 2, RequiredBy: []string{"worker"}}},
 		},
 	} {
 		j, err := job.Accept(s, groups, job.Request{Verb: c.verb, Nodes: c.nodes, Serial: c.serial, Timeout: time.Hour})

@@ -104,7 +104,13 @@ func TestCommission(t *testing.T) {
 		{"no master is there", func(w *policy.World, _ *inventory.Node) {
 			w.View.Nodes[0].Status = inventory.Decommissioned
 		},
-			"", "it cannot join yet"},
+			"", "it cannot join yet: n-1 cannot join service-worker: it requires"},
+		{"one master is too few", func(w *policy.World, _ *inventory.Node) {
+			groups := inventory.DefaultGroups()
+			groups[1].Requires = inventory.Requirements{inventory.GroupMaster: 2}
+			w.Settings.Groups = groups
+		},
+			"", "requires 2 healthy nodes of service-master outside this request, and there is 1"},
 		{"the group is full", func(w *policy.World, _ *inventory.Node) { w.Settings.Commission[0].Maximum = 0 },
 			"", ""},
 		{"automatic jobs are at work", func(w *policy.World, _ *inventory.Node) { w.Settings.Jobs = 0 }, "",

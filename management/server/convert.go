@@ -140,7 +140,7 @@ func varsChangeOf(c variable.Change) api.VarsChange {
 }
 
 func groupOf(g inventory.Group) api.Group {
-	group := api.Group{Name: g.Name, Needs: g.Needs}
+	group := api.Group{Name: g.Name, Requires: g.Requires}
 	if b := g.Budget; b != (inventory.Budget{}) {
 		group.Budget = &api.Budget{MinAvailable: b.MinAvailable, MaxUnavailable: string(b.MaxUnavailable), Per: b.Per}
 	}

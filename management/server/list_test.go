@@ -224,10 +224,10 @@ func TestSmallLists(t *testing.T) {
 	}
 
 	for path, want := range map[string]string{
-		"/v1/groups?":            "service-master service-worker",
-		"/v1/groups?sort=-place": "service-worker service-master",
-		"/v1/groups?sort=-name":  "service-worker service-master",
-		"/v1/groups?sort=needs":  "service-master service-worker",
+		"/v1/groups?":              "service-master service-worker",
+		"/v1/groups?sort=-place":   "service-worker service-master",
+		"/v1/groups?sort=-name":    "service-worker service-master",
+		"/v1/groups?sort=requires": "service-master service-worker",
 	} {
 		if got := s.pages(t, path, "name"); got != want {
 			t.Errorf("%s: %s, not %s", path, got, want)
@@ -284,9 +284,9 @@ func TestFields(t *testing.T) {
 			`"total":1,"revision":10}`,
 		"/v1/nodes/a-1/history?fields=seq,verb,group&limit=1": `{"items":[{"seq":2,"verb":"commission"}],` +
 			`"continue":"…","total":2,"revision":10}`,
-		"/v1/jobs?fields=id":              `{"items":[],"total":0,"revision":10}`,
-		"/v1/groups?fields=needs&limit=1": `{"items":[{}],"continue":"…","total":2,"revision":10}`,
-		"/v1/instances?fields=id":         `{"items":[],"total":0,"revision":10}`,
+		"/v1/jobs?fields=id":                 `{"items":[],"total":0,"revision":10}`,
+		"/v1/groups?fields=requires&limit=1": `{"items":[{}],"continue":"…","total":2,"revision":10}`,
+		"/v1/instances?fields=id":            `{"items":[],"total":0,"revision":10}`,
 	} {
 		status, text := s.request(t, "GET", path, "")
 		if before, after, ok := strings.Cut(text, `"continue":"`); ok {
@@ -334,9 +334,9 @@ func TestListRefusals(t *testing.T) {
 		"/v1/nodes?fields=Name":                                   `there is no field "Name"`,
 		"/v1/jobs?sort=name":                                      "sort by accepted, actor",
 		"/v1/jobs?fields=name":                                    "the fields are id, verb, status",
-		"/v1/groups?sort=-,name":                                  "sort by name, needs, place",
+		"/v1/groups?sort=-,name":                                  "sort by name, place, requires",
 		"/v1/groups?continue=" + token:                            "belongs to another list",
-		"/v1/groups?fields=place":                                 "the fields are name, needs",
+		"/v1/groups?fields=place":                                 "the fields are name, requires, budget",
 		"/v1/instances?sort=api":                                  "sort by addr, id, node, started, version",
 	} {
 		status, text := s.request(t, "GET", path, "")

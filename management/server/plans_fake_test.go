@@ -52,9 +52,11 @@ func (m *fakeManager) Plan(ctx context.Context, c access.Caller, r job.Request) 
 			Longest:  time.Hour,
 			Total:    time.Minute,
 		},
-		Rules: []plan.Rule{{Group: "service-worker", Needs: "service-master", Joins: true, Left: 1, Dependents: 4}},
+		Rules: []plan.Rule{
+			{Group: "service-worker", Requires: "service-master", Minimum: 1, Joins: true, Left: 1, Dependents: 4},
+		},
 		Service: []plan.Service{
-			{Group: "service-worker", Nodes: r.Nodes, AtOnce: 1, Before: 5, NeededBy: []string{"x"}},
+			{Group: "service-worker", Nodes: r.Nodes, AtOnce: 1, Before: 5, RequiredBy: []string{"x"}},
 		},
 	}
 

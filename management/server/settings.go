@@ -32,9 +32,9 @@ type placedGroup struct {
 var groupListing = rest.Listing[placedGroup]{
 	Key: "place", Default: "place",
 	Fields: map[string]func(placedGroup) string{
-		"place": func(g placedGroup) string { return rest.SortNumber(strconv.Itoa(g.place)) },
-		"name":  func(g placedGroup) string { return g.group.Name },
-		"needs": func(g placedGroup) string { return g.group.Needs },
+		"place":    func(g placedGroup) string { return rest.SortNumber(strconv.Itoa(g.place)) },
+		"name":     func(g placedGroup) string { return g.group.Name },
+		"requires": func(g placedGroup) string { return g.group.Requires.String() },
 	},
 }
 

@@ -199,7 +199,7 @@ func TestLoadRefuses(t *testing.T) {
 		"node: {serial: \"-\"}\n":                                   "node.serial:",
 		"node: {addr: \"10.0.0.1 x\"}\n":                            "node.addr:",
 		"groups: []\n":                                              "groups: no group",
-		"groups: [{name: a, needs: b}]\n":                           "groups: group a needs group b",
+		"groups: [{name: a, requires: {b: 1}}]\n":                   "groups: group a requires group b",
 		"groups: [{name: cluster-node}]\n":                          "reserved",
 		"vars: {ansible_user: root}\n":                              "vars:",
 		"vars: [a]\n":                                               "line 1",

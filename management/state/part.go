@@ -344,7 +344,7 @@ func (p *Part) Plan(whole plan.Plan) plan.Plan {
 	whole.Rules, whole.Service = slices.Clone(whole.Rules), slices.Clone(whole.Service)
 
 	for i, r := range whole.Rules {
-		if !p.bounds.OwnsGroup(r.Needs) {
+		if !p.bounds.OwnsGroup(r.Requires) {
 			whole.Rules[i].Left = 0
 		}
 

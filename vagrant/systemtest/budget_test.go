@@ -16,7 +16,7 @@ func TestBudget(t *testing.T) {
 	w := newWorld(t, setup{hosts: 3, testPlaybooks: true})
 	w.commission(master, "host2", "host3")
 	w.ctl("config", "set", `groups=[{"name":"service-master","budget":{"min_available":1}},`+
-		`{"name":"service-worker","needs":"service-master"}]`)
+		`{"name":"service-worker","requires":{"service-master":1}}]`)
 
 	both := []string{w.name("host2"), w.name("host3")}
 
