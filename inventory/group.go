@@ -26,6 +26,11 @@ type Group struct {
 	Requires Requirements `json:"requires,omitempty" yaml:"requires,omitempty"`
 	// Budget limits how many of its nodes are out of service at a time.
 	Budget Budget `json:"budget,omitzero" yaml:"budget,omitempty"`
+	// OnReturn is the reaction to a node in service that disappeared and appears again.
+	// Empty: DefaultReaction.
+	OnReturn Reaction `json:"on_return,omitempty" yaml:"on_return,omitempty"`
+	// Strategy bounds its nodes in a rollout that does not say otherwise.
+	Strategy Strategy `json:"strategy,omitzero" yaml:"strategy,omitempty"`
 }
 
 // Groups lists the host groups available to commission, in configured order.
@@ -58,6 +63,14 @@ func (gs Groups) Check() error {
 
 		if err := g.Budget.Check(); err != nil {
 			return Errorf(KindInvalid, "the budget of group %s: %w", g.Name, err)
+		}
+
+		if err := g.OnReturn.Check(); err != nil {
+			return Errorf(KindInvalid, "on_return of group %s: %w", g.Name, err)
+		}
+
+		if err := g.Strategy.Check(); err != nil {
+			return Errorf(KindInvalid, "the strategy of group %s: %w", g.Name, err)
 		}
 
 		seen[g.Name] = true

@@ -32,6 +32,10 @@ var abouts = map[string]string{
 	"Secret.env": "The environment variable with the value.",
 	"Group.requires": "The groups that must have so many healthy nodes before a node joins this one, and as long " +
 		"as one is in it.",
+	"Group.budget": "How many nodes of the group may be out of service at a time.",
+	"Group.on_return": "What happens to a node in service that disappeared and appears again: record, verify, " +
+		"verify-and-repair or repair.",
+	"Group.strategy": "Bounds for the nodes of the group in every rollout that does not say otherwise.",
 }
 
 // Schema returns the JSON schema (draft 2020-12) of a fleet file, for editors. It is

@@ -4,9 +4,12 @@ package print
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -76,6 +79,7 @@ func (p *Printer) Rollout(r api.Rollout) {
 		{"Canary", positive(s.Canary)},
 		{"Stops after", fmt.Sprintf("more than %d failed", s.MaxFailures)},
 		{"Order", orderOf(s.Order)},
+		{"Strategies", strategiesOf(s.Strategies)},
 		{"Gate", gateOf(s.Gate)},
 		{"Needs approval", yesIf(s.RequireApproval && r.Approved == nil)},
 		{"Override window", yesIf(s.OverrideWindow)},
@@ -99,6 +103,26 @@ func (p *Printer) Rollout(r api.Rollout) {
 	}
 
 	p.Rows([]string{"NO", "NODE", "GROUP", "TURN", "STATE", "JOB", "REASON"}, rows)
+}
+
+// strategiesOf describes the bounds of single groups.
+func strategiesOf(of map[string]api.RolloutStrategy) string {
+	var groups []string
+
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		one := of[name]
+		strategy := inventory.Strategy{
+			MaxUnavailable: inventory.Amount(one.MaxUnavailable), MaxFailures: one.MaxFailures,
+		}
+
+		if one.Soak != nil {
+			strategy.Soak = Duration(time.Duration(*one.Soak))
+		}
+
+		groups = append(groups, Line(name+": "+strategy.String()))
+	}
+
+	return strings.Join(groups, "; ")
 }
 
 // turnOf names the part of a rollout to which the node with the index belongs.

@@ -167,6 +167,26 @@ const nodeCount = 6
 
 func nodeName(i int) string { return fmt.Sprintf("n-%d", i) }
 
+// groupRules are values of the rules of a group that stop no job of the test.
+var groupRules = map[string][]string{
+	"budget": {
+		"{max_unavailable: 100%}", "{max_unavailable: 100%, per: rack}", "{max_unavailable: \"99\"}", "null", "{}",
+	},
+	"on_return": {"record", "verify-and-repair", "null", "''"},
+	"strategy": {
+		"{max_unavailable: 10%}", "{max_failures: 0, soak: 5m}", "{max_failures: 2}", "{soak: 1h}", "null", "{}",
+	},
+}
+
+// writeRules writes some rules of a group.
+func writeRules(b *bytes.Buffer, r *rand.Rand) {
+	for _, key := range slices.Sorted(maps.Keys(groupRules)) {
+		if r.IntN(2) == 0 {
+			fmt.Fprintf(b, "    %s: %s\n", key, pick(r, groupRules[key]...))
+		}
+	}
+}
+
 // randomFile returns a fleet file that any fleet of the test can be brought to: node n-5 is
 // always a master.
 func randomFile(r *rand.Rand) string {
@@ -177,7 +197,6 @@ func randomFile(r *rand.Rand) string {
 		"jobs.limit":                   {"8", "null", "16.0"},
 		"jobs.timeout":                 {"90m", "5400s", "null", `"1h"`},
 		"policies.brake.release_after": {"0", "2h", "null"},
-		"policies.on_return":           {"{}", "null", "{service-worker: record}"},
 		"max_streams":                  {"20", "null"},
 		"ssh.host_ca":                  {"[]", "null"},
 		"vars":                         {"{}", "null", "{site: a}", "{n: [1, 1.50, null]}"},
@@ -209,6 +228,10 @@ func randomFile(r *rand.Rand) string {
 			fmt.Fprintf(&b, "  %s:\n", name)
 			writeMap(&b, r, "    ", "connection", connections)
 			writeVars(&b, r, "    ")
+
+			if name != "cluster-node" {
+				writeRules(&b, r)
+			}
 
 			// A file without the rule leaves it, and --prune removes it.
 			if name == "service-worker" {

@@ -184,6 +184,18 @@ type Group struct {
 	Requires map[string]int `json:"requires,omitempty"`
 	// Budget limits how many of its nodes are out of service at a time; nil: no limit.
 	Budget *Budget `json:"budget,omitempty"`
+	// OnReturn is the reaction to the return of a node in service; empty: verify.
+	OnReturn string `json:"on_return,omitempty"`
+	// Strategy bounds its nodes in rollouts that do not say otherwise; nil: no bound.
+	Strategy *GroupStrategy `json:"strategy,omitempty"`
+}
+
+// GroupStrategy bounds the nodes of a group in rollouts.
+type GroupStrategy struct {
+	MaxUnavailable string `json:"max_unavailable,omitempty"`
+	MaxFailures    *int   `json:"max_failures,omitempty"`
+	// Soak is a time such as 5m, as it is configured.
+	Soak string `json:"soak,omitempty"`
 }
 
 // Budget limits how many nodes of a group are out of service at a time.

@@ -300,6 +300,7 @@ var types = map[string]any{
 	"RolloutSpec":       api.RolloutSpec{},
 	"RolloutRequest":    api.RolloutRequest{},
 	"RolloutOrder":      api.RolloutOrder{},
+	"GroupStrategy":     api.GroupStrategy{},
 	"RolloutStrategy":   api.RolloutStrategy{},
 	"RolloutGate":       api.RolloutGate{},
 	"RolloutHTTPCheck":  api.RolloutHTTPCheck{},

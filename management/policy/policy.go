@@ -118,9 +118,6 @@ func (p *Plan) at(t time.Time) {
 
 // Settings is the part of the configuration that policies depend on.
 type Settings struct {
-	// OnReturn is the mode of each group for nodes that return; DefaultMode without an
-	// entry.
-	OnReturn map[string]Mode
 	// Settle is how long a node that returned has to stay before anything is done.
 	Settle time.Duration
 	// Commission are the rules for newly discovered nodes, each a policy.

@@ -165,9 +165,9 @@ func TestCase(t *testing.T) {
 func TestReturned(t *testing.T) {
 	t.Parallel()
 
-	mode := func(m policy.Mode) func(*policy.World, *inventory.Node) {
+	mode := func(m inventory.Reaction) func(*policy.World, *inventory.Node) {
 		return func(w *policy.World, _ *inventory.Node) {
-			w.Settings.OnReturn = map[string]policy.Mode{"service-worker": m}
+			w.Settings.Groups = reacting(m)
 		}
 	}
 	with := func(f func(n *inventory.Node)) func(*policy.World, *inventory.Node) {
@@ -182,9 +182,9 @@ func TestReturned(t *testing.T) {
 		ask     bool
 	}{
 		{"by default", nil, "verify b-1", "", false},
-		{"verify-and-repair", mode(policy.ModeVerifyAndRepair), "verify b-1", "", false},
-		{"repair", mode(policy.ModeRepair), "repair b-1", "", false},
-		{"record", mode(policy.ModeRecord),
+		{"verify-and-repair", mode(inventory.ReactionVerifyAndRepair), "verify b-1", "", false},
+		{"repair", mode(inventory.ReactionRepair), "repair b-1", "", false},
+		{"record", mode(inventory.ReactionRecord),
 			"", "nothing is done, because on_return of service-worker is record", false},
 		{"Decommissioned", with(func(n *inventory.Node) { n.Status, n.Group = inventory.Decommissioned, "" }),
 			"", "it returned, and stays Decommissioned", false},
@@ -312,27 +312,27 @@ func TestRepairAfterVerification(t *testing.T) {
 
 	for _, c := range []struct {
 		name   string
-		mode   policy.Mode
+		mode   inventory.Reaction
 		result inventory.VerdictResult
 		job    string
 		age    time.Duration
 		want   string
 	}{
-		{"drifted", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, "repair b-1"},
-		{"clean", policy.ModeVerifyAndRepair, inventory.Clean, "5", time.Minute, ""},
-		{"unknown", policy.ModeVerifyAndRepair, inventory.Unverified, "5", time.Minute, ""},
-		{"found by a person", policy.ModeVerifyAndRepair, inventory.Drifted, "6", time.Minute, ""},
-		{"only to be verified", policy.ModeVerify, inventory.Drifted, "5", time.Minute, ""},
-		{"long ago", policy.ModeVerifyAndRepair, inventory.Drifted, "5", 25 * time.Hour, ""},
-		{"outdated", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, "record b-1"},
-		{"outdated when it was verified", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute,
+		{"drifted", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute, "repair b-1"},
+		{"clean", inventory.ReactionVerifyAndRepair, inventory.Clean, "5", time.Minute, ""},
+		{"unknown", inventory.ReactionVerifyAndRepair, inventory.Unverified, "5", time.Minute, ""},
+		{"found by a person", inventory.ReactionVerifyAndRepair, inventory.Drifted, "6", time.Minute, ""},
+		{"only to be verified", inventory.ReactionVerify, inventory.Drifted, "5", time.Minute, ""},
+		{"long ago", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", 25 * time.Hour, ""},
+		{"outdated", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute, "record b-1"},
+		{"outdated when it was verified", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute,
 			"record b-1"},
-		{"a person's job waits", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
-		{"two hosts claim to be it", policy.ModeVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
+		{"a person's job waits", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
+		{"two hosts claim to be it", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
 	} {
 		n := back("b-1", 2*time.Minute, reached)
 		w := world(n)
-		w.Settings.OnReturn = map[string]policy.Mode{"service-worker": c.mode}
+		w.Settings.Groups = reacting(c.mode)
 
 		d := decide(w).Decisions[0]
 		d.Phase, d.Job = state.PhaseDone, "5"
@@ -427,10 +427,10 @@ func TestConfirm(t *testing.T) {
 			"stays Decommissioned"},
 		{"forgotten", func(w *policy.World, _ *inventory.Node) { w.View.Nodes = nil }, "no longer known"},
 		{"to be repaired", func(w *policy.World, _ *inventory.Node) {
-			w.Settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeRepair}
+			w.Settings.Groups = reacting(inventory.ReactionRepair)
 		}, "the next step on it is repair now"},
 		{"to be recorded", func(w *policy.World, _ *inventory.Node) {
-			w.Settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeRecord}
+			w.Settings.Groups = reacting(inventory.ReactionRecord)
 		}, "on_return of service-worker is record"},
 	} {
 		n := back("b-1", 2*time.Minute, reached)
@@ -649,7 +649,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("got %s", actions(p))
 	}
 
-	w.Settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeRepair}
+	w.Settings.Groups = reacting(inventory.ReactionRepair)
 	evening := time.Date(w.Now.Year(), w.Now.Month(), w.Now.Day(), 18, 0, 0, 0, time.UTC)
 
 	if p := decide(w); len(p.Decisions) > 0 || !p.Next.Equal(evening) {
@@ -780,4 +780,12 @@ func TestQuiet(t *testing.T) {
 	if p := decide(world(n)); len(p.Ask)+len(p.Decisions)+len(p.Notes) > 0 || !p.Next.IsZero() {
 		t.Errorf("%+v", p)
 	}
+}
+
+// reacting returns the groups with a reaction to the return of workers.
+func reacting(r inventory.Reaction) inventory.Groups {
+	groups := inventory.DefaultGroups()
+	groups[1].OnReturn = r
+
+	return groups
 }

@@ -14,22 +14,6 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// Mode selects the action on a node in service that returns.
-type Mode string
-
-// The modes.
-const (
-	ModeRecord          Mode = "record"            // nothing: only the state changes
-	ModeVerify          Mode = "verify"            // verify it
-	ModeVerifyAndRepair Mode = "verify-and-repair" // verify it, and repair it if it has drifted
-	ModeRepair          Mode = "repair"            // clean it, and configure it for its group
-
-	DefaultMode = ModeVerify
-)
-
-// Modes lists every mode.
-var Modes = []Mode{ModeRecord, ModeVerify, ModeVerifyAndRepair, ModeRepair}
-
 const (
 	// secondOpinion is the time between the loss of a node and the first attempt to
 	// reach it over ssh. Attempts go on for opinionFor.
@@ -57,18 +41,15 @@ func (Returns) Name() string { return "returns" }
 
 // About implements Policy.
 func (Returns) About(s Settings) string {
-	groups := make([]string, 0, len(s.OnReturn))
-	for group, mode := range s.OnReturn {
-		groups = append(groups, group+" "+string(mode))
+	words := []string{"nodes in service that return: " + string(inventory.DefaultReaction)}
+	for _, g := range s.Groups {
+		if g.OnReturn != "" {
+			words = append(words, g.Name+" "+string(g.OnReturn))
+		}
 	}
 
-	slices.Sort(groups)
-
-	return strings.Join(append([]string{"nodes in service that return: " + string(DefaultMode)}, groups...), ", ")
+	return strings.Join(words, ", ")
 }
-
-// modeOf returns the mode of a group.
-func (s Settings) modeOf(group string) Mode { return cmp.Or(s.OnReturn[group], DefaultMode) }
 
 // stage is the next step on one node.
 type stage int
@@ -203,7 +184,8 @@ func (r Returns) judge(w World, n *inventory.Node, served *job.Job) outlook {
 // away asks for a second opinion about a silent node in service.
 func (w World) away(n *inventory.Node) outlook {
 	lost := n.Presence.Lost
-	if n.Status != inventory.Allocated || lost.IsZero() || w.Settings.modeOf(n.Group) == ModeRecord {
+	if n.Status != inventory.Allocated || lost.IsZero() ||
+		w.Settings.Groups.Reaction(n.Group) == inventory.ReactionRecord {
 		return outlook{}
 	}
 
@@ -218,8 +200,8 @@ func (w World) away(n *inventory.Node) outlook {
 // settled judges a present node whose return has been decided on: a verification may have
 // found it drifted.
 func (r Returns) settled(w World, n *inventory.Node) outlook {
-	mode := w.Settings.modeOf(n.Group)
-	if n.Status != inventory.Allocated || n.Job != "" || mode != ModeVerifyAndRepair {
+	reaction := w.Settings.Groups.Reaction(n.Group)
+	if n.Status != inventory.Allocated || n.Job != "" || reaction != inventory.ReactionVerifyAndRepair {
 		return outlook{}
 	}
 
@@ -244,7 +226,7 @@ func (r Returns) settled(w World, n *inventory.Node) outlook {
 	}
 
 	d.Evidence = append(slices.Clone(found.Evidence), foundBy(n.Verification))
-	d.Case, d.Prevent = found.Case, prevents(n, ModeVerify, ModeRecord)
+	d.Case, d.Prevent = found.Case, prevents(n, inventory.ReactionVerify, inventory.ReactionRecord)
 
 	return outlook{stage: stageAct, decision: d}
 }
@@ -308,7 +290,7 @@ func claimed(n *inventory.Node) string {
 
 // returned judges a node after a return, before the decision on it.
 func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
-	p, mode := n.Presence, w.Settings.modeOf(n.Group)
+	p, reaction := n.Presence, w.Settings.Groups.Reaction(n.Group)
 	returned := p.Returned()
 	guarded := n.Status == inventory.Unallocated && len(n.HostKeys) > 0
 
@@ -317,9 +299,9 @@ func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
 		return outlook{stage: stageWait, text: "job " + n.Job + " holds it"}
 	case n.Status != inventory.Allocated && !guarded:
 		return outlook{stage: stageNote, text: fmt.Sprintf("it returned, and stays %s", n.Status)}
-	case n.Status == inventory.Allocated && mode == ModeRecord:
+	case n.Status == inventory.Allocated && reaction == inventory.ReactionRecord:
 		return outlook{stage: stageNote, text: "it returned; nothing is done, because on_return of " + n.Group +
-			" is " + string(mode)}
+			" is " + string(reaction)}
 	case served != nil && served.Ended.After(returned):
 		return outlook{stage: stageNote, text: fmt.Sprintf("it returned, and job %s (%s of %s) completed on it since",
 			served.ID, served.Verb, job.OrSomebody(served.Actor))}
@@ -349,14 +331,14 @@ func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
 		return outlook{stage: stageWait, text: waiting}
 	}
 
-	return r.act(w, n, mode)
+	return r.act(w, n, reaction)
 }
 
 // act returns the decision on a node in service, once its evidence is complete.
-func (r Returns) act(w World, n *inventory.Node, mode Mode) outlook {
-	action, weaker := state.ActionVerify, []Mode{ModeRecord}
-	if mode == ModeRepair {
-		action, weaker = state.ActionRepair, []Mode{ModeVerify, ModeRecord}
+func (r Returns) act(w World, n *inventory.Node, reaction inventory.Reaction) outlook {
+	action, weaker := state.ActionVerify, []inventory.Reaction{inventory.ReactionRecord}
+	if reaction == inventory.ReactionRepair {
+		action, weaker = state.ActionRepair, []inventory.Reaction{inventory.ReactionVerify, inventory.ReactionRecord}
 	}
 
 	// A former process recorded it, and has not marked the node yet.
@@ -422,7 +404,7 @@ func (r Returns) Confirm(w World, d state.Decision) string {
 	w.View = w.without(d.ID)
 
 	var o outlook
-	if d.Action == state.ActionRepair && w.Settings.modeOf(n.Group) == ModeVerifyAndRepair {
+	if d.Action == state.ActionRepair && w.Settings.Groups.Reaction(n.Group) == inventory.ReactionVerifyAndRepair {
 		o = r.settled(w, n)
 	} else {
 		o = r.returned(w, n, w.served()[n.Name])
@@ -482,14 +464,14 @@ func (r Returns) Test(w World) []Outlook {
 }
 
 // prevents names the conditions that would have prevented a decision on the node.
-func prevents(n *inventory.Node, modes ...Mode) []string {
-	words := make([]string, len(modes))
-	for i, m := range modes {
+func prevents(n *inventory.Node, reactions ...inventory.Reaction) []string {
+	words := make([]string, len(reactions))
+	for i, m := range reactions {
 		words[i] = string(m)
 	}
 
 	return []string{
-		fmt.Sprintf("policies.on_return of %s set to %s", n.Group, strings.Join(words, " or ")),
+		fmt.Sprintf("on_return of group %s set to %s", n.Group, strings.Join(words, " or ")),
 		"a pause of the policy", "a verification or another job of an operator on the node since its return",
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 // The bounds of a specification.
 const (
-	maxSoak      = 7 * 24 * time.Hour
+	maxSoak      = inventory.MaxSoak
 	maxCheckTime = time.Hour
 	maxPath      = 1024 // bytes
 )
@@ -302,10 +302,44 @@ func Make(s job.Snapshot, groups inventory.Groups, open []Record, req Request, n
 		r.Nodes = append(r.Nodes, r.node(n))
 	}
 
+	r.Spec.Strategies = r.strategies(groups)
+
 	r.sort()
 	r.Estimate = pace(s.Jobs, r.Spec)
 
 	return r, checkFree(open, r)
+}
+
+// strategies returns the bounds of the request, completed by those that the groups of the
+// nodes are configured with.
+func (r Record) strategies(groups inventory.Groups) map[string]Strategy {
+	all := maps.Clone(r.Spec.Strategies)
+	if all == nil {
+		all = map[string]Strategy{}
+	}
+
+	for _, g := range groups {
+		inGroup := func(n Node) bool { return n.Group == g.Name }
+		if g.Strategy == (inventory.Strategy{}) || !slices.ContainsFunc(r.Nodes, inGroup) {
+			continue
+		}
+
+		// The configuration was checked when it came into force.
+		soak, _ := g.Strategy.SoakTime()
+		one := all[g.Name]
+
+		all[g.Name] = Strategy{
+			MaxUnavailable: cmp.Or(one.MaxUnavailable, string(g.Strategy.MaxUnavailable)),
+			MaxFailures:    cmp.Or(one.MaxFailures, g.Strategy.MaxFailures),
+			Soak:           cmp.Or(one.Soak, soak),
+		}
+	}
+
+	if len(all) == 0 {
+		return nil
+	}
+
+	return all
 }
 
 // node returns the entry of a node at the start.

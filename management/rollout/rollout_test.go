@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -272,6 +273,51 @@ func TestStrategies(t *testing.T) {
 
 	if r := f.record; masters != 1 || r.Status != Stopped || !strings.Contains(r.Reason, "its max_failures is 0") {
 		t.Errorf("%d masters at once, %s, %q", masters, r.Status, r.Reason)
+	}
+}
+
+// TestStrategiesOfGroups: a rollout has the strategies that the groups of its nodes are
+// configured with. Each bound of the request replaces that of the configuration.
+func TestStrategiesOfGroups(t *testing.T) {
+	t.Parallel()
+
+	f := newFleet(t, 1, 4)
+	none, two, hour := 0, 2, time.Hour
+	minutes := 5 * time.Minute
+
+	groups := inventory.Groups{
+		{Name: inventory.GroupMaster, Strategy: inventory.Strategy{MaxFailures: &none}},
+		{
+			Name:     inventory.GroupWorker,
+			Strategy: inventory.Strategy{MaxUnavailable: "25%", MaxFailures: &none, Soak: "5m"},
+		},
+	}
+
+	for name, tt := range map[string]struct {
+		groups    inventory.Groups
+		asks, has map[string]Strategy
+	}{
+		"nothing is asked for": {groups, nil, map[string]Strategy{
+			inventory.GroupWorker: {MaxUnavailable: "25%", MaxFailures: &none, Soak: &minutes},
+		}},
+		"some bounds are replaced": {
+			groups,
+			map[string]Strategy{inventory.GroupWorker: {MaxFailures: &two, Soak: &hour}},
+			map[string]Strategy{inventory.GroupWorker: {MaxUnavailable: "25%", MaxFailures: &two, Soak: &hour}},
+		},
+		"nothing is configured": {
+			inventory.DefaultGroups(),
+			map[string]Strategy{inventory.GroupWorker: {MaxUnavailable: "1"}},
+			map[string]Strategy{inventory.GroupWorker: {MaxUnavailable: "1"}},
+		},
+		"neither": {inventory.DefaultGroups(), nil, nil},
+	} {
+		spec := Spec{Action: inventory.VerbApply, Strategies: tt.asks}
+
+		r, err := Make(f.snapshot(), tt.groups, nil, Request{Spec: spec, Nodes: f.names}, epoch)
+		if err != nil || !reflect.DeepEqual(r.Spec.Strategies, tt.has) {
+			t.Errorf("%s: %+v, want %+v (%v)", name, r.Spec.Strategies, tt.has, err)
+		}
 	}
 }
 

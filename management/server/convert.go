@@ -140,9 +140,15 @@ func varsChangeOf(c variable.Change) api.VarsChange {
 }
 
 func groupOf(g inventory.Group) api.Group {
-	group := api.Group{Name: g.Name, Requires: g.Requires}
+	group := api.Group{Name: g.Name, Requires: g.Requires, OnReturn: string(g.OnReturn)}
 	if b := g.Budget; b != (inventory.Budget{}) {
 		group.Budget = &api.Budget{MinAvailable: b.MinAvailable, MaxUnavailable: string(b.MaxUnavailable), Per: b.Per}
+	}
+
+	if s := g.Strategy; s != (inventory.Strategy{}) {
+		group.Strategy = &api.GroupStrategy{
+			MaxUnavailable: string(s.MaxUnavailable), MaxFailures: s.MaxFailures, Soak: s.Soak,
+		}
 	}
 
 	return group

@@ -18,7 +18,6 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/policy"
 )
 
 // Check refuses invalid values. It reads nothing outside c, and leaves the
@@ -299,16 +298,6 @@ func (c *Config) checkConnections() error {
 }
 
 func (c *Config) checkPolicies() error {
-	for _, group := range slices.Sorted(maps.Keys(c.Policies.OnReturn)) {
-		if _, err := c.Groups.Get(group); err != nil {
-			return invalid("policies.on_return", "%w", err)
-		}
-
-		if mode := c.Policies.OnReturn[group]; !slices.Contains(policy.Modes, mode) {
-			return invalid("policies.on_return", "%s: %q is not one of %v", group, mode, policy.Modes)
-		}
-	}
-
 	return c.checkCommission()
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -174,8 +173,6 @@ type Jobs struct {
 
 // Policies configure the automation of the manager.
 type Policies struct {
-	// OnReturn is the mode of groups for nodes in service that return.
-	OnReturn map[string]policy.Mode `yaml:"on_return"`
 	// Commission are the rules for newly discovered nodes, by the name of their policy.
 	Commission map[string]CommissionRule `yaml:"commission"`
 	Settle     Duration                  `yaml:"settle"`
@@ -232,7 +229,6 @@ func Default() Config {
 		},
 		Windows: []Window{},
 		Policies: Policies{
-			OnReturn:   map[string]policy.Mode{},
 			Commission: map[string]CommissionRule{},
 			Settle:     Duration(time.Minute),
 			Jobs:       2,

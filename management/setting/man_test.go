@@ -29,7 +29,8 @@ func TestManualPage(t *testing.T) {
 		".EX\n  clusterm \\-\\-config /etc/clusterm/clusterm.yaml",
 		".TP\n\\fBjobs.limit\\fR (default: 4)\nThe number of jobs that run at a time, 1 to 1000.\n",
 		".TP\n\\fBetcd.cert_file\\fR\n.TQ\n\\fBetcd.key_file\\fR\nThe client certificate and its private key, PEM.",
-		"\\fBgroups\\fR (default: [{name: service\\-master}, {name: service\\-worker, requires: {service\\-master: 1}}])\n",
+		"\\fBgroups\\fR (default: [{name: service\\-master}, " +
+			"{name: service\\-worker, requires: {service\\-master: 1}}])\n",
 		".TP\n\\fBjobs.keep\\fR (default: 1000)\n.TQ\n\\fBjobs.keep_for\\fR (default: 720h)\n" +
 			".TQ\n\\fBjobs.keep_bytes\\fR (default: 268435456)\nThe retention of ended jobs",
 		".SS gossip\nThe gossip that observes nodes. Write \\fBgossip: off\\fR for",

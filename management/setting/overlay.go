@@ -117,8 +117,6 @@ func (c *Config) set(key string, value any) error {
 		c.SSH.HostCA = nil
 	case "group_ssh":
 		c.GroupSSH = nil
-	case "policies.on_return":
-		c.Policies.OnReturn = nil
 	case "policies.commission":
 		c.Policies.Commission = nil
 	}

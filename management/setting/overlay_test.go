@@ -16,7 +16,13 @@ import (
 // settable has a value for every key that the overlay may contain, none of them
 // the default.
 var settable = map[string]any{
-	"groups":          []any{map[string]any{"name": "service-master"}, map[string]any{"name": "service-worker"}},
+	"groups": []any{
+		map[string]any{"name": "service-master", "on_return": "repair", "budget": map[string]any{"min_available": 2}},
+		map[string]any{
+			"name": "service-worker", "requires": map[string]any{"service-master": 2},
+			"strategy": map[string]any{"max_unavailable": "10%", "max_failures": 0, "soak": "5m"},
+		},
+	},
 	"playbooks":       "/srv/playbooks",
 	"vars":            map[string]any{"a": "b"},
 	"secret_vars":     []any{"*_pin"},
@@ -43,7 +49,6 @@ var settable = map[string]any{
 	"jobs.plan_for":     "2h",
 	"jobs.plans":        7,
 
-	"policies.on_return": map[string]any{"service-worker": "repair"},
 	"policies.commission": map[string]any{
 		"workers": map[string]any{"match": "label=host", "group": "service-worker", "maximum": 5, "quiet": "1m"},
 	},
@@ -82,7 +87,6 @@ func TestOverlay(t *testing.T) {
 	file.SSH.Become = &no
 	file.Vars = map[string]any{"file": "x"}
 	file.GroupSSH["service-master"] = file.SSH.Connection
-	file.Policies.OnReturn["service-master"] = "record"
 
 	before := fmt.Sprintf("%+v", entries(file))
 	unchanged := func() bool { return fmt.Sprintf("%+v", entries(file)) == before && !no }
@@ -142,7 +146,7 @@ func TestOverlay(t *testing.T) {
 	}
 
 	// Maps are replaced, not merged.
-	if len(c.Policies.OnReturn) != 1 || c.Vars["file"] != nil || len(c.GroupSSH) != 1 ||
+	if c.Vars["file"] != nil || len(c.GroupSSH) != 1 ||
 		c.GroupSSH["service-worker"].User != "worker" {
 		t.Errorf("vars %v, group_ssh %v", c.Vars, c.GroupSSH)
 	}

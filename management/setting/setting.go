@@ -550,7 +550,6 @@ func (s *Settings) Policies() leader.Settings {
 
 	return leader.Settings{
 		Settings: policy.Settings{
-			OnReturn:   p.OnReturn,
 			Commission: c.commissionRules(),
 			Settle:     time.Duration(p.Settle),
 			Jobs:       p.Jobs,

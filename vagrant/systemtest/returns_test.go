@@ -14,7 +14,10 @@ import (
 )
 
 // quickReturns lets nodes settle for seconds, so that a test need not wait.
-const quickReturns = "policies: {settle: 5s, on_return: {service-worker: verify-and-repair}}\n"
+const quickReturns = "policies: {settle: 5s}\n" +
+	"groups:\n" +
+	"  - {name: service-master}\n" +
+	"  - {name: service-worker, requires: {service-master: 1}, on_return: verify-and-repair}\n"
 
 // decisions are the decisions of the policy on a host's node, the oldest first.
 func (w *world) decisions(host string) []api.Decision {

@@ -94,7 +94,7 @@ func TestNetworkFault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 40)
-		s.settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeRepair}
+		s.settings.Groups = reacting(inventory.ReactionRepair)
 		l := s.leader()
 		s.run(l, 2*time.Minute)
 
@@ -170,7 +170,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 5)
 		s.verdict = inventory.Drifted
-		s.settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeVerifyAndRepair}
+		s.settings.Groups = reacting(inventory.ReactionVerifyAndRepair)
 		l := s.leader()
 
 		s.see(false, 2)
@@ -243,14 +243,14 @@ func TestYieldsToAChange(t *testing.T) {
 	t.Parallel()
 
 	for _, c := range []struct {
-		mode policy.Mode
+		mode inventory.Reaction
 		want job.Status
 		took time.Duration
-	}{{policy.ModeVerify, job.Cancelled, 2 * time.Second}, {policy.ModeRepair, job.Running, 0}} {
+	}{{inventory.ReactionVerify, job.Cancelled, 2 * time.Second}, {inventory.ReactionRepair, job.Running, 0}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite(t, 5)
 			s.takes = 10 * time.Hour
-			s.settings.OnReturn = map[string]policy.Mode{"service-worker": c.mode}
+			s.settings.Groups = reacting(c.mode)
 			l := s.leader()
 
 			s.see(false, 2)
@@ -362,7 +362,7 @@ func TestKilledAnywhere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(t, 5)
 				s.verdict = inventory.Drifted
-				s.settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeVerifyAndRepair}
+				s.settings.Groups = reacting(inventory.ReactionVerifyAndRepair)
 				s.crash, s.late = crash, late
 
 				s.see(false, 2)
@@ -560,7 +560,7 @@ func TestOutdatedDriftIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 5)
 		s.verdict = inventory.Drifted
-		s.settings.OnReturn = map[string]policy.Mode{"service-worker": policy.ModeVerifyAndRepair}
+		s.settings.Groups = reacting(inventory.ReactionVerifyAndRepair)
 		s.settings.Outdated = func(*state.View, *inventory.Node) string { return "variables" }
 		l := s.leader()
 
@@ -579,4 +579,12 @@ func TestOutdatedDriftIsLeft(t *testing.T) {
 			t.Errorf("not in the history: handled %s, decided %s", n.Presence.Handled, all[1].Time)
 		}
 	})
+}
+
+// reacting returns the groups with a reaction to the return of workers.
+func reacting(r inventory.Reaction) inventory.Groups {
+	groups := inventory.DefaultGroups()
+	groups[1].OnReturn = r
+
+	return groups
 }
