@@ -129,6 +129,7 @@ func (a *app) root() *cli.Command {
 			a.sshKey(),
 			a.policy(),
 			a.rollout(),
+			a.groups(),
 			a.windows(),
 			a.freeze(),
 			a.repo(),

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+)
+
+func (a *app) groups() *cli.Command {
+	return a.leaf(leaf{
+		name: "groups", usage: "list the host groups with their nodes, rules and settings",
+		about: "A node is healthy if it is in service and Discovered: only those count for the requirements of other " +
+			"groups. A caller with a scope counts the nodes within it. The groups are a setting: groups.",
+		formats: tableFormats,
+		flags:   columnFlags(print.GroupColumns.Names()),
+		examples: []string{
+			"clusterctl groups",
+			"clusterctl groups -o wide",
+			"clusterctl groups -o json",
+		},
+		run: groupList,
+	})
+}
+
+func groupList(ctx context.Context, c *call) error {
+	load := func() (listing[print.Group], error) {
+		groups, err := c.manager.Groups(ctx)
+		if err != nil {
+			return listing[print.Group]{}, err
+		}
+
+		nodes, err := c.manager.Nodes(ctx, client.NodeFilter{})
+		if err != nil {
+			return listing[print.Group]{}, err
+		}
+
+		counted := api.List[print.Group]{
+			Items: countGroups(groups.Items, nodes.Items),
+			Total: groups.Total, Revision: nodes.Revision, Stale: groups.Stale || nodes.Stale,
+		}
+
+		return listingOf(counted, nil)
+	}
+
+	return showList(c, print.GroupColumns, load, func(g print.Group) string { return g.Name })
+}
+
+// countGroups returns the groups with the numbers of their nodes.
+func countGroups(groups []api.Group, nodes []api.Node) []print.Group {
+	counted := make([]print.Group, len(groups))
+	at := map[string]*print.Group{}
+
+	for i, g := range groups {
+		counted[i].Group = g
+		at[g.Name] = &counted[i]
+	}
+
+	for _, n := range nodes {
+		g, configured := at[n.Group]
+		if !configured {
+			continue
+		}
+
+		g.Nodes++
+
+		if (inventory.Node{Status: n.Status, State: n.State, Verb: n.Verb}).Healthy() {
+			g.Healthy++
+		}
+	}
+
+	return counted
+}
