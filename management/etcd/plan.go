@@ -57,11 +57,13 @@ type plannedRecord struct {
 	Duplicates []string        `json:"duplicates,omitempty"`
 }
 
-// planGroupRecord is a group with the rules that a plan is compared by.
+// planGroupRecord is a group with its rules.
 type planGroupRecord struct {
 	Name     string                 `json:"name"`
 	Requires inventory.Requirements `json:"requires,omitempty"`
 	Budget   inventory.Budget       `json:"budget,omitzero"`
+	OnReturn inventory.Reaction     `json:"on_return,omitempty"`
+	Strategy inventory.Strategy     `json:"strategy,omitzero"`
 }
 
 // ruleRecord is a rule that a planned job was judged by.
@@ -92,18 +94,14 @@ type expectedRecord struct {
 	Total    time.Duration `json:"total"`
 }
 
-func newPlannedRecord(n plan.Node) plannedRecord { return plannedRecord(n) }
-func (r plannedRecord) node() plan.Node          { return plan.Node(r) }
-func newPlanGroupRecord(g inventory.Group) planGroupRecord {
-	return planGroupRecord{Name: g.Name, Requires: g.Requires, Budget: g.Budget}
-}
-func (r planGroupRecord) group() inventory.Group {
-	return inventory.Group{Name: r.Name, Requires: r.Requires, Budget: r.Budget}
-}
-func newRuleRecord(r plan.Rule) ruleRecord          { return ruleRecord(r) }
-func (r ruleRecord) rule() plan.Rule                { return plan.Rule(r) }
-func newServiceRecord(s plan.Service) serviceRecord { return serviceRecord(s) }
-func (r serviceRecord) service() plan.Service       { return plan.Service(r) }
+func newPlannedRecord(n plan.Node) plannedRecord           { return plannedRecord(n) }
+func (r plannedRecord) node() plan.Node                    { return plan.Node(r) }
+func newPlanGroupRecord(g inventory.Group) planGroupRecord { return planGroupRecord(g) }
+func (r planGroupRecord) group() inventory.Group           { return inventory.Group(r) }
+func newRuleRecord(r plan.Rule) ruleRecord                 { return ruleRecord(r) }
+func (r ruleRecord) rule() plan.Rule                       { return plan.Rule(r) }
+func newServiceRecord(s plan.Service) serviceRecord        { return serviceRecord(s) }
+func (r serviceRecord) service() plan.Service              { return plan.Service(r) }
 
 func newPlanRecord(p plan.Plan) planRecord {
 	return planRecord{
