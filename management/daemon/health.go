@@ -116,6 +116,8 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		h.Warnings = append(h.Warnings, text+": clusterctl policy release")
 	}
 
+	h.Warnings = append(h.Warnings, d.policies.Warnings()...)
+
 	if d.gossip.off() {
 		h.Checks["gossip"] = "off"
 	} else {

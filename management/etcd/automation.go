@@ -63,6 +63,7 @@ type decisionRecord struct {
 	Prevent  []string     `json:"prevent,omitempty"`
 	Cancel   string       `json:"cancel,omitempty"`
 	Group    string       `json:"group,omitempty"`
+	Replaces string       `json:"replaces,omitempty"`
 	Phase    state.Phase  `json:"phase"`
 	Job      string       `json:"job,omitempty"`
 	Result   string       `json:"result,omitempty"`

@@ -24,13 +24,26 @@ type Rule struct {
 	Match    func(*inventory.Node) bool
 	Selector string
 	All      bool
-	Group    string // that the nodes join
+	// Group is the group that the nodes join, until Maximum of it are in service.
+	Group string
+	// Roles are the groups instead, in the order in which they are filled; Maximum then
+	// limits the nodes of all of them, and 0 is no limit.
+	Roles []Role
 	// Priority decides between rules for the same node: the highest, then the first name.
 	Priority int
-	Maximum  int           // nodes of the group in service, up to which it commissions
+	Maximum  int           // nodes in service, up to which it commissions
 	Rate     int           // commissions within RateWindow
 	Quiet    time.Duration // how long a node has to be Discovered
 	Failures int           // failed commissions in a row after which the policy stops
+}
+
+// roles returns the roles of the rule. A rule for one group has one role.
+func (r Rule) roles() []Role {
+	if len(r.Roles) > 0 {
+		return r.Roles
+	}
+
+	return []Role{{Group: r.Group, Count: r.Maximum}}
 }
 
 // Commission is the policy on newly discovered nodes under one rule. It is off until an
@@ -46,9 +59,23 @@ func (c Commission) Name() string { return c.Rule.Name }
 func (c Commission) About(Settings) string {
 	r := c.Rule
 
-	return fmt.Sprintf("commissions newly discovered nodes (%s) to %s: up to %d of the group, %d within %s, "+
-		"after %s; stops after %s in a row", c.matches(), r.Group, r.Maximum, r.Rate, short(RateWindow),
-		short(r.Quiet), inventory.Count(r.Failures, "failure", "failures"))
+	target := fmt.Sprintf("%s: up to %d of the group", r.Group, r.Maximum)
+
+	if len(r.Roles) > 0 {
+		words := make([]string, len(r.Roles))
+		for i, role := range r.Roles {
+			words[i] = role.String()
+		}
+
+		target = strings.Join(words, "; then ")
+		if r.Maximum > 0 {
+			target += fmt.Sprintf("; up to %d in all", r.Maximum)
+		}
+	}
+
+	return fmt.Sprintf("commissions newly discovered nodes (%s) to %s, %d within %s, after %s; stops after %s in a row",
+		c.matches(), target, r.Rate, short(RateWindow), short(r.Quiet),
+		inventory.Count(r.Failures, "failure", "failures"))
 }
 
 // matches describes the nodes of the rule.
@@ -74,8 +101,10 @@ func (c Commission) Decide(w World) Plan {
 
 	limits := w.limits()
 	left, _, next := c.rate(w)
+	share := w.assign()[c.Name()]
+	plan.Ask = share.ask
 
-	for _, o := range c.outlooks(w) {
+	for _, o := range share.outlooks {
 		if o.stage == stageWait && !o.until.IsZero() {
 			plan.at(o.until)
 		}
@@ -198,145 +227,33 @@ func (c Commission) rate(w World) (left int, reason string, next time.Time) {
 		inventory.Count(recent, "commission", "commissions"), short(RateWindow)), oldest.Add(RateWindow)
 }
 
-// outlooks returns the outlook of every new node of the rule: the nodes that were
-// discovered first come first. Those beyond its maximum have none.
-func (c Commission) outlooks(w World) []outlookOf {
-	all := w.assign()
-
-	return all[c.Name()]
-}
-
-// assign returns the outlooks of the new nodes by the rule that they fall to. A rule that
-// is off, or that has all nodes it wants, leaves its nodes to the next one.
-func (w World) assign() map[string][]outlookOf {
-	rules := w.rules()
-	room := make([]int, len(rules))
-
-	for i, c := range rules {
-		room[i] = max(c.Rule.Maximum-w.population(c.Rule.Group), 0)
-	}
-
-	assigned := map[string][]outlookOf{}
-
-	for _, n := range w.fresh() {
-		for i, c := range rules {
-			if room[i] == 0 || !c.Rule.Match(n) {
-				continue
-			}
-
-			o := c.judge(w, n)
-			// A decision on the node stands already, so no other rule may take it.
-			if o.stage == stageNone {
-				break
-			}
-
-			// A rule for the same group counts the same nodes.
-			for k, other := range rules {
-				if other.Rule.Group == c.Rule.Group {
-					room[k]--
-				}
-			}
-
-			assigned[c.Name()] = append(assigned[c.Name()], outlookOf{o, n})
-
-			break
+// judge returns the outlook of a new node for the rule, whatever group it joins.
+func (c Commission) judge(m *muster, n *inventory.Node) outlook {
+	if m.decided[n.Name] {
+		if _, decided := m.standing(c.situation(n)); decided {
+			return outlook{}
 		}
-	}
-
-	return assigned
-}
-
-// rules returns the policies of the rules that are on, in the order of their priority.
-func (w World) rules() []Commission {
-	var rules []Commission
-
-	for _, r := range w.Settings.Commission {
-		if IsOn(w.View.Automation, r.Name) {
-			rules = append(rules, Commission{r})
-		}
-	}
-
-	slices.SortFunc(rules, func(a, b Commission) int {
-		return cmp.Or(cmp.Compare(b.Rule.Priority, a.Rule.Priority), strings.Compare(a.Name(), b.Name()))
-	})
-
-	return rules
-}
-
-// population returns the number of nodes of a group that are in service, or on their way.
-func (w World) population(group string) int {
-	names := map[string]bool{}
-
-	for _, n := range w.View.Nodes {
-		if n.InService() && n.Group == group {
-			names[n.Name] = true
-		}
-	}
-
-	for _, j := range w.View.Jobs {
-		if j.Status.Ended() || j.Group != group {
-			continue
-		}
-
-		for _, name := range j.Names() {
-			names[name] = true
-		}
-	}
-
-	for _, d := range w.View.Automation.Decisions {
-		// Its job may not exist yet, and without it the group could grow over its maximum.
-		if d.Phase == state.PhaseDecided && d.Action == state.ActionCommission && d.Group == group {
-			names[d.Node] = true
-		}
-	}
-
-	return len(names)
-}
-
-// fresh returns the nodes that were discovered and never used, the oldest first.
-func (w World) fresh() []*inventory.Node {
-	var fresh []*inventory.Node
-
-	for _, n := range w.View.Nodes {
-		if n.Status == inventory.Unallocated && n.PrevStatus == "" && n.LastError == "" && len(n.Residue) == 0 {
-			fresh = append(fresh, n)
-		}
-	}
-
-	slices.SortStableFunc(fresh, func(a, b *inventory.Node) int { return a.Created.Compare(b.Created) })
-
-	return fresh
-}
-
-// judge returns the outlook of a new node that falls to the rule.
-func (c Commission) judge(w World, n *inventory.Node) outlook {
-	id, decided := w.standing(c.situation(n))
-	if decided {
-		return outlook{}
 	}
 
 	quiet := n.Presence.Since.Add(c.Rule.Quiet)
-	join := w.Settings.Groups.CheckJoin(w.View.Nodes, []string{n.Name}, c.Rule.Group)
 
-	switch waiting := w.wanted(n.Name); {
+	switch due := m.busy[n.Name]; {
 	case n.State != inventory.Discovered:
 		return outlook{stage: stageWait, text: "the observers do not see it"}
 	case n.Job != "":
 		return outlook{stage: stageWait, text: "job " + n.Job + " holds it"}
 	case len(n.Duplicates) > 0:
 		return outlook{stage: stageWait, text: claimed(n)}
-	case w.Now.Before(quiet):
-		return outlook{stage: stageWait, text: fmt.Sprintf("it is seen since %s; commissioned not before %s "+
-			"(policies.commission.%s.quiet)", stamp(n.Presence.Since), stamp(quiet), c.Name()), until: quiet}
 	case n.Presence.Pending() && len(n.HostKeys) > 0:
 		return outlook{stage: stageWait, text: "it returned, and policy " + Returns{}.Name() + " has not decided on it"}
-	case waiting != "":
-		return outlook{stage: stageWait, text: waiting}
-	case join != nil:
-		return outlook{stage: stageWait, text: "it cannot join yet: " + job.Message(join)}
+	case due != nil:
+		return outlook{stage: stageWait, text: isDue(*due)}
+	case m.Now.Before(quiet):
+		return outlook{stage: stageWait, text: fmt.Sprintf("it is seen since %s; commissioned not before %s "+
+			"(policies.commission.%s.quiet)", stamp(n.Presence.Since), stamp(quiet), c.Name()), until: quiet}
 	}
 
-	return outlook{stage: stageAct, decision: c.decision(w, n, id)}
+	return outlook{stage: stageAct}
 }
 
 // situation names a new node in the ids of decisions.
@@ -344,21 +261,23 @@ func (c Commission) situation(n *inventory.Node) string {
 	return fmt.Sprintf("%s/%s/%d/%s", c.Name(), n.Name, n.Created.UnixNano(), state.ActionCommission)
 }
 
-// decision returns the decision to commission a node.
-func (c Commission) decision(w World, n *inventory.Node, id string) state.Decision {
+// decision returns the decision to commission a node for the role, in the place of a lost
+// node or of none.
+func (c Commission) decision(w World, n *inventory.Node, t tally, replaced *absence) state.Decision {
+	id, _ := w.standing(c.situation(n))
+
 	which := "it matches " + c.Rule.Selector
 	if c.Rule.All {
 		which = "the policy is for all nodes"
 	}
 
-	return state.Decision{
-		ID: id, Time: w.Now, Policy: c.Name(), Node: n.Name, Action: state.ActionCommission, Group: c.Rule.Group,
-		Case: "a new node for " + c.Rule.Group,
+	d := state.Decision{
+		ID: id, Time: w.Now, Policy: c.Name(), Node: n.Name, Action: state.ActionCommission, Group: t.Group,
+		Case: "a new node for " + t.Group,
 		Evidence: []string{
 			fmt.Sprintf("discovered at %s, and seen at %s since %s", stamp(n.Created), n.Addr, stamp(n.Presence.Since)),
 			which,
-			fmt.Sprintf("%d of at most %d nodes of %s are in service, or on their way",
-				w.population(c.Rule.Group), c.Rule.Maximum, c.Rule.Group),
+			t.evidence(),
 		},
 		Prevent: []string{
 			"the policy turned off or paused",
@@ -367,19 +286,33 @@ func (c Commission) decision(w World, n *inventory.Node, id string) state.Decisi
 		},
 		Phase: state.PhaseDecided,
 	}
+
+	if where := t.spreadText(n); where != "" {
+		d.Evidence = append(d.Evidence, where)
+	}
+
+	if replaced != nil {
+		d.Replaces = replaced.node.Name
+		d.Case += ", in the place of " + replaced.node.Name
+		d.Evidence = append(d.Evidence, replaced.text, fmt.Sprintf("%d of %d nodes of %s are healthy; the majority is %d",
+			t.crew.healthy, t.Count, t.Group, t.majority()))
+		d.Prevent = append(d.Prevent, "the return of "+replaced.node.Name+" before that, or a longer replace_after")
+	}
+
+	return d
 }
 
 // Confirm implements Policy.
 func (c Commission) Confirm(w World, d state.Decision) string {
 	w.View = w.without(d.ID)
 
-	for _, o := range c.outlooks(w) {
+	for _, o := range w.assign()[c.Name()].outlooks {
 		switch {
 		case o.node.Name != d.Node:
 		case o.stage != stageAct:
 			return o.text
-		case o.decision.Group != d.Group:
-			return "it would join " + o.decision.Group + " now"
+		case o.group != d.Group:
+			return "it would join " + o.group + " now"
 		default:
 			return ""
 		}
@@ -391,11 +324,8 @@ func (c Commission) Confirm(w World, d state.Decision) string {
 // Explain implements Policy.
 func (c Commission) Explain(w World, n inventory.Node) []explain.Finding {
 	if !c.isOff(w) {
-		if text := c.intent(w, n.Name); text != "" {
-			return []explain.Finding{{
-				About: explain.AboutPolicy, Nodes: []string{n.Name},
-				Message: fmt.Sprintf("policy %s: %s", c.Name(), text),
-			}}
+		if text := cmp.Or(c.intent(w, n.Name), c.explainMember(w, n)); text != "" {
+			return []explain.Finding{c.finding(n, text)}
 		}
 	}
 
@@ -438,7 +368,7 @@ func (c Commission) newest(w World, name string) *state.Decision {
 }
 
 // Pending implements Policy.
-func (c Commission) Pending(w World) int { return len(c.outlooks(w)) }
+func (c Commission) Pending(w World) int { return len(w.assign()[c.Name()].outlooks) }
 
 // Test implements Policy.
 func (c Commission) Test(w World) []Outlook {
@@ -448,17 +378,21 @@ func (c Commission) Test(w World) []Outlook {
 	left, reason, next := c.rate(w)
 	stopped := len(c.failed(w)) >= c.Rule.Failures
 
-	for _, o := range c.outlooks(w) {
+	for _, o := range w.assign()[c.Name()].outlooks {
 		shown := Outlook{
 			Node:   o.node.Name,
 			Action: state.ActionCommission,
-			Group:  c.Rule.Group,
+			Group:  o.group,
 			Text:   o.text,
 			Until:  o.until,
 		}
 
 		if o.stage == stageAct {
-			shown.Text = "it is commissioned to " + c.Rule.Group + " now"
+			shown.Text = "it is commissioned to " + o.group + " now"
+			if o.decision.Replaces != "" {
+				shown.Text += ", in the place of " + o.decision.Replaces
+			}
+
 			ok, why, again := limits.take(state.ActionCommission)
 
 			switch {

@@ -86,9 +86,9 @@ func (r Returns) Decide(w World) Plan {
 		}
 
 		if o.ask && n.Presence.Pending() {
-			first = append(first, outlookOf{o, n})
+			first = append(first, outlookOf{outlook: o, node: n})
 		} else if o.ask {
-			later = append(later, outlookOf{o, n})
+			later = append(later, outlookOf{outlook: o, node: n})
 		}
 
 		switch o.stage {
@@ -97,7 +97,7 @@ func (r Returns) Decide(w World) Plan {
 				plan.Notes[n.Name] = o.text
 			}
 		case stageAct:
-			due = append(due, outlookOf{o, n})
+			due = append(due, outlookOf{outlook: o, node: n})
 		}
 	}
 
@@ -134,7 +134,8 @@ func (r Returns) Decide(w World) Plan {
 // outlookOf is the outlook of a node.
 type outlookOf struct {
 	outlook
-	node *inventory.Node
+	node  *inventory.Node
+	group string // that a new node would join
 }
 
 func byReturn(a, b outlookOf) int {
@@ -507,9 +508,13 @@ func (w World) due(p inventory.Presence) (time.Time, string) {
 func (w World) wanted(name string) string {
 	for _, j := range w.View.Jobs {
 		if _, target := j.Target(name); target && !j.Status.Ended() {
-			return fmt.Sprintf("job %s (%s) of %s is due on it first", j.ID, j.Verb, job.OrSomebody(j.Actor))
+			return isDue(j)
 		}
 	}
 
 	return ""
+}
+
+func isDue(j job.Job) string {
+	return fmt.Sprintf("job %s (%s) of %s is due on it first", j.ID, j.Verb, job.OrSomebody(j.Actor))
 }

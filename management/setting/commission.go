@@ -21,11 +21,14 @@ import (
 // policy.Rule.
 type CommissionRule struct {
 	// Match is a selector of nodes. All: every node instead.
-	Match    string   `json:"match,omitempty" yaml:"match,omitempty"`
-	All      bool     `json:"all,omitempty" yaml:"all,omitempty"`
-	Group    string   `json:"group" yaml:"group"`
-	Priority int      `json:"priority,omitempty" yaml:"priority,omitempty"`
-	Maximum  int      `json:"maximum" yaml:"maximum"`                       // nodes of the group
+	Match string `json:"match,omitempty" yaml:"match,omitempty"`
+	All   bool   `json:"all,omitempty" yaml:"all,omitempty"`
+	// Group is the group that the nodes join, or Roles are several.
+	Group    string     `json:"group,omitempty" yaml:"group,omitempty"`
+	Roles    []RoleRule `json:"roles,omitempty" yaml:"roles,omitempty"`
+	Priority int        `json:"priority,omitempty" yaml:"priority,omitempty"`
+	// Maximum is the number of nodes of the group; with roles, of all of them, and 0 is no limit.
+	Maximum  int      `json:"maximum,omitempty" yaml:"maximum,omitempty"`
 	Rate     int      `json:"rate,omitempty" yaml:"rate,omitempty"`         // 0: defaultCommissions
 	Quiet    Duration `json:"quiet,omitempty" yaml:"quiet,omitempty"`       // 0: defaultQuiet
 	Failures int      `json:"failures,omitempty" yaml:"failures,omitempty"` // 0: defaultFailures
@@ -75,15 +78,20 @@ func (r CommissionRule) check(name string, groups inventory.Groups) error {
 		return fmt.Errorf("match: %w", err)
 	}
 
-	if _, err := groups.Get(r.Group); err != nil {
-		return fmt.Errorf("group: %w", err)
+	if err := r.checkRoles(groups); err != nil {
+		return err
+	}
+
+	least := 1
+	if len(r.Roles) > 0 {
+		least = 0
 	}
 
 	for _, n := range []struct {
 		key              string
 		value, low, high int
 	}{
-		{"maximum", r.Maximum, 1, 10_000},
+		{"maximum", r.Maximum, least, maxCount},
 		{"rate", r.Rate, 0, 100},
 		{"failures", r.Failures, 0, 100},
 		{"priority", r.Priority, -1000, 1000},
@@ -133,8 +141,8 @@ func (c *Config) commissionRules() []policy.Rule {
 		}
 
 		rules = append(rules, policy.Rule{
-			Name: name, Match: match, Selector: r.Match, All: r.All, Group: r.Group, Priority: r.Priority,
-			Maximum: r.Maximum, Rate: cmp.Or(r.Rate, defaultCommissions),
+			Name: name, Match: match, Selector: r.Match, All: r.All, Group: r.Group, Roles: r.policyRoles(),
+			Priority: r.Priority, Maximum: r.Maximum, Rate: cmp.Or(r.Rate, defaultCommissions),
 			Quiet:    time.Duration(cmp.Or(r.Quiet, Duration(defaultQuiet))),
 			Failures: cmp.Or(r.Failures, defaultFailures),
 		})

@@ -119,9 +119,11 @@ type Decision struct {
 	Prevent []string
 	Cancel  string // ActionYield: the id of the job
 	Group   string // ActionCommission: the group that the node joins
-	Phase   Phase
-	Job     string // the id of the job that carries it out
-	Result  string // why it was refused, or a note
+	// Replaces is the lost node whose place in the group the node takes; mostly empty.
+	Replaces string
+	Phase    Phase
+	Job      string // the id of the job that carries it out
+	Result   string // why it was refused, or a note
 }
 
 // IsPaused reports whether the policy decides nothing, and why.

@@ -33,6 +33,7 @@ type PolicyStatus struct {
 	Paused    *state.Pause
 	Halted    string // why it does not act now, in words; may be empty
 	Pending   int    // nodes that it has not decided on
+	Roles     []policy.RoleState
 	Decisions []state.Decision
 }
 
@@ -53,7 +54,7 @@ func (l *Leader) Status() Status {
 		status := PolicyStatus{
 			Name: p.Name(), About: p.About(settings.Settings), On: policy.IsOn(a, p.Name()),
 			Paused: pauseOf(a, p.Name()), Halted: policy.Halted(a, p.Name()), Pending: p.Pending(w),
-			Decisions: newestFirst(of),
+			Roles: rolesOf(p, w), Decisions: newestFirst(of),
 		}
 
 		if s, turned := a.Switches[p.Name()]; turned {
@@ -64,6 +65,20 @@ func (l *Leader) Status() Status {
 	}
 
 	return s
+}
+
+// rolesOf returns the roles that the policy fills, or nil.
+func rolesOf(p policy.Policy, w policy.World) []policy.RoleState {
+	if c, ok := p.(policy.Commission); ok {
+		return c.Roles(w)
+	}
+
+	return nil
+}
+
+// Warnings returns what an operator should know about the roles that policies fill.
+func (l *Leader) Warnings() []string {
+	return policy.Warnings(policy.World{View: l.State.View(), Settings: l.Settings().Settings, Now: time.Now()})
 }
 
 func pauseOf(a state.Automation, name string) *state.Pause {

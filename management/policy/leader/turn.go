@@ -72,6 +72,7 @@ type Tested struct {
 	Halted   string // why it does not act now, in words; may be empty
 	Nodes    int    // of the inventory
 	Outlooks []policy.Outlook
+	Roles    []policy.RoleState
 }
 
 // MaxTested is the number of nodes of a given inventory.
@@ -102,7 +103,7 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 	}
 
 	if given != nil {
-		nodes, err := givenNodes(given)
+		nodes, err := givenNodes(given, now)
 		if err != nil {
 			return Tested{}, err
 		}
@@ -113,13 +114,18 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 
 	v.Automation = a
 	out.Nodes = len(v.Nodes)
-	out.Outlooks = p.Test(policy.World{View: &v, Settings: settings, Now: now})
+	w := policy.World{View: &v, Settings: settings, Now: now}
+	out.Outlooks, out.Roles = p.Test(w), rolesOf(p, w)
 
 	return out, nil
 }
 
-// givenNodes returns the nodes of a given inventory by name.
-func givenNodes(given []inventory.Node) ([]*inventory.Node, error) {
+// longAgo is since when a node of a given inventory is gone that does not say so.
+var longAgo = time.Unix(0, 0)
+
+// givenNodes returns the nodes of a given inventory by name. It has no answers of ssh, so a
+// node that is Disappeared counts as one that ssh does not reach either.
+func givenNodes(given []inventory.Node, now time.Time) ([]*inventory.Node, error) {
 	if len(given) > MaxTested {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the inventory has %d nodes; the limit is %d",
 			len(given), MaxTested)
@@ -127,7 +133,17 @@ func givenNodes(given []inventory.Node) ([]*inventory.Node, error) {
 
 	nodes := make([]*inventory.Node, len(given))
 	for i := range given {
-		nodes[i] = &given[i]
+		n := given[i]
+		if n.State == inventory.Disappeared {
+			n.Presence.Since = longAgo
+			if !n.Updated.IsZero() {
+				n.Presence.Since = n.Updated
+			}
+
+			n.Presence.Away = inventory.Contact{Time: now, Reason: "the inventory is given"}
+		}
+
+		nodes[i] = &n
 	}
 
 	slices.SortFunc(nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+)
+
+// roleSite is a site with three masters of different racks and new nodes, with a rule for
+// three masters and then workers.
+func roleSite(t *testing.T, masters, fresh int) *site {
+	s := newSite(t, masters+fresh)
+	s.settings.Brake.Minimum = 100
+	s.settings.Commission = []policy.Rule{{
+		Name: "site", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
+		Roles: []policy.Role{
+			{Group: inventory.GroupMaster, Count: 3, Spread: "rack", ReplaceAfter: 30 * time.Minute},
+			{Group: inventory.GroupWorker, Rest: true},
+		},
+		Rate: 10, Quiet: 5 * time.Minute, Failures: 3,
+	}}
+
+	if fresh > 0 {
+		all := upTo(masters + fresh)
+		s.refresh(all[masters:]...)
+	}
+
+	s.publish(func(v *state.View) {
+		for i := range v.Nodes {
+			n := v.Nodes[i].Clone()
+			n.Labels = map[string]string{"rack": string(rune('a' + i%3))}
+			n.Revision = v.Revision
+
+			if i < masters {
+				n.Group = inventory.GroupMaster
+			}
+
+			v.Nodes[i] = &n
+		}
+	})
+
+	return s
+}
+
+// groups returns the nodes in service of a group.
+func (s *site) inGroup(group string) string {
+	var names []string
+
+	for _, n := range s.View().Nodes {
+		if n.Status == inventory.Allocated && n.Group == group {
+			names = append(names, n.Name)
+		}
+	}
+
+	return strings.Join(names, " ")
+}
+
+// TestDynamicRoles: the masters are filled over the racks, then the workers; a master that
+// stays away is replaced by a new node, and its return is reported and changes nothing.
+func TestDynamicRoles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := roleSite(t, 0, 6)
+		l := s.leader()
+
+		if _, err := l.Enable(t.Context(), ann, "site", false, ""); err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, 20*time.Minute)
+
+		if m, w := s.inGroup(inventory.GroupMaster), s.inGroup(inventory.GroupWorker); m != "n-000 n-001 n-002" ||
+			w != "n-003 n-004 n-005" {
+			t.Fatalf("masters %s, workers %s", m, w)
+		}
+
+		// A worker is not moved.
+		s.boots[name(1)] = ""
+		s.see(false, 1)
+		s.run(l, 2*time.Hour)
+
+		if m := s.inGroup(inventory.GroupMaster); m != "n-000 n-001 n-002" {
+			t.Fatalf("masters %s", m)
+		}
+
+		s.publish(func(v *state.View) {
+			n, _ := inventory.NewNode(inventory.Observation{
+				Observer: inventory.ObserverGossip, Label: "n", Serial: "006", Addr: "192.0.2.1", Alive: true,
+			}, nil, time.Now())
+			n.Revision = v.Revision
+			v.Nodes = append(v.Nodes, &n)
+		})
+		s.run(l, time.Hour)
+
+		if m := s.inGroup(inventory.GroupMaster); m != "n-000 n-001 n-002 n-006" {
+			t.Fatalf("masters %s; %s", m, s.jobs())
+		}
+
+		if d := s.View().Automation.Of("n-006"); len(d) != 1 || d[0].Replaces != name(1) || d[0].Phase != state.PhaseDone {
+			t.Errorf("%+v", d)
+		}
+
+		s.boots[name(1)] = bootA
+		s.see(true, 1)
+		before := len(s.View().Jobs)
+		s.run(l, time.Hour)
+
+		role := l.Status().Policies[1].Roles[0]
+		if role.Surplus != 1 || len(role.Warnings) != 1 || !strings.Contains(role.Warnings[0], "n-001 returned") {
+			t.Errorf("%+v", role)
+		}
+
+		if text := strings.Join(l.Warnings(), "\n"); !strings.Contains(text, "policy site, service-master: 1 more") {
+			t.Error(text)
+		}
+
+		// The return is verified, as that of every node.
+		if jobs := s.View().Jobs[before:]; len(jobs) != 1 || jobs[0].Verb != inventory.VerbVerify {
+			t.Errorf("%s", s.jobs())
+		}
+	})
+}
+
+// TestDynamicRolesKilled at each of its operations: a lost master is replaced once.
+func TestDynamicRolesKilled(t *testing.T) {
+	t.Parallel()
+
+	for _, late := range []bool{false, true} {
+		for crash := 2; ; crash++ {
+			reached := false
+
+			synctest.Test(t, func(t *testing.T) {
+				s := roleSite(t, 3, 3)
+				if _, err := s.leader().Enable(t.Context(), ann, "site", false, ""); err != nil {
+					t.Fatal(err)
+				}
+
+				s.boots[name(0)] = ""
+				s.see(false, 0)
+
+				s.crash, s.late = crash, late
+				s.run(s.leader(), 80*time.Minute)
+
+				reached = s.ops >= crash
+
+				s.revive()
+				s.run(s.leader(), 2*time.Hour)
+
+				begun := slices.DeleteFunc(slices.Clone(s.View().Jobs), func(j job.Job) bool {
+					return j.Verb != inventory.VerbCommission || j.Group != inventory.GroupMaster
+				})
+
+				if len(begun) != 1 || s.inGroup(inventory.GroupMaster) != "n-000 n-001 n-002 n-003" ||
+					s.inGroup(inventory.GroupWorker) != "n-004 n-005" {
+					t.Errorf("killed at operation %d (late %t): jobs %s", crash, late, s.jobs())
+				}
+			})
+
+			if !reached {
+				break
+			}
+		}
+	}
+}
+
+// TestDynamicRolesTest: a given inventory has no answers of ssh, and a node that it says is
+// gone counts as gone.
+func TestDynamicRolesTest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := roleSite(t, 3, 1)
+		l := s.leader()
+
+		node := func(name, group string, status inventory.Status, state inventory.State) inventory.Node {
+			return inventory.Node{Name: name, Label: "n", Group: group, Status: status, State: state}
+		}
+
+		given := []inventory.Node{
+			node("n-0", inventory.GroupMaster, inventory.Allocated, inventory.Disappeared),
+			node("n-1", inventory.GroupMaster, inventory.Allocated, inventory.Discovered),
+			node("n-2", inventory.GroupMaster, inventory.Allocated, inventory.Discovered),
+			node("n-3", "", inventory.Unallocated, inventory.Discovered),
+		}
+
+		tested, err := l.Test("site", given)
+		if err != nil || len(tested.Outlooks) != 1 || !tested.Outlooks[0].Now ||
+			!strings.Contains(tested.Outlooks[0].Text, "service-master now, in the place of n-0") ||
+			len(tested.Roles) != 2 || tested.Roles[0].Healthy != 2 {
+			t.Errorf("%v, %+v", err, tested)
+		}
+
+		given[0].Updated = time.Now().Add(-time.Minute)
+
+		tested, err = l.Test("site", given)
+		if err != nil || len(tested.Outlooks) != 1 || tested.Outlooks[0].Now ||
+			!strings.Contains(tested.Outlooks[0].Text, "kept for service-master: n-0 is silent") {
+			t.Errorf("%v, %+v", err, tested)
+		}
+	})
+}

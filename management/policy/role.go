@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Role is a group that a rule fills with new nodes.
+type Role struct {
+	Group string
+	// Count is the number of nodes of the group that are wanted, whoever commissioned
+	// them. Rest: as many as there are.
+	Count int
+	Rest  bool
+	// Spread is the key of a label over whose values the nodes are spread; empty: those
+	// that were discovered first are taken.
+	Spread string
+	// ReplaceAfter is how long a node has to be lost before a new one takes its place;
+	// 0: it keeps its place.
+	ReplaceAfter time.Duration
+}
+
+// majority returns the smallest number of nodes that is more than half of the role.
+func (r Role) majority() int { return r.Count/2 + 1 }
+
+// String describes the role, such as "3 of service-master, spread over rack".
+func (r Role) String() string {
+	if r.Rest {
+		return "any number of " + r.Group + r.spreads()
+	}
+
+	text := fmt.Sprintf("%d of %s", r.Count, r.Group) + r.spreads()
+	if r.ReplaceAfter > 0 {
+		text += fmt.Sprintf(", each replaced after %s while %d are healthy", short(r.ReplaceAfter), r.majority())
+	}
+
+	return text
+}
+
+func (r Role) spreads() string {
+	if r.Spread == "" {
+		return ""
+	}
+
+	return ", spread over " + r.Spread
+}
+
+// warning returns why the count is unwise for a role whose nodes are replaced, or "".
+func (r Role) warning() string {
+	switch {
+	case r.ReplaceAfter == 0 || r.Count%2 == 1 && r.Count > 1:
+		return ""
+	case r.Count <= 2:
+		return fmt.Sprintf("with a count of %d, every loss leaves less than a majority, so nothing is ever replaced; "+
+			"a count of 3 tolerates one loss", r.Count)
+	}
+
+	return fmt.Sprintf("a count of %d is even: its majority tolerates no more losses than that of %d",
+		r.Count, r.Count-1)
+}
+
+// crew is the nodes of a group.
+type crew struct {
+	present []*inventory.Node          // in service and not silent
+	coming  map[string]*inventory.Node // on their way: a job or a decision makes them members
+	silent  []*inventory.Node          // in service, and Disappeared
+	fenced  []*inventory.Node          // Quarantined; the host may still act as a member
+	healthy int                        // those that are available
+	kept    int                        // new nodes that are kept for the place of a lost one
+}
+
+// crews returns the nodes of each group. Nodes on their way to a group whose job is not in
+// the view yet count by their decision.
+func (w World) crews() map[string]*crew {
+	crews := map[string]*crew{}
+	of := func(group string) *crew {
+		c := crews[group]
+		if c == nil {
+			c = &crew{coming: map[string]*inventory.Node{}}
+			crews[group] = c
+		}
+
+		return c
+	}
+
+	for _, n := range w.View.Nodes {
+		switch {
+		case n.Status == inventory.Quarantined && n.Group != "":
+			of(n.Group).fenced = append(of(n.Group).fenced, n)
+		case n.InService():
+			of(n.Group).join(n)
+		}
+	}
+
+	come := func(group, name string) {
+		n := job.Find(w.View.Nodes, name)
+		if n == nil || n.Group != group || !n.InService() {
+			of(group).coming[name] = n
+		}
+	}
+
+	for _, j := range w.View.Jobs {
+		if j.Status.Ended() || j.Group == "" {
+			continue
+		}
+
+		for _, name := range j.Names() {
+			come(j.Group, name)
+		}
+	}
+
+	for _, d := range w.View.Automation.Decisions {
+		if d.Phase == state.PhaseDecided && d.Action == state.ActionCommission {
+			come(d.Group, d.Node)
+		}
+	}
+
+	return crews
+}
+
+// join counts a node in service.
+func (c *crew) join(n *inventory.Node) {
+	switch {
+	case n.Status == inventory.Provisioning:
+		c.coming[n.Name] = n
+	case n.State == inventory.Disappeared:
+		c.silent = append(c.silent, n)
+	default:
+		c.present = append(c.present, n)
+
+		if n.Available() {
+			c.healthy++
+		}
+	}
+}
+
+// absence is a node that is out of service, and still has its place in the role, or has
+// lost it.
+type absence struct {
+	node  *inventory.Node
+	since time.Time
+	lost  bool      // its place may be taken
+	until time.Time // when that may become so, if it is a time
+	ask   bool      // reach it over ssh first
+	text  string
+}
+
+// absences returns the nodes of the role that are out of service, the longest first.
+// Without replacement a silent node is one like any other, and a Quarantined one is none.
+func (c *crew) absences(w World, r Role) []absence {
+	all := make([]absence, 0, len(c.silent)+len(c.fenced))
+	for _, n := range c.silent {
+		all = append(all, w.silence(r, n))
+	}
+
+	if r.ReplaceAfter > 0 {
+		for _, n := range c.fenced {
+			all = append(all, w.fence(r, n))
+		}
+	}
+
+	slices.SortStableFunc(all, func(a, b absence) int { return a.since.Compare(b.since) })
+
+	return all
+}
+
+// silence judges a silent node of a role: it is lost after the time, unless ssh reaches it.
+func (w World) silence(r Role, n *inventory.Node) absence {
+	a := absence{node: n, since: n.Presence.Since}
+	away := n.Presence.Away
+	due := a.since.Add(r.ReplaceAfter)
+
+	switch {
+	case r.ReplaceAfter == 0 || a.since.IsZero():
+		a.text = fmt.Sprintf("%s is silent, and keeps its place", n.Name)
+	case w.Now.Before(due):
+		a.until = due
+		a.text = fmt.Sprintf("%s is silent since %s; its place is not given away before %s",
+			n.Name, stamp(a.since), stamp(due))
+	case away.Time.Before(a.since), w.Now.Sub(away.Time) > EvidenceFor:
+		a.ask = true
+		a.text = fmt.Sprintf("%s is silent since %s; ssh is asked whether its host is up", n.Name, stamp(a.since))
+	case !Gone(*n):
+		a.ask = true
+		a.text = fmt.Sprintf("%s is silent since %s, and keeps its place: %s", n.Name, stamp(a.since), second(away))
+	default:
+		a.lost = true
+		a.text = fmt.Sprintf("%s is lost since %s; %s", n.Name, stamp(a.since), second(away))
+	}
+
+	return a
+}
+
+// fence judges a Quarantined node of a role. Every later entry of its history delays its
+// replacement, because the time of the status alone is not on record.
+func (w World) fence(r Role, n *inventory.Node) absence {
+	a := absence{node: n, since: n.Updated}
+	due := a.since.Add(r.ReplaceAfter)
+
+	if w.Now.Before(due) {
+		a.until = due
+		a.text = fmt.Sprintf("%s is %s since %s; its place is not given away before %s",
+			n.Name, n.Status, stamp(a.since), stamp(due))
+
+		return a
+	}
+
+	a.lost = true
+	a.text = fmt.Sprintf("%s is lost: it is %s since %s", n.Name, n.Status, stamp(a.since))
+
+	return a
+}
+
+// tally is the count of a role at one time.
+type tally struct {
+	Role
+	crew     *crew
+	absences []absence
+	// present are the nodes in service that are not silent, and those on their way. held is the
+	// number of places that absent nodes keep.
+	present, held int
+	// vacant is the number of places that nobody has, lost that of places whose node is
+	// lost, and missing that of all nodes to the count, places that are kept included.
+	vacant, lost, missing int
+	surplus               int
+	// loads are the nodes of the role by the value of its label. Lost nodes do not count.
+	loads map[string]int
+}
+
+// tally counts a role. The role of the rest has a place for every node.
+func (c *crew) tally(w World, r Role) tally {
+	t := tally{Role: r, crew: c, absences: c.absences(w, r), present: len(c.present) + len(c.coming)}
+
+	for _, a := range t.absences {
+		if !a.lost {
+			t.held++
+		}
+	}
+
+	if r.Spread != "" {
+		t.count()
+	}
+
+	if r.Rest {
+		t.vacant = len(w.View.Nodes)
+		t.missing = t.vacant
+
+		return t
+	}
+
+	t.vacant = max(r.Count-t.present-len(t.absences), 0)
+	t.lost = max(r.Count-t.present-t.held-t.vacant, 0)
+	t.missing = t.vacant
+
+	if r.ReplaceAfter > 0 {
+		t.missing = max(r.Count-t.present-c.kept, 0)
+	}
+
+	t.surplus = max(t.present-r.Count, 0)
+
+	return t
+}
+
+// places returns how many new nodes may join now, and the lost node whose place one of them
+// takes, or nil.
+func (t tally) places() (free int, replaced *absence) {
+	if t.vacant > 0 || t.lost == 0 || t.below() != "" || len(t.crew.coming) > 0 {
+		return t.vacant, nil
+	}
+
+	// The places of those that were lost first are taken already.
+	gone := t.gone()
+
+	return 1, &gone[max(len(gone)-t.lost, 0)]
+}
+
+// gone returns the nodes that are lost, the longest first.
+func (t tally) gone() []absence {
+	return slices.DeleteFunc(slices.Clone(t.absences), func(a absence) bool { return !a.lost })
+}
+
+// keeps returns why a new node is kept for the place of another one, and until when if
+// that is a time.
+func (t tally) keeps() (reason string, until time.Time) {
+	if below := t.below(); below != "" {
+		return below, time.Time{}
+	}
+
+	for _, a := range t.absences {
+		if !a.lost {
+			return a.text, t.until()
+		}
+	}
+
+	return "one node is replaced at a time", time.Time{}
+}
+
+// until returns the next time at which an absence may be judged otherwise; zero: none.
+func (t tally) until() (next time.Time) {
+	for _, a := range t.absences {
+		if !a.until.IsZero() && (next.IsZero() || a.until.Before(next)) {
+			next = a.until
+		}
+	}
+
+	return next
+}
+
+// below returns why no node of the role is replaced although some are out of service, or "".
+func (t tally) below() string {
+	if t.ReplaceAfter == 0 || t.crew.healthy >= t.majority() {
+		return ""
+	}
+
+	return fmt.Sprintf("%d of %d nodes of %s are healthy, fewer than the majority of %d: nothing is replaced, and an "+
+		"operator decides", t.crew.healthy, t.Count, t.Group, t.majority())
+}
+
+// count counts the nodes of the role by its label.
+func (t *tally) count() {
+	t.loads = map[string]int{}
+
+	for _, n := range t.crew.present {
+		t.place(n)
+	}
+
+	for _, n := range t.crew.coming {
+		t.place(n)
+	}
+
+	for _, a := range t.absences {
+		if !a.lost {
+			t.place(a.node)
+		}
+	}
+}
+
+// place counts a node by its label.
+func (t *tally) place(n *inventory.Node) {
+	// A job may be about a node that was forgotten meanwhile.
+	if n == nil || t.Spread == "" {
+		return
+	}
+
+	if value, labelled := n.Labels[t.Spread]; labelled {
+		t.loads[value]++
+	}
+}
+
+// add counts a node that joins.
+func (t *tally) add(n *inventory.Node) {
+	t.crew.coming[n.Name] = n
+	t.present++
+	t.place(n)
+}
+
+// spread returns the new nodes in the order in which the role takes them: from the value
+// of the label with the fewest nodes, and those without the label last. Nodes are given
+// by their age, the oldest first.
+func (t tally) spread(nodes []outlookOf) []outlookOf {
+	if t.Spread == "" {
+		return nodes
+	}
+
+	type ranked struct {
+		outlookOf
+		bare int // 1: without the label
+		load int
+	}
+
+	loads := maps.Clone(t.loads)
+	order := make([]ranked, len(nodes))
+
+	for i, o := range nodes {
+		value, labelled := o.node.Labels[t.Spread]
+		if !labelled {
+			order[i] = ranked{outlookOf: o, bare: 1}
+			continue
+		}
+
+		order[i] = ranked{outlookOf: o, load: loads[value]}
+		loads[value]++
+	}
+
+	slices.SortStableFunc(order, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.bare, b.bare), cmp.Compare(a.load, b.load))
+	})
+
+	sorted := make([]outlookOf, len(nodes))
+	for i, r := range order {
+		sorted[i] = r.outlookOf
+	}
+
+	return sorted
+}
+
+// spreadText describes where the nodes of the role are, for the evidence, or "".
+func (t tally) spreadText(n *inventory.Node) string {
+	if t.Spread == "" {
+		return ""
+	}
+
+	text := "it has no label " + t.Spread
+	if value, labelled := n.Labels[t.Spread]; labelled {
+		text = fmt.Sprintf("its %s is %s", t.Spread, value)
+	}
+
+	if len(t.loads) == 0 {
+		return text + ", and no node of the role has one yet"
+	}
+
+	places := make([]string, 0, len(t.loads))
+	for _, value := range slices.Sorted(maps.Keys(t.loads)) {
+		places = append(places, fmt.Sprintf("%s has %d", value, t.loads[value]))
+	}
+
+	return text + "; " + job.ShortList(places)
+}
+
+// evidence counts the nodes of the role.
+func (t tally) evidence() string {
+	if t.Rest {
+		return fmt.Sprintf("%d nodes of %s are in service, or on their way", t.present+t.held, t.Group)
+	}
+
+	return fmt.Sprintf("%d of at most %d nodes of %s are in service, or on their way", t.present+t.held, t.Count, t.Group)
+}

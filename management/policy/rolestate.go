@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+)
+
+// RoleState is the nodes of a role at one time.
+type RoleState struct {
+	Role
+
+	InService int // silent ones included
+	Healthy   int // those that are available
+	Coming    int // on their way
+	Surplus   int // nodes in service and not silent, or on their way, beyond the count
+	// Spread has the number of nodes by the value of the label of the role.
+	Spread map[string]int
+	Silent []string // nodes in service that the observers do not see
+	// Warnings need an operator, and Notes do not.
+	Warnings []string
+	Notes    []string
+}
+
+// Roles returns the state of the roles of the rule, and none for a rule for one group.
+func (c Commission) Roles(w World) []RoleState {
+	if len(c.Rule.Roles) == 0 {
+		return nil
+	}
+
+	crews := w.crews()
+	states := make([]RoleState, len(c.Rule.Roles))
+
+	for i, r := range c.Rule.Roles {
+		members := crews[r.Group]
+		if members == nil {
+			members = &crew{}
+		}
+
+		states[i] = w.roleState(members.tally(w, r))
+	}
+
+	return states
+}
+
+// maxAbsences is the number of absent nodes that the state of a role describes.
+const maxAbsences = 10
+
+func (w World) roleState(t tally) RoleState {
+	s := RoleState{
+		Role: t.Role, InService: len(t.crew.present) + len(t.crew.silent), Healthy: t.crew.healthy,
+		Coming: len(t.crew.coming), Surplus: t.surplus, Spread: t.loads,
+	}
+
+	for _, n := range t.crew.silent {
+		s.Silent = append(s.Silent, n.Name)
+	}
+
+	if text := t.warning(); text != "" {
+		s.Warnings = append(s.Warnings, text)
+	}
+
+	if t.ReplaceAfter > 0 {
+		for _, a := range t.absences[:min(len(t.absences), maxAbsences)] {
+			s.Notes = append(s.Notes, a.text+w.taken(a.node.Name))
+		}
+	}
+
+	// Until its nodes were commissioned, a role has no majority to lose.
+	if text := t.below(); text != "" && len(t.absences) > 0 {
+		s.Warnings = append(s.Warnings, text+": bring a lost node back; or forget or decommission it, "+
+			"and a new node takes its place at once")
+	}
+
+	if t.surplus > 0 {
+		s.Warnings = append(s.Warnings, w.surplus(t))
+	}
+
+	return s
+}
+
+// taken returns who took the place of a node, or "".
+func (w World) taken(name string) string {
+	if d := w.replacement(name); d != nil {
+		return "; " + d.Node + " takes its place"
+	}
+
+	return ""
+}
+
+// replacement returns the newest decision that gave the place of the node to another one,
+// or nil.
+func (w World) replacement(name string) *state.Decision {
+	var found *state.Decision
+
+	all := w.View.Automation.Decisions
+	for i := range all {
+		given := all[i].Phase == state.PhaseDecided || all[i].Phase == state.PhaseDone
+		if given && all[i].Replaces == name {
+			found = &all[i]
+		}
+	}
+
+	return found
+}
+
+// surplus describes the nodes beyond the count.
+func (w World) surplus(t tally) string {
+	var back []string
+
+	for _, n := range t.crew.present {
+		if d := w.replacement(n.Name); d != nil {
+			back = append(back, fmt.Sprintf("%s returned after %s took its place", n.Name, d.Node))
+		}
+	}
+
+	text := fmt.Sprintf("%d more than the %d wanted of %s are in service, or on their way", t.surplus, t.Count, t.Group)
+	if len(back) > 0 {
+		text += " (" + job.ShortList(back) + ")"
+	}
+
+	return text + ": none is removed automatically; decommission what is too much, or raise the count"
+}
+
+// Title returns the numbers of a role in words.
+func (s RoleState) Title() string {
+	text := fmt.Sprintf("%d in service, %d healthy", s.InService, s.Healthy)
+	if !s.Rest {
+		text += fmt.Sprintf(", %d wanted", s.Count)
+	}
+
+	if s.Coming > 0 {
+		text += fmt.Sprintf(", %d on the way", s.Coming)
+	}
+
+	return text
+}
+
+// Warnings returns what an operator should know about the roles of the policies that are
+// on, for the health of the manager.
+func Warnings(w World) []string {
+	var warnings []string
+
+	for _, c := range w.rules() {
+		for _, s := range c.Roles(w) {
+			for _, text := range s.Warnings {
+				warnings = append(warnings, fmt.Sprintf("policy %s, %s: %s", c.Name(), s.Group, text))
+			}
+		}
+	}
+
+	return warnings
+}
+
+// explainMember returns what the policy has to say about a node of one of its roles, or "".
+func (c Commission) explainMember(w World, n inventory.Node) string {
+	for _, s := range c.Roles(w) {
+		if s.Group != n.Group || n.Status == inventory.Unallocated {
+			continue
+		}
+
+		d := w.replacement(n.Name)
+		if s.Surplus > 0 && d != nil && n.InService() && n.State == inventory.Discovered {
+			return fmt.Sprintf("it returned after %s took its place in %s: %s", d.Node, s.Group,
+				strings.Join(s.Warnings, "; "))
+		}
+
+		if absent := w.absent(s.Role, n); absent != "" {
+			return strings.Join(append([]string{absent}, s.Warnings...), "; ")
+		}
+	}
+
+	return ""
+}
+
+// absent describes a node of a role that is out of service, or returns "".
+func (w World) absent(r Role, n inventory.Node) string {
+	switch {
+	case r.ReplaceAfter == 0:
+		return ""
+	case n.Status == inventory.Quarantined:
+		return w.fence(r, &n).text + w.taken(n.Name)
+	case n.InService() && n.Status != inventory.Provisioning && n.State == inventory.Disappeared:
+		return w.silence(r, &n).text + w.taken(n.Name)
+	}
+
+	return ""
+}
+
+// finding returns a finding about a node.
+func (c Commission) finding(n inventory.Node, text string) explain.Finding {
+	return explain.Finding{
+		About: explain.AboutPolicy, Nodes: []string{n.Name}, Message: fmt.Sprintf("policy %s: %s", c.Name(), text),
+	}
+}
