@@ -5,6 +5,8 @@ package print
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/contiv/cluster/management/api"
@@ -94,6 +96,8 @@ func (p *Printer) PolicyTested(t api.PolicyTested) {
 		{"Nodes", fmt.Sprintf("%d, of which %d concern it", t.Nodes, len(t.Outlooks))},
 	})
 
+	p.roles(t.Roles)
+
 	if len(t.Outlooks) == 0 {
 		return
 	}
@@ -139,6 +143,7 @@ func (p *Printer) Policy(s api.Policy) {
 		{"Halted", Line(s.Halted)},
 		{"Pending nodes", fmt.Sprint(s.Pending)},
 	})
+	p.roles(s.Roles)
 
 	for _, d := range s.Decisions {
 		p.gap()
@@ -147,6 +152,7 @@ func (p *Printer) Policy(s api.Policy) {
 			{"Node", Line(d.Node)},
 			{"Action", Line(d.Action)},
 			{"Group", Line(d.Group)},
+			{"In place of", Line(d.Replaces)},
 			{"What happened", Line(d.Case)},
 			{"Evidence", lines(d.Evidence)},
 			{"Prevented by", lines(d.Prevent)},
@@ -155,6 +161,44 @@ func (p *Printer) Policy(s api.Policy) {
 			{"Result", Line(d.Result)},
 		})
 	}
+}
+
+// roles prints the groups that a policy fills, and what there is to say about them.
+func (p *Printer) roles(roles []api.PolicyRole) {
+	if len(roles) == 0 {
+		return
+	}
+
+	p.gap()
+
+	rows := make([][]string, len(roles))
+	for i, r := range roles {
+		wanted := "any"
+		if r.Count > 0 {
+			wanted = fmt.Sprint(r.Count)
+		}
+
+		places := make([]string, 0, len(r.Places))
+		for _, value := range slices.Sorted(maps.Keys(r.Places)) {
+			places = append(places, fmt.Sprintf("%s: %d", Line(value), r.Places[value]))
+		}
+
+		rows[i] = []string{
+			Line(r.Group), wanted, fmt.Sprint(r.InService), fmt.Sprint(r.Healthy), fmt.Sprint(r.Coming),
+			fmt.Sprint(r.Surplus), cmp.Or(strings.Join(places, ", "), "none"),
+		}
+	}
+
+	p.Rows([]string{"ROLE", "WANTED", "IN SERVICE", "HEALTHY", "COMING", "SURPLUS", "SPREAD"}, rows)
+
+	var fields []Field
+
+	for _, r := range roles {
+		fields = append(fields,
+			Field{"Warnings of " + Line(r.Group), lines(r.Warnings)}, Field{"Notes on " + Line(r.Group), lines(r.Notes)})
+	}
+
+	p.Fields(fields)
 }
 
 // lines returns texts one below the other.

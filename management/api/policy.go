@@ -41,8 +41,27 @@ type Policy struct {
 	Paused  *PolicyPause `json:"paused,omitempty"`
 	Halted  string       `json:"halted,omitempty"` // why it does not act now
 	Pending int          `json:"pending"`          // nodes that it has not decided on
+	// Roles are the groups that it fills; absent for a policy without roles.
+	Roles []PolicyRole `json:"roles,omitempty"`
 	// Decisions are its newest decisions, the newest first.
 	Decisions []Decision `json:"decisions"`
+}
+
+// PolicyRole is a group that a policy fills with new nodes, and its nodes.
+type PolicyRole struct {
+	Group string `json:"group"`
+	Count int    `json:"count,omitempty"` // nodes that are wanted; absent: as many as there are
+	// ReplaceAfter is how long a node has to be lost before it is replaced; absent: it is not.
+	ReplaceAfter string         `json:"replace_after,omitempty"`
+	Spread       string         `json:"spread,omitempty"` // the label over whose values nodes are spread
+	Places       map[string]int `json:"places,omitempty"` // the number of nodes by that value
+	InService    int            `json:"in_service"`       // silent nodes included
+	Healthy      int            `json:"healthy"`          // those that are available
+	Coming       int            `json:"coming"`           // nodes on their way
+	Surplus      int            `json:"surplus"`          // nodes beyond the count
+	Silent       []string       `json:"silent,omitempty"` // nodes in service that are Disappeared
+	Warnings     []string       `json:"warnings,omitempty"`
+	Notes        []string       `json:"notes,omitempty"` // on nodes that are out of service
 }
 
 // PolicyPause is a pause of a policy.
@@ -85,8 +104,10 @@ type PolicyTestNode struct {
 	LastError  string            `json:"last_error,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Duplicates []string          `json:"duplicates,omitempty"`
-	// Created counts as the time since when it is seen; absent: long ago.
+	// Created counts as the time since when it is seen, and Updated as that since when a node is
+	// Disappeared or Quarantined; absent: long ago.
 	Created *time.Time `json:"created,omitempty"`
+	Updated *time.Time `json:"updated,omitempty"`
 }
 
 // PolicyTested has the effects of a policy if it were on and nothing held it.
@@ -98,6 +119,7 @@ type PolicyTested struct {
 	Nodes  int    `json:"nodes"`            // of the inventory
 	// Outlooks are those of the nodes that concern it.
 	Outlooks []PolicyOutlook `json:"outlooks"`
+	Roles    []PolicyRole    `json:"roles,omitempty"` // as in Policy
 }
 
 // PolicyOutlook is the effect that a policy would have on a node.
@@ -117,11 +139,12 @@ type Decision struct {
 	Policy   string    `json:"policy"`
 	Node     string    `json:"node,omitempty"`
 	Action   string    `json:"action"`
-	Group    string    `json:"group,omitempty"`   // that the node joins
-	Case     string    `json:"case"`              // the event
-	Evidence []string  `json:"evidence"`          // on which it was decided
-	Prevent  []string  `json:"prevent,omitempty"` // conditions that would have prevented it
-	Phase    string    `json:"phase"`             // decided, done, refused or withdrawn
+	Group    string    `json:"group,omitempty"`    // that the node joins
+	Replaces string    `json:"replaces,omitempty"` // the lost node whose place it takes
+	Case     string    `json:"case"`               // the event
+	Evidence []string  `json:"evidence"`           // on which it was decided
+	Prevent  []string  `json:"prevent,omitempty"`  // conditions that would have prevented it
+	Phase    string    `json:"phase"`              // decided, done, refused or withdrawn
 	Job      string    `json:"job,omitempty"`
 	Result   string    `json:"result,omitempty"` // why it was refused or withdrawn
 }

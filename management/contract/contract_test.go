@@ -319,6 +319,7 @@ var types = map[string]any{
 	"FreezeRequest":     api.FreezeRequest{},
 	"FreezeLift":        api.FreezeLift{},
 	"Policy":            api.Policy{},
+	"PolicyRole":        api.PolicyRole{},
 	"PolicyPause":       api.PolicyPause{},
 	"PolicyTurn":        api.PolicyTurn{},
 	"PolicyEnable":      api.PolicyEnable{},

@@ -20,8 +20,8 @@ type RoleState struct {
 	Healthy   int // those that are available
 	Coming    int // on their way
 	Surplus   int // nodes in service and not silent, or on their way, beyond the count
-	// Spread has the number of nodes by the value of the label of the role.
-	Spread map[string]int
+	// Places has the number of nodes by the value of the label of the role.
+	Places map[string]int
 	Silent []string // nodes in service that the observers do not see
 	// Warnings need an operator, and Notes do not.
 	Warnings []string
@@ -55,7 +55,7 @@ const maxAbsences = 10
 func (w World) roleState(t tally) RoleState {
 	s := RoleState{
 		Role: t.Role, InService: len(t.crew.present) + len(t.crew.silent), Healthy: t.crew.healthy,
-		Coming: len(t.crew.coming), Surplus: t.surplus, Spread: t.loads,
+		Coming: len(t.crew.coming), Surplus: t.surplus, Places: t.loads,
 	}
 
 	for _, n := range t.crew.silent {
@@ -126,20 +126,6 @@ func (w World) surplus(t tally) string {
 	}
 
 	return text + ": none is removed automatically; decommission what is too much, or raise the count"
-}
-
-// Title returns the numbers of a role in words.
-func (s RoleState) Title() string {
-	text := fmt.Sprintf("%d in service, %d healthy", s.InService, s.Healthy)
-	if !s.Rest {
-		text += fmt.Sprintf(", %d wanted", s.Count)
-	}
-
-	if s.Coming > 0 {
-		text += fmt.Sprintf(", %d on the way", s.Coming)
-	}
-
-	return text
 }
 
 // Warnings returns what an operator should know about the roles of the policies that are

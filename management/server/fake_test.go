@@ -487,6 +487,7 @@ func (fakePolicies) Status() leader.Status {
 	d := state.Decision{
 		ID: "returns/a-1/1/verify", Time: at, Policy: "returns", Node: "a-1", Action: state.ActionVerify,
 		Case: "the host was rebooted", Evidence: []string{"its boot id changed"}, Phase: state.PhaseDone, Job: "1",
+		Replaces: "a-9",
 	}
 
 	return leader.Status{
@@ -501,6 +502,11 @@ func (fakePolicies) Status() leader.Status {
 		Policies: []leader.PolicyStatus{{
 			Name: "returns", About: "verifies", Paused: &state.Pause{Since: at, Actor: "ann", Reason: "a move"},
 			Halted: "ann paused it", Pending: 2, Decisions: []state.Decision{d},
+			Roles: []leader.RoleState{{
+				Role:      policy.Role{Group: "service-master", Count: 3, Spread: "rack", ReplaceAfter: time.Hour},
+				InService: 3, Healthy: 2, Coming: 1, Surplus: 1, Places: map[string]int{"r1": 2},
+				Silent: []string{"a-1"}, Warnings: []string{"one too many"}, Notes: []string{"a-1 is silent"},
+			}},
 		}},
 		Decisions: []state.Decision{d},
 	}
@@ -545,6 +551,10 @@ func (fakePolicies) Test(name string, given []inventory.Node) (leader.Tested, er
 			Now:    n.State == inventory.Discovered,
 			Text:   n.Label + " " + n.Serial,
 			Until:  n.Presence.Since,
+		}
+
+		if !n.Updated.IsZero() {
+			t.Roles = []leader.RoleState{{Notes: []string{n.Updated.String()}}}
 		}
 	}
 

@@ -132,8 +132,28 @@ func brakeOf(b state.Brake, message string) api.Brake {
 func policyOf(p leader.PolicyStatus) api.Policy {
 	return api.Policy{
 		Name: p.Name, About: p.About, On: p.On, Turned: turnOf(p.Switch), Paused: pauseOf(p.Paused),
-		Halted: p.Halted, Pending: p.Pending, Decisions: decisionsOf(p.Decisions),
+		Halted: p.Halted, Pending: p.Pending, Roles: rolesOf(p.Roles), Decisions: decisionsOf(p.Decisions),
 	}
+}
+
+func rolesOf(roles []leader.RoleState) []api.PolicyRole {
+	var out []api.PolicyRole
+
+	for _, r := range roles {
+		role := api.PolicyRole{
+			Group: r.Group, Count: r.Count, Spread: r.Spread, Places: r.Places, InService: r.InService,
+			Healthy: r.Healthy, Coming: r.Coming, Surplus: r.Surplus, Silent: r.Silent, Warnings: r.Warnings,
+			Notes: r.Notes,
+		}
+
+		if r.ReplaceAfter > 0 {
+			role.ReplaceAfter = r.ReplaceAfter.String()
+		}
+
+		out = append(out, role)
+	}
+
+	return out
 }
 
 func turnOf(s *state.Switch) *api.PolicyTurn {
@@ -164,7 +184,7 @@ func decisionsOf(decisions []state.Decision) []api.Decision {
 func decisionOf(d state.Decision) api.Decision {
 	return api.Decision{
 		ID: d.ID, Time: d.Time, Policy: d.Policy, Node: d.Node, Action: string(d.Action), Group: d.Group,
-		Case:     d.Case,
+		Replaces: d.Replaces, Case: d.Case,
 		Evidence: append([]string{}, d.Evidence...), Prevent: d.Prevent, Phase: string(d.Phase), Job: d.Job,
 		Result: d.Result,
 	}

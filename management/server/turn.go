@@ -118,6 +118,10 @@ func givenNode(n api.PolicyTestNode) (inventory.Node, error) {
 		node.Created, node.Presence.Since = *n.Created, *n.Created
 	}
 
+	if n.Updated != nil {
+		node.Updated = *n.Updated
+	}
+
 	return node, nil
 }
 
@@ -127,7 +131,7 @@ const maxGivenName = 300
 func testedOf(t leader.Tested) api.PolicyTested {
 	out := api.PolicyTested{
 		Policy: t.Policy, About: t.About, On: t.On, Halted: t.Halted, Nodes: t.Nodes,
-		Outlooks: make([]api.PolicyOutlook, len(t.Outlooks)),
+		Outlooks: make([]api.PolicyOutlook, len(t.Outlooks)), Roles: rolesOf(t.Roles),
 	}
 
 	for i, o := range t.Outlooks {

@@ -33,9 +33,12 @@ type PolicyStatus struct {
 	Paused    *state.Pause
 	Halted    string // why it does not act now, in words; may be empty
 	Pending   int    // nodes that it has not decided on
-	Roles     []policy.RoleState
+	Roles     []RoleState
 	Decisions []state.Decision
 }
+
+// RoleState is the nodes of a role of a policy.
+type RoleState = policy.RoleState
 
 // Status returns the state of automation as the view shows it.
 func (l *Leader) Status() Status {
@@ -68,7 +71,7 @@ func (l *Leader) Status() Status {
 }
 
 // rolesOf returns the roles that the policy fills, or nil.
-func rolesOf(p policy.Policy, w policy.World) []policy.RoleState {
+func rolesOf(p policy.Policy, w policy.World) []RoleState {
 	if c, ok := p.(policy.Commission); ok {
 		return c.Roles(w)
 	}

@@ -72,7 +72,7 @@ type Tested struct {
 	Halted   string // why it does not act now, in words; may be empty
 	Nodes    int    // of the inventory
 	Outlooks []policy.Outlook
-	Roles    []policy.RoleState
+	Roles    []RoleState
 }
 
 // MaxTested is the number of nodes of a given inventory.
