@@ -194,8 +194,9 @@ func (p *Printer) roles(roles []api.PolicyRole) {
 	var fields []Field
 
 	for _, r := range roles {
+		group := Line(r.Group)
 		fields = append(fields,
-			Field{"Warnings of " + Line(r.Group), lines(r.Warnings)}, Field{"Notes on " + Line(r.Group), lines(r.Notes)})
+			Field{"Warnings of " + group, lines(r.Warnings)}, Field{"Notes on " + group, lines(r.Notes)})
 	}
 
 	p.Fields(fields)

@@ -294,8 +294,9 @@ func (c Commission) decision(w World, n *inventory.Node, t tally, replaced *abse
 	if replaced != nil {
 		d.Replaces = replaced.node.Name
 		d.Case += ", in the place of " + replaced.node.Name
-		d.Evidence = append(d.Evidence, replaced.text, fmt.Sprintf("%d of %d nodes of %s are healthy; the majority is %d",
-			t.crew.healthy, t.Count, t.Group, t.majority()))
+		healthy := fmt.Sprintf("%d of %d nodes of %s are healthy; the majority is %d",
+			t.crew.healthy, t.Count, t.Group, t.majority())
+		d.Evidence = append(d.Evidence, replaced.text, healthy)
 		d.Prevent = append(d.Prevent, "the return of "+replaced.node.Name+" before that, or a longer replace_after")
 	}
 

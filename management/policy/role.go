@@ -428,9 +428,10 @@ func (t tally) spreadText(n *inventory.Node) string {
 
 // evidence counts the nodes of the role.
 func (t tally) evidence() string {
-	if t.Rest {
-		return fmt.Sprintf("%d nodes of %s are in service, or on their way", t.present+t.held, t.Group)
+	limit := ""
+	if !t.Rest {
+		limit = fmt.Sprintf("of at most %d ", t.Count)
 	}
 
-	return fmt.Sprintf("%d of at most %d nodes of %s are in service, or on their way", t.present+t.held, t.Count, t.Group)
+	return fmt.Sprintf("%d %snodes of %s are in service, or on their way", t.present+t.held, limit, t.Group)
 }

@@ -147,8 +147,8 @@ func TestRolesWait(t *testing.T) {
 	w := siteWorld(siteRule(), master("m-0", "a"), inRack("n-0", "a", noon),
 		inRack("n-1", "b", noon.Add(10*time.Minute-time.Second)), inRack("n-2", "c", noon), inRack("n-3", "c", noon))
 
-	p := policy.Decide(rule, w)
-	if got := joins(p); got != "n-2 master, n-0 worker, n-3 worker" || !p.Next.Equal(noon.Add(11*time.Minute-time.Second)) {
+	p, due := policy.Decide(rule, w), noon.Add(11*time.Minute-time.Second)
+	if got := joins(p); got != "n-2 master, n-0 worker, n-3 worker" || !p.Next.Equal(due) {
 		t.Errorf("%s, next %s", got, p.Next)
 	}
 
@@ -207,8 +207,8 @@ func TestRolesReplace(t *testing.T) {
 		{"two of three are lost", func(w *policy.World, m []*inventory.Node) {
 			lose(*w, m[0], time.Hour)
 			lose(*w, m[1], time.Hour)
-		}, "", "1 of 3 nodes of service-master are healthy, fewer than the majority of 2: nothing is replaced, and an " +
-			"operator decides"},
+		}, "", "1 of 3 nodes of service-master are healthy, fewer than the majority of 2: nothing is replaced, and " +
+			"an operator decides"},
 		{"one is lost, and one works", func(w *policy.World, m []*inventory.Node) {
 			lose(*w, m[0], time.Hour)
 			m[1].Status, m[1].Verb = inventory.Maintenance, inventory.VerbUpdate
@@ -338,8 +338,8 @@ func TestRolesReplaced(t *testing.T) {
 	*m[0] = back
 
 	// The replacement is in service, and an answer of ssh from before it is old by now.
-	new := w.View.Nodes[4]
-	new.Status, new.PrevStatus, new.Group = inventory.Allocated, inventory.Provisioning, "service-master"
+	fourth := w.View.Nodes[4]
+	fourth.Status, fourth.PrevStatus, fourth.Group = inventory.Allocated, inventory.Provisioning, "service-master"
 	d.Phase = state.PhaseDone
 	w.View.Automation = w.View.Automation.Replace(d)
 	w.Now = w.Now.Add(24 * time.Hour)

@@ -23,7 +23,9 @@ func testsPolicies(t *testing.T, c *client.Client) {
 		t.Errorf("%+v", tested)
 	}
 
-	given := []api.PolicyTestNode{{Name: "rack-1-x", Status: "Unallocated", State: "Discovered", Created: &at, Updated: &at}}
+	given := []api.PolicyTestNode{{
+		Name: "rack-1-x", Status: "Unallocated", State: "Discovered", Created: &at, Updated: &at,
+	}}
 	tested = must[api.PolicyTested](t)(c.TestPolicy(ctx, "returns", api.PolicyTest{Nodes: &given}))
 
 	if o := tested.Outlooks[0]; tested.Nodes != 1 || o.Node != "rack-1-x" || o.Message != "rack-1 x" || !o.Now ||

@@ -73,7 +73,7 @@ func (r RoleRule) check(groups inventory.Groups, last bool) error {
 
 	switch {
 	case r.Count == nil && !last:
-		return errors.New("count is missing: only the last role may leave it out, because it takes all nodes that are left")
+		return errors.New("count is missing: only the last role may leave it out, and takes all nodes that are left")
 	case r.Count != nil && (*r.Count < 1 || *r.Count > maxCount):
 		return fmt.Errorf("count: %d is not within 1 and %d", *r.Count, maxCount)
 	case r.Count == nil && r.ReplaceAfter != 0:

@@ -25,7 +25,7 @@ func TestRoles(t *testing.T) {
 			{group: service-master, count: 3, spread: rack, replace_after: 30m}, {group: service-worker}]}`, ""},
 		{"an even count", "{match: rack, roles: [{group: service-master, count: 4, replace_after: 30m}]}", ""},
 		{"a maximum of all", "{match: rack, maximum: 9, roles: [{group: service-master, count: 3}]}", ""},
-		{"group and roles", "{match: rack, group: service-worker, maximum: 3, roles: [{group: service-master, count: 3}]}",
+		{"group and roles", "{match: rack, group: service-worker, roles: [{group: service-master, count: 3}]}",
 			"group and roles exclude each other"},
 		{"neither", "{match: rack, maximum: 3}", "group is empty"},
 		{"no roles", "{match: rack, maximum: 3, roles: []}", "group is empty"},

@@ -105,7 +105,8 @@ func TestDynamicRoles(t *testing.T) {
 			t.Fatalf("masters %s; %s", m, s.jobs())
 		}
 
-		if d := s.View().Automation.Of("n-006"); len(d) != 1 || d[0].Replaces != name(1) || d[0].Phase != state.PhaseDone {
+		d := s.View().Automation.Of("n-006")
+		if len(d) != 1 || d[0].Replaces != name(1) || d[0].Phase != state.PhaseDone {
 			t.Errorf("%+v", d)
 		}
 
