@@ -311,8 +311,9 @@ var mayImport = map[string][]string{
 	".ci/textmeasure":          {},
 	"vagrant/bench": {
 		"configuration", "configuration/repository/git", "inventory", "inventory/etcd", "management/access",
-		"management/api", "management/client", "management/etcd", "management/job", "management/rollout",
-		"management/rollout/leader", "management/secret", "management/state",
+		"management/api", "management/client", "management/etcd", "management/job", "management/policy",
+		"management/rollout", "management/rollout/leader", "management/secret", "management/selector",
+		"management/state",
 	},
 	"vagrant/systemtest": {"inventory", "management/api", "management/client"},
 }

@@ -7,30 +7,48 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
 
+// prospect is the outlook of a new node under a rule. A fleet may have many, so it is small.
+type prospect struct {
+	node  *inventory.Node
+	slot  int    // of the node among the free ones
+	group string // that it would join
+	stage stage
+	text  string    // the condition of a wait
+	until time.Time // the end of the wait, if it is a time
+	// decision is set if the node may join now, for as many as may begin at once.
+	decision *state.Decision
+}
+
 // share is the part of the new nodes that falls to a rule.
 type share struct {
-	outlooks []outlookOf
+	prospects []prospect
 	// ask are silent nodes of its roles to be reached over ssh, before they count as lost.
 	ask []string
 }
 
-// assign returns the share of each rule that is on. A rule takes its nodes before those of
-// lower priority, and leaves them those that it has no place for.
-func (w World) assign() map[string]share {
-	m := w.muster()
-	shares := map[string]share{}
+// share returns the share of a rule, which is empty while it is off. A rule takes its nodes
+// before those of lower priority, and leaves them those that it has no place for.
+func (w World) share(name string) share {
+	rules := w.rules()
 
-	for _, c := range w.rules() {
-		shares[c.Name()] = c.take(m)
+	i := slices.IndexFunc(rules, func(c Commission) bool { return c.Name() == name })
+	if i < 0 {
+		return share{}
 	}
 
-	return shares
+	m := w.muster()
+	for _, c := range rules[:i] {
+		c.take(m, 0)
+	}
+
+	return rules[i].take(m, rules[i].Rule.Rate)
 }
 
 // muster is one assignment of the new nodes to the rules.
@@ -140,21 +158,30 @@ func (w World) fresh() []*inventory.Node {
 	return fresh
 }
 
-// take takes the new nodes of the rule out of the free ones.
-func (c Commission) take(m *muster) share {
+// take takes the new nodes of the rule out of the free ones, with that many decisions in
+// words: no more can begin at once, and the words cost time.
+func (c Commission) take(m *muster, words int) share {
 	room, wanted := c.room(m)
 	if !wanted {
 		return share{}
 	}
 
 	t := c.taking(m)
-	t.room = room
+	t.room, t.words = room, words
 
 	for _, r := range c.Rule.roles() {
 		t.fill(m.crew(r.Group).tally(m.World, r))
 	}
 
-	m.free = slices.DeleteFunc(m.free, func(n *inventory.Node) bool { return t.used[n.Name] })
+	left := m.free[:0]
+
+	for slot, n := range m.free {
+		if !t.used[slot] {
+			left = append(left, n)
+		}
+	}
+
+	m.free = left
 
 	return t.share
 }
@@ -181,29 +208,34 @@ type taking struct {
 
 	rule  Commission
 	m     *muster
-	room  int         // nodes that may still join
-	ready []outlookOf // that could join, or can at a known time; the oldest first
-	stuck []outlookOf // that wait for something else
-	used  map[string]bool
-	acts  int // nodes that join now
+	room  int        // nodes that may still join
+	words int        // decisions that may still be made
+	ready []prospect // that could join, or can at a known time; the oldest first
+	stuck []prospect // that wait for something else
+	used  []bool     // by the slot of a node
 }
 
 // taking sorts the free nodes of the rule.
 func (c Commission) taking(m *muster) *taking {
-	t := &taking{rule: c, m: m, used: map[string]bool{}}
+	t := &taking{
+		rule: c, m: m, used: make([]bool, len(m.free)), ready: make([]prospect, 0, len(m.free)),
+	}
 
-	for _, n := range m.free {
+	for slot, n := range m.free {
 		if !c.Rule.Match(n) {
 			continue
 		}
 
-		switch o := c.judge(m, n); {
-		case o.stage == stageNone:
-			t.used[n.Name] = true
-		case o.stage == stageAct, !o.until.IsZero():
-			t.ready = append(t.ready, outlookOf{outlook: o, node: n})
+		p := c.judge(m, n)
+		p.slot = slot
+
+		switch {
+		case p.stage == stageNone:
+			t.used[slot] = true
+		case p.stage == stageAct, !p.until.IsZero():
+			t.ready = append(t.ready, p)
 		default:
-			t.stuck = append(t.stuck, outlookOf{outlook: o, node: n})
+			t.stuck = append(t.stuck, p)
 		}
 	}
 
@@ -216,61 +248,65 @@ func (t *taking) fill(role tally) {
 	kept := max(role.missing-places, 0)
 	places = min(places, t.room)
 
-	order := role.spread(t.ready)
-	joining := min(places, len(order))
-	kept = min(kept, len(order)-joining)
-
-	for _, o := range order[:joining] {
-		t.join(&role, o, replaced)
-	}
-
-	for _, o := range order[joining : joining+kept] {
-		t.keep(role, o)
-	}
+	joining := min(places, len(t.ready))
+	kept = min(kept, len(t.ready)-joining)
 
 	if joining+kept > 0 {
-		t.ready = slices.DeleteFunc(t.ready, func(o outlookOf) bool { return t.used[o.node.Name] })
+		role.count()
+
+		t.prospects = slices.Grow(t.prospects, joining+kept)
+
+		order := role.spread(t.ready)
+		for _, p := range order[:joining] {
+			t.join(&role, p, replaced)
+		}
+
+		for _, p := range order[joining : joining+kept] {
+			t.keep(role, p)
+		}
+
+		t.ready = slices.DeleteFunc(t.ready, func(p prospect) bool { return t.used[p.slot] })
 	}
 
 	// A node that is not ready takes a place only if no other one does.
 	waiting := min(places-joining, len(t.stuck))
-	for _, o := range t.stuck[:waiting] {
-		t.give(role.Group, o)
+	for _, p := range t.stuck[:waiting] {
+		t.give(role.Group, p)
 	}
 
 	t.stuck = t.stuck[waiting:]
 }
 
 // give gives a node to the rule.
-func (t *taking) give(group string, o outlookOf) {
-	o.group = group
-	t.outlooks = append(t.outlooks, o)
-	t.used[o.node.Name] = true
+func (t *taking) give(group string, p prospect) {
+	p.group = group
+	t.prospects = append(t.prospects, p)
+	t.used[p.slot] = true
 }
 
 // join gives a node to a role, whose counts then include it.
-func (t *taking) join(role *tally, o outlookOf, replaced *absence) {
-	if text := t.m.cannotJoin(role.Group); o.stage == stageAct && text != "" {
-		o.outlook = outlook{stage: stageWait, text: text}
+func (t *taking) join(role *tally, p prospect, replaced *absence) {
+	if text := t.m.cannotJoin(role.Group); p.stage == stageAct && text != "" {
+		p.stage, p.text = stageWait, text
 	}
 
-	// No more can begin at once, and the words cost time.
-	if o.stage == stageAct && t.acts < t.rule.Rule.Rate {
-		t.acts++
-		o.decision = t.rule.decision(t.m.World, o.node, *role, replaced)
+	if p.stage == stageAct && t.words > 0 {
+		t.words--
+		d := t.rule.decision(t.m.World, p.node, *role, replaced)
+		p.decision = &d
 	}
 
-	t.give(role.Group, o)
+	t.give(role.Group, p)
 	t.room--
-	role.add(o.node)
+	role.add(p.node)
 }
 
 // keep keeps a node for the place of another one.
-func (t *taking) keep(role tally, o outlookOf) {
+func (t *taking) keep(role tally, p prospect) {
 	reason, until := role.keeps()
-	o.outlook = outlook{stage: stageWait, text: "it is kept for " + role.Group + ": " + reason, until: until}
+	p.stage, p.until, p.text = stageWait, until, "it is kept for "+role.Group+": "+reason
 
-	t.give(role.Group, o)
+	t.give(role.Group, p)
 	role.crew.kept++
 
 	for _, a := range role.absences {

@@ -101,10 +101,10 @@ func (c Commission) Decide(w World) Plan {
 
 	limits := w.limits()
 	left, _, next := c.rate(w)
-	share := w.assign()[c.Name()]
+	share := w.share(c.Name())
 	plan.Ask = share.ask
 
-	for _, o := range share.outlooks {
+	for _, o := range share.prospects {
 		if o.stage == stageWait && !o.until.IsZero() {
 			plan.at(o.until)
 		}
@@ -128,7 +128,7 @@ func (c Commission) Decide(w World) Plan {
 		}
 
 		left--
-		plan.Decisions = append(plan.Decisions, o.decision)
+		plan.Decisions = append(plan.Decisions, *o.decision)
 	}
 
 	return plan
@@ -227,33 +227,37 @@ func (c Commission) rate(w World) (left int, reason string, next time.Time) {
 		inventory.Count(recent, "commission", "commissions"), short(RateWindow)), oldest.Add(RateWindow)
 }
 
-// judge returns the outlook of a new node for the rule, whatever group it joins.
-func (c Commission) judge(m *muster, n *inventory.Node) outlook {
+// judge returns the prospect of a new node for the rule, whatever group it joins.
+func (c Commission) judge(m *muster, n *inventory.Node) prospect {
 	if m.decided[n.Name] {
 		if _, decided := m.standing(c.situation(n)); decided {
-			return outlook{}
+			return prospect{}
 		}
 	}
 
+	wait := func(text string) prospect { return prospect{node: n, stage: stageWait, text: text} }
 	quiet := n.Presence.Since.Add(c.Rule.Quiet)
 
 	switch due := m.busy[n.Name]; {
 	case n.State != inventory.Discovered:
-		return outlook{stage: stageWait, text: "the observers do not see it"}
+		return wait("the observers do not see it")
 	case n.Job != "":
-		return outlook{stage: stageWait, text: "job " + n.Job + " holds it"}
+		return wait("job " + n.Job + " holds it")
 	case len(n.Duplicates) > 0:
-		return outlook{stage: stageWait, text: claimed(n)}
+		return wait(claimed(n))
 	case n.Presence.Pending() && len(n.HostKeys) > 0:
-		return outlook{stage: stageWait, text: "it returned, and policy " + Returns{}.Name() + " has not decided on it"}
+		return wait("it returned, and policy " + Returns{}.Name() + " has not decided on it")
 	case due != nil:
-		return outlook{stage: stageWait, text: isDue(*due)}
+		return wait(isDue(*due))
 	case m.Now.Before(quiet):
-		return outlook{stage: stageWait, text: fmt.Sprintf("it is seen since %s; commissioned not before %s "+
-			"(policies.commission.%s.quiet)", stamp(n.Presence.Since), stamp(quiet), c.Name()), until: quiet}
+		p := wait(fmt.Sprintf("it is seen since %s; commissioned not before %s (policies.commission.%s.quiet)",
+			stamp(n.Presence.Since), stamp(quiet), c.Name()))
+		p.until = quiet
+
+		return p
 	}
 
-	return outlook{stage: stageAct}
+	return prospect{node: n, stage: stageAct}
 }
 
 // situation names a new node in the ids of decisions.
@@ -307,7 +311,7 @@ func (c Commission) decision(w World, n *inventory.Node, t tally, replaced *abse
 func (c Commission) Confirm(w World, d state.Decision) string {
 	w.View = w.without(d.ID)
 
-	for _, o := range w.assign()[c.Name()].outlooks {
+	for _, o := range w.share(c.Name()).prospects {
 		switch {
 		case o.node.Name != d.Node:
 		case o.stage != stageAct:
@@ -369,7 +373,7 @@ func (c Commission) newest(w World, name string) *state.Decision {
 }
 
 // Pending implements Policy.
-func (c Commission) Pending(w World) int { return len(w.assign()[c.Name()].outlooks) }
+func (c Commission) Pending(w World) int { return len(w.share(c.Name()).prospects) }
 
 // Test implements Policy.
 func (c Commission) Test(w World) []Outlook {
@@ -379,7 +383,7 @@ func (c Commission) Test(w World) []Outlook {
 	left, reason, next := c.rate(w)
 	stopped := len(c.failed(w)) >= c.Rule.Failures
 
-	for _, o := range w.assign()[c.Name()].outlooks {
+	for _, o := range w.share(c.Name()).prospects {
 		shown := Outlook{
 			Node:   o.node.Name,
 			Action: state.ActionCommission,
@@ -390,7 +394,7 @@ func (c Commission) Test(w World) []Outlook {
 
 		if o.stage == stageAct {
 			shown.Text = "it is commissioned to " + o.group + " now"
-			if o.decision.Replaces != "" {
+			if o.decision != nil && o.decision.Replaces != "" {
 				shown.Text += ", in the place of " + o.decision.Replaces
 			}
 

@@ -86,9 +86,9 @@ func (r Returns) Decide(w World) Plan {
 		}
 
 		if o.ask && n.Presence.Pending() {
-			first = append(first, outlookOf{outlook: o, node: n})
+			first = append(first, outlookOf{o, n})
 		} else if o.ask {
-			later = append(later, outlookOf{outlook: o, node: n})
+			later = append(later, outlookOf{o, n})
 		}
 
 		switch o.stage {
@@ -97,7 +97,7 @@ func (r Returns) Decide(w World) Plan {
 				plan.Notes[n.Name] = o.text
 			}
 		case stageAct:
-			due = append(due, outlookOf{outlook: o, node: n})
+			due = append(due, outlookOf{o, n})
 		}
 	}
 
@@ -134,8 +134,7 @@ func (r Returns) Decide(w World) Plan {
 // outlookOf is the outlook of a node.
 type outlookOf struct {
 	outlook
-	node  *inventory.Node
-	group string // that a new node would join
+	node *inventory.Node
 }
 
 func byReturn(a, b outlookOf) int {

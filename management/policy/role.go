@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -75,6 +76,7 @@ type crew struct {
 	silent  []*inventory.Node          // in service, and Disappeared
 	fenced  []*inventory.Node          // Quarantined; the host may still act as a member
 	healthy int                        // those that are available
+	joining []*inventory.Node          // new nodes that are given to it
 	kept    int                        // new nodes that are kept for the place of a lost one
 }
 
@@ -142,6 +144,9 @@ func (c *crew) join(n *inventory.Node) {
 		}
 	}
 }
+
+// growing reports whether a node is on its way.
+func (c *crew) growing() bool { return len(c.coming)+len(c.joining) > 0 }
 
 // absence is a node that is out of service, and still has its place in the role, or has
 // lost it.
@@ -232,22 +237,19 @@ type tally struct {
 	// lost, and missing that of all nodes to the count, places that are kept included.
 	vacant, lost, missing int
 	surplus               int
-	// loads are the nodes of the role by the value of its label. Lost nodes do not count.
+	// loads are the nodes of the role by the value of its label, once they are counted. Lost
+	// nodes do not count.
 	loads map[string]int
 }
 
 // tally counts a role. The role of the rest has a place for every node.
 func (c *crew) tally(w World, r Role) tally {
-	t := tally{Role: r, crew: c, absences: c.absences(w, r), present: len(c.present) + len(c.coming)}
+	t := tally{Role: r, crew: c, absences: c.absences(w, r), present: len(c.present) + len(c.coming) + len(c.joining)}
 
 	for _, a := range t.absences {
 		if !a.lost {
 			t.held++
 		}
-	}
-
-	if r.Spread != "" {
-		t.count()
 	}
 
 	if r.Rest {
@@ -273,7 +275,7 @@ func (c *crew) tally(w World, r Role) tally {
 // places returns how many new nodes may join now, and the lost node whose place one of them
 // takes, or nil.
 func (t tally) places() (free int, replaced *absence) {
-	if t.vacant > 0 || t.lost == 0 || t.below() != "" || len(t.crew.coming) > 0 {
+	if t.vacant > 0 || t.lost == 0 || t.below() != "" || t.crew.growing() {
 		return t.vacant, nil
 	}
 
@@ -327,6 +329,10 @@ func (t tally) below() string {
 
 // count counts the nodes of the role by its label.
 func (t *tally) count() {
+	if t.Spread == "" {
+		return
+	}
+
 	t.loads = map[string]int{}
 
 	for _, n := range t.crew.present {
@@ -334,6 +340,10 @@ func (t *tally) count() {
 	}
 
 	for _, n := range t.crew.coming {
+		t.place(n)
+	}
+
+	for _, n := range t.crew.joining {
 		t.place(n)
 	}
 
@@ -358,7 +368,7 @@ func (t *tally) place(n *inventory.Node) {
 
 // add counts a node that joins.
 func (t *tally) add(n *inventory.Node) {
-	t.crew.coming[n.Name] = n
+	t.crew.joining = append(t.crew.joining, n)
 	t.present++
 	t.place(n)
 }
@@ -366,42 +376,41 @@ func (t *tally) add(n *inventory.Node) {
 // spread returns the new nodes in the order in which the role takes them: from the value
 // of the label with the fewest nodes, and those without the label last. Nodes are given
 // by their age, the oldest first.
-func (t tally) spread(nodes []outlookOf) []outlookOf {
+func (t tally) spread(nodes []prospect) []prospect {
 	if t.Spread == "" {
-		return nodes
+		return slices.Clone(nodes)
 	}
 
-	type ranked struct {
-		outlookOf
-		bare int // 1: without the label
-		load int
-	}
+	type ranked struct{ bare, load, index int } // bare 1: without the label
 
 	loads := maps.Clone(t.loads)
 	order := make([]ranked, len(nodes))
 
-	for i, o := range nodes {
-		value, labelled := o.node.Labels[t.Spread]
+	for i, p := range nodes {
+		value, labelled := p.node.Labels[t.Spread]
 		if !labelled {
-			order[i] = ranked{outlookOf: o, bare: 1}
+			order[i] = ranked{bare: 1, index: i}
 			continue
 		}
 
-		order[i] = ranked{outlookOf: o, load: loads[value]}
+		order[i] = ranked{load: loads[value], index: i}
 		loads[value]++
 	}
 
-	slices.SortStableFunc(order, func(a, b ranked) int {
-		return cmp.Or(cmp.Compare(a.bare, b.bare), cmp.Compare(a.load, b.load))
+	slices.SortFunc(order, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.bare, b.bare), cmp.Compare(a.load, b.load), cmp.Compare(a.index, b.index))
 	})
 
-	sorted := make([]outlookOf, len(nodes))
+	sorted := make([]prospect, len(nodes))
 	for i, r := range order {
-		sorted[i] = r.outlookOf
+		sorted[i] = nodes[r.index]
 	}
 
 	return sorted
 }
+
+// maxShown is the number of values that the evidence names.
+const maxShown = 8
 
 // spreadText describes where the nodes of the role are, for the evidence, or "".
 func (t tally) spreadText(n *inventory.Node) string {
@@ -418,12 +427,18 @@ func (t tally) spreadText(n *inventory.Node) string {
 		return text + ", and no node of the role has one yet"
 	}
 
-	places := make([]string, 0, len(t.loads))
-	for _, value := range slices.Sorted(maps.Keys(t.loads)) {
+	values := slices.Sorted(maps.Keys(t.loads))
+	places := make([]string, 0, maxShown)
+
+	for _, value := range values[:min(len(values), maxShown)] {
 		places = append(places, fmt.Sprintf("%s has %d", value, t.loads[value]))
 	}
 
-	return text + "; " + job.ShortList(places)
+	if more := len(values) - len(places); more > 0 {
+		places = append(places, fmt.Sprintf("and %d more", more))
+	}
+
+	return text + "; " + strings.Join(places, ", ")
 }
 
 // evidence counts the nodes of the role.

@@ -43,7 +43,10 @@ func (c Commission) Roles(w World) []RoleState {
 			members = &crew{}
 		}
 
-		states[i] = w.roleState(members.tally(w, r))
+		t := members.tally(w, r)
+		t.count()
+
+		states[i] = w.roleState(t)
 	}
 
 	return states

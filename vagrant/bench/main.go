@@ -43,6 +43,7 @@ var groups = []group{
 	{"outdated", "nodes that are outdated after a change", outdated},
 	{"rollout", "decisions of a rollout about a simulated fleet", rollouts},
 	{"rollout-store", "a rollout with its records in the store, in real time", storedRollouts},
+	{"policy", "evaluations of policies and selectors over a simulated fleet", policies},
 	{"transitions", "transitions of 64 nodes at once", transitions},
 	{"claim", "a claim of all nodes, and the jobs of a full queue", claims},
 	{"access", "requests over HTTPS with a token", accessed},

@@ -57,7 +57,6 @@ func TestDynamicRoles(t *testing.T) {
 	w.labDo("cut", "host4")
 	w.awaitState(inventory.Disappeared, "host4")
 	w.ctl("nodes", "label", w.name("host6"), "rack=r2")
-	w.awaitFinding("host6", "it is kept for service-master: "+w.name("host4")+" is silent")
 	w.sh("host1", "systemctl kill -s KILL clusterm")
 	w.awaitHealthy()
 	w.awaitInService("host6")
