@@ -319,7 +319,8 @@ func TestRolesReplaced(t *testing.T) {
 	}
 
 	d := p.Decisions[0]
-	if text := strings.Join(d.Evidence, "\n"); d.Replaces != "m-0" || !strings.Contains(d.Case, "in the place of m-0") ||
+	text := strings.Join(d.Evidence, "\n")
+	if d.Replaces != "m-0" || !strings.Contains(d.Case, "in the place of m-0") ||
 		!strings.Contains(text, "m-0 is lost since 2026-03-01 11:10:00 UTC; ssh did not reach it") ||
 		!strings.Contains(text, "2 of 3 nodes of service-master are healthy; the majority is 2") ||
 		!strings.Contains(text, "its rack is a; b has 1, c has 1") {

@@ -40,10 +40,15 @@ func policies(ctx context.Context, b *bench) error {
 		}
 
 		err = b.compare(ctx, comparison{
-			name: fmt.Sprintf("%s, %d nodes", row.name, b.nodes), unit: "ms", against: "a loop that compares two labels",
-			rounds: 15, summarize: slices.Min[[]float64], floor: atMost(0, policyFloor, fmt.Sprintf("<= %d ms", policyFloor)), note: row.note,
-			baseline: func(context.Context) (float64, error) { return millis(world, compares) },
-			product:  func(context.Context) (float64, error) { return millis(world, row.evaluate) },
+			name:      fmt.Sprintf("%s, %d nodes", row.name, b.nodes),
+			unit:      "ms",
+			against:   "a loop that compares two labels",
+			rounds:    15,
+			summarize: slices.Min[[]float64],
+			floor:     atMost(0, policyFloor, fmt.Sprintf("<= %d ms", policyFloor)),
+			note:      row.note,
+			baseline:  func(context.Context) (float64, error) { return millis(world, compares) },
+			product:   func(context.Context) (float64, error) { return millis(world, row.evaluate) },
 		})
 		if err != nil {
 			return err
