@@ -43,6 +43,7 @@ func (w World) share(name string) share {
 		return share{}
 	}
 
+	// The rules before take their nodes, without the words.
 	m := w.muster()
 	for _, c := range rules[:i] {
 		c.take(m, 0)
@@ -173,6 +174,7 @@ func (c Commission) take(m *muster, words int) share {
 		t.fill(m.crew(r.Group).tally(m.World, r))
 	}
 
+	// The slots are positions in the list of before.
 	left := m.free[:0]
 
 	for slot, n := range m.free {
@@ -188,6 +190,7 @@ func (c Commission) take(m *muster, words int) share {
 
 // room returns how many nodes the rule may add by its maximum, and whether a role wants any.
 func (c Commission) room(m *muster) (room int, wanted bool) {
+	// The maximum of a rule for one group is the count of its role.
 	room = math.MaxInt
 	if c.Rule.Maximum > 0 && len(c.Rule.Roles) > 0 {
 		room = c.Rule.Maximum
@@ -309,6 +312,7 @@ func (t *taking) keep(role tally, p prospect) {
 	t.give(role.Group, p)
 	role.crew.kept++
 
+	// Ask only while a node is there that could take the place.
 	for _, a := range role.absences {
 		if a.ask && !slices.Contains(t.ask, a.node.Name) {
 			t.ask = append(t.ask, a.node.Name)

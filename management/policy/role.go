@@ -103,6 +103,7 @@ func (w World) crews() map[string]*crew {
 		}
 	}
 
+	// An update inside of a group makes nobody a new member.
 	come := func(group, name string) {
 		n := job.Find(w.View.Nodes, name)
 		if n == nil || n.Group != group || !n.InService() {
@@ -167,6 +168,7 @@ func (c *crew) absences(w World, r Role) []absence {
 		all = append(all, w.silence(r, n))
 	}
 
+	// Without replacement, an operator decides on fenced nodes as before.
 	if r.ReplaceAfter > 0 {
 		for _, n := range c.fenced {
 			all = append(all, w.fence(r, n))
@@ -263,6 +265,7 @@ func (c *crew) tally(w World, r Role) tally {
 	t.lost = max(r.Count-t.present-t.held-t.vacant, 0)
 	t.missing = t.vacant
 
+	// Nothing is kept for a node that keeps its place anyway.
 	if r.ReplaceAfter > 0 {
 		t.missing = max(r.Count-t.present-c.kept, 0)
 	}
@@ -386,6 +389,8 @@ func (t tally) spread(nodes []prospect) []prospect {
 	loads := maps.Clone(t.loads)
 	order := make([]ranked, len(nodes))
 
+	// Each node counts as taken for the next one of its value: in the order of these
+	// numbers, the value with the fewest nodes always comes first.
 	for i, p := range nodes {
 		value, labelled := p.node.Labels[t.Spread]
 		if !labelled {

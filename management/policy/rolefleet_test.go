@@ -70,6 +70,7 @@ func (f *site) step() {
 		f.world.View.Nodes = nodes
 	}
 
+	// Some silent hosts answer ssh, others do not.
 	present := func(n *inventory.Node) bool { return n.State == inventory.Discovered }
 	if n := f.some(present); n != nil && f.chance(15) {
 		seen(n, false, f.world.Now)
@@ -175,6 +176,7 @@ func (f *site) end(j *job.Job) {
 
 	n.PrevStatus, n.Status, n.Job = n.Status, inventory.Allocated, ""
 
+	// A host that went away fails its commission.
 	if n.State != inventory.Discovered || f.chance(10) {
 		j.Status, n.Status, n.Group, n.LastError = job.Errored, inventory.Unallocated, "", "it failed"
 	}
@@ -257,6 +259,7 @@ func (f *site) check(d state.Decision) {
 func (f *site) checkMaster(d state.Decision, n *inventory.Node) {
 	f.Helper()
 
+	// A vacancy is filled at any time, and a lost master replaced by the rules only.
 	role, m := f.rule.Roles[0], f.masters()
 	if d.Replaces == "" && m.all >= role.Count {
 		f.Fatalf("%s becomes one more than %d masters: %+v", d.Node, role.Count, m)

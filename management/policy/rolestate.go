@@ -154,6 +154,7 @@ func (c Commission) explainMember(w World, n inventory.Node) string {
 			continue
 		}
 
+		// Whether a member that returned is one too many is known by the decision only.
 		d := w.replacement(n.Name)
 		if s.Surplus > 0 && d != nil && n.InService() && n.State == inventory.Discovered {
 			return fmt.Sprintf("it returned after %s took its place in %s: %s", d.Node, s.Group,

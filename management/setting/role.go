@@ -48,6 +48,7 @@ func (r CommissionRule) checkRoles(groups inventory.Groups) error {
 		return nil
 	}
 
+	// Two roles of one group would count the same nodes.
 	seen := map[string]bool{}
 
 	for i, role := range r.Roles {
@@ -99,6 +100,7 @@ func (r RoleRule) check(groups inventory.Groups, last bool) error {
 // checkOrder refuses a role before the one whose group it requires: it would take all nodes
 // and wait for ever.
 func (r CommissionRule) checkOrder(groups inventory.Groups) error {
+	// A group outside of the roles is the business of the operator.
 	all := r.providers(len(r.Roles))
 
 	for i, role := range r.Roles {

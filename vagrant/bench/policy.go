@@ -170,6 +170,7 @@ func loseMaster(world policy.World) {
 
 // addRules adds the rules to the fleet, turned on.
 func addRules(world *policy.World) error {
+	// Each rule has places for all nodes, so the first ones that match take most.
 	master := policy.Role{Group: inventory.GroupMaster, Count: 3, Spread: "rack", ReplaceAfter: 30 * time.Minute}
 
 	for i, r := range []policy.Rule{
