@@ -70,13 +70,13 @@ func (f *site) step() {
 		f.world.View.Nodes = nodes
 	}
 
-	// Some silent hosts answer ssh, others do not.
 	present := func(n *inventory.Node) bool { return n.State == inventory.Discovered }
 	if n := f.some(present); n != nil && f.chance(15) {
 		seen(n, false, f.world.Now)
 		f.gone[n.Name] = f.world.Now
 	}
 
+	// Some silent hosts answer ssh, others do not.
 	for _, n := range f.world.View.Nodes {
 		if n.State == inventory.Disappeared && f.chance(4) {
 			*n = n.Contacted(inventory.Contact{Time: f.world.Now, Reached: f.chance(8)})
