@@ -158,6 +158,8 @@ func (p *Printer) Policy(s api.Policy) {
 			{"Prevented by", lines(d.Prevent)},
 			{"Phase", Line(d.Phase)},
 			{"Job", Line(cmp.Or(d.Job, "none"))},
+			{"Rollout", Line(d.Rollout)},
+			{"Changes", changes(d)},
 			{"Result", Line(d.Result)},
 		})
 	}
@@ -200,6 +202,15 @@ func (p *Printer) roles(roles []api.PolicyRole) {
 	}
 
 	p.Fields(fields)
+}
+
+// changes returns the command that shows the changes between the commits of a decision.
+func changes(d api.Decision) string {
+	if d.From == "" || d.Commit == "" {
+		return ""
+	}
+
+	return fmt.Sprintf("clusterctl repo diff %s %s", Line(d.From), Line(d.Commit))
 }
 
 // lines returns texts one below the other.

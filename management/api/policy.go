@@ -144,6 +144,9 @@ type Decision struct {
 	Case     string    `json:"case"`               // the event
 	Evidence []string  `json:"evidence"`           // on which it was decided
 	Prevent  []string  `json:"prevent,omitempty"`  // conditions that would have prevented it
+	From     string    `json:"from,omitempty"`     // upgrade: the commit of most nodes
+	Commit   string    `json:"commit,omitempty"`   // upgrade, supersede: the commit in use
+	Rollout  string    `json:"rollout,omitempty"`  // that carries it out, or is superseded
 	Phase    string    `json:"phase"`              // decided, done, refused or withdrawn
 	Job      string    `json:"job,omitempty"`
 	Result   string    `json:"result,omitempty"` // why it was refused or withdrawn

@@ -369,8 +369,8 @@ func (d *Daemon) wireUseCases() {
 		Membership: d.member, Audit: d.audit, Logger: log,
 	})
 
-	d.policies = d.newPolicies()
 	d.rollouts = d.newRollouts()
+	d.policies = d.newPolicies()
 
 	d.tokens = access.NewTokens(
 		d.store,

@@ -109,7 +109,7 @@ var mayImport = map[string][]string{
 		"inventory", "management/access", "management/job", "management/selector", "management/state",
 	},
 	"management/policy": {
-		"inventory", "management/explain", "management/job", "management/state", "management/window",
+		"inventory", "management/explain", "management/job", "management/rollout", "management/state", "management/window",
 	},
 	"management/policy/leader": {
 		"inventory",
@@ -119,6 +119,7 @@ var mayImport = map[string][]string{
 		"management/job",
 		"management/node",
 		"management/policy",
+		"management/rollout",
 		"management/state",
 	},
 	"management/repository": {"inventory", "configuration", "management/access", "management/state"},
@@ -149,6 +150,7 @@ var mayImport = map[string][]string{
 		"management/job",
 		"management/node",
 		"management/policy",
+		"management/rollout",
 		"management/policy/leader",
 		"management/sshkey",
 		"management/state",

@@ -13,8 +13,9 @@ import (
 // newPolicies makes the automation of the manager.
 func (d *Daemon) newPolicies() *leader.Leader {
 	return leader.New(leader.Options{
-		State: d.store, Store: d.store, Jobs: d.engine, Prober: d.runner.pinger, Settings: d.policySettings,
-		Leads: d.member.Leads, Audit: d.audit,
+		State: d.store, Store: d.store, Jobs: d.engine, Rollouts: d.rollouts, Prober: d.runner.pinger,
+		Settings: d.policySettings,
+		Leads:    d.member.Leads, Audit: d.audit,
 		Logger: d.opts.Logger.WithField("part", "policies"),
 		Count: func(name string, action state.Action) {
 			d.instruments.decisions.WithLabelValues(name, string(action)).Inc()
@@ -34,6 +35,8 @@ func (d *Daemon) policySettings() leader.Settings {
 
 		return strings.Join(parts, ", ")
 	}
+
+	s.Playbooks = func(v *state.View) state.Playbooks { return d.desired.Of(v).Playbooks() }
 
 	return s
 }

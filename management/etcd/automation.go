@@ -64,6 +64,9 @@ type decisionRecord struct {
 	Cancel   string       `json:"cancel,omitempty"`
 	Group    string       `json:"group,omitempty"`
 	Replaces string       `json:"replaces,omitempty"`
+	From     string       `json:"from,omitempty"`
+	Commit   string       `json:"commit,omitempty"`
+	Rollout  string       `json:"rollout,omitempty"`
 	Phase    state.Phase  `json:"phase"`
 	Job      string       `json:"job,omitempty"`
 	Result   string       `json:"result,omitempty"`

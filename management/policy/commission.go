@@ -55,6 +55,9 @@ var _ Policy = Commission{}
 // Name implements Policy.
 func (c Commission) Name() string { return c.Rule.Name }
 
+// Scope implements Selecting.
+func (c Commission) Scope() (selector string, all bool) { return c.Rule.Selector, c.Rule.All }
+
 // About implements Policy.
 func (c Commission) About(Settings) string {
 	r := c.Rule
@@ -74,17 +77,8 @@ func (c Commission) About(Settings) string {
 	}
 
 	return fmt.Sprintf("commissions newly discovered nodes (%s) to %s, %d within %s, after %s; stops after %s in a row",
-		c.matches(), target, r.Rate, short(RateWindow), short(r.Quiet),
+		matches(r.Selector, r.All), target, r.Rate, short(RateWindow), short(r.Quiet),
 		inventory.Count(r.Failures, "failure", "failures"))
-}
-
-// matches describes the nodes of the rule.
-func (c Commission) matches() string {
-	if c.Rule.All {
-		return "all"
-	}
-
-	return c.Rule.Selector
 }
 
 // Decide implements Policy.

@@ -79,6 +79,10 @@ func Sentence(d state.Decision) string {
 		text += ", job " + d.Job
 	}
 
+	if d.Rollout != "" {
+		text += ", rollout " + d.Rollout
+	}
+
 	if len(d.Evidence) > 0 {
 		text += "; evidence: " + strings.Join(d.Evidence, ", ")
 	}

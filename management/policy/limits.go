@@ -104,9 +104,10 @@ func (l *limits) take(a state.Action) (ok bool, reason string, next time.Time) {
 
 	l.rate--
 
-	if a.NeedsJob() {
+	switch {
+	case a.NeedsJob():
 		l.jobs--
-	} else {
+	case a == state.ActionQuarantine:
 		l.fences--
 	}
 

@@ -12,7 +12,7 @@ import (
 
 // Remember returns the automation as it is to be stored: beyond state.MaxDecisions, the oldest
 // decisions are dropped, except for those that are not carried out yet, and those that a
-// limit still counts. The nodes that a policy has quarantined are remembered by name, because
+// limit still counts. The newest rollout of a policy keeps it from trying a commit again. The nodes that a policy has quarantined are remembered by name, because
 // a node can stay so for longer than any number of decisions.
 func Remember(w World, a state.Automation) state.Automation {
 	view := *w.View
@@ -36,8 +36,9 @@ func Remember(w World, a state.Automation) state.Automation {
 	return a
 }
 
-// counts returns whether a limit counts a decision that was carried out: the rate of
-// automatic actions, or the failures in a row that turn a commission off.
+// counts returns whether a decision that was carried out still counts: for the rate of
+// automatic actions, for the failures in a row that turn a commission off, or as the newest
+// rollout of a policy.
 func (w World) counts() func(state.Decision) bool {
 	failures := map[string]bool{}
 
@@ -47,11 +48,19 @@ func (w World) counts() func(state.Decision) bool {
 		}
 	}
 
+	newest := map[string]string{}
+
+	for _, d := range w.View.Automation.Decisions {
+		if d.Action == state.ActionUpgrade && d.Phase != state.PhaseWithdrawn {
+			newest[d.Policy] = d.ID
+		}
+	}
+
 	begin := w.Now.Add(-RateWindow)
 
 	return func(d state.Decision) bool {
 		begun := d.Action.Acts() && d.Phase != state.PhaseWithdrawn && d.Time.After(begin)
-		return begun || failures[d.ID]
+		return begun || failures[d.ID] || newest[d.Policy] == d.ID
 	}
 }
 

@@ -51,7 +51,16 @@ func All(s Settings) []Policy {
 		all = append(all, Commission{r})
 	}
 
+	for _, r := range s.Upgrade {
+		all = append(all, Upgrade{r})
+	}
+
 	return all
+}
+
+// Selecting is a policy for the nodes of a selector, or for every node.
+type Selecting interface {
+	Scope() (selector string, all bool)
 }
 
 // IsOn reports whether the policy is turned on. A policy that changes hosts which nobody
@@ -122,6 +131,8 @@ type Settings struct {
 	Settle time.Duration
 	// Commission are the rules for newly discovered nodes, each a policy.
 	Commission []Rule
+	// Upgrade are the rules for nodes that follow the repository, each a policy.
+	Upgrade []UpgradeRule
 
 	Jobs   int // automatic jobs at a time
 	Rate   int // automatic actions within RateWindow
@@ -133,6 +144,8 @@ type Settings struct {
 	// Outdated returns in words how the desired configuration of a node differs from
 	// the applied one, or "". It may be nil.
 	Outdated func(v *state.View, n *inventory.Node) string
+	// Playbooks returns the playbooks that would configure a node now. It may be nil.
+	Playbooks func(v *state.View) state.Playbooks
 }
 
 // Halted returns why the policy may not act, in words, or "".

@@ -44,6 +44,9 @@ func (s Spec) joins() bool {
 	return configures(s.Action) && !slices.Contains(row.From, inventory.Allocated)
 }
 
+// Check refuses a specification that would be refused for any nodes.
+func (s Spec) Check(groups inventory.Groups) error { return s.check(groups, MaxNodes) }
+
 // check refuses a specification that is wrong in itself. nodes is their number.
 func (s Spec) check(groups inventory.Groups, nodes int) error {
 	if !slices.Contains(Actions, s.Action) {

@@ -298,7 +298,13 @@ func (c *Config) checkConnections() error {
 }
 
 func (c *Config) checkPolicies() error {
-	return c.checkCommission()
+	for _, check := range []func() error{c.checkNames, c.checkCommission, c.checkUpgrade} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 func (c *Config) checkNumbers() error {

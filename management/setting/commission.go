@@ -4,17 +4,11 @@ package setting
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"maps"
-	"regexp"
-	"slices"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/policy"
-	"github.com/contiv/cluster/management/selector"
-	"github.com/contiv/cluster/management/state"
 )
 
 // CommissionRule says which newly discovered nodes are commissioned without a person. See
@@ -41,17 +35,11 @@ const (
 	defaultFailures    = 3
 )
 
-// MaxCommission is the number of rules.
-const maxCommission = 50
-
-var ruleName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+// maxRules is the number of policies of one kind.
+const maxRules = 50
 
 func (c *Config) checkCommission() error {
-	if n := len(c.Policies.Commission); n > maxCommission {
-		return invalid("policies.commission", "%d rules are more than %d", n, maxCommission)
-	}
-
-	for _, name := range slices.Sorted(maps.Keys(c.Policies.Commission)) {
+	for _, name := range sortedKeys(c.Policies.Commission) {
 		if err := c.Policies.Commission[name].check(name, c.Groups); err != nil {
 			return invalid("policies.commission."+name, "%w", err)
 		}
@@ -61,21 +49,8 @@ func (c *Config) checkCommission() error {
 }
 
 func (r CommissionRule) check(name string, groups inventory.Groups) error {
-	taken := []string{policy.Returns{}.Name(), policy.BrakeName, state.AllPolicies}
-
-	switch {
-	case !ruleName.MatchString(name):
-		return errors.New("the name of a policy has lower-case letters, digits and dashes, and 40 characters at most")
-	case slices.Contains(taken, name):
-		return errors.New("the name belongs to the manager; choose another one")
-	case r.Match == "" && !r.All:
-		return errors.New("match is empty; name the nodes by a selector, or write all: true for every node")
-	case r.Match != "" && r.All:
-		return errors.New("match and all exclude each other")
-	}
-
-	if _, err := r.matcher(groups); err != nil {
-		return fmt.Errorf("match: %w", err)
+	if err := checkRule(name, r.Match, r.All, groups); err != nil {
+		return err
 	}
 
 	if err := r.checkRoles(groups); err != nil {
@@ -108,34 +83,15 @@ func (r CommissionRule) check(name string, groups inventory.Groups) error {
 	return nil
 }
 
-// matcher returns the condition on nodes.
-func (r CommissionRule) matcher(groups inventory.Groups) (func(*inventory.Node) bool, error) {
-	checkGroup := func(name string) error {
-		_, err := groups.Get(name)
-		return err
-	}
-
-	s, err := selector.Parse(r.Match, checkGroup)
-	if err != nil {
-		return nil, err
-	}
-
-	if s.Judges() {
-		return nil, errors.New("outdated is not in the record of a node; leave it out")
-	}
-
-	return s.Matches, nil
-}
-
 // commissionRules returns the rules by name, without any that is wrong: a check has refused
 // those.
 func (c *Config) commissionRules() []policy.Rule {
 	var rules []policy.Rule
 
-	for _, name := range slices.Sorted(maps.Keys(c.Policies.Commission)) {
+	for _, name := range sortedKeys(c.Policies.Commission) {
 		r := c.Policies.Commission[name]
 
-		match, err := r.matcher(c.Groups)
+		match, err := matcher(r.Match, c.Groups)
 		if err != nil {
 			continue
 		}

@@ -175,10 +175,12 @@ type Jobs struct {
 type Policies struct {
 	// Commission are the rules for newly discovered nodes, by the name of their policy.
 	Commission map[string]CommissionRule `yaml:"commission"`
-	Settle     Duration                  `yaml:"settle"`
-	Jobs       int                       `yaml:"jobs"` // automatic ones at a time
-	Rate       int                       `yaml:"rate"` // automatic jobs within policy.RateWindow
-	Brake      Brake                     `yaml:"brake"`
+	// Upgrade are the rules for nodes that follow the repository, by the name of their policy.
+	Upgrade map[string]UpgradeRule `yaml:"upgrade"`
+	Settle  Duration               `yaml:"settle"`
+	Jobs    int                    `yaml:"jobs"` // automatic ones at a time
+	Rate    int                    `yaml:"rate"` // automatic jobs within policy.RateWindow
+	Brake   Brake                  `yaml:"brake"`
 }
 
 // Brake says when automation stops.
@@ -230,6 +232,7 @@ func Default() Config {
 		Windows: []Window{},
 		Policies: Policies{
 			Commission: map[string]CommissionRule{},
+			Upgrade:    map[string]UpgradeRule{},
 			Settle:     Duration(time.Minute),
 			Jobs:       2,
 			Rate:       20,

@@ -119,6 +119,8 @@ func (c *Config) set(key string, value any) error {
 		c.GroupSSH = nil
 	case "policies.commission":
 		c.Policies.Commission = nil
+	case "policies.upgrade":
+		c.Policies.Upgrade = nil
 	}
 
 	// The decoder of the file checks the value: types and keys have one definition.

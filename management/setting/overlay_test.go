@@ -52,6 +52,9 @@ var settable = map[string]any{
 	"policies.commission": map[string]any{
 		"workers": map[string]any{"match": "label=host", "group": "service-worker", "maximum": 5, "quiet": "1m"},
 	},
+	"policies.upgrade": map[string]any{
+		"follow": map[string]any{"match": "label=host", "mode": "plan", "canary": 1, "max_unavailable": "10%"},
+	},
 	"windows": []any{map[string]any{
 		"name": "nightly", "cron": "0 2 * * *", "duration": "3h", "time_zone": "Europe/Berlin",
 		"groups": []any{"service-worker"},

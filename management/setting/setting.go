@@ -551,6 +551,7 @@ func (s *Settings) Policies() leader.Settings {
 	return leader.Settings{
 		Settings: policy.Settings{
 			Commission: c.commissionRules(),
+			Upgrade:    c.upgradeRules(),
 			Settle:     time.Duration(p.Settle),
 			Jobs:       p.Jobs,
 			Rate:       p.Rate,

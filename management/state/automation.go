@@ -79,6 +79,8 @@ const (
 	ActionRepair     Action = "repair"     // clean the node, and configure it for its group
 	ActionQuarantine Action = "quarantine" // fence the node
 	ActionCommission Action = "commission" // configure the node, and bring it into service
+	ActionUpgrade    Action = "upgrade"    // start a rollout of the commit in use
+	ActionSupersede  Action = "supersede"  // abort a rollout of another commit
 	ActionStop       Action = "stop"       // turn the policy off, because it failed too often
 	ActionYield      Action = "yield"      // cancel an automatic verification
 	ActionBrake      Action = "brake"      // stop automation
@@ -90,8 +92,8 @@ func (a Action) NeedsJob() bool {
 	return a == ActionVerify || a == ActionRepair || a == ActionCommission
 }
 
-// Acts reports whether the action is limited: it starts a job, or fences a node.
-func (a Action) Acts() bool { return a.NeedsJob() || a == ActionQuarantine }
+// Acts reports whether the action is limited: it starts a job or a rollout, or fences a node.
+func (a Action) Acts() bool { return a.NeedsJob() || a == ActionQuarantine || a == ActionUpgrade }
 
 // Phase is the progress of a decision.
 type Phase string
@@ -121,6 +123,9 @@ type Decision struct {
 	Group   string // ActionCommission: the group that the node joins
 	// Replaces is the lost node whose place in the group the node takes; mostly empty.
 	Replaces string
+	From     string // ActionUpgrade: the commit of most nodes; ActionSupersede: that of the rollout
+	Commit   string // the commit in use, for these two
+	Rollout  string // the id of the rollout that carries it out, or that is superseded
 	Phase    Phase
 	Job      string // the id of the job that carries it out
 	Result   string // why it was refused, or a note
@@ -187,6 +192,16 @@ func (a Automation) Of(node string) []Decision {
 func PolicyPrincipal(policy string) string { return policyPrefix + policy }
 
 const policyPrefix = "policy:"
+
+// PolicyOf returns the policy that the principal is, or "".
+func PolicyOf(principal string) string {
+	name, is := strings.CutPrefix(principal, policyPrefix)
+	if !is {
+		return ""
+	}
+
+	return name
+}
 
 // IsPolicy reports whether the principal is a policy.
 func IsPolicy(principal string) bool { return strings.HasPrefix(principal, policyPrefix) }

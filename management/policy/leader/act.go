@@ -120,14 +120,14 @@ func (l *Leader) work(ctx context.Context, d state.Decision) {
 
 // act carries out one decision and records its result. An error is worth a retry.
 func (l *Leader) act(ctx context.Context, settings Settings, d state.Decision) error {
-	id, err := l.perform(ctx, settings, d)
+	d, err := l.perform(ctx, settings, d)
 
 	switch kind := inventory.KindOf(err); {
 	case err == nil:
-		d.Phase, d.Job = state.PhaseDone, id
+		d.Phase = state.PhaseDone
 	case kind == inventory.KindUnavailable || kind == inventory.KindConflict || kind == inventory.KindInternal:
 		return err
-	case kind == kindWithdrawn && d.Action.Acts():
+	case kind == kindWithdrawn && d.Action != state.ActionYield:
 		d.Phase, d.Result = state.PhaseWithdrawn, inventory.Shorten(job.Message(err), maxResult)
 		l.Logger.WithField("id", d.ID).Info("a decision was withdrawn: " + d.Result)
 	default:
@@ -153,10 +153,10 @@ const (
 	maxReason = 900 // bytes of the reason in a history and of a job
 )
 
-// perform carries out a decision, and returns the job that does it, if there is one.
-func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decision) (id string, err error) {
+// perform carries out a decision, and returns it with the job or the rollout that does it.
+func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decision) (state.Decision, error) {
 	if time.Since(d.Time) > forget {
-		return "", inventory.Errorf(inventory.KindRefused, "it could not be carried out within %s", forget)
+		return d, expired(d)
 	}
 
 	caller := principal(d.Policy)
@@ -165,20 +165,35 @@ func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decisio
 	switch d.Action {
 	case state.ActionYield:
 		caller.Precondition = stillYields(d.Cancel)
+		d.Job = d.Cancel
 		_, err := l.Jobs.Cancel(ctx, caller, d.Cancel)
 
-		return d.Cancel, err
+		return d, err
 	case state.ActionQuarantine:
-		return "", l.quarantine(ctx, caller, d)
+		return d, l.quarantine(ctx, caller, d)
 	case state.ActionRecord:
-		return "", l.note(ctx, d)
+		return d, l.note(ctx, d)
 	case state.ActionVerify, state.ActionRepair, state.ActionCommission:
 		j, err := l.Jobs.Submit(ctx, caller, request(d))
+		d.Job = j.ID
 
-		return j.ID, err
+		return d, err
+	case state.ActionUpgrade, state.ActionSupersede:
+		return l.upgrade(ctx, settings, caller, d)
 	}
 
-	return "", inventory.Errorf(inventory.KindRefused, "this version cannot carry out %q", d.Action)
+	return d, inventory.Errorf(inventory.KindRefused, "this version cannot carry out %q", d.Action)
+}
+
+// expired returns the error for a decision that could not be carried out in time. One on a
+// commit is judged anew, because the commit is still in use.
+func expired(d state.Decision) error {
+	kind := inventory.KindRefused
+	if d.Action == state.ActionUpgrade || d.Action == state.ActionSupersede {
+		kind = kindWithdrawn
+	}
+
+	return inventory.Errorf(kind, "it could not be carried out within %s", forget)
 }
 
 // kindWithdrawn is the kind of the error for a decision that no longer holds.

@@ -117,7 +117,7 @@ func (s *site) leader() *Leader {
 	log.SetOutput(io.Discard)
 
 	return New(Options{
-		State: s, Store: s, Jobs: s, Prober: s, Audit: s, Logger: log,
+		State: s, Store: s, Jobs: s, Rollouts: s, Prober: s, Audit: s, Logger: log,
 		Settings: func() Settings { s.mu.Lock(); defer s.mu.Unlock(); return s.settings },
 		Leads:    func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.leads },
 	})

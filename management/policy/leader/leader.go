@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -52,6 +53,13 @@ type Jobs interface {
 	Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error)
 }
 
+// Rollouts starts and aborts rollouts. With the idempotency key of the caller, a call that
+// was carried out already returns the same rollout.
+type Rollouts interface {
+	Start(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error)
+	Abort(ctx context.Context, c access.Caller, id string, o rollout.AbortOptions) (rollout.Record, error)
+}
+
 // Prober reads the signs of life of hosts over ssh. It blocks for some seconds at most.
 type Prober interface {
 	Vitals(ctx context.Context, h configuration.Host) (configuration.Vitals, configuration.Reach)
@@ -73,6 +81,7 @@ type Options struct {
 	State    state.Reader
 	Store    Store
 	Jobs     Jobs
+	Rollouts Rollouts
 	Prober   Prober
 	Settings func() Settings
 	Leads    func() bool // whether this instance decides now

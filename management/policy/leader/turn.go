@@ -22,15 +22,17 @@ func (l *Leader) Enable(ctx context.Context, c access.Caller, name string, all b
 		return Status{}, errNoPolicy(name)
 	}
 
-	if rule, ok := p.(policy.Commission); ok && rule.Rule.All != all {
-		if all {
-			return Status{}, inventory.Errorf(inventory.KindInvalid, "policy %s is not for every node: it is for %s",
-				name, rule.Rule.Selector).Do("leave all out")
-		}
+	if rule, ok := p.(policy.Selecting); ok {
+		selector, every := rule.Scope()
 
-		return Status{}, inventory.
-			Errorf(inventory.KindRefused, "policy %s is for every node that is discovered", name).
-			Do("test what it would do, and then turn it on with all").With(inventory.ListPolicies())
+		switch {
+		case all && !every:
+			return Status{}, inventory.Errorf(inventory.KindInvalid, "policy %s is not for every node: it is for %s",
+				name, selector).Do("leave all out")
+		case every && !all:
+			return Status{}, inventory.Errorf(inventory.KindRefused, "policy %s is for every node", name).
+				Do("test what it would do, and then turn it on with all").With(inventory.ListPolicies())
+		}
 	}
 
 	return l.turn(ctx, c, name, true, reason)
@@ -46,7 +48,8 @@ func (l *Leader) Disable(ctx context.Context, c access.Caller, name, reason stri
 	return l.turn(ctx, c, name, false, reason)
 }
 
-// turn turns a policy on or off. One that is so already stays as it is.
+// turn turns a policy on or off. One that is so already stays as it is, but a policy that
+// follows the repository begins anew: the commit in use is tried again.
 func (l *Leader) turn(
 	ctx context.Context, c access.Caller, name string, on bool, reason string,
 ) (Status, error) {
@@ -56,7 +59,8 @@ func (l *Leader) turn(
 	}
 
 	return l.control(ctx, c, action, name, reason, func(a *state.Automation) error {
-		if policy.IsOn(*a, name) != on {
+		_, anew := named(l.Settings().Settings, name).(policy.Upgrade)
+		if policy.IsOn(*a, name) != on || on && anew {
 			*a = a.Turn(name, state.Switch{On: on, Since: time.Now(), Actor: c.Principal, Reason: reason})
 		}
 
@@ -108,8 +112,8 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 			return Tested{}, err
 		}
 
-		// The jobs and decisions are about the nodes of the store, and not about the given ones.
-		v.Nodes, v.Jobs, a.Decisions = nodes, nil, nil
+		// Jobs, rollouts and decisions are about the nodes of the store, and not about the given ones.
+		v.Nodes, v.Jobs, v.Rollouts, a.Decisions = nodes, nil, nil, nil
 	}
 
 	v.Automation = a

@@ -5,6 +5,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -304,6 +305,11 @@ func (l *Leader) world(v *state.View, r rollout.Record) rollout.World {
 
 	if brake := v.Automation.Brake; brake.On {
 		w.Halted = policy.Describe(brake)
+	} else if name := state.PolicyOf(r.Actor); name != "" && r.Approved == nil {
+		// A policy that may not act begins no node either. What a person approved goes on.
+		if held := policy.Halted(v.Automation, name); held != "" {
+			w.Halted = fmt.Sprintf("policy %s started it: %s", name, held)
+		}
 	}
 
 	if l.Allowed != nil && !r.Spec.OverrideWindow {

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
+)
+
+// followers is a site of which all nodes follow the repository, at commit 1.
+func followers(t *testing.T, nodes int) *site {
+	s := newSite(t, nodes)
+	s.settings.Upgrade = []policy.UpgradeRule{{
+		Name: "follow", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
+		Mode: policy.UpgradeRun, Settle: time.Minute, Spec: rollout.Spec{Action: inventory.VerbApply, Canary: 1},
+	}}
+	s.settings.Playbooks = func(v *state.View) state.Playbooks { return v.Playbooks["here"] }
+
+	s.move("1")
+
+	for _, n := range s.view.Nodes {
+		n.Configured = configured("1")
+	}
+
+	return s
+}
+
+func configured(commit string) *inventory.Configured {
+	return &inventory.Configured{Configuration: inventory.Configuration{Playbooks: "d" + commit, Commit: commit}}
+}
+
+// move makes another commit the one in use.
+func (s *site) move(commit string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.publish(func(v *state.View) {
+		v.Playbooks = map[string]state.Playbooks{"here": {Digest: "d" + commit, Commit: commit, Since: time.Now()}}
+	})
+}
+
+// Start stores a rollout of the commit in use.
+func (s *site) Start(_ context.Context, c access.Caller, r rollout.Request) (started rollout.Record, err error) {
+	err = s.operate(func() error {
+		if id, done := s.results[c.Key.ID]; done {
+			started, _ = rollout.Find(s.view.Rollouts, id)
+			return nil
+		}
+
+		if err := c.Precondition(s.view); err != nil {
+			return err
+		}
+
+		made, err := rollout.Make(s.view.Snapshot, s.settings.Groups, s.view.Rollouts, r, time.Now())
+		if err != nil {
+			return err
+		}
+
+		in := s.view.Playbooks["here"]
+		made.ID, made.Playbooks, made.Commit = fmt.Sprintf("r%08d", len(s.view.Rollouts)), in.Digest, in.Commit
+		started = made.Begin(c.Principal, time.Now())
+		s.results[c.Key.ID] = started.ID
+		s.publish(func(v *state.View) { v.Rollouts = append(v.Rollouts[:len(v.Rollouts):len(v.Rollouts)], started) })
+
+		return nil
+	})
+
+	return started, err
+}
+
+// Abort ends a rollout. Its nodes in hand take a minute.
+func (s *site) Abort(_ context.Context, c access.Caller, id string, o rollout.AbortOptions) (
+	aborted rollout.Record, err error,
+) {
+	err = s.operate(func() error {
+		if _, done := s.results[c.Key.ID]; done {
+			return nil
+		}
+
+		if err := c.Precondition(s.view); err != nil {
+			return err
+		}
+
+		found, _ := rollout.Find(s.view.Rollouts, id)
+
+		aborted, err = found.Abort(rollout.Mark{By: c.Principal, At: time.Now(), Reason: o.Reason}, o.Cancel)
+		if err != nil {
+			return err
+		}
+
+		s.results[c.Key.ID] = id
+		s.replace(aborted)
+		time.AfterFunc(time.Minute, func() { s.conclude(id, rollout.Aborted, "") })
+
+		return nil
+	})
+
+	return aborted, err
+}
+
+// replace stores a rollout. The caller holds the lock.
+func (s *site) replace(r rollout.Record) {
+	s.publish(func(v *state.View) {
+		v.Rollouts = append([]rollout.Record{}, v.Rollouts...)
+		for i := range v.Rollouts {
+			if v.Rollouts[i].ID == r.ID {
+				v.Rollouts[i] = r
+			}
+		}
+	})
+}
+
+// conclude gives a rollout a status; its nodes get the commit, unless that is empty.
+func (s *site) conclude(id string, status rollout.Status, commit string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	r, _ := rollout.Find(s.view.Rollouts, id)
+	r.Status = status
+	s.replace(r)
+
+	if commit == "" {
+		return
+	}
+
+	s.publish(func(v *state.View) {
+		for i, n := range v.Nodes {
+			m := n.Clone()
+			m.Configured = configured(commit)
+			v.Nodes[i] = &m
+		}
+	})
+}
+
+// rollouts returns the rollouts as COMMIT STATUS NODES.
+func (s *site) rollouts() string {
+	var out []string
+	for _, r := range s.View().Rollouts {
+		out = append(out, fmt.Sprintf("%s %s %d", r.Commit, r.Status, len(r.Nodes)))
+	}
+
+	return strings.Join(out, ", ")
+}
+
+func (s *site) want(when, want string) {
+	s.t.Helper()
+
+	if got := s.rollouts(); got != want {
+		s.t.Errorf("%s: rollouts %q, want %q", when, got, want)
+	}
+}
+
+// TestAutoUpgrade: several commits become one rollout, which begins after the settle time. A
+// bad one is not tried again until the repository moves.
+func TestAutoUpgrade(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := followers(t, 4)
+		l := s.leader()
+
+		s.move("2")
+		s.run(l, time.Hour)
+		s.want("off", "")
+
+		if _, err := l.Enable(t.Context(), ann, "follow", false, "tested"); err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, time.Minute)
+		s.want("on", "2 Running 4")
+		s.conclude("r00000000", rollout.Done, "2")
+
+		for _, commit := range []string{"3", "4", "5"} {
+			s.move(commit)
+			s.run(l, 50*time.Second)
+			s.want("commit "+commit+" is new", "2 Done 4")
+		}
+
+		s.run(l, time.Minute)
+		s.want("the commits have settled", "2 Done 4, 5 Running 4")
+
+		// The canary fails. Neither the time nor a restart tries it again.
+		s.conclude("r00000001", rollout.Stopped, "")
+		s.run(l, time.Hour)
+		s.run(s.leader(), time.Hour)
+		s.want("the canary failed", "2 Done 4, 5 Stopped 4")
+
+		s.move("6")
+		s.run(l, 90*time.Second)
+		s.want("a newer commit", "2 Done 4, 5 Aborting 4")
+		s.run(l, 2*time.Minute)
+		s.want("the nodes in hand are done", "2 Done 4, 5 Aborted 4, 6 Running 4")
+		s.conclude("r00000002", rollout.Done, "6")
+
+		for _, d := range s.View().Automation.Decisions {
+			if d.Phase != state.PhaseDone || d.Policy != "follow" || len(d.Evidence) == 0 || d.Rollout == "" {
+				t.Errorf("%+v", d)
+			}
+		}
+
+		r := s.View().Rollouts[2]
+		if r.Actor != "policy:follow" || !strings.Contains(r.Spec.Reason, "6 came into use") {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestAutoUpgradeAgain: an operator who turns the policy on again has the commit tried again.
+func TestAutoUpgradeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := followers(t, 4)
+		l := s.leader()
+
+		enable := func() {
+			t.Helper()
+
+			if _, err := l.Enable(t.Context(), ann, "follow", false, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		enable()
+		s.move("2")
+		s.run(l, 2*time.Minute)
+		s.conclude("r00000000", rollout.Stopped, "")
+		s.run(l, time.Hour)
+		s.want("the canary failed", "2 Stopped 4")
+
+		enable()
+		s.run(l, 5*time.Minute)
+		s.want("turned on again", "2 Aborted 4, 2 Running 4")
+		s.conclude("r00000001", rollout.Done, "2")
+	})
+}
+
+// TestAutoUpgradeHeld: a pause, the brake and a rollout of a person hold the policy back, and
+// what was decided before is judged again.
+func TestAutoUpgradeHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := followers(t, 4)
+		l := s.leader()
+
+		_, err := l.Enable(t.Context(), ann, "follow", false, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err = l.Pause(t.Context(), ann, state.AllPolicies, "an audit"); err != nil {
+			t.Fatal(err)
+		}
+
+		s.move("2")
+		s.run(l, time.Hour)
+		s.want("paused", "")
+
+		// A rollout of a person has one of the nodes.
+		s.mu.Lock()
+		s.publish(func(v *state.View) {
+			v.Rollouts = []rollout.Record{{
+				ID: "r0000000a", Actor: "ann", Status: rollout.Paused, Commit: "1",
+				Nodes: []rollout.Node{{Name: name(2), State: rollout.Waiting}},
+			}}
+		})
+		s.mu.Unlock()
+
+		if _, err = l.Resume(t.Context(), ann, state.AllPolicies, ""); err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, time.Hour)
+		s.want("a rollout of a person", "1 Paused 1")
+		s.conclude("r0000000a", rollout.Aborted, "")
+		s.run(l, time.Minute)
+		s.want("that has ended", "1 Aborted 1, 2 Running 4")
+	})
+}
+
+// TestAutoUpgradeKilled at each of its operations: one rollout of each commit, and never two
+// at once.
+func TestAutoUpgradeKilled(t *testing.T) {
+	t.Parallel()
+
+	for _, late := range []bool{false, true} {
+		for crash := 2; ; crash++ {
+			reached := false
+
+			synctest.Test(t, func(t *testing.T) {
+				s := followers(t, 3)
+				if _, err := s.leader().Enable(t.Context(), ann, "follow", false, ""); err != nil {
+					t.Fatal(err)
+				}
+
+				s.crash, s.late = crash, late
+
+				s.move("2")
+				s.run(s.leader(), 10*time.Minute)
+				s.move("3")
+				s.run(s.leader(), 10*time.Minute)
+
+				reached = s.ops >= crash
+
+				s.revive()
+				s.run(s.leader(), time.Hour)
+
+				// A manager that was dead before its first rollout has missed commit 2.
+				got := s.rollouts()
+				if got != "2 Aborted 3, 3 Running 3" && (got != "3 Running 3" || crash > 3) {
+					t.Errorf("killed at operation %d (late %t): rollouts %q", crash, late, got)
+				}
+
+				if at := s.ops; !reached && at < 6 {
+					t.Errorf("only %d operations", at)
+				}
+			})
+
+			if !reached {
+				break
+			}
+		}
+	}
+}

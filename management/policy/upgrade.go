@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
+)
+
+// UpgradeMode selects how far a policy goes when the repository moves.
+type UpgradeMode string
+
+// The modes.
+const (
+	UpgradePlan UpgradeMode = "plan"    // the rollout waits until a person approves it
+	UpgradeRun  UpgradeMode = "upgrade" // the rollout begins
+)
+
+// UpgradeModes lists every mode.
+var UpgradeModes = []UpgradeMode{UpgradePlan, UpgradeRun}
+
+// UpgradeActions are the verbs that bring a node in service to other playbooks.
+var UpgradeActions = []inventory.Verb{inventory.VerbApply, inventory.VerbUpdate, inventory.VerbReapply}
+
+// UpgradeRule says which nodes in service follow the repository of playbooks. Its name is
+// that of a policy.
+type UpgradeRule struct {
+	Name string
+	// Match reports whether the rule is for a node; Selector is its text. All: it is for
+	// every node.
+	Match    func(*inventory.Node) bool
+	Selector string
+	All      bool
+	Mode     UpgradeMode
+	Settle   time.Duration // how long a commit has to be in use: several become one
+	Spec     rollout.Spec  // of the rollout; a canary larger than it is all of its nodes
+}
+
+// Upgrade is the policy that rolls a new commit of the repository out, under one rule. It is
+// off until an operator turns it on.
+type Upgrade struct{ Rule UpgradeRule }
+
+var _ Policy = Upgrade{}
+
+// Name implements Policy.
+func (u Upgrade) Name() string { return u.Rule.Name }
+
+// Scope implements Selecting.
+func (u Upgrade) Scope() (selector string, all bool) { return u.Rule.Selector, u.Rule.All }
+
+// About implements Policy.
+func (u Upgrade) About(Settings) string {
+	r := u.Rule
+
+	what := "starts a rollout"
+	if r.Mode == UpgradePlan {
+		what = "plans a rollout, which a person approves,"
+	}
+
+	text := fmt.Sprintf("%s (%s) of the outdated nodes in service (%s), %s after another commit of the repository "+
+		"came into use; at a time %s", what, r.Spec.Action, matches(r.Selector, r.All), short(r.Settle),
+		cmp.Or(r.Spec.MaxUnavailable, "1"))
+	if r.Spec.Canary > 0 {
+		text += ", " + inventory.Count(r.Spec.Canary, "node", "nodes") + " first"
+	}
+
+	return text
+}
+
+// matches describes the nodes of a rule.
+func matches(selector string, all bool) string {
+	if all {
+		return "all"
+	}
+
+	return selector
+}
+
+// Decide implements Policy.
+func (u Upgrade) Decide(w World) Plan {
+	var plan Plan
+
+	o := u.judge(w)
+	if !o.until.IsZero() {
+		plan.at(o.until)
+	}
+
+	if o.stage != stageAct {
+		return plan
+	}
+
+	ok, _, again := w.limits().take(o.decision.Action)
+
+	switch {
+	case ok:
+		plan.Decisions = append(plan.Decisions, o.decision)
+	case !again.IsZero():
+		plan.at(again)
+	}
+
+	return plan
+}
+
+// fleet is the outlook of the nodes of a rule together.
+type fleet struct {
+	outlook
+	nodes []string // to be brought to the commit in use
+}
+
+// judge returns the next step of the policy.
+func (u Upgrade) judge(w World) fleet {
+	p := w.playbooks()
+
+	wait := func(nodes []string, format string, args ...any) fleet {
+		return fleet{outlook{stage: stageWait, text: fmt.Sprintf(format, args...)}, nodes}
+	}
+
+	behind := names(u.behind(w, p))
+
+	switch {
+	case p.Problem != "":
+		return wait(nil, "the playbooks cannot be read: %s", p.Problem)
+	case p.Commit == "":
+		return wait(nil, "the playbooks come from no repository, which could move")
+	}
+
+	if d := u.carrying(w); d != nil {
+		return wait(behind, "the decision %s is being carried out", d.ID)
+	}
+
+	due := p.Since.Add(u.Rule.Settle)
+	early := fleet{outlook{stage: stageWait, until: due, text: fmt.Sprintf(
+		"commit %s is in use since %s; it is rolled out not before %s (policies.upgrade.%s.settle)",
+		shortHash(p.Commit), stamp(p.Since), stamp(due), u.Name())}, behind}
+
+	if r := u.open(w); r != nil {
+		text, over := u.outdone(w, r, p)
+
+		switch {
+		case !over:
+			return wait(behind, "%s", text)
+		case w.Now.Before(due):
+			return early
+		}
+
+		return fleet{outlook{stage: stageAct, text: text, decision: u.supersede(w, r, p, text)}, behind}
+	}
+
+	left, blocked := u.left(w, p, behind)
+
+	switch {
+	case len(left) == 0 && blocked == "":
+		return fleet{}
+	case blocked != "":
+		return wait(behind, "%s", blocked)
+	case w.Now.Before(due):
+		return early
+	}
+
+	if busy := w.rolling(left); busy != "" {
+		return wait(left, "%s", busy)
+	}
+
+	return fleet{outlook{stage: stageAct, decision: u.decision(w, p, left)}, left}
+}
+
+// playbooks returns the playbooks that would configure a node now.
+func (w World) playbooks() state.Playbooks {
+	if w.Settings.Playbooks == nil {
+		return state.Playbooks{}
+	}
+
+	return w.Settings.Playbooks(w.View)
+}
+
+// behind returns the visible nodes of the rule in service that other playbooks have
+// configured, or of which that is not known.
+func (u Upgrade) behind(w World, p state.Playbooks) []*inventory.Node {
+	var behind []*inventory.Node
+
+	for _, n := range w.View.Nodes {
+		if u.isBehind(n, p) && n.State == inventory.Discovered {
+			behind = append(behind, n)
+		}
+	}
+
+	return behind
+}
+
+func (u Upgrade) isBehind(n *inventory.Node, p state.Playbooks) bool {
+	if p.Commit == "" || !n.InService() || !u.Rule.Match(n) {
+		return false
+	}
+
+	if n.Configured == nil {
+		return true
+	}
+
+	want := inventory.Configuration{Playbooks: p.Digest, Commit: p.Commit}
+
+	return slices.Contains(want.Differs(n.Configured.Configuration), inventory.PartPlaybooks)
+}
+
+func names(nodes []*inventory.Node) []string {
+	out := make([]string, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.Name
+	}
+
+	return out
+}
+
+// carrying returns the decision of the policy that is not carried out yet, or nil.
+func (u Upgrade) carrying(w World) *state.Decision {
+	all := w.View.Automation.Decisions
+
+	i := slices.IndexFunc(all, func(d state.Decision) bool {
+		return d.Policy == u.Name() && d.Phase == state.PhaseDecided && d.Action != state.ActionYield
+	})
+	if i < 0 {
+		return nil
+	}
+
+	return &all[i]
+}
+
+// open returns the rollout of the policy that has not ended, or nil.
+func (u Upgrade) open(w World) *rollout.Record {
+	for i := range w.View.Rollouts {
+		r := &w.View.Rollouts[i]
+		if r.Actor == state.PolicyPrincipal(u.Name()) && !r.Status.Ended() {
+			return r
+		}
+	}
+
+	return nil
+}
+
+// since is when the policy was turned on: attempts from before count no more.
+func (u Upgrade) since(w World) time.Time { return w.View.Automation.Switches[u.Name()].Since }
+
+// outdone returns whether another rollout is to take the place of the open one, and the
+// reason for either.
+func (u Upgrade) outdone(w World, r *rollout.Record, p state.Playbooks) (text string, over bool) {
+	again := r.Status == rollout.Stopped && r.Created.Before(u.since(w))
+
+	switch {
+	case r.Status == rollout.Aborting:
+		return fmt.Sprintf("rollout %s finishes the nodes in hand", r.ID), false
+	case r.Status == rollout.Stopped && r.Playbooks == p.Digest && !again:
+		return fmt.Sprintf("rollout %s of commit %s is Stopped (%s): the commit is not tried again until the "+
+			"repository moves, an operator retries the rollout, or turns the policy on again",
+			r.ID, shortHash(r.Commit), r.Reason), false
+	case r.Playbooks == p.Digest && !again:
+		return fmt.Sprintf("rollout %s (%s) is at commit %s", r.ID, r.Status, shortHash(r.Commit)), false
+	case r.Status == rollout.Paused:
+		return fmt.Sprintf("rollout %s of commit %s waits until an operator resumes or aborts it (%s)",
+			r.ID, shortHash(r.Commit), r.Reason), false
+	case again:
+		return fmt.Sprintf("the policy was turned on again after rollout %s had stopped", r.ID), true
+	}
+
+	return fmt.Sprintf("commit %s came into use, and rollout %s is of commit %s",
+		shortHash(p.Commit), r.ID, shortHash(r.Commit)), true
+}
+
+// left returns the nodes that are still to be brought to the commit in use, or why that is
+// not tried again.
+func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []string, blocked string) {
+	last := u.last(w)
+	if last == nil || last.Commit != p.Commit || len(behind) == 0 {
+		return behind, ""
+	}
+
+	const again = "it is not tried again until the repository moves, or an operator turns the policy on again"
+
+	if last.Phase == state.PhaseRefused {
+		return nil, fmt.Sprintf("the rollout of commit %s was refused: %s; %s", shortHash(p.Commit), last.Result, again)
+	}
+
+	// A commit that went well is also for nodes that were away, or that joined since.
+	r, kept := rollout.Find(w.View.Rollouts, last.Rollout)
+	if !kept || r.Status != rollout.Done {
+		return nil, fmt.Sprintf("rollout %s of commit %s did not reach all nodes; %s",
+			last.Rollout, shortHash(p.Commit), again)
+	}
+
+	visited := u.visited(w, p)
+
+	left = slices.DeleteFunc(slices.Clone(behind), func(name string) bool { return visited[name] })
+	if len(left) == 0 {
+		return nil, fmt.Sprintf("rollout %s brought no success to it; %s", last.Rollout, again)
+	}
+
+	return left, ""
+}
+
+// last returns the newest decision of the policy on a rollout since it was turned on, or nil.
+func (u Upgrade) last(w World) *state.Decision {
+	all := w.View.Automation.Decisions
+
+	for i := range slices.Backward(all) {
+		d := &all[i]
+		if d.Policy == u.Name() && d.Action == state.ActionUpgrade && d.Phase != state.PhaseWithdrawn {
+			if d.Time.Before(u.since(w)) {
+				return nil
+			}
+
+			return d
+		}
+	}
+
+	return nil
+}
+
+// visited returns the nodes that rollouts of the policy had with these playbooks.
+func (u Upgrade) visited(w World, p state.Playbooks) map[string]bool {
+	visited := map[string]bool{}
+
+	for i := range w.View.Rollouts {
+		r := &w.View.Rollouts[i]
+		if r.Actor != state.PolicyPrincipal(u.Name()) || r.Playbooks != p.Digest || r.Created.Before(u.since(w)) {
+			continue
+		}
+
+		for k := range r.Nodes {
+			visited[r.Nodes[k].Name] = true
+		}
+	}
+
+	return visited
+}
+
+// rolling returns why a rollout of the nodes would be refused beside the others, or "".
+func (w World) rolling(nodes []string) string {
+	open, chosen := 0, map[string]bool{}
+	for _, name := range nodes {
+		chosen[name] = true
+	}
+
+	for i := range w.View.Rollouts {
+		r := &w.View.Rollouts[i]
+		if r.Status.Ended() {
+			continue
+		}
+
+		open++
+
+		for k := range r.Nodes {
+			n := &r.Nodes[k]
+			if chosen[n.Name] && (n.State == rollout.Waiting || n.State.InProgress()) {
+				return fmt.Sprintf("rollout %s (%s) of %s is to change %s first", r.ID, r.Status,
+					job.OrSomebody(r.Actor), n.Name)
+			}
+		}
+	}
+
+	if open >= rollout.MaxOpen {
+		return fmt.Sprintf("%d rollouts have not ended, which is the limit", open)
+	}
+
+	return ""
+}
+
+// decision returns the decision to roll the commit in use out.
+func (u Upgrade) decision(w World, p state.Playbooks, nodes []string) state.Decision {
+	from := u.commits(w, nodes)
+
+	d := u.draft(w, state.ActionUpgrade, p)
+	d.Case = fmt.Sprintf("commit %s is in use, and %s outdated", shortHash(p.Commit),
+		inventory.Count(len(nodes), "node is", "nodes are"))
+	d.Evidence = []string{
+		fmt.Sprintf("commit %s is in use since %s", p.Commit, stamp(p.Since)),
+		"outdated are " + job.ShortList(nodes),
+	}
+
+	most := 0
+
+	for _, commit := range slices.Sorted(maps.Keys(from)) {
+		count := inventory.Count(from[commit], "node has", "nodes have")
+		if commit == "" {
+			d.Evidence = append(d.Evidence, count+" playbooks of no known commit")
+			continue
+		}
+
+		d.Evidence = append(d.Evidence, fmt.Sprintf("%s commit %s", count, commit))
+
+		if from[commit] > most {
+			most, d.From = from[commit], commit
+		}
+	}
+
+	if hidden := u.hidden(w, p); len(hidden) > 0 {
+		d.Evidence = append(d.Evidence, "left out, because the observers do not see them: "+job.ShortList(hidden))
+	}
+
+	return d
+}
+
+// supersede returns the decision to end the open rollout: its nodes in hand are finished, and
+// no other is begun.
+func (u Upgrade) supersede(w World, r *rollout.Record, p state.Playbooks, why string) state.Decision {
+	d := u.draft(w, state.ActionSupersede, p)
+	d.Case, d.From, d.Rollout = "another rollout is to follow: "+why, r.Commit, r.ID
+	d.Evidence = []string{
+		fmt.Sprintf("rollout %s of commit %s is %s", r.ID, r.Commit, r.Status),
+		fmt.Sprintf("commit %s is in use since %s", p.Commit, stamp(p.Since)),
+	}
+
+	return d
+}
+
+// draft returns a decision about the commit in use. The count of all decisions makes its id,
+// which is the idempotency key, unique: the store takes one decision at each count.
+func (u Upgrade) draft(w World, a state.Action, p state.Playbooks) state.Decision {
+	return state.Decision{
+		ID:   fmt.Sprintf("%s/%s/%s/%d", u.Name(), a, shortHash(p.Commit), w.View.Automation.Count),
+		Time: w.Now, Policy: u.Name(), Action: a, Commit: p.Commit,
+		Prevent: []string{
+			"the policy turned off or paused",
+			"selector, mode or settle time (policies.upgrade." + u.Name() + ")",
+			"a rollout of an operator that had brought the nodes to the commit",
+		},
+		Phase: state.PhaseDecided,
+	}
+}
+
+// commits counts the nodes by the commit that configured them; "": unknown.
+func (u Upgrade) commits(w World, nodes []string) map[string]int {
+	commits := map[string]int{}
+
+	for _, name := range nodes {
+		commit := ""
+		if n := job.Find(w.View.Nodes, name); n != nil && n.Configured != nil {
+			commit = n.Configured.Commit
+		}
+
+		commits[commit]++
+	}
+
+	return commits
+}
+
+// hidden returns the outdated nodes that no rollout could reach now.
+func (u Upgrade) hidden(w World, p state.Playbooks) []string {
+	var hidden []string
+
+	for _, n := range w.View.Nodes {
+		if u.isBehind(n, p) && n.State != inventory.Discovered {
+			hidden = append(hidden, n.Name)
+		}
+	}
+
+	return hidden
+}
+
+// Request returns the rollout that carries the decision out.
+func (u Upgrade) Request(w World, d state.Decision) rollout.Request {
+	w.View = w.without(d.ID)
+
+	r := rollout.Request{Spec: u.Rule.Spec, Nodes: u.judge(w).nodes}
+	r.Selector = u.Rule.Selector
+	r.RequireApproval = u.Rule.Mode == UpgradePlan
+	r.Canary = min(r.Canary, len(r.Nodes))
+	r.Promote = r.Promote && r.Canary > 0
+
+	r.Reason = fmt.Sprintf("policy %s: commit %s came into use", u.Name(), shortHash(d.Commit))
+	if d.From != "" {
+		r.Reason += " after " + shortHash(d.From)
+	}
+
+	return r
+}
+
+// Confirm implements Policy.
+func (u Upgrade) Confirm(w World, d state.Decision) string {
+	w.View = w.without(d.ID)
+
+	o := u.judge(w)
+
+	switch {
+	case o.stage != stageAct:
+		return cmp.Or(o.text, "no node is outdated any more")
+	case o.decision.Action != d.Action || o.decision.Commit != d.Commit:
+		return fmt.Sprintf("the next step is %s of commit %s now", o.decision.Action, shortHash(o.decision.Commit))
+	case d.Action == state.ActionSupersede && o.decision.Rollout != d.Rollout:
+		return "rollout " + d.Rollout + " has ended"
+	}
+
+	return ""
+}
+
+// Explain implements Policy.
+func (u Upgrade) Explain(w World, n inventory.Node) []explain.Finding {
+	p := w.playbooks()
+	if !IsOn(w.View.Automation, u.Name()) || !u.isBehind(&n, p) {
+		return nil
+	}
+
+	o := u.judge(w)
+	text := o.text
+
+	switch {
+	case n.State != inventory.Discovered:
+		text = "it is left out, because the observers do not see it"
+	case o.stage == stageAct && o.decision.Action == state.ActionUpgrade:
+		text = fmt.Sprintf("a rollout brings it to commit %s now", shortHash(p.Commit))
+	}
+
+	if halted := Halted(w.View.Automation, u.Name()); halted != "" {
+		text = "it is for the node, and nothing is done: " + halted
+	}
+
+	if text == "" {
+		return nil
+	}
+
+	return []explain.Finding{{
+		About: explain.AboutPolicy, Nodes: []string{n.Name}, Message: fmt.Sprintf("policy %s: %s", u.Name(), text),
+	}}
+}
+
+// Pending implements Policy.
+func (u Upgrade) Pending(w World) int { return len(u.behind(w, w.playbooks())) }
+
+// Test implements Policy.
+func (u Upgrade) Test(w World) []Outlook {
+	var out []Outlook
+
+	o := u.judge(w)
+	shown := Outlook{Action: state.ActionUpgrade, Now: o.stage == stageAct, Text: o.text, Until: o.until}
+
+	if o.stage == stageAct {
+		shown.Text = u.testText(o)
+	}
+
+	for _, name := range o.nodes {
+		shown.Node = name
+		out = append(out, shown)
+	}
+
+	return out
+}
+
+// testText describes the rollout that would begin now.
+func (u Upgrade) testText(o fleet) string {
+	if o.decision.Action == state.ActionSupersede {
+		return "rollout " + o.decision.Rollout + " is ended first: " + o.text
+	}
+
+	text := fmt.Sprintf("a rollout of %s brings it to commit %s now",
+		inventory.Count(len(o.nodes), "node", "nodes"), shortHash(o.decision.Commit))
+	if u.Rule.Mode == UpgradePlan {
+		text = strings.TrimSuffix(text, " now") + " once a person approves it"
+	}
+
+	return text
+}
+
+// shortHash returns the hash of a commit as people read it.
+func shortHash(hash string) string { return hash[:min(len(hash), 12)] }

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
+)
+
+const (
+	oldCommit = "1111111111111111111111111111111111111111"
+	newCommit = "2222222222222222222222222222222222222222"
+)
+
+// follows is a rule for the nodes with the label n.
+func follows() policy.UpgradeRule {
+	return policy.UpgradeRule{
+		Name: "follow", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
+		Mode: policy.UpgradeRun, Settle: time.Minute, Spec: rollout.Spec{Action: inventory.VerbApply, Canary: 1},
+	}
+}
+
+// configured is a node in service with the playbooks of a commit.
+func configured(name, commit string) *inventory.Node {
+	n := member(name, noon.Add(-time.Hour))
+	n.Configured = &inventory.Configured{
+		Configuration: inventory.Configuration{Playbooks: "digest of " + commit, Commit: commit, Group: n.Group},
+	}
+
+	return n
+}
+
+// moved is a world in which the commit is in use since noon, ten minutes ago.
+func moved(commit string, nodes ...*inventory.Node) policy.World {
+	w := world(nodes...)
+	w.Settings.Upgrade = []policy.UpgradeRule{follows()}
+	w.Settings.Playbooks = func(*state.View) state.Playbooks {
+		return state.Playbooks{Digest: "digest of " + commit, Commit: commit, Since: noon}
+	}
+	w.View.Automation = w.View.Automation.Turn("follow", state.Switch{On: true, Since: noon.Add(-time.Hour)})
+
+	return w
+}
+
+// upgraded adds a rollout of the policy, with its decision.
+func upgraded(w policy.World, commit string, status rollout.Status, nodes ...string) {
+	r := rollout.Record{
+		ID: fmt.Sprintf("r%08d", len(w.View.Rollouts)), Status: status, Actor: "policy:follow", Commit: commit,
+		Playbooks: "digest of " + commit, Created: noon.Add(-time.Minute),
+	}
+	for _, n := range nodes {
+		r.Nodes = append(r.Nodes, rollout.Node{Name: n, State: rollout.Waiting})
+	}
+
+	w.View.Rollouts = append(w.View.Rollouts, r)
+	w.View.Automation = w.View.Automation.With(state.Decision{
+		ID: "d/" + r.ID, Time: r.Created, Policy: "follow", Action: state.ActionUpgrade, Commit: commit,
+		Rollout: r.ID, Phase: state.PhaseDone,
+	})
+}
+
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		name   string
+		change func(w *policy.World, n *inventory.Node)
+		want   state.Action
+		text   string // of the explanation of the node; empty: there is none
+	}{
+		{"outdated", nil, state.ActionUpgrade, "a rollout brings it to commit 222222222222 now"},
+		{"current", func(_ *policy.World, n *inventory.Node) { *n = *configured("n-1", newCommit) }, "", ""},
+		{"its configuration is not known", func(_ *policy.World, n *inventory.Node) { n.Configured = nil },
+			state.ActionUpgrade, "a rollout brings it"},
+		{"it does not match", func(_ *policy.World, n *inventory.Node) { n.Label = "x" }, "", ""},
+		{"not in service", func(_ *policy.World, n *inventory.Node) { n.Status = inventory.Quarantined }, "", ""},
+		{"not seen", func(_ *policy.World, n *inventory.Node) { n.State = inventory.Disappeared }, "",
+			"the observers do not see it"},
+		{"off", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Switches = nil }, "", ""},
+		{"paused", func(w *policy.World, _ *inventory.Node) {
+			w.View.Automation.Paused = map[string]state.Pause{state.AllPolicies: {Actor: "ann"}}
+		}, "", "nothing is done: ann paused it"},
+		{"the brake is on", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Brake.On = true }, "",
+			"nothing is done: the brake holds"},
+		{"too early", func(w *policy.World, _ *inventory.Node) { w.Now = noon.Add(59 * time.Second) }, "",
+			"not before 2026"},
+		{"a folder", func(w *policy.World, _ *inventory.Node) {
+			w.Settings.Playbooks = func(*state.View) state.Playbooks { return state.Playbooks{Digest: "d"} }
+		}, "", ""},
+		{"its rollout runs", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Running, "n-1")
+		}, "", "rollout r00000000 (Running) is at commit 222222222222"},
+		{"its canary failed", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Stopped, "n-1")
+		}, "", "the commit is not tried again until the repository moves"},
+		{"its canary failed, and it was turned on again", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Stopped, "n-1")
+			w.View.Automation = w.View.Automation.Turn("follow", state.Switch{On: true, Since: noon})
+		}, state.ActionSupersede, "turned on again after rollout r00000000"},
+		{"a newer commit, while one runs", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, oldCommit, rollout.Running, "n-1")
+		}, state.ActionSupersede, "and rollout r00000000 is of commit 111111111111"},
+		{"a newer commit, while one awaits its approval", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, oldCommit, rollout.AwaitingApproval, "n-1")
+		}, state.ActionSupersede, "and rollout r00000000 is of commit 111111111111"},
+		{"a newer commit too early, while one runs", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, oldCommit, rollout.Running, "n-1")
+			w.Now = noon.Add(59 * time.Second)
+		}, "", "not before 2026"},
+		{"a newer commit, while one finishes", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, oldCommit, rollout.Aborting, "n-1")
+		}, "", "rollout r00000000 finishes the nodes in hand"},
+		{"a newer commit, while an operator holds one", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, oldCommit, rollout.Paused, "n-1")
+		}, "", "until an operator resumes or aborts it"},
+		{"a newer commit after one that stopped", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, oldCommit, rollout.Aborted, "n-1")
+		}, state.ActionUpgrade, "a rollout brings it"},
+		{"the rollout was aborted", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Aborted, "n-1")
+		}, "", "it is not tried again until the repository moves"},
+		{"aborted, and turned on again", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Aborted, "n-1")
+			w.View.Automation = w.View.Automation.Turn("follow", state.Switch{On: true, Since: noon})
+		}, state.ActionUpgrade, "a rollout brings it"},
+		{"it failed in a rollout that is done", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Done, "n-1")
+		}, "", "brought no success to it"},
+		{"it was away in a rollout that is done", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Done, "n-2")
+		}, state.ActionUpgrade, "a rollout brings it"},
+		{"the rollout is no longer kept", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Stopped, "n-1")
+			w.View.Rollouts = nil
+		}, "", "it is not tried again"},
+		{"the rollout was refused", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Done)
+			d := &w.View.Automation.Decisions[0]
+			d.Phase, d.Rollout, d.Result = state.PhaseRefused, "", "no play for the group"
+		}, "", "was refused: no play for the group"},
+		{"the decision was withdrawn", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Done)
+			w.View.Automation.Decisions[0].Phase = state.PhaseWithdrawn
+		}, state.ActionUpgrade, "a rollout brings it"},
+		{"the decision is being carried out", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Done)
+			w.View.Automation.Decisions[0].Phase = state.PhaseDecided
+		}, "", "is being carried out"},
+		{"a rollout of a person has it", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, oldCommit, rollout.Paused, "n-1")
+			w.View.Rollouts[0].Actor = "ann"
+		}, "", "rollout r00000000 (Paused) of ann is to change n-1 first"},
+		{"the rate is used up", func(w *policy.World, _ *inventory.Node) {
+			w.Settings.Rate = 1
+			w.View.Automation = w.View.Automation.With(state.Decision{
+				ID: "x", Time: w.Now, Policy: "returns", Action: state.ActionVerify, Phase: state.PhaseDone,
+			})
+		}, "", "a rollout brings it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+
+			n := configured("n-1", oldCommit)
+			w := moved(newCommit, n, configured("n-2", newCommit))
+
+			if c.change != nil {
+				c.change(&w, n)
+			}
+
+			u := policy.Upgrade{Rule: follows()}
+			if got := actions(policy.Decide(u, w)); strings.TrimSpace(got) != string(c.want) {
+				t.Errorf("decided %q, want %q", got, c.want)
+			}
+
+			text := ""
+			for _, f := range u.Explain(w, *n) {
+				text += f.Message
+			}
+
+			if (text == "") != (c.text == "") || !strings.Contains(text, c.text) {
+				t.Errorf("explained %q, want %q", text, c.text)
+			}
+		})
+	}
+}
+
+// TestUpgradeEvidence: the decision has both commits and the nodes, and becomes the rollout of
+// exactly these nodes. Nobody starts one without an approval in the mode plan.
+func TestUpgradeEvidence(t *testing.T) {
+	t.Parallel()
+
+	away := configured("n-9", oldCommit)
+	away.State = inventory.Disappeared
+
+	first, second := configured("n-1", oldCommit), configured("n-2", oldCommit)
+	w := moved(newCommit, first, second, configured("n-3", newCommit), away)
+	rule := follows()
+	rule.Mode, rule.Spec.Canary = policy.UpgradePlan, 5
+	u := policy.Upgrade{Rule: rule}
+
+	decided := policy.Decide(u, w).Decisions
+	if len(decided) != 1 {
+		t.Fatalf("%+v", decided)
+	}
+
+	d := decided[0]
+	evidence := strings.Join(d.Evidence, "\n")
+
+	for _, want := range []string{
+		"commit " + newCommit + " is in use since 2026", "outdated are n-1, n-2", "2 nodes have commit " + oldCommit,
+		"left out, because the observers do not see them: n-9",
+	} {
+		if !strings.Contains(evidence, want) {
+			t.Errorf("no %q in:\n%s", want, evidence)
+		}
+	}
+
+	if d.From != oldCommit || d.Commit != newCommit || d.Phase != state.PhaseDecided || len(d.Prevent) == 0 {
+		t.Errorf("%+v", d)
+	}
+
+	w.View.Automation = w.View.Automation.With(d)
+	if again := policy.Decide(u, w).Decisions; len(again) > 0 {
+		t.Errorf("decided twice: %+v", again)
+	}
+
+	if why := u.Confirm(w, d); why != "" {
+		t.Error(why)
+	}
+
+	r := u.Request(w, d)
+	if !slices.Equal(r.Nodes, []string{"n-1", "n-2"}) || !r.RequireApproval || r.Canary != 2 || r.Selector != "label=n" ||
+		!strings.Contains(r.Reason, "commit 222222222222 came into use after 111111111111") {
+		t.Errorf("%+v", r)
+	}
+
+	// The repository moves back before the rollout starts.
+	back := moved(oldCommit, w.View.Nodes...)
+	back.View.Automation = w.View.Automation
+
+	if why := u.Confirm(back, d); why == "" {
+		t.Error("a decision about a commit that is no longer in use is carried out")
+	}
+}
+
+// TestUpgradeTest shows the nodes of the rollout, and is for none without a repository.
+func TestUpgradeTest(t *testing.T) {
+	t.Parallel()
+
+	w := moved(newCommit, configured("n-1", oldCommit), configured("n-2", newCommit))
+
+	out := policy.Upgrade{Rule: follows()}.Test(w)
+	if len(out) != 1 || out[0].Node != "n-1" || !out[0].Now || out[0].Action != state.ActionUpgrade {
+		t.Errorf("%+v", out)
+	}
+
+	w.Now = noon
+
+	out = policy.Upgrade{Rule: follows()}.Test(w)
+	if len(out) != 1 || out[0].Now || !out[0].Until.Equal(noon.Add(time.Minute)) {
+		t.Errorf("too early: %+v", out)
+	}
+}
+
+// TestUpgradeIsRemembered: the decision about the commit outlives all others, or a bad commit
+// would be tried again.
+func TestUpgradeIsRemembered(t *testing.T) {
+	t.Parallel()
+
+	w := moved(newCommit, configured("n-1", oldCommit))
+	upgraded(w, newCommit, rollout.Aborted, "n-1")
+
+	for i := range 2 * state.MaxDecisions {
+		w.View.Automation = w.View.Automation.With(state.Decision{
+			ID: fmt.Sprint(i), Time: noon.Add(-time.Hour), Policy: "returns", Action: state.ActionVerify, Phase: state.PhaseDone,
+		})
+	}
+
+	w.View.Automation = policy.Remember(w, w.View.Automation)
+	if n := len(w.View.Automation.Decisions); n != state.MaxDecisions {
+		t.Errorf("%d decisions are kept", n)
+	}
+
+	if d := policy.Decide(policy.Upgrade{Rule: follows()}, w).Decisions; len(d) > 0 {
+		t.Errorf("%+v", d)
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setting
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/rollout"
+)
+
+// UpgradeRule says which nodes in service follow the repository, and how carefully. The names
+// from Action on are those of a request for a rollout. See policy.UpgradeRule.
+type UpgradeRule struct {
+	// Match is a selector of nodes. All: every node instead.
+	Match  string             `json:"match,omitempty" yaml:"match,omitempty"`
+	All    bool               `json:"all,omitempty" yaml:"all,omitempty"`
+	Mode   policy.UpgradeMode `json:"mode" yaml:"mode"`
+	Settle Duration           `json:"settle,omitempty" yaml:"settle,omitempty"` // 0: defaultSettle
+
+	Action         inventory.Verb             `json:"action,omitempty" yaml:"action,omitempty"` // empty: apply
+	MaxUnavailable string                     `json:"max_unavailable,omitempty" yaml:"max_unavailable,omitempty"`
+	MaxFailures    int                        `json:"max_failures,omitempty" yaml:"max_failures,omitempty"`
+	Canary         int                        `json:"canary,omitempty" yaml:"canary,omitempty"`
+	Promote        bool                       `json:"promote,omitempty" yaml:"promote,omitempty"`
+	Soak           Duration                   `json:"soak,omitempty" yaml:"soak,omitempty"`
+	Order          UpgradeOrder               `json:"order,omitzero" yaml:"order,omitempty"`
+	Strategies     map[string]UpgradeStrategy `json:"strategies,omitempty" yaml:"strategies,omitempty"`
+	Gate           UpgradeGate                `json:"gate,omitzero" yaml:"gate,omitempty"`
+	Tags           []string                   `json:"tags,omitempty" yaml:"tags,omitempty"`
+	SkipTags       []string                   `json:"skip_tags,omitempty" yaml:"skip_tags,omitempty"`
+	Timeout        Duration                   `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+}
+
+// UpgradeOrder is the order in which nodes are begun, see rollout.Order.
+type UpgradeOrder struct {
+	By    rollout.By `json:"by,omitempty" yaml:"by,omitempty"`
+	Label string     `json:"label,omitempty" yaml:"label,omitempty"`
+}
+
+// UpgradeStrategy bounds the nodes of one group further, see rollout.Strategy.
+type UpgradeStrategy struct {
+	MaxUnavailable string    `json:"max_unavailable,omitempty" yaml:"max_unavailable,omitempty"`
+	MaxFailures    *int      `json:"max_failures,omitempty" yaml:"max_failures,omitempty"`
+	Soak           *Duration `json:"soak,omitempty" yaml:"soak,omitempty"`
+}
+
+// UpgradeGate has the checks of a node after its job, see rollout.Gate.
+type UpgradeGate struct {
+	SkipVerify bool          `json:"skip_verify,omitempty" yaml:"skip_verify,omitempty"`
+	HTTP       *UpgradeCheck `json:"http,omitempty" yaml:"http,omitempty"`
+}
+
+// UpgradeCheck is a request to the address of the node, see rollout.HTTPCheck.
+type UpgradeCheck struct {
+	TLS     bool     `json:"tls,omitempty" yaml:"tls,omitempty"`
+	Port    int      `json:"port" yaml:"port"`
+	Path    string   `json:"path,omitempty" yaml:"path,omitempty"`
+	Status  int      `json:"status,omitempty" yaml:"status,omitempty"`
+	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+}
+
+// The settle time of an UpgradeRule: its default, and its bound.
+const (
+	defaultSettle = time.Minute
+	maxSettle     = 7 * 24 * time.Hour
+)
+
+func (c *Config) checkUpgrade() error {
+	for _, name := range sortedKeys(c.Policies.Upgrade) {
+		if err := c.Policies.Upgrade[name].check(name, c.Groups); err != nil {
+			return invalid("policies.upgrade."+name, "%w", err)
+		}
+	}
+
+	return nil
+}
+
+func (r UpgradeRule) check(name string, groups inventory.Groups) error {
+	if err := checkRule(name, r.Match, r.All, groups); err != nil {
+		return err
+	}
+
+	spec := r.spec()
+
+	switch {
+	case !slices.Contains(policy.UpgradeModes, r.Mode):
+		return fmt.Errorf("mode: %q is not one of %v", r.Mode, policy.UpgradeModes)
+	case !slices.Contains(policy.UpgradeActions, spec.Action):
+		return fmt.Errorf("action: %q is not one of %v", spec.Action, policy.UpgradeActions)
+	case r.Settle > Duration(maxSettle):
+		return fmt.Errorf("settle: %s is not within 0s and %s", time.Duration(r.Settle), maxSettle)
+	}
+
+	return spec.Check(groups)
+}
+
+// spec returns the specification of the rollouts.
+func (r UpgradeRule) spec() rollout.Spec {
+	s := rollout.Spec{
+		Action: cmp.Or(r.Action, inventory.VerbApply), MaxUnavailable: r.MaxUnavailable, MaxFailures: r.MaxFailures,
+		Canary: r.Canary, Promote: r.Promote, Soak: time.Duration(r.Soak), Order: rollout.Order(r.Order),
+		Gate:    rollout.Gate{SkipVerify: r.Gate.SkipVerify},
+		Ansible: configuration.AnsibleOptions{Tags: r.Tags, SkipTags: r.SkipTags},
+		Timeout: time.Duration(r.Timeout),
+	}
+
+	if h := r.Gate.HTTP; h != nil {
+		s.Gate.HTTP = &rollout.HTTPCheck{
+			TLS: h.TLS, Port: h.Port, Path: h.Path, Status: h.Status, Timeout: time.Duration(h.Timeout),
+		}
+	}
+
+	for group, one := range r.Strategies {
+		if s.Strategies == nil {
+			s.Strategies = map[string]rollout.Strategy{}
+		}
+
+		s.Strategies[group] = rollout.Strategy{
+			MaxUnavailable: one.MaxUnavailable, MaxFailures: one.MaxFailures, Soak: (*time.Duration)(one.Soak),
+		}
+	}
+
+	return s
+}
+
+// upgradeRules returns the rules by name, without any that is wrong: a check has refused those.
+func (c *Config) upgradeRules() []policy.UpgradeRule {
+	var rules []policy.UpgradeRule
+
+	for _, name := range sortedKeys(c.Policies.Upgrade) {
+		r := c.Policies.Upgrade[name]
+
+		match, err := matcher(r.Match, c.Groups)
+		if err != nil {
+			continue
+		}
+
+		rules = append(rules, policy.UpgradeRule{
+			Name: name, Match: match, Selector: r.Match, All: r.All, Mode: r.Mode,
+			Settle: time.Duration(cmp.Or(r.Settle, Duration(defaultSettle))), Spec: r.spec(),
+		})
+	}
+
+	return rules
+}
