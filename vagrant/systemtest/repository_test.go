@@ -128,12 +128,7 @@ func TestRepository(t *testing.T) {
 	repo.write("collections/ansible_collections/site/own/roles/stamp/tasks/main.yml",
 		"- ansible.builtin.copy: {dest: /etc/own-collection, content: \"collection\\n\", mode: \"0644\"}\n")
 
-	site, err := os.ReadFile("testdata/playbooks/site.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	own := string(site) + `
+	own := readSite(t) + `
 - name: Roles and collections of the repository
   hosts: service-master:service-worker:&job_targets
   gather_facts: false
@@ -175,6 +170,18 @@ func TestRepository(t *testing.T) {
 
 	w.refusedCommits(repo, own, second)
 	w.survivedRepository(repo)
+}
+
+// readSite returns the site.yml of the test playbooks.
+func readSite(t *testing.T) string {
+	t.Helper()
+
+	site, err := os.ReadFile("testdata/playbooks/site.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return string(site)
 }
 
 // exitRefused is the exit code of a refusal.
