@@ -48,7 +48,7 @@ func (p *Printer) Policies(s api.Policies) {
 	rows = nil
 	for _, d := range s.Decisions[:min(len(s.Decisions), shownDecisions)] {
 		rows = append(rows, []string{
-			Time(d.Time), Line(d.Policy), Line(d.Node), Line(d.Action), Line(d.Phase), Line(d.Job), Line(d.Case),
+			Time(d.Time), Line(d.Policy), Line(concerned(d)), Line(d.Action), Line(d.Phase), Line(d.Job), Line(d.Case),
 		})
 	}
 
@@ -149,7 +149,7 @@ func (p *Printer) Policy(s api.Policy) {
 		p.gap()
 		p.Fields([]Field{
 			{"Decided", Time(d.Time)},
-			{"Node", Line(d.Node)},
+			{"Node", Line(concerned(d))},
 			{"Action", Line(d.Action)},
 			{"Group", Line(d.Group)},
 			{"In place of", Line(d.Replaces)},
@@ -202,6 +202,15 @@ func (p *Printer) roles(roles []api.PolicyRole) {
 	}
 
 	p.Fields(fields)
+}
+
+// concerned names the nodes of a decision: a few, or their number.
+func concerned(d api.Decision) string {
+	if len(d.Nodes) > 3 {
+		return fmt.Sprintf("%s and %d more", d.Nodes[0], len(d.Nodes)-1)
+	}
+
+	return cmp.Or(d.Node, strings.Join(d.Nodes, ", "))
 }
 
 // changes returns the command that shows the changes between the commits of a decision.

@@ -138,6 +138,7 @@ type Decision struct {
 	Time     time.Time `json:"time"`
 	Policy   string    `json:"policy"`
 	Node     string    `json:"node,omitempty"`
+	Nodes    []string  `json:"nodes,omitempty"` // of one scheduled verification
 	Action   string    `json:"action"`
 	Group    string    `json:"group,omitempty"`    // that the node joins
 	Replaces string    `json:"replaces,omitempty"` // the lost node whose place it takes

@@ -57,6 +57,7 @@ type decisionRecord struct {
 	Time     time.Time    `json:"time"`
 	Policy   string       `json:"policy"`
 	Node     string       `json:"node,omitempty"`
+	Nodes    []string     `json:"nodes,omitempty"`
 	Action   state.Action `json:"action"`
 	Case     string       `json:"case,omitempty"`
 	Evidence []string     `json:"evidence,omitempty"`

@@ -55,6 +55,10 @@ func All(s Settings) []Policy {
 		all = append(all, Upgrade{r})
 	}
 
+	for _, r := range s.Verify {
+		all = append(all, Verify{r})
+	}
+
 	return all
 }
 
@@ -133,6 +137,8 @@ type Settings struct {
 	Commission []Rule
 	// Upgrade are the rules for nodes that follow the repository, each a policy.
 	Upgrade []UpgradeRule
+	// Verify are the rules for nodes that are verified on a schedule, each a policy.
+	Verify []VerifyRule
 
 	Jobs   int // automatic jobs at a time
 	Rate   int // automatic actions within RateWindow

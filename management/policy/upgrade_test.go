@@ -237,7 +237,8 @@ func TestUpgradeEvidence(t *testing.T) {
 	}
 
 	r := u.Request(w, d)
-	if !slices.Equal(r.Nodes, []string{"n-1", "n-2"}) || !r.RequireApproval || r.Canary != 2 || r.Selector != "label=n" ||
+	if !slices.Equal(r.Nodes, []string{"n-1", "n-2"}) || !r.RequireApproval || r.Canary != 2 ||
+		r.Selector != "label=n" ||
 		!strings.Contains(r.Reason, "commit 222222222222 came into use after 111111111111") {
 		t.Errorf("%+v", r)
 	}

@@ -183,8 +183,8 @@ func decisionsOf(decisions []state.Decision) []api.Decision {
 
 func decisionOf(d state.Decision) api.Decision {
 	return api.Decision{
-		ID: d.ID, Time: d.Time, Policy: d.Policy, Node: d.Node, Action: string(d.Action), Group: d.Group,
-		Replaces: d.Replaces, Case: d.Case,
+		ID: d.ID, Time: d.Time, Policy: d.Policy, Node: d.Node, Nodes: d.Nodes, Action: string(d.Action),
+		Group: d.Group, Replaces: d.Replaces, Case: d.Case,
 		Evidence: append([]string{}, d.Evidence...), Prevent: d.Prevent, Phase: string(d.Phase), Job: d.Job,
 		Result: d.Result, From: d.From, Commit: d.Commit, Rollout: d.Rollout,
 	}

@@ -298,7 +298,7 @@ func (c *Config) checkConnections() error {
 }
 
 func (c *Config) checkPolicies() error {
-	for _, check := range []func() error{c.checkNames, c.checkCommission, c.checkUpgrade} {
+	for _, check := range []func() error{c.checkNames, c.checkCommission, c.checkUpgrade, c.checkVerify} {
 		if err := check(); err != nil {
 			return err
 		}

@@ -177,10 +177,12 @@ type Policies struct {
 	Commission map[string]CommissionRule `yaml:"commission"`
 	// Upgrade are the rules for nodes that follow the repository, by the name of their policy.
 	Upgrade map[string]UpgradeRule `yaml:"upgrade"`
-	Settle  Duration               `yaml:"settle"`
-	Jobs    int                    `yaml:"jobs"` // automatic ones at a time
-	Rate    int                    `yaml:"rate"` // automatic jobs within policy.RateWindow
-	Brake   Brake                  `yaml:"brake"`
+	// Verify are the rules for scheduled verifications, by the name of their policy.
+	Verify map[string]VerifyRule `yaml:"verify"`
+	Settle Duration              `yaml:"settle"`
+	Jobs   int                   `yaml:"jobs"` // automatic ones at a time
+	Rate   int                   `yaml:"rate"` // automatic jobs within policy.RateWindow
+	Brake  Brake                 `yaml:"brake"`
 }
 
 // Brake says when automation stops.
@@ -233,6 +235,7 @@ func Default() Config {
 		Policies: Policies{
 			Commission: map[string]CommissionRule{},
 			Upgrade:    map[string]UpgradeRule{},
+			Verify:     map[string]VerifyRule{},
 			Settle:     Duration(time.Minute),
 			Jobs:       2,
 			Rate:       20,

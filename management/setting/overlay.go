@@ -121,6 +121,8 @@ func (c *Config) set(key string, value any) error {
 		c.Policies.Commission = nil
 	case "policies.upgrade":
 		c.Policies.Upgrade = nil
+	case "policies.verify":
+		c.Policies.Verify = nil
 	}
 
 	// The decoder of the file checks the value: types and keys have one definition.

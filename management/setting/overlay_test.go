@@ -55,6 +55,9 @@ var settable = map[string]any{
 	"policies.upgrade": map[string]any{
 		"follow": map[string]any{"match": "label=host", "mode": "plan", "canary": 1, "max_unavailable": "10%"},
 	},
+	"policies.verify": map[string]any{
+		"nightly": map[string]any{"match": "label=host", "cron": "0 3 * * *", "time_zone": "Europe/Berlin"},
+	},
 	"windows": []any{map[string]any{
 		"name": "nightly", "cron": "0 2 * * *", "duration": "3h", "time_zone": "Europe/Berlin",
 		"groups": []any{"service-worker"},

@@ -68,6 +68,7 @@ func (c *Config) checkNames() error {
 	}{
 		{"policies.commission", sortedKeys(c.Policies.Commission)},
 		{"policies.upgrade", sortedKeys(c.Policies.Upgrade)},
+		{"policies.verify", sortedKeys(c.Policies.Verify)},
 	} {
 		if n := len(rules.names); n > maxRules {
 			return invalid(rules.key, "%d rules are more than %d", n, maxRules)

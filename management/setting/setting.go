@@ -552,6 +552,7 @@ func (s *Settings) Policies() leader.Settings {
 		Settings: policy.Settings{
 			Commission: c.commissionRules(),
 			Upgrade:    c.upgradeRules(),
+			Verify:     c.verifyRules(),
 			Settle:     time.Duration(p.Settle),
 			Jobs:       p.Jobs,
 			Rate:       p.Rate,

@@ -113,7 +113,8 @@ type Decision struct {
 	ID       string // unique; the idempotency key of its action
 	Time     time.Time
 	Policy   string
-	Node     string // empty: it concerns all
+	Node     string   // empty: it concerns Nodes, or all
+	Nodes    []string // of one scheduled verification
 	Action   Action
 	Case     string   // the event, in words
 	Evidence []string // the observations on which it was decided

@@ -48,8 +48,10 @@ func parseCron(text string) (cron.Schedule, error) {
 	return cronParser.Parse(text)
 }
 
-// checked is the time within which an expression is checked: two leap years are in it.
+// An expression is checked for checkedYears from checkedFrom on: two leap years are in them.
 // checkedOpenings bounds the openings that are looked at.
+var checkedFrom = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
+
 const (
 	checkedYears    = 8
 	checkedOpenings = 10_000
@@ -57,29 +59,39 @@ const (
 
 // check refuses a schedule that never opens, or that opens again before it is closed.
 func (s schedule) check(cronText string) error {
-	from := time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
-
-	// Next is always later than its argument, so this finds an opening at from itself too.
-	last := s.expression.Next(from.Add(-time.Second))
-	if last.IsZero() {
+	if s.expression.Next(checkedFrom).IsZero() {
 		return fmt.Errorf("cron: %q never comes: no year has such a day", cronText)
 	}
 
+	if interval := s.shortest(); interval > 0 && interval < s.duration {
+		return fmt.Errorf("duration: %s is longer than %s, the shortest time between two openings",
+			Short(s.duration), Short(interval))
+	}
+
+	return nil
+}
+
+// shortest returns the shortest time between two openings; 0 if there are not two.
+func (s schedule) shortest() time.Duration {
+	var shortest time.Duration
+
+	// Next is always later than its argument, so this finds an opening at checkedFrom itself too.
+	last := s.expression.Next(checkedFrom.Add(-time.Second))
+
 	for range checkedOpenings {
 		next := s.expression.Next(last)
-		if next.IsZero() || next.After(from.AddDate(checkedYears, 0, 0)) {
+		if next.IsZero() || next.After(checkedFrom.AddDate(checkedYears, 0, 0)) {
 			break
 		}
 
-		if interval := next.Sub(last); interval < s.duration {
-			return fmt.Errorf("duration: %s is longer than %s, the shortest time between two openings",
-				Short(s.duration), Short(interval))
+		if interval := next.Sub(last); shortest == 0 || interval < shortest {
+			shortest = interval
 		}
 
 		last = next
 	}
 
-	return nil
+	return shortest
 }
 
 // next returns the first opening after t; zero if there is none.

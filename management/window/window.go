@@ -105,10 +105,8 @@ func (s Spec) parse(groups inventory.Groups) (*Window, error) {
 		return nil, fmt.Errorf("duration: %s is longer than %s", Short(s.Duration), Short(maxDuration))
 	}
 
-	// Local would be another zone on each instance.
-	if w.schedule.zone, err = time.LoadLocation(s.TimeZone); err != nil || s.TimeZone == "Local" {
-		return nil, fmt.Errorf("time_zone: %q is not in the IANA database; write one such as Europe/Berlin or UTC",
-			shorten(s.TimeZone))
+	if w.schedule.zone, err = loadZone(s.TimeZone); err != nil {
+		return nil, err
 	}
 
 	return w, w.parseNodes(groups)

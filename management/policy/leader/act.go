@@ -137,7 +137,7 @@ func (l *Leader) act(ctx context.Context, settings Settings, d state.Decision) e
 
 	// A withdrawn decision leaves its node undecided.
 	returned := d.Action == state.ActionVerify || d.Action == state.ActionRepair
-	if returned && d.Phase != state.PhaseWithdrawn {
+	if returned && d.Node != "" && d.Phase != state.PhaseWithdrawn {
 		if err := l.note(ctx, d); err != nil {
 			return err
 		}
@@ -243,6 +243,10 @@ func request(d state.Decision) job.Request {
 	r := job.Request{
 		Verb: inventory.VerbVerify, Nodes: []string{d.Node},
 		Reason: inventory.Shorten("it returned: "+d.Case, maxReason),
+	}
+
+	if len(d.Nodes) > 0 {
+		r.Nodes, r.Reason = d.Nodes, inventory.Shorten(d.Case, maxReason)
 	}
 
 	switch d.Action {

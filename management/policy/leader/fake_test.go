@@ -277,8 +277,12 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 		s.publish(func(v *state.View) {
 			accepted = job.Job{
 				ID: strconv.Itoa(len(v.Jobs) + 1), Verb: r.Verb, Actor: c.Principal, Status: job.Running,
-				Reason: r.Reason, Group: r.Group, Targets: []job.Target{{Name: r.Nodes[0]}}, Accepted: time.Now(),
+				Reason: r.Reason, Group: r.Group, Accepted: time.Now(),
 			}
+			for _, name := range r.Nodes {
+				accepted.Targets = append(accepted.Targets, job.Target{Name: name})
+			}
+
 			v.Jobs = append(v.Jobs, accepted)
 			s.results[c.Key.ID] = accepted.ID
 			s.busiest = max(s.busiest, automatic(v.Jobs))

@@ -294,7 +294,7 @@ func principal(policy string) access.Caller {
 
 func targets(d state.Decision) []string {
 	if d.Node == "" {
-		return nil
+		return d.Nodes
 	}
 
 	return []string{d.Node}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
+)
+
+// VerifyRule says which nodes in service are verified at which times. Its name is that of a
+// policy.
+type VerifyRule struct {
+	Name string
+	// Match reports whether the rule is for a node; Selector is its text. All: it is for
+	// every node.
+	Match    func(*inventory.Node) bool
+	Selector string
+	All      bool
+	Times    window.Times
+	// Spread is the time over which the nodes of one run become due; 0: an hour, but half of
+	// the time between two runs at most.
+	Spread time.Duration
+	Batch  int // nodes of one job
+	Jobs   int // of the policy, at a time
+}
+
+// Verify is the policy that verifies nodes in service on a schedule, under one rule. It is off
+// until an operator turns it on.
+type Verify struct{ Rule VerifyRule }
+
+var _ Policy = Verify{}
+
+// defaultSpread is the spread of a rule that has none.
+const defaultSpread = time.Hour
+
+// Name implements Policy.
+func (v Verify) Name() string { return v.Rule.Name }
+
+// Scope implements Selecting.
+func (v Verify) Scope() (selector string, all bool) { return v.Rule.Selector, v.Rule.All }
+
+// About implements Policy.
+func (v Verify) About(Settings) string {
+	r := v.Rule
+
+	return fmt.Sprintf("verifies nodes in service (%s) at %s: %s of up to %s at a time",
+		matches(r.Selector, r.All), r.Times, inventory.Count(r.Jobs, "job", "jobs"),
+		inventory.Count(r.Batch, "node", "nodes"))
+}
+
+// run is one time of the schedule.
+type run struct {
+	at     time.Time // zero: there was none since the policy was turned on
+	recent time.Time // a verification since then counts for the run
+	next   time.Time // of the schedule
+	spread time.Duration
+}
+
+// run returns the newest run. Missed ones before it are left out, so that a manager that was
+// down verifies once.
+func (v Verify) run(w World) run {
+	r := run{at: v.Rule.Times.Last(w.Now), next: v.Rule.Times.Next(w.Now)}
+
+	period := r.next.Sub(r.at)
+	if before := v.Rule.Times.Last(r.at.Add(-time.Second)); !r.at.IsZero() && !before.IsZero() {
+		period = r.at.Sub(before)
+	}
+
+	r.recent = r.at.Add(-period / 2)
+	r.spread = cmp.Or(v.Rule.Spread, min(defaultSpread, period/2))
+
+	if r.at.Before(w.View.Automation.Switches[v.Name()].Since) {
+		r.at = time.Time{}
+	}
+
+	return r
+}
+
+// Decide implements Policy.
+func (v Verify) Decide(w World) Plan {
+	plan := Plan{Decisions: w.yields(v.Name())}
+	r := v.run(w)
+
+	if !r.next.IsZero() {
+		plan.at(r.next)
+	}
+
+	var due []*inventory.Node
+
+	for _, o := range v.outlooks(w, r) {
+		switch {
+		case o.stage == stageAct:
+			due = append(due, o.node)
+		case o.stage == stageWait && !o.until.IsZero():
+			plan.at(o.until)
+		}
+	}
+
+	limits, room := w.limits(), v.room(w)
+
+	for batch := range slices.Chunk(due, v.Rule.Batch) {
+		if room == 0 {
+			break
+		}
+
+		ok, _, again := limits.take(state.ActionVerify)
+		if !ok {
+			if !again.IsZero() {
+				plan.at(again)
+			}
+
+			break
+		}
+
+		room--
+		plan.Decisions = append(plan.Decisions, v.decision(w, r, batch, len(plan.Decisions)))
+	}
+
+	return plan
+}
+
+// room returns how many jobs the policy may begin now.
+func (v Verify) room(w World) int {
+	active := 0
+
+	for i := range w.View.Jobs {
+		if j := &w.View.Jobs[i]; !j.Status.Ended() && j.Actor == state.PolicyPrincipal(v.Name()) {
+			active++
+		}
+	}
+
+	for _, d := range w.View.Automation.Decisions {
+		if d.Policy == v.Name() && d.Phase == state.PhaseDecided && d.Action == state.ActionVerify {
+			active++
+		}
+	}
+
+	return max(v.Rule.Jobs-active, 0)
+}
+
+// decision returns the decision to verify a batch of nodes; k counts those of one plan. The
+// count of all decisions makes its id unique.
+func (v Verify) decision(w World, r run, batch []*inventory.Node, k int) state.Decision {
+	evidence := []string{fmt.Sprintf("%s came at %s", v.Rule.Times, stamp(r.at))}
+
+	for _, n := range batch {
+		text := n.Name + " was never verified"
+		if n.Verification != nil {
+			text = fmt.Sprintf("%s was verified at %s", n.Name, stamp(n.Verification.Time))
+		}
+
+		evidence = append(evidence, text)
+	}
+
+	return state.Decision{
+		ID: fmt.Sprintf("%s/%s/%d/%d", v.Name(), state.ActionVerify, r.at.Unix(),
+			w.View.Automation.Count+uint64(k)), //nolint:gosec // k is not negative
+		Time: w.Now, Policy: v.Name(), Nodes: names(batch), Action: state.ActionVerify,
+		Case:     fmt.Sprintf("scheduled verification of %s", inventory.Count(len(batch), "node", "nodes")),
+		Evidence: evidence,
+		Prevent: []string{
+			"the policy turned off or paused",
+			"another selector or schedule (policies.verify." + v.Name() + ")",
+			"a verification since " + stamp(r.recent),
+		},
+		Phase: state.PhaseDecided,
+	}
+}
+
+// outlooks returns the outlook of each node of the rule in service, in the order of their
+// turns.
+func (v Verify) outlooks(w World, r run) []outlookOf {
+	var nodes []*inventory.Node
+
+	for _, n := range w.View.Nodes {
+		if n.InService() && v.Rule.Match(n) {
+			nodes = append(nodes, n)
+		}
+	}
+
+	tried := v.tried(w, r)
+	out := make([]outlookOf, len(nodes))
+
+	for i, n := range nodes {
+		// The turns of all nodes fill the spread, those of a batch come at once.
+		turn := r.spread * time.Duration(i/v.Rule.Batch*v.Rule.Batch) / time.Duration(len(nodes))
+		out[i] = outlookOf{v.judge(w, r, n, turn, tried[n.Name]), n}
+	}
+
+	return out
+}
+
+// judge returns the outlook of a node whose turn comes that long after the beginning of a run.
+// tried is the verification of this run, in words, or "".
+func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tried string) outlook {
+	later := outlook{until: r.next.Add(turn), text: fmt.Sprintf("verified next at %s", stamp(r.next.Add(turn)))}
+	if r.at.IsZero() {
+		return later
+	}
+
+	if n.Verification != nil && !n.Verification.Time.Before(r.recent) {
+		later.text = fmt.Sprintf("it was verified at %s; ", stamp(n.Verification.Time)) + later.text
+		return later
+	}
+
+	if tried != "" {
+		later.text = tried + "; " + later.text
+		return later
+	}
+
+	due := r.at.Add(turn)
+	waits := func(text string) outlook { return outlook{stage: stageWait, text: "it waits: " + text} }
+
+	switch waiting := w.wanted(n.Name); {
+	case w.Now.Before(due):
+		return outlook{stage: stageWait, until: due, text: fmt.Sprintf(
+			"it is verified at %s (policies.verify.%s.spread)", stamp(due), v.Name())}
+	case n.State != inventory.Discovered:
+		return waits("the observers do not see it")
+	case n.Job != "" || n.Status != inventory.Allocated:
+		return waits("job " + n.Job + " holds it")
+	case len(n.Duplicates) > 0:
+		return waits(claimed(n))
+	case waiting != "":
+		return waits(waiting)
+	}
+
+	return outlook{stage: stageAct}
+}
+
+// tried returns the nodes that the policy has verified in the run, or is about to, in words.
+// One that made room for a person is verified again.
+func (v Verify) tried(w World, r run) map[string]string {
+	tried := map[string]string{}
+
+	for i := range w.View.Jobs {
+		j := &w.View.Jobs[i]
+		if j.Actor != state.PolicyPrincipal(v.Name()) || j.Accepted.Before(r.at) || j.Status == job.Cancelled {
+			continue
+		}
+
+		for _, t := range j.Targets {
+			tried[t.Name] = fmt.Sprintf("job %s of this run is %s", j.ID, j.Status)
+		}
+	}
+
+	for _, d := range w.View.Automation.Decisions {
+		if d.Policy != v.Name() || d.Action != state.ActionVerify || d.Time.Before(r.at) {
+			continue
+		}
+
+		for _, name := range d.Nodes {
+			switch d.Phase {
+			case state.PhaseDecided:
+				tried[name] = "the decision is being carried out"
+			case state.PhaseRefused:
+				tried[name] = "the verification of this run was refused: " + d.Result
+			}
+		}
+	}
+
+	return tried
+}
+
+// Confirm implements Policy.
+func (v Verify) Confirm(w World, d state.Decision) string {
+	w.View = w.without(d.ID)
+
+	due := map[string]bool{}
+
+	for _, o := range v.outlooks(w, v.run(w)) {
+		due[o.node.Name] = o.stage == stageAct
+		if slices.Contains(d.Nodes, o.node.Name) && o.stage != stageAct {
+			return o.node.Name + ": " + o.text
+		}
+	}
+
+	for _, name := range d.Nodes {
+		if !due[name] {
+			return name + " no longer falls to the policy"
+		}
+	}
+
+	return ""
+}
+
+// Explain implements Policy.
+func (v Verify) Explain(w World, n inventory.Node) []explain.Finding {
+	if !IsOn(w.View.Automation, v.Name()) || !n.InService() || !v.Rule.Match(&n) {
+		return nil
+	}
+
+	for _, o := range v.Test(w) {
+		// A node that has had its turn, or that waits for the next run, needs no words.
+		if o.Node != n.Name || o.Action == "" {
+			continue
+		}
+
+		text := o.Text
+		if halted := Halted(w.View.Automation, v.Name()); halted != "" {
+			text = "it is for the node, and nothing is done: " + halted
+		}
+
+		return []explain.Finding{{
+			About: explain.AboutPolicy, Nodes: []string{n.Name}, Message: fmt.Sprintf("policy %s: %s", v.Name(), text),
+		}}
+	}
+
+	return nil
+}
+
+// Pending implements Policy.
+func (v Verify) Pending(w World) int {
+	pending := 0
+
+	for _, o := range v.outlooks(w, v.run(w)) {
+		if o.stage != stageNone {
+			pending++
+		}
+	}
+
+	return pending
+}
+
+// Test implements Policy.
+func (v Verify) Test(w World) []Outlook {
+	var out []Outlook
+
+	limits, places := w.limits(), v.room(w)*v.Rule.Batch
+	taken := 0
+
+	for _, o := range v.outlooks(w, v.run(w)) {
+		shown := Outlook{Node: o.node.Name, Text: o.text, Until: o.until}
+
+		if o.stage != stageNone {
+			shown.Action = state.ActionVerify
+		}
+
+		if o.stage == stageAct {
+			ok, why, again := true, "", time.Time{}
+			// One job takes a batch.
+			if taken%v.Rule.Batch == 0 && taken < places {
+				ok, why, again = limits.take(state.ActionVerify)
+			}
+
+			switch {
+			case taken >= places:
+				shown.Text = "it waits for its turn: other nodes come first"
+			case !ok:
+				shown.Text, shown.Until, places = "it waits for its turn: "+why, again, 0
+			default:
+				shown.Text, shown.Now = "it is verified now", true
+				taken++
+			}
+		}
+
+		out = append(out, shown)
+	}
+
+	return out
+}

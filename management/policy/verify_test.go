@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
+)
+
+// nightly is a rule for the nodes with the label n, each day at noon.
+func nightly(t *testing.T) policy.VerifyRule {
+	t.Helper()
+
+	times, err := window.ParseTimes("0 12 * * *", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return policy.VerifyRule{
+		Name: "nightly", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
+		Times: times, Spread: time.Hour, Batch: 2, Jobs: 1,
+	}
+}
+
+// verified is a node in service that was verified at the time; zero: never.
+func verified(name string, at time.Time) *inventory.Node {
+	n := member(name, noon.Add(-100*time.Hour))
+	if !at.IsZero() {
+		n.Verification = &inventory.Verdict{Result: inventory.Clean, Time: at}
+	}
+
+	return n
+}
+
+// night is a world ten minutes after the time of the rule, which is on since the day before.
+func night(r policy.VerifyRule, nodes ...*inventory.Node) policy.World {
+	w := world(nodes...)
+	w.Settings.Verify, w.Settings.Jobs = []policy.VerifyRule{r}, 5
+	w.View.Automation = w.View.Automation.Turn("nightly", state.Switch{On: true, Since: noon.Add(-24 * time.Hour)})
+
+	return w
+}
+
+func batches(p policy.Plan) string {
+	var out []string
+	for _, d := range p.Decisions {
+		out = append(out, string(d.Action)+" "+strings.Join(append(d.Nodes, d.Cancel), " "))
+	}
+
+	return strings.TrimSpace(strings.Join(out, ", "))
+}
+
+func TestVerify(t *testing.T) {
+	t.Parallel()
+
+	byPolicy := func(w *policy.World, status job.Status, accepted time.Time) {
+		w.View.Jobs = append(w.View.Jobs, job.Job{
+			ID: "7", Verb: inventory.VerbVerify, Actor: "policy:nightly", Status: status, Accepted: accepted,
+			Started: accepted, Targets: []job.Target{{Name: "n-1"}},
+		})
+	}
+
+	for _, c := range []struct {
+		name   string
+		change func(w *policy.World, n *inventory.Node)
+		want   string
+		text   string // of the explanation
+	}{
+		{"never verified", nil, "verify n-1", "it is verified now"},
+		{"verified in the run before", func(_ *policy.World, n *inventory.Node) {
+			n.Verification = verified("n-1", noon.Add(-23*time.Hour)).Verification
+		}, "verify n-1", "it is verified now"},
+		{"verified by a person in the half period before", func(_ *policy.World, n *inventory.Node) {
+			n.Verification = verified("n-1", noon.Add(-3*time.Hour)).Verification
+		}, "", ""},
+		{"verified in the run", func(_ *policy.World, n *inventory.Node) {
+			n.Verification = verified("n-1", noon.Add(time.Minute)).Verification
+		}, "", ""},
+		{"turned on after the time", func(w *policy.World, _ *inventory.Node) {
+			w.View.Automation = w.View.Automation.Turn("nightly", state.Switch{On: true, Since: noon.Add(time.Second)})
+		}, "", ""},
+		{"off", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Switches = nil }, "", ""},
+		{"paused", func(w *policy.World, _ *inventory.Node) {
+			w.View.Automation.Paused = map[string]state.Pause{"nightly": {Actor: "ann"}}
+		}, "", "nothing is done: ann paused it"},
+		{"the brake is on", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Brake.On = true }, "",
+			"nothing is done: the brake holds"},
+		{"it does not match", func(_ *policy.World, n *inventory.Node) { n.Label = "x" }, "", ""},
+		{"not in service", func(_ *policy.World, n *inventory.Node) { n.Status = inventory.Unallocated }, "", ""},
+		{"not seen", func(_ *policy.World, n *inventory.Node) { n.State = inventory.Disappeared }, "",
+			"the observers do not see it"},
+		{"held by a job", func(_ *policy.World, n *inventory.Node) { n.Job = "9" }, "", "job 9 holds it"},
+		{"wanted by a person", func(w *policy.World, _ *inventory.Node) {
+			w.View.Jobs = []job.Job{{
+				ID: "9", Verb: inventory.VerbApply, Actor: "ann", Status: job.Queued,
+				Targets: []job.Target{{Name: "n-1"}},
+			}}
+		}, "", "job 9 (apply) of ann is due on it first"},
+		{"its job runs", func(w *policy.World, _ *inventory.Node) { byPolicy(w, job.Running, noon) }, "", ""},
+		{"its job failed", func(w *policy.World, _ *inventory.Node) { byPolicy(w, job.Errored, noon) }, "", ""},
+		{"its job made room for a person", func(w *policy.World, _ *inventory.Node) {
+			byPolicy(w, job.Cancelled, noon)
+		}, "verify n-1", "it is verified now"},
+		{"a job of the run before failed", func(w *policy.World, _ *inventory.Node) {
+			byPolicy(w, job.Errored, noon.Add(-time.Hour))
+		}, "verify n-1", "it is verified now"},
+		{"it was refused", func(w *policy.World, _ *inventory.Node) {
+			w.View.Automation = w.View.Automation.With(state.Decision{
+				ID: "d", Time: noon, Policy: "nightly", Action: state.ActionVerify, Nodes: []string{"n-1"},
+				Phase: state.PhaseRefused,
+			})
+		}, "", ""},
+		{"no automatic job may begin", func(w *policy.World, _ *inventory.Node) { w.Settings.Jobs = 0 }, "",
+			"it waits for its turn: 0 automatic jobs"},
+		{"days after a time that was missed", func(w *policy.World, _ *inventory.Node) {
+			w.Now = noon.Add(5*24*time.Hour + 30*time.Minute)
+		}, "verify n-1", "it is verified now"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+
+			n := verified("n-1", time.Time{})
+			rule := nightly(t)
+			w := night(rule, n)
+
+			if c.change != nil {
+				c.change(&w, n)
+			}
+
+			v := policy.Verify{Rule: rule}
+			if got := batches(policy.Decide(v, w)); got != c.want {
+				t.Errorf("decided %q, want %q", got, c.want)
+			}
+
+			text := ""
+			for _, f := range v.Explain(w, *n) {
+				text += f.Message
+			}
+
+			if (text == "") != (c.text == "") || !strings.Contains(text, c.text) {
+				t.Errorf("explained %q, want %q", text, c.text)
+			}
+		})
+	}
+}
+
+// TestVerifySpread: the batches of a fleet come one after the other, over the spread; the last
+// turn is before its end.
+func TestVerifySpread(t *testing.T) {
+	t.Parallel()
+
+	var nodes []*inventory.Node
+	for i := range 8 {
+		nodes = append(nodes, verified(fmt.Sprintf("n-%d", i), time.Time{}))
+	}
+
+	rule := nightly(t)
+	w := night(rule, nodes...)
+	v := policy.Verify{Rule: rule}
+
+	for _, c := range []struct {
+		after time.Duration
+		jobs  int
+		want  string
+		next  time.Duration
+	}{
+		{-time.Second, 9, "", 0},
+		{0, 9, "verify n-0 n-1", 15 * time.Minute},
+		{14 * time.Minute, 9, "verify n-0 n-1", 15 * time.Minute},
+		{30 * time.Minute, 9, "verify n-0 n-1, verify n-2 n-3, verify n-4 n-5", 45 * time.Minute},
+		{30 * time.Minute, 1, "verify n-0 n-1", 45 * time.Minute},
+		{10 * time.Hour, 2, "verify n-0 n-1, verify n-2 n-3", 24 * time.Hour},
+	} {
+		v.Rule.Jobs, w.Settings.Jobs = c.jobs, 100
+		w.Now = noon.Add(c.after)
+
+		// The day before is over.
+		if c.after < 0 {
+			w.View.Automation = w.View.Automation.Turn("nightly", state.Switch{On: true, Since: noon.Add(-time.Hour)})
+		}
+
+		spaced := func(p policy.Plan) string { return strings.ReplaceAll(batches(p), " ,", ",") }
+
+		plan := policy.Decide(v, w)
+		if got := spaced(plan); got != c.want {
+			t.Errorf("after %s with %d jobs: %q, want %q", c.after, c.jobs, got, c.want)
+		}
+
+		if !plan.Next.Equal(noon.Add(c.next)) {
+			t.Errorf("after %s: next at %s, want noon and %s", c.after, plan.Next, c.next)
+		}
+	}
+}
+
+// TestVerifyDecision has its evidence, its own id for each batch, and holds only while all of
+// its nodes are due.
+func TestVerifyDecision(t *testing.T) {
+	t.Parallel()
+
+	rule := nightly(t)
+	rule.Jobs = 2
+	at := noon.Add(-30 * time.Hour)
+	w := night(rule, verified("n-1", time.Time{}), verified("n-2", at), verified("n-3", at))
+	w.Now = noon.Add(time.Hour)
+	v := policy.Verify{Rule: rule}
+
+	decided := policy.Decide(v, w).Decisions
+	if len(decided) != 2 || decided[0].ID == decided[1].ID {
+		t.Fatalf("%+v", decided)
+	}
+
+	d := decided[0]
+	if !slices.Equal(d.Nodes, []string{"n-1", "n-2"}) || d.Evidence[1] != "n-1 was never verified" ||
+		!strings.Contains(d.Evidence[2], "n-2 was verified at 2026") {
+		t.Errorf("%+v", d)
+	}
+
+	w.View.Automation = w.View.Automation.With(decided...)
+	if again := policy.Decide(v, w).Decisions; len(again) > 0 {
+		t.Errorf("decided twice: %+v", again)
+	}
+
+	if why := v.Confirm(w, d); why != "" {
+		t.Error(why)
+	}
+
+	job.Find(w.View.Nodes, "n-2").Job = "9"
+
+	if why := v.Confirm(w, d); why != "n-2: it waits: job 9 holds it" {
+		t.Error(why)
+	}
+}
+
+// TestVerifyYields: a job of a person never waits for a batch.
+func TestVerifyYields(t *testing.T) {
+	t.Parallel()
+
+	rule := nightly(t)
+	n := verified("n-1", time.Time{})
+	n.Job, n.Status = "7", inventory.Maintenance
+	w := night(rule, n)
+	w.View.Jobs = []job.Job{
+		{
+			ID: "7", Verb: inventory.VerbVerify, Actor: "policy:nightly", Status: job.Running, Accepted: noon,
+			Started: noon, Targets: []job.Target{{Name: "n-1"}},
+		},
+		{ID: "8", Verb: inventory.VerbApply, Actor: "ann", Status: job.Queued, Targets: []job.Target{{Name: "n-1"}}},
+	}
+
+	if got := batches(policy.Decide(policy.Verify{Rule: rule}, w)); got != "yield 7" {
+		t.Errorf("decided %q", got)
+	}
+}
