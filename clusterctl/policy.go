@@ -49,11 +49,13 @@ func (a *app) policy() *cli.Command {
 			a.leaf(leaf{
 				name: "enable", args: "NAME", min: 1, max: 1, formats: namelessFormats,
 				flags: append(reason(), &cli.BoolFlag{
-					Name: "all", Usage: "the policy is for every node that is discovered, and that is meant",
+					Name: "all", Usage: "the policy is for every node, and that is meant",
 				}),
 				usage: "turn a policy on",
-				about: "A policy that commissions new nodes is off until it is turned on, and turns itself off when " +
-					"too many commissions fail in a row. `clusterctl policy test` shows what it would do.",
+				about: "A policy that commissions new nodes, follows the repository or verifies on a schedule is off " +
+					"until it is turned on. One that commissions turns itself off when too many commissions fail in " +
+					"a row. For one that follows the repository, this also has a commit tried again whose rollout " +
+					"stopped. `clusterctl policy test` shows what a policy would do.",
 				examples: []string{
 					"clusterctl policy enable workers --reason 'the racks are wired'",
 					"clusterctl policy enable every --all",
@@ -65,8 +67,9 @@ func (a *app) policy() *cli.Command {
 			}),
 			a.leaf(leaf{
 				name: "disable", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
-				usage:    "turn a policy off",
-				about:    "The policy decides nothing until it is turned on. Jobs that run go on.",
+				usage: "turn a policy off",
+				about: "The policy decides nothing until it is turned on, and its rollouts begin no node. Jobs that " +
+					"run go on.",
 				examples: []string{"clusterctl policy disable workers --reason 'the racks are full'"},
 				run: func(ctx context.Context, c *call) error {
 					return c.showPolicies(c.manager.DisablePolicy(ctx, c.args[0], c.String("reason")))

@@ -281,7 +281,8 @@ func TestUpgradeIsRemembered(t *testing.T) {
 
 	for i := range 2 * state.MaxDecisions {
 		w.View.Automation = w.View.Automation.With(state.Decision{
-			ID: fmt.Sprint(i), Time: noon.Add(-time.Hour), Policy: "returns", Action: state.ActionVerify, Phase: state.PhaseDone,
+			ID: fmt.Sprint(i), Time: noon.Add(-time.Hour), Policy: "returns", Action: state.ActionVerify,
+			Phase: state.PhaseDone,
 		})
 	}
 
