@@ -107,7 +107,7 @@ func (l *limits) take(a state.Action) (ok bool, reason string, next time.Time) {
 	switch {
 	case a.NeedsJob():
 		l.jobs--
-	case a == state.ActionQuarantine:
+	case a == state.ActionQuarantine: // a rollout takes neither
 		l.fences--
 	}
 

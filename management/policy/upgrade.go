@@ -134,6 +134,7 @@ func (u Upgrade) judge(w World) fleet {
 		return wait(nil, "the playbooks come from no repository, which could move")
 	}
 
+	// A decision that was recorded may have its rollout already.
 	if d := u.carrying(w); d != nil {
 		return wait(behind, "the decision %s is being carried out", d.ID)
 	}
@@ -143,6 +144,8 @@ func (u Upgrade) judge(w World) fleet {
 		"commit %s is in use since %s; it is rolled out not before %s (policies.upgrade.%s.settle)",
 		shortHash(p.Commit), stamp(p.Since), stamp(due), u.Name())}, behind}
 
+	// The open rollout comes before the outdated nodes: a commit that was taken back leaves
+	// none outdated, and its rollout must not go on.
 	if r := u.open(w); r != nil {
 		text, over := u.outdone(w, r, p)
 
@@ -167,6 +170,7 @@ func (u Upgrade) judge(w World) fleet {
 		return early
 	}
 
+	// A start would be refused, and a refusal counts against the commit.
 	if busy := w.rolling(left); busy != "" {
 		return wait(left, "%s", busy)
 	}
@@ -202,6 +206,7 @@ func (u Upgrade) isBehind(n *inventory.Node, p state.Playbooks) bool {
 		return false
 	}
 
+	// A job that failed half-way leaves the configuration unknown.
 	if n.Configured == nil {
 		return true
 	}
@@ -395,6 +400,7 @@ func (u Upgrade) decision(w World, p state.Playbooks, nodes []string) state.Deci
 
 		d.Evidence = append(d.Evidence, fmt.Sprintf("%s commit %s", count, commit))
 
+		// The difference is shown from the commit of most nodes.
 		if from[commit] > most {
 			most, d.From = from[commit], commit
 		}

@@ -69,6 +69,7 @@ type run struct {
 func (v Verify) run(w World) run {
 	r := run{at: v.Rule.Times.Last(w.Now), next: v.Rule.Times.Next(w.Now)}
 
+	// The very first time has none before it.
 	period := r.next.Sub(r.at)
 	if before := v.Rule.Times.Last(r.at.Add(-time.Second)); !r.at.IsZero() && !before.IsZero() {
 		period = r.at.Sub(before)
@@ -77,6 +78,7 @@ func (v Verify) run(w World) run {
 	r.recent = r.at.Add(-period / 2)
 	r.spread = cmp.Or(v.Rule.Spread, min(defaultSpread, period/2))
 
+	// An operator who turns the policy on at noon does not expect last night's run.
 	if r.at.Before(w.View.Automation.Switches[v.Name()].Since) {
 		r.at = time.Time{}
 	}
@@ -106,6 +108,7 @@ func (v Verify) Decide(w World) Plan {
 
 	limits, room := w.limits(), v.room(w)
 
+	// What does not fit now is due again in the next round.
 	for batch := range slices.Chunk(due, v.Rule.Batch) {
 		if room == 0 {
 			break
@@ -137,6 +140,7 @@ func (v Verify) room(w World) int {
 		}
 	}
 
+	// Their jobs are not in the view yet.
 	for _, d := range w.View.Automation.Decisions {
 		if d.Policy == v.Name() && d.Phase == state.PhaseDecided && d.Action == state.ActionVerify {
 			active++
@@ -283,6 +287,7 @@ func (v Verify) Confirm(w World, d state.Decision) string {
 		}
 	}
 
+	// A node that was forgotten, or left the selector, has no outlook.
 	for _, name := range d.Nodes {
 		if !due[name] {
 			return name + " no longer falls to the policy"

@@ -54,6 +54,7 @@ func (r VerifyRule) check(name string, groups inventory.Groups) error {
 		return err
 	}
 
+	// A longer spread would run into the next run.
 	switch shortest := times.Shortest(); {
 	case r.Batch < 0 || r.Batch > maxBatch:
 		return fmt.Errorf("batch: %d is not within 1 and %d", r.Batch, maxBatch)

@@ -85,6 +85,7 @@ func (t Times) Last(at time.Time) time.Time {
 			continue
 		}
 
+		// Several times may lie within the last step back.
 		for next := t.Next(last); !next.IsZero() && !next.After(at); next = t.Next(last) {
 			last = next
 		}
