@@ -637,8 +637,8 @@ func TestClaimRefused(t *testing.T) {
 			running, writes := held(t, v, j)
 			disturb(t, s, names, &running)
 			before := s.View()
-			claim := state.Claim{Job: running, Writes: writes, Revision: v.Revision, Uses: []string{"workers", "masters"}}
-			_, err := s.Claim(ctx, claim)
+			uses := []string{"workers", "masters"}
+			_, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: v.Revision, Uses: uses})
 			conflict(t, err)
 
 			after := s.View()

@@ -30,8 +30,9 @@ func claims(ctx context.Context, b *bench) error {
 	// The playbook of the job that holds up the queue runs until its file appears.
 	release := filepath.Join(b.dir, "release")
 
-	script, err := b.playbookScript(
-		fmt.Sprintf("while [ -n \"$CLUSTERM_EVENTS\" ] && [ ! -e %s ]; do sleep 0.2; done", release), 1, filepath.Join(b.dir, "times"))
+	block := fmt.Sprintf("while [ -n \"$CLUSTERM_EVENTS\" ] && [ ! -e %s ]; do sleep 0.2; done", release)
+
+	script, err := b.playbookScript(block, 1, filepath.Join(b.dir, "times"))
 	if err != nil {
 		return err
 	}
@@ -259,7 +260,11 @@ func (b *bench) claimAll(ctx context.Context, w *world) error {
 				break
 			}
 
-			time.Sleep(2 * time.Millisecond)
+			select {
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			case <-time.After(2 * time.Millisecond):
+			}
 		}
 
 		seconds := time.Since(begun).Seconds()
