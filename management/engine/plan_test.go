@@ -185,7 +185,7 @@ func TestPlanRefusesChange(t *testing.T) {
 			b.set(func(s *Settings) {
 				s.Groups = inventory.Groups{{Name: master}, {Name: worker}}
 			})
-		}, []string{"the rule of group service-worker, which needed service-master, does not apply any more"}},
+		}, []string{"the rule of group service-worker, which required 1 of service-master, does not apply any more"}},
 		"a CA for host certificates": {func(b *bench) { b.set(func(s *Settings) { s.HostCAs = []string{"x"} }) },
 			[]string{"the setting ssh.host_ca was changed"}},
 	} {
