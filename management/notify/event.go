@@ -44,7 +44,8 @@ const (
 // tests.
 var Kinds = []Kind{
 	KindNodeNew, KindNodeStatus, KindNodeState, KindNodeVerification, KindNodeDrifted, KindNodeForgotten,
-	KindJobEnded, KindJobFailed, KindRolloutEnded, KindRolloutStopped, KindRolloutWaiting, KindPolicyStopped, KindPolicyResumed, KindHealth,
+	KindJobEnded, KindJobFailed, KindRolloutEnded, KindRolloutStopped, KindRolloutWaiting,
+	KindPolicyStopped, KindPolicyResumed, KindHealth,
 }
 
 // Event is something that happened. Its JSON is the body of a webhook in the format

@@ -19,7 +19,8 @@ func flood(w policy.World) state.Automation {
 
 	for i := range 3 * state.MaxDecisions {
 		a = policy.Remember(w, a.With(state.Decision{
-			ID: fmt.Sprint("record/", i), Time: w.Now, Policy: "returns", Action: state.ActionRecord, Phase: state.PhaseDone,
+			ID: fmt.Sprint("record/", i), Time: w.Now, Policy: "returns", Action: state.ActionRecord,
+			Phase: state.PhaseDone,
 		}))
 	}
 
@@ -67,6 +68,7 @@ func TestCapIsNotForgotten(t *testing.T) {
 
 	// An operator has cleared one, so that there is room for another.
 	nodes[0].Status = inventory.Allocated
+
 	if got := actions(decide(w)); got != "quarantine "+changed.Name {
 		t.Errorf("after a clear: %q", got)
 	}

@@ -70,7 +70,9 @@ func (w *world) rolloutInStore(ctx context.Context) (took time.Duration, err err
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 
-	store, err := stored.Open(ctx, client, stored.NewSecrets(secret.NewRing(secret.NewKey()), nil), log, stored.StaleAfter)
+	secrets := stored.NewSecrets(secret.NewRing(secret.NewKey()), nil)
+
+	store, err := stored.Open(ctx, client, secrets, log, stored.StaleAfter)
 	if err != nil {
 		return 0, err
 	}
@@ -186,7 +188,7 @@ func (f *storedFleet) carryOut(ctx context.Context, j jobs.Job, end time.Time) {
 
 	j, err := f.PutJob(ctx, j)
 	if err == nil {
-		time.Sleep(time.Until(end))
+		<-time.After(time.Until(end)) // the work of the job
 
 		j.Status, j.Ended = jobs.Complete, time.Now()
 		_, err = f.PutJob(ctx, j)
