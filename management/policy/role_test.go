@@ -320,6 +320,7 @@ func TestRolesReplaced(t *testing.T) {
 
 	d := p.Decisions[0]
 	text := strings.Join(d.Evidence, "\n")
+
 	if d.Replaces != "m-0" || !strings.Contains(d.Case, "in the place of m-0") ||
 		!strings.Contains(text, "m-0 is lost since 2026-03-01 11:10:00 UTC; ssh did not reach it") ||
 		!strings.Contains(text, "2 of 3 nodes of service-master are healthy; the majority is 2") ||
@@ -367,7 +368,8 @@ func TestRolesReplaced(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	if f := rule.Explain(w, *m[0]); len(f) != 1 || !strings.Contains(f[0].Message, "returned after n-1 took its place") {
+	f := rule.Explain(w, *m[0])
+	if len(f) != 1 || !strings.Contains(f[0].Message, "returned after n-1 took its place") {
 		t.Errorf("%+v", f)
 	}
 
