@@ -411,7 +411,8 @@ func TestRolesWarn(t *testing.T) {
 	lose(w, m[0], time.Hour)
 	lose(w, m[1], time.Minute)
 
-	if text := strings.Join(policy.Warnings(w), "\n"); !strings.Contains(text, "an operator decides: bring a lost node back") {
+	text := strings.Join(policy.Warnings(w), "\n")
+	if !strings.Contains(text, "an operator decides: bring a lost node back") {
 		t.Error(text)
 	}
 }
