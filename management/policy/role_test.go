@@ -425,7 +425,8 @@ func TestRolesMaximum(t *testing.T) {
 	r.Maximum = 4
 
 	m := []*inventory.Node{master("m-0", "a"), master("m-1", "b"), master("m-2", "c")}
-	w := siteWorld(r, append(slices.Clone(m), inRack("n-0", "a", noon), inRack("n-1", "b", noon), inRack("n-2", "b", noon))...)
+	fresh := []*inventory.Node{inRack("n-0", "a", noon), inRack("n-1", "b", noon), inRack("n-2", "b", noon)}
+	w := siteWorld(r, append(slices.Clone(m), fresh...)...)
 
 	if got := joins(policy.Decide(policy.Commission{Rule: r}, w)); got != "n-0 worker" {
 		t.Error(got)
