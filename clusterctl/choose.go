@@ -23,9 +23,9 @@ import (
 )
 
 // confirmHelp is the one rule about confirmation.
-const confirmHelp = "A command that changes more than one node, or nodes that a selector chose, asks for confirmation " +
-	"at a terminal, with the names of the nodes; any answer but yes ends it without a change (exit code 1). Without a terminal it needs --yes " +
-	"(exit code 2)."
+const confirmHelp = "A command that changes more than one node, or nodes that a selector chose, asks for " +
+	"confirmation at a terminal, with the names of the nodes; any answer but yes ends it without a change (exit " +
+	"code 1). Without a terminal it needs --yes (exit code 2)."
 
 const chooseHelp = "Give the names of nodes, or choose them with --selector; a selector without a match is an error " +
 	"(exit code 4). " + abbreviationHelp + "\n" + confirmHelp

@@ -114,6 +114,7 @@ func undoRollout(ctx context.Context, c *call, id, reason string) (api.Rollout, 
 		return r, err
 	}
 
+	// Only nodes that were done are taken back.
 	question := fmt.Sprintf("take rollout %s back on %s", r.ID, inventory.Count(r.Count.Done, "node", "nodes"))
 
 	err = c.approve(ctx, question, exit.Usagef("rollout undo needs a confirmation, which takes a terminal").

@@ -33,6 +33,7 @@ func (s *Store) Pack(ctx context.Context, digest string, w io.Writer) error {
 	}
 	defer root.Close()
 
+	// What a run has added to the copy is not in the manifest.
 	manifest, err := root.ReadFile(manifestName)
 	if err != nil {
 		return err
@@ -131,6 +132,7 @@ func (s *Store) Unpack(ctx context.Context, digest string, r io.Reader) error {
 		return inventory.Errorf(inventory.KindInvalid, "the archive of playbooks cannot be used: %w", err)
 	}
 
+	// Nothing becomes part of the store before it has proved to be what was asked for.
 	lines, err := s.walk(ctx, whole(root.FS()), nil)
 	if err != nil {
 		return err
@@ -155,6 +157,7 @@ func (s *Store) unpack(ctx context.Context, root *os.Root, r io.Reader) error {
 	archive := tar.NewReader(unzipped)
 	bytesLeft := cmp.Or(s.MaxBytes, DefaultMaxBytes)
 
+	// One more than the bound, for the end of the archive.
 	for range cmp.Or(s.MaxFiles, DefaultMaxFiles) + 1 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -169,6 +172,7 @@ func (s *Store) unpack(ctx context.Context, root *os.Root, r io.Reader) error {
 			return err
 		}
 
+		// The header says how many bytes will be copied, however far they expand.
 		if bytesLeft -= header.Size; bytesLeft < 0 {
 			return errTooLarge
 		}
@@ -203,6 +207,7 @@ func extract(root *os.Root, header *tar.Header, content io.Reader) error {
 		return err
 	}
 
+	// The mode comes last: without write permission, the file could not be filled.
 	_, err = io.Copy(f, io.LimitReader(content, header.Size))
 
 	return errors.Join(err, f.Chmod(header.FileInfo().Mode().Perm()), f.Close())

@@ -109,7 +109,12 @@ var mayImport = map[string][]string{
 		"inventory", "management/access", "management/job", "management/selector", "management/state",
 	},
 	"management/policy": {
-		"inventory", "management/explain", "management/job", "management/rollout", "management/state", "management/window",
+		"inventory",
+		"management/explain",
+		"management/job",
+		"management/rollout",
+		"management/state",
+		"management/window",
 	},
 	"management/policy/leader": {
 		"inventory",

@@ -128,6 +128,7 @@ func (p *playbookNote) refresh(ctx context.Context) {
 
 	done := make(chan struct{})
 
+	// A look that is under way may have begun before the change.
 	select {
 	case p.refreshes <- done:
 	case <-ctx.Done():

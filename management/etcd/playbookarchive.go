@@ -34,6 +34,7 @@ func (s *Store) SharePlaybooks(ctx context.Context, digest string, archive []byt
 		return err
 	}
 
+	// Parts of an attempt that died half-way are overwritten: they have the same bytes.
 	part := 0
 	for chunk := range slices.Chunk(archive, archiveChunk) {
 		if err := s.putArchive(ctx, digest, s.archiveKey(digest, part), string(chunk)); err != nil {
@@ -90,6 +91,7 @@ func (s *Store) SharedPlaybooks(ctx context.Context, digest string) ([]byte, err
 		return nil, missing
 	}
 
+	// A reader can meet a removal, but never an archive that is being written.
 	var archive []byte
 	for part := 0; len(archive) < size; part++ {
 		chunk, err := s.archivePart(ctx, s.archiveKey(digest, part))
@@ -150,6 +152,7 @@ func (s *Store) archives(ctx context.Context) ([]string, error) {
 		return nil, s.failure(ctx, err)
 	}
 
+	// The keys are sorted, so those of one archive follow each other.
 	var out []string
 	for _, kv := range resp.Kvs {
 		digest, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), s.archivesPrefix()), "/")

@@ -12,13 +12,15 @@ import (
 
 // Remember returns the automation as it is to be stored: beyond state.MaxDecisions, the oldest
 // decisions are dropped, except for those that are not carried out yet, and those that a
-// limit still counts. The newest rollout of a policy keeps it from trying a commit again. The nodes that a policy has quarantined are remembered by name, because
-// a node can stay so for longer than any number of decisions.
+// limit still counts. The newest rollout of a policy keeps it from trying a commit again. The
+// nodes that a policy has quarantined are remembered by name, because a node can stay so for
+// longer than any number of decisions.
 func Remember(w World, a state.Automation) state.Automation {
 	view := *w.View
 	view.Automation = a
 	w.View = &view
 
+	// The names come from the decisions before some of them are dropped.
 	a.Fenced = slices.Sorted(maps.Keys(w.fenced()))
 	counts := w.counts()
 	excess := len(a.Decisions) - state.MaxDecisions
@@ -48,6 +50,7 @@ func (w World) counts() func(state.Decision) bool {
 		}
 	}
 
+	// Withdrawn decisions led to no rollout.
 	newest := map[string]string{}
 
 	for _, d := range w.View.Automation.Decisions {

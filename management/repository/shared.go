@@ -58,6 +58,7 @@ func (k *Keeper) share(ctx context.Context) {
 }
 
 func (k *Keeper) shareRecord(ctx context.Context, record Record) error {
+	// Room first: the others may be those of another repository.
 	wanted := record.wanted(k.carried())
 	if err := k.Shared.KeepShared(ctx, wanted); err != nil {
 		return err
@@ -92,6 +93,7 @@ func (k *Keeper) unshare(ctx context.Context, digest string) bool {
 		return false
 	}
 
+	// The digest is that of the content, so the store cannot put other playbooks in its place.
 	archive, err := k.Shared.SharedPlaybooks(ctx, digest)
 	if err == nil {
 		err = k.Source.Unpack(ctx, digest, bytes.NewReader(archive))

@@ -107,6 +107,7 @@ func (w *world) connect(ctx context.Context) (*connection, error) {
 		return nil, err
 	}
 
+	// A request that hangs ends with the benchmark.
 	context.AfterFunc(ctx, func() { c.Close() })
 
 	return &connection{c, bufio.NewReader(c)}, nil
