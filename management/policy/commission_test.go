@@ -104,7 +104,7 @@ func TestCommission(t *testing.T) {
 		{"no master is there", func(w *policy.World, _ *inventory.Node) {
 			w.View.Nodes[0].Status = inventory.Decommissioned
 		},
-			"", "it cannot join yet: n-1 cannot join service-worker: it requires"},
+			"", "it cannot join yet: a new node cannot join service-worker: it requires"},
 		{"one master is too few", func(w *policy.World, _ *inventory.Node) {
 			groups := inventory.DefaultGroups()
 			groups[1].Requires = inventory.Requirements{inventory.GroupMaster: 2}

@@ -161,7 +161,7 @@ func TestRolesWait(t *testing.T) {
 
 	last := w.View.Nodes[3]
 	if f := rule.Explain(w, *last); len(f) != 1 || !strings.Contains(f[0].Message,
-		"cannot join service-worker: no commissioned, Discovered service-master exists") {
+		"cannot join service-worker: it requires 1 healthy node of service-master") {
 		t.Errorf("%+v", f)
 	}
 }
