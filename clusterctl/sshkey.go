@@ -4,6 +4,8 @@ package clusterctl
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -124,10 +126,21 @@ func rotateSSHKey(ctx context.Context, c *call) error {
 			Try("see it with %s ssh-key status, or take it back: %s ssh-key cancel", c.self(), c.self())
 	}
 
-	return exit.Errorf(exit.Failed, "the rotation waits for %s; the old key stays valid meanwhile",
-		inventory.Count(len(state.Laggards), "node", "nodes")).
-		Try("bring the laggards back, or forget nodes that are gone; the rotation goes on by itself: %s ssh-key status",
-			c.self())
+	failed := exit.Errorf(exit.Failed, "the rotation waits for %s; the old key stays valid meanwhile",
+		inventory.Count(len(state.Laggards), "node", "nodes"))
+
+	// No login is possible without the host key, however long one waits.
+	untrusted := slices.IndexFunc(state.Laggards, func(l api.Laggard) bool {
+		return strings.Contains(l.Reason, "host key is not recorded")
+	})
+	if untrusted >= 0 {
+		return failed.Try("compare the host key and record it, and the rotation goes on by itself: %s nodes trust %s",
+			c.self(), state.Laggards[untrusted].Name)
+	}
+
+	return failed.Try(
+		"bring the laggards back, or forget nodes that are gone; the rotation goes on by itself: %s ssh-key status",
+		c.self())
 }
 
 // showSSHKey prints the state of the manager's ssh key.

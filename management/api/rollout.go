@@ -75,7 +75,7 @@ type RolloutRequest struct {
 type RolloutStatus string
 
 // Ended reports whether the rollout begins no further node, and none of its jobs goes on.
-func (s RolloutStatus) Ended() bool { return s == "Aborted" || s == "Done" }
+func (s RolloutStatus) Ended() bool { return s == "Aborted" || s == "Done" || s == "Failed" }
 
 // Rollout is an operation over many nodes, with a job for each.
 type Rollout struct {

@@ -21,6 +21,9 @@ import (
 )
 
 // healthTimeout limits all checks of one health report.
+// notifyPatience is how long a target of notifications may accept nothing without a warning.
+const notifyPatience = 5 * time.Minute
+
 const healthTimeout = 5 * time.Second
 
 // minFreeSpace is the space that the data directory needs, in bytes: etcd
@@ -65,6 +68,11 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	check("instance", d.alive())
 	check("ansible", errors.Join(d.runner.checkVersion(ctx), unsafe))
 	check("notifications", d.targets.problem())
+	if target, since := d.notifier.Failing(notifyPatience); target != "" {
+		h.Warnings = append(h.Warnings, fmt.Sprintf("the notification target %s has accepted nothing since %s; see "+
+			"clusterctl notification log %s", target, since.UTC().Format("2006-01-02 15:04:05 UTC"), target))
+	}
+
 	check("disk", checkFreeSpace(d.file.DataDir, minFreeSpace))
 
 	if d.certificates != nil {

@@ -193,10 +193,17 @@ func (e *nodeExplainer) keyLaggard() {
 		return
 	}
 
-	e.add(finding(AboutSSHKey, "the rotation of the manager's ssh key waits for it: %s", reason).
+	f := finding(AboutSSHKey, "the rotation of the manager's ssh key waits for it: %s", reason).
 		on(e.Node.Name).since(since).
 		do("until then the old key stays valid; see the rotation").
-		with(inventory.ShowSSHKey()))
+		with(inventory.ShowSSHKey())
+
+	// Without the host key, no login is possible, however long the rotation waits.
+	if len(e.Node.HostKeys) == 0 && strings.Contains(reason, "host key is not recorded") {
+		f = f.with(inventory.TrustHostKey(e.Node.Name))
+	}
+
+	e.add(f)
 }
 
 // contradiction reports that observers do not agree on whether the node is alive.

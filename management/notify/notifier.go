@@ -85,6 +85,7 @@ type Notifier struct {
 // failing is a target that accepts nothing.
 type failing struct {
 	count int
+	since time.Time
 	next  time.Time
 }
 
@@ -759,6 +760,10 @@ func (n *Notifier) note(d Delivery, err error, now time.Time) {
 
 	// Its other deliveries wait as well: they would fail in the same way.
 	f := n.fails[d.Target]
+	if f.count == 0 {
+		f.since = now
+	}
+
 	f.count++
 	f.next = now.Add(delay(f.count))
 	n.fails[d.Target] = f

@@ -398,6 +398,49 @@ func TestReceiverThatIsDown(t *testing.T) {
 	})
 }
 
+// TestRetryPending: a retry does not wait for the next attempt at pending deliveries, and a
+// target that accepts nothing is named after a while.
+func TestRetryPending(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		r := &receiver{fail: func(int) error { return errors.New("answered 500") }}
+		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
+
+		defer b.run(t)()
+
+		synctest.Wait()
+
+		begun := time.Now()
+
+		store.add(nodeChange(2, inventory.Unallocated, inventory.Allocated))
+		time.Sleep(4 * time.Hour)
+		synctest.Wait()
+
+		if name, since := b.Failing(time.Hour); name != "a" || since.Sub(begun) > time.Second {
+			t.Errorf("failing: %q since %s", name, since)
+		}
+
+		if name, _ := b.Failing(5 * time.Hour); name != "" {
+			t.Errorf("failing for 5 hours: %q", name)
+		}
+
+		r.mu.Lock()
+		r.fail = nil
+		r.mu.Unlock()
+
+		if n, err := b.Retry(t.Context(), access.Caller{}, "a"); n != 0 || err != nil {
+			t.Fatalf("retry: %d, %v", n, err)
+		}
+
+		synctest.Wait()
+
+		if name, _ := b.Failing(0); len(r.ids()) != 1 || name != "" {
+			t.Errorf("delivered %v after the retry, failing: %q", r.ids(), name)
+		}
+	})
+}
+
 // TestRefusedForGood: a delivery that the target refuses for good does not delay the
 // next one.
 func TestRefusedForGood(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // in which it goes on.
 func rolloutKind(s rollout.Status) (Kind, bool) {
 	switch s {
-	case rollout.Done, rollout.Aborted:
+	case rollout.Done, rollout.Fruitless, rollout.Aborted:
 		return KindRolloutEnded, true
 	case rollout.Stopped, rollout.Paused:
 		return KindRolloutStopped, true

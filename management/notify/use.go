@@ -5,6 +5,7 @@ package notify
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -137,8 +138,23 @@ func (n *Notifier) Test(ctx context.Context, c access.Caller, name string) error
 	})
 }
 
+// Failing returns a target that has accepted nothing for at least the given time, and since
+// when; an empty name if there is none.
+func (n *Notifier) Failing(atLeast time.Duration) (name string, since time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	for _, target := range slices.Sorted(maps.Keys(n.fails)) {
+		if since := n.fails[target].since; time.Since(since) >= atLeast {
+			return target, since
+		}
+	}
+
+	return "", time.Time{}
+}
+
 // Retry makes the Dead deliveries of a target pending again, and returns their number.
-// The target is tried at once.
+// The target is tried at once, with its pending deliveries as well.
 func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (count int, err error) {
 	record := access.Record{Action: "notifications.retry", Targets: []string{name}}
 
@@ -147,6 +163,12 @@ func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (cou
 		if err != nil {
 			return err
 		}
+
+		// The pending deliveries can go now, too.
+		n.mu.Lock()
+		delete(n.fails, name)
+		n.wake()
+		n.mu.Unlock()
 
 		for _, d := range list {
 			if d.Status != Dead {

@@ -133,7 +133,7 @@ func (r Record) Abort(m Mark, cancel bool) (Record, error) {
 // be skipped ones too, or all that failed. A stopped or finished rollout goes on with that.
 func (r Record) Retry(m Mark, names []string) (Record, error) {
 	switch r.Status {
-	case Running, Paused, Stopped, Done, AwaitingPromotion:
+	case Running, Paused, Stopped, Done, Fruitless, AwaitingPromotion:
 	default:
 		return r, r.refuse("retried", "start a new rollout")
 	}
@@ -156,7 +156,7 @@ func (r Record) Retry(m Mark, names []string) (Record, error) {
 		n.State, n.Since, n.Reason, n.Job, n.Gate, n.Excused = Waiting, m.At, "", "", "", false
 	}
 
-	if r.Status == Stopped || r.Status == Done {
+	if r.Status == Stopped || r.Status == Done || r.Status == Fruitless {
 		r.Status, r.Reason, r.Ended = Running, "", time.Time{}
 	}
 

@@ -457,7 +457,10 @@ func (d *decision) finish() {
 	switch {
 	case d.Status == Aborting:
 		d.end(Aborted)
-	case c.Waiting == 0 && d.Status != AwaitingApproval:
+	case c.Waiting > 0 || d.Status == AwaitingApproval:
+	case c.Failed > 0 && c.Succeeded == 0:
+		d.end(Fruitless)
+	default:
 		d.end(Done)
 	}
 }

@@ -32,11 +32,12 @@ const (
 	Stopped           Status = "Stopped"           // too many nodes failed; goes on once it is resumed
 	Aborting          Status = "Aborting"          // begins no node; some of its jobs have not ended
 	Aborted           Status = "Aborted"
-	Done              Status = "Done" // every node is done, failed within the limit, or skipped
+	Done              Status = "Done"   // every node is done, failed within the limit, or skipped
+	Fruitless         Status = "Failed" // every node had its turn, some failed, and none is done
 )
 
 // Ended reports whether the rollout begins no further node, and none of its jobs goes on.
-func (s Status) Ended() bool { return s == Aborted || s == Done }
+func (s Status) Ended() bool { return s == Aborted || s == Done || s == Fruitless }
 
 // State is the progress of one node of a rollout.
 type State string

@@ -441,6 +441,30 @@ func TestResumeExcuses(t *testing.T) {
 	}
 }
 
+// TestFruitless: a rollout is not done if no node is.
+func TestFruitless(t *testing.T) {
+	t.Parallel()
+
+	f := newFleet(t, 1, 1)
+	broken := true
+	f.fails = func(string, int, bool) bool { return broken }
+	f.start(Spec{Action: inventory.VerbApply, Gate: Gate{SkipVerify: true}})
+	f.run(time.Hour, nil)
+
+	if r := f.record; r.Status != Fruitless || !r.Status.Ended() || r.Count().Failed == 0 {
+		t.Fatalf("%s, %+v", r.Status, r.Count())
+	}
+
+	broken = false
+
+	f.act(f.record.Retry(Mark{By: "bob", At: f.now}, nil))
+	f.run(time.Hour, nil)
+
+	if r := f.record; r.Status != Done || r.Count().Failed != 0 {
+		t.Errorf("%s, %+v", r.Status, r.Count())
+	}
+}
+
 // TestPromotion: a pause does not replace the promotion.
 func TestPromotion(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -91,6 +93,17 @@ func auditFilter(values url.Values) (f audit.Filter, err error) {
 		if *field, err = rest.Single(values, name); err != nil {
 			return f, err
 		}
+	}
+
+	results := []string{audit.Done, audit.Failed}
+	for _, kind := range inventory.Kinds {
+		results = append(results, string(kind))
+	}
+
+	// A mistyped result would look as if nothing had happened.
+	if f.Result != "" && !slices.Contains(results, f.Result) {
+		return f, inventory.Errorf(inventory.KindInvalid, "the query parameter result is %q", f.Result).
+			Do("give one of %s", strings.Join(results, ", "))
 	}
 
 	for name, field := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
