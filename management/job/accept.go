@@ -133,7 +133,8 @@ func (s Snapshot) project(seq uint64) []*inventory.Node {
 
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if j.Status.Ended() || seq != 0 && j.Seq() >= seq {
+		// A later job can run already, if a window held the earlier one back.
+		if j.Status.Ended() || seq != 0 && j.Seq() >= seq && j.Status != Running {
 			continue
 		}
 

@@ -5,6 +5,7 @@ package job_test
 import (
 	"math/rand/v2"
 	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -257,5 +258,21 @@ func checkBudgetsHold(t *testing.T, seed uint64, v *Snapshot, before map[string]
 				rack,
 			)
 		}
+	}
+}
+
+// TestBudgetOfLaterJob: a job that a window held back waits for a later one that was let past
+// it and uses the budget up.
+func TestBudgetOfLaterJob(t *testing.T) {
+	t.Parallel()
+
+	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")
+	held := queue(t, v, request(inventory.VerbApply, "a", ""))
+	past := queue(t, v, request(inventory.VerbApply, "b", ""))
+	claimed(t, v, past.ID)
+
+	turn := TurnOf(*v, budgeted, 4, held)
+	if turn.Claim || turn.Err != nil || !slices.Equal(turn.WaitsFor, []string{past.ID}) {
+		t.Errorf("%+v", turn)
 	}
 }
