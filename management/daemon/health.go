@@ -68,6 +68,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	check("instance", d.alive())
 	check("ansible", errors.Join(d.runner.checkVersion(ctx), unsafe))
 	check("notifications", d.targets.problem())
+
 	if target, since := d.notifier.Failing(notifyPatience); target != "" {
 		h.Warnings = append(h.Warnings, fmt.Sprintf("the notification target %s has accepted nothing since %s; see "+
 			"clusterctl notification log %s", target, since.UTC().Format("2006-01-02 15:04:05 UTC"), target))

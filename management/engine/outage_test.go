@@ -141,6 +141,55 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// lateClaimer is a store that answers the first claim before it has carried it out.
+type lateClaimer struct {
+	Store
+	mu    sync.Mutex
+	first *state.Claim
+	late  error // of the first claim, carried out before the second one
+	begun bool
+}
+
+func (s *lateClaimer) Claim(ctx context.Context, c state.Claim) (job.Job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.first == nil {
+		s.first = &c
+		return job.Job{}, inventory.Errorf(inventory.KindUnavailable, "the store does not answer")
+	}
+
+	if !s.begun {
+		s.begun = true
+		_, s.late = s.Store.Claim(ctx, *s.first)
+	}
+
+	return s.Store.Claim(ctx, c)
+}
+
+// TestLateClaim: a claim without an answer cannot be made any more once another one is
+// decided.
+func TestLateClaim(t *testing.T) {
+	t.Parallel()
+
+	late := &lateClaimer{}
+	b := newBench(t, func(b *bench) {
+		b.wrap = func(s Store) Store {
+			late.Store = s
+			return late
+		}
+	})
+	b.see("a")
+	b.do(commission, "a", master, "Complete")
+
+	late.mu.Lock()
+	defer late.mu.Unlock()
+
+	if !late.begun || inventory.KindOf(late.late) != inventory.KindConflict {
+		t.Errorf("the late claim: %v, %v", late.begun, late.late)
+	}
+}
+
 // claimRefuser is a store that never lets a job of that node begin.
 type claimRefuser struct {
 	Store

@@ -33,12 +33,17 @@ func (e *Engine) schedule(ctx context.Context) {
 	retry := time.NewTicker(scheduleInterval)
 	defer retry.Stop()
 
+	current := false // the view has caught up since this instance leads
+
 	for {
 		// Take the channel first: a change during the work must wake the wait.
 		changed := e.state.Changed()
 
+		// What the former leader has begun must be seen.
+		current = e.members.Leads() && (current || e.state.Sync(ctx) == nil)
+
 		// Most changes are reports, and most of the time there is nothing to run.
-		if e.members.Leads() && e.state.Narrow().Busy() {
+		if current && e.state.Narrow().Busy() {
 			e.resume(ctx)
 			e.advance(ctx)
 		}
@@ -136,11 +141,42 @@ func (e *Engine) carryOut(ctx context.Context, v *state.View, t job.Turn) bool {
 		return e.state.Sync(ctx) == nil && e.state.View().Revision > v.Revision
 	case inventory.KindUnavailable, inventory.KindInternal:
 		log.Warn("the job could not be claimed; retrying")
-		return false
+		return e.settle(ctx, v, t.Job.ID)
 	default: // a retry would fail the same way
 		log.Warn("the job could not be claimed")
 		return e.end(ctx, t.Job, err) == nil
 	}
+}
+
+// settle waits until it is definite whether a claim without an answer was made: the store may
+// still carry it out. A write of the queued job succeeds, and the claim never will, or it is
+// a conflict, because the claim came first. Until then the job counts as if it ran.
+func (e *Engine) settle(ctx context.Context, v *state.View, id string) bool {
+	queued, err := v.Job(id)
+	if err != nil {
+		return false
+	}
+
+	write := func() (struct{}, error) {
+		_, err := e.store.PutJob(ctx, queued)
+
+		// Everything else is an answer.
+		switch inventory.KindOf(err) {
+		case inventory.KindUnavailable, inventory.KindInternal:
+			return struct{}{}, err
+		default:
+			return struct{}{}, nil
+		}
+	}
+
+	delays := &backoff.ExponentialBackOff{
+		InitialInterval: e.jobBackoff, Multiplier: 2, MaxInterval: maxJobBackoff, RandomizationFactor: 0.2,
+	}
+
+	// Only the end of the engine ends it: it runs in the task of the claim.
+	_, err = backoff.Retry(ctx, write, backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0))
+
+	return err == nil && e.state.Sync(ctx) == nil
 }
 
 // end ends a job that holds no nodes, because its precondition failed.

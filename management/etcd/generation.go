@@ -3,27 +3,20 @@
 package etcd
 
 import (
-	"hash/fnv"
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/job"
 )
-
-// generationSlots bounds the generations in one transaction. A few groups may share one:
-// that costs a decision more, and breaks no rule.
-const generationSlots = 16
 
 // allGenerations changes when it is not known which groups do.
 func allGenerations(prefix string) string { return prefix + "/x/generation" }
 
 // generationKey is written with every claim, release and removal of nodes of the group.
 func (s *Store) generationKey(group string) string {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(group))
-
-	return s.key("/x/generations/%d", h.Sum32()%generationSlots)
+	return s.key("/x/generations/%d", job.GenerationOf(group))
 }
 
 // generations returns the conditions that no group in uses has changed after the revision

@@ -5,6 +5,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -38,6 +39,7 @@ type group struct {
 type groupWrite struct {
 	ctx    context.Context
 	ops    etcd.Ops
+	taken  bool          // it is in a flight, or was dropped; under the lock of the group
 	done   chan struct{} // closed after the result is set
 	result writeResult
 }
@@ -52,7 +54,9 @@ type writeResult struct {
 // write writes the operations if all conditions hold. It returns the revision, and whether
 // they held. ctx is one of bounded.
 func (s *Store) write(ctx context.Context, ops etcd.Ops) writeResult {
-	if ops.Size() > groupOps || ops.Bytes() > groupBytes || !keysOf(ops).exact {
+	// Every other write changes the head, so one that tests it must not wait for others.
+	keys := keysOf(ops)
+	if ops.Size() > groupOps || ops.Bytes() > groupBytes || !keys.exact || keys.tested[headKey(s.client.Prefix)] {
 		return s.writeAlone(ctx, ops)
 	}
 
@@ -71,8 +75,17 @@ func (s *Store) write(ctx context.Context, ops etcd.Ops) writeResult {
 	case <-w.done:
 		return w.result
 	case <-ctx.Done():
+	}
+
+	if s.group.giveUp(w) {
 		return writeResult{err: s.failure(ctx, ctx.Err())}
 	}
+
+	// The caller may hold a lock for as long as its write can take effect. The flight is
+	// bounded.
+	<-w.done
+
+	return w.result
 }
 
 // writeAlone writes the operations as a transaction of their own.
@@ -123,6 +136,20 @@ func (g *group) add(s *Store, w *groupWrite) bool {
 	return true
 }
 
+// giveUp removes a write from the queue, and reports whether it was there still.
+func (g *group) giveUp(w *groupWrite) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if w.taken {
+		return false
+	}
+
+	g.queue = slices.DeleteFunc(g.queue, func(q *groupWrite) bool { return q == w })
+
+	return true
+}
+
 // close waits for the flights of queued writes. Later writes go by themselves.
 func (g *group) close() {
 	g.mu.Lock()
@@ -138,7 +165,7 @@ func (g *group) fly(s *Store) {
 		return
 	}
 
-	writes := g.take()
+	writes := g.take(s)
 	if len(writes) == 0 {
 		return
 	}
@@ -160,7 +187,7 @@ func (g *group) fly(s *Store) {
 
 // take removes writes from the queue that can share a transaction. The first one in the
 // queue is always among them. The caller holds the lock.
-func (g *group) take() []*groupWrite {
+func (g *group) take(s *Store) []*groupWrite {
 	var (
 		taken []*groupWrite
 		keys  groupKeys
@@ -171,7 +198,9 @@ func (g *group) take() []*groupWrite {
 	for _, w := range g.queue {
 		// Its caller has given up, and expects no effect any more.
 		if w.ctx.Err() != nil {
-			w.end(writeResult{err: w.ctx.Err()})
+			w.taken = true
+			w.end(writeResult{err: s.failure(w.ctx, w.ctx.Err())})
+
 			continue
 		}
 
@@ -181,7 +210,7 @@ func (g *group) take() []*groupWrite {
 			continue
 		}
 
-		size = more
+		size, w.taken = more, true
 		taken = append(taken, w)
 	}
 
@@ -196,8 +225,7 @@ func (s *Store) writeGroup(writes []*groupWrite) {
 	if len(writes) > 1 {
 		result := s.writeTogether(writes)
 
-		// A lease that has expired is a failure of one of them.
-		failed := result.err != nil && !errors.Is(result.err, rpctypes.ErrLeaseNotFound)
+		failed := result.err != nil && !isRefused(result.err)
 		if failed || result.succeeded {
 			for _, w := range writes {
 				w.end(result)
@@ -213,6 +241,14 @@ func (s *Store) writeGroup(writes []*groupWrite) {
 	}
 
 	all.Wait()
+}
+
+// isRefused reports whether the store has refused a transaction as a whole that it may accept
+// in parts: the lease of one of the writes has expired, or the limits of an etcd outside are
+// lower than those of the group commit.
+func isRefused(err error) bool {
+	return errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrTooManyOps) ||
+		errors.Is(err, rpctypes.ErrRequestTooLarge)
 }
 
 // writeTogether writes independent writes in one transaction.

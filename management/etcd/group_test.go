@@ -151,7 +151,7 @@ func TestGroupCommitGivenUp(t *testing.T) {
 
 	go func() { errs <- put(ctx, "kept") }()
 
-	queued(ctx, t, s, 2)
+	queued(ctx, t, s, 1)
 	fly()
 	must(t, <-errs)
 
@@ -159,6 +159,48 @@ func TestGroupCommitGivenUp(t *testing.T) {
 	if len(resp.Kvs) != 1 || string(resp.Kvs[0].Key) != s.key("/x/test/kept") {
 		t.Errorf("got %v", resp.Kvs)
 	}
+}
+
+// TestGroupCommitTaken: a write that is under way is not given up, because it can still take
+// effect, and one that tests the head does not wait for others.
+func TestGroupCommitTaken(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+	fly := busy(t, s)
+
+	given, giveUp := context.WithCancel(ctx)
+	key := s.key("/x/test/taken")
+	done := make(chan writeResult, 1)
+
+	go func() { done <- s.write(given, etcd.Ops{Then: []clientv3.Op{clientv3.OpPut(key, "")}}) }()
+
+	queued(ctx, t, s, 1)
+
+	s.group.mu.Lock()
+	writes := s.group.take(s)
+	s.group.mu.Unlock()
+	giveUp()
+
+	head := etcd.Ops{If: []clientv3.Cmp{clientv3.Compare(clientv3.Version(headKey(s.client.Prefix)), ">", -1)}}
+	if result := s.write(ctx, head); result.err != nil || !result.succeeded {
+		t.Errorf("a write that tests the head: %+v", result)
+	}
+
+	select {
+	case result := <-done:
+		t.Errorf("it was given up: %+v", result)
+	default:
+	}
+
+	writes[0].end(writeResult{revision: 7, succeeded: true})
+
+	if result := <-done; result.revision != 7 {
+		t.Errorf("got %+v", result)
+	}
+
+	fly()
 }
 
 // TestGroupCommitIsSerial lets writers move units between random accounts, each guarded by

@@ -44,21 +44,39 @@ func (s *Store) SharePlaybooks(ctx context.Context, digest string, archive []byt
 		part++
 	}
 
-	return s.putArchive(ctx, digest, s.archiveSizeKey(digest), strconv.Itoa(len(archive)))
+	// Another instance may have removed parts meanwhile.
+	var parts []clientv3.Cmp
+	for i := range part {
+		parts = append(parts, clientv3.Compare(clientv3.CreateRevision(s.archiveKey(digest, i)), ">", 0))
+	}
+
+	return s.putArchive(ctx, digest, s.archiveSizeKey(digest), strconv.Itoa(len(archive)), parts...)
 }
 
-// putArchive writes a key of an archive, unless that is whole already: another instance has
-// then written it.
-func (s *Store) putArchive(ctx context.Context, digest, key, value string) error {
-	ctx, cancel := s.bounded(ctx)
+// putArchive writes a key of an archive if the conditions hold, unless that is whole already:
+// another instance has then written it.
+func (s *Store) putArchive(ctx context.Context, digest, key, value string, conditions ...clientv3.Cmp) error {
+	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 
-	_, err := s.client.Txn(ctx).
-		If(atRevision(s.archiveSizeKey(digest), 0)).
+	resp, err := s.client.Txn(bounded).
+		If(append(conditions, atRevision(s.archiveSizeKey(digest), 0))...).
 		Then(clientv3.OpPut(key, value)).
 		Commit()
+	if err != nil {
+		return s.failure(bounded, err)
+	}
 
-	return s.failure(ctx, err)
+	if resp.Succeeded {
+		return nil
+	}
+
+	size, err := s.archiveSize(ctx, digest)
+	if err == nil && size < 0 {
+		err = inventory.Errorf(inventory.KindConflict, "another instance has removed the playbooks %.12s", digest)
+	}
+
+	return err
 }
 
 // archiveSize returns the size of an archive in bytes, or -1 if there is none.

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/contiv/cluster/inventory"
 )
 
@@ -51,6 +53,16 @@ func TestSharedPlaybooks(t *testing.T) {
 	}
 
 	missing("c")
+
+	// Another instance has removed the parts of a slow writer: its archive is not whole.
+	part := clientv3.Compare(clientv3.CreateRevision(s.archiveKey("e", 0)), ">", 0)
+
+	err := s.putArchive(t.Context(), "e", s.archiveSizeKey("e"), "4", part)
+	if inventory.KindOf(err) != inventory.KindConflict {
+		t.Errorf("the size of nothing: %v", err)
+	}
+
+	missing("e")
 
 	if err := other.KeepShared(t.Context(), []string{"b", "d"}); err != nil {
 		t.Fatal(err)

@@ -4,8 +4,8 @@ package job_test
 
 import (
 	"math/rand/v2"
-	"strconv"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 

@@ -3,6 +3,7 @@
 package job
 
 import (
+	"hash/fnv"
 	"iter"
 	"maps"
 	"slices"
@@ -19,14 +20,29 @@ type Footprint struct {
 	Changes []string
 }
 
-// Meets reports whether one of the claims changes a group that the other one uses. Each
-// of them must then be decided after the other has been made.
+// Generations is the number of generations of groups.
+const Generations = 16
+
+// GenerationOf returns the generation of a group, from 0 on. A few groups may share one, so
+// that their number is bounded in a transaction: that costs a decision more, and breaks no
+// rule.
+func GenerationOf(group string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(group))
+
+	return int(h.Sum32() % Generations)
+}
+
+// Meets reports whether one of the claims changes a group that the other one uses, or one
+// with the same generation. Each of them must then be decided after the other has been made.
 func (f Footprint) Meets(other Footprint) bool {
 	return intersect(f.Uses, other.Changes) || intersect(f.Changes, other.Uses)
 }
 
 func intersect(a, b []string) bool {
-	return slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) })
+	return slices.ContainsFunc(a, func(one string) bool {
+		return slices.ContainsFunc(b, func(other string) bool { return GenerationOf(one) == GenerationOf(other) })
+	})
 }
 
 // Groups returns the groups that the targets of the job are in, enter, carry the residue

@@ -273,3 +273,22 @@ func TestTurnsTakeDisjointJobs(t *testing.T) {
 		t.Errorf("with claims under way that use no group: got %s", got)
 	}
 }
+
+// TestMeetsByGeneration: claims whose groups share a generation meet, or they would refuse
+// each other in the store for ever.
+func TestMeetsByGeneration(t *testing.T) {
+	t.Parallel()
+
+	shared := GenerationOf("gateway")
+	if GenerationOf("service-master") != shared || GenerationOf("service-worker") == shared {
+		t.Fatal("choose other groups")
+	}
+
+	masters := Footprint{Uses: []string{"service-master"}, Changes: []string{"service-worker"}}
+	for group, want := range map[string]bool{"service-master": true, "gateway": true, "service-worker": false} {
+		other := Footprint{Changes: []string{group}}
+		if masters.Meets(other) != want || other.Meets(masters) != want {
+			t.Errorf("%s: meets %t", group, !want)
+		}
+	}
+}
