@@ -255,8 +255,9 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time
 
 	begun, err := l.begin(ctx, r, steps.Begin)
 
-	// No job was accepted, and the outcomes must not wait for one.
-	if joined && err != nil && begun.Revision == r.Revision && !isOvertaken(err) {
+	// No job was accepted, and the outcomes must not wait for one. The write is refused if the
+	// record has moved.
+	if joined && err != nil && begun.Revision == r.Revision {
 		_, failed := l.put(ctx, r, r)
 		err = errors.Join(err, failed)
 	}
