@@ -187,18 +187,45 @@ func (w World) playbooks() state.Playbooks {
 	return w.Settings.Playbooks(w.View)
 }
 
-// behind returns the visible nodes of the rule in service that other playbooks have
-// configured, or of which that is not known.
+// behind returns the nodes of the rule in service that other playbooks have configured, or of
+// which that is not known, and that a rollout could begin now.
 func (u Upgrade) behind(w World, p state.Playbooks) []*inventory.Node {
 	var behind []*inventory.Node
 
 	for _, n := range w.View.Nodes {
-		if u.isBehind(n, p) && n.State == inventory.Discovered {
+		if u.isBehind(n, p) && u.unready(w, n) == "" {
 			behind = append(behind, n)
 		}
 	}
 
 	return behind
+}
+
+// unready returns why no rollout could begin the node now, in words, or "". A rollout with no
+// node to begin is refused.
+func (u Upgrade) unready(w World, n *inventory.Node) string {
+	row, _ := inventory.TransitionOf(u.Rule.Spec.Action)
+
+	switch {
+	case n.State != inventory.Discovered:
+		return "the observers do not see it"
+	case n.Job != "":
+		return "job " + n.Job + " holds it"
+	case w.undecided(n):
+		return "it returned, and policy " + Returns{}.Name() + " has not decided on it yet"
+	}
+
+	if err := row.Check(*n); err != nil {
+		return job.Message(err)
+	}
+
+	return ""
+}
+
+// undecided reports whether a policy that is on has still to decide on the newest return of the
+// node. Its host key may not be known yet.
+func (w World) undecided(n *inventory.Node) bool {
+	return n.Presence.Pending() && IsOn(w.View.Automation, Returns{}.Name())
 }
 
 func (u Upgrade) isBehind(n *inventory.Node, p state.Playbooks) bool {
@@ -406,8 +433,12 @@ func (u Upgrade) decision(w World, p state.Playbooks, nodes []string) state.Deci
 		}
 	}
 
-	if hidden := u.hidden(w, p); len(hidden) > 0 {
+	if hidden := u.leftOut(w, p, false); len(hidden) > 0 {
 		d.Evidence = append(d.Evidence, "left out, because the observers do not see them: "+job.ShortList(hidden))
+	}
+
+	if held := u.leftOut(w, p, true); len(held) > 0 {
+		d.Evidence = append(d.Evidence, "left out, because they cannot be changed now: "+job.ShortList(held))
 	}
 
 	return d
@@ -457,17 +488,18 @@ func (u Upgrade) commits(w World, nodes []string) map[string]int {
 	return commits
 }
 
-// hidden returns the outdated nodes that no rollout could reach now.
-func (u Upgrade) hidden(w World, p state.Playbooks) []string {
-	var hidden []string
+// leftOut returns the outdated nodes that no rollout could begin now: those that the observers
+// see, or the others.
+func (u Upgrade) leftOut(w World, p state.Playbooks, seen bool) []string {
+	var names []string
 
 	for _, n := range w.View.Nodes {
-		if u.isBehind(n, p) && n.State != inventory.Discovered {
-			hidden = append(hidden, n.Name)
+		if u.isBehind(n, p) && (n.State == inventory.Discovered) == seen && u.unready(w, n) != "" {
+			names = append(names, n.Name)
 		}
 	}
 
-	return hidden
+	return names
 }
 
 // Request returns the rollout that carries the decision out.
@@ -516,9 +548,11 @@ func (u Upgrade) Explain(w World, n inventory.Node) []explain.Finding {
 	o := u.judge(w)
 	text := o.text
 
+	unready := u.unready(w, &n)
+
 	switch {
-	case n.State != inventory.Discovered:
-		text = "it is left out, because the observers do not see it"
+	case unready != "":
+		text = "it is left out for now: " + unready
 	case o.stage == stageAct && o.decision.Action == state.ActionUpgrade:
 		text = fmt.Sprintf("a rollout brings it to commit %s now", shortHash(p.Commit))
 	}

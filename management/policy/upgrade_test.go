@@ -84,6 +84,27 @@ func TestUpgrade(t *testing.T) {
 		{"not in service", func(_ *policy.World, n *inventory.Node) { n.Status = inventory.Quarantined }, "", ""},
 		{"not seen", func(_ *policy.World, n *inventory.Node) { n.State = inventory.Disappeared }, "",
 			"the observers do not see it"},
+		{"it is being verified", func(_ *policy.World, n *inventory.Node) {
+			n.Status, n.Job, n.Verb = inventory.Maintenance, "9", inventory.VerbVerify
+		}, "", "left out for now: job 9 holds it"},
+		{"it is being commissioned", func(_ *policy.World, n *inventory.Node) {
+			n.Status, n.Job, n.Verb, n.Configured = inventory.Provisioning, "9", inventory.VerbCommission, nil
+		}, "", "left out for now: job 9 holds it"},
+		{"two hosts claim to be it", func(_ *policy.World, n *inventory.Node) {
+			n.Duplicates = []string{"192.0.2.66"}
+		}, "", "claimed by several live hosts"},
+		{"a member announces it, and no host key is known", func(_ *policy.World, n *inventory.Node) {
+			n.AnnouncedFrom, n.HostKeys = "192.0.2.7", nil
+		}, "", "no ssh host key shows that it is there"},
+		{"its return is not decided on", func(_ *policy.World, n *inventory.Node) {
+			seen(n, false, noon.Add(8*time.Minute))
+			seen(n, true, noon.Add(9*time.Minute))
+		}, "", "policy returns has not decided on it yet"},
+		{"it returned, and nobody decides on returns", func(w *policy.World, n *inventory.Node) {
+			seen(n, false, noon.Add(8*time.Minute))
+			seen(n, true, noon.Add(9*time.Minute))
+			w.View.Automation = w.View.Automation.Turn("returns", state.Switch{})
+		}, state.ActionUpgrade, "a rollout brings it"},
 		{"off", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Switches = nil }, "", ""},
 		{"paused", func(w *policy.World, _ *inventory.Node) {
 			w.View.Automation.Paused = map[string]state.Pause{state.AllPolicies: {Actor: "ann"}}
@@ -201,7 +222,10 @@ func TestUpgradeEvidence(t *testing.T) {
 	away.State = inventory.Disappeared
 
 	first, second := configured("n-1", oldCommit), configured("n-2", oldCommit)
-	w := moved(newCommit, first, second, configured("n-3", newCommit), away)
+	busy := configured("n-8", oldCommit)
+	busy.Job = "9"
+
+	w := moved(newCommit, first, second, configured("n-3", newCommit), busy, away)
 	rule := follows()
 	rule.Mode, rule.Spec.Canary = policy.UpgradePlan, 5
 	u := policy.Upgrade{Rule: rule}
@@ -217,6 +241,7 @@ func TestUpgradeEvidence(t *testing.T) {
 	for _, want := range []string{
 		"commit " + newCommit + " is in use since 2026", "outdated are n-1, n-2", "2 nodes have commit " + oldCommit,
 		"left out, because the observers do not see them: n-9",
+		"left out, because they cannot be changed now: n-8",
 	} {
 		if !strings.Contains(evidence, want) {
 			t.Errorf("no %q in:\n%s", want, evidence)

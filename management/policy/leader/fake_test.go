@@ -53,6 +53,7 @@ type site struct {
 	stuck    bool                    // Submit does not answer
 	hung     int                     // calls of Submit that did not
 	longest  time.Duration           // of them
+	refusal  error                   // of the next rollout
 
 	ops   int
 	crash int  // the operation that fails, and all after it; 0: never

@@ -5,10 +5,12 @@ package leader
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
@@ -55,6 +57,11 @@ func (l *Leader) refusal(settings Settings, d state.Decision, err error) error {
 
 	if why := l.confirms(settings, d)(l.State.View()); why != nil {
 		return why
+	}
+
+	// A job may have ended since the start, so that the policy sees no reason to wait.
+	if _, notNow := errors.AsType[*rollout.NotNowError](err); notNow {
+		return inventory.Errorf(kindWithdrawn, "no node could begin: %s", job.Message(err))
 	}
 
 	return err

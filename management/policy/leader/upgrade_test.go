@@ -61,6 +61,11 @@ func (s *site) Start(_ context.Context, c access.Caller, r rollout.Request) (sta
 			return err
 		}
 
+		if refusal := s.refusal; refusal != nil {
+			s.refusal = nil
+			return refusal
+		}
+
 		made, err := rollout.Make(s.view.Snapshot, s.settings.Groups, s.view.Rollouts, r, time.Now())
 		if err != nil {
 			return err
@@ -285,6 +290,41 @@ func TestAutoUpgradeHeld(t *testing.T) {
 		s.run(l, time.Minute)
 		s.want("that has ended", "1 Aborted 1, 2 Running 4")
 	})
+}
+
+// TestAutoUpgradeNotNow: a rollout of which no node could begin is tried again; one that is
+// refused for another reason is not.
+func TestAutoUpgradeNotNow(t *testing.T) {
+	t.Parallel()
+
+	refused := inventory.Errorf(inventory.KindRefused, "n-000 is Maintenance: job 9 holds it")
+
+	for _, c := range []struct {
+		refusal error
+		phase   state.Phase
+		want    string
+	}{
+		{&rollout.NotNowError{Err: refused}, state.PhaseWithdrawn, "2 Running 2"},
+		{refused, state.PhaseRefused, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := followers(t, 2)
+			l := s.leader()
+
+			if _, err := l.Enable(t.Context(), ann, "follow", false, ""); err != nil {
+				t.Fatal(err)
+			}
+
+			s.refusal = c.refusal
+			s.move("2")
+			s.run(l, 5*time.Minute)
+			s.want(string(c.phase), c.want)
+
+			if d := s.View().Automation.Decisions[0]; d.Phase != c.phase || !strings.Contains(d.Result, "job 9 holds it") {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
 }
 
 // TestAutoUpgradeKilled at each of its operations: one rollout of each commit, and never two

@@ -193,8 +193,8 @@ func (l *Leader) prepare(
 		r.Playbooks, r.Commit = digest, commit
 	}
 
-	if len(asked) == 0 {
-		return r, refusal
+	if len(asked) == 0 && refusal != nil {
+		return r, &rollout.NotNowError{Err: refusal}
 	}
 
 	return r, nil
