@@ -143,7 +143,7 @@ func byReturn(a, b outlookOf) int {
 }
 
 // served returns the newest job that completed on each node: it left the node configured
-// or verified.
+// or verified. A verification on a schedule answers no return.
 func (w World) served() map[string]*job.Job {
 	served := map[string]*job.Job{}
 
@@ -151,7 +151,7 @@ func (w World) served() map[string]*job.Job {
 		j := &w.View.Jobs[i]
 
 		row, known := inventory.TransitionOf(j.Verb)
-		if !known || row.Success != inventory.Allocated || !j.Status.Ended() {
+		if !known || row.Success != inventory.Allocated || !j.Status.Ended() || w.scheduled(j) {
 			continue
 		}
 
@@ -164,6 +164,12 @@ func (w World) served() map[string]*job.Job {
 	}
 
 	return served
+}
+
+// scheduled reports whether the job is one of a policy that verifies on a schedule, also if there
+// is no such policy any more.
+func (w World) scheduled(j *job.Job) bool {
+	return j.Verb.Verifies() && state.IsPolicy(j.Actor) && j.Actor != state.PolicyPrincipal(Returns{}.Name())
 }
 
 // judge returns the outlook of a node. served is the newest job that completed on

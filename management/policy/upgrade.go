@@ -212,7 +212,7 @@ func (u Upgrade) unready(w World, n *inventory.Node) string {
 	case n.Job != "":
 		return "job " + n.Job + " holds it"
 	case w.undecided(n):
-		return "it returned, and policy " + Returns{}.Name() + " has not decided on it yet"
+		return undecided
 	}
 
 	if err := row.Check(*n); err != nil {
@@ -221,6 +221,9 @@ func (u Upgrade) unready(w World, n *inventory.Node) string {
 
 	return ""
 }
+
+// undecided is the reason to leave a node as it is that returned.
+const undecided = "it returned, and policy returns has not decided on it yet"
 
 // undecided reports whether a policy that is on has still to decide on the newest return of the
 // node. Its host key may not be known yet.

@@ -233,6 +233,8 @@ func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tri
 		return waits("job " + n.Job + " holds it")
 	case len(n.Duplicates) > 0:
 		return waits(claimed(n))
+	case w.undecided(n):
+		return waits(undecided)
 	case waiting != "":
 		return waits(waiting)
 	}

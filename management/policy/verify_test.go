@@ -98,6 +98,18 @@ func TestVerify(t *testing.T) {
 		{"not in service", func(_ *policy.World, n *inventory.Node) { n.Status = inventory.Unallocated }, "", ""},
 		{"not seen", func(_ *policy.World, n *inventory.Node) { n.State = inventory.Disappeared }, "",
 			"the observers do not see it"},
+		{"two hosts claim to be it", func(_ *policy.World, n *inventory.Node) {
+			n.Duplicates = []string{"192.0.2.66"}
+		}, "", "several live hosts claim to be it"},
+		{"its return is not decided on", func(_ *policy.World, n *inventory.Node) {
+			seen(n, false, noon.Add(8*time.Minute))
+			seen(n, true, noon.Add(9*time.Minute))
+		}, "", "policy returns has not decided on it yet"},
+		{"it returned, and nobody decides on returns", func(w *policy.World, n *inventory.Node) {
+			seen(n, false, noon.Add(8*time.Minute))
+			seen(n, true, noon.Add(9*time.Minute))
+			w.View.Automation = w.View.Automation.Turn("returns", state.Switch{})
+		}, "verify n-1", "it is verified now"},
 		{"held by a job", func(_ *policy.World, n *inventory.Node) { n.Job = "9" }, "", "job 9 holds it"},
 		{"wanted by a person", func(w *policy.World, _ *inventory.Node) {
 			w.View.Jobs = []job.Job{{
@@ -258,5 +270,25 @@ func TestVerifyYields(t *testing.T) {
 
 	if got := batches(policy.Decide(policy.Verify{Rule: rule}, w)); got != "yield 7" {
 		t.Errorf("decided %q", got)
+	}
+}
+
+// TestScheduledVerificationAnswersNoReturn: a verification on a schedule does not replace what
+// is done about a return, and one of a person does.
+func TestScheduledVerificationAnswersNoReturn(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct{ actor, want string }{
+		{"policy:nightly", "verify n-1"}, {"policy:returns", ""}, {"ann", ""},
+	} {
+		w := world(back("n-1", time.Minute, reached))
+		w.View.Jobs = []job.Job{{
+			ID: "5", Verb: inventory.VerbVerify, Actor: c.actor, Status: job.Complete,
+			Started: noon.Add(3 * time.Minute), Ended: noon.Add(4 * time.Minute), Targets: []job.Target{{Name: "n-1"}},
+		}}
+
+		if got := actions(decide(w)); got != c.want {
+			t.Errorf("verified by %s: %q, want %q", c.actor, got, c.want)
+		}
 	}
 }
