@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/rollout"
 	rollouts "github.com/contiv/cluster/management/rollout/leader"
 	"github.com/contiv/cluster/management/state"
@@ -22,7 +23,10 @@ func (d *Daemon) newRollouts() *rollouts.Leader {
 		},
 		Allowed: d.rolloutAllowed,
 		Permits: d.rolloutPermits,
-		Logger:  d.opts.Logger.WithField("part", "rollouts"),
+		Halted: func(a state.Automation, name string) string {
+			return policy.Halted(a, policy.Named(d.settings.Policies().Settings, name))
+		},
+		Logger: d.opts.Logger.WithField("part", "rollouts"),
 	})
 }
 

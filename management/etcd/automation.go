@@ -45,10 +45,13 @@ type pauseRecord struct {
 
 // switchRecord turns a policy on or off.
 type switchRecord struct {
-	On     bool      `json:"on,omitempty"`
-	Since  time.Time `json:"since"`
-	Actor  string    `json:"actor,omitempty"`
-	Reason string    `json:"reason,omitempty"`
+	On       bool      `json:"on,omitempty"`
+	Since    time.Time `json:"since"`
+	Actor    string    `json:"actor,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Kind     string    `json:"kind,omitempty"`
+	Selector string    `json:"selector,omitempty"`
+	All      bool      `json:"all,omitempty"`
 }
 
 // decisionRecord is a decision of a policy.

@@ -122,7 +122,7 @@ func (w World) rules() []Commission {
 	var rules []Commission
 
 	for _, r := range w.Settings.Commission {
-		if IsOn(w.View.Automation, r.Name) {
+		if IsOn(w.View.Automation, Commission{r}) {
 			rules = append(rules, Commission{r})
 		}
 	}

@@ -55,6 +55,9 @@ var _ Policy = Commission{}
 // Name implements Policy.
 func (c Commission) Name() string { return c.Rule.Name }
 
+// Kind implements Selecting.
+func (c Commission) Kind() string { return "commission" }
+
 // Scope implements Selecting.
 func (c Commission) Scope() (selector string, all bool) { return c.Rule.Selector, c.Rule.All }
 
@@ -129,7 +132,7 @@ func (c Commission) Decide(w World) Plan {
 }
 
 // isOff reports whether the policy is turned off: it need not stop then.
-func (c Commission) isOff(w World) bool { return !IsOn(w.View.Automation, c.Name()) }
+func (c Commission) isOff(w World) bool { return !IsOn(w.View.Automation, c) }
 
 // stop returns the decision to turn the policy off.
 func (c Commission) stop(w World, failed []attempt) state.Decision {
@@ -344,7 +347,7 @@ func (c Commission) intent(w World, name string) string {
 			continue
 		}
 
-		if halted := Halted(w.View.Automation, c.Name()); halted != "" {
+		if halted := Halted(w.View.Automation, c); halted != "" {
 			return "it is for the node, and nothing is done: " + halted
 		}
 

@@ -53,7 +53,7 @@ func (r Returns) waiting(w World, n *inventory.Node) string {
 		return o.text
 	}
 
-	if halted := Halted(w.View.Automation, r.Name()); halted != "" {
+	if halted := Halted(w.View.Automation, r); halted != "" {
 		return "it returned, and nothing is done: " + halted
 	}
 

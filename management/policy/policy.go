@@ -62,21 +62,6 @@ func All(s Settings) []Policy {
 	return all
 }
 
-// Selecting is a policy for the nodes of a selector, or for every node.
-type Selecting interface {
-	Scope() (selector string, all bool)
-}
-
-// IsOn reports whether the policy is turned on. A policy that changes hosts which nobody
-// has used yet is off until an operator turns it on.
-func IsOn(a state.Automation, policy string) bool {
-	if s, turned := a.Switches[policy]; turned {
-		return s.On
-	}
-
-	return policy == Returns{}.Name() || policy == BrakeName
-}
-
 // Actions lists the actions of each policy, and those of the brake.
 var Actions = []struct {
 	Policy string
@@ -154,34 +139,12 @@ type Settings struct {
 	Playbooks func(v *state.View) state.Playbooks
 }
 
-// Halted returns why the policy may not act, in words, or "".
-func Halted(a state.Automation, policy string) string {
-	if a.Brake.On {
-		return "the brake holds automation since " + stamp(a.Brake.Since)
-	}
-
-	if !IsOn(a, policy) {
-		s, turned := a.Switches[policy]
-		if !turned {
-			return "it is off until an operator turns it on"
-		}
-
-		return fmt.Sprintf("%s turned it off on %s%s", s.Actor, stamp(s.Since), because(s.Reason))
-	}
-
-	if p, paused := a.IsPaused(policy); paused {
-		return fmt.Sprintf("%s paused it on %s%s", p.Actor, stamp(p.Since), because(p.Reason))
-	}
-
-	return ""
-}
-
 // Decide returns the plan of a policy as far as it may act now: a policy that is halted
 // asks nothing and only makes room for people.
 func Decide(p Policy, w World) Plan {
 	plan := p.Decide(w)
 
-	if Halted(w.View.Automation, p.Name()) != "" {
+	if Halted(w.View.Automation, p) != "" {
 		plan.Ask, plan.Notes = nil, nil
 		plan.Decisions = slices.DeleteFunc(plan.Decisions, func(d state.Decision) bool {
 			return d.Action != state.ActionYield

@@ -55,6 +55,9 @@ var _ Policy = Upgrade{}
 // Name implements Policy.
 func (u Upgrade) Name() string { return u.Rule.Name }
 
+// Kind implements Selecting.
+func (u Upgrade) Kind() string { return "upgrade" }
+
 // Scope implements Selecting.
 func (u Upgrade) Scope() (selector string, all bool) { return u.Rule.Selector, u.Rule.All }
 
@@ -228,7 +231,7 @@ const undecided = "it returned, and policy returns has not decided on it yet"
 // undecided reports whether a policy that is on has still to decide on the newest return of the
 // node. Its host key may not be known yet.
 func (w World) undecided(n *inventory.Node) bool {
-	return n.Presence.Pending() && IsOn(w.View.Automation, Returns{}.Name())
+	return n.Presence.Pending() && IsOn(w.View.Automation, Returns{})
 }
 
 func (u Upgrade) isBehind(n *inventory.Node, p state.Playbooks) bool {
@@ -544,7 +547,7 @@ func (u Upgrade) Confirm(w World, d state.Decision) string {
 // Explain implements Policy.
 func (u Upgrade) Explain(w World, n inventory.Node) []explain.Finding {
 	p := w.playbooks()
-	if !IsOn(w.View.Automation, u.Name()) || !u.isBehind(&n, p) {
+	if !IsOn(w.View.Automation, u) || !u.isBehind(&n, p) {
 		return nil
 	}
 
@@ -560,7 +563,7 @@ func (u Upgrade) Explain(w World, n inventory.Node) []explain.Finding {
 		text = fmt.Sprintf("a rollout brings it to commit %s now", shortHash(p.Commit))
 	}
 
-	if halted := Halted(w.View.Automation, u.Name()); halted != "" {
+	if halted := Halted(w.View.Automation, u); halted != "" {
 		text = "it is for the node, and nothing is done: " + halted
 	}
 

@@ -44,6 +44,9 @@ const defaultSpread = time.Hour
 // Name implements Policy.
 func (v Verify) Name() string { return v.Rule.Name }
 
+// Kind implements Selecting.
+func (v Verify) Kind() string { return "verify" }
+
 // Scope implements Selecting.
 func (v Verify) Scope() (selector string, all bool) { return v.Rule.Selector, v.Rule.All }
 
@@ -301,7 +304,7 @@ func (v Verify) Confirm(w World, d state.Decision) string {
 
 // Explain implements Policy.
 func (v Verify) Explain(w World, n inventory.Node) []explain.Finding {
-	if !IsOn(w.View.Automation, v.Name()) || !n.InService() || !v.Rule.Match(&n) {
+	if !IsOn(w.View.Automation, v) || !n.InService() || !v.Rule.Match(&n) {
 		return nil
 	}
 
@@ -312,7 +315,7 @@ func (v Verify) Explain(w World, n inventory.Node) []explain.Finding {
 		}
 
 		text := o.Text
-		if halted := Halted(w.View.Automation, v.Name()); halted != "" {
+		if halted := Halted(w.View.Automation, v); halted != "" {
 			text = "it is for the node, and nothing is done: " + halted
 		}
 

@@ -67,6 +67,11 @@ type Switch struct {
 	Since  time.Time
 	Actor  string // a person, or the policy that stopped itself
 	Reason string
+	// Kind, Selector and All are those of the policy that was turned on. One of another kind, or
+	// for other nodes, is not.
+	Kind     string
+	Selector string
+	All      bool
 }
 
 // Action is the action of a decision.

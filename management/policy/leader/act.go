@@ -38,7 +38,7 @@ func (l *Leader) makeRoom(ctx context.Context, settings Settings) error {
 // that is being done. It does not block: a job engine that is slow must hold up neither
 // the brake nor the jobs of people. It returns when the next attempt is due; zero: none.
 func (l *Leader) startWork(ctx context.Context) time.Time {
-	due, next := l.dueNow(time.Now())
+	due, next := l.dueNow(l.Settings(), time.Now())
 	if len(due) == 0 || !l.working.CompareAndSwap(false, true) {
 		return next
 	}
@@ -58,7 +58,7 @@ func (l *Leader) startWork(ctx context.Context) time.Time {
 
 // dueNow returns the decisions to carry out at the time, and when the next attempt at
 // another one is due.
-func (l *Leader) dueNow(now time.Time) (due []state.Decision, next time.Time) {
+func (l *Leader) dueNow(settings Settings, now time.Time) (due []state.Decision, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -74,7 +74,7 @@ func (l *Leader) dueNow(now time.Time) (due []state.Decision, next time.Time) {
 		kept[d.ID] = last
 
 		switch {
-		case policy.Halted(a, d.Policy) != "":
+		case withheld(settings, a, d) != "":
 		case !now.Before(last.again):
 			due = append(due, d)
 		case next.IsZero() || last.again.Before(next):
@@ -87,6 +87,17 @@ func (l *Leader) dueNow(now time.Time) (due []state.Decision, next time.Time) {
 	return due, next
 }
 
+// withheld returns why a decision is not carried out now, or "". One of a policy that was removed
+// is refused.
+func withheld(settings Settings, a state.Automation, d state.Decision) string {
+	p := policy.Named(settings.Settings, d.Policy)
+	if p == nil {
+		return ""
+	}
+
+	return policy.Halted(a, p)
+}
+
 // attempt is the newest attempt at a decision that failed.
 type attempt struct {
 	again time.Time // the next one is due
@@ -96,14 +107,15 @@ type attempt struct {
 // work makes one attempt at a decision. After a failure the next one is delayed.
 func (l *Leader) work(ctx context.Context, d state.Decision) {
 	// The brake and a pause hold it back.
-	if ctx.Err() != nil || !l.Leads() || policy.Halted(l.State.View().Automation, d.Policy) != "" {
+	settings := l.Settings()
+	if ctx.Err() != nil || !l.Leads() || withheld(settings, l.State.View().Automation, d) != "" {
 		return
 	}
 
 	bounded, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 
-	err := l.act(bounded, l.Settings(), d)
+	err := l.act(bounded, settings, d)
 	// The end of the process is no failure of the decision.
 	if err == nil || ctx.Err() != nil {
 		return
@@ -204,13 +216,13 @@ const kindWithdrawn = inventory.KindPrecondition
 // an action that was accepted already.
 func (l *Leader) confirms(settings Settings, d state.Decision) access.Precondition {
 	return func(v *state.View) error {
-		if held := policy.Halted(v.Automation, d.Policy); held != "" {
-			return inventory.Errorf(inventory.KindUnavailable, "%s", held)
-		}
-
-		p := named(settings.Settings, d.Policy)
+		p := policy.Named(settings.Settings, d.Policy)
 		if p == nil {
 			return inventory.Errorf(inventory.KindRefused, "there is no policy %q any more", d.Policy)
+		}
+
+		if why := policy.Halted(v.Automation, p); why != "" {
+			return inventory.Errorf(inventory.KindUnavailable, "%s", why)
 		}
 
 		w := policy.World{View: v, Settings: settings.Settings, Now: time.Now()}

@@ -246,3 +246,58 @@ func TestTest(t *testing.T) {
 		}
 	})
 }
+
+// TestEnableAgain: once a policy is for other nodes, it is off. An operator turns it on again, or
+// off for good.
+func TestEnableAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := followers(t, 2)
+		l := s.leader()
+
+		wide := func(all bool, selector string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+
+			r := s.settings.Upgrade[0]
+			r.All, r.Selector = all, selector
+			s.settings.Upgrade = []policy.UpgradeRule{r}
+		}
+
+		of := func(status Status, err error) PolicyStatus {
+			t.Helper()
+
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			return status.Policies[1]
+		}
+
+		if p := of(l.Enable(t.Context(), ann, "follow", false, "")); !p.On || p.Halted != "" || p.Switch.Kind != "upgrade" {
+			t.Errorf("on: %+v", p)
+		}
+
+		wide(true, "")
+
+		if p := of(l.Status(), nil); p.On || !strings.Contains(p.Halted, "an operator turns it on again") {
+			t.Errorf("for every node: %+v", p)
+		}
+
+		if p := of(l.Enable(t.Context(), ann, "follow", true, "")); !p.On || !p.Switch.All {
+			t.Errorf("on for every node: %+v", p)
+		}
+
+		wide(false, "label=n")
+
+		if p := of(l.Disable(t.Context(), ann, "follow", "enough")); p.On {
+			t.Errorf("off: %+v", p)
+		}
+
+		wide(true, "")
+
+		if p := of(l.Status(), nil); p.On || !strings.Contains(p.Halted, "turned it off") {
+			t.Errorf("for every node, after it was turned off: %+v", p)
+		}
+	})
+}

@@ -55,8 +55,8 @@ func (l *Leader) Status() Status {
 	for _, p := range policy.All(settings.Settings) {
 		of := slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.Policy != p.Name() })
 		status := PolicyStatus{
-			Name: p.Name(), About: p.About(settings.Settings), On: policy.IsOn(a, p.Name()),
-			Paused: pauseOf(a, p.Name()), Halted: policy.Halted(a, p.Name()), Pending: p.Pending(w),
+			Name: p.Name(), About: p.About(settings.Settings), On: policy.IsOn(a, p),
+			Paused: pauseOf(a, p.Name()), Halted: policy.Halted(a, p), Pending: p.Pending(w),
 			Roles: rolesOf(p, w), Decisions: newestFirst(of),
 		}
 
@@ -101,22 +101,11 @@ func newestFirst(decisions []state.Decision) []state.Decision {
 
 // check refuses the name of a policy that does not exist.
 func (l *Leader) check(name string) error {
-	if name == state.AllPolicies || named(l.Settings().Settings, name) != nil {
+	if name == state.AllPolicies || policy.Named(l.Settings().Settings, name) != nil {
 		return nil
 	}
 
 	return errNoPolicy(name)
-}
-
-// named returns the policy of that name, or nil.
-func named(s policy.Settings, name string) policy.Policy {
-	for _, p := range policy.All(s) {
-		if p.Name() == name {
-			return p
-		}
-	}
-
-	return nil
 }
 
 func errNoPolicy(name string) error {

@@ -17,7 +17,7 @@ import (
 // Enable turns a policy on. One that is for every node needs all. Failures from before
 // count no more.
 func (l *Leader) Enable(ctx context.Context, c access.Caller, name string, all bool, reason string) (Status, error) {
-	p := named(l.Settings().Settings, name)
+	p := policy.Named(l.Settings().Settings, name)
 	if p == nil {
 		return Status{}, errNoPolicy(name)
 	}
@@ -35,33 +35,36 @@ func (l *Leader) Enable(ctx context.Context, c access.Caller, name string, all b
 		}
 	}
 
-	return l.turn(ctx, c, name, true, reason)
+	return l.turn(ctx, c, p, true, reason)
 }
 
 // Disable turns a policy off. A decision that has not begun is dropped once the policy
 // is turned on again and the decision no longer holds.
 func (l *Leader) Disable(ctx context.Context, c access.Caller, name, reason string) (Status, error) {
-	if named(l.Settings().Settings, name) == nil {
+	p := policy.Named(l.Settings().Settings, name)
+	if p == nil {
 		return Status{}, errNoPolicy(name)
 	}
 
-	return l.turn(ctx, c, name, false, reason)
+	return l.turn(ctx, c, p, false, reason)
 }
 
 // turn turns a policy on or off. One that is so already stays as it is, but a policy that
 // follows the repository begins anew: the commit in use is tried again.
 func (l *Leader) turn(
-	ctx context.Context, c access.Caller, name string, on bool, reason string,
+	ctx context.Context, c access.Caller, p policy.Policy, on bool, reason string,
 ) (Status, error) {
-	action := "policies.disable"
+	name, action := p.Name(), "policies.disable"
 	if on {
 		action = "policies.enable"
 	}
 
 	return l.control(ctx, c, action, name, reason, func(a *state.Automation) error {
-		_, anew := named(l.Settings().Settings, name).(policy.Upgrade)
-		if policy.IsOn(*a, name) != on || on && anew {
-			*a = a.Turn(name, state.Switch{On: on, Since: time.Now(), Actor: c.Principal, Reason: reason})
+		_, anew := p.(policy.Upgrade)
+		// A switch for other nodes is on, and the policy is off.
+		if policy.IsOn(*a, p) != on || a.Switches[name].On != on || on && anew {
+			s := state.Switch{On: on, Since: time.Now(), Actor: c.Principal, Reason: reason}
+			*a = a.Turn(name, policy.Scoped(s, p))
 		}
 
 		return nil
@@ -87,7 +90,7 @@ const MaxTested = 10_000
 func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 	settings := l.Settings().Settings
 
-	p := named(settings, name)
+	p := policy.Named(settings, name)
 	if p == nil {
 		return Tested{}, errNoPolicy(name)
 	}
@@ -96,14 +99,14 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 	a := v.Automation
 
 	out := Tested{
-		Policy: name, About: p.About(settings), On: policy.IsOn(a, name), Halted: policy.Halted(a, name),
+		Policy: name, About: p.About(settings), On: policy.IsOn(a, p), Halted: policy.Halted(a, p),
 	}
 
 	now := time.Now()
 	a.Brake, a.Paused = state.Brake{}, nil
 
 	if !out.On {
-		a = a.Turn(name, state.Switch{On: true, Since: now})
+		a = a.Turn(name, policy.Scoped(state.Switch{On: true, Since: now}, p))
 	}
 
 	if given != nil {

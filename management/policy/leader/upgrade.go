@@ -29,7 +29,7 @@ func (l *Leader) upgrade(
 		return d, l.refusal(settings, d, err)
 	}
 
-	u, ok := named(settings.Settings, d.Policy).(policy.Upgrade)
+	u, ok := policy.Named(settings.Settings, d.Policy).(policy.Upgrade)
 	if !ok {
 		return d, inventory.Errorf(inventory.KindRefused, "there is no policy %q for upgrades any more", d.Policy)
 	}

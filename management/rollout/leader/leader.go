@@ -92,8 +92,11 @@ type Options struct {
 	// Permits returns the answers of the budgets, see rollout.World. nil: always. It must not
 	// block.
 	Permits func(v *state.View, r rollout.Record, working []string) rollout.Permits
-	Audit   access.Auditor
-	Logger  logrus.FieldLogger
+	// Halted returns why the policy of that name may not act, in words, or "": see policy.Halted.
+	// nil: every one may.
+	Halted func(a state.Automation, policy string) string
+	Audit  access.Auditor
+	Logger logrus.FieldLogger
 }
 
 // Leader starts and changes rollouts, and drives them while its instance leads. All methods
@@ -113,6 +116,10 @@ type Leader struct {
 func New(o Options) *Leader {
 	if o.Ask == nil {
 		o.Ask = AskHTTP
+	}
+
+	if o.Halted == nil {
+		o.Halted = func(state.Automation, string) string { return "" }
 	}
 
 	// The one place in kick keeps a request that comes while a round runs.
@@ -308,7 +315,7 @@ func (l *Leader) world(v *state.View, r rollout.Record) rollout.World {
 		w.Halted = policy.Describe(brake)
 	} else if name := state.PolicyOf(r.Actor); name != "" && r.Approved == nil {
 		// A policy that may not act begins no node either. What a person approved goes on.
-		if held := policy.Halted(v.Automation, name); held != "" {
+		if held := l.Halted(v.Automation, name); held != "" {
 			w.Halted = fmt.Sprintf("policy %s started it: %s", name, held)
 		}
 	}

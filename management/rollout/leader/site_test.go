@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -34,8 +35,10 @@ type site struct {
 	view    *state.View
 	changed chan struct{}
 	extra   map[string]configuration.Vars
-	trail   []access.Record
-	leads   bool
+	// policies are the settings of policies of now.
+	policies policy.Settings
+	trail    []access.Record
+	leads    bool
 
 	takes time.Duration
 	fails func(node string, attempt int) bool
@@ -327,6 +330,9 @@ func (s *site) leader() *Leader {
 	o := Options{
 		State: s, Store: s, Jobs: s, Leads: func() bool { return s.leads }, Ask: s.ask, Audit: s, Logger: log,
 		Settings: func() Settings { return Settings{Groups: inventory.DefaultGroups(), JobLimit: 10} },
+		Halted: func(a state.Automation, name string) string {
+			return policy.Halted(a, policy.Named(s.policies, name))
+		},
 	}
 	if s.allow != nil {
 		o.Allowed = func(_ *state.View, _ rollout.Record, n *inventory.Node, now time.Time) rollout.Permission {
