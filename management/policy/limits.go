@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -20,46 +21,83 @@ type limits struct {
 	again                    time.Time
 }
 
-// limits returns the actions that may still begin now, on top of the decisions so far.
-func (w World) limits() *limits {
-	active, recent, oldest := 0, 0, w.Now
+// usage is what automatic actions take of the limits.
+type usage struct {
+	active, recent int
+	oldest         time.Time // of the recent ones
+}
 
-	for _, j := range w.View.Jobs {
-		if !j.Status.Ended() && state.IsPolicy(j.Actor) {
-			active++
+// usage returns what the jobs and the decisions take that count.
+func (w World) usage(ofJob func(*job.Job) bool, ofDecision func(*state.Decision) bool) usage {
+	u := usage{oldest: w.Now}
+
+	for i := range w.View.Jobs {
+		if j := &w.View.Jobs[i]; !j.Status.Ended() && state.IsPolicy(j.Actor) && ofJob(j) {
+			u.active++
 		}
 	}
 
-	for _, d := range w.View.Automation.Decisions {
-		if !d.Action.Acts() || d.Phase == state.PhaseWithdrawn {
+	for i := range w.View.Automation.Decisions {
+		d := &w.View.Automation.Decisions[i]
+		if !d.Action.Acts() || d.Phase == state.PhaseWithdrawn || !ofDecision(d) {
 			continue
 		}
 
 		// Its job is not in the view yet.
 		if d.Phase == state.PhaseDecided && d.Action.NeedsJob() {
-			active++
+			u.active++
 		}
 
-		if begun := d.Time; begun.After(w.Now.Add(-RateWindow)) {
-			recent++
+		// Quarantines have a limit of their own.
+		if begun := d.Time; d.Action != state.ActionQuarantine && begun.After(w.Now.Add(-RateWindow)) {
+			u.recent++
 
-			if begun.Before(oldest) {
-				oldest = begun
+			if begun.Before(u.oldest) {
+				u.oldest = begun
 			}
 		}
 	}
 
+	return u
+}
+
+// limits returns the actions that may still begin now, on top of the decisions so far.
+func (w World) limits() *limits {
+	u := w.usage(func(*job.Job) bool { return true }, func(*state.Decision) bool { return true })
 	fences, noFence := w.fences()
 
 	return &limits{
-		jobs: max(w.Settings.Jobs-active, 0), fences: fences, rate: max(w.Settings.Rate-recent, 0),
+		jobs: max(w.Settings.Jobs-u.active, 0), fences: fences, rate: max(w.Settings.Rate-u.recent, 0),
 		noJob: fmt.Sprintf("%s at work, which is the limit (policies.jobs)",
-			inventory.Count(active, "automatic job is", "automatic jobs are")),
+			inventory.Count(u.active, "automatic job is", "automatic jobs are")),
 		noFence: noFence,
-		overRate: fmt.Sprintf("%d automatic jobs and quarantines began within %s, which is the limit (policies.rate)",
-			recent, short(RateWindow)),
-		again: oldest.Add(RateWindow),
+		overRate: fmt.Sprintf("%s within %s, which is the limit (policies.rate)",
+			inventory.Count(u.recent, "automatic job or rollout began", "automatic jobs and rollouts began"),
+			short(RateWindow)),
+		again: u.oldest.Add(RateWindow),
 	}
+}
+
+// spare returns the limits for verifications on a schedule. They take at most half of each, and
+// may always take one: returns and new nodes do not wait until all nodes are verified.
+func (w World) spare() *limits {
+	l := w.limits()
+	u := w.usage(w.scheduled, func(d *state.Decision) bool {
+		return d.Action == state.ActionVerify && d.Policy != Returns{}.Name()
+	})
+
+	if left := max(max(w.Settings.Jobs/2, 1)-u.active, 0); left < l.jobs {
+		l.jobs, l.noJob = left, fmt.Sprintf("%s at work, which is their half of the limit (policies.jobs)",
+			inventory.Count(u.active, "scheduled verification is", "scheduled verifications are"))
+	}
+
+	if left := max(max(w.Settings.Rate/2, 1)-u.recent, 0); left < l.rate {
+		l.rate, l.again = left, u.oldest.Add(RateWindow)
+		l.overRate = fmt.Sprintf("%s within %s, which is their half of the limit (policies.rate)",
+			inventory.Count(u.recent, "scheduled verification began", "scheduled verifications began"), short(RateWindow))
+	}
+
+	return l
 }
 
 // fences returns the number of nodes that may still be fenced: fewer than set off the
@@ -98,18 +136,19 @@ func (l *limits) take(a state.Action) (ok bool, reason string, next time.Time) {
 		return false, l.noJob, time.Time{}
 	case a == state.ActionQuarantine && l.fences == 0:
 		return false, l.noFence, time.Time{}
-	case l.rate == 0:
+	case a != state.ActionQuarantine && l.rate == 0:
 		return false, l.overRate, l.again
 	}
 
-	l.rate--
-
 	switch {
-	case a.NeedsJob():
-		l.jobs--
-	case a == state.ActionQuarantine: // a rollout takes neither
+	case a == state.ActionQuarantine:
 		l.fences--
+		return true, "", time.Time{}
+	case a.NeedsJob(): // a rollout takes none
+		l.jobs--
 	}
+
+	l.rate--
 
 	return true, "", time.Time{}
 }

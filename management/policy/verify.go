@@ -109,28 +109,82 @@ func (v Verify) Decide(w World) Plan {
 		}
 	}
 
-	limits, room := w.limits(), v.room(w)
-
 	// What does not fit now is due again in the next round.
-	for batch := range slices.Chunk(due, v.Rule.Batch) {
-		if room == 0 {
-			break
-		}
-
-		ok, _, again := limits.take(state.ActionVerify)
-		if !ok {
-			if !again.IsZero() {
-				plan.at(again)
-			}
-
-			break
-		}
-
-		room--
+	fit, _, again := v.fit(w, r, due)
+	for _, batch := range fit {
 		plan.Decisions = append(plan.Decisions, v.decision(w, r, batch, len(plan.Decisions)))
 	}
 
+	if !again.IsZero() {
+		plan.at(again)
+	}
+
 	return plan
+}
+
+// fit returns the batches of the due nodes that begin now, and why no more do, if there are any,
+// and until when if that is a time.
+func (v Verify) fit(w World, r run, due []*inventory.Node) (fit [][]*inventory.Node, why string, again time.Time) {
+	limits, room := w.spare(), v.room(w)
+
+	for _, batch := range v.batches(w, r, due) {
+		if room == len(fit) {
+			return fit, "other nodes come first", time.Time{}
+		}
+
+		ok, why, again := limits.take(state.ActionVerify)
+		if !ok {
+			return fit, why, again
+		}
+
+		fit = append(fit, batch)
+	}
+
+	return fit, "", time.Time{}
+}
+
+// batches returns the due nodes in batches. A node that vanished from one of this run comes
+// last, alone: others must not lose their turn to it again.
+func (v Verify) batches(w World, r run, due []*inventory.Node) [][]*inventory.Node {
+	alone := v.vanished(w, r)
+
+	var together, apart [][]*inventory.Node
+
+	for _, n := range due {
+		last := len(together) - 1
+
+		switch {
+		case alone[n.Name]:
+			apart = append(apart, []*inventory.Node{n})
+		case last >= 0 && len(together[last]) < v.Rule.Batch:
+			together[last] = append(together[last], n)
+		default:
+			together = append(together, []*inventory.Node{n})
+		}
+	}
+
+	return append(together, apart...)
+}
+
+// vanished returns the nodes that were lost since the acceptance of a job of this run that was
+// cancelled.
+func (v Verify) vanished(w World, r run) map[string]bool {
+	vanished := map[string]bool{}
+
+	for i := range w.View.Jobs {
+		j := &w.View.Jobs[i]
+		if j.Actor != state.PolicyPrincipal(v.Name()) || j.Accepted.Before(r.at) || j.Status != job.Cancelled {
+			continue
+		}
+
+		for _, t := range j.Targets {
+			if n := job.Find(w.View.Nodes, t.Name); n != nil && n.Presence.Lost.After(j.Accepted) {
+				vanished[t.Name] = true
+			}
+		}
+	}
+
+	return vanished
 }
 
 // room returns how many jobs the policy may begin now.
@@ -342,34 +396,35 @@ func (v Verify) Pending(w World) int {
 
 // Test implements Policy.
 func (v Verify) Test(w World) []Outlook {
-	var out []Outlook
+	var (
+		out []Outlook
+		due []*inventory.Node
+	)
 
-	limits, places := w.limits(), v.room(w)*v.Rule.Batch
-	taken := 0
+	r := v.run(w)
+	outlooks := v.outlooks(w, r)
 
-	for _, o := range v.outlooks(w, v.run(w)) {
+	for _, o := range outlooks {
+		if o.stage == stageAct {
+			due = append(due, o.node)
+		}
+	}
+
+	fit, why, again := v.fit(w, r, due)
+	now := slices.Concat(fit...)
+
+	for _, o := range outlooks {
 		shown := Outlook{Node: o.node.Name, Text: o.text, Until: o.until}
 
 		if o.stage != stageNone {
 			shown.Action = state.ActionVerify
 		}
 
-		if o.stage == stageAct {
-			ok, why, again := true, "", time.Time{}
-			// One job takes a batch.
-			if taken%v.Rule.Batch == 0 && taken < places {
-				ok, why, again = limits.take(state.ActionVerify)
-			}
-
-			switch {
-			case taken >= places:
-				shown.Text = "it waits for its turn: other nodes come first"
-			case !ok:
-				shown.Text, shown.Until, places = "it waits for its turn: "+why, again, 0
-			default:
-				shown.Text, shown.Now = "it is verified now", true
-				taken++
-			}
+		switch {
+		case slices.Contains(now, o.node):
+			shown.Text, shown.Now = "it is verified now", true
+		case o.stage == stageAct:
+			shown.Text, shown.Until = "it waits for its turn: "+why, again
 		}
 
 		out = append(out, shown)

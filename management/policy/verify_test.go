@@ -192,7 +192,7 @@ func TestVerifySpread(t *testing.T) {
 		{30 * time.Minute, 1, "verify n-0 n-1", 45 * time.Minute},
 		{10 * time.Hour, 2, "verify n-0 n-1, verify n-2 n-3", 24 * time.Hour},
 	} {
-		v.Rule.Jobs, w.Settings.Jobs = c.jobs, 100
+		v.Rule.Jobs, w.Settings.Jobs, w.Settings.Rate = c.jobs, 100, 100
 		w.Now = noon.Add(c.after)
 
 		// The day before is over.
@@ -289,6 +289,112 @@ func TestScheduledVerificationAnswersNoReturn(t *testing.T) {
 
 		if got := actions(decide(w)); got != c.want {
 			t.Errorf("verified by %s: %q, want %q", c.actor, got, c.want)
+		}
+	}
+}
+
+// TestScheduledVerificationLeavesRoom: verifications on a schedule take half of the limits at
+// most, and one action at least, so that returns come to their turn; a fence waits for neither.
+func TestScheduledVerificationLeavesRoom(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct{ jobs, rate, want, more int }{
+		{jobs: 10, rate: 4, want: 2, more: 2},
+		{jobs: 4, rate: 20, want: 2, more: 2},
+		{jobs: 1, rate: 1, want: 1, more: 0},
+		{jobs: 2, rate: 2, want: 1, more: 1},
+	} {
+		rule := nightly(t)
+		rule.Batch, rule.Jobs = 1, 100
+
+		var nodes []*inventory.Node
+		for i := range 10 {
+			nodes = append(nodes, verified(fmt.Sprintf("n-%d", i), time.Time{}))
+		}
+
+		w := night(rule, nodes...)
+		w.Now = noon.Add(2 * time.Hour)
+		w.Settings.Jobs, w.Settings.Rate = c.jobs, c.rate
+		v := policy.Verify{Rule: rule}
+
+		p := policy.Decide(v, w)
+		if len(p.Decisions) != c.want {
+			t.Errorf("%+v: %s", c, batches(p))
+		}
+
+		now := 0
+
+		for _, o := range v.Test(w) {
+			if o.Now {
+				now++
+			} else if !strings.Contains(o.Text, "waits for its turn") {
+				t.Errorf("%+v: %+v", c, o)
+			}
+		}
+
+		if now != c.want {
+			t.Errorf("%+v: %d in the test", c, now)
+		}
+
+		w.View.Automation = w.View.Automation.With(p.Decisions...)
+		if again := policy.Decide(v, w); len(again.Decisions) != 0 {
+			t.Errorf("%+v: then %s", c, batches(again))
+		}
+
+		foreign := inventory.Contact{Foreign: true, Reason: "another ssh host key"}
+		for i := range 4 {
+			n := back(fmt.Sprintf("x-%d", i), time.Minute, reached)
+			if i == 3 {
+				n = back("x-3", 2*time.Minute, foreign)
+			}
+
+			n.Presence.Back.Time = w.Now
+			w.View.Nodes = append(w.View.Nodes, n)
+		}
+
+		got := actions(decide(w))
+		if strings.Count(got, "verify") != min(c.more, 3) || !strings.Contains(got, "quarantine x-3") {
+			t.Errorf("%+v: returns %q", c, got)
+		}
+	}
+}
+
+// TestVanishingNodeIsVerifiedAlone: a node that vanished from a batch of this run does not cost
+// the others their turn again.
+func TestVanishingNodeIsVerifiedAlone(t *testing.T) {
+	t.Parallel()
+
+	rule := nightly(t)
+	rule.Jobs = 9
+	w := night(rule, verified("n-0", time.Time{}), verified("n-1", time.Time{}), verified("n-2", time.Time{}))
+	w.Now, w.Settings.Rate, w.Settings.Jobs = noon.Add(2*time.Hour), 100, 100
+	w.View.Automation = w.View.Automation.Turn("returns", state.Switch{})
+
+	cancelled := func(accepted time.Time) {
+		w.View.Jobs = []job.Job{{
+			ID: "1", Verb: inventory.VerbVerify, Actor: "policy:nightly", Status: job.Cancelled,
+			CancelBy: "policy:nightly", Accepted: accepted, Started: accepted, Ended: accepted.Add(time.Minute),
+			Targets: []job.Target{{Name: "n-0"}, {Name: "n-1"}},
+		}}
+	}
+
+	n := w.View.Nodes[0]
+	seen(n, false, noon.Add(90*time.Minute))
+	seen(n, true, noon.Add(91*time.Minute))
+
+	for _, c := range []struct {
+		name     string
+		accepted time.Duration
+		want     string
+	}{
+		{"it vanished in the job", 89 * time.Minute, "verify n-1 n-2 , verify n-0"},
+		{"it vanished before the job", 95 * time.Minute, "verify n-0 n-1 , verify n-2"},
+		{"the job was of another run", -time.Hour, "verify n-0 n-1 , verify n-2"},
+	} {
+		cancelled(noon.Add(c.accepted))
+
+		if got := batches(policy.Decide(policy.Verify{Rule: rule}, w)); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }
