@@ -54,8 +54,9 @@ func (a *app) policy() *cli.Command {
 				usage: "turn a policy on",
 				about: "A policy that commissions new nodes, follows the repository or verifies on a schedule is off " +
 					"until it is turned on. One that commissions turns itself off when too many commissions fail in " +
-					"a row. For one that follows the repository, this also has a commit tried again whose rollout " +
-					"stopped. `clusterctl policy test` shows what a policy would do.",
+					"a row. One that is on stays as it is: to have a commit tried again whose rollout stopped, retry " +
+					"the rollout, or disable and enable the policy. `clusterctl policy test` shows what a policy " +
+					"would do.",
 				examples: []string{
 					"clusterctl policy enable workers --reason 'the racks are wired'",
 					"clusterctl policy enable every --all",

@@ -56,24 +56,25 @@ type switchRecord struct {
 
 // decisionRecord is a decision of a policy.
 type decisionRecord struct {
-	ID       string       `json:"id"`
-	Time     time.Time    `json:"time"`
-	Policy   string       `json:"policy"`
-	Node     string       `json:"node,omitempty"`
-	Nodes    []string     `json:"nodes,omitempty"`
-	Action   state.Action `json:"action"`
-	Case     string       `json:"case,omitempty"`
-	Evidence []string     `json:"evidence,omitempty"`
-	Prevent  []string     `json:"prevent,omitempty"`
-	Cancel   string       `json:"cancel,omitempty"`
-	Group    string       `json:"group,omitempty"`
-	Replaces string       `json:"replaces,omitempty"`
-	From     string       `json:"from,omitempty"`
-	Commit   string       `json:"commit,omitempty"`
-	Rollout  string       `json:"rollout,omitempty"`
-	Phase    state.Phase  `json:"phase"`
-	Job      string       `json:"job,omitempty"`
-	Result   string       `json:"result,omitempty"`
+	ID        string       `json:"id"`
+	Time      time.Time    `json:"time"`
+	Policy    string       `json:"policy"`
+	Node      string       `json:"node,omitempty"`
+	Nodes     []string     `json:"nodes,omitempty"`
+	Action    state.Action `json:"action"`
+	Case      string       `json:"case,omitempty"`
+	Evidence  []string     `json:"evidence,omitempty"`
+	Prevent   []string     `json:"prevent,omitempty"`
+	Cancel    string       `json:"cancel,omitempty"`
+	Group     string       `json:"group,omitempty"`
+	Replaces  string       `json:"replaces,omitempty"`
+	From      string       `json:"from,omitempty"`
+	Commit    string       `json:"commit,omitempty"`
+	Playbooks string       `json:"playbooks,omitempty"`
+	Rollout   string       `json:"rollout,omitempty"`
+	Phase     state.Phase  `json:"phase"`
+	Job       string       `json:"job,omitempty"`
+	Result    string       `json:"result,omitempty"`
 }
 
 func newPauseRecord(p state.Pause) pauseRecord          { return pauseRecord(p) }

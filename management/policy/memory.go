@@ -50,11 +50,11 @@ func (w World) counts() func(state.Decision) bool {
 		}
 	}
 
-	// Withdrawn decisions led to no rollout.
+	// One that is not carried out yet may still be withdrawn, and then the one before it counts.
 	newest := map[string]string{}
 
 	for _, d := range w.View.Automation.Decisions {
-		if d.Action == state.ActionUpgrade && d.Phase != state.PhaseWithdrawn {
+		if d.Action == state.ActionUpgrade && (d.Phase == state.PhaseDone || d.Phase == state.PhaseRefused) {
 			newest[d.Policy] = d.ID
 		}
 	}

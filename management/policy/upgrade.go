@@ -297,7 +297,7 @@ func (u Upgrade) outdone(w World, r *rollout.Record, p state.Playbooks) (text st
 		return fmt.Sprintf("rollout %s finishes the nodes in hand", r.ID), false
 	case r.Status == rollout.Stopped && r.Playbooks == p.Digest && !again:
 		return fmt.Sprintf("rollout %s of commit %s is Stopped (%s): the commit is not tried again until the "+
-			"repository moves, an operator retries the rollout, or turns the policy on again",
+			"repository moves, an operator retries the rollout, or turns the policy off and on again",
 			r.ID, shortHash(r.Commit), r.Reason), false
 	case r.Playbooks == p.Digest && !again:
 		return fmt.Sprintf("rollout %s (%s) is at commit %s", r.ID, r.Status, shortHash(r.Commit)), false
@@ -316,11 +316,16 @@ func (u Upgrade) outdone(w World, r *rollout.Record, p state.Playbooks) (text st
 // not tried again.
 func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []string, blocked string) {
 	last := u.last(w)
-	if last == nil || last.Commit != p.Commit || len(behind) == 0 {
-		return behind, ""
+	if len(behind) == 0 {
+		return nil, ""
 	}
 
-	const again = "it is not tried again until the repository moves, or an operator turns the policy on again"
+	const again = "it is not tried again until the repository moves, or an operator turns the policy off and on again"
+
+	// Other commits may have the same playbooks.
+	if last == nil || last.Playbooks != p.Digest {
+		return behind, ""
+	}
 
 	if last.Phase == state.PhaseRefused {
 		return nil, fmt.Sprintf("the rollout of commit %s was refused: %s; %s", shortHash(p.Commit), last.Result, again)
@@ -468,7 +473,7 @@ func (u Upgrade) supersede(w World, r *rollout.Record, p state.Playbooks, why st
 func (u Upgrade) draft(w World, a state.Action, p state.Playbooks) state.Decision {
 	return state.Decision{
 		ID:   fmt.Sprintf("%s/%s/%s/%d", u.Name(), a, shortHash(p.Commit), w.View.Automation.Count),
-		Time: w.Now, Policy: u.Name(), Action: a, Commit: p.Commit,
+		Time: w.Now, Policy: u.Name(), Action: a, Commit: p.Commit, Playbooks: p.Digest,
 		Prevent: []string{
 			"the policy turned off or paused",
 			"selector, mode or settle time (policies.upgrade." + u.Name() + ")",

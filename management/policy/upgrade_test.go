@@ -63,7 +63,7 @@ func upgraded(w policy.World, commit string, status rollout.Status, nodes ...str
 	w.View.Rollouts = append(w.View.Rollouts, r)
 	w.View.Automation = w.View.Automation.With(state.Decision{
 		ID: "d/" + r.ID, Time: r.Created, Policy: "follow", Action: state.ActionUpgrade, Commit: commit,
-		Rollout: r.ID, Phase: state.PhaseDone,
+		Playbooks: r.Playbooks, Rollout: r.ID, Phase: state.PhaseDone,
 	})
 }
 
@@ -158,6 +158,12 @@ func TestUpgrade(t *testing.T) {
 		{"it was away in a rollout that is done", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done, "n-2")
 		}, state.ActionUpgrade, "a rollout brings it"},
+		{"it was aborted, and another commit has the same playbooks", func(w *policy.World, _ *inventory.Node) {
+			upgraded(*w, newCommit, rollout.Aborted, "n-1")
+			w.Settings.Playbooks = func(*state.View) state.Playbooks {
+				return state.Playbooks{Digest: "digest of " + newCommit, Commit: "3", Since: noon}
+			}
+		}, "", "it is not tried again until the repository moves"},
 		{"the rollout is no longer kept", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Stopped, "n-1")
 			w.View.Rollouts = nil
@@ -318,5 +324,26 @@ func TestUpgradeIsRemembered(t *testing.T) {
 
 	if d := policy.Decide(policy.Upgrade{Rule: follows()}, w).Decisions; len(d) > 0 {
 		t.Errorf("%+v", d)
+	}
+}
+
+// TestBadCommitIsRemembered also while the decision about the next commit may be withdrawn.
+func TestBadCommitIsRemembered(t *testing.T) {
+	t.Parallel()
+
+	w := moved(newCommit, configured("n-1", oldCommit))
+	upgraded(w, newCommit, rollout.Aborted, "n-1")
+
+	next := state.Decision{
+		ID: "next", Time: w.Now, Policy: "follow", Action: state.ActionUpgrade, Commit: "3", Playbooks: "digest of 3",
+		Phase: state.PhaseDecided,
+	}
+	w.View.Automation = w.View.Automation.With(next)
+	w.View.Automation = flood(w)
+	next.Phase = state.PhaseWithdrawn
+	w.View.Automation = w.View.Automation.Replace(next)
+
+	if d := policy.Decide(policy.Upgrade{Rule: follows()}, w).Decisions; len(d) > 0 {
+		t.Errorf("tried again: %+v", d)
 	}
 }

@@ -131,10 +131,12 @@ type Decision struct {
 	Replaces string
 	From     string // ActionUpgrade: the commit of most nodes; ActionSupersede: that of the rollout
 	Commit   string // the commit in use, for these two
-	Rollout  string // the id of the rollout that carries it out, or that is superseded
-	Phase    Phase
-	Job      string // the id of the job that carries it out
-	Result   string // why it was refused, or a note
+	// Playbooks is the digest of the playbooks of that commit.
+	Playbooks string
+	Rollout   string // the id of the rollout that carries it out, or that is superseded
+	Phase     Phase
+	Job       string // the id of the job that carries it out
+	Result    string // why it was refused, or a note
 }
 
 // IsPaused reports whether the policy decides nothing, and why.

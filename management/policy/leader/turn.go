@@ -49,8 +49,7 @@ func (l *Leader) Disable(ctx context.Context, c access.Caller, name, reason stri
 	return l.turn(ctx, c, p, false, reason)
 }
 
-// turn turns a policy on or off. One that is so already stays as it is, but a policy that
-// follows the repository begins anew: the commit in use is tried again.
+// turn turns a policy on or off. One that is so already stays as it is.
 func (l *Leader) turn(
 	ctx context.Context, c access.Caller, p policy.Policy, on bool, reason string,
 ) (Status, error) {
@@ -60,9 +59,8 @@ func (l *Leader) turn(
 	}
 
 	return l.control(ctx, c, action, name, reason, func(a *state.Automation) error {
-		_, anew := p.(policy.Upgrade)
 		// A switch for other nodes is on, and the policy is off.
-		if policy.IsOn(*a, p) != on || a.Switches[name].On != on || on && anew {
+		if policy.IsOn(*a, p) != on || a.Switches[name].On != on {
 			s := state.Switch{On: on, Since: time.Now(), Actor: c.Principal, Reason: reason}
 			*a = a.Turn(name, policy.Scoped(s, p))
 		}

@@ -39,7 +39,7 @@ func (l *Leader) upgrade(
 	r, err := l.Rollouts.Start(ctx, c, u.Request(w, d))
 	if err == nil {
 		// The repository may have moved between the decision and the start.
-		d.Rollout, d.Commit = r.ID, cmp.Or(r.Commit, d.Commit)
+		d.Rollout, d.Commit, d.Playbooks = r.ID, cmp.Or(r.Commit, d.Commit), cmp.Or(r.Playbooks, d.Playbooks)
 	}
 
 	return d, l.refusal(settings, d, err)

@@ -220,7 +220,8 @@ func TestAutoUpgrade(t *testing.T) {
 	})
 }
 
-// TestAutoUpgradeAgain: an operator who turns the policy on again has the commit tried again.
+// TestAutoUpgradeAgain: an operator who turns the policy off and on again has the commit tried
+// again. One who turns it on while it is on changes nothing.
 func TestAutoUpgradeAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -244,7 +245,15 @@ func TestAutoUpgradeAgain(t *testing.T) {
 
 		enable()
 		s.run(l, 5*time.Minute)
-		s.want("turned on again", "2 Aborted 4, 2 Running 4")
+		s.want("turned on while it is on", "2 Stopped 4")
+
+		if _, err := l.Disable(t.Context(), ann, "follow", ""); err != nil {
+			t.Fatal(err)
+		}
+
+		enable()
+		s.run(l, 5*time.Minute)
+		s.want("turned off and on", "2 Aborted 4, 2 Running 4")
 		s.conclude("r00000001", rollout.Done, "2")
 	})
 }
