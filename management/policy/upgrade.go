@@ -322,6 +322,10 @@ func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []strin
 
 	const again = "it is not tried again until the repository moves, or an operator turns the policy off and on again"
 
+	if text := u.rejected(w, p); text != "" {
+		return nil, text + "; " + again
+	}
+
 	// Other commits may have the same playbooks.
 	if last == nil || last.Playbooks != p.Digest {
 		return behind, ""
@@ -346,6 +350,37 @@ func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []strin
 	}
 
 	return left, ""
+}
+
+// rejected returns the rollout of the playbooks in use, of anybody, that says that they are not
+// to be rolled out, in words, or "". One from before they came into use, or before the policy was
+// turned on, says nothing.
+func (u Upgrade) rejected(w World, p state.Playbooks) string {
+	undone := map[string]*rollout.Record{}
+
+	for i := range w.View.Rollouts {
+		if r := &w.View.Rollouts[i]; r.UndoOf != "" {
+			undone[r.UndoOf] = r
+		}
+	}
+
+	for i := range slices.Backward(w.View.Rollouts) {
+		r := &w.View.Rollouts[i]
+		if r.Playbooks != p.Digest || r.Created.Before(p.Since) || r.Created.Before(u.since(w)) {
+			continue
+		}
+
+		of := fmt.Sprintf("rollout %s of %s of commit %s", r.ID, job.OrSomebody(r.Actor), shortHash(p.Commit))
+
+		switch undo := undone[r.ID]; {
+		case undo != nil:
+			return fmt.Sprintf("%s was undone by %s (rollout %s)", of, job.OrSomebody(undo.Actor), undo.ID)
+		case r.Status == rollout.Aborted || r.Status == rollout.Fruitless || r.Status == rollout.Stopped:
+			return fmt.Sprintf("%s is %s", of, r.Status)
+		}
+	}
+
+	return ""
 }
 
 // last returns the newest decision of the policy on a rollout since it was turned on, or nil.

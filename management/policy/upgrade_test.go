@@ -347,3 +347,50 @@ func TestBadCommitIsRemembered(t *testing.T) {
 		t.Errorf("tried again: %+v", d)
 	}
 }
+
+// TestUpgradeHeedsPeople: playbooks whose rollout a person aborted or took back, or whose nodes
+// failed in it, are not rolled out by the policy, until an operator turns it off and on.
+func TestUpgradeHeedsPeople(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		name   string
+		change func(of, undo *rollout.Record)
+		why    string // empty: the commit is rolled out
+	}{
+		{"aborted", func(of, _ *rollout.Record) { of.Status = rollout.Aborted },
+			"rollout r1 of ann of commit 222222222222 is Aborted; it is not tried again"},
+		{"failed", func(of, _ *rollout.Record) { of.Status = rollout.Fruitless }, "is Failed; it is not tried again"},
+		{"stopped", func(of, _ *rollout.Record) { of.Status = rollout.Stopped }, "is Stopped; it is not tried again"},
+		{"undone", func(_, undo *rollout.Record) { undo.UndoOf = "r1" }, "was undone by bob (rollout r2)"},
+		{"done", func(_, _ *rollout.Record) {}, ""},
+		{"aborted, of other playbooks", func(of, _ *rollout.Record) {
+			of.Status, of.Playbooks = rollout.Aborted, "digest of "+oldCommit
+		}, ""},
+		{"aborted before the commit came into use", func(of, _ *rollout.Record) {
+			of.Status, of.Created = rollout.Aborted, noon.Add(-time.Second)
+		}, ""},
+	} {
+		n := configured("n-1", oldCommit)
+		w := moved(newCommit, n)
+		w.View.Rollouts = []rollout.Record{
+			{ID: "r1", Status: rollout.Done, Actor: "ann", Playbooks: "digest of " + newCommit, Created: noon.Add(time.Minute)},
+			{ID: "r2", Status: rollout.Done, Actor: "bob", Created: noon.Add(3 * time.Minute)},
+		}
+		c.change(&w.View.Rollouts[0], &w.View.Rollouts[1])
+
+		u := policy.Upgrade{Rule: follows()}
+		if got := len(policy.Decide(u, w).Decisions) > 0; got != (c.why == "") {
+			t.Errorf("%s: decided is %t", c.name, got)
+		}
+
+		if f := u.Explain(w, *n); len(f) != 1 || !strings.Contains(f[0].Message, c.why) {
+			t.Errorf("%s: %+v", c.name, f)
+		}
+
+		w.View.Automation = w.View.Automation.Turn("follow", state.Switch{On: true, Since: noon.Add(5 * time.Minute)})
+		if len(policy.Decide(u, w).Decisions) != 1 {
+			t.Errorf("%s: it was turned off and on, and nothing is decided", c.name)
+		}
+	}
+}
