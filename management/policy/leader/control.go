@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -99,13 +100,24 @@ func newestFirst(decisions []state.Decision) []state.Decision {
 	return out
 }
 
-// check refuses the name of a policy that does not exist.
+// check refuses the name of a policy that does not exist. One that was removed may be paused, or
+// have left a rollout.
 func (l *Leader) check(name string) error {
-	if name == state.AllPolicies || policy.Named(l.Settings().Settings, name) != nil {
+	v := l.State.View()
+
+	if _, paused := v.Automation.Paused[name]; paused || name == state.AllPolicies ||
+		policy.Named(l.Settings().Settings, name) != nil || rolls(v, name) {
 		return nil
 	}
 
 	return errNoPolicy(name)
+}
+
+// rolls reports whether a rollout of the policy of that name has not ended.
+func rolls(v *state.View, name string) bool {
+	return slices.ContainsFunc(v.Rollouts, func(r rollout.Record) bool {
+		return r.Actor == state.PolicyPrincipal(name) && !r.Status.Ended()
+	})
 }
 
 func errNoPolicy(name string) error {

@@ -35,38 +35,41 @@ func (l *Leader) Enable(ctx context.Context, c access.Caller, name string, all b
 		}
 	}
 
-	return l.turn(ctx, c, p, true, reason)
+	return l.enable(ctx, c, p, reason)
 }
 
-// Disable turns a policy off. A decision that has not begun is dropped once the policy
-// is turned on again and the decision no longer holds.
+// Disable turns a policy off, also one that was removed from the settings and has left a rollout.
+// A decision that has not begun is dropped once the policy is turned on again and the decision no
+// longer holds.
 func (l *Leader) Disable(ctx context.Context, c access.Caller, name, reason string) (Status, error) {
 	p := policy.Named(l.Settings().Settings, name)
-	if p == nil {
+	if p == nil && !rolls(l.State.View(), name) {
 		return Status{}, errNoPolicy(name)
 	}
 
-	return l.turn(ctx, c, p, false, reason)
-}
-
-// turn turns a policy on or off. One that is so already stays as it is.
-func (l *Leader) turn(
-	ctx context.Context, c access.Caller, p policy.Policy, on bool, reason string,
-) (Status, error) {
-	name, action := p.Name(), "policies.disable"
-	if on {
-		action = "policies.enable"
-	}
-
-	return l.control(ctx, c, action, name, reason, func(a *state.Automation) error {
+	return l.control(ctx, c, "policies.disable", name, reason, func(a *state.Automation) error {
 		// A switch for other nodes is on, and the policy is off.
-		if policy.IsOn(*a, p) != on || a.Switches[name].On != on {
-			s := state.Switch{On: on, Since: time.Now(), Actor: c.Principal, Reason: reason}
-			*a = a.Turn(name, policy.Scoped(s, p))
+		if a.Switches[name].On || p != nil && policy.IsOn(*a, p) {
+			*a = a.Turn(name, policy.Scoped(turned(c, false, reason), p))
 		}
 
 		return nil
 	})
+}
+
+// enable turns a policy on. One that is on stays as it is.
+func (l *Leader) enable(ctx context.Context, c access.Caller, p policy.Policy, reason string) (Status, error) {
+	return l.control(ctx, c, "policies.enable", p.Name(), reason, func(a *state.Automation) error {
+		if !policy.IsOn(*a, p) {
+			*a = a.Turn(p.Name(), policy.Scoped(turned(c, true, reason), p))
+		}
+
+		return nil
+	})
+}
+
+func turned(c access.Caller, on bool, reason string) state.Switch {
+	return state.Switch{On: on, Since: time.Now(), Actor: c.Principal, Reason: reason}
 }
 
 // Tested is the actions that a policy would take if it were turned on and nothing held it.

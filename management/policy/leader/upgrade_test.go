@@ -380,3 +380,51 @@ func TestAutoUpgradeKilled(t *testing.T) {
 		}
 	}
 }
+
+// TestRemovedPolicy: the name of a policy that was removed can be paused, resumed and turned off
+// as long as a rollout of it is open.
+func TestRemovedPolicy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := followers(t, 2)
+		l := s.leader()
+
+		if _, err := l.Enable(t.Context(), ann, "follow", false, ""); err != nil {
+			t.Fatal(err)
+		}
+
+		s.move("2")
+		s.run(l, 2*time.Minute)
+		s.want("on", "2 Running 2")
+
+		s.mu.Lock()
+		s.settings.Upgrade = nil
+		s.mu.Unlock()
+
+		if _, err := l.Enable(t.Context(), ann, "follow", false, ""); inventory.KindOf(err) != inventory.KindNotFound {
+			t.Errorf("a removed policy is turned on: %v", err)
+		}
+
+		if _, err := l.Pause(t.Context(), ann, "follow", ""); err != nil {
+			t.Error(err)
+		}
+
+		if _, err := l.Disable(t.Context(), ann, "follow", "it is removed"); err != nil {
+			t.Error(err)
+		}
+
+		if a := s.View().Automation; a.Switches["follow"].On || a.Paused["follow"].Actor != "ann" {
+			t.Errorf("%+v", a)
+		}
+
+		s.conclude("r00000000", rollout.Aborted, "")
+
+		if _, err := l.Resume(t.Context(), ann, "follow", ""); err != nil {
+			t.Error(err)
+		}
+
+		if _, err := l.Disable(t.Context(), ann, "follow", ""); inventory.KindOf(err) != inventory.KindNotFound {
+			t.Errorf("nothing is left of the policy: %v", err)
+		}
+	})
+}
