@@ -14,13 +14,14 @@ import (
 
 // automationRecord is the memory of the policies.
 type automationRecord struct {
-	Brake     brakeRecord             `json:"brake"`
-	Paused    map[string]pauseRecord  `json:"paused,omitempty"`
-	Resumed   pauseRecord             `json:"resumed,omitzero"`
-	Switches  map[string]switchRecord `json:"switches,omitempty"`
-	Decisions []decisionRecord        `json:"decisions,omitempty"`
-	Fenced    []string                `json:"fenced,omitempty"`
-	Count     uint64                  `json:"count,omitempty"`
+	Brake     brakeRecord               `json:"brake"`
+	Paused    map[string]pauseRecord    `json:"paused,omitempty"`
+	Resumed   pauseRecord               `json:"resumed,omitzero"`
+	Switches  map[string]switchRecord   `json:"switches,omitempty"`
+	Schedules map[string]scheduleRecord `json:"schedules,omitempty"`
+	Decisions []decisionRecord          `json:"decisions,omitempty"`
+	Fenced    []string                  `json:"fenced,omitempty"`
+	Count     uint64                    `json:"count,omitempty"`
 }
 
 // brakeRecord is the state of the brake.
@@ -54,6 +55,14 @@ type switchRecord struct {
 	All      bool      `json:"all,omitempty"`
 }
 
+// scheduleRecord is the schedule of a policy.
+type scheduleRecord struct {
+	Times string    `json:"times"`
+	Since time.Time `json:"since,omitzero"`
+	Run   time.Time `json:"run,omitzero"`
+	Began time.Time `json:"began,omitzero"`
+}
+
 // decisionRecord is a decision of a policy.
 type decisionRecord struct {
 	ID        string       `json:"id"`
@@ -81,6 +90,8 @@ func newPauseRecord(p state.Pause) pauseRecord          { return pauseRecord(p) 
 func (r pauseRecord) pause() state.Pause                { return state.Pause(r) }
 func newSwitchRecord(s state.Switch) switchRecord       { return switchRecord(s) }
 func (r switchRecord) toggle() state.Switch             { return state.Switch(r) }
+func newScheduleRecord(s state.Schedule) scheduleRecord { return scheduleRecord(s) }
+func (r scheduleRecord) schedule() state.Schedule       { return state.Schedule(r) }
 func newDecisionRecord(d state.Decision) decisionRecord { return decisionRecord(d) }
 func (r decisionRecord) decision() state.Decision       { return state.Decision(r) }
 
@@ -88,6 +99,7 @@ func newAutomationRecord(a state.Automation) automationRecord {
 	return automationRecord{
 		Brake: brakeRecord(a.Brake), Paused: convertMap(a.Paused, newPauseRecord),
 		Switches:  convertMap(a.Switches, newSwitchRecord),
+		Schedules: convertMap(a.Schedules, newScheduleRecord),
 		Resumed:   newPauseRecord(a.Resumed),
 		Decisions: convertSlice(a.Decisions, newDecisionRecord), Fenced: a.Fenced, Count: a.Count,
 	}
@@ -97,6 +109,7 @@ func (r automationRecord) automation(revision int64) state.Automation {
 	return state.Automation{
 		Brake: state.Brake(r.Brake), Paused: convertMap(r.Paused, pauseRecord.pause),
 		Switches:  convertMap(r.Switches, switchRecord.toggle),
+		Schedules: convertMap(r.Schedules, scheduleRecord.schedule),
 		Resumed:   r.Resumed.pause(),
 		Decisions: convertSlice(r.Decisions, decisionRecord.decision), Fenced: r.Fenced, Count: r.Count,
 		Revision: revision,

@@ -5,6 +5,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -62,6 +63,7 @@ func (v Verify) About(Settings) string {
 // run is one time of the schedule.
 type run struct {
 	at     time.Time // zero: there was none since the policy was turned on
+	begins time.Time // the first turn: later than at if that was missed
 	recent time.Time // a verification since then counts for the run
 	next   time.Time // of the schedule
 	spread time.Duration
@@ -81,12 +83,60 @@ func (v Verify) run(w World) run {
 	r.recent = r.at.Add(-period / 2)
 	r.spread = cmp.Or(v.Rule.Spread, min(defaultSpread, period/2))
 
-	// An operator who turns the policy on at noon does not expect last night's run.
-	if r.at.Before(w.View.Automation.Switches[v.Name()].Since) {
+	// An operator who turns the policy on at noon does not expect last night's run, nor does one who
+	// changes its schedule.
+	a := w.View.Automation
+	seen, known := a.Schedules[v.Name()]
+
+	if r.at.Before(a.Switches[v.Name()].Since) || r.at.Before(seen.Since) ||
+		known && seen.Times != v.Rule.Times.String() {
 		r.at = time.Time{}
 	}
 
+	r.begins = r.at
+	if seen.Run.Equal(r.at) && seen.Began.After(r.at) {
+		r.begins = seen.Began
+	}
+
 	return r
+}
+
+// Scheduled returns the schedules as they are to be remembered now, and whether one of them
+// changes.
+func Scheduled(w World) (schedules map[string]state.Schedule, changed bool) {
+	old := w.View.Automation.Schedules
+	schedules = maps.Clone(old)
+
+	for _, rule := range w.Settings.Verify {
+		v := Verify{rule}
+		if _, turned := w.View.Automation.Switches[v.Name()]; !turned {
+			continue
+		}
+
+		s, known := old[v.Name()]
+		if text := rule.Times.String(); s.Times != text {
+			s = state.Schedule{Times: text}
+			if known {
+				s.Since = w.Now
+			}
+		}
+
+		if at := rule.Times.Last(w.Now); !at.Equal(s.Run) {
+			s.Run, s.Began = at, w.Now
+		}
+
+		if s == old[v.Name()] {
+			continue
+		}
+
+		if schedules == nil {
+			schedules = map[string]state.Schedule{}
+		}
+
+		schedules[v.Name()], changed = s, true
+	}
+
+	return schedules, changed
 }
 
 // Decide implements Policy.
@@ -277,7 +327,7 @@ func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tri
 		return later
 	}
 
-	due := r.at.Add(turn)
+	due := r.begins.Add(turn)
 	waits := func(text string) outlook { return outlook{stage: stageWait, text: "it waits: " + text} }
 
 	switch waiting := w.wanted(n.Name); {

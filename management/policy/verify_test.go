@@ -398,3 +398,61 @@ func TestVanishingNodeIsVerifiedAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestChangedSchedule: a run from before the schedule changed is not made up for, and one that
+// was missed begins when that is noticed: its nodes have their turns from then on.
+func TestChangedSchedule(t *testing.T) {
+	t.Parallel()
+
+	rule := nightly(t)
+	rule.Batch = 1
+	w := night(rule, verified("n-1", time.Time{}), verified("n-2", time.Time{}))
+	w.Now, w.Settings.Rate, w.Settings.Jobs = noon.Add(-time.Hour), 100, 100
+	v := policy.Verify{Rule: rule}
+
+	remember := func(want bool) {
+		t.Helper()
+
+		schedules, changed := policy.Scheduled(w)
+		if changed != want {
+			t.Errorf("the memory changes: %t", changed)
+		}
+
+		w.View.Automation.Schedules = schedules
+	}
+	wants := func(when, want string, next time.Time) {
+		t.Helper()
+
+		p := policy.Decide(v, w)
+		if got := batches(p); got != want || !p.Next.Equal(next) {
+			t.Errorf("%s: %q and next at %s, want %q and %s", when, got, p.Next, want, next)
+		}
+	}
+
+	remember(true)
+	remember(false)
+
+	// No manager was there for six hours.
+	w.Now = noon.Add(6 * time.Hour)
+
+	remember(true)
+	wants("the run was missed", "verify n-1", noon.Add(6*time.Hour+30*time.Minute))
+
+	// The operator changes noon to four, at six.
+	v.Rule.Times, _ = window.ParseTimes("0 16 * * *", "")
+	w.Settings.Verify = []policy.VerifyRule{v.Rule}
+
+	wants("the schedule changed", "", noon.Add(28*time.Hour))
+	remember(true)
+	wants("that is remembered", "", noon.Add(28*time.Hour))
+
+	w.Now = noon.Add(28 * time.Hour)
+
+	remember(true)
+	wants("the next run", "verify n-1", noon.Add(28*time.Hour+30*time.Minute))
+
+	// Nobody has turned it on or off: there is nothing to remember.
+	w.View.Automation.Switches, w.View.Automation.Schedules = nil, nil
+
+	remember(false)
+}

@@ -24,6 +24,8 @@ type Automation struct {
 	Paused map[string]Pause
 	// Switches has the policies that were turned on or off. Others are as they begin.
 	Switches map[string]Switch
+	// Schedules has the schedules that policies had last, by policy.
+	Schedules map[string]Schedule
 	// Resumed is the end of the pause that ended last.
 	Resumed Pause
 	// Decisions are the newest decisions, the oldest first.
@@ -72,6 +74,14 @@ type Switch struct {
 	Kind     string
 	Selector string
 	All      bool
+}
+
+// Schedule is the schedule of a policy as it was seen last, with its newest run.
+type Schedule struct {
+	Times string    // in words
+	Since time.Time // runs from before it are not made up for; zero: it is as old as the policy
+	Run   time.Time // the time of the newest run; zero: none
+	Began time.Time // when that was noticed: later than Run if no manager was there
 }
 
 // Action is the action of a decision.

@@ -226,6 +226,15 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 		w.View = l.State.View()
 	}
 
+	if schedules, changed := policy.Scheduled(w); changed {
+		a := w.View.Automation
+		a.Schedules = schedules
+
+		if err := l.Store.PutAutomation(bounded, a); err != nil {
+			return time.Time{}, err
+		}
+	}
+
 	next = w.View.Automation.Brake.Until
 
 	for _, p := range policy.All(settings.Settings) {

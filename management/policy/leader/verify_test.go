@@ -140,3 +140,34 @@ func TestNightWatchKilled(t *testing.T) {
 		}
 	}
 }
+
+// TestNightWatchMoved: another schedule begins with its next time, also after a restart.
+func TestNightWatchMoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := nightWatch(t, 3)
+
+		if _, err := s.leader().Enable(t.Context(), ann, "nightly", false, ""); err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(s.leader(), 18*time.Hour)
+		s.wantVerified("the first night", 1)
+
+		times, err := window.ParseTimes("0 16 * * *", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		s.mu.Lock()
+		s.settings.Verify[0].Times = times
+		s.mu.Unlock()
+
+		// It is six in the afternoon.
+		s.run(s.leader(), 12*time.Hour)
+		s.run(s.leader(), 6*time.Hour)
+		s.wantVerified("the time of today was before the change", 1)
+		s.run(s.leader(), 6*time.Hour)
+		s.wantVerified("the day after", 2)
+	})
+}
