@@ -15,7 +15,7 @@ func (d *Daemon) newPolicies() *leader.Leader {
 	return leader.New(leader.Options{
 		State: d.store, Store: d.store, Jobs: d.engine, Rollouts: d.rollouts, Prober: d.runner.pinger,
 		Settings: d.policySettings,
-		Leads:    d.member.Leads, Audit: d.audit,
+		Leads:    d.member.Leads, Observed: d.nodes.Observed, Audit: d.audit,
 		Logger: d.opts.Logger.WithField("part", "policies"),
 		Count: func(name string, action state.Action) {
 			d.instruments.decisions.WithLabelValues(name, string(action)).Inc()

@@ -25,6 +25,42 @@ const silentTicks = 10
 type monitors struct {
 	mu     sync.Mutex
 	silent map[string]int // ticks without a report, by observer
+	full   map[string]bool
+	// complete is when full had all observers with a report in the store; zero: not yet.
+	complete time.Time
+}
+
+// hearFull notes that a full report was recorded.
+func (m *monitors) hearFull(observer string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.full[observer] = true
+}
+
+// Observed returns when every observer with a report in the store had given a full report to
+// this process, as far as the callers have asked; zero: not yet. Reports by POST are never full.
+func (ns *Nodes) Observed() time.Time {
+	m := &ns.monitors
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if !m.complete.IsZero() {
+		return m.complete
+	}
+
+	for _, n := range ns.state.View().Nodes {
+		for observer := range n.Seen {
+			if observer != inventory.ObserverPost && !m.full[observer] {
+				return time.Time{}
+			}
+		}
+	}
+
+	m.complete = time.Now()
+
+	return m.complete
 }
 
 func (m *monitors) hear(observer string) {

@@ -185,3 +185,54 @@ func TestSilentMonitor(t *testing.T) {
 		<-done
 	})
 }
+
+// TestObserved: the reports in the store are confirmed once each of their observers has sent a
+// full report to the end.
+func TestObserved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := logrus.New()
+		log.SetOutput(io.Discard)
+
+		m := &memory{nodes: map[string]*inventory.Node{}}
+		former := node.New(node.Options{State: m, Store: m, Audit: m, Logger: log})
+		here := []inventory.Observation{{Label: "a", Serial: "1", Addr: "10.0.0.1", Alive: true}}
+
+		report := func(ns *node.Nodes, observer string, full *inventory.NameRange) {
+			if refused, _, err := ns.Report(t.Context(), observer, full, here); err != nil || len(refused) > 0 {
+				t.Fatal(refused, err)
+			}
+		}
+
+		report(former, "rack1", nil)
+		report(former, inventory.ObserverGossip, nil)
+		report(former, inventory.ObserverPost, nil)
+
+		nodes := node.New(node.Options{State: m, Store: m, Audit: m, Logger: log})
+
+		for _, step := range []struct {
+			observer string
+			full     *inventory.NameRange
+			want     bool
+		}{
+			{"rack1", nil, false},
+			{"rack1", &inventory.NameRange{Until: "b"}, false},
+			{"rack1", &inventory.NameRange{After: "b"}, false},
+			{inventory.ObserverGossip, &inventory.NameRange{}, true},
+		} {
+			report(nodes, step.observer, step.full)
+
+			if got := !nodes.Observed().IsZero(); got != step.want {
+				t.Errorf("after the report of %s on %+v: %t", step.observer, step.full, got)
+			}
+		}
+
+		at := nodes.Observed()
+		report(nodes, "rack2", nil)
+		time.Sleep(time.Minute)
+
+		if got := nodes.Observed(); !got.Equal(at) {
+			t.Errorf("a later observer moves it from %s to %s", at, got)
+		}
+	})
+}

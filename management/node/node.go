@@ -82,7 +82,7 @@ func New(o Options) *Nodes {
 	return &Nodes{
 		yield: o.Yield,
 		state: o.State, store: o.Store, prober: o.Prober, settings: o.Settings, audit: o.Audit, log: o.Logger,
-		monitors: monitors{silent: map[string]int{}},
+		monitors: monitors{silent: map[string]int{}, full: map[string]bool{}},
 	}
 }
 

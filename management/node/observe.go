@@ -315,6 +315,11 @@ func (ns *Nodes) Report(
 		return PutNodes(ctx, ns.store, writes)
 	})
 
+	// A long report comes in parts; the last one has no end.
+	if err == nil && full != nil && full.Until == "" {
+		ns.monitors.hearFull(observer)
+	}
+
 	// A report that changes nothing arrives every minute and is no mutation.
 	if err != nil || len(changed) > 0 {
 		caller := access.Caller{Principal: observerPrincipal(observer)}

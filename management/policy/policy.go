@@ -82,6 +82,7 @@ type World struct {
 	View     *state.View
 	Settings Settings
 	Now      time.Time
+	Start    Start
 }
 
 // Plan is the result of a policy at one time.

@@ -185,6 +185,7 @@ func (w World) silence(r Role, n *inventory.Node) absence {
 	a := absence{node: n, since: n.Presence.Since}
 	away := n.Presence.Away
 	due := a.since.Add(r.ReplaceAfter)
+	early, settled := w.early()
 
 	switch {
 	case r.ReplaceAfter == 0 || a.since.IsZero():
@@ -193,7 +194,10 @@ func (w World) silence(r Role, n *inventory.Node) absence {
 		a.until = due
 		a.text = fmt.Sprintf("%s is silent since %s; its place is not given away before %s",
 			n.Name, stamp(a.since), stamp(due))
-	case away.Time.Before(a.since), w.Now.Sub(away.Time) > EvidenceFor:
+	case early != "":
+		a.until = settled
+		a.text = fmt.Sprintf("%s is silent since %s, and keeps its place: %s", n.Name, stamp(a.since), early)
+	case away.Time.Before(a.since), away.Time.Before(w.Start.Began), w.Now.Sub(away.Time) > EvidenceFor:
 		a.ask = true
 		a.text = fmt.Sprintf("%s is silent since %s; ssh is asked whether its host is up", n.Name, stamp(a.since))
 	case !Gone(*n):
@@ -217,6 +221,13 @@ func (w World) fence(r Role, n *inventory.Node) absence {
 		a.until = due
 		a.text = fmt.Sprintf("%s is %s since %s; its place is not given away before %s",
 			n.Name, n.Status, stamp(a.since), stamp(due))
+
+		return a
+	}
+
+	if early, settled := w.early(); early != "" {
+		a.until = settled
+		a.text = fmt.Sprintf("%s is %s since %s, and keeps its place: %s", n.Name, n.Status, stamp(a.since), early)
 
 		return a
 	}

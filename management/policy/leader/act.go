@@ -225,7 +225,7 @@ func (l *Leader) confirms(settings Settings, d state.Decision) access.Preconditi
 			return inventory.Errorf(inventory.KindUnavailable, "%s", why)
 		}
 
-		w := policy.World{View: v, Settings: settings.Settings, Now: time.Now()}
+		w := l.world(v, settings)
 		if why := p.Confirm(w, d); why != "" {
 			return inventory.Errorf(kindWithdrawn, "judged again before it was carried out: %s", why)
 		}

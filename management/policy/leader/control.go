@@ -51,7 +51,7 @@ func (l *Leader) Status() Status {
 		Decisions: newestFirst(a.Decisions),
 	}
 
-	w := policy.World{View: v, Settings: settings.Settings, Now: time.Now()}
+	w := l.world(v, settings)
 
 	for _, p := range policy.All(settings.Settings) {
 		of := slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.Policy != p.Name() })
@@ -82,7 +82,7 @@ func rolesOf(p policy.Policy, w policy.World) []RoleState {
 
 // Warnings returns what an operator should know about the roles that policies fill.
 func (l *Leader) Warnings() []string {
-	return policy.Warnings(policy.World{View: l.State.View(), Settings: l.Settings().Settings, Now: time.Now()})
+	return policy.Warnings(l.world(l.State.View(), l.Settings()))
 }
 
 func pauseOf(a state.Automation, name string) *state.Pause {

@@ -85,6 +85,9 @@ type Options struct {
 	Prober   Prober
 	Settings func() Settings
 	Leads    func() bool // whether this instance decides now
+	// Observed is when every observer had given its first full report to this process; zero:
+	// not yet. nil: there is none to wait for.
+	Observed func() time.Time
 	Audit    access.Auditor
 	Logger   logrus.FieldLogger
 	// Count is called for each decision. It may be nil.
@@ -98,7 +101,8 @@ type Options struct {
 type Leader struct {
 	Options
 
-	kick chan struct{}
+	kick  chan struct{}
+	began time.Time
 
 	mu       sync.Mutex
 	asking   map[string]bool      // nodes that are being asked
@@ -112,7 +116,7 @@ type Leader struct {
 // New returns a leader. Run makes it decide.
 func New(o Options) *Leader {
 	return &Leader{
-		Options: o, kick: make(chan struct{}, 1),
+		Options: o, kick: make(chan struct{}, 1), began: time.Now(),
 		asking: map[string]bool{}, asked: map[string]time.Time{}, attempts: map[string]attempt{},
 		slots: make(chan struct{}, questions),
 	}
@@ -195,6 +199,19 @@ func (l *Leader) round(ctx context.Context) time.Time {
 	return earliest(next, l.startWork(ctx))
 }
 
+// world returns what the policies decide from now.
+func (l *Leader) world(v *state.View, settings Settings) policy.World {
+	return policy.World{View: v, Settings: settings.Settings, Now: time.Now(), Start: l.start()}
+}
+
+func (l *Leader) start() policy.Start {
+	if l.Observed == nil {
+		return policy.Start{Began: l.began, Observed: l.began}
+	}
+
+	return policy.Start{Began: l.began, Observed: l.Observed()}
+}
+
 // earliest returns the earlier one of two times; zero is none.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
@@ -212,7 +229,7 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 	bounded, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 
-	w := policy.World{View: l.State.View(), Settings: settings.Settings, Now: time.Now()}
+	w := l.world(l.State.View(), settings)
 
 	brake, d := policy.Brake(w)
 	if d != nil {
@@ -272,7 +289,7 @@ func stopped(a state.Automation, decisions []state.Decision) state.Automation {
 
 // record stores decisions, with the brake and the pauses of a, before anything is done.
 func (l *Leader) record(ctx context.Context, a state.Automation, decisions ...state.Decision) error {
-	w := policy.World{View: l.State.View(), Settings: l.Settings().Settings, Now: time.Now()}
+	w := l.world(l.State.View(), l.Settings())
 	if err := l.Store.PutAutomation(ctx, policy.Remember(w, a.With(decisions...))); err != nil {
 		return err
 	}
@@ -346,7 +363,7 @@ func mark(n inventory.Node, actor, reason string, at time.Time) state.NodeWrite 
 
 // Explain returns the findings of all policies about a node.
 func (l *Leader) Explain(v *state.View, n inventory.Node) []explain.Finding {
-	w := policy.World{View: v, Settings: l.Settings().Settings, Now: time.Now()}
+	w := l.world(v, l.Settings())
 
 	var findings []explain.Finding
 	for _, p := range policy.All(w.Settings) {

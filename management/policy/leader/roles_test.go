@@ -5,6 +5,7 @@ package leader
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,6 +128,48 @@ func TestDynamicRoles(t *testing.T) {
 		// The return is verified, as that of every node.
 		if jobs := s.View().Jobs[before:]; len(jobs) != 1 || jobs[0].Verb != inventory.VerbVerify {
 			t.Errorf("%s", s.jobs())
+		}
+	})
+}
+
+// TestDynamicRolesStart: a manager that starts after a long time replaces no master that its
+// own observers see a moment later.
+func TestDynamicRolesStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := roleSite(t, 3, 1)
+		if _, err := s.leader().Enable(t.Context(), ann, "site", false, ""); err != nil {
+			t.Fatal(err)
+		}
+
+		s.boots[name(0)] = ""
+		s.see(false, 0)
+		s.run(s.leader(), 28*time.Minute)
+		time.Sleep(20 * time.Minute)
+
+		var observed atomic.Pointer[time.Time]
+
+		observed.Store(&time.Time{})
+
+		l := s.leader()
+		l.Observed = func() time.Time { return *observed.Load() }
+
+		s.run(l, 2*time.Minute)
+
+		if text := strings.Join(l.Status().Policies[1].Roles[0].Notes, ""); !strings.Contains(text, "full report") {
+			t.Error(text)
+		}
+
+		s.see(true, 0)
+
+		now := time.Now()
+		observed.Store(&now)
+		s.run(l, time.Hour)
+
+		for _, j := range s.View().Jobs {
+			if j.Group == inventory.GroupMaster {
+				t.Errorf("%+v", j)
+			}
 		}
 	})
 }

@@ -122,7 +122,12 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 
 	v.Automation = a
 	out.Nodes = len(v.Nodes)
+
 	w := policy.World{View: &v, Settings: settings, Now: now}
+	if given == nil {
+		w.Start = l.start()
+	}
+
 	out.Outlooks, out.Roles = p.Test(w), rolesOf(p, w)
 
 	return out, nil

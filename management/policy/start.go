@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import "time"
+
+// Start is the beginning of the process that decides. What is stored from before may be
+// about a fleet that has changed since.
+type Start struct {
+	// Began is the time of the start; zero: there was none, as for a given inventory.
+	Began time.Time
+	// Observed is when every observer had given its first full report to the process; zero:
+	// not yet.
+	Observed time.Time
+}
+
+// early returns why it is too early after a start for an action that cannot be taken back,
+// in words, and until when if that is a time. It returns "" after Settings.Settle.
+func (w World) early() (reason string, until time.Time) {
+	s := w.Start
+
+	switch due := s.Observed.Add(w.Settings.Settle); {
+	case s.Began.IsZero():
+		return "", time.Time{}
+	case s.Observed.IsZero():
+		return "the manager started at " + stamp(s.Began) + ", and waits for a full report of every observer", time.Time{}
+	case w.Now.Before(due):
+		return "the manager started at " + stamp(s.Began) + ", and its observers have to agree until " + stamp(due) +
+			" (policies.settle)", due
+	}
+
+	return "", time.Time{}
+}
