@@ -43,7 +43,7 @@ func (r Rule) roles() []Role {
 		return r.Roles
 	}
 
-	return []Role{{Group: r.Group, Count: r.Maximum}}
+	return []Role{{Group: r.Group, Count: r.Maximum, plain: true}}
 }
 
 // Commission is the policy on newly discovered nodes under one rule. It is off until an

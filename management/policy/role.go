@@ -28,6 +28,8 @@ type Role struct {
 	// ReplaceAfter is how long a node has to be lost before a new one takes its place;
 	// 0: it keeps its place.
 	ReplaceAfter time.Duration
+
+	plain bool // the group of a rule without roles
 }
 
 // majority returns the smallest number of nodes that is more than half of the role.
@@ -161,15 +163,14 @@ type absence struct {
 }
 
 // absences returns the nodes of the role that are out of service, the longest first.
-// Without replacement a silent node is one like any other, and a Quarantined one is none.
+// A Quarantined one keeps its place, except in a rule for one group: there it is none.
 func (c *crew) absences(w World, r Role) []absence {
 	all := make([]absence, 0, len(c.silent)+len(c.fenced))
 	for _, n := range c.silent {
 		all = append(all, w.silence(r, n))
 	}
 
-	// Without replacement, an operator decides on fenced nodes as before.
-	if r.ReplaceAfter > 0 {
+	if !r.plain {
 		for _, n := range c.fenced {
 			all = append(all, w.fence(r, n))
 		}
@@ -216,6 +217,11 @@ func (w World) silence(r Role, n *inventory.Node) absence {
 func (w World) fence(r Role, n *inventory.Node) absence {
 	a := absence{node: n, since: n.Updated}
 	due := a.since.Add(r.ReplaceAfter)
+
+	if r.ReplaceAfter == 0 {
+		a.text = fmt.Sprintf("%s is %s, and keeps its place", n.Name, n.Status)
+		return a
+	}
 
 	if w.Now.Before(due) {
 		a.until = due

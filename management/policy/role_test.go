@@ -486,3 +486,33 @@ func TestRolesAbout(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestRolesNeverReplace: without replace_after no node of a role is replaced, also not a fenced
+// one. A rule for one group counts that as none.
+func TestRolesNeverReplace(t *testing.T) {
+	t.Parallel()
+
+	r := siteRule()
+	r.Roles = r.Roles[:1]
+	r.Roles[0].ReplaceAfter = 0
+
+	m := []*inventory.Node{master("m-0", "a"), master("m-1", "b"), master("m-2", "c")}
+	w := siteWorld(r, append(slices.Clone(m), inRack("n-0", "a", noon))...)
+	lose(w, m[0], 48*time.Hour)
+
+	for i := 1; i < len(m); i++ {
+		m[i].Status, m[i].Updated = inventory.Quarantined, w.Now.Add(-48*time.Hour)
+
+		if got := joins(policy.Decide(policy.Commission{Rule: r}, w)); got != "" {
+			t.Errorf("%d fenced: %s", i, got)
+		}
+	}
+
+	one := r
+	one.Group, one.Maximum, one.Roles = r.Roles[0].Group, 3, nil
+	w.Settings.Commission[0] = one
+
+	if got := joins(policy.Decide(policy.Commission{Rule: one}, w)); got != "n-0 master" {
+		t.Errorf("a rule for one group: %q", got)
+	}
+}
