@@ -352,10 +352,18 @@ func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tri
 // tried returns the nodes that the policy has verified in the run, or is about to, in words.
 // One that made room for a person is verified again.
 func (v Verify) tried(w World, r run) map[string]string {
-	tried := map[string]string{}
+	tried, jobs, cancelled := map[string]string{}, map[string]bool{}, map[string]bool{}
+
+	for _, d := range w.View.Automation.Decisions {
+		if d.Action == state.ActionYield && d.Phase == state.PhaseDone {
+			cancelled[d.Cancel] = true
+		}
+	}
 
 	for i := range w.View.Jobs {
 		j := &w.View.Jobs[i]
+		jobs[j.ID] = true
+
 		if j.Actor != state.PolicyPrincipal(v.Name()) || j.Accepted.Before(r.at) || j.Status == job.Cancelled {
 			continue
 		}
@@ -374,6 +382,11 @@ func (v Verify) tried(w World, r run) map[string]string {
 			switch d.Phase {
 			case state.PhaseDecided:
 				tried[name] = "the decision is being carried out"
+			case state.PhaseDone:
+				// Its job may no longer be kept.
+				if !jobs[d.Job] && !cancelled[d.Job] {
+					tried[name] = fmt.Sprintf("job %s of this run has ended", d.Job)
+				}
 			case state.PhaseRefused:
 				tried[name] = "the verification of this run was refused: " + d.Result
 			}

@@ -456,3 +456,41 @@ func TestChangedSchedule(t *testing.T) {
 
 	remember(false)
 }
+
+// TestFailedVerificationIsNotRepeated in its run, also if its job is no longer kept. One that was
+// cancelled is.
+func TestFailedVerificationIsNotRepeated(t *testing.T) {
+	t.Parallel()
+
+	cancelled := job.Job{
+		ID: "7", Verb: inventory.VerbVerify, Actor: "policy:nightly", Status: job.Cancelled, Accepted: noon,
+		Targets: []job.Target{{Name: "n-1"}},
+	}
+	yield := state.Decision{
+		ID: "yield/7", Policy: "nightly", Action: state.ActionYield, Cancel: "7", Phase: state.PhaseDone,
+	}
+
+	for _, c := range []struct {
+		name    string
+		decided time.Time
+		jobs    []job.Job
+		further []state.Decision
+		want    string
+	}{
+		{"the job is gone", noon.Add(time.Minute), nil, nil, ""},
+		{"the job is gone, of the run before", noon.Add(-time.Hour), nil, nil, "verify n-1"},
+		{"the job was cancelled", noon.Add(time.Minute), []job.Job{cancelled}, nil, "verify n-1"},
+		{"the job was cancelled, and is gone", noon.Add(time.Minute), nil, []state.Decision{yield}, "verify n-1"},
+	} {
+		w := night(nightly(t), verified("n-1", time.Time{}))
+		w.View.Jobs = c.jobs
+		w.View.Automation = w.View.Automation.With(state.Decision{
+			ID: "d", Time: c.decided, Policy: "nightly", Nodes: []string{"n-1"}, Action: state.ActionVerify,
+			Phase: state.PhaseDone, Job: "7",
+		}).With(c.further...)
+
+		if got := batches(policy.Decide(policy.Verify{Rule: nightly(t)}, w)); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
