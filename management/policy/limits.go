@@ -93,8 +93,11 @@ func (w World) spare() *limits {
 
 	if left := max(max(w.Settings.Rate/2, 1)-u.recent, 0); left < l.rate {
 		l.rate, l.again = left, u.oldest.Add(RateWindow)
-		l.overRate = fmt.Sprintf("%s within %s, which is their half of the limit (policies.rate)",
-			inventory.Count(u.recent, "scheduled verification began", "scheduled verifications began"), short(RateWindow))
+		l.overRate = fmt.Sprintf(
+			"%s within %s, which is their half of the limit (policies.rate)",
+			inventory.Count(u.recent, "scheduled verification began", "scheduled verifications began"),
+			short(RateWindow),
+		)
 	}
 
 	return l

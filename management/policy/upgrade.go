@@ -315,7 +315,6 @@ func (u Upgrade) outdone(w World, r *rollout.Record, p state.Playbooks) (text st
 // left returns the nodes that are still to be brought to the commit in use, or why that is
 // not tried again.
 func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []string, blocked string) {
-	last := u.last(w)
 	if len(behind) == 0 {
 		return nil, ""
 	}
@@ -326,6 +325,7 @@ func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []strin
 		return nil, text + "; " + again
 	}
 
+	last := u.last(w)
 	// Other commits may have the same playbooks.
 	if last == nil || last.Playbooks != p.Digest {
 		return behind, ""
@@ -553,7 +553,7 @@ func (u Upgrade) Request(w World, d state.Decision) rollout.Request {
 	w.View = w.without(d.ID)
 
 	r := rollout.Request{Spec: u.Rule.Spec, Nodes: u.judge(w).nodes}
-	r.Selector = u.Rule.Selector
+	r.Selector, r.Playbooks = u.Rule.Selector, d.Playbooks
 	r.RequireApproval = u.Rule.Mode == UpgradePlan
 	r.Canary = min(r.Canary, len(r.Nodes))
 	r.Promote = r.Promote && r.Canary > 0

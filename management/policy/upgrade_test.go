@@ -269,7 +269,7 @@ func TestUpgradeEvidence(t *testing.T) {
 
 	r := u.Request(w, d)
 	if !slices.Equal(r.Nodes, []string{"n-1", "n-2"}) || !r.RequireApproval || r.Canary != 2 ||
-		r.Selector != "label=n" ||
+		r.Selector != "label=n" || r.Playbooks != "digest of "+newCommit ||
 		!strings.Contains(r.Reason, "commit 222222222222 came into use after 111111111111") {
 		t.Errorf("%+v", r)
 	}
@@ -374,7 +374,10 @@ func TestUpgradeHeedsPeople(t *testing.T) {
 		n := configured("n-1", oldCommit)
 		w := moved(newCommit, n)
 		w.View.Rollouts = []rollout.Record{
-			{ID: "r1", Status: rollout.Done, Actor: "ann", Playbooks: "digest of " + newCommit, Created: noon.Add(time.Minute)},
+			{
+				ID: "r1", Status: rollout.Done, Actor: "ann", Playbooks: "digest of " + newCommit,
+				Created: noon.Add(time.Minute),
+			},
 			{ID: "r2", Status: rollout.Done, Actor: "bob", Created: noon.Add(3 * time.Minute)},
 		}
 		c.change(&w.View.Rollouts[0], &w.View.Rollouts[1])

@@ -92,6 +92,8 @@ type Request struct {
 
 	Nodes []string // as selected or named
 	Extra configuration.Vars
+	// Playbooks is the digest that the playbooks must have at the start; empty: any.
+	Playbooks string
 }
 
 // Options of the acts on a rollout.

@@ -58,7 +58,8 @@ func TestSwitchIsForOnePolicy(t *testing.T) {
 			t.Errorf("%s: %q", c.section, why)
 		}
 
-		if c.off != "" && !strings.HasPrefix(why, "ann turned it on on 1970-01-01 00:00:01 UTC as policies.commission for rack=r1") {
+		began := "ann turned it on on 1970-01-01 00:00:01 UTC as policies.commission for rack=r1"
+		if c.off != "" && !strings.HasPrefix(why, began) {
 			t.Errorf("%s: %q", c.section, why)
 		}
 	}

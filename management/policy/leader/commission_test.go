@@ -274,7 +274,8 @@ func TestEnableAgain(t *testing.T) {
 			return status.Policies[1]
 		}
 
-		if p := of(l.Enable(t.Context(), ann, "follow", false, "")); !p.On || p.Halted != "" || p.Switch.Kind != "upgrade" {
+		p := of(l.Enable(t.Context(), ann, "follow", false, ""))
+		if !p.On || p.Halted != "" || p.Switch.Kind != "upgrade" {
 			t.Errorf("on: %+v", p)
 		}
 

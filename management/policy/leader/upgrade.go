@@ -38,8 +38,8 @@ func (l *Leader) upgrade(
 
 	r, err := l.Rollouts.Start(ctx, c, u.Request(w, d))
 	if err == nil {
-		// The repository may have moved between the decision and the start.
-		d.Rollout, d.Commit, d.Playbooks = r.ID, cmp.Or(r.Commit, d.Commit), cmp.Or(r.Playbooks, d.Playbooks)
+		// Several commits may have these playbooks.
+		d.Rollout, d.Commit = r.ID, cmp.Or(r.Commit, d.Commit)
 	}
 
 	return d, l.refusal(settings, d, err)

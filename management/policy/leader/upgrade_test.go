@@ -72,6 +72,10 @@ func (s *site) Start(_ context.Context, c access.Caller, r rollout.Request) (sta
 		}
 
 		in := s.view.Playbooks["here"]
+		if in.Digest != r.Playbooks {
+			s.t.Errorf("playbooks %q are asked for, and %q are in use", r.Playbooks, in.Digest)
+		}
+
 		made.ID, made.Playbooks, made.Commit = fmt.Sprintf("r%08d", len(s.view.Rollouts)), in.Digest, in.Commit
 		started = made.Begin(c.Principal, time.Now())
 		s.results[c.Key.ID] = started.ID
@@ -314,6 +318,8 @@ func TestAutoUpgradeNotNow(t *testing.T) {
 		want    string
 	}{
 		{&rollout.NotNowError{Err: refused}, state.PhaseWithdrawn, "2 Running 2"},
+		{inventory.Errorf(inventory.KindPrecondition, "the playbooks changed: job 9 holds it"),
+			state.PhaseWithdrawn, "2 Running 2"},
 		{refused, state.PhaseRefused, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -329,7 +335,8 @@ func TestAutoUpgradeNotNow(t *testing.T) {
 			s.run(l, 5*time.Minute)
 			s.want(string(c.phase), c.want)
 
-			if d := s.View().Automation.Decisions[0]; d.Phase != c.phase || !strings.Contains(d.Result, "job 9 holds it") {
+			d := s.View().Automation.Decisions[0]
+			if d.Phase != c.phase || !strings.Contains(d.Result, "job 9 holds it") {
 				t.Errorf("%+v", d)
 			}
 		})

@@ -53,7 +53,7 @@ func (l *Leader) Preview(ctx context.Context, c access.Caller, req rollout.Reque
 func (l *Leader) Start(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
 	record := access.Record{Action: "rollouts.start." + string(req.Action), Targets: req.Nodes, Reason: req.Reason}
 
-	return l.started(ctx, c, record, req.Extra, func(v *state.View) (rollout.Record, error) {
+	return l.started(ctx, c, record, req.Extra, req.Playbooks, func(v *state.View) (rollout.Record, error) {
 		return rollout.Make(v.Snapshot, l.Settings().Groups, v.Rollouts, req, time.Now())
 	})
 }
@@ -67,7 +67,7 @@ func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (
 	record := access.Record{Action: "rollouts.undo", Targets: []string{id}, Reason: reason}
 	kept := map[string]bool{}
 
-	return l.started(ctx, c, record, nil, func(v *state.View) (rollout.Record, error) {
+	return l.started(ctx, c, record, nil, "", func(v *state.View) (rollout.Record, error) {
 		r, err := Get(v, id)
 		if err != nil {
 			return r, err
@@ -84,9 +84,10 @@ func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (
 	})
 }
 
-// started stores the rollout that plan returns, and leaves the audit record.
+// started stores the rollout that plan returns, and leaves the audit record. playbooks is the
+// digest that its playbooks must have, or "".
 func (l *Leader) started(
-	ctx context.Context, c access.Caller, record access.Record, extra configuration.Vars,
+	ctx context.Context, c access.Caller, record access.Record, extra configuration.Vars, playbooks string,
 	plan func(*state.View) (rollout.Record, error),
 ) (started rollout.Record, err error) {
 	err = access.Audited(ctx, l.Audit, c, record, func(record *access.Record) error {
@@ -105,6 +106,12 @@ func (l *Leader) started(
 		prepared, err := l.prepare(ctx, c, v, first, extra)
 		if err != nil {
 			return err
+		}
+
+		if playbooks != "" && prepared.Playbooks != playbooks {
+			return inventory.Errorf(inventory.KindPrecondition,
+				"the playbooks changed since the rollout was decided on: their digest is %s, and not %s",
+				prepared.Playbooks, playbooks)
 		}
 
 		started, err = l.add(ctx, c, prepared, extra, plan)

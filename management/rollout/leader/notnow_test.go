@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/rollout"
@@ -43,8 +44,48 @@ func TestNoNodeCanBegin(t *testing.T) {
 		hold(1, 2)
 
 		_, err := l.Start(t.Context(), ann, s.apply(nil))
-		if _, notNow := errors.AsType[*rollout.NotNowError](err); !notNow || inventory.KindOf(err) != inventory.KindRefused {
+		_, notNow := errors.AsType[*rollout.NotNowError](err)
+		if !notNow || inventory.KindOf(err) != inventory.KindRefused {
 			t.Errorf("all nodes are held: %v", err)
+		}
+
+		s.tasks.Wait()
+	})
+}
+
+// TestOtherPlaybooks: a rollout that was decided for certain playbooks does not start with others.
+func TestOtherPlaybooks(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 2)
+		l := s.leader()
+
+		first, err := l.Start(t.Context(), ann, s.apply(nil))
+		if err != nil || first.Playbooks == "" {
+			t.Fatalf("%+v: %v", first, err)
+		}
+
+		if _, err = l.Abort(t.Context(), ann, first.ID, rollout.AbortOptions{}); err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, first.ID, time.Hour, ended)
+
+		req := s.apply(nil)
+		req.Playbooks = "another digest"
+
+		if _, err = l.Start(t.Context(), ann, req); inventory.KindOf(err) != inventory.KindPrecondition {
+			t.Errorf("other playbooks: %v", err)
+		}
+
+		if n := len(s.View().Rollouts); n != 1 {
+			t.Errorf("%d rollouts", n)
+		}
+
+		req.Playbooks = first.Playbooks
+		if _, err = l.Start(t.Context(), ann, req); err != nil {
+			t.Errorf("the playbooks in use: %v", err)
 		}
 
 		s.tasks.Wait()
