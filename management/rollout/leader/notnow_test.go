@@ -44,6 +44,7 @@ func TestNoNodeCanBegin(t *testing.T) {
 		hold(1, 2)
 
 		_, err := l.Start(t.Context(), ann, s.apply(nil))
+
 		_, notNow := errors.AsType[*rollout.NotNowError](err)
 		if !notNow || inventory.KindOf(err) != inventory.KindRefused {
 			t.Errorf("all nodes are held: %v", err)
