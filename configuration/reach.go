@@ -18,6 +18,9 @@ type Reach struct {
 	Login string
 	// Silent: nothing accepts connections at the address and port.
 	Silent bool
+	// NoAnswer: the network has no sign of the host: a timeout, or no route to it. A host
+	// that refuses connections is up, and a failure on this machine tells nothing.
+	NoAnswer bool
 	// Took is the time from the first connection to the result, without the wait for
 	// a turn.
 	Took time.Duration

@@ -31,6 +31,9 @@ type Contact struct {
 	Time    time.Time
 	Reached bool
 	Reason  string // why the host was not reached
+	// Silent: the network had no sign of the host. Without it, a host that was not reached
+	// may be up, or the attempt failed on the way.
+	Silent bool
 	// Foreign: a host answered with another ssh host key than the recorded one.
 	Foreign bool
 	Boot    string    // the boot id of the kernel; empty: not read

@@ -151,7 +151,7 @@ func (p *Prober) probePort(ctx context.Context, h configuration.Host) configurat
 
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(h.Addr, port))
 	if err != nil {
-		return configuration.Reach{Port: explainDial(err, port), Silent: !isResolver(err)}
+		return configuration.Reach{Port: explainDial(err, port), Silent: !isResolver(err), NoAnswer: isUnanswered(err)}
 	}
 	defer conn.Close()
 
@@ -181,6 +181,13 @@ func (p *Prober) probePort(ctx context.Context, h configuration.Host) configurat
 func isResolver(err error) bool {
 	_, ok := errors.AsType[*net.DNSError](err)
 	return ok
+}
+
+// isUnanswered reports whether a connection failed because the host gave no answer.
+func isUnanswered(err error) bool {
+	var timeout net.Error
+
+	return !isResolver(err) && (errors.Is(err, syscall.EHOSTUNREACH) || errors.As(err, &timeout) && timeout.Timeout())
 }
 
 // explainDial returns the reason of a failed connection in words.
@@ -285,8 +292,9 @@ func (p *Prober) login(
 	text := stderr.String()
 
 	return configuration.Reach{
-		Login:  cmp.Or(explainLogin(text, h), "ssh failed without a message"),
-		Silent: h.Connection.Jump != "" && isSilent(text),
+		Login:    cmp.Or(explainLogin(text, h), "ssh failed without a message"),
+		Silent:   h.Connection.Jump != "" && isSilent(text),
+		NoAnswer: h.Connection.Jump != "" && isBeyond(text),
 	}, nil
 }
 
@@ -353,6 +361,12 @@ func explainLogin(stderr string, h configuration.Host) string {
 // isSilent reports whether a jump host could not connect to the host.
 func isSilent(stderr string) bool {
 	return strings.Contains(stderr, "connect failed:") || strings.Contains(stderr, "stdio forwarding failed")
+}
+
+// isBeyond reports whether a jump host had no answer from the host.
+func isBeyond(stderr string) bool {
+	return strings.Contains(stderr, "connect failed: Connection timed out") ||
+		strings.Contains(stderr, "connect failed: No route to host")
 }
 
 // maxMessages bounds the kept messages of ssh, in bytes.

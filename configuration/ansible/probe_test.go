@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -95,7 +96,7 @@ func TestProbePort(t *testing.T) {
 			t.Parallel()
 
 			r := (&Prober{}).probePort(t.Context(), host(tt.port))
-			if tt.want == "" && r.Port != "" || !strings.Contains(r.Port, tt.want) || r.Silent != tt.silent {
+			if tt.want == "" && r.Port != "" || !strings.Contains(r.Port, tt.want) || r.Silent != tt.silent || r.NoAnswer {
 				t.Errorf("%+v", r)
 			}
 		})
@@ -214,5 +215,38 @@ func TestProbeOfALogin(t *testing.T) {
 
 	if !r.OK() {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestUnanswered: only a timeout and a missing route say that a host is gone.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{syscall.EHOSTUNREACH, true},
+		{os.ErrDeadlineExceeded, true},
+		{syscall.ECONNREFUSED, false},
+		{syscall.ENETUNREACH, false},
+		{syscall.EMFILE, false},
+		{&net.DNSError{IsTimeout: true}, false},
+	} {
+		if got := isUnanswered(&net.OpError{Op: "dial", Err: tt.err}); got != tt.want {
+			t.Errorf("%v: %t", tt.err, got)
+		}
+	}
+
+	for stderr, want := range map[string]bool{
+		"channel 0: open failed: connect failed: Connection timed out": true,
+		"channel 0: open failed: connect failed: No route to host":     true,
+		"channel 0: open failed: connect failed: Connection refused":   false,
+		"ssh: connect to host jump port 22: Connection timed out":      false,
+		"stdio forwarding failed":                                      false,
+	} {
+		if got := isBeyond(stderr); got != want {
+			t.Errorf("%s: %t", stderr, got)
+		}
 	}
 }

@@ -24,6 +24,7 @@ type contactRecord struct {
 	Time    time.Time `json:"time,omitzero"`
 	Reached bool      `json:"reached,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
+	Silent  bool      `json:"silent,omitempty"`
 	Foreign bool      `json:"foreign,omitempty"`
 	Boot    string    `json:"boot,omitempty"`
 	Booted  time.Time `json:"booted,omitzero"`

@@ -57,7 +57,7 @@ func CaseOf(p inventory.Presence) (Case, []string) {
 		evidence = append(evidence, "its agent started at "+stamp(back.Agent))
 	}
 
-	unreached := !p.Away.Time.IsZero() && !p.Away.Reached
+	unreached := p.Away.Silent
 	restarted := back.Agent.After(p.Lost.Add(-agentSlack))
 
 	switch {
@@ -80,6 +80,10 @@ func CaseOf(p inventory.Presence) (Case, []string) {
 func second(c inventory.Contact) string {
 	if c.Reached {
 		return "ssh reached it at " + stamp(c.Time) + ", while the observers did not see it"
+	}
+
+	if !c.Silent {
+		return "ssh could not log in at " + stamp(c.Time) + because(c.Reason) + "; that does not prove its host gone"
 	}
 
 	return "ssh did not reach it at " + stamp(c.Time) + " either" + because(c.Reason)
@@ -115,8 +119,8 @@ func isReboot(p inventory.Presence) (answer, []string) {
 }
 
 // Gone reports whether a silent node may be treated as gone: no observer sees it, and
-// ssh does not reach it either.
+// its host does not answer either. A failed login is not enough: the host may be up.
 func Gone(n inventory.Node) bool {
 	away := n.Presence.Away
-	return n.State == inventory.Disappeared && !away.Time.IsZero() && !away.Reached
+	return n.State == inventory.Disappeared && !away.Time.IsZero() && !away.Reached && away.Silent
 }

@@ -131,7 +131,7 @@ func TestCase(t *testing.T) {
 		}, policy.CaseAgent, "ssh reached it at 2026-03-01 12:01:00 UTC, while"},
 		{"ssh did not reach it meanwhile", func(p *inventory.Presence) {
 			p.Back.Agent = time.Time{}
-			p.Away = inventory.Contact{Time: noon.Add(time.Minute), Reason: "no route"}
+			p.Away = inventory.Contact{Time: noon.Add(time.Minute), Silent: true, Reason: "no route"}
 		}, policy.CaseNetwork, "either: no route"},
 		// The gossip was cut, and ssh was not: the agent never stopped.
 		{"ssh reached it, and the agent is old", func(p *inventory.Presence) {
@@ -139,7 +139,7 @@ func TestCase(t *testing.T) {
 		}, policy.CaseNetwork, "its agent started at 2026-03-01 11:00:00"},
 		{"ssh did not reach it, and the agent is young", func(p *inventory.Presence) {
 			p.Back.Agent = noon.Add(-time.Second)
-			p.Away = inventory.Contact{Time: noon.Add(time.Minute), Reason: "no route"}
+			p.Away = inventory.Contact{Time: noon.Add(time.Minute), Silent: true, Reason: "no route"}
 		}, policy.CaseNetwork, "either: no route"},
 		{"the agent started a while before", func(p *inventory.Presence) { p.Back.Agent = noon.Add(-40 * time.Second) },
 			policy.CaseNetwork, "its agent started"},
@@ -752,8 +752,8 @@ func TestSecondOpinion(t *testing.T) {
 		{5 * time.Second, inventory.Contact{}, false, false},
 		{15 * time.Second, inventory.Contact{}, true, false},
 		{time.Minute, inventory.Contact{Time: noon.Add(20 * time.Second), Reached: true}, false, false},
-		{time.Minute, inventory.Contact{Time: noon.Add(20 * time.Second)}, true, true},
-		{2 * time.Hour, inventory.Contact{Time: noon.Add(20 * time.Second)}, false, true},
+		{time.Minute, inventory.Contact{Time: noon.Add(20 * time.Second), Silent: true}, true, true},
+		{2 * time.Hour, inventory.Contact{Time: noon.Add(20 * time.Second), Silent: true}, false, true},
 	} {
 		n.Presence.Away, w.Now = c.away, noon.Add(c.after)
 

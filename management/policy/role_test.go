@@ -48,7 +48,7 @@ func master(name, rack string) *inventory.Node {
 // lose makes a node silent for the time, and ssh not reach it a minute ago.
 func lose(w policy.World, n *inventory.Node, since time.Duration) {
 	seen(n, false, w.Now.Add(-since))
-	*n = n.Contacted(inventory.Contact{Time: w.Now.Add(-time.Minute), Reason: "no route"})
+	*n = n.Contacted(inventory.Contact{Time: w.Now.Add(-time.Minute), Silent: true, Reason: "no route"})
 }
 
 // siteWorld is a world with the rule on, and none of the usual limits.
@@ -198,6 +198,11 @@ func TestRolesReplace(t *testing.T) {
 			lose(*w, m[0], time.Hour)
 			m[0].Presence.Away.Reached = true
 		}, "n-1 worker", "m-0 is silent since 2026-03-01 11:10:00 UTC, and keeps its place: ssh reached it"},
+		{"its host answers", func(w *policy.World, m []*inventory.Node) {
+			lose(*w, m[0], time.Hour)
+			m[0].Presence.Away.Silent, m[0].Presence.Away.Reason = false, "access as root was denied (publickey)"
+		}, "n-1 worker", "and keeps its place: ssh could not log in at 2026-03-01 12:09:00 UTC: access as root was " +
+			"denied (publickey); that does not prove its host gone"},
 		{"Quarantined", func(w *policy.World, m []*inventory.Node) {
 			m[0].Status, m[0].Updated = inventory.Quarantined, w.Now.Add(-time.Hour)
 		}, "n-0 master, n-1 worker", "in the place of m-0"},

@@ -79,7 +79,8 @@ func (f *site) step() {
 	// Some silent hosts answer ssh, others do not.
 	for _, n := range f.world.View.Nodes {
 		if n.State == inventory.Disappeared && f.chance(4) {
-			*n = n.Contacted(inventory.Contact{Time: f.world.Now, Reached: f.chance(8)})
+			reached := f.chance(8)
+			*n = n.Contacted(inventory.Contact{Time: f.world.Now, Reached: reached, Silent: !reached})
 		}
 	}
 

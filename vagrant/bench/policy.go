@@ -164,7 +164,7 @@ func loseMaster(world policy.World) {
 	n, _, _ := world.View.Nodes[0].Observe(inventory.Observation{
 		Observer: inventory.ObserverGossip, Label: "host", Serial: world.View.Nodes[0].Serial, Addr: "192.0.2.1",
 	}, world.Now.Add(-time.Hour))
-	n = n.Contacted(inventory.Contact{Time: world.Now.Add(-time.Minute), Reason: "no route"})
+	n = n.Contacted(inventory.Contact{Time: world.Now.Add(-time.Minute), Silent: true, Reason: "no route"})
 	world.View.Nodes[0] = &n
 }
 

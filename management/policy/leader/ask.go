@@ -153,6 +153,7 @@ func contact(at time.Time, ask func() (configuration.Vitals, configuration.Reach
 	answered := time.Now()
 
 	c := inventory.Contact{Time: at, Reached: reach.OK(), Reason: inventory.Shorten(reach.Reason(), maxResult)}
+	c.Silent = reach.NoAnswer
 	c.Foreign = configuration.AboutRecordedKey(reach.Reason())
 
 	if !c.Reached {
@@ -188,5 +189,6 @@ func isNews(n inventory.Node, c inventory.Contact) bool {
 		return true
 	}
 
-	return last.Time.IsZero() || last.Reached != c.Reached || last.Reason != c.Reason || last.Foreign != c.Foreign
+	return last.Time.IsZero() || last.Reached != c.Reached || last.Reason != c.Reason || last.Foreign != c.Foreign ||
+		last.Silent != c.Silent
 }

@@ -417,7 +417,7 @@ func (s *site) Vitals(ctx context.Context, h configuration.Host) (configuration.
 		text := "the ssh host key of it is not the one recorded at the first contact"
 		return configuration.Vitals{}, configuration.Reach{Login: text}
 	case s.boots[h.Name] == "":
-		return configuration.Vitals{}, configuration.Reach{Port: "no route to the host", Silent: true}
+		return configuration.Vitals{}, configuration.Reach{Port: "no route to the host", Silent: true, NoAnswer: true}
 	}
 
 	return configuration.Vitals{Boot: s.boots[h.Name], Uptime: 1000 * time.Hour, Agent: 999 * time.Hour},

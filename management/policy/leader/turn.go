@@ -153,7 +153,7 @@ func givenNodes(given []inventory.Node, now time.Time) ([]*inventory.Node, error
 				n.Presence.Since = n.Updated
 			}
 
-			n.Presence.Away = inventory.Contact{Time: now, Reason: "the inventory is given"}
+			n.Presence.Away = inventory.Contact{Time: now, Silent: true, Reason: "the inventory is given"}
 		}
 
 		nodes[i] = &n
