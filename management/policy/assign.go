@@ -293,6 +293,14 @@ func (t *taking) join(role *tally, p prospect, replaced *absence) {
 		p.stage, p.text = stageWait, text
 	}
 
+	// A job that waits for a window could not be taken back when the lost node returns.
+	if p.stage == stageAct {
+		v := t.m.Settings.Windows.Allowed(t.m.View, p.node, t.m.Now, role.Group)
+		if !v.OK {
+			p.stage, p.text, p.until = stageWait, "it waits: "+v.Reason, v.Until
+		}
+	}
+
 	if p.stage == stageAct && t.words > 0 {
 		t.words--
 		d := t.rule.decision(t.m.World, p.node, *role, replaced)

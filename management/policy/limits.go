@@ -32,7 +32,11 @@ func (w World) usage(ofJob func(*job.Job) bool, ofDecision func(*state.Decision)
 	u := usage{oldest: w.Now}
 
 	for i := range w.View.Jobs {
-		if j := &w.View.Jobs[i]; !j.Status.Ended() && state.IsPolicy(j.Actor) && ofJob(j) {
+		j := &w.View.Jobs[i]
+
+		// One that waits for a window leaves its turn to the others.
+		held := j.Status == job.Queued && !w.Settings.Windows.Judge(w.View, *j, w.Now).OK
+		if !j.Status.Ended() && !held && state.IsPolicy(j.Actor) && ofJob(j) {
 			u.active++
 		}
 	}

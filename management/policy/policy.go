@@ -156,7 +156,8 @@ func Decide(p Policy, w World) Plan {
 }
 
 // yields returns the decisions to cancel jobs of the policy: those that a person's job
-// waits for, verifications of hosts that are gone, and queued jobs under the brake.
+// waits for, verifications of hosts that are gone, and queued jobs under the brake, of a policy
+// that is paused or off, or in the place of a node that returned.
 func (w World) yields(policy string) []state.Decision {
 	var decisions []state.Decision
 
@@ -208,6 +209,12 @@ func (w World) preempted(j job.Job) string {
 		return "the brake stopped automation"
 	}
 
+	if j.Status == job.Queued {
+		if reason := w.dropped(j); reason != "" {
+			return reason
+		}
+	}
+
 	hold := w.Settings.Windows.Hold(w.View, w.Now)
 
 	for _, k := range w.View.Jobs {
@@ -218,6 +225,35 @@ func (w World) preempted(j job.Job) string {
 		turn := job.TurnOf(w.View.Snapshot, w.Settings.Groups, w.Settings.Limit, k, hold)
 		if slices.Contains(turn.WaitsFor, j.ID) {
 			return fmt.Sprintf("job %s of %s waits for it", k.ID, job.OrSomebody(k.Actor))
+		}
+	}
+
+	return ""
+}
+
+// dropped returns why a job of a policy that has not begun is no longer wanted, or "".
+func (w World) dropped(j job.Job) string {
+	a := w.View.Automation
+
+	// One that is no longer among the settings may not act either.
+	var by Policy
+	for _, p := range All(w.Settings) {
+		if p.Name() == state.PolicyOf(j.Actor) {
+			by = p
+		}
+	}
+
+	if halted := Halted(a, by); halted != "" {
+		return "the policy may not act: " + halted
+	}
+
+	for _, d := range a.Decisions {
+		if d.Job != j.ID || d.Replaces == "" {
+			continue
+		}
+
+		if n, known := w.View.Lookup(d.Replaces); known && n.State == inventory.Discovered && n.InService() {
+			return d.Replaces + " returned, whose place it would take"
 		}
 	}
 

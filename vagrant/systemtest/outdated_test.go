@@ -81,7 +81,7 @@ func TestOutdated(t *testing.T) {
 
 	w.ctl("vars", "set", "--node", w.name("host2"), "--secret", "note=a-secret")
 	w.wantOutdated("a secret of a node", "host2")
-	w.do("nodes", "apply", "--yes", "-l", "outdated=true")
+	w.do("nodes", "apply", "-l", "outdated=true")
 	w.wantOutdated("after apply of what is outdated")
 
 	// The variables of a request are applied, and kept by nothing.
