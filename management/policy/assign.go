@@ -148,8 +148,7 @@ func (w World) fresh() []*inventory.Node {
 	}
 
 	for _, n := range w.View.Nodes {
-		unused := n.Status == inventory.Unallocated && n.PrevStatus == "" && n.LastError == "" && len(n.Residue) == 0
-		if unused && !decided[n.Name] {
+		if isUnused(n) && !decided[n.Name] {
 			fresh = append(fresh, n)
 		}
 	}
@@ -157,6 +156,11 @@ func (w World) fresh() []*inventory.Node {
 	slices.SortStableFunc(fresh, func(a, b *inventory.Node) int { return a.Created.Compare(b.Created) })
 
 	return fresh
+}
+
+// isUnused reports whether a node was never used.
+func isUnused(n *inventory.Node) bool {
+	return n.Status == inventory.Unallocated && n.PrevStatus == "" && n.LastError == "" && len(n.Residue) == 0
 }
 
 // take takes the new nodes of the rule out of the free ones, with that many decisions in

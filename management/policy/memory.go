@@ -5,6 +5,7 @@ package policy
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/state"
@@ -63,8 +64,33 @@ func (w World) counts() func(state.Decision) bool {
 
 	return func(d state.Decision) bool {
 		begun := d.Action.Acts() && d.Phase != state.PhaseWithdrawn && d.Time.After(begin)
-		return begun || failures[d.ID] || newest[d.Policy] == d.ID
+		return begun || failures[d.ID] || newest[d.Policy] == d.ID || w.matters(d)
 	}
+}
+
+// matters reports whether what is to be done on the nodes of a decision depends on it still: on
+// a new node that it has tried already, on a node that took the place of another one, and on a
+// node that a verification found drifted, or is about to.
+func (w World) matters(d state.Decision) bool {
+	n, known := w.View.Lookup(d.Node)
+	if !known || d.Phase == state.PhaseWithdrawn {
+		return false
+	}
+
+	if d.Action == state.ActionCommission {
+		lost, exists := w.View.Lookup(d.Replaces)
+		return isUnused(&n) || exists && n.Group == d.Group && lost.Group == d.Group
+	}
+
+	r := Returns{}
+	if d.Policy != r.Name() || !strings.HasPrefix(d.ID, r.episode(&n)+"/") {
+		return false
+	}
+
+	j, err := w.View.Job(d.Job)
+	verifying := d.Action == state.ActionVerify && err == nil && !j.Status.Ended()
+
+	return verifying || r.drifted(w, &n) != nil
 }
 
 // fenced returns the nodes that a policy has quarantined, and that are so still.

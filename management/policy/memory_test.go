@@ -5,10 +5,12 @@ package policy_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
@@ -122,5 +124,94 @@ func TestFailuresAreNotForgotten(t *testing.T) {
 
 	if a := flood(w); a.Find("refused") == nil {
 		t.Error("the refused commission is forgotten")
+	}
+}
+
+// TestTriedIsNotForgotten: a new node whose commission an operator cancelled is not tried again.
+func TestTriedIsNotForgotten(t *testing.T) {
+	t.Parallel()
+
+	n := newcomer("n-1", noon.Add(-time.Hour))
+	w := freshWorld([]policy.Rule{workers()}, n)
+	d := policy.Decide(policy.Commission{Rule: workers()}, w).Decisions[0]
+	d.Phase, d.Job, d.Time = state.PhaseDone, "3", noon.Add(-50*time.Minute)
+	w.View.Jobs = []job.Job{{
+		ID: "3", Actor: "policy:workers", Verb: inventory.VerbCommission, Status: job.Cancelled, CancelBy: "ann",
+		Accepted: d.Time, Ended: d.Time, Targets: []job.Target{{Name: n.Name}},
+	}}
+	w.View.Automation = w.View.Automation.With(d)
+	w.View.Automation = flood(w)
+
+	if got := plan(w, workers()); got != "" || w.View.Automation.Find(d.ID) == nil {
+		t.Errorf("tried again: %q", got)
+	}
+
+	// Once it was used, the decision is as old as any other.
+	n.PrevStatus = inventory.Decommissioning
+	if a := flood(w); a.Find(d.ID) != nil {
+		t.Error("it is kept for ever")
+	}
+}
+
+// TestReplacementIsNotForgotten: a node that returned is named with the one in its place.
+func TestReplacementIsNotForgotten(t *testing.T) {
+	t.Parallel()
+
+	m := []*inventory.Node{master("m-0", "a"), master("m-1", "b"), master("m-2", "c"), master("m-3", "a")}
+	w := siteWorld(siteRule(), m...)
+	w.View.Automation = w.View.Automation.With(state.Decision{
+		ID: "1", Time: noon.Add(-time.Hour), Policy: "site", Node: "m-3", Action: state.ActionCommission,
+		Group: "service-master", Replaces: "m-0", Phase: state.PhaseDone,
+	})
+	w.View.Automation = flood(w)
+
+	text := policy.Warnings(w)
+	if len(text) != 1 || !strings.Contains(text[0], "m-0 returned after m-3 took its place") {
+		t.Errorf("%q", text)
+	}
+
+	m[0].Group = ""
+	if a := flood(w); a.Find("1") != nil {
+		t.Error("it is kept for ever")
+	}
+}
+
+// TestDriftIsNotForgotten: a node that a verification after its return found drifted is repaired
+// once, however many decisions come before and after.
+func TestDriftIsNotForgotten(t *testing.T) {
+	t.Parallel()
+
+	n := back("n-1", 2*time.Minute, reached)
+	w := world(n)
+	w.Settings.Groups = reacting(inventory.ReactionVerifyAndRepair)
+
+	d := decide(w).Decisions[0]
+	d.Phase, d.Job = state.PhaseDone, "4"
+	w.View.Jobs = []job.Job{{
+		ID: "4", Verb: inventory.VerbVerify, Status: job.Running, Actor: "policy:returns",
+		Targets: []job.Target{{Name: "n-1"}},
+	}}
+	w.View.Automation = w.View.Automation.With(d)
+	*n, _ = n.Decided(inventory.Trigger{Time: w.Now})
+	w.Now = w.Now.Add(time.Hour)
+	w.View.Automation = flood(w)
+
+	w.View.Jobs[0].Status, w.View.Jobs[0].Ended = job.Complete, w.Now
+	n.Verification = &inventory.Verdict{Result: inventory.Drifted, Time: w.Now, Job: "4"}
+	w.Now = w.Now.Add(time.Hour)
+	w.View.Automation = flood(w)
+
+	p := decide(w)
+	if got := actions(p); got != "repair n-1" {
+		t.Fatalf("%q", got)
+	}
+
+	p.Decisions[0].Phase = state.PhaseDone
+	w.View.Automation = w.View.Automation.With(p.Decisions...)
+	w.Now = w.Now.Add(time.Hour)
+	w.View.Automation = flood(w)
+
+	if got := actions(decide(w)); got != "" {
+		t.Errorf("again: %q", got)
 	}
 }
