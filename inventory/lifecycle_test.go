@@ -310,6 +310,10 @@ func TestRelease(t *testing.T) {
 			want.Group, want.Applied, want.Residue, want.LastError = "g", "10", []string{"r"}, "it broke"
 			want.Entries, want.Updated, want.Actor = 9, noon.Add(time.Minute), "anna"
 
+			if want.Status == Quarantined {
+				want.Presence.Fenced = want.Updated
+			}
+
 			if !same(free, want) {
 				t.Errorf("%s: released\n%+v, want\n%+v", tr.Verb, free, want)
 			}

@@ -198,6 +198,10 @@ func (n *Node) log(v Verb, from Status, t Trigger) HistoryEntry {
 	n.Entries++
 	n.Updated, n.Actor = t.Time, t.Actor
 
+	if n.Status == Quarantined && from != Quarantined {
+		n.Presence.Fenced = t.Time
+	}
+
 	return HistoryEntry{
 		Seq: n.Entries, Time: t.Time, Verb: v, From: from, To: n.Status, State: n.State, Group: n.Group,
 		Actor: t.Actor, Job: t.Job, Reason: t.Reason, Read: n.Revision,

@@ -18,6 +18,8 @@ type Presence struct {
 	Returns []time.Time
 	// Handled is the newest return on which automation has decided.
 	Handled time.Time
+	// Fenced is since when the node is Quarantined, if it is; zero: not known.
+	Fenced time.Time
 	// Boot is the boot id from before the newest absence; empty: unknown.
 	Boot string
 	// Away is the newest attempt over ssh in the newest absence: the second opinion.

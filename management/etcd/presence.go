@@ -14,6 +14,7 @@ type presenceRecord struct {
 	Lost    time.Time     `json:"lost,omitzero"`
 	Returns []time.Time   `json:"returns,omitempty"`
 	Handled time.Time     `json:"handled,omitzero"`
+	Fenced  time.Time     `json:"fenced,omitzero"`
 	Boot    string        `json:"boot,omitempty"`
 	Away    contactRecord `json:"away,omitzero"`
 	Back    contactRecord `json:"back,omitzero"`
@@ -33,14 +34,14 @@ type contactRecord struct {
 
 func newPresenceRecord(p inventory.Presence) presenceRecord {
 	return presenceRecord{
-		Since: p.Since, Lost: p.Lost, Returns: p.Returns, Handled: p.Handled, Boot: p.Boot,
+		Since: p.Since, Lost: p.Lost, Returns: p.Returns, Handled: p.Handled, Fenced: p.Fenced, Boot: p.Boot,
 		Away: contactRecord(p.Away), Back: contactRecord(p.Back),
 	}
 }
 
 func (r presenceRecord) presence() inventory.Presence {
 	return inventory.Presence{
-		Since: r.Since, Lost: r.Lost, Returns: r.Returns, Handled: r.Handled, Boot: r.Boot,
+		Since: r.Since, Lost: r.Lost, Returns: r.Returns, Handled: r.Handled, Fenced: r.Fenced, Boot: r.Boot,
 		Away: inventory.Contact(r.Away), Back: inventory.Contact(r.Back),
 	}
 }

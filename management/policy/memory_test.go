@@ -148,6 +148,7 @@ func TestTriedIsNotForgotten(t *testing.T) {
 
 	// Once it was used, the decision is as old as any other.
 	n.PrevStatus = inventory.Decommissioning
+
 	if a := flood(w); a.Find(d.ID) != nil {
 		t.Error("it is kept for ever")
 	}
@@ -171,6 +172,7 @@ func TestReplacementIsNotForgotten(t *testing.T) {
 	}
 
 	m[0].Group = ""
+
 	if a := flood(w); a.Find("1") != nil {
 		t.Error("it is kept for ever")
 	}

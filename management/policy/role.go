@@ -212,10 +212,14 @@ func (w World) silence(r Role, n *inventory.Node) absence {
 	return a
 }
 
-// fence judges a Quarantined node of a role. Every later entry of its history delays its
-// replacement, because the time of the status alone is not on record.
+// fence judges a Quarantined node of a role by the time of the status. What its host does later,
+// such as another address, delays nothing.
 func (w World) fence(r Role, n *inventory.Node) absence {
-	a := absence{node: n, since: n.Updated}
+	a := absence{node: n, since: n.Presence.Fenced}
+	if a.since.IsZero() { // not on record
+		a.since = n.Updated
+	}
+
 	due := a.since.Add(r.ReplaceAfter)
 
 	if r.ReplaceAfter == 0 {

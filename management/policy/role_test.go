@@ -521,3 +521,24 @@ func TestRolesNeverReplace(t *testing.T) {
 		t.Errorf("a rule for one group: %q", got)
 	}
 }
+
+// TestRolesFencedSince: a fenced host does not keep its place by announcing other addresses.
+func TestRolesFencedSince(t *testing.T) {
+	t.Parallel()
+
+	m := []*inventory.Node{master("m-0", "a"), master("m-1", "b"), master("m-2", "c")}
+	w := siteWorld(siteRule(), append(slices.Clone(m), inRack("n-0", "a", noon.Add(-time.Hour)))...)
+	*m[0], _ = m[0].Quarantine(inventory.Trigger{Actor: "policy:returns", Time: w.Now.Add(-30 * time.Minute)})
+
+	for i := range 5 {
+		changed := false
+		*m[0], _, changed = m[0].Observe(inventory.Observation{
+			Observer: inventory.ObserverGossip, Label: m[0].Label, Serial: m[0].Serial,
+			Addr: fmt.Sprint("192.0.2.", 70+i), Alive: true,
+		}, w.Now)
+
+		if got := joins(policy.Decide(policy.Commission{Rule: siteRule()}, w)); !changed || got != "n-0 master" {
+			t.Errorf("address %d (%t): %q", i, changed, got)
+		}
+	}
+}

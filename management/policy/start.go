@@ -23,7 +23,9 @@ func (w World) early() (reason string, until time.Time) {
 	case s.Began.IsZero():
 		return "", time.Time{}
 	case s.Observed.IsZero():
-		return "the manager started at " + stamp(s.Began) + ", and waits for a full report of every observer", time.Time{}
+		reason = "the manager started at " + stamp(s.Began) + ", and waits for a full report of every observer"
+
+		return reason, time.Time{}
 	case w.Now.Before(due):
 		return "the manager started at " + stamp(s.Began) + ", and its observers have to agree until " + stamp(due) +
 			" (policies.settle)", due
