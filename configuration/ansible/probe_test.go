@@ -96,7 +96,8 @@ func TestProbePort(t *testing.T) {
 			t.Parallel()
 
 			r := (&Prober{}).probePort(t.Context(), host(tt.port))
-			if tt.want == "" && r.Port != "" || !strings.Contains(r.Port, tt.want) || r.Silent != tt.silent || r.NoAnswer {
+			if tt.want == "" && r.Port != "" || !strings.Contains(r.Port, tt.want) ||
+				r.Silent != tt.silent || r.NoAnswer {
 				t.Errorf("%+v", r)
 			}
 		})
