@@ -135,6 +135,11 @@ func TestAuditQueries(t *testing.T) {
 		}
 	}
 
+	_, err := c.Audit(ctx, client.AuditFilter{Result: "faild"}, 0)
+	if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(fmt.Sprint(err), "failed") {
+		t.Errorf("a mistyped result: %v", err)
+	}
+
 	newest := must[api.AuditList](t)(c.Audit(ctx, client.AuditFilter{Result: api.AuditFailed}, 2)).Items
 	if len(newest) != 2 || newest[0].Seq != 9 || newest[1].Seq != 12 {
 		t.Errorf("the newest ones are %+v", newest)
@@ -171,7 +176,7 @@ func TestAuditQueries(t *testing.T) {
 		}
 	}
 
-	_, err := serve(t).client(t).Audit(ctx, client.AuditFilter{}, 0)
+	_, err = serve(t).client(t).Audit(ctx, client.AuditFilter{}, 0)
 	if inventory.KindOf(err) != inventory.KindUnavailable {
 		t.Errorf("without a trail: %v", err)
 	}

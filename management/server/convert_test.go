@@ -99,7 +99,8 @@ var conversions = []conversion{
 		domain: state.Decision{},
 		wire:   func(d any) any { return decisionOf(d.(state.Decision)) },
 		internal: map[string]string{
-			"Cancel": "Job, once it is carried out",
+			"Cancel":    "Job, once it is carried out",
+			"Playbooks": "Commit, whose playbooks they are",
 		},
 	},
 	{
