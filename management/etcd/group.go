@@ -95,6 +95,10 @@ func (s *Store) writeAlone(ctx context.Context, ops etcd.Ops) writeResult {
 		return writeResult{err: s.failure(ctx, err)}
 	}
 
+	if resp.Succeeded {
+		s.view.applyOwn(resp.Header.Revision, ops.Then)
+	}
+
 	return writeResult{revision: resp.Header.Revision, succeeded: resp.Succeeded}
 }
 

@@ -69,7 +69,9 @@ type view struct {
 	instances   map[string]state.Instance
 	seq         uint64
 	revision    int64
-	confirmed   time.Time // when the view was last proven current
+	own         map[int64]bool // revisions that the view has before the watch, see applyOwn
+	loading     bool           // all records are being read again
+	confirmed   time.Time      // when the view was last proven current
 	onProbe     func(took time.Duration, err error)
 	outage      outage
 
@@ -107,7 +109,7 @@ func (v *view) reset() {
 	v.revocations = copyOnWrite[string, access.Revocation]{}
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.instances, v.automation, v.freeze = map[string]state.Instance{}, state.Automation{}, state.Freeze{}
-	v.seq = 0
+	v.seq, v.own = 0, map[int64]bool{}
 	v.checksumKey, v.playbooks = configuration.ChecksumKey{}, copyOnWrite[string, state.Playbooks]{}
 	v.unreadable = copyOnWrite[string, string]{}
 
@@ -146,6 +148,9 @@ func (c *copyOnWrite[K, V]) writable() map[K]V {
 func (v *view) load(ctx context.Context) (int64, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
+
+	v.setLoading(true)
+	defer v.setLoading(false)
 
 	resp, err := v.client.Get(ctx, v.client.Prefix+"/v/", clientv3.WithPrefix())
 	if err != nil {
@@ -230,11 +235,50 @@ func (v *view) applyAll(events []*clientv3.Event) {
 	defer v.mu.Unlock()
 
 	for _, e := range events {
-		v.apply(e)
+		if !v.own[e.Kv.ModRevision] {
+			v.apply(e)
+		}
 	}
 
 	// The revision in the response's header may be ahead of events still to come.
-	v.publish(events[len(events)-1].Kv.ModRevision)
+	last := events[len(events)-1].Kv.ModRevision
+	maps.DeleteFunc(v.own, func(revision int64, _ bool) bool { return revision < last })
+	v.publish(last)
+}
+
+// applyOwn applies the operations of a transaction of this process, so that its caller
+// does not wait for the watch. It leaves them to the watch unless they are puts, and the
+// view has all revisions before this one.
+func (v *view) applyOwn(revision int64, ops []clientv3.Op) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	isNoPut := func(op clientv3.Op) bool { return !op.IsPut() }
+	if v.loading || v.revision != revision-1 || slices.ContainsFunc(ops, isNoPut) {
+		return
+	}
+
+	v.own[revision] = true
+
+	for _, op := range ops {
+		if !strings.HasPrefix(string(op.KeyBytes()), v.client.Prefix+"/v/") {
+			continue
+		}
+
+		v.apply(&clientv3.Event{Type: mvccpb.Event_PUT, Kv: &mvccpb.KeyValue{
+			Key: op.KeyBytes(), Value: op.ValueBytes(), ModRevision: revision,
+		}})
+	}
+
+	v.publish(revision)
+}
+
+// setLoading keeps own writes out of the view, because what is read may be older.
+func (v *view) setLoading(loading bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	v.loading = loading
 }
 
 // probeLoop probes etcd until ctx ends. It wakes the waiters when the view becomes
