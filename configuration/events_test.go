@@ -157,7 +157,8 @@ func TestExplainFailure(t *testing.T) {
 		denied  = "root@10.0.0.1: Permission denied (publickey,password)."
 		closed  = `Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: ` +
 			"kex_exchange_identification: Connection closed by remote host\r\n"
-		trust = "trust the new key"
+		unsent = `Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: `
+		trust  = "trust the new key"
 	)
 
 	for _, c := range []struct {
@@ -182,6 +183,8 @@ func TestExplainFailure(t *testing.T) {
 			closed, "web-1", "no ssh connection to 10.0.0.1: it was closed before the login " +
 				"(Connection closed by remote host); check that an sshd", false,
 		},
+		{unsent + "[Errno 32] Broken pipe", "web-1", "no ssh connection to 10.0.0.1: it broke before", false},
+		{unsent + "client_loop: send disconnect: Broken pipe\r\n", "web-1", "send disconnect: Broken pipe", false},
 		{" other text about a host key\n", "web-1", "other text about a host key", false},
 	} {
 		got := ExplainFailure(c.message, hostNamed(c.node))
@@ -195,6 +198,16 @@ func TestExplainFailure(t *testing.T) {
 
 		if c.node == "" && strings.Contains(got, "the node's connection") {
 			t.Errorf("%q: the remedy for an address is one for nodes: %q", c.message, got)
+		}
+	}
+
+	// Where ssh speaks, it may have ended while the module ran.
+	for reason, never := range map[string]bool{
+		"[Errno 32] Broken pipe": true, "client_loop: send disconnect: Broken pipe\r\n": false,
+		"Timeout, server 10.0.0.1 not responding.\r\n": false,
+	} {
+		if got := ExplainFailure(unsent+reason, hostNamed("web-1")); NeverConnected(got) != never {
+			t.Errorf("%q: never connected is not %t", got, never)
 		}
 	}
 

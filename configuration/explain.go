@@ -15,6 +15,10 @@ var (
 	connect      = lazy(`connect to host (\S+) port (\d+): ([A-Za-z ]+)`)
 	closed       = lazy(`remote host "(\S+)".*: kex_exchange_identification: (.*)`)
 	unresolvable = lazy(`Could not resolve hostname (\S+): ([A-Za-z ]+)`)
+
+	// A message of Ansible: ssh took only a part of the module, which therefore never ran. Where
+	// ssh ends later, the same sentence has what ssh says instead of the number of the error.
+	unsent = lazy(`Data could not be sent to remote host "(\S+)".*: \[Errno 32\] Broken pipe\s*$`)
 )
 
 // Every message about a host key contains one of these phrases.
@@ -68,8 +72,8 @@ func DeniedBy(h Host, message string) bool {
 // notConnected begins every message about a connection that was never made.
 const notConnected = "no ssh connection to "
 
-// NeverConnected reports whether a message of ExplainFailure is about a host that
-// ssh did not get into at all.
+// NeverConnected reports whether a message of ExplainFailure is about a host that ssh did
+// not get into: the task that failed has not begun there.
 func NeverConnected(message string) bool {
 	return strings.HasPrefix(message, notConnected) || AboutHostKey(message) || AboutAccess(message)
 }
@@ -118,6 +122,11 @@ func ExplainFailure(message string, h Host) string {
 		return fmt.Sprintf(notConnected+"%s: it was closed before the login (%s); check that an sshd "+
 			"listens at that port",
 			m[1], strings.TrimSpace(m[2]))
+	}
+
+	if m := unsent().FindStringSubmatch(message); m != nil {
+		return fmt.Sprintf(notConnected+"%s: it broke before the task was sent, and Ansible does not say why; "+
+			"a ping of the node shows what ssh says", m[1])
 	}
 
 	if m := unresolvable().FindStringSubmatch(message); m != nil {
