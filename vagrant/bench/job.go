@@ -225,6 +225,9 @@ type model struct{ dir, kept string }
 // copyModels runs a job, and copies the input of each of its runs before the end of the
 // run removes it.
 func (w *world) copyModels(ctx context.Context, verb inventory.Verb, nodes []string, to string) ([]model, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+
 	j, err := w.Submit(ctx, api.JobRequest{Verb: verb, Nodes: nodes})
 	if err != nil {
 		return nil, err
@@ -242,23 +245,20 @@ func (w *world) copyModels(ctx context.Context, verb inventory.Verb, nodes []str
 			continue
 		}
 
+		// On a busy disk, the store may be away for a moment.
 		now, jobErr := w.Job(ctx, j.ID)
-		if jobErr != nil {
-			return nil, errors.Join(err, jobErr)
-		}
-
-		if now.Ended != nil && now.Status == api.Complete && len(now.Runs) == len(models) {
+		switch {
+		case jobErr != nil || now.Ended == nil:
+		case now.Status == api.Complete && len(now.Runs) == len(models):
 			return models, nil
-		}
-
-		if now.Ended != nil {
+		default:
 			return nil, fmt.Errorf("job %s is %s (%s), and the input of %d runs is kept: %w",
 				now.ID, now.Status, now.Message, len(models), err)
 		}
 
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, errors.Join(err, jobErr, ctx.Err())
 		case <-tick.C:
 		}
 	}
