@@ -437,13 +437,14 @@ func (d *decision) excess() string {
 func (d *decision) canaryLeft() int {
 	left := d.Spec.Canary
 
+	// A canary that was skipped, or that failed before somebody resumed the rollout, is
+	// replaced by the next node, if there is one.
 	for i := range d.Nodes {
-		if n := &d.Nodes[i]; n.State == Succeeded || n.State == Failed {
+		if n := &d.Nodes[i]; n.State == Succeeded || n.State == Failed && !n.Excused {
 			left--
 		}
 	}
 
-	// A canary that was skipped is replaced by the next node, if there is one.
 	return min(max(left, 0), d.Count().Waiting+d.Count().InProgress)
 }
 

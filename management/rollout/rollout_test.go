@@ -441,6 +441,32 @@ func TestResumeExcuses(t *testing.T) {
 	}
 }
 
+// TestCanaryAfterAFailure: the node after a failed canary is a canary as well.
+func TestCanaryAfterAFailure(t *testing.T) {
+	t.Parallel()
+
+	f := newFleet(t, 1, 8)
+	f.fails = func(node string, _ int, _ bool) bool { return node == "w-0000" || node == "w-0001" }
+	f.start(Spec{Action: inventory.VerbApply, Canary: 1, MaxUnavailable: "4", Gate: Gate{SkipVerify: true}})
+
+	for _, failed := range []int{1, 2} {
+		f.run(time.Hour, nil)
+
+		r := f.record
+		if c := r.Count(); r.Status != Stopped || c.Failed != failed || c.Succeeded != 0 {
+			t.Fatalf("%s, %+v: more than the next canary was begun", r.Status, c)
+		}
+
+		f.act(r.Resume(Mark{By: "bob", At: f.now}))
+	}
+
+	f.run(time.Hour, nil)
+
+	if r := f.record; r.Status != Done || r.Count().Succeeded != 6 || r.CanaryDone.IsZero() {
+		t.Errorf("%s, %+v", r.Status, r.Count())
+	}
+}
+
 // TestFruitless: a rollout is not done if no node is.
 func TestFruitless(t *testing.T) {
 	t.Parallel()

@@ -291,7 +291,7 @@ func (f *fleet) check() {
 	}
 
 	if r.Spec.Canary > 0 && r.CanaryDone.IsZero() {
-		if c := r.Count(); c.InProgress+c.Succeeded+c.Failed > r.Spec.Canary {
+		if c := r.Count(); c.InProgress+c.Succeeded+failed > r.Spec.Canary {
 			f.t.Fatalf("seed %d: more than the canary was begun: %+v", f.seed, c)
 		}
 	}
