@@ -344,9 +344,10 @@ func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []strin
 
 	visited := u.visited(w, p)
 
-	left = slices.DeleteFunc(slices.Clone(behind), func(name string) bool { return visited[name] })
+	left = slices.DeleteFunc(slices.Clone(behind), func(name string) bool { return visited[name] != "" })
 	if len(left) == 0 {
-		return nil, fmt.Sprintf("rollout %s brought no success to it; %s", last.Rollout, again)
+		return nil, fmt.Sprintf("rollout %s of commit %s has had %s already; %s",
+			visited[behind[0]], shortHash(p.Commit), behind[0], again)
 	}
 
 	return left, ""
@@ -401,9 +402,10 @@ func (u Upgrade) last(w World) *state.Decision {
 	return nil
 }
 
-// visited returns the nodes that rollouts of the policy had with these playbooks.
-func (u Upgrade) visited(w World, p state.Playbooks) map[string]bool {
-	visited := map[string]bool{}
+// visited returns the nodes that rollouts of the policy had with these playbooks, each with
+// the newest of those rollouts.
+func (u Upgrade) visited(w World, p state.Playbooks) map[string]string {
+	visited := map[string]string{}
 
 	for i := range w.View.Rollouts {
 		r := &w.View.Rollouts[i]
@@ -412,7 +414,7 @@ func (u Upgrade) visited(w World, p state.Playbooks) map[string]bool {
 		}
 
 		for k := range r.Nodes {
-			visited[r.Nodes[k].Name] = true
+			visited[r.Nodes[k].Name] = r.ID
 		}
 	}
 

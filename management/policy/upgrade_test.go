@@ -154,7 +154,7 @@ func TestUpgrade(t *testing.T) {
 		}, state.ActionUpgrade, "a rollout brings it"},
 		{"it failed in a rollout that is done", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done, "n-1")
-		}, "", "brought no success to it"},
+		}, "", "rollout r00000000 of commit 222222222222 has had n-1 already"},
 		{"it was away in a rollout that is done", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done, "n-2")
 		}, state.ActionUpgrade, "a rollout brings it"},
