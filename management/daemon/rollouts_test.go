@@ -289,6 +289,13 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 	// The correction is a new folder, and the retry takes it.
 	s.site("# corrected")
 	s.must(os.WriteFile(fault, nil, 0o600))
+
+	// Bob has not approved it for whoever started it.
+	_, err = s.Rollouts().Retry(s.ctx(), ann, r.ID, rollout.RetryOptions{PlaybooksNow: true})
+	checkError(t, err, inventory.KindRefused, "its playbooks changed since")
+	_, err = s.Rollouts().Resume(s.ctx(), ann, r.ID, rollout.ResumeOptions{PlaybooksNow: true})
+	checkError(t, err, inventory.KindRefused, "its playbooks changed since")
+
 	_, err = s.Rollouts().Retry(s.ctx(), bob, r.ID, rollout.RetryOptions{PlaybooksNow: true})
 	s.must(err)
 

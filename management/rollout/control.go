@@ -48,6 +48,20 @@ func (r Record) Approve(m Mark) (Record, error) {
 	return r.acted(EventApproved, m, m.Reason), nil
 }
 
+// Repin binds the rollout to other playbooks. Its starter cannot, if it was to be approved:
+// the approval of the other person was for the former playbooks.
+func (r Record) Repin(by, playbooks, commit string) (Record, error) {
+	if r.Spec.RequireApproval && by == r.Actor && playbooks != r.Playbooks {
+		return r, inventory.Errorf(inventory.KindRefused,
+			"%s started rollout %s, and its playbooks changed since another person approved it",
+			job.OrSomebody(by), r.ID).Do("ask somebody else to go on with the playbooks of now, or start a new rollout")
+	}
+
+	r.Playbooks, r.Commit = playbooks, commit
+
+	return r, nil
+}
+
 // Promote lets the rollout go on after its canary.
 func (r Record) Promote(m Mark) (Record, error) {
 	if r.Status != AwaitingPromotion {

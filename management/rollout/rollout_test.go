@@ -418,6 +418,31 @@ func TestActs(t *testing.T) {
 	}
 }
 
+// TestRepin: other playbooks need another person where an approval was needed.
+func TestRepin(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		approval bool
+		by, to   string
+		refused  bool
+	}{
+		{approval: true, by: "ann", to: "new", refused: true},
+		{approval: true, by: "ann", to: "old"},
+		{approval: true, by: "bob", to: "new"},
+		{by: "ann", to: "new"},
+	} {
+		r := Record{ID: "r00000001", Status: Stopped, Actor: "ann", Playbooks: "old"}
+		r.Spec.RequireApproval = tt.approval
+
+		after, err := r.Repin(tt.by, tt.to, "c0ffee")
+		if refused := inventory.KindOf(err) == inventory.KindRefused; refused != tt.refused ||
+			!refused && (err != nil || after.Playbooks != tt.to || after.Commit != "c0ffee") {
+			t.Errorf("%+v: %+v, %v", tt, after, err)
+		}
+	}
+}
+
 // TestResumeExcuses: the failures that stopped a rollout count no more, and later ones do.
 func TestResumeExcuses(t *testing.T) {
 	t.Parallel()

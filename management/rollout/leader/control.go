@@ -241,13 +241,18 @@ func (l *Leader) Pause(ctx context.Context, c access.Caller, id, reason string) 
 func (l *Leader) Resume(
 	ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions,
 ) (rollout.Record, error) {
-	repin, err := l.repin(ctx, o.PlaybooksNow)
+	repin, err := l.repin(ctx, c, o.PlaybooksNow)
 	if err != nil {
 		return rollout.Record{}, err
 	}
 
 	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) {
-		return repin(r).Resume(mark(c, o.Reason))
+		r, err := repin(r)
+		if err != nil {
+			return r, err
+		}
+
+		return r.Resume(mark(c, o.Reason))
 	}
 
 	return l.control(ctx, c, "rollouts.resume", id, o.Reason, act)
@@ -268,13 +273,18 @@ func (l *Leader) Abort(
 func (l *Leader) Retry(
 	ctx context.Context, c access.Caller, id string, o rollout.RetryOptions,
 ) (rollout.Record, error) {
-	repin, err := l.repin(ctx, o.PlaybooksNow)
+	repin, err := l.repin(ctx, c, o.PlaybooksNow)
 	if err != nil {
 		return rollout.Record{}, err
 	}
 
 	act := func(v *state.View, r rollout.Record) (rollout.Record, error) {
-		again, err := repin(r).Retry(mark(c, o.Reason), o.Nodes)
+		r, err := repin(r)
+		if err != nil {
+			return r, err
+		}
+
+		again, err := r.Retry(mark(c, o.Reason), o.Nodes)
 		if err != nil {
 			return again, err
 		}
@@ -286,17 +296,16 @@ func (l *Leader) Retry(
 }
 
 // repin returns the change that binds a rollout to the playbooks of now, if that is wanted.
-func (l *Leader) repin(ctx context.Context, wanted bool) (func(rollout.Record) rollout.Record, error) {
+func (l *Leader) repin(
+	ctx context.Context, c access.Caller, wanted bool,
+) (func(rollout.Record) (rollout.Record, error), error) {
 	if !wanted {
-		return func(r rollout.Record) rollout.Record { return r }, nil
+		return func(r rollout.Record) (rollout.Record, error) { return r, nil }, nil
 	}
 
 	digest, commit, err := l.Jobs.PinPlaybooks(ctx)
 
-	return func(r rollout.Record) rollout.Record {
-		r.Playbooks, r.Commit = digest, commit
-		return r
-	}, err
+	return func(r rollout.Record) (rollout.Record, error) { return r.Repin(c.Principal, digest, commit) }, err
 }
 
 func mark(c access.Caller, reason string) rollout.Mark {
