@@ -272,7 +272,7 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 		Verb: again.Verb, Nodes: again.Names, Group: again.Group, OnFailure: old.OnFailure,
 		Serial: old.Serial, MaxFailures: old.MaxFailures, Timeout: cmp.Or(r.Timeout, old.Timeout),
 		Playbooks: cmp.Or(r.Playbooks, old.Playbooks), Strict: old.Strict, Ansible: old.Ansible,
-		Force: old.Force, TakeOver: old.TakeOver, Reason: old.Reason,
+		Force: old.Force, TakeOver: old.TakeOver, OverrideWindow: old.OverrideWindow, Reason: old.Reason,
 	}
 	if row.TakesAddrs {
 		request.Nodes = nil
