@@ -275,8 +275,8 @@ func (c *call) sayNodes(states map[string]string, r api.Rollout) {
 }
 
 const rolloutHelp = "A job for each node, in order: the canary first, then as many at a time as --max-unavailable " +
-	"allows. After its job a node is verified, and passes the optional HTTP check and soak time, before it counts as " +
-	"done. The rollout stops when more than --max-failures nodes fail, or one of the canary; correct the cause, and " +
+	"allows. After its job a node is verified, and passes the optional HTTP check, command and soak time, before it counts " +
+	"as done. The rollout stops when more than --max-failures nodes fail, or one of the canary; correct the cause, and " +
 	"resume it. It goes on without this command, over restarts of the manager, and keeps to maintenance windows.\n" +
 	"The plan is shown first: the nodes in their order, and who is left out or has to wait. With --plan nothing else " +
 	"is done."
@@ -293,6 +293,7 @@ func (a *app) rolloutStart() *cli.Command {
 			"clusterctl rollout start --action maintenance -l group=service-worker --order label:rack --soak 5m " +
 				"--max-failures 2 --promote --canary 2",
 			"clusterctl rollout start --action apply web-1-AB12 web-2-CD34 --http-check http://:8080/health --plan",
+			"clusterctl rollout start --action reapply -l group=service-worker --check-command smoke --command-timeout 5m",
 			"clusterctl rollout start --action update -l outdated=true --require-approval --reason 'release 2.1' --yes",
 		},
 		run: startRollout,
@@ -337,6 +338,13 @@ func rolloutFlags() []cli.Flag {
 			Usage: "a `URL` without a host, such as http://:8080/health, that each node has to answer",
 		},
 		&cli.StringFlag{Name: "http-timeout", Usage: "the `DURATION` for which the check is repeated (default: 1m)"},
+		&cli.StringFlag{
+			Name:  "check-command",
+			Usage: "the command `NAME` of gate_commands in the manager's configuration, which has to succeed for each node",
+		},
+		&cli.StringFlag{
+			Name: "command-timeout", Usage: "the `DURATION` for which the command is repeated (default: 1m)",
+		},
 		&cli.BoolFlag{Name: "require-approval", Usage: "begin once another person approves it"},
 		&cli.StringSliceFlag{Name: "tags", Usage: "run only the tasks with one of these `TAGS`"},
 		&cli.StringSliceFlag{Name: "skip-tags", Usage: "leave out the tasks with one of these `TAGS`"},
@@ -551,13 +559,27 @@ func strategyFrom(text, bounds string) (one api.RolloutStrategy, err error) {
 
 // gate returns the checks that a node passes after its job; nil: the usual ones.
 func (c *call) gate() (*api.RolloutGate, error) {
-	if !c.Bool("no-verify") && !c.IsSet("http-check") {
+	if !c.Bool("no-verify") && !c.IsSet("http-check") && !c.IsSet("check-command") {
 		return nil, nil //nolint:nilnil // the default
 	}
 
+	var err error
+
 	g := &api.RolloutGate{SkipVerify: c.Bool("no-verify")}
+	if g.HTTP, err = c.httpCheck(); err != nil || !c.IsSet("check-command") {
+		return g, err
+	}
+
+	timeout, err := c.duration("command-timeout")
+	g.Command = &api.RolloutCommand{Name: c.String("check-command"), Timeout: timeout}
+
+	return g, err
+}
+
+// httpCheck returns the HTTP check of a gate; nil: none.
+func (c *call) httpCheck() (*api.RolloutHTTPCheck, error) {
 	if !c.IsSet("http-check") {
-		return g, nil
+		return nil, nil //nolint:nilnil // there is none
 	}
 
 	text := c.String("http-check")
@@ -579,7 +601,5 @@ func (c *call) gate() (*api.RolloutGate, error) {
 
 	timeout, err := c.duration("http-timeout")
 
-	g.HTTP = &api.RolloutHTTPCheck{TLS: u.Scheme == "https", Port: port, Path: u.RequestURI(), Timeout: timeout}
-
-	return g, err
+	return &api.RolloutHTTPCheck{TLS: u.Scheme == "https", Port: port, Path: u.RequestURI(), Timeout: timeout}, err
 }

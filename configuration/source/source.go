@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package source reads the values of secrets from outside: from a file, or from the
-// output of a command. The caller has checked the owner of the file or the program.
+// output of a command. It also runs other programs that the configuration names. The caller
+// has checked the owner of the file or the program.
 package source
 
 import (
@@ -64,13 +65,30 @@ func File(path string) (string, error) {
 // It runs in / with a minimal environment, and no process of it outlives the call.
 // Errors contain the beginning of its standard error, without any line of its output.
 func Command(ctx context.Context, path string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	stdout, err := run(ctx, Timeout, nil, path, args)
+	if err != nil {
+		return "", err
+	}
+
+	return value(stdout)
+}
+
+// Check runs a program as Command does, for at most that long and with the further variables
+// NAME=VALUE of the environment. It returns nil if the exit status is 0.
+func Check(ctx context.Context, within time.Duration, env []string, path string, args ...string) error {
+	_, err := run(ctx, within, env, path, args)
+	return err
+}
+
+// run runs a program and returns its standard output.
+func run(ctx context.Context, within time.Duration, env []string, path string, args []string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 
 	//nolint:gosec // only the configuration file of root names programs
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = "/"
-	cmd.Env = environment()
+	cmd.Env = append(environment(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
 	// The group, because a child would keep the pipes open.
@@ -87,14 +105,14 @@ func Command(ctx context.Context, path string, args ...string) (string, error) {
 
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return "", fmt.Errorf("%s did not end within %s%s", path, Timeout, shown(stdout, stderr))
+		return nil, fmt.Errorf("%s did not end within %s%s", path, within, shown(stdout, stderr))
 	case ctx.Err() != nil:
-		return "", ctx.Err()
+		return nil, ctx.Err()
 	case err != nil:
-		return "", fmt.Errorf("%s failed: %w%s", path, err, shown(stdout, stderr))
+		return nil, fmt.Errorf("%s failed: %w%s", path, err, shown(stdout, stderr))
 	}
 
-	return value(stdout.Bytes())
+	return stdout.Bytes(), nil
 }
 
 // environment is the environment of a command: nothing of the daemon's but the paths.

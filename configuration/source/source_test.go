@@ -90,3 +90,21 @@ func TestCommand(t *testing.T) {
 		t.Error("a missing program gave a value")
 	}
 }
+
+func TestCheck(t *testing.T) {
+	t.Setenv("CANARY_OF_THE_DAEMON", "1")
+
+	env := []string{"NODE=a-1"}
+
+	for script, want := range map[string]string{
+		"true":    "",
+		"exit 3":  "exit status 3",
+		"sleep 9": "did not end within 300ms",
+		`test "$CANARY_OF_THE_DAEMON-$PWD-$NODE-$1" = -/-a-1-argument`: "",
+	} {
+		err := Check(t.Context(), 300*time.Millisecond, env, "/bin/sh", "-c", script, "sh", "argument")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", script, err, want)
+		}
+	}
+}

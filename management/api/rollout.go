@@ -51,8 +51,15 @@ type RolloutStrategy struct {
 
 // RolloutGate has the checks that a node passes after its job.
 type RolloutGate struct {
-	SkipVerify bool              `json:"skip_verify,omitempty"`
-	HTTP       *RolloutHTTPCheck `json:"http,omitempty"`
+	SkipVerify bool                 `json:"skip_verify,omitempty"`
+	HTTP       *RolloutHTTPCheck    `json:"http,omitempty"`
+	Command    *RolloutCommand `json:"command,omitempty"`
+}
+
+// RolloutCommand is a configured command that the manager runs for the node.
+type RolloutCommand struct {
+	Name    string   `json:"name"`
+	Timeout Duration `json:"timeout,omitempty"`
 }
 
 // RolloutHTTPCheck is a request to the address of the node.

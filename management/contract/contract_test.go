@@ -304,6 +304,7 @@ var types = map[string]any{
 	"RolloutStrategy":   api.RolloutStrategy{},
 	"RolloutGate":       api.RolloutGate{},
 	"RolloutHTTPCheck":  api.RolloutHTTPCheck{},
+	"RolloutCommand":    api.RolloutCommand{},
 	"Rollout":           api.Rollout{},
 	"RolloutCount":      api.RolloutCount{},
 	"RolloutMark":       api.RolloutMark{},

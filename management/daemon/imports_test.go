@@ -410,7 +410,7 @@ var homes = []struct {
 			"cmd/clusterm/processtest",
 			"monitor/serf/serftest",
 		},
-		"processes are started by the runner, for the embedded etcd, for secrets from outside, to be measured, by " +
+		"processes are started by the runner, for the embedded etcd, for secrets and gates, to be measured, by " +
 			"tests, and to read the journal for a support bundle",
 	},
 	{

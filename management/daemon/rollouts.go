@@ -3,8 +3,11 @@
 package daemon
 
 import (
+	"context"
 	"time"
 
+	"github.com/contiv/cluster/configuration/repository"
+	outside "github.com/contiv/cluster/configuration/source"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
@@ -19,8 +22,11 @@ func (d *Daemon) newRollouts() *rollouts.Leader {
 		State: d.store, Store: d.store, Jobs: d.engine, Leads: d.member.Leads, Audit: d.audit,
 		Settings: func() rollouts.Settings {
 			s := d.settings.Engine()
-			return rollouts.Settings{Groups: s.Groups, JobLimit: s.JobLimit, Incomplete: s.Incomplete}
+			return rollouts.Settings{
+				Groups: s.Groups, JobLimit: s.JobLimit, Incomplete: s.Incomplete, Commands: d.settings.GateCommands(),
+			}
 		},
+		Command: d.runGate,
 		Allowed: d.rolloutAllowed,
 		Permits: d.rolloutPermits,
 		Halted: func(a state.Automation, name string) string {
@@ -28,6 +34,25 @@ func (d *Daemon) newRollouts() *rollouts.Leader {
 		},
 		Logger: d.opts.Logger.WithField("part", "rollouts"),
 	})
+}
+
+// runGate runs a command of a gate for a node.
+func (d *Daemon) runGate(ctx context.Context, name string, n rollouts.CommandNode, within time.Duration) error {
+	command, err := d.settings.GateCommand(name)
+	if err != nil {
+		return err
+	}
+
+	// Whoever can change the program has the rights of the manager.
+	path, err := repository.CheckOwnedFile(command[0])
+	if err != nil {
+		return err
+	}
+
+	return outside.Check(ctx, within, []string{
+		"CLUSTERM_NODE=" + n.Name, "CLUSTERM_ADDR=" + n.Addr, "CLUSTERM_GROUP=" + n.Group,
+		"CLUSTERM_ROLLOUT=" + n.Rollout,
+	}, path, command[1:]...)
 }
 
 // rolloutAllowed reports whether the maintenance windows permit the job of a node now. A

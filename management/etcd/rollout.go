@@ -83,8 +83,15 @@ type strategyRecord struct {
 
 // gateRecord is the gate of a rollout.
 type gateRecord struct {
-	SkipVerify bool             `json:"skip_verify,omitempty"`
-	HTTP       *httpCheckRecord `json:"http,omitempty"`
+	SkipVerify bool                `json:"skip_verify,omitempty"`
+	HTTP       *httpCheckRecord    `json:"http,omitempty"`
+	Command    *commandCheckRecord `json:"command,omitempty"`
+}
+
+// commandCheckRecord is the command of a gate.
+type commandCheckRecord struct {
+	Name    string        `json:"name"`
+	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
 // httpCheckRecord is the HTTP check of a gate.
@@ -144,12 +151,22 @@ func newStepRecord(e rollout.Event) stepRecord                 { return stepReco
 func (r stepRecord) event() rollout.Event                      { return rollout.Event(r) }
 func newHTTPCheckRecord(c *rollout.HTTPCheck) *httpCheckRecord { return (*httpCheckRecord)(c) }
 
+func newGateRecord(g rollout.Gate) gateRecord {
+	return gateRecord{g.SkipVerify, newHTTPCheckRecord(g.HTTP), (*commandCheckRecord)(g.Command)}
+}
+
+func (r gateRecord) gate() rollout.Gate {
+	return rollout.Gate{
+		SkipVerify: r.SkipVerify, HTTP: (*rollout.HTTPCheck)(r.HTTP), Command: (*rollout.CommandCheck)(r.Command),
+	}
+}
+
 func newSpecRecord(s rollout.Spec) specRecord {
 	return specRecord{
 		Action: s.Action, Selector: s.Selector, Group: s.Group, MaxUnavailable: s.MaxUnavailable,
 		MaxFailures: s.MaxFailures, Canary: s.Canary, Promote: s.Promote, Soak: s.Soak, Order: orderRecord(s.Order),
 		Strategies:      convertMap(s.Strategies, newStrategyRecord),
-		Gate:            gateRecord{s.Gate.SkipVerify, newHTTPCheckRecord(s.Gate.HTTP)},
+		Gate:            newGateRecord(s.Gate),
 		RequireApproval: s.RequireApproval, OverrideWindow: s.OverrideWindow, Ansible: ansibleRecord(s.Ansible),
 		Timeout: s.Timeout, Reason: s.Reason,
 	}
@@ -160,7 +177,7 @@ func (r specRecord) spec() rollout.Spec {
 		Action: r.Action, Selector: r.Selector, Group: r.Group, MaxUnavailable: r.MaxUnavailable,
 		MaxFailures: r.MaxFailures, Canary: r.Canary, Promote: r.Promote, Soak: r.Soak, Order: rollout.Order(r.Order),
 		Strategies:      convertMap(r.Strategies, strategyRecord.strategy),
-		Gate:            rollout.Gate{SkipVerify: r.Gate.SkipVerify, HTTP: (*rollout.HTTPCheck)(r.Gate.HTTP)},
+		Gate:            r.Gate.gate(),
 		RequireApproval: r.RequireApproval, OverrideWindow: r.OverrideWindow,
 		Ansible: configuration.AnsibleOptions(r.Ansible), Timeout: r.Timeout, Reason: r.Reason,
 	}

@@ -62,7 +62,11 @@ func (s Spec) check(groups inventory.Groups, nodes int) error {
 		}
 	}
 
-	return s.Gate.HTTP.check()
+	if err := s.Gate.HTTP.check(); err != nil {
+		return err
+	}
+
+	return s.Gate.Command.check()
 }
 
 func actionList() string {
@@ -209,8 +213,73 @@ func (c *HTTPCheck) check() error {
 	return nil
 }
 
-// within returns how long the check is repeated.
-func (c *HTTPCheck) within() time.Duration { return cmp.Or(c.Timeout, DefaultCheckTime) }
+// check refuses a check that no configuration can have.
+func (c *CommandCheck) check() error {
+	if c == nil {
+		return nil
+	}
+
+	if c.Timeout < 0 || c.Timeout > maxCheckTime {
+		return inventory.Errorf(inventory.KindInvalid, "the timeout of the command %s is %s",
+			inventory.Shorten(c.Name, 100), c.Timeout).Do("choose one from 0 to %s", maxCheckTime)
+	}
+
+	return CheckCommandName(c.Name)
+}
+
+var commandName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+
+// CheckCommandName refuses a name that no command of a gate can have.
+func CheckCommandName(name string) error {
+	if !commandName.MatchString(name) {
+		return inventory.
+			Errorf(inventory.KindInvalid, "the name of a command is %q", inventory.Shorten(name, 100)).
+			Do("write lower-case letters, digits and dashes, at most 40 characters, and a letter first")
+	}
+
+	return nil
+}
+
+// UnknownCommand returns the error for a command that is not configured. known are the names
+// of those that are.
+func UnknownCommand(name string, known []string) error {
+	remedy := "the configuration file has none (gate_commands)"
+	if len(known) > 0 {
+		remedy = "gate_commands in the configuration file has " + job.ShortList(known)
+	}
+
+	return inventory.Errorf(inventory.KindInvalid, "there is no command %q for a gate", name).Do("%s", remedy)
+}
+
+// Checks reports whether the gate has a check besides the verification.
+func (g Gate) Checks() bool { return g.HTTP != nil || g.Command != nil }
+
+// within returns how long the checks are repeated: for the longer of their times.
+func (g Gate) within() time.Duration {
+	var within time.Duration
+
+	if g.HTTP != nil {
+		within = cmp.Or(g.HTTP.Timeout, DefaultCheckTime)
+	}
+
+	if g.Command != nil {
+		within = max(within, cmp.Or(g.Command.Timeout, DefaultCheckTime))
+	}
+
+	return within
+}
+
+// describe returns the checks in words.
+func (g Gate) describe() string {
+	switch {
+	case g.Command == nil:
+		return "HTTP check"
+	case g.HTTP == nil:
+		return "command " + g.Command.Name
+	}
+
+	return "HTTP check and command " + g.Command.Name
+}
 
 // URL returns the URL of the check of a host. It refuses an address that belongs to no
 // single host, or to this link alone: a node reports its address itself.

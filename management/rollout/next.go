@@ -20,7 +20,7 @@ type World struct {
 	// Job returns the job with that id. known is false if it is no longer kept. A job that
 	// cannot be read is a Running one.
 	Job func(id string) (j job.Job, known bool)
-	// Checked returns the newest result of the HTTP check of an attempt on a node.
+	// Checked returns the newest result of the checks of the gate of an attempt on a node.
 	Checked func(node string, attempt int) CheckResult
 	// Allowed reports whether a job of the rollout may begin on the node now. nil: always.
 	Allowed func(n *inventory.Node, now time.Time) Permission
@@ -44,7 +44,7 @@ type Permission struct {
 	Reason string    // of a refusal, in words
 }
 
-// CheckResult is the newest result of an HTTP check.
+// CheckResult is the newest result of the checks of a gate.
 type CheckResult struct {
 	Known bool // it was asked
 	OK    bool
@@ -60,7 +60,7 @@ type Steps struct {
 	// Begin are the jobs to be submitted, in order. Each is stored in one transaction with
 	// Record.Begun.
 	Begin []Begin
-	// Checks are the HTTP checks to be made.
+	// Checks are the nodes whose HTTP check and command are to be asked.
 	Checks []Check
 	// Cancel are the ids of jobs to be cancelled.
 	Cancel []Cancel
@@ -74,11 +74,12 @@ type Begin struct {
 	Gate bool // the verification of the gate, and not the action
 }
 
-// Check is an HTTP check to be made.
+// Check is a node that is checked after its job.
 type Check struct {
 	Node    string
 	Attempt int
 	Addr    string
+	Group   string
 }
 
 // Cancel is a job to be cancelled.
@@ -253,7 +254,7 @@ func (d *decision) pass(n *Node, passed State) {
 		d.move(n, Succeeded, "its job ended well; the abort left out the rest of its gate")
 	case passed == Working && d.Spec.Verifies():
 		d.move(n, Verifying, "")
-	case (passed == Working || passed == Verifying) && gate.HTTP != nil:
+	case (passed == Working || passed == Verifying) && gate.Checks():
 		d.move(n, Checking, "")
 	case passed != Soaking && d.soak(n) > 0:
 		d.move(n, Soaking, "")
@@ -264,7 +265,7 @@ func (d *decision) pass(n *Node, passed State) {
 
 // guarded reports whether the node has a gate or a soak time.
 func (d *decision) guarded(n *Node) bool {
-	return d.Spec.Verifies() || d.Spec.Gate.HTTP != nil || d.soak(n) > 0
+	return d.Spec.Verifies() || d.Spec.Gate.Checks() || d.soak(n) > 0
 }
 
 // soak returns the soak time of the node.
@@ -310,22 +311,22 @@ func isClean(o inventory.Outcome) bool {
 	return o.Verdict == nil || o.Verdict.Result == inventory.Clean
 }
 
-// stepCheck follows the HTTP check of the gate.
+// stepCheck follows the HTTP check and the command of the gate.
 func (d *decision) stepCheck(n *Node) {
-	last := d.w.Checked(n.Name, n.Attempt)
-	until := n.Since.Add(d.Spec.Gate.HTTP.within())
+	last, gate := d.w.Checked(n.Name, n.Attempt), d.Spec.Gate
+	until := n.Since.Add(gate.within())
 	node := d.w.Node(n.Name)
 
 	switch {
 	case last.OK, d.Status == Aborting:
 		d.pass(n, Checking)
 	case node == nil:
-		d.move(n, Failed, "it was forgotten during its HTTP check")
+		d.move(n, Failed, "it was forgotten during its "+gate.describe())
 	case !d.now.Before(until):
-		d.move(n, Failed, fmt.Sprintf("its HTTP check did not succeed within %s: %s",
-			d.Spec.Gate.HTTP.within(), last.describe()))
+		d.move(n, Failed, fmt.Sprintf("its %s did not succeed within %s: %s",
+			gate.describe(), gate.within(), last.describe()))
 	default:
-		d.checks = append(d.checks, Check{Node: n.Name, Attempt: n.Attempt, Addr: node.Addr})
+		d.checks = append(d.checks, Check{Node: n.Name, Attempt: n.Attempt, Addr: node.Addr, Group: node.Group})
 		d.wake(until)
 	}
 }

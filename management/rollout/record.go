@@ -47,7 +47,7 @@ const (
 	Waiting   State = "waiting"
 	Working   State = "running"   // the job of the action is queued or runs
 	Verifying State = "verifying" // the gate: its verification is queued or runs
-	Checking  State = "checking"  // the gate: its HTTP check has not succeeded yet
+	Checking  State = "checking"  // the gate: its HTTP check or its command has not succeeded yet
 	Soaking   State = "soaking"   // it passed the gate, and is watched for the soak time
 	Succeeded State = "done"
 	Failed    State = "failed"

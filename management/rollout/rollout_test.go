@@ -60,6 +60,10 @@ func TestBadInput(t *testing.T) {
 		"the timeout of the HTTP check": func(r *Request) {
 			r.Gate.HTTP = &HTTPCheck{Port: 1, Timeout: 2 * time.Hour}
 		},
+		"the name of a command is \"rm -rf\"": func(r *Request) { r.Gate.Command = &CommandCheck{Name: "rm -rf"} },
+		"the timeout of the command a": func(r *Request) {
+			r.Gate.Command = &CommandCheck{Name: "a", Timeout: 2 * time.Hour}
+		},
 	} {
 		req := Request{Spec: Spec{Action: inventory.VerbApply}, Nodes: f.names}
 		change(&req)

@@ -70,6 +70,8 @@ type Gate struct {
 	// one otherwise, and it must find the node clean.
 	SkipVerify bool
 	HTTP       *HTTPCheck // nil: none
+	// Command is run after the HTTP check, if there are both. nil: none.
+	Command *CommandCheck
 }
 
 // HTTPCheck is a request of the manager to the address of the node. It is repeated until it
@@ -83,7 +85,15 @@ type HTTPCheck struct {
 	Timeout time.Duration // 0: DefaultCheckTime
 }
 
-// DefaultCheckTime is how long an HTTP check is repeated, unless it says so.
+// CommandCheck is a command that the manager runs for the node. It is repeated until its exit
+// status is 0 or its time is over. The configuration file has the command: whoever starts a
+// rollout chooses only its name.
+type CommandCheck struct {
+	Name    string
+	Timeout time.Duration // 0: DefaultCheckTime
+}
+
+// DefaultCheckTime is how long a check is repeated, unless it says so.
 const DefaultCheckTime = time.Minute
 
 // Request asks for a rollout.

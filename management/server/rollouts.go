@@ -366,13 +366,45 @@ func rolloutSpecFrom(in api.RolloutSpec) rollout.Spec {
 	}
 
 	if in.Gate != nil {
-		out.Gate.SkipVerify = in.Gate.SkipVerify
+		out.Gate = rolloutGateFrom(*in.Gate)
+	}
 
-		if h := in.Gate.HTTP; h != nil {
-			out.Gate.HTTP = &rollout.HTTPCheck{
-				TLS: h.TLS, Port: h.Port, Path: h.Path, Status: h.Status, Timeout: time.Duration(h.Timeout),
-			}
+	return out
+}
+
+// rolloutGateFrom returns the gate behind its wire form.
+func rolloutGateFrom(in api.RolloutGate) rollout.Gate {
+	out := rollout.Gate{SkipVerify: in.SkipVerify}
+
+	if h := in.HTTP; h != nil {
+		out.HTTP = &rollout.HTTPCheck{
+			TLS: h.TLS, Port: h.Port, Path: h.Path, Status: h.Status, Timeout: time.Duration(h.Timeout),
 		}
+	}
+
+	if c := in.Command; c != nil {
+		out.Command = &rollout.CommandCheck{Name: c.Name, Timeout: time.Duration(c.Timeout)}
+	}
+
+	return out
+}
+
+// rolloutGateOf returns the wire form of a gate; nil: the usual one.
+func rolloutGateOf(in rollout.Gate) *api.RolloutGate {
+	if in == (rollout.Gate{}) {
+		return nil
+	}
+
+	out := &api.RolloutGate{SkipVerify: in.SkipVerify}
+
+	if h := in.HTTP; h != nil {
+		out.HTTP = &api.RolloutHTTPCheck{
+			TLS: h.TLS, Port: h.Port, Path: h.Path, Status: h.Status, Timeout: api.Duration(h.Timeout),
+		}
+	}
+
+	if c := in.Command; c != nil {
+		out.Command = &api.RolloutCommand{Name: c.Name, Timeout: api.Duration(c.Timeout)}
 	}
 
 	return out
@@ -401,15 +433,7 @@ func rolloutSpecOf(in rollout.Spec) api.RolloutSpec {
 		}
 	}
 
-	if in.Gate.SkipVerify || in.Gate.HTTP != nil {
-		out.Gate = &api.RolloutGate{SkipVerify: in.Gate.SkipVerify}
-	}
-
-	if h := in.Gate.HTTP; h != nil {
-		out.Gate.HTTP = &api.RolloutHTTPCheck{
-			TLS: h.TLS, Port: h.Port, Path: h.Path, Status: h.Status, Timeout: api.Duration(h.Timeout),
-		}
-	}
+	out.Gate = rolloutGateOf(in.Gate)
 
 	return out
 }

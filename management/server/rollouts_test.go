@@ -119,7 +119,7 @@ func rolloutMethods(t *testing.T, c *client.Client) {
 		},
 		Gate: &api.RolloutGate{SkipVerify: true, HTTP: &api.RolloutHTTPCheck{
 			TLS: true, Port: 8443, Path: "/health", Status: 204, Timeout: soak,
-		}},
+		}, Command: &api.RolloutCommand{Name: "smoke", Timeout: soak}},
 		RequireApproval: true, OverrideWindow: true, Tags: []string{"x"}, SkipTags: []string{"y"}, Timeout: soak,
 		Reason: "a release",
 	}}
@@ -132,7 +132,8 @@ func rolloutMethods(t *testing.T, c *client.Client) {
 
 	started := must[api.Rollout](t)(c.StartRollout(ctx, request))
 	if got := started.Spec; got.Canary != 1 || *got.Strategies[inventory.GroupMaster].MaxFailures != 2 ||
-		*got.Order != *request.Spec.Order || *got.Gate.HTTP != *request.Spec.Gate.HTTP || !got.Gate.SkipVerify ||
+		*got.Order != *request.Spec.Order || *got.Gate.HTTP != *request.Spec.Gate.HTTP ||
+		*got.Gate.Command != *request.Spec.Gate.Command || !got.Gate.SkipVerify ||
 		!got.RequireApproval || !got.OverrideWindow || got.Timeout != soak || got.Tags[0] != "x" {
 		t.Errorf("%+v", got)
 	}

@@ -34,6 +34,7 @@ func (c *Config) Check() error {
 		c.checkSecrets,
 		c.checkRepository,
 		c.checkConnections,
+		c.checkGateCommands,
 		c.checkWindows,
 		c.checkPolicies,
 		c.checkNumbers,

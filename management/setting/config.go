@@ -54,9 +54,12 @@ type Config struct {
 	SSH      SSH                                 `yaml:"ssh"`
 	GroupSSH map[string]configuration.Connection `yaml:"group_ssh"`
 	Jobs     Jobs                                `yaml:"jobs"`
-	Windows  []Window                            `yaml:"windows"`
-	Policies Policies                            `yaml:"policies"`
-	MaxBody  int64                               `yaml:"max_body"` // bytes
+	// GateCommands are the commands that a gate of a rollout may have, by name.
+	GateCommands map[string][]string `yaml:"gate_commands"`
+
+	Windows  []Window `yaml:"windows"`
+	Policies Policies `yaml:"policies"`
+	MaxBody  int64    `yaml:"max_body"` // bytes
 	// MaxRequests and MaxStreams bound what each caller has open at once.
 	MaxRequests int   `yaml:"max_requests"`
 	MaxStreams  int   `yaml:"max_streams"`
@@ -231,7 +234,8 @@ func Default() Config {
 			RunnerLease: Duration(10 * time.Minute), Keep: 1000, KeepFor: Duration(30 * 24 * time.Hour),
 			KeepBytes: 256 << 20, OutputLimit: 16 << 20, PlanFor: Duration(24 * time.Hour), Plans: 100,
 		},
-		Windows: []Window{},
+		GateCommands: map[string][]string{},
+		Windows:      []Window{},
 		Policies: Policies{
 			Commission: map[string]CommissionRule{},
 			Upgrade:    map[string]UpgradeRule{},

@@ -145,6 +145,10 @@ func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) e
 		}
 	}
 
+	if err := c.checkGatePrograms(old, adapters); err != nil {
+		return err
+	}
+
 	if err := c.checkFiles(old, adapters); err != nil {
 		return err
 	}

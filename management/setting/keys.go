@@ -57,6 +57,7 @@ var programKeys = []string{
 	"accept_vulnerable_ansible",
 	"vault_ids",
 	"secrets.sources",
+	"gate_commands",
 	"notifications",
 }
 
@@ -157,6 +158,8 @@ func values(c Config, named map[string]bool, overlay map[string]any, own monitor
 			v.Value = c.SecretVars.HideVars(c.Vars)
 		case "secrets.sources":
 			v.Value = c.Secrets.hideArguments()
+		case "gate_commands":
+			v.Value = c.hideGateArguments()
 		case "notifications":
 			v.Value = hideURLs(c.Notifications)
 		}

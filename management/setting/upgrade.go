@@ -54,6 +54,14 @@ type UpgradeStrategy struct {
 type UpgradeGate struct {
 	SkipVerify bool          `json:"skip_verify,omitempty" yaml:"skip_verify,omitempty"`
 	HTTP       *UpgradeCheck `json:"http,omitempty" yaml:"http,omitempty"`
+	// Command is one of gate_commands.
+	Command *UpgradeCommand `json:"command,omitempty" yaml:"command,omitempty"`
+}
+
+// UpgradeCommand is a configured command, see rollout.CommandCheck.
+type UpgradeCommand struct {
+	Name    string   `json:"name" yaml:"name"`
+	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
 }
 
 // UpgradeCheck is a request to the address of the node, see rollout.HTTPCheck.
@@ -73,8 +81,14 @@ const (
 
 func (c *Config) checkUpgrade() error {
 	for _, name := range sortedKeys(c.Policies.Upgrade) {
-		if err := c.Policies.Upgrade[name].check(name, c.Groups); err != nil {
+		rule := c.Policies.Upgrade[name]
+		if err := rule.check(name, c.Groups); err != nil {
 			return invalid("policies.upgrade."+name, "%w", err)
+		}
+
+		if g := rule.Gate.Command; g != nil && c.GateCommands[g.Name] == nil {
+			return invalid("policies.upgrade."+name, "gate: %w",
+				rollout.UnknownCommand(g.Name, sortedKeys(c.GateCommands)))
 		}
 	}
 
@@ -114,6 +128,10 @@ func (r UpgradeRule) spec() rollout.Spec {
 		s.Gate.HTTP = &rollout.HTTPCheck{
 			TLS: h.TLS, Port: h.Port, Path: h.Path, Status: h.Status, Timeout: time.Duration(h.Timeout),
 		}
+	}
+
+	if g := r.Gate.Command; g != nil {
+		s.Gate.Command = &rollout.CommandCheck{Name: g.Name, Timeout: time.Duration(g.Timeout)}
 	}
 
 	for group, one := range r.Strategies {

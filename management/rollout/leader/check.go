@@ -3,6 +3,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -23,7 +24,7 @@ const (
 	askTime      = 5 * time.Second // of one request
 )
 
-// checkKey identifies the HTTP check of an attempt.
+// checkKey identifies the checks of an attempt.
 type checkKey struct {
 	rollout, node string
 	attempt       int
@@ -77,7 +78,7 @@ func (l *Leader) check(ctx context.Context, r rollout.Record, c rollout.Check, n
 		defer func() { <-l.slots }()
 		defer l.wake()
 
-		result := l.ask(ctx, r.Spec.Gate.HTTP, c.Addr)
+		result := l.checks(ctx, r, c)
 
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -96,6 +97,29 @@ func later(at, now time.Time) time.Time {
 	}
 
 	return now.Add(checkEvery)
+}
+
+// checks makes the checks of the gate once: the command only after the HTTP check succeeded.
+func (l *Leader) checks(ctx context.Context, r rollout.Record, c rollout.Check) rollout.CheckResult {
+	gate := r.Spec.Gate
+	result := rollout.CheckResult{Known: true, OK: true}
+
+	if gate.HTTP != nil {
+		result = l.ask(ctx, gate.HTTP, c.Addr)
+	}
+
+	if gate.Command == nil || !result.OK {
+		return result
+	}
+
+	// Later than that nobody waits for it.
+	within := cmp.Or(gate.Command.Timeout, rollout.DefaultCheckTime)
+	node := CommandNode{Rollout: r.ID, Name: c.Node, Addr: c.Addr, Group: c.Group}
+	if err := l.Command(ctx, gate.Command.Name, node, within); err != nil {
+		return rollout.CheckResult{Known: true, Error: inventory.Shorten(err.Error(), maxError)}
+	}
+
+	return result
 }
 
 // ask asks the node once.

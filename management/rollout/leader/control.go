@@ -163,8 +163,13 @@ func (l *Leader) add(
 func (l *Leader) prepare(
 	ctx context.Context, c access.Caller, v *state.View, r rollout.Record, extra configuration.Vars,
 ) (rollout.Record, error) {
-	if err := l.Settings().Incomplete; err != nil {
+	settings := l.Settings()
+	if err := settings.Incomplete; err != nil {
 		return r, err
+	}
+
+	if command := r.Spec.Gate.Command; command != nil && !slices.Contains(settings.Commands, command.Name) {
+		return r, rollout.UnknownCommand(command.Name, settings.Commands)
 	}
 
 	if r.UndoOf != "" {

@@ -72,6 +72,8 @@ type Jobs interface {
 type Settings struct {
 	Groups   inventory.Groups
 	JobLimit int // jobs that run at a time
+	// Commands are the names of the commands that a gate may have, sorted.
+	Commands []string
 	// Incomplete is the reason why these are not the settings that the operator chose, or
 	// nil. Until then nothing is begun.
 	Incomplete error
@@ -86,6 +88,9 @@ type Options struct {
 	Leads    func() bool // whether this instance decides now
 	// Ask makes the HTTP check of a gate: it returns the status of the answer. nil: AskHTTP.
 	Ask func(ctx context.Context, url string) (status int, err error)
+	// Command runs the command of a gate for a node, at most that long, and returns why it
+	// failed, or nil. nil: every command fails.
+	Command func(ctx context.Context, name string, node CommandNode, within time.Duration) error
 	// Allowed reports whether the maintenance windows permit the rollout to begin the node
 	// now. nil: always. It must not block.
 	Allowed func(v *state.View, r rollout.Record, n *inventory.Node, now time.Time) rollout.Permission
@@ -106,16 +111,25 @@ type Leader struct {
 
 	kick  chan struct{} // something is due
 	tasks sync.WaitGroup
-	slots chan struct{} // of HTTP checks
+	slots chan struct{} // of checks
 
 	mu      sync.Mutex
 	checked map[checkKey]*checkState
 }
 
+// CommandNode is the node for which a command of a gate runs.
+type CommandNode struct{ Rollout, Name, Addr, Group string }
+
 // New returns a leader. Run makes it drive rollouts.
 func New(o Options) *Leader {
 	if o.Ask == nil {
 		o.Ask = AskHTTP
+	}
+
+	if o.Command == nil {
+		o.Command = func(context.Context, string, CommandNode, time.Duration) error {
+			return errors.New("there are no commands")
+		}
 	}
 
 	if o.Halted == nil {
