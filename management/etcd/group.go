@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// groupFlights is the number of transactions of the group commit in flight at a time.
-	groupFlights = 8
+	// groupFlights is the number of transactions of the group commit in flight at a time. With
+	// one, the writes that arrive meanwhile make the largest groups, and a group costs etcd and
+	// the watches little more than a single write. A large write does not count.
+	groupFlights = 1
 	// groupOps bounds a write that shares a transaction. A larger one goes by itself.
 	groupOps = etcd.MaxOps / 4
 	// groupBytes bounds the bytes of a write that shares a transaction.
@@ -25,8 +27,8 @@ const (
 // group combines small writes that arrive while others are in flight into one
 // transaction. A write shares a transaction only with writes that it is independent of:
 // none of them writes what another one tests or writes. So a transaction with several
-// writes has the effect of the writes one after the other. If a condition fails, each
-// write is repeated by itself.
+// writes has the effect of the writes one after the other. If a condition fails, each half
+// of the writes is repeated by itself, so that a conflict costs the others little.
 type group struct {
 	mu      sync.Mutex
 	flights int
@@ -223,27 +225,30 @@ func (g *group) take(s *Store) []*groupWrite {
 	return taken
 }
 
-// writeGroup writes independent writes in one transaction, and each by itself if one of
-// their conditions fails.
+// writeGroup writes independent writes in one transaction, and each half of them by itself if
+// one of their conditions fails.
 func (s *Store) writeGroup(writes []*groupWrite) {
-	if len(writes) > 1 {
-		result := s.writeTogether(writes)
-
-		failed := result.err != nil && !isRefused(result.err)
-		if failed || result.succeeded {
-			for _, w := range writes {
-				w.end(result)
-			}
-
-			return
-		}
+	if len(writes) == 1 {
+		writes[0].end(s.writeAlone(writes[0].ctx, writes[0].ops))
+		return
 	}
+
+	result := s.writeTogether(writes)
+
+	failed := result.err != nil && !isRefused(result.err)
+	if failed || result.succeeded {
+		for _, w := range writes {
+			w.end(result)
+		}
+
+		return
+	}
+
+	half := len(writes) / 2
 
 	var all sync.WaitGroup
-	for _, w := range writes {
-		all.Go(func() { w.end(s.writeAlone(w.ctx, w.ops)) })
-	}
-
+	all.Go(func() { s.writeGroup(writes[:half]) })
+	all.Go(func() { s.writeGroup(writes[half:]) })
 	all.Wait()
 }
 
