@@ -34,7 +34,7 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 
 		// The end is decided, perhaps by an earlier process.
 		if j.Outcomes != nil || len(j.Runs) == 0 && len(j.Targets) == 0 {
-			return e.finish(ctx, id)
+			return e.finish(ctx, id, nil)
 		}
 
 		// A run without an exit was begun, and may still be alive.
@@ -48,11 +48,7 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 
 		step := job.Plan(j, time.Now(), job.RulesOf(j, v.Nodes, e.settings().Groups))
 		if step.Kind == "" {
-			if err := e.decide(ctx, j, step); err != nil {
-				return err
-			}
-
-			return e.finish(ctx, id)
+			return e.conclude(ctx, j, step)
 		}
 
 		if err := e.begin(ctx, j, step); err != nil {
@@ -97,7 +93,7 @@ func (e *Engine) update(ctx context.Context, id string, change func(*job.Job)) (
 // begin records that a step is about to start.
 func (e *Engine) begin(ctx context.Context, j job.Job, step job.Step) error {
 	// The headline belongs to the output before the run, so write it first.
-	if err := e.logLine(ctx, j.ID, headline(j, step)); err != nil {
+	if _, err := e.logLine(ctx, j, headline(j, step)); err != nil {
 		return err
 	}
 
@@ -157,8 +153,8 @@ func headline(j job.Job, step job.Step) string {
 	return line
 }
 
-// decide makes the end of the job durable before any node is released.
-func (e *Engine) decide(ctx context.Context, j job.Job, step job.Step) error {
+// conclude ends the job as the step says.
+func (e *Engine) conclude(ctx context.Context, j job.Job, step job.Step) error {
 	// Outcomes that are not nil mark the job as decided.
 	outcomes := step.Outcomes
 	if outcomes == nil {
@@ -170,20 +166,33 @@ func (e *Engine) decide(ctx context.Context, j job.Job, step job.Step) error {
 		line += ": " + step.Message
 	}
 
-	if err := e.logLine(ctx, j.ID, line); err != nil {
+	bytes, err := e.logLine(ctx, j, line)
+	if err != nil {
 		return err
 	}
 
-	_, err := e.update(ctx, j.ID, func(j *job.Job) {
-		j.Outcomes, j.Cause, j.Message = outcomes, step.Cause, step.Message
+	// The retention counts the bytes of both logs. Only runs write events.
+	if len(j.Runs) > 0 {
+		err := e.retryUnavailable(ctx, func() error {
+			events, err := e.store.LogSize(ctx, j.ID, job.StreamEvents)
+			bytes += events
+
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	return e.finish(ctx, j.ID, func(j *job.Job) {
+		j.Outcomes, j.Cause, j.Message, j.LogBytes = outcomes, step.Cause, step.Message, bytes
 		j.Note = cmp.Or(step.Note, j.Note)
 	})
-
-	return err
 }
 
-// finish releases the nodes of a decided job with their outcomes, and ends it.
-func (e *Engine) finish(ctx context.Context, id string) error {
+// finish releases the nodes of a job with their outcomes, and ends it. decide sets the
+// outcomes of a job that has none yet.
+func (e *Engine) finish(ctx context.Context, id string, decide func(*job.Job)) error {
 	var ended job.Job
 
 	err := e.retryUnavailable(ctx, func() error {
@@ -199,19 +208,11 @@ func (e *Engine) finish(ctx context.Context, id string) error {
 				return nil
 			}
 
-			now := time.Now()
-
-			// The retention counts the bytes of both logs.
-			j.LogBytes = 0
-			for _, stream := range []job.Stream{job.StreamText, job.StreamEvents} {
-				size, err := e.store.LogSize(ctx, id, stream)
-				if err != nil {
-					return err
-				}
-
-				j.LogBytes += size
+			if j.Outcomes == nil && decide != nil {
+				decide(&j)
 			}
 
+			now := time.Now()
 			j.Status, j.Ended = endStatus(j.Cause), now
 			ended, err = e.store.Finish(ctx, j, release(v, j, now))
 

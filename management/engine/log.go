@@ -88,17 +88,29 @@ func (e *Engine) append(ctx context.Context, id string, s job.Stream, offset int
 	return err
 }
 
-// logLine adds a line of the manager's own to a job's output. The line may quote
-// hosts, so control characters are removed: they must not move a reader's cursor.
-func (e *Engine) logLine(ctx context.Context, id string, line string) error {
-	return e.retryUnavailable(ctx, func() error {
-		size, err := e.store.LogSize(ctx, id, job.StreamText)
-		if err != nil {
+// logLine adds a line of the manager's own to a job's output, and returns the size of the
+// output then. The line may quote hosts, so control characters are removed: they must not
+// move a reader's cursor.
+func (e *Engine) logLine(ctx context.Context, j job.Job, line string) (size int64, err error) {
+	text := []byte(oneLine(line) + "\n")
+
+	// Before its first run, a job rarely has output. A conflict tells.
+	if len(j.Runs) == 0 {
+		err := e.append(ctx, j.ID, job.StreamText, 0, text)
+		if inventory.KindOf(err) != inventory.KindConflict {
+			return int64(len(text)), err
+		}
+	}
+
+	err = e.retryUnavailable(ctx, func() error {
+		if size, err = e.store.LogSize(ctx, j.ID, job.StreamText); err != nil {
 			return err
 		}
 
-		return e.append(ctx, id, job.StreamText, size, []byte(oneLine(line)+"\n"))
+		return e.append(ctx, j.ID, job.StreamText, size, text)
 	})
+
+	return size + int64(len(text)), err
 }
 
 func oneLine(text string) string {

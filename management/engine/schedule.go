@@ -182,7 +182,7 @@ func (e *Engine) settle(ctx context.Context, v *state.View, id string) bool {
 // end ends a job that holds no nodes, because its precondition failed.
 func (e *Engine) end(ctx context.Context, j job.Job, failed error) error {
 	j.Status, j.Cause, j.Message, j.Ended = job.Errored, job.CausePrecondition, failed.Error(), time.Now()
-	if err := e.logLine(ctx, j.ID, fmt.Sprintf("# job %s ended %s: %s", j.ID, j.Status, j.Message)); err != nil {
+	if _, err := e.logLine(ctx, j, fmt.Sprintf("# job %s ended %s: %s", j.ID, j.Status, j.Message)); err != nil {
 		return err
 	}
 

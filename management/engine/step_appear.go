@@ -115,7 +115,7 @@ func (e *Engine) recordAppearance(
 			named[name] = verified
 		}
 
-		if err := e.logLine(ctx, j.ID, fmt.Sprintf("# %s is node %s", addr, name)); err != nil {
+		if _, err := e.logLine(ctx, j, fmt.Sprintf("# %s is node %s", addr, name)); err != nil {
 			return err
 		}
 	}

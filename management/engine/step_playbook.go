@@ -133,7 +133,7 @@ func (e *Engine) takeOver(ctx context.Context, j job.Job, index int) (job.Job, e
 		line := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended "+
 			"for sure",
 			j.ID, j.Instance, over.UTC().Format(time.RFC3339))
-		if err := e.logLine(ctx, j.ID, line); err != nil {
+		if _, err := e.logLine(ctx, j, line); err != nil {
 			return j, err
 		}
 

@@ -100,7 +100,7 @@ func (e *Engine) recordProbe(
 		default:
 			exit = string(job.CauseFailed)
 
-			if err := e.logLine(ctx, j.ID, fmt.Sprintf("# %s is not reachable: %s", name, r.Message)); err != nil {
+			if _, err := e.logLine(ctx, j, fmt.Sprintf("# %s is not reachable: %s", name, r.Message)); err != nil {
 				return err
 			}
 		}
@@ -113,7 +113,7 @@ func (e *Engine) recordProbe(
 	if len(skipped) > 0 && stopped == "" {
 		line := fmt.Sprintf("# skipped %s without an answer: %s",
 			inventory.Count(len(skipped), "address", "addresses"), job.ShortList(skipped))
-		if err := e.logLine(ctx, j.ID, line); err != nil {
+		if _, err := e.logLine(ctx, j, line); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"context"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -55,8 +56,9 @@ func (s *Store) Claim(ctx context.Context, c state.Claim) (job.Job, error) {
 }
 
 // Finish releases the nodes of a job in chunks and writes the end of the job with the
-// last of them. A failure leaves the job Running with the remaining nodes, so it may
-// be repeated. Under the context of an owned job, the last chunk ends the ownership
+// last of them. Before the first of several chunks it stores the outcomes, so that a
+// repetition has the same for the remaining nodes: a failure leaves the job Running with
+// them. Under the context of an owned job, the last chunk ends the ownership
 // too: every later write under that context is KindConflict, also a repetition of a
 // Finish with a lost answer.
 func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite) (job.Job, error) {
@@ -79,6 +81,12 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 		chunks[i].Then = append(chunks[i].Then, unmark...)
 	}
 
+	if last > 0 {
+		if j.Revision, err = s.decide(ctx, j); err != nil {
+			return j, err
+		}
+	}
+
 	if _, err := s.commitChunks(ctx, chunks[:last]); err != nil {
 		return j, err
 	}
@@ -94,6 +102,23 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 	}
 
 	return ended, err
+}
+
+// decide stores the outcomes of a job that is about to end, unless they are stored, and
+// returns the revision of its record.
+func (s *Store) decide(ctx context.Context, j job.Job) (revision int64, err error) {
+	s.view.mu.Lock()
+	stored := s.view.jobs[j.ID]
+	s.view.mu.Unlock()
+
+	if stored.Revision == j.Revision && stored.Outcomes != nil {
+		return j.Revision, nil
+	}
+
+	j.Status, j.Ended = job.Running, time.Time{}
+	j, err = s.commitJob(ctx, j, etcd.Ops{})
+
+	return j.Revision, err
 }
 
 // commitChunks writes the chunks before the last one of a job, in order, under the fencing
