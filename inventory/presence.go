@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// ClockSlack is the difference between two clocks that is no error. A stored time may lie that far
+// in the future.
+const ClockSlack = 5 * time.Second
+
 // MaxReturns is the number of returns that the record of a node keeps.
 const MaxReturns = 10
 
@@ -67,8 +71,61 @@ func (p Presence) ReturnsSince(at time.Time) int {
 	return n
 }
 
+// Newest returns the newest time of the presence.
+func (p Presence) Newest() time.Time {
+	newest := p.Returned()
+
+	for _, t := range []time.Time{p.Since, p.Lost, p.Handled, p.Fenced, p.Away.Time, p.Back.Time} {
+		if t.After(newest) {
+			newest = t
+		}
+	}
+
+	return newest
+}
+
+// Until returns the presence without the times after now, which a clock that was ahead has
+// recorded. The state is as if it had begun now, an answer of the host is not known, and a return
+// that is pending stays so.
+func (p Presence) Until(now time.Time) Presence {
+	pending, returned := p.Pending(), p.Returned()
+
+	for _, t := range []*time.Time{&p.Since, &p.Fenced, &p.Handled} {
+		if t.After(now) {
+			*t = now
+		}
+	}
+
+	// The length of the absence is not known.
+	if p.Lost.After(now) {
+		p.Lost = time.Time{}
+	}
+
+	p.Returns = slices.DeleteFunc(slices.Clone(p.Returns), func(t time.Time) bool { return t.After(now) })
+	if returned.After(now) {
+		p.Returns = append(p.Returns, now)
+	}
+
+	if pending && !p.Pending() {
+		p.Handled = time.Time{}
+	}
+
+	for _, c := range []*Contact{&p.Away, &p.Back} {
+		if c.Time.After(now) {
+			*c = Contact{}
+		}
+	}
+
+	return p
+}
+
 // moved records that the state of the host changed from one to another.
 func (p *Presence) moved(from, to State, at time.Time) {
+	// Else a return could look older than the decision on an earlier one.
+	if p.Newest().After(at.Add(ClockSlack)) {
+		*p = p.Until(at.Add(-1))
+	}
+
 	p.Since = at
 
 	switch {

@@ -98,3 +98,37 @@ func TestQuarantine(t *testing.T) {
 		}
 	}
 }
+
+// TestPresenceAhead: a return is pending although a clock that was ahead has recorded the
+// decision on an earlier one, and what it recorded is not known any more.
+func TestPresenceAhead(t *testing.T) {
+	t.Parallel()
+
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	later := now.Add(400 * 24 * time.Hour)
+
+	n := Node{Name: "n-1", Label: "n", Serial: "1", State: Disappeared, Status: Allocated, Presence: Presence{
+		Since: later, Lost: later, Handled: later.Add(-time.Hour), Returns: []time.Time{now.Add(-time.Hour), later},
+		Away: Contact{Time: later, Silent: true}, Boot: "b",
+	}}
+
+	alive := Observation{Observer: ObserverGossip, Label: "n", Serial: "1", Addr: "192.0.2.1", Alive: true}
+	m, _, _ := n.Observe(alive, now)
+
+	p := m.Presence
+	if !p.Pending() || !p.Since.Equal(now) || p.Newest().After(now) || !p.Lost.IsZero() ||
+		p.Boot != "b" || !p.Away.Time.IsZero() {
+		t.Errorf("%+v", p)
+	}
+
+	for _, pending := range []bool{true, false} {
+		p := Presence{Since: later, Returns: []time.Time{later}, Handled: later}
+		if pending {
+			p.Handled = later.Add(-time.Second)
+		}
+
+		if q := p.Until(now); q.Pending() != pending || q.Newest().After(now) || !q.Returned().Equal(now) {
+			t.Errorf("pending %t: %+v", pending, q)
+		}
+	}
+}

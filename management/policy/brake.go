@@ -30,7 +30,7 @@ func Brake(w World) (state.Brake, *state.Decision) {
 	b, s := w.View.Automation.Brake, w.Settings.Brake
 
 	if b.On {
-		if b.Until.IsZero() || w.Now.Before(b.Until) {
+		if until := w.release(b); until.IsZero() || w.Now.Before(until) {
 			return b, nil
 		}
 
@@ -66,6 +66,15 @@ func Brake(w World) (state.Brake, *state.Decision) {
 	}
 }
 
+// release returns when the brake is released by itself; zero: never.
+func (w World) release(b state.Brake) time.Time {
+	if b.Until.IsZero() {
+		return time.Time{}
+	}
+
+	return w.since(b.Since).Add(b.Until.Sub(b.Since))
+}
+
 // Release returns the brake after its release, and the decision.
 func Release(b state.Brake, now time.Time, by, reason string) (state.Brake, *state.Decision) {
 	since := b.Since
@@ -80,18 +89,20 @@ func Release(b state.Brake, now time.Time, by, reason string) (state.Brake, *sta
 }
 
 // vanished returns the nodes that were lost within the time of the brake, and the number
-// of those that were visible in it. Absences from before a release do not count again,
-// and those by the job of a person not at all.
+// of those that were visible in it. Absences from before a release do not count again, those from
+// before a jump of the clock may be of any time, and those by the job of a person do not count.
 func (w World) vanished() (lost []string, visible int) {
 	from := w.Now.Add(-w.Settings.Brake.Within)
-	if released := w.View.Automation.Brake.Released; released.After(from) {
-		from = released
+	for _, t := range []time.Time{w.past(w.View.Automation.Brake.Released), w.Start.Stepped} {
+		if t.After(from) {
+			from = t
+		}
 	}
 
 	working := w.workOfPeople(from)
 
 	for _, n := range w.View.Nodes {
-		gone := n.Presence.Lost.After(from) && !excused(n, working[n.Name])
+		gone := n.Presence.Lost.After(from) && !w.future(n.Presence.Lost) && !excused(n, working[n.Name])
 		if gone {
 			lost = append(lost, n.Name)
 		}

@@ -32,8 +32,16 @@ const (
 // the answer of the host after its return.
 func CaseOf(p inventory.Presence) (Case, []string) {
 	returned := p.Returned()
+
 	evidence := []string{fmt.Sprintf("the observers lost it at %s and saw it again at %s (%s)",
 		stamp(p.Lost), stamp(returned), short(returned.Sub(p.Lost)))}
+	if p.Lost.IsZero() || returned.Before(p.Lost) {
+		evidence[0] = fmt.Sprintf(
+			"the observers saw it again at %s; when they lost it is not known, because the clock "+
+				"jumped",
+			stamp(returned),
+		)
+	}
 
 	if !p.Away.Time.IsZero() {
 		evidence = append(evidence, second(p.Away))
@@ -63,6 +71,8 @@ func CaseOf(p inventory.Presence) (Case, []string) {
 	switch {
 	case rebooted == unknown:
 		return CaseUnknown, evidence
+	case p.Lost.IsZero():
+		return CaseRunning, evidence
 	case unreached: // more than the agent was gone
 		return CaseNetwork, evidence
 	case restarted:
@@ -106,6 +116,8 @@ func isReboot(p inventory.Presence) (answer, []string) {
 		return yes, []string{fmt.Sprintf("its boot id changed from %.8s to %.8s", p.Boot, p.Back.Boot)}
 	case p.Boot != "" && p.Back.Boot != "":
 		return no, []string{fmt.Sprintf("its boot id is %.8s as before", p.Boot)}
+	case p.Lost.IsZero():
+		return unknown, []string{"its boot id from before is not known"}
 	case p.Back.Booted.IsZero():
 		return unknown, []string{"it tells neither its boot id nor its uptime"}
 	}

@@ -163,12 +163,12 @@ type attempt struct {
 // them, the newest first. Those from before it was turned on do not count, nor do those
 // that were cancelled.
 func (c Commission) failed(w World) []attempt {
-	since := w.View.Automation.Switches[c.Name()].Since
+	since := w.past(w.View.Automation.Switches[c.Name()].Since)
 
 	var ended []attempt
 
 	for _, j := range w.View.Jobs {
-		if j.Actor == state.PolicyPrincipal(c.Name()) && j.Accepted.After(since) &&
+		if j.Actor == state.PolicyPrincipal(c.Name()) && j.Accepted.After(since) && !w.future(j.Accepted) &&
 			(j.Status == job.Complete || j.Status == job.Errored) {
 			ended = append(ended, attempt{
 				id:     j.ID,
@@ -185,7 +185,7 @@ func (c Commission) failed(w World) []attempt {
 	}
 
 	for _, d := range w.View.Automation.Decisions {
-		if d.Policy == c.Name() && d.Phase == state.PhaseRefused && d.Time.After(since) {
+		if d.Policy == c.Name() && d.Phase == state.PhaseRefused && d.Time.After(since) && !w.future(d.Time) {
 			ended = append(
 				ended,
 				attempt{id: d.ID, at: d.Time, failed: true, text: d.Node + " was refused: " + d.Result},
@@ -207,21 +207,24 @@ func (c Commission) failed(w World) []attempt {
 func (c Commission) rate(w World) (left int, reason string, next time.Time) {
 	recent, oldest := 0, w.Now
 
-	for _, d := range w.View.Automation.Decisions {
-		begun := d.Policy == c.Name() && d.Action == state.ActionCommission && d.Phase != state.PhaseWithdrawn
-		if !begun || !d.Time.After(w.Now.Add(-RateWindow)) {
+	for i := range w.View.Automation.Decisions {
+		d := &w.View.Automation.Decisions[i]
+		counts := d.Policy == c.Name() && d.Action == state.ActionCommission && d.Phase != state.PhaseWithdrawn
+
+		begun := w.settled(d.Time)
+		if !counts || !begun.After(w.Now.Add(-RateWindow)) {
 			continue
 		}
 
 		recent++
 
-		if d.Time.Before(oldest) {
-			oldest = d.Time
+		if begun.Before(oldest) {
+			oldest = begun
 		}
 	}
 
 	return max(c.Rule.Rate-recent, 0), fmt.Sprintf("%s began within %s, which is its limit",
-		inventory.Count(recent, "commission", "commissions"), short(RateWindow)), oldest.Add(RateWindow)
+		inventory.Count(recent, "commission", "commissions"), short(RateWindow)) + w.jumped(), oldest.Add(RateWindow)
 }
 
 // judge returns the prospect of a new node for the rule, whatever group it joins.
@@ -233,7 +236,7 @@ func (c Commission) judge(m *muster, n *inventory.Node) prospect {
 	}
 
 	wait := func(text string) prospect { return prospect{node: n, stage: stageWait, text: text} }
-	quiet := n.Presence.Since.Add(c.Rule.Quiet)
+	quiet := m.settled(n.Presence.Since).Add(c.Rule.Quiet)
 
 	switch due := m.busy[n.Name]; {
 	case n.State != inventory.Discovered:

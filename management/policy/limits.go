@@ -53,7 +53,7 @@ func (w World) usage(ofJob func(*job.Job) bool, ofDecision func(*state.Decision)
 		}
 
 		// Quarantines have a limit of their own.
-		if begun := d.Time; d.Action != state.ActionQuarantine && begun.After(w.Now.Add(-RateWindow)) {
+		if begun := w.settled(d.Time); d.Action != state.ActionQuarantine && begun.After(w.Now.Add(-RateWindow)) {
 			u.recent++
 
 			if begun.Before(u.oldest) {
@@ -77,7 +77,7 @@ func (w World) limits() *limits {
 		noFence: noFence,
 		overRate: fmt.Sprintf("%s within %s, which is the limit (policies.rate)",
 			inventory.Count(u.recent, "automatic job or rollout began", "automatic jobs and rollouts began"),
-			short(RateWindow)),
+			short(RateWindow)) + w.jumped(),
 		again: u.oldest.Add(RateWindow),
 	}
 }

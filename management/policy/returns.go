@@ -195,6 +195,8 @@ func (w World) away(n *inventory.Node) outlook {
 		return outlook{}
 	}
 
+	lost = w.past(lost)
+
 	due := lost.Add(secondOpinion)
 	if w.Now.Before(due) {
 		return outlook{until: due}
@@ -241,7 +243,8 @@ func (r Returns) settled(w World, n *inventory.Node) outlook {
 // verification found it drifted not long ago, or nil.
 func (r Returns) drifted(w World, n *inventory.Node) *state.Decision {
 	v := n.Verification
-	if v == nil || v.Result != inventory.Drifted || v.Time.Before(w.Now.Add(-repairWithin)) {
+	if v == nil || v.Result != inventory.Drifted || w.future(v.Time) ||
+		v.Time.Before(w.Now.Add(-repairWithin)) {
 		return nil
 	}
 
@@ -308,7 +311,7 @@ func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
 	case n.Status == inventory.Allocated && reaction == inventory.ReactionRecord:
 		return outlook{stage: stageNote, text: "it returned; nothing is done, because on_return of " + n.Group +
 			" is " + string(reaction)}
-	case served != nil && served.Ended.After(returned):
+	case served != nil && served.Ended.After(returned) && !w.future(served.Ended):
 		return outlook{stage: stageNote, text: fmt.Sprintf("it returned, and job %s (%s of %s) completed on it since",
 			served.ID, served.Verb, job.OrSomebody(served.Actor))}
 	case len(n.Duplicates) > 0:
@@ -320,7 +323,7 @@ func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
 	}
 
 	switch {
-	case p.Back.Time.Before(returned), w.Now.Sub(p.Back.Time) > EvidenceFor:
+	case p.Back.Time.Before(returned), !w.recent(p.Back):
 		return outlook{stage: stageAsk, ask: true, text: "ssh is asked what happened to it"}
 	case p.Back.Foreign:
 		return r.quarantine(w, n)
@@ -494,7 +497,7 @@ func (w World) due(p inventory.Presence) (time.Time, string) {
 		delay = min(2*delay, max(maxBackoff, w.Settings.Settle))
 	}
 
-	due := returned.Add(delay)
+	due := w.settled(returned).Add(delay)
 	if times == 1 {
 		return due, fmt.Sprintf(
 			"it returned at %s; next step not before %s (policies.settle)",

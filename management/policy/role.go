@@ -185,7 +185,7 @@ func (c *crew) absences(w World, r Role) []absence {
 func (w World) silence(r Role, n *inventory.Node) absence {
 	a := absence{node: n, since: n.Presence.Since}
 	away := n.Presence.Away
-	due := a.since.Add(r.ReplaceAfter)
+	due := w.since(a.since).Add(r.ReplaceAfter)
 	early, settled := w.early()
 
 	switch {
@@ -198,7 +198,7 @@ func (w World) silence(r Role, n *inventory.Node) absence {
 	case early != "":
 		a.until = settled
 		a.text = fmt.Sprintf("%s is silent since %s, and keeps its place: %s", n.Name, stamp(a.since), early)
-	case away.Time.Before(a.since), away.Time.Before(w.Start.Began), w.Now.Sub(away.Time) > EvidenceFor:
+	case away.Time.Before(a.since), away.Time.Before(w.epoch()), !w.recent(away):
 		a.ask = true
 		a.text = fmt.Sprintf("%s is silent since %s; ssh is asked whether its host is up", n.Name, stamp(a.since))
 	case !Gone(*n):
@@ -220,7 +220,7 @@ func (w World) fence(r Role, n *inventory.Node) absence {
 		a.since = n.Updated
 	}
 
-	due := a.since.Add(r.ReplaceAfter)
+	due := w.since(a.since).Add(r.ReplaceAfter)
 
 	if r.ReplaceAfter == 0 {
 		a.text = fmt.Sprintf("%s is %s, and keeps its place", n.Name, n.Status)

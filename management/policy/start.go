@@ -12,6 +12,11 @@ type Start struct {
 	// Observed is when every observer had given its first full report to the process; zero:
 	// not yet.
 	Observed time.Time
+	// Epoch is since when the process decides on an even clock: its start, its newest jump of the
+	// clock, or when it took over; zero: Began.
+	Epoch time.Time
+	// Stepped is the time of the newest jump of the clock, after the jump; zero: none.
+	Stepped time.Time
 }
 
 // early returns why it is too early after a start for an action that cannot be taken back,
@@ -19,7 +24,7 @@ type Start struct {
 func (w World) early() (reason string, until time.Time) {
 	s := w.Start
 
-	switch due := s.Observed.Add(w.Settings.Settle); {
+	switch due := w.settled(s.Observed).Add(w.Settings.Settle); {
 	case s.Began.IsZero():
 		return "", time.Time{}
 	case s.Observed.IsZero():

@@ -13,32 +13,41 @@ import (
 	"github.com/contiv/cluster/management/policy"
 )
 
-// TestReplaceAfterStart: what is stored from before a start replaces no node. The observers
-// report in full first, then settle, and then ssh is asked anew.
+// TestReplaceAfterStart: what is stored from before a start replaces no node. It has to be lost
+// for the whole time since, the observers report in full and settle, and then ssh is asked anew.
 func TestReplaceAfterStart(t *testing.T) {
 	t.Parallel()
 
 	m := []*inventory.Node{master("m-0", "a"), master("m-1", "b"), master("m-2", "c")}
-	w := siteWorld(siteRule(), append(slices.Clone(m), inRack("n-0", "a", noon.Add(-time.Hour)))...)
-	rule := policy.Commission{Rule: siteRule()}
+	site := siteRule()
+	site.Roles[0].ReplaceAfter = 10 * time.Minute
+
+	w := siteWorld(site, append(slices.Clone(m), inRack("n-0", "a", noon.Add(-time.Hour)))...)
+	rule := policy.Commission{Rule: site}
 
 	lose(w, m[0], time.Hour)
-	w.Start.Began = w.Now.Add(-30 * time.Second)
+
+	const long = 10 * time.Minute
 
 	for _, c := range []struct {
 		name     string
+		began    time.Duration // so long ago
 		observed time.Time
 		answered time.Time
 		want     string
 		text     string
 		next     time.Time
 	}{
-		{"no report", time.Time{}, w.Now, "", "waits for a full report of every observer", time.Time{}},
-		{"just reported", w.Now.Add(-20 * time.Second), w.Now, "", "until 2026-03-01 12:10:40 UTC (policies.settle)",
-			w.Now.Add(40 * time.Second)},
-		{"an answer from before", w.Now.Add(-time.Minute), w.Now.Add(-time.Minute), "", "ssh is asked", time.Time{}},
-		{"a new answer", w.Now.Add(-time.Minute), w.Now, "n-0 master", "in the place of m-0", time.Time{}},
+		{"just started", 30 * time.Second, w.Now, w.Now, "", "not given away before 2026-03-01 12:19:30 UTC",
+			w.Now.Add(9*time.Minute + 30*time.Second)},
+		{"no report", long, time.Time{}, w.Now, "", "waits for a full report of every observer", time.Time{}},
+		{"just reported", long, w.Now.Add(-20 * time.Second), w.Now, "",
+			"until 2026-03-01 12:10:40 UTC (policies.settle)", w.Now.Add(40 * time.Second)},
+		{"an answer from before", long, w.Now.Add(-time.Minute), w.Now.Add(-11 * time.Minute), "",
+			"ssh is asked", time.Time{}},
+		{"a new answer", long, w.Now.Add(-time.Minute), w.Now, "n-0 master", "in the place of m-0", time.Time{}},
 	} {
+		w.Start.Began = w.Now.Add(-c.began)
 		w.Start.Observed, m[0].Presence.Away.Time = c.observed, c.answered
 		p := policy.Decide(rule, w)
 

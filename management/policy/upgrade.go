@@ -142,7 +142,7 @@ func (u Upgrade) judge(w World) fleet {
 		return wait(behind, "the decision %s is being carried out", d.ID)
 	}
 
-	due := p.Since.Add(u.Rule.Settle)
+	due := w.settled(p.Since).Add(u.Rule.Settle)
 	early := fleet{outlook{stage: stageWait, until: due, text: fmt.Sprintf(
 		"commit %s is in use since %s; it is rolled out not before %s (policies.upgrade.%s.settle)",
 		shortHash(p.Commit), stamp(p.Since), stamp(due), u.Name())}, behind}
@@ -285,7 +285,7 @@ func (u Upgrade) open(w World) *rollout.Record {
 }
 
 // since is when the policy was turned on: attempts from before count no more.
-func (u Upgrade) since(w World) time.Time { return w.View.Automation.Switches[u.Name()].Since }
+func (u Upgrade) since(w World) time.Time { return w.past(w.View.Automation.Switches[u.Name()].Since) }
 
 // outdone returns whether another rollout is to take the place of the open one, and the
 // reason for either.
@@ -367,7 +367,7 @@ func (u Upgrade) rejected(w World, p state.Playbooks) string {
 
 	for i := range slices.Backward(w.View.Rollouts) {
 		r := &w.View.Rollouts[i]
-		if r.Playbooks != p.Digest || r.Created.Before(p.Since) || r.Created.Before(u.since(w)) {
+		if r.Playbooks != p.Digest || r.Created.Before(w.past(p.Since)) || r.Created.Before(u.since(w)) {
 			continue
 		}
 

@@ -88,14 +88,14 @@ func (v Verify) run(w World) run {
 	a := w.View.Automation
 	seen, known := a.Schedules[v.Name()]
 
-	if r.at.Before(a.Switches[v.Name()].Since) || r.at.Before(seen.Since) ||
+	if r.at.Before(w.past(a.Switches[v.Name()].Since)) || r.at.Before(w.past(seen.Since)) ||
 		known && seen.Times != v.Rule.Times.String() {
 		r.at = time.Time{}
 	}
 
 	r.begins = r.at
 	if seen.Run.Equal(r.at) && seen.Began.After(r.at) {
-		r.begins = seen.Began
+		r.begins = w.past(seen.Began)
 	}
 
 	return r
@@ -317,8 +317,8 @@ func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tri
 		return later
 	}
 
-	if n.Verification != nil && !n.Verification.Time.Before(r.recent) {
-		later.text = fmt.Sprintf("it was verified at %s; ", stamp(n.Verification.Time)) + later.text
+	if last := n.Verification; last != nil && !last.Time.Before(r.recent) && !w.future(last.Time) {
+		later.text = fmt.Sprintf("it was verified at %s; ", stamp(last.Time)) + later.text
 		return later
 	}
 
@@ -364,7 +364,8 @@ func (v Verify) tried(w World, r run) map[string]string {
 		j := &w.View.Jobs[i]
 		jobs[j.ID] = true
 
-		if j.Actor != state.PolicyPrincipal(v.Name()) || j.Accepted.Before(r.at) || j.Status == job.Cancelled {
+		if j.Actor != state.PolicyPrincipal(v.Name()) || j.Accepted.Before(r.at) || j.Status == job.Cancelled ||
+			j.Status.Ended() && w.future(j.Accepted) {
 			continue
 		}
 
@@ -374,7 +375,8 @@ func (v Verify) tried(w World, r run) map[string]string {
 	}
 
 	for _, d := range w.View.Automation.Decisions {
-		if d.Policy != v.Name() || d.Action != state.ActionVerify || d.Time.Before(r.at) {
+		if d.Policy != v.Name() || d.Action != state.ActionVerify || d.Time.Before(r.at) ||
+			d.Phase != state.PhaseDecided && w.future(d.Time) {
 			continue
 		}
 

@@ -93,7 +93,10 @@ func (l *Leader) begin(n inventory.Node, now time.Time) bool {
 	defer l.mu.Unlock()
 
 	last := l.asked[n.Name]
-	if l.asking[n.Name] || last.After(n.Presence.Since) && now.Before(last.Add(wait)) {
+	// A change of its state is a reason to ask at once, unless it is in the future.
+	asked := last.After(n.Presence.Since) || n.Presence.Since.After(now)
+
+	if l.asking[n.Name] || asked && now.Before(last.Add(wait)) {
 		return false
 	}
 

@@ -88,8 +88,10 @@ type Options struct {
 	// Observed is when every observer had given its first full report to this process; zero:
 	// not yet. nil: there is none to wait for.
 	Observed func() time.Time
-	Audit    access.Auditor
-	Logger   logrus.FieldLogger
+	// Clock returns the time of the wall clock, and one that never jumps. nil: those of the host.
+	Clock  func() (wall time.Time, steady time.Duration)
+	Audit  access.Auditor
+	Logger logrus.FieldLogger
 	// Count is called for each decision. It may be nil.
 	Count func(policy string, action state.Action)
 	// Halted is called with the state of the brake in words when it changes, and with ""
@@ -111,10 +113,19 @@ type Leader struct {
 	tasks    sync.WaitGroup
 	slots    chan struct{} // bounds the questions at a time
 	working  atomic.Bool   // decisions are being carried out
+	time     clock
 }
 
 // New returns a leader. Run makes it decide.
 func New(o Options) *Leader {
+	if o.Clock == nil {
+		began := time.Now()
+		o.Clock = func() (time.Time, time.Duration) {
+			now := time.Now()
+			return now, now.Sub(began)
+		}
+	}
+
 	return &Leader{
 		Options: o, kick: make(chan struct{}, 1), began: time.Now(),
 		asking: map[string]bool{}, asked: map[string]time.Time{}, attempts: map[string]attempt{},
@@ -184,7 +195,12 @@ func (l *Leader) round(ctx context.Context) time.Time {
 	v := l.State.View()
 
 	// An old view, or a record that cannot be read, is no ground for a decision.
-	if !l.Leads() || v.Stale || settings.Incomplete != nil || v.Unreadable[automationKey] != "" {
+	if !l.Leads() {
+		l.time.yield()
+		return time.Time{}
+	}
+
+	if v.Stale || settings.Incomplete != nil || v.Unreadable[automationKey] != "" {
 		return time.Time{}
 	}
 
@@ -201,15 +217,21 @@ func (l *Leader) round(ctx context.Context) time.Time {
 
 // world returns what the policies decide from now.
 func (l *Leader) world(v *state.View, settings Settings) policy.World {
-	return policy.World{View: v, Settings: settings.Settings, Now: time.Now(), Start: l.start()}
+	now, start := l.start()
+
+	return policy.World{View: v, Settings: settings.Settings, Now: now, Start: start}
 }
 
-func (l *Leader) start() policy.Start {
-	if l.Observed == nil {
-		return policy.Start{Began: l.began, Observed: l.began}
+// start returns the time, and since when it tells an age.
+func (l *Leader) start() (now time.Time, start policy.Start) {
+	start = policy.Start{Began: l.began, Observed: l.began}
+	if l.Observed != nil {
+		start.Observed = l.Observed()
 	}
 
-	return policy.Start{Began: l.began, Observed: l.Observed()}
+	now, start.Epoch, start.Stepped = l.time.read(l.Clock)
+
+	return now, start
 }
 
 // earliest returns the earlier one of two times; zero is none.
@@ -228,6 +250,10 @@ const automationKey = "v/automation"
 func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time, err error) {
 	bounded, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
+
+	if err := l.mend(bounded, settings); err != nil {
+		return time.Time{}, err
+	}
 
 	w := l.world(l.State.View(), settings)
 

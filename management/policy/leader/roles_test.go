@@ -154,7 +154,7 @@ func TestDynamicRolesStart(t *testing.T) {
 		l := s.leader()
 		l.Observed = func() time.Time { return *observed.Load() }
 
-		s.run(l, 2*time.Minute)
+		s.run(l, 31*time.Minute)
 
 		if text := strings.Join(l.Status().Policies[1].Roles[0].Notes, ""); !strings.Contains(text, "full report") {
 			t.Error(text)

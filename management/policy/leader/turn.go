@@ -103,7 +103,7 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 		Policy: name, About: p.About(settings), On: policy.IsOn(a, p), Halted: policy.Halted(a, p),
 	}
 
-	now := time.Now()
+	now, start := l.start()
 	a.Brake, a.Paused = state.Brake{}, nil
 
 	if !out.On {
@@ -125,7 +125,7 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 
 	w := policy.World{View: &v, Settings: settings, Now: now}
 	if given == nil {
-		w.Start = l.start()
+		w.Start = start
 	}
 
 	out.Outlooks, out.Roles = p.Test(w), rolesOf(p, w)

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// Clock finds the jumps of the wall clock of one process, such as the first answer of a time
+// server after a start with a dead battery. The zero value has read no time yet. It is for one
+// goroutine at a time.
+type Clock struct {
+	wall    time.Time
+	steady  time.Duration
+	stepped time.Time
+}
+
+// Read returns the time of the newest jump on the wall clock, this reading included; zero:
+// none. steady never jumps, and may begin anywhere.
+func (c *Clock) Read(wall time.Time, steady time.Duration) (stepped time.Time) {
+	// A monotonic reading would hide the jump.
+	wall = wall.Round(0)
+
+	if !c.wall.IsZero() {
+		jump := wall.Sub(c.wall) - (steady - c.steady)
+		if jump.Abs() >= inventory.ClockSlack {
+			c.stepped = wall
+		}
+	}
+
+	c.wall, c.steady = wall, steady
+
+	return c.stepped
+}
+
+// epoch is the time from which on stored times tell an age; zero: all do.
+func (w World) epoch() time.Time {
+	if !w.Start.Epoch.IsZero() {
+		return w.Start.Epoch
+	}
+
+	return w.Start.Began
+}
+
+// since returns from when on a wait counts that began at the stored time, for an action that cannot
+// be taken back. A time from before the epoch may be of any age: the wait begins at the epoch.
+func (w World) since(t time.Time) time.Time {
+	if epoch := w.epoch(); !t.IsZero() && (t.Before(epoch) || w.future(t) && !epoch.IsZero()) {
+		return epoch
+	}
+
+	return t
+}
+
+// settled returns from when on a short wait counts that began at the stored time. It goes on over
+// a restart, and begins anew at a jump of the clock.
+func (w World) settled(t time.Time) time.Time {
+	if t.Before(w.Start.Stepped) {
+		return w.Start.Stepped
+	}
+
+	return w.past(t)
+}
+
+// past returns the stored time, or the epoch for one in the future.
+func (w World) past(t time.Time) time.Time {
+	if w.future(t) {
+		return w.since(t)
+	}
+
+	return t
+}
+
+// future reports whether a clock that was ahead took the stored time.
+func (w World) future(t time.Time) bool { return t.After(w.Now.Add(inventory.ClockSlack)) }
+
+// recent reports whether an answer of a host still counts.
+func (w World) recent(c inventory.Contact) bool {
+	return !w.future(c.Time) && !c.Time.Before(w.Start.Stepped) && w.Now.Sub(c.Time) <= EvidenceFor
+}
+
+// jumped explains a limit that counts decisions from before a jump of the clock, or returns "".
+func (w World) jumped() string {
+	if w.Start.Stepped.IsZero() || w.Now.Sub(w.Start.Stepped) >= RateWindow {
+		return ""
+	}
+
+	return fmt.Sprintf("; the clock jumped at %s, so what began before counts", stamp(w.Start.Stepped))
+}
+
+// aheadFor is how long a clock has to run evenly before it is trusted more than a stored time in
+// the future: one that was not set since the start would be wrong.
+const aheadFor = 10 * time.Minute
+
+// Ahead returns the nodes whose presence has a time in the future, as they are to be stored: with
+// such a time, everything that happens to the node would look older.
+func Ahead(w World) []inventory.Node {
+	if epoch := w.epoch(); epoch.IsZero() || w.Now.Sub(epoch) < aheadFor {
+		return nil
+	}
+
+	var ahead []inventory.Node
+
+	for _, n := range w.View.Nodes {
+		if w.future(n.Presence.Newest()) {
+			m := n.Clone()
+			m.Presence = n.Presence.Until(w.Now)
+			ahead = append(ahead, m)
+		}
+	}
+
+	return ahead
+}

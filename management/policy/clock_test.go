@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
+)
+
+// jumps are the errors that the clock of the manager may have: none, or that of a dead battery,
+// of a wrong time zone, and of a wrong year.
+var jumps = []time.Duration{
+	0, 0, -56 * 365 * 24 * time.Hour, time.Hour, -time.Hour, 30 * time.Hour, -30 * time.Hour, 400 * 24 * time.Hour,
+	-400 * 24 * time.Hour, 20 * time.Second,
+}
+
+// clocked is a simulated fleet of a manager whose clock jumps. True times come from a clock that
+// nobody changes.
+type clocked struct {
+	*testing.T
+
+	random *rand.Rand
+	world  policy.World
+	rule   policy.Rule
+	verify policy.Verify
+
+	now     time.Time // true
+	wrong   time.Duration
+	clock   policy.Clock
+	epoch   time.Time
+	started time.Time // true, of the process
+
+	lost, seen map[string]time.Time   // true, of the newest change of a node
+	begun      []time.Time            // true, of commissions
+	verified   map[string][]time.Time // true, by node
+	jumped     int                    // times
+	replaced   map[string]bool        // nodes whose place was taken
+	count      map[string]int         // of what happened
+}
+
+const clockStep = 30 * time.Second
+
+func newClocked(t *testing.T, seed uint64) *clocked {
+	rule := siteRule()
+	rule.Quiet, rule.Rate = 5*time.Minute, 3
+
+	c := &clocked{
+		T: t, rule: rule, random: rand.New(rand.NewPCG(seed, 2)), now: noon, started: noon,
+		lost: map[string]time.Time{}, seen: map[string]time.Time{}, verified: map[string][]time.Time{},
+		replaced: map[string]bool{}, count: map[string]int{},
+	}
+
+	nodes := []*inventory.Node{master("m-0", "a"), master("m-1", "b"), master("m-2", "c")}
+	for i := range 20 {
+		nodes = append(nodes, inRack(fmt.Sprintf("n-%02d", i), "a", noon))
+	}
+
+	c.world = siteWorld(rule, nodes...)
+	c.world.Settings.Brake.Minimum = 1000
+	// Spare nodes are left for the places of lost masters.
+	c.world.Settings.Commission[0].Roles = rule.Roles[:1]
+	c.rule = c.world.Settings.Commission[0]
+
+	times, err := window.ParseTimes("0 * * * *", "UTC")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	c.verify = policy.Verify{Rule: policy.VerifyRule{
+		Name: "hourly", Match: func(*inventory.Node) bool { return true }, All: true, Times: times,
+		Spread: 10 * time.Minute, Batch: 5, Jobs: 2,
+	}}
+	c.world.Settings.Verify = []policy.VerifyRule{c.verify.Rule}
+	c.world.View.Automation = c.world.View.Automation.Turn("hourly", policy.Scoped(
+		state.Switch{On: true, Since: noon.Add(-time.Hour)}, c.verify))
+
+	for _, n := range nodes {
+		c.seen[n.Name] = noon
+	}
+
+	c.start()
+
+	return c
+}
+
+func (c *clocked) wall() time.Time { return c.now.Add(c.wrong) }
+
+// start begins a process of the manager.
+func (c *clocked) start() {
+	c.clock, c.started = policy.Clock{}, c.now
+	c.epoch = time.Time{}
+	c.world.Start = policy.Start{Began: c.wall(), Observed: c.wall()}
+}
+
+// read gives the policies the time.
+func (c *clocked) read() {
+	c.world.Now = c.wall()
+
+	stepped := c.clock.Read(c.wall(), c.now.Sub(noon))
+	if c.epoch.IsZero() || !stepped.Equal(c.world.Start.Stepped) {
+		c.epoch = c.wall()
+	}
+
+	c.world.Start.Epoch, c.world.Start.Stepped = c.epoch, stepped
+}
+
+// step lets time pass.
+func (c *clocked) step(calm bool) {
+	c.now = c.now.Add(clockStep)
+
+	if !calm {
+		c.happen()
+	}
+
+	c.read()
+
+	// What the leader does.
+	for _, n := range policy.Ahead(c.world) {
+		*job.Find(c.world.View.Nodes, n.Name) = n
+		c.count["mended"]++
+	}
+
+	if schedules, changed := policy.Scheduled(c.world); changed {
+		c.world.View.Automation.Schedules = schedules
+	}
+
+	for _, p := range []policy.Policy{policy.Returns{}, policy.Commission{Rule: c.rule}, c.verify} {
+		plan := policy.Decide(p, c.world)
+
+		for _, name := range plan.Ask {
+			n := job.Find(c.world.View.Nodes, name)
+			if up := n.State == inventory.Discovered; !n.Presence.Since.After(c.wall()) {
+				*n = n.Contacted(inventory.Contact{Time: c.wall(), Reached: up, Silent: !up, Boot: bootA})
+			}
+		}
+
+		for name, text := range plan.Notes {
+			n := job.Find(c.world.View.Nodes, name)
+			*n, _ = n.Decided(inventory.Trigger{Time: c.wall(), Reason: text})
+		}
+
+		for _, d := range plan.Decisions {
+			c.decided(d)
+		}
+	}
+}
+
+// happen changes the fleet, the clock and the process by chance.
+func (c *clocked) happen() {
+	one := func(n int) bool { return c.random.IntN(n) == 0 }
+
+	if one(60) {
+		c.wrong = jumps[c.random.IntN(len(jumps))]
+		c.jumped++
+
+		if one(3) {
+			c.start()
+			c.count["jumps between processes"]++
+		}
+	}
+
+	if one(400) {
+		c.start()
+	}
+
+	silent := 0
+
+	for _, n := range c.world.View.Nodes {
+		switch {
+		case n.State == inventory.Disappeared:
+			if one(150) {
+				seen(n, true, c.wall())
+				c.seen[n.Name] = c.now
+				delete(c.lost, n.Name)
+			}
+		case one(600) && n.Group == "service-master" && silent == 0:
+			seen(n, false, c.wall())
+			c.lost[n.Name] = c.now
+		}
+
+		if n.State == inventory.Disappeared && n.Group == "service-master" && !c.replaced[n.Name] {
+			silent++
+		}
+	}
+}
+
+// decided carries a decision out, which must not rest on a time that has not passed.
+func (c *clocked) decided(d state.Decision) {
+	c.check(d)
+	c.count[string(d.Action)]++
+
+	d.Phase, d.Job = state.PhaseDone, fmt.Sprintf("j%d", c.world.View.Automation.Count)
+
+	names := d.Nodes
+	if d.Node != "" {
+		names = []string{d.Node}
+	}
+
+	j := job.Job{
+		ID: d.Job, Verb: inventory.VerbVerify, Status: job.Complete, Actor: state.PolicyPrincipal(d.Policy),
+		Accepted: c.wall(), Started: c.wall(), Ended: c.wall(),
+	}
+
+	for _, name := range names {
+		n := job.Find(c.world.View.Nodes, name)
+		if d.Node != "" && d.Action == state.ActionVerify {
+			*n, _ = n.Decided(inventory.Trigger{Time: c.wall()})
+		}
+
+		if d.Action == state.ActionCommission {
+			j.Verb, j.Group = inventory.VerbCommission, d.Group
+			n.Status, n.Group, n.PrevStatus = inventory.Allocated, d.Group, inventory.Provisioning
+		} else {
+			n.Verification = &inventory.Verdict{Time: c.wall(), Job: d.Job, Result: inventory.Clean}
+		}
+
+		j.Targets = append(j.Targets, job.Target{Name: name})
+	}
+
+	jobs := append(c.world.View.Jobs, j)
+	c.world.View.Jobs = jobs[max(0, len(jobs)-50):]
+	c.world.View.Automation = policy.Remember(c.world, c.world.View.Automation.With(d))
+}
+
+// check compares a decision with the true times.
+func (c *clocked) check(d state.Decision) {
+	c.Helper()
+
+	fresh := func(name string) bool { return c.seen[name].After(c.started) }
+
+	switch {
+	case d.Replaces != "":
+		away := c.now.Sub(c.lost[d.Replaces])
+		if gone := c.lost[d.Replaces]; gone.IsZero() || away < c.rule.Roles[0].ReplaceAfter {
+			c.Fatalf("%s takes the place of %s, which was lost %s ago: %s", d.Node, d.Replaces, away, d.Evidence)
+		}
+
+		c.replaced[d.Replaces] = true
+	case d.Action == state.ActionCommission && fresh(d.Node) && c.now.Sub(c.seen[d.Node]) < c.rule.Quiet:
+		c.Fatalf("%s was commissioned %s after its discovery", d.Node, c.now.Sub(c.seen[d.Node]))
+	case d.Action == state.ActionVerify && d.Node != "" && fresh(d.Node) &&
+		c.now.Sub(c.seen[d.Node]) < c.world.Settings.Settle:
+		c.Fatalf("%s was verified %s after its return", d.Node, c.now.Sub(c.seen[d.Node]))
+	}
+
+	if d.Action == state.ActionCommission {
+		c.begun = append(c.begun, c.now)
+
+		recent := 0
+		for _, t := range c.begun {
+			if t.After(c.now.Add(-policy.RateWindow)) && t.After(c.started) {
+				recent++
+			}
+		}
+
+		if recent > c.rule.Rate {
+			c.Fatalf("%d commissions within %s", recent, policy.RateWindow)
+		}
+	}
+
+	for _, name := range d.Nodes {
+		c.verified[name] = append(c.verified[name], c.now)
+	}
+}
+
+// TestClockJumps: whatever the clock does, no node is replaced, commissioned or verified before
+// its time, and no run of the schedule is made up for more than once. Once the clock runs evenly,
+// everything that is due happens.
+func TestClockJumps(t *testing.T) {
+	t.Parallel()
+
+	const (
+		seeds = 12
+		steps = 1800
+	)
+
+	total := map[string]int{}
+
+	for seed := range uint64(seeds) {
+		ok := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			c := newClocked(t, seed)
+
+			for range steps {
+				c.step(false)
+			}
+
+			hours := int(steps * clockStep / time.Hour)
+			for name, times := range c.verified {
+				// A run begins with each hour of the clock, and with each jump and start at most.
+				if most := hours + c.jumped + 2; len(times) > most {
+					t.Errorf("%s was verified %d times in %d hours with %d jumps", name, len(times), hours, c.jumped)
+				}
+			}
+
+			c.calm()
+
+			for what, n := range c.count {
+				total[what] += n
+			}
+		})
+		if !ok {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+
+	for _, what := range strings.Fields("commission verify mended") {
+		if total[what] == 0 {
+			t.Errorf("it never happened: %s; %v", what, total)
+		}
+	}
+
+	t.Log(total)
+}
+
+// calm lets the clock jump once more and then run evenly: nothing waits for a time that a clock
+// showed before.
+func (c *clocked) calm() {
+	c.Helper()
+
+	c.wrong = jumps[c.random.IntN(len(jumps))]
+	begin := c.now
+
+	for range int(4 * time.Hour / clockStep) {
+		c.step(true)
+	}
+
+	healthy := 0
+
+	for _, n := range c.world.View.Nodes {
+		if n.Available() && n.Group == "service-master" {
+			healthy++
+		}
+
+		if n.State == inventory.Discovered && n.Presence.Pending() {
+			c.Errorf("nothing was decided on the return of %s: %+v", n.Name, n.Presence)
+		}
+
+		times := c.verified[n.Name]
+		if !n.Available() {
+			continue
+		}
+
+		if i := slices.IndexFunc(times, begin.Before); i < 0 || len(times)-i < 2 {
+			c.Errorf("%s was not verified as scheduled: %v", n.Name, times)
+		}
+	}
+
+	if healthy == 2 {
+		c.Errorf("%d masters are healthy, and none is replaced: %v", healthy,
+			slices.Sorted(maps.Keys(c.lost)))
+	}
+}
+
+// TestClockBrake: the brake neither engages nor is released by a jump of the clock.
+func TestClockBrake(t *testing.T) {
+	t.Parallel()
+
+	var nodes []*inventory.Node
+	for i := range 6 {
+		nodes = append(nodes, member(fmt.Sprintf("n-%d", i), noon.Add(-24*time.Hour)))
+		seen(nodes[i], false, noon.Add(time.Duration(i)*time.Hour))
+		seen(nodes[i], true, noon.Add(time.Duration(i)*time.Hour+time.Minute))
+	}
+
+	w := world(nodes...)
+	w.Now = noon.Add(-time.Hour)
+	w.Start = policy.Start{Began: noon.Add(-48 * time.Hour), Epoch: w.Now, Stepped: w.Now}
+
+	if b, d := policy.Brake(w); b.On || d != nil {
+		t.Errorf("absences that the clock has yet to reach: %+v", d)
+	}
+
+	w.Now = noon.Add(48 * time.Hour)
+	w.Start = policy.Start{Began: noon.Add(-48 * time.Hour), Epoch: w.Now, Stepped: w.Now}
+	w.View.Automation.Brake = state.Brake{On: true, Since: noon, Until: noon.Add(time.Hour)}
+
+	if b, d := policy.Brake(w); !b.On || d != nil {
+		t.Errorf("it was released by a jump: %+v", d)
+	}
+
+	w.Now = w.Now.Add(time.Hour)
+
+	if b, d := policy.Brake(w); b.On || d == nil {
+		t.Error("it was not released after its time")
+	}
+
+	// The clock was ahead as it engaged.
+	w.Now = noon.Add(-400 * 24 * time.Hour)
+	w.Start = policy.Start{Began: w.Now, Epoch: w.Now}
+	w.Now = w.Now.Add(time.Hour)
+
+	if b, _ := policy.Brake(w); b.On {
+		t.Error("it holds for more than a year")
+	}
+}
+
+// TestClockShortWaits: quiet periods, settle times and rates begin anew at a jump, and end.
+func TestClockShortWaits(t *testing.T) {
+	t.Parallel()
+
+	jump := noon.Add(30 * 24 * time.Hour)
+
+	at := func(w policy.World, stepped time.Time, since time.Duration) policy.World {
+		w.Start = policy.Start{Began: noon.Add(-time.Hour), Epoch: stepped, Stepped: stepped}
+		w.Now = stepped.Add(since)
+
+		return w
+	}
+
+	rule := workers()
+	fresh := freshWorld([]policy.Rule{rule}, newcomer("n-0", noon))
+	returned := world(back("n-1", time.Minute, reached))
+
+	// Its answer came after the jump.
+	returned.View.Nodes[0].Presence.Back.Time = jump
+
+	busy := freshWorld([]policy.Rule{rule}, newcomer("n-0", noon.Add(-time.Hour)))
+	for i := range rule.Rate {
+		busy.View.Automation = busy.View.Automation.With(state.Decision{
+			ID: fmt.Sprint(i), Time: noon, Policy: rule.Name, Node: fmt.Sprintf("x-%d", i),
+			Action: state.ActionCommission, Phase: state.PhaseDone,
+		})
+	}
+
+	for _, c := range []struct {
+		name  string
+		world policy.World
+		by    policy.Policy
+		wait  time.Duration
+	}{
+		{"quiet", fresh, policy.Commission{Rule: rule}, rule.Quiet},
+		{"settle", returned, policy.Returns{}, returned.Settings.Settle},
+		{"rate", busy, policy.Commission{Rule: rule}, policy.RateWindow},
+	} {
+		if p := policy.Decide(c.by, at(c.world, jump, c.wait-time.Second)); len(p.Decisions) > 0 {
+			t.Errorf("%s: %s", c.name, actions(p))
+		}
+
+		if p := policy.Decide(c.by, at(c.world, jump, c.wait)); len(p.Decisions) != 1 {
+			t.Errorf("%s: %s, next %s", c.name, actions(p), p.Next)
+		}
+	}
+
+	// A clock that was ahead makes nothing wait for it.
+	back := noon.Add(-30 * 24 * time.Hour)
+
+	for name, w := range map[string]policy.World{"quiet": fresh, "rate": busy} {
+		if p := policy.Decide(policy.Commission{Rule: rule}, at(w, back, time.Hour)); len(p.Decisions) != 1 {
+			t.Errorf("%s after a jump backwards: %s, next %s", name, actions(p), p.Next)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
+)
+
+// clock remembers since when this process decides on an even clock. All methods may be called
+// at once.
+type clock struct {
+	mu      sync.Mutex
+	clock   policy.Clock
+	epoch   time.Time // zero: from the next reading on
+	stepped time.Time
+}
+
+// read returns the time, since when the process decides on an even clock, and the newest jump;
+// zero: none.
+func (c *clock) read(clock func() (time.Time, time.Duration)) (now, epoch, stepped time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	now, steady := clock()
+
+	stepped = c.clock.Read(now, steady)
+	if c.epoch.IsZero() || !stepped.Equal(c.stepped) {
+		c.epoch = now.Round(0)
+	}
+
+	c.stepped = stepped
+
+	return now, c.epoch, stepped
+}
+
+// yield notes that another process decides, whose clock may differ.
+func (c *clock) yield() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.epoch = time.Time{}
+}
+
+// mend takes times in the future out of the records of nodes.
+func (l *Leader) mend(ctx context.Context, settings Settings) error {
+	return state.RetryConflict(ctx, l.State, func(v *state.View) error {
+		ahead := policy.Ahead(l.world(v, settings))
+		writes := make([]state.NodeWrite, len(ahead))
+
+		for i, n := range ahead {
+			writes[i].Node = n
+		}
+
+		if len(writes) > 0 {
+			l.Logger.WithField("nodes", len(writes)).
+				Warn("records of nodes have times in the future, because the clock " +
+					"was changed; they count from now on")
+		}
+
+		return node.PutNodes(ctx, l.Store, writes)
+	})
+}

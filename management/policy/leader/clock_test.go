@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leader
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/state"
+)
+
+// TestClockJumps: a master that was lost a moment before the clock jumped by a day is replaced
+// after its time only, and a record from the future holds nothing up.
+func TestClockJumps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := roleSite(t, 3, 1)
+		if _, err := s.leader().Enable(t.Context(), ann, "site", false, ""); err != nil {
+			t.Fatal(err)
+		}
+
+		var wrong atomic.Int64
+
+		began := time.Now()
+		l := s.leader()
+		l.Clock = func() (time.Time, time.Duration) {
+			return time.Now().Add(time.Duration(wrong.Load())), time.Since(began)
+		}
+
+		s.run(l, time.Minute)
+
+		s.boots[name(0)] = ""
+		s.see(false, 0)
+		wrong.Store(int64(24 * time.Hour))
+		s.run(l, 29*time.Minute)
+
+		if m := s.inGroup(inventory.GroupMaster); m != "n-000 n-001 n-002" {
+			t.Fatalf("masters %s; %s", m, s.jobs())
+		}
+
+		// The clock was ahead as it was lost.
+		wrong.Store(0)
+		s.publish(func(v *state.View) {
+			n := v.Nodes[0].Clone()
+			n.Presence.Since, n.Presence.Lost = time.Now().AddDate(1, 0, 0), time.Now().AddDate(1, 0, 0)
+			n.Revision, v.Nodes[0] = v.Revision, &n
+		})
+		s.run(l, 29*time.Minute)
+
+		if m := s.inGroup(inventory.GroupMaster); m != "n-000 n-001 n-002" {
+			t.Fatalf("masters %s; %s", m, s.jobs())
+		}
+
+		s.run(l, time.Hour)
+
+		if m := s.inGroup(inventory.GroupMaster); !strings.Contains(m, "n-003") {
+			t.Errorf("masters %s; %s; %+v", m, s.jobs(), s.View().Nodes[0].Presence)
+		}
+	})
+}
