@@ -66,6 +66,10 @@ func Load(path string, v any, remedy string) (*yaml.Node, error) {
 		return nil, nil
 	}
 
+	if err := CheckValues(top.Content[0], reflect.TypeOf(v).Elem()); err != nil {
+		return nil, Invalid(path, err, remedy)
+	}
+
 	return top.Content[0], nil
 }
 

@@ -36,11 +36,8 @@ func CaseOf(p inventory.Presence) (Case, []string) {
 	evidence := []string{fmt.Sprintf("the observers lost it at %s and saw it again at %s (%s)",
 		stamp(p.Lost), stamp(returned), short(returned.Sub(p.Lost)))}
 	if p.Lost.IsZero() || returned.Before(p.Lost) {
-		evidence[0] = fmt.Sprintf(
-			"the observers saw it again at %s; when they lost it is not known, because the clock "+
-				"jumped",
-			stamp(returned),
-		)
+		evidence[0] = "the observers saw it again at " + stamp(returned) +
+			"; when they lost it is not known, because the clock jumped"
 	}
 
 	if !p.Away.Time.IsZero() {

@@ -79,7 +79,7 @@ func newClocked(t *testing.T, seed uint64) *clocked {
 
 	c.verify = policy.Verify{Rule: policy.VerifyRule{
 		Name: "hourly", Match: func(*inventory.Node) bool { return true }, All: true, Times: times,
-		Spread: 10 * time.Minute, Batch: 5, Jobs: 2,
+		Spread: new(10 * time.Minute), Batch: 5, Jobs: 2,
 	}}
 	c.world.Settings.Verify = []policy.VerifyRule{c.verify.Rule}
 	c.world.View.Automation = c.world.View.Automation.Turn("hourly", policy.Scoped(

@@ -3,7 +3,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,9 +25,9 @@ type VerifyRule struct {
 	Selector string
 	All      bool
 	Times    window.Times
-	// Spread is the time over which the nodes of one run become due; 0: an hour, but half of
+	// Spread is the time over which the nodes of one run become due; nil: an hour, but half of
 	// the time between two runs at most.
-	Spread time.Duration
+	Spread *time.Duration
 	Batch  int // nodes of one job
 	Jobs   int // of the policy, at a time
 }
@@ -81,7 +80,11 @@ func (v Verify) run(w World) run {
 	}
 
 	r.recent = r.at.Add(-period / 2)
-	r.spread = cmp.Or(v.Rule.Spread, min(defaultSpread, period/2))
+
+	r.spread = min(defaultSpread, period/2)
+	if v.Rule.Spread != nil {
+		r.spread = *v.Rule.Spread
+	}
 
 	// An operator who turns the policy on at noon does not expect last night's run, nor does one who
 	// changes its schedule.

@@ -27,7 +27,7 @@ func nightly(t *testing.T) policy.VerifyRule {
 
 	return policy.VerifyRule{
 		Name: "nightly", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
-		Times: times, Spread: time.Hour, Batch: 2, Jobs: 1,
+		Times: times, Spread: new(time.Hour), Batch: 2, Jobs: 1,
 	}
 }
 

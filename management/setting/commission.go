@@ -3,7 +3,6 @@
 package setting
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -22,10 +21,10 @@ type CommissionRule struct {
 	Roles    []RoleRule `json:"roles,omitempty" yaml:"roles,omitempty"`
 	Priority int        `json:"priority,omitempty" yaml:"priority,omitempty"`
 	// Maximum is the number of nodes of the group; with roles, of all of them, and 0 is no limit.
-	Maximum  int      `json:"maximum,omitempty" yaml:"maximum,omitempty"`
-	Rate     int      `json:"rate,omitempty" yaml:"rate,omitempty"`         // 0: defaultCommissions
-	Quiet    Duration `json:"quiet,omitempty" yaml:"quiet,omitempty"`       // 0: defaultQuiet
-	Failures int      `json:"failures,omitempty" yaml:"failures,omitempty"` // 0: defaultFailures
+	Maximum  int       `json:"maximum,omitempty" yaml:"maximum,omitempty"`
+	Rate     *int      `json:"rate,omitempty" yaml:"rate,omitempty"`         // nil: defaultCommissions
+	Quiet    *Duration `json:"quiet,omitempty" yaml:"quiet,omitempty"`       // nil: defaultQuiet; 0: none
+	Failures *int      `json:"failures,omitempty" yaml:"failures,omitempty"` // nil: defaultFailures
 }
 
 // The defaults of a CommissionRule.
@@ -33,6 +32,8 @@ const (
 	defaultCommissions = 5
 	defaultQuiet       = 5 * time.Minute
 	defaultFailures    = 3
+
+	maxQuiet = 7 * 24 * time.Hour
 )
 
 // maxRules is the number of policies of one kind.
@@ -67,8 +68,8 @@ func (r CommissionRule) check(name string, groups inventory.Groups) error {
 		value, low, high int
 	}{
 		{"maximum", r.Maximum, least, maxCount},
-		{"rate", r.Rate, 0, 100},
-		{"failures", r.Failures, 0, 100},
+		{"rate", or(r.Rate, 1), 1, 100},
+		{"failures", or(r.Failures, 1), 1, 100},
 		{"priority", r.Priority, -1000, 1000},
 	} {
 		if n.value < n.low || n.value > n.high {
@@ -76,8 +77,8 @@ func (r CommissionRule) check(name string, groups inventory.Groups) error {
 		}
 	}
 
-	if r.Quiet < 0 || r.Quiet > Duration(7*24*time.Hour) {
-		return fmt.Errorf("quiet: %s is not within 0s and 168h", time.Duration(r.Quiet))
+	if quiet := time.Duration(or(r.Quiet, 0)); quiet < 0 || quiet > maxQuiet {
+		return fmt.Errorf("quiet: %s is not within 0s and %s", quiet, maxQuiet)
 	}
 
 	return nil
@@ -98,9 +99,9 @@ func (c *Config) commissionRules() []policy.Rule {
 
 		rules = append(rules, policy.Rule{
 			Name: name, Match: match, Selector: r.Match, All: r.All, Group: r.Group, Roles: r.policyRoles(),
-			Priority: r.Priority, Maximum: r.Maximum, Rate: cmp.Or(r.Rate, defaultCommissions),
-			Quiet:    time.Duration(cmp.Or(r.Quiet, Duration(defaultQuiet))),
-			Failures: cmp.Or(r.Failures, defaultFailures),
+			Priority: r.Priority, Maximum: r.Maximum, Rate: or(r.Rate, defaultCommissions),
+			Quiet:    time.Duration(or(r.Quiet, Duration(defaultQuiet))),
+			Failures: or(r.Failures, defaultFailures),
 		})
 	}
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -104,6 +105,11 @@ func copyForWrite(c Config) Config {
 
 // set decodes the value of one dotted key into c.
 func (c *Config) set(key string, value any) error {
+	if value == nil && !takesNull(key) {
+		return inventory.Errorf(inventory.KindInvalid, "the value of %s is null; write a value, or unset the key", key).
+			Do("see its value, and 'clusterm example'").With(inventory.ShowSettings(key))
+	}
+
 	// A secret that cannot be read has no form in YAML.
 	value, secrets := takeSecrets(key, value)
 
@@ -139,7 +145,12 @@ func (c *Config) set(key string, value any) error {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 
-	if err := dec.Decode(c); err != nil {
+	err = dec.Decode(c)
+	if err == nil {
+		err = checkValues(data)
+	}
+
+	if err != nil {
 		reason := lineNumber.ReplaceAllString(yamlfile.Plain(err), "")
 
 		return inventory.Errorf(inventory.KindInvalid, "the value of %s does not fit: %s", key, reason).
@@ -154,6 +165,37 @@ func (c *Config) set(key string, value any) error {
 	}
 
 	return nil
+}
+
+// checkValues refuses values that the decoder takes for others.
+func checkValues(document []byte) error {
+	var top yaml.Node
+	if err := yaml.Unmarshal(document, &top); err != nil || len(top.Content) == 0 {
+		return err
+	}
+
+	return yamlfile.CheckValues(top.Content[0], reflect.TypeFor[Config]())
+}
+
+// takesNull reports whether null stands for an empty list or mapping under the key.
+func takesNull(key string) bool {
+	t := reflect.TypeFor[Config]()
+
+	for part := range strings.SplitSeq(key, ".") {
+		fields := yamlfile.Fields(t)
+
+		i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return yamlfile.Key(f) == part })
+		if i < 0 {
+			return true // part of a mapping
+		}
+
+		t = fields[i].Type
+		if t.Kind() != reflect.Struct {
+			break
+		}
+	}
+
+	return t.Kind() == reflect.Map || t.Kind() == reflect.Slice
 }
 
 // takeSecrets splits the values of the key vars into those that a decoder reads and

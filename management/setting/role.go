@@ -16,9 +16,9 @@ type RoleRule struct {
 	Group string `json:"group" yaml:"group"`
 	// Count is the number of nodes; only the last role may leave it out, and then takes
 	// all that are left.
-	Count        *int     `json:"count,omitempty" yaml:"count,omitempty"`
-	Spread       string   `json:"spread,omitempty" yaml:"spread,omitempty"`               // the key of a label
-	ReplaceAfter Duration `json:"replace_after,omitempty" yaml:"replace_after,omitempty"` // 0: never
+	Count        *int      `json:"count,omitempty" yaml:"count,omitempty"`
+	Spread       string    `json:"spread,omitempty" yaml:"spread,omitempty"`               // the key of a label
+	ReplaceAfter *Duration `json:"replace_after,omitempty" yaml:"replace_after,omitempty"` // nil: never
 }
 
 const (
@@ -77,11 +77,11 @@ func (r RoleRule) check(groups inventory.Groups, last bool) error {
 		return errors.New("count is missing: only the last role may leave it out, and takes all nodes that are left")
 	case r.Count != nil && (*r.Count < 1 || *r.Count > maxCount):
 		return fmt.Errorf("count: %d is not within 1 and %d", *r.Count, maxCount)
-	case r.Count == nil && r.ReplaceAfter != 0:
+	case r.Count == nil && r.ReplaceAfter != nil:
 		return errors.New("replace_after needs a count: without one, every new node joins anyway")
 	}
 
-	if after := time.Duration(r.ReplaceAfter); after != 0 && (after < minReplace || after > maxReplace) {
+	if after := time.Duration(or(r.ReplaceAfter, Duration(minReplace))); after < minReplace || after > maxReplace {
 		return fmt.Errorf("replace_after: %s is not within %s and %s; leave it out to replace none",
 			after, minReplace, maxReplace)
 	}
@@ -145,7 +145,7 @@ func (r CommissionRule) policyRoles() []policy.Role {
 
 	for _, role := range r.Roles {
 		p := policy.Role{
-			Group: role.Group, Spread: role.Spread, ReplaceAfter: time.Duration(role.ReplaceAfter),
+			Group: role.Group, Spread: role.Spread, ReplaceAfter: time.Duration(or(role.ReplaceAfter, 0)),
 			Rest: role.Count == nil,
 		}
 		if role.Count != nil {

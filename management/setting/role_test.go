@@ -73,7 +73,7 @@ func TestRolesOfPolicy(t *testing.T) {
 	three := 3
 	c := Config{Groups: inventory.DefaultGroups()}
 	c.Policies.Commission = map[string]CommissionRule{"site": {Match: "rack", Roles: []RoleRule{
-		{Group: "service-master", Count: &three, Spread: "rack", ReplaceAfter: Duration(30 * time.Minute)},
+		{Group: "service-master", Count: &three, Spread: "rack", ReplaceAfter: new(Duration(30 * time.Minute))},
 		{Group: "service-worker"},
 	}}}
 

@@ -86,4 +86,13 @@ func (c *Config) checkNames() error {
 	return nil
 }
 
+// or returns the value that is set, or else the default.
+func or[V any](set *V, otherwise V) V {
+	if set == nil {
+		return otherwise
+	}
+
+	return *set
+}
+
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -3,6 +3,7 @@
 package setting
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,114 @@ func TestUpgradeRules(t *testing.T) {
 
 	if !bounds || !jobs || got[1].Settle != time.Minute || got[1].Mode != policy.UpgradePlan {
 		t.Errorf("%+v", got[1])
+	}
+}
+
+// TestZero: zero is zero where that means something, and leaves nothing to a default.
+func TestZero(t *testing.T) {
+	t.Parallel()
+
+	c, err := rules(t, `  commission: {c: {all: true, group: service-worker, maximum: 1, quiet: 0s}}
+  upgrade: {u: {all: true, mode: plan, settle: 0s}}
+  verify: {v: {all: true, cron: 0 3 * * *, spread: 0s}, w: {all: true, cron: 0 3 * * *}}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	verify := c.verifyRules()
+	if quiet, settle := c.commissionRules()[0].Quiet, c.upgradeRules()[0].Settle; quiet != 0 || settle != 0 ||
+		verify[0].Spread == nil || *verify[0].Spread != 0 || verify[1].Spread != nil {
+		t.Errorf("quiet %s, settle %s, %+v", quiet, settle, verify)
+	}
+}
+
+// TestSilentValues: what the decoder would drop or change is refused, in a file and at run time,
+// with its path, and changes nothing.
+func TestSilentValues(t *testing.T) {
+	t.Parallel()
+
+	const mail = `"events": ["drift"], "mail": {"relay": "r:25", "from": "a@example.com", "to": `
+
+	for _, c := range []struct{ key, value, want string }{
+		{"policies.commission", `{"f": {"all": true, "roles": [{"group": "service-master", "count": 1}, null]}}`,
+			"policies.commission.f.roles[1] is null"},
+		{"policies.commission", `{"f": null}`, "policies.commission.f is null"},
+		{"policies.commission", `{"f": {"all": true, "group": "service-worker", "maximum": 5.5}}`,
+			"policies.commission.f.maximum: 5.5 is not a whole number"},
+		{"policies.commission", `{"f": {"all": true, "group": "service-worker", "maximum": 5, "quiet": null}}`,
+			"policies.commission.f.quiet is null"},
+		{"policies.commission", `{"f": {"all": true, "group": "service-worker", "maximum": 5, "rate": 0}}`,
+			"rate: 0 is not within 1 and 100"},
+		{"policies.commission", `{"f": {"all": true, "group": "service-worker", "maximum": 5, "failures": 0}}`,
+			"failures: 0 is not within 1 and 100"},
+		{"policies.commission", `{"f": {"all": true, "roles": [{"group": "service-master", "count": 1,
+			"replace_after": "0s"}]}}`, "replace_after: 0s is not within 1m0s"},
+		{"policies.commission", `{"f": {"all": "true", "group": "service-worker", "maximum": 5}}`, "is not true or false"},
+		{"policies.commission", `{"f": {"all": true, "group": "service-worker", "maximum": "5"}}`, "not a whole number"},
+		{"policies.upgrade", `{"f": {"all": true, "mode": "plan", "tags": [null]}}`, "policies.upgrade.f.tags[0] is null"},
+		{"policies.upgrade", `{"f": {"all": true, "mode": "plan", "gate": null}}`, "policies.upgrade.f.gate is null"},
+		{"policies.upgrade", `{"f": {"all": true, "mode": "plan", "strategies": {"service-worker": null}}}`,
+			"policies.upgrade.f.strategies.service-worker is null"},
+		{"policies.upgrade", `{"f": {"all": true, "mode": "plan", "timeout": "0s"}}`, "timeout: 0s is no time for a job"},
+		{"policies.upgrade", `{"f": {"all": true, "mode": "plan", "gate": {"http": {"port": 80, "timeout": "0s"}}}}`,
+			"gate.http.timeout: 0s is no time for an answer"},
+		{"policies.verify", `{"f": {"all": true, "cron": "0 3 * * *", "jobs": 0}}`, "jobs: 0 is not within 1 and 100"},
+		{"policies.verify", `{"f": {"all": true, "cron": "0 3 * * *", "batch": 0}}`, "batch: 0 is not within 1 and 100"},
+		{"policies.rate", `2.5`, "policies.rate: 2.5 is not a whole number"},
+		{"windows", `[null]`, "windows[0] is null"},
+		{"windows", `[{"name": "w", "cron": "0 3 * * *", "duration": "1h", "groups": ["service-worker", null]}]`,
+			"windows[0].groups[1] is null"},
+		{"groups", `[{"name": "g"}, null]`, "groups[1] is null"},
+		{"groups", `[{"name": "g", "requires": {"service-master": null}}]`, "groups[0].requires.service-master is null"},
+		{"groups", `[{"name": "g", "budget": {"min_available": 1.5}}]`,
+			"groups[0].budget.min_available: 1.5 is not a whole number"},
+		{"groups", `[{"name": "g", "strategy": {"max_failures": null}}]`, "groups[0].strategy.max_failures is null"},
+		{"notifications", `[null]`, "notifications[0] is null"},
+		{"notifications", `[{"name": "n", "events": ["drift", null], "url": "https://192.0.2.1/"}]`,
+			"notifications[0].events[1] is null"},
+		{"notifications", `[{"name": "n", ` + mail + `["a@example.com", null]}}]`, "notifications[0].mail.to[1] is null"},
+	} {
+		section, key, nested := strings.Cut(c.key, ".")
+
+		text := c.key + ": " + c.value
+		if nested {
+			text = section + ": {" + key + ": " + c.value + "}"
+		}
+
+		if _, err := Load(write(t, text), acceptAll{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s in a file: %v, want %s", text, err, c.want)
+		}
+
+		if isFileKey(c.key) {
+			continue
+		}
+
+		var value any
+
+		dec := json.NewDecoder(strings.NewReader(c.value))
+		dec.UseNumber()
+
+		if err := dec.Decode(&value); err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err := overlaid(Default(), map[string]any{c.key: value}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s at run time: %v, want %s", text, err, c.want)
+		}
+	}
+
+	if _, err := overlaid(Default(), map[string]any{"policies.settle": nil}); err == nil ||
+		!strings.Contains(err.Error(), "policies.settle is null") {
+		t.Error(err)
+	}
+
+	if _, err := overlaid(
+		Default(),
+		map[string]any{"windows": nil, "vars": map[string]any{"a": []any{nil}}},
+	); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -4,6 +4,7 @@ package setting
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,7 +22,7 @@ type UpgradeRule struct {
 	Match  string             `json:"match,omitempty" yaml:"match,omitempty"`
 	All    bool               `json:"all,omitempty" yaml:"all,omitempty"`
 	Mode   policy.UpgradeMode `json:"mode" yaml:"mode"`
-	Settle Duration           `json:"settle,omitempty" yaml:"settle,omitempty"` // 0: defaultSettle
+	Settle *Duration          `json:"settle,omitempty" yaml:"settle,omitempty"` // nil: defaultSettle; 0: none
 
 	Action         inventory.Verb             `json:"action,omitempty" yaml:"action,omitempty"` // empty: apply
 	MaxUnavailable string                     `json:"max_unavailable,omitempty" yaml:"max_unavailable,omitempty"`
@@ -34,7 +35,7 @@ type UpgradeRule struct {
 	Gate           UpgradeGate                `json:"gate,omitzero" yaml:"gate,omitempty"`
 	Tags           []string                   `json:"tags,omitempty" yaml:"tags,omitempty"`
 	SkipTags       []string                   `json:"skip_tags,omitempty" yaml:"skip_tags,omitempty"`
-	Timeout        Duration                   `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+	Timeout        *Duration                  `json:"timeout,omitempty" yaml:"timeout,omitempty"` // nil: jobs.timeout
 }
 
 // UpgradeOrder is the order in which nodes are begun, see rollout.Order.
@@ -66,11 +67,11 @@ type UpgradeCommand struct {
 
 // UpgradeCheck is a request to the address of the node, see rollout.HTTPCheck.
 type UpgradeCheck struct {
-	TLS     bool     `json:"tls,omitempty" yaml:"tls,omitempty"`
-	Port    int      `json:"port" yaml:"port"`
-	Path    string   `json:"path,omitempty" yaml:"path,omitempty"`
-	Status  int      `json:"status,omitempty" yaml:"status,omitempty"`
-	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+	TLS     bool      `json:"tls,omitempty" yaml:"tls,omitempty"`
+	Port    int       `json:"port" yaml:"port"`
+	Path    string    `json:"path,omitempty" yaml:"path,omitempty"`
+	Status  int       `json:"status,omitempty" yaml:"status,omitempty"`
+	Timeout *Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"` // nil: that of rollout.HTTPCheck
 }
 
 // The settle time of an UpgradeRule: its default, and its bound.
@@ -103,12 +104,16 @@ func (r UpgradeRule) check(name string, groups inventory.Groups) error {
 	spec := r.spec()
 
 	switch {
+	case or(r.Timeout, 1) == 0:
+		return errors.New("timeout: 0s is no time for a job; leave it out for that of jobs.timeout")
+	case r.Gate.HTTP != nil && or(r.Gate.HTTP.Timeout, 1) == 0:
+		return errors.New("gate.http.timeout: 0s is no time for an answer; leave it out for the default")
 	case !slices.Contains(policy.UpgradeModes, r.Mode):
 		return fmt.Errorf("mode: %q is not one of %v", r.Mode, policy.UpgradeModes)
 	case !slices.Contains(policy.UpgradeActions, spec.Action):
 		return fmt.Errorf("action: %q is not one of %v", spec.Action, policy.UpgradeActions)
-	case r.Settle > Duration(maxSettle):
-		return fmt.Errorf("settle: %s is not within 0s and %s", time.Duration(r.Settle), maxSettle)
+	case or(r.Settle, 0) > Duration(maxSettle):
+		return fmt.Errorf("settle: %s is not within 0s and %s", time.Duration(*r.Settle), maxSettle)
 	}
 
 	return spec.Check(groups)
@@ -121,12 +126,12 @@ func (r UpgradeRule) spec() rollout.Spec {
 		Canary: r.Canary, Promote: r.Promote, Soak: time.Duration(r.Soak), Order: rollout.Order(r.Order),
 		Gate:    rollout.Gate{SkipVerify: r.Gate.SkipVerify},
 		Ansible: configuration.AnsibleOptions{Tags: r.Tags, SkipTags: r.SkipTags},
-		Timeout: time.Duration(r.Timeout),
+		Timeout: time.Duration(or(r.Timeout, 0)),
 	}
 
 	if h := r.Gate.HTTP; h != nil {
 		s.Gate.HTTP = &rollout.HTTPCheck{
-			TLS: h.TLS, Port: h.Port, Path: h.Path, Status: h.Status, Timeout: time.Duration(h.Timeout),
+			TLS: h.TLS, Port: h.Port, Path: h.Path, Status: h.Status, Timeout: time.Duration(or(h.Timeout, 0)),
 		}
 	}
 
@@ -161,7 +166,7 @@ func (c *Config) upgradeRules() []policy.UpgradeRule {
 
 		rules = append(rules, policy.UpgradeRule{
 			Name: name, Match: match, Selector: r.Match, All: r.All, Mode: r.Mode,
-			Settle: time.Duration(cmp.Or(r.Settle, Duration(defaultSettle))), Spec: r.spec(),
+			Settle: time.Duration(or(r.Settle, Duration(defaultSettle))), Spec: r.spec(),
 		})
 	}
 

@@ -3,7 +3,6 @@
 package setting
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -15,13 +14,13 @@ import (
 // VerifyRule says which nodes in service are verified at which times. See policy.VerifyRule.
 type VerifyRule struct {
 	// Match is a selector of nodes. All: every node instead.
-	Match    string   `json:"match,omitempty" yaml:"match,omitempty"`
-	All      bool     `json:"all,omitempty" yaml:"all,omitempty"`
-	Cron     string   `json:"cron" yaml:"cron"`
-	TimeZone string   `json:"time_zone,omitempty" yaml:"time_zone,omitempty"` // empty: UTC
-	Spread   Duration `json:"spread,omitempty" yaml:"spread,omitempty"`       // 0: see policy.VerifyRule
-	Batch    int      `json:"batch,omitempty" yaml:"batch,omitempty"`         // 0: defaultBatch
-	Jobs     int      `json:"jobs,omitempty" yaml:"jobs,omitempty"`           // 0: 1
+	Match    string    `json:"match,omitempty" yaml:"match,omitempty"`
+	All      bool      `json:"all,omitempty" yaml:"all,omitempty"`
+	Cron     string    `json:"cron" yaml:"cron"`
+	TimeZone string    `json:"time_zone,omitempty" yaml:"time_zone,omitempty"` // empty: UTC
+	Spread   *Duration `json:"spread,omitempty" yaml:"spread,omitempty"`       // nil: see policy.VerifyRule
+	Batch    *int      `json:"batch,omitempty" yaml:"batch,omitempty"`         // nil: defaultBatch
+	Jobs     *int      `json:"jobs,omitempty" yaml:"jobs,omitempty"`           // nil: 1
 }
 
 // The bounds of a VerifyRule.
@@ -55,14 +54,14 @@ func (r VerifyRule) check(name string, groups inventory.Groups) error {
 	}
 
 	// A longer spread would run into the next run.
-	switch shortest := times.Shortest(); {
-	case r.Batch < 0 || r.Batch > maxBatch:
-		return fmt.Errorf("batch: %d is not within 1 and %d", r.Batch, maxBatch)
-	case r.Jobs < 0 || r.Jobs > maxBatch:
-		return fmt.Errorf("jobs: %d is not within 1 and %d", r.Jobs, maxBatch)
-	case shortest > 0 && time.Duration(r.Spread) > shortest/2:
+	switch batch, jobs, shortest := or(r.Batch, 1), or(r.Jobs, 1), times.Shortest(); {
+	case batch < 1 || batch > maxBatch:
+		return fmt.Errorf("batch: %d is not within 1 and %d", batch, maxBatch)
+	case jobs < 1 || jobs > maxBatch:
+		return fmt.Errorf("jobs: %d is not within 1 and %d", jobs, maxBatch)
+	case shortest > 0 && time.Duration(or(r.Spread, 0)) > shortest/2:
 		return fmt.Errorf("spread: %s is longer than half of %s, the shortest time between two runs",
-			time.Duration(r.Spread), window.Short(shortest))
+			time.Duration(*r.Spread), window.Short(shortest))
 	}
 
 	return nil
@@ -86,8 +85,8 @@ func (c *Config) verifyRules() []policy.VerifyRule {
 		}
 
 		rules = append(rules, policy.VerifyRule{
-			Name: name, Match: match, Selector: r.Match, All: r.All, Times: times, Spread: time.Duration(r.Spread),
-			Batch: cmp.Or(r.Batch, defaultBatch), Jobs: cmp.Or(r.Jobs, 1),
+			Name: name, Match: match, Selector: r.Match, All: r.All, Times: times, Spread: (*time.Duration)(r.Spread),
+			Batch: or(r.Batch, defaultBatch), Jobs: or(r.Jobs, 1),
 		})
 	}
 
