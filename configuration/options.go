@@ -12,11 +12,6 @@ import (
 // MaxVerbosity is the highest verbosity of ansible-playbook that a request may ask for.
 const MaxVerbosity = 4
 
-const (
-	maxTags   = 50 // in each of the two lists
-	maxTagLen = 64 // bytes
-)
-
 // AnsibleOptions are the options of ansible-playbook that a request chooses.
 type AnsibleOptions struct {
 	Check     bool     // change nothing, and report what would change
@@ -29,9 +24,6 @@ type AnsibleOptions struct {
 // Partial reports whether a run with the options may leave out tasks.
 func (o AnsibleOptions) Partial() bool { return len(o.Tags)+len(o.SkipTags) > 0 }
 
-// tagName is the grammar of a tag. Nothing in it has a meaning for Ansible.
-var tagName = lazy(`^[A-Za-z0-9_][A-Za-z0-9_.:-]*$`)
-
 // Validate refuses options outside their bounds with an error of kind invalid.
 func (o AnsibleOptions) Validate() error {
 	if o.Verbosity < 0 || o.Verbosity > MaxVerbosity {
@@ -39,39 +31,27 @@ func (o AnsibleOptions) Validate() error {
 			Do("write a number from 0 to %d", MaxVerbosity)
 	}
 
-	for _, list := range []struct {
-		field string
-		tags  []string
-	}{{"tags", o.Tags}, {"skip_tags", o.SkipTags}} {
-		if len(list.tags) > maxTags {
-			return inventory.Errorf(inventory.KindInvalid, "%s has %d tags, the limit is %d",
-				list.field, len(list.tags), maxTags)
-		}
-
-		for _, tag := range list.tags {
-			if len(tag) > maxTagLen || !tagName().MatchString(tag) {
-				return inventory.Errorf(inventory.KindInvalid, "%s: %q is not a tag", list.field,
-					inventory.Shorten(tag, maxTagLen)).
-					Do("begin with a letter, a digit or _, and go on with these or . : -, at most %d bytes", maxTagLen)
-			}
-		}
-	}
-
-	return nil
+	return o.tags().Check()
 }
 
 // Selection describes the choice of tasks in words, such as "tags web, db".
-func (o AnsibleOptions) Selection() string {
-	var parts []string
-	if len(o.Tags) > 0 {
-		parts = append(parts, "tags "+strings.Join(o.Tags, ", "))
+func (o AnsibleOptions) Selection() string { return o.tags().String() }
+
+func (o AnsibleOptions) tags() inventory.Selection {
+	return inventory.Selection{Tags: o.Tags, SkipTags: o.SkipTags}
+}
+
+// Within returns the options for a run on nodes of a group that chooses tasks by its own
+// tags. It returns an error of KindInvalid if o has a tag that the group does not run.
+func (o AnsibleOptions) Within(group string, of inventory.Selection) (AnsibleOptions, error) {
+	both, err := o.tags().Within(group, of)
+	if err != nil {
+		return o, err
 	}
 
-	if len(o.SkipTags) > 0 {
-		parts = append(parts, "skip_tags "+strings.Join(o.SkipTags, ", "))
-	}
+	o.Tags, o.SkipTags = both.Tags, both.SkipTags
 
-	return strings.Join(parts, "; ")
+	return o, nil
 }
 
 // String describes the options in words, such as "check; tags web", or is empty.

@@ -30,7 +30,7 @@ func TestAnsibleOptions(t *testing.T) {
 func TestAnsibleOptionsRefused(t *testing.T) {
 	t.Parallel()
 
-	many := make([]string, maxTags+1)
+	many := make([]string, inventory.MaxTags+1)
 	for i := range many {
 		many[i] = "a"
 	}
@@ -44,7 +44,7 @@ func TestAnsibleOptionsRefused(t *testing.T) {
 		"a new line":           {Tags: []string{"a\n"}},
 		"a template":           {Tags: []string{"{{ x }}"}},
 		"another alphabet":     {SkipTags: []string{"ä"}},
-		"too long":             {Tags: []string{strings.Repeat("a", maxTagLen+1)}},
+		"too long":             {Tags: []string{strings.Repeat("a", 65)}},
 		"too many":             {Tags: many},
 		"a negative verbosity": {Verbosity: -1},
 		"a high verbosity":     {Verbosity: MaxVerbosity + 1},

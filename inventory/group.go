@@ -31,6 +31,10 @@ type Group struct {
 	OnReturn Reaction `json:"on_return,omitempty" yaml:"on_return,omitempty"`
 	// Strategy bounds its nodes in a rollout that does not say otherwise.
 	Strategy Strategy `json:"strategy,omitzero" yaml:"strategy,omitempty"`
+	// Tags and SkipTags choose the tasks of the playbooks that configure and verify its
+	// nodes, see Selection. They do not limit a cleanup.
+	Tags     []string `json:"tags,omitempty" yaml:"tags,omitempty"`
+	SkipTags []string `json:"skip_tags,omitempty" yaml:"skip_tags,omitempty"`
 }
 
 // Groups lists the host groups available to commission, in configured order.
@@ -71,6 +75,10 @@ func (gs Groups) Check() error {
 
 		if err := g.Strategy.Check(); err != nil {
 			return Errorf(KindInvalid, "the strategy of group %s: %w", g.Name, err)
+		}
+
+		if err := g.checkTags(); err != nil {
+			return Errorf(KindInvalid, "group %s: %w", g.Name, err)
 		}
 
 		seen[g.Name] = true

@@ -39,6 +39,13 @@ func TestLiveOptions(t *testing.T) {
 
 	sshd := startSSHD(t)
 
+	ofGroup, err := configuration.AnsibleOptions{}.Within("g", inventory.Selection{
+		Tags: []string{"web", "look"}, SkipTags: []string{"look"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	for _, c := range []struct {
 		name     string
 		options  configuration.AnsibleOptions
@@ -57,6 +64,7 @@ func TestLiveOptions(t *testing.T) {
 			name: "a check that executes", options: configuration.AnsibleOptions{Check: true},
 			written: "executed", changed: 2, executed: 1, selected: true,
 		},
+		{name: "tags of a group", options: ofGroup, written: "file", changed: 1, selected: true},
 		{name: "unknown tag", options: configuration.AnsibleOptions{Tags: []string{"nothing"}}},
 		{
 			name:    "every task skipped",
