@@ -19,6 +19,9 @@ type Configuration struct {
 	// nobody can read a value from one.
 	Variables string
 	Image     string // of the operating system
+	// Tags describe the choice of tasks of the group, see Selection.String. Empty: every
+	// task. They are known if the group is.
+	Tags string
 }
 
 // Configured is the configuration that a verb has applied to a node.
@@ -44,6 +47,7 @@ const (
 	PartGroup     Part = "group"
 	PartVariables Part = "variables"
 	PartImage     Part = "image"
+	PartTags      Part = "tags"
 )
 
 // Parts lists every part with its meaning.
@@ -55,6 +59,7 @@ var Parts = []struct {
 	{PartGroup, "the host group"},
 	{PartVariables, "the merged variables, secrets included"},
 	{PartImage, "the image of the operating system"},
+	{PartTags, "the tags of the group, by which it chooses tasks"},
 }
 
 // Differs returns the parts in which both configurations are known and differ. A
@@ -79,6 +84,10 @@ func (c Configuration) Differs(from Configuration) []Part {
 		if pair.one != "" && pair.to != "" && pair.one != pair.to {
 			parts = append(parts, pair.part)
 		}
+	}
+
+	if c.Group != "" && from.Group != "" && c.Tags != from.Tags {
+		parts = append(parts, PartTags)
 	}
 
 	return parts

@@ -11,7 +11,7 @@ import (
 func TestDiffers(t *testing.T) {
 	t.Parallel()
 
-	whole := Configuration{Playbooks: "p", Commit: "c", Group: "g", Variables: "k-v", Image: "i"}
+	whole := Configuration{Playbooks: "p", Commit: "c", Group: "g", Variables: "k-v", Image: "i", Tags: "tags a"}
 	change := func(f func(*Configuration)) Configuration {
 		c := whole
 		f(&c)
@@ -33,10 +33,13 @@ func TestDiffers(t *testing.T) {
 		"variables":   {change(func(c *Configuration) { c.Variables = "k-x" }), []Part{PartVariables}},
 		"another key": {change(func(c *Configuration) { c.Variables = "l-v" }), nil},
 		"image":       {change(func(c *Configuration) { c.Image = "x" }), []Part{PartImage}},
+		"tags":        {change(func(c *Configuration) { c.Tags = "tags b" }), []Part{PartTags}},
+		"all tasks":   {change(func(c *Configuration) { c.Tags = "" }), []Part{PartTags}},
+		"no group":    {change(func(c *Configuration) { c.Group, c.Tags = "", "" }), nil},
 		"unknown":     {Configuration{}, nil},
 		"all": {
 			Configuration{Playbooks: "x", Group: "x", Variables: "k-x", Image: "x"},
-			[]Part{PartPlaybooks, PartGroup, PartVariables, PartImage},
+			[]Part{PartPlaybooks, PartGroup, PartVariables, PartImage, PartTags},
 		},
 	} {
 		if got := whole.Differs(tt.other); !reflect.DeepEqual(got, tt.want) {

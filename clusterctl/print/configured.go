@@ -163,6 +163,7 @@ func configurationText(c api.Configuration) string {
 		{"group", c.Group},
 		{"variables", c.Variables},
 		{"image", c.Image},
+		{"choice of tasks:", c.Tags},
 	} {
 		if part.value != "" {
 			lines = append(lines, fmt.Sprintf("%s %s", part.name, Line(part.value)))

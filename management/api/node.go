@@ -38,7 +38,7 @@ type Node struct {
 	// Outdated reports whether these differ; absent if that is not known, or if the node
 	// is not in service.
 	Outdated *bool `json:"outdated,omitempty"`
-	// Differs are the parts that differ: playbooks, group, variables or image.
+	// Differs are the parts that differ: playbooks, group, variables, image or tags.
 	Differs []inventory.Part `json:"differs,omitempty"`
 	// Playbooks are the digests of the playbooks that configured the node, by group.
 	// They clean the node, too.
@@ -86,6 +86,8 @@ type Configuration struct {
 	// Variables is a keyed hash of the merged variables, secrets included.
 	Variables string `json:"variables,omitempty"`
 	Image     string `json:"image,omitempty"` // of the operating system
+	// Tags describe the choice of tasks of the group; absent: every task.
+	Tags string `json:"tags,omitempty"`
 }
 
 // Configured is the configuration that a verb has applied to a node.
@@ -188,6 +190,17 @@ type Group struct {
 	OnReturn string `json:"on_return,omitempty"`
 	// Strategy bounds its nodes in rollouts that do not say otherwise; nil: no bound.
 	Strategy *GroupStrategy `json:"strategy,omitempty"`
+	// Tags and SkipTags choose the tasks of the playbooks that configure and verify its
+	// nodes; empty: all.
+	Tags     []string `json:"tags,omitempty"`
+	SkipTags []string `json:"skip_tags,omitempty"`
+}
+
+// GroupTags choose the tasks of the playbooks that configure and verify the nodes of a
+// group.
+type GroupTags struct {
+	Tags     []string `json:"tags,omitempty"`
+	SkipTags []string `json:"skip_tags,omitempty"`
 }
 
 // GroupStrategy bounds the nodes of a group in rollouts.

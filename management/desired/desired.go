@@ -61,8 +61,14 @@ func (i inputs) same(as inputs) bool {
 	merger := variable.NewMerger(i.view, i.settings)
 
 	return i.playbooks == as.playbooks && i.key == as.key &&
-		slices.Equal(i.settings.Groups.Names(), as.settings.Groups.Names()) &&
+		slices.EqualFunc(i.settings.Groups, as.settings.Groups, alikeGroups) &&
 		merger.Alike(variable.NewMerger(as.view, as.settings)) == nil
+}
+
+// alikeGroups reports whether both groups give their nodes the same configuration, the
+// variables apart.
+func alikeGroups(a, b inventory.Group) bool {
+	return a.Name == b.Name && a.Selection().Equal(b.Selection())
 }
 
 // Configurations are the desired configurations of all nodes, for inputs of one moment.
@@ -78,6 +84,7 @@ type Configurations struct {
 type sums struct {
 	sums     configuration.Sums
 	checksum string // of a node without variables of its own; empty: unknown
+	tags     string // that choose the tasks of its playbooks
 }
 
 // place is a node in a group.
@@ -93,7 +100,9 @@ func newConfigurations(in inputs) *Configurations {
 }
 
 func (c *Configurations) sumsOf(group string) sums {
-	out := sums{sums: c.key.Sums(c.settings.Merge(c.view, group, ""))}
+	out := sums{
+		sums: c.key.Sums(c.settings.Merge(c.view, group, "")), tags: c.settings.Groups.Selection(group).String(),
+	}
 	out.checksum, _ = out.sums.With(nil)
 
 	return out
@@ -138,6 +147,7 @@ func (c *Configurations) Of(n *inventory.Node) (inventory.Configuration, bool) {
 
 	return inventory.Configuration{
 		Playbooks: c.playbooks.Digest, Commit: c.playbooks.Commit, Group: n.Group, Variables: c.variables(n),
+		Tags: c.groups[n.Group].tags,
 	}, true
 }
 

@@ -77,6 +77,12 @@ func (w *world) change(f func(v *state.View)) {
 	w.view = &v
 }
 
+// groups replaces the groups by changed ones.
+func (w *world) groups(f func(inventory.Groups)) {
+	w.settings.Groups = slices.Clone(w.settings.Groups)
+	f(w.settings.Groups)
+}
+
 // outdated returns the nodes that differ, with the parts, and those of which it is unknown.
 func (w *world) outdated() []string {
 	now := w.source.Of(w.view)
@@ -146,6 +152,13 @@ func TestOutdated(t *testing.T) {
 		"a group": {
 			set(state.ScopeGroup(inventory.GroupWorker), configuration.Vars{"g": "1"}),
 			[]string{"w1[variables]", "w2[variables]"},
+		},
+		"the tags of a group": {
+			func(w *world) { w.groups(func(gs inventory.Groups) { gs[1].SkipTags = []string{"slow"} }) },
+			[]string{"w1[tags]", "w2[tags]"},
+		},
+		"rules of a group": {
+			func(w *world) { w.groups(func(gs inventory.Groups) { gs[1].OnReturn = inventory.ReactionRepair }) }, nil,
 		},
 		"a node": {set(state.ScopeNode("w1"), configuration.Vars{"n": "1"}), []string{"w1[variables]"}},
 		"a node without variables of its own any more": {set(state.ScopeNode("w2"), nil), []string{"w2[variables]"}},

@@ -142,7 +142,7 @@ func headline(j job.Job, step job.Step) string {
 		line += " (" + step.Playbook + ")"
 	}
 
-	if options := j.AnsibleOf(step.Phase).String(); options != "" {
+	if options := j.AnsibleOf(step.Phase, step.Groups).String(); options != "" {
 		line += ", " + options
 	}
 

@@ -392,6 +392,7 @@ func hostResults(
 	j job.Job, run job.Run, exit RunExit, results map[string]job.HostResult,
 ) map[string]job.HostResult {
 	limit := max(messageBytes/max(len(run.Hosts), 1), messageLeast)
+	options := j.AnsibleOf(run.Phase, run.Groups)
 	succeeded := exit.Cause == "" && exit.Code == 0
 	brokeOff := exit.Cause != "" && exit.Cause != job.CauseFailed
 
@@ -429,11 +430,11 @@ func hostResults(
 		}
 
 		// Plays begin on their hosts even if the tags select no task.
-		if r.Done && j.Ansible.Partial() && !r.Selected {
+		if r.Done && touched && options.Partial() && !r.Selected {
 			r.Done = false
 			r.Begun = r.Changed > 0
 			r.Message = fmt.Sprintf("no task of %s for it is selected (%s), so nothing was done", run.Playbook,
-				j.Ansible.Selection())
+				options.Selection())
 		}
 
 		// The end of a broken run may be missing from the results.
@@ -505,7 +506,7 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 
 	spec := RunSpec{
 		ID: id, PlaybookDigest: cmp.Or(run.PlaybookDigest, j.PlaybookDigest), Playbook: run.Playbook,
-		Extra: in.Extra, Ansible: j.AnsibleOf(run.Phase), Deadline: j.Deadline, Lease: now.Add(settings.Lease),
+		Extra: in.Extra, Ansible: j.AnsibleOf(run.Phase, run.Groups), Deadline: j.Deadline, Lease: now.Add(settings.Lease),
 	}
 
 	// Those that configured a node may have been removed from this host since.

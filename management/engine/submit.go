@@ -458,15 +458,11 @@ func inputs(v *state.View, settings Settings, j job.Job, r job.Request) job.Inpu
 	return in
 }
 
-// identifyInputs records the checksum of the variables of each target, and the names of
-// those of the request.
+// identifyInputs records the checksum of the variables of each target.
 func identifyInputs(key configuration.ChecksumKey, j *job.Job, in job.Inputs) {
 	if j.TakesAddrs() {
 		return
 	}
-
-	names := slices.Sorted(maps.Keys(in.Extra))
-	j.ExtraNames = names[:min(len(names), inventory.MaxExtraNames)]
 
 	for i := range j.Targets {
 		t := &j.Targets[i]

@@ -51,6 +51,7 @@ type jobRecord struct {
 	WithoutVerify  []string                 `json:"without_verify,omitempty"`
 	ExtraNames     []string                 `json:"extra_names,omitempty"`
 	Ansible        ansibleRecord            `json:"ansible,omitzero"`
+	GroupTags      map[string]tagsRecord    `json:"group_tags,omitempty"`
 	Timeout        time.Duration            `json:"timeout"` // nanoseconds
 	Instance       string                   `json:"instance,omitempty"`
 	Accepted       time.Time                `json:"accepted"`
@@ -73,22 +74,29 @@ type ansibleRecord struct {
 	Verbosity int      `json:"verbosity,omitempty"`
 }
 
+// tagsRecord are the tags of a group.
+type tagsRecord struct {
+	Tags     []string `json:"tags,omitempty"`
+	SkipTags []string `json:"skip_tags,omitempty"`
+}
+
 // targetRecord is a node as the job found it.
 type targetRecord struct {
-	Name       string            `json:"name"`
-	Addr       string            `json:"addr"`
-	Label      string            `json:"label,omitempty"`
-	Serial     string            `json:"serial,omitempty"`
-	From       inventory.Status  `json:"from,omitempty"`
-	FromGroup  string            `json:"from_group,omitempty"`
-	Group      string            `json:"group,omitempty"`
-	Residue    []string          `json:"residue,omitempty"`
-	Applied    string            `json:"applied,omitempty"`
-	Playbooks  map[string]string `json:"playbooks,omitempty"`
-	Variables  string            `json:"variables,omitempty"`
-	Configured string            `json:"configured,omitempty"`
-	Ranged     bool              `json:"ranged,omitempty"`
-	HostKeys   []string          `json:"host_keys,omitempty"`
+	Name           string            `json:"name"`
+	Addr           string            `json:"addr"`
+	Label          string            `json:"label,omitempty"`
+	Serial         string            `json:"serial,omitempty"`
+	From           inventory.Status  `json:"from,omitempty"`
+	FromGroup      string            `json:"from_group,omitempty"`
+	Group          string            `json:"group,omitempty"`
+	Residue        []string          `json:"residue,omitempty"`
+	Applied        string            `json:"applied,omitempty"`
+	Playbooks      map[string]string `json:"playbooks,omitempty"`
+	Variables      string            `json:"variables,omitempty"`
+	Configured     string            `json:"configured,omitempty"`
+	ConfiguredTags string            `json:"configured_tags,omitempty"`
+	Ranged         bool              `json:"ranged,omitempty"`
+	HostKeys       []string          `json:"host_keys,omitempty"`
 }
 
 // runRecord is one step of a job that was begun.
@@ -144,6 +152,8 @@ type outcomeRecord struct {
 	Reason     string            `json:"reason,omitempty"`
 }
 
+func newTagsRecord(s inventory.Selection) tagsRecord        { return tagsRecord(s) }
+func (r tagsRecord) selection() inventory.Selection         { return inventory.Selection(r) }
 func newTargetRecord(t job.Target) targetRecord             { return targetRecord(t) }
 func (r targetRecord) target() job.Target                   { return job.Target(r) }
 func newHostResultRecord(h job.HostResult) hostResultRecord { return hostResultRecord(h) }
@@ -255,6 +265,7 @@ func newJobRecord(j job.Job) jobRecord {
 		WithoutVerify:  j.WithoutVerify,
 		ExtraNames:     j.ExtraNames,
 		Ansible:        ansibleRecord(j.Ansible),
+		GroupTags:      convertMap(j.GroupTags, newTagsRecord),
 		Timeout:        j.Timeout,
 
 		Instance: j.Instance,
@@ -303,6 +314,7 @@ func (r *jobRecord) job(revision int64) job.Job {
 		WithoutVerify:  r.WithoutVerify,
 		ExtraNames:     r.ExtraNames,
 		Ansible:        configuration.AnsibleOptions(r.Ansible),
+		GroupTags:      convertMap(r.GroupTags, tagsRecord.selection),
 		Timeout:        r.Timeout,
 
 		Instance: r.Instance,

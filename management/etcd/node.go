@@ -69,6 +69,7 @@ type configuredRecord struct {
 	Group     string    `json:"group,omitempty"`
 	Variables string    `json:"variables,omitempty"`
 	Image     string    `json:"image,omitempty"`
+	Tags      string    `json:"tags,omitempty"`
 	Time      time.Time `json:"time"`
 	Extra     []string  `json:"extra,omitempty"`
 }
@@ -80,7 +81,7 @@ func newConfiguredRecord(c *inventory.Configured) *configuredRecord {
 
 	return &configuredRecord{
 		Playbooks: c.Playbooks, Commit: c.Commit, Group: c.Group, Variables: c.Variables, Image: c.Image,
-		Time: c.Time, Extra: c.Extra,
+		Tags: c.Tags, Time: c.Time, Extra: c.Extra,
 	}
 }
 
@@ -92,6 +93,7 @@ func (r *configuredRecord) configured() *inventory.Configured {
 	return &inventory.Configured{
 		Configuration: inventory.Configuration{
 			Playbooks: r.Playbooks, Commit: r.Commit, Group: r.Group, Variables: r.Variables, Image: r.Image,
+			Tags: r.Tags,
 		},
 		Time: r.Time, Extra: r.Extra,
 	}

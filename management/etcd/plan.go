@@ -64,6 +64,8 @@ type planGroupRecord struct {
 	Budget   inventory.Budget       `json:"budget,omitzero"`
 	OnReturn inventory.Reaction     `json:"on_return,omitempty"`
 	Strategy inventory.Strategy     `json:"strategy,omitzero"`
+	Tags     []string               `json:"tags,omitempty"`
+	SkipTags []string               `json:"skip_tags,omitempty"`
 }
 
 // ruleRecord is a rule that a planned job was judged by.

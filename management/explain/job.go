@@ -532,7 +532,7 @@ func hostsOf(failures []Failure) []string {
 func describeRun(j job.Job, r job.Run) string {
 	step := string(r.Phase)
 	if r.Playbook != "" {
-		step += " (" + strings.Join(nonEmpty(r.Playbook, j.AnsibleOf(r.Phase).String()), ", ") + ")"
+		step += " (" + strings.Join(nonEmpty(r.Playbook, j.AnsibleOf(r.Phase, r.Groups).String()), ", ") + ")"
 	}
 
 	hosts, result := r.Hosts, "runs on"

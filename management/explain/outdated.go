@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -82,6 +83,10 @@ func (e *nodeExplainer) outdated() {
 			add(e.changedPlaybooks())
 		case inventory.PartVariables:
 			add(e.changedVariables())
+		case inventory.PartTags:
+			add(fmt.Sprintf("the tags of group %s have changed: %s now, %s then",
+				n.Group, cmp.Or(e.Judgement.Desired.Tags, "all tasks"), cmp.Or(n.Configured.Tags, "all tasks")),
+				time.Time{})
 		default:
 			add(fmt.Sprintf("its %s has changed", part), time.Time{})
 		}

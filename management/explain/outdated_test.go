@@ -99,6 +99,15 @@ func TestExplainOutdated(t *testing.T) {
 				"[submit verb=apply nodes=a-1]",
 			since: applied.Add(-time.Minute),
 		},
+		"tags of the group": {
+			facts: func(f *Facts) {
+				f.Judgement = outdated(inventory.PartTags)
+				f.Judgement.Desired.Tags = "tags web"
+			},
+			summary: summary + "outdated (tags)",
+			found: "outdated: it is outdated: the tags of group service-master have changed: tags web now, " +
+				"all tasks then [submit verb=apply nodes=a-1]",
+		},
 		"variables of the file": {
 			facts:   func(f *Facts) { f.Judgement = outdated(inventory.PartVariables) },
 			summary: summary + "outdated (variables)",

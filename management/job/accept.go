@@ -103,7 +103,27 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 		j.Targets = append(j.Targets, Target{Name: name})
 	}
 
-	return j, s.checkProjected(nodes, groups, &j)
+	// A refusal names the variables of the request.
+	j.ExtraNames = namesOf(r.Extra)
+
+	if j.GroupTags = r.GroupTags; r.GroupTags == nil {
+		j.GroupTags = groups.Selections()
+	}
+
+	if err := s.checkProjected(nodes, groups, &j); err != nil {
+		return j, err
+	}
+
+	j.pinTags(s.Nodes)
+
+	return j, nil
+}
+
+// namesOf returns the names of the variables of a request that a job keeps.
+func namesOf(extra configuration.Vars) []string {
+	names := slices.Sorted(maps.Keys(extra))
+
+	return names[:min(len(names), inventory.MaxExtraNames)]
 }
 
 // DefaultGroup returns the group of a commission that names none, if it is accepted now.
@@ -477,7 +497,7 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 			Variables: target.Variables,
 		}
 		if n.Configured != nil {
-			target.Configured = n.Configured.Variables
+			target.Configured, target.ConfiguredTags = n.Configured.Variables, n.Configured.Tags
 		}
 
 		if v.GroupAfter != nil {
@@ -487,6 +507,10 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 
 	if len(refusals) > 0 {
 		return Combine(refusals)
+	}
+
+	if err := j.checkTags(); err != nil {
+		return err
 	}
 
 	return v.checkBatches(nodes, groups, *j)

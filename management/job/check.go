@@ -47,6 +47,7 @@ func (p *planner) configured(t Target, group string) *inventory.Configured {
 	c := inventory.Configured{
 		Configuration: inventory.Configuration{
 			Playbooks: p.PlaybookDigest, Commit: p.Commit, Group: group, Variables: t.Variables,
+			Tags: p.GroupTags[group].String(),
 		},
 		Time: p.now, Extra: p.ExtraNames,
 	}

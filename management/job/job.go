@@ -96,7 +96,10 @@ type Target struct {
 	// Configured is the checksum of the variables with which the node had been
 	// configured; empty: unknown.
 	Configured string
-	Ranged     bool // discover: an address of a range, skipped if it is silent
+	// ConfiguredTags describe the choice of tasks with which the node had been configured,
+	// if Configured is known.
+	ConfiguredTags string
+	Ranged         bool // discover: an address of a range, skipped if it is silent
 	// HostKeys are the ssh host keys that the request gave for the address, in the form
 	// of inventory.Node.HostKeys.
 	HostKeys []string
@@ -227,7 +230,10 @@ type Job struct {
 	// inventory.MaxExtraNames.
 	ExtraNames []string
 	Ansible    configuration.AnsibleOptions
-	Timeout    time.Duration
+	// GroupTags choose the tasks of the runs that configure or verify nodes of a group, by
+	// group, as they were at the acceptance. Groups with all tasks are absent.
+	GroupTags map[string]inventory.Selection
+	Timeout   time.Duration
 
 	Instance string // the instance that runs the job
 	Accepted time.Time
@@ -305,16 +311,6 @@ func (j Job) Phase() Phase {
 	return j.LastRun().Phase
 }
 
-// AnsibleOf returns the options of ansible-playbook for a run of the phase.
-func (j Job) AnsibleOf(p Phase) configuration.AnsibleOptions {
-	o := j.Ansible
-	if p == PhaseDrift {
-		o.Check, o.Diff = true, true
-	}
-
-	return o
-}
-
 // Cancels reports whether the job's cancel applies to the run. The first request
 // ends the verb's own phases, the second the failure path as well.
 func (j Job) Cancels(run Run) bool {
@@ -360,9 +356,11 @@ type Request struct {
 	Playbooks   string // PlaybooksCurrent, or empty
 	Strict      bool   // verify, see Job
 	Ansible     configuration.AnsibleOptions
-	Timeout     time.Duration // 0: the configured default
-	Force       bool
-	TakeOver    bool
+	// GroupTags are those of the job in place of those of today; nil: today's.
+	GroupTags map[string]inventory.Selection
+	Timeout   time.Duration // 0: the configured default
+	Force     bool
+	TakeOver  bool
 	// OverrideWindow asks to begin outside of maintenance windows, and during a freeze.
 	OverrideWindow bool
 	// HostKeys are ssh public keys of addresses. An address without any shows its key

@@ -23,7 +23,7 @@ type RetryRequest struct {
 	Failed bool     // only the targets that the job left other than its verb wants them
 	All    bool     // also the targets in service of a verb that interrupts
 	Nodes  []string // only these targets; nil: all, or those of Failed if the verb interrupts
-	Pinned bool     // with the playbooks and variables of the old job, not those of today
+	Pinned bool     // with the playbooks, variables and tags of the old job, not those of today
 
 	Playbooks string        // of the cleanup: PlaybooksCurrent, or empty for those of the old job
 	Timeout   time.Duration // 0: that of the old job
@@ -274,6 +274,11 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 		Playbooks: cmp.Or(r.Playbooks, old.Playbooks), Strict: old.Strict, Ansible: old.Ansible,
 		Force: old.Force, TakeOver: old.TakeOver, OverrideWindow: old.OverrideWindow, Reason: old.Reason,
 	}
+	if r.Pinned {
+		request.GroupTags = map[string]inventory.Selection{}
+		maps.Copy(request.GroupTags, old.GroupTags)
+	}
+
 	if row.TakesAddrs {
 		request.Nodes = nil
 		request.Addrs, request.Ranges = old.splitRanged(again.Names)
@@ -448,6 +453,7 @@ func DifferentInputs(old, again Job, then, now Inputs) []string {
 			shortDigest(again.PlaybookDigest), shortDigest(old.PlaybookDigest)))
 	}
 
+	differences = append(differences, differentTags(old, again)...)
 	changed := map[string]bool{}
 
 	for _, t := range again.Targets {

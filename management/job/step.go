@@ -123,13 +123,16 @@ func (p *planner) run(phase Phase, playbook string, group func(Target) string, s
 }
 
 // runOf is run with the playbooks that digest returns for a target in its group.
-// The step has the selected targets with the digest of the first; the others
-// need further steps.
+// The step has the selected targets with the digest and the tags of the first; the
+// others need further steps.
 func (p *planner) runOf(
 	digest func(Target, string) string, phase Phase, playbook string,
 	group func(Target) string, selected func(Target) bool,
 ) Step {
 	s := Step{Kind: StepPlaybook, Phase: phase, Playbook: playbook}
+
+	var tags inventory.Selection
+
 	for _, t := range p.Targets {
 		if !selected(t) {
 			continue
@@ -139,10 +142,10 @@ func (p *planner) runOf(
 
 		d := digest(t, g)
 		if len(s.Hosts) == 0 {
-			s.PlaybookDigest = d
+			s.PlaybookDigest, tags = d, p.selection(phase, g)
 		}
 
-		if d == s.PlaybookDigest {
+		if d == s.PlaybookDigest && p.selection(phase, g).Equal(tags) {
 			s.Hosts = append(s.Hosts, t.Name)
 			s.Groups = append(s.Groups, g)
 		}

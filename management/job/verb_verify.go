@@ -145,17 +145,25 @@ func (p *planner) verdictOf(t Target, why string) inventory.Outcome {
 	return o
 }
 
-// outdated reports whether the target is compared with variables or playbooks that were not
-// applied to it.
+// outdated reports whether the target is compared with variables, playbooks or tags that were
+// not applied to it.
 func (p *planner) outdated(t Target) bool {
 	own := t.Playbooks[t.FromGroup]
 	if own == "" {
 		own = p.CleansWith(t, t.FromGroup)
 	}
 
-	now := inventory.Configuration{Playbooks: p.CleansWith(t, t.FromGroup), Variables: t.Variables}
+	now := inventory.Configuration{
+		Playbooks: p.CleansWith(t, t.FromGroup), Variables: t.Variables,
+		Group: t.FromGroup, Tags: p.GroupTags[t.FromGroup].String(),
+	}
 
-	return len(now.Differs(inventory.Configuration{Playbooks: own, Variables: t.Configured})) > 0
+	applied := inventory.Configuration{Playbooks: own, Variables: t.Configured}
+	if t.Configured != "" {
+		applied.Group, applied.Tags = t.FromGroup, t.ConfiguredTags
+	}
+
+	return len(now.Differs(applied)) > 0
 }
 
 // verdict is a verdict in the making.

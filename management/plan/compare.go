@@ -218,6 +218,22 @@ func (c *comparison) rules() {
 	}
 
 	c.budgets(touched)
+	c.tags()
+}
+
+// tags compares the tags of the groups that the job configures or verifies.
+func (c *comparison) tags() {
+	seen := map[string]bool{}
+
+	for _, t := range c.plan.Job.Targets {
+		was, is := c.plan.Job.GroupTags[t.Group], c.now.Job.GroupTags[t.Group]
+		if seen[t.Group] || was.Equal(is) {
+			continue
+		}
+
+		seen[t.Group] = true
+		c.add("", "the tags of group %s are %s now, and were %s", t.Group, orNone(is.String()), orNone(was.String()))
+	}
 }
 
 // budgets compares the budgets of the groups that the targets enter or leave. A group

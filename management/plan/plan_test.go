@@ -86,6 +86,9 @@ func TestCompare(t *testing.T) {
 			yes := true
 			in.Connections["a-1"] = configuration.Connection{User: "u", Become: &yes, KeyFile: "/k"}
 		}, []string{"a-1: ssh parameters changed: key_file, become"}},
+		"the tags of a group": {func(w *World, _ job.Inputs) {
+			w.Job.GroupTags = map[string]inventory.Selection{"master": {Tags: []string{"web"}}}
+		}, []string{"the tags of group master are tags web now, and were none"}},
 		"the status": {func(w *World, _ job.Inputs) { w.Job.Targets[0].From = inventory.Quarantined },
 			[]string{"a-1: its status is Quarantined now, and was Allocated"}},
 		"the group": {func(w *World, _ job.Inputs) { w.Job.Targets[0].FromGroup = "other" },

@@ -374,12 +374,39 @@ func Make(s job.Snapshot, groups inventory.Groups, open []Record, req Request, n
 		r.Nodes = append(r.Nodes, r.node(n))
 	}
 
+	if err := r.checkTags(groups); err != nil {
+		return Record{}, err
+	}
+
 	r.Spec.Strategies = r.strategies(groups)
 
 	r.sort()
 	r.Estimate = pace(s.Jobs, r.Spec)
 
 	return r, checkFree(open, r)
+}
+
+// checkTags refuses tags of the request that a group of the nodes does not run: each job
+// would be refused.
+func (r Record) checkTags(groups inventory.Groups) error {
+	if !r.Spec.Ansible.Partial() {
+		return nil
+	}
+
+	checked := map[string]bool{}
+
+	for _, n := range r.Nodes {
+		if checked[n.Group] {
+			continue
+		}
+
+		checked[n.Group] = true
+		if _, err := r.Spec.Ansible.Within(n.Group, groups.Selection(n.Group)); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // strategies returns the bounds of the request, completed by those that the groups of the
