@@ -3,7 +3,10 @@
 package print
 
 import (
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -26,6 +29,7 @@ var GroupColumns = Columns[Group]{
 	textColumn("budget", func(g *Group) string { return budgetOf(g.Budget) }),
 	textColumn("on-return", func(g *Group) string { return orDefault(g.OnReturn, string(inventory.DefaultReaction)) }),
 	textColumn("strategy", func(g *Group) string { return strategyOf(g.Strategy) }).wide(),
+	textColumn("tags", func(g *Group) string { return tagsOf(api.GroupTags{Tags: g.Tags, SkipTags: g.SkipTags}) }),
 }
 
 func budgetOf(b *api.Budget) string {
@@ -36,6 +40,18 @@ func budgetOf(b *api.Budget) string {
 	return inventory.Budget{
 		MinAvailable: b.MinAvailable, MaxUnavailable: inventory.Amount(b.MaxUnavailable), Per: b.Per,
 	}.String()
+}
+
+func tagsOf(t api.GroupTags) string { return Line(inventory.Selection(t).String()) }
+
+// groupTags returns the tags of groups, with a line for each group.
+func groupTags(tags map[string]api.GroupTags) string {
+	var lines []string
+	for _, group := range slices.Sorted(maps.Keys(tags)) {
+		lines = append(lines, Line(group)+": "+tagsOf(tags[group]))
+	}
+
+	return strings.Join(lines, "\n")
 }
 
 func strategyOf(s *api.GroupStrategy) string {

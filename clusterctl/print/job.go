@@ -167,6 +167,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Diff", yesIf(j.Diff)},
 		{"Tags", List(j.Tags)},
 		{"Skip tags", List(j.SkipTags)},
+		{"Tags of groups", groupTags(j.GroupTags)},
 		{"Ansible verbosity", positive(j.Verbosity)},
 		{"Note", Text(j.Note)},
 		{"Warnings", Text(strings.Join(j.Warnings, "\n"))},

@@ -304,6 +304,8 @@ type Job struct {
 	Tags      []string `json:"tags,omitempty"`
 	SkipTags  []string `json:"skip_tags,omitempty"`
 	Verbosity int      `json:"verbosity,omitempty"`
+	// GroupTags are the tags of the groups that chose the tasks of its runs, by group.
+	GroupTags map[string]GroupTags `json:"group_tags,omitempty"`
 
 	Force    bool `json:"force,omitempty"`     // clear: skips the cleanup
 	TakeOver bool `json:"take_over,omitempty"` // discover: also takes hosts of another manager

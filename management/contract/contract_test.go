@@ -301,6 +301,7 @@ var types = map[string]any{
 	"RolloutRequest":    api.RolloutRequest{},
 	"RolloutOrder":      api.RolloutOrder{},
 	"GroupStrategy":     api.GroupStrategy{},
+	"GroupTags":         api.GroupTags{},
 	"RolloutStrategy":   api.RolloutStrategy{},
 	"RolloutGate":       api.RolloutGate{},
 	"RolloutHTTPCheck":  api.RolloutHTTPCheck{},

@@ -139,8 +139,21 @@ func varsChangeOf(c variable.Change) api.VarsChange {
 	}
 }
 
+func groupTagsOf(tags map[string]inventory.Selection) map[string]api.GroupTags {
+	if len(tags) == 0 {
+		return nil
+	}
+
+	out := make(map[string]api.GroupTags, len(tags))
+	for group, s := range tags {
+		out[group] = api.GroupTags(s)
+	}
+
+	return out
+}
+
 func groupOf(g inventory.Group) api.Group {
-	group := api.Group{Name: g.Name, Requires: g.Requires, OnReturn: string(g.OnReturn)}
+	group := api.Group{Name: g.Name, Requires: g.Requires, OnReturn: string(g.OnReturn), Tags: g.Tags, SkipTags: g.SkipTags}
 	if b := g.Budget; b != (inventory.Budget{}) {
 		group.Budget = &api.Budget{MinAvailable: b.MinAvailable, MaxUnavailable: string(b.MaxUnavailable), Per: b.Per}
 	}
@@ -207,6 +220,7 @@ func jobOf(j job.Job) api.Job {
 		Tags:           j.Ansible.Tags,
 		SkipTags:       j.Ansible.SkipTags,
 		Verbosity:      j.Ansible.Verbosity,
+		GroupTags:      groupTagsOf(j.GroupTags),
 		Force:          j.Force,
 		OverrideWindow: j.OverrideWindow,
 		TakeOver:       j.TakeOver,
