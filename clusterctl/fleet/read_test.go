@@ -81,6 +81,13 @@ func TestReadRefuses(t *testing.T) {
 			"a rule of another type", "fleet: 1\ngroups: {a: {requires: [b]}}\n",
 			"f.yaml:2:24: a mapping belongs here, not a list",
 		},
+		{"a tag of a group", "fleet: 1\ngroups: {a: {tags: ['a,b']}}\n", "f.yaml:2:14: tags: \"a,b\" is not a tag"},
+		{"a number as tag", "fleet: 1\ngroups: {a: {tags: [1]}}\n", "f.yaml:2:14: tags: a tag is a text, not 1"},
+		{
+			"a tag of Ansible", "fleet: 1\ngroups: {a: {skip_tags: [never]}}\n",
+			"f.yaml:2:14: skip_tags: \"never\" has a meaning of its own for Ansible",
+		},
+		{"tags that are no list", "fleet: 1\ngroups: {a: {tags: web}}\n", "f.yaml:2:20: a list belongs here, not the text"},
 		{"a list of groups", "fleet: 1\ngroups: [a]\n", "f.yaml:2:9: a mapping belongs here, not a list"},
 		{
 			"a variable that is reserved", "fleet: 1\nvars: {ansible_host: a}\n",

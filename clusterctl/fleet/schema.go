@@ -36,6 +36,9 @@ var abouts = map[string]string{
 	"Group.on_return": "What happens to a node in service that disappeared and appears again: record, verify, " +
 		"verify-and-repair or repair.",
 	"Group.strategy": "Bounds for the nodes of the group in every rollout that does not say otherwise.",
+	"Group.tags": "The tags with which site.yml, rolling-upgrade.yml and verify.yml run on nodes of the group; " +
+		"without any, all tasks run.",
+	"Group.skip_tags": "The tags whose tasks these playbooks leave out on nodes of the group.",
 }
 
 // Schema returns the JSON schema (draft 2020-12) of a fleet file, for editors. It is

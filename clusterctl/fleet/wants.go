@@ -192,6 +192,7 @@ func (r *reader) group(d *Document, name string, e *element) {
 	for _, f := range fieldsOf(reflect.TypeFor[inventory.Group]()) {
 		if rule := e.parts[f.name]; rule != nil {
 			d.Wants = append(d.Wants, Want{Cell{base.Level, base.Name, PartRules, f.name}, rule.tree(), rule.at})
+			r.refuse(rule.at, checkTags(f.name, rule.value))
 		}
 	}
 
@@ -202,6 +203,27 @@ func (r *reader) group(d *Document, name string, e *element) {
 		r.refuse(text.at, checkSelector(s))
 		d.Selectors[name] = Selected{s, text.at}
 	}
+}
+
+// checkTags refuses tags that a group cannot have. Other rules are checked by the manager.
+func checkTags(rule string, value any) error {
+	if rule != "tags" && rule != "skip_tags" {
+		return nil
+	}
+
+	list, _ := value.([]any) // the reader has refused other shapes
+
+	var tags []string
+	for _, tag := range list {
+		text, ok := tag.(string)
+		if !ok {
+			return fmt.Errorf("%s: a tag is a text, not %v; put it in quotes", rule, tag)
+		}
+
+		tags = append(tags, text)
+	}
+
+	return inventory.CheckGroupTags(rule, tags)
 }
 
 // tree returns the value of an element with its parts.
