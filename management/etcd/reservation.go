@@ -111,7 +111,7 @@ func (s *Store) decide(ctx context.Context, j job.Job) (revision int64, err erro
 	stored := s.view.jobs[j.ID]
 	s.view.mu.Unlock()
 
-	if stored.Revision == j.Revision && stored.Outcomes != nil {
+	if j.Outcomes == nil || stored.Revision == j.Revision && stored.Outcomes != nil {
 		return j.Revision, nil
 	}
 
