@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/state"
 )
@@ -232,11 +233,11 @@ func TestJobMetrics(t *testing.T) {
 		return job.Job{ID: id, Verb: inventory.VerbUpdate, Status: job.Running,
 			Runs: []job.Run{{Playbook: "site.yml", Hosts: make([]string, hosts), Exit: exit}}}
 	}
-	v := &state.View{Snapshot: job.Snapshot{Jobs: []job.Job{
-		{ID: "1", Verb: inventory.VerbCommission, Status: job.Queued, Accepted: now.Add(-time.Minute)},
-		{ID: "2", Verb: inventory.VerbCommission, Status: job.Queued, Accepted: now.Add(-time.Hour)},
+	v := &state.View{Snapshot: job.Snapshot{Jobs: jobtest.List(
+		job.Job{ID: "1", Verb: inventory.VerbCommission, Status: job.Queued, Accepted: now.Add(-time.Minute)},
+		job.Job{ID: "2", Verb: inventory.VerbCommission, Status: job.Queued, Accepted: now.Add(-time.Hour)},
 		running("3", 80, ""), running("4", 3, ""), running("5", 7, "done"),
-	}}}
+	)}}
 	got := map[string]float64{}
 	jobMetrics(v, 50, now, func(name string, value float64, labels ...string) { got[fmt.Sprint(name, labels)] = value })
 

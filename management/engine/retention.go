@@ -115,7 +115,7 @@ func (e *Engine) inUse() (runs, digests []string) {
 		}
 
 		for i := range j.Runs {
-			runs = append(runs, runID(j, i))
+			runs = append(runs, runID(*j, i))
 		}
 	}
 

@@ -61,8 +61,8 @@ func (e *Engine) schedule(ctx context.Context) {
 // resume continues every Running job without a goroutine.
 func (e *Engine) resume(ctx context.Context) {
 	v := e.state.View()
-	for i := range v.Jobs {
-		if j := &v.Jobs[i]; j.Status == job.Running && e.launch(ctx, *j) {
+	for _, j := range v.Jobs {
+		if j.Status == job.Running && e.launch(ctx, j.ID) {
 			e.log.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("continuing a running job")
 		}
 	}
@@ -222,7 +222,7 @@ func (e *Engine) claim(ctx context.Context, v *state.View, t job.Turn) error {
 	}
 
 	e.log.WithFields(logrus.Fields{"job": j.ID, "verb": j.Verb, "nodes": j.Names()}).Info("job started")
-	e.launch(ctx, claimed)
+	e.launch(ctx, claimed.ID)
 
 	return nil
 }
@@ -261,23 +261,23 @@ func reserve(v *state.View, j job.Job, now time.Time) ([]state.NodeWrite, error)
 
 // launch runs a job in a goroutine of its own, unless it has one already. It
 // reports whether it did.
-func (e *Engine) launch(ctx context.Context, j job.Job) bool {
+func (e *Engine) launch(ctx context.Context, id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	if _, launched := e.running[j.ID]; launched {
+	if _, launched := e.running[id]; launched {
 		return false
 	}
 
-	e.running[j.ID] = time.Time{}
+	e.running[id] = time.Time{}
 	e.tasks.Go(func() {
 		defer func() {
 			e.mu.Lock()
-			delete(e.running, j.ID)
+			delete(e.running, id)
 			e.mu.Unlock()
 		}()
 
-		e.persevere(ctx, j.ID)
+		e.persevere(ctx, id)
 	})
 
 	return true

@@ -961,7 +961,7 @@ func TestManyAtOnce(t *testing.T) {
 
 	wg.Wait()
 	b.until("all have ended", func(v *state.View) bool {
-		return !slices.ContainsFunc(v.Jobs, func(j job.Job) bool { return !j.Status.Ended() })
+		return !slices.ContainsFunc(v.Jobs, func(j *job.Job) bool { return !j.Status.Ended() })
 	})
 
 	for i, j := range b.View().Jobs {

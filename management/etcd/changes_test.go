@@ -41,7 +41,7 @@ func copyOf(v *state.View) *replica {
 	}
 
 	for _, j := range v.Jobs {
-		c.jobs[j.ID] = j
+		c.jobs[j.ID] = *j
 	}
 
 	for scope, vars := range v.Variables {
@@ -141,7 +141,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 	newest := func(status job.Status) (job.Job, bool) {
 		for _, j := range slices.Backward(v.Jobs) {
 			if j.Status == status {
-				return j, true
+				return *j, true
 			}
 		}
 

@@ -587,7 +587,7 @@ func watchForPartialClaims(t *testing.T, s *Store, count int) (end func()) {
 			v := s.View()
 			in := statuses(v)
 
-			queued := slices.ContainsFunc(v.Jobs, func(j job.Job) bool { return j.Status == job.Queued })
+			queued := slices.ContainsFunc(v.Jobs, func(j *job.Job) bool { return j.Status == job.Queued })
 			if queued && in[inventory.Unallocated] != count || !queued && in[inventory.Unallocated] != 0 {
 				t.Errorf("the view shows a part of a claim: queued %v, %v", queued, in)
 			}

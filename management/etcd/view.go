@@ -80,7 +80,7 @@ type view struct {
 	reserved     map[string]map[string]bool // the names of reserved nodes by job
 	snapshot     *state.View                // nil: a record changed since the last one
 	nodeList     []*inventory.Node          // of the newest snapshot
-	jobList      []job.Job                  // of the newest snapshot
+	jobList      []*job.Job                 // of the newest snapshot
 	changedNodes map[string]bool            // names that may differ from nodeList
 	changedJobs  map[string]bool            // ids that may differ from jobList
 	changed      chan struct{}              // closed at the next change
@@ -115,7 +115,7 @@ func (v *view) reset() {
 
 	v.reserved = map[string]map[string]bool{}
 	v.changedNodes, v.changedJobs = map[string]bool{}, map[string]bool{}
-	v.nodeList, v.jobList = []*inventory.Node{}, []job.Job{}
+	v.nodeList, v.jobList = []*inventory.Node{}, []*job.Job{}
 }
 
 // copyOnWrite is a map that snapshots share. The first change after a snapshot copies
@@ -607,8 +607,8 @@ func (v *view) narrow(names []string) *state.View {
 
 // with returns a snapshot that lists the nodes. The caller holds the lock.
 func (v *view) with(nodes []*inventory.Node) *state.View {
-	jobID := func(j job.Job) string { return j.ID }
-	storedJob := func(id string) (job.Job, bool) { j, ok := v.jobs[id]; return j, ok }
+	jobID := func(j *job.Job) string { return j.ID }
+	storedJob := func(id string) (*job.Job, bool) { j, ok := v.jobs[id]; return &j, ok }
 	v.jobList = replaceChanged(v.jobList, v.changedJobs, compareIDs, jobID, storedJob)
 
 	rollouts := v.sortedRollouts() // before what is unreadable is shared

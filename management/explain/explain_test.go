@@ -23,7 +23,7 @@ func facts(v *state.View) Facts {
 // put adds a job to the view under its own number, and lets it hold what it runs on.
 func put(v *state.View, j job.Job, id string, status job.Status) {
 	j.ID, j.Status = id, status
-	v.Jobs = append(v.Jobs, j)
+	v.Jobs = append(v.Jobs, &j)
 
 	v.Seq = max(v.Seq, j.Seq())
 	for i := range v.Nodes {
@@ -517,7 +517,7 @@ func TestExplainJob(t *testing.T) {
 			}
 
 			put(v, c.job(), "5", c.status)
-			e := ExplainJob(facts(v), v.Jobs[len(v.Jobs)-1])
+			e := ExplainJob(facts(v), *v.Jobs[len(v.Jobs)-1])
 
 			var about, text []string
 			for _, f := range e.Findings {
@@ -586,7 +586,7 @@ func TestExplainToWhoCancelled(t *testing.T) {
 		f := facts(v)
 		f.Reader = c.reader
 
-		if got := ExplainJob(f, v.Jobs[0]).Summary; !strings.Contains(got, c.job) {
+		if got := ExplainJob(f, *v.Jobs[0]).Summary; !strings.Contains(got, c.job) {
 			t.Errorf("job, to %q: %q, want %q", c.reader, got, c.job)
 		}
 
@@ -692,7 +692,7 @@ func TestExplainConnection(t *testing.T) {
 			t.Errorf("%s: nothing is said about %q", what, message)
 		}
 
-		check("job", c.job, ExplainJob(f, v.Jobs[0]).Findings)
+		check("job", c.job, ExplainJob(f, *v.Jobs[0]).Findings)
 		check("node", c.node, ExplainNode(f, *v.Nodes[0], nil).Findings)
 	}
 }

@@ -420,8 +420,8 @@ func (f Facts) jobsOf(n inventory.Node) []job.Job {
 		targeted := slices.ContainsFunc(j.Targets, func(t job.Target) bool {
 			return t.Name == n.Name || j.TakesAddrs() && t.Addr == n.Addr
 		})
-		if !j.Status.Ended() && (helps(j, n) || targeted) {
-			jobs = append(jobs, j)
+		if !j.Status.Ended() && (helps(*j, n) || targeted) {
+			jobs = append(jobs, *j)
 		}
 	}
 
@@ -437,7 +437,7 @@ func helps(j job.Job, n inventory.Node) bool {
 func (f Facts) newestJob(n inventory.Node) *job.Job {
 	for _, j := range slices.Backward(f.View.Jobs) {
 		if _, ok := j.Target(n.Name); ok {
-			return &j
+			return j
 		}
 	}
 
@@ -448,7 +448,7 @@ func (f Facts) newestJob(n inventory.Node) *job.Job {
 func (f Facts) lastToChange(n inventory.Node) *job.Job {
 	for _, j := range slices.Backward(f.View.Jobs) {
 		if o, ended := j.Outcomes[n.Name]; ended && !o.AsBefore && !o.Untouched {
-			return &j
+			return j
 		}
 	}
 
@@ -462,7 +462,7 @@ func (f Facts) culpritOf(n inventory.Node) *job.Job {
 	for _, j := range f.View.Jobs {
 		if n.Job != "" {
 			if j.ID == n.Job {
-				return &j
+				return j
 			}
 
 			continue
@@ -473,7 +473,7 @@ func (f Facts) culpritOf(n inventory.Node) *job.Job {
 		newer := culprit == nil || !j.Ended.Before(culprit.Ended)
 
 		if setError && newer {
-			culprit = &j
+			culprit = j
 		}
 	}
 

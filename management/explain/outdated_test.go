@@ -216,10 +216,10 @@ func TestExplainUnknownConfiguration(t *testing.T) {
 			inventory.VerbReapply},
 	} {
 		v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
-		v.Jobs = []job.Job{
+		v.Jobs = jobtest.List(
 			c.job, ended("8", inventory.VerbVerify, inventory.Outcome{AsBefore: true}),
 			ended("9", inventory.VerbUpdate, inventory.Outcome{Untouched: true}),
-		}
+		)
 
 		found := ExplainNode(facts(v), *v.Nodes[0], nil).Findings
 

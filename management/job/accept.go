@@ -151,8 +151,7 @@ func (s Snapshot) checkProjected(projected []*inventory.Node, groups inventory.G
 func (s Snapshot) project(seq uint64) []*inventory.Node {
 	nodes, copied, gone := s.Nodes, false, false
 
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
+	for _, j := range s.Jobs {
 		// A later job can run already, if a window held the earlier one back.
 		if j.Status.Ended() || seq != 0 && j.Seq() >= seq && j.Status != Running {
 			continue

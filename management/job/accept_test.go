@@ -31,7 +31,7 @@ func queue(t *testing.T, v *Snapshot, r Request) Job {
 
 	v.Seq++
 	j.ID, j.Accepted = strconv.FormatUint(v.Seq, 10), jobtest.Noon
-	v.Jobs = append(v.Jobs, j)
+	v.Jobs = append(v.Jobs, &j)
 
 	return j
 }
@@ -40,8 +40,7 @@ func queue(t *testing.T, v *Snapshot, r Request) Job {
 func claimed(t *testing.T, v *Snapshot, id string) {
 	t.Helper()
 
-	for i := range v.Jobs {
-		j := &v.Jobs[i]
+	for _, j := range v.Jobs {
 		if j.ID != id {
 			continue
 		}
@@ -432,7 +431,7 @@ func TestQueueIsBounded(t *testing.T) {
 
 	v := jobtest.Snapshot(t, "a m Allocated Discovered")
 	for i := range MaxQueued {
-		v.Jobs = append(v.Jobs, Job{ID: strconv.Itoa(i + 1), Status: Queued, Verb: inventory.VerbMaintenance})
+		v.Jobs = append(v.Jobs, &Job{ID: strconv.Itoa(i + 1), Status: Queued, Verb: inventory.VerbMaintenance})
 	}
 
 	if _, err := Accept(

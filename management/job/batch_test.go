@@ -347,7 +347,7 @@ func TestServing(t *testing.T) {
 	queue(t, v, r)
 	claimed(t, v, "1")
 
-	j := v.Jobs[0]
+	j := *v.Jobs[0]
 	serves := func() string {
 		var names []string
 		for _, n := range j.Serving(v.Nodes) {

@@ -88,14 +88,14 @@ func TestBudgetsHold(t *testing.T) {
 					continue
 				}
 
-				turn := TurnOf(*v, budgeted, 4, v.Jobs[i])
+				turn := TurnOf(*v, budgeted, 4, *v.Jobs[i])
 
 				switch {
 				case turn.Err != nil:
 					v.Jobs[i].Status, v.Jobs[i].Ended = Errored, jobtest.Noon
 				case turn.Claim:
 					claims++
-					v.Jobs[i] = turn.Job
+					*v.Jobs[i] = turn.Job
 					v.Jobs[i].Status = Running
 
 					before := unavailable(v)
@@ -175,7 +175,7 @@ func submitRandom(r *rand.Rand, v *Snapshot, groups inventory.Groups) {
 
 	v.Seq++
 	j.ID = strconv.FormatUint(v.Seq, 10)
-	v.Jobs = append(v.Jobs, j)
+	v.Jobs = append(v.Jobs, &j)
 }
 
 // hold takes the nodes of a claimed job, as the store does.
@@ -193,8 +193,7 @@ func hold(v *Snapshot, j Job) {
 }
 
 func endRandom(r *rand.Rand, v *Snapshot) {
-	for i := range v.Jobs {
-		j := &v.Jobs[i]
+	for _, j := range v.Jobs {
 		if j.Status != Running || r.IntN(2) == 0 {
 			continue
 		}

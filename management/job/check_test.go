@@ -227,7 +227,7 @@ func TestCheckAhead(t *testing.T) {
 
 	v := jobtest.Snapshot(t, "a m Allocated Discovered")
 	v.Nodes[0].Playbooks = map[string]string{"service-master": "old"}
-	v.Jobs = []Job{{
+	v.Jobs = []*Job{{
 		ID: "1", Verb: inventory.VerbApply, Status: Queued, PlaybookDigest: "new",
 		Targets: []Target{{Name: "a-1", Group: "service-master"}},
 		Ansible: configuration.AnsibleOptions{Check: true},

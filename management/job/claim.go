@@ -84,8 +84,7 @@ func Turns(
 
 		q := newQueue(s, claiming)
 
-		for i := range q.Jobs {
-			j := &q.Jobs[i]
+		for i, j := range q.Jobs {
 			if j.Status != Queued || holdReason(holds, *j) != "" {
 				continue
 			}
@@ -116,10 +115,10 @@ func Turns(
 					continue
 				}
 
-				*j = t.Job
-				j.Status = Running
-				q.running = append(q.running, j.ID)
-				q.want(j)
+				claimed := q.claim(i, t)
+				q.ahead[len(q.ahead)-1] = claimed
+				q.running = append(q.running, claimed.ID)
+				q.want(claimed)
 			}
 
 			if !yield(t) {
@@ -157,14 +156,12 @@ func newQueue(s Snapshot, claiming map[string]Turn) *queue {
 	// Jobs that have ended matter to an error only, which reads them from the list as well.
 	q.Jobs = slices.Clone(s.Jobs)
 
-	for i := range q.Jobs {
-		j := &q.Jobs[i]
+	for i, j := range q.Jobs {
 		if t, ok := claiming[j.ID]; ok {
 			q.footprints = append(q.footprints, t.Footprint)
 
 			if j.Status == Queued {
-				*j = t.Job
-				j.Status = Running
+				j = q.claim(i, t)
 			}
 		}
 
@@ -175,6 +172,15 @@ func newQueue(s Snapshot, claiming map[string]Turn) *queue {
 	}
 
 	return q
+}
+
+// claim puts the job at the index, as it is to run, in the place of the queued one.
+func (q *queue) claim(i int, t Turn) *Job {
+	j := t.Job
+	j.Status = Running
+	q.Jobs[i] = &j
+
+	return &j
 }
 
 // wants reports whether a job ahead of j wants one of its nodes.

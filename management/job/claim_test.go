@@ -89,7 +89,7 @@ func (w *claimWorld) commit(t *testing.T, seed uint64) {
 	w.inOrder(t, seed, turn.Job)
 
 	i := w.find(id)
-	w.Jobs[i] = turn.Job
+	*w.Jobs[i] = turn.Job
 	w.Jobs[i].Status = Running
 
 	before := unavailable(w.Snapshot)
@@ -133,7 +133,7 @@ func (w *claimWorld) change(groups []string) {
 }
 
 func (w *claimWorld) find(id string) int {
-	return slices.IndexFunc(w.Jobs, func(j Job) bool { return j.ID == id })
+	return slices.IndexFunc(w.Jobs, func(j *Job) bool { return j.ID == id })
 }
 
 // TestConcurrentClaims lets random jobs be claimed at the same time: the budgets hold after
@@ -209,7 +209,7 @@ func TestTurnsAsTurnOf(t *testing.T) {
 		var first *Turn
 
 		for _, j := range v.Jobs {
-			if turn := TurnOf(*v, budgeted, 4, j); turn.Claim || turn.Err != nil {
+			if turn := TurnOf(*v, budgeted, 4, *j); turn.Claim || turn.Err != nil {
 				first = &turn
 				break
 			}
@@ -247,7 +247,7 @@ func TestTurnsTakeDisjointJobs(t *testing.T) {
 		}
 
 		j.ID = strconv.Itoa(i + 1)
-		v.Jobs, v.Seq = append(v.Jobs, j), uint64(i+1)
+		v.Jobs, v.Seq = append(v.Jobs, &j), uint64(i+1)
 	}
 
 	turns := func(limit int, claiming map[string]Turn) string {
@@ -268,7 +268,7 @@ func TestTurnsTakeDisjointJobs(t *testing.T) {
 		t.Errorf("with a limit of 1: got %s", got)
 	}
 
-	under := map[string]Turn{"1": {Job: v.Jobs[0], Claim: true}, "2": {Job: v.Jobs[1], Claim: true}}
+	under := map[string]Turn{"1": {Job: *v.Jobs[0], Claim: true}, "2": {Job: *v.Jobs[1], Claim: true}}
 	if got := turns(8, under); got != "4" {
 		t.Errorf("with claims under way that use no group: got %s", got)
 	}

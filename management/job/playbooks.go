@@ -61,7 +61,7 @@ func (s Snapshot) Recall(j *Job, kept func(digest string) bool) (unknown []strin
 
 			digest := ""
 
-			at := slices.IndexFunc(s.Jobs, func(old Job) bool { return old.ID == n.Applied })
+			at := slices.IndexFunc(s.Jobs, func(old *Job) bool { return old.ID == n.Applied })
 			if at >= 0 && group == n.Group {
 				digest = s.Jobs[at].PlaybookDigest
 			}

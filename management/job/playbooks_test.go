@@ -245,7 +245,7 @@ func TestRecall(t *testing.T) {
 	}
 
 	v.Nodes[4].Playbooks = map[string]string{inventory.GroupMaster: "own"}
-	v.Jobs = []Job{
+	v.Jobs = []*Job{
 		{ID: "1", Status: Complete, PlaybookDigest: "old"},
 		{ID: "2", Status: Complete, PlaybookDigest: "gone"},
 	}

@@ -71,8 +71,7 @@ func (s Snapshot) turn(groups inventory.Groups, limit int, j Job, ahead []*Job, 
 // ahead returns the jobs that run or were accepted before j, and the ids of
 // those that run.
 func (s Snapshot) ahead(j Job) (ahead []*Job, running []string) {
-	for i := range s.Jobs {
-		other := &s.Jobs[i]
+	for _, other := range s.Jobs {
 		if other.Status == Running {
 			running = append(running, other.ID)
 		}
@@ -212,8 +211,7 @@ func (s Snapshot) blame(groups inventory.Groups, j Job, err error) error {
 	}
 
 	var culprit *Job
-	for i := range s.Jobs {
-		other := &s.Jobs[i]
+	for _, other := range s.Jobs {
 		if !other.Status.Ended() || other.ID == j.ID || other.Ended.Before(j.Accepted) {
 			continue
 		}

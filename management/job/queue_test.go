@@ -23,7 +23,7 @@ func ended(v *Snapshot, verb inventory.Verb, status Status, at time.Time, labels
 		j.Targets = append(j.Targets, Target{Name: name})
 	}
 
-	v.Jobs = append(v.Jobs, j)
+	v.Jobs = append(v.Jobs, &j)
 }
 
 func TestTurn(t *testing.T) {
@@ -147,7 +147,7 @@ func TestTurn(t *testing.T) {
 			v.Nodes[0].State = inventory.Disappeared
 		}, 4, want{claim: true, helpers: "b-1"}},
 		{"a helper is held", masters, nil, "", request(maintenance, "a", ""), func(v *Snapshot) {
-			v.Jobs = append(v.Jobs, Job{
+			v.Jobs = append(v.Jobs, &Job{
 				ID: "7", Status: Running, Verb: commission, Targets: []Target{{Name: "c-1"}}, Helpers: []string{"a-1"},
 			})
 		}, 4, want{waits: "7", says: "a-1 needed by job 7"}},
@@ -239,14 +239,14 @@ func TestExpired(t *testing.T) {
 		return Job{ID: strconv.Itoa(id), Status: status, Ended: jobtest.Noon.Add(-age), LogBytes: bytes}
 	}
 
-	all := []Job{
+	all := jobtest.List(
 		job(1, Complete, 5*time.Hour, 10),
 		job(2, Queued, 9*time.Hour, 0),
 		job(3, Errored, 4*time.Hour, 10),
 		job(4, Running, 9*time.Hour, 0),
 		job(5, Cancelled, 3*time.Hour, 10),
 		job(6, Complete, time.Hour, 10),
-	}
+	)
 	for _, tt := range []struct {
 		name string
 		s    Retention
@@ -276,7 +276,7 @@ func TestReferences(t *testing.T) {
 		}
 	}
 
-	v.Jobs = []Job{
+	v.Jobs = []*Job{
 		{ID: "1", Status: Complete, Ended: at(9)},
 		{ID: "2", Status: Running, Started: at(5)},
 		{ID: "3", Status: Running, Started: at(4)},

@@ -62,7 +62,7 @@ func TestRequirementAtAcceptance(t *testing.T) {
 	}
 
 	worker.ID = "2"
-	v.Jobs = append(v.Jobs, worker)
+	v.Jobs = append(v.Jobs, &worker)
 
 	if turn := TurnOf(*v, twoMasters, 4, worker); turn.Claim || strings.Join(turn.WaitsFor, "") != v.Jobs[0].ID {
 		t.Errorf("behind the second master: %+v", turn)
@@ -127,7 +127,7 @@ func TestRequirementsHold(t *testing.T) {
 					continue
 				}
 
-				turn := TurnOf(*v, twoMasters, 4, v.Jobs[i])
+				turn := TurnOf(*v, twoMasters, 4, *v.Jobs[i])
 
 				switch {
 				case turn.Err != nil:
@@ -137,7 +137,7 @@ func TestRequirementsHold(t *testing.T) {
 					claims++
 					checkMasters(t, seed, v, turn.Job)
 
-					v.Jobs[i] = turn.Job
+					*v.Jobs[i] = turn.Job
 					v.Jobs[i].Status = Running
 					hold(v, turn.Job)
 				}
@@ -163,7 +163,7 @@ func updateRandom(r *rand.Rand, v *Snapshot) {
 
 	v.Seq++
 	j.ID = strconv.FormatUint(v.Seq, 10)
-	v.Jobs = append(v.Jobs, j)
+	v.Jobs = append(v.Jobs, &j)
 }
 
 func replaceNode(v *Snapshot, n inventory.Node) {

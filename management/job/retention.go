@@ -16,7 +16,7 @@ type Retention struct {
 
 // Expired returns the ids of the ended jobs outside the limits, the oldest
 // first to go. The newest job is kept even if it is larger than the limit.
-func (r Retention) Expired(jobs []Job, now time.Time) []string {
+func (r Retention) Expired(jobs []*Job, now time.Time) []string {
 	var expired []string
 
 	kept, bytes := 0, int64(0)

@@ -17,8 +17,8 @@ type Snapshot struct {
 	// Nodes are sorted by name. A reservation of a job that is not committed
 	// counts as absent.
 	Nodes []*inventory.Node
-	// Jobs are sorted by number.
-	Jobs []Job
+	// Jobs are sorted by number. Each is shared with other snapshots.
+	Jobs []*Job
 	// Seq is the number of the newest job ever accepted.
 	Seq uint64
 	// Unreadable are the reasons why records cannot be read, by their key in the
@@ -165,7 +165,7 @@ func (s Snapshot) Job(ref string) (Job, error) {
 
 	for _, j := range s.Jobs {
 		if j.ID == ref {
-			return j, nil
+			return *j, nil
 		}
 	}
 
@@ -186,8 +186,7 @@ func (s Snapshot) Job(ref string) (Job, error) {
 
 func (s Snapshot) active() (Job, error) {
 	var found *Job
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
+	for _, j := range s.Jobs {
 		if j.Status == Running && (found == nil || !j.Started.Before(found.Started)) {
 			found = j
 		}
@@ -203,8 +202,7 @@ func (s Snapshot) active() (Job, error) {
 
 func (s Snapshot) last() (Job, error) {
 	var found *Job
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
+	for _, j := range s.Jobs {
 		if j.Status.Ended() && (found == nil || !j.Ended.Before(found.Ended)) {
 			found = j
 		}

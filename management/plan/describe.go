@@ -145,7 +145,7 @@ const measured = 50
 
 // Expect measures the kept jobs that did the same as j would, and succeeded: the time
 // from start to end, divided by the number of nodes.
-func Expect(jobs []job.Job, j job.Job) Expected {
+func Expect(jobs []*job.Job, j job.Job) Expected {
 	var times []time.Duration
 
 	for _, old := range slices.Backward(jobs) {

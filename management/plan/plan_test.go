@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 )
 
 var (
@@ -255,7 +256,7 @@ func TestExpect(t *testing.T) {
 	part := took(inventory.VerbApply, job.Complete, 1, time.Hour)
 	part.Ansible.Tags = []string{"x"}
 
-	jobs := []job.Job{
+	jobs := jobtest.List(
 		took(inventory.VerbApply, job.Complete, 2, 4*time.Minute),
 		took(inventory.VerbApply, job.Complete, 1, 10*time.Minute),
 		took(inventory.VerbApply, job.Complete, 1, time.Minute),
@@ -263,7 +264,7 @@ func TestExpect(t *testing.T) {
 		took(inventory.VerbApply, job.Errored, 1, time.Hour),
 		took(inventory.VerbUpdate, job.Complete, 1, time.Hour),
 		check, part,
-	}
+	)
 
 	next := job.Job{Verb: inventory.VerbApply, Targets: make([]job.Target, 3)}
 	want := Expected{

@@ -42,7 +42,7 @@ func AlreadyApplied(id, by string) error {
 
 // Unknown returns the error for the id of a plan that is not kept. jobs are those that
 // are kept: one of them may have carried it out.
-func Unknown(id string, jobs []job.Job) error {
+func Unknown(id string, jobs []*job.Job) error {
 	for _, j := range slices.Backward(jobs) {
 		if j.Plan == id {
 			return AlreadyApplied(id, j.ID)

@@ -69,8 +69,7 @@ func (w World) muster() *muster {
 		decided: map[string]bool{},
 	}
 
-	for i := range w.View.Jobs {
-		j := &w.View.Jobs[i]
+	for _, j := range w.View.Jobs {
 		if j.Status.Ended() {
 			continue
 		}

@@ -122,8 +122,7 @@ func (w World) vanished() (lost []string, visible int) {
 func (w World) workOfPeople(since time.Time) map[string][]*job.Job {
 	working := map[string][]*job.Job{}
 
-	for i := range w.View.Jobs {
-		j := &w.View.Jobs[i]
+	for _, j := range w.View.Jobs {
 
 		over := j.Status.Ended() && j.Ended.Add(noticed).Before(since)
 		// A verification changes no host, so it explains no absence.

@@ -153,7 +153,7 @@ func TestBrakeSparesJobsOfPeople(t *testing.T) {
 		}
 
 		w := world(nodes...)
-		w.View.Jobs, w.Now = []job.Job{j}, noon.Add(2*time.Minute)
+		w.View.Jobs, w.Now = []*job.Job{&j}, noon.Add(2*time.Minute)
 
 		if b, _ := policy.Brake(w); b.On != c.on {
 			t.Errorf("%s: %+v", c.name, b)
@@ -168,7 +168,7 @@ func TestBrakeSparesJobsOfPeople(t *testing.T) {
 
 	w := world(nodes...)
 	w.Now = noon.Add(time.Minute)
-	w.View.Jobs = []job.Job{{
+	w.View.Jobs = []*job.Job{{
 		ID: "1", Verb: inventory.VerbMaintenance, Actor: "ann", Status: job.Queued,
 		Helpers: []string{"n-00", "n-01", "n-02", "n-03", "n-04"},
 	}}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
@@ -96,7 +97,7 @@ func TestCommission(t *testing.T) {
 			"",
 			"several live hosts"},
 		{"a person wants it", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []job.Job{{
+			w.View.Jobs = []*job.Job{{
 				ID: "4", Verb: inventory.VerbCommission, Status: job.Queued, Actor: "ann",
 				Targets: []job.Target{{Name: "n-1"}},
 			}}
@@ -262,7 +263,7 @@ func TestCommissionStops(t *testing.T) {
 			"commission n-9"},
 	} {
 		w := freshWorld([]policy.Rule{workers()}, newcomer("n-9", noon))
-		w.View.Jobs = c.jobs
+		w.View.Jobs = jobtest.List(c.jobs...)
 
 		p := policy.Decide(policy.Commission{Rule: workers()}, w)
 		if got := actions(p); got != c.want {
@@ -315,7 +316,7 @@ func TestCommissionAfterYield(t *testing.T) {
 		d := policy.Decide(policy.Commission{Rule: workers()}, w).Decisions[0]
 		d.Phase, d.Job = state.PhaseDone, "7"
 		w.View.Automation = w.View.Automation.With(d)
-		w.View.Jobs = []job.Job{{
+		w.View.Jobs = []*job.Job{{
 			ID: "7", Verb: inventory.VerbCommission, Actor: "policy:workers", Status: job.Cancelled, CancelBy: by,
 			Targets: []job.Target{{Name: "n-1"}},
 		}}

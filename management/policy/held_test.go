@@ -74,7 +74,7 @@ func TestDropQueued(t *testing.T) {
 			d := policy.Decide(rule, w).Decisions[0]
 			d.Phase, d.Job = state.PhaseDone, "7"
 			w.View.Automation = w.View.Automation.With(d)
-			w.View.Jobs = []job.Job{{
+			w.View.Jobs = []*job.Job{{
 				ID: "7", Verb: inventory.VerbCommission, Group: d.Group, Status: status, Actor: "policy:site",
 				Targets: []job.Target{{Name: d.Node}},
 			}}
@@ -106,7 +106,7 @@ func TestHeldJobsLeaveTheirTurn(t *testing.T) {
 	w.Settings.Jobs = 2
 
 	for i := range 2 {
-		w.View.Jobs = append(w.View.Jobs, job.Job{
+		w.View.Jobs = append(w.View.Jobs, &job.Job{
 			ID: fmt.Sprint(i), Verb: inventory.VerbCommission, Group: "service-master", Status: job.Queued,
 			Actor: "policy:site", Targets: []job.Target{{Name: fmt.Sprint("x-", i)}},
 		})

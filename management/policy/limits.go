@@ -31,8 +31,7 @@ type usage struct {
 func (w World) usage(ofJob func(*job.Job) bool, ofDecision func(*state.Decision) bool) usage {
 	u := usage{oldest: w.Now}
 
-	for i := range w.View.Jobs {
-		j := &w.View.Jobs[i]
+	for _, j := range w.View.Jobs {
 
 		// One that waits for a window leaves its turn to the others.
 		held := j.Status == job.Queued && !w.Settings.Windows.Judge(w.View, *j, w.Now).OK

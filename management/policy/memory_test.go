@@ -135,7 +135,7 @@ func TestTriedIsNotForgotten(t *testing.T) {
 	w := freshWorld([]policy.Rule{workers()}, n)
 	d := policy.Decide(policy.Commission{Rule: workers()}, w).Decisions[0]
 	d.Phase, d.Job, d.Time = state.PhaseDone, "3", noon.Add(-50*time.Minute)
-	w.View.Jobs = []job.Job{{
+	w.View.Jobs = []*job.Job{{
 		ID: "3", Actor: "policy:workers", Verb: inventory.VerbCommission, Status: job.Cancelled, CancelBy: "ann",
 		Accepted: d.Time, Ended: d.Time, Targets: []job.Target{{Name: n.Name}},
 	}}
@@ -189,7 +189,7 @@ func TestDriftIsNotForgotten(t *testing.T) {
 
 	d := decide(w).Decisions[0]
 	d.Phase, d.Job = state.PhaseDone, "4"
-	w.View.Jobs = []job.Job{{
+	w.View.Jobs = []*job.Job{{
 		ID: "4", Verb: inventory.VerbVerify, Status: job.Running, Actor: "policy:returns",
 		Targets: []job.Target{{Name: "n-1"}},
 	}}

@@ -166,7 +166,7 @@ func (w World) yields(policy string) []state.Decision {
 			continue
 		}
 
-		d := YieldOf(j, w.preempted(j), w.Now)
+		d := YieldOf(*j, w.preempted(*j), w.Now)
 		if d.Case != "" && w.View.Automation.Find(d.ID) == nil {
 			decisions = append(decisions, d)
 		}
@@ -222,7 +222,7 @@ func (w World) preempted(j job.Job) string {
 			continue
 		}
 
-		turn := job.TurnOf(w.View.Snapshot, w.Settings.Groups, w.Settings.Limit, k, hold)
+		turn := job.TurnOf(w.View.Snapshot, w.Settings.Groups, w.Settings.Limit, *k, hold)
 		if slices.Contains(turn.WaitsFor, j.ID) {
 			return fmt.Sprintf("job %s of %s waits for it", k.ID, job.OrSomebody(k.Actor))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
@@ -218,25 +219,25 @@ func TestReturned(t *testing.T) {
 		{"the brake is on", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Brake.On = true },
 			"", "", false},
 		{"a person verified it since", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []job.Job{{
+			w.View.Jobs = []*job.Job{{
 				ID: "3", Verb: inventory.VerbVerify, Status: job.Complete, Actor: "root",
 				Ended: noon.Add(5 * time.Minute), Targets: []job.Target{{Name: "b-1"}},
 			}}
 		}, "", "job 3 (verify of root) completed on it since", false},
 		{"a person verified it before", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []job.Job{{
+			w.View.Jobs = []*job.Job{{
 				ID: "3", Verb: inventory.VerbVerify, Status: job.Complete, Ended: noon,
 				Targets: []job.Target{{Name: "b-1"}},
 			}}
 		}, "verify b-1", "", false},
 		{"a person's job failed since", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []job.Job{{
+			w.View.Jobs = []*job.Job{{
 				ID: "3", Verb: inventory.VerbApply, Status: job.Errored, Ended: noon.Add(5 * time.Minute),
 				Targets: []job.Target{{Name: "b-1"}},
 			}}
 		}, "verify b-1", "", false},
 		{"a person's job is queued", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []job.Job{{
+			w.View.Jobs = []*job.Job{{
 				ID: "3", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "root",
 				Targets: []job.Target{{Name: "b-1"}},
 			}}
@@ -347,7 +348,7 @@ func TestRepairAfterVerification(t *testing.T) {
 		case "outdated when it was verified":
 			n.Verification.Outdated = true
 		case "a person's job waits":
-			w.View.Jobs = []job.Job{
+			w.View.Jobs = []*job.Job{
 				{
 					ID:      "9",
 					Verb:    inventory.VerbUpdate,
@@ -405,13 +406,13 @@ func TestConfirm(t *testing.T) {
 			n.Presence.Back.Time = w.Now
 		}, ""},
 		{"a person's job waits", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []job.Job{{
+			w.View.Jobs = []*job.Job{{
 				ID: "9", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "ann",
 				Targets: []job.Target{{Name: "b-1"}},
 			}}
 		}, "job 9 (update) of ann is due on it first"},
 		{"a person verified it", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []job.Job{{
+			w.View.Jobs = []*job.Job{{
 				ID: "9", Verb: inventory.VerbVerify, Status: job.Complete, Actor: "ann", Ended: w.Now,
 				Targets: []job.Target{{Name: "b-1"}},
 			}}
@@ -620,7 +621,7 @@ func TestMassReturn(t *testing.T) {
 
 	// Jobs that still run count as well.
 	w.View.Automation.Decisions = nil
-	w.View.Jobs = []job.Job{
+	w.View.Jobs = []*job.Job{
 		{ID: "1", Status: job.Running, Actor: "policy:returns", Verb: inventory.VerbVerify},
 		{ID: "2", Status: job.Running, Actor: "root", Verb: inventory.VerbVerify},
 	}
@@ -722,7 +723,7 @@ func TestYield(t *testing.T) {
 		}
 
 		w := world(a, b)
-		w.View.Jobs, w.View.Automation.Brake.On = c.jobs, c.brake
+		w.View.Jobs, w.View.Automation.Brake.On = jobtest.List(c.jobs...), c.brake
 		p := decide(w)
 
 		if got := actions(p); got != c.want {

@@ -147,8 +147,7 @@ func byReturn(a, b outlookOf) int {
 func (w World) served() map[string]*job.Job {
 	served := map[string]*job.Job{}
 
-	for i := range w.View.Jobs {
-		j := &w.View.Jobs[i]
+	for _, j := range w.View.Jobs {
 
 		row, known := inventory.TransitionOf(j.Verb)
 		if !known || row.Success != inventory.Allocated || !j.Status.Ended() || w.scheduled(j) {
@@ -516,7 +515,7 @@ func (w World) due(p inventory.Presence) (time.Time, string) {
 func (w World) wanted(name string) string {
 	for _, j := range w.View.Jobs {
 		if _, target := j.Target(name); target && !j.Status.Ended() {
-			return isDue(j)
+			return isDue(*j)
 		}
 	}
 

@@ -143,8 +143,7 @@ func (f *site) work() {
 		f.world.View.Automation = a
 	}
 
-	for i := range f.world.View.Jobs {
-		j := &f.world.View.Jobs[i]
+	for _, j := range f.world.View.Jobs {
 		if !j.Status.Ended() && !f.world.Now.Before(f.ends[j.ID]) {
 			f.end(j)
 		}
@@ -154,7 +153,7 @@ func (f *site) work() {
 func (f *site) begin(d state.Decision) {
 	id := fmt.Sprint(len(f.ends) + 1)
 	f.ends[id] = f.world.Now.Add(time.Duration(1+f.random.IntN(5)) * time.Minute)
-	f.world.View.Jobs = append(f.world.View.Jobs, job.Job{
+	f.world.View.Jobs = append(f.world.View.Jobs, &job.Job{
 		ID: id, Verb: inventory.VerbCommission, Actor: state.PolicyPrincipal(d.Policy), Status: job.Running,
 		Group: d.Group, Targets: []job.Target{{Name: d.Node}}, Accepted: f.world.Now,
 	})

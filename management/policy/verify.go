@@ -224,8 +224,7 @@ func (v Verify) batches(w World, r run, due []*inventory.Node) [][]*inventory.No
 func (v Verify) vanished(w World, r run) map[string]bool {
 	vanished := map[string]bool{}
 
-	for i := range w.View.Jobs {
-		j := &w.View.Jobs[i]
+	for _, j := range w.View.Jobs {
 		if j.Actor != state.PolicyPrincipal(v.Name()) || j.Accepted.Before(r.at) || j.Status != job.Cancelled {
 			continue
 		}
@@ -244,8 +243,8 @@ func (v Verify) vanished(w World, r run) map[string]bool {
 func (v Verify) room(w World) int {
 	active := 0
 
-	for i := range w.View.Jobs {
-		if j := &w.View.Jobs[i]; !j.Status.Ended() && j.Actor == state.PolicyPrincipal(v.Name()) {
+	for _, j := range w.View.Jobs {
+		if !j.Status.Ended() && j.Actor == state.PolicyPrincipal(v.Name()) {
 			active++
 		}
 	}
@@ -363,8 +362,7 @@ func (v Verify) tried(w World, r run) map[string]string {
 		}
 	}
 
-	for i := range w.View.Jobs {
-		j := &w.View.Jobs[i]
+	for _, j := range w.View.Jobs {
 		jobs[j.ID] = true
 
 		if j.Actor != state.PolicyPrincipal(v.Name()) || j.Accepted.Before(r.at) || j.Status == job.Cancelled ||

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
@@ -63,7 +64,7 @@ func TestVerify(t *testing.T) {
 	t.Parallel()
 
 	byPolicy := func(w *policy.World, status job.Status, accepted time.Time) {
-		w.View.Jobs = append(w.View.Jobs, job.Job{
+		w.View.Jobs = append(w.View.Jobs, &job.Job{
 			ID: "7", Verb: inventory.VerbVerify, Actor: "policy:nightly", Status: status, Accepted: accepted,
 			Started: accepted, Targets: []job.Target{{Name: "n-1"}},
 		})
@@ -112,7 +113,7 @@ func TestVerify(t *testing.T) {
 		}, "verify n-1", "it is verified now"},
 		{"held by a job", func(_ *policy.World, n *inventory.Node) { n.Job = "9" }, "", "job 9 holds it"},
 		{"wanted by a person", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []job.Job{{
+			w.View.Jobs = []*job.Job{{
 				ID: "9", Verb: inventory.VerbApply, Actor: "ann", Status: job.Queued,
 				Targets: []job.Target{{Name: "n-1"}},
 			}}
@@ -260,7 +261,7 @@ func TestVerifyYields(t *testing.T) {
 	n := verified("n-1", time.Time{})
 	n.Job, n.Status = "7", inventory.Maintenance
 	w := night(rule, n)
-	w.View.Jobs = []job.Job{
+	w.View.Jobs = []*job.Job{
 		{
 			ID: "7", Verb: inventory.VerbVerify, Actor: "policy:nightly", Status: job.Running, Accepted: noon,
 			Started: noon, Targets: []job.Target{{Name: "n-1"}},
@@ -282,7 +283,7 @@ func TestScheduledVerificationAnswersNoReturn(t *testing.T) {
 		{"policy:nightly", "verify n-1"}, {"policy:returns", ""}, {"ann", ""},
 	} {
 		w := world(back("n-1", time.Minute, reached))
-		w.View.Jobs = []job.Job{{
+		w.View.Jobs = []*job.Job{{
 			ID: "5", Verb: inventory.VerbVerify, Actor: c.actor, Status: job.Complete,
 			Started: noon.Add(3 * time.Minute), Ended: noon.Add(4 * time.Minute), Targets: []job.Target{{Name: "n-1"}},
 		}}
@@ -371,7 +372,7 @@ func TestVanishingNodeIsVerifiedAlone(t *testing.T) {
 	w.View.Automation = w.View.Automation.Turn("returns", state.Switch{})
 
 	cancelled := func(accepted time.Time) {
-		w.View.Jobs = []job.Job{{
+		w.View.Jobs = []*job.Job{{
 			ID: "1", Verb: inventory.VerbVerify, Actor: "policy:nightly", Status: job.Cancelled,
 			CancelBy: "policy:nightly", Accepted: accepted, Started: accepted, Ended: accepted.Add(time.Minute),
 			Targets: []job.Target{{Name: "n-0"}, {Name: "n-1"}},
@@ -483,7 +484,7 @@ func TestFailedVerificationIsNotRepeated(t *testing.T) {
 		{"the job was cancelled, and is gone", noon.Add(time.Minute), nil, []state.Decision{yield}, "verify n-1"},
 	} {
 		w := night(nightly(t), verified("n-1", time.Time{}))
-		w.View.Jobs = c.jobs
+		w.View.Jobs = jobtest.List(c.jobs...)
 		w.View.Automation = w.View.Automation.With(state.Decision{
 			ID: "d", Time: c.decided, Policy: "nightly", Nodes: []string{"n-1"}, Action: state.ActionVerify,
 			Phase: state.PhaseDone, Job: "7",

@@ -629,7 +629,7 @@ func TestEstimate(t *testing.T) {
 	f.takes = func() time.Duration { return 2 * time.Minute }
 
 	s := f.snapshot()
-	s.Jobs = []job.Job{{
+	s.Jobs = []*job.Job{{
 		Verb: inventory.VerbApply, Status: job.Complete, Started: epoch, Ended: epoch.Add(4 * time.Minute),
 		Targets: []job.Target{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}},
 	}}

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/policy"
@@ -87,7 +88,7 @@ func (m *fakeManager) change(f func(v *state.View)) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v := *m.view
-	v.Nodes, v.Jobs = slices.Clone(v.Nodes), slices.Clone(v.Jobs)
+	v.Nodes, v.Jobs = slices.Clone(v.Nodes), jobtest.Copies(v.Jobs)
 	v.Variables, v.Connections = maps.Clone(v.Variables), maps.Clone(v.Connections)
 	v.Revision++
 	f(&v)
@@ -130,7 +131,7 @@ func changesOf(old, v *state.View) []state.Change {
 
 	for _, j := range v.Jobs {
 		was, _ := old.Job(j.ID)
-		add(state.ChangeJobs, j.ID, was, j, state.Change{Job: &j})
+		add(state.ChangeJobs, j.ID, was, *j, state.Change{Job: j})
 	}
 
 	for scope, vars := range v.Variables {
@@ -385,7 +386,7 @@ func (m *fakeManager) Submit(_ context.Context, c access.Caller, r job.Request) 
 			j.Targets = append(j.Targets, job.Target{Name: n})
 		}
 
-		v.Jobs = append(v.Jobs, j)
+		v.Jobs = append(v.Jobs, &j)
 	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -406,7 +407,7 @@ func (m *fakeManager) setJob(id string, f func(*job.Job)) {
 	m.change(func(v *state.View) {
 		for i := range v.Jobs {
 			if v.Jobs[i].ID == id {
-				f(&v.Jobs[i])
+				f(v.Jobs[i])
 				v.Jobs[i].Revision = v.Revision
 			}
 		}

@@ -77,8 +77,7 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 	onNode := func(t job.Target) bool { return t.Name == node || t.Addr == node }
 
 	var found []*job.Job
-	for i := range v.Jobs {
-		j := &v.Jobs[i]
+	for _, j := range v.Jobs {
 		if emptyOrContains(statuses, j.Status) && (node == "" || slices.ContainsFunc(j.Targets, onNode)) {
 			found = append(found, j)
 		}

@@ -128,7 +128,7 @@ func (m *fakeManager) ApplyPlan(ctx context.Context, c access.Caller, id string)
 		j = p.Job
 		j.ID, j.Status, j.Plan, j.PlannedBy, j.Actor = strconv.Itoa(len(v.Jobs)+1), job.Queued, id, p.Actor, c.Principal
 		j.Accepted, j.Revision = time.Unix(1700000000, 0).UTC(), v.Revision
-		v.Jobs = append(v.Jobs, j)
+		v.Jobs = append(v.Jobs, &j)
 
 		plans := append([]plan.Plan{}, v.Plans...)
 		for i := range plans {

@@ -103,7 +103,7 @@ func TestPlanAnswers(t *testing.T) {
 
 	// The job of the check may be gone before the plan.
 	s.exchange(t, "POST", "/v1/plans", `{"verb":"apply","nodes":["a-1"],"check":true}`)
-	s.manager.change(func(v *state.View) { v.Jobs = []job.Job{} })
+	s.manager.change(func(v *state.View) { v.Jobs = []*job.Job{} })
 
 	if res, text := s.exchange(t, "GET", "/v1/plans/"+planID(2), ""); res.StatusCode != 200 ||
 		!strings.Contains(text, "the job is no longer kept") {

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/server"
@@ -78,7 +79,7 @@ func fillScoped(m *fakeManager) {
 	}
 
 	m.change(func(v *state.View) {
-		v.Nodes, v.Jobs, v.Seq = []*inventory.Node{worker, master}, jobs, 6
+		v.Nodes, v.Jobs, v.Seq = []*inventory.Node{worker, master}, jobtest.List(jobs...), 6
 		v.Variables = map[state.Scope]configuration.Vars{
 			state.ScopeGlobal: {"everywhere": 1}, state.ScopeNode(outside): {"hidden": outside},
 			state.ScopeNode(inside): {"motd": "hi"}, state.ScopeGroup(inventory.GroupMaster): {"hidden": outside},
@@ -445,8 +446,8 @@ func TestScopedWatch(t *testing.T) {
 	changes := must[state.Changes](t)(m.Changes(since, 100))
 	// A job that is gone is shown to those who saw it.
 	changes.List = append(changes.List,
-		state.Change{Kind: state.ChangeJobs, Name: "2", WasJob: &m.View().Jobs[1]},
-		state.Change{Kind: state.ChangeJobs, Name: "6", WasJob: &m.View().Jobs[5]},
+		state.Change{Kind: state.ChangeJobs, Name: "2", WasJob: m.View().Jobs[1]},
+		state.Change{Kind: state.ChangeJobs, Name: "6", WasJob: m.View().Jobs[5]},
 		state.Change{Kind: state.ChangeConfig},
 		state.Change{Kind: state.ChangeVars, Name: "global"})
 

@@ -4,7 +4,6 @@ package server_test
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +21,6 @@ func TestScopeOfMixedRollout(t *testing.T) {
 	own, mixed := rolloutID("1"), rolloutID("2")
 
 	s.manager.change(func(v *state.View) {
-		v.Jobs = slices.Clone(v.Jobs)
 		for i := range v.Jobs {
 			if v.Jobs[i].ID == "4" {
 				v.Jobs[i].Rollout = mixed

@@ -1132,7 +1132,7 @@ func TestRestart(t *testing.T) {
 	stop()
 	manager.write("1", job.StreamText, "meanwhile ")
 	manager.change(func(v *state.View) { // another job is the active one now
-		v.Jobs = append(v.Jobs, job.Job{ID: "2", Status: job.Running, Started: time.Now()})
+		v.Jobs = append(v.Jobs, &job.Job{ID: "2", Status: job.Running, Started: time.Now()})
 	})
 	stop = start()
 	manager.write("1", job.StreamText, "after")
@@ -1293,7 +1293,7 @@ func TestSummaries(t *testing.T) {
 	s := serve(t)
 	c := s.client(t)
 	ended := func(j job.Job) []api.HostSummary {
-		s.manager.change(func(v *state.View) { v.Jobs = []job.Job{j} })
+		s.manager.change(func(v *state.View) { v.Jobs = []*job.Job{&j} })
 		return must[api.Job](t)(c.Job(testCtx(t), j.ID)).Hosts
 	}
 	target := func(names ...string) (out []job.Target) {

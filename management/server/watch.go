@@ -255,7 +255,7 @@ func (e *eventWriter) writeState(v *state.View) error {
 
 	if e.selected.has(api.WatchJobs) {
 		for _, j := range v.Jobs {
-			if err := put(api.WatchJobs, j.ID, jobOf(j)); err != nil {
+			if err := put(api.WatchJobs, j.ID, jobOf(*j)); err != nil {
 				return err
 			}
 		}

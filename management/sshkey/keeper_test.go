@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -261,7 +262,7 @@ func (v view) View() *state.View {
 		nodes = append(nodes, n)
 	}
 
-	return &state.View{Snapshot: job.Snapshot{Nodes: nodes, Jobs: v.site.jobs}}
+	return &state.View{Snapshot: job.Snapshot{Nodes: nodes, Jobs: jobtest.List(v.site.jobs...)}}
 }
 
 // boot returns the keeper of a new process.

@@ -67,9 +67,10 @@ func NewPart(v *View, b Bounds) *Part {
 		within.Nodes[i] = p.Show(n)
 	}
 
-	for i := range v.Jobs {
-		if p.HasJob(&v.Jobs[i]) {
-			within.Jobs = append(within.Jobs, p.Job(v.Jobs[i]))
+	for _, j := range v.Jobs {
+		if p.HasJob(j) {
+			shown := p.Job(*j)
+			within.Jobs = append(within.Jobs, &shown)
 		}
 	}
 
@@ -337,7 +338,7 @@ func (p *Part) Plan(whole plan.Plan) plan.Plan {
 	whole.Helpers, whole.Waits = p.Names(whole.Helpers), p.Text(whole.Waits)
 
 	shown := func(id string) bool {
-		return slices.ContainsFunc(p.Jobs, func(j job.Job) bool { return j.ID == id })
+		return slices.ContainsFunc(p.Jobs, func(j *job.Job) bool { return j.ID == id })
 	}
 	whole.Ahead = slices.DeleteFunc(slices.Clone(whole.Ahead), func(id string) bool { return !shown(id) })
 

@@ -56,7 +56,7 @@ type View struct {
 
 // Busy reports whether a job is queued or runs.
 func (v *View) Busy() bool {
-	return slices.ContainsFunc(v.Jobs, func(j job.Job) bool { return !j.Status.Ended() })
+	return slices.ContainsFunc(v.Jobs, func(j *job.Job) bool { return !j.Status.Ended() })
 }
 
 // Vars returns the variables of the scope, or nil.

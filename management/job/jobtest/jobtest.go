@@ -58,6 +58,27 @@ func Records(v *job.Snapshot) []inventory.Node {
 	return out
 }
 
+// List returns the jobs as a snapshot lists them.
+func List(jobs ...job.Job) []*job.Job {
+	out := make([]*job.Job, len(jobs))
+	for i := range jobs {
+		out[i] = &jobs[i]
+	}
+
+	return out
+}
+
+// Copies returns copies of the jobs of a snapshot, for a change.
+func Copies(jobs []*job.Job) []*job.Job {
+	out := make([]*job.Job, len(jobs))
+	for i, j := range jobs {
+		c := *j
+		out[i] = &c
+	}
+
+	return out
+}
+
 // Names returns the node names of labels: "a b" gives a-1 and b-1.
 func Names(labels string) []string {
 	out := strings.Fields(labels)

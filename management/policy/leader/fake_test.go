@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
@@ -156,7 +157,7 @@ func (s *site) operate(effect func() error) error {
 // publish makes the next view from a changed copy. The caller holds the lock.
 func (s *site) publish(change func(*state.View)) {
 	v := *s.view
-	v.Nodes, v.Jobs = slices.Clone(v.Nodes), slices.Clone(v.Jobs)
+	v.Nodes, v.Jobs = slices.Clone(v.Nodes), jobtest.Copies(v.Jobs)
 	v.Revision++
 	change(&v)
 	s.view = &v
@@ -284,7 +285,7 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 				accepted.Targets = append(accepted.Targets, job.Target{Name: name})
 			}
 
-			v.Jobs = append(v.Jobs, accepted)
+			v.Jobs = append(v.Jobs, &accepted)
 			s.results[c.Key.ID] = accepted.ID
 			s.busiest = max(s.busiest, automatic(v.Jobs))
 		})
@@ -298,7 +299,7 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 	return accepted, err
 }
 
-func automatic(jobs []job.Job) int {
+func automatic(jobs []*job.Job) int {
 	n := 0
 	for _, j := range jobs {
 		if !j.Status.Ended() && state.IsPolicy(j.Actor) {
@@ -317,7 +318,7 @@ func (s *site) finish(id string) {
 	s.publish(func(v *state.View) {
 		i, _ := strconv.Atoi(id)
 
-		j := &v.Jobs[i-1]
+		j := v.Jobs[i-1]
 		if j.Status.Ended() {
 			return
 		}
@@ -389,7 +390,7 @@ func (s *site) Cancel(_ context.Context, c access.Caller, id string) (cancelled 
 			i, _ := strconv.Atoi(id)
 			v.Jobs[i-1].Cancel++
 			v.Jobs[i-1].Status = job.Cancelled
-			cancelled = v.Jobs[i-1]
+			cancelled = *v.Jobs[i-1]
 		})
 
 		return nil

@@ -220,7 +220,7 @@ func TestYields(t *testing.T) {
 
 		s.mu.Lock()
 		s.publish(func(v *state.View) {
-			v.Jobs = append(v.Jobs, job.Job{
+			v.Jobs = append(v.Jobs, &job.Job{
 				ID:      "2",
 				Verb:    inventory.VerbReapply,
 				Status:  job.Queued,
@@ -468,7 +468,7 @@ func TestSlowSubmit(t *testing.T) {
 
 		s.mu.Lock()
 		s.publish(func(v *state.View) {
-			v.Jobs = append(v.Jobs, job.Job{
+			v.Jobs = append(v.Jobs, &job.Job{
 				ID: "2", Verb: inventory.VerbReapply, Status: job.Queued, Actor: "ann",
 				Targets: []job.Target{{Name: name(2)}},
 			})
@@ -527,7 +527,7 @@ func TestHeldDecisionIsJudgedAgain(t *testing.T) {
 
 		s.mu.Lock()
 		s.publish(func(v *state.View) {
-			v.Jobs = append(v.Jobs, job.Job{
+			v.Jobs = append(v.Jobs, &job.Job{
 				ID: "1", Verb: inventory.VerbReapply, Status: job.Running, Actor: "ann",
 				Targets: []job.Target{{Name: name(2)}},
 			})

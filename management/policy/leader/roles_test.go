@@ -199,7 +199,7 @@ func TestDynamicRolesKilled(t *testing.T) {
 				s.revive()
 				s.run(s.leader(), 2*time.Hour)
 
-				begun := slices.DeleteFunc(slices.Clone(s.View().Jobs), func(j job.Job) bool {
+				begun := slices.DeleteFunc(slices.Clone(s.View().Jobs), func(j *job.Job) bool {
 					return j.Verb != inventory.VerbCommission || j.Group != inventory.GroupMaster
 				})
 

@@ -30,7 +30,7 @@ func (l *Leader) Yield(ctx context.Context, who string, nodes []string) error {
 		var decisions []state.Decision
 
 		for _, j := range held(v, nodes) {
-			d := policy.YieldOf(j, job.OrSomebody(who)+" changes the node", time.Now())
+			d := policy.YieldOf(*j, job.OrSomebody(who)+" changes the node", time.Now())
 			if v.Automation.Find(d.ID) == nil {
 				decisions = append(decisions, d)
 			}
@@ -64,13 +64,13 @@ func (l *Leader) Yield(ctx context.Context, who string, nodes []string) error {
 }
 
 // held returns the automatic jobs that yield and hold one of the nodes.
-func held(v *state.View, nodes []string) []job.Job {
-	holds := func(j job.Job) bool {
+func held(v *state.View, nodes []string) []*job.Job {
+	holds := func(j *job.Job) bool {
 		return slices.ContainsFunc(nodes, func(name string) bool {
 			n, known := v.Lookup(name)
 			return known && n.Job == j.ID || slices.Contains(j.Helpers, name)
 		})
 	}
 
-	return slices.DeleteFunc(slices.Clone(v.Jobs), func(j job.Job) bool { return !policy.Yields(j) || !holds(j) })
+	return slices.DeleteFunc(slices.Clone(v.Jobs), func(j *job.Job) bool { return !policy.Yields(*j) || !holds(j) })
 }

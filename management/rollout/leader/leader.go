@@ -303,8 +303,8 @@ func (l *Leader) put(ctx context.Context, was, is rollout.Record) (rollout.Recor
 func (l *Leader) world(v *state.View, r rollout.Record) rollout.World {
 	// A look-up for each node in a list of all jobs would be quadratic.
 	jobs := make(map[string]*job.Job, len(v.Jobs))
-	for i := range v.Jobs {
-		jobs[v.Jobs[i].ID] = &v.Jobs[i]
+	for _, j := range v.Jobs {
+		jobs[j.ID] = j
 	}
 
 	w := rollout.World{

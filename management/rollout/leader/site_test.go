@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
@@ -107,7 +108,7 @@ func (s *site) Sync(context.Context) error        { return nil }
 func (s *site) publish(change func(v *state.View)) {
 	v := *s.view
 	v.Revision++
-	v.Jobs, v.Nodes, v.Rollouts = slices.Clone(v.Jobs), slices.Clone(v.Nodes), slices.Clone(v.Rollouts)
+	v.Jobs, v.Nodes, v.Rollouts = jobtest.Copies(v.Jobs), slices.Clone(v.Nodes), slices.Clone(v.Rollouts)
 	change(&v)
 	s.view = &v
 
@@ -221,7 +222,7 @@ func (s *site) SubmitRollout(
 		fails := !b.Gate && s.fails(b.Node, s.tries[b.Node])
 		s.publish(func(v *state.View) {
 			v.Seq = seq
-			v.Jobs = append(v.Jobs, j)
+			v.Jobs = append(v.Jobs, &j)
 			hold(v, b.Node, j.ID)
 		})
 		s.tasks.Go(func() { s.end(j.ID, b.Node, fails) })
@@ -265,8 +266,8 @@ func (s *site) end(id, node string, fails bool) {
 	defer s.mu.Unlock()
 
 	s.publish(func(v *state.View) {
-		i := slices.IndexFunc(v.Jobs, func(j job.Job) bool { return j.ID == id })
-		j := &v.Jobs[i]
+		i := slices.IndexFunc(v.Jobs, func(j *job.Job) bool { return j.ID == id })
+		j := v.Jobs[i]
 
 		switch j.Status = job.Complete; {
 		case j.Cancel > 0:
@@ -286,7 +287,7 @@ func (s *site) Cancel(_ context.Context, c access.Caller, id string) (job.Job, e
 		}
 
 		s.publish(func(v *state.View) {
-			v.Jobs[slices.IndexFunc(v.Jobs, func(j job.Job) bool { return j.ID == id })].Cancel++
+			v.Jobs[slices.IndexFunc(v.Jobs, func(j *job.Job) bool { return j.ID == id })].Cancel++
 		})
 
 		return nil

@@ -448,10 +448,10 @@ func (a *API) jobOf(r *http.Request) (job.Job, error) {
 // newest returns the job accepted last of those that have not ended, or nil. The
 // first generation knew one job at a time, which was active as soon as its
 // request was answered.
-func newest(jobs []job.Job) *job.Job {
-	for i := range slices.Backward(jobs) {
-		if !jobs[i].Status.Ended() {
-			return &jobs[i]
+func newest(jobs []*job.Job) *job.Job {
+	for _, j := range slices.Backward(jobs) {
+		if !j.Status.Ended() {
+			return j
 		}
 	}
 
