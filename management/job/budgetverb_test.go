@@ -30,7 +30,7 @@ func TestBudgetOfEveryVerb(t *testing.T) {
 		}
 
 		j.ID, j.Status = "1", Queued
-		v.Jobs = append(v.Jobs, j)
+		v.Jobs = append(v.Jobs, &j)
 
 		turn := TurnOf(*v, groups, 4, j)
 		if verb.Row.Verifies != turn.Claim {

@@ -225,7 +225,7 @@ func TestWaitingJobKeepsTags(t *testing.T) {
 
 	v.Seq++
 	j.ID, j.Accepted = strconv.FormatUint(v.Seq, 10), jobtest.Noon
-	v.Jobs = append(v.Jobs, j)
+	v.Jobs = append(v.Jobs, &j)
 	groups[0].Tags, groups[1].SkipTags = []string{"other"}, nil
 
 	claims := 0
@@ -260,7 +260,7 @@ func TestRetryTags(t *testing.T) {
 
 	old.ID, old.Status, old.Cause = "1", Errored, CauseFailed
 	old.Outcomes = map[string]inventory.Outcome{"web-1": {Status: inventory.Allocated, Group: "web", Error: "no"}}
-	v.Seq, v.Jobs = 1, []Job{old}
+	v.Seq, v.Jobs = 1, []*Job{&old}
 	groups[0].Tags = []string{"app", "new"}
 
 	for pinned, want := range map[bool]string{

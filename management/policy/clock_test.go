@@ -228,7 +228,7 @@ func (c *clocked) decided(d state.Decision) {
 		j.Targets = append(j.Targets, job.Target{Name: name})
 	}
 
-	jobs := append(c.world.View.Jobs, j)
+	jobs := append(c.world.View.Jobs, &j)
 	c.world.View.Jobs = jobs[max(0, len(jobs)-50):]
 	c.world.View.Automation = policy.Remember(c.world, c.world.View.Automation.With(d))
 }
