@@ -131,9 +131,13 @@ func Turns(
 // running returns the number of jobs that run, or are about to.
 func (s Snapshot) running(claiming map[string]Turn) int {
 	n := 0
-	for i := range s.Jobs {
-		_, about := claiming[s.Jobs[i].ID]
-		if s.Jobs[i].Status == Running || about && s.Jobs[i].Status == Queued {
+	for _, j := range s.Jobs {
+		// Most jobs have ended, and need no look-up.
+		if j.Status.Ended() {
+			continue
+		}
+
+		if _, about := claiming[j.ID]; about || j.Status == Running {
 			n++
 		}
 	}
@@ -157,6 +161,10 @@ func newQueue(s Snapshot, claiming map[string]Turn) *queue {
 	q.Jobs = slices.Clone(s.Jobs)
 
 	for i, j := range q.Jobs {
+		if j.Status.Ended() {
+			continue
+		}
+
 		if t, ok := claiming[j.ID]; ok {
 			q.footprints = append(q.footprints, t.Footprint)
 
