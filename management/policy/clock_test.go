@@ -281,7 +281,7 @@ func TestClockJumps(t *testing.T) {
 	t.Parallel()
 
 	const (
-		seeds = 12
+		seeds = 6
 		steps = 1800
 	)
 

@@ -34,6 +34,20 @@ type Policy interface {
 	Test(w World) []Outlook
 }
 
+// Describe returns the sentence about the policy, with the nodes of it that another policy decides
+// on now.
+func (w World) Describe(p Policy) string {
+	about := p.About(w.Settings)
+
+	if u, ok := p.(Upgrade); ok {
+		if overlap := u.Overlap(w); overlap != "" {
+			return about + "; " + overlap
+		}
+	}
+
+	return about
+}
+
 // Outlook is the step that a policy would take on a node.
 type Outlook struct {
 	Node   string

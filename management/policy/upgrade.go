@@ -196,7 +196,7 @@ func (u Upgrade) behind(w World, p state.Playbooks) []*inventory.Node {
 	var behind []*inventory.Node
 
 	for _, n := range w.View.Nodes {
-		if u.isBehind(n, p) && u.unready(w, n) == "" {
+		if u.isBehind(w, n, p) && u.unready(w, n) == "" {
 			behind = append(behind, n)
 		}
 	}
@@ -234,8 +234,8 @@ func (w World) undecided(n *inventory.Node) bool {
 	return n.Presence.Pending() && IsOn(w.View.Automation, Returns{})
 }
 
-func (u Upgrade) isBehind(n *inventory.Node, p state.Playbooks) bool {
-	if p.Commit == "" || !n.InService() || !u.Rule.Match(n) {
+func (u Upgrade) isBehind(w World, n *inventory.Node, p state.Playbooks) bool {
+	if p.Commit == "" || !n.InService() || !u.Rule.Match(n) || u.first(w, n) != "" {
 		return false
 	}
 
@@ -247,6 +247,42 @@ func (u Upgrade) isBehind(n *inventory.Node, p state.Playbooks) bool {
 	want := inventory.Configuration{Playbooks: p.Digest, Commit: p.Commit}
 
 	return slices.Contains(want.Differs(n.Configured.Configuration), inventory.PartPlaybooks)
+}
+
+// first returns the policy that decides on the node in the place of this one, or "": of those that
+// are on, the first by name. A pause leaves a node to its policy.
+func (u Upgrade) first(w World, n *inventory.Node) string {
+	for _, r := range w.Settings.Upgrade {
+		if r.Name < u.Name() && r.Match(n) && IsOn(w.View.Automation, Upgrade{r}) {
+			return r.Name
+		}
+	}
+
+	return ""
+}
+
+// Overlap describes the nodes in service of the rule that another policy decides on, or returns "".
+func (u Upgrade) Overlap(w World) string {
+	counts := map[string]int{}
+
+	for _, n := range w.View.Nodes {
+		if n.InService() && u.Rule.Match(n) {
+			if first := u.first(w, n); first != "" {
+				counts[first]++
+			}
+		}
+	}
+
+	words := make([]string, 0, len(counts))
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		words = append(words, fmt.Sprintf("%s to %s", inventory.Count(counts[name], "node falls", "nodes fall"), name))
+	}
+
+	if len(words) == 0 {
+		return ""
+	}
+
+	return strings.Join(words, ", ") + ", which comes first by name"
 }
 
 func names(nodes []*inventory.Node) []string {
@@ -542,7 +578,7 @@ func (u Upgrade) leftOut(w World, p state.Playbooks, seen bool) []string {
 	var names []string
 
 	for _, n := range w.View.Nodes {
-		if u.isBehind(n, p) && (n.State == inventory.Discovered) == seen && u.unready(w, n) != "" {
+		if u.isBehind(w, n, p) && (n.State == inventory.Discovered) == seen && u.unready(w, n) != "" {
 			names = append(names, n.Name)
 		}
 	}
@@ -589,7 +625,7 @@ func (u Upgrade) Confirm(w World, d state.Decision) string {
 // Explain implements Policy.
 func (u Upgrade) Explain(w World, n inventory.Node) []explain.Finding {
 	p := w.playbooks()
-	if !IsOn(w.View.Automation, u) || !u.isBehind(&n, p) {
+	if !IsOn(w.View.Automation, u) || !u.isBehind(w, &n, p) {
 		return nil
 	}
 

@@ -66,12 +66,14 @@ type run struct {
 	recent time.Time // a verification since then counts for the run
 	next   time.Time // of the schedule
 	spread time.Duration
+	// claimed are the nodes that another policy is about to verify, with its name.
+	claimed map[string]string
 }
 
 // run returns the newest run. Missed ones before it are left out, so that a manager that was
 // down verifies once.
 func (v Verify) run(w World) run {
-	r := run{at: v.Rule.Times.Last(w.Now), next: v.Rule.Times.Next(w.Now)}
+	r := run{at: v.Rule.Times.Last(w.Now), next: v.Rule.Times.Next(w.Now), claimed: v.claimed(w)}
 
 	// The very first time has none before it.
 	period := r.next.Sub(r.at)
@@ -102,6 +104,21 @@ func (v Verify) run(w World) run {
 	}
 
 	return r
+}
+
+// claimed returns the nodes that another policy is about to verify. Its job is not in the view yet.
+func (v Verify) claimed(w World) map[string]string {
+	claimed := map[string]string{}
+
+	for _, d := range w.View.Automation.Decisions {
+		if d.Policy != v.Name() && d.Action == state.ActionVerify && d.Phase == state.PhaseDecided {
+			for _, name := range d.Nodes {
+				claimed[name] = d.Policy
+			}
+		}
+	}
+
+	return claimed
 }
 
 // Scheduled returns the schedules as they are to be remembered now, and whether one of them
@@ -346,6 +363,8 @@ func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tri
 		return waits(undecided)
 	case waiting != "":
 		return waits(waiting)
+	case r.claimed[n.Name] != "":
+		return waits("policy " + r.claimed[n.Name] + " is about to verify it")
 	}
 
 	return outlook{stage: stageAct}

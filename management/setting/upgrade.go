@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -91,6 +92,27 @@ func (c *Config) checkUpgrade() error {
 			return invalid("policies.upgrade."+name, "gate: %w",
 				rollout.UnknownCommand(g.Name, sortedKeys(c.GateCommands)))
 		}
+	}
+
+	return c.checkOverlap()
+}
+
+// checkOverlap refuses two rules for the same nodes: the second one would never decide on any.
+func (c *Config) checkOverlap() error {
+	owner := map[string]string{}
+
+	for _, name := range sortedKeys(c.Policies.Upgrade) {
+		match := strings.Join(strings.Fields(c.Policies.Upgrade[name].Match), " ")
+		if other := owner[match]; other != "" {
+			return invalid(
+				"policies.upgrade."+name,
+				"policies.upgrade.%s is for the same nodes, and comes first by name; "+
+					"choose other nodes, or leave one of the two out",
+				other,
+			)
+		}
+
+		owner[match] = name
 	}
 
 	return nil

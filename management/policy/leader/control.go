@@ -56,7 +56,7 @@ func (l *Leader) Status() Status {
 	for _, p := range policy.All(settings.Settings) {
 		of := slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.Policy != p.Name() })
 		status := PolicyStatus{
-			Name: p.Name(), About: p.About(settings.Settings), On: policy.IsOn(a, p),
+			Name: p.Name(), About: w.Describe(p), On: policy.IsOn(a, p),
 			Paused: pauseOf(a, p.Name()), Halted: policy.Halted(a, p), Pending: p.Pending(w),
 			Roles: rolesOf(p, w), Decisions: newestFirst(of),
 		}

@@ -100,7 +100,7 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 	a := v.Automation
 
 	out := Tested{
-		Policy: name, About: p.About(settings), On: policy.IsOn(a, p), Halted: policy.Halted(a, p),
+		Policy: name, On: policy.IsOn(a, p), Halted: policy.Halted(a, p),
 	}
 
 	now, start := l.start()
@@ -128,6 +128,7 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 		w.Start = start
 	}
 
+	out.About = w.Describe(p)
 	out.Outlooks, out.Roles = p.Test(w), rolesOf(p, w)
 
 	return out, nil
