@@ -29,10 +29,14 @@ func pace(jobs []*job.Job, s Spec) Pace {
 
 // Remaining returns how long the rollout is expected to take from now on, if nothing fails or
 // waits, and whether that is known. It goes by the median of its own nodes once some are done,
-// and by earlier jobs before. limit is the number of jobs that may run at a time.
+// and by earlier jobs before. It is not known while something else than its own nodes holds
+// the rollout back. limit is the number of jobs that may run at a time.
 func (r Record) Remaining(limit int, now time.Time) (left time.Duration, known bool) {
-	if r.Status.Ended() {
+	switch {
+	case r.Status.Ended():
 		return 0, true
+	case r.Waits != "":
+		return 0, false
 	}
 
 	each, known := r.perNode()

@@ -409,6 +409,27 @@ func (r Record) checkTags(groups inventory.Groups) error {
 	return nil
 }
 
+// Foresee returns the rollout with the reasons of nodes that it would skip, or that would have
+// to wait for a job of somebody else, if their turn were now.
+func (r Record) Foresee(s job.Snapshot) Record {
+	row, _ := inventory.TransitionOf(r.Spec.Action)
+	r.Nodes = slices.Clone(r.Nodes)
+
+	for i := range r.Nodes {
+		n, known := s.Lookup(r.Nodes[i].Name)
+
+		switch err := row.Check(n); {
+		case !known || err == nil:
+		case n.Status.InProgress():
+			r.Nodes[i].Reason = fmt.Sprintf("it waits while job %s holds it", n.Job)
+		default:
+			r.Nodes[i].Reason = inventory.Shorten("it would be skipped now: "+job.Message(err), maxText)
+		}
+	}
+
+	return r
+}
+
 // strategies returns the bounds of the request, completed by those that the groups of the
 // nodes are configured with.
 func (r Record) strategies(groups inventory.Groups) map[string]Strategy {

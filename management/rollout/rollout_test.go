@@ -186,6 +186,27 @@ func TestHeldNodesWait(t *testing.T) {
 	}
 }
 
+// TestForesee: a preview says which nodes would be skipped, or would wait for a job.
+func TestForesee(t *testing.T) {
+	t.Parallel()
+
+	f := newFleet(t, 1, 3)
+	f.nodes["w-0001"].State = inventory.Disappeared
+	f.nodes["w-0002"].Status, f.nodes["w-0002"].Job = inventory.Maintenance, "7"
+	f.start(Spec{Action: inventory.VerbApply})
+
+	for i, want := range []string{"", "it would be skipped now: w-0001 is Disappeared", "job 7 holds it"} {
+		n := f.record.Foresee(f.snapshot()).Nodes[i]
+		if n.State != Waiting || !strings.Contains(n.Reason, want) || (want == "") != (n.Reason == "") {
+			t.Errorf("%+v, want %q", n, want)
+		}
+	}
+
+	if f.record.Nodes[1].Reason != "" {
+		t.Error("the record itself was changed")
+	}
+}
+
 // TestForgottenNode: a node that is gone is skipped.
 func TestForgottenNode(t *testing.T) {
 	t.Parallel()
@@ -663,6 +684,13 @@ func TestEstimate(t *testing.T) {
 
 	if left, known := f.record.Remaining(100, f.now); left != 0 || !known {
 		t.Errorf("%s, %t", left, known)
+	}
+
+	waiting := r.Begin("ann", epoch)
+	waiting.Waits = "its window opens tomorrow"
+
+	if left, known := waiting.Remaining(100, epoch); known {
+		t.Errorf("%s are left, though it waits until tomorrow", left)
 	}
 
 	if _, known := (Record{Status: Running}).Remaining(4, epoch); known {

@@ -485,6 +485,11 @@ func (s *Server) wholeRollout(v *state.View, r rollout.Record) api.Rollout {
 		if n.State == rollout.Waiting && !r.Status.Ended() {
 			out.Nodes[i].Window = s.Rollouts.Held(v, r, n.Name)
 		}
+
+		// The estimate knows no windows.
+		if out.Nodes[i].Window != "" {
+			out.Remaining = nil
+		}
 	}
 
 	for _, e := range r.Events {

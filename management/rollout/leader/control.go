@@ -36,7 +36,8 @@ func (l *Leader) Remaining(r rollout.Record) (left time.Duration, known bool) {
 	return r.Remaining(l.Settings().JobLimit, time.Now())
 }
 
-// Preview returns the rollout that Start would start, Planned. It stores nothing.
+// Preview returns the rollout that Start would start, Planned, with the reasons of nodes that
+// it could not begin now. It stores nothing.
 func (l *Leader) Preview(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
 	v := l.State.View()
 
@@ -45,7 +46,7 @@ func (l *Leader) Preview(ctx context.Context, c access.Caller, req rollout.Reque
 		return rollout.Record{}, err
 	}
 
-	return l.prepare(ctx, c, v, r, req.Extra)
+	return l.prepare(ctx, c, v, r.Foresee(v.Snapshot), req.Extra)
 }
 
 // Start starts a rollout: its nodes and its playbooks are fixed from now on. It returns as soon

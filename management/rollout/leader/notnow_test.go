@@ -4,6 +4,7 @@ package leader
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,13 +38,14 @@ func TestNoNodeCanBegin(t *testing.T) {
 
 		hold(0, 1)
 
-		if _, err := l.Preview(t.Context(), ann, s.apply(nil)); err != nil {
-			t.Error("one of two nodes is held:", err)
+		p, err := l.Preview(t.Context(), ann, s.apply(nil))
+		if err != nil || !strings.Contains(p.Nodes[0].Reason, "job 9") || p.Nodes[1].Reason != "" {
+			t.Errorf("one of two nodes is held: %v, %+v", err, p.Nodes)
 		}
 
 		hold(1, 2)
 
-		_, err := l.Start(t.Context(), ann, s.apply(nil))
+		_, err = l.Start(t.Context(), ann, s.apply(nil))
 
 		_, notNow := errors.AsType[*rollout.NotNowError](err)
 		if !notNow || inventory.KindOf(err) != inventory.KindRefused {
