@@ -148,6 +148,9 @@ func (c *call) check(l leaf) error {
 	// Every command can print a table.
 	if c.format != print.FormatTable && !slices.Contains(l.formats, c.format) {
 		formats := append([]string{print.FormatTable}, l.formats...)
+		if slices.Contains(formats, print.FormatJSON) && l.name != "watch" {
+			formats = append(formats, "jsonpath=PATH", "go-template=TEMPLATE")
+		}
 
 		return exit.Usagef("%s cannot print %q", short(c.FullName()), c.format).
 			Try("the values of --output are %s", strings.Join(formats, ", "))

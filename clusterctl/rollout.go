@@ -228,6 +228,10 @@ func (c *call) followRollout(ctx context.Context, id string) error {
 		if line := print.RolloutLine(r); line != last {
 			last = line
 			c.say("%s  %s", time.Now().Format(time.TimeOnly), line)
+
+			if act := waitsFor[r.Status]; act != "" {
+				c.say("  to let it go on: %s rollout %s %s", c.self(), act, id)
+			}
 		}
 
 		// A stopped rollout waits for a person, and may never end by itself.
@@ -246,6 +250,11 @@ func (c *call) followRollout(ctx context.Context, id string) error {
 
 	return exit.Errorf(exit.JobFailed, "the rollout %s is %s", id, print.RolloutLine(r)).
 		Try("to see each node: %s rollout show %s", c.self(), id)
+}
+
+// waitsFor has the commands for which a rollout waits, by its status.
+var waitsFor = map[api.RolloutStatus]string{
+	"AwaitingApproval": "approve", "AwaitingPromotion": "promote", "Paused": "resume",
 }
 
 // sayNodes prints the nodes with a changed state. states is by the name of the node.

@@ -54,7 +54,7 @@ func RolloutLine(r api.Rollout) string {
 		text += "; " + Line(r.Reason)
 	}
 
-	if r.Remaining != nil && !r.Status.Ended() {
+	if r.Remaining != nil && r.Status == "Running" {
 		text += "; about " + Duration(time.Duration(*r.Remaining)) + " left"
 	}
 
@@ -76,15 +76,21 @@ func (p *Printer) Rollout(r api.Rollout) {
 		{"Selector", Line(s.Selector)},
 		{"Group", Line(s.Group)},
 		{"At a time", "at most " + orDefault(s.MaxUnavailable, "1")},
-		{"Canary", positive(s.Canary)},
+		{"Canary", canaryOf(r)},
 		{"Stops after", fmt.Sprintf("more than %d failed", s.MaxFailures)},
 		{"Order", orderOf(s.Order)},
 		{"Strategies", strategiesOf(s.Strategies)},
 		{"Gate", gateOf(s.Gate)},
+		{"Soak", lasting(s.Soak)},
+		{"Tags", Line(strings.Join(s.Tags, ", "))},
+		{"Skipped tags", Line(strings.Join(s.SkipTags, ", "))},
+		{"Extra variables", Line(strings.Join(r.ExtraNames, ", "))},
+		{"Job timeout", lasting(s.Timeout)},
 		{"Needs approval", yesIf(s.RequireApproval && r.Approved == nil)},
+		{"Approved", markOf(r.Approved)},
 		{"Override window", yesIf(s.OverrideWindow)},
 		{"Takes back", Line(r.UndoOf)},
-		{"Operator's reason", Line(s.Reason)},
+		{"Reason given", Line(s.Reason)},
 		{"Playbooks", Line(r.PlaybookDigest)},
 		{"Commit", Line(r.Commit)},
 		{"Actor", Line(r.Actor)},
@@ -103,6 +109,44 @@ func (p *Printer) Rollout(r api.Rollout) {
 	}
 
 	p.Rows([]string{"NO", "NODE", "GROUP", "TURN", "STATE", "JOB", "REASON"}, rows)
+}
+
+// canaryOf describes the nodes that go first, and whether a person has to promote the rollout
+// after them.
+func canaryOf(r api.Rollout) string {
+	text := positive(r.Spec.Canary)
+
+	switch {
+	case r.Promoted != nil:
+		text += ", promoted " + markOf(r.Promoted)
+	case r.Spec.Promote:
+		text += ", then it waits for its promotion"
+	}
+
+	return text
+}
+
+// markOf says who did something, and when.
+func markOf(m *api.RolloutMark) string {
+	if m == nil {
+		return ""
+	}
+
+	text := "by " + Line(m.By) + " at " + timeOf(&m.At)
+	if m.Reason != "" {
+		text += ": " + Line(m.Reason)
+	}
+
+	return text
+}
+
+// lasting describes a duration; 0 is none.
+func lasting(d api.Duration) string {
+	if d == 0 {
+		return ""
+	}
+
+	return Duration(time.Duration(d))
 }
 
 // strategiesOf describes the bounds of single groups.

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/management/api"
+)
+
+// TestRolloutShowsWhatIsApproved: somebody who approves a rollout sees all that changes it.
+func TestRolloutShowsWhatIsApproved(t *testing.T) {
+	t.Parallel()
+
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	r := api.Rollout{
+		ID: "r7b1e44d2", Status: "AwaitingApproval", ExtraNames: []string{"release"},
+		Spec: api.RolloutSpec{
+			Action: "apply", Canary: 2, Promote: true, Soak: api.Duration(5 * time.Minute),
+			Timeout: api.Duration(time.Hour), Tags: []string{"web", "db"}, SkipTags: []string{"slow"},
+			RequireApproval: true, Reason: "as agreed",
+		},
+	}
+
+	shown := func() string {
+		p := &Printer{}
+		p.Rollout(r)
+
+		return string(p.Bytes())
+	}
+
+	for _, want := range []string{
+		"Needs approval", "web, db", "slow", "release", "5m", "1h0m", "2, then it waits for its promotion", "as agreed",
+	} {
+		if text := shown(); !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+
+	r.Approved, r.Promoted = &api.RolloutMark{By: "ann", At: at}, &api.RolloutMark{By: "bob", At: at, Reason: "looks well"}
+
+	for _, want := range []string{"by ann at 2026-03-01", "2, promoted by bob at 2026-03-01", "looks well"} {
+		if text := shown(); !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+}
+
+// TestTimeLeft: only a rollout that goes on has an estimate in its line.
+func TestTimeLeft(t *testing.T) {
+	t.Parallel()
+
+	left := api.Duration(time.Minute)
+
+	for status, want := range map[api.RolloutStatus]bool{
+		"Running": true, "Paused": false, "Stopped": false, "AwaitingPromotion": false, "Done": false,
+	} {
+		line := RolloutLine(api.Rollout{Status: status, Remaining: &left})
+		if got := strings.Contains(line, "left"); got != want {
+			t.Errorf("%s: %s", status, line)
+		}
+	}
+}
