@@ -105,11 +105,6 @@ func copyForWrite(c Config) Config {
 
 // set decodes the value of one dotted key into c.
 func (c *Config) set(key string, value any) error {
-	if value == nil && !takesNull(key) {
-		return inventory.Errorf(inventory.KindInvalid, "the value of %s is null; write a value, or unset the key", key).
-			Do("see its value, and 'clusterm example'").With(inventory.ShowSettings(key))
-	}
-
 	// A secret that cannot be read has no form in YAML.
 	value, secrets := takeSecrets(key, value)
 
@@ -175,27 +170,6 @@ func checkValues(document []byte) error {
 	}
 
 	return yamlfile.CheckValues(top.Content[0], reflect.TypeFor[Config]())
-}
-
-// takesNull reports whether null stands for an empty list or mapping under the key.
-func takesNull(key string) bool {
-	t := reflect.TypeFor[Config]()
-
-	for part := range strings.SplitSeq(key, ".") {
-		fields := yamlfile.Fields(t)
-
-		i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return yamlfile.Key(f) == part })
-		if i < 0 {
-			return true // part of a mapping
-		}
-
-		t = fields[i].Type
-		if t.Kind() != reflect.Struct {
-			break
-		}
-	}
-
-	return t.Kind() == reflect.Map || t.Kind() == reflect.Slice
 }
 
 // takeSecrets splits the values of the key vars into those that a decoder reads and

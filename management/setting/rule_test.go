@@ -154,11 +154,6 @@ func TestSilentValues(t *testing.T) {
 		}
 	}
 
-	if _, err := overlaid(Default(), map[string]any{"policies.settle": nil}); err == nil ||
-		!strings.Contains(err.Error(), "policies.settle is null") {
-		t.Error(err)
-	}
-
 	if _, err := overlaid(
 		Default(),
 		map[string]any{"windows": nil, "vars": map[string]any{"a": []any{nil}}},
