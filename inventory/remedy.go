@@ -43,6 +43,7 @@ const (
 	ActionListWindows   ActionName = "list-windows"
 	ActionListRollouts  ActionName = "list-rollouts"
 	ActionShowRollout   ActionName = "show-rollout"
+	ActionPromote       ActionName = "promote-rollout"
 	ActionReleaseBrake  ActionName = "release-brake"
 	ActionShowVersion   ActionName = "show-version"
 	ActionShowRepo      ActionName = "show-repository"
@@ -90,6 +91,7 @@ var Actions = []struct {
 	{ActionListWindows, "list the maintenance windows and the freeze"},
 	{ActionListRollouts, "list the rollouts"},
 	{ActionShowRollout, "show a rollout with its nodes"},
+	{ActionPromote, "let a rollout go on after its canary"},
 	{ActionReleaseBrake, "release the brake of automation"},
 	{ActionShowVersion, "show the version of the manager"},
 	{ActionShowRepo, "show the state of the repository of playbooks"},
@@ -249,6 +251,9 @@ func ListPolicies() Action { return Action{Name: ActionListPolicies} }
 
 // ListRollouts returns the action that lists the rollouts.
 func ListRollouts() Action { return Action{Name: ActionListRollouts} }
+
+// PromoteRollout returns the action that lets a rollout go on after its canary.
+func PromoteRollout(id string) Action { return Action{Name: ActionPromote, Rollout: id} }
 
 // ShowRollout returns the action that shows a rollout.
 func ShowRollout(id string) Action { return Action{Name: ActionShowRollout, Rollout: id} }

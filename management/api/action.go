@@ -197,6 +197,8 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodGet, PathRollouts, nil
 	case inventory.ActionShowRollout:
 		return http.MethodGet, pathOf(PathRollout, a.Rollout), nil
+	case inventory.ActionPromote:
+		return http.MethodPost, pathOf(PathPromoteRollout, a.Rollout), encode(RolloutControl{})
 	case inventory.ActionListWindows:
 		return http.MethodGet, PathWindows, nil
 	case inventory.ActionListPolicies:

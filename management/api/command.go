@@ -122,6 +122,8 @@ func command(a inventory.Action) []string {
 		return []string{"rollout", "list"}
 	case inventory.ActionShowRollout:
 		return []string{"rollout", "show", a.Rollout}
+	case inventory.ActionPromote:
+		return []string{"rollout", "promote", a.Rollout}
 	case inventory.ActionListWindows:
 		return []string{"windows"}
 	case inventory.ActionListPolicies:

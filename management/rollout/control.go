@@ -111,6 +111,9 @@ func (r Record) Resume(m Mark) (Record, error) {
 		for i := range r.Nodes {
 			r.Nodes[i].Excused = r.Nodes[i].State == Failed
 		}
+	case AwaitingPromotion:
+		return r, inventory.Errorf(inventory.KindRefused, "rollout %s is %s, and cannot be resumed: its canary is done",
+			r.ID, r.Status).Do("promote it").With(inventory.PromoteRollout(r.ID))
 	default:
 		return r, r.refuse("resumed", "only a paused or stopped rollout is resumed")
 	}

@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -567,7 +568,13 @@ func TestPromotion(t *testing.T) {
 		t.Fatalf("%s", f.record.Status)
 	}
 
-	// Only the promotion itself lets it go on.
+	// Only the promotion itself lets it go on, and a resume names it.
+	_, err := f.record.Resume(mark)
+	if e, ok := errors.AsType[*inventory.Error](err); !ok || len(e.Actions) != 1 ||
+		e.Actions[0].Name != inventory.ActionPromote || e.Actions[0].Rollout != f.record.ID {
+		t.Errorf("%+v", err)
+	}
+
 	f.act(f.record.Promote(mark))
 	f.run(time.Hour, nil)
 
