@@ -75,6 +75,11 @@ func (a *app) notification() *cli.Command {
 func notificationList(ctx context.Context, c *call) error {
 	load := func() (listing[api.Notification], error) {
 		l, err := c.manager.Notifications(ctx)
+		if err == nil && len(l.Items) == 0 && c.forPeople() {
+			c.say("no notifications are configured: write some under notifications in the configuration file of the " +
+				"manager, and reload it (systemctl reload clusterm)")
+		}
+
 		return listing[api.Notification]{answer: l, items: l.Items}, err
 	}
 

@@ -79,10 +79,20 @@ func (a *app) policy() *cli.Command {
 			a.leaf(leaf{
 				name: "pause-all", flags: reason(), formats: namelessFormats,
 				usage:    "let all policies do nothing",
-				about:    "The same as `clusterctl policy pause all`; `clusterctl policy resume all` ends it.",
+				about:    "The same as `clusterctl policy pause all`; `clusterctl policy resume-all` ends it.",
 				examples: []string{"clusterctl policy pause-all --reason 'an audit'"},
 				run: func(ctx context.Context, c *call) error {
-					return c.showPolicies(c.manager.PausePolicy(ctx, api.AllPolicies, c.String("reason")))
+					return c.pausePolicy(ctx, api.AllPolicies)
+				},
+			}),
+			a.leaf(leaf{
+				name: "resume-all", flags: reason(), formats: namelessFormats,
+				usage: "end the pause of all policies",
+				about: "The same as `clusterctl policy resume all`. A policy that is paused by itself stays so: " +
+					"`clusterctl policy resume NAME` ends that.",
+				examples: []string{"clusterctl policy resume-all --reason 'the audit is over'"},
+				run: func(ctx context.Context, c *call) error {
+					return c.showPolicies(c.manager.ResumePolicy(ctx, api.AllPolicies, c.String("reason")))
 				},
 			}),
 			a.leaf(leaf{
@@ -94,7 +104,7 @@ func (a *app) policy() *cli.Command {
 					"clusterctl policy pause all --reason 'an audit'",
 				},
 				run: func(ctx context.Context, c *call) error {
-					return c.showPolicies(c.manager.PausePolicy(ctx, c.args[0], c.String("reason")))
+					return c.pausePolicy(ctx, c.args[0])
 				},
 			}),
 			a.leaf(leaf{
@@ -120,6 +130,22 @@ func (a *app) policy() *cli.Command {
 			}),
 		},
 	}
+}
+
+// pausePolicy pauses a policy, or all of them, and names the command that ends the pause.
+func (c *call) pausePolicy(ctx context.Context, name string) error {
+	if err := c.showPolicies(c.manager.PausePolicy(ctx, name, c.String("reason"))); err != nil {
+		return err
+	}
+
+	resume := "resume " + name
+	if name == api.AllPolicies {
+		resume = "resume-all"
+	}
+
+	c.say("to go on: %s policy %s", c.self(), resume)
+
+	return nil
 }
 
 // showPolicies prints the state of automation, unless the request failed.
