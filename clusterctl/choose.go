@@ -54,21 +54,20 @@ func yesFlag() cli.Flag {
 // choose resolves --selector to c.args, and has the operator confirm a command
 // about several nodes, or about a node that was not given by its whole name. warn prints the
 // consequences, also if there is no question; it may be nil.
-func (c *call) choose(ctx context.Context, verb string, warn func(context.Context)) error {
+func (c *call) choose(ctx context.Context, verb string, warn func(context.Context) error) error {
 	if err := c.selectNodes(ctx); err != nil {
 		return err
 	}
 
 	if warn == nil {
-		warn = func(context.Context) {}
+		warn = func(context.Context) error { return nil }
 	}
 
 	name, nodes := short(c.FullName()), inventory.Count(len(c.args), "node", "nodes")
 
 	switch {
 	case c.Bool("yes"), len(c.args) < 2 && !c.abbreviated && !c.hasSelector():
-		warn(ctx)
-		return nil
+		return warn(ctx)
 	case !c.atTerminal():
 		return exit.Usagef("%s concerns %s and needs a confirmation, which takes a terminal", name, nodes).
 			Try("to confirm it here: add --yes")
@@ -84,16 +83,23 @@ func (c *call) choose(ctx context.Context, verb string, warn func(context.Contex
 		}
 	}
 
-	warn(ctx)
+	if err := warn(ctx); err != nil {
+		return err
+	}
 
 	return c.confirm(ctx, question)
 }
 
 // warnOfInterruption names the nodes that the verb takes out of service, with
-// their groups, and the gentler ways.
-func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition) {
+// their groups, and the gentler ways. It refuses nodes that the verb does not take.
+func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition) error {
 	// The manager refuses a wrong name with its reason, so the names alone will do.
 	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{Names: c.args})
+	if err == nil {
+		if err := c.checkStatus(ctx, row, nodes.Items); err != nil {
+			return err
+		}
+	}
 
 	names := map[string][]string{}
 	for _, n := range nodes.Items {
@@ -122,6 +128,29 @@ func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition)
 	}
 
 	c.say("  to configure them in place, while they serve: %s nodes %s", c.self(), inventory.VerbApply)
+
+	return nil
+}
+
+// checkStatus refuses the verb on a node whose status does not permit it, so that nobody confirms
+// what the manager refuses. A job that has not ended may change the status before: then the manager
+// decides.
+func (c *call) checkStatus(ctx context.Context, row inventory.Transition, nodes []api.Node) error {
+	for _, n := range nodes {
+		refusal := row.Check(inventory.Node{Name: n.Name, Status: n.Status, State: inventory.Discovered})
+		if refusal == nil || n.Status.InProgress() {
+			continue
+		}
+
+		jobs, err := c.manager.Jobs(ctx, client.JobFilter{
+			Node: n.Name, Status: []api.JobStatus{api.Queued, api.Running}, Limit: 1,
+		})
+		if err == nil && len(jobs.Items) == 0 {
+			return refusal
+		}
+	}
+
+	return nil
 }
 
 // confirm asks a question, and returns an error unless the answer is yes.

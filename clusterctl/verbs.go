@@ -315,9 +315,9 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 
 	// The operator confirms names, so that a selector cannot surprise.
 	if takesNodes(row) && !c.Bool("plan") {
-		var warn func(context.Context)
+		var warn func(context.Context) error
 		if row.Interrupts() {
-			warn = func(ctx context.Context) { c.warnOfInterruption(ctx, row) }
+			warn = func(ctx context.Context) error { return c.warnOfInterruption(ctx, row) }
 		}
 
 		if err := c.choose(ctx, string(row.Verb), warn); err != nil {
