@@ -91,7 +91,27 @@ func freezeOn(ctx context.Context, c *call) error {
 		request.Until = &until
 	}
 
-	return c.showFreeze(c.manager.SetFreeze(ctx, request))
+	before, err := c.manager.Freeze(ctx)
+	if err != nil {
+		return err
+	}
+
+	now, err := c.manager.SetFreeze(ctx, request)
+	if err == nil && before.Active {
+		c.say("%s", replacedFreeze(before))
+	}
+
+	return c.showFreeze(now, err)
+}
+
+// replacedFreeze describes a freeze whose place another one has taken, which may end earlier.
+func replacedFreeze(f api.Freeze) string {
+	until := "until it was lifted"
+	if f.Until != nil {
+		until = "until " + print.Time(*f.Until)
+	}
+
+	return print.Line("it takes the place of the freeze by " + f.Actor + " " + until + ": " + f.Reason)
 }
 
 // parseUntil parses the value of an option for a time to come.
