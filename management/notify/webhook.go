@@ -161,8 +161,19 @@ func (w *Webhook) withoutURL(err error) error {
 		err = u.Err
 	}
 
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &silentError{name: w.name}
+	}
+
 	return fmt.Errorf("%s: %w", w.name, err)
 }
+
+// silentError is that of a receiver that did not answer in time.
+type silentError struct{ name string }
+
+func (e *silentError) Error() string { return e.name + " did not answer in time" }
+
+func (*silentError) Unwrap() error { return context.DeadlineExceeded }
 
 // judge returns the meaning of a status. A receiver that is being deployed, or has a
 // proxy that is, answers nearly everything for a while. Only an answer about the message
