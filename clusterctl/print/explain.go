@@ -7,8 +7,16 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
+
+// servesMeanwhile reports whether the job that holds the node leaves it in service.
+func servesMeanwhile(n api.Node) bool {
+	row, known := inventory.TransitionOf(n.Verb)
+
+	return known && n.Job != "" && row.KeepsService && n.State == inventory.Discovered
+}
 
 // NodeExplanation prints why a node is, or is not, in service. program is the
 // prefix of the commands in remedies.
@@ -16,7 +24,11 @@ func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 	n := e.Node
 
 	inService := p.inService(n)
-	if !e.Ready {
+
+	switch {
+	case !e.Ready && servesMeanwhile(n):
+		inService = "yes, meanwhile: " + Line(LocalTimes(e.Summary))
+	case !e.Ready:
 		inService = p.Paint.Bad("no: ") + Line(LocalTimes(e.Summary))
 	}
 
