@@ -22,6 +22,7 @@ func (a *app) groups() *cli.Command {
 		flags:   columnFlags(print.GroupColumns.Names()),
 		examples: []string{
 			"clusterctl groups",
+			"clusterctl groups --columns name,nodes,tags",
 			"clusterctl groups -o wide",
 			"clusterctl groups -o json",
 		},

@@ -192,8 +192,9 @@ func (a *app) jobRetry() *cli.Command {
 		usage:      "repeat a failed job, with the playbooks and variables of today",
 		about: changeJobHelp + "\nThe new job has the verb, group, extra variables and options of the original. " +
 			"Everything else is as today, because that is where causes are corrected; the differences are printed: " +
-			"playbooks, names of changed variables, groups, and nodes that cannot be retried. With --pinned the new " +
-			"job has the playbooks and variables of the original, even if they have changed since.\n" +
+			"playbooks, names of changed variables, groups and their tags, and nodes that cannot be retried. With " +
+			"--pinned the new job has the playbooks, variables and tags of groups of the original, even if they have " +
+			"changed since.\n" +
 			"Nodes that a failed update has taken out of service are commissioned, into the group of the update. " +
 			"The nodes on which an update succeeded are left out and named, because a second update would take them " +
 			"out of service again; --all includes them. " +
@@ -202,7 +203,7 @@ func (a *app) jobRetry() *cli.Command {
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "failed", Usage: "only the nodes on which the job failed"},
 			&cli.BoolFlag{Name: "all", Usage: "all nodes, also those on which an update succeeded"},
-			&cli.BoolFlag{Name: "pinned", Usage: "with the playbooks and variables of the original"},
+			&cli.BoolFlag{Name: "pinned", Usage: "with the playbooks, variables and tags of groups of the original"},
 			&cli.StringFlag{
 				Name: "playbooks",
 				Usage: "the `PLAYBOOKS` of the cleanup: current for the configured folder (default: as in the " +

@@ -87,7 +87,10 @@ func TestReadRefuses(t *testing.T) {
 			"a tag of Ansible", "fleet: 1\ngroups: {a: {skip_tags: [never]}}\n",
 			"f.yaml:2:14: skip_tags: \"never\" has a meaning of its own for Ansible",
 		},
-		{"tags that are no list", "fleet: 1\ngroups: {a: {tags: web}}\n", "f.yaml:2:20: a list belongs here, not the text"},
+		{
+			"tags that are no list", "fleet: 1\ngroups: {a: {tags: web}}\n",
+			"f.yaml:2:20: a list belongs here, not the text",
+		},
 		{"a list of groups", "fleet: 1\ngroups: [a]\n", "f.yaml:2:9: a mapping belongs here, not a list"},
 		{
 			"a variable that is reserved", "fleet: 1\nvars: {ansible_host: a}\n",

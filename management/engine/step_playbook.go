@@ -506,7 +506,8 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 
 	spec := RunSpec{
 		ID: id, PlaybookDigest: cmp.Or(run.PlaybookDigest, j.PlaybookDigest), Playbook: run.Playbook,
-		Extra: in.Extra, Ansible: j.AnsibleOf(run.Phase, run.Groups), Deadline: j.Deadline, Lease: now.Add(settings.Lease),
+		Extra: in.Extra, Ansible: j.AnsibleOf(run.Phase, run.Groups),
+		Deadline: j.Deadline, Lease: now.Add(settings.Lease),
 	}
 
 	// Those that configured a node may have been removed from this host since.

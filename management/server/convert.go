@@ -153,7 +153,9 @@ func groupTagsOf(tags map[string]inventory.Selection) map[string]api.GroupTags {
 }
 
 func groupOf(g inventory.Group) api.Group {
-	group := api.Group{Name: g.Name, Requires: g.Requires, OnReturn: string(g.OnReturn), Tags: g.Tags, SkipTags: g.SkipTags}
+	group := api.Group{
+		Name: g.Name, Requires: g.Requires, OnReturn: string(g.OnReturn), Tags: g.Tags, SkipTags: g.SkipTags,
+	}
 	if b := g.Budget; b != (inventory.Budget{}) {
 		group.Budget = &api.Budget{MinAvailable: b.MinAvailable, MaxUnavailable: string(b.MaxUnavailable), Per: b.Per}
 	}
