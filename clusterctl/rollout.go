@@ -284,9 +284,10 @@ func (c *call) sayNodes(states map[string]string, r api.Rollout) {
 }
 
 const rolloutHelp = "A job for each node, in order: the canary first, then as many at a time as --max-unavailable " +
-	"allows. After its job a node is verified, and passes the optional HTTP check, command and soak time, before it counts " +
-	"as done. The rollout stops when more than --max-failures nodes fail, or one of the canary; correct the cause, and " +
-	"resume it. It goes on without this command, over restarts of the manager, and keeps to maintenance windows.\n" +
+	"allows. After its job a node is verified, and passes the optional HTTP check, command and soak time, before it " +
+	"counts as done. The rollout stops when more than --max-failures nodes fail, or one of the canary; correct the " +
+	"cause, and resume it. It goes on without this command, over restarts of the manager, and keeps to maintenance " +
+	"windows.\n" +
 	"The plan is shown first: the nodes in their order, and who is left out or has to wait. With --plan nothing else " +
 	"is done."
 
@@ -302,7 +303,7 @@ func (a *app) rolloutStart() *cli.Command {
 			"clusterctl rollout start --action maintenance -l group=service-worker --order label:rack --soak 5m " +
 				"--max-failures 2 --promote --canary 2",
 			"clusterctl rollout start --action apply web-1-AB12 web-2-CD34 --http-check http://:8080/health --plan",
-			"clusterctl rollout start --action reapply -l group=service-worker --check-command smoke --command-timeout 5m",
+			"clusterctl rollout start --action reapply -l rack=r1 --check-command smoke --command-timeout 5m",
 			"clusterctl rollout start --action update -l outdated=true --require-approval --reason 'release 2.1' --yes",
 		},
 		run: startRollout,
@@ -349,7 +350,7 @@ func rolloutFlags() []cli.Flag {
 		&cli.StringFlag{Name: "http-timeout", Usage: "the `DURATION` for which the check is repeated (default: 1m)"},
 		&cli.StringFlag{
 			Name:  "check-command",
-			Usage: "the command `NAME` of gate_commands in the manager's configuration, which has to succeed for each node",
+			Usage: "the command `NAME`, of gate_commands in the manager's file, that has to succeed for each node",
 		},
 		&cli.StringFlag{
 			Name: "command-timeout", Usage: "the `DURATION` for which the command is repeated (default: 1m)",

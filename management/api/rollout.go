@@ -51,9 +51,9 @@ type RolloutStrategy struct {
 
 // RolloutGate has the checks that a node passes after its job.
 type RolloutGate struct {
-	SkipVerify bool                 `json:"skip_verify,omitempty"`
-	HTTP       *RolloutHTTPCheck    `json:"http,omitempty"`
-	Command    *RolloutCommand `json:"command,omitempty"`
+	SkipVerify bool              `json:"skip_verify,omitempty"`
+	HTTP       *RolloutHTTPCheck `json:"http,omitempty"`
+	Command    *RolloutCommand   `json:"command,omitempty"`
 }
 
 // RolloutCommand is a configured command that the manager runs for the node.

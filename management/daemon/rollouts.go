@@ -22,6 +22,7 @@ func (d *Daemon) newRollouts() *rollouts.Leader {
 		State: d.store, Store: d.store, Jobs: d.engine, Leads: d.member.Leads, Audit: d.audit,
 		Settings: func() rollouts.Settings {
 			s := d.settings.Engine()
+
 			return rollouts.Settings{
 				Groups: s.Groups, JobLimit: s.JobLimit, Incomplete: s.Incomplete, Commands: d.settings.GateCommands(),
 			}
@@ -43,7 +44,7 @@ func (d *Daemon) runGate(ctx context.Context, name string, n rollouts.CommandNod
 		return err
 	}
 
-	// Whoever can change the program has the rights of the manager.
+	// An account that can change the program has the rights of the manager.
 	path, err := repository.CheckOwnedFile(command[0])
 	if err != nil {
 		return err

@@ -290,7 +290,7 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 	s.site("# corrected")
 	s.must(os.WriteFile(fault, nil, 0o600))
 
-	// Bob has not approved it for whoever started it.
+	// Bob has not approved these playbooks.
 	_, err = s.Rollouts().Retry(s.ctx(), ann, r.ID, rollout.RetryOptions{PlaybooksNow: true})
 	checkError(t, err, inventory.KindRefused, "its playbooks changed since")
 	_, err = s.Rollouts().Resume(s.ctx(), ann, r.ID, rollout.ResumeOptions{PlaybooksNow: true})

@@ -86,8 +86,8 @@ type HTTPCheck struct {
 }
 
 // CommandCheck is a command that the manager runs for the node. It is repeated until its exit
-// status is 0 or its time is over. The configuration file has the command: whoever starts a
-// rollout chooses only its name.
+// status is 0 or its time is over. The configuration file has the command, and a request only
+// its name.
 type CommandCheck struct {
 	Name    string
 	Timeout time.Duration // 0: DefaultCheckTime

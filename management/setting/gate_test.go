@@ -17,7 +17,8 @@ import (
 func TestGateCommands(t *testing.T) {
 	t.Parallel()
 
-	const policies = "policies: {upgrade: {follow: {all: true, mode: upgrade, gate: {command: {name: smoke, timeout: 5m}}}}}"
+	const policies = "policies: {upgrade: {follow: {all: true, mode: upgrade, " +
+		"gate: {command: {name: smoke, timeout: 5m}}}}}"
 
 	f, err := Load(write(t, "gate_commands: {smoke: [/usr/local/bin/smoke, s3cret]}\n"+policies), acceptAll{})
 	if err != nil {

@@ -115,6 +115,7 @@ func (l *Leader) checks(ctx context.Context, r rollout.Record, c rollout.Check) 
 	// Later than that nobody waits for it.
 	within := cmp.Or(gate.Command.Timeout, rollout.DefaultCheckTime)
 	node := CommandNode{Rollout: r.ID, Name: c.Node, Addr: c.Addr, Group: c.Group}
+
 	if err := l.Command(ctx, gate.Command.Name, node, within); err != nil {
 		return rollout.CheckResult{Known: true, Error: inventory.Shorten(err.Error(), maxError)}
 	}
