@@ -11,8 +11,9 @@ import (
 )
 
 // TestProperties simulates rollouts of many shapes over fleets of up to 1 000 nodes. fleet.check
-// asserts the window, the failure limit, the racks, the canary and the visits after every
-// operation. The decider is killed after some operations, and another one goes on.
+// asserts the window, the failure limit, the bounds of the group, the racks, the canary and the
+// visits after every operation, and fleet.checkBudget the budget at every begin, while nodes
+// disappear and come back. The decider is killed after some operations, and another one goes on.
 func TestProperties(t *testing.T) {
 	t.Parallel()
 
@@ -45,6 +46,7 @@ func simulate(t *testing.T, seed uint64) {
 		Soak:           time.Duration(f.rand.IntN(2)) * 30 * time.Second,
 		Gate:           Gate{SkipVerify: f.rand.IntN(2) == 0},
 	}
+	spec.Promote = spec.Canary > 0 && f.rand.IntN(3) == 0
 	spec.Order = []Order{{}, {By: ByGroup}, {By: ByLabel, Label: "rack"}}[f.rand.IntN(3)]
 
 	rate, kills := []float64{0, 0.001, 0.02, 0.3}[f.rand.IntN(4)], []float64{0, 0.05, 0.5}[f.rand.IntN(3)]
@@ -52,10 +54,21 @@ func simulate(t *testing.T, seed uint64) {
 	f.kill = func() bool { return f.rand.Float64() < kills }
 	f.takes = func() time.Duration { return time.Duration(1+f.rand.IntN(300)) * time.Second }
 
+	if two := 2; f.rand.IntN(3) == 0 {
+		spec.Strategies = map[string]Strategy{inventory.GroupWorker: {MaxUnavailable: "2", MaxFailures: &two}}
+	}
+
+	budgets := []inventory.Budget{
+		{}, {MinAvailable: n / 2}, {MinAvailable: n - 1}, {MaxUnavailable: "2"}, {MaxUnavailable: "1", Per: "rack"},
+	}
+	f.groups = inventory.Groups{{Name: inventory.GroupWorker, Budget: budgets[f.rand.IntN(len(budgets))]}}
+	f.churns = f.groups.Budgeted() && f.rand.IntN(2) == 0
+
 	f.start(spec)
 	f.steer()
 
-	t.Logf("%d nodes, %+v: %s, %+v, %d kills", n, spec, f.record.Status, f.record.Count(), f.killed)
+	t.Logf("%d nodes, %+v, budget %q: %s, %+v, %d kills, %d held by the budget",
+		n, spec, f.groups[0].Budget, f.record.Status, f.record.Count(), f.killed, f.pressed)
 }
 
 // steer runs the rollout as a person would: it pauses and resumes, retries failed nodes, and
@@ -73,6 +86,10 @@ func (f *fleet) steer() {
 
 	for round := 0; ; round++ {
 		f.run(1000*24*time.Hour, func() {
+			if f.churns {
+				f.churn()
+			}
+
 			if c := f.record.Count(); abortAt >= 0 && c.Succeeded+c.Failed >= abortAt && !f.record.Status.Ended() {
 				f.act(f.record.Abort(mark(), f.rand.IntN(2) == 0))
 				abortAt = -1
@@ -90,6 +107,11 @@ func (f *fleet) steer() {
 			return
 		case f.record.Status == Paused:
 			f.act(f.record.Resume(mark()))
+		case f.record.Status == AwaitingPromotion:
+			f.act(f.record.Promote(mark()))
+		case f.record.Status == Running && round < 10:
+			// It waits for nodes that are down, which come back.
+			f.repair()
 		case round < 20 && f.rand.IntN(2) == 0 && f.record.Count().Failed > 0:
 			// Somebody repairs the nodes, and they are begun again.
 			f.repair()
@@ -118,7 +140,7 @@ func (f *fleet) repair() {
 	for name, n := range f.nodes {
 		if !n.Status.InProgress() {
 			m := n.Clone()
-			m.Status, m.Group = inventory.Allocated, "service-worker"
+			m.Status, m.State, m.Group = inventory.Allocated, inventory.Discovered, "service-worker"
 			f.nodes[name] = &m
 		}
 	}

@@ -37,10 +37,13 @@ type fleet struct {
 	kill    func() bool // whether the decider dies after this operation
 	killed  int
 	allowed func(*inventory.Node, time.Time) Permission
+	groups  inventory.Groups     // their budgets are those of the site
+	churns  bool                 // nodes disappear and come back
 	late    map[string]time.Time // checks: when they succeed
 
 	visits  map[string]int // jobs of the action by node/attempt
 	maxDown int
+	pressed int // decisions in which a budget held a node back
 }
 
 // simJob is a job that ends at a time.
@@ -103,7 +106,7 @@ func (f *fleet) start(spec Spec) {
 }
 
 func (f *fleet) world() World {
-	return World{
+	w := World{
 		Node: func(name string) *inventory.Node { return f.nodes[name] },
 		Job: func(id string) (job.Job, bool) {
 			j, ok := f.jobs[id]
@@ -119,6 +122,78 @@ func (f *fleet) world() World {
 		},
 		Allowed: f.allowed,
 		Room:    job.MaxQueued,
+	}
+
+	if f.groups.Budgeted() {
+		w.Permits = f.permits
+	}
+
+	return w
+}
+
+// permits answers as the manager does.
+func (f *fleet) permits(working []string) Permits {
+	taking := f.groups.Taking(f.snapshot().Nodes, working)
+
+	return func(n *inventory.Node) (bool, string) {
+		if err := taking.Take(n); err != nil {
+			f.pressed++
+			return false, job.Message(err)
+		}
+
+		return true, ""
+	}
+}
+
+// churn lets a node disappear or come back, now and then.
+func (f *fleet) churn() {
+	if f.rand.IntN(5) > 0 {
+		return
+	}
+
+	n := f.nodes[f.names[f.rand.IntN(len(f.names))]].Clone()
+
+	if n.State != inventory.Discovered {
+		n.State = inventory.Discovered
+	} else if f.rand.IntN(2) == 0 {
+		n.State = inventory.Disappeared
+	}
+
+	f.nodes[n.Name] = &n
+}
+
+// checkBudget asserts, with a count of its own, that the node that was just begun leaves its
+// group within the budget.
+func (f *fleet) checkBudget(name string) {
+	f.t.Helper()
+
+	g, err := f.groups.Get(f.nodes[name].Group)
+	if err != nil || g.Budget == (inventory.Budget{}) {
+		return
+	}
+
+	available, down := 0, 0
+	rack := func(n *inventory.Node) string { return n.Labels[g.Budget.Per] }
+
+	for _, n := range f.nodes {
+		member := n.Group == g.Name && (n.Status == inventory.Allocated || n.Job != "")
+		up := n.State == inventory.Discovered && (n.Status == inventory.Allocated || n.Verb == inventory.VerbVerify)
+
+		switch {
+		case member && up:
+			available++
+		case member && rack(n) == rack(f.nodes[name]):
+			down++
+		}
+	}
+
+	if available < g.Budget.MinAvailable {
+		f.t.Fatalf("seed %d: %s leaves %d available, and %s", f.seed, name, available, g.Budget)
+	}
+
+	// The simulated budgets have no shares.
+	if limit, err := strconv.Atoi(string(g.Budget.MaxUnavailable)); err == nil && down > limit {
+		f.t.Fatalf("seed %d: %s makes %d unavailable, and %s", f.seed, name, down, g.Budget)
 	}
 }
 
@@ -206,8 +281,15 @@ func (f *fleet) submit(b Begin) {
 		j.Verb = inventory.VerbVerify
 	}
 
+	served := node.Available()
 	node.Status, node.Verb, node.Job = inventory.Maintenance, j.Verb, j.ID
 	f.nodes[b.Node] = &node
+
+	// A node that was down uses no further place, and a verification leaves its node in service.
+	if served && !b.Gate {
+		f.checkBudget(b.Node)
+	}
+
 	f.record = f.record.Begun(b, j.Job, f.now)
 }
 
@@ -278,6 +360,18 @@ func (f *fleet) check() {
 
 	if inProgress+down > window {
 		f.t.Fatalf("seed %d: %d in progress and %d down exceed the window of %d", f.seed, inProgress, down, window)
+	}
+
+	// All nodes are of one group.
+	if s := r.Spec.Strategies[inventory.GroupWorker]; s.MaxUnavailable != "" {
+		if n, _ := Window(s.MaxUnavailable, len(r.Nodes)); inProgress+down > n {
+			f.t.Fatalf("seed %d: %d in progress and %d down exceed the %d of the group", f.seed, inProgress, down, n)
+		}
+	}
+
+	if s := r.Spec.Strategies[inventory.GroupWorker]; s.MaxFailures != nil && failed > *s.MaxFailures+window {
+		f.t.Fatalf("seed %d: %d failed, the limit of the group is %d and the window %d", f.seed, failed,
+			*s.MaxFailures, window)
 	}
 
 	if failed > r.Spec.MaxFailures+window {
