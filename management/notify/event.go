@@ -33,7 +33,7 @@ const (
 	KindRolloutEnded     Kind = "rollout.ended"
 	KindRolloutStopped   Kind = "rollout.stopped" // failures stopped it, or somebody paused it
 	KindRolloutWaiting   Kind = "rollout.waiting" // a person has to approve or promote it
-	KindPolicyStopped    Kind = "policy.stopped"  // the brake, or somebody, stopped automation
+	KindPolicyStopped    Kind = "policy.stopped"  // the brake, a policy itself, or somebody stopped automation
 	KindPolicyResumed    Kind = "policy.resumed"  // automation goes on
 	KindHealth           Kind = "health"          // another part of the manager failed, or is well again
 	KindGap              Kind = "gap"             // events were missed; see Notifier
@@ -255,6 +255,23 @@ func automationEvents(was, is *state.Automation) []happening {
 		add(KindPolicyResumed, Event{
 			Time: b.Released, Actor: b.ReleasedBy, Policy: brake, Summary: "the brake is released: automation goes on",
 			Detail: b.Reason,
+		})
+	}
+
+	// A policy turns itself off as well, after too many failures.
+	for _, name := range slices.Sorted(maps.Keys(is.Switches)) {
+		s, before := is.Switches[name], was.Switches[name]
+		if s.On == before.On && s.Since.Equal(before.Since) {
+			continue
+		}
+
+		kind, done := KindPolicyStopped, " turned off"
+		if s.On {
+			kind, done = KindPolicyResumed, " turned on"
+		}
+
+		add(kind, Event{
+			Time: s.Since, Actor: s.Actor, Policy: name, Summary: policyName(name) + done, Detail: s.Reason,
 		})
 	}
 

@@ -905,10 +905,27 @@ func TestKinds(t *testing.T) {
 	aborted := roll(rollout.Aborted, rollout.EventAbort, "bob")
 	aborted.Events = append(aborted.Events, rollout.Event{Kind: rollout.EventEnded})
 
+	turned := func(on bool, at int64, actor string) *state.Automation {
+		return &state.Automation{Switches: map[string]state.Switch{
+			"workers": {On: on, Since: time.Unix(at, 0), Actor: actor, Reason: "3 failures in a row"},
+		}}
+	}
+
 	for name, c := range map[string]struct {
 		change notify.Change
 		want   []string
 	}{
+		"policy turned on": {
+			notify.Change{WasAutomation: &state.Automation{}, Automation: turned(true, 1, "ann")},
+			[]string{"policy.resumed the policy workers is turned on (ann)"},
+		},
+		"policy still on": {
+			notify.Change{WasAutomation: turned(true, 1, "ann"), Automation: turned(true, 1, "ann")}, nil,
+		},
+		"policy turned itself off": {
+			notify.Change{WasAutomation: turned(true, 1, "ann"), Automation: turned(false, 2, "policy:workers")},
+			[]string{"policy.stopped the policy workers is turned off (policy:workers)"},
+		},
 		"rollout started": {notify.Change{Rollout: running}, nil},
 		"rollout goes on": {notify.Change{WasRollout: running, Rollout: running}, nil},
 		"rollout needs approval": {
