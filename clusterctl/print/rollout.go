@@ -220,6 +220,10 @@ func gateOf(g *api.RolloutGate) string {
 		parts = append(parts, fmt.Sprintf("HTTP check of port %d, %s", g.HTTP.Port, orDefault(g.HTTP.Path, "/")))
 	}
 
+	if g.Command != nil {
+		parts = append(parts, "command "+Line(g.Command.Name))
+	}
+
 	return strings.Join(parts, "; ")
 }
 

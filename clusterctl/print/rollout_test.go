@@ -63,3 +63,20 @@ func TestTimeLeft(t *testing.T) {
 		}
 	}
 }
+
+// TestGate: the plan that a person confirms has every part of the gate.
+func TestGate(t *testing.T) {
+	t.Parallel()
+
+	for want, g := range map[string]*api.RolloutGate{
+		"":                nil,
+		"no verification": {SkipVerify: true},
+		"no verification; HTTP check of port 80, /; command smoke": {
+			SkipVerify: true, HTTP: &api.RolloutHTTPCheck{Port: 80}, Command: &api.RolloutCommand{Name: "smoke"},
+		},
+	} {
+		if got := gateOf(g); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
