@@ -5,8 +5,11 @@ package yamlfile
 import (
 	"encoding"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -33,7 +36,7 @@ func checkValue(n *yaml.Node, t reflect.Type, path string, entry bool) error {
 		return nil
 	case scalar && n.Tag == "!!null" && entry:
 		return fmt.Errorf("line %d: %s is null; write a value, or leave it out", n.Line, path)
-	case scalar && n.Tag == "!!float" && isWhole(t):
+	case scalar && n.Tag == "!!float" && isWhole(t) && isFraction(n.Value):
 		return fmt.Errorf("line %d: %s: %s is not a whole number", n.Line, path, n.Value)
 	case slices.ContainsFunc(unmarshalers, reflect.PointerTo(t).Implements):
 		return nil
@@ -93,6 +96,12 @@ func fieldOf(t reflect.Type, key string) reflect.Type {
 	}
 
 	return nil
+}
+
+// isFraction reports whether a number is none that a whole number can be: 16.0 is one.
+func isFraction(text string) bool {
+	f, err := strconv.ParseFloat(strings.ReplaceAll(text, "_", ""), 64)
+	return err != nil || f != math.Trunc(f)
 }
 
 // isWhole reports whether values of the type are whole numbers.

@@ -156,7 +156,7 @@ func TestSilentValues(t *testing.T) {
 
 	if _, err := overlaid(
 		Default(),
-		map[string]any{"windows": nil, "vars": map[string]any{"a": []any{nil}}},
+		map[string]any{"windows": nil, "policies.rate": json.Number("16.0"), "vars": map[string]any{"a": []any{nil}}},
 	); err != nil {
 		t.Error(err)
 	}
