@@ -54,20 +54,20 @@ func yesFlag() cli.Flag {
 // choose resolves --selector to c.args, and has the operator confirm a command
 // about several nodes, or about a node that was not given by its whole name. warn prints the
 // consequences, also if there is no question; it may be nil.
-func (c *call) choose(ctx context.Context, verb string, warn func(context.Context) error) error {
+func (c *call) choose(ctx context.Context, verb string, warn func(ctx context.Context, asks bool) error) error {
 	if err := c.selectNodes(ctx); err != nil {
 		return err
 	}
 
 	if warn == nil {
-		warn = func(context.Context) error { return nil }
+		warn = func(context.Context, bool) error { return nil }
 	}
 
 	name, nodes := short(c.FullName()), inventory.Count(len(c.args), "node", "nodes")
 
 	switch {
 	case c.Bool("yes"), len(c.args) < 2 && !c.abbreviated && !c.hasSelector():
-		return warn(ctx)
+		return warn(ctx, false)
 	case !c.atTerminal():
 		return exit.Usagef("%s concerns %s and needs a confirmation, which takes a terminal", name, nodes).
 			Try("to confirm it here: add --yes")
@@ -83,7 +83,7 @@ func (c *call) choose(ctx context.Context, verb string, warn func(context.Contex
 		}
 	}
 
-	if err := warn(ctx); err != nil {
+	if err := warn(ctx, true); err != nil {
 		return err
 	}
 
@@ -91,11 +91,12 @@ func (c *call) choose(ctx context.Context, verb string, warn func(context.Contex
 }
 
 // warnOfInterruption names the nodes that the verb takes out of service, with
-// their groups, and the gentler ways. It refuses nodes that the verb does not take.
-func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition) error {
+// their groups, and the gentler ways. Before a question it refuses nodes that the verb does not
+// take.
+func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition, asks bool) error {
 	// The manager refuses a wrong name with its reason, so the names alone will do.
 	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{Names: c.args})
-	if err == nil {
+	if err == nil && asks {
 		if err := c.checkStatus(ctx, row, nodes.Items); err != nil {
 			return err
 		}

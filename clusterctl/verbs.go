@@ -315,9 +315,9 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 
 	// The operator confirms names, so that a selector cannot surprise.
 	if takesNodes(row) && !c.Bool("plan") {
-		var warn func(context.Context) error
+		var warn func(ctx context.Context, asks bool) error
 		if row.Interrupts() {
-			warn = func(ctx context.Context) error { return c.warnOfInterruption(ctx, row) }
+			warn = func(ctx context.Context, asks bool) error { return c.warnOfInterruption(ctx, row, asks) }
 		}
 
 		if err := c.choose(ctx, string(row.Verb), warn); err != nil {
