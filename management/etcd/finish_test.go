@@ -11,8 +11,8 @@ import (
 )
 
 // TestFinishDecides: a job whose nodes take several transactions has its outcomes stored
-// before the first node is released, and a repetition does not store them again. One that
-// takes a single transaction is released and ended by it.
+// with the first of them, and a repetition does not store them again. One that takes a
+// single transaction is released and ended by it.
 func TestFinishDecides(t *testing.T) {
 	t.Parallel()
 

@@ -56,7 +56,7 @@ func (s *Store) Claim(ctx context.Context, c state.Claim) (job.Job, error) {
 }
 
 // Finish releases the nodes of a job in chunks and writes the end of the job with the
-// last of them. Before the first of several chunks it stores the outcomes, so that a
+// last of them. With the first of several chunks it stores the outcomes, so that a
 // repetition has the same for the remaining nodes: a failure leaves the job Running with
 // them. Under the context of an owned job, the last chunk ends the ownership
 // too: every later write under that context is KindConflict, also a repetition of a
@@ -81,13 +81,19 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 		chunks[i].Then = append(chunks[i].Then, unmark...)
 	}
 
-	if last > 0 {
-		if j.Revision, err = s.decide(ctx, j); err != nil {
+	first := 0
+	if last > 0 && !s.decided(j) {
+		decided := j
+		decided.Status, decided.Ended = job.Running, time.Time{}
+
+		if decided, err = s.commitJob(ctx, decided, chunks[0]); err != nil {
 			return j, err
 		}
+
+		j.Revision, first = decided.Revision, 1
 	}
 
-	if _, err := s.commitChunks(ctx, chunks[:last]); err != nil {
+	if _, err := s.commitChunks(ctx, chunks[first:last]); err != nil {
 		return j, err
 	}
 
@@ -104,21 +110,15 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 	return ended, err
 }
 
-// decide stores the outcomes of a job that is about to end, unless they are stored, and
-// returns the revision of its record.
-func (s *Store) decide(ctx context.Context, j job.Job) (revision int64, err error) {
+// decided reports whether the outcomes of a job that is about to end are stored, or it has
+// none.
+func (s *Store) decided(j job.Job) bool {
 	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+
 	stored := s.view.jobs[j.ID]
-	s.view.mu.Unlock()
 
-	if j.Outcomes == nil || stored.Revision == j.Revision && stored.Outcomes != nil {
-		return j.Revision, nil
-	}
-
-	j.Status, j.Ended = job.Running, time.Time{}
-	j, err = s.commitJob(ctx, j, etcd.Ops{})
-
-	return j.Revision, err
+	return j.Outcomes == nil || stored.Revision == j.Revision && stored.Outcomes != nil
 }
 
 // commitChunks writes the chunks before the last one of a job, in order, under the fencing
