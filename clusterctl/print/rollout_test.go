@@ -39,7 +39,8 @@ func TestRolloutShowsWhatIsApproved(t *testing.T) {
 		}
 	}
 
-	r.Approved, r.Promoted = &api.RolloutMark{By: "ann", At: at}, &api.RolloutMark{By: "bob", At: at, Reason: "looks well"}
+	r.Approved = &api.RolloutMark{By: "ann", At: at}
+	r.Promoted = &api.RolloutMark{By: "bob", At: at, Reason: "looks well"}
 
 	for _, want := range []string{"by ann at 2026-03-01", "2, promoted by bob at 2026-03-01", "looks well"} {
 		if text := shown(); !strings.Contains(text, want) {
