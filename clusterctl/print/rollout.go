@@ -126,7 +126,7 @@ func canaryOf(r api.Rollout) string {
 	return text
 }
 
-// markOf says who did something, and when.
+// markOf describes the act of a person, with its time.
 func markOf(m *api.RolloutMark) string {
 	if m == nil {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// TestRolloutShowsWhatIsApproved: somebody who approves a rollout sees all that changes it.
+// TestRolloutShowsWhatIsApproved: an approver of a rollout sees all that changes it.
 func TestRolloutShowsWhatIsApproved(t *testing.T) {
 	t.Parallel()
 
