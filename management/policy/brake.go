@@ -123,7 +123,6 @@ func (w World) workOfPeople(since time.Time) map[string][]*job.Job {
 	working := map[string][]*job.Job{}
 
 	for _, j := range w.View.Jobs {
-
 		over := j.Status.Ended() && j.Ended.Add(noticed).Before(since)
 		// A verification changes no host, so it explains no absence.
 		if j.Started.IsZero() || over || state.IsPolicy(j.Actor) || j.Verb.Verifies() {

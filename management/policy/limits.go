@@ -32,7 +32,6 @@ func (w World) usage(ofJob func(*job.Job) bool, ofDecision func(*state.Decision)
 	u := usage{oldest: w.Now}
 
 	for _, j := range w.View.Jobs {
-
 		// One that waits for a window leaves its turn to the others.
 		held := j.Status == job.Queued && !w.Settings.Windows.Judge(w.View, *j, w.Now).OK
 		if !j.Status.Ended() && !held && state.IsPolicy(j.Actor) && ofJob(j) {

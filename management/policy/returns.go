@@ -148,7 +148,6 @@ func (w World) served() map[string]*job.Job {
 	served := map[string]*job.Job{}
 
 	for _, j := range w.View.Jobs {
-
 		row, known := inventory.TransitionOf(j.Verb)
 		if !known || row.Success != inventory.Allocated || !j.Status.Ended() || w.scheduled(j) {
 			continue
