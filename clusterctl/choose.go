@@ -133,8 +133,8 @@ func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition,
 	return nil
 }
 
-// checkStatus refuses the verb on a node whose status does not permit it, so that nobody confirms
-// what the manager refuses. A job that has not ended may change the status before: then the manager
+// checkStatus refuses the verb on a node whose status does not permit it, so that nobody confirms a
+// refused command. A job that has not ended may change the status before: then the manager
 // decides.
 func (c *call) checkStatus(ctx context.Context, row inventory.Transition, nodes []api.Node) error {
 	for _, n := range nodes {

@@ -100,7 +100,7 @@ func TestQuarantine(t *testing.T) {
 }
 
 // TestPresenceAhead: a return is pending although a clock that was ahead has recorded the
-// decision on an earlier one, and what it recorded is not known any more.
+// decision on an earlier one, and the times of that clock are not known any more.
 func TestPresenceAhead(t *testing.T) {
 	t.Parallel()
 

@@ -46,7 +46,7 @@ type clocked struct {
 	verified   map[string][]time.Time // true, by node
 	jumped     int                    // times
 	replaced   map[string]bool        // nodes whose place was taken
-	count      map[string]int         // of what happened
+	count      map[string]int         // of events
 }
 
 const clockStep = 30 * time.Second
@@ -125,7 +125,7 @@ func (c *clocked) step(calm bool) {
 
 	c.read()
 
-	// What the leader does.
+	// The work of the leader.
 	for _, n := range policy.Ahead(c.world) {
 		*job.Find(c.world.View.Nodes, n.Name) = n
 		c.count["mended"]++
@@ -274,7 +274,7 @@ func (c *clocked) check(d state.Decision) {
 	}
 }
 
-// TestClockJumps: whatever the clock does, no node is replaced, commissioned or verified before
+// TestClockJumps: however the clock jumps, no node is replaced, commissioned or verified before
 // its time, and no run of the schedule is made up for more than once. Once the clock runs evenly,
 // everything that is due happens.
 func TestClockJumps(t *testing.T) {

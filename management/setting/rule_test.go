@@ -71,8 +71,8 @@ func TestZero(t *testing.T) {
 	}
 }
 
-// TestSilentValues: what the decoder would drop or change is refused, in a file and at run time,
-// with its path, and changes nothing.
+// TestSilentValues: values that the decoder would drop or change are refused, in a file and at run time,
+// with their path, and change nothing.
 func TestSilentValues(t *testing.T) {
 	t.Parallel()
 
