@@ -10,7 +10,8 @@
 // A watch feeds the view (view.go), and the view publishes its changes to API watches
 // (changes.go). Writes are transactions with conditions on the revisions they were
 // decided on (txn.go), and return once the view shows them. A claim of many nodes takes
-// several transactions with one commit point (reservation.go).
+// several transactions with one commit point (reservation.go). A view that has all that came
+// before applies a write of its own process at once, ahead of the watch (own.go).
 //
 // Every write to the view also writes its head key, so one small quorum read shows
 // whether the view is current, even if other applications write to the same etcd. The

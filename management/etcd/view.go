@@ -246,41 +246,6 @@ func (v *view) applyAll(events []*clientv3.Event) {
 	v.publish(last)
 }
 
-// applyOwn applies the operations of a transaction of this process, so that its caller
-// does not wait for the watch. It leaves them to the watch unless they are puts, and the
-// view has all revisions before this one.
-func (v *view) applyOwn(revision int64, ops []clientv3.Op) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-
-	isNoPut := func(op clientv3.Op) bool { return !op.IsPut() }
-	if v.loading || v.revision != revision-1 || slices.ContainsFunc(ops, isNoPut) {
-		return
-	}
-
-	v.own[revision] = true
-
-	for _, op := range ops {
-		if !strings.HasPrefix(string(op.KeyBytes()), v.client.Prefix+"/v/") {
-			continue
-		}
-
-		v.apply(&clientv3.Event{Type: mvccpb.Event_PUT, Kv: &mvccpb.KeyValue{
-			Key: op.KeyBytes(), Value: op.ValueBytes(), ModRevision: revision,
-		}})
-	}
-
-	v.publish(revision)
-}
-
-// setLoading keeps own writes out of the view, because what is read may be older.
-func (v *view) setLoading(loading bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-
-	v.loading = loading
-}
-
 // probeLoop probes etcd until ctx ends. It wakes the waiters when the view becomes
 // stale or current again.
 func (v *view) probeLoop(ctx context.Context) {
