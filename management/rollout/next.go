@@ -167,6 +167,11 @@ func (d *decision) move(n *Node, s State, reason string) {
 // advance follows each node as far as its jobs and checks have come.
 func (d *decision) advance() {
 	for i := range d.Nodes {
+		// The clock was set back: by the old time, a soak could last for years.
+		if n := &d.Nodes[i]; n.State.InProgress() && n.Since.After(d.now) {
+			n.Since, d.changed = d.now, true
+		}
+
 		// A node may pass several states at once.
 		for n := &d.Nodes[i]; n.State.InProgress(); {
 			state := n.State

@@ -371,6 +371,25 @@ func TestSoak(t *testing.T) {
 	}
 }
 
+// TestSoakAfterTheClockWasSetBack: the soak begins anew, instead of lasting until the old time.
+func TestSoakAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+
+	f := newFleet(t, 1, 1)
+	f.start(Spec{Action: inventory.VerbApply, Soak: 10 * time.Minute})
+	back := false
+
+	f.run(24*time.Hour, func() {
+		if f.record.Nodes[0].State == Soaking && !back {
+			f.now, back = epoch.Add(-10*time.Hour), true
+		}
+	})
+
+	if r := f.record; r.Status != Done || f.now.After(epoch.Add(-9*time.Hour)) {
+		t.Errorf("%s at %s: %+v", r.Status, f.now, r.Nodes)
+	}
+}
+
 // TestDriftIsAFinding: a rollout of verify goes on, as a single verification does.
 func TestDriftIsAFinding(t *testing.T) {
 	t.Parallel()
