@@ -114,7 +114,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 		return j, err
 	}
 
-	j.pinTags(s.Nodes)
+	j.pinTags(s)
 
 	return j, nil
 }

@@ -48,8 +48,9 @@ func (v Verb) configures() bool {
 		(slices.Contains(v.Playbooks, PlaybookSite) || slices.Contains(v.Playbooks, PlaybookUpgrade))
 }
 
-// pinTags keeps the selections of those groups that a target is in or enters.
-func (j *Job) pinTags(nodes []*inventory.Node) {
+// pinTags keeps the selections of those groups that a target is in or enters, or that a job
+// ahead gives it: if a later one of those fails, the node stays there.
+func (j *Job) pinTags(s Snapshot) {
 	all := j.GroupTags
 	j.GroupTags = nil
 
@@ -70,12 +71,26 @@ func (j *Job) pinTags(nodes []*inventory.Node) {
 		j.GroupTags[group] = s
 	}
 
+	targets := map[string]bool{}
+
 	for _, t := range j.Targets {
+		targets[t.Name] = true
 		pin(t.Group)
 
-		// A job ahead that fails leaves the node in its group.
-		if n := Find(nodes, t.Name); n != nil {
+		if n := Find(s.Nodes, t.Name); n != nil {
 			pin(n.Group)
+		}
+	}
+
+	for _, ahead := range s.Jobs {
+		if ahead.Status.Ended() {
+			continue
+		}
+
+		for _, t := range ahead.Targets {
+			if targets[t.Name] {
+				pin(t.Group)
+			}
 		}
 	}
 }

@@ -243,6 +243,48 @@ func TestWaitingJobKeepsTags(t *testing.T) {
 	}
 }
 
+// TestTagsBetweenJobs: a node that the jobs ahead leave in a group between its own and the last
+// one has the tags of that group.
+func TestTagsBetweenJobs(t *testing.T) {
+	t.Parallel()
+
+	v, groups := servers(t), tagged()
+
+	for i, r := range []Request{
+		request(inventory.VerbUpdate, "plain", "db"), request(inventory.VerbUpdate, "plain", "web"),
+		request(inventory.VerbApply, "plain", ""),
+	} {
+		j, err := Accept(*v, groups, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		v.Seq++
+		j.ID, j.Accepted = strconv.Itoa(i+1), jobtest.Noon
+		v.Jobs = append(v.Jobs, &j)
+	}
+
+	// The first succeeds, and the second is cancelled while it waits.
+	v.Jobs = jobtest.Copies(v.Jobs)
+	v.Jobs[0].Status, v.Jobs[1].Status = Complete, Cancelled
+
+	for i, n := range v.Nodes {
+		if n.Name == "plain-1" {
+			m := n.Clone()
+			m.Group, v.Nodes[i] = "db", &m
+		}
+	}
+
+	turn := TurnOf(*v, groups, 4, *v.Jobs[2])
+	if !turn.Claim || turn.Err != nil || turn.Job.Targets[0].Group != "db" {
+		t.Fatalf("%t, %v, %+v", turn.Claim, turn.Err, turn.Job.Targets)
+	}
+
+	if o := turn.Job.AnsibleOf(PhaseApply, []string{"db"}); !slices.Equal(o.Tags, []string{"base", "disk"}) {
+		t.Errorf("group db runs %s", o)
+	}
+}
+
 // TestRetryTags: a retry has the tags of today and lists what differs; a pinned one has
 // those of then.
 func TestRetryTags(t *testing.T) {
