@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -18,6 +19,10 @@ const (
 	// one, the writes that arrive meanwhile make the largest groups, and a group costs etcd and
 	// the watches little more than a single write. A large write does not count.
 	groupFlights = 1
+	// maxFlights bounds them together with those that last longer than groupPatience, which
+	// do not count: one write without an answer must not hold up the others.
+	maxFlights    = 8
+	groupPatience = 200 * time.Millisecond
 	// groupOps bounds a write that shares a transaction. A larger one goes by itself.
 	groupOps = etcd.MaxOps / 4
 	// groupBytes bounds the bytes of a write that shares a transaction.
@@ -32,6 +37,7 @@ const (
 type group struct {
 	mu      sync.Mutex
 	flights int
+	slow    int // those of them that last longer than groupPatience
 	closed  bool
 	queue   []*groupWrite
 	tasks   sync.WaitGroup
@@ -63,8 +69,8 @@ func (s *Store) write(ctx context.Context, ops etcd.Ops) writeResult {
 	}
 
 	// Without others in flight there is nothing to wait for.
-	if s.group.enter() {
-		defer s.group.leave(s)
+	if f := s.group.enter(s); f != nil {
+		defer f.land()
 		return s.writeAlone(ctx, ops)
 	}
 
@@ -104,27 +110,72 @@ func (s *Store) writeAlone(ctx context.Context, ops etcd.Ops) writeResult {
 	return writeResult{revision: resp.Header.Revision, succeeded: resp.Succeeded}
 }
 
-// enter takes a flight if there is one and nothing waits for it.
-func (g *group) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-
-	if g.flights >= groupFlights || len(g.queue) > 0 {
-		return false
-	}
-
-	g.flights++
-
-	return true
+// flight is a transaction of the group commit.
+type flight struct {
+	store  *Store
+	timer  *time.Timer
+	slow   bool // it lasts longer than groupPatience
+	landed bool
 }
 
-// leave ends a flight, and begins one with the writes that wait.
-func (g *group) leave(s *Store) {
+// enter begins a flight, or returns nil if there is none, or other writes wait for it.
+func (g *group) enter(s *Store) *flight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
+	if !g.isFree() || len(g.queue) > 0 {
+		return nil
+	}
+
+	return g.begin(s)
+}
+
+// isFree reports whether a flight can begin. The caller holds the lock.
+func (g *group) isFree() bool { return g.flights-g.slow < groupFlights && g.flights < maxFlights }
+
+// begin begins a flight. The caller holds the lock.
+func (g *group) begin(s *Store) *flight {
+	g.flights++
+
+	f := &flight{store: s}
+	f.timer = time.AfterFunc(groupPatience, f.makeWay)
+
+	return f
+}
+
+// makeWay lets other flights begin beside a slow one.
+func (f *flight) makeWay() {
+	g := &f.store.group
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if f.landed {
+		return
+	}
+
+	f.slow = true
+	g.slow++
+	g.fly(f.store)
+}
+
+// land ends the flight, and begins one with the writes that wait.
+func (f *flight) land() {
+	g := &f.store.group
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	f.timer.Stop()
+
+	f.landed = true
 	g.flights--
-	g.fly(s)
+
+	if f.slow {
+		g.slow--
+	}
+
+	g.fly(f.store)
 }
 
 // add queues a write, unless the group commit is closed.
@@ -167,7 +218,7 @@ func (g *group) close() {
 
 // fly begins a flight if there is one and a write waits for it. The caller holds the lock.
 func (g *group) fly(s *Store) {
-	if g.flights >= groupFlights || len(g.queue) == 0 {
+	if !g.isFree() || len(g.queue) == 0 {
 		return
 	}
 
@@ -176,9 +227,9 @@ func (g *group) fly(s *Store) {
 		return
 	}
 
-	g.flights++
+	f := g.begin(s)
 	fly := func() {
-		defer g.leave(s)
+		defer f.land()
 		s.writeGroup(writes)
 	}
 

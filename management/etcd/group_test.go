@@ -19,20 +19,17 @@ import (
 
 // busy takes all flights of the group commit, so that later writes wait for each other. The
 // returned function lets them fly.
-func busy(t *testing.T, s *Store) (fly func()) {
+func busy(t *testing.T, s *Store) (land func()) {
 	t.Helper()
 
-	for range groupFlights {
-		if !s.group.enter() {
-			t.Fatal("a flight is taken already")
-		}
+	f := s.group.enter(s)
+	if f == nil {
+		t.Fatal("a flight is taken already")
 	}
 
-	return func() {
-		for range groupFlights {
-			s.group.leave(s)
-		}
-	}
+	f.timer.Stop() // it never counts as slow
+
+	return f.land
 }
 
 // queued waits until so many writes wait for a flight.
@@ -338,4 +335,91 @@ func TestGroupKeys(t *testing.T) {
 			t.Errorf("%s passes for single keys", name)
 		}
 	}
+}
+
+// hangingKV holds the transactions that write a key until they may go on.
+type hangingKV struct {
+	clientv3.KV
+	key  string
+	free <-chan struct{}
+}
+
+type hangingTxn struct {
+	clientv3.Txn
+	kv    hangingKV
+	ctx   context.Context
+	hangs bool
+}
+
+func (k hangingKV) Txn(ctx context.Context) clientv3.Txn {
+	return &hangingTxn{Txn: k.KV.Txn(ctx), kv: k, ctx: ctx}
+}
+
+func (x *hangingTxn) If(conditions ...clientv3.Cmp) clientv3.Txn {
+	x.Txn = x.Txn.If(conditions...)
+	return x
+}
+
+func (x *hangingTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	for _, op := range ops {
+		x.hangs = x.hangs || string(op.KeyBytes()) == x.kv.key
+	}
+
+	x.Txn = x.Txn.Then(ops...)
+
+	return x
+}
+
+func (x *hangingTxn) Commit() (*clientv3.TxnResponse, error) {
+	if x.hangs {
+		select {
+		case <-x.kv.free:
+		case <-x.ctx.Done():
+			return nil, x.ctx.Err()
+		}
+	}
+
+	return x.Txn.Commit()
+}
+
+// TestGroupCommitBesideASlowWrite: a write without an answer does not hold up the others.
+func TestGroupCommitBesideASlowWrite(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+	free := make(chan struct{})
+	s.client.KV = hangingKV{s.client.KV, s.key("/x/test/slow"), free}
+
+	write := func(name string) error {
+		_, err := s.commit(ctx, etcd.Ops{Then: []clientv3.Op{clientv3.OpPut(s.key("/x/test/%s", name), "value")}})
+		return err
+	}
+
+	var slow error
+
+	var all sync.WaitGroup
+	all.Go(func() { slow = write("slow") })
+
+	inFlight := func() bool {
+		s.group.mu.Lock()
+		defer s.group.mu.Unlock()
+
+		return s.group.flights > 0
+	}
+
+	for !inFlight() && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Millisecond):
+		}
+	}
+
+	for i := range 5 {
+		must(t, write(fmt.Sprint(i)))
+	}
+
+	close(free)
+	all.Wait()
+	must(t, slow)
 }

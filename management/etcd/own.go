@@ -18,22 +18,30 @@ func (v *view) applyOwn(revision int64, ops []clientv3.Op) {
 	defer v.mu.Unlock()
 
 	isNoPut := func(op clientv3.Op) bool { return !op.IsPut() }
-	if v.loading || v.revision != revision-1 || slices.ContainsFunc(ops, isNoPut) {
+	if v.loading || v.whole != revision-1 || slices.ContainsFunc(ops, isNoPut) {
 		return
 	}
 
-	v.own[revision] = true
+	var events []*clientv3.Event
 
 	for _, op := range ops {
-		if !strings.HasPrefix(string(op.KeyBytes()), v.client.Prefix+"/v/") {
-			continue
+		if strings.HasPrefix(string(op.KeyBytes()), v.client.Prefix+"/v/") {
+			events = append(events, &clientv3.Event{Type: mvccpb.Event_PUT, Kv: &mvccpb.KeyValue{
+				Key: op.KeyBytes(), Value: op.ValueBytes(), ModRevision: revision,
+			}})
 		}
-
-		v.apply(&clientv3.Event{Type: mvccpb.Event_PUT, Kv: &mvccpb.KeyValue{
-			Key: op.KeyBytes(), Value: op.ValueBytes(), ModRevision: revision,
-		}})
 	}
 
+	// Other keys, such as logs, change nothing in the view, and wake nobody.
+	if v.whole = revision; len(events) == 0 {
+		return
+	}
+
+	for _, e := range events {
+		v.apply(e)
+	}
+
+	v.own[revision] = true
 	v.publish(revision)
 }
 

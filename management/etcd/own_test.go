@@ -229,6 +229,37 @@ func TestOwnWriteOnce(t *testing.T) {
 	}
 }
 
+// TestOwnWriteElsewhere: a write outside of the view wakes nobody, and the next write needs no
+// watch all the same.
+func TestOwnWriteElsewhere(t *testing.T) {
+	t.Parallel()
+
+	v, _ := applier(t)
+
+	node, err := put("/p/v/nodes/n-1", nodeRecord{Name: "n-1"})
+	must(t, err)
+
+	before, changed := v.current(), v.changed
+
+	v.applyOwn(1, []clientv3.Op{clientv3.OpPut("/p/x/log/1", "text")})
+
+	select {
+	case <-changed:
+		t.Error("a log is no change of the view")
+	default:
+	}
+
+	if v.current() != before {
+		t.Error("a log made another view")
+	}
+
+	v.applyOwn(2, []clientv3.Op{node})
+
+	if n, err := v.current().Node("n-1"); err != nil || n.Revision != 2 || v.current().Revision != 2 {
+		t.Errorf("%+v, %v", n, err)
+	}
+}
+
 // sameChanges checks that two views have published the same changes after the revision.
 func sameChanges(t *testing.T, revision int64, a, b *Store) {
 	t.Helper()

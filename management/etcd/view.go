@@ -69,6 +69,7 @@ type view struct {
 	instances   map[string]state.Instance
 	seq         uint64
 	revision    int64
+	whole       int64          // the view has all that was written up to this revision
 	own         map[int64]bool // revisions that the view has before the watch, see applyOwn
 	loading     bool           // all records are being read again
 	confirmed   time.Time      // when the view was last proven current
@@ -317,7 +318,7 @@ func (v *view) head(ctx context.Context) (int64, error) {
 // publish ends the application of all events up to the revision. The caller holds the
 // lock.
 func (v *view) publish(revision int64) {
-	v.revision = max(v.revision, revision)
+	v.revision, v.whole = max(v.revision, revision), max(v.whole, revision)
 	v.confirmed = time.Now()
 	v.publishChanges()
 	v.notify()
