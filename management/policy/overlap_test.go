@@ -102,3 +102,30 @@ func TestVerifyOverlap(t *testing.T) {
 		t.Errorf("the node is verified, and the second one decides on %s", got)
 	}
 }
+
+// TestVerifyBesideAPolicyThatIsOff: what a policy decided before it was turned off keeps no other
+// one from a node.
+func TestVerifyBesideAPolicyThatIsOff(t *testing.T) {
+	t.Parallel()
+
+	rule := nightly(t)
+	other := rule
+	other.Name = "other"
+
+	w := night(rule, verified("n-1", time.Time{}))
+	w.Settings.Verify = append(w.Settings.Verify, other)
+	w.View.Automation = w.View.Automation.Turn("other", state.Switch{On: true, Since: noon.Add(-24 * time.Hour)})
+
+	first, second := policy.Verify{Rule: rule}, policy.Verify{Rule: other}
+	w.View.Automation = w.View.Automation.With(policy.Decide(first, w).Decisions...)
+
+	if got := batches(policy.Decide(second, w)); got != "" {
+		t.Fatalf("both decide on the node: %s", got)
+	}
+
+	w.View.Automation = w.View.Automation.Turn(first.Name(), state.Switch{Since: w.Now})
+
+	if got := batches(policy.Decide(second, w)); got == "" {
+		t.Errorf("nobody decides on the node: %+v", second.Test(w))
+	}
+}

@@ -106,12 +106,18 @@ func (v Verify) run(w World) run {
 	return r
 }
 
-// claimed returns the nodes that another policy is about to verify. Its job is not in the view yet.
+// claimed returns the nodes that another policy, which may act, is about to verify. Its job is
+// not in the view yet.
 func (v Verify) claimed(w World) map[string]string {
-	claimed := map[string]string{}
+	on, claimed := map[string]bool{}, map[string]string{}
+
+	for _, rule := range w.Settings.Verify {
+		other := Verify{rule}
+		on[other.Name()] = other.Name() != v.Name() && Halted(w.View.Automation, other) == ""
+	}
 
 	for _, d := range w.View.Automation.Decisions {
-		if d.Policy != v.Name() && d.Action == state.ActionVerify && d.Phase == state.PhaseDecided {
+		if on[d.Policy] && d.Action == state.ActionVerify && d.Phase == state.PhaseDecided {
 			for _, name := range d.Nodes {
 				claimed[name] = d.Policy
 			}
