@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
 )
 
 // The bounds of all files together.
@@ -271,6 +272,12 @@ func (r *reader) leaf(n *yaml.Node, t reflect.Type, depth int) *element {
 
 	e := &element{at: r.at(n), value: v, null: v == nil}
 
+	// A number of nodes is kept as the manager shows it, so that the two compare.
+	if number, isNumber := v.(int64); isNumber && t == reflect.TypeFor[inventory.Amount]() {
+		v = strconv.FormatInt(number, 10)
+		e.value = v
+	}
+
 	fits := v == nil || t.Kind() == reflect.Interface
 
 	switch v.(type) {
@@ -292,7 +299,7 @@ func (r *reader) leaf(n *yaml.Node, t reflect.Type, depth int) *element {
 
 	if !fits {
 		hint := ""
-		if t.Kind() == reflect.String && n.Kind == yaml.ScalarNode {
+		if t.Kind() == reflect.String && t != reflect.TypeFor[inventory.Amount]() && n.Kind == yaml.ScalarNode {
 			hint = "; put it in quotes"
 		}
 

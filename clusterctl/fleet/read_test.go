@@ -91,6 +91,26 @@ func TestReadRefuses(t *testing.T) {
 			"tags that are no list", "fleet: 1\ngroups: {a: {tags: web}}\n",
 			"f.yaml:2:20: a list belongs here, not the text",
 		},
+		{
+			"a budget of no node", "fleet: 1\ngroups: {a: {budget: {max_unavailable: 0}}}\n",
+			`f.yaml:2:14: budget: max_unavailable is "0"; write a number of nodes from 1`,
+		},
+		{
+			"a budget of a fraction", "fleet: 1\ngroups: {a: {budget: {max_unavailable: 1.5}}}\n",
+			"f.yaml:2:40: a whole number, or a share such as 25%, belongs here, not the number 1.5",
+		},
+		{
+			"a budget below zero", "fleet: 1\ngroups: {a: {budget: {min_available: -1}}}\n",
+			"f.yaml:2:14: budget: min_available is -1",
+		},
+		{
+			"a strategy of no node", "fleet: 1\ngroups: {a: {strategy: {max_unavailable: 0}}}\n",
+			`f.yaml:2:14: strategy: max_unavailable is "0"; write a number of nodes from 1`,
+		},
+		{
+			"a strategy with a wrong time", "fleet: 1\ngroups: {a: {strategy: {soak: soon}}}\n",
+			`f.yaml:2:14: strategy: soak is "soon"`,
+		},
 		{"a list of groups", "fleet: 1\ngroups: [a]\n", "f.yaml:2:9: a mapping belongs here, not a list"},
 		{
 			"a variable that is reserved", "fleet: 1\nvars: {ansible_host: a}\n",
@@ -141,6 +161,26 @@ func TestReadRefuses(t *testing.T) {
 				t.Errorf("%v: %q (%s), want %q", d, err, inventory.KindOf(err), tt.says)
 			}
 		})
+	}
+}
+
+// TestReadAmounts: a size is a number or a text, and means the same as that of the manager.
+func TestReadAmounts(t *testing.T) {
+	t.Parallel()
+
+	for _, size := range []string{"2", `"2"`, "0x2"} {
+		file := "fleet: 1\ngroups: {a: {budget: {max_unavailable: " + size + "}, strategy: {max_unavailable: " + size + "}}}\n"
+
+		d, err := fleet.Read(fleet.Source{Name: "f.yaml", Data: []byte(file)})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, w := range d.Wants {
+			if rule, ok := w.Value.(map[string]any); ok && rule["max_unavailable"] != "2" {
+				t.Errorf("%s: %s is %v", size, w.Cell, w.Value)
+			}
+		}
 	}
 }
 

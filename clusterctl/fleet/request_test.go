@@ -162,3 +162,30 @@ func TestRulesFollowTheirTypes(t *testing.T) {
 		t.Error("1m differs from 1m0s")
 	}
 }
+
+// TestSameWithin: durations and sizes mean the same in each of their forms, also within lists.
+func TestSameWithin(t *testing.T) {
+	t.Parallel()
+
+	windows := func(duration any) any {
+		return []any{map[string]any{"name": "w", "duration": duration, "size": int64(2)}}
+	}
+	rule := func(size any) any { return map[string]any{"f": map[string]any{"max_unavailable": size}} }
+
+	for _, pair := range [][2]any{
+		{windows("1h"), windows("1h0m0s")}, {rule(int64(2)), rule("2")}, {[]any{}, nil}, {"90m", "1h30m0s"},
+	} {
+		if !sameSetting(pair[0], pair[1]) {
+			t.Errorf("%v and %v differ", pair[0], pair[1])
+		}
+	}
+
+	for _, pair := range [][2]any{
+		{windows("1h"), windows("2h")}, {rule(int64(2)), rule("2%")}, {[]any{"1h"}, []any{"1h", "2h"}},
+		{rule(int64(2)), map[string]any{"g": map[string]any{"max_unavailable": "2"}}}, {windows("1h"), rule("1h")},
+	} {
+		if sameSetting(pair[0], pair[1]) {
+			t.Errorf("%v and %v are the same", pair[0], pair[1])
+		}
+	}
+}

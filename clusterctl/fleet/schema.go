@@ -5,6 +5,9 @@ package fleet
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // abouts describes the keys of the grammar, by type and key, for the schema.
@@ -82,6 +85,8 @@ func schemaOf(t reflect.Type) *Mapping {
 	case t.Kind() == reflect.Slice:
 		out.set("type", "array", false)
 		out.set("items", schemaOf(t.Elem()), false)
+	case t == reflect.TypeFor[inventory.Amount]():
+		out.set("type", []string{"string", "integer"}, false)
 	default:
 		out.set("type", "string", false)
 	}
@@ -94,6 +99,10 @@ func nullable(m *Mapping) *Mapping {
 	switch kind := m.values["type"].(type) {
 	case string:
 		m.values["type"] = []string{kind, "null"}
+	case []string:
+		if !slices.Contains(kind, "null") {
+			m.values["type"] = append(slices.Clone(kind), "null")
+		}
 	case nil:
 		if options, ok := m.values["oneOf"].([]any); ok {
 			m.values["oneOf"] = append(options, map[string]any{"type": "null"})

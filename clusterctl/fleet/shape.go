@@ -67,6 +67,10 @@ func deref(t reflect.Type) reflect.Type {
 
 // kindName returns the kind of value that a type takes, for people.
 func kindName(t reflect.Type) string {
+	if t == reflect.TypeFor[inventory.Amount]() {
+		return "a whole number, or a share such as 25%,"
+	}
+
 	switch t.Kind() {
 	case reflect.String:
 		return "text"

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/big"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -51,16 +52,52 @@ func same(c Cell, a, b any) bool {
 }
 
 // sameSetting reports whether two values of a setting mean the same: the manager writes
-// 1h as 1h0m0s, 8.0 as 8, and an empty list as null.
+// 1h as 1h0m0s, 8.0 as 8, the size 2 as "2", and an empty list as null, also within lists
+// and mappings.
 func sameSetting(a, b any) bool {
 	if sameAsRead(a, b) || isZero(a) && isZero(b) {
 		return true
 	}
 
+	switch a := a.(type) {
+	case map[string]any:
+		b, isMap := b.(map[string]any)
+		return isMap && sameEntries(a, b)
+	case []any:
+		b, isList := b.([]any)
+		return isList && slices.EqualFunc(a, b, sameSetting)
+	}
+
 	d, isDuration := durationOf(a)
 	e, isDuration2 := durationOf(b)
 
-	return isDuration && isDuration2 && d == e
+	return isDuration && isDuration2 && d == e || sizeOf(a) != "" && sizeOf(a) == sizeOf(b)
+}
+
+// sameEntries reports whether two mappings mean the same. A zero is a value of some keys,
+// and no value of others, so a key that only one of them has makes a difference.
+func sameEntries(a, b map[string]any) bool {
+	if len(a) != len(b) {
+		return false
+	}
+
+	for key, value := range a {
+		if other, has := b[key]; !has || !sameSetting(value, other) {
+			return false
+		}
+	}
+
+	return true
+}
+
+// sizeOf returns the text of a number of nodes, or "" for any other value.
+func sizeOf(v any) string {
+	switch v.(type) {
+	case string, int64:
+		return fmt.Sprint(v)
+	}
+
+	return ""
 }
 
 // durationOf returns the duration that a value stands for, as the manager reads it: 0

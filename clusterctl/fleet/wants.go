@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -193,6 +194,7 @@ func (r *reader) group(d *Document, name string, e *element) {
 		if rule := e.parts[f.name]; rule != nil {
 			d.Wants = append(d.Wants, Want{Cell{base.Level, base.Name, PartRules, f.name}, rule.tree(), rule.at})
 			r.refuse(rule.at, checkTags(f.name, rule.value))
+			r.refuse(rule.at, checkBounds(f.name, rule.tree()))
 		}
 	}
 
@@ -205,7 +207,36 @@ func (r *reader) group(d *Document, name string, e *element) {
 	}
 }
 
-// checkTags refuses tags that a group cannot have. Other rules are checked by the manager.
+// checkBounds refuses a budget or a strategy with a number that the manager refuses.
+func checkBounds(rule string, value any) error {
+	var bounds interface{ Check() error }
+
+	switch rule {
+	case "budget":
+		bounds = &inventory.Budget{}
+	case "strategy":
+		bounds = &inventory.Strategy{}
+	default:
+		return nil
+	}
+
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+
+	if err := json.Unmarshal(data, bounds); err != nil {
+		return fmt.Errorf("%s: %w", rule, err)
+	}
+
+	if err := bounds.Check(); err != nil {
+		return fmt.Errorf("%s: %w", rule, err)
+	}
+
+	return nil
+}
+
+// checkTags refuses tags that a group cannot have.
 func checkTags(rule string, value any) error {
 	if rule != "tags" && rule != "skip_tags" {
 		return nil
