@@ -24,10 +24,18 @@ func (p *Printer) Policies(s api.Policies) {
 		brake = fmt.Sprintf("off, released on %s by %s", timeOf(s.Brake.Released), Line(s.Brake.ReleasedBy))
 	}
 
-	p.Fields([]Field{
+	fields := []Field{
 		{"Brake", p.goodIf(!s.Brake.Engaged, brake)},
 		{"All policies", pause(s.Paused)},
-	})
+	}
+
+	for _, policy := range s.Policies {
+		if policy.Paused != nil {
+			fields = append(fields, Field{"Policy " + Line(policy.Name), pause(policy.Paused)})
+		}
+	}
+
+	p.Fields(fields)
 	p.gap()
 
 	rows := make([][]string, len(s.Policies))

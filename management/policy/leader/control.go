@@ -126,18 +126,27 @@ func errNoPolicy(name string) error {
 }
 
 // Pause stops a policy, or state.AllPolicies, until Resume. Decisions that
-// have not begun are held back as well.
+// have not begun are held back as well. A further pause with a reason replaces
+// the reason and its actor; without one it changes nothing.
 func (l *Leader) Pause(ctx context.Context, c access.Caller, name, reason string) (Status, error) {
 	return l.control(ctx, c, "policies.pause", name, reason, func(a *state.Automation) error {
-		if _, paused := a.Paused[name]; !paused {
-			// The map is shared with the view, and others read it at the same time.
-			a.Paused = maps.Clone(a.Paused)
-			if a.Paused == nil {
-				a.Paused = map[string]state.Pause{}
-			}
-
-			a.Paused[name] = state.Pause{Since: time.Now(), Actor: c.Principal, Reason: reason}
+		before, paused := a.Paused[name]
+		if paused && (reason == "" || reason == before.Reason) {
+			return nil
 		}
+
+		since := time.Now()
+		if paused {
+			since = before.Since
+		}
+
+		// The map is shared with the view, and others read it at the same time.
+		a.Paused = maps.Clone(a.Paused)
+		if a.Paused == nil {
+			a.Paused = map[string]state.Pause{}
+		}
+
+		a.Paused[name] = state.Pause{Since: since, Actor: c.Principal, Reason: reason}
 
 		return nil
 	})

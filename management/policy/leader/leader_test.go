@@ -323,6 +323,32 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
+// TestPauseReason: a pause keeps the newest reason with its actor, and its beginning.
+func TestPauseReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		l := s.leader()
+		begun := time.Now()
+
+		for _, step := range []struct{ actor, reason, want string }{
+			{"ann", "", "ann: "}, {"bob", "an audit", "bob: an audit"}, {"cid", "", "bob: an audit"},
+			{"cid", "an audit", "bob: an audit"}, {"ann", "a move", "ann: a move"},
+		} {
+			status, err := l.Pause(t.Context(), access.Caller{Principal: step.actor}, state.AllPolicies, step.reason)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if p := status.Paused; p == nil || p.Actor+": "+p.Reason != step.want || !p.Since.Equal(begun) {
+				t.Errorf("%+v: %+v", step, p)
+			}
+
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // TestFollowerDecidesNothing, nor does a leader with a stale view or a record of policies
 // that it cannot read.
 func TestFollowerDecidesNothing(t *testing.T) {
