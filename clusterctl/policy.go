@@ -63,7 +63,9 @@ func (a *app) policy() *cli.Command {
 				},
 				run: func(ctx context.Context, c *call) error {
 					in := api.PolicyEnable{All: c.Bool("all"), Reason: c.String("reason")}
-					return c.showPolicies(c.manager.EnablePolicy(ctx, c.args[0], in))
+					state, err := c.manager.EnablePolicy(ctx, c.args[0], in)
+
+					return c.showPolicy(state, err, c.args[0])
 				},
 			}),
 			a.leaf(leaf{
@@ -73,7 +75,9 @@ func (a *app) policy() *cli.Command {
 					"run go on.",
 				examples: []string{"clusterctl policy disable workers --reason 'the racks are full'"},
 				run: func(ctx context.Context, c *call) error {
-					return c.showPolicies(c.manager.DisablePolicy(ctx, c.args[0], c.String("reason")))
+					state, err := c.manager.DisablePolicy(ctx, c.args[0], c.String("reason"))
+
+					return c.showPolicy(state, err, c.args[0])
 				},
 			}),
 			a.leaf(leaf{
@@ -92,7 +96,9 @@ func (a *app) policy() *cli.Command {
 					"`clusterctl policy resume NAME` ends that.",
 				examples: []string{"clusterctl policy resume-all --reason 'the audit is over'"},
 				run: func(ctx context.Context, c *call) error {
-					return c.showPolicies(c.manager.ResumePolicy(ctx, api.AllPolicies, c.String("reason")))
+					state, err := c.manager.ResumePolicy(ctx, api.AllPolicies, c.String("reason"))
+
+					return c.showPolicy(state, err, api.AllPolicies)
 				},
 			}),
 			a.leaf(leaf{
@@ -113,7 +119,9 @@ func (a *app) policy() *cli.Command {
 				about:    "A policy goes on only when neither itself nor all of them are paused.",
 				examples: []string{"clusterctl policy resume returns", "clusterctl policy resume all"},
 				run: func(ctx context.Context, c *call) error {
-					return c.showPolicies(c.manager.ResumePolicy(ctx, c.args[0], c.String("reason")))
+					state, err := c.manager.ResumePolicy(ctx, c.args[0], c.String("reason"))
+
+					return c.showPolicy(state, err, c.args[0])
 				},
 			}),
 			a.leaf(leaf{
@@ -125,7 +133,14 @@ func (a *app) policy() *cli.Command {
 					"vanished before the release do not set the brake off again.",
 				examples: []string{"clusterctl policy release --reason 'the switch is replaced'"},
 				run: func(ctx context.Context, c *call) error {
-					return c.showPolicies(c.manager.ReleaseBrake(ctx, c.String("reason")))
+					state, err := c.manager.ReleaseBrake(ctx, c.String("reason"))
+					if err != nil || !c.forPeople() {
+						return c.showPolicies(state, err)
+					}
+
+					c.say("the brake is released")
+
+					return nil
 				},
 			}),
 		},
@@ -134,7 +149,8 @@ func (a *app) policy() *cli.Command {
 
 // pausePolicy pauses a policy, or all of them, and names the command that ends the pause.
 func (c *call) pausePolicy(ctx context.Context, name string) error {
-	if err := c.showPolicies(c.manager.PausePolicy(ctx, name, c.String("reason"))); err != nil {
+	state, err := c.manager.PausePolicy(ctx, name, c.String("reason"))
+	if err := c.showPolicy(state, err, name); err != nil {
 		return err
 	}
 
@@ -144,6 +160,18 @@ func (c *call) pausePolicy(ctx context.Context, name string) error {
 	}
 
 	c.say("to go on: %s policy %s", c.self(), resume)
+
+	return nil
+}
+
+// showPolicy prints in one line what a policy does now, or all of them, unless the request
+// failed. A program gets the state of automation.
+func (c *call) showPolicy(state api.Policies, err error, name string) error {
+	if err != nil || !c.forPeople() {
+		return c.showPolicies(state, err)
+	}
+
+	c.say("%s", print.PolicyLine(state, name))
 
 	return nil
 }

@@ -76,6 +76,55 @@ func policyState(s api.Policy) string {
 	return "active"
 }
 
+// PolicyLine describes in one line what a policy does now, or api.AllPolicies.
+func PolicyLine(s api.Policies, name string) string {
+	if name == api.AllPolicies {
+		return allPolicies(s)
+	}
+
+	i := slices.IndexFunc(s.Policies, func(p api.Policy) bool { return p.Name == name })
+
+	// The rollouts of a policy may outlive its configuration.
+	if i < 0 {
+		return "policy " + Line(name) + " is not configured; its rollouts begin no node"
+	}
+
+	policy := s.Policies[i]
+	text := "policy " + Line(name) + " is "
+
+	switch state := policyState(policy); state {
+	case "paused":
+		return text + pause(policy.Paused)
+	case "halted":
+		return text + "on, and halted: " + Line(policy.Halted)
+	default:
+		return text + state
+	}
+}
+
+// allPolicies describes in one line whether all policies are paused.
+func allPolicies(s api.Policies) string {
+	if s.Paused != nil {
+		return "all policies are " + pause(s.Paused)
+	}
+
+	text := "the pause of all policies is over"
+
+	var still []string
+
+	for _, policy := range s.Policies {
+		if policy.Paused != nil {
+			still = append(still, Line(policy.Name))
+		}
+	}
+
+	if len(still) > 0 {
+		text += "; paused by themselves: " + strings.Join(still, ", ")
+	}
+
+	return text
+}
+
 // turn describes whether a policy is on.
 func turn(s api.Policy) string {
 	word := "off"
