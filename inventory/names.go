@@ -39,6 +39,28 @@ func CheckName(s string) error { return checkWord("node name", s, MaxLabel+1+Max
 // CheckGroup validates the name of a group, which has the grammar of a label.
 func CheckGroup(s string) error { return checkWord("group name", s, MaxLabel) }
 
+// CheckEntryName validates the name of an entry of a setting, such as a maintenance
+// window. It has the grammar of a label.
+func CheckEntryName(s string) error { return checkWord("name", s, MaxLabel) }
+
+// Choices returns the choices for people: "a, b or c".
+func Choices[T ~string](choices []T) string {
+	var b strings.Builder
+
+	for i, choice := range choices {
+		switch {
+		case i > 0 && i == len(choices)-1:
+			b.WriteString(" or ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+
+		b.WriteString(string(choice))
+	}
+
+	return b.String()
+}
+
 // checkWord validates s as a word of at most limit bytes; noun names it in errors.
 func checkWord(noun, s string, limit int) error {
 	switch {

@@ -24,7 +24,7 @@ var Reactions = []Reaction{ReactionRecord, ReactionVerify, ReactionVerifyAndRepa
 // Check returns an error of KindInvalid unless the reaction is empty or one of Reactions.
 func (r Reaction) Check() error {
 	if r != "" && !slices.Contains(Reactions, r) {
-		return Errorf(KindInvalid, "%q is not one of %v", string(r), Reactions)
+		return Errorf(KindInvalid, "%q is no reaction", string(r)).Do("write %s", Choices(Reactions))
 	}
 
 	return nil

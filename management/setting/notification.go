@@ -62,8 +62,8 @@ func (c *Config) checkNotifications() error {
 	seen := map[string]bool{}
 
 	for i, n := range c.Notifications {
-		if err := inventory.CheckLabel(n.Name); err != nil {
-			return invalid("notifications", "target %d: the name: %w", i+1, err)
+		if err := inventory.CheckEntryName(n.Name); err != nil {
+			return invalid("notifications", "target %d: %w", i+1, err)
 		}
 
 		if seen[n.Name] {

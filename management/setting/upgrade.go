@@ -130,10 +130,12 @@ func (r UpgradeRule) check(name string, groups inventory.Groups) error {
 		return errors.New("timeout: 0s is no time for a job; leave it out for that of jobs.timeout")
 	case r.Gate.HTTP != nil && or(r.Gate.HTTP.Timeout, 1) == 0:
 		return errors.New("gate.http.timeout: 0s is no time for an answer; leave it out for the default")
+	case r.Mode == "":
+		return fmt.Errorf("mode is missing; write %s", inventory.Choices(policy.UpgradeModes))
 	case !slices.Contains(policy.UpgradeModes, r.Mode):
-		return fmt.Errorf("mode: %q is not one of %v", r.Mode, policy.UpgradeModes)
+		return fmt.Errorf("mode is %q; write %s", r.Mode, inventory.Choices(policy.UpgradeModes))
 	case !slices.Contains(policy.UpgradeActions, spec.Action):
-		return fmt.Errorf("action: %q is not one of %v", spec.Action, policy.UpgradeActions)
+		return fmt.Errorf("action is %q; write %s", spec.Action, inventory.Choices(policy.UpgradeActions))
 	case or(r.Settle, 0) > Duration(maxSettle):
 		return fmt.Errorf("settle: %s is not within 0s and %s", time.Duration(*r.Settle), maxSettle)
 	}

@@ -51,8 +51,8 @@ func New(specs []Spec, groups inventory.Groups) (Calendar, error) {
 	}
 
 	for i, s := range specs {
-		if err := inventory.CheckLabel(s.Name); err != nil {
-			return c, fmt.Errorf("window %d: the name: %w", i+1, err)
+		if err := inventory.CheckEntryName(s.Name); err != nil {
+			return c, fmt.Errorf("window %d: %w", i+1, err)
 		}
 
 		if slices.ContainsFunc(c.windows, func(w *Window) bool { return w.Name == s.Name }) {

@@ -65,7 +65,7 @@ func TestCheckRefuses(t *testing.T) {
 		specs []Spec
 		want  string
 	}{
-		{"no name", []Spec{with(func(s *Spec) { s.Name = "" })}, "window 1: the name"},
+		{"no name", []Spec{with(func(s *Spec) { s.Name = "" })}, "window 1: the name is empty; give one"},
 		{"the same name", []Spec{nightly, nightly}, "window 2: the name nightly is taken"},
 		{"no expression", []Spec{with(func(s *Spec) { s.Cron = "" })}, "window 1, nightly: cron: \"\" is not a cron"},
 		{"seconds", []Spec{with(func(s *Spec) { s.Cron = "0 0 2 * * *" })}, "write five fields"},
