@@ -88,9 +88,32 @@ func (a *app) repoLog() *cli.Command {
 				return err
 			}
 
+			if len(log.Commits) == 0 && c.forPeople() {
+				return c.sayNoCommits(ctx)
+			}
+
 			return c.show(print.Answer{Wire: log, Table: func(p *print.Printer) { p.RepositoryLog(log) }})
 		},
 	})
+}
+
+// sayNoCommits explains an empty list of commits.
+func (c *call) sayNoCommits(ctx context.Context) error {
+	state, err := c.manager.Repository(ctx)
+
+	switch {
+	case err != nil:
+		return err
+	case state.URL == "":
+		c.say("no repository is configured: set repository.url in the configuration file of the manager, and " +
+			"reload it (systemctl reload clusterm)")
+	case state.InUse == nil && state.Newest == nil:
+		c.say("no commit is fetched yet; to see why: %s repo status", c.self())
+	default:
+		c.say("no commit is newer than those that nodes carry")
+	}
+
+	return nil
 }
 
 func (a *app) repoDiff() *cli.Command {

@@ -87,11 +87,6 @@ func commitLine(c api.Commit) string {
 
 // RepositoryLog prints commits, the newest first.
 func (p *Printer) RepositoryLog(log api.RepositoryLog) {
-	if len(log.Commits) == 0 {
-		p.Printf("no commit is newer than those that nodes carry\n")
-		return
-	}
-
 	rows := make([][]string, len(log.Commits))
 	for i, c := range log.Commits {
 		var marks []string
