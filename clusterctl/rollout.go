@@ -91,7 +91,7 @@ func (a *app) rolloutAct(
 ) *cli.Command {
 	return a.leaf(leaf{
 		name: name, args: "ID", min: 1, max: 1, usage: usage,
-		flags: append(flags, &cli.StringFlag{Name: "reason", Usage: "the `REASON`, kept in its events"}),
+		flags: append(flags, &cli.StringFlag{Name: "reason", Usage: "the `REASON` for its events and the audit trail"}),
 		examples: []string{
 			"clusterctl rollout " + name + " r7b1e44d2",
 			"clusterctl rollout " + name + " r7b1e44d2 --reason 'as agreed'",
@@ -158,8 +158,7 @@ func rolloutList(ctx context.Context, c *call) error {
 		return err
 	}
 
-	// A program gets an empty list.
-	if len(rollouts.Items) == 0 && c.forPeople() {
+	if c.isEmpty(len(rollouts.Items)) {
 		c.say("no rollouts found")
 		return nil
 	}
@@ -296,7 +295,7 @@ func (a *app) rolloutStart() *cli.Command {
 		name: "start", args: "NAME…", min: 0, max: -1, selects: true, names: true, usage: "start a rollout",
 		about: rolloutHelp,
 		flags: append(rolloutFlags(), selectorFlag(), yesFlag(), extraVarsFlag("variables for its jobs only"),
-			timeoutFlag("as configured"), overrideFlag(), &cli.StringFlag{Name: "reason", Usage: "the `REASON`"},
+			timeoutFlag("as configured"), overrideFlag(), &cli.StringFlag{Name: "reason", Usage: "the `REASON` for its events and the audit trail"},
 			&cli.BoolFlag{Name: "plan", Usage: "do nothing, and print the plan"}),
 		examples: []string{
 			"clusterctl rollout start --action apply -l group=service-worker --canary 1 --max-unavailable 10%",
