@@ -138,7 +138,7 @@ func showAudit(ctx context.Context, c *call) error {
 		return follow.AuditLines(list.Items, c.output())
 	}
 
-	if len(list.Items) == 0 && c.forPeople() {
+	if c.isEmpty(len(list.Items)) {
 		c.say("no entry matches the filters")
 		return nil
 	}

@@ -50,7 +50,7 @@ func groupList(ctx context.Context, c *call) error {
 		return listingOf(counted, nil)
 	}
 
-	return showList(c, print.GroupColumns, load, func(g print.Group) string { return g.Name })
+	return showList(c, print.GroupColumns, load, func(g print.Group) string { return g.Name }, "no groups found")
 }
 
 // countGroups returns the groups with the numbers of their nodes.

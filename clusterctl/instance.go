@@ -54,5 +54,5 @@ func instanceList(ctx context.Context, c *call) error {
 		return listingOf(l, nil)
 	}
 
-	return showList(c, print.InstanceColumns, load, func(in api.Instance) string { return in.ID })
+	return showList(c, print.InstanceColumns, load, func(in api.Instance) string { return in.ID }, "no instances found")
 }

@@ -340,8 +340,7 @@ func listJobs(ctx context.Context, c *call) error {
 		return err
 	}
 
-	// A program gets an empty list.
-	if len(jobs.Items) == 0 && c.forPeople() {
+	if c.isEmpty(len(jobs.Items)) {
 		c.say("no jobs found")
 		return nil
 	}

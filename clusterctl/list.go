@@ -20,9 +20,9 @@ func listingOf[T any](l api.List[T], err error) (listing[T], error) {
 }
 
 // showList shows the result of load, sorted and with the columns of the flags. nameOf
-// returns the name of an item for -o name.
+// returns the name of an item for -o name. empty is the sentence for an empty list.
 func showList[T any](
-	c *call, columns print.Columns[T], load func() (listing[T], error), nameOf func(T) string,
+	c *call, columns print.Columns[T], load func() (listing[T], error), nameOf func(T) string, empty string,
 ) error {
 	// A wrong flag is refused before the request.
 	layout, err := layoutOf(c, columns)
@@ -33,6 +33,11 @@ func showList[T any](
 	l, err := load()
 	if err != nil {
 		return err
+	}
+
+	if c.isEmpty(len(l.items)) && !l.stale {
+		c.say("%s", empty)
+		return nil
 	}
 
 	layout.Sort(l.items)
@@ -47,4 +52,10 @@ func showList[T any](
 	}
 
 	return c.show(answer)
+}
+
+// isEmpty reports whether a list of so many items is shown as a sentence: a program gets an
+// empty list, as does a script that takes tables without headers.
+func (c *call) isEmpty(items int) bool {
+	return items == 0 && c.forPeople() && !c.Bool("no-headers")
 }

@@ -121,6 +121,11 @@ func (a *app) nodesHistory() *cli.Command {
 				return err
 			}
 
+			if c.isEmpty(len(entries.Items)) {
+				c.say("no history of %s is recorded", c.args[0])
+				return nil
+			}
+
 			return c.show(print.Answer{
 				Wire: entries, Stale: entries.Stale,
 				Table: func(p *print.Printer) { p.History(entries.Items) },
@@ -237,8 +242,7 @@ func listNodes(ctx context.Context, c *call) error {
 			Try("to list the nodes: %s nodes get", c.self())
 	}
 
-	// A program gets an empty list.
-	if len(nodes.Items) == 0 && c.forPeople() {
+	if c.isEmpty(len(nodes.Items)) {
 		if c.IsSet("status") || c.IsSet("state") || c.IsSet("group") {
 			c.say("no node matches the filters")
 		} else {

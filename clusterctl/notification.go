@@ -75,15 +75,12 @@ func (a *app) notification() *cli.Command {
 func notificationList(ctx context.Context, c *call) error {
 	load := func() (listing[api.Notification], error) {
 		l, err := c.manager.Notifications(ctx)
-		if err == nil && len(l.Items) == 0 && c.forPeople() {
-			c.say("no notifications are configured: write some under notifications in the configuration file of the " +
-				"manager, and reload it (systemctl reload clusterm)")
-		}
-
 		return listing[api.Notification]{answer: l, items: l.Items}, err
 	}
 
-	return showList(c, print.NotificationColumns, load, func(n api.Notification) string { return n.Name })
+	return showList(c, print.NotificationColumns, load, func(n api.Notification) string { return n.Name },
+		"no notifications are configured: write some under notifications in the configuration file of the manager, "+
+			"and reload it (systemctl reload clusterm)")
 }
 
 func notificationLog(ctx context.Context, c *call) error {
@@ -92,7 +89,8 @@ func notificationLog(ctx context.Context, c *call) error {
 		return listing[api.Delivery]{answer: l, items: l.Items}, err
 	}
 
-	return showList(c, print.DeliveryColumns, load, func(d api.Delivery) string { return d.ID })
+	return showList(c, print.DeliveryColumns, load, func(d api.Delivery) string { return d.ID },
+		"no deliveries found")
 }
 
 func notificationTest(ctx context.Context, c *call) error {

@@ -123,8 +123,7 @@ func planList(ctx context.Context, c *call) error {
 		return err
 	}
 
-	// A program gets an empty list.
-	if len(plans.Items) == 0 && c.forPeople() {
+	if c.isEmpty(len(plans.Items)) {
 		c.say("no plans found")
 		return nil
 	}

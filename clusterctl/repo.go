@@ -88,7 +88,7 @@ func (a *app) repoLog() *cli.Command {
 				return err
 			}
 
-			if len(log.Commits) == 0 && c.forPeople() {
+			if c.isEmpty(len(log.Commits)) {
 				return c.sayNoCommits(ctx)
 			}
 

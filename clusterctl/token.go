@@ -154,7 +154,7 @@ func createToken(ctx context.Context, c *call, r api.TokenRequest) (made api.New
 
 func tokenList(ctx context.Context, c *call) error {
 	load := func() (listing[api.Token], error) { return listingOf(c.manager.Tokens(ctx)) }
-	return showList(c, print.TokenColumns, load, func(t api.Token) string { return t.ID })
+	return showList(c, print.TokenColumns, load, func(t api.Token) string { return t.ID }, "no tokens found")
 }
 
 func tokenRevoke(ctx context.Context, c *call) error {

@@ -279,7 +279,7 @@ func mergedGet(ctx context.Context, c *call, s scope) error {
 		return err
 	}
 
-	if len(m) == 0 && len(c.args) == 0 && c.forPeople() {
+	if len(c.args) == 0 && c.isEmpty(len(m)) {
 		c.say("no variables are set")
 		return nil
 	}
@@ -474,7 +474,7 @@ func (c *call) changed(done api.Changed, names []string, format string, args ...
 
 func (c *call) showVars(v api.Vars) error {
 	names := slices.Sorted(maps.Keys(v))
-	if len(v) == 0 && c.forPeople() {
+	if c.isEmpty(len(v)) {
 		c.say("no variables are set")
 		return nil
 	}

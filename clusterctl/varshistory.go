@@ -40,7 +40,7 @@ func (a *app) varsHistory() *cli.Command {
 				return err
 			}
 
-			if len(history.Items) == 0 && c.forPeople() {
+			if c.isEmpty(len(history.Items)) {
 				c.say("no change of the variables of %s is recorded", s.title)
 				return nil
 			}

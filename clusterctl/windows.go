@@ -27,6 +27,10 @@ func (a *app) windows() *cli.Command {
 				return err
 			}
 
+			if c.isEmpty(len(windows.Windows)) {
+				c.say("no maintenance windows are configured")
+			}
+
 			show := func(p *print.Printer) { p.Windows(windows) }
 
 			return c.show(print.Answer{Wire: windows, Table: show, Long: show})
