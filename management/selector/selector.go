@@ -130,6 +130,11 @@ func Parse(text string, checkGroup func(string) error) (Selector, error) {
 			Do("write a condition, or omit the selector")
 	}
 
+	// The parser ends at a zero byte, and would ignore the conditions after it.
+	if i := strings.IndexByte(text, 0); i >= 0 {
+		return Selector{}, malformed(text, fault{i, "a zero byte belongs to no field, label or value"})
+	}
+
 	// The parser accepts only labels, so it gets placeholders for other values.
 	placeholder := "x"
 	for strings.Contains(text, placeholder) {
@@ -152,9 +157,7 @@ func Parse(text string, checkGroup func(string) error) (Selector, error) {
 	}
 
 	if err != nil {
-		return Selector{}, inventory.Errorf(inventory.KindInvalid, "the selector %q is malformed at character %d: %w",
-			text, position(text)+1, err).
-			Do("write it like group=service-worker,status!=Allocated,rack in (r1,r2),!old")
+		return Selector{}, malformed(text, faultOf(text, err))
 	}
 
 	// Restore the placeholders before any value is checked.
@@ -175,28 +178,11 @@ func Parse(text string, checkGroup func(string) error) (Selector, error) {
 	return s, nil
 }
 
-// position returns the byte at which the first malformed condition of a malformed selector
-// begins.
-func position(text string) int {
-	begin, depth := 0, 0
-
-	for i, r := range text + "," {
-		switch {
-		case r == '(':
-			depth++
-		case r == ')':
-			depth--
-		case r == ',' && (depth <= 0 || i == len(text)):
-			condition := notLabel.ReplaceAllString(text[begin:i], "x")
-			if _, err := labels.ParseToRequirements(condition); err != nil || strings.TrimSpace(condition) == "" {
-				return begin
-			}
-
-			begin = i + 1
-		}
-	}
-
-	return 0
+// malformed returns the error for a malformed selector.
+func malformed(text string, f fault) error {
+	return inventory.Errorf(inventory.KindInvalid, "the selector %q is malformed at character %d: %s",
+		text, f.character(text), f.problem).
+		Do("write it like group=service-worker,status!=Allocated,rack in (r1,r2),!old")
 }
 
 // check resolves the key to a field or a label and normalizes the values.

@@ -183,7 +183,7 @@ func TestRolloutSelector(t *testing.T) {
 	}
 
 	if status, text := post("name=a-1,rack in (r1"); status != http.StatusBadRequest ||
-		!strings.Contains(text, "at character 10") {
+		!strings.Contains(text, "at character 18") {
 		t.Errorf("%d %s", status, text)
 	}
 
