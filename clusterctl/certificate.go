@@ -49,6 +49,7 @@ func (a *app) certificate() *cli.Command {
 
 func certificateList(ctx context.Context, c *call) error {
 	load := func() (listing[api.Certificate], error) { return listingOf(c.manager.Certificates(ctx)) }
+
 	return showList(c, print.CertificateColumns, load, func(known api.Certificate) string { return known.Serial },
 		"no client certificates found")
 }

@@ -295,7 +295,8 @@ func (a *app) rolloutStart() *cli.Command {
 		name: "start", args: "NAME…", min: 0, max: -1, selects: true, names: true, usage: "start a rollout",
 		about: rolloutHelp,
 		flags: append(rolloutFlags(), selectorFlag(), yesFlag(), extraVarsFlag("variables for its jobs only"),
-			timeoutFlag("as configured"), overrideFlag(), &cli.StringFlag{Name: "reason", Usage: "the `REASON` for its events and the audit trail"},
+			timeoutFlag("as configured"), overrideFlag(),
+			&cli.StringFlag{Name: "reason", Usage: "the `REASON` for its events and the audit trail"},
 			&cli.BoolFlag{Name: "plan", Usage: "do nothing, and print the plan"}),
 		examples: []string{
 			"clusterctl rollout start --action apply -l group=service-worker --canary 1 --max-unavailable 10%",

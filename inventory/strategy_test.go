@@ -20,7 +20,8 @@ func TestGroupSettings(t *testing.T) {
 	}{
 		{Group{OnReturn: ReactionRepair}, ""},
 		{Group{Strategy: Strategy{MaxUnavailable: "2", MaxFailures: &none, Soak: "0"}}, ""},
-		{Group{OnReturn: "reboot"}, `on_return of group a: "reboot" is no reaction; write record, verify, verify-and-repair or repair`},
+		{Group{OnReturn: "reboot"},
+			`on_return of group a: "reboot" is no reaction; write record, verify, verify-and-repair or repair`},
 		{Group{Strategy: Strategy{MaxUnavailable: "0"}}, `the strategy of group a: max_unavailable is "0"`},
 		{Group{Strategy: Strategy{MaxUnavailable: "101%"}}, `max_unavailable is "101%"`},
 		{Group{Strategy: Strategy{MaxFailures: &negative}}, "max_failures is -1"},

@@ -169,7 +169,8 @@ func TestReadAmounts(t *testing.T) {
 	t.Parallel()
 
 	for _, size := range []string{"2", `"2"`, "0x2"} {
-		file := "fleet: 1\ngroups: {a: {budget: {max_unavailable: " + size + "}, strategy: {max_unavailable: " + size + "}}}\n"
+		bound := "{max_unavailable: " + size + "}"
+		file := "fleet: 1\ngroups: {a: {budget: " + bound + ", strategy: " + bound + "}}\n"
 
 		d, err := fleet.Read(fleet.Source{Name: "f.yaml", Data: []byte(file)})
 		if err != nil {
