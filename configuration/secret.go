@@ -15,7 +15,7 @@ import (
 
 // Hidden replaces the value of a secret variable in output. As input for such a
 // variable it keeps the current value.
-const Hidden = "(hidden)"
+const Hidden = inventory.Hidden
 
 // Secrets are patterns for the names of secret variables, in the syntax of
 // path.Match, without regard to case. They apply at every depth: a name that

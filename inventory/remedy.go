@@ -5,6 +5,7 @@ package inventory
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -137,9 +138,34 @@ type JobOptions struct {
 	Verbosity   int
 	HostKeys    map[string][]string // by address
 	Reason      string
-	// Extra are the variables of the request, with values of JSON. Some may have a text that
-	// stands for a secret, which a manager refuses.
+	// Extra are the variables of the request, with values of JSON. Some may have Hidden in
+	// place of a secret, which a manager refuses.
 	Extra map[string]any
+}
+
+// Hidden stands for the value of a secret variable in everything that is shown.
+const Hidden = "(hidden)"
+
+// Split returns the options with the variables of the request that are shown whole, and the
+// names of the others, sorted: the operator gives their values again.
+func (o JobOptions) Split() (shown JobOptions, withheld []string) {
+	shown = o
+	shown.Extra = maps.Clone(o.Extra)
+
+	maps.DeleteFunc(shown.Extra, func(name string, value any) bool {
+		text, err := json.Marshal(value)
+		hides := err != nil || strings.Contains(string(text), `"`+Hidden+`"`)
+
+		if hides {
+			withheld = append(withheld, name)
+		}
+
+		return hides
+	})
+
+	slices.Sort(withheld)
+
+	return shown, withheld
 }
 
 // ExtraText returns the variables of the request as a JSON object, or "" for none.

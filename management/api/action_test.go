@@ -5,6 +5,7 @@ package api_test
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,40 @@ func TestActionRoundTrip(t *testing.T) {
 
 		if got := api.RestoreActions(wire); !reflect.DeepEqual(got, []inventory.Action{a}) {
 			t.Errorf("%s arrives as %s", a, got)
+		}
+	}
+}
+
+// TestCommandWithHiddenValues: a command line shows no text that stands for a value. It names
+// a file that the operator makes, and the request has the text, which a manager refuses.
+func TestCommandWithHiddenValues(t *testing.T) {
+	again := inventory.Submit(inventory.VerbReapply, "web-1")
+
+	for _, c := range []struct {
+		extra map[string]any
+		want  string
+	}{
+		{map[string]any{"nap": "(hidden)"}, "clusterctl nodes reapply web-1 -e @FILE-with-nap"},
+		{
+			map[string]any{"release": "2.1", "users": []any{map[string]any{"pin": "(hidden)"}}},
+			`clusterctl nodes reapply web-1 -e '{"release":"2.1"}' -e @FILE-with-users`,
+		},
+		{
+			map[string]any{"e": "(hidden)", "d": "(hidden)", "c": "(hidden)", "b": "(hidden)", "a": "not (hidden)"},
+			`clusterctl nodes reapply web-1 -e '{"a":"not (hidden)"}' -e @FILE-with-b-and-c-and-d-and-1-more`,
+		},
+	} {
+		actions := []inventory.Action{again.With(inventory.JobOptions{Extra: c.extra})}
+		wire := api.ActionsOf(actions)
+
+		for _, a := range [][]inventory.Action{actions, api.RestoreActions(wire)} {
+			if got := api.CommandsOf("clusterctl", a); !slices.Equal(got, []string{c.want}) {
+				t.Errorf("%v is %s, want %s", c.extra, got, c.want)
+			}
+		}
+
+		if !strings.Contains(string(wire[0].Body), "(hidden)") {
+			t.Errorf("the request lacks variables: %s", wire[0].Body)
 		}
 	}
 }

@@ -15,8 +15,9 @@ import (
 // CommandsOf returns the command lines of clusterctl that carry the actions out,
 // each quoted for a shell. program is the command with its options, e.g.
 // "clusterctl". Every line can be run as it is: where the operator chooses nodes or
-// values, it shows the present ones. It leaves out actions that this version does not
-// have.
+// values, it shows the present ones. Only the values of variables that are not shown have to
+// be added, from a file: without it, clusterctl refuses the line. It leaves out actions that
+// this version does not have.
 //
 // Both programs print these lines: clusterctl below a message, and clusterm in
 // the plain text of the first generation's contract.
@@ -193,7 +194,7 @@ func optionWords(a inventory.Action) []string {
 		}
 	}
 
-	o := a.Options
+	o, withheld := a.Options.Split()
 	add("--on-failure", o.OnFailure)
 	add("--serial", o.Serial)
 	number("--max-failures", o.MaxFailures)
@@ -213,6 +214,11 @@ func optionWords(a inventory.Action) []string {
 	}
 
 	add("-e", o.ExtraText())
+
+	if len(withheld) > 0 {
+		add("-e", fileOf(withheld))
+	}
+
 	add("--reason", o.Reason)
 
 	if a.Timeout != 0 {
@@ -220,6 +226,19 @@ func optionWords(a inventory.Action) []string {
 	}
 
 	return words
+}
+
+// fileOf returns the value of -e for a file that the operator makes, with values of the
+// variables. Its name says what belongs into it.
+func fileOf(names []string) string {
+	const most = 3
+
+	text := strings.Join(names[:min(len(names), most)], "-and-")
+	if more := len(names) - most; more > 0 {
+		text += "-and-" + strconv.Itoa(more) + "-more"
+	}
+
+	return "@FILE-with-" + text
 }
 
 func forced(a inventory.Action, words []string) []string {

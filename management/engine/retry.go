@@ -45,6 +45,8 @@ func (e *Engine) retry(
 		return job.Job{}, err
 	}
 
+	retry.Usual = settings.Timeout
+
 	r, differences, err := v.Retry(old, retry)
 	if err != nil {
 		return job.Job{}, err

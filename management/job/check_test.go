@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -258,8 +259,8 @@ func TestRetryOfACheck(t *testing.T) {
 	}
 
 	old.Outcomes["a-1"] = inventory.Outcome{Status: inventory.Allocated, AsBefore: true}
-	old.ExtraNames = []string{"release"}
-	_, _, err = v.Retry(old, RetryRequest{})
+	old.ExtraNames, old.Timeout = []string{"release"}, time.Hour
+	_, _, err = v.Retry(old, RetryRequest{Usual: time.Hour})
 
 	const with = "with the values of its variables release"
 

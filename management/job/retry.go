@@ -27,6 +27,7 @@ type RetryRequest struct {
 
 	Playbooks string        // of the cleanup: PlaybooksCurrent, or empty for those of the old job
 	Timeout   time.Duration // 0: that of the old job
+	Usual     time.Duration // the configured time limit, which a remedy need not name
 }
 
 // Retry is one job that brings targets of an ended job to where its verb wants
@@ -338,7 +339,7 @@ func (s Snapshot) retryNames(old Job, r RetryRequest) ([]string, error) {
 	case r.All && (r.Failed || r.Nodes != nil):
 		return nil, inventory.Errorf(inventory.KindInvalid, "all excludes failed and nodes").Do("leave out all")
 	case len(left) == 0:
-		return nil, s.nothingFailed(old)
+		return nil, s.nothingFailed(old, r.Usual)
 	case r.Failed, old.narrows(r):
 		names = left
 	}
@@ -407,7 +408,7 @@ func joinRanges(addrs []string) []string {
 
 // nothingFailed refuses the retry of a success. The same again is a new job, where
 // its verb is still legal.
-func (s Snapshot) nothingFailed(old Job) error {
+func (s Snapshot) nothingFailed(old Job, usual time.Duration) error {
 	if len(old.Unfinished()) > 0 {
 		return inventory.Errorf(inventory.KindRefused, "nothing is left to repeat of job %s", old.ID).
 			Do("its retries have succeeded")
@@ -417,7 +418,7 @@ func (s Snapshot) nothingFailed(old Job) error {
 
 	retries, left := s.Retries(old, old.Names())
 	if len(retries) == 1 && len(left) == 0 && retries[0].Verb == old.Verb && !old.TakesAddrs() {
-		actions, with := Anew(old, old.Names(), old.unknownExtra(), 0)
+		actions, with := Anew(old, old.Names(), old.unknownExtra(), usual)
 		return e.Do("to do the same again, submit a new job%s", with).With(actions...)
 	}
 
