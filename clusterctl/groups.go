@@ -71,7 +71,7 @@ func countGroups(groups []api.Group, nodes []api.Node) []print.Group {
 
 		g.Nodes++
 
-		if (inventory.Node{Status: n.Status, State: n.State, Verb: n.Verb}).Healthy() {
+		if (inventory.Node{Status: n.Status, State: n.State, Verb: n.Verb, Cleaned: n.Cleaned}).Healthy() {
 			g.Healthy++
 		}
 	}

@@ -185,11 +185,8 @@ func usageOf(g Group, nodes []*Node, taken map[string]bool) usage {
 }
 
 // Available reports whether the node counts as available for the budget of its group: it
-// is in service and Discovered, and no job works on it, except for a verification.
-func (n Node) Available() bool {
-	verified := n.Verb.Verifies() && n.Commissioned()
-	return n.State == Discovered && (n.Status == Allocated || verified)
-}
+// is Healthy, and no job works on it, except for a verification.
+func (n Node) Available() bool { return n.Healthy() && (n.Status == Allocated || n.Verb.Verifies()) }
 
 // member reports whether the node counts for the budget of its group. One that is being
 // commissioned has not served yet.
@@ -315,8 +312,12 @@ func reasonsOf(nodes []*Node) []string {
 // unavailability returns why the node is unavailable.
 func (n Node) unavailability() string {
 	why := string(n.Status)
-	if n.State != Discovered {
+
+	switch {
+	case n.State != Discovered:
 		why = string(n.State)
+	case n.Cleaned && n.Status == Allocated:
+		why = "cleaned, and not configured since"
 	}
 
 	if n.Job != "" {

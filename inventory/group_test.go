@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// parseNodes parses lines of "name group status state [verb]". The groups are m
+// parseNodes parses lines of "name group status state [verb|cleaned]". The groups are m
 // (master), w (worker) and - (none).
 func parseNodes(t *testing.T, lines ...string) []*Node {
 	t.Helper()
@@ -31,7 +31,10 @@ func parseNodes(t *testing.T, lines ...string) []*Node {
 		}
 
 		n := &Node{Name: fields[0], Group: groups[fields[1]], Status: status, State: state}
-		if len(fields) > 4 {
+		switch {
+		case len(fields) > 4 && fields[4] == "cleaned":
+			n.Cleaned = true
+		case len(fields) > 4:
 			n.Verb = Verb(fields[4])
 		}
 

@@ -57,7 +57,7 @@ func isLabelPrefix(s string) bool {
 // nodeFields lists the names of a node's fields in selectors and in the API,
 // including the connection and the rivals, which the API adds to the record.
 var nodeFields = []string{
-	"name", "label", "serial", "addr", "status", "prev_status", "state", "prev_state", "group", "residue",
+	"name", "label", "serial", "addr", "status", "prev_status", "state", "prev_state", "group", "residue", "cleaned",
 	"playbooks", "applied", "last_error", "verification", "job", "verb", "before", "labels", "seen", "duplicates",
 	"host_keys", "entries", "created", "updated", "actor", "revision", "connection", "addr_rivals", "announced_from",
 	"configured", "desired", "outdated", "differs",

@@ -31,6 +31,9 @@ type Node struct {
 	Applied string
 	// Configured is the configuration of that job; nil if it is unknown, or not recorded.
 	Configured *Configured
+	// Cleaned: a job has begun to remove the configuration of the node in service, and none
+	// was applied whole since. It has its group, and does not serve.
+	Cleaned bool
 	// Playbooks are the digests of the playbooks that configured the node, by each
 	// group that it carries. A group without an entry was configured before there
 	// was a record of it.
@@ -118,7 +121,7 @@ type Tombstone struct {
 	Reason    string
 }
 
-// Commissioned reports whether the node serves: it is Allocated, or held by a
+// Commissioned reports whether the node is meant to serve: it is Allocated, or held by a
 // verb that keeps its service, such as an upgrade in place.
 func (n Node) Commissioned() bool {
 	if n.Status == Allocated {
@@ -129,6 +132,10 @@ func (n Node) Commissioned() bool {
 
 	return held && row.KeepsService && n.Status == row.Through
 }
+
+// Serves reports whether the node serves if it is alive: it is Commissioned, and no job has
+// removed its configuration without applying one again.
+func (n Node) Serves() bool { return n.Commissioned() && !n.Cleaned }
 
 // InService reports whether the node depends on the group that its own needs.
 func (n Node) InService() bool {
@@ -257,6 +264,8 @@ type Outcome struct {
 	Configured *Configured // by the job; nil: not at all
 	Playbooks  map[string]string
 	Residue    []string
+	// Cleaned: the job has begun to remove the configuration, and has not applied one whole.
+	Cleaned bool
 	// AsBefore: the job has left the node as it was. All other fields are those of the job alone.
 	AsBefore bool
 	// Untouched: no task of the job may have changed the host.
@@ -278,6 +287,7 @@ func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 	}
 
 	m.Configured = n.configuredAfter(o, m.Applied)
+	m.Cleaned = n.CleanedAfter(o)
 
 	switch {
 	case o.Verdict != nil:
@@ -292,6 +302,16 @@ func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 	t.Reason = o.Reason
 
 	return m, m.log(n.Verb, n.Status, t)
+}
+
+// CleanedAfter returns Cleaned of the node after a verb with the outcome. Only a configuration
+// that is applied whole, or the end of its service, clears it.
+func (n Node) CleanedAfter(o Outcome) bool {
+	if o.AsBefore {
+		return n.Cleaned
+	}
+
+	return o.Status == Allocated && o.Applied == "" && (n.Cleaned || o.Cleaned)
 }
 
 // Note returns n with an entry in its history that changes nothing else.

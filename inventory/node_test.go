@@ -267,6 +267,43 @@ func TestCommissionedAndInService(t *testing.T) {
 	}
 }
 
+// TestCleaned: a node that was cleaned in service does not serve until a configuration is
+// applied whole, or its service ends.
+func TestCleaned(t *testing.T) {
+	t.Parallel()
+
+	reapplied := Outcome{Status: Allocated, Group: GroupWorker, Cleaned: true, Error: "cleaned, and not configured"}
+
+	for _, tt := range []struct {
+		name    string
+		cleaned bool
+		outcome Outcome
+		want    bool
+	}{
+		{"a reapply failed", false, reapplied, true},
+		{"an apply failed", false, Outcome{Status: Allocated, Group: GroupWorker, Error: "x"}, false},
+		{"an apply of it failed", true, Outcome{Status: Allocated, Group: GroupWorker, Error: "x"}, true},
+		{"a part of the tasks was applied", true, Outcome{Status: Allocated, Group: GroupWorker}, true},
+		{"a check", true, Outcome{Status: Allocated, Group: GroupWorker, Applied: "3", AsBefore: true}, true},
+		{"it was configured", true, Outcome{Status: Allocated, Group: GroupWorker, Applied: "7"}, false},
+		{"it was decommissioned", true, Outcome{Status: Decommissioned}, false},
+	} {
+		n := nodeIn(Maintenance, Discovered)
+		n.Cleaned, n.Before.Status = tt.cleaned, Allocated
+
+		got, _ := n.Release(tt.outcome, Trigger{})
+		if got.Cleaned != tt.want {
+			t.Errorf("%s: cleaned is %v", tt.name, got.Cleaned)
+		}
+
+		serves := got.Status == Allocated && !tt.want
+		if got.Serves() != serves || got.Healthy() != serves || got.Available() != serves {
+			t.Errorf("%s: it serves %v, is healthy %v, available %v, want %v",
+				tt.name, got.Serves(), got.Healthy(), got.Available(), serves)
+		}
+	}
+}
+
 // TestClone changes every field that a shallow copy would share.
 func TestClone(t *testing.T) {
 	t.Parallel()

@@ -28,8 +28,8 @@ func (r Requirements) String() string {
 }
 
 // Healthy reports whether the node counts for the requirements of other groups: it is
-// commissioned and Discovered.
-func (n Node) Healthy() bool { return n.Commissioned() && n.State == Discovered }
+// Discovered, and serves.
+func (n Node) Healthy() bool { return n.Serves() && n.State == Discovered }
 
 // Required returns the number of healthy nodes that the named group must have for every
 // other group to be able to join; 0 if no group requires it.
@@ -215,7 +215,7 @@ func (gs Groups) CheckLeave(nodes []*Node, batch []string) error {
 			var leaving, dependents []string
 
 			for _, n := range nodes {
-				serves := n.Status == Allocated || n.Status == Maintenance
+				serves := !n.Cleaned && (n.Status == Allocated || n.Status == Maintenance)
 
 				switch {
 				case inBatch[n.Name] && n.Group == required && serves:

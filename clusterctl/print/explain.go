@@ -15,7 +15,7 @@ import (
 func servesMeanwhile(n api.Node) bool {
 	row, known := inventory.TransitionOf(n.Verb)
 
-	return known && n.Job != "" && row.KeepsService && n.State == inventory.Discovered
+	return known && n.Job != "" && row.KeepsService && n.State == inventory.Discovered && !n.Cleaned
 }
 
 // NodeExplanation prints why a node is, or is not, in service. program is the

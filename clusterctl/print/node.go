@@ -73,8 +73,11 @@ func nodeNote(n *api.Node) string {
 		notes = append(notes, "residue of "+List(n.Residue))
 	}
 
-	if n.LastError != "" {
+	switch {
+	case n.LastError != "":
 		notes = append(notes, Line(n.LastError))
+	case n.Cleaned:
+		notes = append(notes, "cleaned, and not configured since")
 	}
 
 	return strings.Join(notes, "; ")

@@ -29,6 +29,9 @@ type Node struct {
 	// Applied is the id of the job that configured the node; empty if it is
 	// unknown or the node carries no configuration.
 	Applied string `json:"applied,omitempty"`
+	// Cleaned: a job has begun to remove its configuration, and none was applied whole
+	// since. It has its group, and does not serve.
+	Cleaned bool `json:"cleaned,omitempty"`
 	// Configured is the configuration of that job; absent if it is unknown, or was not
 	// recorded.
 	Configured *Configured `json:"configured,omitempty"`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	. "github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -84,6 +85,53 @@ func TestMastersOneByOne(t *testing.T) {
 		if len(roles["target"]) != 1 || len(roles["helper"]) != 1 || len(roles["peer"]) != 1 {
 			t.Errorf("%s ran with %v", spec.Playbook, roles)
 		}
+	}
+}
+
+// TestCleanedNodeIsOutOfService: after a reapply that failed the node does not count for the
+// budget of its group and for what others require, and says so, until it is configured.
+func TestCleanedNodeIsOutOfService(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.inService("m n", "a b")
+	b.set(func(s *Settings) {
+		s.Groups = inventory.Groups{
+			{Name: master},
+			{
+				Name: worker, Requires: inventory.Requirements{master: 2},
+				Budget: inventory.Budget{MinAvailable: 1},
+			},
+		}
+	})
+
+	b.books.on(job.PlaybookSite, failsOn("a-1"))
+	b.do(reapply, "a", "", "Errored failed")
+	b.books.on(job.PlaybookSite, succeeds)
+
+	ask := func(verb inventory.Verb, label string) error {
+		_, err := b.Submit(t.Context(), job.Request{Verb: verb, Nodes: names(label)})
+		return err
+	}
+	b.refused(ask(apply, "b"), inventory.KindRefused, "must keep 1 node available",
+		"unavailable already: a-1 (cleaned, and not configured since)")
+
+	e, err := b.Explain(t.Context(), b.View(), "a-1")
+	b.must(err)
+
+	says := slices.ContainsFunc(e.Findings, func(f explain.Finding) bool {
+		return strings.Contains(f.Message, "it does not serve: its configuration was removed")
+	})
+	if e.Ready || !says {
+		t.Errorf("%+v", e)
+	}
+
+	// A node that does not serve may always be repaired.
+	b.do(apply, "a", "", "Complete")
+	b.must(ask(apply, "b"))
+
+	if e, err := b.Explain(t.Context(), b.View(), "a-1"); err != nil || !e.Ready {
+		t.Errorf("%+v, %v", e, err)
 	}
 }
 

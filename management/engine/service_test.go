@@ -29,6 +29,7 @@ const (
 	commission   = inventory.VerbCommission
 	update       = inventory.VerbUpdate
 	apply        = inventory.VerbApply
+	reapply      = inventory.VerbReapply
 	maintenance  = inventory.VerbMaintenance
 	decommission = inventory.VerbDecommission
 	clearing     = inventory.VerbClear

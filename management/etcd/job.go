@@ -145,6 +145,7 @@ type outcomeRecord struct {
 	Configured *configuredRecord `json:"configured,omitempty"`
 	Playbooks  map[string]string `json:"playbooks,omitempty"`
 	Residue    []string          `json:"residue,omitempty"`
+	Cleaned    bool              `json:"cleaned,omitempty"`
 	AsBefore   bool              `json:"as_before,omitempty"`
 	Untouched  bool              `json:"untouched,omitempty"`
 	Verdict    *verdictRecord    `json:"verdict,omitempty"`
@@ -167,6 +168,7 @@ func newOutcomeRecord(o inventory.Outcome) outcomeRecord {
 		Configured: newConfiguredRecord(o.Configured),
 		Playbooks:  o.Playbooks,
 		Residue:    o.Residue,
+		Cleaned:    o.Cleaned,
 		AsBefore:   o.AsBefore,
 		Untouched:  o.Untouched,
 		Verdict:    (*verdictRecord)(o.Verdict),
@@ -183,6 +185,7 @@ func (r outcomeRecord) outcome() inventory.Outcome {
 		Configured: r.Configured.configured(),
 		Playbooks:  r.Playbooks,
 		Residue:    r.Residue,
+		Cleaned:    r.Cleaned,
 		AsBefore:   r.AsBefore,
 		Untouched:  r.Untouched,
 		Verdict:    (*inventory.Verdict)(r.Verdict),

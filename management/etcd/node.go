@@ -32,6 +32,7 @@ type nodeRecord struct {
 	Residue      []string          `json:"residue,omitempty"`
 	Applied      string            `json:"applied,omitempty"`
 	Configured   *configuredRecord `json:"configured,omitempty"`
+	Cleaned      bool              `json:"cleaned,omitempty"`
 	Playbooks    map[string]string `json:"playbooks,omitempty"`
 	LastError    string            `json:"last_error,omitempty"`
 	Verification *verdictRecord    `json:"verification,omitempty"`
@@ -124,6 +125,7 @@ func newNodeRecord(n inventory.Node) nodeRecord {
 		Residue:      n.Residue,
 		Applied:      n.Applied,
 		Configured:   newConfiguredRecord(n.Configured),
+		Cleaned:      n.Cleaned,
 		Playbooks:    n.Playbooks,
 		LastError:    n.LastError,
 		Verification: (*verdictRecord)(n.Verification),
@@ -158,6 +160,7 @@ func (r *nodeRecord) node(revision int64) *inventory.Node {
 		Residue:       r.Residue,
 		Applied:       r.Applied,
 		Configured:    r.Configured.configured(),
+		Cleaned:       r.Cleaned,
 		Playbooks:     r.Playbooks,
 		LastError:     r.LastError,
 		Verification:  (*inventory.Verdict)(r.Verification),

@@ -18,7 +18,7 @@ import (
 func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) NodeExplanation {
 	e := nodeExplainer{Facts: f, NodeExplanation: NodeExplanation{
 		Node:  n,
-		Ready: n.Status == inventory.Allocated && n.State == inventory.Discovered && len(n.Duplicates) == 0,
+		Ready: n.Status == inventory.Allocated && n.Healthy() && len(n.Duplicates) == 0,
 		Jobs:  f.jobsOf(n),
 	}}
 
@@ -399,7 +399,12 @@ func (e *nodeExplainer) unknownConfiguration() {
 		}
 	}
 
-	e.add(finding(AboutApplied, "%s: its configuration is unknown", why).on(n.Name).
+	text := why + ": its configuration is unknown"
+	if n.Cleaned {
+		text = "it does not serve: its configuration was removed, and none was applied whole since"
+	}
+
+	e.add(finding(AboutApplied, "%s", text).on(n.Name).
 		do("configure it again").
 		with(inventory.Submit(verb, n.Name)))
 }

@@ -193,6 +193,7 @@ func (j *Job) projectNode(n inventory.Node, row inventory.Transition, target Tar
 		return nil
 	}
 
+	n.Cleaned = n.CleanedAfter(j.success(target))
 	n.Status, n.Group = row.Success, target.Group
 	if target.Group != "" && !j.Ansible.Check && !row.Verifies {
 		n.Playbooks = maps.Clone(n.Playbooks)
@@ -204,6 +205,7 @@ func (j *Job) projectNode(n inventory.Node, row inventory.Transition, target Tar
 	}
 
 	if o, ok := j.Outcomes[n.Name]; ok {
+		n.Cleaned = n.CleanedAfter(o)
 		n.Status, n.Group = o.Status, o.Group
 	}
 

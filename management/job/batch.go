@@ -3,6 +3,7 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -258,11 +259,25 @@ func (v Verb) checkBatches(nodes []*inventory.Node, groups inventory.Groups, j J
 		}
 
 		for _, t := range batch {
-			replace(after, t.Name, inventory.Outcome{Status: v.Row.Success, Group: t.Group})
+			replace(after, t.Name, j.success(t))
 		}
 	}
 
 	return nil
+}
+
+// success returns the outcome of a target if the job succeeds, as far as the rules of the
+// groups depend on it.
+func (j Job) success(t Target) inventory.Outcome {
+	row := j.verb().Row
+	o := inventory.Outcome{Status: row.Success, Group: t.Group}
+
+	// A new job has no id yet.
+	if !row.Verifies && !j.Ansible.Check && !j.Ansible.Partial() {
+		o.Applied = cmp.Or(j.ID, "new")
+	}
+
+	return o
 }
 
 // replace puts a copy of the node with the outcome into nodes, which are sorted by
@@ -276,6 +291,7 @@ func replace(nodes []*inventory.Node, name string, o inventory.Outcome) {
 	}
 
 	n := *nodes[i]
+	n.Cleaned = n.CleanedAfter(o)
 	n.Status, n.Group = o.Status, o.Group
 	n.Job, n.Verb, n.Before = "", "", nil
 	nodes[i] = &n

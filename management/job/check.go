@@ -20,7 +20,7 @@ func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcom
 	switch {
 	case o.AsBefore, verifies:
 		o.Status, o.Group, o.Residue = t.From, t.FromGroup, t.Residue
-		o.Applied, o.Playbooks = t.Applied, t.Playbooks
+		o.Applied, o.Playbooks, o.Cleaned = t.Applied, t.Playbooks, false
 
 		// A part of site.yml was applied, perhaps with other variables.
 		if !o.AsBefore {

@@ -47,6 +47,10 @@ func showOutcome(o inventory.Outcome) string {
 		}
 	}
 
+	if o.Cleaned {
+		s += " cleaned"
+	}
+
 	if len(o.Residue) > 0 {
 		s += " +" + strings.Join(o.Residue, "+")
 	}

@@ -109,7 +109,7 @@ func (p *planner) reapplied(t Target, configured *Run, why string) inventory.Out
 		o.Error = "cleaned, and not configured to the end: " + hostFailure(configured, t.Name, why)
 	}
 
-	o.Applied = ""
+	o.Applied, o.Cleaned = "", true
 
 	return o
 }

@@ -162,6 +162,22 @@ func TestDownNodesUseTheWindow(t *testing.T) {
 	}
 }
 
+// TestCleanedNodesUseTheWindow: a node that was cleaned, and not configured since, is out of
+// service, and is itself begun at its turn.
+func TestCleanedNodesUseTheWindow(t *testing.T) {
+	t.Parallel()
+
+	f := newFleet(t, 1, 4)
+	f.nodes["w-0002"].Cleaned = true
+	f.start(Spec{Action: inventory.VerbReapply, Gate: Gate{SkipVerify: true}})
+	f.run(time.Hour, nil)
+
+	first := slices.MinFunc(f.record.Nodes, func(a, b Node) int { return a.Begun.Compare(b.Begun) })
+	if r := f.record; r.Status != Done || r.Count().Succeeded != 4 || first.Name != "w-0002" {
+		t.Errorf("%s, %+v, %s was begun first", r.Status, r.Count(), first.Name)
+	}
+}
+
 // TestHeldNodesWait: a node that another job holds is passed over until the job ends.
 func TestHeldNodesWait(t *testing.T) {
 	t.Parallel()

@@ -323,7 +323,7 @@ func (f *fleet) end() {
 				j.Status, j.Cause = job.Cancelled, job.CauseCancelled
 			}
 		case !j.gate:
-			node.Status, node.Applied = row.Success, j.ID
+			node.Status, node.Applied, node.Cleaned = row.Success, j.ID, false
 		}
 
 		f.nodes[name] = &node

@@ -186,7 +186,7 @@ func (p *picker) isDown(n *Node) bool {
 		return false
 	}
 
-	return !node.Commissioned() || node.State != inventory.Discovered
+	return !node.Serves() || node.State != inventory.Discovered
 }
 
 // consider begins the node, skips it, or notes why it waits.
