@@ -292,11 +292,39 @@ func (u usage) refuse(why string, left int) error {
 	switch {
 	case left > 0:
 		return e.Do("take %s at a time (serial)", Count(left, "node", "nodes"))
-	case len(u.down) > 0:
+	case len(u.down) > 0 && u.never() == "":
 		return e.Do("wait until %s available again, or bring it back", are(u.down))
 	}
 
-	return e.Do("add a node to the group, or change its budget")
+	if never := u.never(); never != "" {
+		return e.Do("%s: add a node to the group, or lower min_available", never).With(ShowSettings("groups"))
+	}
+
+	return e.Do("add a node to the group, or change its budget").With(ShowSettings("groups"))
+}
+
+// never says in words that no node can be taken, even if all nodes of the group are
+// available. It is empty if one can.
+func (u usage) never() string {
+	least, have := u.group.Budget.MinAvailable, len(u.members)
+	if have == 0 || have > least {
+		return ""
+	}
+
+	return fmt.Sprintf("with %s, min_available %d never allows it", Count(have, "node", "nodes"), least)
+}
+
+// BudgetProblems describes the budgets that allow no job to take a node of their group, as long
+// as the group has no more nodes. A group without nodes has no problem.
+func (gs Groups) BudgetProblems(nodes []*Node) []string {
+	var problems []string
+	for _, g := range gs {
+		if never := usageOf(g, nodes, nil).never(); never != "" {
+			problems = append(problems, fmt.Sprintf("no job can take a node of group %s out of service: %s", g.Name, never))
+		}
+	}
+
+	return problems
 }
 
 // reasonsOf returns the nodes, each with the reason why it is unavailable.

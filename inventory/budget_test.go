@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -84,7 +85,10 @@ func TestCheckBudgets(t *testing.T) {
 		{"too few stay", nodes, "", Budget{MinAvailable: 2}, "a b",
 			"take a, b now: service-master must keep 2 nodes available|and 1 of 3 would be|take 1 node at a time"},
 		{"another group", nodes, "", Budget{MinAvailable: 3}, "d", ""},
-		{"it can never be met", nodes, "", Budget{MinAvailable: 3}, "a", "add a node to the group"},
+		{"it can never be met", nodes, "", Budget{MinAvailable: 3}, "a",
+			"with 3 nodes, min_available 3 never allows it: add a node to the group, or lower min_available"},
+		{"it can never be met, and a node is lost", append([]string{"x m Allocated Disappeared"}, nodes...), "",
+			Budget{MinAvailable: 4}, "a", "with 4 nodes, min_available 4 never allows it"},
 		{"few enough", nodes, "", Budget{MaxUnavailable: "1"}, "c", ""},
 		{"too many", nodes,
 			"", Budget{MaxUnavailable: "1"}, "b c", "at most 1 node of service-master may be unavailable"},
@@ -142,6 +146,28 @@ func TestCheckBudgets(t *testing.T) {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %v lacks %q", tt.name, err, part)
 			}
+		}
+	}
+}
+
+// TestBudgetProblems: a budget that keeps every node of its group in service is a problem, and
+// one of a group without nodes is none.
+func TestBudgetProblems(t *testing.T) {
+	t.Parallel()
+
+	nodes := parseNodes(t, "a m Allocated Discovered", "b m Allocated Disappeared", "n - Unallocated Discovered")
+
+	for minimum, want := range map[int]string{
+		0: "[]", 1: "[]",
+		2: "[no job can take a node of group service-master out of service: with 2 nodes, min_available 2 never allows it]",
+		3: "[no job can take a node of group service-master out of service: with 2 nodes, min_available 3 never allows it]",
+	} {
+		gs := Groups{
+			{Name: GroupMaster, Budget: Budget{MinAvailable: minimum}},
+			{Name: GroupWorker, Budget: Budget{MinAvailable: minimum}},
+		}
+		if got := fmt.Sprint(gs.BudgetProblems(nodes)); got != want {
+			t.Errorf("min_available %d: %s, want %s", minimum, got, want)
 		}
 	}
 }

@@ -127,6 +127,11 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 
 	h.Warnings = append(h.Warnings, d.policies.Warnings()...)
 
+	for _, problem := range d.settings.Groups().BudgetProblems(v.Nodes) {
+		h.Warnings = append(h.Warnings, problem+"; add a node to the group, or lower the budget in the setting groups: "+
+			"clusterctl config get groups")
+	}
+
 	if d.gossip.off() {
 		h.Checks["gossip"] = "off"
 	} else {

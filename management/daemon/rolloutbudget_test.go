@@ -21,7 +21,7 @@ func TestRolloutOfHopelessBudget(t *testing.T) {
 	for _, err := range []error{previewed, started} {
 		checkError(t, err, inventory.KindRefused,
 			"service-master must keep 2 nodes available (min_available), and 1 of 2 would be")
-		checkError(t, err, inventory.KindRefused, "add a node to the group, or change its budget")
+		checkError(t, err, inventory.KindRefused, "add a node to the group, or lower min_available")
 	}
 
 	if v := s.View(); len(v.Rollouts) > 0 || len(v.Jobs) != 1 {

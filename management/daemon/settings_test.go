@@ -404,6 +404,36 @@ func TestAnsiblePlaybookIsSwitched(t *testing.T) {
 	}
 }
 
+// TestBudgetThatCannotBeMet: health names a budget that keeps every node of its group in service,
+// and so does the refusal of a job.
+func TestBudgetThatCannotBeMet(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "groups: [{name: service-master, budget: {min_available: 1}}]")
+
+	warns := func() bool {
+		h, err := s.Health(s.ctx())
+		s.must(err)
+
+		return strings.Contains(strings.Join(h.Warnings, "\n"), "no job can take a node of group service-master out of "+
+			"service: with 1 node, min_available 1 never allows it")
+	}
+	if warns() {
+		t.Error("health warns of a group without nodes")
+	}
+
+	s.report("a")
+	s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+
+	if !warns() {
+		t.Error("health does not name the budget")
+	}
+
+	_, err := s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbApply, Nodes: []string{"a-1"}})
+	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "lower min_available") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestFileThatIsNotInForce: health names a file on disk that does not run, and the
 // reason, whether or not a reload was tried.
 func TestFileThatIsNotInForce(t *testing.T) {

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,6 +39,8 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	} {
 		find()
 	}
+
+	e.withinBudget()
 
 	e.Findings = append(e.Findings, f.Automation...)
 	e.windows()
@@ -279,6 +282,35 @@ func (e *nodeExplainer) rule() {
 		e.add(missing)
 
 		e.Ready = false
+	}
+}
+
+// withinBudget replaces the remedies that the budget of the node's group refuses now.
+func (e *nodeExplainer) withinBudget() {
+	refused, ok := errors.AsType[*inventory.Error](e.Groups.CheckBudgets(e.View.Projected(), []string{e.Node.Name}))
+	if !ok {
+		return
+	}
+
+	takes := func(a inventory.Action) bool {
+		retries := a.Name == inventory.ActionRetryJob && e.culprit != nil && !e.culprit.Verb.Verifies()
+		submits := a.Name == inventory.ActionSubmit && !a.Verb.Verifies() && !a.Options.Check &&
+			slices.Contains(a.Nodes, e.Node.Name)
+
+		return retries || submits
+	}
+
+	for i := range e.Findings {
+		f := &e.Findings[i]
+
+		allowed := slices.DeleteFunc(slices.Clone(f.Actions), takes)
+		if len(allowed) == len(f.Actions) {
+			continue
+		}
+
+		f.Remedy = fmt.Sprintf("%s, once the budget of its group allows it: %s",
+			cmp.Or(f.Remedy, "change it"), refused.Remedy)
+		f.Actions = append(allowed, refused.Actions...)
 	}
 }
 

@@ -230,3 +230,26 @@ func TestExplainUnknownConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainWithinBudget: an explanation offers no command that the budget refuses, and says
+// what to do about the budget.
+func TestExplainWithinBudget(t *testing.T) {
+	t.Parallel()
+
+	for minimum, want := range map[int]string{
+		1: "configure it again [submit verb=apply nodes=a-1]",
+		2: "configure it again, once the budget of its group allows it: with 2 nodes, min_available 2 never allows it: " +
+			"add a node to the group, or lower min_available [show-settings key=groups]",
+	} {
+		v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")}
+		f := facts(v)
+		f.Groups[0].Budget.MinAvailable = minimum
+
+		found := ExplainNode(f, *v.Nodes[0], nil).Findings
+
+		at := slices.IndexFunc(found, func(f Finding) bool { return f.About == AboutApplied })
+		if at < 0 || fmt.Sprint(found[at].Remedy, " ", found[at].Actions) != want {
+			t.Errorf("min_available %d: %+v, want %s", minimum, found, want)
+		}
+	}
+}
