@@ -40,7 +40,13 @@ var suite struct {
 	ctx context.Context
 }
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(relayFolder); dir != "" {
+		os.Exit(serveRelay(dir))
+	}
+
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	flag.Parse()

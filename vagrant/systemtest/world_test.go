@@ -656,8 +656,14 @@ type process struct {
 // the process's buffer if stdout is nil. It is killed at the end of the test.
 func (w *world) start(host string, stdout io.Writer, args ...string) *process {
 	w.t.Helper()
+	return w.startLab(stdout, append([]string{"exec", host}, args...)...)
+}
+
+// startLab starts the lab's tool, as start does.
+func (w *world) startLab(stdout io.Writer, args ...string) *process {
+	w.t.Helper()
 	p := &process{done: make(chan struct{})}
-	p.cmd = w.lab.command(suite.ctx, append([]string{"exec", host}, args...)...)
+	p.cmd = w.lab.command(suite.ctx, args...)
 
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if stdout != nil {
