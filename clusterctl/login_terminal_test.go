@@ -62,7 +62,7 @@ func (d *dialogue) Write(p []byte) (int, error) {
 	return d.shown.Write(p)
 }
 
-// output returns what the terminal has shown, and a channel that more output closes.
+// output returns the text of the terminal so far, and a channel that more output closes.
 func (d *dialogue) output() (string, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

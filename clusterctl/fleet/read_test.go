@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// bomb returns a file whose aliases multiply to more values than memory holds.
+// bomb returns a file with aliases that multiply to more values than memory holds.
 func bomb() string {
 	var b strings.Builder
 

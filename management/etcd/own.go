@@ -45,7 +45,7 @@ func (v *view) applyOwn(revision int64, ops []clientv3.Op) {
 	v.publish(revision)
 }
 
-// setLoading keeps own writes out of the view, because what is read may be older.
+// setLoading keeps own writes out of the view, because the records that are read may be older.
 func (v *view) setLoading(loading bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -178,7 +178,7 @@ func TestOwnWriteDuringLoad(t *testing.T) {
 	must(t, rewrite(within(t, patience), s, names[0], 2))
 }
 
-// TestOwnWriteOnce: what the view has is not applied again by the watch, which is later.
+// TestOwnWriteOnce: the watch, which is later, applies nothing again.
 func TestOwnWriteOnce(t *testing.T) {
 	t.Parallel()
 

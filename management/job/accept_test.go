@@ -329,7 +329,7 @@ func TestDefaultGroupFollowsTheQueue(t *testing.T) {
 	}
 }
 
-// TestAcceptProjects checks requests against what the nodes will be.
+// TestAcceptProjects checks requests against the nodes as they will be.
 func TestAcceptProjects(t *testing.T) {
 	t.Parallel()
 	const (
@@ -395,7 +395,7 @@ func TestAcceptProjects(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 
-		// It is the same when what is ahead runs already.
+		// It is the same when the job ahead runs already.
 		for _, j := range v.Jobs {
 			if j.Verb != forget {
 				claimed(t, v, j.ID)

@@ -274,7 +274,7 @@ func TestTurnsTakeDisjointJobs(t *testing.T) {
 	}
 }
 
-// TestMeetsByGeneration: claims whose groups share a generation meet, or they would refuse
+// TestMeetsByGeneration: claims of groups that share a generation meet, or they would refuse
 // each other in the store for ever.
 func TestMeetsByGeneration(t *testing.T) {
 	t.Parallel()

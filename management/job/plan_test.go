@@ -62,7 +62,7 @@ func showOutcome(o inventory.Outcome) string {
 	return s
 }
 
-// TestPlan tells stories: what is planned, how it ends, and so on to the end.
+// TestPlan tells stories: the plan, its end, and so on to the end.
 // A line of a story is a step that is expected; "> …" says how that ended;
 // "cancel" and "late" happen in between; "a: …" is the outcome of a node.
 func TestPlan(t *testing.T) {
@@ -795,7 +795,7 @@ func anyJob(r *rand.Rand) Job {
 	return j
 }
 
-// live takes the job to its end and returns what happened, and what was wrong.
+// live takes the job to its end and returns its story, and everything wrong with it.
 func live(r *rand.Rand, j Job) (story []string, err error) {
 	now, leave := jobtest.Noon, nobodyMinds
 	if r.IntN(4) == 0 {

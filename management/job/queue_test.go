@@ -209,8 +209,8 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestTurnTakesTheNodesAsTheyAre: what is claimed is what the nodes are now, not
-// what they were when the job was accepted.
+// TestTurnTakesTheNodesAsTheyAre: a claim has the nodes as they are now, not as
+// they were when the job was accepted.
 func TestTurnTakesTheNodesAsTheyAre(t *testing.T) {
 	t.Parallel()
 	v := jobtest.Snapshot(t, "a m Allocated Discovered")

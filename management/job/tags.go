@@ -95,7 +95,7 @@ func (j *Job) pinTags(s Snapshot) {
 	}
 }
 
-// checkTags refuses a job whose targets need several runs of one playbook, because their
+// checkTags refuses a job with targets that need several runs of one playbook, because their
 // groups choose different tasks, and tags of the request that a group does not run.
 func (j Job) checkTags() error {
 	if len(j.GroupTags) == 0 || !j.verb().configures() {

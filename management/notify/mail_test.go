@@ -15,7 +15,7 @@ import (
 )
 
 // relay accepts one connection as an SMTP server without TLS, answers RCPT with the text,
-// and sends what it got to the channel.
+// and sends its mails to the channel.
 func relay(t *testing.T, recipient string) (addr string, got <-chan string) {
 	t.Helper()
 

@@ -25,7 +25,7 @@ var jumps = []time.Duration{
 	-400 * 24 * time.Hour, 20 * time.Second,
 }
 
-// clocked is a simulated fleet of a manager whose clock jumps. True times come from a clock that
+// clocked is a simulated fleet of a manager with a clock that jumps. True times come from a clock that
 // nobody changes.
 type clocked struct {
 	*testing.T
@@ -45,7 +45,7 @@ type clocked struct {
 	begun      []time.Time            // true, of commissions
 	verified   map[string][]time.Time // true, by node
 	jumped     int                    // times
-	replaced   map[string]bool        // nodes whose place was taken
+	replaced   map[string]bool        // nodes with a successor
 	count      map[string]int         // of events
 }
 

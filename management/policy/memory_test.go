@@ -127,7 +127,7 @@ func TestFailuresAreNotForgotten(t *testing.T) {
 	}
 }
 
-// TestTriedIsNotForgotten: a new node whose commission an operator cancelled is not tried again.
+// TestTriedIsNotForgotten: a new node with a commission that an operator cancelled is not tried again.
 func TestTriedIsNotForgotten(t *testing.T) {
 	t.Parallel()
 

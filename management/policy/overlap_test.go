@@ -103,7 +103,7 @@ func TestVerifyOverlap(t *testing.T) {
 	}
 }
 
-// TestVerifyBesideAPolicyThatIsOff: what a policy decided before it was turned off keeps no other
+// TestVerifyBesideAPolicyThatIsOff: the decisions of a policy that was turned off keep no other
 // one from a node.
 func TestVerifyBesideAPolicyThatIsOff(t *testing.T) {
 	t.Parallel()

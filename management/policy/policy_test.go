@@ -515,7 +515,7 @@ func TestFences(t *testing.T) {
 	}
 }
 
-// TestOutdated: a node whose desired configuration changed while it was away is named.
+// TestOutdated: a node with a desired configuration that changed while it was away is named.
 func TestOutdated(t *testing.T) {
 	t.Parallel()
 

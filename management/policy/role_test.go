@@ -139,7 +139,7 @@ func confirmAll(t *testing.T, name string, w policy.World, p policy.Plan) {
 }
 
 // TestRolesWait: a worker waits for a master in service, and a second node of a rack for one
-// of another rack whose quiet period ends soon.
+// of another rack with a quiet period that ends soon.
 func TestRolesWait(t *testing.T) {
 	t.Parallel()
 

@@ -17,7 +17,7 @@ import (
 )
 
 // site is a simulated fleet under one rule. Its hosts come, go and return by chance, its
-// jobs take some time and may fail, and what was decided may have to wait.
+// jobs take some time and may fail, and decisions may have to wait.
 type site struct {
 	*testing.T
 
@@ -27,8 +27,8 @@ type site struct {
 	made   int
 	ends   map[string]time.Time // of jobs
 	gone   map[string]time.Time // silent nodes
-	taken  map[string]bool      // lost nodes whose place was taken
-	count  map[string]int       // of what happened
+	taken  map[string]bool      // lost nodes with a successor
+	count  map[string]int       // of events
 }
 
 func newSite(t *testing.T, seed uint64) *site {
@@ -59,7 +59,7 @@ func (f *site) some(fits func(*inventory.Node) bool) *inventory.Node {
 	return nodes[f.random.IntN(len(nodes))]
 }
 
-// step lets half a minute pass, with what happens in it.
+// step lets half a minute pass, with its events.
 func (f *site) step() {
 	f.world.Now = f.world.Now.Add(30 * time.Second)
 

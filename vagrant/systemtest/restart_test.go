@@ -77,7 +77,7 @@ func (w *world) wantView(before map[string]string) {
 	}
 }
 
-// pid is the oldest process on host1 whose command line matches the pattern, or "".
+// pid is the oldest process on host1 with a command line that matches the pattern, or "".
 func (w *world) pid(pattern string) string {
 	w.t.Helper()
 	return strings.TrimSpace(w.sh("host1", "pgrep -o -f '^"+pattern+"' || true").stdout)

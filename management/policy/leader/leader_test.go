@@ -184,7 +184,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	})
 }
 
-// TestForeignHost: a node whose host shows another ssh host key is fenced, and nothing is
+// TestForeignHost: a node with another ssh host key is fenced, and nothing is
 // run on that host.
 func TestForeignHost(t *testing.T) {
 	t.Parallel()

@@ -225,7 +225,7 @@ func TestAutoUpgrade(t *testing.T) {
 }
 
 // TestAutoUpgradeAgain: an operator who turns the policy off and on again has the commit tried
-// again. One who turns it on while it is on changes nothing.
+// again. To turn it on while it is on changes nothing.
 func TestAutoUpgradeAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestAutoUpgradeAgain(t *testing.T) {
 }
 
 // TestAutoUpgradeHeld: a pause, the brake and a rollout of a person hold the policy back, and
-// what was decided before is judged again.
+// earlier decisions are judged again.
 func TestAutoUpgradeHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
