@@ -45,6 +45,9 @@ const (
 	ActionListRollouts  ActionName = "list-rollouts"
 	ActionShowRollout   ActionName = "show-rollout"
 	ActionPromote       ActionName = "promote-rollout"
+	ActionApprove       ActionName = "approve-rollout"
+	ActionResume        ActionName = "resume-rollout"
+	ActionAbort         ActionName = "abort-rollout"
 	ActionReleaseBrake  ActionName = "release-brake"
 	ActionShowVersion   ActionName = "show-version"
 	ActionShowRepo      ActionName = "show-repository"
@@ -93,6 +96,9 @@ var Actions = []struct {
 	{ActionListRollouts, "list the rollouts"},
 	{ActionShowRollout, "show a rollout with its nodes"},
 	{ActionPromote, "let a rollout go on after its canary"},
+	{ActionApprove, "approve a rollout of somebody else"},
+	{ActionResume, "let a paused or stopped rollout go on"},
+	{ActionAbort, "end a rollout before it has begun all of its nodes"},
 	{ActionReleaseBrake, "release the brake of automation"},
 	{ActionShowVersion, "show the version of the manager"},
 	{ActionShowRepo, "show the state of the repository of playbooks"},
@@ -281,6 +287,15 @@ func ListRollouts() Action { return Action{Name: ActionListRollouts} }
 // PromoteRollout returns the action that lets a rollout go on after its canary.
 func PromoteRollout(id string) Action { return Action{Name: ActionPromote, Rollout: id} }
 
+// ApproveRollout returns the action that approves a rollout of somebody else.
+func ApproveRollout(id string) Action { return Action{Name: ActionApprove, Rollout: id} }
+
+// ResumeRollout returns the action that lets a paused or stopped rollout go on.
+func ResumeRollout(id string) Action { return Action{Name: ActionResume, Rollout: id} }
+
+// AbortRollout returns the action that ends a rollout before it has begun all of its nodes.
+func AbortRollout(id string) Action { return Action{Name: ActionAbort, Rollout: id} }
+
 // ShowRollout returns the action that shows a rollout.
 func ShowRollout(id string) Action { return Action{Name: ActionShowRollout, Rollout: id} }
 
@@ -381,6 +396,7 @@ func (a Action) String() string {
 		{"playbooks", a.Playbooks},
 		{"job", a.Job},
 		{"plan", a.Plan},
+		{"rollout", a.Rollout},
 		{"key", a.Key},
 		{"value", a.Value},
 	} {

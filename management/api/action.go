@@ -199,6 +199,12 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodGet, pathOf(PathRollout, a.Rollout), nil
 	case inventory.ActionPromote:
 		return http.MethodPost, pathOf(PathPromoteRollout, a.Rollout), encode(RolloutControl{})
+	case inventory.ActionApprove:
+		return http.MethodPost, pathOf(PathApproveRollout, a.Rollout), encode(RolloutControl{})
+	case inventory.ActionResume:
+		return http.MethodPost, pathOf(PathResumeRollout, a.Rollout), encode(RolloutResume{})
+	case inventory.ActionAbort:
+		return http.MethodPost, pathOf(PathAbortRollout, a.Rollout), encode(RolloutAbort{})
 	case inventory.ActionListWindows:
 		return http.MethodGet, PathWindows, nil
 	case inventory.ActionListPolicies:

@@ -125,6 +125,12 @@ func command(a inventory.Action) []string {
 		return []string{"rollout", "show", a.Rollout}
 	case inventory.ActionPromote:
 		return []string{"rollout", "promote", a.Rollout}
+	case inventory.ActionApprove:
+		return []string{"rollout", "approve", a.Rollout}
+	case inventory.ActionResume:
+		return []string{"rollout", "resume", a.Rollout}
+	case inventory.ActionAbort:
+		return []string{"rollout", "abort", a.Rollout}
 	case inventory.ActionListWindows:
 		return []string{"windows"}
 	case inventory.ActionListPolicies:

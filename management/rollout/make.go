@@ -497,7 +497,7 @@ func (r Record) CheckFree(list []Record) error {
 // checkFree refuses a rollout beside too many others, and one of nodes that another one has
 // not finished.
 func checkFree(list []Record, r Record) error {
-	open, busy := 0, map[string]string{}
+	open, busy := 0, map[string]*Record{}
 
 	for i := range list {
 		other := &list[i]
@@ -509,7 +509,7 @@ func checkFree(list []Record, r Record) error {
 
 		for k := range other.Nodes {
 			if s := other.Nodes[k].State; s == Waiting || s.InProgress() {
-				busy[other.Nodes[k].Name] = other.ID
+				busy[other.Nodes[k].Name] = other
 			}
 		}
 	}
@@ -520,13 +520,35 @@ func checkFree(list []Record, r Record) error {
 	}
 
 	for i := range r.Nodes {
-		if id := busy[r.Nodes[i].Name]; id != "" {
-			return inventory.Errorf(inventory.KindRefused, "%s is to be changed by rollout %s, which has not ended",
-				r.Nodes[i].Name, id).Do("wait for it, or abort it").About(r.Nodes[i].Name)
+		if other := busy[r.Nodes[i].Name]; other != nil {
+			return other.refuseNode(r.Nodes[i].Name)
 		}
 	}
 
 	return nil
+}
+
+// refuseNode refuses another rollout of a node of the rollout, which has not ended. It says
+// what ends it: time, or a person.
+func (r Record) refuseNode(name string) error {
+	remedy, actions := "wait for it, or abort it", []inventory.Action{inventory.ShowRollout(r.ID)}
+
+	switch r.Status {
+	case Paused, Stopped:
+		remedy, actions = "resume it, or abort it", []inventory.Action{inventory.ResumeRollout(r.ID)}
+	case AwaitingPromotion:
+		remedy, actions = "promote it, or abort it", []inventory.Action{inventory.PromoteRollout(r.ID)}
+	case AwaitingApproval:
+		remedy, actions = "let another person approve it, or abort it", []inventory.Action{inventory.ApproveRollout(r.ID)}
+	}
+
+	status := "has not ended"
+	if !r.Status.moves() {
+		status = fmt.Sprintf("is %s and does not end by itself", r.Status)
+	}
+
+	return inventory.Errorf(inventory.KindRefused, "%s is to be changed by rollout %s, which %s", name, r.ID, status).
+		Do("%s", remedy).With(append(actions, inventory.AbortRollout(r.ID))...).About(name)
 }
 
 // RequestOf returns the request for the job of a node. extra are the extra variables of the

@@ -39,6 +39,9 @@ const (
 // Ended reports whether the rollout begins no further node, and none of its jobs goes on.
 func (s Status) Ended() bool { return s == Aborted || s == Done || s == Fruitless }
 
+// moves reports whether the rollout goes on without a person.
+func (s Status) moves() bool { return s == Planned || s == Running || s == Aborting }
+
 // State is the progress of one node of a rollout.
 type State string
 

@@ -803,3 +803,41 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Errorf("%d events from %q", len(r.Events), r.Events[0].Text)
 	}
 }
+
+// TestNodeOfAnotherRollout: the refusal says whether the other rollout ends by itself, and what
+// ends it.
+func TestNodeOfAnotherRollout(t *testing.T) {
+	t.Parallel()
+
+	f := newFleet(t, 1, 2)
+	f.start(Spec{Action: inventory.VerbApply})
+
+	for status, want := range map[Status]string{
+		Running:           "has not ended; wait for it, or abort it [show-rollout abort-rollout]",
+		Paused:            "is Paused and does not end by itself; resume it, or abort it [resume-rollout abort-rollout]",
+		Stopped:           "is Stopped and does not end by itself; resume it, or abort it [resume-rollout abort-rollout]",
+		AwaitingPromotion: "does not end by itself; promote it, or abort it [promote-rollout abort-rollout]",
+		AwaitingApproval:  "let another person approve it, or abort it [approve-rollout abort-rollout]",
+	} {
+		other := f.record
+		other.ID, other.Status = "r1", status
+
+		e, ok := errors.AsType[*inventory.Error](f.record.CheckFree([]Record{other}))
+		if !ok {
+			t.Fatalf("%s: it is not refused", status)
+		}
+
+		var names []inventory.ActionName
+		for _, a := range e.Actions {
+			names = append(names, a.Name)
+
+			if a.Rollout != "r1" {
+				t.Errorf("%s: %s", status, a)
+			}
+		}
+
+		if got := fmt.Sprint(e.Error(), " ", names); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s, want %s", status, got, want)
+		}
+	}
+}
