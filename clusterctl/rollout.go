@@ -569,6 +569,15 @@ func strategyFrom(text, bounds string) (one api.RolloutStrategy, err error) {
 
 // gate returns the checks that a node passes after its job; nil: the usual ones.
 func (c *call) gate() (*api.RolloutGate, error) {
+	for _, of := range []struct{ timeout, check string }{
+		{"http-timeout", "http-check"}, {"command-timeout", "check-command"},
+	} {
+		if c.IsSet(of.timeout) && !c.IsSet(of.check) {
+			return nil, exit.Usagef("--%s needs --%s, the check whose time it is", of.timeout, of.check).
+				Try("add --%s, or leave out --%s", of.check, of.timeout)
+		}
+	}
+
 	if !c.Bool("no-verify") && !c.IsSet("http-check") && !c.IsSet("check-command") {
 		return nil, nil //nolint:nilnil // the default
 	}

@@ -62,6 +62,7 @@ func TestBadInput(t *testing.T) {
 		"the timeout of the HTTP check": func(r *Request) {
 			r.Gate.HTTP = &HTTPCheck{Port: 1, Timeout: 2 * time.Hour}
 		},
+		"the name of a command is \"\"":       func(r *Request) { r.Gate.Command = &CommandCheck{Timeout: time.Minute} },
 		"the name of a command is \"rm -rf\"": func(r *Request) { r.Gate.Command = &CommandCheck{Name: "rm -rf"} },
 		"the timeout of the command a": func(r *Request) {
 			r.Gate.Command = &CommandCheck{Name: "a", Timeout: 2 * time.Hour}
