@@ -159,8 +159,10 @@ func TestBudgetProblems(t *testing.T) {
 
 	for minimum, want := range map[int]string{
 		0: "[]", 1: "[]",
-		2: "[no job can take a node of group service-master out of service: with 2 nodes, min_available 2 never allows it]",
-		3: "[no job can take a node of group service-master out of service: with 2 nodes, min_available 3 never allows it]",
+		2: "[no job can take a node of group service-master out of service: " +
+			"with 2 nodes, min_available 2 never allows it]",
+		3: "[no job can take a node of group service-master out of service: " +
+			"with 2 nodes, min_available 3 never allows it]",
 	} {
 		gs := Groups{
 			{Name: GroupMaster, Budget: Budget{MinAvailable: minimum}},

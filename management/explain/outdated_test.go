@@ -238,7 +238,8 @@ func TestExplainWithinBudget(t *testing.T) {
 
 	for minimum, want := range map[int]string{
 		1: "configure it again [submit verb=apply nodes=a-1]",
-		2: "configure it again, once the budget of its group allows it: with 2 nodes, min_available 2 never allows it: " +
+		2: "configure it again, once the budget of its group allows it: " +
+			"with 2 nodes, min_available 2 never allows it: " +
 			"add a node to the group, or lower min_available [show-settings key=groups]",
 	} {
 		v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")}

@@ -195,6 +195,7 @@ func (j *Job) projectNode(n inventory.Node, row inventory.Transition, target Tar
 
 	n.Cleaned = n.CleanedAfter(j.success(target))
 	n.Status, n.Group = row.Success, target.Group
+
 	if target.Group != "" && !j.Ansible.Check && !row.Verifies {
 		n.Playbooks = maps.Clone(n.Playbooks)
 		if n.Playbooks == nil {

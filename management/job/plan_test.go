@@ -48,7 +48,7 @@ func showOutcome(o inventory.Outcome) string {
 	}
 
 	if o.Cleaned {
-		s += " cleaned"
+		s += " !" // out of service
 	}
 
 	if len(o.Residue) > 0 {

@@ -42,7 +42,7 @@ func TestReapply(t *testing.T) {
 			Errored failed
 			reason: cleanup.yml failed on b: task "Install": no such package
 			a: Allocated service-worker 5
-			b: Allocated service-worker cleaned | the cleanup broke off: task "Install": no such package`},
+			b: Allocated service-worker ! | the cleanup broke off: task "Install": no such package`},
 		{"a host that cannot be reached keeps what it has", of(two...), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker
 			> failed a=done b=closed
@@ -55,8 +55,8 @@ func TestReapply(t *testing.T) {
 			cleanup cleanup.yml a:service-worker b:service-worker
 			> failed a=failed b=failed
 			Errored failed
-			a: Allocated service-worker cleaned | the cleanup broke off: task "Install": no such package
-			b: Allocated service-worker cleaned | the cleanup broke off: task "Install": no such package`},
+			a: Allocated service-worker ! | the cleanup broke off: task "Install": no such package
+			b: Allocated service-worker ! | the cleanup broke off: task "Install": no such package`},
 		{"the configuration of one host fails", of(two...), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker
 			> done
@@ -65,7 +65,7 @@ func TestReapply(t *testing.T) {
 			Errored failed
 			reason: site.yml failed on b: task "Install": no such package
 			a: Allocated service-worker 5
-			b: Allocated service-worker cleaned | cleaned, and not configured to the end: task "Install": no such package`},
+			b: Allocated service-worker ! | cleaned, and not configured to the end: task "Install": no such package`},
 		{"cancelled before it begins", of(two...), nobodyMinds, `
 			cancel
 			Cancelled cancelled
@@ -76,15 +76,15 @@ func TestReapply(t *testing.T) {
 			cancel
 			> cancelled a=begun b=none
 			Cancelled cancelled
-			a: Allocated service-worker cleaned | the cleanup broke off: cancelled by anna
+			a: Allocated service-worker ! | the cleanup broke off: cancelled by anna
 			b: Allocated service-worker 3 | not configured again: cancelled by anna`},
 		{"cancelled after the cleanup", of(two...), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker
 			cancel
 			> done
 			Cancelled cancelled
-			a: Allocated service-worker cleaned | cleaned, and not configured again: cancelled by anna
-			b: Allocated service-worker cleaned | cleaned, and not configured again: cancelled by anna`},
+			a: Allocated service-worker ! | cleaned, and not configured again: cancelled by anna
+			b: Allocated service-worker ! | cleaned, and not configured again: cancelled by anna`},
 		{"cancelled after the end", of(two...), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker
 			> done
@@ -99,15 +99,15 @@ func TestReapply(t *testing.T) {
 			> done
 			late
 			Errored deadline
-			a: Allocated service-worker cleaned | cleaned, and not configured again: it ran longer than 1h0m0s
-			b: Allocated service-worker cleaned | cleaned, and not configured again: it ran longer than 1h0m0s`},
+			a: Allocated service-worker ! | cleaned, and not configured again: it ran longer than 1h0m0s
+			b: Allocated service-worker ! | cleaned, and not configured again: it ran longer than 1h0m0s`},
 		{"the runner is killed", of(two[0]), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker
 			> done
 			configure site.yml a:service-worker
 			> interrupted a=begun
 			Errored interrupted
-			a: Allocated service-worker cleaned | cleaned, and not configured to the end: site.yml ended with status 0`},
+			a: Allocated service-worker ! | cleaned, and not configured to the end: site.yml ended with status 0`},
 		{"the cleanup is interrupted, and repeated", of(two...), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker b:service-worker
 			> interrupted a=begun
@@ -124,7 +124,7 @@ func TestReapply(t *testing.T) {
 			cleanup cleanup.yml a:service-worker b:service-worker
 			> interrupted a=begun
 			Errored interrupted
-			a: Allocated service-worker cleaned | the cleanup broke off: cleanup.yml ended with status 0
+			a: Allocated service-worker ! | the cleanup broke off: cleanup.yml ended with status 0
 			b: Allocated service-worker 3 | not configured again: cleanup.yml ended with status 0`},
 		{"ansible-playbook does not start", of(two[0]), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker
@@ -139,8 +139,8 @@ func TestReapply(t *testing.T) {
 			cleanup cleanup.yml b:service-worker
 			> failed b=failed
 			Errored failed
-			a: Allocated service-worker cleaned | cleaned, and not configured to the end: task "Install": no such package
-			b: Allocated service-worker cleaned | the cleanup broke off: task "Install": no such package
+			a: Allocated service-worker ! | cleaned, and not configured to the end: task "Install": no such package
+			b: Allocated service-worker ! | the cleanup broke off: task "Install": no such package
 			c: Allocated service-worker 3 | not begun: 2 nodes failed and max_failures is 1`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

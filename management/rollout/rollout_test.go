@@ -62,7 +62,7 @@ func TestBadInput(t *testing.T) {
 		"the timeout of the HTTP check": func(r *Request) {
 			r.Gate.HTTP = &HTTPCheck{Port: 1, Timeout: 2 * time.Hour}
 		},
-		"the name of a command is \"\"":       func(r *Request) { r.Gate.Command = &CommandCheck{Timeout: time.Minute} },
+		"the name of a command is \"\"":       func(r *Request) { r.Gate.Command = &CommandCheck{Timeout: 9} },
 		"the name of a command is \"rm -rf\"": func(r *Request) { r.Gate.Command = &CommandCheck{Name: "rm -rf"} },
 		"the timeout of the command a": func(r *Request) {
 			r.Gate.Command = &CommandCheck{Name: "a", Timeout: 2 * time.Hour}
@@ -814,9 +814,11 @@ func TestNodeOfAnotherRollout(t *testing.T) {
 	f.start(Spec{Action: inventory.VerbApply})
 
 	for status, want := range map[Status]string{
-		Running:           "has not ended; wait for it, or abort it [show-rollout abort-rollout]",
-		Paused:            "is Paused and does not end by itself; resume it, or abort it [resume-rollout abort-rollout]",
-		Stopped:           "is Stopped and does not end by itself; resume it, or abort it [resume-rollout abort-rollout]",
+		Running: "has not ended; wait for it, or abort it [show-rollout abort-rollout]",
+		Paused: "is Paused and does not end by itself; " +
+			"resume it, or abort it [resume-rollout abort-rollout]",
+		Stopped: "is Stopped and does not end by itself; " +
+			"resume it, or abort it [resume-rollout abort-rollout]",
 		AwaitingPromotion: "does not end by itself; promote it, or abort it [promote-rollout abort-rollout]",
 		AwaitingApproval:  "let another person approve it, or abort it [approve-rollout abort-rollout]",
 	} {
