@@ -235,7 +235,7 @@ func optionWords(a inventory.Action) []string {
 }
 
 // fileOf returns the value of -e for a file that the operator makes, with values of the
-// variables. Its name says what belongs into it.
+// variables. Its name lists them.
 func fileOf(names []string) string {
 	const most = 3
 

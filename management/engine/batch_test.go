@@ -89,7 +89,7 @@ func TestMastersOneByOne(t *testing.T) {
 }
 
 // TestCleanedNodeIsOutOfService: after a reapply that failed the node does not count for the
-// budget of its group and for what others require, and says so, until it is configured.
+// budget of its group and for requirements of others, until it is configured.
 func TestCleanedNodeIsOutOfService(t *testing.T) {
 	t.Parallel()
 

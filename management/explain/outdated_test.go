@@ -231,8 +231,7 @@ func TestExplainUnknownConfiguration(t *testing.T) {
 	}
 }
 
-// TestExplainWithinBudget: an explanation offers no command that the budget refuses, and says
-// what to do about the budget.
+// TestExplainWithinBudget: an explanation offers no command that the budget refuses.
 func TestExplainWithinBudget(t *testing.T) {
 	t.Parallel()
 

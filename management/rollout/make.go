@@ -528,8 +528,8 @@ func checkFree(list []Record, r Record) error {
 	return nil
 }
 
-// refuseNode refuses another rollout of a node of the rollout, which has not ended. It says
-// what ends it: time, or a person.
+// refuseNode refuses another rollout of a node of an unfinished rollout, with the way to its
+// end: time, or a person.
 func (r Record) refuseNode(name string) error {
 	remedy, actions := "wait for it, or abort it", []inventory.Action{inventory.ShowRollout(r.ID)}
 

@@ -805,8 +805,8 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// TestNodeOfAnotherRollout: the refusal says whether the other rollout ends by itself, and what
-// ends it.
+// TestNodeOfAnotherRollout: the refusal has the status of the other rollout and the way to its
+// end.
 func TestNodeOfAnotherRollout(t *testing.T) {
 	t.Parallel()
 
