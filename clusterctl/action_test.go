@@ -59,7 +59,7 @@ func actionSamples() []inventory.Action {
 				Rollout: "r7b1e44d2",
 
 				Key:   "jobs.timeout",
-				Value: "2h0m0s",
+				Value: "2h",
 			})
 		}
 	}
@@ -93,7 +93,7 @@ func wholeActions() []inventory.Action {
 func TestActionKeepsOptions(t *testing.T) {
 	want := []string{
 		"clusterctl nodes apply web-1 web-2 --serial 1 --max-failures 2 --check --diff --tags web,db " +
-			`--skip-tags slow --ansible-verbosity 2 -e '{"release":"2.1"}' --reason 'its time' --timeout 1h30m0s`,
+			`--skip-tags slow --ansible-verbosity 2 -e '{"release":"2.1"}' --reason 'its time' --timeout 1h30m`,
 		"clusterctl nodes commission web-1 -g service-worker --on-failure failed",
 		"clusterctl nodes verify web-1 --playbooks current --strict",
 		"clusterctl nodes clear web-1 --force --override-window --reason new",

@@ -410,7 +410,7 @@ func (a Action) String() string {
 	}
 
 	if a.Timeout != 0 {
-		words = append(words, "timeout="+a.Timeout.String())
+		words = append(words, "timeout="+ShortDuration(a.Timeout))
 	}
 
 	if a.Failed {

@@ -35,7 +35,7 @@ func (s Strategy) SoakTime() (*time.Duration, error) {
 	d, err := time.ParseDuration(s.Soak)
 	if err != nil || d < 0 || d > MaxSoak {
 		return nil, Errorf(KindInvalid, "soak is %q", s.Soak).
-			Do("write a time such as 5m, from 0s to %s, or leave it out", MaxSoak)
+			Do("write a time such as 5m, from 0s to %s, or leave it out", ShortDuration(MaxSoak))
 	}
 
 	return &d, nil

@@ -52,7 +52,7 @@ func same(c Cell, a, b any) bool {
 }
 
 // sameSetting reports whether two values of a setting mean the same: the manager writes
-// 1h as 1h0m0s, 8.0 as 8, the size 2 as "2", and an empty list as null, also within lists
+// 60m as 1h, 8.0 as 8, the size 2 as "2", and an empty list as null, also within lists
 // and mappings.
 func sameSetting(a, b any) bool {
 	if sameAsRead(a, b) || isZero(a) && isZero(b) {

@@ -32,7 +32,7 @@ func TestRolloutShowsWhatIsApproved(t *testing.T) {
 	}
 
 	for _, want := range []string{
-		"Needs approval", "web, db", "slow", "release", "5m", "1h0m", "2, then it waits for its promotion", "as agreed",
+		"Needs approval", "web, db", "slow", "release", "5m", "1h", "2, then it waits for its promotion", "as agreed",
 	} {
 		if text := shown(); !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)

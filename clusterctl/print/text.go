@@ -12,6 +12,8 @@ import (
 	"unicode"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // escapes matches the control sequences of ECMA-48, most of which are colours.
@@ -168,10 +170,10 @@ func Elapsed(from, to *time.Time) string {
 // Duration formats d: below 10 s with one decimal, otherwise in whole seconds.
 func Duration(d time.Duration) string {
 	if d < 10*time.Second {
-		return d.Round(100 * time.Millisecond).String()
+		return inventory.ShortDuration(d.Round(100 * time.Millisecond))
 	}
 
-	return d.Round(time.Second).String()
+	return inventory.ShortDuration(d.Round(time.Second))
 }
 
 // Age formats the time since t in its largest unit: 5s, 12m, 3h, 4d.

@@ -34,7 +34,7 @@ func (p *Printer) Windows(s api.Windows) {
 
 		rows[i] = []string{
 			Line(w.Name), p.goodIf(w.Open, state), timeOf(w.Opens), Line(w.Cron),
-			Line(strings.TrimSuffix(time.Duration(w.Duration).String(), "0s")), Line(w.TimeZone), fmt.Sprint(w.Nodes),
+			Duration(time.Duration(w.Duration)), Line(w.TimeZone), fmt.Sprint(w.Nodes),
 			Line(concerns),
 		}
 	}

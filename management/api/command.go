@@ -91,7 +91,7 @@ func command(a inventory.Action) []string {
 		}
 
 		if a.Timeout != 0 {
-			words = append(words, "--timeout", a.Timeout.String())
+			words = append(words, "--timeout", inventory.ShortDuration(a.Timeout))
 		}
 
 		return words
@@ -228,7 +228,7 @@ func optionWords(a inventory.Action) []string {
 	add("--reason", o.Reason)
 
 	if a.Timeout != 0 {
-		add("--timeout", a.Timeout.String())
+		add("--timeout", inventory.ShortDuration(a.Timeout))
 	}
 
 	return words

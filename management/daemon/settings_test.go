@@ -258,7 +258,7 @@ func TestFirstGenerationConfig(t *testing.T) {
 	want("jobs.forks", "8 file true")
 	s.must(set(map[string]any{"jobs.limit": nil, "jobs.timeout": nil, "max_body": nil, "vars": nil}))
 	want("jobs.limit", "4 file true")
-	want("jobs.timeout", "1h0m0s default true")
+	want("jobs.timeout", "1h default true")
 
 	if got := s.settings.Engine(); got.JobLimit != 4 || len(got.Vars) != 0 {
 		t.Errorf("not in force: %+v", got)

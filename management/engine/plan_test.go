@@ -238,7 +238,7 @@ func TestPlanRemedyIsWhole(t *testing.T) {
 	}
 
 	const want = "[make-plan verb=apply nodes=b-1,a-1 serial=1 max_failures=2 diff=true tags=web,db skip_tags=slow " +
-		`verbosity=2 reason=it's time extra_vars={"db_password":"(hidden)","release":"2.1"} timeout=1h30m0s]`
+		`verbosity=2 reason=it's time extra_vars={"db_password":"(hidden)","release":"2.1"} timeout=1h30m]`
 	if got := fmt.Sprint(e.Actions); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

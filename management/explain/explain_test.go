@@ -133,11 +133,11 @@ func TestExplainNode(t *testing.T) {
 			},
 			has: []string{"gossip lost it, and rack1 still sees it", "check the network between both"}},
 		{name: "silent monitor", nodes: []string{"a m Allocated Disappeared"}, about: "state",
-			summary: "it is Disappeared: the monitor rack1 has been silent for 5m0s",
+			summary: "it is Disappeared: the monitor rack1 has been silent for 5m",
 			set:     func(_ *state.View, a *inventory.Node) { a.Applied, a.Seen = "1", nil },
 			history: []inventory.HistoryEntry{{
 				Verb: inventory.VerbDisappeared, From: inventory.Allocated, To: inventory.Allocated,
-				Reason: "the monitor rack1 has been silent for 5m0s", Time: jobtest.Noon,
+				Reason: "the monitor rack1 has been silent for 5m", Time: jobtest.Noon,
 			}}},
 		{name: "gone", nodes: []string{"a m Allocated Disappeared"}, about: "state",
 			summary: "it is Disappeared: gossip, post lost it since 2026-01-02T12:01:00Z",
@@ -248,7 +248,7 @@ func TestExplainNode(t *testing.T) {
 			set:     func(_ *state.View, a *inventory.Node) { a.LastError = "task \"Upgrade\": non-zero return code" }},
 		{name: "held", nodes: []string{"a m Provisioning Discovered"}, about: "job",
 			summary: "job 5 holds it: commission of a-1, configure (site.yml) since 2026-01-02T12:00:00Z; its " +
-				"deadline is 2026-01-02T13:00:00Z, in 50m0s",
+				"deadline is 2026-01-02T13:00:00Z, in 50m",
 			set: func(v *state.View, _ *inventory.Node) { put(v, running, "5", job.Running) },
 			has: []string{"cancel-job job=5", "when job 5 succeeds, its nodes become Allocated; when it fails"}},
 		{name: "held by a job that cannot be read", nodes: []string{"a m Provisioning Discovered"}, about: "job",
@@ -269,7 +269,7 @@ func TestExplainNode(t *testing.T) {
 				v.Jobs[0].Deadline = jobtest.Noon.Add(time.Minute)
 			}, has: []string{
 				"on /dev/sda1", "become Unallocated, or Quarantined where it fails",
-				"its deadline is 2026-01-02T12:20:00Z, in 10m0s",
+				"its deadline is 2026-01-02T12:20:00Z, in 10m",
 			}},
 		{name: "in the queue behind another", nodes: []string{"a - Unallocated Discovered"}, about: "queue",
 			summary: "job 7 (commission) waits for it: place 1 of 1 in the queue, x needed by job 6",
@@ -485,15 +485,15 @@ func TestExplainJob(t *testing.T) {
 				jobtest.Record(&j, job.Step{
 					Phase: job.PhaseUpgrade, Playbook: job.PlaybookUpgrade, Hosts: j.Names(),
 				}, "deadline")
-				j.Cause, j.Message = job.CauseDeadline, "it ran longer than 1h0m0s"
+				j.Cause, j.Message = job.CauseDeadline, "it ran longer than 1h"
 				j.Outcomes = map[string]inventory.Outcome{
-					"a-1": {Status: inventory.Allocated, Error: "it ran longer than 1h0m0s"},
+					"a-1": {Status: inventory.Allocated, Error: "it ran longer than 1h"},
 				}
 
 				return j
-			}, summary: "longer than 1h0m0s", has: []string{
+			}, summary: "longer than 1h", has: []string{
 				"show-settings key=jobs.timeout",
-				"upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "retry-job job=5 timeout=2h0m0s",
+				"upgrade (rolling-upgrade.yml) ended (deadline) on a-1", "retry-job job=5 timeout=2h",
 			}},
 		{name: "cancelled in the queue", status: job.Cancelled, nodes: []string{"a - Unallocated Discovered"},
 			about: "failure",

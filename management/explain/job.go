@@ -367,7 +367,7 @@ func (f Facts) progress(j job.Job) string {
 	if due := j.Due(); !due.IsZero() {
 		text += "; its deadline is " + stamp(due)
 		if left := due.Sub(f.Now); left > 0 {
-			text += ", in " + left.Round(time.Second).String()
+			text += ", in " + inventory.ShortDuration(left.Round(time.Second))
 		} else {
 			text += ", which has passed"
 		}

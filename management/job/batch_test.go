@@ -127,9 +127,9 @@ func TestPlanInBatches(t *testing.T) {
 			> done
 			late
 			Errored deadline
-			reason: it ran longer than 1h0m0s; not begun: b
+			reason: it ran longer than 1h; not begun: b
 			a: Allocated service-worker 5
-			b: Allocated service-worker 3 | not begun: it ran longer than 1h0m0s`},
+			b: Allocated service-worker 3 | not begun: it ran longer than 1h`},
 		{"a batch that a rule forbids",
 			serial(jobtest.Planned(inventory.VerbUpdate, "", allocated("a b", w)...), "1", 0), mayNotBegin, `
 			Errored precondition

@@ -187,8 +187,8 @@ func TestPlan(t *testing.T) {
 			undo cleanup.yml a:service-master
 			> done
 			Errored deadline
-			reason: it ran longer than 1h0m0s
-			a: Unallocated | it ran longer than 1h0m0s`},
+			reason: it ran longer than 1h
+			a: Unallocated | it ran longer than 1h`},
 		{"commission is done at the last moment",
 			jobtest.Planned(inventory.VerbCommission, m, "a Unallocated -"), nobodyMinds, `
 			configure site.yml a:service-master
@@ -353,7 +353,7 @@ func TestPlan(t *testing.T) {
 			> deadline a=done b=begun
 			Errored deadline
 			a: Allocated service-worker 5
-			b: Allocated service-worker | not configured again: it ran longer than 1h0m0s`},
+			b: Allocated service-worker | not configured again: it ran longer than 1h`},
 		{"the runner of an apply is killed", jobtest.Planned(inventory.VerbApply, "", served...), nobodyMinds, `
 			apply site.yml a:service-worker b:service-worker
 			> interrupted a=begun

@@ -99,8 +99,8 @@ func TestReapply(t *testing.T) {
 			> done
 			late
 			Errored deadline
-			a: Allocated service-worker ! | cleaned, and not configured again: it ran longer than 1h0m0s
-			b: Allocated service-worker ! | cleaned, and not configured again: it ran longer than 1h0m0s`},
+			a: Allocated service-worker ! | cleaned, and not configured again: it ran longer than 1h
+			b: Allocated service-worker ! | cleaned, and not configured again: it ran longer than 1h`},
 		{"the runner is killed", of(two[0]), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker
 			> done

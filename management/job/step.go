@@ -62,7 +62,7 @@ func Plan(j Job, now time.Time, rules Rules) Step {
 	case j.Cancel > 0:
 		p.stop, p.stopMessage = CauseCancelled, cancelledBy(j.CancelBy)
 	case !j.Deadline.IsZero() && now.After(j.Deadline):
-		p.stop, p.stopMessage = CauseDeadline, fmt.Sprintf("it ran longer than %s", j.Timeout)
+		p.stop, p.stopMessage = CauseDeadline, "it ran longer than "+inventory.ShortDuration(j.Timeout)
 	}
 
 	// A plan takes its statuses from the row, so that the table stays true.

@@ -285,18 +285,9 @@ func because(reason string) string {
 // stamp returns a time in words.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// short returns a duration without zero units at its end.
+// short returns a duration in whole seconds, without zero units at its end.
 func short(d time.Duration) string {
-	text := d.Round(time.Second).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-
-	return text
+	return inventory.ShortDuration(d.Round(time.Second))
 }
 
 // madeRoom reports whether a policy cancelled the job before it began: nothing was done.

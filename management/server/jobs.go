@@ -220,7 +220,7 @@ func jobWaitOf(q url.Values) (wait jobWait, err error) {
 
 	if wait.limit, err = time.ParseDuration(text); err != nil || wait.limit < 0 || wait.limit > maxWait {
 		return wait, inventory.Errorf(inventory.KindInvalid, "the query parameter wait is %q", text).
-			Do("write a duration from 0s to %s", maxWait)
+			Do("write a duration from 0s to %s", inventory.ShortDuration(maxWait))
 	}
 
 	return wait, nil

@@ -361,7 +361,7 @@ func (c *Config) checkDurations() error {
 		{"audit.keep_for", c.Audit.KeepFor, day, 100 * 365 * day},
 	} {
 		if v := time.Duration(d.value); v < d.low || v > d.high {
-			return invalid(d.key, "%s is not within %s and %s", v, d.low, d.high)
+			return invalid(d.key, "%s is not within %s and %s", d.value, Duration(d.low), Duration(d.high))
 		}
 	}
 

@@ -298,8 +298,13 @@ func (g *Gossip) UnmarshalYAML(n *yaml.Node) error {
 // Duration is a time.Duration in the form "1h30m" in YAML and JSON.
 type Duration time.Duration
 
-// MarshalText returns the form of time.Duration.String.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+// MarshalText returns the form of inventory.ShortDuration.
+func (d Duration) MarshalText() ([]byte, error) {
+	return []byte(inventory.ShortDuration(time.Duration(d))), nil
+}
+
+// String returns the same form.
+func (d Duration) String() string { return inventory.ShortDuration(time.Duration(d)) }
 
 // UnmarshalText accepts the forms of time.ParseDuration, without negative values.
 func (d *Duration) UnmarshalText(b []byte) error {

@@ -83,7 +83,7 @@ func (r RoleRule) check(groups inventory.Groups, last bool) error {
 
 	if after := time.Duration(or(r.ReplaceAfter, Duration(minReplace))); after < minReplace || after > maxReplace {
 		return fmt.Errorf("replace_after: %s is not within %s and %s; leave it out to replace none",
-			after, minReplace, maxReplace)
+			Duration(after), Duration(minReplace), Duration(maxReplace))
 	}
 
 	if r.Spread == "" {

@@ -46,7 +46,7 @@ func TestRoles(t *testing.T) {
 		{"spread over no key", "{match: rack, roles: [{group: service-master, count: 3, spread: the rack}]}",
 			`roles[0].spread: "the rack" cannot be the key of a label`},
 		{"replaced at once", "{match: rack, roles: [{group: service-master, count: 3, replace_after: 10s}]}",
-			"roles[0].replace_after: 10s is not within 1m0s and 720h0m0s"},
+			"roles[0].replace_after: 10s is not within 1m and 720h"},
 		{"replaced without a count", "{match: rack, roles: [{group: service-master, replace_after: 1h}]}",
 			"roles[0].replace_after needs a count"},
 		{"workers first", `{match: rack, roles: [

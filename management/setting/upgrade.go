@@ -137,7 +137,7 @@ func (r UpgradeRule) check(name string, groups inventory.Groups) error {
 	case !slices.Contains(policy.UpgradeActions, spec.Action):
 		return fmt.Errorf("action is %q; write %s", spec.Action, inventory.Choices(policy.UpgradeActions))
 	case or(r.Settle, 0) > Duration(maxSettle):
-		return fmt.Errorf("settle: %s is not within 0s and %s", time.Duration(*r.Settle), maxSettle)
+		return fmt.Errorf("settle: %s is not within 0s and %s", *r.Settle, Duration(maxSettle))
 	}
 
 	return spec.Check(groups)

@@ -61,7 +61,7 @@ func (r VerifyRule) check(name string, groups inventory.Groups) error {
 		return fmt.Errorf("jobs: %d is not within 1 and %d", jobs, maxBatch)
 	case shortest > 0 && time.Duration(or(r.Spread, 0)) > shortest/2:
 		return fmt.Errorf("spread: %s is longer than half of %s, the shortest time between two runs",
-			time.Duration(*r.Spread), window.Short(shortest))
+			*r.Spread, window.Short(shortest))
 	}
 
 	return nil

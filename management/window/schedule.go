@@ -10,6 +10,8 @@ import (
 	_ "time/tzdata" // the host need not have the time zones
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // schedule is the openings of a window, and how long each lasts.
@@ -164,18 +166,9 @@ func (s schedule) open(t time.Time) time.Time {
 	return closes
 }
 
-// Short returns a duration without zero units at its end.
+// Short returns a duration in whole seconds, without zero units at its end.
 func Short(d time.Duration) string {
-	text := d.Round(time.Second).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-
-	return text
+	return inventory.ShortDuration(d.Round(time.Second))
 }
 
 // shorten cuts a text of an operator for a message.
