@@ -164,7 +164,7 @@ func (c *call) pausePolicy(ctx context.Context, name string) error {
 	return nil
 }
 
-// showPolicy prints in one line what a policy does now, or all of them, unless the request
+// showPolicy prints in one line the state of a policy, or of all of them, unless the request
 // failed. A program gets the state of automation.
 func (c *call) showPolicy(state api.Policies, err error, name string) error {
 	if err != nil || !c.forPeople() {

@@ -76,7 +76,7 @@ func policyState(s api.Policy) string {
 	return "active"
 }
 
-// PolicyLine describes in one line what a policy does now, or api.AllPolicies.
+// PolicyLine describes in one line the state of a policy, or of api.AllPolicies.
 func PolicyLine(s api.Policies, name string) string {
 	if name == api.AllPolicies {
 		return allPolicies(s)
