@@ -254,31 +254,13 @@ func UnknownCommand(name string, known []string) error {
 // Checks reports whether the gate has a check besides the verification.
 func (g Gate) Checks() bool { return g.HTTP != nil || g.Command != nil }
 
-// within returns how long the checks are repeated: for the longer of their times.
-func (g Gate) within() time.Duration {
-	var within time.Duration
-
-	if g.HTTP != nil {
-		within = cmp.Or(g.HTTP.Timeout, DefaultCheckTime)
+// current returns what is asked now, in words, and for how long it is repeated.
+func (g Gate) current(command bool) (what string, within time.Duration) {
+	if command {
+		return "command " + g.Command.Name, cmp.Or(g.Command.Timeout, DefaultCheckTime)
 	}
 
-	if g.Command != nil {
-		within = max(within, cmp.Or(g.Command.Timeout, DefaultCheckTime))
-	}
-
-	return within
-}
-
-// describe returns the checks in words.
-func (g Gate) describe() string {
-	switch {
-	case g.Command == nil:
-		return "HTTP check"
-	case g.HTTP == nil:
-		return "command " + g.Command.Name
-	}
-
-	return "HTTP check and command " + g.Command.Name
+	return "HTTP check", cmp.Or(g.HTTP.Timeout, DefaultCheckTime)
 }
 
 // URL returns the URL of the check of a host. It refuses an address that belongs to no

@@ -46,9 +46,13 @@ type Permission struct {
 
 // CheckResult is the newest result of the checks of a gate.
 type CheckResult struct {
-	Known bool // it was asked
-	OK    bool
-	Error string // in words
+	OK bool // all of them succeeded
+	// Command: the command is asked, as the HTTP check, if there is one, has succeeded.
+	Command bool
+	// Since is the start of the time of what is asked; zero: that has not begun, or it waits
+	// for its turn.
+	Since time.Time
+	Error string // of what is asked, in words
 }
 
 // Steps are the next things to be done. Carrying them out twice does no harm: each is bound to
@@ -316,32 +320,39 @@ func isClean(o inventory.Outcome) bool {
 	return o.Verdict == nil || o.Verdict.Result == inventory.Clean
 }
 
-// stepCheck follows the HTTP check and the command of the gate.
+// stepCheck follows the HTTP check and the command of the gate. The time of each begins when it
+// is asked first.
 func (d *decision) stepCheck(n *Node) {
 	last, gate := d.w.Checked(n.Name, n.Attempt), d.Spec.Gate
-	until := n.Since.Add(gate.within())
+	what, within := gate.current(last.Command || gate.HTTP == nil)
+	asked, until := !last.Since.IsZero(), last.Since.Add(within)
 	node := d.w.Node(n.Name)
 
 	switch {
 	case last.OK, d.Status == Aborting:
 		d.pass(n, Checking)
 	case node == nil:
-		d.move(n, Failed, "it was forgotten during its "+gate.describe())
-	case !d.now.Before(until):
-		d.move(n, Failed, fmt.Sprintf("its %s did not succeed within %s: %s",
-			gate.describe(), gate.within(), last.describe()))
+		d.move(n, Failed, fmt.Sprintf("it was forgotten during its %s", what))
+	case asked && !d.now.Before(until):
+		d.move(n, Failed, fmt.Sprintf("its %s did not succeed within %s: %s", what, within, last.describe()))
 	default:
 		d.checks = append(d.checks, Check{Node: n.Name, Attempt: n.Attempt, Addr: node.Addr, Group: node.Group})
-		d.wake(until)
+
+		if asked {
+			d.wake(until)
+		}
 	}
 }
 
 func (c CheckResult) describe() string {
-	if c.Error == "" {
-		return "there was no answer"
+	switch {
+	case c.Error != "":
+		return c.Error
+	case c.Command:
+		return "it has not ended"
 	}
 
-	return c.Error
+	return "there was no answer"
 }
 
 // stepSoak watches a node that passed its gate.

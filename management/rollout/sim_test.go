@@ -118,7 +118,7 @@ func (f *fleet) world() World {
 		},
 		Checked: func(node string, _ int) CheckResult {
 			at, ok := f.late[node]
-			return CheckResult{Known: ok, OK: ok && !f.now.Before(at), Error: "the status is 503"}
+			return CheckResult{OK: ok && !f.now.Before(at), Error: "the status is 503"}
 		},
 		Allowed: f.allowed,
 		Room:    job.MaxQueued,

@@ -70,7 +70,7 @@ type Gate struct {
 	// one otherwise, and it must find the node clean.
 	SkipVerify bool
 	HTTP       *HTTPCheck // nil: none
-	// Command is run after the HTTP check, if there are both. nil: none.
+	// Command is run once the HTTP check has succeeded, if there are both. nil: none.
 	Command *CommandCheck
 }
 
@@ -93,7 +93,7 @@ type CommandCheck struct {
 	Timeout time.Duration // 0: DefaultCheckTime
 }
 
-// DefaultCheckTime is how long a check is repeated, unless it says so.
+// DefaultCheckTime is how long a check is repeated after it was first asked, unless it says so.
 const DefaultCheckTime = time.Minute
 
 // Request asks for a rollout.

@@ -15,13 +15,13 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/state"
 )
 
 const (
-	checksAtOnce = 32
-	checkEvery   = 2 * time.Second // of one node
-	askTime      = 5 * time.Second // of one request
+	asksAtOnce     = 32              // HTTP checks of a rollout
+	commandsAtOnce = 16              // commands of a rollout
+	checkEvery     = 2 * time.Second // of one node
+	askTime        = 5 * time.Second // of one request
 )
 
 // checkKey identifies the checks of an attempt.
@@ -30,11 +30,59 @@ type checkKey struct {
 	attempt       int
 }
 
+// checkKind is a kind of checks of a rollout. Each has a bound of its own, so that slow commands
+// leave the other checks alone.
+type checkKind struct {
+	rollout string
+	command bool
+}
+
+func (k checkKind) atOnce() int {
+	if k.command {
+		return commandsAtOnce
+	}
+
+	return asksAtOnce
+}
+
 // checkState is the newest result of a check.
 type checkState struct {
 	result rollout.CheckResult
 	asking bool
-	next   time.Time // when it is asked again
+	cancel context.CancelFunc // ends the asking
+	next   time.Time          // when it is asked again
+	// used is the part of the time of a check that was over when it had to wait for its turn.
+	used time.Duration
+}
+
+// wait stops the time of the check.
+func (s *checkState) wait(now time.Time) {
+	if !s.result.Since.IsZero() {
+		s.used, s.result.Since = now.Sub(s.result.Since), time.Time{}
+	}
+}
+
+// begin lets the time of the check go on.
+func (s *checkState) begin(now time.Time) {
+	s.asking = true
+
+	if s.result.Since.IsZero() {
+		s.result.Since, s.used = now.Add(-s.used), 0
+	}
+}
+
+// answer notes why the check failed, or nil. The command comes after the HTTP check, with a time
+// of its own.
+func (s *checkState) answer(g rollout.Gate, err error, now time.Time) {
+	switch {
+	case err != nil:
+		// The time counts from the answer, so that a slow node has a pause as well.
+		s.result.Error, s.next = inventory.Shorten(err.Error(), maxError), now.Add(checkEvery)
+	case !s.result.Command && g.Command != nil:
+		s.result, s.used = rollout.CheckResult{Command: true}, 0
+	default:
+		s.result.OK = true
+	}
 }
 
 // result returns the newest result of the check.
@@ -51,40 +99,50 @@ func (l *Leader) result(id, node string, attempt int) rollout.CheckResult {
 
 // check asks the node, unless it was asked just now, and returns when it is asked again.
 func (l *Leader) check(ctx context.Context, r rollout.Record, c rollout.Check, now time.Time) time.Time {
-	key := checkKey{r.ID, c.Node, c.Attempt}
+	key, gate := checkKey{r.ID, c.Node, c.Attempt}, r.Spec.Gate
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	s := l.checked[key]
 	if s == nil {
-		s = &checkState{}
+		s = &checkState{result: rollout.CheckResult{Command: gate.HTTP == nil}}
 		l.checked[key] = s
 	}
 
-	if s.asking || now.Before(s.next) {
+	if s.asking || s.result.OK || now.Before(s.next) {
 		return later(s.next, now)
 	}
 
-	select {
-	case l.slots <- struct{}{}:
-	default: // another one ends soon
+	kind := checkKind{r.ID, s.result.Command}
+	if l.asking[kind] >= kind.atOnce() { // another one ends soon
+		s.wait(now)
 		return now.Add(checkEvery)
 	}
 
-	s.asking = true
+	s.begin(now)
+	l.asking[kind]++
+
+	ctx, s.cancel = whileAwaited(ctx, gate, s.result)
 
 	l.tasks.Go(func() {
-		defer func() { <-l.slots }()
 		defer l.wake()
 
-		result := l.checks(ctx, r, c)
+		err := l.ask(ctx, r, c, kind.command)
 
 		l.mu.Lock()
 		defer l.mu.Unlock()
 
-		// The time counts from the answer, so that a slow node has a pause as well.
-		s.result, s.asking, s.next = result, false, time.Now().Add(checkEvery)
+		if l.asking[kind]--; l.asking[kind] == 0 {
+			delete(l.asking, kind)
+		}
+
+		// What was cut short has failed for no reason of its own.
+		if s.asking = false; err == nil || ctx.Err() == nil {
+			s.answer(gate, err, time.Now())
+		}
+
+		s.cancel()
 	})
 
 	return now.Add(checkEvery)
@@ -99,62 +157,56 @@ func later(at, now time.Time) time.Time {
 	return now.Add(checkEvery)
 }
 
-// checks makes the checks of the gate once: the command only after the HTTP check succeeded.
-func (l *Leader) checks(ctx context.Context, r rollout.Record, c rollout.Check) rollout.CheckResult {
+// ask makes the check of the node once. It returns why it failed, or nil.
+func (l *Leader) ask(ctx context.Context, r rollout.Record, c rollout.Check, command bool) error {
 	gate := r.Spec.Gate
-	result := rollout.CheckResult{Known: true, OK: true}
-
-	if gate.HTTP != nil {
-		result = l.ask(ctx, gate.HTTP, c.Addr)
+	if !command {
+		return l.askHTTP(ctx, gate.HTTP, c.Addr)
 	}
 
-	if gate.Command == nil || !result.OK {
-		return result
-	}
-
-	// Later than that nobody waits for it.
-	within := cmp.Or(gate.Command.Timeout, rollout.DefaultCheckTime)
 	node := CommandNode{Rollout: r.ID, Name: c.Node, Addr: c.Addr, Group: c.Group}
 
-	if err := l.Command(ctx, gate.Command.Name, node, within); err != nil {
-		return rollout.CheckResult{Known: true, Error: inventory.Shorten(err.Error(), maxError)}
-	}
-
-	return result
+	return l.Command(ctx, gate.Command.Name, node, commandTime(gate))
 }
 
-// ask asks the node once.
-func (l *Leader) ask(ctx context.Context, c *rollout.HTTPCheck, addr string) rollout.CheckResult {
+// whileAwaited returns the context of a check. Nobody waits for a command after its time.
+func whileAwaited(
+	ctx context.Context, g rollout.Gate, c rollout.CheckResult,
+) (context.Context, context.CancelFunc) {
+	if !c.Command {
+		return context.WithCancel(ctx)
+	}
+
+	return context.WithDeadline(ctx, c.Since.Add(commandTime(g)))
+}
+
+func commandTime(g rollout.Gate) time.Duration {
+	return cmp.Or(g.Command.Timeout, rollout.DefaultCheckTime)
+}
+
+func (l *Leader) askHTTP(ctx context.Context, c *rollout.HTTPCheck, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 
-	result := rollout.CheckResult{Known: true}
-
 	target, err := c.URL(addr)
 	if err != nil {
-		result.Error = err.Error()
-		return result
+		return err
 	}
 
 	status, err := l.Ask(ctx, target)
-
-	switch {
-	case err != nil:
-		result.Error = inventory.Shorten(err.Error(), maxError)
-	case c.Passes(status):
-		result.OK = true
-	default:
-		result.Error = fmt.Sprintf("the status of the answer is %d", status)
+	if err == nil && !c.Passes(status) {
+		err = fmt.Errorf("the status of the answer is %d", status)
 	}
 
-	return result
+	return err
 }
 
 // maxError bounds the error of a check, in bytes.
 const maxError = 200
 
-// forgetChecks drops the results of checks that no rollout waits for.
-func (l *Leader) forgetChecks(v *state.View) {
+// forgetChecks drops the results of checks that none of the rollouts waits for, and ends those
+// that are being made.
+func (l *Leader) forgetChecks(list []rollout.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -162,11 +214,10 @@ func (l *Leader) forgetChecks(v *state.View) {
 		return
 	}
 
-	// A check that is being asked is dropped in a later round.
 	open := map[checkKey]bool{}
 
-	for i := range v.Rollouts {
-		r := &v.Rollouts[i]
+	for i := range list {
+		r := &list[i]
 		for k := range r.Nodes {
 			if n := &r.Nodes[k]; n.State == rollout.Checking {
 				open[checkKey{r.ID, n.Name, n.Attempt}] = true
@@ -175,7 +226,11 @@ func (l *Leader) forgetChecks(v *state.View) {
 	}
 
 	for key, s := range l.checked {
-		if !open[key] && !s.asking {
+		switch {
+		case open[key]:
+		case s.asking:
+			s.cancel() // its end wakes the round that drops it
+		default:
 			delete(l.checked, key)
 		}
 	}

@@ -36,7 +36,7 @@ func TestCommandGate(t *testing.T) {
 			ran[n.Name]++
 
 			if name != "smoke" || n.Addr == "" || n.Group != inventory.GroupWorker || n.Rollout == "" ||
-				within != 30*time.Second || s.asked["http://"+n.Addr+":80/"] < ran[n.Name] {
+				within != 30*time.Second || s.asked["http://"+n.Addr+":80/"] != 1 {
 				t.Errorf("%s for %+v within %s, asked %v", name, n, within, s.asked)
 			}
 
@@ -59,12 +59,211 @@ func TestCommandGate(t *testing.T) {
 		r = s.run(l, r.ID, time.Hour, ended)
 		if r.Nodes[0].State != rollout.Succeeded || r.Nodes[1].State != rollout.Failed || ran["w-0000"] != 3 ||
 			ran["w-0001"] < 10 || !strings.Contains(r.Nodes[1].Reason,
-			"its HTTP check and command smoke did not succeed within 30s: exit status 1: no quorum") {
+			"its command smoke did not succeed within 30s: exit status 1: no quorum") {
 			t.Errorf("%+v, ran %v", r.Nodes, ran)
 		}
 
 		s.tasks.Wait()
 	})
+}
+
+// smoke lets the leader have the command smoke.
+func smoke(l *Leader, run func(ctx context.Context, n CommandNode) error) {
+	l.Settings = func() Settings {
+		return Settings{Groups: inventory.DefaultGroups(), JobLimit: 100, Commands: []string{"smoke"}}
+	}
+	l.Command = func(ctx context.Context, _ string, n CommandNode, _ time.Duration) error { return run(ctx, n) }
+}
+
+// TestSlowCommands: commands that take long hold up neither the checks of another rollout, nor fail
+// nodes that wait for their turn.
+func TestSlowCommands(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 101)
+		l := s.leader()
+		s.status["http://10.0.0.101:80/"] = http.StatusOK
+
+		now, most := 0, 0
+		count := func(by int) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+
+			now += by
+			most = max(most, now)
+		}
+
+		smoke(l, func(context.Context, CommandNode) error {
+			count(1)
+			defer count(-1)
+
+			time.Sleep(9 * time.Minute)
+
+			return nil
+		})
+
+		slow := s.apply(func(o *rollout.Spec) {
+			o.MaxUnavailable, o.Gate.SkipVerify = "100", true
+			o.Gate.Command = &rollout.CommandCheck{Name: "smoke", Timeout: 10 * time.Minute}
+		})
+		slow.Nodes = s.names()[:100]
+
+		a, err := l.Start(t.Context(), ann, slow)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, a.ID, time.Hour, func(r rollout.Record) bool {
+			for _, n := range r.Nodes {
+				if n.State != rollout.Checking {
+					return false
+				}
+			}
+
+			return true
+		})
+
+		quick := s.apply(func(o *rollout.Spec) {
+			o.Gate.SkipVerify, o.Gate.HTTP = true, &rollout.HTTPCheck{Port: 80, Path: "/"}
+		})
+		quick.Nodes = s.names()[100:]
+
+		b, err := l.Start(t.Context(), ann, quick)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if b = s.run(l, b.ID, s.takes+5*time.Second, ended); b.Count().Succeeded != 1 {
+			t.Errorf("the quick one: %s, %+v", b.Status, b.Nodes)
+		}
+
+		if a = s.run(l, a.ID, 2*time.Hour, ended); a.Count().Succeeded != 100 || most != commandsAtOnce {
+			t.Errorf("%s, %+v, %d commands at once", a.Status, a.Count(), most)
+		}
+
+		s.tasks.Wait()
+	})
+}
+
+// TestWaitCountsNot: a command that failed once and waits for its turn keeps the rest of its time.
+func TestWaitCountsNot(t *testing.T) {
+	t.Parallel()
+
+	now := time.Now()
+	s := checkState{result: rollout.CheckResult{Command: true}}
+
+	s.begin(now)
+	s.wait(now.Add(10 * time.Second))
+	s.wait(now.Add(20 * time.Second))
+
+	if !s.result.Since.IsZero() {
+		t.Errorf("its time goes on while it waits: %+v", s)
+	}
+
+	s.begin(now.Add(time.Hour))
+
+	if want := now.Add(time.Hour - 10*time.Second); !s.result.Since.Equal(want) {
+		t.Errorf("%s, want %s", s.result.Since, want)
+	}
+}
+
+// TestAbortEndsCommand: no command goes on that nobody waits for.
+func TestAbortEndsCommand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		l := s.leader()
+		began := make(chan struct{})
+		took := make(chan time.Duration, 1)
+
+		smoke(l, func(ctx context.Context, _ CommandNode) error {
+			close(began)
+
+			begun := time.Now()
+			<-ctx.Done()
+
+			took <- time.Since(begun)
+
+			return ctx.Err()
+		})
+
+		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
+			o.Gate.SkipVerify, o.Gate.Command = true, &rollout.CommandCheck{Name: "smoke", Timeout: time.Hour}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		go func() {
+			<-began
+
+			if _, err := l.Abort(t.Context(), ann, r.ID, rollout.AbortOptions{}); err != nil {
+				t.Error(err)
+			}
+		}()
+
+		r = s.run(l, r.ID, 30*time.Minute, func(rollout.Record) bool { return false })
+		if took := <-took; r.Status != rollout.Aborted || took > time.Minute {
+			t.Errorf("%s, and the command ended after %s", r.Status, took)
+		}
+
+		s.tasks.Wait()
+	})
+}
+
+// TestCommandHasItsTime: the time of the command begins after the HTTP check, and the reason of a
+// failure is that of the command.
+func TestCommandHasItsTime(t *testing.T) {
+	t.Parallel()
+
+	for takes, want := range map[time.Duration]string{
+		20 * time.Second: "",
+		time.Hour:        "its command smoke did not succeed within 1m0s: it has not ended",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, 1)
+			l := s.leader()
+
+			var begun time.Time
+
+			l.Ask = func(context.Context, string) (int, error) {
+				if begun.IsZero() {
+					begun = time.Now()
+				}
+
+				if time.Since(begun) < 50*time.Second {
+					return http.StatusServiceUnavailable, nil
+				}
+
+				return http.StatusOK, nil
+			}
+
+			smoke(l, func(ctx context.Context, _ CommandNode) error {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(takes):
+					return nil
+				}
+			})
+
+			r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
+				o.Gate.SkipVerify = true
+				o.Gate.HTTP = &rollout.HTTPCheck{Port: 80, Path: "/", Timeout: time.Minute}
+				o.Gate.Command = &rollout.CommandCheck{Name: "smoke", Timeout: time.Minute}
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			r = s.run(l, r.ID, time.Hour, func(r rollout.Record) bool { return r.Status != rollout.Running })
+			if n := r.Nodes[0]; n.Reason != want || (n.State == rollout.Succeeded) != (want == "") {
+				t.Errorf("%s: %q, want %q", n.State, n.Reason, want)
+			}
+
+			s.tasks.Wait()
+		})
+	}
 }
 
 // TestUnknownCommand: a command that is not configured is refused, and nothing is stored.

@@ -111,10 +111,10 @@ type Leader struct {
 
 	kick  chan struct{} // something is due
 	tasks sync.WaitGroup
-	slots chan struct{} // of checks
 
 	mu      sync.Mutex
 	checked map[checkKey]*checkState
+	asking  map[checkKind]int // checks that are being made
 }
 
 // CommandNode is the node for which a command of a gate runs.
@@ -138,8 +138,7 @@ func New(o Options) *Leader {
 
 	// The one place in kick keeps a request that comes while a round runs.
 	return &Leader{
-		Options: o, kick: make(chan struct{}, 1), slots: make(chan struct{}, checksAtOnce),
-		checked: map[checkKey]*checkState{},
+		Options: o, kick: make(chan struct{}, 1), checked: map[checkKey]*checkState{}, asking: map[checkKind]int{},
 	}
 }
 
@@ -203,8 +202,14 @@ func (l *Leader) wake() {
 func (l *Leader) round(ctx context.Context) (next time.Time, took time.Duration) {
 	v := l.State.View()
 
+	// The one who leads asks anew, and the times of its checks count.
+	if !l.Leads() {
+		l.forgetChecks(nil)
+		return time.Time{}, 0
+	}
+
 	// An old view is no ground for a decision.
-	if !l.Leads() || v.Stale || l.Settings().Incomplete != nil {
+	if v.Stale || l.Settings().Incomplete != nil {
 		return time.Time{}, 0
 	}
 
@@ -226,7 +231,7 @@ func (l *Leader) round(ctx context.Context) (next time.Time, took time.Duration)
 		}
 	}
 
-	l.forgetChecks(v)
+	l.forgetChecks(v.Rollouts)
 
 	if err := l.expire(ctx, v); err != nil && ctx.Err() == nil {
 		l.Logger.WithError(err).Warn("old rollouts could not be removed; retrying")
