@@ -24,7 +24,7 @@ import (
 
 // The bounds of one secret.
 const (
-	// Timeout bounds a command, with all processes that it starts.
+	// Timeout bounds a command, with all processes of its group.
 	Timeout = 30 * time.Second
 	// MaxBytes bounds a value.
 	MaxBytes = 64 << 10
@@ -62,8 +62,11 @@ func File(path string) (string, error) {
 }
 
 // Command runs a program and returns its standard output, without a newline at its end.
-// It runs in / with a minimal environment, and no process of it outlives the call.
-// Errors contain the beginning of its standard error, without any line of its output.
+// It runs in / with a minimal environment. Errors contain the beginning of its standard error,
+// without any line of its output.
+//
+// What it leaves in the background is killed with its process group, a second later at most. A
+// process that left the group, as with setsid, goes on without its output.
 func Command(ctx context.Context, path string, args ...string) (string, error) {
 	stdout, err := run(ctx, Timeout, nil, path, args)
 	if err != nil {
@@ -104,15 +107,15 @@ func run(ctx context.Context, within time.Duration, env []string, path string, a
 	}
 
 	switch {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the exit status is 0
+		return stdout.Bytes(), nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, fmt.Errorf("%s did not end within %s%s", path, within, shown(stdout, stderr))
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err != nil:
-		return nil, fmt.Errorf("%s failed: %w%s", path, err, shown(stdout, stderr))
 	}
 
-	return stdout.Bytes(), nil
+	return nil, fmt.Errorf("%s failed: %w%s", path, err, shown(stdout, stderr))
 }
 
 // environment is the environment of a command: nothing of the daemon's but the paths.

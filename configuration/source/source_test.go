@@ -4,9 +4,12 @@ package source
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -106,5 +109,69 @@ func TestCheck(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", script, err, want)
 		}
+	}
+}
+
+// TestBackground: a program that leaves a process behind, with its output, has ended as its exit
+// status says, and the process ends with the call.
+func TestBackground(t *testing.T) {
+	t.Parallel()
+
+	for status, want := range map[string]string{"0": "", "3": "exit status 3"} {
+		path := filepath.Join(t.TempDir(), "alive")
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		alive, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer alive.Close()
+
+		got, err := Command(
+			t.Context(), "/bin/sh", "-c", `exec 3>"$1"; echo s3cret; sleep 1000 & exit "$2"`, "sh", path, status)
+		if want == "" && (got != "s3cret" || err != nil) ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %q, %v, want %q", status, got, err, want)
+		}
+
+		// The end of the last process that has it open for writing is its end.
+		if err := alive.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err := io.ReadAll(alive); err != nil {
+			t.Errorf("%s: a process outlives the call: %v", status, err)
+		}
+	}
+}
+
+// TestOwnSession: a process in a session of its own holds nothing up.
+func TestOwnSession(t *testing.T) {
+	t.Parallel()
+
+	begun := time.Now()
+	pid := filepath.Join(t.TempDir(), "pid")
+
+	err := Check(t.Context(), time.Minute, nil, "/bin/sh", "-c",
+		`setsid sh -c 'echo $$ >"$1.new"; mv "$1.new" "$1"; exec sleep 60' sh "$1" &
+		until test -e "$1"; do sleep 0.01; done`, "sh", pid)
+	if took := time.Since(begun); err != nil || took > 30*time.Second {
+		t.Errorf("%v after %s", err, took)
+	}
+
+	text, err := os.ReadFile(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	id, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := syscall.Kill(id, syscall.SIGKILL); err != nil {
+		t.Errorf("it has ended: %v", err)
 	}
 }
