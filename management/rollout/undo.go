@@ -70,6 +70,21 @@ func (r Record) Undo(
 	return u, checkFree(open, u.waiting())
 }
 
+// OnlyWith returns the undo without the command of its gate, unless the configuration has it. An
+// event says so: to go back is more urgent than the command of a rollout that is given up.
+func (r Record) OnlyWith(commands []string) Record {
+	command := r.Spec.Gate.Command
+	if command == nil || slices.Contains(commands, command.Name) {
+		return r
+	}
+
+	r.Spec.Gate.Command = nil
+	text := "the command %s of the gate is left out: gate_commands in the configuration file has it no longer"
+	r.note(Event{Time: r.Created, Kind: EventSkipped, Text: fmt.Sprintf(text, command.Name)})
+
+	return r
+}
+
 // waiting returns the record with its Waiting nodes only.
 func (r Record) waiting() Record {
 	r.Nodes = slices.DeleteFunc(slices.Clone(r.Nodes), func(n Node) bool { return n.State != Waiting })

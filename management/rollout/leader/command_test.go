@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestCommandGate: the command runs once the HTTP check has succeeded, and is repeated until
@@ -285,5 +287,61 @@ func TestUnknownCommand(t *testing.T) {
 
 	if len(s.View().Rollouts) > 0 {
 		t.Errorf("%+v", s.View().Rollouts)
+	}
+}
+
+// TestUndoWithoutCommand: the command of the former rollout is kept if the configuration has it, and
+// else left out, which an event says.
+func TestUndoWithoutCommand(t *testing.T) {
+	t.Parallel()
+
+	for _, commands := range [][]string{{"smoke"}, nil} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, 1)
+			l := s.leader()
+			smoke(l, func(context.Context, CommandNode) error { return nil })
+
+			r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
+				o.Gate.SkipVerify, o.Gate.Command = true, &rollout.CommandCheck{Name: "smoke"}
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			s.run(l, r.ID, time.Hour, ended)
+			s.mu.Lock()
+			s.publish(func(v *state.View) {
+				node := v.Nodes[0].Clone()
+				node.Applied = v.Rollouts[0].Nodes[0].Job
+				v.Nodes[0] = &node
+
+				// The jobs of this site have no former playbooks.
+				v.Rollouts[0].Nodes = slices.Clone(v.Rollouts[0].Nodes)
+				v.Rollouts[0].Nodes[0].Former = "former"
+			})
+			s.mu.Unlock()
+
+			l.Settings = func() Settings {
+				return Settings{Groups: inventory.DefaultGroups(), JobLimit: 10, Commands: commands}
+			}
+
+			undo, err := l.Undo(t.Context(), ann, r.ID, "it is broken")
+			if err != nil {
+				t.Fatalf("with %v: %v", commands, err)
+			}
+
+			said := slices.ContainsFunc(undo.Events, func(e rollout.Event) bool {
+				return strings.Contains(e.Text, "the command smoke of the gate is left out")
+			})
+			if has := undo.Spec.Gate.Command != nil; has != (commands != nil) || said == has {
+				t.Errorf("with %v: %+v, %+v", commands, undo.Spec.Gate, undo.Events)
+			}
+
+			if undo = s.run(l, undo.ID, time.Hour, ended); undo.Status != rollout.Done {
+				t.Errorf("with %v: %s, %+v", commands, undo.Status, undo.Nodes)
+			}
+
+			s.tasks.Wait()
+		})
 	}
 }

@@ -74,7 +74,7 @@ func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (
 			return r, err
 		}
 
-		return r.Undo(v.Snapshot, v.Rollouts, func(digest string) bool {
+		undo, err := r.Undo(v.Snapshot, v.Rollouts, func(digest string) bool {
 			// Thousands of nodes have a few digests.
 			if _, asked := kept[digest]; !asked {
 				kept[digest] = l.Jobs.KeptPlaybooks(ctx, digest)
@@ -82,6 +82,8 @@ func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (
 
 			return kept[digest]
 		}, reason, time.Now())
+
+		return undo.OnlyWith(l.Settings().Commands), err
 	})
 }
 
