@@ -209,6 +209,12 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 	m.AnnouncedFrom = n.AnnouncedFrom
 	m.HostKeys, m.Labels, m.Entries = n.HostKeys, n.Labels, n.Entries
 	m.Updated, m.Actor = n.Updated, n.Actor
+	m.Presence = n.Clone().Presence
+
+	// The reservation does not take over a new status, so the decision on it is still open.
+	if n.Status != m.Before.Status {
+		m.Presence.Handled, m.Presence.Fenced = stored.Presence.Handled, stored.Presence.Fenced
+	}
 
 	return m
 }

@@ -755,6 +755,60 @@ func reserveOnly(t *testing.T, s *Store, writes []state.NodeWrite) {
 	}
 }
 
+// TestReservationKeepsPresence: what an observer writes about the absences of a node during a claim stays. A fence does
+// not get through a claim, and its return stays pending.
+func TestReservationKeepsPresence(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	ctx := within(t, patience)
+	names := seen(t, s, 1)
+	_, writes := held(t, s.View(), accepted(t, s, names))
+	reserveOnly(t, s, writes)
+
+	write := func(n inventory.Node, e inventory.HistoryEntry) inventory.Node {
+		t.Helper()
+		conflicts, err := s.PutNodes(ctx, []state.NodeWrite{{Node: n, Entries: []inventory.HistoryEntry{e}}})
+		must(t, err)
+
+		got, err := s.View().Node(names[0])
+		if err != nil || len(conflicts) > 0 || s.view.nodes[names[0]].Before == nil {
+			t.Fatalf("%+v, %v, %v", got, conflicts, err)
+		}
+
+		return got
+	}
+
+	n, err := s.View().Node(names[0])
+	must(t, err)
+
+	lost, back, fenced := noon.Add(time.Hour), noon.Add(2*time.Hour), noon.Add(3*time.Hour)
+	seenBy := inventory.Observation{Observer: "gossip", Label: "n", Serial: "0000", Addr: n.Addr}
+	m, e, _ := n.Observe(seenBy, lost)
+
+	got := write(m, *e)
+	if got.State != inventory.Disappeared || !got.Presence.Lost.Equal(lost) || !got.Presence.Since.Equal(lost) {
+		t.Errorf("its loss: %+v", got)
+	}
+
+	seenBy.Alive = true
+	m, e, _ = got.Observe(seenBy, back)
+
+	got = write(m, *e)
+	if got.State != inventory.Discovered || !got.Presence.Returned().Equal(back) || !got.Presence.Pending() {
+		t.Errorf("its return: %+v", got)
+	}
+
+	got = write(got.Quarantine(inventory.Trigger{Actor: "policy:returns", Reason: "foreign", Time: fenced}))
+	if got.Status != inventory.Unallocated || !got.Presence.Pending() || !got.Presence.Fenced.IsZero() {
+		t.Errorf("the fence: %+v", got)
+	}
+
+	got = write(got.Decided(inventory.Trigger{Actor: "policy:returns", Reason: "left", Time: fenced}))
+	if got.Presence.Pending() {
+		t.Errorf("the decision: %+v", got)
+	}
+}
+
 // TestAbandonedReservation checks that an uncommitted reservation counts as absent
 // through observations, the end of its job, another claim and a restart.
 func TestAbandonedReservation(t *testing.T) {
