@@ -89,20 +89,21 @@ func Release(b state.Brake, now time.Time, by, reason string) (state.Brake, *sta
 }
 
 // vanished returns the nodes that were lost within the time of the brake, and the number
-// of those that were visible in it. Absences from before a release do not count again, those from
-// before a jump of the clock may be of any time, and those by the job of a person do not count.
+// of those that were visible in it. A jump of the clock in that time takes none of them away.
+// Absences from before a release do not count again, and those by the job of a person do not count.
 func (w World) vanished() (lost []string, visible int) {
-	from := w.Now.Add(-w.Settings.Brake.Within)
-	for _, t := range []time.Time{w.past(w.View.Automation.Brake.Released), w.Start.Stepped} {
-		if t.After(from) {
-			from = t
-		}
+	released, known := w.Age(w.View.Automation.Brake.Released)
+	if !known {
+		released, _ = w.Age(w.past(w.View.Automation.Brake.Released))
 	}
 
-	working := w.workOfPeople(from)
+	within := min(w.Settings.Brake.Within, released)
+	working := w.workOfPeople(within)
 
 	for _, n := range w.View.Nodes {
-		gone := n.Presence.Lost.After(from) && !w.future(n.Presence.Lost) && !excused(n, working[n.Name])
+		age, known := w.Age(n.Presence.Lost)
+
+		gone := known && age < within && !w.excused(n, working[n.Name])
 		if gone {
 			lost = append(lost, n.Name)
 		}
@@ -117,13 +118,14 @@ func (w World) vanished() (lost []string, visible int) {
 	return lost, visible
 }
 
-// workOfPeople returns the jobs of people that may have rebooted hosts since the time, by
+// workOfPeople returns the jobs of people that may have rebooted hosts within the time, by
 // node.
-func (w World) workOfPeople(since time.Time) map[string][]*job.Job {
+func (w World) workOfPeople(within time.Duration) map[string][]*job.Job {
 	working := map[string][]*job.Job{}
 
 	for _, j := range w.View.Jobs {
-		over := j.Status.Ended() && j.Ended.Add(noticed).Before(since)
+		ended, known := w.Age(j.Ended)
+		over := j.Status.Ended() && known && ended-noticed > within
 		// A verification changes no host, so it explains no absence.
 		if j.Started.IsZero() || over || state.IsPolicy(j.Actor) || j.Verb.Verifies() {
 			continue
@@ -142,15 +144,17 @@ const noticed = 30 * time.Second
 
 // excused reports whether one of the jobs explains the newest absence of the node. A job
 // that has ended does so only for a node that is back.
-func excused(n *inventory.Node, jobs []*job.Job) bool {
-	lost := n.Presence.Lost
+func (w World) excused(n *inventory.Node, jobs []*job.Job) bool {
+	lost, _ := w.Age(n.Presence.Lost)
 
 	return slices.ContainsFunc(jobs, func(j *job.Job) bool {
-		if lost.Before(j.Started) {
+		if started, known := w.Age(j.Started); !known || lost > started {
 			return false
 		}
 
-		return !j.Status.Ended() || n.State == inventory.Discovered && lost.Before(j.Ended.Add(noticed))
+		ended, known := w.Age(j.Ended)
+
+		return !j.Status.Ended() || known && n.State == inventory.Discovered && lost > ended-noticed
 	})
 }
 

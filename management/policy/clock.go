@@ -4,36 +4,70 @@ package policy
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
 )
 
+// Jump is a jump of the clock between two readings of it.
+type Jump struct {
+	// Old is what the clock would show at the second reading without the jump, and New what it showed.
+	Old, New time.Time
+	Gap      time.Duration // between the readings
+}
+
+// maxJumps is the number of jumps that a Clock remembers.
+const maxJumps = 16
+
 // Clock finds the jumps of the wall clock of one process, such as the first answer of a time
 // server after a start with a dead battery. The zero value has read no time yet. It is for one
 // goroutine at a time.
 type Clock struct {
-	wall    time.Time
-	steady  time.Duration
-	stepped time.Time
+	wall   time.Time
+	steady time.Duration
+	jumps  []Jump
 }
 
-// Read returns the time of the newest jump on the wall clock, this reading included; zero:
-// none. steady never jumps, and may begin anywhere.
-func (c *Clock) Read(wall time.Time, steady time.Duration) (stepped time.Time) {
+// Read returns the newest jumps of the wall clock, the oldest first, this reading included.
+// steady never jumps, and may begin anywhere.
+func (c *Clock) Read(wall time.Time, steady time.Duration) []Jump {
 	// A monotonic reading would hide the jump.
 	wall = wall.Round(0)
 
-	if !c.wall.IsZero() {
-		jump := wall.Sub(c.wall) - (steady - c.steady)
-		if jump.Abs() >= inventory.ClockSlack {
-			c.stepped = wall
-		}
+	if gap := steady - c.steady; !c.wall.IsZero() && wall.Sub(c.wall.Add(gap)).Abs() >= inventory.ClockSlack {
+		// Earlier callers keep their jumps.
+		jumps := append(slices.Clone(c.jumps), Jump{Old: c.wall.Add(gap), New: wall, Gap: gap})
+		c.jumps = jumps[max(0, len(jumps)-maxJumps):]
 	}
 
 	c.wall, c.steady = wall, steady
 
-	return c.stepped
+	return c.jumps
+}
+
+// Age returns how long ago a stored time was, whatever the clock has jumped since. Where the time
+// may be from before and from after a jump, it is the shorter age. It reports false for a time
+// that the clock of this process has never shown.
+func (w World) Age(t time.Time) (age time.Duration, ok bool) {
+	shown, passed := w.Now, time.Duration(0)
+
+	for _, j := range slices.Backward(w.Start.Jumps) {
+		if !t.Before(j.New.Add(-j.Gap)) && !t.After(shown.Add(inventory.ClockSlack)) {
+			return passed + shown.Sub(t), true
+		}
+
+		passed += shown.Sub(j.New)
+		shown = j.Old
+	}
+
+	// The sum could overflow for a time such as the zero one.
+	if age = shown.Sub(t); age < math.MaxInt64-passed {
+		age += passed
+	}
+
+	return age, age >= passed-inventory.ClockSlack
 }
 
 // epoch is the time from which on stored times tell an age; zero: all do.
@@ -58,8 +92,8 @@ func (w World) since(t time.Time) time.Time {
 // settled returns from when on a short wait counts that began at the stored time. It goes on over
 // a restart, and begins anew at a jump of the clock.
 func (w World) settled(t time.Time) time.Time {
-	if t.Before(w.Start.Stepped) {
-		return w.Start.Stepped
+	if t.Before(w.Start.Stepped()) {
+		return w.Start.Stepped()
 	}
 
 	return w.past(t)
@@ -79,16 +113,16 @@ func (w World) future(t time.Time) bool { return t.After(w.Now.Add(inventory.Clo
 
 // recent reports whether an answer of a host still counts.
 func (w World) recent(c inventory.Contact) bool {
-	return !w.future(c.Time) && !c.Time.Before(w.Start.Stepped) && w.Now.Sub(c.Time) <= EvidenceFor
+	return !w.future(c.Time) && !c.Time.Before(w.Start.Stepped()) && w.Now.Sub(c.Time) <= EvidenceFor
 }
 
 // jumped explains a limit that counts decisions from before a jump of the clock, or returns "".
 func (w World) jumped() string {
-	if w.Start.Stepped.IsZero() || w.Now.Sub(w.Start.Stepped) >= RateWindow {
+	if w.Start.Stepped().IsZero() || w.Now.Sub(w.Start.Stepped()) >= RateWindow {
 		return ""
 	}
 
-	return fmt.Sprintf("; the clock jumped at %s, so what began before counts", stamp(w.Start.Stepped))
+	return fmt.Sprintf("; the clock jumped at %s, so what began before counts", stamp(w.Start.Stepped()))
 }
 
 // aheadFor is how long a clock has to run evenly before it is trusted more than a stored time in

@@ -107,12 +107,14 @@ func (c *clocked) start() {
 func (c *clocked) read() {
 	c.world.Now = c.wall()
 
-	stepped := c.clock.Read(c.wall(), c.now.Sub(noon))
-	if c.epoch.IsZero() || !stepped.Equal(c.world.Start.Stepped) {
+	stepped := c.world.Start.Stepped()
+
+	c.world.Start.Jumps = c.clock.Read(c.wall(), c.now.Sub(noon))
+	if c.epoch.IsZero() || !stepped.Equal(c.world.Start.Stepped()) {
 		c.epoch = c.wall()
 	}
 
-	c.world.Start.Epoch, c.world.Start.Stepped = c.epoch, stepped
+	c.world.Start.Epoch = c.epoch
 }
 
 // step lets time pass.
@@ -375,14 +377,14 @@ func TestClockBrake(t *testing.T) {
 
 	w := world(nodes...)
 	w.Now = noon.Add(-time.Hour)
-	w.Start = policy.Start{Began: noon.Add(-48 * time.Hour), Epoch: w.Now, Stepped: w.Now}
+	w.Start = policy.Start{Began: noon.Add(-48 * time.Hour), Epoch: w.Now, Jumps: []policy.Jump{{New: w.Now}}}
 
 	if b, d := policy.Brake(w); b.On || d != nil {
 		t.Errorf("absences that the clock has yet to reach: %+v", d)
 	}
 
 	w.Now = noon.Add(48 * time.Hour)
-	w.Start = policy.Start{Began: noon.Add(-48 * time.Hour), Epoch: w.Now, Stepped: w.Now}
+	w.Start = policy.Start{Began: noon.Add(-48 * time.Hour), Epoch: w.Now, Jumps: []policy.Jump{{New: w.Now}}}
 	w.View.Automation.Brake = state.Brake{On: true, Since: noon, Until: noon.Add(time.Hour)}
 
 	if b, d := policy.Brake(w); !b.On || d != nil {
@@ -405,6 +407,125 @@ func TestClockBrake(t *testing.T) {
 	}
 }
 
+// TestClockBrakeSplit: a loss of many nodes pulls the brake also if the clock jumps between them.
+// Neither older absences nor those from before a release count because of a jump.
+func TestClockBrakeSplit(t *testing.T) {
+	t.Parallel()
+
+	const (
+		step = 5 * time.Second
+		loss = 3 * time.Hour // after which 16 nodes vanish, one with each step
+	)
+
+	for _, c := range []struct {
+		name  string
+		jumps map[time.Duration]time.Duration // how wrong the clock is from when on
+	}{
+		{"none", nil},
+		{"ahead", map[time.Duration]time.Duration{loss + 40*time.Second: 3 * time.Hour}},
+		{"a little ahead", map[time.Duration]time.Duration{loss + 40*time.Second: 20 * time.Second}},
+		{"back", map[time.Duration]time.Duration{loss + 40*time.Second: -2 * time.Hour}},
+		{"back to an older loss", map[time.Duration]time.Duration{loss + 40*time.Second: -2*time.Hour + time.Minute}},
+		{"a little back", map[time.Duration]time.Duration{loss + 40*time.Second: -20 * time.Second}},
+		{"by years", map[time.Duration]time.Duration{loss + 40*time.Second: -56 * 365 * 24 * time.Hour}},
+		{"away and back", map[time.Duration]time.Duration{
+			loss + 20*time.Second: -time.Hour, loss + 40*time.Second: 30 * time.Hour, loss + 50*time.Second: 0,
+		}},
+		{"before", map[time.Duration]time.Duration{loss - step: 400 * 24 * time.Hour}},
+		{"after", map[time.Duration]time.Duration{loss + 65*time.Second: -time.Hour}},
+	} {
+		nodes := fleet(40)
+
+		var clock policy.Clock
+
+		w := world(nodes...)
+		w.Start = policy.Start{Began: noon, Observed: noon, Epoch: noon}
+		wrong, lost := time.Duration(0), 0
+
+		var pulled []int
+
+		for at := time.Duration(0); at < loss+20*time.Minute; at += step {
+			if jump, ok := c.jumps[at]; ok {
+				wrong = jump
+			}
+
+			w.Now = noon.Add(at + wrong)
+
+			switch i := int((at - loss) / step); {
+			case at == time.Hour-10*time.Minute || at == time.Hour:
+				// Too few at a time.
+				for k := range 8 {
+					seen(nodes[20+k+int(at/time.Hour)*8], false, w.Now.Add(-step/2))
+					seen(nodes[20+k+int(at/time.Hour)*8], true, w.Now)
+				}
+			case at >= loss && i < 16:
+				seen(nodes[i], false, w.Now)
+				lost++
+			case at == loss+10*time.Minute:
+				w.View.Automation.Brake, _ = policy.Release(w.View.Automation.Brake, w.Now, "ann", "")
+			}
+
+			w.Start.Jumps = clock.Read(w.Now, at)
+			if stepped := w.Start.Stepped(); !stepped.IsZero() {
+				w.Start.Epoch = stepped
+			}
+
+			var d *state.Decision
+			if w.View.Automation.Brake, d = policy.Brake(w); d != nil {
+				pulled = append(pulled, lost)
+			}
+		}
+
+		if !slices.Equal(pulled, []int{12}) {
+			t.Errorf("%s: it was pulled after losses of %d nodes", c.name, pulled)
+		}
+	}
+}
+
+// TestClockAge: the age of a stored time is the same after each jump, and unknown for a time that
+// the clock has never shown.
+func TestClockAge(t *testing.T) {
+	t.Parallel()
+
+	var (
+		clock  policy.Clock
+		w      policy.World
+		stored []time.Time // one for each minute
+	)
+
+	for i, wrong := range []time.Duration{
+		0, 0, time.Hour, time.Hour, -30 * time.Hour, 0, 400 * 24 * time.Hour, 400 * 24 * time.Hour, 0, 20 * time.Second,
+	} {
+		at := time.Duration(i) * time.Minute
+		w.Now = noon.Add(at + wrong)
+		w.Start.Jumps = clock.Read(w.Now, at)
+		stored = append(stored, w.Now)
+
+		for k, old := range stored {
+			if age, ok := w.Age(old); !ok || age != time.Duration(i-k)*time.Minute {
+				t.Errorf("after %d minutes, that of %d: %s %t", i, k, age, ok)
+			}
+		}
+	}
+
+	if age, ok := w.Age(noon.AddDate(2, 0, 0)); ok {
+		t.Errorf("a time in the future: %s", age)
+	}
+
+	if age, ok := w.Age(time.Time{}); !ok || age < 200*365*24*time.Hour {
+		t.Errorf("no time: %s %t", age, ok)
+	}
+
+	// The memory is bounded.
+	for i := range 1000 {
+		w.Start.Jumps = clock.Read(noon.Add(time.Duration(i%2)*time.Hour), time.Hour)
+	}
+
+	if n := len(w.Start.Jumps); n > 100 {
+		t.Errorf("%d jumps", n)
+	}
+}
+
 // TestClockShortWaits: quiet periods, settle times and rates begin anew at a jump, and end.
 func TestClockShortWaits(t *testing.T) {
 	t.Parallel()
@@ -412,7 +533,7 @@ func TestClockShortWaits(t *testing.T) {
 	jump := noon.Add(30 * 24 * time.Hour)
 
 	at := func(w policy.World, stepped time.Time, since time.Duration) policy.World {
-		w.Start = policy.Start{Began: noon.Add(-time.Hour), Epoch: stepped, Stepped: stepped}
+		w.Start = policy.Start{Began: noon.Add(-time.Hour), Epoch: stepped, Jumps: []policy.Jump{{New: stepped}}}
 		w.Now = stepped.Add(since)
 
 		return w

@@ -15,8 +15,17 @@ type Start struct {
 	// Epoch is since when the process decides on an even clock: its start, its newest jump of the
 	// clock, or when it took over; zero: Began.
 	Epoch time.Time
-	// Stepped is the time of the newest jump of the clock, after the jump; zero: none.
-	Stepped time.Time
+	// Jumps are the newest jumps of the clock in this process, the oldest first.
+	Jumps []Jump
+}
+
+// Stepped returns the time of the newest jump of the clock, after the jump; zero: none.
+func (s Start) Stepped() time.Time {
+	if len(s.Jumps) == 0 {
+		return time.Time{}
+	}
+
+	return s.Jumps[len(s.Jumps)-1].New
 }
 
 // early returns why it is too early after a start for an action that cannot be taken back,

@@ -18,25 +18,25 @@ type clock struct {
 	mu      sync.Mutex
 	clock   policy.Clock
 	epoch   time.Time // zero: from the next reading on
-	stepped time.Time
+	stepped time.Time // the newest jump; zero: none
 }
 
-// read returns the time, since when the process decides on an even clock, and the newest jump;
-// zero: none.
-func (c *clock) read(clock func() (time.Time, time.Duration)) (now, epoch, stepped time.Time) {
+// read returns the time, and gives the start since when the process decides on an even clock, and
+// the newest jumps.
+func (c *clock) read(clock func() (time.Time, time.Duration), start policy.Start) (time.Time, policy.Start) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	now, steady := clock()
 
-	stepped = c.clock.Read(now, steady)
-	if c.epoch.IsZero() || !stepped.Equal(c.stepped) {
-		c.epoch = now.Round(0)
+	start.Jumps = c.clock.Read(now, steady)
+	if stepped := start.Stepped(); c.epoch.IsZero() || !stepped.Equal(c.stepped) {
+		c.epoch, c.stepped = now.Round(0), stepped
 	}
 
-	c.stepped = stepped
+	start.Epoch = c.epoch
 
-	return now, c.epoch, stepped
+	return now, start
 }
 
 // yield notes that another process decides, whose clock may differ.

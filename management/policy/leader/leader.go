@@ -194,6 +194,9 @@ func (l *Leader) round(ctx context.Context) time.Time {
 	settings := l.Settings()
 	v := l.State.View()
 
+	// A jump of the clock is found soon after it, also while nothing is decided.
+	l.start()
+
 	// An old view, or a record that cannot be read, is no ground for a decision.
 	if !l.Leads() {
 		l.time.yield()
@@ -229,9 +232,7 @@ func (l *Leader) start() (now time.Time, start policy.Start) {
 		start.Observed = l.Observed()
 	}
 
-	now, start.Epoch, start.Stepped = l.time.read(l.Clock)
-
-	return now, start
+	return l.time.read(l.Clock, start)
 }
 
 // earliest returns the earlier one of two times; zero is none.
