@@ -255,12 +255,18 @@ func (l *Leader) Resume(
 	}
 
 	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) {
-		r, err := repin(r)
-		if err != nil {
+		repinned, err := repin(r)
+
+		switch {
+		case err != nil:
 			return r, err
+		case r.Status == rollout.Running && repinned.Playbooks != r.Playbooks:
+			return r, inventory.Errorf(inventory.KindRefused,
+				"rollout %s is %s, and its nodes would get different playbooks while it goes on", r.ID, r.Status).
+				Do("pause it first, then resume it with the playbooks of now")
 		}
 
-		return r.Resume(mark(c, o.Reason))
+		return repinned.Resume(mark(c, o.Reason))
 	}
 
 	return l.control(ctx, c, "rollouts.resume", id, o.Reason, act)

@@ -336,6 +336,52 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// TestRepinRunning: a resume changes the playbooks of a rollout that was paused, with an event, and
+// never those of one that goes on.
+func TestRepinRunning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 2)
+		l := s.leader()
+
+		r, err := l.Start(t.Context(), ann, s.apply(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		now := rollout.ResumeOptions{PlaybooksNow: true}
+
+		_, err = l.Resume(t.Context(), ann, r.ID, now)
+		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "different playbooks") {
+			t.Error(err)
+		}
+
+		if is := s.View().Rollouts[0]; is.Playbooks != "now" || is.Revision != r.Revision {
+			t.Errorf("it was changed: %+v", is)
+		}
+
+		// Without a change of the playbooks, a repetition does no harm.
+		if _, err = l.Resume(t.Context(), ann, r.ID, rollout.ResumeOptions{}); err != nil {
+			t.Error(err)
+		}
+
+		if _, err = l.Pause(t.Context(), ann, r.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+
+		for range 2 {
+			if r, err = l.Resume(t.Context(), ann, r.ID, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		last := r.Events[len(r.Events)-1]
+		if r.Status != rollout.Running || r.Playbooks != "later" || last.Kind != rollout.EventResumed {
+			t.Errorf("%s with %s, %+v", r.Status, r.Playbooks, last)
+		}
+	})
+}
+
 // TestExpire: the oldest rollouts that have ended are removed.
 func TestExpire(t *testing.T) {
 	t.Parallel()
