@@ -65,8 +65,8 @@ func File(path string) (string, error) {
 // It runs in / with a minimal environment. Errors contain the beginning of its standard error,
 // without any line of its output.
 //
-// What it leaves in the background is killed with its process group, a second later at most. A
-// process that left the group, as with setsid, goes on without its output.
+// Its process group is killed with it, a second later at most. A process that left the group, as
+// with setsid, goes on without its output.
 func Command(ctx context.Context, path string, args ...string) (string, error) {
 	stdout, err := run(ctx, Timeout, nil, path, args)
 	if err != nil {

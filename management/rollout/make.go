@@ -254,7 +254,7 @@ func UnknownCommand(name string, known []string) error {
 // Checks reports whether the gate has a check besides the verification.
 func (g Gate) Checks() bool { return g.HTTP != nil || g.Command != nil }
 
-// current returns what is asked now, in words, and for how long it is repeated.
+// current returns the check that is made now, in words, and for how long it is repeated.
 func (g Gate) current(command bool) (what string, within time.Duration) {
 	if command {
 		return "command " + g.Command.Name, cmp.Or(g.Command.Timeout, DefaultCheckTime)

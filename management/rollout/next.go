@@ -49,10 +49,10 @@ type CheckResult struct {
 	OK bool // all of them succeeded
 	// Command: the command is asked, as the HTTP check, if there is one, has succeeded.
 	Command bool
-	// Since is the start of the time of what is asked; zero: that has not begun, or it waits
+	// Since is the start of the time of the current check; zero: it has not begun, or waits
 	// for its turn.
 	Since time.Time
-	Error string // of what is asked, in words
+	Error string // of the current check, in words
 }
 
 // Steps are the next things to be done. Carrying them out twice does no harm: each is bound to

@@ -137,7 +137,7 @@ func (l *Leader) check(ctx context.Context, r rollout.Record, c rollout.Check, n
 			delete(l.asking, kind)
 		}
 
-		// What was cut short has failed for no reason of its own.
+		// A check that was cut short has no reason of its own.
 		if s.asking = false; err == nil || ctx.Err() == nil {
 			s.answer(gate, err, time.Now())
 		}

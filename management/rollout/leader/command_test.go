@@ -291,7 +291,7 @@ func TestUnknownCommand(t *testing.T) {
 }
 
 // TestUndoWithoutCommand: the command of the former rollout is kept if the configuration has it, and
-// else left out, which an event says.
+// else left out, with an event.
 func TestUndoWithoutCommand(t *testing.T) {
 	t.Parallel()
 

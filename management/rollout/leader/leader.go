@@ -202,7 +202,7 @@ func (l *Leader) wake() {
 func (l *Leader) round(ctx context.Context) (next time.Time, took time.Duration) {
 	v := l.State.View()
 
-	// The one who leads asks anew, and the times of its checks count.
+	// The leader of now checks anew, and the times of its own checks count.
 	if !l.Leads() {
 		l.forgetChecks(nil)
 		return time.Time{}, 0
