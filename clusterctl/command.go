@@ -31,7 +31,7 @@ var (
 	objectFormats = []string{print.FormatLong, print.FormatJSON, print.FormatYAML, print.FormatName}
 	// tableFormats are the formats of a command with selectable columns.
 	tableFormats = append([]string{print.FormatWide}, objectFormats...)
-	// namelessFormats are the formats of a command whose answer has no names.
+	// namelessFormats are the formats of a command with an answer without names.
 	namelessFormats = []string{print.FormatLong, print.FormatJSON, print.FormatYAML}
 )
 

@@ -108,7 +108,7 @@ func freezeOn(ctx context.Context, c *call) error {
 	return c.showFreeze(now, err)
 }
 
-// replacedFreeze describes a freeze whose place another one has taken, which may end earlier.
+// replacedFreeze describes a freeze that another one has replaced, which may end earlier.
 func replacedFreeze(f api.Freeze) string {
 	until := "until it was lifted"
 	if f.Until != nil {

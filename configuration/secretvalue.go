@@ -41,7 +41,7 @@ func LockedSecret(place, box, problem string) Secret {
 	return Secret{locked: &lock{place, box, problem}}
 }
 
-// SourcedSecret returns a secret whose value comes from the source with the name of
+// SourcedSecret returns a secret with a value from the source with the name of
 // the variable.
 func SourcedSecret() Secret { return Secret{source: true} }
 

@@ -320,7 +320,10 @@ func (gs Groups) BudgetProblems(nodes []*Node) []string {
 	var problems []string
 	for _, g := range gs {
 		if never := usageOf(g, nodes, nil).never(); never != "" {
-			problems = append(problems, fmt.Sprintf("no job can take a node of group %s out of service: %s", g.Name, never))
+			problems = append(
+				problems,
+				fmt.Sprintf("no job can take a node of group %s out of service: %s", g.Name, never),
+			)
 		}
 	}
 

@@ -85,7 +85,7 @@ var Actions = []struct {
 	{ActionMakePlan, "plan a job, and do nothing: as submit"},
 	{ActionListPlans, "list the plans"},
 	{ActionShowPlan, "show a plan"},
-	{ActionShowSettings, "show the settings whose key begins with key; without key, all"},
+	{ActionShowSettings, "show the settings with a key that begins with key; without key, all"},
 	{ActionSetSetting, "set the setting key to value"},
 	{ActionUnsetSetting, "remove the value of the setting key that was set at run time"},
 	{ActionShowSSHKey, "show the rotation of the manager's ssh key"},

@@ -170,7 +170,12 @@ func nodeName(i int) string { return fmt.Sprintf("n-%d", i) }
 // groupRules are values of the rules of a group that stop no job of the test.
 var groupRules = map[string][]string{
 	"budget": {
-		"{max_unavailable: 100%}", "{max_unavailable: 100%, per: rack}", "{max_unavailable: \"99\"}", "{max_unavailable: 98}", "null", "{}",
+		"{max_unavailable: 100%}",
+		"{max_unavailable: 100%, per: rack}",
+		"{max_unavailable: \"99\"}",
+		"{max_unavailable: 98}",
+		"null",
+		"{}",
 	},
 	"on_return": {"record", "verify-and-repair", "null", "''"},
 	"strategy": {

@@ -189,7 +189,7 @@ func (l *Log) begin() error {
 	return localfile.SyncDir(l.Dir)
 }
 
-// Append adds an entry, whose number and hashes it sets. It returns once the entry is
+// Append adds an entry, and sets its number and hashes. It returns once the entry is
 // synced, or the error of that.
 func (l *Log) Append(ctx context.Context, e Entry) error { return l.await(ctx, item{entry: e}) }
 

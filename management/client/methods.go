@@ -558,7 +558,7 @@ func (c *Client) Secrets(ctx context.Context) (api.Secrets, error) {
 }
 
 // RotateSecrets encrypts all secrets with a new key, and removes the former one. The
-// manager completes a rotation whose client gives up. abandon: see
+// manager completes a rotation also if its client gives up. abandon: see
 // api.SecretsRotation.
 func (c *Client) RotateSecrets(ctx context.Context, abandon bool) (api.Secrets, error) {
 	var out api.Secrets

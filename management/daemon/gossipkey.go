@@ -50,7 +50,7 @@ func (d *Daemon) finishRotation(key string) error {
 	return localfile.Replace(filepath.Join(d.file.DataDir, "gossip.key"), []byte(key+"\n"))
 }
 
-// ring returns the gossip, whose keys can be rotated.
+// ring returns the gossip, with keys that can be rotated.
 func (g *gossip) ring() (gossipkey.Ring, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -128,8 +128,11 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	h.Warnings = append(h.Warnings, d.policies.Warnings()...)
 
 	for _, problem := range d.settings.Groups().BudgetProblems(v.Nodes) {
-		h.Warnings = append(h.Warnings, problem+"; add a node to the group, or lower the budget in the setting groups: "+
-			"clusterctl config get groups")
+		h.Warnings = append(
+			h.Warnings,
+			problem+"; add a node to the group, or lower the budget in the setting groups: "+
+				"clusterctl config get groups",
+		)
 	}
 
 	if d.gossip.off() {
@@ -211,7 +214,7 @@ func (d *Daemon) probeStore(ctx context.Context, stale bool) error {
 // outageTimeout is how long to wait for a store that has not answered for long.
 func (d *Daemon) outageTimeout() time.Duration { return d.opts.StaleAfter / 3 }
 
-// checkFreeSpace refuses a directory whose file system has less free space, in
+// checkFreeSpace refuses a directory on a file system with less free space, in
 // bytes.
 func checkFreeSpace(dir string, minimum uint64) error {
 	var fs unix.Statfs_t

@@ -78,7 +78,7 @@ func (t *targets) problem() error {
 	return nil
 }
 
-// unusable is the sender of a target whose files cannot be read.
+// unusable is the sender of a target with files that cannot be read.
 type unusable struct{ err error }
 
 func (u unusable) Describe() string { return "nowhere: " + u.err.Error() }

@@ -207,7 +207,7 @@ func (s *secrets) settle(ctx context.Context, ring secret.Ring) (secret.Ring, er
 	return ring, nil
 }
 
-// errMissing returns the error for a store whose key is not here.
+// errMissing returns the error for a store without its key here.
 func (s *secrets) errMissing(ring secret.Ring, named string) error {
 	problem := "does not exist"
 	if ring.Active() != "" {

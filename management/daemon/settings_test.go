@@ -414,8 +414,11 @@ func TestBudgetThatCannotBeMet(t *testing.T) {
 		h, err := s.Health(s.ctx())
 		s.must(err)
 
-		return strings.Contains(strings.Join(h.Warnings, "\n"), "no job can take a node of group service-master out of "+
-			"service: with 1 node, min_available 1 never allows it")
+		return strings.Contains(
+			strings.Join(h.Warnings, "\n"),
+			"no job can take a node of group service-master out of "+
+				"service: with 1 node, min_available 1 never allows it",
+		)
 	}
 	if warns() {
 		t.Error("health warns of a group without nodes")

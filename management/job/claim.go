@@ -13,10 +13,10 @@ import (
 
 // Footprint is what the claim of a job has to do with groups, beside its own nodes.
 type Footprint struct {
-	// Uses are the groups whose nodes the rules, the budgets and the helpers of the job
+	// Uses are the groups with nodes that the rules, the budgets and the helpers of the job
 	// depend on. If one of them changes, the claim must be decided again.
 	Uses []string
-	// Changes are the groups whose nodes the claim takes.
+	// Changes are the groups of the nodes that the claim takes.
 	Changes []string
 }
 

@@ -139,7 +139,11 @@ func (ns *Nodes) tickMonitors(ctx context.Context, leads bool) error {
 
 // withdraw removes the reports of a silent monitor from all nodes.
 func (ns *Nodes) withdraw(ctx context.Context, observer string) error {
-	reason := fmt.Sprintf("the monitor %s has been silent for %s", observer, inventory.ShortDuration(ns.settings().MonitorTimeout))
+	reason := fmt.Sprintf(
+		"the monitor %s has been silent for %s",
+		observer,
+		inventory.ShortDuration(ns.settings().MonitorTimeout),
+	)
 
 	var changed, lost []string
 

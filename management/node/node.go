@@ -159,7 +159,7 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 	return revision, err
 }
 
-// rulesOf returns the groups whose rules the removal of the nodes depends on.
+// rulesOf returns the groups with rules for the removal of the nodes.
 func (ns *Nodes) rulesOf(writes []state.NodeWrite) []string {
 	var groups []string
 	for _, w := range writes {

@@ -651,7 +651,7 @@ func (n *Notifier) attempt(ctx context.Context, a attempt) {
 		return // the next leader repeats it
 	}
 
-	// A success of an earlier attempt whose answer was lost cannot be known.
+	// A success of an earlier attempt without an answer cannot be known.
 	d := a.delivery
 	d.Attempts, d.Last, d.Status, d.Error = d.Attempts+1, now, Delivered, ""
 

@@ -201,7 +201,7 @@ func (h held) serverConfig(now func() time.Time) *tls.Config {
 }
 
 // Fingerprint returns the fingerprint for clients to pin: that of the CA, or
-// empty for a site's own server certificate, whose CA the site distributes.
+// empty for a site's own server certificate: the site distributes its CA.
 func (k *Keeper) Fingerprint() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

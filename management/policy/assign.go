@@ -290,7 +290,7 @@ func (t *taking) give(group string, p prospect) {
 	t.used[p.slot] = true
 }
 
-// join gives a node to a role, whose counts then include it.
+// join gives a node to a role, and counts it there.
 func (t *taking) join(role *tally, p prospect, replaced *absence) {
 	if text := t.m.cannotJoin(role.Group); p.stage == stageAct && text != "" {
 		p.stage, p.text = stageWait, text

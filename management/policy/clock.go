@@ -129,7 +129,7 @@ func (w World) jumped() string {
 // the future: one that was not set since the start would be wrong.
 const aheadFor = 10 * time.Minute
 
-// Ahead returns the nodes whose presence has a time in the future, as they are to be stored: with
+// Ahead returns the nodes with a presence in the future, as they are to be stored: with
 // such a time, everything that happens to the node would look older.
 func Ahead(w World) []inventory.Node {
 	if epoch := w.epoch(); epoch.IsZero() || w.Now.Sub(epoch) < aheadFor {

@@ -203,7 +203,7 @@ func (w World) away(n *inventory.Node) outlook {
 	return outlook{ask: !n.Presence.Away.Reached && w.Now.Before(lost.Add(opinionFor))}
 }
 
-// settled judges a present node whose return has been decided on: a verification may have
+// settled judges a present node after the decision on its return: a verification may have
 // found it drifted.
 func (r Returns) settled(w World, n *inventory.Node) outlook {
 	reaction := w.Settings.Groups.Reaction(n.Group)

@@ -521,7 +521,9 @@ func (r Record) refuseNode(name string) error {
 	case AwaitingPromotion:
 		remedy, actions = "promote it, or abort it", []inventory.Action{inventory.PromoteRollout(r.ID)}
 	case AwaitingApproval:
-		remedy, actions = "let another person approve it, or abort it", []inventory.Action{inventory.ApproveRollout(r.ID)}
+		remedy, actions = "let another person approve it, or abort it", []inventory.Action{
+			inventory.ApproveRollout(r.ID),
+		}
 	}
 
 	status := "has not ended"

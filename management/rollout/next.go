@@ -64,7 +64,7 @@ type Steps struct {
 	// Begin are the jobs to be submitted, in order. Each is stored in one transaction with
 	// Record.Begun.
 	Begin []Begin
-	// Checks are the nodes whose HTTP check and command are to be asked.
+	// Checks are the nodes of which the HTTP check and the command are to be asked.
 	Checks []Check
 	// Cancel are the ids of jobs to be cancelled.
 	Cancel []Cancel

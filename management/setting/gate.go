@@ -37,7 +37,7 @@ func (c *Config) checkGateCommands() error {
 	return nil
 }
 
-// checkGatePrograms refuses new commands whose program is missing, or that others than root
+// checkGatePrograms refuses new commands with a program that is missing, or that others than root
 // may change.
 func (c *Config) checkGatePrograms(old Config, adapters Adapters) error {
 	for _, name := range sortedKeys(c.GateCommands) {

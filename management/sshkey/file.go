@@ -60,7 +60,7 @@ func readKey(path string) (public string, err error) {
 	return configuration.ParseHostKey(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
 }
 
-// present refuses a key whose private half is not on this host, or is another one by now.
+// present refuses a key without its private half on this host, or is another one by now.
 func present(key Key) error {
 	public, err := readKey(key.Path)
 

@@ -137,7 +137,7 @@ type Decision struct {
 	Prevent []string
 	Cancel  string // ActionYield: the id of the job
 	Group   string // ActionCommission: the group that the node joins
-	// Replaces is the lost node whose place in the group the node takes; mostly empty.
+	// Replaces is the lost node that the node replaces in the group; mostly empty.
 	Replaces string
 	From     string // ActionUpgrade: the commit of most nodes; ActionSupersede: that of the rollout
 	Commit   string // the commit in use, for these two

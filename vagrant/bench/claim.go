@@ -249,7 +249,7 @@ func (b *bench) claimAll(ctx context.Context, w *world) error {
 		probes := make(chan []float64, 1)
 		go func() { probes <- w.probes(within) }()
 
-		// Not by the API, whose answer with all nodes would take a part of the time.
+		// Not by the API: its answer with all nodes would take a part of the time.
 		for {
 			resp, err := w.raw.Get(ctx, keys+"/v/jobs/"+j.ID, clientv3.WithKeysOnly())
 			if err != nil {

@@ -39,7 +39,7 @@ func (c *clock) read(clock func() (time.Time, time.Duration), start policy.Start
 	return now, start
 }
 
-// yield notes that another process decides, whose clock may differ.
+// yield notes that another process decides, with a clock that may differ.
 func (c *clock) yield() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
