@@ -29,6 +29,7 @@ type brakeRecord struct {
 	On         bool      `json:"on,omitempty"`
 	Since      time.Time `json:"since,omitzero"`
 	Until      time.Time `json:"until,omitzero"`
+	Counted    time.Time `json:"counted,omitzero"`
 	Lost       []string  `json:"lost,omitempty"`
 	Vanish     int       `json:"vanished,omitempty"`
 	Visible    int       `json:"visible,omitempty"`

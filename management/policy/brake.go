@@ -25,12 +25,14 @@ type BrakeSettings struct {
 // BrakeName stands for the brake among the policies.
 const BrakeName = "brake"
 
-// Brake returns the brake as it is to be now, and the decision that changes it, or nil.
+// Brake returns the brake as it is to be now, and the decision that turns it, or nil. Without one,
+// its times may still have changed.
 func Brake(w World) (state.Brake, *state.Decision) {
 	b, s := w.View.Automation.Brake, w.Settings.Brake
 
 	if b.On {
-		if until := w.release(b); until.IsZero() || w.Now.Before(until) {
+		b = w.counted(b)
+		if b.Until.IsZero() || w.Now.Before(b.Until) {
 			return b, nil
 		}
 
@@ -66,19 +68,28 @@ func Brake(w World) (state.Brake, *state.Decision) {
 	}
 }
 
-// release returns when the brake is released by itself; zero: never.
-func (w World) release(b state.Brake) time.Time {
-	if b.Until.IsZero() {
-		return time.Time{}
+// counted returns the brake with the times that hold after a start or a jump of the clock: the
+// time to its release begins anew.
+func (w World) counted(b state.Brake) state.Brake {
+	from := b.Counted
+	if from.IsZero() {
+		from = b.Since
 	}
 
-	return w.since(b.Since).Add(b.Until.Sub(b.Since))
+	b.Since = w.past(b.Since)
+
+	if anew := w.since(from); !b.Until.IsZero() && !anew.Equal(from) {
+		b.Until, b.Counted = anew.Add(b.Until.Sub(from)), anew
+	}
+
+	return b
 }
 
 // Release returns the brake after its release, and the decision.
 func Release(b state.Brake, now time.Time, by, reason string) (state.Brake, *state.Decision) {
 	since := b.Since
-	b.On, b.Until, b.Released, b.ReleasedBy, b.Reason = false, time.Time{}, now, by, reason
+	b.On, b.Until, b.Counted = false, time.Time{}, time.Time{}
+	b.Released, b.ReleasedBy, b.Reason = now, by, reason
 
 	return b, &state.Decision{
 		ID: fmt.Sprintf("release/%d", now.UnixNano()), Time: now, Policy: BrakeName, Action: state.ActionRelease,

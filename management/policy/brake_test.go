@@ -112,6 +112,55 @@ func TestBrakeHolds(t *testing.T) {
 	}
 }
 
+// TestBrakeAfterStarts: each start and each jump moves the release, once, and the words say so.
+func TestBrakeAfterStarts(t *testing.T) {
+	t.Parallel()
+
+	nodes := fleet(10)
+	for i := range 5 {
+		seen(nodes[i], false, noon)
+	}
+
+	w := world(nodes...)
+	w.Now = noon.Add(10 * time.Second)
+	w.Start = policy.Start{Began: noon.Add(-time.Hour), Epoch: noon.Add(-time.Hour)}
+
+	b, _ := policy.Brake(w)
+	since := b.Since
+
+	for _, epoch := range []time.Time{
+		noon.Add(40 * time.Minute), noon.Add(80 * time.Minute), noon.AddDate(1, 0, 0), noon.AddDate(-1, 0, 0),
+	} {
+		w.Start = policy.Start{Began: epoch, Epoch: epoch}
+		if w.Now = epoch; epoch.Before(since) {
+			since = epoch
+		}
+
+		for range 3 {
+			var d *state.Decision
+
+			w.View.Automation.Brake = b
+			if b, d = policy.Brake(w); !b.On || d != nil || !b.Until.Equal(epoch.Add(time.Hour)) || !b.Since.Equal(since) {
+				t.Errorf("started at %s: %+v, %v", epoch, b, d)
+			}
+
+			w.Now = w.Now.Add(20*time.Minute - time.Second)
+		}
+
+		text := policy.Describe(b)
+		for _, at := range []time.Time{since, epoch.Add(time.Hour)} {
+			if stamp := at.Format("2006-01-02 15:04"); !strings.Contains(text, stamp) {
+				t.Errorf("started at %s: %q lacks %s", epoch, text, stamp)
+			}
+		}
+	}
+
+	w.Now, w.View.Automation.Brake = b.Until, b
+	if b, d := policy.Brake(w); b.On || d == nil {
+		t.Errorf("not released: %+v", b)
+	}
+}
+
 // TestBrakeSparesJobsOfPeople: a node that a person's job reboots does not count. One that
 // stays away after that job does, and so does one that a policy reboots.
 func TestBrakeSparesJobsOfPeople(t *testing.T) {

@@ -44,6 +44,7 @@ type Brake struct {
 	On      bool
 	Since   time.Time
 	Until   time.Time // when it is released by itself; zero: never
+	Counted time.Time // since when the time to Until counts; zero: Since
 	Lost    []string  // nodes that vanished, by name; MaxBraked at most
 	Vanish  int       // the number of nodes that vanished
 	Visible int       // the number of nodes that were visible before

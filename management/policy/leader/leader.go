@@ -257,18 +257,11 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 	}
 
 	w := l.world(l.State.View(), settings)
-
-	brake, d := policy.Brake(w)
-	if d != nil {
-		a := w.View.Automation
-		a.Brake = brake
-
-		if err := l.record(bounded, a, *d); err != nil {
-			return time.Time{}, err
-		}
-
-		w.View = l.State.View()
+	if err := l.brake(bounded, w); err != nil {
+		return time.Time{}, err
 	}
+
+	w.View = l.State.View()
 
 	if schedules, changed := policy.Scheduled(w); changed {
 		a := w.View.Automation
@@ -301,6 +294,24 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 	}
 
 	return next, nil
+}
+
+// brake stores the brake if it is turned, or holds until another time.
+func (l *Leader) brake(ctx context.Context, w policy.World) error {
+	a := w.View.Automation
+	before := a.Brake
+
+	brake, d := policy.Brake(w)
+	a.Brake = brake
+
+	switch {
+	case d != nil:
+		return l.record(ctx, a, *d)
+	case !brake.Since.Equal(before.Since) || !brake.Until.Equal(before.Until):
+		return l.Store.PutAutomation(ctx, a)
+	}
+
+	return nil
 }
 
 // stopped returns the automation with the policies turned off that stop themselves.

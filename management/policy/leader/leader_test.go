@@ -164,6 +164,39 @@ func TestBrakeReleasesItself(t *testing.T) {
 	})
 }
 
+// TestBrakeTellsItsRelease: after a restart the time to the release begins anew, and is shown so.
+func TestBrakeTellsItsRelease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 4)
+		s.settings.Brake.ReleaseAfter = 30 * time.Minute
+
+		s.see(false, 0, 1, 2)
+		s.run(s.leader(), 20*time.Minute)
+
+		pulled := s.View().Automation.Brake.Since
+		again := time.Now()
+		l := s.leader()
+		s.run(l, 20*time.Minute)
+
+		brake, until := s.View().Automation.Brake, again.Add(30*time.Minute).UTC()
+		if !brake.On || !brake.Until.Equal(until) || !brake.Since.Equal(pulled) {
+			t.Fatalf("not until %s: %+v", until, brake)
+		}
+
+		shown := "it releases itself at " + until.Format("2006-01-02 15:04")
+		if text := l.Status().Problem; !strings.Contains(text, shown) {
+			t.Errorf("%q lacks %q", text, shown)
+		}
+
+		s.run(l, 11*time.Minute)
+
+		if b := s.View().Automation.Brake; b.On || !b.Counted.IsZero() || b.Released.Sub(until).Abs() > retry {
+			t.Errorf("until %s: %+v", until, b)
+		}
+	})
+}
+
 // TestDriftIsRepaired in the mode verify-and-repair, once.
 func TestDriftIsRepaired(t *testing.T) {
 	t.Parallel()
