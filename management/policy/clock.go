@@ -48,8 +48,9 @@ func (c *Clock) Read(wall time.Time, steady time.Duration) []Jump {
 }
 
 // Age returns how long ago a stored time was, whatever the clock has jumped since. Where the time
-// may be from before and from after a jump, it is the shorter age. It reports false for a time
-// that the clock of this process has never shown.
+// may be from before and from after a jump, it is the shorter age. The age of a time from before the
+// process is by the clock of now. It reports false for a time in the future that the clock of this
+// process has never shown.
 func (w World) Age(t time.Time) (age time.Duration, ok bool) {
 	shown, passed := w.Now, time.Duration(0)
 
@@ -62,12 +63,12 @@ func (w World) Age(t time.Time) (age time.Duration, ok bool) {
 		shown = j.Old
 	}
 
-	// The sum could overflow for a time such as the zero one.
-	if age = shown.Sub(t); age < math.MaxInt64-passed {
-		age += passed
+	if t.After(shown.Add(inventory.ClockSlack)) {
+		return w.Now.Sub(t), !w.future(t)
 	}
 
-	return age, age >= passed-inventory.ClockSlack
+	// The sum could overflow for a time such as the zero one.
+	return passed + min(shown.Sub(t), math.MaxInt64-passed), true
 }
 
 // epoch is the time from which on stored times tell an age; zero: all do.

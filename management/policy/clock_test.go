@@ -482,6 +482,27 @@ func TestClockBrakeSplit(t *testing.T) {
 	}
 }
 
+// TestClockBrakeAfterBattery: a release that is stored from before the start does not hold the brake
+// back after a clock that began far behind was set.
+func TestClockBrakeAfterBattery(t *testing.T) {
+	t.Parallel()
+
+	nodes := fleet(10)
+	for i := range 5 {
+		seen(nodes[i], false, noon.Add(time.Minute))
+	}
+
+	w := world(nodes...)
+	began := noon.AddDate(-56, 0, 0)
+	w.Now = noon.Add(2 * time.Minute)
+	w.Start = policy.Start{Began: began, Epoch: noon, Jumps: []policy.Jump{{Old: began.Add(time.Minute), New: noon}}}
+	w.View.Automation.Brake.Released = noon.Add(-24 * time.Hour)
+
+	if b, _ := policy.Brake(w); !b.On {
+		t.Errorf("%+v", b)
+	}
+}
+
 // TestClockAge: the age of a stored time is the same after each jump, and unknown for a time that
 // the clock has never shown.
 func TestClockAge(t *testing.T) {
@@ -514,6 +535,14 @@ func TestClockAge(t *testing.T) {
 
 	if age, ok := w.Age(time.Time{}); !ok || age < 200*365*24*time.Hour {
 		t.Errorf("no time: %s %t", age, ok)
+	}
+
+	// A clock that began with a dead battery, and was set: what is stored is from before the start.
+	w.Start.Jumps = []policy.Jump{{Old: noon.AddDate(-56, 0, 0), New: noon, Gap: time.Minute}}
+	w.Now = noon.Add(time.Minute)
+
+	if age, ok := w.Age(noon.Add(-time.Hour)); !ok || age != time.Hour+time.Minute {
+		t.Errorf("before the start: %s %t", age, ok)
 	}
 
 	// The memory is bounded.
