@@ -167,7 +167,7 @@ const (
 
 // perform carries out a decision, and returns it with the job or the rollout that does it.
 func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decision) (state.Decision, error) {
-	if time.Since(d.Time) > forget {
+	if l.age(d) > forget {
 		return d, expired(d)
 	}
 
@@ -195,6 +195,19 @@ func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decisio
 	}
 
 	return d, inventory.Errorf(inventory.KindRefused, "this version cannot carry out %q", d.Action)
+}
+
+// age returns how long ago a decision was taken, on a clock that does not jump. For a time from a
+// clock that was ahead before the start, the age counts from the start.
+func (l *Leader) age(d state.Decision) time.Duration {
+	now, start := l.start()
+	w := policy.World{Now: now, Start: start}
+
+	if age, known := w.Age(d.Time); known {
+		return age
+	}
+
+	return now.Sub(start.Epoch)
 }
 
 // expired returns the error for a decision that could not be carried out in time. One on a

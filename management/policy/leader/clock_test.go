@@ -62,3 +62,59 @@ func TestClockJumps(t *testing.T) {
 		}
 	})
 }
+
+// TestClockDecisions: a decision is given up after its true age, whatever the clock jumps.
+func TestClockDecisions(t *testing.T) {
+	t.Parallel()
+
+	const year = 365 * 24 * time.Hour
+
+	for _, c := range []struct {
+		before, after time.Duration // how wrong the clock is as the decision is taken, and then
+		wait          time.Duration // until it can be carried out
+		phase         state.Phase
+	}{
+		{0, 0, forget - time.Hour, state.PhaseDone},
+		{0, 0, forget + time.Hour, state.PhaseRefused},
+		{-year, 0, time.Minute, state.PhaseDone},
+		{-year, 0, forget + time.Hour, state.PhaseRefused},
+		{year, 0, time.Minute, state.PhaseDone},
+		{year, 0, forget + time.Hour, state.PhaseRefused},
+		{0, year, time.Minute, state.PhaseDone},
+		{0, -year, forget + time.Hour, state.PhaseRefused},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, 5)
+			wrong, began := atomic.Int64{}, time.Now()
+			l := s.leader()
+			l.Clock = func() (time.Time, time.Duration) {
+				return time.Now().Add(time.Duration(wrong.Load())), time.Since(began)
+			}
+
+			lead := func(leads bool) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+
+				s.leads = leads
+			}
+
+			wrong.Store(int64(c.before))
+			lead(false)
+			s.run(l, time.Minute)
+			s.publish(func(v *state.View) {
+				v.Automation = v.Automation.With(state.Decision{
+					ID: "1", Time: time.Now().Add(c.before), Policy: "returns", Node: name(3),
+					Action: state.ActionRecord, Phase: state.PhaseDecided,
+				})
+			})
+			wrong.Store(int64(c.after))
+			s.run(l, c.wait)
+			lead(true)
+			s.run(l, 2*time.Minute)
+
+			if d := s.View().Automation.Decisions; len(d) != 1 || d[0].Phase != c.phase {
+				t.Errorf("from %s to %s, after %s: %+v", c.before, c.after, c.wait, d)
+			}
+		})
+	}
+}
