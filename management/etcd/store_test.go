@@ -755,7 +755,7 @@ func reserveOnly(t *testing.T, s *Store, writes []state.NodeWrite) {
 	}
 }
 
-// TestReservationKeepsPresence: what an observer writes about the absences of a node during a claim stays. A fence does
+// TestReservationKeepsPresence: absences that an observer writes during a claim stay. A fence does
 // not get through a claim, and its return stays pending.
 func TestReservationKeepsPresence(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 
 // Jump is a jump of the clock between two readings of it.
 type Jump struct {
-	// Old is what the clock would show at the second reading without the jump, and New what it showed.
+	// New is the second reading, and Old the same moment without the jump.
 	Old, New time.Time
 	Gap      time.Duration // between the readings
 }
@@ -47,7 +47,7 @@ func (c *Clock) Read(wall time.Time, steady time.Duration) []Jump {
 	return c.jumps
 }
 
-// Age returns how long ago a stored time was, whatever the clock has jumped since. Where the time
+// Age returns how long ago a stored time was, also after jumps of the clock. Where the time
 // may be from before and from after a jump, it is the shorter age. The age of a time from before the
 // process is by the clock of now. It reports false for a time in the future that the clock of this
 // process has never shown.

@@ -537,7 +537,7 @@ func TestClockAge(t *testing.T) {
 		t.Errorf("no time: %s %t", age, ok)
 	}
 
-	// A clock that began with a dead battery, and was set: what is stored is from before the start.
+	// A clock that began with a dead battery, and was set: stored times are from before the start.
 	w.Start.Jumps = []policy.Jump{{Old: noon.AddDate(-56, 0, 0), New: noon, Gap: time.Minute}}
 	w.Now = noon.Add(time.Minute)
 

@@ -63,7 +63,7 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// TestClockDecisions: a decision is given up after its true age, whatever the clock jumps.
+// TestClockDecisions: a decision is given up after its true age, also if the clock jumps.
 func TestClockDecisions(t *testing.T) {
 	t.Parallel()
 
