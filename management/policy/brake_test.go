@@ -140,6 +140,7 @@ func TestBrakeAfterStarts(t *testing.T) {
 			var d *state.Decision
 
 			w.View.Automation.Brake = b
+
 			b, d = policy.Brake(w)
 			if !b.On || d != nil || !b.Until.Equal(epoch.Add(time.Hour)) || !b.Since.Equal(since) {
 				t.Errorf("started at %s: %+v, %v", epoch, b, d)
