@@ -21,7 +21,7 @@ func TestRolloutWaitsForWindow(t *testing.T) {
 		"canary":          {Spec: api.RolloutSpec{Action: inventory.VerbApply, Canary: 3}, Nodes: nodes},
 		"max_unavailable": {Spec: api.RolloutSpec{Action: inventory.VerbApply, MaxUnavailable: "0"}, Nodes: nodes},
 		"\"101%\"":        {Spec: api.RolloutSpec{Action: inventory.VerbApply, MaxUnavailable: "101%"}, Nodes: nodes},
-		"character 1":     {Spec: api.RolloutSpec{Action: inventory.VerbApply, Selector: "rack in ("}},
+		"character 9":     {Spec: api.RolloutSpec{Action: inventory.VerbApply, Selector: "rack in ("}},
 	} {
 		_, err := s.Client.StartRollout(s.ctx(), bad)
 		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), what) {
