@@ -82,7 +82,7 @@ func TestNotifications(t *testing.T) {
 
 	for i, mode := range []struct{ answer, why string }{
 		{"500", "answered 500"}, {"404", "answered 404"}, {"307", "redirects are not followed"},
-		{"slow", "deadline exceeded"},
+		{"slow", "did not answer in time"},
 	} {
 		w.write("host2", receiverMode, mode.answer)
 
