@@ -64,19 +64,26 @@ func TestUpgradeOverlap(t *testing.T) {
 	}
 }
 
-// TestVerifyOverlap: two policies for the same nodes at the same time verify each node once.
-func TestVerifyOverlap(t *testing.T) {
-	t.Parallel()
+// twoNights is a fleet of a node, and two policies that are to verify it.
+func twoNights(t *testing.T) (w policy.World, first, second policy.Verify) {
+	t.Helper()
 
 	rule := nightly(t)
 	other := rule
 	other.Name = "other"
 
-	w := night(rule, verified("n-1", time.Time{}))
+	w = night(rule, verified("n-1", time.Time{}))
 	w.Settings.Verify = append(w.Settings.Verify, other)
 	w.View.Automation = w.View.Automation.Turn("other", state.Switch{On: true, Since: noon.Add(-24 * time.Hour)})
 
-	first, second := policy.Verify{Rule: rule}, policy.Verify{Rule: other}
+	return w, policy.Verify{Rule: rule}, policy.Verify{Rule: other}
+}
+
+// TestVerifyOverlap: two policies for the same nodes at the same time verify each node once.
+func TestVerifyOverlap(t *testing.T) {
+	t.Parallel()
+
+	w, first, second := twoNights(t)
 
 	plan := policy.Decide(first, w)
 	if batches(plan) != "verify n-1" || batches(policy.Decide(second, w)) != "verify n-1" {
@@ -108,15 +115,7 @@ func TestVerifyOverlap(t *testing.T) {
 func TestVerifyBesideAPolicyThatIsOff(t *testing.T) {
 	t.Parallel()
 
-	rule := nightly(t)
-	other := rule
-	other.Name = "other"
-
-	w := night(rule, verified("n-1", time.Time{}))
-	w.Settings.Verify = append(w.Settings.Verify, other)
-	w.View.Automation = w.View.Automation.Turn("other", state.Switch{On: true, Since: noon.Add(-24 * time.Hour)})
-
-	first, second := policy.Verify{Rule: rule}, policy.Verify{Rule: other}
+	w, first, second := twoNights(t)
 	w.View.Automation = w.View.Automation.With(policy.Decide(first, w).Decisions...)
 
 	if got := batches(policy.Decide(second, w)); got != "" {
