@@ -15,7 +15,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 LABCTL  := vagrant/lab/lab
 
 # Shell scripts whose name does not end in .sh.
-SCRIPTS := .ci/fuzz .ci/reproducible .ci/run .ci/stages .ci/vulncheck cmd/clusterm/package/build cmd/clusterm/package/man \
+SCRIPTS := .ci/fuzz .ci/reproducible .ci/room .ci/run .ci/stages .ci/vulncheck cmd/clusterm/package/build cmd/clusterm/package/man \
   vagrant/demo vagrant/deps vagrant/flow vagrant/provision vagrant/lab/lab vagrant/lab/recipe vagrant/lab/test
 
 export CGO_ENABLED ?= 0
@@ -38,7 +38,11 @@ check: lint unit ## the linters and the unit tests: what to run before a commit
 
 .PHONY: test
 test: ## every test of the project, and where the time went
-	.ci/stages deps lint race reproducible sbom lab-test system
+	.ci/stages room deps lint race reproducible sbom lab-test system
+
+.PHONY: room
+room:
+	.ci/room
 
 .PHONY: unit
 unit: ## the tests that need neither root, Ansible nor the lab
