@@ -44,10 +44,19 @@ func (a *app) config() *cli.Command {
 				usage: "change the configuration at once",
 				about: "A value set here overrides the configuration file, and survives restarts. After a change of " +
 					"playbooks, the command lists the nodes that are still cleaned with the former ones.\n" + valueHelp,
-				examples: []string{"clusterctl config set jobs.limit=8 jobs.timeout=2h"},
+				flags: []cli.Flag{dryRunFlag()},
+				examples: []string{
+					"clusterctl config set jobs.limit=8 jobs.timeout=2h",
+					"clusterctl config set playbooks=/srv/playbooks --dry-run",
+				},
 				run: func(ctx context.Context, c *call) error {
 					// The first generation took a file, or - for stdin.
 					if len(c.args) == 1 && isFileOrStdin(c.args[0]) {
+						if c.Bool("dry-run") {
+							return exit.Usagef("a configuration of the first generation cannot be checked only").
+								Try("leave out --dry-run, or give KEY=VALUE")
+						}
+
 						return c.formerConfig(ctx, c.args[0])
 					}
 
@@ -65,6 +74,7 @@ func (a *app) config() *cli.Command {
 				min:      1,
 				max:      -1,
 				usage:    "remove overrides; the configuration file applies again",
+				flags:    []cli.Flag{dryRunFlag()},
 				examples: []string{"clusterctl config unset jobs.limit"},
 				run: func(ctx context.Context, c *call) error {
 					// In a patch, null removes an override.
@@ -117,6 +127,10 @@ func configGet(ctx context.Context, c *call) error {
 	return c.showConfig(matches)
 }
 
+func dryRunFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "dry-run", Usage: "check the change as if it were made, and change nothing"}
+}
+
 // patchConfig changes the configuration, and shows the new values.
 func (c *call) patchConfig(ctx context.Context, patch api.Vars, verb string) error {
 	patch, err := c.formerConfigKeys(patch)
@@ -124,7 +138,12 @@ func (c *call) patchConfig(ctx context.Context, patch api.Vars, verb string) err
 		return err
 	}
 
-	now, err := c.manager.PatchConfig(ctx, patch)
+	change, is := c.manager.PatchConfig, "is now"
+	if c.Bool("dry-run") {
+		change, is = c.manager.PreviewConfig, "would be"
+	}
+
+	now, err := change(ctx, patch)
 	if err != nil {
 		return err
 	}
@@ -147,7 +166,7 @@ func (c *call) patchConfig(ctx context.Context, patch api.Vars, verb string) err
 			value = "empty"
 		}
 
-		c.say("%s: %s is now %s (%s)", verb, k, value, changed[k].Origin)
+		c.say("%s: %s %s %s (%s)", verb, k, is, value, changed[k].Origin)
 	}
 
 	c.showFormer(changed["playbooks"].Former)

@@ -630,6 +630,18 @@ func (c *Client) PatchConfig(ctx context.Context, patch map[string]any) (api.Con
 	return c.config(ctx, call{method: http.MethodPatch, path: api.PathConfig, in: patch})
 }
 
+// PreviewConfig checks a patch as PatchConfig does, and changes nothing. It returns the
+// configuration that the patch would lead to, or the error of the patch.
+func (c *Client) PreviewConfig(ctx context.Context, patch map[string]any) (api.Config, error) {
+	if patch == nil {
+		patch = map[string]any{}
+	}
+
+	query := url.Values{"dry_run": {"true"}}
+
+	return c.config(ctx, call{method: http.MethodPatch, path: api.PathConfig, query: query, in: patch})
+}
+
 // ReloadConfig makes the daemon read its configuration file again, and returns the
 // effective configuration after that. A file that is wrong, or that changes a key
 // for which the daemon must restart, is KindRefused and changes nothing.

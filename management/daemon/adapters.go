@@ -129,6 +129,16 @@ func (s settingsAPI) Patch(ctx context.Context, c access.Caller, patch map[strin
 	return config, nil
 }
 
+// Preview checks a patch, and returns the configuration that Patch would lead to.
+func (s settingsAPI) Preview(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
+	values, err := s.Settings.Preview(ctx, c, patch)
+	if err != nil {
+		return nil, err
+	}
+
+	return wireConfig(values), nil
+}
+
 // Reload reads the configuration file again and returns the configuration then in
 // force.
 func (s settingsAPI) Reload(ctx context.Context, c access.Caller) (api.Config, error) {

@@ -629,6 +629,56 @@ func TestHealthVersionMetrics(t *testing.T) {
 	s.must(err)
 }
 
+// TestConfigDryRun checks that a change of the settings is judged as if it were made, shows
+// what it would lead to, and leaves settings, revision and audit trail as they were.
+func TestConfigDryRun(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+
+	state := func() string {
+		config, tag, err := s.TaggedConfig(s.ctx())
+		s.must(err)
+		trail, err := s.Client.Audit(s.ctx(), client.AuditFilter{Verb: "settings.patch"}, 0)
+		s.must(err)
+
+		return fmt.Sprint(tag, config, trail)
+	}
+	before := state()
+
+	for name, patch := range map[string]map[string]any{
+		"a key of the file":  {"data_dir": "/srv"},
+		"an unknown key":     {"jobs.limit": 5, "nope": 1},
+		"a value":            {"jobs.limit": -1},
+		"a folder":           {"playbooks": "/nowhere"},
+		"no key":             {},
+		"a group of no node": {"groups": []any{}},
+	} {
+		_, previewed := s.PreviewConfig(s.ctx(), patch)
+		if inventory.KindOf(previewed) != inventory.KindInvalid &&
+			inventory.KindOf(previewed) != inventory.KindRefused {
+			t.Errorf("%s: %v", name, previewed)
+		}
+	}
+
+	would, err := s.PreviewConfig(s.ctx(), map[string]any{"jobs.limit": 7, "jobs.forks": nil})
+	s.must(err)
+
+	if now := state(); now != before {
+		t.Errorf("a dry run changed something:\n%s\n%s", before, now)
+	}
+
+	is, err := s.Client.PatchConfig(s.ctx(), map[string]any{"jobs.limit": 7, "jobs.forks": nil})
+	s.must(err)
+
+	if !reflect.DeepEqual(would, is) || is["jobs.limit"].Value != int64(7) {
+		t.Errorf("previewed %+v, then %+v", would["jobs.limit"], is["jobs.limit"])
+	}
+
+	if state() == before {
+		t.Error("the change left no trace")
+	}
+}
+
 // TestFirstGenerationLife: a restart lost groups, globals, jobs, logs and nodes.
 // Here it is the whole daemon.
 func TestFirstGenerationLife(t *testing.T) {

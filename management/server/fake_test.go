@@ -871,17 +871,28 @@ func (c *fakeSettings) Reload(context.Context, access.Caller) (api.Config, error
 	return c.Config(), nil
 }
 
-func (c *fakeSettings) Patch(_ context.Context, caller access.Caller, patch map[string]any) (api.Config, error) {
+func (c *fakeSettings) Patch(ctx context.Context, caller access.Caller, patch map[string]any) (api.Config, error) {
+	next, err := c.Preview(ctx, caller, patch)
+	if err != nil {
+		return nil, err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.config = next
+
+	return maps.Clone(next), nil
+}
+
+func (c *fakeSettings) Preview(_ context.Context, caller access.Caller, patch map[string]any) (api.Config, error) {
 	if caller.Precondition != nil {
 		if err := caller.Precondition(&state.View{ConfigAt: 5}); err != nil {
 			return nil, err
 		}
 	}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	next := maps.Clone(c.config)
+	next := c.Config()
 	for key, value := range patch {
 		s, ok := next[key]
 		switch {
@@ -898,9 +909,7 @@ func (c *fakeSettings) Patch(_ context.Context, caller access.Caller, patch map[
 		next[key] = s
 	}
 
-	c.config = next
-
-	return maps.Clone(next), nil
+	return next, nil
 }
 
 // patience limits every wait of a test.

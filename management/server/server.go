@@ -184,6 +184,9 @@ type Settings interface {
 	// Patch sets keys of the overlay and returns the resulting configuration. A
 	// nil value removes a key from the overlay.
 	Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error)
+	// Preview checks a patch as Patch does, changes nothing, and returns the
+	// configuration that Patch would lead to.
+	Preview(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error)
 	// Reload reads the configuration file again. It takes effect as a whole, or is
 	// refused with the reason.
 	Reload(ctx context.Context, c access.Caller) (api.Config, error)

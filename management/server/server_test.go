@@ -551,7 +551,10 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 
 	config := must[api.Config](t)(c.Config(ctx))
 	expect(t, "config", config["jobs.limit"], api.Setting{Value: int64(4), Origin: "default", Settable: true})
+	preview := must[api.Config](t)(c.PreviewConfig(ctx, map[string]any{"jobs.limit": 7}))
+	expect(t, "before", must[api.Config](t)(c.Config(ctx)), config)
 	config = must[api.Config](t)(c.PatchConfig(ctx, map[string]any{"jobs.limit": 7}))
+	expect(t, "previewed", config, preview)
 	expect(t, "overlay", config["jobs.limit"], api.Setting{Value: int64(7), Origin: "overlay", Settable: true})
 	expect(t, "after a reload", must[api.Config](t)(c.ReloadConfig(ctx)), config)
 

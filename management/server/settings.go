@@ -17,7 +17,13 @@ import (
 func (s *Server) settingRoutes() []rest.Route {
 	return []rest.Route{
 		{Method: http.MethodGet, Path: api.PathConfig, Serve: s.getConfig},
-		{Method: http.MethodPatch, Path: api.PathConfig, Serve: s.patchConfig, Conditional: true},
+		{
+			Method:      http.MethodPatch,
+			Path:        api.PathConfig,
+			Serve:       s.patchConfig,
+			Conditional: true,
+			Query:       []string{paramDryRun},
+		},
 		{Method: http.MethodPost, Path: api.PathReload, Serve: s.reloadConfig},
 		{Method: http.MethodGet, Path: api.PathGroups, Serve: s.getGroups, Query: listQuery()},
 	}
@@ -74,8 +80,17 @@ func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteTagged(w, r, v.ConfigAt, s.Settings.Config())
 }
 
+// paramDryRun is the query parameter of a change that is checked only.
+const paramDryRun = "dry_run"
+
 func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
+	q, err := rest.Query(r)
+	if err != nil {
+		return err
+	}
+
+	dry, err := rest.Bool(q, paramDryRun, false)
+	if err != nil {
 		return err
 	}
 
@@ -95,7 +110,12 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	config, err := s.Settings.Patch(r.Context(), c, patch)
+	change := s.Settings.Patch
+	if dry {
+		change = s.Settings.Preview
+	}
+
+	config, err := change(r.Context(), c, patch)
 	if err != nil {
 		return err
 	}

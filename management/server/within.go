@@ -673,6 +673,10 @@ func (s confinedSettings) Patch(context.Context, access.Caller, map[string]any) 
 	return nil, errWhole("a setting applies to every node")
 }
 
+func (s confinedSettings) Preview(context.Context, access.Caller, map[string]any) (api.Config, error) {
+	return nil, errWhole("a setting applies to every node")
+}
+
 func (s confinedSettings) Reload(context.Context, access.Caller) (api.Config, error) {
 	return nil, errWhole("a setting applies to every node")
 }

@@ -362,20 +362,53 @@ func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]
 }
 
 func (s *Settings) patch(ctx context.Context, caller access.Caller, patch map[string]any) error {
+	n, err := s.prepare(ctx, caller, patch)
+	if err != nil {
+		return err
+	}
+
+	// The revision guards the write: another change since then is a conflict.
+	_, err = s.store.PutOverlay(ctx, n.revision, n.overlay)
+
+	return err
+}
+
+// Preview checks a patch as Patch does, and changes nothing. It returns the
+// configuration that Patch would put into force. Preview may run ansible-playbook and
+// fetch a repository to check them.
+func (s *Settings) Preview(ctx context.Context, c access.Caller, patch map[string]any) (Values, error) {
+	n, err := s.prepare(ctx, c, patch)
+	if err != nil {
+		return nil, err
+	}
+
+	return values(n.config, n.file.named, n.overlay, s.node), nil
+}
+
+// next is a configuration that passed every check and is not in force yet.
+type next struct {
+	revision int64 // of the view that it was made on
+	file     File
+	overlay  map[string]any
+	config   Config
+}
+
+// prepare makes the configuration that a patch leads to, or refuses it.
+func (s *Settings) prepare(ctx context.Context, caller access.Caller, patch map[string]any) (next, error) {
 	if len(patch) == 0 {
-		return inventory.Errorf(inventory.KindInvalid, "the request has no key").
+		return next{}, inventory.Errorf(inventory.KindInvalid, "the request has no key").
 			Do("list the settings").With(inventory.ShowSettings(""))
 	}
 
 	// Decide on the view that met the precondition, not on a newer one.
 	v, err := caller.Precondition.Check(ctx, s.state, s.state.View())
 	if err != nil {
-		return err
+		return next{}, err
 	}
 
 	overlay, err := s.patched(v.Overlay, patch)
 	if err != nil {
-		return err
+		return next{}, err
 	}
 
 	s.mu.Lock()
@@ -384,17 +417,14 @@ func (s *Settings) patch(ctx context.Context, caller access.Caller, patch map[st
 
 	merged, err := overlaid(file.Config, overlay)
 	if err != nil {
-		return err
+		return next{}, err
 	}
 
 	if err := s.check(ctx, merged); err != nil {
-		return err
+		return next{}, err
 	}
 
-	// The revision of v guards the write: another change since then is a conflict.
-	_, err = s.store.PutOverlay(ctx, v.Revision, overlay)
-
-	return err
+	return next{v.Revision, file, overlay, merged}, nil
 }
 
 // patched returns a copy of the overlay with the patch applied.
