@@ -177,6 +177,16 @@ func fleetDiff(ctx context.Context, c *call) error {
 		return nil
 	}
 
+	err = plan.Judge(ctx, c.manager)
+	if inventory.KindOf(err) == inventory.KindForbidden {
+		c.say("the manager did not check the settings and groups: that takes the role admin")
+		err = nil
+	}
+
+	if err != nil {
+		return err
+	}
+
 	if err := c.show(print.Answer{Wire: plan, Table: func(p *print.Printer) { printPlan(p, plan) }}); err != nil {
 		return err
 	}
@@ -207,6 +217,10 @@ func fleetApply(ctx context.Context, c *call) error {
 		}
 
 		return c.show(print.Answer{Wire: fleetResult{Plan: plan, Steps: []fleet.Step{}}})
+	}
+
+	if err := plan.Judge(ctx, c.manager); err != nil {
+		return err
 	}
 
 	if err := c.showDifference(plan); err != nil {

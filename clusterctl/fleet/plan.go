@@ -87,6 +87,7 @@ type Plan struct {
 	Skipped []string `json:"skipped,omitempty"`
 
 	nodes  map[string]api.Node // as they were compared
+	places map[Cell]Place      // of the values in the file
 	groups []string            // after the plan, in order
 }
 
@@ -121,7 +122,7 @@ type comparison struct {
 func Compare(d *Document, s *Snapshot, o Options) (*Plan, error) {
 	c := &comparison{
 		Options: o, doc: d, has: s, cells: s.Cells(), members: map[string]Member{}, skipped: map[string]bool{},
-		plan: &Plan{nodes: map[string]api.Node{}},
+		plan: &Plan{nodes: map[string]api.Node{}, places: map[Cell]Place{}},
 	}
 
 	for _, n := range s.Nodes {
@@ -239,6 +240,8 @@ func (c *comparison) findMembers() {
 // compareWants compares every value of the file.
 func (c *comparison) compareWants() {
 	for _, w := range c.doc.Wants {
+		c.plan.places[w.Cell] = w.At
+
 		switch {
 		case w.Level == LevelNode && c.skipped[w.Name]:
 		case w.Part == PartSettings:
