@@ -12,6 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/sirupsen/logrus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -23,8 +24,13 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Schema is the version of the stored data that this build reads and writes.
-const Schema = "2"
+// Schema is the version of the stored data that this build writes. It grows with every field
+// that an older build would lose, so that one refuses the data. See Client.SchemaOps.
+const Schema = "3"
+
+// formerSchema is the version before, which this build reads too. Data of it have no form that
+// Schema does not have.
+const formerSchema = "2"
 
 const (
 	requestTimeout = 10 * time.Second // of every request to the store
@@ -45,7 +51,7 @@ type Client struct {
 }
 
 // Dial connects to the embedded etcd, waits up to a minute until it responds, and
-// refuses data of a newer schema.
+// refuses data of a schema that is neither Schema nor the one before.
 func Dial(ctx context.Context, prefix string, endpoints ...string) (*Client, error) {
 	accept := func(_ context.Context, c *Client) error {
 		c.server.version = Version
@@ -243,29 +249,58 @@ func accessRemedy(err error) string {
 
 func (c *Client) schemaKey() string { return c.Prefix + "/schema" }
 
-// checkSchema refuses any other schema version than Schema. It writes nothing, so that
-// a full store can be opened.
+// checkSchema refuses data that this build cannot read. It writes nothing, so that a full
+// store can be opened, and another build still runs with the data.
 func (c *Client) checkSchema(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 	defer cancel()
 
-	resp, err := c.Get(ctx, c.schemaKey())
-	if err != nil {
-		return Error(err)
-	}
+	kv, err := c.readSchema(ctx)
+	c.empty = err == nil && kv == nil
 
-	if c.empty = len(resp.Kvs) == 0; c.empty {
-		return nil
+	return err
+}
+
+// readSchema returns the record of the schema version, or nil if there is none. It is
+// KindRefused if this build cannot read data of that version.
+func (c *Client) readSchema(ctx context.Context) (*mvccpb.KeyValue, error) {
+	resp, err := c.Get(ctx, c.schemaKey())
+	if err != nil || len(resp.Kvs) == 0 {
+		return nil, Error(err)
 	}
 
 	stored := string(resp.Kvs[0].Value)
-	if stored != Schema {
-		return inventory.Errorf(inventory.KindRefused,
+	if stored != Schema && stored != formerSchema {
+		return nil, inventory.Errorf(inventory.KindRefused,
 			"the stored data has version %s, this clusterm supports version %s", stored, Schema).
 			Do("start the version of clusterm that wrote it, or a newer one")
 	}
 
-	return nil
+	return resp.Kvs[0], nil
+}
+
+// SchemaOps returns the operations that raise the schema version to Schema, for the transaction
+// with which an instance begins to write: an older build refuses the data from then on. upgraded
+// reports whether they do; without a version, or with this one, they only require that it stays.
+// It is KindRefused if a newer build has raised the version since Dial.
+func (c *Client) SchemaOps(ctx context.Context) (ops Ops, upgraded bool, err error) {
+	kv, err := c.readSchema(ctx)
+	if err != nil {
+		return Ops{}, false, err
+	}
+
+	found := int64(0)
+	if kv != nil {
+		found = kv.ModRevision
+	}
+
+	ops.If = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(c.schemaKey()), "=", found)}
+
+	if upgraded = kv != nil && string(kv.Value) == formerSchema; upgraded {
+		ops.Then = []clientv3.Op{clientv3.OpPut(c.schemaKey(), Schema)}
+	}
+
+	return ops, upgraded, nil
 }
 
 // Empty reports whether the prefix held no store when the client connected.

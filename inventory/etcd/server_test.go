@@ -431,26 +431,62 @@ func TestLockDirWaits(t *testing.T) {
 	}
 }
 
+// TestSchema opens data of several versions, and raises the former one.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 
 	s := start(t, ServerOptions{Dir: shortDir(t), NoSync: true})
-	ctx := within(t, testTimeout)
-	c := dial(t, s, "/t")
-	dial(t, s, "/t") // stores no version a second time
+	admin := dial(t, s, "/admin")
 
-	if _, err := c.Put(ctx, "/t/schema", "3"); err != nil {
-		t.Fatal(err)
-	}
+	for stored, readable := range map[string]bool{"1": false, "2": true, "3": true, "4": false, "x": false} {
+		prefix := "/v" + stored
+		if _, err := admin.Put(within(t, testTimeout), prefix+"/schema", stored); err != nil {
+			t.Fatal(err)
+		}
 
-	_, err := Dial(ctx, "/t", s.Endpoint())
-	if inventory.KindOf(err) != inventory.KindRefused ||
-		!strings.Contains(err.Error(), "version 3, this clusterm supports version 2") ||
-		!strings.Contains(err.Error(), "newer one") {
-		t.Errorf("got %v, want a refused error with both versions", err)
+		c, err := s.Dial(within(t, testTimeout), prefix)
+
+		switch {
+		case readable && err == nil:
+			t.Cleanup(func() { _ = c.Close() })
+			wantRaised(t, c, stored != Schema)
+		case readable:
+			t.Errorf("version %s: %v", stored, err)
+		case err == nil:
+			t.Cleanup(func() { _ = c.Close() })
+			t.Errorf("version %s was opened", stored)
+		default:
+			wantRefusedSchema(t, err, stored)
+		}
+
+		if resp, err := admin.Get(within(t, testTimeout), prefix+"/schema"); err != nil ||
+			string(resp.Kvs[0].Value) != stored {
+			t.Errorf("version %s: opening it stored %v, %v", stored, resp, err)
+		}
 	}
 
 	dial(t, s, "/elsewhere") // another prefix is another cluster
+}
+
+func wantRefusedSchema(t *testing.T, err error, stored string) {
+	t.Helper()
+
+	if inventory.KindOf(err) != inventory.KindRefused ||
+		!strings.Contains(err.Error(), "the stored data has version "+stored+", this clusterm supports version "+Schema) ||
+		!strings.Contains(err.Error(), "newer one") {
+		t.Errorf("version %s: %v", stored, err)
+	}
+}
+
+// wantRaised expects the operations of a client that has just connected. They are not carried
+// out.
+func wantRaised(t *testing.T, c *Client, raised bool) {
+	t.Helper()
+
+	ops, upgraded, err := c.SchemaOps(within(t, testTimeout))
+	if err != nil || upgraded != raised || len(ops.If) != 1 || len(ops.Then) != map[bool]int{true: 1}[raised] {
+		t.Errorf("%s: %+v, %v, %v", c.Prefix, ops, upgraded, err)
+	}
 }
 
 func TestDialWithoutServer(t *testing.T) {

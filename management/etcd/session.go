@@ -190,10 +190,17 @@ func (s *Store) holder(ctx context.Context) (state.Instance, *mvccpb.KeyValue, e
 	return holder, resp.Kvs[0], nil
 }
 
-// enter writes both keys under a new lease, if the holder's key is still as found.
+// enter writes both keys under a new lease, if the holder's key is still as found. With them
+// it raises the version of the stored data: not before, because until then another instance
+// may write in the former form.
 func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
+
+	schema, upgraded, err := n.store.client.SchemaOps(ctx)
+	if err != nil {
+		return err
+	}
 
 	begun := time.Now()
 
@@ -212,13 +219,16 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 		foundAt = found.ModRevision
 	}
 
-	revision, err := n.store.commit(ctx, etcd.Ops{
+	ops := etcd.Ops{
 		If: []clientv3.Cmp{atRevision(n.store.holderKey(), foundAt)},
 		Then: []clientv3.Op{
 			clientv3.OpPut(n.store.holderKey(), string(record), clientv3.WithLease(lease)),
 			clientv3.OpPut(n.store.instanceKey(n.self.ID), string(record), clientv3.WithLease(lease)),
 		},
-	})
+	}
+	ops.Add(schema)
+
+	revision, err := n.store.commit(ctx, ops)
 	if err != nil && revision == 0 {
 		_ = n.revoke(lease, revokeTimeout) // if this fails, the lease expires by itself
 		return err
@@ -228,6 +238,10 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 	n.lease, n.expires = lease, begun.Add(n.ttl)
 	n.mu.Unlock()
 	n.store.token.Store(revision)
+
+	if upgraded {
+		n.log.Infof("the stored data has version %s now; an older clusterm refuses it", etcd.Schema)
+	}
 
 	if found != nil && found.Lease != 0 {
 		_ = n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
