@@ -94,7 +94,7 @@ type Settings struct {
 	EventLimit int64  // bytes of events kept of one job
 	Own        string // name of the manager's own node; empty: it has none
 	// Incomplete is the reason why these are not the settings that the operator
-	// chose, or nil. Until then no job is accepted, and none expires.
+	// chose, or nil. Until then no job is accepted or begun, and none expires.
 	Incomplete error
 	// AgentVars are the variables for hosts that are being prepared, or nil if
 	// hosts cannot be prepared, for the reason NoAgents.
@@ -202,7 +202,7 @@ func (e *Engine) Waits(v *state.View, j job.Job) (ids []string, reason string) {
 	}
 
 	settings := e.settings()
-	t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j, settings.Windows.Hold(v, time.Now()))
+	t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j, settings.hold(v, time.Now()))
 
 	return t.WaitsFor, t.Reason
 }

@@ -74,7 +74,7 @@ func (e *Engine) advance(ctx context.Context) {
 	// Take the claims first: one that ends in between is in the view.
 	claiming := e.claimsUnderWay()
 	v, settings := e.state.View(), e.settings()
-	hold := settings.Windows.Hold(v, time.Now())
+	hold := settings.hold(v, time.Now())
 
 	for t := range job.Turns(v.Snapshot, settings.Groups, settings.JobLimit, claiming, hold) {
 		if ctx.Err() != nil {

@@ -1454,6 +1454,37 @@ func TestIncompleteSettings(t *testing.T) {
 	b.do(maintenance, "a", "", "Complete")
 }
 
+// TestIncompleteSettingsHoldTheQueue: a job in the queue neither begins nor ends while the
+// settings are not those that the operator chose, in which its group may not exist.
+func TestIncompleteSettingsHoldTheQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+
+	g := newGate()
+	b.books.on(job.PlaybookSite, g.script)
+	first := b.ask(commission, "a", master)
+	b.begun(g)
+	second := b.ask(commission, "b", worker)
+
+	groups := b.current().Groups
+
+	b.set(func(s *Settings) {
+		s.Groups = groups[:1]
+		s.Incomplete = inventory.Errorf(inventory.KindRefused, "groups does not fit").Do("config unset groups")
+	})
+	b.books.on(job.PlaybookSite, succeeds)
+	g.open <- succeeds
+	b.end(first.ID, "Complete")
+
+	if ids, reason := b.Waits(b.View(), b.job(second.ID)); len(ids) != 0 || reason != "no job begins: groups does not fit" {
+		t.Errorf("it waits for %v: %s", ids, reason)
+	}
+
+	b.set(func(s *Settings) { s.Groups, s.Incomplete = groups, nil })
+	b.end(second.ID, "Complete")
+}
+
 // TestRetentionWithUnreadableRecord expects that no file is removed while it may be in
 // use by the subject of a record that cannot be read.
 func TestRetentionWithUnreadableRecord(t *testing.T) {

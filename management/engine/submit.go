@@ -159,6 +159,11 @@ func (s Settings) refuse() error {
 	return refused
 }
 
+// hold returns the hold of the queue at that time.
+func (s Settings) hold(v *state.View, now time.Time) job.Hold {
+	return s.Windows.Hold(v, now).Unless(s.Incomplete)
+}
+
 // checkRequest refuses a request that is wrong in itself, before any costly step.
 func checkRequest(settings Settings, r job.Request) error {
 	if err := configuration.CheckVars(r.Extra); err != nil {

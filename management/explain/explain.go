@@ -111,8 +111,10 @@ type Facts struct {
 	Groups   inventory.Groups
 	JobLimit int // jobs that run at a time
 	Windows  window.Calendar
-	Now      time.Time
-	Reader   string // the principal that asks; empty: unknown
+	// Incomplete is that of Settings.
+	Incomplete error
+	Now        time.Time
+	Reader     string // the principal that asks; empty: unknown
 	// Connect returns the ssh parameters of a node as they are now.
 	Connect func(v *state.View, group, node string) configuration.Connection
 	// KeyLaggard returns why, and since when, a rotation of the manager's ssh key waits for
@@ -168,6 +170,9 @@ type Settings struct {
 	Groups   inventory.Groups
 	JobLimit int // jobs that run at a time
 	Windows  window.Calendar
+	// Incomplete is the reason why these are not the settings that the operator chose, or nil.
+	// Until then no job begins.
+	Incomplete error
 	// Connect merges the ssh parameters of site, group and node.
 	Connect func(v *state.View, group, node string) configuration.Connection
 	// KeyLaggard is that of Facts.
@@ -239,7 +244,7 @@ func (e *Explainer) facts(v *state.View, reader string) Facts {
 
 	return Facts{
 		View: v, Groups: settings.Groups, JobLimit: settings.JobLimit, Windows: settings.Windows,
-		Now: time.Now(), Reader: reader,
+		Incomplete: settings.Incomplete, Now: time.Now(), Reader: reader,
 		Connect: settings.Connect, KeyLaggard: settings.KeyLaggard,
 	}
 }

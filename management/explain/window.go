@@ -9,10 +9,18 @@ import (
 )
 
 // hold returns the hold of the queue.
-func (f Facts) hold() job.Hold { return f.Windows.Hold(f.View, f.Now) }
+func (f Facts) hold() job.Hold { return f.Windows.Hold(f.View, f.Now).Unless(f.Incomplete) }
 
-// held reports the window or the freeze that keeps a Queued job from its turn, if any.
+// held reports the settings, the window or the freeze that keeps a Queued job from its turn, if
+// any.
 func (e *jobExplainer) held() {
+	if e.Incomplete != nil {
+		e.add(finding(AboutQueue, "no job begins: %s", job.Message(e.Incomplete)).of(e.Job).
+			do("mend the settings").with(inventory.ShowHealth()))
+
+		return
+	}
+
 	verdict := e.Windows.Judge(e.View, e.Job, e.Now)
 	if verdict.OK {
 		return

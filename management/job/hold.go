@@ -26,3 +26,16 @@ func holdReason(holds []Hold, j Job) string {
 func (j Job) ChangesHosts() bool {
 	return !j.Verb.Verifies() && !j.Ansible.Check && !j.Force
 }
+
+// Unless returns the hold of all jobs while the settings are not those that the operator chose,
+// for the reason err, or h if it is nil. Under other groups a job could end for good, or break a
+// budget.
+func (h Hold) Unless(err error) Hold {
+	if err == nil {
+		return h
+	}
+
+	reason := "no job begins: " + Message(err)
+
+	return func(Job) string { return reason }
+}

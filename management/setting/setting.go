@@ -566,10 +566,11 @@ func (c Config) hostCAs() []string {
 
 // Explain returns the settings of the explanations.
 func (s *Settings) Explain() explain.Settings {
-	c := s.Current()
+	c, refused := s.inForce()
 
 	return explain.Settings{
-		Groups: c.Groups, JobLimit: c.Jobs.Limit, Windows: s.Windows(), Connect: s.variables(c).Connect,
+		Groups: c.Groups, JobLimit: c.Jobs.Limit, Windows: s.Windows(), Incomplete: refused,
+		Connect: s.variables(c).Connect,
 	}
 }
 
