@@ -78,3 +78,51 @@ func TestEnterNewerSchema(t *testing.T) {
 		t.Errorf("it has stored %v, version %s", v.Instances, schema(t, s))
 	}
 }
+
+// TestEnterUpgradesSettings: zeros of the former version that meant the default are left out, and
+// everything else stays, also what cannot be read.
+func TestEnterUpgradesSettings(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct{ name, before, after string }{
+		{
+			"zeros",
+			`{"keys":{"policies.commission":{"a":{"group":"g","rate":0,"quiet":"0s","failures":2,` +
+				`"roles":[{"group":"m","replace_after":"0"},{"group":"w","count":0}]},"b":{"rate":12345678901234567890}},` +
+				`"policies.upgrade":{"u":{"settle":"0h0m","canary":0,"gate":{"http":{"port":80,"timeout":"0s"}}}},` +
+				`"policies.verify":{"v":{"cron":"0 3 * * *","batch":0,"jobs":0.0,"spread":"1s"}},` +
+				`"jobs.keep":0,"vars":{"rate":0,"password":{"$sealed":"v1.x"}}}}`,
+			`{"keys":{"jobs.keep":0,"policies.commission":{"a":{"failures":2,"group":"g",` +
+				`"roles":[{"group":"m"},{"count":0,"group":"w"}]},"b":{"rate":12345678901234567890}},` +
+				`"policies.upgrade":{"u":{"canary":0,"gate":{"http":{"port":80}}}},` +
+				`"policies.verify":{"v":{"cron":"0 3 * * *","spread":"1s"}},` +
+				`"vars":{"rate":0,"password":{"$sealed":"v1.x"}}}}`,
+		},
+		{"nothing to do", `{"keys": {"policies.verify":{"v":{"batch":1}}} }`, `{"keys": {"policies.verify":{"v":{"batch":1}}} }`},
+		{"another form", `{"keys":{"policies.verify":[0],"policies.upgrade":{"u":7,"w":null}}}`, `{"keys":{"policies.verify":[0],"policies.upgrade":{"u":7,"w":null}}}`},
+		{"unreadable", `{nonsense`, `{nonsense`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+
+			s := store(t)
+			setSchema(t, s, "2")
+
+			if _, err := s.client.Put(within(t, patience), s.overlayKey(), c.before); err != nil {
+				t.Fatal(err)
+			}
+
+			// A second entry of this version changes nothing.
+			for range 2 {
+				if _, err := enter(t, s, instance("a"), 2*time.Second); err != nil {
+					t.Fatal(err)
+				}
+
+				resp, err := s.client.Get(within(t, patience), s.overlayKey())
+				if err != nil || string(resp.Kvs[0].Value) != c.after || schema(t, s) != etcd.Schema {
+					t.Fatalf("%v, version %s\n got %s\nwant %s", err, schema(t, s), resp.Kvs[0].Value, c.after)
+				}
+			}
+		})
+	}
+}

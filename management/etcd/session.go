@@ -191,13 +191,13 @@ func (s *Store) holder(ctx context.Context) (state.Instance, *mvccpb.KeyValue, e
 }
 
 // enter writes both keys under a new lease, if the holder's key is still as found. With them
-// it raises the version of the stored data: not before, because until then another instance
+// it brings the stored data to this version: not before, because until then another instance
 // may write in the former form.
 func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 
-	schema, upgraded, err := n.store.client.SchemaOps(ctx)
+	upgrade, changes, err := n.store.upgradeOps(ctx)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 			clientv3.OpPut(n.store.instanceKey(n.self.ID), string(record), clientv3.WithLease(lease)),
 		},
 	}
-	ops.Add(schema)
+	ops.Add(upgrade)
 
 	revision, err := n.store.commit(ctx, ops)
 	if err != nil && revision == 0 {
@@ -239,8 +239,8 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 	n.mu.Unlock()
 	n.store.token.Store(revision)
 
-	if upgraded {
-		n.log.Infof("the stored data has version %s now; an older clusterm refuses it", etcd.Schema)
+	for _, change := range changes {
+		n.log.Info(change)
 	}
 
 	if found != nil && found.Lease != 0 {
