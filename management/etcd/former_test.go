@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/rollout"
+)
+
+// formerRecords are records of a store that the former version wrote under real use, by their
+// keys below the prefix: testdata/former.json. A value that is no JSON there is in base64.
+func formerRecords(t *testing.T) map[string][]byte {
+	t.Helper()
+
+	text, err := os.ReadFile("testdata/former.json")
+	must(t, err)
+
+	var stored map[string]json.RawMessage
+	must(t, json.Unmarshal(text, &stored))
+
+	records := map[string][]byte{}
+
+	for key, value := range stored {
+		name, isBytes := strings.CutSuffix(key, " (bytes)")
+		records[name] = value
+
+		if isBytes {
+			var b []byte
+			must(t, json.Unmarshal(value, &b))
+
+			records[name] = b
+		}
+	}
+
+	return records
+}
+
+// TestFormerRecords opens a store of the former version, and requires that nothing in it is
+// unreadable or misread.
+func TestFormerRecords(t *testing.T) {
+	t.Parallel()
+
+	first := store(t)
+	for key, value := range formerRecords(t) {
+		if _, err := first.client.Put(within(t, patience), first.key("/%s", key), string(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if count, unreadable, err := CheckRecords(within(t, patience), first.client); err != nil || count == 0 ||
+		len(unreadable) > 0 {
+		t.Fatalf("%d records, unreadable: %v, %v", count, unreadable, err)
+	}
+
+	s := open(t, dial(t, shared, first.client.Prefix))
+
+	if _, err := enter(t, s, instance("a"), 2*time.Second); err != nil || schema(t, s) != etcd.Schema {
+		t.Fatalf("version %s, %v", schema(t, s), err)
+	}
+
+	v := s.View()
+	if len(v.Unreadable) > 0 || len(v.Nodes) != 4 || len(v.Plans) != 1 || v.Seq != 25 {
+		t.Errorf("unreadable: %v; %d nodes, %d plans, job %d is the newest",
+			v.Unreadable, len(v.Nodes), len(v.Plans), v.Seq)
+	}
+
+	for id, want := range map[string]job.Status{"4": job.Complete, "24": job.Running, "25": job.Queued} {
+		if j, err := v.Job(id); err != nil || j.Status != want {
+			t.Errorf("job %s is %s, %v, want %s", id, j.Status, err, want)
+		}
+	}
+
+	for i, want := range []rollout.Status{rollout.Done, rollout.AwaitingApproval} {
+		if i >= len(v.Rollouts) || v.Rollouts[i].Status != want || len(v.Rollouts[i].Nodes) == 0 {
+			t.Fatalf("the rollouts are %+v", v.Rollouts)
+		}
+	}
+
+	a, rule := v.Automation, "nightly"
+	if !v.Freeze.On || !a.Switches[rule].On || a.Switches[rule].Selector == "" || a.Schedules[rule].Began.IsZero() {
+		t.Errorf("freeze %+v, policies %+v", v.Freeze, a)
+	}
+
+	for _, n := range v.Nodes {
+		if n.Cleaned || n.Group != "" && !n.Commissioned() {
+			t.Errorf("%s is %s in %s, cleaned: %v", n.Name, n.Status, n.Group, n.Cleaned)
+		}
+	}
+}
+
+// TestFormerRecordsKeepEveryField decodes records of the former version and encodes them again.
+func TestFormerRecordsKeepEveryField(t *testing.T) {
+	t.Parallel()
+
+	seen := map[string]bool{}
+
+	for key, value := range formerRecords(t) {
+		kind, name, _ := strings.Cut(strings.TrimPrefix(key, "v/"), "/")
+
+		var (
+			again []byte
+			err   error
+		)
+
+		switch kind {
+		case "nodes":
+			n, e := decodeNode(name, &mvccpb.KeyValue{Value: value})
+			must(t, e)
+
+			again, err = json.Marshal(newNodeRecord(*n))
+		case "jobs":
+			j, e := decodeJob(name, &mvccpb.KeyValue{Value: value})
+			must(t, e)
+
+			again, err = json.Marshal(newJobRecord(j))
+		case "tokens":
+			again, err = encodedAgain(t, value, newTokenRecord, tokenRecord.token)
+		case "freeze":
+			again, err = json.Marshal(newFreezeRecord(readRecord[freezeRecord](t, value).freeze(0)))
+		case "automation":
+			again, err = json.Marshal(newAutomationRecord(readRecord[automationRecord](t, value).automation(0)))
+		case "overlay":
+			again, err = encodedAgain(t, value, newOverlayRecord, overlayRecord.overlay)
+		default:
+			continue
+		}
+
+		must(t, err)
+
+		seen[kind] = true
+
+		if was, is := readRecord[any](t, value), readRecord[any](t, again); !reflect.DeepEqual(was, is) {
+			t.Errorf("%s was\n%s\nand is\n%s", key, value, again)
+		}
+	}
+
+	if len(seen) != 6 {
+		t.Errorf("only %v were read", seen)
+	}
+}
+
+func readRecord[R any](t *testing.T, value []byte) R {
+	t.Helper()
+
+	record, err := decode[R](value)
+	must(t, err)
+
+	return record
+}
+
+func encodedAgain[D, R any](t *testing.T, value []byte, toRecord func(D) R, toDomain func(R) D) ([]byte, error) {
+	t.Helper()
+	return json.Marshal(toRecord(toDomain(readRecord[R](t, value))))
+}
