@@ -4,6 +4,7 @@ package explain
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -540,6 +541,31 @@ func TestExplainJob(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestExplainIncompleteSettings: a queued job names the settings that keep it from its turn, and
+// the way out.
+func TestExplainIncompleteSettings(t *testing.T) {
+	t.Parallel()
+
+	v := &state.View{Snapshot: *jobtest.Snapshot(t, "a - Unallocated Discovered")}
+	j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
+	put(v, j, "5", job.Queued)
+
+	f := facts(v)
+	f.Incomplete = inventory.Errorf(inventory.KindRefused, "groups does not fit").Do("remove it").
+		With(inventory.UnsetSetting("groups"))
+
+	e := ExplainJob(f, *v.Jobs[0])
+	if !strings.Contains(e.Summary, "no job begins: groups does not fit") || len(e.Findings) != 1 {
+		t.Fatalf("%+v", e)
+	}
+
+	found := e.Findings[0]
+	if found.Message != "no job begins: groups does not fit" || found.Remedy != "remove it" ||
+		!reflect.DeepEqual(found.Actions, []inventory.Action{inventory.UnsetSetting("groups")}) {
+		t.Errorf("%+v", found)
 	}
 }
 

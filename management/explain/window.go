@@ -3,6 +3,8 @@
 package explain
 
 import (
+	"errors"
+
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/window"
@@ -15,8 +17,12 @@ func (f Facts) hold() job.Hold { return f.Windows.Hold(f.View, f.Now).Unless(f.I
 // any.
 func (e *jobExplainer) held() {
 	if e.Incomplete != nil {
-		e.add(finding(AboutQueue, "no job begins: %s", job.Message(e.Incomplete)).of(e.Job).
-			do("mend the settings").with(inventory.ShowHealth()))
+		f := finding(AboutQueue, "no job begins: %s", job.Message(e.Incomplete)).of(e.Job)
+		if why, ok := errors.AsType[*inventory.Error](e.Incomplete); ok {
+			f = f.do("%s", why.Remedy).with(why.Actions...)
+		}
+
+		e.add(f)
 
 		return
 	}
