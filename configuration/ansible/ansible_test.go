@@ -559,7 +559,7 @@ func TestPreparedButNeverStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if e := wait(t, run); e.Reason != Vanished || !e.Started.IsZero() {
+	if e := wait(t, run); e.Reason != GivenUp || !e.Started.IsZero() {
 		t.Errorf("exit %+v", e)
 	}
 
@@ -634,8 +634,14 @@ func killedDaemon(spec string) {
 	var s Spec
 
 	err := json.Unmarshal([]byte(spec), &s)
+	runner := self
+
+	if script := os.Getenv("TEST_RUNNER"); script != "" {
+		runner = shellRunner(script)
+	}
+
 	if err == nil {
-		_, err = self.Start(context.Background(), s)
+		_, err = runner.Start(context.Background(), s)
 	}
 
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/contiv/cluster/inventory/localfile"
 )
 
 // The replies of a runner to Start. Any other message is an error, and the
@@ -128,7 +130,17 @@ func (r *runner) awaitPermit() error {
 		return fmt.Errorf("%w: %s", errGivenUp, passed)
 	}
 
-	return nil
+	return r.markBegun()
+}
+
+// markBegun removes, durably, the mark that the run has not begun. A run that another version
+// has prepared has no mark.
+func (r *runner) markBegun() error {
+	if err := os.Remove(r.path(fileNotBegun)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+
+	return localfile.SyncDir(r.dir)
 }
 
 func (r *runner) requestPermit() error {

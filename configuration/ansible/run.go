@@ -3,6 +3,7 @@
 package ansible
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,7 @@ const (
 	DeadlineExceeded Reason = "deadline"    // the deadline passed
 	LeaseLost        Reason = "lease-lost"  // the lease expired
 	NotStarted       Reason = "not-started" // ansible-playbook could not be executed
-	GivenUp          Reason = "given-up"    // the runner was not allowed to execute ansible-playbook any more
+	GivenUp          Reason = "given-up"    // the runner died before it began, or was not allowed to begin any more
 	Vanished         Reason = "vanished"    // the runner left no exit record: it was killed, or the machine went down
 )
 
@@ -420,6 +421,12 @@ func (r *Run) vanished(ctx context.Context) (Exit, error) {
 
 	if err := killMarked(ctx, r.dir, sockets); err != nil {
 		return Exit{}, err
+	}
+
+	// No process of the run is left that could still begin.
+	if _, err := os.Lstat(filepath.Join(r.dir, fileNotBegun)); err == nil {
+		e.Reason = GivenUp
+		e.Error = cmp.Or(e.Error, "its runner, or the manager that started it, ended before it began")
 	}
 
 	os.RemoveAll(sockets) // a leftover is harmless

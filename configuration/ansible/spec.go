@@ -86,7 +86,8 @@ const (
 	fileRunner     = "runner.json"
 	fileRunnerLog  = "runner.log"
 	fileExit       = "exit.json"
-	fileGivenUp    = "given-up" // why the runner was killed after it got the permit
+	fileNotBegun   = "not-begun" // exists until just before ansible-playbook is executed
+	fileGivenUp    = "given-up"  // why the runner was killed after it got the permit
 	dirTmp         = "tmp"
 	dirHome        = "home"
 	dirSockets     = "ssh" // ssh's control sockets
@@ -288,6 +289,7 @@ func (s Spec) files() (map[string][]byte, error) {
 		fileReserved:   reserved,
 		fileOutput:     nil,
 		fileEvents:     nil,
+		fileNotBegun:   nil,
 		fileSpec:       spec,
 	}
 	if !s.Lease.IsZero() {

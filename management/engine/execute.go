@@ -134,7 +134,9 @@ func headline(j job.Job, step job.Step) string {
 			event = "was cancelled"
 		}
 
-		return fmt.Sprintf("# job %s %s; cleaning up %s (%s)", j.ID, event, job.ShortList(step.Hosts), step.Playbook)
+		line := fmt.Sprintf("# job %s %s; cleaning up %s (%s)", j.ID, event, job.ShortList(step.Hosts), step.Playbook)
+
+		return line + attempt(j, step)
 	}
 
 	line := fmt.Sprintf("# job %s, %s of %s: %s", j.ID, j.Verb, job.ShortList(step.Hosts), step.Phase)
@@ -150,7 +152,17 @@ func headline(j job.Job, step job.Step) string {
 		line += fmt.Sprintf(", batch %d of %d", number, of)
 	}
 
-	return line
+	return line + attempt(j, step)
+}
+
+// attempt returns the part of a headline about a step that was lost before it began, or "".
+func attempt(j job.Job, step job.Step) string {
+	number, of := j.Attempt(step)
+	if number == 1 {
+		return ""
+	}
+
+	return fmt.Sprintf(", attempt %d of %d", number, of)
 }
 
 // conclude ends the job as the step says.

@@ -54,6 +54,9 @@ type scriptedPlaybooks struct {
 	hosts  []string    // of the only play of every playbook
 	// changed are the files that differ between any two trees.
 	changed []string
+	// dies reports whether the manager dies before it has started a run, and whether that leaves a
+	// run that has not begun. nil: it does not.
+	dies func() (dead, left bool)
 	// outlines are those of playbooks that are not empty, by digest and file.
 	outlines map[[2]string]configuration.Outline
 }
@@ -73,6 +76,8 @@ type scriptedRun struct {
 	cancelled chan struct{} // closed by the first Cancel
 	leases    []time.Time
 }
+
+var errKilled = errors.New("the manager was killed")
 
 // scriptedProber reaches every host but those with a result of their own.
 type scriptedProber struct {
@@ -206,6 +211,18 @@ func (p *scriptedPlaybooks) Start(_ context.Context, spec RunSpec) (Run, error) 
 		changed:   make(chan struct{}),
 		cancelled: make(chan struct{}),
 	}
+
+	if p.dies != nil {
+		if dead, left := p.dies(); dead && left {
+			r.ended, r.exit = true, RunExit{Cause: job.CauseInterrupted, Message: "it was given up", NotBegun: true}
+			p.runs[spec.ID] = r
+
+			return nil, errKilled
+		} else if dead {
+			return nil, errKilled
+		}
+	}
+
 	p.runs[spec.ID] = r
 	p.specs = append(p.specs, spec)
 

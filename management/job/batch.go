@@ -307,6 +307,7 @@ func (j Job) Serving(nodes []*inventory.Node) []*inventory.Node {
 
 	v := j.verb()
 	p := planner{Job: j, row: v.Row, rules: pastRules{}}
+	p.Runs, _ = begun(j.Runs)
 	serving := slices.Clone(nodes)
 
 	for _, batch := range j.Batches() {

@@ -3,6 +3,9 @@
 package job
 
 // What the tests need of the inside.
-const UndoAttempts = undoAttempts
+const (
+	UndoAttempts  = undoAttempts
+	BeginAttempts = beginAttempts
+)
 
 var Describe = describe

@@ -45,6 +45,56 @@ type Step struct {
 // undoAttempts limits how often an interrupted cleanup is started again.
 const undoAttempts = 2
 
+// beginAttempts limits how often a step is begun anew whose run was interrupted before it began.
+const beginAttempts = 3
+
+// lost reports whether the run was interrupted, and is known not to have begun: the manager or
+// the runner died on the way there.
+func (r Run) lost() bool { return r.NotBegun && r.Exit == string(CauseInterrupted) }
+
+// sameStep reports whether both runs are of one step.
+func (r Run) sameStep(phase Phase, hosts []string) bool {
+	return r.Phase == phase && slices.Equal(r.Hosts, hosts)
+}
+
+// begun returns the runs that count for the plan. A lost run counts as if it had not been recorded,
+// so that its step is begun again, but the last of its attempts counts. trailing is the
+// number of attempts at the end that do not count.
+func begun(runs []Run) (counted []Run, trailing int) {
+	if !slices.ContainsFunc(runs, Run.lost) {
+		return runs, 0
+	}
+
+	for i, r := range runs {
+		if !r.lost() {
+			counted, trailing = append(counted, r), 0
+			continue
+		}
+
+		if i > 0 && !r.sameStep(runs[i-1].Phase, runs[i-1].Hosts) {
+			trailing = 0
+		}
+
+		if trailing++; trailing == beginAttempts {
+			counted, trailing = append(counted, r), 0
+		}
+	}
+
+	return counted, trailing
+}
+
+// Attempt returns the number of the attempt to begin the step, from 1, and the limit.
+func (j Job) Attempt(s Step) (number, of int) {
+	last := j.LastRun()
+	if last == nil || !last.sameStep(s.Phase, s.Hosts) {
+		return 1, beginAttempts
+	}
+
+	_, lost := begun(j.Runs)
+
+	return lost + 1, beginAttempts
+}
+
 // Rules are the rules of the groups, on the nodes as they are now.
 type Rules interface {
 	// MayLeave returns an error if a cleanup of the named nodes would break a rule.
@@ -57,6 +107,7 @@ type Rules interface {
 // rules alone, so any instance can continue the job. Every run in j.Runs must have ended.
 func Plan(j Job, now time.Time, rules Rules) Step {
 	p := planner{Job: j, rules: rules, now: now}
+	p.Runs, _ = begun(j.Runs)
 
 	switch {
 	case j.Cancel > 0:

@@ -162,6 +162,8 @@ func Record(j *job.Job, s job.Step, exit string) {
 		r.Exit, r.Code, r.Message = "failed", 4, "ERROR! no vault secrets found"
 	case "never": // ansible-playbook was not even started
 		r.Exit, r.NotBegun, r.Message = "internal", true, "the runner did not start"
+	case "lost": // the manager died before ansible-playbook was started
+		r.Exit, r.NotBegun, r.Message = "interrupted", true, "the runner ended before it began"
 	}
 
 	for _, h := range s.Hosts {
