@@ -22,6 +22,9 @@ type World struct {
 	Job func(id string) (j job.Job, known bool)
 	// Checked returns the newest result of the checks of the gate of an attempt on a node.
 	Checked func(node string, attempt int) CheckResult
+	// Age returns for how long a node has been in its state, also if the clock was set meanwhile.
+	// known is false if another clock, which was ahead, began that time. nil: by the clock of now.
+	Age func(n *Node) (age time.Duration, known bool)
 	// Allowed reports whether a job of the rollout may begin on the node now. nil: always.
 	Allowed func(n *inventory.Node, now time.Time) Permission
 	// Permits returns the answers of the budgets, with the nodes of that names in progress:
@@ -171,9 +174,11 @@ func (d *decision) move(n *Node, s State, reason string) {
 // advance follows each node as far as its jobs and checks have come.
 func (d *decision) advance() {
 	for i := range d.Nodes {
-		// The clock was set back: by the old time, a soak could last for years.
-		if n := &d.Nodes[i]; n.State.InProgress() && n.Since.After(d.now) {
-			n.Since, d.changed = d.now, true
+		// By a time in the future, a soak could last for years.
+		if n := &d.Nodes[i]; n.State.InProgress() {
+			if _, known := d.age(n); !known {
+				n.Since, d.changed = d.now, true
+			}
 		}
 
 		// A node may pass several states at once.
@@ -190,6 +195,15 @@ func (d *decision) advance() {
 			d.move(n, Skipped, "the rollout was aborted")
 		}
 	}
+}
+
+// age returns for how long the node has been in its state, see World.Age.
+func (d *decision) age(n *Node) (age time.Duration, known bool) {
+	if d.w.Age != nil {
+		return d.w.Age(n)
+	}
+
+	return d.now.Sub(n.Since), !n.Since.After(d.now)
 }
 
 // step moves a node in progress on, if it has come further.
@@ -357,22 +371,23 @@ func (c CheckResult) describe() string {
 
 // stepSoak watches a node that passed its gate.
 func (d *decision) stepSoak(n *Node) {
-	until := n.Since.Add(d.soak(n))
+	age, _ := d.age(n)
+	left := d.soak(n) - age
 	node := d.w.Node(n.Name)
 
 	switch {
-	case d.Status == Aborting, d.row.Success != inventory.Allocated && !d.now.Before(until):
+	case d.Status == Aborting, d.row.Success != inventory.Allocated && left <= 0:
 		d.pass(n, Soaking)
 	case d.row.Success != inventory.Allocated:
-		d.wake(until)
+		d.wake(d.now.Add(left))
 	case node == nil:
 		d.move(n, Failed, "it was forgotten during its soak time")
 	case node.State != inventory.Discovered:
 		d.move(n, Failed, fmt.Sprintf("it became %s during its soak time", node.State))
-	case !d.now.Before(until):
+	case left <= 0:
 		d.pass(n, Soaking)
 	default:
-		d.wake(until)
+		d.wake(d.now.Add(left))
 	}
 }
 

@@ -100,6 +100,8 @@ type Options struct {
 	// Halted returns why the policy of that name may not act, in words, or "": see policy.Halted.
 	// nil: every one may.
 	Halted func(a state.Automation, policy string) string
+	// Clock returns the time of the wall clock, and one that never jumps. nil: those of the host.
+	Clock  func() (wall time.Time, steady time.Duration)
 	Audit  access.Auditor
 	Logger logrus.FieldLogger
 }
@@ -111,6 +113,7 @@ type Leader struct {
 
 	kick  chan struct{} // something is due
 	tasks sync.WaitGroup
+	soaks soaks // for the rounds only
 
 	mu      sync.Mutex
 	checked map[checkKey]*checkState
@@ -134,6 +137,14 @@ func New(o Options) *Leader {
 
 	if o.Halted == nil {
 		o.Halted = func(state.Automation, string) string { return "" }
+	}
+
+	if o.Clock == nil {
+		began := time.Now()
+		o.Clock = func() (time.Time, time.Duration) {
+			now := time.Now()
+			return now, now.Sub(began)
+		}
 	}
 
 	// The one place in kick keeps a request that comes while a round runs.
@@ -205,6 +216,8 @@ func (l *Leader) round(ctx context.Context) (next time.Time, took time.Duration)
 	// The leader of now checks anew, and the times of its own checks count.
 	if !l.Leads() {
 		l.forgetChecks(nil)
+		l.soaks = soaks{}
+
 		return time.Time{}, 0
 	}
 
@@ -232,6 +245,7 @@ func (l *Leader) round(ctx context.Context) (next time.Time, took time.Duration)
 	}
 
 	l.forgetChecks(v.Rollouts)
+	l.soaks.forget()
 
 	if err := l.expire(ctx, v); err != nil && ctx.Err() == nil {
 		l.Logger.WithError(err).Warn("old rollouts could not be removed; retrying")
@@ -256,9 +270,13 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time
 		return time.Time{}, 0, nil
 	}
 
-	now := time.Now()
-	steps := rollout.Next(r, l.world(v, r), now)
-	due, took = steps.Due, time.Since(now)
+	began := time.Now()
+	now, steady := l.Clock()
+	w := l.world(v, r)
+	w.Age = func(n *rollout.Node) (time.Duration, bool) { return l.soaks.age(id, n, now, steady) }
+
+	steps := rollout.Next(r, w, now)
+	due, took = steps.Due, time.Since(began)
 
 	// The first job is accepted together with what was decided before it, which saves a write
 	// for each node. A status is stored, and reported, by itself.
