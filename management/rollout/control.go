@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -50,16 +51,30 @@ func (r Record) Approve(m Mark) (Record, error) {
 
 // Repin binds the rollout to other playbooks. Its starter cannot, if it was to be approved:
 // the approval of the other person was for the former playbooks.
-func (r Record) Repin(by, playbooks, commit string) (Record, error) {
-	if r.Spec.RequireApproval && by == r.Actor && playbooks != r.Playbooks {
+func (r Record) Repin(m Mark, playbooks, commit string) (Record, error) {
+	if r.Spec.RequireApproval && m.By == r.Actor && playbooks != r.Playbooks {
 		return r, inventory.Errorf(inventory.KindRefused,
 			"%s started rollout %s, and its playbooks changed since another person approved it",
-			job.OrSomebody(by), r.ID).Do("ask somebody else to go on with the playbooks of now, or start a new rollout")
+			job.OrSomebody(m.By), r.ID).Do("ask somebody else to go on with the playbooks of now, or start a new rollout")
 	}
 
+	before := r.Playbooks
 	r.Playbooks, r.Commit = playbooks, commit
 
+	if change := r.Repinned(before); change != "" {
+		r = r.acted(EventRepinned, m, change)
+	}
+
 	return r, nil
+}
+
+// Repinned describes the change from other playbooks to those of the rollout; "": there is none.
+func (r Record) Repinned(before string) string {
+	if r.Playbooks == before {
+		return ""
+	}
+
+	return fmt.Sprintf("the playbooks are %s, and no longer %s", r.Playbooks, cmp.Or(before, "those of each node"))
 }
 
 // Promote lets the rollout go on after its canary.

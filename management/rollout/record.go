@@ -148,6 +148,7 @@ const (
 	EventPaused   EventKind = "paused"
 	EventResumed  EventKind = "resumed"
 	EventRetried  EventKind = "retried"
+	EventRepinned EventKind = "playbooks" // it was bound to other playbooks
 	EventStopped  EventKind = "stopped" // by failures
 	EventAbort    EventKind = "abort"
 	EventCanary   EventKind = "canary" // the canary is done

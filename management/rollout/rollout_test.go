@@ -501,13 +501,21 @@ func TestRepin(t *testing.T) {
 		r := Record{ID: "r00000001", Status: Stopped, Actor: "ann", Playbooks: "old"}
 		r.Spec.RequireApproval = tt.approval
 
-		after, err := r.Repin(tt.by, tt.to, "c0ffee")
-		if refused := inventory.KindOf(err) == inventory.KindRefused; refused != tt.refused ||
-			!refused && (err != nil || after.Playbooks != tt.to || after.Commit != "c0ffee") {
+		after, err := r.Repin(Mark{By: tt.by}, tt.to, "c0ffee")
+		if refused(err) != tt.refused ||
+			!tt.refused && (err != nil || after.Playbooks != tt.to || after.Commit != "c0ffee") {
 			t.Errorf("%+v: %+v, %v", tt, after, err)
+		}
+
+		want := !refused(err) && tt.to == "new"
+		if has := len(after.Events) == 1 && after.Events[0].Kind == EventRepinned &&
+			after.Events[0].Text == "the playbooks are new, and no longer old"; has != want {
+			t.Errorf("%+v: %+v", tt, after.Events)
 		}
 	}
 }
+
+func refused(err error) bool { return inventory.KindOf(err) == inventory.KindRefused }
 
 // TestResumeExcuses: the failures that stopped a rollout count no more, and later ones do.
 func TestResumeExcuses(t *testing.T) {

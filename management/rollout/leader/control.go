@@ -249,7 +249,7 @@ func (l *Leader) Pause(ctx context.Context, c access.Caller, id, reason string) 
 func (l *Leader) Resume(
 	ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions,
 ) (rollout.Record, error) {
-	repin, err := l.repin(ctx, c, o.PlaybooksNow)
+	repin, err := l.repin(ctx, mark(c, o.Reason), o.PlaybooksNow)
 	if err != nil {
 		return rollout.Record{}, err
 	}
@@ -287,7 +287,7 @@ func (l *Leader) Abort(
 func (l *Leader) Retry(
 	ctx context.Context, c access.Caller, id string, o rollout.RetryOptions,
 ) (rollout.Record, error) {
-	repin, err := l.repin(ctx, c, o.PlaybooksNow)
+	repin, err := l.repin(ctx, mark(c, o.Reason), o.PlaybooksNow)
 	if err != nil {
 		return rollout.Record{}, err
 	}
@@ -311,7 +311,7 @@ func (l *Leader) Retry(
 
 // repin returns the change that binds a rollout to the playbooks of now, if that is wanted.
 func (l *Leader) repin(
-	ctx context.Context, c access.Caller, wanted bool,
+	ctx context.Context, m rollout.Mark, wanted bool,
 ) (func(rollout.Record) (rollout.Record, error), error) {
 	if !wanted {
 		return func(r rollout.Record) (rollout.Record, error) { return r, nil }, nil
@@ -319,7 +319,16 @@ func (l *Leader) repin(
 
 	digest, commit, err := l.Jobs.PinPlaybooks(ctx)
 
-	return func(r rollout.Record) (rollout.Record, error) { return r.Repin(c.Principal, digest, commit) }, err
+	return func(r rollout.Record) (rollout.Record, error) { return r.Repin(m, digest, commit) }, err
+}
+
+// noting returns the operator's reason with a change that is a part of the act, if there is one.
+func noting(reason, change string) string {
+	if reason == "" || change == "" {
+		return reason + change
+	}
+
+	return reason + "; " + change
 }
 
 func mark(c access.Caller, reason string) rollout.Mark {
@@ -337,7 +346,7 @@ func (l *Leader) control(
 
 	record := access.Record{Action: action, Targets: []string{id}, Reason: reason}
 
-	err = access.Audited(ctx, l.Audit, c, record, func(*access.Record) error {
+	err = access.Audited(ctx, l.Audit, c, record, func(record *access.Record) error {
 		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
 			if r, err := c.ReplayRollout(ctx, l.Store, l.State); r != nil || err != nil {
 				changed = orZero(r)
@@ -354,11 +363,14 @@ func (l *Leader) control(
 				return err
 			}
 
+			before := r.Playbooks
+
 			// The act is decided anew on the newest record after a conflict.
 			if r, err = act(v, r); err != nil {
 				return err
 			}
 
+			record.Reason = noting(reason, r.Repinned(before))
 			changed, err = l.Store.PutRollout(ctx, r, c.Key)
 
 			return err

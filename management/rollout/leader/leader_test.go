@@ -349,7 +349,7 @@ func TestRepinRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		now := rollout.ResumeOptions{PlaybooksNow: true}
+		now := rollout.ResumeOptions{PlaybooksNow: true, Reason: "fixed"}
 
 		_, err = l.Resume(t.Context(), ann, r.ID, now)
 		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "different playbooks") {
@@ -375,7 +375,20 @@ func TestRepinRunning(t *testing.T) {
 			}
 		}
 
-		last := r.Events[len(r.Events)-1]
+		const change = "the playbooks are later, and no longer now"
+
+		// The second resume changed nothing.
+		last, repinned := r.Events[len(r.Events)-1], r.Events[len(r.Events)-2]
+		if repinned.Kind != rollout.EventRepinned || repinned.Actor != "ann" || repinned.Text != change {
+			t.Errorf("%+v", r.Events)
+		}
+
+		// The first one was refused, and the second one without a reason.
+		want := []string{"fixed", "", "fixed; " + change, "fixed"}
+		if reasons := s.reasons("rollouts.resume"); !slices.Equal(reasons, want) {
+			t.Errorf("audit: %q", reasons)
+		}
+
 		if r.Status != rollout.Running || r.Playbooks != "later" || last.Kind != rollout.EventResumed {
 			t.Errorf("%s with %s, %+v", r.Status, r.Playbooks, last)
 		}

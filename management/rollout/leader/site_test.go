@@ -371,6 +371,19 @@ func (s *site) run(l *Leader, id string, limit time.Duration, until func(rollout
 	}
 }
 
+// reasons returns the reasons of the audit records of an action, oldest first.
+func (s *site) reasons(action string) []string {
+	var reasons []string
+
+	for _, r := range s.trail {
+		if r.Action == action {
+			reasons = append(reasons, r.Reason)
+		}
+	}
+
+	return reasons
+}
+
 // attempts describes how often each node was begun: "w-0000:1 w-0001:2".
 func (s *site) attempts() (text string) {
 	s.mu.Lock()
