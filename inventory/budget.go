@@ -167,21 +167,24 @@ func usageOf(g Group, nodes []*Node, taken map[string]bool) usage {
 	u := usage{group: g}
 
 	for _, n := range nodes {
-		if n.Group != g.Name || !n.member() {
-			continue
-		}
-
-		u.members = append(u.members, n)
-
-		switch {
-		case !n.Available():
-			u.down = append(u.down, n)
-		case taken[n.Name]:
-			u.leaving = append(u.leaving, n)
+		if n.Group == g.Name && n.member() {
+			u.add(n, taken[n.Name])
 		}
 	}
 
 	return u
+}
+
+// add counts a member of the group.
+func (u *usage) add(n *Node, taken bool) {
+	u.members = append(u.members, n)
+
+	switch {
+	case !n.Available():
+		u.down = append(u.down, n)
+	case taken:
+		u.leaving = append(u.leaving, n)
+	}
 }
 
 // Available reports whether the node counts as available for the budget of its group: it

@@ -355,10 +355,7 @@ func TransitionOf(v Verb) (Transition, bool) {
 func (t Transition) Check(n Node) error {
 	switch {
 	case n.Status.InProgress():
-		return Errorf(KindRefused, "%s is %s: job %s holds it", n.Name, n.Status, n.Job).
-			Do("wait for the job, or cancel it").
-			With(WaitForJob(n.Job), CancelJob(n.Job)).
-			About(n.Name)
+		return n.held()
 	case !slices.Contains(t.From, n.Status):
 		// Dead ends do not exist: every status has a legal verb to suggest.
 		return Errorf(KindRefused, "%s is %s; %s takes nodes that are %s",

@@ -464,15 +464,20 @@ func (n *Node) apply(o Observation) {
 	n.State = n.sighted()
 }
 
+// held returns the refusal of a change to a node that a job holds.
+func (n Node) held() *Error {
+	return Errorf(KindRefused, "%s is %s: job %s holds it", n.Name, n.Status, n.Job).
+		Do("wait for the job, or cancel it").
+		With(WaitForJob(n.Job), CancelJob(n.Job)).
+		About(n.Name)
+}
+
 // CheckForget returns an error of KindRefused if a job holds the node, or if the
 // node has not disappeared and force is false.
 func (n Node) CheckForget(force bool) error {
 	switch {
 	case n.Status.InProgress():
-		return Errorf(KindRefused, "%s is %s: job %s holds it", n.Name, n.Status, n.Job).
-			Do("wait for the job, or cancel it").
-			With(WaitForJob(n.Job), CancelJob(n.Job)).
-			About(n.Name)
+		return n.held()
 	case n.State != Disappeared && !force && n.Status == Allocated:
 		return Errorf(KindRefused, "%s is %s and still %s", n.Name, n.Status, n.State).
 			Do("decommission it first: forgotten by force, its services would run on").

@@ -45,14 +45,7 @@ func (gs Groups) Taking(nodes []*Node, taken []string) *Taking {
 		}
 
 		for _, u := range []*usage{&g.usage, &g.part(n).usage} {
-			u.members = append(u.members, n)
-
-			switch {
-			case !n.Available():
-				u.down = append(u.down, n)
-			case goes[n.Name]:
-				u.leaving = append(u.leaving, n)
-			}
+			u.add(n, goes[n.Name])
 		}
 	}
 
