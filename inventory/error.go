@@ -95,6 +95,20 @@ func (e *Error) About(nodes ...string) *Error {
 	return e
 }
 
+// Under returns err with the key, or the part, that it is about before its message. Only an
+// Error is changed.
+func Under(key string, err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+
+	out := *e
+	out.Message = key + ": " + e.Message
+
+	return &out
+}
+
 // KindOf returns the kind of err: "" for nil, and KindInternal if neither err nor
 // an error that it wraps is an Error.
 func KindOf(err error) Kind {

@@ -32,6 +32,30 @@ func TestError(t *testing.T) {
 	}
 }
 
+func TestUnder(t *testing.T) {
+	t.Parallel()
+
+	cause := Errorf(KindInvalid, "%q is no URL", "x").Do("write one").About("web-1")
+
+	err, ok := errors.AsType[*Error](Under("repository.url", cause))
+	if !ok || err.Message != `repository.url: "x" is no URL` || err.Kind != KindInvalid || err.Remedy != "write one" ||
+		len(err.Nodes) != 1 {
+		t.Errorf("got %+v", err)
+	}
+
+	if cause.Message != `"x" is no URL` {
+		t.Errorf("the error itself was changed: %s", cause.Message)
+	}
+
+	if err := Under("key", io.EOF); err != io.EOF {
+		t.Errorf("another error: got %v", err)
+	}
+
+	if err := Under("key", nil); err != nil {
+		t.Errorf("no error: got %v", err)
+	}
+}
+
 func TestKindOf(t *testing.T) {
 	t.Parallel()
 

@@ -4,7 +4,6 @@ package setting
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -161,20 +160,7 @@ func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) e
 		return nil
 	}
 
-	return about("playbooks", adapters.CheckPlaybooks(ctx, *c))
-}
-
-// about returns an error with the key that it is about.
-func about(key string, err error) error {
-	e, ok := errors.AsType[*inventory.Error](err)
-	if !ok {
-		return err
-	}
-
-	out := *e
-	out.Message = key + ": " + e.Message
-
-	return &out
+	return inventory.Under("playbooks", adapters.CheckPlaybooks(ctx, *c))
 }
 
 // checkVaultFile refuses a file that is missing, that others can read, or that

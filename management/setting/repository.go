@@ -135,7 +135,7 @@ func (c *Config) repositoryProblem(ctx context.Context, old Config, adapters Ada
 		}
 
 		if err := adapters.CheckOwned(f.path); err != nil {
-			return about(f.key, err)
+			return inventory.Under(f.key, err)
 		}
 	}
 
@@ -144,5 +144,5 @@ func (c *Config) repositoryProblem(ctx context.Context, old Config, adapters Ada
 		return err
 	}
 
-	return about("repository", err)
+	return inventory.Under("repository", err)
 }

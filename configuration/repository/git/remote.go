@@ -302,14 +302,10 @@ func errorMessage(err error) string {
 
 // about returns an error with the key of the configuration that it is about.
 func about(key string, err error) error {
-	e, ok := errors.AsType[*inventory.Error](err)
-	if !ok {
-		return inventory.Errorf(inventory.KindInvalid, "repository.%s: %w", key, err).
-			Do("correct the configuration file")
+	if _, ok := errors.AsType[*inventory.Error](err); ok {
+		return inventory.Under("repository."+key, err)
 	}
 
-	out := *e
-	out.Message = "repository." + key + ": " + e.Message
-
-	return &out
+	return inventory.Errorf(inventory.KindInvalid, "repository.%s: %w", key, err).
+		Do("correct the configuration file")
 }

@@ -113,7 +113,7 @@ func (s *modules) open(ctx context.Context, l level, full string, want plumbing.
 
 	if s.signed {
 		if err := s.m.verify(c); err != nil {
-			return level{}, nil, concerning("the submodule "+full, err)
+			return level{}, nil, inventory.Under("the submodule "+full, err)
 		}
 	}
 
@@ -131,7 +131,7 @@ func (s *modules) fetch(ctx context.Context, nested *Mirror, store *mirrored, fu
 
 	_, err := nested.fetchWithin(ctx, store, b)
 	if s.left -= b.used(); err != nil {
-		return concerning("the submodule "+full, err)
+		return inventory.Under("the submodule "+full, err)
 	}
 
 	return nil
@@ -326,17 +326,4 @@ func join(base, relative string) string {
 	}
 
 	return head + joined
-}
-
-// concerning returns an error with the part of the commit that it is about.
-func concerning(part string, err error) error {
-	e, ok := errors.AsType[*inventory.Error](err)
-	if !ok {
-		return err
-	}
-
-	out := *e
-	out.Message = part + ": " + e.Message
-
-	return &out
 }
