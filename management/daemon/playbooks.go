@@ -232,6 +232,23 @@ func (c *playbookCheck) err(folder string) error {
 	return e.Do("%s; to check the folder: clusterm playbooks check %s", e.Remedy, folder)
 }
 
+// refusal checks playbooks and variables, and returns the first error that was found, or nil.
+func (c *playbookCheck) refusal(ctx context.Context) error {
+	if err := c.playbooks(ctx, c.parse); err != nil {
+		return err
+	}
+
+	if err := c.variables(ctx); err != nil {
+		return err
+	}
+
+	if e := c.first(); e != nil {
+		return e
+	}
+
+	return nil
+}
+
 // first returns the first error that was found, or nil.
 func (c *playbookCheck) first() *inventory.Error {
 	isError := func(p PlaybookProblem) bool { return p.Severity == SeverityError }

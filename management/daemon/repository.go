@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -36,7 +35,7 @@ func checkRepositorySection(r setting.Repository) error {
 	}
 
 	if err := git.CheckURL(r.URL); err != nil {
-		return keyed("repository.url", err)
+		return inventory.Under("repository.url", err)
 	}
 
 	for _, ref := range []struct{ key, name string }{{"branch", r.Branch}, {"tag", r.Tag}} {
@@ -45,7 +44,7 @@ func checkRepositorySection(r setting.Repository) error {
 		}
 
 		if err := git.CheckRef(ref.name); err != nil {
-			return keyed("repository."+ref.key, err)
+			return inventory.Under("repository."+ref.key, err)
 		}
 	}
 
@@ -55,7 +54,7 @@ func checkRepositorySection(r setting.Repository) error {
 	}
 
 	if err := git.CheckFolder(r.Folder); err != nil {
-		return keyed("repository.folder", err)
+		return inventory.Under("repository.folder", err)
 	}
 
 	for _, file := range []struct{ key, path string }{{"key_file", r.KeyFile}, {"known_hosts_file", r.KnownHostsFile}} {
@@ -67,7 +66,7 @@ func checkRepositorySection(r setting.Repository) error {
 
 	if r.RequirementsMirror != "" {
 		if err := galaxy.CheckURL(r.RequirementsMirror); err != nil {
-			return keyed("repository.requirements_mirror", err)
+			return inventory.Under("repository.requirements_mirror", err)
 		}
 	}
 
@@ -77,19 +76,6 @@ func checkRepositorySection(r setting.Repository) error {
 	}
 
 	return nil
-}
-
-// keyed returns an error with the key that it is about.
-func keyed(key string, err error) error {
-	e, ok := errors.AsType[*inventory.Error](err)
-	if !ok {
-		return err
-	}
-
-	out := *e
-	out.Message = key + ": " + e.Message
-
-	return &out
 }
 
 // mirrorOf returns the mirror of the configured repository, in a folder of its own below
@@ -133,19 +119,7 @@ func (a adapters) CheckRepository(ctx context.Context, config setting.Config) er
 	}
 	defer done()
 
-	if err := c.playbooks(ctx, c.parse); err != nil {
-		return err
-	}
-
-	if err := c.variables(ctx); err != nil {
-		return err
-	}
-
-	if e := c.first(); e != nil {
-		return e
-	}
-
-	return nil
+	return c.refusal(ctx)
 }
 
 // newRepositoryCheck fetches the configured repository for a check, below temp until done
@@ -368,16 +342,8 @@ func (s gitSource) Restore(ctx context.Context, commit string) (digest string, e
 func (s gitSource) check(ctx context.Context, digest string) error {
 	c := checkOf(s.config(), s.runner.playbooks, digest, s.runner.temp)
 
-	if err := c.playbooks(ctx, c.parse); err != nil {
+	if err := c.refusal(ctx); err != nil {
 		return err
-	}
-
-	if err := c.variables(ctx); err != nil {
-		return err
-	}
-
-	if e := c.first(); e != nil {
-		return e
 	}
 
 	return s.covers(digest)
