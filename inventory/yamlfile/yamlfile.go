@@ -108,6 +108,25 @@ func CheckKeys(n *yaml.Node, t reflect.Type, path string) error {
 	return nil
 }
 
+// DecodeOrOff strictly decodes the mapping of a key into v, a pointer to a struct. It
+// reports instead whether the key is the word off.
+func DecodeOrOff(n *yaml.Node, key string, v any) (off bool, err error) {
+	if n.Kind == yaml.ScalarNode {
+		if n.Value == "off" || n.Tag == "!!bool" && n.Value == "false" {
+			return true, nil
+		}
+
+		return false, fmt.Errorf("line %d: %s is %q; write off, or a mapping", n.Line, key, n.Value)
+	}
+
+	// Decode of a node is not strict, so unknown keys are refused here.
+	if err := CheckKeys(n, reflect.TypeOf(v).Elem(), key); err != nil {
+		return false, err
+	}
+
+	return false, n.Decode(v)
+}
+
 // Fields lists the fields of a struct type that are keys of the file, with those of
 // its inlined structs.
 func Fields(t reflect.Type) []reflect.StructField {

@@ -83,3 +83,36 @@ func TestCheckKeys(t *testing.T) {
 		t.Error("a scalar passed for a mapping")
 	}
 }
+
+func TestDecodeOrOff(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want sample
+		off  bool
+		err  string
+	}{
+		{text: "size: 3", want: sample{Name: "default", Size: 3}},
+		{text: "off", want: sample{Name: "default"}, off: true},
+		{text: "'off'", want: sample{Name: "default"}, off: true},
+		{text: "false", want: sample{Name: "default"}, off: true},
+		{text: "on", err: `line 1: sample is "on"; write off, or a mapping`},
+		{text: "skip: b", err: "line 1: field skip not found in sample"},
+		{text: "size: many", err: "cannot unmarshal"},
+	} {
+		var doc yaml.Node
+		if err := yaml.Unmarshal([]byte(tt.text), &doc); err != nil {
+			t.Fatal(err)
+		}
+
+		got := sample{Name: "default"}
+		off, err := DecodeOrOff(doc.Content[0], "sample", &got)
+
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s: got the error %v, want %q in it", tt.text, err, tt.err)
+			}
+		} else if err != nil || off != tt.off || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: got %+v, off %t, %v", tt.text, got, off, err)
+		}
+	}
+}

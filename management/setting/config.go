@@ -4,8 +4,6 @@ package setting
 
 import (
 	_ "embed" // for the example file
-	"fmt"
-	"reflect"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -259,38 +257,23 @@ func Default() Config {
 
 // UnmarshalYAML accepts a mapping, or the word off.
 func (g *Gossip) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		if n.Value == "off" || n.Tag == "!!bool" && n.Value == "false" {
-			g.Off = true
-			return nil
-		}
-
-		return fmt.Errorf("line %d: gossip is %q; write off, or a mapping", n.Line, n.Value)
-	}
-
-	// Decode of a node is not strict, so unknown keys are refused here.
-	if err := yamlfile.CheckKeys(n, reflect.TypeFor[Gossip](), "gossip"); err != nil {
-		return err
-	}
-
-	// A type without this method, so that Decode does not recurse.
+	// A type without this method, so that the decoding does not recurse.
 	type plain Gossip
 	decoded := plain(*g)
-
-	// The default address applies to an agent inside only.
-	defaultBind := decoded.Bind
 	decoded.Bind = ""
 
-	if err := n.Decode(&decoded); err != nil {
+	off, err := yamlfile.DecodeOrOff(n, "gossip", &decoded)
+	if err != nil {
 		return err
 	}
 
+	// The default address applies to an agent inside only.
 	if decoded.Bind == "" && decoded.RPC == "" {
-		decoded.Bind = defaultBind
+		decoded.Bind = g.Bind
 	}
 
 	*g = Gossip(decoded)
-	g.Off = false
+	g.Off = off
 
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -36,37 +35,17 @@ type SourceConfig struct {
 
 // UnmarshalYAML takes the mapping, or the word off.
 func (c *SourceConfig) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		if n.Value == "off" || n.Tag == "!!bool" && n.Value == "false" {
-			c.Off = true
-			return nil
-		}
-
-		return fmt.Errorf("line %d: gossip is %q; write off, or a mapping", n.Line, n.Value)
-	}
-
-	if err := yamlfile.CheckKeys(n, reflect.TypeFor[SourceConfig](), "gossip"); err != nil {
-		return err
-	}
-
-	// A type without this method, so that Decode does not recurse.
+	// A type without this method, so that the decoding does not recurse.
 	type plain SourceConfig
 	decoded := plain(*c)
 
-	// The default address applies to an agent inside only.
-	defaultBind := decoded.Bind
-
-	decoded.Bind = ""
-	if err := n.Decode(&decoded); err != nil {
+	off, err := yamlfile.DecodeOrOff(n, "gossip", &decoded)
+	if err != nil {
 		return err
 	}
 
-	if decoded.Bind == "" && decoded.RPC == "" {
-		decoded.Bind = defaultBind
-	}
-
 	*c = SourceConfig(decoded)
-	c.Off = false
+	c.Off = off
 
 	return nil
 }
