@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -264,31 +263,13 @@ func (s *Server) followAudit(w http.ResponseWriter, r *http.Request, q auditQuer
 		return nil
 	}
 
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
+	return s.stream(w, r, func(ctx context.Context) error {
+		if err := f.write(first); err != nil {
+			return err
+		}
 
-	// When the server stops, also the write in progress must end.
-	defer context.AfterFunc(s.draining, func() {
-		cancel()
-		rest.EndStream(w)
-	})()
-
-	if err := f.write(first); err != nil {
-		return err
-	}
-
-	err = f.follow(ctx)
-
-	switch {
-	case s.draining.Err() != nil:
-		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		s.metrics.dropped.Inc() // the client does not read, so no event can reach it
-	case ctx.Err() != nil:
-		return nil // the client has disconnected
-	}
-
-	return err
+		return f.follow(ctx)
+	})
 }
 
 // auditFollower writes the entries of the audit trail to one client.

@@ -72,6 +72,20 @@ func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 
+	return s.stream(w, r, func(ctx context.Context) error {
+		if !resumes {
+			if err := events.writeState(v); err != nil {
+				return err
+			}
+		}
+
+		return events.follow(ctx, !resumes)
+	})
+}
+
+// stream calls write, which writes events until its context ends: the client has
+// disconnected, or the server stops.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, write func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 
@@ -81,13 +95,7 @@ func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
 		rest.EndStream(w)
 	})()
 
-	if !resumes {
-		if err := events.writeState(v); err != nil {
-			return err
-		}
-	}
-
-	err = events.follow(ctx, !resumes)
+	err := write(ctx)
 
 	switch {
 	case s.draining.Err() != nil:
