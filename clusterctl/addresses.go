@@ -62,26 +62,13 @@ func (c *call) addresses(ctx context.Context) (addrs, ranges []string, err error
 // addressFile reads a file of addresses. It refuses a line that is neither an
 // address nor a range, with its number.
 func (c *call) addressFile(ctx context.Context, name string) ([]string, error) {
-	content, source := []byte(nil), name
-
-	var err error
-	if name == "-" {
-		if slices.Contains(c.StringSlice("extra-vars"), "@-") {
-			return nil, exit.Usagef("--file - and -e @- both read stdin").Try("put one of them into a file")
-		}
-
-		source = "stdin"
-		content, err = c.readStdin(ctx)
-	} else {
-		content, err = readFile(name)
+	if name == "-" && slices.Contains(c.StringSlice("extra-vars"), "@-") {
+		return nil, exit.Usagef("--file - and -e @- both read stdin").Try("put one of them into a file")
 	}
 
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-
+	content, source, err := c.readInput(ctx, name, "the addresses", "give --file FILE, or --file - for stdin")
 	if err != nil {
-		return nil, exit.Usagef("cannot read the addresses: %v", err).Try("give --file FILE, or --file - for stdin")
+		return nil, err
 	}
 
 	var words []string

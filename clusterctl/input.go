@@ -139,26 +139,34 @@ func (c *call) objectText(ctx context.Context, arg string) (text, source string,
 		return arg, "the value of -e", nil
 	}
 
-	// Read errors are usage errors: the file comes from the command line.
-	var b []byte
+	b, source, err := c.readInput(
+		ctx, name, "the variables", "give -e '{\"KEY\": \"VALUE\"}', -e @FILE, or -e @- for stdin",
+	)
+
+	return string(b), source, err
+}
+
+// readInput reads a file that the command line names, or stdin for the name -. It returns the
+// source for messages. Failures are usage errors, with what could not be read and a remedy.
+func (c *call) readInput(ctx context.Context, name, what, remedy string) (content []byte, source string, err error) {
 	if name == "-" {
 		source = "stdin"
-		b, err = c.readStdin(ctx)
+		content, err = c.readStdin(ctx)
 	} else {
 		source = name
-		b, err = readFile(name)
+		content, err = readFile(name)
 	}
 
+	// An interrupt fails the read as well, and is no usage error.
 	if ctx.Err() != nil {
-		return "", source, context.Cause(ctx)
+		return nil, source, context.Cause(ctx)
 	}
 
 	if err != nil {
-		return "", source, exit.Usagef("cannot read the variables: %v", err).
-			Try("give -e '{\"KEY\": \"VALUE\"}', -e @FILE, or -e @- for stdin")
+		return nil, source, exit.Usagef("cannot read %s: %v", what, err).Try("%s", remedy)
 	}
 
-	return string(b), source, nil
+	return content, source, nil
 }
 
 // readStdin reads to the end of stdin, or until ctx is done. A read from a

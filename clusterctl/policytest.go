@@ -54,24 +54,9 @@ func (a *app) policyTest() *cli.Command {
 
 // inventoryFile reads a list of nodes, or one node, as nodes get prints them.
 func (c *call) inventoryFile(ctx context.Context, name string) ([]api.PolicyTestNode, error) {
-	var (
-		content []byte
-		err     error
-	)
-
-	if name == "-" {
-		content, err = c.readStdin(ctx)
-	} else {
-		content, err = readFile(name)
-	}
-
-	// An interrupt fails the read as well, and is no fault of the inventory.
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-
+	content, source, err := c.readInput(ctx, name, "the inventory", "give -f FILE, or -f - for stdin")
 	if err != nil {
-		return nil, exit.Usagef("cannot read the inventory: %v", err).Try("give -f FILE, or -f - for stdin")
+		return nil, err
 	}
 
 	remedy := "write one with: " + c.self() + " nodes get -o json"
@@ -89,9 +74,9 @@ func (c *call) inventoryFile(ctx context.Context, name string) ([]api.PolicyTest
 
 	switch {
 	case err != nil:
-		return nil, exit.Usagef("%s is not an inventory: %v", name, err).Try("%s", remedy)
+		return nil, exit.Usagef("%s is not an inventory: %v", source, err).Try("%s", remedy)
 	case list.Items == nil:
-		return nil, exit.Usagef("%s is not an inventory: it has no items", name).Try("%s", remedy)
+		return nil, exit.Usagef("%s is not an inventory: it has no items", source).Try("%s", remedy)
 	}
 
 	return *list.Items, nil
