@@ -66,12 +66,7 @@ func (b *bench) drain(ctx context.Context, w *world) error {
 		return err
 	}
 
-	record, err := w.largest(ctx, keys+"/v/nodes/"+name(0))
-	if err != nil {
-		return err
-	}
-
-	entry, err := w.largest(ctx, keys+"/x/history/"+name(0)+"/")
+	record, entry, err := w.samples(ctx)
 	if err != nil {
 		return err
 	}

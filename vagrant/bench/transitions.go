@@ -113,12 +113,7 @@ func transitions(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	record, err := w.largest(ctx, keys+"/v/nodes/"+name(0))
-	if err != nil {
-		return err
-	}
-
-	entry, err := w.largest(ctx, keys+"/x/history/"+name(0)+"/")
+	record, entry, err := w.samples(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,6 +177,18 @@ func transitions(ctx context.Context, b *bench) error {
 			return 2 * atOnce / time.Since(begun).Seconds(), errors.Join(errs...)
 		},
 	})
+}
+
+// samples returns the record of a node and an entry of its history, for a baseline that writes
+// as many bytes as the product.
+func (w *world) samples(ctx context.Context) (record, entry string, err error) {
+	if record, err = w.largest(ctx, keys+"/v/nodes/"+name(0)); err != nil {
+		return "", "", err
+	}
+
+	entry, err = w.largest(ctx, keys+"/x/history/"+name(0)+"/")
+
+	return record, entry, err
 }
 
 // largest returns the largest value with the prefix.
