@@ -133,34 +133,24 @@ func TestAutoCommissionStops(t *testing.T) {
 func TestAutoCommissionKilled(t *testing.T) {
 	t.Parallel()
 
-	for _, late := range []bool{false, true} {
-		for crash := 2; ; crash++ {
-			reached := false
-
-			synctest.Test(t, func(t *testing.T) {
-				s := newcomers(t, 5, 2)
-				if _, err := s.leader().Enable(t.Context(), ann, "workers", false, ""); err != nil {
-					t.Fatal(err)
-				}
-
-				s.crash, s.late = crash, late
-				s.run(s.leader(), 20*time.Minute)
-
-				reached = s.ops >= crash
-
-				s.revive()
-				s.run(s.leader(), time.Hour)
-
-				if want := "commission " + name(0) + ", commission " + name(1); s.jobs() != want {
-					t.Errorf("killed at operation %d (late %t): jobs %q, want %q", crash, late, s.jobs(), want)
-				}
-			})
-
-			if !reached {
-				break
-			}
+	killedAnywhere(t, 2, func(t *testing.T, crash int, late bool) bool {
+		s := newcomers(t, 5, 2)
+		if _, err := s.leader().Enable(t.Context(), ann, "workers", false, ""); err != nil {
+			t.Fatal(err)
 		}
-	}
+
+		s.crash, s.late = crash, late
+		s.run(s.leader(), 20*time.Minute)
+
+		reached := s.revive()
+		s.run(s.leader(), time.Hour)
+
+		if want := "commission " + name(0) + ", commission " + name(1); s.jobs() != want {
+			t.Errorf("jobs %q, want %q", s.jobs(), want)
+		}
+
+		return reached
+	})
 }
 
 // TestEnable refuses names that are none, and a policy for every node without all.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -457,12 +458,36 @@ func (s *site) hold(i int, id string) {
 	})
 }
 
-// revive ends a crash: the next manager works.
-func (s *site) revive() {
+// revive ends a crash: the next manager works. It reports whether there was one.
+func (s *site) revive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
+	dead := s.crash > 0 && s.ops >= s.crash
 	s.crash = 0
+
+	return dead
+}
+
+// killedAnywhere repeats a test for each operation at which the manager can be killed, from
+// the first one on, before and after the operation took effect. The test reports whether the
+// manager came that far.
+func killedAnywhere(t *testing.T, first int, test func(t *testing.T, crash int, late bool) bool) {
+	t.Helper()
+
+	for _, late := range []bool{false, true} {
+		for crash, reached := first, true; reached; crash++ {
+			reached = false
+
+			synctest.Test(t, func(t *testing.T) {
+				reached = test(t, crash, late)
+
+				if t.Failed() {
+					t.Logf("killed at operation %d (late %t)", crash, late)
+				}
+			})
+		}
+	}
 }
 
 // jobs returns the jobs as VERB NODE, in the order of their acceptance.

@@ -414,42 +414,32 @@ func TestFollowerDecidesNothing(t *testing.T) {
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 
-	for _, late := range []bool{false, true} {
-		for crash := 1; ; crash++ {
-			reached := false
+	killedAnywhere(t, 1, func(t *testing.T, crash int, late bool) bool {
+		s := newSite(t, 5)
+		s.verdict = inventory.Drifted
+		s.settings.Groups = reacting(inventory.ReactionVerifyAndRepair)
+		s.crash, s.late = crash, late
 
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, 5)
-				s.verdict = inventory.Drifted
-				s.settings.Groups = reacting(inventory.ReactionVerifyAndRepair)
-				s.crash, s.late = crash, late
+		s.see(false, 2)
+		s.run(s.leader(), time.Minute)
+		s.see(true, 2)
+		s.run(s.leader(), 3*time.Minute)
 
-				s.see(false, 2)
-				s.run(s.leader(), time.Minute)
-				s.see(true, 2)
-				s.run(s.leader(), 3*time.Minute)
+		reached := s.revive()
+		s.run(s.leader(), time.Hour)
 
-				reached = s.ops >= crash
+		if want := "verify " + name(2) + ", reapply " + name(2); s.jobs() != want {
+			t.Errorf("jobs %q, want %q", s.jobs(), want)
+		}
 
-				s.revive()
-				s.run(s.leader(), time.Hour)
-
-				if want := "verify " + name(2) + ", reapply " + name(2); s.jobs() != want {
-					t.Errorf("killed at operation %d (late %t): jobs %q, want %q", crash, late, s.jobs(), want)
-				}
-
-				for _, d := range s.View().Automation.Decisions {
-					if d.Phase != state.PhaseDone || d.Job == "" {
-						t.Errorf("killed at operation %d (late %t): %+v", crash, late, d)
-					}
-				}
-			})
-
-			if !reached {
-				break
+		for _, d := range s.View().Automation.Decisions {
+			if d.Phase != state.PhaseDone || d.Job == "" {
+				t.Errorf("%+v", d)
 			}
 		}
-	}
+
+		return reached
+	})
 }
 
 // TestQuestionsAreFair: more nodes than there is room for are all asked, and the slow ones

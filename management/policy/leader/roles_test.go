@@ -178,42 +178,32 @@ func TestDynamicRolesStart(t *testing.T) {
 func TestDynamicRolesKilled(t *testing.T) {
 	t.Parallel()
 
-	for _, late := range []bool{false, true} {
-		for crash := 2; ; crash++ {
-			reached := false
-
-			synctest.Test(t, func(t *testing.T) {
-				s := roleSite(t, 3, 3)
-				if _, err := s.leader().Enable(t.Context(), ann, "site", false, ""); err != nil {
-					t.Fatal(err)
-				}
-
-				s.boots[name(0)] = ""
-				s.see(false, 0)
-
-				s.crash, s.late = crash, late
-				s.run(s.leader(), 80*time.Minute)
-
-				reached = s.ops >= crash
-
-				s.revive()
-				s.run(s.leader(), 2*time.Hour)
-
-				begun := slices.DeleteFunc(slices.Clone(s.View().Jobs), func(j *job.Job) bool {
-					return j.Verb != inventory.VerbCommission || j.Group != inventory.GroupMaster
-				})
-
-				if len(begun) != 1 || s.inGroup(inventory.GroupMaster) != "n-000 n-001 n-002 n-003" ||
-					s.inGroup(inventory.GroupWorker) != "n-004 n-005" {
-					t.Errorf("killed at operation %d (late %t): jobs %s", crash, late, s.jobs())
-				}
-			})
-
-			if !reached {
-				break
-			}
+	killedAnywhere(t, 2, func(t *testing.T, crash int, late bool) bool {
+		s := roleSite(t, 3, 3)
+		if _, err := s.leader().Enable(t.Context(), ann, "site", false, ""); err != nil {
+			t.Fatal(err)
 		}
-	}
+
+		s.boots[name(0)] = ""
+		s.see(false, 0)
+
+		s.crash, s.late = crash, late
+		s.run(s.leader(), 80*time.Minute)
+
+		reached := s.revive()
+		s.run(s.leader(), 2*time.Hour)
+
+		begun := slices.DeleteFunc(slices.Clone(s.View().Jobs), func(j *job.Job) bool {
+			return j.Verb != inventory.VerbCommission || j.Group != inventory.GroupMaster
+		})
+
+		if len(begun) != 1 || s.inGroup(inventory.GroupMaster) != "n-000 n-001 n-002 n-003" ||
+			s.inGroup(inventory.GroupWorker) != "n-004 n-005" {
+			t.Errorf("jobs %s", s.jobs())
+		}
+
+		return reached
+	})
 }
 
 // TestDynamicRolesTest: a given inventory has no answers of ssh, and a node that it says is

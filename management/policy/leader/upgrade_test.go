@@ -348,44 +348,34 @@ func TestAutoUpgradeNotNow(t *testing.T) {
 func TestAutoUpgradeKilled(t *testing.T) {
 	t.Parallel()
 
-	for _, late := range []bool{false, true} {
-		for crash := 2; ; crash++ {
-			reached := false
-
-			synctest.Test(t, func(t *testing.T) {
-				s := followers(t, 3)
-				if _, err := s.leader().Enable(t.Context(), ann, "follow", false, ""); err != nil {
-					t.Fatal(err)
-				}
-
-				s.crash, s.late = crash, late
-
-				s.move("2")
-				s.run(s.leader(), 10*time.Minute)
-				s.move("3")
-				s.run(s.leader(), 10*time.Minute)
-
-				reached = s.ops >= crash
-
-				s.revive()
-				s.run(s.leader(), time.Hour)
-
-				// A manager that was dead before its first rollout has missed commit 2.
-				got := s.rollouts()
-				if got != "2 Aborted 3, 3 Running 3" && (got != "3 Running 3" || crash > 3) {
-					t.Errorf("killed at operation %d (late %t): rollouts %q", crash, late, got)
-				}
-
-				if at := s.ops; !reached && at < 6 {
-					t.Errorf("only %d operations", at)
-				}
-			})
-
-			if !reached {
-				break
-			}
+	killedAnywhere(t, 2, func(t *testing.T, crash int, late bool) bool {
+		s := followers(t, 3)
+		if _, err := s.leader().Enable(t.Context(), ann, "follow", false, ""); err != nil {
+			t.Fatal(err)
 		}
-	}
+
+		s.crash, s.late = crash, late
+
+		s.move("2")
+		s.run(s.leader(), 10*time.Minute)
+		s.move("3")
+		s.run(s.leader(), 10*time.Minute)
+
+		reached := s.revive()
+		s.run(s.leader(), time.Hour)
+
+		// A manager that was dead before its first rollout has missed commit 2.
+		got := s.rollouts()
+		if got != "2 Aborted 3, 3 Running 3" && (got != "3 Running 3" || crash > 3) {
+			t.Errorf("rollouts %q", got)
+		}
+
+		if at := s.ops; !reached && at < 6 {
+			t.Errorf("only %d operations", at)
+		}
+
+		return reached
+	})
 }
 
 // TestRemovedPolicy: the name of a policy that was removed can be paused, resumed and turned off

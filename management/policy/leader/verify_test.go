@@ -110,35 +110,25 @@ func TestNightWatch(t *testing.T) {
 func TestNightWatchKilled(t *testing.T) {
 	t.Parallel()
 
-	for _, late := range []bool{false, true} {
-		for crash := 2; ; crash++ {
-			reached := false
-
-			synctest.Test(t, func(t *testing.T) {
-				s := nightWatch(t, 3)
-				if _, err := s.leader().Enable(t.Context(), ann, "nightly", false, ""); err != nil {
-					t.Fatal(err)
-				}
-
-				s.crash, s.late = crash, late
-				s.run(s.leader(), 5*time.Hour)
-
-				reached = s.ops >= crash
-
-				s.revive()
-				s.run(s.leader(), 5*time.Hour)
-				s.wantVerified("killed", 1)
-			})
-
-			if !reached {
-				if crash < 5 {
-					t.Errorf("only %d operations", crash)
-				}
-
-				break
-			}
+	killedAnywhere(t, 2, func(t *testing.T, crash int, late bool) bool {
+		s := nightWatch(t, 3)
+		if _, err := s.leader().Enable(t.Context(), ann, "nightly", false, ""); err != nil {
+			t.Fatal(err)
 		}
-	}
+
+		s.crash, s.late = crash, late
+		s.run(s.leader(), 5*time.Hour)
+
+		reached := s.revive()
+		s.run(s.leader(), 5*time.Hour)
+		s.wantVerified("killed", 1)
+
+		if !reached && crash < 5 {
+			t.Errorf("only %d operations", crash)
+		}
+
+		return reached
+	})
 }
 
 // TestNightWatchMoved: another schedule begins with its next time, also after a restart.
