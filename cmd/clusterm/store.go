@@ -51,7 +51,7 @@ func storeCommand() *cli.Command {
 func storeCheckCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "check files, space, alarms and records; change nothing",
+		Usage:     "check files, space, alarms, records and settings; change nothing",
 		UsageText: "clusterm store check [--config FILE]",
 		Description: "Exit status 1 if there is a problem. Without the daemon, it checks the files of the embedded " +
 			"etcd first, and runs that for as long:\n\n" +
@@ -78,6 +78,10 @@ func storeCheckCommand() *cli.Command {
 
 			for _, u := range r.Unreadable {
 				fmt.Fprintf(out, "   %s: %v\n", u.Key, u.Reason)
+			}
+
+			if r.Settings != nil {
+				fmt.Fprintf(out, "settings %v\n", r.Settings)
 			}
 
 			if problem := r.Problem(); problem != nil {

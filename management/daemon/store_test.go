@@ -199,11 +199,41 @@ func TestStoreTool(t *testing.T) {
 		t.Errorf("%+v, %v, %v", r, err, r.Problem())
 	}
 
+	s.checkSettings(tool)
 	s.must(tool.Close())
 	s.must(os.RemoveAll(filepath.Join(s.dir, "d", "etcd")))
 
 	if _, err := OpenStoreTool(s.ctx(), s.options()); err == nil || !strings.Contains(err.Error(), "is missing") {
 		t.Errorf("got %v, want the missing store", err)
+	}
+}
+
+// checkSettings stores settings that do not fit. A zero of the former version stood for the
+// default, and is left out when an instance takes the store over.
+func (s *site) checkSettings(tool *StoreTool) {
+	s.t.Helper()
+
+	const zero = `{"keys":{"policies.verify":{"v":{"all":true,"cron":"0 3 * * *","batch":0}}}}`
+
+	for _, c := range []struct{ schema, overlay, problem string }{
+		{"3", zero, "policies.verify.v: batch: 0 is not within"},
+		{"2", zero, ""},
+		{"2", `{"keys":{"jobs.limit":0}}`, "jobs.limit"},
+		{"3", `{"keys":{"jobs.limit":3,"vars":{"password":{"$sealed":"v1.x"}}}}`, ""},
+	} {
+		for key, value := range map[string]string{"schema": c.schema, "v/overlay": c.overlay} {
+			_, err := tool.client.Put(s.ctx(), tool.client.Prefix+"/"+key, value)
+			s.must(err)
+		}
+
+		r, err := tool.Check(s.ctx())
+		s.must(err)
+
+		problem := r.Problem()
+		if (problem != nil) != (c.problem != "") || (r.Settings != nil) != (c.problem != "") ||
+			c.problem != "" && !strings.Contains(r.Settings.Error(), c.problem) {
+			s.t.Errorf("version %s of %s: %v, %v", c.schema, c.overlay, r.Settings, problem)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type StoreTool struct {
 	client *etcd.Client
 	server *etcd.Server // nil: a daemon or others run the servers
 	where  string
+	fits   func(overlay map[string]any) error
 }
 
 // OpenStoreTool connects to the store. If no daemon uses the embedded one, it checks
@@ -36,10 +37,10 @@ func OpenStoreTool(ctx context.Context, o Options) (*StoreTool, error) {
 		client, err := etcd.DialExisting(ctx, etcd.Existing(file.Etcd), o.Logger)
 		where := fmt.Sprintf("%s of %s", file.Etcd.Prefix, strings.Join(file.Etcd.Endpoints, ", "))
 
-		return &StoreTool{client: client, where: where}, err
+		return &StoreTool{client: client, where: where, fits: file.Fits}, err
 	}
 
-	t, dir := &StoreTool{}, filepath.Join(file.DataDir, "etcd")
+	t, dir := &StoreTool{fits: file.Fits}, filepath.Join(file.DataDir, "etcd")
 
 	running, err := etcd.Running(dir)
 	if err != nil {
@@ -92,6 +93,9 @@ type StoreReport struct {
 	Spaces     []etcd.Space
 	Records    int
 	Unreadable []store.Unreadable
+	// Settings is the reason why the settings that were set at run time do not fit this version or
+	// the configuration file, or nil.
+	Settings error
 }
 
 // Problem returns the reason why the store needs attention, or nil.
@@ -112,6 +116,10 @@ func (r StoreReport) Problem() error {
 		problems = append(problems, fmt.Sprintf("%d records cannot be read", n))
 	}
 
+	if r.Settings != nil {
+		problems = append(problems, "settings that were set at run time do not fit")
+	}
+
 	if len(problems) == 0 {
 		return nil
 	}
@@ -119,12 +127,19 @@ func (r StoreReport) Problem() error {
 	return errors.New(strings.Join(problems, "; "))
 }
 
-// Check reads the state of the databases and all records. It changes nothing.
+// Check reads the state of the databases, all records and the settings. It changes nothing.
 func (t *StoreTool) Check(ctx context.Context) (StoreReport, error) {
 	r := StoreReport{Where: t.where, Spaces: t.client.Spaces(ctx)}
 
 	var err error
-	r.Records, r.Unreadable, err = store.CheckRecords(ctx, t.client)
+	if r.Records, r.Unreadable, err = store.CheckRecords(ctx, t.client); err != nil {
+		return r, err
+	}
+
+	overlay, err := store.StoredSettings(ctx, t.client)
+	if err == nil {
+		r.Settings = t.fits(overlay)
+	}
 
 	return r, err
 }

@@ -54,6 +54,46 @@ func (s *Store) upgradeOps(ctx context.Context) (ops etcd.Ops, changes []string,
 	return ops, changes, nil
 }
 
+// StoredSettings returns the settings that were set at run time, as an instance of this version
+// would take them over, without the variables. It changes nothing. Settings that cannot be read
+// are none: CheckRecords reports them.
+func StoredSettings(ctx context.Context, client *etcd.Client) (map[string]any, error) {
+	ctx, cancel := etcd.Bounded(ctx)
+	defer cancel()
+
+	_, upgraded, err := client.SchemaOps(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	resp, err := client.Get(ctx, (&Store{client: client}).overlayKey())
+	if err != nil || len(resp.Kvs) == 0 {
+		return nil, etcd.Error(err)
+	}
+
+	stored := resp.Kvs[0].Value
+
+	if upgraded {
+		now, removed, err := withoutFormerDefaults(stored)
+		if err != nil {
+			return nil, err
+		}
+
+		if len(removed) > 0 {
+			stored = now
+		}
+	}
+
+	record, err := decode[overlayRecord](stored)
+	if err != nil {
+		return nil, nil //nolint:nilerr // see above
+	}
+
+	delete(record.Keys, overlayVars)
+
+	return record.overlay(), nil
+}
+
 // withoutFormerDefaults returns the stored settings without the zeros that stood for defaults, and
 // the keys of those. Settings that cannot be read are left to their reader, which reports them.
 func withoutFormerDefaults(stored []byte) (overlay []byte, removed []string, err error) {

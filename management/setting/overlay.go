@@ -48,6 +48,16 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 	return c, c.Check()
 }
 
+// Fits returns an error that names the keys of an overlay that do not fit the file, or nil.
+func (f File) Fits(overlay map[string]any) error {
+	_, err := overlaid(f.Config, overlay)
+	if err != nil {
+		return misfit(err, f.Config, overlay)
+	}
+
+	return nil
+}
+
 // misplaced returns the keys of the overlay that only the file sets. They have no
 // effect.
 func misplaced(overlay map[string]any) []string {
