@@ -471,8 +471,8 @@ func TestSchema(t *testing.T) {
 func wantRefusedSchema(t *testing.T, err error, stored string) {
 	t.Helper()
 
-	if inventory.KindOf(err) != inventory.KindRefused ||
-		!strings.Contains(err.Error(), "the stored data has version "+stored+", this clusterm supports version "+Schema) ||
+	want := "the stored data has version " + stored + ", this clusterm supports version " + Schema
+	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), want) ||
 		!strings.Contains(err.Error(), "newer one") {
 		t.Errorf("version %s: %v", stored, err)
 	}

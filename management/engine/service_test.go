@@ -1477,7 +1477,8 @@ func TestIncompleteSettingsHoldTheQueue(t *testing.T) {
 	g.open <- succeeds
 	b.end(first.ID, "Complete")
 
-	if ids, reason := b.Waits(b.View(), b.job(second.ID)); len(ids) != 0 || reason != "no job begins: groups does not fit" {
+	ids, reason := b.Waits(b.View(), b.job(second.ID))
+	if len(ids) != 0 || reason != "no job begins: groups does not fit" {
 		t.Errorf("it waits for %v: %s", ids, reason)
 	}
 
