@@ -55,7 +55,8 @@ func (r Record) Repin(m Mark, playbooks, commit string) (Record, error) {
 	if r.Spec.RequireApproval && m.By == r.Actor && playbooks != r.Playbooks {
 		return r, inventory.Errorf(inventory.KindRefused,
 			"%s started rollout %s, and its playbooks changed since another person approved it",
-			job.OrSomebody(m.By), r.ID).Do("ask somebody else to go on with the playbooks of now, or start a new rollout")
+			job.OrSomebody(m.By), r.ID).
+			Do("ask somebody else to go on with the playbooks of now, or start a new rollout")
 	}
 
 	before := r.Playbooks

@@ -149,7 +149,7 @@ const (
 	EventResumed  EventKind = "resumed"
 	EventRetried  EventKind = "retried"
 	EventRepinned EventKind = "playbooks" // it was bound to other playbooks
-	EventStopped  EventKind = "stopped" // by failures
+	EventStopped  EventKind = "stopped"   // by failures
 	EventAbort    EventKind = "abort"
 	EventCanary   EventKind = "canary" // the canary is done
 	EventFailed   EventKind = "failed" // a node failed
