@@ -38,6 +38,7 @@ func (a *app) rollout() *cli.Command {
 				},
 			}),
 			a.rolloutStatus(),
+			a.rolloutEvents(),
 			a.rolloutAct("pause", "begin no further node; those in progress go on", nil,
 				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
 					return c.manager.PauseRollout(ctx, id, reason)

@@ -191,6 +191,10 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		Group: "service-master", Job: "1234", Actor: "monitor:host2-cc31d6b268d4", Reason: long,
 	}
 
+	event := api.RolloutEvent{
+		Time: now, Kind: "failed", Node: node.Name, Actor: "monitor:host2-cc31d6b268d4", Text: long,
+	}
+
 	nodes, err := NodeColumns.Layout(nil, nil, FormatTable)
 	if err != nil {
 		t.Fatal(err)
@@ -207,6 +211,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		node.Name + " ": func(p *Printer) { p.Summary(j) },
 		"configure":     func(p *Printer) { p.runs(j.Runs) },
 		Time(now):       func(p *Printer) { p.History([]api.HistoryEntry{entry}) },
+		Time(now) + " ": func(p *Printer) { p.RolloutEvents([]api.RolloutEvent{event}) },
 	}
 
 	for key, table := range tables {

@@ -111,6 +111,56 @@ func (p *Printer) Rollout(r api.Rollout) {
 	p.Rows([]string{"NO", "NODE", "GROUP", "TURN", "STATE", "JOB", "REASON"}, rows)
 }
 
+// RolloutEvents prints the events of a rollout as a table.
+func (p *Printer) RolloutEvents(events []api.RolloutEvent) {
+	rows := make([][]string, len(events))
+	for i, e := range events {
+		rows[i] = []string{Time(e.Time), Line(e.Kind), Line(e.Node), actorOf(e), Line(e.Text)}
+	}
+
+	p.Rows([]string{"TIME", "EVENT", "NODE", "ACTOR", "TEXT"}, rows)
+}
+
+// RolloutEventsLong prints the events of a rollout as one block per event.
+func (p *Printer) RolloutEventsLong(events []api.RolloutEvent) {
+	for _, e := range events {
+		p.Fields([]Field{
+			{"Time", Time(e.Time)},
+			{"Event", Line(e.Kind)},
+			{"Node", Line(e.Node)},
+			{"Actor", actorOf(e)},
+			{"Text", Text(e.Text)},
+		})
+	}
+}
+
+// RolloutEventLine describes an event of a rollout in one line.
+func RolloutEventLine(e api.RolloutEvent) string {
+	line := Time(e.Time) + "  " + Line(e.Kind)
+	if e.Node != "" {
+		line += "  " + Line(e.Node)
+	}
+
+	if e.Actor != "" {
+		line += "  by " + Line(e.Actor)
+	}
+
+	if e.Text != "" {
+		line += ": " + Line(e.Text)
+	}
+
+	return line
+}
+
+// actorOf names who caused an event of a rollout.
+func actorOf(e api.RolloutEvent) string {
+	if e.Actor == "" {
+		return "clusterm"
+	}
+
+	return Line(e.Actor)
+}
+
 // canaryOf describes the nodes that go first, and whether a person has to promote the rollout
 // after them.
 func canaryOf(r api.Rollout) string {

@@ -49,6 +49,33 @@ func TestRolloutShowsWhatIsApproved(t *testing.T) {
 	}
 }
 
+// TestRolloutEvents: an event in one line has what there is, and no control characters of a host.
+func TestRolloutEvents(t *testing.T) {
+	t.Parallel()
+
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+
+	for want, e := range map[string]api.RolloutEvent{
+		"2026-03-01 12:00:00  started  by ann: as agreed":     {Kind: "started", Actor: "ann", Text: "as agreed"},
+		"2026-03-01 12:00:00  failed  web-1: ab":              {Kind: "failed", Node: "web-1", Text: "a\x1b[2Jb"},
+		"2026-03-01 12:00:00  promoted  by ann":               {Kind: "promoted", Actor: "ann"},
+		"2026-03-01 12:00:00  canary: the canary is done":     {Kind: "canary", Text: "the canary is done"},
+		"2026-03-01 12:00:00  retried  by ann: 1 node is to…": {Kind: "retried", Actor: "ann", Text: "1 node is to…"},
+	} {
+		e.Time = at
+		if got := RolloutEventLine(e); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+
+	p := &Printer{Style: Style{Width: 80}}
+	p.RolloutEvents([]api.RolloutEvent{{Time: at, Kind: "canary", Text: "the canary is done"}})
+
+	if text := string(p.Bytes()); !strings.Contains(text, "clusterm   the canary is done") {
+		t.Errorf("%s", text)
+	}
+}
+
 // TestTimeLeft: only a rollout that goes on has an estimate in its line.
 func TestTimeLeft(t *testing.T) {
 	t.Parallel()
