@@ -756,17 +756,7 @@ func TestRestartDuringAJob(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.report("a")
-	fifo := s.fifo("gate")
-	j, err := s.Client.Submit(
-		s.ctx(),
-		api.JobRequest{
-			Verb:      inventory.VerbCommission,
-			Nodes:     []string{"a-1"},
-			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
-		},
-	)
-	s.must(err)
-	s.waitOutput(j.ID, "waiting\n")
+	j, fifo := s.submitWaiting(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	s.restart()
 
 	if got, err := s.Job(s.ctx(), j.ID); err != nil || got.Status != api.Running || len(got.Runs) != 1 {
@@ -774,7 +764,7 @@ func TestRestartDuringAJob(t *testing.T) {
 	}
 
 	s.release(fifo)
-	j, err = s.Client.WaitJob(s.ctx(), j.ID)
+	j, err := s.Client.WaitJob(s.ctx(), j.ID)
 	s.must(err)
 
 	if j.Status != api.Complete || len(j.Runs) != 1 || s.status("a-1") != "Allocated service-master" {
@@ -792,18 +782,8 @@ func TestCancelWithARunner(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.report("a")
-	fifo := s.fifo("gate")
-	j, err := s.Client.Submit(
-		s.ctx(),
-		api.JobRequest{
-			Verb:      inventory.VerbCommission,
-			Nodes:     []string{"a-1"},
-			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
-		},
-	)
-	s.must(err)
-	s.waitOutput(j.ID, "waiting\n")
-	_, err = s.Client.Cancel(s.ctx(), "active")
+	j, fifo := s.submitWaiting(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
+	_, err := s.Client.Cancel(s.ctx(), "active")
 	s.must(err)
 	s.until(j.ID, "the cleanup waits", func(j api.Job) bool { return j.Phase == "undo" })
 	s.release(fifo) // of the cleanup
@@ -833,6 +813,19 @@ func (s *site) fifo(name string) string {
 	s.must(unix.Mkfifo(path, 0o600))
 
 	return path
+}
+
+// submitWaiting submits a job whose playbooks wait at a fifo, and returns when the first one does.
+func (s *site) submitWaiting(r api.JobRequest) (j api.Job, fifo string) {
+	s.t.Helper()
+
+	fifo = s.fifo("gate")
+	r.ExtraVars = []byte(`{"waits_at":"` + fifo + `"}`)
+	j, err := s.Client.Submit(s.ctx(), r)
+	s.must(err)
+	s.waitOutput(j.ID, "waiting\n")
+
+	return j, fifo
 }
 
 // release lets the playbook continue that waits at the FIFO now or later.

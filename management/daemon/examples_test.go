@@ -214,19 +214,10 @@ func newWorld(t *testing.T) *world {
 	_, err = s.CreateToken(s.ctx(), api.TokenRequest{Role: "viewer", Name: "backup"})
 	s.must(err)
 
-	fifo := s.fifo("gate")
 	// This one runs until the end, and since one runs at a time all others wait.
-	running, err := s.Submit(
-		s.ctx(),
-		api.JobRequest{
-			Verb:      inventory.VerbCommission,
-			Nodes:     []string{"host5-9c1e"},
-			Group:     inventory.GroupWorker,
-			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
-		},
-	)
-	s.must(err)
-	s.waitOutput(running.ID, "waiting\n")
+	running, fifo := s.submitWaiting(api.JobRequest{
+		Verb: inventory.VerbCommission, Nodes: []string{"host5-9c1e"}, Group: inventory.GroupWorker,
+	})
 	_, err = s.IdempotencyKey("7c9e6679-7425-40de-944b-e07fc1f90ae7").
 		Submit(s.ctx(), api.JobRequest{
 			Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel",

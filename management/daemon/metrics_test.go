@@ -62,14 +62,9 @@ func TestMetrics(t *testing.T) {
 		"listen: 127.0.0.1:0")
 	s.state("manager-1", inventory.Discovered)
 	s.report("a b")
-	fifo := s.fifo("gate")
-	j, err := s.Client.Submit(
-		s.ctx(),
-		api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: "service-master",
-			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)},
+	j, fifo := s.submitWaiting(
+		api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: "service-master"},
 	)
-	s.must(err)
-	s.waitOutput(j.ID, "waiting\n")
 	behind, err := s.Client.Submit(
 		s.ctx(),
 		api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"b-1"}, Group: "service-worker"},

@@ -54,13 +54,9 @@ func TestEditedCopy(t *testing.T) {
 		s := begin(t, "jobs: {limit: 1}")
 		s.report("a b")
 
-		gate := s.fifo("gate")
-		_, err := s.Client.Submit(s.ctx(), api.JobRequest{
+		_, gate := s.submitWaiting(api.JobRequest{
 			Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster,
-			ExtraVars: []byte(`{"waits_at": "` + gate + `"}`),
 		})
-		s.must(err)
-		s.waitOutput("1", "waiting\n")
 
 		j, err := s.Client.Submit(s.ctx(), api.JobRequest{
 			Verb: inventory.VerbCommission, Nodes: []string{"b-1"}, Group: inventory.GroupMaster,

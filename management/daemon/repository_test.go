@@ -157,6 +157,21 @@ func (s *site) repository() api.Repository {
 	return r
 }
 
+// track starts the manager with a new repository, and returns that and its first commit, which
+// is in use.
+func (s *site) track() (c *clone, first string) {
+	s.t.Helper()
+
+	c = s.newClone()
+	first = c.push("first", false)
+	s.write(c.section("")...)
+	s.up()
+	s.t.Cleanup(s.down)
+	s.sync(first)
+
+	return c, first
+}
+
 // sync fetches, and expects the commit in use.
 func (s *site) sync(want string) api.Repository {
 	s.t.Helper()
@@ -177,13 +192,8 @@ func TestRepository(t *testing.T) {
 	t.Parallel()
 
 	s := prepare(t)
-	c := s.newClone()
-	first := c.push("first", false)
-	s.write(c.section("")...)
-	s.up()
-	t.Cleanup(s.down)
+	c, first := s.track()
 	s.report("a b")
-	s.sync(first)
 
 	j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if j.Status != api.Complete || j.Commit != first {
@@ -296,12 +306,7 @@ func TestRepositoryIsSurvived(t *testing.T) {
 	t.Parallel()
 
 	s := prepare(t)
-	c := s.newClone()
-	first := c.push("first", false)
-	s.write(c.section("")...)
-	s.up()
-	t.Cleanup(s.down)
-	s.sync(first)
+	c, first := s.track()
 
 	c.put("files/new", "new\n")
 	second := c.push("forced", true)
@@ -465,13 +470,8 @@ func TestRepositoryKeys(t *testing.T) {
 	t.Parallel()
 
 	s := prepare(t)
-	c := s.newClone()
-	first := c.push("first", false)
-	s.write(c.section("")...)
-	s.up()
-	t.Cleanup(s.down)
+	c, first := s.track()
 	s.report("a")
-	s.sync(first)
 
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	s.must(err)
@@ -526,13 +526,8 @@ func TestRepositoryRestores(t *testing.T) {
 	t.Parallel()
 
 	s := prepare(t)
-	c := s.newClone()
-	first := c.push("first", false)
-	s.write(c.section("")...)
-	s.up()
-	t.Cleanup(s.down)
+	c, first := s.track()
 	s.report("a")
-	s.sync(first)
 
 	j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 	if j.Status != api.Complete || j.Commit != first {

@@ -92,12 +92,7 @@ func TestRepositoryRequirements(t *testing.T) {
 
 	s := prepare(t)
 	mirror := s.mirrorFolder()
-	c := s.newClone()
-	first := c.push("first", false)
-	s.write(c.section("")...)
-	s.up()
-	t.Cleanup(s.down)
-	s.sync(first)
+	c, _ := s.track()
 
 	c.put("requirements.yml", "collections:\n- {name: acme.db, version: 1.0.0}\n- acme.web:1.0.0\n"+
 		"roles:\n- {name: nginx, version: 1.2.0}\n")

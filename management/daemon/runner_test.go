@@ -286,20 +286,14 @@ func TestKilledRunner(t *testing.T) {
 	s := begin(t)
 	s.report("a")
 
-	fifo := s.fifo("gate")
 	dead := filepath.Join(s.dir, "d", "tmp", "clusterm-check-dead")
-
-	j, err := s.Client.Submit(s.ctx(), api.JobRequest{
-		Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
-	})
-	s.must(err)
-	s.waitOutput(j.ID, "waiting\n")
+	j, fifo := s.submitWaiting(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 
 	sockets := s.killRunner(j.ID)
 	s.until(j.ID, "the cleanup waits", func(j api.Job) bool { return j.Phase == "undo" })
 	s.release(fifo) // of the cleanup
 
-	j, err = s.Client.WaitJob(s.ctx(), j.ID)
+	j, err := s.Client.WaitJob(s.ctx(), j.ID)
 	s.must(err)
 
 	if j.Cause != string(job.CauseInterrupted) || s.status("a-1") != "Unallocated" || len(j.Runs) != 2 {
