@@ -53,10 +53,7 @@ func TestSharedAddressAtTheClaim(t *testing.T) {
 	b.see("a b")
 	b.do(commission, "a", master, "Complete")
 
-	g := newGate()
-	b.books.on(job.PlaybookUpgrade, g.script)
-	first := b.ask(maintenance, "a", "")
-	b.begun(g)
+	first, g := b.held(job.PlaybookUpgrade, maintenance, "a", "")
 
 	queued := b.ask(commission, "b", master)
 	thief := word("b", true)

@@ -262,10 +262,7 @@ func TestDuringAJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.see("a")
-	g := newGate()
-	b.books.on(job.PlaybookSite, g.script)
-	j := b.ask(commission, "a", master)
-	b.begun(g)
+	j, g := b.held(job.PlaybookSite, commission, "a", master)
 	b.lose("a")
 	b.are("a Provisioning service-master")
 	g.open <- succeeds

@@ -316,10 +316,7 @@ func TestPlanExpectedChange(t *testing.T) {
 	b.see("a b")
 	b.do(commission, "a b", master, "Complete")
 
-	g := newGate()
-	b.books.on(job.PlaybookUpgrade, g.script)
-	ahead := b.ask(maintenance, "a", "")
-	b.begun(g)
+	ahead, g := b.held(job.PlaybookUpgrade, maintenance, "a", "")
 
 	p := b.plan(job.Request{Verb: apply, Nodes: names("a b")})
 	if !slices.Equal(p.Ahead, []string{ahead.ID}) || p.Waits != "a-1 needed by job 2" {

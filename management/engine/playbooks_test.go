@@ -133,10 +133,7 @@ func TestOwnPlaybooksAreMissing(t *testing.T) {
 	// The folder as it was restores them.
 	b.books.configure("tree-1")
 
-	g := newGate()
-	b.books.on(job.PlaybookCleanup, g.script)
-	j := b.ask(decommission, "b", "")
-	b.begun(g)
+	j, g := b.held(job.PlaybookCleanup, decommission, "b", "")
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
 }

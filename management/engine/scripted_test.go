@@ -739,6 +739,19 @@ func (b *bench) do(verb inventory.Verb, labels, group, how string) job.Job {
 	return b.end(b.ask(verb, labels, group).ID, how)
 }
 
+// held submits a request on nodes, and returns when its run of the playbook has begun. The gate
+// holds that, and all later runs of it.
+func (b *bench) held(playbook string, verb inventory.Verb, labels, group string) (job.Job, gate) {
+	b.t.Helper()
+
+	g := newGate()
+	b.books.on(playbook, g.script)
+	j := b.ask(verb, labels, group)
+	b.begun(g)
+
+	return j, g
+}
+
 func (b *bench) begun(g gate) *scriptedRun {
 	b.t.Helper()
 

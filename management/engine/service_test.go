@@ -285,10 +285,7 @@ func TestCancel(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.see("a")
-		g := newGate()
-		b.books.on(job.PlaybookSite, g.script)
-		first := b.ask(commission, "a", master)
-		b.begun(g)
+		first, g := b.held(job.PlaybookSite, commission, "a", master)
 		second := b.ask(decommission, "a", "")
 
 		got, err := b.Cancel(t.Context(), second.ID, "berta", nil, nil)
@@ -657,10 +654,7 @@ func TestPrecondition(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.see("a b")
-	g := newGate()
-	b.books.on(job.PlaybookSite, g.script)
-	first := b.ask(commission, "a", master)
-	b.begun(g)
+	first, g := b.held(job.PlaybookSite, commission, "a", master)
 	second := b.ask(commission, "b", worker)
 
 	ids, why := b.Waits(b.View(), b.job(second.ID))
@@ -1005,10 +999,7 @@ func TestHostKeys(t *testing.T) {
 		t.Errorf("%v, %+v", n.HostKeys, specs)
 	}
 
-	g := newGate()
-	b.books.on(job.PlaybookUpgrade, g.script)
-	j := b.ask(maintenance, "a", "")
-	b.begun(g)
+	j, g := b.held(job.PlaybookUpgrade, maintenance, "a", "")
 	_, err := b.PatchNode(t.Context(), "a-1", node.Patch{ForgetHostKey: true}, "anna", nil)
 	b.refused(err, inventory.KindRefused, "held by job")
 	g.open <- succeeds
@@ -1354,10 +1345,7 @@ func TestForgetWithAgent(t *testing.T) {
 		t.Errorf("%+v", records(b.View()))
 	}
 
-	g := newGate()
-	b.books.on(job.PlaybookCleanup, g.script)
-	j = b.ask(forget, "b", "")
-	b.begun(g)
+	j, g := b.held(job.PlaybookCleanup, forget, "b", "")
 	_, err := b.Submit(t.Context(), job.Request{Verb: commission, Nodes: names("b"), Group: master})
 	b.refused(err, inventory.KindRefused, "b-1 is no longer known, or will be forgotten by then")
 	g.open <- succeeds
@@ -1382,10 +1370,7 @@ func TestRetention(t *testing.T) {
 	b.books.mu.Lock()
 	b.books.pinned = "tree-2" // the jobs that ended keep theirs: they can be retried
 	b.books.mu.Unlock()
-	g := newGate()
-	b.books.on(job.PlaybookUpgrade, g.script)
-	j := b.ask(maintenance, "a", "")
-	b.begun(g)
+	j, g := b.held(job.PlaybookUpgrade, maintenance, "a", "")
 	b.set(func(s *Settings) { s.Retention.Count = 2 })
 	b.down()
 	pruned, tell := context.WithCancel(context.Background())
@@ -1612,10 +1597,7 @@ func TestLog(t *testing.T) {
 	b.refused(b.Log(t.Context(), "77", job.StreamText, 0, true, nothing), inventory.KindNotFound, `no job "77"`)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	g2 := newGate()
-	b.books.on(job.PlaybookUpgrade, g2.script)
-	next := b.ask(maintenance, "a", "")
-	b.begun(g2)
+	next, g2 := b.held(job.PlaybookUpgrade, maintenance, "a", "")
 
 	if err := b.Log(gone, next.ID, job.StreamText, 1<<20, true, nothing); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
@@ -1715,10 +1697,7 @@ func TestTakeOver(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, func(b *bench) { b.prefix += fmt.Sprint("/", cancel); b.settings.Lease = lease })
 			b.see("a")
-			g := newGate()
-			b.books.on(job.PlaybookSite, g.script)
-			j := b.ask(commission, "a", master)
-			b.begun(g)
+			j, g := b.held(job.PlaybookSite, commission, "a", master)
 			b.down()
 			b.books, b.instance = newPlaybooks(), "bench-2"
 
@@ -1775,10 +1754,7 @@ func TestTakenOverNotBegun(t *testing.T) {
 	b := newBench(t, func(b *bench) { b.settings.Lease = 500 * time.Millisecond })
 	b.see("a")
 
-	g := newGate()
-	b.books.on(job.PlaybookSite, g.script)
-	j := b.ask(commission, "a", master)
-	b.begun(g)
+	j, g := b.held(job.PlaybookSite, commission, "a", master)
 	b.down()
 
 	b.books, b.instance = newPlaybooks(), "bench-2"
