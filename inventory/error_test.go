@@ -47,7 +47,7 @@ func TestUnder(t *testing.T) {
 		t.Errorf("the error itself was changed: %s", cause.Message)
 	}
 
-	if err := Under("key", io.EOF); err != io.EOF {
+	if err := Under("key", io.EOF); !errors.Is(err, io.EOF) {
 		t.Errorf("another error: got %v", err)
 	}
 
