@@ -260,6 +260,91 @@ func TestOwnWriteElsewhere(t *testing.T) {
 	}
 }
 
+// TestOwnWriteWakesOnce: the watch wakes nobody for a write that the view has, but confirms
+// the view, and wakes the waiters for the write of another process and for the end of staleness.
+func TestOwnWriteWakesOnce(t *testing.T) {
+	t.Parallel()
+
+	other := open(t, dial(t, own(t), "/t"))
+
+	// No watch runs, so the test passes the events on.
+	s := &Store{client: other.client, secrets: testSecrets()}
+	s.view.secrets = s.secrets
+	s.view.init(s.client, silent(), time.Hour)
+	revision, err := s.view.load(t.Context())
+	must(t, err)
+
+	// next returns the events of the write after the revision.
+	next := func() []*clientv3.Event {
+		resp := <-other.client.Watch(within(t, patience), "/t/v/", clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+		must(t, resp.Err())
+
+		revision = resp.Events[len(resp.Events)-1].Kv.ModRevision
+
+		return resp.Events
+	}
+
+	write := func(s *Store, value string) {
+		vars := configuration.Vars{"a": value}
+		_, err := s.PutVars(within(t, patience), 0, state.ScopeGlobal, vars, variable.Change{})
+		must(t, err)
+	}
+
+	// pass passes the events of the write on, and reports whether that woke the waiters.
+	pass := func() bool {
+		changed := s.Changed()
+		s.view.applyAll(next())
+
+		select {
+		case <-changed:
+			return true
+		default:
+			return false
+		}
+	}
+
+	// age makes the last confirmation so old.
+	age := func(by time.Duration) {
+		s.view.mu.Lock()
+		defer s.view.mu.Unlock()
+
+		s.view.confirmed = time.Now().Add(-by)
+	}
+
+	woken := s.Changed()
+
+	write(s, "own")
+
+	select {
+	case <-woken:
+	default:
+		t.Error("an own write woke nobody")
+	}
+
+	age(30 * time.Minute)
+
+	if pass() {
+		t.Error("the watch woke the waiters for an own write once more")
+	}
+
+	if old := s.Staleness(); old > 20*time.Minute {
+		t.Errorf("the watch did not confirm the view: %s", old)
+	}
+
+	write(s, "own, while the view is stale")
+	age(2 * time.Hour)
+
+	if !pass() || s.View().Stale {
+		t.Error("the end of staleness woke nobody")
+	}
+
+	write(other, "of another process")
+
+	if !pass() || s.View().Vars(state.ScopeGlobal)["a"] != "of another process" {
+		t.Error("the write of another process woke nobody, or is not shown")
+	}
+}
+
 // sameChanges checks that two views have published the same changes after the revision.
 func sameChanges(t *testing.T, revision int64, a, b *Store) {
 	t.Helper()

@@ -235,15 +235,26 @@ func (v *view) applyAll(events []*clientv3.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
+	foreign := false
+
 	for _, e := range events {
 		if !v.own[e.Kv.ModRevision] {
 			v.apply(e)
+
+			foreign = true
 		}
 	}
 
 	// The revision in the response's header may be ahead of events still to come.
 	last := events[len(events)-1].Kv.ModRevision
 	maps.DeleteFunc(v.own, func(revision int64, _ bool) bool { return revision < last })
+
+	// Own writes have woken the waiters already; the end of staleness has not.
+	if !foreign && !v.isStale() {
+		v.confirmed = time.Now()
+		return
+	}
+
 	v.publish(last)
 }
 
