@@ -27,6 +27,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/localfile"
@@ -529,6 +530,11 @@ func (o ServerOptions) serverConfig(level zap.AtomicLevel) *embed.Config {
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, compactInterval
 	cfg.QuotaBackendBytes, cfg.SnapshotCount = cmp.Or(o.Quota, DefaultQuota), cmp.Or(o.SnapshotEntries, snapshotEntries)
 	cfg.MaxRequestBytes, cfg.UnsafeNoFsync = maxRequestSize, o.NoSync
+
+	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{
+		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
+	}
+
 	// A restarted single member elects itself after this time. The defaults, made for
 	// a network between members, would only delay it.
 	cfg.TickMs, cfg.ElectionMs = 25, 250
