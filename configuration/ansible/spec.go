@@ -257,7 +257,13 @@ func (s Spec) files() (map[string][]byte, error) {
 		return nil, err
 	}
 
-	inv, err := configuration.Inventory(s.Hosts)
+	// As variables of the hosts, they win over ansible_ssh_args in the group_vars of the folder.
+	hosts := slices.Clone(s.Hosts)
+	for i := range hosts {
+		hosts[i].SSHOptions = s.sshOptions()
+	}
+
+	inv, err := configuration.Inventory(hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -422,15 +428,20 @@ func (s Spec) config() []byte {
 	section("inventory", inventorySettings...)
 	section("ssh_connection",
 		"pipelining = True",
-		"ssh_args = "+strings.Join([]string{
-			"-F", filepath.Join(s.Dir, fileSSHConfig),
-			"-o", "ControlMaster=auto", "-o", "ControlPersist=60s",
-			"-o", "UserKnownHostsFile=" + filepath.Join(s.Dir, fileKnownHosts),
-			"-o", "GlobalKnownHostsFile=/dev/null",
-		}, " "),
+		"ssh_args = "+s.sshOptions(),
 	)
 
 	return []byte(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// sshOptions returns the first options of every ssh.
+func (s Spec) sshOptions() string {
+	return strings.Join([]string{
+		"-F", filepath.Join(s.Dir, fileSSHConfig),
+		"-o", "ControlMaster=auto", "-o", "ControlPersist=60s",
+		"-o", "UserKnownHostsFile=" + filepath.Join(s.Dir, fileKnownHosts),
+		"-o", "GlobalKnownHostsFile=/dev/null",
+	}, " ")
 }
 
 // vaultSettings names the files with passwords, so that no command line does.
