@@ -14,6 +14,9 @@ type Play struct {
 	Hosts []string // the patterns, as written
 	// Unknown: the play is behind an import that only Ansible can resolve.
 	Unknown bool
+	// Asks are the variables that the play asks a person for (vars_prompt) and that have no
+	// default. Nobody answers in a run, so they are null unless the request has them.
+	Asks []string
 	// Executed are the tasks that run even in check mode. Only an Outline has them.
 	Executed []Executed
 }

@@ -58,6 +58,7 @@ func plays(src fs.FS, file string, o *outliner, depth int) []configuration.Play 
 			found = append(found, next...)
 		case entry["hosts"] != nil:
 			p := play(entry["hosts"])
+			p.Asks = asks(entry["vars_prompt"])
 			p.Executed = o.play(file, entry)
 			found = append(found, p)
 		default:
@@ -111,6 +112,26 @@ func merged(n *yaml.Node, left *int) map[string]*yaml.Node {
 	}
 
 	return out
+}
+
+// asks returns the variables of a play's prompts that have no default.
+func asks(prompts *yaml.Node) []string {
+	if prompts == nil || prompts.Kind != yaml.SequenceNode {
+		return nil
+	}
+
+	var names []string
+
+	for _, n := range prompts.Content {
+		prompt := fields(n)
+
+		given := prompt["default"]
+		if name := scalar(prompt["name"]); name != "" && (given == nil || given.ShortTag() == "!!null") {
+			names = append(names, name)
+		}
+	}
+
+	return names
 }
 
 func resolve(n *yaml.Node) *yaml.Node {

@@ -5,6 +5,7 @@ package repository
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/fstest"
 
@@ -82,5 +83,34 @@ func TestPlays(t *testing.T) {
 				t.Errorf("%s has the play %v", playbook, p)
 			}
 		}
+	}
+}
+
+// TestPlaysAsk: variables of a prompt without a default are asked for.
+func TestPlaysAsk(t *testing.T) {
+	t.Parallel()
+
+	store := &Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
+	digest, err := store.Keep(t.Context(), fstest.MapFS{"site.yml": {Data: []byte(`
+- hosts: all
+  vars_prompt:
+    - {name: release, prompt: which one}
+    - {name: sure, default: "no"}
+    - {name: empty, default: ""}
+    - {name: nothing, default: ~}
+    - {prompt: without a name}
+    - text
+- {hosts: all, vars_prompt: {old: form}}
+- hosts: all
+`)}})
+	must(t, err)
+
+	var got []string
+	for _, p := range store.Plays(digest, "site.yml") {
+		got = append(got, fmt.Sprint(p.Asks))
+	}
+
+	if want := []string{"[release nothing]", "[]", "[]"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -62,6 +62,43 @@ func TestNoPlayForTheGroup(t *testing.T) {
 	}
 }
 
+// TestPrompts: a playbook that asks a person for a variable needs it in the request; a
+// cleanup is never refused for that.
+func TestPrompts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+	b.do(commission, "a", master, "Complete")
+
+	b.books.mu.Lock()
+	b.books.hosts, b.books.asks = []string{"all"}, []string{"release", "sure"}
+	b.books.mu.Unlock()
+
+	given := configuration.Vars{"sure": true}
+
+	for _, verb := range []inventory.Verb{apply, maintenance, update} {
+		_, err := b.Submit(t.Context(), job.Request{Verb: verb, Nodes: names("a"), Extra: given})
+		if verb == maintenance {
+			b.refused(err, inventory.KindRefused, "rolling-upgrade.yml asks for release (vars_prompt)")
+			continue
+		}
+
+		b.refused(err, inventory.KindRefused,
+			"site.yml asks for release (vars_prompt), and nobody can answer in a job",
+			"give a value with the variables of the request, or a default in the playbook")
+	}
+
+	b.are("a Allocated service-master")
+
+	// The value counts, not its content.
+	given = configuration.Vars{"sure": true, "release": nil}
+	if _, err := b.Submit(t.Context(), job.Request{Verb: apply, Nodes: names("a"), Extra: given}); err != nil {
+		t.Error(err)
+	}
+
+	b.do(decommission, "a", "", "Complete")
+}
+
 // actsOn succeeds, and acts on some of the hosts only.
 func actsOn(hosts ...string) func(*scriptedRun) {
 	return func(r *scriptedRun) {

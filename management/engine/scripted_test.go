@@ -52,6 +52,7 @@ type scriptedPlaybooks struct {
 	lost   bool        // no tree is kept
 	gone   []string    // trees that are not kept
 	hosts  []string    // of the only play of every playbook
+	asks   []string    // variables that the plays ask for
 	// changed are the files that differ between any two trees.
 	changed []string
 	// dies reports whether the manager dies before it has started a run, and whether that leaves a
@@ -169,7 +170,7 @@ func (p *scriptedPlaybooks) Plays(string, string) []configuration.Play {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	return []configuration.Play{{Hosts: p.hosts}}
+	return []configuration.Play{{Hosts: p.hosts, Asks: p.asks}}
 }
 
 func (p *scriptedPlaybooks) Outline(digest, playbook string) configuration.Outline {

@@ -302,6 +302,45 @@ func (e *Engine) checkPlays(digest string, verb job.Verb, j job.Job) error {
 	return nil
 }
 
+// checkPrompts refuses a job that configures nodes with a playbook that asks a person for
+// a variable: nobody answers, and the plays would go on without a value.
+func (e *Engine) checkPrompts(digest string, j job.Job, extra configuration.Vars) error {
+	verb, err := job.VerbOf(j.Verb)
+	if err != nil || digest == "" || verb.Row.Verifies {
+		return err
+	}
+
+	for _, playbook := range verb.Playbooks {
+		if playbook != job.PlaybookSite && playbook != job.PlaybookUpgrade {
+			continue
+		}
+
+		var asked []string
+
+		for _, p := range e.playbooks.Plays(digest, playbook) {
+			for _, name := range p.Asks {
+				if _, given := extra[name]; !given && actsOnAny(p, j.Targets) && !slices.Contains(asked, name) {
+					asked = append(asked, name)
+				}
+			}
+		}
+
+		if len(asked) > 0 {
+			return inventory.Errorf(inventory.KindRefused, "%s asks for %s (vars_prompt), and nobody can answer in a job",
+				playbook, strings.Join(asked, ", ")).
+				Do("give a value with the variables of the request, or a default in the playbook")
+		}
+	}
+
+	return nil
+}
+
+func actsOnAny(p configuration.Play, targets []job.Target) bool {
+	return slices.ContainsFunc(targets, func(t job.Target) bool {
+		return p.Matches(t.Name, t.Group) != configuration.No
+	})
+}
+
 // describePlays names the hosts of plays.
 func describePlays(plays []configuration.Play) string {
 	var hosts []string
@@ -426,6 +465,10 @@ func (e *Engine) judge(
 	}
 
 	if err := checkReadable(in); err != nil {
+		return job.Job{}, job.Inputs{}, err
+	}
+
+	if err := e.checkPrompts(digest, j, in.Extra); err != nil {
 		return job.Job{}, job.Inputs{}, err
 	}
 
