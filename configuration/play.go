@@ -140,4 +140,6 @@ type Executed struct {
 	Dynamic bool
 	// Manager: in place of a task, a lookup that acts on the host of the manager when its expression is evaluated.
 	Manager bool
+	// Loses: the lookup keeps a file in the copy of the folder, where the next edit of the folder leaves it behind.
+	Loses bool
 }

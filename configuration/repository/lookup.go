@@ -37,9 +37,19 @@ func (o *outliner) addLookups(text []byte, line func(offset int) string) {
 			begin, end = m[4], m[5]
 		}
 
-		o.add(configuration.Executed{Name: "the lookup " + string(text[begin:end]), Path: line(m[0]), Manager: true})
+		name := string(text[begin:end])
+		o.add(configuration.Executed{
+			Name: "the lookup " + name, Path: line(m[0]), Manager: true,
+			Loses: name == "password" && inFolder().Match(text[m[1]:]),
+		})
 	}
 }
+
+// inFolder matches a file of the folder as the first argument of a lookup: a relative path, or
+// one that is made of the folder's own.
+var inFolder = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\s*,\s*(?:['"][^'"/~{\s]|(?:['"]\{\{\s*)?(?:playbook_dir|inventory_dir|role_path)\b)`)
+})
 
 // nodeLookups adds those of a part of a playbook.
 func (o *outliner) nodeLookups(at place, n *yaml.Node, walked map[*yaml.Node]bool) {

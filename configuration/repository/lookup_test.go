@@ -85,3 +85,41 @@ func TestOutlineHugeTemplate(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestOutlineLoses: a generated password in the folder is lost with the next edit of it.
+func TestOutlineLoses(t *testing.T) {
+	t.Parallel()
+
+	for argument, want := range map[string]bool{
+		"'credentials/db length=16'":          true,
+		" '../credentials/db'":                true,
+		"playbook_dir ~ '/credentials/db'":    true,
+		"role_path + '/x'":                    true,
+		"'/etc/clusterm/credentials/db'":      false,
+		"'~/credentials/db'":                  false,
+		"'/dev/null length=8'":                false,
+		"password_file":                       false,
+		"'{{ playbook_dir }}/credentials/db'": true,
+		"'{{ credentials }}/db'":              false,
+	} {
+		store := &Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
+		digest, err := store.Keep(t.Context(), fstest.MapFS{"site.yml": {Data: []byte(
+			"- hosts: a\n  vars:\n    secret: >-\n      {{ lookup('password'," + argument + ") }}\n")}})
+		must(t, err)
+
+		found := store.Outline(digest, "site.yml", t.TempDir()).Plays[0].Executed
+		if len(found) != 1 || found[0].Loses != want {
+			t.Errorf("%s: %+v, want %t", argument, found, want)
+		}
+	}
+
+	// The other lookups keep nothing.
+	store := &Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
+	digest, err := store.Keep(t.Context(), fstest.MapFS{"site.yml": {Data: []byte(
+		"- hosts: a\n  vars: {x: \"{{ lookup('pipe', 'date') }}\"}\n")}})
+	must(t, err)
+
+	if found := store.Outline(digest, "site.yml", t.TempDir()).Plays[0].Executed; len(found) != 1 || found[0].Loses {
+		t.Errorf("%+v", found)
+	}
+}

@@ -146,10 +146,12 @@ type playbookCheck struct {
 	report PlaybookReport
 	dir    string // the copy
 	roles  string // the bundled roles
-	groups []string
-	syntax ansible.SyntaxChecker
-	open   bool // no vault password is configured
-	locked bool // a vault password cannot be read
+	// outline shows the plays of a playbook in the copy.
+	outline func(playbook string) configuration.Outline
+	groups  []string
+	syntax  ansible.SyntaxChecker
+	open    bool // no vault password is configured
+	locked  bool // a vault password cannot be read
 }
 
 // newPlaybookCheck copies the playbooks as for a job: those of the folder, or the
@@ -211,6 +213,7 @@ func checkOf(config setting.Config, store *repository.Store, digest, temp string
 		dir:    store.Path(digest), roles: store.RolesPath(digest), open: len(config.VaultIDs) == 0,
 		syntax: ansible.SyntaxChecker{AnsiblePlaybook: config.Ansible, TempDir: temp},
 	}
+	c.outline = func(playbook string) configuration.Outline { return store.Outline(digest, playbook, c.roles) }
 	c.passwords(config.VaultIDs)
 
 	for _, g := range config.Groups {
@@ -339,10 +342,21 @@ func (c *playbookCheck) playbooks(ctx context.Context, check func(context.Contex
 	return nil
 }
 
+// has reports whether the copy has a file.
+func (c *playbookCheck) has(file string) bool {
+	_, err := os.Stat(filepath.Join(c.dir, file))
+	return err == nil
+}
+
 func (c *playbookCheck) missing(file, use string, required bool) {
 	switch {
 	case required:
-		c.add(SeverityError, file, "it is missing; the manager runs it for "+use, "add it")
+		remedy := "add it"
+		if other := strings.TrimSuffix(file, ".yml") + ".yaml"; c.has(other) {
+			remedy = "rename " + other
+		}
+
+		c.add(SeverityError, file, "it is missing; the manager runs it for "+use, remedy)
 	case use != "":
 		c.add(SeverityWarning, file, "it is missing; without it, the manager refuses "+use, "add it, if you need that")
 	}
@@ -373,6 +387,8 @@ func (c *playbookCheck) plays(ctx context.Context, p *CheckedPlaybook) error {
 		return err
 	}
 
+	c.unattended(p.File)
+
 	for _, play := range plays {
 		checked := CheckedPlay{Name: play.Name, Hosts: play.Pattern, Groups: []string{}}
 		for _, g := range c.groups {
@@ -399,6 +415,37 @@ func (c *playbookCheck) plays(ctx context.Context, p *CheckedPlaybook) error {
 	}
 
 	return nil
+}
+
+// unattended warns about parts of a playbook that mean something else in a job than in the
+// hands of a person.
+func (c *playbookCheck) unattended(file string) {
+	var asked, lost []string
+
+	for _, play := range c.outline(file).Plays {
+		for _, name := range play.Asks {
+			if !slices.Contains(asked, name) {
+				asked = append(asked, name)
+			}
+		}
+
+		for _, found := range play.Executed {
+			if found.Loses && !slices.Contains(lost, found.Path) {
+				lost = append(lost, found.Path)
+			}
+		}
+	}
+
+	if len(asked) > 0 {
+		c.add(SeverityWarning, file, "it asks for "+strings.Join(asked, ", ")+" (vars_prompt), and nobody answers in a job",
+			"give a default in the playbook, or the variable with each request")
+	}
+
+	if len(lost) > 0 {
+		c.add(SeverityWarning, file, "the lookup password keeps its file in the manager's copy of the folder ("+
+			strings.Join(lost, ", ")+"), so it makes another password after each edit of the folder",
+			"give it an absolute path outside the folder")
+	}
 }
 
 // coverage lists the playbooks that act on each group, and warns about a group that

@@ -335,3 +335,45 @@ func TestLivePlaybooks(t *testing.T) {
 	run("cleanup.yml", "changed=1 ")
 	run("cleanup.yml", "changed=0 ")
 }
+
+// TestCheckPlaybooksOfPersons: what a person at a terminal would notice is a warning.
+func TestCheckPlaybooksOfPersons(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	config := filepath.Join(dir, "clusterm.yaml")
+
+	if err := os.WriteFile(config, []byte("ansible_playbook: "+dir+"/ansible-playbook\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := writeProgram(dir+"/ansible-playbook", listingPlaybook); err != nil {
+		t.Fatal(err)
+	}
+
+	folder := folderOf(t, map[string]string{
+		"site.yml": "- hosts: all\n  vars_prompt: [{name: release}, {name: sure, default: x}]\n" +
+			"  tasks:\n    - debug: {msg: \"{{ lookup('password', 'credentials/db') }}\"}\n",
+		"cleanup.yaml": "",
+		"site.yml.list": "  play #1 (all): all\tTAGS: []\n    pattern: ['all']\n    hosts (3):\n" +
+			"      a-host-of-service-master\n      a-host-of-service-worker\n      a-host-of-cluster-node\n",
+	})
+
+	r, err := CheckPlaybooks(t.Context(), config, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const want = `warning: site.yml: it asks for release (vars_prompt), and nobody answers in a job
+warning: site.yml: the lookup password keeps its file in the manager's copy of the folder (site.yml:4), ` +
+		`so it makes another password after each edit of the folder
+error: cleanup.yml: it is missing; the manager runs it for decommission, clear, update, and after failures
+warning: rolling-upgrade.yml: it is missing; without it, the manager refuses maintenance`
+	if got := problems(r); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+
+	if got := r.Problems[2].Remedy; got != "rename cleanup.yaml" {
+		t.Errorf("the remedy is %q", got)
+	}
+}
