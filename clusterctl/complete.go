@@ -587,6 +587,7 @@ var completions = withVerbs(map[string]positional{
 	"rollout start":   anyNodes,
 	"rollout show":    rolloutIDs,
 	"rollout status":  rolloutIDs,
+	"rollout events":  rolloutIDs,
 	"rollout pause":   rolloutIDs,
 	"rollout resume":  rolloutIDs,
 	"rollout abort":   rolloutIDs,
