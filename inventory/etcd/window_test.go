@@ -72,9 +72,9 @@ func TestAnswerBeyondWindow(t *testing.T) {
 
 	const size = maxRequestSize / 2
 
-	count := window/size + 2
+	count, value := window/size+2, strings.Repeat("x", size)
 	for i := range count {
-		if _, err := c.Put(within(t, testTimeout), fmt.Sprintf("/t/large/%d", i), strings.Repeat("x", size)); err != nil {
+		if _, err := c.Put(within(t, testTimeout), fmt.Sprintf("/t/large/%d", i), value); err != nil {
 			t.Fatal(err)
 		}
 	}
