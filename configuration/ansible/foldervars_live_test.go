@@ -38,7 +38,9 @@ func TestFolderKeepsHostKeysLive(t *testing.T) {
 			store := &repository.Store{Dir: filepath.Join(base, "playbooks")}
 
 			digest, err := store.Keep(t.Context(), fstest.MapFS{
-				"site.yml":           {Data: []byte("- hosts: all\n  gather_facts: false\n  tasks:\n    - raw: 'true'\n")},
+				"site.yml": {
+					Data: []byte("- hosts: all\n  gather_facts: false\n  tasks:\n    - raw: 'true'\n"),
+				},
 				"group_vars/all.yml": {Data: []byte(vars)},
 			})
 			if err != nil {
@@ -65,7 +67,8 @@ func TestFolderKeepsHostKeysLive(t *testing.T) {
 				t.Errorf("the host with its recorded key: %+v", results["web-1"])
 			}
 
-			if r := results["web-2"]; r.Unreachable != 1 || !strings.Contains(r.Message, "Host key verification failed") {
+			if r := results["web-2"]; r.Unreachable != 1 ||
+				!strings.Contains(r.Message, "Host key verification failed") {
 				t.Errorf("the host with another key: %+v\n%s", r, read(t, run.Output()))
 			}
 		})

@@ -437,8 +437,12 @@ func (c *playbookCheck) unattended(file string) {
 	}
 
 	if len(asked) > 0 {
-		c.add(SeverityWarning, file, "it asks for "+strings.Join(asked, ", ")+" (vars_prompt), and nobody answers in a job",
-			"give a default in the playbook, or the variable with each request")
+		c.add(
+			SeverityWarning,
+			file,
+			"it asks for "+strings.Join(asked, ", ")+" (vars_prompt), and nobody answers in a job",
+			"give a default in the playbook, or the variable with each request",
+		)
 	}
 
 	if len(lost) > 0 {

@@ -326,8 +326,8 @@ func (e *Engine) checkPrompts(digest string, j job.Job, extra configuration.Vars
 		}
 
 		if len(asked) > 0 {
-			return inventory.Errorf(inventory.KindRefused, "%s asks for %s (vars_prompt), and nobody can answer in a job",
-				playbook, strings.Join(asked, ", ")).
+			return inventory.Errorf(inventory.KindRefused,
+				"%s asks for %s (vars_prompt), and nobody can answer in a job", playbook, strings.Join(asked, ", ")).
 				Do("give a value with the variables of the request, or a default in the playbook")
 		}
 	}
