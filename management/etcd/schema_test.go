@@ -89,7 +89,8 @@ func TestEnterUpgradesSettings(t *testing.T) {
 			"zeros",
 			`{"keys":{"policies.commission":{"a":{"group":"g","rate":0,"quiet":"0s","failures":2,` +
 				`"roles":[{"group":"m","replace_after":"0"},{"group":"w","count":0}]},` +
-				`"b":{"rate":12345678901234567890}},"policies.upgrade":{"u":{"settle":"0h0m","canary":0,"gate":{"http":{"port":80,"timeout":"0s"}}}},` +
+				`"b":{"rate":12345678901234567890}},` +
+				`"policies.upgrade":{"u":{"settle":"0h0m","canary":0,"gate":{"http":{"port":80,"timeout":"0s"}}}},` +
 				`"policies.verify":{"v":{"cron":"0 3 * * *","batch":0,"jobs":0.0,"spread":"1s"}},` +
 				`"jobs.keep":0,"vars":{"rate":0,"password":{"$sealed":"v1.x"}}}}`,
 			`{"keys":{"jobs.keep":0,"policies.commission":{"a":{"failures":2,"group":"g",` +
