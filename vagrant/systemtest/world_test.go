@@ -5,6 +5,7 @@ package systemtest
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -46,6 +47,7 @@ type setup struct {
 	serf          string // hosts that run Debian's serf instead of an agent, comma-separated
 	testPlaybooks bool   // clusterm uses testdata/playbooks
 	config        string // YAML: the rest of the configuration file
+	programs      string // the folder of the programs on host1; "": those under test
 }
 
 // world is a lab with fresh hosts for one test.
@@ -149,12 +151,10 @@ func (w *world) installManager(s setup) {
 		config += "\nplaybooks: " + testPlaybooks + "\n"
 	}
 
-	files := []file{
-		w.read("/usr/local/bin/clusterm", 0o755, filepath.Join(suite.bin, "clusterm")),
-		w.read("/usr/local/bin/clusterctl", 0o755, filepath.Join(suite.bin, "clusterctl")),
+	files := append(w.programs(cmp.Or(s.programs, suite.bin)),
 		w.read("/etc/systemd/system/clusterm.service", 0o644, repoFile("cmd/clusterm/clusterm.service")),
 		w.read("/root/.ssh/id_ed25519", 0o600, w.keyFile()),
-	}
+	)
 	if config != "" {
 		files = append(files, file{path: "/etc/clusterm/", mode: 0o700}, file{configFile, 0o600, []byte(config)})
 	}
@@ -171,6 +171,16 @@ func (w *world) installManager(s setup) {
 		}
 
 		w.setName(host, serial)
+	}
+}
+
+// programs are the programs of a folder, as files on a host.
+func (w *world) programs(dir string) []file {
+	w.t.Helper()
+
+	return []file{
+		w.read("/usr/local/bin/clusterm", 0o755, filepath.Join(dir, "clusterm")),
+		w.read("/usr/local/bin/clusterctl", 0o755, filepath.Join(dir, "clusterctl")),
 	}
 }
 
