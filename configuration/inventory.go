@@ -53,7 +53,6 @@ type Host struct {
 	Role       Role              `json:"role"`
 	Vars       map[string]Var    `json:"vars,omitempty"`      // merged; Inventory omits those of a request
 	Extra      map[string]any    `json:"extra,omitempty"`     // of the manager, named clusterm_…; may be secret
-	SSHOptions string            `json:"-"`                   // the first options of ssh, for all hosts of a run
 	Connection Connection        `json:"connection,omitzero"` // merged from site, group and node
 	// HostKeys are lines of known_hosts without the name ("ssh-ed25519 AAAA…").
 	// There are none before the first contact.
@@ -356,9 +355,6 @@ func managerVars(h Host) map[string]any {
 		// expands %C to a hash of user, host and port.
 		"ansible_control_path":    "%(directory)s/" + shortHash(h.Name) + "-%%C",
 		"ansible_ssh_common_args": strings.Join(SSHArgs(h), " "),
-		// Many folders switch the check of host keys off for all hosts, under either name.
-		"ansible_host_key_checking":     true,
-		"ansible_ssh_host_key_checking": true,
 	}
 	maps.Copy(vars, h.Extra)
 
@@ -368,7 +364,6 @@ func managerVars(h Host) map[string]any {
 		}
 	}
 
-	optional("ansible_ssh_args", h.SSHOptions)
 	optional("ansible_user", c.User)
 	optional("ansible_ssh_private_key_file", c.KeyFile)
 	optional("ansible_become_user", c.BecomeUser)

@@ -24,25 +24,40 @@ func TestFolderKeepsHostKeysLive(t *testing.T) {
 
 	sshd, other := startSSHD(t), otherKey(t)
 
-	for name, vars := range map[string]string{
-		"host_key_checking":     "ansible_host_key_checking: false\n",
-		"ssh_host_key_checking": "ansible_ssh_host_key_checking: false\n",
-		"ssh_args":              "ansible_ssh_args: " + off + "\n",
-		"ssh_common_args":       "ansible_ssh_common_args: " + off + "\n",
-		"ssh_extra_args":        "ansible_ssh_extra_args: " + off + "\n",
+	for _, c := range []struct {
+		file, vars string
+		fails      bool // the known host, too: the folder took its name from ssh
+	}{
+		{file: "group_vars/all.yml", vars: "ansible_host_key_checking: false"},
+		{file: "group_vars/all.yml", vars: "ansible_ssh_host_key_checking: false"},
+		{file: "group_vars/all.yml", vars: "ansible_ssh_args: " + off},
+		{file: "group_vars/all.yml", vars: "ansible_ssh_common_args: " + off},
+		{file: "group_vars/all.yml", vars: "ansible_ssh_extra_args: " + off},
+		{file: "host_vars/web-2.yml", vars: "ansible_ssh_host_key_checking: false"},
+		{file: "host_vars/web-2.yml", vars: "ansible_ssh_common_args: " + off},
+		{file: "play", vars: "ansible_host_key_checking: false"},
+		{file: "play", vars: "ansible_ssh_host_key_checking: false"},
+		{file: "play", vars: "ansible_ssh_args: " + off},
+		{file: "play", vars: "ansible_ssh_common_args: " + off, fails: true},
+		{file: "play", vars: "ansible_ssh_extra_args: " + off},
 	} {
+		name := c.file + " " + c.vars
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			base := t.TempDir()
 			store := &repository.Store{Dir: filepath.Join(base, "playbooks")}
 
-			digest, err := store.Keep(t.Context(), fstest.MapFS{
-				"site.yml": {
-					Data: []byte("- hosts: all\n  gather_facts: false\n  tasks:\n    - raw: 'true'\n"),
-				},
-				"group_vars/all.yml": {Data: []byte(vars)},
-			})
+			site, folder := "- hosts: all\n  gather_facts: false\n", fstest.MapFS{}
+			if c.file == "play" {
+				site += "  vars: {" + c.vars + "}\n"
+			} else {
+				folder[c.file] = &fstest.MapFile{Data: []byte(c.vars + "\n")}
+			}
+
+			folder["site.yml"] = &fstest.MapFile{Data: []byte(site + "  tasks:\n    - raw: 'true'\n")}
+
+			digest, err := store.Keep(t.Context(), folder)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,14 +71,14 @@ func TestFolderKeepsHostKeysLive(t *testing.T) {
 			same.HostKeys, changed.HostKeys = []string{sshd.hostKey}, []string{other}
 
 			run := start(t, Spec{
-				ID: name, Dir: filepath.Join(base, "run"), Playbooks: store.Path(digest), Playbook: "site.yml",
+				ID: "web", Dir: filepath.Join(base, "run"), Playbooks: store.Path(digest), Playbook: "site.yml",
 				CallbackDir: store.Path(callback), Hosts: []configuration.Host{same, changed},
 				Deadline: time.Now().Add(time.Hour),
 			})
 			wait(t, run)
 
 			results := summary(t, run)
-			if !results["web-1"].Good() {
+			if results["web-1"].Good() == c.fails {
 				t.Errorf("the host with its recorded key: %+v", results["web-1"])
 			}
 

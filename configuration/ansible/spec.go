@@ -72,6 +72,7 @@ const (
 	fileSpec       = "spec.json"
 	fileInventory  = "inventory.yml"
 	fileExtraVars  = "extra-vars.yml"
+	fileSSHVars    = "ssh-vars.json"
 	fileConfig     = "ansible.cfg"
 	fileSSHConfig  = "ssh_config"
 	fileKnownHosts = "known_hosts"
@@ -257,18 +258,17 @@ func (s Spec) files() (map[string][]byte, error) {
 		return nil, err
 	}
 
-	// As variables of the hosts, they win over ansible_ssh_args in the group_vars of the folder.
-	hosts := slices.Clone(s.Hosts)
-	for i := range hosts {
-		hosts[i].SSHOptions = s.sshOptions()
-	}
-
-	inv, err := configuration.Inventory(hosts)
+	inv, err := configuration.Inventory(s.Hosts)
 	if err != nil {
 		return nil, err
 	}
 
 	vars, err := configuration.ExtraVars(s.ExtraVars)
+	if err != nil {
+		return nil, err
+	}
+
+	sshVars, err := s.sshVars()
 	if err != nil {
 		return nil, err
 	}
@@ -289,6 +289,7 @@ func (s Spec) files() (map[string][]byte, error) {
 		fileSecrets:    secrets,
 		fileInventory:  inv,
 		fileExtraVars:  vars,
+		fileSSHVars:    sshVars,
 		fileConfig:     s.config(),
 		fileSSHConfig:  sshConfig(s.Hosts),
 		fileKnownHosts: configuration.KnownHosts(s.Hosts),
@@ -338,6 +339,7 @@ func (s Spec) args() []string {
 	args := []string{
 		"-i", filepath.Join(s.Dir, fileInventory),
 		"-e", "@" + filepath.Join(s.Dir, fileExtraVars),
+		"-e", "@" + filepath.Join(s.Dir, fileSSHVars),
 		"--limit", configuration.TargetsGroup,
 	}
 
@@ -432,6 +434,27 @@ func (s Spec) config() []byte {
 	)
 
 	return []byte(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// sshVars returns the variables that keep the check of host keys on, as JSON. Many folders switch
+// it off for all hosts, in group_vars or in a play. As variables of the command line they win over
+// each of these, and ssh takes the first of two values.
+func (s Spec) sshVars() ([]byte, error) {
+	// At the first contact, a host has no key that could be required.
+	const firstContact = "StrictHostKeyChecking=accept-new"
+
+	strict := "StrictHostKeyChecking=yes"
+	for _, h := range s.Hosts {
+		if slices.Contains(configuration.SSHArgs(h), firstContact) {
+			strict = firstContact
+		}
+	}
+
+	return json.Marshal(map[string]any{
+		"ansible_host_key_checking":     true,
+		"ansible_ssh_host_key_checking": true,
+		"ansible_ssh_args":              s.sshOptions() + " -o " + strict,
+	})
 }
 
 // sshOptions returns the first options of every ssh.
