@@ -133,7 +133,12 @@ func ExplainFailure(message string, h Host) string {
 		return fmt.Sprintf("the host name %s cannot be resolved: %s", m[1], lower(m[2]))
 	}
 
-	return strings.TrimSpace(message)
+	message = strings.TrimSpace(message)
+	if strings.HasSuffix(message, "Missing sudo password") {
+		message += ": allow sudo without a password (NOPASSWD) to the account; nobody can give one in a job"
+	}
+
+	return message
 }
 
 // explainJump explains an error of ssh about the jump host, or returns "". What ssh says

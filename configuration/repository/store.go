@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -388,6 +389,8 @@ func (w *walker) visit(name string, d fs.DirEntry) error {
 		return fs.SkipDir
 	case omitted(d):
 		return nil
+	case !utf8.ValidString(name):
+		return refusef("the name %q is not UTF-8; rename it", name)
 	case len(w.lines) >= w.maxFiles:
 		return refusef("it holds more than %d files", w.maxFiles)
 	}
@@ -473,7 +476,8 @@ func (w *walker) file(name string) error {
 
 	sum, err := w.copyFile(name, f, mode)
 	if errors.Is(err, errTooLarge) {
-		return refusef("it holds more than %d bytes", w.maxBytes)
+		return refusef("it holds more than %d bytes: %s, of %d bytes, is too much; keep large files elsewhere",
+			w.maxBytes, name, info.Size())
 	}
 
 	if err != nil {
