@@ -233,9 +233,12 @@ func TestServerWaitsForSharedLocks(t *testing.T) {
 	}
 	defer shared.Close()
 
+	// A process that another test forks may still share the lock of the server.
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
-	if err := unix.FcntlFlock(shared.Fd(), unix.F_OFD_SETLK, &lock); err != nil {
-		t.Fatal(err)
+	for unix.FcntlFlock(shared.Fd(), unix.F_OFD_SETLK, &lock) != nil {
+		if err := awaitUnlocked(within(t, testTimeout), wal); err != nil {
+			t.Fatal(err)
+		}
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
