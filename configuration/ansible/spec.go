@@ -338,8 +338,8 @@ func (s Spec) launch() ([]byte, error) {
 func (s Spec) args() []string {
 	args := []string{
 		"-i", filepath.Join(s.Dir, fileInventory),
-		"-e", "@" + filepath.Join(s.Dir, fileExtraVars),
 		"-e", "@" + filepath.Join(s.Dir, fileSSHVars),
+		"-e", "@" + filepath.Join(s.Dir, fileExtraVars),
 		"--limit", configuration.TargetsGroup,
 	}
 
