@@ -183,7 +183,7 @@ func TestExplainFailure(t *testing.T) {
 			closed, "web-1", "no ssh connection to 10.0.0.1: it was closed before the login " +
 				"(Connection closed by remote host); check that an sshd", false,
 		},
-		{"Task failed: Missing sudo password\n", "web-1", "Missing sudo password: allow sudo without a password", false},
+		{"Task failed: Missing sudo password\n", "web-1", "Missing sudo password: allow sudo without", false},
 		{"it said: Missing sudo password, and went on", "web-1", "it said: Missing sudo password, and went on", false},
 		{unsent + "[Errno 32] Broken pipe", "web-1", "no ssh connection to 10.0.0.1: it broke before", false},
 		{unsent + "client_loop: send disconnect: Broken pipe\r\n", "web-1", "send disconnect: Broken pipe", false},

@@ -272,7 +272,7 @@ func TestKeepRefuses(t *testing.T) {
 		"too large": {func(d string) error {
 			return os.WriteFile(d+"/x", make([]byte, 101), 0o644)
 		}, "more than 100 bytes: x, of 101 bytes, is too much"},
-		"latin1": {func(d string) error { return os.WriteFile(d+"/z\xfcrich", nil, 0o644) }, `"z\xfcrich" is not UTF-8`},
+		"latin1": {func(d string) error { return os.WriteFile(d+"/z\xfcr", nil, 0o644) }, `"z\xfcr" is not UTF-8`},
 	} {
 		dir := t.TempDir()
 		for _, file := range []string{"/1.yml", "/2.yml", "/3.yml"} {
