@@ -82,6 +82,7 @@ func (c *call) followEvents(ctx context.Context, r api.Rollout) error {
 
 	var failed error
 
+	// A watch shows the whole rollout each time.
 	shown := r.Events
 	_, err := c.manager.WatchRollout(ctx, r.ID, func(now api.Rollout) bool {
 		slices.Reverse(now.Events)

@@ -19,6 +19,7 @@ const maxBlamed = 50
 // position in the file, where one value is to blame. A caller who may not change the
 // configuration gets KindForbidden.
 func (p *Plan) Judge(ctx context.Context, m *client.Client) error {
+	// What is removed after the jobs cannot be judged before them: it is in use until then.
 	var changes []Change
 	for _, c := range p.Changes {
 		if !c.Late && kindOf(c.Cell) == stepConfig {
@@ -72,6 +73,7 @@ func (p *Plan) blame(changes []Change, refused *inventory.Error, preview func([]
 		}
 	}
 
+	// Each attempt is a request, which may parse playbooks.
 	for _, c := range changes[:min(len(changes), maxBlamed)] {
 		at, inFile := p.places[c.Cell]
 		if !inFile {

@@ -273,6 +273,7 @@ func (e *Engine) playbooksOf(verb job.Verb, digest string) []string {
 // checkPlays refuses a job whose playbook configures a group without a play for it:
 // its nodes would count as configured.
 func (e *Engine) checkPlays(digest string, verb job.Verb, j job.Job) error {
+	// A cleanup is never refused: without it, the node could not leave.
 	for _, playbook := range verb.Playbooks {
 		if playbook != job.PlaybookSite && playbook != job.PlaybookUpgrade {
 			continue
