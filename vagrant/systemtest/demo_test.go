@@ -70,7 +70,7 @@ func testMainJob(t *testing.T, suite string) {
 
 		for _, m := range hosts {
 			if m[2] != "0" || m[3] != "0" || m[4] != "0" {
-				t.Errorf("%s; the whole run:\n%s", m[0], out)
+				t.Errorf("%s: %q; the whole run:\n%s", m[0], changedTasks(out, m[1]), out)
 			}
 		}
 	})
@@ -87,6 +87,26 @@ func testMainJob(t *testing.T, suite string) {
 	w.do("nodes", "decommission", w.name("host3"), w.name("host2"))
 	w.wantFiles("host2", before["host2"])
 	w.awaitState(inventory.Discovered, w.hosts...)
+}
+
+// changedTasks returns the tasks that changed something on a host, from the output of
+// ansible-playbook.
+func changedTasks(out, host string) []string {
+	var task string
+
+	var tasks []string
+
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "TASK [") || strings.HasPrefix(line, "RUNNING HANDLER [") {
+			task = strings.TrimRight(line, " *\n")
+		}
+
+		if strings.HasPrefix(line, "changed: ["+host+"]") {
+			tasks = append(tasks, task)
+		}
+	}
+
+	return tasks
 }
 
 // putKey writes a key of the cluster's etcd through the member or the gateway on a
