@@ -5,6 +5,7 @@ package serf
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +23,7 @@ func (a *Agent) run(ctx context.Context, in *instance) {
 	var observing sync.WaitGroup
 	observing.Go(func() { a.watch.run(ctx) })
 
-	l := loop{Agent: a, in: in, retry: a.t.joinBackOff()}
+	l := loop{Agent: a, in: in, retry: a.t.joinBackOff(), unmet: sample(a.store.Peers, maxUnmet)}
 	a.err = l.run(ctx)
 
 	a.stop()
@@ -51,6 +52,8 @@ type loop struct {
 	in *instance
 
 	met      bool      // another member has answered
+	unmet    []string  // members of the last run that have not answered since the start
+	rounds   int       // attempts to meet them
 	nextJoin time.Time // time of the next attempt to join
 	misses   int       // failed attempts in a row
 	retry    *backoff.ExponentialBackOff
@@ -67,6 +70,8 @@ func (l *loop) run(ctx context.Context) error {
 
 	for {
 		l.join(ctx)
+		l.meet()
+		l.remind()
 		l.in.rivals.expire(time.Now())
 
 		if err := l.giveUpName(ctx); err != nil {
@@ -159,6 +164,8 @@ func (l *loop) joinPeers(ctx context.Context) attempt {
 			_, err := l.in.s.Join([]string{ap.String()}, true)
 			if err == nil {
 				at.joined++
+				l.met = true
+				l.meet()
 				live, at.alone = l.in.live()
 
 				break
@@ -171,6 +178,82 @@ func (l *loop) joinPeers(ctx context.Context) attempt {
 	}
 
 	return at
+}
+
+const (
+	maxUnmet  = 32 // members of the last run that a start exchanges states with
+	maxRounds = 3  // attempts to reach them
+	reminders = 4  // members that remind a returned one in each tick, on average
+)
+
+// meet exchanges states with members of the last run, with live ones as well. A
+// member that remembers the end of that run ignores this one until it hears of
+// its own end, and takes the end for news to those who have forgotten. The first
+// contact may be one of them.
+func (l *loop) meet() {
+	if !l.met || len(l.unmet) == 0 {
+		return
+	}
+
+	answered := make([]bool, len(l.unmet))
+
+	var asking sync.WaitGroup
+	for i, peer := range l.unmet {
+		asking.Go(func() {
+			_, err := l.in.s.Memberlist().Join([]string{peer})
+			answered[i] = err == nil
+		})
+	}
+
+	asking.Wait()
+
+	var silent []string
+	for i, peer := range l.unmet {
+		if !answered[i] {
+			silent = append(silent, peer)
+		}
+	}
+
+	l.unmet = silent
+	if l.rounds++; l.rounds == maxRounds {
+		l.unmet = nil // what does not run remembers nothing
+	}
+}
+
+// remind exchanges states with members that others call alive while this one
+// remembers their end, so that they hear of it and contradict: an agent of another
+// kind does not meet the members of its last run. Usually another member was first,
+// and of many members only a few act.
+func (l *loop) remind() {
+	returned := l.in.rivals.returned(time.Now().Add(-l.t.Tick))
+	if len(returned) == 0 {
+		return
+	}
+
+	ms := l.in.s.Members()
+	gone := map[string]bool{}
+
+	for _, m := range ms {
+		gone[m.Name] = !alive(m)
+	}
+
+	for name, place := range returned {
+		switch {
+		case !gone[name]:
+			l.in.rivals.forget(name)
+		case rand.IntN(len(ms)) < reminders: //nolint:gosec // it spreads load
+			l.in.rivals.forget(name)
+			_, _ = l.in.s.Memberlist().Join([]string{place}) // it may have gone meanwhile
+		}
+	}
+}
+
+// sample returns up to n elements in random order.
+func sample(all []string, n int) []string {
+	all = slices.Clone(all)
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) //nolint:gosec // it spreads load
+
+	return all[:min(len(all), n)]
 }
 
 // backOff delays the next attempt to join, and logs the 1st, 2nd, 4th, … failure.

@@ -21,6 +21,9 @@ type rivals struct {
 	mu    sync.Mutex
 	place map[string]string // ip:port of live members, by name
 	rival map[string]rival
+	// back holds members that somebody calls alive and that are not: they are new, or
+	// this member remembers their end; see loop.remind.
+	back map[string]rival
 }
 
 type rival struct {
@@ -29,7 +32,10 @@ type rival struct {
 }
 
 func newRivals(ttl time.Duration, changes chan<- struct{}) *rivals {
-	return &rivals{ttl: ttl, changes: changes, place: map[string]string{}, rival: map[string]rival{}}
+	return &rivals{
+		ttl: ttl, changes: changes,
+		place: map[string]string{}, rival: map[string]rival{}, back: map[string]rival{},
+	}
 }
 
 // NotifyMerge is serf's hook for states of members that other hosts send,
@@ -51,7 +57,15 @@ func (r *rivals) observe(name, place string, now time.Time) {
 
 	// A name without a live member is free to take.
 	at, ok := r.place[name]
-	if !ok || at == place {
+	if !ok {
+		if v, known := r.back[name]; !known || v.place != place {
+			r.back[name] = rival{place: place, first: now}
+		}
+
+		return
+	}
+
+	if at == place {
 		return
 	}
 
@@ -80,6 +94,8 @@ func (r *rivals) live(name, place string) {
 	defer r.mu.Unlock()
 
 	r.place[name] = place
+	delete(r.back, name)
+
 	for n, v := range r.rival {
 		if v.place == place {
 			delete(r.rival, n)
@@ -95,6 +111,30 @@ func (r *rivals) dead(name string) {
 
 	delete(r.place, name)
 	delete(r.rival, name)
+}
+
+// returned lists members that somebody has called alive before a time, with their
+// places, and that are not alive by then.
+func (r *rivals) returned(before time.Time) map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	all := map[string]string{}
+	for name, v := range r.back {
+		if v.first.Before(before) {
+			all[name] = v.place
+		}
+	}
+
+	return all
+}
+
+// forget drops a member that returned lists.
+func (r *rivals) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	delete(r.back, name)
 }
 
 // expire forgets rivals that have been silent for the TTL.
