@@ -5,6 +5,7 @@ package window
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // the host need not have the time zones
@@ -16,7 +17,7 @@ import (
 
 // schedule is the openings of a window, and how long each lasts.
 type schedule struct {
-	expression cron.Schedule // on the wall clock, as if that were UTC
+	expression expression // on the wall clock, as if that were UTC
 	zone       *time.Location
 	duration   time.Duration
 }
@@ -29,12 +30,22 @@ var cronChars = regexp.MustCompile(`^[0-9A-Za-z*/,? -]{1,200}$`)
 
 var cronParser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
+// expression is the minutes of a cron expression. Its own Next takes microseconds, because it walks field by field.
+type expression struct {
+	*cron.SpecSchedule
+
+	minutes []int // of a day that matches, sorted
+}
+
 // parseCron parses an expression of five fields. An error names the field.
-func parseCron(text string) (cron.Schedule, error) {
+func parseCron(text string) (expression, error) {
 	fields := strings.Fields(text)
 	if !cronChars.MatchString(text) || len(fields) != len(cronFields) {
-		return nil, fmt.Errorf("%q is not a cron expression: write five fields, minute, hour, day of the month, "+
-			"month and day of the week, such as 0 2 * * 6", shorten(text))
+		return expression{}, fmt.Errorf(
+			"%q is not a cron expression: write five fields, minute, hour, day of the month, "+
+				"month and day of the week, such as 0 2 * * 6",
+			shorten(text),
+		)
 	}
 
 	for i, field := range fields {
@@ -43,11 +54,77 @@ func parseCron(text string) (cron.Schedule, error) {
 		alone[i] = field
 
 		if _, err := cronParser.Parse(strings.Join(alone, " ")); err != nil {
-			return nil, fmt.Errorf("%q: field %d, the %s, is %q: %w", text, i+1, cronFields[i], field, err)
+			return expression{}, fmt.Errorf("%q: field %d, the %s, is %q: %w", text, i+1, cronFields[i], field, err)
 		}
 	}
 
-	return cronParser.Parse(text)
+	parsed, err := cronParser.Parse(text)
+	if err != nil {
+		return expression{}, err
+	}
+
+	e := expression{SpecSchedule: parsed.(*cron.SpecSchedule)}
+
+	for m := range minutesPerDay {
+		if has(e.Hour, m/60) && has(e.Minute, m%60) {
+			e.minutes = append(e.minutes, m)
+		}
+	}
+
+	return e, nil
+}
+
+const (
+	day           = 24 * time.Hour
+	minutesPerDay = 24 * 60
+	searchedDays  = checkedYears * 366 // 29 February comes once in eight years at least
+)
+
+func has(field uint64, value int) bool { return field&(1<<value) != 0 }
+
+// matches reports whether the expression names the day of the time. If it restricts both the day of the month and the
+// day of the week, either is enough.
+func (e expression) matches(t time.Time) bool {
+	const star = 63 // the parser marks a field that is a star
+
+	ofMonth, ofWeek := has(e.Dom, t.Day()), has(e.Dow, int(t.Weekday()))
+	if has(e.Dom, star) || has(e.Dow, star) {
+		return has(e.Month, int(t.Month())) && ofMonth && ofWeek
+	}
+
+	return has(e.Month, int(t.Month())) && (ofMonth || ofWeek)
+}
+
+// next returns the first time after t; zero if there is none.
+func (e expression) next(t time.Time) time.Time {
+	date := t.Truncate(day)
+	first := int(t.Sub(date)/time.Minute) + 1
+
+	for range searchedDays {
+		if i, _ := slices.BinarySearch(e.minutes, first); i < len(e.minutes) && e.matches(date) {
+			return date.Add(time.Duration(e.minutes[i]) * time.Minute)
+		}
+
+		date, first = date.Add(day), 0
+	}
+
+	return time.Time{}
+}
+
+// last returns the newest time that is not after t; zero if there is none.
+func (e expression) last(t time.Time) time.Time {
+	date := t.Truncate(day)
+	after := int(t.Sub(date)/time.Minute) + 1
+
+	for range searchedDays {
+		if i, _ := slices.BinarySearch(e.minutes, after); i > 0 && e.matches(date) {
+			return date.Add(time.Duration(e.minutes[i-1]) * time.Minute)
+		}
+
+		date, after = date.Add(-day), minutesPerDay
+	}
+
+	return time.Time{}
 }
 
 // An expression is checked for checkedYears from checkedFrom on: two leap years are in them.
@@ -61,7 +138,7 @@ const (
 
 // check refuses a schedule that never opens, or that opens again before it is closed.
 func (s schedule) check(cronText string) error {
-	if s.expression.Next(checkedFrom).IsZero() {
+	if s.expression.next(checkedFrom).IsZero() {
 		return fmt.Errorf("cron: %q never comes: no year has such a day", cronText)
 	}
 
@@ -77,11 +154,11 @@ func (s schedule) check(cronText string) error {
 func (s schedule) shortest() time.Duration {
 	var shortest time.Duration
 
-	// Next is always later than its argument, so this finds an opening at checkedFrom itself too.
-	last := s.expression.Next(checkedFrom.Add(-time.Second))
+	// next is always later than its argument, so this finds an opening at checkedFrom itself too.
+	last := s.expression.next(checkedFrom.Add(-time.Second))
 
 	for range checkedOpenings {
-		next := s.expression.Next(last)
+		next := s.expression.next(last)
 		if next.IsZero() || next.After(checkedFrom.AddDate(checkedYears, 0, 0)) {
 			break
 		}
@@ -98,21 +175,29 @@ func (s schedule) shortest() time.Duration {
 
 // next returns the first opening after t; zero if there is none.
 func (s schedule) next(t time.Time) time.Time {
+	_, next := s.around(t)
+	if next.IsZero() {
+		return time.Time{}
+	}
+
+	return s.instant(next)
+}
+
+// around returns the newest opening that is not after t and the first one after it, on the wall clock; zero if there
+// is none.
+func (s schedule) around(t time.Time) (last, next time.Time) {
 	local := t.In(s.zone)
 	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(),
 		local.Nanosecond(), time.UTC)
 
-	// In an hour that comes twice, the next time on the clock may be over already.
-	for {
-		wall = s.expression.Next(wall)
-		if wall.IsZero() {
-			return time.Time{}
-		}
+	last, next = s.expression.last(wall), s.expression.next(wall)
 
-		if opening := s.instant(wall); opening.After(t) {
-			return opening
-		}
+	// In an hour that comes twice, the next time on the clock may be over already.
+	for !next.IsZero() && !s.instant(next).After(t) {
+		last, next = next, s.expression.next(next)
 	}
+
+	return last, next
 }
 
 // instant returns when the clocks of the zone show the wall time. A time that they show
@@ -144,27 +229,33 @@ func (s schedule) instant(wall time.Time) time.Time {
 // joined bounds the openings that count as one where each begins as the last one ends.
 const joined = 1000
 
-// open returns when the window that is open at t closes; zero if it is closed.
-func (s schedule) open(t time.Time) time.Time {
-	// An opening a whole duration before t has closed at t, so only later ones matter.
-	opening := s.next(t.Add(-s.duration))
-	if opening.IsZero() || opening.After(t) {
-		return time.Time{}
+// open returns the time around t in which the window is open; zero if it is closed. Openings that follow each other on
+// the clocks are one, so that it stays open between them where the clocks go back.
+func (s schedule) open(t time.Time) span {
+	last, next := s.around(t)
+	if last.IsZero() {
+		return span{}
 	}
 
-	closes := opening.Add(s.duration)
+	opened := s.instant(last)
 
 	for range joined {
-		opening = s.next(opening)
-		if opening.IsZero() || opening.After(closes) {
+		if next.IsZero() || next.After(last.Add(s.duration)) && s.instant(next).After(s.closes(last)) {
 			break
 		}
 
-		closes = opening.Add(s.duration)
+		last, next = next, s.expression.next(next)
 	}
 
-	return closes
+	if closes := s.closes(last); closes.After(t) {
+		return span{opened, closes}
+	}
+
+	return span{}
 }
+
+// closes returns when an opening by itself ends.
+func (s schedule) closes(wall time.Time) time.Time { return s.instant(wall).Add(s.duration) }
 
 // Short returns a duration in whole seconds, without zero units at its end.
 func Short(d time.Duration) string {

@@ -61,35 +61,23 @@ func (t Times) String() string {
 
 // Next returns the first time after at; zero if there is none.
 func (t Times) Next(at time.Time) time.Time {
-	if t.schedule.expression == nil {
+	if t.schedule.zone == nil {
 		return time.Time{}
 	}
 
 	return t.schedule.next(at)
 }
 
-// longestBack bounds the search for a former time: 29 February comes once in eight years at
-// least.
-const longestBack = checkedYears * 366 * 24 * time.Hour
-
 // Last returns the newest time that is not after at; zero if there is none.
 func (t Times) Last(at time.Time) time.Time {
-	for back := time.Minute; ; back = min(2*back, longestBack) {
-		last := t.Next(at.Add(-back))
-
-		if last.IsZero() || last.After(at) {
-			if back == longestBack {
-				return time.Time{}
-			}
-
-			continue
-		}
-
-		// Several times may lie within the last step back.
-		for next := t.Next(last); !next.IsZero() && !next.After(at); next = t.Next(last) {
-			last = next
-		}
-
-		return last
+	if t.schedule.zone == nil {
+		return time.Time{}
 	}
+
+	last, _ := t.schedule.around(at)
+	if last.IsZero() {
+		return time.Time{}
+	}
+
+	return t.schedule.instant(last)
 }

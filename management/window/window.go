@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -36,7 +37,11 @@ type Window struct {
 
 	schedule schedule
 	selector selector.Selector
+	latest   atomic.Pointer[span] // of the answers of Open: openings that follow each other are costly to walk
 }
+
+// span is a time in which a window is open.
+type span struct{ opened, closes time.Time }
 
 // Calendar is all maintenance windows. The zero value has none. It is immutable.
 type Calendar struct{ windows []*Window }
@@ -149,7 +154,18 @@ func (w *Window) parseNodes(groups inventory.Groups) error {
 func (w *Window) Next(t time.Time) time.Time { return w.schedule.next(t) }
 
 // Open returns when the window that is open at t closes; zero if it is closed.
-func (w *Window) Open(t time.Time) time.Time { return w.schedule.open(t) }
+func (w *Window) Open(t time.Time) time.Time {
+	if s := w.latest.Load(); s != nil && !t.Before(s.opened) && t.Before(s.closes) {
+		return s.closes
+	}
+
+	s := w.schedule.open(t)
+	if !s.closes.IsZero() {
+		w.latest.Store(&s)
+	}
+
+	return s.closes
+}
 
 // Format returns a time as the zone of the window shows it.
 func (w *Window) Format(t time.Time) string {

@@ -258,6 +258,99 @@ func TestAlwaysOpen(t *testing.T) {
 	}
 }
 
+// TestFollowingStayOpen: openings that follow each other on the clocks are open all the time, in every minute of a
+// year, also in the hour that comes twice.
+func TestFollowingStayOpen(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		cron     string
+		duration time.Duration
+		zone     string
+	}{
+		{"0 * * * *", hour, "Europe/Berlin"},
+		{"*/10 * * * *", 10 * time.Minute, "America/New_York"},
+		{"0 2 * * *", 24 * hour, "Europe/Berlin"},
+		{"30 1,13 * * *", 12 * hour, "Australia/Lord_Howe"},
+	} {
+		w := calendar(t, with(func(s *Spec) {
+			s.Cron, s.Duration, s.TimeZone = tt.cron, tt.duration, tt.zone
+		})).Windows()[0]
+
+		from := at(t, "2026-02-03T00:00:00Z")
+		for now := from; now.Before(from.AddDate(1, 0, 0)); now = now.Add(10 * time.Minute) {
+			if closes := w.Open(now); !closes.After(now) {
+				t.Errorf("%s for %s in %s is closed at %s", tt.cron, tt.duration, tt.zone, w.Format(now))
+				break
+			}
+		}
+	}
+}
+
+// TestFollowsOnce: a window before the hour that comes twice, with a pause after it on the clocks, keeps its duration.
+func TestFollowsOnce(t *testing.T) {
+	t.Parallel()
+
+	w := calendar(t, with(func(s *Spec) { s.Cron, s.Duration = "*/10 2 * * *", 10*time.Minute })).Windows()[0]
+
+	if closes := w.Open(at(t, "2026-10-25T00:05:00Z")); !closes.Equal(at(t, "2026-10-25T01:00:00Z")) {
+		t.Errorf("it closes at %s", closes.UTC())
+	}
+
+	if closes := w.Open(at(t, "2026-10-25T01:05:00Z")); !closes.IsZero() {
+		t.Errorf("it is open again, until %s", closes.UTC())
+	}
+}
+
+// TestTimesOfMinute compares the search by days with the parser's own by minutes, both ways.
+func TestTimesOfMinute(t *testing.T) {
+	t.Parallel()
+
+	for _, text := range []string{
+		"30 2 * * *", "*/7 3-5 * * *", "0 0 13 * 5", "0 0 13 * *", "59 23 31 12 *", "15 4 */2 * MON-FRI", "* * * * *",
+		"0 12 29 2 *", "5 1 1-7 * *",
+	} {
+		ours, err := parseCron(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		theirs, _ := cronParser.Parse(text)
+
+		for now := at(t, "2026-01-01T00:00:30Z"); now.Year() < 2030; now = now.Add(17 * hour) {
+			next := theirs.Next(now)
+			if got := ours.next(now); !got.Equal(next) {
+				t.Fatalf("%s: after %s comes %s, want %s", text, now, got, next)
+			}
+
+			if got := ours.last(now); !got.IsZero() && (got.After(now) || !theirs.Next(got).Equal(next)) {
+				t.Fatalf("%s: the last one at %s is %s", text, now, got)
+			}
+
+			if got := ours.last(next.Add(time.Second)); !got.Equal(next) {
+				t.Fatalf("%s: the last one at %s is %s", text, next, got)
+			}
+		}
+	}
+}
+
+// BenchmarkOpen is the question that the queue asks for each job.
+func BenchmarkOpen(b *testing.B) {
+	for _, cron := range []string{"30 2 * * *", "0 * * * *", "0 2 * * 6"} {
+		b.Run(cron, func(b *testing.B) {
+			c, err := New([]Spec{with(func(s *Spec) { s.Cron = cron })}, inventory.DefaultGroups())
+			if err != nil {
+				b.Fatal(err)
+			}
+
+			now := time.Date(2026, time.March, 2, 1, 45, 0, 0, time.UTC)
+			for b.Loop() {
+				c.Windows()[0].Open(now)
+			}
+		})
+	}
+}
+
 // testView returns a view with a worker in rack r1, a master and a node without a group.
 func testView() *state.View {
 	return &state.View{Snapshot: job.Snapshot{Nodes: []*inventory.Node{
