@@ -170,6 +170,18 @@ func (s Sums) With(over map[string]Var) (string, error) {
 	return hex.EncodeToString(id[:4]) + "-" + hex.EncodeToString(total[:16]), nil
 }
 
+// ChecksumOf returns the checksum of one of the variables, or "" if it has none.
+func (k ChecksumKey) ChecksumOf(name string, vars map[string]Var) string {
+	v, set := vars[name]
+	if !set {
+		return ""
+	}
+
+	sum, _ := k.Checksum(map[string]Var{name: v}, nil)
+
+	return sum
+}
+
 // Checksum returns the checksum of merged variables with those of a request over them,
 // or ErrNoChecksum.
 func (k ChecksumKey) Checksum(vars map[string]Var, request Vars) (string, error) {

@@ -185,6 +185,11 @@ func TestExplainFailure(t *testing.T) {
 		},
 		{"Task failed: Missing sudo password\n", "web-1", "Missing sudo password: allow sudo without", false},
 		{"it said: Missing sudo password, and went on", "web-1", "it said: Missing sudo password, and went on", false},
+		{
+			"Failed to connect to the host via ssh: Connection timed out during banner exchange\r\n" +
+				"Connection to 10.0.0.1 port 22 timed out", "web-1",
+			"no ssh connection to 10.0.0.1: the host accepts connections, and its sshd does not answer", false,
+		},
 		{unsent + "[Errno 32] Broken pipe", "web-1", "no ssh connection to 10.0.0.1: it broke before", false},
 		{unsent + "client_loop: send disconnect: Broken pipe\r\n", "web-1", "send disconnect: Broken pipe", false},
 		{" other text about a host key\n", "web-1", "other text about a host key", false},
@@ -301,8 +306,8 @@ func TestExplainJumpFailure(t *testing.T) {
 			t.Errorf("%q is about the wrong host", got)
 		}
 
-		if resolves := strings.Contains(got, "resolved"); NeverConnected(got) == resolves {
-			t.Errorf("%q: never connected is %t", got, !resolves)
+		if !NeverConnected(got) {
+			t.Errorf("%q counts as connected", got)
 		}
 	}
 }

@@ -10,10 +10,13 @@ import (
 var (
 	// Messages of OpenSSH.
 	keyChanged   = lazy(`Host key for (\S+) has changed and you have requested strict checking`)
+	keyTaken     = lazy(`Host key (\S+) (SHA256:\S+) revoked by file`)
+	keyOffending = lazy(`Offending \S+ key in (\S+):\d+`)
 	keyUnknown   = lazy(`No (\S+) host key is known for (\S+) and you have requested strict checking`)
 	permission   = lazy(`(\S+@\S+): Permission denied \(([^)]*)\)`)
 	connect      = lazy(`connect to host (\S+) port (\d+): ([A-Za-z ]+)`)
 	closed       = lazy(`remote host "(\S+)".*: kex_exchange_identification: (.*)`)
+	banner       = lazy(`timed out during banner exchange\s+Connection (?:to|with) (\S+)`)
 	unresolvable = lazy(`Could not resolve hostname (\S+): ([A-Za-z ]+)`)
 
 	// A message of Ansible: ssh took only a part of the module, which therefore never ran. Where
@@ -23,9 +26,14 @@ var (
 
 // Every message about a host key contains one of these phrases.
 const (
+	theHostKey  = "the ssh host key of "
 	notRecorded = "not the one recorded at the first contact"
 	notVerified = "the ssh host key could not be verified"
+	isThatOf    = "is that of node "
 )
+
+// Every message about a name without an address contains this phrase.
+const unresolved = " cannot be resolved: "
 
 // Every message about credentials begins with this phrase.
 const accessDenied = "ssh access as "
@@ -40,7 +48,14 @@ const (
 // AboutHostKey reports whether a message of ExplainFailure is about a host key
 // that ssh did not accept.
 func AboutHostKey(message string) bool {
-	return AboutRecordedKey(message) || AboutJumpKey(message) || strings.Contains(message, notVerified)
+	return AboutRecordedKey(message) || AboutJumpKey(message) || AboutTakenKey(message) ||
+		strings.Contains(message, notVerified)
+}
+
+// AboutTakenKey reports whether a message of ExplainFailure is about a host that has the
+// recorded key of another node.
+func AboutTakenKey(message string) bool {
+	return strings.HasPrefix(message, theHostKey) && strings.Contains(message, isThatOf)
 }
 
 // AboutRecordedKey reports whether a message of ExplainFailure is about a host that
@@ -75,7 +90,8 @@ const notConnected = "no ssh connection to "
 // NeverConnected reports whether a message of ExplainFailure is about a host that ssh did
 // not get into: the task that failed has not begun there.
 func NeverConnected(message string) bool {
-	return strings.HasPrefix(message, notConnected) || AboutHostKey(message) || AboutAccess(message)
+	return strings.HasPrefix(message, notConnected) || AboutHostKey(message) || AboutAccess(message) ||
+		strings.Contains(message, unresolved)
 }
 
 // ExplainFailure turns the message of a failed task on a host into one that an operator
@@ -92,6 +108,11 @@ func ExplainFailure(message string, h Host) string {
 		remedy = "; if that is expected, trust the new key"
 	}
 
+	if m := keyTaken().FindStringSubmatch(message); m != nil {
+		refused := ErrTaken(h.Name, m[2], h.Taken)
+		return refused.Message + "; " + refused.Remedy
+	}
+
 	// The order matters: ssh reports a host key that it refuses in several lines,
 	// and the general one is last.
 	if m := keyChanged().FindStringSubmatch(message); m != nil {
@@ -105,8 +126,7 @@ func ExplainFailure(message string, h Host) string {
 	}
 
 	if strings.Contains(message, "Host key verification failed") {
-		return notVerified + "; where a jump host is used, its key must be in the known_hosts file " +
-			"of the account clusterm runs as"
+		return notVerified + "; where a jump host is used, its key may have changed: a ping of the node shows it"
 	}
 
 	if m := permission().FindStringSubmatch(message); m != nil {
@@ -124,13 +144,17 @@ func ExplainFailure(message string, h Host) string {
 			m[1], strings.TrimSpace(m[2]))
 	}
 
+	if m := banner().FindStringSubmatch(message); m != nil {
+		return fmt.Sprintf(notConnected+"%s: the host accepts connections, and its sshd does not answer", m[1])
+	}
+
 	if m := unsent().FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf(notConnected+"%s: it broke before the task was sent, and Ansible does not say why; "+
 			"a ping of the node shows what ssh says", m[1])
 	}
 
 	if m := unresolvable().FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("the host name %s cannot be resolved: %s", m[1], lower(m[2]))
+		return fmt.Sprintf("the host name %s"+unresolved+"%s", m[1], lower(m[2]))
 	}
 
 	message = strings.TrimSpace(message)
@@ -150,10 +174,15 @@ func explainJump(message string, h Host) string {
 	}
 
 	if m := keyChanged().FindStringSubmatch(message); m != nil && j.is(m[1]) {
+		file := ""
+		if at := keyOffending().FindStringSubmatch(message); at != nil {
+			file = " -f " + at[1]
+		}
+
 		// known_hosts has the port with the name, unless it is the usual one.
 		return fmt.Sprintf("%s%s has changed: another machine answers under its address, or it was installed anew; "+
-			"if that is expected, remove its old key as the account that clusterm runs as: ssh-keygen -R '%s'",
-			jumpKeyChanged, j.Host, m[1])
+			"if that is expected, remove its old key as the account that clusterm runs as: ssh-keygen -R '%s'%s",
+			jumpKeyChanged, j.Host, m[1], file)
 	}
 
 	if m := permission().FindStringSubmatch(message); m != nil {
@@ -168,7 +197,7 @@ func explainJump(message string, h Host) string {
 	}
 
 	if m := unresolvable().FindStringSubmatch(message); m != nil && j.is(m[1]) {
-		return fmt.Sprintf("the name of the jump host %s cannot be resolved: %s", j.Host, lower(m[2]))
+		return fmt.Sprintf("the name of the jump host %s"+unresolved+"%s", j.Host, lower(m[2]))
 	}
 
 	// Ansible does not show the messages of the ssh to the jump host.

@@ -88,3 +88,19 @@ func Fingerprints(keys []string) []string {
 
 	return all
 }
+
+// ErrTaken returns the refusal of a host key that is recorded with another node. Of the key
+// only the fingerprint is known; taken is as Host.Taken.
+func ErrTaken(host, fingerprint string, taken map[string]string) *inventory.Error {
+	owner := "another node"
+
+	for key, name := range taken {
+		if Fingerprint(key) == fingerprint {
+			owner = name
+		}
+	}
+
+	return inventory.Errorf(inventory.KindRefused, "%s%s, %s, %s%s: its machine answers under this address, or both "+
+		"were made of one image", theHostKey, host, fingerprint, isThatOf, owner).
+		Do("give each host a key of its own (ssh-keygen -A), or forget %s if it is gone", owner).About(host)
+}

@@ -61,6 +61,11 @@ type Host struct {
 	// a certificate of one of them for its Addr; without HostCAs, its key is accepted
 	// at the first contact.
 	HostCAs []string `json:"host_cas,omitempty"`
+	// Taken are the recorded keys of other nodes, with their names. A host without HostKeys
+	// that shows one of them is refused. The hosts of a run share one map.
+	Taken map[string]string `json:"-"`
+	// TakenFile has the keys in Taken, one in a line; empty: they are not refused.
+	TakenFile string `json:"-"`
 	// JumpKeyFile is offered to the jump host of a probe, in place of the keys of the
 	// connection. It is no part of a run.
 	JumpKeyFile string `json:"-"`
@@ -390,6 +395,10 @@ func SSHArgs(h Host) []string {
 	}
 
 	args := []string{"-o", "HostKeyAlias=" + h.alias(), "-o", "StrictHostKeyChecking=" + strict}
+	if h.TakenFile != "" {
+		args = append(args, "-o", "RevokedHostKeys="+h.TakenFile)
+	}
+
 	if h.Connection.KeyFile != "" {
 		args = append(args, "-o", "IdentitiesOnly=yes")
 	}

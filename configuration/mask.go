@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 )
 
 // minMasked is the length in bytes below which a value is no secret in output: it would
@@ -71,40 +72,40 @@ func (s Secrets) collect(found map[string]bool, value any, secret bool) {
 	}
 }
 
-// addTexts adds the texts by which a value appears in output: as it is, and in JSON.
+// addTexts adds the lines of a value.
 func addTexts(found map[string]bool, value string) {
 	for line := range strings.Lines(value) {
 		line = strings.TrimSpace(line)
-		if len(line) < minMasked || slices.Contains(ordinary, line) {
-			continue
-		}
-
-		found[line] = true
-
-		if quoted, err := json.Marshal(line); err == nil {
-			found[string(quoted[1:len(quoted)-1])] = true
+		if len(line) >= minMasked && !slices.Contains(ordinary, line) {
+			found[line] = true
 		}
 	}
 }
 
-// Mask replaces secrets in a stream of text by Hidden, also those that are spread over
-// several writes. It holds text back only while that may be the beginning of a secret;
-// Close writes the rest. It is not safe for concurrent use.
+// Mask replaces secrets in a stream of text by Hidden, in each form in which programs print
+// them (see readingsOf), also those that are spread over several writes. It holds text back only
+// while that may be the beginning of a secret; Close writes the rest. It is not safe for
+// concurrent use.
 type Mask struct {
 	to      io.Writer
-	byFirst [256][]string // the secrets by their first byte, the longest first
+	secrets []string  // sorted
+	begins  [256]bool // whether a secret may begin with the byte, in any form
 	pending []byte
+
+	// Memory for find.
+	open     []prefix
+	readings []reading
 }
 
 // NewMask returns a mask for secrets, which must not be empty texts.
 func NewMask(to io.Writer, secrets []string) *Mask {
-	m := &Mask{to: to}
-	for _, s := range secrets {
-		m.byFirst[s[0]] = append(m.byFirst[s[0]], s)
+	m := &Mask{to: to, secrets: slices.Compact(slices.Sorted(slices.Values(secrets)))}
+	for _, s := range m.secrets {
+		m.begins[s[0]] = true
 	}
 
-	for _, list := range m.byFirst {
-		slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
+	for _, c := range []byte(`\%'`) {
+		m.begins[c] = len(m.secrets) > 0
 	}
 
 	return m
@@ -144,17 +145,13 @@ func (m *Mask) MaskText(text string) string {
 func (m *Mask) mask(text []byte, whole bool) (out, rest []byte) {
 	from := 0
 	for i := 0; i < len(text); i++ {
-		length := 0
+		if !m.begins[text[i]] {
+			continue
+		}
 
-		for _, s := range m.byFirst[text[i]] {
-			left := text[i:]
-			if !whole && len(left) < len(s) && strings.HasPrefix(s, string(left)) {
-				return append(out, text[from:i]...), left
-			}
-
-			if length == 0 && bytes.HasPrefix(left, []byte(s)) {
-				length = len(s)
-			}
+		length, cut := m.find(text[i:])
+		if cut && !whole {
+			return append(out, text[from:i]...), text[i:]
 		}
 
 		if length > 0 {
@@ -171,17 +168,218 @@ func (m *Mask) mask(text []byte, whole bool) (out, rest []byte) {
 	return append(out, text[from:]...), nil
 }
 
+// prefix is a way to read the beginning of a text: up to place it stands for the first n bytes of
+// the secrets from:to.
+type prefix struct{ from, to, n, place int }
+
+// find returns the length of the longest form of a secret with which the text begins, or 0. cut:
+// with more text there may be a longer one.
+func (m *Mask) find(text []byte) (length int, cut bool) {
+	m.open = append(m.open[:0], prefix{to: len(m.secrets)})
+
+	// Readings lead forward only, so the first place has all its prefixes.
+	for len(m.open) > 0 {
+		place := slices.MinFunc(m.open, func(a, b prefix) int { return a.place - b.place }).place
+
+		var unfinished bool
+
+		m.readings, unfinished = readingsOf(text[place:], m.readings[:0])
+		cut = cut || unfinished
+
+		for i := len(m.open) - 1; i >= 0; i-- {
+			p := m.open[i]
+			if p.place != place {
+				continue
+			}
+
+			m.open = slices.Delete(m.open, i, i+1)
+
+			for _, r := range m.readings {
+				next, ok := m.read(p, r)
+				if ok && len(m.secrets[next.from]) == next.n { // the shortest is the first
+					length = max(length, next.place)
+					next.from++
+				}
+
+				if next.from < next.to && !slices.Contains(m.open, next) {
+					m.open = append(m.open, next)
+				}
+			}
+		}
+	}
+
+	return length, cut
+}
+
+// read returns the prefix with a further reading. ok: there are secrets with it.
+func (m *Mask) read(p prefix, r reading) (_ prefix, ok bool) {
+	compare := func(s, stands string) int {
+		s = s[p.n:]
+		return strings.Compare(s[:min(len(s), len(stands))], stands)
+	}
+
+	list := m.secrets[p.from:p.to]
+	from, ok := slices.BinarySearchFunc(list, r.stands, compare)
+
+	to := from
+	for to < len(list) && compare(list[to], r.stands) == 0 {
+		to++
+	}
+
+	return prefix{p.from + from, p.from + to, p.n + len(r.stands), p.place + r.length}, ok
+}
+
+// reading is one way to read the beginning of a text.
+type reading struct {
+	stands string // for this part of a value
+	length int    // in the text
+}
+
+// maxRun bounds the backslashes and quotes that are read as one character: JSON in JSON has up to three backslashes
+// before a quote, and twice as many at each further level.
+const maxRun = 64
+
+// escapes are the characters for which a letter after a backslash stands.
+var escapes = map[byte]string{
+	'a': "\a", 'b': "\b", 't': "\t", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b", '_': "\u00a0",
+}
+
+// digits are the lengths of the hexadecimal numbers after a letter.
+var digits = map[byte]int{'x': 2, 'u': 4, 'U': 8}
+
+// readingsOf adds to list what the first character in a text can stand for: itself, or another one, escaped as in
+// JSON, YAML, source code, a shell or a URL, or in several of them at once. Reading too much into a text hides a little
+// more of it; so a backslash before any character may be one too many. cut: the text ends too early to tell.
+func readingsOf(text []byte, list []reading) (_ []reading, cut bool) {
+	if len(text) == 0 {
+		return list, true
+	}
+
+	list = append(list, reading{string(text[:1]), 1})
+
+	switch text[0] {
+	case '\\':
+		return escaped(text, list)
+	case '\'':
+		return quotes(text, list)
+	case '%':
+		if c, ok := hexadecimal(text[1:], 2); ok {
+			list = append(list, reading{string([]byte{byte(c)}), 3}) //nolint:gosec // two digits
+		}
+
+		cut = len(text) < len("%41")
+	case '\n':
+		// YAML breaks long lines at spaces.
+		list = append(list, reading{" ", 1 + countRun(text[1:], " ")})
+	}
+
+	return list, cut
+}
+
+// quotes adds the forms of a quote: a shell ends its quotes around one, YAML doubles it.
+func quotes(text []byte, list []reading) (_ []reading, cut bool) {
+	run := countRun(text, `\'"`)
+	for n := 2; n <= run; n++ {
+		if text[n-1] == '\'' {
+			list = append(list, reading{"'", n})
+		}
+	}
+
+	return list, run == len(text) && run < maxRun
+}
+
+// escaped adds what a backslash with the characters after it can stand for.
+func escaped(text []byte, list []reading) (_ []reading, cut bool) {
+	run := countRun(text, `\`)
+	for n := 2; n <= run; n *= 2 {
+		list = append(list, reading{`\`, n})
+	}
+
+	if run == len(text) {
+		return list, run < maxRun
+	}
+
+	c, rest := text[run], text[run+1:]
+	if c == '\'' {
+		return quotes(text, list)
+	}
+
+	list = append(list, reading{string([]byte{c}), run + 1})
+
+	if s, ok := escapes[c]; ok {
+		list = append(list, reading{s, run + 1})
+	}
+
+	n := digits[c]
+	if n == 0 {
+		return list, false
+	}
+
+	code, ok := hexadecimal(rest, n)
+	if !ok {
+		return list, len(rest) < n
+	}
+
+	end := run + 1 + n
+	list = append(list, reading{string(code), end})
+
+	switch {
+	case c == 'x': // a byte, or a character
+		list = append(list, reading{string([]byte{byte(code)}), end}) //nolint:gosec // two digits
+	case utf16.IsSurrogate(code): // the first half of a character
+		second := countRun(text[end:], `\`) + len("u")
+		if low, ok := hexadecimal(text[min(end+second, len(text)):], n); ok {
+			full := utf16.DecodeRune(code, low)
+			list = append(list, reading{string(full), end + second + n})
+		}
+
+		cut = len(text) < end+second+n
+	}
+
+	return list, cut
+}
+
+// countRun counts the first bytes that are among chars, up to maxRun.
+func countRun(text []byte, chars string) int {
+	for n := range min(len(text), maxRun) {
+		if strings.IndexByte(chars, text[n]) < 0 {
+			return n
+		}
+	}
+
+	return min(len(text), maxRun)
+}
+
+// hexadecimal reads a character of n digits at the beginning of a text.
+func hexadecimal(text []byte, n int) (rune, bool) {
+	if len(text) < n {
+		return 0, false
+	}
+
+	code, err := strconv.ParseInt(string(text[:n]), 16, 32)
+
+	return rune(code), err == nil
+}
+
 // EventMask replaces secrets in the texts of events, one event a line. The other fields
 // stay as they are, because results depend on them.
 type EventMask struct {
 	to   io.Writer
 	mask *Mask
+	ends *Mask // masks the ends of the secrets
 	line []byte
 }
 
 // NewEventMask returns a mask of events for secrets, which must not be empty texts.
 func NewEventMask(to io.Writer, secrets []string) *EventMask {
-	return &EventMask{to: to, mask: NewMask(nil, secrets)}
+	var ends []string
+	for _, s := range secrets {
+		for i := 1; i <= len(s)-minMasked; i++ {
+			ends = append(ends, s[i:])
+		}
+	}
+
+	return &EventMask{to: to, mask: NewMask(nil, secrets), ends: NewMask(nil, ends)}
 }
 
 // Write masks the lines that p completes.
@@ -251,9 +449,32 @@ func (m *EventMask) maskDiff(text string) string {
 	return strings.Join(lines, "\n")
 }
 
+// cutMark is where the events have a text shortened.
+const cutMark = "…"
+
+// maskText masks a text that may have been shortened within a secret.
+func (m *EventMask) maskText(text string) string {
+	parts := strings.Split(m.mask.MaskText(text), cutMark)
+
+	for i, part := range parts {
+		if length, _ := m.ends.find([]byte(part)); i > 0 && length > 0 {
+			part = Hidden + part[length:]
+		}
+
+		begun, rest := m.mask.mask([]byte(part), false)
+		if i+1 < len(parts) && len(rest) >= minMasked {
+			part = string(begun) + Hidden
+		}
+
+		parts[i] = part
+	}
+
+	return strings.Join(parts, cutMark)
+}
+
 func (m *EventMask) maskLine(line []byte) []byte {
 	masked := m.mask.MaskText(string(line))
-	if masked == string(line) {
+	if masked == string(line) && !bytes.Contains(line, []byte(cutMark)) {
 		return line
 	}
 
@@ -264,7 +485,7 @@ func (m *EventMask) maskLine(line []byte) []byte {
 
 	for _, field := range []string{"message", "item", "task", "play"} {
 		if text, ok := event[field].(string); ok {
-			event[field] = m.mask.MaskText(text)
+			event[field] = m.maskText(text)
 		}
 	}
 
@@ -276,7 +497,7 @@ func (m *EventMask) maskLine(line []byte) []byte {
 	for _, host := range hosts {
 		counts, _ := host.(map[string]any)
 		if text, ok := counts["doubt"].(string); ok {
-			counts["doubt"] = m.mask.MaskText(text)
+			counts["doubt"] = m.maskText(text)
 		}
 	}
 

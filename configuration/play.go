@@ -64,6 +64,13 @@ func (p Play) Matches(name, group string) Match {
 	return min(some, others)
 }
 
+// Helped reports whether the play acts on the helpers of a job, or may do so.
+func (p Play) Helped() bool {
+	return p.Unknown || slices.ContainsFunc(p.Hosts, func(pattern string) bool {
+		return strings.Contains(pattern, HelpersGroup) || strings.Contains(pattern, "{")
+	})
+}
+
 // splitPattern returns the parts of a pattern, which Ansible separates by colons or
 // commas.
 func splitPattern(pattern string) []string {

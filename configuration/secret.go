@@ -19,7 +19,8 @@ const Hidden = inventory.Hidden
 
 // Secrets are patterns for the names of secret variables, in the syntax of
 // path.Match, without regard to case. They apply at every depth: a name that
-// matches hides everything below it.
+// matches hides everything below it. A pattern after "!" is an exception to all
+// others.
 type Secrets []string
 
 // DefaultSecrets returns the patterns that apply unless the configuration sets
@@ -34,15 +35,25 @@ func DefaultSecrets() Secrets {
 		"*credential*",
 		"*private_key*",
 		"*api_key*",
+		"*apikey*",
+		"*pass",
+		"*_pw",
+		"*pwd",
+		"*psk",
+		"*dsn",
+		"*community",
+		"*_key",
+		"!*public_key",
 	}
 }
 
 // Check refuses malformed patterns with an error of kind invalid.
 func (s Secrets) Check() error {
 	for _, pattern := range s {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.Contains(pattern, "/") {
+		name := strings.TrimPrefix(pattern, "!")
+		if _, err := path.Match(name, ""); err != nil || name == "" || strings.Contains(name, "/") {
 			return inventory.Errorf(inventory.KindInvalid, "%q is not a pattern of names", pattern).
-				Do(`write it like db_password or *_token`)
+				Do(`write it like db_password or *_token, and an exception like !*public_key`)
 		}
 	}
 
@@ -52,12 +63,24 @@ func (s Secrets) Check() error {
 // hides reports whether variables of that name are secret.
 func (s Secrets) hides(name string) bool {
 	name = strings.ToLower(name)
+	secret := false
 
-	return slices.ContainsFunc(s, func(pattern string) bool {
+	for _, pattern := range s {
+		pattern, except := strings.CutPrefix(strings.ToLower(pattern), "!")
+
 		// Check has refused malformed patterns.
-		ok, err := path.Match(strings.ToLower(pattern), name)
-		return ok && err == nil
-	})
+		if ok, err := path.Match(pattern, name); !ok || err != nil {
+			continue
+		}
+
+		if except {
+			return false
+		}
+
+		secret = true
+	}
+
+	return secret
 }
 
 // hide returns a copy of a value without its secrets.

@@ -158,3 +158,26 @@ func TestOmitMerged(t *testing.T) {
 		t.Error("the variables themselves changed")
 	}
 }
+
+// TestDefaultSecretNames: names that shops use for secrets, and names like them.
+func TestDefaultSecretNames(t *testing.T) {
+	t.Parallel()
+
+	for name, want := range map[string]bool{
+		"db_pass": true, "PGPASS": true, "root_pw": true, "smb_pwd": true, "stripe_apikey": true, "apikey_id": true,
+		"psk": true, "wpa_psk": true, "dsn": true, "sentry_dsn": true, "snmp_community": true, "community": true,
+		"tls_key": true, "tsig_KEY": true, "ssh_public_key": false, "public_key": false, "keyboard": false,
+		"passive": false, "keys": false, "community_url": false, "node_label": false,
+	} {
+		hidden := DefaultSecrets().HideVars(Vars{name: "x"})[name] == any(Hidden)
+		if hidden != want {
+			t.Errorf("%s is secret: %t", name, hidden)
+		}
+	}
+
+	for _, pattern := range []string{"!", "![", "!a/b"} {
+		if err := (Secrets{pattern}).Check(); err == nil {
+			t.Errorf("%q is accepted", pattern)
+		}
+	}
+}

@@ -770,9 +770,9 @@ func TestConfig(t *testing.T) {
 		{Connection: configuration.Connection{Jump: "gate", KeyFile: "/k2"}},
 		{Connection: configuration.Connection{KeyFile: "/k3"}},
 		{Connection: configuration.Connection{Jump: "gate", KeyFile: "/k4"}, JumpKeyFile: "/k5"},
-	}))
+	}, "/d/jumps"))
 	if !strings.Contains(ssh, "Host gate\n  IdentityFile /k1\n  IdentityFile /k2\n  IdentityFile /k5\n"+
-		"Host *\n  BatchMode yes\n") {
+		"Host *\n  UserKnownHostsFile /d/jumps ~/.ssh/known_hosts\n  BatchMode yes\n") {
 		t.Errorf("ssh_config:\n%s", ssh)
 	}
 }

@@ -27,7 +27,7 @@ var hostKeyTypes = []string{
 // connection settings, offers no credential, and neither reads nor records a key. It
 // blocks until the host has answered or has run into a timeout, or ctx ends.
 func (p *Prober) HostKeys(ctx context.Context, h configuration.Host) ([]string, error) {
-	h.HostKeys, h.HostCAs = nil, nil
+	h.HostKeys, h.HostCAs, h.Taken = nil, nil, nil
 
 	// The port first: its failures have a plain reason.
 	if h.Connection.Jump == "" {

@@ -41,6 +41,9 @@ const (
 type Prober struct {
 	Dir string // for temporary files; made if it is missing
 	SSH string // path or name of ssh; empty: ssh in PATH
+	// JumpKeys is the file with the keys of jump hosts, recorded at their first contact. Empty:
+	// none is recorded.
+	JumpKeys string
 
 	patience time.Duration // in place of portTimeout and loginTimeout; 0: those
 	party    string        // "": its logins are not bounded apart from those of all
@@ -52,7 +55,7 @@ type Prober struct {
 // For returns a Prober for a party, such as a caller. It shares the logins of p with
 // those for other parties, fairly: no party keeps another from its turn.
 func (p *Prober) For(party string) *Prober {
-	return &Prober{Dir: p.Dir, SSH: p.SSH, patience: p.patience, party: party, turns: p.pool()}
+	return &Prober{Dir: p.Dir, SSH: p.SSH, JumpKeys: p.JumpKeys, patience: p.patience, party: party, turns: p.pool()}
 }
 
 // pool returns the turns to log in.
@@ -244,7 +247,8 @@ func (p *Prober) makeDir(h configuration.Host) (dir string, remove func(), err e
 
 	hosts := []configuration.Host{h}
 	for name, content := range map[string][]byte{
-		fileSSHConfig: sshConfig(hosts), fileKnownHosts: configuration.KnownHosts(hosts),
+		fileSSHConfig:  sshConfig(hosts, cmp.Or(p.JumpKeys, filepath.Join(dir, fileJumpKeys))),
+		fileKnownHosts: configuration.KnownHosts(hosts), fileTakenKeys: takenKeys(hosts),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			remove()
@@ -326,6 +330,8 @@ func loginArgs(dir string, h configuration.Host) []string {
 		"-o", "ControlMaster=no", "-o", "ControlPath=none", "-o", "NumberOfPasswordPrompts=0",
 		"-o", "ConnectTimeout=" + strconv.Itoa(int(loginTimeout.Seconds())/2),
 	}
+
+	h.TakenFile = takenFile(dir, h)
 
 	c := h.Connection
 	// ssh offers keys in this order, the former one among the others last.

@@ -3,6 +3,7 @@
 package ansible
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -48,7 +49,9 @@ type Spec struct {
 	// a host may replace its variables.
 	CacheDir string
 
-	Hosts     []configuration.Host
+	Hosts []configuration.Host
+	// JumpKeys is the file with the keys of jump hosts, see Prober.
+	JumpKeys  string
 	ExtraVars configuration.Vars // of the request
 	Options   configuration.AnsibleOptions
 
@@ -76,6 +79,8 @@ const (
 	fileConfig     = "ansible.cfg"
 	fileSSHConfig  = "ssh_config"
 	fileKnownHosts = "known_hosts"
+	fileTakenKeys  = "taken_keys"
+	fileJumpKeys   = "jump_known_hosts"
 	fileReserved   = "reserved-facts.json"
 	fileSecrets    = "secrets.json" // values that output and events hide
 	fileLock       = "lock"         // the runner locks it while it exists
@@ -258,7 +263,12 @@ func (s Spec) files() (map[string][]byte, error) {
 		return nil, err
 	}
 
-	inv, err := configuration.Inventory(s.Hosts)
+	hosts := slices.Clone(s.Hosts)
+	for i, h := range hosts {
+		hosts[i].TakenFile = takenFile(s.Dir, h)
+	}
+
+	inv, err := configuration.Inventory(hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +301,8 @@ func (s Spec) files() (map[string][]byte, error) {
 		fileExtraVars:  vars,
 		fileSSHVars:    sshVars,
 		fileConfig:     s.config(),
-		fileSSHConfig:  sshConfig(s.Hosts),
+		fileSSHConfig:  sshConfig(s.Hosts, cmp.Or(s.JumpKeys, filepath.Join(s.Dir, fileJumpKeys))),
+		fileTakenKeys:  takenKeys(s.Hosts),
 		fileKnownHosts: configuration.KnownHosts(s.Hosts),
 		fileReserved:   reserved,
 		fileOutput:     nil,
@@ -304,6 +315,31 @@ func (s Spec) files() (map[string][]byte, error) {
 	}
 
 	return files, nil
+}
+
+// takenFile returns the path of the file with the keys that a host must not show; empty:
+// its own are recorded, or there are none.
+func takenFile(dir string, h configuration.Host) string {
+	if len(h.HostKeys) > 0 || len(h.Taken) == 0 {
+		return ""
+	}
+
+	return filepath.Join(dir, fileTakenKeys)
+}
+
+// takenKeys returns the keys that some of the hosts must not show, one in a line.
+func takenKeys(hosts []configuration.Host) []byte {
+	i := slices.IndexFunc(hosts, func(h configuration.Host) bool { return len(h.Taken) > 0 })
+	if i < 0 {
+		return nil
+	}
+
+	var b bytes.Buffer
+	for _, key := range slices.Sorted(maps.Keys(hosts[i].Taken)) {
+		b.WriteString(key + "\n")
+	}
+
+	return b.Bytes()
 }
 
 // launch returns the content of spec.json.
@@ -506,9 +542,9 @@ func searchPaths(dir, playbooks, bundledRoles string) []string {
 
 // sshConfig returns the ssh_config that replaces the account's and the
 // machine's. Options that differ between nodes are on ssh's command line. The
-// ssh to a jump host reads this file only, and checks the host's key against
-// the account's own known_hosts.
-func sshConfig(hosts []configuration.Host) []byte {
+// ssh to a jump host reads this file only, and records the host's key in jumpKeys.
+// One in the account's own known_hosts still counts, and none is added there.
+func sshConfig(hosts []configuration.Host, jumpKeys string) []byte {
 	// Hosts may share a jump host and use different keys.
 	keys := map[string][]string{}
 	for _, h := range hosts {
@@ -540,8 +576,8 @@ func sshConfig(hosts []configuration.Host) []byte {
 		}
 	}
 
-	b.WriteString(`Host *
-  BatchMode yes
+	fmt.Fprintf(&b, "Host *\n  UserKnownHostsFile %s ~/.ssh/known_hosts\n", jumpKeys)
+	b.WriteString(`  BatchMode yes
   StrictHostKeyChecking accept-new
   UpdateHostKeys no
   HashKnownHosts no
