@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -284,27 +285,189 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-// TestRetention removes whole files beyond the number or the age.
+// age makes the files of a trail older.
+func age(t *testing.T, dir string, files []named, by time.Duration) {
+	t.Helper()
+
+	for _, f := range files {
+		must(t, os.Chtimes(filepath.Join(dir, f.name), noon, time.Now().Add(-by)))
+	}
+}
+
+// TestRetention removes whole files beyond the age, and beyond the number those that are not young. An entry tells.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 
 	dir := t.TempDir()
-	l := open(t, dir, func(o *Options) { o.Keep = 5 })
+	few := func(o *Options) { o.Keep, o.KeepFor = 5, 1000*time.Hour }
+
+	l := open(t, dir, few)
 	fill(t, l, 30)
 	must(t, l.Close())
+	must(t, open(t, dir, few).Close())
 
-	r := verified(t, dir)
-	if r.Last != 30 || r.Entries < 5 || r.Entries > 12 || len(r.Problems) > 0 {
-		t.Errorf("%+v", r)
+	if r := verified(t, dir); r.First != 1 || r.Last != 30 || len(r.Problems) > 0 {
+		t.Errorf("many young entries pushed out others: %+v", r)
 	}
 
 	files, err := filesIn(dir)
 	must(t, err)
-	must(t, os.Chtimes(filepath.Join(dir, files[0].name), noon, noon.AddDate(-10, 0, 0)))
+	age(t, dir, files, 8*24*time.Hour)
+	must(t, open(t, dir, few).Close())
+
+	r := verified(t, dir)
+	if r.Last != 31 || r.Entries < 5 || r.Entries > 12 || len(r.Problems) > 0 || len(r.Dropped) != 1 ||
+		!strings.Contains(r.Dropped[0], fmt.Sprintf("entries 1 to %d were removed", r.First-1)) {
+		t.Errorf("%+v", r)
+	}
+
+	files, err = filesIn(dir)
+	must(t, err)
+	age(t, dir, files, time.Hour)
+	age(t, dir, files[:1], 10*365*24*time.Hour)
 	must(t, open(t, dir).Close())
 
-	if after := verified(t, dir); after.First != files[1].first || after.Last != 30 || len(after.Problems) > 0 {
+	if after := verified(t, dir); after.First != files[1].first || after.Last != 32 || len(after.Problems) > 0 {
 		t.Errorf("%+v, want it to begin at %d", after, files[1].first)
+	}
+}
+
+// TestRepeatedChanges: a caller who makes a change to one thing again and again shares an entry, and nobody else does.
+func TestRepeatedChanges(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	l := open(t, dir, func(o *Options) { o.fileSize = 0 })
+
+	change := func(who, target string, n int) {
+		t.Helper()
+
+		for i := range n {
+			must(t, l.Append(t.Context(), Entry{
+				Time: noon.Add(time.Duration(i) * time.Second), Who: who, Credential: "token:" + who, Via: "https",
+				From: "192.0.2.1:99", Verb: "nodes.patch", Targets: []string{target}, Result: Done,
+				Request: fmt.Sprint(i),
+			}))
+		}
+	}
+
+	change("eve", "web-1", 500)
+	change("eve", "web-2", 3)
+	change("ann", "web-1", 3)
+
+	// A kill leaves the files as they are; the copy is continued by another process.
+	killed := t.TempDir()
+	must(t, os.CopyFS(killed, os.DirFS(dir)))
+
+	after := open(t, killed)
+	must(t, after.Sync(t.Context()))
+	must(t, l.Close())
+	must(t, after.Close())
+
+	for _, dir := range []string{dir, killed} {
+		changes := map[string]uint64{}
+		entries := read(t, dir, Filter{Verb: "nodes.patch"})
+
+		for _, e := range entries {
+			changes[e.Who+" "+e.Targets[0]] += max(1, e.Count)
+
+			if e.Count > 1 && (e.Request != "499" || !e.Time.Equal(noon.Add(499*time.Second))) {
+				t.Errorf("%+v", e)
+			}
+		}
+
+		want := map[string]uint64{"eve web-1": 500, "eve web-2": 3, "ann web-1": 3}
+		if !maps.Equal(changes, want) || len(entries) > 40 {
+			t.Errorf("%d entries: %v", len(entries), changes)
+		}
+
+		if r := verified(t, dir); len(r.Problems) > 0 || r.Lost > 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// TestHeldRefusals: a refusal that shares an entry keeps its own time, and a kill does not lose it. Root on the socket
+// is a caller with a credential.
+func TestHeldRefusals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, dir := bubble(t)
+
+		for i := range 10 {
+			for _, via := range []string{"socket", "plain_http"} {
+				must(t, l.Refuse(Entry{
+					Time: time.Now(), Who: "root", Credential: via, Via: via, Verb: "jobs.submit", Result: "refused",
+					Request: fmt.Sprint(i),
+				}))
+			}
+
+			time.Sleep(time.Minute / 10)
+		}
+
+		last := time.Now().Add(-time.Minute / 10)
+
+		time.Sleep(gatherTime)
+		synctest.Wait()
+
+		if n := len(read(t, dir, Filter{Result: Failed})); n != 10+strangerEntries {
+			t.Errorf("%d entries", n)
+		}
+
+		killed := t.TempDir()
+		must(t, os.CopyFS(killed, os.DirFS(dir)))
+
+		after := open(t, killed)
+		must(t, after.Sync(t.Context()))
+		must(t, after.Close())
+		must(t, open(t, killed).Close())
+
+		time.Sleep(2 * floodTime)
+		must(t, l.Close())
+
+		for _, dir := range []string{dir, killed} {
+			all := read(t, dir, Filter{Result: Failed})
+			e := all[len(all)-1]
+
+			if len(all) != 10+strangerEntries+1 || e.Count != 10-strangerEntries || !e.Time.Equal(last) ||
+				e.Request != "9" {
+				t.Errorf("%d entries, the last %+v", len(all), e)
+			}
+		}
+	})
+}
+
+// TestFailedTruncate: what cannot be removed from the end of a file stays there, and the trail goes on in the next one.
+func TestFailedTruncate(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	l := open(t, dir)
+	fill(t, l, 1)
+
+	// A pipe without a reader takes nothing and cannot be truncated.
+	r, w, err := os.Pipe()
+	must(t, err)
+	must(t, r.Close())
+
+	whole := l.file
+	l.file = w
+
+	if err := l.Append(t.Context(), Entry{Verb: "x"}); err == nil {
+		t.Error("an entry that was not written is no error")
+	}
+
+	must(t, whole.Close())
+	fill(t, l, 1)
+	must(t, l.Close())
+
+	files, err := filesIn(dir)
+	if must(t, err); len(files) != 2 {
+		t.Errorf("the trail has the files %v", files)
+	}
+
+	if r := verified(t, dir); r.Entries != 3 || r.Lost != 1 || len(r.Problems) > 0 {
+		t.Errorf("%+v", r)
 	}
 }
 

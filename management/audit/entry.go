@@ -17,6 +17,7 @@ import (
 // The verbs of entries about the trail itself.
 const (
 	VerbLost      = "audit.lost"      // entries were dropped; Reason has their number
+	VerbDropped   = "audit.dropped"   // the retention removed entries; Count is their number
 	VerbRecovered = "audit.recovered" // an incomplete line was removed at the start
 )
 
@@ -43,8 +44,8 @@ type Entry struct {
 	Replayed   bool      `json:"replayed,omitempty"`
 	Result     string    `json:"result"` // Done, or the kind of the error
 	Error      string    `json:"error,omitempty"`
-	// Count is the number of similar refusals that the entry stands for, of which it
-	// shows the last; 0: it stands for itself.
+	// Count is the number of similar refusals or changes that the entry stands for, of which
+	// it shows the last; 0: it stands for itself.
 	Count uint64 `json:"count,omitempty"`
 	Prev  string `json:"prev"` // hash of the entry before; empty for the first of all
 

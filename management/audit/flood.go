@@ -20,10 +20,18 @@ const (
 	knownSources, knownEntries       = 256, 50
 )
 
-// source is what counts as one origin of refusals.
-type source struct{ via, credential, host, result string }
+// changeEntries bounds the entries of a caller who makes the same change to one thing again and again, and
+// changeSources the things that count apart; a change to a further one has an entry of its own.
+const changeSources, changeEntries = 100_000, 20
 
-// flood counts the refusals of one source.
+// plainHTTP is the credential of everybody that reaches the listener of that name. On the socket, the kernel proves
+// the account.
+const plainHTTP = "plain_http"
+
+// source is what counts as one origin of entries.
+type source struct{ via, credential, who, host, result, verb, targets string }
+
+// flood counts the entries of one source.
 type flood struct {
 	began time.Time
 	seen  uint64
@@ -31,23 +39,33 @@ type flood struct {
 	last  Entry  // the last of them
 }
 
-// floods bounds the entries about refusals: the first ones of each source have an
-// entry each, and the others one entry with their number.
+// floods bounds the entries of sources: the first ones of each have an entry each, and the others one
+// entry with their number.
 type floods struct {
-	sources int    // counted apart; more share one count
+	sources int    // counted apart; more share one count, or changes are not bounded
 	entries uint64 // of each source
+	changes bool   // not refusals
 
-	mu   sync.Mutex
-	open map[source]*flood
+	mu      sync.Mutex
+	open    map[source]*flood
+	changed bool // since the last call of held
 }
 
-// admits reports whether a refusal gets an entry of its own.
+// admits reports whether an entry is one of its own.
 func (f *floods) admits(e Entry) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
 	own, entries := sourceOf(e), f.entries
+	if f.changes {
+		own.verb, own.targets = e.Verb, strings.Join(e.Targets, "\n")
+	}
+
 	if f.open[own] == nil && len(f.open) >= f.sources {
+		if f.changes {
+			return true
+		}
+
 		own, entries = source{}, 0
 	}
 
@@ -64,23 +82,32 @@ func (f *floods) admits(e Entry) bool {
 
 	one.held++
 	one.last = e
+	f.changed = true
 
 	return false
 }
 
-// sourceOf returns the source of a refusal. Every connection has another port.
+// isStranger reports whether the caller has no credential of its own.
+func isStranger(e Entry) bool { return e.Credential == "" || e.Credential == plainHTTP }
+
+// sourceOf returns the source of an entry. Every connection has another port, and a stranger any name.
 func sourceOf(e Entry) source {
 	host, _, err := net.SplitHostPort(e.From)
 	if err != nil {
 		host = e.From
 	}
 
-	return source{via: e.Via, credential: e.Credential, host: host, result: e.Result}
+	s := source{via: e.Via, credential: e.Credential, host: host, result: e.Result}
+	if !isStranger(e) {
+		s.who = e.Who
+	}
+
+	return s
 }
 
 // end ends the counts that began before a time, and returns an entry for each of
-// them that has refusals without one.
-func (f *floods) end(before, now time.Time) []Entry {
+// them that has some without one of their own.
+func (f *floods) end(before time.Time) []Entry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -93,20 +120,45 @@ func (f *floods) end(before, now time.Time) []Entry {
 
 		delete(f.open, own)
 
-		if one.held == 0 {
-			continue
+		if one.held > 0 {
+			ended, f.changed = append(ended, one.entry(f.changes)), true
 		}
-
-		e := one.last
-		if one.held > 1 {
-			e.Count = one.held
-			e.Reason = strings.TrimSpace(fmt.Sprintf("the last of %d refusals since %s %s",
-				one.held, one.began.UTC().Format(time.RFC3339), e.Reason))
-		}
-
-		e.Time = now
-		ended = append(ended, e)
 	}
 
 	return ended
+}
+
+// held returns the entries that wait for the end of their counts, and whether they have changed since the last call.
+func (f *floods) held() (entries []Entry, changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	for _, one := range f.open {
+		if one.held > 0 {
+			entries = append(entries, one.entry(f.changes))
+		}
+	}
+
+	changed, f.changed = f.changed, false
+
+	return entries, changed
+}
+
+// entry returns the entry for those that have none of their own, with the time of the last of them.
+func (f *flood) entry(changes bool) Entry {
+	e := f.last
+	if f.held == 1 {
+		return e
+	}
+
+	what := "refusals"
+	if changes {
+		what = "changes"
+	}
+
+	e.Count = f.held
+	e.Reason = strings.TrimSpace(fmt.Sprintf("the last of %d %s since %s %s",
+		f.held, what, f.began.UTC().Format(time.RFC3339), e.Reason))
+
+	return e
 }

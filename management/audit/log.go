@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,6 +37,9 @@ const (
 	recentLength = 1024
 	// filesPerAge is the least number of files for the entries of KeepFor.
 	filesPerAge = 12
+	// keepLeast is the age below which no number of entries removes one: whoever makes many could push out what they
+	// did before.
+	keepLeast = 7 * 24 * time.Hour
 )
 
 // Options configure a Log.
@@ -42,7 +47,7 @@ type Options struct {
 	Dir      string // made if it is missing
 	Instance string
 	// Keep and KeepFor bound the number and the age of the entries that are kept. Whole
-	// files are removed, so somewhat more are.
+	// files are removed, so somewhat more are. Young entries are kept beyond the number.
 	Keep    int
 	KeepFor time.Duration
 	Logger  logrus.FieldLogger
@@ -56,7 +61,8 @@ type Log struct {
 
 	queue            chan item
 	lost             atomic.Uint64 // entries dropped since the last one that was written
-	strangers, known *floods
+	strangers, known *floods       // refusals
+	changes          *floods
 	recent           recent
 
 	mu     sync.RWMutex // guards closed against a send on the closed queue
@@ -69,6 +75,9 @@ type Log struct {
 	begun time.Time // when the first entry of the file was made
 	seq   uint64    // of the last entry
 	prev  string    // its hash
+	// broken: the file has a part of entries at its end that could not be removed.
+	broken bool
+	stale  bool // the file of held entries is
 
 	syncs atomic.Int64 // for tests
 }
@@ -77,6 +86,7 @@ type Log struct {
 type item struct {
 	entry  Entry
 	mark   bool
+	change bool       // with mark: for a change that shares an entry
 	synced chan error // nil: nobody waits
 }
 
@@ -90,7 +100,10 @@ func Open(o Options) (*Log, error) {
 		Options: o, queue: make(chan item, queueLength), ended: make(chan struct{}),
 		strangers: &floods{sources: strangerSources, entries: strangerEntries, open: map[source]*flood{}},
 		known:     &floods{sources: knownSources, entries: knownEntries, open: map[source]*flood{}},
-		recent:    recent{woken: make(chan struct{})},
+		changes: &floods{
+			sources: changeSources, entries: changeEntries, changes: true, open: map[source]*flood{},
+		},
+		recent: recent{woken: make(chan struct{})},
 	}
 
 	removed, err := l.resume()
@@ -100,7 +113,12 @@ func Open(o Options) (*Log, error) {
 
 	l.recent.last = l.seq
 
-	go l.run()
+	held, err := l.readHeld()
+	if err != nil {
+		return nil, err
+	}
+
+	go l.run(held)
 
 	if removed > 0 {
 		_ = l.Defer(context.Background(), Entry{
@@ -175,6 +193,13 @@ func (l *Log) resume() (removed int64, err error) {
 func (l *Log) begin() error {
 	path := filepath.Join(l.Dir, fileName(l.seq+1))
 
+	// The last file has no entry that counts.
+	if l.broken && l.file.Name() == path {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -184,21 +209,27 @@ func (l *Log) begin() error {
 		l.file.Close()
 	}
 
-	l.file, l.size, l.begun = file, 0, time.Now()
+	l.file, l.size, l.begun, l.broken = file, 0, time.Now(), false
 
 	return localfile.SyncDir(l.Dir)
 }
 
 // Append adds an entry, and sets its number and hashes. It returns once the entry is
-// synced, or the error of that.
-func (l *Log) Append(ctx context.Context, e Entry) error { return l.await(ctx, item{entry: e}) }
+// synced, or the error of that. A caller who makes the same change to one thing many times shares an entry for them.
+func (l *Log) Append(ctx context.Context, e Entry) error {
+	if e.Via != "" && !l.changes.admits(e) {
+		return l.await(ctx, item{mark: true, change: true})
+	}
+
+	return l.await(ctx, item{entry: e})
+}
 
 // Sync returns once every entry is synced that was added before.
 func (l *Log) Sync(ctx context.Context) error { return l.await(ctx, item{mark: true}) }
 
 func (l *Log) await(ctx context.Context, it item) error {
 	// The mutation is made, so the end of its request must not drop its entry.
-	if !it.mark {
+	if !it.mark || it.change {
 		ctx = context.WithoutCancel(ctx)
 	}
 
@@ -231,8 +262,8 @@ func (l *Log) Defer(ctx context.Context, e Entry) error {
 // share an entry, which follows within some minutes.
 func (l *Log) Refuse(e Entry) error {
 	counted := l.known
-	if e.Credential == "" || e.Credential == e.Via {
-		counted = l.strangers // a listener is a credential of everybody that reaches it
+	if isStranger(e) {
+		counted = l.strangers
 	}
 
 	// The manager's own failures cannot be forced by anybody.
@@ -290,15 +321,16 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// run writes batches until Close.
-func (l *Log) run() {
+// run writes batches until Close, first the entries that were held at the end of the last process.
+func (l *Log) run(held []Entry) {
 	defer close(l.ended)
 	defer func() { _ = l.file.Close() }()
 
-	l.prune(time.Now())
-
 	sweep := time.NewTicker(sweepTime)
 	defer sweep.Stop()
+
+	hold := time.NewTicker(gatherTime)
+	defer hold.Stop()
 
 	gather := time.NewTimer(gatherTime)
 	gather.Stop()
@@ -312,12 +344,18 @@ func (l *Log) run() {
 		pending = nil
 	}
 
+	pending = itemsOf(append(held, l.prune(time.Now())...))
+	commit()
+
+	l.stale = len(held) > 0
+
 	for {
 		select {
 		case it, more := <-l.queue:
 			if !more {
 				pending = append(pending, l.endFloods(time.Time{}, time.Now())...)
 				commit()
+				_ = l.hold()
 
 				return
 			}
@@ -334,8 +372,10 @@ func (l *Log) run() {
 			commit()
 		case now := <-sweep.C:
 			pending = append(pending, l.endFloods(now.Add(-floodTime), now)...)
+			pending = append(pending, itemsOf(l.prune(now))...)
 			commit()
-			l.prune(now)
+		case <-hold.C:
+			_ = l.hold()
 		}
 	}
 }
@@ -366,12 +406,65 @@ func (l *Log) endFloods(before, now time.Time) []item {
 		before = now.Add(floodTime)
 	}
 
-	var items []item
-	for _, e := range append(l.strangers.end(before, now), l.known.end(before, now)...) {
-		items = append(items, item{entry: e})
+	return itemsOf(slices.Concat(l.strangers.end(before), l.known.end(before), l.changes.end(before)))
+}
+
+func itemsOf(entries []Entry) []item {
+	items := make([]item, len(entries))
+	for i, e := range entries {
+		items[i].entry = e
 	}
 
 	return items
+}
+
+// heldName is the file with the entries that wait for the end of their counts. After a crash they are entered.
+const heldName = "held.json"
+
+// hold keeps the file of held entries up to date.
+func (l *Log) hold() error {
+	var all []Entry
+
+	changed := l.stale
+
+	for _, f := range []*floods{l.strangers, l.known, l.changes} {
+		entries, c := f.held()
+		all, changed = append(all, entries...), changed || c
+	}
+
+	if !changed {
+		return nil
+	}
+
+	text, err := json.Marshal(all)
+	if err == nil {
+		err = localfile.Replace(filepath.Join(l.Dir, heldName), text)
+	}
+
+	if l.stale = err != nil; l.stale {
+		l.Logger.WithError(err).Error("cannot write the entries of the audit trail that wait")
+	}
+
+	return err
+}
+
+// readHeld returns the entries that were held at the end of the last process.
+func (l *Log) readHeld() (entries []Entry, err error) {
+	text, err := os.ReadFile(filepath.Join(l.Dir, heldName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	// A damaged file must not stop the manager.
+	if err := json.Unmarshal(text, &entries); err != nil {
+		l.Logger.WithError(err).Error("cannot read the entries of the audit trail that wait")
+	}
+
+	return entries, nil
 }
 
 // commit writes a batch, and gives the result to the callers that wait for it.
@@ -393,6 +486,11 @@ func (l *Log) commit(batch []item) {
 		l.Logger.WithError(err).Error("cannot write the audit trail")
 	}
 
+	// A change that shares an entry is on disk as well before its answer.
+	if slices.ContainsFunc(batch, func(it item) bool { return it.change }) {
+		err = errors.Join(err, l.hold())
+	}
+
 	for _, it := range batch {
 		if it.synced != nil {
 			it.synced <- err
@@ -405,12 +503,10 @@ func (l *Log) write(entries []Entry) error {
 	now := time.Now()
 	aged := l.size > 0 && now.Sub(l.begun) > l.KeepFor/filesPerAge
 
-	if l.size > cmp.Or(l.fileSize, maxFile) || aged {
+	if l.size > cmp.Or(l.fileSize, maxFile) || aged || l.broken {
 		if err := l.begin(); err != nil {
 			return err
 		}
-
-		l.prune(now)
 	}
 
 	lost := l.lost.Swap(0)
@@ -450,8 +546,10 @@ func (l *Log) write(entries []Entry) error {
 
 		// A part of it would break the chain.
 		_, seekErr := l.file.Seek(l.size, io.SeekStart)
+		truncateErr := l.file.Truncate(l.size)
+		l.broken = seekErr != nil || truncateErr != nil
 
-		return errors.Join(err, l.file.Truncate(l.size), seekErr)
+		return errors.Join(err, truncateErr, seekErr)
 	}
 
 	l.size, l.seq, l.prev = l.size+int64(len(text)), seq, prev
@@ -461,29 +559,46 @@ func (l *Log) write(entries []Entry) error {
 	return nil
 }
 
-// prune removes the oldest files with all their entries beyond one of the bounds.
-func (l *Log) prune(now time.Time) {
+// prune removes the oldest files whose entries are all older than KeepFor, or than keepLeast if there are more entries
+// than Keep. It returns an entry about those that it removed.
+func (l *Log) prune(now time.Time) (dropped []Entry) {
 	files, err := filesIn(l.Dir)
 	if err != nil {
 		l.Logger.WithError(err).Warn("cannot list the audit trail")
-		return
+		return nil
 	}
 
-	for i := 0; i+1 < len(files); i++ {
-		path := filepath.Join(l.Dir, files[i].name)
-		kept := l.seq + 1 - files[i+1].first // entries without this file
+	removed := 0
+	for ; removed+1 < len(files); removed++ {
+		path := filepath.Join(l.Dir, files[removed].name)
+		kept := l.seq + 1 - files[removed+1].first // entries without this file
 
 		st, err := os.Stat(path)
+		if err != nil {
+			break
+		}
+
+		age := now.Sub(st.ModTime())
 		//nolint:gosec // the configuration bounds it
-		if err != nil || kept < uint64(l.Keep) && now.Sub(st.ModTime()) < l.KeepFor {
-			return
+		if age < l.KeepFor && (age < keepLeast || kept < uint64(l.Keep)) {
+			break
 		}
 
 		if err := os.Remove(path); err != nil {
 			l.Logger.WithError(err).Warn("cannot remove the oldest file of the audit trail")
-			return
+			break
 		}
 	}
+
+	if removed == 0 {
+		return nil
+	}
+
+	return []Entry{{
+		Time: now, Who: self, Verb: VerbDropped, Result: Done, Count: files[removed].first - files[0].first,
+		Reason: fmt.Sprintf("entries %d to %d were removed, as audit.keep and audit.keep_for ask",
+			files[0].first, files[removed].first-1),
+	}}
 }
 
 // recent holds the newest entries in memory.

@@ -117,6 +117,7 @@ type Report struct {
 	First, Last uint64 // their numbers; 0: there are none
 	LastHash    string
 	Lost        uint64   // entries of VerbLost
+	Dropped     []string // by the retention, the newest entries of VerbDropped in words
 	Missing     uint64   // entries between those of an export that leaves some out
 	Problems    []string // at most maxProblems and a count
 }
@@ -142,6 +143,10 @@ func (v *verification) add(e Entry, hash string) {
 
 	if e.Verb == VerbLost {
 		v.Lost++
+	}
+
+	if e.Verb == VerbDropped {
+		v.Dropped = append(v.Dropped[max(0, len(v.Dropped)-maxProblems+1):], e.Time.Format(time.RFC3339)+": "+e.Reason)
 	}
 
 	v.Entries, v.Last, v.LastHash = v.Entries+1, e.Seq, hash
