@@ -4,7 +4,9 @@ package notify
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -21,19 +23,26 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("fd20:ce::254"),
 }
 
-// nat64 has IPv4 addresses in its last four bytes.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+// nat64 have IPv4 addresses in their last four bytes.
+var nat64 = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48")}
+
+// plain returns an address without its zone, and an IPv4 address in place of its form in IPv6. Otherwise it would not
+// equal its entry in a list.
+func plain(a netip.Addr) netip.Addr {
+	a = a.WithZone("").Unmap()
+
+	if slices.ContainsFunc(nat64, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		b := a.As16()
+		a = netip.AddrFrom4([4]byte(b[12:]))
+	}
+
+	return a
+}
 
 // locality returns the kind of an address that a webhook may reach only where that is allowed;
 // "" for any other address. Behind such an address are services that trust this host.
 func locality(a netip.Addr) string {
-	// With a zone, or in its IPv6 form, an address would not equal its entry in the list.
-	a = a.WithZone("").Unmap()
-
-	if nat64.Contains(a) {
-		b := a.As16()
-		a = netip.AddrFrom4([4]byte(b[12:]))
-	}
+	a = plain(a)
 
 	for _, m := range metadata {
 		if a == m {
@@ -77,17 +86,42 @@ func checkHost(host string) error {
 	return inventory.Errorf(inventory.KindInvalid, "%s is %s", host, kind).Do("%s", allowRemedy)
 }
 
-// refuseLocal is the Control of a dialer that connects to no such address. It judges the
-// address itself and not the name, which may lead elsewhere by then.
-func refuseLocal(_, address string, _ syscall.RawConn) error {
-	to, err := netip.ParseAddrPort(address)
-	if err != nil {
+// RefuseLocal returns the Control of a dialer that connects to no address behind which services
+// trust this host. It judges the address itself and not the name, which may lead elsewhere by then. Addresses of this
+// host are refused as well, unless they are among own. remedy ends the error.
+func RefuseLocal(remedy string, own ...string) func(network, address string, _ syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+
+		kind := locality(to.Addr())
+
+		if a := plain(to.Addr()); kind == "" && !slices.Contains(own, a.String()) {
+			kind, err = ofThisHost(a)
+		}
+
+		if err == nil && kind != "" {
+			err = fmt.Errorf("%s is %s; %s", to.Addr(), kind, remedy)
+		}
+
 		return err
 	}
+}
 
-	if kind := locality(to.Addr()); kind != "" {
-		return fmt.Errorf("its name leads to %s, %s; %s", to.Addr(), kind, allowRemedy)
+// ofThisHost returns the kind of an address of this host, or "".
+func ofThisHost(a netip.Addr) (string, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("the addresses of this host are unknown: %w", err)
 	}
 
-	return nil
+	for _, own := range addrs {
+		if p, err := netip.ParsePrefix(own.String()); err == nil && plain(p.Addr()) == a {
+			return "an address of this host", nil
+		}
+	}
+
+	return "", nil
 }

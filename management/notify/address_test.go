@@ -83,7 +83,7 @@ func answer(query []byte, to netip.Addr) []byte {
 
 // refusedHosts are hosts to which no webhook is sent unless that is allowed.
 var refusedHosts = []string{
-	"127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "0.0.0.0", "::",
+	"127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "0.0.0.0", "::",
 	"169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fe80::1", "100.100.100.200", "168.63.129.16",
 	"192.0.0.192", "fd00:ec2::254", "fd20:ce::254", "224.0.0.1", "ff02::1", "255.255.255.255",
 }
@@ -181,5 +181,35 @@ func TestNameOfThisHost(t *testing.T) {
 
 	if n := requests.Load(); n != 1 {
 		t.Errorf("%d requests", n)
+	}
+}
+
+// TestOwnAddresses: an address of this host is refused at the connection, unless that is allowed.
+func TestOwnAddresses(t *testing.T) {
+	t.Parallel()
+
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, a := range addrs {
+		ip, ok := a.(*net.IPNet)
+		if !ok || !ip.IP.IsGlobalUnicast() {
+			continue
+		}
+
+		to := net.JoinHostPort(ip.IP.String(), "9")
+		if err := notify.RefuseLocal("")("tcp", to, nil); err == nil || !strings.Contains(err.Error(), "of this host") {
+			t.Errorf("%s gives %v", to, err)
+		}
+
+		if err := notify.RefuseLocal("", ip.IP.String())("tcp", to, nil); err != nil {
+			t.Errorf("%s is allowed, and gives %v", to, err)
+		}
+	}
+
+	if err := notify.RefuseLocal("")("tcp", "203.0.113.5:443", nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -904,6 +904,9 @@ func TestKinds(t *testing.T) {
 	running := roll(rollout.Running, rollout.EventStarted, "ann")
 	aborted := roll(rollout.Aborted, rollout.EventAbort, "bob")
 	aborted.Events = append(aborted.Events, rollout.Event{Kind: rollout.EventEnded})
+	stopped := roll(rollout.Stopped, rollout.EventStopped, "")
+	failed := roll(rollout.Fruitless, rollout.EventStopped, "")
+	failed.Events = append(failed.Events, rollout.Event{Kind: rollout.EventEnded})
 
 	turned := func(on bool, at int64, actor string) *state.Automation {
 		return &state.Automation{Switches: map[string]state.Switch{
@@ -937,8 +940,19 @@ func TestKinds(t *testing.T) {
 			[]string{"rollout.waiting rollout r1 (apply) is AwaitingPromotion (ann)"},
 		},
 		"rollout stopped": {
-			notify.Change{WasRollout: running, Rollout: roll(rollout.Stopped, rollout.EventStopped, "")},
+			notify.Change{WasRollout: running, Rollout: stopped},
 			[]string{"rollout.stopped rollout r1 (apply) is Stopped (ann)"},
+		},
+		"rollout stopped by its last node": {
+			notify.Change{WasRollout: running, Rollout: failed},
+			[]string{
+				"rollout.stopped rollout r1 (apply) is Failed (ann)",
+				"rollout.ended rollout r1 (apply) is Failed (ann)",
+			},
+		},
+		"rollout ends after it stopped": {
+			notify.Change{WasRollout: stopped, Rollout: failed},
+			[]string{"rollout.ended rollout r1 (apply) is Failed (ann)"},
 		},
 		"rollout paused": {
 			notify.Change{WasRollout: running, Rollout: roll(rollout.Paused, rollout.EventPaused, "bob")},

@@ -51,7 +51,22 @@ func rolloutEvents(was, is *rollout.Record) []happening {
 		e.Actor = by
 	}
 
-	return []happening{{Event: e}}
+	list := []happening{{Event: e}}
+
+	if was != nil && was.Status != rollout.Stopped && isStopped(is) {
+		e.Kind = KindRolloutStopped
+		list = slices.Insert(list, 0, happening{Event: e})
+	}
+
+	return list
+}
+
+// isStopped reports whether failures stopped a rollout that ended with that, because no node was
+// left to be begun.
+func isStopped(r *rollout.Record) bool {
+	n := len(r.Events)
+
+	return r.Status == rollout.Fruitless && n > 1 && r.Events[n-2].Kind == rollout.EventStopped
 }
 
 // decidedBy returns who paused or aborted the rollout, or "" if nobody did.

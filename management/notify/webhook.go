@@ -96,7 +96,7 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	}
 
 	if !o.AllowLocal && proxy == nil {
-		dialer.Control = refuseLocal
+		dialer.Control = RefuseLocal(allowRemedy)
 	}
 
 	// A client of its own: another one follows redirects.
