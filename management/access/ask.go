@@ -28,7 +28,7 @@ var requests = []Question{
 	{"history", Route{http.MethodGet, "/v1/nodes/{name}/history"}, "read the history"},
 	{"explain", Route{http.MethodGet, "/v1/nodes/{name}/explanation"}, "read why it is as it is"},
 	{"ping", Route{http.MethodPost, "/v1/ping"}, "try a login over ssh"},
-	{"set", Route{http.MethodPatch, "/v1/nodes/{name}"}, "change labels and ssh parameters"},
+	{"set", Route{http.MethodPatch, "/v1/nodes/{name}"}, "change labels"},
 	{"get-vars", Route{http.MethodGet, "/v1/vars/nodes/{name}"}, "read the variables"},
 	{"set-vars", Route{http.MethodPatch, "/v1/vars/nodes/{name}"}, "change the variables"},
 	{"forget", Route{http.MethodPost, "/v1/forget"}, "remove the record"},

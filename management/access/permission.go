@@ -55,7 +55,7 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/nodes/{name}/history"}, readers, Within},
 	{Route{http.MethodGet, "/v1/nodes/{name}/explanation"}, readers, Within},
 	{Route{http.MethodGet, "/v1/nodes/{name}/diff"}, readers, Within},
-	{Route{http.MethodPut, "/v1/nodes/{name}/host-keys"}, operators, Within},
+	{Route{http.MethodPut, "/v1/nodes/{name}/host-keys"}, admins, Whole},
 	{Route{http.MethodPost, "/v1/nodes/{name}/host-keys/scan"}, operators, Within},
 	{Route{http.MethodGet, "/v1/inventory"}, readers, Within},
 	{Route{http.MethodPost, "/v1/forget"}, operators, Within},
@@ -226,6 +226,18 @@ func Authorize(id Identity, r Route) error {
 	default:
 		return refused.Do("repeat the request with a credential of the role %s", namesOf(roles))
 	}
+}
+
+// AuthorizeReach returns KindForbidden unless the identity may change how nodes are reached. As the
+// configuration does for sites and groups, that decides on which machine playbooks run as root.
+func AuthorizeReach(id Identity) error {
+	if slices.Contains(admins, id.Role) {
+		return nil
+	}
+
+	return inventory.Errorf(inventory.KindForbidden,
+		"the role %q may not change how nodes are reached: their connection and host keys", id.Role).
+		Do("repeat the request with a credential of the role %s", namesOf(admins))
 }
 
 // CheckRoutes compares the served routes with the table. It returns an error

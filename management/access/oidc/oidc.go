@@ -187,12 +187,13 @@ func (v *Verifier) identify(t *oidc.IDToken) (access.Identity, error) {
 			"the claims of the token cannot be read: %w", err)
 	}
 
-	// An issuer may let people write any address.
-	verified, stated := claims["email_verified"]
-	if slices.Contains([]string{v.options.NameClaim, v.options.Claim}, "email") && stated && verified != true {
+	// An issuer may let people write any address, and some send the word as a text.
+	verified := claims["email_verified"] == true || claims["email_verified"] == "true"
+	if slices.Contains([]string{v.options.NameClaim, v.options.Claim}, "email") && !verified {
 		return access.Identity{}, inventory.Errorf(inventory.KindUnauthenticated,
-			"the issuer has not verified the email of the token").
-			Do("verify the address with the issuer, or choose other claims in the oidc section")
+			"the issuer has not verified the email of the token: its claim email_verified is not true").
+			Do("verify the address with the issuer and let it send email_verified, " +
+				"or choose other claims in the oidc section")
 	}
 
 	names := valuesOf(claims, v.options.NameClaim)

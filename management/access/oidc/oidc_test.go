@@ -174,7 +174,7 @@ func (i *issuer) claims(changes map[string]any) map[string]any {
 	now := time.Now()
 	out := map[string]any{
 		"iss": i.URL, "aud": []string{"other", "clusterm"}, "sub": "1234", "email": "ann@example.com",
-		"groups": []string{"staff", "sre"}, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+		"email_verified": true, "groups": []string{"staff", "sre"}, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 	}
 
 	for name, value := range changes {
@@ -323,6 +323,7 @@ func TestRefusedTokens(t *testing.T) {
 		"malformed":     {"a.b.c", invalid, "not valid"},
 		"empty":         {"", invalid, "not valid"},
 		"unverified":    {with(map[string]any{"email_verified": false}), invalid, "has not verified the email"},
+		"unstated":      {with(map[string]any{"email_verified": nil}), invalid, "has not verified the email"},
 		"no name":       {with(map[string]any{"email": nil}), invalid, "email"},
 		"two names":     {with(map[string]any{"email": []string{"a", "b"}}), invalid, "email"},
 		"escapes":       {with(map[string]any{"email": "a\x1b[31m"}), invalid, "email"},
