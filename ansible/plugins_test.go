@@ -43,7 +43,7 @@ func command(t *testing.T, name string, args ...string) *exec.Cmd {
 		t.Skipf("%s is not installed here", name)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	home := t.TempDir()
 

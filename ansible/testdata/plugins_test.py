@@ -75,6 +75,11 @@ class Owner(unittest.TestCase):
         self.assertEqual(
             self.owner(self.THEIRS)[1], "its agent belongs to the manager host9-1 at 10.0.0.9 (id 00000000000000bb)"
         )
+        self.assertEqual(
+            self.owner(self.OURS.replace("aa", "cc"))[1],
+            "its agent belongs to the manager host1-1 at 10.0.0.1 (id 00000000000000cc), "
+            "which is this manager before its store was lost: take the host over",
+        )
         self.assertIn("joins 10.0.0.9:7946, fd00::9", self.owner("key=00", 'joins=["10.0.0.9:7946", "[fd00::9]:7946"]')[1])
         text = self.owner("active=active", "enabled=enabled", self.THEIRS.replace("agent", "manager"))[1]
         self.assertIn("host9-1", text)

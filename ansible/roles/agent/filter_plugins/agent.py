@@ -64,7 +64,11 @@ def agent_owner(lines, manager, key):
     if agent:
         if agent["id"] == manager["id"]:
             return {"kind": "own", "text": "its agent belongs to this manager"}
-        return {"kind": "foreign", "text": "its agent belongs to %s" % describe(agent)}
+        text = "its agent belongs to %s" % describe(agent)
+        # Another identity at the same place: the store was lost with its data directory.
+        if agent["addr"] and all(agent[k] == manager.get(k) for k in ("name", "addr")):
+            text += ", which is this manager before its store was lost: take the host over"
+        return {"kind": "foreign", "text": text}
 
     # Agents that somebody installed without the role have no identity file.
     if "key" in facts or "joins" in facts:
