@@ -60,6 +60,7 @@ type scriptedPlaybooks struct {
 	dies func() (dead, left bool)
 	// outlines are those of playbooks that are not empty, by digest and file.
 	outlines map[[2]string]configuration.Outline
+	unhelped bool // no play acts on helpers
 }
 
 // scriptedRun is one run of a scripted playbook.
@@ -170,7 +171,12 @@ func (p *scriptedPlaybooks) Plays(string, string) []configuration.Play {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	return []configuration.Play{{Hosts: p.hosts, Asks: p.asks}}
+	plays := []configuration.Play{{Hosts: p.hosts, Asks: p.asks}}
+	if !p.unhelped {
+		plays = append(plays, configuration.Play{Hosts: []string{configuration.HelpersGroup}})
+	}
+
+	return plays
 }
 
 func (p *scriptedPlaybooks) Outline(digest, playbook string) configuration.Outline {
@@ -576,7 +582,7 @@ func (b *bench) up() {
 		b.t.Fatal(err)
 	}
 
-	if b.store, err = store.Open(ctx, b.client, b.secrets, silent(), store.StaleAfter); err != nil {
+	if b.store, err = store.Open(ctx, b.client, b.secrets, silent(), 10*store.StaleAfter); err != nil {
 		b.t.Fatal(err)
 	}
 
@@ -909,7 +915,7 @@ func (b *bench) History(ctx context.Context, name string, limit int) ([]inventor
 }
 
 func (b *bench) Explain(ctx context.Context, v *state.View, name string) (explain.NodeExplanation, error) {
-	return b.explainer.Node(ctx, v, name, "")
+	return b.explainer.Node(ctx, v, name, explain.Reader{})
 }
 
 // auditTrail keeps audit records.

@@ -112,10 +112,12 @@ var testKey = secret.NewKey()
 
 func testSecrets() *Secrets { return NewSecrets(secret.NewRing(testKey), nil) }
 
+// open returns a store that waits for an etcd that is slow, because many tests use the
+// same one at a time: only tests of outages want the bounds of the product.
 func open(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
 
-	s, err := Open(within(t, patience), c, testSecrets(), silent(), StaleAfter)
+	s, err := Open(within(t, patience), c, testSecrets(), silent(), patience/2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1102,6 +1104,14 @@ func TestForget(t *testing.T) {
 	if h, err := s.History(ctx, names[0], 10); err != nil || len(h) != 0 {
 		t.Errorf("%v, %v", h, err)
 	}
+
+	// A tombstone that is newer than the decision stays.
+	conflict(t, s.DropTombstones(ctx, rev-1, names[:59]))
+	must(t, s.DropTombstones(ctx, v.Revision, names[:58]))
+
+	if v := s.View(); len(v.Tombstones) != 1 || v.Tombstones[names[58]].Name == "" {
+		t.Errorf("%d tombstones", len(v.Tombstones))
+	}
 }
 
 // TestForgetAtTheEndOfAJob forgets a node with the end of its job.
@@ -1700,7 +1710,7 @@ func TestIdentity(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range ids {
 		all.Go(func() {
-			id, err := []*Store{s, other}[i%2].Identity(within(t, patience))
+			id, err := []*Store{s, other}[i%2].Identity(within(t, patience), "")
 			if err != nil {
 				t.Error(err)
 			}
