@@ -46,26 +46,21 @@ room:
 
 .PHONY: unit
 unit: ## the tests that need neither root, Ansible nor the lab
-	go test ./... ./.ci/textmeasure
+	go test ./...
 
 .PHONY: race
 race: ## the unit tests under the race detector
-	CGO_ENABLED=1 go test -race ./... ./.ci/textmeasure
+	CGO_ENABLED=1 go test -race ./...
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (default 10s); make unit runs their corpora
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: lint
-lint: bin/golangci-lint ## linters, shellcheck, the figures of the text, and a build for arm64
-	bin/golangci-lint run ./... ./.ci/textmeasure
+lint: bin/golangci-lint ## linters, shellcheck, and a build for arm64
+	bin/golangci-lint run ./...
 	git ls-files '*.sh' $(SCRIPTS) | xargs shellcheck
 	GOARCH=arm64 go build -buildvcs=false ./cmd/...
-	go run ./.ci/textmeasure
-
-.PHONY: text
-text: ## how the Go text reads, in figures; fails where one is out of bounds
-	go run ./.ci/textmeasure
 
 bin/golangci-lint: .ci/lint/go.mod
 	go -C .ci/lint build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

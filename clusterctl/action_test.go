@@ -142,12 +142,20 @@ func TestActionCommands(t *testing.T) {
 				requests []string
 			)
 
-			// A refusal ends every command at its first request.
+			// A refusal ends every command at its first change.
 			manager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				mu.Lock()
 				defer mu.Unlock()
 
 				requests = append(requests, r.Method+" "+r.URL.Path)
+
+				// What is forgotten is looked at before.
+				if r.Method == http.MethodGet && r.URL.Path == api.PathNodes && len(a.Nodes) > 0 {
+					_ = json.NewEncoder(w).
+						Encode(api.List[api.Node]{Items: []api.Node{{Name: "web-1"}, {Name: "web-2"}}})
+
+					return
+				}
 
 				w.Header().Set("Content-Type", api.TypeProblem)
 				w.WriteHeader(http.StatusConflict)
@@ -166,7 +174,7 @@ func TestActionCommands(t *testing.T) {
 
 			// A person who pastes the command confirms it at the terminal.
 			words := shellWords(lines[0])
-			if slices.Contains(words, "web-2") {
+			if slices.Contains(words, "web-2") || slices.Contains(words, "forget") {
 				words = append(words, "--yes")
 			}
 

@@ -59,6 +59,41 @@ func (c *call) choose(ctx context.Context, verb string, warn func(ctx context.Co
 		return err
 	}
 
+	return c.confirmNodes(ctx, verb, false, warn)
+}
+
+// chooseForgotten is choose for nodes whose records go. It names the residue that nobody would know of
+// afterwards, and has the operator confirm that for a single node, too.
+func (c *call) chooseForgotten(ctx context.Context, verb string) error {
+	if err := c.selectNodes(ctx); err != nil {
+		return err
+	}
+
+	// The manager refuses a wrong name with its reason.
+	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{Names: c.args})
+	if err != nil && inventory.KindOf(err) != inventory.KindNotFound {
+		return err
+	}
+
+	var unclean []string
+	for _, n := range nodes.Items {
+		if len(n.Residue) > 0 {
+			unclean = append(unclean, n.Name)
+			c.say("%s may still carry the configuration of %s", n.Name, strings.Join(n.Residue, ", "))
+		}
+	}
+
+	if len(unclean) > 0 {
+		c.say("  to clean it first: %s nodes decommission %s", c.self(), strings.Join(unclean, " "))
+	}
+
+	return c.confirmNodes(ctx, verb, len(unclean) > 0, nil)
+}
+
+// confirmNodes asks for the confirmation of choose; always: also about a single node.
+func (c *call) confirmNodes(
+	ctx context.Context, verb string, always bool, warn func(ctx context.Context, asks bool) error,
+) error {
 	if warn == nil {
 		warn = func(context.Context, bool) error { return nil }
 	}
@@ -66,7 +101,7 @@ func (c *call) choose(ctx context.Context, verb string, warn func(ctx context.Co
 	name, nodes := short(c.FullName()), inventory.Count(len(c.args), "node", "nodes")
 
 	switch {
-	case c.Bool("yes"), len(c.args) < 2 && !c.abbreviated && !c.hasSelector():
+	case c.Bool("yes"), !always && len(c.args) < 2 && !c.abbreviated && !c.hasSelector():
 		return warn(ctx, false)
 	case !c.atTerminal():
 		return exit.Usagef("%s concerns %s and needs a confirmation, which takes a terminal", name, nodes).
@@ -131,6 +166,45 @@ func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition,
 	c.say("  to configure them in place, while they serve: %s nodes %s", c.self(), inventory.VerbApply)
 
 	return nil
+}
+
+// askToTakeBack asks before a job takes back what only the request of a former one had set, such as the
+// version of an upgrade, unless its own variables set it.
+func (c *call) askToTakeBack(ctx context.Context, row inventory.Transition, vars api.Vars) error {
+	configures := slices.Contains(row.From, inventory.Allocated) && row.Success == inventory.Allocated && !row.Verifies
+	if !configures || c.Bool("plan") || c.Bool("check") {
+		return nil
+	}
+
+	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{Names: c.args})
+	if err != nil {
+		return nil //nolint:nilerr // the manager refuses a wrong name with its reason
+	}
+
+	var names []string
+	for _, n := range nodes.Items {
+		lost := slices.DeleteFunc(slices.Clone(n.RequestVars), func(name string) bool { return vars[name] != nil })
+		if len(lost) == 0 {
+			continue
+		}
+
+		names = append(names, n.Name)
+		c.say("%s takes back %s on %s, which only the request of job %s had set", row.Verb,
+			strings.Join(lost, ", "), n.Name, n.Applied)
+	}
+
+	if len(names) == 0 {
+		return nil
+	}
+
+	c.say("  to keep them: %s nodes explain %s", c.self(), names[0])
+
+	// A script that names one node is asked nothing, as by any verb; for several it needs --yes.
+	if c.Bool("yes") || !c.atTerminal() {
+		return nil
+	}
+
+	return c.confirm(ctx, "take them back")
 }
 
 // checkStatus refuses the verb on a node whose status does not permit it, so that nobody confirms a

@@ -269,17 +269,14 @@ func (a *app) columns() int {
 
 // output returns the destination of everything that is followed.
 func (c *call) output() follow.Output {
-	out := follow.Output{Write: c.write, Text: c.write, Say: c.say, Style: c.outStyle()}
-
-	if c.outTTY {
-		safe := print.Terminal(c.Stdout)
-		out.Text = func(text []byte) error {
-			_, err := safe.Write(text)
-			return wrote(err)
-		}
+	// Somebody reads a file or a pipe at a terminal later.
+	safe := print.Terminal(c.Stdout)
+	text := func(text []byte) error {
+		_, err := safe.Write(text)
+		return wrote(err)
 	}
 
-	return out
+	return follow.Output{Write: c.write, Text: text, Say: c.say, Style: c.outStyle()}
 }
 
 // dial returns a client of the selected manager. patience bounds its retries

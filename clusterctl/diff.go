@@ -4,6 +4,7 @@ package clusterctl
 
 import (
 	"context"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -28,6 +29,18 @@ func (a *app) nodesDiff() *cli.Command {
 			d, err := c.manager.Difference(ctx, c.args[0])
 			if err != nil {
 				return err
+			}
+
+			// Such a difference is no drift of the host: an apply would take an upgrade back.
+			if n, err := c.manager.Node(ctx, c.args[0]); err == nil && len(n.RequestVars) > 0 {
+				c.say(
+					"only the request of job %s had set %s: nodes apply would take that back; "+
+						"to keep it: %s nodes explain %s",
+					n.Applied,
+					strings.Join(n.RequestVars, ", "),
+					c.self(),
+					n.Name,
+				)
 			}
 
 			return c.show(print.Answer{Wire: d, Table: func(p *print.Printer) { p.Difference(d) }})

@@ -386,11 +386,8 @@ func (c *call) fleetAgain() string {
 func (c *call) sayOutdated(plan *fleet.Plan) {
 	for _, change := range plan.Changes {
 		if change.Part == fleet.PartVars || change.Part == fleet.PartSecrets {
-			c.say(
-				"nodes in service get changed variables with: %s nodes %s -l outdated=true",
-				c.self(),
-				inventory.VerbApply,
-			)
+			c.say("nodes in service get changed variables with: %s rollout start --action %s -l outdated=true",
+				c.self(), inventory.VerbApply)
 
 			return
 		}

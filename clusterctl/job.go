@@ -102,13 +102,13 @@ func (a *app) jobLogs() *cli.Command {
 		max:      1,
 		readsJob: true,
 		usage:    "print the output of a job",
-		about: readJobHelp + "\nAt a terminal, control characters that a host printed are replaced. A file or a pipe " +
-			"gets the output as it was.\n" +
+		about: readJobHelp + "\nControl characters that a host printed are replaced, unless you give --raw.\n" +
 			"The output has no times. --timestamps prints instead one line for each result of a host and task, with " +
 			"its time, and --since only the later ones of these lines.",
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the job ends"},
 			&cli.StringFlag{Name: "tail", Usage: "only the last `N` lines of the output so far"},
+			&cli.BoolFlag{Name: "raw", Usage: "the output as Ansible wrote it, control characters included"},
 			&cli.BoolFlag{Name: "events", Usage: "the results per host and task instead of the text, one JSON " +
 				"object per line"},
 			&cli.BoolFlag{Name: "timestamps", Usage: "the results per host and task instead of the text, one line " +
@@ -155,7 +155,12 @@ func (a *app) jobLogs() *cli.Command {
 				Follow: c.Bool("follow"), Events: events, Timed: timed || !since.IsZero(), Tail: tail, Since: since,
 			}
 
-			return follow.Log(ctx, m, c.args[0], o, c.output())
+			out := c.output()
+			if c.Bool("raw") {
+				out.Text = c.write
+			}
+
+			return follow.Log(ctx, m, c.args[0], o, out)
 		},
 	})
 }
@@ -167,7 +172,7 @@ func (a *app) jobWait() *cli.Command {
 		max:      1,
 		readsJob: true,
 		usage:    "follow the progress of a job until it ends",
-		about:    readJobHelp + " The exit code is 3 if the job fails.",
+		about:    readJobHelp + " The exit code is 3 if the job fails, and 8 if it leaves residue.",
 		examples: []string{"clusterctl job wait", "clusterctl job wait 12"},
 		run: func(ctx context.Context, c *call) error {
 			j, err := c.manager.Job(ctx, c.args[0])
@@ -209,6 +214,8 @@ func (a *app) jobRetry() *cli.Command {
 				Usage: "the `PLAYBOOKS` of the cleanup: current for the configured folder (default: as in the " +
 					"original)",
 			},
+			&cli.StringFlag{Name: "serial", Usage: "the `SIZE` of a batch (default: that of the original)"},
+			extraVarsFlag("variables that override those of the original request"),
 			timeoutFlag("that of the original"),
 			yesFlag(),
 			&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the new job, and do not wait"},
@@ -218,6 +225,7 @@ func (a *app) jobRetry() *cli.Command {
 			"clusterctl job retry 12 --failed",
 			"clusterctl job retry 12 web-1-AB12",
 			"clusterctl job retry 12 --pinned",
+			"clusterctl job retry 12 -e release=2.2",
 			"clusterctl job retry 12 --timeout 2h",
 		},
 		run: func(ctx context.Context, c *call) error {
@@ -226,7 +234,18 @@ func (a *app) jobRetry() *cli.Command {
 				return err
 			}
 
+			vars, err := c.extraVars(ctx)
+			if err != nil {
+				return err
+			}
+
+			extra, err := raw(vars)
+			if err != nil {
+				return err
+			}
+
 			j, err := c.manager.Retry(ctx, c.args[0], api.Retry{
+				Serial: c.String("serial"), ExtraVars: extra,
 				Failed: c.Bool("failed"), All: c.Bool("all"), Nodes: c.args[1:], Pinned: c.Bool("pinned"),
 				Playbooks: c.String("playbooks"), Timeout: timeout,
 			})

@@ -449,7 +449,7 @@ func forgetNodes(ctx context.Context, c *call, row inventory.Transition) error {
 	}
 
 	// The selector is resolved here, so that the operator confirms exact names.
-	if err := c.choose(ctx, string(row.Verb), nil); err != nil {
+	if err := c.chooseForgotten(ctx, string(row.Verb)); err != nil {
 		return err
 	}
 

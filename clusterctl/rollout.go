@@ -131,6 +131,8 @@ func undoRollout(ctx context.Context, c *call, id, reason string) (api.Rollout, 
 func (c *call) announce(r api.Rollout) error {
 	if c.forPeople() {
 		c.say("rollout %s is %s", r.ID, print.RolloutLine(r))
+		c.sayNext(r)
+
 		return nil
 	}
 
@@ -143,9 +145,14 @@ func (c *call) showRollout(r api.Rollout, err error) error {
 		return err
 	}
 
-	return c.show(print.Answer{
+	err = c.show(print.Answer{
 		Wire: r, Names: []string{r.ID}, Table: func(p *print.Printer) { p.Rollout(r) },
 	})
+	if err == nil && c.forPeople() {
+		c.sayNext(r)
+	}
+
+	return err
 }
 
 func rolloutList(ctx context.Context, c *call) error {
@@ -228,10 +235,7 @@ func (c *call) followRollout(ctx context.Context, id string) error {
 		if line := print.RolloutLine(r); line != last {
 			last = line
 			c.say("%s  %s", time.Now().Format(time.TimeOnly), line)
-
-			if act := waitsFor[r.Status]; act != "" {
-				c.say("  to let it go on: %s rollout %s %s", c.self(), act, id)
-			}
+			c.sayNext(r)
 		}
 
 		// A stopped rollout waits for a person, and may never end by itself.
@@ -254,7 +258,17 @@ func (c *call) followRollout(ctx context.Context, id string) error {
 
 // waitsFor has the commands for which a rollout waits, by its status.
 var waitsFor = map[api.RolloutStatus]string{
-	"AwaitingApproval": "approve", "AwaitingPromotion": "promote", "Paused": "resume",
+	"AwaitingApproval": "approve", "AwaitingPromotion": "promote", "Paused": "resume", stopped: "retry",
+}
+
+// sayNext prints the command for which a rollout waits.
+func (c *call) sayNext(r api.Rollout) {
+	switch act := waitsFor[r.Status]; {
+	case r.Status == stopped:
+		c.say("once the cause is corrected: %s rollout %s %s", c.self(), act, r.ID)
+	case act != "":
+		c.say("to let it go on: %s rollout %s %s", c.self(), act, r.ID)
+	}
 }
 
 // sayNodes prints the nodes with a changed state. states is by the name of the node.

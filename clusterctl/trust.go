@@ -33,6 +33,11 @@ func (a *app) nodesTrust() *cli.Command {
 			},
 			&cli.StringFlag{Name: "fingerprint", Usage: "the `FINGERPRINT` that the node must show, as SHA256:…"},
 			&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the history"},
+			&cli.BoolFlag{
+				Name: "set-aside",
+				Usage: "also set aside the other addresses at which the nodes are claimed, so that jobs take them; " +
+					"needs --reason",
+			},
 			selectorFlag(),
 			&cli.BoolFlag{
 				Name:    "yes",
@@ -45,6 +50,7 @@ func (a *app) nodesTrust() *cli.Command {
 			"clusterctl nodes trust web-1-AB12",
 			"clusterctl nodes trust web-1-AB12 --fingerprint SHA256:p9s6V+Gr1eaCde02tN2mqA2e1wDrrWssF2TugK8gsV0",
 			"clusterctl nodes trust -l rack=r1 --reason 'reinstalled'",
+			"clusterctl nodes trust web-1-AB12 --set-aside --reason 'the monitor in rack 2 is misconfigured'",
 		},
 		run: trustNodes,
 	})
@@ -57,10 +63,13 @@ func trustNodes(ctx context.Context, c *call) error {
 
 	given := api.HostKeyTrust{
 		Key: c.String("host-key"), Fingerprint: c.String("fingerprint"), Reason: c.String("reason"),
+		SetAside: c.Bool("set-aside"),
 	}
 	isGiven := c.IsSet("host-key") || c.IsSet("fingerprint")
 
 	switch {
+	case given.SetAside && given.Reason == "":
+		return exit.Usagef("--set-aside needs a reason").Try("give --reason")
 	case c.IsSet("host-key") && c.IsSet("fingerprint"):
 		return exit.Usagef("--host-key and --fingerprint exclude each other").Try("give one of them")
 	case isGiven && len(c.args) > 1:
@@ -73,7 +82,7 @@ func trustNodes(ctx context.Context, c *call) error {
 	for _, name := range c.args {
 		trust := given
 		if !isGiven {
-			key, err := c.compareHostKey(ctx, name)
+			key, err := c.compareHostKey(ctx, name, given.SetAside)
 			if err != nil {
 				return err
 			}
@@ -94,15 +103,18 @@ func trustNodes(ctx context.Context, c *call) error {
 }
 
 // compareHostKey shows the recorded and the present keys of a node, and asks. It
-// returns the fingerprint to trust, or "" if the node shows its recorded key.
-func (c *call) compareHostKey(ctx context.Context, name string) (string, error) {
+// returns the fingerprint to trust, or "" if the node shows its recorded key, unless
+// that is to be trusted again.
+func (c *call) compareHostKey(ctx context.Context, name string, again bool) (string, error) {
 	keys, err := c.manager.ScanHostKeys(ctx, name)
 	if err != nil {
 		return "", err
 	}
 
 	isRecorded := func(k api.HostKey) bool { return slices.Contains(keys.Recorded, k) }
-	if slices.ContainsFunc(keys.Shown, isRecorded) || len(keys.Shown) == 0 {
+	if i := slices.IndexFunc(keys.Shown, isRecorded); i >= 0 && again {
+		return keys.Shown[i].Fingerprint, nil
+	} else if i >= 0 || len(keys.Shown) == 0 {
 		return "", nil
 	}
 

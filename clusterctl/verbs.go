@@ -118,7 +118,8 @@ var verbHelps = map[inventory.Verb]verbHelp{
 		},
 	},
 	inventory.VerbDecommission: {
-		about: "A dead host is decommissioned, too; its record then keeps the uncleaned group as residue.\n" +
+		about: "A dead host is decommissioned, too; its record then keeps the uncleaned group as residue, and the " +
+			"exit code is 8. Decommission it again to clean it.\n" +
 			"Each node is cleaned with the playbooks that configured it, even if the folder has changed since.",
 		examples: []string{
 			"clusterctl nodes decommission web-1-AB12",
@@ -133,7 +134,7 @@ var verbHelps = map[inventory.Verb]verbHelp{
 	},
 	inventory.VerbForget: {
 		about: "A forgotten node that appears again is Quarantined until you clear it. Only the removal of the " +
-			"agent takes a job.",
+			"agent takes a job. Neither cleans the host: forgetting a node with residue takes a confirmation.",
 		examples: []string{
 			"clusterctl nodes forget web-9-ZZ00",
 			"clusterctl nodes forget web-9-ZZ00 --remove-agent",
@@ -320,7 +321,12 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 			warn = func(ctx context.Context, asks bool) error { return c.warnOfInterruption(ctx, row, asks) }
 		}
 
-		if err := c.choose(ctx, string(row.Verb), warn); err != nil {
+		choose := func() error { return c.choose(ctx, string(row.Verb), warn) }
+		if row.Success == "" {
+			choose = func() error { return c.chooseForgotten(ctx, string(row.Verb)) }
+		}
+
+		if err := choose(); err != nil {
 			return err
 		}
 	}
@@ -333,6 +339,10 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 
 	vars, err := c.extraVars(ctx)
 	if err != nil {
+		return err
+	}
+
+	if err := c.askToTakeBack(ctx, row, vars); err != nil {
 		return err
 	}
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/contiv/cluster/clusterctl/exit"
@@ -17,7 +18,7 @@ import (
 
 const waitHelp = "The command waits for the job and shows its progress. Ctrl-C detaches, and the job continues. The " +
 	"exit code " +
-	"is 3 if the job fails."
+	"is 3 if the job fails, and 8 if it leaves residue on nodes out of service."
 
 // accepted continues after a request for a job: it waits for the job, or prints
 // its id with --no-wait.
@@ -130,6 +131,10 @@ func (c *call) showResult(j api.Job) error {
 			c.say("to see the cause and a remedy: %s job why %s", c.self(), j.ID)
 		}
 
+		if slices.ContainsFunc(j.Hosts, leavesResidue) {
+			return &exit.Error{Code: exit.Residue} // the warning has the reason
+		}
+
 		return nil
 	}
 
@@ -158,6 +163,9 @@ func (c *call) showResult(j api.Job) error {
 		c.self(), j.ID,
 	)
 }
+
+// leavesResidue reports whether the node is out of service, and not cleaned.
+func leavesResidue(h api.HostSummary) bool { return h.Status == inventory.Decommissioned && !h.OK }
 
 // differencesOf returns the commands that show what a verification found, for the first
 // few nodes that drifted.

@@ -133,6 +133,33 @@ func (gs Groups) CheckBudgets(nodes []*Node, take []string) error {
 	return nil
 }
 
+// AtATime returns how many of these nodes the budgets allow to be taken now; 0 if none.
+func (gs Groups) AtATime(nodes []*Node, take []string) int {
+	most, taken := len(take), set(take)
+
+	for _, g := range gs {
+		u := usageOf(g, nodes, taken)
+		if len(u.leaving) == 0 {
+			continue
+		}
+
+		if g.Budget.MinAvailable > 0 {
+			most = min(most, len(u.members)-len(u.down)-g.Budget.MinAvailable)
+		}
+
+		if g.Budget.MaxUnavailable == "" {
+			continue
+		}
+
+		for _, part := range u.parts() {
+			limit, _ := g.Budget.MaxUnavailable.Of(len(part.members))
+			most = min(most, limit-len(part.down))
+		}
+	}
+
+	return max(most, 0)
+}
+
 // BudgetUse returns the budget of the group for people, with the nodes that are
 // unavailable. It is empty without a budget.
 func (g Group) BudgetUse(nodes []*Node) string {
@@ -352,6 +379,8 @@ func (n Node) unavailability() string {
 		why = string(n.State)
 	case n.Cleaned && n.Status == Allocated:
 		why = "cleaned, and not configured since"
+	case n.failsChecks() && n.Status == Allocated:
+		why = "it failed the checks of its verification"
 	}
 
 	if n.Job != "" {

@@ -22,6 +22,10 @@ type Configuration struct {
 	// Tags describe the choice of tasks of the group, see Selection.String. Empty: every
 	// task. They are known if the group is.
 	Tags string
+	// Masters is a keyed hash of what every inventory says about the nodes of groups that others
+	// require, in the form of Variables. A record of a version before it has none: that is
+	// unknown, so that an upgrade of the program makes no node outdated.
+	Masters string
 }
 
 // Configured is the configuration that a verb has applied to a node.
@@ -33,10 +37,18 @@ type Configured struct {
 	// most MaxExtraNames. Configuration.Variables covers their values, and nothing
 	// keeps them for the next verb.
 	Extra []string
+	// ExtraSums are keyed hashes of their values, parallel to Extra; nil: unknown, in a record of an
+	// earlier version.
+	ExtraSums []string
+	// MasterNames are the nodes behind Masters, sorted; nil: unknown, or more than MaxMasterNames.
+	MasterNames []string
 }
 
 // MaxExtraNames bounds Configured.Extra.
 const MaxExtraNames = 16
+
+// MaxMasterNames bounds Configured.MasterNames.
+const MaxMasterNames = 16
 
 // Part is one part of a Configuration.
 type Part string
@@ -48,6 +60,7 @@ const (
 	PartVariables Part = "variables"
 	PartImage     Part = "image"
 	PartTags      Part = "tags"
+	PartMasters   Part = "masters"
 )
 
 // Parts lists every part with its meaning.
@@ -60,6 +73,7 @@ var Parts = []struct {
 	{PartVariables, "the merged variables, secrets included"},
 	{PartImage, "the image of the operating system"},
 	{PartTags, "the tags of the group, by which it chooses tasks"},
+	{PartMasters, "the nodes in service of groups that others require: names, addresses and groups"},
 }
 
 // Differs returns the parts in which both configurations are known and differ. A
@@ -78,7 +92,7 @@ func (c Configuration) Differs(from Configuration) []Part {
 	}{
 		{PartPlaybooks, playbooks, other},
 		{PartGroup, c.Group, from.Group},
-		{PartVariables, c.Variables, from.comparable(c).Variables},
+		{PartVariables, c.Variables, hashLike(from.Variables, c.Variables)},
 		{PartImage, c.Image, from.Image},
 	} {
 		if pair.one != "" && pair.to != "" && pair.one != pair.to {
@@ -90,23 +104,45 @@ func (c Configuration) Differs(from Configuration) []Part {
 		parts = append(parts, PartTags)
 	}
 
+	if masters := hashLike(from.Masters, c.Masters); masters != "" && masters != c.Masters {
+		parts = append(parts, PartMasters)
+	}
+
 	return parts
 }
 
-// comparable returns c without a hash that was made with another key than that of other.
-func (c Configuration) comparable(other Configuration) Configuration {
-	key, _, _ := strings.Cut(c.Variables, "-")
-	if !strings.HasPrefix(other.Variables, key+"-") {
-		c.Variables = ""
+// hashLike returns the hash, or "" if the other one is not known, or was made with another key.
+func hashLike(hash, other string) string {
+	key, _, _ := strings.Cut(hash, "-")
+	if !strings.HasPrefix(other, key+"-") {
+		return ""
 	}
 
-	return c
+	return hash
+}
+
+// Undone returns the names in Extra whose values the next verb would replace or leave out. differ:
+// its variables are others than these. sum returns the keyed hash of the value that a variable would
+// have, see ExtraSums, or "".
+func (c *Configured) Undone(differ bool, sum func(name string) string) []string {
+	if c == nil || !differ {
+		return nil
+	}
+
+	var names []string
+	for i, name := range c.Extra {
+		if i >= len(c.ExtraSums) || c.ExtraSums[i] == "" || sum(name) != c.ExtraSums[i] {
+			names = append(names, name)
+		}
+	}
+
+	return names
 }
 
 // Complete reports whether playbooks, group and variables of both are known and can be
 // compared.
 func (c Configuration) Complete(with Configuration) bool {
-	with = with.comparable(c)
+	with.Variables = hashLike(with.Variables, c.Variables)
 	for _, one := range []Configuration{c, with} {
 		if one.Playbooks == "" && one.Commit == "" || one.Group == "" || one.Variables == "" {
 			return false
@@ -123,7 +159,8 @@ func (c *Configured) Clone() *Configured {
 	}
 
 	m := *c
-	m.Extra = slices.Clone(c.Extra)
+	m.Extra, m.ExtraSums = slices.Clone(c.Extra), slices.Clone(c.ExtraSums)
+	m.MasterNames = slices.Clone(c.MasterNames)
 
 	return &m
 }

@@ -11,7 +11,8 @@ import (
 func TestDiffers(t *testing.T) {
 	t.Parallel()
 
-	whole := Configuration{Playbooks: "p", Commit: "c", Group: "g", Variables: "k-v", Image: "i", Tags: "tags a"}
+	whole := Configuration{Playbooks: "p", Commit: "c", Group: "g", Variables: "k-v", Image: "i", Tags: "tags a",
+		Masters: "k-m"}
 	change := func(f func(*Configuration)) Configuration {
 		c := whole
 		f(&c)
@@ -29,17 +30,22 @@ func TestDiffers(t *testing.T) {
 		"a commit without a digest": {
 			change(func(c *Configuration) { c.Playbooks, c.Commit = "", "x" }), []Part{PartPlaybooks},
 		},
-		"group":       {change(func(c *Configuration) { c.Group = "x" }), []Part{PartGroup}},
-		"variables":   {change(func(c *Configuration) { c.Variables = "k-x" }), []Part{PartVariables}},
-		"another key": {change(func(c *Configuration) { c.Variables = "l-v" }), nil},
-		"image":       {change(func(c *Configuration) { c.Image = "x" }), []Part{PartImage}},
-		"tags":        {change(func(c *Configuration) { c.Tags = "tags b" }), []Part{PartTags}},
-		"all tasks":   {change(func(c *Configuration) { c.Tags = "" }), []Part{PartTags}},
-		"no group":    {change(func(c *Configuration) { c.Group, c.Tags = "", "" }), nil},
-		"unknown":     {Configuration{}, nil},
+		"group": {change(func(c *Configuration) { c.Group = "x" }), []Part{PartGroup}},
+		"variables": {
+			change(func(c *Configuration) { c.Variables = "k-x" }), []Part{PartVariables},
+		},
+		"another key":                      {change(func(c *Configuration) { c.Variables = "l-v" }), nil},
+		"image":                            {change(func(c *Configuration) { c.Image = "x" }), []Part{PartImage}},
+		"tags":                             {change(func(c *Configuration) { c.Tags = "tags b" }), []Part{PartTags}},
+		"all tasks":                        {change(func(c *Configuration) { c.Tags = "" }), []Part{PartTags}},
+		"masters":                          {change(func(c *Configuration) { c.Masters = "k-x" }), []Part{PartMasters}},
+		"masters of a record without them": {change(func(c *Configuration) { c.Masters = "" }), nil},
+		"masters by another key":           {change(func(c *Configuration) { c.Masters = "l-x" }), nil},
+		"no group":                         {change(func(c *Configuration) { c.Group, c.Tags = "", "" }), nil},
+		"unknown":                          {Configuration{}, nil},
 		"all": {
-			Configuration{Playbooks: "x", Group: "x", Variables: "k-x", Image: "x"},
-			[]Part{PartPlaybooks, PartGroup, PartVariables, PartImage, PartTags},
+			Configuration{Playbooks: "x", Group: "x", Variables: "k-x", Image: "x", Masters: "k-x"},
+			[]Part{PartPlaybooks, PartGroup, PartVariables, PartImage, PartTags, PartMasters},
 		},
 	} {
 		if got := whole.Differs(tt.other); !reflect.DeepEqual(got, tt.want) {

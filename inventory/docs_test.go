@@ -70,8 +70,13 @@ func verbTable() string {
 			success = "removed"
 		}
 
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s | `%s` | %s | %s | %s |\n",
-			r.Verb, r.Meaning, joinWords(r.From, "`, `"), needs, r.Through, serves, success, r.Failure)
+		from := "`" + joinWords(r.From, "`, `") + "`"
+		if len(r.FromResidue) > 0 {
+			from += "; with residue: `" + joinWords(r.FromResidue, "`, `") + "`"
+		}
+
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | `%s` | %s | %s | %s |\n",
+			r.Verb, r.Meaning, from, needs, r.Through, serves, success, r.Failure)
 	}
 
 	return b.String()

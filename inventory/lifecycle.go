@@ -100,6 +100,7 @@ const (
 	VerbDisappeared  Verb = "disappeared"  // the monitor lost the node
 	VerbReturned     Verb = "returned"     // a policy decided on a node that is seen again
 	VerbQuarantine   Verb = "quarantine"   // a policy fenced a node: another host answers under its name
+	VerbConflict     Verb = "conflict"     // the addresses at which observers see the node began or ceased to differ
 	VerbTrust        Verb = "trust"        // an operator recorded another ssh host key
 	VerbDiscover     Verb = "discover"     // prepare hosts, by address, for discovery
 	VerbCommission   Verb = "commission"   // configure a node and bring it into service
@@ -120,7 +121,10 @@ type Transition struct {
 
 	// From lists the legal statuses before. It is empty, like all statuses of the row, if the verb changes the status
 	// of no node.
-	From    []Status
+	From []Status
+	// FromResidue lists the statuses that are legal too if the node carries residue.
+	FromResidue []Status
+
 	Through Status // the in-progress status while the job runs
 	Success Status // the status after success; empty: the record is removed
 	// Failed is the status after a failure if the cleanup succeeded or none was
@@ -229,7 +233,8 @@ var Lifecycle = []Transition{
 		},
 		Meaning: "configure nodes and bring them into service",
 		Failure: "the nodes of the batch (with `on_failure: failed` only the failed ones) are cleaned up and become" +
-			" Unallocated, or Quarantined if the cleanup fails too",
+			" Unallocated, or Quarantined if the cleanup fails too; a host that ssh never reached is as it was," +
+			" and becomes Unallocated without a cleanup",
 	},
 	{
 		Verb: VerbUpdate, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
@@ -294,9 +299,12 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbDecommission, From: []Status{Allocated, Quarantined}, Through: Decommissioning,
 		Success: Decommissioned, Failed: Decommissioned, Dirty: Decommissioned,
-		Undo:    VerbCommission,
-		Options: []Option{{FieldExtraVars, "variables for the cleanup"}, optionPlaybooks},
-		Meaning: "take nodes out of service and clean them",
+		FromResidue: []Status{Unallocated, Decommissioned},
+		Undo:        VerbCommission,
+		Options: []Option{
+			{FieldExtraVars, "variables for the cleanup"}, optionSerial, optionMaxFailures, optionPlaybooks,
+		},
+		Meaning: "take nodes out of service and clean them, or clean them again of their residue",
 		Failure: "Decommissioned nevertheless; configuration left on the node is recorded as `residue`",
 	},
 	{
@@ -356,23 +364,25 @@ func (t Transition) Check(n Node) error {
 	switch {
 	case n.Status.InProgress():
 		return n.held()
-	case !slices.Contains(t.From, n.Status):
+	case !t.Takes(n):
 		// Dead ends do not exist: every status has a legal verb to suggest.
 		return Errorf(KindRefused, "%s is %s; %s takes nodes that are %s",
 			n.Name, n.Status, t.Verb, joinWords(t.From, " or ")).
-			Do("legal now: %s", joinWords(legalVerbs(n.Status), ", ")).
+			Do("legal now: %s", joinWords(legalVerbs(n), ", ")).
 			About(n.Name)
 	case t.NeedsDiscover && n.State != Discovered:
 		return Errorf(KindRefused, "%s is %s, and %s needs it Discovered", n.Name, n.State, t.Verb).
 			Do("start its agent, or prepare it again").
 			With(Discover(n.Addr)).
 			About(n.Name)
-	case t.NeedsDiscover && len(n.Duplicates) > 0:
+	case len(n.Duplicates) > 0:
 		// Ansible would reach only one of the hosts, and not reliably the same one.
 		hosts := append([]string{n.Addr}, n.Duplicates...)
 
-		return Errorf(KindRefused, "%s is claimed by several live hosts: %s", n.Name, strings.Join(hosts, ", ")).
-			Do("give each host a serial number of its own, and restart its agent").
+		return Errorf(KindRefused, "%s is claimed by several live hosts: %s%s",
+			n.Name, strings.Join(hosts, ", "), n.Conflict()).
+			Do("give each host a serial number of its own, and restart its agent; or, if the host at %s is this node, "+
+				"trust its ssh host key and set the other claims aside, with a reason", n.Addr).
 			About(n.Name)
 	case t.NeedsDiscover && n.AnnouncedFrom != "" && len(n.HostKeys) == 0:
 		// Any member of the gossip could have the manager configure any host.
@@ -391,11 +401,16 @@ func (t Transition) Check(n Node) error {
 	return nil
 }
 
-// legalVerbs returns the verbs that are legal from the status.
-func legalVerbs(s Status) []Verb {
+// Takes reports whether the verb is legal from the status of n.
+func (t Transition) Takes(n Node) bool {
+	return slices.Contains(t.From, n.Status) || len(n.Residue) > 0 && slices.Contains(t.FromResidue, n.Status)
+}
+
+// legalVerbs returns the verbs that are legal from the status of n.
+func legalVerbs(n Node) []Verb {
 	var verbs []Verb
 	for _, t := range Lifecycle {
-		if slices.Contains(t.From, s) {
+		if t.Takes(n) {
 			verbs = append(verbs, t.Verb)
 		}
 	}

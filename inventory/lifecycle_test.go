@@ -21,20 +21,21 @@ var table = []struct {
 	from                           string
 	through, success, clean, dirty Status
 	discovered, serves             bool
+	residue                        string // further statuses of nodes with residue
 }{
-	{VerbDiscover, "", "", "", "", "", false, false},
-	{VerbCommission, "Unallocated Decommissioned", Provisioning, Allocated, Unallocated, Quarantined, true, false},
-	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true, false},
-	{VerbApply, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
-	{VerbReapply, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, false},
-	{VerbMaintenance, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
-	{VerbVerify, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true},
+	{VerbDiscover, "", "", "", "", "", false, false, ""},
+	{VerbCommission, "Unallocated Decommissioned", Provisioning, Allocated, Unallocated, Quarantined, true, false, ""},
+	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true, false, ""},
+	{VerbApply, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true, ""},
+	{VerbReapply, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, false, ""},
+	{VerbMaintenance, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true, ""},
+	{VerbVerify, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true, ""},
 	{
 		VerbDecommission, "Allocated Quarantined",
-		Decommissioning, Decommissioned, Decommissioned, Decommissioned, false, false,
+		Decommissioning, Decommissioned, Decommissioned, Decommissioned, false, false, "Unallocated Decommissioned",
 	},
-	{VerbClear, "Quarantined", Decommissioning, Unallocated, Quarantined, Quarantined, false, false},
-	{VerbForget, "Unallocated Decommissioned Quarantined", Decommissioning, "", "", "", true, false},
+	{VerbClear, "Quarantined", Decommissioning, Unallocated, Quarantined, Quarantined, false, false, ""},
+	{VerbForget, "Unallocated Decommissioned Quarantined", Decommissioning, "", "", "", true, false, ""},
 }
 
 func TestLifecycle(t *testing.T) {
@@ -54,8 +55,10 @@ func TestLifecycle(t *testing.T) {
 		statuses := []Status{got.Through, got.Success, got.Failed, got.Dirty}
 		wantStatuses := []Status{want.through, want.success, want.clean, want.dirty}
 
-		if joinWords(got.From, " ") != want.from || !slices.Equal(statuses, wantStatuses) ||
-			got.NeedsDiscover != want.discovered || got.KeepsService != want.serves {
+		if joinWords(got.From, " ") != want.from || joinWords(got.FromResidue, " ") != want.residue ||
+			!slices.Equal(statuses, wantStatuses) ||
+			got.NeedsDiscover != want.discovered ||
+			got.KeepsService != want.serves {
 			t.Errorf("%s: got %+v, want %+v", want.verb, got, want)
 		}
 
@@ -122,7 +125,7 @@ func TestLifecycleIsConsistent(t *testing.T) {
 			t.Errorf("no verb ends in %s", row.Status)
 		}
 
-		if len(legalVerbs(row.Status)) == 0 {
+		if len(legalVerbs(Node{Status: row.Status})) == 0 {
 			t.Errorf("no verb is legal from %s: a node would be stuck", row.Status)
 		}
 	}
@@ -144,7 +147,7 @@ func nodeIn(status Status, state State) Node {
 }
 
 // TestHold tries every verb in every status and state, with and without a
-// duplicate of the node.
+// duplicate of the node, and with and without residue.
 func TestHold(t *testing.T) {
 	t.Parallel()
 
@@ -152,15 +155,24 @@ func TestHold(t *testing.T) {
 		for _, s := range Statuses {
 			for _, st := range States {
 				for _, duplicate := range []bool{false, true} {
-					n := nodeIn(s.Status, st.State)
-					if duplicate {
-						n.Duplicates = []string{"10.0.0.2"}
+					for _, clean := range []bool{false, true} {
+						n := nodeIn(s.Status, st.State)
+						if duplicate {
+							n.Duplicates = []string{"10.0.0.2"}
+						}
+
+						from := row.from
+						if clean {
+							n.Residue = nil
+						} else {
+							from += " " + row.residue
+						}
+
+						legal := slices.Contains(strings.Fields(from), string(s.Status)) &&
+							!duplicate && (!row.discovered || st.State == Discovered)
+
+						checkHold(t, n, row.verb, legal)
 					}
-
-					legal := slices.Contains(strings.Fields(row.from), string(s.Status)) &&
-						(!row.discovered || st.State == Discovered && !duplicate)
-
-					checkHold(t, n, row.verb, legal)
 				}
 			}
 		}

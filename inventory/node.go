@@ -3,8 +3,10 @@
 package inventory
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -56,8 +58,15 @@ type Node struct {
 
 	// Seen is the latest report of each observer: true for alive.
 	Seen map[string]bool
-	// Duplicates are the addresses of other live members with the same identity.
+	// Sightings are what the observers say that see the node alive.
+	Sightings map[string]Sighting
+	// Duplicates are the other addresses in Sightings, without those that are set aside:
+	// of other live members with the same identity, or where another observer sees the
+	// node. With any, every job refuses the node.
 	Duplicates []string
+	// SetAside are addresses in Sightings that an operator has found not to be this node's.
+	// Each is dropped when nobody claims it any more, and all when the node moves.
+	SetAside []string
 	// AnnouncedFrom is the address of its member in the gossip, if that announces an
 	// address other than its own. Only the ssh host key can tell who is at Addr.
 	AnnouncedFrom string
@@ -121,6 +130,27 @@ type Tombstone struct {
 	Reason    string
 }
 
+// TombstoneAge and TombstoneLimit bound the age and the number of the tombstones. A node that returns after its
+// tombstone went counts as new.
+const (
+	TombstoneAge   = 2 * 365 * 24 * time.Hour
+	TombstoneLimit = 10_000
+)
+
+// ExpiredTombstones returns the names of the tombstones beyond the age or the number, the oldest first.
+func ExpiredTombstones(all map[string]Tombstone, now time.Time) []string {
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(all[a].Time.Compare(all[b].Time), strings.Compare(a, b))
+	})
+
+	kept := slices.IndexFunc(names, func(name string) bool { return now.Sub(all[name].Time) < TombstoneAge })
+	if kept < 0 {
+		kept = len(names)
+	}
+
+	return names[:max(kept, len(names)-TombstoneLimit)]
+}
+
 // Commissioned reports whether the node is meant to serve: it is Allocated, or held by a
 // verb that keeps its service, such as an upgrade in place.
 func (n Node) Commissioned() bool {
@@ -150,6 +180,8 @@ func (n Node) Clone() Node {
 	n.Labels = maps.Clone(n.Labels)
 	n.Playbooks = maps.Clone(n.Playbooks)
 	n.Seen = maps.Clone(n.Seen)
+	n.Sightings = maps.Clone(n.Sightings) // sightings are immutable
+	n.SetAside = slices.Clone(n.SetAside)
 
 	n.Configured = n.Configured.Clone()
 	n.Presence.Returns = slices.Clone(n.Presence.Returns)
@@ -363,38 +395,29 @@ func NewNode(o Observation, tomb *Tombstone, at time.Time) (Node, HistoryEntry) 
 		trigger.Reason = n.LastError
 	}
 
-	n.apply(o)
+	n.apply(o, at)
 	n.Presence.Since = at
 
 	return n, n.log(VerbDiscovered, "", trigger)
 }
 
 // Observe returns a copy with the observation applied. changed reports any
-// difference in the record; entry is nil unless the state changed.
+// difference in the record; entry is nil unless the state changed, or the addresses
+// at which the node is claimed.
 func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry, changed bool) {
 	m = n.Clone()
 	if m.Seen == nil {
 		m.Seen = map[string]bool{}
 	}
 
-	m.apply(o)
+	m.apply(o, at)
 
-	if m.State != n.State {
-		m.PrevState = n.State
-		m.Presence.moved(n.State, m.State, at)
-
-		verb := VerbDiscovered
-		if m.State == Disappeared {
-			verb = VerbDisappeared
-		}
-
-		e := m.log(verb, n.Status, Trigger{Actor: "monitor:" + o.Observer, Job: n.Job, Time: at})
-
-		return m, &e, true
+	if entry = m.observed(n, o.Observer, "", at); entry != nil {
+		return m, entry, true
 	}
 
 	changed = m.Addr != n.Addr || m.AnnouncedFrom != n.AnnouncedFrom || !maps.Equal(m.Seen, n.Seen) ||
-		!slices.Equal(m.Duplicates, n.Duplicates)
+		!maps.EqualFunc(m.Sightings, n.Sightings, Sighting.equal)
 	if changed {
 		m.Updated = at
 	}
@@ -403,48 +426,61 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 }
 
 // Withdraw returns a copy without the report of an observer, which has fallen
-// silent. entry is nil unless the state changed, and then has the reason.
+// silent. entry is as in Observe, and has the reason.
 func (n Node) Withdraw(observer, reason string, at time.Time) (m Node, entry *HistoryEntry) {
 	m = n.Clone()
+	m.fillSightings()
 	delete(m.Seen, observer)
+	delete(m.Sightings, observer)
+	m.settle()
 	m.Updated = at
 
-	if m.State = m.sighted(); m.State == n.State {
-		return m, nil
-	}
-
-	m.PrevState, m.Duplicates = n.State, nil
-	m.Presence.moved(n.State, m.State, at)
-
-	e := m.log(VerbDisappeared, n.Status, Trigger{
-		Actor: "monitor:" + observer, Job: n.Job, Reason: reason, Time: at,
-	})
-
-	return m, &e
+	return m, m.observed(n, observer, reason, at)
 }
 
-// sighted returns the state that follows from the reports of all observers.
-func (n *Node) sighted() State {
-	for _, alive := range n.Seen {
-		if alive {
-			return Discovered
+// observed returns the history entry for the difference from the node before a
+// report; nil for none.
+func (n *Node) observed(before Node, observer, reason string, at time.Time) *HistoryEntry {
+	var verb Verb
+
+	switch {
+	case n.State != before.State:
+		n.PrevState = before.State
+		n.Presence.moved(before.State, n.State, at)
+
+		verb = VerbDiscovered
+		if n.State == Disappeared {
+			verb = VerbDisappeared
 		}
+	case !slices.Equal(n.Duplicates, before.Duplicates):
+		verb, reason = VerbConflict, "all observers see it at "+n.Addr
+		if len(n.Duplicates) > 0 {
+			reason = "several live hosts claim to be it" + n.Conflict()
+		}
+	default:
+		return nil
 	}
 
-	return Disappeared
+	e := n.log(verb, n.Status, Trigger{Actor: "monitor:" + observer, Job: n.Job, Reason: reason, Time: at})
+
+	return &e
 }
 
-// apply records the observation and derives address, duplicates and state from it.
-func (n *Node) apply(o Observation) {
+// apply records the observation, and derives state, address and duplicates.
+func (n *Node) apply(o Observation, at time.Time) {
+	n.fillSightings()
+
 	// A fresh join outdates every report by POST: those have no lease to end them.
 	if o.Joined && o.Observer != ObserverPost {
 		delete(n.Seen, ObserverPost)
+		delete(n.Sightings, ObserverPost)
 	}
 
 	n.Seen[o.Observer] = o.Alive
-
 	if o.Alive {
-		n.Addr = o.Addr
+		n.sight(o, at)
+	} else {
+		delete(n.Sightings, o.Observer)
 	}
 
 	// Other observers do not know the gossip.
@@ -452,16 +488,7 @@ func (n *Node) apply(o Observation) {
 		n.AnnouncedFrom = o.From
 	}
 
-	switch {
-	case o.Observer == ObserverPost:
-		// A POST covers a single host, so it is no evidence on duplicates.
-	case o.Alive:
-		n.Duplicates = slices.Sorted(slices.Values(o.Others))
-	default:
-		n.Duplicates = nil
-	}
-
-	n.State = n.sighted()
+	n.settle()
 }
 
 // held returns the refusal of a change to a node that a job holds.

@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,7 +24,8 @@ func TestNewNode(t *testing.T) {
 	want := Node{
 		Name: "node-1", Label: "node", Serial: "1", Addr: "10.0.0.1",
 		Status: Unallocated, State: Discovered, PrevState: Unknown, Seen: map[string]bool{"gossip": true},
-		Entries: 1, Created: noon, Updated: noon, Actor: "monitor:gossip", Presence: Presence{Since: noon},
+		Sightings: map[string]Sighting{"gossip": {Addr: "10.0.0.1", Since: noon}},
+		Entries:   1, Created: noon, Updated: noon, Actor: "monitor:gossip", Presence: Presence{Since: noon},
 	}
 	if !same(n, want) {
 		t.Errorf("got %+v, want %+v", n, want)
@@ -136,8 +138,8 @@ func TestObserve(t *testing.T) {
 			// A POST covers one host and is no evidence on duplicates.
 			{post, Discovered, "", true, hasDuplicates("10.0.0.2", "10.0.0.3")},
 			{lost(post), Discovered, "", true, hasDuplicates("10.0.0.2", "10.0.0.3")},
-			{gossip, Discovered, "", true, hasDuplicates()},
-			{withOthers(gossip, "10.0.0.2"), Discovered, "", true, nil},
+			{gossip, Discovered, VerbConflict, true, hasDuplicates()},
+			{withOthers(gossip, "10.0.0.2"), Discovered, VerbConflict, true, nil},
 			{lost(gossip), Disappeared, VerbDisappeared, true, hasDuplicates()},
 		},
 	} {
@@ -185,9 +187,14 @@ func (s observeStep) observe(t *testing.T, i int, n Node) Node {
 	}
 
 	if entry != nil {
+		reason := ""
+		if s.verb == VerbConflict {
+			reason = entry.Reason
+		}
+
 		want := HistoryEntry{
 			Seq: n.Entries + 1, Time: at, Verb: s.verb, From: Allocated, To: Allocated, State: s.state,
-			Group: GroupMaster, Actor: "monitor:" + s.observation.Observer, Read: 5,
+			Reason: reason, Group: GroupMaster, Actor: "monitor:" + s.observation.Observer, Read: 5,
 		}
 		if *entry != want {
 			t.Fatalf("step %d: got entry %+v, want %+v", i, *entry, want)
@@ -310,6 +317,7 @@ func TestClone(t *testing.T) {
 
 	n := nodeIn(Provisioning, Discovered)
 	n.Duplicates, n.HostKeys, n.Before.Residue = []string{"a"}, []string{"k"}, []string{"r"}
+	n.Sightings, n.SetAside = map[string]Sighting{"gossip": {Addr: "a"}}, []string{"a"}
 	n.Labels = map[string]string{"l": "v"}
 	n.Playbooks = map[string]string{"g": "d"}
 	n.Verification = &Verdict{Result: Clean}
@@ -321,7 +329,8 @@ func TestClone(t *testing.T) {
 	}
 
 	m := n.Clone()
-	m.Residue[0], m.Duplicates[0], m.HostKeys[0] = "x", "x", "x"
+	m.Residue[0], m.Duplicates[0], m.HostKeys[0], m.SetAside[0] = "x", "x", "x", "x"
+	m.Sightings["gossip"] = Sighting{Addr: "x"}
 	m.Before.Residue[0], m.Before.Status = "x", "x"
 	m.Labels["l"], m.Playbooks["g"], m.Seen["gossip"] = "x", "x", false
 	m.Verification.Result = Drifted
@@ -339,8 +348,8 @@ func TestClone(t *testing.T) {
 		}
 	}
 
-	if references != 9 {
-		t.Errorf("Node has %d reference fields, want 9: add the new one to Clone and to this test", references)
+	if references != 11 {
+		t.Errorf("Node has %d reference fields, want 11: add the new one to Clone and to this test", references)
 	}
 }
 
@@ -403,5 +412,29 @@ func TestVerdictInWords(t *testing.T) {
 		if got := v.Describe(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestExpiredTombstones: the old ones go, and beyond the number the oldest.
+func TestExpiredTombstones(t *testing.T) {
+	t.Parallel()
+
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	all := map[string]Tombstone{
+		"old-1": {Time: now.AddDate(-2, 0, -1)}, "new-1": {Time: now.AddDate(-1, 0, 0)},
+		"older-1": {Time: now.AddDate(-9, 0, 0)},
+	}
+
+	if got := ExpiredTombstones(all, now); !slices.Equal(got, []string{"older-1", "old-1"}) {
+		t.Errorf("%q", got)
+	}
+
+	for i := range TombstoneLimit + 1 {
+		all[fmt.Sprintf("b-%05d", i)] = Tombstone{Time: now.Add(-time.Duration(i) * time.Minute)}
+	}
+
+	got := ExpiredTombstones(all, now)
+	if want := []string{"older-1", "old-1", "new-1", "b-10000"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }

@@ -11,7 +11,7 @@ type Reaction string
 const (
 	ReactionRecord          Reaction = "record"            // nothing: only the state changes
 	ReactionVerify          Reaction = "verify"            // verify it
-	ReactionVerifyAndRepair Reaction = "verify-and-repair" // verify it, and repair it if it has drifted
+	ReactionVerifyAndRepair Reaction = "verify-and-repair" // verify it, and configure it again if it has drifted
 	ReactionRepair          Reaction = "repair"            // clean it, and configure it for its group
 
 	// DefaultReaction is that of a group without one.

@@ -37,6 +37,7 @@ const (
 	ActionShowSettings  ActionName = "show-settings"
 	ActionSetSetting    ActionName = "set-setting"
 	ActionUnsetSetting  ActionName = "unset-setting"
+	ActionSetVariable   ActionName = "set-variable"
 	ActionShowSSHKey    ActionName = "show-ssh-key"
 	ActionCancelSSHKey  ActionName = "cancel-ssh-key"
 	ActionShowHealth    ActionName = "show-health"
@@ -80,7 +81,8 @@ var Actions = []struct {
 	{
 		ActionRetryJob,
 		"submit a job again, with the playbooks and variables of today; failed: only for the nodes that did not " +
-			"succeed; nodes: only for these; playbooks: of its cleanup; timeout: its time limit",
+			"succeed; nodes: only for these; playbooks: of its cleanup; timeout: its time limit; " +
+			"in the body serial: the size of a batch",
 	},
 	{ActionMakePlan, "plan a job, and do nothing: as submit"},
 	{ActionListPlans, "list the plans"},
@@ -88,6 +90,7 @@ var Actions = []struct {
 	{ActionShowSettings, "show the settings with a key that begins with key; without key, all"},
 	{ActionSetSetting, "set the setting key to value"},
 	{ActionUnsetSetting, "remove the value of the setting key that was set at run time"},
+	{ActionSetVariable, "set the variable key of a node to value, a JSON text"},
 	{ActionShowSSHKey, "show the rotation of the manager's ssh key"},
 	{ActionCancelSSHKey, "take the running rotation of the manager's ssh key back"},
 	{ActionShowHealth, "show the health of the manager"},
@@ -362,6 +365,11 @@ func SetSetting(key, value string) Action {
 // UnsetSetting returns the action that removes the value of one setting that was
 // set at run time.
 func UnsetSetting(key string) Action { return Action{Name: ActionUnsetSetting, Key: key} }
+
+// SetVariable sets a variable of a node; value is a JSON text.
+func SetVariable(node, key, value string) Action {
+	return Action{Name: ActionSetVariable, Nodes: []string{node}, Key: key, Value: value}
+}
 
 // ShowSSHKey returns the action that shows the rotation of the manager's ssh key.
 func ShowSSHKey() Action { return Action{Name: ActionShowSSHKey} }

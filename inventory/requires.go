@@ -28,8 +28,10 @@ func (r Requirements) String() string {
 }
 
 // Healthy reports whether the node counts for the requirements of other groups: it is
-// Discovered, and serves.
-func (n Node) Healthy() bool { return n.Serves() && n.State == Discovered }
+// Discovered, serves, and passed the checks of its last verification.
+func (n Node) Healthy() bool { return n.Serves() && n.State == Discovered && !n.failsChecks() }
+
+func (n Node) failsChecks() bool { return n.Verification != nil && n.Verification.Failed }
 
 // Required returns the number of healthy nodes that the named group must have for every
 // other group to be able to join; 0 if no group requires it.
@@ -52,6 +54,16 @@ func (gs Groups) Dependents(name string) []string {
 	}
 
 	return names
+}
+
+// Depth returns the length of the longest chain of groups that require the named one, one by the other.
+func (gs Groups) Depth(name string) int {
+	depth := 0
+	for _, dependent := range gs.Dependents(name) {
+		depth = max(depth, 1+gs.Depth(dependent))
+	}
+
+	return depth
 }
 
 // Related returns the groups whose nodes decide whether nodes of the named groups may

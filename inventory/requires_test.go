@@ -22,6 +22,49 @@ func member(name, group string, state State) *Node {
 	return &Node{Name: name, Group: group, Status: Allocated, State: state}
 }
 
+// TestFailedChecksAreNotHealthy: a node that failed a check of its verification counts for no requirement, and uses up
+// the budget of its group. One that only differs counts as ever.
+func TestFailedChecksAreNotHealthy(t *testing.T) {
+	t.Parallel()
+
+	groups := Groups{
+		{Name: "db", Budget: Budget{MaxUnavailable: "1"}},
+		{Name: "web", Requires: Requirements{"db": 2}},
+	}
+
+	fleet := func(v *Verdict) []*Node {
+		return []*Node{
+			{Name: "a", Group: "db", Status: Allocated, State: Discovered, Verification: v},
+			{Name: "b", Group: "db", Status: Allocated, State: Discovered},
+			{Name: "c", Status: Unallocated, State: Discovered},
+		}
+	}
+
+	for _, tt := range []struct {
+		name  string
+		v     *Verdict
+		fails bool
+	}{
+		{"never verified", nil, false},
+		{"differs", &Verdict{Result: Drifted, Differences: 3}, false},
+		{"failed", &Verdict{Result: Drifted, Failed: true, Reason: "verify.yml: no answer"}, true},
+	} {
+		nodes := fleet(tt.v)
+		if err := groups.CheckJoin(nodes, []string{"c"}, "web"); (err != nil) != tt.fails {
+			t.Errorf("%s: joining web: %v", tt.name, err)
+		}
+
+		if err := groups.CheckBudgets(nodes, []string{"b"}); (err != nil) != tt.fails {
+			t.Errorf("%s: taking another one: %v", tt.name, err)
+		}
+
+		// It can always be repaired.
+		if err := groups.CheckBudgets(nodes, []string{"a"}); err != nil {
+			t.Errorf("%s: taking it: %v", tt.name, err)
+		}
+	}
+}
+
 // TestRequirements checks that a refusal names each requirement that is not met, how many
 // nodes are healthy, and which are not.
 func TestRequirements(t *testing.T) {

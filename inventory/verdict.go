@@ -30,6 +30,7 @@ type Verdict struct {
 	// Outdated: the node was compared with variables or playbooks that were not applied to it. Their changes
 	// count as a difference.
 	Outdated bool
+	Failed   bool   // a check of verify.yml failed: the node does not serve as it should
 	Reason   string // a check of verify.yml that failed, or why the result is unknown; mostly empty
 }
 

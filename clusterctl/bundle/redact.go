@@ -16,8 +16,8 @@ const redacted = "[redacted]"
 // The parts of the patterns below: names, values, and the separators between
 // them. A value may be quoted; within a quoted text, its quotes are escaped.
 const (
-	//nolint:gosec // these are patterns
-	secretWord  = `(?:passw(?:or)?d|passphrase|secret|token|credential|(?:api|private|access|encrypt)[_-]?key)`
+	secretWord = `(?:passw(?:or)?d|passphrase|secret|token|credential|(?:api|private|access|encrypt)[_-]?key|` +
+		`[_-](?:pass|pw)\b|(?:pwd|psk|dsn|community)\b)`
 	secretWords = `[\w.-]*` + secretWord + `[\w.-]*`
 	quoted      = `"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\\+"[^"\n]*"|\\+'[^'\n]*'`
 	blank       = `(?:[ \t]|\\\n)+` // includes a continued line

@@ -24,6 +24,7 @@ const (
 	Refused     = 5
 	Unreachable = 6
 	Differs     = 7
+	Residue     = 8
 	Interrupted = 130
 )
 
@@ -40,6 +41,7 @@ var Codes = []struct {
 	{Refused, "refused by a rule, a status, a state or a missing permission; nothing was changed"},
 	{Unreachable, "the manager or its store is unreachable"},
 	{Differs, "fleet diff: the manager differs from the file"},
+	{Residue, "the job is complete, but configuration is left on nodes that it took out of service (residue)"},
 	{Interrupted, "interrupted by Ctrl-C; a job that was being followed continues"},
 }
 

@@ -20,7 +20,7 @@ import (
 // Output is the destination of everything that is followed.
 type Output struct {
 	Write func([]byte) error               // stdout
-	Text  func([]byte) error               // stdout, for output of hosts; safe for a terminal if that is one
+	Text  func([]byte) error               // stdout, for output of hosts; safe for a terminal
 	Say   func(format string, args ...any) // one line on stderr
 	print.Style
 }

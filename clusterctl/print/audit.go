@@ -66,6 +66,10 @@ func (p *Printer) AuditReport(r api.AuditReport) {
 		p.Printf("gaps     %d, each with the number of its entries: clusterctl audit --verb audit.lost\n", r.Lost)
 	}
 
+	for _, dropped := range r.Dropped {
+		p.Printf("dropped  %s\n", Line(dropped))
+	}
+
 	for _, problem := range r.Problems {
 		p.Printf("problem  %s\n", p.Paint.Bad(Line(problem)))
 	}

@@ -130,7 +130,8 @@ func appliedText(n api.Node) string {
 	switch c := n.Configured; {
 	case c != nil:
 		return configurationText(c.Configuration) +
-			withPrefix("\nvariables of the request only: ", List(c.ExtraVars))
+			withPrefix("\nvariables of the request: ", List(c.ExtraVars)) +
+			withPrefix("\nthe next job takes back: ", List(n.RequestVars))
 	case n.Status != inventory.Allocated:
 		return ""
 	case n.Applied == "":
@@ -164,6 +165,7 @@ func configurationText(c api.Configuration) string {
 		{"variables", c.Variables},
 		{"image", c.Image},
 		{"choice of tasks:", c.Tags},
+		{"masters", c.Masters},
 	} {
 		if part.value != "" {
 			lines = append(lines, fmt.Sprintf("%s %s", part.name, Line(part.value)))

@@ -53,6 +53,18 @@ func nodeJob(_ Paint, n *api.Node) string {
 	return job
 }
 
+// sightings lists what the observers say that see a node.
+func sightings(all map[string]api.Sighting) string {
+	lines := make([]string, 0, len(all))
+	for _, observer := range slices.Sorted(maps.Keys(all)) {
+		s := all[observer]
+		lines = append(lines, List(append([]string{s.Addr}, s.Others...))+" by "+Line(observer)+
+			withPrefix(" since ", Time(s.Since)))
+	}
+
+	return strings.Join(lines, "\n")
+}
+
 // nodeNote lists the problems of a node beyond its status.
 func nodeNote(n *api.Node) string {
 	// The error, which can be long, comes last: a table cuts the end.
@@ -202,7 +214,9 @@ func (p *Printer) Node(n api.Node) {
 		{"Before the job", beforeJob(n.Before)},
 		{"Labels", Labels(n.Labels)},
 		{"Observers", strings.Join(seen, "\n")},
+		{"Seen at", sightings(n.Sightings)},
 		{"Duplicates", List(n.Duplicates)},
+		{"Set aside", List(n.SetAside)},
 		{"Host keys", Text(strings.Join(n.HostKeys, "\n"))},
 	}...)
 	fields = append(fields, Connection(n.Connection)...)

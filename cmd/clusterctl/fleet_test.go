@@ -273,18 +273,23 @@ func randomPart(r *rand.Rand) string {
 
 	for i := range 3 {
 		fmt.Fprintf(&b, "  %s:\n", nodeName(i))
-		writeNode(&b, r)
+		writeLabels(&b, r)
+		writeVars(&b, r, "    ")
 	}
 
 	return b.String()
 }
 
 func writeNode(b *bytes.Buffer, r *rand.Rand) {
+	writeLabels(b, r)
+	writeMap(b, r, "    ", "connection", connections)
+	writeVars(b, r, "    ")
+}
+
+func writeLabels(b *bytes.Buffer, r *rand.Rand) {
 	writeMap(b, r, "    ", "labels", map[string][]string{
 		"rack": {"r1", "''", "null", `"12"`}, "example.com/on": {`"yes"`, "null"},
 	})
-	writeMap(b, r, "    ", "connection", connections)
-	writeVars(b, r, "    ")
 }
 
 // connections are values of every setting of a connection.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -171,6 +172,47 @@ func setUpScript(e *testscript.Env) error {
 	e.Setenv("GORACE", "atexit_sleep_ms=0") // without it, every program takes one second longer under -race
 
 	return nil
+}
+
+// TestLogsControlCharacters: what a host printed cannot act on the terminal at which the output is
+// read, also from a pipe or a file. --raw prints it as it is.
+func TestLogsControlCharacters(t *testing.T) {
+	t.Parallel()
+
+	const text = "ok \x1b[31mred\x1b[0m\n\x1b]0;owned\x07\x1b[2J\ttail\n"
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(api.HeaderJob, "7")
+		_, _ = io.WriteString(w, text)
+	}))
+	defer server.Close()
+
+	path, err := exec.LookPath("clusterctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, raw := range []bool{false, true} {
+		args := []string{"job", "logs", "7"}
+		if raw {
+			args = append(args, "--raw")
+		}
+
+		c := exec.Command(path, args...)
+		c.Env = append(os.Environ(), "CLUSTERM_URL="+server.URL)
+
+		out, err := c.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		switch {
+		case raw && string(out) != text:
+			t.Errorf("--raw: %q", out)
+		case !raw && (strings.ContainsAny(string(out), "\x1b\x07") || !strings.HasPrefix(string(out), "ok red\n")):
+			t.Errorf("%q", out)
+		}
+	}
 }
 
 // TestSecondInterrupt ends a program that cannot act on the first SIGINT, because its

@@ -144,13 +144,15 @@ func auditVerifyCommand() *cli.Command {
 		Usage: "check the chain of hashes; change nothing",
 		UsageText: "clusterm audit verify [--config FILE]\n" +
 			"clusterm audit verify --export audit.jsonl",
-		Description: "Exit status 1 if an entry is missing or was changed. Compare the last number and hash with " +
-			"those that you have kept elsewhere: the chain alone cannot show entries that were cut off at its end.",
+		Description: "Exit status 1 if an entry is missing or was changed, also one between two of an export. " +
+			"Compare the last number and hash with those that you have kept elsewhere: the chain alone cannot " +
+			"show entries that were cut off at its end.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name:  "export",
 				Usage: "check a `FILE` instead, on any host: the output of clusterctl audit -o jsonl",
 			},
+			&cli.BoolFlag{Name: "selected", Usage: "the export was made with filters, so it may leave entries out"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			r, err := verifyAudit(ctx, c)
@@ -158,7 +160,7 @@ func auditVerifyCommand() *cli.Command {
 				return err
 			}
 
-			return printReport(c.Root().Writer, r)
+			return printReport(c.Root().Writer, r, c.Bool("selected"))
 		},
 	}
 }
@@ -179,7 +181,7 @@ func verifyAudit(ctx context.Context, c *cli.Command) (audit.Report, error) {
 }
 
 // printReport prints the result of a check, and returns an error about a damaged trail.
-func printReport(out io.Writer, r audit.Report) error {
+func printReport(out io.Writer, r audit.Report, selected bool) error {
 	fmt.Fprintf(out, "entries  %d, from %d to %d\n", r.Entries, r.First, r.Last)
 	fmt.Fprintf(out, "hash     %s\n", r.LastHash)
 
@@ -192,6 +194,10 @@ func printReport(out io.Writer, r audit.Report) error {
 		fmt.Fprintf(out, "left out %d entries between the first and the last one\n", r.Missing)
 	}
 
+	for _, d := range r.Dropped {
+		fmt.Fprintf(out, "dropped  %s\n", d)
+	}
+
 	for _, p := range r.Problems {
 		fmt.Fprintf(out, "problem  %s\n", p)
 	}
@@ -199,6 +205,11 @@ func printReport(out io.Writer, r audit.Report) error {
 	if len(r.Problems) > 0 {
 		return inventory.Errorf(inventory.KindRefused, "the audit trail is damaged").
 			Do("compare it with the journal: journalctl -u clusterm; and keep a copy of data_dir/audit")
+	}
+
+	if r.Missing > 0 && !selected {
+		return inventory.Errorf(inventory.KindRefused, "the export leaves out %d entries", r.Missing).
+			Do("compare it with the trail; if it was made with filters, say so with --selected")
 	}
 
 	return nil

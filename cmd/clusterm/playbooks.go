@@ -28,8 +28,9 @@ func playbooksCommand(config cli.Flag) *cli.Command {
 		Usage: "export the bundled playbooks, and check a folder of playbooks",
 		UsageText: "clusterm playbooks export DIR\n" +
 			"clusterm playbooks check [DIR]",
-		Description: "They need no manager. docs/playbooks.md describes what a folder of playbooks contains.",
-		Commands:    []*cli.Command{exportPlaybooksCommand(), checkPlaybooksCommand(config)},
+		Description: "They need no manager; a check uses the groups that were set at run time if one runs. " +
+			"docs/playbooks.md describes what a folder of playbooks contains.",
+		Commands: []*cli.Command{exportPlaybooksCommand(), checkPlaybooksCommand(config)},
 		Action: func(context.Context, *cli.Command) error {
 			return usageError{errors.New("playbooks needs a command: export or check")}
 		},

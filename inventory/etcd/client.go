@@ -352,7 +352,8 @@ func Error(err error) error {
 	case errors.Is(err, rpctypes.ErrCorrupt):
 		return inventory.Errorf(inventory.KindUnavailable,
 			"etcd found damaged data and refuses every change (alarm %s): %w", AlarmCorrupt, err).
-			Do("see the check \"space\" of the health for the way out").With(inventory.ShowHealth())
+			Do("on the manager's host, run clusterm store check, which needs no running clusterm, and restore a " +
+				"backup; only if it finds no damage, run clusterm store disarm")
 	case status.Code(err) == codes.ResourceExhausted:
 		// A message over gRPC's own limit has no error value, only this code.
 		return inventory.Errorf(inventory.KindTooLarge, "the record exceeds the size limit of the store: %w", err)

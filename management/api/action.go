@@ -4,6 +4,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -111,6 +112,10 @@ func optionsOf(a Action) inventory.JobOptions {
 	name := inventory.ActionName(a.Action)
 
 	var r JobRequest
+	if name == inventory.ActionRetryJob && json.Unmarshal(a.Body, &r) == nil {
+		return inventory.JobOptions{Serial: r.Serial}
+	}
+
 	if name != inventory.ActionSubmit && name != inventory.ActionMakePlan || json.Unmarshal(a.Body, &r) != nil {
 		return inventory.JobOptions{}
 	}
@@ -169,7 +174,11 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPost, pathOf(PathCancel, a.Job), nil
 	case inventory.ActionRetryJob:
 		return http.MethodPost, pathOf(PathRetry, a.Job), encode(Retry{
-			Failed: a.Failed, Nodes: a.Nodes, Playbooks: a.Playbooks, Timeout: Duration(a.Timeout),
+			Failed:    a.Failed,
+			Nodes:     a.Nodes,
+			Playbooks: a.Playbooks,
+			Timeout:   Duration(a.Timeout),
+			Serial:    a.Options.Serial,
 		})
 
 	// Plans
@@ -187,6 +196,10 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPatch, PathConfig, encode(map[string]string{a.Key: a.Value})
 	case inventory.ActionUnsetSetting:
 		return http.MethodPatch, PathConfig, encode(map[string]*string{a.Key: nil})
+	case inventory.ActionSetVariable:
+		return http.MethodPatch, pathOf(PathNodeVars, a.Nodes...), encode(map[string]json.RawMessage{
+			a.Key: json.RawMessage(cmp.Or(a.Value, "null")),
+		})
 	case inventory.ActionShowSSHKey:
 		return http.MethodGet, PathSSHKey, nil
 	case inventory.ActionCancelSSHKey:

@@ -89,6 +89,8 @@ type HostKeyTrust struct {
 	Key         string `json:"key,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Reason      string `json:"reason,omitempty"`
+	// SetAside makes the node's duplicates not count; it needs a reason.
+	SetAside bool `json:"set_aside,omitempty"`
 }
 
 // MaxPing is the maximum number of nodes in one Ping.
@@ -419,6 +421,10 @@ type Retry struct {
 	Playbooks string `json:"playbooks,omitempty"`
 	// Timeout is the time limit; 0: that of the old job.
 	Timeout Duration `json:"timeout,omitempty"`
+	// Serial is the size of a batch; empty: that of the old job.
+	Serial string `json:"serial,omitempty"`
+	// ExtraVars override single variables of the old request.
+	ExtraVars json.RawMessage `json:"extra_vars,omitempty"`
 }
 
 // Finding is one reason for the current situation.

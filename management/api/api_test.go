@@ -171,7 +171,10 @@ func TestVerbsInTheDocument(t *testing.T) {
 	enum, _, _ = strings.Cut(enum, "]")
 	documented := strings.Split(enum, ", ")
 
-	want := []string{string(inventory.VerbDiscovered), string(inventory.VerbDisappeared), string(inventory.VerbTrust)}
+	want := []string{
+		string(inventory.VerbDiscovered), string(inventory.VerbDisappeared), string(inventory.VerbConflict),
+		string(inventory.VerbTrust),
+	}
 
 	for _, row := range inventory.Lifecycle {
 		want = append(want, string(row.Verb))

@@ -59,5 +59,6 @@ type AuditReport struct {
 	Last     uint64   `json:"last"`
 	LastHash string   `json:"last_hash"`
 	Lost     uint64   `json:"lost,omitempty"`     // entries that say that others could not be written
+	Dropped  []string `json:"dropped,omitempty"`  // what the retention removed, in words
 	Problems []string `json:"problems,omitempty"` // empty: the chain is whole
 }

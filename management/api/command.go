@@ -86,6 +86,10 @@ func command(a inventory.Action) []string {
 			words = append(words, "--failed")
 		}
 
+		if a.Options.Serial != "" {
+			words = append(words, "--serial", a.Options.Serial)
+		}
+
 		if a.Playbooks != "" {
 			words = append(words, "--playbooks", a.Playbooks)
 		}
@@ -115,6 +119,8 @@ func command(a inventory.Action) []string {
 		return []string{"config", "set", a.Key + "=" + a.Value}
 	case inventory.ActionUnsetSetting:
 		return []string{"config", "unset", a.Key}
+	case inventory.ActionSetVariable:
+		return append(append([]string{"vars", "set", "--node"}, a.Nodes...), a.Key+"="+a.Value)
 	case inventory.ActionShowSSHKey:
 		return []string{"ssh-key", "status"}
 	case inventory.ActionCancelSSHKey:

@@ -92,7 +92,8 @@ type LegacyJobInfo struct {
 	Task    string    `json:"task"`
 	Desc    string    `json:"desc"`
 	Status  string    `json:"status"` // Queued, Running, Complete or Errored; a cancelled job is Errored
-	Error   string    `json:"error"`
+	Error   string    `json:"error"`  // of a job that failed
+	Logs    []string  `json:"logs"`   // the lines of its output so far; of a long output the last ones
 	Nodes   []string  `json:"nodes,omitempty"`
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`

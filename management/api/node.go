@@ -35,6 +35,9 @@ type Node struct {
 	// Configured is the configuration of that job; absent if it is unknown, or was not
 	// recorded.
 	Configured *Configured `json:"configured,omitempty"`
+	// RequestVars are names of variables whose values only the request of that job had set: the
+	// next job that configures the node takes them back.
+	RequestVars []string `json:"request_vars,omitempty"`
 	// Desired is the configuration that a verb would apply now; absent if it is the
 	// applied one, or if the node is not in service.
 	Desired *Configuration `json:"desired,omitempty"`
@@ -56,9 +59,15 @@ type Node struct {
 	Verb   inventory.Verb `json:"verb,omitempty"`   // the verb of that job
 	Before *Before        `json:"before,omitempty"` // the node before that job reserved it
 
-	Labels     map[string]string `json:"labels,omitempty"`     // set by operators; no verb changes them
-	Seen       map[string]bool   `json:"seen,omitempty"`       // by observer: its latest report
-	Duplicates []string          `json:"duplicates,omitempty"` // addresses of further live hosts with this identity
+	Labels map[string]string `json:"labels,omitempty"` // set by operators; no verb changes them
+	Seen   map[string]bool   `json:"seen,omitempty"`   // by observer: its latest report
+	// Sightings are what the observers say that see the node alive, by observer.
+	Sightings map[string]Sighting `json:"sightings,omitempty"`
+	// Duplicates are the other addresses at which the node is claimed: of further live hosts
+	// with its identity, or where another observer sees it. Every job refuses the node.
+	Duplicates []string `json:"duplicates,omitempty"`
+	// SetAside are claims that an operator has found not to be this node.
+	SetAside []string `json:"set_aside,omitempty"`
 	// AnnouncedFrom is the address of its member in the gossip, if that announces an
 	// address other than its own.
 	AnnouncedFrom string `json:"announced_from,omitempty"`
@@ -91,6 +100,8 @@ type Configuration struct {
 	Image     string `json:"image,omitempty"` // of the operating system
 	// Tags describe the choice of tasks of the group; absent: every task.
 	Tags string `json:"tags,omitempty"`
+	// Masters is a keyed hash of the nodes of groups that others require.
+	Masters string `json:"masters,omitempty"`
 }
 
 // Configured is the configuration that a verb has applied to a node.
@@ -116,8 +127,10 @@ type Verdict struct {
 	Unjudged    int `json:"unjudged,omitempty"`
 	Executed    int `json:"executed,omitempty"`
 	// Outdated: the node was compared with a configuration that was not applied to it.
-	Outdated bool   `json:"outdated,omitempty"`
-	Reason   string `json:"reason,omitempty"` // a failed check of verify.yml, or why the result is unknown
+	Outdated bool `json:"outdated,omitempty"`
+	// Failed: a check of verify.yml failed. The node is not healthy for the rules of groups.
+	Failed bool   `json:"failed,omitempty"`
+	Reason string `json:"reason,omitempty"` // a failed check of verify.yml, or why the result is unknown
 }
 
 // Describe returns the verdict in words, such as "drifted: 3 tasks would change".
@@ -162,6 +175,13 @@ type Before struct {
 	Applied    string           `json:"applied,omitempty"`
 	Residue    []string         `json:"residue,omitempty"`
 	Entries    uint64           `json:"entries"`
+}
+
+// Sighting is what one observer says about a node.
+type Sighting struct {
+	Addr   string    `json:"addr"`
+	Others []string  `json:"others,omitempty"` // addresses of other live members with its identity
+	Since  time.Time `json:"since,omitzero"`   // since when the observer says so
 }
 
 // HistoryEntry is one entry of a node's history.

@@ -31,6 +31,10 @@ func TestActions(t *testing.T) {
 			Name: row.Name, Verb: inventory.VerbMaintenance, Nodes: []string{"web-1"}, Job: "5", Failed: true,
 			Key: "jobs.timeout", Value: "2h0m0s",
 		}
+		if row.Name == inventory.ActionSetVariable {
+			a.Value = `"2h"` // JSON
+		}
+
 		wire := api.ActionsOf([]inventory.Action{a})[0]
 
 		text, err := json.Marshal(wire)

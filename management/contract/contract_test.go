@@ -263,6 +263,7 @@ var types = map[string]any{
 	"HostStat":          api.HostStat{},
 	"MergedVar":         api.MergedVar{},
 	"Setting":           api.Setting{},
+	"Sighting":          api.Sighting{},
 	"Instance":          api.Instance{},
 	"AuditList":         api.AuditList{},
 	"AuditEntry":        api.AuditEntry{},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -476,6 +477,62 @@ func TestFormerConfigurationMistakes(t *testing.T) {
 		`{"ansible":{"playbook-location":"/no/such/folder"}}`:  "/no/such/folder",
 		`{"ansible":{"priv_key_file":"/no/such/key"},"x":[1]}`: "x",
 	})
+}
+
+// TestFormerConfigurationOfEveryKey: the first generation's client sends every key that it knows,
+// with an empty value for what its file left out. Only the others are a change.
+func TestFormerConfigurationOfEveryKey(t *testing.T) {
+	t.Parallel()
+
+	f := oldClient{begin(t, "plain_http_role: admin")}
+
+	// As its client encodes {"ansible": {"user": …, "extra-variables": …}}.
+	send := func(user, vars string) json.RawMessage {
+		return json.RawMessage(`{"serf":{"Addr":"","AuthKey":"","Timeout":0},"inventory":{},"ansible":{` +
+			`"configure-playbook":"","cleanup-playbook":"","upgrade-playbook":"","playbook-location":"",` +
+			`"extra-variables":` + strconv.Quote(vars) + `,"user":` + strconv.Quote(user) +
+			`,"priv_key_file":""},"manager":{"addr":""}}`)
+	}
+	ansible := func(name string) any {
+		config, _ := f.read("/config")["config"].(map[string]any)
+		section, _ := config["ansible"].(map[string]any)
+
+		return section[name]
+	}
+
+	f.ok("/config", formerRequest{Config: send("operator", `{"env":"prod"}`)})
+	before := f.read("/config")
+	f.ok("/config", formerRequest{Config: send("", "")})
+
+	if after := f.read("/config"); !reflect.DeepEqual(after, before) {
+		t.Errorf("empty values changed the configuration\n%v\n%v", before, after)
+	}
+
+	if ansible("user") != "operator" || ansible("extra_variables") != `{"env":"prod"}` {
+		t.Errorf("user %v, variables %v", ansible("user"), ansible("extra_variables"))
+	}
+
+	// What was read may be sent back, as it came and in another envelope.
+	code, text := f.send(http.MethodGet, "/config", nil)
+	if code != http.StatusOK {
+		t.Fatal(text)
+	}
+
+	if code, answer := f.send(http.MethodPost, "/config", []byte(text)); code != http.StatusOK {
+		t.Errorf("the answer of GET: %d %s", code, answer)
+	}
+
+	f.ok("/config", formerRequest{Config: json.RawMessage(text)})
+	f.ok(
+		"/config",
+		formerRequest{Config: json.RawMessage(strings.Replace(text, `"user":"operator"`, `"user":"root"`, 1))},
+	)
+
+	if ansible("user") != "root" {
+		t.Errorf("the user is %v", ansible("user"))
+	}
+
+	f.refusesConfig(map[string]string{`{"serf":{"Addr":"","AuthKey":"x"}}`: "serf.AuthKey"})
 }
 
 // TestScenarios replays the first generation's system scenarios through its

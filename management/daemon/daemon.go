@@ -235,7 +235,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	})
 
 	d.background(ctx, "notifications", d.notifier.Run)
-	d.background(ctx, "policies", d.policies.Run)
+	d.background(ctx, "policies", d.runPolicies)
 	d.background(ctx, "rollouts", d.rollouts.Run)
 
 	d.tokens.Start(ctx)

@@ -97,7 +97,7 @@ func (s steps) Undo(_ context.Context, c access.Caller, _, reason string) (rollo
 	n, _ := v.Lookup(r.Nodes[0].Name)
 	r.Nodes[0].Job = n.Applied
 
-	u, err := r.Undo(v.Snapshot, nil, func(string) bool { return true }, reason, time.Now())
+	u, err := r.Undo(v.Snapshot, nil, func(string) (bool, error) { return true, nil }, reason, time.Now())
 	u.ID = "r9c1d20a5"
 
 	return u.Begin(c.Principal, time.Now()), err

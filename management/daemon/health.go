@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/policy"
@@ -125,6 +126,10 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		h.Warnings = append(h.Warnings, text+": clusterctl policy release")
 	}
 
+	if text := restoredWarning(v.Automation); text != "" {
+		h.Warnings = append(h.Warnings, text)
+	}
+
 	h.Warnings = append(h.Warnings, d.policies.Warnings()...)
 
 	for _, problem := range d.settings.Groups().BudgetProblems(v.Nodes) {
@@ -145,6 +150,8 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	h.Outdated, h.Unknown = counts.Outdated, counts.Unknown
 	h.Warnings = append(h.Warnings, playbookWarnings(v, d.identity.ID)...)
 
+	h.Warnings = append(h.Warnings, nodeWarnings(v.Nodes)...)
+
 	for _, j := range v.Jobs {
 		if !j.Status.Ended() {
 			h.Jobs[api.JobStatus(j.Status)]++
@@ -152,6 +159,33 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	}
 
 	return h
+}
+
+// nodeWarnings counts the nodes in service that no observer sees, and those that a verification found to differ.
+func nodeWarnings(nodes []*inventory.Node) (warnings []string) {
+	var gone, drifted int
+
+	for _, n := range nodes {
+		if n.InService() && n.State == inventory.Disappeared {
+			gone++
+		}
+
+		if n.Verification != nil && n.Verification.Result == inventory.Drifted {
+			drifted++
+		}
+	}
+
+	if gone > 0 {
+		warnings = append(warnings, inventory.Count(gone, "node in service has", "nodes in service have")+
+			" disappeared: clusterctl nodes get -l state=Disappeared")
+	}
+
+	if drifted > 0 {
+		warnings = append(warnings, inventory.Count(drifted, "node differs", "nodes differ")+
+			" from the configuration: clusterctl nodes get -l verification=drifted")
+	}
+
+	return warnings
 }
 
 // playbookWarnings reports playbooks that this instance cannot read, and instances with

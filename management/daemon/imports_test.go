@@ -61,7 +61,7 @@ var mayImport = map[string][]string{
 	"management/plan":          {"inventory", "configuration", "management/job"},
 	"management/rollout":       {"inventory", "configuration", "management/job", "management/plan"},
 	"management/rollout/leader": {
-		"inventory", "configuration", "management/access", "management/job", "management/policy",
+		"inventory", "configuration", "management/access", "management/job", "management/notify", "management/policy",
 		"management/rollout", "management/state",
 	},
 	"management/state": {
@@ -215,6 +215,7 @@ var mayImport = map[string][]string{
 		"management/job",
 		"management/metrics",
 		"management/node",
+		"management/openapi",
 		"management/plan",
 		"management/policy/leader",
 		"management/repository",
@@ -315,7 +316,6 @@ var mayImport = map[string][]string{
 	},
 	"cmd/clusterm/processtest": {},
 	"ansible":                  {},
-	".ci/textmeasure":          {},
 	"vagrant/bench": {
 		"configuration", "configuration/repository/git", "inventory", "inventory/etcd", "management/access",
 		"management/api", "management/client", "management/etcd", "management/job", "management/policy",
@@ -349,13 +349,12 @@ var homes = []struct {
 		"only text for a terminal needs the width of a character",
 	},
 	{"github.com/hashicorp/", []string{"monitor/serf"}, "one home per dependency"},
-	{"github.com/yuin/goldmark", []string{"management/openapi"}, "only tests and make docs need it"},
+	{"github.com/yuin/goldmark", []string{"management/openapi"}, "one home per dependency"},
 	{
 		"github.com/getkin/kin-openapi",
 		[]string{"management/openapi", "management/contract"},
-		"only tests and make docs need it",
+		"one home per dependency, and its checks",
 	},
-	{module + "/management/openapi", []string{"management/contract"}, "only tests and make docs need it"},
 	{module + "/management/contract", nil, "it is for tests"},
 	{module + "/management/job/jobtest", nil, "it is for tests"},
 	{module + "/management/server/nodelist/nodelisttest", nil, "it is for tests"},

@@ -60,7 +60,16 @@ func (d *Daemon) identifyManager(ctx context.Context) {
 // identifyOnce reads the identity of the store, and writes it into the data directory:
 // other managers recognize the host by it.
 func (d *Daemon) identifyOnce(ctx context.Context) error {
-	id, err := d.store.Identity(ctx)
+	path := filepath.Join(d.file.DataDir, "manager.json")
+	old, _ := os.ReadFile(path) // unreadable: none
+
+	// A store that was lost and begun anew is that of the same manager: its hosts carry the identity.
+	var former manager
+	if err := json.Unmarshal(old, &former); err != nil || !instanceIDs.MatchString(former.ID) {
+		former.ID = ""
+	}
+
+	id, err := d.store.Identity(ctx, former.ID)
 	d.gossip.set(func(g *gossip) {
 		g.manager, g.noManager = manager{ID: id, Name: d.node.Name(), Addr: d.node.Addr}, err
 	})
@@ -73,8 +82,7 @@ func (d *Daemon) identifyOnce(ctx context.Context) error {
 	content, _ := json.Marshal(manager{ID: id, Name: d.node.Name(), Addr: d.node.Addr})
 	content = append(content, '\n')
 
-	path := filepath.Join(d.file.DataDir, "manager.json")
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+	if bytes.Equal(old, content) {
 		return nil
 	}
 

@@ -84,8 +84,9 @@ func (i issuer) token(t *testing.T, audience string, groups ...string) string {
 	b64 := base64.RawURLEncoding.EncodeToString
 
 	claims, err := json.Marshal(map[string]any{
-		"iss": i.URL, "aud": audience, "sub": "1", "email": "ann@example.com", "groups": groups,
-		"exp": time.Now().Add(time.Hour).Unix(),
+		"iss": i.URL, "aud": audience, "sub": "1", "email": "ann@example.com", "email_verified": true,
+		"groups": groups,
+		"exp":    time.Now().Add(time.Hour).Unix(),
 	})
 	if err != nil {
 		t.Fatal(err)

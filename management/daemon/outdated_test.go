@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,4 +103,122 @@ func TestOutdated(t *testing.T) {
 	if err != nil || n.Configured == nil || time.Since(n.Configured.Time) > time.Minute {
 		t.Errorf("%+v, %v", n, err)
 	}
+}
+
+// TestRequestVars: what only a request had set is shown as that. A plan and a job warn before they
+// take it back, and the remedy of the explanation keeps it.
+func TestRequestVars(t *testing.T) {
+	t.Parallel()
+
+	s := begin(t)
+	s.report("a")
+
+	a := []string{"a-1"}
+	_, err := s.Client.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"shopd": "1.3", "color": "red"})
+	s.must(err)
+
+	s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: a})
+	upgraded := s.runJob(api.JobRequest{
+		Verb: inventory.VerbMaintenance, Nodes: a, ExtraVars: []byte(`{"shopd": "2.0", "color": "red"}`),
+	})
+
+	// One of them is what it would be without the request.
+	n, err := s.Node(s.ctx(), "a-1")
+	if err != nil || !slices.Equal(n.RequestVars, []string{"shopd"}) {
+		t.Fatalf("%+v, %v", n, err)
+	}
+
+	warning := "a-1: it takes back shopd, which only the request of job " + upgraded.ID + " had set"
+
+	p, err := s.Client.Plan(s.ctx(), api.JobRequest{Verb: inventory.VerbApply, Nodes: a})
+	if err != nil || !slices.Contains(p.Warnings, warning) {
+		t.Errorf("%+v, %v", p.Warnings, err)
+	}
+
+	p, err = s.Client.Plan(s.ctx(), api.JobRequest{
+		Verb: inventory.VerbApply, Nodes: a, ExtraVars: []byte(`{"shopd": "2.1"}`),
+	})
+	if err != nil || len(p.Warnings) > 0 {
+		t.Errorf("%+v, %v", p.Warnings, err)
+	}
+
+	s.restart()
+
+	e, err := s.Client.Explain(s.ctx(), "a-1")
+	if err != nil || len(e.Findings) != 1 || len(e.Findings[0].Actions) != 1 {
+		t.Fatalf("%+v, %v", e, err)
+	}
+
+	// Its own request, as another client sends it.
+	action := e.Findings[0].Actions[0]
+	if action.Method != http.MethodPatch || action.Path != "/v1/vars/nodes/a-1" ||
+		string(action.Body) != `{"shopd":"2.0"}` {
+		t.Errorf("%+v", action)
+	}
+
+	_, err = s.Client.PatchVars(s.ctx(), client.ScopeNode("a-1"), api.Vars{"shopd": "2.0"})
+	s.must(err)
+
+	if n, err = s.Node(s.ctx(), "a-1"); err != nil || n.Outdated == nil || *n.Outdated || len(n.RequestVars) > 0 {
+		t.Errorf("%+v, %v", n, err)
+	}
+
+	if j := s.runJob(api.JobRequest{Verb: inventory.VerbApply, Nodes: a}); len(j.Warnings) > 0 {
+		t.Errorf("%v", j.Warnings)
+	}
+}
+
+// TestOutdatedByMasters: whoever refers to the masters is outdated as soon as they are others, and
+// the explanation names those that came and went. An apply mends that.
+func TestOutdatedByMasters(t *testing.T) {
+	t.Parallel()
+
+	s := begin(t)
+	s.report("a b c w")
+
+	run := func(verb inventory.Verb, group string, names ...string) {
+		t.Helper()
+
+		if j := s.runJob(api.JobRequest{Verb: verb, Nodes: names, Group: group}); j.Status != api.Complete {
+			t.Fatalf("%s: %s: %s", verb, j.Status, j.Message)
+		}
+	}
+	want := func(when, text string, names ...string) {
+		t.Helper()
+
+		if got := s.outdated(); !slices.Equal(got, names) {
+			t.Errorf("%s: outdated are %v, want %v", when, got, names)
+		}
+
+		n, err := s.Node(s.ctx(), "w-1")
+		if err != nil || !slices.Equal(n.Differs, []inventory.Part{inventory.PartMasters}) && text != "" {
+			t.Errorf("%s: it differs by %v, %v", when, n.Differs, err)
+		}
+
+		e, err := s.Client.Explain(s.ctx(), "w-1")
+		if err != nil || text != "" && !strings.Contains(e.Findings[0].Message, text) {
+			t.Errorf("%s: %+v, %v", when, e.Findings, err)
+		}
+	}
+
+	run(inventory.VerbCommission, inventory.GroupMaster, "a-1", "b-1")
+	run(inventory.VerbCommission, inventory.GroupWorker, "w-1")
+	want("commissioned", "")
+
+	run(inventory.VerbApply, "", "a-1")
+	want("a master is served in place", "")
+
+	run(inventory.VerbDecommission, "", "b-1")
+	want("a master left", "the masters have changed: without b-1", "a-1", "w-1")
+
+	run(inventory.VerbApply, "", "a-1", "w-1")
+	want("applied", "")
+
+	run(inventory.VerbCommission, inventory.GroupMaster, "c-1")
+	want("a master came", "the masters have changed: with c-1", "a-1", "w-1")
+	s.restart()
+	want("after a restart", "the masters have changed: with c-1", "a-1", "w-1")
+
+	run(inventory.VerbApply, "", "a-1", "w-1")
+	want("applied again", "")
 }

@@ -7,17 +7,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
 
 	bundled "github.com/contiv/cluster/ansible"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/setting"
 )
@@ -85,18 +91,22 @@ var playbookUses = []struct {
 // for the configuration in a file. An empty folder is that of the configuration, or
 // the bundled one. The error is that of a check that cannot be made; it is
 // KindInvalid for a folder that the manager could not copy.
+//
+// Groups and other settings that were set at run time count, as long as a manager runs on the host.
 func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookReport, error) {
 	f, err := setting.Load(configPath, adapters{})
 	if err != nil {
 		return PlaybookReport{}, err
 	}
 
+	config, unread := atRunTime(ctx, configPath, f)
+
 	if _, err := ansible.Check(ctx, f.Ansible); err != nil {
 		return PlaybookReport{}, err
 	}
 
 	if folder == "" {
-		folder = f.Playbooks
+		folder = config.Playbooks
 	}
 
 	var (
@@ -104,10 +114,10 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 		done func()
 	)
 
-	if folder == "" && f.Repository.Used() {
-		c, done, err = newRepositoryCheck(ctx, f.Config, "")
+	if folder == "" && config.Repository.Used() {
+		c, done, err = newRepositoryCheck(ctx, config, "")
 	} else {
-		c, done, err = newPlaybookCheck(ctx, f.Config, folder, "")
+		c, done, err = newPlaybookCheck(ctx, config, folder, "")
 	}
 
 	if err != nil {
@@ -115,6 +125,16 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 	}
 
 	defer done()
+
+	if unread != nil {
+		c.add(
+			SeverityWarning,
+			"",
+			fmt.Sprintf("the settings that were set at run time, such as groups, cannot be read: %v",
+				unread),
+			"check as root, on the host of the manager",
+		)
+	}
 
 	if err := c.playbooks(ctx, c.plays); err != nil {
 		return PlaybookReport{}, err
@@ -139,6 +159,42 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 	})
 
 	return c.report, nil
+}
+
+// atRunTime returns the configuration of the file with what was set at run time, if a manager runs. The
+// error is why that cannot be read; the configuration is that of the file then.
+func atRunTime(ctx context.Context, configPath string, f setting.File) (setting.Config, error) {
+	const patience = 5 * time.Second
+
+	if !f.Etcd.Used() {
+		running, err := etcd.Running(filepath.Join(f.DataDir, "etcd"))
+		if err != nil || !running {
+			return f.Config, err
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+
+	t, err := OpenStoreTool(ctx, Options{ConfigPath: configPath, Logger: log})
+	if err != nil {
+		return f.Config, err
+	}
+
+	overlay, err := store.StoredSettings(ctx, t.client)
+	if err = errors.Join(err, t.Close()); err != nil {
+		return f.Config, err
+	}
+
+	config, err := f.With(overlay)
+	if err != nil {
+		return f.Config, err
+	}
+
+	return config, nil
 }
 
 // playbookCheck is a check under way.

@@ -377,3 +377,36 @@ warning: rolling-upgrade.yml: it is missing; without it, the manager refuses mai
 		t.Errorf("the remedy is %q", got)
 	}
 }
+
+// TestCheckPlaybooksAtRunTime: a group that was set at run time is one of the groups of the check.
+func TestCheckPlaybooksAtRunTime(t *testing.T) {
+	t.Parallel()
+
+	s := begin(t)
+
+	now, err := s.Client.Config(s.ctx())
+	s.must(err)
+
+	groups, _ := now["groups"].Value.([]any)
+	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{
+		"groups": append(slices.Clone(groups), map[string]any{"name": "cache"}),
+	})
+	s.must(err)
+
+	has := func(r PlaybookReport) bool {
+		return slices.ContainsFunc(r.Groups, func(g CheckedGroup) bool { return g.Name == "cache" })
+	}
+
+	r, err := CheckPlaybooks(s.ctx(), s.file, filepath.Join(s.dir, "playbooks"))
+	if err != nil || !has(r) {
+		t.Errorf("while the manager runs: %+v, %v", r, err)
+	}
+
+	s.down()
+
+	// Without a manager, the groups are those of the file.
+	r, err = CheckPlaybooks(s.ctx(), s.file, filepath.Join(s.dir, "playbooks"))
+	if err != nil || has(r) {
+		t.Errorf("without a manager: %+v, %v", r, err)
+	}
+}

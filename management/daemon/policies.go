@@ -3,8 +3,6 @@
 package daemon
 
 import (
-	"strings"
-
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/state"
@@ -27,15 +25,7 @@ func (d *Daemon) newPolicies() *leader.Leader {
 // policySettings returns the settings of the policies, with the outdated parts of nodes.
 func (d *Daemon) policySettings() leader.Settings {
 	s := d.settings.Policies()
-	s.Outdated = func(v *state.View, n *inventory.Node) string {
-		var parts []string
-		for _, part := range d.desired.Of(v).Judge(n).Differs {
-			parts = append(parts, string(part))
-		}
-
-		return strings.Join(parts, ", ")
-	}
-
+	s.Outdated = func(v *state.View, n *inventory.Node) []inventory.Part { return d.desired.Of(v).Judge(n).Differs }
 	s.Playbooks = func(v *state.View) state.Playbooks { return d.desired.Of(v).Playbooks() }
 
 	return s

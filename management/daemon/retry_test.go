@@ -118,6 +118,7 @@ type failure struct {
 	end   string
 	idle  bool // the cleanup.yml that configured the nodes has no play for them
 	two   bool // the job has two nodes
+	both  bool // it has two nodes, and the playbooks fail on both
 	want  string
 }
 
@@ -147,6 +148,7 @@ var failures = []failure{
 	{verb: inventory.VerbUpdate, from: asMaster, waits: "site.yml", end: byCancel, want: asMaster},
 	{verb: inventory.VerbUpdate, from: asMaster, waits: "site.yml", end: byKill, want: asMaster},
 	{verb: inventory.VerbApply, from: asMaster, fails: "site.yml", two: true, want: asMaster},
+	{verb: inventory.VerbApply, from: asMaster, fails: "site.yml", both: true, want: asMaster},
 	{verb: inventory.VerbApply, from: asMaster, waits: "site.yml", end: byCancel, want: asMaster},
 	{verb: inventory.VerbApply, from: asMaster, waits: "site.yml", end: byDeadline, want: asMaster},
 	{verb: inventory.VerbApply, from: asMaster, waits: "site.yml", end: byKill, want: asMaster},
@@ -177,6 +179,7 @@ func TestRemediesLeadToSuccess(t *testing.T) {
 	f := beginFaults(t)
 	for i, c := range failures {
 		nodes, id := f.suffer(c, i)
+		f.rule()
 
 		f.follow(c, func() (findings []api.Finding, shown string) {
 			e, err := f.Client.ExplainJob(f.ctx(), id)
@@ -185,6 +188,7 @@ func TestRemediesLeadToSuccess(t *testing.T) {
 			return e.Findings, f.command("job", "why", id)
 		})
 		f.expect(c, nodes, c.want, true)
+		f.unrule()
 
 		// The next discover takes a host that is known, and gone.
 		if c.verb == inventory.VerbDiscover {
@@ -207,6 +211,7 @@ func TestRemediesOfNodes(t *testing.T) {
 		}
 
 		nodes, _ := f.suffer(c, i)
+		f.rule()
 
 		want := asMaster
 		if c.want == asForgotten {
@@ -224,6 +229,7 @@ func TestRemediesOfNodes(t *testing.T) {
 			return e.Findings, f.command("nodes", "explain", nodes[0])
 		})
 		f.expect(c, nodes[:1], want, true)
+		f.unrule()
 	}
 }
 
@@ -239,6 +245,12 @@ func beginFaults(t *testing.T) faults {
 	// From now on a commission without a group makes workers.
 	f.see("first", "10.0.1.1")
 	s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"first-1"}, Group: inventory.GroupMaster})
+
+	// The masters have one that requires them.
+	f.see("dependent", "10.0.9.9")
+	s.runJob(api.JobRequest{
+		Verb: inventory.VerbCommission, Nodes: []string{"dependent-1"}, Group: inventory.GroupWorker,
+	})
 
 	return f
 }
@@ -297,13 +309,43 @@ func (f faults) observe(name, label, addr string) {
 	}
 }
 
+// rule gives the groups budgets, as small as they can be, and a window that is open.
+func (f faults) rule() {
+	f.t.Helper()
+
+	f.set(api.Vars{
+		"groups": []any{
+			map[string]any{"name": inventory.GroupMaster, "budget": map[string]any{"max_unavailable": "1"}},
+			map[string]any{
+				"name": inventory.GroupWorker, "requires": map[string]any{inventory.GroupMaster: 1},
+				"budget": map[string]any{"max_unavailable": "1"},
+			},
+		},
+		"windows": []any{map[string]any{
+			"name": "always", "cron": "0 * * * *", "duration": "60m",
+			"groups": []string{inventory.GroupMaster},
+		}},
+	})
+}
+
+// unrule takes the rules of rule back.
+func (f faults) unrule() { f.t.Helper(); f.set(api.Vars{"groups": nil, "windows": nil}) }
+
+// set changes settings.
+func (f faults) set(settings api.Vars) {
+	f.t.Helper()
+
+	_, err := f.Client.PatchConfig(f.ctx(), settings)
+	f.must(err)
+}
+
 // suffer lets a job fail as the row wants it, and corrects the cause. It returns
 // the nodes and the id of the job.
 func (f faults) suffer(c failure, row int) (nodes []string, id string) {
 	f.t.Helper()
 
 	labels := []string{fmt.Sprintf("n%d", row)}
-	if c.two {
+	if c.two || c.both {
 		labels = append(labels, fmt.Sprintf("m%d", row))
 	}
 
@@ -331,6 +373,10 @@ func (f faults) suffer(c failure, row int) (nodes []string, id string) {
 
 	if c.verb == inventory.VerbCommission {
 		r.Group = inventory.GroupMaster
+	}
+
+	if c.both {
+		host = strings.Join(nodes, "\n")
 	}
 
 	f.fail(host, strings.Fields(c.fails)...)

@@ -153,7 +153,7 @@ func (r run) Results() (map[string]job.HostResult, error) {
 		out[host] = job.HostResult{
 			Begun: h.Begun, OK: h.OK, Changed: h.Changed, Failed: h.Failed, Unreachable: h.Unreachable > 0,
 			Task: h.Task, Message: h.Message, Done: h.Good(), Selected: h.Selected, Executed: h.Executed,
-			Foreseen: h.Foreseen, Unjudged: h.Unjudged, Judged: h.Judged, Doubt: h.Doubt,
+			Foreseen: h.Foreseen, Unjudged: h.Unjudged, Judged: h.Judged, Doubt: h.Doubt, Ignored: h.Ignored,
 		}
 	}
 

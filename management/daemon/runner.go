@@ -43,6 +43,7 @@ type runner struct {
 	pinger      *ansible.Prober // for operators: their pings delay no job
 	runs        string          // folder of run directories
 	temp        string          // emptied at the start
+	jumpKeys    string          // known_hosts of jump hosts
 	bundled     string          // digest of the playbooks in the binary
 	repository  pinner          // the configured git repository
 	instruments *instruments
@@ -91,12 +92,14 @@ func tempDir(dataDir string) string { return filepath.Join(dataDir, "tmp") }
 // newRunner makes the folders, and copies the playbooks of the binary there.
 func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
 	temp := tempDir(o.dataDir)
+	jumpKeys := filepath.Join(o.dataDir, "ssh", "known_hosts")
 	r := &runner{
 		config:      o.config,
 		runs:        filepath.Join(o.dataDir, "runs"),
 		temp:        temp,
-		prober:      &ansible.Prober{Dir: temp},
-		pinger:      &ansible.Prober{Dir: temp},
+		jumpKeys:    jumpKeys,
+		prober:      &ansible.Prober{Dir: temp, JumpKeys: jumpKeys},
+		pinger:      &ansible.Prober{Dir: temp, JumpKeys: jumpKeys},
 		ansible:     ansible.Runner{Self: o.command},
 		instruments: o.instruments,
 		log:         o.log,
@@ -109,7 +112,7 @@ func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
 		return nil, err
 	}
 
-	for _, dir := range []string{r.runs, r.temp} {
+	for _, dir := range []string{r.runs, r.temp, filepath.Dir(jumpKeys)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -320,7 +323,7 @@ func (r *runner) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, er
 		ID: spec.ID, Dir: r.dir(spec.ID), Playbooks: playbooks, Playbook: spec.Playbook,
 		BundledRoles: r.rolesOf(spec.PlaybookDigest), CallbackDir: r.bundledDir(bundled.CallbackDir),
 		CacheDir: r.bundledDir(bundled.CacheDir),
-		Hosts:    spec.Hosts, ExtraVars: spec.Extra, Options: spec.Ansible, Forks: c.Jobs.Forks,
+		Hosts:    spec.Hosts, JumpKeys: r.jumpKeys, ExtraVars: spec.Extra, Options: spec.Ansible, Forks: c.Jobs.Forks,
 		Deadline: spec.Deadline, Lease: spec.Lease,
 		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible, VaultIDs: c.VaultIDs,
 		Secrets: spec.Secrets,

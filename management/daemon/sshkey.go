@@ -26,7 +26,7 @@ func (d *Daemon) openSSHKey() {
 	}
 
 	d.sshKey = sshkey.New(sshkey.Options{
-		State: d.store, Records: d.store, Hosts: &ansible.Prober{Dir: d.runner.temp},
+		State: d.store, Records: d.store, Hosts: &ansible.Prober{Dir: d.runner.temp, JumpKeys: d.runner.jumpKeys},
 		Settings: d.settings.SSHKey, Switch: d.settings.UseSSHKey, Leads: d.member.Leads,
 		Dir: filepath.Join(d.file.DataDir, "ssh"), Home: home, Comment: cmp.Or("clusterm@"+d.node.Name(), "clusterm"),
 		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "ssh key"),

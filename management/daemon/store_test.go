@@ -370,6 +370,9 @@ func TestMissingStore(t *testing.T) {
 			s := prepare(t)
 			s.up()
 			s.report("a")
+
+			identity := s.managerID()
+
 			s.down()
 
 			kept := filepath.Join(s.dir, "kept")
@@ -393,6 +396,11 @@ func TestMissingStore(t *testing.T) {
 
 			s.tune = func(o *Options) { o.AcceptEmptyStore = true }
 			s.up()
+
+			// The hosts of the lost store carry its identity, and are its hosts.
+			if now := s.managerID(); now != identity {
+				t.Errorf("the identity was %s and is %s", identity, now)
+			}
 
 			if status, text := s.get(api.PathNodes + "/a-1"); status != http.StatusNotFound {
 				t.Errorf("%d: %s", status, text)

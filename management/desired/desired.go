@@ -3,6 +3,7 @@
 package desired
 
 import (
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,6 +39,7 @@ func (s *Source) Of(v *state.View) *Configurations {
 		playbooks: v.Playbooks[s.instance],
 		key:       v.ChecksumKey,
 	}
+	next.masters = masters(v.Nodes, next.settings.Groups)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,18 +51,37 @@ func (s *Source) Of(v *state.View) *Configurations {
 	return s.last
 }
 
-// inputs are everything that desired configurations depend on, the nodes apart.
+// masters returns the nodes that every inventory has. One that a job works on comes back, so it
+// counts: nobody becomes outdated for the time of an update.
+func masters(nodes []*inventory.Node, groups inventory.Groups) []variable.Master {
+	required := map[string]bool{}
+	for _, name := range groups.Names() {
+		required[name] = groups.Required(name) > 0
+	}
+
+	var found []variable.Master
+	for _, n := range nodes {
+		if (n.Status == inventory.Allocated || n.Status == inventory.Maintenance) && required[n.Group] {
+			found = append(found, variable.Master{Name: n.Name, Addr: n.Addr, Group: n.Group})
+		}
+	}
+
+	return found
+}
+
+// inputs are everything that desired configurations depend on, the nodes that are no masters apart.
 type inputs struct {
 	view      *state.View
 	settings  variable.Settings
 	playbooks state.Playbooks
 	key       configuration.ChecksumKey
+	masters   []variable.Master
 }
 
 func (i inputs) same(as inputs) bool {
 	merger := variable.NewMerger(i.view, i.settings)
 
-	return i.playbooks == as.playbooks && i.key == as.key &&
+	return i.playbooks == as.playbooks && i.key == as.key && slices.Equal(i.masters, as.masters) &&
 		slices.EqualFunc(i.settings.Groups, as.settings.Groups, alikeGroups) &&
 		merger.Alike(variable.NewMerger(as.view, as.settings)) == nil
 }
@@ -76,8 +97,9 @@ func alikeGroups(a, b inventory.Group) bool {
 type Configurations struct {
 	inputs
 
-	groups map[string]sums // of the configured groups
-	own    sync.Map        // place to checksum: of the nodes with variables of their own
+	groups     map[string]sums // of the configured groups
+	own        sync.Map        // place to checksum: of the nodes with variables of their own
+	mastersSum string          // empty: unknown
 }
 
 // sums are the variables of a group with those of all nodes.
@@ -95,6 +117,8 @@ func newConfigurations(in inputs) *Configurations {
 	for _, name := range in.settings.Groups.Names() {
 		c.groups[name] = c.sumsOf(name)
 	}
+
+	c.mastersSum = variable.MastersSum(c.key, c.masters)
 
 	return c
 }
@@ -147,8 +171,30 @@ func (c *Configurations) Of(n *inventory.Node) (inventory.Configuration, bool) {
 
 	return inventory.Configuration{
 		Playbooks: c.playbooks.Digest, Commit: c.playbooks.Commit, Group: n.Group, Variables: c.variables(n),
-		Tags: c.groups[n.Group].tags,
+		Tags: c.groups[n.Group].tags, Masters: c.mastersSum,
 	}, true
+}
+
+// Masters returns the names of the nodes that every inventory has now.
+func (c *Configurations) Masters() []string {
+	names := make([]string, len(c.masters))
+	for i, m := range c.masters {
+		names[i] = m.Name
+	}
+
+	return names
+}
+
+// Visible returns the variables without those that are, or contain, secrets.
+func (c *Configurations) Visible(vars configuration.Vars) configuration.Vars {
+	hidden := c.settings.Secrets.HideVars(vars)
+	for name, value := range hidden {
+		if !reflect.DeepEqual(value, vars[name]) {
+			delete(hidden, name)
+		}
+	}
+
+	return hidden
 }
 
 // Playbooks returns the playbooks that would configure a node now.
@@ -163,6 +209,9 @@ type Judgement struct {
 	Known    bool
 	Outdated bool
 	Differs  []inventory.Part // the parts that differ, if it is outdated
+	// Undone are variables whose values only the request of the applied job had set: the next verb
+	// replaces or leaves them out.
+	Undone []string
 }
 
 // Judge compares the node with its desired configuration.
@@ -181,6 +230,12 @@ func (c *Configurations) Judge(n *inventory.Node) Judgement {
 	j.Differs = want.Differs(n.Configured.Configuration)
 	j.Outdated = len(j.Differs) > 0
 	j.Known = j.Outdated || want.Complete(n.Configured.Configuration)
+
+	if len(n.Configured.Extra) > 0 {
+		merged := c.settings.Merge(c.view, n.Group, n.Name)
+		j.Undone = n.Configured.Undone(slices.Contains(j.Differs, inventory.PartVariables),
+			func(name string) string { return c.key.ChecksumOf(name, merged) })
+	}
 
 	return j
 }

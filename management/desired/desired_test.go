@@ -41,6 +41,7 @@ func newWorld() *world {
 			Groups: inventory.DefaultGroups(), Vars: configuration.Vars{"file": "1"}, Sources: []string{"outside"},
 		},
 	}
+	w.view.Variables[state.ScopeGroup(inventory.GroupMaster)] = configuration.Vars{"m": "1"}
 	w.source = desired.New("i", func() variable.Settings { return w.settings })
 	w.view.Nodes = []*inventory.Node{
 		{Name: "m1", Status: inventory.Allocated, Group: inventory.GroupMaster},
@@ -124,11 +125,39 @@ func TestOutdated(t *testing.T) {
 
 	all := []string{"m1[variables]", "w1[variables]", "w2[variables]"}
 
+	masters := []string{"m1[masters]", "w1[masters]", "w2[masters]"}
+
 	for name, tt := range map[string]struct {
 		change func(*world)
 		want   []string
 	}{
 		"nothing": {func(*world) {}, nil},
+		"another address of a master": {
+			node("m1", func(n *inventory.Node) { n.Addr = "192.0.2.9" }), masters,
+		},
+		"another address of a worker": {node("w1", func(n *inventory.Node) { n.Addr = "192.0.2.9" }), nil},
+		"a master more": {
+			node("u1", func(n *inventory.Node) { n.Status, n.Group = inventory.Allocated, inventory.GroupMaster }),
+			[]string{"m1[masters]", "u1?", "w1[masters]", "w2[masters]"},
+		},
+		"a worker more": {
+			node("u1", func(n *inventory.Node) { n.Status, n.Group = inventory.Allocated, inventory.GroupWorker }),
+			[]string{"u1?"},
+		},
+		"a master that leaves": {
+			node("m1", func(n *inventory.Node) { n.Status = inventory.Decommissioning }),
+			[]string{"w1[masters]", "w2[masters]"},
+		},
+		"a master under work": {node("m1", func(n *inventory.Node) { n.Status = inventory.Maintenance }), nil},
+		"a variable of the masters": {
+			set(state.ScopeGroup(inventory.GroupMaster), configuration.Vars{"m": "2"}), []string{"m1[variables]"},
+		},
+		"a record without masters": {
+			node("w1", func(n *inventory.Node) {
+				n.Configured.Masters = ""
+				n.Addr = "192.0.2.9"
+			}), nil,
+		},
 		"playbooks": {
 			playbooks(state.Playbooks{Digest: "q"}), []string{"m1[playbooks]", "w1[playbooks]", "w2[playbooks]"},
 		},
@@ -179,10 +208,11 @@ func TestOutdated(t *testing.T) {
 			[]string{"m1?", "w1?", "w2?"},
 		},
 		"another group": {
-			node("w1", func(n *inventory.Node) { n.Group = inventory.GroupMaster }), []string{"w1[group]"},
+			node("w1", func(n *inventory.Node) { n.Group = inventory.GroupMaster }),
+			[]string{"m1[masters]", "w1[group variables masters]", "w2[masters]"},
 		},
 		"a group that is gone": {
-			func(w *world) { w.settings.Groups = nil }, nil,
+			func(w *world) { w.settings.Groups = nil }, masters, // nobody requires them any more
 		},
 		"a record of an earlier version": {
 			node("w1", func(n *inventory.Node) { n.Configured = nil }), []string{"w1?"},

@@ -14,7 +14,9 @@ import (
 func acceptRequest(v *state.View, settings Settings, r job.Request) (job.Job, error) {
 	j, err := job.Accept(v.Snapshot, settings.Groups, r)
 	if err != nil {
-		return j, err
+		return j, v.InBatches(settings.Groups, j, err, func(j job.Job) ([]inventory.Action, string) {
+			return job.Anew(j, j.Names(), settings.Secrets.HideVars(r.Extra), settings.Timeout)
+		})
 	}
 
 	if err := settings.Windows.CheckJob(v, j, time.Now()); err != nil {

@@ -192,7 +192,7 @@ func TestRuleOfABatch(t *testing.T) {
 		t.Errorf("%s", j.Message)
 	}
 
-	e := b.explainer.Job(b.View(), j, "")
+	e := b.explainer.Job(b.View(), j, explain.Reader{})
 	if len(e.Findings) == 0 || strings.Contains(e.Findings[0].Message, "it touched nothing") {
 		t.Errorf("%+v", e.Findings)
 	}

@@ -66,6 +66,9 @@ type Archive interface {
 	Inputs(ctx context.Context, id string) (job.Inputs, error)
 	// DropJobs removes ended jobs with their inputs and logs.
 	DropJobs(ctx context.Context, ids []string) error
+	// DropTombstones removes the tombstones of nodes, or returns KindConflict if one is newer
+	// than the revision.
+	DropTombstones(ctx context.Context, decided int64, nodes []string) error
 	// DropResults removes the stored results of mutations that are older than
 	// before, and the oldest of those over the limit.
 	DropResults(ctx context.Context, before time.Time, limit int) error

@@ -6,11 +6,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
@@ -113,6 +115,10 @@ func (e *Engine) begin(ctx context.Context, j job.Job, step job.Step) error {
 	})
 	if err != nil {
 		return err
+	}
+
+	if step.Kind == job.StepPlaybook && (step.Phase.Configures() || step.Phase.Verifies()) && !j.TakesAddrs() {
+		run.Masters, run.MasterNames = masters(e.state.View(), e.settings(), j, run)
 	}
 
 	before := len(j.Runs)
@@ -284,15 +290,33 @@ func (e *Engine) recordKeys(ctx context.Context, keys map[string][]string) error
 	return e.retryUnavailable(ctx, func() error {
 		return e.retryConflict(ctx, func(v *state.View) error {
 			var writes []state.NodeWrite
-			for name, k := range keys {
+
+			taken := v.HostKeys()
+
+			for _, name := range slices.Sorted(maps.Keys(keys)) {
+				k := keys[name]
 				n, ok := v.Lookup(name)
 				// Never replace a recorded key: a change of it is an alarm.
 				if !ok || len(n.HostKeys) > 0 {
 					continue
 				}
 
+				// Two nodes with one key could not be told from each other. Each further contact is refused.
+				i := slices.IndexFunc(k, func(key string) bool { return taken[key] != "" })
+				if i >= 0 {
+					e.log.WithError(configuration.ErrTaken(name, configuration.Fingerprint(k[i]), taken)).
+						Warn("the ssh host key of a node is not recorded")
+
+					continue
+				}
+
 				n = n.Clone()
 				n.HostKeys, n.Updated = k, time.Now()
+
+				for _, key := range k {
+					taken[key] = name
+				}
+
 				writes = append(writes, state.NodeWrite{Node: n})
 			}
 

@@ -161,3 +161,29 @@ func TestOwnPlaybooksNeedNoFolder(t *testing.T) {
 		t.Error("an update was accepted without playbooks")
 	}
 }
+
+// TestKeptPlaybooks: a store that does not answer is no proof that playbooks are gone, and broken
+// playbooks of now are not what is looked for.
+func TestKeptPlaybooks(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.books.lost = true
+	down := inventory.Errorf(inventory.KindUnavailable, "etcd does not answer")
+
+	for _, tt := range []struct {
+		pin, want error
+		kept      bool
+	}{
+		{nil, nil, true},
+		{down, down, false},
+		{inventory.Errorf(inventory.KindInvalid, "no such folder"), nil, false},
+	} {
+		b.books.pin = tt.pin
+
+		kept, err := b.KeptPlaybooks(t.Context(), b.books.pinned)
+		if kept != tt.kept || !errors.Is(err, tt.want) {
+			t.Errorf("%v: %t, %v", tt.pin, kept, err)
+		}
+	}
+}

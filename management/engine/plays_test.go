@@ -189,7 +189,21 @@ func TestUncleaned(t *testing.T) {
 
 	b.books.on(job.PlaybookSite, succeeds)
 	b.do(commission, "a", master, "Errored failed")
+
+	// A decommission again is a way to clean them that brings none into service.
+	b.do(decommission, "a b", "", "Complete")
+	b.are("a Decommissioned, b Decommissioned")
 	b.books.on(job.PlaybookCleanup, succeeds)
+	b.do(decommission, "b", "", "Complete")
+	b.are("b Decommissioned")
+
+	if n, _ := b.View().Lookup("b-1"); len(n.Residue) > 0 || n.LastError != "" {
+		t.Errorf("b has the residue %v, %s", n.Residue, n.LastError)
+	}
+
+	_, err := b.Submit(t.Context(), job.Request{Verb: decommission, Nodes: names("b")})
+	b.refused(err, inventory.KindRefused, "b-1 is Decommissioned")
+
 	b.do(commission, "a", master, "Complete")
 	b.are("a Allocated service-master")
 

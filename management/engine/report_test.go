@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 )
 
 // TestReport: two observers have views of their own, a full report replaces one,
@@ -93,4 +94,50 @@ func TestReportRange(t *testing.T) {
 	if got := b.states(); got != "a-1 Disappeared, b-1 Disappeared, c-1 Discovered, d-1 Disappeared" {
 		t.Errorf("after both ends: %s", got)
 	}
+}
+
+// TestReportsDisagree: a node that observers see at two addresses stays at the first, and
+// no job takes it until they agree. The number of reports does not count.
+func TestReportsDisagree(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+
+	here, there := at("a", "1", "10.0.0.1", true), at("a", "1", "10.0.0.9", true)
+	report := func(observer string, o inventory.Observation) {
+		t.Helper()
+
+		_, _, err := b.Report(t.Context(), observer, false, []inventory.Observation{o})
+		b.must(err)
+		b.must(b.store.Sync(t.Context()))
+	}
+
+	for range 10 {
+		report(inventory.ObserverGossip, here)
+		report("two", there)
+	}
+
+	b.must(b.Observe(t.Context(), inventory.ObserverPost, []inventory.Observation{there}))
+	b.restart()
+
+	if n := b.node("a-1"); n.Addr != here.Addr {
+		t.Errorf("a report redirected it to %s", n.Addr)
+	}
+
+	_, err := b.Submit(t.Context(), job.Request{Verb: commission, Nodes: names("a"), Group: master})
+	b.refused(
+		err,
+		inventory.KindRefused,
+		"gossip sees it at 10.0.0.1, two sees it at 10.0.0.9, post sees it at 10.0.0.9",
+	)
+
+	entries, err := b.store.History(t.Context(), "a-1", 100)
+	b.must(err)
+
+	if len(entries) != 2 {
+		t.Errorf("the history has %d entries, want the discovery and the conflict: %+v", len(entries), entries)
+	}
+
+	report("two", here)
+	b.must(b.Observe(t.Context(), inventory.ObserverPost, []inventory.Observation{here}))
+	b.do(commission, "a", master, "Complete")
 }

@@ -4,11 +4,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 )
@@ -36,9 +38,9 @@ func (e *Engine) retain(ctx context.Context) {
 	}
 }
 
-// Prune removes jobs outside the retention, plans that have expired, stored results, and the files of both. It
-// only deletes, so it works in a full store. Under incomplete settings it keeps all
-// jobs: the operator may have chosen to keep more.
+// Prune removes jobs outside the retention, plans that have expired, stored results, old tombstones, and files that
+// nothing needs any more. It only deletes, so it works in a full store, except for tombstones. Under incomplete
+// settings it keeps all jobs: the operator may have chosen to keep more.
 func (e *Engine) Prune(ctx context.Context) error {
 	now := time.Now()
 	settings := e.settings()
@@ -70,7 +72,21 @@ func (e *Engine) Prune(ctx context.Context) error {
 		return nil
 	}
 
-	return e.playbooks.Prune(ctx, e.inUse)
+	// The last, because a full store refuses it.
+	return errors.Join(e.playbooks.Prune(ctx, e.inUse), e.expireTombstones(ctx, now))
+}
+
+func (e *Engine) expireTombstones(ctx context.Context, now time.Time) error {
+	v := e.state.View()
+
+	names := inventory.ExpiredTombstones(v.Tombstones, now)
+	if len(names) == 0 {
+		return nil
+	}
+
+	record := access.Record{Action: "tombstones.expire", Targets: names, Reason: "too old, or too many"}
+
+	return e.decideItself(ctx, record, func() error { return e.store.DropTombstones(ctx, v.Revision, names) })
 }
 
 // inUse returns the runs of jobs that have not ended, and the playbooks of all

@@ -4,8 +4,10 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"slices"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
@@ -59,7 +61,13 @@ func (e *Engine) retry(
 		return job.Job{}, err
 	}
 
-	r.Extra = then.Extra
+	r.Extra = maps.Clone(then.Extra)
+	if r.Extra == nil {
+		r.Extra = configuration.Vars{}
+	}
+
+	maps.Copy(r.Extra, retry.Extra)
+
 	record.Action, record.Targets, record.Reason = record.Action+"."+string(r.Verb), names, r.Reason
 
 	// The digest is known once the request itself is found right.

@@ -141,7 +141,13 @@ func (e *Engine) PinPlaybooks(ctx context.Context) (digest, commit string, err e
 }
 
 // KeptPlaybooks reports whether the playbooks with that digest are on this host.
-func (e *Engine) KeptPlaybooks(ctx context.Context, digest string) bool {
+func (e *Engine) KeptPlaybooks(ctx context.Context, digest string) (bool, error) {
 	kept, err := e.keepPlaybooks(ctx, digest)
-	return err == nil && kept
+
+	switch inventory.KindOf(err) {
+	case inventory.KindRefused, inventory.KindInvalid, inventory.KindNotFound:
+		return false, nil // there are no playbooks of now, which may be the reason for an undo
+	}
+
+	return kept, err
 }

@@ -101,37 +101,67 @@ func (e *Engine) askSource(ctx context.Context, name string) (string, error) {
 	return text, nil
 }
 
-// formerSecrets returns the texts of the secrets with which the hosts of a run were
-// configured: a difference shows the present content of a file. Those of a job that is no longer
-// kept are unknown.
+// formerSecrets returns the texts of the secrets that the hosts of a run may have from earlier jobs: a difference
+// shows the present content of a file. These are the job that configured a host whole, and those since. Those of a job
+// that is no longer kept are unknown.
 func (e *Engine) formerSecrets(
 	ctx context.Context, j job.Job, run job.Run, secrets configuration.Secrets,
 ) (texts []string) {
-	hosts := map[string][]string{}
-
+	open := map[string]bool{}
 	for _, name := range run.Hosts {
-		if t, ok := j.Target(name); ok && t.Applied != "" {
-			hosts[t.Applied] = append(hosts[t.Applied], name)
-		}
+		open[name] = true
 	}
 
-	for _, id := range slices.Sorted(maps.Keys(hosts)) {
-		var in job.Inputs
-
-		err := e.retryUnavailable(ctx, func() (err error) {
-			in, err = e.store.Inputs(ctx, id)
-			return err
-		})
-		if err != nil {
-			continue
+	for _, old := range slices.Backward(e.state.View().Jobs) {
+		if len(open) == 0 {
+			break
 		}
 
-		texts = append(texts, secrets.Values(in.Extra)...)
+		hosts := map[string]bool{} // on which it ran, and whether it configured them whole
 
-		for _, name := range hosts[id] {
-			for variable, v := range in.Vars[name] {
-				texts = append(texts, secrets.Values(map[string]any{variable: v.Value})...)
+		for i := range old.Runs {
+			r := &old.Runs[i]
+			if old.Seq() >= j.Seq() || r.NotBegun || !r.Phase.Configures() {
+				continue
 			}
+
+			whole := r.Phase != job.PhaseUpgrade && !old.Ansible.Check && !old.Ansible.Partial()
+			for _, name := range r.Hosts {
+				if open[name] {
+					hosts[name] = hosts[name] || whole && r.Results[name].Done
+				}
+			}
+		}
+
+		if len(hosts) > 0 {
+			texts = append(texts, e.secretsOfJob(ctx, old.ID, hosts, secrets)...)
+		}
+
+		maps.DeleteFunc(open, func(name string, _ bool) bool { return hosts[name] })
+	}
+
+	return texts
+}
+
+// secretsOfJob returns the texts of the secrets that a job had for hosts; none, if its inputs are gone.
+func (e *Engine) secretsOfJob(
+	ctx context.Context, id string, hosts map[string]bool, secrets configuration.Secrets,
+) []string {
+	var in job.Inputs
+
+	err := e.retryUnavailable(ctx, func() (err error) {
+		in, err = e.store.Inputs(ctx, id)
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+
+	texts := secrets.Values(in.Extra)
+
+	for name := range hosts {
+		for variable, v := range in.Vars[name] {
+			texts = append(texts, secrets.Values(map[string]any{variable: v.Value})...)
 		}
 	}
 

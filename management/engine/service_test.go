@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -162,6 +163,40 @@ func TestQuarantine(t *testing.T) {
 	b.books.on(job.PlaybookCleanup, succeeds)
 	b.do(clearing, "a", "", "Complete")
 	b.are("a Unallocated")
+}
+
+// TestUnreached: a host that ssh never reached is as it was, so that the same request may be
+// repeated once the cause is mended.
+func TestUnreached(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.see("a b")
+	b.books.on(job.PlaybookSite, func(r *scriptedRun) {
+		r.ends(RunExit{Code: 4}, map[string]job.HostResult{
+			"a-1": {Begun: true, Done: true, OK: 3, Changed: 2},
+			"b-1": {
+				Begun: true, Unreachable: true,
+				Message: "no ssh connection to 10.0.0.2, port 22: no route to host",
+			},
+		})
+	})
+	b.books.on(job.PlaybookCleanup, func(r *scriptedRun) {
+		if len(r.spec.Hosts) != 1 || r.spec.Hosts[0].Name != "a-1" {
+			t.Errorf("the cleanup is of %v", r.spec.Hosts)
+		}
+
+		succeeds(r)
+	})
+
+	if j := b.do(commission, "a b", master, "Errored failed"); !strings.Contains(j.Message, "no route to host") {
+		t.Errorf("the message is %q", j.Message)
+	}
+
+	b.are("a Unallocated, b Unallocated")
+
+	b.books.on(job.PlaybookSite, succeeds)
+	b.do(commission, "a b", master, "Complete")
+	b.are("a Allocated service-master, b Allocated service-master")
 }
 
 // TestForcedClear: a cleanup that was skipped is made up for by the next commission.
@@ -708,6 +743,30 @@ func TestHelperResults(t *testing.T) {
 	}
 }
 
+// TestNoHelpers: without a play that acts on helpers, a job holds no node besides its own.
+func TestNoHelpers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.books.unhelped = true
+	b.see("a b c")
+	b.do(commission, "a", master, "Complete")
+	b.do(commission, "b", master, "Complete")
+
+	g := newGate()
+	b.books.on(job.PlaybookSite, g.script)
+	j := b.ask(commission, "c", master)
+	b.begun(g)
+
+	if got := b.job(j.ID); len(got.Helpers) > 0 {
+		t.Errorf("helpers %v", got.Helpers)
+	}
+
+	// A node of the same group is free meanwhile.
+	b.do(maintenance, "a", "", "Complete")
+	g.open <- succeeds
+	b.end(j.ID, "Complete")
+}
+
 // TestHelpers: a surviving master does its part, and is held meanwhile.
 func TestHelpers(t *testing.T) {
 	t.Parallel()
@@ -969,6 +1028,57 @@ func TestManyAtOnce(t *testing.T) {
 		if n.Status.InProgress() || n.Job != "" {
 			t.Errorf("%+v", n)
 		}
+	}
+}
+
+// TestHostKeyOfAnotherNode: a host that shows the key of another node at the first contact is
+// refused with both names, and is not recorded with that key in any case.
+func TestHostKeyOfAnotherNode(t *testing.T) {
+	t.Parallel()
+
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"
+
+	b := newBench(t)
+	for _, label := range []string{"a", "b", "c"} {
+		b.see(label)
+	}
+
+	shows := func(host string, end func(*scriptedRun)) func(*scriptedRun) {
+		return func(r *scriptedRun) {
+			r.mu.Lock()
+			r.keys = map[string][]string{host: {key}}
+			r.mu.Unlock()
+			end(r)
+		}
+	}
+
+	b.books.on(job.PlaybookSite, shows("a-1", succeeds))
+	b.do(commission, "a", master, "Complete")
+
+	b.books.on(job.PlaybookSite, func(r *scriptedRun) {
+		r.ends(RunExit{Code: 4}, map[string]job.HostResult{"b-1": {Unreachable: true, Message: "Failed to connect to " +
+			"the host via ssh: Host key ED25519 " + configuration.Fingerprint(key) +
+			" revoked by file /d/taken_keys\r\n" +
+			"Host key verification failed."}})
+	})
+	j := b.do(commission, "b", worker, "Errored failed")
+
+	specs := b.books.started()
+	if taken := specs[1].Hosts[0].Taken; len(taken) != 1 || taken[key] != "a-1" {
+		t.Errorf("taken: %v", taken)
+	}
+
+	if text := fmt.Sprint(j.Runs[0].Results["b-1"].Message); !strings.Contains(text, "the ssh host key of b-1") ||
+		!strings.Contains(text, "is that of node a-1") {
+		t.Errorf("message: %s", text)
+	}
+
+	// Should a run end well nevertheless, the key stays with its node alone.
+	b.books.on(job.PlaybookSite, shows("c-1", succeeds))
+	b.do(commission, "c", worker, "Complete")
+
+	if n, _ := b.View().Node("c-1"); len(n.HostKeys) > 0 {
+		t.Errorf("recorded: %v", n.HostKeys)
 	}
 }
 
@@ -1769,4 +1879,25 @@ func TestTakenOverNotBegun(t *testing.T) {
 	}
 
 	g.open <- succeeds // the end of the first host's run
+}
+
+// TestTombstonesExpire: the retention removes old tombstones, and no others.
+func TestTombstonesExpire(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.see("a b")
+
+	for name, at := range map[string]time.Time{"a-1": time.Now().AddDate(-3, 0, 0), "b-1": time.Now()} {
+		_, err := b.store.Forget(t.Context(), b.View().Revision, nil, []state.NodeWrite{{
+			Node: b.node(name), Tombstone: &inventory.Tombstone{Name: name, Time: at},
+		}}, nil)
+		b.must(err)
+	}
+
+	b.must(b.Prune(t.Context()))
+
+	if left := slices.Collect(maps.Keys(b.View().Tombstones)); !slices.Equal(left, []string{"b-1"}) {
+		t.Errorf("%q are left", left)
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // runPlaybook is the executor of StepPlaybook. It starts the run, or adopts one
@@ -371,9 +372,10 @@ func (e *Engine) explainFailures(ctx context.Context, j job.Job, results map[str
 
 	in, err := e.store.Inputs(ctx, j.ID)
 	view, settings := e.state.View(), e.settings()
+	taken := takenKeys(view, j)
 
 	for name, r := range results {
-		h := configuration.Host{Name: name, Connection: in.Connections[name]}
+		h := configuration.Host{Name: name, Connection: in.Connections[name], Taken: taken}
 		if t, ok := j.Target(name); ok {
 			h.Label = t.Label
 		} else if n, ok := view.Lookup(name); ok { // a helper
@@ -555,6 +557,11 @@ func (e *Engine) spec(ctx context.Context, j job.Job, run job.Run, id string) (R
 		spec.Hosts = append(spec.Hosts, peers(v, settings, j, run)...)
 	}
 
+	taken := takenKeys(v, j)
+	for i := range spec.Hosts {
+		spec.Hosts[i].Taken = taken
+	}
+
 	if err := e.resolveSecrets(ctx, &spec); err != nil {
 		return RunSpec{}, err
 	}
@@ -588,6 +595,15 @@ func secretsOf(secrets configuration.Secrets, spec RunSpec) []string {
 	slices.Sort(texts)
 
 	return slices.Compact(texts)
+}
+
+// takenKeys returns the ssh host keys that no host without a recorded one may show.
+func takenKeys(v *state.View, j job.Job) map[string]string {
+	if j.TakesAddrs() {
+		return v.HostKeysInUse()
+	}
+
+	return v.HostKeys()
 }
 
 // target returns a host that the run acts on.
@@ -634,9 +650,7 @@ func peers(v *state.View, settings Settings, j job.Job, run job.Run) []configura
 	var hosts []configuration.Host
 	for _, n := range serving {
 		helper := slices.Contains(helpers, n.Name)
-		provider := n.Commissioned() && settings.Groups.Required(n.Group) > 0
-
-		if j.Occupies(run, n.Name) || !helper && !provider {
+		if j.Occupies(run, n.Name) || !helper && !settings.provides(n) {
 			continue
 		}
 
@@ -652,6 +666,41 @@ func peers(v *state.View, settings Settings, j job.Job, run job.Run) []configura
 	}
 
 	return hosts
+}
+
+// provides reports whether every inventory has the node, so that templates can refer to it.
+func (s Settings) provides(n *inventory.Node) bool {
+	return n.Commissioned() && s.Groups.Required(n.Group) > 0
+}
+
+// masters returns the checksum and the names of the nodes of groups that others require, as the
+// inventory of the run has them. They are those of now: a change until the inventory is written makes
+// the hosts of the run outdated, although they are not, and the next apply mends that.
+func masters(v *state.View, settings Settings, j job.Job, run job.Run) (sum string, names []string) {
+	var all []variable.Master
+	for _, n := range j.Serving(v.Nodes) {
+		if settings.provides(n) && !j.Occupies(run, n.Name) {
+			all = append(all, variable.Master{Name: n.Name, Addr: n.Addr, Group: n.Group})
+		}
+	}
+
+	for i, name := range run.Hosts {
+		if n, known := v.Lookup(name); known && settings.Groups.Required(run.Groups[i]) > 0 {
+			all = append(all, variable.Master{Name: name, Addr: n.Addr, Group: run.Groups[i]})
+		}
+	}
+
+	for _, m := range all {
+		names = append(names, m.Name)
+	}
+
+	slices.Sort(names)
+
+	if len(names) > inventory.MaxMasterNames {
+		names = nil
+	}
+
+	return variable.MastersSum(v.ChecksumKey, all), names
 }
 
 // namesInUse returns the nodes that a host being prepared must not claim to be:

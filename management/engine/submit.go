@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -202,6 +203,25 @@ func checkRequest(settings Settings, r job.Request) error {
 	}
 
 	return nil
+}
+
+// helped reports whether a play that the job may run acts on a helper, or may do so.
+func (e *Engine) helped(j job.Job) bool {
+	verb, err := job.VerbOf(j.Verb)
+	if err != nil || !verb.Helps {
+		return false
+	}
+
+	own, _ := j.Own()
+	for _, digest := range append(slices.Sorted(maps.Keys(own)), j.PlaybookDigest) {
+		for _, file := range slices.Concat(verb.Playbooks, verb.Optional) {
+			if slices.ContainsFunc(e.playbooks.Plays(digest, file), configuration.Play.Helped) {
+				return true
+			}
+		}
+	}
+
+	return false
 }
 
 // acts reports whether one of the plays may act on the node of the group.
@@ -481,7 +501,9 @@ func (e *Engine) judge(
 	j.Commit = e.playbooks.CommitOf(digest)
 	j.Warnings = append(j.Warnings, e.cleanWarnings(j, unknown)...)
 	identifyInputs(v.ChecksumKey, &j, in)
+	j.Warnings = append(j.Warnings, takenBack(v, j, in)...)
 	e.describeVerification(&j)
+	j.WithoutHelpers = !e.helped(j)
 
 	return j, in, nil
 }
@@ -519,6 +541,44 @@ func identifyInputs(key configuration.ChecksumKey, j *job.Job, in job.Inputs) {
 		// Without a key, or with a secret that cannot be read, it is unknown.
 		t.Variables, _ = key.Checksum(in.Vars[t.Name], in.Extra)
 	}
+
+	// A value of the request is data, as a stored one is.
+	request := configuration.Merge(configuration.Layer{Origin: configuration.OriginRequest, Vars: in.Extra})
+	j.ExtraSums = nil
+
+	for _, name := range j.ExtraNames {
+		j.ExtraSums = append(j.ExtraSums, key.ChecksumOf(name, request))
+	}
+}
+
+// takenBack warns about variables that only a former request has set: the job configures its nodes
+// without their values, unless its own request sets them.
+func takenBack(v *state.View, j job.Job, in job.Inputs) (warnings []string) {
+	if j.TakesAddrs() || j.Verb.Verifies() {
+		return nil
+	}
+
+	for _, t := range j.Targets {
+		n, known := v.Lookup(t.Node())
+		if !known || t.From != inventory.Allocated || t.Group == "" || n.Configured == nil {
+			continue
+		}
+
+		differ := t.Variables == "" || t.Variables != n.Configured.Variables
+		names := slices.DeleteFunc(n.Configured.Undone(differ, func(name string) string {
+			return v.ChecksumKey.ChecksumOf(name, in.Vars[t.Name])
+		}), func(name string) bool {
+			_, again := in.Extra[name]
+			return again
+		})
+
+		if len(names) > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s: it takes back %s, which only the request of job %s had set",
+				t.Name, job.ShortList(names), n.Applied))
+		}
+	}
+
+	return warnings
 }
 
 // secretAnywhere reports whether the variable is marked as secret for one of the hosts.

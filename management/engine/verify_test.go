@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -281,5 +282,44 @@ func TestVerifyHidesFormerSecrets(t *testing.T) {
 		if !reflect.DeepEqual(s.Secrets, want) {
 			t.Errorf("%s hides %q, want %q", s.Playbook, s.Secrets, want)
 		}
+	}
+}
+
+// TestVerifyHidesSecretsOfFailedJobs: after applies that failed, a node may have the secrets of each of them, and
+// those of the job that configured it whole.
+func TestVerifyHidesSecretsOfFailedJobs(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.set(func(s *Settings) { s.Secrets = configuration.DefaultSecrets() })
+	b.see("a b")
+
+	do := func(verb inventory.Verb, node, group, secret, how string) {
+		t.Helper()
+
+		j, err := b.Submit(t.Context(), job.Request{
+			Verb: verb, Nodes: names(node), Group: group, Extra: configuration.Vars{"db_password": secret},
+		})
+		b.must(err)
+		b.end(j.ID, how)
+	}
+
+	do(commission, "a", master, "of-the-first", "Complete")
+	do(commission, "b", master, "of-another-node", "Complete")
+	do(apply, "a", "", "of-the-whole", "Complete")
+
+	b.books.on(job.PlaybookSite, failsOn("a-1"))
+	do(apply, "a", "", "of-a-failure", "Errored failed")
+	do(apply, "a", "", "of-the-next", "Errored failed")
+	b.books.on(job.PlaybookSite, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, OK: 1, Selected: true}))
+
+	begun := len(b.books.started())
+	do(inventory.VerbVerify, "a", "", "of-now", "Complete")
+
+	want := []string{"of-a-failure", "of-now", "of-the-next", "of-the-whole"}
+	if i := slices.IndexFunc(b.books.started()[begun:], func(s RunSpec) bool {
+		return s.Ansible.Diff && reflect.DeepEqual(s.Secrets, want)
+	}); i < 0 {
+		t.Errorf("no run of %+v hides %q", b.books.started()[begun:], want)
 	}
 }

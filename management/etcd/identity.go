@@ -14,8 +14,8 @@ func (s *Store) identityKey() string { return s.key("/identity") }
 
 // Identity returns the identity of the stored cluster, 16 hexadecimal digits. All
 // instances that share the store have the same one, and a restored backup keeps
-// it. The first call generates it; later calls write nothing.
-func (s *Store) Identity(ctx context.Context) (string, error) {
+// it. The first call writes it, the former one or, if that is empty, a new one; later calls write nothing.
+func (s *Store) Identity(ctx context.Context, former string) (string, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
@@ -28,9 +28,12 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 		return string(resp.Kvs[0].Value), nil
 	}
 
-	var b [8]byte
-	rand.Read(b[:])
-	id := hex.EncodeToString(b[:])
+	id := former
+	if id == "" {
+		var b [8]byte
+		rand.Read(b[:])
+		id = hex.EncodeToString(b[:])
+	}
 
 	// Another instance may have been faster.
 	txn, err := s.client.Txn(ctx).If(atRevision(s.identityKey(), 0)).

@@ -49,7 +49,9 @@ type jobRecord struct {
 	Playbooks      string                   `json:"playbooks,omitempty"`
 	Strict         bool                     `json:"strict,omitempty"`
 	WithoutVerify  []string                 `json:"without_verify,omitempty"`
+	WithoutHelpers bool                     `json:"without_helpers,omitempty"`
 	ExtraNames     []string                 `json:"extra_names,omitempty"`
+	ExtraSums      []string                 `json:"extra_sums,omitempty"`
 	Ansible        ansibleRecord            `json:"ansible,omitzero"`
 	GroupTags      map[string]tagsRecord    `json:"group_tags,omitempty"`
 	Timeout        time.Duration            `json:"timeout"` // nanoseconds
@@ -95,8 +97,10 @@ type targetRecord struct {
 	Variables      string            `json:"variables,omitempty"`
 	Configured     string            `json:"configured,omitempty"`
 	ConfiguredTags string            `json:"configured_tags,omitempty"`
-	Ranged         bool              `json:"ranged,omitempty"`
-	HostKeys       []string          `json:"host_keys,omitempty"`
+
+	ConfiguredMasters string   `json:"configured_masters,omitempty"`
+	Ranged            bool     `json:"ranged,omitempty"`
+	HostKeys          []string `json:"host_keys,omitempty"`
 }
 
 // runRecord is one step of a job that was begun.
@@ -115,6 +119,8 @@ type runRecord struct {
 	Results        map[string]hostResultRecord `json:"results,omitempty"`
 	NotBegun       bool                        `json:"not_begun,omitempty"`
 	TakenOver      bool                        `json:"taken_over,omitempty"`
+	Masters        string                      `json:"masters,omitempty"`
+	MasterNames    []string                    `json:"master_names,omitempty"`
 	Text           int64                       `json:"text"`
 	Events         int64                       `json:"events"`
 }
@@ -125,6 +131,7 @@ type hostResultRecord struct {
 	OK          int    `json:"ok,omitempty"`
 	Changed     int    `json:"changed,omitempty"`
 	Failed      int    `json:"failed,omitempty"`
+	Ignored     int    `json:"ignored,omitempty"`
 	Unreachable bool   `json:"unreachable,omitempty"`
 	Done        bool   `json:"done,omitempty"`
 	Selected    bool   `json:"selected,omitempty"`
@@ -210,6 +217,8 @@ func newRunRecord(r job.Run) runRecord {
 		Results:        convertMap(r.Results, newHostResultRecord),
 		NotBegun:       r.NotBegun,
 		TakenOver:      r.TakenOver,
+		Masters:        r.Masters,
+		MasterNames:    r.MasterNames,
 		Text:           r.Text,
 		Events:         r.Events,
 	}
@@ -231,6 +240,8 @@ func (r runRecord) run() job.Run {
 		Results:        convertMap(r.Results, hostResultRecord.hostResult),
 		NotBegun:       r.NotBegun,
 		TakenOver:      r.TakenOver,
+		Masters:        r.Masters,
+		MasterNames:    r.MasterNames,
 		Text:           r.Text,
 		Events:         r.Events,
 	}
@@ -266,7 +277,9 @@ func newJobRecord(j job.Job) jobRecord {
 		Playbooks:      j.Playbooks,
 		Strict:         j.Strict,
 		WithoutVerify:  j.WithoutVerify,
+		WithoutHelpers: j.WithoutHelpers,
 		ExtraNames:     j.ExtraNames,
+		ExtraSums:      j.ExtraSums,
 		Ansible:        ansibleRecord(j.Ansible),
 		GroupTags:      convertMap(j.GroupTags, newTagsRecord),
 		Timeout:        j.Timeout,
@@ -315,7 +328,9 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Playbooks:      r.Playbooks,
 		Strict:         r.Strict,
 		WithoutVerify:  r.WithoutVerify,
+		WithoutHelpers: r.WithoutHelpers,
 		ExtraNames:     r.ExtraNames,
+		ExtraSums:      r.ExtraSums,
 		Ansible:        configuration.AnsibleOptions(r.Ansible),
 		GroupTags:      convertMap(r.GroupTags, tagsRecord.selection),
 		Timeout:        r.Timeout,

@@ -41,7 +41,9 @@ type nodeRecord struct {
 	Before       *beforeRecord     `json:"before,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	Seen         map[string]bool   `json:"seen,omitempty"`
+	Sightings    sightingRecords   `json:"sightings,omitempty"`
 	Duplicates   []string          `json:"duplicates,omitempty"`
+	SetAside     []string          `json:"set_aside,omitempty"`
 	From         string            `json:"announced_from,omitempty"`
 	HostKeys     []string          `json:"host_keys,omitempty"`
 	Presence     presenceRecord    `json:"presence,omitzero"`
@@ -60,7 +62,43 @@ type verdictRecord struct {
 	Unjudged    int                     `json:"unjudged,omitempty"`
 	Executed    int                     `json:"executed,omitempty"`
 	Outdated    bool                    `json:"outdated,omitempty"`
+	Failed      bool                    `json:"failed,omitempty"`
 	Reason      string                  `json:"reason,omitempty"`
+}
+
+// sightingRecords are what observers say about a node, by observer.
+type sightingRecords map[string]sightingRecord
+
+type sightingRecord struct {
+	Addr   string    `json:"addr"`
+	Others []string  `json:"others,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+}
+
+func newSightingRecords(all map[string]inventory.Sighting) sightingRecords {
+	if len(all) == 0 {
+		return nil
+	}
+
+	records := sightingRecords{}
+	for observer, s := range all {
+		records[observer] = sightingRecord(s)
+	}
+
+	return records
+}
+
+func (all sightingRecords) sightings() map[string]inventory.Sighting {
+	if len(all) == 0 {
+		return nil
+	}
+
+	sightings := map[string]inventory.Sighting{}
+	for observer, r := range all {
+		sightings[observer] = inventory.Sighting(r)
+	}
+
+	return sightings
 }
 
 // configuredRecord is the configuration that a job applied to a node.
@@ -73,6 +111,10 @@ type configuredRecord struct {
 	Tags      string    `json:"tags,omitempty"`
 	Time      time.Time `json:"time"`
 	Extra     []string  `json:"extra,omitempty"`
+
+	ExtraSums   []string `json:"extra_sums,omitempty"`
+	Masters     string   `json:"masters,omitempty"`
+	MasterNames []string `json:"master_names,omitempty"`
 }
 
 func newConfiguredRecord(c *inventory.Configured) *configuredRecord {
@@ -81,8 +123,17 @@ func newConfiguredRecord(c *inventory.Configured) *configuredRecord {
 	}
 
 	return &configuredRecord{
-		Playbooks: c.Playbooks, Commit: c.Commit, Group: c.Group, Variables: c.Variables, Image: c.Image,
-		Tags: c.Tags, Time: c.Time, Extra: c.Extra,
+		Playbooks:   c.Playbooks,
+		Commit:      c.Commit,
+		Group:       c.Group,
+		Variables:   c.Variables,
+		Image:       c.Image,
+		Tags:        c.Tags,
+		Time:        c.Time,
+		Extra:       c.Extra,
+		ExtraSums:   c.ExtraSums,
+		Masters:     c.Masters,
+		MasterNames: c.MasterNames,
 	}
 }
 
@@ -94,9 +145,9 @@ func (r *configuredRecord) configured() *inventory.Configured {
 	return &inventory.Configured{
 		Configuration: inventory.Configuration{
 			Playbooks: r.Playbooks, Commit: r.Commit, Group: r.Group, Variables: r.Variables, Image: r.Image,
-			Tags: r.Tags,
+			Tags: r.Tags, Masters: r.Masters,
 		},
-		Time: r.Time, Extra: r.Extra,
+		Time: r.Time, Extra: r.Extra, ExtraSums: r.ExtraSums, MasterNames: r.MasterNames,
 	}
 }
 
@@ -134,7 +185,9 @@ func newNodeRecord(n inventory.Node) nodeRecord {
 		Before:       (*beforeRecord)(n.Before),
 		Labels:       n.Labels,
 		Seen:         n.Seen,
+		Sightings:    newSightingRecords(n.Sightings),
 		Duplicates:   n.Duplicates,
+		SetAside:     n.SetAside,
 		From:         n.AnnouncedFrom,
 		HostKeys:     n.HostKeys,
 		Presence:     newPresenceRecord(n.Presence),
@@ -169,7 +222,9 @@ func (r *nodeRecord) node(revision int64) *inventory.Node {
 		Before:        (*inventory.Before)(r.Before),
 		Labels:        r.Labels,
 		Seen:          r.Seen,
+		Sightings:     r.Sightings.sightings(),
 		Duplicates:    r.Duplicates,
+		SetAside:      r.SetAside,
 		AnnouncedFrom: r.From,
 		HostKeys:      r.HostKeys,
 		Presence:      r.Presence.presence(),

@@ -154,7 +154,7 @@ func TestChangesWithActors(t *testing.T) {
 	must(t, err)
 
 	r.Status, r.Actor = rollout.Done, "eve"
-	must(t, second(s.PutRollout(ctx, r, nil)))
+	must(t, second(s.PutRollout(ctx, 0, r, nil)))
 
 	emitted, stop := follow(t, s, begin)
 

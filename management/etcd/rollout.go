@@ -119,6 +119,7 @@ type rolloutNodeRecord struct {
 	Playbooks string        `json:"playbooks,omitempty"`
 	Former    string        `json:"former,omitempty"`
 	Applied   string        `json:"applied,omitempty"`
+	Changed   string        `json:"changed,omitempty"`
 }
 
 // markRecord is an act of a person on a rollout.
@@ -308,18 +309,24 @@ func (s *Store) AddRollout(
 }
 
 // PutRollout replaces a rollout, if it is still at r.Revision. Else it is KindConflict and
-// changes nothing.
-func (s *Store) PutRollout(ctx context.Context, r rollout.Record, key *access.Key) (rollout.Record, error) {
+// changes nothing. With a revision it is so too if any record of the view was changed after it.
+func (s *Store) PutRollout(
+	ctx context.Context, revision int64, r rollout.Record, key *access.Key,
+) (rollout.Record, error) {
 	ops, err := s.putRollout(r)
 	if err != nil {
 		return r, err
+	}
+
+	if revision > 0 {
+		ops.If = append(ops.If, unchanged(headKey(s.client.Prefix), revision))
 	}
 
 	if err := s.addResultOf(&ops, key, access.Result{Rollout: r.ID}); err != nil {
 		return r, err
 	}
 
-	revision, err := s.commit(ctx, ops)
+	revision, err = s.commit(ctx, ops)
 	if err == nil {
 		r.Revision = revision
 	}

@@ -120,7 +120,7 @@ func TestRolloutWritesWhatChanged(t *testing.T) {
 			chunks[i/chunkSize(1000)] = true
 		}
 
-		r, err = s.PutRollout(ctx, r, nil)
+		r, err = s.PutRollout(ctx, 0, r, nil)
 		must(t, err)
 
 		if keys, size := written(t, s, r.ID, before); keys != 1+len(chunks) || size > 4096 {
@@ -244,13 +244,13 @@ func TestRollouts(t *testing.T) {
 	}
 
 	stored.Status = rollout.Paused
-	_, err = s.PutRollout(ctx, r, nil)
+	_, err = s.PutRollout(ctx, 0, r, nil)
 
 	if inventory.KindOf(err) != inventory.KindConflict {
 		t.Errorf("an old record: %v", err)
 	}
 
-	_, err = s.PutRollout(ctx, stored, nil)
+	_, err = s.PutRollout(ctx, 0, stored, nil)
 	must(t, err)
 
 	if again := openWith(t, s, testSecrets()).View(); again.Rollouts[0].Status != rollout.Paused {

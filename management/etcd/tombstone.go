@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -91,4 +92,23 @@ func (s *Store) Forget(
 	}
 
 	return revision, nil
+}
+
+// DropTombstones removes the tombstones of nodes that have none newer than the revision.
+func (s *Store) DropTombstones(ctx context.Context, decided int64, nodes []string) error {
+	for part := range slices.Chunk(nodes, etcd.MaxOps/2) {
+		var ops etcd.Ops
+
+		for _, node := range part {
+			key := s.tombstoneKey(node)
+			ops.If = append(ops.If, clientv3.Compare(clientv3.ModRevision(key), "<", decided+1))
+			ops.Then = append(ops.Then, clientv3.OpDelete(key))
+		}
+
+		if _, err := s.commit(ctx, ops); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }

@@ -5,6 +5,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -114,7 +115,7 @@ type Facts struct {
 	// Incomplete is that of Settings.
 	Incomplete error
 	Now        time.Time
-	Reader     string // the principal that asks; empty: unknown
+	Reader
 	// Connect returns the ssh parameters of a node as they are now.
 	Connect func(v *state.View, group, node string) configuration.Connection
 	// KeyLaggard returns why, and since when, a rotation of the manager's ssh key waits for
@@ -124,10 +125,32 @@ type Facts struct {
 	Judgement desired.Judgement
 	// Playbooks are those that would configure it.
 	Playbooks state.Playbooks
+	// Masters are the nodes that every inventory has now.
+	Masters []string
 	// Changes are the recorded changes of its variables, if it is outdated by them.
 	Changes map[state.Scope][]variable.Change
+	// Request are the values of Judgement.Undone, as far as they are kept.
+	Request configuration.Vars
 	// Automation are the findings of the policies about the node.
 	Automation []Finding
+}
+
+// Reader is who asks for an explanation.
+type Reader struct {
+	Name string // the principal; empty: unknown
+	// Sees is the part of the view whose jobs are counted and named; nil: the whole.
+	Sees *state.View
+}
+
+// sees reports whether the reader may know of a job.
+func (r Reader) sees(id string) bool {
+	if r.Sees == nil {
+		return true
+	}
+
+	_, err := r.Sees.Job(id)
+
+	return err == nil
 }
 
 // NodeExplanation answers why a node is, or is not, in service.
@@ -163,6 +186,8 @@ type History interface {
 	// History returns the newest entries of a node, oldest first.
 	History(ctx context.Context, node string, limit int) ([]inventory.HistoryEntry, error)
 	VariableHistory
+	// Inputs returns the inputs of a job, or KindNotFound.
+	Inputs(ctx context.Context, job string) (job.Inputs, error)
 }
 
 // Settings is the part of the configuration that explanations depend on.
@@ -200,7 +225,7 @@ func New(h History, d Desired, settings func() Settings, a Automation) *Explaine
 }
 
 // Node answers the reader, a principal, why a node is, or is not, in service.
-func (e *Explainer) Node(ctx context.Context, v *state.View, name, reader string) (NodeExplanation, error) {
+func (e *Explainer) Node(ctx context.Context, v *state.View, name string, reader Reader) (NodeExplanation, error) {
 	n, err := v.Node(name)
 	if t, forgotten := v.Tombstones[name]; err != nil && forgotten {
 		return NodeExplanation{}, inventory.Errorf(inventory.KindNotFound, "%s was forgotten on %s by %s%s",
@@ -221,9 +246,16 @@ func (e *Explainer) Node(ctx context.Context, v *state.View, name, reader string
 	if e.desired != nil {
 		now := e.desired.Of(v)
 
-		facts.Judgement, facts.Playbooks = now.Judge(&n), now.Playbooks()
+		facts.Judgement, facts.Playbooks, facts.Masters = now.Judge(&n), now.Playbooks(), now.Masters()
 		if facts.Changes, err = e.changesFor(ctx, facts.Judgement, n); err != nil {
 			return NodeExplanation{}, err
+		}
+
+		// Without them, the remedy names the variables alone.
+		if len(facts.Judgement.Undone) > 0 {
+			if in, err := e.history.Inputs(ctx, n.Applied); err == nil {
+				facts.Request = now.Visible(in.Extra)
+			}
 		}
 	}
 
@@ -235,11 +267,11 @@ func (e *Explainer) Node(ctx context.Context, v *state.View, name, reader string
 }
 
 // Job answers the reader, a principal, why a job is as it is.
-func (e *Explainer) Job(v *state.View, j job.Job, reader string) JobExplanation {
+func (e *Explainer) Job(v *state.View, j job.Job, reader Reader) JobExplanation {
 	return ExplainJob(e.facts(v, reader), j)
 }
 
-func (e *Explainer) facts(v *state.View, reader string) Facts {
+func (e *Explainer) facts(v *state.View, reader Reader) Facts {
 	settings := e.settings()
 
 	return Facts{
@@ -250,5 +282,12 @@ func (e *Explainer) facts(v *state.View, reader string) Facts {
 }
 
 func (f Facts) turn(j job.Job) job.Turn {
-	return job.TurnOf(f.View.Snapshot, f.Groups, f.JobLimit, j, f.hold())
+	t := job.TurnOf(f.View.Snapshot, f.Groups, f.JobLimit, j, f.hold())
+
+	shown := slices.DeleteFunc(slices.Clone(t.WaitsFor), func(id string) bool { return !f.sees(id) })
+	if len(shown) < len(t.WaitsFor) {
+		t.WaitsFor, t.Reason = shown, state.HiddenJobs
+	}
+
+	return t
 }

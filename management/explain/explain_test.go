@@ -125,7 +125,7 @@ func TestExplainNode(t *testing.T) {
 				},
 			},
 			has: []string{
-				"taken out of service by anna on 2026-01-02T12:00:00Z", "the next commission cleans it first",
+				"taken out of service by anna on 2026-01-02T12:00:00Z", "submit verb=decommission nodes=a-1",
 			}},
 		{name: "observers disagree", nodes: []string{"a m Allocated Discovered"}, ready: true, about: "observers",
 			summary: "it is in service",
@@ -208,8 +208,7 @@ func TestExplainNode(t *testing.T) {
 				a.Residue = []string{"service-master"}
 			}, has: []string{
 				"if its cleanup.yml is at fault",
-				"[submit verb=commission nodes=a-1 group=service-master " +
-					"submit verb=commission nodes=a-1 group=service-master playbooks=current]",
+				"[submit verb=decommission nodes=a-1 submit verb=decommission nodes=a-1 playbooks=current]",
 			}},
 		{name: "out of service, and no play of its cleanup is for it",
 			nodes: []string{"a - Decommissioned Discovered", "b - Decommissioned Discovered"}, about: "idle residue",
@@ -219,7 +218,7 @@ func TestExplainNode(t *testing.T) {
 				a.Residue = []string{"service-master"}
 			}, has: []string{
 				"no play of its cleanup.yml is for it",
-				"submit verb=commission nodes=a-1 group=service-master playbooks=current",
+				"submit verb=decommission nodes=a-1 playbooks=current",
 			}},
 		{name: "its host key changed", nodes: []string{"a m Allocated Discovered"}, about: "failure host-key applied",
 			ready: true, summary: "it is in service; not verified since it was last configured",
@@ -431,8 +430,8 @@ func TestExplainJob(t *testing.T) {
 			before:  func(v *state.View) { v.Nodes[0].Residue = []string{"service-master"} },
 			summary: "it is complete, but not everything could be cleaned",
 			has: []string{
-				"the next commission cleans it first",
-				"submit verb=commission nodes=a-1 group=service-master playbooks=current",
+				"decommission them again",
+				"submit verb=decommission nodes=a-1 playbooks=current",
 			}},
 		{name: "a task of the cleanup failed", status: job.Complete,
 			nodes: []string{"a - Decommissioned Discovered", "b - Decommissioned Discovered"}, about: "failure residue",
@@ -445,9 +444,8 @@ func TestExplainJob(t *testing.T) {
 			before:  func(v *state.View) { v.Nodes[0].Residue = []string{"service-master"} },
 			summary: "it is complete, but not everything could be cleaned",
 			has: []string{
-				"the next commission cleans it first; if its cleanup.yml is at fault, correct that in the folder",
-				"[submit verb=commission nodes=a-1 group=service-master " +
-					"submit verb=commission nodes=a-1 group=service-master playbooks=current]",
+				"decommission them again; if its cleanup.yml is at fault, correct that in the folder",
+				"[submit verb=decommission nodes=a-1 submit verb=decommission nodes=a-1 playbooks=current]",
 			}},
 		{name: "not updated, because a task of the cleanup failed", status: job.Errored,
 			nodes: []string{"a m Allocated Discovered", "b m Allocated Discovered"}, about: "failure",
@@ -610,7 +608,7 @@ func TestExplainToWhoCancelled(t *testing.T) {
 		c.before(v)
 
 		f := facts(v)
-		f.Reader = c.reader
+		f.Reader.Name = c.reader
 
 		if got := ExplainJob(f, *v.Jobs[0]).Summary; !strings.Contains(got, c.job) {
 			t.Errorf("job, to %q: %q, want %q", c.reader, got, c.job)

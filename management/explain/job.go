@@ -32,6 +32,8 @@ func ExplainJob(f Facts, j job.Job) JobExplanation {
 		e.ended()
 	}
 
+	f.obey(e.Findings)
+
 	return e.JobExplanation
 }
 
@@ -85,9 +87,9 @@ func (e *jobExplainer) ended() {
 		e.Summary = "it is complete: " + strings.Join(nonEmpty(j.Message, j.Note), "; ")
 		return
 	case j.Status == job.Complete:
-		e.Summary = "it is complete, but " + j.For(e.Reader, j.Message)
+		e.Summary = "it is complete, but " + j.For(e.Reader.Name, j.Message)
 	default:
-		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, cmp.Or(j.For(e.Reader, j.Message), string(j.Cause)))
+		e.Summary = fmt.Sprintf("it ended %s: %s", j.Status, cmp.Or(j.For(e.Reader.Name, j.Message), string(j.Cause)))
 	}
 
 	// Nothing else is worth a look: no step was begun.
@@ -260,7 +262,7 @@ func (e *jobExplainer) unfinished() {
 }
 
 // residue reports the targets that are out of service with configuration left on
-// them. Another cleanup is no job of its own: it is the first part of a commission.
+// them. The retry of the job cleans them.
 func (e *jobExplainer) residue() {
 	names := map[string][]string{} // by the group of the residue
 	for _, t := range e.Job.Targets {
@@ -274,8 +276,8 @@ func (e *jobExplainer) residue() {
 	for _, group := range slices.Sorted(maps.Keys(names)) {
 		e.add(finding(AboutResidue, "%s: may still carry the configuration of %s", job.ShortList(names[group]), group).
 			on(names[group]...).
-			do("out of service, it stays there; the next commission cleans it first").
-			with(e.View.CommissionActions(group, names[group]...)...).
+			do("it stays there until they are cleaned: retry the job, or decommission them again").
+			with(e.View.CleaningActions(inventory.VerbDecommission, names[group]...)...).
 			orToday(e.Facts, names[group]...))
 	}
 }
@@ -358,7 +360,7 @@ func (f Facts) progress(j job.Job) string {
 	}
 
 	switch {
-	case j.CancelledBy(f.Reader):
+	case j.CancelledBy(f.Reader.Name):
 		text += ", being cancelled by you"
 	case j.Cancel > 0:
 		text += ", being cancelled by " + job.OrSomebody(j.CancelBy)
@@ -378,7 +380,9 @@ func (f Facts) progress(j job.Job) string {
 
 // waiting describes the place of a Queued job in the queue, and the jobs ahead.
 func (f Facts) waiting(j job.Job) string {
-	text := fmt.Sprintf("place %d of %d in the queue", f.View.Position(j), f.View.Queued())
+	v := cmp.Or(f.Sees, f.View)
+	text := fmt.Sprintf("place %d of %d in the queue", v.Position(j), v.Queued())
+
 	switch t := f.turn(j); {
 	case t.Err != nil:
 		text += ", and it will not be begun: " + job.Message(t.Err)

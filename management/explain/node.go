@@ -4,11 +4,11 @@ package explain
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
@@ -40,7 +40,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 		find()
 	}
 
-	e.withinBudget()
+	f.obey(e.Findings)
 
 	e.Findings = append(e.Findings, f.Automation...)
 	e.windows()
@@ -128,8 +128,19 @@ func (e *nodeExplainer) duplicates() {
 
 	// The current address is as suspect as the others.
 	hosts := append([]string{e.Node.Addr}, e.Node.Duplicates...)
-	e.add(finding(AboutDuplicates, "several live hosts claim to be it: %s", join(hosts)).on(hosts...).
-		do("give each host a serial number of its own, and restart its agent"))
+
+	// The newest report began or renewed the conflict.
+	since := time.Time{}
+	for _, s := range e.Node.Sightings {
+		if s.Since.After(since) {
+			since = s.Since
+		}
+	}
+
+	e.add(finding(AboutDuplicates, "several live hosts claim to be it: %s%s", join(hosts), e.Node.Conflict()).
+		on(hosts...).since(since).
+		do("give each host a serial number of its own, and restart its agent; or, if the host at %s is this node, "+
+			"trust its ssh host key and set the other claims aside, with a reason", e.Node.Addr))
 }
 
 // foreignAddr reports an address that is not that of the node's member in the gossip.
@@ -285,35 +296,6 @@ func (e *nodeExplainer) rule() {
 	}
 }
 
-// withinBudget replaces the remedies that the budget of the node's group refuses now.
-func (e *nodeExplainer) withinBudget() {
-	refused, ok := errors.AsType[*inventory.Error](e.Groups.CheckBudgets(e.View.Projected(), []string{e.Node.Name}))
-	if !ok {
-		return
-	}
-
-	takes := func(a inventory.Action) bool {
-		retries := a.Name == inventory.ActionRetryJob && e.culprit != nil && !e.culprit.Verb.Verifies()
-		submits := a.Name == inventory.ActionSubmit && !a.Verb.Verifies() && !a.Options.Check &&
-			slices.Contains(a.Nodes, e.Node.Name)
-
-		return retries || submits
-	}
-
-	for i := range e.Findings {
-		f := &e.Findings[i]
-
-		allowed := slices.DeleteFunc(slices.Clone(f.Actions), takes)
-		if len(allowed) == len(f.Actions) {
-			continue
-		}
-
-		f.Remedy = fmt.Sprintf("%s, once the budget of its group allows it: %s",
-			cmp.Or(f.Remedy, "change it"), refused.Remedy)
-		f.Actions = append(allowed, refused.Actions...)
-	}
-}
-
 func (e *nodeExplainer) decommissioned() {
 	if e.Node.Status != inventory.Decommissioned || len(e.Jobs) > 0 {
 		return
@@ -347,7 +329,7 @@ func (e *nodeExplainer) lastErrorText() string {
 		return e.Node.LastError
 	}
 
-	return e.culprit.For(e.Reader, e.Node.LastError)
+	return e.culprit.For(e.Reader.Name, e.Node.LastError)
 }
 
 func (e *nodeExplainer) lastError() {
@@ -383,7 +365,7 @@ func (e *nodeExplainer) refusal() {
 		return
 	}
 
-	e.add(finding(AboutRefusal, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.For(e.Reader, j.Message)).of(*j).
+	e.add(finding(AboutRefusal, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.For(e.Reader.Name, j.Message)).of(*j).
 		with(inventory.ExplainJob(j.ID)))
 }
 
@@ -393,7 +375,9 @@ func (e *nodeExplainer) residue() {
 		return
 	}
 
-	remedy, clean := "the next commission cleans it first", e.commission()
+	remedy := "decommission it again to clean it; a commission cleans it first, too"
+	clean := e.View.CleaningActions(inventory.VerbDecommission, n.Name)
+
 	if n.Status == inventory.Quarantined {
 		remedy, clean = "clearing it cleans it", e.View.ClearActions(n.Name)
 	}
@@ -450,14 +434,17 @@ func (e *nodeExplainer) idle() {
 }
 
 // jobsOf returns the jobs that have not ended and hold the node, want it,
-// prepare its host, or get its help.
+// prepare its host, or get its help, as far as the reader may know of them. The record of the
+// node names the job that holds it to everybody.
 func (f Facts) jobsOf(n inventory.Node) []job.Job {
 	var jobs []job.Job
 	for _, j := range f.View.Jobs {
 		targeted := slices.ContainsFunc(j.Targets, func(t job.Target) bool {
 			return t.Name == n.Name || j.TakesAddrs() && t.Addr == n.Addr
 		})
-		if !j.Status.Ended() && (helps(*j, n) || targeted) {
+
+		concerned := !j.Status.Ended() && (helps(*j, n) || targeted)
+		if concerned && (j.ID == n.Job || f.sees(j.ID)) {
 			jobs = append(jobs, *j)
 		}
 	}

@@ -5,6 +5,7 @@ package explain
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -87,15 +88,74 @@ func (e *nodeExplainer) outdated() {
 			add(fmt.Sprintf("the tags of group %s have changed: %s now, %s then",
 				n.Group, cmp.Or(e.Judgement.Desired.Tags, "all tasks"), cmp.Or(n.Configured.Tags, "all tasks")),
 				time.Time{})
+		case inventory.PartMasters:
+			add(e.changedMasters(), time.Time{})
 		default:
 			add(fmt.Sprintf("its %s has changed", part), time.Time{})
 		}
 	}
 
+	remedy, actions := e.again()
 	f := finding(AboutOutdated, "it is outdated: %s", strings.Join(reasons, "; ")).on(n.Name).since(since).
-		do("configure it again").with(inventory.Submit(inventory.VerbApply, n.Name))
+		do("%s", remedy).with(actions...)
 	f.Job = n.Applied
 	e.add(f)
+}
+
+// again returns how to configure the node again. What only a request had set, such as the version
+// of an upgrade, is kept: it is set for the node first.
+func (e *nodeExplainer) again() (remedy string, actions []inventory.Action) {
+	apply, undone := inventory.Submit(inventory.VerbApply, e.Node.Name), e.Judgement.Undone
+	if len(undone) == 0 {
+		return "configure it again", []inventory.Action{apply}
+	}
+
+	for _, name := range undone {
+		value, err := json.Marshal(e.Request[name])
+		if e.Request[name] == nil || err != nil { // a secret, or no longer kept
+			return fmt.Sprintf("to keep %s, set it for the node: the next apply takes it back", job.ShortList(undone)),
+				[]inventory.Action{inventory.ShowJob(e.Node.Applied)}
+		}
+
+		actions = append(actions, inventory.SetVariable(e.Node.Name, name, string(value)))
+	}
+
+	remedy = fmt.Sprintf("keep %s by setting it for the node: an apply alone takes it back", job.ShortList(undone))
+
+	// With the values set, nothing else may be left to apply.
+	if len(e.Judgement.Differs) > 1 || e.changedSince() {
+		remedy += "; then configure it again"
+		actions = append(actions, apply)
+	}
+
+	return remedy, actions
+}
+
+// changedMasters describes other masters than those with which the node was configured.
+func (e *nodeExplainer) changedMasters() string {
+	then, now := e.Node.Configured.MasterNames, e.Masters
+	if then == nil {
+		return "the masters have changed"
+	}
+
+	without := func(names, others []string) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+	}
+
+	var parts []string
+	if came := without(now, then); len(came) > 0 {
+		parts = append(parts, "with "+job.ShortList(came))
+	}
+
+	if left := without(then, now); len(left) > 0 {
+		parts = append(parts, "without "+job.ShortList(left))
+	}
+
+	if len(parts) == 0 {
+		return "the address of a master has changed"
+	}
+
+	return "the masters have changed: " + strings.Join(parts, ", ")
 }
 
 // changedPlaybooks describes other playbooks than those that were applied.
@@ -112,13 +172,7 @@ func (e *nodeExplainer) changedPlaybooks() (string, time.Time) {
 
 // changedVariables describes other variables than those that were applied.
 func (e *nodeExplainer) changedVariables() (string, time.Time) {
-	applied := e.Node.Configured
-
-	// A job has the variables of its acceptance.
-	from := applied.Time
-	if j, err := e.View.Job(e.Node.Applied); err == nil && !j.Accepted.IsZero() {
-		from = j.Accepted
-	}
+	from := e.pinned()
 
 	var (
 		parts []string
@@ -154,16 +208,38 @@ func (e *nodeExplainer) changedVariables() (string, time.Time) {
 	switch {
 	case len(parts) > 0:
 		text = "variables have changed: " + strings.Join(parts, ", ") + ", since " + stamp(since)
-	case len(applied.Extra) == 0:
+	case len(e.Judgement.Undone) == 0:
 		// Variables of the configuration file have no history, and histories are bounded.
 		text += ", and no change of them is recorded since " + stamp(from)
 	}
 
-	if len(applied.Extra) > 0 {
-		text += fmt.Sprintf("; only the request of job %s had set %s", e.Node.Applied, job.ShortList(applied.Extra))
+	if len(e.Judgement.Undone) > 0 {
+		text += fmt.Sprintf("; only the request of job %s had set %s", e.Node.Applied,
+			job.ShortList(e.Judgement.Undone))
 	}
 
 	return text, since
+}
+
+// pinned returns when the variables that configured the node were pinned: a job has those of its
+// acceptance.
+func (e *nodeExplainer) pinned() time.Time {
+	if j, err := e.View.Job(e.Node.Applied); err == nil && !j.Accepted.IsZero() {
+		return j.Accepted
+	}
+
+	return e.Node.Configured.Time
+}
+
+// changedSince reports whether a change of the stored variables is recorded since they were pinned.
+func (e *nodeExplainer) changedSince() bool {
+	for _, changes := range e.Changes {
+		if slices.ContainsFunc(changes, func(c variable.Change) bool { return c.Time.After(e.pinned()) }) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // notRecorded reports a node that was configured before that was recorded, or whose

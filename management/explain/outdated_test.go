@@ -115,13 +115,33 @@ func TestExplainOutdated(t *testing.T) {
 				"and no change of them is recorded since 2026-01-02T12:00:00Z [submit verb=apply nodes=a-1]",
 		},
 		"variables of the request": {
-			facts: func(f *Facts) { f.Judgement = outdated(inventory.PartVariables) },
-			node: func(n *inventory.Node) {
-				n.Configured = &inventory.Configured{Time: applied, Extra: []string{"x", "y"}}
+			facts: func(f *Facts) {
+				f.Judgement = outdated(inventory.PartVariables)
+				f.Judgement.Undone, f.Request = []string{"x", "y"}, configuration.Vars{"x": "2.0", "y": 5}
 			},
 			summary: summary + "outdated (variables)",
 			found: "outdated: it is outdated: its variables are others than those that configured it; " +
-				"only the request of job 3 had set x, y [submit verb=apply nodes=a-1]",
+				`only the request of job 3 had set x, y [set-variable nodes=a-1 key=x value="2.0" ` +
+				"set-variable nodes=a-1 key=y value=5]",
+		},
+		"variables of the request, and playbooks": {
+			facts: func(f *Facts) {
+				f.Judgement = outdated(inventory.PartPlaybooks, inventory.PartVariables)
+				f.Judgement.Undone, f.Request = []string{"x"}, configuration.Vars{"x": "2.0"}
+			},
+			summary: summary + "outdated (playbooks, variables)",
+			found: "outdated: it is outdated: the playbooks are others than those that configured it; " +
+				"its variables are others than those that configured it; only the request of job 3 had set x " +
+				`[set-variable nodes=a-1 key=x value="2.0" submit verb=apply nodes=a-1]`,
+		},
+		"a secret of the request": {
+			facts: func(f *Facts) {
+				f.Judgement = outdated(inventory.PartVariables)
+				f.Judgement.Undone = []string{"x"}
+			},
+			summary: summary + "outdated (variables)",
+			found: "outdated: it is outdated: its variables are others than those that configured it; " +
+				"only the request of job 3 had set x [show-job job=3]",
 		},
 		"both": {
 			facts: func(f *Facts) {
@@ -237,7 +257,7 @@ func TestExplainWithinBudget(t *testing.T) {
 
 	for minimum, want := range map[int]string{
 		1: "configure it again [submit verb=apply nodes=a-1]",
-		2: "configure it again, once the budget of its group allows it: " +
+		2: "configure it again, once the rules of its group allow it: " +
 			"with 2 nodes, min_available 2 never allows it: " +
 			"add a node to the group, or lower min_available [show-settings key=groups]",
 	} {

@@ -42,12 +42,17 @@ func (e *nodeExplainer) verification() {
 
 	message := "it differs from its configuration: " + v.Detail()
 	remedy := "see the differences; if they are not wanted, configure it again"
-	actions := []inventory.Action{inventory.ShowDifference(n.Name), inventory.Submit(inventory.VerbApply, n.Name)}
+	again, configure := e.again()
+	actions := append([]inventory.Action{inventory.ShowDifference(n.Name)}, configure...)
+
+	if len(e.Judgement.Undone) > 0 {
+		remedy = "see the differences; " + again
+	}
 
 	if v.Result == inventory.Unverified {
 		message = "the verification could not tell whether it differs from its configuration: " + v.Detail()
 		remedy = "see what was found; once the cause is corrected, verify it again"
-		actions[1] = inventory.Submit(inventory.VerbVerify, n.Name)
+		actions = []inventory.Action{inventory.ShowDifference(n.Name), inventory.Submit(inventory.VerbVerify, n.Name)}
 	}
 
 	f := finding(AboutDrift, "%s", message).on(n.Name).since(v.Time).do("%s", remedy).with(actions...)

@@ -103,6 +103,8 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 		j.Targets = append(j.Targets, Target{Name: name})
 	}
 
+	s.order(groups, &j)
+
 	// A refusal names the variables of the request.
 	j.ExtraNames = namesOf(r.Extra)
 
@@ -500,6 +502,7 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 		}
 		if n.Configured != nil {
 			target.Configured, target.ConfiguredTags = n.Configured.Variables, n.Configured.Tags
+			target.ConfiguredMasters = n.Configured.Masters
 		}
 
 		if v.GroupAfter != nil {

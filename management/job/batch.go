@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
@@ -266,6 +267,66 @@ func (v Verb) checkBatches(nodes []*inventory.Node, groups inventory.Groups, j J
 	return nil
 }
 
+// order sorts the targets of a job in batches that takes nodes out of service for good: nodes leave before those that
+// they require.
+func (s Snapshot) order(groups inventory.Groups, j *Job) {
+	if v := j.verb(); !v.Leaves || v.Joins || j.Serial == "" {
+		return
+	}
+
+	depth := func(t Target) int {
+		n, _ := s.Lookup(t.Name)
+		return groups.Depth(n.Group)
+	}
+
+	slices.SortStableFunc(j.Targets, func(a, b Target) int { return depth(a) - depth(b) })
+}
+
+// InBatches returns the refusal of a job, which Accept returned with it. If a budget refuses it, and
+// batches would help, the remedy is what again returns for the job with their size: the actions, and
+// what the operator has to add to them.
+func (s Snapshot) InBatches(
+	groups inventory.Groups, j Job, refusal error, again func(Job) ([]inventory.Action, string),
+) error {
+	e, ok := errors.AsType[*inventory.Error](refusal)
+	if !ok || len(j.Targets) < 2 || j.verb().Row.Verifies || j.Ansible.Check {
+		return refusal
+	}
+
+	nodes := s.project(0)
+	if groups.CheckBudgets(nodes, j.Names()) == nil {
+		return refusal
+	}
+
+	smaller := *e
+
+	for _, size := range []int{groups.AtATime(nodes, j.Names()), 1} {
+		if size == 0 || !j.verb().Row.Accepts(inventory.FieldSerial) {
+			continue
+		}
+
+		part := j
+		part.Targets, part.Serial = slices.Clone(j.Targets), strconv.Itoa(size)
+		s.order(groups, &part)
+
+		if legal(nodes, groups, &part) == nil {
+			actions, with := again(part)
+			smaller.Actions = actions
+
+			return smaller.Do("take %s at a time (serial)%s", inventory.Count(size, "node", "nodes"), with)
+		}
+	}
+
+	if groups.AtATime(nodes, j.Names()) > 0 {
+		smaller.Actions = nil
+
+		return smaller.Do("take fewer nodes, add a node to the group, or change its budget").
+			With(inventory.ShowSettings("groups"))
+	}
+
+	return refusal
+}
+
 // success returns the outcome of a target if the job succeeds, as far as the rules of the
 // groups depend on it.
 func (j Job) success(t Target) inventory.Outcome {
@@ -395,7 +456,7 @@ func (r liveRules) MayBegin(batch []Target) error {
 // has none a target of another batch that serves. nodes are those of Serving.
 func (j Job) HelpersOf(run Run, nodes []*inventory.Node, groups inventory.Groups) []string {
 	helpers := slices.Clone(j.Helpers)
-	if j.Serial == "" || !j.verb().Helps {
+	if j.Serial == "" || !j.verb().Helps || j.WithoutHelpers {
 		return helpers
 	}
 

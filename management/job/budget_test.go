@@ -3,6 +3,7 @@
 package job_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -46,10 +47,60 @@ func TestBudgetAtAcceptance(t *testing.T) {
 		{"reapply in batches", Request{Verb: inventory.VerbReapply, Nodes: both, Serial: "50%"}, ""},
 		{"the fleet is decommissioned", Request{Verb: inventory.VerbDecommission, Nodes: jobtest.Names("a b c")},
 			"min_available"},
+		{
+			"one after the other",
+			Request{Verb: inventory.VerbDecommission, Nodes: jobtest.Names("a c"), Serial: "1"}, "",
+		},
 	} {
 		_, err := Accept(*v, budgeted, tt.req)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// TestBudgetRefusalNamesBatches: the refusal of a job names the size of batches with which the same
+// job is accepted, and never one with which it is refused.
+func TestBudgetRefusalNamesBatches(t *testing.T) {
+	t.Parallel()
+
+	groups := inventory.Groups{
+		{Name: inventory.GroupMaster, Budget: inventory.Budget{MaxUnavailable: "2"}},
+		{
+			Name: inventory.GroupWorker, Requires: inventory.Requirements{inventory.GroupMaster: 1},
+			Budget: inventory.Budget{MaxUnavailable: "50%", MinAvailable: 1},
+		},
+	}
+	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered", "c m Allocated Discovered",
+		"d w Allocated Discovered", "e w Allocated Discovered", "f w Allocated Discovered", "g w Allocated Discovered")
+
+	for _, tt := range []struct {
+		verb  inventory.Verb
+		nodes string
+		want  string // the size; empty: none helps
+	}{
+		{inventory.VerbApply, "a b c", "2"},
+		{inventory.VerbMaintenance, "d e f g", "2"},
+		{inventory.VerbReapply, "d e f", "2"},
+		{inventory.VerbDecommission, "a d e f", "2"},
+		{inventory.VerbDecommission, "d e f g", ""},
+	} {
+		r := Request{Verb: tt.verb, Nodes: jobtest.Names(tt.nodes)}
+		j, refused := Accept(*v, groups, r)
+
+		err := v.InBatches(groups, j, refused, func(j Job) ([]inventory.Action, string) {
+			return Anew(j, j.Names(), nil, 0)
+		})
+
+		e, ok := errors.AsType[*inventory.Error](err)
+		if !ok || len(e.Actions) != 1 || e.Actions[0].Options.Serial != tt.want {
+			t.Errorf("%s of %s: %v, %v", tt.verb, tt.nodes, err, e)
+			continue
+		}
+
+		r.Serial = tt.want
+		if _, err := Accept(*v, groups, r); (err == nil) != (tt.want != "") {
+			t.Errorf("%s of %s in batches of %q: %v", tt.verb, tt.nodes, tt.want, err)
 		}
 	}
 }

@@ -49,13 +49,13 @@ func (p *planner) configured(t Target, group string) *inventory.Configured {
 			Playbooks: p.PlaybookDigest, Commit: p.Commit, Group: group, Variables: t.Variables,
 			Tags: p.GroupTags[group].String(),
 		},
-		Time: p.now, Extra: p.ExtraNames,
+		Time: p.now, Extra: p.ExtraNames, ExtraSums: p.ExtraSums,
 	}
 
-	// In batches, other targets may have been configured long after this one.
+	// In batches, other targets may have been configured long after this one, and with other masters.
 	for _, r := range p.Runs {
 		if r.Phase.Configures() && slices.Contains(r.Hosts, t.Name) && !r.Ended.IsZero() {
-			c.Time = r.Ended
+			c.Time, c.Masters, c.MasterNames = r.Ended, r.Masters, r.MasterNames
 		}
 	}
 

@@ -99,7 +99,10 @@ type Target struct {
 	// ConfiguredTags describe the choice of tasks with which the node had been configured,
 	// if Configured is known.
 	ConfiguredTags string
-	Ranged         bool // discover: an address of a range, skipped if it is silent
+	// ConfiguredMasters is the checksum of the masters with which the node had been configured;
+	// empty: unknown.
+	ConfiguredMasters string
+	Ranged            bool // discover: an address of a range, skipped if it is silent
 	// HostKeys are the ssh host keys that the request gave for the address, in the form
 	// of inventory.Node.HostKeys.
 	HostKeys []string
@@ -121,6 +124,7 @@ type HostResult struct {
 	OK          int  // tasks
 	Changed     int
 	Failed      int
+	Ignored     int // failures that the playbook ignores
 	Unreachable bool
 	Done        bool   // the play reached its end without a failure
 	Selected    bool   // a task acted that the job's tags select
@@ -139,6 +143,9 @@ func (r HostResult) mayHaveChanged() bool {
 	refused := r.Unreachable && configuration.NeverConnected(r.Message)
 	return r.Begun && (!refused || r.Changed > 0 || r.Failed > 0)
 }
+
+// unreached reports whether ssh never got into the host, so that it is as it was.
+func (r HostResult) unreached() bool { return r.Unreachable && !r.Done && !r.mayHaveChanged() }
 
 // Bad reports whether the result shows a failure of the host itself: a task failed,
 // it was unreachable, or no play acted on it.
@@ -179,6 +186,10 @@ type Run struct {
 	NotBegun bool
 	// TakenOver: another instance may have begun this run on its host.
 	TakenOver bool
+	// Masters and MasterNames are the nodes of groups that others require, as the inventory of the
+	// run has them, see inventory.Configured.
+	Masters     string
+	MasterNames []string
 	// Text and Events are the offsets in the job's logs where the output of
 	// this run begins, in bytes.
 	Text   int64
@@ -226,10 +237,14 @@ type Job struct {
 	Strict bool
 	// WithoutVerify are the digests of those playbooks of a verification that have no verify.yml.
 	WithoutVerify []string
+	// WithoutHelpers: no play of its playbooks acts on a helper, so it holds none.
+	WithoutHelpers bool
 	// ExtraNames are the names of the variables of the request, sorted, at most
 	// inventory.MaxExtraNames.
 	ExtraNames []string
-	Ansible    configuration.AnsibleOptions
+	// ExtraSums are the checksums of their values, parallel to ExtraNames.
+	ExtraSums []string
+	Ansible   configuration.AnsibleOptions
 	// GroupTags choose the tasks of the runs that configure or verify nodes of a group, by
 	// group, as they were at the acceptance. Groups with all tasks are absent.
 	GroupTags map[string]inventory.Selection

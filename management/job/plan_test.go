@@ -101,6 +101,32 @@ func TestPlan(t *testing.T) {
 			Errored failed
 			a: Allocated service-master 5
 			b: Quarantined service-master | unreachable: timed out; the cleanup failed: unreachable: timed out`},
+		{"commission of a host that ssh never reached", jobtest.Planned(inventory.VerbCommission, m, two...),
+			nobodyMinds, `
+			configure site.yml a:service-master b:service-master
+			> failed a=closed b=done
+			undo cleanup.yml b:service-master
+			> done
+			Errored failed
+			a: Unallocated | unreachable: no ssh connection to a, port 22: connection refused
+			b: Unallocated | site.yml failed on a: unreachable: no ssh connection to a, port 22: connection refused`},
+		{"commission of hosts that ssh never reached", jobtest.Planned(inventory.VerbCommission, m, two[0]),
+			nobodyMinds, `
+			configure site.yml a:service-master
+			> failed a=closed
+			Errored failed
+			a: Unallocated | unreachable: no ssh connection to a, port 22: connection refused`},
+		{"update whose second half never reaches a host", jobtest.Planned(inventory.VerbUpdate, m, served...),
+			nobodyMinds, `
+			cleanup cleanup.yml a:service-worker b:service-worker
+			> done
+			configure site.yml a:service-master b:service-master
+			> failed a=closed b=failed
+			undo cleanup.yml b:service-master
+			> failed b=failed
+			Errored failed
+			a: Unallocated | unreachable: no ssh connection to a, port 22: connection refused
+			b: Quarantined service-master | task "Install": no such package; the cleanup failed: task "Install": no such package`},
 		{"commission is cancelled, with only failed nodes to be cleaned",
 			onlyFailed(jobtest.Planned(inventory.VerbCommission, m, two...)), nobodyMinds, `
 			configure site.yml a:service-master b:service-master

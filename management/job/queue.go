@@ -158,7 +158,7 @@ func overlap(j Job, ahead []*Job) (ids, shared []string) {
 // enters or leaves: the first healthy one outside the batch
 // that no job ahead wants. If all are wanted, it returns the jobs to wait for.
 func (s Snapshot) chooseHelpers(groups inventory.Groups, j Job, ahead []*Job) (helpers, busy []string) {
-	if !j.verb().Helps {
+	if !j.verb().Helps || j.WithoutHelpers {
 		return nil, nil
 	}
 
@@ -254,8 +254,7 @@ func (s Snapshot) changedGround(other, j Job, nodes []string) bool {
 		}
 
 		n := Find(s.Nodes, t.Name)
-		unseen := n != nil && slices.Contains(row.From, n.Status) && row.NeedsDiscover &&
-			n.State != inventory.Discovered
+		unseen := n != nil && row.Takes(*n) && row.NeedsDiscover && n.State != inventory.Discovered
 
 		return !unseen && (o.Status != t.From || o.Group != t.FromGroup)
 	})

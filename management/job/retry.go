@@ -25,9 +25,11 @@ type RetryRequest struct {
 	Nodes  []string // only these targets; nil: all, or those of Failed if the verb interrupts
 	Pinned bool     // with the playbooks, variables and tags of the old job, not those of today
 
-	Playbooks string        // of the cleanup: PlaybooksCurrent, or empty for those of the old job
-	Timeout   time.Duration // 0: that of the old job
-	Usual     time.Duration // the configured time limit, which a remedy need not name
+	Extra     configuration.Vars // of the request, besides those of the old one, which they override
+	Serial    string             // the size of a batch; empty: that of the old job
+	Playbooks string             // of the cleanup: PlaybooksCurrent, or empty for those of the old job
+	Timeout   time.Duration      // 0: that of the old job
+	Usual     time.Duration      // the configured time limit, which a remedy need not name
 }
 
 // Retry is one job that brings targets of an ended job to where its verb wants
@@ -61,7 +63,7 @@ func (s Snapshot) Retries(old Job, names []string) (retries []Retry, left []*inv
 
 		row, _ := inventory.TransitionOf(verb)
 		// A node that is held or unseen can be retried later: acceptance refuses it now.
-		if !n.Status.InProgress() && !slices.Contains(row.From, n.Status) {
+		if !n.Status.InProgress() && !row.Takes(*n) {
 			left = append(left, s.ineligible(row, *n))
 			continue
 		}
@@ -159,7 +161,12 @@ func (s Snapshot) RetryActions(old Job) []inventory.Action {
 // ClearActions returns the actions that clear the named nodes: one, or two if a
 // part of them can be cleaned with the playbooks of today only.
 func (s Snapshot) ClearActions(names ...string) []inventory.Action {
-	return s.cleaning(inventory.Submit(inventory.VerbClear), names)
+	return s.CleaningActions(inventory.VerbClear, names...)
+}
+
+// CleaningActions returns the actions that clean the named nodes by the verb.
+func (s Snapshot) CleaningActions(v inventory.Verb, names ...string) []inventory.Action {
+	return s.cleaning(inventory.Submit(v), names)
 }
 
 // CommissionActions returns the actions that commission the named nodes into the
@@ -271,7 +278,7 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 
 	request := Request{
 		Verb: again.Verb, Nodes: again.Names, Group: again.Group, OnFailure: old.OnFailure,
-		Serial: old.Serial, MaxFailures: old.MaxFailures, Timeout: cmp.Or(r.Timeout, old.Timeout),
+		Serial: cmp.Or(r.Serial, old.Serial), MaxFailures: old.MaxFailures, Timeout: cmp.Or(r.Timeout, old.Timeout),
 		Playbooks: cmp.Or(r.Playbooks, old.Playbooks), Strict: old.Strict, Ansible: old.Ansible,
 		Force: old.Force, TakeOver: old.TakeOver, OverrideWindow: old.OverrideWindow, Reason: old.Reason,
 	}
@@ -297,7 +304,7 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 		request.Playbooks = r.Playbooks
 	}
 
-	if request.Serial != "" && !row.Accepts(inventory.FieldSerial) {
+	if r.Serial == "" && old.Serial != "" && !row.Accepts(inventory.FieldSerial) {
 		differences = append(differences, "all nodes at once: "+string(again.Verb)+" takes no batches")
 		request.Serial, request.MaxFailures = "", 0
 	}
@@ -336,6 +343,9 @@ func (s Snapshot) retryNames(old Job, r RetryRequest) ([]string, error) {
 	case !old.Status.Ended():
 		return nil, inventory.Errorf(inventory.KindRefused, "job %s has not ended: it is %s", old.ID, old.Status).
 			Do("wait for it, or cancel it").With(inventory.WaitForJob(old.ID), inventory.CancelJob(old.ID))
+	case r.Pinned && r.Extra != nil:
+		return nil, inventory.Errorf(inventory.KindInvalid, "pinned excludes extra_vars").
+			Do("leave out one of them: a pinned retry has the variables of the original")
 	case r.All && (r.Failed || r.Nodes != nil):
 		return nil, inventory.Errorf(inventory.KindInvalid, "all excludes failed and nodes").Do("leave out all")
 	case len(left) == 0:

@@ -166,6 +166,7 @@ func everyTarget(Target) bool         { return true }
 func done(r *Run) bool                { return r != nil && r.Exit == ExitDone }
 func failedOn(r *Run) bool            { return r != nil && r.Exit == string(CauseFailed) }
 func (r Run) succeeded(n string) bool { return r.Results[n].Done }
+func (r Run) unreached(n string) bool { return r.Results[n].unreached() }
 
 // run returns a step that runs the job's playbook on the selected targets, each in
 // the group that group returns.

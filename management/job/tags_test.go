@@ -197,6 +197,30 @@ func TestVerifyByTags(t *testing.T) {
 		c: Allocated edge 3`)
 }
 
+// TestVerifyByMasters: a node that is compared with other masters than those that configured it is
+// outdated, and one without a record of them is not.
+func TestVerifyByMasters(t *testing.T) {
+	t.Parallel()
+
+	j := jobtest.Planned(inventory.VerbVerify, "", "a Allocated web", "b Allocated web")
+	j.Targets[0].Configured, j.Targets[0].Variables, j.Targets[0].ConfiguredMasters = "k-v", "k-v", "k-old"
+	j.Targets[1].Configured, j.Targets[1].Variables = "k-v", "k-v"
+
+	for _, phase := range []Phase{PhaseVerify, PhaseDrift} {
+		j.Runs = append(j.Runs, Run{
+			Phase: phase, Playbook: PlaybookSite, Hosts: []string{"a", "b"}, Groups: []string{"web", "web"},
+			Exit: ExitDone, Masters: "k-new", Ended: jobtest.Noon,
+			Results: map[string]HostResult{"a": {Done: true, Judged: 1}, "b": {Done: true, Judged: 1}},
+		})
+	}
+
+	step := Plan(j, jobtest.Noon, nobodyMinds)
+	if a, b := step.Outcomes["a"].Verdict, step.Outcomes["b"].Verdict; a == nil || b == nil || !a.Outdated ||
+		b.Outdated {
+		t.Errorf("%+v, %+v", a, b)
+	}
+}
+
 // TestTagsAreConfigured: the tags of the group are a part of what a node carries.
 func TestTagsAreConfigured(t *testing.T) {
 	t.Parallel()

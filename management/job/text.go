@@ -62,5 +62,11 @@ func (j Job) CancelledBy(principal string) bool {
 	return j.Cancel > 0 && principal != "" && j.CancelBy == principal
 }
 
+// PlainHTTP begins the principal of everybody who uses the listener without credentials.
+const PlainHTTP = "http:"
+
+// Anonymous reports whether a principal stands for several persons.
+func Anonymous(principal string) bool { return strings.HasPrefix(principal, PlainHTTP) }
+
 // OrSomebody returns the actor, or "somebody" for an unknown one.
 func OrSomebody(actor string) string { return cmp.Or(actor, "somebody") }

@@ -47,7 +47,17 @@ func (p *planner) commission() Step {
 		return p.OnFailure == OnFailureFailed && failedOn(configured) && configured.succeeded(t.Name)
 	}
 
-	return p.undo(configured, newGroup, p.pinned, func(t Target) bool { return !succeeded(t) }, p.inService)
+	// A host that ssh never reached is as it was, and the same request may be repeated.
+	unreached := func(t Target) bool { return configured.unreached(t.Name) }
+	dirty := func(t Target) bool { return !succeeded(t) && !unreached(t) }
+
+	return p.undo(configured, newGroup, p.pinned, dirty, func(t Target) inventory.Outcome {
+		if unreached(t) {
+			return p.untouched(configured, t)
+		}
+
+		return p.inService(t)
+	})
 }
 
 // beforeConfigure cleans residue of earlier verbs, group by group, and then
@@ -74,14 +84,19 @@ func (p *planner) beforeConfigure() Step {
 func (p *planner) notConfigured(failed *Run) Step {
 	cause, message := p.failure(failed)
 
-	return p.end(cause, message, p.each(func(t Target) inventory.Outcome {
-		return inventory.Outcome{
-			Status:  p.row.Failed,
-			Residue: p.residueLeft(t),
-			Error:   hostFailure(failed, t.Name, message),
-			Reason:  message,
-		}
-	}))
+	return p.end(cause, message, p.each(func(t Target) inventory.Outcome { return p.untouched(failed, t) }))
+}
+
+// untouched is the outcome of a target that was not configured, because of the run.
+func (p *planner) untouched(failed *Run, t Target) inventory.Outcome {
+	_, message := p.failure(failed)
+
+	return inventory.Outcome{
+		Status:  p.row.Failed,
+		Residue: p.residueLeft(t),
+		Error:   hostFailure(failed, t.Name, message),
+		Reason:  message,
+	}
 }
 
 func residue(t Target) []string { return t.Residue }

@@ -76,5 +76,10 @@ func (p *planner) update() Step {
 		}))
 	}
 
-	return p.undo(configured, newGroup, p.pinned, everyTarget, nil)
+	// A host that the new configuration never reached is clean already.
+	dirty := func(t Target) bool { return !configured.unreached(t.Name) }
+
+	return p.undo(configured, newGroup, p.pinned, dirty, func(t Target) inventory.Outcome {
+		return p.untouched(configured, t)
+	})
 }

@@ -3,6 +3,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,8 +146,8 @@ func (p *planner) verdictOf(t Target, why string) inventory.Outcome {
 	return o
 }
 
-// outdated reports whether the target is compared with variables, playbooks or tags that were
-// not applied to it.
+// outdated reports whether the target is compared with variables, playbooks, tags or masters that
+// were not applied to it.
 func (p *planner) outdated(t Target) bool {
 	own := t.Playbooks[t.FromGroup]
 	if own == "" {
@@ -158,7 +159,13 @@ func (p *planner) outdated(t Target) bool {
 		Group: t.FromGroup, Tags: p.GroupTags[t.FromGroup].String(),
 	}
 
-	applied := inventory.Configuration{Playbooks: own, Variables: t.Configured}
+	for _, phase := range []Phase{PhaseVerify, PhaseDrift} {
+		if r := p.lastOn(phase, t); r != nil {
+			now.Masters = r.Masters
+		}
+	}
+
+	applied := inventory.Configuration{Playbooks: own, Variables: t.Configured, Masters: t.ConfiguredMasters}
 	if t.Configured != "" {
 		applied.Group, applied.Tags = t.FromGroup, t.ConfiguredTags
 	}
@@ -173,15 +180,25 @@ type verdict struct {
 	judged int // tasks
 }
 
-// verify adds the result of verify.yml. A failed task of it is a difference. A task of
-// it may have check_mode: true.
+// verify adds the result of verify.yml. A failed task of it is a difference, also if the playbook ignores the
+// failure so that the other checks follow. A task of it may have check_mode: true.
 func (v *verdict) verify(p *planner, r *Run, res HostResult) {
 	v.Executed += max(res.Changed-res.Foreseen, 0)
 	v.count(res)
 
-	switch {
-	case res.Failed > 0:
+	if res.Ignored > 0 {
 		v.Result = inventory.Drifted
+		v.because(PlaybookVerify + ": " + cmp.Or(res.Doubt, "a check failed"))
+
+		if more := res.Ignored + res.Failed - 1; more > 0 {
+			v.because(inventory.Count(more, "more check failed", "more checks failed"))
+		}
+	}
+
+	switch {
+	case res.Ignored > 0 && (res.Failed > 0 || res.Done):
+	case res.Failed > 0:
+		v.Result, v.Failed = inventory.Drifted, true
 		v.because(PlaybookVerify + ": " + describe(res))
 	case !res.Done:
 		v.unknown(p.incomplete(r, res))

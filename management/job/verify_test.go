@@ -148,6 +148,13 @@ func TestPlanVerify(t *testing.T) {
 			> done b=doubtful
 			Errored failed
 			reason: 2 of 2 nodes unknown: a (verify.yml: task "Start" failed, which the playbook ignores: x); b (site.yml in check mode: task "Start" failed, which the playbook ignores: x)`},
+		"every check of verify.yml counts, although the playbook goes on": {verify(), `
+			verify verify.yml a:service-worker b:service-worker
+			> done a=ignored
+			drift site.yml a:service-worker b:service-worker
+			> done
+			Errored drifted
+			reason: 1 of 2 nodes drifted: a (verify.yml: task "Port" failed, which the playbook ignores: closed; 1 more check failed)`},
 		"a task of verify.yml in check mode": {verify(), `
 			verify verify.yml a:service-worker b:service-worker
 			> done a=differs

@@ -76,6 +76,7 @@ func (ns *Nodes) Ping(ctx context.Context, c access.Caller, names []string) ([]P
 	var (
 		hosts []configuration.Host
 		asked []int // the indices of hosts in results
+		taken = v.HostKeys()
 	)
 
 	for i, name := range names {
@@ -83,7 +84,7 @@ func (ns *Nodes) Ping(ctx context.Context, c access.Caller, names []string) ([]P
 		h := configuration.Host{
 			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Role: configuration.RoleTarget,
 			Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys,
-			HostCAs: settings.HostCAs,
+			HostCAs: settings.HostCAs, Taken: taken,
 		}
 		results[i] = PingResult{Node: n.Name, Addr: n.Addr}
 
@@ -122,6 +123,8 @@ func silence(v *state.View, h configuration.Host, r configuration.Reach) *invent
 	switch {
 	case configuration.AboutRecordedKey(reason):
 		return err.With(inventory.TrustHostKey(h.Name))
+	case configuration.AboutTakenKey(reason):
+		return err
 	case configuration.AboutHostKey(reason): // of a jump host
 		return err.With(inventory.SetConnection(h.Name))
 	case configuration.AboutAccess(reason):

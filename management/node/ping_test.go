@@ -82,6 +82,7 @@ func pinged(p Prober) *Nodes {
 		node("g", func(n *inventory.Node) { n.Addr = "-oProxyCommand=x" }),
 		node("h", nil),
 		node("i", nil),
+		node("j", func(n *inventory.Node) { n.HostKeys = []string{takenKey} }),
 	}}}
 
 	return New(Options{State: fixedView{view: v}, Prober: func(string) Prober { return p }, Settings: func() Settings {
@@ -150,6 +151,11 @@ func TestPing(t *testing.T) {
 	// An address that ssh would take for an option reaches no program.
 	if bad := results[8]; bad.Answered || !strings.Contains(bad.Message, "ProxyCommand") {
 		t.Errorf("%+v", bad)
+	}
+
+	// The host of a node without a recorded key must not be that of another one.
+	if p.asked[4].Name != "b-1" || p.asked[4].Taken[takenKey] != "j-1" {
+		t.Errorf("asked %+v", p.asked[4])
 	}
 
 	if len(p.asked) != 8 || !p.bounded || p.asked[0].Connection.User != "workers-f-1" ||

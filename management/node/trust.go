@@ -31,6 +31,10 @@ type Trust struct {
 	Key         string // "ssh-ed25519 AAAA…"
 	Fingerprint string // "SHA256:…"
 	Reason      string // the operator's
+
+	// SetAside makes the other addresses at which the node is claimed not count; it
+	// needs a reason.
+	SetAside bool
 }
 
 // check refuses a trust that names no key, or several, and malformed ones.
@@ -47,6 +51,8 @@ func (t Trust) check() error {
 			len(t.Reason),
 			maxReason,
 		)
+	case t.SetAside && strings.TrimSpace(t.Reason) == "":
+		return inventory.Errorf(inventory.KindInvalid, "setting claims aside needs a reason").Do("give one")
 	case t.Key != "":
 		_, err := configuration.ParseHostKey(t.Key)
 		return err
@@ -136,7 +142,7 @@ func (ns *Nodes) TrustHostKey(ctx context.Context, c access.Caller, name string,
 		}
 
 		record.Reason = trustReason(keys.Shown[i], keys.Recorded, t.Reason)
-		trusted, err = ns.recordHostKey(ctx, c, keys, keys.Shown[i], record.Reason)
+		trusted, err = ns.recordHostKey(ctx, c, keys, keys.Shown[i], record.Reason, t.SetAside)
 
 		return err
 	})
@@ -158,10 +164,10 @@ func trustReason(key string, recorded []string, reason string) string {
 	return text
 }
 
-// recordHostKey records the key, unless the node has changed its address or its keys
-// since the scan.
+// recordHostKey records the key, and with setAside the decision on the other claims,
+// unless the node has changed its address or its keys since the scan.
 func (ns *Nodes) recordHostKey(
-	ctx context.Context, c access.Caller, scanned HostKeys, key, reason string,
+	ctx context.Context, c access.Caller, scanned HostKeys, key, reason string, setAside bool,
 ) (inventory.Node, error) {
 	err := state.RetryConflict(ctx, ns.state, func(v *state.View) error {
 		v, err := c.Precondition.Check(ctx, ns.state, v)
@@ -184,8 +190,17 @@ func (ns *Nodes) recordHostKey(
 				Do("repeat the request").About(n.Name)
 		}
 
-		m, entry := n.Note(inventory.VerbTrust,
-			inventory.Trigger{Actor: c.Principal, Reason: reason, Time: time.Now()})
+		if owner := v.HostKeys()[key]; owner != "" && owner != n.Name {
+			return configuration.ErrTaken(n.Name, configuration.Fingerprint(key), v.HostKeys())
+		}
+
+		trigger := inventory.Trigger{Actor: c.Principal, Reason: reason, Time: time.Now()}
+		if setAside && len(n.Duplicates) > 0 {
+			trigger.Reason += "; set aside: " + strings.Join(n.Duplicates, ", ") + n.Conflict()
+			n = n.SetAsideOthers()
+		}
+
+		m, entry := n.Note(inventory.VerbTrust, trigger)
 		m.HostKeys = []string{key}
 
 		return PutNodes(ctx, ns.store, []state.NodeWrite{{Node: m, Entries: []inventory.HistoryEntry{entry}}})

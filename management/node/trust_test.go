@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -42,7 +43,9 @@ func (s *aStore) PutNodes(_ context.Context, writes []state.NodeWrite) ([]string
 
 const (
 	newKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"
-	rsaKey = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQC7vQ=="
+	// Of the node j-1.
+	takenKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vW"
+	rsaKey   = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQC7vQ=="
 )
 
 func TestTrustHostKey(t *testing.T) {
@@ -83,6 +86,10 @@ func TestTrustHostKey(t *testing.T) {
 			node: "z-1", trust: Trust{Fingerprint: fingerprint},
 			kind: inventory.KindNotFound, text: "z-1",
 		},
+		"taken": {
+			node: "b-1", trust: Trust{Fingerprint: configuration.Fingerprint(takenKey)},
+			kind: inventory.KindRefused, text: "b-1, " + configuration.Fingerprint(takenKey) + ", is that of node j-1",
+		},
 		"nothing": {node: "a-1", kind: inventory.KindInvalid, text: "no ssh host key"},
 		"both": {
 			node: "a-1", trust: Trust{Key: newKey, Fingerprint: fingerprint},
@@ -104,7 +111,7 @@ func TestTrustHostKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			p := &reaches{shown: []string{newKey, rsaKey}, results: map[string]configuration.Reach{
+			p := &reaches{shown: []string{newKey, rsaKey, takenKey}, results: map[string]configuration.Reach{
 				"e-1": {Port: "port 22 refuses connections"},
 			}}
 			ns := pinged(p)
@@ -152,6 +159,69 @@ func errorText(err error) string {
 	return text
 }
 
+// TestTrustSetsAside: the claims of a node at other addresses cease to count only when
+// that is asked for, with a reason, which the history keeps with the claims.
+func TestTrustSetsAside(t *testing.T) {
+	t.Parallel()
+
+	key := Trust{Key: newKey, Reason: "m2 is misconfigured"}
+	aside := Trust{Key: newKey, Reason: "m2 is misconfigured", SetAside: true}
+
+	for name, c := range map[string]struct {
+		trust  Trust
+		kind   inventory.Kind
+		claims int
+	}{
+		"the key only": {key, "", 1},
+		"set aside":    {aside, "", 0},
+		"no reason":    {Trust{Key: newKey, Reason: " ", SetAside: true}, inventory.KindInvalid, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			ns := pinged(&reaches{shown: []string{newKey}})
+			v := ns.state.View()
+			store := &aStore{view: v}
+			ns.audit, ns.store = &aTrail{}, store
+
+			for i, n := range v.Nodes {
+				if n.Name == "a-1" {
+					m, _, _ := n.Observe(
+						inventory.Observation{Observer: "gossip", Addr: n.Addr, Alive: true},
+						time.Now(),
+					)
+					m, _, _ = m.Observe(
+						inventory.Observation{Observer: "m2", Addr: "192.0.2.9", Alive: true},
+						time.Now(),
+					)
+					v.Nodes[i] = &m
+				}
+			}
+
+			_, err := ns.TrustHostKey(t.Context(), access.Caller{Principal: "ann"}, "a-1", c.trust)
+			if inventory.KindOf(err) != c.kind && err != nil {
+				t.Fatal(err)
+			}
+
+			n, _ := v.Node("a-1")
+			if len(n.Duplicates) != c.claims {
+				t.Errorf("it is claimed at %v", n.Duplicates)
+			}
+
+			if c.claims > 0 {
+				return
+			}
+
+			reason := store.writes[0].Entries[0].Reason
+			for _, part := range []string{"m2 sees it at 192.0.2.9", aside.Reason} {
+				if !strings.Contains(reason, part) {
+					t.Errorf("the history lacks %q: %s", part, reason)
+				}
+			}
+		})
+	}
+}
+
 // TestTrustHostKeyRace: a node that changed since the scan keeps its key.
 func TestTrustHostKeyRace(t *testing.T) {
 	t.Parallel()
@@ -162,7 +232,7 @@ func TestTrustHostKeyRace(t *testing.T) {
 
 	scanned := HostKeys{Node: "a-1", Addr: "127.0.0.9", Recorded: []string{aKey}}
 	for _, s := range []HostKeys{scanned, {Node: "a-1", Addr: "127.0.0.1", Recorded: []string{rsaKey}}} {
-		_, err := ns.recordHostKey(t.Context(), access.Caller{}, s, newKey, "")
+		_, err := ns.recordHostKey(t.Context(), access.Caller{}, s, newKey, "", false)
 		if inventory.KindOf(err) != inventory.KindPrecondition || len(store.writes) > 0 {
 			t.Errorf("%v, writes %v", err, store.writes)
 		}

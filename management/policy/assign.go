@@ -22,6 +22,8 @@ type prospect struct {
 	stage stage
 	text  string    // the condition of a wait
 	until time.Time // the end of the wait, if it is a time
+	// refused: a rule refused it, and perhaps not the others.
+	refused bool
 	// decision is set if the node may join now, for as many as may begin at once.
 	decision *state.Decision
 }
@@ -238,7 +240,7 @@ func (c Commission) taking(m *muster) *taking {
 		switch {
 		case p.stage == stageNone:
 			t.used[slot] = true
-		case p.stage == stageAct, !p.until.IsZero():
+		case p.stage == stageAct, !p.until.IsZero() && !p.refused:
 			t.ready = append(t.ready, p)
 		default:
 			t.stuck = append(t.stuck, p)

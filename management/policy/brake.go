@@ -101,7 +101,8 @@ func Release(b state.Brake, now time.Time, by, reason string) (state.Brake, *sta
 
 // vanished returns the nodes that were lost within the time of the brake, and the number
 // of those that were visible in it. A jump of the clock in that time takes none of them away.
-// Absences from before a release do not count again, and those by the job of a person do not count.
+// Absences from before a release do not count again. Those by the job of a person do not count, nor do those that ended
+// within the settling time.
 func (w World) vanished() (lost []string, visible int) {
 	released, known := w.Age(w.View.Automation.Brake.Released)
 	if !known {
@@ -114,7 +115,7 @@ func (w World) vanished() (lost []string, visible int) {
 	for _, n := range w.View.Nodes {
 		age, known := w.Age(n.Presence.Lost)
 
-		gone := known && age < within && !w.excused(n, working[n.Name])
+		gone := known && age < within && !w.short(n) && !w.excused(n, working[n.Name])
 		if gone {
 			lost = append(lost, n.Name)
 		}
@@ -127,6 +128,14 @@ func (w World) vanished() (lost []string, visible int) {
 	slices.Sort(lost)
 
 	return lost, visible
+}
+
+// short reports whether the node was back from its newest absence within the settling time.
+func (w World) short(n *inventory.Node) bool {
+	lost, _ := w.Age(n.Presence.Lost)
+	back, known := w.Age(n.Presence.Returned())
+
+	return n.State == inventory.Discovered && known && back <= lost && lost-back <= w.Settings.Settle
 }
 
 // workOfPeople returns the jobs of people that may have rebooted hosts within the time, by

@@ -58,6 +58,42 @@ func TestBrake(t *testing.T) {
 	}
 }
 
+// TestBrakeShortAbsences: nodes that were back within the settling time do not set off the brake, as when agents are
+// restarted one after the other; those that are still away, or were away for longer, do.
+func TestBrakeShortAbsences(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		name  string
+		away  time.Duration
+		still int // away at the end
+		on    bool
+	}{
+		{"short", 20 * time.Second, 0, false},
+		{"just as long as it has to settle", time.Minute, 0, false},
+		{"longer", 61 * time.Second, 0, true},
+		{"short, and two are away", 20 * time.Second, 2, false},
+		{"short, and three are away", 20 * time.Second, 3, true},
+	} {
+		nodes := fleet(10)
+		for i := range 6 {
+			seen(nodes[i], false, noon)
+			seen(nodes[i], true, noon.Add(c.away))
+		}
+
+		for i := range c.still {
+			seen(nodes[9-i], false, noon.Add(90*time.Second))
+		}
+
+		w := world(nodes...)
+		w.Now = noon.Add(2 * time.Minute)
+
+		if b, _ := policy.Brake(w); b.On != c.on || c.on && b.Visible != 10 {
+			t.Errorf("%s: %+v", c.name, b)
+		}
+	}
+}
+
 // TestBrakeHolds: the brake stays on when the nodes return, is released at its time or by
 // an operator, and does not count the same absences again.
 func TestBrakeHolds(t *testing.T) {
@@ -193,7 +229,7 @@ func TestBrakeSparesJobsOfPeople(t *testing.T) {
 			seen(nodes[i], false, noon)
 
 			if c.back {
-				seen(nodes[i], true, noon.Add(30*time.Second))
+				seen(nodes[i], true, noon.Add(90*time.Second))
 			}
 
 			j.Targets = append(j.Targets, job.Target{Name: nodes[i].Name})

@@ -161,7 +161,7 @@ type attempt struct {
 
 // failed returns the newest commissions of the policy that failed without a success after
 // them, the newest first. Those from before it was turned on do not count, nor do those
-// that were cancelled.
+// that were cancelled or never began.
 func (c Commission) failed(w World) []attempt {
 	since := w.past(w.View.Automation.Switches[c.Name()].Since)
 
@@ -169,7 +169,7 @@ func (c Commission) failed(w World) []attempt {
 
 	for _, j := range w.View.Jobs {
 		if j.Actor == state.PolicyPrincipal(c.Name()) && j.Accepted.After(since) && !w.future(j.Accepted) &&
-			(j.Status == job.Complete || j.Status == job.Errored) {
+			(j.Status == job.Complete || j.Status == job.Errored && !isRefused(j)) {
 			ended = append(ended, attempt{
 				id:     j.ID,
 				at:     j.Ended,
@@ -230,8 +230,13 @@ func (c Commission) rate(w World) (left int, reason string, next time.Time) {
 // judge returns the prospect of a new node for the rule, whatever group it joins.
 func (c Commission) judge(m *muster, n *inventory.Node) prospect {
 	if m.decided[n.Name] {
-		if _, decided := m.standing(c.situation(n)); decided {
+		s := m.standing(c.situation(n))
+		if s.decided {
 			return prospect{}
+		}
+
+		if m.Now.Before(s.due) {
+			return prospect{node: n, stage: stageWait, text: s.wait().text, until: s.due, refused: true}
 		}
 	}
 
@@ -268,16 +273,21 @@ func (c Commission) situation(n *inventory.Node) string {
 // decision returns the decision to commission a node for the role, in the place of a lost
 // node or of none.
 func (c Commission) decision(w World, n *inventory.Node, t tally, replaced *absence) state.Decision {
-	id, _ := w.standing(c.situation(n))
-
 	which := "it matches " + c.Rule.Selector
 	if c.Rule.All {
 		which = "the policy is for all nodes"
 	}
 
 	d := state.Decision{
-		ID: id, Time: w.Now, Policy: c.Name(), Node: n.Name, Action: state.ActionCommission, Group: t.Group,
-		Case: "a new node for " + t.Group,
+		ID: w.standing(
+			c.situation(n),
+		).id,
+		Time:   w.Now,
+		Policy: c.Name(),
+		Node:   n.Name,
+		Action: state.ActionCommission,
+		Group:  t.Group,
+		Case:   "a new node for " + t.Group,
 		Evidence: []string{
 			fmt.Sprintf("discovered at %s, and seen at %s since %s", stamp(n.Created), n.Addr, stamp(n.Presence.Since)),
 			which,

@@ -61,7 +61,7 @@ func (r Returns) waiting(w World, n *inventory.Node) string {
 		return o.text
 	}
 
-	if held := w.held(o, n); !held.OK {
+	if held := w.hold()(o, n); !held.OK {
 		return "it returned, and waits for its repair: " + held.Reason
 	}
 

@@ -147,9 +147,9 @@ type Settings struct {
 	Limit  int // jobs that run at a time, those of people included
 	// Windows decide when a node may change.
 	Windows window.Calendar
-	// Outdated returns in words how the desired configuration of a node differs from
-	// the applied one, or "". It may be nil.
-	Outdated func(v *state.View, n *inventory.Node) string
+	// Outdated returns the parts in which the desired configuration of a node differs from
+	// the applied one. It may be nil.
+	Outdated func(v *state.View, n *inventory.Node) []inventory.Part
 	// Playbooks returns the playbooks that would configure a node now. It may be nil.
 	Playbooks func(v *state.View) state.Playbooks
 }
@@ -301,21 +301,63 @@ func (w World) madeRoom(id string) bool {
 	return err == nil && j.Status == job.Cancelled && j.Started.IsZero() && state.IsPolicy(j.CancelBy)
 }
 
-// standing returns the id for a decision that is named by its situation and action, and
-// whether one stands already. One that was withdrawn makes room for the next.
-func (w World) standing(id string) (next string, decided bool) {
-	next = id
+// neverBegan returns the job if it ended before it began, because it was no longer legal when its turn came, or nil.
+func (w World) neverBegan(id string) *job.Job {
+	if id == "" {
+		return nil
+	}
+
+	j, err := w.View.Job(id)
+	if err != nil || !isRefused(&j) {
+		return nil
+	}
+
+	return &j
+}
+
+func isRefused(j *job.Job) bool { return j.Cause == job.CausePrecondition && len(j.Runs) == 0 }
+
+// firstRetry is the delay after a decision was withdrawn or its job never began. It doubles up to maxBackoff.
+const firstRetry = time.Minute
+
+// standing is the newest decision on a situation.
+type standing struct {
+	id      string    // for the next one
+	decided bool      // one stands already
+	due     time.Time // of the next one
+	reason  string    // why there is to be a next one; empty: there was none
+}
+
+// wait returns the outlook until the next attempt is due.
+func (s standing) wait() outlook {
+	return outlook{
+		stage: stageWait, until: s.due, text: fmt.Sprintf("tried again not before %s: %s", stamp(s.due), s.reason),
+	}
+}
+
+// standing returns the newest decision that is named by its situation and action. One that was withdrawn, or whose job
+// never began, makes room for the next.
+func (w World) standing(id string) standing {
+	s, delay := standing{id: id}, firstRetry
 
 	for k := 2; ; k++ {
-		d := w.View.Automation.Find(next)
+		d := w.View.Automation.Find(s.id)
 		if d == nil {
-			return next, false
+			return s
 		}
 
-		if d.Phase != state.PhaseWithdrawn && !w.madeRoom(d.Job) {
-			return next, true
+		refused := w.neverBegan(d.Job)
+
+		switch {
+		case refused != nil:
+			s.due, s.reason = w.settled(refused.Ended).Add(delay), refused.Message
+		case d.Phase == state.PhaseWithdrawn:
+			s.due, s.reason = w.settled(d.Time).Add(delay), d.Result
+		case !w.madeRoom(d.Job):
+			s.decided = true
+			return s
 		}
 
-		next = fmt.Sprintf("%s/%d", id, k)
+		s.id, delay = fmt.Sprintf("%s/%d", id, k), min(2*delay, maxBackoff)
 	}
 }

@@ -326,6 +326,8 @@ func TestRepairAfterVerification(t *testing.T) {
 		{"only to be verified", inventory.ReactionVerify, inventory.Drifted, "5", time.Minute, ""},
 		{"long ago", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", 25 * time.Hour, ""},
 		{"outdated", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute, "record b-1"},
+		{"only its masters have changed", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute,
+			"repair b-1"},
 		{"outdated when it was verified", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute,
 			"record b-1"},
 		{"a person's job waits", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
@@ -344,7 +346,10 @@ func TestRepairAfterVerification(t *testing.T) {
 
 		switch c.name {
 		case "outdated":
-			w.Settings.Outdated = func(*state.View, *inventory.Node) string { return "variables" }
+			w.Settings.Outdated = differing(inventory.PartMasters, inventory.PartVariables)
+		case "only its masters have changed":
+			w.Settings.Outdated = differing(inventory.PartMasters)
+			n.Verification.Outdated = true
 		case "outdated when it was verified":
 			n.Verification.Outdated = true
 		case "a person's job waits":
@@ -451,6 +456,12 @@ func TestConfirm(t *testing.T) {
 	first.Phase = state.PhaseWithdrawn
 	w.View.Automation = w.View.Automation.With(first)
 
+	if again := decide(w); len(again.Decisions) > 0 || !again.Next.Equal(w.Now.Add(time.Minute)) {
+		t.Errorf("at once after a withdrawal: %s, next %s", actions(again), again.Next)
+	}
+
+	w.Now = w.Now.Add(time.Minute)
+
 	second := decide(w).Decisions
 	if len(second) != 1 || second[0].ID != first.ID+"/2" {
 		t.Fatalf("after a withdrawal: %+v", second)
@@ -515,15 +526,20 @@ func TestFences(t *testing.T) {
 	}
 }
 
+// differing returns these parts for every node.
+func differing(parts ...inventory.Part) func(*state.View, *inventory.Node) []inventory.Part {
+	return func(*state.View, *inventory.Node) []inventory.Part { return parts }
+}
+
 // TestOutdated: a node with a desired configuration that changed while it was away is named.
 func TestOutdated(t *testing.T) {
 	t.Parallel()
 
 	w := world(back("b-1", 2*time.Minute, reached))
-	w.Settings.Outdated = func(_ *state.View, n *inventory.Node) string { return "playbooks of " + n.Name }
+	w.Settings.Outdated = differing(inventory.PartPlaybooks, inventory.PartTags)
 
 	if p := decide(w); !slices.Contains(p.Decisions[0].Evidence,
-		"its desired configuration is not the applied one: playbooks of b-1") {
+		"its desired configuration is not the applied one: playbooks, tags") {
 		t.Errorf("%q", p.Decisions[0].Evidence)
 	}
 }
@@ -673,6 +689,44 @@ func TestWindow(t *testing.T) {
 	w.View.Nodes[0].Presence.Back.Time = evening
 	if p := decide(w); actions(p) != "repair b-1" {
 		t.Errorf("within its window: %s", actions(p))
+	}
+}
+
+// TestRepairWithinBudget: a repair that the budget of its group does not allow waits for another node, and says so.
+func TestRepairWithinBudget(t *testing.T) {
+	t.Parallel()
+
+	w := world(back("b-1", time.Minute, reached), back("b-2", 2*time.Minute, reached), member("b-3", noon))
+	w.Settings.Groups = inventory.Groups{{
+		Name: "service-worker", OnReturn: inventory.ReactionRepair, Budget: inventory.Budget{MaxUnavailable: "1"},
+	}}
+
+	p := decide(w)
+	if actions(p) != "repair b-1" {
+		t.Fatalf("two repairs, one of which fits: %q", actions(p))
+	}
+
+	w.View.Automation = w.View.Automation.With(p.Decisions...)
+	if again := decide(w); len(again.Decisions) > 0 {
+		t.Errorf("the first one is about to begin: %q", actions(again))
+	}
+
+	w.View.Automation = state.Automation{}
+	w.View.Nodes[2].Status = inventory.Maintenance
+
+	if again := decide(w); len(again.Decisions) > 0 {
+		t.Errorf("another node is down: %q", actions(again))
+	}
+
+	n, _ := w.View.Lookup("b-1")
+	if f := (policy.Returns{}).Explain(w, n); len(f) != 1 ||
+		!strings.Contains(f[0].Message, "waits for its repair: ") || !strings.Contains(f[0].Message, "b-3") {
+		t.Errorf("%+v", f)
+	}
+
+	w.View.Nodes[2].Status = inventory.Allocated
+	if again := decide(w); actions(again) != "repair b-1" {
+		t.Errorf("there is room again: %q", actions(again))
 	}
 }
 

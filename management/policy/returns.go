@@ -108,11 +108,11 @@ func (r Returns) Decide(w World) Plan {
 		plan.Ask = append(plan.Ask, o.node.Name)
 	}
 
-	limits := w.limits()
+	limits, hold := w.limits(), w.hold()
 
 	for _, o := range due {
 		// A node that is held takes nothing out of the limits, so that others can go first.
-		if held := w.held(o.outlook, o.node); !held.OK {
+		if held := hold(o.outlook, o.node); !held.OK {
 			if !held.Until.IsZero() {
 				plan.at(held.Until)
 			}
@@ -179,10 +179,23 @@ func (r Returns) judge(w World, n *inventory.Node, served *job.Job) outlook {
 	case n.State != inventory.Discovered:
 		return outlook{}
 	case !n.Presence.Pending():
-		return r.settled(w, n)
+		if o := r.settled(w, n); o.stage != stageNone || !r.lapsed(w, n) {
+			return o
+		}
 	}
 
 	return r.returned(w, n, served)
+}
+
+// lapsed reports whether the job of the newest decision on the return of a node never began: the return is undecided.
+func (r Returns) lapsed(w World, n *inventory.Node) bool {
+	for _, d := range slices.Backward(w.View.Automation.Of(n.Name)) {
+		if strings.HasPrefix(d.ID, r.episode(n)+"/") && d.Phase == state.PhaseDone {
+			return w.neverBegan(d.Job) != nil
+		}
+	}
+
+	return false
 }
 
 // away asks for a second opinion about a silent node in service.
@@ -216,15 +229,19 @@ func (r Returns) settled(w World, n *inventory.Node) outlook {
 		return outlook{}
 	}
 
-	if outdated := w.outdated(n); outdated != "" {
+	// Other masters are no change that an operator holds back: the node lacks what serves already.
+	outdated := w.outdated(n)
+	if outdated != "" && !slices.Equal(w.differs(n), []inventory.Part{inventory.PartMasters}) {
 		return r.leaveOutdated(w, n, found, outdated)
 	}
 
-	d, decided := r.decision(w, n, state.ActionRepair)
+	d, s := r.decision(w, n, state.ActionRepair)
 
 	switch waiting := w.wanted(n.Name); {
-	case decided:
+	case s.decided:
 		return outlook{}
+	case w.Now.Before(s.due):
+		return s.wait()
 	case len(n.Duplicates) > 0:
 		return outlook{stage: stageWait, text: claimed(n)}
 	case waiting != "":
@@ -233,6 +250,10 @@ func (r Returns) settled(w World, n *inventory.Node) outlook {
 
 	d.Evidence = append(slices.Clone(found.Evidence), foundBy(n.Verification))
 	d.Case, d.Prevent = found.Case, prevents(n, inventory.ReactionVerify, inventory.ReactionRecord)
+
+	if outdated != "" {
+		d.Case += "; it is outdated, because the masters have changed"
+	}
 
 	return outlook{stage: stageAct, decision: d}
 }
@@ -258,8 +279,8 @@ func (r Returns) drifted(w World, n *inventory.Node) *state.Decision {
 // leaveOutdated returns the decision, once, to leave a drifted node as it is: the drift
 // may be the change that was not applied, and a repair would apply it.
 func (r Returns) leaveOutdated(w World, n *inventory.Node, found *state.Decision, outdated string) outlook {
-	d, decided := r.decision(w, n, state.ActionRecord)
-	if decided {
+	d, s := r.decision(w, n, state.ActionRecord)
+	if s.decided {
 		return outlook{}
 	}
 
@@ -273,10 +294,13 @@ func (r Returns) leaveOutdated(w World, n *inventory.Node, found *state.Decision
 // outdated returns in words that a node was, or is to be, compared with a configuration
 // that was not applied to it, or "".
 func (w World) outdated(n *inventory.Node) string {
-	if w.Settings.Outdated != nil {
-		if text := w.Settings.Outdated(w.View, n); text != "" {
-			return "its desired configuration is not the applied one: " + text
-		}
+	var words []string
+	for _, part := range w.differs(n) {
+		words = append(words, string(part))
+	}
+
+	if len(words) > 0 {
+		return "its desired configuration is not the applied one: " + strings.Join(words, ", ")
 	}
 
 	if n.Verification != nil && n.Verification.Outdated {
@@ -284,6 +308,15 @@ func (w World) outdated(n *inventory.Node) string {
 	}
 
 	return ""
+}
+
+// differs returns the parts in which the node is outdated.
+func (w World) differs(n *inventory.Node) []inventory.Part {
+	if w.Settings.Outdated == nil {
+		return nil
+	}
+
+	return w.Settings.Outdated(w.View, n)
 }
 
 func foundBy(v *inventory.Verdict) string {
@@ -349,9 +382,13 @@ func (r Returns) act(w World, n *inventory.Node, reaction inventory.Reaction) ou
 	}
 
 	// A former process recorded it, and has not marked the node yet.
-	d, decided := r.decision(w, n, action)
-	if decided {
+	d, s := r.decision(w, n, action)
+
+	switch {
+	case s.decided:
 		return outlook{stage: stageWait, text: "the decision is being carried out"}
+	case w.Now.Before(s.due):
+		return s.wait()
 	}
 
 	d.Prevent = prevents(n, weaker...)
@@ -365,8 +402,8 @@ func (r Returns) act(w World, n *inventory.Node, reaction inventory.Reaction) ou
 
 // quarantine returns the outlook of a node with another host key: it is to be fenced.
 func (r Returns) quarantine(w World, n *inventory.Node) outlook {
-	d, decided := r.decision(w, n, state.ActionQuarantine)
-	if decided {
+	d, s := r.decision(w, n, state.ActionQuarantine)
+	if s.decided {
 		return outlook{stage: stageWait, text: "the decision is being carried out"}
 	}
 
@@ -382,16 +419,15 @@ func (r Returns) episode(n *inventory.Node) string {
 	return fmt.Sprintf("%s/%s/%d", r.Name(), n.Name, n.Presence.Returned().UnixNano())
 }
 
-// decision returns a decision on the newest return of a node, and whether one for the
-// action stands already.
-func (r Returns) decision(w World, n *inventory.Node, action state.Action) (d state.Decision, decided bool) {
+// decision returns a decision on the newest return of a node, and those for the action so far.
+func (r Returns) decision(w World, n *inventory.Node, action state.Action) (state.Decision, standing) {
 	c, evidence := CaseOf(n.Presence)
-	id, decided := w.standing(r.episode(n) + "/" + string(action))
+	s := w.standing(r.episode(n) + "/" + string(action))
 
 	return state.Decision{
-		ID: id, Time: w.Now, Policy: r.Name(), Node: n.Name, Action: action, Case: string(c), Evidence: evidence,
+		ID: s.id, Time: w.Now, Policy: r.Name(), Node: n.Name, Action: action, Case: string(c), Evidence: evidence,
 		Phase: state.PhaseDecided,
-	}, decided
+	}, s
 }
 
 // Confirm implements Policy. A decision may have been held for hours: it is judged as if it

@@ -413,11 +413,22 @@ func (u Upgrade) rejected(w World, p state.Playbooks) string {
 		case undo != nil:
 			return fmt.Sprintf("%s was undone by %s (rollout %s)", of, job.OrSomebody(undo.Actor), undo.ID)
 		case r.Status == rollout.Aborted || r.Status == rollout.Fruitless || r.Status == rollout.Stopped:
-			return fmt.Sprintf("%s is %s", of, r.Status)
+			return fmt.Sprintf("%s is %s", of, describe(r))
+		case r.Excess() != "": // a former version ended it as Done
+			return fmt.Sprintf("%s is %s (%s)", of, r.Status, r.Excess())
 		}
 	}
 
 	return ""
+}
+
+// describe returns the status of a rollout with its cause.
+func describe(r *rollout.Record) string {
+	if r.Reason == "" {
+		return string(r.Status)
+	}
+
+	return fmt.Sprintf("%s (%s)", r.Status, r.Reason)
 }
 
 // last returns the newest decision of the policy on a rollout since it was turned on, or nil.

@@ -362,6 +362,12 @@ func TestUpgradeHeedsPeople(t *testing.T) {
 			"rollout r1 of ann of commit 222222222222 is Aborted; it is not tried again"},
 		{"failed", func(of, _ *rollout.Record) { of.Status = rollout.Fruitless }, "is Failed; it is not tried again"},
 		{"stopped", func(of, _ *rollout.Record) { of.Status = rollout.Stopped }, "is Stopped; it is not tried again"},
+		{"failed beyond the limit", func(of, _ *rollout.Record) {
+			of.Status, of.Reason = rollout.Fruitless, "2 failed, and max_failures is 1"
+		}, "is Failed (2 failed, and max_failures is 1); it is not tried again"},
+		{"done beyond the limit, by a former version", func(of, _ *rollout.Record) {
+			of.Nodes = []rollout.Node{{Name: "n-2", State: rollout.Succeeded}, {Name: "n-3", State: rollout.Failed}}
+		}, "is Done (1 node failed, and max_failures is 0; n-3: ); it is not tried again"},
 		{"undone", func(_, undo *rollout.Record) { undo.UndoOf = "r1" }, "was undone by bob (rollout r2)"},
 		{"done", func(_, _ *rollout.Record) {}, ""},
 		{"aborted, of other playbooks", func(of, _ *rollout.Record) {

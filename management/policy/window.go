@@ -4,20 +4,57 @@ package policy
 
 import (
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
 )
 
-// held reports whether the action on a node may begin now. A repair changes its host, so
-// it waits for a maintenance window, and for the observers after a start; the others do not.
-func (w World) held(o outlook, n *inventory.Node) window.Verdict {
-	if o.stage != stageAct || o.decision.Action != state.ActionRepair {
+// hold returns the question whether the action on a node may begin now, after those that it answered with yes. A repair
+// changes its host, so it waits for the observers after a start, for a maintenance window, and for the budget of its
+// group; the others do not.
+func (w World) hold() func(outlook, *inventory.Node) window.Verdict {
+	var taking *inventory.Taking
+
+	return func(o outlook, n *inventory.Node) window.Verdict {
+		if o.stage != stageAct || o.decision.Action != state.ActionRepair {
+			return window.Verdict{OK: true}
+		}
+
+		if early, until := w.early(); early != "" {
+			return window.Verdict{Reason: early, Until: until}
+		}
+
+		if v := w.Settings.Windows.Allowed(w.View, n, w.Now); !v.OK {
+			return v
+		}
+
+		if taking == nil {
+			taking = w.Settings.Groups.Taking(w.View.Nodes, w.leaving())
+		}
+
+		if err := taking.Take(n); err != nil {
+			return window.Verdict{Reason: job.Message(err)}
+		}
+
 		return window.Verdict{OK: true}
 	}
+}
 
-	if early, until := w.early(); early != "" {
-		return window.Verdict{Reason: early, Until: until}
+// leaving returns the nodes that policies are about to take out of service.
+func (w World) leaving() []string {
+	var names []string
+
+	for _, j := range w.View.Jobs {
+		if j.Status == job.Queued && state.IsPolicy(j.Actor) && j.ChangesHosts() {
+			names = append(names, j.Names()...)
+		}
 	}
 
-	return w.Settings.Windows.Allowed(w.View, n, w.Now)
+	for _, d := range w.View.Automation.Decisions {
+		if d.Phase == state.PhaseDecided && d.Action == state.ActionRepair {
+			names = append(names, d.Node)
+		}
+	}
+
+	return names
 }

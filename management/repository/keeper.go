@@ -638,7 +638,7 @@ func (k *Keeper) bring(ctx context.Context, use Use) (digest string, err error) 
 	}
 
 	// Another instance fetched it, or the copy was damaged.
-	if k.unshare(ctx, use.Digest) {
+	if shared, _ := k.unshare(ctx, use.Digest); shared {
 		return use.Digest, nil
 	}
 
@@ -686,14 +686,15 @@ func (k *Keeper) Restore(ctx context.Context, digest string) (bool, error) {
 		return false, nil
 	}
 
-	if k.unshare(ctx, digest) {
+	shared, unread := k.unshare(ctx, digest)
+	if shared {
 		return true, nil
 	}
 
 	got, err := k.keepFetched(ctx, use.Hash, k.Source.Restore)
 	if err != nil && (isVerdict(err) || inventory.KindOf(err) == inventory.KindNotFound) {
-		// The repository of today does not have it.
-		return false, nil
+		// The repository of today does not have it. Another instance may share it.
+		return false, unread
 	}
 
 	return err == nil && got == digest, err

@@ -87,23 +87,28 @@ func (r Record) wanted(carried func(digest string) bool) []string {
 }
 
 // unshare brings playbooks here that another instance has shared, and reports whether it
-// did.
-func (k *Keeper) unshare(ctx context.Context, digest string) bool {
+// did, or why it is not known whether they are shared.
+func (k *Keeper) unshare(ctx context.Context, digest string) (bool, error) {
 	if k.Shared == nil {
-		return false
+		return false, nil
 	}
 
 	// The digest is that of the content, so the store cannot put other playbooks in its place.
-	archive, err := k.Shared.SharedPlaybooks(ctx, digest)
+	archive, unread := k.Shared.SharedPlaybooks(ctx, digest)
+	if inventory.KindOf(unread) == inventory.KindNotFound {
+		return false, nil
+	}
+
+	err := unread
 	if err == nil {
 		err = k.Source.Unpack(ctx, digest, bytes.NewReader(archive))
 	}
 
-	if err != nil && inventory.KindOf(err) != inventory.KindNotFound {
+	if err != nil {
 		k.Logger.WithError(err).Warnf("the shared playbooks %.12s cannot be used; they are fetched", digest)
 	}
 
-	return err == nil
+	return err == nil, unread
 }
 
 // limited is a buffer that refuses more bytes than are left.

@@ -172,3 +172,35 @@ func TestUnshare(t *testing.T) {
 		t.Errorf("pinned %q, %v, %d judgements", digest, err, k.script.kept)
 	}
 }
+
+// TestRestoreNeedsTheStore: playbooks that only another instance may have are not known to be
+// gone while the store is away.
+func TestRestoreNeedsTheStore(t *testing.T) {
+	t.Parallel()
+
+	past := Use{Commit: configuration.Commit{Hash: hash(3)}, Digest: "playbooks of a former version"}
+	shared := &sharedMap{
+		archives: map[string]string{past.Digest: ""}, err: inventory.Errorf(inventory.KindUnavailable, "no quorum"),
+	}
+
+	k := newKeeper(t)
+	k.Shared = shared
+	k.script.record = Record{Source: "here main", InUse: &past, Past: []Use{past}}
+
+	if _, err := k.Pin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	k.script.gone = true
+	k.script.err = inventory.Errorf(inventory.KindNotFound, "the repository has no such commit")
+
+	for range 2 {
+		if restored, err := k.Restore(t.Context(), past.Digest); restored ||
+			inventory.KindOf(err) != inventory.KindOf(shared.err) {
+			t.Errorf("restored %t, %v, the store: %v", restored, err, shared.err)
+		}
+
+		clear(shared.archives)
+		shared.err = nil
+	}
+}

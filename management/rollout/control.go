@@ -41,6 +41,8 @@ func (r Record) Approve(m Mark) (Record, error) {
 	case m.By == r.Actor:
 		return r, inventory.Errorf(inventory.KindRefused, "%s started rollout %s, and another person has to approve it",
 			job.OrSomebody(m.By), r.ID).Do("ask somebody else, who uses a token of their own")
+	case r.unclear(m):
+		return r, r.errUnclear(m)
 	}
 
 	// The time before the approval is no time of the rollout.
@@ -49,10 +51,28 @@ func (r Record) Approve(m Mark) (Record, error) {
 	return r.acted(EventApproved, m, m.Reason), nil
 }
 
+// unclear reports whether nobody knows that the act is that of another person than the starter.
+func (r Record) unclear(m Mark) bool { return job.Anonymous(m.By) || job.Anonymous(r.Actor) }
+
+func (r Record) errUnclear(m Mark) error {
+	if job.Anonymous(m.By) {
+		return inventory.Errorf(inventory.KindRefused, "over plain HTTP nobody is known to be another person than %s, "+
+			"who started rollout %s", r.Actor, r.ID).Do("use a token of your own, over HTTPS or the socket")
+	}
+
+	return inventory.Errorf(inventory.KindRefused, "rollout %s was started over plain HTTP, and nobody is known to be "+
+		"another person", r.ID).Do("abort it, and start it with a token")
+}
+
 // Repin binds the rollout to other playbooks. Its starter cannot, if it was to be approved:
 // the approval of the other person was for the former playbooks.
 func (r Record) Repin(m Mark, playbooks, commit string) (Record, error) {
-	if r.Spec.RequireApproval && m.By == r.Actor && playbooks != r.Playbooks {
+	needsOther := r.Spec.RequireApproval && playbooks != r.Playbooks
+
+	switch {
+	case needsOther && r.unclear(m):
+		return r, r.errUnclear(m)
+	case needsOther && m.By == r.Actor:
 		return r, inventory.Errorf(inventory.KindRefused,
 			"%s started rollout %s, and its playbooks changed since another person approved it",
 			job.OrSomebody(m.By), r.ID).
@@ -193,8 +213,12 @@ func (r Record) Retry(m Mark, names []string) (Record, error) {
 		r.Status, r.Reason, r.Ended = Running, "", time.Time{}
 	}
 
-	return r.acted(EventRetried, m, fmt.Sprintf("%s to be begun again",
-		inventory.Count(len(chosen), "node is", "nodes are"))), nil
+	text := inventory.Count(len(chosen), "node is", "nodes are") + " to be begun again"
+	if m.Reason != "" {
+		text += ": " + m.Reason
+	}
+
+	return r.acted(EventRetried, m, text), nil
 }
 
 // retried returns the names of the nodes for a retry.

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -263,15 +262,8 @@ func (g Gate) current(command bool) (what string, within time.Duration) {
 	return "HTTP check", cmp.Or(g.HTTP.Timeout, DefaultCheckTime)
 }
 
-// URL returns the URL of the check of a host. It refuses an address that belongs to no
-// single host, or to this link alone: a node reports its address itself.
-func (c *HTTPCheck) URL(addr string) (string, error) {
-	if ip, err := netip.ParseAddr(addr); err == nil {
-		if ip = ip.Unmap(); ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
-			return "", fmt.Errorf("the address %s is not asked", addr)
-		}
-	}
-
+// URL returns the URL of the check of a host.
+func (c *HTTPCheck) URL(addr string) string {
 	scheme := "http"
 	if c.TLS {
 		scheme = "https"
@@ -282,7 +274,7 @@ func (c *HTTPCheck) URL(addr string) (string, error) {
 		host = "[" + addr + "]"
 	}
 
-	return scheme + "://" + host + ":" + strconv.Itoa(c.Port) + cmp.Or(c.Path, "/"), nil
+	return scheme + "://" + host + ":" + strconv.Itoa(c.Port) + cmp.Or(c.Path, "/")
 }
 
 // Passes reports whether the status of an answer passes the check.
@@ -468,6 +460,17 @@ func (r *Record) sort() {
 
 		return cmp.Or(by, strings.Compare(a.Name, b.Name))
 	})
+}
+
+// TakesNodes reports whether the rollout is to begin nodes that it was not to begin before.
+func (r Record) TakesNodes(before Record) bool {
+	for i := range r.Nodes {
+		if was := before.Nodes[i].State; r.Nodes[i].State == Waiting && was != Waiting {
+			return true
+		}
+	}
+
+	return false
 }
 
 // CheckFree refuses to begin nodes again that another rollout is to change.

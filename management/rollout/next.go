@@ -229,7 +229,12 @@ func (d *decision) follow(n *Node, id string) (job.Job, bool) {
 
 	switch {
 	case !known:
+		if n.State == Working {
+			n.Changed = n.Job
+		}
+
 		d.move(n, Failed, fmt.Sprintf("job %s is no longer kept: how it ended is not known", id))
+
 		return j, false
 	case j.Status.Ended():
 		return j, true
@@ -245,7 +250,19 @@ func (d *decision) follow(n *Node, id string) (job.Job, bool) {
 
 // judge records the end of the job of the action.
 func (d *decision) judge(n *Node, j job.Job) {
+	if mayHaveChanged(n, j) {
+		n.Changed = j.ID
+	}
+
 	switch {
+	case isNeverBegun(j):
+		d.move(n, Waiting, "not begun: "+outcome(n, j))
+		n.Job = ""
+
+		// What is there before its first change may be different by then.
+		if n.Changed == "" {
+			n.Former, n.Applied = "", ""
+		}
 	case j.Status == job.Complete:
 		d.pass(n, Working)
 	case d.row.Verifies && j.Cause == job.CauseDrifted:
@@ -255,6 +272,17 @@ func (d *decision) judge(n *Node, j job.Job) {
 		d.move(n, Failed, outcome(n, j))
 	}
 }
+
+// mayHaveChanged reports whether a job that has ended may have changed the node.
+func mayHaveChanged(n *Node, j job.Job) bool {
+	queued := j.Status == job.Cancelled && j.Started.IsZero()
+
+	return j.Status == job.Complete || !queued && !isNeverBegun(j) && !j.Outcomes[n.Name].AsBefore
+}
+
+// isNeverBegun reports whether the job was no longer legal when its turn came, such as with a
+// budget that was used up meanwhile.
+func isNeverBegun(j job.Job) bool { return j.Cause == job.CausePrecondition && len(j.Runs) == 0 }
 
 // outcome describes the end of a job in words.
 func outcome(n *Node, j job.Job) string {
@@ -308,6 +336,8 @@ func (d *decision) stepGate(n *Node) {
 			d.pass(n, Verifying)
 		case node == nil:
 			d.move(n, Failed, "it was forgotten before its verification")
+		case n.Reason != "" && d.remains(n, gatePatience) <= 0:
+			d.move(n, Failed, "its verification could not be begun: "+n.Reason)
 		// The room was counted before this decision, so its own jobs use it up too.
 		case d.w.Room > len(d.begin):
 			d.begin = append(d.begin, Begin{Node: n.Name, Gate: true})
@@ -322,6 +352,8 @@ func (d *decision) stepGate(n *Node) {
 	case !ended:
 	case j.Status == job.Complete && isClean(j.Outcomes[n.Name]):
 		d.pass(n, Verifying)
+	case j.Status == job.Complete && j.Outcomes[n.Name].Verdict == nil:
+		d.move(n, Failed, fmt.Sprintf("its verification, job %s, has no verdict on it", j.ID))
 	case d.Status == Aborting && j.Status == job.Cancelled:
 		d.pass(n, Verifying)
 	default:
@@ -329,9 +361,26 @@ func (d *decision) stepGate(n *Node) {
 	}
 }
 
+// gatePatience is how long the verification of a node may be postponed: it holds a place of the
+// window.
+const gatePatience = 10 * time.Minute
+
+// remains returns how much of the time is left to the node in its state, and has it looked at
+// again when that is over.
+func (d *decision) remains(n *Node, limit time.Duration) time.Duration {
+	age, known := d.age(n)
+	if !known || age >= limit {
+		return 0
+	}
+
+	d.wake(d.now.Add(limit - age))
+
+	return limit - age
+}
+
 // isClean reports whether a verification found the node clean.
 func isClean(o inventory.Outcome) bool {
-	return o.Verdict == nil || o.Verdict.Result == inventory.Clean
+	return o.Verdict != nil && o.Verdict.Result == inventory.Clean
 }
 
 // stepCheck follows the HTTP check and the command of the gate. The time of each begins when it
@@ -397,10 +446,8 @@ func (d *decision) review() {
 		return
 	}
 
-	if reason := d.excess(); reason != "" {
-		d.Status, d.Reason = Stopped, reason
-		d.note(Event{Kind: EventStopped, Text: reason})
-
+	if reason := d.Excess(); reason != "" {
+		d.stop(reason)
 		return
 	}
 
@@ -421,15 +468,22 @@ func (d *decision) review() {
 	}
 }
 
-// excess returns why the failures stop the rollout, or "".
-func (d *decision) excess() string {
+// stop keeps the rollout from beginning nodes, because of the failures that the reason names.
+func (d *decision) stop(reason string) {
+	d.Status, d.Reason = Stopped, reason
+	d.note(Event{Kind: EventStopped, Text: reason})
+}
+
+// Excess describes the failures that exceed a limit of the rollout, or returns "". Excused ones
+// count for none.
+func (r Record) Excess() string {
 	failed, groups := 0, map[string]int{}
 
 	// The first one is the example in the reason.
 	var first *Node
 
-	for i := range d.Nodes {
-		if n := &d.Nodes[i]; n.State == Failed && !n.Excused {
+	for i := range r.Nodes {
+		if n := &r.Nodes[i]; n.State == Failed && !n.Excused {
 			failed++
 			groups[n.Group]++
 
@@ -446,17 +500,17 @@ func (d *decision) excess() string {
 	example := fmt.Sprintf("%s: %s", first.Name, first.Reason)
 
 	switch {
-	case d.Spec.Canary > 0 && d.CanaryDone.IsZero():
+	case r.Spec.Canary > 0 && r.CanaryDone.IsZero():
 		return inventory.Shorten("the canary failed: "+example, maxText)
-	case failed > d.Spec.MaxFailures:
+	case failed > r.Spec.MaxFailures:
 		return inventory.Shorten(fmt.Sprintf("%s failed, and max_failures is %d; %s",
-			inventory.Count(failed, "node", "nodes"), d.Spec.MaxFailures, example), maxText)
+			inventory.Count(failed, "node", "nodes"), r.Spec.MaxFailures, example), maxText)
 	}
 
 	// In a fixed order, so that the reason stays the same from call to call.
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		n := groups[group]
-		if s := d.Spec.Strategies[group]; s.MaxFailures != nil && n > *s.MaxFailures {
+		if s := r.Spec.Strategies[group]; s.MaxFailures != nil && n > *s.MaxFailures {
 			return inventory.Shorten(fmt.Sprintf("%s of group %s failed, and its max_failures is %d",
 				inventory.Count(n, "node", "nodes"), group, *s.MaxFailures), maxText)
 		}
@@ -487,18 +541,26 @@ func (d *decision) finish() {
 		return
 	}
 
-	switch {
+	switch excess := d.Excess(); {
 	case d.Status == Aborting:
-		d.end(Aborted)
+		d.end(Aborted, "")
 	case c.Waiting > 0 || d.Status == AwaitingApproval:
+	case excess != "":
+		// The last nodes may break a limit while it is paused.
+		if d.Status != Stopped {
+			d.stop(excess)
+		}
+
+		d.end(Fruitless, excess)
 	case c.Failed > 0 && c.Succeeded == 0:
-		d.end(Fruitless)
+		d.end(Fruitless, "")
 	default:
-		d.end(Done)
+		d.end(Done, "")
 	}
 }
 
-func (d *decision) end(s Status) {
+// end ends the rollout. cause is the limit that failures exceeded, or "".
+func (d *decision) end(s Status, cause string) {
 	c := d.Count()
 	d.Status, d.Ended, d.Waits, d.WaitsUntil = s, d.now, "", time.Time{}
 	d.Reason = fmt.Sprintf("%d of %s done", c.Succeeded, inventory.Count(c.Total, "node is", "nodes are"))
@@ -509,6 +571,10 @@ func (d *decision) end(s Status) {
 
 	if c.Failed+c.Skipped > 0 {
 		d.Reason = fmt.Sprintf("%d done, %d failed, %d skipped", c.Succeeded, c.Failed, c.Skipped)
+	}
+
+	if cause != "" {
+		d.Reason = inventory.Shorten(d.Reason+": "+cause, maxText)
 	}
 
 	d.note(Event{Kind: EventEnded, Text: d.Reason})
@@ -539,16 +605,34 @@ func (r Record) Begun(b Begin, j job.Job, now time.Time) Record {
 
 	n := &r.Nodes[i]
 	if b.Gate {
-		n.Gate = j.ID
+		n.Gate, n.Reason = j.ID, ""
 		return r
+	}
+
+	// Later jobs find the work of the first one.
+	if t, ok := j.Target(b.Node); ok && !n.hadJob() {
+		n.Applied, n.Former = t.Applied, t.Playbooks[t.FromGroup]
 	}
 
 	n.State, n.Attempt, n.Job, n.Gate = Working, n.Attempt+1, j.ID, ""
 	n.Since, n.Begun, n.Reason, n.Excused = now, now, "", false
 
-	// A retry finds the work of the first attempt.
-	if t, ok := j.Target(b.Node); ok && n.Attempt == 1 {
-		n.Applied, n.Former = t.Applied, t.Playbooks[t.FromGroup]
+	return r
+}
+
+// Postponed returns the record once the job for the node could not be accepted, for a reason that
+// may pass. A node that waits backs off.
+func (r Record) Postponed(b Begin, reason string, now time.Time) Record {
+	r.Nodes = slices.Clone(r.Nodes)
+
+	for i := range r.Nodes {
+		if n := &r.Nodes[i]; n.Name == b.Node {
+			n.Reason = inventory.Shorten(reason, maxText)
+
+			if !b.Gate {
+				n.Since = now
+			}
+		}
 	}
 
 	return r

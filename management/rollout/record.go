@@ -33,7 +33,7 @@ const (
 	Aborting          Status = "Aborting"          // begins no node; some of its jobs have not ended
 	Aborted           Status = "Aborted"
 	Done              Status = "Done"   // every node is done, failed within the limit, or skipped
-	Fruitless         Status = "Failed" // every node had its turn, some failed, and none is done
+	Fruitless         Status = "Failed" // every node had its turn; more failed than permitted, or none is done
 )
 
 // Ended reports whether the rollout begins no further node, and none of its jobs goes on.
@@ -125,16 +125,24 @@ type Node struct {
 	Gate    string // the id of the verification of the attempt
 	Since   time.Time
 	Begun   time.Time // of the attempt
-	// Reason says why it failed or was skipped, or another fact about its end.
+	// Reason says why it failed, was skipped or could not be begun, or another fact about its end.
 	Reason string
 	// Excused: it failed, and a resume has excused that. It counts for no limit.
 	Excused bool
 	// Playbooks is the digest of the playbooks of its job, if it is not that of the rollout.
 	Playbooks string
-	// Former is the digest of the playbooks that had configured the node before, and Applied
-	// the job that had done it; empty: unknown.
+	// Former is the digest of the playbooks that had configured the node before the first job
+	// of the rollout, and Applied the job that had done it; empty: unknown.
 	Former  string
 	Applied string
+	// Changed is its newest job that may have changed the node, of whatever attempt; empty: none.
+	Changed string
+}
+
+// hadJob reports whether any job of the rollout was accepted for the node. A retry forgets Job.
+func (n *Node) hadJob() bool {
+	// Records of former versions have no Changed.
+	return n.Job != "" || n.Changed != "" || n.Former != "" || n.Applied != ""
 }
 
 // EventKind is the kind of an event.

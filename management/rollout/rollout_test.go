@@ -484,6 +484,45 @@ func TestActs(t *testing.T) {
 	}
 }
 
+// TestSecondPerson: nobody over plain HTTP is known to be another person, whatever the address or port.
+func TestSecondPerson(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		starter, approver string
+		refused           bool
+	}{
+		{"ann", "ann", true},
+		{"token:ann", "token:bob", false},
+		{"policy:follow", "token:bob", false},
+		{"http:127.0.0.1:50000", "http:127.0.0.1:50001", true}, // as former versions stored it
+		{"http:127.0.0.1", "http:127.0.0.2", true},
+		{"token:ann", "http:127.0.0.1", true},
+		{"http:127.0.0.1", "token:ann", true},
+		{"policy:follow", "http:127.0.0.1", true},
+	} {
+		r := Record{ID: "r00000001", Status: AwaitingApproval, Actor: c.starter}
+
+		after, err := r.Approve(Mark{By: c.approver})
+		if refused(err) != c.refused || after.Status == Running == c.refused {
+			t.Errorf("%s approves the rollout of %s: %s, %v", c.approver, c.starter, after.Status, err)
+		}
+
+		r = Record{ID: "r00000001", Status: Stopped, Actor: c.starter, Playbooks: "old"}
+		r.Spec.RequireApproval = true
+
+		if after, err = r.Repin(Mark{By: c.approver}, "new", ""); refused(err) != c.refused ||
+			(after.Playbooks == "new") == c.refused {
+			t.Errorf("%s changes the playbooks of %s: %s, %v", c.approver, c.starter, after.Playbooks, err)
+		}
+
+		// Going on with the same playbooks is nobody's second opinion.
+		if _, err = r.Repin(Mark{By: c.approver}, "old", ""); err != nil {
+			t.Errorf("%s keeps the playbooks of %s: %v", c.approver, c.starter, err)
+		}
+	}
+}
+
 // TestRepin: other playbooks need another person where an approval was needed.
 func TestRepin(t *testing.T) {
 	t.Parallel()
@@ -651,7 +690,7 @@ func TestUndo(t *testing.T) {
 	delete(f.nodes, "w-0002")
 	f.nodes["w-0003"].Applied = "999"
 
-	kept := func(digest string) bool { return digest == "former" }
+	kept := func(digest string) (bool, error) { return digest == "former", nil }
 
 	u, err := f.record.Undo(f.snapshot(), nil, kept, "too slow", f.now)
 	if err != nil {
@@ -681,7 +720,7 @@ func TestUndo(t *testing.T) {
 		t.Errorf("%+v", req)
 	}
 
-	gone := func(string) bool { return false }
+	gone := func(string) (bool, error) { return false, nil }
 	if _, err := f.record.Undo(f.snapshot(), nil, gone, "", f.now); inventory.KindOf(err) != inventory.KindRefused ||
 		!strings.Contains(err.Error(), "no longer kept") {
 		t.Errorf("%v", err)
@@ -755,21 +794,16 @@ func TestCheckURL(t *testing.T) {
 
 	c := HTTPCheck{Port: 8443, Path: "/health?full=1", TLS: true}
 	for addr, want := range map[string]string{
-		"10.0.0.1":               "https://10.0.0.1:8443/health?full=1",
-		"fd00::1":                "https://[fd00::1]:8443/health?full=1",
-		"host.example":           "https://host.example:8443/health?full=1",
-		"169.254.169.254":        "",
-		"::ffff:169.254.169.254": "",
-		"fe80::1":                "",
-		"0.0.0.0":                "",
-		"224.0.0.1":              "",
+		"10.0.0.1":     "https://10.0.0.1:8443/health?full=1",
+		"fd00::1":      "https://[fd00::1]:8443/health?full=1",
+		"host.example": "https://host.example:8443/health?full=1",
 	} {
-		if got, err := c.URL(addr); got != want || (err == nil) != (want != "") {
-			t.Errorf("%s: %q, %v", addr, got, err)
+		if got := c.URL(addr); got != want {
+			t.Errorf("%s: %q", addr, got)
 		}
 	}
 
-	if got, _ := (&HTTPCheck{Port: 80}).URL("10.0.0.1"); got != "http://10.0.0.1:80/" {
+	if got := (&HTTPCheck{Port: 80}).URL("10.0.0.1"); got != "http://10.0.0.1:80/" {
 		t.Error(got)
 	}
 
@@ -849,6 +883,32 @@ func TestNodeOfAnotherRollout(t *testing.T) {
 
 		if got := fmt.Sprint(e.Error(), " ", names); !strings.HasSuffix(got, want) {
 			t.Errorf("%s: %s, want %s", status, got, want)
+		}
+	}
+}
+
+// TestVerdictOfAGate: a node passes its verification with a verdict that it is clean, and by nothing else.
+func TestVerdictOfAGate(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		verdict *inventory.Verdict
+		want    Status
+		words   string
+	}{
+		{&inventory.Verdict{Result: inventory.Clean}, Done, ""},
+		{&inventory.Verdict{Result: inventory.Drifted}, Fruitless, "its verification failed"},
+		{&inventory.Verdict{Result: "unknown"}, Fruitless, "its verification failed"},
+		{&inventory.Verdict{}, Fruitless, "its verification failed"},
+		{nil, Fruitless, "has no verdict"},
+	} {
+		f := newFleet(t, 1, 1)
+		f.verdict = c.verdict
+		f.start(Spec{Action: inventory.VerbApply})
+		f.run(time.Hour, nil)
+
+		if r := f.record; r.Status != c.want || !strings.Contains(r.Nodes[0].Reason, c.words) {
+			t.Errorf("%+v: %s, %q", c.verdict, r.Status, r.Nodes[0].Reason)
 		}
 	}
 }

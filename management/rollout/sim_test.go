@@ -40,6 +40,7 @@ type fleet struct {
 	groups  inventory.Groups     // their budgets are those of the site
 	churns  bool                 // nodes disappear and come back
 	late    map[string]time.Time // checks: when they succeed
+	verdict *inventory.Verdict   // of every verification that completes
 
 	visits  map[string]int // jobs of the action by node/attempt
 	maxDown int
@@ -65,6 +66,8 @@ func newFleet(t testing.TB, seed uint64, nodes int) *fleet {
 		takes: func() time.Duration { return time.Minute },
 		fails: func(string, int, bool) bool { return false },
 		kill:  func() bool { return false },
+
+		verdict: &inventory.Verdict{Result: inventory.Clean},
 	}
 
 	for i := range nodes {
@@ -324,6 +327,8 @@ func (f *fleet) end() {
 			}
 		case !j.gate:
 			node.Status, node.Applied, node.Cleaned = row.Success, j.ID, false
+		default:
+			j.Outcomes = map[string]inventory.Outcome{name: {Verdict: f.verdict}}
 		}
 
 		f.nodes[name] = &node

@@ -14,9 +14,9 @@ import (
 // Undo returns the rollout, Planned, that takes this one back: each node that it changed goes
 // back to the group and the playbooks before, with the variables of now. An upgrade goes back by
 // the former site.yml: packages only as far as that names their versions. A node that cannot go
-// back is skipped with the reason. kept reports whether playbooks are still there.
+// back is skipped with the reason. kept reports whether playbooks are still there, or why that is not known.
 func (r Record) Undo(
-	s job.Snapshot, open []Record, kept func(digest string) bool, reason string, now time.Time,
+	s job.Snapshot, open []Record, kept func(digest string) (bool, error), reason string, now time.Time,
 ) (Record, error) {
 	row, _ := inventory.TransitionOf(r.Spec.Action)
 	action := row.Undo
@@ -51,7 +51,13 @@ func (r Record) Undo(
 		}
 
 		back := Node{Name: n.Name, Group: n.Group, Rack: n.Rack, State: Waiting, Since: now, Playbooks: n.Former}
-		if back.Reason = r.cannotUndo(s, n, action, kept); back.Reason != "" {
+
+		why, err := r.cannotUndo(s, n, action, kept)
+		if err != nil {
+			return r, fmt.Errorf("looking for the playbooks that had configured %s: %w", n.Name, err)
+		}
+
+		if back.Reason = why; why != "" {
 			back.State = Skipped
 		} else {
 			possible++
@@ -102,27 +108,32 @@ func (r Record) nothingToUndo(u Record) error {
 }
 
 // cannotUndo returns why the node cannot go back to its former state, or "".
-func (r Record) cannotUndo(s job.Snapshot, n *Node, action inventory.Verb, kept func(string) bool) string {
+func (r Record) cannotUndo(
+	s job.Snapshot, n *Node, action inventory.Verb, kept func(string) (bool, error),
+) (string, error) {
 	node, known := s.Lookup(n.Name)
 
 	// A failed job leaves no applied job: the node may be anything, and goes back as well.
 	switch {
 	case !known:
-		return "it was forgotten"
-	case n.Job == "":
-		return "its job was refused: it is as it was"
+		return "it was forgotten", nil
+	case !n.hadJob():
+		return "its job was refused: it is as it was", nil
 	case node.Applied != "" && node.Applied == n.Applied:
-		return "it is as it was: the rollout did not change what is configured on it"
-	case node.Applied != "" && node.Applied != n.Job:
-		return fmt.Sprintf("job %s has configured it since", node.Applied)
+		return "it is as it was: the rollout did not change what is configured on it", nil
+	case node.Applied != "" && node.Applied != n.Job && node.Applied != n.Changed:
+		return fmt.Sprintf("job %s has configured it since", node.Applied), nil
 	case !configures(action):
-		return ""
+		return "", nil
 	case n.Former == "":
-		return "it is not known which playbooks had configured it before"
-	case !kept(n.Former):
-		return fmt.Sprintf("the playbooks that had configured it (digest %s) are no longer kept",
-			n.Former[:min(len(n.Former), 12)])
+		return "it is not known which playbooks had configured it before", nil
 	}
 
-	return ""
+	is, err := kept(n.Former)
+	if err != nil || is {
+		return "", err
+	}
+
+	return fmt.Sprintf("the playbooks that had configured it (digest %s) are no longer kept",
+		n.Former[:min(len(n.Former), 12)]), nil
 }

@@ -197,6 +197,10 @@ func (p *picker) consider(n *Node) {
 		return
 	}
 
+	if p.backsOff(n) {
+		return
+	}
+
 	isDown := p.isDown(n)
 	if p.bounded(n, isDown) {
 		return
@@ -223,6 +227,25 @@ func (p *picker) consider(n *Node) {
 	p.racks[n.Rack] = n.Name
 	p.allowed--
 	p.take(n, isDown)
+}
+
+// backsOff reports whether the node waits after it could not be begun.
+func (p *picker) backsOff(n *Node) bool {
+	if n.Reason == "" {
+		return false
+	}
+
+	left := p.remains(n, backoff(n))
+	if left > 0 {
+		p.wait(n.Name+": "+n.Reason, p.now.Add(left))
+	}
+
+	return left > 0
+}
+
+// backoff is how long a node waits after it could not be begun.
+func backoff(n *Node) time.Duration {
+	return min(15*time.Second<<min(n.Attempt, 10), 10*time.Minute)
 }
 
 // take occupies a place of the windows for a node that is begun.

@@ -5,6 +5,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
@@ -129,7 +131,7 @@ func (s *Server) connected(r *http.Request, p peer) (access.Identity, error) {
 			Do("run the command as root (sudo), or with a token")
 	case p.on == onPlain:
 		return access.Identity{
-			Principal: "http:" + p.name, Role: s.PlainHTTPRole, Credential: access.CredentialPlainHTTP,
+			Principal: job.PlainHTTP + hostOf(p.name), Role: s.PlainHTTPRole, Credential: access.CredentialPlainHTTP,
 		}, nil
 	case p.on == onTLS && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && s.CertifiedCaller != nil:
 		return s.CertifiedCaller(r.TLS.PeerCertificates[0])
@@ -137,6 +139,16 @@ func (s *Server) connected(r *http.Request, p peer) (access.Identity, error) {
 		return access.Identity{}, inventory.Errorf(inventory.KindUnauthenticated, "the request has no credentials").
 			Do("send a token, as Authorization: Bearer TOKEN")
 	}
+}
+
+// hostOf returns an address without its port: that is another one for each connection, and
+// no other caller.
+func hostOf(addr string) string {
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+
+	return addr
 }
 
 // isOwner reports whether an account controls this process anyway: root, or its

@@ -390,7 +390,7 @@ func (s *Server) getAuditCheck(w http.ResponseWriter, r *http.Request) error {
 
 	return rest.WriteJSON(w, http.StatusOK, api.AuditReport{
 		Entries: report.Entries, First: report.First, Last: report.Last, LastHash: report.LastHash,
-		Lost: report.Lost, Problems: report.Problems,
+		Lost: report.Lost, Dropped: report.Dropped, Problems: report.Problems,
 	})
 }
 

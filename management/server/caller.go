@@ -145,14 +145,7 @@ func clientOf(r *http.Request) string {
 	id := access.IdentityOf(r.Context())
 
 	switch id.Credential {
-	case access.CredentialSocket:
-		return id.Principal
-	case access.CredentialPlainHTTP:
-		// A retry over a new connection has another port.
-		if host, _, err := net.SplitHostPort(peerOf(r).name); err == nil {
-			return "http:" + host
-		}
-
+	case access.CredentialSocket, access.CredentialPlainHTTP:
 		return id.Principal
 	default:
 		return id.Credential

@@ -49,6 +49,8 @@ func (f nodeForms) with(n inventory.Node, c *configuration.Connection) api.Node 
 		out.Outdated, out.Differs = &judged.Outdated, judged.Differs
 	}
 
+	out.RequestVars = judged.Undone
+
 	// The applied configuration is on the wire already.
 	if judged.InService && (n.Configured == nil || judged.Desired != n.Configured.Configuration) {
 		out.Desired = (*api.Configuration)(&judged.Desired)
@@ -67,11 +69,25 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 		Configured: configuredOf(n.Configured),
 		Playbooks:  n.Playbooks, LastError: n.LastError,
 		Verification: verdictOf(n.Verification), Job: n.Job, Verb: n.Verb, Before: beforeOf(n.Before),
-		Labels: n.Labels, Seen: n.Seen, Duplicates: n.Duplicates, HostKeys: n.HostKeys,
+		Labels: n.Labels, Seen: n.Seen, Sightings: sightingsOf(n.Sightings), Duplicates: n.Duplicates,
+		SetAside: n.SetAside, HostKeys: n.HostKeys,
 		AnnouncedFrom: n.AnnouncedFrom,
 		Entries:       n.Entries, Created: n.Created, Updated: n.Updated,
 		Connection: connectionOf(c), Revision: n.Revision,
 	}
+}
+
+func sightingsOf(all map[string]inventory.Sighting) map[string]api.Sighting {
+	if len(all) == 0 {
+		return nil
+	}
+
+	out := make(map[string]api.Sighting, len(all))
+	for observer, s := range all {
+		out[observer] = api.Sighting(s)
+	}
+
+	return out
 }
 
 func configuredOf(c *inventory.Configured) *api.Configured {

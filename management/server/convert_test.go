@@ -46,13 +46,14 @@ var conversions = []conversion{
 			"Actor":      "of the newest history entry, which is on the wire",
 		},
 		added: map[string]string{
-			"Before":     "a type of its own: see the next row",
-			"Configured": "a type of its own: TestConfigured",
-			"Connection": "a record of its own",
-			"AddrRivals": "other records of the view: TestAddrRivals",
-			"Desired":    "variables and playbooks of the view: TestDesired",
-			"Outdated":   "variables and playbooks of the view: TestDesired",
-			"Differs":    "variables and playbooks of the view: TestDesired",
+			"Before":      "a type of its own: see the next row",
+			"Configured":  "a type of its own: TestConfigured",
+			"Connection":  "a record of its own",
+			"AddrRivals":  "other records of the view: TestAddrRivals",
+			"Desired":     "variables and playbooks of the view: TestDesired",
+			"Outdated":    "variables and playbooks of the view: TestDesired",
+			"Differs":     "variables and playbooks of the view: TestDesired",
+			"RequestVars": "variables of the view and of the configuration: TestDesired",
 		},
 	},
 	{
@@ -163,11 +164,13 @@ var conversions = []conversion{
 		domain: job.Run{},
 		wire:   func(r any) any { return runOf(r.(job.Run)) },
 		internal: map[string]string{
-			"Results":   "a map here, a list in the order of Hosts on the wire: TestRunResults",
-			"NotBegun":  "used only to decide on a cleanup",
-			"TakenOver": "used only to decide on a cleanup",
-			"Text":      "an offset that readers of the log do not need",
-			"Events":    "an offset that readers of the events do not need",
+			"Results":     "a map here, a list in the order of Hosts on the wire: TestRunResults",
+			"NotBegun":    "used only to decide on a cleanup",
+			"TakenOver":   "used only to decide on a cleanup",
+			"Masters":     "a checksum that the configuration of its nodes is compared with",
+			"MasterNames": "what explains a difference of Masters",
+			"Text":        "an offset that readers of the log do not need",
+			"Events":      "an offset that readers of the events do not need",
 		},
 		added: map[string]string{"Results": "Results of the domain, in the order of Hosts"},
 	},
@@ -181,6 +184,7 @@ var conversions = []conversion{
 		internal: map[string]string{
 			"Begun":    "used only to decide on a cleanup",
 			"Done":     "used only to decide on the outcome of the job",
+			"Ignored":  "used only to decide on the verdict of a verification",
 			"Selected": "used only to decide on the outcome of the job",
 		},
 		added: map[string]string{
@@ -193,13 +197,17 @@ var conversions = []conversion{
 		wire:   func(j any) any { return jobOf(j.(job.Job)) },
 		internal: map[string]string{
 			"ExtraNames":    "the inputs of the job have them",
+			"ExtraSums":     "checksums that the configuration of its nodes is compared with",
 			"WithoutVerify": "a warning names them",
-			"Targets":       "Nodes or Addrs name them",
-			"Ansible":       "its fields are on the wire: TestAnsibleOptions",
-			"Timeout":       "Deadline is the time that counts",
-			"Runs":          "left out of lists; wholeJob adds them",
-			"Outcomes":      "progress of the store's own transaction",
-			"LogBytes":      "left out of lists; wholeJob adds the current size",
+
+			"WithoutHelpers": "Helpers is what it holds",
+
+			"Targets":  "Nodes or Addrs name them",
+			"Ansible":  "its fields are on the wire: TestAnsibleOptions",
+			"Timeout":  "Deadline is the time that counts",
+			"Runs":     "left out of lists; wholeJob adds them",
+			"Outcomes": "progress of the store's own transaction",
+			"LogBytes": "left out of lists; wholeJob adds the current size",
 		},
 		added: map[string]string{
 			"Check":      "Ansible of the domain",
@@ -399,6 +407,16 @@ func equalOnWire(t *testing.T, domain, wire reflect.Value) bool {
 		}
 
 		return true
+	}
+
+	if domain.Kind() == reflect.Map && domain.Type().Elem().Kind() == reflect.Struct {
+		for _, key := range domain.MapKeys() {
+			if !equalOnWire(t, domain.MapIndex(key), wire.MapIndex(key)) {
+				return false
+			}
+		}
+
+		return domain.Len() == wire.Len()
 	}
 
 	// A duration is a text on the wire.

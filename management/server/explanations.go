@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/server/rest"
 )
@@ -16,7 +17,7 @@ func (s *Server) getNodeExplanation(w http.ResponseWriter, r *http.Request) erro
 		return err
 	}
 
-	e, err := s.Explain.Node(r.Context(), v, name, rest.Principal(r))
+	e, err := s.Explain.Node(r.Context(), v, name, explain.Reader{Name: rest.Principal(r)})
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 
-	e := s.Explain.Job(v, j, rest.Principal(r))
+	e := s.Explain.Job(v, j, explain.Reader{Name: rest.Principal(r)})
 	out := api.JobExplanation{
 		Job: jobOf(j), Summary: e.Summary, Failures: failuresOf(e.Failures), Steps: e.Steps,
 		Findings: findingsOf(e.Findings), Next: e.Next,

@@ -250,14 +250,14 @@ func (m *fakeManager) History(_ context.Context, name string, limit int) ([]inve
 // fakeExplainer explains with fixed settings.
 type fakeExplainer struct{ *fakeManager }
 
-func (m fakeExplainer) facts(v *state.View, reader string) explain.Facts {
+func (m fakeExplainer) facts(v *state.View, reader explain.Reader) explain.Facts {
 	return explain.Facts{
 		View: v, Groups: inventory.DefaultGroups(), JobLimit: 4, Now: time.Unix(1700000000, 0), Reader: reader,
 	}
 }
 
 func (m fakeExplainer) Node(
-	ctx context.Context, v *state.View, name, reader string,
+	ctx context.Context, v *state.View, name string, reader explain.Reader,
 ) (explain.NodeExplanation, error) {
 	n, err := v.Node(name)
 	if err != nil {
@@ -269,7 +269,7 @@ func (m fakeExplainer) Node(
 	return explain.ExplainNode(m.facts(v, reader), n, history), err
 }
 
-func (m fakeExplainer) Job(v *state.View, j job.Job, reader string) explain.JobExplanation {
+func (m fakeExplainer) Job(v *state.View, j job.Job, reader explain.Reader) explain.JobExplanation {
 	return explain.ExplainJob(m.facts(v, reader), j)
 }
 

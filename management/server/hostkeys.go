@@ -56,7 +56,7 @@ func (s *Server) putHostKeys(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	n, err := s.HostKeys.TrustHostKey(r.Context(), c, name, node.Trust{
-		Key: body.Key, Fingerprint: body.Fingerprint, Reason: body.Reason,
+		Key: body.Key, Fingerprint: body.Fingerprint, Reason: body.Reason, SetAside: body.SetAside,
 	})
 	if err != nil {
 		return err

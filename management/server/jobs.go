@@ -10,9 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/server/legacy"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
@@ -188,7 +190,13 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 
 	rest.Note(r, "retry_of", ref)
 
+	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
+	if err != nil {
+		return err
+	}
+
 	j, err := s.Jobs.Retry(r.Context(), c, ref, job.RetryRequest{
+		Extra: extra, Serial: body.Serial,
 		Failed: body.Failed, All: body.All, Nodes: body.Nodes, Pinned: body.Pinned,
 		Playbooks: body.Playbooks, Timeout: time.Duration(body.Timeout),
 	})

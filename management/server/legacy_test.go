@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestLegacyChanges sends the requests of existing clients, and expects the call of
@@ -316,6 +317,7 @@ func TestLegacyReads(t *testing.T) {
 		"desc":    "commission of a-1, bb-1 in service-master",
 		"status":  "Running",
 		"error":   "",
+		"logs":    []any{""},
 		"nodes":   []any{"a-1", "bb-1"},
 		"started": "2023-11-14T22:13:21Z",
 	})
@@ -352,12 +354,27 @@ func TestLegacyReads(t *testing.T) {
 	expect(t, "log read later", log, "one\ntwo\n")
 	last := get("GET", "/info/job/last", "")
 	expect(t, "a cancelled job", []any{last["status"], last["error"]}, []any{"Errored", "cancelled by bob"})
+	expect(t, "the lines of its log", last["logs"], any([]any{"one", "two", ""}))
 
 	const incomplete = "not everything could be cleaned: a-1: unreachable"
 
 	s.manager.setJob("1", func(j *job.Job) { j.Status, j.Message, j.Cause = job.Complete, incomplete, "" })
 	last = get("GET", "/info/job/last", "")
-	expect(t, "an incomplete cleanup", []any{last["status"], last["error"]}, []any{"Complete", incomplete})
+	expect(t, "an incomplete cleanup", []any{last["status"], last["error"]}, []any{"Complete", ""})
+
+	// A node that is being verified is in service.
+	for verb, want := range map[inventory.Verb]string{
+		inventory.VerbVerify: "Allocated", inventory.VerbApply: "Maintenance",
+	} {
+		s.manager.change(func(v *state.View) {
+			n := v.Nodes[0].Clone()
+			n.Status, n.Verb = inventory.Maintenance, verb
+			v.Nodes[0] = &n
+		})
+
+		state, _ := get("GET", "/info/node/a-1", "")["inventory_state"].(map[string]any)
+		expect(t, string(verb), state["status"], any(want))
+	}
 
 	s.manager.observations = nil
 	s.request(

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
@@ -109,4 +110,26 @@ func (s *Server) streamLog(
 	w.Header().Set(api.HeaderNextOffset, strconv.FormatInt(next, 10))
 
 	return nil
+}
+
+// tail returns the end of the text of a job so far, of at most limit bytes, from the beginning of a line.
+func (s *Server) tail(ctx context.Context, id string, limit int64) (string, error) {
+	size, err := s.Logs.LogSize(ctx, id, job.StreamText)
+	if err != nil {
+		return "", err
+	}
+
+	var text strings.Builder
+
+	from := max(size-limit, 0)
+	err = s.Logs.Log(ctx, id, job.StreamText, from, false, func(_ int64, data []byte) error {
+		_, err := text.Write(data)
+		return err
+	})
+
+	if _, whole, cut := strings.Cut(text.String(), "\n"); cut && from > 0 {
+		return whole, err
+	}
+
+	return text.String(), err
 }

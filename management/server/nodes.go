@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/selector"
@@ -288,6 +289,12 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 	var body api.NodePatch
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err
+	}
+
+	if body.Connection != nil || body.ForgetHostKey {
+		if err := access.AuthorizeReach(access.IdentityOf(r.Context())); err != nil {
+			return err
+		}
 	}
 
 	patch := node.Patch{ForgetHostKey: body.ForgetHostKey, Labels: body.Labels}

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 // configureAll puts the nodes a-1 and bb-1 into service. a-1 was configured as is desired
@@ -42,6 +43,7 @@ func configureAll(t *testing.T, s *site) {
 				m.Configured = &inventory.Configured{
 					Configuration: inventory.Configuration{
 						Playbooks: "p1", Group: inventory.GroupWorker, Variables: sum,
+						Masters: variable.MastersSum(key, nil),
 					},
 					Time: time.Unix(1, 0),
 				}

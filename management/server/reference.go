@@ -3,7 +3,6 @@
 package server
 
 import (
-	_ "embed" // for the rendered reference
 	"encoding/json"
 	"net/http"
 	"sync"
@@ -11,15 +10,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
-// referencePage is openapi.yaml rendered by make docs.
-//
-//go:embed reference.html
-var referencePage []byte
-
-// reference returns the served forms of the API document by path.
+// reference returns the served forms of the API document by path, rendered at the
+// first request.
 var reference = sync.OnceValues(func() (map[string][]byte, error) {
 	var document any
 	if err := yaml.Unmarshal(api.OpenAPI, &document); err != nil {
@@ -31,9 +27,16 @@ var reference = sync.OnceValues(func() (map[string][]byte, error) {
 		return nil, err
 	}
 
+	loaded, err := openapi.Load(api.OpenAPI)
+	if err != nil {
+		return nil, err
+	}
+
+	page, err := loaded.Page()
+
 	return map[string][]byte{
-		api.PathOpenAPI: api.OpenAPI, api.PathOpenAPIJSON: append(text, '\n'), api.PathDocs: referencePage,
-	}, nil
+		api.PathOpenAPI: api.OpenAPI, api.PathOpenAPIJSON: append(text, '\n'), api.PathDocs: page,
+	}, err
 })
 
 func (s *Server) referenceRoutes() []rest.Route {

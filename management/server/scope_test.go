@@ -117,7 +117,6 @@ func fillScoped(m *fakeManager) {
 // node, and GROUP for that of a group.
 var scopedBodies = map[string]string{
 	"PATCH /v1/nodes/{name}":                   `{"labels":{"a":"b"}}`,
-	"PUT /v1/nodes/{name}/host-keys":           `{"fingerprint":"` + configuration.Fingerprint(shownKey) + `"}`,
 	"POST /v1/forget":                          `{"nodes":["NODE"],"force":true,"reason":"x"}`,
 	"POST /v1/ping":                            `{"nodes":["NODE"]}`,
 	"POST /v1/rollouts":                        `{"spec":{"action":"apply"},"nodes":["NODE"]}`,

@@ -168,9 +168,8 @@ type VariableHistory interface {
 
 // Explainer explains the condition of nodes and jobs.
 type Explainer interface {
-	// reader is the principal that asks.
-	Node(ctx context.Context, v *state.View, name, reader string) (explain.NodeExplanation, error)
-	Job(v *state.View, j job.Job, reader string) explain.JobExplanation
+	Node(ctx context.Context, v *state.View, name string, reader explain.Reader) (explain.NodeExplanation, error)
+	Job(v *state.View, j job.Job, reader explain.Reader) explain.JobExplanation
 }
 
 // Desired has the desired configurations of nodes. It does not block.
@@ -396,7 +395,7 @@ func (s *Server) newHTTP(h http.Handler) *http.Server {
 func (s *Server) legacy() *legacy.API {
 	return legacy.New(legacy.Options{
 		View: s.State.View, Jobs: s.Jobs, Nodes: s.Nodes, Variables: s.Variables, Settings: s.Settings,
-		AwaitView: s.awaitView,
+		AwaitView: s.awaitView, Tail: s.tail,
 		StreamLog: func(w http.ResponseWriter, r *http.Request, id string) error {
 			return s.streamLog(w, r, id, job.StreamText, 0, true)
 		},

@@ -343,7 +343,7 @@ func (s confinedJobs) Waits(_ *state.View, j job.Job) (ids []string, reason stri
 	}
 
 	if len(ids) < len(all) {
-		return ids, "jobs on nodes outside the scope come first"
+		return ids, state.HiddenJobs
 	}
 
 	return ids, p.Text(reason)
@@ -449,17 +449,8 @@ func (s confinedKeys) ScanHostKeys(ctx context.Context, c access.Caller, name st
 	return keys, s.hide(err)
 }
 
-func (s confinedKeys) TrustHostKey(
-	ctx context.Context, c access.Caller, name string, t node.Trust,
-) (inventory.Node, error) {
-	// Before the scan, too: a host outside the bounds is not contacted.
-	if _, err := s.part().View.Node(name); err != nil {
-		return inventory.Node{}, err
-	}
-
-	n, err := s.whole.HostKeys.TrustHostKey(ctx, s.require(c, hasNodes([]string{name})), name, t)
-
-	return *s.part().Show(&n), s.hide(err)
+func (s confinedKeys) TrustHostKey(context.Context, access.Caller, string, node.Trust) (inventory.Node, error) {
+	return inventory.Node{}, errWhole("the host key decides on which machine playbooks run")
 }
 
 func (s confinedNodes) Forget(ctx context.Context, c access.Caller, r node.ForgetRequest) (int64, error) {
@@ -603,12 +594,14 @@ func (s confinedDesired) Of(*state.View) *desired.Configurations {
 }
 
 func (s confinedExplain) Node(
-	ctx context.Context, _ *state.View, name, reader string,
+	ctx context.Context, _ *state.View, name string, reader explain.Reader,
 ) (explain.NodeExplanation, error) {
 	p := s.part()
 	if _, err := p.View.Node(name); err != nil {
 		return explain.NodeExplanation{}, err
 	}
+
+	reader.Sees = p.View
 
 	e, err := s.whole.Explain.Node(ctx, p.Whole(), name, reader)
 	if err != nil {
@@ -630,13 +623,15 @@ func (s confinedExplain) Node(
 	return e, nil
 }
 
-func (s confinedExplain) Job(_ *state.View, j job.Job, reader string) explain.JobExplanation {
+func (s confinedExplain) Job(_ *state.View, j job.Job, reader explain.Reader) explain.JobExplanation {
 	p := s.part()
 
 	// The texts are made from the whole record: j lacks what the caller may not see.
 	if whole, err := p.Whole().Job(j.ID); err == nil {
 		j = whole
 	}
+
+	reader.Sees = p.View
 
 	e := s.whole.Explain.Job(p.Whole(), j, reader)
 	e.Job, e.Summary, e.Next, e.Steps = p.Job(e.Job), p.Text(e.Summary), p.Text(e.Next), p.Texts(e.Steps)

@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/management/access"
@@ -94,12 +95,41 @@ func (s confinedRollouts) owner(c access.Caller, id string) access.Caller {
 	})
 }
 
+// beginner returns the caller of an act that lets nodes be begun: the group that they enter
+// is checked as at a start, and none of them has left the bounds since.
+func (s confinedRollouts) beginner(c access.Caller, id string, again func(rollout.Node) bool) access.Caller {
+	return s.require(c, func(p *state.Part) error {
+		r, err := leader.Get(p.View, id)
+		if err != nil {
+			return err
+		}
+
+		if err := s.allowGroup(r.Spec.Group); err != nil {
+			return err
+		}
+
+		for _, n := range r.Nodes {
+			if n.State != rollout.Waiting && !again(n) {
+				continue
+			}
+
+			if err := s.mayJoin([]string{n.Name}, r.Spec.Group)(p); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	})
+}
+
+func noneAgain(rollout.Node) bool { return false }
+
 func (s confinedRollouts) Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return s.shown(s.whole.Rollouts.Approve(ctx, s.owner(c, id), id, reason))
+	return s.shown(s.whole.Rollouts.Approve(ctx, s.beginner(c, id, noneAgain), id, reason))
 }
 
 func (s confinedRollouts) Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return s.shown(s.whole.Rollouts.Promote(ctx, s.owner(c, id), id, reason))
+	return s.shown(s.whole.Rollouts.Promote(ctx, s.beginner(c, id, noneAgain), id, reason))
 }
 
 func (s confinedRollouts) Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
@@ -109,7 +139,7 @@ func (s confinedRollouts) Pause(ctx context.Context, c access.Caller, id, reason
 func (s confinedRollouts) Resume(
 	ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions,
 ) (rollout.Record, error) {
-	return s.shown(s.whole.Rollouts.Resume(ctx, s.owner(c, id), id, o))
+	return s.shown(s.whole.Rollouts.Resume(ctx, s.beginner(c, id, noneAgain), id, o))
 }
 
 func (s confinedRollouts) Abort(
@@ -121,5 +151,9 @@ func (s confinedRollouts) Abort(
 func (s confinedRollouts) Retry(
 	ctx context.Context, c access.Caller, id string, o rollout.RetryOptions,
 ) (rollout.Record, error) {
-	return s.shown(s.whole.Rollouts.Retry(ctx, s.owner(c, id), id, o))
+	again := func(n rollout.Node) bool {
+		return len(o.Nodes) == 0 && n.State == rollout.Failed || slices.Contains(o.Nodes, n.Name)
+	}
+
+	return s.shown(s.whole.Rollouts.Retry(ctx, s.beginner(c, id, again), id, o))
 }

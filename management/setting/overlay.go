@@ -48,6 +48,9 @@ func overlaid(file Config, overlay map[string]any) (Config, error) {
 	return c, c.Check()
 }
 
+// With returns the configuration with the keys of an overlay over the file.
+func (f File) With(overlay map[string]any) (Config, error) { return overlaid(f.Config, overlay) }
+
 // Fits returns an error that names the keys of an overlay that do not fit the file, or nil.
 func (f File) Fits(overlay map[string]any) error {
 	_, err := overlaid(f.Config, overlay)

@@ -92,7 +92,7 @@ type Action string
 const (
 	ActionRecord     Action = "record"     // nothing: only the decision is recorded
 	ActionVerify     Action = "verify"     // verify the node
-	ActionRepair     Action = "repair"     // clean the node, and configure it for its group
+	ActionRepair     Action = "repair"     // configure the node again, cleaned first where it has to be
 	ActionQuarantine Action = "quarantine" // fence the node
 	ActionCommission Action = "commission" // configure the node, and bring it into service
 	ActionUpgrade    Action = "upgrade"    // start a rollout of the commit in use

@@ -39,13 +39,16 @@ type Part struct {
 // HiddenNode stands in a text for the name of a node outside of the part.
 const HiddenNode = "(a node outside the scope)"
 
+// HiddenJobs stands in a text for the reason to wait for jobs outside of the part.
+const HiddenJobs = "jobs on nodes outside the scope come first"
+
 // NewPart returns the part of the view within the bounds. It shares the records with
 // the view.
 func NewPart(v *View, b Bounds) *Part {
 	within := &View{
 		Revision: v.Revision, Stale: v.Stale, ConfigAt: v.ConfigAt,
 		Variables: map[Scope]configuration.Vars{}, VariablesAt: map[Scope]int64{},
-		Connections: map[string]configuration.Connection{},
+		Connections: map[string]configuration.Connection{}, Freeze: v.Freeze,
 	}
 	p := &Part{View: within, whole: v, bounds: b, names: map[string]bool{}}
 
@@ -62,6 +65,7 @@ func NewPart(v *View, b Bounds) *Part {
 	}
 
 	p.nameAll()
+	within.Freeze.Reason = p.Text(v.Freeze.Reason)
 
 	for i, n := range within.Nodes {
 		within.Nodes[i] = p.Show(n)
@@ -130,9 +134,19 @@ func (p *Part) HasJob(j *job.Job) bool {
 	return !j.TakesAddrs() && !slices.ContainsFunc(j.Targets, outside)
 }
 
-// HasRollout reports whether all nodes of the rollout belong to the part.
+// HasRollout reports whether all nodes of the rollout belong to the part, or did at its start.
 func (p *Part) HasRollout(r *rollout.Record) bool {
-	outside := func(n rollout.Node) bool { return job.Find(p.Nodes, n.Name) == nil }
+	outside := func(n rollout.Node) bool {
+		t := job.Target{Name: n.Name, FromGroup: n.Group}
+
+		// The nodes of a commission were in no group: the record has the one that they join.
+		if n.Group == r.Spec.Group {
+			t.FromGroup = ""
+		}
+
+		return !p.bounds.ContainsTarget(t, job.Find(p.whole.Nodes, n.Name))
+	}
+
 	return len(r.Nodes) > 0 && !slices.ContainsFunc(r.Nodes, outside)
 }
 

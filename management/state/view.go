@@ -88,6 +88,29 @@ func (v *View) Connection(node string) *configuration.Connection {
 	return &c
 }
 
+// HostKeys returns the recorded ssh host keys, each with the name of its node.
+func (v *View) HostKeys() map[string]string { return hostKeys(v.Nodes) }
+
+// HostKeysInUse is HostKeys without those of nodes that are gone: at another address, their
+// hosts are discovered anew.
+func (v *View) HostKeysInUse() map[string]string {
+	return hostKeys(slices.DeleteFunc(slices.Clone(v.Nodes), func(n *inventory.Node) bool {
+		return n.State != inventory.Discovered && n.Job == ""
+	}))
+}
+
+func hostKeys(nodes []*inventory.Node) map[string]string {
+	keys := map[string]string{}
+
+	for _, n := range nodes {
+		for _, key := range n.HostKeys {
+			keys[key] = n.Name
+		}
+	}
+
+	return keys
+}
+
 // AddrRivals returns, for each of the names, the other nodes under the same
 // address, port and jump host that are Discovered or carry configuration. Ansible
 // could not reach one of them for sure.

@@ -20,6 +20,24 @@ func (s Settings) Host(v *state.View, n *inventory.Node) configuration.Host {
 	}
 }
 
+// Master is a node in service of a group that others require: every inventory has it, so that
+// templates can refer to it.
+type Master struct{ Name, Addr, Group string }
+
+// MastersSum returns the checksum of the masters as inventories have them, or "" without a key. Their
+// variables do not count: those that all nodes share are the globals, and a value that is set for one
+// master must not make the whole fleet outdated.
+func MastersSum(key configuration.ChecksumKey, masters []Master) string {
+	sums := make(map[string]configuration.Var, len(masters))
+	for _, m := range masters {
+		sums[m.Name] = configuration.Var{Value: m.Addr + " " + m.Group}
+	}
+
+	sum, _ := key.Checksum(sums, nil)
+
+	return sum
+}
+
 // InventoryHost is a node in an inventory for another Ansible than the manager's.
 type InventoryHost struct {
 	configuration.HostVars

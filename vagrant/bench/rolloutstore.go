@@ -228,7 +228,7 @@ func (f *storedFleet) PinPlaybooks(context.Context) (digest, commit string, err 
 }
 
 // KeptPlaybooks is true for the only digest.
-func (f *storedFleet) KeptPlaybooks(context.Context, string) bool { return true }
+func (f *storedFleet) KeptPlaybooks(context.Context, string) (bool, error) { return true, nil }
 
 // Record drops the record: the audit trail has no part in the measurement.
 func (f *storedFleet) Record(context.Context, access.Record) {}

@@ -56,5 +56,5 @@ func TestBudget(t *testing.T) {
 	w.awaitState(inventory.Disappeared, "host2")
 	w.wantRefused(5, []string{w.name("host2") + " (Disappeared)"}, "nodes", "maintenance", w.name("host3"))
 	w.wantRefused(5, []string{"min_available"}, "nodes", "decommission", w.name("host3"))
-	w.do("nodes", "decommission", w.name("host2"))
+	w.doLeaves("nodes", "decommission", w.name("host2"))
 }

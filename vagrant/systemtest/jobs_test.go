@@ -161,13 +161,13 @@ func TestPlaybooksEditedDuringJob(t *testing.T) {
 		t.Errorf("the next job still runs the old playbooks: %s", log)
 	}
 
-	// The helper is within "all", and the play does not name it.
+	// The other master is within "all", and no play names helpers.
 	w.write("host1", testPlaybooks+"/cleanup.yml",
 		"- {hosts: all, gather_facts: false, tasks: [{name: The third cleanup, command: touch /etc/cleaned}]}\n")
 	w.commission(master, "host3")
 
 	j = w.do("nodes", "decommission", w.name("host3"))
-	if !slices.Equal(j.Helpers, []string{w.name("host2")}) {
+	if len(j.Helpers) > 0 {
 		t.Errorf("the helpers are %v", j.Helpers)
 	}
 
@@ -176,7 +176,7 @@ func TestPlaybooksEditedDuringJob(t *testing.T) {
 	}
 
 	// The folder has changed since host2 was configured.
-	j = w.do("nodes", "decommission", w.name("host2"))
+	j = w.doLeaves("nodes", "decommission", w.name("host2"))
 	if !strings.Contains(j.Message, "The new cleanup") {
 		t.Errorf("host2 was cleaned with other playbooks than it was configured with: %q", j.Message)
 	}

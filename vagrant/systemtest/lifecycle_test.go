@@ -30,6 +30,17 @@ func TestUpdateChangesGroup(t *testing.T) {
 		t.Errorf("the worker runs %q", got)
 	}
 
+	for _, host := range []string{"host2", "host3"} {
+		got := w.sh(
+			host,
+			"echo nameserver 127.0.0.77 >/etc/resolv.conf; getent ahostsv4 service-master.cluster.internal "+
+				"| awk '{print $1; exit}'; : >/etc/resolv.conf",
+		).stdout
+		if got != addr("host2")+"\n" {
+			t.Errorf("the resolver of %s has %q for the masters", host, got)
+		}
+	}
+
 	w.do("nodes", "update", "-g", master, w.name("host3"))
 	w.wantNode("host3", inventory.Allocated, master)
 
@@ -92,7 +103,7 @@ func TestDecommissionDeadHost(t *testing.T) {
 	w.awaitState(inventory.Disappeared, "host4")
 	w.wantNode("host4", inventory.Allocated, master)
 
-	j := w.do("nodes", "decommission", w.name("host4"))
+	j := w.doLeaves("nodes", "decommission", w.name("host4"))
 	if !strings.Contains(j.Message, w.name("host4")) {
 		t.Errorf("the job's message lacks the node that was not cleaned: %q", j.Message)
 	}

@@ -59,6 +59,11 @@ func TestVerify(t *testing.T) {
 			"a removed package", "host3", "dpkg --remove --force-depends etcd-client",
 			[]string{"Install the packages (", "roles/etcd/tasks/install.yml:"}, "! test -e /usr/bin/etcdctl",
 		},
+		{
+			"the second service of a node", "host3", "systemctl stop clusterm-dns.service",
+			[]string{"Run the resolver", "clusterm-dns.service does not run"},
+			"systemctl is-active -q clusterm-etcd-gateway.service; ! systemctl is-active -q clusterm-dns.service",
+		},
 	} {
 		w.sh(c.host, c.damage)
 
@@ -155,6 +160,14 @@ func TestVerifyChecks(t *testing.T) {
 			defect{"iptables -A OUTPUT -p tcp -d " + addr("host2") + " --dport 2379 -j REJECT",
 				"the etcd cluster does not answer through it",
 				"iptables -D OUTPUT -p tcp -d " + addr("host2") + " --dport 2379 -j REJECT"},
+		}, {
+			// The resolver keeps what it has read, other than its file.
+			defect{"cd /etc/clusterm-dns; cp -p hosts /root/; " +
+				"echo 10.77.0.9 service-master.cluster.internal >>hosts; " +
+				"systemctl restart clusterm-dns; timeout 20 sh -c 'until journalctl -u clusterm-dns -o cat -n 1 | " +
+				"grep -q read; do sleep 0.1; done'; cp -p /root/hosts .",
+				"has 10.77.0.12, 10.77.0.9 for service-master.cluster.internal", "systemctl restart clusterm-dns"},
+			defect{"systemctl stop clusterm-dns", "clusterm-dns.service does not run", "systemctl start clusterm-dns"},
 		},
 	} {
 		w.sh("host2", c.master.damage)

@@ -523,6 +523,18 @@ func (w *world) doFails(args ...string) (api.Job, string) {
 	return decode[api.Job](w, r), r.stderr
 }
 
+// doLeaves runs a job that completes and leaves residue.
+func (w *world) doLeaves(args ...string) api.Job {
+	w.t.Helper()
+
+	r := w.tryCtl(append(args, "-o", "json")...)
+	if r.code != 8 {
+		w.t.Fatalf("exit %d, want 8 (residue is left): %s", r.code, r)
+	}
+
+	return decode[api.Job](w, r)
+}
+
 // submit submits a job, does not wait for it, and returns its id.
 func (w *world) submit(args ...string) string {
 	w.t.Helper()

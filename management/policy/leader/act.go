@@ -186,8 +186,13 @@ func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decisio
 	case state.ActionRecord:
 		return d, l.note(ctx, d)
 	case state.ActionVerify, state.ActionRepair, state.ActionCommission:
-		j, err := l.Jobs.Submit(ctx, caller, request(d))
+		j, err := l.Jobs.Submit(ctx, caller, request(l.State.View(), settings, d))
 		d.Job = j.ID
+
+		// A rule forbids it for now. A run of a schedule has a next one in any case.
+		if d.Node != "" && inventory.KindOf(err) == inventory.KindRefused {
+			err = inventory.Errorf(kindWithdrawn, "%s", job.Message(err))
+		}
 
 		return d, err
 	case state.ActionUpgrade, state.ActionSupersede:
@@ -231,7 +236,7 @@ func (l *Leader) confirms(settings Settings, d state.Decision) access.Preconditi
 	return func(v *state.View) error {
 		p := policy.Named(settings.Settings, d.Policy)
 		if p == nil {
-			return inventory.Errorf(inventory.KindRefused, "there is no policy %q any more", d.Policy)
+			return inventory.Errorf(inventory.KindNotFound, "there is no policy %q any more", d.Policy)
 		}
 
 		if why := policy.Halted(v.Automation, p); why != "" {
@@ -264,7 +269,7 @@ func stillYields(id string) access.Precondition {
 }
 
 // request returns the job that carries a decision out.
-func request(d state.Decision) job.Request {
+func request(v *state.View, settings Settings, d state.Decision) job.Request {
 	r := job.Request{
 		Verb: inventory.VerbVerify, Nodes: []string{d.Node},
 		Reason: inventory.Shorten("it returned: "+d.Case, maxReason),
@@ -276,7 +281,7 @@ func request(d state.Decision) job.Request {
 
 	switch d.Action {
 	case state.ActionRepair:
-		r.Verb = repairVerb
+		r.Verb = repairVerb(v, settings.Groups, d.Node)
 	case state.ActionCommission:
 		r.Verb, r.Group, r.Reason = inventory.VerbCommission, d.Group, inventory.Shorten(d.Case, maxReason)
 	}
@@ -284,8 +289,16 @@ func request(d state.Decision) job.Request {
 	return r
 }
 
-// repairVerb cleans a node and configures it for its group.
-const repairVerb = inventory.VerbReapply
+// repairVerb returns the verb that repairs a node that was verified: in place, because a cleanup
+// takes away what serves. It cleans first where the configuration is unknown, or the group asks so.
+func repairVerb(v *state.View, groups inventory.Groups, name string) inventory.Verb {
+	n, err := v.Node(name)
+	if err == nil && (n.Applied == "" || groups.Reaction(n.Group) == inventory.ReactionRepair) {
+		return inventory.VerbReapply
+	}
+
+	return inventory.VerbApply
+}
 
 // keyOf returns the idempotency key of a decision.
 func keyOf(d state.Decision) *access.Key {

@@ -187,8 +187,7 @@ func isNews(n inventory.Node, c inventory.Contact) bool {
 	}
 
 	// A policy asks again once an answer is too old for it.
-	asked := n.State == inventory.Disappeared || n.State == inventory.Discovered && n.Presence.Pending()
-	if asked && c.Time.Sub(last.Time) > policy.EvidenceFor/2 {
+	if c.Time.Sub(last.Time) > policy.EvidenceFor/2 {
 		return true
 	}
 

@@ -56,6 +56,9 @@ type site struct {
 	hung     int                     // calls of Submit that did not
 	longest  time.Duration           // of them
 	refusal  error                   // of the next rollout
+	forbids  func(job.Request) error // a rule that refuses jobs; nil: none
+	refused  int                     // jobs
+	lapses   func(*job.Job) bool     // a rule that ends jobs when their turn comes; nil: none
 
 	ops   int
 	crash int  // the operation that fails, and all after it; 0: never
@@ -277,6 +280,13 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 			return err
 		}
 
+		if s.forbids != nil {
+			if err := s.forbids(r); err != nil {
+				s.refused++
+				return err
+			}
+		}
+
 		s.publish(func(v *state.View) {
 			accepted = job.Job{
 				ID: strconv.Itoa(len(v.Jobs) + 1), Verb: r.Verb, Actor: c.Principal, Status: job.Running,
@@ -325,6 +335,11 @@ func (s *site) finish(id string) {
 		}
 
 		j.Status, j.Ended = job.Complete, time.Now()
+
+		if s.lapses != nil && s.lapses(j) {
+			j.Status, j.Cause, j.Message = job.Errored, job.CausePrecondition, "one node is down already"
+			return
+		}
 
 		if j.Verb == inventory.VerbCommission {
 			s.commissioned(v, j)
@@ -488,6 +503,19 @@ func killedAnywhere(t *testing.T, first int, test func(t *testing.T, crash int, 
 			})
 		}
 	}
+}
+
+// completed returns the jobs that succeeded as VERB NODE.
+func (s *site) completed() string {
+	var all []string
+
+	for _, j := range s.View().Jobs {
+		if j.Status == job.Complete {
+			all = append(all, string(j.Verb)+" "+strings.Join(j.Names(), ","))
+		}
+	}
+
+	return strings.Join(all, ", ")
 }
 
 // jobs returns the jobs as VERB NODE, in the order of their acceptance.

@@ -197,7 +197,34 @@ func TestBrakeTellsItsRelease(t *testing.T) {
 	})
 }
 
-// TestDriftIsRepaired in the mode verify-and-repair, once.
+// TestUnknownConfigurationIsCleaned: what a job that broke off has left is cleaned by a repair.
+func TestUnknownConfigurationIsCleaned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 5)
+		s.verdict = inventory.Drifted
+		s.settings.Groups = reacting(inventory.ReactionVerifyAndRepair)
+		l := s.leader()
+
+		s.see(false, 2)
+		s.run(l, time.Minute)
+		s.see(true, 2)
+
+		s.mu.Lock()
+		s.publish(func(v *state.View) {
+			n := v.Nodes[2].Clone()
+			n.Applied, v.Nodes[2] = "", &n
+		})
+		s.mu.Unlock()
+		s.run(l, time.Hour)
+
+		if want := "verify " + name(2) + ", reapply " + name(2); s.jobs() != want {
+			t.Errorf("jobs %s, want %s", s.jobs(), want)
+		}
+	})
+}
+
+// TestDriftIsRepaired in the mode verify-and-repair, once, and in place: what serves is not cleaned.
 func TestDriftIsRepaired(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +238,7 @@ func TestDriftIsRepaired(t *testing.T) {
 		s.see(true, 2)
 		s.run(l, time.Hour)
 
-		if want := "verify " + name(2) + ", reapply " + name(2); s.jobs() != want {
+		if want := "verify " + name(2) + ", apply " + name(2); s.jobs() != want {
 			t.Errorf("jobs %s, want %s", s.jobs(), want)
 		}
 	})
@@ -428,7 +455,7 @@ func TestKilledAnywhere(t *testing.T) {
 		reached := s.revive()
 		s.run(s.leader(), time.Hour)
 
-		if want := "verify " + name(2) + ", reapply " + name(2); s.jobs() != want {
+		if want := "verify " + name(2) + ", apply " + name(2); s.jobs() != want {
 			t.Errorf("jobs %q, want %q", s.jobs(), want)
 		}
 
@@ -610,7 +637,9 @@ func TestOutdatedDriftIsLeft(t *testing.T) {
 		s := newSite(t, 5)
 		s.verdict = inventory.Drifted
 		s.settings.Groups = reacting(inventory.ReactionVerifyAndRepair)
-		s.settings.Outdated = func(*state.View, *inventory.Node) string { return "variables" }
+		s.settings.Outdated = func(*state.View, *inventory.Node) []inventory.Part {
+			return []inventory.Part{inventory.PartVariables}
+		}
 		l := s.leader()
 
 		s.see(false, 2)

@@ -11,10 +11,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
 )
 
 const (
@@ -188,12 +191,7 @@ func (l *Leader) askHTTP(ctx context.Context, c *rollout.HTTPCheck, addr string)
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 
-	target, err := c.URL(addr)
-	if err != nil {
-		return err
-	}
-
-	status, err := l.Ask(ctx, target)
+	status, err := l.Ask(ctx, c.URL(addr))
 	if err == nil && !c.Passes(status) {
 		err = fmt.Errorf("the status of the answer is %d", status)
 	}
@@ -236,26 +234,41 @@ func (l *Leader) forgetChecks(list []rollout.Record) {
 	}
 }
 
-// client asks nodes. It follows no redirect, uses no proxy, and keeps no connection.
-var client = &http.Client{
-	Transport: &http.Transport{
-		DialContext:       (&net.Dialer{Timeout: askTime}).DialContext,
-		DisableKeepAlives: true,
-		//nolint:gosec // the request has no secret, and only the status of the answer counts
-		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
-		MaxResponseHeaderBytes: 64 << 10,
-	},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// client returns a client that asks nodes. It follows no redirect, uses no proxy, and keeps no
+// connection. refuse, unless nil, refuses addresses to connect to.
+func client(refuse func(network, address string, _ syscall.RawConn) error) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:       (&net.Dialer{Timeout: askTime, Control: refuse}).DialContext,
+			DisableKeepAlives: true,
+			//nolint:gosec // the request has no secret, and only the status of the answer counts
+			TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
+			MaxResponseHeaderBytes: 64 << 10,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
-// AskHTTP sends a GET request, and returns the status of the answer. It reads no body.
-func AskHTTP(ctx context.Context, target string) (int, error) {
+// AskHTTP sends a GET request, and returns the status of the answer. It reads no body. A node reports its address
+// itself, so none is asked behind which services trust this host, unless it is that of an instance.
+func AskHTTP(ctx context.Context, v *state.View, target string) (int, error) {
+	var own []string
+	for _, i := range v.Instances {
+		own = append(own, i.Addr)
+	}
+
+	const remedy = "the check asks only the node itself; correct the address that the node reports"
+
+	return ask(ctx, client(notify.RefuseLocal(remedy, own...)), target)
+}
+
+func ask(ctx context.Context, c *http.Client, target string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
 
-	resp, err := client.Do(req)
+	resp, err := c.Do(req)
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return 0, e.Err // without the URL, which the rollout has
 	}

@@ -74,13 +74,18 @@ func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (
 			return r, err
 		}
 
-		undo, err := r.Undo(v.Snapshot, v.Rollouts, func(digest string) bool {
+		undo, err := r.Undo(v.Snapshot, v.Rollouts, func(digest string) (bool, error) {
 			// Thousands of nodes have a few digests.
-			if _, asked := kept[digest]; !asked {
-				kept[digest] = l.Jobs.KeptPlaybooks(ctx, digest)
+			if is, asked := kept[digest]; asked {
+				return is, nil
 			}
 
-			return kept[digest]
+			is, err := l.Jobs.KeptPlaybooks(ctx, digest)
+			if err == nil {
+				kept[digest] = is
+			}
+
+			return is, err
 		}, reason, time.Now())
 
 		return undo.OnlyWith(l.Settings().Commands), err
@@ -226,21 +231,21 @@ func orZero[T any](v *T) T {
 
 // Approve lets a rollout begin that another person started.
 func (l *Leader) Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) { return r.Approve(mark(c, reason)) }
+	act := func(r rollout.Record) (rollout.Record, error) { return r.Approve(mark(c, reason)) }
 
 	return l.control(ctx, c, "rollouts.approve", id, reason, act)
 }
 
 // Promote lets a rollout go on after its canary.
 func (l *Leader) Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) { return r.Promote(mark(c, reason)) }
+	act := func(r rollout.Record) (rollout.Record, error) { return r.Promote(mark(c, reason)) }
 
 	return l.control(ctx, c, "rollouts.promote", id, reason, act)
 }
 
 // Pause keeps a rollout from beginning nodes.
 func (l *Leader) Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) { return r.Pause(mark(c, reason)) }
+	act := func(r rollout.Record) (rollout.Record, error) { return r.Pause(mark(c, reason)) }
 
 	return l.control(ctx, c, "rollouts.pause", id, reason, act)
 }
@@ -254,7 +259,7 @@ func (l *Leader) Resume(
 		return rollout.Record{}, err
 	}
 
-	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) {
+	act := func(r rollout.Record) (rollout.Record, error) {
 		repinned, err := repin(r)
 
 		switch {
@@ -276,7 +281,7 @@ func (l *Leader) Resume(
 func (l *Leader) Abort(
 	ctx context.Context, c access.Caller, id string, o rollout.AbortOptions,
 ) (rollout.Record, error) {
-	act := func(_ *state.View, r rollout.Record) (rollout.Record, error) {
+	act := func(r rollout.Record) (rollout.Record, error) {
 		return r.Abort(mark(c, o.Reason), o.Cancel)
 	}
 
@@ -292,18 +297,13 @@ func (l *Leader) Retry(
 		return rollout.Record{}, err
 	}
 
-	act := func(v *state.View, r rollout.Record) (rollout.Record, error) {
+	act := func(r rollout.Record) (rollout.Record, error) {
 		r, err := repin(r)
 		if err != nil {
 			return r, err
 		}
 
-		again, err := r.Retry(mark(c, o.Reason), o.Nodes)
-		if err != nil {
-			return again, err
-		}
-
-		return again, again.CheckFree(v.Rollouts)
+		return r.Retry(mark(c, o.Reason), o.Nodes)
 	}
 
 	return l.control(ctx, c, "rollouts.retry", id, o.Reason, act)
@@ -338,7 +338,7 @@ func mark(c access.Caller, reason string) rollout.Mark {
 // control carries out an act of a person on a rollout, with its audit record.
 func (l *Leader) control(
 	ctx context.Context, c access.Caller, action, id, reason string,
-	act func(*state.View, rollout.Record) (rollout.Record, error),
+	act func(rollout.Record) (rollout.Record, error),
 ) (changed rollout.Record, err error) {
 	if err := job.CheckReason(reason); err != nil {
 		return rollout.Record{}, err
@@ -358,20 +358,29 @@ func (l *Leader) control(
 				return err
 			}
 
-			r, err := Get(v, id)
+			before, err := Get(v, id)
 			if err != nil {
 				return err
 			}
 
-			before := r.Playbooks
-
 			// The act is decided anew on the newest record after a conflict.
-			if r, err = act(v, r); err != nil {
+			r, err := act(before)
+			if err != nil {
 				return err
 			}
 
-			record.Reason = noting(reason, r.Repinned(before))
-			changed, err = l.Store.PutRollout(ctx, r, c.Key)
+			// Of two acts that find the same node free, one is a conflict, and finds it taken then.
+			revision := int64(0)
+			if r.TakesNodes(before) {
+				if err := r.CheckFree(v.Rollouts); err != nil {
+					return err
+				}
+
+				revision = v.Revision
+			}
+
+			record.Reason = noting(reason, r.Repinned(before.Playbooks))
+			changed, err = l.Store.PutRollout(ctx, revision, r, c.Key)
 
 			return err
 		})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,8 +43,9 @@ type Store interface {
 	// record of the view was changed after the revision.
 	AddRollout(ctx context.Context, revision int64, r rollout.Record, extra configuration.Vars, key *access.Key) (
 		rollout.Record, error)
-	// PutRollout replaces a rollout.
-	PutRollout(ctx context.Context, r rollout.Record, key *access.Key) (rollout.Record, error)
+	// PutRollout replaces a rollout. With a revision it is KindConflict if any record of the view
+	// was changed after that; 0: whatever else was changed.
+	PutRollout(ctx context.Context, revision int64, r rollout.Record, key *access.Key) (rollout.Record, error)
 	// RolloutExtra returns the extra variables of a rollout, or KindNotFound.
 	RolloutExtra(ctx context.Context, id string) (configuration.Vars, error)
 	// DropRollouts removes rollouts with their extra variables.
@@ -64,8 +66,9 @@ type Jobs interface {
 	PrepareRollout(ctx context.Context, c access.Caller, r job.Request) (digest, commit string, err error)
 	// PinPlaybooks keeps a copy of the playbooks of now.
 	PinPlaybooks(ctx context.Context) (digest, commit string, err error)
-	// KeptPlaybooks reports whether the playbooks with that digest are still there.
-	KeptPlaybooks(ctx context.Context, digest string) bool
+	// KeptPlaybooks reports whether the playbooks with that digest are still there, or why that
+	// is not known.
+	KeptPlaybooks(ctx context.Context, digest string) (bool, error)
 }
 
 // Settings is the part of the configuration that rollouts depend on.
@@ -126,7 +129,7 @@ type CommandNode struct{ Rollout, Name, Addr, Group string }
 // New returns a leader. Run makes it drive rollouts.
 func New(o Options) *Leader {
 	if o.Ask == nil {
-		o.Ask = AskHTTP
+		o.Ask = func(ctx context.Context, url string) (int, error) { return AskHTTP(ctx, o.State.View(), url) }
 	}
 
 	if o.Command == nil {
@@ -301,7 +304,7 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time
 
 	// No job was accepted, and the outcomes must not wait for one. The write is refused if the
 	// record has moved.
-	if joined && err != nil && begun.Revision == r.Revision {
+	if joined && begun.Revision == r.Revision {
 		_, failed := l.put(ctx, r, r)
 		err = errors.Join(err, failed)
 	}
@@ -314,7 +317,7 @@ func (l *Leader) put(ctx context.Context, was, is rollout.Record) (rollout.Recor
 	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
 
-	stored, err := l.Store.PutRollout(ctx, is, nil)
+	stored, err := l.Store.PutRollout(ctx, 0, is, nil)
 	if err == nil {
 		l.report(ctx, was, stored)
 	}
@@ -427,23 +430,53 @@ func (l *Leader) begin(ctx context.Context, r rollout.Record, list []rollout.Beg
 	return r, nil
 }
 
-// submit submits a job, and returns the record with it. A refusal for good fails the node.
+// submit submits a job, and returns the record with it. A refusal for good fails the node, and
+// an error that is about the node alone postpones it.
 func (l *Leader) submit(
 	ctx context.Context, r rollout.Record, b rollout.Begin, extra configuration.Vars,
 ) (rollout.Record, error) {
 	begun, err := l.Jobs.SubmitRollout(ctx, principal(r), r, b, extra)
 
+	log := l.Logger.WithError(err).WithField("rollout", r.ID).WithField("node", b.Node)
+
 	switch inventory.KindOf(err) {
 	case "":
 		return begun, nil
 	case inventory.KindRefused, inventory.KindInvalid, inventory.KindNotFound, inventory.KindTooLarge:
-		l.Logger.WithError(err).WithField("rollout", r.ID).WithField("node", b.Node).
-			Warn("a job of a rollout was refused")
+		if !l.isNext(r, b) {
+			return r, inventory.Errorf(inventory.KindPrecondition, "%s cannot be begun any more: %w", b.Node, err)
+		}
 
-		return l.Store.PutRollout(ctx, r.Refused(b, job.Message(err), time.Now()), nil)
+		log.Warn("a job of a rollout was refused")
+
+		return l.Store.PutRollout(ctx, 0, r.Refused(b, job.Message(err), time.Now()), nil)
+	case inventory.KindInternal:
+		if ctx.Err() != nil {
+			return r, err
+		}
+
+		log.Warn("a job of a rollout could not be accepted; retrying")
+
+		// A reason that is stored already needs no write.
+		postponed := r.Postponed(b, internal, time.Now())
+		if slices.Equal(postponed.Nodes, r.Nodes) {
+			return r, nil
+		}
+
+		return l.Store.PutRollout(ctx, 0, postponed, nil)
 	}
 
 	return r, err
+}
+
+// internal stands for the text of an error that may contain anything.
+const internal = "an internal error; the log of the daemon has the details"
+
+// isNext reports whether the job is a next step of the rollout by the newest view, too. What a
+// node waits for, or is skipped for, may have come after the decision.
+func (l *Leader) isNext(r rollout.Record, b rollout.Begin) bool {
+	now, _ := l.Clock()
+	return slices.Contains(rollout.Next(r, l.world(l.State.View(), r), now).Begin, b)
 }
 
 // principal returns the caller of the jobs of a rollout.

@@ -46,13 +46,15 @@ type site struct {
 	tries map[string]int // jobs of the action by node
 	tasks sync.WaitGroup
 
-	refuse error          // of every job
-	status map[string]int // of HTTP checks by URL
-	asked  map[string]int
-	allow  func(n *inventory.Node, now time.Time) rollout.Permission
-	ops    int
-	crash  int  // the operation that fails, and all after it; 0: never
-	late   bool // it takes effect before it fails
+	refuse error // of every job
+	// refuses returns why the job of a node is not accepted; nil: no other is refused.
+	refuses func(node string) error
+	status  map[string]int // of HTTP checks by URL
+	asked   map[string]int
+	allow   func(n *inventory.Node, now time.Time) rollout.Permission
+	ops     int
+	crash   int  // the operation that fails, and all after it; 0: never
+	late    bool // it takes effect before it fails
 }
 
 func newSite(t testing.TB, nodes int) *site {
@@ -165,8 +167,19 @@ func (s *site) AddRollout(
 	})
 }
 
-func (s *site) PutRollout(_ context.Context, r rollout.Record, _ *access.Key) (stored rollout.Record, err error) {
-	err = s.operate(func() (err error) { stored, err = s.put(r); return err })
+func (s *site) PutRollout(
+	_ context.Context, revision int64, r rollout.Record, _ *access.Key,
+) (stored rollout.Record, err error) {
+	err = s.operate(func() (err error) {
+		if revision > 0 && revision != s.view.Revision {
+			return inventory.Errorf(inventory.KindConflict, "it was changed")
+		}
+
+		stored, err = s.put(r)
+
+		return err
+	})
+
 	return stored, err
 }
 
@@ -192,6 +205,12 @@ func (s *site) SubmitRollout(
 ) (begun rollout.Record, err error) {
 	if s.refuse != nil {
 		return r, s.refuse
+	}
+
+	if s.refuses != nil {
+		if err := s.refuses(b.Node); err != nil {
+			return r, err
+		}
 	}
 
 	err = s.operate(func() error {
@@ -274,6 +293,8 @@ func (s *site) end(id, node string, fails bool) {
 			j.Status, j.Cause = job.Cancelled, job.CauseCancelled
 		case fails:
 			j.Status, j.Cause, j.Message = job.Errored, job.CauseFailed, "a task failed"
+		case j.Verb == inventory.VerbVerify:
+			j.Outcomes = map[string]inventory.Outcome{node: {Verdict: &inventory.Verdict{Result: inventory.Clean}}}
 		}
 
 		hold(v, node, "")
@@ -301,7 +322,9 @@ func (s *site) PrepareRollout(context.Context, access.Caller, job.Request) (dige
 func (s *site) PinPlaybooks(context.Context) (digest, commit string, err error) {
 	return "later", "", nil
 }
-func (s *site) KeptPlaybooks(_ context.Context, digest string) bool { return digest == "former" }
+func (s *site) KeptPlaybooks(_ context.Context, digest string) (bool, error) {
+	return digest == "former", nil
+}
 
 func (s *site) Record(_ context.Context, r access.Record) {
 	s.mu.Lock()

@@ -83,18 +83,43 @@ func cutFormer(posted map[string]any) map[string]any {
 	return former
 }
 
+// isEmpty reports whether a value is that of a key that the file of the first generation's client
+// left out: the client sends every key.
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case int64:
+		return v == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+
+	return false
+}
+
 // translate adds the values of the first generation's sections to a patch of
-// today's keys. A value that is in force already is left out. A key without an
+// today's keys. A value that is empty, or in force already, is left out. A key without an
 // equivalent is refused by its name.
 func translate(former map[string]any, now api.Config, patch map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(former)) {
 		section, ok := former[name].(map[string]any)
+		if isEmpty(former[name]) {
+			continue
+		}
+
 		if !ok {
 			return inventory.Errorf(inventory.KindInvalid, "%s is not an object", name).
 				Do("leave it out, or send an object")
 		}
 
 		for _, key := range slices.Sorted(maps.Keys(section)) {
+			if isEmpty(section[key]) {
+				continue
+			}
+
 			if err := translateKey(name, key, section[key], now, patch); err != nil {
 				return err
 			}
@@ -154,7 +179,6 @@ func translateKey(section, key string, value any, now api.Config, patch map[stri
 			Do(`send an object in a string: "{\"name\": \"value\"}"`)
 	}
 
-	// An empty string was the first generation's empty object.
 	if !sameJSON(now[k.Now].Value, vars) {
 		patch[k.Now] = map[string]any(vars)
 	}

@@ -56,6 +56,8 @@ type Options struct {
 	Settings  Settings
 	// AwaitView blocks until the view shows a revision, or for some seconds.
 	AwaitView func(w http.ResponseWriter, r *http.Request, revision int64)
+	// Tail returns the end of the log of a job so far, of at most that many bytes.
+	Tail func(ctx context.Context, job string, limit int64) (string, error)
 	// StreamLog answers with the log of a job until the job ends.
 	StreamLog func(w http.ResponseWriter, r *http.Request, job string) error
 }
@@ -317,6 +319,12 @@ func infoOf(m variable.Merger, n *inventory.Node) api.LegacyNodeInfo {
 	out.Monitoring.Label, out.Monitoring.Serial, out.Monitoring.Addr = n.Label, n.Serial, n.Addr
 	out.Inventory.Name = n.Name
 	out.Inventory.Status, out.Inventory.PrevStatus = statusOf(n.Status), statusOf(n.PrevStatus)
+
+	// The first generation verified nothing: the node serves meanwhile, and its scripts rely on Allocated.
+	if n.Status == inventory.Maintenance && n.Verb.Verifies() {
+		out.Inventory.Status = string(inventory.Allocated)
+	}
+
 	out.Inventory.State, out.Inventory.PrevState = string(n.State), string(n.PrevState)
 	out.Configuration.Name, out.Configuration.Group, out.Configuration.Addr = n.Name, n.Group, n.Addr
 
@@ -402,8 +410,16 @@ func (a *API) setGlobals(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
+// maxLogs is the size in bytes of the output in the information on a job. /info/logs has all of it.
+const maxLogs = 1 << 20
+
 func (a *API) getJob(w http.ResponseWriter, r *http.Request) error {
 	j, err := a.jobOf(r)
+	if err != nil {
+		return err
+	}
+
+	text, err := a.o.Tail(r.Context(), j.ID, maxLogs)
 	if err != nil {
 		return err
 	}
@@ -413,7 +429,7 @@ func (a *API) getJob(w http.ResponseWriter, r *http.Request) error {
 		Task:    string(j.Verb),
 		Desc:    string(j.Verb) + " of " + strings.Join(j.Names(), ", "),
 		Status:  string(j.Status),
-		Error:   j.Message, // a job that is complete may have left residue
+		Logs:    strings.Split(text, "\n"),
 		Nodes:   j.Names(),
 		Started: j.Started,
 		Ended:   j.Ended,
@@ -424,6 +440,11 @@ func (a *API) getJob(w http.ResponseWriter, r *http.Request) error {
 
 	if j.Status == job.Cancelled {
 		out.Status = string(job.Errored) // the contract has no status Cancelled
+	}
+
+	// A job that is complete may have a message, too: residue, or the result of a check.
+	if j.Status != job.Complete {
+		out.Error = j.Message
 	}
 
 	return rest.WriteJSON(w, http.StatusOK, out)
@@ -602,6 +623,12 @@ func (a *API) setConfig(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	now := a.o.Settings.Config()
+
+	// A file of what GET /config returned has its envelope within that of the request.
+	if inner, wrapped := wanted["config"].(map[string]any); wrapped && len(wanted) == 1 {
+		wanted = inner
+	}
+
 	former := cutFormer(wanted)
 	patch := map[string]any{}
 	flatten(now, "", wanted, patch)

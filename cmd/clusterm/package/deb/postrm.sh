@@ -12,12 +12,37 @@ forget() {
 	done
 }
 
+# refuse: ends a purge that would lose nodes in service, unless it is confirmed. A store without a list is of
+# a manager that did not run when the package was removed.
+refuse() {
+	list=/var/lib/clusterm/in-service
+	if [ "$CLUSTERM_PURGE" = yes ] || [ ! -d /var/lib/clusterm/etcd/data ]; then return; fi
+	if [ -e $list ] && [ ! -s $list ]; then return; fi
+
+	{
+		echo "clusterm: not purged, because nodes are or may be in service:"
+		if [ -e $list ]; then
+			sed 's/^/clusterm:   /' $list
+		else
+			echo "clusterm:   the manager did not run when the package was removed, so it could not be asked"
+		fi
+		echo "clusterm: A purge removes their records, history, jobs, variables, secrets and keys in /var/lib/clusterm."
+		echo "clusterm: Their services run on, and no manager knows them. clusterm keeps no backup; to make one:"
+		echo "clusterm:   tar -C /var/lib -czf clusterm-backup.tar.gz clusterm"
+		echo "clusterm: To go back: apt-get install clusterm, with the configuration that is kept as"
+		echo "clusterm:   /var/lib/clusterm/clusterm.yaml.removed"
+		echo "clusterm: To purge all the same: CLUSTERM_PURGE=yes apt-get purge clusterm"
+	} >&2
+	exit 1
+}
+
 case "$1" in
 remove)
 	# A daemon in /usr/local uses the same directory.
 	if [ ! -e /etc/systemd/system/clusterm.service ]; then rm -rf /run/clusterm; fi
 	;;
 purge)
+	if [ ! -e /etc/systemd/system/clusterm.service ]; then refuse; fi
 	for unit in clusterm clusterm-agent clusterm-monitor; do
 		link=/etc/systemd/system/multi-user.target.wants/$unit.service
 		if [ -L $link ] && [ ! -e $link ]; then rm -f $link; fi

@@ -10,6 +10,16 @@ ours() {
 	return 1
 }
 
+# What a purge asks with: nobody can read the store once the program is gone, and dpkg removes the
+# configuration before it asks.
+if [ "$1" = remove ] && [ -d /var/lib/clusterm/etcd ]; then
+	list=/var/lib/clusterm/in-service
+	if ! timeout 15 clusterctl -u unix:///run/clusterm/clusterm.sock nodes get --status Allocated -o name \
+		>$list 2>/dev/null; then rm -f $list; fi
+	config=/etc/clusterm/clusterm.yaml
+	if [ -e $config ]; then cp -p $config /var/lib/clusterm/clusterm.yaml.removed; fi
+fi
+
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
 	for unit in clusterm.service clusterm-agent.service clusterm-monitor.service; do
 		if ours $unit; then

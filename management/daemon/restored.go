@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/contiv/cluster/inventory/localfile"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/state"
+)
+
+// placeFile contains the time at which the file with the identity came to its place. That is the
+// time of its inode, which no archive and no copy brings along.
+const placeFile = "instance.place"
+
+// restoredReason is why automation is paused after a restore.
+const restoredReason = "the data directory was restored from a backup, or copied: what happened since then is not in it"
+
+// place returns the time for placeFile.
+func place(dataDir string) (string, error) {
+	info, err := os.Stat(filepath.Join(dataDir, instanceFile))
+	if err != nil {
+		return "", err
+	}
+
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", fmt.Errorf("%s has no inode", instanceFile)
+	}
+
+	return fmt.Sprintf("%d.%09d", stat.Ctim.Sec, stat.Ctim.Nsec), nil
+}
+
+// runPolicies runs the automation. After a restore of the data directory it pauses it first: the
+// records may be of another time than the hosts.
+func (d *Daemon) runPolicies(ctx context.Context) {
+	warn := func(err error) { d.opts.Logger.WithError(err).Warn("automation does not begin yet") }
+
+	err := state.RetryUnavailable(ctx, enterRetry, warn, func() error { return d.pauseRestored(ctx) })
+	if err != nil && ctx.Err() == nil {
+		d.opts.Logger.WithError(err).Error("it is not known whether the data directory was restored from a backup")
+	}
+
+	d.policies.Run(ctx)
+}
+
+func (d *Daemon) pauseRestored(ctx context.Context) error {
+	now, err := place(d.file.DataDir)
+	if err != nil {
+		return err
+	}
+
+	path := filepath.Join(d.file.DataDir, placeFile)
+
+	// Without the file, an earlier version has made the directory.
+	before, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+
+	former := strings.TrimSpace(string(before))
+	if former == now {
+		return nil
+	}
+
+	if former != "" {
+		caller := access.Caller{Principal: access.Manager}
+		if _, err := d.policies.Pause(ctx, caller, state.AllPolicies, restoredReason); err != nil {
+			return err
+		}
+	}
+
+	return localfile.Replace(path, []byte(now+"\n"))
+}
+
+// restoredWarning is the health's word on automation that is paused after a restore, or "".
+func restoredWarning(a state.Automation) string {
+	p, paused := a.Paused[state.AllPolicies]
+	if !paused || p.Actor != access.Manager {
+		return ""
+	}
+
+	return fmt.Sprintf("all policies are paused since %s: %s; compare the nodes with their hosts, then: "+
+		"clusterctl policy resume-all", p.Since.UTC().Format("2006-01-02 15:04:05 UTC"), p.Reason)
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/state"
+)
+
+// TestRestoredIsPaused: after a restore of a backup, as the documents describe it, the manager decides
+// nothing by itself until an operator has looked.
+func TestRestoredIsPaused(t *testing.T) {
+	t.Parallel()
+
+	s := begin(t)
+	s.report("a")
+
+	expect := func(when string, paused bool) {
+		t.Helper()
+
+		isPaused := func() bool {
+			_, all := s.store.View().Automation.Paused[state.AllPolicies]
+			return all
+		}
+		if paused {
+			s.eventually(when+" the policies are paused", isPaused)
+		}
+
+		h, err := s.Health(s.ctx())
+		s.must(err)
+
+		says := func(w string) bool { return strings.Contains(w, "clusterctl policy resume-all") }
+		if isPaused() != paused || slices.ContainsFunc(h.Warnings, says) != paused {
+			t.Errorf("%s: paused %t, warnings %q, want %t", when, isPaused(), h.Warnings, paused)
+		}
+	}
+
+	// The place is recorded by the first start, and a restart finds it again.
+	s.eventually("the place is recorded", func() bool {
+		_, err := os.Stat(filepath.Join(s.dir, "d", placeFile))
+		return err == nil
+	})
+	s.restart()
+	expect("after a restart", false)
+	s.down()
+
+	backup := exec.Command("sh", "-ec", "tar -cf b.tar --exclude=client.sock d; rm -rf d; tar -xf b.tar")
+	backup.Dir = s.dir
+
+	if out, err := backup.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+
+	s.up()
+	expect("after a restore", true)
+
+	// It stays paused over a restart, and a resume is for good.
+	s.restart()
+	expect("after a restore and a restart", true)
+
+	_, err := s.policies.Resume(s.ctx(), access.Caller{Principal: "anna"}, state.AllPolicies, "I have looked")
+	s.must(err)
+	s.restart()
+	expect("after a resume and a restart", false)
+}

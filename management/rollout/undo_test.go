@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
+)
+
+// TestUndoAfterAnyActs: whatever was refused, failed, retried and aborted, the undo brings back
+// each node that differs from the start, and only those.
+func TestUndoAfterAnyActs(t *testing.T) {
+	t.Parallel()
+
+	for seed := range uint64(300) {
+		f := newFleet(t, seed, 5)
+		f.fails = func(string, int, bool) bool { return f.rand.IntN(3) == 0 }
+		f.start(Spec{
+			Action: inventory.VerbApply, MaxUnavailable: "2", MaxFailures: f.rand.IntN(6),
+			Gate: Gate{SkipVerify: f.rand.IntN(2) == 0},
+		})
+
+		for range 1 + f.rand.IntN(4) {
+			f.drift()
+
+			if f.rand.IntN(4) == 0 && !f.record.Status.Ended() {
+				break
+			}
+
+			again, err := f.record.Retry(Mark{By: "bob", At: f.now}, nil)
+			if err != nil {
+				break
+			}
+
+			f.record = again
+		}
+
+		if !f.record.Status.Ended() {
+			f.act(f.record.Abort(Mark{By: "bob", At: f.now}, true))
+			f.drift()
+		}
+
+		u, err := f.record.Undo(f.snapshot(), nil, func(string) (bool, error) { return true, nil }, "", f.now)
+
+		back := map[string]string{}
+		for _, n := range u.Nodes {
+			if n.State == Waiting {
+				back[n.Name] = n.Playbooks
+			}
+		}
+
+		for _, name := range f.names {
+			// What was not applied whole may be anything.
+			want := ""
+			if f.nodes[name].Applied != "1" {
+				want = "former"
+			}
+
+			if back[name] != want {
+				t.Errorf("seed %d: %s goes back to %q, and is to go to %q: %v\n%+v\n%+v",
+					seed, name, back[name], want, err, f.record.Nodes, u.Nodes)
+			}
+		}
+	}
+}
+
+// drift carries the rollout on until it has ended or waits for a person. Some jobs are refused,
+// and some change nothing before they fail.
+func (f *fleet) drift() {
+	for {
+		before := map[string]*inventory.Node{}
+		for id, j := range f.open {
+			if !f.now.Before(j.ends) && f.rand.IntN(3) == 0 {
+				before[id] = f.nodes[j.Targets[0].Name]
+			}
+		}
+
+		f.end()
+
+		for name, n := range f.nodes {
+			if j := f.jobs[n.Applied]; j != nil {
+				f.nodes[name].Playbooks = map[string]string{"service-worker": "new"}
+			}
+		}
+
+		for id, n := range before {
+			j := f.jobs[id]
+			if j.Status == job.Complete || j.gate {
+				continue
+			}
+
+			// It failed before its first task.
+			m := n.Clone()
+			m.Job, m.Verb, m.Status, m.Applied = "", "", inventory.Allocated, j.Targets[0].Applied
+			f.nodes[m.Name] = &m
+			j.Outcomes = map[string]inventory.Outcome{m.Name: {AsBefore: true}}
+		}
+
+		s := Next(f.record, f.world(), f.now)
+		f.record = s.Record
+
+		for _, b := range s.Begin {
+			if f.rand.IntN(4) == 0 {
+				f.record = f.record.Refused(b, "no play", f.now)
+			} else {
+				f.submit(b)
+			}
+		}
+
+		if !s.Changed && len(s.Begin) == 0 && !f.jump(s.Due) {
+			return
+		}
+	}
+}
+
+// TestUndoAfterARetry walks single cases of what an attempt does to the memory of a node.
+func TestUndoAfterARetry(t *testing.T) {
+	t.Parallel()
+
+	target := func(applied, digest string) []job.Target {
+		return []job.Target{{
+			Name: "a", FromGroup: "g", Applied: applied, Playbooks: map[string]string{"g": digest},
+		}}
+	}
+
+	begun := func(id string, found []job.Target) func(Record, World) Record {
+		return func(r Record, _ World) Record {
+			return r.Begun(Begin{Node: "a"}, job.Job{ID: id, Targets: found}, epoch)
+		}
+	}
+	retried := func(r Record, _ World) Record {
+		r, err := r.Retry(Mark{At: epoch}, []string{"a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return r
+	}
+	refused := func(r Record, _ World) Record { return r.Refused(Begin{Node: "a"}, "no play", epoch) }
+	next := func(r Record, w World) Record { return Next(r, w, epoch).Record }
+
+	for name, tt := range map[string]struct {
+		acts []func(Record, World) Record
+		// applied is the job that configured the node at the end.
+		applied, want string
+	}{
+		"its first job changed it, and its second one was refused": {
+			[]func(Record, World) Record{begun("7", target("3", "former")), next, retried, refused},
+			"7", "waiting former ",
+		},
+		"its first job was refused": {
+			[]func(Record, World) Record{refused, retried, begun("8", target("3", "former")), next},
+			"8", "waiting former ",
+		},
+		"every job was refused": {
+			[]func(Record, World) Record{refused, retried, refused},
+			"3", "skipped  its job was refused: it is as it was",
+		},
+		"its second job changed nothing": {
+			[]func(Record, World) Record{
+				begun("7", target("3", "former")), next, retried, begun("9", target("7", "new")), next,
+			}, "7", "waiting former ",
+		},
+		"nothing was known of it before, and its second job was refused": {
+			[]func(Record, World) Record{begun("6", target("", "")), next, retried, refused}, "",
+			"skipped  it is not known which playbooks had configured it before",
+		},
+		"somebody else configured it since": {
+			[]func(Record, World) Record{begun("7", target("3", "former")), next, retried, refused}, "20",
+			"skipped former job 20 has configured it since",
+		},
+	} {
+		jobs := map[string]job.Job{
+			"6": {ID: "6", Status: job.Errored, Cause: job.CauseFailed},
+			"7": {ID: "7", Status: job.Complete},
+			"8": {ID: "8", Status: job.Complete},
+			"9": {
+				ID: "9", Status: job.Errored, Cause: job.CauseFailed,
+				Outcomes: map[string]inventory.Outcome{"a": {AsBefore: true}},
+			},
+		}
+		w := World{
+			Node: func(string) *inventory.Node { return nil }, // so that its soak time fails
+			Job:  func(id string) (job.Job, bool) { j, ok := jobs[id]; return j, ok },
+		}
+
+		r := Record{ID: "r00000001", Status: Running, Spec: Spec{
+			Action: inventory.VerbApply, Soak: time.Minute, Gate: Gate{SkipVerify: true},
+		}, Nodes: []Node{
+			{Name: "a", Group: "g", State: Waiting},
+			{Name: "b", State: Failed, Attempt: 1, Former: "b", Job: "1"},
+		}}
+		for _, act := range tt.acts {
+			r = act(r, w)
+		}
+
+		r.Status = Fruitless
+		s := job.Snapshot{
+			Nodes: []*inventory.Node{{Name: "a", Group: "g", Applied: tt.applied}, {Name: "b", Applied: "1"}},
+		}
+
+		u, err := r.Undo(s, nil, func(string) (bool, error) { return true, nil }, "", epoch)
+		if err != nil || len(u.Nodes) != 2 {
+			t.Errorf("%s: %+v, %v", name, u, err)
+			continue
+		}
+
+		n := u.Nodes[0]
+		if got := fmt.Sprintf("%s %s %s", n.State, n.Playbooks, n.Reason); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// TestUndoNeedsAnAnswer: while the store does not say whether the former playbooks are kept, no
+// node is skipped for it.
+func TestUndoNeedsAnAnswer(t *testing.T) {
+	t.Parallel()
+
+	f := newFleet(t, 1, 2)
+	f.start(Spec{Action: inventory.VerbApply, Gate: Gate{SkipVerify: true}})
+	f.run(time.Hour, nil)
+
+	down := inventory.Errorf(inventory.KindUnavailable, "etcd does not answer")
+
+	_, err := f.record.Undo(f.snapshot(), nil, func(string) (bool, error) { return false, down }, "", f.now)
+	if !errors.Is(err, down) {
+		t.Errorf("%v", err)
+	}
+}
