@@ -23,9 +23,9 @@ import (
 )
 
 // confirmHelp is the one rule about confirmation.
-const confirmHelp = "A command that changes more than one node, or nodes that a selector chose, asks for " +
-	"confirmation at a terminal, with the names of the nodes; any answer but yes ends it without a change (exit " +
-	"code 1). Without a terminal it needs --yes (exit code 2)."
+const confirmHelp = "A command that changes more than one node, changes nodes that a selector chose, or takes a " +
+	"node out of service asks for confirmation at a terminal, with the names of the nodes; any answer but yes ends " +
+	"it without a change (exit code 1). Without a terminal, several nodes and a selector need --yes (exit code 2)."
 
 const chooseHelp = "Give the names of nodes, or choose them with --selector; a selector without a match is an error " +
 	"(exit code 4). " + abbreviationHelp + "\n" + confirmHelp
@@ -52,14 +52,28 @@ func yesFlag() cli.Flag {
 }
 
 // choose resolves --selector to c.args, and has the operator confirm a command
-// about several nodes, or about a node that was not given by its whole name. warn prints the
-// consequences, also if there is no question; it may be nil.
-func (c *call) choose(ctx context.Context, verb string, warn func(ctx context.Context, asks bool) error) error {
+// about several nodes, or about a node that was not given by its whole name.
+func (c *call) choose(ctx context.Context, verb string) error {
 	if err := c.selectNodes(ctx); err != nil {
 		return err
 	}
 
-	return c.confirmNodes(ctx, verb, false, warn)
+	return c.confirmNodes(ctx, verb, false, nil)
+}
+
+// chooseTargets is choose for the nodes of a job. It names what the job takes out of service, and at a terminal
+// asks about a single node of that, too. A script that names one node is asked nothing.
+func (c *call) chooseTargets(ctx context.Context, row inventory.Transition) error {
+	if err := c.selectNodes(ctx); err != nil {
+		return err
+	}
+
+	var warn func(ctx context.Context, asks bool) error
+	if row.Interrupts() {
+		warn = func(ctx context.Context, asks bool) error { return c.warnOfInterruption(ctx, row, asks) }
+	}
+
+	return c.confirmNodes(ctx, string(row.Verb), row.EndsService() && c.atTerminal(), warn)
 }
 
 // chooseForgotten is choose for nodes whose records go. It names the residue that nobody would know of
@@ -90,7 +104,8 @@ func (c *call) chooseForgotten(ctx context.Context, verb string) error {
 	return c.confirmNodes(ctx, verb, len(unclean) > 0, nil)
 }
 
-// confirmNodes asks for the confirmation of choose; always: also about a single node.
+// confirmNodes asks for the confirmation of choose; always: also about a single node. warn prints the
+// consequences, also if there is no question; it may be nil.
 func (c *call) confirmNodes(
 	ctx context.Context, verb string, always bool, warn func(ctx context.Context, asks bool) error,
 ) error {

@@ -508,7 +508,7 @@ func (c *call) changeNodes(
 	fields func(api.Node) []print.Field,
 ) error {
 	alone := len(c.args) == 1 && !c.hasSelector()
-	if err := c.choose(ctx, verb, nil); err != nil {
+	if err := c.choose(ctx, verb); err != nil {
 		return err
 	}
 

@@ -63,12 +63,13 @@ var verbHelps = map[inventory.Verb]verbHelp{
 		},
 	},
 	inventory.VerbUpdate: {
-		about: "The job takes its nodes out of service, all at once unless --serial is given, cleans them " +
-			"(cleanup.yml), and configures them again (site.yml). After a failure they are cleaned and stay out of " +
-			"service. To bring a change of playbooks or variables to nodes that go on serving, use nodes apply.",
+		about: "Use it to move nodes to another group (-g), or to set them up anew; it is no update of software. The " +
+			"job takes its nodes out of service, all at once unless --serial is given, cleans them (cleanup.yml), " +
+			"and configures them again (site.yml). After a failure they are cleaned and stay out of service. To " +
+			"bring a change of playbooks or variables to nodes that go on serving, use nodes apply.",
 		examples: []string{
-			"clusterctl nodes update web-1-AB12",
 			"clusterctl nodes update web-2-CD34 -g service-master",
+			"clusterctl nodes update web-1-AB12",
 			"clusterctl nodes update -l group=service-worker --serial 1",
 		},
 	},
@@ -316,12 +317,7 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 
 	// The operator confirms names, so that a selector cannot surprise.
 	if takesNodes(row) && !c.Bool("plan") {
-		var warn func(ctx context.Context, asks bool) error
-		if row.Interrupts() {
-			warn = func(ctx context.Context, asks bool) error { return c.warnOfInterruption(ctx, row, asks) }
-		}
-
-		choose := func() error { return c.choose(ctx, string(row.Verb), warn) }
+		choose := func() error { return c.chooseTargets(ctx, row) }
 		if row.Success == "" {
 			choose = func() error { return c.chooseForgotten(ctx, string(row.Verb)) }
 		}

@@ -32,7 +32,7 @@ var Statuses = []struct {
 	{Unallocated, "ready to be commissioned", false},
 	{Provisioning, "being configured by a commission", true},
 	{Allocated, "commissioned, in service", false},
-	{Maintenance, "being updated (provisioned again), verified, or configured or upgraded in place", true},
+	{Maintenance, "being updated (set up anew), verified, or configured or upgraded in place", true},
 	{Decommissioning, "being decommissioned, cleared or forgotten", true},
 	{Decommissioned, "configuration removed; may be commissioned again", false},
 	{Quarantined, "possibly unclean, or another host under this name; fenced until an operator clears it", false},
@@ -104,7 +104,7 @@ const (
 	VerbTrust        Verb = "trust"        // an operator recorded another ssh host key
 	VerbDiscover     Verb = "discover"     // prepare hosts, by address, for discovery
 	VerbCommission   Verb = "commission"   // configure a node and bring it into service
-	VerbUpdate       Verb = "update"       // provision a node again, optionally in another group
+	VerbUpdate       Verb = "update"       // move a node to another group, or set it up anew
 	VerbApply        Verb = "apply"        // configure a node again in place
 	VerbReapply      Verb = "reapply"      // clean a node and configure it again in its group
 	VerbMaintenance  Verb = "maintenance"  // upgrade a node in place
@@ -246,7 +246,7 @@ var Lifecycle = []Transition{
 			optionSerial, optionMaxFailures,
 			optionPlaybooks,
 		},
-		Meaning: "clean nodes and configure them again, optionally in another group",
+		Meaning: "take nodes out of service to move them to another group, or to set them up anew",
 		Failure: "nodes with a begun cleanup are cleaned up and become Unallocated, or Quarantined if that fails;" +
 			" the others stay Allocated",
 	},
@@ -337,11 +337,12 @@ func (v Verb) Verifies() bool {
 	return row.Verifies
 }
 
+// EndsService reports whether the verb takes nodes out of service, for good or until it succeeds.
+func (t Transition) EndsService() bool { return slices.Contains(t.From, Allocated) && !t.KeepsService }
+
 // Interrupts reports whether the verb takes nodes out of service until it
 // succeeds.
-func (t Transition) Interrupts() bool {
-	return t.Success == Allocated && !t.KeepsService && slices.Contains(t.From, Allocated)
-}
+func (t Transition) Interrupts() bool { return t.EndsService() && t.Success == Allocated }
 
 // Accepts reports whether a request may set the field.
 func (t Transition) Accepts(f Field) bool {
