@@ -288,12 +288,7 @@ func (v Verify) decision(w World, r run, batch []*inventory.Node, k int) state.D
 	evidence := []string{fmt.Sprintf("%s came at %s", v.Rule.Times, stamp(r.at))}
 
 	for _, n := range batch {
-		text := n.Name + " was never verified"
-		if n.Verification != nil {
-			text = fmt.Sprintf("%s was verified at %s", n.Name, stamp(n.Verification.Time))
-		}
-
-		evidence = append(evidence, text)
+		evidence = append(evidence, n.Name+" "+lastVerified(n))
 	}
 
 	return state.Decision{
@@ -309,6 +304,19 @@ func (v Verify) decision(w World, r run, batch []*inventory.Node, k int) state.D
 		},
 		Phase: state.PhaseDecided,
 	}
+}
+
+// lastVerified describes the last verification of a node. Each configuration removes the verdict
+// from the record, so its absence does not mean that the node was never verified.
+func lastVerified(n *inventory.Node) string {
+	switch {
+	case n.Verification != nil:
+		return "was verified at " + stamp(n.Verification.Time)
+	case n.Configured != nil:
+		return "was not verified since it was configured at " + stamp(n.Configured.Time)
+	}
+
+	return "was not verified since it was last configured"
 }
 
 // outlooks returns the outlook of each node of the rule in service, in the order of their

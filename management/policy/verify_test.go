@@ -224,6 +224,8 @@ func TestVerifyDecision(t *testing.T) {
 	at := noon.Add(-30 * time.Hour)
 	w := night(rule, verified("n-1", time.Time{}), verified("n-2", at), verified("n-3", at))
 	w.Now = noon.Add(time.Hour)
+	// n-1 was verified, and upgraded after that.
+	w.View.Nodes[0].Configured = &inventory.Configured{Time: at}
 	v := policy.Verify{Rule: rule}
 
 	decided := policy.Decide(v, w).Decisions
@@ -232,7 +234,8 @@ func TestVerifyDecision(t *testing.T) {
 	}
 
 	d := decided[0]
-	if !slices.Equal(d.Nodes, []string{"n-1", "n-2"}) || d.Evidence[1] != "n-1 was never verified" ||
+	if !slices.Equal(d.Nodes, []string{"n-1", "n-2"}) ||
+		!strings.HasPrefix(d.Evidence[1], "n-1 was not verified since it was configured at 2026") ||
 		!strings.Contains(d.Evidence[2], "n-2 was verified at 2026") {
 		t.Errorf("%+v", d)
 	}
