@@ -30,8 +30,24 @@ type Verdict struct {
 	// Outdated: the node was compared with variables or playbooks that were not applied to it. Their changes
 	// count as a difference.
 	Outdated bool
-	Failed   bool   // a check of verify.yml failed: the node does not serve as it should
-	Reason   string // a check of verify.yml that failed, or why the result is unknown; mostly empty
+	Failed   bool   // a check of verify.yml or a gate failed: the node does not serve as it should
+	Reason   string // the check or the gate that failed, or why the result is unknown; mostly empty
+}
+
+// FailGate returns the node as one that does not serve as it should, because the gate of a rollout
+// failed on it for that reason. Its next verification, or a job that configures it, ends that.
+func (n Node) FailGate(reason string, now time.Time) Node {
+	m := n.Clone()
+	v := Verdict{Result: Unverified}
+
+	if m.Verification != nil && m.Verification.Result == Drifted {
+		v = *m.Verification
+	}
+
+	v.Failed, v.Reason, v.Time = true, reason, now
+	m.Verification, m.Updated = &v, now
+
+	return m
 }
 
 // Describe returns the verdict in words without its time, such as "drifted: 3 tasks would change".

@@ -128,9 +128,9 @@ type Verdict struct {
 	Executed    int `json:"executed,omitempty"`
 	// Outdated: the node was compared with a configuration that was not applied to it.
 	Outdated bool `json:"outdated,omitempty"`
-	// Failed: a check of verify.yml failed. The node is not healthy for the rules of groups.
+	// Failed: a check of verify.yml, or the gate of a rollout, failed. The node is not healthy for the rules of groups.
 	Failed bool   `json:"failed,omitempty"`
-	Reason string `json:"reason,omitempty"` // a failed check of verify.yml, or why the result is unknown
+	Reason string `json:"reason,omitempty"` // the check or the gate that failed, or why the result is unknown
 }
 
 // Describe returns the verdict in words, such as "drifted: 3 tasks would change".

@@ -71,6 +71,9 @@ type Steps struct {
 	Checks []Check
 	// Cancel are the ids of jobs to be cancelled.
 	Cancel []Cancel
+	// Unfit are the nodes that failed their gate just now, with the reasons. They are marked before
+	// Record is stored.
+	Unfit map[string]string
 	// Due is when something changes by time alone; zero: nothing does.
 	Due time.Time
 }
@@ -121,7 +124,8 @@ func Next(r Record, w World, now time.Time) Steps {
 	d.finish()
 
 	return Steps{
-		Record: d.Record, Changed: d.isChanged(), Begin: d.begin, Checks: d.checks, Cancel: d.cancel, Due: d.due,
+		Record: d.Record, Changed: d.isChanged(), Begin: d.begin, Checks: d.checks, Cancel: d.cancel,
+		Unfit: d.unfit(), Due: d.due,
 	}
 }
 
@@ -146,6 +150,24 @@ func (d *decision) isChanged() bool {
 
 	return d.changed || d.Status != was.Status || d.Reason != was.Reason || d.Waits != was.Waits ||
 		!d.WaitsUntil.Equal(was.WaitsUntil) || !d.CanaryDone.Equal(was.CanaryDone)
+}
+
+// unfit returns the nodes in service that failed their gate, with the reasons.
+func (d *decision) unfit() map[string]string {
+	unfit := map[string]string{}
+
+	for i := range d.Nodes {
+		n, was := &d.Nodes[i], d.before.Nodes[i].State
+		if n.State != Failed || was != Verifying && was != Checking {
+			continue
+		}
+
+		if node := d.w.Node(n.Name); node != nil && node.Status == inventory.Allocated {
+			unfit[n.Name] = n.Reason
+		}
+	}
+
+	return unfit
 }
 
 // wake notes that something changes at that time.

@@ -238,9 +238,10 @@ func TestPackage(t *testing.T) {
 
 		deb := packaging{packager: "deb", install: "dpkg -i", upgrade: "dpkg -i", withdraw: "dpkg -r clusterm"}
 		w.usePackage(deb, map[string]string{})
+		w.refusedPurge()
 
 		for _, h := range w.hosts {
-			w.sh(h, "dpkg -P clusterm")
+			w.sh(h, "CLUSTERM_PURGE=yes dpkg -P clusterm")
 
 			if left := w.packageFiles(h); left != "" {
 				t.Errorf("left on %s: %s", h, left)
@@ -289,6 +290,29 @@ func TestPackage(t *testing.T) {
 			t.Errorf("the saved configuration: %s", got)
 		}
 	})
+}
+
+// refusedPurge requires that a purge with a node in service changes nothing, and goes back by
+// what it prints.
+func (w *world) refusedPurge() {
+	w.t.Helper()
+
+	name := w.name("host2")
+	refused := w.try("host1", "dpkg -P clusterm")
+
+	for _, want := range []string{name, "CLUSTERM_PURGE=yes", "/var/lib/clusterm/clusterm.yaml.removed"} {
+		if refused.code == 0 || !strings.Contains(refused.stderr, want) {
+			w.t.Errorf("exit %d, no %q in %s", refused.code, want, refused.stderr)
+		}
+	}
+
+	w.sh("host1", "dpkg -i /root/newer.deb && cp /var/lib/clusterm/clusterm.yaml.removed /etc/clusterm/clusterm.yaml && "+
+		"systemctl enable --quiet --now clusterm && systemctl restart clusterm")
+	w.awaitHealthy()
+
+	if n := w.node("host2"); n.Name != name || n.Status != inventory.Allocated {
+		w.t.Errorf("after going back: %+v", n)
+	}
 }
 
 // provideDependencies installs a stand-in for the dependencies of the RPM package,

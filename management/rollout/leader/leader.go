@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +48,8 @@ type Store interface {
 	// PutRollout replaces a rollout. With a revision it is KindConflict if any record of the view
 	// was changed after that; 0: whatever else was changed.
 	PutRollout(ctx context.Context, revision int64, r rollout.Record, key *access.Key) (rollout.Record, error)
+	// PutNodes stores nodes and returns the names of those that were changed since they were read.
+	PutNodes(ctx context.Context, writes []state.NodeWrite) (conflicts []string, err error)
 	// RolloutExtra returns the extra variables of a rollout, or KindNotFound.
 	RolloutExtra(ctx context.Context, id string) (configuration.Vars, error)
 	// DropRollouts removes rollouts with their extra variables.
@@ -282,13 +286,19 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time
 	due, took = steps.Due, time.Since(began)
 
 	// The first job is accepted together with what was decided before it, which saves a write
-	// for each node. A status is stored, and reported, by itself.
-	joined := steps.Changed && len(steps.Begin) > 0 && steps.Record.Status == r.Status
+	// for each node. A status is stored, and reported, by itself, and so are nodes that failed
+	// their gate.
+	joined := steps.Changed && len(steps.Begin) > 0 && steps.Record.Status == r.Status && len(steps.Unfit) == 0
 
 	switch {
 	case joined:
 		r = steps.Record
 	case steps.Changed:
+		// After a crash in between they count as unhealthy until the next verification.
+		if err := l.markUnfit(ctx, v, r, steps.Unfit, now); err != nil {
+			return due, took, err
+		}
+
 		if r, err = l.put(ctx, r, steps.Record); err != nil {
 			return due, took, err
 		}
@@ -310,6 +320,35 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time
 	}
 
 	return due, took, errors.Join(err, l.cancel(ctx, r, steps.Cancel))
+}
+
+// markUnfit stores that the gate of the rollout failed on the nodes, for these reasons: they do not
+// count as healthy.
+func (l *Leader) markUnfit(
+	ctx context.Context, v *state.View, r rollout.Record, reasons map[string]string, now time.Time,
+) error {
+	if len(reasons) == 0 {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, actTime)
+	defer cancel()
+
+	var writes []state.NodeWrite
+
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		if n := job.Find(v.Nodes, name); n != nil {
+			why := fmt.Sprintf("the gate of rollout %s failed: %s", r.ID, reasons[name])
+			writes = append(writes, state.NodeWrite{Node: n.FailGate(why, now)})
+		}
+	}
+
+	conflicts, err := l.Store.PutNodes(ctx, writes)
+	if err == nil && len(conflicts) > 0 {
+		err = inventory.Errorf(inventory.KindConflict, "%s changed meanwhile", strings.Join(conflicts, ", "))
+	}
+
+	return err
 }
 
 // put stores the next record of a rollout, and reports it.

@@ -294,6 +294,13 @@ func TestHTTPGate(t *testing.T) {
 			t.Errorf("%+v", r.Nodes)
 		}
 
+		// It serves, says its agent; its gate says that it does not.
+		for i, healthy := range []bool{true, false} {
+			if n := s.View().Nodes[i]; n.Healthy() != healthy {
+				t.Errorf("%s: healthy %v, %+v", n.Name, n.Healthy(), n.Verification)
+			}
+		}
+
 		if len(l.checked) > 1 {
 			t.Errorf("%d results are kept", len(l.checked))
 		}

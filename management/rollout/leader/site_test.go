@@ -167,6 +167,26 @@ func (s *site) AddRollout(
 	})
 }
 
+func (s *site) PutNodes(_ context.Context, writes []state.NodeWrite) (conflicts []string, err error) {
+	err = s.operate(func() error {
+		for _, w := range writes {
+			i := slices.IndexFunc(s.view.Nodes, func(n *inventory.Node) bool { return n.Name == w.Node.Name })
+			if i < 0 || s.view.Nodes[i].Revision != w.Node.Revision {
+				conflicts = append(conflicts, w.Node.Name)
+				continue
+			}
+
+			n := w.Node
+			n.Revision = s.view.Revision + 1
+			s.publish(func(v *state.View) { v.Nodes[i] = &n })
+		}
+
+		return nil
+	})
+
+	return conflicts, err
+}
+
 func (s *site) PutRollout(
 	_ context.Context, revision int64, r rollout.Record, _ *access.Key,
 ) (stored rollout.Record, err error) {
