@@ -73,7 +73,7 @@ func (c *call) chooseTargets(ctx context.Context, row inventory.Transition) erro
 		warn = func(ctx context.Context, asks bool) error { return c.warnOfInterruption(ctx, row, asks) }
 	}
 
-	return c.confirmNodes(ctx, string(row.Verb), row.EndsService() && c.atTerminal(), warn)
+	return c.confirmNodes(ctx, api.VerbWords(row.Verb), row.EndsService() && c.atTerminal(), warn)
 }
 
 // chooseForgotten is choose for nodes whose records go. It names the residue that nobody would know of
@@ -172,7 +172,7 @@ func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition,
 		extent = fmt.Sprintf("%d nodes out of service, in batches of %s,", len(c.args), size)
 	}
 
-	c.say("%s takes %s and cleans %s first (%s)", row.Verb, extent, them, strings.Join(groups, "; "))
+	c.say("%s takes %s and cleans %s first (%s)", api.VerbWords(row.Verb), extent, them, strings.Join(groups, "; "))
 
 	if c.String("serial") == "" && len(c.args) > 1 {
 		c.say("  to take them one by one:                      add --serial 1")
@@ -204,7 +204,7 @@ func (c *call) askToTakeBack(ctx context.Context, row inventory.Transition, vars
 		}
 
 		names = append(names, n.Name)
-		c.say("%s takes back %s on %s, which only the request of job %s had set", row.Verb,
+		c.say("%s takes back %s on %s, which only the request of job %s had set", api.VerbWords(row.Verb),
 			strings.Join(lost, ", "), n.Name, n.Applied)
 	}
 

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/contexts"
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 )
 
 // TestImports keeps the daemon out of the command line, which must work on a
@@ -228,7 +229,9 @@ func TestVerbsHaveCommands(t *testing.T) {
 			}
 		}
 
-		path := "clusterctl nodes " + string(row.Verb)
+		name, _, _ := strings.Cut(api.VerbWords(row.Verb), " ")
+
+		path := "clusterctl nodes " + name
 		if row.TakesAddrs {
 			path = "clusterctl " + string(row.Verb)
 		}

@@ -318,7 +318,7 @@ func (a *app) rolloutStart() *cli.Command {
 			"clusterctl rollout start --action maintenance -l group=service-worker --order label:rack --soak 5m " +
 				"--max-failures 2 --promote --canary 2",
 			"clusterctl rollout start --action apply web-1-AB12 web-2-CD34 --http-check http://:8080/health --plan",
-			"clusterctl rollout start --action reapply -l rack=r1 --check-command smoke --command-timeout 5m",
+			"clusterctl rollout start --action apply --clean -l rack=r1 --check-command smoke --command-timeout 5m",
 			"clusterctl rollout start --action update -l outdated=true --require-approval --reason 'release 2.1' --yes",
 		},
 		run: startRollout,
@@ -332,8 +332,9 @@ func rolloutFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{
 			Name: "action", Required: true,
-			Usage: "the `VERB` for each node: apply, update, maintenance, verify, reapply, commission or decommission",
+			Usage: "the `VERB` for each node: apply, update, maintenance, verify, commission or decommission",
 		},
+		cleanFlag("with --action apply: first take each node out of service, and clean it"),
 		&cli.StringFlag{
 			Name: "host-group", Aliases: []string{"g"},
 			Usage: "commission, update: the `GROUP` to join",
@@ -410,7 +411,7 @@ func startRollout(ctx context.Context, c *call) error {
 		}
 	}
 
-	question := string(request.Spec.Action) + " " + inventory.Count(preview.Count.Total, "node", "nodes")
+	question := api.VerbWords(request.Spec.Action) + " " + inventory.Count(preview.Count.Total, "node", "nodes")
 
 	err = c.approve(ctx, question, exit.Usagef("a rollout needs a confirmation, which takes a terminal").
 		Try("to confirm it here: add --yes"))
@@ -445,6 +446,14 @@ func (c *call) rolloutRequest(ctx context.Context) (r api.RolloutRequest, err er
 		MaxUnavailable: c.String("max-unavailable"), Promote: c.Bool("promote"),
 		RequireApproval: c.Bool("require-approval"), OverrideWindow: c.Bool("override-window"),
 		Tags: values(c, "tags"), SkipTags: values(c, "skip-tags"), Reason: c.String("reason"),
+	}
+
+	switch {
+	case !c.Bool("clean"):
+	case r.Spec.Action != inventory.VerbApply:
+		return r, exit.Usagef("--clean belongs to --action apply").Try("leave out --clean")
+	default:
+		r.Spec.Action = inventory.VerbReapply
 	}
 
 	if c.IsSet("max-unavailable") && r.Spec.MaxUnavailable == "" {

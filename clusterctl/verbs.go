@@ -19,6 +19,7 @@ type verbHelp struct {
 	about    string
 	examples []string
 	aliases  []string
+	hidden   bool              // another command has taken its place
 	flags    func() []cli.Flag // besides those of the table; new ones for each command line, which they keep
 	// run replaces the request for a job. nil: call.submit.
 	run func(ctx context.Context, c *call, row inventory.Transition) error
@@ -75,25 +76,34 @@ var verbHelps = map[inventory.Verb]verbHelp{
 	},
 	inventory.VerbApply: {
 		about: "The job runs site.yml on nodes in service: the usual way to bring a change of playbooks or variables " +
-			"to them. If it fails, the nodes stay in service and keep the error in their record.\n" + inPlaceHelp,
+			"to them. If it fails, the nodes stay in service and keep the error in their record.\n" + inPlaceHelp +
+			"\nWith --clean the job first takes its nodes out of service, all at once unless --serial is given, and " +
+			"cleans them with the playbooks that configured them (cleanup.yml). Use it where something has to go " +
+			"first. After a failure a node stays Allocated, with the error in its record and its configuration " +
+			"unknown: correct the cause, and repeat it. Jobs, the history and the API call it reapply.",
 		examples: []string{
 			"clusterctl nodes apply web-1-AB12",
 			"clusterctl nodes apply -l group=service-worker --serial 25% --max-failures 2 -e release=2.1",
 			"clusterctl nodes apply web-1-AB12 --check --diff",
 			"clusterctl nodes apply web-1-AB12 --tags config,certificates",
+			"clusterctl nodes apply -l outdated=true --clean --serial 1 --max-failures 2",
 		},
+		flags: func() []cli.Flag {
+			return []cli.Flag{
+				cleanFlag("first take the nodes out of service, and clean them"),
+				&cli.StringFlag{
+					Name: "playbooks",
+					Usage: "the `PLAYBOOKS` of the cleanup of --clean: current for the configured folder (default: " +
+						"those that configured each node)",
+				},
+			}
+		},
+		run: applyNodes,
 	},
 	inventory.VerbReapply: {
-		about: "The job takes its nodes out of service, all at once unless --serial is given, cleans them with the " +
-			"playbooks that configured them (cleanup.yml), and configures them again in their own group (site.yml). " +
-			"Use it where nodes apply does not suffice, because something has to go first. After a failure a node " +
-			"stays Allocated, with the error in its record and its configuration unknown: correct the cause, and " +
-			"repeat it.",
-		examples: []string{
-			"clusterctl nodes reapply web-1-AB12",
-			"clusterctl nodes reapply -l outdated=true --serial 1 --max-failures 2",
-			"clusterctl nodes reapply web-1-AB12 --playbooks current",
-		},
+		hidden:   true,
+		about:    "The same as nodes apply --clean.",
+		examples: []string{"clusterctl nodes reapply web-1-AB12"},
 	},
 	inventory.VerbMaintenance: {
 		aliases: []string{"upgrade"},
@@ -212,6 +222,7 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 	help := verbHelps[row.Verb]
 	l := leaf{
 		name: string(row.Verb), aliases: help.aliases, usage: row.Meaning, min: 1, max: -1, examples: help.examples,
+		hidden: help.hidden,
 	}
 
 	for _, o := range row.Options {
@@ -253,6 +264,31 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 	}
 
 	return a.leaf(l)
+}
+
+func cleanFlag(usage string) cli.Flag { return &cli.BoolFlag{Name: "clean", Usage: usage} }
+
+// applyNodes requests an apply, or with --clean the verb that cleans before.
+func applyNodes(ctx context.Context, c *call, row inventory.Transition) error {
+	if !c.Bool("clean") {
+		if c.IsSet("playbooks") {
+			return exit.Usagef("--playbooks chooses the playbooks of a cleanup, and nodes apply makes none").
+				Try("add --clean, or leave out --playbooks")
+		}
+
+		return c.submit(ctx, row)
+	}
+
+	for _, partial := range []string{"check", "tags", "skip-tags"} {
+		if c.IsSet(partial) {
+			return exit.Usagef("--clean and --%s exclude each other: a cleanup is always whole", partial).
+				Try("give one of them")
+		}
+	}
+
+	row, _ = inventory.TransitionOf(inventory.VerbReapply)
+
+	return c.submit(ctx, row)
 }
 
 // jobFlags are the options of every command that requests a job.

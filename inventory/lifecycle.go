@@ -269,7 +269,7 @@ var Lifecycle = []Transition{
 		},
 		Meaning: "clean nodes and configure them again in their own group, with the playbooks and variables of now",
 		Failure: "Allocated, with `last_error` set; the applied configuration of nodes with a begun cleanup is" +
-			" unknown, and they may not serve until reapply succeeds",
+			" unknown, and they may not serve until a repetition succeeds",
 	},
 	{
 		Verb: VerbMaintenance, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,

@@ -19,7 +19,7 @@ import (
 var PlanColumns = Columns[api.Plan]{
 	textColumn("id", func(p *api.Plan) string { return p.ID }),
 	textColumn("status", func(p *api.Plan) string { return string(p.Status) }),
-	textColumn("verb", func(p *api.Plan) string { return string(p.Request.Verb) }),
+	textColumn("verb", func(p *api.Plan) string { return api.VerbWords(p.Request.Verb) }),
 	{Name: "nodes", Cell: func(_ Paint, p *api.Plan) string { return List(planned(*p)) }},
 	textColumn("group", func(p *api.Plan) string { return p.Request.Group }),
 	textColumn("actor", func(p *api.Plan) string { return p.Actor }),
@@ -38,7 +38,7 @@ func planned(p api.Plan) []string {
 
 // PlanTitle describes a plan in a few words.
 func PlanTitle(p api.Plan) string {
-	return Clip(string(p.Request.Verb)+" of "+List(planned(p)), 50) + ": " + Line(string(p.Status))
+	return Clip(api.VerbWords(p.Request.Verb)+" of "+List(planned(p)), 50) + ": " + Line(string(p.Status))
 }
 
 // Plan prints one plan.
@@ -49,7 +49,7 @@ func (p *Printer) Plan(plan api.Plan) {
 		{"Plan", Line(plan.ID)},
 		{"Status", planStatus(plan)},
 		{"Made by", Line(plan.Actor) + ", " + Time(plan.Created)},
-		{"Verb", Line(string(r.Verb))},
+		{"Verb", Line(api.VerbWords(r.Verb))},
 		{"Group", Line(r.Group)},
 		{"Note", Text(plan.Note)},
 		{"Playbooks", Line(plan.PlaybookDigest)},
@@ -112,7 +112,7 @@ func begins(plan api.Plan) string {
 func expected(plan api.Plan) string {
 	e := plan.Expected
 	if e == nil {
-		return fmt.Sprintf("not known: no %s that succeeded is kept", Line(string(plan.Request.Verb)))
+		return fmt.Sprintf("not known: no %s that succeeded is kept", Line(api.VerbWords(plan.Request.Verb)))
 	}
 
 	return fmt.Sprintf("about %s: %s for one node (%s to %s, in %s)", Duration(time.Duration(e.Total)),

@@ -16,7 +16,7 @@ import (
 // RolloutColumns are the columns of a table of rollouts.
 var RolloutColumns = Columns[api.Rollout]{
 	textColumn("id", func(r *api.Rollout) string { return r.ID }),
-	textColumn("action", func(r *api.Rollout) string { return string(r.Spec.Action) }),
+	textColumn("action", func(r *api.Rollout) string { return api.VerbWords(r.Spec.Action) }),
 	textColumn("status", func(r *api.Rollout) string { return string(r.Status) }),
 	textColumn("progress", func(r *api.Rollout) string { return RolloutProgress(*r) }),
 	textColumn("actor", func(r *api.Rollout) string { return r.Actor }),
@@ -72,7 +72,7 @@ func (p *Printer) Rollout(r api.Rollout) {
 		{"Waits", Line(r.Waits)},
 		{"Progress", RolloutProgress(r)},
 		{"Expected", remaining(r)},
-		{"Action", Line(string(s.Action))},
+		{"Action", Line(api.VerbWords(s.Action))},
 		{"Selector", Line(s.Selector)},
 		{"Group", Line(s.Group)},
 		{"At a time", "at most " + orDefault(s.MaxUnavailable, "1")},

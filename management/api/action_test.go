@@ -76,14 +76,14 @@ func TestCommandWithHiddenValues(t *testing.T) {
 		extra map[string]any
 		want  string
 	}{
-		{map[string]any{"nap": "(hidden)"}, "clusterctl nodes reapply web-1 -e @FILE-with-nap"},
+		{map[string]any{"nap": "(hidden)"}, "clusterctl nodes apply web-1 --clean -e @FILE-with-nap"},
 		{
 			map[string]any{"release": "2.1", "users": []any{map[string]any{"pin": "(hidden)"}}},
-			`clusterctl nodes reapply web-1 -e '{"release":"2.1"}' -e @FILE-with-users`,
+			`clusterctl nodes apply web-1 --clean -e '{"release":"2.1"}' -e @FILE-with-users`,
 		},
 		{
 			map[string]any{"e": "(hidden)", "d": "(hidden)", "c": "(hidden)", "b": "(hidden)", "a": "not (hidden)"},
-			`clusterctl nodes reapply web-1 -e '{"a":"not (hidden)"}' -e @FILE-with-b-and-c-and-d-and-1-more`,
+			`clusterctl nodes apply web-1 --clean -e '{"a":"not (hidden)"}' -e @FILE-with-b-and-c-and-d-and-1-more`,
 		},
 	} {
 		actions := []inventory.Action{again.With(inventory.JobOptions{Extra: c.extra})}

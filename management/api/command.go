@@ -158,6 +158,15 @@ func command(a inventory.Action) []string {
 	return nil
 }
 
+// VerbWords returns the verb of a job as clusterctl has it: a command, with the option that belongs to it.
+func VerbWords(v inventory.Verb) string {
+	if v == inventory.VerbReapply {
+		return string(inventory.VerbApply) + " --clean"
+	}
+
+	return string(v)
+}
+
 func submitCommand(a inventory.Action) []string {
 	row, _ := inventory.TransitionOf(a.Verb)
 	if row.TakesAddrs {
@@ -169,7 +178,13 @@ func submitCommand(a inventory.Action) []string {
 		return listNodes
 	}
 
-	words := append([]string{"nodes", string(a.Verb)}, a.Nodes...)
+	name, option, hasOption := strings.Cut(VerbWords(a.Verb), " ")
+	words := append([]string{"nodes", name}, a.Nodes...)
+
+	if hasOption {
+		words = append(words, option)
+	}
+
 	// A job that removes records exists only to remove the agents first.
 	if row.Success == "" {
 		words = append(words, "--remove-agent")

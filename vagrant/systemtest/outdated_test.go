@@ -102,7 +102,7 @@ func TestOutdated(t *testing.T) {
 
 	w.sh("host3", "echo by hand > /etc/systemtest")
 
-	j := w.do("nodes", "reapply", w.name("host3"))
+	j := w.do("nodes", "apply", "--clean", w.name("host3"))
 	if len(j.Runs) != 2 || j.Runs[0].Playbook != "cleanup.yml" || j.Runs[1].Playbook != "site.yml" {
 		t.Errorf("the runs of a reapply: %+v", j.Runs)
 	}
