@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxWindows   = 5                      // a change waits for at most this many windows
+	maxWindows   = 5                      // a change waits for at most this many windows, a loss for as many
 	fullInterval = time.Minute            // between full reports
 	retryMin     = 250 * time.Millisecond // backoff after the first error, doubled by each further one
 	retryMax     = 20 * time.Second       // up to this; jitter changes both by up to a half
@@ -59,6 +59,7 @@ type Observer struct {
 	epoch       uint64    // counts pauses
 	fullAt      time.Time // when the next full report is due
 	oldest      time.Time // the first change that is not in flight; zero: none
+	lost        time.Time // the first of them that is a loss; zero: none
 	newest      time.Time // the last one
 	retry       *backoff.ExponentialBackOff
 	retryAt     time.Time // no report before this
@@ -91,6 +92,10 @@ func (o *Observer) Change(m Member) {
 	s := o.t.put(m)
 	o.changes++
 	o.touch()
+
+	if !m.Alive && o.lost.IsZero() {
+		o.lost = o.newest
+	}
 	o.mu.Unlock()
 
 	if s != nil && o.o.Stranger != nil {
@@ -105,6 +110,10 @@ func (o *Observer) Remove(member string) {
 
 	o.t.remove(member)
 	o.touch()
+
+	if o.lost.IsZero() {
+		o.lost = o.newest
+	}
 }
 
 // touch schedules a report of changes.
@@ -251,7 +260,14 @@ func (o *Observer) next() (at time.Time, ok bool) {
 	if !o.oldest.IsZero() {
 		quiet := o.newest.Add(o.o.Window)
 		limit := o.oldest.Add(maxWindows * o.o.Window)
-		at = earlier(at, earlier(quiet, limit))
+
+		due := earlier(quiet, limit)
+		// A member that others still hold for gone refutes that within moments.
+		if !o.lost.IsZero() {
+			due = o.lost.Add(maxWindows * o.o.Window)
+		}
+
+		at = earlier(at, due)
 	}
 
 	if at.Before(o.retryAt) {
@@ -294,7 +310,7 @@ func (o *Observer) report(ctx context.Context) {
 
 	fullAt := o.fullAt
 	d := o.t.report(full)
-	o.oldest, o.newest = time.Time{}, time.Time{}
+	o.oldest, o.newest, o.lost = time.Time{}, time.Time{}, time.Time{}
 	o.mu.Unlock()
 
 	// A change that was undone within the window needs no report. An empty full

@@ -180,8 +180,14 @@ func TestObserverCoalesces(t *testing.T) {
 		ob.Change(down("2"))
 		ob.Change(down("1"))
 		ob.Change(up("1"))
-		expect(t, sink, 199*time.Millisecond, "")
+		expect(t, sink, 999*time.Millisecond, "") // a loss may be refuted
 		expect(t, sink, time.Millisecond, "some 1 joined 2 gone 3 joined; ")
+
+		// A member that returns is held for gone once more, and refutes that.
+		ob.Change(down("1"))
+		expect(t, sink, 900*time.Millisecond, "")
+		ob.Change(up("1"))
+		expect(t, sink, time.Second, "some 1 joined; ")
 
 		// Constant changes do not delay a report for ever.
 		for i := range 15 {
