@@ -752,9 +752,8 @@ func TestEstimate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r.ID = NewID()
+	f.begun(r)
 
-	f.record = r.Begin("ann", epoch)
 	if left, known := f.record.Remaining(100, epoch); !known || left != 3*time.Minute {
 		t.Errorf("%s, %t", left, known)
 	}

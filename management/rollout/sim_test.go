@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,65 +16,114 @@ import (
 	"github.com/contiv/cluster/management/job"
 )
 
-// fleet is a simulated world: nodes, jobs with scripted ends, and a clock that jumps to the
-// next event.
-type fleet struct {
+// site is a simulated world: nodes, jobs with scripted ends, and a clock that jumps to the next
+// event.
+type site struct {
 	t    testing.TB
 	seed uint64
 	rand *rand.Rand
 
-	now   time.Time
-	nodes map[string]*inventory.Node
-	names []string
-	jobs  map[string]*simJob
-	open  map[string]*simJob // of jobs: those that have not ended
-	seq   int
+	now    time.Time
+	nodes  map[string]*inventory.Node
+	all    []string // the names of the nodes
+	jobs   map[string]*simJob
+	open   map[string]*simJob // of jobs: those that have not ended
+	seq    int
+	fleets []*fleet
+	// changers are the newest jobs that changed the nodes, in rollouts with evidence.
+	changers map[string]*simJob
 
-	record Record // as stored
-	stored int    // writes
-
-	takes   func() time.Duration
+	takes   func() time.Duration // a job, once it runs
+	queues  func() time.Duration // a job, before it runs
+	lags    func() time.Duration // the report of the end of a job
 	fails   func(node string, attempt int, gate bool) bool
-	kill    func() bool // whether the decider dies after this operation
+	ends    func(gate bool) end // of a job that fails
+	accepts func() answer
+	checks  func() time.Duration // until the check of a gate succeeds; negative: never
+	kill    func() bool          // whether the decider dies after this operation
 	killed  int
+	stored  int // writes
+	most    int // decisions at one time
 	allowed func(*inventory.Node, time.Time) Permission
-	groups  inventory.Groups     // their budgets are those of the site
-	churns  bool                 // nodes disappear and come back
-	late    map[string]time.Time // checks: when they succeed
-	verdict *inventory.Verdict   // of every verification that completes
-
-	visits  map[string]int // jobs of the action by node/attempt
-	maxDown int
-	pressed int // decisions in which a budget held a node back
+	groups  inventory.Groups   // their budgets are those of the site
+	churns  bool               // nodes disappear and come back
+	verdict *inventory.Verdict // of every verification that completes
+	pressed int                // decisions in which a budget held a node back
 }
 
-// simJob is a job that ends at a time.
+// fleet is a rollout over nodes of the site.
+type fleet struct {
+	*site
+
+	names    []string
+	record   Record         // as stored
+	evidence *evidence      // nil: not kept
+	visits   map[string]int // jobs of the action by node/attempt
+	maxDown  int
+	undone   *fleet // that this one takes back
+	repaired string // its nodes, when all nodes were last brought back into service
+}
+
+// end is the way in which a job fails.
+type end int
+
+const (
+	endsFailed    end = iota
+	endsUntouched     // it failed before its first task
+	endsRefused       // it was no longer legal when its turn came
+	endsForbidden     // it was no longer legal between two of its runs
+	endsDrifted       // a verification only
+	endsUnjudged      // a verification only: complete, without a verdict
+)
+
+// answer is that to the request for a job.
+type answer int
+
+const (
+	accepts answer = iota
+	postpones
+	refuses
+)
+
+// simJob is a job that ends at a time. Its record has the end once that was reported.
 type simJob struct {
 	job.Job
 
-	ends time.Time
-	fail bool
-	gate bool
+	of     *fleet
+	digest string // of its playbooks
+	starts time.Time
+	ends   time.Time
+	shows  time.Time // the report of its end
+	fail   bool
+	end    end // if it fails
+	gate   bool
+
+	asked, passes time.Time // the check after it; zero: not asked, never
 }
 
 var epoch = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 func newFleet(t testing.TB, seed uint64, nodes int) *fleet {
-	f := &fleet{
+	s := &site{
 		t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 1)), now: epoch,
-		nodes: map[string]*inventory.Node{}, jobs: map[string]*simJob{}, open: map[string]*simJob{},
-		seq: 100, visits: map[string]int{}, late: map[string]time.Time{},
-		takes: func() time.Duration { return time.Minute },
-		fails: func(string, int, bool) bool { return false },
-		kill:  func() bool { return false },
+		nodes: map[string]*inventory.Node{}, jobs: map[string]*simJob{}, open: map[string]*simJob{}, seq: 100,
+		changers: map[string]*simJob{},
+		takes:    func() time.Duration { return time.Minute },
+		queues:   func() time.Duration { return 0 },
+		lags:     func() time.Duration { return 0 },
+		fails:    func(string, int, bool) bool { return false },
+		ends:     func(bool) end { return endsFailed },
+		accepts:  func() answer { return accepts },
+		checks:   func() time.Duration { return time.Second },
+		kill:     func() bool { return false },
 
 		verdict: &inventory.Verdict{Result: inventory.Clean},
 	}
 
 	for i := range nodes {
 		name := fmt.Sprintf("w-%04d", i)
-		f.names = append(f.names, name)
-		f.nodes[name] = &inventory.Node{
+		s.all = append(s.all, name)
+		s.nodes[name] = &inventory.Node{
 			Name: name, Label: "w", Serial: name[2:], Addr: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1),
 			Status: inventory.Allocated, State: inventory.Discovered, Group: "service-worker",
 			Labels: map[string]string{"rack": fmt.Sprintf("r%d", i%7)}, Applied: "1",
@@ -81,18 +131,26 @@ func newFleet(t testing.TB, seed uint64, nodes int) *fleet {
 		}
 	}
 
+	return s.fleet(s.all)
+}
+
+// fleet adds a rollout over nodes of the site, which is still to be started.
+func (s *site) fleet(names []string) *fleet {
+	f := &fleet{site: s, names: names, visits: map[string]int{}}
+	s.fleets = append(s.fleets, f)
+
 	return f
 }
 
-func (f *fleet) snapshot() job.Snapshot {
-	s := job.Snapshot{Seq: uint64(f.seq)}
-	for _, name := range f.names {
-		if n := f.nodes[name]; n != nil {
-			s.Nodes = append(s.Nodes, n)
+func (s *site) snapshot() job.Snapshot {
+	snapshot := job.Snapshot{Seq: uint64(s.seq)}
+	for _, name := range s.all {
+		if n := s.nodes[name]; n != nil {
+			snapshot.Nodes = append(snapshot.Nodes, n)
 		}
 	}
 
-	return s
+	return snapshot
 }
 
 // start stores a running rollout.
@@ -104,8 +162,18 @@ func (f *fleet) start(spec Spec) {
 		f.t.Fatal(err)
 	}
 
-	r.ID, r.Playbooks = NewID(), "now"
+	f.begun(r)
+}
+
+// begun stores the rollout as started.
+func (f *fleet) begun(r Record) {
+	number := slices.Index(f.fleets, f)
+	if r.ID = fmt.Sprintf("r%08x", number); r.UndoOf == "" {
+		r.Playbooks = fmt.Sprintf("new-%d", number)
+	}
+
 	f.record = r.Begin("ann", f.now)
+	f.evidence.started()
 }
 
 func (f *fleet) world() World {
@@ -120,8 +188,8 @@ func (f *fleet) world() World {
 			return j.Job, true
 		},
 		Checked: func(node string, _ int) CheckResult {
-			at, ok := f.late[node]
-			return CheckResult{OK: ok && !f.now.Before(at), Error: "the status is 503"}
+			j := f.jobs[f.node(node).Job]
+			return CheckResult{OK: j.passed(f.now), Since: j.asked, Error: "the status is 503"}
 		},
 		Allowed: f.allowed,
 		Room:    job.MaxQueued,
@@ -132,6 +200,14 @@ func (f *fleet) world() World {
 	}
 
 	return w
+}
+
+// passed reports whether the check after the job has succeeded.
+func (j *simJob) passed(now time.Time) bool { return !j.passes.IsZero() && !now.Before(j.passes) }
+
+// node returns the entry of the record.
+func (f *fleet) node(name string) Node {
+	return f.record.Nodes[slices.IndexFunc(f.record.Nodes, func(n Node) bool { return n.Name == name })]
 }
 
 // permits answers as the manager does.
@@ -149,20 +225,20 @@ func (f *fleet) permits(working []string) Permits {
 }
 
 // churn lets a node disappear or come back, now and then.
-func (f *fleet) churn() {
-	if f.rand.IntN(5) > 0 {
+func (s *site) churn() {
+	if s.rand.IntN(5) > 0 {
 		return
 	}
 
-	n := f.nodes[f.names[f.rand.IntN(len(f.names))]].Clone()
+	n := s.nodes[s.all[s.rand.IntN(len(s.all))]].Clone()
 
 	if n.State != inventory.Discovered {
 		n.State = inventory.Discovered
-	} else if f.rand.IntN(2) == 0 {
+	} else if s.rand.IntN(2) == 0 {
 		n.State = inventory.Disappeared
 	}
 
-	f.nodes[n.Name] = &n
+	s.nodes[n.Name] = &n
 }
 
 // checkBudget asserts, with a count of its own, that the node that was just begun leaves its
@@ -205,38 +281,89 @@ func (f *fleet) checkBudget(name string) {
 func (f *fleet) decide() (acts bool, due time.Time) {
 	// Fewer steps may be carried out than were decided: the decider may die.
 	s := Next(f.record, f.world(), f.now)
-	f.carryOut(s)
+	asked := f.carryOut(s)
 
-	return s.Changed || len(s.Begin)+len(s.Cancel) > 0, s.Due
+	return s.Changed || asked || len(s.Begin)+len(s.Cancel) > 0, s.Due
 }
 
-func (f *fleet) carryOut(s Steps) {
+// carryOut reports whether it asked a check for the first time.
+func (f *fleet) carryOut(s Steps) (asked bool) {
 	if s.Changed {
-		if f.record = s.Record; f.dies() {
-			return
-		}
+		f.record = s.Record
+	}
+
+	f.evidence.audit()
+
+	if s.Changed && f.dies() {
+		return asked
+	}
+
+	for _, c := range s.Checks {
+		asked = f.ask(f.jobs[f.node(c.Node).Job]) || asked
 	}
 
 	for _, c := range s.Cancel {
-		j := f.jobs[c.Job]
-		if j.Status.Ended() || c.Queued && j.Status != job.Queued {
-			continue
-		}
+		if j := f.jobs[c.Job]; !j.Status.Ended() && (!c.Queued || j.Status == job.Queued) {
+			f.cancel(j)
 
-		j.Cancel, j.ends, j.fail = 1, f.now, true
-
-		if f.dies() {
-			return
+			if f.dies() {
+				return asked
+			}
 		}
 	}
 
 	for _, b := range s.Begin {
-		f.submit(b)
-		f.check()
+		answer := f.accepts()
+		if f.record.PlaybooksOf(b.Node) == "" {
+			answer = refuses // nobody knows with which playbooks
+		}
+
+		switch answer {
+		case accepts:
+			f.submit(b)
+			f.check()
+		case postpones:
+			f.record = f.record.Postponed(b, "an internal error", f.now)
+		case refuses:
+			f.record = f.record.Refused(b, "no play", f.now)
+			f.evidence.refused(b)
+		}
 
 		if f.dies() {
-			return
+			return asked
 		}
+	}
+
+	f.evidence.auditAbort()
+
+	return asked
+}
+
+// ask begins the check after a job.
+func (f *fleet) ask(j *simJob) bool {
+	if !j.asked.IsZero() {
+		return false
+	}
+
+	j.asked = f.now
+	if after := f.checks(); after >= 0 {
+		j.passes = f.now.Add(after)
+	}
+
+	return true
+}
+
+// cancel ends a queued job at once, and a running one soon. It may complete meanwhile.
+func (f *fleet) cancel(j *simJob) {
+	f.evidence.cancelled(j)
+
+	stops := f.now
+	if j.Cancel++; j.Status == job.Running {
+		stops = stops.Add(f.lags())
+	}
+
+	if stops.Before(j.ends) || j.Status == job.Queued {
+		j.ends, j.shows, j.fail, j.end = stops, stops.Add(f.lags()), true, endsFailed
 	}
 }
 
@@ -253,9 +380,7 @@ func (f *fleet) dies() bool {
 
 // submit accepts a job, and stores it with the record at once.
 func (f *fleet) submit(b Begin) {
-	i := slices.IndexFunc(f.record.Nodes, func(n Node) bool { return n.Name == b.Node })
-	n := f.record.Nodes[i]
-	attempt := n.Attempt
+	attempt := f.node(b.Node).Attempt
 
 	node := f.nodes[b.Node].Clone()
 	if node.Job != "" {
@@ -273,16 +398,28 @@ func (f *fleet) submit(b Begin) {
 
 	f.seq++
 	j := &simJob{Job: job.Job{
-		ID: strconv.Itoa(f.seq), Verb: f.record.Spec.Action, Status: job.Running,
+		ID: strconv.Itoa(f.seq), Verb: f.record.Spec.Action, Status: job.Queued,
 		Targets: []job.Target{{
 			Name: b.Node, From: node.Status, FromGroup: node.Group, Applied: node.Applied, Playbooks: node.Playbooks,
 		}},
-	}, ends: f.now.Add(f.takes()), fail: f.fails(b.Node, attempt, b.Gate), gate: b.Gate}
+	}, of: f, digest: f.record.PlaybooksOf(b.Node), fail: f.fails(b.Node, attempt, b.Gate), gate: b.Gate}
 	f.jobs[j.ID], f.open[j.ID] = j, j
 
 	if b.Gate {
 		j.Verb = inventory.VerbVerify
 	}
+
+	j.starts = f.now.Add(f.queues())
+	j.ends = j.starts.Add(f.takes())
+
+	if j.fail {
+		if j.end = f.ends(b.Gate); j.end == endsRefused {
+			j.ends = j.starts
+		}
+	}
+
+	j.shows = j.ends.Add(f.lags())
+	j.begin(f.now)
 
 	served := node.Available()
 	node.Status, node.Verb, node.Job = inventory.Maintenance, j.Verb, j.ID
@@ -293,45 +430,80 @@ func (f *fleet) submit(b Begin) {
 		f.checkBudget(b.Node)
 	}
 
+	f.evidence.given(b, j)
 	f.record = f.record.Begun(b, j.Job, f.now)
 }
 
-// end ends the jobs that are due.
-func (f *fleet) end() {
+// begin lets the job run when its turn has come.
+func (j *simJob) begin(now time.Time) {
+	lapses := j.fail && j.end == endsRefused
+	if j.Status == job.Queued && j.Cancel == 0 && !now.Before(j.starts) && !lapses {
+		j.Status, j.Started = job.Running, j.starts
+	}
+}
+
+// end ends the jobs of which the end is reported.
+func (s *site) end() {
 	// In a fixed order, so that a seed repeats.
-	for _, id := range slices.Sorted(maps.Keys(f.open)) {
-		j := f.open[id]
-		if f.now.Before(j.ends) {
+	for _, id := range slices.Sorted(maps.Keys(s.open)) {
+		j := s.open[id]
+		if s.now.Before(j.shows) {
+			j.begin(s.now)
 			continue
 		}
 
-		delete(f.open, id)
+		delete(s.open, id)
+		s.report(j)
+		j.of.evidence.ended(j)
+	}
+}
 
-		name := j.Targets[0].Name
-		node := f.nodes[name].Clone()
-		node.Job, node.Verb, node.Status = "", "", inventory.Allocated
-		node.Group = "service-worker"
-		j.Status = job.Complete
+// report stores the end of the job and what it did to its node.
+func (s *site) report(j *simJob) {
+	found := j.Targets[0]
+	node := s.nodes[found.Name].Clone()
+	row, _ := inventory.TransitionOf(j.Verb)
 
-		row, _ := inventory.TransitionOf(j.Verb)
+	node.Job, node.Verb, node.Status = "", "", inventory.Allocated
+	node.Group = "service-worker"
+	s.nodes[node.Name] = &node
 
-		switch {
-		case j.fail:
-			j.Status, j.Cause, j.Message = job.Errored, job.CauseFailed, "a task failed"
-			if !j.gate {
-				node.Status, node.Applied = row.Failed, ""
-			}
+	waited := j.Status == job.Queued
+	j.Status = job.Complete
 
-			if j.Cancel > 0 {
-				j.Status, j.Cause = job.Cancelled, job.CauseCancelled
-			}
-		case !j.gate:
-			node.Status, node.Applied, node.Cleaned = row.Success, j.ID, false
-		default:
-			j.Outcomes = map[string]inventory.Outcome{name: {Verdict: f.verdict}}
-		}
+	switch {
+	case !j.fail && !j.gate:
+		node.Status, node.Applied, node.Cleaned = row.Success, j.ID, false
+		node.Playbooks = map[string]string{"service-worker": j.digest}
 
-		f.nodes[name] = &node
+		return
+	case !j.fail:
+		j.Outcomes = map[string]inventory.Outcome{node.Name: {Verdict: s.verdict}}
+		return
+	case j.end == endsDrifted:
+		j.Outcomes = map[string]inventory.Outcome{node.Name: {Verdict: &inventory.Verdict{Result: inventory.Drifted}}}
+		return
+	case j.end == endsUnjudged:
+		return
+	}
+
+	j.Status, j.Cause, j.Message = job.Errored, job.CauseFailed, "a task failed"
+
+	switch {
+	case j.Cancel > 0:
+		j.Status, j.Cause = job.Cancelled, job.CauseCancelled
+	case j.end == endsRefused:
+		j.Cause, j.Message = job.CausePrecondition, "the budget is used up"
+	case j.end == endsForbidden:
+		j.Cause, j.Runs = job.CausePrecondition, []job.Run{{}}
+	}
+
+	if j.end == endsUntouched {
+		j.Outcomes = map[string]inventory.Outcome{node.Name: {AsBefore: true}}
+	}
+
+	if !j.gate && !waited && j.end != endsUntouched {
+		node.Status, node.Applied = row.Failed, ""
 	}
 }
 
@@ -360,7 +532,12 @@ func (f *fleet) check() {
 		}
 	}
 
-	// A failed update leaves its node out of service, so it counts on.
+	// A failed update leaves its node out of service, so it counts on. Other rollouts take nodes
+	// out of service besides.
+	if len(f.fleets) > 1 {
+		down = 0
+	}
+
 	f.maxDown = max(f.maxDown, inProgress+down)
 
 	if inProgress+down > window {
@@ -400,37 +577,105 @@ func (f *fleet) check() {
 func (f *fleet) run(limit time.Duration, each func()) {
 	f.t.Helper()
 
-	for until := f.now.Add(limit); f.now.Before(until); {
+	if !f.live(limit, each) {
+		f.t.Fatalf("seed %d: after %s, %s", f.seed, limit, f.waitsFor())
+	}
+}
+
+// live simulates until nothing happens any more, and reports false if that takes longer.
+func (s *site) live(limit time.Duration, each func()) bool {
+	s.t.Helper()
+
+	// Decisions at one time, and in all. A fault must not let it go on for ever.
+	atOnce, all := 0, 0
+
+	for until := s.now.Add(limit); s.now.Before(until); {
+		atOnce, all = atOnce+1, all+1
+		if atOnce > 500+10*len(s.all) || all > 5000+100*len(s.all) {
+			s.t.Fatalf("seed %d: no end after %d steps, %d of them at %s: %s",
+				s.seed, all, atOnce, s.now.Sub(epoch), s.waitsFor())
+		}
+
 		if each != nil {
 			each()
 		}
 
-		f.end()
+		s.end()
 
-		acts, due := f.decide()
-		f.check()
+		var (
+			due  time.Time
+			busy bool
+			was  = s.now
+		)
 
-		if !acts && !f.jump(due) {
-			return
+		for _, f := range s.fleets {
+			acts, at := f.decide()
+			f.check()
+
+			busy = busy || acts
+			due = earlier(due, at)
+		}
+
+		if !busy && !s.jump(due) {
+			for _, f := range s.fleets {
+				f.evidence.rests()
+			}
+
+			return true
+		}
+
+		if s.now.After(was) {
+			s.most, atOnce = max(s.most, atOnce), 0
 		}
 	}
 
-	f.t.Fatalf("seed %d: the rollout is still %s after %s: %+v, waits %q",
-		f.seed, f.record.Status, limit, f.record.Count(), f.record.Waits)
+	return false
+}
+
+// earlier returns the earlier one of two times. Zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+
+	return a
+}
+
+// waitsFor describes the rollouts and jobs that have not ended.
+func (s *site) waitsFor() string {
+	var text []string
+
+	for _, f := range s.fleets {
+		if r := f.record; !r.Status.Ended() {
+			text = append(text, fmt.Sprintf("rollout %s is %s, %+v, waits for %q", r.ID, r.Status, r.Count(), r.Waits))
+		}
+	}
+
+	for _, id := range slices.Sorted(maps.Keys(s.open)) {
+		j := s.open[id]
+		text = append(text, fmt.Sprintf("%s %s of %s is %s", j.Verb, id, j.Targets[0].Name, j.Status))
+	}
+
+	return strings.Join(text[:min(len(text), 20)], "; ")
 }
 
 // jump moves the clock to the next event, and reports false if there is none.
-func (f *fleet) jump(due time.Time) bool {
+func (s *site) jump(due time.Time) bool {
 	next := due
-	for _, j := range f.open {
-		if next.IsZero() || j.ends.Before(next) {
-			next = j.ends
+	for _, j := range s.open {
+		next = earlier(next, j.shows)
+		if j.Status == job.Queued && j.starts.After(s.now) {
+			next = earlier(next, j.starts)
 		}
 	}
 
-	for _, at := range f.late {
-		if at.After(f.now) && (next.IsZero() || at.Before(next)) {
-			next = at
+	for _, f := range s.fleets {
+		for i := range f.record.Nodes {
+			if n := &f.record.Nodes[i]; n.State == Checking {
+				if at := f.jobs[n.Job].passes; at.After(s.now) {
+					next = earlier(next, at)
+				}
+			}
 		}
 	}
 
@@ -438,8 +683,8 @@ func (f *fleet) jump(due time.Time) bool {
 		return false
 	}
 
-	if next.After(f.now) {
-		f.now = next
+	if next.After(s.now) {
+		s.now = next
 	}
 
 	return true

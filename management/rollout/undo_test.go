@@ -20,101 +20,36 @@ func TestUndoAfterAnyActs(t *testing.T) {
 	for seed := range uint64(300) {
 		f := newFleet(t, seed, 5)
 		f.fails = func(string, int, bool) bool { return f.rand.IntN(3) == 0 }
+		f.ends = func(gate bool) end {
+			if gate {
+				return endsFailed
+			}
+
+			return []end{endsFailed, endsUntouched, endsRefused, endsForbidden}[f.rand.IntN(4)]
+		}
+		f.accepts = func() answer { return []answer{refuses, postpones, accepts}[min(f.rand.IntN(8), 2)] }
+		f.watch()
 		f.start(Spec{
 			Action: inventory.VerbApply, MaxUnavailable: "2", MaxFailures: f.rand.IntN(6),
 			Gate: Gate{SkipVerify: f.rand.IntN(2) == 0},
 		})
 
 		for range 1 + f.rand.IntN(4) {
-			f.drift()
+			f.run(24*time.Hour, nil)
 
-			if f.rand.IntN(4) == 0 && !f.record.Status.Ended() {
+			if f.record.Count().Failed == 0 || f.rand.IntN(4) == 0 && !f.record.Status.Ended() {
 				break
 			}
 
-			again, err := f.record.Retry(Mark{By: "bob", At: f.now}, nil)
-			if err != nil {
-				break
-			}
-
-			f.record = again
+			f.retry(nil)
 		}
 
 		if !f.record.Status.Ended() {
-			f.act(f.record.Abort(Mark{By: "bob", At: f.now}, true))
-			f.drift()
+			f.abort(true)
+			f.run(time.Hour, nil)
 		}
 
-		u, err := f.record.Undo(f.snapshot(), nil, func(string) (bool, error) { return true, nil }, "", f.now)
-
-		back := map[string]string{}
-		for _, n := range u.Nodes {
-			if n.State == Waiting {
-				back[n.Name] = n.Playbooks
-			}
-		}
-
-		for _, name := range f.names {
-			// What was not applied whole may be anything.
-			want := ""
-			if f.nodes[name].Applied != "1" {
-				want = "former"
-			}
-
-			if back[name] != want {
-				t.Errorf("seed %d: %s goes back to %q, and is to go to %q: %v\n%+v\n%+v",
-					seed, name, back[name], want, err, f.record.Nodes, u.Nodes)
-			}
-		}
-	}
-}
-
-// drift carries the rollout on until it has ended or waits for a person. Some jobs are refused,
-// and some change nothing before they fail.
-func (f *fleet) drift() {
-	for {
-		before := map[string]*inventory.Node{}
-		for id, j := range f.open {
-			if !f.now.Before(j.ends) && f.rand.IntN(3) == 0 {
-				before[id] = f.nodes[j.Targets[0].Name]
-			}
-		}
-
-		f.end()
-
-		for name, n := range f.nodes {
-			if j := f.jobs[n.Applied]; j != nil {
-				f.nodes[name].Playbooks = map[string]string{"service-worker": "new"}
-			}
-		}
-
-		for id, n := range before {
-			j := f.jobs[id]
-			if j.Status == job.Complete || j.gate {
-				continue
-			}
-
-			// It failed before its first task.
-			m := n.Clone()
-			m.Job, m.Verb, m.Status, m.Applied = "", "", inventory.Allocated, j.Targets[0].Applied
-			f.nodes[m.Name] = &m
-			j.Outcomes = map[string]inventory.Outcome{m.Name: {AsBefore: true}}
-		}
-
-		s := Next(f.record, f.world(), f.now)
-		f.record = s.Record
-
-		for _, b := range s.Begin {
-			if f.rand.IntN(4) == 0 {
-				f.record = f.record.Refused(b, "no play", f.now)
-			} else {
-				f.submit(b)
-			}
-		}
-
-		if !s.Changed && len(s.Begin) == 0 && !f.jump(s.Due) {
-			return
-		}
+		f.checkUndo()
 	}
 }
 
