@@ -39,7 +39,8 @@ func selectorFlag() cli.Flag {
 		Name:    "selector",
 		Aliases: []string{"l"},
 		Usage: "choose nodes by fields and labels instead of names, with a `SELECTOR` such as " +
-			"'group=service-worker,status!=Allocated,rack in (r1,r2)'",
+			"'group=service-worker,status!=Allocated,rack in (r1,r2)', verification=drifted, outdated=true or " +
+			"state=Disappeared",
 	}
 }
 

@@ -430,7 +430,8 @@ func (c *completer) selector(ctx context.Context, current string) []candidate {
 	key, value, ok := strings.Cut(current[i:], "=")
 	if !ok {
 		return prefixed(current[:i], words(
-			"status=", "status!=", "state=", "state!=", "group=", "group!=", "label=", "name=",
+			"status=", "status!=", "state=", "state!=", "group=", "group!=", "verification=", "outdated=", "label=",
+			"name=",
 		))
 	}
 
@@ -442,6 +443,16 @@ func (c *completer) selector(ctx context.Context, current string) []candidate {
 		return prefixed(before, c.groups(ctx))
 	case "name":
 		return prefixed(before, c.nodes(ctx, nil))
+	case "verification":
+		return prefixed(before, []candidate{
+			{string(inventory.Clean), "verified, and as configured"},
+			{string(inventory.Drifted), "differs from its configuration"},
+			{string(inventory.Unverified), "the verification could not tell"},
+		})
+	case "outdated":
+		return prefixed(before, []candidate{
+			{"true", "would be configured with something else now"}, {"false", "has the configuration of now"},
+		})
 	}
 
 	return nil
