@@ -140,6 +140,11 @@ func (c *call) check(l leaf) error {
 		return err
 	}
 
+	// Before a job is requested.
+	if _, err := c.waitTimeout(); err != nil {
+		return err
+	}
+
 	// Each command that prints JSON can print parts of it.
 	if print.IsExtract(c.format) && slices.Contains(l.formats, print.FormatJSON) && l.name != "watch" {
 		return print.CheckExtract(c.format)

@@ -172,8 +172,14 @@ func (a *app) jobWait() *cli.Command {
 		max:      1,
 		readsJob: true,
 		usage:    "follow the progress of a job until it ends",
-		about:    readJobHelp + " The exit code is 3 if the job fails, and 8 if it leaves residue.",
-		examples: []string{"clusterctl job wait", "clusterctl job wait 12"},
+		about: readJobHelp + " The exit code is 3 if the job fails, 8 if it leaves residue, and 1 after " +
+			"--wait-timeout.",
+		flags: []cli.Flag{waitTimeoutFlag()},
+		examples: []string{
+			"clusterctl job wait",
+			"clusterctl job wait 12",
+			"clusterctl job wait 12 --wait-timeout 10m",
+		},
 		run: func(ctx context.Context, c *call) error {
 			j, err := c.manager.Job(ctx, c.args[0])
 			if err != nil {
@@ -218,7 +224,8 @@ func (a *app) jobRetry() *cli.Command {
 			extraVarsFlag("variables that override those of the original request"),
 			timeoutFlag("that of the original"),
 			yesFlag(),
-			&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the new job, and do not wait"},
+			noWaitFlag(),
+			waitTimeoutFlag(),
 		},
 		examples: []string{
 			"clusterctl job retry 12",

@@ -439,7 +439,7 @@ func forgetNodes(ctx context.Context, c *call, row inventory.Transition) error {
 	}
 
 	for _, flag := range []string{
-		"timeout", "no-wait", "extra-vars", "diff", "ansible-verbosity", "plan",
+		"timeout", "no-wait", "wait-timeout", "extra-vars", "diff", "ansible-verbosity", "plan",
 		"override-window",
 	} {
 		if c.IsSet(flag) {

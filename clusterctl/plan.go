@@ -94,7 +94,8 @@ func (a *app) apply() *cli.Command {
 			"there is no question. To configure nodes without a plan, use nodes apply.\n\n" + waitHelp,
 		flags: []cli.Flag{
 			&cli.StringFlag{Name: "plan", Usage: "the `ID` of the plan", Required: true},
-			&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the job, and do not wait"},
+			noWaitFlag(),
+			waitTimeoutFlag(),
 		},
 		examples: []string{
 			"clusterctl apply --plan 3f9a1c20-7b1e44d2",

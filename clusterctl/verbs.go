@@ -301,7 +301,8 @@ func jobFlags() []cli.Flag {
 			Usage: "the verbosity `LEVEL` of ansible-playbook, from 0 to 4: the number of v in its -v",
 		},
 		&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the history"},
-		&cli.BoolFlag{Name: "no-wait", Usage: "print the id of the job, and do not wait"},
+		noWaitFlag(),
+		waitTimeoutFlag(),
 		planFlag(),
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/follow"
@@ -16,9 +19,41 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-const waitHelp = "The command waits for the job and shows its progress. Ctrl-C detaches, and the job continues. The " +
-	"exit code " +
-	"is 3 if the job fails, and 8 if it leaves residue on nodes out of service."
+const waitHelp = "The command waits for the job, also for its turn and its maintenance window, and shows its " +
+	"progress. Ctrl-C detaches, as does the end of --wait-timeout, and the job continues. The exit code is 3 if the " +
+	"job fails, 8 if it leaves residue on nodes out of service, and 1 after --wait-timeout."
+
+func noWaitFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "no-wait", Usage: "print the id of the job, and do not wait"}
+}
+
+// flagWaitTimeout is the option that bounds the wait for a job.
+const flagWaitTimeout = "wait-timeout"
+
+func waitTimeoutFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: flagWaitTimeout,
+		Usage: "the longest time to wait for the job, which continues after it: a `DURATION` such as 90s, 15m or " +
+			"1h30m (default: until it ends)",
+	}
+}
+
+// waitTimeout returns the value of --wait-timeout, or 0 without the option.
+func (c *call) waitTimeout() (time.Duration, error) {
+	d, err := c.duration(flagWaitTimeout)
+
+	switch {
+	case err != nil:
+		return 0, err
+	case c.IsSet(flagWaitTimeout) && d <= 0:
+		return 0, exit.Usagef("--%s needs a time, not %s", flagWaitTimeout, c.String(flagWaitTimeout)).
+			Try("write it like 90s, 15m or 1h30m; to wait not at all, use --no-wait")
+	case d > 0 && c.Bool("no-wait"):
+		return 0, exit.Usagef("--%s and --no-wait exclude each other", flagWaitTimeout).Try("drop one of them")
+	}
+
+	return time.Duration(d), nil
+}
 
 // accepted continues after a request for a job: it waits for the job, or prints
 // its id with --no-wait.
@@ -58,11 +93,33 @@ func (c *call) accepted(ctx context.Context, j api.Job, err error) error {
 	return c.wait(ctx, j)
 }
 
-// wait follows a job and prints its result. If ctx is cancelled it detaches.
+// errWaited is the cancellation cause after --wait-timeout.
+var errWaited = errors.New("the time to wait is over")
+
+// wait follows a job and prints its result. If ctx is cancelled, or after --wait-timeout, it
+// detaches.
 func (c *call) wait(ctx context.Context, j api.Job) error {
-	end, err := c.follow(ctx, j)
+	limit, err := c.waitTimeout()
+	if err != nil {
+		return err
+	}
+
+	bounded := ctx
+
+	if limit > 0 {
+		var cancel context.CancelFunc
+
+		bounded, cancel = context.WithTimeoutCause(ctx, limit, errWaited)
+		defer cancel()
+	}
+
+	end, err := c.follow(bounded, j)
 
 	switch {
+	case err != nil && ctx.Err() == nil && errors.Is(context.Cause(bounded), errWaited):
+		return exit.Errorf(exit.Failed, "after %s, job %s has not ended; it continues", print.Duration(limit), j.ID).
+			Try("to see what it waits for: %[1]s job get %[2]s\nto follow it: %[1]s job wait %[2]s\nto cancel it: "+
+				"%[1]s job cancel %[2]s", c.self(), j.ID)
 	case err != nil && ctx.Err() != nil:
 		return exit.Errorf(exit.Interrupted, "detached; job %s continues", j.ID).
 			Try("to follow it: %[1]s job wait %[2]s\nto cancel it: %[1]s job cancel %[2]s", c.self(), j.ID)

@@ -146,7 +146,7 @@ func (t *tracker) status(p print.Paint) string {
 	case j.Status == api.Queued && print.WaitReason(j) == "":
 		return "is queued"
 	case j.Status == api.Queued:
-		return "is queued: " + print.WaitReason(j)
+		return "is queued: " + print.WaitReason(j) + print.WaitTime(j)
 	case j.Status.Ended():
 		return "is " + p.Job(j.Status)
 	case j.Cancel > 0 && j.Phase != "":

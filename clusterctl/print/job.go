@@ -115,6 +115,16 @@ func WaitReason(j api.Job) string {
 	return ""
 }
 
+// WaitTime returns how long a queued job waits for its window or the end of a freeze, in
+// brackets after a space, or "".
+func WaitTime(j api.Job) string {
+	if j.WaitUntil == nil || !j.WaitUntil.After(time.Now()) {
+		return ""
+	}
+
+	return " (in " + span(time.Until(*j.WaitUntil)) + ")"
+}
+
 // Job prints one job: the fields that a person needs, or everything.
 func (p *Printer) Job(j api.Job, everything bool) {
 	fields := p.jobFields(j)
@@ -144,7 +154,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 	// Only a queued job has an obstacle.
 	waitReason := ""
 	if j.Status == api.Queued {
-		waitReason = WaitReason(j)
+		waitReason = WaitReason(j) + WaitTime(j)
 	}
 
 	return []Field{
@@ -252,6 +262,7 @@ func jobDetails(j api.Job) []Field {
 	return []Field{
 		{"Queue position", positive(j.Position)},
 		{"Waits for jobs", List(j.WaitsFor)},
+		{"Waits until", timeOf(j.WaitUntil)},
 		{"Phase", Line(j.Phase)},
 		{"On failure", Line(j.OnFailure)},
 		{"Serial", Line(j.Serial)},

@@ -182,9 +182,14 @@ func Age(t time.Time) string {
 		return ""
 	}
 
+	return span(time.Since(t))
+}
+
+// span formats d in its largest unit: 5s, 12m, 3h, 4d.
+func span(d time.Duration) string {
 	const day = 24 * time.Hour
 
-	switch d := max(0, time.Since(t)); {
+	switch d = max(0, d); {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)
 	case d < time.Hour:

@@ -331,6 +331,9 @@ type Job struct {
 	Position   int      `json:"position,omitempty"`    // Queued: position in the queue, from 1
 	WaitsFor   []string `json:"waits_for,omitempty"`   // Queued: the jobs ahead of it
 	WaitReason string   `json:"wait_reason,omitempty"` // Queued: the reason for the wait
+	// WaitUntil is when the maintenance window opens, or the freeze ends, that a Queued job waits
+	// for; nil: it waits for something else, or the time is not known.
+	WaitUntil *time.Time `json:"wait_until,omitempty"`
 
 	Accepted time.Time  `json:"accepted"`
 	Started  *time.Time `json:"started,omitempty"`

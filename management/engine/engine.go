@@ -198,16 +198,22 @@ func (e *Engine) Stop() {
 	e.tasks.Wait()
 }
 
-// Waits returns the jobs a Queued job waits for, and why.
-func (e *Engine) Waits(v *state.View, j job.Job) (ids []string, reason string) {
+// Waits returns the jobs a Queued job waits for, and why. until is when its maintenance window
+// opens, or the freeze ends, if it waits for that; zero: unknown.
+func (e *Engine) Waits(v *state.View, j job.Job) (ids []string, reason string, until time.Time) {
 	if j.Status != job.Queued {
-		return nil, ""
+		return nil, "", time.Time{}
 	}
 
-	settings := e.settings()
-	t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j, settings.hold(v, time.Now()))
+	settings, now := e.settings(), time.Now()
+	t := job.TurnOf(v.Snapshot, settings.Groups, settings.JobLimit, j, settings.hold(v, now))
 
-	return t.WaitsFor, t.Reason
+	// The window may be closed while something else holds the job.
+	if verdict := settings.Windows.Judge(v, j, now); t.Reason == verdict.Reason {
+		until = verdict.Until
+	}
+
+	return t.WaitsFor, t.Reason, until
 }
 
 // Inputs returns the inputs a job was accepted with, secrets hidden.

@@ -599,7 +599,7 @@ func TestSideBySide(t *testing.T) {
 
 	over := b.ask(decommission, "a", "")
 
-	ids, why := b.Waits(b.View(), b.job(over.ID))
+	ids, why, _ := b.Waits(b.View(), b.job(over.ID))
 	if !slices.Equal(ids, []string{one.ID}) || why != "a-1 needed by job 1" {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
@@ -607,11 +607,11 @@ func TestSideBySide(t *testing.T) {
 	b.set(func(s *Settings) { s.JobLimit = 2 })
 
 	third := b.ask(commission, "c", master)
-	if ids, why = b.Waits(b.View(), b.job(third.ID)); len(ids) != 2 || !strings.Contains(why, "limit") {
+	if ids, why, _ = b.Waits(b.View(), b.job(third.ID)); len(ids) != 2 || !strings.Contains(why, "limit") {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
 
-	if ids, why = b.Waits(b.View(), b.job(one.ID)); ids != nil || why != "" {
+	if ids, why, _ = b.Waits(b.View(), b.job(one.ID)); ids != nil || why != "" {
 		t.Errorf("a running job waits for %v: %s", ids, why)
 	}
 
@@ -658,7 +658,11 @@ func TestWindowOpens(t *testing.T) {
 
 	held := b.ask(maintenance, "a", "")
 
-	ids, why := b.Waits(b.View(), held)
+	ids, why, until := b.Waits(b.View(), held)
+	if until.Day() != 1 || until.Before(time.Now()) || time.Until(until) > 366*24*time.Hour {
+		t.Errorf("it waits until %s", until)
+	}
+
 	if ids != nil || !strings.Contains(why, "a-1 is outside of the maintenance window rare, which opens on") {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
@@ -692,7 +696,7 @@ func TestPrecondition(t *testing.T) {
 	first, g := b.held(job.PlaybookSite, commission, "a", master)
 	second := b.ask(commission, "b", worker)
 
-	ids, why := b.Waits(b.View(), b.job(second.ID))
+	ids, why, _ := b.Waits(b.View(), b.job(second.ID))
 	if !slices.Equal(ids, []string{first.ID}) || !strings.Contains(why, "not legal before the end of job 1") {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
@@ -793,7 +797,7 @@ func TestHelpers(t *testing.T) {
 	}
 
 	held := b.ask(maintenance, "a", "")
-	if ids, why := b.Waits(
+	if ids, why, _ := b.Waits(
 		b.View(),
 		b.job(held.ID),
 	); !slices.Equal(ids, []string{j.ID}) ||
@@ -1572,7 +1576,7 @@ func TestIncompleteSettingsHoldTheQueue(t *testing.T) {
 	g.open <- succeeds
 	b.end(first.ID, "Complete")
 
-	ids, reason := b.Waits(b.View(), b.job(second.ID))
+	ids, reason, _ := b.Waits(b.View(), b.job(second.ID))
 	if len(ids) != 0 || reason != "no job begins: groups does not fit" {
 		t.Errorf("it waits for %v: %s", ids, reason)
 	}

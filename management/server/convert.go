@@ -277,7 +277,10 @@ func jobOf(j job.Job) api.Job {
 func (s *Server) addWaits(v *state.View, j job.Job, out *api.Job) {
 	if j.Status == job.Queued {
 		out.Position = v.Position(j)
-		out.WaitsFor, out.WaitReason = s.Jobs.Waits(v, j)
+
+		var until time.Time
+		out.WaitsFor, out.WaitReason, until = s.Jobs.Waits(v, j)
+		out.WaitUntil = optionalTime(until)
 	}
 }
 

@@ -221,8 +221,8 @@ func (m *fakeManager) Sync(ctx context.Context) error {
 	return nil
 }
 
-func (m *fakeManager) Waits(*state.View, job.Job) ([]string, string) {
-	return []string{"99"}, "job 99 holds a-1"
+func (m *fakeManager) Waits(*state.View, job.Job) ([]string, string, time.Time) {
+	return []string{"99"}, "job 99 holds a-1", time.Time{}
 }
 
 func (m *fakeManager) History(_ context.Context, name string, limit int) ([]inventory.HistoryEntry, error) {

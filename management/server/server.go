@@ -59,7 +59,7 @@ type Jobs interface {
 	// Retry submits an ended job again.
 	Retry(ctx context.Context, c access.Caller, id string, r job.RetryRequest) (job.Job, error)
 	// Waits returns the jobs ahead of a Queued job, and the reason to wait for them.
-	Waits(v *state.View, j job.Job) (ids []string, reason string)
+	Waits(v *state.View, j job.Job) (ids []string, reason string, until time.Time)
 	// Inputs returns the pinned inputs of a job, secrets hidden.
 	Inputs(ctx context.Context, id string) (job.Inputs, error)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -327,7 +328,7 @@ func (s confinedJobs) Retry(ctx context.Context, c access.Caller, id string, r j
 }
 
 // Waits leaves out the jobs that the caller may not see.
-func (s confinedJobs) Waits(_ *state.View, j job.Job) (ids []string, reason string) {
+func (s confinedJobs) Waits(_ *state.View, j job.Job) (ids []string, reason string, until time.Time) {
 	p := s.part()
 
 	// j lacks what the caller may not see.
@@ -335,7 +336,7 @@ func (s confinedJobs) Waits(_ *state.View, j job.Job) (ids []string, reason stri
 		j = whole
 	}
 
-	all, reason := s.whole.Jobs.Waits(p.Whole(), j)
+	all, reason, until := s.whole.Jobs.Waits(p.Whole(), j)
 	for _, id := range all {
 		if _, err := p.View.Job(id); err == nil {
 			ids = append(ids, id)
@@ -343,10 +344,10 @@ func (s confinedJobs) Waits(_ *state.View, j job.Job) (ids []string, reason stri
 	}
 
 	if len(ids) < len(all) {
-		return ids, state.HiddenJobs
+		return ids, state.HiddenJobs, until
 	}
 
-	return ids, p.Text(reason)
+	return ids, p.Text(reason), until
 }
 
 func (s confinedJobs) Inputs(ctx context.Context, id string) (job.Inputs, error) {
