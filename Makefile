@@ -38,7 +38,7 @@ check: lint unit ## the linters and the unit tests: what to run before a commit
 
 .PHONY: test
 test: ## every test of the project, and where the time went
-	.ci/stages room deps lint race reproducible sbom lab-test system
+	.ci/stages room deps lint race seeds reproducible sbom lab-test system
 
 .PHONY: room
 room:
@@ -51,6 +51,10 @@ unit: ## the tests that need neither root, Ansible nor the lab
 .PHONY: race
 race: ## the unit tests under the race detector
 	CGO_ENABLED=1 go test -race ./...
+
+.PHONY: seeds
+seeds: ## plant known bugs one by one; a test has to find each by an assertion
+	go run ./.ci/seeds
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (default 10s); make unit runs their corpora

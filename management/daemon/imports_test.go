@@ -316,6 +316,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/clusterm/processtest": {},
 	"ansible":                  {},
+	".ci/seeds":                {},
 	"vagrant/bench": {
 		"configuration", "configuration/repository/git", "inventory", "inventory/etcd", "management/access",
 		"management/api", "management/client", "management/etcd", "management/job", "management/policy",
@@ -401,6 +402,7 @@ var homes = []struct {
 	{
 		"os/exec",
 		[]string{
+			".ci/seeds",
 			"configuration/ansible",
 			"configuration/source",
 			"inventory/etcd",

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// seed is a known bug, and the test that has to find it.
+type seed struct {
+	name    string
+	file    string
+	is      string // a text that occurs once in the file
+	becomes string
+	pkg     string
+	test    string // a regular expression
+}
+
+const (
+	next      = "management/rollout/next.go"
+	rollouts  = "management/rollout"
+	simulated = "TestTogether"
+	aborted   = "TestAbortAnywhere"
+)
+
+var seeds = []seed{
+	{
+		name: "the soak time is skipped", file: next, pkg: rollouts, test: simulated,
+		is:      `case passed != Soaking && d.soak(n) > 0:`,
+		becomes: `case false:`,
+	},
+	{
+		name: "the verification is skipped", file: next, pkg: rollouts, test: simulated,
+		is:      `case passed == Working && d.Spec.Verifies():`,
+		becomes: `case false:`,
+	},
+	{
+		name: "the check of the gate is skipped", file: next, pkg: rollouts, test: simulated,
+		is:      `case (passed == Working || passed == Verifying) && gate.Checks():`,
+		becomes: `case false && gate.Checks():`,
+	},
+	{
+		name: "drift passes the gate", file: next, pkg: rollouts, test: simulated,
+		is:      `return o.Verdict != nil && o.Verdict.Result == inventory.Clean`,
+		becomes: `return o.Verdict != nil`,
+	},
+	{
+		name: "a job that never began is a failure", file: next, pkg: rollouts, test: simulated,
+		is:      `case isNeverBegun(j):`,
+		becomes: `case false:`,
+	},
+	{
+		name: "an abort cancels nothing", file: next, pkg: rollouts, test: aborted,
+		is:      `if d.Status == Aborting && j.Cancel == 0 && (`,
+		becomes: `if false && j.Cancel == 0 && (`,
+	},
+	{
+		name: "an abort leaves queued jobs", file: next, pkg: rollouts, test: aborted,
+		is:      `(d.Record.Cancel || j.Status == job.Queued)`,
+		becomes: `d.Record.Cancel`,
+	},
+	{
+		name: "an abort cancels what is to finish", file: next, pkg: rollouts, test: aborted,
+		is: `(d.Record.Cancel || j.Status == job.Queued) {
+		d.cancel = append(d.cancel, Cancel{Job: j.ID, Queued: !d.Record.Cancel})`,
+		becomes: `true {
+		d.cancel = append(d.cancel, Cancel{Job: j.ID})`,
+	},
+	{
+		name: "an abort asks for ever", file: next, pkg: rollouts, test: aborted,
+		is:      `(d.Record.Cancel || j.Status == job.Queued)`,
+		becomes: `true`,
+	},
+	{
+		name: "a broken limit ends as done", file: next, pkg: rollouts, test: "TestTogether|TestProperties",
+		is:      `case excess != "":`,
+		becomes: `case false:`,
+	},
+	{
+		name: "two rollouts begin one node", file: "management/rollout/make.go", pkg: rollouts, test: simulated,
+		is:      `if other := busy[r.Nodes[i].Name]; other != nil {`,
+		becomes: `if other := busy[r.Nodes[i].Name]; false && other != nil {`,
+	},
+	{
+		name: "an undo forgets failed nodes", file: "management/rollout/undo.go", pkg: rollouts, test: simulated,
+		is:      `if n.Attempt == 0 {`,
+		becomes: `if n.Attempt == 0 || n.State == Failed {`,
+	},
+	{
+		name: "a retry does not ask for free nodes", file: "management/rollout/leader/control.go",
+		pkg: "management/etcd", test: "TestActsMeet",
+		is:      `if err := r.CheckFree(v.Rollouts); err != nil {`,
+		becomes: `if err := r.CheckFree(v.Rollouts); false && err != nil {`,
+	},
+	{
+		name: "a retry asks before its transaction", file: "management/rollout/leader/control.go",
+		pkg: "management/etcd", test: "TestActsMeet",
+		is:      `revision = v.Revision`,
+		becomes: `revision = 0`,
+	},
+	{
+		name: "a refused repair is silent for ever", file: "management/policy/policy.go",
+		pkg: "management/policy/leader", test: "TestRefusedForAWhile",
+		is:      `case refused != nil:`,
+		becomes: `case false:`,
+	},
+	{
+		name: "the brake counts a short absence", file: "management/policy/brake.go",
+		pkg: "management/policy", test: "TestBrakeShortAbsences",
+		is:      ` && !w.short(n)`,
+		becomes: ``,
+	},
+}
