@@ -235,8 +235,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	})
 
 	d.background(ctx, "notifications", d.notifier.Run)
-	d.background(ctx, "policies", d.runPolicies)
-	d.background(ctx, "rollouts", d.rollouts.Run)
+	d.background(ctx, "automation", d.runAutomation)
 
 	d.tokens.Start(ctx)
 	d.onStop("tokens", func(context.Context) error { d.tokens.Stop(); return nil })

@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/contiv/cluster/inventory/localfile"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -37,9 +39,9 @@ func place(dataDir string) (string, error) {
 	return fmt.Sprintf("%d.%09d", stat.Ctim.Sec, stat.Ctim.Nsec), nil
 }
 
-// runPolicies runs the automation. After a restore of the data directory it pauses it first: the
-// records may be of another time than the hosts.
-func (d *Daemon) runPolicies(ctx context.Context) {
+// runAutomation runs the policies and the rollouts. After a restore of the data directory it pauses
+// them first: the records may be of another time than the hosts.
+func (d *Daemon) runAutomation(ctx context.Context) {
 	warn := func(err error) { d.opts.Logger.WithError(err).Warn("automation does not begin yet") }
 
 	err := state.RetryUnavailable(ctx, enterRetry, warn, func() error { return d.pauseRestored(ctx) })
@@ -47,7 +49,11 @@ func (d *Daemon) runPolicies(ctx context.Context) {
 		d.opts.Logger.WithError(err).Error("it is not known whether the data directory was restored from a backup")
 	}
 
-	d.policies.Run(ctx)
+	var all sync.WaitGroup
+
+	all.Go(func() { d.policies.Run(ctx) })
+	all.Go(func() { d.rollouts.Run(ctx) })
+	all.Wait()
 }
 
 func (d *Daemon) pauseRestored(ctx context.Context) error {
@@ -74,6 +80,16 @@ func (d *Daemon) pauseRestored(ctx context.Context) error {
 		if _, err := d.policies.Pause(ctx, caller, state.AllPolicies, restoredReason); err != nil {
 			return err
 		}
+
+		for _, r := range d.store.View().Rollouts {
+			if r.Status != rollout.Running {
+				continue
+			}
+
+			if _, err := d.rollouts.Pause(ctx, caller, r.ID, restoredReason); err != nil {
+				return err
+			}
+		}
 	}
 
 	return localfile.Replace(path, []byte(now+"\n"))
@@ -86,6 +102,6 @@ func restoredWarning(a state.Automation) string {
 		return ""
 	}
 
-	return fmt.Sprintf("all policies are paused since %s: %s; compare the nodes with their hosts, then: "+
-		"clusterctl policy resume-all", p.Since.UTC().Format("2006-01-02 15:04:05 UTC"), p.Reason)
+	return fmt.Sprintf("all policies and rollouts are paused since %s: %s; compare the nodes with their hosts, then: "+
+		"clusterctl policy resume-all, and clusterctl rollout resume ID for each of them that is to go on", p.Since.UTC().Format("2006-01-02 15:04:05 UTC"), p.Reason)
 }

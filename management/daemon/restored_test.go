@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -20,7 +22,16 @@ func TestRestoredIsPaused(t *testing.T) {
 	t.Parallel()
 
 	s := begin(t)
-	s.report("a")
+	names, _ := s.fleet("a b")
+
+	// It watches its first node, and would begin the second one in an hour.
+	r, err := s.Rollouts().Start(s.ctx(), access.Caller{Principal: "anna"}, apply(names, func(r *rollout.Request) {
+		r.MaxUnavailable, r.Soak = "1", time.Hour
+	}))
+	s.must(err)
+	s.reach(r.ID, "its first node is soaking", func(r rollout.Record) bool {
+		return r.Nodes[0].State == rollout.Soaking
+	})
 
 	expect := func(when string, paused bool) {
 		t.Helper()
@@ -49,6 +60,11 @@ func TestRestoredIsPaused(t *testing.T) {
 	})
 	s.restart()
 	expect("after a restart", false)
+
+	if is := s.rollout(r.ID); is.Status != rollout.Running {
+		t.Errorf("after a restart the rollout is %s", is.Status)
+	}
+
 	s.down()
 
 	backup := exec.Command("sh", "-ec", "tar -cf b.tar --exclude=client.sock d; rm -rf d; tar -xf b.tar")
@@ -60,12 +76,13 @@ func TestRestoredIsPaused(t *testing.T) {
 
 	s.up()
 	expect("after a restore", true)
+	s.reach(r.ID, "it is paused", func(r rollout.Record) bool { return r.Status == rollout.Paused })
 
 	// It stays paused over a restart, and a resume is for good.
 	s.restart()
 	expect("after a restore and a restart", true)
 
-	_, err := s.policies.Resume(s.ctx(), access.Caller{Principal: "anna"}, state.AllPolicies, "I have looked")
+	_, err = s.policies.Resume(s.ctx(), access.Caller{Principal: "anna"}, state.AllPolicies, "I have looked")
 	s.must(err)
 	s.restart()
 	expect("after a resume and a restart", false)
