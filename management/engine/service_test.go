@@ -586,10 +586,11 @@ func TestFirstGenerationRestart(t *testing.T) {
 func TestSideBySide(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.see("a b c d")
+	b.inService("d", "")
+	b.see("a b c")
 	g := newGate()
 	b.books.on(job.PlaybookSite, g.script)
-	one, two := b.ask(commission, "a", master), b.ask(commission, "b", master)
+	one, two := b.ask(commission, "a", worker), b.ask(commission, "b", worker)
 	b.begun(g)
 	b.begun(g)
 
@@ -600,13 +601,13 @@ func TestSideBySide(t *testing.T) {
 	over := b.ask(decommission, "a", "")
 
 	ids, why, _ := b.Waits(b.View(), b.job(over.ID))
-	if !slices.Equal(ids, []string{one.ID}) || why != "a-1 needed by job 1" {
+	if !slices.Equal(ids, []string{one.ID}) || why != "a-1 needed by job "+one.ID {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
 
 	b.set(func(s *Settings) { s.JobLimit = 2 })
 
-	third := b.ask(commission, "c", master)
+	third := b.ask(commission, "c", worker)
 	if ids, why, _ = b.Waits(b.View(), b.job(third.ID)); len(ids) != 2 || !strings.Contains(why, "limit") {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
@@ -623,7 +624,7 @@ func TestSideBySide(t *testing.T) {
 	g.open <- succeeds
 	b.end(over.ID, "Complete")
 	b.end(third.ID, "Complete")
-	b.are("a Decommissioned, b Allocated service-master, c Allocated service-master")
+	b.are("a Decommissioned, b Allocated service-worker, c Allocated service-worker, d Allocated service-master")
 	// Queued jobs survive a restart.
 	b.books.on(job.PlaybookUpgrade, g.script)
 	first := b.ask(maintenance, "b", "")

@@ -53,6 +53,11 @@ func (s Snapshot) turn(groups inventory.Groups, limit int, j Job, ahead []*Job, 
 		return s.notLegalYet(groups, j, accepted, err)
 	}
 
+	if id := s.founding(groups, j, ahead); id != "" {
+		return Turn{Job: j, WaitsFor: []string{id}, Reason: fmt.Sprintf(
+			"job %s brings the first nodes of %s into service, and those of this job join them", id, j.Group)}
+	}
+
 	helpers, busy := s.chooseHelpers(groups, j, ahead)
 
 	switch {
@@ -66,6 +71,23 @@ func (s Snapshot) turn(groups inventory.Groups, limit int, j Job, ahead []*Job, 
 	j.Helpers = helpers
 
 	return Turn{Job: j, Claim: true, Footprint: j.footprint(groups)}
+}
+
+// founding returns the job ahead that brings the first nodes into service of a group that others
+// require, if j brings nodes to that group as well, or "". Both would found a cluster of their own.
+func (s Snapshot) founding(groups inventory.Groups, j Job, ahead []*Job) string {
+	serves := func(n *inventory.Node) bool { return n.Group == j.Group && n.Commissioned() }
+	if j.Group == "" || groups.Required(j.Group) == 0 || slices.ContainsFunc(s.Nodes, serves) {
+		return ""
+	}
+
+	for _, a := range ahead {
+		if a.Group == j.Group {
+			return a.ID
+		}
+	}
+
+	return ""
 }
 
 // ahead returns the jobs that run or were accepted before j, and the ids of

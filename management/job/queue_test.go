@@ -38,6 +38,7 @@ func TestTurn(t *testing.T) {
 
 	m, w := inventory.GroupMaster, inventory.GroupWorker
 	three := []string{"a - Unallocated Discovered", "b - Unallocated Discovered", "c - Unallocated Discovered"}
+	fresh := []string{"a - Unallocated Discovered", "b - Unallocated Discovered", "d m Allocated Discovered"}
 	masters := []string{
 		"a m Allocated Discovered",
 		"b m Allocated Discovered",
@@ -63,12 +64,24 @@ func TestTurn(t *testing.T) {
 	}{
 		{"an empty queue", three, nil, "", request(commission, "a", m), nil, 4, want{claim: true}},
 		{
-			"disjoint from what runs", three, []Request{request(commission, "a", m)}, "1", request(commission, "b", m),
+			"disjoint from what runs", fresh, []Request{request(commission, "a", w)}, "1", request(commission, "b", w),
 			nil, 4, want{claim: true},
 		},
 		{
-			"disjoint from what is queued", three, []Request{request(commission, "a", m)}, "",
-			request(commission, "b", m), nil, 4, want{claim: true},
+			"disjoint from what is queued", fresh, []Request{request(commission, "a", w)}, "",
+			request(commission, "b", w), nil, 4, want{claim: true},
+		},
+		{
+			"a second founder", three, []Request{request(commission, "a", m)}, "1", request(commission, "b c", m),
+			nil, 4, want{waits: "1", says: "brings the first nodes of service-master into service"},
+		},
+		{
+			"a second founder of what is queued", three, []Request{request(commission, "a b", m)}, "",
+			request(commission, "c", m), nil, 4, want{waits: "1", says: "brings the first nodes"},
+		},
+		{
+			"after the founders", fresh, []Request{request(commission, "a", m)}, "", request(commission, "b", m),
+			nil, 4, want{claim: true, helpers: "d-1"},
 		},
 		{"overlaps what runs", masters, []Request{request(maintenance, "a b", "")}, "1", request(maintenance, "b", ""),
 			nil, 4,
