@@ -78,6 +78,7 @@ type decisionRecord struct {
 	Cancel    string       `json:"cancel,omitempty"`
 	Group     string       `json:"group,omitempty"`
 	Replaces  string       `json:"replaces,omitempty"`
+	Lost      []string     `json:"lost,omitempty"`
 	From      string       `json:"from,omitempty"`
 	Commit    string       `json:"commit,omitempty"`
 	Playbooks string       `json:"playbooks,omitempty"`

@@ -176,7 +176,7 @@ func (c Commission) take(m *muster, words int) share {
 	t.room, t.words = room, words
 
 	for _, r := range c.Rule.roles() {
-		t.fill(m.crew(r.Group).tally(m.World, r))
+		t.fill(m.crew(r.Group).tally(m.World, c, r))
 	}
 
 	// The slots are positions in the list of before.
@@ -202,7 +202,7 @@ func (c Commission) room(m *muster) (room int, wanted bool) {
 	}
 
 	for _, r := range c.Rule.roles() {
-		t := m.crew(r.Group).tally(m.World, r)
+		t := m.crew(r.Group).tally(m.World, c, r)
 		wanted = wanted || t.missing > 0
 		room -= t.present + t.held
 	}

@@ -174,12 +174,7 @@ func (c Commission) failed(w World) []attempt {
 				id:     j.ID,
 				at:     j.Ended,
 				failed: j.Status == job.Errored,
-				text: fmt.Sprintf(
-					"job %s on %s: %s",
-					j.ID,
-					job.ShortList(j.Names()),
-					cmp.Or(j.Message, string(j.Status)),
-				),
+				text:   ending(j),
 			})
 		}
 	}
@@ -311,6 +306,13 @@ func (c Commission) decision(w World, n *inventory.Node, t tally, replaced *abse
 		healthy := fmt.Sprintf("%d of %d nodes of %s are healthy; the majority is %d",
 			t.crew.healthy, t.Count, t.Group, t.majority())
 		d.Evidence = append(d.Evidence, replaced.text, healthy)
+
+		for _, a := range t.absences {
+			if a.lost {
+				d.Lost = append(d.Lost, a.node.Name)
+			}
+		}
+
 		d.Prevent = append(d.Prevent, "the return of "+replaced.node.Name+" before that, or a longer replace_after")
 	}
 

@@ -69,7 +69,7 @@ func (w World) counts() func(state.Decision) bool {
 }
 
 // matters reports whether what is to be done on the nodes of a decision depends on it still: on
-// a new node that it has tried already, on a node that took the place of another one, and on a
+// a new node that it has tried already, on a node that took the place of another one or failed to, and on a
 // node that a verification found drifted, or is about to.
 func (w World) matters(d state.Decision) bool {
 	n, known := w.View.Lookup(d.Node)
@@ -79,7 +79,9 @@ func (w World) matters(d state.Decision) bool {
 
 	if d.Action == state.ActionCommission {
 		lost, exists := w.View.Lookup(d.Replaces)
-		return isUnused(&n) || exists && n.Group == d.Group && lost.Group == d.Group
+		failed := n.Status == inventory.Unallocated // it counts for Rule.Failures
+
+		return isUnused(&n) || exists && lost.Group == d.Group && (failed || n.Group == d.Group)
 	}
 
 	r := Returns{}

@@ -157,14 +157,19 @@ type absence struct {
 	node  *inventory.Node
 	since time.Time
 	lost  bool      // its place may be taken
-	until time.Time // when that may become so, if it is a time
+	until time.Time // when that may become so, or another node is tried, if it is a time
 	ask   bool      // reach it over ssh first
 	text  string
+	// open: whether it is lost is decided soon.
+	open bool
+	// taken is the node that has its place, failed describes the failed attempts to give it away,
+	// and hold is why there is no further one now. Each may be empty.
+	taken, failed, hold string
 }
 
 // absences returns the nodes of the role that are out of service, the longest first.
 // A Quarantined one keeps its place, except in a rule for one group: there it is none.
-func (c *crew) absences(w World, r Role) []absence {
+func (c *crew) absences(w World, by Commission, r Role) []absence {
 	all := make([]absence, 0, len(c.silent)+len(c.fenced))
 	for _, n := range c.silent {
 		all = append(all, w.silence(r, n))
@@ -174,6 +179,10 @@ func (c *crew) absences(w World, r Role) []absence {
 		for _, n := range c.fenced {
 			all = append(all, w.fence(r, n))
 		}
+	}
+
+	for i := range all {
+		by.retry(w, &all[i])
 	}
 
 	slices.SortStableFunc(all, func(a, b absence) int { return a.since.Compare(b.since) })
@@ -192,14 +201,14 @@ func (w World) silence(r Role, n *inventory.Node) absence {
 	case r.ReplaceAfter == 0 || a.since.IsZero():
 		a.text = fmt.Sprintf("%s is silent, and keeps its place", n.Name)
 	case w.Now.Before(due):
-		a.until = due
+		a.until, a.open = due, true
 		a.text = fmt.Sprintf("%s is silent since %s; its place is not given away before %s",
 			n.Name, stamp(a.since), stamp(due))
 	case early != "":
-		a.until = settled
+		a.until, a.open = settled, true
 		a.text = fmt.Sprintf("%s is silent since %s, and keeps its place: %s", n.Name, stamp(a.since), early)
 	case away.Time.Before(a.since), away.Time.Before(w.epoch()), !w.recent(away):
-		a.ask = true
+		a.ask, a.open = true, true
 		a.text = fmt.Sprintf("%s is silent since %s; ssh is asked whether its host is up", n.Name, stamp(a.since))
 	case !Gone(*n):
 		a.ask = true
@@ -228,7 +237,7 @@ func (w World) fence(r Role, n *inventory.Node) absence {
 	}
 
 	if w.Now.Before(due) {
-		a.until = due
+		a.until, a.open = due, true
 		a.text = fmt.Sprintf("%s is %s since %s; its place is not given away before %s",
 			n.Name, n.Status, stamp(a.since), stamp(due))
 
@@ -236,7 +245,7 @@ func (w World) fence(r Role, n *inventory.Node) absence {
 	}
 
 	if early, settled := w.early(); early != "" {
-		a.until = settled
+		a.until, a.open = settled, true
 		a.text = fmt.Sprintf("%s is %s since %s, and keeps its place: %s", n.Name, n.Status, stamp(a.since), early)
 
 		return a
@@ -266,8 +275,13 @@ type tally struct {
 }
 
 // tally counts a role. The role of the rest has a place for every node.
-func (c *crew) tally(w World, r Role) tally {
-	t := tally{Role: r, crew: c, absences: c.absences(w, r), present: len(c.present) + len(c.coming) + len(c.joining)}
+func (c *crew) tally(w World, by Commission, r Role) tally {
+	t := tally{
+		Role:     r,
+		crew:     c,
+		absences: c.absences(w, by, r),
+		present:  len(c.present) + len(c.coming) + len(c.joining),
+	}
 
 	for _, a := range t.absences {
 		if !a.lost {
@@ -299,19 +313,29 @@ func (c *crew) tally(w World, r Role) tally {
 // places returns how many new nodes may join now, and the lost node whose place one of them
 // takes, or nil.
 func (t tally) places() (free int, replaced *absence) {
-	if t.vacant > 0 || t.lost == 0 || t.below() != "" || t.crew.growing() {
+	if t.vacant > 0 || t.lost == 0 || t.below() != "" || t.crew.growing() || t.open() != nil {
 		return t.vacant, nil
 	}
 
-	// The places of those that were lost first are taken already.
-	gone := t.gone()
+	for i, a := range t.absences {
+		if a.lost && a.taken == "" && a.hold == "" {
+			return 1, &t.absences[i]
+		}
+	}
 
-	return 1, &gone[max(len(gone)-t.lost, 0)]
+	return 0, nil
 }
 
-// gone returns the nodes that are lost, the longest first.
-func (t tally) gone() []absence {
-	return slices.DeleteFunc(slices.Clone(t.absences), func(a absence) bool { return !a.lost })
+// open returns the first node that may be lost as well, or nil. A cluster takes no new member
+// while another one does not answer, so it has to be known first which ones are lost.
+func (t tally) open() *absence {
+	for i, a := range t.absences {
+		if a.open && a.taken == "" {
+			return &t.absences[i]
+		}
+	}
+
+	return nil
 }
 
 // keeps returns why a new node is kept for the place of another one, and until when if
@@ -324,6 +348,14 @@ func (t tally) keeps() (reason string, until time.Time) {
 	for _, a := range t.absences {
 		if !a.lost {
 			return a.text, t.until()
+		}
+	}
+
+	if !t.crew.growing() {
+		for _, a := range t.absences {
+			if a.hold != "" {
+				return a.describe(), t.until()
+			}
 		}
 	}
 

@@ -43,7 +43,7 @@ func (c Commission) Roles(w World) []RoleState {
 			members = &crew{}
 		}
 
-		t := members.tally(w, r)
+		t := members.tally(w, c, r)
 		t.count()
 
 		states[i] = w.roleState(t)
@@ -71,7 +71,13 @@ func (w World) roleState(t tally) RoleState {
 
 	if t.ReplaceAfter > 0 {
 		for _, a := range t.absences[:min(len(t.absences), maxAbsences)] {
-			s.Notes = append(s.Notes, a.text+w.taken(a.node.Name))
+			s.Notes = append(s.Notes, a.describe())
+		}
+	}
+
+	for _, a := range t.absences {
+		if a.failed != "" && a.taken == "" {
+			s.Warnings = append(s.Warnings, a.describe())
 		}
 	}
 
@@ -86,31 +92,6 @@ func (w World) roleState(t tally) RoleState {
 	}
 
 	return s
-}
-
-// taken returns who took the place of a node, or "".
-func (w World) taken(name string) string {
-	if d := w.replacement(name); d != nil {
-		return "; " + d.Node + " takes its place"
-	}
-
-	return ""
-}
-
-// replacement returns the newest decision that gave the place of the node to another one,
-// or nil.
-func (w World) replacement(name string) *state.Decision {
-	var found *state.Decision
-
-	all := w.View.Automation.Decisions
-	for i := range all {
-		given := all[i].Phase == state.PhaseDecided || all[i].Phase == state.PhaseDone
-		if given && all[i].Replaces == name {
-			found = &all[i]
-		}
-	}
-
-	return found
 }
 
 // surplus describes the nodes beyond the count.
@@ -132,11 +113,20 @@ func (w World) surplus(t tally) string {
 }
 
 // Warnings returns what an operator should know about the roles of the policies that are
-// on, for the health of the manager.
+// on, and about those that turned themselves off, for the health of the manager.
 func Warnings(w World) []string {
 	var warnings []string
 
-	for _, c := range w.rules() {
+	for _, r := range w.Settings.Commission {
+		c := Commission{r}
+
+		switch text := c.stopped(w); {
+		case text != "":
+			warnings = append(warnings, text)
+		case c.isOff(w):
+			continue
+		}
+
 		for _, s := range c.Roles(w) {
 			for _, text := range s.Warnings {
 				warnings = append(warnings, fmt.Sprintf("policy %s, %s: %s", c.Name(), s.Group, text))
@@ -145,6 +135,17 @@ func Warnings(w World) []string {
 	}
 
 	return warnings
+}
+
+// stopped returns that the policy has turned itself off, or "".
+func (c Commission) stopped(w World) string {
+	s, turned := w.View.Automation.Switches[c.Name()]
+	if !turned || s.On || s.Actor != state.PolicyPrincipal(c.Name()) {
+		return ""
+	}
+
+	return fmt.Sprintf("policy %s turned itself off on %s%s; remove the cause, then enable it",
+		c.Name(), stamp(s.Since), because(s.Reason))
 }
 
 // explainMember returns what the policy has to say about a node of one of its roles, or "".
@@ -161,7 +162,7 @@ func (c Commission) explainMember(w World, n inventory.Node) string {
 				strings.Join(s.Warnings, "; "))
 		}
 
-		if absent := w.absent(s.Role, n); absent != "" {
+		if absent := c.absent(w, s.Role, n); absent != "" {
 			return strings.Join(append([]string{absent}, s.Warnings...), "; ")
 		}
 	}
@@ -170,17 +171,23 @@ func (c Commission) explainMember(w World, n inventory.Node) string {
 }
 
 // absent describes a node of a role that is out of service, or returns "".
-func (w World) absent(r Role, n inventory.Node) string {
+func (c Commission) absent(w World, r Role, n inventory.Node) string {
+	var a absence
+
 	switch {
 	case r.ReplaceAfter == 0:
 		return ""
 	case n.Status == inventory.Quarantined:
-		return w.fence(r, &n).text + w.taken(n.Name)
+		a = w.fence(r, &n)
 	case n.InService() && n.Status != inventory.Provisioning && n.State == inventory.Disappeared:
-		return w.silence(r, &n).text + w.taken(n.Name)
+		a = w.silence(r, &n)
+	default:
+		return ""
 	}
 
-	return ""
+	c.retry(w, &a)
+
+	return a.describe()
 }
 
 // finding returns a finding about a node.

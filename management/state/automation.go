@@ -140,8 +140,10 @@ type Decision struct {
 	Group   string // ActionCommission: the group that the node joins
 	// Replaces is the lost node that the node replaces in the group; mostly empty.
 	Replaces string
-	From     string // ActionUpgrade: the commit of most nodes; ActionSupersede: that of the rollout
-	Commit   string // the commit in use, for these two
+	// Lost are the nodes of the group that were lost then, Replaces among them.
+	Lost   []string
+	From   string // ActionUpgrade: the commit of most nodes; ActionSupersede: that of the rollout
+	Commit string // the commit in use, for these two
 	// Playbooks is the digest of the playbooks of that commit.
 	Playbooks string
 	Rollout   string // the id of the rollout that carries it out, or that is superseded

@@ -49,6 +49,7 @@ type site struct {
 	verdict  inventory.VerdictResult // of every verification
 	takes    time.Duration           // each job
 	fails    bool                    // every commission
+	failsIn  string                  // the commissions of a group
 	busiest  int                     // automatic jobs at a time
 	ponders  time.Duration           // each host, before it answers
 	asked    map[string]int          // questions, by node
@@ -367,7 +368,7 @@ func (s *site) commissioned(v *state.View, j *job.Job) {
 		m := n.Clone()
 		m.PrevStatus, m.Status, m.Group, m.Revision = inventory.Provisioning, inventory.Allocated, j.Group, v.Revision
 
-		if s.fails {
+		if s.fails || s.failsIn != "" && s.failsIn == j.Group {
 			j.Status, j.Message = job.Errored, "no such package"
 			m.Status, m.Group, m.LastError = inventory.Unallocated, "", j.Message
 		}

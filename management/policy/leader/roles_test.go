@@ -3,6 +3,7 @@
 package leader
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -238,6 +239,94 @@ func TestDynamicRolesTest(t *testing.T) {
 		if err != nil || len(tested.Outlooks) != 1 || tested.Outlooks[0].Now ||
 			!strings.Contains(tested.Outlooks[0].Text, "kept for service-master: n-0 is silent") {
 			t.Errorf("%v, %+v", err, tested)
+		}
+	})
+}
+
+// TestDynamicRolesFail: while no new node can become a master, three of them are used up for a lost one, and
+// no other one before the cause is removed and the policy enabled anew, as the health advises. A policy that has
+// turned itself off is enabled, and one that is on is disabled first.
+func TestDynamicRolesFail(t *testing.T) {
+	t.Parallel()
+
+	for kind, advice := range map[string]string{
+		"in a row":     "policy site turned itself off",
+		"not in a row": "remove the cause, then disable and enable the policy",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := roleSite(t, 3, 0)
+				l := s.leader()
+
+				enable := func() {
+					if _, err := l.Enable(t.Context(), ann, "site", false, ""); err != nil {
+						t.Fatal(err)
+					}
+				}
+
+				enable()
+
+				s.failsIn = inventory.GroupMaster
+				s.boots[name(0)] = ""
+				s.see(false, 0)
+
+				// Every second new node becomes a worker.
+				nodes := 1
+				if kind == "not in a row" {
+					nodes = 2
+				}
+
+				for i := range 6 {
+					s.discover(3+i*nodes, nodes)
+					s.run(l, time.Hour)
+				}
+
+				used := func() (failed int) {
+					for _, j := range s.View().Jobs {
+						if j.Group == inventory.GroupMaster && j.Status == job.Errored {
+							failed++
+						}
+					}
+
+					return failed
+				}
+
+				text := strings.Join(l.Warnings(), "\n")
+				if used() != 3 || !strings.Contains(text, advice) || !strings.Contains(text, "n-000 is ") ||
+					!strings.Contains(text, "3 attempts to replace it failed") {
+					t.Errorf("%d nodes used up: %s; %s", used(), text, s.jobs())
+				}
+
+				s.failsIn = ""
+
+				if nodes == 2 {
+					if _, err := l.Disable(t.Context(), ann, "site", ""); err != nil {
+						t.Fatal(err)
+					}
+				}
+
+				enable()
+				s.run(l, 2*time.Hour)
+
+				if m := strings.Fields(s.inGroup(inventory.GroupMaster)); len(m) != 4 || len(l.Warnings()) > 0 {
+					t.Errorf("masters %s; %s", m, l.Warnings())
+				}
+			})
+		})
+	}
+}
+
+// discover adds new nodes.
+func (s *site) discover(first, count int) {
+	s.publish(func(v *state.View) {
+		for i := range count {
+			n, _ := inventory.NewNode(inventory.Observation{
+				Observer: inventory.ObserverGossip, Label: "n", Serial: fmt.Sprintf("%03d", first+i),
+				Addr: fmt.Sprint("192.0.2.", 100+first+i), Alive: true,
+			}, nil, time.Now())
+			n.Revision = v.Revision
+			v.Nodes = append(v.Nodes, &n)
 		}
 	})
 }
