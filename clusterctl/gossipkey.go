@@ -5,52 +5,48 @@ package clusterctl
 import (
 	"context"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) gossipKey() *cli.Command {
-	return &cli.Command{
-		Name: "gossip-key", Usage: "rotate the key that encrypts the gossip, and follow the rotation",
-		Commands: []*cli.Command{
-			a.leaf(leaf{
-				name:  "rotate",
-				usage: "replace the gossip key on all members, without an interruption",
-				about: "The manager installs a new key on every member, then uses it, and removes the old one " +
-					"only after every known node has confirmed the new one. A node that the gossip does not reach " +
-					"gets it over ssh. Until then the old key is accepted as well, and gossip-key status lists " +
-					"the laggards. The rotation goes on after a restart of the manager; a second rotate waits " +
-					"for the running one.\n" +
-					"--force removes the old key without the laggards: they are locked out of the gossip until a " +
-					"discover prepares them anew. The command names them and asks.",
-				flags:   rotationFlags(),
-				formats: namelessFormats,
-				examples: []string{
-					"clusterctl gossip-key rotate",
-					"clusterctl gossip-key rotate --no-wait -o json",
-					"clusterctl gossip-key rotate --force",
-				},
-				run: rotateGossipKey,
-			}),
-			a.leaf(leaf{
-				name:     "status",
-				usage:    "show the newest rotation of the gossip key, and what it waits for",
-				about:    "Keys are shown as fingerprints only.",
-				formats:  namelessFormats,
-				examples: []string{"clusterctl gossip-key status", "clusterctl gossip-key status -o json"},
-				run: func(ctx context.Context, c *call) error {
-					state, err := c.manager.GossipKey(ctx)
-					if err != nil {
-						return err
-					}
+func rotateGossip(name string) leaf {
+	return leaf{
+		name:  name,
+		usage: "replace the gossip key on all members, without an interruption",
+		about: "The manager installs a new key on every member, then uses it, and removes the old one " +
+			"only after every known node has confirmed the new one. A node that the gossip does not reach " +
+			"gets it over ssh. Until then the old key is accepted as well, and key status gossip lists " +
+			"the laggards. The rotation goes on after a restart of the manager; a second rotate waits " +
+			"for the running one.\n" +
+			"--force removes the old key without the laggards: they are locked out of the gossip until a " +
+			"discover prepares them anew. The command names them and asks.",
+		flags:   rotationFlags(),
+		formats: namelessFormats,
+		examples: []string{
+			"clusterctl key rotate gossip",
+			"clusterctl key rotate gossip --no-wait -o json",
+			"clusterctl key rotate gossip --force",
+		},
+		run: rotateGossipKey,
+	}
+}
 
-					return c.showGossipKey(state)
-				},
-			}),
+func gossipStatus(name string) leaf {
+	return leaf{
+		name:     name,
+		usage:    "show the newest rotation of the gossip key, and what it waits for",
+		about:    "Keys are shown as fingerprints only.",
+		formats:  namelessFormats,
+		examples: []string{"clusterctl key status gossip", "clusterctl key status gossip -o json"},
+		run: func(ctx context.Context, c *call) error {
+			state, err := c.manager.GossipKey(ctx)
+			if err != nil {
+				return err
+			}
+
+			return c.showGossipKey(state)
 		},
 	}
 }
@@ -68,7 +64,7 @@ func rotateGossipKey(ctx context.Context, c *call) error {
 			return err
 		}
 
-		request.LockOut, err = c.confirmLockOut(ctx, before.Laggards, "gossip-key rotate --force", "out of the gossip")
+		request.LockOut, err = c.confirmLockOut(ctx, before.Laggards, "key rotate gossip --force", "out of the gossip")
 		if err != nil {
 			return err
 		}
@@ -96,7 +92,7 @@ func rotateGossipKey(ctx context.Context, c *call) error {
 
 	return exit.Errorf(exit.Failed, "the rotation waits for %s; the old key is accepted meanwhile",
 		inventory.Count(len(state.Laggards), "member", "members")).
-		Try("reach the laggards over ssh, or forget nodes that are gone; then: %s gossip-key rotate", c.self())
+		Try("reach the laggards over ssh, or forget nodes that are gone; then: %s key rotate gossip", c.self())
 }
 
 // showGossipKey prints the state of the gossip key.

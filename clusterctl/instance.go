@@ -17,6 +17,7 @@ const highlyAvailable = 3
 func (a *app) instance() *cli.Command {
 	return &cli.Command{
 		Name: "instance", Aliases: []string{"instances"}, Usage: "list the running instances of the manager",
+		Hidden: true,
 		Commands: []*cli.Command{
 			a.leaf(leaf{
 				name:    "list",
@@ -42,17 +43,20 @@ func instanceList(ctx context.Context, c *call) error {
 			return listing[api.Instance]{}, err
 		}
 
-		// etcd needs a majority of its members.
-		switch n := len(l.Items); {
-		case n == 1:
-			c.say("warning: a single instance is not highly available: while its host is down, nothing is managed")
-		case n < highlyAvailable:
-			c.say("warning: %d instances are not highly available: tolerating the loss of one takes %d", n,
-				highlyAvailable)
-		}
+		c.warnOfInstances(len(l.Items))
 
 		return listingOf(l, nil)
 	}
 
 	return showList(c, print.InstanceColumns, load, func(in api.Instance) string { return in.ID }, "no instances found")
+}
+
+// warnOfInstances warns of too few instances: etcd needs a majority of its members.
+func (c *call) warnOfInstances(n int) {
+	switch {
+	case n == 1:
+		c.say("warning: a single instance is not highly available: while its host is down, nothing is managed")
+	case n < highlyAvailable:
+		c.say("warning: %d instances are not highly available: tolerating the loss of one takes %d", n, highlyAvailable)
+	}
 }

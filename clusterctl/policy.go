@@ -81,16 +81,16 @@ func (a *app) policy() *cli.Command {
 				},
 			}),
 			a.leaf(leaf{
-				name: "pause-all", flags: reason(), formats: namelessFormats,
+				name: "pause-all", hidden: true, flags: reason(), formats: namelessFormats,
 				usage:    "let all policies do nothing",
-				about:    "The same as `clusterctl policy pause all`; `clusterctl policy resume-all` ends it.",
+				about:    "The same as `clusterctl policy pause all`.",
 				examples: []string{"clusterctl policy pause-all --reason 'an audit'"},
 				run: func(ctx context.Context, c *call) error {
 					return c.pausePolicy(ctx, api.AllPolicies)
 				},
 			}),
 			a.leaf(leaf{
-				name: "resume-all", flags: reason(), formats: namelessFormats,
+				name: "resume-all", hidden: true, flags: reason(), formats: namelessFormats,
 				usage: "end the pause of all policies",
 				about: "The same as `clusterctl policy resume all`. A policy that is paused by itself stays so: " +
 					"`clusterctl policy resume NAME` ends that.",
@@ -154,12 +154,7 @@ func (c *call) pausePolicy(ctx context.Context, name string) error {
 		return err
 	}
 
-	resume := "resume " + name
-	if name == api.AllPolicies {
-		resume = "resume-all"
-	}
-
-	c.say("to go on: %s policy %s", c.self(), resume)
+	c.say("to go on: %s policy resume %s", c.self(), name)
 
 	return nil
 }

@@ -29,14 +29,7 @@ func (a *app) rollout() *cli.Command {
 				examples: []string{"clusterctl rollout list", "clusterctl rollout list -o json"},
 				run:      rolloutList,
 			}),
-			a.leaf(leaf{
-				name: "show", args: "ID", min: 1, max: 1, aliases: []string{"get"},
-				usage:    "show a rollout with each of its nodes",
-				examples: []string{"clusterctl rollout show r7b1e44d2"},
-				run: func(ctx context.Context, c *call) error {
-					return c.showRollout(c.manager.Rollout(ctx, c.args[0]))
-				},
-			}),
+			a.rolloutShow(),
 			a.rolloutStatus(),
 			a.rolloutEvents(),
 			a.rolloutAct("pause", "begin no further node; those in progress go on", nil,
@@ -185,13 +178,55 @@ func rolloutList(ctx context.Context, c *call) error {
 	return c.show(answer)
 }
 
+func (a *app) rolloutShow() *cli.Command {
+	return a.leaf(leaf{
+		name: "show", args: "ID", min: 1, max: 1, aliases: []string{"get"},
+		usage: "show a rollout with each of its nodes, or its events, and follow it",
+		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has " +
+			"ended or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every " +
+			"node is done.\n" +
+			"--events shows who did what with the rollout, and what it decided, oldest first; the manager keeps the " +
+			"last 200 events. With -f it also prints each new one; with -o json as well, one object per line.",
+		flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "show each change, until the end"},
+			&cli.BoolFlag{Name: "events", Usage: "show the events instead"},
+			&cli.StringFlag{Name: "limit", Usage: "with --events: at most the last `N`"},
+		},
+		examples: []string{
+			"clusterctl rollout show r7b1e44d2",
+			"clusterctl rollout show -f r7b1e44d2",
+			"clusterctl rollout show --events --limit 5 r7b1e44d2",
+		},
+		run: rolloutShow,
+	})
+}
+
+func rolloutShow(ctx context.Context, c *call) error {
+	switch {
+	case c.Bool("events") && c.format == print.FormatName:
+		return exit.Usagef("events have no names").Try("leave out -o name")
+	case c.Bool("events"):
+		return rolloutEvents(ctx, c)
+	case c.IsSet("limit"):
+		return exit.Usagef("--limit is a number of events").Try("add --events, or leave out --limit")
+	case c.Bool("follow") && c.format != print.FormatTable:
+		return exit.Usagef("--follow prints one line per change, which -o %s cannot do", c.format).
+			Try("leave out -o, or add --events for -o json")
+	case c.Bool("follow"):
+		return c.followRollout(ctx, c.args[0])
+	}
+
+	return c.showRollout(c.manager.Rollout(ctx, c.args[0]))
+}
+
 func (a *app) rolloutStatus() *cli.Command {
 	return a.leaf(leaf{
-		name:  "status",
-		args:  "ID",
-		min:   1,
-		max:   1,
-		usage: "show the progress of a rollout",
+		name:   "status",
+		args:   "ID",
+		min:    1,
+		max:    1,
+		hidden: true,
+		usage:  "show the progress of a rollout",
 		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has " +
 			"ended " +
 			"or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every node " +
@@ -245,7 +280,7 @@ func (c *call) followRollout(ctx context.Context, id string) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return exit.Errorf(exit.Interrupted, "detached; the rollout %s goes on", id).
-			Try("to follow it again: %s rollout status -f %s", c.self(), id)
+			Try("to follow it again: %s rollout show -f %s", c.self(), id)
 	case err != nil:
 		return err
 	case r.Status == "Done" && r.Count.Done == r.Count.Total:
@@ -428,7 +463,7 @@ func startRollout(ctx context.Context, c *call) error {
 		return c.showRollout(r, nil)
 	}
 
-	c.say("rollout %s is %s; to follow it: %s rollout status -f %s", r.ID, r.Status, c.self(), r.ID)
+	c.say("rollout %s is %s; to follow it: %s rollout show -f %s", r.ID, r.Status, c.self(), r.ID)
 
 	return nil
 }

@@ -15,66 +15,67 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) sshKey() *cli.Command {
+func rotateSSH(name string) leaf {
 	to := &cli.StringFlag{Name: "to", Usage: "a private key on the manager's host, with an absolute `PATH`"}
 
-	return &cli.Command{
-		Name: "ssh-key", Usage: "rotate the ssh key with which the manager logs in to nodes",
-		Commands: []*cli.Command{
-			a.leaf(leaf{
-				name:  "rotate",
-				usage: "replace the manager's ssh key on all nodes, without an interruption",
-				about: "The manager makes a new key, or takes the one of --to, puts its public half beside the old " +
-					"one on every node, and tries a login with the new one alone. Then it uses the new key, and " +
-					"takes the old one away from every node that has confirmed. Nodes that are away or held by a " +
-					"job are " +
-					"laggards: until they return and follow, the old key stays valid, and ssh-key status lists them. " +
-					"The rotation goes on after a restart of the manager. Nodes with a key_file of their own, or of " +
-					"their group, keep it.\n" +
-					"--force ends the rotation without the laggards: the manager can no longer log in to them. The " +
-					"command names them and asks. It is refused while no node has confirmed the new key.",
-				flags:   append([]cli.Flag{to}, rotationFlags()...),
-				formats: namelessFormats,
-				examples: []string{
-					"clusterctl ssh-key rotate",
-					"clusterctl ssh-key rotate --to /etc/clusterm/id_ed25519",
-					"clusterctl ssh-key rotate --no-wait -o json",
-					"clusterctl ssh-key rotate --force",
-				},
-				run: rotateSSHKey,
-			}),
-			a.leaf(leaf{
-				name:     "status",
-				usage:    "show the manager's ssh key, its newest rotation, and what that waits for",
-				about:    "Of a key, its file on the manager's host and the public half are shown.",
-				formats:  namelessFormats,
-				examples: []string{"clusterctl ssh-key status", "clusterctl ssh-key status -o json"},
-				run: func(ctx context.Context, c *call) error {
-					state, err := c.manager.SSHKey(ctx)
-					if err != nil {
-						return err
-					}
+	return leaf{
+		name:  name,
+		usage: "replace the manager's ssh key on all nodes, without an interruption",
+		about: "The manager makes a new key, or takes the one of --to, puts its public half beside the old " +
+			"one on every node, and tries a login with the new one alone. Then it uses the new key, and " +
+			"takes the old one away from every node that has confirmed. Nodes that are away or held by a " +
+			"job are " +
+			"laggards: until they return and follow, the old key stays valid, and key status ssh lists them. " +
+			"The rotation goes on after a restart of the manager. Nodes with a key_file of their own, or of " +
+			"their group, keep it.\n" +
+			"--force ends the rotation without the laggards: the manager can no longer log in to them. The " +
+			"command names them and asks. It is refused while no node has confirmed the new key.",
+		flags:   append([]cli.Flag{to}, rotationFlags()...),
+		formats: namelessFormats,
+		examples: []string{
+			"clusterctl key rotate ssh",
+			"clusterctl key rotate ssh --to /etc/clusterm/id_ed25519",
+			"clusterctl key rotate ssh --no-wait -o json",
+			"clusterctl key rotate ssh --force",
+		},
+		run: rotateSSHKey,
+	}
+}
 
-					return c.showSSHKey(state)
-				},
-			}),
-			a.leaf(leaf{
-				name:  "cancel",
-				usage: "take the running rotation back, so that the old key stays",
-				about: "Every node accepts the old key again, the manager uses it again, and the new one is " +
-					"taken away from the nodes. That is a rotation in the other direction, which waits for the same " +
-					"laggards.",
-				formats:  namelessFormats,
-				examples: []string{"clusterctl ssh-key cancel"},
-				run: func(ctx context.Context, c *call) error {
-					state, err := c.manager.CancelSSHKey(ctx)
-					if err != nil {
-						return err
-					}
+func sshStatus(name string) leaf {
+	return leaf{
+		name:     name,
+		usage:    "show the manager's ssh key, its newest rotation, and what that waits for",
+		about:    "Of a key, its file on the manager's host and the public half are shown.",
+		formats:  namelessFormats,
+		examples: []string{"clusterctl key status ssh", "clusterctl key status ssh -o json"},
+		run: func(ctx context.Context, c *call) error {
+			state, err := c.manager.SSHKey(ctx)
+			if err != nil {
+				return err
+			}
 
-					return c.showSSHKey(state)
-				},
-			}),
+			return c.showSSHKey(state)
+		},
+	}
+}
+
+func cancelSSH(name string) leaf {
+	return leaf{
+		name:  name,
+		usage: "take the running rotation back, so that the old key stays",
+		about: "Every node accepts the old key again, the manager uses it again, and the new one is " +
+			"taken away from the nodes. That is a rotation in the other direction, which waits for the same " +
+			"laggards.",
+		formats:  namelessFormats,
+		examples: []string{"clusterctl key cancel ssh"},
+		run: func(ctx context.Context, c *call) error {
+			state, err := c.manager.CancelSSHKey(ctx)
+			if err != nil {
+				return err
+			}
+
+			return c.showSSHKey(state)
 		},
 	}
 }
@@ -96,7 +97,7 @@ func rotateSSHKey(ctx context.Context, c *call) error {
 			return err
 		}
 
-		request.LockOut, err = c.confirmLockOut(ctx, before.Laggards, "ssh-key rotate --force", "out of the new key")
+		request.LockOut, err = c.confirmLockOut(ctx, before.Laggards, "key rotate ssh --force", "out of the new key")
 		if err != nil {
 			return err
 		}
@@ -123,7 +124,7 @@ func rotateSSHKey(ctx context.Context, c *call) error {
 		return nil
 	case state.Problem != "":
 		return exit.Errorf(exit.Failed, "the rotation is held up: %s", state.Problem).
-			Try("see it with %s ssh-key status, or take it back: %s ssh-key cancel", c.self(), c.self())
+			Try("see it with %s key status ssh, or take it back: %s key cancel ssh", c.self(), c.self())
 	}
 
 	failed := exit.Errorf(exit.Failed, "the rotation waits for %s; the old key stays valid meanwhile",
@@ -139,7 +140,7 @@ func rotateSSHKey(ctx context.Context, c *call) error {
 	}
 
 	return failed.Try(
-		"bring the laggards back, or forget nodes that are gone; the rotation goes on by itself: %s ssh-key status",
+		"bring the laggards back, or forget nodes that are gone; the rotation goes on by itself: %s key status ssh",
 		c.self())
 }
 

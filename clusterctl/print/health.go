@@ -113,6 +113,16 @@ func (p *Printer) goodIf(good bool, text string) string {
 	return p.Paint.Bad(Line(text))
 }
 
+// Versions prints the version of clusterctl, and of the manager if it has answered.
+func (p *Printer) Versions(client api.Version, server *api.Version) {
+	p.gap()
+	p.Printf("%s\n", VersionLine("clusterctl", client))
+
+	if server != nil {
+		p.Printf("%s\n", VersionLine("clusterm  ", *server))
+	}
+}
+
 // VersionLine formats the version of a program.
 func VersionLine(program string, v api.Version) string {
 	var details []string

@@ -154,7 +154,7 @@ func storeRemoveCommand() *cli.Command {
 		Name:      "remove",
 		Usage:     "remove a record that cannot be read; refuses any other",
 		UsageText: "clusterm store remove KEY [--config FILE]",
-		Description: "'clusterm store check' and the check \"records\" of 'clusterctl health' list the keys. A node " +
+		Description: "'clusterm store check' and the check \"records\" of 'clusterctl status' list the keys. A node " +
 			"without its record is unknown until it is seen again, and then Quarantined, like the nodes that a " +
 			"removed job held; a backup is better, if there is one:\n\n" +
 			"   clusterm store remove v/nodes/web-1",

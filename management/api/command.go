@@ -122,9 +122,9 @@ func command(a inventory.Action) []string {
 	case inventory.ActionSetVariable:
 		return append(append([]string{"vars", "set", "--node"}, a.Nodes...), a.Key+"="+a.Value)
 	case inventory.ActionShowSSHKey:
-		return []string{"ssh-key", "status"}
+		return []string{"key", "status", "ssh"}
 	case inventory.ActionCancelSSHKey:
-		return []string{"ssh-key", "cancel"}
+		return []string{"key", "cancel", "ssh"}
 	case inventory.ActionListRollouts:
 		return []string{"rollout", "list"}
 	case inventory.ActionShowRollout:
@@ -143,10 +143,8 @@ func command(a inventory.Action) []string {
 		return []string{"policy", "list"}
 	case inventory.ActionReleaseBrake:
 		return []string{"policy", "release"}
-	case inventory.ActionShowHealth:
-		return []string{"health"}
-	case inventory.ActionShowVersion:
-		return []string{"version"}
+	case inventory.ActionShowHealth, inventory.ActionShowVersion:
+		return []string{"status"}
 	case inventory.ActionShowRepo:
 		return []string{"repo", "status"}
 	case inventory.ActionSyncRepo:

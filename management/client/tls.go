@@ -211,7 +211,7 @@ func certificateError(where, name string, leaf *x509.Certificate, now time.Time,
 
 		return fail("the certificate of %s expired at %s; the clock of this host shows %s", where,
 			stamp(c.NotAfter), stamp(now)).
-			Do("check the clocks of both hosts (timedatectl), and `clusterctl health` on the manager's host")
+			Do("check the clocks of both hosts (timedatectl), and `clusterctl status` on the manager's host")
 	}
 
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
@@ -220,7 +220,7 @@ func certificateError(where, name string, leaf *x509.Certificate, now time.Time,
 	}
 
 	return fail("the certificate of %s is not valid: %w", where, err).
-		Do("check `clusterctl health` on the manager's host")
+		Do("check `clusterctl status` on the manager's host")
 }
 
 // tlsError translates an error of a handshake that verify has not made, or returns

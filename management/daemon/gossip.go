@@ -229,7 +229,7 @@ func (g *gossip) AgentVars() (map[string]any, error) {
 	if g.manager.ID == "" {
 		return nil, inventory.Errorf(inventory.KindUnavailable,
 			"cannot prepare hosts: this manager has no identity: %w", g.noManager).
-			Do("see clusterctl health; it works again soon after the store accepts writes")
+			Do("see clusterctl status; it works again soon after the store accepts writes")
 	}
 
 	host, port, _ := net.SplitHostPort(addr)
@@ -275,7 +275,7 @@ func (g *gossip) contact() (addr string, join []string, err error) {
 	self, err := g.remote.Self()
 	if err != nil {
 		return "", nil, inventory.Errorf(inventory.KindUnavailable, "%w", err).
-			Do("see clusterctl health; new hosts would not be observed")
+			Do("see clusterctl status; new hosts would not be observed")
 	}
 
 	// The Ansible role starts agents with encryption only.

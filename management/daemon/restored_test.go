@@ -47,7 +47,7 @@ func TestRestoredIsPaused(t *testing.T) {
 		h, err := s.Health(s.ctx())
 		s.must(err)
 
-		says := func(w string) bool { return strings.Contains(w, "clusterctl policy resume-all") }
+		says := func(w string) bool { return strings.Contains(w, "clusterctl policy resume all") }
 		if isPaused() != paused || slices.ContainsFunc(h.Warnings, says) != paused {
 			t.Errorf("%s: paused %t, warnings %q, want %t", when, isPaused(), h.Warnings, paused)
 		}

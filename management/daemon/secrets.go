@@ -218,7 +218,7 @@ func (s *secrets) errMissing(ring secret.Ring, named string) error {
 		"secret variables are locked: they are encrypted with key %s, and the key file %s %s", named, s.file.path,
 		problem).
 		Do("restore the key file from its backup or from the other instance, and restart clusterm; or, if the key is " +
-			"lost, run clusterctl secrets rotate --abandon, and set the secret variables anew")
+			"lost, run clusterctl key rotate secrets --abandon, and set the secret variables anew")
 }
 
 // startSecrets encrypts what is stored in the clear or with a former key, now and after
@@ -293,7 +293,7 @@ func (s *secrets) lock(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return inventory.Errorf(inventory.KindUnavailable, "another rotation of the key is under way: %w", ctx.Err()).
-			Do("see clusterctl secrets status")
+			Do("see clusterctl key status secrets")
 	}
 }
 
@@ -402,14 +402,14 @@ func (s *secrets) rotate(ctx context.Context, abandon bool) error {
 		return problem
 	case problem == nil && abandon:
 		return inventory.Errorf(inventory.KindRefused, "the key of the secrets is there, so it is not abandoned").
-			Do("rotate it: clusterctl secrets rotate")
+			Do("rotate it: clusterctl key rotate secrets")
 	}
 
 	if s.file.readOnly {
 		return inventory.Errorf(inventory.KindRefused,
 			"the key is a systemd credential (%s), which clusterm cannot write", s.file.path).
 			Do("put a new key into its first line (head -c 32 /dev/urandom | base64), keep the others, and restart " +
-				"clusterm; remove them once clusterctl secrets status counts no secret of them")
+				"clusterm; remove them once clusterctl key status secrets counts no secret of them")
 	}
 
 	named, rotating, err := s.stored.SecretsKey(ctx)

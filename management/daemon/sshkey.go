@@ -62,7 +62,7 @@ func (d *Daemon) sshKeyWarning() string {
 
 	switch {
 	case s.Problem != "":
-		return "the rotation of the ssh key is held up: " + s.Problem + "; see clusterctl ssh-key status"
+		return "the rotation of the ssh key is held up: " + s.Problem + "; see clusterctl key status ssh"
 	case len(s.Laggards) == 0:
 		return ""
 	}
@@ -70,7 +70,7 @@ func (d *Daemon) sshKeyWarning() string {
 	first := s.Laggards[0]
 
 	return fmt.Sprintf("the rotation of the ssh key waits for %s, such as %s (%s); until then the old key stays "+
-		"valid; see clusterctl ssh-key status", inventory.Count(len(s.Laggards), "node", "nodes"),
+		"valid; see clusterctl key status ssh", inventory.Count(len(s.Laggards), "node", "nodes"),
 		first.Name, inventory.Shorten(first.Reason, 200))
 }
 

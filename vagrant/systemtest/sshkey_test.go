@@ -89,7 +89,7 @@ func TestSSHKeyRotate(t *testing.T) {
 	}
 
 	// Connections offer the new key, then the old one.
-	w.wantRefused(5, []string{"is running since", "ssh-key cancel"}, "ssh-key", "rotate")
+	w.wantRefused(5, []string{"is running since", "key cancel ssh"}, "ssh-key", "rotate")
 	w.ctl("nodes", "ping", w.name("host2"), w.name(fixed))
 	w.commission(master, "host2", fixed)
 

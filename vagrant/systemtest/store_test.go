@@ -55,7 +55,7 @@ func TestFullStore(t *testing.T) {
 			t.Errorf("%s is %s, held by job %q; want job %s", n.Name, n.Status, n.Job, last)
 		}
 
-		r := w.wantRefused(6, []string{"the store is full", "clusterctl health"}, "vars", "set", "--global", "a=1")
+		r := w.wantRefused(6, []string{"the store is full", "clusterctl status"}, "vars", "set", "--global", "a=1")
 		if r.took > 2*time.Second {
 			t.Errorf("the refusal took %s", r.took)
 		}

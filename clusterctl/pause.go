@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// withAll begins the reason for which pause --all pauses a rollout. resume --all leaves other paused rollouts alone.
+const withAll = "with everything (pause --all)"
+
+const pauseAllHelp = "Policies decide nothing, and their rollouts and those of people begin no further node. Jobs " +
+	"that run go on, and so does what people start; to hold that back, too: clusterctl freeze on. One policy or one " +
+	"rollout has commands of its own: policy pause, rollout pause."
+
+const resumeAllHelp = "It ends the pause of all policies, and resumes the rollouts that pause --all has paused. A " +
+	"policy or a rollout that somebody paused by itself stays paused."
+
+func allFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "all", Usage: "all policies and all rollouts"},
+		&cli.StringFlag{Name: "reason", Usage: "the `REASON` for their events and the audit trail"},
+	}
+}
+
+func (a *app) pause() *cli.Command {
+	return a.leaf(leaf{
+		name: "pause", usage: "pause everything that begins by itself: policies and rollouts", formats: []string{},
+		about: pauseAllHelp, flags: allFlags(), examples: []string{"clusterctl pause --all --reason 'an audit'"},
+		run: pauseAll,
+	})
+}
+
+func (a *app) resume() *cli.Command {
+	return a.leaf(leaf{
+		name: "resume", usage: "end the pause of everything", formats: []string{},
+		about: resumeAllHelp, flags: allFlags(), examples: []string{"clusterctl resume --all"},
+		run: resumeAll,
+	})
+}
+
+// needsAll refuses a command that names nothing.
+func (c *call) needsAll() error {
+	if c.Bool("all") {
+		return nil
+	}
+
+	return exit.Usagef("%s needs --all", c.Name).
+		Try("for one policy or rollout: %[1]s policy %[2]s NAME, %[1]s rollout %[2]s ID", c.self(), c.Name)
+}
+
+func pauseAll(ctx context.Context, c *call) error {
+	if err := c.needsAll(); err != nil {
+		return err
+	}
+
+	if _, err := c.manager.PausePolicy(ctx, api.AllPolicies, c.String("reason")); err != nil {
+		return err
+	}
+
+	reason := withAll
+	if r := c.String("reason"); r != "" {
+		reason += ": " + r
+	}
+
+	going := func(r api.Rollout) bool { return r.Status == "Running" || r.Status == "AwaitingPromotion" }
+
+	err := c.eachRollout(ctx, going, "paused", func(id string) error {
+		_, err := c.manager.PauseRollout(ctx, id, reason)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	c.say("all policies are paused; to go on: %s resume --all", c.self())
+
+	return nil
+}
+
+func resumeAll(ctx context.Context, c *call) error {
+	if err := c.needsAll(); err != nil {
+		return err
+	}
+
+	paused := func(r api.Rollout) bool { return r.Status == "Paused" && strings.Contains(r.Reason, ": "+withAll) }
+
+	err := c.eachRollout(ctx, paused, "resumed", func(id string) error {
+		_, err := c.manager.ResumeRollout(ctx, id, api.RolloutResume{Reason: c.String("reason")})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	if _, err := c.manager.ResumePolicy(ctx, api.AllPolicies, c.String("reason")); err != nil {
+		return err
+	}
+
+	c.say("the pause of all policies has ended")
+
+	return nil
+}
+
+// eachRollout changes the selected rollouts. One that the manager refuses to change has gone on or ended meanwhile.
+func (c *call) eachRollout(
+	ctx context.Context, selected func(api.Rollout) bool, done string, change func(id string) error,
+) error {
+	rollouts, err := c.manager.ListRollouts(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, r := range rollouts.Items {
+		if !selected(r) {
+			continue
+		}
+
+		switch err := change(r.ID); {
+		case err == nil:
+			c.say("rollout %s is %s", r.ID, done)
+		case inventory.KindOf(err) != inventory.KindRefused:
+			return err
+		default:
+			c.say("rollout %s is not %s: %v", r.ID, done, err)
+		}
+	}
+
+	return nil
+}
