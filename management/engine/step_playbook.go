@@ -637,7 +637,31 @@ func target(
 		h.Addr = n.Addr
 	}
 
+	if lost := lostNodes(v, j); len(lost) > 0 {
+		h.Extra = map[string]any{"clusterm_lost": lost}
+	}
+
 	return h
+}
+
+// lostNodes returns the lost nodes of the group of a job by which a policy replaces one of them. The
+// decision may not have the number of the job yet.
+func lostNodes(v *state.View, j job.Job) []any {
+	for _, d := range slices.Backward(v.Automation.Decisions) {
+		if d.Action != state.ActionCommission || d.Node != j.Targets[0].Name ||
+			j.Actor != state.PolicyPrincipal(d.Policy) {
+			continue
+		}
+
+		lost := make([]any, len(d.Lost))
+		for i, name := range d.Lost {
+			lost[i] = name
+		}
+
+		return lost
+	}
+
+	return nil
 }
 
 // peers returns the hosts that are named in the inventory but are no targets:
