@@ -22,7 +22,9 @@ import (
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
+	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -227,6 +229,7 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 	emit("clusterm_nodes_configuration_unknown", float64(counts.Unknown))
 	jobMetrics(v, d.settings.Current().Jobs.Forks, time.Now(), emit)
 	policyMetrics(v, emit)
+	dayTwoMetrics(v, d.notifier.Counts(), emit)
 	emit("clusterm_view_revision", float64(v.Revision))
 	emit("clusterm_view_staleness_seconds", d.store.Staleness().Seconds())
 	emit("clusterm_view_stale", gaugeOf(v.Stale))
@@ -262,6 +265,45 @@ func policyMetrics(v *state.View, emit func(string, float64, ...string)) {
 	emit("clusterm_policy_pending_nodes", float64(pending))
 	emit("clusterm_policy_brake", gaugeOf(v.Automation.Brake.On))
 }
+
+func dayTwoMetrics(v *state.View, deliveries map[notify.Status]int, emit func(string, float64, ...string)) {
+	verified := map[inventory.VerdictResult]int{}
+
+	for _, n := range v.Nodes {
+		if n.Status != inventory.Allocated {
+			continue
+		}
+
+		result := noVerdict
+		if n.Verification != nil {
+			result = n.Verification.Result
+		}
+
+		verified[result]++
+	}
+
+	for _, result := range []inventory.VerdictResult{
+		inventory.Clean, inventory.Drifted, inventory.Unverified, noVerdict,
+	} {
+		emit("clusterm_nodes_verification", float64(verified[result]), string(result))
+	}
+
+	rollouts := map[rollout.Status]int{}
+	for i := range v.Rollouts {
+		rollouts[v.Rollouts[i].Status]++
+	}
+
+	for _, status := range rollout.Statuses {
+		emit("clusterm_rollouts", float64(rollouts[status]), string(status))
+	}
+
+	for _, status := range []notify.Status{notify.Pending, notify.Delivered, notify.Dead} {
+		emit("clusterm_notification_deliveries", float64(deliveries[status]), string(status))
+	}
+}
+
+// noVerdict is the label of nodes without a verification.
+const noVerdict inventory.VerdictResult = "none"
 
 func nodeMetrics(v *state.View, emit func(string, float64, ...string)) {
 	type kind struct {

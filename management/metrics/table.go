@@ -176,6 +176,30 @@ var Table = []Room{
 		},
 	},
 	{
+		"Verification, rollouts and notifications",
+		[]Metric{
+			{
+				Name:   "clusterm_nodes_verification",
+				Type:   Gauge,
+				Labels: []string{"result"},
+				Meaning: "nodes in `Allocated` by the result of their last verification: `clean`, `drifted`, " +
+					"`unknown`, and `none` without one",
+			},
+			{
+				Name:    "clusterm_rollouts",
+				Type:    Gauge,
+				Labels:  []string{"status"},
+				Meaning: "stored rollouts by status; every status is present, 0 included",
+			},
+			{
+				Name:    "clusterm_notification_deliveries",
+				Type:    Gauge,
+				Labels:  []string{"status"},
+				Meaning: "kept deliveries to all targets by status: `pending`, `delivered`, `dead`",
+			},
+		},
+	},
+	{
 		"Runner",
 		[]Metric{
 			{

@@ -25,6 +25,19 @@ type TargetStatus struct {
 	Last                     *Delivery // the newest that was tried; nil: none
 }
 
+// Counts counts the deliveries that are kept by status, those to former targets as well.
+func (n *Notifier) Counts() map[Status]int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	counts := map[Status]int{}
+	for _, d := range n.queue {
+		counts[d.Status]++
+	}
+
+	return counts
+}
+
 // Status returns the targets of the configuration, in its order.
 func (n *Notifier) Status(ctx context.Context) ([]TargetStatus, error) {
 	stored, err := n.Store.Deliveries(ctx)

@@ -36,6 +36,11 @@ const (
 	Fruitless         Status = "Failed" // every node had its turn; more failed than permitted, or none is done
 )
 
+// Statuses lists the statuses of stored rollouts.
+var Statuses = []Status{
+	AwaitingApproval, Running, Paused, AwaitingPromotion, Stopped, Aborting, Aborted, Done, Fruitless,
+}
+
 // Ended reports whether the rollout begins no further node, and none of its jobs goes on.
 func (s Status) Ended() bool { return s == Aborted || s == Done || s == Fruitless }
 
