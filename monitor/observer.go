@@ -96,6 +96,7 @@ func (o *Observer) Change(m Member) {
 	if !m.Alive && o.lost.IsZero() {
 		o.lost = o.newest
 	}
+
 	o.mu.Unlock()
 
 	if s != nil && o.o.Stranger != nil {

@@ -103,5 +103,6 @@ func restoredWarning(a state.Automation) string {
 	}
 
 	return fmt.Sprintf("all policies and rollouts are paused since %s: %s; compare the nodes with their hosts, then: "+
-		"clusterctl policy resume all, and clusterctl rollout resume ID for each of them that is to go on", p.Since.UTC().Format("2006-01-02 15:04:05 UTC"), p.Reason)
+		"clusterctl policy resume all, and clusterctl rollout resume ID for each of them that is to go on",
+		p.Since.UTC().Format("2006-01-02 15:04:05 UTC"), p.Reason)
 }

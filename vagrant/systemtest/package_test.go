@@ -306,8 +306,11 @@ func (w *world) refusedPurge() {
 		}
 	}
 
-	w.sh("host1", "dpkg -i /root/newer.deb && cp /var/lib/clusterm/clusterm.yaml.removed /etc/clusterm/clusterm.yaml && "+
-		"systemctl enable --quiet --now clusterm && systemctl restart clusterm")
+	w.sh(
+		"host1",
+		"dpkg -i /root/newer.deb && cp /var/lib/clusterm/clusterm.yaml.removed /etc/clusterm/clusterm.yaml && "+
+			"systemctl enable --quiet --now clusterm && systemctl restart clusterm",
+	)
 	w.awaitHealthy()
 
 	if n := w.node("host2"); n.Name != name || n.Status != inventory.Allocated {
