@@ -17,7 +17,7 @@ import (
 const withAll = "with everything (pause --all)"
 
 const pauseAllHelp = "Policies decide nothing, and their rollouts and those of people begin no further node. Jobs " +
-	"that run go on, and so does what people start; to hold that back, too: clusterctl freeze on. One policy or one " +
+	"that run go on, and so does what people start; 'clusterctl freeze on' holds that back, too. One policy or one " +
 	"rollout has commands of its own: policy pause, rollout pause."
 
 const resumeAllHelp = "It ends the pause of all policies, and resumes the rollouts that pause --all has paused. A " +

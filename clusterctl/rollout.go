@@ -483,12 +483,13 @@ func (c *call) rolloutRequest(ctx context.Context) (r api.RolloutRequest, err er
 		Tags: values(c, "tags"), SkipTags: values(c, "skip-tags"), Reason: c.String("reason"),
 	}
 
-	switch {
-	case !c.Bool("clean"):
-	case r.Spec.Action != inventory.VerbApply:
-		return r, exit.Usagef("--clean belongs to --action apply").Try("leave out --clean")
-	default:
-		r.Spec.Action = inventory.VerbReapply
+	if c.Bool("clean") {
+		clean, ok := cleanVerb(r.Spec.Action)
+		if !ok {
+			return r, exit.Usagef("--clean belongs to --action apply").Try("leave out --clean")
+		}
+
+		r.Spec.Action = clean
 	}
 
 	if c.IsSet("max-unavailable") && r.Spec.MaxUnavailable == "" {

@@ -438,3 +438,8 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 
 	return c.accepted(ctx, j, err)
 }
+
+// cleanVerb returns the verb that --clean makes of another one.
+func cleanVerb(v inventory.Verb) (inventory.Verb, bool) {
+	return inventory.VerbReapply, v == inventory.VerbApply
+}

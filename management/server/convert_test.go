@@ -101,6 +101,7 @@ var conversions = []conversion{
 		wire:   func(d any) any { return decisionOf(d.(state.Decision)) },
 		internal: map[string]string{
 			"Cancel":    "Job, once it is carried out",
+			"Lost":      "Replaces is the one of them that it is about",
 			"Playbooks": "Commit, whose playbooks they are",
 		},
 	},
@@ -219,6 +220,7 @@ var conversions = []conversion{
 			"Addrs":      "names of Targets of a discover",
 			"Phase":      "of the last run",
 			"Position":   "from the queue",
+			"WaitUntil":  "from the windows and the freeze",
 			"WaitsFor":   "from the queue",
 			"WaitReason": "from the queue",
 			"Runs":       "wholeJob",
