@@ -366,6 +366,8 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		}
 
 		return several(current, out)
+	case flagKind:
+		return words(policyNoun.kinds()...)
 	case "role":
 		return words("viewer", "monitor", "operator", "admin")
 	case "on-failure":
@@ -589,6 +591,12 @@ var completions = withVerbs(map[string]positional{
 	"plan delete":    planIDs,
 	"token revoke":   tokenNames,
 	"policy show":    policyNames,
+	"policy set":     policyNames,
+	"policy delete":  policyNames,
+	"group set":      groupNames,
+	"group delete":   groupNames,
+	"window set":     windowNames,
+	"window delete":  windowNames,
 	"policy test":    policyNames,
 	"policy enable":  policyNames,
 	"policy disable": policyNames,
@@ -664,6 +672,28 @@ func policyNames(ctx context.Context, c *completer, _ string) []candidate {
 // policyNamesAndAll completes the names of policies, or all of them.
 func policyNamesAndAll(ctx context.Context, c *completer, current string) []candidate {
 	return append(policyNames(ctx, c, current), candidate{api.AllPolicies, "every policy"})
+}
+
+// groupNames completes the names of host groups.
+func groupNames(ctx context.Context, c *completer, _ string) []candidate { return c.groups(ctx) }
+
+// windowNames completes the names of maintenance windows.
+func windowNames(ctx context.Context, c *completer, _ string) []candidate {
+	if c.manager == nil {
+		return nil
+	}
+
+	windows, err := c.manager.Windows(ctx)
+	if err != nil {
+		return nil
+	}
+
+	var out []candidate
+	for _, w := range windows.Windows {
+		out = append(out, candidate{w.Name, w.Cron})
+	}
+
+	return out
 }
 
 // notificationNames completes the names of targets of notifications.

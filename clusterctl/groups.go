@@ -17,7 +17,8 @@ func (a *app) groups() *cli.Command {
 	return a.leaf(leaf{
 		name: "groups", usage: "list the host groups with their nodes, rules and settings",
 		about: "A node is healthy if it is in service and Discovered: only those count for the requirements of other " +
-			"groups. A caller with a scope counts the nodes within it. The groups are a setting: groups.",
+			"groups. A caller with a scope counts the nodes within it. The groups are a setting, groups; " +
+			"`clusterctl group set` changes one of them.",
 		formats: tableFormats,
 		flags:   columnFlags(print.GroupColumns.Names()),
 		examples: []string{

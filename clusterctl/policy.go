@@ -45,6 +45,8 @@ func (a *app) policy() *cli.Command {
 					return c.show(print.Answer{Wire: state, Table: show, Long: show})
 				},
 			}),
+			a.itemSet(policyNoun),
+			a.itemDelete(policyNoun),
 			a.policyTest(),
 			a.leaf(leaf{
 				name: "enable", args: "NAME", min: 1, max: 1, formats: namelessFormats,

@@ -18,8 +18,8 @@ func (a *app) windows() *cli.Command {
 		name: "windows", usage: "list the maintenance windows, and whether changes are frozen",
 		formats: namelessFormats,
 		about: "A job that would change a node outside of its maintenance windows waits in the queue, as does every " +
-			"such job during a freeze. Nodes without a window may always change. The windows are a setting: " +
-			"windows.",
+			"such job during a freeze. Nodes without a window may always change. The windows are a setting, windows; " +
+			"`clusterctl window set` changes one of them.",
 		examples: []string{"clusterctl windows", "clusterctl windows -o json"},
 		run: func(ctx context.Context, c *call) error {
 			windows, err := c.manager.Windows(ctx)

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// itemNoun is a noun whose items are parts of a setting, each with a name.
+type itemNoun struct {
+	word, usage string
+	list        string   // the command that lists the items
+	keys        []string // the settings with the items; the last part of each is the kind
+	examples    []string // of set
+}
+
+var (
+	groupNoun = itemNoun{
+		word: "group", usage: "change one host group", list: "groups", keys: []string{"groups"},
+		examples: []string{
+			"clusterctl group set db requires.service-master=1 budget.max_unavailable=1 budget.per=rack",
+			"clusterctl group set service-worker on_return=verify-and-repair --dry-run",
+			"clusterctl group set service-worker budget=",
+		},
+	}
+	windowNoun = itemNoun{
+		word: "window", usage: "change one maintenance window", list: "windows", keys: []string{"windows"},
+		examples: []string{
+			`clusterctl window set nightly 'cron=0 2 * * *' duration=3h 'groups=["service-worker"]'`,
+			"clusterctl window set nightly time_zone=Europe/Berlin",
+		},
+	}
+	policyNoun = itemNoun{
+		word: "policy", list: "policy list",
+		keys: []string{"policies.commission", "policies.upgrade", "policies.verify"},
+		examples: []string{
+			"clusterctl policy set workers --kind commission match=label=host group=service-worker maximum=20",
+			"clusterctl policy set nightly --kind verify all=true 'cron=0 3 * * *'",
+			"clusterctl policy set nightly spread=2h",
+		},
+	}
+)
+
+// flagKind is the option that chooses the kind of a new policy.
+const flagKind = "kind"
+
+func kindOf(key string) string { return key[strings.LastIndex(key, ".")+1:] }
+
+func (n itemNoun) kinds() []string {
+	var kinds []string
+	for _, key := range n.keys {
+		kinds = append(kinds, kindOf(key))
+	}
+
+	return kinds
+}
+
+// items is the command of a noun that has no other commands.
+func (a *app) items(n itemNoun) *cli.Command {
+	return &cli.Command{
+		Name: n.word, Usage: n.usage, Commands: []*cli.Command{a.itemSet(n), a.itemDelete(n)},
+	}
+}
+
+func (a *app) itemSet(n itemNoun) *cli.Command {
+	flags := []cli.Flag{dryRunFlag()}
+	if len(n.keys) > 1 {
+		flags = append(flags, &cli.StringFlag{
+			Name: flagKind, Usage: "the `KIND` of a new " + n.word + ": " + inventory.Choices(n.kinds()),
+		})
+	}
+
+	return a.leaf(leaf{
+		name:    "set",
+		args:    "NAME FIELD=VALUE...",
+		min:     2,
+		max:     -1,
+		formats: namelessFormats,
+		usage:   "change a " + n.word + ", or add one",
+		about: "Only the given fields change; an empty value removes one, and a.b=VALUE is a part of a field. They " +
+			"are those of the setting `" + strings.Join(n.keys, "`, `") + "`, and a VALUE is written as in " +
+			"`clusterctl config set`. A name that does not exist yet makes a new " + n.word + ". All others stay as " +
+			"they are, also if somebody changes them at the same time.\n" +
+			"What is set here overrides the configuration file: from the first change on, the whole setting is " +
+			"that of run time, as after `clusterctl config set`.",
+		flags:    flags,
+		examples: n.examples,
+		run: func(ctx context.Context, c *call) error {
+			return c.changeItem(ctx, n, func(item map[string]any) (map[string]any, error) {
+				return edited(item, c.args[1:])
+			})
+		},
+	})
+}
+
+func (a *app) itemDelete(n itemNoun) *cli.Command {
+	return a.leaf(leaf{
+		name: "delete", args: "NAME", min: 1, max: 1, formats: namelessFormats,
+		usage:    "delete a " + n.word,
+		about:    "All others stay as they are. The manager refuses to delete what is in use.",
+		flags:    []cli.Flag{dryRunFlag()},
+		examples: []string{"clusterctl " + n.word + " delete old", "clusterctl " + n.word + " delete old --dry-run"},
+		run: func(ctx context.Context, c *call) error {
+			return c.changeItem(ctx, n, func(item map[string]any) (map[string]any, error) {
+				if item == nil {
+					return nil, exit.Errorf(exit.NotFound, "there is no %s %q", n.word, c.args[0]).
+						Try("to list them: %s %s", c.self(), n.list)
+				}
+
+				return nil, nil //nolint:nilnil // no item: it is deleted
+			})
+		},
+	})
+}
+
+// edited returns a copy of the item with fields replaced, or removed by an empty value.
+func edited(item map[string]any, args []string) (map[string]any, error) {
+	fields, err := assignments(args)
+	if err != nil {
+		return nil, err
+	}
+
+	next := maps.Clone(item)
+	if next == nil {
+		next = map[string]any{}
+	}
+
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		if field == fieldName {
+			return nil, exit.Usagef("the name is not a field").Try("delete it, and set it under the other name")
+		}
+
+		putPath(next, strings.Split(field, "."), fields[field])
+	}
+
+	return next, nil
+}
+
+// putPath puts the value at the path, without a change of what the map shares with others. Empty
+// text removes it, with a mapping that becomes empty.
+func putPath(m map[string]any, path []string, v any) {
+	if len(path) > 1 {
+		old, _ := m[path[0]].(map[string]any)
+
+		part := map[string]any{}
+		maps.Copy(part, old)
+		putPath(part, path[1:], v)
+
+		if v = part; len(part) == 0 {
+			v = ""
+		}
+	}
+
+	if m[path[0]] = v; v == "" {
+		delete(m, path[0])
+	}
+}
+
+// changeItem changes one item, and leaves all others as they are. edit returns the new item for
+// the present one, which is nil if there is none; a nil result deletes the item.
+func (c *call) changeItem(
+	ctx context.Context, n itemNoun, edit func(map[string]any) (map[string]any, error),
+) error {
+	for attempt := 1; ; attempt++ {
+		config, tag, err := c.manager.Newest().TaggedConfig(ctx)
+		if err != nil {
+			return err
+		}
+
+		key, item, err := c.findItem(config, n)
+		if err != nil {
+			return err
+		}
+
+		next, err := edit(item)
+		if err != nil {
+			return err
+		}
+
+		match := c.manager.IfMatch(tag)
+
+		change, is := match.PatchConfig, "is now"
+		if c.Bool("dry-run") {
+			change, is = match.PreviewConfig, "would be"
+		}
+
+		now, err := change(ctx, api.Vars{key: withItem(key, config[key].Value, c.args[0], next)})
+
+		// Somebody else changed the configuration between the read and the write.
+		kind := inventory.KindOf(err)
+		if attempt < setAttempts && (kind == inventory.KindPrecondition || kind == inventory.KindConflict) {
+			continue
+		}
+
+		if err != nil {
+			return err
+		}
+
+		return c.showItem(n, key, next, config[key].Origin, is, now)
+	}
+}
+
+// showItem prints the item after a change, and the settings for a program.
+func (c *call) showItem(n itemNoun, key string, item map[string]any, origin, is string, now api.Config) error {
+	if c.format != print.FormatTable {
+		return c.showConfig(api.Config{key: now[key]})
+	}
+
+	text := "deleted"
+	if item != nil {
+		shown := maps.Clone(item)
+		delete(shown, fieldName)
+		text = print.Scalar(shown)
+	}
+
+	c.say("%s %s %s %s", n.word, c.args[0], is, text)
+
+	if origin != now[key].Origin {
+		c.say("%s is set at run time: what the configuration file says about it no longer applies", key)
+		c.say("to return to the file: %s config unset %s", c.self(), key)
+	}
+
+	return nil
+}
+
+// fieldName is the field with the name of an item in a list.
+const fieldName = "name"
+
+// findItem returns the setting of the item, and the item, or nil for a new one.
+func (c *call) findItem(config api.Config, n itemNoun) (string, map[string]any, error) {
+	name, kind := c.args[0], c.String(flagKind)
+
+	for _, key := range n.keys {
+		if item := getItem(config[key].Value, name); item != nil {
+			if kind != "" && kind != kindOf(key) {
+				return "", nil, exit.Usagef("the kind of the %s %s is %s, and not %s", n.word, name, kindOf(key), kind).
+					Try("leave out --%s, or choose another name", flagKind)
+			}
+
+			return key, item, nil
+		}
+	}
+
+	i := slices.IndexFunc(n.keys, func(key string) bool { return len(n.keys) == 1 || kindOf(key) == kind })
+
+	switch {
+	case i >= 0:
+		return n.keys[i], nil, nil
+	case kind == "":
+		return "", nil, exit.Errorf(exit.NotFound, "there is no %s %q", n.word, name).
+			Try("to list them: %s %s\nto add it: give --%s", c.self(), n.list, flagKind)
+	}
+
+	return "", nil, exit.Usagef("%q is no kind of a %s", kind, n.word).
+		Try("the kinds are %s", strings.Join(n.kinds(), ", "))
+}
+
+// getItem returns the item of that name in the value of a setting, or nil. The value is a list
+// of items with names, or a mapping by name.
+func getItem(value any, name string) map[string]any {
+	if all, ok := value.(map[string]any); ok {
+		item, _ := all[name].(map[string]any)
+		return item
+	}
+
+	all, _ := value.([]any)
+	for _, v := range all {
+		if item, ok := v.(map[string]any); ok && item[fieldName] == name {
+			return item
+		}
+	}
+
+	return nil
+}
+
+// withItem returns a copy of the value of a setting with the item in place of that name, or
+// without one if item is nil. Policies are a mapping, which may be absent.
+func withItem(key string, value any, name string, item map[string]any) any {
+	if strings.HasPrefix(key, "policies.") {
+		all, _ := value.(map[string]any)
+
+		out := map[string]any{}
+		maps.Copy(out, all)
+
+		if out[name] = item; item == nil {
+			delete(out, name)
+		}
+
+		return out
+	}
+
+	all, _ := value.([]any)
+	out := make([]any, 0, len(all)+1)
+	isIt := func(v any) bool { old, _ := v.(map[string]any); return old[fieldName] == name }
+
+	if item != nil {
+		item = maps.Clone(item)
+		item[fieldName] = name
+	}
+
+	for _, v := range all {
+		switch {
+		case !isIt(v):
+			out = append(out, v)
+		case item != nil:
+			out = append(out, item)
+		}
+	}
+
+	if item != nil && !slices.ContainsFunc(all, isIt) {
+		out = append(out, item)
+	}
+
+	return out
+}
