@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -286,8 +287,8 @@ func (s *Store) FollowChanges(
 		case <-ctx.Done():
 			return ctx.Err()
 		case resp, open := <-watched:
-			if !open {
-				return errors.New("the watch was closed")
+			if !open { // the end of ctx closes it as well
+				return cmp.Or(ctx.Err(), errors.New("the watch was closed"))
 			}
 
 			switch err := resp.Err(); {
