@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 var self = Runner{Self: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0], "runner"}}
 
 // patience bounds every wait for something that should happen.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)

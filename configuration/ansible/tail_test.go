@@ -72,7 +72,7 @@ func TestTailStops(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 
 		never := func() bool { return false }
