@@ -168,7 +168,7 @@ const (
 // perform carries out a decision, and returns it with the job or the rollout that does it.
 func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decision) (state.Decision, error) {
 	if l.age(d) > forget {
-		return d, expired(d)
+		return d, inventory.Errorf(kindWithdrawn, "it could not be carried out within %s", forget)
 	}
 
 	caller := principal(d.Policy)
@@ -213,17 +213,6 @@ func (l *Leader) age(d state.Decision) time.Duration {
 	}
 
 	return now.Sub(start.Epoch)
-}
-
-// expired returns the error for a decision that could not be carried out in time. One on a
-// commit is judged anew, because the commit is still in use.
-func expired(d state.Decision) error {
-	kind := inventory.KindRefused
-	if d.Action == state.ActionUpgrade || d.Action == state.ActionSupersede {
-		kind = kindWithdrawn
-	}
-
-	return inventory.Errorf(kind, "it could not be carried out within %s", forget)
 }
 
 // kindWithdrawn is the kind of the error for a decision that no longer holds.

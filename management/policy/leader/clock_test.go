@@ -75,13 +75,13 @@ func TestClockDecisions(t *testing.T) {
 		phase         state.Phase
 	}{
 		{0, 0, forget - time.Hour, state.PhaseDone},
-		{0, 0, forget + time.Hour, state.PhaseRefused},
+		{0, 0, forget + time.Hour, state.PhaseWithdrawn},
 		{-year, 0, time.Minute, state.PhaseDone},
-		{-year, 0, forget + time.Hour, state.PhaseRefused},
+		{-year, 0, forget + time.Hour, state.PhaseWithdrawn},
 		{year, 0, time.Minute, state.PhaseDone},
-		{year, 0, forget + time.Hour, state.PhaseRefused},
+		{year, 0, forget + time.Hour, state.PhaseWithdrawn},
 		{0, year, time.Minute, state.PhaseDone},
-		{0, -year, forget + time.Hour, state.PhaseRefused},
+		{0, -year, forget + time.Hour, state.PhaseWithdrawn},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite(t, 5)

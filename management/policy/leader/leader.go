@@ -34,8 +34,8 @@ const (
 	// firstDelay is the time between two attempts at a decision; it doubles up to lastDelay.
 	firstDelay = 5 * time.Second
 	lastDelay  = 5 * time.Minute
-	// forget is the age at which a decision that could not be carried out is given up:
-	// half the time for which its idempotency key is kept.
+	// forget is the age at which a decision that could not be carried out is withdrawn, and taken anew
+	// if its reason still holds: half the time for which its idempotency key is kept.
 	forget = access.ResultAge / 2
 )
 

@@ -84,3 +84,42 @@ func refusedForAWhile(t *testing.T, reaction inventory.Reaction, verb inventory.
 		t.Errorf("the policy is off: %s", status.Halted)
 	}
 }
+
+// TestHeldForADay: decisions that a pause held back until they were too old are taken anew, and are no failures that
+// turn a policy off.
+func TestHeldForADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newcomers(t, 8, 2)
+		s.stuck = true
+		l := s.leader()
+
+		if _, err := l.Enable(t.Context(), ann, "workers", false, ""); err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, 10*time.Minute)
+
+		if _, err := l.Pause(t.Context(), ann, "workers", "a move"); err != nil {
+			t.Fatal(err)
+		}
+
+		if n := len(s.View().Automation.Decisions); n != 2 {
+			t.Fatalf("%d decisions", n)
+		}
+
+		s.stuck = false
+		s.run(l, forget+time.Hour)
+
+		if _, err := l.Resume(t.Context(), ann, "workers", ""); err != nil {
+			t.Fatal(err)
+		}
+
+		s.run(l, time.Hour)
+
+		want := "commission " + name(0) + ", commission " + name(1)
+		if status := l.Status().Policies[1]; s.completed() != want || !status.On {
+			t.Errorf("completed %q, want %q; %s", s.completed(), want, status.Halted)
+		}
+	})
+}
