@@ -21,6 +21,7 @@ func (f *fleet) refuseClaim(name string) {
 		delete(f.open, id)
 
 		j.Status, j.Cause, j.Message = job.Errored, job.CausePrecondition, "the budget is used up"
+		j.Ended = f.now
 		node := f.nodes[name].Clone()
 		node.Job, node.Verb, node.Status = "", "", j.Targets[0].From
 		f.nodes[name] = &node
@@ -109,6 +110,52 @@ func TestNeverBegunAndGone(t *testing.T) {
 	})
 
 	if r := f.record; r.Status != Aborted || r.Nodes[0].State != Skipped {
+		t.Errorf("%s, %+v", r.Status, r.Nodes)
+	}
+}
+
+// TestGateNeverBegun: a verification that was refused when its turn came, as of a host that reboots, is begun again
+// after a pause. The node keeps its place of the window, and fails if that lasts.
+func TestGateNeverBegun(t *testing.T) {
+	t.Parallel()
+
+	for never, want := range map[int]State{2: Succeeded, 1000: Failed} {
+		f := newFleet(t, 1, 2)
+		f.start(Spec{Action: inventory.VerbApply, MaxFailures: 1})
+
+		var gates []string
+
+		f.run(24*time.Hour, func() {
+			n := f.record.Nodes[0]
+			if n.Gate == "" || len(gates) > 0 && gates[len(gates)-1] == n.Gate {
+				return
+			}
+
+			if gates = append(gates, n.Gate); len(gates) <= never {
+				f.refuseClaim(n.Name)
+			}
+		})
+
+		if n := f.record.Nodes; n[0].State != want || n[0].Attempt != 1 || n[1].State != Succeeded {
+			t.Errorf("%d times: %+v", never, n)
+		}
+
+		if want := min(never+1, 20); len(gates) != want {
+			t.Errorf("%d verifications, want %d", len(gates), want)
+		}
+	}
+
+	// An abort leaves out what has not begun.
+	f := newFleet(t, 1, 1)
+	f.start(Spec{Action: inventory.VerbApply})
+	f.run(time.Hour, func() {
+		if n := f.record.Nodes[0]; n.Gate != "" && f.record.Status == Running {
+			f.refuseClaim(n.Name)
+			f.act(f.record.Abort(Mark{By: "bob", At: f.now}, false))
+		}
+	})
+
+	if r := f.record; r.Status != Aborted || r.Nodes[0].State != Succeeded {
 		t.Errorf("%s, %+v", r.Status, r.Nodes)
 	}
 }

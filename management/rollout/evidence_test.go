@@ -187,13 +187,17 @@ func (e *evidence) ended(j *simJob) {
 	a := e.nodes[j.Targets[0].Name]
 	a.reported = e.f.now
 
-	if j.gate {
-		return
+	neverBegan := j.fail && j.end == endsRefused
+
+	switch {
+	case neverBegan && j.gate:
+		a.gate = nil
+	case neverBegan:
+		a.work = nil
 	}
 
-	neverBegan := j.fail && j.end == endsRefused
-	if neverBegan {
-		a.work = nil
+	if j.gate {
+		return
 	}
 
 	if !neverBegan && !j.Started.IsZero() && (!j.fail || j.end != endsUntouched) {

@@ -376,16 +376,27 @@ func (d *decision) stepGate(n *Node) {
 		d.pass(n, Verifying)
 	case j.Status == job.Complete && j.Outcomes[n.Name].Verdict == nil:
 		d.move(n, Failed, fmt.Sprintf("its verification, job %s, has no verdict on it", j.ID))
-	case d.Status == Aborting && j.Status == job.Cancelled:
+	case d.Status == Aborting && (j.Status == job.Cancelled || isNeverBegun(j)):
 		d.pass(n, Verifying)
+	case isNeverBegun(j) && d.remains(n, gatePatience) > 0:
+		if left := j.Ended.Add(gatePause).Sub(d.now); left > 0 {
+			d.wake(d.now.Add(left))
+			return
+		}
+
+		n.Gate, n.Reason, d.changed = "", inventory.Shorten("not verified: "+outcome(n, j), maxText), true
 	default:
 		d.move(n, Failed, "its verification failed: "+outcome(n, j))
 	}
 }
 
-// gatePatience is how long the verification of a node may be postponed: it holds a place of the
-// window.
-const gatePatience = 10 * time.Minute
+const (
+	// gatePatience is how long the verification of a node may be postponed: it holds a place of the
+	// window.
+	gatePatience = 10 * time.Minute
+	// gatePause is the time between two verifications that were refused when their turn came.
+	gatePause = 30 * time.Second
+)
 
 // remains returns how much of the time is left to the node in its state, and has it looked at
 // again when that is over.

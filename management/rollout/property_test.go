@@ -77,7 +77,7 @@ func (f *fleet) shake(rate float64) {
 
 	f.ends = func(gate bool) end {
 		if gate {
-			return []end{endsFailed, endsDrifted, endsUnjudged}[f.rand.IntN(3)]
+			return []end{endsFailed, endsDrifted, endsUnjudged, endsRefused}[f.rand.IntN(4)]
 		}
 
 		return []end{endsFailed, endsUntouched, endsRefused, endsForbidden}[f.rand.IntN(4)]

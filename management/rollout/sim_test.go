@@ -469,7 +469,7 @@ func (s *site) report(j *simJob) {
 	s.nodes[node.Name] = &node
 
 	waited := j.Status == job.Queued
-	j.Status = job.Complete
+	j.Status, j.Ended = job.Complete, j.ends
 
 	switch {
 	case !j.fail && !j.gate:
