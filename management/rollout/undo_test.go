@@ -101,6 +101,17 @@ func TestUndoAfterARetry(t *testing.T) {
 				begun("7", target("3", "former")), next, retried, begun("9", target("7", "new")), next,
 			}, "7", "waiting former ",
 		},
+		"its second job was cancelled in the queue": {
+			[]func(Record, World) Record{
+				begun("7", target("3", "former")), next, retried, begun("10", target("7", "new")), next,
+			}, "7", "waiting former ",
+		},
+		"its second job is no longer kept": {
+			[]func(Record, World) Record{
+				begun("7", target("3", "former")), next, retried,
+				begun("11", target("7", "new")), next, retried, refused,
+			}, "11", "waiting former ",
+		},
 		"nothing was known of it before, and its second job was refused": {
 			[]func(Record, World) Record{begun("6", target("", "")), next, retried, refused}, "",
 			"skipped  it is not known which playbooks had configured it before",
@@ -111,9 +122,10 @@ func TestUndoAfterARetry(t *testing.T) {
 		},
 	} {
 		jobs := map[string]job.Job{
-			"6": {ID: "6", Status: job.Errored, Cause: job.CauseFailed},
-			"7": {ID: "7", Status: job.Complete},
-			"8": {ID: "8", Status: job.Complete},
+			"6":  {ID: "6", Status: job.Errored, Cause: job.CauseFailed},
+			"7":  {ID: "7", Status: job.Complete},
+			"8":  {ID: "8", Status: job.Complete},
+			"10": {ID: "10", Status: job.Cancelled, Cause: job.CauseCancelled},
 			"9": {
 				ID: "9", Status: job.Errored, Cause: job.CauseFailed,
 				Outcomes: map[string]inventory.Outcome{"a": {AsBefore: true}},
