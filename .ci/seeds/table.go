@@ -78,6 +78,12 @@ var seeds = []seed{
 		becomes: `if other := busy[r.Nodes[i].Name]; false && other != nil {`,
 	},
 	{
+		name: "a retry begins nodes of another rollout", file: "management/rollout/make.go", pkg: rollouts,
+		test:    simulated,
+		is:      `return checkFree(others, r.waiting())`,
+		becomes: `return checkFree(others[:0], r)`,
+	},
+	{
 		name: "an undo forgets failed nodes", file: "management/rollout/undo.go", pkg: rollouts, test: simulated,
 		is:      `if n.Attempt == 0 {`,
 		becomes: `if n.Attempt == 0 || n.State == Failed {`,
