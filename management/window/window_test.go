@@ -334,6 +334,40 @@ func TestTimesOfMinute(t *testing.T) {
 	}
 }
 
+// TestOpenIsQuick: a question costs microseconds, whether the answer is known already or not. Walking the openings took
+// milliseconds, and the queue asks for each job.
+func TestOpenIsQuick(t *testing.T) {
+	t.Parallel()
+
+	const questions = 20
+
+	for _, spec := range []Spec{
+		with(func(s *Spec) { s.Cron, s.Duration = "0 * * * *", hour }),
+		with(func(s *Spec) { s.Cron, s.Duration = "*/10 * * * *", 10*time.Minute }),
+		with(func(s *Spec) {}),
+	} {
+		best := hour
+
+		// The quickest round is the one that no other process disturbed.
+		for round := range 20 {
+			w := calendar(t, spec).Windows()[0]
+			now := at(t, "2026-03-02T01:45:00Z").Add(time.Duration(round) * time.Minute)
+			began := time.Now()
+
+			for range questions {
+				w.Open(now)
+				now = now.Add(time.Minute)
+			}
+
+			best = min(best, time.Since(began)/questions)
+		}
+
+		if best > 200*time.Microsecond {
+			t.Errorf("%s for %s: a question takes %s", spec.Cron, spec.Duration, best)
+		}
+	}
+}
+
 // BenchmarkOpen is the question that the queue asks for each job.
 func BenchmarkOpen(b *testing.B) {
 	for _, cron := range []string{"30 2 * * *", "0 * * * *", "0 2 * * 6"} {
