@@ -93,7 +93,8 @@ var refusedHosts = []string{
 func TestRefusedHosts(t *testing.T) {
 	t.Parallel()
 
-	for _, host := range append(refusedHosts, "localhost", "LocalHost.", "a.localhost", "fe80::1%25lo") {
+	for _, host := range append(refusedHosts, "localhost", "LocalHost.", "a.localhost", "fe80::1%25lo",
+		"fd00:ec2::254%25eth0", "::ffff:100.100.100.200") {
 		if strings.Contains(host, ":") {
 			host = "[" + host + "]"
 		}
@@ -197,6 +198,13 @@ func TestOwnAddresses(t *testing.T) {
 		ip, ok := a.(*net.IPNet)
 		if !ok || !ip.IP.IsGlobalUnicast() {
 			continue
+		}
+
+		if v4 := ip.IP.To4(); v4 != nil {
+			translated := netip.AddrPortFrom(netip.MustParseAddr("64:ff9b::"+v4.String()), 9)
+			if err := notify.RefuseLocal("")("tcp", translated.String(), nil); err == nil {
+				t.Errorf("%s is reached", translated)
+			}
 		}
 
 		to := net.JoinHostPort(ip.IP.String(), "9")
