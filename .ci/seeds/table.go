@@ -46,6 +46,11 @@ var seeds = []seed{
 		becomes: `case false:`,
 	},
 	{
+		name: "a verification that never began is a failure", file: next, pkg: rollouts, test: simulated,
+		is:      `case isNeverBegun(j) && d.remains(n, gatePatience) > 0:`,
+		becomes: `case false:`,
+	},
+	{
 		name: "an abort cancels nothing", file: next, pkg: rollouts, test: aborted,
 		is:      `if d.Status == Aborting && j.Cancel == 0 && (`,
 		becomes: `if false && j.Cancel == 0 && (`,
