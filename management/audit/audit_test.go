@@ -387,6 +387,29 @@ func TestRepeatedChanges(t *testing.T) {
 	}
 }
 
+// TestRepeatedObservations: whoever posts one event of a node again and again shares an entry, as for any other change.
+func TestRepeatedObservations(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	l := open(t, dir, func(o *Options) { o.fileSize = 0 })
+
+	const events = 500
+	for i := range events {
+		must(t, l.Defer(t.Context(), Entry{
+			Time: noon.Add(time.Duration(i) * time.Second), Who: "monitor:post", Credential: "token:eve", Via: "https",
+			From: "192.0.2.1:99", Verb: "nodes.observe", Targets: []string{"web-1"}, Result: Done,
+		}))
+	}
+
+	must(t, l.Close())
+
+	all := read(t, dir, Filter{Verb: "nodes.observe"})
+	if last := all[len(all)-1]; len(all) != changeEntries+1 || last.Count != events-changeEntries {
+		t.Errorf("%d entries, the last %+v", len(all), last)
+	}
+}
+
 // TestHeldRefusals: a refusal that shares an entry keeps its own time, and a kill does not lose it. Root on the socket
 // is a caller with a credential.
 func TestHeldRefusals(t *testing.T) {

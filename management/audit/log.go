@@ -250,8 +250,12 @@ func (l *Log) await(ctx context.Context, it item) error {
 }
 
 // Defer adds an entry that is synced soon, together with others. It blocks only while
-// the queue is full, for a bounded time.
+// the queue is full, for a bounded time. Repeated entries share one, as in Append.
 func (l *Log) Defer(ctx context.Context, e Entry) error {
+	if e.Via != "" && !l.changes.admits(e) {
+		return nil
+	}
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), waitTime)
 	defer cancel()
 
