@@ -211,6 +211,65 @@ esac
 	}
 }
 
+// TestJumpKeyFile: runs and probes record the keys of jump hosts in the data directory, where they stay.
+func TestJumpKeyFile(t *testing.T) {
+	t.Parallel()
+
+	fake, err := filepath.Abs("testdata/fake/ansible-playbook")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	c := setting.Config{
+		Ansible: fake, Playbooks: folderOf(t, map[string]string{job.PlaybookSite: "- hosts: all\n"}),
+	}
+	dataDir := t.TempDir()
+
+	r, err := newRunner(t.Context(), runnerOptions{
+		dataDir: dataDir, config: func() setting.Config { return c }, instruments: newInstruments(api.Version{}),
+		command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0], "runner"}, log: logrus.New(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	file := filepath.Join(dataDir, "ssh", "known_hosts")
+	if st, err := os.Stat(filepath.Dir(file)); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", st, err)
+	}
+
+	if r.prober.JumpKeys != file || r.pinger.JumpKeys != file {
+		t.Errorf("probes record in %q and %q", r.prober.JumpKeys, r.pinger.JumpKeys)
+	}
+
+	digest, err := r.Pin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	run, err := r.Start(t.Context(), engine.RunSpec{
+		ID: "1-0", PlaybookDigest: digest, Playbook: job.PlaybookSite, Deadline: time.Now().Add(patience),
+		Hosts: []configuration.Host{{
+			Name: "a-1", Addr: "127.0.0.1", Label: "a", Serial: "1", Group: "web", Role: configuration.RoleTarget,
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+
+	if _, err := run.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+
+	text, err := os.ReadFile(filepath.Join(r.dir("1-0"), "ssh_config"))
+	if err != nil || !strings.Contains(string(text), "UserKnownHostsFile "+file+" ") {
+		t.Errorf("%v:\n%s", err, text)
+	}
+}
+
 // TestParseEncrypted: variables that no password opens are refused before a job is
 // accepted, whatever the cached syntax check found, and accepted with vault_ids.
 func TestParseEncrypted(t *testing.T) {

@@ -285,20 +285,22 @@ func TestVerifyHidesFormerSecrets(t *testing.T) {
 	}
 }
 
-// TestVerifyHidesSecretsOfFailedJobs: after applies that failed, a node may have the secrets of each of them, and
-// those of the job that configured it whole.
-func TestVerifyHidesSecretsOfFailedJobs(t *testing.T) {
+// TestDifferencesHideSecretsOfFailedJobs: after applies that failed, a node may have the secrets of each of them, and
+// those of the job that configured it whole. An apply with --check --diff and a verification hide them all.
+func TestDifferencesHideSecretsOfFailedJobs(t *testing.T) {
 	t.Parallel()
 
 	b := newBench(t)
 	b.set(func(s *Settings) { s.Secrets = configuration.DefaultSecrets() })
 	b.see("a b")
 
+	options := configuration.AnsibleOptions{}
 	do := func(verb inventory.Verb, node, group, secret, how string) {
 		t.Helper()
 
 		j, err := b.Submit(t.Context(), job.Request{
 			Verb: verb, Nodes: names(node), Group: group, Extra: configuration.Vars{"db_password": secret},
+			Ansible: options,
 		})
 		b.must(err)
 		b.end(j.ID, how)
@@ -313,13 +315,16 @@ func TestVerifyHidesSecretsOfFailedJobs(t *testing.T) {
 	do(apply, "a", "", "of-the-next", "Errored failed")
 	b.books.on(job.PlaybookSite, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, OK: 1, Selected: true}))
 
-	begun := len(b.books.started())
-	do(inventory.VerbVerify, "a", "", "of-now", "Complete")
+	for _, verb := range []inventory.Verb{apply, inventory.VerbVerify} {
+		options = configuration.AnsibleOptions{Check: verb == apply, Diff: verb == apply}
+		begun := len(b.books.started())
+		do(verb, "a", "", "of-now", "Complete")
 
-	want := []string{"of-a-failure", "of-now", "of-the-next", "of-the-whole"}
-	if i := slices.IndexFunc(b.books.started()[begun:], func(s RunSpec) bool {
-		return s.Ansible.Diff && reflect.DeepEqual(s.Secrets, want)
-	}); i < 0 {
-		t.Errorf("no run of %+v hides %q", b.books.started()[begun:], want)
+		want := []string{"of-a-failure", "of-now", "of-the-next", "of-the-whole"}
+		if i := slices.IndexFunc(b.books.started()[begun:], func(s RunSpec) bool {
+			return s.Ansible.Diff && reflect.DeepEqual(s.Secrets, want)
+		}); i < 0 {
+			t.Errorf("%s: no run of %+v hides %q", verb, b.books.started()[begun:], want)
+		}
 	}
 }

@@ -758,7 +758,7 @@ func reserveOnly(t *testing.T, s *Store, writes []state.NodeWrite) {
 	}
 }
 
-// TestReservationKeepsPresence: absences that an observer writes during a claim stay. A fence does
+// TestReservationKeepsPresence: absences and conflicts that an observer writes during a claim stay. A fence does
 // not get through a claim, and its return stays pending.
 func TestReservationKeepsPresence(t *testing.T) {
 	t.Parallel()
@@ -799,6 +799,20 @@ func TestReservationKeepsPresence(t *testing.T) {
 	got = write(m, *e)
 	if got.State != inventory.Discovered || !got.Presence.Returned().Equal(back) || !got.Presence.Pending() {
 		t.Errorf("its return: %+v", got)
+	}
+
+	other := seenBy
+	other.Observer, other.Addr = "m2", "192.0.2.250"
+	m, e, _ = got.Observe(other, back)
+
+	got = write(m, *e)
+	if !slices.Equal(got.Duplicates, []string{other.Addr}) || got.Sightings["m2"].Addr != other.Addr {
+		t.Errorf("the conflict: %+v", got)
+	}
+
+	got = write(got.SetAsideOthers().Note(inventory.VerbTrust, inventory.Trigger{Actor: "ann", Reason: "misconfigured"}))
+	if len(got.Duplicates) > 0 || !slices.Equal(got.SetAside, []string{other.Addr}) {
+		t.Errorf("set aside: %+v", got)
 	}
 
 	got = write(got.Quarantine(inventory.Trigger{Actor: "policy:returns", Reason: "foreign", Time: fenced}))
