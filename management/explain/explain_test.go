@@ -157,12 +157,14 @@ func TestExplainNode(t *testing.T) {
 			summary: "no observer has reported it yet",
 		},
 		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates",
-			summary: "10.0.0.1, 10.0.0.9",
+			summary: "10.0.0.1, 10.0.0.9 (gossip sees it at 10.0.0.1, m2 sees it at 10.0.0.9)",
 			set: func(_ *state.View, a *inventory.Node) {
-				a.Applied, a.Duplicates = "1", []string{
-					"10.0.0.9",
+				a.Applied, a.Duplicates = "1", []string{"10.0.0.9"}
+				a.Sightings = map[string]inventory.Sighting{
+					"gossip": {Addr: "10.0.0.1", Since: jobtest.Noon},
+					"m2":     {Addr: "10.0.0.9", Since: jobtest.Noon.Add(time.Minute)},
 				}
-			}, has: []string{"serial number of its own"}},
+			}, has: []string{"serial number of its own", "since 2026-01-02 12:01:00"}},
 		{name: "fenced by a tombstone", nodes: []string{"a - Quarantined Discovered"}, about: "quarantine tombstone",
 			summary: "fenced until an operator clears it: it was forgotten",
 			set: func(v *state.View, a *inventory.Node) {
@@ -315,6 +317,7 @@ func TestExplainNode(t *testing.T) {
 			for _, f := range e.Findings {
 				about = append(about, string(f.About))
 				text = append(text, f.Message, f.Remedy, fmt.Sprint(f.Actions))
+				text = append(text, "since "+f.Since.Format(time.DateTime))
 			}
 
 			for _, f := range e.Failures {

@@ -284,3 +284,22 @@ func TestAuditDeadline(t *testing.T) {
 		}
 	}
 }
+
+// prunedTrail is a trail whose oldest entries the retention has removed.
+type prunedTrail struct{ *audit.Log }
+
+func (prunedTrail) Verify(context.Context) (audit.Report, error) {
+	return audit.Report{Entries: 1, First: 4, Last: 4, Dropped: []string{"entries 1 to 3 were removed"}}, nil
+}
+
+// TestAuditNamesTheDropped: the check of the trail names what the retention removed.
+func TestAuditNamesTheDropped(t *testing.T) {
+	t.Parallel()
+
+	s := serve(t, func(o *server.Options) { o.Trail = prunedTrail{openTrail(t, 1)} })
+
+	_, text := s.request(t, http.MethodGet, api.PathAuditCheck, "")
+	if !strings.Contains(text, "entries 1 to 3 were removed") {
+		t.Error(text)
+	}
+}
