@@ -187,7 +187,7 @@ func (v *verdict) verify(p *planner, r *Run, res HostResult) {
 	v.count(res)
 
 	if res.Ignored > 0 {
-		v.Result = inventory.Drifted
+		v.Result, v.Failed = inventory.Drifted, true
 		v.because(PlaybookVerify + ": " + cmp.Or(res.Doubt, "a check failed"))
 
 		if more := res.Ignored + res.Failed - 1; more > 0 {

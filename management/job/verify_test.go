@@ -259,6 +259,33 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestVerdictOfFailedChecks: a node that failed a check of verify.yml does not serve as it should, also if the
+// playbook goes on after it. A difference alone, and a failure in check mode, are no failed check.
+func TestVerdictOfFailedChecks(t *testing.T) {
+	t.Parallel()
+
+	for exits, failed := range map[[2]string]bool{
+		{"failed a=failed", "done"}: true,
+		{"done a=ignored", "done"}:  true,
+		{"done a=differs", "done"}:  false,
+		{"done", "done a=differs"}:  false,
+		{"done", "done a=ignored"}:  false,
+		{"done a=doubtful", "done"}: false,
+		{"done", "failed a=failed"}: false,
+	} {
+		j := jobtest.Planned(inventory.VerbVerify, "", "a Allocated service-worker")
+		for _, exit := range exits {
+			if step := Plan(j, jobtest.Noon, nobodyMinds); step.Playbook != "" {
+				jobtest.Record(&j, step, exit)
+			}
+		}
+
+		if v := Plan(j, jobtest.Noon, nobodyMinds).Outcomes["a"].Verdict; v == nil || v.Failed != failed {
+			t.Errorf("%q: %+v", exits, v)
+		}
+	}
+}
+
 // TestVerificationThatChanged: after a verification that executed a part of site.yml, the
 // applied configuration is unknown, and the node keeps everything else.
 func TestVerificationThatChanged(t *testing.T) {
