@@ -432,8 +432,8 @@ func (c *completer) selector(ctx context.Context, current string) []candidate {
 	key, value, ok := strings.Cut(current[i:], "=")
 	if !ok {
 		return prefixed(current[:i], words(
-			"status=", "status!=", "state=", "state!=", "group=", "group!=", "verification=", "outdated=", "label=",
-			"name=",
+			"status=", "status!=", "state=", "state!=", "group=", "group!=", "verification=", "outdated=", "last_error",
+			"label=", "name=",
 		))
 	}
 

@@ -75,6 +75,9 @@ var fields = []field{
 
 		return "", fmt.Errorf("%q is not a verdict: clean, drifted or unknown", s)
 	}},
+	{"last_error", func(n *inventory.Node) string { return n.LastError }, func(string) (string, error) {
+		return "", errors.New("last_error has no value to compare")
+	}},
 	{"outdated", nil, func(s string) (string, error) {
 		if s != "true" && s != "false" {
 			return "", fmt.Errorf("outdated is true or false, or absent where that is not known, and not %q", s)
@@ -262,6 +265,8 @@ var remedies = func() map[string]string {
 		"state":  "the states are " + strings.Join(states, ", "),
 		"verb":   "the verbs are " + strings.Join(verbs, ", "),
 		"job":    "give the number of a job",
+
+		"last_error": "to test for presence, write last_error or !last_error",
 	}
 }()
 
