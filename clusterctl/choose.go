@@ -187,18 +187,31 @@ func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition,
 // askToTakeBack asks before a job takes back what only the request of a former one had set, such as the
 // version of an upgrade, unless its own variables set it.
 func (c *call) askToTakeBack(ctx context.Context, row inventory.Transition, vars api.Vars) error {
-	configures := slices.Contains(row.From, inventory.Allocated) && row.Success == inventory.Allocated && !row.Verifies
-	if !configures || c.Bool("plan") || c.Bool("check") {
+	// A plan has it among its warnings.
+	if c.Bool("plan") || c.Bool("check") || !c.sayTakenBack(ctx, row, c.args, vars) {
 		return nil
 	}
 
-	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{Names: c.args})
-	if err != nil {
-		return nil //nolint:nilerr // the manager refuses a wrong name with its reason
+	// A script that names one node is asked nothing, as by any verb; for several it needs --yes.
+	if c.Bool("yes") || !c.atTerminal() {
+		return nil
 	}
 
+	return c.confirm(ctx, "take them back")
+}
+
+// sayTakenBack prints what askToTakeBack asks about, and reports whether there is anything.
+func (c *call) sayTakenBack(ctx context.Context, row inventory.Transition, nodes []string, vars api.Vars) bool {
+	configures := slices.Contains(row.From, inventory.Allocated) && row.Success == inventory.Allocated && !row.Verifies
+	if !configures {
+		return false
+	}
+
+	// The manager refuses a wrong name with its reason.
+	list, _ := c.manager.Nodes(ctx, client.NodeFilter{Names: nodes})
+
 	var names []string
-	for _, n := range nodes.Items {
+	for _, n := range list.Items {
 		lost := slices.DeleteFunc(slices.Clone(n.RequestVars), func(name string) bool { return vars[name] != nil })
 		if len(lost) == 0 {
 			continue
@@ -210,17 +223,12 @@ func (c *call) askToTakeBack(ctx context.Context, row inventory.Transition, vars
 	}
 
 	if len(names) == 0 {
-		return nil
+		return false
 	}
 
 	c.say("  to keep them: %s nodes explain %s", c.self(), names[0])
 
-	// A script that names one node is asked nothing, as by any verb; for several it needs --yes.
-	if c.Bool("yes") || !c.atTerminal() {
-		return nil
-	}
-
-	return c.confirm(ctx, "take them back")
+	return true
 }
 
 // checkStatus refuses the verb on a node whose status does not permit it, so that nobody confirms a

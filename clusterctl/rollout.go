@@ -430,20 +430,24 @@ func startRollout(ctx context.Context, c *call) error {
 		request.Nodes = append(request.Nodes, n.Name)
 	}
 
-	if c.Bool("plan") {
+	if c.Bool("plan") || c.forPeople() {
 		if err := c.showRollout(preview, nil); err != nil {
 			return err
 		}
-
-		c.say("nothing was changed")
-
-		return nil
 	}
 
-	if c.forPeople() {
-		if err := c.showRollout(preview, nil); err != nil {
-			return err
-		}
+	row, _ := inventory.TransitionOf(request.Spec.Action)
+
+	set := api.Vars{}
+	for _, name := range preview.ExtraNames {
+		set[name] = true
+	}
+
+	c.sayTakenBack(ctx, row, request.Nodes, set)
+
+	if c.Bool("plan") {
+		c.say("nothing was changed")
+		return nil
 	}
 
 	question := api.VerbWords(request.Spec.Action) + " " + inventory.Count(preview.Count.Total, "node", "nodes")
