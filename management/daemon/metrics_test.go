@@ -20,6 +20,8 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/metrics"
+	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -182,6 +184,32 @@ func TestMetrics(t *testing.T) {
 		if families[name] == nil {
 			t.Errorf("no %s", name)
 		}
+	}
+}
+
+// TestDayTwoMetrics counts verdicts of nodes in service, rollouts and deliveries.
+func TestDayTwoMetrics(t *testing.T) {
+	t.Parallel()
+
+	v := &state.View{Snapshot: *jobtest.Snapshot(t,
+		"a m Allocated Discovered", "b m Allocated Discovered", "c - Unallocated Discovered")}
+	v.Nodes[0].Verification = &inventory.Verdict{Result: inventory.Drifted}
+	v.Nodes[2].Verification = &inventory.Verdict{Result: inventory.Clean}
+	v.Rollouts = []rollout.Record{{Status: rollout.Running}, {Status: rollout.Done}, {Status: rollout.Done}}
+
+	got := map[string]float64{}
+	dayTwoMetrics(v, map[notify.Status]int{notify.Dead: 3}, func(name string, value float64, labels ...string) {
+		if value != 0 {
+			got[name+" "+strings.Join(labels, " ")] = value
+		}
+	})
+
+	want := map[string]float64{
+		"clusterm_nodes_verification drifted": 1, "clusterm_nodes_verification none": 1,
+		"clusterm_rollouts Running": 1, "clusterm_rollouts Done": 2, "clusterm_notification_deliveries dead": 3,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

@@ -168,6 +168,33 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestRetryWithVariables: variables of the retry override those of the original request, and add to them.
+func TestRetryWithVariables(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.see("a")
+	b.books.on(job.PlaybookSite, failsOn("a-1"))
+
+	asked, err := b.Submit(t.Context(), job.Request{
+		Verb: commission, Nodes: names("a"), Group: master, Extra: configuration.Vars{"size": int64(3), "kept": "k"},
+	})
+	b.must(err)
+	b.end(asked.ID, "Errored failed")
+	b.books.on(job.PlaybookSite, succeeds)
+
+	again, err := b.Engine.Retry(t.Context(), access.Caller{Principal: "ben"}, asked.ID, job.RetryRequest{
+		Extra: configuration.Vars{"size": int64(4), "more": "m"},
+	})
+	b.must(err)
+	b.end(again.ID, "Complete")
+
+	specs := b.books.started()
+	if got := fmt.Sprint(specs[len(specs)-1].Extra); got != "map[kept:k more:m size:4]" {
+		t.Errorf("the retry ran with %s", got)
+	}
+}
+
 // TestRetryOfAnUpdate commissions the nodes that an update has taken out of
 // service, into the group of the update, and leaves the others to a retry of
 // their own.
