@@ -285,10 +285,16 @@ func checkCommand(config cli.Flag) *cli.Command {
 		Name:      "check",
 		Usage:     "check a configuration file and change nothing",
 		UsageText: "clusterm check --config /etc/clusterm/clusterm.yaml",
-		Flags:     []cli.Flag{config},
+		Description: "It also finds what the manager would refuse to reload, if that runs: settings that were set at " +
+			"run time\nand no longer fit, and nodes of groups that are gone.",
+		Flags: []cli.Flag{config},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			path := daemon.Options{ConfigPath: c.String("config"), UsualPath: defaultConfig}.Path()
 			if err := daemon.CheckFile(ctx, path); err != nil {
+				return err
+			}
+
+			if err := checkReload(ctx, path); err != nil {
 				return err
 			}
 
@@ -297,6 +303,37 @@ func checkCommand(config cli.Flag) *cli.Command {
 			return nil
 		},
 	}
+}
+
+// checkReload asks the running manager about what a reload of the file depends on.
+func checkReload(ctx context.Context, path string) error {
+	m, err := client.New(client.Options{Socket: daemon.Socket(path), UserAgent: "clusterm/" + version})
+	if err != nil {
+		return err
+	}
+
+	now, err := m.Config(ctx)
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		fmt.Fprintln(os.Stderr, "no manager answers, so it is not known whether one would reload the file")
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	nodes, err := m.Nodes(ctx, client.NodeFilter{})
+	if err != nil {
+		return err
+	}
+
+	keys, err := daemon.CheckReload(ctx, path, now, nodes.Items)
+	if len(keys) > 0 {
+		fmt.Fprintf(os.Stderr, "%s cannot change while clusterm runs, so a reload is refused: systemctl restart clusterm\n",
+			strings.Join(keys, ", "))
+	}
+
+	return err
 }
 
 func reloadCommand(config cli.Flag) *cli.Command {
@@ -424,11 +461,16 @@ type configError struct{ error }
 
 func (e configError) Unwrap() error { return e.error }
 
-// printError writes the error, and its remedy on a second line. In the journal it is
+// printError writes the error, its remedy on a second line, and the commands of that. In the journal it is
 // one line, because systemctl status shows the last lines only.
 func printError(err error) {
 	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" && !inJournal() {
 		fmt.Fprintf(os.Stderr, "clusterm: %s\n  %s\n", e.Message, e.Remedy)
+
+		for _, command := range api.CommandsOf("clusterctl", e.Actions) {
+			fmt.Fprintf(os.Stderr, "  %s\n", command)
+		}
+
 		return
 	}
 

@@ -38,6 +38,34 @@ func CheckFile(ctx context.Context, path string) error {
 	return f.CheckHost(ctx, setting.Default(), adapters{})
 }
 
+// CheckReload refuses a configuration file that a manager with this configuration and these nodes would refuse to
+// reload, and returns the keys whose change needs a restart instead. It blocks as CheckFile does.
+func CheckReload(
+	ctx context.Context, path string, running api.Config, nodes []api.Node,
+) (restart []string, err error) {
+	f, err := setting.Load(path, adapters{})
+	if err != nil {
+		return nil, err
+	}
+
+	now := setting.Values{}
+	for key, s := range running {
+		now[key] = setting.Value{Value: s.Value, Origin: s.Origin}
+	}
+
+	overlay, err := storedSettings(ctx, path, f)
+	if err != nil {
+		return nil, err
+	}
+
+	groups := map[string]string{}
+	for _, n := range nodes {
+		groups[n.Name] = n.Group
+	}
+
+	return f.NeedsRestart(now), f.CheckReload(ctx, overlay, groups, adapters{})
+}
+
 // adapters implements setting.Adapters.
 type adapters struct {
 	temp string // folder for temporary files, made if it is missing; "": that of the system

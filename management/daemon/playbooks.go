@@ -164,12 +164,27 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookRep
 // atRunTime returns the configuration of the file with what was set at run time, if a manager runs. The
 // error is why that cannot be read; the configuration is that of the file then.
 func atRunTime(ctx context.Context, configPath string, f setting.File) (setting.Config, error) {
+	overlay, err := storedSettings(ctx, configPath, f)
+	if err != nil {
+		return f.Config, err
+	}
+
+	config, err := f.With(overlay)
+	if err != nil {
+		return f.Config, err
+	}
+
+	return config, nil
+}
+
+// storedSettings returns what was set at run time, if a manager runs.
+func storedSettings(ctx context.Context, configPath string, f setting.File) (map[string]any, error) {
 	const patience = 5 * time.Second
 
 	if !f.Etcd.Used() {
 		running, err := etcd.Running(filepath.Join(f.DataDir, "etcd"))
 		if err != nil || !running {
-			return f.Config, err
+			return nil, err
 		}
 	}
 
@@ -181,20 +196,12 @@ func atRunTime(ctx context.Context, configPath string, f setting.File) (setting.
 
 	t, err := OpenStoreTool(ctx, Options{ConfigPath: configPath, Logger: log})
 	if err != nil {
-		return f.Config, err
+		return nil, err
 	}
 
 	overlay, err := store.StoredSettings(ctx, t.client)
-	if err = errors.Join(err, t.Close()); err != nil {
-		return f.Config, err
-	}
 
-	config, err := f.With(overlay)
-	if err != nil {
-		return f.Config, err
-	}
-
-	return config, nil
+	return overlay, errors.Join(err, t.Close())
 }
 
 // playbookCheck is a check under way.

@@ -290,6 +290,57 @@ func TestOverlayKeepsNumbers(t *testing.T) {
 	}
 }
 
+// TestCheckReload: the check of a file finds what the running manager would refuse to reload, with the command
+// that mends it.
+func TestCheckReload(t *testing.T) {
+	t.Parallel()
+
+	s := begin(t)
+	s.report("a")
+	s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster})
+
+	set := func(value any) {
+		t.Helper()
+
+		_, err := s.Client.PatchConfig(s.ctx(), map[string]any{"group_ssh": value})
+		s.must(err)
+	}
+	expect := func(message, command, restart, file string) {
+		t.Helper()
+		s.write(file)
+
+		now, err := s.Client.Config(s.ctx())
+		s.must(err)
+		nodes, err := s.Client.Nodes(s.ctx(), client.NodeFilter{})
+		s.must(err)
+
+		keys, err := CheckReload(s.ctx(), s.file, now, nodes.Items)
+		if strings.Join(keys, " ") != restart || (err == nil) != (message == "") ||
+			err != nil && !strings.Contains(err.Error(), message) {
+			t.Errorf("%s: %q, %v, want %q, %q", file, keys, err, restart, message)
+		}
+
+		e, _ := errors.AsType[*inventory.Error](err)
+		if e != nil && strings.Join(api.CommandsOf("clusterctl", e.Actions), "\n") != command {
+			t.Errorf("%s: the commands are %q", file, api.CommandsOf("clusterctl", e.Actions))
+		}
+
+		if refused := s.Reload(); (refused == nil) != (message == "" && restart == "") {
+			t.Errorf("%s: the reload ends with %v", file, refused)
+		}
+	}
+
+	const without = "groups: [{name: service-master}]"
+
+	expect("", "", "", "jobs: {limit: 3}")
+	expect("", "", "metrics_listen", "metrics_listen: 127.0.0.1:0")
+	set(map[string]any{"service-worker": map[string]any{"user": "x"}})
+	expect("group_ssh", "clusterctl config unset group_ssh", "", without)
+	set(nil)
+	expect("", "", "", without)
+	expect("a-1 is in service-master", "", "", "groups: [{name: other}]")
+}
+
 // TestOverlayThatNoLongerFits changes the file so that the overlay no longer fits it.
 // The daemon runs with the file alone and accepts no job, and health reports the reason.
 func TestOverlayThatNoLongerFits(t *testing.T) {

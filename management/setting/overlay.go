@@ -4,6 +4,7 @@ package setting
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -59,6 +60,29 @@ func (f File) Fits(overlay map[string]any) error {
 	}
 
 	return nil
+}
+
+// CheckReload refuses the file if a manager with this overlay, and with nodes in these groups by name, would refuse
+// to reload it. NeedsRestart is apart, because a restart takes such a file.
+func (f File) CheckReload(ctx context.Context, overlay map[string]any, groups map[string]string, a Adapters) error {
+	c, err := overlaid(f.Config, overlay)
+	if err != nil {
+		refused := inventory.Errorf(inventory.KindRefused,
+			"the file does not fit the settings that were set at run time: %s", message(err)).
+			Do("correct the file, or remove what does not fit")
+
+		if e, ok := errors.AsType[*inventory.Error](misfit(err, f.Config, overlay)); ok {
+			refused = refused.With(e.Actions...)
+		}
+
+		return refused
+	}
+
+	if err := c.CheckHost(ctx, Default(), a); err != nil {
+		return err
+	}
+
+	return c.keepsGroups(groups)
 }
 
 // misplaced returns the keys of the overlay that only the file sets. They have no

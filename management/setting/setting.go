@@ -3,7 +3,9 @@
 package setting
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -306,6 +308,26 @@ func changedStartKeys(old, c Config) []string {
 	return slices.DeleteFunc(changedKeys(old, c), func(key string) bool { return !isStartKey(key) })
 }
 
+// NeedsRestart returns the keys that only a restart changes, and that have another value in a running manager.
+func (f File) NeedsRestart(running Values) (keys []string) {
+	for _, e := range entries(f.Config) {
+		now, known := running[e.key]
+		if !known || !isStartKey(e.key) || now.Origin == OriginFound && e.value == "" {
+			continue
+		}
+
+		// The values of the manager came as JSON.
+		want, errWant := json.Marshal(e.value)
+
+		have, errHave := json.Marshal(now.Value)
+		if errWant != nil || errHave != nil || !bytes.Equal(want, have) {
+			keys = append(keys, e.key)
+		}
+	}
+
+	return keys
+}
+
 // changedKeys returns the keys of c that differ in old.
 func changedKeys(old, c Config) []string {
 	before := map[string]any{}
@@ -330,11 +352,21 @@ func (s *Settings) check(ctx context.Context, c Config) error {
 		return err
 	}
 
+	groups := map[string]string{}
+	for _, n := range s.state.View().Nodes {
+		groups[n.Name] = n.Group
+	}
+
+	return c.keepsGroups(groups)
+}
+
+// keepsGroups refuses a configuration that lacks the group of a node. groups has those of the nodes by name.
+func (c *Config) keepsGroups(groups map[string]string) error {
 	// Without its group, a node would have no rule and no variables.
 	var orphans []string
-	for _, n := range s.state.View().Nodes {
-		if _, err := c.Groups.Get(n.Group); n.Group != "" && err != nil {
-			orphans = append(orphans, fmt.Sprintf("%s is in %s", n.Name, n.Group))
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		if _, err := c.Groups.Get(groups[name]); groups[name] != "" && err != nil {
+			orphans = append(orphans, fmt.Sprintf("%s is in %s", name, groups[name]))
 		}
 	}
 
