@@ -38,17 +38,20 @@ type Verdict struct {
 // failed on it for that reason. Its next verification, or a job that configures it, ends that.
 func (n Node) FailGate(reason string, now time.Time) Node {
 	m := n.Clone()
-	v := Verdict{Result: Unverified}
+	v := Verdict{Result: Unverified, Time: now}
 
 	if m.Verification != nil && m.Verification.Result == Drifted {
 		v = *m.Verification
 	}
 
-	v.Failed, v.Reason, v.Time = true, reason, now
+	v.Failed, v.Reason = true, reason
 	m.Verification, m.Updated = &v, now
 
 	return m
 }
+
+// ByGate reports whether a gate gave the verdict, and no verification.
+func (v Verdict) ByGate() bool { return v.Failed && v.Job == "" }
 
 // Describe returns the verdict in words without its time, such as "drifted: 3 tasks would change".
 func (v Verdict) Describe() string {

@@ -234,6 +234,8 @@ func (p *Printer) verified(n api.Node) string {
 	v := n.Verification
 
 	switch {
+	case v != nil && v.Job == "": // by the gate of a rollout
+		return fmt.Sprintf("%s (%s)", p.verdict(v), Time(v.Time))
 	case v != nil:
 		return fmt.Sprintf("%s (job %s, %s)", p.verdict(v), Line(v.Job), Time(v.Time))
 	case n.Status == inventory.Allocated:

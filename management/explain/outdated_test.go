@@ -273,3 +273,20 @@ func TestExplainWithinBudget(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainFailedGate: what a gate found is no verification, so there are no findings of one to look at. Only a
+// verification, or a job that configures it, makes the node healthy again.
+func TestExplainFailedGate(t *testing.T) {
+	t.Parallel()
+
+	v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")}
+	n := v.Nodes[0].FailGate("the gate of rollout r1 failed: no answer", jobtest.Noon)
+
+	found := ExplainNode(facts(v), n, nil).Findings
+
+	at := slices.IndexFunc(found, func(f Finding) bool { return f.About == AboutDrift })
+	if at < 0 || found[at].Message != "it does not serve as it should: the gate of rollout r1 failed: no answer" ||
+		fmt.Sprint(found[at].Actions) != "[submit verb=verify nodes=a-1]" {
+		t.Errorf("%+v", found)
+	}
+}

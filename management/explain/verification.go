@@ -55,6 +55,12 @@ func (e *nodeExplainer) verification() {
 		actions = []inventory.Action{inventory.ShowDifference(n.Name), inventory.Submit(inventory.VerbVerify, n.Name)}
 	}
 
+	if v.ByGate() {
+		message = "it does not serve as it should: " + v.Detail()
+		remedy = "once the cause is corrected, verify it"
+		actions = []inventory.Action{inventory.Submit(inventory.VerbVerify, n.Name)}
+	}
+
 	f := finding(AboutDrift, "%s", message).on(n.Name).since(v.Time).do("%s", remedy).with(actions...)
 	f.Job = v.Job
 	e.add(f)

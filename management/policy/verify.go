@@ -310,7 +310,7 @@ func (v Verify) decision(w World, r run, batch []*inventory.Node, k int) state.D
 // from the record, so its absence does not mean that the node was never verified.
 func lastVerified(n *inventory.Node) string {
 	switch {
-	case n.Verification != nil:
+	case n.Verification != nil && !n.Verification.ByGate():
 		return "was verified at " + stamp(n.Verification.Time)
 	case n.Configured != nil:
 		return "was not verified since it was configured at " + stamp(n.Configured.Time)
@@ -350,7 +350,8 @@ func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tri
 		return later
 	}
 
-	if last := n.Verification; last != nil && !last.Time.Before(r.recent) && !w.future(last.Time) {
+	last := n.Verification
+	if last != nil && !last.ByGate() && !last.Time.Before(r.recent) && !w.future(last.Time) {
 		later.text = fmt.Sprintf("it was verified at %s; ", stamp(last.Time)) + later.text
 		return later
 	}

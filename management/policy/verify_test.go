@@ -86,6 +86,10 @@ func TestVerify(t *testing.T) {
 		{"verified in the run", func(_ *policy.World, n *inventory.Node) {
 			n.Verification = verified("n-1", noon.Add(time.Minute)).Verification
 		}, "", ""},
+		{"failed the gate of a rollout in the run", func(_ *policy.World, n *inventory.Node) {
+			failed := n.FailGate("no answer", noon.Add(time.Minute))
+			n.Verification = failed.Verification
+		}, "verify n-1", "it is verified now"},
 		{"turned on after the time", func(w *policy.World, _ *inventory.Node) {
 			w.View.Automation = w.View.Automation.Turn("nightly", state.Switch{On: true, Since: noon.Add(time.Second)})
 		}, "", ""},
