@@ -20,7 +20,7 @@ func (e *Engine) Difference(ctx context.Context, v *state.View, name string) (jo
 		return job.Difference{}, err
 	}
 
-	if n.Verification == nil {
+	if n.Verification == nil || n.Verification.ByGate() {
 		return job.Difference{}, errUnverified(n)
 	}
 

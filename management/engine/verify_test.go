@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // foresees ends with differences on the hosts of label b, with their events.
@@ -69,6 +71,11 @@ func TestVerify(t *testing.T) {
 	}
 	before := []inventory.Node{record("a-1"), record("b-1")}
 	_, err := b.Difference(t.Context(), b.View(), "a-1")
+	b.refused(err, inventory.KindNotFound, "a-1 was not verified", "submit verb=verify nodes=a-1")
+
+	// A gate is no verification.
+	gated := b.node("a-1").FailGate("no answer", time.Now())
+	_, err = b.Difference(t.Context(), &state.View{Snapshot: job.Snapshot{Nodes: []*inventory.Node{&gated}}}, "a-1")
 	b.refused(err, inventory.KindNotFound, "a-1 was not verified", "submit verb=verify nodes=a-1")
 
 	runs := len(b.books.started())
