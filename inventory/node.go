@@ -118,16 +118,16 @@ const HistoryLimit = 1000
 // Tombstone is the remainder of a forgotten node. A node that reappears under a
 // name with a tombstone starts Quarantined instead of Unallocated.
 type Tombstone struct {
-	Name     string
-	Label    string
-	Serial   string
-	HostKeys []string
-	Residue  []string // groups with configuration possibly left on the host
+	Name     string   `json:"name"`
+	Label    string   `json:"label"`
+	Serial   string   `json:"serial"`
+	HostKeys []string `json:"host_keys,omitempty"`
+	Residue  []string `json:"residue,omitempty"` // groups with configuration possibly left on the host
 	// Playbooks are the digests of the playbooks that configured those groups.
-	Playbooks map[string]string
-	Time      time.Time
-	Actor     string
-	Reason    string
+	Playbooks map[string]string `json:"playbooks,omitempty"`
+	Time      time.Time         `json:"time"`
+	Actor     string            `json:"actor,omitempty"`
+	Reason    string            `json:"reason,omitempty"`
 }
 
 // TombstoneAge and TombstoneLimit bound the age and the number of the tombstones. A node that returns after its
@@ -138,17 +138,18 @@ const (
 )
 
 // ExpiredTombstones returns the names of the tombstones beyond the age or the number, the oldest first.
-func ExpiredTombstones(all map[string]Tombstone, now time.Time) []string {
-	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
-		return cmp.Or(all[a].Time.Compare(all[b].Time), strings.Compare(a, b))
+func ExpiredTombstones(all []*Tombstone, now time.Time) (names []string) {
+	all = slices.SortedFunc(slices.Values(all), func(a, b *Tombstone) int {
+		return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Name, b.Name))
 	})
 
-	kept := slices.IndexFunc(names, func(name string) bool { return now.Sub(all[name].Time) < TombstoneAge })
-	if kept < 0 {
-		kept = len(names)
+	for i, t := range all {
+		if now.Sub(t.Time) >= TombstoneAge || len(all)-i > TombstoneLimit {
+			names = append(names, t.Name)
+		}
 	}
 
-	return names[:max(kept, len(names)-TombstoneLimit)]
+	return names
 }
 
 // Commissioned reports whether the node is meant to serve: it is Allocated, or held by a

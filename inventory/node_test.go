@@ -420,9 +420,9 @@ func TestExpiredTombstones(t *testing.T) {
 	t.Parallel()
 
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	all := map[string]Tombstone{
-		"old-1": {Time: now.AddDate(-2, 0, -1)}, "new-1": {Time: now.AddDate(-1, 0, 0)},
-		"older-1": {Time: now.AddDate(-9, 0, 0)},
+	all := []*Tombstone{
+		{Name: "old-1", Time: now.AddDate(-2, 0, -1)}, {Name: "new-1", Time: now.AddDate(-1, 0, 0)},
+		{Name: "older-1", Time: now.AddDate(-9, 0, 0)},
 	}
 
 	if got := ExpiredTombstones(all, now); !slices.Equal(got, []string{"older-1", "old-1"}) {
@@ -430,7 +430,7 @@ func TestExpiredTombstones(t *testing.T) {
 	}
 
 	for i := range TombstoneLimit + 1 {
-		all[fmt.Sprintf("b-%05d", i)] = Tombstone{Time: now.Add(-time.Duration(i) * time.Minute)}
+		all = append(all, &Tombstone{Name: fmt.Sprintf("b-%05d", i), Time: now.Add(-time.Duration(i) * time.Minute)})
 	}
 
 	got := ExpiredTombstones(all, now)

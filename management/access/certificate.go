@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 )
 
 // MaxRevocations bounds the revoked certificates. Those that have expired make room.
@@ -38,27 +39,25 @@ type Certificate struct {
 
 // Revocation is the record of a revoked certificate.
 type Revocation struct {
-	Serial  string
-	Name    string    // empty: unknown
-	Expires time.Time // zero: unknown
-	Time    time.Time
-	By      string
+	Serial  string    `json:"serial"`
+	Name    string    `json:"name,omitempty"`   // empty: unknown
+	Expires time.Time `json:"expires,omitzero"` // zero: unknown
+	Time    time.Time `json:"time"`
+	By      string    `json:"by,omitempty"`
 }
 
-// RevocationStore keeps revocations. Its methods may be called concurrently.
-type RevocationStore interface {
-	// Revocations returns the revocations of the newest view by serial number. It does
-	// not block, and the map must not be modified.
-	Revocations() map[string]Revocation
-	// AddRevocation stores a revocation and removes others. It returns once the view
-	// shows that.
-	AddRevocation(ctx context.Context, r Revocation, remove []string) (revision int64, err error)
+// RevocationKind are the revocations by serial number. One that cannot be read revokes all the
+// same.
+var RevocationKind = record.Kind[Revocation]{
+	Name:    "revocations",
+	Key:     func(r *Revocation) string { return r.Serial },
+	Damaged: func(serial string, _ *Revocation) *Revocation { return &Revocation{Serial: serial} },
 }
 
 // Certificates lists, revokes and checks client certificates. Its methods may be called
 // concurrently.
 type Certificates struct {
-	store  RevocationStore
+	store  record.Store
 	audit  Auditor
 	issued IssuedFunc
 }
@@ -68,13 +67,14 @@ type Certificates struct {
 type IssuedFunc func() (all []Certificate, damaged []error, err error)
 
 // NewCertificates returns the use cases of client certificates.
-func NewCertificates(store RevocationStore, audit Auditor, issued IssuedFunc) *Certificates {
+func NewCertificates(store record.Store, audit Auditor, issued IssuedFunc) *Certificates {
 	return &Certificates{store: store, audit: audit, issued: issued}
 }
 
 // Check returns KindUnauthenticated for a revoked certificate. It reads the view only.
 func (c *Certificates) Check(serial string) error {
-	if _, revoked := c.store.Revocations()[serial]; revoked {
+	latest, _ := c.store.Latest()
+	if record.Get(latest, &RevocationKind, serial) != nil {
 		return errRevokedCertificate
 	}
 
@@ -129,16 +129,18 @@ func (c *Certificates) list() (all []Certificate, damaged []error, err error) {
 		return nil, nil, err
 	}
 
-	revoked := c.store.Revocations()
+	latest, _ := c.store.Latest()
 	known := map[string]bool{}
 
 	for i, issued := range all {
-		r := revoked[issued.Serial]
-		all[i].Revoked, all[i].RevokedBy = r.Time, r.By
+		if r := record.Get(latest, &RevocationKind, issued.Serial); r != nil {
+			all[i].Revoked, all[i].RevokedBy = r.Time, r.By
+		}
+
 		known[issued.Serial] = true
 	}
 
-	for serial, r := range revoked {
+	for serial, r := range record.All(latest, &RevocationKind) {
 		if !known[serial] {
 			all = append(all, Certificate{
 				Serial: serial, Name: r.Name, Expires: r.Expires, Revoked: r.Time, RevokedBy: r.By,
@@ -158,8 +160,8 @@ func (c *Certificates) list() (all []Certificate, damaged []error, err error) {
 func (c *Certificates) Revoke(
 	ctx context.Context, caller Caller, ref string,
 ) (revision int64, warnings []string, err error) {
-	record := Record{Action: "certificates.revoke", Targets: []string{ref}}
-	err = Audited(ctx, c.audit, caller, record, func(record *Record) error {
+	entry := Record{Action: "certificates.revoke", Targets: []string{ref}}
+	err = Audited(ctx, c.audit, caller, entry, func(entry *Record) error {
 		named, damaged, err := c.find(ref)
 		warnings = damagedWarnings(damaged)
 
@@ -167,18 +169,21 @@ func (c *Certificates) Revoke(
 			return err
 		}
 
-		record.Targets = nil
-
+		entry.Targets = nil
 		for _, known := range named {
-			record.Targets = append(record.Targets, known.Serial)
+			entry.Targets = append(entry.Targets, known.Serial)
+		}
 
-			if _, done := c.store.Revocations()[known.Serial]; done {
-				continue
-			}
-
-			if revision, err = c.add(ctx, caller, known); err != nil {
+		// One transaction each, because a name may have many.
+		for _, known := range named {
+			_, at, err := record.Decide(ctx, c.store, func(tx *record.Tx) (struct{}, error) {
+				return struct{}{}, revoke(tx, caller, known)
+			})
+			if err != nil {
 				return err
 			}
+
+			revision = max(revision, at)
 		}
 
 		return nil
@@ -254,27 +259,34 @@ func normalSerial(text string) (string, error) {
 	return serial, nil
 }
 
-func (c *Certificates) add(ctx context.Context, caller Caller, known Certificate) (int64, error) {
+// revoke adds a revocation. At the limit it removes those of certificates that have expired.
+func revoke(tx *record.Tx, caller Caller, known Certificate) error {
 	now := time.Now().UTC().Truncate(time.Second)
-	revoked := c.store.Revocations()
+	if record.Get(tx, &RevocationKind, known.Serial) != nil {
+		return nil
+	}
 
-	var expired []string
+	if revoked := record.List(tx, &RevocationKind); len(revoked) >= MaxRevocations {
+		removed := 0
 
-	if len(revoked) >= MaxRevocations {
-		for serial, r := range revoked {
+		for _, r := range revoked {
 			// One transaction has room for some.
-			if !r.Expires.IsZero() && now.After(r.Expires) && len(expired) < 100 {
-				expired = append(expired, serial)
+			if !r.Expires.IsZero() && now.After(r.Expires) && removed < 100 {
+				record.Remove(tx, &RevocationKind, r.Serial)
+
+				removed++
 			}
 		}
 
-		if len(expired) == 0 {
-			return 0, inventory.Errorf(inventory.KindRefused, "%d certificates are revoked, and that is the limit",
+		if removed == 0 {
+			return inventory.Errorf(inventory.KindRefused, "%d certificates are revoked, and that is the limit",
 				len(revoked)).Do("use a new CA: remove it from tls.client_ca_file, or the folder pki in data_dir")
 		}
 	}
 
-	return c.store.AddRevocation(ctx, Revocation{
+	record.Put(tx, &RevocationKind, &Revocation{
 		Serial: known.Serial, Name: known.Name, Expires: known.Expires, Time: now, By: caller.Principal,
-	}, expired)
+	})
+
+	return nil
 }

@@ -6,27 +6,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
 )
 
-// revocations is a store of revocations for one goroutine.
-type revocations map[string]Revocation
+// revocations returns a store with some revocations.
+func revocations(t *testing.T, all ...Revocation) *recordtest.Store {
+	t.Helper()
 
-func (r revocations) Revocations() map[string]Revocation { return r }
+	s := recordtest.NewStore(&RevocationKind)
 
-func (r revocations) AddRevocation(_ context.Context, made Revocation, remove []string) (int64, error) {
-	r[made.Serial] = made
-	for _, serial := range remove {
-		delete(r, serial)
+	for _, r := range all {
+		value, err := RevocationKind.Encode(&r)
+		if err == nil {
+			err = s.Write(RevocationKind.PathOf(&r), value)
+		}
+
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 
-	return int64(len(r)), nil
+	return s
 }
 
 // silentAudit drops records.
@@ -35,7 +41,7 @@ type silentAudit struct{}
 func (silentAudit) Record(context.Context, Record) {}
 
 // certificates returns use cases that know some certificates.
-func certificates(store revocations) *Certificates {
+func certificates(store *recordtest.Store) *Certificates {
 	return NewCertificates(store, silentAudit{}, func() ([]Certificate, []error, error) {
 		return []Certificate{
 			{Serial: "a1", Name: "rack1", Role: RoleMonitor},
@@ -70,12 +76,19 @@ func TestRevokeCertificate(t *testing.T) {
 		"serial:a\n":              "invalid",
 		"serial:" + long("a", 41): "invalid",
 	} {
-		store := revocations{}
+		store := revocations(t)
 		c := certificates(store)
 
 		_, _, err := c.Revoke(t.Context(), Caller{Principal: "root"}, ref)
 
-		got := strings.Join(slices.Sorted(maps.Keys(store)), " ")
+		var serials []string
+
+		latest, _ := store.Latest()
+		for serial := range record.All(latest, &RevocationKind) {
+			serials = append(serials, serial)
+		}
+
+		got := strings.Join(serials, " ")
 		if err != nil {
 			got += string(inventory.KindOf(err))
 		}
@@ -84,7 +97,7 @@ func TestRevokeCertificate(t *testing.T) {
 			t.Errorf("%q revokes %q, want %q: %v", ref, got, want, err)
 		}
 
-		for serial := range store {
+		for _, serial := range serials {
 			if err := c.Check(serial); inventory.KindOf(err) != inventory.KindUnauthenticated {
 				t.Errorf("%q: %s is not refused: %v", ref, serial, err)
 			}
@@ -102,20 +115,20 @@ func long(text string, count int) string { return strings.Repeat(text, count) }
 func TestRevocationLimit(t *testing.T) {
 	t.Parallel()
 
-	store := revocations{}
-	for i := range MaxRevocations {
-		serial := fmt.Sprintf("f%x", i)
-		store[serial] = Revocation{Serial: serial}
+	all := make([]Revocation, MaxRevocations)
+	for i := range all {
+		all[i].Serial = fmt.Sprintf("f%x", i)
 	}
 
-	c := certificates(store)
+	c := certificates(revocations(t, all...))
 
 	_, _, err := c.Revoke(t.Context(), Caller{}, "rack10")
 	if inventory.KindOf(err) != inventory.KindRefused || c.Check("a3") != nil {
 		t.Errorf("beyond the limit: %v", err)
 	}
 
-	store["f0"] = Revocation{Serial: "f0", Expires: time.Now().Add(-time.Hour)}
+	all[0].Expires = time.Now().Add(-time.Hour)
+	c = certificates(revocations(t, all...))
 
 	_, _, err = c.Revoke(t.Context(), Caller{}, "rack10")
 	if err != nil || c.Check("a3") == nil || c.Check("f0") != nil || c.Check("f1") == nil {
@@ -128,7 +141,7 @@ func TestRevocationLimit(t *testing.T) {
 func TestRevokeWithoutList(t *testing.T) {
 	t.Parallel()
 
-	c := NewCertificates(revocations{}, silentAudit{}, func() ([]Certificate, []error, error) {
+	c := NewCertificates(revocations(t), silentAudit{}, func() ([]Certificate, []error, error) {
 		return nil, nil, errors.New("disk")
 	})
 
@@ -146,7 +159,7 @@ func TestRevokeWithoutList(t *testing.T) {
 func TestRevokeBesideDamage(t *testing.T) {
 	t.Parallel()
 
-	c := NewCertificates(revocations{}, silentAudit{}, func() ([]Certificate, []error, error) {
+	c := NewCertificates(revocations(t), silentAudit{}, func() ([]Certificate, []error, error) {
 		return []Certificate{{Serial: "a1", Name: "rack1"}}, []error{errors.New("a2.pem is damaged")}, nil
 	})
 
@@ -198,7 +211,7 @@ func TestScopeOfCertificate(t *testing.T) {
 	} {
 		known := Certificate{Serial: "f", Name: "ann", Role: tt.role, Scope: tt.scope}
 
-		_, err := certificates(revocations{}).Identity(known, "Site CA")
+		_, err := certificates(revocations(t)).Identity(known, "Site CA")
 		if tt.want != (err == nil) || !tt.want && inventory.KindOf(err) != inventory.KindForbidden {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -7,25 +7,63 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"encoding/json"
 	"regexp"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 )
 
 // Token is the record of a bearer token, without its secret.
 type Token struct {
-	ID        string // public, part of the token
-	Name      string // unique; the principal is "token:NAME"
-	Role      Role
-	Scope     Scope
-	Hash      string // SHA-256 of the whole token, in hex
-	Created   time.Time
-	CreatedBy string
-	Expires   time.Time
-	// Used is the time of the last use, to the minute; zero: never. It is stored
-	// apart from the token.
-	Used time.Time
+	ID        string    `json:"id"`   // public, part of the token
+	Name      string    `json:"name"` // unique; the principal is "token:NAME"
+	Role      Role      `json:"role"`
+	Scope     Scope     `json:"-"`    // see tokenCodec
+	Hash      string    `json:"hash"` // SHA-256 of the whole token, in hex
+	Created   time.Time `json:"created"`
+	CreatedBy string    `json:"created_by,omitempty"`
+	Expires   time.Time `json:"expires"`
+	// Used is the time of the last use, to the minute; zero: never. It is stored apart, as a
+	// TokenUse, so that a use does not write the token.
+	Used time.Time `json:"-"`
+}
+
+// TokenUse is the last use of a token.
+type TokenUse struct {
+	Time time.Time `json:"time"` // to the minute
+}
+
+// TokenKind are the tokens by id, TokenUseKind their uses.
+var (
+	TokenKind = record.Kind[Token]{
+		Name: "tokens", Key: func(t *Token) string { return t.ID }, Codec: tokenCodec{},
+	}
+	TokenUseKind = record.Kind[TokenUse]{Name: "token-uses"}
+)
+
+// tokenCodec stores the scope in two fields of the token.
+type tokenCodec struct{}
+
+type storedToken struct {
+	Token
+
+	Groups   []string `json:"scope_groups,omitempty"`
+	Selector string   `json:"scope_selector,omitempty"`
+}
+
+func (tokenCodec) Encode(t *Token) ([]byte, error) {
+	return json.Marshal(storedToken{*t, t.Scope.Groups, t.Scope.Selector})
+}
+
+func (tokenCodec) Decode(_ string, value []byte) (*Token, error) {
+	var stored storedToken
+
+	err := json.Unmarshal(value, &stored)
+	stored.Scope = Scope{Groups: stored.Groups, Selector: stored.Selector}
+
+	return &stored.Token, err
 }
 
 // The sizes of the random parts of a token, in bytes. A secret of this size needs
@@ -55,10 +93,13 @@ func hashOf(token string) string {
 
 // verify returns the identity behind a token, or KindUnauthenticated. An unknown
 // token takes as long as a wrong one.
-func verify(tokens map[string]Token, token string, now time.Time) (Identity, error) {
+func verify(tokens record.Reader, token string, now time.Time) (Identity, error) {
 	var known Token
+
 	if m := tokenForm.FindStringSubmatch(token); m != nil {
-		known = tokens[m[1]]
+		if found := record.Get(tokens, &TokenKind, m[1]); found != nil {
+			known = *found
+		}
 	}
 
 	// Without a record the hash is empty, which equals no hash.

@@ -4,7 +4,7 @@ package access
 
 import (
 	"context"
-	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,65 +12,25 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
 )
 
 // memory keeps tokens in memory.
 type memory struct {
-	mu      sync.Mutex
-	tokens  map[string]Token
-	uses    map[string]time.Time
-	notes   int
-	changed chan struct{}
+	*recordtest.Store
+
 	records []Record
 }
 
 func newMemory() *memory {
-	return &memory{tokens: map[string]Token{}, uses: map[string]time.Time{}, changed: make(chan struct{})}
+	return &memory{Store: recordtest.NewStore(&TokenKind, &TokenUseKind)}
 }
 
-func (m *memory) Tokens() map[string]Token {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	return maps.Clone(m.tokens)
-}
-
-func (m *memory) TokenUses() map[string]time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	return maps.Clone(m.uses)
-}
-
-func (m *memory) Changed() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	return m.changed
-}
-
-func (m *memory) change(change func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	change()
-	close(m.changed)
-	m.changed = make(chan struct{})
-}
-
-func (m *memory) AddToken(_ context.Context, t Token) (int64, error) {
-	m.change(func() { m.tokens[t.ID] = t })
-	return 1, nil
-}
-
-func (m *memory) RemoveToken(_ context.Context, id string) (int64, error) {
-	m.change(func() { delete(m.tokens, id) })
-	return 2, nil
-}
-
-func (m *memory) NoteTokenUse(_ context.Context, id string, at time.Time) error {
-	m.change(func() { m.uses[id], m.notes = at, m.notes+1 })
-	return nil
+// tokens returns the stored tokens.
+func (m *memory) tokens() []*Token {
+	latest, _ := m.Latest()
+	return record.List(latest, &TokenKind)
 }
 
 func (m *memory) Record(_ context.Context, r Record) { m.records = append(m.records, r) }
@@ -86,7 +46,7 @@ func TestTokenLife(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		tokens := NewTokens(m, m, m, inventory.DefaultGroups)
+		tokens := NewTokens(m, m, inventory.DefaultGroups)
 
 		tokens.Start(t.Context())
 		defer tokens.Stop()
@@ -101,7 +61,7 @@ func TestTokenLife(t *testing.T) {
 			t.Errorf("made %+v, %d bytes", made, len(token))
 		}
 
-		for _, kept := range m.tokens {
+		for _, kept := range m.tokens() {
 			if strings.Contains(token, kept.Hash) || kept.Hash != hashOf(token) {
 				t.Error("the stored token is no hash")
 			}
@@ -119,8 +79,9 @@ func TestTokenLife(t *testing.T) {
 
 		synctest.Wait()
 
-		if m.notes != 1 || tokens.List()[0].Used.IsZero() {
-			t.Errorf("%d notes of the use: %+v", m.notes, tokens.List())
+		// The first commit made the token.
+		if notes := m.Commits() - 1; notes != 1 || tokens.List()[0].Used.IsZero() {
+			t.Errorf("%d notes of the use: %+v", notes, tokens.List())
 		}
 
 		time.Sleep(noteEvery)
@@ -129,8 +90,8 @@ func TestTokenLife(t *testing.T) {
 
 		synctest.Wait()
 
-		if m.notes != 2 {
-			t.Errorf("%d notes after a minute", m.notes)
+		if notes := m.Commits() - 1; notes != 2 {
+			t.Errorf("%d notes after a minute", notes)
 		}
 
 		open := tokens.Follow(t.Context(), id)
@@ -178,7 +139,7 @@ func TestTokenExpires(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		tokens := NewTokens(m, m, m, inventory.DefaultGroups)
+		tokens := NewTokens(m, m, inventory.DefaultGroups)
 
 		_, token, err := tokens.Create(t.Context(), root, admin, TokenRequest{Role: RoleViewer, Expires: time.Hour})
 		if err != nil {
@@ -224,7 +185,7 @@ func TestOtherIssuer(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		tokens := NewTokens(m, m, m, inventory.DefaultGroups)
+		tokens := NewTokens(m, m, inventory.DefaultGroups)
 
 		_, own, err := tokens.Create(t.Context(), root, admin, TokenRequest{Role: RoleViewer})
 		if err != nil {
@@ -267,7 +228,7 @@ func TestTokenRefused(t *testing.T) {
 	t.Parallel()
 
 	m := newMemory()
-	tokens := NewTokens(m, m, m, inventory.DefaultGroups)
+	tokens := NewTokens(m, m, inventory.DefaultGroups)
 
 	if _, _, err := tokens.Create(t.Context(), root, admin, TokenRequest{Name: "ci", Role: RoleViewer}); err != nil {
 		t.Fatal(err)
@@ -300,7 +261,49 @@ func TestTokenRefused(t *testing.T) {
 		}
 	}
 
-	if len(m.tokens) != 1 {
-		t.Errorf("%d tokens exist", len(m.tokens))
+	if len(m.tokens()) != 1 {
+		t.Errorf("%d tokens exist", len(m.tokens()))
+	}
+}
+
+// TestTokenNamesMeet makes two tokens of one name at once: one of them is refused.
+func TestTokenNamesMeet(t *testing.T) {
+	t.Parallel()
+
+	m := newMemory()
+	tokens := NewTokens(m, m, inventory.DefaultGroups)
+
+	// Another token of the name appears between the check and the write.
+	other := sync.OnceFunc(func() {
+		if err := m.Write(TokenKind.Path("0123456789abcdef"), []byte(`{"id":"0123456789abcdef","name":"ci"}`)); err != nil {
+			t.Error(err)
+		}
+	})
+	m.Before = func(*record.Tx) error { other(); return nil }
+
+	_, _, err := tokens.Create(t.Context(), root, admin, TokenRequest{Name: "ci", Role: RoleViewer})
+	if inventory.KindOf(err) != inventory.KindRefused || len(m.tokens()) != 1 {
+		t.Errorf("%d tokens, %v", len(m.tokens()), err)
+	}
+}
+
+// TestStoredToken expects a token to be stored whole, in the form of former versions.
+func TestStoredToken(t *testing.T) {
+	t.Parallel()
+
+	const stored = `{"id":"1","name":"ci","role":"viewer","hash":"abc","created":"2026-01-02T03:04:05Z",` +
+		`"created_by":"root","expires":"2026-02-02T03:04:05Z","scope_groups":["a"],"scope_selector":"rack=r1"}`
+
+	token, err := TokenKind.Decode("1", []byte(stored), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if token.Scope.Selector != "rack=r1" || !slices.Equal(token.Scope.Groups, []string{"a"}) || token.Role != RoleViewer {
+		t.Errorf("%+v", token)
+	}
+
+	if again, err := TokenKind.Encode(token); err != nil || string(again) != stored {
+		t.Errorf("%s, %v", again, err)
 	}
 }

@@ -5,13 +5,13 @@ package access
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 )
 
 // The limits of tokens.
@@ -25,28 +25,6 @@ const (
 // noteEvery is the least time between two notes of the use of a token.
 const noteEvery = time.Minute
 
-// TokenStore keeps tokens. Its methods may be called concurrently.
-type TokenStore interface {
-	// Tokens returns the tokens of the newest view by id, without Used. It does not
-	// block, and the map must not be modified.
-	Tokens() map[string]Token
-	// TokenUses returns the times of last use by id, likewise.
-	TokenUses() map[string]time.Time
-	// Changed returns a channel that is closed when a newer view exists.
-	Changed() <-chan struct{}
-}
-
-// TokenWriter changes the stored tokens. Its methods return once the view shows
-// the change.
-type TokenWriter interface {
-	// AddToken stores a new token. It is KindConflict if the id exists.
-	AddToken(ctx context.Context, t Token) (revision int64, err error)
-	// RemoveToken removes a token and its use.
-	RemoveToken(ctx context.Context, id string) (revision int64, err error)
-	// NoteTokenUse stores the time of the last use of a token that exists.
-	NoteTokenUse(ctx context.Context, id string, at time.Time) error
-}
-
 // TokenRequest describes a new token.
 type TokenRequest struct {
 	Name    string // empty: the id
@@ -58,8 +36,7 @@ type TokenRequest struct {
 // Tokens creates, lists, revokes and verifies bearer tokens. Start it before use,
 // and Stop it.
 type Tokens struct {
-	store  TokenStore
-	writer TokenWriter
+	store  record.Store
 	audit  Auditor
 	groups func() inventory.Groups
 	issuer Verifier      // of other tokens; nil: none
@@ -75,9 +52,9 @@ type Tokens struct {
 
 // NewTokens returns the use cases of tokens. groups returns the configured groups, which
 // scopes name.
-func NewTokens(store TokenStore, writer TokenWriter, audit Auditor, groups func() inventory.Groups) *Tokens {
+func NewTokens(store record.Store, audit Auditor, groups func() inventory.Groups) *Tokens {
 	return &Tokens{
-		store: store, writer: writer, audit: audit, groups: groups, uses: make(chan string, 64),
+		store: store, audit: audit, groups: groups, uses: make(chan string, 64),
 		noted: map[string]time.Time{}, served: map[string]map[*context.CancelCauseFunc]struct{}{},
 	}
 }
@@ -121,19 +98,21 @@ func (t *Tokens) Create(
 	made.Name, made.Role, made.Scope, made.Hash = cmp.Or(r.Name, made.ID), r.Role, r.Scope, hashOf(token)
 	made.Created, made.CreatedBy, made.Expires = now, c.Principal, now.Add(r.Expires)
 
-	record := Record{Action: "tokens.create", Targets: []string{made.ID, r.Name, string(r.Role)}}
+	entry := Record{Action: "tokens.create", Targets: []string{made.ID, r.Name, string(r.Role)}}
 	if !r.Scope.All() {
-		record.Targets = append(record.Targets, r.Scope.String())
+		entry.Targets = append(entry.Targets, r.Scope.String())
 	}
 
-	err = Audited(ctx, t.audit, c, record, func(*Record) error {
-		if err := t.check(made, by, r.Expires); err != nil {
-			return err
-		}
+	err = Audited(ctx, t.audit, c, entry, func(*Record) error {
+		return t.decide(ctx, func(tx *record.Tx) error {
+			if err := t.check(tx, made, by, r.Expires); err != nil {
+				return err
+			}
 
-		_, err := t.writer.AddToken(ctx, made)
+			record.Put(tx, &TokenKind, &made)
 
-		return err
+			return nil
+		})
 	})
 	if err != nil {
 		return Token{}, "", err
@@ -143,7 +122,7 @@ func (t *Tokens) Create(
 }
 
 // check refuses an invalid token, and one with more permissions than its maker.
-func (t *Tokens) check(made Token, by Identity, age time.Duration) error {
+func (t *Tokens) check(tx *record.Tx, made Token, by Identity, age time.Duration) error {
 	if _, err := ParseRole(string(made.Role)); err != nil {
 		return err
 	}
@@ -171,7 +150,7 @@ func (t *Tokens) check(made Token, by Identity, age time.Duration) error {
 		return err
 	}
 
-	tokens := t.store.Tokens()
+	tokens := record.List(tx, &TokenKind)
 	if len(tokens) >= MaxTokens {
 		return inventory.Errorf(inventory.KindRefused, "there are %d tokens already", len(tokens)).
 			Do("revoke those that have expired or are not in use")
@@ -187,6 +166,12 @@ func (t *Tokens) check(made Token, by Identity, age time.Duration) error {
 	return nil
 }
 
+// decide decides on the newest tokens.
+func (t *Tokens) decide(ctx context.Context, decide func(*record.Tx) error) error {
+	_, _, err := record.Decide(ctx, t.store, func(tx *record.Tx) (struct{}, error) { return struct{}{}, decide(tx) })
+	return err
+}
+
 // covers reports whether a role has every permission of another one.
 func covers(role, other Role) bool {
 	return !slices.ContainsFunc(Permissions, func(p Permission) bool {
@@ -196,11 +181,17 @@ func covers(role, other Role) bool {
 
 // List returns all tokens by id, those that have expired included.
 func (t *Tokens) List() []Token {
-	tokens, uses := t.store.Tokens(), t.store.TokenUses()
+	latest, _ := t.store.Latest()
 
-	list := slices.SortedFunc(maps.Values(tokens), func(a, b Token) int { return strings.Compare(a.ID, b.ID) })
-	for i := range list {
-		list[i].Used = uses[list[i].ID]
+	var list []Token
+
+	for id, token := range record.All(latest, &TokenKind) {
+		shown := *token
+		if use := record.Get(latest, &TokenUseKind, id); use != nil {
+			shown.Used = use.Time
+		}
+
+		list = append(list, shown)
 	}
 
 	return list
@@ -209,19 +200,25 @@ func (t *Tokens) List() []Token {
 // Revoke removes the token with the id or the name, and returns the revision. The
 // open requests of the token end.
 func (t *Tokens) Revoke(ctx context.Context, c Caller, ref string) (revision int64, err error) {
-	record := Record{Action: "tokens.revoke", Targets: []string{ref}}
-	err = Audited(ctx, t.audit, c, record, func(record *Record) error {
-		for _, token := range t.store.Tokens() {
-			if ref == token.ID || ref == token.Name {
-				record.Targets = []string{token.ID, token.Name}
-				revision, err = t.writer.RemoveToken(ctx, token.ID)
+	entry := Record{Action: "tokens.revoke", Targets: []string{ref}}
+	err = Audited(ctx, t.audit, c, entry, func(entry *Record) error {
+		_, revision, err = record.Decide(ctx, t.store, func(tx *record.Tx) (struct{}, error) {
+			for id, token := range record.All(tx, &TokenKind) {
+				if ref == id || ref == token.Name {
+					entry.Targets = []string{id, token.Name}
 
-				return err
+					record.Remove(tx, &TokenUseKind, id)
+					record.Remove(tx, &TokenKind, id)
+
+					return struct{}{}, nil
+				}
 			}
-		}
 
-		return inventory.Errorf(inventory.KindNotFound, "there is no token %q", ref).
-			Do("list the tokens: the id and the name are accepted")
+			return struct{}{}, inventory.Errorf(inventory.KindNotFound, "there is no token %q", ref).
+				Do("list the tokens: the id and the name are accepted")
+		})
+
+		return err
 	})
 
 	return revision, err
@@ -237,7 +234,9 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, erro
 
 	now := time.Now()
 
-	id, err := verify(t.store.Tokens(), token, now)
+	latest, _ := t.store.Latest()
+
+	id, err := verify(latest, token, now)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -272,7 +271,13 @@ func (t *Tokens) noteUses(ctx context.Context) {
 			return
 		case id := <-t.uses:
 			// Without the store there is no note, and the next one follows in a minute.
-			_ = t.writer.NoteTokenUse(ctx, id, time.Now().UTC().Truncate(time.Minute))
+			_ = t.decide(ctx, func(tx *record.Tx) error {
+				if record.Get(tx, &TokenKind, id) != nil {
+					record.PutAt(tx, &TokenUseKind, id, &TokenUse{time.Now().UTC().Truncate(time.Minute)})
+				}
+
+				return nil
+			})
 		}
 	}
 }
@@ -326,7 +331,8 @@ func (t *Tokens) revoked(credential string) error {
 		return t.certs.Check(serial)
 	}
 
-	if _, ok := t.store.Tokens()[strings.TrimPrefix(credential, credentialOf(""))]; !ok {
+	latest, _ := t.store.Latest()
+	if record.Get(latest, &TokenKind, strings.TrimPrefix(credential, credentialOf(""))) == nil {
 		return errInvalidToken
 	}
 

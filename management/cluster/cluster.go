@@ -11,8 +11,8 @@ import (
 // instance on the same host: a data directory that was copied to another host
 // has the ID of the original, but another node name.
 type Identity struct {
-	ID   string // random, kept in the data directory: stable over restarts
-	Node string // name of the instance's own node
+	ID   string `json:"id"`   // random, kept in the data directory: stable over restarts
+	Node string `json:"node"` // name of the instance's own node
 }
 
 // ErrOwnershipLost is the cause with which the context of a job ends when this

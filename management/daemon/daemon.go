@@ -363,20 +363,15 @@ func (d *Daemon) wireUseCases() {
 	})
 	d.desired = desired.New(d.identity.ID, d.settings.Variables)
 	d.engine = engine.New(engine.Options{
-		State: d.store, Store: countingStore{d.store, d.instruments}, Runner: d.runner, Playbooks: d.runner,
-		Prober: d.runner.prober, Sources: d.secrets, Settings: d.settings.Engine, Self: d.identity,
+		State: d.store, Store: countingStore{d.store, d.instruments}, Records: d.store, Runner: d.runner,
+		Playbooks: d.runner, Prober: d.runner.prober, Sources: d.secrets, Settings: d.settings.Engine, Self: d.identity,
 		Membership: d.member, Audit: d.audit, Logger: log,
 	})
 
 	d.rollouts = d.newRollouts()
 	d.policies = d.newPolicies()
 
-	d.tokens = access.NewTokens(
-		d.store,
-		d.store,
-		d.audit,
-		func() inventory.Groups { return d.settings.Current().Groups },
-	)
+	d.tokens = access.NewTokens(d.store, d.audit, func() inventory.Groups { return d.settings.Current().Groups })
 
 	d.clients = access.NewCertificates(d.store, d.audit, d.issuedCertificates)
 	d.tokens.WatchCertificates(d.clients)

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/pki"
+	"github.com/contiv/cluster/management/record"
 )
 
 // credential is one way to prove an identity over HTTPS.
@@ -62,7 +63,7 @@ func (s *site) expiredToken() string {
 	token := "clusterm-" + id + "-" + strings.Repeat("0", 64)
 	sum := sha256.Sum256([]byte(token))
 
-	_, err := s.store.AddToken(s.ctx(), access.Token{
+	_, err := record.Replace(s.ctx(), s.store, &access.TokenKind, id, 0, &access.Token{
 		ID: id, Name: "expired", Role: access.RoleAdmin, Hash: hex.EncodeToString(sum[:]),
 		Created: time.Now().Add(-time.Hour), Expires: time.Now().Add(-time.Second),
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -122,11 +123,11 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 			"set it to viewer or operator in the configuration file, and restart clusterm")
 	}
 
-	if text := policy.Describe(v.Automation.Brake); text != "" {
+	if text := policy.Describe(state.AutomationOf(v).Brake); text != "" {
 		h.Warnings = append(h.Warnings, text+": clusterctl policy release")
 	}
 
-	if text := restoredWarning(v.Automation); text != "" {
+	if text := restoredWarning(state.AutomationOf(v)); text != "" {
 		h.Warnings = append(h.Warnings, text)
 	}
 
@@ -191,15 +192,15 @@ func nodeWarnings(nodes []*inventory.Node) (warnings []string) {
 // playbookWarnings reports playbooks that this instance cannot read, and instances with
 // others: which nodes are outdated depends on the instance then.
 func playbookWarnings(v *state.View, self string) (warnings []string) {
-	own := v.Playbooks[self]
+	own := state.PlaybooksOf(v, self)
 	if own.Problem != "" {
 		warnings = append(warnings, "it is not known which nodes are outdated, because the playbooks of this instance "+
 			"cannot be read: "+own.Problem)
 	}
 
-	for _, in := range v.Instances {
-		other, noted := v.Playbooks[in.ID]
-		if noted && in.ID != self && own.Digest != "" && other.Digest != "" && own.Digest != other.Digest {
+	for _, in := range record.All(v, &state.Instances) {
+		other := state.PlaybooksOf(v, in.ID)
+		if in.ID != self && own.Digest != "" && other.Digest != "" && own.Digest != other.Digest {
 			warnings = append(warnings, fmt.Sprintf(
 				"the instance on %s has other playbooks than this one, so the same job configures a node differently "+
 					"there; give both the same folder", in.Node))

@@ -263,7 +263,7 @@ func policyMetrics(v *state.View, emit func(string, float64, ...string)) {
 	}
 
 	emit("clusterm_policy_pending_nodes", float64(pending))
-	emit("clusterm_policy_brake", gaugeOf(v.Automation.Brake.On))
+	emit("clusterm_policy_brake", gaugeOf(state.AutomationOf(v).Brake.On))
 }
 
 func dayTwoMetrics(v *state.View, deliveries map[notify.Status]int, emit func(string, float64, ...string)) {

@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -33,12 +34,9 @@ const (
 type playbookNote struct {
 	runner   *runner
 	instance string
-	store    interface {
-		View() *state.View
-		NotePlaybooks(ctx context.Context, instance string, p state.Playbooks) error
-	}
-	log logrus.FieldLogger
-	due chan struct{} // full while a look is due before its time
+	store    record.Store
+	log      logrus.FieldLogger
+	due      chan struct{} // full while a look is due before its time
 
 	refreshes chan chan struct{} // each is closed after a look
 
@@ -159,7 +157,18 @@ func (p *playbookNote) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, playbooksTimeout)
 	defer cancel()
 
-	if err := p.store.NotePlaybooks(ctx, p.instance, found); err != nil && ctx.Err() == nil {
+	_, _, err = record.Decide(ctx, p.store, func(tx *record.Tx) (struct{}, error) {
+		stored := state.PlaybooksOf(tx, p.instance)
+		known := !stored.Since.IsZero()
+
+		// Playbooks that are the same since another time are no change.
+		if stored.Since = found.Since; !known || stored != found {
+			record.PutAt(tx, &state.InstancePlaybooks, p.instance, &found)
+		}
+
+		return struct{}{}, nil
+	})
+	if err != nil && ctx.Err() == nil {
 		p.log.WithError(err).Debug("the playbooks of this instance could not be noted; retrying")
 	}
 }

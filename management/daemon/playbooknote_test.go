@@ -14,19 +14,10 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/state"
 )
-
-// noted keeps the newest note of the playbooks.
-type noted struct{ last state.Playbooks }
-
-func (n *noted) View() *state.View { return &state.View{} }
-
-func (n *noted) NotePlaybooks(_ context.Context, _ string, p state.Playbooks) error {
-	n.last = p
-	return nil
-}
 
 // TestHungPlaybooks: a folder that does not answer makes the playbooks unknown after a
 // bounded time, with the reason, and they are known again as soon as it answers.
@@ -44,11 +35,15 @@ func TestHungPlaybooks(t *testing.T) {
 			answers, folder = make(chan struct{}), ""
 		)
 
-		store := &noted{}
+		store := recordtest.NewStore(&state.InstancePlaybooks)
+		last := func() state.Playbooks {
+			latest, _ := store.Latest()
+			return state.PlaybooksOf(latest, "i")
+		}
 
 		p := newPlaybookNote()
 		p.runner = &runner{config: func() setting.Config { return setting.Config{Playbooks: folder} }}
-		p.store, p.log = store, log
+		p.store, p.instance, p.log = store, "i", log
 		p.source = func(ctx context.Context) (string, error) {
 			if reads.Add(1); hangs.Load() {
 				<-answers
@@ -59,8 +54,8 @@ func TestHungPlaybooks(t *testing.T) {
 
 		p.look(t.Context())
 
-		if store.last.Digest != "new" {
-			t.Fatalf("%+v", store.last)
+		if last().Digest != "new" {
+			t.Fatalf("%+v", last())
 		}
 
 		hangs.Store(true)
@@ -69,8 +64,8 @@ func TestHungPlaybooks(t *testing.T) {
 		for range 3 {
 			p.look(t.Context())
 
-			if store.last.Digest != "" || !strings.Contains(store.last.Problem, "did not answer") {
-				t.Fatalf("%+v", store.last)
+			if last().Digest != "" || !strings.Contains(last().Problem, "did not answer") {
+				t.Fatalf("%+v", last())
 			}
 		}
 
@@ -88,8 +83,8 @@ func TestHungPlaybooks(t *testing.T) {
 		hangs.Store(false)
 		p.look(t.Context())
 
-		if store.last.Digest != "new" || reads.Load() != 3 {
-			t.Errorf("%+v after %d reads", store.last, reads.Load())
+		if last().Digest != "new" || reads.Load() != 3 {
+			t.Errorf("%+v after %d reads", last(), reads.Load())
 		}
 
 		folder = ""
@@ -100,8 +95,8 @@ func TestHungPlaybooks(t *testing.T) {
 		close(answers)
 		p.look(t.Context())
 
-		if store.last.Digest != "new" || store.last.Problem != "" {
-			t.Errorf("%+v", store.last)
+		if last().Digest != "new" || last().Problem != "" {
+			t.Errorf("%+v", last())
 		}
 	})
 }
@@ -111,11 +106,15 @@ func TestInterruptedPlaybooks(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		store := &noted{}
+		store := recordtest.NewStore(&state.InstancePlaybooks)
+		last := func() state.Playbooks {
+			latest, _ := store.Latest()
+			return state.PlaybooksOf(latest, "i")
+		}
 
 		p := newPlaybookNote()
 		p.runner = &runner{config: func() setting.Config { return setting.Config{} }}
-		p.store, p.log = store, logrus.New()
+		p.store, p.instance, p.log = store, "i", logrus.New()
 		p.source = func(ctx context.Context) (string, error) {
 			select {
 			case <-ctx.Done():
@@ -131,14 +130,14 @@ func TestInterruptedPlaybooks(t *testing.T) {
 		stop()
 		synctest.Wait()
 
-		if store.last != (state.Playbooks{}) {
-			t.Errorf("%+v", store.last)
+		if last() != (state.Playbooks{}) {
+			t.Errorf("%+v", last())
 		}
 
 		p.look(t.Context())
 
-		if store.last.Digest != "new" || store.last.Problem != "" {
-			t.Errorf("%+v", store.last)
+		if last().Digest != "new" || last().Problem != "" {
+			t.Errorf("%+v", last())
 		}
 	})
 }

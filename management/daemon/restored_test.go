@@ -37,7 +37,7 @@ func TestRestoredIsPaused(t *testing.T) {
 		t.Helper()
 
 		isPaused := func() bool {
-			_, all := s.store.View().Automation.Paused[state.AllPolicies]
+			_, all := state.AutomationOf(s.store.View()).Paused[state.AllPolicies]
 			return all
 		}
 		if paused {

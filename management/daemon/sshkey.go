@@ -42,9 +42,7 @@ func (d *Daemon) startSSHKey(ctx context.Context) {
 
 // keyRotation returns the part of a rotation of the ssh key that connections need, or nil.
 func (d *Daemon) keyRotation() *variable.KeyRotation {
-	r, _ := d.store.SSHKeyRotation()
-
-	setting, path, former, ok := r.Former()
+	setting, path, former, ok := sshkey.RotationOf(d.store.View()).Former()
 	if !ok {
 		return nil
 	}

@@ -37,7 +37,9 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		return err
 	}
 
-	if d.store, err = store.Open(ctx, d.etcd, d.openSecrets(), d.opts.Logger, d.opts.StaleAfter); err != nil {
+	if d.store, err = store.Open(
+		ctx, d.etcd, kinds, d.openSecrets(), d.opts.Logger, d.opts.StaleAfter,
+	); err != nil {
 		return err
 	}
 

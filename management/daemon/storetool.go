@@ -132,7 +132,7 @@ func (t *StoreTool) Check(ctx context.Context) (StoreReport, error) {
 	r := StoreReport{Where: t.where, Spaces: t.client.Spaces(ctx)}
 
 	var err error
-	if r.Records, r.Unreadable, err = store.CheckRecords(ctx, t.client); err != nil {
+	if r.Records, r.Unreadable, err = store.CheckRecords(ctx, t.client, kinds); err != nil {
 		return r, err
 	}
 
@@ -181,5 +181,5 @@ func (t *StoreTool) Disarm(ctx context.Context) ([]etcd.Alarm, error) {
 
 // Remove removes an unreadable record by its key below the prefix.
 func (t *StoreTool) Remove(ctx context.Context, key string) error {
-	return store.RemoveUnreadable(ctx, t.client, key)
+	return store.RemoveUnreadable(ctx, t.client, kinds, key)
 }

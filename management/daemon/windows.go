@@ -7,6 +7,6 @@ import "github.com/contiv/cluster/management/window"
 // newWindows makes the keeper of the maintenance windows and the freeze.
 func (d *Daemon) newWindows() *window.Keeper {
 	return window.NewKeeper(window.Options{
-		State: d.store, Store: d.store, Calendar: d.settings.Windows, Audit: d.audit,
+		Store: d.store, Calendar: d.settings.Windows, Audit: d.audit,
 	})
 }

@@ -36,7 +36,7 @@ func (s *Source) Of(v *state.View) *Configurations {
 		// The nodes of the view are no part of the inputs, and must not be held.
 		view:      &state.View{Variables: v.Variables},
 		settings:  s.settings(),
-		playbooks: v.Playbooks[s.instance],
+		playbooks: state.PlaybooksOf(v, s.instance),
 		key:       v.ChecksumKey,
 	}
 	next.masters = masters(v.Nodes, next.settings.Groups)

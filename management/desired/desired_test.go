@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/desired"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -31,7 +32,9 @@ func newWorld() *world {
 	w := &world{
 		view: &state.View{
 			ChecksumKey: key,
-			Playbooks:   map[string]state.Playbooks{"i": {Digest: "p"}, "other": {Digest: "x"}},
+			View: record.With(record.View{}, &state.InstancePlaybooks, map[string]*state.Playbooks{
+				"i": {Digest: "p"}, "other": {Digest: "x"},
+			}),
 			Variables: map[state.Scope]configuration.Vars{
 				state.ScopeGlobal:     {"a": "1", "db_password": "s"},
 				state.ScopeNode("w2"): {"a": "2"},
@@ -72,7 +75,7 @@ func (w *world) apply() {
 // change replaces the view by a changed copy.
 func (w *world) change(f func(v *state.View)) {
 	v := *w.view
-	v.Variables, v.Playbooks = maps.Clone(v.Variables), maps.Clone(v.Playbooks)
+	v.Variables = maps.Clone(v.Variables)
 	v.Nodes = slices.Clone(v.Nodes)
 	f(&v)
 	w.view = &v
@@ -120,7 +123,9 @@ func TestOutdated(t *testing.T) {
 		}
 	}
 	playbooks := func(p state.Playbooks) func(*world) {
-		return func(w *world) { w.change(func(v *state.View) { v.Playbooks["i"] = p }) }
+		return func(w *world) {
+			w.change(func(v *state.View) { v.View = record.Set(v.View, &state.InstancePlaybooks, "i", &p) })
+		}
 	}
 
 	all := []string{"m1[variables]", "w1[variables]", "w2[variables]"}
@@ -165,7 +170,9 @@ func TestOutdated(t *testing.T) {
 		"playbooks that are not known": {playbooks(state.Playbooks{Problem: "gone"}), []string{"m1?", "w1?", "w2?"}},
 		"playbooks of another instance": {
 			func(w *world) {
-				w.change(func(v *state.View) { v.Playbooks["other"] = state.Playbooks{Digest: "y"} })
+				w.change(func(v *state.View) {
+					v.View = record.Set(v.View, &state.InstancePlaybooks, "other", &state.Playbooks{Digest: "y"})
+				})
 			}, nil,
 		},
 		"globals": {set(state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": "s", "b": "1"}), all},
@@ -258,7 +265,7 @@ func TestShared(t *testing.T) {
 	same := *w.view
 	same.Revision++
 	same.Nodes = same.Nodes[:1]
-	same.Playbooks = map[string]state.Playbooks{"i": {Digest: "p"}}
+	same.View = record.With(same.View, &state.InstancePlaybooks, map[string]*state.Playbooks{"i": {Digest: "p"}})
 
 	if w.source.Of(&same) != first || first.Alike(first) != nil {
 		t.Error("the same inputs have other configurations")

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/management/window"
@@ -66,9 +67,6 @@ type Archive interface {
 	Inputs(ctx context.Context, id string) (job.Inputs, error)
 	// DropJobs removes ended jobs with their inputs and logs.
 	DropJobs(ctx context.Context, ids []string) error
-	// DropTombstones removes the tombstones of nodes, or returns KindConflict if one is newer
-	// than the revision.
-	DropTombstones(ctx context.Context, decided int64, nodes []string) error
 	// DropResults removes the stored results of mutations that are older than
 	// before, and the oldest of those over the limit.
 	DropResults(ctx context.Context, before time.Time, limit int) error
@@ -112,6 +110,7 @@ type Settings struct {
 type Options struct {
 	State     state.Reader
 	Store     Store
+	Records   record.Store
 	Runner    Runner
 	Playbooks Playbooks
 	Prober    Prober
@@ -129,6 +128,7 @@ type Options struct {
 type Engine struct {
 	state     state.Reader
 	store     Store
+	records   record.Store
 	runner    Runner
 	playbooks Playbooks
 	prober    Prober
@@ -160,7 +160,7 @@ type Engine struct {
 // New returns an engine that accepts jobs. Start makes it run them.
 func New(o Options) *Engine {
 	e := &Engine{
-		state: o.State, store: o.Store, runner: o.Runner, playbooks: o.Playbooks, prober: o.Prober,
+		state: o.State, store: o.Store, records: o.Records, runner: o.Runner, playbooks: o.Playbooks, prober: o.Prober,
 		sources: o.Sources, settings: o.Settings,
 		self: o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,

@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -27,9 +28,10 @@ func TestLostNodes(t *testing.T) {
 	vacancy := replaces
 	vacancy.ID, vacancy.Node, vacancy.Replaces, vacancy.Lost = "2", "c-1", "", nil
 
-	a := b.View().Automation.With(replaces, vacancy)
-	b.must(b.store.PutAutomation(t.Context(), a))
-	b.until("the decisions are seen", func(v *state.View) bool { return len(v.Automation.Decisions) == 2 })
+	a := state.AutomationOf(b.View()).With(replaces, vacancy)
+	_, err := record.Replace(t.Context(), b.store, &state.Memory, "", a.Revision, &a)
+	b.must(err)
+	b.until("the decisions are seen", func(v *state.View) bool { return len(state.AutomationOf(v).Decisions) == 2 })
 
 	lost := func(actor, label string) []any {
 		t.Helper()

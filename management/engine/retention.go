@@ -13,6 +13,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 )
 
 // retentionInterval is the time between two applications of the retention.
@@ -76,17 +78,34 @@ func (e *Engine) Prune(ctx context.Context) error {
 	return errors.Join(e.playbooks.Prune(ctx, e.inUse), e.expireTombstones(ctx, now))
 }
 
-func (e *Engine) expireTombstones(ctx context.Context, now time.Time) error {
-	v := e.state.View()
+// maxRemoved is the number of tombstones that one transaction removes.
+const maxRemoved = 100
 
-	names := inventory.ExpiredTombstones(v.Tombstones, now)
+func (e *Engine) expireTombstones(ctx context.Context, now time.Time) error {
+	names := inventory.ExpiredTombstones(record.List(e.state.View(), &state.Tombstones), now)
 	if len(names) == 0 {
 		return nil
 	}
 
-	record := access.Record{Action: "tombstones.expire", Targets: names, Reason: "too old, or too many"}
+	entry := access.Record{Action: "tombstones.expire", Targets: names, Reason: "too old, or too many"}
 
-	return e.decideItself(ctx, record, func() error { return e.store.DropTombstones(ctx, v.Revision, names) })
+	return e.decideItself(ctx, entry, func() error {
+		for {
+			removed, _, err := record.Decide(ctx, e.records, func(tx *record.Tx) (int, error) {
+				expired := inventory.ExpiredTombstones(record.List(tx, &state.Tombstones), now)
+				expired = expired[:min(len(expired), maxRemoved)]
+
+				for _, name := range expired {
+					record.Remove(tx, &state.Tombstones, name)
+				}
+
+				return len(expired), nil
+			})
+			if err != nil || removed < maxRemoved {
+				return err
+			}
+		}
+	})
 }
 
 // inUse returns the runs of jobs that have not ended, and the playbooks of all
@@ -103,7 +122,7 @@ func (e *Engine) inUse() (runs, digests []string) {
 		}
 	}
 
-	for _, t := range v.Tombstones {
+	for _, t := range record.All(v, &state.Tombstones) {
 		for _, digest := range t.Playbooks {
 			kept[digest] = true
 		}

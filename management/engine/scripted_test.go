@@ -567,7 +567,7 @@ func (b *bench) current() Settings {
 // options returns those of an engine of the bench with the store.
 func (b *bench) options(s Store) Options {
 	return Options{
-		State: b.store, Store: s, Runner: b.books, Playbooks: b.books, Prober: &b.prober, Settings: b.current,
+		State: b.store, Store: s, Records: b.store, Runner: b.books, Playbooks: b.books, Prober: &b.prober, Settings: b.current,
 		Self:       cluster.Identity{ID: "id-" + b.instance, Node: b.instance},
 		Membership: b.members, Audit: &b.audit, Logger: silent(),
 	}
@@ -582,7 +582,7 @@ func (b *bench) up() {
 		b.t.Fatal(err)
 	}
 
-	if b.store, err = store.Open(ctx, b.client, b.secrets, silent(), 10*store.StaleAfter); err != nil {
+	if b.store, err = store.Open(ctx, b.client, state.Kinds, b.secrets, silent(), 10*store.StaleAfter); err != nil {
 		b.t.Fatal(err)
 	}
 

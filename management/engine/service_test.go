@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
 )
@@ -1420,8 +1420,8 @@ func TestForget(t *testing.T) {
 	b.lose("b")
 	b.must(lose("a b", false))
 
-	if v := b.View(); len(v.Nodes) != 1 || v.Tombstones["a-1"].Reason != "scrapped" ||
-		v.Tombstones["a-1"].Actor != "anna" {
+	tomb := record.Get(b.View(), &state.Tombstones, "a-1")
+	if v := b.View(); len(v.Nodes) != 1 || tomb == nil || tomb.Reason != "scrapped" || tomb.Actor != "anna" {
 		t.Errorf("%+v", v)
 	}
 
@@ -1450,7 +1450,7 @@ func TestForgetWithAgent(t *testing.T) {
 
 	b.are("b Unallocated, c Unallocated")
 
-	if _, err := b.View().Node("a-1"); err == nil || b.View().Tombstones["a-1"].Name == "" {
+	if _, err := b.View().Node("a-1"); err == nil || record.Get(b.View(), &state.Tombstones, "a-1") == nil {
 		t.Error("a-1 is still known, or left no tombstone")
 	}
 
@@ -1610,7 +1610,7 @@ func TestRetentionWithUnreadableRecord(t *testing.T) {
 				t.Error("files were removed")
 			}
 
-			b.must(store.RemoveUnreadable(t.Context(), b.client, key))
+			b.must(store.RemoveUnreadable(t.Context(), b.client, state.Kinds, key))
 			b.must(b.store.Sync(b.within(patience)))
 			b.must(b.Prune(t.Context()))
 
@@ -1902,7 +1902,7 @@ func TestTombstonesExpire(t *testing.T) {
 
 	b.must(b.Prune(t.Context()))
 
-	if left := slices.Collect(maps.Keys(b.View().Tombstones)); !slices.Equal(left, []string{"b-1"}) {
-		t.Errorf("%q are left", left)
+	if left := record.List(b.View(), &state.Tombstones); len(left) != 1 || left[0].Name != "b-1" {
+		t.Errorf("%d are left, %+v", len(left), left)
 	}
 }

@@ -647,7 +647,7 @@ func target(
 // lostNodes returns the lost nodes of the group of a job by which a policy replaces one of them. The
 // decision may not have the number of the job yet.
 func lostNodes(v *state.View, j job.Job) []any {
-	for _, d := range slices.Backward(v.Automation.Decisions) {
+	for _, d := range slices.Backward(state.AutomationOf(v).Decisions) {
 		if d.Action != state.ActionCommission || d.Node != j.Targets[0].Name ||
 			j.Actor != state.PolicyPrincipal(d.Policy) {
 			continue

@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -64,6 +65,12 @@ func (v *view) markChanged(kind state.ChangeKind, name string, size int) {
 	v.pending.size[s] += size
 }
 
+// connection returns the connection settings of a node, or nil.
+func (v *view) connection(node string) *configuration.Connection {
+	c, _ := v.tables.Get(record.Ref{Kind: state.Connections.Name, Key: node}).(*configuration.Connection)
+	return c
+}
+
 // beginRevision ends the previous revision if the event belongs to a new one.
 func (v *view) beginRevision(revision int64) {
 	if revision != v.pending.revision {
@@ -89,8 +96,8 @@ func (v *view) endRevision() {
 				continue // the connection of a node that does not exist
 			}
 
-			if conn, ok := v.connections.m[s.name]; ok && c.Node != nil {
-				c.Connection = &conn
+			if conn := v.connection(s.name); c.Node != nil {
+				c.Connection = conn
 			}
 		case state.ChangeJobs:
 			if j, ok := v.jobs[s.name]; ok {
@@ -125,20 +132,20 @@ func (v *view) publishChanges() {
 
 // contents is the part of a view that watches can follow.
 type contents struct {
-	nodes       map[string]*inventory.Node
-	connections map[string]configuration.Connection
-	jobs        map[string]job.Job
-	variables   map[state.Scope]configuration.Vars
-	configAt    int64
+	nodes     map[string]*inventory.Node
+	records   record.View
+	jobs      map[string]job.Job
+	variables map[state.Scope]configuration.Vars
+	configAt  int64
 }
 
 func (v *view) contents() contents {
 	c := contents{
-		nodes:       make(map[string]*inventory.Node, len(v.nodes)),
-		connections: v.connections.share(),
-		jobs:        v.jobs,
-		variables:   v.variables.share(),
-		configAt:    v.configAt,
+		nodes:     make(map[string]*inventory.Node, len(v.nodes)),
+		records:   v.tables.View(),
+		jobs:      v.jobs,
+		variables: v.variables.share(),
+		configAt:  v.configAt,
 	}
 	for name := range v.nodes {
 		c.nodes[name], _ = v.effective(name)
@@ -161,7 +168,8 @@ func (v *view) markDifferences(old contents, revision int64) {
 
 	eachKey(old.nodes, now.nodes, func(name string) {
 		sameNode := reflect.DeepEqual(old.nodes[name], now.nodes[name])
-		sameConnection := reflect.DeepEqual(old.connections[name], now.connections[name])
+		sameConnection := reflect.DeepEqual(
+			record.Get(old.records, &state.Connections, name), record.Get(now.records, &state.Connections, name))
 
 		if !sameNode || !sameConnection {
 			mark(state.ChangeNodes, name)

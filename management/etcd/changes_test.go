@@ -35,8 +35,8 @@ func copyOf(v *state.View) *replica {
 	}
 	for _, n := range v.Nodes {
 		c.nodes[n.Name] = *n
-		if conn, ok := v.Connections[n.Name]; ok {
-			c.conns[n.Name] = conn
+		if conn := v.Connection(n.Name); conn != nil {
+			c.conns[n.Name] = *conn
 		}
 	}
 
@@ -291,7 +291,7 @@ func TestReload(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	seen(t, s, 12)
 	late := &Store{client: s.client}
-	late.view.init(s.client, silent(), StaleAfter)
+	late.view.init(s.client, testKinds, silent(), StaleAfter)
 	reload := func() {
 		t.Helper()
 		_, err := late.view.load(within(t, patience))

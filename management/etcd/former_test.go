@@ -13,8 +13,12 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
 )
 
 // formerRecords are records of a store that the former version wrote under real use, by their
@@ -57,7 +61,7 @@ func TestFormerRecords(t *testing.T) {
 		}
 	}
 
-	if count, unreadable, err := CheckRecords(within(t, patience), first.client); err != nil || count == 0 ||
+	if count, unreadable, err := CheckRecords(within(t, patience), first.client, testKinds); err != nil || count == 0 ||
 		len(unreadable) > 0 {
 		t.Fatalf("%d records, unreadable: %v, %v", count, unreadable, err)
 	}
@@ -86,9 +90,9 @@ func TestFormerRecords(t *testing.T) {
 		}
 	}
 
-	a, rule := v.Automation, "nightly"
-	if !v.Freeze.On || !a.Switches[rule].On || a.Switches[rule].Selector == "" || a.Schedules[rule].Began.IsZero() {
-		t.Errorf("freeze %+v, policies %+v", v.Freeze, a)
+	a, frozen, rule := state.AutomationOf(v), window.FreezeOf(v), "nightly"
+	if !frozen.On || !a.Switches[rule].On || a.Switches[rule].Selector == "" || a.Schedules[rule].Began.IsZero() {
+		t.Errorf("freeze %+v, policies %+v", frozen, a)
 	}
 
 	for _, n := range v.Nodes {
@@ -124,11 +128,11 @@ func TestFormerRecordsKeepEveryField(t *testing.T) {
 
 			again, err = json.Marshal(newJobRecord(j))
 		case "tokens":
-			again, err = encodedAgain(t, value, newTokenRecord, tokenRecord.token)
+			again, err = storedAgain(&access.TokenKind, name, value)
 		case "freeze":
-			again, err = json.Marshal(newFreezeRecord(readRecord[freezeRecord](t, value).freeze(0)))
+			again, err = storedAgain(&window.FreezeKind, name, value)
 		case "automation":
-			again, err = json.Marshal(newAutomationRecord(readRecord[automationRecord](t, value).automation(0)))
+			again, err = storedAgain(&state.Memory, name, value)
 		case "overlay":
 			again, err = encodedAgain(t, value, newOverlayRecord, overlayRecord.overlay)
 		default:
@@ -161,4 +165,14 @@ func readRecord[R any](t *testing.T, value []byte) R {
 func encodedAgain[D, R any](t *testing.T, value []byte, toRecord func(D) R, toDomain func(R) D) ([]byte, error) {
 	t.Helper()
 	return json.Marshal(toRecord(toDomain(readRecord[R](t, value))))
+}
+
+// storedAgain decodes a record and encodes it.
+func storedAgain[T any](k *record.Kind[T], key string, value []byte) ([]byte, error) {
+	r, err := k.Decode(key, value, 1)
+	if err != nil {
+		return nil, err
+	}
+
+	return k.Encode(r)
 }

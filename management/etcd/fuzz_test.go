@@ -26,7 +26,7 @@ func FuzzRecord(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, kind uint8, name string, value []byte) {
 		key := kinds[int(kind)%len(kinds)] + "/" + name
-		_ = decodable(key, &mvccpb.KeyValue{Value: value})
+		_ = decodable(testKinds, key, &mvccpb.KeyValue{Value: value})
 
 		j, err := decodeJob(name, &mvccpb.KeyValue{Value: value})
 		if err != nil {

@@ -19,14 +19,14 @@ import (
 // The free-form values have the codec of package configuration.
 type inputsRecord struct {
 	Vars        map[string]map[string]configuration.Var `json:"vars"`
-	Connections map[string]connectionRecord             `json:"connections"`
+	Connections map[string]configuration.Connection     `json:"connections"`
 	Extra       configuration.Vars                      `json:"extra,omitempty"`
 }
 
 func newInputsRecord(in job.Inputs) inputsRecord {
 	return inputsRecord{
 		Vars:        in.Vars,
-		Connections: convertMap(in.Connections, newConnectionRecord),
+		Connections: in.Connections,
 		Extra:       in.Extra,
 	}
 }
@@ -34,7 +34,7 @@ func newInputsRecord(in job.Inputs) inputsRecord {
 func (r inputsRecord) inputs() job.Inputs {
 	return job.Inputs{
 		Vars:        r.Vars,
-		Connections: convertMap(r.Connections, connectionRecord.connection),
+		Connections: r.Connections,
 		Extra:       r.Extra,
 	}
 }

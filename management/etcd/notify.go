@@ -403,10 +403,7 @@ func automationOf(kv *mvccpb.KeyValue) (*state.Automation, error) {
 		return nil, nil //nolint:nilnil // the record does not exist
 	}
 
-	record, err := decode[automationRecord](kv.Value)
-	a := record.automation(kv.ModRevision)
-
-	return &a, err
+	return state.Memory.Decode("", kv.Value, kv.ModRevision)
 }
 
 // tombstones returns the tombstones in the events by the names of their nodes.
@@ -420,9 +417,8 @@ func (s *Store) tombstones(events []*clientv3.Event) map[string]*inventory.Tombs
 		}
 
 		// One that cannot be read costs the actor only.
-		if record, err := decode[tombstoneRecord](e.Kv.Value); err == nil {
-			t := record.tombstone()
-			byName[name] = &t
+		if t, err := state.Tombstones.Decode(name, e.Kv.Value, e.Kv.ModRevision); err == nil {
+			byName[name] = t
 		}
 	}
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -146,9 +147,9 @@ func TestChangesWithActors(t *testing.T) {
 		Node: n, Tombstone: &inventory.Tombstone{Name: name, Time: noon, Actor: "ann"},
 	}}, nil)))
 
-	a := s.View().Automation
+	a := state.AutomationOf(s.View())
 	a.Resumed = state.Pause{Since: noon, Actor: "bob"}
-	must(t, s.PutAutomation(ctx, a))
+	must(t, second(record.Replace(ctx, s, &state.Memory, "", a.Revision, &a)))
 
 	r, err := s.AddRollout(ctx, s.View().Revision, aRollout("r0000000a", 1), nil, nil)
 	must(t, err)

@@ -30,7 +30,7 @@ func TestOwnWrite(t *testing.T) {
 	// No watch runs yet.
 	s := &Store{client: other.client, secrets: testSecrets()}
 	s.view.secrets = s.secrets
-	s.view.init(s.client, silent(), StaleAfter)
+	s.view.init(s.client, testKinds, silent(), StaleAfter)
 	revision, err := s.view.load(t.Context())
 	must(t, err)
 
@@ -270,7 +270,7 @@ func TestOwnWriteWakesOnce(t *testing.T) {
 	// No watch runs, so the test passes the events on.
 	s := &Store{client: other.client, secrets: testSecrets()}
 	s.view.secrets = s.secrets
-	s.view.init(s.client, silent(), time.Hour)
+	s.view.init(s.client, testKinds, silent(), time.Hour)
 	revision, err := s.view.load(t.Context())
 	must(t, err)
 

@@ -161,7 +161,7 @@ func TestUnreadablePlan(t *testing.T) {
 		t.Errorf("%+v, %v", v.Plans, v.Unreadable)
 	}
 
-	must(t, RemoveUnreadable(ctx, s.client, "v/plans/3f9a1c20-00000002"))
+	must(t, RemoveUnreadable(ctx, s.client, testKinds, "v/plans/3f9a1c20-00000002"))
 	must(t, again.Sync(ctx))
 
 	if v := again.View(); v.UnreadableFiles() != nil || len(v.Plans) != 1 {

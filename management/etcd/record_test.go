@@ -16,7 +16,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
 
@@ -38,14 +37,6 @@ func TestRecordsMatchDomain(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newHistoryRecord, historyRecord.entry, nil)
 	})
-	t.Run("tombstone", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newTombstoneRecord, tombstoneRecord.tombstone, nil)
-	})
-	t.Run("connection", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newConnectionRecord, connectionRecord.connection, nil)
-	})
 	t.Run("variables", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newVariablesRecord, variablesRecord.variables, nil)
@@ -55,10 +46,6 @@ func TestRecordsMatchDomain(t *testing.T) {
 		checkRecord(t, newVariablesChangeRecord,
 			func(r variablesChangeRecord) variable.Change { return r.change(0) }, revision)
 	})
-	t.Run("token", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newTokenRecord, tokenRecord.token, map[string]string{"Used": "a record of its own"})
-	})
 	t.Run("repository", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newRepositoryRecord, repositoryRecord.record, nil)
@@ -67,22 +54,9 @@ func TestRecordsMatchDomain(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newOverlayRecord, overlayRecord.overlay, nil)
 	})
-	t.Run("automation", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newAutomationRecord,
-			func(r automationRecord) state.Automation { return r.automation(0) }, revision)
-	})
-	t.Run("freeze", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newFreezeRecord, func(r freezeRecord) state.Freeze { return r.freeze(0) }, revision)
-	})
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newFileRecord, fileRecord.digest, nil)
-	})
-	t.Run("rotation of the ssh key", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newSSHKeyRecord, sshKeyRecord.rotation, nil)
 	})
 	t.Run("job", func(t *testing.T) {
 		t.Parallel()
@@ -91,14 +65,6 @@ func TestRecordsMatchDomain(t *testing.T) {
 	t.Run("inputs", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newInputsRecord, inputsRecord.inputs, nil)
-	})
-	t.Run("playbooks", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newPlaybooksRecord, playbooksRecord.playbooks, nil)
-	})
-	t.Run("instance", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newInstanceRecord, instanceRecord.instance, nil)
 	})
 	t.Run("owner", func(t *testing.T) {
 		t.Parallel()
@@ -199,10 +165,9 @@ func TestRecordsHaveJSONNames(t *testing.T) {
 	t.Parallel()
 
 	for _, record := range []any{
-		nodeRecord{}, beforeRecord{}, historyRecord{}, tombstoneRecord{}, connectionRecord{}, variablesRecord{},
+		nodeRecord{}, beforeRecord{}, historyRecord{}, variablesRecord{},
 		overlayRecord{}, fileRecord{}, jobRecord{}, targetRecord{}, runRecord{}, hostResultRecord{},
-		outcomeRecord{}, inputsRecord{}, instanceRecord{}, ownerRecord{}, resultRecord{},
-		sshKeyRecord{}, sshKeyOfTwo{},
+		outcomeRecord{}, inputsRecord{}, ownerRecord{}, resultRecord{},
 	} {
 		for field := range reflect.TypeOf(record).Fields() {
 			if name := field.Tag.Get("json"); name == "" || name[0] == ',' || name == "-" {

@@ -175,7 +175,7 @@ func TestIncompleteRollout(t *testing.T) {
 			}
 		}
 
-		must(t, RemoveUnreadable(ctx, s.client, "v/rollouts/"+id+key))
+		must(t, RemoveUnreadable(ctx, s.client, testKinds, "v/rollouts/"+id+key))
 		must(t, s.Sync(ctx))
 
 		if keys, _ := written(t, s, id, 0); keys > 0 || len(s.View().Unreadable) > 0 {
@@ -308,7 +308,7 @@ func TestUnreadableRollout(t *testing.T) {
 		t.Errorf("%+v, %v", v.Rollouts, v.Unreadable)
 	}
 
-	must(t, RemoveUnreadable(ctx, s.client, "v/rollouts/r0000000b"))
+	must(t, RemoveUnreadable(ctx, s.client, testKinds, "v/rollouts/r0000000b"))
 	must(t, again.Sync(ctx))
 
 	if v := again.View(); v.UnreadableFiles() != nil || len(v.Rollouts) != 1 {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 )
 
 // setSchema stores the version of the data.
@@ -74,8 +76,8 @@ func TestEnterNewerSchema(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
-	if v := s.View(); len(v.Instances) != 0 || schema(t, s) != "4" {
-		t.Errorf("it has stored %v, version %s", v.Instances, schema(t, s))
+	if v := s.View(); len(record.List(v, &state.Instances)) != 0 || schema(t, s) != "4" {
+		t.Errorf("it has stored %v, version %s", record.List(v, &state.Instances), schema(t, s))
 	}
 }
 

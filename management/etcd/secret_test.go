@@ -27,7 +27,7 @@ const canary = "canary-7f3a9c"
 func openWith(t *testing.T, s *Store, secrets *Secrets) *Store {
 	t.Helper()
 
-	again, err := Open(within(t, patience), s.client, secrets, silent(), StaleAfter)
+	again, err := Open(within(t, patience), s.client, testKinds, secrets, silent(), StaleAfter)
 	must(t, err)
 	t.Cleanup(again.Close)
 

@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -181,7 +182,7 @@ func (s *Store) holder(ctx context.Context) (state.Instance, *mvccpb.KeyValue, e
 		return holder, nil, etcd.Error(err)
 	}
 
-	if holder, err = decodeInstance(resp.Kvs[0].Value); err != nil {
+	if holder, err = decode[state.Instance](resp.Kvs[0].Value); err != nil {
 		return holder, nil, inventory.Errorf(inventory.KindInternal,
 			"cannot read the record of the instance that runs the jobs: %w", err).
 			Do("remove it: clusterm store remove %s", s.below(s.holderKey()))
@@ -209,7 +210,7 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 		return err
 	}
 
-	record, err := encodeInstance(n.self)
+	record, err := json.Marshal(n.self)
 	if err != nil {
 		return err
 	}

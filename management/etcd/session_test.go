@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -68,7 +69,7 @@ func (n *testSession) kill() {
 
 func ids(v *state.View) string {
 	var out []string
-	for _, in := range v.Instances {
+	for _, in := range record.All(v, &state.Instances) {
 		out = append(out, in.ID)
 	}
 
@@ -100,7 +101,7 @@ func TestSession(t *testing.T) {
 	a, err := enter(t, s, self, SessionTTL)
 	must(t, err)
 
-	instances := s.View().Instances
+	instances := record.List(s.View(), &state.Instances)
 	if len(instances) != 1 || !instances[0].Started.Equal(self.Started) || instances[0].Node != "host-a" ||
 		instances[0].API[0] != "unix:///s" {
 		t.Errorf("the list of instances: %+v", instances)

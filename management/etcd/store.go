@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -39,13 +40,15 @@ var (
 
 // Open reads all records of the view and keeps the view current until Close. The view
 // is stale after staleAfter, usually StaleAfter, without a confirmation by etcd. ctx
-// bounds the first read only. secrets encrypts and decrypts the secret variables.
+// bounds the first read only. kinds are the kinds of record beside those with code of their own
+// here. secrets encrypts and decrypts the secret variables.
 func Open(
-	ctx context.Context, client *etcd.Client, secrets *Secrets, log logrus.FieldLogger, staleAfter time.Duration,
+	ctx context.Context, client *etcd.Client, kinds []record.Any, secrets *Secrets, log logrus.FieldLogger,
+	staleAfter time.Duration,
 ) (*Store, error) {
 	s := &Store{client: client, secrets: secrets}
 	s.view.secrets = secrets
-	s.view.init(client, log, staleAfter)
+	s.view.init(client, kinds, log, staleAfter)
 
 	if err := s.start(ctx); err != nil {
 		return nil, err

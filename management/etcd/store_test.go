@@ -28,9 +28,12 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/secret"
+	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
+	"github.com/contiv/cluster/management/window"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -108,6 +111,11 @@ func dial(t *testing.T, s *etcd.Server, prefix string) *etcd.Client {
 	return c
 }
 
+// testKinds are the kinds of all stores.
+var testKinds = slices.Concat(state.Kinds, []record.Any{
+	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &window.FreezeKind,
+})
+
 // testKey encrypts the secrets of all stores.
 var testKey = secret.NewKey()
 
@@ -118,7 +126,7 @@ func testSecrets() *Secrets { return NewSecrets(secret.NewRing(testKey), nil) }
 func open(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
 
-	s, err := Open(within(t, patience), c, testSecrets(), silent(), 10*StaleAfter)
+	s, err := Open(within(t, patience), c, testKinds, testSecrets(), silent(), 10*StaleAfter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +139,7 @@ func open(t *testing.T, c *etcd.Client) *Store {
 // openStale returns a store with a view that becomes stale early.
 func openStale(t *testing.T, c *etcd.Client) *Store {
 	t.Helper()
-	s, err := Open(within(t, patience), c, testSecrets(), silent(), 600*time.Millisecond)
+	s, err := Open(within(t, patience), c, testKinds, testSecrets(), silent(), 600*time.Millisecond)
 	must(t, err)
 	t.Cleanup(s.Close)
 
@@ -1091,7 +1099,7 @@ func TestForget(t *testing.T) {
 	_, err = s.Forget(ctx, decided, uses, writes, nil)
 	conflict(t, err)
 
-	if len(s.View().Nodes) != 60 || len(s.View().Tombstones) != 0 {
+	if len(s.View().Nodes) != 60 || len(record.List(s.View(), &state.Tombstones)) != 0 {
 		t.Error("a refused request forgot nodes")
 	}
 
@@ -1110,23 +1118,16 @@ func TestForget(t *testing.T) {
 	}
 
 	v := s.View()
-	if len(v.Nodes) != 1 || len(v.Tombstones) != 59 || v.Tombstones[names[0]].HostKeys[0] != "k" ||
+	if len(v.Nodes) != 1 || len(record.List(v, &state.Tombstones)) != 59 || record.Get(v, &state.Tombstones, names[0]).HostKeys[0] != "k" ||
 		v.Vars(state.ScopeNode(names[0])) != nil ||
 		v.Connection(names[0]) != nil {
-		t.Errorf("%d nodes, %d tombstones", len(v.Nodes), len(v.Tombstones))
+		t.Errorf("%d nodes, %d tombstones", len(v.Nodes), len(record.List(v, &state.Tombstones)))
 	}
 
 	if h, err := s.History(ctx, names[0], 10); err != nil || len(h) != 0 {
 		t.Errorf("%v, %v", h, err)
 	}
 
-	// A tombstone that is newer than the decision stays.
-	conflict(t, s.DropTombstones(ctx, rev-1, names[:59]))
-	must(t, s.DropTombstones(ctx, v.Revision, names[:58]))
-
-	if v := s.View(); len(v.Tombstones) != 1 || v.Tombstones[names[58]].Name == "" {
-		t.Errorf("%d tombstones", len(v.Tombstones))
-	}
 }
 
 // TestForgetAtTheEndOfAJob forgets a node with the end of its job.
@@ -1144,7 +1145,7 @@ func TestForgetAtTheEndOfAJob(t *testing.T) {
 	_, err = s.Finish(ctx, ending, writes)
 	must(t, err)
 
-	if v := s.View(); len(v.Nodes) != 1 || v.Nodes[0].Name != names[1] || len(v.Tombstones) != 1 {
+	if v := s.View(); len(v.Nodes) != 1 || v.Nodes[0].Name != names[1] || len(record.List(v, &state.Tombstones)) != 1 {
 		t.Errorf("%+v", v.Nodes[0])
 	}
 }
@@ -1220,7 +1221,7 @@ func damage(t *testing.T, s *Store, key string) {
 // removeUnreadable removes a record and waits for the view.
 func removeUnreadable(t *testing.T, s *Store, key string) {
 	t.Helper()
-	must(t, RemoveUnreadable(within(t, patience), s.client, key))
+	must(t, RemoveUnreadable(within(t, patience), s.client, testKinds, key))
 	must(t, s.Sync(within(t, patience)))
 }
 
@@ -1299,8 +1300,8 @@ func TestUnreadableNode(t *testing.T) {
 	damage(t, s, "v/nodes/"+name)
 	removeUnreadable(t, s, "v/nodes/"+name)
 
-	tomb, ok := s.View().Tombstones[name]
-	if !ok || tomb.Reason != "unreadable record removed" || !slices.Equal(tomb.Residue, []string{running.Group}) {
+	tomb := record.Get(s.View(), &state.Tombstones, name)
+	if tomb == nil || tomb.Reason != "unreadable record removed" || !slices.Equal(tomb.Residue, []string{running.Group}) {
 		t.Fatalf("%+v", tomb)
 	}
 
@@ -1312,12 +1313,12 @@ func TestUnreadableNode(t *testing.T) {
 	damage(t, s, "v/tombstones/"+name)
 	removeUnreadable(t, s, "v/tombstones/"+name)
 
-	if tomb, ok = s.View().Tombstones[name]; !ok || s.View().UnreadableNode(name) != nil {
+	if tomb = record.Get(s.View(), &state.Tombstones, name); tomb == nil || s.View().UnreadableNode(name) != nil {
 		t.Errorf("%+v, %v", tomb, s.View().Unreadable)
 	}
 
 	o := inventory.Observation{Observer: "gossip", Label: label, Serial: serial, Addr: "10.0.0.1", Alive: true}
-	if n, _ := inventory.NewNode(o, &tomb, noon); n.Status != inventory.Quarantined {
+	if n, _ := inventory.NewNode(o, tomb, noon); n.Status != inventory.Quarantined {
 		t.Errorf("%+v", n)
 	}
 }
@@ -1343,7 +1344,7 @@ func TestBehind(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	late := &Store{client: s.client}
-	late.view.init(s.client, silent(), StaleAfter)
+	late.view.init(s.client, testKinds, silent(), StaleAfter)
 	revision, err := late.view.load(t.Context())
 	must(t, err)
 
@@ -1425,7 +1426,7 @@ func TestCompaction(t *testing.T) {
 	must(t, err)
 	other.Close()
 	late := &Store{client: s.client}
-	late.view.init(s.client, silent(), StaleAfter)
+	late.view.init(s.client, testKinds, silent(), StaleAfter)
 	within, stop := context.WithCancel(ctx)
 	late.stop = stop
 
@@ -1433,7 +1434,7 @@ func TestCompaction(t *testing.T) {
 	defer late.Close()
 	must(t, late.Wait(ctx, s.View().Revision))
 
-	if v := late.View(); len(v.Nodes) != 2 || len(v.Tombstones) != 1 {
+	if v := late.View(); len(v.Nodes) != 2 || len(record.List(v, &state.Tombstones)) != 1 {
 		t.Errorf("%+v", v)
 	}
 

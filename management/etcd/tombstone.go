@@ -4,8 +4,6 @@ package etcd
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -15,28 +13,12 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// tombstoneRecord is the remainder of a forgotten node.
-type tombstoneRecord struct {
-	Name      string            `json:"name"`
-	Label     string            `json:"label"`
-	Serial    string            `json:"serial"`
-	HostKeys  []string          `json:"host_keys,omitempty"`
-	Residue   []string          `json:"residue,omitempty"`
-	Playbooks map[string]string `json:"playbooks,omitempty"`
-	Time      time.Time         `json:"time"`
-	Actor     string            `json:"actor,omitempty"`
-	Reason    string            `json:"reason,omitempty"`
-}
-
-func newTombstoneRecord(t inventory.Tombstone) tombstoneRecord { return tombstoneRecord(t) }
-func (r tombstoneRecord) tombstone() inventory.Tombstone       { return inventory.Tombstone(r) }
-
 func (s *Store) tombstoneKey(node string) string { return s.key("/v/tombstones/%s", node) }
 
 // forgetOps returns the operations that replace a node and everything stored under
 // its name by a tombstone, on condition that the record is still at its revision.
 func (s *Store) forgetOps(n inventory.Node, t inventory.Tombstone) (etcd.Ops, error) {
-	tombstone, err := put(s.tombstoneKey(n.Name), newTombstoneRecord(t))
+	tombstone, err := put(s.tombstoneKey(n.Name), t)
 	if err != nil {
 		return etcd.Ops{}, err
 	}
@@ -92,23 +74,4 @@ func (s *Store) Forget(
 	}
 
 	return revision, nil
-}
-
-// DropTombstones removes the tombstones of nodes that have none newer than the revision.
-func (s *Store) DropTombstones(ctx context.Context, decided int64, nodes []string) error {
-	for part := range slices.Chunk(nodes, etcd.MaxOps/2) {
-		var ops etcd.Ops
-
-		for _, node := range part {
-			key := s.tombstoneKey(node)
-			ops.If = append(ops.If, clientv3.Compare(clientv3.ModRevision(key), "<", decided+1))
-			ops.Then = append(ops.Then, clientv3.OpDelete(key))
-		}
-
-		if _, err := s.commit(ctx, ops); err != nil {
-			return err
-		}
-	}
-
-	return nil
 }

@@ -30,8 +30,7 @@ func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
 	}
 
 	if !result.succeeded {
-		return 0, inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").
-			Do("read it again and repeat")
+		return 0, errConflict()
 	}
 
 	return result.revision, s.explained(bounded, s.view.wait(bounded, result.revision))
@@ -42,25 +41,43 @@ func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
 // write, so it then leaves out the head key: until the next write, a view that missed
 // the deletions passes for current.
 func (s *Store) delete(ctx context.Context, deletions ...clientv3.Op) error {
-	_, err := s.commit(ctx, etcd.Ops{Then: deletions})
-	if !etcd.IsFull(err) {
-		return err
+	ops := etcd.Ops{Then: deletions}
+
+	_, err := s.commit(ctx, ops)
+	if etcd.IsFull(err) {
+		_, err = s.removeFromFull(ctx, ops)
 	}
 
+	return err
+}
+
+// removeFromFull carries out deletions in a store that accepts no writes, see delete.
+func (s *Store) removeFromFull(ctx context.Context, ops etcd.Ops) (int64, error) {
 	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 
-	resp, err := s.client.Txn(bounded).Then(deletions...).Commit()
+	resp, err := s.client.Txn(bounded).If(ops.If...).Then(ops.Then...).Commit()
 	if err != nil {
-		return s.failure(bounded, err)
+		return 0, s.failure(bounded, err)
+	}
+
+	if !resp.Succeeded {
+		return 0, errConflict()
 	}
 
 	// Without a deletion there is no new revision, and nothing to wait for.
-	if resp.Responses[len(deletions)-1].GetResponseDeleteRange().Deleted == 0 {
-		return nil
+	if resp.Responses[len(ops.Then)-1].GetResponseDeleteRange().Deleted == 0 {
+		return 0, nil
 	}
 
-	return s.explained(bounded, s.view.wait(bounded, resp.Header.Revision))
+	revision := resp.Header.Revision
+
+	return revision, s.explained(bounded, s.view.wait(bounded, revision))
+}
+
+func errConflict() error {
+	return inventory.Errorf(inventory.KindConflict, "it was changed by somebody else meanwhile").
+		Do("read it again and repeat")
 }
 
 // commitUnchanged writes one key if it did not change after the revision; 0 skips

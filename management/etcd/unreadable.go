@@ -15,6 +15,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 )
 
 // Unreadable is a record that cannot be decoded.
@@ -26,35 +28,26 @@ type Unreadable struct {
 // decoders decode the value of a key by the first two parts of the key, and report
 // only whether that succeeds. name is the rest of the key.
 var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
-	"v/nodes":       func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeNode(name, kv)) },
-	"v/jobs":        func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeJob(name, kv)) },
-	"v/vars":        decodes[variablesRecord],
-	"v/checksum":    decodes[variablesRecord],
-	"v/connections": decodes[connectionRecord],
-	"v/plans":       func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodePlan(name, kv)) },
-	"v/rollouts":    checkRollout,
-	"v/tombstones":  decodes[tombstoneRecord],
-	"v/overlay":     decodes[overlayRecord],
-	"v/automation":  decodes[automationRecord],
-	"v/freeze":      decodes[freezeRecord],
-	"v/tokens":      decodes[tokenRecord],
-	"v/token-uses":  decodes[tokenUseRecord],
-	"v/revocations": decodes[revocationRecord],
-	"v/files":       decodes[fileRecord],
-	"v/playbooks":   decodes[playbooksRecord],
-	"v/instances":   decodes[instanceRecord],
-	"v/holder":      decodes[instanceRecord],
-	"v/owners":      decodes[ownerRecord],
-	"v/seq":         func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
-	"x/history":     decodes[historyRecord],
-	"x/vars":        decodes[variablesChangeRecord],
-	"x/results":     decodes[resultRecord],
-	"x/inputs":      func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeInputs(kv)) },
-	"x/secrets":     decodes[secretsRecord],
-	"x/deliveries":  decodes[deliveryRecord],
-	"x/notified":    decodes[positionRecord],
-	"x/log":         func(_ string, kv *mvccpb.KeyValue) error { return errorOf(expand(kv.Value)) },
-	"x/tail":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
+	"v/nodes":      func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeNode(name, kv)) },
+	"v/jobs":       func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeJob(name, kv)) },
+	"v/vars":       decodes[variablesRecord],
+	"v/checksum":   decodes[variablesRecord],
+	"v/plans":      func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodePlan(name, kv)) },
+	"v/rollouts":   checkRollout,
+	"v/overlay":    decodes[overlayRecord],
+	"v/files":      decodes[fileRecord],
+	"v/holder":     decodes[state.Instance],
+	"v/owners":     decodes[ownerRecord],
+	"v/seq":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
+	"x/history":    decodes[historyRecord],
+	"x/vars":       decodes[variablesChangeRecord],
+	"x/results":    decodes[resultRecord],
+	"x/inputs":     func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeInputs(kv)) },
+	"x/secrets":    decodes[secretsRecord],
+	"x/deliveries": decodes[deliveryRecord],
+	"x/notified":   decodes[positionRecord],
+	"x/log":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(expand(kv.Value)) },
+	"x/tail":       func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
 }
 
 func errorOf[T any](_ T, err error) error { return err }
@@ -66,9 +59,15 @@ func decodeNumber(kv *mvccpb.KeyValue) (uint64, error) {
 }
 
 // decodable decodes a record under a key below the prefix. It accepts unknown keys.
-func decodable(key string, kv *mvccpb.KeyValue) error {
+func decodable(kinds []record.Any, key string, kv *mvccpb.KeyValue) error {
 	room, rest, _ := strings.Cut(key, "/")
 	kind, name, _ := strings.Cut(rest, "/")
+
+	for _, k := range kinds {
+		if room == "v" && k.KindName() == kind {
+			return k.Check(name, kv.Value)
+		}
+	}
 
 	decode, known := decoders[room+"/"+kind]
 	if !known {
@@ -83,7 +82,9 @@ const checkPage = 500
 
 // CheckRecords reads and decodes all records. It returns their number and the
 // unreadable ones.
-func CheckRecords(ctx context.Context, client *etcd.Client) (count int, unreadable []Unreadable, err error) {
+func CheckRecords(
+	ctx context.Context, client *etcd.Client, kinds []record.Any,
+) (count int, unreadable []Unreadable, err error) {
 	prefix := client.Prefix + "/"
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 
@@ -101,7 +102,7 @@ func CheckRecords(ctx context.Context, client *etcd.Client) (count int, unreadab
 			count++
 
 			key := strings.TrimPrefix(string(kv.Key), prefix)
-			if err := decodable(key, kv); err != nil {
+			if err := decodable(kinds, key, kv); err != nil {
 				unreadable = append(unreadable, Unreadable{key, err})
 			}
 
@@ -117,7 +118,7 @@ func CheckRecords(ctx context.Context, client *etcd.Client) (count int, unreadab
 // RemoveUnreadable removes the record under a key below the prefix, if it cannot be
 // decoded. It refuses to remove any other record. The host of a removed node may carry
 // configuration, so a tombstone stays; the nodes of a removed job become Quarantined.
-func RemoveUnreadable(ctx context.Context, client *etcd.Client, key string) error {
+func RemoveUnreadable(ctx context.Context, client *etcd.Client, kinds []record.Any, key string) error {
 	full := client.Prefix + "/" + key
 
 	resp, err := get(ctx, client, full)
@@ -137,7 +138,7 @@ func RemoveUnreadable(ctx context.Context, client *etcd.Client, key string) erro
 		return err
 	}
 
-	if decodable(key, kv) == nil && !incomplete {
+	if decodable(kinds, key, kv) == nil && !incomplete {
 		return inventory.Errorf(inventory.KindRefused, "the record %s can be read, so it stays", key).
 			Do("list the unreadable records: clusterm store check")
 	}
@@ -246,7 +247,7 @@ func (s *Store) unknownTombstone(ctx context.Context, name string) (clientv3.Op,
 		}
 	}
 
-	return put(s.tombstoneKey(name), newTombstoneRecord(t))
+	return put(s.tombstoneKey(name), t)
 }
 
 // removeJob returns the transactions that remove a job with its inputs and logs, and

@@ -19,11 +19,10 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -49,24 +48,15 @@ type view struct {
 	jobs        map[string]job.Job
 	variables   copyOnWrite[state.Scope, configuration.Vars]
 	variablesAt copyOnWrite[state.Scope, int64] // the revision of each scope
-	connections copyOnWrite[string, configuration.Connection]
-	tombstones  copyOnWrite[string, inventory.Tombstone]
-	tokens      copyOnWrite[string, access.Token]
-	tokenUses   copyOnWrite[string, time.Time]
-	sshKey      map[string]sshkey.Rotation // immutable values
-	automation  state.Automation
-	freeze      state.Freeze
+	tables      *record.Tables                  // the records of the kinds
 	plans       map[string]plan.Plan
 	planList    []plan.Plan // of plans, the oldest first; nil after a change
 	rollouts    map[string]*storedRollout
 	rolloutList []rollout.Record // of rollouts, the oldest first; nil after a change
-	revocations copyOnWrite[string, access.Revocation]
-	overlay     map[string]any // replaced as a whole
+	overlay     map[string]any   // replaced as a whole
 	files       map[string]string
 	checksumKey configuration.ChecksumKey
-	playbooks   copyOnWrite[string, state.Playbooks]
 	configAt    int64 // the newest revision of the overlay and the files
-	instances   map[string]state.Instance
 	seq         uint64
 	revision    int64
 	whole       int64          // the view has all that was written up to this revision
@@ -89,7 +79,8 @@ type view struct {
 	feed         *state.Feed // nil until the first load
 }
 
-func (v *view) init(client *etcd.Client, log logrus.FieldLogger, staleAfter time.Duration) {
+func (v *view) init(client *etcd.Client, kinds []record.Any, log logrus.FieldLogger, staleAfter time.Duration) {
+	v.tables = record.NewTables(kinds)
 	v.client, v.log, v.changed = client, log, make(chan struct{})
 	v.staleAfter, v.outage = staleAfter, newOutage()
 	v.probeEvery, v.probeTimeout, v.probeGrace = staleAfter/6, staleAfter/3, staleAfter/8
@@ -101,17 +92,12 @@ func (v *view) reset() {
 	v.nodes, v.jobs = map[string]*inventory.Node{}, map[string]job.Job{}
 	v.variables = copyOnWrite[state.Scope, configuration.Vars]{}
 	v.variablesAt = copyOnWrite[state.Scope, int64]{}
-	v.connections = copyOnWrite[string, configuration.Connection]{}
-	v.tombstones = copyOnWrite[string, inventory.Tombstone]{}
-	v.tokens, v.tokenUses = copyOnWrite[string, access.Token]{}, copyOnWrite[string, time.Time]{}
-	v.sshKey = map[string]sshkey.Rotation{}
+	v.tables = record.NewTables(v.tables.Kinds())
 	v.plans, v.planList = map[string]plan.Plan{}, nil
 	v.rollouts, v.rolloutList = map[string]*storedRollout{}, nil
-	v.revocations = copyOnWrite[string, access.Revocation]{}
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
-	v.instances, v.automation, v.freeze = map[string]state.Instance{}, state.Automation{}, state.Freeze{}
 	v.seq, v.own = 0, map[int64]bool{}
-	v.checksumKey, v.playbooks = configuration.ChecksumKey{}, copyOnWrite[string, state.Playbooks]{}
+	v.checksumKey = configuration.ChecksumKey{}
 	v.unreadable = copyOnWrite[string, string]{}
 
 	v.reserved = map[string]map[string]bool{}
@@ -359,49 +345,47 @@ func (v *view) apply(e *clientv3.Event) {
 		err = v.applyJob(name, deleted, e.Kv)
 	case "vars":
 		err = v.applyVariables(state.Scope(name), deleted, e.Kv)
-	case "connections":
-		v.markChanged(state.ChangeNodes, name, 0)
-		err = update(v.connections.writable(), name, deleted, e.Kv, connectionRecord.connection)
-	case "tombstones":
-		err = update(v.tombstones.writable(), name, deleted, e.Kv, tombstoneRecord.tombstone)
-	case "tokens":
-		err = update(v.tokens.writable(), name, deleted, e.Kv, tokenRecord.token)
-	case "token-uses":
-		err = update(v.tokenUses.writable(), name, deleted, e.Kv, tokenUseRecord.time)
-	case "ssh-key":
-		err = update(v.sshKey, name, deleted, e.Kv, sshKeyRecord.rotation)
 	case "plans":
 		err = v.applyPlan(name, deleted, e.Kv)
 	case "rollouts":
 		err = v.applyRollout(name, deleted, e.Kv)
-	case "revocations":
-		err = update(v.revocations.writable(), name, deleted, e.Kv, revocationRecord.revocation)
-		if err != nil {
-			v.revocations.writable()[name] = access.Revocation{Serial: name} // it still revokes
-		}
 	case "overlay":
 		err = v.applyOverlay(deleted, e.Kv)
-	case "automation":
-		err = v.applyAutomation(deleted, e.Kv)
-	case "freeze":
-		err = v.applyFreeze(deleted, e.Kv)
 	case "files":
 		v.markChanged(state.ChangeConfig, "", 0)
 		v.configAt = max(v.configAt, e.Kv.ModRevision)
 		err = update(v.files, name, deleted, e.Kv, fileRecord.digest)
-	case "playbooks":
-		err = update(v.playbooks.writable(), name, deleted, e.Kv, playbooksRecord.playbooks)
 	case "checksum":
 		err = v.applyChecksumKey(deleted, e.Kv)
-	case "instances":
-		err = update(v.instances, name, deleted, e.Kv, instanceRecord.instance)
 	case "seq":
 		if v.seq = 0; !deleted {
 			v.seq, err = decodeNumber(e.Kv)
 		}
+	default:
+		err = v.applyRecord(key, deleted, e.Kv)
 	}
 
 	v.noteUnreadable("v/"+key, err)
+}
+
+// applyRecord applies the write of a record of a kind. The key is below that of the view.
+func (v *view) applyRecord(key string, deleted bool, kv *mvccpb.KeyValue) error {
+	ref, known := v.tables.Subject(key)
+	if !known {
+		return nil
+	}
+
+	// The connection of a node is shown with the node.
+	if ref.Kind == state.Connections.Name {
+		v.markChanged(state.ChangeNodes, ref.Key, 0)
+	}
+
+	value := kv.Value
+	if deleted {
+		value = nil
+	}
+
+	return v.tables.Apply(key, value, kv.ModRevision)
 }
 
 // noteUnreadable remembers why a record cannot be decoded, until it is replaced.
@@ -523,21 +507,6 @@ func (v *view) applyOverlay(deleted bool, kv *mvccpb.KeyValue) error {
 	return err
 }
 
-// applyAutomation keeps the last readable record; noteUnreadable stops automation.
-func (v *view) applyAutomation(deleted bool, kv *mvccpb.KeyValue) error {
-	if deleted {
-		v.automation = state.Automation{}
-		return nil
-	}
-
-	record, err := decode[automationRecord](kv.Value)
-	if err == nil {
-		v.automation = record.automation(kv.ModRevision)
-	}
-
-	return err
-}
-
 // current returns the newest snapshot.
 func (v *view) current() *state.View {
 	v.mu.Lock()
@@ -594,23 +563,16 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		Snapshot: job.Snapshot{
 			Nodes: nodes, Jobs: v.jobList, Seq: v.seq, Unreadable: v.unreadable.share(),
 		},
+		View:        v.tables.View(),
 		Revision:    v.revision,
 		Stale:       v.isStale(),
 		Variables:   v.variables.share(),
 		VariablesAt: v.variablesAt.share(),
 		ChecksumKey: v.checksumKey,
-		Playbooks:   v.playbooks.share(),
 		ConfigAt:    v.configAt,
-		Connections: v.connections.share(),
-		Tombstones:  v.tombstones.share(),
 		Plans:       v.sortedPlans(),
 		Rollouts:    rollouts,
 		Overlay:     v.overlay,
-		Automation:  v.automation,
-		Freeze:      v.freeze,
-		Instances: slices.SortedFunc(maps.Values(v.instances), func(a, b state.Instance) int {
-			return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
-		}),
 	}
 }
 

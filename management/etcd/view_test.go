@@ -16,9 +16,11 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -28,7 +30,7 @@ func applier(t *testing.T) (v *view, apply func(key string, record any)) {
 	t.Helper()
 	log, _ := test.NewNullLogger()
 	v = &view{}
-	v.init(&etcd.Client{Prefix: "/p"}, log, StaleAfter)
+	v.init(&etcd.Client{Prefix: "/p"}, testKinds, log, StaleAfter)
 	revision := int64(0)
 
 	return v, func(key string, record any) {
@@ -119,7 +121,7 @@ func TestIncrementalSnapshots(t *testing.T) {
 				if r.IntN(4) == 0 {
 					apply("jobs/"+id, nil)
 				} else {
-					apply("connections/"+name, connectionRecord{User: strconv.Itoa(round)})
+					apply("connections/"+name, configuration.Connection{User: strconv.Itoa(round)})
 				}
 			}
 		}
@@ -156,7 +158,7 @@ func TestIncrementalSnapshots(t *testing.T) {
 			t.Fatalf("round %d: got\n%+v %v\nwant\n%+v %v", round, shown, ids, nodes, jobs)
 		}
 
-		snapshots = append(snapshots, earlier{got, fmt.Sprintf("%+v %v %v", shown, ids, got.Connections)})
+		snapshots = append(snapshots, earlier{got, fmt.Sprintf("%+v %v %v", shown, ids, connectionsOf(got))})
 	}
 
 	for i, o := range snapshots {
@@ -170,7 +172,7 @@ func TestIncrementalSnapshots(t *testing.T) {
 			ids = append(ids, j.ID)
 		}
 
-		if text := fmt.Sprintf("%+v %v %v", nodes, ids, o.view.Connections); text != o.text {
+		if text := fmt.Sprintf("%+v %v %v", nodes, ids, connectionsOf(o.view)); text != o.text {
 			t.Fatalf("snapshot %d was\n%s\nand is now\n%s", i, o.text, text)
 		}
 	}
@@ -216,9 +218,19 @@ func TestOutageBound(t *testing.T) {
 	t.Parallel()
 
 	var v view
-	v.init(&etcd.Client{}, silent(), StaleAfter)
+	v.init(&etcd.Client{}, testKinds, silent(), StaleAfter)
 
 	if bound := v.probeEvery + v.probeTimeout + v.probeGrace; bound > 2*time.Second {
 		t.Errorf("it is refused within %s", bound)
 	}
+}
+
+// connectionsOf returns the connection settings of all nodes.
+func connectionsOf(v *state.View) map[string]configuration.Connection {
+	all := map[string]configuration.Connection{}
+	for name, c := range record.All(v, &state.Connections) {
+		all[name] = *c
+	}
+
+	return all
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/management/window"
@@ -227,7 +228,7 @@ func New(h History, d Desired, settings func() Settings, a Automation) *Explaine
 // Node answers the reader, a principal, why a node is, or is not, in service.
 func (e *Explainer) Node(ctx context.Context, v *state.View, name string, reader Reader) (NodeExplanation, error) {
 	n, err := v.Node(name)
-	if t, forgotten := v.Tombstones[name]; err != nil && forgotten {
+	if t := record.Get(v, &state.Tombstones, name); err != nil && t != nil {
 		return NodeExplanation{}, inventory.Errorf(inventory.KindNotFound, "%s was forgotten on %s by %s%s",
 			name, stamp(t.Time), job.OrSomebody(t.Actor), because(t.Reason)).
 			Do("when it is seen again it is Quarantined until it is cleared").About(name)

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -169,9 +170,9 @@ func TestExplainNode(t *testing.T) {
 			summary: "fenced until an operator clears it: it was forgotten",
 			set: func(v *state.View, a *inventory.Node) {
 				a.LastError = "it was forgotten and is seen again"
-				v.Tombstones = map[string]inventory.Tombstone{
+				v.View = record.With(v.View, &state.Tombstones, map[string]*inventory.Tombstone{
 					"a-1": {Time: jobtest.Noon, Actor: "anna", Reason: "sold"},
-				}
+				})
 			}, has: []string{"forgotten on 2026-01-02T12:00:00Z by anna: sold", "submit verb=clear nodes=a-1"}},
 		{name: "failed and fenced", nodes: []string{"a m Quarantined Discovered", "b - Unallocated Discovered"},
 			about: "quarantine", summary: "no space left",

@@ -12,6 +12,8 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 )
 
 // ExplainNode explains a node from the facts and the newest entries of its
@@ -114,7 +116,7 @@ func (e *nodeExplainer) quarantine() {
 		orToday(e.Facts, n.Name))
 
 	// A forgotten node that appears again is fenced because of its tombstone.
-	if t, ok := e.View.Tombstones[n.Name]; ok {
+	if t := record.Get(e.View, &state.Tombstones, n.Name); t != nil {
 		e.add(finding(AboutTombstone, "it was forgotten on %s by %s%s",
 			stamp(t.Time), job.OrSomebody(t.Actor), because(t.Reason)).
 			on(n.Name).since(t.Time))

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -182,10 +183,10 @@ type forgetting struct {
 func (ns *Nodes) tombstones(v *state.View, f *forgetting) ([]state.NodeWrite, error) {
 	// An earlier attempt may have removed some of the nodes before it failed.
 	f.left = slices.DeleteFunc(slices.Clone(f.left), func(name string) bool {
-		t, removed := v.Tombstones[name]
+		t := record.Get(v, &state.Tombstones, name)
 		_, exists := v.Lookup(name)
 
-		return removed && !exists && t.Actor == f.caller.Principal && !t.Time.Before(f.begun)
+		return t != nil && !exists && t.Actor == f.caller.Principal && !t.Time.Before(f.begun)
 	})
 	if missing := v.Missing(f.left); len(missing) > 0 {
 		return nil, v.MissingNodes(missing)

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
 )
@@ -206,10 +207,7 @@ func (ns *Nodes) observeOne(
 		}
 
 		// A host that was forgotten comes back Quarantined.
-		var tombstone *inventory.Tombstone
-		if t, ok := v.Tombstones[inventory.NodeName(o.Label, o.Serial)]; ok {
-			tombstone = &t
-		}
+		tombstone := record.Get(v, &state.Tombstones, inventory.NodeName(o.Label, o.Serial))
 
 		fresh, entry := inventory.NewNode(o, tombstone, at)
 

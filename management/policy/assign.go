@@ -83,7 +83,7 @@ func (w World) muster() *muster {
 		}
 	}
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		m.decided[d.Node] = true
 	}
 
@@ -123,7 +123,7 @@ func (w World) rules() []Commission {
 	var rules []Commission
 
 	for _, r := range w.Settings.Commission {
-		if IsOn(w.View.Automation, Commission{r}) {
+		if IsOn(state.AutomationOf(w.View), Commission{r}) {
 			rules = append(rules, Commission{r})
 		}
 	}
@@ -142,7 +142,7 @@ func (w World) fresh() []*inventory.Node {
 
 	decided := map[string]bool{}
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if d.Phase == state.PhaseDecided && d.Action == state.ActionCommission {
 			decided[d.Node] = true
 		}

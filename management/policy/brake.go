@@ -28,7 +28,7 @@ const BrakeName = "brake"
 // Brake returns the brake as it is to be now, and the decision that turns it, or nil. Without one,
 // its times may still have changed.
 func Brake(w World) (state.Brake, *state.Decision) {
-	b, s := w.View.Automation.Brake, w.Settings.Brake
+	b, s := state.AutomationOf(w.View).Brake, w.Settings.Brake
 
 	if b.On {
 		b = w.counted(b)
@@ -104,9 +104,9 @@ func Release(b state.Brake, now time.Time, by, reason string) (state.Brake, *sta
 // Absences from before a release do not count again. Those by the job of a person do not count, nor do those that ended
 // within the settling time.
 func (w World) vanished() (lost []string, visible int) {
-	released, known := w.Age(w.View.Automation.Brake.Released)
+	released, known := w.Age(state.AutomationOf(w.View).Brake.Released)
 	if !known {
-		released, _ = w.Age(w.past(w.View.Automation.Brake.Released))
+		released, _ = w.Age(w.past(state.AutomationOf(w.View).Brake.Released))
 	}
 
 	within := min(w.Settings.Brake.Within, released)

@@ -106,9 +106,10 @@ func TestBrakeHolds(t *testing.T) {
 
 	w := world(nodes...)
 	w.Now = noon.Add(10 * time.Second)
-	w.View.Automation.Brake, _ = policy.Brake(w)
+	brake, _ := policy.Brake(w)
+	setBrake(w.View, brake)
 
-	text := policy.Describe(w.View.Automation.Brake)
+	text := policy.Describe(state.AutomationOf(w.View).Brake)
 	for _, part := range []string{"5 of 10 nodes", "n-00, n-01, n-02, n-03, n-04)", "releases itself at"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q lacks %q", text, part)
@@ -131,7 +132,8 @@ func TestBrakeHolds(t *testing.T) {
 
 	// A release by an operator, right after the fault.
 	w.Now = noon.Add(20 * time.Second)
-	w.View.Automation.Brake, _ = policy.Release(w.View.Automation.Brake, w.Now, "ann", "the switch is back")
+	released, _ := policy.Release(state.AutomationOf(w.View).Brake, w.Now, "ann", "the switch is back")
+	setBrake(w.View, released)
 	w.Now = noon.Add(time.Minute)
 
 	if b, d := policy.Brake(w); b.On || d != nil || policy.Describe(b) != "" {
@@ -175,7 +177,7 @@ func TestBrakeAfterStarts(t *testing.T) {
 		for range 3 {
 			var d *state.Decision
 
-			w.View.Automation.Brake = b
+			setBrake(w.View, b)
 
 			b, d = policy.Brake(w)
 			if !b.On || d != nil || !b.Until.Equal(epoch.Add(time.Hour)) || !b.Since.Equal(since) {
@@ -193,7 +195,9 @@ func TestBrakeAfterStarts(t *testing.T) {
 		}
 	}
 
-	w.Now, w.View.Automation.Brake = b.Until, b
+	w.Now = b.Until
+	setBrake(w.View, b)
+
 	if b, d := policy.Brake(w); b.On || d == nil {
 		t.Errorf("not released: %+v", b)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
 )
@@ -82,8 +83,8 @@ func newClocked(t *testing.T, seed uint64) *clocked {
 		Spread: new(10 * time.Minute), Batch: 5, Jobs: 2,
 	}}
 	c.world.Settings.Verify = []policy.VerifyRule{c.verify.Rule}
-	c.world.View.Automation = c.world.View.Automation.Turn("hourly", policy.Scoped(
-		state.Switch{On: true, Since: noon.Add(-time.Hour)}, c.verify))
+	c.world.View.View = record.WithOne(c.world.View.View, &state.Memory, state.AutomationOf(c.world.View).Turn("hourly", policy.Scoped(
+		state.Switch{On: true, Since: noon.Add(-time.Hour)}, c.verify)))
 
 	for _, n := range nodes {
 		c.seen[n.Name] = noon
@@ -134,7 +135,7 @@ func (c *clocked) step(calm bool) {
 	}
 
 	if schedules, changed := policy.Scheduled(c.world); changed {
-		c.world.View.Automation.Schedules = schedules
+		c.world.View.View = record.Change(c.world.View.View, &state.Memory, func(a *state.Automation) { a.Schedules = schedules })
 	}
 
 	for _, p := range []policy.Policy{policy.Returns{}, policy.Commission{Rule: c.rule}, c.verify} {
@@ -202,7 +203,7 @@ func (c *clocked) decided(d state.Decision) {
 	c.check(d)
 	c.count[string(d.Action)]++
 
-	d.Phase, d.Job = state.PhaseDone, fmt.Sprintf("j%d", c.world.View.Automation.Count)
+	d.Phase, d.Job = state.PhaseDone, fmt.Sprintf("j%d", state.AutomationOf(c.world.View).Count)
 
 	names := d.Nodes
 	if d.Node != "" {
@@ -232,7 +233,7 @@ func (c *clocked) decided(d state.Decision) {
 
 	jobs := append(c.world.View.Jobs, &j)
 	c.world.View.Jobs = jobs[max(0, len(jobs)-50):]
-	c.world.View.Automation = policy.Remember(c.world, c.world.View.Automation.With(d))
+	c.world.View.View = record.WithOne(c.world.View.View, &state.Memory, policy.Remember(c.world, state.AutomationOf(c.world.View).With(d)))
 }
 
 // check compares a decision with the true times.
@@ -385,7 +386,7 @@ func TestClockBrake(t *testing.T) {
 
 	w.Now = noon.Add(48 * time.Hour)
 	w.Start = policy.Start{Began: noon.Add(-48 * time.Hour), Epoch: w.Now, Jumps: []policy.Jump{{New: w.Now}}}
-	w.View.Automation.Brake = state.Brake{On: true, Since: noon, Until: noon.Add(time.Hour)}
+	w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Brake = state.Brake{On: true, Since: noon, Until: noon.Add(time.Hour)} })
 
 	if b, d := policy.Brake(w); !b.On || d != nil {
 		t.Errorf("it was released by a jump: %+v", d)
@@ -462,7 +463,8 @@ func TestClockBrakeSplit(t *testing.T) {
 				seen(nodes[i], false, w.Now)
 				lost++
 			case at == loss+10*time.Minute:
-				w.View.Automation.Brake, _ = policy.Release(w.View.Automation.Brake, w.Now, "ann", "")
+				released, _ := policy.Release(state.AutomationOf(w.View).Brake, w.Now, "ann", "")
+				setBrake(w.View, released)
 			}
 
 			w.Start.Jumps = clock.Read(w.Now, at)
@@ -470,8 +472,10 @@ func TestClockBrakeSplit(t *testing.T) {
 				w.Start.Epoch = stepped
 			}
 
-			var d *state.Decision
-			if w.View.Automation.Brake, d = policy.Brake(w); d != nil {
+			b, d := policy.Brake(w)
+			setBrake(w.View, b)
+
+			if d != nil {
 				pulled = append(pulled, lost)
 			}
 		}
@@ -496,7 +500,7 @@ func TestClockBrakeAfterBattery(t *testing.T) {
 	began := noon.AddDate(-56, 0, 0)
 	w.Now = noon.Add(2 * time.Minute)
 	w.Start = policy.Start{Began: began, Epoch: noon, Jumps: []policy.Jump{{Old: began.Add(time.Minute), New: noon}}}
-	w.View.Automation.Brake.Released = noon.Add(-24 * time.Hour)
+	setBrake(w.View, state.Brake{Released: noon.Add(-24 * time.Hour)})
 
 	if b, _ := policy.Brake(w); !b.On {
 		t.Errorf("%+v", b)
@@ -577,10 +581,10 @@ func TestClockShortWaits(t *testing.T) {
 
 	busy := freshWorld([]policy.Rule{rule}, newcomer("n-0", noon.Add(-time.Hour)))
 	for i := range rule.Rate {
-		busy.View.Automation = busy.View.Automation.With(state.Decision{
+		busy.View.View = record.WithOne(busy.View.View, &state.Memory, state.AutomationOf(busy.View).With(state.Decision{
 			ID: fmt.Sprint(i), Time: noon, Policy: rule.Name, Node: fmt.Sprintf("x-%d", i),
 			Action: state.ActionCommission, Phase: state.PhaseDone,
-		})
+		}))
 	}
 
 	for _, c := range []struct {
@@ -610,4 +614,9 @@ func TestClockShortWaits(t *testing.T) {
 			t.Errorf("%s after a jump backwards: %s, next %s", name, actions(p), p.Next)
 		}
 	}
+}
+
+// setBrake sets the brake in the memory of the policies.
+func setBrake(v *state.View, b state.Brake) {
+	v.View = record.Change(v.View, &state.Memory, func(a *state.Automation) { a.Brake = b })
 }

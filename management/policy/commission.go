@@ -132,7 +132,7 @@ func (c Commission) Decide(w World) Plan {
 }
 
 // isOff reports whether the policy is turned off: it need not stop then.
-func (c Commission) isOff(w World) bool { return !IsOn(w.View.Automation, c) }
+func (c Commission) isOff(w World) bool { return !IsOn(state.AutomationOf(w.View), c) }
 
 // stop returns the decision to turn the policy off.
 func (c Commission) stop(w World, failed []attempt) state.Decision {
@@ -163,7 +163,7 @@ type attempt struct {
 // them, the newest first. Those from before it was turned on do not count, nor do those
 // that were cancelled or never began.
 func (c Commission) failed(w World) []attempt {
-	since := w.past(w.View.Automation.Switches[c.Name()].Since)
+	since := w.past(state.AutomationOf(w.View).Switches[c.Name()].Since)
 
 	var ended []attempt
 
@@ -179,7 +179,7 @@ func (c Commission) failed(w World) []attempt {
 		}
 	}
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if d.Policy == c.Name() && d.Phase == state.PhaseRefused && d.Time.After(since) && !w.future(d.Time) {
 			ended = append(
 				ended,
@@ -202,8 +202,8 @@ func (c Commission) failed(w World) []attempt {
 func (c Commission) rate(w World) (left int, reason string, next time.Time) {
 	recent, oldest := 0, w.Now
 
-	for i := range w.View.Automation.Decisions {
-		d := &w.View.Automation.Decisions[i]
+	for i := range state.AutomationOf(w.View).Decisions {
+		d := &state.AutomationOf(w.View).Decisions[i]
 		counts := d.Policy == c.Name() && d.Action == state.ActionCommission && d.Phase != state.PhaseWithdrawn
 
 		begun := w.settled(d.Time)
@@ -362,7 +362,7 @@ func (c Commission) intent(w World, name string) string {
 			continue
 		}
 
-		if halted := Halted(w.View.Automation, c); halted != "" {
+		if halted := Halted(state.AutomationOf(w.View), c); halted != "" {
 			return "it is for the node, and nothing is done: " + halted
 		}
 
@@ -374,7 +374,7 @@ func (c Commission) intent(w World, name string) string {
 
 // newest returns the newest decision of the policy on the node, or nil.
 func (c Commission) newest(w World, name string) *state.Decision {
-	all := w.View.Automation.Of(name)
+	all := state.AutomationOf(w.View).Of(name)
 	for i := range slices.Backward(all) {
 		if all[i].Policy == c.Name() {
 			return &all[i]

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -49,7 +50,7 @@ func freshWorld(rules []policy.Rule, nodes ...*inventory.Node) policy.World {
 	w.Settings.Commission, w.Settings.Jobs = rules, 100
 
 	for _, r := range rules {
-		w.View.Automation = w.View.Automation.Turn(r.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)})
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn(r.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}))
 	}
 
 	return w
@@ -69,14 +70,16 @@ func TestCommission(t *testing.T) {
 		text   string // of the explanation
 	}{
 		{"new", nil, "commission n-1", "it is commissioned to service-worker now"},
-		{"off", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Switches = nil }, "", ""},
+		{"off", func(w *policy.World, _ *inventory.Node) {
+			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Switches = nil })
+		}, "", ""},
 		{"turned off", func(w *policy.World, _ *inventory.Node) {
-			w.View.Automation = w.View.Automation.Turn("workers", state.Switch{})
+			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("workers", state.Switch{}))
 		}, "", ""},
 		{"paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.Automation.Paused = map[string]state.Pause{"workers": {Actor: "ann"}}
+			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{"workers": {Actor: "ann"}} })
 		}, "", "nothing is done: ann paused it"},
-		{"the brake is on", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Brake.On = true }, "",
+		{"the brake is on", func(w *policy.World, _ *inventory.Node) { setBrake(w.View, state.Brake{On: true}) }, "",
 			"nothing is done: the brake holds"},
 		{"it does not match", func(_ *policy.World, n *inventory.Node) { n.Label = "x" }, "", ""},
 		{"the quiet period", func(w *policy.World, _ *inventory.Node) { w.Now = noon.Add(5*time.Minute - 1) }, "",
@@ -146,7 +149,7 @@ func TestCommission(t *testing.T) {
 				t.Errorf("%s: %+v", c.name, d)
 			}
 
-			w.View.Automation = w.View.Automation.With(d)
+			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
 			if again := policy.Decide(rule, w); len(again.Decisions) > 0 {
 				t.Errorf("%s: decided twice", c.name)
 			}
@@ -197,7 +200,7 @@ func TestCommissionLimits(t *testing.T) {
 	}
 
 	p := policy.Decide(policy.Commission{Rule: workers()}, w)
-	w.View.Automation = w.View.Automation.With(p.Decisions...)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
 	w.Now = w.Now.Add(time.Minute)
 
 	again := policy.Decide(policy.Commission{Rule: workers()}, w)
@@ -209,7 +212,7 @@ func TestCommissionLimits(t *testing.T) {
 	// free or kept for it.
 	off := w
 	view := *w.View
-	view.Automation = state.Automation{}.Turn("workers", state.Switch{On: true})
+	view.View = record.WithOne(view.View, &state.Memory, state.Automation{}.Turn("workers", state.Switch{On: true}))
 	off.View = &view
 
 	if got := plan(off, workers()); got != "commission n-19, commission n-18, commission n-17" {
@@ -281,12 +284,12 @@ func TestCommissionStops(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, d)
 		}
 
-		w.View.Automation = w.View.Automation.With(d).Turn("workers", state.Switch{Since: w.Now})
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d).Turn("workers", state.Switch{Since: w.Now}))
 		if again := policy.Decide(policy.Commission{Rule: workers()}, w); len(again.Decisions) > 0 {
 			t.Errorf("%s: off, and decided %s", c.name, actions(again))
 		}
 
-		w.View.Automation = w.View.Automation.Turn("workers", state.Switch{On: true, Since: w.Now})
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("workers", state.Switch{On: true, Since: w.Now}))
 		if got := plan(w, workers()); got != "commission n-9" {
 			t.Errorf("%s: turned on again, %q", c.name, got)
 		}
@@ -294,10 +297,10 @@ func TestCommissionStops(t *testing.T) {
 
 	refused := freshWorld([]policy.Rule{workers()}, newcomer("n-9", noon))
 	for i := range 2 {
-		refused.View.Automation = refused.View.Automation.With(state.Decision{
+		refused.View.View = record.WithOne(refused.View.View, &state.Memory, state.AutomationOf(refused.View).With(state.Decision{
 			ID: fmt.Sprint(i), Time: noon.Add(time.Minute), Policy: "workers", Node: "n-1", Phase: state.PhaseRefused,
 			Action: state.ActionCommission, Result: "no play",
-		})
+		}))
 	}
 
 	if got := plan(refused, workers()); got != "stop " {
@@ -315,7 +318,7 @@ func TestCommissionAfterYield(t *testing.T) {
 
 		d := policy.Decide(policy.Commission{Rule: workers()}, w).Decisions[0]
 		d.Phase, d.Job = state.PhaseDone, "7"
-		w.View.Automation = w.View.Automation.With(d)
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
 		w.View.Jobs = []*job.Job{{
 			ID: "7", Verb: inventory.VerbCommission, Actor: "policy:workers", Status: job.Cancelled, CancelBy: by,
 			Targets: []job.Target{{Name: "n-1"}},

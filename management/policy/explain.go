@@ -36,7 +36,7 @@ func (r Returns) Explain(w World, n inventory.Node) []explain.Finding {
 		}
 	}
 
-	if last := w.View.Automation.Of(n.Name); len(last) > 0 {
+	if last := state.AutomationOf(w.View).Of(n.Name); len(last) > 0 {
 		d := last[len(last)-1]
 		findings = append(findings, explain.Finding{
 			About: explain.AboutReturn, Nodes: []string{n.Name}, Job: d.Job, Since: d.Time, Message: Sentence(d),
@@ -53,7 +53,7 @@ func (r Returns) waiting(w World, n *inventory.Node) string {
 		return o.text
 	}
 
-	if halted := Halted(w.View.Automation, r); halted != "" {
+	if halted := Halted(state.AutomationOf(w.View), r); halted != "" {
 		return "it returned, and nothing is done: " + halted
 	}
 

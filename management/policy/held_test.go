@@ -12,7 +12,9 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
 )
 
 // TestCommissionFrozen: no new node is commissioned during a freeze, whether it takes the place
@@ -32,7 +34,7 @@ func TestCommissionFrozen(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 
-	w.View.Freeze = state.Freeze{On: true, Since: noon, Until: thaw, Actor: "ann", Reason: "an audit"}
+	w.View.View = record.WithOne(w.View.View, &window.FreezeKind, window.Freeze{On: true, Since: noon, Until: thaw, Actor: "ann", Reason: "an audit"})
 
 	p := policy.Decide(rule, w)
 	if joins(p) != "" || !p.Next.Equal(thaw) {
@@ -59,10 +61,10 @@ func TestDropQueued(t *testing.T) {
 		{"nothing happened", func(*policy.World, *inventory.Node) {}, ""},
 		{"it returned", func(w *policy.World, lost *inventory.Node) { seen(lost, true, w.Now) }, "m-0 returned"},
 		{"off", func(w *policy.World, _ *inventory.Node) {
-			w.View.Automation = w.View.Automation.Turn("site", state.Switch{Since: w.Now, Actor: "ann"})
+			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("site", state.Switch{Since: w.Now, Actor: "ann"}))
 		}, "ann turned it off"},
 		{"paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.Automation.Paused = map[string]state.Pause{"site": {Actor: "ann"}}
+			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{"site": {Actor: "ann"}} })
 		}, "ann paused it"},
 	} {
 		for _, status := range []job.Status{job.Queued, job.Running} {
@@ -73,7 +75,7 @@ func TestDropQueued(t *testing.T) {
 			rule := policy.Commission{Rule: siteRule()}
 			d := policy.Decide(rule, w).Decisions[0]
 			d.Phase, d.Job = state.PhaseDone, "7"
-			w.View.Automation = w.View.Automation.With(d)
+			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
 			w.View.Jobs = []*job.Job{{
 				ID: "7", Verb: inventory.VerbCommission, Group: d.Group, Status: status, Actor: "policy:site",
 				Targets: []job.Target{{Name: d.Node}},
@@ -116,7 +118,7 @@ func TestHeldJobsLeaveTheirTurn(t *testing.T) {
 		t.Fatalf("two jobs are due: %q", got)
 	}
 
-	w.View.Freeze = state.Freeze{On: true, Since: noon, Actor: "ann", Reason: "an audit"}
+	w.View.View = record.WithOne(w.View.View, &window.FreezeKind, window.Freeze{On: true, Since: noon, Actor: "ann", Reason: "an audit"})
 
 	if got := actions(decide(w)); got != "verify n-1" {
 		t.Errorf("two jobs are held: %q", got)

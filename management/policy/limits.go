@@ -39,8 +39,8 @@ func (w World) usage(ofJob func(*job.Job) bool, ofDecision func(*state.Decision)
 		}
 	}
 
-	for i := range w.View.Automation.Decisions {
-		d := &w.View.Automation.Decisions[i]
+	for i := range state.AutomationOf(w.View).Decisions {
+		d := &state.AutomationOf(w.View).Decisions[i]
 		if !d.Action.Acts() || d.Phase == state.PhaseWithdrawn || !ofDecision(d) {
 			continue
 		}
@@ -110,7 +110,7 @@ func (w World) spare() *limits {
 func (w World) fences() (left int, reason string) {
 	names := w.fenced()
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if d.Action != state.ActionQuarantine || d.Phase != state.PhaseDecided {
 			continue
 		}

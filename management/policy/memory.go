@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -18,7 +19,7 @@ import (
 // longer than any number of decisions.
 func Remember(w World, a state.Automation) state.Automation {
 	view := *w.View
-	view.Automation = a
+	view.View = record.WithOne(view.View, &state.Memory, a)
 	w.View = &view
 
 	// The names come from the decisions before some of them are dropped.
@@ -54,7 +55,7 @@ func (w World) counts() func(state.Decision) bool {
 	// One that is not carried out yet may still be withdrawn, and then the one before it counts.
 	newest := map[string]string{}
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if d.Action == state.ActionUpgrade && (d.Phase == state.PhaseDone || d.Phase == state.PhaseRefused) {
 			newest[d.Policy] = d.ID
 		}
@@ -99,13 +100,13 @@ func (w World) matters(d state.Decision) bool {
 func (w World) fenced() map[string]bool {
 	names := map[string]bool{}
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if d.Action == state.ActionQuarantine && d.Phase == state.PhaseDone {
 			names[d.Node] = true
 		}
 	}
 
-	for _, name := range w.View.Automation.Fenced {
+	for _, name := range state.AutomationOf(w.View).Fenced {
 		names[name] = true
 	}
 

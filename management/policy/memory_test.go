@@ -12,12 +12,13 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
 // flood records so many decisions that everything else would be forgotten.
 func flood(w policy.World) state.Automation {
-	a := w.View.Automation
+	a := state.AutomationOf(w.View)
 
 	for i := range 3 * state.MaxDecisions {
 		a = policy.Remember(w, a.With(state.Decision{
@@ -48,18 +49,18 @@ func TestCapIsNotForgotten(t *testing.T) {
 
 	for _, n := range nodes[:2] {
 		n.Status = inventory.Quarantined
-		w.View.Automation = w.View.Automation.With(state.Decision{
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
 			ID: n.Name, Time: noon.Add(-time.Hour), Policy: "returns", Node: n.Name, Action: state.ActionQuarantine,
 			Phase: state.PhaseDone,
-		})
+		}))
 	}
 
 	if got := actions(decide(w)); got != "" {
 		t.Fatalf("with all decisions: %q", got)
 	}
 
-	w.View.Automation = flood(w)
-	if a := w.View.Automation; len(a.Decisions) != state.MaxDecisions || a.Find("n-00") != nil ||
+	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
+	if a := state.AutomationOf(w.View); len(a.Decisions) != state.MaxDecisions || a.Find("n-00") != nil ||
 		!slices.Equal(a.Fenced, []string{"n-00", "n-01"}) {
 		t.Fatalf("%d decisions, fenced %v", len(a.Decisions), a.Fenced)
 	}
@@ -75,7 +76,7 @@ func TestCapIsNotForgotten(t *testing.T) {
 		t.Errorf("after a clear: %q", got)
 	}
 
-	if a := policy.Remember(w, w.View.Automation); !slices.Equal(a.Fenced, []string{"n-01"}) {
+	if a := policy.Remember(w, state.AutomationOf(w.View)); !slices.Equal(a.Fenced, []string{"n-01"}) {
 		t.Errorf("after a clear: %v", a.Fenced)
 	}
 }
@@ -94,7 +95,7 @@ func TestRateIsNotForgotten(t *testing.T) {
 		{Time: w.Now.Add(-time.Minute), Action: state.ActionVerify, Phase: state.PhaseWithdrawn},
 	} {
 		d.ID, d.Policy = fmt.Sprint(i), "returns"
-		w.View.Automation = w.View.Automation.With(d)
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
 	}
 
 	a := flood(w)
@@ -116,11 +117,11 @@ func TestFailuresAreNotForgotten(t *testing.T) {
 	rule := workers()
 	w := world(member("b-1", noon.Add(-time.Hour)))
 	w.Settings.Commission = []policy.Rule{rule}
-	w.View.Automation = w.View.Automation.Turn(rule.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}).
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn(rule.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}).
 		With(state.Decision{
 			ID: "refused", Time: noon, Policy: rule.Name, Node: "c-1", Action: state.ActionCommission,
 			Phase: state.PhaseRefused,
-		})
+		}))
 
 	if a := flood(w); a.Find("refused") == nil {
 		t.Error("the refused commission is forgotten")
@@ -139,10 +140,10 @@ func TestTriedIsNotForgotten(t *testing.T) {
 		ID: "3", Actor: "policy:workers", Verb: inventory.VerbCommission, Status: job.Cancelled, CancelBy: "ann",
 		Accepted: d.Time, Ended: d.Time, Targets: []job.Target{{Name: n.Name}},
 	}}
-	w.View.Automation = w.View.Automation.With(d)
-	w.View.Automation = flood(w)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
 
-	if got := plan(w, workers()); got != "" || w.View.Automation.Find(d.ID) == nil {
+	if got := plan(w, workers()); got != "" || state.AutomationOf(w.View).Find(d.ID) == nil {
 		t.Errorf("tried again: %q", got)
 	}
 
@@ -160,11 +161,11 @@ func TestReplacementIsNotForgotten(t *testing.T) {
 
 	m := []*inventory.Node{master("m-0", "a"), master("m-1", "b"), master("m-2", "c"), master("m-3", "a")}
 	w := siteWorld(siteRule(), m...)
-	w.View.Automation = w.View.Automation.With(state.Decision{
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
 		ID: "1", Time: noon.Add(-time.Hour), Policy: "site", Node: "m-3", Action: state.ActionCommission,
 		Group: "service-master", Replaces: "m-0", Phase: state.PhaseDone,
-	})
-	w.View.Automation = flood(w)
+	}))
+	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
 
 	text := policy.Warnings(w)
 	if len(text) != 1 || !strings.Contains(text[0], "m-0 returned after m-3 took its place") {
@@ -193,15 +194,15 @@ func TestDriftIsNotForgotten(t *testing.T) {
 		ID: "4", Verb: inventory.VerbVerify, Status: job.Running, Actor: "policy:returns",
 		Targets: []job.Target{{Name: "n-1"}},
 	}}
-	w.View.Automation = w.View.Automation.With(d)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
 	*n, _ = n.Decided(inventory.Trigger{Time: w.Now})
 	w.Now = w.Now.Add(time.Hour)
-	w.View.Automation = flood(w)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
 
 	w.View.Jobs[0].Status, w.View.Jobs[0].Ended = job.Complete, w.Now
 	n.Verification = &inventory.Verdict{Result: inventory.Drifted, Time: w.Now, Job: "4"}
 	w.Now = w.Now.Add(time.Hour)
-	w.View.Automation = flood(w)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
 
 	p := decide(w)
 	if got := actions(p); got != "repair n-1" {
@@ -209,9 +210,9 @@ func TestDriftIsNotForgotten(t *testing.T) {
 	}
 
 	p.Decisions[0].Phase = state.PhaseDone
-	w.View.Automation = w.View.Automation.With(p.Decisions...)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
 	w.Now = w.Now.Add(time.Hour)
-	w.View.Automation = flood(w)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
 
 	if got := actions(decide(w)); got != "" {
 		t.Errorf("again: %q", got)

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
 )
@@ -90,7 +91,7 @@ var Actions = []struct {
 	{BrakeName, state.ActionRelease},
 }
 
-// World is everything that a policy decides from. Its memory is in View.Automation and
+// World is everything that a policy decides from. Its memory is in state.AutomationOf(View) and
 // in the records of the nodes.
 type World struct {
 	View     *state.View
@@ -115,9 +116,9 @@ type Plan struct {
 
 // without returns the view as it would be without the decision.
 func (w World) without(id string) *state.View {
-	v := *w.View
-	v.Automation.Decisions = slices.DeleteFunc(slices.Clone(v.Automation.Decisions),
-		func(d state.Decision) bool { return d.ID == id })
+	v, a := *w.View, state.AutomationOf(w.View)
+	a.Decisions = slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.ID == id })
+	v.View = record.WithOne(v.View, &state.Memory, a)
 
 	return &v
 }
@@ -159,7 +160,7 @@ type Settings struct {
 func Decide(p Policy, w World) Plan {
 	plan := p.Decide(w)
 
-	if Halted(w.View.Automation, p) != "" {
+	if Halted(state.AutomationOf(w.View), p) != "" {
 		plan.Ask, plan.Notes = nil, nil
 		plan.Decisions = slices.DeleteFunc(plan.Decisions, func(d state.Decision) bool {
 			return d.Action != state.ActionYield
@@ -181,7 +182,7 @@ func (w World) yields(policy string) []state.Decision {
 		}
 
 		d := YieldOf(*j, w.preempted(*j), w.Now)
-		if d.Case != "" && w.View.Automation.Find(d.ID) == nil {
+		if d.Case != "" && state.AutomationOf(w.View).Find(d.ID) == nil {
 			decisions = append(decisions, d)
 		}
 	}
@@ -219,7 +220,7 @@ func (w World) preempted(j job.Job) string {
 		}
 	}
 
-	if j.Status == job.Queued && w.View.Automation.Brake.On {
+	if j.Status == job.Queued && state.AutomationOf(w.View).Brake.On {
 		return "the brake stopped automation"
 	}
 
@@ -247,7 +248,7 @@ func (w World) preempted(j job.Job) string {
 
 // dropped returns why a job of a policy that has not begun is no longer wanted, or "".
 func (w World) dropped(j job.Job) string {
-	a := w.View.Automation
+	a := state.AutomationOf(w.View)
 
 	// One that is no longer among the settings may not act either.
 	var by Policy
@@ -341,7 +342,7 @@ func (w World) standing(id string) standing {
 	s, delay := standing{id: id}, firstRetry
 
 	for k := 2; ; k++ {
-		d := w.View.Automation.Find(s.id)
+		d := state.AutomationOf(w.View).Find(s.id)
 		if d == nil {
 			return s
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
 )
@@ -211,12 +212,12 @@ func TestReturned(t *testing.T) {
 			"", "", false},
 		{"gone again", with(func(n *inventory.Node) { seen(n, false, noon.Add(5*time.Minute)) }), "", "", true},
 		{"paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.Automation.Paused = map[string]state.Pause{"returns": {}}
+			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{"returns": {}} })
 		}, "", "", false},
 		{"all paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.Automation.Paused = map[string]state.Pause{state.AllPolicies: {}}
+			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{state.AllPolicies: {}} })
 		}, "", "", false},
-		{"the brake is on", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Brake.On = true },
+		{"the brake is on", func(w *policy.World, _ *inventory.Node) { setBrake(w.View, state.Brake{On: true}) },
 			"", "", false},
 		{"a person verified it since", func(w *policy.World, _ *inventory.Node) {
 			w.View.Jobs = []*job.Job{{
@@ -281,13 +282,13 @@ func TestDecidedOnce(t *testing.T) {
 	w := world(n)
 	p := decide(w)
 
-	w.View.Automation = w.View.Automation.With(p.Decisions...)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
 	if again := decide(w); len(again.Decisions) > 0 {
 		t.Errorf("decided again: %s", actions(again))
 	}
 
 	*n, _ = n.Decided(inventory.Trigger{Time: w.Now})
-	w.View.Automation = state.Automation{}
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.Automation{})
 
 	if again := decide(w); len(again.Decisions) > 0 {
 		t.Errorf("decided again on a marked node: %s", actions(again))
@@ -339,7 +340,7 @@ func TestRepairAfterVerification(t *testing.T) {
 
 		d := decide(w).Decisions[0]
 		d.Phase, d.Job = state.PhaseDone, "5"
-		w.View.Automation = w.View.Automation.With(d)
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
 		*n, _ = n.Decided(inventory.Trigger{Time: w.Now})
 		n.Verification = &inventory.Verdict{Result: c.result, Job: c.job, Time: w.Now, Differences: 2}
 		w.Now = w.Now.Add(c.age)
@@ -372,7 +373,7 @@ func TestRepairAfterVerification(t *testing.T) {
 			continue
 		}
 
-		w.View.Automation = w.View.Automation.With(p.Decisions...)
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
 		if again := decide(w); len(again.Decisions) > 0 {
 			t.Errorf("%s: decided again: %s", c.name, actions(again))
 		}
@@ -442,7 +443,7 @@ func TestConfirm(t *testing.T) {
 		n := back("b-1", 2*time.Minute, reached)
 		w := world(n)
 		d := decide(w).Decisions[0]
-		w.View.Automation = w.View.Automation.With(d)
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
 		c.change(&w, n)
 
 		got := policy.Returns{}.Confirm(w, d)
@@ -454,7 +455,7 @@ func TestConfirm(t *testing.T) {
 	w := world(back("b-1", 2*time.Minute, reached))
 	first := decide(w).Decisions[0]
 	first.Phase = state.PhaseWithdrawn
-	w.View.Automation = w.View.Automation.With(first)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(first))
 
 	if again := decide(w); len(again.Decisions) > 0 || !again.Next.Equal(w.Now.Add(time.Minute)) {
 		t.Errorf("at once after a withdrawal: %s, next %s", actions(again), again.Next)
@@ -467,7 +468,7 @@ func TestConfirm(t *testing.T) {
 		t.Fatalf("after a withdrawal: %+v", second)
 	}
 
-	w.View.Automation = w.View.Automation.With(second...)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(second...))
 	if why := (policy.Returns{}).Confirm(w, second[0]); why != "" {
 		t.Errorf("the second one: %s", why)
 	}
@@ -506,7 +507,7 @@ func TestFences(t *testing.T) {
 		w.Settings.Rate = c.rate
 
 		p := decide(w)
-		w.View.Automation = w.View.Automation.With(p.Decisions...)
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
 		p.Decisions = append(p.Decisions, decide(w).Decisions...)
 
 		if len(p.Decisions) != c.want {
@@ -613,11 +614,11 @@ func TestMassReturn(t *testing.T) {
 			nodes[i] = &n
 
 			d.Phase = state.PhaseDone
-			w.View.Automation = w.View.Automation.With(d)
+			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
 			began = append(began, d.Node)
 		}
 
-		w.View = &state.View{Snapshot: job.Snapshot{Nodes: nodes}, Automation: w.View.Automation}
+		w.View = &state.View{Snapshot: job.Snapshot{Nodes: nodes}, View: w.View.View}
 		w.Now = w.Now.Add(time.Minute)
 	}
 
@@ -636,7 +637,7 @@ func TestMassReturn(t *testing.T) {
 	}
 
 	// Jobs that still run count as well.
-	w.View.Automation.Decisions = nil
+	w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Decisions = nil })
 	w.View.Jobs = []*job.Job{
 		{ID: "1", Status: job.Running, Actor: "policy:returns", Verb: inventory.VerbVerify},
 		{ID: "2", Status: job.Running, Actor: "root", Verb: inventory.VerbVerify},
@@ -706,12 +707,12 @@ func TestRepairWithinBudget(t *testing.T) {
 		t.Fatalf("two repairs, one of which fits: %q", actions(p))
 	}
 
-	w.View.Automation = w.View.Automation.With(p.Decisions...)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
 	if again := decide(w); len(again.Decisions) > 0 {
 		t.Errorf("the first one is about to begin: %q", actions(again))
 	}
 
-	w.View.Automation = state.Automation{}
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.Automation{})
 	w.View.Nodes[2].Status = inventory.Maintenance
 
 	if again := decide(w); len(again.Decisions) > 0 {
@@ -777,14 +778,15 @@ func TestYield(t *testing.T) {
 		}
 
 		w := world(a, b)
-		w.View.Jobs, w.View.Automation.Brake.On = jobtest.List(c.jobs...), c.brake
+		w.View.Jobs = jobtest.List(c.jobs...)
+		setBrake(w.View, state.Brake{On: c.brake})
 		p := decide(w)
 
 		if got := actions(p); got != c.want {
 			t.Errorf("%s: decided %q, want %q", c.name, got, c.want)
 		}
 
-		w.View.Automation = w.View.Automation.With(p.Decisions...)
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
 		if again := decide(w); len(again.Decisions) > 0 {
 			t.Errorf("%s: decided twice", c.name)
 		}

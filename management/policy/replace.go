@@ -16,7 +16,7 @@ import (
 // replacement returns the newest decision that gave the place of the node to another one,
 // or nil. The other one is on its way, or in the group: a job that failed gave nothing away.
 func (w World) replacement(name string) *state.Decision {
-	all := w.View.Automation.Decisions
+	all := state.AutomationOf(w.View).Decisions
 
 	for i := range slices.Backward(all) {
 		if d := &all[i]; d.Replaces == name && w.holds(d) {
@@ -46,11 +46,11 @@ func (w World) holds(d *state.Decision) bool {
 // since its loss, the oldest first. Those from before the policy was turned on do not count.
 func (c Commission) attempts(w World, a absence) (failed []attempt) {
 	since := a.since
-	if s := w.View.Automation.Switches[c.Name()]; s.On && w.past(s.Since).After(since) {
+	if s := state.AutomationOf(w.View).Switches[c.Name()]; s.On && w.past(s.Since).After(since) {
 		since = w.past(s.Since)
 	}
 
-	all := w.View.Automation.Decisions
+	all := state.AutomationOf(w.View).Decisions
 	for i := range all {
 		d := &all[i]
 		if d.Policy != c.Name() || d.Replaces != a.node.Name || !d.Time.After(since) || w.holds(d) {

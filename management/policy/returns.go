@@ -189,7 +189,7 @@ func (r Returns) judge(w World, n *inventory.Node, served *job.Job) outlook {
 
 // lapsed reports whether the job of the newest decision on the return of a node never began: the return is undecided.
 func (r Returns) lapsed(w World, n *inventory.Node) bool {
-	for _, d := range slices.Backward(w.View.Automation.Of(n.Name)) {
+	for _, d := range slices.Backward(state.AutomationOf(w.View).Of(n.Name)) {
 		if strings.HasPrefix(d.ID, r.episode(n)+"/") && d.Phase == state.PhaseDone {
 			return w.neverBegan(d.Job) != nil
 		}
@@ -267,7 +267,7 @@ func (r Returns) drifted(w World, n *inventory.Node) *state.Decision {
 		return nil
 	}
 
-	for _, d := range w.View.Automation.Of(n.Name) {
+	for _, d := range state.AutomationOf(w.View).Of(n.Name) {
 		if d.Action == state.ActionVerify && d.Job == v.Job && strings.HasPrefix(d.ID, r.episode(n)+"/") {
 			return &d
 		}

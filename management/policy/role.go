@@ -123,7 +123,7 @@ func (w World) crews() map[string]*crew {
 		}
 	}
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if d.Phase == state.PhaseDecided && d.Action == state.ActionCommission {
 			come(d.Group, d.Node)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -55,7 +56,7 @@ func lose(w policy.World, n *inventory.Node, since time.Duration) {
 func siteWorld(r policy.Rule, nodes ...*inventory.Node) policy.World {
 	w := world(nodes...)
 	w.Settings.Commission, w.Settings.Jobs, w.Settings.Rate = []policy.Rule{r}, 100, 100
-	w.View.Automation = w.View.Automation.Turn(r.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)})
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn(r.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}))
 
 	return w
 }
@@ -119,7 +120,7 @@ func confirmAll(t *testing.T, name string, w policy.World, p policy.Plan) {
 	rule := policy.Commission{Rule: w.Settings.Commission[0]}
 	view := *w.View
 	w.View = &view
-	w.View.Automation = w.View.Automation.With(p.Decisions...)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
 
 	for _, d := range p.Decisions {
 		if why := rule.Confirm(w, d); why != "" {
@@ -229,11 +230,11 @@ func TestRolesReplace(t *testing.T) {
 		}, "n-0 worker, n-1 worker", "service-worker now"},
 		{"the brake is on", func(w *policy.World, m []*inventory.Node) {
 			lose(*w, m[0], time.Hour)
-			w.View.Automation.Brake.On = true
+			setBrake(w.View, state.Brake{On: true})
 		}, "", "nothing is done: the brake holds"},
 		{"paused", func(w *policy.World, m []*inventory.Node) {
 			lose(*w, m[0], time.Hour)
-			w.View.Automation.Paused = map[string]state.Pause{"all": {Actor: "ann"}}
+			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{"all": {Actor: "ann"}} })
 		}, "", "nothing is done: ann paused it"},
 	} {
 		m := masters()
@@ -285,7 +286,7 @@ func TestRolesReplaceOneAtATime(t *testing.T) {
 	}
 
 	d := p.Decisions[0]
-	w.View.Automation = w.View.Automation.With(d)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
 
 	kept := rule.Explain(w, *job.Find(w.View.Nodes, "n-1"))
 	if got := joins(policy.Decide(rule, w)); got != "" || len(kept) != 1 ||
@@ -296,7 +297,7 @@ func TestRolesReplaceOneAtATime(t *testing.T) {
 	n := job.Find(w.View.Nodes, "n-0")
 	n.Status, n.PrevStatus, n.Group = inventory.Allocated, inventory.Provisioning, "service-master"
 	d.Phase = state.PhaseDone
-	w.View.Automation = w.View.Automation.Replace(d)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Replace(d))
 
 	p = policy.Decide(rule, w)
 	if got := joins(p); got != "n-1 master" || p.Decisions[0].Replaces != "m-0" {
@@ -334,7 +335,7 @@ func TestRolesReplaced(t *testing.T) {
 	}
 
 	back := *m[0]
-	w.View.Automation = w.View.Automation.With(p.Decisions...)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
 
 	seen(m[0], true, w.Now)
 
@@ -348,7 +349,7 @@ func TestRolesReplaced(t *testing.T) {
 	fourth := w.View.Nodes[4]
 	fourth.Status, fourth.PrevStatus, fourth.Group = inventory.Allocated, inventory.Provisioning, "service-master"
 	d.Phase = state.PhaseDone
-	w.View.Automation = w.View.Automation.Replace(d)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Replace(d))
 	w.Now = w.Now.Add(24 * time.Hour)
 
 	if p := policy.Decide(rule, w); strings.Contains(joins(p), "master") || len(p.Ask) > 0 {
@@ -461,7 +462,7 @@ func TestRolesPriority(t *testing.T) {
 
 	w := siteWorld(first, nodes...)
 	w.Settings.Commission = append(w.Settings.Commission, second)
-	w.View.Automation = w.View.Automation.Turn("workers", state.Switch{On: true, Since: noon})
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("workers", state.Switch{On: true, Since: noon}))
 
 	p := policy.Decide(policy.Commission{Rule: first}, w)
 	if got := joins(p); got != "n-0 master, n-1 master, n-2 master" {
@@ -473,7 +474,7 @@ func TestRolesPriority(t *testing.T) {
 	}
 
 	// A node that is decided on is nobody else's, even before its job exists.
-	w.View.Automation = w.View.Automation.With(p.Decisions...)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
 	if got := joins(policy.Decide(policy.Commission{Rule: second}, w)); got != "n-3 master" {
 		t.Error(got)
 	}

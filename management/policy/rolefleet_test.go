@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -119,7 +120,7 @@ func (f *site) operator() {
 
 // work begins and ends jobs, and carries decisions out that still hold.
 func (f *site) work() {
-	a := f.world.View.Automation
+	a := state.AutomationOf(f.world.View)
 
 	for _, d := range a.Decisions {
 		// A decision may wait, as that of a manager which is killed.
@@ -132,7 +133,7 @@ func (f *site) work() {
 			d.Phase, d.Result = state.PhaseWithdrawn, why
 			delete(f.taken, d.Replaces)
 			a = a.Replace(d)
-			f.world.View.Automation = a
+			f.world.View.View = record.WithOne(f.world.View.View, &state.Memory, a)
 
 			continue
 		}
@@ -140,7 +141,7 @@ func (f *site) work() {
 		f.begin(d)
 		d.Phase = state.PhaseDone
 		a = a.Replace(d)
-		f.world.View.Automation = a
+		f.world.View.View = record.WithOne(f.world.View.View, &state.Memory, a)
 	}
 
 	for _, j := range f.world.View.Jobs {
@@ -191,7 +192,7 @@ func (f *site) masters() members {
 
 	decided := map[string]bool{}
 
-	for _, d := range f.world.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(f.world.View).Decisions {
 		if d.Phase == state.PhaseDecided && d.Group == "service-master" {
 			decided[d.Node] = true
 		}
@@ -224,7 +225,7 @@ func (f *site) decide() {
 	for _, d := range p.Decisions {
 		f.check(d)
 
-		f.world.View.Automation = f.world.View.Automation.With(d)
+		f.world.View.View = record.WithOne(f.world.View.View, &state.Memory, state.AutomationOf(f.world.View).With(d))
 		f.count[d.Group]++
 
 		if d.Replaces != "" {
@@ -244,7 +245,7 @@ func (f *site) check(d state.Decision) {
 		f.Fatalf("%s on %+v, which is not new", d.Action, n)
 	}
 
-	for _, o := range f.world.View.Automation.Decisions {
+	for _, o := range state.AutomationOf(f.world.View).Decisions {
 		if o.Node == d.Node && o.Phase != state.PhaseWithdrawn {
 			f.Fatalf("a second decision on %s: %s and %s", d.Node, o.ID, d.ID)
 		}
@@ -292,7 +293,7 @@ func (f *site) checkRack(d state.Decision, n *inventory.Node) {
 	free := map[string]string{}
 
 	decided := map[string]string{}
-	for _, o := range f.world.View.Automation.Decisions {
+	for _, o := range state.AutomationOf(f.world.View).Decisions {
 		if o.Phase != state.PhaseWithdrawn {
 			decided[o.Node] = o.Group
 		}
@@ -364,7 +365,7 @@ func (f *site) checkFleet() {
 
 	began := 0
 
-	for _, d := range f.world.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(f.world.View).Decisions {
 		if d.Phase != state.PhaseWithdrawn && d.Time.After(f.world.Now.Add(-policy.RateWindow)) {
 			began++
 		}

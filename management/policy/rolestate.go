@@ -139,7 +139,7 @@ func Warnings(w World) []string {
 
 // stopped returns that the policy has turned itself off, or "".
 func (c Commission) stopped(w World) string {
-	s, turned := w.View.Automation.Switches[c.Name()]
+	s, turned := state.AutomationOf(w.View).Switches[c.Name()]
 	if !turned || s.On || s.Actor != state.PolicyPrincipal(c.Name()) {
 		return ""
 	}

@@ -231,7 +231,7 @@ const undecided = "it returned, and policy returns has not decided on it yet"
 // undecided reports whether a policy that is on has still to decide on the newest return of the
 // node. Its host key may not be known yet.
 func (w World) undecided(n *inventory.Node) bool {
-	return n.Presence.Pending() && IsOn(w.View.Automation, Returns{})
+	return n.Presence.Pending() && IsOn(state.AutomationOf(w.View), Returns{})
 }
 
 func (u Upgrade) isBehind(w World, n *inventory.Node, p state.Playbooks) bool {
@@ -253,7 +253,7 @@ func (u Upgrade) isBehind(w World, n *inventory.Node, p state.Playbooks) bool {
 // are on, the first by name. A pause leaves a node to its policy.
 func (u Upgrade) first(w World, n *inventory.Node) string {
 	for _, r := range w.Settings.Upgrade {
-		if r.Name < u.Name() && r.Match(n) && IsOn(w.View.Automation, Upgrade{r}) {
+		if r.Name < u.Name() && r.Match(n) && IsOn(state.AutomationOf(w.View), Upgrade{r}) {
 			return r.Name
 		}
 	}
@@ -296,7 +296,7 @@ func names(nodes []*inventory.Node) []string {
 
 // carrying returns the decision of the policy that is not carried out yet, or nil.
 func (u Upgrade) carrying(w World) *state.Decision {
-	all := w.View.Automation.Decisions
+	all := state.AutomationOf(w.View).Decisions
 
 	i := slices.IndexFunc(all, func(d state.Decision) bool {
 		return d.Policy == u.Name() && d.Phase == state.PhaseDecided && d.Action != state.ActionYield
@@ -321,7 +321,9 @@ func (u Upgrade) open(w World) *rollout.Record {
 }
 
 // since is when the policy was turned on: attempts from before count no more.
-func (u Upgrade) since(w World) time.Time { return w.past(w.View.Automation.Switches[u.Name()].Since) }
+func (u Upgrade) since(w World) time.Time {
+	return w.past(state.AutomationOf(w.View).Switches[u.Name()].Since)
+}
 
 // outdone returns whether another rollout is to take the place of the open one, and the
 // reason for either.
@@ -433,7 +435,7 @@ func describe(r *rollout.Record) string {
 
 // last returns the newest decision of the policy on a rollout since it was turned on, or nil.
 func (u Upgrade) last(w World) *state.Decision {
-	all := w.View.Automation.Decisions
+	all := state.AutomationOf(w.View).Decisions
 
 	for i := range slices.Backward(all) {
 		d := &all[i]
@@ -556,7 +558,7 @@ func (u Upgrade) supersede(w World, r *rollout.Record, p state.Playbooks, why st
 // which is the idempotency key, unique: the store takes one decision at each count.
 func (u Upgrade) draft(w World, a state.Action, p state.Playbooks) state.Decision {
 	return state.Decision{
-		ID:   fmt.Sprintf("%s/%s/%s/%d", u.Name(), a, shortHash(p.Commit), w.View.Automation.Count),
+		ID:   fmt.Sprintf("%s/%s/%s/%d", u.Name(), a, shortHash(p.Commit), state.AutomationOf(w.View).Count),
 		Time: w.Now, Policy: u.Name(), Action: a, Commit: p.Commit, Playbooks: p.Digest,
 		Prevent: []string{
 			"the policy turned off or paused",
@@ -636,7 +638,7 @@ func (u Upgrade) Confirm(w World, d state.Decision) string {
 // Explain implements Policy.
 func (u Upgrade) Explain(w World, n inventory.Node) []explain.Finding {
 	p := w.playbooks()
-	if !IsOn(w.View.Automation, u) || !u.isBehind(w, &n, p) {
+	if !IsOn(state.AutomationOf(w.View), u) || !u.isBehind(w, &n, p) {
 		return nil
 	}
 
@@ -652,7 +654,7 @@ func (u Upgrade) Explain(w World, n inventory.Node) []explain.Finding {
 		text = fmt.Sprintf("a rollout brings it to commit %s now", shortHash(p.Commit))
 	}
 
-	if halted := Halted(w.View.Automation, u); halted != "" {
+	if halted := Halted(state.AutomationOf(w.View), u); halted != "" {
 		text = "it is for the node, and nothing is done: " + halted
 	}
 

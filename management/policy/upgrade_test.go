@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -45,7 +46,7 @@ func moved(commit string, nodes ...*inventory.Node) policy.World {
 	w.Settings.Playbooks = func(*state.View) state.Playbooks {
 		return state.Playbooks{Digest: "digest of " + commit, Commit: commit, Since: noon}
 	}
-	w.View.Automation = w.View.Automation.Turn("follow", state.Switch{On: true, Since: noon.Add(-time.Hour)})
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon.Add(-time.Hour)}))
 
 	return w
 }
@@ -61,10 +62,10 @@ func upgraded(w policy.World, commit string, status rollout.Status, nodes ...str
 	}
 
 	w.View.Rollouts = append(w.View.Rollouts, r)
-	w.View.Automation = w.View.Automation.With(state.Decision{
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
 		ID: "d/" + r.ID, Time: r.Created, Policy: "follow", Action: state.ActionUpgrade, Commit: commit,
 		Playbooks: r.Playbooks, Rollout: r.ID, Phase: state.PhaseDone,
-	})
+	}))
 }
 
 func TestUpgrade(t *testing.T) {
@@ -103,13 +104,15 @@ func TestUpgrade(t *testing.T) {
 		{"it returned, and nobody decides on returns", func(w *policy.World, n *inventory.Node) {
 			seen(n, false, noon.Add(8*time.Minute))
 			seen(n, true, noon.Add(9*time.Minute))
-			w.View.Automation = w.View.Automation.Turn("returns", state.Switch{})
+			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("returns", state.Switch{}))
 		}, state.ActionUpgrade, "a rollout brings it"},
-		{"off", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Switches = nil }, "", ""},
+		{"off", func(w *policy.World, _ *inventory.Node) {
+			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Switches = nil })
+		}, "", ""},
 		{"paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.Automation.Paused = map[string]state.Pause{state.AllPolicies: {Actor: "ann"}}
+			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{state.AllPolicies: {Actor: "ann"}} })
 		}, "", "nothing is done: ann paused it"},
-		{"the brake is on", func(w *policy.World, _ *inventory.Node) { w.View.Automation.Brake.On = true }, "",
+		{"the brake is on", func(w *policy.World, _ *inventory.Node) { setBrake(w.View, state.Brake{On: true}) }, "",
 			"nothing is done: the brake holds"},
 		{"too early", func(w *policy.World, _ *inventory.Node) { w.Now = noon.Add(59 * time.Second) }, "",
 			"not before 2026"},
@@ -124,7 +127,7 @@ func TestUpgrade(t *testing.T) {
 		}, "", "the commit is not tried again until the repository moves"},
 		{"its canary failed, and it was turned on again", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Stopped, "n-1")
-			w.View.Automation = w.View.Automation.Turn("follow", state.Switch{On: true, Since: noon})
+			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon}))
 		}, state.ActionSupersede, "turned on again after rollout r00000000"},
 		{"a newer commit, while one runs", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, oldCommit, rollout.Running, "n-1")
@@ -150,7 +153,7 @@ func TestUpgrade(t *testing.T) {
 		}, "", "it is not tried again until the repository moves"},
 		{"aborted, and turned on again", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Aborted, "n-1")
-			w.View.Automation = w.View.Automation.Turn("follow", state.Switch{On: true, Since: noon})
+			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon}))
 		}, state.ActionUpgrade, "a rollout brings it"},
 		{"it failed in a rollout that is done", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done, "n-1")
@@ -170,16 +173,16 @@ func TestUpgrade(t *testing.T) {
 		}, "", "it is not tried again"},
 		{"the rollout was refused", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done)
-			d := &w.View.Automation.Decisions[0]
+			d := &state.AutomationOf(w.View).Decisions[0]
 			d.Phase, d.Rollout, d.Result = state.PhaseRefused, "", "no play for the group"
 		}, "", "was refused: no play for the group"},
 		{"the decision was withdrawn", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done)
-			w.View.Automation.Decisions[0].Phase = state.PhaseWithdrawn
+			state.AutomationOf(w.View).Decisions[0].Phase = state.PhaseWithdrawn
 		}, state.ActionUpgrade, "a rollout brings it"},
 		{"the decision is being carried out", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done)
-			w.View.Automation.Decisions[0].Phase = state.PhaseDecided
+			state.AutomationOf(w.View).Decisions[0].Phase = state.PhaseDecided
 		}, "", "is being carried out"},
 		{"a rollout of a person has it", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, oldCommit, rollout.Paused, "n-1")
@@ -187,9 +190,9 @@ func TestUpgrade(t *testing.T) {
 		}, "", "rollout r00000000 (Paused) of ann is to change n-1 first"},
 		{"the rate is used up", func(w *policy.World, _ *inventory.Node) {
 			w.Settings.Rate = 1
-			w.View.Automation = w.View.Automation.With(state.Decision{
+			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
 				ID: "x", Time: w.Now, Policy: "returns", Action: state.ActionVerify, Phase: state.PhaseDone,
-			})
+			}))
 		}, "", "a rollout brings it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -258,7 +261,7 @@ func TestUpgradeEvidence(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 
-	w.View.Automation = w.View.Automation.With(d)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
 	if again := policy.Decide(u, w).Decisions; len(again) > 0 {
 		t.Errorf("decided twice: %+v", again)
 	}
@@ -276,7 +279,7 @@ func TestUpgradeEvidence(t *testing.T) {
 
 	// The repository moves back before the rollout starts.
 	back := moved(oldCommit, w.View.Nodes...)
-	back.View.Automation = w.View.Automation
+	back.View.View = record.WithOne(back.View.View, &state.Memory, state.AutomationOf(w.View))
 
 	if why := u.Confirm(back, d); why == "" {
 		t.Error("a decision about a commit that is no longer in use is carried out")
@@ -311,14 +314,14 @@ func TestUpgradeIsRemembered(t *testing.T) {
 	upgraded(w, newCommit, rollout.Aborted, "n-1")
 
 	for i := range 2 * state.MaxDecisions {
-		w.View.Automation = w.View.Automation.With(state.Decision{
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
 			ID: fmt.Sprint(i), Time: noon.Add(-time.Hour), Policy: "returns", Action: state.ActionVerify,
 			Phase: state.PhaseDone,
-		})
+		}))
 	}
 
-	w.View.Automation = policy.Remember(w, w.View.Automation)
-	if n := len(w.View.Automation.Decisions); n != state.MaxDecisions {
+	w.View.View = record.WithOne(w.View.View, &state.Memory, policy.Remember(w, state.AutomationOf(w.View)))
+	if n := len(state.AutomationOf(w.View).Decisions); n != state.MaxDecisions {
 		t.Errorf("%d decisions are kept", n)
 	}
 
@@ -338,10 +341,10 @@ func TestBadCommitIsRemembered(t *testing.T) {
 		ID: "next", Time: w.Now, Policy: "follow", Action: state.ActionUpgrade, Commit: "3", Playbooks: "digest of 3",
 		Phase: state.PhaseDecided,
 	}
-	w.View.Automation = w.View.Automation.With(next)
-	w.View.Automation = flood(w)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(next))
+	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
 	next.Phase = state.PhaseWithdrawn
-	w.View.Automation = w.View.Automation.Replace(next)
+	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Replace(next))
 
 	if d := policy.Decide(policy.Upgrade{Rule: follows()}, w).Decisions; len(d) > 0 {
 		t.Errorf("tried again: %+v", d)
@@ -397,7 +400,7 @@ func TestUpgradeHeedsPeople(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, f)
 		}
 
-		w.View.Automation = w.View.Automation.Turn("follow", state.Switch{On: true, Since: noon.Add(5 * time.Minute)})
+		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon.Add(5 * time.Minute)}))
 		if len(policy.Decide(u, w).Decisions) != 1 {
 			t.Errorf("%s: it was turned off and on, and nothing is decided", c.name)
 		}

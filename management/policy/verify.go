@@ -90,7 +90,7 @@ func (v Verify) run(w World) run {
 
 	// An operator who turns the policy on at noon does not expect last night's run, nor does one who
 	// changes its schedule.
-	a := w.View.Automation
+	a := state.AutomationOf(w.View)
 	seen, known := a.Schedules[v.Name()]
 
 	if r.at.Before(w.past(a.Switches[v.Name()].Since)) || r.at.Before(w.past(seen.Since)) ||
@@ -113,10 +113,10 @@ func (v Verify) claimed(w World) map[string]string {
 
 	for _, rule := range w.Settings.Verify {
 		other := Verify{rule}
-		on[other.Name()] = other.Name() != v.Name() && Halted(w.View.Automation, other) == ""
+		on[other.Name()] = other.Name() != v.Name() && Halted(state.AutomationOf(w.View), other) == ""
 	}
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if on[d.Policy] && d.Action == state.ActionVerify && d.Phase == state.PhaseDecided {
 			for _, name := range d.Nodes {
 				claimed[name] = d.Policy
@@ -130,12 +130,12 @@ func (v Verify) claimed(w World) map[string]string {
 // Scheduled returns the schedules as they are to be remembered now, and whether one of them
 // changes.
 func Scheduled(w World) (schedules map[string]state.Schedule, changed bool) {
-	old := w.View.Automation.Schedules
+	old := state.AutomationOf(w.View).Schedules
 	schedules = maps.Clone(old)
 
 	for _, rule := range w.Settings.Verify {
 		v := Verify{rule}
-		if _, turned := w.View.Automation.Switches[v.Name()]; !turned {
+		if _, turned := state.AutomationOf(w.View).Switches[v.Name()]; !turned {
 			continue
 		}
 
@@ -273,7 +273,7 @@ func (v Verify) room(w World) int {
 	}
 
 	// Their jobs are not in the view yet.
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if d.Policy == v.Name() && d.Phase == state.PhaseDecided && d.Action == state.ActionVerify {
 			active++
 		}
@@ -293,7 +293,7 @@ func (v Verify) decision(w World, r run, batch []*inventory.Node, k int) state.D
 
 	return state.Decision{
 		ID: fmt.Sprintf("%s/%s/%d/%d", v.Name(), state.ActionVerify, r.at.Unix(),
-			w.View.Automation.Count+uint64(k)), //nolint:gosec // k is not negative
+			state.AutomationOf(w.View).Count+uint64(k)), //nolint:gosec // k is not negative
 		Time: w.Now, Policy: v.Name(), Nodes: names(batch), Action: state.ActionVerify,
 		Case:     fmt.Sprintf("scheduled verification of %s", inventory.Count(len(batch), "node", "nodes")),
 		Evidence: evidence,
@@ -390,7 +390,7 @@ func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tri
 func (v Verify) tried(w World, r run) map[string]string {
 	tried, jobs, cancelled := map[string]string{}, map[string]bool{}, map[string]bool{}
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if d.Action == state.ActionYield && d.Phase == state.PhaseDone {
 			cancelled[d.Cancel] = true
 		}
@@ -409,7 +409,7 @@ func (v Verify) tried(w World, r run) map[string]string {
 		}
 	}
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if d.Policy != v.Name() || d.Action != state.ActionVerify || d.Time.Before(r.at) ||
 			d.Phase != state.PhaseDecided && w.future(d.Time) {
 			continue
@@ -458,7 +458,7 @@ func (v Verify) Confirm(w World, d state.Decision) string {
 
 // Explain implements Policy.
 func (v Verify) Explain(w World, n inventory.Node) []explain.Finding {
-	if !IsOn(w.View.Automation, v) || !n.InService() || !v.Rule.Match(&n) {
+	if !IsOn(state.AutomationOf(w.View), v) || !n.InService() || !v.Rule.Match(&n) {
 		return nil
 	}
 
@@ -469,7 +469,7 @@ func (v Verify) Explain(w World, n inventory.Node) []explain.Finding {
 		}
 
 		text := o.Text
-		if halted := Halted(w.View.Automation, v); halted != "" {
+		if halted := Halted(state.AutomationOf(w.View), v); halted != "" {
 			text = "it is for the node, and nothing is done: " + halted
 		}
 

@@ -50,7 +50,7 @@ func (w World) leaving() []string {
 		}
 	}
 
-	for _, d := range w.View.Automation.Decisions {
+	for _, d := range state.AutomationOf(w.View).Decisions {
 		if d.Phase == state.PhaseDecided && d.Action == state.ActionRepair {
 			names = append(names, d.Node)
 		}

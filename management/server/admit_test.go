@@ -5,71 +5,48 @@ package server_test
 import (
 	"context"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
-// fakeTokens keeps tokens in memory.
-type fakeTokens struct {
-	mu      sync.Mutex
-	tokens  map[string]access.Token
-	changed chan struct{}
+// newTokens returns an empty store of tokens and revoked certificates.
+func newTokens() *recordtest.Store {
+	return recordtest.NewStore(&access.TokenKind, &access.TokenUseKind, &access.RevocationKind)
 }
 
-func newFakeTokens() *fakeTokens {
-	return &fakeTokens{tokens: map[string]access.Token{}, changed: make(chan struct{})}
+// changeToken changes the stored token of a name.
+func changeToken(t *testing.T, store *recordtest.Store, name string, change func(*access.Token)) {
+	t.Helper()
+
+	_, _, err := record.Decide(t.Context(), store, func(tx *record.Tx) (struct{}, error) {
+		for _, token := range record.All(tx, &access.TokenKind) {
+			if token.Name == name {
+				changed := *token
+				change(&changed)
+				record.Put(tx, &access.TokenKind, &changed)
+			}
+		}
+
+		return struct{}{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
-
-func (f *fakeTokens) Tokens() map[string]access.Token {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return maps.Clone(f.tokens)
-}
-
-func (f *fakeTokens) TokenUses() map[string]time.Time { return nil }
-
-func (f *fakeTokens) Changed() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return f.changed
-}
-
-func (f *fakeTokens) change(change func()) (int64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	change()
-	close(f.changed)
-	f.changed = make(chan struct{})
-
-	return 10, nil
-}
-
-func (f *fakeTokens) AddToken(_ context.Context, t access.Token) (int64, error) {
-	return f.change(func() { f.tokens[t.ID] = t })
-}
-
-func (f *fakeTokens) RemoveToken(_ context.Context, id string) (int64, error) {
-	return f.change(func() { delete(f.tokens, id) })
-}
-
-func (f *fakeTokens) NoteTokenUse(context.Context, string, time.Time) error { return nil }
 
 // noAudit drops audit records.
 type noAudit struct{}
@@ -84,7 +61,7 @@ type issued struct {
 }
 
 // issue makes tokens of every kind, in the given use cases.
-func issue(t *testing.T, tokens *access.Tokens, store *fakeTokens) issued {
+func issue(t *testing.T, tokens *access.Tokens, store *recordtest.Store) issued {
 	t.Helper()
 
 	admin := access.Identity{Role: access.RoleAdmin}
@@ -114,14 +91,7 @@ func issue(t *testing.T, tokens *access.Tokens, store *fakeTokens) issued {
 		out.scoped[role] = create("scoped-"+string(role), role, inventory.GroupWorker)
 	}
 
-	_, _ = store.change(func() {
-		for id, token := range store.tokens {
-			if token.Name == "expired" {
-				token.Expires = time.Now()
-				store.tokens[id] = token
-			}
-		}
-	})
+	changeToken(t, store, "expired", func(token *access.Token) { token.Expires = time.Now() })
 
 	if _, err := tokens.Revoke(t.Context(), access.Caller{}, "revoked"); err != nil {
 		t.Fatal(err)
@@ -169,8 +139,8 @@ func denied(w *httptest.ResponseRecorder) bool {
 func TestGate(t *testing.T) {
 	t.Parallel()
 
-	store := newFakeTokens()
-	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
+	store := newTokens()
+	tokens := access.NewTokens(store, noAudit{}, inventory.DefaultGroups)
 	given := issue(t, tokens, store)
 	admin := "Bearer " + given.valid[access.RoleAdmin]
 
@@ -275,8 +245,8 @@ func TestGate(t *testing.T) {
 func TestUnservedRoutes(t *testing.T) {
 	t.Parallel()
 
-	store := newFakeTokens()
-	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
+	store := newTokens()
+	tokens := access.NewTokens(store, noAudit{}, inventory.DefaultGroups)
 	monitor := "Bearer " + issue(t, tokens, store).valid[access.RoleMonitor]
 	s := serve(t, func(o *server.Options) { o.Tokens = tokens }).Server
 
@@ -304,8 +274,8 @@ func TestUnservedRoutes(t *testing.T) {
 func TestRevokedStream(t *testing.T) {
 	t.Parallel()
 
-	store := newFakeTokens()
-	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
+	store := newTokens()
+	tokens := access.NewTokens(store, noAudit{}, inventory.DefaultGroups)
 	tokens.Start(t.Context())
 	t.Cleanup(tokens.Stop)
 

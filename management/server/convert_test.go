@@ -79,7 +79,7 @@ var conversions = []conversion{
 	},
 	{
 		domain: state.Instance{},
-		wire:   func(in any) any { return instanceOf(in.(state.Instance)) },
+		wire:   func(in any) any { instance := in.(state.Instance); return instanceOf(&instance) },
 		internal: map[string]string{
 			"Identity": "its fields ID and Node are on the wire",
 		},

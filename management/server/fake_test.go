@@ -26,6 +26,7 @@ import (
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/policy/leader"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/sshkey"
@@ -75,7 +76,7 @@ func newFakeManager() *fakeManager {
 			Variables: map[state.Scope]configuration.Vars{
 				state.ScopeGlobal: {"motd": "hello", "port": int64(8080)},
 			},
-			Connections: map[string]configuration.Connection{"a-1": {User: "admin", Port: 2222}},
+			View: record.Set(record.View{}, &state.Connections, "a-1", &configuration.Connection{User: "admin", Port: 2222}),
 		},
 		feed:    state.NewFeed(10, 10_000, 10_000_000),
 		changed: make(chan struct{}), inputs: map[string]job.Inputs{}, logs: map[string][]byte{},
@@ -89,7 +90,7 @@ func (m *fakeManager) change(f func(v *state.View)) int64 {
 	defer m.mu.Unlock()
 	v := *m.view
 	v.Nodes, v.Jobs = slices.Clone(v.Nodes), jobtest.Copies(v.Jobs)
-	v.Variables, v.Connections = maps.Clone(v.Variables), maps.Clone(v.Connections)
+	v.Variables = maps.Clone(v.Variables)
 	v.Revision++
 	f(&v)
 	m.feed.Publish(v.Revision, changesOf(m.view, &v))
@@ -641,7 +642,7 @@ func (m *fakeManager) Patch(
 	}
 
 	if p.Connection != nil {
-		m.change(func(v *state.View) { v.Connections[name] = *p.Connection })
+		m.change(func(v *state.View) { v.View = record.Set(v.View, &state.Connections, name, p.Connection) })
 	}
 
 	for i, n := range m.View().Nodes {
@@ -926,14 +927,14 @@ func testCtx(t *testing.T) context.Context {
 
 // options returns the options of a server on the fake manager.
 func (m *fakeManager) options(config *fakeSettings) server.Options {
-	store := newFakeTokens()
+	store := newTokens()
 
 	return server.Options{
 		Notifier: fakeNotifier{},
-		Tokens:   access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups),
+		Tokens:   access.NewTokens(store, noAudit{}, inventory.DefaultGroups),
 		Secrets:  fakeSecrets{},
 
-		Certificates: access.NewCertificates(fakeRevocations{}, noAudit{}, fakeIssued),
+		Certificates: access.NewCertificates(store, noAudit{}, fakeIssued),
 
 		State:      m,
 		Jobs:       m,
@@ -993,16 +994,6 @@ func (f fakeNotifier) Retry(ctx context.Context, _ access.Caller, target string)
 
 func fakeIssued() ([]access.Certificate, []error, error) {
 	return []access.Certificate{{Serial: "1a", Name: "rack1", Role: access.RoleMonitor}}, nil, nil
-}
-
-// fakeRevocations are the revoked certificates. One goroutine may use them at a time.
-type fakeRevocations map[string]access.Revocation
-
-func (f fakeRevocations) Revocations() map[string]access.Revocation { return f }
-
-func (f fakeRevocations) AddRevocation(_ context.Context, r access.Revocation, _ []string) (int64, error) {
-	f[r.Serial] = r
-	return 1, nil
 }
 
 // fakeSecrets has one key. A rotation that abandons it is refused.

@@ -29,8 +29,8 @@ type callers struct {
 func newCallers(t *testing.T) *callers {
 	t.Helper()
 
-	store := newFakeTokens()
-	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
+	store := newTokens()
+	tokens := access.NewTokens(store, noAudit{}, inventory.DefaultGroups)
 	c := &callers{health: make(chan struct{}), asked: make(chan struct{}, 100)}
 
 	// A health that waits stands for every slow request.

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -191,7 +192,7 @@ func TestSmallLists(t *testing.T) {
 	s := serve(t)
 	s.manager.change(func(v *state.View) {
 		for i, id := range []string{"c", "a", "b"} {
-			v.Instances = append(v.Instances, state.Instance{
+			v.View = record.Set(v.View, &state.Instances, id, &state.Instance{
 				Identity: cluster.Identity{ID: id, Node: "m-" + strconv.Itoa(3-i)},
 
 				Addr:    fmt.Sprintf("10.0.0.%d", 9+i),

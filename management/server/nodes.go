@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/selector"
 	"github.com/contiv/cluster/management/server/nodelist"
 	"github.com/contiv/cluster/management/server/rest"
@@ -231,7 +232,7 @@ func (e nodeEncoder) Alike(older nodeEncoder) func(*inventory.Node) bool {
 	}
 
 	judged := e.desired.Alike(older.desired)
-	if state.SameMap(e.view.Connections, older.view.Connections) {
+	if record.Same(e.view, older.view, &state.Connections) {
 		return judged
 	}
 

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -26,7 +27,8 @@ func configureAll(t *testing.T, s *site) {
 
 	key := configuration.NewChecksumKey()
 	s.manager.change(func(v *state.View) {
-		v.ChecksumKey, v.Playbooks = key, map[string]state.Playbooks{"i": {Digest: "p1"}}
+		v.ChecksumKey = key
+		v.View = record.Set(v.View, &state.InstancePlaybooks, "i", &state.Playbooks{Digest: "p1"})
 
 		sum, err := key.Checksum(map[string]configuration.Var{
 			"motd": {Value: "hello"}, "port": {Value: 8080},
@@ -102,7 +104,7 @@ func TestDesired(t *testing.T) {
 	selects("!outdated", "bb-1", "ccc-1")
 
 	s.manager.change(func(v *state.View) {
-		v.Playbooks = map[string]state.Playbooks{"i": {Digest: "p2"}}
+		v.View = record.Set(v.View, &state.InstancePlaybooks, "i", &state.Playbooks{Digest: "p2"})
 		v.Variables[state.ScopeGroup(inventory.GroupWorker)] = configuration.Vars{"motd": "other"}
 	})
 
@@ -139,7 +141,7 @@ func TestDesiredWithinScope(t *testing.T) {
 	s, send := scopedServer(t, access.Scope{Groups: []string{inventory.GroupWorker}})
 	s.manager.change(func(v *state.View) {
 		v.ChecksumKey = configuration.NewChecksumKey()
-		v.Playbooks = map[string]state.Playbooks{"i": {Digest: "p2"}}
+		v.View = record.Set(v.View, &state.InstancePlaybooks, "i", &state.Playbooks{Digest: "p2"})
 
 		for i, n := range v.Nodes {
 			m := n.Clone()

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
@@ -85,8 +86,10 @@ func fillScoped(m *fakeManager) {
 			state.ScopeNode(inside): {"motd": "hi"}, state.ScopeGroup(inventory.GroupMaster): {"hidden": outside},
 			state.ScopeGroup(inventory.GroupWorker): {"motd": "worker"},
 		}
-		v.Connections = map[string]configuration.Connection{inside: {User: "a"}, outside: {User: "hidden"}}
-		v.Tombstones = map[string]inventory.Tombstone{"former-1": {Name: "former-1"}}
+		v.View = record.With(v.View, &state.Connections, map[string]*configuration.Connection{
+			inside: {User: "a"}, outside: {User: "hidden"},
+		})
+		v.View = record.WithList(v.View, &state.Tombstones, &inventory.Tombstone{Name: "former-1"})
 		v.Unreadable = map[string]string{"v/nodes/broken-1": "damaged"}
 		v.Rollouts = []rollout.Record{
 			{
@@ -103,7 +106,9 @@ func fillScoped(m *fakeManager) {
 			{ID: planID(2), Manager: fakeIdentity, World: plan.World{Job: jobs[1]}, Expires: time.Now().Add(time.Hour)},
 			{ID: planID(3), Manager: fakeIdentity, World: plan.World{Job: jobs[2]}, Expires: time.Now().Add(time.Hour)},
 		}
-		v.Instances = []state.Instance{{Identity: cluster.Identity{ID: "hidden", Node: outside}}}
+		v.View = record.WithList(v.View, &state.Instances, &state.Instance{
+			Identity: cluster.Identity{ID: "hidden", Node: outside},
+		})
 	})
 
 	for _, j := range jobs {
@@ -188,8 +193,8 @@ func scopedServer(
 ) (*site, func(method, path, body string) *httptest.ResponseRecorder) {
 	t.Helper()
 
-	store := newFakeTokens()
-	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
+	store := newTokens()
+	tokens := access.NewTokens(store, noAudit{}, inventory.DefaultGroups)
 	s := serve(t, func(o *server.Options) { o.Tokens = tokens })
 	fillScoped(s.manager)
 
@@ -533,8 +538,8 @@ func TestScopeKeepsGroup(t *testing.T) {
 func TestScopesApart(t *testing.T) {
 	t.Parallel()
 
-	store := newFakeTokens()
-	tokens := access.NewTokens(store, store, noAudit{}, inventory.DefaultGroups)
+	store := newTokens()
+	tokens := access.NewTokens(store, noAudit{}, inventory.DefaultGroups)
 	s := serve(t, func(o *server.Options) { o.Tokens = tokens })
 	fillScoped(s.manager)
 
@@ -546,16 +551,13 @@ func TestScopesApart(t *testing.T) {
 	}
 
 	total := func(name string, scope access.Scope) int {
-		record, token, err := tokens.Create(t.Context(), access.Caller{}, access.Identity{Role: access.RoleAdmin},
+		_, token, err := tokens.Create(t.Context(), access.Caller{}, access.Identity{Role: access.RoleAdmin},
 			access.TokenRequest{Name: name, Role: access.RoleOperator})
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		_, _ = store.change(func() {
-			record.Scope = scope
-			store.tokens[record.ID] = record
-		})
+		changeToken(t, store, name, func(token *access.Token) { token.Scope = scope })
 
 		r := httptest.NewRequestWithContext(server.OnTLS(testCtx(t)), http.MethodGet, api.PathNodes, nil)
 		r.Host = "localhost"

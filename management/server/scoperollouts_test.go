@@ -11,8 +11,10 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
 )
 
 // TestScopeOfMixedRollout: a rollout with a node outside the scope is not there, and what it did
@@ -143,7 +145,7 @@ func TestScopeOfFreeze(t *testing.T) {
 
 	s, send := scopedServer(t, access.Scope{Groups: []string{inventory.GroupWorker}})
 	s.manager.change(func(v *state.View) {
-		v.Freeze = state.Freeze{On: true, Since: time.Now(), Actor: "anna", Reason: "outage of " + outside}
+		v.View = record.WithOne(v.View, &window.FreezeKind, window.Freeze{On: true, Since: time.Now(), Actor: "anna", Reason: "outage of " + outside})
 	})
 
 	text := send(http.MethodGet, "/v1/freeze", "").Body.String()

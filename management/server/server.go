@@ -139,8 +139,8 @@ type PolicyTurner interface {
 type Windows interface {
 	Status(v *state.View) window.Status
 	// Freeze lasts until the time, or until Lift if that is zero.
-	Freeze(ctx context.Context, c access.Caller, until time.Time, reason string) (state.Freeze, error)
-	Lift(ctx context.Context, c access.Caller, reason string) (state.Freeze, error)
+	Freeze(ctx context.Context, c access.Caller, until time.Time, reason string) (window.Freeze, error)
+	Lift(ctx context.Context, c access.Caller, reason string) (window.Freeze, error)
 }
 
 // Variables sets and reads variables. Secrets are hidden in its results.

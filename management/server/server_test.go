@@ -37,6 +37,7 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
@@ -361,12 +362,10 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	s.manager.change(func(v *state.View) {
-		v.Instances = []state.Instance{
-			{
-				Identity: cluster.Identity{ID: "i1", Node: "m-1"}, API: []string{"unix:///s"}, Version: "v1",
-				Started: noon,
-			},
-		}
+		v.View = record.WithList(v.View, &state.Instances, &state.Instance{
+			Identity: cluster.Identity{ID: "i1", Node: "m-1"}, API: []string{"unix:///s"}, Version: "v1",
+			Started: noon,
+		})
 	})
 	instances := must[api.List[api.Instance]](t)(c.Instances(ctx))
 	expect(

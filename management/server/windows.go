@@ -9,7 +9,6 @@ import (
 
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/server/rest"
-	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
 )
 
@@ -37,7 +36,7 @@ func (s *Server) getFreeze(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return rest.WriteTagged(w, r, 0, freezeOf(v.Freeze, time.Now()))
+	return rest.WriteTagged(w, r, 0, freezeOf(window.FreezeOf(v), time.Now()))
 }
 
 func (s *Server) postFreeze(w http.ResponseWriter, r *http.Request) error {
@@ -82,7 +81,7 @@ func (s *Server) postLift(w http.ResponseWriter, r *http.Request) error {
 }
 
 // writeFreeze answers with a changed freeze.
-func (s *Server) writeFreeze(w http.ResponseWriter, f state.Freeze) error {
+func (s *Server) writeFreeze(w http.ResponseWriter, f window.Freeze) error {
 	rest.ShowRevision(w, s.State.View().Revision)
 
 	return rest.WriteJSON(w, http.StatusOK, freezeOf(f, time.Now()))
@@ -102,7 +101,7 @@ func windowsOf(s window.Status) api.Windows {
 	return out
 }
 
-func freezeOf(f state.Freeze, now time.Time) api.Freeze {
+func freezeOf(f window.Freeze, now time.Time) api.Freeze {
 	return api.Freeze{
 		Active: f.Active(now), Since: optionalTime(f.Since), Until: optionalTime(f.Until), Actor: f.Actor,
 		Reason: f.Reason,

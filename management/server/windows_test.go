@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
 )
@@ -29,24 +30,24 @@ func (f fakeWindows) Status(v *state.View) window.Status {
 	now := time.Date(2026, 3, 1, 2, 30, 0, 0, time.UTC)
 	w := calendar.Windows()[0]
 
-	return window.Status{Now: now, Freeze: v.Freeze, Windows: []window.WindowStatus{
+	return window.Status{Now: now, Freeze: window.FreezeOf(v), Windows: []window.WindowStatus{
 		{Window: w, Closes: w.Open(now), Opens: w.Next(now), Nodes: 2},
 	}}
 }
 
 func (f fakeWindows) Freeze(
 	_ context.Context, c access.Caller, until time.Time, reason string,
-) (state.Freeze, error) {
-	freeze := state.Freeze{On: true, Until: until, Actor: c.Principal, Reason: reason}
-	f.m.change(func(v *state.View) { v.Freeze = freeze })
+) (window.Freeze, error) {
+	freeze := window.Freeze{On: true, Until: until, Actor: c.Principal, Reason: reason}
+	f.m.change(func(v *state.View) { v.View = record.WithOne(v.View, &window.FreezeKind, freeze) })
 
 	return freeze, f.m.called("freeze reason=%s actor=%s", reason, c.Principal)
 }
 
-func (f fakeWindows) Lift(_ context.Context, c access.Caller, reason string) (state.Freeze, error) {
-	f.m.change(func(v *state.View) { v.Freeze = state.Freeze{} })
+func (f fakeWindows) Lift(_ context.Context, c access.Caller, reason string) (window.Freeze, error) {
+	f.m.change(func(v *state.View) { v.View = record.WithOne(v.View, &window.FreezeKind, window.Freeze{}) })
 
-	return state.Freeze{}, f.m.called("lift reason=%s actor=%s", reason, c.Principal)
+	return window.Freeze{}, f.m.called("lift reason=%s actor=%s", reason, c.Principal)
 }
 
 // windowMethods checks the methods of the client about windows and the freeze.

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/state"
 )
@@ -29,16 +30,6 @@ type Hosts interface {
 	// EditAuthorizedKeys replaces the authorized_keys file of the account that h connects
 	// to by the result of edit.
 	EditAuthorizedKeys(ctx context.Context, h configuration.Host, edit func([]byte) ([]byte, error)) error
-}
-
-// Records keeps the record of the newest rotation.
-type Records interface {
-	// SSHKeyRotation returns the record, or the zero value if there is none, and the
-	// revision at which it was read. Its lists must not be changed.
-	SSHKeyRotation() (r Rotation, revision int64)
-	// PutSSHKeyRotation replaces the record. It is KindConflict if it has changed since
-	// the revision.
-	PutSSHKeyRotation(ctx context.Context, revision int64, r Rotation) error
 }
 
 // Settings is the part of the configuration that a rotation depends on.
@@ -56,7 +47,7 @@ type Settings struct {
 // Options are the dependencies of a Keeper.
 type Options struct {
 	State    state.Reader
-	Records  Records
+	Records  record.Store
 	Hosts    Hosts
 	Settings func() Settings
 	// Switch sets ssh.key_file as a key wants it. It may be repeated.
@@ -108,8 +99,8 @@ func New(o Options) *Keeper {
 
 // Rotation returns the record of the newest rotation.
 func (k *Keeper) Rotation() Rotation {
-	r, _ := k.Records.SSHKeyRotation()
-	return r
+	latest, _ := k.Records.Latest()
+	return RotationOf(latest)
 }
 
 // Status returns the state of the newest rotation, or the key in use if there was none.
@@ -329,25 +320,23 @@ func (k *Keeper) act(
 	return k.Status(), nil
 }
 
-// conflicts is the number of times that a change of the record is repeated.
-const conflicts = 5
-
 // change changes the record in the store.
 func (k *Keeper) change(ctx context.Context, apply func(*Rotation) error) error {
 	k.changing.Lock()
 	defer k.changing.Unlock()
 
-	for tried := 1; ; tried++ {
-		r, revision := k.Records.SSHKeyRotation()
+	_, _, err := record.Decide(ctx, k.Records, func(tx *record.Tx) (struct{}, error) {
+		r := RotationOf(tx)
 		if err := apply(&r); err != nil {
-			return err
+			return struct{}{}, err
 		}
 
-		err := k.Records.PutSSHKeyRotation(ctx, revision, r)
-		if err == nil || inventory.KindOf(err) != inventory.KindConflict || tried == conflicts {
-			return err
-		}
-	}
+		record.PutAt(tx, &Kind, newest, &r)
+
+		return struct{}{}, nil
+	})
+
+	return err
 }
 
 // begin makes the record of a new rotation.

@@ -25,6 +25,8 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -66,8 +68,7 @@ type site struct {
 
 	keyFile string // ssh.key_file
 	runTime bool
-	saved   []byte
-	at      int64
+	records *recordtest.Store
 	trail   []string
 }
 
@@ -82,7 +83,9 @@ func newSite(t *testing.T, names ...string) *site {
 		t.Fatal(err)
 	}
 
-	s.keyFile = s.old
+	s.keyFile, s.records = s.old, recordtest.NewStore(&Kind)
+	s.records.Before = s.beforeCommit
+
 	for _, name := range names {
 		s.hosts[name] = &host{up: true, file: []byte("# mine\nrestrict " + public + " me\n")}
 	}
@@ -185,40 +188,35 @@ func (s *site) EditAuthorizedKeys(
 	return err
 }
 
-func (s *site) SSHKeyRotation() (r Rotation, revision int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.saved != nil {
-		if err := json.Unmarshal(s.saved, &r); err != nil {
-			s.t.Error(err)
-		}
-	}
-
-	return r, s.at
-}
-
-func (s *site) PutSSHKeyRotation(_ context.Context, revision int64, r Rotation) error {
+// beforeCommit fails the commits of a manager that is dead, or whose store is away.
+func (s *site) beforeCommit(tx *record.Tx) error {
 	if err := s.operate(); err != nil {
 		return err
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.unwritten != "" && r.Phase == s.unwritten {
-		return errors.New("the store is away")
+	writes, err := tx.Writes()
+	for _, w := range writes {
+		if s.unwritten != "" && strings.Contains(string(w.Value), fmt.Sprintf("%q", s.unwritten)) {
+			return errors.New("the store is away")
+		}
 	}
-
-	if revision != s.at {
-		return inventory.Errorf(inventory.KindConflict, "it has changed")
-	}
-
-	var err error
-	s.saved, err = json.Marshal(r)
-	s.at++
 
 	return err
+}
+
+// saved returns the stored record of the newest rotation.
+func (s *site) saved() string {
+	latest, _ := s.records.Latest()
+	if record.Get(latest, &Kind, newest) == nil {
+		return "{}"
+	}
+
+	b, err := json.Marshal(RotationOf(latest))
+	if err != nil {
+		s.t.Error(err)
+	}
+
+	return string(b)
 }
 
 func (s *site) use(_ context.Context, k Key) error {
@@ -271,7 +269,7 @@ func (s *site) boot() *Keeper {
 	log.SetOutput(io.Discard)
 
 	return New(Options{
-		State: view{site: s}, Records: s, Hosts: s, Switch: s.use, Leads: func() bool { return true },
+		State: view{site: s}, Records: s.records, Hosts: s, Switch: s.use, Leads: func() bool { return true },
 		Dir: filepath.Join(s.dir, "ssh"), Home: filepath.Join(s.dir, "home"), Comment: "clusterm@m",
 		Audit: s, Logger: log, Now: func() time.Time { return s.clock },
 		Settings: func() Settings {
@@ -391,7 +389,7 @@ func TestRotate(t *testing.T) {
 		t.Errorf("audit: %s", got)
 	}
 
-	if strings.Contains(string(s.saved), "PRIVATE") {
+	if strings.Contains(s.saved(), "PRIVATE") {
 		t.Error("the record has a private key")
 	}
 }
@@ -644,8 +642,8 @@ func TestForce(t *testing.T) {
 		"need force":           {LockOut: []string{"dead-1"}},
 		"is running since 200": {},
 	} {
-		before := string(s.saved)
-		if err := s.rotate(k, r); err == nil || !strings.Contains(err.Error(), name) || string(s.saved) != before {
+		before := s.saved()
+		if err := s.rotate(k, r); err == nil || !strings.Contains(err.Error(), name) || s.saved() != before {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
@@ -903,7 +901,7 @@ func TestKeys(t *testing.T) {
 		{write("same", string(private), 0o600), "accept already"},
 	} {
 		if err := s.rotate(k, Request{To: c.path}); inventory.KindOf(err) != inventory.KindInvalid ||
-			!strings.Contains(err.Error(), c.want) || s.saved != nil {
+			!strings.Contains(err.Error(), c.want) || s.saved() != "{}" {
 			t.Errorf("%q: %v", c.path, err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rotation"
 )
 
@@ -39,33 +40,50 @@ func (p Phase) Running() bool { return p == PhaseInstall || p == PhaseUse || p =
 
 // Key is an ssh key of the manager.
 type Key struct {
-	Path   string // of the private half, on the host of the manager
-	Public string // in the form of configuration.Host.HostKeys
+	Path   string `json:"path"`   // of the private half, on the host of the manager
+	Public string `json:"public"` // in the form of configuration.Host.HostKeys
 	// Generated keys were made by a rotation, and are the manager's to remove.
-	Generated bool
+	Generated bool `json:"generated,omitempty"`
 	// Setting is the value of ssh.key_file under which the key is used, and RunTime
 	// whether it was set at run time. Without a value, ssh finds the key by itself.
-	Setting string
-	RunTime bool
+	Setting string `json:"setting,omitempty"`
+	RunTime bool   `json:"run_time,omitempty"`
 }
 
 // Rotation is the record of the newest rotation.
 type Rotation struct {
-	Number   int // counts the rotations
-	Phase    Phase
-	New, Old Key
+	Number int   `json:"number"` // counts the rotations
+	Phase  Phase `json:"phase"`
+	New    Key   `json:"new"`
+	Old    Key   `json:"old"`
 	// Reverts marks a rotation that takes a cancelled one back.
-	Reverts bool
-	Actor   string
-	Started time.Time
-	Ended   time.Time // zero: not yet
+	Reverts bool      `json:"reverts,omitempty"`
+	Actor   string    `json:"actor,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"` // zero: not yet
 
 	// Confirmed nodes accept the new key, and Removed ones no longer the old one. Both
 	// are sorted.
-	Confirmed []string
-	Removed   []string
+	Confirmed []string `json:"confirmed,omitempty"`
+	Removed   []string `json:"removed,omitempty"`
 	// LockedOut nodes are not waited for: an operator gave them up.
-	LockedOut []string
+	LockedOut []string `json:"locked_out,omitempty"`
+}
+
+// newest is the key of the newest rotation; no other one is kept.
+const newest = "newest"
+
+// Kind are the rotations. They hold no private keys.
+var Kind = record.Kind[Rotation]{Name: "ssh-key"}
+
+// RotationOf returns the newest rotation; a zero one if there was none. Its lists must not be
+// changed.
+func RotationOf(r record.Reader) Rotation {
+	if found := record.Get(r, &Kind, newest); found != nil {
+		return *found
+	}
+
+	return Rotation{}
 }
 
 // has reports whether a sorted list contains a name.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/contiv/cluster/management/record"
 )
 
 // MaxDecisions is the number of decisions that are kept. Those that still count for a limit
@@ -19,39 +21,49 @@ const AllPolicies = "all"
 // Automation is the memory of the policies: the brake, the pauses, and the newest
 // decisions.
 type Automation struct {
-	Brake Brake
+	Brake Brake `json:"brake"`
 	// Paused has the policies that decide nothing, or AllPolicies.
-	Paused map[string]Pause
+	Paused map[string]Pause `json:"paused,omitempty"`
 	// Switches has the policies that were turned on or off. Others are as they begin.
-	Switches map[string]Switch
+	Switches map[string]Switch `json:"switches,omitempty"`
 	// Schedules has the schedules that policies had last, by policy.
-	Schedules map[string]Schedule
+	Schedules map[string]Schedule `json:"schedules,omitempty"`
 	// Resumed is the end of the pause that ended last.
-	Resumed Pause
+	Resumed Pause `json:"resumed,omitzero"`
 	// Decisions are the newest decisions, the oldest first.
-	Decisions []Decision
+	Decisions []Decision `json:"decisions,omitempty"`
 	// Fenced are the nodes that a policy has quarantined, by name, also if the decision is no
 	// longer kept.
-	Fenced []string
+	Fenced []string `json:"fenced,omitempty"`
 	// Count is the number of decisions so far, dropped ones included.
-	Count uint64
+	Count uint64 `json:"count,omitempty"`
 	// Revision is the store's revision of the record; 0: there is none.
-	Revision int64
+	Revision int64 `json:"-"`
 }
+
+// Memory is the one memory of the policies. While it cannot be read, they decide nothing.
+var Memory = record.Kind[Automation]{
+	Name: "automation", Single: true,
+	At:      func(a *Automation, revision int64) { a.Revision = revision },
+	Damaged: func(_ string, last *Automation) *Automation { return last },
+}
+
+// AutomationOf returns the memory of the policies in a view.
+func AutomationOf(r record.Reader) Automation { return record.One(r, &Memory) }
 
 // Brake stops automation while a large share of the nodes has vanished.
 type Brake struct {
-	On      bool
-	Since   time.Time
-	Until   time.Time // when it is released by itself; zero: never
-	Counted time.Time // since when the time to Until counts; zero: Since
-	Lost    []string  // nodes that vanished, by name; MaxBraked at most
-	Vanish  int       // the number of nodes that vanished
-	Visible int       // the number of nodes that were visible before
+	On      bool      `json:"on,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Until   time.Time `json:"until,omitzero"`     // when it is released by itself; zero: never
+	Counted time.Time `json:"counted,omitzero"`   // since when the time to Until counts; zero: Since
+	Lost    []string  `json:"lost,omitempty"`     // nodes that vanished, by name; MaxBraked at most
+	Vanish  int       `json:"vanished,omitempty"` // the number of nodes that vanished
+	Visible int       `json:"visible,omitempty"`  // the number of nodes that were visible before
 	// Released is the time of the newest release. Absences from before it count no more.
-	Released   time.Time
-	ReleasedBy string
-	Reason     string // of the release
+	Released   time.Time `json:"released,omitzero"`
+	ReleasedBy string    `json:"released_by,omitempty"`
+	Reason     string    `json:"reason,omitempty"` // of the release
 }
 
 // MaxBraked is the number of nodes that a Brake names.
@@ -59,30 +71,30 @@ const MaxBraked = 50
 
 // Pause is the beginning of a pause, in which a policy decides nothing, or its end.
 type Pause struct {
-	Since  time.Time
-	Actor  string
-	Reason string
+	Since  time.Time `json:"since"`
+	Actor  string    `json:"actor,omitempty"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // Switch turns a policy on or off.
 type Switch struct {
-	On     bool
-	Since  time.Time
-	Actor  string // a person, or the policy that stopped itself
-	Reason string
+	On     bool      `json:"on,omitempty"`
+	Since  time.Time `json:"since"`
+	Actor  string    `json:"actor,omitempty"` // a person, or the policy that stopped itself
+	Reason string    `json:"reason,omitempty"`
 	// Kind, Selector and All are those of the policy that was turned on. One of another kind, or
 	// for other nodes, is not.
-	Kind     string
-	Selector string
-	All      bool
+	Kind     string `json:"kind,omitempty"`
+	Selector string `json:"selector,omitempty"`
+	All      bool   `json:"all,omitempty"`
 }
 
 // Schedule is the schedule of a policy as it was seen last, with its newest run.
 type Schedule struct {
-	Times string    // in words
-	Since time.Time // runs from before it are not made up for; zero: it is as old as the policy
-	Run   time.Time // the time of the newest run; zero: none
-	Began time.Time // when that was noticed: later than Run if no manager was there
+	Times string    `json:"times"`          // in words
+	Since time.Time `json:"since,omitzero"` // runs from before it are not made up for; zero: it is as old as the policy
+	Run   time.Time `json:"run,omitzero"`   // the time of the newest run; zero: none
+	Began time.Time `json:"began,omitzero"` // when that was noticed: later than Run if no manager was there
 }
 
 // Action is the action of a decision.
@@ -126,30 +138,30 @@ const (
 
 // Decision is one decision of a policy, recorded before it is carried out.
 type Decision struct {
-	ID       string // unique; the idempotency key of its action
-	Time     time.Time
-	Policy   string
-	Node     string   // empty: it concerns Nodes, or all
-	Nodes    []string // of one scheduled verification
-	Action   Action
-	Case     string   // the event, in words
-	Evidence []string // the observations on which it was decided
+	ID       string    `json:"id"` // unique; the idempotency key of its action
+	Time     time.Time `json:"time"`
+	Policy   string    `json:"policy"`
+	Node     string    `json:"node,omitempty"`  // empty: it concerns Nodes, or all
+	Nodes    []string  `json:"nodes,omitempty"` // of one scheduled verification
+	Action   Action    `json:"action"`
+	Case     string    `json:"case,omitempty"`     // the event, in words
+	Evidence []string  `json:"evidence,omitempty"` // the observations on which it was decided
 	// Prevent are the conditions that would have prevented it, in words.
-	Prevent []string
-	Cancel  string // ActionYield: the id of the job
-	Group   string // ActionCommission: the group that the node joins
+	Prevent []string `json:"prevent,omitempty"`
+	Cancel  string   `json:"cancel,omitempty"` // ActionYield: the id of the job
+	Group   string   `json:"group,omitempty"`  // ActionCommission: the group that the node joins
 	// Replaces is the lost node that the node replaces in the group; mostly empty.
-	Replaces string
+	Replaces string `json:"replaces,omitempty"`
 	// Lost are the nodes of the group that were lost then, Replaces among them.
-	Lost   []string
-	From   string // ActionUpgrade: the commit of most nodes; ActionSupersede: that of the rollout
-	Commit string // the commit in use, for these two
+	Lost   []string `json:"lost,omitempty"`
+	From   string   `json:"from,omitempty"`   // ActionUpgrade: the commit of most nodes; ActionSupersede: that of the rollout
+	Commit string   `json:"commit,omitempty"` // the commit in use, for these two
 	// Playbooks is the digest of the playbooks of that commit.
-	Playbooks string
-	Rollout   string // the id of the rollout that carries it out, or that is superseded
-	Phase     Phase
-	Job       string // the id of the job that carries it out
-	Result    string // why it was refused, or a note
+	Playbooks string `json:"playbooks,omitempty"`
+	Rollout   string `json:"rollout,omitempty"` // the id of the rollout that carries it out, or that is superseded
+	Phase     Phase  `json:"phase"`
+	Job       string `json:"job,omitempty"`    // the id of the job that carries it out
+	Result    string `json:"result,omitempty"` // why it was refused, or a note
 }
 
 // IsPaused reports whether the policy decides nothing, and why.

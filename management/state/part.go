@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 )
 
@@ -48,7 +49,6 @@ func NewPart(v *View, b Bounds) *Part {
 	within := &View{
 		Revision: v.Revision, Stale: v.Stale, ConfigAt: v.ConfigAt,
 		Variables: map[Scope]configuration.Vars{}, VariablesAt: map[Scope]int64{},
-		Connections: map[string]configuration.Connection{}, Freeze: v.Freeze,
 	}
 	p := &Part{View: within, whole: v, bounds: b, names: map[string]bool{}}
 
@@ -58,14 +58,9 @@ func NewPart(v *View, b Bounds) *Part {
 		}
 
 		within.Nodes = append(within.Nodes, n)
-
-		if c, ok := v.Connections[n.Name]; ok {
-			within.Connections[n.Name] = c
-		}
 	}
 
 	p.nameAll()
-	within.Freeze.Reason = p.Text(v.Freeze.Reason)
 
 	for i, n := range within.Nodes {
 		within.Nodes[i] = p.Show(n)
@@ -102,17 +97,19 @@ func NewPart(v *View, b Bounds) *Part {
 		}
 	}
 
-	for _, in := range v.Instances {
-		if job.Find(within.Nodes, in.Node) != nil {
-			within.Instances = append(within.Instances, in)
-		}
-	}
+	within.View = v.View.Within(p)
 
 	return p
 }
 
 // Whole returns the view of which p is a part.
 func (p *Part) Whole() *View { return p.whole }
+
+// HasNode implements record.Scope.
+func (p *Part) HasNode(name string) bool { return job.Find(p.Nodes, name) != nil }
+
+// OwnsGroup implements record.Scope.
+func (p *Part) OwnsGroup(group string) bool { return p.bounds.OwnsGroup(group) }
 
 // HasVars reports whether the variables belong to the part. The globals do not.
 func (p *Part) HasVars(scope Scope) bool {
@@ -169,7 +166,7 @@ func (p *Part) Rollout(r rollout.Record) rollout.Record {
 
 // nameAll fills the names. The nodes of the part must be complete.
 func (p *Part) nameAll() {
-	for name := range p.whole.Tombstones {
+	for name := range record.All(p.whole, &Tombstones) {
 		p.names[name] = true
 	}
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 )
 
 // shownNodes are bounds that contain the nodes of these names.
@@ -26,7 +27,7 @@ func (shownNodes) OwnsGroup(string) bool                                 { retur
 func TestPartText(t *testing.T) {
 	t.Parallel()
 
-	view := &View{Tombstones: map[string]inventory.Tombstone{"former-1": {}}}
+	view := &View{View: record.WithList(record.View{}, &Tombstones, &inventory.Tombstone{Name: "former-1"})}
 	for _, name := range []string{"a.b-1", "node-1", "node-1-2", "node-10", "web-1"} {
 		view.Nodes = append(view.Nodes, &inventory.Node{Name: name})
 	}

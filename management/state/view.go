@@ -3,16 +3,16 @@
 package state
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 )
 
@@ -21,6 +21,8 @@ import (
 // has not changed.
 type View struct {
 	job.Snapshot
+	// View has the records of the kinds.
+	record.View
 
 	Revision int64
 	// Stale: the store has not answered for 3 seconds, so the view may be old.
@@ -31,24 +33,12 @@ type View struct {
 	VariablesAt map[Scope]int64
 	// ChecksumKey is the key of the checksums of variables; zero: none can be made.
 	ChecksumKey configuration.ChecksumKey
-	// Playbooks are the playbooks that each instance would run now, by its id.
-	Playbooks map[string]Playbooks
-	// Connections are the ssh parameters set for single nodes.
-	Connections map[string]configuration.Connection
-	// Tombstones are the tombstones of forgotten nodes by name.
-	Tombstones map[string]inventory.Tombstone
 	// Plans are the stored plans, the oldest first.
 	Plans []plan.Plan
 	// Rollouts are the stored rollouts, the oldest first.
 	Rollouts []rollout.Record
 	// Overlay are the configuration keys set at run time.
 	Overlay map[string]any
-	// Automation is the memory of the policies.
-	Automation Automation
-	// Freeze holds back jobs that would change hosts.
-	Freeze Freeze
-	// Instances are the live daemons, the oldest first.
-	Instances []Instance
 	// ConfigAt is the revision of the last change of the configuration, in the
 	// overlay or in an instance's file; 0: never changed.
 	ConfigAt int64
@@ -80,12 +70,7 @@ func (v *View) Marked() func(name string) bool {
 
 // Connection returns the ssh parameters set for the node, or nil.
 func (v *View) Connection(node string) *configuration.Connection {
-	c, ok := v.Connections[node]
-	if !ok {
-		return nil
-	}
-
-	return &c
+	return record.Get(v, &Connections, node)
 }
 
 // HostKeys returns the recorded ssh host keys, each with the name of its node.
@@ -121,7 +106,7 @@ func (v *View) AddrRivals(names ...string) map[string][]string {
 	}
 
 	at := func(n *inventory.Node) endpoint {
-		c := v.Connections[n.Name]
+		c := cmp.Or(v.Connection(n.Name), &configuration.Connection{})
 		return endpoint{job.CanonicalAddr(n.Addr), c.Jump, c.Port}
 	}
 
@@ -146,25 +131,6 @@ func (v *View) AddrRivals(names ...string) map[string][]string {
 	}
 
 	return rivals
-}
-
-// Instance is a live daemon. Its record disappears soon after the daemon does.
-type Instance struct {
-	cluster.Identity
-
-	Addr    string   // of its host; empty: unknown
-	API     []string // URLs of its API
-	Version string   // of clusterm
-	Started time.Time
-}
-
-// Playbooks are the playbooks that an instance would run now.
-type Playbooks struct {
-	Digest string // empty: they cannot be read, see Problem
-	Commit string // of their git repository; empty: a folder
-	Since  time.Time
-	// Problem is the reason why they cannot be read, or empty.
-	Problem string
 }
 
 // NodeWrite writes a node and adds to its history. The write is refused unless

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -34,7 +35,9 @@ func TestInventory(t *testing.T) {
 			},
 			state.ScopeNode("web-10"): {"motd": "another node"},
 		},
-		Connections: map[string]configuration.Connection{"web-1": {Port: 2222}, "web-10": {Port: 23}},
+		View: record.With(record.View{}, &state.Connections, map[string]*configuration.Connection{
+			"web-1": {Port: 2222}, "web-10": {Port: 23},
+		}),
 	}
 	settings := variable.Settings{
 		Vars:        configuration.Vars{"motd": "file", "path": "{{ only }}", "file_secret": "s3cret"},

@@ -9,20 +9,13 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
-// Store keeps the freeze.
-type Store interface {
-	// PutFreeze stores the freeze, if it is still at f.Revision. Else it is KindConflict
-	// and changes nothing. It returns once the view shows the write.
-	PutFreeze(ctx context.Context, f state.Freeze) error
-}
-
 // Options are the dependencies of a Keeper.
 type Options struct {
-	State    state.Reader
-	Store    Store
+	Store    record.Store
 	Calendar func() Calendar // in force; it must not block
 	Audit    access.Auditor
 }
@@ -36,7 +29,7 @@ func NewKeeper(o Options) *Keeper { return &Keeper{o} }
 // Status is the windows and the freeze at one time.
 type Status struct {
 	Now     time.Time
-	Freeze  state.Freeze
+	Freeze  Freeze
 	Windows []WindowStatus
 }
 
@@ -51,7 +44,7 @@ type WindowStatus struct {
 
 // Status returns the windows, the freeze and the time of both.
 func (k *Keeper) Status(v *state.View) Status {
-	s := Status{Now: time.Now(), Freeze: v.Freeze}
+	s := Status{Now: time.Now(), Freeze: FreezeOf(v)}
 
 	for _, w := range k.Calendar().Windows() {
 		one := WindowStatus{Window: w, Closes: w.Open(s.Now), Opens: w.Next(s.Now)}
@@ -70,18 +63,18 @@ func (k *Keeper) Status(v *state.View) Status {
 
 // Freeze holds back every job that would change a host: until the time, or until Lift if
 // that is zero. It takes the place of an earlier freeze. Jobs that run go on.
-func (k *Keeper) Freeze(ctx context.Context, c access.Caller, until time.Time, reason string) (state.Freeze, error) {
+func (k *Keeper) Freeze(ctx context.Context, c access.Caller, until time.Time, reason string) (Freeze, error) {
 	now := time.Now()
 
 	switch {
 	case reason == "":
-		return state.Freeze{}, inventory.Errorf(inventory.KindInvalid, "a freeze needs a reason").Do("give a reason")
+		return Freeze{}, inventory.Errorf(inventory.KindInvalid, "a freeze needs a reason").Do("give a reason")
 	case !until.IsZero() && !until.After(now):
-		return state.Freeze{}, inventory.Errorf(inventory.KindInvalid, "the freeze would end at %s, which is over",
+		return Freeze{}, inventory.Errorf(inventory.KindInvalid, "the freeze would end at %s, which is over",
 			until.UTC().Format(time.RFC3339)).Do("give a time to come")
 	}
 
-	return k.change(ctx, c, "freeze.on", reason, func(f *state.Freeze) error {
+	return k.change(ctx, c, "freeze.on", reason, func(f *Freeze) error {
 		// A freeze in the place of another one goes on with it, so the time of its beginning stays.
 		if !f.Active(now) {
 			f.Since = now
@@ -94,8 +87,8 @@ func (k *Keeper) Freeze(ctx context.Context, c access.Caller, until time.Time, r
 }
 
 // Lift ends the freeze. It is KindRefused if there is none.
-func (k *Keeper) Lift(ctx context.Context, c access.Caller, reason string) (state.Freeze, error) {
-	return k.change(ctx, c, "freeze.off", reason, func(f *state.Freeze) error {
+func (k *Keeper) Lift(ctx context.Context, c access.Caller, reason string) (Freeze, error) {
+	return k.change(ctx, c, "freeze.off", reason, func(f *Freeze) error {
 		if !f.Active(time.Now()) {
 			return inventory.Errorf(inventory.KindRefused, "nothing is frozen").
 				Do("list the windows").With(inventory.ListWindows())
@@ -109,31 +102,27 @@ func (k *Keeper) Lift(ctx context.Context, c access.Caller, reason string) (stat
 
 // change changes the freeze, and leaves the audit record.
 func (k *Keeper) change(
-	ctx context.Context, c access.Caller, action, reason string, change func(*state.Freeze) error,
-) (state.Freeze, error) {
-	var out state.Freeze
-
+	ctx context.Context, c access.Caller, action, reason string, change func(*Freeze) error,
+) (Freeze, error) {
 	if err := job.CheckReason(reason); err != nil {
-		return out, err
+		return Freeze{}, err
 	}
 
-	record := access.Record{Action: action, Reason: reason}
+	var out Freeze
 
-	err := access.Audited(ctx, k.Audit, c, record, func(*access.Record) error {
-		return state.RetryConflict(ctx, k.State, func(v *state.View) error {
-			v, err := c.Precondition.Check(ctx, k.State, v)
-			if err != nil {
-				return err
+	err := access.Audited(ctx, k.Audit, c, access.Record{Action: action, Reason: reason}, func(*access.Record) (err error) {
+		out, _, err = access.Decide(ctx, k.Store, c, func(tx *record.Tx) (Freeze, error) {
+			f := FreezeOf(tx)
+			if err := change(&f); err != nil {
+				return f, err
 			}
 
-			// A conflict runs this again, so each try begins with the freeze as it is stored then.
-			out = v.Freeze
-			if err := change(&out); err != nil {
-				return err
-			}
+			record.Put(tx, &FreezeKind, &f)
 
-			return k.Store.PutFreeze(ctx, out)
+			return f, nil
 		})
+
+		return err
 	})
 
 	return out, err

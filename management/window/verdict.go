@@ -44,7 +44,7 @@ func Frozen(v *state.View, now time.Time) Verdict {
 		return Verdict{Reason: "the record of the freeze cannot be read, so it counts as frozen (v/freeze)"}
 	}
 
-	f := v.Freeze
+	f := FreezeOf(v)
 	if !f.Active(now) {
 		return allowed
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -515,7 +516,7 @@ func TestFrozen(t *testing.T) {
 	until := now.Add(hour)
 
 	v := testView()
-	v.Freeze = state.Freeze{On: true, Until: until, Actor: "ann", Reason: "an audit"}
+	v.View = record.WithOne(v.View, &FreezeKind, Freeze{On: true, Until: until, Actor: "ann", Reason: "an audit"})
 
 	var c Calendar
 
@@ -542,7 +543,8 @@ func TestFrozen(t *testing.T) {
 	}
 
 	// A record that cannot be read may be a freeze.
-	v.Freeze, v.Unreadable = state.Freeze{}, map[string]string{freezeKey: "damaged"}
+	v.View = record.WithOne(v.View, &FreezeKind, Freeze{})
+	v.Unreadable = map[string]string{freezeKey: "damaged"}
 	if got := c.Allowed(v, &free, now); got.OK {
 		t.Errorf("%+v", got)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	jobs "github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/selector"
 	"github.com/contiv/cluster/management/state"
 )
@@ -191,7 +192,7 @@ func addRules(world *policy.World) error {
 		r.Name, r.Match, r.Priority = fmt.Sprintf("rule%d", i), s.Matches, -i
 		r.Rate, r.Quiet, r.Failures = 100, 5*time.Minute, 3
 		world.Settings.Commission = append(world.Settings.Commission, r)
-		world.View.Automation = world.View.Automation.Turn(r.Name, state.Switch{On: true, Since: world.Now})
+		world.View.View = record.WithOne(world.View.View, &state.Memory, state.AutomationOf(world.View).Turn(r.Name, state.Switch{On: true, Since: world.Now}))
 	}
 
 	return nil

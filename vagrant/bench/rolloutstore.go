@@ -72,7 +72,7 @@ func (w *world) rolloutInStore(ctx context.Context) (took time.Duration, err err
 
 	secrets := stored.NewSecrets(secret.NewRing(secret.NewKey()), nil)
 
-	store, err := stored.Open(ctx, client, secrets, log, stored.StaleAfter)
+	store, err := stored.Open(ctx, client, nil, secrets, log, stored.StaleAfter)
 	if err != nil {
 		return 0, err
 	}

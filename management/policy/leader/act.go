@@ -25,7 +25,7 @@ func (l *Leader) makeRoom(ctx context.Context, settings Settings) error {
 
 	var failures []error
 
-	for _, d := range l.State.View().Automation.Decisions {
+	for _, d := range state.AutomationOf(l.State.View()).Decisions {
 		if d.Phase == state.PhaseDecided && d.Action == state.ActionYield && l.Leads() {
 			failures = append(failures, l.act(ctx, settings, d))
 		}
@@ -62,7 +62,7 @@ func (l *Leader) dueNow(settings Settings, now time.Time) (due []state.Decision,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	a := l.State.View().Automation
+	a := state.AutomationOf(l.State.View())
 	kept := map[string]attempt{}
 
 	for _, d := range a.Decisions {
@@ -108,7 +108,7 @@ type attempt struct {
 func (l *Leader) work(ctx context.Context, d state.Decision) {
 	// The brake and a pause hold it back.
 	settings := l.Settings()
-	if ctx.Err() != nil || !l.Leads() || withheld(settings, l.State.View().Automation, d) != "" {
+	if ctx.Err() != nil || !l.Leads() || withheld(settings, state.AutomationOf(l.State.View()), d) != "" {
 		return
 	}
 
@@ -156,7 +156,7 @@ func (l *Leader) act(ctx context.Context, settings Settings, d state.Decision) e
 	}
 
 	return state.RetryConflict(ctx, l.State, func(v *state.View) error {
-		return l.Store.PutAutomation(ctx, v.Automation.Replace(d))
+		return l.remember(ctx, state.AutomationOf(v).Replace(d))
 	})
 }
 
@@ -228,7 +228,7 @@ func (l *Leader) confirms(settings Settings, d state.Decision) access.Preconditi
 			return inventory.Errorf(inventory.KindNotFound, "there is no policy %q any more", d.Policy)
 		}
 
-		if why := policy.Halted(v.Automation, p); why != "" {
+		if why := policy.Halted(state.AutomationOf(v), p); why != "" {
 			return inventory.Errorf(inventory.KindUnavailable, "%s", why)
 		}
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -102,17 +103,17 @@ func TestClockDecisions(t *testing.T) {
 			lead(false)
 			s.run(l, time.Minute)
 			s.publish(func(v *state.View) {
-				v.Automation = v.Automation.With(state.Decision{
+				v.View = record.WithOne(v.View, &state.Memory, state.AutomationOf(v).With(state.Decision{
 					ID: "1", Time: time.Now().Add(c.before), Policy: "returns", Node: name(3),
 					Action: state.ActionRecord, Phase: state.PhaseDecided,
-				})
+				}))
 			})
 			wrong.Store(int64(c.after))
 			s.run(l, c.wait)
 			lead(true)
 			s.run(l, 2*time.Minute)
 
-			if d := s.View().Automation.Decisions; len(d) != 1 || d[0].Phase != c.phase {
+			if d := state.AutomationOf(s.View()).Decisions; len(d) != 1 || d[0].Phase != c.phase {
 				t.Errorf("from %s to %s, after %s: %+v", c.before, c.after, c.wait, d)
 			}
 		})

@@ -64,7 +64,7 @@ func TestAutoCommission(t *testing.T) {
 			t.Errorf("jobs %s, want %s; %d at a time", s.jobs(), want, s.busiest)
 		}
 
-		for _, d := range s.View().Automation.Decisions {
+		for _, d := range state.AutomationOf(s.View()).Decisions {
 			if d.Phase != state.PhaseDone || d.Job == "" || len(d.Evidence) == 0 {
 				t.Errorf("%+v", d)
 			}

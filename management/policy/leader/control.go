@@ -44,7 +44,7 @@ type RoleState = policy.RoleState
 // Status returns the state of automation as the view shows it.
 func (l *Leader) Status() Status {
 	v, settings := l.State.View(), l.Settings()
-	a := v.Automation
+	a := state.AutomationOf(v)
 
 	s := Status{
 		Brake: a.Brake, Problem: policy.Describe(a.Brake), Paused: pauseOf(a, state.AllPolicies),
@@ -105,7 +105,7 @@ func newestFirst(decisions []state.Decision) []state.Decision {
 func (l *Leader) check(name string) error {
 	v := l.State.View()
 
-	if _, paused := v.Automation.Paused[name]; paused || name == state.AllPolicies ||
+	if _, paused := state.AutomationOf(v).Paused[name]; paused || name == state.AllPolicies ||
 		policy.Named(l.Settings().Settings, name) != nil || rolls(v, name) {
 		return nil
 	}
@@ -204,12 +204,12 @@ func (l *Leader) control(
 				return err
 			}
 
-			a := v.Automation
+			a := state.AutomationOf(v)
 			if err := change(&a); err != nil {
 				return err
 			}
 
-			return l.Store.PutAutomation(ctx, a)
+			return l.remember(ctx, a)
 		})
 	})
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -197,16 +198,41 @@ func (s *site) Record(_ context.Context, r access.Record) {
 	s.trail = append(s.trail, r)
 }
 
-func (s *site) PutAutomation(_ context.Context, a state.Automation) error {
-	return s.operate(func() error {
-		if a.Revision != s.view.Automation.Revision {
+func (s *site) Latest() (record.Reader, int64) {
+	v := s.View()
+	return v, v.Revision
+}
+
+// Commit stores the memory of the policies.
+func (s *site) Commit(_ context.Context, tx *record.Tx) (revision int64, err error) {
+	writes, err := tx.Writes()
+	if err != nil {
+		return 0, err
+	}
+
+	guards, _ := tx.Guards()
+
+	err = s.operate(func() error {
+		if guards[state.Memory.Path("")] != state.AutomationOf(s.view).Revision {
 			return inventory.Errorf(inventory.KindConflict, "changed")
 		}
 
-		s.publish(func(v *state.View) { a.Revision = v.Revision; v.Automation = a })
+		s.publish(func(v *state.View) {
+			revision = v.Revision
+
+			a, err := state.Memory.Decode("", writes[0].Value, revision)
+			if err != nil {
+				s.t.Error(err)
+				return
+			}
+
+			v.View = record.WithOne(v.View, &state.Memory, *a)
+		})
 
 		return nil
 	})
+
+	return revision, err
 }
 
 func (s *site) PutNodes(_ context.Context, writes []state.NodeWrite) (conflicts []string, err error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -39,12 +40,10 @@ const (
 	forget = access.ResultAge / 2
 )
 
-// Store keeps the memory of the policies. A write returns once the view shows it.
+// Store keeps the memory of the policies, and nodes. A write returns once the view shows it.
 type Store interface {
 	node.Putter
-	// PutAutomation stores the record if it is still at a.Revision, or returns
-	// KindConflict.
-	PutAutomation(ctx context.Context, a state.Automation) error
+	record.Store
 }
 
 // Jobs accepts and cancels jobs.
@@ -144,7 +143,7 @@ func (l *Leader) Run(ctx context.Context) {
 		changed := l.State.Changed()
 		next := l.round(ctx)
 
-		if text := policy.Describe(l.State.View().Automation.Brake); text != braked && l.Halted != nil {
+		if text := policy.Describe(state.AutomationOf(l.State.View()).Brake); text != braked && l.Halted != nil {
 			braked = text
 			l.Halted(text)
 		}
@@ -247,6 +246,13 @@ func earliest(a, b time.Time) time.Time {
 // automationKey is the key of the record of the policies among unreadable records.
 const automationKey = "v/automation"
 
+// remember stores the memory of the policies if it is still at a.Revision, or returns
+// KindConflict.
+func (l *Leader) remember(ctx context.Context, a state.Automation) error {
+	_, err := record.Replace(ctx, l.Store, &state.Memory, "", a.Revision, &a)
+	return err
+}
+
 // decide records the decisions of the policies, the brake first.
 func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time, err error) {
 	bounded, cancel := context.WithTimeout(ctx, stepTime)
@@ -264,15 +270,15 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 	w.View = l.State.View()
 
 	if schedules, changed := policy.Scheduled(w); changed {
-		a := w.View.Automation
+		a := state.AutomationOf(w.View)
 		a.Schedules = schedules
 
-		if err := l.Store.PutAutomation(bounded, a); err != nil {
+		if err := l.remember(bounded, a); err != nil {
 			return time.Time{}, err
 		}
 	}
 
-	next = w.View.Automation.Brake.Until
+	next = state.AutomationOf(w.View).Brake.Until
 
 	for _, p := range policy.All(settings.Settings) {
 		w.View = l.State.View()
@@ -281,7 +287,7 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 		next = earliest(next, plan.Next)
 
 		if len(plan.Decisions) > 0 {
-			if err := l.record(bounded, stopped(w.View.Automation, plan.Decisions), plan.Decisions...); err != nil {
+			if err := l.record(bounded, stopped(state.AutomationOf(w.View), plan.Decisions), plan.Decisions...); err != nil {
 				return next, err
 			}
 		}
@@ -298,7 +304,7 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 
 // brake stores the brake if it is turned, or holds until another time.
 func (l *Leader) brake(ctx context.Context, w policy.World) error {
-	a := w.View.Automation
+	a := state.AutomationOf(w.View)
 	before := a.Brake
 
 	brake, d := policy.Brake(w)
@@ -308,7 +314,7 @@ func (l *Leader) brake(ctx context.Context, w policy.World) error {
 	case d != nil:
 		return l.record(ctx, a, *d)
 	case !brake.Since.Equal(before.Since) || !brake.Until.Equal(before.Until):
-		return l.Store.PutAutomation(ctx, a)
+		return l.remember(ctx, a)
 	}
 
 	return nil
@@ -328,7 +334,7 @@ func stopped(a state.Automation, decisions []state.Decision) state.Automation {
 // record stores decisions, with the brake and the pauses of a, before anything is done.
 func (l *Leader) record(ctx context.Context, a state.Automation, decisions ...state.Decision) error {
 	w := l.world(l.State.View(), l.Settings())
-	if err := l.Store.PutAutomation(ctx, policy.Remember(w, a.With(decisions...))); err != nil {
+	if err := l.remember(ctx, policy.Remember(w, a.With(decisions...))); err != nil {
 		return err
 	}
 

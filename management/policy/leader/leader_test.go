@@ -52,7 +52,7 @@ func TestReturn(t *testing.T) {
 			t.Errorf("jobs: %s", s.jobs())
 		}
 
-		d := s.View().Automation.Decisions[0]
+		d := state.AutomationOf(s.View()).Decisions[0]
 		if d.Case != string(policy.CaseNetwork) || d.Phase != state.PhaseDone || d.Job != "1" || d.Node != name(3) {
 			t.Errorf("%+v", d)
 		}
@@ -82,7 +82,7 @@ func TestReturn(t *testing.T) {
 		s.see(true, 3)
 		s.run(l, 10*time.Minute)
 
-		if d := s.View().Automation.Decisions; len(d) != 2 || d[1].Case != string(policy.CaseRebooted) {
+		if d := state.AutomationOf(s.View()).Decisions; len(d) != 2 || d[1].Case != string(policy.CaseRebooted) {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -152,13 +152,13 @@ func TestBrakeReleasesItself(t *testing.T) {
 		s.see(false, 0, 1, 2)
 		s.run(l, 29*time.Minute)
 
-		if !s.View().Automation.Brake.On {
+		if !state.AutomationOf(s.View()).Brake.On {
 			t.Fatal("the brake is off")
 		}
 
 		s.run(l, 2*time.Minute)
 
-		if b := s.View().Automation.Brake; b.On || b.ReleasedBy != "policy:brake" {
+		if b := state.AutomationOf(s.View()).Brake; b.On || b.ReleasedBy != "policy:brake" {
 			t.Errorf("%+v", b)
 		}
 	})
@@ -174,12 +174,12 @@ func TestBrakeTellsItsRelease(t *testing.T) {
 		s.see(false, 0, 1, 2)
 		s.run(s.leader(), 20*time.Minute)
 
-		pulled := s.View().Automation.Brake.Since
+		pulled := state.AutomationOf(s.View()).Brake.Since
 		again := time.Now()
 		l := s.leader()
 		s.run(l, 20*time.Minute)
 
-		brake, until := s.View().Automation.Brake, again.Add(30*time.Minute).UTC()
+		brake, until := state.AutomationOf(s.View()).Brake, again.Add(30*time.Minute).UTC()
 		if !brake.On || !brake.Until.Equal(until) || !brake.Since.Equal(pulled) {
 			t.Fatalf("not until %s: %+v", until, brake)
 		}
@@ -191,7 +191,7 @@ func TestBrakeTellsItsRelease(t *testing.T) {
 
 		s.run(l, 11*time.Minute)
 
-		if b := s.View().Automation.Brake; b.On || !b.Counted.IsZero() || b.Released.Sub(until).Abs() > retry {
+		if b := state.AutomationOf(s.View()).Brake; b.On || !b.Counted.IsZero() || b.Released.Sub(until).Abs() > retry {
 			t.Errorf("until %s: %+v", until, b)
 		}
 	})
@@ -459,7 +459,7 @@ func TestKilledAnywhere(t *testing.T) {
 			t.Errorf("jobs %q, want %q", s.jobs(), want)
 		}
 
-		for _, d := range s.View().Automation.Decisions {
+		for _, d := range state.AutomationOf(s.View()).Decisions {
 			if d.Phase != state.PhaseDone || d.Job == "" {
 				t.Errorf("%+v", d)
 			}
@@ -558,7 +558,7 @@ func TestSlowSubmit(t *testing.T) {
 
 		begun = time.Now()
 		s.see(false, upTo(30)...)
-		s.await(func() bool { return s.view.Automation.Brake.On })
+		s.await(func() bool { return state.AutomationOf(s.view).Brake.On })
 
 		if took := time.Since(begun); took > 3*time.Second {
 			t.Errorf("the brake took %s", took)
@@ -611,7 +611,7 @@ func TestHeldDecisionIsJudgedAgain(t *testing.T) {
 		s.mu.Unlock()
 		s.run(l, time.Hour)
 
-		last := s.View().Automation.Decisions[len(s.View().Automation.Decisions)-1]
+		last := state.AutomationOf(s.View()).Decisions[len(state.AutomationOf(s.View()).Decisions)-1]
 		if s.jobs() != "reapply "+name(2) || last.Phase != state.PhaseWithdrawn ||
 			!strings.Contains(last.Result, "job 1 (reapply) of ann is due on it first") {
 			t.Errorf("jobs %s, %+v", s.jobs(), last)
@@ -647,7 +647,7 @@ func TestOutdatedDriftIsLeft(t *testing.T) {
 		s.see(true, 2)
 		s.run(l, time.Hour)
 
-		all := s.View().Automation.Decisions
+		all := state.AutomationOf(s.View()).Decisions
 		if s.jobs() != "verify "+name(2) || len(all) != 2 || all[1].Action != state.ActionRecord ||
 			all[1].Phase != state.PhaseDone {
 			t.Errorf("jobs %s, %+v", s.jobs(), all)

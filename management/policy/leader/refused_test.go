@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestRefusedForAWhile: a job that a rule refuses for two hours, when it is submitted or when its turn comes, is done
@@ -104,7 +105,7 @@ func TestHeldForADay(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if n := len(s.View().Automation.Decisions); n != 2 {
+		if n := len(state.AutomationOf(s.View()).Decisions); n != 2 {
 			t.Fatalf("%d decisions", n)
 		}
 

@@ -107,7 +107,7 @@ func TestDynamicRoles(t *testing.T) {
 			t.Fatalf("masters %s; %s", m, s.jobs())
 		}
 
-		d := s.View().Automation.Of("n-006")
+		d := state.AutomationOf(s.View()).Of("n-006")
 		if len(d) != 1 || d[0].Replaces != name(1) || d[0].Phase != state.PhaseDone {
 			t.Errorf("%+v", d)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -97,7 +98,7 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 	}
 
 	v := *l.State.View()
-	a := v.Automation
+	a := state.AutomationOf(v)
 
 	out := Tested{
 		Policy: name, On: policy.IsOn(a, p), Halted: policy.Halted(a, p),
@@ -120,7 +121,7 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 		v.Nodes, v.Jobs, v.Rollouts, a.Decisions = nodes, nil, nil, nil
 	}
 
-	v.Automation = a
+	v.View = record.WithOne(v.View, &state.Memory, a)
 	out.Nodes = len(v.Nodes)
 
 	w := policy.World{View: &v, Settings: settings, Now: now}

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -24,7 +25,7 @@ func followers(t *testing.T, nodes int) *site {
 		Name: "follow", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
 		Mode: policy.UpgradeRun, Settle: time.Minute, Spec: rollout.Spec{Action: inventory.VerbApply, Canary: 1},
 	}}
-	s.settings.Playbooks = func(v *state.View) state.Playbooks { return v.Playbooks["here"] }
+	s.settings.Playbooks = func(v *state.View) state.Playbooks { return state.PlaybooksOf(v, "here") }
 
 	s.move("1")
 
@@ -45,7 +46,9 @@ func (s *site) move(commit string) {
 	defer s.mu.Unlock()
 
 	s.publish(func(v *state.View) {
-		v.Playbooks = map[string]state.Playbooks{"here": {Digest: "d" + commit, Commit: commit, Since: time.Now()}}
+		v.View = record.Set(v.View, &state.InstancePlaybooks, "here", &state.Playbooks{
+			Digest: "d" + commit, Commit: commit, Since: time.Now(),
+		})
 	})
 }
 
@@ -71,7 +74,7 @@ func (s *site) Start(_ context.Context, c access.Caller, r rollout.Request) (sta
 			return err
 		}
 
-		in := s.view.Playbooks["here"]
+		in := state.PlaybooksOf(s.view, "here")
 		if in.Digest != r.Playbooks {
 			s.t.Errorf("playbooks %q are asked for, and %q are in use", r.Playbooks, in.Digest)
 		}
@@ -211,7 +214,7 @@ func TestAutoUpgrade(t *testing.T) {
 		s.want("the nodes in hand are done", "2 Done 4, 5 Aborted 4, 6 Running 4")
 		s.conclude("r00000002", rollout.Done, "6")
 
-		for _, d := range s.View().Automation.Decisions {
+		for _, d := range state.AutomationOf(s.View()).Decisions {
 			if d.Phase != state.PhaseDone || d.Policy != "follow" || len(d.Evidence) == 0 || d.Rollout == "" {
 				t.Errorf("%+v", d)
 			}
@@ -335,7 +338,7 @@ func TestAutoUpgradeNotNow(t *testing.T) {
 			s.run(l, 5*time.Minute)
 			s.want(string(c.phase), c.want)
 
-			d := s.View().Automation.Decisions[0]
+			d := state.AutomationOf(s.View()).Decisions[0]
 			if d.Phase != c.phase || !strings.Contains(d.Result, "job 9 holds it") {
 				t.Errorf("%+v", d)
 			}
@@ -410,7 +413,7 @@ func TestRemovedPolicy(t *testing.T) {
 			t.Error(err)
 		}
 
-		if a := s.View().Automation; a.Switches["follow"].On || a.Paused["follow"].Actor != "ann" {
+		if a := state.AutomationOf(s.View()); a.Switches["follow"].On || a.Paused["follow"].Actor != "ann" {
 			t.Errorf("%+v", a)
 		}
 

@@ -31,7 +31,7 @@ func (l *Leader) Yield(ctx context.Context, who string, nodes []string) error {
 
 		for _, j := range held(v, nodes) {
 			d := policy.YieldOf(*j, job.OrSomebody(who)+" changes the node", time.Now())
-			if v.Automation.Find(d.ID) == nil {
+			if state.AutomationOf(v).Find(d.ID) == nil {
 				decisions = append(decisions, d)
 			}
 		}
@@ -40,7 +40,7 @@ func (l *Leader) Yield(ctx context.Context, who string, nodes []string) error {
 			return nil
 		}
 
-		return l.record(ctx, v.Automation, decisions...)
+		return l.record(ctx, state.AutomationOf(v), decisions...)
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -253,7 +254,7 @@ func client(refuse func(network, address string, _ syscall.RawConn) error) *http
 // itself, so none is asked behind which services trust this host, unless it is that of an instance.
 func AskHTTP(ctx context.Context, v *state.View, target string) (int, error) {
 	var own []string
-	for _, i := range v.Instances {
+	for _, i := range record.All(v, &state.Instances) {
 		own = append(own, i.Addr)
 	}
 

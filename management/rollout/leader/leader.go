@@ -390,11 +390,11 @@ func (l *Leader) world(v *state.View, r rollout.Record) rollout.World {
 		Room:    room - v.Queued(),
 	}
 
-	if brake := v.Automation.Brake; brake.On {
+	if brake := state.AutomationOf(v).Brake; brake.On {
 		w.Halted = policy.Describe(brake)
 	} else if name := state.PolicyOf(r.Actor); name != "" && r.Approved == nil {
 		// A policy that may not act begins no node either. What a person approved goes on.
-		if held := l.Halted(v.Automation, name); held != "" {
+		if held := l.Halted(state.AutomationOf(v), name); held != "" {
 			w.Halted = fmt.Sprintf("policy %s started it: %s", name, held)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -220,7 +221,9 @@ func TestBrakeHolds(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 
-			s.publish(func(v *state.View) { v.Automation.Brake = state.Brake{On: on, Vanish: 9, Visible: 10} })
+			s.publish(func(v *state.View) {
+				v.View = record.Change(v.View, &state.Memory, func(a *state.Automation) { a.Brake = state.Brake{On: on, Vanish: 9, Visible: 10} })
+			})
 		}
 		brake(true)
 
@@ -517,7 +520,7 @@ func TestAskHTTPOfThisHost(t *testing.T) {
 		return
 	}
 
-	v := &state.View{Instances: []state.Instance{{Addr: own}}}
+	v := &state.View{View: record.WithList(record.View{}, &state.Instances, &state.Instance{Addr: own})}
 	if _, err := AskHTTP(t.Context(), v, check.URL(own)); err != nil || requests.Load() != 1 {
 		t.Errorf("the node of the manager: %v", err)
 	}

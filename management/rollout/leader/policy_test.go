@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -46,7 +47,9 @@ func TestPausedPolicyHolds(t *testing.T) {
 			}
 
 			s.mu.Lock()
-			s.publish(func(v *state.View) { v.Automation = v.Automation.Turn("follow", state.Switch{On: true}) })
+			s.publish(func(v *state.View) {
+				v.View = record.WithOne(v.View, &state.Memory, state.AutomationOf(v).Turn("follow", state.Switch{On: true}))
+			})
 			s.mu.Unlock()
 
 			if r = s.run(l, r.ID, time.Hour, ended); r.Status != rollout.Done {
@@ -83,8 +86,8 @@ func TestRemovedPolicyHolds(t *testing.T) {
 
 			s.mu.Lock()
 			s.publish(func(v *state.View) {
-				v.Automation = v.Automation.Turn("follow",
-					policy.Scoped(state.Switch{On: true, Actor: "ann"}, policy.Upgrade{Rule: follow[0]}))
+				v.View = record.WithOne(v.View, &state.Memory, state.AutomationOf(v).Turn("follow",
+					policy.Scoped(state.Switch{On: true, Actor: "ann"}, policy.Upgrade{Rule: follow[0]})))
 			})
 			s.mu.Unlock()
 

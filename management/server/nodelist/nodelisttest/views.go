@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -94,14 +95,9 @@ func nextView(r *rand.Rand, v *state.View, round int) *state.View {
 
 	switch r.IntN(6) {
 	case 0:
-		next.Connections = maps.Clone(v.Connections)
-		if next.Connections == nil {
-			next.Connections = map[string]configuration.Connection{}
-		}
-
-		next.Connections[some] = configuration.Connection{Port: round + 1}
+		next.View = record.Set(v.View, &state.Connections, some, &configuration.Connection{Port: round + 1})
 	case 1:
-		next.Connections = nil
+		next.View = record.With(v.View, &state.Connections, nil)
 	case 2, 3:
 		next.Variables = maps.Clone(v.Variables)
 		if next.Variables == nil {

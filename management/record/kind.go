@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Kind describes the records of one kind. T is a struct; records are shared as *T and
+// never changed. A Kind does not change after its first use.
+type Kind[T any] struct {
+	// Name begins the keys of the records: the one under KEY has the key NAME/KEY in the
+	// store.
+	Name string
+	// Single: the store has one record at most, and its key is Name.
+	Single bool
+	// Key returns the key of a record. A record that is stored under another one is
+	// unreadable. nil: records do not carry their key.
+	Key func(*T) string
+	// At sets the revision of the last write of a decoded record; nil: records have none.
+	At func(*T, int64)
+	// Compare orders the records of All; nil: by their keys.
+	Compare func(a, b *T) int
+	// Codec encodes records; nil: JSON by the tags of T.
+	Codec Codec[T]
+	// Damaged returns what stands for a record that cannot be read. last is the record
+	// that was read before, or nil. If Damaged is nil, the record is missing.
+	Damaged func(key string, last *T) *T
+	// Nodes returns the names of the nodes that the record concerns.
+	Nodes func(*T) []string
+	// ByNode: the key of a record is the name of the node that it concerns.
+	ByNode bool
+	// Show returns the form of a record for callers within a scope, or nil if they do not
+	// see it. If Show is nil they see records of which all Nodes are in the scope; without
+	// Nodes as well, they see none.
+	Show func(*T, Scope) *T
+}
+
+// Codec converts records to and from their stored form. Its methods may be called at once.
+type Codec[T any] interface {
+	Encode(*T) ([]byte, error)
+	// Decode parses the record under the key; the bytes are only valid during the call.
+	Decode(key string, value []byte) (*T, error)
+}
+
+// Any is a Kind of any type of record.
+type Any interface {
+	// KindName returns the Name of the kind.
+	KindName() string
+	// Check returns the reason for which a record cannot be decoded, or nil. rest is the
+	// part of its key in the store after the name of the kind.
+	Check(rest string, value []byte) error
+	// Zero returns a new record without contents, and Encoded the stored form of a record.
+	Zero() any
+	Encoded(record any) ([]byte, error)
+	// Shown returns the form of a record for callers within a scope; nil: they do not see it.
+	Shown(key string, record any, s Scope) any
+
+	table() table
+	eachIn(v View) iter.Seq2[string, any]
+}
+
+// Scope is what the kinds need to know of the scope of a caller.
+type Scope interface {
+	// HasNode reports whether the node belongs to the scope.
+	HasNode(name string) bool
+	// OwnsGroup reports whether all nodes of the group belong to the scope.
+	OwnsGroup(group string) bool
+	// Text returns the text without the names of nodes outside of the scope.
+	Text(text string) string
+	// Names returns those names that are not of nodes outside of the scope.
+	Names(names []string) []string
+}
+
+// KindName implements Any.
+func (k *Kind[T]) KindName() string { return k.Name }
+
+// Zero implements Any.
+func (k *Kind[T]) Zero() any { return new(T) }
+
+// Encoded implements Any.
+func (k *Kind[T]) Encoded(record any) ([]byte, error) { return k.Encode(record.(*T)) }
+
+// Decode parses the record under a key, as it was written at the revision.
+func (k *Kind[T]) Decode(key string, value []byte, revision int64) (*T, error) {
+	r, err := k.decode(key, value)
+	if err != nil {
+		return nil, err
+	}
+
+	if k.Key != nil && k.Key(r) != key {
+		return nil, fmt.Errorf("the record names %q", k.Key(r))
+	}
+
+	if k.At != nil {
+		k.At(r, revision)
+	}
+
+	return r, nil
+}
+
+func (k *Kind[T]) decode(key string, value []byte) (*T, error) {
+	if k.Codec != nil {
+		return k.Codec.Decode(key, value)
+	}
+
+	r := new(T)
+
+	return r, json.Unmarshal(value, r)
+}
+
+// Path returns the key in the store of the record under a key.
+func (k *Kind[T]) Path(key string) string {
+	if k.Single {
+		return k.Name
+	}
+
+	return k.Name + "/" + key
+}
+
+// KindOf returns the name of the kind to which a key in the store belongs.
+func KindOf(path string) string {
+	kind, _, _ := strings.Cut(path, "/")
+	return kind
+}
+
+// PathOf returns the key in the store of a record.
+func (k *Kind[T]) PathOf(r *T) string {
+	if k.Single {
+		return k.Name
+	}
+
+	return k.Path(k.Key(r))
+}
+
+// Encode returns the stored form of a record.
+func (k *Kind[T]) Encode(r *T) ([]byte, error) {
+	if k.Codec != nil {
+		return k.Codec.Encode(r)
+	}
+
+	return json.Marshal(r)
+}
+
+// Check implements Any.
+func (k *Kind[T]) Check(rest string, value []byte) error {
+	_, err := k.Decode(rest, value, 0)
+	return err
+}
+
+// Shown implements Any.
+func (k *Kind[T]) Shown(key string, record any, s Scope) any {
+	if r := k.shown(key, record.(*T), s); r != nil {
+		return r
+	}
+
+	return nil
+}
+
+func (k *Kind[T]) shown(key string, r *T, s Scope) *T {
+	var nodes []string
+
+	switch {
+	case k.Show != nil:
+		return k.Show(r, s)
+	case k.ByNode:
+		nodes = []string{key}
+	case k.Nodes != nil:
+		nodes = k.Nodes(r)
+	}
+
+	// A record that concerns no node concerns the whole manager.
+	if len(nodes) == 0 || slices.ContainsFunc(nodes, func(name string) bool { return !s.HasNode(name) }) {
+		return nil
+	}
+
+	return r
+}
+
+// order compares two entries of the kind.
+func (k *Kind[T]) order(a, b entry[T]) int {
+	if k.Compare != nil {
+		if c := k.Compare(a.record, b.record); c != 0 {
+			return c
+		}
+	}
+
+	return cmp.Compare(a.key, b.key)
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// Tables hold the newest records of some kinds, as they are read from a store. The caller
+// serializes the calls. The views that it hands out never change.
+type Tables struct {
+	kinds  []Any
+	tables map[string]table // by the name of the kind
+	shared bool             // view has what the tables have
+	view   View
+}
+
+// table holds the records of one kind.
+type table interface {
+	// subject returns the key of the record to which a rest of a key in the store belongs.
+	subject(rest string) string
+	// apply applies the write of a value; nil: its removal.
+	apply(rest string, value []byte, revision int64) error
+	// settle completes the records that consist of several keys, as far as they changed. It
+	// returns them with the reason for which one cannot be completed, or nil.
+	settle() map[string]error
+	get(key string) any // an untyped nil: none
+	share() any         // *items[T]
+}
+
+// NewTables returns empty tables. Two kinds of one name are a fault of the program.
+func NewTables(kinds []Any) *Tables {
+	t := &Tables{kinds: kinds, tables: map[string]table{}}
+
+	for _, k := range kinds {
+		if t.tables[k.KindName()] != nil {
+			panic(fmt.Sprintf("two kinds of record have the name %s", k.KindName()))
+		}
+
+		t.tables[k.KindName()] = k.table()
+	}
+
+	return t
+}
+
+// Kinds returns the kinds, in the order of NewTables.
+func (t *Tables) Kinds() []Any { return t.kinds }
+
+// Subject returns the record to which a key in the store belongs. It is false if it belongs
+// to none of these kinds.
+func (t *Tables) Subject(path string) (Ref, bool) {
+	kind, rest, _ := strings.Cut(path, "/")
+
+	found := t.tables[kind]
+	if found == nil {
+		return Ref{}, false
+	}
+
+	return Ref{Kind: kind, Key: found.subject(rest)}, true
+}
+
+// Apply applies the write of a value under a key in the store; nil: its removal. A value that
+// cannot be decoded is an error, and the record is then what Kind.Damaged returns.
+func (t *Tables) Apply(path string, value []byte, revision int64) error {
+	kind, rest, _ := strings.Cut(path, "/")
+	t.shared = false
+
+	return t.tables[kind].apply(rest, value, revision)
+}
+
+// Settle completes the records that consist of several keys. It is called at the end of a
+// revision, and calls f with each record that changed since, and the reason for which it cannot
+// be completed, or nil.
+func (t *Tables) Settle(f func(ref Ref, err error)) {
+	for kind, table := range t.tables {
+		for key, err := range table.settle() {
+			t.shared = false
+
+			f(Ref{kind, key}, err)
+		}
+	}
+}
+
+// Get returns the newest form of a record, or an untyped nil.
+func (t *Tables) Get(ref Ref) any { return t.tables[ref.Kind].get(ref.Key) }
+
+// View returns the records as they are now.
+func (t *Tables) View() View {
+	if !t.shared {
+		t.view, t.shared = View{items: make(map[string]any, len(t.tables))}, true
+		for kind, table := range t.tables {
+			t.view.items[kind] = table.share()
+		}
+	}
+
+	return t.view
+}
+
+// plain is the table of a kind with one key for each record.
+type plain[T any] struct {
+	kind   *Kind[T]
+	byKey  map[string]entry[T]
+	shared *items[T] // has byKey; nil after a change
+}
+
+func (k *Kind[T]) table() table { return &plain[T]{kind: k, byKey: map[string]entry[T]{}} }
+
+func (p *plain[T]) subject(rest string) string { return rest }
+
+func (p *plain[T]) settle() map[string]error { return nil }
+
+func (p *plain[T]) get(key string) any {
+	if e, ok := p.byKey[key]; ok {
+		return e.record
+	}
+
+	return nil
+}
+
+func (p *plain[T]) share() any {
+	if p.shared == nil {
+		p.shared = &items[T]{kind: p.kind, byKey: p.byKey}
+	}
+
+	return p.shared
+}
+
+// set replaces a record; without one it removes it. Views may share the map, so it is copied
+// once after each of them.
+func (p *plain[T]) set(e entry[T]) {
+	if p.shared != nil {
+		p.byKey, p.shared = maps.Clone(p.byKey), nil
+	}
+
+	if e.record == nil {
+		delete(p.byKey, e.key)
+	} else {
+		p.byKey[e.key] = e
+	}
+}
+
+func (p *plain[T]) apply(key string, value []byte, revision int64) error {
+	if value == nil {
+		p.set(entry[T]{key: key})
+		return nil
+	}
+
+	r, err := p.kind.Decode(key, value, revision)
+	if err != nil {
+		r = nil
+		if p.kind.Damaged != nil {
+			r = p.kind.Damaged(key, p.byKey[key].record)
+		}
+	}
+
+	p.set(entry[T]{key, r, revision})
+
+	return err
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/contiv/cluster/inventory"
+)
+
+// Store keeps records. Its methods may be called at once.
+type Store interface {
+	// Latest returns the newest records and their revision.
+	Latest() (Reader, int64)
+	// Changed returns a channel that is closed when there are newer records.
+	Changed() <-chan struct{}
+	// Sync blocks until Latest has every write that was acknowledged before the call.
+	Sync(ctx context.Context) error
+	// Commit carries out all writes of a transaction, if everything that it is guarded by is
+	// as it was read, and returns the revision once Latest has them. Else it changes nothing
+	// and returns KindConflict.
+	Commit(ctx context.Context, tx *Tx) (revision int64, err error)
+}
+
+// Tx is a transaction: it collects what a decision reads and what it writes. Everything that is
+// read through it is a guard of its commit: a record by its revision, and all records of a kind
+// by the revision of the view. What it writes is guarded by the revision that it replaces. Reads
+// do not see the writes. A Tx belongs to one goroutine.
+type Tx struct {
+	base     Reader
+	revision int64
+	guards   map[string]int64 // the revisions of records by their key in the store
+	kinds    map[string]bool  // kinds that were read as a whole
+	writes   []Write
+	err      error // of the first write that could not be encoded
+}
+
+// Write is the write of one key in the store.
+type Write struct {
+	Path  string
+	Value []byte // nil: the key is removed
+}
+
+// NewTx returns a transaction on the newest records of a store.
+func NewTx(s Store) *Tx {
+	tx := &Tx{guards: map[string]int64{}, kinds: map[string]bool{}}
+	tx.base, tx.revision = s.Latest()
+
+	return tx
+}
+
+// Records implements Reader.
+func (tx *Tx) Records() View { return tx.base.Records() }
+
+// Base returns the records as the store returned them. What is read of them is no guard.
+func (tx *Tx) Base() Reader { return tx.base }
+
+// Revision returns the revision of the records that the transaction reads.
+func (tx *Tx) Revision() int64 { return tx.revision }
+
+// Guards returns the revisions that records must have at the commit, by their key in the store
+// (0: it must not exist), and the kinds of which no record may be newer than Revision.
+func (tx *Tx) Guards() (records map[string]int64, kinds map[string]bool) { return tx.guards, tx.kinds }
+
+// Writes returns the writes, in their order.
+func (tx *Tx) Writes() ([]Write, error) { return tx.writes, tx.err }
+
+func (tx *Tx) guard(path string, revision int64) { tx.guards[path] = revision }
+
+func (tx *Tx) guardKind(kind string) { tx.kinds[kind] = true }
+
+// Put writes a record that carries its key, or the only one of its kind.
+func Put[T any](tx *Tx, k *Kind[T], r *T) {
+	key := ""
+	if !k.Single {
+		key = k.Key(r)
+	}
+
+	PutAt(tx, k, key, r)
+}
+
+// PutAt writes a record under a key.
+func PutAt[T any](tx *Tx, k *Kind[T], key string, r *T) {
+	value, err := k.Encode(r)
+	if err != nil && tx.err == nil {
+		tx.err = fmt.Errorf("encode %s: %w", k.Path(key), err)
+	}
+
+	Revision(tx, k, key)
+	tx.writes = append(tx.writes, Write{k.Path(key), value})
+}
+
+// Remove removes the record under a key, if there is one.
+func Remove[T any](tx *Tx, k *Kind[T], key string) {
+	if Revision(tx, k, key) > 0 {
+		tx.writes = append(tx.writes, Write{Path: k.Path(key)})
+	}
+}
+
+// attempts limits how often a decision is taken again.
+const attempts = 20
+
+// Decide is the way to change records: decide reads and writes through a transaction, which is
+// committed if decide returns no error. After a conflict, in decide or at the commit, it is called
+// again, on newer records, so it must have no other effect. It returns the result of the last call, and the revision of the
+// commit; 0: nothing was written.
+func Decide[R any](ctx context.Context, s Store, decide func(*Tx) (R, error)) (result R, revision int64, err error) {
+	for range attempts {
+		tx := NewTx(s)
+
+		result, err = decide(tx)
+		if err == nil && len(tx.writes) > 0 {
+			revision, err = s.Commit(ctx, tx)
+		}
+
+		if inventory.KindOf(err) != inventory.KindConflict {
+			return result, revision, err
+		}
+
+		// The view lags behind the write that conflicted.
+		if err := s.Sync(ctx); err != nil {
+			return result, 0, err
+		}
+	}
+
+	return result, 0, err
+}
+
+// Replace writes the record under a key, if the store has it at the revision still (0: if there
+// is none). Else it changes nothing and returns KindConflict.
+func Replace[T any](ctx context.Context, s Store, k *Kind[T], key string, revision int64, r *T) (int64, error) {
+	tx := NewTx(s)
+	PutAt(tx, k, key, r)
+	tx.guard(k.Path(key), revision)
+
+	return s.Commit(ctx, tx)
+}

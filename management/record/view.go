@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// View holds the records of all kinds at one revision. It is immutable; the zero View is
+// empty. A copy shares the records.
+type View struct {
+	items map[string]any // *items[T] by the name of the kind
+}
+
+// Reader gives access to records: a View, what embeds one, or a transaction, which is guarded
+// by what is read through it.
+type Reader interface {
+	// Records returns the records.
+	Records() View
+}
+
+// Records implements Reader.
+func (v View) Records() View { return v }
+
+// items are the records of one kind.
+type items[T any] struct {
+	kind  *Kind[T]
+	byKey map[string]entry[T]
+
+	once sync.Once
+	list []entry[T] // of byKey, in the order of the kind; made when it is first asked for
+}
+
+// entry is a record as it was written at a revision.
+type entry[T any] struct {
+	key      string
+	record   *T
+	revision int64
+}
+
+// itemsOf returns the records of a kind, or nil. A transaction is guarded by the record under
+// the key, or by all records of the kind.
+func itemsOf[T any](r Reader, k *Kind[T], key string, all bool) *items[T] {
+	found, _ := r.Records().items[k.Name].(*items[T])
+
+	if tx, ok := r.(*Tx); ok {
+		if all {
+			tx.guardKind(k.Name)
+		} else {
+			tx.guard(k.Path(key), found.get(key).revision)
+		}
+	}
+
+	return found
+}
+
+func (i *items[T]) get(key string) entry[T] {
+	if i == nil {
+		return entry[T]{}
+	}
+
+	return i.byKey[key]
+}
+
+func (i *items[T]) sorted() []entry[T] {
+	if i == nil {
+		return nil
+	}
+
+	i.once.Do(func() { i.list = slices.SortedFunc(maps.Values(i.byKey), i.kind.order) })
+
+	return i.list
+}
+
+// All returns the records of a kind with their keys, in the order of the kind.
+func All[T any](r Reader, k *Kind[T]) iter.Seq2[string, *T] {
+	list := itemsOf(r, k, "", true).sorted()
+
+	return func(yield func(string, *T) bool) {
+		for _, e := range list {
+			if !yield(e.key, e.record) {
+				return
+			}
+		}
+	}
+}
+
+// List returns the records of a kind, in the order of the kind.
+func List[T any](r Reader, k *Kind[T]) []*T {
+	list := itemsOf(r, k, "", true).sorted()
+
+	records := make([]*T, len(list))
+	for i, e := range list {
+		records[i] = e.record
+	}
+
+	return records
+}
+
+// Get returns the record under a key, or nil.
+func Get[T any](r Reader, k *Kind[T], key string) *T {
+	return itemsOf(r, k, key, false).get(key).record
+}
+
+// One returns the only record of a kind; a zero one if there is none.
+func One[T any](r Reader, k *Kind[T]) T {
+	if record := Get(r, k, ""); record != nil {
+		return *record
+	}
+
+	var zero T
+
+	return zero
+}
+
+// Revision returns the revision of the last write of the record under a key; 0: there is none.
+func Revision[T any](r Reader, k *Kind[T], key string) int64 {
+	return itemsOf(r, k, key, false).get(key).revision
+}
+
+// With returns the view with those records of the kind, by their keys, and no others. Their
+// revision is 1.
+func With[T any](v View, k *Kind[T], records map[string]*T) View {
+	v.items = maps.Clone(v.items)
+	if v.items == nil {
+		v.items = map[string]any{}
+	}
+
+	byKey := make(map[string]entry[T], len(records))
+	for key, r := range records {
+		byKey[key] = entry[T]{key, r, 1}
+	}
+
+	v.items[k.Name] = &items[T]{kind: k, byKey: byKey}
+
+	return v
+}
+
+// WithOne returns the view with the only record of the kind.
+func WithOne[T any](v View, k *Kind[T], r T) View { return With(v, k, map[string]*T{"": &r}) }
+
+// WithList returns the view with those records of the kind, which carry their keys, and no
+// others.
+func WithList[T any](v View, k *Kind[T], records ...*T) View {
+	byKey := make(map[string]*T, len(records))
+	for _, r := range records {
+		byKey[k.Key(r)] = r
+	}
+
+	return With(v, k, byKey)
+}
+
+// Within returns the part of the view that callers within the scope see.
+func (v View) Within(s Scope) View {
+	part := View{items: make(map[string]any, len(v.items))}
+
+	for kind, all := range v.items {
+		part.items[kind] = all.(scoped).within(s)
+	}
+
+	return part
+}
+
+// scoped is *items of any type.
+type scoped interface{ within(s Scope) any }
+
+func (i *items[T]) within(s Scope) any {
+	part := &items[T]{kind: i.kind, byKey: map[string]entry[T]{}}
+
+	for key, e := range i.byKey {
+		if e.record = i.kind.shown(key, e.record, s); e.record != nil {
+			part.byKey[key] = e
+		}
+	}
+
+	return part
+}
+
+// Each returns the records of any kind with their keys, in the order of the kind.
+func Each(r Reader, k Any) iter.Seq2[string, any] { return k.eachIn(r.Records()) }
+
+func (k *Kind[T]) eachIn(v View) iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for key, r := range All(v, k) {
+			if !yield(key, r) {
+				return
+			}
+		}
+	}
+}
+
+// Ref names a record.
+type Ref struct {
+	Kind string
+	Key  string
+}
+
+// Same reports whether two views have the same records of a kind, because none was written in
+// between. It is false for views that do not come from the same store.
+func Same[T any](a, b Reader, k *Kind[T]) bool {
+	inA, okA := a.Records().items[k.Name].(*items[T])
+	inB, okB := b.Records().items[k.Name].(*items[T])
+
+	return okA == okB && inA == inB
+}
+
+// Set returns the view with a record in the place of the one under the key; nil removes that.
+func Set[T any](v View, k *Kind[T], key string, r *T) View {
+	byKey := map[string]*T{}
+	for key, r := range All(v, k) {
+		byKey[key] = r
+	}
+
+	if byKey[key] = r; r == nil {
+		delete(byKey, key)
+	}
+
+	return With(v, k, byKey)
+}
+
+// Change returns the view with the only record of the kind changed; a zero one if there is none.
+func Change[T any](v View, k *Kind[T], change func(*T)) View {
+	r := One(v, k)
+	change(&r)
+
+	return WithOne(v, k, r)
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/record"
+)
+
+// Instance is a live daemon. Its record disappears soon after the daemon does.
+type Instance struct {
+	cluster.Identity
+
+	Addr    string    `json:"addr"`    // of its host; empty: unknown
+	API     []string  `json:"api"`     // URLs of its API
+	Version string    `json:"version"` // of clusterm
+	Started time.Time `json:"started"`
+}
+
+// Playbooks are the playbooks that an instance would run now.
+type Playbooks struct {
+	Digest string    `json:"digest,omitempty"` // empty: they cannot be read, see Problem
+	Commit string    `json:"commit,omitempty"` // of their git repository; empty: a folder
+	Since  time.Time `json:"since"`
+	// Problem is the reason why they cannot be read, or empty.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Instances are the live daemons, the oldest first.
+var Instances = record.Kind[Instance]{
+	Name: "instances",
+	Key:  func(i *Instance) string { return i.ID },
+	Compare: func(a, b *Instance) int {
+		return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
+	},
+	Nodes: func(i *Instance) []string { return []string{i.Node} },
+}
+
+// InstancePlaybooks are the playbooks that each instance would run now, by its id.
+var InstancePlaybooks = record.Kind[Playbooks]{Name: "playbooks"}
+
+// PlaybooksOf returns the playbooks that an instance would run now; zero ones while they are not
+// known.
+func PlaybooksOf(r record.Reader, instance string) Playbooks {
+	if p := record.Get(r, &InstancePlaybooks, instance); p != nil {
+		return *p
+	}
+
+	return Playbooks{}
+}
+
+// Connections are the ssh parameters set for single nodes, by name.
+var Connections = record.Kind[configuration.Connection]{Name: "connections", ByNode: true}
+
+// Tombstones are the remainders of forgotten nodes, by name.
+var Tombstones = record.Kind[inventory.Tombstone]{
+	Name: "tombstones",
+	Key:  func(t *inventory.Tombstone) string { return t.Name },
+}
+
+// Kinds are the kinds of this package.
+var Kinds = []record.Any{&Instances, &InstancePlaybooks, &Connections, &Tombstones, &Memory}
