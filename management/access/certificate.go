@@ -262,6 +262,7 @@ func normalSerial(text string) (string, error) {
 // revoke adds a revocation. At the limit it removes those of certificates that have expired.
 func revoke(tx *record.Tx, caller Caller, known Certificate) error {
 	now := time.Now().UTC().Truncate(time.Second)
+
 	if record.Get(tx, &RevocationKind, known.Serial) != nil {
 		return nil
 	}

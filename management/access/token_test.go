@@ -275,7 +275,10 @@ func TestTokenNamesMeet(t *testing.T) {
 
 	// Another token of the name appears between the check and the write.
 	other := sync.OnceFunc(func() {
-		if err := m.Write(TokenKind.Path("0123456789abcdef"), []byte(`{"id":"0123456789abcdef","name":"ci"}`)); err != nil {
+		if err := m.Write(
+			TokenKind.Path("0123456789abcdef"),
+			[]byte(`{"id":"0123456789abcdef","name":"ci"}`),
+		); err != nil {
 			t.Error(err)
 		}
 	})
@@ -299,7 +302,8 @@ func TestStoredToken(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if token.Scope.Selector != "rack=r1" || !slices.Equal(token.Scope.Groups, []string{"a"}) || token.Role != RoleViewer {
+	if token.Scope.Selector != "rack=r1" || !slices.Equal(token.Scope.Groups, []string{"a"}) ||
+		token.Role != RoleViewer {
 		t.Errorf("%+v", token)
 	}
 

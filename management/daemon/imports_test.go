@@ -77,9 +77,15 @@ var mayImport = map[string][]string{
 		"management/state",
 		"management/record",
 	},
-	"management/access/oidc":          {"inventory", "management/access"},
-	"management/variable":             {"inventory", "configuration", "management/access", "management/state"},
-	"management/desired":              {"inventory", "configuration", "management/state", "management/variable", "management/record"},
+	"management/access/oidc": {"inventory", "management/access"},
+	"management/variable":    {"inventory", "configuration", "management/access", "management/state"},
+	"management/desired": {
+		"inventory",
+		"configuration",
+		"management/state",
+		"management/variable",
+		"management/record",
+	},
 	"configuration/repository/galaxy": {"inventory"},
 	"configuration/repository/git": {
 		"inventory", "inventory/localfile", "configuration", "configuration/source",

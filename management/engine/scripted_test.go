@@ -567,9 +567,17 @@ func (b *bench) current() Settings {
 // options returns those of an engine of the bench with the store.
 func (b *bench) options(s Store) Options {
 	return Options{
-		State: b.store, Store: s, Records: b.store, Runner: b.books, Playbooks: b.books, Prober: &b.prober, Settings: b.current,
+		State:      b.store,
+		Store:      s,
+		Records:    b.store,
+		Runner:     b.books,
+		Playbooks:  b.books,
+		Prober:     &b.prober,
+		Settings:   b.current,
 		Self:       cluster.Identity{ID: "id-" + b.instance, Node: b.instance},
-		Membership: b.members, Audit: &b.audit, Logger: silent(),
+		Membership: b.members,
+		Audit:      &b.audit,
+		Logger:     silent(),
 	}
 }
 

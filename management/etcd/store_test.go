@@ -818,7 +818,9 @@ func TestReservationKeepsPresence(t *testing.T) {
 		t.Errorf("the conflict: %+v", got)
 	}
 
-	got = write(got.SetAsideOthers().Note(inventory.VerbTrust, inventory.Trigger{Actor: "ann", Reason: "misconfigured"}))
+	got = write(
+		got.SetAsideOthers().Note(inventory.VerbTrust, inventory.Trigger{Actor: "ann", Reason: "misconfigured"}),
+	)
 	if len(got.Duplicates) > 0 || !slices.Equal(got.SetAside, []string{other.Addr}) {
 		t.Errorf("set aside: %+v", got)
 	}
@@ -1118,7 +1120,8 @@ func TestForget(t *testing.T) {
 	}
 
 	v := s.View()
-	if len(v.Nodes) != 1 || len(record.List(v, &state.Tombstones)) != 59 || record.Get(v, &state.Tombstones, names[0]).HostKeys[0] != "k" ||
+	if len(v.Nodes) != 1 || len(record.List(v, &state.Tombstones)) != 59 ||
+		record.Get(v, &state.Tombstones, names[0]).HostKeys[0] != "k" ||
 		v.Vars(state.ScopeNode(names[0])) != nil ||
 		v.Connection(names[0]) != nil {
 		t.Errorf("%d nodes, %d tombstones", len(v.Nodes), len(record.List(v, &state.Tombstones)))
@@ -1127,7 +1130,6 @@ func TestForget(t *testing.T) {
 	if h, err := s.History(ctx, names[0], 10); err != nil || len(h) != 0 {
 		t.Errorf("%v, %v", h, err)
 	}
-
 }
 
 // TestForgetAtTheEndOfAJob forgets a node with the end of its job.
@@ -1301,7 +1303,8 @@ func TestUnreadableNode(t *testing.T) {
 	removeUnreadable(t, s, "v/nodes/"+name)
 
 	tomb := record.Get(s.View(), &state.Tombstones, name)
-	if tomb == nil || tomb.Reason != "unreadable record removed" || !slices.Equal(tomb.Residue, []string{running.Group}) {
+	if tomb == nil || tomb.Reason != "unreadable record removed" ||
+		!slices.Equal(tomb.Residue, []string{running.Group}) {
 		t.Fatalf("%+v", tomb)
 	}
 

@@ -42,7 +42,14 @@ func (e *nodeExplainer) windows() {
 	n := e.Node
 
 	if frozen := window.Frozen(e.View, e.Now); !frozen.OK {
-		e.add(finding(AboutWindow, "%s", frozen.Reason).since(window.FreezeOf(e.View).Since).with(inventory.ListWindows()))
+		e.add(
+			finding(
+				AboutWindow,
+				"%s",
+				frozen.Reason,
+			).since(window.FreezeOf(e.View).Since).
+				with(inventory.ListWindows()),
+		)
 	}
 
 	for _, w := range e.Windows.Of(&n) {

@@ -83,7 +83,7 @@ func newClocked(t *testing.T, seed uint64) *clocked {
 		Spread: new(10 * time.Minute), Batch: 5, Jobs: 2,
 	}}
 	c.world.Settings.Verify = []policy.VerifyRule{c.verify.Rule}
-	c.world.View.View = record.WithOne(c.world.View.View, &state.Memory, state.AutomationOf(c.world.View).Turn("hourly", policy.Scoped(
+	setMemory(c.world.View, state.AutomationOf(c.world.View).Turn("hourly", policy.Scoped(
 		state.Switch{On: true, Since: noon.Add(-time.Hour)}, c.verify)))
 
 	for _, n := range nodes {
@@ -135,7 +135,11 @@ func (c *clocked) step(calm bool) {
 	}
 
 	if schedules, changed := policy.Scheduled(c.world); changed {
-		c.world.View.View = record.Change(c.world.View.View, &state.Memory, func(a *state.Automation) { a.Schedules = schedules })
+		c.world.View.View = record.Change(
+			c.world.View.View,
+			&state.Memory,
+			func(a *state.Automation) { a.Schedules = schedules },
+		)
 	}
 
 	for _, p := range []policy.Policy{policy.Returns{}, policy.Commission{Rule: c.rule}, c.verify} {
@@ -233,7 +237,7 @@ func (c *clocked) decided(d state.Decision) {
 
 	jobs := append(c.world.View.Jobs, &j)
 	c.world.View.Jobs = jobs[max(0, len(jobs)-50):]
-	c.world.View.View = record.WithOne(c.world.View.View, &state.Memory, policy.Remember(c.world, state.AutomationOf(c.world.View).With(d)))
+	setMemory(c.world.View, policy.Remember(c.world, state.AutomationOf(c.world.View).With(d)))
 }
 
 // check compares a decision with the true times.
@@ -386,7 +390,11 @@ func TestClockBrake(t *testing.T) {
 
 	w.Now = noon.Add(48 * time.Hour)
 	w.Start = policy.Start{Began: noon.Add(-48 * time.Hour), Epoch: w.Now, Jumps: []policy.Jump{{New: w.Now}}}
-	w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Brake = state.Brake{On: true, Since: noon, Until: noon.Add(time.Hour)} })
+	w.View.View = record.Change(
+		w.View.View,
+		&state.Memory,
+		func(a *state.Automation) { a.Brake = state.Brake{On: true, Since: noon, Until: noon.Add(time.Hour)} },
+	)
 
 	if b, d := policy.Brake(w); !b.On || d != nil {
 		t.Errorf("it was released by a jump: %+v", d)
@@ -581,7 +589,7 @@ func TestClockShortWaits(t *testing.T) {
 
 	busy := freshWorld([]policy.Rule{rule}, newcomer("n-0", noon.Add(-time.Hour)))
 	for i := range rule.Rate {
-		busy.View.View = record.WithOne(busy.View.View, &state.Memory, state.AutomationOf(busy.View).With(state.Decision{
+		setMemory(busy.View, state.AutomationOf(busy.View).With(state.Decision{
 			ID: fmt.Sprint(i), Time: noon, Policy: rule.Name, Node: fmt.Sprintf("x-%d", i),
 			Action: state.ActionCommission, Phase: state.PhaseDone,
 		}))
@@ -614,6 +622,14 @@ func TestClockShortWaits(t *testing.T) {
 			t.Errorf("%s after a jump backwards: %s, next %s", name, actions(p), p.Next)
 		}
 	}
+}
+
+// setMemory sets the memory of the policies.
+func setMemory(v *state.View, a state.Automation) { v.View = record.WithOne(v.View, &state.Memory, a) }
+
+// setPaused sets the pauses in the memory of the policies.
+func setPaused(v *state.View, paused map[string]state.Pause) {
+	v.View = record.Change(v.View, &state.Memory, func(a *state.Automation) { a.Paused = paused })
 }
 
 // setBrake sets the brake in the memory of the policies.

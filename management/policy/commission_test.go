@@ -50,7 +50,7 @@ func freshWorld(rules []policy.Rule, nodes ...*inventory.Node) policy.World {
 	w.Settings.Commission, w.Settings.Jobs = rules, 100
 
 	for _, r := range rules {
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn(r.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}))
+		setMemory(w.View, state.AutomationOf(w.View).Turn(r.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}))
 	}
 
 	return w
@@ -74,10 +74,10 @@ func TestCommission(t *testing.T) {
 			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Switches = nil })
 		}, "", ""},
 		{"turned off", func(w *policy.World, _ *inventory.Node) {
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("workers", state.Switch{}))
+			setMemory(w.View, state.AutomationOf(w.View).Turn("workers", state.Switch{}))
 		}, "", ""},
 		{"paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{"workers": {Actor: "ann"}} })
+			setPaused(w.View, map[string]state.Pause{"workers": {Actor: "ann"}})
 		}, "", "nothing is done: ann paused it"},
 		{"the brake is on", func(w *policy.World, _ *inventory.Node) { setBrake(w.View, state.Brake{On: true}) }, "",
 			"nothing is done: the brake holds"},
@@ -149,7 +149,8 @@ func TestCommission(t *testing.T) {
 				t.Errorf("%s: %+v", c.name, d)
 			}
 
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+			setMemory(w.View, state.AutomationOf(w.View).With(d))
+
 			if again := policy.Decide(rule, w); len(again.Decisions) > 0 {
 				t.Errorf("%s: decided twice", c.name)
 			}
@@ -200,7 +201,7 @@ func TestCommissionLimits(t *testing.T) {
 	}
 
 	p := policy.Decide(policy.Commission{Rule: workers()}, w)
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+	setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
 	w.Now = w.Now.Add(time.Minute)
 
 	again := policy.Decide(policy.Commission{Rule: workers()}, w)
@@ -212,7 +213,7 @@ func TestCommissionLimits(t *testing.T) {
 	// free or kept for it.
 	off := w
 	view := *w.View
-	view.View = record.WithOne(view.View, &state.Memory, state.Automation{}.Turn("workers", state.Switch{On: true}))
+	setMemory(&view, state.Automation{}.Turn("workers", state.Switch{On: true}))
 	off.View = &view
 
 	if got := plan(off, workers()); got != "commission n-19, commission n-18, commission n-17" {
@@ -284,12 +285,14 @@ func TestCommissionStops(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, d)
 		}
 
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d).Turn("workers", state.Switch{Since: w.Now}))
+		setMemory(w.View, state.AutomationOf(w.View).With(d).Turn("workers", state.Switch{Since: w.Now}))
+
 		if again := policy.Decide(policy.Commission{Rule: workers()}, w); len(again.Decisions) > 0 {
 			t.Errorf("%s: off, and decided %s", c.name, actions(again))
 		}
 
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("workers", state.Switch{On: true, Since: w.Now}))
+		setMemory(w.View, state.AutomationOf(w.View).Turn("workers", state.Switch{On: true, Since: w.Now}))
+
 		if got := plan(w, workers()); got != "commission n-9" {
 			t.Errorf("%s: turned on again, %q", c.name, got)
 		}
@@ -297,7 +300,7 @@ func TestCommissionStops(t *testing.T) {
 
 	refused := freshWorld([]policy.Rule{workers()}, newcomer("n-9", noon))
 	for i := range 2 {
-		refused.View.View = record.WithOne(refused.View.View, &state.Memory, state.AutomationOf(refused.View).With(state.Decision{
+		setMemory(refused.View, state.AutomationOf(refused.View).With(state.Decision{
 			ID: fmt.Sprint(i), Time: noon.Add(time.Minute), Policy: "workers", Node: "n-1", Phase: state.PhaseRefused,
 			Action: state.ActionCommission, Result: "no play",
 		}))
@@ -318,7 +321,7 @@ func TestCommissionAfterYield(t *testing.T) {
 
 		d := policy.Decide(policy.Commission{Rule: workers()}, w).Decisions[0]
 		d.Phase, d.Job = state.PhaseDone, "7"
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+		setMemory(w.View, state.AutomationOf(w.View).With(d))
 		w.View.Jobs = []*job.Job{{
 			ID: "7", Verb: inventory.VerbCommission, Actor: "policy:workers", Status: job.Cancelled, CancelBy: by,
 			Targets: []job.Target{{Name: "n-1"}},

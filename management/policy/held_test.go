@@ -34,7 +34,11 @@ func TestCommissionFrozen(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 
-	w.View.View = record.WithOne(w.View.View, &window.FreezeKind, window.Freeze{On: true, Since: noon, Until: thaw, Actor: "ann", Reason: "an audit"})
+	w.View.View = record.WithOne(
+		w.View.View,
+		&window.FreezeKind,
+		window.Freeze{On: true, Since: noon, Until: thaw, Actor: "ann", Reason: "an audit"},
+	)
 
 	p := policy.Decide(rule, w)
 	if joins(p) != "" || !p.Next.Equal(thaw) {
@@ -61,10 +65,10 @@ func TestDropQueued(t *testing.T) {
 		{"nothing happened", func(*policy.World, *inventory.Node) {}, ""},
 		{"it returned", func(w *policy.World, lost *inventory.Node) { seen(lost, true, w.Now) }, "m-0 returned"},
 		{"off", func(w *policy.World, _ *inventory.Node) {
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("site", state.Switch{Since: w.Now, Actor: "ann"}))
+			setMemory(w.View, state.AutomationOf(w.View).Turn("site", state.Switch{Since: w.Now, Actor: "ann"}))
 		}, "ann turned it off"},
 		{"paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{"site": {Actor: "ann"}} })
+			setPaused(w.View, map[string]state.Pause{"site": {Actor: "ann"}})
 		}, "ann paused it"},
 	} {
 		for _, status := range []job.Status{job.Queued, job.Running} {
@@ -75,7 +79,7 @@ func TestDropQueued(t *testing.T) {
 			rule := policy.Commission{Rule: siteRule()}
 			d := policy.Decide(rule, w).Decisions[0]
 			d.Phase, d.Job = state.PhaseDone, "7"
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+			setMemory(w.View, state.AutomationOf(w.View).With(d))
 			w.View.Jobs = []*job.Job{{
 				ID: "7", Verb: inventory.VerbCommission, Group: d.Group, Status: status, Actor: "policy:site",
 				Targets: []job.Target{{Name: d.Node}},
@@ -118,7 +122,11 @@ func TestHeldJobsLeaveTheirTurn(t *testing.T) {
 		t.Fatalf("two jobs are due: %q", got)
 	}
 
-	w.View.View = record.WithOne(w.View.View, &window.FreezeKind, window.Freeze{On: true, Since: noon, Actor: "ann", Reason: "an audit"})
+	w.View.View = record.WithOne(
+		w.View.View,
+		&window.FreezeKind,
+		window.Freeze{On: true, Since: noon, Actor: "ann", Reason: "an audit"},
+	)
 
 	if got := actions(decide(w)); got != "verify n-1" {
 		t.Errorf("two jobs are held: %q", got)

@@ -12,7 +12,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
-	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -49,7 +48,7 @@ func TestCapIsNotForgotten(t *testing.T) {
 
 	for _, n := range nodes[:2] {
 		n.Status = inventory.Quarantined
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
+		setMemory(w.View, state.AutomationOf(w.View).With(state.Decision{
 			ID: n.Name, Time: noon.Add(-time.Hour), Policy: "returns", Node: n.Name, Action: state.ActionQuarantine,
 			Phase: state.PhaseDone,
 		}))
@@ -59,7 +58,8 @@ func TestCapIsNotForgotten(t *testing.T) {
 		t.Fatalf("with all decisions: %q", got)
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
+	setMemory(w.View, flood(w))
+
 	if a := state.AutomationOf(w.View); len(a.Decisions) != state.MaxDecisions || a.Find("n-00") != nil ||
 		!slices.Equal(a.Fenced, []string{"n-00", "n-01"}) {
 		t.Fatalf("%d decisions, fenced %v", len(a.Decisions), a.Fenced)
@@ -95,7 +95,7 @@ func TestRateIsNotForgotten(t *testing.T) {
 		{Time: w.Now.Add(-time.Minute), Action: state.ActionVerify, Phase: state.PhaseWithdrawn},
 	} {
 		d.ID, d.Policy = fmt.Sprint(i), "returns"
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+		setMemory(w.View, state.AutomationOf(w.View).With(d))
 	}
 
 	a := flood(w)
@@ -117,7 +117,7 @@ func TestFailuresAreNotForgotten(t *testing.T) {
 	rule := workers()
 	w := world(member("b-1", noon.Add(-time.Hour)))
 	w.Settings.Commission = []policy.Rule{rule}
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn(rule.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}).
+	setMemory(w.View, state.AutomationOf(w.View).Turn(rule.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}).
 		With(state.Decision{
 			ID: "refused", Time: noon, Policy: rule.Name, Node: "c-1", Action: state.ActionCommission,
 			Phase: state.PhaseRefused,
@@ -140,8 +140,8 @@ func TestTriedIsNotForgotten(t *testing.T) {
 		ID: "3", Actor: "policy:workers", Verb: inventory.VerbCommission, Status: job.Cancelled, CancelBy: "ann",
 		Accepted: d.Time, Ended: d.Time, Targets: []job.Target{{Name: n.Name}},
 	}}
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
-	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
+	setMemory(w.View, state.AutomationOf(w.View).With(d))
+	setMemory(w.View, flood(w))
 
 	if got := plan(w, workers()); got != "" || state.AutomationOf(w.View).Find(d.ID) == nil {
 		t.Errorf("tried again: %q", got)
@@ -161,11 +161,11 @@ func TestReplacementIsNotForgotten(t *testing.T) {
 
 	m := []*inventory.Node{master("m-0", "a"), master("m-1", "b"), master("m-2", "c"), master("m-3", "a")}
 	w := siteWorld(siteRule(), m...)
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
+	setMemory(w.View, state.AutomationOf(w.View).With(state.Decision{
 		ID: "1", Time: noon.Add(-time.Hour), Policy: "site", Node: "m-3", Action: state.ActionCommission,
 		Group: "service-master", Replaces: "m-0", Phase: state.PhaseDone,
 	}))
-	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
+	setMemory(w.View, flood(w))
 
 	text := policy.Warnings(w)
 	if len(text) != 1 || !strings.Contains(text[0], "m-0 returned after m-3 took its place") {
@@ -194,15 +194,15 @@ func TestDriftIsNotForgotten(t *testing.T) {
 		ID: "4", Verb: inventory.VerbVerify, Status: job.Running, Actor: "policy:returns",
 		Targets: []job.Target{{Name: "n-1"}},
 	}}
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+	setMemory(w.View, state.AutomationOf(w.View).With(d))
 	*n, _ = n.Decided(inventory.Trigger{Time: w.Now})
 	w.Now = w.Now.Add(time.Hour)
-	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
+	setMemory(w.View, flood(w))
 
 	w.View.Jobs[0].Status, w.View.Jobs[0].Ended = job.Complete, w.Now
 	n.Verification = &inventory.Verdict{Result: inventory.Drifted, Time: w.Now, Job: "4"}
 	w.Now = w.Now.Add(time.Hour)
-	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
+	setMemory(w.View, flood(w))
 
 	p := decide(w)
 	if got := actions(p); got != "repair n-1" {
@@ -210,9 +210,9 @@ func TestDriftIsNotForgotten(t *testing.T) {
 	}
 
 	p.Decisions[0].Phase = state.PhaseDone
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+	setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
 	w.Now = w.Now.Add(time.Hour)
-	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
+	setMemory(w.View, flood(w))
 
 	if got := actions(decide(w)); got != "" {
 		t.Errorf("again: %q", got)

@@ -39,11 +39,15 @@ func TestUpgradeOverlap(t *testing.T) {
 		t.Errorf("while a is off: %s; %s", got, w.Describe(follow))
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("a", policy.Scoped(state.Switch{On: true, Since: noon}, a)))
+	setMemory(w.View, state.AutomationOf(w.View).Turn("a", policy.Scoped(state.Switch{On: true, Since: noon}, a)))
 
 	for _, paused := range []bool{false, true} {
 		if paused {
-			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{"a": {Actor: "ann"}} })
+			w.View.View = record.Change(
+				w.View.View,
+				&state.Memory,
+				func(a *state.Automation) { a.Paused = map[string]state.Pause{"a": {Actor: "ann"}} },
+			)
 		}
 
 		if got, of := nodes(follow), nodes(a); got != "n-2" || of != "n-1" {
@@ -75,7 +79,10 @@ func twoNights(t *testing.T) (w policy.World, first, second policy.Verify) {
 
 	w = night(rule, verified("n-1", time.Time{}))
 	w.Settings.Verify = append(w.Settings.Verify, other)
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("other", state.Switch{On: true, Since: noon.Add(-24 * time.Hour)}))
+	setMemory(
+		w.View,
+		state.AutomationOf(w.View).Turn("other", state.Switch{On: true, Since: noon.Add(-24 * time.Hour)}),
+	)
 
 	return w, policy.Verify{Rule: rule}, policy.Verify{Rule: other}
 }
@@ -91,7 +98,7 @@ func TestVerifyOverlap(t *testing.T) {
 		t.Fatal(batches(plan))
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(plan.Decisions...))
+	setMemory(w.View, state.AutomationOf(w.View).With(plan.Decisions...))
 
 	if got := batches(policy.Decide(second, w)); got != "" {
 		t.Errorf("the first one has decided, and the second one decides on %s", got)
@@ -103,7 +110,7 @@ func TestVerifyOverlap(t *testing.T) {
 
 	done := plan.Decisions[0]
 	done.Phase, done.Job = state.PhaseDone, "7"
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Replace(done))
+	setMemory(w.View, state.AutomationOf(w.View).Replace(done))
 	w.View.Nodes[0].Verification = &inventory.Verdict{Result: inventory.Clean, Time: w.Now}
 
 	if got := batches(policy.Decide(second, w)); got != "" {
@@ -117,13 +124,13 @@ func TestVerifyBesideAPolicyThatIsOff(t *testing.T) {
 	t.Parallel()
 
 	w, first, second := twoNights(t)
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(policy.Decide(first, w).Decisions...))
+	setMemory(w.View, state.AutomationOf(w.View).With(policy.Decide(first, w).Decisions...))
 
 	if got := batches(policy.Decide(second, w)); got != "" {
 		t.Fatalf("both decide on the node: %s", got)
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn(first.Name(), state.Switch{Since: w.Now}))
+	setMemory(w.View, state.AutomationOf(w.View).Turn(first.Name(), state.Switch{Since: w.Now}))
 
 	if got := batches(policy.Decide(second, w)); got == "" {
 		t.Errorf("nobody decides on the node: %+v", second.Test(w))

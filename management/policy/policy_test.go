@@ -212,10 +212,10 @@ func TestReturned(t *testing.T) {
 			"", "", false},
 		{"gone again", with(func(n *inventory.Node) { seen(n, false, noon.Add(5*time.Minute)) }), "", "", true},
 		{"paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{"returns": {}} })
+			setPaused(w.View, map[string]state.Pause{"returns": {}})
 		}, "", "", false},
 		{"all paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{state.AllPolicies: {}} })
+			setPaused(w.View, map[string]state.Pause{state.AllPolicies: {}})
 		}, "", "", false},
 		{"the brake is on", func(w *policy.World, _ *inventory.Node) { setBrake(w.View, state.Brake{On: true}) },
 			"", "", false},
@@ -282,13 +282,14 @@ func TestDecidedOnce(t *testing.T) {
 	w := world(n)
 	p := decide(w)
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+	setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
+
 	if again := decide(w); len(again.Decisions) > 0 {
 		t.Errorf("decided again: %s", actions(again))
 	}
 
 	*n, _ = n.Decided(inventory.Trigger{Time: w.Now})
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.Automation{})
+	setMemory(w.View, state.Automation{})
 
 	if again := decide(w); len(again.Decisions) > 0 {
 		t.Errorf("decided again on a marked node: %s", actions(again))
@@ -340,7 +341,7 @@ func TestRepairAfterVerification(t *testing.T) {
 
 		d := decide(w).Decisions[0]
 		d.Phase, d.Job = state.PhaseDone, "5"
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+		setMemory(w.View, state.AutomationOf(w.View).With(d))
 		*n, _ = n.Decided(inventory.Trigger{Time: w.Now})
 		n.Verification = &inventory.Verdict{Result: c.result, Job: c.job, Time: w.Now, Differences: 2}
 		w.Now = w.Now.Add(c.age)
@@ -373,7 +374,8 @@ func TestRepairAfterVerification(t *testing.T) {
 			continue
 		}
 
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+		setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
+
 		if again := decide(w); len(again.Decisions) > 0 {
 			t.Errorf("%s: decided again: %s", c.name, actions(again))
 		}
@@ -443,7 +445,7 @@ func TestConfirm(t *testing.T) {
 		n := back("b-1", 2*time.Minute, reached)
 		w := world(n)
 		d := decide(w).Decisions[0]
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+		setMemory(w.View, state.AutomationOf(w.View).With(d))
 		c.change(&w, n)
 
 		got := policy.Returns{}.Confirm(w, d)
@@ -455,7 +457,7 @@ func TestConfirm(t *testing.T) {
 	w := world(back("b-1", 2*time.Minute, reached))
 	first := decide(w).Decisions[0]
 	first.Phase = state.PhaseWithdrawn
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(first))
+	setMemory(w.View, state.AutomationOf(w.View).With(first))
 
 	if again := decide(w); len(again.Decisions) > 0 || !again.Next.Equal(w.Now.Add(time.Minute)) {
 		t.Errorf("at once after a withdrawal: %s, next %s", actions(again), again.Next)
@@ -468,7 +470,8 @@ func TestConfirm(t *testing.T) {
 		t.Fatalf("after a withdrawal: %+v", second)
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(second...))
+	setMemory(w.View, state.AutomationOf(w.View).With(second...))
+
 	if why := (policy.Returns{}).Confirm(w, second[0]); why != "" {
 		t.Errorf("the second one: %s", why)
 	}
@@ -507,7 +510,7 @@ func TestFences(t *testing.T) {
 		w.Settings.Rate = c.rate
 
 		p := decide(w)
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+		setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
 		p.Decisions = append(p.Decisions, decide(w).Decisions...)
 
 		if len(p.Decisions) != c.want {
@@ -614,7 +617,7 @@ func TestMassReturn(t *testing.T) {
 			nodes[i] = &n
 
 			d.Phase = state.PhaseDone
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+			setMemory(w.View, state.AutomationOf(w.View).With(d))
 			began = append(began, d.Node)
 		}
 
@@ -707,12 +710,13 @@ func TestRepairWithinBudget(t *testing.T) {
 		t.Fatalf("two repairs, one of which fits: %q", actions(p))
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+	setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
+
 	if again := decide(w); len(again.Decisions) > 0 {
 		t.Errorf("the first one is about to begin: %q", actions(again))
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.Automation{})
+	setMemory(w.View, state.Automation{})
 	w.View.Nodes[2].Status = inventory.Maintenance
 
 	if again := decide(w); len(again.Decisions) > 0 {
@@ -786,7 +790,8 @@ func TestYield(t *testing.T) {
 			t.Errorf("%s: decided %q, want %q", c.name, got, c.want)
 		}
 
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+		setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
+
 		if again := decide(w); len(again.Decisions) > 0 {
 			t.Errorf("%s: decided twice", c.name)
 		}

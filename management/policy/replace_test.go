@@ -12,14 +12,13 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
-	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
 // fail lets the job of a decision fail, as on a host whose service does not start.
 func fail(w *policy.World, d state.Decision, id string) {
 	d.Phase, d.Job = state.PhaseDone, id
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+	setMemory(w.View, state.AutomationOf(w.View).With(d))
 	w.View.Jobs = append(w.View.Jobs, &job.Job{
 		ID: id, Verb: inventory.VerbCommission, Actor: "policy:" + d.Policy, Status: job.Errored, Group: d.Group,
 		Targets: []job.Target{{Name: d.Node}}, Accepted: w.Now, Ended: w.Now, Message: "etcd is not healthy",
@@ -114,7 +113,8 @@ func TestReplacementFailed(t *testing.T) {
 		t.Error(text)
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("site", state.Switch{On: true, Since: w.Now.Add(-time.Second)}))
+	setMemory(w.View, state.AutomationOf(w.View).Turn("site", state.Switch{On: true, Since: w.Now.Add(-time.Second)}))
+
 	if got := joins(policy.Decide(rule, w)); got != "n-3 master" {
 		t.Errorf("turned on anew: %q", got)
 	}
@@ -153,7 +153,7 @@ func TestReplacementStops(t *testing.T) {
 		t.Fatalf("%+v", p.Decisions)
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("site", state.Switch{
+	setMemory(w.View, state.AutomationOf(w.View).Turn("site", state.Switch{
 		Since: w.Now, Actor: "policy:site", Reason: p.Decisions[0].Case,
 	}))
 
@@ -164,7 +164,8 @@ func TestReplacementStops(t *testing.T) {
 	}
 
 	// A person who turned it off knows.
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("site", state.Switch{Since: w.Now, Actor: "ann"}))
+	setMemory(w.View, state.AutomationOf(w.View).Turn("site", state.Switch{Since: w.Now, Actor: "ann"}))
+
 	if text := policy.Warnings(w); len(text) > 0 {
 		t.Error(text)
 	}
@@ -278,7 +279,7 @@ func TestFailedReplacementIsNotForgotten(t *testing.T) {
 	// Jobs are kept for a shorter time.
 	w.View.Jobs = nil
 	w.Now = w.Now.Add(time.Hour)
-	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
+	setMemory(w.View, flood(w))
 
 	if text := strings.Join(policy.Warnings(w), ""); !strings.Contains(text, "1 attempt to replace it failed") {
 		t.Errorf("%q", text)

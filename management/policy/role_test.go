@@ -12,7 +12,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
-	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -56,7 +55,7 @@ func lose(w policy.World, n *inventory.Node, since time.Duration) {
 func siteWorld(r policy.Rule, nodes ...*inventory.Node) policy.World {
 	w := world(nodes...)
 	w.Settings.Commission, w.Settings.Jobs, w.Settings.Rate = []policy.Rule{r}, 100, 100
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn(r.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}))
+	setMemory(w.View, state.AutomationOf(w.View).Turn(r.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}))
 
 	return w
 }
@@ -120,7 +119,7 @@ func confirmAll(t *testing.T, name string, w policy.World, p policy.Plan) {
 	rule := policy.Commission{Rule: w.Settings.Commission[0]}
 	view := *w.View
 	w.View = &view
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+	setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
 
 	for _, d := range p.Decisions {
 		if why := rule.Confirm(w, d); why != "" {
@@ -234,7 +233,7 @@ func TestRolesReplace(t *testing.T) {
 		}, "", "nothing is done: the brake holds"},
 		{"paused", func(w *policy.World, m []*inventory.Node) {
 			lose(*w, m[0], time.Hour)
-			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{"all": {Actor: "ann"}} })
+			setPaused(w.View, map[string]state.Pause{"all": {Actor: "ann"}})
 		}, "", "nothing is done: ann paused it"},
 	} {
 		m := masters()
@@ -286,7 +285,7 @@ func TestRolesReplaceOneAtATime(t *testing.T) {
 	}
 
 	d := p.Decisions[0]
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+	setMemory(w.View, state.AutomationOf(w.View).With(d))
 
 	kept := rule.Explain(w, *job.Find(w.View.Nodes, "n-1"))
 	if got := joins(policy.Decide(rule, w)); got != "" || len(kept) != 1 ||
@@ -297,7 +296,7 @@ func TestRolesReplaceOneAtATime(t *testing.T) {
 	n := job.Find(w.View.Nodes, "n-0")
 	n.Status, n.PrevStatus, n.Group = inventory.Allocated, inventory.Provisioning, "service-master"
 	d.Phase = state.PhaseDone
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Replace(d))
+	setMemory(w.View, state.AutomationOf(w.View).Replace(d))
 
 	p = policy.Decide(rule, w)
 	if got := joins(p); got != "n-1 master" || p.Decisions[0].Replaces != "m-0" {
@@ -335,7 +334,7 @@ func TestRolesReplaced(t *testing.T) {
 	}
 
 	back := *m[0]
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+	setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
 
 	seen(m[0], true, w.Now)
 
@@ -349,7 +348,7 @@ func TestRolesReplaced(t *testing.T) {
 	fourth := w.View.Nodes[4]
 	fourth.Status, fourth.PrevStatus, fourth.Group = inventory.Allocated, inventory.Provisioning, "service-master"
 	d.Phase = state.PhaseDone
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Replace(d))
+	setMemory(w.View, state.AutomationOf(w.View).Replace(d))
 	w.Now = w.Now.Add(24 * time.Hour)
 
 	if p := policy.Decide(rule, w); strings.Contains(joins(p), "master") || len(p.Ask) > 0 {
@@ -462,7 +461,7 @@ func TestRolesPriority(t *testing.T) {
 
 	w := siteWorld(first, nodes...)
 	w.Settings.Commission = append(w.Settings.Commission, second)
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("workers", state.Switch{On: true, Since: noon}))
+	setMemory(w.View, state.AutomationOf(w.View).Turn("workers", state.Switch{On: true, Since: noon}))
 
 	p := policy.Decide(policy.Commission{Rule: first}, w)
 	if got := joins(p); got != "n-0 master, n-1 master, n-2 master" {
@@ -474,7 +473,8 @@ func TestRolesPriority(t *testing.T) {
 	}
 
 	// A node that is decided on is nobody else's, even before its job exists.
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+	setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
+
 	if got := joins(policy.Decide(policy.Commission{Rule: second}, w)); got != "n-3 master" {
 		t.Error(got)
 	}

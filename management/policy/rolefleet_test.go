@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
-	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -133,7 +132,7 @@ func (f *site) work() {
 			d.Phase, d.Result = state.PhaseWithdrawn, why
 			delete(f.taken, d.Replaces)
 			a = a.Replace(d)
-			f.world.View.View = record.WithOne(f.world.View.View, &state.Memory, a)
+			setMemory(f.world.View, a)
 
 			continue
 		}
@@ -141,7 +140,7 @@ func (f *site) work() {
 		f.begin(d)
 		d.Phase = state.PhaseDone
 		a = a.Replace(d)
-		f.world.View.View = record.WithOne(f.world.View.View, &state.Memory, a)
+		setMemory(f.world.View, a)
 	}
 
 	for _, j := range f.world.View.Jobs {
@@ -225,7 +224,7 @@ func (f *site) decide() {
 	for _, d := range p.Decisions {
 		f.check(d)
 
-		f.world.View.View = record.WithOne(f.world.View.View, &state.Memory, state.AutomationOf(f.world.View).With(d))
+		setMemory(f.world.View, state.AutomationOf(f.world.View).With(d))
 		f.count[d.Group]++
 
 		if d.Replaces != "" {

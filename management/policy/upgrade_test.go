@@ -46,7 +46,7 @@ func moved(commit string, nodes ...*inventory.Node) policy.World {
 	w.Settings.Playbooks = func(*state.View) state.Playbooks {
 		return state.Playbooks{Digest: "digest of " + commit, Commit: commit, Since: noon}
 	}
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon.Add(-time.Hour)}))
+	setMemory(w.View, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon.Add(-time.Hour)}))
 
 	return w
 }
@@ -62,7 +62,7 @@ func upgraded(w policy.World, commit string, status rollout.Status, nodes ...str
 	}
 
 	w.View.Rollouts = append(w.View.Rollouts, r)
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
+	setMemory(w.View, state.AutomationOf(w.View).With(state.Decision{
 		ID: "d/" + r.ID, Time: r.Created, Policy: "follow", Action: state.ActionUpgrade, Commit: commit,
 		Playbooks: r.Playbooks, Rollout: r.ID, Phase: state.PhaseDone,
 	}))
@@ -104,13 +104,13 @@ func TestUpgrade(t *testing.T) {
 		{"it returned, and nobody decides on returns", func(w *policy.World, n *inventory.Node) {
 			seen(n, false, noon.Add(8*time.Minute))
 			seen(n, true, noon.Add(9*time.Minute))
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("returns", state.Switch{}))
+			setMemory(w.View, state.AutomationOf(w.View).Turn("returns", state.Switch{}))
 		}, state.ActionUpgrade, "a rollout brings it"},
 		{"off", func(w *policy.World, _ *inventory.Node) {
 			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Switches = nil })
 		}, "", ""},
 		{"paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{state.AllPolicies: {Actor: "ann"}} })
+			setPaused(w.View, map[string]state.Pause{state.AllPolicies: {Actor: "ann"}})
 		}, "", "nothing is done: ann paused it"},
 		{"the brake is on", func(w *policy.World, _ *inventory.Node) { setBrake(w.View, state.Brake{On: true}) }, "",
 			"nothing is done: the brake holds"},
@@ -127,7 +127,7 @@ func TestUpgrade(t *testing.T) {
 		}, "", "the commit is not tried again until the repository moves"},
 		{"its canary failed, and it was turned on again", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Stopped, "n-1")
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon}))
+			setMemory(w.View, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon}))
 		}, state.ActionSupersede, "turned on again after rollout r00000000"},
 		{"a newer commit, while one runs", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, oldCommit, rollout.Running, "n-1")
@@ -153,7 +153,7 @@ func TestUpgrade(t *testing.T) {
 		}, "", "it is not tried again until the repository moves"},
 		{"aborted, and turned on again", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Aborted, "n-1")
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon}))
+			setMemory(w.View, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon}))
 		}, state.ActionUpgrade, "a rollout brings it"},
 		{"it failed in a rollout that is done", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done, "n-1")
@@ -190,7 +190,7 @@ func TestUpgrade(t *testing.T) {
 		}, "", "rollout r00000000 (Paused) of ann is to change n-1 first"},
 		{"the rate is used up", func(w *policy.World, _ *inventory.Node) {
 			w.Settings.Rate = 1
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
+			setMemory(w.View, state.AutomationOf(w.View).With(state.Decision{
 				ID: "x", Time: w.Now, Policy: "returns", Action: state.ActionVerify, Phase: state.PhaseDone,
 			}))
 		}, "", "a rollout brings it"},
@@ -261,7 +261,8 @@ func TestUpgradeEvidence(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(d))
+	setMemory(w.View, state.AutomationOf(w.View).With(d))
+
 	if again := policy.Decide(u, w).Decisions; len(again) > 0 {
 		t.Errorf("decided twice: %+v", again)
 	}
@@ -279,7 +280,7 @@ func TestUpgradeEvidence(t *testing.T) {
 
 	// The repository moves back before the rollout starts.
 	back := moved(oldCommit, w.View.Nodes...)
-	back.View.View = record.WithOne(back.View.View, &state.Memory, state.AutomationOf(w.View))
+	setMemory(back.View, state.AutomationOf(w.View))
 
 	if why := u.Confirm(back, d); why == "" {
 		t.Error("a decision about a commit that is no longer in use is carried out")
@@ -314,13 +315,14 @@ func TestUpgradeIsRemembered(t *testing.T) {
 	upgraded(w, newCommit, rollout.Aborted, "n-1")
 
 	for i := range 2 * state.MaxDecisions {
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
+		setMemory(w.View, state.AutomationOf(w.View).With(state.Decision{
 			ID: fmt.Sprint(i), Time: noon.Add(-time.Hour), Policy: "returns", Action: state.ActionVerify,
 			Phase: state.PhaseDone,
 		}))
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, policy.Remember(w, state.AutomationOf(w.View)))
+	setMemory(w.View, policy.Remember(w, state.AutomationOf(w.View)))
+
 	if n := len(state.AutomationOf(w.View).Decisions); n != state.MaxDecisions {
 		t.Errorf("%d decisions are kept", n)
 	}
@@ -341,10 +343,10 @@ func TestBadCommitIsRemembered(t *testing.T) {
 		ID: "next", Time: w.Now, Policy: "follow", Action: state.ActionUpgrade, Commit: "3", Playbooks: "digest of 3",
 		Phase: state.PhaseDecided,
 	}
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(next))
-	w.View.View = record.WithOne(w.View.View, &state.Memory, flood(w))
+	setMemory(w.View, state.AutomationOf(w.View).With(next))
+	setMemory(w.View, flood(w))
 	next.Phase = state.PhaseWithdrawn
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Replace(next))
+	setMemory(w.View, state.AutomationOf(w.View).Replace(next))
 
 	if d := policy.Decide(policy.Upgrade{Rule: follows()}, w).Decisions; len(d) > 0 {
 		t.Errorf("tried again: %+v", d)
@@ -400,7 +402,9 @@ func TestUpgradeHeedsPeople(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, f)
 		}
 
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon.Add(5 * time.Minute)}))
+		on := state.Switch{On: true, Since: noon.Add(5 * time.Minute)}
+		setMemory(w.View, state.AutomationOf(w.View).Turn("follow", on))
+
 		if len(policy.Decide(u, w).Decisions) != 1 {
 			t.Errorf("%s: it was turned off and on, and nothing is decided", c.name)
 		}

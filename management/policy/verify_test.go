@@ -47,7 +47,10 @@ func verified(name string, at time.Time) *inventory.Node {
 func night(r policy.VerifyRule, nodes ...*inventory.Node) policy.World {
 	w := world(nodes...)
 	w.Settings.Verify, w.Settings.Jobs = []policy.VerifyRule{r}, 5
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("nightly", state.Switch{On: true, Since: noon.Add(-24 * time.Hour)}))
+	setMemory(
+		w.View,
+		state.AutomationOf(w.View).Turn("nightly", state.Switch{On: true, Since: noon.Add(-24 * time.Hour)}),
+	)
 
 	return w
 }
@@ -92,13 +95,14 @@ func TestVerify(t *testing.T) {
 			n.Verification = failed.Verification
 		}, "verify n-1", "it is verified now"},
 		{"turned on after the time", func(w *policy.World, _ *inventory.Node) {
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("nightly", state.Switch{On: true, Since: noon.Add(time.Second)}))
+			on := state.Switch{On: true, Since: noon.Add(time.Second)}
+			setMemory(w.View, state.AutomationOf(w.View).Turn("nightly", on))
 		}, "", ""},
 		{"off", func(w *policy.World, _ *inventory.Node) {
 			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Switches = nil })
 		}, "", ""},
 		{"paused", func(w *policy.World, _ *inventory.Node) {
-			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Paused = map[string]state.Pause{"nightly": {Actor: "ann"}} })
+			setPaused(w.View, map[string]state.Pause{"nightly": {Actor: "ann"}})
 		}, "", "nothing is done: ann paused it"},
 		{"the brake is on", func(w *policy.World, _ *inventory.Node) { setBrake(w.View, state.Brake{On: true}) }, "",
 			"nothing is done: the brake holds"},
@@ -116,7 +120,7 @@ func TestVerify(t *testing.T) {
 		{"it returned, and nobody decides on returns", func(w *policy.World, n *inventory.Node) {
 			seen(n, false, noon.Add(8*time.Minute))
 			seen(n, true, noon.Add(9*time.Minute))
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("returns", state.Switch{}))
+			setMemory(w.View, state.AutomationOf(w.View).Turn("returns", state.Switch{}))
 		}, "verify n-1", "it is verified now"},
 		{"held by a job", func(_ *policy.World, n *inventory.Node) { n.Job = "9" }, "", "job 9 holds it"},
 		{"wanted by a person", func(w *policy.World, _ *inventory.Node) {
@@ -134,7 +138,7 @@ func TestVerify(t *testing.T) {
 			byPolicy(w, job.Errored, noon.Add(-time.Hour))
 		}, "verify n-1", "it is verified now"},
 		{"it was refused", func(w *policy.World, _ *inventory.Node) {
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
+			setMemory(w.View, state.AutomationOf(w.View).With(state.Decision{
 				ID: "d", Time: noon, Policy: "nightly", Action: state.ActionVerify, Nodes: []string{"n-1"},
 				Phase: state.PhaseRefused,
 			}))
@@ -205,7 +209,10 @@ func TestVerifySpread(t *testing.T) {
 
 		// The day before is over.
 		if c.after < 0 {
-			w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("nightly", state.Switch{On: true, Since: noon.Add(-time.Hour)}))
+			setMemory(
+				w.View,
+				state.AutomationOf(w.View).Turn("nightly", state.Switch{On: true, Since: noon.Add(-time.Hour)}),
+			)
 		}
 
 		spaced := func(p policy.Plan) string { return strings.ReplaceAll(batches(p), " ,", ",") }
@@ -247,7 +254,8 @@ func TestVerifyDecision(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(decided...))
+	setMemory(w.View, state.AutomationOf(w.View).With(decided...))
+
 	if again := policy.Decide(v, w).Decisions; len(again) > 0 {
 		t.Errorf("decided twice: %+v", again)
 	}
@@ -347,7 +355,8 @@ func TestScheduledVerificationLeavesRoom(t *testing.T) {
 			t.Errorf("%+v: %d in the test", c, now)
 		}
 
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(p.Decisions...))
+		setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
+
 		if again := policy.Decide(v, w); len(again.Decisions) != 0 {
 			t.Errorf("%+v: then %s", c, batches(again))
 		}
@@ -379,7 +388,7 @@ func TestVanishingNodeIsVerifiedAlone(t *testing.T) {
 	rule.Jobs = 9
 	w := night(rule, verified("n-0", time.Time{}), verified("n-1", time.Time{}), verified("n-2", time.Time{}))
 	w.Now, w.Settings.Rate, w.Settings.Jobs = noon.Add(2*time.Hour), 100, 100
-	w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).Turn("returns", state.Switch{}))
+	setMemory(w.View, state.AutomationOf(w.View).Turn("returns", state.Switch{}))
 
 	cancelled := func(accepted time.Time) {
 		w.View.Jobs = []*job.Job{{
@@ -463,7 +472,11 @@ func TestChangedSchedule(t *testing.T) {
 	wants("the next run", "verify n-1", noon.Add(28*time.Hour+30*time.Minute))
 
 	// Nobody has turned it on or off: there is nothing to remember.
-	w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Switches, a.Schedules = nil, nil })
+	w.View.View = record.Change(
+		w.View.View,
+		&state.Memory,
+		func(a *state.Automation) { a.Switches, a.Schedules = nil, nil },
+	)
 
 	remember(false)
 }
@@ -495,7 +508,7 @@ func TestFailedVerificationIsNotRepeated(t *testing.T) {
 	} {
 		w := night(nightly(t), verified("n-1", time.Time{}))
 		w.View.Jobs = jobtest.List(c.jobs...)
-		w.View.View = record.WithOne(w.View.View, &state.Memory, state.AutomationOf(w.View).With(state.Decision{
+		setMemory(w.View, state.AutomationOf(w.View).With(state.Decision{
 			ID: "d", Time: c.decided, Policy: "nightly", Nodes: []string{"n-1"}, Action: state.ActionVerify,
 			Phase: state.PhaseDone, Job: "7",
 		}).With(c.further...))

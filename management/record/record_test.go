@@ -78,7 +78,12 @@ func TestViewsNeverChange(t *testing.T) {
 	empty := view(s)
 
 	for _, path := range []string{"b", "a"} {
-		if err := write(t, s, "notes/"+path, `{"id":"`+path+`","text":"x","order":`+fmt.Sprint(int('c'-path[0]))+`}`); err != nil {
+		if err := write(
+			t,
+			s,
+			"notes/"+path,
+			`{"id":"`+path+`","text":"x","order":`+fmt.Sprint(int('c'-path[0]))+`}`,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,8 +207,14 @@ func TestDecisionsAreGuarded(t *testing.T) {
 		{"all records, one removed", func(tx *record.Tx) { record.List(tx, &notes) }, "notes/b", "", 2},
 		{"all of another kind", func(tx *record.Tx) { record.List(tx, &hidden) }, "notes/c", `{"id":"c"}`, 1},
 		{"the only record", func(tx *record.Tx) { record.One(tx, &board) }, "board", `{"on":true}`, 2},
-		{"what it replaces", func(tx *record.Tx) { record.Put(tx, &notes, &note{ID: "a"}) }, "notes/a", `{"id":"a","text":"new"}`, 2},
-		{"what it removes", func(tx *record.Tx) { record.Remove(tx, &notes, "a") }, "notes/a", `{"id":"a","text":"new"}`, 2},
+		{
+			"what it replaces", func(tx *record.Tx) { record.Put(tx, &notes, &note{ID: "a"}) },
+			"notes/a", `{"id":"a","text":"new"}`, 2,
+		},
+		{
+			"what it removes", func(tx *record.Tx) { record.Remove(tx, &notes, "a") },
+			"notes/a", `{"id":"a","text":"new"}`, 2,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -260,7 +271,11 @@ func TestDecisionFails(t *testing.T) {
 	} {
 		s.Before = func(*record.Tx) error { return c.before }
 
-		_, revision, err := record.Decide(t.Context(), s, func(tx *record.Tx) (struct{}, error) { return struct{}{}, c.decide(tx) })
+		_, revision, err := record.Decide(
+			t.Context(),
+			s,
+			func(tx *record.Tx) (struct{}, error) { return struct{}{}, c.decide(tx) },
+		)
 		if !errors.Is(err, c.want) || revision != 0 || texts(view(s)) != "" {
 			t.Errorf("revision %d, %v, %q", revision, err, texts(view(s)))
 		}

@@ -103,9 +103,11 @@ const attempts = 20
 
 // Decide is the way to change records: decide reads and writes through a transaction, which is
 // committed if decide returns no error. After a conflict, in decide or at the commit, it is called
-// again, on newer records, so it must have no other effect. It returns the result of the last call, and the revision of the
-// commit; 0: nothing was written.
-func Decide[R any](ctx context.Context, s Store, decide func(*Tx) (R, error)) (result R, revision int64, err error) {
+// again, on newer records, so it must have no other effect. It returns the result of the last call,
+// and the revision of the commit; 0: nothing was written.
+func Decide[R any](
+	ctx context.Context, s Store, decide func(*Tx) (R, error),
+) (result R, revision int64, err error) {
 	for range attempts {
 		tx := NewTx(s)
 

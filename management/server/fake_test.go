@@ -76,7 +76,12 @@ func newFakeManager() *fakeManager {
 			Variables: map[state.Scope]configuration.Vars{
 				state.ScopeGlobal: {"motd": "hello", "port": int64(8080)},
 			},
-			View: record.Set(record.View{}, &state.Connections, "a-1", &configuration.Connection{User: "admin", Port: 2222}),
+			View: record.Set(
+				record.View{},
+				&state.Connections,
+				"a-1",
+				&configuration.Connection{User: "admin", Port: 2222},
+			),
 		},
 		feed:    state.NewFeed(10, 10_000, 10_000_000),
 		changed: make(chan struct{}), inputs: map[string]job.Inputs{}, logs: map[string][]byte{},

@@ -145,7 +145,11 @@ func TestScopeOfFreeze(t *testing.T) {
 
 	s, send := scopedServer(t, access.Scope{Groups: []string{inventory.GroupWorker}})
 	s.manager.change(func(v *state.View) {
-		v.View = record.WithOne(v.View, &window.FreezeKind, window.Freeze{On: true, Since: time.Now(), Actor: "anna", Reason: "outage of " + outside})
+		v.View = record.WithOne(
+			v.View,
+			&window.FreezeKind,
+			window.Freeze{On: true, Since: time.Now(), Actor: "anna", Reason: "outage of " + outside},
+		)
 	})
 
 	text := send(http.MethodGet, "/v1/freeze", "").Body.String()

@@ -154,7 +154,7 @@ type Decision struct {
 	Replaces string `json:"replaces,omitempty"`
 	// Lost are the nodes of the group that were lost then, Replaces among them.
 	Lost   []string `json:"lost,omitempty"`
-	From   string   `json:"from,omitempty"`   // ActionUpgrade: the commit of most nodes; ActionSupersede: that of the rollout
+	From   string   `json:"from,omitempty"`   // ActionUpgrade: that of most nodes; ActionSupersede: of the rollout
 	Commit string   `json:"commit,omitempty"` // the commit in use, for these two
 	// Playbooks is the digest of the playbooks of that commit.
 	Playbooks string `json:"playbooks,omitempty"`

@@ -110,20 +110,26 @@ func (k *Keeper) change(
 
 	var out Freeze
 
-	err := access.Audited(ctx, k.Audit, c, access.Record{Action: action, Reason: reason}, func(*access.Record) (err error) {
-		out, _, err = access.Decide(ctx, k.Store, c, func(tx *record.Tx) (Freeze, error) {
-			f := FreezeOf(tx)
-			if err := change(&f); err != nil {
-				return f, err
-			}
+	err := access.Audited(
+		ctx,
+		k.Audit,
+		c,
+		access.Record{Action: action, Reason: reason},
+		func(*access.Record) (err error) {
+			out, _, err = access.Decide(ctx, k.Store, c, func(tx *record.Tx) (Freeze, error) {
+				f := FreezeOf(tx)
+				if err := change(&f); err != nil {
+					return f, err
+				}
 
-			record.Put(tx, &FreezeKind, &f)
+				record.Put(tx, &FreezeKind, &f)
 
-			return f, nil
-		})
+				return f, nil
+			})
 
-		return err
-	})
+			return err
+		},
+	)
 
 	return out, err
 }

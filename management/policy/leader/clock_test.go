@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -103,7 +102,7 @@ func TestClockDecisions(t *testing.T) {
 			lead(false)
 			s.run(l, time.Minute)
 			s.publish(func(v *state.View) {
-				v.View = record.WithOne(v.View, &state.Memory, state.AutomationOf(v).With(state.Decision{
+				setMemory(v, state.AutomationOf(v).With(state.Decision{
 					ID: "1", Time: time.Now().Add(c.before), Policy: "returns", Node: name(3),
 					Action: state.ActionRecord, Phase: state.PhaseDecided,
 				}))

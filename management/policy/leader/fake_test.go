@@ -226,7 +226,7 @@ func (s *site) Commit(_ context.Context, tx *record.Tx) (revision int64, err err
 				return
 			}
 
-			v.View = record.WithOne(v.View, &state.Memory, *a)
+			setMemory(v, *a)
 		})
 
 		return nil
@@ -563,3 +563,6 @@ func upTo(n int) []int {
 
 	return all
 }
+
+// setMemory sets the memory of the policies.
+func setMemory(v *state.View, a state.Automation) { v.View = record.WithOne(v.View, &state.Memory, a) }

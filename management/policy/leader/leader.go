@@ -287,7 +287,10 @@ func (l *Leader) decide(ctx context.Context, settings Settings) (next time.Time,
 		next = earliest(next, plan.Next)
 
 		if len(plan.Decisions) > 0 {
-			if err := l.record(bounded, stopped(state.AutomationOf(w.View), plan.Decisions), plan.Decisions...); err != nil {
+			if err := l.record(
+				bounded,
+				stopped(state.AutomationOf(w.View), plan.Decisions),
+				plan.Decisions...); err != nil {
 				return next, err
 			}
 		}

@@ -222,7 +222,11 @@ func TestBrakeHolds(t *testing.T) {
 			defer s.mu.Unlock()
 
 			s.publish(func(v *state.View) {
-				v.View = record.Change(v.View, &state.Memory, func(a *state.Automation) { a.Brake = state.Brake{On: on, Vanish: 9, Visible: 10} })
+				v.View = record.Change(
+					v.View,
+					&state.Memory,
+					func(a *state.Automation) { a.Brake = state.Brake{On: on, Vanish: 9, Visible: 10} },
+				)
 			})
 		}
 		brake(true)

@@ -48,7 +48,11 @@ func TestPausedPolicyHolds(t *testing.T) {
 
 			s.mu.Lock()
 			s.publish(func(v *state.View) {
-				v.View = record.WithOne(v.View, &state.Memory, state.AutomationOf(v).Turn("follow", state.Switch{On: true}))
+				v.View = record.WithOne(
+					v.View,
+					&state.Memory,
+					state.AutomationOf(v).Turn("follow", state.Switch{On: true}),
+				)
 			})
 			s.mu.Unlock()
 
