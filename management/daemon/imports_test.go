@@ -86,7 +86,7 @@ var mayImport = map[string][]string{
 		"management/variable",
 		"management/record",
 	},
-	"configuration/repository/galaxy": {"inventory"},
+	"configuration/repository/galaxy": {"inventory", "configuration/source"},
 	"configuration/repository/git": {
 		"inventory", "inventory/localfile", "configuration", "configuration/source",
 	},

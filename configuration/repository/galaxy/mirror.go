@@ -6,8 +6,6 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/cluster/configuration/source"
 	"github.com/contiv/cluster/inventory"
 )
 
@@ -109,9 +108,15 @@ func (m Mirror) opener(ctx context.Context) (open func(name string) (io.ReadClos
 		return func(name string) (io.ReadCloser, error) { return openFile(root, name) }, func() { root.Close() }, nil
 	}
 
-	client, err := m.client()
+	transport, err := source.Transport(m.CAFile)
 	if err != nil {
 		return nil, nil, err
+	}
+
+	client := &http.Client{
+		Transport: transport,
+		// The settings name the one place that archives come from.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 
 	get := func(name string) (io.ReadCloser, error) {
@@ -150,34 +155,6 @@ func openFile(root *os.Root, name string) (io.ReadCloser, error) {
 	}
 
 	return root.Open(name)
-}
-
-// answerTimeout bounds the time that a server takes to begin an answer.
-const answerTimeout = time.Minute
-
-func (m Mirror) client() (*http.Client, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-
-	if m.CAFile != "" {
-		pem, err := os.ReadFile(m.CAFile)
-		if err != nil {
-			return nil, err
-		}
-
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s has no certificate in PEM", m.CAFile)
-		}
-	}
-
-	return &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
-			TLSHandshakeTimeout: answerTimeout, ResponseHeaderTimeout: answerTimeout,
-		},
-		// The settings name the one place that archives come from.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, nil
 }
 
 // copy copies an archive of at most left bytes, and returns its size.

@@ -602,6 +602,9 @@ func TestCheckURL(t *testing.T) {
 		"https://user:pw@git.example.com/a":     "contains credentials",
 		"https://token@git.example.com/a":       "contains credentials",
 		"ssh://git:pw@git.example.com/a":        "contains credentials",
+		"git:pw@git.example.com:a":              "contains credentials",
+		"git.example.com:a":                     "not one of a repository",
+		"/srv/git:a/playbooks":                  "",
 		"http://git.example.com/a":              "http://, which is not supported",
 		"git://git.example.com/a":               "git://",
 		"file:///srv/git":                       "not one of a repository",
@@ -770,30 +773,23 @@ func TestLocalMemory(t *testing.T) {
 	r := newRepo(t)
 	r.push("main", playbooks())
 
-	remote, err := openLocal(r.dir, DefaultLimits.Size)
-	must(t, err)
+	local := newStorage(r.dir)
+	defer local.Close()
 
-	defer remote.close()
-
-	local, ok := remote.(*localRemote)
-	if !ok {
-		t.Fatalf("got %T", remote)
-	}
-
-	refs, err := remote.references(t.Context())
+	head, err := local.Reference("refs/heads/main")
 	must(t, err)
 
 	c := copier{
-		ctx: t.Context(), from: local.store, have: &mirrored{newStorage(t.TempDir())},
+		ctx: t.Context(), from: local, have: &mirrored{newStorage(t.TempDir())},
 		seen: map[plumbing.Hash]*lazyObject{}, maxSize: DefaultLimits.Size,
 	}
-	must(t, c.collect(refs.head))
+	must(t, c.collect(head.Hash()))
 
 	for _, hash := range c.found {
-		o, err := lazyStore{local.store, c.seen}.EncodedObject(plumbing.AnyObject, hash)
+		o, err := lazyStore{local, c.seen}.EncodedObject(plumbing.AnyObject, hash)
 		must(t, err)
 
-		whole, err := local.store.EncodedObject(plumbing.AnyObject, hash)
+		whole, err := local.EncodedObject(plumbing.AnyObject, hash)
 		must(t, err)
 
 		if o.Type() != whole.Type() || o.Size() != whole.Size() || o.Hash() != whole.Hash() {

@@ -18,32 +18,46 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	gittransport "github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/plumbing/transport/server"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/contiv/cluster/inventory"
 )
 
-// localRemote is a repository in a folder of this host. It is read directly: neither
-// git nor a hook runs.
-type localRemote struct {
-	store   *filesystem.Storage
+// localSession is a repository in a folder of this host. It is read directly: neither
+// git nor a hook runs. The library reads the references.
+type localSession struct {
+	gittransport.UploadPackSession
+
+	from    *filesystem.Storage
+	have    *mirrored
 	maxSize int64
 }
 
-func openLocal(path string, maxSize int64) (remote, error) {
-	dir := path
-	if info, err := os.Stat(filepath.Join(path, ".git")); err == nil && info.IsDir() {
-		dir = filepath.Join(path, ".git")
+func openLocal(e *gittransport.Endpoint, maxSize int64, have *mirrored) (session, error) {
+	dir := e.Path
+	if info, err := os.Stat(filepath.Join(dir, ".git")); err == nil && info.IsDir() {
+		dir = filepath.Join(dir, ".git")
 	}
 
 	for _, part := range []string{"HEAD", "objects"} {
 		if _, err := os.Stat(filepath.Join(dir, part)); err != nil {
-			return nil, inventory.Errorf(inventory.KindUnavailable, "%s is not a git repository: %w", path, err).
+			return nil, inventory.Errorf(inventory.KindUnavailable, "%s is not a git repository: %w", e.Path, err).
 				Do("give the path of a bare repository, or of a clone")
 		}
 	}
 
-	return &localRemote{newStorage(dir), maxSize}, nil
+	from := newStorage(dir)
+
+	references, err := server.NewClient(server.MapLoader{e.String(): from}).NewUploadPackSession(e, nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return &localSession{references, from, have, maxSize}, nil
 }
 
 // newStorage opens the git folder dir.
@@ -71,41 +85,23 @@ func (p plainFiles) OpenFile(name string, flag int, mode os.FileMode) (billy.Fil
 	return p.Filesystem.OpenFile(name, flag, mode)
 }
 
-func (r *localRemote) references(context.Context) (references, error) {
-	refs := references{named: map[string]plumbing.Hash{}}
-
-	all, err := r.store.IterReferences()
+// AdvertisedReferencesContext returns the references. Every commit can be had.
+func (s *localSession) AdvertisedReferencesContext(ctx context.Context) (*packp.AdvRefs, error) {
+	ar, err := s.UploadPackSession.AdvertisedReferencesContext(ctx)
 	if err != nil {
-		return refs, err
+		return nil, err
 	}
 
-	err = all.ForEach(func(ref *plumbing.Reference) error {
-		if ref.Type() == plumbing.HashReference {
-			refs.named[ref.Name().String()] = ref.Hash()
-		}
-
-		return nil
-	})
-	if err != nil {
-		return refs, err
-	}
-
-	if head, err := r.store.Reference(plumbing.HEAD); err == nil {
-		refs.head, refs.branch = head.Hash(), head.Target().String()
-		if head.Type() == plumbing.SymbolicReference {
-			refs.head = refs.named[refs.branch]
-		}
-	}
-
-	return refs, nil
+	return ar, ar.Capabilities.Add(capability.AllowReachableSHA1InWant)
 }
 
-func (r *localRemote) givesAny() bool { return true }
+// UploadPack returns a pack with the objects that the mirror lacks.
+func (s *localSession) UploadPack(
+	ctx context.Context, req *packp.UploadPackRequest,
+) (*packp.UploadPackResponse, error) {
+	c := copier{ctx: ctx, from: s.from, have: s.have, seen: map[plumbing.Hash]*lazyObject{}, maxSize: s.maxSize}
 
-func (r *localRemote) pack(ctx context.Context, wants []plumbing.Hash, m *mirrored) (io.ReadCloser, error) {
-	c := copier{ctx: ctx, from: r.store, have: m, seen: map[plumbing.Hash]*lazyObject{}, maxSize: r.maxSize}
-
-	for _, want := range wants {
+	for _, want := range req.Wants {
 		if err := c.collect(want); err != nil {
 			return nil, err
 		}
@@ -115,12 +111,15 @@ func (r *localRemote) pack(ctx context.Context, wants []plumbing.Hash, m *mirror
 
 	// It ends when the pack is read, or the reader closed.
 	go func() {
-		_, err := packfile.NewEncoder(writer, lazyStore{r.store, c.seen}, false).Encode(c.found, 0)
+		_, err := packfile.NewEncoder(writer, lazyStore{s.from, c.seen}, false).Encode(c.found, 0)
 		writer.CloseWithError(err)
 	}()
 
-	return reader, nil
+	return packp.NewUploadPackResponseWithPackfile(req, reader), nil
 }
+
+// Close closes the repository.
+func (s *localSession) Close() error { return s.from.Close() }
 
 // lazyStore has the objects of a pack. The encoder takes all of them before it writes the
 // first one, so their content must not be in memory.
@@ -162,8 +161,6 @@ func (o *lazyObject) Reader() (io.ReadCloser, error) {
 
 	return content.Reader()
 }
-
-func (r *localRemote) close() { _ = r.store.Close() } // it was only read
 
 // maxObjects bounds the objects of one fetch.
 const maxObjects = 5_000_000

@@ -4,11 +4,13 @@ package git
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,8 +20,13 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	gittransport "github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	"github.com/go-git/go-git/v5/utils/ioutil"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -146,13 +153,16 @@ func (m *Mirror) unreachable(err error) error {
 // bring fetches missing objects, and returns the object that Options name, as soon as it
 // is known also with an error.
 func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbing.Hash, error) {
-	r, err := m.open(ctx, b)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	s, err := m.open(ctx, store, b)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	defer r.close()
+	defer s.Close()
 
-	refs, err := r.references(ctx)
+	refs, err := s.AdvertisedReferencesContext(ctx)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -164,13 +174,22 @@ func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbin
 		return want, err
 	}
 
-	pack, err := r.pack(ctx, m.wants(r, refs, store, want), store)
+	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
+	req.Wants, req.Haves = m.wants(refs, store, want), store.haves()
+
+	if refs.Capabilities.Supports(capability.NoProgress) {
+		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
+			return want, err
+		}
+	}
+
+	resp, err := s.UploadPack(ctx, req)
 	if err != nil {
 		return want, err
 	}
-	defer pack.Close()
+	defer resp.Close()
 
-	if err := m.receive(ctx, store, pack, b); err != nil {
+	if err := m.receive(ctx, store, packOf(req, resp), b); err != nil {
 		return want, err
 	}
 
@@ -181,21 +200,32 @@ func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbin
 	return want, nil
 }
 
+// packOf returns the pack in a response.
+func packOf(req *packp.UploadPackRequest, resp io.Reader) io.Reader {
+	switch {
+	case req.Capabilities.Supports(capability.Sideband64k):
+		return sideband.NewDemuxer(sideband.Sideband64k, resp)
+	case req.Capabilities.Supports(capability.Sideband):
+		return sideband.NewDemuxer(sideband.Sideband, resp)
+	}
+
+	return resp
+}
+
 // wants returns the objects to ask for, to get one. A server may give no commit that is
 // not the end of a branch or a tag: such a one comes with all of these.
-func (m *Mirror) wants(r remote, refs references, store *mirrored, want plumbing.Hash) []plumbing.Hash {
-	if m.Options.Commit == "" || r.givesAny() || slices.Contains(slices.Collect(maps.Values(refs.named)), want) {
+func (m *Mirror) wants(refs *packp.AdvRefs, store *mirrored, want plumbing.Hash) []plumbing.Hash {
+	givesAny := refs.Capabilities.Supports(capability.AllowReachableSHA1InWant)
+	if m.Options.Commit == "" || givesAny || slices.Contains(slices.Collect(maps.Values(refs.References)), want) {
 		return []plumbing.Hash{want}
 	}
 
 	var wants []plumbing.Hash
 
 	// Other references, e.g. of merge requests, may be many.
-	for _, name := range slices.Sorted(maps.Keys(refs.named)) {
-		hash := refs.named[name]
-		isEnd := strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/")
-
-		if isEnd && !slices.Contains(wants, hash) && !store.has(hash) {
+	for name, hash := range refs.References {
+		ref := plumbing.ReferenceName(name)
+		if (ref.IsBranch() || ref.IsTag()) && !slices.Contains(wants, hash) && !store.has(hash) {
 			wants = append(wants, hash)
 		}
 	}
@@ -208,29 +238,23 @@ func (m *Mirror) wants(r remote, refs references, store *mirrored, want plumbing
 }
 
 // choose returns the object to fetch.
-func (m *Mirror) choose(refs references) (plumbing.Hash, error) {
+func (m *Mirror) choose(refs *packp.AdvRefs) (plumbing.Hash, error) {
 	o := m.Options
 
-	if o.Commit != "" {
-		return plumbing.NewHash(o.Commit), nil
-	}
-
-	if len(refs.named) == 0 {
-		return plumbing.ZeroHash, gittransport.ErrEmptyRemoteRepository
-	}
-
-	name := refs.branch
+	var name plumbing.ReferenceName
 
 	switch {
+	case o.Commit != "":
+		return plumbing.NewHash(o.Commit), nil
 	case o.Branch != "":
-		name = "refs/heads/" + o.Branch
+		name = plumbing.NewBranchReferenceName(o.Branch)
 	case o.Tag != "":
-		name = "refs/tags/" + o.Tag
-	case !refs.head.IsZero():
-		return refs.head, nil
+		name = plumbing.NewTagReferenceName(o.Tag)
+	case refs.Head != nil:
+		return *refs.Head, nil
 	}
 
-	if hash, ok := refs.named[name]; ok {
+	if hash, ok := refs.References[name.String()]; ok {
 		return hash, nil
 	}
 
@@ -240,10 +264,10 @@ func (m *Mirror) choose(refs references) (plumbing.Hash, error) {
 }
 
 // describe names the branches of a repository.
-func describe(refs references) string {
+func describe(refs *packp.AdvRefs) string {
 	var names []string
 
-	for _, full := range slices.Sorted(maps.Keys(refs.named)) {
+	for _, full := range slices.Sorted(maps.Keys(refs.References)) {
 		if name, ok := strings.CutPrefix(full, "refs/heads/"); ok {
 			names = append(names, plain(name, 60))
 		}
@@ -314,7 +338,7 @@ func (m *Mirror) receive(ctx context.Context, store *mirrored, pack io.Reader, b
 	defer file.Close()
 
 	// A local repository has no other counter.
-	if _, err := io.Copy(file, b.reader(contextReader{ctx, pack})); err != nil {
+	if _, err := io.Copy(file, b.reader(ioutil.NewContextReader(ctx, pack))); err != nil {
 		return err
 	}
 
@@ -326,25 +350,11 @@ func (m *Mirror) receive(ctx context.Context, store *mirrored, pack io.Reader, b
 		return err
 	}
 
-	if err := packfile.WritePackfileToObjectStorage(store.Storage, contextReader{ctx, file}); err != nil {
+	if err := packfile.WritePackfileToObjectStorage(store.Storage, ioutil.NewContextReader(ctx, file)); err != nil {
 		return fmt.Errorf("the pack cannot be stored: %w", err)
 	}
 
 	return nil
-}
-
-// contextReader reads until a context ends.
-type contextReader struct {
-	ctx context.Context //nolint:containedctx // it lives for one call
-	r   io.Reader
-}
-
-func (r contextReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-
-	return r.r.Read(p)
 }
 
 // checkPack refuses a pack with too many or too large objects. It reads the pack as a
@@ -390,8 +400,7 @@ func (m *Mirror) checkObject(scanner *packfile.Scanner) error {
 		return errObject("", header.Length, limit)
 	}
 
-	start := &deltaHeader{}
-
+	start := &firstBytes{limit: 2 * binary.MaxVarintLen64}
 	n, _, err := scanner.NextObject(start)
 
 	switch {
@@ -403,9 +412,15 @@ func (m *Mirror) checkObject(scanner *packfile.Scanner) error {
 		return nil
 	}
 
-	// A short delta may describe a long object.
-	if size := start.target(); size < 0 || size > limit {
-		return errObject("", size, limit)
+	// A short delta may describe a long object. It begins with the sizes of its base and of the object.
+	_, base := binary.Uvarint(start.text)
+	size, read := binary.Uvarint(start.text[max(base, 0):])
+
+	switch {
+	case base <= 0 || read <= 0:
+		return errors.New("the pack is damaged: a delta has no size")
+	case size > uint64(limit): //nolint:gosec // it is positive
+		return errObject("", int64(min(size, math.MaxInt64)), limit) //nolint:gosec // it is bounded
 	}
 
 	return nil
@@ -417,73 +432,31 @@ func errObject(hash string, size, limit int64) error {
 		Do("raise repository.limits.size, or remove large files from its history")
 }
 
-// deltaHeader keeps the beginning of a delta: the sizes of its base and of the object.
-type deltaHeader struct{ start []byte }
-
-func (d *deltaHeader) Write(p []byte) (int, error) {
-	const twoNumbers = 20
-
-	d.start = append(d.start, p[:min(len(p), twoNumbers-len(d.start))]...)
-
-	return len(p), nil
-}
-
-// target returns the size of the object, or -1 if the header is damaged.
-func (d *deltaHeader) target() int64 {
-	rest, size := d.start, int64(-1)
-
-	for range 2 {
-		if size, rest = number(rest); size < 0 {
-			return -1
-		}
-	}
-
-	return size
-}
-
-// number reads a number of seven bits per byte, the lowest first.
-func number(b []byte) (n int64, rest []byte) {
-	for i, c := range b {
-		if 7*i > 56 {
-			return -1, nil
-		}
-
-		n |= int64(c&0x7f) << (7 * i)
-
-		if c&0x80 == 0 {
-			return n, b[i+1:]
-		}
-	}
-
-	return -1, nil
-}
-
 // mirrored is the opened storage of a mirror.
 type mirrored struct{ *filesystem.Storage }
 
 func (s *mirrored) has(hash plumbing.Hash) bool { return s.HasEncodedObject(hash) == nil }
 
 // haves returns commits of the mirror, the newest first.
-func (s *mirrored) haves() []plumbing.Hash {
+func (s *mirrored) haves() (found []plumbing.Hash) {
 	ref, err := s.Reference(seenRef)
-	if err != nil || !s.has(ref.Hash()) {
+	if err != nil {
 		return nil
 	}
 
-	found, seen := []plumbing.Hash{ref.Hash()}, map[plumbing.Hash]bool{ref.Hash(): true}
-
-	for i := 0; i < len(found) && len(found) < maxHaves; i++ {
-		c, err := object.GetCommit(s.Storage, found[i])
-		if err != nil {
-			break
-		}
-
-		for _, parent := range c.ParentHashes {
-			if !seen[parent] && s.has(parent) {
-				seen[parent], found = true, append(found, parent)
-			}
-		}
+	newest, err := object.GetCommit(s, ref.Hash())
+	if err != nil {
+		return nil
 	}
+
+	// A damaged history offers less.
+	_ = object.NewCommitIterBSF(newest, nil, nil).ForEach(func(c *object.Commit) error {
+		if found = append(found, c.Hash); len(found) == maxHaves {
+			return storer.ErrStop
+		}
+
+		return nil
+	})
 
 	return found
 }

@@ -3,14 +3,16 @@
 package git
 
 import (
-	"net"
-	"net/url"
+	"cmp"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	gittransport "github.com/go-git/go-git/v5/plumbing/transport"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -52,27 +54,6 @@ type Limits struct {
 	Time  time.Duration
 }
 
-// The transports of a URL.
-type transport string
-
-const (
-	viaHTTPS transport = "https"
-	viaSSH   transport = "ssh"
-	viaPath  transport = "path"
-)
-
-// scpLike matches USER@HOST:PATH, the short form of an ssh URL.
-var scpLike = regexp.MustCompile(`^([A-Za-z0-9._-]+)@([A-Za-z0-9._-]+):([^:]+)$`)
-
-// address is a parsed URL.
-type address struct {
-	via  transport
-	url  string // of https
-	user string // of ssh
-	host string // HOST:PORT, of ssh
-	path string // on the ssh server, or on this host
-}
-
 // CheckURL refuses a URL that is none of https://HOST/PATH, ssh://USER@HOST/PATH,
 // USER@HOST:PATH and an absolute path, and one that contains a password.
 func CheckURL(text string) error {
@@ -82,66 +63,69 @@ func CheckURL(text string) error {
 
 // UsesSSH reports whether the URL is fetched over ssh.
 func UsesSSH(text string) bool {
-	a, err := parseURL(text)
-	return err == nil && a.via == viaSSH
+	e, err := parseURL(text)
+	return err == nil && e.Protocol == viaSSH
 }
 
 // UsesHTTPS reports whether the URL is fetched over https.
 func UsesHTTPS(text string) bool {
-	a, err := parseURL(text)
-	return err == nil && a.via == viaHTTPS
+	e, err := parseURL(text)
+	return err == nil && e.Protocol == viaHTTPS
 }
+
+// The protocols of an endpoint.
+const (
+	viaHTTPS = "https"
+	viaSSH   = "ssh"
+	viaPath  = "file" // a path on this host
+)
 
 const forms = "write https://HOST/PATH, ssh://USER@HOST/PATH, USER@HOST:PATH or an absolute path"
 
-func parseURL(text string) (address, error) {
-	if text == "" || len(text) > 2000 || !printable(text) {
-		return address{}, inventory.Errorf(inventory.KindInvalid, "the URL %q is not one of a repository",
-			inventory.Shorten(text, 100)).Do(forms)
+// parseURL returns the place of a repository. User and port of a server are set, also where
+// the URL leaves them out.
+func parseURL(text string) (*gittransport.Endpoint, error) {
+	// The text may contain a password, so the error does not.
+	bad := inventory.Errorf(inventory.KindInvalid, "the URL is not one of a repository").Do(forms)
+
+	if len(text) > 2000 || !printable(text) {
+		return nil, bad
 	}
 
 	if strings.HasPrefix(text, "/") {
 		if filepath.Clean(text) != text {
-			return address{}, inventory.Errorf(inventory.KindInvalid, "the path %s is not clean", text).
+			return nil, inventory.Errorf(inventory.KindInvalid, "the path %s is not clean", text).
 				Do("write %s", filepath.Clean(text))
 		}
 
-		return address{via: viaPath, path: text}, nil
+		return &gittransport.Endpoint{Protocol: viaPath, Path: text}, nil
 	}
 
-	if m := scpLike.FindStringSubmatch(text); m != nil && !strings.HasPrefix(m[3], "-") {
-		return address{via: viaSSH, user: m[1], host: net.JoinHostPort(m[2], "22"), path: m[3]}, nil
+	e, err := gittransport.NewEndpoint(text)
+	if err != nil {
+		return nil, bad
 	}
 
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") == "" {
-		// The text may contain a password, so the error does not.
-		return address{}, inventory.Errorf(inventory.KindInvalid, "the URL is not one of a repository").Do(forms)
-	}
+	isURL := strings.Contains(text, "://")
 
-	if _, secret := u.User.Password(); secret || u.Scheme == "https" && u.User != nil {
-		return address{}, inventory.Errorf(inventory.KindInvalid, "the URL contains credentials, which lists and logs "+
+	switch {
+	case e.Host == "", strings.Trim(e.Path, "/") == "", strings.ContainsAny(e.Path, "?#"):
+		return nil, bad
+	case e.Password != "", strings.Contains(e.User, ":"), e.Protocol == viaHTTPS && e.User != "":
+		return nil, inventory.Errorf(inventory.KindInvalid, "the URL contains credentials, which lists and logs "+
 			"would show").Do("put them into a file that only root can read, and name it in credential_file")
+	case e.Protocol == viaHTTPS:
+		e.Port = cmp.Or(e.Port, 443)
+	case e.Protocol == viaSSH && !isURL && (e.User == "" || strings.HasPrefix(e.Path, "-")):
+		return nil, bad
+	case e.Protocol == viaSSH:
+		e.User, e.Port = cmp.Or(e.User, "git"), cmp.Or(e.Port, 22)
+	default:
+		return nil, inventory.Errorf(inventory.KindInvalid, "the URL begins with %s://, which is not supported",
+			e.Protocol).Do(forms)
 	}
 
-	switch u.Scheme {
-	case "https":
-		return address{via: viaHTTPS, url: text}, nil
-	case "ssh":
-		user, port := u.User.Username(), u.Port()
-		if user == "" {
-			user = "git"
-		}
-
-		if port == "" {
-			port = "22"
-		}
-
-		return address{via: viaSSH, user: user, host: net.JoinHostPort(u.Hostname(), port), path: u.Path}, nil
-	}
-
-	return address{}, inventory.Errorf(inventory.KindInvalid, "the URL begins with %s://, which is not supported",
-		u.Scheme).Do(forms)
+	return e, nil
 }
 
 // printable reports whether a text has visible characters only.
@@ -154,14 +138,9 @@ var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}$`)
 // IsCommit reports whether a text is the full hash of a commit.
 func IsCommit(text string) bool { return commitPattern.MatchString(text) }
 
-// refPattern accepts the names of branches and tags that need no quotes. It is stricter
-// than git.
-var refPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+-]*(/[A-Za-z0-9_][A-Za-z0-9._+-]*)*$`)
-
 // CheckRef refuses a name that is none of a branch or a tag.
 func CheckRef(name string) error {
-	if len(name) > 200 || !refPattern.MatchString(name) || strings.Contains(name, "..") ||
-		strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".") {
+	if len(name) > 200 || !printable(name) || plumbing.NewBranchReferenceName(name).Validate() != nil {
 		return inventory.Errorf(inventory.KindInvalid, "%q is not the name of a branch or a tag",
 			inventory.Shorten(name, 100)).Do("write the name alone, such as main or release/1.2")
 	}

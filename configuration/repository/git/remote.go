@@ -4,21 +4,14 @@ package git
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
-	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 	gittransport "github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
@@ -26,39 +19,29 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// references are the branches and tags that a repository advertises.
-type references struct {
-	named  map[string]plumbing.Hash // by full name; an annotated tag by its own object
-	head   plumbing.Hash            // zero: the repository has no default branch
-	branch string                   // full name of the default branch; empty: unknown
+// session is an open connection to a repository, as the transports of go-git have it.
+type session interface {
+	AdvertisedReferencesContext(ctx context.Context) (*packp.AdvRefs, error)
+	// UploadPack returns a pack with the wanted objects and all that they lead to.
+	UploadPack(ctx context.Context, req *packp.UploadPackRequest) (*packp.UploadPackResponse, error)
+	Close() error
 }
 
-// remote is an open connection to a repository.
-type remote interface {
-	references(ctx context.Context) (references, error)
-	// pack returns a pack with the objects and all that they lead to, without the objects of
-	// the mirror. The caller closes it.
-	pack(ctx context.Context, wants []plumbing.Hash, m *mirrored) (io.ReadCloser, error)
-	// givesAny reports whether pack gives objects that no reference names. references was
-	// called.
-	givesAny() bool
-	close()
-}
-
-// open connects to the repository. The budget counts the bytes that arrive.
-func (m *Mirror) open(ctx context.Context, b *budget) (remote, error) {
-	a, err := parseURL(m.Options.URL)
+// open connects to the repository. Connections end with the context, and the budget counts
+// the bytes that arrive.
+func (m *Mirror) open(ctx context.Context, store *mirrored, b *budget) (session, error) {
+	e, err := parseURL(m.Options.URL)
 	if err != nil {
 		return nil, err
 	}
 
-	switch a.via {
+	switch e.Protocol {
 	case viaPath:
-		return openLocal(a.path, m.Options.Limits.Size)
+		return openLocal(e, m.Options.Limits.Size, store)
 	case viaSSH:
-		return dialSSH(ctx, a, m.Options, b)
+		return dialSSH(ctx, e, m.Options, b)
 	default:
-		return openHTTPS(a, m.Options, b)
+		return openHTTPS(ctx, e, m.Options, b)
 	}
 }
 
@@ -110,79 +93,38 @@ func (r budgetReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// givesAny reports whether a server gives commits that no reference names.
-func givesAny(capabilities *capability.List) bool {
-	return capabilities.Supports(capability.AllowReachableSHA1InWant)
-}
+// dial connects to a server. The connection ends with the context.
+func dial(ctx context.Context, addr string, b *budget) (net.Conn, error) {
+	var dialer net.Dialer
 
-// request asks for objects and all that they lead to.
-func request(capabilities *capability.List, wants []plumbing.Hash, m *mirrored) (*packp.UploadPackRequest, error) {
-	req := packp.NewUploadPackRequestFromCapabilities(capabilities)
-	req.Wants, req.Haves = wants, m.haves()
-
-	if capabilities.Supports(capability.NoProgress) {
-		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
-			return nil, err
-		}
-	}
-
-	return req, nil
-}
-
-// packOf returns the pack in a response.
-func packOf(req *packp.UploadPackRequest, resp *packp.UploadPackResponse) io.ReadCloser {
-	type parts struct {
-		io.Reader
-		io.Closer
-	}
-
-	switch {
-	case req.Capabilities.Supports(capability.Sideband64k):
-		return parts{sideband.NewDemuxer(sideband.Sideband64k, resp), resp}
-	case req.Capabilities.Supports(capability.Sideband):
-		return parts{sideband.NewDemuxer(sideband.Sideband, resp), resp}
-	}
-
-	return resp
-}
-
-// advertised converts the references that a server sends.
-func advertised(ar *packp.AdvRefs) references {
-	refs := references{named: map[string]plumbing.Hash{}}
-	for name, hash := range ar.References {
-		refs.named[name] = hash
-	}
-
-	if ar.Head != nil {
-		refs.head = *ar.Head
-	}
-
-	for _, link := range ar.Capabilities.Get(capability.SymRef) {
-		if target, ok := strings.CutPrefix(link, "HEAD:"); ok {
-			refs.branch = target
-		}
-	}
-
-	return refs
-}
-
-// httpsRemote is a repository behind https.
-type httpsRemote struct {
-	session gittransport.UploadPackSession
-	client  *http.Client
-	refs    *packp.AdvRefs
-}
-
-func openHTTPS(a address, o Options, b *budget) (remote, error) {
-	endpoint, err := gittransport.NewEndpoint(a.url)
-	if err != nil {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the URL is not one of a repository").Do(forms)
-	}
-
-	client, err := httpClient(o, b)
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
+
+	context.AfterFunc(ctx, func() { conn.Close() })
+
+	return countedConn{conn, b.reader(conn)}, nil
+}
+
+// countedConn counts the bytes that arrive.
+type countedConn struct {
+	net.Conn
+
+	in io.Reader
+}
+
+func (c countedConn) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+func openHTTPS(ctx context.Context, e *gittransport.Endpoint, o Options, b *budget) (session, error) {
+	transport, err := source.Transport(o.CAFile)
+	if err != nil {
+		return nil, about("ca_file", err)
+	}
+
+	// The budget counts bytes of the wire, which must not expand afterwards.
+	transport.DisableCompression = true
+	transport.DialContext = func(_ context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr, b) }
 
 	var auth gittransport.AuthMethod
 
@@ -203,92 +145,7 @@ func openHTTPS(a address, o Options, b *budget) (remote, error) {
 	// The credentials must not follow a redirect.
 	options := &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects}
 
-	session, err := githttp.NewClientWithOptions(client, options).NewUploadPackSession(endpoint, auth)
-	if err != nil {
-		return nil, err
-	}
-
-	return &httpsRemote{session: session, client: client}, nil
-}
-
-// httpTimeout bounds the time that a server takes to begin an answer.
-const httpTimeout = time.Minute
-
-func httpClient(o Options, b *budget) (*http.Client, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, about("ca_file", err)
-		}
-
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, about("ca_file", fmt.Errorf("%s has no certificate in PEM", o.CAFile))
-		}
-	}
-
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: httpTimeout, ResponseHeaderTimeout: httpTimeout,
-	}
-
-	return &http.Client{Transport: countedTransport{transport, b}}, nil
-}
-
-// countedTransport counts the bytes of the bodies of answers.
-type countedTransport struct {
-	*http.Transport
-
-	budget *budget
-}
-
-func (t countedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.Transport.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{t.budget.reader(resp.Body), resp.Body}
-
-	return resp, nil
-}
-
-func (r *httpsRemote) references(ctx context.Context) (references, error) {
-	ar, err := r.session.AdvertisedReferencesContext(ctx)
-	if err != nil {
-		return references{}, err
-	}
-
-	r.refs = ar
-
-	return advertised(ar), nil
-}
-
-func (r *httpsRemote) givesAny() bool { return givesAny(r.refs.Capabilities) }
-
-func (r *httpsRemote) pack(ctx context.Context, wants []plumbing.Hash, m *mirrored) (io.ReadCloser, error) {
-	req, err := request(r.refs.Capabilities, wants, m)
-	if err != nil {
-		return nil, err
-	}
-
-	resp, err := r.session.UploadPack(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-
-	return packOf(req, resp), nil
-}
-
-func (r *httpsRemote) close() {
-	_ = r.session.Close() // it does nothing
-
-	r.client.CloseIdleConnections()
+	return githttp.NewClientWithOptions(&http.Client{Transport: transport}, options).NewUploadPackSession(e, auth)
 }
 
 // errorMessage returns the text of an error without its remedy.

@@ -3,6 +3,7 @@
 package git
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -82,20 +83,10 @@ func smartHTTP(t *testing.T, r *testRepo) *httptest.Server {
 		case strings.HasPrefix(req.URL.Path, "/moved/"):
 			http.Redirect(w, req, "/"+strings.TrimPrefix(req.URL.Path, "/moved/"), http.StatusMovedPermanently)
 		case strings.HasPrefix(req.URL.Path, "/endless/"):
-			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-			fmt.Fprint(w, "001e# service=git-upload-pack\n0000")
-
-			// It ends when the client goes away.
-			for i := 0; ; i++ {
-				line := fmt.Sprintf("%040x refs/heads/b%d\n", i+1, i)
-				if i == 0 {
-					line = fmt.Sprintf("%040x refs/heads/b%d\x00 ofs-delta\n", i+1, i)
-				}
-
-				if _, err := fmt.Fprintf(w, "%04x%s", len(line)+4, line); err != nil {
-					return
-				}
-			}
+			endlessReferences(w, w)
+		case strings.HasPrefix(req.URL.Path, "/packed/"):
+			w.Header().Set("Content-Encoding", "gzip")
+			endlessReferences(w, gzip.NewWriter(w))
 		case user != "robot" || password != "s3cret":
 			w.Header().Set("WWW-Authenticate", "Basic")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -106,6 +97,23 @@ func smartHTTP(t *testing.T, r *testRepo) *httptest.Server {
 	t.Cleanup(server.Close)
 
 	return server
+}
+
+// endlessReferences answers with references until the client goes away.
+func endlessReferences(w http.ResponseWriter, body io.Writer) {
+	w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+	fmt.Fprint(body, "001e# service=git-upload-pack\n0000")
+
+	for i := 0; ; i++ {
+		line := fmt.Sprintf("%040x refs/heads/b%d\n", i+1, i)
+		if i == 0 {
+			line = fmt.Sprintf("%040x refs/heads/b%d\x00 ofs-delta\n", i+1, i)
+		}
+
+		if _, err := fmt.Fprintf(body, "%04x%s", len(line)+4, line); err != nil {
+			return
+		}
+	}
 }
 
 func TestHTTPS(t *testing.T) {
@@ -134,6 +142,8 @@ func TestHTTPS(t *testing.T) {
 		{"missing", func(o *Options) { o.URL = server.URL + "/other.git" }, "does not exist"},
 		{"endless", func(o *Options) { o.URL = server.URL + "/endless/x.git"; o.Limits.Fetch = 1 << 20 },
 			"sends more than 1048576 bytes"},
+		// What is counted does not expand.
+		{"packed", func(o *Options) { o.URL = server.URL + "/packed/x.git" }, "cannot be fetched"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := good

@@ -8,10 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"net/url"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/go-git/go-git/v5/config"
@@ -260,7 +260,7 @@ func resolve(base, text string) (string, error) {
 		text = join(base, text)
 	}
 
-	a, err := parseURL(text)
+	e, err := parseURL(text)
 	if err != nil {
 		return "", errors.New("its URL " + quoted(text) + " is not one of a repository")
 	}
@@ -270,15 +270,9 @@ func resolve(base, text string) (string, error) {
 		return "", err
 	}
 
-	same := a.via == own.via
-
-	switch a.via {
-	case viaHTTPS:
-		same = same && server(a.url) == server(own.url)
-	case viaSSH:
-		same = same && a.host == own.host && a.user == own.user
-	case viaPath:
-		same = same && strings.HasPrefix(a.path, path.Dir(own.path)+"/")
+	same := e.Protocol == own.Protocol && e.User == own.User && e.Host == own.Host && e.Port == own.Port
+	if e.Protocol == viaPath {
+		same = same && strings.HasPrefix(e.Path, path.Dir(own.Path)+"/")
 	}
 
 	if !same {
@@ -290,40 +284,11 @@ func resolve(base, text string) (string, error) {
 
 func quoted(text string) string { return "\"" + plain(text, 200) + "\"" }
 
-// server returns the host of an https URL, with the port.
-func server(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-
-	if u.Port() == "" {
-		return u.Hostname() + ":443"
-	}
-
-	return u.Host
-}
+// serverPart matches what precedes the path of a URL.
+var serverPart = regexp.MustCompile(`^([A-Za-z]+://[^/]+|[^/:]+:)?`)
 
 // join resolves a relative URL as git does: the base is a folder.
 func join(base, relative string) string {
-	head, rest := "", base
-
-	switch a, _ := parseURL(base); {
-	case a.via == viaPath:
-	case strings.Contains(base, "://"):
-		at := strings.Index(base, "://") + len("://")
-		slash := strings.Index(base[at:], "/")
-		head, rest = base[:at+slash], base[at+slash:]
-	default:
-		// USER@HOST:PATH.
-		at := strings.Index(base, ":") + 1
-		head, rest = base[:at], base[at:]
-	}
-
-	joined := path.Join(rest, relative)
-	if strings.HasPrefix(rest, "/") {
-		joined = path.Join("/", joined)
-	}
-
-	return head + joined
+	server := serverPart.FindString(base)
+	return server + path.Join(base[len(server):], relative)
 }

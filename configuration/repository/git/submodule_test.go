@@ -248,6 +248,7 @@ func TestResolve(t *testing.T) {
 		{"ssh://git@example.com:2222/a/b.git", "../c.git", "ssh://git@example.com:2222/a/c.git"},
 		{"ssh://git@example.com:2222/a/b.git", "git@example.com:c", ""},
 		{"/srv/git/b.git", "../c.git", "/srv/git/c.git"},
+		{"/srv/git:a/b.git", "../c.git", "/srv/git:a/c.git"},
 		{"/srv/git/b.git", "../../c.git", ""},
 		{"/srv/git/b.git", "/srv/git/../c.git", ""},
 		{"/b.git", "/etc", ""},
