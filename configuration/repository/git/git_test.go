@@ -291,8 +291,15 @@ func TestFetch(t *testing.T) {
 		}
 	}
 
-	if c, ok, err := m.Lookup(t.Context(), first[:8]); !ok || c.Hash != first || err != nil {
-		t.Errorf("Lookup: %v, %v, %v", c, ok, err)
+	for _, prefix := range []string{first[:8], first[:9], first} {
+		if c, ok, err := m.Lookup(t.Context(), prefix); !ok || c.Hash != first || err != nil {
+			t.Errorf("Lookup(%s): %v, %v, %v", prefix, c, ok, err)
+		}
+	}
+
+	tree := r.tree(changed).String()
+	if c, ok, err := m.Lookup(t.Context(), tree[:8]); ok || err != nil {
+		t.Errorf("Lookup of a tree: %v, %v", c, err)
 	}
 }
 

@@ -4,7 +4,10 @@ package git
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -12,6 +15,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
 )
 
 // maxWalk bounds the commits that are looked at for one answer.
@@ -28,12 +32,12 @@ func (m *Mirror) Log(
 
 		known := map[plumbing.Hash]bool{}
 		for _, hash := range since {
-			if err := ancestors(ctx, store, plumbing.NewHash(hash), known); err != nil {
+			if err := ancestors(ctx, store, hash, known); err != nil {
 				return err
 			}
 		}
 
-		from, err := object.GetCommit(store.Storage, plumbing.NewHash(to))
+		from, err := object.GetCommit(store, plumbing.NewHash(to))
 		if errors.Is(err, plumbing.ErrObjectNotFound) {
 			return nil
 		}
@@ -60,30 +64,27 @@ func (m *Mirror) Log(
 }
 
 // ancestors adds a commit with those that lead to it, as far as the bound allows.
-func ancestors(ctx context.Context, store *mirrored, of plumbing.Hash, known map[plumbing.Hash]bool) error {
-	queue := []plumbing.Hash{of}
-
-	for len(queue) > 0 && len(known) < maxWalk {
-		hash := queue[0]
-		queue = queue[1:]
-
-		if known[hash] {
-			continue
-		}
-
-		c, err := object.GetCommit(store.Storage, hash)
-		if errors.Is(err, plumbing.ErrObjectNotFound) {
-			continue
-		}
-
-		if err != nil {
-			return damaged(err)
-		}
-
-		known[hash], queue = true, append(queue, c.ParentHashes...)
+func ancestors(ctx context.Context, store *mirrored, of string, known map[plumbing.Hash]bool) error {
+	c, err := object.GetCommit(store, plumbing.NewHash(of))
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return nil
 	}
 
-	return ctx.Err()
+	if err != nil {
+		return damaged(err)
+	}
+
+	err = object.NewCommitIterBSF(c, known, nil).ForEach(func(c *object.Commit) error {
+		if len(known) == maxWalk {
+			return storer.ErrStop
+		}
+
+		known[c.Hash] = true
+
+		return ctx.Err()
+	})
+
+	return damaged(err)
 }
 
 // Descends reports whether the commit old leads to the commit. It is false for a commit
@@ -93,53 +94,45 @@ func (m *Mirror) Descends(ctx context.Context, commit, old string) (bool, error)
 
 	err := m.within(ctx, func(store *mirrored) error {
 		known := map[plumbing.Hash]bool{}
-		if err := ancestors(ctx, store, plumbing.NewHash(commit), known); err != nil {
-			return err
-		}
-
+		err := ancestors(ctx, store, commit, known)
 		found = known[plumbing.NewHash(old)]
 
-		return nil
+		return err
 	})
 
 	return found, err
 }
 
 // Lookup returns the commit of the mirror with a hash that begins so, if there is
-// exactly one among the newest.
+// exactly one.
 func (m *Mirror) Lookup(ctx context.Context, prefix string) (configuration.Commit, bool, error) {
 	var found []configuration.Commit
 
 	err := m.within(ctx, func(store *mirrored) error {
 		found = nil
 
-		if c, err := object.GetCommit(store.Storage, plumbing.NewHash(prefix)); IsCommit(prefix) && err == nil {
-			found = append(found, commitOf(c))
-			return nil
-		}
-
-		all := map[plumbing.Hash]bool{}
-
-		ref, err := store.Reference(seenRef)
+		// Two digits are a byte.
+		begin, err := hex.DecodeString(prefix[:len(prefix)&^1])
 		if err != nil {
-			return nil //nolint:nilerr // nothing was fetched yet
+			return inventory.Errorf(inventory.KindInvalid, "%q is not the beginning of a hash", prefix).
+				Do("give hexadecimal digits")
 		}
 
-		if err := ancestors(ctx, store, ref.Hash(), all); err != nil {
-			return err
+		hashes, err := store.HashesWithPrefix(begin)
+		if err != nil {
+			return damaged(err)
 		}
 
-		for hash := range all {
-			if len(prefix) < minPrefix || hash.String()[:min(len(prefix), 40)] != prefix {
-				continue
-			}
+		for _, hash := range hashes {
+			c, err := object.GetCommit(store, hash)
 
-			c, err := object.GetCommit(store.Storage, hash)
-			if err != nil {
+			switch {
+			case errors.Is(err, plumbing.ErrObjectNotFound): // it is not a commit
+			case err != nil:
 				return damaged(err)
+			case strings.HasPrefix(hash.String(), prefix) && !slices.Contains(found, commitOf(c)):
+				found = append(found, commitOf(c))
 			}
-
-			found = append(found, commitOf(c))
 		}
 
 		return nil
@@ -150,9 +143,6 @@ func (m *Mirror) Lookup(ctx context.Context, prefix string) (configuration.Commi
 
 	return found[0], true, nil
 }
-
-// minPrefix is the length of the shortest abbreviation of a commit.
-const minPrefix = 7
 
 // DefaultLimits bound a repository of playbooks.
 var DefaultLimits = Limits{Fetch: 256 << 20, Size: 64 << 20, Files: 10_000, Time: 5 * time.Minute}

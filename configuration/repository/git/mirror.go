@@ -3,6 +3,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -39,6 +40,8 @@ import (
 type Mirror struct {
 	Dir     string
 	Options Options
+
+	newest plumbing.ReferenceName // the commit that was fetched last; empty: mainRef
 }
 
 // The bounds of a mirror.
@@ -48,8 +51,8 @@ const (
 	maxHaves = 64 // commits that are offered to a server
 )
 
-// seenRef is the commit that was fetched last.
-const seenRef plumbing.ReferenceName = "refs/clusterm/seen"
+// mainRef is the commit of the repository that was fetched last.
+const mainRef plumbing.ReferenceName = "refs/clusterm/seen"
 
 // Fetch fetches new objects, and returns the commit that Options name. It does not check
 // the commit, see Tree. It blocks for Limits.Time at most.
@@ -175,7 +178,7 @@ func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbin
 	}
 
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
-	req.Wants, req.Haves = m.wants(refs, store, want), store.haves()
+	req.Wants, req.Haves = m.wants(refs, store, want), store.haves(m.newestRef())
 
 	if refs.Capabilities.Supports(capability.NoProgress) {
 		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
@@ -289,7 +292,7 @@ func (m *Mirror) commit(store *mirrored, hash plumbing.Hash) (configuration.Comm
 	const maxTags = 10
 
 	for range maxTags {
-		tag, err := object.GetTag(store.Storage, hash)
+		tag, err := object.GetTag(store, hash)
 		if err != nil {
 			break
 		}
@@ -299,7 +302,7 @@ func (m *Mirror) commit(store *mirrored, hash plumbing.Hash) (configuration.Comm
 
 	known := configuration.Commit{Hash: hash.String()}
 
-	c, err := object.GetCommit(store.Storage, hash)
+	c, err := object.GetCommit(store, hash)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		// Another object than a commit can be read.
 		if _, err := store.EncodedObject(plumbing.AnyObject, hash); err != nil {
@@ -315,7 +318,7 @@ func (m *Mirror) commit(store *mirrored, hash plumbing.Hash) (configuration.Comm
 		return known, damaged(err)
 	}
 
-	return commitOf(c), damaged(store.SetReference(plumbing.NewHashReference(seenRef, c.Hash)))
+	return commitOf(c), damaged(store.SetReference(plumbing.NewHashReference(m.newestRef(), c.Hash)))
 }
 
 // commitOf returns the domain form of a commit.
@@ -350,7 +353,7 @@ func (m *Mirror) receive(ctx context.Context, store *mirrored, pack io.Reader, b
 		return err
 	}
 
-	if err := packfile.WritePackfileToObjectStorage(store.Storage, ioutil.NewContextReader(ctx, file)); err != nil {
+	if err := packfile.WritePackfileToObjectStorage(store, ioutil.NewContextReader(ctx, file)); err != nil {
 		return fmt.Errorf("the pack cannot be stored: %w", err)
 	}
 
@@ -437,9 +440,9 @@ type mirrored struct{ *filesystem.Storage }
 
 func (s *mirrored) has(hash plumbing.Hash) bool { return s.HasEncodedObject(hash) == nil }
 
-// haves returns commits of the mirror, the newest first.
-func (s *mirrored) haves() (found []plumbing.Hash) {
-	ref, err := s.Reference(seenRef)
+// haves returns commits of the mirror, from a reference on.
+func (s *mirrored) haves(from plumbing.ReferenceName) (found []plumbing.Hash) {
+	ref, err := s.Reference(from)
 	if err != nil {
 		return nil
 	}
@@ -486,7 +489,7 @@ func (m *Mirror) within(ctx context.Context, f func(*mirrored) error) error {
 		return err
 	}
 
-	if err := m.clear(); err != nil {
+	if err := os.RemoveAll(m.gitDir()); err != nil {
 		return err
 	}
 
@@ -504,22 +507,20 @@ func (m *Mirror) use(f func(*mirrored) error) error {
 	return f(&mirrored{store})
 }
 
-func (m *Mirror) gitDir() string { return filepath.Join(m.Dir, "mirror.git") }
+func (m *Mirror) newestRef() plumbing.ReferenceName { return cmp.Or(m.newest, mainRef) }
 
-// clear removes the content of the mirror, with that of the submodules.
-func (m *Mirror) clear() error {
-	return errors.Join(os.RemoveAll(m.gitDir()), os.RemoveAll(m.modulesDir()))
-}
+func (m *Mirror) gitDir() string { return filepath.Join(m.Dir, "mirror.git") }
 
 // prepare makes the mirror, and removes the remains of an interrupted fetch.
 func (m *Mirror) prepare() error {
 	for _, pattern := range []string{
 		filepath.Join(m.Dir, "incoming-*"), filepath.Join(m.gitDir(), "objects", "pack", "tmp_pack_*"),
+		filepath.Join(m.Dir, "modules"), // mirrors of submodules, which an earlier version had
 	} {
 		// The pattern is valid.
 		left, _ := filepath.Glob(pattern)
 		for _, file := range left {
-			if err := os.Remove(file); err != nil {
+			if err := os.RemoveAll(file); err != nil {
 				return err
 			}
 		}
@@ -531,7 +532,7 @@ func (m *Mirror) prepare() error {
 	}
 
 	if len(packs) > maxPacks {
-		if err := m.clear(); err != nil {
+		if err := os.RemoveAll(m.gitDir()); err != nil {
 			return err
 		}
 	}
@@ -556,5 +557,5 @@ func (m *Mirror) initialize() error {
 		return err
 	}
 
-	return localfile.Replace(filepath.Join(m.gitDir(), "HEAD"), []byte("ref: "+seenRef.String()+"\n"))
+	return localfile.Replace(filepath.Join(m.gitDir(), "HEAD"), []byte("ref: "+mainRef.String()+"\n"))
 }

@@ -7,10 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -30,32 +27,18 @@ const (
 
 const modulesFile = ".gitmodules"
 
-// modules are the submodules of one tree, each in a mirror of its own below that of the
-// repository. A submodule is fetched when the tree is read, if its commit is missing.
+// modules are the submodules of trees. Their commits are in the mirror of the repository. A
+// submodule is fetched when the tree is read, if its commit is missing.
 type modules struct {
-	m        *Mirror
-	signed   bool
-	left     int64 // bytes that may be fetched
-	count    int   // of the submodules of one tree
-	fetched  bool
-	mirrors  map[string]*mirrored // by URL
-	releases []func()
-}
-
-func newModules(m *Mirror, signed bool) *modules {
-	return &modules{m: m, signed: signed, left: m.Options.Limits.Fetch, mirrors: map[string]*mirrored{}}
-}
-
-// release ends the use of the mirrors.
-func (s *modules) release() {
-	for _, release := range s.releases {
-		release()
-	}
+	m      *Mirror
+	store  *mirrored
+	signed bool
+	left   int64 // bytes that may be fetched
+	count  int   // of the submodules of one tree
 }
 
 // level is a commit with submodules: that of the repository, or of a submodule.
 type level struct {
-	store *mirrored
 	url   string
 	root  plumbing.Hash // its whole tree, not the configured folder
 	at    string        // the path of the folder or the submodule within root's tree; "": it is root
@@ -82,32 +65,23 @@ func (s *modules) open(ctx context.Context, l level, full string, want plumbing.
 	}
 
 	// Before anything is fetched: the commit is not trusted.
-	address, err := l.locate(full)
+	address, err := s.locate(l, full)
 	if err != nil {
 		return level{}, nil, err
 	}
 
-	// Everything but the place is as the settings have it for the repository.
-	nested := *s.m
-	sum := sha256.Sum256([]byte(address))
-	nested.Dir = filepath.Join(s.m.modulesDir(), hex.EncodeToString(sum[:8]))
-	nested.Options.URL, nested.Options.Commit = address, want.String()
-	nested.Options.Branch, nested.Options.Tag, nested.Options.Folder = "", "", ""
-	nested.Options.Limits.Fetch = s.left
-
-	store, err := s.mirror(ctx, &nested)
-	if err != nil {
-		return level{}, nil, err
-	}
-
-	if !store.has(want) {
-		if err := s.fetch(ctx, &nested, store, full); err != nil {
-			return level{}, nil, err
+	if !s.store.has(want) {
+		if err := s.fetch(ctx, address, want); err != nil {
+			return level{}, nil, inventory.Under("the submodule "+full, err)
 		}
 	}
 
-	c, err := object.GetCommit(store.Storage, want)
-	if err != nil {
+	c, err := object.GetCommit(s.store, want)
+
+	switch {
+	case errors.Is(err, plumbing.ErrObjectNotFound):
+		return level{}, nil, refusef("the submodule %s is at %s, which is no commit", full, short(want))
+	case err != nil:
 		return level{}, nil, damaged(err)
 	}
 
@@ -117,81 +91,35 @@ func (s *modules) open(ctx context.Context, l level, full string, want plumbing.
 		}
 	}
 
-	return level{store: store, url: address, root: c.TreeHash, under: full, depth: l.depth + 1}, c, nil
+	return level{url: address, root: c.TreeHash, under: full, depth: l.depth + 1}, c, nil
 }
 
 // fetch fetches the commit of a submodule. A repository that does not have it makes the
 // commit bad that names it.
-func (s *modules) fetch(ctx context.Context, nested *Mirror, store *mirrored, full string) error {
+func (s *modules) fetch(ctx context.Context, address string, want plumbing.Hash) error {
 	ctx, cancel := context.WithTimeout(ctx, s.m.Options.Limits.Time)
 	defer cancel()
 
+	// Everything but the place is as the settings have it for the repository.
+	nested := *s.m
+	sum := sha256.Sum256([]byte(address))
+	nested.newest = plumbing.ReferenceName("refs/clusterm/" + hex.EncodeToString(sum[:8]))
+	nested.Options.URL, nested.Options.Commit = address, want.String()
+	nested.Options.Branch, nested.Options.Tag, nested.Options.Folder = "", "", ""
+	nested.Options.Limits.Fetch = s.left
+
 	b := newBudget(s.left)
-	s.fetched = true
-
-	_, err := nested.fetchWithin(ctx, store, b)
-	if s.left -= b.used(); err != nil {
-		return inventory.Under("the submodule "+full, err)
-	}
-
-	return nil
-}
-
-// mirror returns the opened mirror of a submodule. It stays open until release.
-func (s *modules) mirror(ctx context.Context, nested *Mirror) (*mirrored, error) {
-	if store := s.mirrors[nested.Options.URL]; store != nil {
-		return store, nil
-	}
-
-	unlock, err := nested.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	s.releases = append(s.releases, unlock)
-
-	if err := nested.prepare(); err != nil {
-		return nil, err
-	}
-
-	store := &mirrored{newStorage(nested.gitDir())}
-	s.mirrors[nested.Options.URL] = store
-	s.releases = append(s.releases, func() { _ = store.Close() }) // what was written is on disk
-
-	return store, nil
-}
-
-// sweep removes the mirrors of submodules that the tree does not have. Those of an older
-// commit are fetched again.
-func (s *modules) sweep() error {
-	used := map[string]bool{}
-
-	for address := range s.mirrors {
-		sum := sha256.Sum256([]byte(address))
-		used[hex.EncodeToString(sum[:8])] = true
-	}
-
-	entries, err := os.ReadDir(s.m.modulesDir())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-
-	for _, e := range entries {
-		if !used[e.Name()] {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(s.m.modulesDir(), e.Name())))
-		}
-	}
+	_, err := nested.fetchWithin(ctx, s.store, b)
+	s.left -= b.used()
 
 	return err
 }
 
-func (m *Mirror) modulesDir() string { return filepath.Join(m.Dir, "modules") }
-
 // locate returns the URL of the submodule at a path of the playbooks.
-func (l level) locate(full string) (string, error) {
+func (s *modules) locate(l level, full string) (string, error) {
 	at := l.within(full)
 
-	named, err := l.named(at)
+	named, err := s.named(l, at)
 	if err != nil {
 		return "", err
 	}
@@ -213,8 +141,8 @@ func (l level) locate(full string) (string, error) {
 }
 
 // named returns the submodules that the file .gitmodules names.
-func (l level) named(at string) (map[string]*config.Submodule, error) {
-	root, err := object.GetTree(l.store.Storage, l.root)
+func (s *modules) named(l level, at string) (map[string]*config.Submodule, error) {
+	root, err := object.GetTree(s.store, l.root)
 	if err != nil {
 		return nil, damaged(err)
 	}
@@ -224,7 +152,7 @@ func (l level) named(at string) (map[string]*config.Submodule, error) {
 		return nil, refusef("%s is a submodule, and there is no file %s", at, modulesFile)
 	}
 
-	blob, err := object.GetBlob(l.store.Storage, e.Hash)
+	blob, err := object.GetBlob(s.store, e.Hash)
 	if err != nil {
 		return nil, damaged(err)
 	}
@@ -233,15 +161,9 @@ func (l level) named(at string) (map[string]*config.Submodule, error) {
 		return nil, refusef("%s is larger than %d bytes", modulesFile, maxModulesFile)
 	}
 
-	r, err := blob.Reader()
+	content, err := readBlob(blob)
 	if err != nil {
-		return nil, damaged(err)
-	}
-	defer r.Close()
-
-	content, err := io.ReadAll(r)
-	if err != nil {
-		return nil, damaged(err)
+		return nil, err
 	}
 
 	parsed := config.NewModules()

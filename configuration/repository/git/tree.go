@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -58,8 +59,8 @@ func (m *Mirror) trees(ctx context.Context, commits []string, signed bool, use f
 		// If it runs again, the mirror was damaged.
 		empty = true
 
-		trees, modules := make([]fs.FS, len(commits)), newModules(m, signed)
-		defer modules.release()
+		trees := make([]fs.FS, len(commits))
+		modules := &modules{m: m, store: store, signed: signed, left: m.Options.Limits.Fetch}
 
 		for i, commit := range commits {
 			var err error
@@ -68,11 +69,7 @@ func (m *Mirror) trees(ctx context.Context, commits []string, signed bool, use f
 			}
 		}
 
-		if err := use(trees); err != nil || !modules.fetched || !signed {
-			return err
-		}
-
-		return modules.sweep()
+		return use(trees)
 	})
 
 	if errors.Is(err, errDamaged) {
@@ -84,7 +81,7 @@ func (m *Mirror) trees(ctx context.Context, commits []string, signed bool, use f
 
 // tree returns the playbooks of a commit.
 func (m *Mirror) tree(ctx context.Context, store *mirrored, modules *modules, commit string) (fs.FS, error) {
-	c, err := object.GetCommit(store.Storage, plumbing.NewHash(commit))
+	c, err := object.GetCommit(store, plumbing.NewHash(commit))
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return nil, inventory.Errorf(inventory.KindNotFound, "the commit %s is not in the mirror of %s",
 			commit, m.Options.URL).Do("name a commit that the log of the repository lists")
@@ -110,7 +107,7 @@ func (m *Mirror) tree(ctx context.Context, store *mirrored, modules *modules, co
 		modules: modules, entries: map[string]*entry{}, limits: m.Options.Limits,
 		bytesLeft: m.Options.Limits.Size, time: c.Committer.When,
 	}
-	top := level{store: store, url: m.Options.URL, root: c.TreeHash, at: m.Options.Folder, under: "."}
+	top := level{url: m.Options.URL, root: c.TreeHash, at: m.Options.Folder, under: "."}
 
 	if err := t.add(ctx, top, root, ".", 0); err != nil {
 		return nil, err
@@ -125,7 +122,7 @@ func (m *Mirror) folder(store *mirrored, c *object.Commit) (plumbing.Hash, error
 		return c.TreeHash, nil
 	}
 
-	root, err := object.GetTree(store.Storage, c.TreeHash)
+	root, err := object.GetTree(store, c.TreeHash)
 	if err != nil {
 		return plumbing.ZeroHash, damaged(err)
 	}
@@ -162,8 +159,7 @@ type entry struct {
 	mode     fs.FileMode
 	size     int64
 	hash     plumbing.Hash
-	store    *mirrored // with the object
-	target   string    // of a link
+	target   string // of a link
 	children []fs.DirEntry
 	time     time.Time
 }
@@ -187,7 +183,7 @@ func (t *tree) add(ctx context.Context, l level, hash plumbing.Hash, at string, 
 		return refusef("the folders of %s are nested too deeply", path.Dir(at))
 	}
 
-	content, err := object.GetTree(l.store.Storage, hash)
+	content, err := object.GetTree(t.modules.store, hash)
 	if err != nil {
 		return damaged(err)
 	}
@@ -235,7 +231,7 @@ func (t *tree) entry(ctx context.Context, l level, dir *entry, at string, e obje
 }
 
 func (t *tree) insert(ctx context.Context, l level, full string, e object.TreeEntry, depth int) error {
-	added := &entry{name: e.Name, hash: e.Hash, store: l.store, time: t.time}
+	added := &entry{name: e.Name, hash: e.Hash, time: t.time}
 
 	switch e.Mode {
 	case filemode.Dir:
@@ -252,7 +248,7 @@ func (t *tree) insert(ctx context.Context, l level, full string, e object.TreeEn
 		return refusef("%s has the unknown mode %o", full, uint32(e.Mode))
 	}
 
-	size, err := l.store.EncodedObjectSize(e.Hash)
+	size, err := t.modules.store.EncodedObjectSize(e.Hash)
 	if err != nil {
 		return damaged(err)
 	}
@@ -300,21 +296,11 @@ func (t *tree) link(full string, e *entry) error {
 
 	e.target = string(content)
 
-	if !printable(e.target) || e.target == "" {
+	switch {
+	case !printable(e.target) || e.target == "":
 		return refusef("the link %s has the target %q", full, e.target)
-	}
-
-	// Each step counts: a way out and back in would depend on names outside.
-	at := path.Dir(full)
-	for _, part := range strings.Split(e.target, "/") {
-		switch {
-		case path.IsAbs(e.target), part == ".." && at == ".":
-			return refusef("the link %s points to %s, out of the folder of playbooks", full, e.target)
-		case part == "..":
-			at = path.Dir(at)
-		default:
-			at = path.Join(at, part)
-		}
+	case path.IsAbs(e.target), !filepath.IsLocal(path.Join(path.Dir(full), e.target)):
+		return refusef("the link %s points to %s, out of the folder of playbooks", full, e.target)
 	}
 
 	return nil
@@ -322,32 +308,24 @@ func (t *tree) link(full string, e *entry) error {
 
 // read returns the content of a file or a link.
 func (t *tree) read(e *entry) ([]byte, error) {
-	r, err := t.blob(e)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-
-	content, err := io.ReadAll(r)
+	blob, err := object.GetBlob(t.modules.store, e.hash)
 	if err != nil {
 		return nil, damaged(err)
 	}
 
-	return content, nil
+	return readBlob(blob)
 }
 
-func (t *tree) blob(e *entry) (io.ReadCloser, error) {
-	blob, err := object.GetBlob(e.store.Storage, e.hash)
-	if err != nil {
-		return nil, damaged(err)
-	}
-
+func readBlob(blob *object.Blob) ([]byte, error) {
 	r, err := blob.Reader()
 	if err != nil {
 		return nil, damaged(err)
 	}
+	defer r.Close()
 
-	return r, nil
+	content, err := io.ReadAll(r)
+
+	return content, damaged(err)
 }
 
 // pointer is the beginning of a file with its content in Git LFS.
@@ -437,12 +415,14 @@ func (t *tree) Open(name string) (fs.File, error) {
 		return &opened{entry: e}, nil
 	}
 
-	r, err := t.blob(e)
+	blob, err := object.GetBlob(t.modules.store, e.hash)
 	if err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
 
-	return &opened{e, r}, nil
+	r, err := blob.Reader()
+
+	return &opened{e, r}, damaged(err)
 }
 
 func (t *tree) find(op, name string) (*entry, error) {
