@@ -417,6 +417,8 @@ var homes = []struct {
 	{"github.com/standard-webhooks/", []string{"management/notify"}, "one home per dependency"},
 	{"github.com/wneessen/go-mail", []string{"management/notify"}, "one home per dependency"},
 	{"github.com/go-git/", []string{"configuration/repository/git"}, "one home per dependency"},
+	{"github.com/skeema/knownhosts", []string{"configuration/repository/git"}, "one home per dependency"},
+	{"github.com/rogpeppe/go-internal/diff", []string{"configuration/repository/git"}, "one home per dependency"},
 	{
 		"github.com/prometheus/",
 		[]string{"management/metrics", "management/server", "management/daemon"},

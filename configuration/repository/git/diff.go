@@ -13,14 +13,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
-	format "github.com/go-git/go-git/v5/plumbing/format/diff"
-	linediff "github.com/go-git/go-git/v5/utils/diff"
-	"github.com/sergi/go-diff/diffmatchpatch"
+	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/contiv/cluster/configuration"
 )
@@ -30,7 +26,6 @@ const (
 	maxChanges  = 1000
 	maxCompared = 256 << 10 // bytes of a file with its text
 	maxShown    = 1 << 20   // bytes of all texts
-	contextSize = 3         // lines around a change
 )
 
 // Diff compares two file systems, and returns the files that differ, sorted by their
@@ -66,7 +61,12 @@ func Diff(
 			return nil, false, err
 		}
 
-		a, b, err := read(old, changed, before, after, path)
+		a, err := readVersion(old, path, before[path])
+		if err != nil {
+			return nil, false, err
+		}
+
+		b, err := readVersion(changed, path, after[path])
 		if err != nil {
 			return nil, false, err
 		}
@@ -126,17 +126,6 @@ func list(src fs.FS, skip func(string, fs.DirEntry) bool) (map[string]fs.FileMod
 	})
 
 	return files, err
-}
-
-func read(old, changed fs.FS, before, after map[string]fs.FileMode, path string) (a, b version, err error) {
-	a, err = readVersion(old, path, before[path])
-	if err != nil {
-		return a, b, err
-	}
-
-	b, err = readVersion(changed, path, after[path])
-
-	return a, b, err
 }
 
 func readVersion(src fs.FS, path string, mode fs.FileMode) (version, error) {
@@ -215,81 +204,31 @@ func compare(path string, a, b version) configuration.FileChange {
 
 func isText(content []byte) bool { return utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 }
 
-// unified returns the difference as unified text.
+// unified returns the difference as unified text, in the form of git.
 func unified(path string, a, b version) string {
-	p := patch{path: path, a: a, b: b}
+	from, to := "a/"+path, "b/"+path
+	head := "diff --git " + from + " " + to + "\n"
 
-	for _, d := range linediff.DoWithTimeout(string(a.content), string(b.content), 2*time.Second) {
-		operation := format.Equal
-
-		switch d.Type {
-		case diffmatchpatch.DiffInsert:
-			operation = format.Add
-		case diffmatchpatch.DiffDelete:
-			operation = format.Delete
-		case diffmatchpatch.DiffEqual:
-		}
-
-		p.chunks = append(p.chunks, chunk{d.Text, operation})
-	}
-
-	var text strings.Builder
-
-	// A strings.Builder takes everything.
-	_ = format.NewUnifiedEncoder(&text, contextSize).Encode(p)
-
-	return text.String()
-}
-
-// patch is the difference of one file. It implements Patch and FilePatch.
-type patch struct {
-	path   string
-	a, b   version
-	chunks []format.Chunk
-}
-
-func (p patch) FilePatches() []format.FilePatch { return []format.FilePatch{p} }
-func (p patch) Message() string                 { return "" }
-func (p patch) IsBinary() bool                  { return false }
-func (p patch) Chunks() []format.Chunk          { return p.chunks }
-
-func (p patch) Files() (from, to format.File) {
-	if p.a.mode != 0 {
-		from = side{p.path, p.a}
-	}
-
-	if p.b.mode != 0 {
-		to = side{p.path, p.b}
-	}
-
-	return from, to
-}
-
-// side is one side of a patch.
-type side struct {
-	path string
-	v    version
-}
-
-func (s side) Path() string        { return s.path }
-func (s side) Hash() plumbing.Hash { return plumbing.ComputeHash(plumbing.BlobObject, s.v.content) }
-
-func (s side) Mode() filemode.FileMode {
 	switch {
-	case s.v.mode.Type() == fs.ModeSymlink:
-		return filemode.Symlink
-	case s.v.mode.Perm()&0o111 != 0:
-		return filemode.Executable
+	case a.mode == 0:
+		head += "new file mode " + gitMode(b.mode) + "\n"
+		from = "/dev/null"
+	case b.mode == 0:
+		head += "deleted file mode " + gitMode(a.mode) + "\n"
+		to = "/dev/null"
+	case gitMode(a.mode) != gitMode(b.mode):
+		head += "old mode " + gitMode(a.mode) + "\nnew mode " + gitMode(b.mode) + "\n"
 	}
 
-	return filemode.Regular
+	// The first line is a head, too.
+	_, text, _ := strings.Cut(string(diff.Diff(from, a.content, to, b.content)), "\n")
+
+	return head + text
 }
 
-// chunk is a part of a file.
-type chunk struct {
-	text      string
-	operation format.Operation
-}
+// gitMode returns the mode of a file or a link as git writes it.
+func gitMode(mode fs.FileMode) string {
+	m, _ := filemode.NewFromOSFileMode(mode) // files and links have one
 
-func (c chunk) Content() string        { return c.text }
-func (c chunk) Type() format.Operation { return c.operation }
+	return fmt.Sprintf("%o", uint32(m))
+}

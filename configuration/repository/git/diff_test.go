@@ -63,12 +63,12 @@ func TestDiff(t *testing.T) {
 	must(t, err)
 
 	var got []string
+
+	texts := map[string]string{}
 	for _, c := range changes {
 		got = append(got, fmt.Sprintf("%s %s %s", c.Path, c.Kind, c.Note))
 
-		if c.Path == "changed" && !strings.Contains(c.Text, "-b\n+c\n") {
-			t.Errorf("the text is %q", c.Text)
-		}
+		texts[c.Path] = c.Text
 	}
 
 	want := []string{
@@ -78,6 +78,19 @@ func TestDiff(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || more {
 		t.Errorf("got %s, %v", strings.Join(got, "\n"), more)
+	}
+
+	for path, want := range map[string]string{
+		"changed": "diff --git a/changed b/changed\n--- a/changed\n+++ b/changed\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n",
+		"added": "diff --git a/added b/added\nnew file mode 100644\n" +
+			"--- /dev/null\n+++ b/added\n@@ -0,0 +1,1 @@\n+a\n",
+		"removed": "diff --git a/removed b/removed\ndeleted file mode 100644\n" +
+			"--- a/removed\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-a\n",
+		"mode": "diff --git a/mode b/mode\nold mode 100644\nnew mode 100755\n",
+	} {
+		if texts[path] != want {
+			t.Errorf("the text of %s is %q", path, texts[path])
+		}
 	}
 
 	if largest > 2*maxCompared {
