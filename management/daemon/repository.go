@@ -88,7 +88,7 @@ func mirrorOf(r setting.Repository, dir string) *git.Mirror {
 		Options: git.Options{
 			URL: r.URL, Branch: r.Branch, Tag: r.Tag, Commit: r.Commit, Folder: r.Folder, KeyFile: r.KeyFile,
 			KnownHostsFile: r.KnownHostsFile, CredentialFile: r.CredentialFile, CAFile: r.CAFile, SignedBy: r.SignedBy,
-			Submodules: r.Submodules, Requirements: r.RequirementsMirror != "",
+			Submodules: r.Submodules,
 			Limits: git.Limits{
 				Fetch: r.Limits.Fetch, Size: r.Limits.Size, Files: r.Limits.Files, Time: time.Duration(r.Limits.Time),
 			},
@@ -169,6 +169,10 @@ func (k keeping) commit(ctx context.Context, m *git.Mirror, commit string) (dige
 func (k keeping) tree(ctx context.Context, tree fs.FS) (digest string, err error) {
 	r := k.config.Repository
 	if r.RequirementsMirror == "" {
+		if err := galaxy.Refuse(tree); err != nil {
+			return "", err
+		}
+
 		return k.store.KeepTree(ctx, tree)
 	}
 

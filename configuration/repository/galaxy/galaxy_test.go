@@ -92,6 +92,22 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestRefuse: without a mirror, each file with requirements is refused by its name.
+func TestRefuse(t *testing.T) {
+	t.Parallel()
+
+	for _, file := range []string{"requirements.yml", "roles/requirements.yml", "collections/requirements.yaml"} {
+		err := Refuse(fstest.MapFS{file: &fstest.MapFile{Data: []byte("[]")}, "site.yml": &fstest.MapFile{}})
+		if inventory.KindOf(err) != inventory.KindRefused || !strings.HasPrefix(err.Error(), file+": ") {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+
+	if err := Refuse(fstest.MapFS{"site.yml": &fstest.MapFile{}}); err != nil {
+		t.Error(err)
+	}
+}
+
 func many() string {
 	var b strings.Builder
 

@@ -110,6 +110,21 @@ func Read(playbooks fs.FS) ([]Requirement, error) {
 	return all, nil
 }
 
+// Refuse is for playbooks without a mirror: it is KindRefused if they have a file with
+// requirements.
+func Refuse(playbooks fs.FS) error {
+	for _, file := range Files {
+		if _, err := fs.Lstat(playbooks, file); err == nil {
+			return inventory.Errorf(inventory.KindRefused,
+				"%s: the manager installs no roles and collections when it runs playbooks", file).
+				Do("put them into the repository (ansible-galaxy install -r %s with -p roles or collections), "+
+					"and remove %[1]s from it, or configure repository.requirements_mirror", file)
+		}
+	}
+
+	return nil
+}
+
 func refusef(file, format string, args ...any) error {
 	return inventory.Errorf(inventory.KindRefused, "%s: %s", file, fmt.Sprintf(format, args...)).
 		Do("correct it with another commit: list each collection and role with its name and one version")

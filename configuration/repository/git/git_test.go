@@ -457,9 +457,6 @@ func TestBadTrees(t *testing.T) {
 		{"deep", strings.Repeat("d/", 70) + "x", text("x"), "nested too deeply"},
 		{"long path", strings.Repeat(strings.Repeat("d", 200)+"/", 6) + "x", text("x"), "longer than 1024"},
 		{"submodule", "sub", file{mode: filemode.Submodule, hash: plumbing.NewHash("01")}, "sub is a submodule"},
-		{"requirements", "requirements.yml", text("x"), "requirements.yml: the manager installs no roles"},
-		{"role requirements", "roles/requirements.yml", text("x"), "roles/requirements.yml: "},
-		{"collections", "collections/requirements.yml", text("x"), "collections/requirements.yml: "},
 		{"LFS", "files/big", text(pointer + "v1\noid sha256:0\n"), "files/big is kept in Git LFS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

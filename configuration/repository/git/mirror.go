@@ -262,7 +262,7 @@ func (m *Mirror) choose(refs *packp.AdvRefs) (plumbing.Hash, error) {
 	}
 
 	return plumbing.ZeroHash, inventory.Errorf(inventory.KindRefused, "%s has no %s; %s", m.shown(),
-		strings.TrimPrefix(o.reference(), "the "), describe(refs)).
+		o.Reference(), describe(refs)).
 		Do("push it, or correct the section repository of the configuration file")
 }
 
@@ -309,7 +309,7 @@ func (m *Mirror) commit(store *mirrored, hash plumbing.Hash) (configuration.Comm
 			return known, damaged(err)
 		}
 
-		none := inventory.Errorf(inventory.KindRefused, "%s is no commit", m.Options.reference())
+		none := inventory.Errorf(inventory.KindRefused, "the %s is no commit", m.Options.Reference())
 
 		return configuration.Commit{}, none.Do("name a branch, a tag of a commit, or a commit")
 	}

@@ -39,10 +39,6 @@ type Options struct {
 	// signatures, too, and the limits hold for all together.
 	Submodules bool
 
-	// Requirements accepts files with requirements of roles and collections, which the
-	// caller installs.
-	Requirements bool
-
 	Limits Limits
 }
 
@@ -162,16 +158,16 @@ func CheckFolder(folder string) error {
 	return nil
 }
 
-// reference describes the selected branch, tag or commit.
-func (o Options) reference() string {
+// Reference describes the selected branch, tag or commit, e.g. "branch main".
+func (o Options) Reference() string {
 	switch {
 	case o.Commit != "":
-		return "the commit " + o.Commit
+		return "commit " + o.Commit
 	case o.Tag != "":
-		return "the tag " + o.Tag
+		return "tag " + o.Tag
 	case o.Branch != "":
-		return "the branch " + o.Branch
+		return "branch " + o.Branch
 	}
 
-	return "the default branch"
+	return "default branch"
 }

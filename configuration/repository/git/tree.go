@@ -147,11 +147,7 @@ type tree struct {
 	time      time.Time
 }
 
-var (
-	_ fs.ReadDirFS  = (*tree)(nil)
-	_ fs.StatFS     = (*tree)(nil)
-	_ fs.ReadLinkFS = (*tree)(nil)
-)
+var _ fs.ReadLinkFS = (*tree)(nil)
 
 // entry is a file, a folder or a link. It implements fs.FileInfo and fs.DirEntry.
 type entry struct {
@@ -331,23 +327,8 @@ func readBlob(blob *object.Blob) ([]byte, error) {
 // pointer is the beginning of a file with its content in Git LFS.
 const pointer = "version https://git-lfs.github.com/spec/"
 
-// requirements are the files by which ansible-galaxy would install missing roles.
-var requirements = []string{
-	"requirements.yml", "requirements.yaml", "roles/requirements.yml", "roles/requirements.yaml",
-	"collections/requirements.yml", "collections/requirements.yaml",
-}
-
-// check refuses trees that are not complete.
+// check refuses trees with files that are elsewhere.
 func (t *tree) check() error {
-	for _, name := range requirements {
-		if t.entries[name] != nil && !t.modules.m.Options.Requirements {
-			return inventory.Errorf(inventory.KindRefused,
-				"%s: the manager installs no roles and collections when it runs playbooks", name).
-				Do("put them into the repository (ansible-galaxy install -r %s with -p roles or collections), "+
-					"and remove %[1]s from it, or configure repository.requirements_mirror", name)
-		}
-	}
-
 	for full, e := range t.entries {
 		const longest = 1024 // bytes of a pointer
 
@@ -412,7 +393,7 @@ func (t *tree) Open(name string) (fs.File, error) {
 	}
 
 	if !e.mode.IsRegular() {
-		return &opened{entry: e}, nil
+		return &opened{entry: e, left: e.children}, nil
 	}
 
 	blob, err := object.GetBlob(t.modules.store, e.hash)
@@ -422,7 +403,7 @@ func (t *tree) Open(name string) (fs.File, error) {
 
 	r, err := blob.Reader()
 
-	return &opened{e, r}, damaged(err)
+	return &opened{entry: e, content: r}, damaged(err)
 }
 
 func (t *tree) find(op, name string) (*entry, error) {
@@ -433,55 +414,55 @@ func (t *tree) find(op, name string) (*entry, error) {
 	return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 }
 
-// ReadDir lists a folder.
-func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
-	e, err := t.find("readdir", name)
-	if err != nil {
-		return nil, err
-	}
-
-	if !e.IsDir() {
-		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.New("not a folder")}
-	}
-
-	return e.children, nil
-}
-
-// Stat does not follow links.
-func (t *tree) Stat(name string) (fs.FileInfo, error) { return t.find("stat", name) }
-
-// Lstat is Stat.
+// Lstat describes a file, a folder or a link.
 func (t *tree) Lstat(name string) (fs.FileInfo, error) { return t.find("lstat", name) }
 
 // ReadLink returns the target of a link.
 func (t *tree) ReadLink(name string) (string, error) {
 	e, err := t.find("readlink", name)
-	if err != nil {
-		return "", err
+	if err == nil && e.mode.Type() != fs.ModeSymlink {
+		err = &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
 	}
 
-	if e.mode.Type() != fs.ModeSymlink {
-		return "", &fs.PathError{Op: "readlink", Path: name, Err: errors.New("not a link")}
+	if err != nil {
+		return "", err
 	}
 
 	return e.target, nil
 }
 
-// opened is an open file.
+// opened is an open file or folder. A link is not followed.
 type opened struct {
 	*entry
 
 	content io.ReadCloser // nil: it is not a file
+	left    []fs.DirEntry // that were not read yet
 }
 
 func (f *opened) Stat() (fs.FileInfo, error) { return f.entry, nil }
 
 func (f *opened) Read(p []byte) (int, error) {
 	if f.content == nil {
-		return 0, &fs.PathError{Op: "read", Path: f.name, Err: errors.New("not a file")}
+		return 0, &fs.PathError{Op: "read", Path: f.name, Err: fs.ErrInvalid}
 	}
 
 	return f.content.Read(p)
+}
+
+// ReadDir lists a folder.
+func (f *opened) ReadDir(n int) ([]fs.DirEntry, error) {
+	if n > 0 && len(f.left) == 0 {
+		return nil, io.EOF
+	}
+
+	if n <= 0 || n > len(f.left) {
+		n = len(f.left)
+	}
+
+	next := f.left[:n]
+	f.left = f.left[n:]
+
+	return next, nil
 }
 
 func (f *opened) Close() error {
