@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -97,18 +96,7 @@ func mirrorOf(r setting.Repository, dir string) *git.Mirror {
 }
 
 // referenceOf describes the selected branch, tag or commit.
-func referenceOf(r setting.Repository) string {
-	switch {
-	case r.Commit != "":
-		return "commit " + r.Commit
-	case r.Tag != "":
-		return "tag " + r.Tag
-	case r.Branch != "":
-		return "branch " + r.Branch
-	}
-
-	return "default branch"
-}
+func referenceOf(r setting.Repository) string { return mirrorOf(r, "").Options.Reference() }
 
 // CheckRepository fetches the configured repository, and refuses a newest commit with
 // an error that `clusterm playbooks check` would find.
@@ -382,38 +370,6 @@ func (s gitSource) covers(digest string) error {
 		Do("add a play for the group, or decommission its nodes first").About(idle...)
 }
 
-// Pack writes the kept playbooks with a digest as an archive.
-func (s gitSource) Pack(ctx context.Context, digest string, w io.Writer) error {
-	return s.runner.playbooks.Pack(ctx, digest, w)
-}
-
-// Unpack keeps the playbooks of an archive that have the digest.
-func (s gitSource) Unpack(ctx context.Context, digest string, r io.Reader) error {
-	return s.runner.playbooks.Unpack(ctx, digest, r)
-}
-
-// Kept reports whether the playbooks with the digest are on this host, undamaged.
-func (s gitSource) Kept(ctx context.Context, digest string) bool {
-	return s.runner.playbooks.Intact(ctx, digest)
-}
-
-// Descends reports whether old leads to the commit.
-func (s gitSource) Descends(ctx context.Context, commit, old string) (bool, error) {
-	return s.mirror().Descends(ctx, commit, old)
-}
-
-// Log returns the commits that lead to the commit to and to none of since.
-func (s gitSource) Log(
-	ctx context.Context, to string, since []string, limit int,
-) ([]configuration.Commit, bool, error) {
-	return s.mirror().Log(ctx, to, since, limit)
-}
-
-// Lookup returns the fetched commit with a hash that begins with the text.
-func (s gitSource) Lookup(ctx context.Context, prefix string) (configuration.Commit, bool, error) {
-	return s.mirror().Lookup(ctx, prefix)
-}
-
 // diffTimeout bounds a comparison.
 const diffTimeout = time.Minute
 
@@ -450,7 +406,7 @@ func (s gitSource) folders(ctx context.Context, sides []repository.Side, use fun
 		switch {
 		case compared:
 			commits, at = append(commits, side.Commit), append(at, i)
-		case side.Digest != "" && s.Kept(ctx, side.Digest):
+		case side.Digest != "" && s.runner.playbooks.Intact(ctx, side.Digest):
 			folders[i] = os.DirFS(s.runner.playbooks.Path(side.Digest))
 		case side.Commit == "":
 			gone := inventory.Errorf(inventory.KindRefused, "the playbooks with the digest %s are missing or damaged",
@@ -483,14 +439,17 @@ func (d *Daemon) openRepository() {
 		shared = d.store
 	}
 
+	source := gitSource{
+		config: d.settings.Current, view: d.store.View, runner: d.runner,
+		dir: filepath.Join(d.file.DataDir, "repositories"),
+	}
+
 	d.repository = repository.New(repository.Options{
 		State: d.store, Records: d.store, Shared: shared, Leads: d.member.Leads, Settings: d.repositorySettings,
-		Source: gitSource{
-			config: d.settings.Current, view: d.store.View, runner: d.runner,
-			dir: filepath.Join(d.file.DataDir, "repositories"),
-		},
-		Moved: d.playbooks.refresh,
-		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "repository"),
+		Source: source, History: func() repository.History { return source.mirror() },
+		Playbooks: d.runner.playbooks,
+		Moved:     d.playbooks.refresh,
+		Audit:     d.audit, Logger: d.opts.Logger.WithField("part", "repository"),
 	})
 	d.runner.repository = d.repository
 }

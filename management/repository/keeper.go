@@ -33,12 +33,12 @@ type Source interface {
 	// Restore keeps the playbooks of a commit that was judged before, and does not judge it
 	// again. It is KindNotFound as Keep is.
 	Restore(ctx context.Context, commit string) (digest string, err error)
-	// Pack writes the kept playbooks with a digest as an archive, and Unpack keeps those of
-	// an archive that have the digest.
-	Pack(ctx context.Context, digest string, w io.Writer) error
-	Unpack(ctx context.Context, digest string, r io.Reader) error
-	// Kept reports whether the playbooks with the digest are on this host, undamaged.
-	Kept(ctx context.Context, digest string) bool
+	// Diff compares two sets of playbooks.
+	Diff(ctx context.Context, old, changed Side) (Difference, error)
+}
+
+// History are the commits that were fetched.
+type History interface {
 	// Descends reports whether old leads to the commit.
 	Descends(ctx context.Context, commit, old string) (bool, error)
 	// Log returns the commits that lead to the commit to and to none of since, the newest
@@ -46,8 +46,16 @@ type Source interface {
 	Log(ctx context.Context, to string, since []string, limit int) ([]configuration.Commit, bool, error)
 	// Lookup returns the fetched commit with a hash that begins with the text.
 	Lookup(ctx context.Context, prefix string) (configuration.Commit, bool, error)
-	// Diff compares two sets of playbooks.
-	Diff(ctx context.Context, old, changed Side) (Difference, error)
+}
+
+// Playbooks are those that are kept on this host, by their digests.
+type Playbooks interface {
+	// Intact reports whether the playbooks are there, undamaged.
+	Intact(ctx context.Context, digest string) bool
+	// Pack writes the playbooks as an archive, and Unpack keeps those of an archive that
+	// have the digest.
+	Pack(ctx context.Context, digest string, w io.Writer) error
+	Unpack(ctx context.Context, digest string, r io.Reader) error
 }
 
 // Records keeps the record. Its methods block while the store is slow.
@@ -70,15 +78,17 @@ type Settings struct {
 
 // Options are the dependencies of a Keeper.
 type Options struct {
-	State    state.Reader
-	Source   Source
-	Records  Records
-	Shared   Shared // nil: there are no other instances
-	Settings func() Settings
-	Leads    func() bool
-	Moved    func(ctx context.Context) // called when another commit came into use
-	Audit    access.Auditor
-	Logger   logrus.FieldLogger
+	State     state.Reader
+	Source    Source
+	History   func() History // of the configured repository
+	Playbooks Playbooks
+	Records   Records
+	Shared    Shared // nil: there are no other instances
+	Settings  func() Settings
+	Leads     func() bool
+	Moved     func(ctx context.Context) // called when another commit came into use
+	Audit     access.Auditor
+	Logger    logrus.FieldLogger
 }
 
 // Keeper keeps the commit in use current. All methods may be called at once.
@@ -356,7 +366,7 @@ func (k *Keeper) current(ctx context.Context, r Record, commit configuration.Com
 	checked := k.kept == r.Source
 	k.mu.Unlock()
 
-	return checked && r.InUse != nil && r.InUse.Hash == commit.Hash && k.Source.Kept(ctx, r.InUse.Digest)
+	return checked && r.InUse != nil && r.InUse.Hash == commit.Hash && k.Playbooks.Intact(ctx, r.InUse.Digest)
 }
 
 // forgive removes the refusal of a commit that is no longer the newest.
@@ -469,7 +479,7 @@ func (k *Keeper) accept(ctx context.Context, record Record, commit configuration
 	rewritten := ""
 
 	if old := record.InUse; old != nil && old.Hash != commit.Hash {
-		descends, err := k.Source.Descends(ctx, commit.Hash, old.Hash)
+		descends, err := k.History().Descends(ctx, commit.Hash, old.Hash)
 		if err != nil {
 			return err
 		}
@@ -633,7 +643,7 @@ func (k *Keeper) use(ctx context.Context) (Use, error) {
 
 // bring brings the playbooks of the commit in use to this host, and returns their digest.
 func (k *Keeper) bring(ctx context.Context, use Use) (digest string, err error) {
-	if k.Source.Kept(ctx, use.Digest) {
+	if k.Playbooks.Intact(ctx, use.Digest) {
 		return use.Digest, nil
 	}
 

@@ -87,7 +87,7 @@ func (s *scripted) Restore(_ context.Context, commit string) (string, error) {
 	return "digest of " + commit[:1], nil
 }
 
-func (s *scripted) Kept(context.Context, string) bool {
+func (s *scripted) Intact(context.Context, string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -184,7 +184,8 @@ func newKeeper(t *testing.T) *testKeeper {
 		now: Settings{Used: true, Source: "here main", URL: "here", Interval: time.Minute},
 	}
 	k.Keeper = New(Options{
-		State: fixedState{view: &state.View{}}, Source: k.script, Records: k.script,
+		State: fixedState{view: &state.View{}}, Source: k.script, Playbooks: k.script, Records: k.script,
+		History: func() History { return k.script },
 		Settings: func() Settings {
 			k.script.mu.Lock()
 			defer k.script.mu.Unlock()

@@ -65,7 +65,7 @@ func (k *Keeper) shareRecord(ctx context.Context, record Record) error {
 	}
 
 	archive := limited{left: maxSharedBytes}
-	if err := k.Source.Pack(ctx, record.InUse.Digest, &archive); err != nil {
+	if err := k.Playbooks.Pack(ctx, record.InUse.Digest, &archive); err != nil {
 		return err
 	}
 
@@ -101,7 +101,7 @@ func (k *Keeper) unshare(ctx context.Context, digest string) (bool, error) {
 
 	err := unread
 	if err == nil {
-		err = k.Source.Unpack(ctx, digest, bytes.NewReader(archive))
+		err = k.Playbooks.Unpack(ctx, digest, bytes.NewReader(archive))
 	}
 
 	if err != nil {

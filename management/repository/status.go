@@ -130,7 +130,7 @@ func (k *Keeper) Log(ctx context.Context, v *state.View, limit int, all bool) (L
 
 	var err error
 	if to != "" {
-		out.Commits, out.More, err = k.Source.Log(ctx, to, out.Since, limit)
+		out.Commits, out.More, err = k.History().Log(ctx, to, out.Since, limit)
 	}
 
 	return out, err
@@ -240,7 +240,7 @@ func (k *Keeper) side(ctx context.Context, s Status, ref string) (Side, error) {
 		return Side{Commit: use.Hash, Digest: use.Digest}, nil
 	}
 
-	c, ok, err := k.Source.Lookup(ctx, ref)
+	c, ok, err := k.History().Lookup(ctx, ref)
 	if err != nil {
 		return Side{}, err
 	}
