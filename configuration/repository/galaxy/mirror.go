@@ -63,17 +63,23 @@ func (m Mirror) Fetch(ctx context.Context, all []Requirement, dir string) error 
 	ctx, cancel := context.WithTimeout(ctx, m.Time)
 	defer cancel()
 
-	open, done, err := m.opener(ctx)
+	transport, err := source.Transport(m.CAFile)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer transport.CloseIdleConnections()
+
+	client := &http.Client{
+		Transport: transport,
+		// The settings name the one place that archives come from.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 
 	// The limits hold for all archives together.
 	left, bounds := m.Size, &bounds{size: m.Size, files: m.Files}
 
 	for _, r := range all {
-		n, err := m.copy(r, open, filepath.Join(dir, r.Archive()), left)
+		n, err := m.copy(ctx, client, r, filepath.Join(dir, r.Archive()), left)
 		if err != nil {
 			return err
 		}
@@ -95,56 +101,40 @@ func (m Mirror) Fetch(ctx context.Context, all []Requirement, dir string) error 
 	return nil
 }
 
-// opener returns a function that opens an archive by its name.
-func (m Mirror) opener(ctx context.Context) (open func(name string) (io.ReadCloser, error), done func(), err error) {
+// open opens an archive by its name.
+func (m Mirror) open(ctx context.Context, client *http.Client, name string) (io.ReadCloser, error) {
 	if m.IsFolder() {
-		root, err := os.OpenRoot(m.URL)
-		if err != nil {
-			unread := inventory.Errorf(inventory.KindUnavailable, "the mirror %s cannot be read: %w", m.URL, err)
-
-			return nil, nil, unread.Do("correct repository.requirements_mirror in the configuration file")
-		}
-
-		return func(name string) (io.ReadCloser, error) { return openFile(root, name) }, func() { root.Close() }, nil
+		return openFile(m.URL, name)
 	}
 
-	transport, err := source.Transport(m.CAFile)
+	address := strings.TrimSuffix(m.URL, "/") + "/" + url.PathEscape(name)
+
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
-	client := &http.Client{
-		Transport: transport,
-		// The settings name the one place that archives come from.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
 	}
 
-	get := func(name string) (io.ReadCloser, error) {
-		address := strings.TrimSuffix(m.URL, "/") + "/" + url.PathEscape(name)
-
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-		if err != nil {
-			return nil, err
-		}
-
-		resp, err := client.Do(req)
-		if err != nil {
-			return nil, err
-		}
-
-		if resp.StatusCode != http.StatusOK {
-			resp.Body.Close()
-			return nil, fmt.Errorf("the mirror answers %s", resp.Status)
-		}
-
-		return resp.Body, nil
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, fmt.Errorf("the mirror answers %s", resp.Status)
 	}
 
-	return get, client.CloseIdleConnections, nil
+	return resp.Body, nil
 }
 
-// openFile opens a regular file: a pipe would block.
-func openFile(root *os.Root, name string) (io.ReadCloser, error) {
+// openFile opens a regular file in a folder: a pipe would block.
+func openFile(folder, name string) (io.ReadCloser, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+
 	info, err := root.Stat(name)
 	if err != nil {
 		return nil, err
@@ -159,7 +149,7 @@ func openFile(root *os.Root, name string) (io.ReadCloser, error) {
 
 // copy copies an archive of at most left bytes, and returns its size.
 func (m Mirror) copy(
-	r Requirement, open func(string) (io.ReadCloser, error), to string, left int64,
+	ctx context.Context, client *http.Client, r Requirement, to string, left int64,
 ) (n int64, err error) {
 	missing := func(err error) error {
 		return inventory.Errorf(
@@ -173,7 +163,7 @@ func (m Mirror) copy(
 		).Do("put the archive there, under that name")
 	}
 
-	from, err := open(r.Archive())
+	from, err := m.open(ctx, client, r.Archive())
 	if err != nil {
 		return 0, missing(err)
 	}

@@ -23,6 +23,7 @@ import (
 	gittransport "github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/plumbing/transport/server"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	"github.com/go-git/go-git/v5/utils/ioutil"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -35,9 +36,10 @@ type localSession struct {
 	from    *filesystem.Storage
 	have    *mirrored
 	maxSize int64
+	budget  *budget
 }
 
-func openLocal(e *gittransport.Endpoint, maxSize int64, have *mirrored) (session, error) {
+func openLocal(e *gittransport.Endpoint, maxSize int64, have *mirrored, b *budget) (session, error) {
 	dir := e.Path
 	if info, err := os.Stat(filepath.Join(dir, ".git")); err == nil && info.IsDir() {
 		dir = filepath.Join(dir, ".git")
@@ -57,7 +59,7 @@ func openLocal(e *gittransport.Endpoint, maxSize int64, have *mirrored) (session
 		return nil, err
 	}
 
-	return &localSession{references, from, have, maxSize}, nil
+	return &localSession{references, from, have, maxSize, b}, nil
 }
 
 // newStorage opens the git folder dir.
@@ -115,7 +117,7 @@ func (s *localSession) UploadPack(
 		writer.CloseWithError(err)
 	}()
 
-	return packp.NewUploadPackResponseWithPackfile(req, reader), nil
+	return packp.NewUploadPackResponseWithPackfile(req, ioutil.NewReadCloser(s.budget.reader(reader), reader)), nil
 }
 
 // Close closes the repository.
@@ -162,9 +164,6 @@ func (o *lazyObject) Reader() (io.ReadCloser, error) {
 	return content.Reader()
 }
 
-// maxObjects bounds the objects of one fetch.
-const maxObjects = 5_000_000
-
 // maxNesting bounds the recursion into folders. A commit in use has a lower bound.
 const maxNesting = 1000
 
@@ -200,26 +199,23 @@ func (c *copier) collect(want plumbing.Hash) error {
 			return err
 		}
 
-		if tag, err := object.GetTag(c.from, hash); err == nil {
-			c.seen[hash].kind = plumbing.TagObject
-			queue = append(queue, tag.Target)
-			continue
-		}
-
-		commit, err := object.GetCommit(c.from, hash)
-
-		switch {
-		case err == nil:
-		case hash == want && errors.Is(err, plumbing.ErrObjectNotFound):
-			return fmt.Errorf("the object %s cannot be read as a commit: %w", hash, err)
-		default:
+		found, err := object.GetObject(c.from, hash)
+		if err != nil {
 			return errUnreadable("object", hash, err)
 		}
 
-		queue = append(queue, commit.ParentHashes...)
+		switch found := found.(type) {
+		case *object.Tag:
+			c.seen[hash].kind = plumbing.TagObject
+			queue = append(queue, found.Target)
+		case *object.Commit:
+			queue = append(queue, found.ParentHashes...)
 
-		if err := c.tree(commit.TreeHash, 0); err != nil {
-			return err
+			if err := c.tree(found.TreeHash, 0); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("the object %s cannot be read as a commit", hash)
 		}
 	}
 

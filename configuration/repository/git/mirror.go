@@ -5,13 +5,11 @@ package git
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +17,6 @@ import (
 	"syscall"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
@@ -27,7 +24,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	gittransport "github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage/filesystem"
-	"github.com/go-git/go-git/v5/utils/ioutil"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -192,7 +188,7 @@ func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbin
 	}
 	defer resp.Close()
 
-	if err := m.receive(ctx, store, packOf(req, resp), b); err != nil {
+	if err := m.receive(ctx, store, packOf(req, resp)); err != nil {
 		return want, err
 	}
 
@@ -291,34 +287,26 @@ func describe(refs *packp.AdvRefs) string {
 func (m *Mirror) commit(store *mirrored, hash plumbing.Hash) (configuration.Commit, error) {
 	const maxTags = 10
 
+	none := inventory.Errorf(inventory.KindRefused, "the %s is no commit", m.Options.Reference()).
+		Do("name a branch, a tag of a commit, or a commit")
+
 	for range maxTags {
-		tag, err := object.GetTag(store, hash)
+		found, err := object.GetObject(store, hash)
 		if err != nil {
-			break
+			return configuration.Commit{Hash: hash.String()}, damaged(err)
 		}
 
-		hash = tag.Target
-	}
-
-	known := configuration.Commit{Hash: hash.String()}
-
-	c, err := object.GetCommit(store, hash)
-	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		// Another object than a commit can be read.
-		if _, err := store.EncodedObject(plumbing.AnyObject, hash); err != nil {
-			return known, damaged(err)
+		switch found := found.(type) {
+		case *object.Commit:
+			return commitOf(found), damaged(store.SetReference(plumbing.NewHashReference(m.newestRef(), hash)))
+		case *object.Tag:
+			hash = found.Target
+		default:
+			return configuration.Commit{}, none
 		}
-
-		none := inventory.Errorf(inventory.KindRefused, "the %s is no commit", m.Options.Reference())
-
-		return configuration.Commit{}, none.Do("name a branch, a tag of a commit, or a commit")
 	}
 
-	if err != nil {
-		return known, damaged(err)
-	}
-
-	return commitOf(c), damaged(store.SetReference(plumbing.NewHashReference(m.newestRef(), c.Hash)))
+	return configuration.Commit{}, none
 }
 
 // commitOf returns the domain form of a commit.
@@ -329,110 +317,6 @@ func commitOf(c *object.Commit) configuration.Commit {
 		Hash: c.Hash.String(), Author: plain(c.Author.Name, 100), Subject: plain(subject, 200),
 		Time: c.Committer.When.UTC(),
 	}
-}
-
-// receive checks a pack and adds it to the mirror.
-func (m *Mirror) receive(ctx context.Context, store *mirrored, pack io.Reader, b *budget) error {
-	file, err := os.CreateTemp(m.Dir, "incoming-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	defer file.Close()
-
-	// A local repository has no other counter.
-	if _, err := io.Copy(file, b.reader(ioutil.NewContextReader(ctx, pack))); err != nil {
-		return err
-	}
-
-	if err := m.checkPack(ctx, file); err != nil {
-		return err
-	}
-
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-
-	if err := packfile.WritePackfileToObjectStorage(store, ioutil.NewContextReader(ctx, file)); err != nil {
-		return fmt.Errorf("the pack cannot be stored: %w", err)
-	}
-
-	return nil
-}
-
-// checkPack refuses a pack with too many or too large objects. It reads the pack as a
-// stream, so that an object that expands takes no memory.
-func (m *Mirror) checkPack(ctx context.Context, file *os.File) error {
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-
-	scanner := packfile.NewScanner(file)
-
-	_, count, err := scanner.Header()
-	if err != nil {
-		return fmt.Errorf("the server sent no pack: %w", err)
-	}
-
-	if count > maxObjects {
-		return inventory.Errorf(inventory.KindTooLarge, "%s has more than %d objects", m.shown(), maxObjects).
-			Do("use a repository for the playbooks alone")
-	}
-
-	for range count {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-
-		if err := m.checkObject(scanner); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-func (m *Mirror) checkObject(scanner *packfile.Scanner) error {
-	header, err := scanner.NextObjectHeader()
-	if err != nil {
-		return fmt.Errorf("the pack is damaged: %w", err)
-	}
-
-	limit := m.Options.Limits.Size
-	if header.Length > limit {
-		return errObject("", header.Length, limit)
-	}
-
-	start := &firstBytes{limit: 2 * binary.MaxVarintLen64}
-	n, _, err := scanner.NextObject(start)
-
-	switch {
-	case err != nil:
-		return fmt.Errorf("the pack is damaged: %w", err)
-	case n != header.Length:
-		return errors.New("the pack is damaged: an object is shorter than its header says")
-	case !header.Type.IsDelta():
-		return nil
-	}
-
-	// A short delta may describe a long object. It begins with the sizes of its base and of the object.
-	_, base := binary.Uvarint(start.text)
-	size, read := binary.Uvarint(start.text[max(base, 0):])
-
-	switch {
-	case base <= 0 || read <= 0:
-		return errors.New("the pack is damaged: a delta has no size")
-	case size > uint64(limit): //nolint:gosec // it is positive
-		return errObject("", int64(min(size, math.MaxInt64)), limit) //nolint:gosec // it is bounded
-	}
-
-	return nil
-}
-
-func errObject(hash string, size, limit int64) error {
-	return inventory.Errorf(inventory.KindTooLarge, "the object %sof the repository has %d bytes, the limit is %d",
-		strings.TrimPrefix(hash+" ", " "), size, limit).
-		Do("raise repository.limits.size, or remove large files from its history")
 }
 
 // mirrored is the opened storage of a mirror.

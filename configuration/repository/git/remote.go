@@ -37,7 +37,7 @@ func (m *Mirror) open(ctx context.Context, store *mirrored, b *budget) (session,
 
 	switch e.Protocol {
 	case viaPath:
-		return openLocal(e, m.Options.Limits.Size, store)
+		return openLocal(e, m.Options.Limits.Size, store, b)
 	case viaSSH:
 		return dialSSH(ctx, e, m.Options, b)
 	default:

@@ -158,10 +158,24 @@ func TestHTTPS(t *testing.T) {
 		})
 	}
 
+	// The limit is one of what arrives, and counts it once.
+	noise := make([]byte, 200_000)
+	_, err := rand.Read(noise)
+	must(t, err)
+	r.push("main", map[string]file{"noise": text(string(noise))})
+
+	for limit, want := range map[int64]string{150_000: "sends more than 150000 bytes", 300_000: ""} {
+		o := good
+		o.Limits.Fetch = limit
+
+		_, err := (&Mirror{Dir: t.TempDir(), Options: o}).Fetch(t.Context())
+		expect(t, err, want)
+	}
+
 	exposed := good.CredentialFile
 	must(t, os.Chmod(exposed, 0o644))
 
-	_, err := (&Mirror{Dir: t.TempDir(), Options: good}).Fetch(t.Context())
+	_, err = (&Mirror{Dir: t.TempDir(), Options: good}).Fetch(t.Context())
 	expect(t, err, "others can read")
 }
 
