@@ -112,7 +112,7 @@ func (m *Mirror) checkObject(scanner *packfile.Scanner) error {
 	case base <= 0 || read <= 0:
 		return errors.New("the pack is damaged: a delta has no size")
 	case size > uint64(limit): //nolint:gosec // it is positive
-		return errObject("", int64(min(size, math.MaxInt64)), limit) //nolint:gosec // it is bounded
+		return errObject("", int64(min(size, math.MaxInt64)), limit)
 	}
 
 	return nil
