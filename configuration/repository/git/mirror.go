@@ -174,7 +174,12 @@ func (m *Mirror) bring(ctx context.Context, store *mirrored, b *budget) (plumbin
 	}
 
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
-	req.Wants, req.Haves = m.wants(refs, store, want), store.haves(m.newestRef())
+	req.Wants = m.wants(refs, store, want)
+
+	// A local repository looks into the mirror itself.
+	if _, local := s.(*localSession); !local {
+		req.Haves = store.haves(m.newestRef())
+	}
 
 	if refs.Capabilities.Supports(capability.NoProgress) {
 		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
