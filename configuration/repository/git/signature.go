@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/sha512"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -202,7 +201,8 @@ func (k keyring) verifySSH(c *object.Commit) error {
 		return err
 	}
 
-	if !k.has(key) {
+	// A certificate is not its key.
+	if !slices.ContainsFunc(k.ssh, func(own ssh.PublicKey) bool { return bytes.Equal(own.Marshal(), key.Marshal()) }) {
 		return fmt.Errorf("it is signed by %s", ssh.FingerprintSHA256(key))
 	}
 
@@ -238,34 +238,15 @@ func (k keyring) verifySSH(c *object.Commit) error {
 	return key.Verify(append([]byte(sshMagic), data...), &signature)
 }
 
-// has reports whether a key is in the ring. A certificate is not its key.
-func (k keyring) has(key ssh.PublicKey) bool {
-	for _, own := range k.ssh {
-		if bytes.Equal(own.Marshal(), key.Marshal()) {
-			return true
-		}
-	}
-
-	return false
-}
-
 func parseSSHSignature(text string) (sshSignature, error) {
 	var s sshSignature
 
 	block, _ := pem.Decode([]byte(strings.TrimSpace(text) + "\n"))
-	if block == nil || block.Type != "SSH SIGNATURE" {
+	if block == nil || block.Type != "SSH SIGNATURE" || !bytes.HasPrefix(block.Bytes, []byte(sshMagic)) {
 		return s, errors.New("the signature is damaged")
 	}
 
-	blob, ok := bytes.CutPrefix(block.Bytes, []byte(sshMagic))
-	if !ok {
-		return s, fmt.Errorf(
-			"the signature is damaged: %s",
-			base64.StdEncoding.EncodeToString(blob[:min(len(blob), 6)]),
-		)
-	}
-
-	if err := ssh.Unmarshal(blob, &s); err != nil {
+	if err := ssh.Unmarshal(block.Bytes[len(sshMagic):], &s); err != nil {
 		return s, err
 	}
 
