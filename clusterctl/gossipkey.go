@@ -97,6 +97,6 @@ func rotateGossipKey(ctx context.Context, c *call) error {
 
 // showGossipKey prints the state of the gossip key.
 func (c *call) showGossipKey(state api.GossipKey) error {
-	show := func(p *print.Printer) { p.GossipKey(state) }
+	show := func(p *print.Printer) { print.GossipKeyDetails.Details(p, state) }
 	return c.show(print.Answer{Wire: state, Table: show, Long: show})
 }

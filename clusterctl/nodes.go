@@ -128,8 +128,8 @@ func (a *app) nodesHistory() *cli.Command {
 
 			return c.show(print.Answer{
 				Wire: entries, Stale: entries.Stale,
-				Table: func(p *print.Printer) { p.History(entries.Items) },
-				Long:  func(p *print.Printer) { p.HistoryLong(entries.Items) },
+				Table: func(p *print.Printer) { print.HistoryColumns.Table(p, entries.Items) },
+				Long:  func(p *print.Printer) { print.HistoryDetails.Blocks(p, entries.Items) },
 			})
 		},
 	})
@@ -270,11 +270,7 @@ func listNodes(ctx context.Context, c *call) error {
 	answer := print.Answer{
 		Wire: nodes, Stale: nodes.Stale,
 		Table: func(p *print.Printer) { layout.Print(p, nodes.Items) },
-		Long: func(p *print.Printer) {
-			for _, n := range nodes.Items {
-				p.Node(n)
-			}
-		},
+		Long:  func(p *print.Printer) { print.NodeDetails.Blocks(p, nodes.Items) },
 	}
 
 	answer.Names = make([]string, len(nodes.Items))
@@ -494,18 +490,18 @@ func setNodes(ctx context.Context, c *call) error {
 
 			return n, err
 		},
-		func(n api.Node) []print.Field { return print.Connection(n.Connection) },
+		print.ConnectionDetails,
 	)
 }
 
-// changeNodes changes the chosen nodes one by one, and prints each with the fields
+// changeNodes changes the chosen nodes one by one, and prints each with the details
 // of the change. verb completes the question "VERB 2 nodes?". A node that does not
 // exist prevents all changes.
 func (c *call) changeNodes(
 	ctx context.Context,
 	verb string,
 	change func(ctx context.Context, name string) (api.Node, error),
-	fields func(api.Node) []print.Field,
+	details print.Columns[api.Node],
 ) error {
 	alone := len(c.args) == 1 && !c.hasSelector()
 	if err := c.choose(ctx, verb); err != nil {
@@ -538,16 +534,8 @@ func (c *call) changeNodes(
 
 	answer := print.Answer{
 		Wire: list, Names: names,
-		Table: func(p *print.Printer) {
-			for _, n := range list.Items {
-				p.Fields(append([]print.Field{{Name: "Name", Value: n.Name}}, fields(n)...))
-			}
-		},
-		Long: func(p *print.Printer) {
-			for _, n := range list.Items {
-				p.Node(n)
-			}
-		},
+		Table: func(p *print.Printer) { details.Blocks(p, list.Items) },
+		Long:  func(p *print.Printer) { print.NodeDetails.Blocks(p, list.Items) },
 	}
 
 	// One name has one node as its answer, and a choice of nodes a list.
@@ -658,9 +646,7 @@ func labelNodes(ctx context.Context, c *call) error {
 		func(ctx context.Context, name string) (api.Node, error) {
 			return c.manager.PatchNode(ctx, name, api.NodePatch{Labels: labels})
 		},
-		func(n api.Node) []print.Field {
-			return []print.Field{{Name: "Labels", Value: print.Labels(n.Labels)}}
-		},
+		print.LabelDetails,
 	)
 }
 

@@ -62,11 +62,7 @@ func pingNodes(ctx context.Context, c *call) error {
 	answer := print.Answer{
 		Wire: all, Names: c.args, Stale: all.Stale,
 		Table: func(p *print.Printer) { layout.Print(p, all.Items) },
-		Long: func(p *print.Printer) {
-			for _, r := range all.Items {
-				p.Ping(r)
-			}
-		},
+		Long:  func(p *print.Printer) { print.PingDetails.Blocks(p, all.Items) },
 	}
 
 	if err := c.show(answer); err != nil {

@@ -64,8 +64,8 @@ func rolloutEvents(ctx context.Context, c *call) error {
 
 	return c.show(print.Answer{
 		Wire:  api.List[api.RolloutEvent]{Items: r.Events},
-		Table: func(p *print.Printer) { p.RolloutEvents(r.Events) },
-		Long:  func(p *print.Printer) { p.RolloutEventsLong(r.Events) },
+		Table: func(p *print.Printer) { print.RolloutEventColumns.Table(p, r.Events) },
+		Long:  func(p *print.Printer) { print.RolloutEventDetails.Blocks(p, r.Events) },
 	})
 }
 

@@ -146,6 +146,6 @@ func rotateSSHKey(ctx context.Context, c *call) error {
 
 // showSSHKey prints the state of the manager's ssh key.
 func (c *call) showSSHKey(state api.SSHKey) error {
-	show := func(p *print.Printer) { p.SSHKey(state) }
+	show := func(p *print.Printer) { print.SSHKeyDetails.Details(p, state) }
 	return c.show(print.Answer{Wire: state, Table: show, Long: show})
 }

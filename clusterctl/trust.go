@@ -159,20 +159,9 @@ func fingerprints(keys []api.HostKey) string {
 // showTrusted prints the nodes with their recorded keys.
 func (c *call) showTrusted(list api.List[api.Node]) error {
 	answer := print.Answer{
-		Wire: list,
-		Table: func(p *print.Printer) {
-			for _, n := range list.Items {
-				p.Fields([]print.Field{
-					{Name: "Name", Value: print.Line(n.Name)},
-					{Name: "Host keys", Value: print.Text(strings.Join(n.HostKeys, "\n"))},
-				})
-			}
-		},
-		Long: func(p *print.Printer) {
-			for _, n := range list.Items {
-				p.Node(n)
-			}
-		},
+		Wire:  list,
+		Table: func(p *print.Printer) { print.HostKeyDetails.Blocks(p, list.Items) },
+		Long:  func(p *print.Printer) { print.NodeDetails.Blocks(p, list.Items) },
 	}
 
 	for _, n := range list.Items {

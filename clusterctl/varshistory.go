@@ -47,8 +47,8 @@ func (a *app) varsHistory() *cli.Command {
 
 			answer := print.Answer{
 				Wire: history, Stale: history.Stale,
-				Table: func(p *print.Printer) { p.VarsHistory(history.Items) },
-				Long:  func(p *print.Printer) { p.VarsHistoryLong(history.Items) },
+				Table: func(p *print.Printer) { print.VarsChangeColumns.Table(p, history.Items) },
+				Long:  func(p *print.Printer) { print.VarsChangeDetails.Blocks(p, history.Items) },
 			}
 			for _, change := range history.Items {
 				answer.Names = append(answer.Names, strconv.FormatInt(change.Revision, 10))

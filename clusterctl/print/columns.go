@@ -15,13 +15,15 @@ import (
 
 // Column is one column of a table of T.
 type Column[T any] struct {
-	Name string // for --columns and --sort; in capitals, the header
-	Wide bool   // shown only with -o wide, or on request
+	Name  string // for --columns and --sort; in capitals, the header
+	Title string // in details
+	Wide  bool   // shown only with -o wide, or on request
 	// Passing marks a cell that changes with the time. A table that grows by a row
 	// for each change leaves it out.
 	Passing bool
 	Cell    func(p Paint, v *T) string
 	Order   func(a, b *T) int // nil: by the text of the cell
+	value   func(v *T) any    // of the field; nil: the cell takes more than one
 }
 
 // Columns are all columns of a table, in the order of display.
@@ -208,17 +210,25 @@ func (l Layout[T]) Cells(p Paint, item *T) []string {
 	return cells
 }
 
-// byTime orders by a moment; items without one come last.
-func byTime[T any](at func(v *T) time.Time) func(a, b *T) int {
-	return func(a, b *T) int {
-		x, y := at(a), at(b)
-		// An ascending order starts with the oldest known moment.
-		if x.IsZero() || y.IsZero() {
-			return cmp.Compare(zeroLast(x), zeroLast(y))
-		}
-
-		return x.Compare(y)
+// compareTimes orders by a moment; items without one come last.
+func compareTimes(a, b time.Time) int {
+	// An ascending order starts with the oldest known moment.
+	if a.IsZero() || b.IsZero() {
+		return cmp.Compare(zeroLast(a), zeroLast(b))
 	}
+
+	return a.Compare(b)
+}
+
+// sorted returns the columns with another order for one of them.
+func (all Columns[T]) sorted(name string, order func(a, b *T) int) Columns[T] {
+	for i := range all {
+		if all[i].Name == name {
+			all[i].Order = order
+		}
+	}
+
+	return all
 }
 
 func zeroLast(t time.Time) int {
@@ -243,45 +253,4 @@ func ByNumber[T any](of func(v *T) string) func(a, b *T) int {
 		x, y := of(a), of(b)
 		return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y))
 	}
-}
-
-// textColumn is a column with the text of one field.
-func textColumn[T any](name string, field func(v *T) string) Column[T] {
-	return Column[T]{Name: name, Cell: func(_ Paint, v *T) string { return Line(field(v)) }}
-}
-
-// numberColumn is a column with a number that the wire carries as text.
-func numberColumn[T any](name string, field func(v *T) string) Column[T] {
-	c := textColumn(name, field)
-	c.Order = ByNumber(field)
-
-	return c
-}
-
-// timeColumn is a column with a moment.
-func timeColumn[T any](name string, at func(v *T) time.Time) Column[T] {
-	return Column[T]{
-		Name:  name,
-		Order: byTime(at),
-		Cell:  func(_ Paint, v *T) string { return Time(at(v)) },
-	}
-}
-
-// ageColumn is a column with the time since a moment. Its order begins with the
-// youngest.
-func ageColumn[T any](at func(v *T) time.Time) Column[T] {
-	order := byTime(at)
-
-	return Column[T]{
-		Name:    "age",
-		Passing: true,
-		Order:   func(a, b *T) int { return order(b, a) },
-		Cell:    func(_ Paint, v *T) string { return Age(at(v)) },
-	}
-}
-
-// wide moves a column to -o wide.
-func (c Column[T]) wide() Column[T] {
-	c.Wide = true
-	return c
 }

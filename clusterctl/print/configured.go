@@ -5,7 +5,6 @@ package print
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -13,25 +12,6 @@ import (
 
 // shortDigest is the number of digits of a digest in a table.
 const shortDigest = 8
-
-// configurationColumns are the columns of the applied and of the desired configuration.
-func configurationColumns() Columns[api.Node] {
-	return Columns[api.Node]{
-		numberColumn("applied", func(n *api.Node) string { return n.Applied }).wide(),
-		timeColumn("applied-at", func(n *api.Node) time.Time {
-			if n.Configured == nil {
-				return time.Time{}
-			}
-
-			return n.Configured.Time
-		}).wide(),
-		{Name: "configured", Wide: true, Cell: func(_ Paint, n *api.Node) string { return shortConfigured(n) }},
-		{Name: "desired", Wide: true, Cell: func(_ Paint, n *api.Node) string {
-			return shortConfiguration(desiredOf(n))
-		}},
-		{Name: "outdated", Wide: true, Cell: func(p Paint, n *api.Node) string { return p.outdated(n) }},
-	}
-}
 
 // desiredOf returns the desired configuration of a node in service; nil otherwise.
 func desiredOf(n *api.Node) *api.Configuration {
@@ -107,17 +87,7 @@ func differing(n *api.Node) string {
 	return strings.Join(parts, ", ")
 }
 
-// configuration returns the fields of a node about its configuration.
-func (p *Printer) configuration(n api.Node) []Field {
-	return []Field{
-		{"Outdated", p.Paint.outdated(&n)},
-		{"Applied by job", Line(n.Applied) + withPrefix(" at ", appliedAt(n))},
-		{"Applied", appliedText(n)},
-		{"Desired", desiredText(n)},
-	}
-}
-
-func appliedAt(n api.Node) string {
+func appliedAt(n *api.Node) string {
 	if n.Configured == nil {
 		return ""
 	}
@@ -126,7 +96,7 @@ func appliedAt(n api.Node) string {
 }
 
 // appliedText returns the applied configuration, or why it is unknown.
-func appliedText(n api.Node) string {
+func appliedText(n *api.Node) string {
 	switch c := n.Configured; {
 	case c != nil:
 		return configurationText(c.Configuration) +
@@ -142,8 +112,8 @@ func appliedText(n api.Node) string {
 }
 
 // desiredText returns the desired configuration.
-func desiredText(n api.Node) string {
-	want := desiredOf(&n)
+func desiredText(n *api.Node) string {
+	want := desiredOf(n)
 
 	switch {
 	case want == nil:

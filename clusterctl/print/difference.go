@@ -14,7 +14,7 @@ import (
 func (p *Printer) Difference(d api.Difference) {
 	p.Fields([]Field{
 		{"Node", Line(d.Node)},
-		{"Verified", p.verdict(&d.Verification)},
+		{"Verified", p.Paint.verdict(&d.Verification)},
 		{"By job", Line(d.Verification.Job)},
 	})
 
@@ -69,7 +69,7 @@ func (p *Printer) finding(f api.TaskFinding) {
 }
 
 // verdict describes a verdict with its age.
-func (p *Printer) verdict(v *api.Verdict) string {
+func (p Paint) verdict(v *api.Verdict) string {
 	if v == nil {
 		return ""
 	}
@@ -78,11 +78,11 @@ func (p *Printer) verdict(v *api.Verdict) string {
 
 	switch v.Result {
 	case inventory.Clean:
-		text = p.Paint.Good(text)
+		text = p.Good(text)
 	case inventory.Drifted:
-		text = p.Paint.Bad(text)
+		text = p.Bad(text)
 	default:
-		text = p.Paint.Changed(text)
+		text = p.Changed(text)
 	}
 
 	return fmt.Sprintf("%s, %s ago", text, Age(v.Time))

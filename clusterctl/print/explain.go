@@ -53,7 +53,7 @@ func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 		{"Residue of", List(n.Residue)},
 		{"Duplicates", List(n.Duplicates)},
 		{"Outdated", p.Paint.outdated(&n)},
-		{"Applied by", withPrefix("job ", Line(n.Applied)) + withPrefix(" at ", appliedAt(n))},
+		{"Applied by", withPrefix("job ", Line(n.Applied)) + withPrefix(" at ", appliedAt(&n))},
 		{"Host key", keys},
 		{"Next", Line(LocalTimes(e.Next))},
 	})
@@ -78,7 +78,7 @@ func (p *Printer) inService(n api.Node) string {
 		return text + "not verified since it was last configured"
 	}
 
-	return text + p.verdict(n.Verification)
+	return text + p.Paint.verdict(n.Verification)
 }
 
 func (p *Printer) statusWithOrigin(e api.NodeExplanation) string {

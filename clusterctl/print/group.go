@@ -5,7 +5,6 @@ package print
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
@@ -21,16 +20,15 @@ type Group struct {
 }
 
 // GroupColumns are the columns of a table of groups.
-var GroupColumns = Columns[Group]{
-	textColumn("name", func(g *Group) string { return g.Name }),
-	numberColumn("nodes", func(g *Group) string { return strconv.Itoa(g.Nodes) }),
-	numberColumn("healthy", func(g *Group) string { return strconv.Itoa(g.Healthy) }),
-	textColumn("requires", func(g *Group) string { return inventory.Requirements(g.Requires).String() }),
-	textColumn("budget", func(g *Group) string { return budgetOf(g.Budget) }),
-	textColumn("on-return", func(g *Group) string { return orDefault(g.OnReturn, string(inventory.DefaultReaction)) }),
-	textColumn("strategy", func(g *Group) string { return strategyOf(g.Strategy) }).wide(),
-	textColumn("tags", func(g *Group) string { return tagsOf(api.GroupTags{Tags: g.Tags, SkipTags: g.SkipTags}) }),
-}
+var GroupColumns = ColumnsOf(Cells[Group]{
+	"requires": func(_ Paint, g *Group) string { return Line(inventory.Requirements(g.Requires).String()) },
+	"budget":   func(_ Paint, g *Group) string { return Line(budgetOf(g.Budget)) },
+	"strategy": func(_ Paint, g *Group) string { return Line(strategyOf(g.Strategy)) },
+	"tags": func(_ Paint, g *Group) string {
+		return tagsOf(api.GroupTags{Tags: g.Tags, SkipTags: g.SkipTags})
+	},
+}, "name", "nodes", "healthy", "requires", "budget", "on_return,else "+string(inventory.DefaultReaction),
+	"strategy,wide", "tags")
 
 func budgetOf(b *api.Budget) string {
 	if b == nil {

@@ -7,77 +7,46 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/contiv/cluster/management/api"
 )
 
 // InstanceColumns are the columns of a table of manager instances.
-var InstanceColumns = Columns[api.Instance]{
-	textColumn("id", func(in *api.Instance) string { return in.ID }),
-	textColumn("node", func(in *api.Instance) string { return in.Node }),
-	textColumn("addr", func(in *api.Instance) string { return in.Addr }),
-	textColumn("version", func(in *api.Instance) string { return in.Version }),
-	ageColumn(func(in *api.Instance) time.Time { return in.Started }),
-	timeColumn("started", func(in *api.Instance) time.Time { return in.Started }).wide(),
-	textColumn("api", func(in *api.Instance) string { return strings.Join(in.API, " ") }).wide(),
-}
+var InstanceColumns = ColumnsOf[api.Instance](nil,
+	"id", "node", "addr", "version", "started,age", "started,wide", "api,wide")
 
 // TokenColumns are the columns of a table of bearer tokens.
-var TokenColumns = Columns[api.Token]{
-	textColumn("id", func(t *api.Token) string { return t.ID }),
-	textColumn("name", func(t *api.Token) string { return t.Name }),
-	textColumn("role", func(t *api.Token) string { return t.Role }),
-	textColumn("scope", func(t *api.Token) string { return t.Scope.String() }),
-	timeColumn("expires", func(t *api.Token) time.Time { return t.Expires }),
-	timeColumn("used", func(t *api.Token) time.Time { return timeOrZero(t.Used) }),
-	timeColumn("created", func(t *api.Token) time.Time { return t.Created }).wide(),
-	textColumn("by", func(t *api.Token) string { return t.CreatedBy }).wide(),
-}
+var TokenColumns = ColumnsOf[api.Token](nil,
+	"id", "name", "role", "scope", "expires", "used", "created,wide", "by=created_by,wide")
 
 // CertificateColumns are the columns of a table of client certificates.
-var CertificateColumns = Columns[api.Certificate]{
-	textColumn("serial", func(c *api.Certificate) string { return c.Serial }),
-	textColumn("name", func(c *api.Certificate) string { return c.Name }),
-	textColumn("role", func(c *api.Certificate) string { return c.Role }),
-	textColumn("scope", func(c *api.Certificate) string { return c.Scope.String() }),
-	timeColumn("expires", func(c *api.Certificate) time.Time { return timeOrZero(c.Expires) }),
-	timeColumn("revoked", func(c *api.Certificate) time.Time { return timeOrZero(c.Revoked) }),
-	timeColumn("issued", func(c *api.Certificate) time.Time { return timeOrZero(c.Issued) }).wide(),
-	textColumn("by", func(c *api.Certificate) string { return c.RevokedBy }).wide(),
-}
+var CertificateColumns = ColumnsOf[api.Certificate](nil,
+	"serial", "name", "role", "scope", "expires", "revoked", "issued,wide", "by=revoked_by,wide")
 
-func timeOrZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
+var healthDetails = ColumnsOf(Cells[api.Health]{
+	"status": func(p Paint, h *api.Health) string { return p.goodIf(h.Status == api.HealthOK, h.Status) },
+	"outdated": func(_ Paint, h *api.Health) string {
+		if h.Unknown > 0 {
+			return fmt.Sprintf("%d (not known of %d)", h.Outdated, h.Unknown)
+		}
 
-	return *t
-}
+		return fmt.Sprint(h.Outdated)
+	},
+	"jobs": func(_ Paint, h *api.Health) string {
+		var jobs []string
+		for _, s := range []api.JobStatus{api.Queued, api.Running} {
+			if h.Jobs[s] > 0 {
+				jobs = append(jobs, fmt.Sprintf("%d %s", h.Jobs[s], s))
+			}
+		}
+
+		return strings.Join(jobs, ", ")
+	},
+}, "status", "instance", "revision", "stale", "nodes", "outdated", "jobs,else none") // no line is no check
 
 // Health prints the health of the manager.
 func (p *Printer) Health(h api.Health) {
-	var jobs []string
-	for _, s := range []api.JobStatus{api.Queued, api.Running} {
-		if h.Jobs[s] > 0 {
-			jobs = append(jobs, fmt.Sprintf("%d %s", h.Jobs[s], s))
-		}
-	}
-
-	// A missing line would look like a missing check.
-	if jobs == nil {
-		jobs = []string{"none"}
-	}
-
-	p.Fields([]Field{
-		{"Status", p.goodIf(h.Status == api.HealthOK, h.Status)},
-		{"Instance", Line(h.Instance)},
-		{"Revision", fmt.Sprint(h.Revision)},
-		{"Stale", yesIf(h.Stale)},
-		{"Nodes", fmt.Sprint(h.Nodes)},
-		{"Outdated", outdatedCount(h)},
-		{"Jobs", strings.Join(jobs, ", ")},
-	})
+	healthDetails.Details(p, h)
 
 	if len(h.Checks) == 0 {
 		return
@@ -88,29 +57,10 @@ func (p *Printer) Health(h api.Health) {
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(h.Checks)) {
 		result := h.Checks[name]
-		rows = append(rows, []string{Line(name), p.goodIf(result == "ok", result)})
+		rows = append(rows, []string{Line(name), p.Paint.goodIf(result == "ok", result)})
 	}
 
 	p.Rows([]string{"CHECK", "RESULT"}, rows)
-}
-
-// outdatedCount returns the number of outdated nodes, and of those of which that is not
-// known.
-func outdatedCount(h api.Health) string {
-	text := fmt.Sprint(h.Outdated)
-	if h.Unknown > 0 {
-		text += fmt.Sprintf(" (not known of %d)", h.Unknown)
-	}
-
-	return text
-}
-
-func (p *Printer) goodIf(good bool, text string) string {
-	if good {
-		return p.Paint.Good(Line(text))
-	}
-
-	return p.Paint.Bad(Line(text))
 }
 
 // Versions prints the version of clusterctl, and of the manager if it has answered.

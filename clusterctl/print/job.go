@@ -15,36 +15,15 @@ import (
 )
 
 // JobColumns are the columns of a table of jobs.
-var JobColumns = Columns[api.Job]{
-	numberColumn("id", func(j *api.Job) string { return j.ID }),
-	textColumn("verb", func(j *api.Job) string { return string(j.Verb) }),
-	{Name: "status", Cell: func(p Paint, j *api.Job) string { return p.Job(j.Status) }},
-	textColumn("phase", func(j *api.Job) string { return j.Phase }).wide(),
-	{
-		Name:  "position",
-		Wide:  true,
-		Order: func(a, b *api.Job) int { return cmp.Compare(a.Position, b.Position) },
-		Cell:  func(_ Paint, j *api.Job) string { return positive(j.Position) },
-	},
-	{Name: "nodes", Cell: func(_ Paint, j *api.Job) string { return List(Targets(*j)) }},
-	textColumn("group", func(j *api.Job) string { return j.Group }),
-	textColumn("actor", func(j *api.Job) string { return j.Actor }),
-	ageColumn(func(j *api.Job) time.Time { return j.Accepted }),
-	timeColumn("accepted", func(j *api.Job) time.Time { return j.Accepted }).wide(),
-	timeColumn("started", func(j *api.Job) time.Time { return deref(j.Started) }).wide(),
-	timeColumn("ended", func(j *api.Job) time.Time { return deref(j.Ended) }).wide(),
-	timeColumn("deadline", func(j *api.Job) time.Time { return deref(j.Deadline) }).wide(),
-	{
-		Name:  "duration",
-		Order: func(a, b *api.Job) int { return cmp.Compare(runTime(a), runTime(b)) },
-		Cell:  func(_ Paint, j *api.Job) string { return Elapsed(j.Started, j.Ended) },
-	},
-	textColumn("cause", func(j *api.Job) string { return j.Cause }).wide(),
-	numberColumn("retry-of", func(j *api.Job) string { return j.RetryOf }).wide(),
-	textColumn("commit", func(j *api.Job) string { return shortHash(j.Commit) }).wide(),
-	textColumn("instance", func(j *api.Job) string { return j.Instance }).wide(),
-	{Name: "message", Cell: jobMessage},
-}
+var JobColumns = ColumnsOf(Cells[api.Job]{
+	"nodes":    func(_ Paint, j *api.Job) string { return List(Targets(*j)) },
+	"duration": func(_ Paint, j *api.Job) string { return Elapsed(j.Started, j.Ended) },
+	"commit":   func(_ Paint, j *api.Job) string { return shortHash(j.Commit) },
+	"message":  jobMessage,
+}, "id,number", "verb", "status", "phase,wide", "position,wide", "nodes", "group", "actor",
+	"accepted,age", "accepted,wide", "started,wide", "ended,wide", "deadline,wide", "duration", "cause,wide",
+	"retry-of=retry_of,number,wide", "commit,wide", "instance,wide", "message").
+	sorted("duration", func(a, b *api.Job) int { return cmp.Compare(runTime(a), runTime(b)) })
 
 // jobMessage returns how a job ended or, while it is queued, its obstacle.
 func jobMessage(_ Paint, j *api.Job) string {

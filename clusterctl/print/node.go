@@ -20,27 +20,19 @@ const (
 )
 
 // NodeColumns are the columns of a table of nodes.
-var NodeColumns = slices.Concat(
-	Columns[api.Node]{
-		textColumn("name", func(n *api.Node) string { return n.Name }),
-		textColumn("address", func(n *api.Node) string { return n.Addr }),
-		{Name: "status", Cell: func(p Paint, n *api.Node) string { return p.Status(n.Status) }},
-		{Name: "state", Cell: func(p Paint, n *api.Node) string { return p.State(n.State) }},
-		textColumn("group", func(n *api.Node) string { return n.Group }),
-		{Name: "job", Order: ByNumber(func(n *api.Node) string { return n.Job }), Cell: nodeJob},
-		ageColumn(func(n *api.Node) time.Time { return n.Created }),
-		{Name: "labels", Wide: true, Cell: func(_ Paint, n *api.Node) string { return LabelLine(n.Labels) }},
-	},
-	configurationColumns(),
-	Columns[api.Node]{
-		{Name: "verified", Wide: true, Cell: nodeVerdict},
-		textColumn("previous", func(n *api.Node) string { return string(n.PrevStatus) }).wide(),
-		{Name: "seen-by", Wide: true, Cell: nodeSeenBy},
-		timeColumn("created", func(n *api.Node) time.Time { return n.Created }).wide(),
-		timeColumn("updated", func(n *api.Node) time.Time { return n.Updated }).wide(),
-		{Name: "note", Cell: func(_ Paint, n *api.Node) string { return nodeNote(n) }},
-	},
-)
+var NodeColumns = ColumnsOf(Cells[api.Node]{
+	"job":        nodeJob,
+	"labels":     func(_ Paint, n *api.Node) string { return LabelLine(n.Labels) },
+	"configured": func(_ Paint, n *api.Node) string { return shortConfigured(n) },
+	"desired":    func(_ Paint, n *api.Node) string { return shortConfiguration(desiredOf(n)) },
+	"outdated":   Paint.outdated,
+	"verified":   nodeVerdict,
+	"seen-by":    nodeSeenBy,
+	"note":       func(_ Paint, n *api.Node) string { return nodeNote(n) },
+}, "name", "Address=addr", "status", "state", "group", "job", "created,age", "labels,wide",
+	"applied,number,wide", "applied-at=configured.time,wide", "configured,wide", "desired,wide", "outdated,wide",
+	"verified,wide", "Previous=prev_status,wide", "seen-by,wide", "created,wide", "updated,wide", "note").
+	sorted("job", ByNumber(func(n *api.Node) string { return n.Job }))
 
 func nodeSeenBy(_ Paint, n *api.Node) string { return strings.Join(observers(n, true), ",") }
 
@@ -178,59 +170,57 @@ func playbooks(digests map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Node prints everything about one node.
-func (p *Printer) Node(n api.Node) {
-	seen := make([]string, 0, len(n.Seen))
-	for observer, sees := range n.Seen {
-		observation := "lost"
-		if sees {
-			observation = "seen"
-		}
+var connection = ColumnsOf[api.Node](nil,
+	"ssh user=connection.user", "ssh port=connection.port", "ssh key file=connection.key_file",
+	"Jump host=connection.jump", "connection.python", "connection.become", "connection.become_user")
 
-		seen = append(seen, Line(observer)+": "+observation)
+var (
+	// ConnectionDetails are the ssh settings of a node.
+	ConnectionDetails = slices.Concat(ColumnsOf[api.Node](nil, "name"), connection)
+	// LabelDetails are the labels of a node.
+	LabelDetails = ColumnsOf[api.Node](nil, "name", "labels")
+	// HostKeyDetails are the recorded ssh host keys of a node.
+	HostKeyDetails = ColumnsOf[api.Node](nil, "name", "host_keys,lines")
+)
+
+// NodeDetails are everything about a node.
+var NodeDetails = slices.Concat(ColumnsOf(Cells[api.Node]{
+	"address": func(_ Paint, n *api.Node) string {
+		return Line(n.Addr) + withPrefix(", also of ", List(n.AddrRivals)) +
+			withPrefix(", announced by a member at ", Line(n.AnnouncedFrom))
+	},
+	"status": func(p Paint, n *api.Node) string {
+		return withPrevious(p.Status(n.Status), string(n.Status), string(n.PrevStatus))
+	},
+	"verified": Paint.verified,
+	"state": func(p Paint, n *api.Node) string {
+		return withPrevious(p.State(n.State), string(n.State), string(n.PrevState))
+	},
+	"outdated":       Paint.outdated,
+	"applied by job": func(_ Paint, n *api.Node) string { return Line(n.Applied) + withPrefix(" at ", appliedAt(n)) },
+	"applied":        func(_ Paint, n *api.Node) string { return appliedText(n) },
+	"desired":        func(_ Paint, n *api.Node) string { return desiredText(n) },
+	"playbooks":      func(_ Paint, n *api.Node) string { return playbooks(n.Playbooks) },
+	"before the job": func(_ Paint, n *api.Node) string { return beforeJob(n.Before) },
+	"observers":      func(_ Paint, n *api.Node) string { return observations(n.Seen) },
+	"seen at":        func(_ Paint, n *api.Node) string { return sightings(n.Sightings) },
+}, "name", "label", "serial", "address", "status", "verified", "state", "group", "outdated", "applied by job",
+	"applied", "desired", "playbooks", "Residue of=residue", "last_error,text", "Claimed by job=job", "verb",
+	"before the job", "labels", "observers", "seen at", "duplicates", "set_aside", "host_keys,lines"),
+	connection, ColumnsOf[api.Node](nil, "History entries=entries", "created", "updated", "revision"))
+
+// observations lists the observers with what they say.
+func observations(seen map[string]bool) string {
+	lines := make([]string, 0, len(seen))
+	for _, observer := range slices.Sorted(maps.Keys(seen)) {
+		lines = append(lines, Line(observer)+": "+map[bool]string{true: "seen", false: "lost"}[seen[observer]])
 	}
 
-	// The order of a map is random.
-	slices.Sort(seen)
-
-	fields := []Field{
-		{"Name", Line(n.Name)},
-		{"Label", Line(n.Label)},
-		{"Serial", Line(n.Serial)},
-		{"Address", Line(n.Addr) + withPrefix(", also of ", List(n.AddrRivals)) +
-			withPrefix(", announced by a member at ", Line(n.AnnouncedFrom))},
-		{"Status", withPrevious(p.Paint.Status(n.Status), string(n.Status), string(n.PrevStatus))},
-		{"Verified", p.verified(n)},
-		{"State", withPrevious(p.Paint.State(n.State), string(n.State), string(n.PrevState))},
-		{"Group", Line(n.Group)},
-	}
-	fields = append(fields, p.configuration(n)...)
-	fields = append(fields, []Field{
-		{"Playbooks", playbooks(n.Playbooks)},
-		{"Residue of", List(n.Residue)},
-		{"Last error", Text(n.LastError)},
-		{"Claimed by job", Line(n.Job)},
-		{"Verb", Line(string(n.Verb))},
-		{"Before the job", beforeJob(n.Before)},
-		{"Labels", Labels(n.Labels)},
-		{"Observers", strings.Join(seen, "\n")},
-		{"Seen at", sightings(n.Sightings)},
-		{"Duplicates", List(n.Duplicates)},
-		{"Set aside", List(n.SetAside)},
-		{"Host keys", Text(strings.Join(n.HostKeys, "\n"))},
-	}...)
-	fields = append(fields, Connection(n.Connection)...)
-	fields = append(fields,
-		Field{"History entries", fmt.Sprint(n.Entries)},
-		Field{"Created", Time(n.Created)},
-		Field{"Updated", Time(n.Updated)},
-		Field{"Revision", fmt.Sprint(n.Revision)},
-	)
-	p.Fields(fields)
+	return strings.Join(lines, "\n")
 }
 
 // verified returns the last verdict on a node in service.
-func (p *Printer) verified(n api.Node) string {
+func (p Paint) verified(n *api.Node) string {
 	v := n.Verification
 
 	switch {
@@ -277,29 +267,6 @@ func beforeJob(b *api.Before) string {
 	return strings.Join(parts, "; ")
 }
 
-// Connection returns the ssh settings of a node as fields; nil settings have none.
-func Connection(conn *api.Connection) []Field {
-	if conn == nil {
-		return nil
-	}
-
-	// Unset is neither yes nor no.
-	become := ""
-	if conn.Become != nil {
-		become = YesNo(*conn.Become)
-	}
-
-	return []Field{
-		{"ssh user", Line(conn.User)},
-		{"ssh port", positive(conn.Port)},
-		{"ssh key file", Line(conn.KeyFile)},
-		{"Jump host", Line(conn.Jump)},
-		{"Python", Line(conn.Python)},
-		{"Become", become},
-		{"Become user", Line(conn.BecomeUser)},
-	}
-}
-
 // NodeChanges describes the difference between two records of a node, as far as
 // an operator sees it. An empty result means that there is none.
 func (p *Printer) NodeChanges(before, after api.Node) []string {
@@ -343,7 +310,7 @@ func (p *Printer) NodeChanges(before, after api.Node) []string {
 
 // EntryChanges returns an entry of a history in words.
 func (p *Printer) EntryChanges(e api.HistoryEntry) []string {
-	out := []string{Line(string(e.Verb)), "status " + p.transition(e)}
+	out := []string{Line(string(e.Verb)), "status " + p.Paint.transition(e)}
 
 	for _, f := range []Field{{"group", e.Group}, {"job", e.Job}, {"by", e.Actor}, {"reason:", e.Reason}} {
 		if f.Value != "" {
@@ -359,47 +326,22 @@ func (p *Printer) Change(at time.Time, name string, changes ...string) {
 	p.Printf("%s  %s  %s\n", Time(at), Line(name), strings.Join(changes, "; "))
 }
 
-// History prints the history of a node as a table.
-func (p *Printer) History(entries []api.HistoryEntry) {
-	rows := make([][]string, len(entries))
-	for i, e := range entries {
-		rows[i] = []string{
-			Time(e.Time),
-			Line(string(e.Verb)),
-			p.transition(e),
-			Line(string(e.State)),
-			Line(e.Group),
-			Line(e.Job),
-			Line(e.Actor),
-			Line(e.Reason),
-		}
-	}
-
-	p.Rows([]string{"TIME", "VERB", "STATUS", "STATE", "GROUP", "JOB", "ACTOR", "REASON"}, rows)
+var historyCells = Cells[api.HistoryEntry]{
+	"status": func(p Paint, e *api.HistoryEntry) string { return p.transition(*e) },
 }
 
-func (p *Printer) transition(e api.HistoryEntry) string {
+var (
+	// HistoryColumns are the columns of a table of the history of a node.
+	HistoryColumns = ColumnsOf(historyCells, "time", "verb", "status", "state", "group", "job", "actor", "reason")
+	// HistoryDetails are an entry of the history of a node in whole.
+	HistoryDetails = ColumnsOf(historyCells, "Entry=seq", "time", "verb", "status", "state", "group", "actor", "job",
+		"reason,text", "Read revision=read_revision")
+)
+
+func (p Paint) transition(e api.HistoryEntry) string {
 	if e.From == "" || e.From == e.To {
-		return p.Paint.Status(e.To)
+		return p.Status(e.To)
 	}
 
-	return Line(string(e.From)) + " → " + p.Paint.Status(e.To)
-}
-
-// HistoryLong prints the history of a node as one block per entry.
-func (p *Printer) HistoryLong(entries []api.HistoryEntry) {
-	for _, e := range entries {
-		p.Fields([]Field{
-			{"Entry", fmt.Sprint(e.Seq)},
-			{"Time", Time(e.Time)},
-			{"Verb", Line(string(e.Verb))},
-			{"Status", p.transition(e)},
-			{"State", Line(string(e.State))},
-			{"Group", Line(e.Group)},
-			{"Actor", Line(e.Actor)},
-			{"Job", Line(e.Job)},
-			{"Reason", Text(e.Reason)},
-			{"Read revision", positive(int(e.Read))},
-		})
-	}
+	return Line(string(e.From)) + " → " + p.Status(e.To)
 }

@@ -33,6 +33,15 @@ func (on Paint) Changed(s string) string { return on.code("33", s) }
 // Faint marks text of little importance.
 func (on Paint) Faint(s string) string { return on.code("2", s) }
 
+// goodIf marks text as success or failure.
+func (on Paint) goodIf(good bool, text string) string {
+	if good {
+		return on.Good(Line(text))
+	}
+
+	return on.Bad(Line(text))
+}
+
 // Status colours the status of a node.
 func (on Paint) Status(s inventory.Status) string {
 	switch {

@@ -8,26 +8,22 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// PingColumns are the columns of a table of pinged nodes.
-var PingColumns = Columns[api.PingResult]{
-	textColumn("name", func(r *api.PingResult) string { return r.Node }),
-	textColumn("address", func(r *api.PingResult) string { return r.Addr }),
-	{Name: "result", Cell: func(p Paint, r *api.PingResult) string { return pingResult(p, r) }},
-	{Name: "time", Cell: func(_ Paint, r *api.PingResult) string { return pingTime(r) }},
-	{Name: "note", Cell: func(_ Paint, r *api.PingResult) string { return pingNote(r) }},
+// pingCells are what takes more than one field of an answer.
+var pingCells = Cells[api.PingResult]{
+	"result": pingResult,
+	"note":   func(_ Paint, r *api.PingResult) string { return pingNote(r) },
+	"time":   func(_ Paint, r *api.PingResult) string { return pingTime(r) },
+
+	"host key verified": func(_ Paint, r *api.PingResult) string { return YesNo(r.HostKeyVerified) },
 }
 
-// Ping prints the result of the ping of one node, without the remedy.
-func (p *Printer) Ping(r api.PingResult) {
-	p.Fields([]Field{
-		{"Name", Line(r.Node)},
-		{"Address", Line(r.Addr)},
-		{"Result", pingResult(p.Paint, &r)},
-		{"Host key verified", YesNo(r.HostKeyVerified)},
-		{"Time", pingTime(&r)},
-		{"Cause", Text(r.Message)},
-	})
-}
+var (
+	// PingColumns are the columns of a table of pinged nodes.
+	PingColumns = ColumnsOf(pingCells, "Name=node", "Address=addr", "result", "time", "note")
+	// PingDetails are the result of the ping of one node, without the remedy.
+	PingDetails = ColumnsOf(pingCells,
+		"Name=node", "Address=addr", "result", "host key verified", "time", "Cause=message,text")
+)
 
 func pingResult(p Paint, r *api.PingResult) string {
 	if r.Answered {

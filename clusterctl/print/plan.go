@@ -16,20 +16,11 @@ import (
 )
 
 // PlanColumns are the columns of a table of plans.
-var PlanColumns = Columns[api.Plan]{
-	textColumn("id", func(p *api.Plan) string { return p.ID }),
-	textColumn("status", func(p *api.Plan) string { return string(p.Status) }),
-	textColumn("verb", func(p *api.Plan) string { return api.VerbWords(p.Request.Verb) }),
-	{Name: "nodes", Cell: func(_ Paint, p *api.Plan) string { return List(planned(*p)) }},
-	textColumn("group", func(p *api.Plan) string { return p.Request.Group }),
-	textColumn("actor", func(p *api.Plan) string { return p.Actor }),
-	ageColumn(func(p *api.Plan) time.Time { return p.Created }),
-	timeColumn("expires", func(p *api.Plan) time.Time { return p.Expires }),
-	numberColumn("job", func(p *api.Plan) string { return p.Job }),
-	timeColumn("created", func(p *api.Plan) time.Time { return p.Created }).wide(),
-	textColumn("applied-by", func(p *api.Plan) string { return p.AppliedBy }).wide(),
-	textColumn("reason", func(p *api.Plan) string { return p.Request.Reason }).wide(),
-}
+var PlanColumns = ColumnsOf(Cells[api.Plan]{
+	"verb":  func(_ Paint, p *api.Plan) string { return api.VerbWords(p.Request.Verb) },
+	"nodes": func(_ Paint, p *api.Plan) string { return List(planned(*p)) },
+}, "id", "status", "verb", "nodes", "request.group", "actor", "created,age", "expires", "job,number",
+	"created,wide", "applied_by,wide", "request.reason,wide")
 
 // planned returns the nodes of a plan, or the addresses of a discover.
 func planned(p api.Plan) []string {

@@ -15,6 +15,39 @@ import (
 // shownDecisions is the number of decisions in the list of policies.
 const shownDecisions = 10
 
+var (
+	policyColumns = ColumnsOf(Cells[api.Policy]{
+		"state": func(_ Paint, s *api.Policy) string { return policyState(*s) },
+	}, "Policy=name", "state", "pending", "What it does=about")
+
+	decisionColumns = ColumnsOf(Cells[api.Decision]{
+		"node": func(_ Paint, d *api.Decision) string { return Line(concerned(*d)) },
+	}, "time", "policy", "node", "action", "phase", "job", "What happened=case")
+
+	decisionDetails = ColumnsOf(Cells[api.Decision]{
+		"node":    func(_ Paint, d *api.Decision) string { return Line(concerned(*d)) },
+		"changes": func(_ Paint, d *api.Decision) string { return changes(*d) },
+	}, "Decided=time", "node", "action", "group", "In place of=replaces", "What happened=case", "evidence,lines",
+		"Prevented by=prevent,lines", "phase", "job,else none", "rollout", "changes", "result")
+
+	policyDetails = ColumnsOf(Cells[api.Policy]{
+		"turned": func(_ Paint, s *api.Policy) string { return turn(*s) },
+		"state":  func(_ Paint, s *api.Policy) string { return pause(s.Paused) },
+	}, "Policy=name", "What it does=about", "turned", "state", "halted", "Pending nodes=pending")
+
+	roleColumns = ColumnsOf(Cells[api.PolicyRole]{"spread": spread},
+		"Role=group", "Wanted=count,else any", "in_service", "healthy", "coming", "surplus", "spread,else none")
+
+	testedDetails = ColumnsOf(Cells[api.PolicyTested]{
+		"nodes": func(_ Paint, t *api.PolicyTested) string {
+			return fmt.Sprintf("%d, of which %d concern it", t.Nodes, len(t.Outlooks))
+		},
+	}, "policy", "What it does=about", "halted", "nodes")
+
+	outlookColumns = ColumnsOf[api.PolicyOutlook](nil,
+		"node", "action,else none", "group,else none", "now", "What it would do=message")
+)
+
 // Policies prints the state of automation.
 func (p *Printer) Policies(s api.Policies) {
 	brake := "off"
@@ -25,7 +58,7 @@ func (p *Printer) Policies(s api.Policies) {
 	}
 
 	fields := []Field{
-		{"Brake", p.goodIf(!s.Brake.Engaged, brake)},
+		{"Brake", p.Paint.goodIf(!s.Brake.Engaged, brake)},
 		{"All policies", pause(s.Paused)},
 	}
 
@@ -36,31 +69,8 @@ func (p *Printer) Policies(s api.Policies) {
 	}
 
 	p.Fields(fields)
-	p.gap()
-
-	rows := make([][]string, len(s.Policies))
-	for i, policy := range s.Policies {
-		rows[i] = []string{
-			Line(policy.Name), policyState(policy), fmt.Sprint(policy.Pending), Line(policy.About),
-		}
-	}
-
-	p.Rows([]string{"POLICY", "STATE", "PENDING", "WHAT IT DOES"}, rows)
-
-	if len(s.Decisions) == 0 {
-		return
-	}
-
-	p.gap()
-
-	rows = nil
-	for _, d := range s.Decisions[:min(len(s.Decisions), shownDecisions)] {
-		rows = append(rows, []string{
-			Time(d.Time), Line(d.Policy), Line(concerned(d)), Line(d.Action), Line(d.Phase), Line(d.Job), Line(d.Case),
-		})
-	}
-
-	p.Rows([]string{"TIME", "POLICY", "NODE", "ACTION", "PHASE", "JOB", "WHAT HAPPENED"}, rows)
+	policyColumns.Table(p, s.Policies)
+	decisionColumns.Table(p, s.Decisions[:min(len(s.Decisions), shownDecisions)])
 }
 
 func policyState(s api.Policy) string {
@@ -146,34 +156,9 @@ func turn(s api.Policy) string {
 
 // PolicyTested prints the effects that a policy would have.
 func (p *Printer) PolicyTested(t api.PolicyTested) {
-	p.Fields([]Field{
-		{"Policy", Line(t.Policy)},
-		{"What it does", Line(t.About)},
-		{"Halted", Line(t.Halted)},
-		{"Nodes", fmt.Sprintf("%d, of which %d concern it", t.Nodes, len(t.Outlooks))},
-	})
-
+	testedDetails.Details(p, t)
 	p.roles(t.Roles)
-
-	if len(t.Outlooks) == 0 {
-		return
-	}
-
-	p.gap()
-
-	rows := make([][]string, len(t.Outlooks))
-	for i, o := range t.Outlooks {
-		now := "no"
-		if o.Now {
-			now = "yes"
-		}
-
-		rows[i] = []string{
-			Line(o.Node), Line(cmp.Or(o.Action, "none")), Line(cmp.Or(o.Group, "none")), now, Line(o.Message),
-		}
-	}
-
-	p.Rows([]string{"NODE", "ACTION", "GROUP", "NOW", "WHAT IT WOULD DO"}, rows)
+	outlookColumns.Table(p, t.Outlooks)
 }
 
 // pause describes a pause.
@@ -192,34 +177,22 @@ func pause(s *api.PolicyPause) string {
 
 // Policy prints one policy and its decisions.
 func (p *Printer) Policy(s api.Policy) {
-	p.Fields([]Field{
-		{"Policy", Line(s.Name)},
-		{"What it does", Line(s.About)},
-		{"Turned", turn(s)},
-		{"State", pause(s.Paused)},
-		{"Halted", Line(s.Halted)},
-		{"Pending nodes", fmt.Sprint(s.Pending)},
-	})
+	policyDetails.Details(p, s)
 	p.roles(s.Roles)
 
 	for _, d := range s.Decisions {
-		p.gap()
-		p.Fields([]Field{
-			{"Decided", Time(d.Time)},
-			{"Node", Line(concerned(d))},
-			{"Action", Line(d.Action)},
-			{"Group", Line(d.Group)},
-			{"In place of", Line(d.Replaces)},
-			{"What happened", Line(d.Case)},
-			{"Evidence", lines(d.Evidence)},
-			{"Prevented by", lines(d.Prevent)},
-			{"Phase", Line(d.Phase)},
-			{"Job", Line(cmp.Or(d.Job, "none"))},
-			{"Rollout", Line(d.Rollout)},
-			{"Changes", changes(d)},
-			{"Result", Line(d.Result)},
-		})
+		decisionDetails.Details(p, d)
 	}
+}
+
+// spread returns the number of nodes at each value of the label.
+func spread(_ Paint, r *api.PolicyRole) string {
+	places := make([]string, 0, len(r.Places))
+	for _, value := range slices.Sorted(maps.Keys(r.Places)) {
+		places = append(places, fmt.Sprintf("%s: %d", Line(value), r.Places[value]))
+	}
+
+	return strings.Join(places, ", ")
 }
 
 // roles prints the groups that a policy fills, and what there is to say about them.
@@ -228,27 +201,7 @@ func (p *Printer) roles(roles []api.PolicyRole) {
 		return
 	}
 
-	p.gap()
-
-	rows := make([][]string, len(roles))
-	for i, r := range roles {
-		wanted := "any"
-		if r.Count > 0 {
-			wanted = fmt.Sprint(r.Count)
-		}
-
-		places := make([]string, 0, len(r.Places))
-		for _, value := range slices.Sorted(maps.Keys(r.Places)) {
-			places = append(places, fmt.Sprintf("%s: %d", Line(value), r.Places[value]))
-		}
-
-		rows[i] = []string{
-			Line(r.Group), wanted, fmt.Sprint(r.InService), fmt.Sprint(r.Healthy), fmt.Sprint(r.Coming),
-			fmt.Sprint(r.Surplus), cmp.Or(strings.Join(places, ", "), "none"),
-		}
-	}
-
-	p.Rows([]string{"ROLE", "WANTED", "IN SERVICE", "HEALTHY", "COMING", "SURPLUS", "SPREAD"}, rows)
+	roleColumns.Table(p, roles)
 
 	var fields []Field
 

@@ -124,7 +124,7 @@ func TestLongShowsEverything(t *testing.T) {
 
 	var node api.Node
 	fill(reflect.ValueOf(&node).Elem(), &n)
-	checkShown(t, "node", node, printed(func(p *Printer) { p.Node(node) }))
+	checkShown(t, "node", node, printed(func(p *Printer) { NodeDetails.Details(p, node) }))
 
 	var j api.Job
 	fill(reflect.ValueOf(&j).Elem(), &n)
@@ -133,7 +133,7 @@ func TestLongShowsEverything(t *testing.T) {
 
 	var e api.HistoryEntry
 	fill(reflect.ValueOf(&e).Elem(), &n)
-	text := printed(func(p *Printer) { p.HistoryLong([]api.HistoryEntry{e}) })
+	text := printed(func(p *Printer) { HistoryDetails.Details(p, e) })
 
 	checkShown(t, "entry", e, text)
 }
@@ -210,8 +210,8 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		"1234":          func(p *Printer) { jobs.Print(p, []api.Job{j}) },
 		node.Name + " ": func(p *Printer) { p.Summary(j) },
 		"configure":     func(p *Printer) { p.runs(j.Runs) },
-		Time(now):       func(p *Printer) { p.History([]api.HistoryEntry{entry}) },
-		Time(now) + " ": func(p *Printer) { p.RolloutEvents([]api.RolloutEvent{event}) },
+		Time(now):       func(p *Printer) { HistoryColumns.Table(p, []api.HistoryEntry{entry}) },
+		Time(now) + " ": func(p *Printer) { RolloutEventColumns.Table(p, []api.RolloutEvent{event}) },
 	}
 
 	for key, table := range tables {

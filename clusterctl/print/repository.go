@@ -17,12 +17,6 @@ func (p *Printer) Repository(r api.Repository) {
 		p.repository(r)
 	}
 
-	if len(r.Nodes) == 0 {
-		return
-	}
-
-	p.gap()
-
 	rows := make([][]string, len(r.Nodes))
 	for i, n := range r.Nodes {
 		carries, current := "digest "+shortHash(n.PlaybookDigest), ""
@@ -37,7 +31,10 @@ func (p *Printer) Repository(r api.Repository) {
 		rows[i] = []string{Line(n.Name), Line(n.Group), carries, current}
 	}
 
-	p.Rows([]string{"NODE", "GROUP", "PLAYBOOKS", ""}, rows)
+	if len(rows) > 0 {
+		p.gap()
+		p.Rows([]string{"NODE", "GROUP", "PLAYBOOKS", ""}, rows)
+	}
 }
 
 func (p *Printer) repository(r api.Repository) {
@@ -85,34 +82,26 @@ func commitLine(c api.Commit) string {
 	return fmt.Sprintf("%s %s (%s, %s)", shortHash(c.Hash), Line(c.Subject), Line(c.Author), timeOf(&c.Time))
 }
 
-// RepositoryLog prints commits, the newest first.
-func (p *Printer) RepositoryLog(log api.RepositoryLog) {
-	rows := make([][]string, len(log.Commits))
-	for i, c := range log.Commits {
+var commitColumns = ColumnsOf(Cells[api.LogCommit]{
+	"commit": func(_ Paint, c *api.LogCommit) string { return shortHash(c.Hash) },
+	"used": func(p Paint, c *api.LogCommit) string {
 		var marks []string
 
 		if c.InUse {
-			marks = append(marks, p.Paint.Good("in use"))
+			marks = append(marks, p.Good("in use"))
 		}
 
 		if c.Refused {
-			marks = append(marks, p.Paint.Bad("refused"))
+			marks = append(marks, p.Bad("refused"))
 		}
 
-		if len(c.Nodes) > 0 {
-			marks = append(marks, List(c.Nodes))
-		}
+		return strings.Join(nonEmpty(append(marks, List(c.Nodes))...), ", ")
+	},
+}, "commit", "time", "author", "used", "subject")
 
-		rows[i] = []string{
-			shortHash(c.Hash),
-			timeOf(&c.Time),
-			Line(c.Author),
-			strings.Join(marks, ", "),
-			Line(c.Subject),
-		}
-	}
-
-	p.Rows([]string{"COMMIT", "TIME", "AUTHOR", "USED", "SUBJECT"}, rows)
+// RepositoryLog prints commits, the newest first.
+func (p *Printer) RepositoryLog(log api.RepositoryLog) {
+	commitColumns.Table(p, log.Commits)
 
 	if log.More {
 		p.Printf("older commits are left out; raise --limit\n")

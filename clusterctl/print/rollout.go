@@ -14,17 +14,10 @@ import (
 )
 
 // RolloutColumns are the columns of a table of rollouts.
-var RolloutColumns = Columns[api.Rollout]{
-	textColumn("id", func(r *api.Rollout) string { return r.ID }),
-	textColumn("action", func(r *api.Rollout) string { return api.VerbWords(r.Spec.Action) }),
-	textColumn("status", func(r *api.Rollout) string { return string(r.Status) }),
-	textColumn("progress", func(r *api.Rollout) string { return RolloutProgress(*r) }),
-	textColumn("actor", func(r *api.Rollout) string { return r.Actor }),
-	ageColumn(func(r *api.Rollout) time.Time { return r.Created }),
-	timeColumn("created", func(r *api.Rollout) time.Time { return r.Created }).wide(),
-	timeColumn("ended", func(r *api.Rollout) time.Time { return deref(r.Ended) }).wide(),
-	textColumn("reason", func(r *api.Rollout) string { return r.Reason }).wide(),
-}
+var RolloutColumns = ColumnsOf(Cells[api.Rollout]{
+	"action":   func(_ Paint, r *api.Rollout) string { return api.VerbWords(r.Spec.Action) },
+	"progress": func(_ Paint, r *api.Rollout) string { return RolloutProgress(*r) },
+}, "id", "action", "status", "progress", "actor", "created,age", "created,wide", "ended,wide", "reason,wide")
 
 // RolloutProgress counts the nodes of a rollout in one line.
 func RolloutProgress(r api.Rollout) string {
@@ -111,28 +104,16 @@ func (p *Printer) Rollout(r api.Rollout) {
 	p.Rows([]string{"NO", "NODE", "GROUP", "TURN", "STATE", "JOB", "REASON"}, rows)
 }
 
-// RolloutEvents prints the events of a rollout as a table.
-func (p *Printer) RolloutEvents(events []api.RolloutEvent) {
-	rows := make([][]string, len(events))
-	for i, e := range events {
-		rows[i] = []string{Time(e.Time), Line(e.Kind), Line(e.Node), actorOf(e), Line(e.Text)}
-	}
-
-	p.Rows([]string{"TIME", "EVENT", "NODE", "ACTOR", "TEXT"}, rows)
+var rolloutEventCells = Cells[api.RolloutEvent]{
+	"actor": func(_ Paint, e *api.RolloutEvent) string { return actorOf(*e) },
 }
 
-// RolloutEventsLong prints the events of a rollout as one block per event.
-func (p *Printer) RolloutEventsLong(events []api.RolloutEvent) {
-	for _, e := range events {
-		p.Fields([]Field{
-			{"Time", Time(e.Time)},
-			{"Event", Line(e.Kind)},
-			{"Node", Line(e.Node)},
-			{"Actor", actorOf(e)},
-			{"Text", Text(e.Text)},
-		})
-	}
-}
+var (
+	// RolloutEventColumns are the columns of a table of the events of a rollout.
+	RolloutEventColumns = ColumnsOf(rolloutEventCells, "time", "Event=kind", "node", "actor", "text")
+	// RolloutEventDetails are an event of a rollout in whole.
+	RolloutEventDetails = ColumnsOf(rolloutEventCells, "time", "Event=kind", "node", "actor", "text,text")
+)
 
 // RolloutEventLine describes an event of a rollout in one line.
 func RolloutEventLine(e api.RolloutEvent) string {

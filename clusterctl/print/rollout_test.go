@@ -69,7 +69,7 @@ func TestRolloutEvents(t *testing.T) {
 	}
 
 	p := &Printer{Style: Style{Width: 80}}
-	p.RolloutEvents([]api.RolloutEvent{{Time: at, Kind: "canary", Text: "the canary is done"}})
+	RolloutEventColumns.Table(p, []api.RolloutEvent{{Time: at, Kind: "canary", Text: "the canary is done"}})
 
 	if text := string(p.Bytes()); !strings.Contains(text, "clusterm   the canary is done") {
 		t.Errorf("%s", text)

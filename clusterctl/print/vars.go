@@ -5,43 +5,24 @@ package print
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/contiv/cluster/management/api"
 )
 
-// VarsHistory prints changes of variables as a table.
-func (p *Printer) VarsHistory(changes []api.VarsChange) {
-	rows := make([][]string, len(changes))
-	for i, c := range changes {
-		rows[i] = []string{
-			strconv.FormatInt(c.Revision, 10),
-			Time(c.Time),
-			Line(c.Actor),
-			Line(c.Action),
-			strings.Join(differences(c), "; "),
-		}
-	}
-
-	p.Rows([]string{"REVISION", "TIME", "ACTOR", "ACTION", "CHANGE"}, rows)
-}
-
-// VarsHistoryLong prints changes of variables as one block each.
-func (p *Printer) VarsHistoryLong(changes []api.VarsChange) {
-	for _, c := range changes {
-		p.Fields([]Field{
-			{"Revision", strconv.FormatInt(c.Revision, 10)},
-			{"Time", Time(c.Time)},
-			{"Actor", Line(c.Actor)},
-			{"Action", Line(c.Action)},
-			{"Change", strings.Join(differences(c), "\n")},
-		})
-	}
-}
+var (
+	// VarsChangeColumns are the columns of a table of changes of variables.
+	VarsChangeColumns = ColumnsOf(Cells[api.VarsChange]{
+		"change": func(_ Paint, c *api.VarsChange) string { return strings.Join(differences(c), "; ") },
+	}, "revision", "time", "actor", "action", "change")
+	// VarsChangeDetails are a change of variables in whole.
+	VarsChangeDetails = ColumnsOf(Cells[api.VarsChange]{
+		"change": func(_ Paint, c *api.VarsChange) string { return strings.Join(differences(c), "\n") },
+	}, "revision", "time", "actor", "action", "change")
+)
 
 // differences describes each changed variable, in the order of their names.
-func differences(c api.VarsChange) []string {
+func differences(c *api.VarsChange) []string {
 	names := slices.Concat(slices.Collect(maps.Keys(c.Before)), slices.Collect(maps.Keys(c.After)))
 	slices.Sort(names)
 

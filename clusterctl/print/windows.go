@@ -3,62 +3,50 @@
 package print
 
 import (
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/contiv/cluster/management/api"
 )
 
+var windowColumns = ColumnsOf(Cells[api.Window]{
+	"state": func(p Paint, w *api.Window) string {
+		if w.Open {
+			return p.goodIf(true, "open until "+timeOf(w.Closes))
+		}
+
+		return p.goodIf(false, "closed")
+	},
+	"for": func(_ Paint, w *api.Window) string {
+		if w.Selector != "" {
+			return Line("selector " + w.Selector)
+		}
+
+		return Line("groups " + strings.Join(w.Groups, ", "))
+	},
+}, "Window=name", "state", "Next opening=opens", "cron", "duration", "time_zone", "nodes", "for")
+
 // Windows prints the maintenance windows and the freeze.
 func (p *Printer) Windows(s api.Windows) {
 	p.Freeze(s.Freeze)
-
-	if len(s.Windows) == 0 {
-		return
-	}
-
-	p.gap()
-
-	rows := make([][]string, len(s.Windows))
-	for i, w := range s.Windows {
-		state := "closed"
-		if w.Open {
-			state = "open until " + timeOf(w.Closes)
-		}
-
-		concerns := "groups " + strings.Join(w.Groups, ", ")
-		if w.Selector != "" {
-			concerns = "selector " + w.Selector
-		}
-
-		rows[i] = []string{
-			Line(w.Name), p.goodIf(w.Open, state), timeOf(w.Opens), Line(w.Cron),
-			Duration(time.Duration(w.Duration)), Line(w.TimeZone), fmt.Sprint(w.Nodes),
-			Line(concerns),
-		}
-	}
-
-	p.Rows([]string{"WINDOW", "STATE", "NEXT OPENING", "CRON", "DURATION", "TIME ZONE", "NODES", "FOR"}, rows)
+	windowColumns.Table(p, s.Windows)
 }
+
+var freezeDetails = ColumnsOf(Cells[api.Freeze]{
+	"freeze": func(p Paint, _ *api.Freeze) string { return p.goodIf(false, "on") },
+	"until": func(_ Paint, f *api.Freeze) string {
+		if f.Until == nil {
+			return "it is lifted"
+		}
+
+		return timeOf(f.Until)
+	},
+}, "freeze", "since", "until", "By=actor", "reason")
 
 // Freeze prints the freeze of all changes.
 func (p *Printer) Freeze(f api.Freeze) {
-	if !f.Active {
-		p.Fields([]Field{{"Freeze", p.goodIf(true, "off")}})
-		return
+	if f.Active {
+		freezeDetails.Details(p, f)
+	} else {
+		p.Fields([]Field{{"Freeze", p.Paint.goodIf(true, "off")}})
 	}
-
-	until := "it is lifted"
-	if f.Until != nil {
-		until = timeOf(f.Until)
-	}
-
-	p.Fields([]Field{
-		{"Freeze", p.goodIf(false, "on")},
-		{"Since", timeOf(f.Since)},
-		{"Until", until},
-		{"By", Line(f.Actor)},
-		{"Reason", Line(f.Reason)},
-	})
 }

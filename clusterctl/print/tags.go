@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// Cells are the columns of a T whose cells take more than one field, by their title in small letters.
+type Cells[T any] map[string]func(p Paint, v *T) string
+
+// ColumnsOf returns columns of a T: a table shows them side by side, and details one below the
+// other. A column is written as [TITLE=]FIELD[,OPTION…]. FIELD is the name that the tag of a field
+// has for JSON, or a path to a field of a part, such as last.error. The type of the field decides
+// how its values look and how they are sorted; with omitempty, a number or a boolean that JSON
+// leaves out is empty here as well. The title of a cell, in small letters, has no FIELD.
+//
+// These are the options:
+//
+//	wide       only with -o wide, or on request
+//	number     the text is a number, and sorted as one
+//	age        the time since the moment, with the title age
+//	text       with the line breaks of the text
+//	lines      the texts of a list one below the other
+//	else WORD  the word for an empty cell
+//
+// A column that T does not have is a mistake of the program: it panics.
+func ColumnsOf[T any](cells Cells[T], columns ...string) Columns[T] {
+	all := make(Columns[T], len(columns))
+	for i, spec := range columns {
+		parts := strings.Split(spec, ",")
+		all[i] = columnOf(cells, parts[0])
+
+		for _, option := range parts[1:] {
+			all[i].apply(option, parts[0])
+		}
+	}
+
+	return all
+}
+
+func columnOf[T any](cells Cells[T], spec string) Column[T] {
+	title, path, titled := strings.Cut(spec, "=")
+	if !titled {
+		path, title = spec, strings.ReplaceAll(spec[strings.LastIndexByte(spec, '.')+1:], "_", " ")
+		title = strings.ToUpper(title[:1]) + title[1:]
+	}
+
+	name := strings.ToLower(title)
+	c := Column[T]{Name: strings.ReplaceAll(name, " ", "-"), Title: title, Cell: cells[name]}
+
+	if c.Cell == nil {
+		f := fieldOf(reflect.TypeFor[T](), path)
+		c.value = func(v *T) any { return f.value(reflect.ValueOf(v).Elem()) }
+		c.Cell = func(p Paint, v *T) string { return valueText(p, c.value(v), f.omitEmpty) }
+		c.Order = func(a, b *T) int { return order(c.value(a), c.value(b)) }
+	}
+
+	return c
+}
+
+// apply applies an option of ColumnsOf.
+func (c *Column[T]) apply(option, spec string) {
+	cell, value := c.Cell, c.value
+	word, isElse := strings.CutPrefix(option, "else ")
+
+	switch {
+	case option == "wide":
+		c.Wide = true
+	case isElse:
+		c.Cell = func(p Paint, v *T) string { return cmp.Or(cell(p, v), word) }
+	case option == "number":
+		c.Order = ByNumber(func(v *T) string {
+			text, _ := value(v).(string)
+			return text
+		})
+	case option == "text":
+		c.Cell = func(_ Paint, v *T) string {
+			text, _ := value(v).(string)
+			return Text(text)
+		}
+	case option == "lines":
+		c.Cell = func(_ Paint, v *T) string {
+			texts, _ := value(v).([]string)
+			return lines(texts)
+		}
+	case option == "age":
+		c.Name, c.Title, c.Passing = option, "Age", true
+		c.Order = func(a, b *T) int { return order(value(b), value(a)) }
+		c.Cell = func(_ Paint, v *T) string { return Age(momentOf(value(v))) }
+	default:
+		panic(fmt.Sprintf("the column %q has an unknown option %q", spec, option))
+	}
+}
+
+// field is a field of a struct, or of a part of it.
+type field struct {
+	path      [][]int // the index of each part, and of the field
+	omitEmpty bool
+}
+
+// fieldOf finds a field by its path in JSON.
+func fieldOf(t reflect.Type, path string) field {
+	var f field
+
+	for name := range strings.SplitSeq(path, ".") {
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+
+		visible := reflect.VisibleFields(t)
+
+		i := slices.IndexFunc(visible, func(v reflect.StructField) bool {
+			tag, options, _ := strings.Cut(v.Tag.Get("json"), ",")
+			f.omitEmpty = options == "omitempty"
+
+			return tag == name
+		})
+		if i < 0 {
+			panic(fmt.Sprintf("%s has no field %q", t, path))
+		}
+
+		f.path = append(f.path, visible[i].Index)
+		t = visible[i].Type
+	}
+
+	return f
+}
+
+// value returns the value of the field, or nil if a part is absent.
+func (f field) value(v reflect.Value) any {
+	for _, index := range f.path {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				return nil
+			}
+
+			v = v.Elem()
+		}
+
+		v = v.FieldByIndex(index)
+	}
+
+	return v.Interface()
+}
+
+// valueText returns a value as text for people.
+func valueText(p Paint, value any, omitEmpty bool) string {
+	v := reflect.ValueOf(value)
+	if !v.IsValid() || v.IsZero() && omitEmpty {
+		return ""
+	}
+
+	switch value := value.(type) {
+	case inventory.Status:
+		return p.Status(value)
+	case inventory.State:
+		return p.State(value)
+	case api.JobStatus:
+		return p.Job(value)
+	case time.Time, *time.Time:
+		return Time(momentOf(value))
+	case api.Duration:
+		return Duration(time.Duration(value))
+	case fmt.Stringer:
+		return Line(value.String())
+	case []string:
+		return List(value)
+	case map[string]string:
+		return Labels(value)
+	case bool:
+		return YesNo(value)
+	}
+
+	switch v.Kind() {
+	case reflect.String:
+		return Line(v.String())
+	case reflect.Pointer:
+		if v.IsNil() {
+			return ""
+		}
+
+		return valueText(p, v.Elem().Interface(), false)
+	}
+
+	return Scalar(value)
+}
+
+// order compares two values of one field.
+func order(a, b any) int {
+	switch a.(type) {
+	case time.Time, *time.Time:
+		return compareTimes(momentOf(a), momentOf(b))
+	}
+
+	if x, y := reflect.ValueOf(a), reflect.ValueOf(b); a != nil && b != nil && x.CanInt() && y.CanInt() {
+		return cmp.Compare(x.Int(), y.Int())
+	}
+
+	return strings.Compare(valueText(false, a, false), valueText(false, b, false))
+}
+
+// momentOf returns the moment of a field; zero if it is absent.
+func momentOf(v any) time.Time {
+	switch v := v.(type) {
+	case time.Time:
+		return v
+	case *time.Time:
+		return deref(v)
+	}
+
+	return time.Time{}
+}
+
+// Table prints items as a block: a table of all columns. Without items there is none.
+func (all Columns[T]) Table(p *Printer, items []T) {
+	if len(items) > 0 {
+		p.gap()
+		Layout[T]{shown: all}.Print(p, items)
+	}
+}
+
+// Details prints a value as a block with a line for each column that is not empty.
+func (all Columns[T]) Details(p *Printer, v T) {
+	fields := make([]Field, len(all))
+	for i, c := range all {
+		fields[i] = Field{c.Title, c.Cell(p.Paint, &v)}
+	}
+
+	p.Fields(fields)
+}
+
+// Blocks prints the details of each item.
+func (all Columns[T]) Blocks(p *Printer, items []T) {
+	for _, v := range items {
+		all.Details(p, v)
+	}
+}
