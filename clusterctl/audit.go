@@ -59,7 +59,8 @@ func (a *app) audit() *cli.Command {
 			"clusterctl audit --since 720h -o jsonl > audit.jsonl",
 			"clusterctl audit verify",
 		},
-		run: showAudit,
+		complete: func(context.Context, *completer, string) []candidate { return words("verify") },
+		run:      showAudit,
 	})
 }
 
@@ -184,7 +185,7 @@ func verifyAudit(ctx context.Context, c *call) error {
 		return err
 	}
 
-	if err := c.show(print.Answer{Wire: r, Table: func(p *print.Printer) { p.AuditReport(r) }}); err != nil {
+	if err := view(c, (*print.Printer).AuditReport)(r, nil); err != nil {
 		return err
 	}
 

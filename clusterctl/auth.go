@@ -33,7 +33,7 @@ func (a *app) auth() *cli.Command {
 				about: "VERB is a verb of a job (commission, update, …), or get, history, explain, ping, set, " +
 					"get-vars, set-vars or forget. The answer is about role and scope only: the status of the node " +
 					"may still forbid the verb. The exit code is 0 for yes and 1 for no; the reason is on stderr.",
-				formats: objectFormats,
+				complete: verbThenNode,
 				examples: []string{
 					"clusterctl auth can-i commission web-1-AB12",
 					"clusterctl auth can-i get web-1-AB12 -o json",

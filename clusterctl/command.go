@@ -24,6 +24,8 @@ import (
 const (
 	metaExamples = "examples" // []string: complete command lines
 	metaFormats  = "formats"  // []string: the values of --output besides table
+	metaColumns  = "columns"  // []string: the values of --columns and --sort
+	metaComplete = "complete" // positional: the completion of the arguments
 )
 
 var (
@@ -47,6 +49,8 @@ type leaf struct {
 	examples    []string
 	flags       []cli.Flag
 	formats     []string // the values of --output besides table; nil: objectFormats
+	columns     []string // of the table, for --columns and --sort; nil: they cannot be chosen
+	complete    positional
 	aliases     []string
 	hidden      bool
 	selects     bool // --selector can replace the arguments
@@ -73,6 +77,14 @@ func (a *app) leaf(l leaf) *cli.Command {
 		l.formats = objectFormats
 	}
 
+	if l.columns != nil {
+		l.flags = append(l.flags, columnFlags(l.columns)...)
+	}
+
+	if l.complete == nil {
+		l.complete = l.completion()
+	}
+
 	return &cli.Command{
 		Name:        l.name,
 		Aliases:     l.aliases,
@@ -81,7 +93,9 @@ func (a *app) leaf(l leaf) *cli.Command {
 		Description: l.about,
 		Flags:       l.flags,
 		Hidden:      l.hidden,
-		Metadata:    map[string]any{metaExamples: l.examples, metaFormats: l.formats},
+		Metadata: map[string]any{
+			metaExamples: l.examples, metaFormats: l.formats, metaColumns: l.columns, metaComplete: l.complete,
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			c := &call{app: a, Command: cmd, args: cmd.Args().Slice(), format: formatOf(cmd)}
 			// From here on, errors are those of the command.
@@ -109,6 +123,20 @@ func (a *app) leaf(l leaf) *cli.Command {
 			return l.run(ctx, c)
 		},
 	}
+}
+
+// completion returns the usual completion of the arguments; nil: there is none.
+func (l leaf) completion() positional {
+	switch {
+	case l.names && l.max == 1:
+		return oneNode
+	case l.names:
+		return anyNodes
+	case l.readsJob:
+		return jobsThat(nil, jobActive, jobLast)
+	}
+
+	return nil
 }
 
 // resolve replaces words in the arguments by the objects that they stand for.

@@ -241,15 +241,15 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 		return out
 	}
 
-	// Do not offer an argument twice.
-	if positional, ok := completions[c.path]; ok && positional != nil {
-		return slices.DeleteFunc(
-			positional(ctx, c, current),
-			func(x candidate) bool { return slices.Contains(c.args, x.word) },
-		)
+	positional, _ := c.command.Metadata[metaComplete].(positional)
+	if positional == nil {
+		return nil
 	}
 
-	return nil
+	// Do not offer an argument twice.
+	return slices.DeleteFunc(positional(ctx, c, current), func(x candidate) bool {
+		return slices.Contains(c.args, x.word)
+	})
 }
 
 // option finds an option of a command or of the commands above it.
@@ -348,17 +348,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 
 		return several(current, out)
 	case "columns", "sort":
-		names := print.NodeColumns.Names()
-		switch {
-		case strings.HasPrefix(c.path, "job"):
-			names = print.JobColumns.Names()
-		case strings.HasPrefix(c.path, "instance"):
-			names = print.InstanceColumns.Names()
-		case strings.HasPrefix(c.path, "token"):
-			names = print.TokenColumns.Names()
-		case strings.HasPrefix(c.path, "plan"):
-			names = print.PlanColumns.Names()
-		}
+		names, _ := c.command.Metadata[metaColumns].([]string)
 
 		out := words(names...)
 		if option == "sort" && strings.HasPrefix(current[strings.LastIndexByte(current, ',')+1:], "-") {
@@ -558,202 +548,14 @@ func files(typed string) []candidate {
 // positional completes a positional argument.
 type positional func(ctx context.Context, c *completer, current string) []candidate
 
-// completions holds the completion of the positional arguments of each command;
-// nil: there is none. A command without arguments has no entry.
-var completions = withVerbs(map[string]positional{
-	"nodes get":     anyNodes,
-	"nodes watch":   anyNodes,
-	"nodes explain": oneNode,
-	"nodes diff":    oneNode,
-	"nodes wait":    anyNodes,
-	"nodes history": oneNode,
-	"nodes ping":    anyNodes,
-	"nodes trust":   anyNodes,
-	"nodes set":     anyNodes,
-	"nodes label":   anyNodes,
-	"nodes forget":  anyNodes,
-	"discover":      nil,
-	"job get":       jobsThat(nil, "active", "last"),
-	"job why":       jobsThat(nil, "active", "last"),
-	"job logs":      jobsThat(nil, "active", "last"),
-	"job wait":      jobsThat(func(j api.Job) bool { return !j.Status.Ended() }, "active"),
-	"job cancel":    jobsThat(func(j api.Job) bool { return !j.Status.Ended() }, "active"),
-	"job retry": jobsThat(
-		func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete },
-		"last",
-	),
-	"audit":          func(context.Context, *completer, string) []candidate { return words("verify") },
-	"login":          nil,
-	"repo diff":      commits,
-	"context use":    func(context.Context, *completer, string) []candidate { return words(contextNames()...) },
-	"context remove": func(context.Context, *completer, string) []candidate { return words(contextNames()[1:]...) },
-	"plan show":      planIDs,
-	"plan delete":    planIDs,
-	"token revoke":   tokenNames,
-	"policy show":    policyNames,
-	"policy set":     policyNames,
-	"policy delete":  policyNames,
-	"group set":      groupNames,
-	"group delete":   groupNames,
-	"window set":     windowNames,
-	"window delete":  windowNames,
-	"policy test":    policyNames,
-	"policy enable":  policyNames,
-	"policy disable": policyNames,
-	"policy pause":   policyNamesAndAll,
-	"policy resume":  policyNamesAndAll,
+// nothing is the completion of arguments that only the operator knows.
+func nothing(context.Context, *completer, string) []candidate { return nil }
 
-	"rollout start":   anyNodes,
-	"rollout show":    rolloutIDs,
-	"rollout status":  rolloutIDs,
-	"rollout events":  rolloutIDs,
-	"rollout pause":   rolloutIDs,
-	"rollout resume":  rolloutIDs,
-	"rollout abort":   rolloutIDs,
-	"rollout retry":   rolloutIDs,
-	"rollout undo":    rolloutIDs,
-	"rollout promote": rolloutIDs,
-	"rollout approve": rolloutIDs,
-
-	"certificate revoke": certificateNames,
-	"notification log":   notificationNames,
-	"notification test":  notificationNames,
-	"notification retry": notificationNames,
-
-	"auth can-i":     verbThenNode,
-	"vars get":       varKeys,
-	"vars unset":     varKeys,
-	"vars set":       nil,
-	"support-bundle": func(_ context.Context, _ *completer, current string) []candidate { return files(current) },
-	"man":            func(_ context.Context, _ *completer, current string) []candidate { return files(current) },
-	"config get":     configKeys(false),
-	"config unset":   configKeys(true),
-	"config set": func(ctx context.Context, c *completer, current string) []candidate {
-		keys := configKeys(true)(ctx, c, current)
-		for i := range keys {
-			keys[i].word += "="
-		}
-
-		return keys
-	},
-})
-
-// withVerbs adds the commands of the lifecycle table that have no entry of their own.
-func withVerbs(m map[string]positional) map[string]positional {
-	for _, row := range inventory.Lifecycle {
-		path := "nodes " + string(row.Verb)
-		if _, special := m[path]; !special && takesNodes(row) {
-			m[path] = nodesFor(row)
-		}
-	}
-
-	return m
-}
-
-// policyNames completes the names of policies.
-func policyNames(ctx context.Context, c *completer, _ string) []candidate {
-	if c.manager == nil {
-		return nil
-	}
-
-	state, err := c.manager.Policies(ctx)
-	if err != nil {
-		return nil
-	}
-
-	var out []candidate
-	for _, p := range state.Policies {
-		out = append(out, candidate{p.Name, p.About})
-	}
-
-	return out
-}
-
-// policyNamesAndAll completes the names of policies, or all of them.
-func policyNamesAndAll(ctx context.Context, c *completer, current string) []candidate {
-	return append(policyNames(ctx, c, current), candidate{api.AllPolicies, "every policy"})
-}
+// fileNames completes the name of a file.
+func fileNames(_ context.Context, _ *completer, current string) []candidate { return files(current) }
 
 // groupNames completes the names of host groups.
 func groupNames(ctx context.Context, c *completer, _ string) []candidate { return c.groups(ctx) }
-
-// windowNames completes the names of maintenance windows.
-func windowNames(ctx context.Context, c *completer, _ string) []candidate {
-	if c.manager == nil {
-		return nil
-	}
-
-	windows, err := c.manager.Windows(ctx)
-	if err != nil {
-		return nil
-	}
-
-	var out []candidate
-	for _, w := range windows.Windows {
-		out = append(out, candidate{w.Name, w.Cron})
-	}
-
-	return out
-}
-
-// notificationNames completes the names of targets of notifications.
-func notificationNames(ctx context.Context, c *completer, _ string) []candidate {
-	if c.manager == nil {
-		return nil
-	}
-
-	targets, err := c.manager.Notifications(ctx)
-	if err != nil {
-		return nil
-	}
-
-	var out []candidate
-	for _, t := range targets.Items {
-		out = append(out, candidate{t.Name, t.To})
-	}
-
-	return out
-}
-
-// tokenNames completes the names of tokens.
-func tokenNames(ctx context.Context, c *completer, _ string) []candidate {
-	if c.manager == nil {
-		return nil
-	}
-
-	tokens, err := c.manager.Tokens(ctx)
-	if err != nil {
-		return nil
-	}
-
-	var out []candidate
-	for _, t := range tokens.Items {
-		out = append(out, candidate{t.Name, t.Role})
-	}
-
-	return out
-}
-
-// commits completes the commits of the repository of playbooks, the newest first.
-func commits(ctx context.Context, c *completer, _ string) []candidate {
-	if c.manager == nil {
-		return nil
-	}
-
-	log, err := c.manager.RepositoryLog(ctx, api.RepositoryLogQuery{All: true})
-	if err != nil {
-		return nil
-	}
-
-	const short = 12
-
-	var out []candidate
-	for _, commit := range log.Commits {
-		out = append(out, candidate{commit.Hash[:min(len(commit.Hash), short)], commit.Subject})
-	}
-
-	return out
-}
 
 // verbThenNode completes a verb of `auth can-i`, and then a node.
 func verbThenNode(ctx context.Context, c *completer, _ string) []candidate {
@@ -789,70 +591,14 @@ func oneNode(ctx context.Context, c *completer, _ string) []candidate {
 
 // nodesFor returns the nodes whose current status permits the verb.
 func nodesFor(t inventory.Transition) positional {
+	// The manager forgets a node in any status, with --force.
+	if t.Success == "" {
+		return anyNodes
+	}
+
 	return func(ctx context.Context, c *completer, _ string) []candidate {
 		return c.nodes(ctx, func(n api.Node) bool { return n.Check(t) == nil })
 	}
-}
-
-// jobsThat completes jobs, newest first, and names for jobs.
-func jobsThat(keep func(api.Job) bool, aliases ...string) positional {
-	return func(ctx context.Context, c *completer, _ string) []candidate {
-		if c.manager == nil || len(c.args) > 0 {
-			return nil
-		}
-
-		jobs, err := c.manager.Jobs(ctx, client.JobFilter{Limit: 100})
-		if err != nil {
-			return nil
-		}
-
-		var out []candidate
-		for _, j := range slices.Backward(jobs.Items) {
-			if keep == nil || keep(j) {
-				out = append(out, candidate{j.ID, print.Clip(print.Title(j), 50) + ": " + string(j.Status)})
-			}
-		}
-
-		return append(out, words(aliases...)...)
-	}
-}
-
-// rolloutIDs completes rollouts, newest first.
-func rolloutIDs(ctx context.Context, c *completer, _ string) []candidate {
-	if c.manager == nil {
-		return nil
-	}
-
-	rollouts, err := c.manager.ListRollouts(ctx)
-	if err != nil {
-		return nil
-	}
-
-	var out []candidate
-	for _, r := range rollouts.Items {
-		out = append(out, candidate{r.ID, string(r.Spec.Action) + ": " + print.RolloutLine(r)})
-	}
-
-	return out
-}
-
-// planIDs completes plans, newest first.
-func planIDs(ctx context.Context, c *completer, _ string) []candidate {
-	if c.manager == nil {
-		return nil
-	}
-
-	plans, err := c.manager.Plans(ctx)
-	if err != nil {
-		return nil
-	}
-
-	var out []candidate
-	for _, p := range plans.Items {
-		out = append(out, candidate{p.ID, print.PlanTitle(p)})
-	}
-
-	return out
 }
 
 // varKeys completes the variables that are set at the chosen level.

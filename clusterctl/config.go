@@ -34,7 +34,8 @@ func (a *app) config() *cli.Command {
 					"clusterctl config get jobs",
 					"clusterctl config get -o long",
 				},
-				run: configGet,
+				complete: configKeys(false),
+				run:      configGet,
 			}),
 			a.leaf(leaf{
 				name:  "set",
@@ -45,6 +46,14 @@ func (a *app) config() *cli.Command {
 				about: "A value set here overrides the configuration file, and survives restarts. After a change of " +
 					"playbooks, the command lists the nodes that are still cleaned with the former ones.\n" + valueHelp,
 				flags: []cli.Flag{dryRunFlag()},
+				complete: func(ctx context.Context, c *completer, current string) []candidate {
+					keys := configKeys(true)(ctx, c, current)
+					for i := range keys {
+						keys[i].word += "="
+					}
+
+					return keys
+				},
 				examples: []string{
 					"clusterctl config set jobs.limit=8 jobs.timeout=2h",
 					"clusterctl config set playbooks=/srv/playbooks --dry-run",
@@ -75,6 +84,7 @@ func (a *app) config() *cli.Command {
 				max:      -1,
 				usage:    "remove overrides; the configuration file applies again",
 				flags:    []cli.Flag{dryRunFlag()},
+				complete: configKeys(true),
 				examples: []string{"clusterctl config unset jobs.limit"},
 				run: func(ctx context.Context, c *call) error {
 					// In a patch, null removes an override.

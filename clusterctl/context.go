@@ -97,6 +97,7 @@ func (a *app) context() *cli.Command {
 				about:    "NAME " + contexts.Local + " is the manager on this host.\n" + contextHelp,
 				local:    true,
 				formats:  []string{},
+				complete: func(context.Context, *completer, string) []candidate { return words(contextNames()...) },
 				examples: []string{"clusterctl context use prod", "clusterctl context use " + contexts.Local},
 				run: func(_ context.Context, c *call) error {
 					name := c.args[0]
@@ -123,6 +124,7 @@ func (a *app) context() *cli.Command {
 				about:    "The token stays valid at the manager: an admin revokes it there.",
 				local:    true,
 				formats:  []string{},
+				complete: func(context.Context, *completer, string) []candidate { return words(contextNames()[1:]...) },
 				examples: []string{"clusterctl context remove lab"},
 				run: func(_ context.Context, c *call) error {
 					name := c.args[0]

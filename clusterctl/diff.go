@@ -43,7 +43,7 @@ func (a *app) nodesDiff() *cli.Command {
 				)
 			}
 
-			return c.show(print.Answer{Wire: d, Table: func(p *print.Printer) { p.Difference(d) }})
+			return view(c, (*print.Printer).Difference)(d, nil)
 		},
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
 )
 
 func (a *app) nodesExplain() *cli.Command {
@@ -26,12 +27,9 @@ func (a *app) nodesExplain() *cli.Command {
 		formats:  namelessFormats,
 		examples: []string{"clusterctl nodes explain web-1-AB12", "clusterctl nodes explain web-1-AB12 -o json"},
 		run: func(ctx context.Context, c *call) error {
-			e, err := c.manager.Explain(ctx, c.args[0])
-			if err != nil {
-				return err
-			}
-
-			return c.show(print.Answer{Wire: e, Table: func(p *print.Printer) { p.NodeExplanation(e, c.self()) }})
+			return view(c, func(p *print.Printer, e api.NodeExplanation) {
+				p.NodeExplanation(e, c.self())
+			})(c.manager.Explain(ctx, c.args[0]))
 		},
 	})
 }
@@ -50,12 +48,9 @@ func (a *app) jobWhy() *cli.Command {
 		formats:  namelessFormats,
 		examples: []string{"clusterctl job why", "clusterctl job why 12 -o json"},
 		run: func(ctx context.Context, c *call) error {
-			e, err := c.manager.ExplainJob(ctx, c.args[0])
-			if err != nil {
-				return err
-			}
-
-			return c.show(print.Answer{Wire: e, Table: func(p *print.Printer) { p.JobExplanation(e, c.self()) }})
+			return view(c, func(p *print.Printer, e api.JobExplanation) {
+				p.JobExplanation(e, c.self())
+			})(c.manager.ExplainJob(ctx, c.args[0]))
 		},
 	})
 }

@@ -41,12 +41,7 @@ func gossipStatus(name string) leaf {
 		formats:  namelessFormats,
 		examples: []string{"clusterctl key status gossip", "clusterctl key status gossip -o json"},
 		run: func(ctx context.Context, c *call) error {
-			state, err := c.manager.GossipKey(ctx)
-			if err != nil {
-				return err
-			}
-
-			return c.showGossipKey(state)
+			return view(c, print.GossipKeyDetails.Details)(c.manager.GossipKey(ctx))
 		},
 	}
 }
@@ -78,11 +73,7 @@ func rotateGossipKey(ctx context.Context, c *call) error {
 	state, err = awaitRotation(ctx, c, state, wait, c.manager.GossipKey, func(s api.GossipKey) rotationSeen {
 		return rotationSeen{s.Phase, s.Confirmed, s.Known}
 	})
-	if err != nil {
-		return err
-	}
-
-	if err := c.showGossipKey(state); err != nil {
+	if err := view(c, print.GossipKeyDetails.Details)(state, err); err != nil {
 		return err
 	}
 
@@ -93,10 +84,4 @@ func rotateGossipKey(ctx context.Context, c *call) error {
 	return exit.Errorf(exit.Failed, "the rotation waits for %s; the old key is accepted meanwhile",
 		inventory.Count(len(state.Laggards), "member", "members")).
 		Try("reach the laggards over ssh, or forget nodes that are gone; then: %s key rotate gossip", c.self())
-}
-
-// showGossipKey prints the state of the gossip key.
-func (c *call) showGossipKey(state api.GossipKey) error {
-	show := func(p *print.Printer) { print.GossipKeyDetails.Details(p, state) }
-	return c.show(print.Answer{Wire: state, Table: show, Long: show})
 }

@@ -13,45 +13,42 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
+var groups = noun[print.Group]{
+	columns: print.GroupColumns, name: func(g print.Group) string { return g.Name }, empty: "no groups found",
+	all: allGroups,
+}
+
 func (a *app) groups() *cli.Command {
-	return a.leaf(leaf{
+	return a.leaf(groups.list(leaf{
 		name: "groups", usage: "list the host groups with their nodes, rules and settings",
 		about: "A node is healthy if it is in service and Discovered: only those count for the requirements of other " +
 			"groups. A caller with a scope counts the nodes within it. The groups are a setting, groups; " +
 			"`clusterctl group set` changes one of them.",
-		formats: tableFormats,
-		flags:   columnFlags(print.GroupColumns.Names()),
 		examples: []string{
 			"clusterctl groups",
 			"clusterctl groups --columns name,nodes,tags",
 			"clusterctl groups -o wide",
 			"clusterctl groups -o json",
 		},
-		run: groupList,
-	})
+	}))
 }
 
-func groupList(ctx context.Context, c *call) error {
-	load := func() (listing[print.Group], error) {
-		groups, err := c.manager.Groups(ctx)
-		if err != nil {
-			return listing[print.Group]{}, err
-		}
-
-		nodes, err := c.manager.Nodes(ctx, client.NodeFilter{})
-		if err != nil {
-			return listing[print.Group]{}, err
-		}
-
-		counted := api.List[print.Group]{
-			Items: countGroups(groups.Items, nodes.Items),
-			Total: groups.Total, Revision: nodes.Revision, Stale: groups.Stale || nodes.Stale,
-		}
-
-		return listingOf(counted, nil)
+// allGroups returns the groups with the numbers of their nodes.
+func allGroups(ctx context.Context, c *call) (listing[print.Group], error) {
+	groups, err := c.manager.Groups(ctx)
+	if err != nil {
+		return listing[print.Group]{}, err
 	}
 
-	return showList(c, print.GroupColumns, load, func(g print.Group) string { return g.Name }, "no groups found")
+	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{})
+	if err != nil {
+		return listing[print.Group]{}, err
+	}
+
+	return listingOf(api.List[print.Group]{
+		Items: countGroups(groups.Items, nodes.Items),
+		Total: groups.Total, Revision: nodes.Revision, Stale: groups.Stale || nodes.Stale,
+	}, nil)
 }
 
 // countGroups returns the groups with the numbers of their nodes.

@@ -14,41 +14,37 @@ import (
 // highlyAvailable is the least number of instances that tolerates the loss of one.
 const highlyAvailable = 3
 
+var instances = noun[api.Instance]{
+	columns: print.InstanceColumns,
+	name:    func(in api.Instance) string { return in.ID },
+	empty:   "no instances found",
+	all: func(ctx context.Context, c *call) (listing[api.Instance], error) {
+		l, err := c.manager.Instances(ctx)
+		if err == nil {
+			c.warnOfInstances(len(l.Items))
+		}
+
+		return listingOf(l, err)
+	},
+}
+
 func (a *app) instance() *cli.Command {
 	return &cli.Command{
 		Name: "instance", Aliases: []string{"instances"}, Usage: "list the running instances of the manager",
 		Hidden: true,
 		Commands: []*cli.Command{
-			a.leaf(leaf{
-				name:    "list",
-				usage:   "list the running instances of the manager, oldest first",
-				about:   "An instance that crashed disappears from the list after 15 seconds.",
-				formats: tableFormats,
-				flags:   columnFlags(print.InstanceColumns.Names()),
+			a.leaf(instances.list(leaf{
+				name:  "list",
+				usage: "list the running instances of the manager, oldest first",
+				about: "An instance that crashed disappears from the list after 15 seconds.",
 				examples: []string{
 					"clusterctl instance list",
 					"clusterctl instance list -o json",
 					"clusterctl instance list --columns node,version --sort version,node",
 				},
-				run: instanceList,
-			}),
+			})),
 		},
 	}
-}
-
-func instanceList(ctx context.Context, c *call) error {
-	load := func() (listing[api.Instance], error) {
-		l, err := c.manager.Instances(ctx)
-		if err != nil {
-			return listing[api.Instance]{}, err
-		}
-
-		c.warnOfInstances(len(l.Items))
-
-		return listingOf(l, nil)
-	}
-
-	return showList(c, print.InstanceColumns, load, func(in api.Instance) string { return in.ID }, "no instances found")
 }
 
 // warnOfInstances warns of too few instances: etcd needs a majority of its members.

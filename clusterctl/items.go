@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
 
 // itemNoun is a noun whose items are parts of a setting, each with a name.
@@ -21,12 +22,13 @@ type itemNoun struct {
 	word, usage string
 	list        string   // the command that lists the items
 	keys        []string // the settings with the items; the last part of each is the kind
+	names       positional
 	examples    []string // of set
 }
 
 var (
 	groupNoun = itemNoun{
-		word: "group", usage: "change one host group", list: "groups", keys: []string{"groups"},
+		word: "group", usage: "change one host group", list: "groups", keys: []string{"groups"}, names: groupNames,
 		examples: []string{
 			"clusterctl group set db requires.service-master=1 budget.max_unavailable=1 budget.per=rack",
 			"clusterctl group set service-worker on_return=verify-and-repair --dry-run",
@@ -35,6 +37,10 @@ var (
 	}
 	windowNoun = itemNoun{
 		word: "window", usage: "change one maintenance window", list: "windows", keys: []string{"windows"},
+		names: offer(func(ctx context.Context, m *client.Client) ([]api.Window, error) {
+			l, err := m.Windows(ctx)
+			return l.Windows, err
+		}, func(w api.Window) candidate { return candidate{w.Name, w.Cron} }),
 		examples: []string{
 			`clusterctl window set nightly 'cron=0 2 * * *' duration=3h 'groups=["service-worker"]'`,
 			"clusterctl window set nightly time_zone=Europe/Berlin",
@@ -42,7 +48,8 @@ var (
 	}
 	policyNoun = itemNoun{
 		word: "policy", list: "policy list",
-		keys: []string{"policies.commission", "policies.upgrade", "policies.verify"},
+		keys:  []string{"policies.commission", "policies.upgrade", "policies.verify"},
+		names: policyNames,
 		examples: []string{
 			"clusterctl policy set workers --kind commission match=label=host group=service-worker maximum=20",
 			"clusterctl policy set nightly --kind verify all=true 'cron=0 3 * * *'",
@@ -81,12 +88,13 @@ func (a *app) itemSet(n itemNoun) *cli.Command {
 	}
 
 	return a.leaf(leaf{
-		name:    "set",
-		args:    "NAME FIELD=VALUE...",
-		min:     2,
-		max:     -1,
-		formats: namelessFormats,
-		usage:   "change a " + n.word + ", or add one",
+		name:     "set",
+		args:     "NAME FIELD=VALUE…",
+		min:      2,
+		max:      -1,
+		formats:  namelessFormats,
+		complete: n.names,
+		usage:    "change a " + n.word + ", or add one",
 		about: "Only the given fields change; an empty value removes one, and a.b=VALUE is a part of a field. They " +
 			"are those of the setting `" + strings.Join(n.keys, "`, `") + "`, and a VALUE is written as in " +
 			"`clusterctl config set`. A name that does not exist yet makes a new " + n.word + ". All others stay as " +
@@ -105,7 +113,7 @@ func (a *app) itemSet(n itemNoun) *cli.Command {
 
 func (a *app) itemDelete(n itemNoun) *cli.Command {
 	return a.leaf(leaf{
-		name: "delete", args: "NAME", min: 1, max: 1, formats: namelessFormats,
+		name: "delete", args: "NAME", min: 1, max: 1, formats: namelessFormats, complete: n.names,
 		usage:    "delete a " + n.word,
 		about:    "All others stay as they are. The manager refuses to delete what is in use.",
 		flags:    []cli.Flag{dryRunFlag()},

@@ -58,10 +58,9 @@ func (a *app) jobList() *cli.Command {
 		watchFlag(),
 	}
 
-	return a.leaf(leaf{
+	l := jobs.list(leaf{
 		name: "list", usage: "list jobs, newest last",
-		formats: tableFormats,
-		flags:   append(flags, columnFlags(print.JobColumns.Names())...),
+		flags: flags,
 		examples: []string{
 			"clusterctl job list",
 			"clusterctl job list --status Running,Queued",
@@ -70,9 +69,56 @@ func (a *app) jobList() *cli.Command {
 			"clusterctl job list --columns id,nodes,message --sort status,-id",
 			"clusterctl job list -w",
 		},
-		run: listJobs,
 	})
+	l.run = listJobs
+
+	return a.leaf(l)
 }
+
+var jobs = noun[api.Job]{
+	columns: print.JobColumns,
+	name:    func(j api.Job) string { return j.ID },
+	empty:   "no jobs found",
+	long: func(p *print.Printer, items []api.Job) {
+		for _, j := range items {
+			p.Job(j, true)
+		}
+	},
+	all: func(ctx context.Context, c *call) (listing[api.Job], error) {
+		filter, err := jobFilter(c)
+		if err != nil {
+			return listing[api.Job]{}, err
+		}
+
+		return listingOf(c.manager.Jobs(ctx, filter))
+	},
+}
+
+// jobsThat completes jobs, newest first, and names for jobs.
+func jobsThat(keep func(api.Job) bool, aliases ...string) positional {
+	some := offer(func(ctx context.Context, m *client.Client) ([]api.Job, error) {
+		l, err := m.Jobs(ctx, client.JobFilter{Limit: 100})
+		slices.Reverse(l.Items)
+
+		return l.Items, err
+	}, func(j api.Job) candidate {
+		if keep != nil && !keep(j) {
+			return candidate{}
+		}
+
+		return candidate{j.ID, print.Clip(print.Title(j), 50) + ": " + string(j.Status)}
+	})
+
+	return func(ctx context.Context, c *completer, current string) []candidate {
+		if c.manager == nil || len(c.args) > 0 {
+			return nil
+		}
+
+		return append(some(ctx, c, current), words(aliases...)...)
+	}
+}
+
+func isOpen(j api.Job) bool { return !j.Status.Ended() }
 
 func (a *app) jobGet() *cli.Command {
 	return a.leaf(leaf{
@@ -174,7 +220,8 @@ func (a *app) jobWait() *cli.Command {
 		usage:    "follow the progress of a job until it ends",
 		about: readJobHelp + " The exit code is 3 if the job fails, 8 if it leaves residue, and 1 after " +
 			"--wait-timeout.",
-		flags: []cli.Flag{waitTimeoutFlag()},
+		flags:    []cli.Flag{waitTimeoutFlag()},
+		complete: jobsThat(isOpen, jobActive),
 		examples: []string{
 			"clusterctl job wait",
 			"clusterctl job wait 12",
@@ -227,6 +274,7 @@ func (a *app) jobRetry() *cli.Command {
 			noWaitFlag(),
 			waitTimeoutFlag(),
 		},
+		complete: jobsThat(func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete }, jobLast),
 		examples: []string{
 			"clusterctl job retry 12",
 			"clusterctl job retry 12 --failed",
@@ -274,6 +322,7 @@ func (a *app) jobCancel() *cli.Command {
 			"cancel again; " +
 			"the nodes of the job are then Quarantined.",
 		flags:    []cli.Flag{yesFlag()},
+		complete: jobsThat(isOpen, jobActive),
 		examples: []string{"clusterctl job cancel 12", "clusterctl job cancel active --yes"},
 		run:      cancelJob,
 	})
@@ -332,61 +381,34 @@ func (c *call) chooseJob(ctx context.Context) error {
 }
 
 func listJobs(ctx context.Context, c *call) error {
-	limit, err := number(c, "limit", 0)
-	if err != nil {
-		return err
+	if c.Bool("watch") {
+		return watchJobs(ctx, c)
 	}
+
+	return jobs.showAll(ctx, c)
+}
+
+// jobFilter reads the filters of job list.
+func jobFilter(c *call) (f client.JobFilter, err error) {
+	f = client.JobFilter{Node: c.String("node"), Limit: defaultJobs}
 
 	// number returns 0, which means all, for an option that is not given.
-	if !c.IsSet("limit") {
-		limit = defaultJobs
+	if c.IsSet("limit") {
+		if f.Limit, err = number(c, "limit", 0); err != nil {
+			return f, err
+		}
 	}
 
-	filter := client.JobFilter{Node: c.String("node"), Limit: limit}
 	for _, word := range values(c, "status") {
 		s, err := parseJobStatus(word)
 		if err != nil {
-			return err
+			return f, err
 		}
 
-		filter.Status = append(filter.Status, s)
+		f.Status = append(f.Status, s)
 	}
 
-	layout, err := layoutOf(c, print.JobColumns)
-	if err != nil {
-		return err
-	}
-
-	if c.Bool("watch") {
-		return watchJobs(ctx, c, layout, filter)
-	}
-
-	jobs, err := c.manager.Jobs(ctx, filter)
-	if err != nil {
-		return err
-	}
-
-	if c.isEmpty(len(jobs.Items)) {
-		c.say("no jobs found")
-		return nil
-	}
-
-	layout.Sort(jobs.Items)
-
-	answer := print.Answer{
-		Wire: jobs, Stale: jobs.Stale,
-		Table: func(p *print.Printer) { layout.Print(p, jobs.Items) },
-		Long: func(p *print.Printer) {
-			for _, j := range jobs.Items {
-				p.Job(j, true)
-			}
-		},
-	}
-	for _, j := range jobs.Items {
-		answer.Names = append(answer.Names, j.ID)
-	}
-
-	return c.show(answer)
+	return f, nil
 }
 
 func parseJobStatus(word string) (api.JobStatus, error) {
@@ -401,7 +423,17 @@ func parseJobStatus(word string) (api.JobStatus, error) {
 }
 
 // watchJobs is job list --watch.
-func watchJobs(ctx context.Context, c *call, layout print.Layout[api.Job], filter client.JobFilter) error {
+func watchJobs(ctx context.Context, c *call) error {
+	filter, err := jobFilter(c)
+	if err != nil {
+		return err
+	}
+
+	layout, err := layoutOf(c, print.JobColumns)
+	if err != nil {
+		return err
+	}
+
 	if err := c.checkWatch(); err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@ func (a *app) login() *cli.Command {
 			&cli.StringFlag{Name: "ca-file", Usage: "trust the CAs of the site in this `FILE` (PEM) instead"},
 			&cli.StringFlag{Name: "token-file", Usage: "read the token from this `FILE`, or from stdin with -"},
 		},
-		formats: []string{},
+		formats:  []string{},
+		complete: nothing,
 		examples: []string{
 			"clusterctl login https://manager:9443",
 			"clusterctl login https://manager:9443 --context prod --fingerprint sha256:… --token-file token",

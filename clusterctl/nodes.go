@@ -58,7 +58,8 @@ func (a *app) nodesGet() *cli.Command {
 		selects: true,
 		names:   true,
 		formats: tableFormats,
-		flags:   append(flags, columnFlags(print.NodeColumns.Names())...),
+		flags:   flags,
+		columns: print.NodeColumns.Names(),
 		examples: []string{
 			"clusterctl nodes get",
 			"clusterctl nodes get -l 'group=service-worker,status!=Allocated,rack in (r1,r2)'",
@@ -180,7 +181,8 @@ func (a *app) nodesLabel() *cli.Command {
 		usage: "set labels of nodes, or remove them (KEY-)",
 		about: "Selectors match labels as well as fields, and playbooks find them in node_labels. Jobs never change " +
 			"labels; forget removes them with the node.\n" + chooseHelp,
-		flags: []cli.Flag{selectorFlag(), yesFlag()},
+		flags:    []cli.Flag{selectorFlag(), yesFlag()},
+		complete: anyNodes,
 		examples: []string{
 			"clusterctl nodes label web-1-AB12 rack=r1 zone=north",
 			"clusterctl nodes label web-1-AB12 web-2-CD34 rack=r2 zone- --yes",
@@ -188,6 +190,10 @@ func (a *app) nodesLabel() *cli.Command {
 		},
 		run: labelNodes,
 	})
+}
+
+var nodeNoun = noun[api.Node]{
+	columns: print.NodeColumns, long: print.NodeDetails.Blocks, name: func(n api.Node) string { return n.Name },
 }
 
 func groupFilterFlag() cli.Flag {
@@ -252,8 +258,6 @@ func listNodes(ctx context.Context, c *call) error {
 		return unknown
 	}
 
-	layout.Sort(nodes.Items)
-
 	switch {
 	case !c.forPeople():
 	case len(c.args) > 0:
@@ -267,18 +271,9 @@ func listNodes(ctx context.Context, c *call) error {
 		}
 	}
 
-	answer := print.Answer{
-		Wire: nodes, Stale: nodes.Stale,
-		Table: func(p *print.Printer) { layout.Print(p, nodes.Items) },
-		Long:  func(p *print.Printer) { print.NodeDetails.Blocks(p, nodes.Items) },
-	}
+	known, _ := listingOf(nodes, nil)
 
-	answer.Names = make([]string, len(nodes.Items))
-	for i := range nodes.Items {
-		answer.Names[i] = nodes.Items[i].Name
-	}
-
-	return cmp.Or(c.show(answer), unknown)
+	return cmp.Or(nodeNoun.show(c, layout, known), unknown)
 }
 
 // sayNoNodes explains an empty list of nodes.

@@ -10,42 +10,65 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
+
+var targets = noun[api.Notification]{
+	columns: print.NotificationColumns,
+	name:    func(n api.Notification) string { return n.Name },
+	empty: "no notifications are configured: write some under notifications in the configuration file of the " +
+		"manager, and reload it (systemctl reload clusterm)",
+	all: func(ctx context.Context, c *call) (listing[api.Notification], error) {
+		l, err := c.manager.Notifications(ctx)
+		return listing[api.Notification]{answer: l, items: l.Items}, err
+	},
+}
+
+var deliveries = noun[api.Delivery]{
+	columns: print.DeliveryColumns,
+	name:    func(d api.Delivery) string { return d.ID },
+	empty:   "no deliveries found",
+	all: func(ctx context.Context, c *call) (listing[api.Delivery], error) {
+		l, err := c.manager.Deliveries(ctx, c.args[0], c.String("status"))
+		return listing[api.Delivery]{answer: l, items: l.Items}, err
+	},
+}
+
+var targetNames = offer(func(ctx context.Context, m *client.Client) ([]api.Notification, error) {
+	l, err := m.Notifications(ctx)
+	return l.Items, err
+}, func(n api.Notification) candidate { return candidate{n.Name, n.To} })
 
 func (a *app) notification() *cli.Command {
 	return &cli.Command{
 		Name: "notification", Usage: "show and test who is told what happens",
 		Commands: []*cli.Command{
-			a.leaf(leaf{
+			a.leaf(targets.list(leaf{
 				name:  "list",
 				usage: "list the targets with their deliveries",
 				about: "The targets are in the configuration file (notifications). A delivery is pending until the " +
 					"target accepts it, and dead once the target refused it or a day has passed.",
-				formats: tableFormats,
-				flags:   columnFlags(print.NotificationColumns.Names()),
 				examples: []string{
 					"clusterctl notification list",
 					"clusterctl notification list -o wide",
 				},
-				run: notificationList,
-			}),
-			a.leaf(leaf{
+			})),
+			a.leaf(deliveries.list(leaf{
 				name:  "log",
 				args:  "TARGET",
 				min:   1,
 				max:   1,
 				usage: "list the deliveries of a target, the oldest first",
 				about: "Deliveries that have ended are kept for 7 days, and the newest 1000.",
-				flags: append(columnFlags(print.DeliveryColumns.Names()), &cli.StringFlag{
+				flags: []cli.Flag{&cli.StringFlag{
 					Name: "status", Usage: "only those that are pending, delivered, dead or bundled",
-				}),
-				formats: tableFormats,
+				}},
+				complete: targetNames,
 				examples: []string{
 					"clusterctl notification log chat",
 					"clusterctl notification log chat --status dead",
 				},
-				run: notificationLog,
-			}),
+			})),
 			a.leaf(leaf{
 				name:  "test",
 				args:  "TARGET…",
@@ -55,7 +78,8 @@ func (a *app) notification() *cli.Command {
 				examples: []string{
 					"clusterctl notification test chat",
 				},
-				run: notificationTest,
+				complete: targetNames,
+				run:      notificationTest,
 			}),
 			a.leaf(leaf{
 				name:  "retry",
@@ -66,36 +90,16 @@ func (a *app) notification() *cli.Command {
 				examples: []string{
 					"clusterctl notification retry chat",
 				},
-				run: notificationRetry,
+				complete: targetNames,
+				run:      notificationRetry,
 			}),
 		},
 	}
 }
 
-func notificationList(ctx context.Context, c *call) error {
-	load := func() (listing[api.Notification], error) {
-		l, err := c.manager.Notifications(ctx)
-		return listing[api.Notification]{answer: l, items: l.Items}, err
-	}
-
-	return showList(c, print.NotificationColumns, load, func(n api.Notification) string { return n.Name },
-		"no notifications are configured: write some under notifications in the configuration file of the manager, "+
-			"and reload it (systemctl reload clusterm)")
-}
-
-func notificationLog(ctx context.Context, c *call) error {
-	load := func() (listing[api.Delivery], error) {
-		l, err := c.manager.Deliveries(ctx, c.Args().First(), c.String("status"))
-		return listing[api.Delivery]{answer: l, items: l.Items}, err
-	}
-
-	return showList(c, print.DeliveryColumns, load, func(d api.Delivery) string { return d.ID },
-		"no deliveries found")
-}
-
 func notificationTest(ctx context.Context, c *call) error {
 	// The first refusal ends the command, as its exit code.
-	for _, target := range slices.Compact(c.Args().Slice()) {
+	for _, target := range slices.Compact(c.args) {
 		n, err := c.manager.TestNotification(ctx, target)
 		if err != nil {
 			return err
@@ -108,7 +112,7 @@ func notificationTest(ctx context.Context, c *call) error {
 }
 
 func notificationRetry(ctx context.Context, c *call) error {
-	for _, target := range slices.Compact(c.Args().Slice()) {
+	for _, target := range slices.Compact(c.args) {
 		n, err := c.manager.RetryDeliveries(ctx, target)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
 
 // planHelp is the one rule about plans of verbs.
@@ -34,20 +35,27 @@ func planHelpOf(row inventory.Transition) string {
 	return planHelp
 }
 
+var plans = noun[api.Plan]{
+	columns: print.PlanColumns, name: func(p api.Plan) string { return p.ID }, empty: "no plans found",
+	all: func(ctx context.Context, c *call) (listing[api.Plan], error) { return listingOf(c.manager.Plans(ctx)) },
+}
+
+// planIDs completes plans, newest first.
+var planIDs = offer(func(ctx context.Context, m *client.Client) ([]api.Plan, error) {
+	return itemsOf(m.Plans(ctx))
+}, func(p api.Plan) candidate { return candidate{p.ID, print.PlanTitle(p)} })
+
 func (a *app) plan() *cli.Command {
 	return &cli.Command{
 		Name: "plan", Aliases: []string{"plans"}, Usage: "list, show and delete plans",
 		Commands: []*cli.Command{
-			a.leaf(leaf{
+			a.leaf(plans.list(leaf{
 				name:  "list",
 				usage: "list the plans, newest first",
 				about: "--plan of any command that starts a job makes a plan. It can be applied once, until it " +
 					"expires (jobs.plan_for).",
-				formats:  tableFormats,
-				flags:    columnFlags(print.PlanColumns.Names()),
 				examples: []string{"clusterctl plan list", "clusterctl plan list -o json"},
-				run:      planList,
-			}),
+			})),
 			a.leaf(leaf{
 				name: "show", args: "ID", min: 1, max: 1, aliases: []string{"get"}, usage: "show a plan",
 				about: "It shows the nodes with what they would become, the rules of the groups, what goes out of " +
@@ -55,29 +63,18 @@ func (a *app) plan() *cli.Command {
 				examples: []string{
 					"clusterctl plan show 3f9a1c20-7b1e44d2", "clusterctl plan show 3f9a1c20-7b1e44d2 -o json",
 				},
+				complete: planIDs,
 				run: func(ctx context.Context, c *call) error {
-					p, err := c.manager.PlanOf(ctx, c.args[0])
-					if err != nil {
-						return err
-					}
-
-					return c.showPlan(p)
+					return c.showPlan(c.manager.PlanOf(ctx, c.args[0]))
 				},
 			}),
 			a.leaf(leaf{
 				name: "delete", args: "ID…", min: 1, max: -1, usage: "delete plans",
 				about:    "The job of a plan that was applied goes on.",
 				examples: []string{"clusterctl plan delete 3f9a1c20-7b1e44d2"},
+				complete: planIDs,
 				run: func(ctx context.Context, c *call) error {
-					for _, id := range c.args {
-						if _, err := c.manager.DeletePlan(ctx, id); err != nil {
-							return err
-						}
-
-						c.say("the plan %s is deleted", id)
-					}
-
-					return nil
+					return c.changeEach(ctx, c.manager.DeletePlan, "the plan %s is deleted")
 				},
 			}),
 		},
@@ -111,36 +108,6 @@ func (a *app) apply() *cli.Command {
 			return c.accepted(ctx, j, err)
 		},
 	})
-}
-
-func planList(ctx context.Context, c *call) error {
-	layout, err := layoutOf(c, print.PlanColumns)
-	if err != nil {
-		return err
-	}
-
-	plans, err := c.manager.Plans(ctx)
-	if err != nil {
-		return err
-	}
-
-	if c.isEmpty(len(plans.Items)) {
-		c.say("no plans found")
-		return nil
-	}
-
-	layout.Sort(plans.Items)
-
-	answer := print.Answer{
-		Wire: plans, Stale: plans.Stale,
-		Table: func(p *print.Printer) { layout.Print(p, plans.Items) },
-		Long:  func(p *print.Printer) { layout.Everything(print.PlanColumns).Print(p, plans.Items) },
-	}
-	for _, p := range plans.Items {
-		answer.Names = append(answer.Names, p.ID)
-	}
-
-	return c.show(answer)
 }
 
 // makePlan makes and prints the plan of the request. It waits for its check, if it has
@@ -184,7 +151,7 @@ func (c *call) makePlan(ctx context.Context, r api.JobRequest) error {
 }
 
 func (c *call) showMade(p api.Plan) error {
-	if err := c.showPlan(p); err != nil {
+	if err := c.showPlan(p, nil); err != nil {
 		return err
 	}
 
@@ -193,8 +160,7 @@ func (c *call) showMade(p api.Plan) error {
 	return nil
 }
 
-func (c *call) showPlan(plan api.Plan) error {
-	return c.show(print.Answer{
-		Wire: plan, Names: []string{plan.ID}, Table: func(p *print.Printer) { p.Plan(plan) },
-	})
+// showPlan prints a plan, unless the request failed.
+func (c *call) showPlan(plan api.Plan, err error) error {
+	return view(c, (*print.Printer).Plan, plans.name)(plan, err)
 }

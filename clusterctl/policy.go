@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
 
 func (a *app) policy() *cli.Command {
@@ -29,27 +30,20 @@ func (a *app) policy() *cli.Command {
 				},
 			}),
 			a.leaf(leaf{
-				name: "show", args: "NAME", min: 1, max: 1, formats: namelessFormats,
+				name: "show", args: "NAME", min: 1, max: 1, formats: namelessFormats, complete: policyNames,
 				usage: "show a policy, and its decisions with their evidence",
 				about: "Each decision has what happened, the observations on which it was decided, its job, and " +
 					"what would have prevented it.",
 				examples: []string{"clusterctl policy show returns", "clusterctl policy show returns -o json"},
 				run: func(ctx context.Context, c *call) error {
-					state, err := c.manager.Policy(ctx, c.args[0])
-					if err != nil {
-						return err
-					}
-
-					show := func(p *print.Printer) { p.Policy(state) }
-
-					return c.show(print.Answer{Wire: state, Table: show, Long: show})
+					return view(c, (*print.Printer).Policy)(c.manager.Policy(ctx, c.args[0]))
 				},
 			}),
 			a.itemSet(policyNoun),
 			a.itemDelete(policyNoun),
 			a.policyTest(),
 			a.leaf(leaf{
-				name: "enable", args: "NAME", min: 1, max: 1, formats: namelessFormats,
+				name: "enable", args: "NAME", min: 1, max: 1, formats: namelessFormats, complete: policyNames,
 				flags: append(reason(), &cli.BoolFlag{
 					Name: "all", Usage: "the policy is for every node, and that is meant",
 				}),
@@ -72,7 +66,8 @@ func (a *app) policy() *cli.Command {
 			}),
 			a.leaf(leaf{
 				name: "disable", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
-				usage: "turn a policy off",
+				complete: policyNames,
+				usage:    "turn a policy off",
 				about: "The policy decides nothing until it is turned on, and its rollouts begin no node. Jobs that " +
 					"run go on.",
 				examples: []string{"clusterctl policy disable workers --reason 'the racks are full'"},
@@ -105,8 +100,9 @@ func (a *app) policy() *cli.Command {
 			}),
 			a.leaf(leaf{
 				name: "pause", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
-				usage: "let a policy do nothing, or all of them",
-				about: "The name all pauses every policy. Jobs that run go on; what is decided and not begun waits.",
+				complete: policyNamesAndAll,
+				usage:    "let a policy do nothing, or all of them",
+				about:    "The name all pauses every policy. Jobs that run go on; what is decided and not begun waits.",
 				examples: []string{
 					"clusterctl policy pause returns --reason 'the rack moves'",
 					"clusterctl policy pause all --reason 'an audit'",
@@ -117,6 +113,7 @@ func (a *app) policy() *cli.Command {
 			}),
 			a.leaf(leaf{
 				name: "resume", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
+				complete: policyNamesAndAll,
 				usage:    "end the pause of a policy, or that of all",
 				about:    "A policy goes on only when neither itself nor all of them are paused.",
 				examples: []string{"clusterctl policy resume returns", "clusterctl policy resume all"},
@@ -149,6 +146,17 @@ func (a *app) policy() *cli.Command {
 	}
 }
 
+// policyNames completes the names of policies.
+var policyNames = offer(func(ctx context.Context, m *client.Client) ([]api.Policy, error) {
+	state, err := m.Policies(ctx)
+	return state.Policies, err
+}, func(p api.Policy) candidate { return candidate{p.Name, p.About} })
+
+// policyNamesAndAll completes the names of policies, or all of them.
+func policyNamesAndAll(ctx context.Context, c *completer, current string) []candidate {
+	return append(policyNames(ctx, c, current), candidate{api.AllPolicies, "every policy"})
+}
+
 // pausePolicy pauses a policy, or all of them, and names the command that ends the pause.
 func (c *call) pausePolicy(ctx context.Context, name string) error {
 	state, err := c.manager.PausePolicy(ctx, name, c.String("reason"))
@@ -175,11 +183,5 @@ func (c *call) showPolicy(state api.Policies, err error, name string) error {
 
 // showPolicies prints the state of automation, unless the request failed.
 func (c *call) showPolicies(state api.Policies, err error) error {
-	if err != nil {
-		return err
-	}
-
-	show := func(p *print.Printer) { p.Policies(state) }
-
-	return c.show(print.Answer{Wire: state, Table: show, Long: show})
+	return view(c, (*print.Printer).Policies)(state, err)
 }

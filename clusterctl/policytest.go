@@ -16,7 +16,7 @@ import (
 
 func (a *app) policyTest() *cli.Command {
 	return a.leaf(leaf{
-		name: "test", args: "NAME", min: 1, max: 1, formats: namelessFormats,
+		name: "test", args: "NAME", min: 1, max: 1, formats: namelessFormats, complete: policyNames,
 		flags: []cli.Flag{&cli.StringFlag{
 			Name: "file", Aliases: []string{"f"},
 			Usage: "test with the inventory in `FILE`, which clusterctl nodes get -o json wrote; - is stdin",
@@ -40,14 +40,7 @@ func (a *app) policyTest() *cli.Command {
 				in.Nodes = &nodes
 			}
 
-			tested, err := c.manager.TestPolicy(ctx, c.args[0], in)
-			if err != nil {
-				return err
-			}
-
-			show := func(p *print.Printer) { p.PolicyTested(tested) }
-
-			return c.show(print.Answer{Wire: tested, Table: show, Long: show})
+			return view(c, (*print.Printer).PolicyTested)(c.manager.TestPolicy(ctx, c.args[0], in))
 		},
 	})
 }

@@ -28,6 +28,7 @@ func (a *app) man() *cli.Command {
 		hidden:   true,
 		local:    true,
 		formats:  []string{},
+		complete: fileNames,
 		examples: []string{"clusterctl man /usr/share/man/man1"},
 		run: func(_ context.Context, c *call) error {
 			//nolint:gosec // manual pages are for everybody

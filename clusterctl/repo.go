@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
 
 func (a *app) repo() *cli.Command {
@@ -30,19 +31,9 @@ func (a *app) repoStatus() *cli.Command {
 		formats:  namelessFormats,
 		examples: []string{"clusterctl repo status", "clusterctl repo status -o json"},
 		run: func(ctx context.Context, c *call) error {
-			state, err := c.manager.Repository(ctx)
-			if err != nil {
-				return err
-			}
-
-			return c.showRepository(state)
+			return view(c, (*print.Printer).Repository)(c.manager.Repository(ctx))
 		},
 	})
-}
-
-func (c *call) showRepository(state api.Repository) error {
-	show := func(p *print.Printer) { p.Repository(state) }
-	return c.show(print.Answer{Wire: state, Table: show, Long: show})
 }
 
 func (a *app) repoSync() *cli.Command {
@@ -55,12 +46,7 @@ func (a *app) repoSync() *cli.Command {
 		formats:  namelessFormats,
 		examples: []string{"clusterctl repo sync"},
 		run: func(ctx context.Context, c *call) error {
-			state, err := c.manager.SyncRepository(ctx)
-			if err != nil {
-				return err
-			}
-
-			return c.showRepository(state)
+			return view(c, (*print.Printer).Repository)(c.manager.SyncRepository(ctx))
 		},
 	})
 }
@@ -92,7 +78,7 @@ func (a *app) repoLog() *cli.Command {
 				return c.sayNoCommits(ctx)
 			}
 
-			return c.show(print.Answer{Wire: log, Table: func(p *print.Printer) { p.RepositoryLog(log) }})
+			return view(c, (*print.Printer).RepositoryLog)(log, nil)
 		},
 	})
 }
@@ -125,8 +111,9 @@ func (a *app) repoDiff() *cli.Command {
 		about: "FROM and TO are hashes of commits, or the first digits of them. Without them, it compares the commit " +
 			"in use with the newest one. With --node it compares the playbooks that configured the node with the " +
 			"commit in use, or with the commit given.",
-		flags:   []cli.Flag{&cli.StringFlag{Name: "node", Usage: "compare what the node `NAME` carries"}},
-		formats: namelessFormats,
+		flags:    []cli.Flag{&cli.StringFlag{Name: "node", Usage: "compare what the node `NAME` carries"}},
+		formats:  namelessFormats,
+		complete: commits,
 		examples: []string{
 			"clusterctl repo diff",
 			"clusterctl repo diff 3f2a91c 8d04be7",
@@ -152,10 +139,15 @@ func repoDiff(ctx context.Context, c *call) error {
 		}
 	}
 
-	d, err := c.manager.RepositoryDiff(ctx, q)
-	if err != nil {
-		return err
-	}
-
-	return c.show(print.Answer{Wire: d, Table: func(p *print.Printer) { p.RepositoryDiff(d) }})
+	return view(c, (*print.Printer).RepositoryDiff)(c.manager.RepositoryDiff(ctx, q))
 }
+
+// commits completes the commits of the repository of playbooks, the newest first.
+var commits = offer(func(ctx context.Context, m *client.Client) ([]api.LogCommit, error) {
+	log, err := m.RepositoryLog(ctx, api.RepositoryLogQuery{All: true})
+	return log.Commits, err
+}, func(commit api.LogCommit) candidate {
+	const short = 12
+
+	return candidate{commit.Hash[:min(len(commit.Hash), short)], commit.Subject}
+})

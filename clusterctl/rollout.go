@@ -16,19 +16,32 @@ import (
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
+
+var rollouts = noun[api.Rollout]{
+	columns: print.RolloutColumns, name: func(r api.Rollout) string { return r.ID }, empty: "no rollouts found",
+	all: func(ctx context.Context, c *call) (listing[api.Rollout], error) {
+		return listingOf(c.manager.ListRollouts(ctx))
+	},
+}
+
+// rolloutIDs completes rollouts, newest first.
+var rolloutIDs = offer(func(ctx context.Context, m *client.Client) ([]api.Rollout, error) {
+	return itemsOf(m.ListRollouts(ctx))
+}, func(r api.Rollout) candidate {
+	return candidate{r.ID, string(r.Spec.Action) + ": " + print.RolloutLine(r)}
+})
 
 func (a *app) rollout() *cli.Command {
 	return &cli.Command{
 		Name: "rollout", Aliases: []string{"rollouts"}, Usage: "carry out an operation over many nodes, in waves",
 		Commands: []*cli.Command{
 			a.rolloutStart(),
-			a.leaf(leaf{
-				name: "list", usage: "list the rollouts, newest first", formats: tableFormats,
-				flags:    columnFlags(print.RolloutColumns.Names()),
+			a.leaf(rollouts.list(leaf{
+				name: "list", usage: "list the rollouts, newest first",
 				examples: []string{"clusterctl rollout list", "clusterctl rollout list -o json"},
-				run:      rolloutList,
-			}),
+			})),
 			a.rolloutShow(),
 			a.rolloutStatus(),
 			a.rolloutEvents(),
@@ -90,6 +103,7 @@ func (a *app) rolloutAct(
 			"clusterctl rollout " + name + " r7b1e44d2",
 			"clusterctl rollout " + name + " r7b1e44d2 --reason 'as agreed'",
 		},
+		complete: rolloutIDs,
 		run: func(ctx context.Context, c *call) error {
 			r, err := act(ctx, c, c.args[0], c.String("reason"))
 			if err != nil {
@@ -138,44 +152,12 @@ func (c *call) showRollout(r api.Rollout, err error) error {
 		return err
 	}
 
-	err = c.show(print.Answer{
-		Wire: r, Names: []string{r.ID}, Table: func(p *print.Printer) { p.Rollout(r) },
-	})
+	err = view(c, (*print.Printer).Rollout, rollouts.name)(r, nil)
 	if err == nil && c.forPeople() {
 		c.sayNext(r)
 	}
 
 	return err
-}
-
-func rolloutList(ctx context.Context, c *call) error {
-	layout, err := layoutOf(c, print.RolloutColumns)
-	if err != nil {
-		return err
-	}
-
-	rollouts, err := c.manager.ListRollouts(ctx)
-	if err != nil {
-		return err
-	}
-
-	if c.isEmpty(len(rollouts.Items)) {
-		c.say("no rollouts found")
-		return nil
-	}
-
-	layout.Sort(rollouts.Items)
-
-	answer := print.Answer{
-		Wire: rollouts, Stale: rollouts.Stale,
-		Table: func(p *print.Printer) { layout.Print(p, rollouts.Items) },
-		Long:  func(p *print.Printer) { layout.Everything(print.RolloutColumns).Print(p, rollouts.Items) },
-	}
-	for _, r := range rollouts.Items {
-		answer.Names = append(answer.Names, r.ID)
-	}
-
-	return c.show(answer)
 }
 
 func (a *app) rolloutShow() *cli.Command {
@@ -197,7 +179,8 @@ func (a *app) rolloutShow() *cli.Command {
 			"clusterctl rollout show -f r7b1e44d2",
 			"clusterctl rollout show --events --limit 5 r7b1e44d2",
 		},
-		run: rolloutShow,
+		complete: rolloutIDs,
+		run:      rolloutShow,
 	})
 }
 
@@ -237,6 +220,7 @@ func (a *app) rolloutStatus() *cli.Command {
 		examples: []string{
 			"clusterctl rollout status r7b1e44d2", "clusterctl rollout status -f r7b1e44d2",
 		},
+		complete: rolloutIDs,
 		run: func(ctx context.Context, c *call) error {
 			if c.Bool("follow") {
 				return c.followRollout(ctx, c.args[0])

@@ -30,7 +30,8 @@ func (a *app) rolloutEvents() *cli.Command {
 			"clusterctl rollout events r7b1e44d2 --limit 5 -o long",
 			"clusterctl rollout events -f r7b1e44d2",
 		},
-		run: rolloutEvents,
+		complete: rolloutIDs,
+		run:      rolloutEvents,
 	})
 }
 

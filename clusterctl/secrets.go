@@ -46,12 +46,7 @@ func rotateSecrets(name string) leaf {
 }
 
 func secretsStatus(ctx context.Context, c *call) error {
-	status, err := c.manager.Secrets(ctx)
-	if err != nil {
-		return err
-	}
-
-	return c.showSecrets(status)
+	return c.showSecrets(c.manager.Secrets(ctx))
 }
 
 func secretsRotate(ctx context.Context, c *call) error {
@@ -66,12 +61,11 @@ func secretsRotate(ctx context.Context, c *call) error {
 		return nil
 	}
 
-	return c.showSecrets(status)
+	return c.showSecrets(status, nil)
 }
 
-func (c *call) showSecrets(status api.Secrets) error {
-	whole := func(p *print.Printer) { p.Secrets(status) }
-	return c.show(print.Answer{Wire: status, Names: []string{status.Key}, Table: whole, Long: whole})
+func (c *call) showSecrets(status api.Secrets, err error) error {
+	return view(c, (*print.Printer).Secrets, func(s api.Secrets) string { return s.Key })(status, err)
 }
 
 // secretAssignments reads the arguments of a command with --secret: KEY=VALUE,

@@ -50,12 +50,7 @@ func sshStatus(name string) leaf {
 		formats:  namelessFormats,
 		examples: []string{"clusterctl key status ssh", "clusterctl key status ssh -o json"},
 		run: func(ctx context.Context, c *call) error {
-			state, err := c.manager.SSHKey(ctx)
-			if err != nil {
-				return err
-			}
-
-			return c.showSSHKey(state)
+			return view(c, print.SSHKeyDetails.Details)(c.manager.SSHKey(ctx))
 		},
 	}
 }
@@ -70,12 +65,7 @@ func cancelSSH(name string) leaf {
 		formats:  namelessFormats,
 		examples: []string{"clusterctl key cancel ssh"},
 		run: func(ctx context.Context, c *call) error {
-			state, err := c.manager.CancelSSHKey(ctx)
-			if err != nil {
-				return err
-			}
-
-			return c.showSSHKey(state)
+			return view(c, print.SSHKeyDetails.Details)(c.manager.CancelSSHKey(ctx))
 		},
 	}
 }
@@ -111,11 +101,7 @@ func rotateSSHKey(ctx context.Context, c *call) error {
 	state, err = awaitRotation(ctx, c, state, wait, c.manager.SSHKey, func(s api.SSHKey) rotationSeen {
 		return rotationSeen{s.Phase, s.Confirmed, s.Known}
 	})
-	if err != nil {
-		return err
-	}
-
-	if err := c.showSSHKey(state); err != nil {
+	if err := view(c, print.SSHKeyDetails.Details)(state, err); err != nil {
 		return err
 	}
 
@@ -142,10 +128,4 @@ func rotateSSHKey(ctx context.Context, c *call) error {
 	return failed.Try(
 		"bring the laggards back, or forget nodes that are gone; the rotation goes on by itself: %s key status ssh",
 		c.self())
-}
-
-// showSSHKey prints the state of the manager's ssh key.
-func (c *call) showSSHKey(state api.SSHKey) error {
-	show := func(p *print.Printer) { print.SSHKeyDetails.Details(p, state) }
-	return c.show(print.Answer{Wire: state, Table: show, Long: show})
 }

@@ -30,6 +30,7 @@ func (a *app) supportBundle() *cli.Command {
 			&cli.BoolFlag{Name: "journal", Usage: "include the last lines of the journal of clusterm on this host"},
 		},
 		formats:  []string{},
+		complete: fileNames,
 		examples: []string{"clusterctl support-bundle", "clusterctl support-bundle --journal report.tar.gz"},
 		run:      writeBundle,
 	})

@@ -25,6 +25,15 @@ const tokenEnv = "CLUSTERCTL_TOKEN" //nolint:gosec // a name, not a token
 // maxTokenFile bounds the file of a token, in bytes.
 const maxTokenFile = 16 << 10
 
+var tokens = noun[api.Token]{
+	columns: print.TokenColumns,
+	name:    func(t api.Token) string { return t.ID },
+	empty:   "no tokens found",
+	all: func(ctx context.Context, c *call) (listing[api.Token], error) {
+		return listingOf(c.manager.Tokens(ctx))
+	},
+}
+
 func (a *app) token() *cli.Command {
 	return &cli.Command{
 		Name: "token", Usage: "create and revoke tokens for programs and remote operators",
@@ -58,19 +67,16 @@ func (a *app) token() *cli.Command {
 				},
 				run: tokenCreate,
 			}),
-			a.leaf(leaf{
+			a.leaf(tokens.list(leaf{
 				name:  "list",
 				usage: "list the tokens, without their secrets",
 				about: "The last use is shown to the minute. Tokens that have expired stay in the list until you " +
 					"revoke them.",
-				formats: tableFormats,
-				flags:   columnFlags(print.TokenColumns.Names()),
 				examples: []string{
 					"clusterctl token list",
 					"clusterctl token list --sort used",
 				},
-				run: tokenList,
-			}),
+			})),
 			a.leaf(leaf{
 				name:  "revoke",
 				args:  "TOKEN…",
@@ -81,7 +87,12 @@ func (a *app) token() *cli.Command {
 				examples: []string{
 					"clusterctl token revoke pipeline",
 				},
-				run: tokenRevoke,
+				complete: offer(func(ctx context.Context, m *client.Client) ([]api.Token, error) {
+					return itemsOf(m.Tokens(ctx))
+				}, func(t api.Token) candidate { return candidate{t.Name, t.Role} }),
+				run: func(ctx context.Context, c *call) error {
+					return c.changeEach(ctx, c.manager.RevokeToken, "the token %s is revoked")
+				},
 			}),
 		},
 	}
@@ -150,23 +161,6 @@ func createToken(ctx context.Context, c *call, r api.TokenRequest) (made api.New
 	}
 
 	return made, err
-}
-
-func tokenList(ctx context.Context, c *call) error {
-	load := func() (listing[api.Token], error) { return listingOf(c.manager.Tokens(ctx)) }
-	return showList(c, print.TokenColumns, load, func(t api.Token) string { return t.ID }, "no tokens found")
-}
-
-func tokenRevoke(ctx context.Context, c *call) error {
-	for _, ref := range c.args {
-		if _, err := c.manager.RevokeToken(ctx, ref); err != nil {
-			return err
-		}
-
-		c.say("the token %s is revoked", ref)
-	}
-
-	return nil
 }
 
 // useBearer sets the token to send: that of --token-file, or of the environment, or

@@ -45,7 +45,8 @@ func (a *app) vars() *cli.Command {
 					"clusterctl vars get --node web-1-AB12 --merged",
 					"clusterctl vars get --group service-worker env -o json",
 				},
-				run: varsGet,
+				complete: varKeys,
+				run:      varsGet,
 			}),
 			a.leaf(leaf{
 				name:  "set",
@@ -63,7 +64,8 @@ func (a *app) vars() *cli.Command {
 					"clusterctl vars set --group service-worker -e '{\"env\": {\"tier\": \"back\"}}'",
 					"clusterctl vars set --node web-1-AB12 --node web-2-CD34 -e @vars.yml",
 				},
-				run: varsSet,
+				complete: nothing,
+				run:      varsSet,
 			}),
 			a.leaf(leaf{
 				name:     "unset",
@@ -74,6 +76,7 @@ func (a *app) vars() *cli.Command {
 				about:    "If one of the keys is not set, the command removes none and fails (exit code 4).",
 				flags:    scopesFlags(),
 				examples: []string{"clusterctl vars unset --node web-1-AB12 proxy retries"},
+				complete: varKeys,
 				run:      varsUnset,
 			}),
 			a.varsHistory(),

@@ -239,9 +239,10 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 	if row.TakesAddrs {
 		l.args, example = "ADDR…", "clusterctl "+l.name+" 192.168.2.11"
 		l.min = 0 // --file may name all of them
+		l.complete = nothing
 		l.flags = append(l.flags, addrFileFlag())
 	} else {
-		l.args, l.selects, l.names = "NAME…", true, true
+		l.args, l.selects, l.names, l.complete = "NAME…", true, true, nodesFor(row)
 		l.flags = append(l.flags, selectorFlag(), yesFlag())
 		about = append(about, chooseHelp)
 	}

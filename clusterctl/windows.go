@@ -31,9 +31,7 @@ func (a *app) windows() *cli.Command {
 				c.say("no maintenance windows are configured")
 			}
 
-			show := func(p *print.Printer) { p.Windows(windows) }
-
-			return c.show(print.Answer{Wire: windows, Table: show, Long: show})
+			return view(c, (*print.Printer).Windows)(windows, nil)
 		},
 	})
 }
@@ -136,11 +134,5 @@ func parseUntil(option, text string, now time.Time) (time.Time, error) {
 
 // showFreeze prints the freeze, unless the request failed.
 func (c *call) showFreeze(f api.Freeze, err error) error {
-	if err != nil {
-		return err
-	}
-
-	show := func(p *print.Printer) { p.Freeze(f) }
-
-	return c.show(print.Answer{Wire: f, Table: show, Long: show})
+	return view(c, (*print.Printer).Freeze)(f, err)
 }
