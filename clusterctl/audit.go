@@ -23,7 +23,6 @@ func (a *app) audit() *cli.Command {
 	return a.leaf(leaf{
 		name:  "audit",
 		args:  "[verify]",
-		max:   1,
 		usage: "print the audit trail: who did what, from where, and what was refused",
 		about: "One line for each change, refusal and decision of the manager, the oldest first: by default the " +
 			"newest " + strconv.Itoa(auditTail) + ". Of several filters, all must hold. It needs the role admin. " +

@@ -27,8 +27,6 @@ func (a *app) auth() *cli.Command {
 			a.leaf(leaf{
 				name:  "can-i",
 				args:  "VERB NODE",
-				min:   2,
-				max:   2,
 				usage: "check whether you may apply a verb to a node",
 				about: "VERB is a verb of a job (commission, update, …), or get, history, explain, ping, set, " +
 					"get-vars, set-vars or forget. The answer is about role and scope only: the status of the node " +

@@ -38,8 +38,6 @@ func (a *app) certificate() *cli.Command {
 			a.leaf(leaf{
 				name:  "revoke",
 				args:  "CERTIFICATE…",
-				min:   1,
-				max:   -1,
 				usage: "revoke client certificates, by name or serial number",
 				about: "A name stands for all certificates with that name; one that is issued later is valid. The " +
 					"certificate is refused at once, on open connections as well, and its open streams end. A " +

@@ -44,7 +44,7 @@ const impatient = -1
 type leaf struct {
 	name, usage string
 	args        string // the positional arguments in the help, e.g. "NAME…"
-	min, max    int    // the number of positional arguments; max -1: unlimited
+	min, max    int    // the number of positional arguments; max -1: unlimited; both 0: as args says
 	about       string
 	examples    []string
 	flags       []cli.Flag
@@ -79,6 +79,10 @@ func (a *app) leaf(l leaf) *cli.Command {
 
 	if l.columns != nil {
 		l.flags = append(l.flags, columnFlags(l.columns)...)
+	}
+
+	if l.min == 0 && l.max == 0 {
+		l.min, l.max = arity(l.args)
 	}
 
 	if l.complete == nil {
@@ -123,6 +127,31 @@ func (a *app) leaf(l leaf) *cli.Command {
 			return l.run(ctx, c)
 		},
 	}
+}
+
+// arity returns the number of arguments in the help of a command: NAME, [NAME], NAME…; most -1:
+// unlimited.
+func arity(args string) (least, most int) {
+	optional := 0
+
+	for word := range strings.FieldsSeq(args) {
+		optional += strings.Count(word, "[")
+
+		if optional == 0 {
+			least++
+		}
+
+		switch {
+		case strings.Contains(word, "…"):
+			most = -1
+		case most >= 0:
+			most++
+		}
+
+		optional -= strings.Count(word, "]")
+	}
+
+	return least, most
 }
 
 // completion returns the usual completion of the arguments; nil: there is none.

@@ -24,7 +24,6 @@ func (a *app) config() *cli.Command {
 			a.leaf(leaf{
 				name:  "get",
 				args:  "[KEY]",
-				max:   1,
 				usage: "show the configuration in force, and the origin of each value",
 				about: "KEY is a key (jobs.forks) or a prefix of keys (jobs). -o long includes whether a key can be " +
 					"set here; " +
@@ -40,8 +39,6 @@ func (a *app) config() *cli.Command {
 			a.leaf(leaf{
 				name:  "set",
 				args:  "KEY=VALUE…",
-				min:   1,
-				max:   -1,
 				usage: "change the configuration at once",
 				about: "A value set here overrides the configuration file, and survives restarts. After a change of " +
 					"playbooks, the command lists the nodes that are still cleaned with the former ones.\n" + valueHelp,
@@ -80,8 +77,6 @@ func (a *app) config() *cli.Command {
 			a.leaf(leaf{
 				name:     "unset",
 				args:     "KEY…",
-				min:      1,
-				max:      -1,
 				usage:    "remove overrides; the configuration file applies again",
 				flags:    []cli.Flag{dryRunFlag()},
 				complete: configKeys(true),

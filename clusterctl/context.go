@@ -91,8 +91,6 @@ func (a *app) context() *cli.Command {
 			a.leaf(leaf{
 				name:     "use",
 				args:     "NAME",
-				min:      1,
-				max:      1,
 				usage:    "select the manager for commands without --context and --url",
 				about:    "NAME " + contexts.Local + " is the manager on this host.\n" + contextHelp,
 				local:    true,
@@ -118,8 +116,6 @@ func (a *app) context() *cli.Command {
 			a.leaf(leaf{
 				name:     "remove",
 				args:     "NAME",
-				min:      1,
-				max:      1,
 				usage:    "remove a manager, with its pinned CA and its token",
 				about:    "The token stays valid at the manager: an admin revokes it there.",
 				local:    true,

@@ -15,8 +15,6 @@ func (a *app) nodesDiff() *cli.Command {
 	return a.leaf(leaf{
 		name:  "diff",
 		args:  "NAME",
-		min:   1,
-		max:   1,
 		names: true,
 		usage: "show what the last verification of a node found, task by task",
 		about: "For each task that would change the node, it shows the file and line in the playbooks and the " +

@@ -88,8 +88,6 @@ func (a *app) nodesWait() *cli.Command {
 	return a.leaf(leaf{
 		name:    "wait",
 		args:    "NAME…",
-		min:     1,
-		max:     -1,
 		selects: true,
 		names:   true,
 		usage:   "wait until nodes have a status or a state",

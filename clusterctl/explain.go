@@ -15,8 +15,6 @@ func (a *app) nodesExplain() *cli.Command {
 	return a.leaf(leaf{
 		name:  "explain",
 		args:  "NAME",
-		min:   1,
-		max:   1,
 		names: true,
 		usage: "explain why a node is, or is not, in service, with remedies",
 		about: "The explanation shows since when the node has its status and state, the requirements of its group, " +
@@ -38,7 +36,6 @@ func (a *app) jobWhy() *cli.Command {
 	return a.leaf(leaf{
 		name:     "why",
 		args:     "[ID]",
-		max:      1,
 		readsJob: true,
 		usage:    "explain why a job waits, still runs or has failed, with remedies",
 		about: readJobHelp + "\nThe explanation shows the position of the job in the queue and its obstacle, the " +

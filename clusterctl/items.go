@@ -90,8 +90,6 @@ func (a *app) itemSet(n itemNoun) *cli.Command {
 	return a.leaf(leaf{
 		name:     "set",
 		args:     "NAME FIELD=VALUE…",
-		min:      2,
-		max:      -1,
 		formats:  namelessFormats,
 		complete: n.names,
 		usage:    "change a " + n.word + ", or add one",
@@ -113,7 +111,7 @@ func (a *app) itemSet(n itemNoun) *cli.Command {
 
 func (a *app) itemDelete(n itemNoun) *cli.Command {
 	return a.leaf(leaf{
-		name: "delete", args: "NAME", min: 1, max: 1, formats: namelessFormats, complete: n.names,
+		name: "delete", args: "NAME", formats: namelessFormats, complete: n.names,
 		usage:    "delete a " + n.word,
 		about:    "All others stay as they are. The manager refuses to delete what is in use.",
 		flags:    []cli.Flag{dryRunFlag()},

@@ -124,7 +124,6 @@ func (a *app) jobGet() *cli.Command {
 	return a.leaf(leaf{
 		name:     "get",
 		args:     "[ID]",
-		max:      1,
 		readsJob: true,
 		usage:    "show one job",
 		about:    readJobHelp + " -o long includes its variables.",
@@ -145,7 +144,6 @@ func (a *app) jobLogs() *cli.Command {
 		name:     "logs",
 		aliases:  []string{"log"},
 		args:     "[ID]",
-		max:      1,
 		readsJob: true,
 		usage:    "print the output of a job",
 		about: readJobHelp + "\nControl characters that a host printed are replaced, unless you give --raw.\n" +
@@ -215,7 +213,6 @@ func (a *app) jobWait() *cli.Command {
 	return a.leaf(leaf{
 		name:     "wait",
 		args:     "[ID]",
-		max:      1,
 		readsJob: true,
 		usage:    "follow the progress of a job until it ends",
 		about: readJobHelp + " The exit code is 3 if the job fails, 8 if it leaves residue, and 1 after " +
@@ -244,8 +241,6 @@ func (a *app) jobRetry() *cli.Command {
 	return a.leaf(leaf{
 		name:       "retry",
 		args:       "ID [NAME…]",
-		min:        1,
-		max:        -1,
 		changesJob: true,
 		usage:      "repeat a failed job, with the playbooks and variables of today",
 		about: changeJobHelp + "\nThe new job has the verb, group, extra variables and options of the original. " +
@@ -314,8 +309,6 @@ func (a *app) jobCancel() *cli.Command {
 	return a.leaf(leaf{
 		name:       "cancel",
 		args:       "ID",
-		min:        1,
-		max:        1,
 		changesJob: true,
 		usage:      "cancel a job",
 		about: changeJobHelp + "\nA queued job ends at once. A running job stops and cleans up. To skip the cleanup, " +

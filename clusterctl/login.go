@@ -23,8 +23,6 @@ func (a *app) login() *cli.Command {
 	return a.leaf(leaf{
 		name:  "login",
 		args:  "URL",
-		min:   1,
-		max:   1,
 		usage: "log in to a manager on another host, and use it from now on",
 		about: "URL is https://HOST:PORT, with the port of the key listen in the manager's clusterm.yaml. Compare " +
 			"the fingerprint with the output of `clusterm ca fingerprint` on the manager's host. Without a terminal, " +

@@ -50,7 +50,6 @@ func (a *app) nodesGet() *cli.Command {
 	return a.leaf(leaf{
 		name:  "get",
 		args:  "[NAME…]",
-		max:   -1,
 		usage: "list nodes: all, or the named ones",
 		about: "A filter accepts several values, repeated or separated by commas; a node must match one value of " +
 			"each filter. A selector without a match is an error (exit code 4). If some of the named nodes do not " +
@@ -77,7 +76,6 @@ func (a *app) nodesWatch() *cli.Command {
 	return a.leaf(leaf{
 		name:  "watch",
 		args:  "[NAME…]",
-		max:   -1,
 		usage: "print every change of nodes as it happens, one per line",
 		about: "The watch ends with Ctrl-C (exit code 130), and continues after a restart of the manager.\n" +
 			"-o json prints the events of GET /v1/watch, one per line: the initial state, then sync, then changes.",
@@ -101,8 +99,6 @@ func (a *app) nodesHistory() *cli.Command {
 	return a.leaf(leaf{
 		name:    "history",
 		args:    "NAME",
-		min:     1,
-		max:     1,
 		names:   true,
 		usage:   "show the history of a node, oldest first",
 		flags:   []cli.Flag{&cli.StringFlag{Name: "limit", Usage: "at most the last `N` entries"}},
@@ -140,8 +136,6 @@ func (a *app) nodesSet() *cli.Command {
 	return a.leaf(leaf{
 		name:    "set",
 		args:    "NAME…",
-		min:     1,
-		max:     -1,
 		selects: true,
 		names:   true,
 		usage:   "change the ssh connection settings of nodes",

@@ -56,8 +56,6 @@ func (a *app) notification() *cli.Command {
 			a.leaf(deliveries.list(leaf{
 				name:  "log",
 				args:  "TARGET",
-				min:   1,
-				max:   1,
 				usage: "list the deliveries of a target, the oldest first",
 				about: "Deliveries that have ended are kept for 7 days, and the newest 1000.",
 				flags: []cli.Flag{&cli.StringFlag{
@@ -72,8 +70,6 @@ func (a *app) notification() *cli.Command {
 			a.leaf(leaf{
 				name:  "test",
 				args:  "TARGET…",
-				min:   1,
-				max:   -1,
 				usage: "send a test event to targets, and wait for their answers",
 				examples: []string{
 					"clusterctl notification test chat",
@@ -84,8 +80,6 @@ func (a *app) notification() *cli.Command {
 			a.leaf(leaf{
 				name:  "retry",
 				args:  "TARGET…",
-				min:   1,
-				max:   -1,
 				usage: "deliver what is dead again",
 				examples: []string{
 					"clusterctl notification retry chat",

@@ -19,8 +19,6 @@ func (a *app) nodesPing() *cli.Command {
 	return a.leaf(leaf{
 		name:    "ping",
 		args:    "NAME…",
-		min:     1,
-		max:     -1,
 		selects: true,
 		names:   true,
 		usage:   "check from the manager that nodes answer over ssh",

@@ -57,7 +57,7 @@ func (a *app) plan() *cli.Command {
 				examples: []string{"clusterctl plan list", "clusterctl plan list -o json"},
 			})),
 			a.leaf(leaf{
-				name: "show", args: "ID", min: 1, max: 1, aliases: []string{"get"}, usage: "show a plan",
+				name: "show", args: "ID", aliases: []string{"get"}, usage: "show a plan",
 				about: "It shows the nodes with what they would become, the rules of the groups, what goes out of " +
 					"service, the variables with their origin (secrets hidden), and what a check found.",
 				examples: []string{
@@ -69,7 +69,7 @@ func (a *app) plan() *cli.Command {
 				},
 			}),
 			a.leaf(leaf{
-				name: "delete", args: "ID…", min: 1, max: -1, usage: "delete plans",
+				name: "delete", args: "ID…", usage: "delete plans",
 				about:    "The job of a plan that was applied goes on.",
 				examples: []string{"clusterctl plan delete 3f9a1c20-7b1e44d2"},
 				complete: planIDs,

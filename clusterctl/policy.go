@@ -30,7 +30,7 @@ func (a *app) policy() *cli.Command {
 				},
 			}),
 			a.leaf(leaf{
-				name: "show", args: "NAME", min: 1, max: 1, formats: namelessFormats, complete: policyNames,
+				name: "show", args: "NAME", formats: namelessFormats, complete: policyNames,
 				usage: "show a policy, and its decisions with their evidence",
 				about: "Each decision has what happened, the observations on which it was decided, its job, and " +
 					"what would have prevented it.",
@@ -43,7 +43,7 @@ func (a *app) policy() *cli.Command {
 			a.itemDelete(policyNoun),
 			a.policyTest(),
 			a.leaf(leaf{
-				name: "enable", args: "NAME", min: 1, max: 1, formats: namelessFormats, complete: policyNames,
+				name: "enable", args: "NAME", formats: namelessFormats, complete: policyNames,
 				flags: append(reason(), &cli.BoolFlag{
 					Name: "all", Usage: "the policy is for every node, and that is meant",
 				}),
@@ -65,7 +65,7 @@ func (a *app) policy() *cli.Command {
 				},
 			}),
 			a.leaf(leaf{
-				name: "disable", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
+				name: "disable", args: "NAME", flags: reason(), formats: namelessFormats,
 				complete: policyNames,
 				usage:    "turn a policy off",
 				about: "The policy decides nothing until it is turned on, and its rollouts begin no node. Jobs that " +
@@ -99,7 +99,7 @@ func (a *app) policy() *cli.Command {
 				},
 			}),
 			a.leaf(leaf{
-				name: "pause", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
+				name: "pause", args: "NAME", flags: reason(), formats: namelessFormats,
 				complete: policyNamesAndAll,
 				usage:    "let a policy do nothing, or all of them",
 				about:    "The name all pauses every policy. Jobs that run go on; what is decided and not begun waits.",
@@ -112,7 +112,7 @@ func (a *app) policy() *cli.Command {
 				},
 			}),
 			a.leaf(leaf{
-				name: "resume", args: "NAME", min: 1, max: 1, flags: reason(), formats: namelessFormats,
+				name: "resume", args: "NAME", flags: reason(), formats: namelessFormats,
 				complete: policyNamesAndAll,
 				usage:    "end the pause of a policy, or that of all",
 				about:    "A policy goes on only when neither itself nor all of them are paused.",

@@ -16,7 +16,7 @@ import (
 
 func (a *app) policyTest() *cli.Command {
 	return a.leaf(leaf{
-		name: "test", args: "NAME", min: 1, max: 1, formats: namelessFormats, complete: policyNames,
+		name: "test", args: "NAME", formats: namelessFormats, complete: policyNames,
 		flags: []cli.Flag{&cli.StringFlag{
 			Name: "file", Aliases: []string{"f"},
 			Usage: "test with the inventory in `FILE`, which clusterctl nodes get -o json wrote; - is stdin",

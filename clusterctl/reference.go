@@ -22,8 +22,6 @@ func (a *app) man() *cli.Command {
 	return a.leaf(leaf{
 		name:     "man",
 		args:     "DIR",
-		min:      1,
-		max:      1,
 		usage:    "write the manual page of every command to a directory",
 		hidden:   true,
 		local:    true,

@@ -106,7 +106,6 @@ func (a *app) repoDiff() *cli.Command {
 	return a.leaf(leaf{
 		name:  "diff",
 		args:  "[FROM [TO]]",
-		max:   2,
 		usage: "show what differs between two commits, or between a node and the commit in use",
 		about: "FROM and TO are hashes of commits, or the first digits of them. Without them, it compares the commit " +
 			"in use with the newest one. With --node it compares the playbooks that configured the node with the " +

@@ -97,7 +97,7 @@ func (a *app) rolloutAct(
 	act func(ctx context.Context, c *call, id, reason string) (api.Rollout, error),
 ) *cli.Command {
 	return a.leaf(leaf{
-		name: name, args: "ID", min: 1, max: 1, usage: usage,
+		name: name, args: "ID", usage: usage,
 		flags: append(flags, &cli.StringFlag{Name: "reason", Usage: "the `REASON` for its events and the audit trail"}),
 		examples: []string{
 			"clusterctl rollout " + name + " r7b1e44d2",
@@ -162,7 +162,7 @@ func (c *call) showRollout(r api.Rollout, err error) error {
 
 func (a *app) rolloutShow() *cli.Command {
 	return a.leaf(leaf{
-		name: "show", args: "ID", min: 1, max: 1, aliases: []string{"get"},
+		name: "show", args: "ID", aliases: []string{"get"},
 		usage: "show a rollout with each of its nodes, or its events, and follow it",
 		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has " +
 			"ended or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every " +
@@ -206,8 +206,6 @@ func (a *app) rolloutStatus() *cli.Command {
 	return a.leaf(leaf{
 		name:   "status",
 		args:   "ID",
-		min:    1,
-		max:    1,
 		hidden: true,
 		usage:  "show the progress of a rollout",
 		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has " +

@@ -16,7 +16,7 @@ import (
 
 func (a *app) rolloutEvents() *cli.Command {
 	return a.leaf(leaf{
-		name: "events", args: "ID", min: 1, max: 1, hidden: true,
+		name: "events", args: "ID", hidden: true,
 		usage: "show who did what with a rollout, and what it decided, oldest first",
 		about: "The manager keeps the last 200 events of a rollout. With -f the command also prints each new one, " +
 			"until the rollout has ended; with -o json as well, one object per line. Ctrl-C stops the display only.",

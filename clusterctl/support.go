@@ -16,7 +16,6 @@ func (a *app) supportBundle() *cli.Command {
 	return a.leaf(leaf{
 		name:  "support-bundle",
 		args:  "[FILE]",
-		max:   1,
 		usage: "collect diagnostics for a problem report in a .tar.gz file",
 		about: "The bundle contains versions, configuration, health, metrics, instances, nodes and jobs; output and " +
 			"events " +

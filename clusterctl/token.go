@@ -80,8 +80,6 @@ func (a *app) token() *cli.Command {
 			a.leaf(leaf{
 				name:  "revoke",
 				args:  "TOKEN…",
-				min:   1,
-				max:   -1,
 				usage: "revoke tokens, by id or name",
 				about: "The token is refused at once, on open connections as well, and its open streams end.",
 				examples: []string{

@@ -18,8 +18,6 @@ func (a *app) nodesTrust() *cli.Command {
 	return a.leaf(leaf{
 		name:    "trust",
 		args:    "NAME…",
-		min:     1,
-		max:     -1,
 		selects: true,
 		names:   true,
 		usage:   "record the ssh host key that nodes show now, after a legitimate change",

@@ -34,7 +34,6 @@ func (a *app) vars() *cli.Command {
 			a.leaf(leaf{
 				name:  "get",
 				args:  "[KEY…]",
-				max:   -1,
 				usage: "show the variables of a level: all, or the named ones",
 				flags: append(scopeFlags(), &cli.BoolFlag{
 					Name:  "merged",
@@ -51,7 +50,6 @@ func (a *app) vars() *cli.Command {
 			a.leaf(leaf{
 				name:  "set",
 				args:  "[KEY=VALUE…]",
-				max:   -1,
 				usage: "set variables, and keep the others",
 				about: valueHelp + "\n" + secretHelp,
 				flags: append(scopesFlags(), extraVarsFlag("variables to set"), &cli.BoolFlag{
@@ -70,8 +68,6 @@ func (a *app) vars() *cli.Command {
 			a.leaf(leaf{
 				name:     "unset",
 				args:     "KEY…",
-				min:      1,
-				max:      -1,
 				usage:    "remove variables",
 				about:    "If one of the keys is not set, the command removes none and fails (exit code 4).",
 				flags:    scopesFlags(),
