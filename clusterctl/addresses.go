@@ -15,10 +15,11 @@ import (
 )
 
 func addrFileFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name: "file", Aliases: []string{"f"},
-		Usage: "also the addresses in this `FILE`, one address or range per line, # for comments; - is stdin",
-	}
+	return valueFlag(
+		"file",
+		"also the addresses in this `FILE`, one address or range per line, # for comments; - is stdin",
+		"f",
+	)
 }
 
 // addresses returns the addresses and the ranges of the arguments and of --file,

@@ -35,21 +35,17 @@ const abbreviationHelp = "At a terminal, the label of a node or the beginning of
 	"node only; scripts give whole names."
 
 func selectorFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name:    "selector",
-		Aliases: []string{"l"},
-		Usage: "choose nodes by fields and labels instead of names, with a `SELECTOR` such as " +
-			"'group=service-worker,status!=Allocated,rack in (r1,r2)', verification=drifted, outdated=true or " +
+	return valueFlag(
+		"selector",
+		"choose nodes by fields and labels instead of names, with a `SELECTOR` such as "+
+			"'group=service-worker,status!=Allocated,rack in (r1,r2)', verification=drifted, outdated=true or "+
 			"state=Disappeared",
-	}
+		"l",
+	)
 }
 
 func yesFlag() cli.Flag {
-	return &cli.BoolFlag{
-		Name:    "yes",
-		Aliases: []string{"y"},
-		Usage:   "do not ask for confirmation",
-	}
+	return switchFlag("yes", "do not ask for confirmation", "y")
 }
 
 // choose resolves --selector to c.args, and has the operator confirm a command

@@ -389,3 +389,18 @@ func actor() string {
 
 	return name
 }
+
+// valueFlag is an option with a value, the name of which stands between backquotes in the usage.
+func valueFlag(name, usage string, aliases ...string) cli.Flag {
+	return &cli.StringFlag{Name: name, Aliases: aliases, Usage: usage}
+}
+
+// listFlag is an option with several values, repeated or separated by commas.
+func listFlag(name, usage string, aliases ...string) cli.Flag {
+	return &cli.StringSliceFlag{Name: name, Aliases: aliases, Usage: usage}
+}
+
+// switchFlag is an option without a value.
+func switchFlag(name, usage string, aliases ...string) cli.Flag {
+	return &cli.BoolFlag{Name: name, Aliases: aliases, Usage: usage}
+}

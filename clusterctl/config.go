@@ -133,7 +133,7 @@ func configGet(ctx context.Context, c *call) error {
 }
 
 func dryRunFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "dry-run", Usage: "check the change as if it were made, and change nothing"}
+	return switchFlag("dry-run", "check the change as if it were made, and change nothing")
 }
 
 // patchConfig changes the configuration, and shows the new values.

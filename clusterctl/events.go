@@ -38,7 +38,7 @@ func (a *app) events() *cli.Command {
 			"-o json prints the events of GET /v1/watch, one per line.",
 		formats: []string{print.FormatJSON},
 		flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "kind", Usage: "only changes of this `KIND`: " + strings.Join(kinds, ", ")},
+			listFlag("kind", "only changes of this `KIND`: "+strings.Join(kinds, ", ")),
 			sinceFlag("first the recorded changes of nodes and jobs"),
 		},
 		examples: []string{
@@ -94,15 +94,11 @@ func (a *app) nodesWait() *cli.Command {
 		about: "Every condition of --for must hold for every node. A named node that does not exist yet is awaited, " +
 			"too. After the time limit the exit code is 1, and the command names the nodes that lack the condition.",
 		flags: []cli.Flag{
-			&cli.StringSliceFlag{
-				Name:  "for",
-				Usage: "the `CONDITION`: status=STATUS or state=STATE; if repeated, all must hold",
-			},
-			&cli.StringFlag{
-				Name: "timeout",
-				Usage: "the time limit: a `DURATION` such as 90s, 15m or 1h30m (default: " +
-					print.Duration(waitTime) + ")",
-			},
+			listFlag("for", "the `CONDITION`: status=STATUS or state=STATE; if repeated, all must hold"),
+			valueFlag(
+				"timeout",
+				"the time limit: a `DURATION` such as 90s, 15m or 1h30m (default: "+print.Duration(waitTime)+")",
+			),
 			selectorFlag(),
 		},
 		formats: []string{},

@@ -59,10 +59,11 @@ func (a *app) fleet() *cli.Command {
 					"first failure ends it, with a list of the steps done and not done; a repeat goes on. What " +
 					"somebody else changed since the difference was made is refused, by name.\n" +
 					"Without a terminal, or with the file from stdin, it needs --yes.",
-				flags: append(fleetFlags(), yesFlag(), &cli.StringFlag{
-					Name:  "reason",
-					Usage: "the `REASON` for the history (default: fleet apply)",
-				}),
+				flags: append(
+					fleetFlags(),
+					yesFlag(),
+					valueFlag("reason", "the `REASON` for the history (default: fleet apply)"),
+				),
 				formats: []string{print.FormatJSON, print.FormatYAML},
 				examples: []string{
 					"clusterctl fleet apply -f fleet.yaml",
@@ -92,17 +93,14 @@ func (a *app) fleet() *cli.Command {
 
 func fleetFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{
-			Name: "file", Aliases: []string{"f"},
-			Usage: "the fleet `FILE`, a folder of files (*.yaml, *.yml, *.json) to merge, or - for stdin",
-		},
-		&cli.BoolFlag{
-			Name: "prune",
-			Usage: "also remove what the sections of the file do not name, and decommission the nodes in service " +
-				"that it does not name; no node is forgotten",
-		},
-		&cli.BoolFlag{Name: "ignore-missing", Usage: "leave out nodes and secrets that the manager does not have"},
-		&cli.BoolFlag{Name: "secrets", Usage: "write secrets with a source even where the manager has a value"},
+		valueFlag("file", "the fleet `FILE`, a folder of files (*.yaml, *.yml, *.json) to merge, or - for stdin", "f"),
+		switchFlag(
+			"prune",
+			"also remove what the sections of the file do not name, and decommission the nodes in service that it "+
+				"does not name; no node is forgotten",
+		),
+		switchFlag("ignore-missing", "leave out nodes and secrets that the manager does not have"),
+		switchFlag("secrets", "write secrets with a source even where the manager has a value"),
 	}
 }
 

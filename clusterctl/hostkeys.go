@@ -16,14 +16,14 @@ import (
 )
 
 func hostKeyFlag(meaning string) cli.Flag {
-	return &cli.StringSliceFlag{Name: "host-key", Usage: "`ADDR=KEY`: " + meaning}
+	return listFlag("host-key", "`ADDR=KEY`: "+meaning)
 }
 
 func knownHostsFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name:  "known-hosts",
-		Usage: "a known_hosts `FILE` with the keys of all named addresses; hashed names are understood",
-	}
+	return valueFlag(
+		"known-hosts",
+		"a known_hosts `FILE` with the keys of all named addresses; hashed names are understood",
+	)
 }
 
 // hostKeys returns the ssh host keys that the command line gives for the addresses.

@@ -28,12 +28,11 @@ import (
 const maxInput = 64 << 20
 
 func extraVarsFlag(usage string) cli.Flag {
-	return &cli.StringSliceFlag{
-		Name:    "extra-vars",
-		Aliases: []string{"e"},
-		Usage: usage + ": `KEY=VALUE`, an object in JSON or YAML, @FILE, or @- for stdin; if repeated, later keys " +
-			"win",
-	}
+	return listFlag(
+		"extra-vars",
+		usage+": `KEY=VALUE`, an object in JSON or YAML, @FILE, or @- for stdin; if repeated, later keys win",
+		"e",
+	)
 }
 
 // extraVars merges the objects of every -e, key by key. It returns nil if none is
@@ -296,10 +295,7 @@ func number(c *call, flag string, low int) (int, error) {
 
 // sinceFlag returns the option --since. Its usage begins with the things.
 func sinceFlag(things string) cli.Flag {
-	return &cli.StringFlag{
-		Name:  "since",
-		Usage: things + " since `TIME`: an age such as 10m, or a time such as 2026-01-02T15:04:05Z",
-	}
+	return valueFlag("since", things+" since `TIME`: an age such as 10m, or a time such as 2026-01-02T15:04:05Z")
 }
 
 // since returns the value of --since, or the zero time.

@@ -28,14 +28,14 @@ func (a *app) inventory() *cli.Command {
 		selects: true,
 		formats: []string{print.FormatJSON},
 		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "list", Usage: "print groups and hosts, as Ansible asks an inventory script"},
-			&cli.StringFlag{Name: "host", Usage: "print the variables of the node `NAME`, as Ansible asks"},
-			&cli.BoolFlag{Name: "script", Usage: "print an inventory script with the other options in it"},
-			&cli.StringFlag{
-				Name: "known-hosts",
-				Usage: "write the recorded ssh host keys to this `FILE`, and have ssh check them there; other lines " +
-					"stay (--script: beside the script by default)",
-			},
+			switchFlag("list", "print groups and hosts, as Ansible asks an inventory script"),
+			valueFlag("host", "print the variables of the node `NAME`, as Ansible asks"),
+			switchFlag("script", "print an inventory script with the other options in it"),
+			valueFlag(
+				"known-hosts",
+				"write the recorded ssh host keys to this `FILE`, and have ssh check them there; other lines stay "+
+					"(--script: beside the script by default)",
+			),
 			selectorFlag(),
 			groupFilterFlag(),
 		},

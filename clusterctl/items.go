@@ -82,9 +82,7 @@ func (a *app) items(n itemNoun) *cli.Command {
 func (a *app) itemSet(n itemNoun) *cli.Command {
 	flags := []cli.Flag{dryRunFlag()}
 	if len(n.keys) > 1 {
-		flags = append(flags, &cli.StringFlag{
-			Name: flagKind, Usage: "the `KIND` of a new " + n.word + ": " + inventory.Choices(n.kinds()),
-		})
+		flags = append(flags, valueFlag(flagKind, "the `KIND` of a new "+n.word+": "+inventory.Choices(n.kinds())))
 	}
 
 	return a.leaf(leaf{

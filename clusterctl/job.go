@@ -49,11 +49,8 @@ func (a *app) job() *cli.Command {
 
 func (a *app) jobList() *cli.Command {
 	flags := []cli.Flag{
-		&cli.StringSliceFlag{
-			Name:  "status",
-			Usage: "only jobs with this `STATUS`: Queued, Running, Complete, Errored or Cancelled",
-		},
-		&cli.StringFlag{Name: "node", Usage: "only jobs of the node or address `NAME`"},
+		listFlag("status", "only jobs with this `STATUS`: Queued, Running, Complete, Errored or Cancelled"),
+		valueFlag("node", "only jobs of the node or address `NAME`"),
 		&cli.StringFlag{Name: "limit", Value: fmt.Sprint(defaultJobs), Usage: "at most the newest `N` jobs; 0: all"},
 		watchFlag(),
 	}
@@ -150,13 +147,11 @@ func (a *app) jobLogs() *cli.Command {
 			"The output has no times. --timestamps prints instead one line for each result of a host and task, with " +
 			"its time, and --since only the later ones of these lines.",
 		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the job ends"},
-			&cli.StringFlag{Name: "tail", Usage: "only the last `N` lines of the output so far"},
-			&cli.BoolFlag{Name: "raw", Usage: "the output as Ansible wrote it, control characters included"},
-			&cli.BoolFlag{Name: "events", Usage: "the results per host and task instead of the text, one JSON " +
-				"object per line"},
-			&cli.BoolFlag{Name: "timestamps", Usage: "the results per host and task instead of the text, one line " +
-				"each, with its time"},
+			switchFlag("follow", "continue until the job ends", "f"),
+			valueFlag("tail", "only the last `N` lines of the output so far"),
+			switchFlag("raw", "the output as Ansible wrote it, control characters included"),
+			switchFlag("events", "the results per host and task instead of the text, one JSON object per line"),
+			switchFlag("timestamps", "the results per host and task instead of the text, one line each, with its time"),
 			sinceFlag("as --timestamps (or --events), but only the results"),
 		},
 		formats: []string{},
@@ -254,15 +249,14 @@ func (a *app) jobRetry() *cli.Command {
 			"NAME limits the new job to these nodes of the original. A job without a failure is refused.\n\n" +
 			waitHelp,
 		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "failed", Usage: "only the nodes on which the job failed"},
-			&cli.BoolFlag{Name: "all", Usage: "all nodes, also those on which an update succeeded"},
-			&cli.BoolFlag{Name: "pinned", Usage: "with the playbooks, variables and tags of groups of the original"},
-			&cli.StringFlag{
-				Name: "playbooks",
-				Usage: "the `PLAYBOOKS` of the cleanup: current for the configured folder (default: as in the " +
-					"original)",
-			},
-			&cli.StringFlag{Name: "serial", Usage: "the `SIZE` of a batch (default: that of the original)"},
+			switchFlag("failed", "only the nodes on which the job failed"),
+			switchFlag("all", "all nodes, also those on which an update succeeded"),
+			switchFlag("pinned", "with the playbooks, variables and tags of groups of the original"),
+			valueFlag(
+				"playbooks",
+				"the `PLAYBOOKS` of the cleanup: current for the configured folder (default: as in the original)",
+			),
+			valueFlag("serial", "the `SIZE` of a batch (default: that of the original)"),
 			extraVarsFlag("variables that override those of the original request"),
 			timeoutFlag("that of the original"),
 			yesFlag(),

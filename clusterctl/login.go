@@ -29,9 +29,9 @@ func (a *app) login() *cli.Command {
 			"--fingerprint and --token-file are needed.\n" + contextHelp,
 		local: true,
 		flags: []cli.Flag{
-			&cli.StringFlag{Name: "fingerprint", Usage: "pin the CA of the manager with this SHA-256 `FINGERPRINT`"},
-			&cli.StringFlag{Name: "ca-file", Usage: "trust the CAs of the site in this `FILE` (PEM) instead"},
-			&cli.StringFlag{Name: "token-file", Usage: "read the token from this `FILE`, or from stdin with -"},
+			valueFlag("fingerprint", "pin the CA of the manager with this SHA-256 `FINGERPRINT`"),
+			valueFlag("ca-file", "trust the CAs of the site in this `FILE` (PEM) instead"),
+			valueFlag("token-file", "read the token from this `FILE`, or from stdin with -"),
 		},
 		formats:  []string{},
 		complete: nothing,

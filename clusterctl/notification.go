@@ -54,13 +54,11 @@ func (a *app) notification() *cli.Command {
 				},
 			})),
 			a.leaf(deliveries.list(leaf{
-				name:  "log",
-				args:  "TARGET",
-				usage: "list the deliveries of a target, the oldest first",
-				about: "Deliveries that have ended are kept for 7 days, and the newest 1000.",
-				flags: []cli.Flag{&cli.StringFlag{
-					Name: "status", Usage: "only those that are pending, delivered, dead or bundled",
-				}},
+				name:     "log",
+				args:     "TARGET",
+				usage:    "list the deliveries of a target, the oldest first",
+				about:    "Deliveries that have ended are kept for 7 days, and the newest 1000.",
+				flags:    []cli.Flag{valueFlag("status", "only those that are pending, delivered, dead or bundled")},
 				complete: targetNames,
 				examples: []string{
 					"clusterctl notification log chat",

@@ -25,8 +25,8 @@ const resumeAllHelp = "It ends the pause of all policies, and resumes the rollou
 
 func allFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "all", Usage: "all policies and all rollouts"},
-		&cli.StringFlag{Name: "reason", Usage: "the `REASON` for their events and the audit trail"},
+		switchFlag("all", "all policies and all rollouts"),
+		valueFlag("reason", "the `REASON` for their events and the audit trail"),
 	}
 }
 

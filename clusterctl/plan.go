@@ -23,7 +23,7 @@ const planCheckHelp = "With --plan --check a job also checks what Ansible would 
 	"findings."
 
 func planFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "plan", Usage: "do nothing, and print what would be done, as a plan"}
+	return switchFlag("plan", "do nothing, and print what would be done, as a plan")
 }
 
 // planHelpOf returns the help about plans of the verb.

@@ -14,7 +14,7 @@ import (
 
 func (a *app) policy() *cli.Command {
 	reason := func() []cli.Flag {
-		return []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the audit trail"}}
+		return []cli.Flag{valueFlag("reason", "the `REASON` for the audit trail")}
 	}
 
 	return &cli.Command{
@@ -44,9 +44,7 @@ func (a *app) policy() *cli.Command {
 			a.policyTest(),
 			a.leaf(leaf{
 				name: "enable", args: "NAME", formats: namelessFormats, complete: policyNames,
-				flags: append(reason(), &cli.BoolFlag{
-					Name: "all", Usage: "the policy is for every node, and that is meant",
-				}),
+				flags: append(reason(), switchFlag("all", "the policy is for every node, and that is meant")),
 				usage: "turn a policy on",
 				about: "A policy that commissions new nodes, follows the repository or verifies on a schedule is off " +
 					"until it is turned on. One that commissions turns itself off when too many commissions fail in " +

@@ -16,11 +16,17 @@ import (
 
 func (a *app) policyTest() *cli.Command {
 	return a.leaf(leaf{
-		name: "test", args: "NAME", formats: namelessFormats, complete: policyNames,
-		flags: []cli.Flag{&cli.StringFlag{
-			Name: "file", Aliases: []string{"f"},
-			Usage: "test with the inventory in `FILE`, which clusterctl nodes get -o json wrote; - is stdin",
-		}},
+		name:     "test",
+		args:     "NAME",
+		formats:  namelessFormats,
+		complete: policyNames,
+		flags: []cli.Flag{
+			valueFlag(
+				"file",
+				"test with the inventory in `FILE`, which clusterctl nodes get -o json wrote; - is stdin",
+				"f",
+			),
+		},
 		usage: "show what a policy would do, and change nothing",
 		about: "It shows what the policy would do if it were on and nothing held it: with the inventory of today, " +
 			"or with that of a file, which `clusterctl nodes get -o json` writes.",

@@ -58,7 +58,7 @@ func (a *app) repoLog() *cli.Command {
 		about: "The list ends at the commits that nodes carry. --all goes back to the first commit.",
 		flags: []cli.Flag{
 			&cli.StringFlag{Name: "limit", Value: "50", Usage: "list `N` commits at most, up to 200"},
-			&cli.BoolFlag{Name: "all", Usage: "list older commits as well"},
+			switchFlag("all", "list older commits as well"),
 		},
 		formats:  namelessFormats,
 		examples: []string{"clusterctl repo log", "clusterctl repo log --all --limit 10"},
@@ -110,7 +110,7 @@ func (a *app) repoDiff() *cli.Command {
 		about: "FROM and TO are hashes of commits, or the first digits of them. Without them, it compares the commit " +
 			"in use with the newest one. With --node it compares the playbooks that configured the node with the " +
 			"commit in use, or with the commit given.",
-		flags:    []cli.Flag{&cli.StringFlag{Name: "node", Usage: "compare what the node `NAME` carries"}},
+		flags:    []cli.Flag{valueFlag("node", "compare what the node `NAME` carries")},
 		formats:  namelessFormats,
 		complete: commits,
 		examples: []string{

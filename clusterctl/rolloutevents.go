@@ -21,8 +21,8 @@ func (a *app) rolloutEvents() *cli.Command {
 		about: "The manager keeps the last 200 events of a rollout. With -f the command also prints each new one, " +
 			"until the rollout has ended; with -o json as well, one object per line. Ctrl-C stops the display only.",
 		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print new events, too, until the end"},
-			&cli.StringFlag{Name: "limit", Usage: "at most the last `N` events"},
+			switchFlag("follow", "print new events, too, until the end", "f"),
+			valueFlag("limit", "at most the last `N` events"),
 		},
 		formats: namelessFormats,
 		examples: []string{

@@ -20,9 +20,9 @@ const rotationPoll = time.Second
 // rotationFlags returns the flags of a command that rotates a key.
 func rotationFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "force", Usage: "lock the laggards of the running rotation out"},
+		switchFlag("force", "lock the laggards of the running rotation out"),
 		&cli.StringFlag{Name: "wait", Value: "2m", Usage: "how long to wait for the end: a `DURATION`"},
-		&cli.BoolFlag{Name: "no-wait", Usage: "begin the rotation, and do not wait"},
+		switchFlag("no-wait", "begin the rotation, and do not wait"),
 		yesFlag(),
 	}
 }

@@ -35,11 +35,13 @@ func rotateSecrets(name string) leaf {
 		about: "The former key is removed once nothing needs it; keep a copy for backups of the store. If " +
 			"the rotation is interrupted, both keys are kept, and it continues at the next start of clusterm " +
 			"or with this command.",
-		flags: []cli.Flag{&cli.BoolFlag{
-			Name: "abandon",
-			Usage: "begin with a new key although the one of the store is lost; what it has encrypted stays " +
-				"locked until you set it anew",
-		}},
+		flags: []cli.Flag{
+			switchFlag(
+				"abandon",
+				"begin with a new key although the one of the store is lost; what it has encrypted stays locked "+
+					"until you set it anew",
+			),
+		},
 		examples: []string{"clusterctl key rotate secrets"},
 		run:      secretsRotate,
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func rotateSSH(name string) leaf {
-	to := &cli.StringFlag{Name: "to", Usage: "a private key on the manager's host, with an absolute `PATH`"}
+	to := valueFlag("to", "a private key on the manager's host, with an absolute `PATH`")
 
 	return leaf{
 		name:  name,

@@ -114,11 +114,10 @@ type versions struct {
 
 func (a *app) version() *cli.Command {
 	return a.leaf(leaf{
-		name:   "version",
-		hidden: true,
-		usage:  "print the versions of clusterctl and of the manager",
-		flags: []cli.Flag{&cli.BoolFlag{Name: "client", Usage: "the version of clusterctl only; contacts no " +
-			"manager"}},
+		name:     "version",
+		hidden:   true,
+		usage:    "print the versions of clusterctl and of the manager",
+		flags:    []cli.Flag{switchFlag("client", "the version of clusterctl only; contacts no manager")},
 		formats:  namelessFormats,
 		examples: []string{"clusterctl version", "clusterctl version --client"},
 		run: func(ctx context.Context, c *call) error {

@@ -26,7 +26,7 @@ func (a *app) supportBundle() *cli.Command {
 			"README.txt " +
 			"in the bundle lists the contents and the omissions. Only you can read the file (mode 0600).",
 		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "journal", Usage: "include the last lines of the journal of clusterm on this host"},
+			switchFlag("journal", "include the last lines of the journal of clusterm on this host"),
 		},
 		formats:  []string{},
 		complete: fileNames,

@@ -50,14 +50,11 @@ func (a *app) token() *cli.Command {
 					"neither in lists, watches, logs and jobs, nor for a change.",
 				flags: []cli.Flag{
 					&cli.StringFlag{Name: "role", Usage: "viewer, monitor, operator or admin", Required: true},
-					&cli.StringFlag{Name: "name", Usage: "a unique name for lists and the audit log (default: the id)"},
-					&cli.StringSliceFlag{Name: "scope-group", Usage: "only the nodes of this `GROUP`; may be repeated"},
-					&cli.StringFlag{
-						Name:  "scope-selector",
-						Usage: "only the nodes that match `SELECTOR`, e.g. rack=r1",
-					},
+					valueFlag("name", "a unique name for lists and the audit log (default: the id)"),
+					listFlag("scope-group", "only the nodes of this `GROUP`; may be repeated"),
+					valueFlag("scope-selector", "only the nodes that match `SELECTOR`, e.g. rack=r1"),
 					&cli.StringFlag{Name: "expires", Value: "720h", Usage: "`TIME` to the end of the token"},
-					&cli.StringFlag{Name: "save", Usage: "write the token to a new `FILE` for you only, not to stdout"},
+					valueFlag("save", "write the token to a new `FILE` for you only, not to stdout"),
 				},
 				examples: []string{
 					"clusterctl token create --role operator --name pipeline --expires 168h --save pipeline.token",

@@ -25,23 +25,16 @@ func (a *app) nodesTrust() *cli.Command {
 			"on the host itself. With --host-key or --fingerprint nothing is asked, and another key is refused. The " +
 			"change is in the history of the node. A node that a job holds keeps its key.",
 		flags: []cli.Flag{
-			&cli.StringFlag{
-				Name:  "host-key",
-				Usage: "the public `KEY` that the node must show, as 'ssh-ed25519 AAAA…'",
-			},
-			&cli.StringFlag{Name: "fingerprint", Usage: "the `FINGERPRINT` that the node must show, as SHA256:…"},
-			&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the history"},
-			&cli.BoolFlag{
-				Name: "set-aside",
-				Usage: "also set aside the other addresses at which the nodes are claimed, so that jobs take them; " +
-					"needs --reason",
-			},
+			valueFlag("host-key", "the public `KEY` that the node must show, as 'ssh-ed25519 AAAA…'"),
+			valueFlag("fingerprint", "the `FINGERPRINT` that the node must show, as SHA256:…"),
+			valueFlag("reason", "the `REASON` for the history"),
+			switchFlag(
+				"set-aside",
+				"also set aside the other addresses at which the nodes are claimed, so that jobs take them; needs "+
+					"--reason",
+			),
 			selectorFlag(),
-			&cli.BoolFlag{
-				Name:    "yes",
-				Aliases: []string{"y"},
-				Usage:   "record whatever key the nodes show, without a question",
-			},
+			switchFlag("yes", "record whatever key the nodes show, without a question", "y"),
 		},
 		formats: tableFormats,
 		examples: []string{

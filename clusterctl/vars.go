@@ -35,10 +35,10 @@ func (a *app) vars() *cli.Command {
 				name:  "get",
 				args:  "[KEY…]",
 				usage: "show the variables of a level: all, or the named ones",
-				flags: append(scopeFlags(), &cli.BoolFlag{
-					Name:  "merged",
-					Usage: "with --node: the effective variables of the node, with their origins",
-				}),
+				flags: append(
+					scopeFlags(),
+					switchFlag("merged", "with --node: the effective variables of the node, with their origins"),
+				),
 				examples: []string{
 					"clusterctl vars get --global",
 					"clusterctl vars get --node web-1-AB12 --merged",
@@ -52,10 +52,11 @@ func (a *app) vars() *cli.Command {
 				args:  "[KEY=VALUE…]",
 				usage: "set variables, and keep the others",
 				about: valueHelp + "\n" + secretHelp,
-				flags: append(scopesFlags(), extraVarsFlag("variables to set"), &cli.BoolFlag{
-					Name:  "secret",
-					Usage: "encrypt the variables, and never show their values again",
-				}),
+				flags: append(
+					scopesFlags(),
+					extraVarsFlag("variables to set"),
+					switchFlag("secret", "encrypt the variables, and never show their values again"),
+				),
 				examples: []string{
 					"clusterctl vars set --global proxy=http://proxy:3128 retries=3",
 					"clusterctl vars set --global --secret db_pin=@pin.txt",
@@ -151,15 +152,15 @@ const (
 var groupAliases, nodeAliases = []string{"host-group", "g"}, []string{"n"}
 
 func globalFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "global", Usage: "the variables of every node"}
+	return switchFlag("global", "the variables of every node")
 }
 
 // scopeFlags are the options of a command about one level.
 func scopeFlags() []cli.Flag {
 	return []cli.Flag{
 		globalFlag(),
-		&cli.StringFlag{Name: "group", Aliases: groupAliases, Usage: groupUsage},
-		&cli.StringFlag{Name: "node", Aliases: nodeAliases, Usage: nodeUsage},
+		valueFlag("group", groupUsage, groupAliases...),
+		valueFlag("node", nodeUsage, nodeAliases...),
 	}
 }
 
@@ -167,8 +168,8 @@ func scopeFlags() []cli.Flag {
 func scopesFlags() []cli.Flag {
 	return []cli.Flag{
 		globalFlag(),
-		&cli.StringSliceFlag{Name: "group", Aliases: groupAliases, Usage: groupUsage + "; may be repeated"},
-		&cli.StringSliceFlag{Name: "node", Aliases: nodeAliases, Usage: nodeUsage + "; may be repeated"},
+		listFlag("group", groupUsage+"; may be repeated", groupAliases...),
+		listFlag("node", nodeUsage+"; may be repeated", nodeAliases...),
 	}
 }
 

@@ -19,7 +19,7 @@ func (a *app) varsHistory() *cli.Command {
 		name:  "history",
 		usage: "show the changes of the variables of a level, oldest first",
 		about: "The manager keeps the newest 50 changes of each level, within 64 KiB. -o long shows whole values.",
-		flags: append(scopeFlags(), &cli.StringFlag{Name: "limit", Usage: "at most the last `N` changes"}),
+		flags: append(scopeFlags(), valueFlag("limit", "at most the last `N` changes")),
 		examples: []string{
 			"clusterctl vars history --global",
 			"clusterctl vars history --node web-1-AB12 --limit 1 -o long",
@@ -65,9 +65,7 @@ func (a *app) varsUndo() *cli.Command {
 		usage: "undo the last change of the variables of a level, or all changes after a revision",
 		about: "It sets all variables of the level to their values at that time, hidden ones included. The undo is a " +
 			"change of its own, so it can be undone too. If somebody changes the variables meanwhile, it fails.",
-		flags: append(scopeFlags(), &cli.StringFlag{
-			Name: "to", Usage: "return to the variables as of `REVISION`, from vars history",
-		}),
+		flags: append(scopeFlags(), valueFlag("to", "return to the variables as of `REVISION`, from vars history")),
 		examples: []string{
 			"clusterctl vars undo --global",
 			"clusterctl vars undo --group service-worker --to 412",

@@ -24,18 +24,18 @@ const waitHelp = "The command waits for the job, also for its turn and its maint
 	"job fails, 8 if it leaves residue on nodes out of service, and 1 after --wait-timeout."
 
 func noWaitFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "no-wait", Usage: "print the id of the job, and do not wait"}
+	return switchFlag("no-wait", "print the id of the job, and do not wait")
 }
 
 // flagWaitTimeout is the option that bounds the wait for a job.
 const flagWaitTimeout = "wait-timeout"
 
 func waitTimeoutFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name: flagWaitTimeout,
-		Usage: "the longest time to wait for the job, which continues after it: a `DURATION` such as 90s, 15m or " +
-			"1h30m (default: until it ends)",
-	}
+	return valueFlag(
+		flagWaitTimeout,
+		"the longest time to wait for the job, which continues after it: a `DURATION` such as 90s, 15m or 1h30m "+
+			"(default: until it ends)",
+	)
 }
 
 // waitTimeout returns the value of --wait-timeout, or 0 without the option.

@@ -12,11 +12,7 @@ import (
 )
 
 func watchFlag() cli.Flag {
-	return &cli.BoolFlag{
-		Name:    "watch",
-		Aliases: []string{"w"},
-		Usage:   "print a row for every change, until Ctrl-C; for tables only",
-	}
+	return switchFlag("watch", "print a row for every change, until Ctrl-C; for tables only", "w")
 }
 
 // checkWatch refuses --watch with a format other than a table.
@@ -32,14 +28,8 @@ func (c *call) checkWatch() error {
 // columnFlags are the options of a command that prints a table with columns.
 func columnFlags(all []string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{
-			Name:  "columns",
-			Usage: "the `COLUMNS` of the table, separated by commas: " + strings.Join(all, ", "),
-		},
-		&cli.StringSliceFlag{
-			Name:  "sort",
-			Usage: "sort by these `COLUMNS`, separated by commas; a leading - reverses one",
-		},
+		listFlag("columns", "the `COLUMNS` of the table, separated by commas: "+strings.Join(all, ", ")),
+		listFlag("sort", "sort by these `COLUMNS`, separated by commas; a leading - reverses one"),
 	}
 }
 

@@ -45,12 +45,12 @@ func (a *app) freeze() *cli.Command {
 				about: "Jobs wait in the queue; those that run go on. Verifications and checks are not held back, " +
 					"nor a job with --override-window. A second freeze takes the place of the first one.",
 				flags: []cli.Flag{
-					&cli.StringFlag{
-						Name: "until",
-						Usage: "the end: a `TIME` such as 2026-01-05T08:00:00Z or \"2026-01-05 08:00:00\", or a time " +
-							"from now such as 72h (default: until it is lifted)",
-					},
-					&cli.StringFlag{Name: "reason", Usage: "the `REASON`, which everyone who waits is shown"},
+					valueFlag(
+						"until",
+						"the end: a `TIME` such as 2026-01-05T08:00:00Z or \"2026-01-05 08:00:00\", or a time from "+
+							"now such as 72h (default: until it is lifted)",
+					),
+					valueFlag("reason", "the `REASON`, which everyone who waits is shown"),
 				},
 				examples: []string{
 					"clusterctl freeze on --until 2027-01-04T08:00:00Z --reason 'the end of the year'",
@@ -60,7 +60,7 @@ func (a *app) freeze() *cli.Command {
 			}),
 			a.leaf(leaf{
 				name: "off", usage: "end the freeze", formats: namelessFormats,
-				flags:    []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the audit trail"}},
+				flags:    []cli.Flag{valueFlag("reason", "the `REASON` for the audit trail")},
 				examples: []string{"clusterctl freeze off", "clusterctl freeze off --reason 'the incident is over'"},
 				run: func(ctx context.Context, c *call) error {
 					return c.showFreeze(c.manager.LiftFreeze(ctx, c.String("reason")))

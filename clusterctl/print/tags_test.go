@@ -110,7 +110,9 @@ func TestColumnsSort(t *testing.T) {
 		"id": "9 10 100", "-id": "100 10 9", "tried": "100 10 9", "ended": "9 10 100", "age": "10 100 9",
 		"count": "9 100 10",
 	} {
-		layout, err := append(thingColumns, ColumnsOf[thing](nil, "made_at,age")...).Layout(nil, []string{by}, FormatTable)
+		layout, err := append(
+			thingColumns,
+			ColumnsOf[thing](nil, "made_at,age")...).Layout(nil, []string{by}, FormatTable)
 		if err != nil {
 			t.Fatal(err)
 		}
