@@ -3,13 +3,13 @@
 package clusterctl
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/management/api"
 )
 
 func (a *app) auth() *cli.Command {
@@ -43,25 +43,9 @@ func (a *app) auth() *cli.Command {
 }
 
 func whoAmI(ctx context.Context, c *call) error {
-	id, err := c.manager.WhoAmI(ctx)
-	if err != nil {
-		return err
-	}
-
-	whole := func(p *print.Printer) {
-		p.Printf("principal   %s\nrole        %s\nscope       %s\ncredential  %s\n",
-			id.Principal, id.Role, cmp.Or(id.Scope.String(), "every node"), id.Credential)
-
-		if id.Issuer != "" {
-			p.Printf("issuer      %s\n", id.Issuer)
-		}
-
-		if id.Expires != nil {
-			p.Printf("expires     %s\n", id.Expires.UTC().Format("2006-01-02 15:04:05 MST"))
-		}
-	}
-
-	return c.show(print.Answer{Wire: id, Names: []string{id.Principal}, Table: whole, Long: whole})
+	return view(c, print.IdentityDetails.Details, func(id api.Identity) string {
+		return id.Principal
+	})(c.manager.WhoAmI(ctx))
 }
 
 func canI(ctx context.Context, c *call) error {
@@ -70,13 +54,10 @@ func canI(ctx context.Context, c *call) error {
 		return err
 	}
 
-	word := "no"
-	if answer.Allowed {
-		word = "yes"
-	}
+	word := func(may api.Permission) string { return print.YesNo(may.Allowed) }
+	draw := func(p *print.Printer, may api.Permission) { p.Printf("%s\n", word(may)) }
 
-	whole := func(p *print.Printer) { p.Printf("%s\n", word) }
-	if err := c.show(print.Answer{Wire: answer, Names: []string{word}, Table: whole, Long: whole}); err != nil {
+	if err := view(c, draw, word)(answer, nil); err != nil {
 		return err
 	}
 

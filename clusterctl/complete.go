@@ -461,20 +461,12 @@ func (c *completer) formats() []string {
 
 // nodes returns the nodes that keep accepts; nil accepts all.
 func (c *completer) nodes(ctx context.Context, keep func(api.Node) bool) []candidate {
-	if c.manager == nil {
-		return nil
-	}
-
-	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{})
-	if err != nil {
-		return nil
-	}
-
-	var out []candidate
-	for _, n := range nodes.Items {
+	return offer(func(ctx context.Context, m *client.Client) ([]api.Node, error) {
+		return itemsOf(m.Nodes(ctx, client.NodeFilter{}))
+	}, func(n api.Node) candidate {
 		// A node that the verb would refuse is no candidate.
 		if keep != nil && !keep(n) {
-			continue
+			return candidate{}
 		}
 
 		about := string(n.Status) + ", " + string(n.State)
@@ -482,35 +474,24 @@ func (c *completer) nodes(ctx context.Context, keep func(api.Node) bool) []candi
 			about += ", " + n.Group
 		}
 
-		out = append(out, candidate{n.Name, about})
-	}
-
-	return out
+		return candidate{n.Name, about}
+	})(ctx, c, "")
 }
 
 // groups returns the host groups.
-func (c *completer) groups(ctx context.Context) []candidate {
-	if c.manager == nil {
-		return nil
+func (c *completer) groups(ctx context.Context) []candidate { return groupNames(ctx, c, "") }
+
+// groupNames completes the names of host groups.
+var groupNames = offer(func(ctx context.Context, m *client.Client) ([]api.Group, error) {
+	return itemsOf(m.Groups(ctx))
+}, func(g api.Group) candidate {
+	about := ""
+	if len(g.Requires) > 0 {
+		about = "requires " + inventory.Requirements(g.Requires).String()
 	}
 
-	groups, err := c.manager.Groups(ctx)
-	if err != nil {
-		return nil
-	}
-
-	var out []candidate
-	for _, g := range groups.Items {
-		about := ""
-		if len(g.Requires) > 0 {
-			about = "requires " + inventory.Requirements(g.Requires).String()
-		}
-
-		out = append(out, candidate{g.Name, about})
-	}
-
-	return out
-}
+	return candidate{g.Name, about}
+})
 
 // files returns the files and directories below a partial path.
 func files(typed string) []candidate {
@@ -553,9 +534,6 @@ func nothing(context.Context, *completer, string) []candidate { return nil }
 
 // fileNames completes the name of a file.
 func fileNames(_ context.Context, _ *completer, current string) []candidate { return files(current) }
-
-// groupNames completes the names of host groups.
-func groupNames(ctx context.Context, c *completer, _ string) []candidate { return c.groups(ctx) }
 
 // verbThenNode completes a verb of `auth can-i`, and then a node.
 func verbThenNode(ctx context.Context, c *completer, _ string) []candidate {
@@ -602,11 +580,7 @@ func nodesFor(t inventory.Transition) positional {
 }
 
 // varKeys completes the variables that are set at the chosen level.
-func varKeys(ctx context.Context, c *completer, _ string) []candidate {
-	if c.manager == nil {
-		return nil
-	}
-
+func varKeys(ctx context.Context, c *completer, current string) []candidate {
 	scope := client.ScopeGlobal
 	if g := c.options["group"]; g != "" {
 		scope = client.ScopeGroup(g)
@@ -616,38 +590,22 @@ func varKeys(ctx context.Context, c *completer, _ string) []candidate {
 		scope = client.ScopeNode(n)
 	}
 
-	vars, err := c.manager.Vars(ctx, scope)
-	if err != nil {
-		return nil
-	}
-
-	var out []candidate
-	for _, k := range slices.Sorted(maps.Keys(vars)) {
-		out = append(out, candidate{word: k})
-	}
-
-	return out
+	return offer(func(ctx context.Context, m *client.Client) ([]string, error) {
+		vars, err := m.Vars(ctx, scope)
+		return slices.Sorted(maps.Keys(vars)), err
+	}, func(key string) candidate { return candidate{word: key} })(ctx, c, current)
 }
 
 // configKeys completes keys of the configuration.
 func configKeys(settable bool) positional {
-	return func(ctx context.Context, c *completer, _ string) []candidate {
-		if c.manager == nil {
-			return nil
+	return offer(func(ctx context.Context, m *client.Client) ([]settingRow, error) {
+		config, err := m.Config(ctx)
+		return settingRows(config), err
+	}, func(s settingRow) candidate {
+		if settable && !s.Settable {
+			return candidate{}
 		}
 
-		config, err := c.manager.Config(ctx)
-		if err != nil {
-			return nil
-		}
-
-		var out []candidate
-		for _, k := range slices.Sorted(maps.Keys(config)) {
-			if s := config[k]; s.Settable || !settable {
-				out = append(out, candidate{k, s.Origin})
-			}
-		}
-
-		return out
-	}
+		return candidate{s.Key, s.Origin}
+	})
 }

@@ -196,19 +196,33 @@ func (c *call) showFormer(names []string) {
 	c.say("  still cleaned with the playbooks that configured them, until 'nodes %s': %s", inventory.VerbApply, text)
 }
 
-func (c *call) showConfig(cfg api.Config) error {
-	names := slices.Sorted(maps.Keys(cfg))
+// settingRow is one key of the configuration.
+type settingRow struct {
+	Key string `json:"key"`
+	api.Setting
+}
 
-	var rows, longRows [][]string
-	for _, k := range names {
-		row := []string{print.Line(k), print.Scalar(cfg[k].Value), print.Line(cfg[k].Origin)}
-		rows = append(rows, row)
-		longRows = append(longRows, append(slices.Clone(row), print.YesNo(cfg[k].Settable)))
+var (
+	settingColumns = print.ColumnsOf[settingRow](nil, "key", "value", "origin")
+	settingDetails = print.ColumnsOf[settingRow](nil, "key", "value", "origin", "settable")
+)
+
+// settingRows returns the configuration in the order of the keys.
+func settingRows(cfg api.Config) []settingRow {
+	var rows []settingRow
+	for _, k := range slices.Sorted(maps.Keys(cfg)) {
+		rows = append(rows, settingRow{k, cfg[k]})
 	}
 
+	return rows
+}
+
+func (c *call) showConfig(cfg api.Config) error {
+	rows := settingRows(cfg)
+
 	return c.show(print.Answer{
-		Wire: cfg, Names: names,
-		Table: func(p *print.Printer) { p.Rows([]string{"KEY", "VALUE", "ORIGIN"}, rows) },
-		Long:  func(p *print.Printer) { p.Rows([]string{"KEY", "VALUE", "ORIGIN", "SETTABLE"}, longRows) },
+		Wire: cfg, Names: slices.Sorted(maps.Keys(cfg)),
+		Table: func(p *print.Printer) { settingColumns.Table(p, rows) },
+		Long:  func(p *print.Printer) { settingDetails.Table(p, rows) },
 	})
 }

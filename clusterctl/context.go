@@ -162,7 +162,7 @@ type contextRow struct {
 	HasToken    bool   `json:"has_token"`
 }
 
-func contextList(_ context.Context, c *call) error {
+func contextList(ctx context.Context, c *call) error {
 	path, err := contexts.Path()
 	if err != nil {
 		return err
@@ -185,24 +185,23 @@ func contextList(_ context.Context, c *call) error {
 		list = append(list, contextRow{name, name == current, x.URL, x.Fingerprint, x.Token != ""})
 	}
 
-	var rows, longRows [][]string
-	for _, x := range list {
-		mark := ""
+	known := listing[contextRow]{answer: map[string]any{"items": list}, items: list}
+
+	return noun[contextRow]{
+		columns: contextColumns, name: func(x contextRow) string { return x.Name },
+		all: func(context.Context, *call) (listing[contextRow], error) { return known, nil },
+	}.showAll(ctx, c)
+}
+
+var contextColumns = print.ColumnsOf(print.Cells[contextRow]{
+	"used": func(_ print.Paint, x *contextRow) string {
 		if x.Current {
-			mark = "*"
+			return "*"
 		}
 
-		row := []string{mark, x.Name, print.Line(x.URL), print.YesNo(x.HasToken)}
-		rows = append(rows, row)
-		longRows = append(longRows, append(row[:len(row):len(row)], print.Line(x.Fingerprint)))
-	}
-
-	return c.show(print.Answer{
-		Wire: map[string]any{"items": list}, Names: f.Names(),
-		Table: func(p *print.Printer) { p.Rows([]string{"USED", "NAME", "URL", "TOKEN"}, rows) },
-		Long:  func(p *print.Printer) { p.Rows([]string{"USED", "NAME", "URL", "TOKEN", "CA"}, longRows) },
-	})
-}
+		return ""
+	},
+}, "used", "name", "url", "token=has_token", "CA=ca_fingerprint,wide")
 
 // contextNames returns the names of all contexts, the local one first.
 func contextNames() []string {

@@ -113,21 +113,13 @@ func (a *app) nodesHistory() *cli.Command {
 				return err
 			}
 
-			entries, err := c.manager.History(ctx, c.args[0], limit)
-			if err != nil {
-				return err
-			}
-
-			if c.isEmpty(len(entries.Items)) {
-				c.say("no history of %s is recorded", c.args[0])
-				return nil
-			}
-
-			return c.show(print.Answer{
-				Wire: entries, Stale: entries.Stale,
-				Table: func(p *print.Printer) { print.HistoryColumns.Table(p, entries.Items) },
-				Long:  func(p *print.Printer) { print.HistoryDetails.Blocks(p, entries.Items) },
-			})
+			return noun[api.HistoryEntry]{
+				columns: print.HistoryColumns, long: print.HistoryDetails.Blocks,
+				empty: "no history of " + c.args[0] + " is recorded",
+				all: func(ctx context.Context, c *call) (listing[api.HistoryEntry], error) {
+					return listingOf(c.manager.History(ctx, c.args[0], limit))
+				},
+			}.showAll(ctx, c)
 		},
 	})
 }

@@ -41,11 +41,6 @@ func pingNodes(ctx context.Context, c *call) error {
 		return err
 	}
 
-	layout, err := print.PingColumns.Layout(nil, nil, c.format)
-	if err != nil {
-		return err
-	}
-
 	all := api.List[api.PingResult]{Items: []api.PingResult{}}
 	for chunk := range slices.Chunk(c.args, api.MaxPing) {
 		part, err := c.manager.Ping(ctx, chunk...)
@@ -57,13 +52,14 @@ func pingNodes(ctx context.Context, c *call) error {
 		all.Total, all.Revision, all.Stale = len(all.Items), part.Revision, all.Stale || part.Stale
 	}
 
-	answer := print.Answer{
-		Wire: all, Names: c.args, Stale: all.Stale,
-		Table: func(p *print.Printer) { layout.Print(p, all.Items) },
-		Long:  func(p *print.Printer) { print.PingDetails.Blocks(p, all.Items) },
-	}
-
-	if err := c.show(answer); err != nil {
+	err := noun[api.PingResult]{
+		columns: print.PingColumns, long: print.PingDetails.Blocks,
+		name: func(r api.PingResult) string { return r.Node },
+		all: func(context.Context, *call) (listing[api.PingResult], error) {
+			return listingOf(all, nil)
+		},
+	}.showAll(ctx, c)
+	if err != nil {
 		return err
 	}
 

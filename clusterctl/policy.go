@@ -4,6 +4,7 @@ package clusterctl
 
 import (
 	"context"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -13,10 +14,6 @@ import (
 )
 
 func (a *app) policy() *cli.Command {
-	reason := func() []cli.Flag {
-		return []cli.Flag{valueFlag("reason", "the `REASON` for the audit trail")}
-	}
-
 	return &cli.Command{
 		Name: "policy", Usage: "show what the manager decides by itself, and stop it",
 		Commands: []*cli.Command{
@@ -26,7 +23,7 @@ func (a *app) policy() *cli.Command {
 					"the network. People can always act.",
 				examples: []string{"clusterctl policy list", "clusterctl policy list -o json"},
 				run: func(ctx context.Context, c *call) error {
-					return c.showPolicies(c.manager.Policies(ctx))
+					return view(c, (*print.Printer).Policies)(c.manager.Policies(ctx))
 				},
 			}),
 			a.leaf(leaf{
@@ -42,9 +39,9 @@ func (a *app) policy() *cli.Command {
 			a.itemSet(policyNoun),
 			a.itemDelete(policyNoun),
 			a.policyTest(),
-			a.leaf(leaf{
-				name: "enable", args: "NAME", formats: namelessFormats, complete: policyNames,
-				flags: append(reason(), switchFlag("all", "the policy is for every node, and that is meant")),
+			a.policyAct(leaf{
+				name: "enable", args: "NAME", complete: policyNames,
+				flags: []cli.Flag{switchFlag("all", "the policy is for every node, and that is meant")},
 				usage: "turn a policy on",
 				about: "A policy that commissions new nodes, follows the repository or verifies on a schedule is off " +
 					"until it is turned on. One that commissions turns itself off when too many commissions fail in " +
@@ -55,75 +52,49 @@ func (a *app) policy() *cli.Command {
 					"clusterctl policy enable workers --reason 'the racks are wired'",
 					"clusterctl policy enable every --all",
 				},
-				run: func(ctx context.Context, c *call) error {
-					in := api.PolicyEnable{All: c.Bool("all"), Reason: c.String("reason")}
-					state, err := c.manager.EnablePolicy(ctx, c.args[0], in)
-
-					return c.showPolicy(state, err, c.args[0])
-				},
+			}, func(ctx context.Context, c *call, name, reason string) (api.Policies, error) {
+				return c.manager.EnablePolicy(ctx, name, api.PolicyEnable{All: c.Bool("all"), Reason: reason})
 			}),
-			a.leaf(leaf{
-				name: "disable", args: "NAME", flags: reason(), formats: namelessFormats,
-				complete: policyNames,
-				usage:    "turn a policy off",
+			a.policyAct(leaf{
+				name: "disable", args: "NAME", complete: policyNames,
+				usage: "turn a policy off",
 				about: "The policy decides nothing until it is turned on, and its rollouts begin no node. Jobs that " +
 					"run go on.",
 				examples: []string{"clusterctl policy disable workers --reason 'the racks are full'"},
-				run: func(ctx context.Context, c *call) error {
-					state, err := c.manager.DisablePolicy(ctx, c.args[0], c.String("reason"))
-
-					return c.showPolicy(state, err, c.args[0])
-				},
+			}, func(ctx context.Context, c *call, name, reason string) (api.Policies, error) {
+				return c.manager.DisablePolicy(ctx, name, reason)
 			}),
-			a.leaf(leaf{
-				name: "pause-all", hidden: true, flags: reason(), formats: namelessFormats,
+			a.policyAct(leaf{
+				name: "pause-all", hidden: true,
 				usage:    "let all policies do nothing",
 				about:    "The same as `clusterctl policy pause all`.",
 				examples: []string{"clusterctl policy pause-all --reason 'an audit'"},
-				run: func(ctx context.Context, c *call) error {
-					return c.pausePolicy(ctx, api.AllPolicies)
-				},
-			}),
-			a.leaf(leaf{
-				name: "resume-all", hidden: true, flags: reason(), formats: namelessFormats,
+			}, pausePolicy),
+			a.policyAct(leaf{
+				name: "resume-all", hidden: true,
 				usage: "end the pause of all policies",
 				about: "The same as `clusterctl policy resume all`. A policy that is paused by itself stays so: " +
 					"`clusterctl policy resume NAME` ends that.",
 				examples: []string{"clusterctl policy resume-all --reason 'the audit is over'"},
-				run: func(ctx context.Context, c *call) error {
-					state, err := c.manager.ResumePolicy(ctx, api.AllPolicies, c.String("reason"))
-
-					return c.showPolicy(state, err, api.AllPolicies)
-				},
-			}),
-			a.leaf(leaf{
-				name: "pause", args: "NAME", flags: reason(), formats: namelessFormats,
-				complete: policyNamesAndAll,
-				usage:    "let a policy do nothing, or all of them",
-				about:    "The name all pauses every policy. Jobs that run go on; what is decided and not begun waits.",
+			}, resumePolicy),
+			a.policyAct(leaf{
+				name: "pause", args: "NAME", complete: policyNamesAndAll,
+				usage: "let a policy do nothing, or all of them",
+				about: "The name all pauses every policy. Jobs that run go on; what is decided and not begun waits.",
 				examples: []string{
 					"clusterctl policy pause returns --reason 'the rack moves'",
 					"clusterctl policy pause all --reason 'an audit'",
 				},
-				run: func(ctx context.Context, c *call) error {
-					return c.pausePolicy(ctx, c.args[0])
-				},
-			}),
-			a.leaf(leaf{
-				name: "resume", args: "NAME", flags: reason(), formats: namelessFormats,
-				complete: policyNamesAndAll,
+			}, pausePolicy),
+			a.policyAct(leaf{
+				name: "resume", args: "NAME", complete: policyNamesAndAll,
 				usage:    "end the pause of a policy, or that of all",
 				about:    "A policy goes on only when neither itself nor all of them are paused.",
 				examples: []string{"clusterctl policy resume returns", "clusterctl policy resume all"},
-				run: func(ctx context.Context, c *call) error {
-					state, err := c.manager.ResumePolicy(ctx, c.args[0], c.String("reason"))
-
-					return c.showPolicy(state, err, c.args[0])
-				},
-			}),
+			}, resumePolicy),
 			a.leaf(leaf{
 				name:    "release",
-				flags:   reason(),
+				flags:   []cli.Flag{policyReason()},
 				formats: namelessFormats,
 				usage:   "release the brake, after many nodes vanished at once",
 				about: "The policies go on with the nodes that have returned, within their limits. Nodes that " +
@@ -132,7 +103,7 @@ func (a *app) policy() *cli.Command {
 				run: func(ctx context.Context, c *call) error {
 					state, err := c.manager.ReleaseBrake(ctx, c.String("reason"))
 					if err != nil || !c.forPeople() {
-						return c.showPolicies(state, err)
+						return view(c, (*print.Printer).Policies)(state, err)
 					}
 
 					c.say("the brake is released")
@@ -144,6 +115,49 @@ func (a *app) policy() *cli.Command {
 	}
 }
 
+func policyReason() cli.Flag { return valueFlag("reason", "the `REASON` for the audit trail") }
+
+// policyAct returns the command that changes a policy, or all of them if it takes no name. It prints
+// their state in one line. A program gets the state of automation.
+func (a *app) policyAct(
+	l leaf, act func(ctx context.Context, c *call, name, reason string) (api.Policies, error),
+) *cli.Command {
+	l.formats, l.flags = namelessFormats, append([]cli.Flag{policyReason()}, l.flags...)
+	l.run = func(ctx context.Context, c *call) error {
+		name := api.AllPolicies
+		if len(c.args) > 0 {
+			name = c.args[0]
+		}
+
+		state, err := act(ctx, c, name, c.String("reason"))
+		if err != nil {
+			return err
+		}
+
+		if c.forPeople() {
+			c.say("%s", print.PolicyLine(state, name))
+		} else if err := view(c, (*print.Printer).Policies)(state, nil); err != nil {
+			return err
+		}
+
+		if strings.HasPrefix(l.name, "pause") {
+			c.say("to go on: %s policy resume %s", c.self(), name)
+		}
+
+		return nil
+	}
+
+	return a.leaf(l)
+}
+
+func pausePolicy(ctx context.Context, c *call, name, reason string) (api.Policies, error) {
+	return c.manager.PausePolicy(ctx, name, reason)
+}
+
+func resumePolicy(ctx context.Context, c *call, name, reason string) (api.Policies, error) {
+	return c.manager.ResumePolicy(ctx, name, reason)
+}
+
 // policyNames completes the names of policies.
 var policyNames = offer(func(ctx context.Context, m *client.Client) ([]api.Policy, error) {
 	state, err := m.Policies(ctx)
@@ -153,33 +167,4 @@ var policyNames = offer(func(ctx context.Context, m *client.Client) ([]api.Polic
 // policyNamesAndAll completes the names of policies, or all of them.
 func policyNamesAndAll(ctx context.Context, c *completer, current string) []candidate {
 	return append(policyNames(ctx, c, current), candidate{api.AllPolicies, "every policy"})
-}
-
-// pausePolicy pauses a policy, or all of them, and names the command that ends the pause.
-func (c *call) pausePolicy(ctx context.Context, name string) error {
-	state, err := c.manager.PausePolicy(ctx, name, c.String("reason"))
-	if err := c.showPolicy(state, err, name); err != nil {
-		return err
-	}
-
-	c.say("to go on: %s policy resume %s", c.self(), name)
-
-	return nil
-}
-
-// showPolicy prints in one line the state of a policy, or of all of them, unless the request
-// failed. A program gets the state of automation.
-func (c *call) showPolicy(state api.Policies, err error, name string) error {
-	if err != nil || !c.forPeople() {
-		return c.showPolicies(state, err)
-	}
-
-	c.say("%s", print.PolicyLine(state, name))
-
-	return nil
-}
-
-// showPolicies prints the state of automation, unless the request failed.
-func (c *call) showPolicies(state api.Policies, err error) error {
-	return view(c, (*print.Printer).Policies)(state, err)
 }

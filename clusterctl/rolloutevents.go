@@ -58,16 +58,13 @@ func rolloutEvents(ctx context.Context, c *call) error {
 		return c.followEvents(ctx, r)
 	}
 
-	if c.isEmpty(len(r.Events)) {
-		c.say("rollout %s has no events", r.ID)
-		return nil
-	}
-
-	return c.show(print.Answer{
-		Wire:  api.List[api.RolloutEvent]{Items: r.Events},
-		Table: func(p *print.Printer) { print.RolloutEventColumns.Table(p, r.Events) },
-		Long:  func(p *print.Printer) { print.RolloutEventDetails.Blocks(p, r.Events) },
-	})
+	return noun[api.RolloutEvent]{
+		columns: print.RolloutEventColumns, long: print.RolloutEventDetails.Blocks,
+		empty: "rollout " + r.ID + " has no events",
+		all: func(context.Context, *call) (listing[api.RolloutEvent], error) {
+			return listingOf(api.List[api.RolloutEvent]{Items: r.Events}, nil)
+		},
+	}.showAll(ctx, c)
 }
 
 // followEvents prints the events of the rollout, and each new one until it has ended.

@@ -289,16 +289,29 @@ func mergedGet(ctx context.Context, c *call, s scope) error {
 		return err
 	}
 
-	names := slices.Sorted(maps.Keys(m))
+	return c.showVariables(m, m)
+}
 
-	return c.show(print.Answer{Wire: m, Names: names, Table: func(p *print.Printer) {
-		rows := make([][]string, len(names))
-		for i, k := range names {
-			rows[i] = []string{print.Line(k), print.Scalar(m[k].Value), print.Line(m[k].Origin)}
-		}
+// variableRow is one variable of a level, or of a host.
+type variableRow struct {
+	Name string `json:"name"`
+	api.MergedVar
+}
 
-		p.Rows([]string{"VARIABLE", "VALUE", "ORIGIN"}, rows)
-	}})
+var variableColumns = print.ColumnsOf[variableRow](nil, "variable=name", "value", "origin")
+
+// showVariables prints variables, with their origin if it is known.
+func (c *call) showVariables(wire any, vars api.MergedVars) error {
+	names := slices.Sorted(maps.Keys(vars))
+
+	rows := make([]variableRow, len(names))
+	for i, k := range names {
+		rows[i] = variableRow{k, vars[k]}
+	}
+
+	return c.show(print.Answer{
+		Wire: wire, Names: names, Table: func(p *print.Printer) { variableColumns.Table(p, rows) },
+	})
 }
 
 // pick returns the named keys of m, or all of m without names.
@@ -473,21 +486,15 @@ func (c *call) changed(done api.Changed, names []string, format string, args ...
 }
 
 func (c *call) showVars(v api.Vars) error {
-	names := slices.Sorted(maps.Keys(v))
 	if c.isEmpty(len(v)) {
 		c.say("no variables are set")
 		return nil
 	}
 
-	return c.show(print.Answer{
-		Wire: v, Names: names,
-		Table: func(p *print.Printer) {
-			rows := make([][]string, len(names))
-			for i, k := range names {
-				rows[i] = []string{print.Line(k), print.Scalar(v[k])}
-			}
+	known := api.MergedVars{}
+	for k, value := range v {
+		known[k] = api.MergedVar{Value: value}
+	}
 
-			p.Rows([]string{"VARIABLE", "VALUE"}, rows)
-		},
-	})
+	return c.showVariables(v, known)
 }

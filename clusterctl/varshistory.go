@@ -35,26 +35,14 @@ func (a *app) varsHistory() *cli.Command {
 				return err
 			}
 
-			history, err := c.manager.VarsHistory(ctx, s.Scope, limit)
-			if err != nil {
-				return err
-			}
-
-			if c.isEmpty(len(history.Items)) {
-				c.say("no change of the variables of %s is recorded", s.title)
-				return nil
-			}
-
-			answer := print.Answer{
-				Wire: history, Stale: history.Stale,
-				Table: func(p *print.Printer) { print.VarsChangeColumns.Table(p, history.Items) },
-				Long:  func(p *print.Printer) { print.VarsChangeDetails.Blocks(p, history.Items) },
-			}
-			for _, change := range history.Items {
-				answer.Names = append(answer.Names, strconv.FormatInt(change.Revision, 10))
-			}
-
-			return c.show(answer)
+			return noun[api.VarsChange]{
+				columns: print.VarsChangeColumns, long: print.VarsChangeDetails.Blocks,
+				name:  func(change api.VarsChange) string { return strconv.FormatInt(change.Revision, 10) },
+				empty: "no change of the variables of " + s.title + " is recorded",
+				all: func(ctx context.Context, c *call) (listing[api.VarsChange], error) {
+					return listingOf(c.manager.VarsHistory(ctx, s.Scope, limit))
+				},
+			}.showAll(ctx, c)
 		},
 	})
 }

@@ -19,6 +19,10 @@ var InstanceColumns = ColumnsOf[api.Instance](nil,
 var TokenColumns = ColumnsOf[api.Token](nil,
 	"id", "name", "role", "scope", "expires", "used", "created,wide", "by=created_by,wide")
 
+// IdentityDetails are the caller as the manager knows it.
+var IdentityDetails = ColumnsOf[api.Identity](nil,
+	"principal", "role", "scope,else every node", "credential", "issuer", "expires")
+
 // CertificateColumns are the columns of a table of client certificates.
 var CertificateColumns = ColumnsOf[api.Certificate](nil,
 	"serial", "name", "role", "scope", "expires", "revoked", "issued,wide", "by=revoked_by,wide")

@@ -60,7 +60,7 @@ func columnOf[T any](cells Cells[T], spec string) Column[T] {
 	if c.Cell == nil {
 		f := fieldOf(reflect.TypeFor[T](), path)
 		c.value = func(v *T) any { return f.value(reflect.ValueOf(v).Elem()) }
-		c.Cell = func(p Paint, v *T) string { return valueText(p, c.value(v), f.omitEmpty) }
+		c.Cell = func(p Paint, v *T) string { return f.text(p, c.value(v)) }
 		c.Order = func(a, b *T) int { return order(c.value(a), c.value(b)) }
 	}
 
@@ -105,6 +105,7 @@ func (c *Column[T]) apply(option, spec string) {
 type field struct {
 	path      [][]int // the index of each part, and of the field
 	omitEmpty bool
+	anything  bool // a value of any type, as of a variable
 }
 
 // fieldOf finds a field by its path in JSON.
@@ -132,6 +133,8 @@ func fieldOf(t reflect.Type, path string) field {
 		t = visible[i].Type
 	}
 
+	f.anything = t.Kind() == reflect.Interface
+
 	return f
 }
 
@@ -150,6 +153,15 @@ func (f field) value(v reflect.Value) any {
 	}
 
 	return v.Interface()
+}
+
+// text returns a value of the field as text for people.
+func (f field) text(p Paint, value any) string {
+	if f.anything {
+		return Scalar(value)
+	}
+
+	return valueText(p, value, f.omitEmpty)
 }
 
 // valueText returns a value as text for people.

@@ -76,6 +76,7 @@ Status    Allocated
 Tried     0
 Strict    never
 Open      no
+Value     null
 In short  !
 `
 	if got := printed(func(p *Printer) {
