@@ -513,15 +513,23 @@ func (c *call) changeNodes(
 		list.Total, list.Revision = len(names), n.Revision
 	}
 
-	answer := print.Answer{
-		Wire: list, Names: names,
-		Table: func(p *print.Printer) { details.Blocks(p, list.Items) },
-		Long:  func(p *print.Printer) { print.NodeDetails.Blocks(p, list.Items) },
-	}
-
 	// One name has one node as its answer, and a choice of nodes a list.
 	if alone {
-		answer.Wire = list.Items[0]
+		return c.showNodes(list.Items[0], list.Items, details)
+	}
+
+	return c.showNodes(list, list.Items, details)
+}
+
+// showNodes prints changed nodes with the details of the change.
+func (c *call) showNodes(wire any, nodes []api.Node, details print.Columns[api.Node]) error {
+	answer := print.Answer{
+		Wire:  wire,
+		Table: func(p *print.Printer) { details.Blocks(p, nodes) },
+		Long:  func(p *print.Printer) { print.NodeDetails.Blocks(p, nodes) },
+	}
+	for _, n := range nodes {
+		answer.Names = append(answer.Names, n.Name)
 	}
 
 	return c.show(answer)

@@ -90,7 +90,7 @@ func trustNodes(ctx context.Context, c *call) error {
 		list.Total, list.Revision = len(list.Items), n.Revision
 	}
 
-	return c.showTrusted(list)
+	return c.showNodes(list, list.Items, print.HostKeyDetails)
 }
 
 // compareHostKey shows the recorded and the present keys of a node, and asks. It
@@ -145,19 +145,4 @@ func fingerprints(keys []api.HostKey) string {
 	}
 
 	return strings.Join(words, ", ")
-}
-
-// showTrusted prints the nodes with their recorded keys.
-func (c *call) showTrusted(list api.List[api.Node]) error {
-	answer := print.Answer{
-		Wire:  list,
-		Table: func(p *print.Printer) { print.HostKeyDetails.Blocks(p, list.Items) },
-		Long:  func(p *print.Printer) { print.NodeDetails.Blocks(p, list.Items) },
-	}
-
-	for _, n := range list.Items {
-		answer.Names = append(answer.Names, n.Name)
-	}
-
-	return c.show(answer)
 }

@@ -42,12 +42,7 @@ func Events(ctx context.Context, from Recorder, eo EventOptions, out Output) err
 		return each(ctx, from, o, out, func(change api.Change) error { return writeJSON(change, out) })
 	}
 
-	e := &events{
-		out:     out,
-		nodes:   map[string]api.Node{},
-		jobs:    map[string]api.Job{},
-		objects: map[string]map[string]json.RawMessage{},
-	}
+	e := newEvents(out)
 
 	return each(ctx, from, o, out, func(change api.Change) error {
 		if change.Type == api.ChangeSync && !e.synced && !eo.Since.IsZero() {
@@ -60,6 +55,25 @@ func Events(ctx context.Context, from Recorder, eo EventOptions, out Output) err
 	})
 }
 
+// Nodes prints every change of the chosen nodes as one line, or as a JSON object
+// per line, until ctx is cancelled.
+func Nodes(ctx context.Context, from Watcher, o client.WatchOptions, asJSON bool, out Output) error {
+	o.Kinds = []api.WatchKind{api.WatchNodes}
+	if asJSON {
+		return each(ctx, from, o, out, func(change api.Change) error { return writeJSON(change, out) })
+	}
+
+	e := newEvents(out)
+	e.rest, e.kind = "", ""
+
+	if len(o.Groups) > 0 || o.Selector != "" {
+		// The wire does not distinguish the two.
+		e.deleted = "no longer selected, or forgotten"
+	}
+
+	return each(ctx, from, o, out, e.show)
+}
+
 // events prints the differences between successive records of all kinds.
 type events struct {
 	out     Output
@@ -67,6 +81,22 @@ type events struct {
 	jobs    map[string]api.Job
 	objects map[string]map[string]json.RawMessage
 	synced  bool
+
+	rest    string // what is watched besides nodes
+	kind    string // before the name of a node
+	deleted string // the text for a node that left the watch
+}
+
+func newEvents(out Output) *events {
+	return &events{
+		out:     out,
+		nodes:   map[string]api.Node{},
+		jobs:    map[string]api.Job{},
+		objects: map[string]map[string]json.RawMessage{},
+		rest:    " and everything else",
+		kind:    "node ",
+		deleted: "forgotten",
+	}
 }
 
 func (e *events) show(change api.Change) error {
@@ -86,8 +116,7 @@ func (e *events) show(change api.Change) error {
 	case api.ChangeSync:
 		// A second sync follows an outage.
 		if !e.synced {
-			e.out.Say("watching %s and everything else; press Ctrl-C to stop",
-				inventory.Count(len(e.nodes), "node", "nodes"))
+			e.out.Say("watching %s%s; press Ctrl-C to stop", inventory.Count(len(e.nodes), "node", "nodes"), e.rest)
 		}
 
 		e.synced = true
@@ -101,7 +130,7 @@ func (e *events) apply(p *print.Printer, change api.Change) (subject string, cha
 	switch change.Kind {
 	case api.WatchNodes:
 		changes, err = e.node(p, change)
-		return "node " + change.Name, changes, err
+		return e.kind + change.Name, changes, err
 	case api.WatchJobs:
 		changes, err = e.job(p, change)
 		return "job " + change.Name, changes, err
@@ -118,7 +147,7 @@ func (e *events) node(p *print.Printer, change api.Change) ([]string, error) {
 	before, exists := e.nodes[change.Name]
 	if change.Type == api.ChangeDelete {
 		delete(e.nodes, change.Name)
-		return []string{p.Paint.Bad("forgotten")}, nil
+		return []string{p.Paint.Bad(e.deleted)}, nil
 	}
 
 	now, err := change.Node()

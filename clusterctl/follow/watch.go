@@ -7,11 +7,9 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
-	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -104,23 +102,6 @@ func (w *watch) observe(change api.Change) {
 	}
 }
 
-// Nodes prints every change of the chosen nodes as one line, or as a JSON object
-// per line, until ctx is cancelled.
-func Nodes(ctx context.Context, from Watcher, o client.WatchOptions, asJSON bool, out Output) error {
-	o.Kinds = []api.WatchKind{api.WatchNodes}
-	if asJSON {
-		return each(ctx, from, o, out, func(change api.Change) error { return writeJSON(change, out) })
-	}
-
-	n := &nodeChanges{out: out, nodes: map[string]api.Node{}, deleted: "forgotten"}
-	if len(o.Groups) > 0 || o.Selector != "" {
-		// The wire does not distinguish the two.
-		n.deleted = "no longer selected, or forgotten"
-	}
-
-	return each(ctx, from, o, out, n.show)
-}
-
 func writeJSON(change api.Change, out Output) error {
 	if change.Type == api.ChangeProgress {
 		return nil
@@ -132,54 +113,4 @@ func writeJSON(change api.Change, out Output) error {
 	}
 
 	return out.Write(line)
-}
-
-// nodeChanges prints the differences between successive records of nodes.
-type nodeChanges struct {
-	out     Output
-	nodes   map[string]api.Node // as of the last change
-	synced  bool
-	deleted string // the text for a node that left the watch
-}
-
-func (n *nodeChanges) show(change api.Change) error {
-	p := &print.Printer{Style: n.out.Style}
-
-	switch change.Type {
-	case api.ChangePut:
-		now, err := change.Node()
-		if err != nil {
-			return err
-		}
-
-		before, exists := n.nodes[change.Name]
-		n.nodes[change.Name] = now
-
-		// The initial state is not a change.
-		if !n.synced {
-			return nil
-		}
-
-		changes := p.NodeChanges(before, now)
-		if !exists {
-			changes = append([]string{"new"}, changes...)
-		}
-
-		if len(changes) > 0 {
-			p.Change(time.Now(), now.Name, changes...)
-		}
-	case api.ChangeDelete:
-		delete(n.nodes, change.Name)
-		p.Change(time.Now(), change.Name, p.Paint.Bad(n.deleted))
-	case api.ChangeSync:
-		// A second sync follows an outage.
-		if n.synced {
-			return nil
-		}
-
-		n.synced = true
-		n.out.Say("watching %s; press Ctrl-C to stop", inventory.Count(len(n.nodes), "node", "nodes"))
-	}
-
-	return n.out.Write(p.Bytes())
 }

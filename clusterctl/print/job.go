@@ -113,7 +113,7 @@ func (p *Printer) Job(j api.Job, everything bool) {
 
 	p.Fields(fields)
 	p.Summary(j)
-	p.runs(j.Runs)
+	runColumns.Table(p, j.Runs)
 
 	if lines := Failures(j); lines != nil {
 		p.gap()
@@ -258,35 +258,30 @@ func jobDetails(j api.Job) []Field {
 	}
 }
 
-// runs prints the runs of a job as a table.
-func (p *Printer) runs(runs []api.Run) {
-	if len(runs) == 0 {
-		return
-	}
-
-	p.gap()
-
-	rows := make([][]string, len(runs))
-	for i, r := range runs {
+var runColumns = ColumnsOf(Cells[api.Run]{
+	"duration": func(_ Paint, r *api.Run) string { return Elapsed(&r.Started, r.Ended) },
+	"exit": func(_ Paint, r *api.Run) string {
 		// A code of 0 adds nothing.
-		exit := Line(r.Exit)
 		if r.Code != 0 {
-			exit += fmt.Sprintf(" (code %d)", r.Code)
+			return fmt.Sprintf("%s (code %d)", Line(r.Exit), r.Code)
 		}
 
-		rows[i] = []string{
-			Line(r.Phase),
-			Line(r.Kind),
-			Line(r.Playbook),
-			List(r.Hosts),
-			Time(r.Started),
-			Elapsed(&r.Started, r.Ended),
-			exit,
-			Line(r.Message),
-		}
+		return Line(r.Exit)
+	},
+}, "phase", "kind", "playbook", "hosts", "started", "duration", "exit", "message")
+
+// resultColumns are the columns of the results of a run. One that compares reports changes that it
+// did not make.
+func resultColumns(compares bool) Columns[api.HostResult] {
+	cells := Cells[api.HostResult]{"host": func(_ Paint, h *api.HostResult) string { return resultHost(*h) }}
+
+	if !compares {
+		return ColumnsOf(cells, "host", "ok", "changed", "failed,else 0", "unreachable", "Would change=foreseen",
+			"Not judged=unjudged", "executed", "Failed task=task", "message")
 	}
 
-	p.Rows([]string{"PHASE", "KIND", "PLAYBOOK", "HOSTS", "STARTED", "DURATION", "EXIT", "MESSAGE"}, rows)
+	return ColumnsOf(cells, "host", "ok", "Reported changes=changed", "failed,else 0", "unreachable",
+		"Would change=foreseen", "Not judged=unjudged", "executed", "judged", "Failed task=task", "message", "doubt")
 }
 
 // run prints one run with the results of its hosts.
@@ -318,44 +313,7 @@ func (p *Printer) run(j api.Job, r api.Run) {
 		{"Message", Text(r.Message)},
 	})
 
-	if len(r.Results) == 0 {
-		return
-	}
-
-	compares := j.Check || j.Verb.Verifies()
-	rows := make([][]string, len(r.Results))
-
-	for i, h := range r.Results {
-		if !compares {
-			h.Judged, h.Doubt = 0, ""
-		}
-
-		rows[i] = []string{
-			resultHost(h),
-			fmt.Sprint(h.OK),
-			fmt.Sprint(h.Changed),
-			fmt.Sprint(h.Failed),
-			yesIf(h.Unreachable),
-			positive(h.Foreseen),
-			positive(h.Unjudged),
-			positive(h.Executed),
-			positive(h.Judged),
-			Line(h.Task),
-			Line(h.Message),
-			Line(h.Doubt),
-		}
-	}
-
-	// A check reports changes that it did not make.
-	changes := "CHANGED"
-	if compares {
-		changes = "REPORTED CHANGES"
-	}
-
-	p.Rows([]string{
-		"HOST", "OK", changes, "FAILED", "UNREACHABLE", "WOULD CHANGE", "NOT JUDGED", "EXECUTED", "JUDGED",
-		"FAILED TASK", "MESSAGE", "DOUBT",
-	}, rows)
+	resultColumns(j.Check || j.Verb.Verifies()).Rows(p, r.Results)
 }
 
 // resultHost returns the host of a result, marked if the request does not name it.

@@ -209,7 +209,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		node.Name:       func(p *Printer) { nodes.Print(p, []api.Node{node}) },
 		"1234":          func(p *Printer) { jobs.Print(p, []api.Job{j}) },
 		node.Name + " ": func(p *Printer) { p.Summary(j) },
-		"configure":     func(p *Printer) { p.runs(j.Runs) },
+		"configure":     func(p *Printer) { runColumns.Table(p, j.Runs) },
 		Time(now):       func(p *Printer) { HistoryColumns.Table(p, []api.HistoryEntry{entry}) },
 		Time(now) + " ": func(p *Printer) { RolloutEventColumns.Table(p, []api.RolloutEvent{event}) },
 	}

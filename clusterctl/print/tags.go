@@ -236,9 +236,12 @@ func momentOf(v any) time.Time {
 func (all Columns[T]) Table(p *Printer, items []T) {
 	if len(items) > 0 {
 		p.gap()
-		Layout[T]{shown: all}.Print(p, items)
+		all.Rows(p, items)
 	}
 }
+
+// Rows prints items as Table does, below the block before.
+func (all Columns[T]) Rows(p *Printer, items []T) { Layout[T]{shown: all}.Print(p, items) }
 
 // Details prints a value as a block with a line for each column that is not empty.
 func (all Columns[T]) Details(p *Printer, v T) {
