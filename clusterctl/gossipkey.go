@@ -29,7 +29,7 @@ func rotateGossip(name string) leaf {
 			"clusterctl key rotate gossip --no-wait -o json",
 			"clusterctl key rotate gossip --force",
 		},
-		run: rotateGossipKey,
+		run: gossipRotation.rotate,
 	}
 }
 
@@ -46,42 +46,16 @@ func gossipStatus(name string) leaf {
 	}
 }
 
-func rotateGossipKey(ctx context.Context, c *call) error {
-	wait, err := c.rotationWait()
-	if err != nil {
-		return err
-	}
-
-	request := api.GossipKeyRotation{Force: c.Bool("force")}
-	if request.Force {
-		before, err := c.manager.GossipKey(ctx)
-		if err != nil {
-			return err
-		}
-
-		request.LockOut, err = c.confirmLockOut(ctx, before.Laggards, "key rotate gossip --force", "out of the gossip")
-		if err != nil {
-			return err
-		}
-	}
-
-	state, err := c.manager.RotateGossipKey(ctx, request)
-	if err != nil {
-		return err
-	}
-
-	state, err = awaitRotation(ctx, c, state, wait, c.manager.GossipKey, func(s api.GossipKey) rotationSeen {
-		return rotationSeen{s.Phase, s.Confirmed, s.Known}
-	})
-	if err := view(c, print.GossipKeyDetails.Details)(state, err); err != nil {
-		return err
-	}
-
-	if wait == 0 || state.Phase == "done" {
-		return nil
-	}
-
-	return exit.Errorf(exit.Failed, "the rotation waits for %s; the old key is accepted meanwhile",
-		inventory.Count(len(state.Laggards), "member", "members")).
-		Try("reach the laggards over ssh, or forget nodes that are gone; then: %s key rotate gossip", c.self())
+var gossipRotation = rotation[api.GossipKey]{
+	name: keyGossip, loss: "out of the gossip", details: print.GossipKeyDetails,
+	state: func(ctx context.Context, c *call) (api.GossipKey, error) { return c.manager.GossipKey(ctx) },
+	begin: func(ctx context.Context, c *call, lockOut []string) (api.GossipKey, error) {
+		return c.manager.RotateGossipKey(ctx, api.GossipKeyRotation{Force: c.Bool("force"), LockOut: lockOut})
+	},
+	look: func(s api.GossipKey) rotationSeen { return rotationSeen{s.Phase, s.Confirmed, s.Known, s.Laggards} },
+	waits: func(c *call, state api.GossipKey) error {
+		return exit.Errorf(exit.Failed, "the rotation waits for %s; the old key is accepted meanwhile",
+			inventory.Count(len(state.Laggards), "member", "members")).
+			Try("reach the laggards over ssh, or forget nodes that are gone; then: %s key rotate gossip", c.self())
+	},
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -64,18 +65,63 @@ func (c *call) confirmLockOut(
 	return names, c.approve(ctx, "lock "+all+" "+of, refusal)
 }
 
+// rotation is the rotation of a kind of key, in steps that take a while.
+type rotation[S any] struct {
+	name    string // as in key rotate NAME
+	loss    string // of those that are locked out, in a question
+	details print.Columns[S]
+	state   func(ctx context.Context, c *call) (S, error)
+	begin   func(ctx context.Context, c *call, lockOut []string) (S, error)
+	look    func(S) rotationSeen
+	waits   func(c *call, state S) error // the error about a rotation that has not ended
+}
+
 // rotationSeen is the progress of a rotation.
 type rotationSeen struct {
 	phase            string
 	confirmed, known int
+	laggards         []api.Laggard
 }
 
-// awaitRotation waits for the end of a rotation, for a bounded time, and reports its
-// phases.
-func awaitRotation[S any](
-	ctx context.Context, c *call, state S, limit time.Duration,
-	get func(context.Context) (S, error), look func(S) rotationSeen,
-) (S, error) {
+// rotate begins the rotation, and waits for its end for a while.
+func (r rotation[S]) rotate(ctx context.Context, c *call) error {
+	limit, err := c.rotationWait()
+	if err != nil {
+		return err
+	}
+
+	var lockOut []string
+
+	if c.Bool("force") {
+		before, err := r.state(ctx, c)
+		if err != nil {
+			return err
+		}
+
+		lockOut, err = c.confirmLockOut(ctx, r.look(before).laggards, "key rotate "+r.name+" --force", r.loss)
+		if err != nil {
+			return err
+		}
+	}
+
+	state, err := r.begin(ctx, c, lockOut)
+	if err == nil {
+		state, err = r.await(ctx, c, state, limit)
+	}
+
+	if err := view(c, r.details.Details)(state, err); err != nil {
+		return err
+	}
+
+	if limit == 0 || r.look(state).phase == "done" {
+		return nil
+	}
+
+	return r.waits(c, state)
+}
+
+// await waits for the end of a rotation, for a bounded time, and reports its phases.
+func (r rotation[S]) await(ctx context.Context, c *call, state S, limit time.Duration) (S, error) {
 	if limit == 0 {
 		return state, nil
 	}
@@ -87,7 +133,7 @@ func awaitRotation[S any](
 	defer tick.Stop()
 
 	for shown := ""; ; {
-		seen := look(state)
+		seen := r.look(state)
 		if seen.phase == "done" {
 			return state, nil
 		}
@@ -105,7 +151,7 @@ func awaitRotation[S any](
 		case <-tick.C:
 		}
 
-		next, err := get(within)
+		next, err := r.state(within, c)
 
 		switch {
 		case err == nil:

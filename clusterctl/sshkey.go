@@ -70,45 +70,29 @@ func cancelSSH(name string) leaf {
 	}
 }
 
+var sshRotation = rotation[api.SSHKey]{
+	name: keySSH, loss: "out of the new key", details: print.SSHKeyDetails,
+	state: func(ctx context.Context, c *call) (api.SSHKey, error) { return c.manager.SSHKey(ctx) },
+	begin: func(ctx context.Context, c *call, lockOut []string) (api.SSHKey, error) {
+		return c.manager.RotateSSHKey(ctx, api.SSHKeyRotation{
+			To: c.String("to"), Force: c.Bool("force"), LockOut: lockOut,
+		})
+	},
+	look:  func(s api.SSHKey) rotationSeen { return rotationSeen{s.Phase, s.Confirmed, s.Known, s.Laggards} },
+	waits: (*call).sshRotationWaits,
+}
+
 func rotateSSHKey(ctx context.Context, c *call) error {
-	wait, err := c.rotationWait()
-	if err != nil {
-		return err
-	}
-
-	request := api.SSHKeyRotation{To: c.String("to"), Force: c.Bool("force")}
-
-	switch {
-	case request.Force && c.IsSet("to"):
+	if c.Bool("force") && c.IsSet("to") {
 		return exit.Usagef("--force and --to exclude each other").Try("give one of them")
-	case request.Force:
-		before, err := c.manager.SSHKey(ctx)
-		if err != nil {
-			return err
-		}
-
-		request.LockOut, err = c.confirmLockOut(ctx, before.Laggards, "key rotate ssh --force", "out of the new key")
-		if err != nil {
-			return err
-		}
 	}
 
-	state, err := c.manager.RotateSSHKey(ctx, request)
-	if err != nil {
-		return err
-	}
+	return sshRotation.rotate(ctx, c)
+}
 
-	state, err = awaitRotation(ctx, c, state, wait, c.manager.SSHKey, func(s api.SSHKey) rotationSeen {
-		return rotationSeen{s.Phase, s.Confirmed, s.Known}
-	})
-	if err := view(c, print.SSHKeyDetails.Details)(state, err); err != nil {
-		return err
-	}
-
-	switch {
-	case wait == 0 || state.Phase == "done":
-		return nil
-	case state.Problem != "":
+// sshRotationWaits is the error about a rotation of the ssh key that has not ended.
+func (c *call) sshRotationWaits(state api.SSHKey) error {
+	if state.Problem != "" {
 		return exit.Errorf(exit.Failed, "the rotation is held up: %s", state.Problem).
 			Try("see it with %s key status ssh, or take it back: %s key cancel ssh", c.self(), c.self())
 	}
