@@ -97,6 +97,7 @@ system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on 
 	CLUSTERM_LAB=1 go test -count=1 ./ansible ./configuration/ansible ./management/metrics
 	CLUSTERM_LAB=1 go test -count=1 -run TestScripts/inventory ./cmd/clusterctl
 	CLUSTERM_LAB=1 go test -count=1 -run 'TestLive|TestExisting' ./monitor/serf ./management/daemon
+	CLUSTERM_LAB=1 LAB=bench go test -count=1 -run TestRows ./vagrant/bench
 	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/ | tee bin/systemtest.log
 
 .PHONY: chaos
@@ -113,7 +114,7 @@ demo-down: ## remove the demo's hosts
 
 .PHONY: bench
 bench: ## measure clusterm against its building blocks; BENCH=list,cli: single rows; BENCH_JSON=FILE (job, verify: root and the lab)
-	if [[ -z "$(BENCH)" || "$(BENCH)" == *job* || "$(BENCH)" == *verify* || "$(BENCH)" == all ]]; then $(LABCTL) install; fi
+	if [[ -z "$(BENCH)" || "$(BENCH)" == *job* || "$(BENCH)" == *verify* || "$(BENCH)" == all ]]; then vagrant/deps; $(LABCTL) install; fi
 	mkdir -p bin
 	go run ./vagrant/bench -rows "$(BENCH)" -json "$(BENCH_JSON)"
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +27,85 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// small are sizes with which a row takes a moment.
+var small = sizes{nodes: 200, lines: 500, waiting: 100, rollout: 10, hosts: 2, rounds: 1}
+
+// TestRows measures every row in miniature, without a judgement of its figures. The rows of
+// jobs run in the lab, and on a stand-in for ansible-playbook as well.
+func TestRows(t *testing.T) {
+	t.Parallel()
+
+	program := build(t)
+
+	for _, g := range slices.Concat(groups, []group{{name: "stand-in", rows: standIn}}) {
+		t.Run(g.name, func(t *testing.T) {
+			// Two tests cannot share the lab.
+			if g.name != "job" && g.name != "verify" {
+				t.Parallel()
+			} else if os.Getenv("CLUSTERM_LAB") != "1" {
+				t.Skip("needs the lab: CLUSTERM_LAB=1, see make system")
+			}
+
+			smoke(t, program, g)
+		})
+	}
+}
+
+// standIn is the rows of jobs on a stand-in for ansible-playbook, which fails in a plain run with
+// anything of the manager's plugins.
+func standIn(ctx context.Context, b *bench) []row {
+	const before = `if [ -z "$CLUSTERM_EVENTS" ] && grep clusterm_ "$ANSIBLE_CONFIG"; then exit 250; fi`
+
+	p := place{playbook: b.playbookScript(before, 1, firstNodes(b.hosts)...)}
+
+	return slices.Concat(b.jobOn(ctx, p, b.hosts, 4), b.verifyOn(ctx, p, b.hosts))
+}
+
+// build builds the programs and returns their folder.
+func build(t *testing.T) string {
+	t.Helper()
+
+	dir := t.TempDir()
+	if _, err := processtest.Build(dir); err != nil {
+		t.Fatal(err)
+	}
+
+	// go caches a linked program for go run, but not for go build.
+	ctl := exec.Command("go", "run", "-exec", "cp", "../../cmd/clusterctl", filepath.Join(dir, "clusterctl"))
+	if out, err := ctl.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	return dir
+}
+
+// smoke measures the rows of a group in miniature.
+func smoke(t *testing.T, program string, g group) {
+	t.Helper()
+
+	dir, err := os.MkdirTemp("", "bench") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { os.RemoveAll(dir) })
+
+	b := &bench{sizes: small, top: "../..", dir: dir, bin: program}
+	if err := b.run(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+
+	if len(b.out.Rows) == 0 {
+		t.Error("no row was measured")
+	}
+
+	for _, r := range b.out.Rows {
+		if r.Product <= 0 || (r.baseline != nil && r.Baseline <= 0) || r.Rounds != 1 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // TestMissesAreMeasuredAgain: the table has both results, and the second one counts.
 func TestMissesAreMeasuredAgain(t *testing.T) {
 	t.Parallel()
@@ -39,17 +119,13 @@ func TestMissesAreMeasuredAgain(t *testing.T) {
 		{"reached the second time", []float64{49, 50, 40, 70, 80, 60}, "49  false false, 70 >= 0.5 true true"},
 		{"missed twice", []float64{49, 50, 40, 20, 80, 10}, "49  false false, 20 >= 0.5 false true"},
 	} {
-		b := &bench{out: &report{}}
-		next := 0
+		b, next := &bench{}, 0
 
-		err := b.compare(t.Context(), comparison{
-			name: tt.name, against: "a hundred", rounds: 3, floor: atLeast(0.5),
-			product:  func(context.Context) (float64, error) { next++; return tt.product[next-1], nil },
-			baseline: func(context.Context) (float64, error) { return 100, nil },
+		b.measure(row{
+			Name: tt.name, Against: "a hundred", Rounds: 3, floor: atLeast(0.5),
+			product:  func() float64 { next++; return tt.product[next-1] },
+			baseline: func() float64 { return 100 },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 
 		var got []string
 		for _, r := range b.out.Rows {
@@ -60,15 +136,30 @@ func TestMissesAreMeasuredAgain(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
 		}
 	}
+}
 
-	broken := errors.New("broken")
-	b := &bench{out: &report{}}
+// TestFailures: a row that fails ends its group with the error, after the cleanups.
+func TestFailures(t *testing.T) {
+	t.Parallel()
 
-	failing := comparison{rounds: 1, product: func(context.Context) (float64, error) { return 0, broken }}
+	broken, cleaned := errors.New("broken"), false
+	b := &bench{}
 
-	err := b.compare(t.Context(), failing)
-	if !errors.Is(err, broken) || len(b.out.Rows) != 0 {
-		t.Errorf("%v, %+v", err, b.out.Rows)
+	err := b.run(t.Context(), group{rows: func(_ context.Context, b *bench) []row {
+		b.cleanup(func() { cleaned = true })
+
+		return []row{{Rounds: 1, product: func() float64 {
+			together(2, func(i int) {
+				if i == 1 {
+					check(broken)
+				}
+			})
+
+			return 1
+		}}}
+	}})
+	if !errors.Is(err, broken) || !cleaned || len(b.out.Rows) != 0 {
+		t.Errorf("%v, %t, %+v", err, cleaned, b.out.Rows)
 	}
 }
 
@@ -76,38 +167,29 @@ func TestMissesAreMeasuredAgain(t *testing.T) {
 // stale in both forms; an answer without a report of this moment is not.
 func TestStaleAnswersAreFound(t *testing.T) {
 	t.Parallel()
-	b := &bench{nodes: changing}
+
+	b := &bench{sizes: sizes{nodes: changing}}
 	info := func(addr, state string) map[string]seen {
-		var text bytes.Buffer
-		text.WriteByte('{')
-
+		var nodes []string
 		for i := range b.nodes {
-			fmt.Fprintf(
-				&text,
-				`%q: {"monitoring_state": {"management_address": %q}, "inventory_state": {"state": %q}},`,
-				name(i),
-				addr,
-				state,
-			)
+			nodes = append(nodes, fmt.Sprintf(
+				`%q: {"monitoring_state": {"management_address": %q}, "inventory_state": {"state": %q}}`,
+				name(i), addr, state,
+			))
 		}
 
-		text.Truncate(text.Len() - 1)
-		text.WriteByte('}')
-
-		nodes, err := parseInfo([]*bytes.Buffer{&text})
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		return nodes
+		return parseInfo([]bytes.Buffer{*bytes.NewBufferString("{" + strings.Join(nodes, ",") + "}")})
 	}
 
-	pages, err := parsePages([]*bytes.Buffer{
-		bytes.NewBufferString(`{"items": [{"name": "` + name(0) + `", "addr": "10.200.1.1", "state": "Disappeared"}]}`),
-		bytes.NewBufferString(`{"items": [{"name": "` + name(1) + `", "addr": "10.0.0.1", "state": "Discovered"}]}`),
-	})
-	if err != nil || len(pages) != 2 || pages[name(0)].report() != 258 || pages[name(1)].report() != 1 {
-		t.Errorf("%+v, %v", pages, err)
+	page := func(i int, addr, state string) bytes.Buffer {
+		const text = `{"items": [{"name": %q, "addr": %q, "state": %q}]}`
+
+		return *bytes.NewBufferString(fmt.Sprintf(text, name(i), addr, state))
+	}
+
+	pages := parsePages([]bytes.Buffer{page(0, "10.200.1.1", "Disappeared"), page(1, "10.0.0.1", "Discovered")})
+	if len(pages) != 2 || pages[name(0)].report() != 258 || pages[name(1)].report() != 1 {
+		t.Errorf("%+v", pages)
 	}
 
 	var c churn
@@ -119,85 +201,19 @@ func TestStaleAnswersAreFound(t *testing.T) {
 		t.Errorf("%v", required)
 	}
 
-	if err := b.check(info("10.200.0.3", "Discovered"), required); err != nil {
-		t.Error(err)
-	}
-
-	if err := b.check(info("10.200.0.3", "Disappeared"), required); err != nil {
-		t.Error(err)
-	}
-
-	if err := b.check(
-		info("10.0.0.1", "Disappeared"),
-		required,
-	); err == nil ||
-		!strings.Contains(err.Error(), name(3)) {
-		t.Errorf("%v", err)
-	}
-
-	if err := b.check(nil, required); err == nil {
-		t.Error("an empty answer passed")
-	}
-}
-
-// TestRowsWithJobs measures the rows with jobs in miniature: those that run a playbook on a
-// stand-in for ansible-playbook, which fails in a plain run with anything of the manager's
-// plugins.
-func TestRowsWithJobs(t *testing.T) {
-	t.Parallel()
-
-	dir, err := os.MkdirTemp("", "bench") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	t.Cleanup(func() { os.RemoveAll(dir) })
-
-	program, err := processtest.Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	b := &bench{dir: dir, bin: filepath.Dir(program), nodes: 10, lines: 500, rounds: 2, out: &report{}}
-	if err := logs(t.Context(), b); err != nil {
-		t.Error(err)
-	}
-
-	// A job of 64 nodes needs as many.
-	fleet := &bench{dir: dir, bin: b.bin, nodes: 100, rounds: 2, out: &report{}}
-	if err := accessed(t.Context(), fleet); err != nil || len(fleet.out.Rows) != 3 {
-		t.Errorf("%+v, %v", fleet.out.Rows, err)
-	}
-
-	const check = `if [ -z "$CLUSTERM_EVENTS" ] && grep clusterm_ "$ANSIBLE_CONFIG"; then exit 250; fi`
-
-	script, err := b.playbookScript(check, 1, filepath.Join(dir, "times"), name(0), name(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if err := b.jobOn(t.Context(), "ansible_playbook: "+script+"\n", 2, 4); err != nil {
-		t.Error(err)
-	}
-
-	if err := b.verifyOn(t.Context(), "ansible_playbook: "+script+"\n", 2); err != nil {
-		t.Error(err)
-	}
-
-	var measured []string
-	for _, r := range b.out.Rows {
-		measured = append(measured, r.Name)
-
-		if r.Product <= 0 || r.Baseline <= 0 || r.Rounds != 2 {
-			t.Errorf("%+v", r)
+	for _, tt := range []struct {
+		nodes map[string]seen
+		want  string // in the error
+	}{
+		{info("10.200.0.3", "Discovered"), ""},
+		{info("10.200.0.3", "Disappeared"), ""},
+		{info("10.0.0.1", "Disappeared"), name(3)},
+		{nil, "0 nodes"},
+	} {
+		err := try(func() { b.complete(tt.nodes, required) })
+		if (err == nil) != (tt.want == "") || !strings.Contains(fmt.Sprint(err), tt.want) {
+			t.Errorf("%v, want %q", err, tt.want)
 		}
-	}
-
-	want := []string{"log read, 4 followers and a stalled one", "job, 2 hosts, 4 lines", "job, 2 hosts, 4 lines",
-		"verification, 2 hosts",
-	}
-	if !slices.Equal(measured, want) {
-		t.Errorf("the rows are %q, want %q", measured, want)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/contiv/cluster/configuration/repository/git"
 )
@@ -28,7 +27,7 @@ type origin struct {
 }
 
 // git runs git in a folder.
-func (o *origin) git(ctx context.Context, dir string, args ...string) error {
+func (o *origin) git(ctx context.Context, dir string, args ...string) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{
 		"-C", dir, "-c", "user.name=bench", "-c", "user.email=bench@example.com", "-c", "gc.auto=0",
 		"-c", "maintenance.auto=false",
@@ -37,150 +36,87 @@ func (o *origin) git(ctx context.Context, dir string, args ...string) error {
 		"GIT_SSL_CAINFO="+o.ca)
 
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("git %s: %w\n%s", strings.Join(args, " "), err, out)
+		fail("git %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
-
-	return nil
 }
 
 // newOrigin makes a repository of many roles.
-func newOrigin(ctx context.Context, dir string) (*origin, error) {
+func newOrigin(ctx context.Context, dir string) *origin {
 	o := &origin{dir: dir, bare: filepath.Join(dir, "origin.git"), clone: filepath.Join(dir, "clone")}
 
 	for i := range fetchedFiles {
 		path := filepath.Join(o.clone, "roles", fmt.Sprintf("role%d", i/10), "tasks", fmt.Sprintf("part%d.yml", i%10))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return nil, err
-		}
+		check(os.MkdirAll(filepath.Dir(path), 0o755))
 
 		text := fmt.Sprintf("- name: task %d\n  ansible.builtin.command: echo %d\n", i, i)
-		if err := os.WriteFile(path, []byte(strings.Repeat(text, 20)), 0o644); err != nil {
-			return nil, err
-		}
+		check(os.WriteFile(path, []byte(strings.Repeat(text, 20)), 0o644))
 	}
 
-	for _, args := range [][]string{
-		{"init", "--quiet", "--initial-branch=main", o.clone},
-		{"init", "--quiet", "--bare", "--initial-branch=main", o.bare},
-	} {
-		if err := o.git(ctx, dir, args...); err != nil {
-			return nil, err
-		}
-	}
+	o.git(ctx, dir, "init", "--quiet", "--initial-branch=main", o.clone)
+	o.git(ctx, dir, "init", "--quiet", "--bare", "--initial-branch=main", o.bare)
+	o.push(ctx)
 
-	return o, o.push(ctx)
+	return o
 }
 
 // push changes one file, and pushes the commit.
-func (o *origin) push(ctx context.Context) error {
+func (o *origin) push(ctx context.Context) {
 	o.pushed++
 	path := filepath.Join(o.clone, "roles", fmt.Sprintf("role%d", o.pushed%100), "tasks", "part0.yml")
+	check(os.WriteFile(path, fmt.Appendf(nil, "- name: change %d\n", o.pushed), 0o644))
 
-	if err := os.WriteFile(path, []byte(fmt.Sprintf("- name: change %d\n", o.pushed)), 0o644); err != nil {
-		return err
-	}
-
-	for _, args := range [][]string{
-		{"add", "--all"}, {"commit", "--quiet", "--message", fmt.Sprintf("change %d", o.pushed)},
-		{"push", "--quiet", o.bare, "main"},
-	} {
-		if err := o.git(ctx, o.clone, args...); err != nil {
-			return err
-		}
-	}
-
-	return nil
+	o.git(ctx, o.clone, "add", "--all")
+	o.git(ctx, o.clone, "commit", "--quiet", "--message", fmt.Sprintf("change %d", o.pushed))
+	o.git(ctx, o.clone, "push", "--quiet", o.bare, "main")
 }
 
 // serve serves the repository over https.
-func (o *origin) serve() (*httptest.Server, error) {
-	path, err := exec.LookPath("git")
-	if err != nil {
-		return nil, err
-	}
-
+func (o *origin) serve() *httptest.Server {
 	server := httptest.NewTLSServer(&cgi.Handler{
-		Path: path, Args: []string{"http-backend"},
+		Path: must(exec.LookPath("git")), Args: []string{"http-backend"},
 		Env: []string{"GIT_PROJECT_ROOT=" + o.dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_GLOBAL=/dev/null"},
 	})
 
 	o.ca = filepath.Join(o.dir, "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	check(os.WriteFile(o.ca, block, 0o600))
 
-	return server, os.WriteFile(o.ca, block, 0o600)
+	return server
 }
 
 // fetches measures the fetch of a repository in which one file has changed.
-func fetches(ctx context.Context, b *bench) error {
-	dir, err := os.MkdirTemp(b.dir, "fetch")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
+func fetches(ctx context.Context, b *bench) []row {
+	o := newOrigin(ctx, must(os.MkdirTemp(b.dir, "fetch")))
+	server := o.serve()
 
-	o, err := newOrigin(ctx, dir)
-	if err != nil {
-		return err
-	}
+	b.cleanup(server.Close)
 
-	server, err := o.serve()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-
-	if err := o.measure(ctx, b, "path", o.bare); err != nil {
-		return err
-	}
-
-	return o.measure(ctx, b, "https", server.URL+"/origin.git")
+	return []row{o.row(ctx, "path", o.bare, ""), o.row(ctx, "https", server.URL+"/origin.git", o.ca)}
 }
 
-func (o *origin) measure(ctx context.Context, b *bench, name, url string) error {
+func (o *origin) row(ctx context.Context, name, url, ca string) row {
 	m := &git.Mirror{
-		Dir: filepath.Join(o.dir, "mirror-"+name), Options: git.Options{URL: url, Limits: git.DefaultLimits},
-	}
-	if strings.HasPrefix(url, "https") {
-		m.Options.CAFile = o.ca
+		Dir:     filepath.Join(o.dir, "mirror-"+name),
+		Options: git.Options{URL: url, CAFile: ca, Limits: git.DefaultLimits},
 	}
 
 	fetched := filepath.Join(o.dir, "fetched-"+name)
-	if err := o.git(ctx, o.dir, "init", "--quiet", "--bare", fetched); err != nil {
-		return err
+	o.git(ctx, o.dir, "init", "--quiet", "--bare", fetched)
+
+	// changed pushes a change, and measures a fetch.
+	changed := func(fetch func()) side {
+		return func() float64 { o.push(ctx); return 1000 * timed(fetch) }
+	}
+	r := row{
+		Name: fmt.Sprintf("fetch of %d files over %s, one changed", fetchedFiles, name),
+		Unit: "ms", Against: "git fetch, whole process", Rounds: 15, floor: atMost(1.5, 0, "<= 1.5 x"),
+		product:  changed(func() { _ = must(m.Fetch(ctx)) }),
+		baseline: changed(func() { o.git(ctx, fetched, "fetch", "--quiet", url, "+main:refs/heads/main") }),
 	}
 
-	// Without the first fetch, which brings everything.
-	product := o.timed(func(ctx context.Context) error {
-		_, err := m.Fetch(ctx)
-		return err
-	})
-	baseline := o.timed(func(ctx context.Context) error {
-		return o.git(ctx, fetched, "fetch", "--quiet", url, "+main:refs/heads/main")
-	})
+	// The first fetch, which brings everything, is not measured.
+	r.product()
+	r.baseline()
 
-	for _, first := range []side{product, baseline} {
-		if _, err := first(ctx); err != nil {
-			return err
-		}
-	}
-
-	return b.compare(ctx, comparison{
-		name: fmt.Sprintf("fetch of %d files over %s, one changed", fetchedFiles, name),
-		unit: "ms", against: "git fetch, whole process", rounds: 15, floor: atMost(1.5, 0, "<= 1.5 x"),
-		product: product, baseline: baseline,
-	})
-}
-
-// timed pushes a change, and measures a fetch.
-func (o *origin) timed(run func(context.Context) error) side {
-	return func(ctx context.Context) (float64, error) {
-		if err := o.push(ctx); err != nil {
-			return 0, err
-		}
-
-		begun := time.Now()
-		err := run(ctx)
-
-		return float64(time.Since(begun).Microseconds()) / 1000, err
-	}
+	return r
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -23,97 +22,37 @@ import (
 
 // serveBytes is the baseline of lists, in a process of its own: a handler that writes
 // cached bytes. The query parameter n is their number. It ends at the end of stdin.
-func serveBytes() int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+func serveBytes() {
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
+	cached := bytes.Repeat([]byte{'x'}, 64<<20)
+
+	go func() {
+		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n, _ := strconv.Atoi(r.URL.Query().Get("n"))
+			w.Header().Set("Content-Type", api.TypeJSON)
+			w.Header().Set("Content-Length", strconv.Itoa(n))
+			_, _ = w.Write(cached[:n])
+		}))
+	}()
 
 	fmt.Fprintln(os.Stdout, l.Addr())
 
-	var mu sync.Mutex
-
-	cached := map[int][]byte{}
-
-	var server http.Server
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		_ = server.Close()
-	}()
-
-	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n, _ := strconv.Atoi(r.URL.Query().Get("n"))
-		mu.Lock()
-
-		body, ok := cached[n]
-		if !ok {
-			// Sizes differ a little in each round of the product.
-			if len(cached) > 64 {
-				clear(cached)
-			}
-
-			body = bytes.Repeat([]byte{'x'}, n)
-			cached[n] = body
-		}
-
-		mu.Unlock()
-		w.Header().Set("Content-Type", api.TypeJSON)
-		w.Header().Set("Content-Length", strconv.Itoa(n))
-		_, _ = w.Write(body)
-	})
-
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-
-	return 0
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 // bytesServer starts the baseline and returns its URL.
-func (b *bench) bytesServer() (url string, stop func(), err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", nil, err
-	}
-
-	cmd := exec.Command(self, "serve-bytes")
-
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return "", nil, err
-	}
-
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return "", nil, err
-	}
-
+func (b *bench) bytesServer() string {
+	cmd := exec.Command(must(os.Executable()), "serve-bytes")
+	in, out := must(cmd.StdinPipe()), must(cmd.StdoutPipe())
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
 
-	stop = func() { _ = in.Close(); _ = cmd.Wait() }
+	check(cmd.Start())
+	b.cleanup(func() { _, _ = in.Close(), cmd.Wait() })
 
-	var addr string
-	if _, err := fmt.Fscanln(out, &addr); err != nil {
-		stop()
-		return "", nil, err
-	}
+	addr := ""
+	_ = must(fmt.Fscanln(out, &addr))
 
-	return "http://" + addr + "/", stop, nil
-}
-
-// churn reports alternating states of some nodes and records when each report was
-// acknowledged. Every report is a transition with a history entry. The reports of a
-// node are numbered from 2 on, and its state and address reveal the number.
-type churn struct {
-	mu    sync.Mutex
-	acked [changing][]time.Time // by the report's number minus 2
-	begun time.Time
-	err   error
+	return "http://" + addr + "/?n="
 }
 
 const (
@@ -126,49 +65,62 @@ const (
 // changed is the number of the k-th changing node.
 func (b *bench) changed(k int) int { return k * (b.nodes / changing) }
 
-// run sends reports until ctx ends. Odd ones discover the node at an address that
-// encodes the number; even ones report it as disappeared.
-func (c *churn) run(ctx context.Context, b *bench, w *world) {
-	c.begun = time.Now()
+// churn reports alternating states of some nodes and records when each report was
+// acknowledged. Every report is a transition with a history entry. The reports of a
+// node are numbered from 2 on, and its state and address reveal the number.
+type churn struct {
+	mu    sync.Mutex
+	acked [changing][]time.Time // by the report's number minus 2
+	count int
+	begun time.Time
+	err   error
+}
+
+// churn reports changes until the rows of the group are measured.
+func (w *world) churn(ctx context.Context) *churn {
+	c := &churn{begun: time.Now()}
+	ctx, cancel := context.WithCancel(ctx)
 
 	var all sync.WaitGroup
-	defer all.Wait()
-
 	for lane := range lanes {
-		all.Go(func() {
-			tick := time.NewTicker(time.Second * lanes / rate)
-			defer tick.Stop()
+		all.Go(func() { c.send(ctx, w, lane) })
+	}
 
-			for n := 0; ; n++ {
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-				}
+	w.bench.cleanup(func() { cancel(); all.Wait() })
 
-				// A lane sends its nodes one after the other, so reports of a node keep their order.
-				k := (n*lanes + lane) % changing
-				number := len(c.acked[k]) + 2
-				addr := func(int) string { return fmt.Sprintf("10.200.%d.%d", number>>8, number&255) }
+	return c
+}
 
-				kind := "disappeared"
-				if number%2 == 1 {
-					kind = "discovered"
-				}
+// send reports the nodes of a lane one after the other, so that reports of a node keep their
+// order. Odd reports discover the node at an address that encodes the number; even ones
+// report it as disappeared.
+func (c *churn) send(ctx context.Context, w *world, lane int) {
+	tick := time.NewTicker(time.Second * lanes / rate)
+	defer tick.Stop()
 
-				err := w.event(ctx, kind, b.changed(k), 1, addr)
+	for k := lane; ctx.Err() == nil; k = (k + lanes) % changing {
+		<-tick.C
 
-				c.mu.Lock()
+		number := len(c.acked[k]) + 2
+		addr := func(int) string { return fmt.Sprintf("10.200.%d.%d", number>>8, number&255) }
 
-				if err == nil {
-					c.acked[k] = append(c.acked[k], time.Now())
-				} else if ctx.Err() == nil {
-					c.err = err
-				}
+		kind := "disappeared"
+		if number%2 == 1 {
+			kind = "discovered"
+		}
 
-				c.mu.Unlock()
-			}
-		})
+		err := w.report(ctx, kind, w.bench.changed(k), 1, addr)
+
+		c.mu.Lock()
+
+		if err == nil {
+			c.acked[k] = append(c.acked[k], time.Now())
+			c.count++
+		} else if ctx.Err() == nil {
+			c.err = err
+		}
+
+		c.mu.Unlock()
 	}
 }
 
@@ -180,17 +132,25 @@ func (c *churn) required() (reports [changing]int) {
 
 	limit := time.Now().Add(-grace)
 	for k, times := range c.acked {
-		reports[k] = 1
+		reports[k] = 1 + len(times)
 
-		for i := len(times) - 1; i >= 0; i-- {
-			if times[i].Before(limit) {
-				reports[k] = i + 2
-				break
-			}
+		for reports[k] > 1 && !times[reports[k]-2].Before(limit) {
+			reports[k]--
 		}
 	}
 
 	return reports
+}
+
+// note says what happened meanwhile, and fails if a report did.
+func (c *churn) note() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	check(c.err)
+
+	return fmt.Sprintf("%.0f transitions/s at the same time; no answer lacked one that was acknowledged %s before",
+		float64(c.count)/time.Since(c.begun).Seconds(), grace)
 }
 
 // seen is a node in an answer.
@@ -213,243 +173,169 @@ func (s seen) report() int {
 	return number
 }
 
-// check requires a complete list without stale nodes.
-func (b *bench) check(nodes map[string]seen, required [changing]int) error {
+// complete requires a complete list without stale nodes.
+func (b *bench) complete(nodes map[string]seen, required [changing]int) {
 	if len(nodes) != b.nodes {
-		return fmt.Errorf("the answer has %d nodes instead of %d", len(nodes), b.nodes)
+		fail("the answer has %d nodes instead of %d", len(nodes), b.nodes)
 	}
 
 	for k, want := range required {
 		if got := nodes[name(b.changed(k))]; got.report() < want {
-			return fmt.Errorf("stale: %s shows report %d (%+v), and report %d was acknowledged %s before the request",
+			fail("stale: %s shows report %d (%+v), and report %d was acknowledged %s before the request",
 				name(b.changed(k)), got.report(), got, want, grace)
 		}
 	}
+}
 
-	return nil
+// reader reads lists over one connection.
+type reader struct {
+	*http.Client
+	base    string
+	answers []bytes.Buffer // of the newest list; they keep their memory
+}
+
+// newReader returns a reader with a connection of its own.
+func newReader(base string) *reader {
+	c := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}}
+	return &reader{Client: c, base: base}
+}
+
+// read reads the answer with that index.
+func (r *reader) read(ctx context.Context, i int, path string) *bytes.Buffer {
+	if i == len(r.answers) {
+		r.answers = append(r.answers, bytes.Buffer{})
+	}
+
+	check(fetch(ctx, r.Client, r.base+path, &r.answers[i]))
+
+	return &r.answers[i]
 }
 
 // form is one way to list all nodes.
 type form struct {
-	name string
-	// read fetches all nodes into bufs, one buffer for each response.
-	read func(ctx context.Context, c *http.Client, base string, bufs *[]*bytes.Buffer) error
-	// parse decodes the responses.
-	parse func(bufs []*bytes.Buffer) (map[string]seen, error)
+	name  string
+	read  func(ctx context.Context, r *reader)
+	parse func(answers []bytes.Buffer) map[string]seen
 }
 
-const page = 1000
-
 var forms = []form{
-	{"/info/nodes", readInfo, parseInfo},
+	{"/info/nodes", func(ctx context.Context, r *reader) { r.read(ctx, 0, "/info/nodes") }, parseInfo},
 	{"/v1/nodes in pages of 1000", readPages, parsePages},
 }
 
-func readInfo(ctx context.Context, c *http.Client, base string, bufs *[]*bytes.Buffer) error {
-	return fetch(ctx, c, base+"/info/nodes", buffer(bufs, 0))
-}
-
-func parseInfo(bufs []*bytes.Buffer) (map[string]seen, error) {
+func parseInfo(answers []bytes.Buffer) map[string]seen {
 	var all map[string]api.LegacyNodeInfo
-	err := json.Unmarshal(bufs[0].Bytes(), &all)
+
+	check(json.Unmarshal(answers[0].Bytes(), &all))
 
 	out := make(map[string]seen, len(all))
 	for name, n := range all {
 		out[name] = seen{n.Monitoring.Addr, n.Inventory.State}
 	}
 
-	return out, err
+	return out
 }
 
-func readPages(ctx context.Context, c *http.Client, base string, bufs *[]*bytes.Buffer) error {
+func readPages(ctx context.Context, r *reader) {
 	next := ""
-	for i := 0; ; i++ {
-		q := url.Values{"limit": {strconv.Itoa(page)}}
-		if next != "" {
+	for i := 0; i == 0 || next != ""; i++ {
+		q := url.Values{"limit": {"1000"}}
+		if i > 0 {
 			q.Set("continue", next)
 		}
 
-		buf := buffer(bufs, i)
-		if err := fetch(ctx, c, base+"/v1/nodes?"+q.Encode(), buf); err != nil {
-			return err
-		}
-
-		if next = continuation(buf.Bytes()); next == "" {
-			*bufs = (*bufs)[:i+1]
-			return nil
-		}
+		next = continuation(r.read(ctx, i, "/v1/nodes?"+q.Encode()).Bytes())
 	}
 }
 
 // continuation extracts the token of the next page, which follows the items, without
 // decoding the whole body.
 func continuation(body []byte) string {
-	end := body[max(0, len(body)-512):]
-
-	_, rest, ok := bytes.Cut(end, []byte(`"continue":"`))
-	if !ok {
-		return ""
-	}
-
+	_, rest, _ := bytes.Cut(body[max(0, len(body)-512):], []byte(`"continue":"`))
 	token, _, _ := bytes.Cut(rest, []byte(`"`))
 
 	return string(token)
 }
 
-func parsePages(bufs []*bytes.Buffer) (map[string]seen, error) {
+func parsePages(answers []bytes.Buffer) map[string]seen {
 	out := map[string]seen{}
-	for _, buf := range bufs {
+
+	for i := range answers {
 		var list struct {
 			Items []struct{ Name, Addr, State string }
 		}
-		if err := json.Unmarshal(buf.Bytes(), &list); err != nil {
-			return nil, err
-		}
+
+		check(json.Unmarshal(answers[i].Bytes(), &list))
 
 		for _, n := range list.Items {
 			out[n.Name] = seen{n.Addr, n.State}
 		}
 	}
 
-	return out, nil
-}
-
-func buffer(bufs *[]*bytes.Buffer, i int) *bytes.Buffer {
-	for len(*bufs) <= i {
-		*bufs = append(*bufs, &bytes.Buffer{})
-	}
-
-	return (*bufs)[i]
-}
-
-// together calls do concurrently for each connection, several times, and returns the
-// calls per second. It calls after once for each call, outside the measured time.
-func together(conns, times int, do func(conn int) error, after func(conn int) error) (float64, error) {
-	var took time.Duration
-
-	errs := make([]error, conns)
-	for range times {
-		begun := time.Now()
-
-		var all sync.WaitGroup
-		for conn := range conns {
-			all.Go(func() { errs[conn] = errors.Join(errs[conn], do(conn)) })
-		}
-
-		all.Wait()
-		took += time.Since(begun)
-
-		for conn := range conns {
-			errs[conn] = errors.Join(errs[conn], after(conn))
-		}
-
-		if err := errors.Join(errs...); err != nil {
-			return 0, err
-		}
-	}
-
-	return float64(conns*times) / took.Seconds(), nil
+	return out
 }
 
 // list measures lists of all nodes while some of them change.
-func list(ctx context.Context, b *bench) error {
-	w, err := b.full(ctx, "")
-	if err != nil {
-		return err
-	}
-	defer w.discard()
-
-	base, stop, err := b.bytesServer()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
-	var (
-		c    churn
-		done sync.WaitGroup
-	)
-
-	churning, end := context.WithCancel(ctx)
-
-	done.Go(func() { c.run(churning, b, w) })
-	defer done.Wait()
-	defer end()
+func list(ctx context.Context, b *bench) (rows []row) {
+	w, base := b.full(ctx, ""), b.bytesServer()
+	c := w.churn(ctx)
 
 	for _, f := range forms {
-		for _, conns := range []int{1, 8} {
-			times := 8 / conns
-			clients := make([]*http.Client, conns)
-			bufs := make([][]*bytes.Buffer, conns)
-			required := make([][changing]int, conns)
+		rows = append(rows, c.row(ctx, w, base, f, 1), c.row(ctx, w, base, f, 8))
+	}
 
-			for i := range clients {
-				clients[i] = &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}}
-				defer clients[i].CloseIdleConnections()
+	rows[len(rows)-1].note = c.note
 
-				// The first read opens the connection and sizes the buffers.
-				if err := f.read(ctx, clients[i], w.url, &bufs[i]); err != nil {
-					return fmt.Errorf("%s: %w", f.name, err)
-				}
-			}
+	return rows
+}
 
-			// The baseline serves responses of the same sizes.
-			var sizes []int
-			for _, buf := range bufs[0] {
-				sizes = append(sizes, buf.Len())
-			}
+// row is the row for lists in one form, over so many connections.
+func (c *churn) row(ctx context.Context, w *world, base string, f form, conns int) row {
+	readers, plain := make([]*reader, conns), make([]*reader, conns)
 
-			scratch := make([]bytes.Buffer, conns)
-			nothing := func(int) error { return nil }
+	for i := range conns {
+		readers[i], plain[i] = newReader(w.url), newReader(base)
 
-			err := b.compare(ctx, comparison{
-				name:    fmt.Sprintf("list %s, %d conn.", f.name, conns),
-				unit:    "lists/s",
-				against: "net/http, cached bytes of the same size",
-				rounds:  5,
-				floor:   atLeast(0.5),
-				product: func(ctx context.Context) (float64, error) {
-					return together(conns, times, func(i int) error {
-						required[i] = c.required()
-						return f.read(ctx, clients[i], w.url, &bufs[i])
-					}, func(i int) error {
-						nodes, err := f.parse(bufs[i])
-						if err != nil {
-							return err
-						}
+		w.bench.cleanup(func() { readers[i].CloseIdleConnections(); plain[i].CloseIdleConnections() })
+		// The first read opens the connection and sizes the buffers.
+		f.read(ctx, readers[i])
+	}
 
-						return b.check(nodes, required[i])
-					})
-				},
-				baseline: func(ctx context.Context) (float64, error) {
-					return together(conns, times, func(i int) error {
-						for _, n := range sizes {
-							if err := fetch(ctx, clients[i], base+"?n="+strconv.Itoa(n), &scratch[i]); err != nil {
-								return err
-							}
-						}
+	// lists returns the rate of eight lists.
+	lists := func(read, after func(i int)) float64 {
+		seconds := 0.0
 
-						return nil
-					}, nothing)
-				},
-			})
-			if err != nil {
-				return err
+		for range 8 / conns {
+			seconds += timed(func() { together(conns, read) })
+
+			for i := range conns {
+				after(i)
 			}
 		}
+
+		return 8 / seconds
 	}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	required := make([][changing]int, conns)
 
-	count := 0
-	for _, times := range c.acked {
-		count += len(times)
+	return row{
+		Name:    fmt.Sprintf("list %s, %d conn.", f.name, conns),
+		Unit:    "lists/s",
+		Against: "net/http, cached bytes of the same size",
+		Rounds:  5,
+		floor:   atLeast(0.5),
+		product: func() float64 {
+			return lists(func(i int) {
+				required[i] = c.required()
+				f.read(ctx, readers[i])
+			}, func(i int) { w.bench.complete(f.parse(readers[i].answers), required[i]) })
+		},
+		baseline: func() float64 {
+			return lists(func(i int) {
+				for k := range readers[0].answers {
+					plain[i].read(ctx, 0, strconv.Itoa(readers[0].answers[k].Len()))
+				}
+			}, func(int) {})
+		},
 	}
-
-	b.out.Rows[len(b.out.Rows)-1].Note = fmt.Sprintf(
-		"%.0f transitions/s at the same time; no answer lacked one that was acknowledged %s before",
-		float64(count)/time.Since(c.begun).Seconds(), grace)
-
-	return c.err
 }

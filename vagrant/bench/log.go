@@ -15,97 +15,70 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
-const followers = 4
-
 // emit stands in for a playbook with much output. It prints count lines as fast as they
 // are read, and writes two figures to a file: the seconds in all, and those of the
 // slowest single write. For a run of clusterm it reports the hosts as done.
-func emit(count, file string, hosts []string) int {
-	n, err := strconv.Atoi(count)
-	if err == nil {
-		err = reportRun(os.Getenv("CLUSTERM_EVENTS"), hosts)
-	}
+func emit(count, file string, hosts []string) {
+	n := must(strconv.Atoi(count))
 
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
+	if path := os.Getenv("CLUSTERM_EVENTS"); path != "" {
+		reportRun(path, hosts)
 	}
 
 	out := &slowest{to: os.Stdout}
 	w := bufio.NewWriterSize(out, 4<<10)
-	begun := time.Now()
 
-	for i := range n {
-		fmt.Fprintf(w, "%08d the quick brown fox jumps over the lazy dog, a line in the log of a job\n", i)
-	}
+	seconds := timed(func() {
+		for i := range n {
+			fmt.Fprintf(w, "%08d the quick brown fox jumps over the lazy dog, a line in the log of a job\n", i)
+		}
 
-	if err := w.Flush(); err != nil {
-		return 1
-	}
+		check(w.Flush())
+	})
 
-	took := time.Since(begun)
-	if err := os.WriteFile(file, fmt.Appendf(nil, "%g %g", took.Seconds(), out.longest.Seconds()), 0o600); err != nil {
-		return 1
-	}
-
-	return 0
+	check(os.WriteFile(file, fmt.Appendf(nil, "%g %g", seconds, out.longest.Seconds()), 0o600))
 }
 
 // reportRun writes the events of a play with one task on the hosts, in the form of the
-// callback plugin clusterm_events. An empty path is a run without that plugin.
-func reportRun(path string, hosts []string) error {
-	if path == "" {
-		return nil
-	}
+// callback plugin clusterm_events.
+func reportRun(path string, hosts []string) {
+	type event = map[string]any
 
-	events := []map[string]any{
+	stats, events := event{}, []event{
 		{"event": "playbook"},
 		{"event": "play", "play": "bench", "hosts": hosts},
 		{"event": "task", "play": "bench", "task": "print", "action": "debug"},
 	}
 
-	stats := map[string]any{}
 	for _, host := range hosts {
-		events = append(events, map[string]any{
-			"event": "ok", "host": host, "play": "bench", "task": "print", "action": "debug",
-		})
+		events = append(events, event{"event": "ok", "host": host, "play": "bench", "task": "print", "action": "debug"})
 		stats[host] = map[string]int{"ok": 1, "judged": 1}
 	}
 
-	events = append(events, map[string]any{"event": "stats", "stats": stats})
-
-	out, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return err
-	}
+	out := must(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))
 	defer out.Close()
 
 	encoder := json.NewEncoder(out)
-	for _, event := range events {
-		event["time"] = time.Now().UTC()
-		if err := encoder.Encode(event); err != nil {
-			return err
-		}
-	}
+	for _, e := range append(events, event{"event": "stats", "stats": stats}) {
+		e["time"] = time.Now().UTC()
 
-	return nil
+		check(encoder.Encode(e))
+	}
 }
 
-// playbookScript writes a stand-in for ansible-playbook whose runs are emit, with the
-// check before it, a line of shell. It returns its path.
-func (b *bench) playbookScript(check string, lines int, times string, hosts ...string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
+// times is the file with the figures of the newest emit.
+func (b *bench) times() string { return filepath.Join(b.dir, "times") }
 
+// playbookScript writes a stand-in for ansible-playbook whose runs are emit, with a line of shell
+// before it. It returns its path.
+func (b *bench) playbookScript(before string, lines int, hosts ...string) string {
+	script := filepath.Join(b.dir, "ansible-playbook")
 	text := fmt.Sprintf(`#!/bin/sh
 case " $* " in
 *' --version '*) echo 'ansible-playbook [core 2.16.3]'; exit 0;;
@@ -113,10 +86,11 @@ case " $* " in
 esac
 %s
 exec %s emit %d %s %s
-`, check, self, lines, times, strings.Join(hosts, " "))
-	script := filepath.Join(b.dir, "ansible-playbook")
+`, before, must(os.Executable()), lines, b.times(), strings.Join(hosts, " "))
 
-	return script, os.WriteFile(script, []byte(text), 0o700)
+	check(os.WriteFile(script, []byte(text), 0o700))
+
+	return script
 }
 
 // slowest is a writer that measures its slowest write.
@@ -133,190 +107,107 @@ func (s *slowest) Write(b []byte) (int, error) {
 	return n, err
 }
 
+const followers = 4
+
 // logs measures how fast clusterm reads a job's output.
-func logs(ctx context.Context, b *bench) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
+func logs(ctx context.Context, b *bench) []row {
+	script := b.playbookScript("", b.lines, name(0))
+	w := b.world(ctx, "ansible_playbook: "+script+"\njobs: {output_limit: 67108864}\n")
+	w.fill(ctx, 10)
 
-	times := filepath.Join(b.dir, "times")
-
-	script, err := b.playbookScript("", b.lines, times, name(0))
-	if err != nil {
-		return err
-	}
-
-	w, err := b.world(ctx, "ansible_playbook: "+script+"\njobs: {output_limit: 67108864}\n")
-	if err != nil {
-		return err
-	}
-	defer w.discard()
-
-	if err := w.fill(ctx, 10); err != nil {
-		return err
-	}
-
-	speed := func() (float64, error) {
-		text, err := os.ReadFile(times)
-		if err != nil {
-			return 0, err
-		}
-
+	speed := func() float64 {
 		var seconds, longest float64
-		if _, err := fmt.Sscan(string(text), &seconds, &longest); err != nil {
-			return 0, err
-		}
+
+		_ = must(fmt.Sscan(string(must(os.ReadFile(b.times()))), &seconds, &longest))
 
 		// A slow follower must never block the playbook.
 		if longest > 1 {
-			return 0, fmt.Errorf("the playbook was blocked for %.1f s", longest)
+			fail("the playbook was blocked for %.1f s", longest)
 		}
 
-		return float64(b.lines) / seconds, nil
+		return float64(b.lines) / seconds
 	}
 
-	verb := inventory.VerbCommission
+	// Rounds alternate between two verbs, so that each is legal.
+	request, next := api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{name(0)}, Group: "service-master"},
+		api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{name(0)}}
+	latest := 0.0 // until the last follower had every line
 
-	var latest time.Duration // until the last follower had every line
+	return []row{{
+		Name:    "log read, 4 followers and a stalled one",
+		Unit:    "lines/s",
+		Against: "reading the same pipe to a file",
+		Rounds:  5,
+		floor:   atLeast(0.5),
+		note: func() string {
+			return fmt.Sprintf("%d lines; every follower had all of them at most %.1f s after the request; "+
+				"no write of the playbook took a second", b.lines, latest)
+		},
+		product: func() float64 {
+			latest = max(latest, timed(func() {
+				id := must(w.Submit(ctx, request)).ID
+				// The connection that never reads fills its buffers within the first lines.
+				defer w.stall(ctx, id).Close()
 
-	product := func(ctx context.Context) (float64, error) {
-		// Rounds alternate between two verbs, so that each is legal.
-		request := api.JobRequest{Verb: verb, Nodes: []string{name(0)}}
-		if verb == inventory.VerbCommission {
-			request.Group, verb = "service-master", inventory.VerbDecommission
-		} else {
-			verb = inventory.VerbCommission
-		}
+				together(followers+1, func(i int) {
+					if i < followers {
+						w.followAll(ctx, id)
+					} else {
+						w.complete(ctx, id)
+					}
+				})
+			}))
+			request, next = next, request
 
-		begun := time.Now()
+			return speed()
+		},
+		baseline: func() float64 {
+			cmd := exec.CommandContext(ctx, must(os.Executable()), "emit", strconv.Itoa(b.lines), b.times())
+			out := must(cmd.StdoutPipe())
 
-		j, err := w.Submit(ctx, request)
-		if err != nil {
-			return 0, err
-		}
+			f := must(os.Create(filepath.Join(b.dir, "plain")))
+			defer f.Close()
 
-		// The connection that never reads fills its buffers within the first lines.
-		stalled, err := w.stall(ctx, j.ID)
-		if err != nil {
-			return 0, err
-		}
-		defer stalled.Close()
+			check(cmd.Start())
 
-		errs := make([]error, followers)
+			// The wrappers hide ReadFrom and WriteTo, which would splice in the kernel.
+			_, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{out}, make([]byte, 64<<10))
+			check(errors.Join(err, cmd.Wait()))
 
-		var all sync.WaitGroup
-		for i := range followers {
-			all.Go(func() { errs[i] = w.followAll(ctx, j.ID, b.lines) })
-		}
-
-		if j, err = w.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
-			err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
-		}
-
-		all.Wait()
-		latest = max(latest, time.Since(begun))
-
-		if err := errors.Join(append(errs, err)...); err != nil {
-			return 0, err
-		}
-
-		return speed()
-	}
-
-	baseline := func(ctx context.Context) (float64, error) {
-		cmd := exec.CommandContext(ctx, self, "emit", strconv.Itoa(b.lines), times)
-
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return 0, err
-		}
-
-		f, err := os.Create(filepath.Join(b.dir, "plain"))
-		if err != nil {
-			return 0, err
-		}
-		defer f.Close()
-
-		if err := cmd.Start(); err != nil {
-			return 0, err
-		}
-
-		// The wrappers hide ReadFrom and WriteTo, which would splice in the kernel.
-		_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{out}, make([]byte, 64<<10))
-		if err = errors.Join(err, cmd.Wait()); err != nil {
-			return 0, err
-		}
-
-		return speed()
-	}
-
-	err = b.compare(ctx, comparison{
-		name:     "log read, 4 followers and a stalled one",
-		unit:     "lines/s",
-		against:  "reading the same pipe to a file",
-		rounds:   5,
-		floor:    atLeast(0.5),
-		product:  product,
-		baseline: baseline,
-	})
-	if err == nil {
-		b.out.Rows[len(b.out.Rows)-1].Note = fmt.Sprintf(
-			"%d lines; every follower had all of them at most %.1f s after the request; "+
-				"no write of the playbook took a second", b.lines, latest.Seconds())
-	}
-
-	return err
+			return speed()
+		},
+	}}
 }
 
 // followAll reads a log until its job has ended, and requires all lines of the playbook.
-func (w *world) followAll(ctx context.Context, id string, lines int) error {
-	s, err := w.Log(ctx, id, 0, true)
-	if err != nil {
-		return err
-	}
+func (w *world) followAll(ctx context.Context, id string) {
+	s := must(w.Log(ctx, id, 0, true))
 	defer s.Close()
 
-	in := bufio.NewReaderSize(s, 64<<10)
-
-	count := 0
-	for {
-		line, err := in.ReadSlice('\n')
-		if errors.Is(err, io.EOF) {
-			break
-		}
-
-		if err != nil {
-			return err
-		}
-
-		if strings.Contains(string(line), "the quick brown fox") {
+	count, lines := 0, bufio.NewScanner(s)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "the quick brown fox") {
 			count++
 		}
 	}
 
-	if count != lines {
-		return fmt.Errorf("a follower has %d lines of %d", count, lines)
-	}
+	check(lines.Err())
 
-	return nil
+	if count != w.bench.lines {
+		fail("a follower has %d lines of %d", count, w.bench.lines)
+	}
 }
 
 // stall follows a log and never reads the response.
-func (w *world) stall(ctx context.Context, id string) (net.Conn, error) {
+func (w *world) stall(ctx context.Context, id string) net.Conn {
 	var d net.Dialer
 
-	c, err := d.DialContext(ctx, "tcp", strings.TrimPrefix(w.url, "http://"))
-	if err != nil {
-		return nil, err
-	}
+	c := must(d.DialContext(ctx, "tcp", strings.TrimPrefix(w.url, "http://")))
 
 	// A small buffer, so that the server notices soon.
-	if t, ok := c.(*net.TCPConn); ok {
-		err = t.SetReadBuffer(4 << 10)
-	}
+	check(c.(*net.TCPConn).SetReadBuffer(4 << 10))
 
-	_, werr := fmt.Fprintf(c, "GET /v1/jobs/%s/log?follow=true HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", id)
+	_ = must(fmt.Fprintf(c, "GET /v1/jobs/%s/log?follow=true HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", id))
 
-	return c, errors.Join(err, werr)
+	return c
 }

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Command bench measures clusterm against its building blocks. Each row of its table
+// compares a figure of the product with one of a baseline; both are taken in the same
+// run, on the same machine, in turn. `make bench` runs it, and docs/benchmarks.md
+// describes the rows.
+//
+// The product is the built binary, started as a process with its own directory and
+// with fsync on. A row is the median over its rounds. A row that misses its floor is
+// measured once more: both results are printed, and the second one counts.
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -16,26 +23,15 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 )
 
-// bench is shared by all rows.
-type bench struct {
-	dir   string // scratch, removed at the end
-	bin   string // directory of the built clusterm and clusterctl
-	nodes int    // number of nodes in a full world
-	lines int    // of the playbook in the row log
-	// rounds replaces the rounds of every row, and no row is measured again; 0: as the row says.
-	rounds int
-	out    *report
-}
-
 // group is a set of rows that are measured together. BENCH= selects groups by name.
 type group struct {
-	name    string
-	title   string
-	measure func(ctx context.Context, b *bench) error
+	name  string
+	title string
+	// rows sets up what the rows need, and returns them.
+	rows func(ctx context.Context, b *bench) []row
 }
 
 var groups = []group{
@@ -59,17 +55,86 @@ var groups = []group{
 	{"verify", "verifications of lab hosts against plain ansible-playbook", verify},
 }
 
-func main() { os.Exit(run()) }
+// sizes are the sizes of what is measured.
+type sizes struct {
+	nodes   int // in a full world
+	lines   int // of the playbook in the row log
+	waiting int // jobs in the queue
+	rollout int // nodes of a rollout
+	hosts   int // of the lab
+	rounds  int // of every row, and no row is measured again; 0: as the row says
+}
 
-func run() int {
-	if status, ok := helper(os.Args[1:]); ok {
-		return status
+var usual = sizes{nodes: 10_000, lines: 200_000, waiting: 1000, rollout: 1000, hosts: 20}
+
+// bench is shared by all rows.
+type bench struct {
+	sizes
+
+	top  string // the top of the repository; "": the working directory
+	dir  string // scratch, removed at the end
+	bin  string // directory of the built clusterm and clusterctl
+	out  report
+	undo []func() // ends what the rows of the group needed, the last first
+}
+
+// cleanup adds what is to be done after the rows of the group.
+func (b *bench) cleanup(do func()) { b.undo = append(b.undo, do) }
+
+// run measures the rows of a group.
+func (b *bench) run(ctx context.Context, g group) error {
+	defer func() {
+		for _, do := range slices.Backward(b.undo) {
+			do()
+		}
+
+		b.undo = nil
+	}()
+
+	return try(func() {
+		for _, r := range g.rows(ctx, b) {
+			b.measure(r)
+		}
+	})
+}
+
+func main() {
+	status, ok := helper(os.Args[1:])
+	if !ok {
+		status = program()
 	}
 
+	os.Exit(status)
+}
+
+// helper is this program as a helper process of a row. It reports whether the
+// arguments ask for one.
+func helper(args []string) (status int, ok bool) {
+	var err error
+
+	switch {
+	case len(args) > 0 && args[0] == "serve-bytes":
+		err = try(serveBytes)
+	case len(args) > 2 && args[0] == "emit":
+		err = try(func() { emit(args[1], args[2], args[3:]) })
+	default:
+		return 0, false
+	}
+
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2, true
+	}
+
+	return 0, true
+}
+
+func program() int {
+	b := &bench{sizes: usual}
 	rows := flag.String("rows", "", "the rows to measure, comma-separated; empty: all ("+names()+")")
 	file := flag.String("json", "", "the file to write the figures to, as JSON")
-	nodes := flag.Int("nodes", 10_000, "the number of nodes")
 	limit := flag.Duration("timeout", 40*time.Minute, "the limit of the whole run")
+	flag.IntVar(&b.nodes, "nodes", b.nodes, "the number of nodes")
 	flag.Parse()
 
 	wanted := slices.DeleteFunc(
@@ -89,69 +154,46 @@ func run() int {
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
 
-	dir, err := os.MkdirTemp(os.Getenv("BENCH_DIR"), "bench")
+	err := try(func() {
+		b.dir = must(os.MkdirTemp(os.Getenv("BENCH_DIR"), "bench"))
+		defer os.RemoveAll(b.dir)
+
+		b.bin = filepath.Join(b.dir, "bin")
+		b.build(ctx)
+
+		b.out = report{Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), Nodes: b.nodes}
+
+		// A group that fails does not keep the others from being measured.
+		for _, g := range groups {
+			if len(wanted) > 0 && !slices.Contains(wanted, g.name) {
+				continue
+			}
+
+			fmt.Fprintf(os.Stderr, "bench: %s: %s\n", g.name, g.title)
+
+			if err := b.run(ctx, g); err != nil {
+				fmt.Fprintf(os.Stderr, "bench: %s: %v\n", g.name, err)
+				b.out.Failures = append(b.out.Failures, g.name+": "+err.Error())
+			}
+		}
+
+		b.out.print(os.Stdout)
+
+		if *file != "" {
+			check(os.WriteFile(*file, append(must(json.MarshalIndent(b.out, "", "  ")), '\n'), 0o644))
+		}
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
 
-	b := &bench{dir: dir, bin: filepath.Join(dir, "bin"), nodes: *nodes, lines: 200_000, out: &report{
-		Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), Nodes: *nodes,
-	}}
-	if err := b.build(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		return 1
-	}
-
-	// A group that fails does not keep the others from being measured.
-	failed := false
-	for _, g := range groups {
-		if len(wanted) > 0 && !slices.Contains(wanted, g.name) {
-			continue
-		}
-
-		fmt.Fprintf(os.Stderr, "bench: %s: %s\n", g.name, g.title)
-
-		if err := g.measure(ctx, b); err != nil {
-			failed = true
-			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", g.name, err)
-			b.out.Failures = append(b.out.Failures, g.name+": "+err.Error())
-		}
-	}
-
-	b.out.print(os.Stdout)
-
-	if *file != "" {
-		text, err := json.MarshalIndent(b.out, "", "  ")
-		if err == nil {
-			err = os.WriteFile(*file, append(text, '\n'), 0o644)
-		}
-
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			return 1
-		}
-	}
-
-	if failed || slices.ContainsFunc(b.out.Rows, func(r row) bool { return r.Floor != "" && !r.OK }) {
+	missed := slices.ContainsFunc(b.out.Rows, func(r row) bool { return r.Floor != "" && !r.OK })
+	if missed || len(b.out.Failures) > 0 {
 		return 1
 	}
 
 	return 0
-}
-
-// helper is this program as a helper process of a row. It reports whether the
-// arguments ask for one.
-func helper(args []string) (status int, ok bool) {
-	switch {
-	case len(args) > 0 && args[0] == "serve-bytes":
-		return serveBytes(), true
-	case len(args) > 2 && args[0] == "emit":
-		return emit(args[1], args[2], args[3:]), true
-	}
-
-	return 0, false
 }
 
 func names() string {
@@ -163,227 +205,28 @@ func names() string {
 	return strings.Join(out, ", ")
 }
 
-func (b *bench) build(ctx context.Context) error {
+// build builds the programs at the top of the repository.
+func (b *bench) build(ctx context.Context) {
 	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", b.bin+"/",
 		"./cmd/clusterm", "./cmd/clusterctl")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
 
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build (run bench at the top of the repository): %w\n%s", err, out)
+		fail("go build (run bench at the top of the repository): %w\n%s", err, out)
 	}
-
-	return nil
 }
 
 // machine describes this machine.
 func machine() string {
 	model := ""
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				model = strings.TrimSpace(value) + ", "
-				break
-			}
+
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(value) + ", "
 		}
 	}
 
 	return fmt.Sprintf("%s%d processors, %s/%s, %s",
 		model, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-}
-
-// report is the result of a run.
-type report struct {
-	Time     time.Time `json:"time"`
-	Machine  string    `json:"machine"`
-	Nodes    int       `json:"nodes"`
-	Rows     []row     `json:"rows"`
-	Failures []string  `json:"failures,omitempty"` // rows that could not be measured, with the reason
-}
-
-// row is one line of the table.
-type row struct {
-	Name     string  `json:"name"`
-	Unit     string  `json:"unit"`
-	Rounds   int     `json:"rounds"`
-	Product  float64 `json:"product"`            // the median, or the statistic in the name
-	Against  string  `json:"against,omitempty"`  // the baseline
-	Baseline float64 `json:"baseline,omitempty"` // likewise
-	Ratio    float64 `json:"ratio,omitempty"`    // product to baseline
-	Floor    string  `json:"floor,omitempty"`    // "": the ratio is only reported
-	OK       bool    `json:"ok"`
-	// Again marks the second measurement of a row that missed its floor.
-	Again bool   `json:"again,omitempty"`
-	Note  string `json:"note,omitempty"`
-}
-
-func (r *report) print(w *os.File) {
-	fmt.Fprintf(w, "%s, %d nodes, %s\n\n", r.Time.Format(time.RFC3339), r.Nodes, r.Machine)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ROW\tPRODUCT\tBASELINE\tUNIT\tRATIO\tFLOOR\t\tAGAINST")
-
-	for _, row := range r.Rows {
-		verdict := "ok"
-		switch {
-		case row.Floor == "":
-			verdict = "-"
-		case !row.OK:
-			verdict = "MISSED"
-		}
-
-		if row.Again {
-			verdict += " (again)"
-		}
-
-		base, ratio := "", ""
-		if row.Against != "" {
-			base, ratio = figure(row.Baseline), fmt.Sprintf("%.2f", row.Ratio)
-		}
-
-		cells := []string{row.Name, figure(row.Product), base, row.Unit, ratio, row.Floor, verdict, row.Against}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
-	}
-
-	_ = t.Flush()
-
-	for _, row := range r.Rows {
-		if row.Note != "" {
-			fmt.Fprintf(w, "\n%s: %s\n", row.Name, row.Note)
-		}
-	}
-
-	for _, f := range r.Failures {
-		fmt.Fprintf(w, "\nnot measured: %s\n", f)
-	}
-}
-
-func figure(f float64) string {
-	switch {
-	case f >= 100:
-		return fmt.Sprintf("%.0f", f)
-	case f >= 10:
-		return fmt.Sprintf("%.1f", f)
-	default:
-		return fmt.Sprintf("%.3f", f)
-	}
-}
-
-// side measures the product or the baseline once, in the row's unit.
-type side func(ctx context.Context) (float64, error)
-
-// comparison is a row to be measured.
-type comparison struct {
-	name, unit, against, note string
-	rounds                    int
-	floor                     floor
-	product, baseline         side
-	// summarize reduces the rounds to one figure; nil: the median.
-	summarize func([]float64) float64
-}
-
-// floor is the bound of a row.
-type floor struct {
-	text string
-	ok   func(product, baseline float64) bool
-}
-
-// atLeast is a floor for figures of which more is better: the product must reach this
-// share of the baseline.
-func atLeast(share float64) floor {
-	return floor{fmt.Sprintf(">= %g", share), func(p, b float64) bool { return p >= share*b }}
-}
-
-// atMost is a floor for figures of which less is better: the product must not exceed
-// factor times the baseline plus a constant in the row's unit.
-func atMost(factor, constant float64, text string) floor {
-	return floor{text, func(p, b float64) bool { return p <= factor*b+constant }}
-}
-
-// compare measures both sides in turn and adds the row to the report. A row that
-// misses its floor is measured once more.
-func (b *bench) compare(ctx context.Context, c comparison) error {
-	summarize := c.summarize
-	if summarize == nil {
-		summarize = median
-	}
-
-	rounds, attempts := c.rounds, 2
-	if b.rounds > 0 {
-		rounds, attempts = b.rounds, 1
-	}
-
-	for attempt := range attempts {
-		var product, baseline []float64
-		for round := range rounds {
-			sides := []struct {
-				do  side
-				out *[]float64
-			}{{c.product, &product}, {c.baseline, &baseline}}
-			// Neither side always profits from the other's warm caches.
-			if round%2 == 1 {
-				slices.Reverse(sides)
-			}
-
-			for _, s := range sides {
-				value, err := s.do(ctx)
-				if err != nil {
-					return fmt.Errorf("%s: %w", c.name, err)
-				}
-
-				*s.out = append(*s.out, value)
-			}
-		}
-
-		r := row{
-			Name:     c.name,
-			Unit:     c.unit,
-			Rounds:   rounds,
-			Product:  summarize(product),
-			Against:  c.against,
-			Baseline: summarize(baseline),
-			Floor:    c.floor.text,
-			Note:     c.note,
-			Again:    attempt > 0,
-		}
-		r.Ratio = r.Product / r.Baseline
-		r.OK = c.floor.ok == nil || c.floor.ok(r.Product, r.Baseline)
-
-		verdict := "misses"
-		if r.OK {
-			verdict = "reaches"
-		}
-
-		fmt.Fprintf(os.Stderr, "bench: %s: %s against %s %s, ratio %.2f (%s %s)\n", r.Name, figure(r.Product),
-			figure(r.Baseline), r.Unit, r.Ratio, verdict, cmp.Or(r.Floor, "no floor"))
-		fmt.Fprintf(os.Stderr, "bench:   product %.4g\nbench:   baseline %.4g\n", product, baseline)
-
-		if attempt > 0 {
-			// The first result stays in the table, above this one.
-			b.out.Rows[len(b.out.Rows)-1].Floor = ""
-			b.out.Rows[len(b.out.Rows)-1].Note = "missed " + c.floor.text + "; measured again"
-		}
-
-		b.out.Rows = append(b.out.Rows, r)
-		if r.OK {
-			break
-		}
-	}
-
-	return nil
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-
-	n := len(sorted)
-	if n%2 == 1 {
-		return sorted[n/2]
-	}
-
-	return (sorted[n/2-1] + sorted[n/2]) / 2
-}
-
-// p99 is the 99th percentile.
-func p99(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[min(len(sorted)-1, len(sorted)*99/100)]
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -19,131 +18,77 @@ import (
 // outdated measures the time from a change, of the playbooks or of the globals, until an
 // answer shows that all nodes are outdated. The baseline is the same question when
 // nothing has changed.
-func outdated(ctx context.Context, b *bench) error {
-	w, err := b.full(ctx, "")
-	if err != nil {
-		return err
+func outdated(ctx context.Context, b *bench) []row {
+	w := b.full(ctx, "")
+	w.allocate(ctx)
+
+	ask := func() int {
+		return must(w.Nodes(ctx, client.NodeFilter{Selector: "outdated=true", Limit: 1})).Total
 	}
-	defer w.discard()
-
-	if err := w.allocate(ctx, b.nodes); err != nil {
-		return err
-	}
-
-	question := client.NodeFilter{Selector: "outdated=true", Limit: 1}
-
-	// until asks until so many nodes are outdated, and returns the seconds since begun.
-	until := func(ctx context.Context, want int, begun time.Time) (float64, error) {
-		for {
-			list, err := w.Nodes(ctx, question)
-			if err != nil || list.Total == want {
-				return time.Since(begun).Seconds(), err
+	// until asks until so many nodes are outdated.
+	until := func(want int) {
+		for begun := time.Now(); ; {
+			total := ask()
+			if total == want {
+				return
 			}
 
 			if time.Since(begun) > time.Minute {
-				return 0, fmt.Errorf("%d nodes are outdated, want %d", list.Total, want)
+				fail("%d nodes are outdated, want %d", total, want)
 			}
 		}
 	}
-	globals := func(ctx context.Context, release any) error {
-		_, err := w.PatchVars(ctx, client.ScopeGlobal, api.Vars{"release": release})
-		return err
-	}
+	after := func(what string, change, undo func()) row {
+		return row{
+			Name:     fmt.Sprintf("%d nodes outdated after a change of %s", b.nodes, what),
+			Unit:     "s",
+			Against:  "the same question without a change",
+			Rounds:   5,
+			floor:    atMost(0, 0.5, "<= 0.5 s"),
+			baseline: func() float64 { return timed(func() { ask() }) },
+			product: func() float64 {
+				defer undo()
 
-	for _, change := range []struct {
-		name     string
-		do, undo func(ctx context.Context) error
-	}{
-		{"the playbooks", w.changePlaybooks, func(context.Context) error { return nil }}, // the daemon does
-		{
-			"the globals",
-			func(ctx context.Context) error { return globals(ctx, "2.0") },
-			func(ctx context.Context) error { return globals(ctx, nil) },
-		},
-	} {
-		err := b.compare(ctx, comparison{
-			name:    fmt.Sprintf("%d nodes outdated after a change of %s", b.nodes, change.name),
-			unit:    "s",
-			against: "the same question without a change",
-			rounds:  5,
-			floor:   atMost(0, 0.5, "<= 0.5 s"),
-			product: func(ctx context.Context) (float64, error) {
-				if _, err := until(ctx, 0, time.Now()); err != nil {
-					return 0, err
-				}
+				until(0)
 
-				begun := time.Now()
-
-				if err := change.do(ctx); err != nil {
-					return 0, err
-				}
-
-				took, err := until(ctx, b.nodes, begun)
-
-				return took, errors.Join(err, change.undo(ctx))
+				return timed(func() { change(); until(b.nodes) })
 			},
-			baseline: func(ctx context.Context) (float64, error) {
-				begun := time.Now()
-				_, err := w.Nodes(ctx, question)
-
-				return time.Since(begun).Seconds(), err
-			},
-		})
-		if err != nil {
-			return err
 		}
 	}
+	globals := func(release any) func() {
+		return func() { _ = must(w.PatchVars(ctx, client.ScopeGlobal, api.Vars{"release": release})) }
+	}
 
-	return nil
-}
-
-// benchPlaybooks is an instance's record of the playbooks in the store.
-type benchPlaybooks struct {
-	Digest string    `json:"digest"`
-	Since  time.Time `json:"since"`
+	return []row{
+		after("the playbooks", func() { w.changePlaybooks(ctx) }, func() {}), // the daemon undoes it
+		after("the globals", globals("2.0"), globals(nil)),
+	}
 }
 
 // changePlaybooks notes other playbooks for the only instance, as it does by itself some
 // seconds after a change of its folder. At its next look the daemon corrects that.
-func (w *world) changePlaybooks(ctx context.Context) error {
-	resp, err := w.raw.Get(ctx, keys+"/v/playbooks/", clientv3.WithPrefix())
-	if err != nil {
-		return err
-	}
-
+func (w *world) changePlaybooks(ctx context.Context) {
+	resp := must(w.raw.Get(ctx, keys+"/v/playbooks/", clientv3.WithPrefix()))
 	if len(resp.Kvs) != 1 {
-		return fmt.Errorf("%d instances have noted their playbooks", len(resp.Kvs))
+		fail("%d instances have noted their playbooks", len(resp.Kvs))
 	}
 
-	record, err := json.Marshal(benchPlaybooks{Digest: "another", Since: time.Now()})
-	if err != nil {
-		return err
-	}
-
-	_, err = w.raw.Put(ctx, string(resp.Kvs[0].Key), string(record))
-
-	return err
+	record := fmt.Sprintf(`{"digest":"another","since":%q}`, time.Now().Format(time.RFC3339Nano))
+	_ = must(w.raw.Put(ctx, string(resp.Kvs[0].Key), record))
 }
 
 // allocate puts all nodes into service in the records, as is desired.
-func (w *world) allocate(ctx context.Context, count int) error {
-	err := w.rewrite(ctx, count, func(record map[string]any) {
+func (w *world) allocate(ctx context.Context) {
+	w.rewrite(ctx, func(record map[string]any) {
 		record["status"], record["group"] = inventory.Allocated, inventory.GroupMaster
 	})
-	if err != nil {
-		return err
-	}
 
-	n, err := w.Node(ctx, name(0))
-	if err != nil {
-		return err
-	}
-
+	n := must(w.Node(ctx, name(0)))
 	if n.Desired == nil {
-		return errors.New("a node in service has no desired configuration")
+		fail("a node in service has no desired configuration")
 	}
 
-	return w.rewrite(ctx, count, func(record map[string]any) {
+	w.rewrite(ctx, func(record map[string]any) {
 		record["applied"] = "1"
 		record["configured"] = map[string]any{
 			"time": time.Now(), "group": inventory.GroupMaster,
@@ -152,40 +97,18 @@ func (w *world) allocate(ctx context.Context, count int) error {
 	})
 }
 
-// rewrite changes the records of all nodes, 100 in a transaction.
-func (w *world) rewrite(ctx context.Context, count int, change func(record map[string]any)) error {
-	const batch = 100
+// rewrite changes the records of all nodes.
+func (w *world) rewrite(ctx context.Context, change func(record map[string]any)) {
+	w.puts(ctx, w.bench.nodes, func(i int) clientv3.Op {
+		key := keys + "/v/nodes/" + name(i)
+		record := map[string]any{}
 
-	for first := 0; first < count; first += batch {
-		var ops []clientv3.Op
-
-		for i := first; i < min(first+batch, count); i++ {
-			key := keys + "/v/nodes/" + name(i)
-
-			resp, err := w.raw.Get(ctx, key)
-			if err != nil || len(resp.Kvs) != 1 {
-				return fmt.Errorf("%s: %d records, %w", key, len(resp.Kvs), err)
-			}
-
-			var record map[string]any
-			if err := json.Unmarshal(resp.Kvs[0].Value, &record); err != nil {
-				return err
-			}
-
-			change(record)
-
-			text, err := json.Marshal(record)
-			if err != nil {
-				return err
-			}
-
-			ops = append(ops, clientv3.OpPut(key, string(text)))
+		for _, kv := range must(w.raw.Get(ctx, key)).Kvs {
+			check(json.Unmarshal(kv.Value, &record))
 		}
 
-		if _, err := w.raw.Txn(ctx).Then(ops...).Commit(); err != nil {
-			return err
-		}
-	}
+		change(record)
 
-	return nil
+		return clientv3.OpPut(key, string(must(json.Marshal(record))))
+	})
 }

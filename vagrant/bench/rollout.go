@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -15,30 +14,31 @@ import (
 )
 
 const (
-	rolloutNodes  = 1000
 	rolloutAtOnce = 10
 	// rolloutJob is the duration of a simulated job. Those of real hosts take longer.
 	rolloutJob = time.Second
 )
 
+// ideal returns the duration of a rollout whose decisions take no time.
+func (b *bench) ideal() side {
+	return func() float64 { return (time.Duration(b.rollout/rolloutAtOnce) * rolloutJob).Seconds() }
+}
+
+var idealSchedule = fmt.Sprintf("the ideal schedule of jobs of %s, %d at once", rolloutJob, rolloutAtOnce)
+
 // rollouts measures the time that the engine of rollouts itself needs for all decisions about
 // a fleet, against the ideal schedule of its jobs. The fleet is simulated in this process.
-func rollouts(ctx context.Context, b *bench) error {
-	ideal := rolloutNodes / rolloutAtOnce * rolloutJob
-
-	return b.compare(ctx, comparison{
-		name:     fmt.Sprintf("rollout, decisions about %d nodes", rolloutNodes),
-		unit:     "s",
-		against:  fmt.Sprintf("the ideal schedule of jobs of %s, %d at once", rolloutJob, rolloutAtOnce),
-		rounds:   5,
+func rollouts(_ context.Context, b *bench) []row {
+	return []row{{
+		Name: fmt.Sprintf("rollout, decisions about %d nodes", b.rollout), Unit: "s", Against: idealSchedule, Rounds: 5,
 		floor:    atMost(0.05, 0, "<= 0.05"),
-		baseline: func(context.Context) (float64, error) { return ideal.Seconds(), nil },
-		product: func(context.Context) (float64, error) {
-			took, err := newRolloutFleet().run()
-			return took.Seconds(), err
+		Note:     "simulated executors; without the store, see the row rollout-store",
+		baseline: b.ideal(),
+		product: func() float64 {
+			f := newRolloutFleet(b.rollout)
+			return timed(f.carryOut)
 		},
-		note: "simulated executors; without the store, see the row rollout-store",
-	})
+	}}
 }
 
 // rolloutFleet is a simulated fleet: its jobs end after their time, on a clock that jumps.
@@ -49,10 +49,10 @@ type rolloutFleet struct {
 	ends     map[string]time.Time // of the jobs that run
 }
 
-func newRolloutFleet() *rolloutFleet {
+func newRolloutFleet(nodes int) *rolloutFleet {
 	f := &rolloutFleet{byID: map[string]jobs.Job{}, ends: map[string]time.Time{}}
 
-	for i := range rolloutNodes {
+	for i := range nodes {
 		n := &inventory.Node{
 			Name: fmt.Sprintf("w-%05d", i), Status: inventory.Allocated, State: inventory.Discovered,
 			Group: inventory.GroupWorker,
@@ -63,26 +63,25 @@ func newRolloutFleet() *rolloutFleet {
 	return f
 }
 
-// run carries a rollout out, and returns the time that its decisions took.
-func (f *rolloutFleet) run() (took time.Duration, err error) {
-	now := time.Unix(0, 0)
-	begun := time.Now()
-
-	r, err := rollout.Make(f.snapshot, inventory.DefaultGroups(), nil, rollout.Request{
+// request is the request for a rollout over the fleet.
+func (f *rolloutFleet) request() rollout.Request {
+	return rollout.Request{
 		Spec: rollout.Spec{
 			Action: inventory.VerbApply, MaxUnavailable: strconv.Itoa(rolloutAtOnce),
 			Gate: rollout.Gate{SkipVerify: true},
 		},
 		Nodes: f.names,
-	}, now)
-	if err != nil {
-		return 0, err
 	}
+}
 
+// carryOut carries a rollout out.
+func (f *rolloutFleet) carryOut() {
+	now := time.Unix(0, 0)
+	r := must(rollout.Make(f.snapshot, inventory.DefaultGroups(), nil, f.request(), now))
 	world := rollout.World{
 		Node: func(name string) *inventory.Node { return jobs.Find(f.snapshot.Nodes, name) },
 		Job:  func(id string) (jobs.Job, bool) { j, ok := f.byID[id]; return j, ok },
-		Room: rolloutNodes,
+		Room: len(f.names),
 	}
 
 	for r = r.Begin("bench", now); !r.Status.Ended(); {
@@ -100,11 +99,14 @@ func (f *rolloutFleet) run() (took time.Duration, err error) {
 		}
 	}
 
-	if c := r.Count(); c.Succeeded != rolloutNodes {
-		return 0, errors.New("the rollout ended with " + r.Reason)
-	}
+	f.succeeded(r)
+}
 
-	return time.Since(begun), nil
+// succeeded requires the success of every node.
+func (f *rolloutFleet) succeeded(r rollout.Record) {
+	if c := r.Count(); c.Succeeded != len(f.names) {
+		fail("the rollout ended with %s", r.Reason)
+	}
 }
 
 // jump ends the jobs that end next, and returns the time of that.

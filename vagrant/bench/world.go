@@ -5,16 +5,14 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -29,8 +28,8 @@ import (
 // world is a running clusterm with its own directory.
 type world struct {
 	*client.Client
+	bench  *bench
 	dir    string
-	bin    string
 	url    string // of the API over loopback TCP
 	socket string
 	raw    *clientv3.Client // a direct connection to its etcd
@@ -38,7 +37,7 @@ type world struct {
 	cmd    *exec.Cmd
 	prefix []string // a command that runs clusterm, such as `lab run`
 	log    *os.File
-	names  int // number of prefixes that prefixFor has given out
+	used   int // number of prefixes that unused has given out
 }
 
 // keys is the prefix of all keys of clusterm. It repeats etcd.Keys(etcd.DefaultPrefix)
@@ -56,67 +55,42 @@ gossip: off
 max_body: 16777216
 `
 
-// world starts clusterm in a new directory. extra is added to its configuration;
-// through is a command that runs it.
-func (b *bench) world(ctx context.Context, extra string, through ...string) (*world, error) {
-	dir, err := os.MkdirTemp(b.dir, "w")
-	if err != nil {
-		return nil, err
-	}
-
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
+// world starts clusterm in a new directory, until the rows of the group are measured. extra is
+// added to its configuration; through is a command that runs it.
+func (b *bench) world(ctx context.Context, extra string, through ...string) *world {
+	dir, port := must(os.MkdirTemp(b.dir, "w")), freePort()
+	config := fmt.Appendf(nil, settings+extra, dir, port)
+	check(os.WriteFile(filepath.Join(dir, "clusterm.yaml"), config, 0o600))
 
 	w := &world{
+		bench:  b,
 		dir:    dir,
-		bin:    b.bin,
 		url:    fmt.Sprintf("http://127.0.0.1:%d", port),
 		socket: filepath.Join(dir, "api.sock"),
 		prefix: through,
+		log:    must(os.Create(filepath.Join(dir, "log"))),
+		http:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}},
 	}
+	w.Client = must(client.New(client.Options{Socket: w.socket}))
 
-	config := fmt.Appendf(nil, settings+extra, dir, port)
-	if err := os.WriteFile(filepath.Join(dir, "clusterm.yaml"), config, 0o600); err != nil {
-		return nil, err
-	}
+	b.cleanup(w.close)
+	w.begin()
+	w.answered(ctx, time.Now(), func() error { _, err := w.Groups(ctx); return err }) // needs no nodes
 
-	w.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
-	if w.Client, err = client.New(client.Options{Socket: w.socket}); err != nil {
-		return nil, err
-	}
+	w.raw = must(dial(w.etcdSocket()))
 
-	if w.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
-		return nil, err
-	}
-
-	if err := w.start(ctx); err != nil {
-		// The log is in the directory that close removes, but start has copied its end.
-		return nil, errors.Join(err, w.close())
-	}
-
-	w.raw, err = dial(filepath.Join(dir, "data/etcd/client.sock"))
-	if err != nil {
-		return nil, errors.Join(err, w.close())
-	}
-
-	return w, nil
+	return w
 }
 
 // full is a world with all nodes in its inventory.
-func (b *bench) full(ctx context.Context, extra string) (*world, error) {
-	w, err := b.world(ctx, extra)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) full(ctx context.Context, extra string) *world {
+	w := b.world(ctx, extra)
+	w.fill(ctx, b.nodes)
 
-	if err := w.fill(ctx, b.nodes); err != nil {
-		return nil, errors.Join(err, w.close())
-	}
-
-	return w, nil
+	return w
 }
+
+func (w *world) etcdSocket() string { return filepath.Join(w.dir, "data/etcd/client.sock") }
 
 func dial(socket string) (*clientv3.Client, error) {
 	return clientv3.New(
@@ -124,161 +98,143 @@ func dial(socket string) (*clientv3.Client, error) {
 	)
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
+func freePort() int {
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
 
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return l.Addr().(*net.TCPAddr).Port
 }
 
 // begin starts the process and does not wait until it answers.
-func (w *world) begin() error {
+func (w *world) begin() {
 	argv := slices.Concat(w.prefix,
-		[]string{filepath.Join(w.bin, "clusterm"), "--config", filepath.Join(w.dir, "clusterm.yaml")})
+		[]string{filepath.Join(w.bench.bin, "clusterm"), "--config", filepath.Join(w.dir, "clusterm.yaml")})
 	w.cmd = exec.Command(argv[0], argv[1:]...)
 	w.cmd.Stdout, w.cmd.Stderr = w.log, w.log
 	// A Ctrl-C must not reach clusterm: stop ends it.
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
-	return w.cmd.Start()
+	check(w.cmd.Start())
 }
 
-// start starts the process and waits until it answers.
-func (w *world) start(ctx context.Context) error {
-	if err := w.begin(); err != nil {
-		return err
+// answered asks until there is an answer, and returns the seconds since begun.
+func (w *world) answered(ctx context.Context, begun time.Time, ask func() error) float64 {
+	if err := poll(ctx, ask); err != nil {
+		text, _ := os.ReadFile(w.log.Name())
+		fail("clusterm does not answer: %w\n%s", err, text[max(0, len(text)-2000):])
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-
-	for {
-		// Any request does; this one needs no nodes.
-		_, err := w.Groups(ctx)
-		if err == nil {
-			return nil
-		}
-
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("clusterm does not answer: %w\n%s", err, w.logTail())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return time.Since(begun).Seconds()
 }
 
-// logTail is the end of clusterm's log.
-func (w *world) logTail() string {
-	text, _ := os.ReadFile(w.log.Name())
-	return string(text[max(0, len(text)-2000):])
+// poll asks until there is no error, for a minute at most.
+func poll(ctx context.Context, ask func() error) error {
+	for limit := time.Now().Add(time.Minute); ; {
+		err := ask()
+		if err == nil || ctx.Err() != nil || time.Now().After(limit) {
+			return err
+		}
+
+		<-time.After(2 * time.Millisecond)
+	}
 }
 
 // stop ends the process and waits for it.
-func (w *world) stop() error {
+func (w *world) stop() {
 	if w.cmd == nil || w.cmd.Process == nil {
-		return nil
+		return
 	}
 
 	_ = w.cmd.Process.Signal(syscall.SIGTERM)
 
 	// The whole group: a hanging etcd would keep the directory.
 	force := time.AfterFunc(40*time.Second, func() { _ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) })
-	defer force.Stop()
-	err := w.cmd.Wait()
+	_ = w.cmd.Wait()
+	force.Stop()
+
 	w.cmd = nil
-
-	// An exit status does not matter after a signal.
-	if _, exited := errors.AsType[*exec.ExitError](err); exited {
-		return nil
-	}
-
-	return err
 }
 
-// discard closes a world after its measurements, when a failure no longer matters.
-func (w *world) discard() { _ = w.close() }
-
-func (w *world) close() error {
-	var errs []error
+// close ends the world, whose measurements are over: a failure no longer matters.
+func (w *world) close() {
 	if w.raw != nil {
-		errs = append(errs, w.raw.Close())
+		_ = w.raw.Close()
 	}
 
 	w.http.CloseIdleConnections()
-	errs = append(errs, w.stop(), w.log.Close(), os.RemoveAll(w.dir))
-
-	return errors.Join(errs...)
+	w.stop()
+	_ = w.log.Close()
+	_ = os.RemoveAll(w.dir)
 }
 
-// prefixFor returns an unused prefix of keys for a baseline.
-func (w *world) prefixFor(what string) string {
-	w.names++
-	return fmt.Sprintf("/bench/%s/%d/", what, w.names)
+// unused returns a prefix of keys for a baseline.
+func (w *world) unused() string {
+	w.used++
+	return fmt.Sprintf("/bench/%d/", w.used)
 }
 
 // label and name identify a node by its number.
 func label(i int) string { return fmt.Sprintf("host%05d", i) }
 func name(i int) string  { return label(i) + "-0123456789ab" }
 
-// event reports count nodes from the number first on as discovered or disappeared.
-func (w *world) event(ctx context.Context, kind string, first, count int, addr func(i int) string) error {
-	return w.post(ctx, "/monitor/event", reportOf(kind, first, count, addr))
-}
-
-// reportOf returns the body of a report about the nodes first to first+count-1.
-func reportOf(kind string, first, count int, addr func(i int) string) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"monitor_event":{"name":%q,"nodes":[`, kind)
-
-	for i := first; i < first+count; i++ {
-		if i > first {
-			b.WriteByte(',')
-		}
-
-		fmt.Fprintf(&b, `{"label":%q,"serial":"0123456789ab","addr":%q}`, label(i), addr(i))
+// firstNodes names the first nodes.
+func firstNodes(count int) (out []string) {
+	for i := range count {
+		out = append(out, name(i))
 	}
 
-	b.WriteString(`]}}`)
-
-	return b.Bytes()
+	return out
 }
 
 func addrOf(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255) }
 
-func (w *world) post(ctx context.Context, path string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url+path, bytes.NewReader(body))
+// report reports the nodes first to first+count-1 as discovered or disappeared.
+func (w *world) report(ctx context.Context, kind string, first, count int, addr func(i int) string) error {
+	var nodes []string
+	for i := first; i < first+count; i++ {
+		nodes = append(nodes, fmt.Sprintf(`{"label":%q,"serial":"0123456789ab","addr":%q}`, label(i), addr(i)))
+	}
+
+	body := fmt.Sprintf(`{"monitor_event":{"name":%q,"nodes":[%s]}}`, kind, strings.Join(nodes, ","))
+
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url+"/monitor/event", strings.NewReader(body))
 	if err != nil {
 		return err
 	}
 
 	req.Header.Set("Content-Type", api.TypeJSON)
 
-	res, err := w.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s: %s: %s", path, res.Status, bytes.TrimSpace(text))
-	}
-
-	return err
+	return send(w.http, req, &bytes.Buffer{})
 }
 
-// fill reports the nodes 0 to count-1 as discovered, 1000 to a request.
-func (w *world) fill(ctx context.Context, count int) error {
+// fill reports the first nodes as discovered, 1000 to a request.
+func (w *world) fill(ctx context.Context, count int) {
 	for first := 0; first < count; first += 1000 {
-		if err := w.event(ctx, "discovered", first, min(1000, count-first), addrOf); err != nil {
-			return err
-		}
+		check(w.report(ctx, "discovered", first, min(1000, count-first), addrOf))
+	}
+}
+
+// flips reports nodes far apart one after the other, each as the opposite of what it was.
+type flips struct {
+	*world
+	gone []bool
+	next int
+}
+
+func (w *world) flips() *flips { return &flips{world: w, gone: make([]bool, w.bench.nodes)} }
+
+// turn chooses the next node, and returns its new state and the function that reports it.
+func (f *flips) turn(ctx context.Context) (node string, state inventory.State, do func() error) {
+	i, kind := f.next, "disappeared"
+	state = inventory.Disappeared
+
+	if f.gone[i] {
+		kind, state = "discovered", inventory.Discovered
 	}
 
-	return nil
+	f.gone[i], f.next = !f.gone[i], (i+97)%len(f.gone)
+
+	return name(i), state, func() error { return f.report(ctx, kind, i, 1, addrOf) }
 }
 
 // fetch reads a response of status 200 into the buffer.
@@ -288,6 +244,11 @@ func fetch(ctx context.Context, c *http.Client, url string, buf *bytes.Buffer) e
 		return err
 	}
 
+	return send(c, req, buf)
+}
+
+// send sends a request, and reads the response, which must be a success, into the buffer.
+func send(c *http.Client, req *http.Request, buf *bytes.Buffer) error {
 	res, err := c.Do(req)
 	if err != nil {
 		return err
@@ -302,8 +263,8 @@ func fetch(ctx context.Context, c *http.Client, url string, buf *bytes.Buffer) e
 	}
 
 	_, err = buf.ReadFrom(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %.200s", url, res.Status, buf.Bytes())
+	if err == nil && res.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s: %s: %.200s", req.URL, res.Status, buf.Bytes())
 	}
 
 	return err
@@ -322,47 +283,47 @@ func (w *world) overSocket() *http.Client {
 	}
 }
 
-// resident is the proportional set size of a process in MiB: its private memory, and
-// its share of the memory that it shares.
-func resident(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		return 0, err
-	}
-
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "Pss:" {
-			kib, err := strconv.Atoi(f[1])
-			return float64(kib) / 1024, err
-		}
-	}
-
-	return 0, fmt.Errorf("/proc/%d/smaps_rollup has no Pss", pid)
+// carryOut submits a job, and returns it when it is complete.
+func (w *world) carryOut(ctx context.Context, request api.JobRequest) api.Job {
+	return w.complete(ctx, must(w.Submit(ctx, request)).ID)
 }
 
-// children lists the child processes of a process.
-func children(pid int) ([]int, error) {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return nil, err
+// complete waits until the job is complete.
+func (w *world) complete(ctx context.Context, id string) api.Job {
+	j := must(w.WaitJob(ctx, id))
+	if j.Status != api.Complete {
+		fail("job %s is %s: %s", j.ID, j.Status, j.Message)
 	}
 
-	var out []int
-	for _, file := range threads {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
+	return j
+}
 
-		for _, f := range strings.Fields(string(text)) {
-			child, err := strconv.Atoi(f)
-			if err != nil {
-				return nil, err
-			}
+// quarantine makes the first nodes Quarantined: it forgets them and reports them again.
+func (w *world) quarantine(ctx context.Context, count int) {
+	_ = must(w.Forget(ctx, api.Forget{Nodes: firstNodes(count), Force: true}))
+	w.fill(ctx, count)
+}
 
-			out = append(out, child)
+// clearing requests the only verb that needs no playbook. With force it takes a node from
+// Quarantined to Decommissioning at its claim, and to Unallocated at its end.
+func clearing(nodes ...string) api.JobRequest {
+	return api.JobRequest{Verb: inventory.VerbClear, Nodes: nodes, Force: true, Reason: "bench"}
+}
+
+// record is the stored record of a node, for a baseline that writes as many bytes.
+func (w *world) record(ctx context.Context) string { return w.largest(ctx, "/v/nodes/"+name(0)) }
+
+// largest returns the largest value with the prefix.
+func (w *world) largest(ctx context.Context, key string) (out string) {
+	for _, kv := range must(w.raw.Get(ctx, keys+key, clientv3.WithPrefix())).Kvs {
+		if len(kv.Value) > len(out) {
+			out = string(kv.Value)
 		}
 	}
 
-	return out, nil
+	if !json.Valid([]byte(out)) {
+		fail("there is no record below %s", key)
+	}
+
+	return out
 }

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+)
+
+// bearer sends a token with each request.
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+
+	return b.next.RoundTrip(r)
+}
+
+// accessed measures the cost of TLS and a token: the same requests over HTTPS with a token,
+// and over the Unix socket, both on connections that are kept.
+func accessed(ctx context.Context, b *bench) []row {
+	port := freePort()
+	w := b.full(ctx, fmt.Sprintf("listen: 127.0.0.1:%d\njobs: {limit: %d}\n", port, atOnce))
+	base := fmt.Sprintf("https://127.0.0.1:%d", port)
+	token := must(w.CreateToken(ctx, api.TokenRequest{Role: "operator"})).Token
+
+	ca, _, err := client.Certificate(ctx, base)
+	check(err)
+
+	// clusterctl pins the CA and sends the token in the same way.
+	remote := must(client.New(client.Options{
+		URL: base, Token: token, Trust: client.Trust{Fingerprint: client.Fingerprint(ca)},
+	}))
+
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
+
+	https := &http.Client{Transport: bearer{token, &http.Transport{
+		TLSClientConfig:    &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots},
+		MaxConnsPerHost:    1,
+		DisableCompression: true,
+	}}}
+
+	// lists returns the rate of lists of all nodes over one connection.
+	lists := func(c *http.Client, base string) side {
+		r := &reader{Client: c, base: base}
+
+		return func() float64 {
+			return 8 / timed(func() {
+				for range 8 {
+					readPages(ctx, r)
+				}
+			})
+		}
+	}
+
+	// decoded is the same for a program that decodes the nodes.
+	decoded := func(over *client.Client) side {
+		return func() float64 {
+			return 4 / timed(func() {
+				for range 4 {
+					count := 0
+
+					for _, err := range over.EachNode(ctx, client.NodeFilter{}) {
+						check(err)
+
+						count++
+					}
+
+					if count != b.nodes {
+						fail("the answer has %d nodes instead of %d", count, b.nodes)
+					}
+				}
+			})
+		}
+	}
+
+	// transitions returns the rate of transitions by a job of many nodes.
+	transitions := func(over *client.Client) side {
+		return func() float64 { return w.clearFirst(ctx, &world{Client: over}) }
+	}
+
+	rows := []row{
+		{
+			Name: "lists over HTTPS with a token, decoded", Unit: "lists/s", floor: atLeast(0.85),
+			product: decoded(remote), baseline: decoded(w.Client),
+			Note: "all nodes in pages of 1000, by the client of clusterctl",
+		},
+		{
+			Name: "lists over HTTPS with a token, bytes", Unit: "lists/s",
+			product: lists(https, base), baseline: lists(w.overSocket(), "http://clusterm"),
+			Note: "without decoding, so that the encryption of some megabytes is most of the time",
+		},
+		{
+			Name: "transitions over HTTPS with a token, a job of 64 nodes", Unit: "/s", floor: atLeast(0.85),
+			product: transitions(remote), baseline: transitions(w.Client),
+		},
+	}
+
+	for i := range rows {
+		rows[i].Against, rows[i].Rounds = "the same over the Unix socket", 9
+	}
+
+	return rows
+}
+
+// reports is the number of requests in a round of the row report.
+const reports = 500
+
+// reported measures reports of one node each, sent one after the other by one client. Each
+// of them changes the state of a node in a full inventory, and is durable when it is
+// answered.
+func reported(ctx context.Context, b *bench) []row {
+	w := b.full(ctx, "")
+	record, f := w.record(ctx), w.flips()
+
+	w.http.CloseIdleConnections()
+	w.http, w.url = &http.Client{Transport: w.connect(ctx)}, "http://clusterm"
+
+	return []row{{
+		Name:    "reports of one node, one client",
+		Unit:    "/s",
+		Against: "raw etcd puts of a record, one after the other",
+		Rounds:  9,
+		floor:   atLeast(0.5),
+		Note: "each request changes the state of a node and also writes a history entry; " +
+			"the baseline writes the record alone",
+		product: func() float64 {
+			return reports / timed(func() {
+				for range reports {
+					_, _, report := f.turn(ctx)
+					check(report())
+				}
+			})
+		},
+		baseline: func() float64 {
+			prefix := w.unused()
+
+			return reports / timed(func() {
+				for i := range reports {
+					_ = must(w.raw.Put(ctx, prefix+name(i), record))
+				}
+			})
+		},
+	}}
+}
+
+// connection is a transport with one connection to the manager. That of net/http hands each
+// request to two goroutines of its own, which takes longer than the manager needs for it.
+type connection struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+// connect connects to the socket of the manager. The connection ends with the context.
+func (w *world) connect(ctx context.Context) connection {
+	var d net.Dialer
+
+	c := must(d.DialContext(ctx, "unix", w.socket))
+	w.bench.cleanup(func() { _ = c.Close() })
+
+	// A request that hangs ends with the benchmark.
+	context.AfterFunc(ctx, func() { c.Close() })
+
+	return connection{c, bufio.NewReader(c)}
+}
+
+func (c connection) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Write(c); err != nil {
+		return nil, err
+	}
+
+	return http.ReadResponse(c.answers, r)
+}
+
+// events is the number of events in a round of the row watch.
+const events = 200
+
+// watch measures the time from the request of an event to its arrival in a watch, one
+// event after the other.
+func watch(ctx context.Context, b *bench) []row {
+	w := b.full(ctx, "")
+	record, f := w.record(ctx), w.flips()
+
+	ctx, cancel := context.WithCancel(ctx)
+	changed := make(chan api.Change, 1)
+	ended := error(nil) // valid once changed is closed
+
+	var watchers sync.WaitGroup
+
+	watchers.Go(func() {
+		defer close(changed)
+
+		for change, err := range w.Watch(ctx, client.WatchOptions{Kinds: []api.WatchKind{api.WatchNodes}}) {
+			if err != nil {
+				ended = err
+				return
+			}
+
+			select {
+			case changed <- change:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+
+	b.cleanup(func() { cancel(); watchers.Wait() })
+
+	// arrival waits for the next change that is meant.
+	arrival := func(meant func(api.Change) bool) api.Change {
+		for change := range changed {
+			if meant(change) {
+				return change
+			}
+		}
+
+		fail("the watch has ended: %w", ended)
+
+		return api.Change{}
+	}
+
+	// A watch begins with the current nodes.
+	arrival(func(change api.Change) bool { return change.Type == api.ChangeSync })
+
+	prefix := w.unused()
+	// The raw watch receives puts below this prefix only, not the product's writes.
+	changes := w.raw.Watch(ctx, prefix, clientv3.WithPrefix())
+
+	return []row{{
+		Name:    "event to watch, p99",
+		Unit:    "ms",
+		Against: "raw put to raw watch, p99",
+		Rounds:  5,
+		floor:   atMost(3, 5, "<= 3 x + 5 ms"),
+		Note:    fmt.Sprintf("from POST /monitor/event to the change in /v1/watch, %d events a round", events),
+		product: func() float64 {
+			return latency(func(int) (do func() error, arrives func()) {
+				node, state, report := f.turn(ctx)
+
+				return report, func() {
+					// Not progress events, nor late changes of other nodes.
+					change := arrival(func(c api.Change) bool { return c.Type == api.ChangePut && c.Name == node })
+					if n := must(change.Node()); n.State != state {
+						fail("the watch has %s as %s, want %s", n.Name, n.State, state)
+					}
+				}
+			})
+		},
+		baseline: func() float64 {
+			return latency(func(i int) (do func() error, arrives func()) {
+				return func() error { _, err := w.raw.Put(ctx, prefix+name(i), record); return err }, func() {
+					resp, open := <-changes
+					if !open || resp.Err() != nil {
+						fail("the raw watch has ended: %w", resp.Err())
+					}
+				}
+			})
+		},
+	}}
+}
+
+// latency returns the 99th percentile of the time from an event to its arrival in ms, of events
+// one after the other.
+func latency(event func(i int) (do func() error, arrives func())) float64 {
+	var took []float64
+
+	for i := range events {
+		do, arrives := event(i)
+		begun := time.Now()
+
+		// The change may arrive before the answer to the event.
+		answered := make(chan error, 1)
+		go func() { answered <- do() }()
+
+		arrives()
+
+		took = append(took, 1000*time.Since(begun).Seconds())
+
+		check(<-answered)
+	}
+
+	return p99(took)
+}
