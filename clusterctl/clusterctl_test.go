@@ -235,7 +235,7 @@ func TestVerbsHaveCommands(t *testing.T) {
 			path = "clusterctl " + string(row.Verb)
 		}
 
-		if !strings.Contains(string(Reference()), "\n## "+path+"\n") {
+		if !strings.Contains(string(reference()), "\n## "+path+"\n") {
 			t.Errorf("there is no command %q", path)
 		}
 	}

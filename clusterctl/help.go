@@ -15,12 +15,11 @@ import (
 	"github.com/contiv/cluster/clusterctl/print"
 )
 
-// The widths of help and reference, in columns. Help is narrower on a narrow terminal.
+// The widths of help, in columns. It is narrower on a narrow terminal.
 const (
-	helpWidth     = 100
-	leastWidth    = 60
-	termWidth     = 28
-	markdownWidth = 118
+	helpWidth  = 100
+	leastWidth = 60
+	termWidth  = 28
 )
 
 // help is the command `clusterctl help [COMMAND…]`.

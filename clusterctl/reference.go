@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/exit"
-	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -67,94 +66,9 @@ func synopsis(c *cli.Command, path string) string {
 	return path + " [OPTION…] " + c.ArgsUsage
 }
 
-// Reference returns the reference of the command line in Markdown.
-func Reference() []byte {
-	root := (&app{}).root()
-	var b bytes.Buffer
-	fmt.Fprintf(
-		&b,
-		"# clusterctl\n\n<!-- Generated from the command tree by `make docs`; do not edit. -->\n\n%s\n\n%s\n",
-		sentence(root.Usage),
-		markdown(root.Description),
-	)
-	b.WriteString(
-		"\nOptions are accepted before and after arguments, until `--`. Standard output carries the requested " +
-			"answer only;\n" +
-			"progress, warnings and errors go to standard error. `-o json` prints the answer of the manager, and " +
-			"only ever grows.\n",
-	)
-	tableOf(&b, "Global options", "option", flagRows(root.Flags))
-	tableOf(&b, "Exit codes", "code", exitRows())
-	b.WriteString("\n## Commands\n\n")
-	// The index first, then one section per command.
-	each(root, "clusterctl", func(c *cli.Command, path string) {
-		if len(c.VisibleCommands()) == 0 {
-			fmt.Fprintf(
-				&b,
-				"* [%s](#%s): %s\n",
-				strings.TrimPrefix(path, "clusterctl "),
-				strings.ReplaceAll(path, " ", "-"),
-				c.Usage,
-			)
-		}
-	})
-	each(root, "clusterctl", func(c *cli.Command, path string) {
-		if len(c.VisibleCommands()) > 0 {
-			return
-		}
-
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n```\n%s\n```\n", path, sentence(c.Usage), synopsis(c, path))
-
-		if c.Description != "" {
-			fmt.Fprintf(&b, "\n%s\n", markdown(c.Description))
-		}
-
-		if options := flagRows(c.Flags); len(options) > 0 {
-			b.WriteString("\n| option | |\n|---|---|\n")
-
-			for _, r := range options {
-				fmt.Fprintf(&b, "| `%s` | %s |\n", r[0], cell(r[1]))
-			}
-		}
-
-		fmt.Fprintf(&b, "\n```\n%s\n```\n", strings.Join(examplesOf(c), "\n"))
-	})
-
-	return b.Bytes()
-}
-
-// tableOf writes a titled table of two columns.
-func tableOf(b *bytes.Buffer, title, head string, rows [][2]string) {
-	fmt.Fprintf(b, "\n## %s\n\n| %s | |\n|---|---|\n", title, head)
-
-	for _, r := range rows {
-		fmt.Fprintf(b, "| `%s` | %s |\n", r[0], cell(r[1]))
-	}
-}
-
 // sentence returns a usage as a sentence.
 func sentence(usage string) string {
 	return strings.ToUpper(usage[:1]) + usage[1:] + "."
-}
-
-// markdown returns help text with its lines as paragraphs.
-func markdown(text string) string {
-	var out []string
-	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		if line = print.Fold(line, markdownWidth); line != "" {
-			out = append(out, escapeMarkdown(line))
-		}
-	}
-
-	return strings.Join(out, "\n\n")
-}
-
-// cell returns text for a cell of a Markdown table.
-func cell(text string) string { return strings.ReplaceAll(escapeMarkdown(text), "|", `\|`) }
-
-// escapeMarkdown escapes the characters that Markdown would interpret.
-func escapeMarkdown(text string) string {
-	return strings.NewReplacer("<", "&lt;", "*", `\*`, "_", `\_`, "[", `\[`).Replace(text)
 }
 
 // Man returns the manual pages by file name: one for the program, and one for

@@ -55,26 +55,13 @@ type Part string
 
 // The parts of a Configuration.
 const (
-	PartPlaybooks Part = "playbooks"
-	PartGroup     Part = "group"
-	PartVariables Part = "variables"
-	PartImage     Part = "image"
-	PartTags      Part = "tags"
-	PartMasters   Part = "masters"
+	PartPlaybooks Part = "playbooks" // by their content
+	PartGroup     Part = "group"     // the host group
+	PartVariables Part = "variables" // merged, secrets included
+	PartImage     Part = "image"     // of the operating system
+	PartTags      Part = "tags"      // of the group, by which it chooses tasks
+	PartMasters   Part = "masters"   // the nodes in service of groups that others require: names, addresses and groups
 )
-
-// Parts lists every part with its meaning.
-var Parts = []struct {
-	Part    Part
-	Meaning string
-}{
-	{PartPlaybooks, "the playbooks, by their content"},
-	{PartGroup, "the host group"},
-	{PartVariables, "the merged variables, secrets included"},
-	{PartImage, "the image of the operating system"},
-	{PartTags, "the tags of the group, by which it chooses tasks"},
-	{PartMasters, "the nodes in service of groups that others require: names, addresses and groups"},
-}
 
 // Differs returns the parts in which both configurations are known and differ. A
 // commit with the same playbooks is no difference, and hashes of variables with two

@@ -305,9 +305,6 @@ func ShowRollout(id string) Action { return Action{Name: ActionShowRollout, Roll
 // ListWindows returns the action that lists the maintenance windows.
 func ListWindows() Action { return Action{Name: ActionListWindows} }
 
-// ReleaseBrake returns the action that releases the brake of automation.
-func ReleaseBrake() Action { return Action{Name: ActionReleaseBrake} }
-
 // ListJobs returns the action that lists the jobs.
 func ListJobs() Action { return Action{Name: ActionListJobs} }
 

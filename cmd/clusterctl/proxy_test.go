@@ -22,7 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/contracttest"
 )
 
 // proxy connects one script with its daemon. It records the requests, checks them
@@ -30,7 +30,7 @@ import (
 // answers, and requests without an answer.
 type proxy struct {
 	daemon    *testDaemon
-	transport contract.Transport
+	transport contracttest.Transport
 	server    *http.Server // nil during an outage
 
 	mu       sync.Mutex
@@ -52,7 +52,7 @@ func newProxy(d *testDaemon) *proxy {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", d.socket())
 	}
-	p.transport = contract.Transport{
+	p.transport = contracttest.Transport{
 		Base:   faults{p, &http.Transport{DialContext: dial}},
 		Report: p.violation,
 	}

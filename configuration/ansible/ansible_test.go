@@ -275,7 +275,7 @@ func TestEnvironmentOfARun(t *testing.T) {
 	}
 
 	s.Env = []string{"ANSIBLE_VAULT_PASSWORD_FILE"}
-	if err := Prepare(s); err == nil {
+	if err := prepare(s); err == nil {
 		t.Error("a variable ANSIBLE_… was passed on")
 	}
 }
@@ -550,7 +550,7 @@ func TestPreparedButNeverStarted(t *testing.T) {
 	t.Parallel()
 
 	s := fakeSpec(t, "prints-and-fails")
-	if err := Prepare(s); err != nil {
+	if err := prepare(s); err != nil {
 		t.Fatal(err)
 	}
 
@@ -725,17 +725,17 @@ func TestPrepareRefuses(t *testing.T) {
 		s := good
 		change(&s)
 
-		if err := Prepare(s); inventory.KindOf(err) != inventory.KindInvalid {
+		if err := prepare(s); inventory.KindOf(err) != inventory.KindInvalid {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 
-	if err := Prepare(good); err != nil {
+	if err := prepare(good); err != nil {
 		t.Error(err)
 	}
 
 	good.Lease = time.Now().Add(time.Minute)
-	if err := Prepare(good); err != nil {
+	if err := prepare(good); err != nil {
 		t.Errorf("preparing again: %v", err)
 	}
 }
@@ -787,7 +787,7 @@ func TestNewHostKeys(t *testing.T) {
 		configuration.Host{Name: "Known-1", Addr: "127.0.0.3", Role: configuration.RolePeer, HostKeys: []string{key}},
 		configuration.Host{Name: "New-1", Addr: "127.0.0.4", Role: configuration.RoleTarget},
 	)
-	if err := Prepare(s); err != nil {
+	if err := prepare(s); err != nil {
 		t.Fatal(err)
 	}
 
@@ -856,4 +856,13 @@ func TestCheck(t *testing.T) {
 	if _, err := Check(ctx, script("#!/bin/sh\nsleep 600")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("hanging ansible-playbook: %v", err)
 	}
+}
+
+// prepare checks the spec and writes the files of its run.
+func prepare(s Spec) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+
+	return s.prepare()
 }

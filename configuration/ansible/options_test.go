@@ -126,7 +126,7 @@ func TestOptionsOfASpec(t *testing.T) {
 		Check: true, Diff: true, Tags: []string{"web", "db"}, SkipTags: []string{"slow"}, Verbosity: 2,
 	}
 
-	if err := Prepare(s); err != nil {
+	if err := prepare(s); err != nil {
 		t.Fatal(err)
 	}
 
@@ -138,7 +138,7 @@ func TestOptionsOfASpec(t *testing.T) {
 	s.Dir = filepath.Join(t.TempDir(), "run")
 	s.Options.Tags = []string{"--become"}
 
-	err := Prepare(s)
+	err := prepare(s)
 	if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), "is not a tag") {
 		t.Errorf("%v", err)
 	}

@@ -191,18 +191,9 @@ func checkKeyFile(h configuration.Host) error {
 	return f.Close()
 }
 
-// Prepare checks the spec and writes the files of the run into its directory,
-// durably and readable by this account only. No secret appears on a command
-// line or in an environment. Prepare may be repeated until a runner has begun
-// in the directory.
-func Prepare(s Spec) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-
-	return s.prepare()
-}
-
+// prepare writes the files of the run into its directory, durably and readable by this
+// account only. No secret appears on a command line or in an environment. prepare may be
+// repeated until a runner has begun in the directory.
 func (s Spec) prepare() error {
 	if err := s.makeDir(); err != nil {
 		return err

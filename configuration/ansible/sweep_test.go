@@ -88,7 +88,7 @@ func TestSecretsGoWithTheRun(t *testing.T) {
 	wait(t, run)
 
 	never := secretSpec(t, "prints-and-fails")
-	if err := Prepare(never); err != nil {
+	if err := prepare(never); err != nil {
 		t.Fatal(err)
 	}
 
@@ -118,7 +118,7 @@ func TestSweepSecrets(t *testing.T) {
 	dead := active
 	dead.Dir = filepath.Join(filepath.Dir(active.Dir), "dead")
 
-	if err := Prepare(dead); err != nil {
+	if err := prepare(dead); err != nil {
 		t.Fatal(err)
 	}
 

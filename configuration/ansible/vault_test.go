@@ -109,7 +109,7 @@ func TestLiveVault(t *testing.T) {
 	}
 
 	s.VaultIDs = []string{"not a path"}
-	if err := Prepare(s); inventory.KindOf(err) != inventory.KindInvalid {
+	if err := prepare(s); inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("a bad vault id: %v", err)
 	}
 }

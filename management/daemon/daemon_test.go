@@ -33,7 +33,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
-	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -241,7 +241,7 @@ func (s *site) checked() *http.Client {
 		return (&net.Dialer{}).DialContext(ctx, "unix", s.dir+"/s")
 	}
 
-	return &http.Client{Transport: contract.Transport{Base: &http.Transport{DialContext: dial}, Report: s.t.Errorf}}
+	return &http.Client{Transport: contracttest.Transport{Base: &http.Transport{DialContext: dial}, Report: s.t.Errorf}}
 }
 
 func (s *site) up() {
@@ -313,7 +313,7 @@ func (s *site) get(path string) (int, string) {
 
 func (s *site) do(req *http.Request) (int, string) {
 	s.t.Helper()
-	resp, err := (&http.Client{Transport: contract.Transport{Report: s.t.Errorf}}).Do(req)
+	resp, err := (&http.Client{Transport: contracttest.Transport{Report: s.t.Errorf}}).Do(req)
 	s.must(err)
 
 	defer resp.Body.Close()

@@ -32,7 +32,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
-	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
@@ -56,7 +56,7 @@ var update = flag.Bool("update", false, "write the answers of the examples in op
 func TestExamples(t *testing.T) {
 	t.Parallel()
 
-	c, err := contract.Load()
+	c, err := contracttest.Load()
 	if err != nil {
 		t.Fatal(err)
 	}

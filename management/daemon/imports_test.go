@@ -4,9 +4,8 @@ package daemon
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
-	"fmt"
-	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -49,7 +48,7 @@ var mayImport = map[string][]string{
 	"configuration/source":         {"inventory", "configuration"},
 	"management/api":               {"inventory"},
 	"management/openapi":           {},
-	"management/contract":          {"management/api", "management/openapi"},
+	"management/contracttest":      {"management/api", "management/openapi"},
 	"management/client":            {"inventory", "management/api"},
 	"management/metrics":           {},
 	"management/selector":          {"inventory"},
@@ -376,10 +375,10 @@ var homes = []struct {
 	{"github.com/yuin/goldmark", []string{"management/openapi"}, "one home per dependency"},
 	{
 		"github.com/getkin/kin-openapi",
-		[]string{"management/openapi", "management/contract"},
+		[]string{"management/openapi", "management/contracttest"},
 		"one home per dependency, and its checks",
 	},
-	{module + "/management/contract", nil, "it is for tests"},
+	{module + "/management/contracttest", nil, "it is for tests"},
 	{module + "/management/job/jobtest", nil, "it is for tests"},
 	{module + "/management/server/nodelist/nodelisttest", nil, "it is for tests"},
 	{module + "/monitor/serf/serftest", nil, "it is for tests"},
@@ -684,234 +683,22 @@ func TestLicence(t *testing.T) {
 	}
 }
 
-// TestNoSleeping checks that tests sleep only in bubbles of testing/synctest. Elsewhere
-// they wait for an event.
+// TestNoSleeping checks that tests sleep only in files with bubbles of testing/synctest.
+// Elsewhere they wait for an event.
 func TestNoSleeping(t *testing.T) {
 	t.Parallel()
-	files := token.NewFileSet()
 	everyFile(t, func(path string) {
 		if !strings.HasSuffix(path, "_test.go") {
 			return
 		}
 
-		f, err := parser.ParseFile(files, filepath.Join(root, path), nil, 0)
+		text, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		for _, pos := range sleeps(f) {
-			t.Errorf("%s sleeps, and not in a bubble of testing/synctest", files.Position(pos))
+		if bytes.Contains(text, []byte("time."+"Sleep(")) && !bytes.Contains(text, []byte(`"testing/synctest"`)) {
+			t.Errorf("%s sleeps, and has no bubble of testing/synctest", path)
 		}
 	})
-}
-
-// TestSleeps tests the analysis behind TestNoSleeping.
-func TestSleeps(t *testing.T) {
-	t.Parallel()
-	files := token.NewFileSet()
-
-	f, err := parser.ParseFile(files, "x_test.go", `package x
-func TestBubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { go func() { time.Sleep(1) }() })
-	time.Sleep(1) // here
-}
-func inBubble(t *testing.T, f func()) {
-	synctest.Test(t, func(*testing.T) { f() })
-}
-func TestByHelper(t *testing.T) {
-	inBubble(t, func() { time.Sleep(1) })
-	go func() { time.Sleep(1) }() // here
-}
-func expect() { time.Sleep(1); synctest.Wait() }
-func TestWaitElsewhere(t *testing.T) {
-	inBubble(t, func() { synctest.Wait() })
-	t.Run("", func(t *testing.T) { time.Sleep(1) }) // here
-}
-`, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var lines []int
-	for _, pos := range sleeps(f) {
-		lines = append(lines, files.Position(pos).Line)
-	}
-
-	if !slices.Equal(lines, []int{4, 11, 16}) {
-		t.Errorf("they are seen in the lines %v", lines)
-	}
-}
-
-// sleeps returns the uses of time.Sleep that may run outside a bubble. Inside are
-// functions passed to synctest.Test, directly or by a helper of the file, and functions
-// with synctest.Wait, which panics elsewhere.
-func sleeps(f *ast.File) []token.Pos {
-	is := func(n ast.Node, pkg, name string) bool {
-		s, ok := n.(*ast.SelectorExpr)
-		if !ok || s.Sel.Name != name {
-			return false
-		}
-
-		x, ok := s.X.(*ast.Ident)
-
-		return ok && x.Name == pkg
-	}
-	uses := func(body ast.Node, name string, nested bool) (found bool) {
-		ast.Inspect(body, func(n ast.Node) bool {
-			found = found || is(n, "synctest", name)
-			_, inner := n.(*ast.FuncLit)
-
-			return nested || !inner
-		})
-
-		return found
-	}
-
-	helpers := map[string]bool{}
-	for _, d := range f.Decls {
-		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
-			helpers[fn.Name.Name] = uses(fn.Body, "Test", true)
-		}
-	}
-
-	var out []token.Pos
-	ast.PreorderStack(f, nil, func(n ast.Node, stack []ast.Node) bool {
-		if !is(n, "time", "Sleep") {
-			return true
-		}
-
-		innermost := true
-		for i, outer := range slices.Backward(stack) {
-			var body ast.Node
-			switch fn := outer.(type) {
-			case *ast.FuncDecl:
-				body = fn.Body
-			case *ast.FuncLit:
-				body = fn.Body
-				if call, ok := stack[i-1].(*ast.CallExpr); ok && call.Fun != fn {
-					name, _ := call.Fun.(*ast.Ident)
-					if is(call.Fun, "synctest", "Test") || name != nil && helpers[name.Name] {
-						return true
-					}
-				}
-			}
-
-			if body != nil && innermost {
-				innermost = false
-
-				if uses(body, "Wait", false) {
-					return true
-				}
-			}
-		}
-
-		out = append(out, n.Pos())
-
-		return true
-	})
-
-	return out
-}
-
-// firstGeneration lists the errors of the first-generation manager, with the tests that
-// hold this one to better behaviour.
-var firstGeneration = []struct{ sentence, tests string }{
-	{
-		"a restart lost groups, globals, jobs, logs and every node that serf did not report at that moment",
-		"management/engine/service_test.go:TestFirstGenerationRestart " +
-			"management/daemon/daemon_test.go:TestFirstGenerationLife",
-	},
-	{
-		"a request refused half-way left nodes in a wrong status or group",
-		"management/job/accept_test.go:TestFirstGenerationHalfRefused management/etcd/store_test.go:TestClaimRefused",
-	},
-	{
-		"commissioning a decommissioned node together with an allocated one corrupted the first",
-		"management/job/accept_test.go:TestFirstGenerationHalfRefused",
-	},
-	{"a refused request replaced the last job", "management/engine/service_test.go:TestFirstGenerationLastJob"},
-	{"an event without nodes killed the daemon", "management/engine/observe_test.go:TestFirstGenerationEvents"},
-	{
-		"an event with several nodes handled only the first",
-		"management/engine/observe_test.go:TestFirstGenerationEvents",
-	},
-	{"listing nodes while events arrived crashed it", "management/engine/observe_test.go:TestFirstGenerationListing"},
-	{
-		"a graceful serf leave was ignored",
-		"management/daemon/daemon_test.go:TestFirstGenerationGracefulLeave " +
-			"monitor/serf/agent_test.go:TestJoinFailReturnLeave",
-	},
-	{
-		"nodes that failed while the monitor was disconnected stayed Discovered",
-		"management/engine/observe_test.go:TestSink monitor/serf/agent_test.go:TestObserverRestart",
-	},
-	{
-		"an address change reached the monitor but not Ansible",
-		"inventory/node_test.go:TestFirstGenerationAddressChange " +
-			"management/engine/service_test.go:TestFirstGenerationAddressChange",
-	},
-	{
-		"a log line over 64 KiB hung the job",
-		"configuration/ansible/ansible_test.go:TestHugeLine management/etcd/log_test.go:TestFirstGenerationLongLine",
-	},
-	{
-		"output was read at 20 lines/s",
-		"configuration/ansible/ansible_test.go:TestOutputLimit management/engine/service_test.go:TestLog",
-	},
-	{
-		"a stalled follower stalled the job",
-		"management/engine/service_test.go:TestLog management/server/server_test.go:TestStalledFollower",
-	},
-	{"a taken port hung the daemon", "management/daemon/daemon_test.go:TestFirstGenerationTakenPort"},
-	{
-		"SIGTERM orphaned ansible-playbook",
-		"configuration/ansible/ansible_test.go:TestRunSurvivesTheDaemon " +
-			"management/daemon/daemon_test.go:TestRestartDuringAJob",
-	},
-	{"a config reload changed only what was shown", "management/daemon/settings_test.go:TestFirstGenerationConfig"},
-	{
-		"inventory files could be injected through an address or a label",
-		"inventory/names_test.go:TestFirstGenerationInjection " +
-			"configuration/inventory_test.go:TestEveryCharacterSurvives",
-	},
-	{"extra-vars were visible in ps", "configuration/ansible/ansible_test.go:TestCompleteRun"},
-	{
-		"host keys were not checked",
-		"configuration/inventory_test.go:TestKnownHosts configuration/ansible/live_test.go:TestLive " +
-			"management/engine/service_test.go:TestHostKeys",
-	},
-	{
-		"a member without tags became a node called -",
-		"inventory/names_test.go:TestFirstGenerationInjection monitor/member_test.go:TestIdentityOf",
-	},
-	{"the CLI panicked when the daemon was down", "cmd/clusterctl/testdata/unreachable.txtar:clusterctl"},
-	{
-		"the CLI exited 0 on usage errors",
-		"cmd/clusterctl/testdata/usage.txtar:clusterctl clusterctl/exit/exit_test.go:TestCode",
-	},
-}
-
-// TestFirstGeneration checks that the test for each of these errors exists.
-func TestFirstGeneration(t *testing.T) {
-	t.Parallel()
-
-	for _, row := range firstGeneration {
-		for _, test := range strings.Fields(row.tests) {
-			file, name, _ := strings.Cut(test, ":")
-
-			text, err := os.ReadFile(filepath.Join(root, file))
-			if err != nil {
-				t.Errorf("%q: %v", row.sentence, err)
-				continue
-			}
-
-			if strings.HasSuffix(file, ".go") {
-				name = fmt.Sprintf("func %s(", name)
-			}
-
-			if !strings.Contains(string(text), name) {
-				t.Errorf("%q: %s has no %s", row.sentence, file, name)
-			}
-		}
-	}
 }

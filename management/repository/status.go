@@ -256,17 +256,3 @@ func (k *Keeper) side(ctx context.Context, s Status, ref string) (Side, error) {
 func isHash(text string) bool {
 	return len(text) >= minHash && len(text) <= 40 && strings.Trim(text, "0123456789abcdef") == ""
 }
-
-// GroupsInUse returns the groups of nodes that the playbooks configure, sorted.
-func GroupsInUse(v *state.View) []string {
-	var groups []string
-	for _, n := range v.Nodes {
-		if n.Group != "" && !slices.Contains(groups, n.Group) {
-			groups = append(groups, n.Group)
-		}
-	}
-
-	slices.Sort(groups)
-
-	return groups
-}

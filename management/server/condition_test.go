@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
-	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -67,7 +67,7 @@ var tagged = map[string]bool{
 // of the secrets, which must not be cached.
 func TestEveryReadIsTagged(t *testing.T) {
 	t.Parallel()
-	c := must[*contract.Contract](t)(contract.Load())
+	c := must[*contracttest.Contract](t)(contracttest.Load())
 
 	examples := map[string]bool{
 		api.PathLog: true, api.PathEvents: true, api.PathWatch: true, api.PathHealth: true, api.PathSecrets: true,

@@ -9,14 +9,14 @@ import (
 
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
 // TestContract expects the same methods, paths and parameters in the router and
 // in openapi.yaml.
 func TestContract(t *testing.T) {
-	c := must[*contract.Contract](t)(contract.Load())
+	c := must[*contracttest.Contract](t)(contracttest.Load())
 	served := serve(t).Routes()
 	type row struct{ method, path string }
 

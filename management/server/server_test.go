@@ -32,7 +32,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/cluster"
-	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
@@ -150,7 +150,7 @@ func (s *site) client(t *testing.T, adjust ...func(*client.Options)) *client.Cli
 	}
 
 	if o.HTTPClient == nil {
-		o.HTTPClient = &http.Client{Transport: contract.Transport{Base: dialing(o.Socket), Report: t.Errorf}}
+		o.HTTPClient = &http.Client{Transport: contracttest.Transport{Base: dialing(o.Socket), Report: t.Errorf}}
 	}
 
 	c, err := client.New(o)
@@ -739,7 +739,7 @@ func (s *site) exchange(t *testing.T, method, path, body string, headers ...stri
 		req.Header.Set(headers[i], headers[i+1])
 	}
 
-	res, err := (&http.Client{Transport: contract.Transport{Report: t.Errorf}}).Do(req)
+	res, err := (&http.Client{Transport: contracttest.Transport{Report: t.Errorf}}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

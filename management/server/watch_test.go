@@ -23,7 +23,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
-	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
@@ -48,7 +48,7 @@ func (s *site) watch(t *testing.T, query string, header ...string) *wire {
 		req.Header.Set(header[i], header[i+1])
 	}
 
-	res, err := (&http.Client{Transport: contract.Transport{Report: t.Errorf}}).Do(req)
+	res, err := (&http.Client{Transport: contracttest.Transport{Report: t.Errorf}}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

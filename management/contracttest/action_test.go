@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package contract_test
+package contracttest_test
 
 import (
 	"encoding/json"
@@ -10,13 +10,13 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/contract"
+	"github.com/contiv/cluster/management/contracttest"
 )
 
 // TestActions expects a documented name and a valid request for every action. The
 // server's own test compares the documented requests with its routes.
 func TestActions(t *testing.T) {
-	c, err := contract.Load()
+	c, err := contracttest.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestActions(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if err := contract.Check(schema, text); err != nil {
+		if err := contracttest.Check(schema, text); err != nil {
 			t.Errorf("%s: %v", a, err)
 		}
 

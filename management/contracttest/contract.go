@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package contract validates HTTP exchanges against openapi.yaml with
+// Package contracttest validates HTTP exchanges against openapi.yaml with
 // kin-openapi. It is for tests: a test with Transport in its client validates
 // the document as a side effect.
-package contract
+package contracttest
 
 import (
 	"bytes"

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package contract_test
+package contracttest_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,8 +15,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/contract"
-	"github.com/contiv/cluster/management/openapi"
+	"github.com/contiv/cluster/management/contracttest"
 )
 
 // TestDocument checks the rules of our own document. Load has validated it as
@@ -76,99 +71,6 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestWrongExample expects a load failure for an example that violates its schema.
-func TestWrongExample(t *testing.T) {
-	t.Parallel()
-
-	wrong := bytes.Replace(api.OpenAPI, []byte("entries: 5\n"), []byte("entries: five\n"), 1)
-
-	document, err := openapi.Load(wrong)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if err := document.Validate(context.Background()); err == nil || !strings.Contains(err.Error(), "entries") {
-		t.Errorf("the example was accepted: %v", err)
-	}
-}
-
-// TestRefusals expects an error for exchanges that the document forbids.
-func TestRefusals(t *testing.T) {
-	t.Parallel()
-
-	c := load(t)
-	request := func(method, target string) *http.Request {
-		return httptest.NewRequestWithContext(t.Context(), method, target, nil)
-	}
-
-	for _, r := range []struct {
-		method, target, body, reason string
-	}{
-		{"GET", "/v1/none", "", "not in the document"},
-		{"DELETE", "/v1/nodes", "", "not in the document"},
-		{"GET", "/v1/nodes?grup=a", "", "grup"},
-		{"GET", "/v1/nodes?limit=1&limit=2", "", "more than once"},
-		{"GET", "/v1/nodes?limit=many", "", "limit"},
-		{"PATCH", "/v1/nodes/a-1", `{"label":"x"}`, "label"},
-		{"PATCH", "/v1/nodes/a-1", "", "required"},
-		{"PATCH", "/v1/nodes/a-1", `{"labels":3}`, "labels"},
-		{"POST", "/v1/jobs/1/cancel", `{"a":1}`, "body"},
-	} {
-		err := c.Request(request(r.method, r.target), []byte(r.body))
-		if err == nil || !strings.Contains(err.Error(), r.reason) {
-			t.Errorf("%s %s %s: got %v, want %q", r.method, r.target, r.body, err, r.reason)
-		}
-	}
-
-	const group = `{"items":[{"name":"a"}],"total":1,"revision":2}`
-
-	id := []string{"f00d"}
-	tagged := http.Header{
-		"Content-Type": {api.TypeJSON}, "X-Clusterm-Revision": {"2"}, "Etag": {`"2"`}, api.HeaderRequestID: id,
-	}
-	with := func(name, value string) http.Header {
-		h := tagged.Clone()
-		h.Set(name, value)
-
-		return h
-	}
-
-	streamed := http.Header{
-		"Content-Type": {api.TypeLines}, "X-Clusterm-Revision": {"2"}, "X-Clusterm-Job": {"1"}, api.HeaderRequestID: id,
-	}
-
-	for _, r := range []struct {
-		target string
-		status int
-		header http.Header
-		body   string
-		reason string // empty: allowed
-	}{
-		{"/v1/groups", 200, tagged, group, ""},
-		{"/v1/groups?fields=name", 200, tagged, `{"items":[{}],"total":1,"revision":2}`, ""},
-		{"/v1/groups", 200, tagged, `{"items":[{}],"total":1,"revision":2}`, "name"},
-		{"/v1/groups", 200, tagged, `{"items":[{"name":"a","rank":1}],"total":1,"revision":2}`, "rank"},
-		{"/v1/groups", 200, with("Content-Type", api.TypeText), group, "text/plain"},
-		{"/v1/groups", 200, with("X-Clusterm-New", "1"), group, "X-Clusterm-New"},
-		{"/v1/groups", 200, with("X-Clusterm-Revision", "two"), group, "X-Clusterm-Revision"},
-		{"/v1/groups", 200, with(api.HeaderRequestID, ""), group, "request id"},
-		{"/v1/groups", 201, tagged, group, "status 201"},
-		{"/v1/groups", 409, with("Content-Type", api.TypeProblem), `{}`, "status 409"},
-		{"/v1/groups", 500, with("Content-Type", api.TypeProblem), `{}`, "type"},
-		{"/v1/none", 404, tagged, `{}`, ""},
-		{"/v1/none", 200, tagged, `{}`, "not in the document"},
-		{"/v1/jobs/1/events", 200, streamed, `{"event":"ok"}` + "\n" + `{"event":1}`, "event"},
-		{"/v1/jobs/1/events", 200, streamed, `{"event":"ok"}` + "\n" + `{"ev`, ""},
-	} {
-		answer := &http.Response{StatusCode: r.status, Header: r.header, Request: request("GET", r.target)}
-
-		err := c.Response(answer, []byte(r.body))
-		if (err == nil) != (r.reason == "") || err != nil && !strings.Contains(err.Error(), r.reason) {
-			t.Errorf("%s %d %s: got %v, want %q", r.target, r.status, r.body, err, r.reason)
-		}
-	}
-}
-
 // TestProblems expects a valid problem and an example of each kind of error.
 func TestProblems(t *testing.T) {
 	t.Parallel()
@@ -196,7 +98,7 @@ func TestProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if err := contract.Check(c.Components.Schemas["Problem"], text); err != nil {
+		if err := contracttest.Check(c.Components.Schemas["Problem"], text); err != nil {
 			t.Errorf("%s: %v", row.Kind, err)
 		}
 
@@ -538,10 +440,10 @@ func kindOf(t reflect.Type) string {
 	return "integer"
 }
 
-func load(t *testing.T) *contract.Contract {
+func load(t *testing.T) *contracttest.Contract {
 	t.Helper()
 
-	c, err := contract.Load()
+	c, err := contracttest.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
