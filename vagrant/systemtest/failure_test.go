@@ -180,47 +180,6 @@ func TestFailedUpgradeOfMasters(t *testing.T) {
 	w.wantMembers("host4", masters...)
 }
 
-// TestRefusedByStateOrRule: requests for Disappeared nodes, and requests that break a
-// rule of a group, are refused and change nothing.
-func TestRefusedByStateOrRule(t *testing.T) {
-	w := newWorld(t, setup{testPlaybooks: true, serf: "host4"})
-	refuse := func(words []string, args ...string) {
-		t.Helper()
-		w.wantUnchanged(func() { w.wantRefused(5, words, args...) })
-	}
-
-	refuse([]string{worker, master}, "nodes", "commission", "-g", worker, w.name("host2"))
-
-	w.sh("host3", "systemctl stop clusterm-agent")
-	w.sh("host4", "serf leave")
-	w.awaitState(inventory.Disappeared, "host3", "host4")
-	w.sh("host4", "systemctl stop serf")
-	refuse([]string{w.name("host3"), "Disappeared"}, "nodes", "commission", "-g", master, w.name("host3"))
-	refuse([]string{w.name("host3"), w.name("host4"), "Disappeared"},
-		"nodes", "commission", "-g", master, w.name("host2"), w.name("host3"), w.name("host4"))
-	w.sh("host3", "systemctl start clusterm-agent")
-	w.sh("host4", "systemctl start serf")
-	w.awaitState(inventory.Discovered, "host3", "host4")
-
-	w.commission(master, "host2")
-	w.commission(worker, "host3")
-	both := []string{w.name("host2"), w.name("host3")}
-	refuse(both, "nodes", "decommission", w.name("host2"))
-	refuse(both, "nodes", "update", "-g", worker, w.name("host2"))
-	refuse([]string{w.name("host2")}, "nodes", "forget", "--force", "--reason", "test", w.name("host2"))
-
-	// A Disappeared master does not satisfy the rule of the workers.
-	w.sh("host2", "systemctl stop clusterm-agent")
-	w.awaitState(inventory.Disappeared, "host2")
-	refuse([]string{worker, master}, "nodes", "commission", "-g", worker, w.name("host4"))
-	refuse([]string{w.name("host2"), w.name("host3")}, "nodes", "forget", w.name("host2"))
-	w.sh("host2", "systemctl start clusterm-agent")
-	w.awaitState(inventory.Discovered, "host2")
-
-	// The rule allows the last master to leave together with the last worker.
-	w.do("nodes", "decommission", w.name("host2"), w.name("host3"))
-}
-
 // wantUnchanged requires that f changes no node and no job.
 func (w *world) wantUnchanged(f func()) {
 	w.t.Helper()

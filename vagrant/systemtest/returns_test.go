@@ -4,7 +4,6 @@ package systemtest
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,74 +215,6 @@ func TestReturnsForeignHost(t *testing.T) {
 
 	if all := w.decisions("host3"); len(all) != 1 || all[0].Action != "quarantine" {
 		t.Errorf("%+v", all)
-	}
-}
-
-// TestReturnsYield: a person's job does not wait for an automatic verification, and is
-// not refused.
-func TestReturnsYield(t *testing.T) {
-	w := newWorld(t, setup{testPlaybooks: true, hosts: 3, config: quickReturns})
-	w.commission(master, "host2")
-	w.commission(worker, "host3")
-	w.ctl("vars", "set", "--node", w.name("host3"), "hold_verify=go")
-
-	w.labDo("cut", "host3")
-	w.awaitState(inventory.Disappeared, "host3")
-	w.labDo("heal")
-	w.awaitState(inventory.Discovered, "host3")
-
-	var automatic string
-
-	await(t, time.Minute, "the verification has begun", func() (bool, string) {
-		for _, d := range w.decisions("host3") {
-			automatic = d.Job
-		}
-
-		return automatic != "" && w.job(automatic).Status == api.Running, automatic
-	})
-
-	w.ctl("vars", "unset", "--node", w.name("host3"), "hold_verify")
-	w.do("nodes", "maintenance", w.name("host3"))
-
-	if j := w.job(automatic); j.Status != api.Cancelled || j.CancelBy != "policy:returns" {
-		t.Errorf("the verification is %s, cancelled by %q: %s", j.Status, j.CancelBy, j.Message)
-	}
-
-	w.wantNode("host3", inventory.Allocated, worker)
-}
-
-// TestReturnsKilled: the manager is killed again and again while nodes return. No
-// verification is lost, and none is done twice.
-func TestReturnsKilled(t *testing.T) {
-	w := newWorld(t, setup{testPlaybooks: true, config: "policies: {settle: 5s, brake: {share: 100, minimum: 100}}\n"})
-	w.commission(master, "host2")
-	w.commission(worker, "host3", "host4")
-
-	w.labDo("cut", "host3", "host4")
-	w.awaitState(inventory.Disappeared, "host3", "host4")
-	w.labDo("heal")
-	w.awaitState(inventory.Discovered, "host3", "host4")
-
-	// Each start gives the manager a little more time before the next kill.
-	for seconds := 1; seconds <= 5; seconds++ {
-		w.sh("host1", fmt.Sprintf("sleep %d; systemctl kill -s KILL clusterm", seconds))
-		w.awaitHealthy()
-	}
-
-	w.awaitDecision("host3", 1)
-	w.awaitDecision("host4", 1)
-
-	for _, host := range []string{"host3", "host4"} {
-		count := 0
-		for _, j := range w.jobs() {
-			if j.Actor == "policy:returns" && slices.Contains(j.Nodes, w.name(host)) {
-				count++
-			}
-		}
-
-		if count != 1 || len(w.decisions(host)) != 1 {
-			t.Errorf("%s: %d jobs, decisions %+v", host, count, w.decisions(host))
-		}
 	}
 }
 

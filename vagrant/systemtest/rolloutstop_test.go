@@ -49,61 +49,6 @@ func (w *world) visits(id string) map[string]int {
 	return count
 }
 
-// TestRolloutStops: of eight hosts two fail, and one may. The rollout stops with hosts that are
-// untouched, is corrected and goes on: the failed ones have a second attempt, and no other.
-func TestRolloutStops(t *testing.T) {
-	hosts := []string{"host2", "host3", "host4", "host5", "host6", "host7", "host8", "host9"}
-	bad := []string{"host3", "host4"}
-
-	w := newWorld(t, setup{hosts: 9, testPlaybooks: true})
-	w.commission(master, hosts...)
-	w.ctl("vars", "set", "--group", master, "note=new")
-
-	for _, h := range bad {
-		w.ctl("vars", "set", "--node", w.name(h), "fail_on="+w.node(h).Label)
-	}
-
-	id := w.startRollout(master, "--max-unavailable", "2", "--max-failures", "1")
-	r := w.awaitNodes(id, "the rollout stops", func(r api.Rollout) bool {
-		return r.Status == "Stopped" && r.Count.InProgress == 0
-	})
-
-	if c := r.Count; c.Failed != 2 || c.Waiting < 1 || c.Done+c.Waiting != 6 {
-		t.Errorf("it stopped with %+v: %s", c, r.Reason)
-	}
-
-	// A host that was not begun is as it was.
-	for _, n := range r.Nodes {
-		if n.State == "waiting" && n.Job != "" {
-			t.Errorf("%+v", n)
-		}
-	}
-
-	if got := w.sh("host9", "cat /etc/systemtest").stdout; got != master+" \n" {
-		t.Errorf("host9 has %q", got)
-	}
-
-	for _, h := range bad {
-		w.ctl("vars", "unset", "--node", w.name(h), "fail_on")
-	}
-
-	w.ctl("rollout", "retry", id)
-	w.awaitRollout(id, "Done")
-	w.wantNotes("new", hosts...)
-
-	visits := w.visits(id)
-	for _, h := range hosts {
-		want := 1
-		if h == "host3" || h == "host4" {
-			want = 2
-		}
-
-		if visits[w.name(h)] != want {
-			t.Errorf("%s was visited %d times, want %d", h, visits[w.name(h)], want)
-		}
-	}
-}
-
 // TestRolloutWindow: the window closes while two hosts are in progress. They finish, no other
 // begins, and the rollout goes on when the window opens.
 func TestRolloutWindow(t *testing.T) {

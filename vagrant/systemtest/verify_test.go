@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -330,82 +329,6 @@ func TestVerifyDrift(t *testing.T) {
 
 		w.do("nodes", "apply", w.name("host2"))
 		w.do("nodes", "verify", w.name("host2"))
-	}
-}
-
-// TestVerifyKilled: a verification survives the end of the manager and of its runner. The
-// node is in service again, the host is as it was, and no verdict is made up.
-func TestVerifyKilled(t *testing.T) {
-	w := newWorld(t, setup{hosts: 2, config: "playbooks: " + testPlaybooks})
-	w.installStub("host2")
-	w.ctl("vars", "set", "--global", "--secret", "stub_password=hunter2")
-	w.commission(master, "host2")
-	w.do("nodes", "verify", w.name("host2"))
-
-	const (
-		state = "find /etc /root /usr/local -xdev -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum; " +
-			"dpkg-query -W | sha256sum; systemctl show stub -p MainPID"
-		killRunner = "kill -KILL $(pgrep -o -f '^" + runnerProcess + "')"
-	)
-
-	before := w.sh("host2", state).stdout
-
-	for _, c := range []struct {
-		name   string
-		ends   []string // one for each run that is held
-		result inventory.VerdictResult
-	}{
-		{"the manager", []string{killDaemon}, inventory.Clean},
-		{"the store and the manager", []string{killEtcd + "; " + killDaemon}, inventory.Clean},
-		{"the runner", []string{killRunner}, inventory.Clean},
-		{"the runner twice", []string{killRunner, killRunner}, inventory.Unverified},
-		{
-			"the runner and the manager, then the runner",
-			[]string{killRunner + "; " + killDaemon, killRunner}, inventory.Unverified,
-		},
-	} {
-		w.sh("host2", "rm -f /run/held /run/go; touch /run/hold")
-
-		id := w.submit("nodes", "verify", w.name("host2"))
-
-		for _, end := range c.ends {
-			await(t, time.Minute, "the run is held", func() (bool, string) {
-				return w.hasFile("host2", "/run/held"), ""
-			})
-			w.sh("host2", "rm /run/held")
-
-			if n := w.node("host2"); n.Status != inventory.Maintenance || n.Group != master {
-				t.Errorf("%s: meanwhile the node is %s", c.name, n.Status)
-			}
-
-			w.sh("host1", end)
-			w.awaitHealthy()
-		}
-
-		w.release("go", "host2")
-
-		j := w.awaitJob(id)
-		w.wantNode("host2", inventory.Allocated, master)
-
-		v := w.node("host2").Verification
-		if v == nil || v.Job != id || v.Result != c.result {
-			t.Errorf("%s: the verdict is %+v; %s: %s", c.name, v, j.Status, j.Message)
-		}
-
-		if c.result != inventory.Clean &&
-			(v == nil || !strings.Contains(v.Reason, "site.yml in check mode broke off")) {
-			t.Errorf("%s: the verdict is %+v", c.name, v)
-		}
-
-		w.wantNoJobProcesses()
-
-		if now := w.sh("host2", state).stdout; now != before {
-			t.Errorf("%s: the host is\n%s, was\n%s", c.name, now, before)
-		}
-
-		if t.Failed() {
-			t.FailNow()
-		}
 	}
 }
 
