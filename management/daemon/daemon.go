@@ -38,7 +38,6 @@ import (
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/sshkey"
-	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
@@ -531,15 +530,6 @@ func (d *Daemon) background(ctx context.Context, name string, run func(context.C
 // Addrs returns the addresses of the Unix socket, and then of plain HTTP, HTTPS and
 // the metrics, as far as they are configured.
 func (d *Daemon) Addrs() []net.Addr { return d.addrs }
-
-// Engine returns the daemon's job engine, for tests.
-func (d *Daemon) Engine() *engine.Engine { return d.engine }
-
-// Rollouts returns the daemon's rollouts, for tests.
-func (d *Daemon) Rollouts() *rollouts.Leader { return d.rollouts }
-
-// View returns the daemon's newest view, for tests.
-func (d *Daemon) View() *state.View { return d.store.View() }
 
 // signalPrincipal is the principal of a reload by SIGHUP. The kernel does not
 // record the sender of a signal.

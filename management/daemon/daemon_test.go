@@ -34,6 +34,9 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/contracttest"
+	"github.com/contiv/cluster/management/engine"
+	rollouts "github.com/contiv/cluster/management/rollout/leader"
+	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -1179,3 +1182,12 @@ func TestStopWhileItStarts(t *testing.T) {
 	s.up()
 	s.down()
 }
+
+// Engine returns the daemon's job engine.
+func (d *Daemon) Engine() *engine.Engine { return d.engine }
+
+// Rollouts returns the daemon's rollouts.
+func (d *Daemon) Rollouts() *rollouts.Leader { return d.rollouts }
+
+// View returns the daemon's newest view.
+func (d *Daemon) View() *state.View { return d.store.View() }
