@@ -55,6 +55,9 @@ var groups = []group{
 	{"verify", "verifications of lab hosts against plain ansible-playbook", verify},
 }
 
+// limit is the time of a whole run.
+const limit = 40 * time.Minute
+
 // sizes are the sizes of what is measured.
 type sizes struct {
 	nodes   int // in a full world
@@ -133,8 +136,6 @@ func program() int {
 	b := &bench{sizes: usual}
 	rows := flag.String("rows", "", "the rows to measure, comma-separated; empty: all ("+names()+")")
 	file := flag.String("json", "", "the file to write the figures to, as JSON")
-	limit := flag.Duration("timeout", 40*time.Minute, "the limit of the whole run")
-	flag.IntVar(&b.nodes, "nodes", b.nodes, "the number of nodes")
 	flag.Parse()
 
 	wanted := slices.DeleteFunc(
@@ -151,7 +152,7 @@ func program() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 
-	ctx, cancel := context.WithTimeout(ctx, *limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
 	err := try(func() {

@@ -8,9 +8,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"iter"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -198,46 +198,27 @@ func watch(ctx context.Context, b *bench) []row {
 	w := b.full(ctx, "")
 	record, f := w.record(ctx), w.flips()
 
-	ctx, cancel := context.WithCancel(ctx)
-	changed := make(chan api.Change, 1)
-	ended := error(nil) // valid once changed is closed
-
-	var watchers sync.WaitGroup
-
-	watchers.Go(func() {
-		defer close(changed)
-
-		for change, err := range w.Watch(ctx, client.WatchOptions{Kinds: []api.WatchKind{api.WatchNodes}}) {
-			if err != nil {
-				ended = err
-				return
-			}
-
-			select {
-			case changed <- change:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-
-	b.cleanup(func() { cancel(); watchers.Wait() })
+	change, stop := iter.Pull2(w.Watch(ctx, client.WatchOptions{Kinds: []api.WatchKind{api.WatchNodes}}))
+	b.cleanup(stop)
 
 	// arrival waits for the next change that is meant.
 	arrival := func(meant func(api.Change) bool) api.Change {
-		for change := range changed {
-			if meant(change) {
-				return change
+		for {
+			next, err, open := change()
+			check(err)
+
+			if !open {
+				fail("the watch has ended")
+			}
+
+			if meant(next) {
+				return next
 			}
 		}
-
-		fail("the watch has ended: %w", ended)
-
-		return api.Change{}
 	}
 
 	// A watch begins with the current nodes.
-	arrival(func(change api.Change) bool { return change.Type == api.ChangeSync })
+	arrival(func(c api.Change) bool { return c.Type == api.ChangeSync })
 
 	prefix := w.unused()
 	// The raw watch receives puts below this prefix only, not the product's writes.
@@ -256,8 +237,8 @@ func watch(ctx context.Context, b *bench) []row {
 
 				return report, func() {
 					// Not progress events, nor late changes of other nodes.
-					change := arrival(func(c api.Change) bool { return c.Type == api.ChangePut && c.Name == node })
-					if n := must(change.Node()); n.State != state {
+					put := arrival(func(c api.Change) bool { return c.Type == api.ChangePut && c.Name == node })
+					if n := must(put.Node()); n.State != state {
 						fail("the watch has %s as %s, want %s", n.Name, n.State, state)
 					}
 				}
