@@ -16,14 +16,11 @@ import (
 	"github.com/contiv/cluster/configuration/repository/git"
 )
 
-// fetchedFiles is the number of files of the repository.
-const fetchedFiles = 1000
-
 // origin is a bare repository, with a clone that pushes to it.
 type origin struct {
 	dir, bare, clone string
 	ca               string // file with the certificate of the server
-	pushed           int
+	files, pushed    int
 }
 
 // git runs git in a folder.
@@ -41,10 +38,10 @@ func (o *origin) git(ctx context.Context, dir string, args ...string) {
 }
 
 // newOrigin makes a repository of many roles.
-func newOrigin(ctx context.Context, dir string) *origin {
-	o := &origin{dir: dir, bare: filepath.Join(dir, "origin.git"), clone: filepath.Join(dir, "clone")}
+func newOrigin(ctx context.Context, dir string, files int) *origin {
+	o := &origin{dir: dir, files: files, bare: filepath.Join(dir, "origin.git"), clone: filepath.Join(dir, "clone")}
 
-	for i := range fetchedFiles {
+	for i := range files {
 		path := filepath.Join(o.clone, "roles", fmt.Sprintf("role%d", i/10), "tasks", fmt.Sprintf("part%d.yml", i%10))
 		check(os.MkdirAll(filepath.Dir(path), 0o755))
 
@@ -62,7 +59,7 @@ func newOrigin(ctx context.Context, dir string) *origin {
 // push changes one file, and pushes the commit.
 func (o *origin) push(ctx context.Context) {
 	o.pushed++
-	path := filepath.Join(o.clone, "roles", fmt.Sprintf("role%d", o.pushed%100), "tasks", "part0.yml")
+	path := filepath.Join(o.clone, "roles", fmt.Sprintf("role%d", o.pushed%(o.files/10)), "tasks", "part0.yml")
 	check(os.WriteFile(path, fmt.Appendf(nil, "- name: change %d\n", o.pushed), 0o644))
 
 	o.git(ctx, o.clone, "add", "--all")
@@ -86,7 +83,7 @@ func (o *origin) serve() *httptest.Server {
 
 // fetches measures the fetch of a repository in which one file has changed.
 func fetches(ctx context.Context, b *bench) []row {
-	o := newOrigin(ctx, must(os.MkdirTemp(b.dir, "fetch")))
+	o := newOrigin(ctx, must(os.MkdirTemp(b.dir, "fetch")), b.files)
 	server := o.serve()
 
 	b.cleanup(server.Close)
@@ -108,7 +105,7 @@ func (o *origin) row(ctx context.Context, name, url, ca string) row {
 		return func() float64 { o.push(ctx); return 1000 * timed(fetch) }
 	}
 	r := row{
-		Name: fmt.Sprintf("fetch of %d files over %s, one changed", fetchedFiles, name),
+		Name: fmt.Sprintf("fetch of %d files over %s, one changed", o.files, name),
 		Unit: "ms", Against: "git fetch, whole process", Rounds: 15, floor: atMost(1.5, 0, "<= 1.5 x"),
 		product:  changed(func() { _ = must(m.Fetch(ctx)) }),
 		baseline: changed(func() { o.git(ctx, fetched, "fetch", "--quiet", url, "+main:refs/heads/main") }),

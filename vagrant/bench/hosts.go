@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,16 +69,17 @@ const (
 
 // job compares jobs with plain ansible-playbook. The manager and the baselines run on
 // this machine, in the lab's network.
-func job(ctx context.Context, b *bench) (rows []row) {
+func job(ctx context.Context, b *bench) []row {
 	l := b.lab(ctx)
 
+	// One manager after the other.
 	for _, lines := range []int{10, 10_000} {
 		for _, hosts := range []int{1, b.hosts} {
-			rows = append(rows, b.jobOn(ctx, l, hosts, lines)...)
+			b.measureAll(func() []row { return b.jobOn(ctx, l, hosts, lines) })
 		}
 	}
 
-	return rows
+	return nil
 }
 
 // verify compares verifications with plain runs of the same playbooks.
@@ -105,17 +105,15 @@ func (b *bench) lab(ctx context.Context) place {
 	tool := must(filepath.Abs(filepath.Join(b.top, labTool)))
 	lab := func(ctx context.Context, args ...string) string {
 		cmd := exec.CommandContext(ctx, tool, args...)
+		cmd.Stderr = os.Stderr
+		cmd.WaitDelay = 5 * time.Second // the hosts hold its output
 
-		var stdout, stderr bytes.Buffer
-
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-
-		cmd.WaitDelay = 5 * time.Second
-		if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-			fail("lab %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+		out, err := cmd.Output()
+		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+			fail("lab %s: %w", strings.Join(args, " "), err)
 		}
 
-		return strings.TrimSpace(stdout.String())
+		return strings.TrimSpace(string(out))
 	}
 
 	b.cleanup(func() {
@@ -178,7 +176,7 @@ exec %[2]s "$@"
 		p.through...)
 
 	// This process is outside the lab's network, so it uses the API's Unix socket.
-	m.url, m.http = "http://clusterm", m.overSocket()
+	m.url, m.http = socketURL, m.overSocket(ctx)
 
 	check(m.report(ctx, "discovered", 0, hosts, func(i int) string { return fmt.Sprintf("10.77.0.%d", 11+i) }))
 

@@ -64,11 +64,16 @@ type sizes struct {
 	lines   int // of the playbook in the row log
 	waiting int // jobs in the queue
 	rollout int // nodes of a rollout
+	reports int // in a round of the row report
+	events  int // in a round of the row watch
+	files   int // of the repository in the row fetch
 	hosts   int // of the lab
 	rounds  int // of every row, and no row is measured again; 0: as the row says
 }
 
-var usual = sizes{nodes: 10_000, lines: 200_000, waiting: 1000, rollout: 1000, hosts: 20}
+var usual = sizes{
+	nodes: 10_000, lines: 200_000, waiting: 1000, rollout: 1000, reports: 500, events: 200, files: 1000, hosts: 20,
+}
 
 // bench is shared by all rows.
 type bench struct {
@@ -78,27 +83,32 @@ type bench struct {
 	dir  string // scratch, removed at the end
 	bin  string // directory of the built clusterm and clusterctl
 	out  report
-	undo []func() // ends what the rows of the group needed, the last first
+	undo []func() // ends what the rows needed, the last first
 }
 
-// cleanup adds what is to be done after the rows of the group.
+// cleanup adds what is to be done after the measurement of the rows.
 func (b *bench) cleanup(do func()) { b.undo = append(b.undo, do) }
 
-// run measures the rows of a group.
-func (b *bench) run(ctx context.Context, g group) error {
+// measureAll sets rows up, measures them, and cleans up.
+func (b *bench) measureAll(setUp func() []row) {
+	outer := len(b.undo)
+
 	defer func() {
-		for _, do := range slices.Backward(b.undo) {
+		for _, do := range slices.Backward(b.undo[outer:]) {
 			do()
 		}
 
-		b.undo = nil
+		b.undo = b.undo[:outer]
 	}()
 
-	return try(func() {
-		for _, r := range g.rows(ctx, b) {
-			b.measure(r)
-		}
-	})
+	for _, r := range setUp() {
+		b.measure(r)
+	}
+}
+
+// run measures the rows of a group.
+func (b *bench) run(ctx context.Context, g group) error {
+	return try(func() { b.measureAll(func() []row { return g.rows(ctx, b) }) })
 }
 
 func main() {

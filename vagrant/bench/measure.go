@@ -69,7 +69,6 @@ func (b *bench) measure(r row) {
 	for attempt := range attempts {
 		r.Again = attempt > 0
 		r.take()
-		r.log()
 
 		if r.Again {
 			// The first result stays in the table, above this one.
@@ -125,17 +124,22 @@ func (r *row) take() {
 		r.Note = r.note()
 	}
 
-	fmt.Fprintf(os.Stderr, "bench:   product %.4g\nbench:   baseline %.4g\n", product, baseline)
+	r.log(product, baseline)
 }
 
-func (r *row) log() {
-	verdict := "misses"
+// log prints the figures of the row, and of its rounds.
+func (r *row) log(product, baseline []float64) {
+	verdict, against := "misses", ""
 	if r.OK {
 		verdict = "reaches"
 	}
 
-	fmt.Fprintf(os.Stderr, "bench: %s: %s against %s %s, ratio %.2f (%s %s)\n", r.Name, figure(r.Product),
-		figure(r.Baseline), r.Unit, r.Ratio, verdict, cmp.Or(r.Floor, "no floor"))
+	if r.baseline != nil {
+		against = fmt.Sprintf(" against %s, ratio %.2f", figure(r.Baseline), r.Ratio)
+	}
+
+	fmt.Fprintf(os.Stderr, "bench: %s: %s %s%s (%s %s)\nbench:   product %.4g\nbench:   baseline %.4g\n", r.Name,
+		figure(r.Product), r.Unit, against, verdict, cmp.Or(r.Floor, "no floor"), product, baseline)
 }
 
 // report is the result of a run.

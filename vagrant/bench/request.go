@@ -3,14 +3,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"iter"
-	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,19 +17,6 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
-
-// bearer sends a token with each request.
-type bearer struct {
-	token string
-	next  http.RoundTripper
-}
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+b.token)
-
-	return b.next.RoundTrip(r)
-}
 
 // accessed measures the cost of TLS and a token: the same requests over HTTPS with a token,
 // and over the Unix socket, both on connections that are kept.
@@ -51,17 +37,21 @@ func accessed(ctx context.Context, b *bench) []row {
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
 
-	https := &http.Client{Transport: bearer{token, &http.Transport{
-		TLSClientConfig:    &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots},
-		MaxConnsPerHost:    1,
-		DisableCompression: true,
-	}}}
+	https := func(ctx context.Context) *http.Client {
+		config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots}
+		return b.over(ctx, must(tls.Dial("tcp", strings.TrimPrefix(base, "https://"), config)), token)
+	}
 
 	// lists returns the rate of lists of all nodes over one connection.
-	lists := func(c *http.Client, base string) side {
-		r := &reader{Client: c, base: base}
+	lists := func(connect func(ctx context.Context) *http.Client) side {
+		var r *reader
 
 		return func() float64 {
+			// The manager closes a connection that waits for its first request.
+			if r == nil {
+				r = &reader{Client: connect(ctx), base: socketURL}
+			}
+
 			return 8 / timed(func() {
 				for range 8 {
 					readPages(ctx, r)
@@ -104,7 +94,7 @@ func accessed(ctx context.Context, b *bench) []row {
 		},
 		{
 			Name: "lists over HTTPS with a token, bytes", Unit: "lists/s",
-			product: lists(https, base), baseline: lists(w.overSocket(), "http://clusterm"),
+			product: lists(https), baseline: lists(w.overSocket),
 			Note: "without decoding, so that the encryption of some megabytes is most of the time",
 		},
 		{
@@ -120,9 +110,6 @@ func accessed(ctx context.Context, b *bench) []row {
 	return rows
 }
 
-// reports is the number of requests in a round of the row report.
-const reports = 500
-
 // reported measures reports of one node each, sent one after the other by one client. Each
 // of them changes the state of a node in a full inventory, and is durable when it is
 // answered.
@@ -131,7 +118,7 @@ func reported(ctx context.Context, b *bench) []row {
 	record, f := w.record(ctx), w.flips()
 
 	w.http.CloseIdleConnections()
-	w.http, w.url = &http.Client{Transport: w.connect(ctx)}, "http://clusterm"
+	w.http, w.url = w.overSocket(ctx), socketURL
 
 	return []row{{
 		Name:    "reports of one node, one client",
@@ -142,8 +129,8 @@ func reported(ctx context.Context, b *bench) []row {
 		Note: "each request changes the state of a node and also writes a history entry; " +
 			"the baseline writes the record alone",
 		product: func() float64 {
-			return reports / timed(func() {
-				for range reports {
+			return float64(b.reports) / timed(func() {
+				for range b.reports {
 					_, _, report := f.turn(ctx)
 					check(report())
 				}
@@ -152,45 +139,14 @@ func reported(ctx context.Context, b *bench) []row {
 		baseline: func() float64 {
 			prefix := w.unused()
 
-			return reports / timed(func() {
-				for i := range reports {
+			return float64(b.reports) / timed(func() {
+				for i := range b.reports {
 					_ = must(w.raw.Put(ctx, prefix+name(i), record))
 				}
 			})
 		},
 	}}
 }
-
-// connection is a transport with one connection to the manager. That of net/http hands each
-// request to two goroutines of its own, which takes longer than the manager needs for it.
-type connection struct {
-	net.Conn
-	answers *bufio.Reader
-}
-
-// connect connects to the socket of the manager. The connection ends with the context.
-func (w *world) connect(ctx context.Context) connection {
-	var d net.Dialer
-
-	c := must(d.DialContext(ctx, "unix", w.socket))
-	w.bench.cleanup(func() { _ = c.Close() })
-
-	// A request that hangs ends with the benchmark.
-	context.AfterFunc(ctx, func() { c.Close() })
-
-	return connection{c, bufio.NewReader(c)}
-}
-
-func (c connection) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := r.Write(c); err != nil {
-		return nil, err
-	}
-
-	return http.ReadResponse(c.answers, r)
-}
-
-// events is the number of events in a round of the row watch.
-const events = 200
 
 // watch measures the time from the request of an event to its arrival in a watch, one
 // event after the other.
@@ -230,9 +186,9 @@ func watch(ctx context.Context, b *bench) []row {
 		Against: "raw put to raw watch, p99",
 		Rounds:  5,
 		floor:   atMost(3, 5, "<= 3 x + 5 ms"),
-		Note:    fmt.Sprintf("from POST /monitor/event to the change in /v1/watch, %d events a round", events),
+		Note:    fmt.Sprintf("from POST /monitor/event to the change in /v1/watch, %d events a round", b.events),
 		product: func() float64 {
-			return latency(func(int) (do func() error, arrives func()) {
+			return b.latency(func(int) (do func() error, arrives func()) {
 				node, state, report := f.turn(ctx)
 
 				return report, func() {
@@ -245,7 +201,7 @@ func watch(ctx context.Context, b *bench) []row {
 			})
 		},
 		baseline: func() float64 {
-			return latency(func(i int) (do func() error, arrives func()) {
+			return b.latency(func(i int) (do func() error, arrives func()) {
 				return func() error { _, err := w.raw.Put(ctx, prefix+name(i), record); return err }, func() {
 					resp, open := <-changes
 					if !open || resp.Err() != nil {
@@ -259,10 +215,10 @@ func watch(ctx context.Context, b *bench) []row {
 
 // latency returns the 99th percentile of the time from an event to its arrival in ms, of events
 // one after the other.
-func latency(event func(i int) (do func() error, arrives func())) float64 {
+func (b *bench) latency(event func(i int) (do func() error, arrives func())) float64 {
 	var took []float64
 
-	for i := range events {
+	for i := range b.events {
 		do, arrives := event(i)
 		begun := time.Now()
 
