@@ -49,7 +49,7 @@ nodes:
   %s: {group: none}
 `, host3, host4))
 
-	first := w.start("host1", nil, "clusterctl", "fleet", "apply", "-f", "/root/second.yaml", "--yes")
+	first := w.start("host1", "clusterctl", "fleet", "apply", "-f", "/root/second.yaml", "--yes")
 	w.awaitLog(w.awaitMove(inventory.VerbUpdate), holdTask)
 	w.replaceProcess(daemonProcess, killEtcd+"; "+killDaemon)
 	w.do("nodes", "decommission", host4)
@@ -77,14 +77,14 @@ nodes:
   %s: {group: service-master, vars: {hold: again}}
   %s: {group: service-worker}
 `, host3, host4))
-	w.start("host1", nil, "clusterctl", "fleet", "apply", "-f", "/root/third.yaml", "--yes")
+	w.start("host1", "clusterctl", "fleet", "apply", "-f", "/root/third.yaml", "--yes")
 
 	id := w.awaitMove(inventory.VerbUpdate)
 	w.awaitLog(id, holdTask)
 	w.sh("host1", "pkill -KILL -f '^clusterctl fleet apply'")
 	w.replaceProcess(daemonProcess, killDaemon)
 
-	repeat := w.start("host1", nil, "clusterctl", "fleet", "apply", "-f", "/root/third.yaml", "--yes")
+	repeat := w.start("host1", "clusterctl", "fleet", "apply", "-f", "/root/third.yaml", "--yes")
 	await(t, time.Minute, "the repeat waits for job "+id, func() (bool, string) {
 		return strings.Contains(repeat.stderr.String(), "waiting for job "+id), repeat.stderr.String()
 	})

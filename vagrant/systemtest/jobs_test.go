@@ -42,7 +42,7 @@ func TestCancel(t *testing.T) {
 	both := w.nodeNames("host2", "host3")
 	commission := append([]string{"nodes", "commission", "-g", master}, both...)
 	command := append([]string{"clusterctl"}, commission...)
-	operator := w.start("host1", nil, append(command, "--yes", "-e", "hold: go")...)
+	operator := w.start("host1", append(command, "--yes", "-e", "hold: go")...)
 
 	await(t, time.Minute, "the job runs", func() (bool, string) {
 		jobs := w.jobs()
@@ -233,7 +233,7 @@ func TestCanary(t *testing.T) {
 	w.write("host1", "/root/canary/vars.yml", "note: "+canary+"-note\nhold: go\nrequest_token: "+canary+"-request\n")
 	w.ctl("vars", "set", "--global", "--secret", "pin=@/root/canary/pin", "note=@/root/canary/pin")
 	watch := func(host string) *process {
-		return w.start(host, nil, "bash", "-c", `while [ ! -e /run/enough ]; do
+		return w.start(host, "bash", "-c", `while [ ! -e /run/enough ]; do
 			for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do
 				if grep -qs `+canary[:6]+`'`+canary[6:]+`' "$f"; then echo "$f $(tr '\0' ' ' <"$f")"; fi
 			done

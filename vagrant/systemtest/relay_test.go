@@ -208,7 +208,7 @@ func (w *world) startRelay(dir string) {
 		w.t.Fatal(err)
 	}
 
-	p := w.startLab(nil, "run", "env", relayFolder+"="+dir, program)
+	p := w.startLab("run", "env", relayFolder+"="+dir, program)
 
 	await(w.t, time.Minute, "the relay listens", func() (bool, string) {
 		select {

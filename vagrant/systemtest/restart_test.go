@@ -179,14 +179,14 @@ func TestRestartWhileIdle(t *testing.T) {
 // has no gap, and commands that wait for it or follow it do not fail.
 func TestRestartDuringJob(t *testing.T) {
 	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
-	operator := w.start("host1", nil,
+	operator := w.start("host1",
 		"clusterctl", "nodes", "commission", "-g", master, "-e", "steps: 400\nlines: 100\nhold: go", w.name("host2"))
 	await(t, time.Minute, "the job runs", func() (bool, string) {
 		jobs := w.jobs()
 		return len(jobs) == 1 && jobs[0].Status == api.Running, fmt.Sprint(len(jobs))
 	})
 	id := w.jobs()[0].ID
-	follower := w.start("host1", nil, "clusterctl", "job", "logs", "-f", id)
+	follower := w.start("host1", "clusterctl", "job", "logs", "-f", id)
 	w.awaitLog(id, "this is step 3")
 	runner := w.pid(runnerProcess)
 	w.replaceProcess(daemonProcess, restartDaemon)

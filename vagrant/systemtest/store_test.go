@@ -104,7 +104,7 @@ func TestFullStore(t *testing.T) {
 
 	w.sh("host1", "systemctl stop clusterm; rm -r "+dataDir+"/etcd/data/member")
 
-	p := w.start("host1", nil, "clusterm", "--accept-empty-store")
+	p := w.start("host1", "clusterm", "--accept-empty-store")
 	w.awaitHealthy()
 	w.sh("host1", "pkill -INT -o -f '^clusterm --accept-empty-store'")
 	p.awaitEnd(t, 30*time.Second)

@@ -674,23 +674,19 @@ type process struct {
 	done   chan struct{} // closed when it has ended
 }
 
-// start starts a command on a host. Its standard output goes to stdout, or into
-// the process's buffer if stdout is nil. It is killed at the end of the test.
-func (w *world) start(host string, stdout io.Writer, args ...string) *process {
+// start starts a command on a host. It is killed at the end of the test.
+func (w *world) start(host string, args ...string) *process {
 	w.t.Helper()
-	return w.startLab(stdout, append([]string{"exec", host}, args...)...)
+	return w.startLab(append([]string{"exec", host}, args...)...)
 }
 
 // startLab starts the lab's tool, as start does.
-func (w *world) startLab(stdout io.Writer, args ...string) *process {
+func (w *world) startLab(args ...string) *process {
 	w.t.Helper()
 	p := &process{done: make(chan struct{})}
 	p.cmd = w.lab.command(suite.ctx, args...)
 
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	if stdout != nil {
-		p.cmd.Stdout = stdout
-	}
 
 	if err := p.cmd.Start(); err != nil {
 		w.t.Fatal(err)
