@@ -329,8 +329,11 @@ func checkReload(ctx context.Context, path string) error {
 
 	keys, err := daemon.CheckReload(ctx, path, now, nodes.Items)
 	if len(keys) > 0 {
-		fmt.Fprintf(os.Stderr, "a reload is refused: %s cannot change while clusterm runs: systemctl restart clusterm\n",
-			strings.Join(keys, ", "))
+		fmt.Fprintf(
+			os.Stderr,
+			"a reload is refused: %s cannot change while clusterm runs: systemctl restart clusterm\n",
+			strings.Join(keys, ", "),
+		)
 	}
 
 	return err
