@@ -69,22 +69,29 @@ func actionSamples() []inventory.Action {
 
 // wholeActions returns submissions with every option.
 func wholeActions() []inventory.Action {
-	extra := map[string]any{"release": "2.1"}
+	apply := inventory.Submit(inventory.VerbApply, "web-1", "web-2").Within(90 * time.Minute).
+		With(inventory.JobOptions{
+			Serial: "1", MaxFailures: 2, Diff: true, Check: true, Verbosity: 2,
+			SharedOptions: inventory.SharedOptions{
+				Tags: []string{"web", "db"}, SkipTags: []string{"slow"}, Reason: "its time",
+			},
+		})
+	apply.Extra = map[string]any{"release": "2.1"}
+
+	discover := inventory.Discover("10.0.0.1").With(inventory.JobOptions{
+		TakeOver: true, Verbosity: 1, SharedOptions: inventory.SharedOptions{Reason: "moved"},
+	})
+	discover.Ranges = []string{"10.0.0.5-10.0.0.9"}
 
 	return []inventory.Action{
-		inventory.Submit(inventory.VerbApply, "web-1", "web-2").Within(90 * time.Minute).With(inventory.JobOptions{
-			Serial: "1", MaxFailures: 2, Diff: true, Check: true, Tags: []string{"web", "db"},
-			SkipTags: []string{"slow"}, Verbosity: 2, Extra: extra, Reason: "its time",
-		}),
+		apply,
 		inventory.Submit(inventory.VerbCommission, "web-1").Joining("service-worker").
 			With(inventory.JobOptions{OnFailure: "failed"}),
 		inventory.Submit(inventory.VerbVerify, "web-1").With(inventory.JobOptions{Strict: true}).Cleaning("current"),
 		inventory.Submit(inventory.VerbClear, "web-1").
-			Forced().
-			With(inventory.JobOptions{Reason: "new", OverrideWindow: true}),
-		inventory.Discover("10.0.0.1").With(inventory.JobOptions{
-			Ranges: []string{"10.0.0.5-10.0.0.9"}, TakeOver: true, Reason: "moved", Verbosity: 1,
-		}),
+			With(inventory.JobOptions{SharedOptions: inventory.SharedOptions{Reason: "new", OverrideWindow: true}}).
+			Forced(),
+		discover,
 	}
 }
 
@@ -93,7 +100,7 @@ func wholeActions() []inventory.Action {
 func TestActionKeepsOptions(t *testing.T) {
 	want := []string{
 		"clusterctl nodes apply web-1 web-2 --serial 1 --max-failures 2 --check --diff --tags web,db " +
-			`--skip-tags slow --ansible-verbosity 2 -e '{"release":"2.1"}' --reason 'its time' --timeout 1h30m`,
+			`--skip-tags slow --ansible-verbosity 2 --reason 'its time' -e '{"release":"2.1"}' --timeout 1h30m`,
 		"clusterctl nodes commission web-1 -g service-worker --on-failure failed",
 		"clusterctl nodes verify web-1 --playbooks current --strict",
 		"clusterctl nodes clear web-1 --force --override-window --reason new",

@@ -360,11 +360,6 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		return words(policyNoun.kinds()...)
 	case "role":
 		return words("viewer", "monitor", "operator", "admin")
-	case "on-failure":
-		return []candidate{
-			{api.OnFailureBatch, "clean up all nodes of the request"},
-			{api.OnFailureFailed, "clean up the failed nodes"},
-		}
 	case "selector", "scope-selector":
 		return c.selector(ctx, current)
 	case "context":
@@ -381,7 +376,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		return words("@")
 	}
 
-	return nil
+	return choicesOf(option)
 }
 
 // words returns candidates without descriptions.

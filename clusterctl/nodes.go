@@ -415,10 +415,15 @@ func forgetNodes(ctx context.Context, c *call, row inventory.Transition) error {
 		return c.submit(ctx, row)
 	}
 
-	for _, flag := range []string{
-		"timeout", "no-wait", "wait-timeout", "extra-vars", "diff", "ansible-verbosity", "plan",
-		"override-window",
-	} {
+	needJob := []string{"timeout", "no-wait", "wait-timeout", "extra-vars", "plan"}
+
+	for _, o := range inventory.Options {
+		if o.Field != inventory.FieldReason && everyTaken(row)(o) {
+			needJob = append(needJob, o.Name())
+		}
+	}
+
+	for _, flag := range needJob {
 		if c.IsSet(flag) {
 			return exit.Usagef("--%s needs a job, and only --remove-agent starts one", flag).
 				Try("drop it, or add --remove-agent")

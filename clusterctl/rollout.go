@@ -327,9 +327,7 @@ func (a *app) rolloutStart() *cli.Command {
 		name: "start", args: "NAME…", min: 0, max: -1, selects: true, names: true, usage: "start a rollout",
 		about: rolloutHelp,
 		flags: append(rolloutFlags(), selectorFlag(), yesFlag(), extraVarsFlag("variables for its jobs only"),
-			timeoutFlag("as configured"), overrideFlag(),
-			&cli.StringFlag{Name: "reason", Usage: "the `REASON` for its events and the audit trail"},
-			&cli.BoolFlag{Name: "plan", Usage: "do nothing, and print the plan"}),
+			timeoutFlag("as configured"), &cli.BoolFlag{Name: "plan", Usage: "do nothing, and print the plan"}),
 		examples: []string{
 			"clusterctl rollout start --action apply -l group=service-worker --canary 1 --max-unavailable 10%",
 			"clusterctl rollout start --action maintenance -l group=service-worker --order label:rack --soak 5m " +
@@ -346,7 +344,7 @@ func (a *app) rolloutStart() *cli.Command {
 
 // rolloutFlags are the options of a specification.
 func rolloutFlags() []cli.Flag {
-	return []cli.Flag{
+	return append([]cli.Flag{
 		&cli.StringFlag{
 			Name: "action", Required: true,
 			Usage: "the `VERB` for each node: apply, update, maintenance, verify, commission or decommission",
@@ -389,9 +387,7 @@ func rolloutFlags() []cli.Flag {
 			Name: "command-timeout", Usage: "the `DURATION` for which the command is repeated (default: 1m)",
 		},
 		&cli.BoolFlag{Name: "require-approval", Usage: "begin once another person approves it"},
-		&cli.StringSliceFlag{Name: "tags", Usage: "run only the tasks with one of these `TAGS`"},
-		&cli.StringSliceFlag{Name: "skip-tags", Usage: "leave out the tasks with one of these `TAGS`"},
-	}
+	}, optionFlags(func(o inventory.JobOption) bool { return o.Shared })...)
 }
 
 // startRollout shows the plan of a rollout, and starts it once that is confirmed.
@@ -461,12 +457,16 @@ func (c *call) rolloutRequest(ctx context.Context) (r api.RolloutRequest, err er
 			Try("give names, or -l SELECTOR")
 	}
 
+	options, err := c.jobOptions()
+	if err != nil {
+		return r, err
+	}
+
 	r.Nodes = c.args
 	r.Spec = api.RolloutSpec{
 		Action: inventory.Verb(c.String("action")), Selector: c.String("selector"), Group: c.String("host-group"),
 		MaxUnavailable: c.String("max-unavailable"), Promote: c.Bool("promote"),
-		RequireApproval: c.Bool("require-approval"), OverrideWindow: c.Bool("override-window"),
-		Tags: values(c, "tags"), SkipTags: values(c, "skip-tags"), Reason: c.String("reason"),
+		RequireApproval: c.Bool("require-approval"), SharedOptions: options.SharedOptions,
 	}
 
 	if c.Bool("clean") {

@@ -161,47 +161,6 @@ var verbHelps = map[inventory.Verb]verbHelp{
 	},
 }
 
-// fieldFlags builds the option for each optional field of a request from the
-// field's meaning in the lifecycle table.
-var fieldFlags = map[inventory.Field]func(meaning string) cli.Flag{
-	inventory.FieldGroup: func(meaning string) cli.Flag {
-		return &cli.StringFlag{Name: "host-group", Aliases: []string{"g"}, Usage: valueName(meaning, "group")}
-	},
-	inventory.FieldOnFailure: func(meaning string) cli.Flag {
-		return &cli.StringFlag{Name: "on-failure", Usage: valueName(meaning, "scope")}
-	},
-	inventory.FieldForce: func(meaning string) cli.Flag {
-		return &cli.BoolFlag{Name: "force", Usage: meaning + " (--reason)"}
-	},
-	inventory.FieldTakeOver: func(meaning string) cli.Flag {
-		return &cli.BoolFlag{Name: "take-over", Usage: meaning + " (--reason)"}
-	},
-	inventory.FieldHostKeys:  hostKeyFlag,
-	inventory.FieldExtraVars: extraVarsFlag,
-	inventory.FieldSerial: func(meaning string) cli.Flag {
-		return &cli.StringFlag{Name: "serial", Usage: valueName(meaning, "size")}
-	},
-	inventory.FieldMaxFailures: func(meaning string) cli.Flag {
-		return &cli.StringFlag{Name: "max-failures", Usage: valueName(meaning, "number")}
-	},
-	inventory.FieldCheck: func(meaning string) cli.Flag { return &cli.BoolFlag{Name: "check", Usage: meaning} },
-	inventory.FieldTags: func(meaning string) cli.Flag {
-		return &cli.StringSliceFlag{Name: "tags", Usage: valueName(meaning, "tags")}
-	},
-	inventory.FieldSkipTags: func(meaning string) cli.Flag {
-		return &cli.StringSliceFlag{Name: "skip-tags", Usage: valueName(meaning, "tags")}
-	},
-	inventory.FieldStrict: func(meaning string) cli.Flag { return &cli.BoolFlag{Name: "strict", Usage: meaning} },
-	inventory.FieldPlaybooks: func(meaning string) cli.Flag {
-		return &cli.StringFlag{Name: "playbooks", Usage: valueName(meaning, "playbooks")}
-	},
-}
-
-// valueName marks the word in a usage as the name of the option's value.
-func valueName(usage, word string) string {
-	return strings.Replace(usage, word, "`"+strings.ToUpper(word)+"`", 1)
-}
-
 func takesNodes(row inventory.Transition) bool { return !row.TakesAddrs }
 func takesAddrs(row inventory.Transition) bool { return row.TakesAddrs }
 
@@ -225,9 +184,7 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 		hidden: help.hidden,
 	}
 
-	for _, o := range row.Options {
-		l.flags = append(l.flags, fieldFlags[o.Field](o.Meaning))
-	}
+	l.flags = flagsOf(row)
 
 	if help.flags != nil {
 		l.flags = append(l.flags, help.flags()...)
@@ -249,11 +206,7 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 
 	// The common parts of the help follow the description of the verb.
 	l.about = strings.TrimSpace(strings.Join(about, "\n") + "\n\n" + waitHelp + "\n" + planHelpOf(row))
-	l.flags = append(l.flags, jobFlags()...)
-
-	if !row.Verifies {
-		l.flags = append(l.flags, overrideFlag())
-	}
+	l.flags = append(l.flags, jobFlags(row)...)
 
 	if len(l.examples) == 0 {
 		l.examples = []string{example}
@@ -293,26 +246,10 @@ func applyNodes(ctx context.Context, c *call, row inventory.Transition) error {
 }
 
 // jobFlags are the options of every command that requests a job.
-func jobFlags() []cli.Flag {
-	return []cli.Flag{
-		timeoutFlag("as configured"),
-		&cli.BoolFlag{Name: "diff", Usage: "show the differences in files, in the output of the job"},
-		&cli.StringFlag{
-			Name:  "ansible-verbosity",
-			Usage: "the verbosity `LEVEL` of ansible-playbook, from 0 to 4: the number of v in its -v",
-		},
-		&cli.StringFlag{Name: "reason", Usage: "the `REASON` for the history"},
-		noWaitFlag(),
-		waitTimeoutFlag(),
-		planFlag(),
-	}
-}
+func jobFlags(row inventory.Transition) []cli.Flag {
+	flags := append([]cli.Flag{timeoutFlag("as configured")}, optionFlags(everyTaken(row))...)
 
-// overrideFlag is the option of verbs that change hosts.
-func overrideFlag() cli.Flag {
-	return &cli.BoolFlag{
-		Name: "override-window", Usage: "begin outside of maintenance windows, and during a freeze (--reason)",
-	}
+	return append(flags, noWaitFlag(), waitTimeoutFlag(), planFlag())
 }
 
 func timeoutFlag(otherwise string) cli.Flag {
@@ -339,18 +276,9 @@ func (c *call) timeout() (d api.Duration, err error) {
 
 // submit requests the job that the command line describes, and waits for it.
 func (c *call) submit(ctx context.Context, row inventory.Transition) error {
-	if row.Accepts(inventory.FieldForce) && c.Bool("force") && c.String("reason") == "" {
-		return exit.Usagef("%s --force needs a reason for the history", short(c.FullName())).Try("add --reason TEXT")
-	}
-
-	if c.Bool("take-over") && c.String("reason") == "" {
-		return exit.Usagef("%s --take-over needs a reason for the history", short(c.FullName())).
-			Try("add --reason TEXT")
-	}
-
-	if c.Bool("override-window") && c.String("reason") == "" {
-		return exit.Usagef("%s --override-window needs a reason for the history", short(c.FullName())).
-			Try("add --reason TEXT")
+	options, err := c.jobOptions()
+	if err != nil {
+		return err
 	}
 
 	// The operator confirms names, so that a selector cannot surprise.
@@ -380,36 +308,7 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 		return err
 	}
 
-	r := api.JobRequest{
-		Verb:      row.Verb,
-		Group:     c.String("host-group"),
-		OnFailure: c.String("on-failure"),
-		Serial:    c.String("serial"),
-		Playbooks: c.String("playbooks"),
-		Strict:    c.Bool("strict"),
-		Force:     c.Bool("force"),
-		TakeOver:  c.Bool("take-over"),
-
-		OverrideWindow: c.Bool("override-window"),
-
-		Reason:   c.String("reason"),
-		Check:    c.Bool("check"),
-		Diff:     c.Bool("diff"),
-		Tags:     values(c, "tags"),
-		SkipTags: values(c, "skip-tags"),
-	}
-	if c.IsSet("serial") && r.Serial == "" {
-		return exit.Usagef("--serial is empty").Try("give the size of a batch, such as 2 or 25%%")
-	}
-
-	if r.Verbosity, err = number(c, "ansible-verbosity", 0); err != nil {
-		return err
-	}
-
-	if r.MaxFailures, err = number(c, "max-failures", 0); err != nil {
-		return err
-	}
-
+	r := api.JobRequest{Verb: row.Verb, Group: c.String("host-group"), JobOptions: options}
 	if r.ExtraVars, err = raw(vars); err != nil {
 		return err
 	}

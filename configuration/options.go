@@ -9,16 +9,14 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// MaxVerbosity is the highest verbosity of ansible-playbook that a request may ask for.
-const MaxVerbosity = 4
-
-// AnsibleOptions are the options of ansible-playbook that a request chooses.
+// AnsibleOptions are the options of a run of ansible-playbook. inventory.JobOptions has those of a request, which were
+// checked.
 type AnsibleOptions struct {
 	Check     bool     // change nothing, and report what would change
 	Diff      bool     // show the differences in files
 	Tags      []string // run only tasks with one of these tags; empty: all tasks
 	SkipTags  []string // leave out tasks with one of these tags
-	Verbosity int      // 0 to MaxVerbosity
+	Verbosity int      // 0 to inventory.MaxVerbosity
 }
 
 // Partial reports whether a run with the options may leave out tasks.
@@ -26,12 +24,9 @@ func (o AnsibleOptions) Partial() bool { return len(o.Tags)+len(o.SkipTags) > 0 
 
 // Validate refuses options outside their bounds with an error of kind invalid.
 func (o AnsibleOptions) Validate() error {
-	if o.Verbosity < 0 || o.Verbosity > MaxVerbosity {
-		return inventory.Errorf(inventory.KindInvalid, "verbosity is %d", o.Verbosity).
-			Do("write a number from 0 to %d", MaxVerbosity)
-	}
-
-	return o.tags().Check()
+	return inventory.JobOptions{
+		Verbosity: o.Verbosity, SharedOptions: inventory.SharedOptions{Tags: o.Tags, SkipTags: o.SkipTags},
+	}.CheckOptions()
 }
 
 // Selection describes the choice of tasks in words, such as "tags web, db".

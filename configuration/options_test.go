@@ -47,7 +47,7 @@ func TestAnsibleOptionsRefused(t *testing.T) {
 		"too long":             {Tags: []string{strings.Repeat("a", 65)}},
 		"too many":             {Tags: many},
 		"a negative verbosity": {Verbosity: -1},
-		"a high verbosity":     {Verbosity: MaxVerbosity + 1},
+		"a high verbosity":     {Verbosity: inventory.MaxVerbosity + 1},
 	} {
 		if err := o.Validate(); inventory.KindOf(err) != inventory.KindInvalid {
 			t.Errorf("%s: %v", name, err)

@@ -154,21 +154,11 @@ type Transition struct {
 // Field is the name of an optional field of a request.
 type Field string
 
-// The optional fields.
+// The optional fields that are no options of the job.
 const (
-	FieldGroup       Field = "group"
-	FieldOnFailure   Field = "on_failure"
-	FieldForce       Field = "force"
-	FieldExtraVars   Field = "extra_vars"
-	FieldSerial      Field = "serial"
-	FieldMaxFailures Field = "max_failures"
-	FieldTakeOver    Field = "take_over"
-	FieldHostKeys    Field = "host_keys"
-	FieldPlaybooks   Field = "playbooks"
-	FieldCheck       Field = "check"
-	FieldTags        Field = "tags"
-	FieldSkipTags    Field = "skip_tags"
-	FieldStrict      Field = "strict"
+	FieldGroup     Field = "group"
+	FieldExtraVars Field = "extra_vars"
+	FieldHostKeys  Field = "host_keys"
 )
 
 // The options of verbs that can take their nodes batch by batch.
@@ -346,7 +336,8 @@ func (t Transition) Interrupts() bool { return t.EndsService() && t.Success == A
 
 // Accepts reports whether a request may set the field.
 func (t Transition) Accepts(f Field) bool {
-	return slices.ContainsFunc(t.Options, func(o Option) bool { return o.Field == f })
+	return slices.ContainsFunc(t.Options, func(o Option) bool { return o.Field == f }) ||
+		slices.ContainsFunc(Options, func(o JobOption) bool { return o.Field == f && o.Takes != nil && o.Takes(t) })
 }
 
 // TransitionOf returns the row of the verb in the lifecycle table.

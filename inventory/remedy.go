@@ -112,41 +112,25 @@ var Actions = []struct {
 // Action is one operation that a remedy recommends, with its arguments. Each
 // client renders it in its own form: a command line, a request, a button.
 type Action struct {
-	Name  ActionName
-	Verb  Verb     // of a job to submit
-	Nodes []string // by name; empty where the operator names them
-	Addrs []string // in place of nodes, for VerbDiscover
-	Group string   // that the nodes are to join
-	// Playbooks is "current" for a cleanup with the configured folder.
-	Playbooks string
-	Job       string // the id
-	Plan      string // the id
-	Rollout   string // the id
-	Failed    bool   // only the nodes on which the job did not succeed
-	Force     bool
-	Timeout   time.Duration // of a job to submit again; 0: as before
-	Key       string        // of a setting
-	Value     string        // of a setting
-	Options   JobOptions    // of a job to submit or to plan
-}
+	Name    ActionName
+	Verb    Verb     // of a job to submit
+	Nodes   []string // by name; empty where the operator names them
+	Addrs   []string // in place of nodes, for VerbDiscover
+	Ranges  []string // of further addresses
+	Group   string   // that the nodes are to join
+	Job     string   // the id
+	Plan    string   // the id
+	Rollout string   // the id
+	Failed  bool     // only the nodes on which the job did not succeed
+	Key     string   // of a setting
+	Value   string   // of a setting
 
-// JobOptions are the further arguments of a job.
-type JobOptions struct {
-	Ranges      []string // of addresses, besides those of the action
-	OnFailure   string
-	Serial      string
-	MaxFailures int
-	Strict      bool
-	TakeOver    bool
-	// OverrideWindow begins outside of maintenance windows, and during a freeze.
-	OverrideWindow bool
+	// JobOptions are those of a job to submit or to plan. Force also belongs to the removal of records, and Serial
+	// and Playbooks to a job to submit again.
+	JobOptions
 
-	Check, Diff bool
-	Tags        []string
-	SkipTags    []string
-	Verbosity   int
-	HostKeys    map[string][]string // by address
-	Reason      string
+	Timeout  time.Duration       // of the job; 0: the configured one, or as before
+	HostKeys map[string][]string // by address
 	// Extra are the variables of the request, with values of JSON. Some may have Hidden in
 	// place of a secret, which a manager refuses.
 	Extra map[string]any
@@ -155,13 +139,12 @@ type JobOptions struct {
 // Hidden stands for the value of a secret variable in everything that is shown.
 const Hidden = "(hidden)"
 
-// Split returns the options with the variables of the request that are shown whole, and the
-// names of the others, sorted: the operator gives their values again.
-func (o JobOptions) Split() (shown JobOptions, withheld []string) {
-	shown = o
-	shown.Extra = maps.Clone(o.Extra)
+// SplitExtra returns the variables of the request that are shown whole, and the names of the
+// others, sorted: the operator gives their values again.
+func (a Action) SplitExtra() (shown map[string]any, withheld []string) {
+	shown = maps.Clone(a.Extra)
 
-	maps.DeleteFunc(shown.Extra, func(name string, value any) bool {
+	maps.DeleteFunc(shown, func(name string, value any) bool {
 		text, err := json.Marshal(value)
 		hides := err != nil || strings.Contains(string(text), `"`+Hidden+`"`)
 
@@ -177,50 +160,18 @@ func (o JobOptions) Split() (shown JobOptions, withheld []string) {
 	return shown, withheld
 }
 
-// ExtraText returns the variables of the request as a JSON object, or "" for none.
-func (o JobOptions) ExtraText() string {
-	if len(o.Extra) == 0 {
+// ExtraText returns variables of a request as a JSON object, or "" for none.
+func ExtraText(extra map[string]any) string {
+	if len(extra) == 0 {
 		return ""
 	}
 
-	text, err := json.Marshal(o.Extra)
+	text, err := json.Marshal(extra)
 	if err != nil {
 		return ""
 	}
 
 	return string(text)
-}
-
-// String returns the options that are set.
-func (o JobOptions) String() string {
-	var words []string
-	for _, option := range []struct {
-		name  string
-		value any
-		set   bool
-	}{
-		{"ranges", strings.Join(o.Ranges, ","), len(o.Ranges) > 0},
-		{"on_failure", o.OnFailure, o.OnFailure != ""},
-		{"serial", o.Serial, o.Serial != ""},
-		{"max_failures", o.MaxFailures, o.MaxFailures != 0},
-		{"strict", true, o.Strict},
-		{"take_over", true, o.TakeOver},
-		{"override_window", true, o.OverrideWindow},
-		{"check", true, o.Check},
-		{"diff", true, o.Diff},
-		{"tags", strings.Join(o.Tags, ","), len(o.Tags) > 0},
-		{"skip_tags", strings.Join(o.SkipTags, ","), len(o.SkipTags) > 0},
-		{"verbosity", o.Verbosity, o.Verbosity != 0},
-		{"host_keys", o.HostKeys, len(o.HostKeys) > 0},
-		{"reason", o.Reason, o.Reason != ""},
-		{"extra_vars", o.ExtraText(), len(o.Extra) > 0},
-	} {
-		if option.set {
-			words = append(words, fmt.Sprintf("%s=%v", option.name, option.value))
-		}
-	}
-
-	return strings.Join(words, " ")
 }
 
 // ListNodes returns the action that lists the nodes.
@@ -252,7 +203,7 @@ func (a Action) Within(timeout time.Duration) Action {
 
 // With returns a with the options of its job.
 func (a Action) With(o JobOptions) Action {
-	a.Options = o
+	a.JobOptions = o
 	return a
 }
 
@@ -397,21 +348,28 @@ func (a Action) String() string {
 		{"verb", string(a.Verb)},
 		{"nodes", strings.Join(a.Nodes, ",")},
 		{"addrs", strings.Join(a.Addrs, ",")},
+		{"ranges", strings.Join(a.Ranges, ",")},
 		{"group", a.Group},
-		{"playbooks", a.Playbooks},
 		{"job", a.Job},
 		{"plan", a.Plan},
 		{"rollout", a.Rollout},
 		{"key", a.Key},
 		{"value", a.Value},
+		{"extra_vars", ExtraText(a.Extra)},
 	} {
 		if argument.value != "" {
 			words = append(words, argument.name+"="+argument.value)
 		}
 	}
 
-	if options := a.Options.String(); options != "" {
-		words = append(words, options)
+	for _, o := range Options {
+		if text, set := o.Text(a.JobOptions); set {
+			words = append(words, string(o.Field)+"="+text)
+		}
+	}
+
+	if len(a.HostKeys) > 0 {
+		words = append(words, fmt.Sprintf("host_keys=%v", a.HostKeys))
 	}
 
 	if a.Timeout != 0 {
@@ -420,10 +378,6 @@ func (a Action) String() string {
 
 	if a.Failed {
 		words = append(words, "failed")
-	}
-
-	if a.Force {
-		words = append(words, "force")
 	}
 
 	return strings.Join(words, " ")

@@ -306,8 +306,11 @@ func textOrNil(v any) *string {
 // compared, and waits for its end.
 func (p *Plan) job(ctx context.Context, o RunOptions, s *Step) error {
 	submission := api.JobRequest{
-		Verb: s.move.Verb, Nodes: s.move.Nodes, Group: s.move.Group, Reason: o.Reason,
-		Expect: map[string]api.Expected{},
+		Verb:       s.move.Verb,
+		Nodes:      s.move.Nodes,
+		Group:      s.move.Group,
+		JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{Reason: o.Reason}},
+		Expect:     map[string]api.Expected{},
 	}
 
 	for _, name := range s.move.Nodes {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -43,7 +44,12 @@ func TestSentencesFitTheTerminal(t *testing.T) {
 	long := strings.TrimSpace(strings.Repeat("the cleanup that was begun on it has failed ", 6))
 	nodes := []string{"host2-cc31d6b268d4", "host3-0cd9833055b3", "host4-74b65965837b"}
 	j := api.Job{
-		ID: "12", Verb: "commission", Status: api.Errored, Message: long, Reason: long, Nodes: nodes,
+		ID:         "12",
+		Verb:       "commission",
+		Status:     api.Errored,
+		Message:    long,
+		JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{Reason: long}},
+		Nodes:      nodes,
 		Runs: []api.Run{{Phase: "configure", Playbook: "site.yml", Results: []api.HostResult{{
 			Host: nodes[0], Failed: 1, Task: "install the packages", Message: long,
 		}}}},

@@ -136,7 +136,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		waitReason = WaitReason(j) + WaitTime(j)
 	}
 
-	return []Field{
+	fields := []Field{
 		{"Job", Line(j.ID)},
 		{"Verb", Line(string(j.Verb))},
 		{"Status", p.jobStatus(j)},
@@ -150,14 +150,12 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Addresses", List(j.Addrs)},
 		{"Helpers", List(j.Helpers)},
 		{"Group", Line(j.Group)},
-		{"Playbooks", Line(j.Playbooks)},
-		{"Strict", yesIf(j.Strict)},
-		{"Check", checkOf(j)},
-		{"Diff", yesIf(j.Diff)},
-		{"Tags", List(j.Tags)},
-		{"Skip tags", List(j.SkipTags)},
+	}
+
+	fields = append(fields, optionFields(j.JobOptions, func(o inventory.JobOption) bool { return !o.Long })...)
+
+	return append(fields, []Field{
 		{"Tags of groups", groupTags(j.GroupTags)},
-		{"Ansible verbosity", positive(j.Verbosity)},
 		{"Note", Text(j.Note)},
 		{"Warnings", Text(strings.Join(j.Warnings, "\n"))},
 		{"Actor", Line(j.Actor)},
@@ -167,7 +165,7 @@ func (p *Printer) jobFields(j api.Job) []Field {
 		{"Started", timeOf(j.Started)},
 		{"Ended", timeOf(j.Ended)},
 		{"Duration", Elapsed(j.Started, j.Ended)},
-	}
+	}...)
 }
 
 // ofPlan describes the plan that a job carries out.
@@ -192,14 +190,6 @@ func (p *Printer) jobStatus(j api.Job) string {
 	}
 
 	return status
-}
-
-func checkOf(j api.Job) string {
-	if !j.Check {
-		return ""
-	}
-
-	return "yes: its counts of changes are those that a run would make"
 }
 
 func cancellation(j api.Job) string {
@@ -238,24 +228,23 @@ func jobDetails(j api.Job) []Field {
 		output = inventory.Count(j.LogBytes, "byte", "bytes")
 	}
 
-	return []Field{
+	fields := []Field{
 		{"Queue position", positive(j.Position)},
 		{"Waits for jobs", List(j.WaitsFor)},
 		{"Waits until", timeOf(j.WaitUntil)},
 		{"Phase", Line(j.Phase)},
-		{"On failure", Line(j.OnFailure)},
-		{"Serial", Line(j.Serial)},
-		{"Max failures", positive(j.MaxFailures)},
-		{"Force", yesIf(j.Force)},
-		{"Take over", yesIf(j.TakeOver)},
-		{"Override window", yesIf(j.OverrideWindow)},
+	}
+
+	fields = append(fields, optionFields(j.JobOptions, func(o inventory.JobOption) bool { return o.Long })...)
+
+	return append(fields, []Field{
 		{"Deadline", timeOf(j.Deadline)},
 		{"Instance", Line(j.Instance)},
 		{"Playbook digest", Line(j.PlaybookDigest)},
 		{"Commit", Line(j.Commit)},
 		{"Output", output},
 		{"Revision", fmt.Sprint(j.Revision)},
-	}
+	}...)
 }
 
 var runColumns = ColumnsOf(Cells[api.Run]{

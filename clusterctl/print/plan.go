@@ -36,33 +36,26 @@ func PlanTitle(p api.Plan) string {
 func (p *Printer) Plan(plan api.Plan) {
 	r := plan.Request
 
-	p.Fields([]Field{
+	fields := []Field{
 		{"Plan", Line(plan.ID)},
 		{"Status", planStatus(plan)},
 		{"Made by", Line(plan.Actor) + ", " + Time(plan.Created)},
 		{"Verb", Line(api.VerbWords(r.Verb))},
 		{"Group", Line(r.Group)},
 		{"Note", Text(plan.Note)},
-		{"Playbooks", Line(plan.PlaybookDigest)},
-		{"Cleaned with", Line(r.Playbooks)},
-		{"Batches of", Line(r.Serial)},
-		{"Max failures", positive(r.MaxFailures)},
-		{"On failure", Line(r.OnFailure)},
-		{"Strict", yesIf(r.Strict)},
-		{"Force", yesIf(r.Force)},
-		{"Take over", yesIf(r.TakeOver)},
-		{"Override window", yesIf(r.OverrideWindow)},
-		{"Tags", List(r.Tags)},
-		{"Skip tags", List(r.SkipTags)},
-		{"Diff", yesIf(r.Diff)},
-		{"Ansible verbosity", positive(r.Verbosity)},
+		{"Playbook digest", Line(plan.PlaybookDigest)},
+	}
+
+	fields = append(fields, optionFields(r.JobOptions, func(inventory.JobOption) bool { return true })...)
+
+	p.Fields(append(fields, []Field{
 		{"Time limit", Duration(time.Duration(r.Timeout))},
 		{"Reason", Text(r.Reason)},
 		{"Begins", begins(plan)},
 		{"Helpers", List(plan.Helpers)},
 		{"Expected", expected(plan)},
 		{"Warnings", Text(strings.Join(plan.Warnings, "\n"))},
-	})
+	}...))
 
 	p.planTargets(plan)
 	p.planEffects(plan)

@@ -58,7 +58,7 @@ func RolloutLine(r api.Rollout) string {
 func (p *Printer) Rollout(r api.Rollout) {
 	s := r.Spec
 
-	p.Fields([]Field{
+	fields := []Field{
 		{"Rollout", Line(r.ID)},
 		{"Status", Line(string(r.Status))},
 		{"Reason", Line(r.Reason)},
@@ -75,13 +75,16 @@ func (p *Printer) Rollout(r api.Rollout) {
 		{"Strategies", strategiesOf(s.Strategies)},
 		{"Gate", gateOf(s.Gate)},
 		{"Soak", lasting(s.Soak)},
-		{"Tags", Line(strings.Join(s.Tags, ", "))},
-		{"Skipped tags", Line(strings.Join(s.SkipTags, ", "))},
+	}
+
+	options := inventory.JobOptions{SharedOptions: s.SharedOptions}
+	fields = append(fields, optionFields(options, func(o inventory.JobOption) bool { return o.Shared })...)
+
+	p.Fields(append(fields, []Field{
 		{"Extra variables", Line(strings.Join(r.ExtraNames, ", "))},
 		{"Job timeout", lasting(s.Timeout)},
 		{"Needs approval", yesIf(s.RequireApproval && r.Approved == nil)},
 		{"Approved", markOf(r.Approved)},
-		{"Override window", yesIf(s.OverrideWindow)},
 		{"Takes back", Line(r.UndoOf)},
 		{"Reason given", Line(s.Reason)},
 		{"Playbooks", Line(r.PlaybookDigest)},
@@ -89,7 +92,7 @@ func (p *Printer) Rollout(r api.Rollout) {
 		{"Actor", Line(r.Actor)},
 		{"Started", timeOf(r.Started)},
 		{"Ended", timeOf(r.Ended)},
-	})
+	}...))
 
 	p.gap()
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -18,9 +19,19 @@ func TestRolloutShowsWhatIsApproved(t *testing.T) {
 	r := api.Rollout{
 		ID: "r7b1e44d2", Status: "AwaitingApproval", ExtraNames: []string{"release"},
 		Spec: api.RolloutSpec{
-			Action: "apply", Canary: 2, Promote: true, Soak: api.Duration(5 * time.Minute),
-			Timeout: api.Duration(time.Hour), Tags: []string{"web", "db"}, SkipTags: []string{"slow"},
-			RequireApproval: true, Reason: "as agreed",
+			Action:  "apply",
+			Canary:  2,
+			Promote: true,
+			Soak:    api.Duration(5 * time.Minute),
+			Timeout: api.Duration(
+				time.Hour,
+			),
+			SharedOptions: inventory.SharedOptions{
+				Tags:     []string{"web", "db"},
+				SkipTags: []string{"slow"},
+				Reason:   "as agreed",
+			},
+			RequireApproval: true,
 		},
 	}
 

@@ -71,23 +71,22 @@ func ActionsOf(actions []inventory.Action) []Action {
 func RestoreActions(actions []Action) []inventory.Action {
 	var out []inventory.Action
 	for _, a := range actions {
-		out = append(out, inventory.Action{
-			Name:      inventory.ActionName(a.Action),
-			Verb:      a.Verb,
-			Nodes:     a.Nodes,
-			Addrs:     a.Addrs,
-			Group:     a.Group,
-			Playbooks: a.Playbooks,
-			Job:       a.Job,
-			Plan:      a.Plan,
-			Rollout:   a.Rollout,
-			Failed:    a.Failed,
-			Force:     a.Force,
-			Timeout:   time.Duration(a.Timeout),
-			Key:       a.Key,
-			Value:     a.Value,
-			Options:   optionsOf(a),
-		})
+		action := inventory.Action{
+			Name:    inventory.ActionName(a.Action),
+			Verb:    a.Verb,
+			Nodes:   a.Nodes,
+			Addrs:   a.Addrs,
+			Group:   a.Group,
+			Job:     a.Job,
+			Plan:    a.Plan,
+			Rollout: a.Rollout,
+			Failed:  a.Failed,
+			Timeout: time.Duration(a.Timeout),
+			Key:     a.Key,
+			Value:   a.Value,
+		}
+		action.Playbooks, action.Force = a.Playbooks, a.Force
+		out = append(out, a.withRequest(action))
 	}
 
 	return out
@@ -95,29 +94,22 @@ func RestoreActions(actions []Action) []inventory.Action {
 
 // jobRequest returns the request for the job of an action.
 func jobRequest(a inventory.Action) JobRequest {
-	o := a.Options
-
 	return JobRequest{
-		Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Ranges: o.Ranges, Group: a.Group, Playbooks: a.Playbooks,
-		Force: a.Force, Timeout: Duration(a.Timeout), OnFailure: o.OnFailure, Serial: o.Serial,
-		MaxFailures: o.MaxFailures, Strict: o.Strict, TakeOver: o.TakeOver,
-		OverrideWindow: o.OverrideWindow, Check: o.Check, Diff: o.Diff, Tags: o.Tags,
-		SkipTags: o.SkipTags, Verbosity: o.Verbosity, HostKeys: o.HostKeys, Reason: o.Reason,
-		ExtraVars: json.RawMessage(o.ExtraText()),
+		Verb: a.Verb, Nodes: a.Nodes, Addrs: a.Addrs, Ranges: a.Ranges, Group: a.Group, JobOptions: a.JobOptions,
+		Timeout: Duration(a.Timeout), HostKeys: a.HostKeys, ExtraVars: json.RawMessage(inventory.ExtraText(a.Extra)),
 	}
 }
 
-// optionsOf returns the options of the job of an action, which its request has.
-func optionsOf(a Action) inventory.JobOptions {
-	name := inventory.ActionName(a.Action)
-
+// withRequest adds to the action behind a wire form what only the request of its job has.
+func (a Action) withRequest(to inventory.Action) inventory.Action {
 	var r JobRequest
-	if name == inventory.ActionRetryJob && json.Unmarshal(a.Body, &r) == nil {
-		return inventory.JobOptions{Serial: r.Serial}
+	if to.Name == inventory.ActionRetryJob && json.Unmarshal(a.Body, &r) == nil {
+		to.Serial = r.Serial
+		return to
 	}
 
-	if name != inventory.ActionSubmit && name != inventory.ActionMakePlan || json.Unmarshal(a.Body, &r) != nil {
-		return inventory.JobOptions{}
+	if to.Name != inventory.ActionSubmit && to.Name != inventory.ActionMakePlan || json.Unmarshal(a.Body, &r) != nil {
+		return to
 	}
 
 	// Numbers keep every digit.
@@ -126,15 +118,12 @@ func optionsOf(a Action) inventory.JobOptions {
 
 	var extra map[string]any
 	if len(r.ExtraVars) > 0 && dec.Decode(&extra) != nil {
-		return inventory.JobOptions{}
+		return to
 	}
 
-	return inventory.JobOptions{
-		Ranges: r.Ranges, OnFailure: r.OnFailure, Serial: r.Serial, MaxFailures: r.MaxFailures, Strict: r.Strict,
-		TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow,
-		Check: r.Check, Diff: r.Diff, Tags: r.Tags, SkipTags: r.SkipTags, Verbosity: r.Verbosity,
-		HostKeys: r.HostKeys, Reason: r.Reason, Extra: extra,
-	}
+	to.JobOptions, to.Ranges, to.HostKeys, to.Extra = r.JobOptions, r.Ranges, r.HostKeys, extra
+
+	return to
 }
 
 // request returns the request that carries the action out; all are empty for an
@@ -178,7 +167,7 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 			Nodes:     a.Nodes,
 			Playbooks: a.Playbooks,
 			Timeout:   Duration(a.Timeout),
-			Serial:    a.Options.Serial,
+			Serial:    a.Serial,
 		})
 
 	// Plans

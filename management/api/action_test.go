@@ -32,19 +32,19 @@ func TestShellQuote(t *testing.T) {
 func TestActionRoundTrip(t *testing.T) {
 	for _, row := range inventory.Actions {
 		a := inventory.Action{
-			Name:    row.Name,
-			Verb:    inventory.VerbUpdate,
-			Nodes:   []string{"web-1"},
-			Addrs:   []string{"10.0.0.1"},
-			Group:   "g",
-			Job:     "5",
-			Plan:    "3f9a1c20-7b1e44d2",
-			Rollout: "r7b1e44d2",
-			Timeout: 2 * time.Hour,
-			Failed:  true,
-			Force:   true,
-			Key:     "k",
-			Value:   "v",
+			Name:       row.Name,
+			Verb:       inventory.VerbUpdate,
+			Nodes:      []string{"web-1"},
+			Addrs:      []string{"10.0.0.1"},
+			Group:      "g",
+			Job:        "5",
+			Plan:       "3f9a1c20-7b1e44d2",
+			Rollout:    "r7b1e44d2",
+			Timeout:    2 * time.Hour,
+			Failed:     true,
+			JobOptions: inventory.JobOptions{Force: true},
+			Key:        "k",
+			Value:      "v",
 		}
 
 		text, err := json.Marshal(api.ActionsOf([]inventory.Action{a}))
@@ -86,7 +86,8 @@ func TestCommandWithHiddenValues(t *testing.T) {
 			`clusterctl nodes apply web-1 --clean -e '{"a":"not (hidden)"}' -e @FILE-with-b-and-c-and-d-and-1-more`,
 		},
 	} {
-		actions := []inventory.Action{again.With(inventory.JobOptions{Extra: c.extra})}
+		again.Extra = c.extra
+		actions := []inventory.Action{again}
 		wire := api.ActionsOf(actions)
 
 		for _, a := range [][]inventory.Action{actions, api.RestoreActions(wire)} {

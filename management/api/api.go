@@ -212,12 +212,6 @@ var JobStatuses = []JobStatus{Queued, Running, Complete, Errored, Cancelled}
 // Ended reports whether the status is final.
 func (s JobStatus) Ended() bool { return s == Complete || s == Errored || s == Cancelled }
 
-// The nodes to clean up after a failed commission.
-const (
-	OnFailureBatch  = "batch"  // all nodes of the batch (the default)
-	OnFailureFailed = "failed" // only the nodes that failed
-)
-
 // CauseDrifted is the Cause of a verification that found a node that differs from its
 // configuration.
 const CauseDrifted = "drifted"
@@ -235,36 +229,13 @@ type JobRequest struct {
 	Group  string   `json:"group,omitempty"` // commission, update
 	// ExtraVars is an object, or a string with one as JSON or YAML.
 	ExtraVars json.RawMessage `json:"extra_vars,omitempty"`
-	OnFailure string          `json:"on_failure,omitempty"` // commission: batch or failed
-	// Serial is the size of a batch for update, apply, maintenance and verify: a number of
-	// nodes, or a share such as 25%. Empty: all nodes at once.
-	Serial string `json:"serial,omitempty"`
-	// MaxFailures is the number of failed nodes with which the next batch still begins.
-	MaxFailures int `json:"max_failures,omitempty"`
-	// Playbooks is "current" to clean, or to verify, with the configured folder, or
-	// empty: with the playbooks that configured each node.
-	Playbooks string `json:"playbooks,omitempty"`
-	// Strict makes a node with tasks that check mode cannot judge unknown: verify.
-	Strict bool `json:"strict,omitempty"`
-	// Check (--check) changes nothing, and reports what would change. Tags and
-	// SkipTags (--tags, --skip-tags) choose the tasks. All three: apply and maintenance.
-	Check    bool     `json:"check,omitempty"`
-	Tags     []string `json:"tags,omitempty"`
-	SkipTags []string `json:"skip_tags,omitempty"`
-	// Diff (--diff) shows the differences in files in the output, and Verbosity, from 0
-	// to 4, is the number of v in -v.
-	Diff      bool `json:"diff,omitempty"`
-	Verbosity int  `json:"verbosity,omitempty"`
 
-	Timeout  Duration `json:"timeout,omitempty"`   // from the start of the job; 0: the configured limit
-	Force    bool     `json:"force,omitempty"`     // clear: skip the cleanup; needs a reason
-	TakeOver bool     `json:"take_over,omitempty"` // discover: also hosts of another manager; needs a reason
-	// OverrideWindow begins outside of maintenance windows, and during a freeze; needs a reason.
-	OverrideWindow bool `json:"override_window,omitempty"`
+	inventory.JobOptions
+
+	Timeout Duration `json:"timeout,omitempty"` // from the start of the job; 0: the configured limit
 	// HostKeys are ssh public keys by address, for discover. The host at the address
 	// must show one of them.
 	HostKeys map[string][]string `json:"host_keys,omitempty"`
-	Reason   string              `json:"reason,omitempty"`
 	// Expect makes the request conditional: if a node is not as expected, or will not be
 	// after the jobs ahead, the request fails with KindPrecondition.
 	Expect map[string]Expected `json:"expect,omitempty"`
@@ -287,34 +258,18 @@ type Job struct {
 	// precondition, absent, drifted, internal.
 	Cause string `json:"cause,omitempty"`
 
-	Nodes     []string `json:"nodes,omitempty"`
-	Addrs     []string `json:"addrs,omitempty"`
-	Helpers   []string `json:"helpers,omitempty"` // further nodes that the job holds because its playbooks use them
-	Group     string   `json:"group,omitempty"`
-	OnFailure string   `json:"on_failure,omitempty"`
-	// Serial is the size of a batch, and MaxFailures the number of failed nodes with
-	// which the next batch still begins; empty: all nodes at once.
-	Serial      string `json:"serial,omitempty"`
-	MaxFailures int    `json:"max_failures,omitempty"`
+	Nodes   []string `json:"nodes,omitempty"`
+	Addrs   []string `json:"addrs,omitempty"`
+	Helpers []string `json:"helpers,omitempty"` // further nodes that the job holds because its playbooks use them
+	Group   string   `json:"group,omitempty"`
 
-	Playbooks string `json:"playbooks,omitempty"` // current, or empty; see JobRequest
-	Strict    bool   `json:"strict,omitempty"`    // see JobRequest
-	// Options of ansible-playbook, see JobRequest. After a check, the counts of
-	// changes are those of the changes that a run would make.
-	Check     bool     `json:"check,omitempty"`
-	Diff      bool     `json:"diff,omitempty"`
-	Tags      []string `json:"tags,omitempty"`
-	SkipTags  []string `json:"skip_tags,omitempty"`
-	Verbosity int      `json:"verbosity,omitempty"`
+	// JobOptions are those of the request. After a check, the counts of changes are those
+	// of the changes that a run would make.
+	inventory.JobOptions
+
 	// GroupTags are the tags of the groups that chose the tasks of its runs, by group.
 	GroupTags map[string]GroupTags `json:"group_tags,omitempty"`
 
-	Force    bool `json:"force,omitempty"`     // clear: skips the cleanup
-	TakeOver bool `json:"take_over,omitempty"` // discover: also takes hosts of another manager
-	// OverrideWindow: no maintenance window and no freeze holds the job.
-	OverrideWindow bool `json:"override_window,omitempty"`
-
-	Reason  string `json:"reason,omitempty"` // the operator's reason
 	Actor   string `json:"actor,omitempty"`
 	RetryOf string `json:"retry_of,omitempty"` // the job that this one retries
 	// Plan is the plan that it carries out, and PlannedBy the maker of that plan.

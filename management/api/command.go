@@ -59,7 +59,7 @@ func command(a inventory.Action) []string {
 			return listNodes
 		}
 
-		return forced(a, append([]string{"nodes", "forget"}, a.Nodes...))
+		return append(append([]string{"nodes", "forget"}, a.Nodes...), optionWords(a)...)
 	case inventory.ActionTrustHostKey:
 		return append([]string{"nodes", "trust"}, a.Nodes...)
 	case inventory.ActionSetConnection:
@@ -86,19 +86,7 @@ func command(a inventory.Action) []string {
 			words = append(words, "--failed")
 		}
 
-		if a.Options.Serial != "" {
-			words = append(words, "--serial", a.Options.Serial)
-		}
-
-		if a.Playbooks != "" {
-			words = append(words, "--playbooks", a.Playbooks)
-		}
-
-		if a.Timeout != 0 {
-			words = append(words, "--timeout", inventory.ShortDuration(a.Timeout))
-		}
-
-		return words
+		return append(words, optionWords(a)...)
 
 	// Plans
 	case inventory.ActionMakePlan:
@@ -169,7 +157,7 @@ func submitCommand(a inventory.Action) []string {
 	row, _ := inventory.TransitionOf(a.Verb)
 	if row.TakesAddrs {
 		words := append([]string{string(a.Verb)}, a.Addrs...)
-		return append(append(words, a.Options.Ranges...), optionWords(a)...)
+		return append(append(words, a.Ranges...), optionWords(a)...)
 	}
 
 	if len(a.Nodes) == 0 {
@@ -192,62 +180,42 @@ func submitCommand(a inventory.Action) []string {
 		words = append(words, "-g", a.Group)
 	}
 
-	if a.Playbooks != "" {
-		words = append(words, "--playbooks", a.Playbooks)
-	}
-
-	return append(forced(a, words), optionWords(a)...)
+	return append(words, optionWords(a)...)
 }
 
 // optionWords returns the options of the job of an action as those of clusterctl.
 func optionWords(a inventory.Action) []string {
 	var words []string
 
-	add := func(option, value string) {
-		if value != "" {
-			words = append(words, option, value)
-		}
-	}
-	flag := func(option string, set bool) {
-		if set {
-			words = append(words, option)
-		}
-	}
-	number := func(option string, n int) {
-		if n != 0 {
-			words = append(words, option, strconv.Itoa(n))
+	for _, o := range inventory.Options {
+		text, set := o.Text(a.JobOptions)
+
+		switch {
+		case !set:
+		case o.Value == "":
+			words = append(words, "--"+o.Name())
+		default:
+			words = append(words, "--"+o.Name(), text)
 		}
 	}
 
-	o, withheld := a.Options.Split()
-	add("--on-failure", o.OnFailure)
-	add("--serial", o.Serial)
-	number("--max-failures", o.MaxFailures)
-	flag("--strict", o.Strict)
-	flag("--take-over", o.TakeOver)
-	flag("--override-window", o.OverrideWindow)
-	flag("--check", o.Check)
-	flag("--diff", o.Diff)
-	add("--tags", strings.Join(o.Tags, ","))
-	add("--skip-tags", strings.Join(o.SkipTags, ","))
-	number("--ansible-verbosity", o.Verbosity)
-
-	for _, addr := range slices.Sorted(maps.Keys(o.HostKeys)) {
-		for _, key := range o.HostKeys[addr] {
-			add("--host-key", addr+"="+key)
+	for _, addr := range slices.Sorted(maps.Keys(a.HostKeys)) {
+		for _, key := range a.HostKeys[addr] {
+			words = append(words, "--host-key", addr+"="+key)
 		}
 	}
 
-	add("-e", o.ExtraText())
+	shown, withheld := a.SplitExtra()
+	if len(shown) > 0 {
+		words = append(words, "-e", inventory.ExtraText(shown))
+	}
 
 	if len(withheld) > 0 {
-		add("-e", fileOf(withheld))
+		words = append(words, "-e", fileOf(withheld))
 	}
 
-	add("--reason", o.Reason)
-
 	if a.Timeout != 0 {
-		add("--timeout", inventory.ShortDuration(a.Timeout))
+		words = append(words, "--timeout", inventory.ShortDuration(a.Timeout))
 	}
 
 	return words
@@ -264,14 +232,6 @@ func fileOf(names []string) string {
 	}
 
 	return "@FILE-with-" + text
-}
-
-func forced(a inventory.Action, words []string) []string {
-	if a.Force {
-		words = append(words, "--force")
-	}
-
-	return words
 }
 
 // ShellQuote quotes s unless a shell reads it as one plain word.

@@ -28,12 +28,11 @@ type RolloutSpec struct {
 	Strategies map[string]RolloutStrategy `json:"strategies,omitempty"` // by group
 	Gate       *RolloutGate               `json:"gate,omitempty"`
 
-	RequireApproval bool     `json:"require_approval,omitempty"`
-	OverrideWindow  bool     `json:"override_window,omitempty"`
-	Tags            []string `json:"tags,omitempty"`
-	SkipTags        []string `json:"skip_tags,omitempty"`
-	Timeout         Duration `json:"timeout,omitempty"` // of each job
-	Reason          string   `json:"reason,omitempty"`
+	RequireApproval bool `json:"require_approval,omitempty"`
+
+	inventory.SharedOptions
+
+	Timeout Duration `json:"timeout,omitempty"` // of each job
 }
 
 // RolloutOrder is the key by which the nodes are ordered.

@@ -205,7 +205,11 @@ func newWorld(t *testing.T) *world {
 	)
 	runJob(
 		api.Complete,
-		api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"host4-6d21"}, Reason: "needs a new disk"},
+		api.JobRequest{
+			Verb:       inventory.VerbDecommission,
+			Nodes:      []string{"host4-6d21"},
+			JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{Reason: "needs a new disk"}},
+		},
 	)
 	postEvent("disappeared", nodes[4])
 	_, err = s.Forget(s.ctx(), api.Forget{Nodes: []string{"host7-8e2d"}, Force: true, Reason: "sold"})
@@ -220,7 +224,9 @@ func newWorld(t *testing.T) *world {
 	})
 	_, err = s.IdempotencyKey("7c9e6679-7425-40de-944b-e07fc1f90ae7").
 		Submit(s.ctx(), api.JobRequest{
-			Verb: inventory.VerbMaintenance, Nodes: []string{"host5-9c1e"}, Reason: "new kernel",
+			Verb:       inventory.VerbMaintenance,
+			Nodes:      []string{"host5-9c1e"},
+			JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{Reason: "new kernel"}},
 		})
 	s.must(err)
 

@@ -324,8 +324,15 @@ func TestExistingEtcd(t *testing.T) { // several servers: not beside other tests
 	// Every reason and every variable is in as many records as there are nodes.
 	j, err := s.Client.Submit(
 		s.ctx(),
-		api.JobRequest{Verb: inventory.VerbCommission, Nodes: names, Group: inventory.GroupMaster,
-			Reason: strings.Repeat("why ", 200), ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`)},
+		api.JobRequest{
+			Verb:  inventory.VerbCommission,
+			Nodes: names,
+			Group: inventory.GroupMaster,
+			JobOptions: inventory.JobOptions{
+				SharedOptions: inventory.SharedOptions{Reason: strings.Repeat("why ", 200)},
+			},
+			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
+		},
 	)
 	s.must(err)
 

@@ -72,7 +72,11 @@ func TestWindows(t *testing.T) {
 	}
 
 	done := s.runJob(api.JobRequest{
-		Verb: inventory.VerbMaintenance, Nodes: []string{"a-1"}, OverrideWindow: true, Reason: "it burns",
+		Verb:  inventory.VerbMaintenance,
+		Nodes: []string{"a-1"},
+		JobOptions: inventory.JobOptions{
+			SharedOptions: inventory.SharedOptions{OverrideWindow: true, Reason: "it burns"},
+		},
 	})
 	if done.Status != "Complete" || !done.OverrideWindow {
 		t.Errorf("%+v", done)

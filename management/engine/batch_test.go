@@ -29,7 +29,14 @@ func (b *bench) inService(masters, workers string) {
 func (b *bench) askInBatches(verb inventory.Verb, labels string, failures int) string {
 	b.t.Helper()
 
-	j, err := b.Submit(b.t.Context(), job.Request{Verb: verb, Nodes: names(labels), Serial: "1", MaxFailures: failures})
+	j, err := b.Submit(
+		b.t.Context(),
+		job.Request{
+			Verb:       verb,
+			Nodes:      names(labels),
+			JobOptions: inventory.JobOptions{Serial: "1", MaxFailures: failures},
+		},
+	)
 	b.must(err)
 
 	return j.ID

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
 	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
 )
@@ -46,8 +47,8 @@ func TestCheck(t *testing.T) {
 	b.books.pinned = "tree-2"
 	b.books.mu.Unlock()
 
-	options := configuration.AnsibleOptions{Check: true, Diff: true, Verbosity: 1}
-	request := job.Request{Verb: apply, Nodes: names("a"), Ansible: options}
+	options := inventory.JobOptions{Check: true, Diff: true, Verbosity: 1}
+	request := job.Request{Verb: apply, Nodes: names("a"), JobOptions: options}
 
 	b.books.on(job.PlaybookSite, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, Changed: 2}))
 
@@ -64,7 +65,8 @@ func TestCheck(t *testing.T) {
 	}
 
 	specs := b.books.started()
-	if got := specs[len(specs)-1].Ansible; !reflect.DeepEqual(got, options) {
+	want := configuration.AnsibleOptions{Check: true, Diff: true, Verbosity: 1}
+	if got := specs[len(specs)-1].Ansible; !reflect.DeepEqual(got, want) {
 		t.Errorf("the runner got %+v", got)
 	}
 
@@ -90,8 +92,8 @@ func TestCheck(t *testing.T) {
 	again, err := b.Retry(t.Context(), j.ID, false, "", nil)
 	b.must(err)
 
-	if again = b.end(again.ID, "Errored failed"); !reflect.DeepEqual(again.Ansible, options) {
-		t.Errorf("the retry has %+v", again.Ansible)
+	if again = b.end(again.ID, "Errored failed"); !reflect.DeepEqual(again.JobOptions, options) {
+		t.Errorf("the retry has %+v", again.JobOptions)
 	}
 }
 
@@ -104,7 +106,9 @@ func TestTags(t *testing.T) {
 	b.do(commission, "a", master, "Complete")
 
 	request := job.Request{
-		Verb: apply, Nodes: names("a"), Ansible: configuration.AnsibleOptions{Tags: []string{"web"}},
+		Verb:       apply,
+		Nodes:      names("a"),
+		JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{Tags: []string{"web"}}},
 	}
 	b.books.on(job.PlaybookSite, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, OK: 1}))
 

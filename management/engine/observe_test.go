@@ -474,7 +474,14 @@ func TestHostOfAnotherManager(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 
-	r := job.Request{Verb: discover, Addrs: []string{"10.0.0.1"}, TakeOver: true, Reason: "its manager is gone"}
+	r := job.Request{
+		Verb:  discover,
+		Addrs: []string{"10.0.0.1"},
+		JobOptions: inventory.JobOptions{
+			TakeOver:      true,
+			SharedOptions: inventory.SharedOptions{Reason: "its manager is gone"},
+		},
+	}
 	j, err := b.Submit(b.within(patience), r)
 	b.must(err)
 	b.until("the host is waited for", func(v *state.View) bool {

@@ -135,10 +135,10 @@ func (e *Engine) addPlan(
 
 	var check *job.Job
 
-	if r.Ansible.Check {
+	if r.Check {
 		checked := j
-		checked.Ansible.Diff = true
-		check, j.Ansible.Check = &checked, false
+		checked.Diff = true
+		check, j.Check = &checked, false
 	}
 
 	now := time.Now()

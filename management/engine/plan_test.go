@@ -70,7 +70,10 @@ func TestPlanAndApply(t *testing.T) {
 	b.audit.take()
 
 	p := b.plan(job.Request{
-		Verb: update, Nodes: names("c b"), Serial: "1", Extra: configuration.Vars{"release": "2"}, Reason: "why not",
+		Verb:       update,
+		Nodes:      names("c b"),
+		JobOptions: inventory.JobOptions{Serial: "1", SharedOptions: inventory.SharedOptions{Reason: "why not"}},
+		Extra:      configuration.Vars{"release": "2"},
 	})
 
 	if len(b.View().Jobs) != jobs || !reflect.DeepEqual(records(b.View()), nodes) {
@@ -220,11 +223,21 @@ func TestPlanRemedyIsWhole(t *testing.T) {
 	b.do(commission, "a b", master, "Complete")
 
 	p := b.plan(job.Request{
-		Verb: apply, Nodes: names("b a"), Serial: "1", MaxFailures: 2, Timeout: 90 * time.Minute, Reason: "it's time",
-		Extra: configuration.Vars{"release": "2.1", "db_password": "s3cret"},
-		Ansible: configuration.AnsibleOptions{
-			Diff: true, Tags: []string{"web", "db"}, SkipTags: []string{"slow"}, Verbosity: 2,
+		Verb:  apply,
+		Nodes: names("b a"),
+		JobOptions: inventory.JobOptions{
+			Serial:      "1",
+			MaxFailures: 2,
+			Diff:        true,
+			Verbosity:   2,
+			SharedOptions: inventory.SharedOptions{
+				Reason:   "it's time",
+				Tags:     []string{"web", "db"},
+				SkipTags: []string{"slow"},
+			},
 		},
+		Timeout: 90 * time.Minute,
+		Extra:   configuration.Vars{"release": "2.1", "db_password": "s3cret"},
 	})
 
 	b.pin("tree-2")
@@ -249,7 +262,7 @@ func TestPlanRemedyIsWhole(t *testing.T) {
 	b.refused(err, inventory.KindInvalid, `the value of release has "(hidden)", which stands for a secret`)
 
 	// The configured time limit needs no option, and a plan with a check gets one again.
-	p = b.plan(job.Request{Verb: apply, Nodes: names("a"), Ansible: configuration.AnsibleOptions{Check: true}})
+	p = b.plan(job.Request{Verb: apply, Nodes: names("a"), JobOptions: inventory.JobOptions{Check: true}})
 	b.lose("a")
 	_, err = b.applyPlan(p.ID)
 	b.refused(err, inventory.KindRefused, "a-1 is Disappeared", "[make-plan verb=apply nodes=a-1 check=true]")
@@ -346,10 +359,10 @@ func TestPlanCheck(t *testing.T) {
 	g := newGate()
 	b.books.on(job.PlaybookSite, g.script)
 
-	p := b.plan(job.Request{Verb: apply, Nodes: names("a"), Ansible: configuration.AnsibleOptions{Check: true}})
+	p := b.plan(job.Request{Verb: apply, Nodes: names("a"), JobOptions: inventory.JobOptions{Check: true}})
 	run := b.begun(g)
 
-	if p.Check == "" || p.Job.Ansible.Check || !run.spec.Ansible.Check || !run.spec.Ansible.Diff {
+	if p.Check == "" || p.Job.Check || !run.spec.Ansible.Check || !run.spec.Ansible.Diff {
 		t.Fatalf("%+v checks with %+v", p, run.spec.Ansible)
 	}
 
@@ -372,8 +385,8 @@ func TestPlanCheck(t *testing.T) {
 	j, err := b.applyPlan(p.ID)
 	b.must(err)
 
-	if j = b.end(j.ID, "Complete"); j.Ansible.Check || j.Ansible.Diff {
-		t.Errorf("%+v", j.Ansible)
+	if j = b.end(j.ID, "Complete"); j.Check || j.Diff {
+		t.Errorf("%+v", j.JobOptions)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestOwnPlaybooks(t *testing.T) {
 	b.books.configure("tree-3")
 
 	j, err := b.Submit(t.Context(), job.Request{
-		Verb: decommission, Nodes: names("a"), Playbooks: job.PlaybooksCurrent,
+		Verb: decommission, Nodes: names("a"), JobOptions: inventory.JobOptions{Playbooks: inventory.PlaybooksCurrent},
 	})
 	b.must(err)
 	b.end(j.ID, "Complete")
@@ -103,10 +103,16 @@ func TestOwnPlaybooks(t *testing.T) {
 		t.Errorf("cleaned with %s", got)
 	}
 
-	_, err = b.Submit(t.Context(), job.Request{Verb: decommission, Nodes: names("c"), Playbooks: "latest"})
+	_, err = b.Submit(
+		t.Context(),
+		job.Request{Verb: decommission, Nodes: names("c"), JobOptions: inventory.JobOptions{Playbooks: "latest"}},
+	)
 	b.refused(err, inventory.KindInvalid, `playbooks is "latest"`, `use "current"`)
 
-	_, err = b.Submit(t.Context(), job.Request{Verb: maintenance, Nodes: names("c"), Playbooks: "current"})
+	_, err = b.Submit(
+		t.Context(),
+		job.Request{Verb: maintenance, Nodes: names("c"), JobOptions: inventory.JobOptions{Playbooks: "current"}},
+	)
 	b.refused(err, inventory.KindInvalid, "maintenance does not accept playbooks")
 }
 

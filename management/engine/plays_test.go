@@ -120,7 +120,10 @@ func TestUntouched(t *testing.T) {
 	b.books.on(job.PlaybookSite, actsOn("a-1"))
 
 	j, err := b.Submit(t.Context(), job.Request{
-		Verb: commission, Nodes: names("a b"), Group: master, OnFailure: job.OnFailureFailed,
+		Verb:       commission,
+		Nodes:      names("a b"),
+		Group:      master,
+		JobOptions: inventory.JobOptions{OnFailure: inventory.OnFailureFailed},
 	})
 	b.must(err)
 

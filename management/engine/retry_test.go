@@ -33,8 +33,16 @@ func TestPinnedRetry(t *testing.T) {
 	b.books.on(job.PlaybookSite, failsOn("b-1"))
 	asked, err := b.Submit(
 		ctx,
-		job.Request{Verb: commission, Nodes: names("a b"), Group: master, OnFailure: job.OnFailureFailed,
-			Extra: configuration.Vars{"size": int64(3)}, Reason: "growth"},
+		job.Request{
+			Verb:  commission,
+			Nodes: names("a b"),
+			Group: master,
+			JobOptions: inventory.JobOptions{
+				OnFailure:     inventory.OnFailureFailed,
+				SharedOptions: inventory.SharedOptions{Reason: "growth"},
+			},
+			Extra: configuration.Vars{"size": int64(3)},
+		},
 	)
 	b.must(err)
 	first := b.end(asked.ID, "Errored failed")
@@ -64,7 +72,7 @@ func TestPinnedRetry(t *testing.T) {
 	}
 
 	if done.RetryOf != "1" || done.PlaybookDigest != "tree-1" || done.Group != master ||
-		done.OnFailure != job.OnFailureFailed ||
+		done.OnFailure != inventory.OnFailureFailed ||
 		done.Reason != "growth" ||
 		done.Actor != "ben" ||
 		!slices.Equal(done.Names(), []string{"b-1"}) {
@@ -206,7 +214,11 @@ func TestRetryOfAnUpdate(t *testing.T) {
 
 	ctx := t.Context()
 	request := job.Request{
-		Verb: update, Nodes: names("a b c d"), Group: master, Serial: "1", Extra: configuration.Vars{"size": int64(3)},
+		Verb:       update,
+		Nodes:      names("a b c d"),
+		Group:      master,
+		JobOptions: inventory.JobOptions{Serial: "1"},
+		Extra:      configuration.Vars{"size": int64(3)},
 	}
 	b.books.on(job.PlaybookSite, where("b-1", failsOn("b-1")))
 

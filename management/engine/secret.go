@@ -125,7 +125,7 @@ func (e *Engine) formerSecrets(
 				continue
 			}
 
-			whole := r.Phase != job.PhaseUpgrade && !old.Ansible.Check && !old.Ansible.Partial()
+			whole := r.Phase != job.PhaseUpgrade && !old.Check && !old.Partial()
 			for _, name := range r.Hosts {
 				if open[name] {
 					hosts[name] = hosts[name] || whole && r.Results[name].Done

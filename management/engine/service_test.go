@@ -135,7 +135,12 @@ func TestFailedOnly(t *testing.T) {
 	b.books.on(job.PlaybookSite, failsOn("b-1"))
 	j, err := b.Submit(
 		t.Context(),
-		job.Request{Verb: commission, Nodes: names("a b"), Group: master, OnFailure: job.OnFailureFailed},
+		job.Request{
+			Verb:       commission,
+			Nodes:      names("a b"),
+			Group:      master,
+			JobOptions: inventory.JobOptions{OnFailure: inventory.OnFailureFailed},
+		},
 	)
 	b.must(err)
 	b.end(j.ID, "Errored failed")
@@ -212,7 +217,14 @@ func TestForcedClear(t *testing.T) {
 	b.books.check = errors.New("not to be asked")
 	j, err := b.Submit(
 		t.Context(),
-		job.Request{Verb: clearing, Nodes: names("a"), Force: true, Reason: "re-installed by hand"},
+		job.Request{
+			Verb:  clearing,
+			Nodes: names("a"),
+			JobOptions: inventory.JobOptions{
+				Force:         true,
+				SharedOptions: inventory.SharedOptions{Reason: "re-installed by hand"},
+			},
+		},
 	)
 	b.must(err)
 
@@ -671,7 +683,11 @@ func TestWindowOpens(t *testing.T) {
 	// A node without a window does not wait, nor does an override.
 	b.do(commission, "b", worker, "Complete")
 
-	request := job.Request{Verb: maintenance, Nodes: names("a"), OverrideWindow: true}
+	request := job.Request{
+		Verb:       maintenance,
+		Nodes:      names("a"),
+		JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{OverrideWindow: true}},
+	}
 	_, err := b.Submit(b.within(patience), request)
 	b.refused(err, inventory.KindInvalid, "a reason is needed")
 

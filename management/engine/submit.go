@@ -27,10 +27,8 @@ func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (jo
 	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
 
 	record := access.Record{
-		Action: "jobs.submit." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs, r.Ranges), Reason: r.Reason,
-	}
-	if r.OverrideWindow {
-		record.Reason = "override of the maintenance window: " + r.Reason
+		Action: "jobs.submit." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs, r.Ranges),
+		Reason: r.AuditReason(),
 	}
 
 	return e.audited(ctx, c, record, func(*access.Record) (job.Job, error) {
@@ -431,7 +429,7 @@ func cleanWithCurrent(j job.Job, nodes []string, e *inventory.Error) error {
 	}
 
 	return e.Do("restore the folder as it was, or %s with the playbooks of today", aim).
-		With(inventory.Submit(j.Verb, j.Names()...).Joining(j.Group).Cleaning(job.PlaybooksCurrent)).
+		With(inventory.Submit(j.Verb, j.Names()...).Joining(j.Group).Cleaning(inventory.PlaybooksCurrent)).
 		About(nodes...)
 }
 

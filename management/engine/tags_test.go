@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	. "github.com/contiv/cluster/management/engine"
@@ -75,7 +74,9 @@ func TestGroupTags(t *testing.T) {
 
 	// Tags of a request are among those of the group.
 	request := job.Request{
-		Verb: apply, Nodes: names("a"), Ansible: configuration.AnsibleOptions{Tags: []string{"web"}},
+		Verb:       apply,
+		Nodes:      names("a"),
+		JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{Tags: []string{"web"}}},
 	}
 	_, err := b.Submit(t.Context(), request)
 	b.refused(err, inventory.KindInvalid, `"web" is not among the tags of group service-master: later`)

@@ -160,12 +160,15 @@ func TestVerifyWithoutPlaybooks(t *testing.T) {
 	_, err := b.Submit(t.Context(), request)
 	b.refused(err, inventory.KindRefused, "missing or damaged", "submit verb=verify nodes=a-1", "playbooks=current")
 
-	request.Playbooks = job.PlaybooksCurrent
+	request.Playbooks = inventory.PlaybooksCurrent
 	j, err := b.Submit(t.Context(), request)
 	b.must(err)
 	b.end(j.ID, "Complete")
 
-	_, err = b.Submit(t.Context(), job.Request{Verb: apply, Nodes: names("a"), Strict: true})
+	_, err = b.Submit(
+		t.Context(),
+		job.Request{Verb: apply, Nodes: names("a"), JobOptions: inventory.JobOptions{Strict: true}},
+	)
 	b.refused(err, inventory.KindInvalid, "apply does not accept strict", "verify")
 }
 

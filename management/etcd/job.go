@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
@@ -21,6 +20,11 @@ import (
 
 // jobRecord is a job without its inputs and logs, which have keys of their own.
 type jobRecord struct {
+	// Without those in Ansible.
+	inventory.JobOptions
+
+	Ansible ansibleRecord `json:"ansible,omitzero"`
+
 	ID             string                   `json:"id"`
 	Verb           inventory.Verb           `json:"verb"`
 	Status         job.Status               `json:"status"`
@@ -29,13 +33,6 @@ type jobRecord struct {
 	Targets        []targetRecord           `json:"targets"`
 	Helpers        []string                 `json:"helpers,omitempty"`
 	Group          string                   `json:"group,omitempty"`
-	OnFailure      string                   `json:"on_failure,omitempty"`
-	Serial         string                   `json:"serial,omitempty"`
-	MaxFailures    int                      `json:"max_failures,omitempty"`
-	Force          bool                     `json:"force,omitempty"`
-	OverrideWindow bool                     `json:"override_window,omitempty"`
-	TakeOver       bool                     `json:"take_over,omitempty"`
-	Reason         string                   `json:"reason,omitempty"`
 	Actor          string                   `json:"actor,omitempty"`
 	Note           string                   `json:"note,omitempty"`
 	RetryOf        string                   `json:"retry_of,omitempty"`
@@ -46,13 +43,10 @@ type jobRecord struct {
 	Warnings       []string                 `json:"warnings,omitempty"`
 	PlaybookDigest string                   `json:"playbook_digest,omitempty"`
 	Commit         string                   `json:"commit,omitempty"`
-	Playbooks      string                   `json:"playbooks,omitempty"`
-	Strict         bool                     `json:"strict,omitempty"`
 	WithoutVerify  []string                 `json:"without_verify,omitempty"`
 	WithoutHelpers bool                     `json:"without_helpers,omitempty"`
 	ExtraNames     []string                 `json:"extra_names,omitempty"`
 	ExtraSums      []string                 `json:"extra_sums,omitempty"`
-	Ansible        ansibleRecord            `json:"ansible,omitzero"`
 	GroupTags      map[string]tagsRecord    `json:"group_tags,omitempty"`
 	Timeout        time.Duration            `json:"timeout"` // nanoseconds
 	Instance       string                   `json:"instance,omitempty"`
@@ -67,13 +61,27 @@ type jobRecord struct {
 	LogBytes       int64                    `json:"log_bytes,omitempty"`
 }
 
-// ansibleRecord are the options of ansible-playbook of a job.
+// ansibleRecord has those options of a job that are stored in an object of their own. An earlier version that found
+// them elsewhere would take a check for a job that changes its nodes.
 type ansibleRecord struct {
-	Check     bool     `json:"check,omitempty"`
-	Diff      bool     `json:"diff,omitempty"`
-	Tags      []string `json:"tags,omitempty"`
-	SkipTags  []string `json:"skip_tags,omitempty"`
-	Verbosity int      `json:"verbosity,omitempty"`
+	inventory.Selection
+
+	Check     bool `json:"check,omitempty"`
+	Diff      bool `json:"diff,omitempty"`
+	Verbosity int  `json:"verbosity,omitempty"`
+}
+
+// takeAnsible moves the options out of o.
+func takeAnsible(o *inventory.JobOptions) ansibleRecord {
+	r := ansibleRecord{o.Selection(), o.Check, o.Diff, o.Verbosity}
+	o.Tags, o.SkipTags, o.Check, o.Diff, o.Verbosity = nil, nil, false, false, 0
+
+	return r
+}
+
+// giveTo moves the options into o.
+func (r ansibleRecord) giveTo(o *inventory.JobOptions) {
+	o.Tags, o.SkipTags, o.Check, o.Diff, o.Verbosity = r.Tags, r.SkipTags, r.Check, r.Diff, r.Verbosity
 }
 
 // tagsRecord are the tags of a group.
@@ -248,7 +256,11 @@ func (r runRecord) run() job.Run {
 }
 
 func newJobRecord(j job.Job) jobRecord {
+	ansible := takeAnsible(&j.JobOptions)
+
 	return jobRecord{
+		JobOptions:     j.JobOptions,
+		Ansible:        ansible,
 		ID:             j.ID,
 		Verb:           j.Verb,
 		Status:         j.Status,
@@ -257,13 +269,6 @@ func newJobRecord(j job.Job) jobRecord {
 		Targets:        convertSlice(j.Targets, newTargetRecord),
 		Helpers:        j.Helpers,
 		Group:          j.Group,
-		OnFailure:      j.OnFailure,
-		Serial:         j.Serial,
-		MaxFailures:    j.MaxFailures,
-		Force:          j.Force,
-		OverrideWindow: j.OverrideWindow,
-		TakeOver:       j.TakeOver,
-		Reason:         j.Reason,
 		Actor:          j.Actor,
 		Note:           j.Note,
 		RetryOf:        j.RetryOf,
@@ -274,13 +279,10 @@ func newJobRecord(j job.Job) jobRecord {
 		Warnings:       j.Warnings,
 		PlaybookDigest: j.PlaybookDigest,
 		Commit:         j.Commit,
-		Playbooks:      j.Playbooks,
-		Strict:         j.Strict,
 		WithoutVerify:  j.WithoutVerify,
 		WithoutHelpers: j.WithoutHelpers,
 		ExtraNames:     j.ExtraNames,
 		ExtraSums:      j.ExtraSums,
-		Ansible:        ansibleRecord(j.Ansible),
 		GroupTags:      convertMap(j.GroupTags, newTagsRecord),
 		Timeout:        j.Timeout,
 
@@ -299,7 +301,11 @@ func newJobRecord(j job.Job) jobRecord {
 }
 
 func (r *jobRecord) job(revision int64) job.Job {
+	options := r.JobOptions
+	r.Ansible.giveTo(&options)
+
 	return job.Job{
+		JobOptions:     options,
 		ID:             r.ID,
 		Verb:           r.Verb,
 		Status:         r.Status,
@@ -308,13 +314,6 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Targets:        convertSlice(r.Targets, targetRecord.target),
 		Helpers:        r.Helpers,
 		Group:          r.Group,
-		OnFailure:      r.OnFailure,
-		Serial:         r.Serial,
-		MaxFailures:    r.MaxFailures,
-		Force:          r.Force,
-		OverrideWindow: r.OverrideWindow,
-		TakeOver:       r.TakeOver,
-		Reason:         r.Reason,
 		Actor:          r.Actor,
 		Note:           r.Note,
 		RetryOf:        r.RetryOf,
@@ -325,13 +324,10 @@ func (r *jobRecord) job(revision int64) job.Job {
 		Warnings:       r.Warnings,
 		PlaybookDigest: r.PlaybookDigest,
 		Commit:         r.Commit,
-		Playbooks:      r.Playbooks,
-		Strict:         r.Strict,
 		WithoutVerify:  r.WithoutVerify,
 		WithoutHelpers: r.WithoutHelpers,
 		ExtraNames:     r.ExtraNames,
 		ExtraSums:      r.ExtraSums,
-		Ansible:        configuration.AnsibleOptions(r.Ansible),
 		GroupTags:      convertMap(r.GroupTags, tagsRecord.selection),
 		Timeout:        r.Timeout,
 

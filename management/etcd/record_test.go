@@ -154,6 +154,11 @@ func fill(t *testing.T, v reflect.Value, count *int) {
 		for i := range v.NumField() {
 			fill(t, v.Field(i), count)
 		}
+
+		// Some of its options are stored elsewhere than the others.
+		if v.Type() == reflect.TypeFor[jobRecord]() {
+			takeAnsible(v.FieldByName("JobOptions").Addr().Interface().(*inventory.JobOptions))
+		}
 	default:
 		t.Fatalf("fill cannot set a value of type %s: add its kind", v.Type())
 	}
@@ -169,8 +174,8 @@ func TestRecordsHaveJSONNames(t *testing.T) {
 		overlayRecord{}, fileRecord{}, jobRecord{}, targetRecord{}, runRecord{}, hostResultRecord{},
 		outcomeRecord{}, inputsRecord{}, ownerRecord{}, resultRecord{},
 	} {
-		for field := range reflect.TypeOf(record).Fields() {
-			if name := field.Tag.Get("json"); name == "" || name[0] == ',' || name == "-" {
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(record)) {
+			if name := field.Tag.Get("json"); !field.Anonymous && (name == "" || name[0] == ',' || name == "-") {
 				t.Errorf("%T.%s has no JSON name", record, field.Name)
 			}
 		}

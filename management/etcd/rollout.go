@@ -50,6 +50,11 @@ type rolloutRecord struct {
 
 // specRecord is the specification of a rollout; times in nanoseconds.
 type specRecord struct {
+	// Without the tags, which are in Ansible, as those of a job are.
+	inventory.SharedOptions
+
+	Ansible inventory.Selection `json:"ansible,omitzero"`
+
 	Action          inventory.Verb            `json:"action"`
 	Selector        string                    `json:"selector,omitempty"`
 	Group           string                    `json:"group,omitempty"`
@@ -62,10 +67,7 @@ type specRecord struct {
 	Strategies      map[string]strategyRecord `json:"strategies,omitempty"`
 	Gate            gateRecord                `json:"gate,omitzero"`
 	RequireApproval bool                      `json:"require_approval,omitempty"`
-	OverrideWindow  bool                      `json:"override_window,omitempty"`
-	Ansible         ansibleRecord             `json:"ansible,omitzero"`
 	Timeout         time.Duration             `json:"timeout,omitempty"`
-	Reason          string                    `json:"reason,omitempty"`
 }
 
 // orderRecord is the order of the nodes of a rollout.
@@ -163,24 +165,30 @@ func (r gateRecord) gate() rollout.Gate {
 }
 
 func newSpecRecord(s rollout.Spec) specRecord {
+	ansible := s.Selection()
+	s.Tags, s.SkipTags = nil, nil
+
 	return specRecord{
+		SharedOptions: s.SharedOptions, Ansible: ansible,
 		Action: s.Action, Selector: s.Selector, Group: s.Group, MaxUnavailable: s.MaxUnavailable,
 		MaxFailures: s.MaxFailures, Canary: s.Canary, Promote: s.Promote, Soak: s.Soak, Order: orderRecord(s.Order),
 		Strategies:      convertMap(s.Strategies, newStrategyRecord),
 		Gate:            newGateRecord(s.Gate),
-		RequireApproval: s.RequireApproval, OverrideWindow: s.OverrideWindow, Ansible: ansibleRecord(s.Ansible),
-		Timeout: s.Timeout, Reason: s.Reason,
+		RequireApproval: s.RequireApproval, Timeout: s.Timeout,
 	}
 }
 
 func (r specRecord) spec() rollout.Spec {
+	shared := r.SharedOptions
+	shared.Tags, shared.SkipTags = r.Ansible.Tags, r.Ansible.SkipTags
+
 	return rollout.Spec{
-		Action: r.Action, Selector: r.Selector, Group: r.Group, MaxUnavailable: r.MaxUnavailable,
+		SharedOptions: shared,
+		Action:        r.Action, Selector: r.Selector, Group: r.Group, MaxUnavailable: r.MaxUnavailable,
 		MaxFailures: r.MaxFailures, Canary: r.Canary, Promote: r.Promote, Soak: r.Soak, Order: rollout.Order(r.Order),
 		Strategies:      convertMap(r.Strategies, strategyRecord.strategy),
 		Gate:            r.Gate.gate(),
-		RequireApproval: r.RequireApproval, OverrideWindow: r.OverrideWindow,
-		Ansible: configuration.AnsibleOptions(r.Ansible), Timeout: r.Timeout, Reason: r.Reason,
+		RequireApproval: r.RequireApproval, Timeout: r.Timeout,
 	}
 }
 

@@ -461,7 +461,7 @@ func TestExplainJob(t *testing.T) {
 
 				return j
 			}, summary: "it ended Errored",
-			has: []string{"[read-log job=5 retry-job job=5 failed retry-job playbooks=current job=5 failed]"}},
+			has: []string{"[read-log job=5 retry-job job=5 failed retry-job job=5 playbooks=current failed]"}},
 		{name: "an upgrade failed after a cleanup of long ago", status: job.Errored,
 			nodes: []string{"a m Allocated Discovered"}, about: "failure",
 			before: func(v *state.View) { put(v, uncleaned(inventory.VerbUpdate), "4", job.Errored) },

@@ -83,7 +83,7 @@ func (e *jobExplainer) ended() {
 	case j.Status == job.Complete && j.Message == "":
 		e.Summary = "it succeeded"
 		return
-	case j.Status == job.Complete && (j.Ansible.Check || j.Verb.Verifies()):
+	case j.Status == job.Complete && (j.Check || j.Verb.Verifies()):
 		e.Summary = "it is complete: " + strings.Join(nonEmpty(j.Message, j.Note), "; ")
 		return
 	case j.Status == job.Complete:
@@ -303,7 +303,7 @@ func (f Finding) orToday(facts Facts, nodes ...string) Finding {
 
 		// An action without nodes is for all that the job left.
 		if cleans && a.Playbooks == "" && len(nodes) > 0 && (len(of) > 0 || len(a.Nodes) == 0) {
-			today = append(today, a.On(of...).Cleaning(job.PlaybooksCurrent))
+			today = append(today, a.On(of...).Cleaning(inventory.PlaybooksCurrent))
 		}
 	}
 
@@ -433,7 +433,7 @@ func (f Facts) nextOfJob(j job.Job) string {
 		return fmt.Sprintf("job %s %s", j.ID, verb.Next)
 	}
 
-	if j.Ansible.Check {
+	if j.Check {
 		return fmt.Sprintf("when job %s ends, its nodes are as they were: it is a check, which changes nothing", j.ID)
 	}
 

@@ -410,10 +410,10 @@ func (e *nodeExplainer) unknownConfiguration() {
 		}
 
 		switch {
-		case j.Ansible.Check || j.Verb.Verifies():
+		case j.Check || j.Verb.Verifies():
 			why = fmt.Sprintf("job %s executed tasks on it in spite of check mode", j.ID)
-		case j.Ansible.Partial() && j.Outcomes[n.Name].Error == "":
-			why = fmt.Sprintf("job %s ran only a part of the tasks on it (%s)", j.ID, j.Ansible.Selection())
+		case j.Partial() && j.Outcomes[n.Name].Error == "":
+			why = fmt.Sprintf("job %s ran only a part of the tasks on it (%s)", j.ID, j.Selection())
 		}
 	}
 

@@ -46,7 +46,7 @@ func (f Facts) accepted(a *inventory.Action) *inventory.Error {
 	batches := false
 
 	err = f.View.InBatches(f.Groups, j, err, func(part job.Job) ([]inventory.Action, string) {
-		a.Options.Serial, batches = part.Serial, true
+		a.Serial, batches = part.Serial, true
 		return nil, ""
 	})
 
@@ -61,7 +61,10 @@ func (f Facts) accepted(a *inventory.Action) *inventory.Error {
 // requestOf returns the request of an action that submits a job for nodes. ok is false for any other action.
 func (f Facts) requestOf(a inventory.Action) (r job.Request, ok bool) {
 	if a.Name == inventory.ActionSubmit {
-		return job.Request{Verb: a.Verb, Nodes: a.Nodes, Group: a.Group, Playbooks: a.Playbooks}, len(a.Nodes) > 0
+		r = job.Request{Verb: a.Verb, Nodes: a.Nodes, Group: a.Group}
+		r.Playbooks = a.Playbooks
+
+		return r, len(a.Nodes) > 0
 	}
 
 	old, err := f.View.Job(a.Job)

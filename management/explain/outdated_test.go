@@ -218,10 +218,10 @@ func TestExplainUnknownConfiguration(t *testing.T) {
 	}
 
 	check := ended("7", inventory.VerbApply, inventory.Outcome{})
-	check.Ansible.Check = true
+	check.Check = true
 
 	part := ended("7", inventory.VerbApply, inventory.Outcome{})
-	part.Ansible.Tags = []string{"web"}
+	part.Tags = []string{"web"}
 
 	for _, c := range []struct {
 		job  job.Job

@@ -22,7 +22,6 @@ const (
 	MaxNames  = 10_000 // nodes
 	maxAddrs  = inventory.MaxRange
 	maxRanges = 64
-	maxReason = 1024 // bytes
 )
 
 // Accept decides whether a request can become a job, and returns the job as it
@@ -44,11 +43,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 		return Job{}, err
 	}
 
-	j := Job{
-		Verb: r.Verb, Status: Queued, Group: r.Group, OnFailure: r.OnFailure, Serial: r.Serial,
-		MaxFailures: r.MaxFailures, Force: r.Force, TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow,
-		Reason: r.Reason, Playbooks: r.Playbooks, Strict: r.Strict, Ansible: r.Ansible, Timeout: r.Timeout,
-	}
+	j := Job{Verb: r.Verb, Status: Queued, Group: r.Group, JobOptions: r.JobOptions, Timeout: r.Timeout}
 	if err := v.checkOptions(j); err != nil {
 		return Job{}, err
 	}
@@ -198,7 +193,7 @@ func (j *Job) projectNode(n inventory.Node, row inventory.Transition, target Tar
 	n.Cleaned = n.CleanedAfter(j.success(target))
 	n.Status, n.Group = row.Success, target.Group
 
-	if target.Group != "" && !j.Ansible.Check && !row.Verifies {
+	if target.Group != "" && !j.Check && !row.Verifies {
 		n.Playbooks = maps.Clone(n.Playbooks)
 		if n.Playbooks == nil {
 			n.Playbooks = map[string]string{}
@@ -247,34 +242,19 @@ func CanonicalAddr(addr string) string {
 
 // checkOptions refuses options the verb does not understand and bad values.
 func (v Verb) checkOptions(j Job) error {
-	switch {
-	case j.Group != "" && !v.Row.Accepts(inventory.FieldGroup):
+	if j.Group != "" && !v.Row.Accepts(inventory.FieldGroup) {
 		return v.refuseField(inventory.FieldGroup)
-	case j.OnFailure != "" && !v.Row.Accepts(inventory.FieldOnFailure):
-		return v.refuseField(inventory.FieldOnFailure)
-	case j.OnFailure != "" && j.OnFailure != OnFailureBatch && j.OnFailure != OnFailureFailed:
-		return inventory.Errorf(inventory.KindInvalid, "on_failure is %q", j.OnFailure).
-			Do("use %q or %q", OnFailureBatch, OnFailureFailed)
-	case j.Playbooks != "" && !v.Row.Accepts(inventory.FieldPlaybooks):
-		return v.refuseField(inventory.FieldPlaybooks)
-	case j.Playbooks != "" && j.Playbooks != PlaybooksCurrent:
-		return inventory.Errorf(inventory.KindInvalid, "playbooks is %q", j.Playbooks).
-			Do("use %q, or leave it out for the playbooks that configured each node", PlaybooksCurrent)
-	case j.Strict && !v.Row.Accepts(inventory.FieldStrict):
-		return v.refuseField(inventory.FieldStrict)
-	case j.Force && !v.Row.Accepts(inventory.FieldForce):
-		return v.refuseField(inventory.FieldForce)
-	case j.Force && j.Reason == "":
-		return inventory.Errorf(inventory.KindInvalid, "to clear without a cleanup a reason is needed").
-			Do("give a reason")
-	case j.TakeOver && !v.Row.Accepts(inventory.FieldTakeOver):
-		return v.refuseField(inventory.FieldTakeOver)
-	case j.TakeOver && j.Reason == "":
-		return inventory.Errorf(inventory.KindInvalid, "to take hosts over from another manager a reason is needed").
-			Do("give a reason")
-	case j.OverrideWindow && j.Reason == "":
-		return inventory.Errorf(inventory.KindInvalid, "to begin outside of a maintenance window a reason is needed").
-			Do("give a reason")
+	}
+
+	if err := v.CheckTaken(j.JobOptions); err != nil {
+		return err
+	}
+
+	if err := j.CheckOptions(); err != nil {
+		return err
+	}
+
+	switch {
 	case j.OverrideWindow && !j.ChangesHosts():
 		return inventory.Errorf(inventory.KindInvalid, "the job changes no host, so no maintenance window holds it").
 			Do("leave override_window out")
@@ -282,40 +262,25 @@ func (v Verb) checkOptions(j Job) error {
 		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative")
 	}
 
-	if err := CheckReason(j.Reason); err != nil {
-		return err
-	}
-
-	if err := v.checkAnsible(j.Ansible); err != nil {
-		return err
-	}
-
-	return v.checkSerial(j)
+	return nil
 }
 
-// checkAnsible refuses options of ansible-playbook that the verb does not accept, and bad values.
-func (v Verb) checkAnsible(o configuration.AnsibleOptions) error {
-	for _, option := range []struct {
-		field inventory.Field
-		set   bool
-	}{
-		{inventory.FieldCheck, o.Check},
-		{inventory.FieldTags, len(o.Tags) > 0},
-		{inventory.FieldSkipTags, len(o.SkipTags) > 0},
-	} {
-		if !option.set || v.Row.Accepts(option.field) {
+// CheckTaken refuses the options that only other verbs take, by the rows of the lifecycle table.
+func (v Verb) CheckTaken(o inventory.JobOptions) error {
+	for _, option := range inventory.Options {
+		if option.Takes != nil || !option.IsSet(o) || v.Row.Accepts(option.Field) {
 			continue
 		}
 
-		err := v.refuseField(option.field)
-		if e, ok := errors.AsType[*inventory.Error](err); ok {
-			e.Message += ": a host without all of its tasks would count as if it had had them"
+		err := v.refuseField(option.Field)
+		if e, ok := errors.AsType[*inventory.Error](err); ok && option.Refusal != "" {
+			e.Message += ": " + option.Refusal
 		}
 
 		return err
 	}
 
-	return o.Validate()
+	return nil
 }
 
 // nodeNames returns the node names of the request, checked against their grammar.
@@ -412,17 +377,6 @@ func expandRanges(ranges, named []string) ([]string, error) {
 	}
 
 	return addrs, nil
-}
-
-// CheckReason refuses a reason that is too long to keep with the records.
-func CheckReason(reason string) error {
-	if len(reason) > maxReason {
-		return inventory.
-			Errorf(inventory.KindTooLarge, "the reason has %d bytes, the limit is %d", len(reason), maxReason).
-			Do("shorten it")
-	}
-
-	return nil
 }
 
 // CheckNames refuses an empty list, one of more than MaxNames, names outside the
@@ -526,7 +480,7 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 func (v Verb) checkGroups(nodes []*inventory.Node, groups inventory.Groups, j Job) error {
 	batch := j.Names()
 
-	if !v.Row.Verifies && !j.Ansible.Check {
+	if !v.Row.Verifies && !j.Check {
 		if err := groups.CheckBudgets(nodes, batch); err != nil {
 			return err
 		}

@@ -183,27 +183,27 @@ func TestAcceptRefuses(t *testing.T) {
 		},
 		{
 			"on_failure where it does not belong", usual,
-			Request{Verb: update, Nodes: jobtest.Names("worker"), OnFailure: OnFailureBatch}, inventory.KindInvalid,
+			Request{Verb: update, Nodes: jobtest.Names("worker"), JobOptions: inventory.JobOptions{OnFailure: inventory.OnFailureBatch}}, inventory.KindInvalid,
 			[]string{"does not accept on_failure"},
 		},
 		{
 			"on_failure of another word", usual,
-			Request{Verb: commission, Nodes: jobtest.Names("free"), OnFailure: "all"}, inventory.KindInvalid,
+			Request{Verb: commission, Nodes: jobtest.Names("free"), JobOptions: inventory.JobOptions{OnFailure: "all"}}, inventory.KindInvalid,
 			[]string{`"batch" or "failed"`},
 		},
 		{
 			"force where it does not belong", usual,
-			Request{Verb: decommission, Nodes: jobtest.Names("worker"), Force: true, Reason: "x"},
+			Request{Verb: decommission, Nodes: jobtest.Names("worker"), JobOptions: inventory.JobOptions{Force: true, SharedOptions: inventory.SharedOptions{Reason: "x"}}},
 			inventory.KindInvalid, []string{"does not accept force"},
 		},
 		{
 			"clear by force without a reason", usual,
-			Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), Force: true},
+			Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), JobOptions: inventory.JobOptions{Force: true}},
 			inventory.KindInvalid, []string{"give a reason"},
 		},
 		{
 			"an endless reason", usual,
-			Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), Reason: strings.Repeat("x", 1025)},
+			Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{Reason: strings.Repeat("x", 1025)}}},
 			inventory.KindTooLarge, []string{"1024"},
 		},
 		{
@@ -212,12 +212,12 @@ func TestAcceptRefuses(t *testing.T) {
 		},
 		{
 			"a take-over without a reason", usual,
-			Request{Verb: discover, Addrs: []string{"10.0.0.9"}, TakeOver: true}, inventory.KindInvalid,
+			Request{Verb: discover, Addrs: []string{"10.0.0.9"}, JobOptions: inventory.JobOptions{TakeOver: true}}, inventory.KindInvalid,
 			[]string{"a reason is needed"},
 		},
 		{
 			"a take-over by another verb", usual,
-			Request{Verb: commission, Nodes: jobtest.Names("free"), TakeOver: true, Reason: "x"},
+			Request{Verb: commission, Nodes: jobtest.Names("free"), JobOptions: inventory.JobOptions{TakeOver: true, SharedOptions: inventory.SharedOptions{Reason: "x"}}},
 			inventory.KindInvalid, []string{"commission does not accept take_over", "it belongs to discover"},
 		},
 		{"discover of nothing", usual, Request{Verb: discover}, inventory.KindInvalid, []string{"no address is named"}},
@@ -284,7 +284,7 @@ func TestAccept(t *testing.T) {
 
 	j := queue(t, v, request(inventory.VerbCommission, "free", ""))
 	if j.Group != inventory.GroupWorker || !strings.Contains(j.Note, "service-worker is taken") ||
-		j.OnFailure != OnFailureBatch || j.Status != Queued ||
+		j.OnFailure != inventory.OnFailureBatch || j.Status != Queued ||
 		j.Targets[0].Group != inventory.GroupWorker ||
 		j.Targets[0].From != inventory.Unallocated ||
 		j.Targets[0].Addr != "10.0.0.1" {
@@ -489,7 +489,7 @@ func TestTogether(t *testing.T) {
 	}
 
 	// The explained refusals have the same action, on eight nodes.
-	if got := fmt.Sprint(err.Actions); got != "[forget-nodes nodes=n-0,n-1,n-2,n-3,n-4,n-5,n-6,n-7 force]" {
+	if got := fmt.Sprint(err.Actions); got != "[forget-nodes nodes=n-0,n-1,n-2,n-3,n-4,n-5,n-6,n-7 force=true]" {
 		t.Errorf("the actions are %s", got)
 	}
 

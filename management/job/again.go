@@ -17,9 +17,7 @@ import (
 // extra are the variables of its request.
 func (j Job) Again(extra configuration.Vars) Request {
 	r := Request{
-		Verb: j.Verb, Nodes: j.Names(), Group: j.Group, Extra: extra, OnFailure: j.OnFailure, Serial: j.Serial,
-		MaxFailures: j.MaxFailures, Playbooks: j.Playbooks, Strict: j.Strict, Ansible: j.Ansible, Timeout: j.Timeout,
-		Force: j.Force, TakeOver: j.TakeOver, OverrideWindow: j.OverrideWindow, Reason: j.Reason,
+		Verb: j.Verb, Nodes: j.Names(), Group: j.Group, Extra: extra, JobOptions: j.JobOptions, Timeout: j.Timeout,
 	}
 	if j.TakesAddrs() {
 		r.Addrs, r.Ranges = j.splitRanged(r.Nodes)
@@ -40,19 +38,20 @@ const (
 // configured time limit, which a request need not name. with says in words which
 // values are left for the operator to enter, or is empty: a manager refuses the action without it.
 func Anew(old Job, names []string, extra configuration.Vars, usual time.Duration) (a []inventory.Action, with string) {
-	r := old.Again(nil)
-	again := inventory.Submit(old.Verb, names...).Joining(r.Group)
+	again := inventory.Submit(old.Verb, names...).Joining(old.Group)
 
 	if old.TakesAddrs() {
 		named, ranged := old.splitRanged(names)
 		again = inventory.Discover(named...)
-		r.Ranges, r.HostKeys = ranged, old.hostKeys(names)
+		again.Ranges, again.HostKeys = ranged, old.hostKeys(names)
 	}
 
 	// Without the keys, the first contact would trust any host.
-	if len(r.HostKeys) > maxKeysAgain {
+	if len(again.HostKeys) > maxKeysAgain {
 		return nil, ", with its host keys"
 	}
+
+	again = again.With(old.JobOptions)
 
 	// The choice of the manager needs no option.
 	usually := Job{Verb: old.Verb}
@@ -60,23 +59,15 @@ func Anew(old Job, names []string, extra configuration.Vars, usual time.Duration
 		v.defaults(&usually)
 	}
 
-	if r.OnFailure == usually.OnFailure {
-		r.OnFailure = ""
+	if again.OnFailure == usually.OnFailure {
+		again.OnFailure = ""
 	}
 
-	if again.Timeout = r.Timeout; r.Timeout == usual {
-		again.Timeout = 0
+	if old.Timeout != usual {
+		again.Timeout = old.Timeout
 	}
 
-	again.Force, again.Playbooks = r.Force, r.Playbooks
-	again.Options = inventory.JobOptions{
-		Ranges: r.Ranges, OnFailure: r.OnFailure, Serial: r.Serial, MaxFailures: r.MaxFailures, Strict: r.Strict,
-		TakeOver: r.TakeOver, OverrideWindow: r.OverrideWindow,
-		Check: r.Ansible.Check, Diff: r.Ansible.Diff, Tags: r.Ansible.Tags,
-		SkipTags: r.Ansible.SkipTags, Verbosity: r.Ansible.Verbosity, HostKeys: r.HostKeys, Reason: r.Reason,
-	}
-
-	again.Options.Extra, with = extraAgain(extra)
+	again.Extra, with = extraAgain(extra)
 
 	return []inventory.Action{again}, with
 }

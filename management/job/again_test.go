@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	. "github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
@@ -21,9 +20,13 @@ func TestRetryKeepsOptions(t *testing.T) {
 	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")
 
 	old, err := Accept(*v, inventory.DefaultGroups(), Request{
-		Verb: inventory.VerbMaintenance, Nodes: jobtest.Names("a b"), Serial: "1", MaxFailures: 1,
-		Ansible: configuration.AnsibleOptions{Tags: []string{"kernel"}}, Timeout: time.Hour,
-		OverrideWindow: true, Reason: "CVE-2026-0001 is exploited",
+		Verb: inventory.VerbMaintenance, Nodes: jobtest.Names("a b"), Timeout: time.Hour,
+		JobOptions: inventory.JobOptions{
+			Serial: "1", MaxFailures: 1,
+			SharedOptions: inventory.SharedOptions{
+				Tags: []string{"kernel"}, OverrideWindow: true, Reason: "CVE-2026-0001 is exploited",
+			},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

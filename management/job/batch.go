@@ -13,27 +13,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// checkSerial refuses options of batches that the verb does not accept, and bad
-// values.
-func (v Verb) checkSerial(j Job) error {
-	switch {
-	case j.Serial != "" && !v.Row.Accepts(inventory.FieldSerial):
-		return v.refuseField(inventory.FieldSerial)
-	case j.MaxFailures != 0 && !v.Row.Accepts(inventory.FieldMaxFailures):
-		return v.refuseField(inventory.FieldMaxFailures)
-	case j.MaxFailures < 0:
-		return inventory.Errorf(inventory.KindInvalid, "max_failures is %d", j.MaxFailures).
-			Do("write the number of failed nodes with which the next batch still begins: 0 or more")
-	case j.MaxFailures > 0 && j.Serial == "":
-		return inventory.Errorf(inventory.KindInvalid, "max_failures is set, but all nodes are one batch").
-			Do("set serial to the size of a batch as well")
-	}
-
-	_, err := batchSize(j.Serial, 1)
-
-	return err
-}
-
 // batchSize returns the number of targets in a batch. A share is rounded down,
 // but a batch has at least one target. Without serial all targets are one batch.
 func batchSize(serial string, targets int) (int, error) {
@@ -41,13 +20,7 @@ func batchSize(serial string, targets int) (int, error) {
 		return max(targets, 1), nil
 	}
 
-	n, err := inventory.Amount(serial).Of(targets)
-	if err != nil {
-		return 0, inventory.Errorf(inventory.KindInvalid, "serial is %q", serial).
-			Do("write the number of nodes in a batch, such as 2, or their share from 1%% to 100%%, such as 25%%")
-	}
-
-	return n, nil
+	return inventory.Amount(serial).Of(targets)
 }
 
 // Batches returns the targets in the batches in which the job takes them, in
@@ -289,7 +262,7 @@ func (s Snapshot) InBatches(
 	groups inventory.Groups, j Job, refusal error, again func(Job) ([]inventory.Action, string),
 ) error {
 	e, ok := errors.AsType[*inventory.Error](refusal)
-	if !ok || len(j.Targets) < 2 || j.verb().Row.Verifies || j.Ansible.Check {
+	if !ok || len(j.Targets) < 2 || j.verb().Row.Verifies || j.Check {
 		return refusal
 	}
 
@@ -334,7 +307,7 @@ func (j Job) success(t Target) inventory.Outcome {
 	o := inventory.Outcome{Status: row.Success, Group: t.Group}
 
 	// A new job has no id yet.
-	if !row.Verifies && !j.Ansible.Check && !j.Ansible.Partial() {
+	if !row.Verifies && !j.Check && !j.Partial() {
 		o.Applied = cmp.Or(j.ID, "new")
 	}
 

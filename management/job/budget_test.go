@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	. "github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
@@ -32,7 +31,7 @@ func TestBudgetAtAcceptance(t *testing.T) {
 
 	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered", "c w Allocated Discovered")
 	both := jobtest.Names("a b")
-	check := configuration.AnsibleOptions{Check: true}
+	check := inventory.JobOptions{Check: true}
 
 	for _, tt := range []struct {
 		name string
@@ -40,16 +39,16 @@ func TestBudgetAtAcceptance(t *testing.T) {
 		want string
 	}{
 		{"both masters at once", Request{Verb: inventory.VerbApply, Nodes: both}, "must keep 1 node available"},
-		{"in batches", Request{Verb: inventory.VerbApply, Nodes: both, Serial: "1"}, ""},
+		{"in batches", Request{Verb: inventory.VerbApply, Nodes: both, JobOptions: inventory.JobOptions{Serial: "1"}}, ""},
 		{"a verification", Request{Verb: inventory.VerbVerify, Nodes: both}, ""},
-		{"a check", Request{Verb: inventory.VerbApply, Nodes: both, Ansible: check}, ""},
+		{"a check", Request{Verb: inventory.VerbApply, Nodes: both, JobOptions: check}, ""},
 		{"maintenance", Request{Verb: inventory.VerbMaintenance, Nodes: both}, "take 1 node at a time (serial)"},
-		{"reapply in batches", Request{Verb: inventory.VerbReapply, Nodes: both, Serial: "50%"}, ""},
+		{"reapply in batches", Request{Verb: inventory.VerbReapply, Nodes: both, JobOptions: inventory.JobOptions{Serial: "50%"}}, ""},
 		{"the fleet is decommissioned", Request{Verb: inventory.VerbDecommission, Nodes: jobtest.Names("a b c")},
 			"min_available"},
 		{
 			"one after the other",
-			Request{Verb: inventory.VerbDecommission, Nodes: jobtest.Names("a c"), Serial: "1"}, "",
+			Request{Verb: inventory.VerbDecommission, Nodes: jobtest.Names("a c"), JobOptions: inventory.JobOptions{Serial: "1"}}, "",
 		},
 	} {
 		_, err := Accept(*v, budgeted, tt.req)
@@ -93,7 +92,7 @@ func TestBudgetRefusalNamesBatches(t *testing.T) {
 		})
 
 		e, ok := errors.AsType[*inventory.Error](err)
-		if !ok || len(e.Actions) != 1 || e.Actions[0].Options.Serial != tt.want {
+		if !ok || len(e.Actions) != 1 || e.Actions[0].Serial != tt.want {
 			t.Errorf("%s of %s: %v, %v", tt.verb, tt.nodes, err, e)
 			continue
 		}
@@ -171,7 +170,11 @@ func TestBudgetBeforeBatch(t *testing.T) {
 
 	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered", "c m Allocated Discovered")
 
-	j, err := Accept(*v, budgeted, Request{Verb: inventory.VerbApply, Nodes: jobtest.Names("a b"), Serial: "1"})
+	j, err := Accept(
+		*v,
+		budgeted,
+		Request{Verb: inventory.VerbApply, Nodes: jobtest.Names("a b"), JobOptions: inventory.JobOptions{Serial: "1"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // of a job.
 func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcome {
 	verifies := p.verb().Row.Verifies
-	o.AsBefore = verifies && !p.verificationChanged(t.Name) || p.Ansible.Check && !p.executedOn(t.Name)
+	o.AsBefore = verifies && !p.verificationChanged(t.Name) || p.Check && !p.executedOn(t.Name)
 
 	switch {
 	case o.AsBefore, verifies:
@@ -28,7 +28,7 @@ func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcom
 		}
 
 		return o
-	case p.Ansible.Check, p.Ansible.Partial() && o.Applied == p.ID:
+	case p.Check, p.Partial() && o.Applied == p.ID:
 		o.Applied = ""
 	}
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	. "github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
@@ -36,12 +35,12 @@ func TestPartialRunsKeepService(t *testing.T) {
 			}
 		}
 
-		for field, options := range map[string]configuration.AnsibleOptions{
+		for field, options := range map[string]inventory.JobOptions{
 			"check":     {Check: true},
-			"tags":      {Tags: []string{"web"}},
-			"skip_tags": {SkipTags: []string{"web"}},
+			"tags":      {SharedOptions: inventory.SharedOptions{Tags: []string{"web"}}},
+			"skip_tags": {SharedOptions: inventory.SharedOptions{SkipTags: []string{"web"}}},
 		} {
-			_, err := Accept(*jobtest.Snapshot(t), nil, Request{Verb: row.Verb, Ansible: options})
+			_, err := Accept(*jobtest.Snapshot(t), nil, Request{Verb: row.Verb, JobOptions: options})
 			if err == nil {
 				t.Fatal("a request without nodes is accepted")
 			}
@@ -53,14 +52,14 @@ func TestPartialRunsKeepService(t *testing.T) {
 		}
 
 		_, err := Accept(*jobtest.Snapshot(t), nil, Request{
-			Verb: row.Verb, Ansible: configuration.AnsibleOptions{Diff: true, Verbosity: 4},
+			Verb: row.Verb, JobOptions: inventory.JobOptions{Diff: true, Verbosity: 4},
 		})
 		if err == nil || strings.Contains(err.Error(), "accept") {
 			t.Errorf("%s with diff and verbosity: %v", row.Verb, err)
 		}
 
 		_, err = Accept(*jobtest.Snapshot(t), nil, Request{
-			Verb: row.Verb, Ansible: configuration.AnsibleOptions{Verbosity: 5},
+			Verb: row.Verb, JobOptions: inventory.JobOptions{Verbosity: 5},
 		})
 		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), "verbosity is 5") {
 			t.Errorf("%s: %v", row.Verb, err)
@@ -69,9 +68,9 @@ func TestPartialRunsKeepService(t *testing.T) {
 }
 
 // inPlaceJob is a Running apply on two nodes that other jobs had configured.
-func inPlaceJob(o configuration.AnsibleOptions, serial string) Job {
+func inPlaceJob(o inventory.JobOptions, serial string) Job {
 	j := jobtest.Planned(inventory.VerbApply, "", "a Allocated service-worker", "b Allocated service-worker")
-	j.PlaybookDigest, j.Ansible, j.Serial = "new", o, serial
+	j.PlaybookDigest, j.JobOptions, j.Serial = "new", o, serial
 
 	for i := range j.Targets {
 		j.Targets[i].Playbooks = map[string]string{"service-worker": "old"}
@@ -104,7 +103,7 @@ func finish(t *testing.T, j Job, exits ...string) Step {
 func TestCheckChangesNothing(t *testing.T) {
 	t.Parallel()
 
-	check := configuration.AnsibleOptions{Check: true}
+	check := inventory.JobOptions{Check: true}
 
 	for _, c := range []struct {
 		name, serial  string
@@ -179,7 +178,7 @@ func TestCheckChangesNothing(t *testing.T) {
 func TestCheckThatExecuted(t *testing.T) {
 	t.Parallel()
 
-	j := inPlaceJob(configuration.AnsibleOptions{Check: true}, "")
+	j := inPlaceJob(inventory.JobOptions{Check: true}, "")
 	jobtest.Record(&j, Plan(j, jobtest.Noon, nobodyMinds), "done a=changed b=done")
 
 	r := j.Runs[0].Results["a"]
@@ -205,7 +204,7 @@ func TestCheckThatExecuted(t *testing.T) {
 func TestPartialRun(t *testing.T) {
 	t.Parallel()
 
-	j := inPlaceJob(configuration.AnsibleOptions{Tags: []string{"web"}}, "")
+	j := inPlaceJob(inventory.JobOptions{SharedOptions: inventory.SharedOptions{Tags: []string{"web"}}}, "")
 
 	s := finish(t, j, "failed a=done b=closed")
 	if a := s.Outcomes["a"]; a.Applied != "" || a.AsBefore || a.Error != "" || a.Playbooks["service-worker"] != "new" {
@@ -230,8 +229,8 @@ func TestCheckAhead(t *testing.T) {
 	v.Nodes[0].Playbooks = map[string]string{"service-master": "old"}
 	v.Jobs = []*Job{{
 		ID: "1", Verb: inventory.VerbApply, Status: Queued, PlaybookDigest: "new",
-		Targets: []Target{{Name: "a-1", Group: "service-master"}},
-		Ansible: configuration.AnsibleOptions{Check: true},
+		Targets:    []Target{{Name: "a-1", Group: "service-master"}},
+		JobOptions: inventory.JobOptions{Check: true},
 	}}
 	v.Seq = 1
 
@@ -247,15 +246,22 @@ func TestRetryOfACheck(t *testing.T) {
 
 	v := jobtest.Snapshot(t, "a m Allocated Discovered")
 	old := Job{
-		ID: "1", Verb: inventory.VerbApply, Status: Errored, Cause: CauseFailed,
-		Targets:  []Target{{Name: "a-1"}},
-		Ansible:  configuration.AnsibleOptions{Check: true, Tags: []string{"web"}, Verbosity: 2},
+		ID:      "1",
+		Verb:    inventory.VerbApply,
+		Status:  Errored,
+		Cause:   CauseFailed,
+		Targets: []Target{{Name: "a-1"}},
+		JobOptions: inventory.JobOptions{
+			Check:         true,
+			Verbosity:     2,
+			SharedOptions: inventory.SharedOptions{Tags: []string{"web"}},
+		},
 		Outcomes: map[string]inventory.Outcome{"a-1": {Status: inventory.Allocated, Error: "bad", AsBefore: true}},
 	}
 
 	r, _, err := v.Retry(old, RetryRequest{})
-	if err != nil || !reflect.DeepEqual(r.Ansible, old.Ansible) {
-		t.Errorf("%+v, %v", r.Ansible, err)
+	if err != nil || !reflect.DeepEqual(r.JobOptions, old.JobOptions) {
+		t.Errorf("%+v, %v", r.JobOptions, err)
 	}
 
 	old.Outcomes["a-1"] = inventory.Outcome{Status: inventory.Allocated, AsBefore: true}
@@ -264,7 +270,7 @@ func TestRetryOfACheck(t *testing.T) {
 
 	const with = "with the values of its variables release"
 
-	const again = "[submit verb=apply nodes=a-1 check=true tags=web verbosity=2 extra_vars={\"release\":\"(hidden)\"}]"
+	const again = "[submit verb=apply nodes=a-1 extra_vars={\"release\":\"(hidden)\"} check=true tags=web verbosity=2]"
 
 	e, ok := errors.AsType[*inventory.Error](err)
 	if !ok || fmt.Sprint(e.Actions) != again || !strings.Contains(e.Error(), with) {

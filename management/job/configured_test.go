@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	. "github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
@@ -107,11 +106,13 @@ func TestNotConfigured(t *testing.T) {
 			continue
 		}
 
-		for _, options := range []configuration.AnsibleOptions{
-			{Tags: []string{"web"}}, {SkipTags: []string{"web"}}, {Check: true},
+		for _, options := range []inventory.JobOptions{
+			{SharedOptions: inventory.SharedOptions{Tags: []string{"web"}}},
+			{SharedOptions: inventory.SharedOptions{SkipTags: []string{"web"}}},
+			{Check: true},
 		} {
 			j := configuringJob(v)
-			j.Ansible = options
+			j.JobOptions = options
 
 			step := finishAll(t, j, func(Step) string { return "done" })
 			for name, o := range step.Outcomes {

@@ -24,7 +24,7 @@ func holdReason(holds []Hold, j Job) string {
 // ChangesHosts reports whether the job may change a host. A verification and a check
 // only look, and a forced job runs no playbook.
 func (j Job) ChangesHosts() bool {
-	return !j.Verb.Verifies() && !j.Ansible.Check && !j.Force
+	return !j.Verb.Verifies() && !j.Check && !j.Force
 }
 
 // Unless returns the hold of all jobs while the settings are not those that the operator chose,

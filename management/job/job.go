@@ -66,16 +66,6 @@ func (p Phase) Configures() bool { return p == PhaseConfigure || p == PhaseApply
 // Verifies reports whether a run of the phase compares its hosts with their configuration, and changes nothing.
 func (p Phase) Verifies() bool { return p == PhaseVerify || p == PhaseDrift }
 
-// The values of Job.OnFailure: the nodes that a failed commission cleans.
-const (
-	OnFailureBatch  = "batch"  // every node of the job
-	OnFailureFailed = "failed" // only the nodes that failed
-)
-
-// PlaybooksCurrent is the value of Job.Playbooks to clean with the configured
-// folder instead of the playbooks that configured a node.
-const PlaybooksCurrent = "current"
-
 // Target is a node as the job found it when it was accepted or claimed.
 type Target struct {
 	Name      string // node name; for a discover, the address
@@ -199,23 +189,17 @@ type Run struct {
 // Job is the durable record of one job. Its inputs and its logs are stored
 // beside it.
 type Job struct {
-	ID          string
-	Verb        inventory.Verb
-	Status      Status
-	Cause       Cause
-	Message     string // the outcome in words
-	Targets     []Target
-	Helpers     []string
-	Group       string
-	OnFailure   string
-	Serial      string // the size of a batch, see Batches; empty: all targets at once
-	MaxFailures int    // failed targets with which the next batch still begins
-	Force       bool
-	// OverrideWindow: the job begins outside of maintenance windows, and during a freeze.
-	OverrideWindow bool
+	ID      string
+	Verb    inventory.Verb
+	Status  Status
+	Cause   Cause
+	Message string // the outcome in words
+	Targets []Target
+	Helpers []string
+	Group   string
 
-	TakeOver  bool   // discover: also hosts of another manager
-	Reason    string // the operator's
+	inventory.JobOptions
+
 	Actor     string
 	Note      string // a choice that the manager made
 	RetryOf   string // the job that this one repeats
@@ -230,11 +214,6 @@ type Job struct {
 	// Commit is the commit of the git repository that PlaybookDigest comes from; empty: it
 	// comes from elsewhere.
 	Commit string
-	// Playbooks is PlaybooksCurrent, or empty: each node is cleaned, or verified, with
-	// the playbooks that configured it.
-	Playbooks string
-	// Strict: a node with tasks that check mode cannot judge is unknown, not clean.
-	Strict bool
 	// WithoutVerify are the digests of those playbooks of a verification that have no verify.yml.
 	WithoutVerify []string
 	// WithoutHelpers: no play of its playbooks acts on a helper, so it holds none.
@@ -244,7 +223,6 @@ type Job struct {
 	ExtraNames []string
 	// ExtraSums are the checksums of their values, parallel to ExtraNames.
 	ExtraSums []string
-	Ansible   configuration.AnsibleOptions
 	// GroupTags choose the tasks of the runs that configure or verify nodes of a group, by
 	// group, as they were at the acceptance. Groups with all tasks are absent.
 	GroupTags map[string]inventory.Selection
@@ -358,30 +336,21 @@ type Inputs struct {
 
 // Request asks for a job.
 type Request struct {
-	Verb      inventory.Verb
-	Nodes     []string // for verbs that take nodes
-	Addrs     []string // for verbs that take addresses
-	Ranges    []string // of addresses, besides Addrs
-	Group     string
-	Extra     configuration.Vars
-	OnFailure string
-	// Serial is the size of a batch: a number, or a share such as 25%.
-	Serial      string
-	MaxFailures int    // failed targets with which the next batch still begins
-	Playbooks   string // PlaybooksCurrent, or empty
-	Strict      bool   // verify, see Job
-	Ansible     configuration.AnsibleOptions
+	Verb   inventory.Verb
+	Nodes  []string // for verbs that take nodes
+	Addrs  []string // for verbs that take addresses
+	Ranges []string // of addresses, besides Addrs
+	Group  string
+	Extra  configuration.Vars
+
+	inventory.JobOptions
+
 	// GroupTags are those of the job in place of those of today; nil: today's.
 	GroupTags map[string]inventory.Selection
 	Timeout   time.Duration // 0: the configured default
-	Force     bool
-	TakeOver  bool
-	// OverrideWindow asks to begin outside of maintenance windows, and during a freeze.
-	OverrideWindow bool
 	// HostKeys are ssh public keys of addresses. An address without any shows its key
 	// at the first contact, and that one counts.
 	HostKeys map[string][]string
-	Reason   string // the operator's
 	// Expect holds what the request expects of its nodes, by name. Empty: anything.
 	Expect map[string]Expected
 }

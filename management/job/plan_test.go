@@ -664,7 +664,7 @@ func TestPlan(t *testing.T) {
 
 var refuses = rules{leave: inventory.Errorf(inventory.KindRefused, "it would leave b alone").Do("mind b")}
 
-func onlyFailed(j Job) Job { j.OnFailure = OnFailureFailed; return j }
+func onlyFailed(j Job) Job { j.OnFailure = inventory.OnFailureFailed; return j }
 
 func ranged(j Job) Job {
 	for i := range j.Targets {
@@ -811,7 +811,7 @@ func anyJob(r *rand.Rand) Job {
 
 	j := jobtest.Planned(verb, pick(r, inventory.GroupMaster, inventory.GroupWorker), targets...)
 	if verb == inventory.VerbCommission && r.IntN(2) == 0 {
-		j.OnFailure = OnFailureFailed
+		j.OnFailure = inventory.OnFailureFailed
 	}
 
 	if verb == inventory.VerbClear && r.IntN(4) == 0 {

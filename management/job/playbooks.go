@@ -5,13 +5,15 @@ package job
 import (
 	"maps"
 	"slices"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // CleansWith returns the digest of the playbooks that clean or verify the target of
 // the group: those that configured it, unless the request asks for the current ones
 // or there is no record.
 func (j Job) CleansWith(t Target, group string) string {
-	if own := t.Playbooks[group]; own != "" && j.Playbooks != PlaybooksCurrent {
+	if own := t.Playbooks[group]; own != "" && j.Playbooks != inventory.PlaybooksCurrent {
 		return own
 	}
 
@@ -41,7 +43,7 @@ func (j Job) OwnGroups(t Target) []string {
 // them: the record of the job that configured a node has them too. It returns the
 // targets whose playbooks are on no record that is kept.
 func (s Snapshot) Recall(j *Job, kept func(digest string) bool) (unknown []string) {
-	if j.Playbooks == PlaybooksCurrent {
+	if j.Playbooks == inventory.PlaybooksCurrent {
 		return nil
 	}
 

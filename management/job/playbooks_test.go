@@ -77,7 +77,7 @@ func TestOwnPlaybooks(t *testing.T) {
 
 	const w, m = inventory.GroupWorker, inventory.GroupMaster
 
-	current := func(j Job) Job { j.Playbooks = PlaybooksCurrent; return j }
+	current := func(j Job) Job { j.Playbooks = inventory.PlaybooksCurrent; return j }
 	residue := func(j Job) Job {
 		j.Targets[0].Residue = []string{m, w}
 		j.Targets[0].Playbooks = map[string]string{m: "v1", w: "v2"}
@@ -283,7 +283,12 @@ func TestRecall(t *testing.T) {
 		t.Errorf("%+v", turn)
 	}
 
-	current := accept(Request{Verb: inventory.VerbDecommission, Playbooks: PlaybooksCurrent})
+	current := accept(
+		Request{
+			Verb:       inventory.VerbDecommission,
+			JobOptions: inventory.JobOptions{Playbooks: inventory.PlaybooksCurrent},
+		},
+	)
 	upgrade := accept(Request{Verb: inventory.VerbMaintenance})
 
 	for _, j := range []Job{current, upgrade} {

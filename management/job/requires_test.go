@@ -77,7 +77,11 @@ func TestRequirementBeforeBatch(t *testing.T) {
 	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered", "c m Allocated Discovered",
 		"d w Allocated Discovered")
 
-	j, err := Accept(*v, twoMasters, Request{Verb: inventory.VerbUpdate, Nodes: jobtest.Names("a"), Serial: "1"})
+	j, err := Accept(
+		*v,
+		twoMasters,
+		Request{Verb: inventory.VerbUpdate, Nodes: jobtest.Names("a"), JobOptions: inventory.JobOptions{Serial: "1"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

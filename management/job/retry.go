@@ -27,7 +27,7 @@ type RetryRequest struct {
 
 	Extra     configuration.Vars // of the request, besides those of the old one, which they override
 	Serial    string             // the size of a batch; empty: that of the old job
-	Playbooks string             // of the cleanup: PlaybooksCurrent, or empty for those of the old job
+	Playbooks string             // of the cleanup: inventory.PlaybooksCurrent, or empty for those of the old job
 	Timeout   time.Duration      // 0: that of the old job
 	Usual     time.Duration      // the configured time limit, which a remedy need not name
 }
@@ -189,13 +189,13 @@ func (s Snapshot) cleaning(a inventory.Action, names []string) []inventory.Actio
 }
 
 // byCleanup yields the named nodes by the playbooks that can clean them: first those
-// with the playbooks that configured them, then those with PlaybooksCurrent.
+// with the playbooks that configured them, then those with inventory.PlaybooksCurrent.
 func (s Snapshot) byCleanup(names []string) iter.Seq2[string, []string] {
 	own := slices.DeleteFunc(slices.Clone(names), s.LacksCleanup)
 	current := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !s.LacksCleanup(name) })
 
 	return func(yield func(string, []string) bool) {
-		_ = yield("", own) && yield(PlaybooksCurrent, current)
+		_ = yield("", own) && yield(inventory.PlaybooksCurrent, current)
 	}
 }
 
@@ -277,11 +277,12 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 	row, _ := inventory.TransitionOf(again.Verb)
 
 	request := Request{
-		Verb: again.Verb, Nodes: again.Names, Group: again.Group, OnFailure: old.OnFailure,
-		Serial: cmp.Or(r.Serial, old.Serial), MaxFailures: old.MaxFailures, Timeout: cmp.Or(r.Timeout, old.Timeout),
-		Playbooks: cmp.Or(r.Playbooks, old.Playbooks), Strict: old.Strict, Ansible: old.Ansible,
-		Force: old.Force, TakeOver: old.TakeOver, OverrideWindow: old.OverrideWindow, Reason: old.Reason,
+		Verb: again.Verb, Nodes: again.Names, Group: again.Group, JobOptions: old.JobOptions,
+		Timeout: cmp.Or(r.Timeout, old.Timeout),
 	}
+	request.Serial = cmp.Or(r.Serial, old.Serial)
+	request.Playbooks = cmp.Or(r.Playbooks, old.Playbooks)
+
 	if r.Pinned {
 		request.GroupTags = map[string]inventory.Selection{}
 		maps.Copy(request.GroupTags, old.GroupTags)

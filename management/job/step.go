@@ -360,7 +360,7 @@ func (p *planner) end(cause Cause, message string, outcomes map[string]inventory
 		s.Cause, s.Note = cause, describeUnjudged(p.Targets, outcomes)
 	}
 
-	if p.Ansible.Check {
+	if p.Check {
 		described, note := p.describeCheck()
 		s.Message, s.Note = cmp.Or(message, described), note
 
@@ -370,9 +370,9 @@ func (p *planner) end(cause Cause, message string, outcomes map[string]inventory
 		}
 	}
 
-	if p.Ansible.Partial() && !p.Ansible.Check {
+	if p.Partial() && !p.Check {
 		s.Message = cmp.Or(message, fmt.Sprintf("only a part of the tasks ran (%s), so the applied configuration is "+
-			"unknown until all of them are applied", p.Ansible.Selection()))
+			"unknown until all of them are applied", p.Selection()))
 	}
 
 	switch {

@@ -16,7 +16,9 @@ import (
 // groups, which have one choice of tasks. The tags of groups do not limit a cleanup, which
 // would leave things behind.
 func (j Job) AnsibleOf(p Phase, groups []string) configuration.AnsibleOptions {
-	o := j.Ansible
+	o := configuration.AnsibleOptions{
+		Check: j.Check, Diff: j.Diff, Tags: j.Tags, SkipTags: j.SkipTags, Verbosity: j.Verbosity,
+	}
 	if p == PhaseDrift {
 		o.Check, o.Diff = true, true
 	}
@@ -109,7 +111,7 @@ func (j Job) checkTags() error {
 
 	groups := slices.Sorted(maps.Keys(names))
 	for _, group := range groups {
-		if _, err := j.Ansible.Within(group, j.GroupTags[group]); err != nil {
+		if _, err := j.Selection().Within(group, j.GroupTags[group]); err != nil {
 			return err
 		}
 	}

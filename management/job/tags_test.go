@@ -90,8 +90,8 @@ func TestGroupTagsOfJob(t *testing.T) {
 				tt.pinned)
 		}
 
-		if j.Ansible.Partial() {
-			t.Errorf("%s: the tags of a group are no part of the request: %+v", tt.request.Verb, j.Ansible)
+		if j.Partial() {
+			t.Errorf("%s: the tags of a group are no part of the request: %+v", tt.request.Verb, j.JobOptions)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestMixedTags(t *testing.T) {
 
 		// Each of these jobs is accepted.
 		again := Request{Verb: a.Verb, Nodes: a.Nodes, Group: a.Group, Timeout: r.Timeout}
-		if _, err := Accept(*servers(t), tagged(), again); err != nil || a.Options.Reason != "growth" {
+		if _, err := Accept(*servers(t), tagged(), again); err != nil || a.Reason != "growth" {
 			t.Errorf("%+v: %v", a, err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestTagsOfRequest(t *testing.T) {
 		{"web db", "base", "", "the groups of its nodes have different tags"},
 	} {
 		r := request(inventory.VerbApply, tt.labels, "")
-		r.Ansible = configuration.AnsibleOptions{Tags: strings.Fields(tt.tags), SkipTags: strings.Fields(tt.skip)}
+		r.Tags, r.SkipTags = strings.Fields(tt.tags), strings.Fields(tt.skip)
 
 		j, err := Accept(*servers(t), tagged(), r)
 
@@ -317,7 +317,7 @@ func TestRetryTags(t *testing.T) {
 	v, groups := servers(t), tagged()
 
 	r := request(inventory.VerbApply, "web", "")
-	r.Ansible.Tags = []string{"app"}
+	r.Tags = []string{"app"}
 
 	old, err := Accept(*v, groups, r)
 	if err != nil {

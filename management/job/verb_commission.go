@@ -22,7 +22,7 @@ func init() {
 		defaultGroup: true,
 		defaults: func(j *Job) {
 			if j.OnFailure == "" {
-				j.OnFailure = OnFailureBatch
+				j.OnFailure = inventory.OnFailureBatch
 			}
 		},
 		plan: (*planner).commission,
@@ -44,7 +44,7 @@ func (p *planner) commission() Step {
 
 	// Only a failure of some hosts may spare the others. A stop cleans all.
 	succeeded := func(t Target) bool {
-		return p.OnFailure == OnFailureFailed && failedOn(configured) && configured.succeeded(t.Name)
+		return p.OnFailure == inventory.OnFailureFailed && failedOn(configured) && configured.succeeded(t.Name)
 	}
 
 	// A host that ssh never reached is as it was, and the same request may be repeated.

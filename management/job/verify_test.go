@@ -64,7 +64,7 @@ func TestPlanVerify(t *testing.T) {
 			a: Allocated service-worker 3 | drifted: 2 tasks would change; compared with a configuration that was not applied yet
 			b: Allocated service-worker 3 | drifted: 2 tasks would change`},
 		"playbooks that were not applied count, and are named": {verify(func(j *Job) {
-			j.Playbooks, j.PlaybookDigest = PlaybooksCurrent, "new"
+			j.Playbooks, j.PlaybookDigest = inventory.PlaybooksCurrent, "new"
 			j.Targets[0].Playbooks = map[string]string{"service-worker": "old"}
 			j.Targets[1].Playbooks = map[string]string{"service-worker": "new"}
 		}), `
@@ -341,7 +341,7 @@ func TestVerifyWithOwnPlaybooks(t *testing.T) {
 		t.Errorf("%v, and others: %v", targets, others)
 	}
 
-	j.Playbooks = PlaybooksCurrent
+	j.Playbooks = inventory.PlaybooksCurrent
 
 	steps, _ = walk(t, j, "done", "done")
 	if want := []string{

@@ -112,7 +112,7 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 		return 0, err
 	}
 
-	if err := job.CheckReason(r.Reason); err != nil {
+	if err := inventory.CheckReason(r.Reason); err != nil {
 		return 0, err
 	}
 

@@ -149,8 +149,8 @@ func Expect(jobs []*job.Job, j job.Job) Expected {
 	var times []time.Duration
 
 	for _, old := range slices.Backward(jobs) {
-		alike := old.Verb == j.Verb && old.Ansible.Check == j.Ansible.Check && old.Force == j.Force &&
-			slices.Equal(old.Ansible.Tags, j.Ansible.Tags) && slices.Equal(old.Ansible.SkipTags, j.Ansible.SkipTags)
+		alike := old.Verb == j.Verb && old.Check == j.Check && old.Force == j.Force &&
+			slices.Equal(old.Tags, j.Tags) && slices.Equal(old.SkipTags, j.SkipTags)
 		finished := old.Status == job.Complete && !old.Started.IsZero() && len(old.Targets) > 0
 
 		if alike && finished {

@@ -35,7 +35,7 @@ func world() (Plan, job.Inputs) {
 		ID: "3f9a1c20-7b1e44d2", Expires: noon,
 		World: World{
 			Job: job.Job{
-				Verb: inventory.VerbUpdate, Serial: "1", PlaybookDigest: "d1",
+				Verb: inventory.VerbUpdate, JobOptions: inventory.JobOptions{Serial: "1"}, PlaybookDigest: "d1",
 				Targets: []job.Target{target("a-1", "master"), target("b-1", "worker")},
 			},
 			Nodes: []Node{
@@ -251,10 +251,10 @@ func TestExpect(t *testing.T) {
 	}
 
 	check := took(inventory.VerbApply, job.Complete, 1, time.Hour)
-	check.Ansible.Check = true
+	check.Check = true
 
 	part := took(inventory.VerbApply, job.Complete, 1, time.Hour)
-	part.Ansible.Tags = []string{"x"}
+	part.Tags = []string{"x"}
 
 	jobs := jobtest.List(
 		took(inventory.VerbApply, job.Complete, 2, 4*time.Minute),
@@ -317,7 +317,16 @@ func TestDescribe(t *testing.T) {
 			[]Service{{Group: "master", Nodes: []string{"a-1"}, AtOnce: 1, Before: 2, RequiredBy: []string{"worker"}}},
 		},
 	} {
-		j, err := job.Accept(s, groups, job.Request{Verb: c.verb, Nodes: c.nodes, Serial: c.serial, Timeout: time.Hour})
+		j, err := job.Accept(
+			s,
+			groups,
+			job.Request{
+				Verb:       c.verb,
+				Nodes:      c.nodes,
+				JobOptions: inventory.JobOptions{Serial: c.serial},
+				Timeout:    time.Hour,
+			},
+		)
 		if err != nil {
 			t.Errorf("%s: %v", c.verb, err)
 			continue

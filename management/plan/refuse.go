@@ -99,7 +99,7 @@ func (p Plan) anew(a Again, e *inventory.Error) error {
 	actions, with := job.Anew(p.Job, p.Job.Names(), a.Extra, a.Timeout)
 	for i := range actions {
 		actions[i] = actions[i].Planned()
-		actions[i].Options.Check = p.Check != ""
+		actions[i].Check = p.Check != ""
 	}
 
 	if len(actions) == 0 {

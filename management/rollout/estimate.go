@@ -17,7 +17,9 @@ const ownSamples = 3
 // pace returns the expected duration of a node, from earlier jobs of the action and of the
 // verification.
 func pace(jobs []*job.Job, s Spec) Pace {
-	expected := plan.Expect(jobs, job.Job{Verb: s.Action, Ansible: s.Ansible})
+	expected := plan.Expect(jobs, job.Job{
+		Verb: s.Action, JobOptions: inventory.JobOptions{SharedOptions: s.SharedOptions},
+	})
 	p := Pace{Jobs: expected.Jobs, Node: expected.Median}
 
 	if s.Verifies() && expected.Jobs > 0 {

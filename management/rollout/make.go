@@ -166,22 +166,21 @@ func (s Spec) checkStrategies(groups inventory.Groups, nodes int) error {
 
 // checkRun refuses bad options of the jobs.
 func (s Spec) checkRun(inventory.Groups, int) error {
-	switch {
-	case s.Ansible.Check || s.Ansible.Diff:
-		return inventory.Errorf(inventory.KindInvalid, "a rollout cannot run in check mode").
-			Do("check the nodes with a single job, or plan it")
-	case s.Timeout < 0:
+	if s.Timeout < 0 {
 		return inventory.Errorf(inventory.KindInvalid, "the timeout is negative").Do("write a positive one")
-	case s.OverrideWindow && strings.TrimSpace(s.Reason) == "":
-		return inventory.Errorf(inventory.KindInvalid, "to override maintenance windows a reason is needed").
-			Do("give a reason")
 	}
 
-	if err := job.CheckReason(s.Reason); err != nil {
+	verb, err := job.VerbOf(s.Action)
+	if err != nil {
 		return err
 	}
 
-	return s.Ansible.Validate()
+	options := inventory.JobOptions{SharedOptions: s.SharedOptions}
+	if err := verb.CheckTaken(options); err != nil {
+		return err
+	}
+
+	return options.CheckOptions()
 }
 
 // check refuses a check that no host could pass, or that has no valid path.
@@ -363,7 +362,7 @@ func Make(s job.Snapshot, groups inventory.Groups, open []Record, req Request, n
 // checkTags refuses tags of the request that a group of the nodes does not run: each job
 // would be refused.
 func (r Record) checkTags(groups inventory.Groups) error {
-	if !r.Spec.Ansible.Partial() {
+	if !r.Spec.Partial() {
 		return nil
 	}
 
@@ -375,7 +374,7 @@ func (r Record) checkTags(groups inventory.Groups) error {
 		}
 
 		checked[n.Group] = true
-		if _, err := r.Spec.Ansible.Within(n.Group, groups.Selection(n.Group)); err != nil {
+		if _, err := r.Spec.Selection().Within(n.Group, groups.Selection(n.Group)); err != nil {
 			return err
 		}
 	}
@@ -551,19 +550,20 @@ func (r Record) RequestOf(b Begin, extra configuration.Vars) job.Request {
 		reason += ": " + r.Spec.Reason
 	}
 
-	reason = inventory.Shorten(reason, maxJobReason)
-	req := job.Request{Nodes: []string{b.Node}, Timeout: r.Spec.Timeout, Reason: reason}
-
+	req := job.Request{
+		Verb: r.Spec.Action, Nodes: []string{b.Node}, Group: r.Spec.Group, Extra: extra,
+		JobOptions: inventory.JobOptions{SharedOptions: r.Spec.SharedOptions}, Timeout: r.Spec.Timeout,
+	}
 	if b.Gate {
-		req.Verb = inventory.VerbVerify
-		return req
+		req.Verb, req.Group, req.Extra = inventory.VerbVerify, "", nil
 	}
 
-	req.Verb, req.Extra, req.Ansible, req.Group = r.Spec.Action, extra, r.Spec.Ansible, r.Spec.Group
-	req.OverrideWindow = r.Spec.OverrideWindow && !r.Spec.Action.Verifies()
+	// A verification takes not all options of the action.
+	row, _ := inventory.TransitionOf(req.Verb)
+	req.JobOptions = req.For(row)
+	req.Reason = inventory.Shorten(reason, maxJobReason)
 
 	// Back to the group before, which may differ from node to node.
-	row, _ := inventory.TransitionOf(req.Verb)
 	if r.UndoOf != "" && row.Accepts(inventory.FieldGroup) {
 		req.Group = r.Nodes[i].Group
 	}

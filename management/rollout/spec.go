@@ -33,11 +33,10 @@ type Spec struct {
 	Gate       Gate
 
 	RequireApproval bool // another person must approve it first
-	OverrideWindow  bool // begin nodes outside of their maintenance windows too; needs a reason
 
-	Ansible configuration.AnsibleOptions // tags and skip_tags
-	Timeout time.Duration                // of each job; 0: the configured default
-	Reason  string                       // the operator's
+	inventory.SharedOptions // handed on to the jobs
+
+	Timeout time.Duration // of each job; 0: the configured default
 }
 
 // By is the property that the nodes of a rollout are ordered by.

@@ -38,8 +38,15 @@ func (r Record) Undo(
 
 	// No canary, promotion or approval: an undo is urgent, and goes to a known state.
 	u := Record{Status: Planned, UndoOf: r.ID, Created: now, Spec: Spec{
-		Action: action, MaxUnavailable: r.Spec.MaxUnavailable, MaxFailures: r.Spec.MaxFailures, Soak: r.Spec.Soak,
-		Order: r.Spec.Order, Strategies: r.Spec.Strategies, Gate: r.Spec.Gate, Timeout: r.Spec.Timeout, Reason: reason,
+		Action:         action,
+		MaxUnavailable: r.Spec.MaxUnavailable,
+		MaxFailures:    r.Spec.MaxFailures,
+		Soak:           r.Spec.Soak,
+		Order:          r.Spec.Order,
+		Strategies:     r.Spec.Strategies,
+		Gate:           r.Spec.Gate,
+		Timeout:        r.Spec.Timeout,
+		SharedOptions:  inventory.SharedOptions{Reason: reason},
 	}}
 
 	possible := 0

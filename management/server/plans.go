@@ -203,58 +203,30 @@ func (s *Server) jobRequest(w http.ResponseWriter, r *http.Request) (job.Request
 	}
 
 	return job.Request{
-		Verb:        body.Verb,
-		Nodes:       body.Nodes,
-		Addrs:       body.Addrs,
-		Ranges:      body.Ranges,
-		Group:       body.Group,
-		Extra:       extra,
-		OnFailure:   body.OnFailure,
-		Serial:      body.Serial,
-		MaxFailures: body.MaxFailures,
-		Playbooks:   body.Playbooks,
-		Strict:      body.Strict,
-		Timeout:     time.Duration(body.Timeout),
-		Force:       body.Force,
-
-		OverrideWindow: body.OverrideWindow,
-
-		TakeOver: body.TakeOver,
-		HostKeys: body.HostKeys,
-		Reason:   body.Reason,
-		Expect:   expectedFrom(body.Expect),
-		Ansible: configuration.AnsibleOptions{
-			Check: body.Check, Diff: body.Diff, Tags: body.Tags, SkipTags: body.SkipTags, Verbosity: body.Verbosity,
-		},
+		Verb:       body.Verb,
+		Nodes:      body.Nodes,
+		Addrs:      body.Addrs,
+		Ranges:     body.Ranges,
+		Group:      body.Group,
+		Extra:      extra,
+		JobOptions: body.JobOptions,
+		Timeout:    time.Duration(body.Timeout),
+		HostKeys:   body.HostKeys,
+		Expect:     expectedFrom(body.Expect),
 	}, c, nil
 }
 
 // requestOf returns the wire form of a request, without its variables.
 func requestOf(r job.Request) api.JobRequest {
 	return api.JobRequest{
-		Verb:        r.Verb,
-		Nodes:       r.Nodes,
-		Addrs:       r.Addrs,
-		Ranges:      r.Ranges,
-		Group:       r.Group,
-		OnFailure:   r.OnFailure,
-		Serial:      r.Serial,
-		MaxFailures: r.MaxFailures,
-		Playbooks:   r.Playbooks,
-		Strict:      r.Strict,
-		Check:       r.Ansible.Check,
-		Tags:        r.Ansible.Tags,
-		SkipTags:    r.Ansible.SkipTags,
-		Diff:        r.Ansible.Diff,
-		Verbosity:   r.Ansible.Verbosity,
-		Timeout:     api.Duration(r.Timeout),
-		Force:       r.Force,
-
-		OverrideWindow: r.OverrideWindow,
-
-		TakeOver: r.TakeOver,
-		HostKeys: r.HostKeys,
-		Reason:   r.Reason,
+		Verb:       r.Verb,
+		Nodes:      r.Nodes,
+		Addrs:      r.Addrs,
+		Ranges:     r.Ranges,
+		Group:      r.Group,
+		JobOptions: r.JobOptions,
+		Timeout:    api.Duration(r.Timeout),
+		HostKeys:   r.HostKeys,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
@@ -23,7 +24,7 @@ func planID(n int) string { return fmt.Sprintf("3f9a1c20-%08d", n) }
 
 // Plan stores a plan of any request on known nodes.
 func (m *fakeManager) Plan(ctx context.Context, c access.Caller, r job.Request) (plan.Plan, error) {
-	if err := m.called("plan %s %v group=%q check=%t actor=%s", r.Verb, r.Nodes, r.Group, r.Ansible.Check,
+	if err := m.called("plan %s %v group=%q check=%t actor=%s", r.Verb, r.Nodes, r.Group, r.Check,
 		c.Principal); err != nil {
 		return plan.Plan{}, err
 	}
@@ -43,7 +44,11 @@ func (m *fakeManager) Plan(ctx context.Context, c access.Caller, r job.Request) 
 		Created: now,
 		Expires: now.Add(time.Hour),
 		World: plan.World{Job: job.Job{
-			Verb: r.Verb, Group: r.Group, Serial: r.Serial, PlaybookDigest: "d1", Warnings: []string{"careful"},
+			Verb:           r.Verb,
+			Group:          r.Group,
+			JobOptions:     inventory.JobOptions{Serial: r.Serial},
+			PlaybookDigest: "d1",
+			Warnings:       []string{"careful"},
 		}, Ahead: []string{"1"}},
 		Expected: plan.Expected{
 			Jobs:     3,
@@ -68,7 +73,7 @@ func (m *fakeManager) Plan(ctx context.Context, c access.Caller, r job.Request) 
 		p.Nodes = append(p.Nodes, plan.Node{Name: name, State: n.State})
 	}
 
-	if r.Ansible.Check {
+	if r.Check {
 		p.Check = "1"
 	}
 

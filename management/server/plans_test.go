@@ -19,7 +19,11 @@ func everyPlanRoute(t *testing.T, s *site, c *client.Client) {
 	t.Helper()
 
 	ctx := testCtx(t)
-	r := api.JobRequest{Verb: inventory.VerbApply, Nodes: []string{"bb-1", "a-1"}, Serial: "1", Check: true}
+	r := api.JobRequest{
+		Verb:       inventory.VerbApply,
+		Nodes:      []string{"bb-1", "a-1"},
+		JobOptions: inventory.JobOptions{Serial: "1", Check: true},
+	}
 	p := must[api.Plan](t)(c.Plan(ctx, r))
 
 	expect(t, "the plan", [4]string{p.ID, string(p.Status), p.Job, string(p.Request.Verb)},

@@ -346,9 +346,7 @@ func rolloutSpecFrom(in api.RolloutSpec) rollout.Spec {
 	out := rollout.Spec{
 		Action: in.Action, Selector: in.Selector, Group: in.Group, MaxUnavailable: in.MaxUnavailable,
 		MaxFailures: in.MaxFailures, Canary: in.Canary, Promote: in.Promote, Soak: time.Duration(in.Soak),
-		RequireApproval: in.RequireApproval, OverrideWindow: in.OverrideWindow,
-		Ansible: configuration.AnsibleOptions{Tags: in.Tags, SkipTags: in.SkipTags},
-		Timeout: time.Duration(in.Timeout), Reason: in.Reason,
+		RequireApproval: in.RequireApproval, SharedOptions: in.SharedOptions, Timeout: time.Duration(in.Timeout),
 	}
 
 	if in.Order != nil {
@@ -415,8 +413,7 @@ func rolloutSpecOf(in rollout.Spec) api.RolloutSpec {
 	out := api.RolloutSpec{
 		Action: in.Action, Selector: in.Selector, Group: in.Group, MaxUnavailable: in.MaxUnavailable,
 		MaxFailures: in.MaxFailures, Canary: in.Canary, Promote: in.Promote, Soak: api.Duration(in.Soak),
-		RequireApproval: in.RequireApproval, OverrideWindow: in.OverrideWindow, Tags: in.Ansible.Tags,
-		SkipTags: in.Ansible.SkipTags, Timeout: api.Duration(in.Timeout), Reason: in.Reason,
+		RequireApproval: in.RequireApproval, SharedOptions: in.SharedOptions, Timeout: api.Duration(in.Timeout),
 	}
 
 	if in.Order.By != "" {

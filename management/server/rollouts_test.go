@@ -112,16 +112,27 @@ func rolloutMethods(t *testing.T, c *client.Client) {
 	ctx, two := t.Context(), 2
 	soak := api.Duration(time.Minute)
 	request := api.RolloutRequest{Nodes: []string{"a-1"}, Spec: api.RolloutSpec{
-		Action: inventory.VerbApply, MaxUnavailable: "10%", MaxFailures: 1, Canary: 1, Promote: true, Soak: soak,
-		Order: &api.RolloutOrder{By: "label", Label: "rack"},
+		Action:         inventory.VerbApply,
+		MaxUnavailable: "10%",
+		MaxFailures:    1,
+		Canary:         1,
+		Promote:        true,
+		Soak:           soak,
+		Order:          &api.RolloutOrder{By: "label", Label: "rack"},
 		Strategies: map[string]api.RolloutStrategy{
 			inventory.GroupMaster: {MaxUnavailable: "1", MaxFailures: &two, Soak: &soak},
 		},
 		Gate: &api.RolloutGate{SkipVerify: true, HTTP: &api.RolloutHTTPCheck{
 			TLS: true, Port: 8443, Path: "/health", Status: 204, Timeout: soak,
 		}, Command: &api.RolloutCommand{Name: "smoke", Timeout: soak}},
-		RequireApproval: true, OverrideWindow: true, Tags: []string{"x"}, SkipTags: []string{"y"}, Timeout: soak,
-		Reason: "a release",
+		RequireApproval: true,
+		SharedOptions: inventory.SharedOptions{
+			OverrideWindow: true,
+			Tags:           []string{"x"},
+			SkipTags:       []string{"y"},
+			Reason:         "a release",
+		},
+		Timeout: soak,
 	}}
 
 	preview := must[api.Rollout](t)(c.PreviewRollout(ctx, request))

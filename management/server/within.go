@@ -116,7 +116,7 @@ func (b *confined) hide(err error) error {
 // actionsWithin returns the actions that concern no node outside the part.
 func actionsWithin(p *state.Part, actions []inventory.Action) []inventory.Action {
 	return slices.DeleteFunc(slices.Clone(actions), func(a inventory.Action) bool {
-		return len(a.Addrs)+len(a.Options.Ranges) > 0 || len(p.Names(a.Nodes)) < len(a.Nodes)
+		return len(a.Addrs)+len(a.Ranges) > 0 || len(p.Names(a.Nodes)) < len(a.Nodes)
 	})
 }
 

@@ -45,7 +45,7 @@ func TestUpgradeRules(t *testing.T) {
 	bounds := s.MaxUnavailable == "10%" && s.Canary == 2 && s.Promote && s.MaxFailures == 3 &&
 		s.Soak == 5*time.Minute && s.Order.Label == "rack" && *s.Strategies["service-worker"].Soak == time.Minute
 	jobs := s.Action == inventory.VerbApply && s.Gate.SkipVerify && s.Gate.HTTP.Port == 80 &&
-		s.Ansible.Tags[0] == "app" && s.Timeout == 10*time.Minute
+		s.Tags[0] == "app" && s.Timeout == 10*time.Minute
 
 	if !bounds || !jobs || got[1].Settle != time.Minute || got[1].Mode != policy.UpgradePlan {
 		t.Errorf("%+v", got[1])

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/rollout"
@@ -148,9 +147,9 @@ func (r UpgradeRule) spec() rollout.Spec {
 	s := rollout.Spec{
 		Action: cmp.Or(r.Action, inventory.VerbApply), MaxUnavailable: r.MaxUnavailable, MaxFailures: r.MaxFailures,
 		Canary: r.Canary, Promote: r.Promote, Soak: time.Duration(r.Soak), Order: rollout.Order(r.Order),
-		Gate:    rollout.Gate{SkipVerify: r.Gate.SkipVerify},
-		Ansible: configuration.AnsibleOptions{Tags: r.Tags, SkipTags: r.SkipTags},
-		Timeout: time.Duration(or(r.Timeout, 0)),
+		Gate:          rollout.Gate{SkipVerify: r.Gate.SkipVerify},
+		SharedOptions: inventory.SharedOptions{Tags: r.Tags, SkipTags: r.SkipTags},
+		Timeout:       time.Duration(or(r.Timeout, 0)),
 	}
 
 	if h := r.Gate.HTTP; h != nil {

@@ -77,8 +77,14 @@ func TestPartJob(t *testing.T) {
 	const said = "as web-1 says"
 
 	whole := job.Job{
-		ID: "1", Targets: []job.Target{{Name: "node-1"}}, Helpers: []string{"web-1"},
-		Message: said, Note: said, Reason: said, Warnings: []string{said}, Differences: []string{said},
+		ID:          "1",
+		Targets:     []job.Target{{Name: "node-1"}},
+		Helpers:     []string{"web-1"},
+		Message:     said,
+		Note:        said,
+		JobOptions:  inventory.JobOptions{SharedOptions: inventory.SharedOptions{Reason: said}},
+		Warnings:    []string{said},
+		Differences: []string{said},
 		Runs: []job.Run{{
 			Message: said,
 			Results: map[string]job.HostResult{

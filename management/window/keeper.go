@@ -8,7 +8,6 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -104,7 +103,7 @@ func (k *Keeper) Lift(ctx context.Context, c access.Caller, reason string) (Free
 func (k *Keeper) change(
 	ctx context.Context, c access.Caller, action, reason string, change func(*Freeze) error,
 ) (Freeze, error) {
-	if err := job.CheckReason(reason); err != nil {
+	if err := inventory.CheckReason(reason); err != nil {
 		return Freeze{}, err
 	}
 

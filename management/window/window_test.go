@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
@@ -427,7 +426,7 @@ func TestJudge(t *testing.T) {
 	worker := testJob(v, inventory.VerbApply, "worker-1")
 
 	check := worker
-	check.Ansible = configuration.AnsibleOptions{Check: true}
+	check.Check = true
 
 	override := worker
 	override.OverrideWindow = true

@@ -115,8 +115,16 @@ func (f *storedFleet) SubmitRollout(
 	request := r.RequestOf(b, extra)
 	v := f.Store.View()
 	j := jobs.Job{
-		ID: strconv.FormatUint(v.Seq+1, 10), Verb: request.Verb, Status: jobs.Queued, Actor: c.Principal,
-		Reason: request.Reason, Rollout: r.ID, Accepted: time.Now(), Targets: []jobs.Target{{Name: b.Node}},
+		ID:     strconv.FormatUint(v.Seq+1, 10),
+		Verb:   request.Verb,
+		Status: jobs.Queued,
+		Actor:  c.Principal,
+		JobOptions: inventory.JobOptions{
+			SharedOptions: inventory.SharedOptions{Reason: request.Reason},
+		},
+		Rollout:  r.ID,
+		Accepted: time.Now(),
+		Targets:  []jobs.Target{{Name: b.Node}},
 	}
 
 	j, begun, err := f.AcceptRollout(ctx, v.Seq, r.Begun(b, j, time.Now()), j, jobs.Inputs{Extra: extra})

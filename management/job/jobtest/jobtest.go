@@ -107,7 +107,7 @@ func Planned(verb inventory.Verb, group string, targets ...string) job.Job {
 	}
 
 	if v.Row.Accepts(inventory.FieldOnFailure) {
-		j.OnFailure = job.OnFailureBatch
+		j.OnFailure = inventory.OnFailureBatch
 	}
 
 	for _, s := range targets {

@@ -260,8 +260,11 @@ func stillYields(id string) access.Precondition {
 // request returns the job that carries a decision out.
 func request(v *state.View, settings Settings, d state.Decision) job.Request {
 	r := job.Request{
-		Verb: inventory.VerbVerify, Nodes: []string{d.Node},
-		Reason: inventory.Shorten("it returned: "+d.Case, maxReason),
+		Verb:  inventory.VerbVerify,
+		Nodes: []string{d.Node},
+		JobOptions: inventory.JobOptions{
+			SharedOptions: inventory.SharedOptions{Reason: inventory.Shorten("it returned: "+d.Case, maxReason)},
+		},
 	}
 
 	if len(d.Nodes) > 0 {

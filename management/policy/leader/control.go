@@ -10,7 +10,6 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
@@ -191,7 +190,7 @@ func (l *Leader) control(
 		return Status{}, err
 	}
 
-	if err := job.CheckReason(reason); err != nil {
+	if err := inventory.CheckReason(reason); err != nil {
 		return Status{}, err
 	}
 

@@ -11,7 +11,6 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -61,7 +60,7 @@ func (l *Leader) Start(ctx context.Context, c access.Caller, req rollout.Request
 
 // Undo starts the rollout that takes another one back, see rollout.Record.Undo.
 func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	if err := job.CheckReason(reason); err != nil {
+	if err := inventory.CheckReason(reason); err != nil {
 		return rollout.Record{}, err
 	}
 
@@ -340,7 +339,7 @@ func (l *Leader) control(
 	ctx context.Context, c access.Caller, action, id, reason string,
 	act func(rollout.Record) (rollout.Record, error),
 ) (changed rollout.Record, err error) {
-	if err := job.CheckReason(reason); err != nil {
+	if err := inventory.CheckReason(reason); err != nil {
 		return rollout.Record{}, err
 	}
 

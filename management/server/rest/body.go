@@ -406,14 +406,19 @@ type field struct {
 	of   reflect.Type
 }
 
-// fieldsOf returns the fields of a struct under their names in encoding/json.
-// Embedded structs are not supported: no request embeds one.
+// fieldsOf returns the fields of a struct under their names in encoding/json, with those of embedded structs. No
+// request has a field that hides one of those.
 func fieldsOf(t reflect.Type) []field {
 	var out []field
 	for i := range t.NumField() {
 		f := t.Field(i)
 
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			out = append(out, fieldsOf(f.Type)...)
+			continue
+		}
+
 		if !f.IsExported() || name == "-" {
 			continue
 		}

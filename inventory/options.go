@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// SharedOptions are the options that rollouts have as well as jobs. A rollout hands them on to its jobs.
+type SharedOptions struct {
+	Tags     []string `json:"tags,omitempty"`      // run only the tasks with one of them; empty: all
+	SkipTags []string `json:"skip_tags,omitempty"` // leave out the tasks with one of them
+	// OverrideWindow begins outside of maintenance windows, and during a freeze. It needs a reason.
+	OverrideWindow bool   `json:"override_window,omitempty"`
+	Reason         string `json:"reason,omitempty"` // the operator's
+}
+
+// JobOptions are the options of a job: all that a request chooses besides the verb, the targets, the group and the
+// variables. Whatever has them embeds this type: the request, the job, the action of a remedy, and their forms in the
+// API and in the store, under the names below. Options has a row for each field.
+//
+// The type is in this package, below all others, because the action of a remedy has the options too.
+//
+// The time limit is not among them: the API writes it as text, and the store in nanoseconds.
+type JobOptions struct {
+	OnFailure string `json:"on_failure,omitempty"` // commission: OnFailureBatch or OnFailureFailed
+	// Serial is the size of a batch: a number of nodes, or a share such as 25%. Empty: all nodes at once.
+	Serial      string `json:"serial,omitempty"`
+	MaxFailures int    `json:"max_failures,omitempty"` // failed nodes with which the next batch still begins
+	// Playbooks is PlaybooksCurrent to clean, or to verify, with the configured folder. Empty: each node with the
+	// playbooks that configured it.
+	Playbooks string `json:"playbooks,omitempty"`
+	Strict    bool   `json:"strict,omitempty"`    // verify: a task that check mode cannot judge is no verdict
+	Check     bool   `json:"check,omitempty"`     // change nothing, and report what would change
+	Diff      bool   `json:"diff,omitempty"`      // show the differences in files in the output
+	Verbosity int    `json:"verbosity,omitempty"` // the number of v in the -v of ansible-playbook
+	Force     bool   `json:"force,omitempty"`     // clear: skip the cleanup; needs a reason
+	TakeOver  bool   `json:"take_over,omitempty"` // discover: also hosts of another manager; needs a reason
+
+	SharedOptions
+}
+
+// PlaybooksCurrent is JobOptions.Playbooks for the configured folder.
+const PlaybooksCurrent = "current"
+
+// The values of JobOptions.OnFailure.
+const (
+	OnFailureBatch  = "batch"  // clean up all nodes of the batch; the default
+	OnFailureFailed = "failed" // clean up only the nodes that failed
+)
+
+// MaxVerbosity is the highest verbosity of ansible-playbook that a request may ask for.
+const MaxVerbosity = 4
+
+// maxReason bounds the reason of an operator, in bytes.
+const maxReason = 1024
+
+// The optional fields of a request that are options of its job.
+const (
+	FieldPlaybooks      Field = "playbooks"
+	FieldForce          Field = "force"
+	FieldOnFailure      Field = "on_failure"
+	FieldSerial         Field = "serial"
+	FieldMaxFailures    Field = "max_failures"
+	FieldStrict         Field = "strict"
+	FieldTakeOver       Field = "take_over"
+	FieldOverrideWindow Field = "override_window"
+	FieldCheck          Field = "check"
+	FieldDiff           Field = "diff"
+	FieldTags           Field = "tags"
+	FieldSkipTags       Field = "skip_tags"
+	FieldVerbosity      Field = "verbosity"
+	FieldReason         Field = "reason"
+)
+
+// JobOption describes one option of a job to everything that is the same for all options: the acceptance, the
+// options of clusterctl with their help and completion, what is printed, remedies and the audit trail.
+type JobOption struct {
+	Field Field
+	// In returns a pointer to the field: *bool, *int, *string or *[]string.
+	In func(*JobOptions) any
+	// Takes reports whether a verb takes the option. nil: if its row of the lifecycle table names it, which has the
+	// meaning then.
+	Takes func(Transition) bool
+	// Shared: rollouts have the option, which is one of SharedOptions.
+	Shared bool
+
+	Meaning string // for help, where the lifecycle table has none
+	Value   string // the word in the meaning that stands for the value; empty: a switch
+	Flag    string // of clusterctl; empty: the name of the field with hyphens
+	Choices []Choice
+
+	// Reason is what the option is set for, if it needs a reason: "to ... a reason is needed".
+	Reason string
+	// Refusal is why a verb does not take the option, if that wants an explanation.
+	Refusal string
+	// Audit is what the audit trail says before the reason.
+	Audit string
+	// Check refuses a value that no verb takes. nil: all values are good.
+	Check func(JobOptions) error
+
+	Label string // in the details of a job, a plan and a rollout; empty: they print it in their own way
+	Long  bool   // a job shows it in its long form only
+	Note  string // is printed after the yes of a switch
+}
+
+// Choice is a value of an option with few of them.
+type Choice struct{ Value, Meaning string }
+
+// Options lists the options of a job, in the order in which they are printed. A new option is a field of JobOptions
+// and a row here; unless its row says what takes it, the verbs that do name it in the lifecycle table.
+var Options = []JobOption{
+	{
+		Field: FieldPlaybooks, In: func(o *JobOptions) any { return &o.Playbooks },
+		Value: "playbooks", Label: "Playbooks",
+		Choices: []Choice{{PlaybooksCurrent, "those of the configured folder"}},
+		Check: func(o JobOptions) error {
+			if o.Playbooks == PlaybooksCurrent {
+				return nil
+			}
+
+			return Errorf(KindInvalid, "playbooks is %q", o.Playbooks).
+				Do("use %q, or leave it out for the playbooks that configured each node", PlaybooksCurrent)
+		},
+	},
+	{
+		Field: FieldForce, In: func(o *JobOptions) any { return &o.Force },
+		Label: "Force", Long: true, Reason: "clear without a cleanup",
+	},
+	{
+		Field: FieldOnFailure, In: func(o *JobOptions) any { return &o.OnFailure },
+		Value: "scope", Label: "On failure", Long: true,
+		Choices: []Choice{
+			{OnFailureBatch, "clean up all nodes of the request"}, {OnFailureFailed, "clean up the failed nodes"},
+		},
+		Check: func(o JobOptions) error {
+			if o.OnFailure == OnFailureBatch || o.OnFailure == OnFailureFailed {
+				return nil
+			}
+
+			return Errorf(KindInvalid, "on_failure is %q", o.OnFailure).
+				Do("use %q or %q", OnFailureBatch, OnFailureFailed)
+		},
+	},
+	{
+		Field: FieldSerial, In: func(o *JobOptions) any { return &o.Serial },
+		Value: "size", Label: "Serial", Long: true,
+		Check: func(o JobOptions) error {
+			if _, err := Amount(o.Serial).Of(1); err == nil {
+				return nil
+			}
+
+			return Errorf(KindInvalid, "serial is %q", o.Serial).
+				Do("write the number of nodes in a batch, such as 2, or their share from 1%% to 100%%, such as 25%%")
+		},
+	},
+	{
+		Field: FieldMaxFailures, In: func(o *JobOptions) any { return &o.MaxFailures },
+		Value: "number", Label: "Max failures", Long: true,
+		Check: func(o JobOptions) error {
+			switch {
+			case o.MaxFailures < 0:
+				return Errorf(KindInvalid, "max_failures is %d", o.MaxFailures).
+					Do("write the number of failed nodes with which the next batch still begins: 0 or more")
+			case o.Serial == "":
+				return Errorf(KindInvalid, "max_failures is set, but all nodes are one batch").
+					Do("set serial to the size of a batch as well")
+			}
+
+			return nil
+		},
+	},
+	{Field: FieldStrict, In: func(o *JobOptions) any { return &o.Strict }, Label: "Strict"},
+	{
+		Field: FieldTakeOver, In: func(o *JobOptions) any { return &o.TakeOver },
+		Label: "Take over", Long: true, Reason: "take hosts over from another manager",
+	},
+	{
+		Field: FieldOverrideWindow, In: func(o *JobOptions) any { return &o.OverrideWindow },
+		Shared: true, Takes: func(row Transition) bool { return !row.Verifies },
+		Meaning: "begin outside of maintenance windows, and during a freeze",
+		Label:   "Override window", Long: true,
+		Reason: "begin outside of a maintenance window", Audit: "override of the maintenance window",
+	},
+	{
+		Field: FieldCheck, In: func(o *JobOptions) any { return &o.Check },
+		Label: "Check", Note: "its counts of changes are those that a run would make", Refusal: partial,
+	},
+	{
+		Field: FieldDiff, In: func(o *JobOptions) any { return &o.Diff }, Takes: everyVerb,
+		Meaning: "show the differences in files, in the output of the job", Label: "Diff",
+	},
+	{
+		Field: FieldTags, In: func(o *JobOptions) any { return &o.Tags },
+		Shared: true, Meaning: "run only the tasks with one of these tags", Value: "tags",
+		Label: "Tags", Refusal: partial,
+		Check: func(o JobOptions) error { return checkTags(string(FieldTags), o.Tags) },
+	},
+	{
+		Field: FieldSkipTags, In: func(o *JobOptions) any { return &o.SkipTags },
+		Shared: true, Meaning: "leave out the tasks with one of these tags", Value: "tags",
+		Label: "Skip tags", Refusal: partial,
+		Check: func(o JobOptions) error { return checkTags(string(FieldSkipTags), o.SkipTags) },
+	},
+	{
+		Field: FieldVerbosity, In: func(o *JobOptions) any { return &o.Verbosity }, Takes: everyVerb,
+		Meaning: fmt.Sprintf("the verbosity level of ansible-playbook, from 0 to %d: the number of v in its -v",
+			MaxVerbosity),
+		Value: "level", Flag: "ansible-verbosity", Label: "Ansible verbosity",
+		Check: func(o JobOptions) error {
+			if o.Verbosity >= 0 && o.Verbosity <= MaxVerbosity {
+				return nil
+			}
+
+			return Errorf(KindInvalid, "verbosity is %d", o.Verbosity).
+				Do("write a number from 0 to %d", MaxVerbosity)
+		},
+	},
+	{
+		Field: FieldReason, In: func(o *JobOptions) any { return &o.Reason }, Takes: everyVerb, Shared: true,
+		Meaning: "the reason, for the history and the audit trail", Value: "reason",
+		Check: func(o JobOptions) error { return CheckReason(o.Reason) },
+	},
+}
+
+// partial is why a verb has to have all of its tasks.
+const partial = "a host without all of its tasks would count as if it had had them"
+
+func everyVerb(Transition) bool { return true }
+
+// Name returns the name of the option in clusterctl, without hyphens before it.
+func (o JobOption) Name() string {
+	if o.Flag != "" {
+		return o.Flag
+	}
+
+	return strings.ReplaceAll(string(o.Field), "_", "-")
+}
+
+// Text returns the value of the option as a word of a command line, and whether the option is set.
+func (o JobOption) Text(of JobOptions) (text string, set bool) {
+	switch value := o.In(&of).(type) {
+	case *bool:
+		return strconv.FormatBool(*value), *value
+	case *int:
+		return strconv.Itoa(*value), *value != 0
+	case *string:
+		return *value, *value != ""
+	case *[]string:
+		return strings.Join(*value, ","), len(*value) > 0
+	}
+
+	return "", false
+}
+
+// IsSet reports whether the option is set.
+func (o JobOption) IsSet(of JobOptions) bool {
+	_, set := o.Text(of)
+	return set
+}
+
+// CheckOptions refuses values that no verb takes, and options without the reason that they need.
+func (o JobOptions) CheckOptions() error {
+	for _, option := range Options {
+		switch {
+		case !option.IsSet(o):
+		case option.Reason != "" && strings.TrimSpace(o.Reason) == "":
+			return Errorf(KindInvalid, "to %s a reason is needed", option.Reason).Do("give a reason")
+		case option.Check != nil:
+			if err := option.Check(o); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// CheckReason refuses a reason that is too long to keep with the records.
+func CheckReason(reason string) error {
+	if len(reason) > maxReason {
+		return Errorf(KindTooLarge, "the reason has %d bytes, the limit is %d", len(reason), maxReason).
+			Do("shorten it")
+	}
+
+	return nil
+}
+
+// For returns the options that the verb of the row takes.
+func (o JobOptions) For(row Transition) JobOptions {
+	for _, option := range Options {
+		if !row.Accepts(option.Field) {
+			reflect.ValueOf(option.In(&o)).Elem().SetZero()
+		}
+	}
+
+	return o
+}
+
+// AuditReason returns the reason for the audit trail, after the options that it names.
+func (o JobOptions) AuditReason() string {
+	reason := o.Reason
+
+	for _, option := range Options {
+		if option.Audit != "" && option.IsSet(o) {
+			reason = option.Audit + ": " + reason
+		}
+	}
+
+	return reason
+}
+
+// Selection returns the choice of tasks.
+func (o SharedOptions) Selection() Selection { return Selection{Tags: o.Tags, SkipTags: o.SkipTags} }
+
+// Partial reports whether a run with the options may leave out tasks.
+func (o SharedOptions) Partial() bool { return !o.Selection().Empty() }
