@@ -355,7 +355,6 @@ func (a Action) String() string {
 		{"rollout", a.Rollout},
 		{"key", a.Key},
 		{"value", a.Value},
-		{"extra_vars", ExtraText(a.Extra)},
 	} {
 		if argument.value != "" {
 			words = append(words, argument.name+"="+argument.value)
@@ -370,6 +369,10 @@ func (a Action) String() string {
 
 	if len(a.HostKeys) > 0 {
 		words = append(words, fmt.Sprintf("host_keys=%v", a.HostKeys))
+	}
+
+	if len(a.Extra) > 0 {
+		words = append(words, "extra_vars="+ExtraText(a.Extra))
 	}
 
 	if a.Timeout != 0 {

@@ -321,6 +321,19 @@ func TestTypes(t *testing.T) {
 	compareEnum(t, schemas["JobStatus"], jobStatuses)
 }
 
+// TestOptionsAreDocumented: requests, jobs and rollouts have every option of a job under its name.
+func TestOptionsAreDocumented(t *testing.T) {
+	schemas := load(t).Components.Schemas
+
+	for _, o := range inventory.Options {
+		for name, has := range map[string]bool{"JobRequest": true, "Job": true, "RolloutSpec": o.Shared} {
+			if p := schemas[name].Value.Properties[string(o.Field)]; has && (p == nil || p.Value.Description == "") {
+				t.Errorf("%s of %s is not described", o.Field, name)
+			}
+		}
+	}
+}
+
 func compareEnum(t *testing.T, s *openapi3.SchemaRef, want []any) {
 	t.Helper()
 

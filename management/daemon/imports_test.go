@@ -27,6 +27,7 @@ const (
 var mayImport = map[string][]string{
 	"inventory":             {},
 	"inventory/doctest":     {},
+	"inventory/optiontest":  {"inventory"},
 	"inventory/etcd":        {"inventory", "inventory/localfile"},
 	"inventory/localfile":   {},
 	"inventory/yamlfile":    {"inventory"},

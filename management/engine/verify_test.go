@@ -304,13 +304,13 @@ func TestDifferencesHideSecretsOfFailedJobs(t *testing.T) {
 	b.set(func(s *Settings) { s.Secrets = configuration.DefaultSecrets() })
 	b.see("a b")
 
-	options := configuration.AnsibleOptions{}
+	options := inventory.JobOptions{}
 	do := func(verb inventory.Verb, node, group, secret, how string) {
 		t.Helper()
 
 		j, err := b.Submit(t.Context(), job.Request{
 			Verb: verb, Nodes: names(node), Group: group, Extra: configuration.Vars{"db_password": secret},
-			Ansible: options,
+			JobOptions: options,
 		})
 		b.must(err)
 		b.end(j.ID, how)
@@ -326,7 +326,7 @@ func TestDifferencesHideSecretsOfFailedJobs(t *testing.T) {
 	b.books.on(job.PlaybookSite, resultsOn(RunExit{}, job.HostResult{Begun: true, Done: true, OK: 1, Selected: true}))
 
 	for _, verb := range []inventory.Verb{apply, inventory.VerbVerify} {
-		options = configuration.AnsibleOptions{Check: verb == apply, Diff: verb == apply}
+		options = inventory.JobOptions{Check: verb == apply, Diff: verb == apply}
 		begun := len(b.books.started())
 		do(verb, "a", "", "of-now", "Complete")
 

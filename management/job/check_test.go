@@ -270,7 +270,7 @@ func TestRetryOfACheck(t *testing.T) {
 
 	const with = "with the values of its variables release"
 
-	const again = "[submit verb=apply nodes=a-1 extra_vars={\"release\":\"(hidden)\"} check=true tags=web verbosity=2]"
+	const again = "[submit verb=apply nodes=a-1 check=true tags=web verbosity=2 extra_vars={\"release\":\"(hidden)\"}]"
 
 	e, ok := errors.AsType[*inventory.Error](err)
 	if !ok || fmt.Sprint(e.Actions) != again || !strings.Contains(e.Error(), with) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/optiontest"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -831,6 +832,25 @@ func TestRequests(t *testing.T) {
 	if req = r.RequestOf(Begin{Node: "a", Gate: true}, extra); req.Verb != inventory.VerbVerify || req.Extra != nil ||
 		req.Group != "" {
 		t.Errorf("%+v", req)
+	}
+}
+
+// TestOptionsAreHandedOn: a job has every option of the rollout, and its verification those that it takes.
+func TestOptionsAreHandedOn(t *testing.T) {
+	t.Parallel()
+
+	r := Record{Spec: Spec{Action: inventory.VerbApply, SharedOptions: optiontest.All().SharedOptions}}
+	r.Nodes = []Node{{Name: "a"}}
+
+	for _, gate := range []bool{false, true} {
+		req := r.RequestOf(Begin{Node: "a", Gate: gate}, nil)
+		row, _ := inventory.TransitionOf(req.Verb)
+
+		for _, o := range inventory.Options {
+			if want := o.Shared && row.Accepts(o.Field); o.IsSet(req.JobOptions) != want {
+				t.Errorf("%s: %s is set: %t", req.Verb, o.Field, !want)
+			}
+		}
 	}
 }
 
