@@ -6,7 +6,10 @@
 // A node has two independent dimensions. Its status is a step of its lifecycle,
 // set by operators and jobs; its state is the result of monitoring. The package
 // also holds the lifecycle table, the group rules, the history, the grammar of
-// names and the kinds of error.
+// names, the options of a job and the kinds of error.
+//
+// The options of a job are here, and not in management/job, because the action of a
+// remedy has them, which errors carry, and because clusterctl reads their table.
 //
 // Everything here is a pure decision without locks, clocks or I/O. The package
 // imports the standard library only, and every other package may import it.

@@ -334,7 +334,9 @@ func (w *world) quarantine(ctx context.Context, count int) {
 // clearing requests the only verb that needs no playbook. With force it takes a node from
 // Quarantined to Decommissioning at its claim, and to Unallocated at its end.
 func clearing(nodes ...string) api.JobRequest {
-	return api.JobRequest{Verb: inventory.VerbClear, Nodes: nodes, Force: true, Reason: "bench"}
+	return api.JobRequest{Verb: inventory.VerbClear, Nodes: nodes, JobOptions: inventory.JobOptions{
+		Force: true, SharedOptions: inventory.SharedOptions{Reason: "bench"},
+	}}
 }
 
 // record is the stored record of a node, for a baseline that writes as many bytes.
