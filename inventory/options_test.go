@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	. "github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/optiontest"
 )
 
@@ -19,11 +19,11 @@ func TestOptionsAreWhole(t *testing.T) {
 	var fields []string
 
 	shared := map[string]bool{}
-	for field := range reflect.TypeFor[SharedOptions]().Fields() {
+	for field := range reflect.TypeFor[inventory.SharedOptions]().Fields() {
 		shared[jsonName(field)] = true
 	}
 
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[JobOptions]()) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[inventory.JobOptions]()) {
 		if field.Anonymous {
 			continue
 		}
@@ -31,25 +31,30 @@ func TestOptionsAreWhole(t *testing.T) {
 		name := jsonName(field)
 		fields = append(fields, name)
 
-		i := slices.IndexFunc(Options, func(o JobOption) bool { return string(o.Field) == name })
+		i := slices.IndexFunc(inventory.Options, func(o inventory.JobOption) bool { return string(o.Field) == name })
 		if i < 0 {
 			t.Errorf("%s has no row in Options", name)
 			continue
 		}
 
-		var options JobOptions
-		optiontest.Set(&options, Options[i])
+		var options inventory.JobOptions
+		optiontest.Set(&options, inventory.Options[i])
 
-		if reflect.ValueOf(options).FieldByIndex(field.Index).IsZero() || !Options[i].IsSet(options) {
+		if reflect.ValueOf(options).FieldByIndex(field.Index).IsZero() || !inventory.Options[i].IsSet(options) {
 			t.Errorf("the row of %s has another field", name)
 		}
 
-		if Options[i].Shared != shared[name] {
-			t.Errorf("Shared of %s is %t; it is one of SharedOptions: %t", name, Options[i].Shared, shared[name])
+		if inventory.Options[i].Shared != shared[name] {
+			t.Errorf(
+				"Shared of %s is %t; it is one of SharedOptions: %t",
+				name,
+				inventory.Options[i].Shared,
+				shared[name],
+			)
 		}
 	}
 
-	for _, o := range Options {
+	for _, o := range inventory.Options {
 		if !slices.Contains(fields, string(o.Field)) {
 			t.Errorf("%s has a row, but no field", o.Field)
 		}
@@ -58,7 +63,10 @@ func TestOptionsAreWhole(t *testing.T) {
 			t.Errorf("%s has no meaning", o.Field)
 		}
 
-		if !slices.ContainsFunc(Lifecycle, func(row Transition) bool { return row.Accepts(o.Field) }) {
+		if !slices.ContainsFunc(
+			inventory.Lifecycle,
+			func(row inventory.Transition) bool { return row.Accepts(o.Field) },
+		) {
 			t.Errorf("no verb takes %s", o.Field)
 		}
 	}
@@ -73,9 +81,9 @@ func jsonName(field reflect.StructField) string {
 func TestOptionsFor(t *testing.T) {
 	t.Parallel()
 
-	for _, row := range Lifecycle {
+	for _, row := range inventory.Lifecycle {
 		taken := optiontest.All().For(row)
-		for _, o := range Options {
+		for _, o := range inventory.Options {
 			if o.IsSet(taken) != row.Accepts(o.Field) {
 				t.Errorf("%s: %s is set: %t", row.Verb, o.Field, o.IsSet(taken))
 			}
@@ -91,8 +99,8 @@ func TestOptionsFor(t *testing.T) {
 func TestOptionsThatNeedAReason(t *testing.T) {
 	t.Parallel()
 
-	for _, o := range Options {
-		var options JobOptions
+	for _, o := range inventory.Options {
+		var options inventory.JobOptions
 
 		optiontest.Set(&options, o)
 		options.Serial = "1"

@@ -65,6 +65,7 @@ func TestCheck(t *testing.T) {
 	}
 
 	specs := b.books.started()
+
 	want := configuration.AnsibleOptions{Check: true, Diff: true, Verbosity: 1}
 	if got := specs[len(specs)-1].Ansible; !reflect.DeepEqual(got, want) {
 		t.Errorf("the runner got %+v", got)

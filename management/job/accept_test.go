@@ -20,6 +20,11 @@ func request(verb inventory.Verb, labels, group string) Request {
 	return Request{Verb: verb, Nodes: jobtest.Names(labels), Group: group, Timeout: time.Hour}
 }
 
+func with(r Request, o inventory.JobOptions) Request {
+	r.JobOptions = o
+	return r
+}
+
 // queue accepts the request and puts the job into the view.
 func queue(t *testing.T, v *Snapshot, r Request) Job {
 	t.Helper()
@@ -183,27 +188,29 @@ func TestAcceptRefuses(t *testing.T) {
 		},
 		{
 			"on_failure where it does not belong", usual,
-			Request{Verb: update, Nodes: jobtest.Names("worker"), JobOptions: inventory.JobOptions{OnFailure: inventory.OnFailureBatch}}, inventory.KindInvalid,
-			[]string{"does not accept on_failure"},
+			with(request(update, "worker", ""), inventory.JobOptions{OnFailure: inventory.OnFailureBatch}),
+			inventory.KindInvalid, []string{"does not accept on_failure"},
 		},
 		{
 			"on_failure of another word", usual,
-			Request{Verb: commission, Nodes: jobtest.Names("free"), JobOptions: inventory.JobOptions{OnFailure: "all"}}, inventory.KindInvalid,
-			[]string{`"batch" or "failed"`},
+			with(request(commission, "free", ""), inventory.JobOptions{OnFailure: "all"}),
+			inventory.KindInvalid, []string{`"batch" or "failed"`},
 		},
 		{
 			"force where it does not belong", usual,
-			Request{Verb: decommission, Nodes: jobtest.Names("worker"), JobOptions: inventory.JobOptions{Force: true, SharedOptions: inventory.SharedOptions{Reason: "x"}}},
+			with(request(decommission, "worker", ""), inventory.JobOptions{Force: true}),
 			inventory.KindInvalid, []string{"does not accept force"},
 		},
 		{
 			"clear by force without a reason", usual,
-			Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), JobOptions: inventory.JobOptions{Force: true}},
+			with(request(clearNodes, "bad", ""), inventory.JobOptions{Force: true}),
 			inventory.KindInvalid, []string{"give a reason"},
 		},
 		{
 			"an endless reason", usual,
-			Request{Verb: clearNodes, Nodes: jobtest.Names("bad"), JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{Reason: strings.Repeat("x", 1025)}}},
+			with(request(clearNodes, "bad", ""), inventory.JobOptions{
+				SharedOptions: inventory.SharedOptions{Reason: strings.Repeat("x", 1025)},
+			}),
 			inventory.KindTooLarge, []string{"1024"},
 		},
 		{
@@ -212,12 +219,12 @@ func TestAcceptRefuses(t *testing.T) {
 		},
 		{
 			"a take-over without a reason", usual,
-			Request{Verb: discover, Addrs: []string{"10.0.0.9"}, JobOptions: inventory.JobOptions{TakeOver: true}}, inventory.KindInvalid,
-			[]string{"a reason is needed"},
+			with(Request{Verb: discover, Addrs: []string{"10.0.0.9"}}, inventory.JobOptions{TakeOver: true}),
+			inventory.KindInvalid, []string{"a reason is needed"},
 		},
 		{
 			"a take-over by another verb", usual,
-			Request{Verb: commission, Nodes: jobtest.Names("free"), JobOptions: inventory.JobOptions{TakeOver: true, SharedOptions: inventory.SharedOptions{Reason: "x"}}},
+			with(request(commission, "free", ""), inventory.JobOptions{TakeOver: true}),
 			inventory.KindInvalid, []string{"commission does not accept take_over", "it belongs to discover"},
 		},
 		{"discover of nothing", usual, Request{Verb: discover}, inventory.KindInvalid, []string{"no address is named"}},

@@ -32,6 +32,7 @@ func TestBudgetAtAcceptance(t *testing.T) {
 	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered", "c w Allocated Discovered")
 	both := jobtest.Names("a b")
 	check := inventory.JobOptions{Check: true}
+	batches := func(size string) inventory.JobOptions { return inventory.JobOptions{Serial: size} }
 
 	for _, tt := range []struct {
 		name string
@@ -39,16 +40,16 @@ func TestBudgetAtAcceptance(t *testing.T) {
 		want string
 	}{
 		{"both masters at once", Request{Verb: inventory.VerbApply, Nodes: both}, "must keep 1 node available"},
-		{"in batches", Request{Verb: inventory.VerbApply, Nodes: both, JobOptions: inventory.JobOptions{Serial: "1"}}, ""},
+		{"in batches", Request{Verb: inventory.VerbApply, Nodes: both, JobOptions: batches("1")}, ""},
 		{"a verification", Request{Verb: inventory.VerbVerify, Nodes: both}, ""},
 		{"a check", Request{Verb: inventory.VerbApply, Nodes: both, JobOptions: check}, ""},
 		{"maintenance", Request{Verb: inventory.VerbMaintenance, Nodes: both}, "take 1 node at a time (serial)"},
-		{"reapply in batches", Request{Verb: inventory.VerbReapply, Nodes: both, JobOptions: inventory.JobOptions{Serial: "50%"}}, ""},
+		{"reapply in batches", Request{Verb: inventory.VerbReapply, Nodes: both, JobOptions: batches("50%")}, ""},
 		{"the fleet is decommissioned", Request{Verb: inventory.VerbDecommission, Nodes: jobtest.Names("a b c")},
 			"min_available"},
 		{
 			"one after the other",
-			Request{Verb: inventory.VerbDecommission, Nodes: jobtest.Names("a c"), JobOptions: inventory.JobOptions{Serial: "1"}}, "",
+			Request{Verb: inventory.VerbDecommission, Nodes: jobtest.Names("a c"), JobOptions: batches("1")}, "",
 		},
 	} {
 		_, err := Accept(*v, budgeted, tt.req)

@@ -52,13 +52,13 @@ func TestBadInput(t *testing.T) {
 		"the soak time of group service-worker is -1h": func(r *Request) {
 			r.Strategies = map[string]Strategy{inventory.GroupWorker: {Soak: &hour}}
 		},
-		`service-worker skips the tag "slow`:  func(r *Request) { r.Tags = []string{"slow"} },
-		"the timeout is negative":             func(r *Request) { r.Timeout = -1 },
-		"to begin outside of a maintenance w": func(r *Request) { r.OverrideWindow = true },
-		"the reason has 2000 bytes":           func(r *Request) { r.Reason = strings.Repeat("x", 2000) },
-		"the port of the HTTP check is 0":     func(r *Request) { r.Gate.HTTP = &HTTPCheck{} },
-		"the path of the HTTP check is \"ht":  func(r *Request) { r.Gate.HTTP = &HTTPCheck{Port: 1, Path: "http://x/"} },
-		"the status of the HTTP check is 7":   func(r *Request) { r.Gate.HTTP = &HTTPCheck{Port: 1, Status: 7} },
+		`service-worker skips the tag "slow`: func(r *Request) { r.Tags = []string{"slow"} },
+		"the timeout is negative":            func(r *Request) { r.Timeout = -1 },
+		"to begin outside of a maintenance":  func(r *Request) { r.OverrideWindow = true },
+		"the reason has 2000 bytes":          func(r *Request) { r.Reason = strings.Repeat("x", 2000) },
+		"the port of the HTTP check is 0":    func(r *Request) { r.Gate.HTTP = &HTTPCheck{} },
+		"the path of the HTTP check is \"ht": func(r *Request) { r.Gate.HTTP = &HTTPCheck{Port: 1, Path: "http://x/"} },
+		"the status of the HTTP check is 7":  func(r *Request) { r.Gate.HTTP = &HTTPCheck{Port: 1, Status: 7} },
 		"the timeout of the HTTP check": func(r *Request) {
 			r.Gate.HTTP = &HTTPCheck{Port: 1, Timeout: 2 * time.Hour}
 		},
