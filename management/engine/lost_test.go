@@ -60,6 +60,26 @@ func TestLostNodes(t *testing.T) {
 		t.Errorf("a vacancy: %v", got)
 	}
 
+	// A person's retry of a replacement that failed, after one of the lost nodes came back.
+	b.do(decommission, "b", "", "Complete")
+	b.books.on(job.PlaybookSite, failsOn("b-1"))
+
+	r := job.Request{Verb: inventory.VerbCommission, Nodes: names("b"), Group: master}
+	failed, err := b.Engine.Submit(t.Context(), access.Caller{Principal: state.PolicyPrincipal("site")}, r)
+	b.must(err)
+	b.end(failed.ID, "Errored failed")
+
+	b.books.on(job.PlaybookSite, succeeds)
+
+	retried, err := b.Engine.Retry(t.Context(), access.Caller{Principal: "ann"}, failed.ID, job.RetryRequest{})
+	b.must(err)
+	b.end(retried.ID, "Complete")
+
+	again := b.books.started()
+	if got, _ := again[len(again)-1].Hosts[0].Extra["clusterm_lost"].([]any); !slices.Equal(got, []any{"x-1", "y-1"}) {
+		t.Errorf("a retry of a replacement: %v", got)
+	}
+
 	b.do(decommission, "b", "", "Complete")
 	b.do(commission, "b", master, "Complete")
 

@@ -644,24 +644,43 @@ func target(
 	return h
 }
 
-// lostNodes returns the lost nodes of the group of a job by which a policy replaces one of them. The
-// decision may not have the number of the job yet.
+// lostNodes returns the lost nodes of the group of a job by which a policy replaces one of them, or of
+// somebody's retry of such a job. The decision may not have the number of the job yet.
 func lostNodes(v *state.View, j job.Job) []any {
+	actor := originOf(v, j).Actor
+
 	for _, d := range slices.Backward(state.AutomationOf(v).Decisions) {
-		if d.Action != state.ActionCommission || d.Node != j.Targets[0].Name ||
-			j.Actor != state.PolicyPrincipal(d.Policy) {
+		if d.Action != state.ActionCommission || d.Node != j.Targets[0].Name || actor != state.PolicyPrincipal(d.Policy) {
 			continue
 		}
 
-		lost := make([]any, len(d.Lost))
-		for i, name := range d.Lost {
-			lost[i] = name
+		var lost []any
+
+		for _, name := range d.Lost {
+			// One that is back in service must not lose its membership, e.g. by a late retry.
+			if n, known := v.Lookup(name); !known || n.State != inventory.Discovered || !n.Commissioned() {
+				lost = append(lost, name)
+			}
 		}
 
 		return lost
 	}
 
 	return nil
+}
+
+// originOf returns the job that was retried first, as far as it is kept.
+func originOf(v *state.View, j job.Job) job.Job {
+	for j.RetryOf != "" {
+		former, err := v.Job(j.RetryOf)
+		if err != nil {
+			break
+		}
+
+		j = former
+	}
+
+	return j
 }
 
 // peers returns the hosts that are named in the inventory but are no targets:
