@@ -198,6 +198,16 @@ func TestLiveBoard(t *testing.T) {
 		t.Fatalf("%+v", j)
 	}
 
+	// The board shows the rollouts that have not ended: this one waits for an approval.
+	_, err := s.Client.StartRollout(s.ctx(), api.RolloutRequest{
+		Spec: api.RolloutSpec{
+			Action: inventory.VerbCommission, Group: inventory.GroupMaster, RequireApproval: true,
+			Gate: &api.RolloutGate{SkipVerify: true},
+		},
+		Nodes: []string{"b-1"},
+	})
+	s.must(err)
+
 	// Requests have too many kinds to begin each at 0, so it takes a second of its
 	// kind to show as an increase.
 	for _, seen := range []string{"== 1", "== 2"} {
