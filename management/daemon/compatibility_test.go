@@ -535,6 +535,35 @@ func TestFormerConfigurationOfEveryKey(t *testing.T) {
 	f.refusesConfig(map[string]string{`{"serf":{"Addr":"","AuthKey":"x"}}`: "serf.AuthKey"})
 }
 
+// TestRectifyAndPostAgain: a commission fails because ssh reaches no host. The nodes are as they were, and once the
+// cause is mended, the same request succeeds.
+func TestRectifyAndPostAgain(t *testing.T) {
+	t.Parallel()
+
+	f := oldClient{begin(t, "plain_http_role: admin")}
+	f.event("Discovered", "a", "b")
+
+	cut := filepath.Join(t.TempDir(), "cut")
+	f.must(os.WriteFile(cut, nil, 0o600))
+
+	request := formerRequest{
+		Nodes: []string{"a-1", "b-1"}, HostGroup: formerMaster, ExtraVars: `{"cut_by": ` + strconv.Quote(cut) + `}`,
+	}
+
+	f.ok("/commission/nodes", request)
+	f.ended("Errored")
+	f.is("a-1", "Unallocated")
+	f.is("b-1", "Unallocated")
+
+	f.must(os.Remove(cut))
+	f.ok("/commission/nodes", request)
+
+	for _, node := range request.Nodes {
+		f.is(node, "Allocated")
+		f.inGroup(node, formerMaster)
+	}
+}
+
 // TestScenarios replays the first generation's system scenarios through its
 // contract.
 func TestScenarios(t *testing.T) {

@@ -650,7 +650,8 @@ func lostNodes(v *state.View, j job.Job) []any {
 	actor := originOf(v, j).Actor
 
 	for _, d := range slices.Backward(state.AutomationOf(v).Decisions) {
-		if d.Action != state.ActionCommission || d.Node != j.Targets[0].Name || actor != state.PolicyPrincipal(d.Policy) {
+		if d.Action != state.ActionCommission || d.Node != j.Targets[0].Name ||
+			actor != state.PolicyPrincipal(d.Policy) {
 			continue
 		}
 
