@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -237,6 +238,11 @@ func (e *Engine) hidden(in job.Inputs) job.Inputs {
 
 	if hidden != nil {
 		in.Vars = hideAll(secrets, hidden)
+	}
+
+	in.CleanupVars = maps.Clone(in.CleanupVars)
+	for group, vars := range in.CleanupVars {
+		in.CleanupVars[group] = hideAll(secrets, vars)
 	}
 
 	return in

@@ -152,7 +152,12 @@ func pinnedInputs(now job.Inputs, old, again job.Job, then job.Inputs) (job.Inpu
 				With(inventory.RetryJob(old.ID, false).On(again.Names()...)).About(t.Name)
 		}
 
-		now.Vars[t.Name] = then.Vars[t.Name]
+		for _, group := range again.InputGroups(t) {
+			if vars, _, known := then.Of(was, group); known {
+				_, connection, _ := now.Of(t, group)
+				now.Set(t.Name, group, vars, connection)
+			}
+		}
 	}
 
 	return now, nil

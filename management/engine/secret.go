@@ -159,11 +159,15 @@ func (e *Engine) secretsOfJob(
 
 	texts := secrets.Values(in.Extra)
 
-	for name := range hosts {
-		for variable, v := range in.Vars[name] {
+	in.EachVars(func(name string, vars map[string]configuration.Var) {
+		if _, ran := hosts[name]; !ran {
+			return
+		}
+
+		for variable, v := range vars {
 			texts = append(texts, secrets.Values(map[string]any{variable: v.Value})...)
 		}
-	}
+	})
 
 	return texts
 }

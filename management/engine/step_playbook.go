@@ -315,7 +315,7 @@ func (e *Engine) recordExit(ctx context.Context, j job.Job, index int, exit RunE
 			log.WithError(err).Warn("the results of the run could not be read")
 		}
 
-		if err := e.explainFailures(ctx, j, results); err != nil {
+		if err := e.explainFailures(ctx, j, j.Runs[index], results); err != nil {
 			log.WithError(err).Warn("the connections of the hosts could not be read; failures may name a wrong host")
 		}
 
@@ -364,7 +364,9 @@ const (
 
 // explainFailures turns the messages of failures into ones that an operator can act on.
 // An error is about the connections of the job: the messages are explained without them.
-func (e *Engine) explainFailures(ctx context.Context, j job.Job, results map[string]job.HostResult) error {
+func (e *Engine) explainFailures(
+	ctx context.Context, j job.Job, run job.Run, results map[string]job.HostResult,
+) error {
 	failed := func(r job.HostResult) bool { return r.Message != "" }
 	if !slices.ContainsFunc(slices.Collect(maps.Values(results)), failed) {
 		return nil
@@ -376,7 +378,11 @@ func (e *Engine) explainFailures(ctx context.Context, j job.Job, results map[str
 
 	for name, r := range results {
 		h := configuration.Host{Name: name, Connection: in.Connections[name], Taken: taken}
-		if t, ok := j.Target(name); ok {
+		if i := slices.Index(run.Hosts, name); i >= 0 {
+			t, _ := j.Target(name)
+			h.Label = t.Label
+			_, h.Connection = inputsOf(view, settings, j, run, i, in)
+		} else if t, ok := j.Target(name); ok {
 			h.Label = t.Label
 		} else if n, ok := view.Lookup(name); ok { // a helper
 			h.Label, h.Connection = n.Label, settings.Connect(view, n.Group, name)
@@ -606,20 +612,46 @@ func takenKeys(v *state.View, j job.Job) map[string]string {
 	return v.HostKeys()
 }
 
+// inputGroup returns the group of the variables of a host of the run. Hosts that are being prepared have none.
+func inputGroup(j job.Job, run job.Run, i int) string {
+	if j.TakesAddrs() {
+		return ""
+	}
+
+	return run.Groups[i]
+}
+
+// inputsOf returns the variables and the ssh parameters of a host of the run: those of the group that the run
+// configures or cleans. A node that was not expected to carry the group when the job was accepted gets those of now.
+func inputsOf(
+	v *state.View, settings Settings, j job.Job, run job.Run, i int, in job.Inputs,
+) (map[string]configuration.Var, configuration.Connection) {
+	t, _ := j.Target(run.Hosts[i])
+	group := inputGroup(j, run, i)
+
+	vars, connection, known := in.Of(t, group)
+	if !known {
+		return settings.Merge(v, group, t.Node()), settings.Connect(v, group, t.Node())
+	}
+
+	return vars, connection
+}
+
 // target returns a host that the run acts on.
 func target(
 	v *state.View, settings Settings, j job.Job, run job.Run, i int, in job.Inputs, agent map[string]any, name string,
 ) configuration.Host {
 	t, _ := j.Target(name)
+	vars, connection := inputsOf(v, settings, j, run, i, in)
 	h := configuration.Host{
 		Name: t.Name, Addr: t.Addr, Label: t.Label, Serial: t.Serial, Group: run.Groups[i],
-		Role: configuration.RoleTarget, Vars: in.Vars[name], Connection: in.Connections[name], Extra: agent,
+		Role: configuration.RoleTarget, Vars: vars, Connection: connection, Extra: agent,
 		Commissioned: t.From == inventory.Allocated && run.Phase != job.PhaseConfigure,
 		HostKeys:     t.HostKeys, HostCAs: settings.HostCAs,
 	}
 
 	// The key is that of today: nodes no longer accept one that was rotated meanwhile.
-	now := settings.Connect(v, cmp.Or(t.Group, t.FromGroup), t.Node())
+	now := settings.Connect(v, inputGroup(j, run, i), t.Node())
 	h.Connection.KeyFile, h.Connection.FormerKeyFile = now.KeyFile, now.FormerKeyFile
 
 	n, known := v.Lookup(t.Node())

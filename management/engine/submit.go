@@ -515,14 +515,14 @@ func inputs(v *state.View, settings Settings, j job.Job, r job.Request) job.Inpu
 	}
 
 	for _, t := range j.Targets {
-		group := cmp.Or(t.Group, t.FromGroup)
-		in.Vars[t.Name] = settings.Merge(v, group, t.Node())
-		in.Connections[t.Name] = settings.Connect(v, group, t.Node())
+		for _, group := range j.InputGroups(t) {
+			in.Set(t.Name, group, settings.Merge(v, group, t.Node()), settings.Connect(v, group, t.Node()))
+		}
 	}
 
 	// A variable that is secret somewhere is secret in a request as well.
 	marked := v.Marked()
-	in.Extra = r.Extra.Mark(func(name string) bool { return marked(name) || secretAnywhere(in.Vars, name) })
+	in.Extra = r.Extra.Mark(func(name string) bool { return marked(name) || secretAnywhere(in, name) })
 
 	return in
 }
@@ -580,21 +580,29 @@ func takenBack(v *state.View, j job.Job, in job.Inputs) (warnings []string) {
 }
 
 // secretAnywhere reports whether the variable is marked as secret for one of the hosts.
-func secretAnywhere(hosts map[string]map[string]configuration.Var, name string) bool {
-	for _, vars := range hosts {
-		if _, secret := vars[name].Value.(configuration.Secret); secret {
-			return true
-		}
-	}
+func secretAnywhere(in job.Inputs, name string) bool {
+	found := false
 
-	return false
+	in.EachVars(func(_ string, vars map[string]configuration.Var) {
+		_, secret := vars[name].Value.(configuration.Secret)
+		found = found || secret
+	})
+
+	return found
 }
 
 // checkReadable refuses inputs with secrets that cannot be read now.
 func checkReadable(in job.Inputs) error {
-	for _, host := range slices.Sorted(maps.Keys(in.Vars)) {
-		if err := configuration.CheckReadable(in.Vars[host]); err != nil {
-			return err
+	hosts := []map[string]map[string]configuration.Var{in.Vars}
+	for _, group := range slices.Sorted(maps.Keys(in.CleanupVars)) {
+		hosts = append(hosts, in.CleanupVars[group])
+	}
+
+	for _, vars := range hosts {
+		for _, host := range slices.Sorted(maps.Keys(vars)) {
+			if err := configuration.CheckReadable(vars[host]); err != nil {
+				return err
+			}
 		}
 	}
 

@@ -21,6 +21,10 @@ type inputsRecord struct {
 	Vars        map[string]map[string]configuration.Var `json:"vars"`
 	Connections map[string]configuration.Connection     `json:"connections"`
 	Extra       configuration.Vars                      `json:"extra,omitempty"`
+
+	Groups             map[string]string                                  `json:"groups,omitempty"`
+	CleanupVars        map[string]map[string]map[string]configuration.Var `json:"cleanup_vars,omitempty"`
+	CleanupConnections map[string]map[string]configuration.Connection     `json:"cleanup_connections,omitempty"`
 }
 
 func newInputsRecord(in job.Inputs) inputsRecord {
@@ -28,6 +32,10 @@ func newInputsRecord(in job.Inputs) inputsRecord {
 		Vars:        in.Vars,
 		Connections: in.Connections,
 		Extra:       in.Extra,
+
+		Groups:             in.Groups,
+		CleanupVars:        in.CleanupVars,
+		CleanupConnections: in.CleanupConnections,
 	}
 }
 
@@ -36,6 +44,10 @@ func (r inputsRecord) inputs() job.Inputs {
 		Vars:        r.Vars,
 		Connections: r.Connections,
 		Extra:       r.Extra,
+
+		Groups:             r.Groups,
+		CleanupVars:        r.CleanupVars,
+		CleanupConnections: r.CleanupConnections,
 	}
 }
 

@@ -124,15 +124,15 @@ func anyInput(in job.Inputs, holds func(name string, value any) bool) bool {
 		}
 	}
 
-	for _, vars := range in.Vars {
-		for name, v := range vars {
-			if holds(name, v.Value) {
-				return true
-			}
-		}
-	}
+	found := false
 
-	return false
+	in.EachVars(func(_ string, vars map[string]configuration.Var) {
+		for name, v := range vars {
+			found = found || holds(name, v.Value)
+		}
+	})
+
+	return found
 }
 
 // markedOverlay returns the settings made at run time with the marked variables secret.

@@ -466,13 +466,13 @@ func countInputs(s marking, id string, kv *mvccpb.KeyValue) (StoredSecrets, erro
 
 	protects := (*s.patterns.Load())().Protector()
 
-	for _, vars := range record.Vars {
+	record.inputs().EachVars(func(_ string, vars map[string]configuration.Var) {
 		for name, v := range vars {
 			if form, _ := formOf(v.Value); form == "" && (s.marked(name) || protects(name, v.Value)) {
 				found.Plain++
 			}
 		}
-	}
+	})
 
 	return found, nil
 }

@@ -501,12 +501,34 @@ func convertInputs(in job.Inputs, convert func(name string, value any) (any, err
 		in.Extra = extra
 	}
 
-	if in.Vars == nil {
-		return in, nil
+	if in.Vars, err = convertHosts(in.Vars, convert); err != nil || in.CleanupVars == nil {
+		return in, err
 	}
 
-	hosts := make(map[string]map[string]configuration.Var, len(in.Vars))
-	for host, vars := range in.Vars {
+	groups := make(map[string]map[string]map[string]configuration.Var, len(in.CleanupVars))
+	for group, hosts := range in.CleanupVars {
+		if groups[group], err = convertHosts(hosts, convert); err != nil {
+			return in, err
+		}
+	}
+
+	in.CleanupVars = groups
+
+	return in, nil
+}
+
+// convertHosts returns a copy of the variables of the hosts with each value converted.
+func convertHosts(
+	in map[string]map[string]configuration.Var, convert func(name string, value any) (any, error),
+) (map[string]map[string]configuration.Var, error) {
+	if in == nil {
+		return nil, nil
+	}
+
+	var err error
+
+	hosts := make(map[string]map[string]configuration.Var, len(in))
+	for host, vars := range in {
 		converted := make(map[string]configuration.Var, len(vars))
 		for name, v := range vars {
 			if v.Value, err = convert(name, v.Value); err != nil {
@@ -519,7 +541,5 @@ func convertInputs(in job.Inputs, convert func(name string, value any) (any, err
 		hosts[host] = converted
 	}
 
-	in.Vars = hosts
-
-	return in, nil
+	return hosts, nil
 }

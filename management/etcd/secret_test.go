@@ -96,6 +96,7 @@ func secretInputs() job.Inputs {
 	return job.Inputs{
 		Vars:        map[string]map[string]configuration.Var{"a-1": host, "b-2": host},
 		Connections: map[string]configuration.Connection{},
+		CleanupVars: map[string]map[string]map[string]configuration.Var{"former": {"a-1": host}},
 		Extra:       secretVars(),
 	}
 }
@@ -389,6 +390,9 @@ func TestMarkedPast(t *testing.T) {
 	in := job.Inputs{
 		Vars: map[string]map[string]configuration.Var{
 			"a-1": {"pin": {Value: canary, Origin: configuration.OriginNode}},
+		},
+		CleanupVars: map[string]map[string]map[string]configuration.Var{
+			"former": {"a-1": {"pin": {Value: canary, Origin: configuration.OriginGroup}}},
 		},
 		Extra: plain,
 	}

@@ -326,10 +326,16 @@ func (j Job) Due() time.Time {
 
 // Inputs are the values a job was accepted with. Later edits do not change them.
 type Inputs struct {
+	// Groups has the group of each target in Vars and Connections. Former versions stored none.
+	Groups map[string]string
 	// Vars are the merged variables of each target, without those of the request.
 	Vars map[string]map[string]configuration.Var
 	// Connections are the ssh parameters of each target.
 	Connections map[string]configuration.Connection
+	// CleanupVars and CleanupConnections are those of the targets in further groups of which the job may
+	// clean them, by group and target.
+	CleanupVars        map[string]map[string]map[string]configuration.Var
+	CleanupConnections map[string]map[string]configuration.Connection
 	// Extra are the variables of the request. They override all others.
 	Extra configuration.Vars
 }

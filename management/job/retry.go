@@ -473,7 +473,7 @@ func DifferentInputs(old, again Job, then, now Inputs) []string {
 			differences = append(differences, fmt.Sprintf("%s: group %s now, %s then", t.Name, t.Group, was.Group))
 		}
 
-		for _, key := range DifferentKeys(then.Vars[t.Name], now.Vars[t.Name]) {
+		for _, key := range differentVars(old, again, t, then, now) {
 			changed[key] = true
 		}
 	}
@@ -483,6 +483,27 @@ func DifferentInputs(old, again Job, then, now Inputs) []string {
 	}
 
 	return differences
+}
+
+// differentVars returns the variables of the target that changed between two jobs. The variables of a group of which
+// only one of the jobs cleans it are no change.
+func differentVars(old, again Job, t Target, then, now Inputs) []string {
+	was, _ := old.Target(t.Name)
+
+	var keys []string
+
+	for _, group := range again.InputGroups(t) {
+		before, _, known := then.Of(was, group)
+		if !known && group == t.Group {
+			before, known = then.Vars[t.Name]
+		}
+
+		if vars, _, _ := now.Of(t, group); known {
+			keys = append(keys, DifferentKeys(before, vars)...)
+		}
+	}
+
+	return keys
 }
 
 // shortDigest is enough of a digest for a person to tell two apart.

@@ -32,7 +32,7 @@ func Compare(p Plan, then job.Inputs, now World, inputs job.Inputs) []Difference
 	c.nodes()
 
 	for _, t := range p.Job.Targets {
-		c.inputs(t.Name, then, inputs)
+		c.inputs(t, then, inputs)
 	}
 
 	c.ahead()
@@ -149,15 +149,33 @@ func (c *comparison) nodes() {
 	}
 }
 
-// inputs compares the variables and the ssh parameters of a target.
-func (c *comparison) inputs(name string, then, now job.Inputs) {
-	if keys := job.DifferentKeys(then.Vars[name], now.Vars[name]); len(keys) > 0 {
-		slices.Sort(keys)
-		c.add(name, "%s: variables changed: %s", name, job.ShortList(keys))
+// inputs compares the variables and the ssh parameters of a target, in each group of the plan that both have.
+// A target in other groups differs anyway.
+func (c *comparison) inputs(t job.Target, then, now job.Inputs) {
+	var keys, fields []string
+
+	for _, group := range c.plan.Job.InputGroups(t) {
+		vars, connection, planned := then.Of(t, group)
+		nowVars, nowConnection, known := now.Of(t, group)
+
+		if planned && known {
+			keys = append(keys, job.DifferentKeys(vars, nowVars)...)
+
+			for _, field := range differentFields(connection, nowConnection) {
+				if !slices.Contains(fields, field) {
+					fields = append(fields, field)
+				}
+			}
+		}
 	}
 
-	if fields := differentFields(then.Connections[name], now.Connections[name]); len(fields) > 0 {
-		c.add(name, "%s: ssh parameters changed: %s", name, strings.Join(fields, ", "))
+	if len(keys) > 0 {
+		slices.Sort(keys)
+		c.add(t.Name, "%s: variables changed: %s", t.Name, job.ShortList(slices.Compact(keys)))
+	}
+
+	if len(fields) > 0 {
+		c.add(t.Name, "%s: ssh parameters changed: %s", t.Name, strings.Join(fields, ", "))
 	}
 }
 

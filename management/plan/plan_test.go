@@ -64,6 +64,49 @@ func world() (Plan, job.Inputs) {
 	return p, in
 }
 
+// TestCompareCleanup: the variables and ssh parameters of the group that a target leaves are a part of the plan.
+func TestCompareCleanup(t *testing.T) {
+	t.Parallel()
+
+	inputs := func(value, user string) job.Inputs {
+		var in job.Inputs
+		in.Set("a-1", "other", map[string]configuration.Var{"x": {Value: "1"}}, configuration.Connection{})
+		in.Set("a-1", "master", map[string]configuration.Var{"x": {Value: value}}, configuration.Connection{User: user})
+
+		return in
+	}
+
+	p, _ := world()
+	p.Job.Targets = p.Job.Targets[:1]
+	p.Job.Targets[0].Group = "other"
+
+	for _, c := range []struct {
+		value, user string
+		want        []string
+	}{
+		{"2", "u", nil},
+		{"3", "u", []string{"a-1: variables changed: x"}},
+		{"2", "v", []string{"a-1: ssh parameters changed: user"}},
+	} {
+		var got []string
+		for _, d := range Compare(p, inputs("2", "u"), p.World, inputs(c.value, c.user)) {
+			got = append(got, d.Text)
+		}
+
+		if !slices.Equal(got, c.want) {
+			t.Errorf("the differences are %q, want %q", got, c.want)
+		}
+	}
+
+	// A plan of a former version has the variables of one group.
+	former := inputs("2", "u")
+	former.Groups, former.CleanupVars, former.CleanupConnections = nil, nil, nil
+
+	if got := Compare(p, former, p.World, inputs("3", "v")); len(got) > 0 {
+		t.Errorf("the differences to a former plan are %q", got)
+	}
+}
+
 // TestCompare changes one thing of the world at a time: the differences name it, and
 // nothing else. Most of it is a difference, and the rest was to be expected.
 func TestCompare(t *testing.T) {
