@@ -42,6 +42,9 @@ func actionSamples() []inventory.Action {
 		case inventory.ActionRetryJob:
 			samples = append(samples, inventory.RetryJob("5", false),
 				inventory.RetryJob("5", true).Cleaning("current").Within(2*time.Hour))
+		case inventory.ActionRetryRollout:
+			samples = append(samples, inventory.RetryRollout("r7b1e44d2", ""),
+				inventory.RetryRollout("r7b1e44d2", inventory.PlaybooksCurrent))
 		case inventory.ActionMakePlan:
 			samples = append(samples, inventory.Submit(inventory.VerbApply, "web-1", "web-2").Planned(),
 				inventory.Submit(inventory.VerbForget, "web-1").Planned(), inventory.Discover("10.0.0.1").Planned())

@@ -275,15 +275,34 @@ func (c *call) followRollout(ctx context.Context, id string) error {
 
 // waitsFor has the commands for which a rollout waits, by its status.
 var waitsFor = map[api.RolloutStatus]string{
-	"AwaitingApproval": "approve", "AwaitingPromotion": "promote", "Paused": "resume", stopped: "retry",
+	"AwaitingApproval": "approve", "AwaitingPromotion": "promote", "Paused": "resume",
 }
 
-// sayNext prints the command for which a rollout waits.
+// sayNext prints the commands with which a rollout goes on that waits for a person.
 func (c *call) sayNext(r api.Rollout) {
-	switch act := waitsFor[r.Status]; {
-	case r.Status == stopped:
-		c.say("once the cause is corrected: %s rollout %s %s", c.self(), act, r.ID)
-	case act != "":
+	actions := api.RestoreActions(r.Actions)
+	if len(actions) == 0 && r.Status == stopped { // by a manager that does not name them
+		actions = []inventory.Action{
+			inventory.RetryRollout(r.ID, ""), inventory.RetryRollout(r.ID, inventory.PlaybooksCurrent),
+		}
+	}
+
+	for i, a := range actions {
+		when := "once the cause is corrected"
+
+		switch {
+		case a.Playbooks == inventory.PlaybooksCurrent:
+			when = "with the corrected playbooks"
+		case i > 0:
+			when = "with the playbooks of its start"
+		}
+
+		for _, line := range api.CommandsOf(c.self(), []inventory.Action{a}) {
+			c.say("%s: %s", when, line)
+		}
+	}
+
+	if act := waitsFor[r.Status]; act != "" {
 		c.say("to let it go on: %s rollout %s %s", c.self(), act, r.ID)
 	}
 }

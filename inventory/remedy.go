@@ -48,6 +48,7 @@ const (
 	ActionPromote       ActionName = "promote-rollout"
 	ActionApprove       ActionName = "approve-rollout"
 	ActionResume        ActionName = "resume-rollout"
+	ActionRetryRollout  ActionName = "retry-rollout"
 	ActionAbort         ActionName = "abort-rollout"
 	ActionReleaseBrake  ActionName = "release-brake"
 	ActionShowVersion   ActionName = "show-version"
@@ -101,6 +102,10 @@ var Actions = []struct {
 	{ActionPromote, "let a rollout go on after its canary"},
 	{ActionApprove, "approve a rollout of somebody else"},
 	{ActionResume, "let a paused or stopped rollout go on"},
+	{
+		ActionRetryRollout,
+		"begin the failed nodes of a rollout once more; playbooks: with the configured ones as they are now",
+	},
 	{ActionAbort, "end a rollout before it has begun all of its nodes"},
 	{ActionReleaseBrake, "release the brake of automation"},
 	{ActionShowVersion, "show the version of the manager"},
@@ -246,6 +251,12 @@ func ApproveRollout(id string) Action { return Action{Name: ActionApprove, Rollo
 
 // ResumeRollout returns the action that lets a paused or stopped rollout go on.
 func ResumeRollout(id string) Action { return Action{Name: ActionResume, Rollout: id} }
+
+// RetryRollout returns the action that begins the failed nodes of a rollout once more. Its playbooks are those of
+// the start of the rollout, or with playbooks PlaybooksCurrent the configured ones.
+func RetryRollout(id, playbooks string) Action {
+	return Action{Name: ActionRetryRollout, Rollout: id, JobOptions: JobOptions{Playbooks: playbooks}}
+}
 
 // AbortRollout returns the action that ends a rollout before it has begun all of its nodes.
 func AbortRollout(id string) Action { return Action{Name: ActionAbort, Rollout: id} }

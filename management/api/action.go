@@ -205,6 +205,10 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodPost, pathOf(PathApproveRollout, a.Rollout), encode(RolloutControl{})
 	case inventory.ActionResume:
 		return http.MethodPost, pathOf(PathResumeRollout, a.Rollout), encode(RolloutResume{})
+	case inventory.ActionRetryRollout:
+		return http.MethodPost, pathOf(PathRetryRollout, a.Rollout), encode(RolloutRetry{
+			PlaybooksNow: a.Playbooks == inventory.PlaybooksCurrent,
+		})
 	case inventory.ActionAbort:
 		return http.MethodPost, pathOf(PathAbortRollout, a.Rollout), encode(RolloutAbort{})
 	case inventory.ActionListWindows:

@@ -123,6 +123,13 @@ func command(a inventory.Action) []string {
 		return []string{"rollout", "approve", a.Rollout}
 	case inventory.ActionResume:
 		return []string{"rollout", "resume", a.Rollout}
+	case inventory.ActionRetryRollout:
+		words := []string{"rollout", "retry", a.Rollout}
+		if a.Playbooks == inventory.PlaybooksCurrent {
+			words = append(words, "--playbooks-now")
+		}
+
+		return words
 	case inventory.ActionAbort:
 		return []string{"rollout", "abort", a.Rollout}
 	case inventory.ActionListWindows:

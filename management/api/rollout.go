@@ -114,6 +114,9 @@ type Rollout struct {
 
 	Nodes  []RolloutNode  `json:"nodes,omitempty"` // in the order in which they are begun
 	Events []RolloutEvent `json:"events,omitempty"`
+	// Remedy says how it goes on after failures stopped it, and Actions are the ways, the likely one first.
+	Remedy  string   `json:"remedy,omitempty"`
+	Actions []Action `json:"actions,omitempty"`
 
 	Revision int64 `json:"revision"`
 }

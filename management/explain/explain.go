@@ -124,7 +124,7 @@ type Facts struct {
 	KeyLaggard func(node string) (reason string, since time.Time, ok bool)
 	// Judgement compares the explained node with its desired configuration.
 	Judgement desired.Judgement
-	// Playbooks are those that would configure it.
+	// Playbooks are those that would configure a node now.
 	Playbooks state.Playbooks
 	// Masters are the nodes that every inventory has now.
 	Masters []string
@@ -269,7 +269,12 @@ func (e *Explainer) Node(ctx context.Context, v *state.View, name string, reader
 
 // Job answers the reader, a principal, why a job is as it is.
 func (e *Explainer) Job(v *state.View, j job.Job, reader Reader) JobExplanation {
-	return ExplainJob(e.facts(v, reader), j)
+	facts := e.facts(v, reader)
+	if e.desired != nil {
+		facts.Playbooks = e.desired.Of(v).Playbooks()
+	}
+
+	return ExplainJob(facts, j)
 }
 
 func (e *Explainer) facts(v *state.View, reader Reader) Facts {

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -288,5 +289,36 @@ func TestExplainFailedGate(t *testing.T) {
 	if at < 0 || found[at].Message != "it does not serve as it should: the gate of rollout r1 failed: no answer" ||
 		fmt.Sprint(found[at].Actions) != "[submit verb=verify nodes=a-1]" {
 		t.Errorf("%+v", found)
+	}
+}
+
+// TestExplainStoppedRollout: the explanations of a node and of a job name the retry of their stopped rollout, with
+// the corrected playbooks first if they have changed.
+func TestExplainStoppedRollout(t *testing.T) {
+	t.Parallel()
+
+	v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")}
+	v.Rollouts = []rollout.Record{{
+		ID: "r1", Status: rollout.Stopped, Playbooks: "broken",
+		Nodes: []rollout.Node{{Name: "a-1", State: rollout.Failed}},
+	}}
+
+	j := jobtest.Planned(inventory.VerbApply, "", "a-1 Allocated service-master")
+	j.Rollout = "r1"
+	put(v, j, "5", job.Errored)
+
+	f := facts(v)
+	f.Playbooks.Digest = "corrected"
+
+	const want = "[show-rollout rollout=r1 retry-rollout rollout=r1 playbooks=current retry-rollout rollout=r1]"
+
+	for what, findings := range map[string][]Finding{
+		"node": ExplainNode(f, *v.Nodes[0], nil).Findings, "job": ExplainJob(f, *v.Jobs[0]).Findings,
+	} {
+		at := slices.IndexFunc(findings, func(f Finding) bool { return f.About == AboutRollout })
+		if at < 0 || fmt.Sprint(findings[at].Actions) != want ||
+			!strings.HasPrefix(findings[at].Remedy, "the playbooks have changed since: ") {
+			t.Errorf("%s: %+v, want %s", what, findings, want)
+		}
 	}
 }

@@ -23,7 +23,18 @@ func (e *jobExplainer) partOf() {
 
 	e.add(finding(AboutRollout, "it is a part of rollout %s, %s of %s by %s, which is %s",
 		r.ID, r.Spec.Action, inventory.Count(len(r.Nodes), "node", "nodes"), r.Actor, statusOf(r)).
-		of(e.Job).since(r.Created).with(inventory.ShowRollout(r.ID)))
+		of(e.Job).since(r.Created).goesOn(e.Facts, r))
+}
+
+// goesOn adds the remedy for a rollout that failures stopped.
+func (f Finding) goesOn(facts Facts, r rollout.Record) Finding {
+	f = f.with(inventory.ShowRollout(r.ID))
+
+	if remedy, actions := r.Remedy(facts.Playbooks.Digest); remedy != "" {
+		f = f.do("%s", remedy).with(actions...)
+	}
+
+	return f
 }
 
 // rollouts reports the rollouts that have the node and have not ended.
@@ -45,7 +56,7 @@ func (e *nodeExplainer) rollouts() {
 			}
 
 			e.add(finding(AboutRollout, "rollout %s (%s, %s): the node is %s", r.ID, r.Spec.Action, statusOf(r), text).
-				on(n.Name).since(r.Created).with(inventory.ShowRollout(r.ID)))
+				on(n.Name).since(r.Created).goesOn(e.Facts, r))
 		}
 	}
 }

@@ -221,6 +221,28 @@ func (r Record) Retry(m Mark, names []string) (Record, error) {
 	return r.acted(EventRetried, m, text), nil
 }
 
+// Remedy returns how a rollout that failures stopped goes on, in words and as actions: one of them, the likely one
+// first. Any other rollout has none. inUse is the digest of the configured playbooks; empty: unknown.
+func (r Record) Remedy(inUse string) (remedy string, actions []inventory.Action) {
+	if r.Status != Stopped && r.Status != Fruitless || r.Count().Failed == 0 {
+		return "", nil
+	}
+
+	again := inventory.RetryRollout(r.ID, "")
+	now := inventory.RetryRollout(r.ID, inventory.PlaybooksCurrent)
+
+	switch {
+	case r.UndoOf != "": // each node goes back to playbooks of its own
+		return "once the cause is corrected, retry it", []inventory.Action{again}
+	case inUse == "" || inUse == r.Playbooks:
+		return "once the cause is corrected, retry it; if it is in the playbooks, with the corrected ones",
+			[]inventory.Action{again, now}
+	}
+
+	return "the playbooks have changed since: retry it with the corrected ones, or, if the cause was elsewhere, with " +
+		"those of its start", []inventory.Action{now, again}
+}
+
 // retried returns the names of the nodes for a retry.
 func (r Record) retried(names []string) ([]string, error) {
 	var chosen []string

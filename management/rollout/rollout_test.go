@@ -933,3 +933,51 @@ func TestVerdictOfAGate(t *testing.T) {
 		}
 	}
 }
+
+// TestRemedyOfAStop: a bad commit stops a rollout at its canary, and its first remedy brings it to its end, also
+// once the playbooks were corrected.
+func TestRemedyOfAStop(t *testing.T) {
+	t.Parallel()
+
+	for inUse, want := range map[string]string{
+		"":          "[retry-rollout rollout=r1 retry-rollout rollout=r1 playbooks=current]",
+		"broken":    "[retry-rollout rollout=r1 retry-rollout rollout=r1 playbooks=current]",
+		"corrected": "[retry-rollout rollout=r1 playbooks=current retry-rollout rollout=r1]",
+	} {
+		f := newFleet(t, 1, 3)
+		f.fails = func(string, int, bool) bool { return f.record.Playbooks != "corrected" }
+		f.start(Spec{Action: inventory.VerbApply, Canary: 1, Gate: Gate{SkipVerify: true}})
+		f.record.ID, f.record.Playbooks = "r1", "broken"
+
+		if text, actions := f.record.Remedy(inUse); text != "" || actions != nil {
+			t.Errorf("it goes on: %q, %s", text, actions)
+		}
+
+		f.run(time.Hour, nil)
+
+		text, actions := f.record.Remedy(inUse)
+		if f.record.Status != Stopped || text == "" || fmt.Sprint(actions) != want {
+			t.Fatalf("%s, %q: %s, want %s", f.record.Status, text, actions, want)
+		}
+
+		// The first one is followed to the letter.
+		if actions[0].Playbooks == inventory.PlaybooksCurrent {
+			f.act(f.record.Repin(f.mark(), inUse, ""))
+		}
+
+		f.act(f.record.Retry(f.mark(), nil))
+		f.run(time.Hour, nil)
+
+		if done := f.record.Status == Done; done != (inUse == "corrected") {
+			t.Errorf("%q: %s, %s", inUse, f.record.Status, f.record.Reason)
+		}
+
+		f.record.Status, f.record.UndoOf = Fruitless, "r0"
+		f.record.Nodes[0].State = Failed
+
+		// A node of an undo goes back to playbooks of its own.
+		if _, actions := f.record.Remedy(inUse); fmt.Sprint(actions) != "[retry-rollout rollout=r1]" {
+			t.Errorf("undo: %s", actions)
+		}
+	}
+}

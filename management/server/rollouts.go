@@ -497,5 +497,9 @@ func (s *Server) wholeRollout(v *state.View, r rollout.Record) api.Rollout {
 
 	slices.Reverse(out.Events)
 
+	// The view may be a part, and the playbooks in use are judged by the whole.
+	remedy, actions := r.Remedy(s.Desired.Of(s.State.View()).Playbooks().Digest)
+	out.Remedy, out.Actions = remedy, api.ActionsOf(actions)
+
 	return out
 }

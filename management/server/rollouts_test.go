@@ -202,3 +202,31 @@ func TestRolloutSelector(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 }
+
+// TestRolloutRemedy: a stopped rollout has the retry with the corrected playbooks as data; lists leave it out.
+func TestRolloutRemedy(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+
+	s.manager.change(func(v *state.View) {
+		v.Rollouts = []rollout.Record{{
+			ID: rolloutID("1"), Status: rollout.Stopped, Playbooks: "broken",
+			Spec:  rollout.Spec{Action: inventory.VerbApply},
+			Nodes: []rollout.Node{{Name: "a-1", State: rollout.Failed}},
+		}}
+	})
+
+	one := must[api.Rollout](t)(s.client(t).Rollout(testCtx(t), rolloutID("1")))
+	now := slices.IndexFunc(one.Actions, func(a api.Action) bool { return a.Playbooks == inventory.PlaybooksCurrent })
+
+	if one.Remedy == "" || len(one.Actions) != 2 || now < 0 ||
+		one.Actions[now].Path != "/v1/rollouts/"+rolloutID("1")+"/retry" ||
+		string(one.Actions[now].Body) != `{"playbooks_now":true}` {
+		t.Errorf("%q, %+v", one.Remedy, one.Actions)
+	}
+
+	list := must[api.List[api.Rollout]](t)(s.client(t).ListRollouts(testCtx(t)))
+	if len(list.Items) != 1 || list.Items[0].Remedy != "" || list.Items[0].Actions != nil {
+		t.Errorf("%+v", list.Items)
+	}
+}
