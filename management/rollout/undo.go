@@ -28,12 +28,16 @@ func (r Record) Undo(
 	case r.UndoOf != "":
 		return r, inventory.Errorf(inventory.KindRefused, "rollout %s is itself the undo of %s", r.ID, r.UndoOf).
 			Do("start a new rollout with the playbooks of today")
+	case r.Status == Aborting:
+		return r, inventory.Errorf(inventory.KindRefused, "jobs of rollout %s have not ended", r.ID).
+			Do("wait until it is over").With(inventory.ShowRollout(r.ID))
 	case !r.Status.Ended() && r.Count().InProgress > 0:
 		return r, inventory.Errorf(inventory.KindRefused, "jobs of rollout %s have not ended", r.ID).
-			Do("abort it, and wait until it is over")
+			Do("abort it, and wait until it is over").
+			With(inventory.AbortRollout(r.ID), inventory.ShowRollout(r.ID))
 	case !r.Status.Ended():
 		return r, inventory.Errorf(inventory.KindRefused, "rollout %s is %s, and may go on", r.ID, r.Status).
-			Do("abort it first")
+			Do("abort it first, then undo it").With(inventory.AbortRollout(r.ID))
 	}
 
 	// No canary, promotion or approval: an undo is urgent, and goes to a known state.

@@ -5,6 +5,7 @@ package rollout
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -178,5 +179,50 @@ func TestUndoNeedsAnAnswer(t *testing.T) {
 	_, err := f.record.Undo(f.snapshot(), nil, func(string) (bool, error) { return false, down }, "", f.now)
 	if !errors.Is(err, down) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestUndoOfAnOpenRollout: the refusal has the way to the end of the rollout as an action; once that is followed, the
+// undo starts.
+func TestUndoOfAnOpenRollout(t *testing.T) {
+	t.Parallel()
+
+	f := newFleet(t, 1, 3)
+	f.fails = func(string, int, bool) bool { return true }
+	f.start(Spec{Action: inventory.VerbApply, Canary: 1, Gate: Gate{SkipVerify: true}})
+	f.record.ID = "r1"
+	f.run(time.Hour, nil)
+
+	kept := func(string) (bool, error) { return true, nil }
+	refused := func(r Record, want string) {
+		t.Helper()
+
+		_, err := r.Undo(f.snapshot(), nil, kept, "", f.now)
+
+		e, ok := errors.AsType[*inventory.Error](err)
+		if !ok || fmt.Sprint(e.Actions) != want {
+			t.Errorf("%s: %v, want %s", r.Status, err, want)
+		}
+	}
+
+	if f.record.Status != Stopped {
+		t.Fatal(f.record.Status)
+	}
+
+	refused(f.record, "[abort-rollout rollout=r1]")
+
+	busy := f.record
+	busy.Nodes = slices.Clone(busy.Nodes)
+	busy.Nodes[1].State = Working
+	refused(busy, "[abort-rollout rollout=r1 show-rollout rollout=r1]")
+
+	busy.Status = Aborting
+	refused(busy, "[show-rollout rollout=r1]")
+
+	f.act(f.record.Abort(f.mark(), false))
+	f.run(time.Hour, nil)
+
+	if u, err := f.record.Undo(f.snapshot(), nil, kept, "", f.now); err != nil || u.UndoOf != "r1" {
+		t.Errorf("%s: %+v, %v", f.record.Status, u, err)
 	}
 }
