@@ -37,6 +37,12 @@ const (
 // other integers, floats, slices and maps with string keys.
 type Vars map[string]any
 
+// FileVar is a variable that a file of the playbooks sets.
+type FileVar struct {
+	File  string // in the folder of the playbooks
+	Value any    // nil: null, or unknown
+}
+
 // ParseVars parses a JSON or YAML object. Text that begins like JSON is JSON or
 // refused: YAML reads {"a":} as null, which would replace a value. Empty input
 // and null give the empty set. Errors are of kind invalid and contain line and

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 )
 
@@ -148,6 +150,38 @@ func TestCheckVarsRuns(t *testing.T) {
 	check(folder, false, 2, "a-1", "a-2")
 	check(folder, false, 3, "a-1", "b-1")
 	check(folder, false, 3, "b-1")
+}
+
+// TestHostVars: the last file by name sets a variable; what cannot be read sets none.
+func TestHostVars(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"web-1/a.yml": "color: blue\nn: 5\n", "web-1/b.json": `{"color": "green"}`,
+		"web-1/c.yml": "s: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  61\n",
+		"web-1/d.yml": "$ANSIBLE_VAULT;1.1;AES256\n61\n",
+		"web-2.yml":   "color: red\n",
+	} {
+		path := filepath.Join(folder, "host_vars", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	want := map[string]configuration.FileVar{
+		"color": {File: "host_vars/web-1/b.json", Value: "green"}, "n": {File: "host_vars/web-1/a.yml", Value: 5},
+		"s": {File: "host_vars/web-1/c.yml"},
+	}
+	if got := HostVars(folder, "web-1"); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+
+	if got := HostVars(folder, "web-3"); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
 }
 
 func TestHostsWithVars(t *testing.T) {

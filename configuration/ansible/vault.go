@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 )
@@ -137,6 +139,33 @@ func isEncrypted(path string) bool {
 	_, err = io.ReadFull(f, start)
 
 	return err == nil && bytes.Equal(start, []byte(vaultMark))
+}
+
+// HostVars returns the variables that host_vars of the folder sets for a host. They win over those of the inventory,
+// which has the variables of the manager. Files that are encrypted as a whole, or do not parse, are left out.
+func HostVars(folder, host string) map[string]configuration.FileVar {
+	found := map[string]configuration.FileVar{}
+
+	for _, file := range varsFilesOf(folder, filepath.Join("host_vars", host)) {
+		text, err := os.ReadFile(filepath.Join(folder, file))
+
+		var values map[string]yaml.Node
+		if err != nil || yaml.Unmarshal(text, &values) != nil {
+			continue
+		}
+
+		for name, node := range values {
+			var value any
+			if node.Tag == "!vault" || node.Decode(&value) != nil {
+				value = nil
+			}
+
+			// Ansible loads the files by name, and the last one counts.
+			found[name] = configuration.FileVar{File: file, Value: value}
+		}
+	}
+
+	return found
 }
 
 // HostsWithVars returns the hosts for which the folder has variables in host_vars. Other

@@ -267,6 +267,25 @@ func (r *runner) Changed(ctx context.Context, then, now string) ([]string, error
 	return r.playbooks.Changed(ctx, then, now)
 }
 
+// HostVars returns the variables that host_vars of the playbooks with that digest sets for a node.
+func (r *runner) HostVars(digest, node string) map[string]configuration.FileVar {
+	folder := r.playbooks.Path(digest)
+
+	// The configured folder is copied once a job needs it.
+	if _, err := os.Stat(folder); digest == "" || err != nil {
+		c := r.config()
+		if c.Repository.Used() || c.Playbooks == "" {
+			return nil
+		}
+
+		if folder, err = repository.CheckOwned(c.Playbooks); err != nil {
+			return nil
+		}
+	}
+
+	return ansible.HostVars(folder, node)
+}
+
 // Plays returns the plays of a playbook in the copy, as far as its text shows them.
 func (r *runner) Plays(digest, playbook string) []configuration.Play {
 	return r.playbooks.Plays(digest, playbook)

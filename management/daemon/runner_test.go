@@ -370,3 +370,46 @@ func TestKilledRunner(t *testing.T) {
 		t.Errorf("%s is left: %v", strings.TrimPrefix(dead, s.dir), err)
 	}
 }
+
+// TestRunnerHostVars: the variables are those of the copy with the digest, and of the configured folder before there is
+// a copy.
+func TestRunnerHostVars(t *testing.T) {
+	t.Parallel()
+
+	folder := folderOf(t, map[string]string{"site.yml": "- hosts: web", "host_vars/m-1.yml": "color: blue"})
+	c := setting.Config{Playbooks: folder}
+
+	r, err := newRunner(t.Context(), runnerOptions{dataDir: t.TempDir(), config: func() setting.Config { return c }})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	digest, err := r.playbooks.DigestDir(t.Context(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	check := func(when, want string) {
+		t.Helper()
+
+		if got := r.HostVars(digest, "m-1")["color"]; got.Value != want || got.File != "host_vars/m-1.yml" {
+			t.Errorf("%s: %+v, want %s", when, got, want)
+		}
+	}
+
+	check("no copy", "blue")
+
+	if _, err := r.playbooks.KeepDir(t.Context(), folder); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.WriteFile(filepath.Join(folder, "host_vars", "m-1.yml"), []byte("color: red"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	check("a copy", "blue")
+
+	if got := r.HostVars(digest, "m-2"); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+}

@@ -105,9 +105,70 @@ func (e *nodeExplainer) outdated() {
 // again returns how to configure the node again. What only a request had set, such as the version
 // of an upgrade, is kept: it is set for the node first.
 func (e *nodeExplainer) again() (remedy string, actions []inventory.Action) {
-	apply, undone := inventory.Submit(inventory.VerbApply, e.Node.Name), e.Judgement.Undone
-	if len(undone) == 0 {
+	apply := inventory.Submit(inventory.VerbApply, e.Node.Name)
+
+	undone, edit := e.undone()
+	if len(undone) == 0 && edit == "" {
 		return "configure it again", []inventory.Action{apply}
+	}
+
+	remedy, actions = e.keep(undone)
+
+	// The apply is no action before somebody has edited the file: it would take the value back.
+	if edit != "" {
+		return strings.Join(nonEmpty(edit, remedy, "then configure it again"), "; "), actions
+	}
+
+	// With the values set, nothing else may be left to apply.
+	set := actions[0].Name == inventory.ActionSetVariable
+	if set && (len(e.Judgement.Differs) > 1 || e.changedSince() || len(undone) < len(e.Judgement.Undone)) {
+		remedy += "; then configure it again"
+		actions = append(actions, apply)
+	}
+
+	return remedy, actions
+}
+
+// undone returns the variables of Judgement.Undone that a variable of the node keeps, and how to keep those that
+// host_vars of the playbooks sets to another value. It leaves out what host_vars has set to the same value by now.
+func (e *nodeExplainer) undone() (names []string, edit string) {
+	var inFolder, files []string
+
+	for _, name := range e.Judgement.Undone {
+		own, isSet := e.FolderVars[name]
+
+		switch {
+		case !isSet:
+			names = append(names, name)
+		case !alike(own.Value, e.Request[name]):
+			inFolder = append(inFolder, name)
+
+			if !slices.Contains(files, own.File) {
+				files = append(files, own.File)
+			}
+		}
+	}
+
+	if len(inFolder) > 0 {
+		edit = fmt.Sprintf("keep %s by setting it in %s of the playbooks: host_vars wins over a variable of the node",
+			job.ShortList(inFolder), job.ShortList(files))
+	}
+
+	return names, edit
+}
+
+// alike reports whether both values are known, and the same in JSON.
+func alike(a, b any) bool {
+	one, err := json.Marshal(a)
+	other, otherErr := json.Marshal(b)
+
+	return a != nil && err == nil && otherErr == nil && string(one) == string(other)
+}
+
+// keep returns how to keep variables that only a request had set, by setting them for the node.
+func (e *nodeExplainer) keep(undone []string) (remedy string, actions []inventory.Action) {
+	if len(undone) == 0 {
+		return "", nil
 	}
 
 	for _, name := range undone {
@@ -121,12 +182,6 @@ func (e *nodeExplainer) again() (remedy string, actions []inventory.Action) {
 	}
 
 	remedy = fmt.Sprintf("keep %s by setting it for the node: an apply alone takes it back", job.ShortList(undone))
-
-	// With the values set, nothing else may be left to apply.
-	if len(e.Judgement.Differs) > 1 || e.changedSince() {
-		remedy += "; then configure it again"
-		actions = append(actions, apply)
-	}
 
 	return remedy, actions
 }
