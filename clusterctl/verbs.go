@@ -4,6 +4,8 @@ package clusterctl
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -331,12 +333,44 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 	}
 
 	if c.Bool("plan") {
-		return c.makePlan(ctx, r)
+		return c.asAsked(r, c.makePlan(ctx, r))
 	}
 
 	j, err := c.manager.Submit(ctx, r)
 
-	return c.accepted(ctx, j, err)
+	return c.accepted(ctx, j, c.asAsked(r, err))
+}
+
+// asAsked returns the refusal of the request. Its actions for the same verb and the same nodes remain a
+// plan if the request was one, and keep the confirmation of the command line. Other actions serve another
+// end, such as the repair of one node, and stay as they are.
+func (c *call) asAsked(r api.JobRequest, err error) error {
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok {
+		return err
+	}
+
+	asked := *e
+	asked.Actions = slices.Clone(e.Actions)
+
+	for i, a := range asked.Actions {
+		if a.Name != inventory.ActionSubmit || a.Verb != r.Verb || !sameNames(a.Nodes, r.Nodes) {
+			continue
+		}
+
+		if c.Bool("plan") {
+			a = a.Planned()
+		}
+
+		a.Confirmed = c.Bool("yes")
+		asked.Actions[i] = a
+	}
+
+	return &asked
+}
+
+func sameNames(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 // cleanVerb returns the verb that --clean makes of another one.

@@ -129,6 +129,8 @@ type Action struct {
 	Failed  bool     // only the nodes on which the job did not succeed
 	Key     string   // of a setting
 	Value   string   // of a setting
+	// Confirmed: the operator has confirmed the job already. Only a client knows it, so it is on no wire.
+	Confirmed bool
 
 	// JobOptions are those of a job to submit or to plan. Force also belongs to the removal of records, and Serial
 	// and Playbooks to a job to submit again.

@@ -51,7 +51,7 @@ func command(a inventory.Action) []string {
 	case inventory.ActionListNodes:
 		return listNodes
 	case inventory.ActionSubmit:
-		return submitCommand(a)
+		return confirmed(submitCommand(a), a)
 	case inventory.ActionShowDiff:
 		return append([]string{"nodes", "diff"}, a.Nodes...)
 	case inventory.ActionForgetNodes:
@@ -90,7 +90,7 @@ func command(a inventory.Action) []string {
 
 	// Plans
 	case inventory.ActionMakePlan:
-		return append(submitCommand(a), "--plan")
+		return confirmed(append(submitCommand(a), "--plan"), a)
 	case inventory.ActionListPlans:
 		return []string{"plan", "list"}
 	case inventory.ActionShowPlan:
@@ -188,6 +188,14 @@ func submitCommand(a inventory.Action) []string {
 	}
 
 	return append(words, optionWords(a)...)
+}
+
+func confirmed(words []string, a inventory.Action) []string {
+	if a.Confirmed {
+		words = append(words, "--yes")
+	}
+
+	return words
 }
 
 // optionWords returns the options of the job of an action as those of clusterctl.
