@@ -323,7 +323,7 @@ func (u usage) refuse(why string, left int) error {
 	case left > 0:
 		return e.Do("take %s at a time (serial)", Count(left, "node", "nodes"))
 	case len(u.down) > 0 && u.never() == "":
-		return e.Do("wait until %s available again, or bring it back", are(u.down))
+		return e.Do("wait until %s available again, or bring it back", are(u.down)).With(repairsOf(u.down)...)
 	}
 
 	if never := u.never(); never != "" {
@@ -331,6 +331,29 @@ func (u usage) refuse(why string, left int) error {
 	}
 
 	return e.Do("add a node to the group, or change its budget").With(ShowSettings("groups"))
+}
+
+// repairsOf returns the actions that make the nodes available again, or end their service where the host is
+// gone: one for each of the first nodes, because an action of several asks for a confirmation.
+func repairsOf(nodes []*Node) []Action {
+	const most = 5
+
+	var actions []Action
+	for _, n := range nodes[:min(len(nodes), most)] {
+		switch {
+		case n.Job != "":
+			if wait := WaitForJob(n.Job); !slices.ContainsFunc(actions, wait.Equal) {
+				actions = append(actions, wait)
+			}
+		case n.Status != Allocated:
+		case n.State == Disappeared:
+			actions = append(actions, Submit(VerbDecommission, n.Name))
+		case n.State == Discovered:
+			actions = append(actions, Submit(VerbApply, n.Name))
+		}
+	}
+
+	return actions
 }
 
 // never says in words that no node can be taken, even if all nodes of the group are

@@ -322,13 +322,7 @@ func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 	m.Configured = n.configuredAfter(o, m.Applied)
 	m.Cleaned = n.CleanedAfter(o)
 
-	switch {
-	case o.Verdict != nil:
-		v := *o.Verdict
-		m.Verification = &v
-	case !o.AsBefore && !o.Untouched, m.Status != Allocated:
-		m.Verification = nil
-	}
+	m.Verification = n.VerificationAfter(o, m.Status)
 
 	m.Job, m.Verb, m.Before = "", "", nil
 
@@ -345,6 +339,20 @@ func (n Node) CleanedAfter(o Outcome) bool {
 	}
 
 	return o.Status == Allocated && o.Applied == "" && (n.Cleaned || o.Cleaned)
+}
+
+// VerificationAfter returns the verdict on the node after a verb with the outcome, which leaves it in the
+// status. A verb that may have changed the host clears it.
+func (n Node) VerificationAfter(o Outcome, status Status) *Verdict {
+	switch {
+	case o.Verdict != nil:
+		v := *o.Verdict
+		return &v
+	case !o.AsBefore && !o.Untouched, status != Allocated:
+		return nil
+	}
+
+	return n.Verification
 }
 
 // Note returns n with an entry in its history that changes nothing else.

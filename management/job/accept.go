@@ -190,7 +190,8 @@ func (j *Job) projectNode(n inventory.Node, row inventory.Transition, target Tar
 		return nil
 	}
 
-	n.Cleaned = n.CleanedAfter(j.success(target))
+	was, success := n, j.success(target)
+	n.Cleaned, n.Verification = n.CleanedAfter(success), n.VerificationAfter(success, row.Success)
 	n.Status, n.Group = row.Success, target.Group
 
 	if target.Group != "" && !j.Check && !row.Verifies {
@@ -203,7 +204,7 @@ func (j *Job) projectNode(n inventory.Node, row inventory.Transition, target Tar
 	}
 
 	if o, ok := j.Outcomes[n.Name]; ok {
-		n.Cleaned = n.CleanedAfter(o)
+		n.Cleaned, n.Verification = was.CleanedAfter(o), was.VerificationAfter(o, o.Status)
 		n.Status, n.Group = o.Status, o.Group
 	}
 

@@ -304,7 +304,11 @@ func (s Snapshot) InBatches(
 // groups depend on it.
 func (j Job) success(t Target) inventory.Outcome {
 	row := j.verb().Row
-	o := inventory.Outcome{Status: row.Success, Group: t.Group}
+	o := inventory.Outcome{Status: row.Success, Group: t.Group, AsBefore: j.Check}
+
+	if row.Verifies {
+		o.Verdict = &inventory.Verdict{Result: inventory.Clean}
+	}
 
 	// A new job has no id yet.
 	if !row.Verifies && !j.Check && !j.Partial() {
@@ -325,7 +329,7 @@ func replace(nodes []*inventory.Node, name string, o inventory.Outcome) {
 	}
 
 	n := *nodes[i]
-	n.Cleaned = n.CleanedAfter(o)
+	n.Cleaned, n.Verification = n.CleanedAfter(o), n.VerificationAfter(o, o.Status)
 	n.Status, n.Group = o.Status, o.Group
 	n.Job, n.Verb, n.Before = "", "", nil
 	nodes[i] = &n
@@ -346,7 +350,9 @@ func (j Job) Serving(nodes []*inventory.Node) []*inventory.Node {
 
 	for _, batch := range j.Batches() {
 		part := p.batch(batch, true)
-		before := func(t Target) inventory.Outcome { return inventory.Outcome{Status: t.From, Group: t.FromGroup} }
+		before := func(t Target) inventory.Outcome {
+			return inventory.Outcome{Status: t.From, Group: t.FromGroup, AsBefore: true}
+		}
 		outcomes := p.each(before)
 
 		if run := part.LastRun(); run != nil {

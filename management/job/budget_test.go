@@ -105,6 +105,60 @@ func TestBudgetRefusalNamesBatches(t *testing.T) {
 	}
 }
 
+// TestBudgetAfterRepair: a batch counts the nodes that earlier batches bring back as available, and a
+// refusal names the command that brings a node back.
+func TestBudgetAfterRepair(t *testing.T) {
+	t.Parallel()
+
+	groups := inventory.Groups{{Name: inventory.GroupMaster, Budget: inventory.Budget{MaxUnavailable: "1"}}}
+	failed := func(n *inventory.Node) { n.Verification = &inventory.Verdict{Failed: true} }
+	serial := inventory.JobOptions{Serial: "1"}
+	check := inventory.JobOptions{Serial: "1", Check: true}
+
+	for _, tt := range []struct {
+		name    string
+		down    func(n *inventory.Node) // c
+		verb    inventory.Verb
+		nodes   string
+		options inventory.JobOptions
+		want    string // the actions of the refusal; empty: accepted
+	}{
+		{"repaired first", failed, inventory.VerbApply, "c a b", serial, ""},
+		{"cleaned, and configured first", func(n *inventory.Node) { n.Cleaned = true },
+			inventory.VerbReapply, "c a b", serial, ""},
+		{"upgraded first", failed, inventory.VerbMaintenance, "c a b", serial, ""},
+		{"a check needs no budget", failed, inventory.VerbApply, "a c b", check, ""},
+		{"repaired last", failed, inventory.VerbApply, "a b c", serial, "submit verb=apply nodes=c-1"},
+		{"not taken", failed, inventory.VerbApply, "a b", serial, "submit verb=apply nodes=c-1"},
+		{"cleaned", func(n *inventory.Node) { n.Cleaned = true },
+			inventory.VerbApply, "a b", serial, "submit verb=apply nodes=c-1"},
+		{"lost", func(n *inventory.Node) { n.State = inventory.Disappeared },
+			inventory.VerbApply, "a b", serial, "submit verb=decommission nodes=c-1"},
+		{"at once", failed, inventory.VerbApply, "c a b", inventory.JobOptions{},
+			"submit verb=apply nodes=c-1,a-1,b-1 serial=1"},
+	} {
+		v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered", "c m Allocated Discovered")
+		tt.down(v.Nodes[2])
+
+		j, refused := Accept(*v, groups, Request{Verb: tt.verb, Nodes: jobtest.Names(tt.nodes), JobOptions: tt.options})
+		err := v.InBatches(groups, j, refused, func(j Job) ([]inventory.Action, string) {
+			return Anew(j, j.Names(), nil, 0)
+		})
+
+		got := ""
+		if e, ok := errors.AsType[*inventory.Error](err); ok {
+			got = "none"
+			if len(e.Actions) > 0 {
+				got = e.Actions[0].String()
+			}
+		}
+
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q: %v", tt.name, got, tt.want, err)
+		}
+	}
+}
+
 // TestBudgetsHold lets random jobs run, end and fail, and nodes come and go: no claim
 // takes more out of service than the budgets allow, and every job that waits begins in
 // the end.

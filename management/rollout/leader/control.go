@@ -188,9 +188,7 @@ func (l *Leader) prepare(
 
 	var refusal error
 
-	for i := range r.Nodes {
-		n := &r.Nodes[i]
-
+	for _, n := range repairedFirst(v, r.Nodes) {
 		node, _ := v.Lookup(n.Name)
 		if n.State != rollout.Waiting || asked[n.Group] {
 			continue
@@ -217,6 +215,23 @@ func (l *Leader) prepare(
 	}
 
 	return r, nil
+}
+
+// repairedFirst returns the nodes that are unavailable before the others, as their budgets permit them: the
+// rollout brings them back before it takes others.
+func repairedFirst(v *state.View, nodes []rollout.Node) []rollout.Node {
+	sorted := slices.Clone(nodes)
+	rank := func(n rollout.Node) int {
+		if node, known := v.Lookup(n.Name); known && !node.Available() {
+			return 0
+		}
+
+		return 1
+	}
+
+	slices.SortStableFunc(sorted, func(a, b rollout.Node) int { return rank(a) - rank(b) })
+
+	return sorted
 }
 
 func orZero[T any](v *T) T {
