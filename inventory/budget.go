@@ -327,10 +327,50 @@ func (u usage) refuse(why string, left int) error {
 	}
 
 	if never := u.never(); never != "" {
-		return e.Do("%s: add a node to the group, or lower min_available", never).With(ShowSettings("groups"))
+		return e.Do("%s: add a node to the group, or lower min_available", never).With(u.lower())
 	}
 
-	return e.Do("add a node to the group, or change its budget").With(ShowSettings("groups"))
+	return e.Do("add a node to the group, or lower min_available").With(u.lower())
+}
+
+// lower returns the action that lowers min_available as far as it takes for the leaving nodes.
+func (u usage) lower() Action {
+	stay := ""
+	if available := len(u.members) - len(u.down) - len(u.leaving); available > 0 {
+		stay = strconv.Itoa(available)
+	}
+
+	return SetGroup(u.group.Name, "budget.min_available", stay)
+}
+
+// Lowering returns the actions that lower min_available of each group that keeps more nodes than remain
+// without those of take. single: as far as it takes for one of its nodes at a time.
+func (gs Groups) Lowering(nodes []*Node, take []string, single bool) []Action {
+	var actions []Action
+	for _, g := range gs {
+		u := usageOf(g, nodes, set(take))
+		if u.checkMin() == nil {
+			continue
+		}
+
+		if single {
+			u.leaving = u.leaving[:1]
+		}
+
+		actions = append(actions, u.lower())
+	}
+
+	return actions
+}
+
+// Unbudgeted returns the groups without their budgets.
+func (gs Groups) Unbudgeted() Groups {
+	without := slices.Clone(gs)
+	for i := range without {
+		without[i].Budget = Budget{}
+	}
+
+	return without
 }
 
 // repairsOf returns the actions that make the nodes available again, or end their service where the host is

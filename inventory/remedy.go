@@ -37,6 +37,7 @@ const (
 	ActionShowSettings  ActionName = "show-settings"
 	ActionSetSetting    ActionName = "set-setting"
 	ActionUnsetSetting  ActionName = "unset-setting"
+	ActionSetGroup      ActionName = "set-group"
 	ActionSetVariable   ActionName = "set-variable"
 	ActionShowSSHKey    ActionName = "show-ssh-key"
 	ActionCancelSSHKey  ActionName = "cancel-ssh-key"
@@ -91,6 +92,11 @@ var Actions = []struct {
 	{ActionShowSettings, "show the settings with a key that begins with key; without key, all"},
 	{ActionSetSetting, "set the setting key to value"},
 	{ActionUnsetSetting, "remove the value of the setting key that was set at run time"},
+	{
+		ActionSetGroup,
+		"set the field key of a host group to value, or remove it without value; the request reads the setting " +
+			"groups, which the operator changes",
+	},
 	{ActionSetVariable, "set the variable key of a node to value, a JSON text"},
 	{ActionShowSSHKey, "show the rotation of the manager's ssh key"},
 	{ActionCancelSSHKey, "take the running rotation of the manager's ssh key back"},
@@ -326,6 +332,11 @@ func SetSetting(key, value string) Action {
 // UnsetSetting returns the action that removes the value of one setting that was
 // set at run time.
 func UnsetSetting(key string) Action { return Action{Name: ActionUnsetSetting, Key: key} }
+
+// SetGroup returns the action that sets one field of a host group; an empty value removes it.
+func SetGroup(group, field, value string) Action {
+	return Action{Name: ActionSetGroup, Group: group, Key: field, Value: value}
+}
 
 // SetVariable sets a variable of a node; value is a JSON text.
 func SetVariable(node, key, value string) Action {

@@ -179,7 +179,8 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodGet, pathOf(PathPlan, a.Plan), nil
 
 	// The manager
-	case inventory.ActionShowSettings:
+	case inventory.ActionShowSettings, inventory.ActionSetGroup:
+		// The groups are one setting, which the operator changes as a whole.
 		return http.MethodGet, PathConfig, nil
 	case inventory.ActionSetSetting:
 		return http.MethodPatch, PathConfig, encode(map[string]string{a.Key: a.Value})

@@ -107,6 +107,8 @@ func command(a inventory.Action) []string {
 		return []string{"config", "set", a.Key + "=" + a.Value}
 	case inventory.ActionUnsetSetting:
 		return []string{"config", "unset", a.Key}
+	case inventory.ActionSetGroup:
+		return []string{"group", "set", a.Group, a.Key + "=" + a.Value}
 	case inventory.ActionSetVariable:
 		return append(append([]string{"vars", "set", "--node"}, a.Nodes...), a.Key+"="+a.Value)
 	case inventory.ActionShowSSHKey:

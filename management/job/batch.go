@@ -290,15 +290,35 @@ func (s Snapshot) InBatches(
 		}
 	}
 
-	if groups.AtATime(nodes, j.Names()) > 0 {
-		smaller.Actions = nil
+	// Another budget would not help against a broken requirement.
+	bare := j
+	bare.Targets = slices.Clone(j.Targets)
 
-		return smaller.Do("take fewer nodes, add a node to the group, or change its budget").
-			With(inventory.ShowSettings("groups"))
+	if broken := legal(nodes, groups.Unbudgeted(), &bare); broken != nil {
+		if strings.HasPrefix(e.Message, Message(broken)) {
+			return refusal
+		}
+
+		return broken
+	}
+
+	stay := j.verb().Row.Success == inventory.Allocated
+	lower := groups.Lowering(nodes, j.Names(), stay)
+	smaller.Actions = lower
+
+	switch never := slices.ContainsFunc(e.Actions, lowers); {
+	case len(lower) == 0:
+		return refusal
+	case never:
+		return &smaller
+	case groups.AtATime(nodes, j.Names()) > 0:
+		return smaller.Do("take fewer nodes, add a node to the group, or lower min_available")
 	}
 
 	return refusal
 }
+
+func lowers(a inventory.Action) bool { return a.Name == inventory.ActionSetGroup }
 
 // success returns the outcome of a target if the job succeeds, as far as the rules of the
 // groups depend on it.

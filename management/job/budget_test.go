@@ -105,6 +105,73 @@ func TestBudgetRefusalNamesBatches(t *testing.T) {
 	}
 }
 
+// TestBudgetRefusalNamesItsCause: the remedy of a job that no batches help is the one of a broken requirement,
+// or the command that lowers the budget in its way.
+func TestBudgetRefusalNamesItsCause(t *testing.T) {
+	t.Parallel()
+
+	groups := inventory.Groups{
+		{Name: inventory.GroupMaster, Budget: inventory.Budget{MaxUnavailable: "1"}},
+		{
+			Name: inventory.GroupWorker, Requires: inventory.Requirements{inventory.GroupMaster: 1},
+			Budget: inventory.Budget{MinAvailable: 2},
+		},
+	}
+	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered",
+		"c w Allocated Discovered", "d w Allocated Discovered", "e w Allocated Discovered")
+
+	for _, tt := range []struct {
+		verb                  inventory.Verb
+		nodes, serial, action string
+		want                  string
+	}{
+		{inventory.VerbDecommission, "a b", "", "", "decommission c-1, d-1, e-1 with it"},
+		{inventory.VerbDecommission, "a b", "1", "", "decommission c-1, d-1, e-1 with it"},
+		{
+			inventory.VerbDecommission, "c d e", "", "set-group group=service-worker key=budget.min_available",
+			"take fewer nodes, add a node to the group, or lower min_available",
+		},
+		{
+			inventory.VerbDecommission, "c d", "1", "set-group group=service-worker key=budget.min_available value=1",
+			"with 2 nodes, min_available 2 never allows it: add a node to the group, or lower min_available",
+		},
+	} {
+		j, refused := Accept(*v, groups, Request{
+			Verb: tt.verb, Nodes: jobtest.Names(tt.nodes), JobOptions: inventory.JobOptions{Serial: tt.serial},
+		})
+		err := v.InBatches(groups, j, refused, func(j Job) ([]inventory.Action, string) {
+			return Anew(j, j.Names(), nil, 0)
+		})
+
+		action := ""
+		if e, ok := errors.AsType[*inventory.Error](err); ok && len(e.Actions) > 0 {
+			action = e.Actions[0].String()
+		}
+
+		if err == nil || !strings.Contains(err.Error(), tt.want) || action != tt.action {
+			t.Errorf("%s of %s in batches of %q: %v, %q", tt.verb, tt.nodes, tt.serial, err, action)
+		}
+	}
+
+	// A budget that is never met: it is lowered for one node at a time where the nodes stay.
+	groups[1].Budget.MinAvailable = 3
+
+	for verb, want := range map[inventory.Verb]string{
+		inventory.VerbApply:        "set-group group=service-worker key=budget.min_available value=2",
+		inventory.VerbDecommission: "set-group group=service-worker key=budget.min_available",
+	} {
+		j, refused := Accept(*v, groups, Request{Verb: verb, Nodes: jobtest.Names("c d e")})
+		err := v.InBatches(groups, j, refused, func(j Job) ([]inventory.Action, string) {
+			return Anew(j, j.Names(), nil, 0)
+		})
+
+		e, ok := errors.AsType[*inventory.Error](err)
+		if !ok || len(e.Actions) != 1 || e.Actions[0].String() != want {
+			t.Errorf("%s: %v, %v, want %s", verb, err, e.Actions, want)
+		}
+	}
+}
+
 // TestBudgetAfterRepair: a batch counts the nodes that earlier batches bring back as available, and a
 // refusal names the command that brings a node back.
 func TestBudgetAfterRepair(t *testing.T) {
