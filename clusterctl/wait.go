@@ -216,9 +216,30 @@ func (c *call) showResult(j api.Job) error {
 	}
 
 	return failed.Try(
-		"to see the cause and a remedy: %[1]s job why %[2]s\nto read the output:            %[1]s job logs %[2]s",
-		c.self(), j.ID,
+		"to see the cause and a remedy: %[1]s job why %[2]s\nto read the output:            %[1]s job logs %[2]s%[3]s",
+		c.self(), j.ID, c.goOn(j),
 	)
+}
+
+// goOn returns the line with the command for the nodes whose batch did not begin, or "". A retry of all that
+// the job left begins with the nodes that failed.
+func (c *call) goOn(j api.Job) string {
+	var rest []string
+
+	for _, h := range j.Hosts {
+		if strings.HasPrefix(h.Error, "not begun: ") {
+			rest = append(rest, h.Host)
+		}
+	}
+
+	if len(rest) == 0 {
+		return ""
+	}
+
+	a := inventory.RetryJob(j.ID, false).On(rest...)
+	a.Confirmed = c.Bool("yes")
+
+	return "\nto go on with what was not begun: " + strings.Join(api.CommandsOf(c.self(), []inventory.Action{a}), "")
 }
 
 // leavesResidue reports whether the node is out of service, and not cleaned.

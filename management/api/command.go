@@ -86,7 +86,7 @@ func command(a inventory.Action) []string {
 			words = append(words, "--failed")
 		}
 
-		return append(words, optionWords(a)...)
+		return confirmed(append(words, optionWords(a)...), a)
 
 	// Plans
 	case inventory.ActionMakePlan:

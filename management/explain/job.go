@@ -258,7 +258,23 @@ func (e *jobExplainer) unfinished() {
 	}
 
 	e.add(failed)
+	e.notBegun()
 	e.residue()
+}
+
+// notBegun reports the targets whose batch did not begin, beside others: a retry of all begins with those that
+// failed, and may end in the same way.
+func (e *jobExplainer) notBegun() {
+	rest := slices.DeleteFunc(e.Job.NotBegun(), func(name string) bool {
+		return !slices.Contains(e.View.Left(e.Job), name)
+	})
+	if len(rest) == 0 || len(rest) == len(e.Job.Unfinished()) || len(e.retryActions(e.Job, rest...)) == 0 {
+		return
+	}
+
+	e.add(finding(AboutFailure, "not begun: %s", job.ShortList(rest)).of(e.Job).on(rest...).
+		do("to go on without the nodes that failed, repeat it for these").
+		with(inventory.RetryJob(e.Job.ID, false).On(rest...)))
 }
 
 // residue reports the targets that are out of service with configuration left on

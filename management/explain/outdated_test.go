@@ -289,7 +289,8 @@ func TestExplainWithinBudget(t *testing.T) {
 		1: "configure it again [submit verb=apply nodes=a-1]",
 		2: "configure it again, once the rules of its group allow it: " +
 			"with 2 nodes, min_available 2 never allows it: " +
-			"add a node to the group, or lower min_available [show-settings key=groups]",
+			"add a node to the group, or lower min_available " +
+			"[set-group group=service-master key=budget.min_available value=1]",
 	} {
 		v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")}
 		f := facts(v)

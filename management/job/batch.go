@@ -162,7 +162,7 @@ func (p *planner) endEarly(
 		names[i] = t.Name
 		outcomes[t.Name] = inventory.Outcome{
 			Status: t.From, Group: t.FromGroup, Applied: t.Applied, Residue: t.Residue,
-			Error: "not begun: " + why, Reason: "not begun: " + why,
+			Error: prefixNotBegun + why, Reason: prefixNotBegun + why,
 		}
 	}
 

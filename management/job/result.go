@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -85,6 +86,16 @@ func describeProblem(kind StepKind, r HostResult) string {
 	}
 
 	return ""
+}
+
+// prefixNotBegun begins the error of a target whose batch did not begin.
+const prefixNotBegun = "not begun: "
+
+// NotBegun returns the targets whose batch did not begin before the end of the job.
+func (j Job) NotBegun() []string {
+	return slices.DeleteFunc(j.Names(), func(name string) bool {
+		return !strings.HasPrefix(j.Outcomes[name].Error, prefixNotBegun)
+	})
 }
 
 // Unfinished returns the targets that an ended job left other than its verb
