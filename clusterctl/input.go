@@ -111,12 +111,33 @@ func assigned(arg string) (api.Vars, error) {
 		return nil, notText(arg)
 	}
 
+	if strings.HasPrefix(text, "@") {
+		return nil, namesFile("-e ", arg)
+	}
+
 	v, err := value(text)
 	if err != nil {
 		return nil, malformed(key, err)
 	}
 
 	return api.Vars{key: v}, nil
+}
+
+// namesFile returns the error about a value that begins with @, which is hardly meant as text:
+// -e and --secret read a file there. before is what precedes the argument.
+func namesFile(before, arg string) error {
+	key, text, _ := strings.Cut(arg, "=")
+
+	// A JSON string may hold every character.
+	literal, err := print.Compact(text)
+	if err != nil {
+		return notText(arg)
+	}
+
+	return exit.Usagef("the value of %s begins with @, and no file is read there", key).
+		Try("to set variables from a file: -e @FILE\nto set a secret to the content of a file: "+
+			"vars set --secret %s\nto keep it as text, quote it twice: %s%s",
+			api.ShellQuote(arg), before, api.ShellQuote(key+"="+strings.TrimSpace(string(literal))))
 }
 
 // malformed returns the error about a value that looks like YAML but does not

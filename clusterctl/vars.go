@@ -17,7 +17,7 @@ import (
 )
 
 const valueHelp = "A VALUE is true, a number, or JSON such as \"text\", [\"a\", 2] or {\"k\": 1}; everything else is " +
-	"text.\nTo keep a number or a boolean as text, quote it twice: 'release=\"1.10\"'."
+	"text.\nTo keep a number or a boolean as text, or text that begins with @, quote it twice: 'release=\"1.10\"'."
 
 const secretHelp = "With --secret, KEY=@FILE and KEY=- read the value from a file or from stdin, so that no other " +
 	"process sees it; every VALUE is text, without a newline at its end. KEY alone makes a variable that is set " +
@@ -360,7 +360,7 @@ func varsSet(ctx context.Context, c *call) error {
 		return err
 	}
 
-	read := assignments
+	read := variableAssignments
 	if c.Bool("secret") {
 		read = func(args []string) (api.Vars, error) { return c.secretAssignments(ctx, args) }
 	}
@@ -402,6 +402,17 @@ func varsSet(ctx context.Context, c *call) error {
 	}
 
 	return c.patchVars(ctx, scopes, v, "set", secret...)
+}
+
+// variableAssignments reads KEY=VALUE arguments of variables that are not secret.
+func variableAssignments(args []string) (api.Vars, error) {
+	for _, arg := range args {
+		if key, text, _ := strings.Cut(arg, "="); key != "" && strings.HasPrefix(text, "@") {
+			return nil, namesFile("", arg)
+		}
+	}
+
+	return assignments(args)
 }
 
 // patchVars changes the variables of every level, and reports the change. A level
