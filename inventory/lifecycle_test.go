@@ -417,4 +417,26 @@ func TestForgetInService(t *testing.T) {
 	}
 }
 
+// TestForgetSeen: a node that its agent still reports comes back after a forget by force, so the
+// first remedy removes the agent, where a job for that is legal.
+func TestForgetSeen(t *testing.T) {
+	t.Parallel()
+
+	for _, st := range []State{Discovered, Unknown} {
+		for _, s := range []Status{Unallocated, Decommissioned, Quarantined} {
+			n := nodeIn(s, st)
+
+			want := []Action{ForgetNodes(n.Name).Forced()}
+			if st == Discovered {
+				want = []Action{Submit(VerbForget, n.Name), ForgetNodes(n.Name).Forced()}
+			}
+
+			e, ok := errors.AsType[*Error](n.CheckForget(false))
+			if !ok || !slices.EqualFunc(e.Actions, want, Action.Equal) || !strings.Contains(e.Remedy, "Quarantined") {
+				t.Errorf("%s, %s: %+v", s, st, e)
+			}
+		}
+	}
+}
+
 func same(a, b Node) bool { return reflect.DeepEqual(a, b) }

@@ -520,11 +520,23 @@ func (n Node) CheckForget(force bool) error {
 			With(Submit(VerbDecommission, n.Name)).
 			About(n.Name)
 	case n.State != Disappeared && !force:
-		return Errorf(KindRefused, "%s is still %s", n.Name, n.State).
-			Do("stop its agent first, or forget it by force").
-			With(ForgetNodes(n.Name).Forced()).
-			About(n.Name)
+		return n.stillSeen()
 	}
 
 	return nil
+}
+
+// stillSeen refuses to forget a node out of service that is not Disappeared.
+func (n Node) stillSeen() error {
+	const back = "by force alone, it comes back as Quarantined while its agent runs"
+
+	refused := Errorf(KindRefused, "%s is still %s", n.Name, n.State).About(n.Name)
+	force := ForgetNodes(n.Name).Forced()
+
+	// A job removes the agent, where it can.
+	if row, _ := TransitionOf(VerbForget); row.Check(n) == nil {
+		return refused.Do("remove its agent with it; forgotten %s", back).With(Submit(VerbForget, n.Name), force)
+	}
+
+	return refused.Do("stop its agent first, then forget it; forgotten %s", back).With(force)
 }
