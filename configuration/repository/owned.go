@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 // CheckOwned returns the path of a folder of playbooks without links, which the
@@ -20,8 +22,29 @@ import (
 // A folder on the way with the sticky bit, such as /tmp, is accepted: others cannot
 // replace entries of it.
 func CheckOwned(dir string) (resolved string, err error) {
-	folder, err := withoutLinks(dir, "move the playbooks below folders that only root can write, such as "+
+	return checkFolder(dir, refusef, "move the playbooks below folders that only root can write, such as "+
 		"/etc/clusterm/playbooks")
+}
+
+// CheckOwnedFolder is CheckOwned for a folder that is not one of playbooks.
+func CheckOwnedFolder(dir string) (resolved string, err error) {
+	return checkFolder(dir, refuser("the folder "+dir), "move the folder below folders that only root can write, "+
+		"such as /etc/clusterm")
+}
+
+// refusal returns the error about a folder or a file.
+type refusal func(format string, args ...any) *inventory.Error
+
+// refuser returns the refusal of a folder or a file.
+func refuser(what string) refusal {
+	return func(format string, args ...any) *inventory.Error {
+		return inventory.Errorf(inventory.KindInvalid, "%s cannot be used: %w", what, fmt.Errorf(format, args...))
+	}
+}
+
+// checkFolder refuses a folder that another account may change, and returns its path without links.
+func checkFolder(dir string, refuse refusal, move string) (resolved string, err error) {
+	folder, err := withoutLinks(dir, refuse, move)
 	if err != nil {
 		return "", err
 	}
@@ -44,11 +67,11 @@ func CheckOwned(dir string) (resolved string, err error) {
 		return nil
 	})
 	if err != nil {
-		return "", refusef("%w", err)
+		return "", refuse("%w", err)
 	}
 
 	if problem != "" {
-		return "", refusef("%s", problem).
+		return "", refuse("%s", problem).
 			Do("let only root write it: chown -R root: %[1]s && chmod -R go-w %[1]s", folder)
 	}
 
@@ -59,26 +82,28 @@ func CheckOwned(dir string) (resolved string, err error) {
 // place of path. It refuses a file that another account than root and that of this
 // process may change: the file, and every folder and link on the way to it.
 func CheckOwnedFile(path string) (resolved string, err error) {
-	file, err := withoutLinks(path, "move the file below folders that only root can write, such as /etc/clusterm")
+	refuse := refuser("the file " + path)
+
+	file, err := withoutLinks(path, refuse, "move the file below folders that only root can write, such as /etc/clusterm")
 	if err != nil {
 		return "", err
 	}
 
 	if problem := writable(file, false); problem != "" {
-		return "", refusef("%s", problem).Do("let only root write it: chown root: %[1]s && chmod go-w %[1]s", file)
+		return "", refuse("%s", problem).Do("let only root write it: chown root: %[1]s && chmod go-w %[1]s", file)
 	}
 
 	return file, nil
 }
 
 // withoutLinks returns the path of a folder or a file without links. move is the remedy
-// for a way to it that others can change. It refuses a path through a
+// for a way to it that others can change, and refuse makes the errors. It refuses a path through a
 // folder or a link that another account can change. Each folder is checked before
 // an entry of it is read, so that nobody can replace one in between.
-func withoutLinks(dir, move string) (string, error) {
+func withoutLinks(dir string, refuse refusal, move string) (string, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
-		return "", refusef("%w", err)
+		return "", refuse("%w", err)
 	}
 
 	// As many links as Linux follows.
@@ -102,7 +127,7 @@ func withoutLinks(dir, move string) (string, error) {
 
 		info, err := os.Lstat(next)
 		if err != nil {
-			return "", refusef("%w", err)
+			return "", refuse("%w", err)
 		}
 
 		isLink := info.Mode().Type() == fs.ModeSymlink
@@ -113,7 +138,7 @@ func withoutLinks(dir, move string) (string, error) {
 		}
 
 		if problem != "" {
-			return "", refusef("%s", problem).Do("%s", move)
+			return "", refuse("%s", problem).Do("%s", move)
 		}
 
 		if !isLink {
@@ -122,12 +147,12 @@ func withoutLinks(dir, move string) (string, error) {
 		}
 
 		if links++; links > maxLinks {
-			return "", refusef("%s leads through too many links", dir).Do("give the path without links")
+			return "", refuse("%s leads through too many links", dir).Do("give the path without links")
 		}
 
 		target, err := os.Readlink(next)
 		if err != nil {
-			return "", refusef("%w", err)
+			return "", refuse("%w", err)
 		}
 
 		if filepath.IsAbs(target) {

@@ -3,6 +3,7 @@
 package repository
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,5 +173,36 @@ func TestCheckOwnedLinks(t *testing.T) {
 
 	if _, err := CheckOwned(loop); err == nil || !strings.Contains(err.Error(), "too many links") {
 		t.Errorf("a loop: %v", err)
+	}
+}
+
+// TestCheckOwnedNames: the refusal names the file or the folder that it is about, and not a folder of playbooks.
+func TestCheckOwnedNames(t *testing.T) {
+	t.Parallel()
+
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	smoke := filepath.Join(top, "smoke")
+	if err := errors.Join(os.WriteFile(smoke, nil, 0o700), os.Chmod(smoke, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, path := range []string{smoke, filepath.Join(top, "missing")} {
+		_, err := CheckOwnedFile(path)
+		if err == nil || !strings.HasPrefix(err.Error(), "the file "+path+" cannot be used: ") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+
+	if err := os.Chmod(top, 0o777); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := CheckOwnedFolder(top); err == nil ||
+		!strings.HasPrefix(err.Error(), "the folder "+top+" cannot be used: others ") {
+		t.Errorf("a folder: %v", err)
 	}
 }

@@ -206,7 +206,7 @@ func (k keeping) install(ctx context.Context, required []galaxy.Requirement, fol
 
 	// The content of the mirror runs as root.
 	if mirror.IsFolder() {
-		resolved, err := kept.CheckOwned(mirror.URL)
+		resolved, err := kept.CheckOwnedFolder(mirror.URL)
 		if err != nil {
 			return inventory.Errorf(inventory.KindUnavailable, "repository.requirements_mirror: %w", err)
 		}
