@@ -43,7 +43,10 @@ const (
 	ActionCancelSSHKey  ActionName = "cancel-ssh-key"
 	ActionShowHealth    ActionName = "show-health"
 	ActionListPolicies  ActionName = "list-policies"
+	ActionTestPolicy    ActionName = "test-policy"
+	ActionEnablePolicy  ActionName = "enable-policy"
 	ActionListWindows   ActionName = "list-windows"
+	ActionLiftFreeze    ActionName = "lift-freeze"
 	ActionListRollouts  ActionName = "list-rollouts"
 	ActionShowRollout   ActionName = "show-rollout"
 	ActionPromote       ActionName = "promote-rollout"
@@ -102,7 +105,10 @@ var Actions = []struct {
 	{ActionCancelSSHKey, "take the running rotation of the manager's ssh key back"},
 	{ActionShowHealth, "show the health of the manager"},
 	{ActionListPolicies, "list the policies and what they decided"},
+	{ActionTestPolicy, "show what the policy key would do"},
+	{ActionEnablePolicy, "turn the policy key on; value all: it is for every node"},
 	{ActionListWindows, "list the maintenance windows and the freeze"},
+	{ActionLiftFreeze, "end the freeze"},
 	{ActionListRollouts, "list the rollouts"},
 	{ActionShowRollout, "show a rollout with its nodes"},
 	{ActionPromote, "let a rollout go on after its canary"},
@@ -248,6 +254,17 @@ func SetConnection(node string) Action {
 // ListPolicies returns the action that lists the policies.
 func ListPolicies() Action { return Action{Name: ActionListPolicies} }
 
+// TestPolicy returns the action that shows what a policy would do.
+func TestPolicy(name string) Action { return Action{Name: ActionTestPolicy, Key: name} }
+
+// ForEveryNode is Action.Value to turn on a policy that is for every node.
+const ForEveryNode = "all"
+
+// EnableForAll returns the action that turns on a policy that is for every node.
+func EnableForAll(name string) Action {
+	return Action{Name: ActionEnablePolicy, Key: name, Value: ForEveryNode}
+}
+
 // ListRollouts returns the action that lists the rollouts.
 func ListRollouts() Action { return Action{Name: ActionListRollouts} }
 
@@ -274,6 +291,9 @@ func ShowRollout(id string) Action { return Action{Name: ActionShowRollout, Roll
 
 // ListWindows returns the action that lists the maintenance windows.
 func ListWindows() Action { return Action{Name: ActionListWindows} }
+
+// LiftFreeze returns the action that ends the freeze.
+func LiftFreeze() Action { return Action{Name: ActionLiftFreeze} }
 
 // ListJobs returns the action that lists the jobs.
 func ListJobs() Action { return Action{Name: ActionListJobs} }

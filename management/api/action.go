@@ -216,6 +216,14 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 		return http.MethodGet, PathWindows, nil
 	case inventory.ActionListPolicies:
 		return http.MethodGet, PathPolicies, nil
+	case inventory.ActionTestPolicy:
+		return http.MethodPost, pathOf(PathTestPolicy, a.Key), encode(PolicyTest{})
+	case inventory.ActionEnablePolicy:
+		return http.MethodPost, pathOf(PathEnablePolicy, a.Key), encode(PolicyEnable{
+			All: a.Value == inventory.ForEveryNode,
+		})
+	case inventory.ActionLiftFreeze:
+		return http.MethodPost, PathLiftFreeze, encode(FreezeLift{})
 	case inventory.ActionReleaseBrake:
 		return http.MethodPost, PathReleaseBrake, encode(PolicyControl{})
 	case inventory.ActionShowVersion:

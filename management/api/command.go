@@ -138,6 +138,17 @@ func command(a inventory.Action) []string {
 		return []string{"windows"}
 	case inventory.ActionListPolicies:
 		return []string{"policy", "list"}
+	case inventory.ActionTestPolicy:
+		return []string{"policy", "test", a.Key}
+	case inventory.ActionEnablePolicy:
+		words := []string{"policy", "enable", a.Key}
+		if a.Value == inventory.ForEveryNode {
+			words = append(words, "--all")
+		}
+
+		return words
+	case inventory.ActionLiftFreeze:
+		return []string{"freeze", "off"}
 	case inventory.ActionReleaseBrake:
 		return []string{"policy", "release"}
 	case inventory.ActionShowHealth, inventory.ActionShowVersion:

@@ -60,6 +60,11 @@ func (f Facts) accepted(a *inventory.Action) *inventory.Error {
 
 // requestOf returns the request of an action that submits a job for nodes. ok is false for any other action.
 func (f Facts) requestOf(a inventory.Action) (r job.Request, ok bool) {
+	// It takes the place of a queued job, which is cancelled before and was accepted itself.
+	if a.OverrideWindow {
+		return r, false
+	}
+
 	if a.Name == inventory.ActionSubmit {
 		r = job.Request{Verb: a.Verb, Nodes: a.Nodes, Group: a.Group}
 		r.Playbooks = a.Playbooks

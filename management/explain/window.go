@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/contiv/cluster/inventory"
@@ -32,9 +33,27 @@ func (e *jobExplainer) held() {
 		return
 	}
 
-	e.add(finding(AboutWindow, "%s", verdict.Reason).of(e.Job).on(e.Job.Names()...).
-		do("wait for it; or cancel the job, and ask again with an override of the window and a reason").
-		with(inventory.ListWindows(), inventory.CancelJob(e.Job.ID)))
+	f := finding(AboutWindow, "%s", verdict.Reason).of(e.Job).on(e.Job.Names()...)
+	override, with := e.overridden()
+	rest := "cancel the job, and ask again with an override of the window and a reason" + with
+
+	if frozen := window.Frozen(e.View, e.Now); !frozen.OK && window.FreezeOf(e.View).Active(e.Now) {
+		f = f.do("wait for its end, or end it; or %s", rest).with(inventory.LiftFreeze())
+	} else {
+		f = f.do("wait for it; or %s", rest).with(inventory.ListWindows())
+	}
+
+	e.add(f.with(inventory.CancelJob(e.Job.ID)).with(override...))
+}
+
+// overridden returns the action that submits the job again with an override of the window, and in words
+// which values the operator has to enter.
+func (e *jobExplainer) overridden() (a []inventory.Action, with string) {
+	j := e.Job
+	j.OverrideWindow = true
+	j.Reason = cmp.Or(j.Reason, "job "+j.ID+" cannot wait")
+
+	return job.AnewWithout(j, j.Names(), 0)
 }
 
 // windows reports when the node may change, unless it always may.

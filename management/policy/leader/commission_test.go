@@ -3,6 +3,7 @@
 package leader
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -180,6 +181,13 @@ func TestEnable(t *testing.T) {
 			_, err := l.Enable(t.Context(), ann, c.name, c.all, "")
 			if inventory.KindOf(err) != c.want || (s.View().Revision == before) != (c.want != "") {
 				t.Errorf("enable %s, all %t: %v", c.name, c.all, err)
+			}
+
+			e, ok := errors.AsType[*inventory.Error](err)
+			want := []inventory.Action{inventory.TestPolicy("every"), inventory.EnableForAll("every")}
+
+			if c.want == inventory.KindRefused && (!ok || !slices.EqualFunc(e.Actions, want, inventory.Action.Equal)) {
+				t.Errorf("enable %s advises %v", c.name, e)
 			}
 		}
 

@@ -32,7 +32,8 @@ func (l *Leader) Enable(ctx context.Context, c access.Caller, name string, all b
 				name, selector).Do("leave all out")
 		case every && !all:
 			return Status{}, inventory.Errorf(inventory.KindRefused, "policy %s is for every node", name).
-				Do("test what it would do, and then turn it on with all").With(inventory.ListPolicies())
+				Do("test what it would do, and then turn it on for all").
+				With(inventory.TestPolicy(name), inventory.EnableForAll(name))
 		}
 	}
 
