@@ -191,6 +191,12 @@ func (c *call) changeItem(
 			return err
 		}
 
+		if next == nil {
+			if err := c.checkUnused(n, config[key].Value); err != nil {
+				return err
+			}
+		}
+
 		match := c.manager.IfMatch(tag)
 
 		change, is := match.PatchConfig, "is now"
@@ -255,18 +261,64 @@ func (c *call) findItem(config api.Config, n itemNoun) (string, map[string]any, 
 		}
 	}
 
+	if n.word == policyNoun.word && name == policyReturns {
+		return "", nil, exit.Usagef("the policy %s is built in, and each group has its own reaction to a return", name).
+			Try("to change that of a group: %[1]s group set GROUP on_return=REACTION\nto see the groups: %[1]s groups\n"+
+				"to turn it off: %[1]s policy disable %[2]s", c.self(), name)
+	}
+
 	i := slices.IndexFunc(n.keys, func(key string) bool { return len(n.keys) == 1 || kindOf(key) == kind })
 
 	switch {
 	case i >= 0:
 		return n.keys[i], nil, nil
 	case kind == "":
+		remedy := "to list them: " + c.self() + " " + n.list
+		if c.takesKind() {
+			remedy += "\nto add it: give --" + flagKind
+		}
+
 		return "", nil, exit.Errorf(exit.NotFound, "there is no %s %q", n.word, name).
-			Try("to list them: %s %s\nto add it: give --%s", c.self(), n.list, flagKind)
+			Try("%s", remedy)
 	}
 
 	return "", nil, exit.Usagef("%q is no kind of a %s", kind, n.word).
 		Try("the kinds are %s", strings.Join(n.kinds(), ", "))
+}
+
+// policyReturns is the policy that is no item of a setting.
+const policyReturns = "returns"
+
+// takesKind reports whether the command can add an item of a kind.
+func (c *call) takesKind() bool {
+	return slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flagKind) })
+}
+
+// checkUnused refuses to delete a group that others require.
+func (c *call) checkUnused(n itemNoun, value any) error {
+	all, _ := value.([]any)
+
+	var (
+		users, lines []string
+		name         = c.args[0]
+	)
+
+	for _, v := range all {
+		item, _ := v.(map[string]any)
+		requires, _ := item["requires"].(map[string]any)
+
+		if user, _ := item[fieldName].(string); n.word == groupNoun.word && requires[name] != nil && user != name {
+			users = append(users, user)
+			lines = append(lines, c.self()+" group set "+api.ShellQuote(user)+" "+api.ShellQuote("requires."+name+"="))
+		}
+	}
+
+	if len(users) == 0 {
+		return nil
+	}
+
+	return exit.Usagef("the group %s is in use: required by %s", name, strings.Join(users, ", ")).
+		Try("change that first, for example:\n%s", strings.Join(lines, "\n"))
 }
 
 // getItem returns the item of that name in the value of a setting, or nil. The value is a list
