@@ -263,8 +263,8 @@ func (c *call) findItem(config api.Config, n itemNoun) (string, map[string]any, 
 
 	if n.word == policyNoun.word && name == policyReturns {
 		return "", nil, exit.Usagef("the policy %s is built in, and each group has its own reaction to a return", name).
-			Try("to change that of a group: %[1]s group set GROUP on_return=REACTION\nto see the groups: %[1]s groups\n"+
-				"to turn it off: %[1]s policy disable %[2]s", c.self(), name)
+			Try("to change that of a group: %[1]s group set GROUP on_return=REACTION\n"+
+				"to see the groups: %[1]s groups\nto turn it off: %[1]s policy disable %[2]s", c.self(), name)
 	}
 
 	i := slices.IndexFunc(n.keys, func(key string) bool { return len(n.keys) == 1 || kindOf(key) == kind })

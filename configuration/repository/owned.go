@@ -84,7 +84,8 @@ func checkFolder(dir string, refuse refusal, move string) (resolved string, err 
 func CheckOwnedFile(path string) (resolved string, err error) {
 	refuse := refuser("the file " + path)
 
-	file, err := withoutLinks(path, refuse, "move the file below folders that only root can write, such as /etc/clusterm")
+	file, err := withoutLinks(
+		path, refuse, "move the file below folders that only root can write, such as /etc/clusterm")
 	if err != nil {
 		return "", err
 	}
