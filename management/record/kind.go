@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 )
@@ -55,14 +54,8 @@ type Any interface {
 	// Check returns the reason for which a record cannot be decoded, or nil. rest is the
 	// part of its key in the store after the name of the kind.
 	Check(rest string, value []byte) error
-	// Zero returns a new record without contents, and Encoded the stored form of a record.
-	Zero() any
-	Encoded(record any) ([]byte, error)
-	// Shown returns the form of a record for callers within a scope; nil: they do not see it.
-	Shown(key string, record any, s Scope) any
 
 	table() table
-	eachIn(v View) iter.Seq2[string, any]
 }
 
 // Scope is what the kinds need to know of the scope of a caller.
@@ -79,12 +72,6 @@ type Scope interface {
 
 // KindName implements Any.
 func (k *Kind[T]) KindName() string { return k.Name }
-
-// Zero implements Any.
-func (k *Kind[T]) Zero() any { return new(T) }
-
-// Encoded implements Any.
-func (k *Kind[T]) Encoded(record any) ([]byte, error) { return k.Encode(record.(*T)) }
 
 // Decode parses the record under a key, as it was written at the revision.
 func (k *Kind[T]) Decode(key string, value []byte, revision int64) (*T, error) {
@@ -153,15 +140,7 @@ func (k *Kind[T]) Check(rest string, value []byte) error {
 	return err
 }
 
-// Shown implements Any.
-func (k *Kind[T]) Shown(key string, record any, s Scope) any {
-	if r := k.shown(key, record.(*T), s); r != nil {
-		return r
-	}
-
-	return nil
-}
-
+// shown returns the form of a record for callers within a scope; nil: they do not see it.
 func (k *Kind[T]) shown(key string, r *T, s Scope) *T {
 	var nodes []string
 

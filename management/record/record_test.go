@@ -156,6 +156,15 @@ func (inScope) OwnsGroup(string) bool         { return false }
 func (inScope) Text(text string) string       { return text }
 func (inScope) Names(names []string) []string { return names }
 
+// paths returns the keys in the store of all records of a kind.
+func paths[T any](v record.View, k *record.Kind[T]) (all []string) {
+	for key := range record.All(v, k) {
+		all = append(all, k.Path(key))
+	}
+
+	return all
+}
+
 // TestWithinScope: by default, a caller with a scope sees what concerns its nodes alone.
 func TestWithinScope(t *testing.T) {
 	t.Parallel()
@@ -172,14 +181,8 @@ func TestWithinScope(t *testing.T) {
 		}
 	}
 
-	var got []string
-
 	part := view(s).Within(inScope{"a-1"})
-	for _, k := range []record.Any{&notes, &board, &hidden, &byNode} {
-		for key := range record.Each(part, k) {
-			got = append(got, k.KindName()+"/"+key)
-		}
-	}
+	got := slices.Concat(paths(part, &notes), paths(part, &board), paths(part, &hidden), paths(part, &byNode))
 
 	if want := []string{"notes/in", "by-node/a-1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -19,13 +19,8 @@ type Tables struct {
 
 // table holds the records of one kind.
 type table interface {
-	// subject returns the key of the record to which a rest of a key in the store belongs.
-	subject(rest string) string
 	// apply applies the write of a value; nil: its removal.
-	apply(rest string, value []byte, revision int64) error
-	// settle completes the records that consist of several keys, as far as they changed. It
-	// returns them with the reason for which one cannot be completed, or nil.
-	settle() map[string]error
+	apply(key string, value []byte, revision int64) error
 	get(key string) any // an untyped nil: none
 	share() any         // *items[T]
 }
@@ -51,36 +46,19 @@ func (t *Tables) Kinds() []Any { return t.kinds }
 // Subject returns the record to which a key in the store belongs. It is false if it belongs
 // to none of these kinds.
 func (t *Tables) Subject(path string) (Ref, bool) {
-	kind, rest, _ := strings.Cut(path, "/")
+	kind, key, _ := strings.Cut(path, "/")
+	_, known := t.tables[kind]
 
-	found := t.tables[kind]
-	if found == nil {
-		return Ref{}, false
-	}
-
-	return Ref{Kind: kind, Key: found.subject(rest)}, true
+	return Ref{Kind: kind, Key: key}, known
 }
 
 // Apply applies the write of a value under a key in the store; nil: its removal. A value that
 // cannot be decoded is an error, and the record is then what Kind.Damaged returns.
 func (t *Tables) Apply(path string, value []byte, revision int64) error {
-	kind, rest, _ := strings.Cut(path, "/")
+	kind, key, _ := strings.Cut(path, "/")
 	t.shared = false
 
-	return t.tables[kind].apply(rest, value, revision)
-}
-
-// Settle completes the records that consist of several keys. It is called at the end of a
-// revision, and calls f with each record that changed since, and the reason for which it cannot
-// be completed, or nil.
-func (t *Tables) Settle(f func(ref Ref, err error)) {
-	for kind, table := range t.tables {
-		for key, err := range table.settle() {
-			t.shared = false
-
-			f(Ref{kind, key}, err)
-		}
-	}
+	return t.tables[kind].apply(key, value, revision)
 }
 
 // Get returns the newest form of a record, or an untyped nil.
@@ -106,10 +84,6 @@ type plain[T any] struct {
 }
 
 func (k *Kind[T]) table() table { return &plain[T]{kind: k, byKey: map[string]entry[T]{}} }
-
-func (p *plain[T]) subject(rest string) string { return rest }
-
-func (p *plain[T]) settle() map[string]error { return nil }
 
 func (p *plain[T]) get(key string) any {
 	if e, ok := p.byKey[key]; ok {

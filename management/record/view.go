@@ -179,19 +179,6 @@ func (i *items[T]) within(s Scope) any {
 	return part
 }
 
-// Each returns the records of any kind with their keys, in the order of the kind.
-func Each(r Reader, k Any) iter.Seq2[string, any] { return k.eachIn(r.Records()) }
-
-func (k *Kind[T]) eachIn(v View) iter.Seq2[string, any] {
-	return func(yield func(string, any) bool) {
-		for key, r := range All(v, k) {
-			if !yield(key, r) {
-				return
-			}
-		}
-	}
-}
-
 // Ref names a record.
 type Ref struct {
 	Kind string

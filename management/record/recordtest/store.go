@@ -115,10 +115,7 @@ func (s *Store) apply(w record.Write) error {
 		delete(s.written, w.Path)
 	}
 
-	err := s.tables.Apply(w.Path, w.Value, s.revision)
-	s.tables.Settle(func(record.Ref, error) {})
-
-	return err
+	return s.tables.Apply(w.Path, w.Value, s.revision)
 }
 
 // Write writes a value under a key, as somebody else would, readable or not; nil removes it.
