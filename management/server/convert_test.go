@@ -159,6 +159,7 @@ var conversions = []conversion{
 			"Ranges":     "part of the request",
 			"HostKeys":   "part of the request",
 			"Extra":      "part of the request",
+			"Confirmed":  "only a client knows what its operator has confirmed",
 		},
 		added: map[string]string{
 			"Action": "Name of the domain",
