@@ -112,7 +112,7 @@ func assigned(arg string) (api.Vars, error) {
 	}
 
 	if strings.HasPrefix(text, "@") {
-		return nil, namesFile("-e ", arg)
+		return nil, namesFile("-e ", "--global|--group GROUP|--node NAME", arg)
 	}
 
 	v, err := value(text)
@@ -124,8 +124,9 @@ func assigned(arg string) (api.Vars, error) {
 }
 
 // namesFile returns the error about a value that begins with @, which is hardly meant as text:
-// -e and --secret read a file there. before is what precedes the argument.
-func namesFile(before, arg string) error {
+// -e and --secret read a file there. before is what precedes the argument, and level the
+// options for a level of variables.
+func namesFile(before, level, arg string) error {
 	key, text, _ := strings.Cut(arg, "=")
 
 	// A JSON string may hold every character.
@@ -136,8 +137,8 @@ func namesFile(before, arg string) error {
 
 	return exit.Usagef("the value of %s begins with @, and no file is read there", key).
 		Try("to set variables from a file: -e @FILE\nto set a secret to the content of a file: "+
-			"vars set --secret %s\nto keep it as text, quote it twice: %s%s",
-			api.ShellQuote(arg), before, api.ShellQuote(key+"="+strings.TrimSpace(string(literal))))
+			"clusterctl vars set %s --secret %s\nto keep it as text, quote it twice: %s%s",
+			level, api.ShellQuote(arg), before, api.ShellQuote(key+"="+strings.TrimSpace(string(literal))))
 }
 
 // malformed returns the error about a value that looks like YAML but does not

@@ -360,7 +360,7 @@ func varsSet(ctx context.Context, c *call) error {
 		return err
 	}
 
-	read := variableAssignments
+	read := func(args []string) (api.Vars, error) { return variableAssignments(c.levels(), args) }
 	if c.Bool("secret") {
 		read = func(args []string) (api.Vars, error) { return c.secretAssignments(ctx, args) }
 	}
@@ -404,11 +404,28 @@ func varsSet(ctx context.Context, c *call) error {
 	return c.patchVars(ctx, scopes, v, "set", secret...)
 }
 
-// variableAssignments reads KEY=VALUE arguments of variables that are not secret.
-func variableAssignments(args []string) (api.Vars, error) {
+// levels returns the options for levels as they were given.
+func (c *call) levels() string {
+	var options []string
+	if c.Bool("global") {
+		options = append(options, "--global")
+	}
+
+	for _, name := range []string{"group", "node"} {
+		for _, of := range c.texts(name) {
+			options = append(options, "--"+name+" "+api.ShellQuote(of))
+		}
+	}
+
+	return strings.Join(options, " ")
+}
+
+// variableAssignments reads KEY=VALUE arguments of variables that are not secret. levels are the
+// options for the levels that they are set on.
+func variableAssignments(levels string, args []string) (api.Vars, error) {
 	for _, arg := range args {
 		if key, text, _ := strings.Cut(arg, "="); key != "" && strings.HasPrefix(text, "@") {
-			return nil, namesFile("", arg)
+			return nil, namesFile("", levels, arg)
 		}
 	}
 
