@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// prospect is the outlook of a new node under a rule. A fleet may have many, so it is small.
-type prospect struct {
+// candidate is a new node that a rule may take, and its outlook there. A fleet may have many, so it is small.
+type candidate struct {
 	node  *inventory.Node
 	slot  int    // of the node among the free ones
 	group string // that it would join
@@ -30,7 +30,7 @@ type prospect struct {
 
 // share is the part of the new nodes that falls to a rule.
 type share struct {
-	prospects []prospect
+	candidates []candidate
 	// ask are silent nodes of its roles to be reached over ssh, before they count as lost.
 	ask []string
 }
@@ -46,7 +46,7 @@ func (w World) share(name string) share {
 	}
 
 	// The rules before take their nodes, without the words.
-	m := w.muster()
+	m := w.assignment()
 	for _, c := range rules[:i] {
 		c.take(m, 0)
 	}
@@ -54,20 +54,20 @@ func (w World) share(name string) share {
 	return rules[i].take(m, rules[i].Rule.Rate)
 }
 
-// muster is one assignment of the new nodes to the rules.
-type muster struct {
+// assignment distributes the new nodes over the rules.
+type assignment struct {
 	World
 
-	free    []*inventory.Node // without a rule so far, the oldest first
-	crews   map[string]*crew
+	free    []*inventory.Node   // without a rule so far, the oldest first
+	groups  map[string]*members // by name
 	joins   map[string]string   // why no new node can join a group; "": it can
 	busy    map[string]*job.Job // the first job that is due on a node
 	decided map[string]bool     // nodes with a decision
 }
 
-func (w World) muster() *muster {
-	m := &muster{
-		World: w, free: w.fresh(), crews: w.crews(), joins: map[string]string{}, busy: map[string]*job.Job{},
+func (w World) assignment() *assignment {
+	m := &assignment{
+		World: w, free: w.fresh(), groups: w.groups(), joins: map[string]string{}, busy: map[string]*job.Job{},
 		decided: map[string]bool{},
 	}
 
@@ -90,12 +90,12 @@ func (w World) muster() *muster {
 	return m
 }
 
-// crew returns the nodes of a group.
-func (m *muster) crew(group string) *crew {
-	c := m.crews[group]
+// of returns the members of a group.
+func (m *assignment) of(group string) *members {
+	c := m.groups[group]
 	if c == nil {
-		c = &crew{coming: map[string]*inventory.Node{}}
-		m.crews[group] = c
+		c = &members{coming: map[string]*inventory.Node{}}
+		m.groups[group] = c
 	}
 
 	return c
@@ -103,7 +103,7 @@ func (m *muster) crew(group string) *crew {
 
 // cannotJoin returns why no new node can join the group, in words, or "". It is the same
 // for all of them, because a new node provides nothing.
-func (m *muster) cannotJoin(group string) string {
+func (m *assignment) cannotJoin(group string) string {
 	text, known := m.joins[group]
 	if known {
 		return text
@@ -166,7 +166,7 @@ func isUnused(n *inventory.Node) bool {
 
 // take takes the new nodes of the rule out of the free ones, with that many decisions in
 // words: no more can begin at once, and the words cost time.
-func (c Commission) take(m *muster, words int) share {
+func (c Commission) take(m *assignment, words int) share {
 	room, wanted := c.room(m)
 	if !wanted {
 		return share{}
@@ -176,7 +176,7 @@ func (c Commission) take(m *muster, words int) share {
 	t.room, t.words = room, words
 
 	for _, r := range c.Rule.roles() {
-		t.fill(m.crew(r.Group).tally(m.World, c, r))
+		t.fill(m.of(r.Group).count(m.World, c, r))
 	}
 
 	// The slots are positions in the list of before.
@@ -194,7 +194,7 @@ func (c Commission) take(m *muster, words int) share {
 }
 
 // room returns how many nodes the rule may add by its maximum, and whether a role wants any.
-func (c Commission) room(m *muster) (room int, wanted bool) {
+func (c Commission) room(m *assignment) (room int, wanted bool) {
 	// The maximum of a rule for one group is the count of its role.
 	room = math.MaxInt
 	if c.Rule.Maximum > 0 && len(c.Rule.Roles) > 0 {
@@ -202,7 +202,7 @@ func (c Commission) room(m *muster) (room int, wanted bool) {
 	}
 
 	for _, r := range c.Rule.roles() {
-		t := m.crew(r.Group).tally(m.World, c, r)
+		t := m.of(r.Group).count(m.World, c, r)
 		wanted = wanted || t.missing > 0
 		room -= t.present + t.held
 	}
@@ -215,18 +215,18 @@ type taking struct {
 	share
 
 	rule  Commission
-	m     *muster
-	room  int        // nodes that may still join
-	words int        // decisions that may still be made
-	ready []prospect // that could join, or can at a known time; the oldest first
-	stuck []prospect // that wait for something else
-	used  []bool     // by the slot of a node
+	m     *assignment
+	room  int         // nodes that may still join
+	words int         // decisions that may still be made
+	ready []candidate // that could join, or can at a known time; the oldest first
+	stuck []candidate // that wait for something else
+	used  []bool      // by the slot of a node
 }
 
 // taking sorts the free nodes of the rule.
-func (c Commission) taking(m *muster) *taking {
+func (c Commission) taking(m *assignment) *taking {
 	t := &taking{
-		rule: c, m: m, used: make([]bool, len(m.free)), ready: make([]prospect, 0, len(m.free)),
+		rule: c, m: m, used: make([]bool, len(m.free)), ready: make([]candidate, 0, len(m.free)),
 	}
 
 	for slot, n := range m.free {
@@ -251,7 +251,7 @@ func (c Commission) taking(m *muster) *taking {
 }
 
 // fill gives nodes to a role.
-func (t *taking) fill(role tally) {
+func (t *taking) fill(role roleCount) {
 	places, replaced := role.places()
 	kept := max(role.missing-places, 0)
 	places = min(places, t.room)
@@ -260,9 +260,9 @@ func (t *taking) fill(role tally) {
 	kept = min(kept, len(t.ready)-joining)
 
 	if joining+kept > 0 {
-		role.count()
+		role.countLabels()
 
-		t.prospects = slices.Grow(t.prospects, joining+kept)
+		t.candidates = slices.Grow(t.candidates, joining+kept)
 
 		order := role.spread(t.ready)
 		for _, p := range order[:joining] {
@@ -273,7 +273,7 @@ func (t *taking) fill(role tally) {
 			t.keep(role, p)
 		}
 
-		t.ready = slices.DeleteFunc(t.ready, func(p prospect) bool { return t.used[p.slot] })
+		t.ready = slices.DeleteFunc(t.ready, func(p candidate) bool { return t.used[p.slot] })
 	}
 
 	// A node that is not ready takes a place only if no other one does.
@@ -286,14 +286,14 @@ func (t *taking) fill(role tally) {
 }
 
 // give gives a node to the rule.
-func (t *taking) give(group string, p prospect) {
+func (t *taking) give(group string, p candidate) {
 	p.group = group
-	t.prospects = append(t.prospects, p)
+	t.candidates = append(t.candidates, p)
 	t.used[p.slot] = true
 }
 
 // join gives a node to a role, and counts it there.
-func (t *taking) join(role *tally, p prospect, replaced *absence) {
+func (t *taking) join(role *roleCount, p candidate, replaced *absence) {
 	if text := t.m.cannotJoin(role.Group); p.stage == stageAct && text != "" {
 		p.stage, p.text = stageWait, text
 	}
@@ -318,12 +318,12 @@ func (t *taking) join(role *tally, p prospect, replaced *absence) {
 }
 
 // keep keeps a node for the place of another one.
-func (t *taking) keep(role tally, p prospect) {
+func (t *taking) keep(role roleCount, p candidate) {
 	reason, until := role.keeps()
 	p.stage, p.until, p.text = stageWait, until, "it is kept for "+role.Group+": "+reason
 
 	t.give(role.Group, p)
-	role.crew.kept++
+	role.members.kept++
 
 	// Ask only while a node is there that could take the place.
 	for _, a := range role.absences {

@@ -101,7 +101,7 @@ func (c Commission) Decide(w World) Plan {
 	share := w.share(c.Name())
 	plan.Ask = share.ask
 
-	for _, o := range share.prospects {
+	for _, o := range share.candidates {
 		if o.stage == stageWait && !o.until.IsZero() {
 			plan.at(o.until)
 		}
@@ -222,20 +222,20 @@ func (c Commission) rate(w World) (left int, reason string, next time.Time) {
 		inventory.Count(recent, "commission", "commissions"), short(RateWindow)) + w.jumped(), oldest.Add(RateWindow)
 }
 
-// judge returns the prospect of a new node for the rule, whatever group it joins.
-func (c Commission) judge(m *muster, n *inventory.Node) prospect {
+// judge returns what the rule could do with a new node, whatever group it joins.
+func (c Commission) judge(m *assignment, n *inventory.Node) candidate {
 	if m.decided[n.Name] {
 		s := m.standing(c.situation(n))
 		if s.decided {
-			return prospect{}
+			return candidate{}
 		}
 
 		if m.Now.Before(s.due) {
-			return prospect{node: n, stage: stageWait, text: s.wait().text, until: s.due, refused: true}
+			return candidate{node: n, stage: stageWait, text: s.wait().text, until: s.due, refused: true}
 		}
 	}
 
-	wait := func(text string) prospect { return prospect{node: n, stage: stageWait, text: text} }
+	wait := func(text string) candidate { return candidate{node: n, stage: stageWait, text: text} }
 	quiet := m.settled(n.Presence.Since).Add(c.Rule.Quiet)
 
 	switch due := m.busy[n.Name]; {
@@ -257,7 +257,7 @@ func (c Commission) judge(m *muster, n *inventory.Node) prospect {
 		return p
 	}
 
-	return prospect{node: n, stage: stageAct}
+	return candidate{node: n, stage: stageAct}
 }
 
 // situation names a new node in the ids of decisions.
@@ -267,7 +267,7 @@ func (c Commission) situation(n *inventory.Node) string {
 
 // decision returns the decision to commission a node for the role, in the place of a lost
 // node or of none.
-func (c Commission) decision(w World, n *inventory.Node, t tally, replaced *absence) state.Decision {
+func (c Commission) decision(w World, n *inventory.Node, t roleCount, replaced *absence) state.Decision {
 	which := "it matches " + c.Rule.Selector
 	if c.Rule.All {
 		which = "the policy is for all nodes"
@@ -304,7 +304,7 @@ func (c Commission) decision(w World, n *inventory.Node, t tally, replaced *abse
 		d.Replaces = replaced.node.Name
 		d.Case += ", in the place of " + replaced.node.Name
 		healthy := fmt.Sprintf("%d of %d nodes of %s are healthy; the majority is %d",
-			t.crew.healthy, t.Count, t.Group, t.majority())
+			t.members.healthy, t.Count, t.Group, t.majority())
 		d.Evidence = append(d.Evidence, replaced.text, healthy)
 
 		for _, a := range t.absences {
@@ -323,7 +323,7 @@ func (c Commission) decision(w World, n *inventory.Node, t tally, replaced *abse
 func (c Commission) Confirm(w World, d state.Decision) string {
 	w.View = w.without(d.ID)
 
-	for _, o := range w.share(c.Name()).prospects {
+	for _, o := range w.share(c.Name()).candidates {
 		switch {
 		case o.node.Name != d.Node:
 		case o.stage != stageAct:
@@ -385,7 +385,7 @@ func (c Commission) newest(w World, name string) *state.Decision {
 }
 
 // Pending implements Policy.
-func (c Commission) Pending(w World) int { return len(w.share(c.Name()).prospects) }
+func (c Commission) Pending(w World) int { return len(w.share(c.Name()).candidates) }
 
 // Test implements Policy.
 func (c Commission) Test(w World) []Outlook {
@@ -395,7 +395,7 @@ func (c Commission) Test(w World) []Outlook {
 	left, reason, next := c.rate(w)
 	stopped := len(c.failed(w)) >= c.Rule.Failures
 
-	for _, o := range w.share(c.Name()).prospects {
+	for _, o := range w.share(c.Name()).candidates {
 		shown := Outlook{
 			Node:   o.node.Name,
 			Action: state.ActionCommission,

@@ -71,8 +71,8 @@ func (r Role) warning() string {
 		r.Count, r.Count-1)
 }
 
-// crew is the nodes of a group.
-type crew struct {
+// members are the nodes of a group.
+type members struct {
 	present []*inventory.Node          // in service and not silent
 	coming  map[string]*inventory.Node // on their way: a job or a decision makes them members
 	silent  []*inventory.Node          // in service, and Disappeared
@@ -82,15 +82,15 @@ type crew struct {
 	kept    int                        // new nodes that are kept for the place of a lost one
 }
 
-// crews returns the nodes of each group. Nodes on their way to a group whose job is not in
-// the view yet count by their decision.
-func (w World) crews() map[string]*crew {
-	crews := map[string]*crew{}
-	of := func(group string) *crew {
-		c := crews[group]
+// groups returns the members of each group by its name. Nodes on their way to a group whose job
+// is not in the view yet count by their decision.
+func (w World) groups() map[string]*members {
+	groups := map[string]*members{}
+	of := func(group string) *members {
+		c := groups[group]
 		if c == nil {
-			c = &crew{coming: map[string]*inventory.Node{}}
-			crews[group] = c
+			c = &members{coming: map[string]*inventory.Node{}}
+			groups[group] = c
 		}
 
 		return c
@@ -129,11 +129,11 @@ func (w World) crews() map[string]*crew {
 		}
 	}
 
-	return crews
+	return groups
 }
 
 // join counts a node in service.
-func (c *crew) join(n *inventory.Node) {
+func (c *members) join(n *inventory.Node) {
 	switch {
 	case n.Status == inventory.Provisioning:
 		c.coming[n.Name] = n
@@ -149,7 +149,7 @@ func (c *crew) join(n *inventory.Node) {
 }
 
 // growing reports whether a node is on its way.
-func (c *crew) growing() bool { return len(c.coming)+len(c.joining) > 0 }
+func (c *members) growing() bool { return len(c.coming)+len(c.joining) > 0 }
 
 // absence is a node that is out of service, and still has its place in the role, or has
 // lost it.
@@ -169,7 +169,7 @@ type absence struct {
 
 // absences returns the nodes of the role that are out of service, the longest first.
 // A Quarantined one keeps its place, except in a rule for one group: there it is none.
-func (c *crew) absences(w World, by Commission, r Role) []absence {
+func (c *members) absences(w World, by Commission, r Role) []absence {
 	all := make([]absence, 0, len(c.silent)+len(c.fenced))
 	for _, n := range c.silent {
 		all = append(all, w.silence(r, n))
@@ -257,10 +257,10 @@ func (w World) fence(r Role, n *inventory.Node) absence {
 	return a
 }
 
-// tally is the count of a role at one time.
-type tally struct {
+// roleCount is the count of a role at one time.
+type roleCount struct {
 	Role
-	crew     *crew
+	members  *members
 	absences []absence
 	// present are the nodes in service that are not silent, and those on their way. held is the
 	// number of places that absent nodes keep.
@@ -274,11 +274,11 @@ type tally struct {
 	loads map[string]int
 }
 
-// tally counts a role. The role of the rest has a place for every node.
-func (c *crew) tally(w World, by Commission, r Role) tally {
-	t := tally{
+// count counts a role. The role of the rest has a place for every node.
+func (c *members) count(w World, by Commission, r Role) roleCount {
+	t := roleCount{
 		Role:     r,
-		crew:     c,
+		members:  c,
 		absences: c.absences(w, by, r),
 		present:  len(c.present) + len(c.coming) + len(c.joining),
 	}
@@ -312,8 +312,8 @@ func (c *crew) tally(w World, by Commission, r Role) tally {
 
 // places returns how many new nodes may join now, and the lost node whose place one of them
 // takes, or nil.
-func (t tally) places() (free int, replaced *absence) {
-	if t.vacant > 0 || t.lost == 0 || t.below() != "" || t.crew.growing() || t.open() != nil {
+func (t roleCount) places() (free int, replaced *absence) {
+	if t.vacant > 0 || t.lost == 0 || t.below() != "" || t.members.growing() || t.open() != nil {
 		return t.vacant, nil
 	}
 
@@ -328,7 +328,7 @@ func (t tally) places() (free int, replaced *absence) {
 
 // open returns the first node that may be lost as well, or nil. A cluster takes no new member
 // while another one does not answer, so it has to be known first which ones are lost.
-func (t tally) open() *absence {
+func (t roleCount) open() *absence {
 	for i, a := range t.absences {
 		if a.open && a.taken == "" {
 			return &t.absences[i]
@@ -340,7 +340,7 @@ func (t tally) open() *absence {
 
 // keeps returns why a new node is kept for the place of another one, and until when if
 // that is a time.
-func (t tally) keeps() (reason string, until time.Time) {
+func (t roleCount) keeps() (reason string, until time.Time) {
 	if below := t.below(); below != "" {
 		return below, time.Time{}
 	}
@@ -351,7 +351,7 @@ func (t tally) keeps() (reason string, until time.Time) {
 		}
 	}
 
-	if !t.crew.growing() {
+	if !t.members.growing() {
 		for _, a := range t.absences {
 			if a.hold != "" {
 				return a.describe(), t.until()
@@ -363,7 +363,7 @@ func (t tally) keeps() (reason string, until time.Time) {
 }
 
 // until returns the next time at which an absence may be judged otherwise; zero: none.
-func (t tally) until() (next time.Time) {
+func (t roleCount) until() (next time.Time) {
 	for _, a := range t.absences {
 		if !a.until.IsZero() && (next.IsZero() || a.until.Before(next)) {
 			next = a.until
@@ -374,32 +374,32 @@ func (t tally) until() (next time.Time) {
 }
 
 // below returns why no node of the role is replaced although some are out of service, or "".
-func (t tally) below() string {
-	if t.ReplaceAfter == 0 || t.crew.healthy >= t.majority() {
+func (t roleCount) below() string {
+	if t.ReplaceAfter == 0 || t.members.healthy >= t.majority() {
 		return ""
 	}
 
 	return fmt.Sprintf("%d of %d nodes of %s are healthy, fewer than the majority of %d: nothing is replaced, and an "+
-		"operator decides", t.crew.healthy, t.Count, t.Group, t.majority())
+		"operator decides", t.members.healthy, t.Count, t.Group, t.majority())
 }
 
-// count counts the nodes of the role by its label.
-func (t *tally) count() {
+// countLabels counts the nodes of the role by its label.
+func (t *roleCount) countLabels() {
 	if t.Spread == "" {
 		return
 	}
 
 	t.loads = map[string]int{}
 
-	for _, n := range t.crew.present {
+	for _, n := range t.members.present {
 		t.place(n)
 	}
 
-	for _, n := range t.crew.coming {
+	for _, n := range t.members.coming {
 		t.place(n)
 	}
 
-	for _, n := range t.crew.joining {
+	for _, n := range t.members.joining {
 		t.place(n)
 	}
 
@@ -411,7 +411,7 @@ func (t *tally) count() {
 }
 
 // place counts a node by its label.
-func (t *tally) place(n *inventory.Node) {
+func (t *roleCount) place(n *inventory.Node) {
 	// A job may be about a node that was forgotten meanwhile.
 	if n == nil || t.Spread == "" {
 		return
@@ -423,8 +423,8 @@ func (t *tally) place(n *inventory.Node) {
 }
 
 // add counts a node that joins.
-func (t *tally) add(n *inventory.Node) {
-	t.crew.joining = append(t.crew.joining, n)
+func (t *roleCount) add(n *inventory.Node) {
+	t.members.joining = append(t.members.joining, n)
 	t.present++
 	t.place(n)
 }
@@ -432,7 +432,7 @@ func (t *tally) add(n *inventory.Node) {
 // spread returns the new nodes in the order in which the role takes them: from the value
 // of the label with the fewest nodes, and those without the label last. Nodes are given
 // by their age, the oldest first.
-func (t tally) spread(nodes []prospect) []prospect {
+func (t roleCount) spread(nodes []candidate) []candidate {
 	if t.Spread == "" {
 		return slices.Clone(nodes)
 	}
@@ -459,7 +459,7 @@ func (t tally) spread(nodes []prospect) []prospect {
 		return cmp.Or(cmp.Compare(a.bare, b.bare), cmp.Compare(a.load, b.load), cmp.Compare(a.index, b.index))
 	})
 
-	sorted := make([]prospect, len(nodes))
+	sorted := make([]candidate, len(nodes))
 	for i, r := range order {
 		sorted[i] = nodes[r.index]
 	}
@@ -471,7 +471,7 @@ func (t tally) spread(nodes []prospect) []prospect {
 const maxShown = 8
 
 // spreadText describes where the nodes of the role are, for the evidence, or "".
-func (t tally) spreadText(n *inventory.Node) string {
+func (t roleCount) spreadText(n *inventory.Node) string {
 	if t.Spread == "" {
 		return ""
 	}
@@ -500,7 +500,7 @@ func (t tally) spreadText(n *inventory.Node) string {
 }
 
 // evidence counts the nodes of the role.
-func (t tally) evidence() string {
+func (t roleCount) evidence() string {
 	limit := ""
 	if !t.Rest {
 		limit = fmt.Sprintf("of at most %d ", t.Count)

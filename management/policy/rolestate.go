@@ -34,17 +34,17 @@ func (c Commission) Roles(w World) []RoleState {
 		return nil
 	}
 
-	crews := w.crews()
+	groups := w.groups()
 	states := make([]RoleState, len(c.Rule.Roles))
 
 	for i, r := range c.Rule.Roles {
-		members := crews[r.Group]
-		if members == nil {
-			members = &crew{}
+		group := groups[r.Group]
+		if group == nil {
+			group = &members{}
 		}
 
-		t := members.tally(w, c, r)
-		t.count()
+		t := group.count(w, c, r)
+		t.countLabels()
 
 		states[i] = w.roleState(t)
 	}
@@ -55,13 +55,13 @@ func (c Commission) Roles(w World) []RoleState {
 // maxAbsences is the number of absent nodes that the state of a role describes.
 const maxAbsences = 10
 
-func (w World) roleState(t tally) RoleState {
+func (w World) roleState(t roleCount) RoleState {
 	s := RoleState{
-		Role: t.Role, InService: len(t.crew.present) + len(t.crew.silent), Healthy: t.crew.healthy,
-		Coming: len(t.crew.coming), Surplus: t.surplus, Places: t.loads,
+		Role: t.Role, InService: len(t.members.present) + len(t.members.silent), Healthy: t.members.healthy,
+		Coming: len(t.members.coming), Surplus: t.surplus, Places: t.loads,
 	}
 
-	for _, n := range t.crew.silent {
+	for _, n := range t.members.silent {
 		s.Silent = append(s.Silent, n.Name)
 	}
 
@@ -95,10 +95,10 @@ func (w World) roleState(t tally) RoleState {
 }
 
 // surplus describes the nodes beyond the count.
-func (w World) surplus(t tally) string {
+func (w World) surplus(t roleCount) string {
 	var back []string
 
-	for _, n := range t.crew.present {
+	for _, n := range t.members.present {
 		if d := w.replacement(n.Name); d != nil {
 			back = append(back, fmt.Sprintf("%s returned after %s took its place", n.Name, d.Node))
 		}

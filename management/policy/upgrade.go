@@ -150,7 +150,7 @@ func (u Upgrade) judge(w World) fleet {
 	// The open rollout comes before the outdated nodes: a commit that was taken back leaves
 	// none outdated, and its rollout must not go on.
 	if r := u.open(w); r != nil {
-		text, over := u.outdone(w, r, p)
+		text, over := u.supersedes(w, r, p)
 
 		switch {
 		case !over:
@@ -325,9 +325,9 @@ func (u Upgrade) since(w World) time.Time {
 	return w.past(state.AutomationOf(w.View).Switches[u.Name()].Since)
 }
 
-// outdone returns whether another rollout is to take the place of the open one, and the
-// reason for either.
-func (u Upgrade) outdone(w World, r *rollout.Record, p state.Playbooks) (text string, over bool) {
+// supersedes reports whether a newer commit should replace the open rollout, and why, or why
+// not.
+func (u Upgrade) supersedes(w World, r *rollout.Record, p state.Playbooks) (text string, over bool) {
 	again := r.Status == rollout.Stopped && r.Created.Before(u.since(w))
 
 	switch {
