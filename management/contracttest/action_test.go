@@ -42,7 +42,7 @@ func TestActions(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if err := contracttest.Check(schema, text); err != nil {
+		if err := c.Check("Action", text); err != nil {
 			t.Errorf("%s: %v", a, err)
 		}
 

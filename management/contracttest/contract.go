@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -34,10 +35,11 @@ import (
 // concurrent use.
 type Contract struct {
 	*openapi.Document
-	router routers.Router
-	// partial routes to a copy of the document without required fields, for
+	router  routers.Router
+	schemas *schemas
+	// partial are those of a copy of the document without required fields, for
 	// answers to requests with the parameter fields.
-	partial routers.Router
+	partial *schemas
 }
 
 // Load returns the contract of api.OpenAPI. It reads the document once.
@@ -57,31 +59,28 @@ var Load = sync.OnceValues(func() (*Contract, error) {
 		return nil, err
 	}
 
-	partial, err := partialRouter(api.OpenAPI)
-	if err != nil {
+	var plain any
+	if err := yaml.Unmarshal(api.OpenAPI, &plain); err != nil {
 		return nil, err
 	}
 
-	return &Contract{document, router, partial}, nil
+	c := &Contract{Document: document, router: router}
+	if c.schemas, err = schemasOf(plain); err != nil {
+		return nil, err
+	}
+
+	c.partial, err = schemasOf(dropRequired(plain))
+
+	return c, err
 })
 
-func partialRouter(data []byte) (routers.Router, error) {
-	var whole any
-	if err := yaml.Unmarshal(data, &whole); err != nil {
-		return nil, err
-	}
-
-	text, err := json.Marshal(dropRequired(whole))
+func schemasOf(document any) (*schemas, error) {
+	text, err := json.Marshal(document)
 	if err != nil {
 		return nil, err
 	}
 
-	document, err := openapi3.NewLoader().LoadFromData(text)
-	if err != nil {
-		return nil, err
-	}
-
-	return gorillamux.NewRouter(document)
+	return newSchemas(text)
 }
 
 // dropRequired removes the lists of required fields from all schemas.
@@ -150,10 +149,43 @@ func (c *Contract) Request(r *http.Request, body []byte) error {
 		return err
 	}
 
+	input := requestInput(route, params, r, body)
+	input.Options.ExcludeRequestBody = true
+
 	return errors.Join(
 		undocumentedQuery(route, r),
-		openapi3filter.ValidateRequest(r.Context(), requestInput(route, params, r, body)),
+		openapi3filter.ValidateRequest(r.Context(), input),
+		c.requestBody(route, input.Request.Header, bytes.TrimSpace(body)),
 	)
+}
+
+// requestBody validates the body of a request.
+func (c *Contract) requestBody(route *routers.Route, header http.Header, body []byte) error {
+	documented := route.Operation.RequestBody
+
+	switch {
+	case documented == nil && len(body) > 0:
+		return errors.New("a body is not in the document")
+	case documented == nil || len(body) == 0 && !documented.Value.Required:
+		return nil
+	case len(body) == 0:
+		return errors.New("the document requires a body")
+	}
+
+	contentType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil {
+		return err
+	}
+
+	if documented.Value.Content[contentType] == nil {
+		return fmt.Errorf("the content type %s is not in the document", contentType)
+	}
+
+	if !isJSON(header) {
+		return nil
+	}
+
+	return c.schemas.check(schemaIn(cmp.Or(documented.Ref, pointerTo(route, "requestBody")), contentType), body)
 }
 
 // requestInput prepares a copy of the request for kin-openapi.
@@ -223,28 +255,24 @@ func (c *Contract) Success(r *http.Request, body []byte) error {
 			continue
 		}
 
-		media := response.Value.Content.Get(api.TypeJSON)
-		if media == nil {
+		if response.Value.Content[api.TypeJSON] == nil {
 			return errors.New("the success has no JSON in the document")
 		}
 
-		return Check(media.Schema, body)
+		return c.schemas.check(schemaIn(answerAt(route, status, response), api.TypeJSON), body)
 	}
 
 	return errors.New("there is no success in the document")
 }
 
-// Check validates JSON against a schema.
-func Check(schema *openapi3.SchemaRef, text []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
+// answerAt returns the pointer to a documented answer.
+func answerAt(route *routers.Route, status string, documented *openapi3.ResponseRef) string {
+	return cmp.Or(documented.Ref, pointerTo(route, "responses", status))
+}
 
-	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return err
-	}
-
-	return schema.Value.VisitJSON(value, openapi3.EnableJSONSchema2020(), openapi3.MultiErrors())
+// Check validates JSON against a schema of the document, by its name.
+func (c *Contract) Check(schema string, text []byte) error {
+	return c.schemas.check(below("#/components/schemas", schema), text)
 }
 
 // mustBeListed are the failures that an operation under /v1 has to list; others
@@ -268,12 +296,7 @@ func isDocumentedHeader(name string) bool {
 func (c *Contract) Response(r *http.Response, body []byte) error {
 	failed := r.StatusCode >= 400
 
-	router := c.router
-	if r.Request.URL.Query().Has("fields") && !failed {
-		router = c.partial
-	}
-
-	route, params, err := find(router, r.Request)
+	route, params, err := find(c.router, r.Request)
 	if err != nil {
 		// Failures of unknown paths are in no document.
 		if failed {
@@ -283,35 +306,37 @@ func (c *Contract) Response(r *http.Response, body []byte) error {
 		return err
 	}
 
-	response := route.Operation.Responses.Status(r.StatusCode)
+	status, response := strconv.Itoa(r.StatusCode), route.Operation.Responses.Status(r.StatusCode)
 	if response == nil && failed && !(isV1(route) && slices.Contains(mustBeListed, r.StatusCode)) {
-		response = route.Operation.Responses.Default()
+		status, response = "default", route.Operation.Responses.Default()
 	}
 
 	if response == nil {
 		return fmt.Errorf("the status %d is not in the document", r.StatusCode)
 	}
 
-	// kin-openapi decodes JSON; checkBody covers text and streams.
-	withBody := body != nil && r.Request.Method != http.MethodHead
 	input := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: requestInput(route, params, r.Request, nil),
 		Status:                 r.StatusCode,
 		Header:                 r.Header,
 		Options: &openapi3filter.Options{
 			MultiError:          true,
-			ExcludeResponseBody: !withBody || !isJSON(r.Header),
+			ExcludeResponseBody: true,
 		},
 	}
-	input.SetBodyBytes(body)
 
 	errs := []error{
 		checkHeaders(r, response.Value),
 		openapi3filter.ValidateResponse(r.Request.Context(), input),
 	}
 
-	if withBody {
-		errs = append(errs, c.checkBody(r.Header, response.Value, body))
+	if body != nil && r.Request.Method != http.MethodHead {
+		schemas := c.schemas
+		if r.Request.URL.Query().Has("fields") && !failed {
+			schemas = c.partial
+		}
+
+		errs = append(errs, c.checkBody(schemas, answerAt(route, status, response), r.Header, response.Value, body))
 	}
 
 	return errors.Join(errs...)
@@ -351,8 +376,11 @@ func checkHeaders(r *http.Response, documented *openapi3.Response) error {
 	return errors.Join(errs...)
 }
 
-// checkBody checks the content type of any body, and the items of a stream.
-func (c *Contract) checkBody(header http.Header, documented *openapi3.Response, body []byte) error {
+// checkBody checks the body of an answer, which is documented at the pointer: its content type, and
+// its JSON or that of the items of a stream.
+func (c *Contract) checkBody(
+	schemas *schemas, at string, header http.Header, documented *openapi3.Response, body []byte,
+) error {
 	if len(documented.Content) == 0 {
 		if len(body) > 0 {
 			return errors.New("a body is not in the document")
@@ -371,6 +399,10 @@ func (c *Contract) checkBody(header http.Header, documented *openapi3.Response, 
 		return fmt.Errorf("the content type %s is not in the document", contentType)
 	}
 
+	if isJSON(header) {
+		return schemas.check(schemaIn(at, contentType), body)
+	}
+
 	item := c.Item(media)
 	if item == nil {
 		return nil
@@ -387,7 +419,7 @@ func (c *Contract) checkBody(header http.Header, documented *openapi3.Response, 
 			continue
 		}
 
-		if err := Check(item, line); err != nil {
+		if err := schemas.check(item.Ref, line); err != nil {
 			return err
 		}
 	}
