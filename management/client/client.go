@@ -10,7 +10,7 @@
 //
 // It depends only on a backoff library and the packages management/api (wire
 // types) and inventory (statuses, verbs, error kinds). The examples run against a
-// real manager. docs/rest.md describes each call.
+// real manager. The reference at /v1/docs describes each call.
 //
 // Errors have the kinds of package inventory: inventory.KindOf distinguishes a
 // refusal from an invalid request and from an unreachable daemon

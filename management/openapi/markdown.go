@@ -11,6 +11,26 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
+// Overview renders what all routes have in common, and one line per route.
+func (d *Document) Overview() []byte {
+	w := &writer{doc: d}
+	w.printf("# %s\n\n%s\n", d.Info.Title, d.Info.Description)
+	w.printf("## Routes\n\n")
+
+	for _, tag := range d.Tags {
+		w.printf("### %s\n\n%s\n\n", tag.Name, strings.TrimSpace(tag.Description))
+		w.printf("| route | | roles |\n|---|---|---|\n")
+
+		for _, o := range d.tagged(tag.Name) {
+			w.printf("| `%s` | %s | %s |\n", heading(o), o.Summary, strings.Join(o.Roles(), ", "))
+		}
+
+		w.printf("\n")
+	}
+
+	return []byte(strings.TrimRight(w.String(), "\n") + "\n")
+}
+
 // Markdown renders the document as one page.
 func (d *Document) Markdown() []byte {
 	w := &writer{doc: d}
