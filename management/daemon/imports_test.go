@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 	"management/metrics":           {},
 	"management/selector":          {"inventory"},
 	"management/cluster":           {},
+	"management/control":           {"inventory"},
 	"management/pki":               {"inventory", "inventory/localfile"},
 	"management/secret":            {},
 	"management/record":            {"inventory"},

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/control"
+)
+
+// site is what a loop of a test sees and leaves. Only its round writes it, and the test reads
+// it when the bubble rests.
+type site struct {
+	began   time.Time
+	rounds  []time.Duration // the times of the rounds
+	begins  int
+	fail    error
+	next    control.Next
+	blocks  chan struct{} // a round waits for it, if it is set
+	cut     int           // rounds whose context ended
+	changed chan struct{}
+	duty    atomic.Bool
+	log     *test.Hook
+}
+
+// start runs a loop until the end of the test.
+func start(t *testing.T, o control.Options, fail error) (*site, *control.Loop) {
+	t.Helper()
+
+	s := &site{began: time.Now(), changed: make(chan struct{}), fail: fail}
+	s.duty.Store(true)
+
+	var logger *logrus.Logger
+
+	logger, s.log = test.NewNullLogger()
+
+	o.Name, o.Trouble, o.Logger, o.Duty = "test", "the test fails; retrying", logger, s.duty.Load
+	o.Changed = func() <-chan struct{} { return s.changed }
+	o.Begin = func(context.Context) error { s.begins++; return nil }
+	o.Round = func(ctx context.Context) (control.Next, error) {
+		s.rounds = append(s.rounds, time.Since(s.began))
+
+		if s.blocks != nil {
+			select {
+			case <-s.blocks:
+			case <-ctx.Done():
+				s.cut++
+				return s.next, ctx.Err()
+			}
+		}
+
+		return s.next, s.fail
+	}
+
+	l := control.New(o)
+	l.Start(t.Context())
+	t.Cleanup(l.Stop)
+
+	return s, l
+}
+
+// change makes a newer view.
+func (s *site) change() {
+	former := s.changed
+	s.changed = make(chan struct{})
+	close(former)
+}
+
+func (s *site) expect(t *testing.T, want ...time.Duration) {
+	t.Helper()
+	synctest.Wait()
+
+	if !slices.Equal(s.rounds, want) {
+		t.Fatalf("rounds at %v, not at %v", s.rounds, want)
+	}
+}
+
+const second = time.Second
+
+// TestWaking: a newer view, a time, a kick and the longest pause wake a loop, and a burst of
+// changes leads to one round after the pace.
+func TestWaking(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, l := start(t, control.Options{Pace: 5 * second, Every: 60 * second}, nil)
+		s.expect(t, 0)
+
+		s.next.At = s.began.Add(20 * second)
+
+		for range 3 {
+			time.Sleep(second)
+			s.change()
+			l.Kick()
+		}
+
+		s.expect(t, 0)
+		time.Sleep(3 * second)
+		s.expect(t, 0, 5*second)
+
+		// What came during the pause is not due again.
+		time.Sleep(13 * second)
+		l.Kick()
+		s.expect(t, 0, 5*second, 19*second)
+
+		s.next.At = time.Time{}
+
+		time.Sleep(6 * second)
+		s.expect(t, 0, 5*second, 19*second, 24*second)
+		time.Sleep(65 * second)
+		s.expect(t, 0, 5*second, 19*second, 24*second, 84*second)
+		l.Stop()
+	})
+}
+
+// TestAwait: the wait ends with a round that began after the call.
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, l := start(t, control.Options{}, nil)
+		s.expect(t, 0)
+
+		s.blocks = make(chan struct{})
+		l.Kick()
+		synctest.Wait()
+
+		var ended atomic.Bool
+
+		go func() { l.Await(t.Context()); ended.Store(true) }()
+
+		synctest.Wait()
+		s.blocks <- struct{}{}
+		synctest.Wait()
+
+		if ended.Load() {
+			t.Error("a round that had begun before ended the wait")
+		}
+
+		s.blocks <- struct{}{}
+		synctest.Wait()
+
+		if !ended.Load() {
+			t.Error("the wait did not end")
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), second)
+		defer cancel()
+
+		l.Await(ctx) // gives up
+		l.Stop()
+	})
+}
+
+// TestDuty: the context of a round ends when the duty is lost, nothing runs without it, and the
+// memory is read anew when it is gained again.
+func TestDuty(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, l := start(t, control.Options{Every: 10 * second}, nil)
+		s.expect(t, 0)
+
+		s.blocks = make(chan struct{})
+		time.Sleep(15 * second)
+		s.expect(t, 0, 10*second)
+
+		s.duty.Store(false)
+		time.Sleep(5 * second)
+		s.change()
+		l.Kick()
+		s.expect(t, 0, 10*second)
+
+		if status := l.Status(); s.cut != 1 || s.begins != 1 || status.OnDuty || status.Failures > 0 {
+			t.Errorf("%d rounds were cut, and the memory was read %d times: %+v", s.cut, s.begins, status)
+		}
+
+		s.blocks = nil
+		s.duty.Store(true)
+		time.Sleep(2 * second)
+		synctest.Wait()
+
+		if len(s.rounds) != 3 || s.begins != 2 {
+			t.Errorf("the memory was read %d times", s.begins)
+		}
+
+		// Also between two rounds.
+		s.duty.Store(false)
+		time.Sleep(2 * second)
+		s.duty.Store(true)
+		time.Sleep(2 * second)
+		synctest.Wait()
+
+		if s.begins != 3 {
+			t.Errorf("the memory was read %d times", s.begins)
+		}
+
+		l.Stop()
+	})
+}
+
+// TestFailures: a failed round is repeated with growing delays, which a kick ends and a newer
+// view does not. A failure is logged once, until it changes or ends.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, l := start(t, control.Options{Backoff: 10 * second, Every: 80 * second}, errors.New("no store"))
+
+		for range 200 {
+			time.Sleep(second)
+			s.change()
+		}
+
+		// After about 10, 20, 40 and 80 s.
+		if n := len(s.rounds); n != 5 {
+			t.Errorf("%d rounds in 200 s: %v", n, s.rounds)
+		}
+
+		rounds, failures := len(s.rounds), l.Status().Failures
+
+		s.fail = inventory.Errorf(inventory.KindConflict, "overtaken")
+		l.Kick()
+		synctest.Wait()
+
+		if status := l.Status(); len(s.rounds) != rounds+1 || status.Failures != failures || status.Failure != "" {
+			t.Errorf("a conflict counts as a failure: %+v", status)
+		}
+
+		s.fail = errors.New("no store")
+		s.change()
+		synctest.Wait()
+
+		s.fail = errors.New("no quorum")
+		l.Kick()
+		synctest.Wait()
+
+		var logged []string
+		for _, e := range s.log.AllEntries() {
+			logged = append(logged, e.Message+": "+e.Data[logrus.ErrorKey].(error).Error())
+		}
+
+		want := []string{
+			"the test fails; retrying: no store",
+			"the test fails; retrying: no store",
+			"the test fails; retrying: no quorum",
+		}
+		if !slices.Equal(logged, want) {
+			t.Errorf("logged %q", logged)
+		}
+
+		l.Stop()
+	})
+}
