@@ -48,8 +48,10 @@ func TestTokenLife(t *testing.T) {
 		m := newMemory()
 		tokens := NewTokens(m, m, inventory.DefaultGroups)
 
-		tokens.Start(t.Context())
-		defer tokens.Stop()
+		for _, l := range tokens.Loops() {
+			l.Start(t.Context())
+			defer l.Stop()
+		}
 
 		made, token, err := tokens.Create(t.Context(), root, admin, TokenRequest{Name: "ci", Role: RoleOperator})
 		if err != nil {

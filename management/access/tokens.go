@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/record"
 )
 
@@ -33,30 +34,33 @@ type TokenRequest struct {
 	Expires time.Duration // after now; 0: DefaultTokenAge
 }
 
-// Tokens creates, lists, revokes and verifies bearer tokens. Start it before use,
-// and Stop it.
+// Tokens creates, lists, revokes and verifies bearer tokens. Its Loops run while it is in use.
 type Tokens struct {
 	store  record.Store
 	audit  Auditor
 	groups func() inventory.Groups
 	issuer Verifier      // of other tokens; nil: none
 	certs  *Certificates // nil: none
-	uses   chan string   // ids to note
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+	notes  *control.Loop
+	ends   *control.Loop
 
 	mu     sync.Mutex
 	noted  map[string]time.Time                             // the last note by id
+	used   []string                                         // ids to note
 	served map[string]map[*context.CancelCauseFunc]struct{} // open requests by credential
 }
 
 // NewTokens returns the use cases of tokens. groups returns the configured groups, which
 // scopes name.
 func NewTokens(store record.Store, audit Auditor, groups func() inventory.Groups) *Tokens {
-	return &Tokens{
-		store: store, audit: audit, groups: groups, uses: make(chan string, 64),
+	t := &Tokens{
+		store: store, audit: audit, groups: groups,
 		noted: map[string]time.Time{}, served: map[string]map[*context.CancelCauseFunc]struct{}{},
 	}
+	t.notes = control.New(control.Options{Name: "use of tokens", Round: t.noteUses})
+	t.ends = control.New(control.Options{Name: "revoked tokens", Changed: store.Changed, Round: t.endRevoked})
+
+	return t
 }
 
 // Verifier verifies the tokens of an issuer outside of the manager.
@@ -73,18 +77,8 @@ func (t *Tokens) Trust(issuer Verifier) { t.issuer = issuer }
 // the first request.
 func (t *Tokens) WatchCertificates(c *Certificates) { t.certs = c }
 
-// Start begins to note uses, and to end the requests of revoked tokens.
-func (t *Tokens) Start(ctx context.Context) {
-	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
-	t.done.Go(func() { t.endRevoked(ctx) })
-	t.done.Go(func() { t.noteUses(ctx) })
-}
-
-// Stop ends the work that Start began.
-func (t *Tokens) Stop() {
-	t.stop()
-	t.done.Wait()
-}
+// Loops returns the loops that note uses, and that end the requests of revoked tokens.
+func (t *Tokens) Loops() []*control.Loop { return []*control.Loop{t.notes, t.ends} }
 
 // Create makes a token for a caller with the identity. The token is returned here
 // only. Its role has no permission that the caller lacks.
@@ -255,31 +249,30 @@ func (t *Tokens) noteUse(id string, now time.Time) {
 		return
 	}
 
-	// A note is for information: with a full queue, the next use makes it.
-	select {
-	case t.uses <- id:
-		t.noted[id] = now
-	default:
-	}
+	t.noted[id] = now
+	t.used = append(t.used, id)
+	t.notes.Kick()
 }
 
-// noteUses stores the queued notes until ctx ends.
-func (t *Tokens) noteUses(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case id := <-t.uses:
-			// Without the store there is no note, and the next one follows in a minute.
-			_ = t.decide(ctx, func(tx *record.Tx) error {
-				if record.Get(tx, &TokenKind, id) != nil {
-					record.PutAt(tx, &TokenUseKind, id, &TokenUse{time.Now().UTC().Truncate(time.Minute)})
-				}
+// noteUses stores the queued notes.
+func (t *Tokens) noteUses(ctx context.Context) (control.Next, error) {
+	t.mu.Lock()
+	used := t.used
+	t.used = nil
+	t.mu.Unlock()
 
-				return nil
-			})
+	// Without the store there is no note, and the next one follows in a minute.
+	_ = t.decide(ctx, func(tx *record.Tx) error {
+		for _, id := range used {
+			if record.Get(tx, &TokenKind, id) != nil {
+				record.PutAt(tx, &TokenUseKind, id, &TokenUse{time.Now().UTC().Truncate(time.Minute)})
+			}
 		}
-	}
+
+		return nil
+	})
+
+	return control.Next{}, nil
 }
 
 // Follow returns a context that ends when the credential behind the identity expires,
@@ -351,42 +344,33 @@ func until(ctx context.Context, expires time.Time) context.Context {
 	return limited
 }
 
-// endRevoked ends the open requests of credentials that are revoked, until ctx ends.
-func (t *Tokens) endRevoked(ctx context.Context) {
-	for {
-		// Taken before the look, so that no change in between is missed.
-		changed := t.store.Changed()
+// endRevoked ends the open requests of credentials that are revoked.
+func (t *Tokens) endRevoked(context.Context) (control.Next, error) {
+	type ending struct {
+		cancel context.CancelCauseFunc
+		cause  error
+	}
 
-		type ending struct {
-			cancel context.CancelCauseFunc
-			cause  error
+	var endings []ending
+
+	t.mu.Lock()
+	for credential, open := range t.served {
+		err := t.revoked(credential)
+		if err == nil {
+			continue
 		}
 
-		var endings []ending
-
-		t.mu.Lock()
-		for credential, open := range t.served {
-			err := t.revoked(credential)
-			if err == nil {
-				continue
-			}
-
-			for cancel := range open {
-				endings = append(endings, ending{*cancel, err})
-			}
-		}
-
-		t.mu.Unlock()
-
-		// Without the lock, which the end of a request takes.
-		for _, e := range endings {
-			e.cancel(e.cause)
-		}
-
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
+		for cancel := range open {
+			endings = append(endings, ending{*cancel, err})
 		}
 	}
+
+	t.mu.Unlock()
+
+	// Without the lock, which the end of a request takes.
+	for _, e := range endings {
+		e.cancel(e.cause)
+	}
+
+	return control.Next{}, nil
 }

@@ -70,7 +70,7 @@ type Loop struct {
 
 	kick  chan struct{} // full while a round is due before its time
 	stop  context.CancelFunc
-	ended chan struct{}
+	ended chan struct{} // closed at the end of Run
 
 	mu      sync.Mutex
 	status  Status
@@ -79,19 +79,16 @@ type Loop struct {
 
 // New returns a loop that does nothing before Start or Run.
 func New(o Options) *Loop {
-	return &Loop{Options: o, kick: make(chan struct{}, 1), status: Status{Name: o.Name}}
+	return &Loop{
+		Options: o, kick: make(chan struct{}, 1), ended: make(chan struct{}), status: Status{Name: o.Name},
+	}
 }
 
 // Start begins the loop, until Stop. It goes on after the end of ctx.
 func (l *Loop) Start(ctx context.Context) {
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
-	l.ended = make(chan struct{})
 
-	go func() {
-		defer close(l.ended)
-
-		l.Run(ctx)
-	}()
+	go l.Run(ctx)
 }
 
 // Stop ends the loop, and waits for the end of its round.
@@ -112,7 +109,7 @@ func (l *Loop) Kick() {
 	}
 }
 
-// Await waits for a round that begins after the call, or for the end of ctx.
+// Await waits for a round that begins after the call, or for the end of ctx or of the loop.
 func (l *Loop) Await(ctx context.Context) {
 	done := make(chan struct{})
 
@@ -124,6 +121,7 @@ func (l *Loop) Await(ctx context.Context) {
 
 	select {
 	case <-done:
+	case <-l.ended:
 	case <-ctx.Done():
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -140,8 +138,10 @@ func (l *Loop) Status() Status {
 	return l.status
 }
 
-// Run runs the loop until ctx ends.
+// Run runs the loop until ctx ends. It is called once.
 func (l *Loop) Run(ctx context.Context) {
+	defer close(l.ended)
+
 	for ctx.Err() == nil {
 		if l.onDuty() {
 			l.term(ctx)
@@ -183,7 +183,7 @@ func (l *Loop) term(ctx context.Context) {
 		InitialInterval: l.Backoff, Multiplier: 2, MaxInterval: max(l.Backoff, l.Every), RandomizationFactor: 0.1,
 	}
 
-	for begun := l.Begin == nil; l.onDuty(); {
+	for begun := l.Begin == nil; ctx.Err() == nil && l.onDuty(); {
 		// Take the channel first: a change during the round must wake the wait.
 		var changed <-chan struct{}
 		if l.Changed != nil {
@@ -191,10 +191,6 @@ func (l *Loop) term(ctx context.Context) {
 		}
 
 		next, err := l.once(ctx, &begun)
-		if ctx.Err() != nil {
-			return
-		}
-
 		if wait := l.wait(next); err == nil || l.Backoff == 0 {
 			delays.Reset()
 			l.rest(ctx, next.Pause, wait, changed)

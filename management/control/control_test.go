@@ -118,7 +118,9 @@ func TestWaking(t *testing.T) {
 		s.expect(t, 0, 5*second, 19*second, 24*second)
 		time.Sleep(65 * second)
 		s.expect(t, 0, 5*second, 19*second, 24*second, 84*second)
+		time.Sleep(10 * second)
 		l.Stop()
+		s.expect(t, 0, 5*second, 19*second, 24*second, 84*second)
 	})
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
 	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
@@ -70,6 +71,8 @@ type Options struct {
 	// PlaybooksEvery is the time between two looks at the folder of playbooks; 0: as
 	// usual. For tests.
 	PlaybooksEvery time.Duration
+	// CertificatesEvery is the time between two looks at the certificates; 0: as usual. For tests.
+	CertificatesEvery time.Duration
 	// Timing of the gossip; zero: timing for a LAN. For tests.
 	Timing serf.Timing
 	// Certificates has the lifetimes and the clock of the certificates; zero: as
@@ -121,6 +124,7 @@ type Daemon struct {
 	repository *repository.Keeper
 
 	certificates *pki.Keeper    // nil: no HTTPS
+	refresh      *control.Loop  // of the certificates
 	issuer       *oidc.Verifier // nil: no tokens of an issuer
 
 	instruments *instruments
@@ -156,7 +160,7 @@ func New(o Options) (*Daemon, error) {
 
 	// health and shutdownAPI derive their timeouts from it.
 	o.StaleAfter = cmp.Or(o.StaleAfter, store.StaleAfter)
-	d := &Daemon{opts: o, file: file, failed: make(chan error, 4), playbooks: newPlaybookNote()}
+	d := &Daemon{opts: o, file: file, failed: make(chan error, 4), playbooks: newPlaybookNote(o)}
 	d.apply(file.Config)
 
 	return d, nil
@@ -217,10 +221,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 
-	d.gossipKey.Start(ctx)
-	d.onStop("rotation of the gossip key", func(context.Context) error { d.gossipKey.Stop(); return nil })
-
-	d.startSSHKey(ctx)
+	d.run(ctx, d.gossipKey.Loop, d.sshKey.Loop)
 
 	// After the gossip: a step that waits for hosts needs current observations.
 	d.engine.Start(ctx)
@@ -229,17 +230,12 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.repository.Start(ctx)
 	d.onStop("repository", func(context.Context) error { d.repository.Stop(); return nil })
 
-	d.background(ctx, "watch of the monitors", func(ctx context.Context) {
-		d.nodes.WatchMonitors(ctx, d.member.Leads)
-	})
-
+	d.run(ctx, d.nodes.WatchMonitors(d.member.Leads))
 	d.background(ctx, "notifications", d.notifier.Run)
 	d.background(ctx, "automation", d.runAutomation)
 
-	d.tokens.Start(ctx)
-	d.onStop("tokens", func(context.Context) error { d.tokens.Stop(); return nil })
-
-	d.startSecrets(ctx)
+	d.run(ctx, d.tokens.Loops()...)
+	d.run(ctx, d.secrets.Loop)
 	d.startUpkeep(ctx)
 	d.serve(listeners)
 	d.checkRunner(ctx)
@@ -358,7 +354,7 @@ func (d *Daemon) wireUseCases() {
 		Logger: log,
 	})
 	d.variables = variable.New(variable.Options{
-		State: d.store, Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.noteChange,
+		State: d.store, Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.Kick,
 	})
 	d.desired = desired.New(d.identity.ID, d.settings.Variables)
 	d.engine = engine.New(engine.Options{
@@ -439,11 +435,11 @@ func (d *Daemon) apply(c setting.Config) {
 	}
 
 	// The folder may have changed.
-	d.playbooks.request()
+	d.playbooks.Kick()
 
 	// secret_vars may have changed.
 	if d.secrets != nil {
-		d.secrets.noteChange()
+		d.secrets.Kick()
 	}
 
 	if d.repository != nil {
@@ -513,6 +509,14 @@ func (d *Daemon) checkRunner(ctx context.Context) {
 	})
 }
 
+// run starts loops, which go on until Stop.
+func (d *Daemon) run(ctx context.Context, loops ...*control.Loop) {
+	for _, l := range loops {
+		l.Start(ctx)
+		d.onStop(l.Name, func(context.Context) error { l.Stop(); return nil })
+	}
+}
+
 // background runs a part of the daemon that ends with its context. Stop ends it,
 // not ctx, and waits for it.
 func (d *Daemon) background(ctx context.Context, name string, run func(context.Context)) {
@@ -556,7 +560,7 @@ func (d *Daemon) reload(ctx context.Context, c access.Caller) (former []string, 
 
 	// A file of the site that cannot be used shows in health.
 	if d.certificates != nil {
-		d.logCertificates(d.certificates.Refresh())
+		d.refresh.Await(ctx)
 	}
 
 	d.opts.Logger.Info("the configuration was reloaded")

@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -32,13 +31,10 @@ const (
 // playbookNote keeps the store informed about the playbooks that a job of this instance
 // would pin now: nodes with others are outdated.
 type playbookNote struct {
+	*control.Loop
 	runner   *runner
 	instance string
 	store    record.Store
-	log      logrus.FieldLogger
-	due      chan struct{} // full while a look is due before its time
-
-	refreshes chan chan struct{} // each is closed after a look
 
 	source func(ctx context.Context) (digest string, err error) // reads the folder
 
@@ -59,43 +55,28 @@ type playbookRead struct {
 }
 
 // newPlaybookNote returns a note that takes requests. startPlaybooks completes it.
-func newPlaybookNote() *playbookNote {
-	return &playbookNote{due: make(chan struct{}, 1), refreshes: make(chan chan struct{})}
+func newPlaybookNote(o Options) *playbookNote {
+	p := &playbookNote{}
+	p.Loop = control.New(control.Options{
+		Name: "note of the playbooks", Every: cmp.Or(o.PlaybooksEvery, playbooksEvery), Logger: o.Logger,
+		Trouble: "the playbooks of this instance could not be noted; retrying",
+		Round:   func(ctx context.Context) (control.Next, error) { return control.Next{}, p.look(ctx) },
+	})
+
+	return p
 }
 
 // startPlaybooks notes the playbooks now, and whenever they change.
 func (d *Daemon) startPlaybooks(ctx context.Context) {
 	p := d.playbooks
-	p.runner, p.instance, p.store, p.log = d.runner, d.identity.ID, d.store, d.opts.Logger
+	p.runner, p.instance, p.store = d.runner, d.identity.ID, d.store
 	p.source = p.read
 	d.runner.pinned = p.notePin
 
 	// Before the API: without it, no node would be outdated at first.
-	p.look(ctx)
-	d.background(ctx, "look at the playbooks", func(ctx context.Context) {
-		p.run(ctx, cmp.Or(d.opts.PlaybooksEvery, playbooksEvery))
-	})
-}
-
-func (p *playbookNote) run(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.due:
-		case <-tick.C:
-		case done := <-p.refreshes:
-			p.look(ctx)
-			close(done)
-
-			continue
-		}
-
-		p.look(ctx)
-	}
+	p.Start(ctx)
+	p.Await(ctx)
+	d.onStop(p.Name, func(context.Context) error { p.Stop(); return nil })
 }
 
 // notePin takes a digest that a job has pinned: its nodes must not seem outdated until
@@ -106,15 +87,7 @@ func (p *playbookNote) notePin(digest string) {
 	p.mu.Unlock()
 
 	if !known {
-		p.request()
-	}
-}
-
-// request asks for a look before its time. It does not block.
-func (p *playbookNote) request() {
-	select {
-	case p.due <- struct{}{}:
-	default: // a look is due already
+		p.Kick()
 	}
 }
 
@@ -124,28 +97,16 @@ func (p *playbookNote) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, refreshPatience)
 	defer cancel()
 
-	done := make(chan struct{})
-
-	// A look that is under way may have begun before the change.
-	select {
-	case p.refreshes <- done:
-	case <-ctx.Done():
-		return
-	}
-
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	p.Await(ctx)
 }
 
 // look reads the folder if it may have changed, and stores the result if it is new.
-func (p *playbookNote) look(ctx context.Context) {
+func (p *playbookNote) look(ctx context.Context) error {
 	found := state.Playbooks{Since: time.Now().UTC()}
 
 	digest, err := p.await(ctx)
 	if ctx.Err() != nil {
-		return
+		return ctx.Err()
 	}
 
 	if found.Digest = digest; err != nil {
@@ -168,9 +129,8 @@ func (p *playbookNote) look(ctx context.Context) {
 
 		return struct{}{}, nil
 	})
-	if err != nil && ctx.Err() == nil {
-		p.log.WithError(err).Debug("the playbooks of this instance could not be noted; retrying")
-	}
+
+	return err
 }
 
 // await returns the digest of the playbooks, or an error after playbooksPatience. The read

@@ -5,14 +5,11 @@ package daemon
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/setting"
@@ -25,9 +22,6 @@ func TestHungPlaybooks(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		log := logrus.New()
-		log.SetOutput(io.Discard)
-
 		var (
 			reads atomic.Int32
 			hangs atomic.Bool
@@ -41,9 +35,9 @@ func TestHungPlaybooks(t *testing.T) {
 			return state.PlaybooksOf(latest, "i")
 		}
 
-		p := newPlaybookNote()
+		p := newPlaybookNote(Options{})
 		p.runner = &runner{config: func() setting.Config { return setting.Config{Playbooks: folder} }}
-		p.store, p.instance, p.log = store, "i", log
+		p.store, p.instance = store, "i"
 		p.source = func(ctx context.Context) (string, error) {
 			if reads.Add(1); hangs.Load() {
 				<-answers
@@ -52,7 +46,7 @@ func TestHungPlaybooks(t *testing.T) {
 			return "new", ctx.Err()
 		}
 
-		p.look(t.Context())
+		_ = p.look(t.Context())
 
 		if last().Digest != "new" {
 			t.Fatalf("%+v", last())
@@ -62,7 +56,7 @@ func TestHungPlaybooks(t *testing.T) {
 		began := time.Now()
 
 		for range 3 {
-			p.look(t.Context())
+			_ = p.look(t.Context())
 
 			if last().Digest != "" || !strings.Contains(last().Problem, "did not answer") {
 				t.Fatalf("%+v", last())
@@ -76,12 +70,12 @@ func TestHungPlaybooks(t *testing.T) {
 		// The end of the manager does not wait for the folder.
 		stopped, stop := context.WithCancelCause(t.Context())
 		stop(errors.New("the end"))
-		p.look(stopped)
+		_ = p.look(stopped)
 
 		// Another folder is read at once.
 		folder = "/other"
 		hangs.Store(false)
-		p.look(t.Context())
+		_ = p.look(t.Context())
 
 		if last().Digest != "new" || reads.Load() != 3 {
 			t.Errorf("%+v after %d reads", last(), reads.Load())
@@ -89,11 +83,11 @@ func TestHungPlaybooks(t *testing.T) {
 
 		folder = ""
 		hangs.Store(true)
-		p.look(t.Context())
+		_ = p.look(t.Context())
 
 		hangs.Store(false)
 		close(answers)
-		p.look(t.Context())
+		_ = p.look(t.Context())
 
 		if last().Digest != "new" || last().Problem != "" {
 			t.Errorf("%+v", last())
@@ -112,9 +106,9 @@ func TestInterruptedPlaybooks(t *testing.T) {
 			return state.PlaybooksOf(latest, "i")
 		}
 
-		p := newPlaybookNote()
+		p := newPlaybookNote(Options{})
 		p.runner = &runner{config: func() setting.Config { return setting.Config{} }}
-		p.store, p.instance, p.log = store, "i", logrus.New()
+		p.store, p.instance = store, "i"
 		p.source = func(ctx context.Context) (string, error) {
 			select {
 			case <-ctx.Done():
@@ -125,7 +119,7 @@ func TestInterruptedPlaybooks(t *testing.T) {
 		}
 
 		stopped, stop := context.WithCancel(t.Context())
-		go p.look(stopped)
+		go func() { _ = p.look(stopped) }()
 		synctest.Wait()
 		stop()
 		synctest.Wait()
@@ -134,7 +128,7 @@ func TestInterruptedPlaybooks(t *testing.T) {
 			t.Errorf("%+v", last())
 		}
 
-		p.look(t.Context())
+		_ = p.look(t.Context())
 
 		if last().Digest != "new" || last().Problem != "" {
 			t.Errorf("%+v", last())

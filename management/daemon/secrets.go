@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/cluster/inventory/localfile"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/control"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/secret"
 	"github.com/contiv/cluster/management/setting"
@@ -127,6 +128,7 @@ func (f keyFile) setAside() error {
 
 // secrets keeps the key of the secrets, and reads secrets from outside.
 type secrets struct {
+	*control.Loop
 	file   keyFile
 	config func() setting.Config
 	audit  access.Auditor
@@ -135,7 +137,6 @@ type secrets struct {
 	stored *store.Store
 
 	rotating chan struct{} // full during a rotation, and during the encryption of stored secrets
-	changed  chan struct{} // full when the names of secrets have changed
 }
 
 // openSecrets reads the key file. Without a usable key the daemon starts all the same:
@@ -143,8 +144,8 @@ type secrets struct {
 func (d *Daemon) openSecrets() *store.Secrets {
 	d.secrets = &secrets{
 		file: findKeyFile(d.file.Config), log: d.opts.Logger, rotating: make(chan struct{}, 1),
-		changed: make(chan struct{}, 1),
 	}
+	d.secrets.Loop = d.secrets.newLoop()
 
 	ring, err := d.secrets.file.read()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -221,57 +222,26 @@ func (s *secrets) errMissing(ring secret.Ring, named string) error {
 			"lost, run clusterctl key rotate secrets --abandon, and set the secret variables anew")
 }
 
-// startSecrets encrypts what is stored in the clear or with a former key, now and after
-// each change of the patterns or marks of secret names, and continues a rotation. It does
-// not block.
-func (d *Daemon) startSecrets(ctx context.Context) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-
-	go func() {
-		defer close(ended)
-
-		for ctx.Err() == nil {
-			d.secrets.encryptStored(ctx)
-
-			select {
-			case <-ctx.Done():
-			case <-d.secrets.changed:
+// newLoop returns the loop that encrypts what is stored in the clear or with a former key,
+// at the start and after each change of the patterns or marks of secret names, and continues a
+// rotation.
+func (s *secrets) newLoop() *control.Loop {
+	return control.New(control.Options{
+		Name: "encryption of secrets", Backoff: retryEncrypt, Logger: s.log,
+		Trouble: "stored secrets could not be encrypted; retrying",
+		Round: func(ctx context.Context) (control.Next, error) {
+			if s.stored.Secrets().Problem() != nil {
+				return control.Next{}, nil
 			}
-		}
-	}()
-	d.onStop("encryption of secrets", func(context.Context) error { cancel(); <-ended; return nil })
-}
 
-// noteChange notes that other names may be secret. It does not block.
-func (s *secrets) noteChange() {
-	select {
-	case s.changed <- struct{}{}:
-	default: // noted before
-	}
-}
+			written, err := s.finish(ctx)
+			if written > 0 {
+				s.log.WithField("records", written).Info("stored secrets were encrypted")
+			}
 
-// encryptStored brings the stored secrets up to date. It retries until it succeeds or
-// ctx ends.
-func (s *secrets) encryptStored(ctx context.Context) {
-	for s.stored.Secrets().Problem() == nil {
-		written, err := s.finish(ctx)
-		if written > 0 {
-			s.log.WithField("records", written).Info("stored secrets were encrypted")
-		}
-
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-
-		s.log.WithError(err).Warnf("stored secrets could not be encrypted; retrying in %s", retryEncrypt)
-
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retryEncrypt):
-		}
-	}
+			return control.Next{}, err
+		},
+	})
 }
 
 // finish encrypts all stored secrets with the first key, and then ends a rotation. It

@@ -4,7 +4,6 @@ package daemon
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"os/user"
@@ -31,13 +30,6 @@ func (d *Daemon) openSSHKey() {
 		Dir: filepath.Join(d.file.DataDir, "ssh"), Home: home, Comment: cmp.Or("clusterm@"+d.node.Name(), "clusterm"),
 		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "ssh key"),
 	})
-}
-
-// startSSHKey goes on with a rotation of an earlier process.
-func (d *Daemon) startSSHKey(ctx context.Context) {
-	d.sshKey.Start(ctx)
-	d.onStop("rotation of the ssh key", func(context.Context) error { d.sshKey.Stop(); return nil })
-	d.sshKey.Kick()
 }
 
 // keyRotation returns the part of a rotation of the ssh key that connections need, or nil.

@@ -3,18 +3,24 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/pki"
 )
 
 // pkiDir is the folder of the CA and the server certificate, in the data directory.
 const pkiDir = "pki"
+
+// refreshEvery is the time between two looks at the certificates.
+const refreshEvery = time.Minute
 
 // maxCertificateAddrs bounds the addresses of this host in its certificate: a host
 // of many containers may have thousands.
@@ -37,28 +43,21 @@ func (d *Daemon) openCertificates() (err error) {
 		d.opts.Logger.WithField("fingerprint", pin).Info("clients pin the CA of this manager by its fingerprint")
 	}
 
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
+	d.refresh = control.New(control.Options{
+		Name: "certificates", Every: cmp.Or(d.opts.CertificatesEvery, refreshEvery), Logger: d.opts.Logger,
+		Trouble: "the certificates were not refreshed; the former ones stay in force",
+		Round: func(context.Context) (control.Next, error) {
+			changes, err := d.certificates.Refresh()
+			for _, change := range changes {
+				d.opts.Logger.Info(change)
+			}
 
-	go func() {
-		defer close(ended)
-
-		d.certificates.Run(ctx, d.logCertificates)
-	}()
-	d.onStop("certificates", func(context.Context) error { cancel(); <-ended; return nil })
+			return control.Next{}, err
+		},
+	})
+	d.run(context.Background(), d.refresh)
 
 	return nil
-}
-
-// logCertificates logs the result of a refresh.
-func (d *Daemon) logCertificates(changes []string, err error) {
-	for _, change := range changes {
-		d.opts.Logger.Info(change)
-	}
-
-	if err != nil {
-		d.opts.Logger.WithError(err).Warn("the certificates were not refreshed; the former ones stay in force")
-	}
 }
 
 // hostNames returns the names and addresses under which clients may reach this

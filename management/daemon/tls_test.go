@@ -262,9 +262,8 @@ func TestCertificateRenewal(t *testing.T) {
 
 	s := prepare(t, "listen: 127.0.0.1:0")
 	s.tune = func(o *Options) {
-		o.Certificates = pki.Options{
-			Every: time.Millisecond, Now: func() time.Time { return time.Now().Add(time.Duration(offset.Load())) },
-		}
+		o.CertificatesEvery = time.Millisecond
+		o.Certificates.Now = func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
 	}
 	s.up()
 	t.Cleanup(s.down)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/record"
@@ -149,13 +150,14 @@ type Engine struct {
 	// assigned one after another, so concurrent attempts would only conflict.
 	accepting chan struct{}
 
-	mu       sync.Mutex
-	running  map[string]time.Time // jobs with a goroutine here, and since when this instance owns them
-	claiming map[string]job.Turn  // decisions about queued jobs that are being carried out
-	decided  chan struct{}        // holds a value after one of them was
-	appended chan struct{}        // closed when a log grows
-	tasks    sync.WaitGroup
-	stop     context.CancelFunc
+	mu         sync.Mutex
+	running    map[string]time.Time // jobs with a goroutine here, and since when this instance owns them
+	claiming   map[string]job.Turn  // decisions about queued jobs that are being carried out
+	appended   chan struct{}        // closed when a log grows
+	tasks      sync.WaitGroup
+	stop       context.CancelFunc
+	scheduling *control.Loop
+	retaining  *control.Loop
 }
 
 // New returns an engine that accepts jobs. Start makes it run them.
@@ -165,8 +167,8 @@ func New(o Options) *Engine {
 		sources: o.Sources, settings: o.Settings,
 		self: o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,
-		claiming: map[string]job.Turn{}, decided: make(chan struct{}, 1),
-		running: map[string]time.Time{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),
+		claiming: map[string]job.Turn{},
+		running:  map[string]time.Time{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),
 	}
 	if e.members == nil {
 		e.members = cluster.Alone{}
@@ -185,19 +187,31 @@ func New(o Options) *Engine {
 // then those of the queue. They run until Stop.
 func (e *Engine) Start(ctx context.Context) {
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	e.tasks.Go(func() { e.schedule(ctx) })
-	e.tasks.Go(func() { e.retain(ctx) })
+	e.scheduling, e.retaining = e.schedule(ctx), e.retention()
+
+	for _, l := range e.Loops() {
+		l.Start(ctx)
+	}
 }
 
 // Stop ends all work here and waits for it. Runners go on: the next process
 // adopts them.
 func (e *Engine) Stop() {
-	if e.stop != nil {
-		e.stop()
+	if e.stop == nil {
+		return
+	}
+
+	e.stop()
+
+	for _, l := range e.Loops() {
+		l.Stop()
 	}
 
 	e.tasks.Wait()
 }
+
+// Loops returns the loops of the engine, once it has started.
+func (e *Engine) Loops() []*control.Loop { return []*control.Loop{e.scheduling, e.retaining} }
 
 // Waits returns the jobs a Queued job waits for, and why. until is when its maintenance window
 // opens, or the freeze ends, if it waits for that; zero: unknown.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -20,24 +21,16 @@ import (
 // retentionInterval is the time between two applications of the retention.
 const retentionInterval = time.Minute
 
-// retain applies the retention until ctx ends, while this instance leads.
-func (e *Engine) retain(ctx context.Context) {
-	tick := time.NewTicker(retentionInterval)
-	defer tick.Stop()
-
-	for {
-		if e.members.Leads() {
-			if err := e.Prune(ctx); err != nil && ctx.Err() == nil {
-				e.log.WithError(err).Warnf("old jobs could not be removed; retrying in %s", retentionInterval)
-			}
-		}
-
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+// retention returns the loop that applies the retention.
+func (e *Engine) retention() *control.Loop {
+	return control.New(control.Options{
+		Name:    "retention",
+		Duty:    e.members.Leads,
+		Every:   retentionInterval,
+		Trouble: "old jobs could not be removed; retrying",
+		Round:   func(ctx context.Context) (control.Next, error) { return control.Next{}, e.Prune(ctx) },
+		Logger:  e.log,
+	})
 }
 
 // Prune removes jobs outside the retention, plans that have expired, stored results, old tombstones, and files that

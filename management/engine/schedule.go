@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -25,37 +26,29 @@ const (
 	maxJobBackoff    = 30 * time.Second // longest delay before a failed job is continued
 )
 
-// schedule claims jobs and runs them until ctx ends, while this instance leads.
-// A job that is Running but
-// has no goroutine here belongs to an earlier process, or the answer to its
-// claim was lost: it is continued first.
-func (e *Engine) schedule(ctx context.Context) {
-	retry := time.NewTicker(scheduleInterval)
-	defer retry.Stop()
+// schedule returns the loop that claims jobs and begins to run them, under ctx: they outlive the
+// lead. What the former leader has begun must be seen first. A job that is Running but has no
+// goroutine here belongs to an earlier process, or the answer to its claim was lost: it is
+// continued first.
+func (e *Engine) schedule(ctx context.Context) *control.Loop {
+	return control.New(control.Options{
+		Name:    "queue of jobs",
+		Duty:    e.members.Leads,
+		Begin:   e.state.Sync,
+		Changed: e.state.Changed,
+		Every:   scheduleInterval,
+		Round: func(context.Context) (control.Next, error) {
+			// Most changes are reports, and most of the time there is nothing to run.
+			if e.state.Narrow().Busy() {
+				e.resume(ctx)
+				e.advance(ctx)
+			}
 
-	current := false // the view has caught up since this instance leads
-
-	for {
-		// Take the channel first: a change during the work must wake the wait.
-		changed := e.state.Changed()
-
-		// What the former leader has begun must be seen.
-		current = e.members.Leads() && (current || e.state.Sync(ctx) == nil)
-
-		// Most changes are reports, and most of the time there is nothing to run.
-		if current && e.state.Narrow().Busy() {
-			e.resume(ctx)
-			e.advance(ctx)
-		}
-
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-e.decided:
-		case <-retry.C:
-		}
-	}
+			return control.Next{}, nil
+		},
+		Trouble: "the queue of jobs waits for the store",
+		Logger:  e.log,
+	})
 }
 
 // resume continues every Running job without a goroutine.
@@ -97,7 +90,7 @@ func (e *Engine) advance(ctx context.Context) {
 			e.mu.Unlock()
 
 			if again {
-				e.lookAgain()
+				e.scheduling.Kick()
 			}
 		})
 	}
@@ -109,14 +102,6 @@ func (e *Engine) claimsUnderWay() map[string]job.Turn {
 	defer e.mu.Unlock()
 
 	return maps.Clone(e.claiming)
-}
-
-// lookAgain wakes the schedule.
-func (e *Engine) lookAgain() {
-	select {
-	case e.decided <- struct{}{}:
-	default: // it is about to look anyway
-	}
 }
 
 // carryOut claims or ends a queued job. It reports whether to look at the queue again.

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
@@ -77,7 +78,7 @@ type Options struct {
 // Keeper carries rotations out. All methods may be called at once.
 type Keeper struct {
 	Options
-	*rotation.Loop
+	*control.Loop
 
 	mu     sync.Mutex
 	record Rotation
@@ -95,10 +96,21 @@ func New(o Options) (*Keeper, error) {
 	}
 
 	k := &Keeper{Options: o, record: record, tried: map[string]time.Time{}, why: map[string]string{}}
-	due := func() bool { return k.Rotation().Phase.Running() }
-	k.Loop = rotation.NewLoop(o.Every, due, k.Round, o.Logger, "gossip key")
+	k.Loop = control.New(control.Options{
+		Name: "rotation of the gossip key", Every: o.Every, Round: k.goOn,
+		Trouble: "the rotation of the gossip key is held up", Logger: o.Logger,
+	})
 
 	return k, nil
+}
+
+// goOn does a round of a rotation that has not ended.
+func (k *Keeper) goOn(ctx context.Context) (control.Next, error) {
+	if !k.Rotation().Phase.Running() {
+		return control.Next{}, nil
+	}
+
+	return control.Next{}, k.Round(ctx)
 }
 
 // Rotation returns the record of the newest rotation.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -79,7 +80,13 @@ func (m *monitors) tick(observers map[string]bool) (silent []string) {
 	maps.DeleteFunc(m.silent, func(observer string, _ int) bool { return !observers[observer] })
 
 	for observer := range observers {
-		if m.silent[observer]++; m.silent[observer] > silentTicks {
+		// One that has not reported to this process has as much time as the others.
+		ticks, known := m.silent[observer]
+		if known {
+			ticks++
+		}
+
+		if m.silent[observer] = ticks; ticks > silentTicks {
 			silent = append(silent, observer)
 		}
 	}
@@ -89,23 +96,17 @@ func (m *monitors) tick(observers map[string]bool) (silent []string) {
 	return silent
 }
 
-// WatchMonitors makes the reports of each monitor void that has been silent for
-// MonitorTimeout, until ctx ends. It acts only while leads returns true.
-func (ns *Nodes) WatchMonitors(ctx context.Context, leads func() bool) {
-	for {
-		wait := time.NewTimer(ns.settings().MonitorTimeout / silentTicks)
-
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return
-		case <-wait.C:
-		}
-
-		if err := ns.tickMonitors(ctx, leads()); err != nil && ctx.Err() == nil {
-			ns.log.WithError(err).Warn("the reports of a silent monitor could not be withdrawn; retrying")
-		}
-	}
+// WatchMonitors returns the loop that makes the reports of each monitor void that has been silent
+// for MonitorTimeout. Every instance counts, and acts only while leads returns true.
+func (ns *Nodes) WatchMonitors(leads func() bool) *control.Loop {
+	return control.New(control.Options{
+		Name: "watch of the monitors", Trouble: "the reports of a silent monitor could not be withdrawn; retrying",
+		Round: func(ctx context.Context) (control.Next, error) {
+			err := ns.tickMonitors(ctx, leads())
+			return control.Next{At: time.Now().Add(ns.settings().MonitorTimeout / silentTicks)}, err
+		},
+		Logger: ns.log,
+	})
 }
 
 // tickMonitors counts a tick, and withdraws the reports of silent monitors if this

@@ -108,13 +108,14 @@ func TestSilentMonitor(t *testing.T) {
 		// A former process recorded this observer, which never reports again.
 		report("retired", false, "a")
 
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
 		var leads atomic.Bool
 
 		leads.Store(true)
 
-		go func() { defer close(done); nodes.WatchMonitors(ctx, leads.Load) }()
+		watch := nodes.WatchMonitors(leads.Load)
+		watch.Start(t.Context())
+
+		defer watch.Stop()
 
 		for range 10 {
 			time.Sleep(time.Minute)
@@ -180,9 +181,6 @@ func TestSilentMonitor(t *testing.T) {
 		if s, _ := m.state("a-1"); s != inventory.Discovered {
 			t.Errorf("without the lead, a-1 is %s", s)
 		}
-
-		cancel()
-		<-done
 	})
 }
 

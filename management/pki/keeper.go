@@ -4,7 +4,6 @@ package pki
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -22,7 +21,6 @@ import (
 const (
 	defaultCALife   = 10 * 365 * 24 * time.Hour
 	defaultLeafLife = 90 * 24 * time.Hour
-	defaultEvery    = time.Minute
 )
 
 // Options are the parameters of a Keeper.
@@ -37,8 +35,6 @@ type Options struct {
 	// CALife and LeafLife are the lifetimes of new certificates. 0: ten years and
 	// 90 days.
 	CALife, LeafLife time.Duration
-	// Every is the time between two looks at the certificates. 0: one minute.
-	Every time.Duration
 	// Now is the clock. nil: time.Now.
 	Now func() time.Time
 }
@@ -74,7 +70,6 @@ func (h held) server() *x509.Certificate {
 // that others may read, and a folder without its CA.
 func Open(o Options) (*Keeper, error) {
 	o.CALife, o.LeafLife = cmp.Or(o.CALife, defaultCALife), cmp.Or(o.LeafLife, defaultLeafLife)
-	o.Every = cmp.Or(o.Every, defaultEvery)
 
 	if o.Now == nil {
 		o.Now = time.Now
@@ -130,32 +125,6 @@ func (k *Keeper) refresh(next *held) ([]string, error) {
 	next.config = next.serverConfig(k.options.Now)
 
 	return changes, errors.Join(err, siteErr)
-}
-
-// Run refreshes the certificates until ctx ends. report receives every change, and
-// the first of consecutive errors.
-func (k *Keeper) Run(ctx context.Context, report func(changes []string, err error)) {
-	ticker := time.NewTicker(k.options.Every)
-	defer ticker.Stop()
-
-	failing := false
-
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-
-		changes, err := k.Refresh()
-
-		// An error that stays is a matter of health.
-		if len(changes) > 0 || err != nil && !failing {
-			report(changes, err)
-		}
-
-		failing = err != nil
-	}
 }
 
 // ServerConfig returns the configuration of a listener. Every handshake uses the

@@ -4,7 +4,6 @@ package pki
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -22,7 +21,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -708,50 +706,6 @@ func TestProtocol(t *testing.T) {
 	if _, err := get(t, pinned(now, "sha256:00"), s.URL); err == nil || errors.As(err, &wrong) && wrong.Timeout() {
 		t.Errorf("another fingerprint: %v", err)
 	}
-}
-
-func TestRun(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "pki")
-
-	synctest.Test(t, func(t *testing.T) {
-		k := open(t, Options{Dir: dir, Names: names("h"), LeafLife: 30 * time.Minute})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-
-		var changes []string
-
-		go func() {
-			defer close(done)
-
-			k.Run(ctx, func(c []string, err error) {
-				changes = append(changes, c...)
-
-				if err != nil {
-					changes = append(changes, "error")
-				}
-			})
-		}()
-
-		time.Sleep(59 * time.Minute)
-		synctest.Wait()
-
-		if len(changes) != 2 {
-			t.Errorf("changes: %q", changes)
-		}
-
-		// An error that stays is reported once.
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-
-		time.Sleep(time.Hour)
-		cancel()
-		<-done
-
-		if len(changes) != 3 || changes[2] != "error" {
-			t.Errorf("changes: %q", changes)
-		}
-	})
 }
 
 // TestEncode reads the files by the standard library, as other programs do.

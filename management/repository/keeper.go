@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -94,12 +95,11 @@ type Options struct {
 // Keeper keeps the commit in use current. All methods may be called at once.
 type Keeper struct {
 	Options
-	kick chan struct{}
+	*control.Loop
 	turn chan struct{} // full while a sync runs
-	stop context.CancelFunc
-	done chan struct{}
 
-	logged string // the failure that was logged last; of the watch alone
+	watched Settings // at the last look; of the watch alone, as delays
+	delays  *backoff.ExponentialBackOff
 
 	mu      sync.Mutex
 	record  Record
@@ -121,7 +121,13 @@ type localUse struct{ recorded, digest string }
 
 // New returns a Keeper.
 func New(o Options) *Keeper {
-	return &Keeper{Options: o, kick: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	k := &Keeper{Options: o, turn: make(chan struct{}, 1)}
+	k.Loop = control.New(control.Options{
+		Name: "repository", Round: k.look, Logger: o.Logger,
+		Trouble: "the repository of playbooks has no new commit to use; the one in use stays",
+	})
+
+	return k
 }
 
 // Start reads the record, and watches the repository in the background until Stop.
@@ -130,24 +136,7 @@ func (k *Keeper) Start(ctx context.Context) {
 		k.Logger.WithError(err).Warn("the record of the repository cannot be read yet")
 	}
 
-	ctx, k.stop = context.WithCancel(context.WithoutCancel(ctx))
-	k.done = make(chan struct{})
-
-	go k.run(ctx)
-}
-
-// Stop ends the watch.
-func (k *Keeper) Stop() {
-	k.stop()
-	<-k.done
-}
-
-// Kick makes the watch look at the settings. It does not block.
-func (k *Keeper) Kick() {
-	select {
-	case k.kick <- struct{}{}:
-	default: // a look is due already
-	}
+	k.Loop.Start(ctx)
 }
 
 // maxBackoff is the longest time between two fetches that fail.
@@ -161,48 +150,36 @@ func delays(interval time.Duration) *backoff.ExponentialBackOff {
 	}
 }
 
-func (k *Keeper) run(ctx context.Context) {
-	defer close(k.done)
+// look looks at the repository if that is due, or if the settings or the commit in use changed.
+func (k *Keeper) look(ctx context.Context) (control.Next, error) {
+	settings, moved := k.Settings(), k.takeMoved()
 
-	settings := k.Settings()
-	wait := delays(settings.Interval)
-	timer := time.NewTimer(0)
+	k.mu.Lock()
+	next := k.next
+	k.mu.Unlock()
 
-	defer timer.Stop()
-
-	for {
-		kicked := false
-
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.kick:
-			kicked = true
-		case <-timer.C:
-		}
-
-		now, moved := k.Settings(), k.takeMoved()
-		if kicked && now == settings && !moved {
-			continue
-		}
-
-		if now != settings {
-			settings, wait = now, delays(now.Interval)
-		}
-
-		// A bad commit must not delay the one that mends it.
-		if k.watch(ctx, settings); !k.isDown() {
-			wait.Reset()
-		}
-
-		delay := wait.NextBackOff()
-
-		k.mu.Lock()
-		k.next = time.Now().Add(delay)
-		k.mu.Unlock()
-
-		timer.Reset(delay)
+	if settings == k.watched && !moved && time.Now().Before(next) {
+		return control.Next{At: next}, nil
 	}
+
+	if settings != k.watched || k.delays == nil {
+		k.watched, k.delays = settings, delays(settings.Interval)
+	}
+
+	// A bad commit must not delay the one that mends it.
+	err := k.watch(ctx, settings)
+	if !k.isDown() {
+		k.delays.Reset()
+	}
+
+	next = time.Now().Add(k.delays.NextBackOff())
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	k.next = next
+
+	return control.Next{At: next}, err
 }
 
 // takeMoved reports whether another commit came into use since the last call.
@@ -224,26 +201,15 @@ func (k *Keeper) isDown() bool {
 }
 
 // watch looks at the repository once: the leader for a new commit, another instance for
-// the playbooks in use. It logs a failure that is new.
-func (k *Keeper) watch(ctx context.Context, settings Settings) {
-	if !settings.Used {
-		return
-	}
-
-	var err error
-	if k.Leads() {
-		err = k.sync(ctx, false)
-	} else {
-		err = k.follow(ctx, settings)
-	}
-
+// the playbooks in use.
+func (k *Keeper) watch(ctx context.Context, settings Settings) error {
 	switch {
-	case ctx.Err() != nil:
-	case err == nil:
-		k.logged = ""
-	case k.logged != err.Error():
-		k.logged = err.Error()
-		k.Logger.WithError(err).Warn("the repository of playbooks has no new commit to use; the one in use stays")
+	case !settings.Used:
+		return nil
+	case k.Leads():
+		return k.sync(ctx, false)
+	default:
+		return k.follow(ctx, settings)
 	}
 }
 

@@ -501,10 +501,6 @@ func TestJudgedAgain(t *testing.T) {
 		t.Errorf("a commit that nobody has judged is pinned: %v", err)
 	}
 
-	if len(k.kick) != 1 {
-		t.Error("the watch is not asked to judge it")
-	}
-
 	unsigned := inventory.Errorf(inventory.KindRefused, "it has no signature").Do("sign it")
 	k.script.bad[hash(1)] = unsigned
 

@@ -276,8 +276,11 @@ func TestRevokedStream(t *testing.T) {
 
 	store := newTokens()
 	tokens := access.NewTokens(store, noAudit{}, inventory.DefaultGroups)
-	tokens.Start(t.Context())
-	t.Cleanup(tokens.Stop)
+
+	for _, l := range tokens.Loops() {
+		l.Start(t.Context())
+		t.Cleanup(l.Stop)
+	}
 
 	s := serve(t, func(o *server.Options) { o.Tokens = tokens })
 	viewer := issue(t, tokens, store).valid[access.RoleViewer]

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rotation"
@@ -65,7 +66,7 @@ type Options struct {
 // Keeper carries rotations out. All methods may be called at once.
 type Keeper struct {
 	Options
-	*rotation.Loop
+	*control.Loop
 
 	changing sync.Mutex // held while the record is changed
 
@@ -91,10 +92,21 @@ func New(o Options) *Keeper {
 	}
 
 	k := &Keeper{Options: o, attempts: map[string]attempt{}}
-	due := func() bool { return o.Leads() && k.Rotation().Phase.Running() }
-	k.Loop = rotation.NewLoop(o.Every, due, k.Round, o.Logger, "ssh key")
+	k.Loop = control.New(control.Options{
+		Name: "rotation of the ssh key", Duty: o.Leads, Every: o.Every, Round: k.goOn,
+		Trouble: "the rotation of the ssh key is held up", Logger: o.Logger,
+	})
 
 	return k
+}
+
+// goOn does a round of a rotation that has not ended.
+func (k *Keeper) goOn(ctx context.Context) (control.Next, error) {
+	if !k.Rotation().Phase.Running() {
+		return control.Next{}, nil
+	}
+
+	return control.Next{}, k.Round(ctx)
 }
 
 // Rotation returns the record of the newest rotation.
