@@ -39,6 +39,7 @@ import (
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/sshkey"
+	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
@@ -78,8 +79,10 @@ type Options struct {
 	// Certificates has the lifetimes and the clock of the certificates; zero: as
 	// usual. For tests.
 	Certificates pki.Options
-	Version      api.Version
-	Logger       *logrus.Logger
+	// Executors are those of further kinds of step. For tests.
+	Executors step.Executors
+	Version   api.Version
+	Logger    *logrus.Logger
 	// Ready is called when the daemon serves. It may be nil.
 	Ready func()
 	// Status receives a line about the condition of the daemon when that changes.
@@ -357,9 +360,10 @@ func (d *Daemon) wireUseCases() {
 		State: d.store, Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.Kick,
 	})
 	d.desired = desired.New(d.identity.ID, d.settings.Variables)
+	executors, playbooks := d.newExecutors()
 	d.engine = engine.New(engine.Options{
-		State: d.store, Store: countingStore{d.store, d.instruments}, Records: d.store, Runner: d.runner,
-		Playbooks: d.runner, Prober: d.runner.prober, Sources: d.secrets, Settings: d.settings.Engine, Self: d.identity,
+		State: d.store, Store: countingStore{d.store, d.instruments}, Records: d.store, Executors: executors,
+		Playbooks: playbooks, Settings: d.settings.Engine, Self: d.identity,
 		Membership: d.member, Audit: d.audit, Logger: log,
 	})
 

@@ -18,7 +18,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
@@ -26,6 +25,7 @@ import (
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // etcdTimeout limits the wait of a scrape for an endpoint of the store.
@@ -176,7 +176,7 @@ func (m *instruments) emitted(s job.Stream, chunk []byte) {
 	m.lines.WithLabelValues(string(s)).Add(float64(bytes.Count(chunk, []byte{'\n'})))
 }
 
-func (m *instruments) runEnded(e engine.RunExit, text, events bool) {
+func (m *instruments) runEnded(e playbook.RunExit, text, events bool) {
 	cause := string(e.Cause)
 	switch {
 	// The engine derives the same cause from the code.

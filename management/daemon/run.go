@@ -11,11 +11,11 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
-	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
-// run implements engine.Run with a run of Ansible.
+// run implements playbook.Run with a run of Ansible.
 type run struct {
 	*ansible.Run
 
@@ -23,13 +23,13 @@ type run struct {
 }
 
 // Wait blocks until the run has ended and no process of it is left.
-func (r run) Wait(ctx context.Context) (engine.RunExit, error) {
+func (r run) Wait(ctx context.Context) (playbook.RunExit, error) {
 	r.instruments.processes.Inc()
 	defer r.instruments.processes.Dec()
 
 	exit, err := r.Run.Wait(ctx)
 	if err != nil {
-		return engine.RunExit{}, err
+		return playbook.RunExit{}, err
 	}
 
 	out := runExit(exit, r.Output())
@@ -40,8 +40,8 @@ func (r run) Wait(ctx context.Context) (engine.RunExit, error) {
 }
 
 // runExit converts the end of a run; output is the path of its text.
-func runExit(exit ansible.Exit, output string) engine.RunExit {
-	out := engine.RunExit{Code: exit.Code, Incomplete: exit.Error != "" && !exit.Reason.NotExecuted()}
+func runExit(exit ansible.Exit, output string) playbook.RunExit {
+	out := playbook.RunExit{Code: exit.Code, Incomplete: exit.Error != "" && !exit.Reason.NotExecuted()}
 
 	switch exit.Reason {
 	case ansible.Done:

@@ -20,9 +20,9 @@ import (
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // ansibleMaxAge is how long the result of a check of ansible-playbook is reused.
@@ -32,7 +32,7 @@ const ansibleMaxAge = time.Minute
 // not copy and check them again.
 const keepUnused = 24 * time.Hour
 
-// runner implements engine.Runner and engine.Playbooks with Ansible. It keeps
+// runner implements playbook.Runner, playbook.Playbooks and playbook.Content with Ansible. It keeps
 // copies of playbooks in DATA_DIR/playbooks, runs in DATA_DIR/runs, and files that
 // no later process needs in DATA_DIR/tmp.
 type runner struct {
@@ -63,8 +63,9 @@ type runner struct {
 }
 
 var (
-	_ engine.Playbooks = (*runner)(nil)
-	_ engine.Runner    = (*runner)(nil)
+	_ playbook.Playbooks = (*runner)(nil)
+	_ playbook.Content   = (*runner)(nil)
+	_ playbook.Runner    = (*runner)(nil)
 )
 
 // pinner knows the commit in use of the configured repository.
@@ -330,12 +331,12 @@ func (r *runner) Parse(ctx context.Context, digest string, files, groups, hosts 
 }
 
 // Start starts a run, which outlives this process.
-func (r *runner) Start(ctx context.Context, spec engine.RunSpec) (engine.Run, error) {
+func (r *runner) Start(ctx context.Context, spec playbook.RunSpec) (playbook.Run, error) {
 	c := r.config()
 
 	playbooks, err := r.folder(ctx, spec.PlaybookDigest)
 	if err != nil {
-		return nil, &engine.NotBegunError{Cause: job.CauseInternal, Err: err}
+		return nil, &playbook.NotBegunError{Cause: job.CauseInternal, Err: err}
 	}
 
 	started, err := r.ansible.Start(ctx, ansible.Spec{
@@ -380,14 +381,14 @@ func startError(err error) error {
 		cause = job.CauseInterrupted
 	}
 
-	return &engine.NotBegunError{Cause: cause, Err: err}
+	return &playbook.NotBegunError{Cause: cause, Err: err}
 }
 
-// Attach returns a run that was started before, or engine.ErrNeverStarted.
-func (r *runner) Attach(id string) (engine.Run, error) {
+// Attach returns a run that was started before, or playbook.ErrNeverStarted.
+func (r *runner) Attach(id string) (playbook.Run, error) {
 	found, err := ansible.Attach(r.dir(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, engine.ErrNeverStarted
+		return nil, playbook.ErrNeverStarted
 	}
 
 	if err != nil {

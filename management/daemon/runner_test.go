@@ -23,9 +23,9 @@ import (
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // TestRunExit: not begun is only what is known not to have begun.
@@ -70,7 +70,7 @@ func TestStartError(t *testing.T) {
 	} {
 		got := startError(err)
 
-		e, ok := errors.AsType[*engine.NotBegunError](got)
+		e, ok := errors.AsType[*playbook.NotBegunError](got)
 		if ok != (want != "") || ok && e.Cause != want || !errors.Is(got, fault) {
 			t.Errorf("%v: %v", err, got)
 		}
@@ -178,7 +178,7 @@ esac
 		t.Error(err)
 	}
 
-	run, err := after.Start(t.Context(), engine.RunSpec{
+	run, err := after.Start(t.Context(), playbook.RunSpec{
 		ID: "1-0", PlaybookDigest: digest, Playbook: job.PlaybookCleanup, Deadline: time.Now().Add(patience),
 		Hosts: []configuration.Host{{
 			Name: "a-1", Addr: "127.0.0.1", Label: "a", Serial: "1", Group: "web", Role: configuration.RoleTarget,
@@ -247,7 +247,7 @@ func TestJumpKeyFile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	run, err := r.Start(t.Context(), engine.RunSpec{
+	run, err := r.Start(t.Context(), playbook.RunSpec{
 		ID: "1-0", PlaybookDigest: digest, Playbook: job.PlaybookSite, Deadline: time.Now().Add(patience),
 		Hosts: []configuration.Host{{
 			Name: "a-1", Addr: "127.0.0.1", Label: "a", Serial: "1", Group: "web", Role: configuration.RoleTarget,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package engine accepts jobs and carries them out: it schedules the queue,
-// claims nodes, runs the executor of each step, ships logs, and applies the
+// claims nodes, calls the executor of each step, ships logs, and applies the
 // retention.
 //
 // Every decision is made by the pure package management/job. The engine makes

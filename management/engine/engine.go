@@ -17,7 +17,7 @@ import (
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
-	"github.com/contiv/cluster/management/variable"
+	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/window"
 )
 
@@ -74,22 +74,32 @@ type Archive interface {
 	DropResults(ctx context.Context, before time.Time, limit int) error
 }
 
-// Sources has the values of secret variables from outside.
-type Sources interface {
-	// Secret returns the value of the variable. It may run a program and block until
-	// that ends, for a minute at most. Errors do not contain the value.
-	Secret(ctx context.Context, name string) (string, error)
+// Playbooks keeps copies of the configured playbooks by content, for jobs that are bound to some.
+type Playbooks interface {
+	// Pin keeps a copy of the configured playbooks as they are now.
+	Pin(ctx context.Context) (digest string, err error)
+	// CommitOf returns the commit of the git repository that the playbooks with a digest
+	// come from, or "" if they come from elsewhere. It does not block.
+	CommitOf(digest string) string
+	// Keep reports whether the copy with that digest is on this host. If it is not, it is made
+	// again, if that is possible.
+	Keep(ctx context.Context, digest string) (bool, error)
+	// Changed returns the names of the files that differ between two copies, sorted. It is
+	// KindNotFound if one is not on this host.
+	Changed(ctx context.Context, then, now string) ([]string, error)
+	// Prune removes the remains of runs, and copies, except those that keep
+	// returns. It calls keep after it has listed them, so that a run started
+	// meanwhile is not touched.
+	Prune(ctx context.Context, keep func() (runs, digests []string)) error
 }
 
 // Settings is the part of the configuration that the engine depends on. It may
 // change while the engine runs.
 type Settings struct {
-	variable.Settings
+	step.Settings
 
 	JobLimit   int           // jobs that run at a time
 	Timeout    time.Duration // of a request that sets none
-	Appear     time.Duration // discover: how long a host may take to appear
-	Lease      time.Duration // how long a runner goes on without the daemon
 	Retention  job.Retention
 	PlanFor    time.Duration // how long a plan can be applied
 	PlanLimit  int           // plans at a time that can be applied
@@ -99,13 +109,6 @@ type Settings struct {
 	// Incomplete is the reason why these are not the settings that the operator
 	// chose, or nil. Until then no job is accepted or begun, and none expires.
 	Incomplete error
-	// AgentVars are the variables for hosts that are being prepared, or nil if
-	// hosts cannot be prepared, for the reason NoAgents.
-	AgentVars map[string]any
-	NoAgents  error
-	Manager   string // identity of the manager; empty: not known
-	// HostCAs are the keys of the CAs for host certificates, see configuration.Host.
-	HostCAs []string
 }
 
 // Options are the dependencies of an Engine.
@@ -113,10 +116,8 @@ type Options struct {
 	State     state.Reader
 	Store     Store
 	Records   record.Store
-	Runner    Runner
+	Executors step.Executors
 	Playbooks Playbooks
-	Prober    Prober
-	Sources   Sources // nil: no variable has a source outside
 	Settings  func() Settings
 	Self      cluster.Identity // the instance the engine runs jobs for
 	// Membership grants the authority to schedule the queue and to run jobs.
@@ -131,17 +132,13 @@ type Engine struct {
 	state     state.Reader
 	store     Store
 	records   record.Store
-	runner    Runner
+	executors step.Executors
 	playbooks Playbooks
-	prober    Prober
-	sources   Sources
 	settings  func() Settings
 	self      cluster.Identity
 	members   cluster.Membership
 	audit     access.Auditor
 	log       logrus.FieldLogger
-
-	executors map[job.StepKind]executor
 
 	jobBackoff   time.Duration // first delay before a failed job is continued
 	writeBackoff time.Duration // first delay before a failed write is repeated
@@ -163,21 +160,15 @@ type Engine struct {
 // New returns an engine that accepts jobs. Start makes it run them.
 func New(o Options) *Engine {
 	e := &Engine{
-		state: o.State, store: o.Store, records: o.Records, runner: o.Runner, playbooks: o.Playbooks, prober: o.Prober,
-		sources: o.Sources, settings: o.Settings,
-		self: o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
+		state: o.State, store: o.Store, records: o.Records, executors: o.Executors, playbooks: o.Playbooks,
+		settings: o.Settings,
+		self:     o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,
 		claiming: map[string]job.Turn{},
 		running:  map[string]time.Time{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),
 	}
 	if e.members == nil {
 		e.members = cluster.Alone{}
-	}
-
-	e.executors = map[job.StepKind]executor{
-		job.StepPlaybook: e.runPlaybook,
-		job.StepAppear:   e.awaitAppearance,
-		job.StepProbe:    e.probe,
 	}
 
 	return e

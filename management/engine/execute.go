@@ -17,12 +17,8 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
 )
-
-// executor carries out one kind of step. It gets the job with the run at that
-// index begun, and returns once it has recorded the end of the run. It must find
-// its way after a crash at any point: the run may have been begun before.
-type executor func(ctx context.Context, j job.Job, index int) error
 
 // execute takes a Running job to its end, from wherever its record stands.
 func (e *Engine) execute(ctx context.Context, id string) error {
@@ -41,7 +37,7 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 
 		// A run without an exit was begun, and may still be alive.
 		if run := j.LastRun(); run != nil && run.Exit == "" {
-			if err := e.executeStep(ctx, j, run.Kind); err != nil {
+			if err := e.executeStep(ctx, j); err != nil {
 				return err
 			}
 
@@ -57,16 +53,6 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 			return err
 		}
 	}
-}
-
-// executeStep runs the executor of the job's last run.
-func (e *Engine) executeStep(ctx context.Context, j job.Job, kind job.StepKind) error {
-	execute, ok := e.executors[kind]
-	if !ok {
-		return fmt.Errorf("job %s has a step of the unknown kind %q", j.ID, kind)
-	}
-
-	return execute(ctx, j, len(j.Runs)-1)
 }
 
 // update changes a job's record, and decides anew if the record was written
@@ -93,18 +79,23 @@ func (e *Engine) update(ctx context.Context, id string, change func(*job.Job)) (
 }
 
 // begin records that a step is about to start.
-func (e *Engine) begin(ctx context.Context, j job.Job, step job.Step) error {
+func (e *Engine) begin(ctx context.Context, j job.Job, next job.Step) error {
+	executor, err := e.executors.Get(next.Kind)
+	if err != nil {
+		return err
+	}
+
 	// The headline belongs to the output before the run, so write it first.
-	if _, err := e.logLine(ctx, j, headline(j, step)); err != nil {
+	if _, err := e.logLine(ctx, j, headline(j, next, executor.Describe(next))); err != nil {
 		return err
 	}
 
 	run := job.Run{
-		Kind: step.Kind, Phase: step.Phase, Playbook: step.Playbook, PlaybookDigest: step.PlaybookDigest,
-		Hosts: step.Hosts, Groups: step.Groups, Started: time.Now(),
+		Kind: next.Kind, Phase: next.Phase, Playbook: next.Playbook, PlaybookDigest: next.PlaybookDigest,
+		Hosts: next.Hosts, Groups: next.Groups, Started: time.Now(),
 	}
 
-	err := e.retryUnavailable(ctx, func() (err error) {
+	err = e.retryUnavailable(ctx, func() (err error) {
 		if run.Text, err = e.store.LogSize(ctx, j.ID, job.StreamText); err != nil {
 			return err
 		}
@@ -117,8 +108,8 @@ func (e *Engine) begin(ctx context.Context, j job.Job, step job.Step) error {
 		return err
 	}
 
-	if step.Kind == job.StepPlaybook && (step.Phase.Configures() || step.Phase.Verifies()) && !j.TakesAddrs() {
-		run.Masters, run.MasterNames = masters(e.state.View(), e.settings(), j, run)
+	if r, ok := executor.(step.Recorder); ok {
+		r.Record(e.state.View(), j, &run)
 	}
 
 	before := len(j.Runs)
@@ -132,33 +123,33 @@ func (e *Engine) begin(ctx context.Context, j job.Job, step job.Step) error {
 	return err
 }
 
-// headline returns the line in the job's output that announces a step.
-func headline(j job.Job, step job.Step) string {
-	if step.Phase == job.PhaseUndo {
+// headline returns the line in the job's output that announces a step, and what it does.
+func headline(j job.Job, next job.Step, does string) string {
+	if next.Phase == job.PhaseUndo {
 		event := "failed"
 		if j.Cancel > 0 {
 			event = "was cancelled"
 		}
 
-		line := fmt.Sprintf("# job %s %s; cleaning up %s (%s)", j.ID, event, job.ShortList(step.Hosts), step.Playbook)
+		line := fmt.Sprintf("# job %s %s; cleaning up %s (%s)", j.ID, event, job.ShortList(next.Hosts), does)
 
-		return line + attempt(j, step)
+		return line + attempt(j, next)
 	}
 
-	line := fmt.Sprintf("# job %s, %s of %s: %s", j.ID, j.Verb, job.ShortList(step.Hosts), step.Phase)
-	if step.Playbook != "" {
-		line += " (" + step.Playbook + ")"
+	line := fmt.Sprintf("# job %s, %s of %s: %s", j.ID, j.Verb, job.ShortList(next.Hosts), next.Phase)
+	if does != "" {
+		line += " (" + does + ")"
 	}
 
-	if options := j.AnsibleOf(step.Phase, step.Groups).String(); options != "" {
+	if options := j.AnsibleOf(next.Phase, next.Groups).String(); options != "" {
 		line += ", " + options
 	}
 
-	if number, of := j.BatchOf(step.Hosts[0]); number > 0 {
+	if number, of := j.BatchOf(next.Hosts[0]); number > 0 {
 		line += fmt.Sprintf(", batch %d of %d", number, of)
 	}
 
-	return line + attempt(j, step)
+	return line + attempt(j, next)
 }
 
 // attempt returns the part of a headline about a step that was lost before it began, or "".

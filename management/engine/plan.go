@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
 )
 
 // PlanStore keeps plans. A write returns once the view shows it.
@@ -70,7 +71,7 @@ func (e *Engine) makePlan(ctx context.Context, c access.Caller, r job.Request) (
 		return plan.Plan{}, err
 	}
 
-	pinned, err := e.prepare(ctx, c, v, settings, &r, e.playbooks.Pin)
+	pins, err := e.prepare(ctx, c, v, settings, &r, nil)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -88,7 +89,7 @@ func (e *Engine) makePlan(ctx context.Context, c access.Caller, r job.Request) (
 			return err
 		}
 
-		made, err = e.addPlan(ctx, c, v, settings, r, pinned)
+		made, err = e.addPlan(ctx, c, v, settings, r, pins)
 
 		return err
 	})
@@ -124,11 +125,11 @@ func (e *Engine) mayPlan(v *state.View, settings Settings) error {
 
 // addPlan decides on the view and stores the plan.
 func (e *Engine) addPlan(
-	ctx context.Context, c access.Caller, v *state.View, settings Settings, r job.Request, pinned string,
+	ctx context.Context, c access.Caller, v *state.View, settings Settings, r job.Request, pins []step.Pin,
 ) (plan.Plan, error) {
 	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
 
-	j, in, err := e.judge(ctx, c, v, settings, r, pinned, pin)
+	j, in, err := e.judge(ctx, c, v, settings, r, pins, pin)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -194,7 +195,7 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, reco
 		return job.Job{}, err
 	}
 
-	changed, err := e.preparePlan(ctx, c, v, settings, p, then)
+	pins, changed, err := e.preparePlan(ctx, c, v, settings, p, then)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -212,7 +213,7 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, reco
 			return err
 		}
 
-		accepted, err = e.acceptPlan(ctx, c, v, id, then, changed)
+		accepted, err = e.acceptPlan(ctx, c, v, id, then, pins, changed)
 
 		return err
 	})
@@ -228,35 +229,37 @@ func (s Settings) again(in job.Inputs) plan.Again {
 // errPlaybooksChanged ends the preparation of a plan with changed playbooks.
 var errPlaybooksChanged = errors.New("the playbooks have changed")
 
-// preparePlan refuses the job of a plan as prepare refuses a request, and returns how
+// preparePlan refuses the job of a plan as prepare refuses a request. It returns its pins, and how
 // the playbooks of today differ from those of the plan, as far as its job runs them.
 func (e *Engine) preparePlan(
 	ctx context.Context, c access.Caller, v *state.View, settings Settings, p plan.Plan, then job.Inputs,
-) (changed []plan.Difference, err error) {
+) (pins []step.Pin, changed []plan.Difference, err error) {
 	r := p.Job.Again(then.Extra)
 
 	if v, err = e.admit(ctx, c, v, settings, &r); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
-	j, err := e.preview(ctx, v, settings, r)
+	j, err := acceptRequest(v, settings, r)
 	if err != nil {
-		return nil, p.Illegal(err, settings.again(then))
+		return nil, nil, p.Illegal(err, settings.again(then))
 	}
 
-	_, err = e.preparePlaybooks(ctx, settings, j, func(ctx context.Context) (_ string, err error) {
+	compare := func(ctx context.Context) (_ string, err error) {
 		changed, err = e.comparePlaybooks(ctx, p.Job.PlaybookDigest)
 		return p.Job.PlaybookDigest, err
-	})
+	}
+
+	pins, err = e.prepareSteps(ctx, step.Request{View: v, Job: j, Extra: r.Extra, Playbooks: compare})
 
 	switch {
 	case errors.Is(err, errPlaybooksChanged):
-		return changed, nil
+		return pins, changed, nil
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	}
 
-	return nil, nil // a job that runs none of them ignores the change
+	return pins, nil, nil // a job that runs none of them ignores the change
 }
 
 // FindPlan returns the plan of the view with that id. It refuses an id of another
@@ -281,7 +284,8 @@ func planOf(v *state.View, manager, id string) (plan.Plan, error) {
 
 // acceptPlan compares the plan with the view, and accepts its job on it.
 func (e *Engine) acceptPlan(
-	ctx context.Context, c access.Caller, v *state.View, id string, then job.Inputs, changed []plan.Difference,
+	ctx context.Context, c access.Caller, v *state.View, id string, then job.Inputs,
+	pins []step.Pin, changed []plan.Difference,
 ) (job.Job, error) {
 	// A change of the settings after v is a change of the view, unless it is in a file.
 	settings := e.settings()
@@ -302,7 +306,7 @@ func (e *Engine) acceptPlan(
 	r := p.Job.Again(then.Extra)
 	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
 
-	j, now, err := e.judge(ctx, c, v, settings, r, p.Job.PlaybookDigest, pin)
+	j, now, err := e.judge(ctx, c, v, settings, r, pins, pin)
 	if err != nil {
 		return job.Job{}, p.Illegal(err, again)
 	}

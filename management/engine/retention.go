@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -13,9 +12,9 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/control"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
 )
 
 // retentionInterval is the time between two applications of the retention.
@@ -143,12 +142,9 @@ func (e *Engine) inUse() (runs, digests []string) {
 		}
 
 		for i := range j.Runs {
-			runs = append(runs, runID(*j, i))
+			runs = append(runs, step.RunID(*j, i))
 		}
 	}
 
 	return runs, slices.Sorted(maps.Keys(kept))
 }
-
-// runID returns the id of a run. It is never reused.
-func runID(j job.Job, index int) string { return fmt.Sprintf("%s-%d", j.ID, index) }

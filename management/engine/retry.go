@@ -117,7 +117,7 @@ func (e *Engine) checkKept(ctx context.Context, old job.Job, names []string) err
 		return nil
 	}
 
-	kept, err := e.keepPlaybooks(ctx, old.PlaybookDigest)
+	kept, err := e.playbooks.Keep(ctx, old.PlaybookDigest)
 	if err == nil && !kept {
 		err = inventory.Errorf(inventory.KindRefused,
 			"the playbooks that job %s was accepted with are no longer kept on this host, "+
@@ -127,16 +127,6 @@ func (e *Engine) checkKept(ctx context.Context, old job.Job, names []string) err
 	}
 
 	return err
-}
-
-// keepPlaybooks reports whether the playbooks with that digest are on this host.
-// If they are not, it restores them, if that is possible.
-func (e *Engine) keepPlaybooks(ctx context.Context, digest string) (bool, error) {
-	if e.playbooks.Kept(ctx, digest) {
-		return true, nil
-	}
-
-	return e.playbooks.Restore(ctx, digest)
 }
 
 // pinnedInputs returns the old job's variables with the ssh parameters of now. It

@@ -58,7 +58,7 @@ func (e *Engine) submitRollout(
 
 	digest := func(ctx context.Context) (string, error) { return e.rolloutPlaybooks(ctx, r.PlaybooksOf(b.Node)) }
 
-	pinned, err := e.prepare(ctx, c, v, settings, &request, digest)
+	pins, err := e.prepare(ctx, c, v, settings, &request, digest)
 	if err != nil {
 		return job.Job{}, r, err
 	}
@@ -70,7 +70,7 @@ func (e *Engine) submitRollout(
 			return err
 		}
 
-		j, in, err := e.judge(ctx, c, v, settings, request, pinned, pin)
+		j, in, err := e.judge(ctx, c, v, settings, request, pins, pin)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func checkCurrent(v *state.View, r rollout.Record) error {
 // rolloutPlaybooks returns the digest that a rollout is bound to, or refuses if its playbooks
 // are not on this host.
 func (e *Engine) rolloutPlaybooks(ctx context.Context, digest string) (string, error) {
-	kept, err := e.keepPlaybooks(ctx, digest)
+	kept, err := e.playbooks.Keep(ctx, digest)
 	if err == nil && !kept {
 		err = inventory.Errorf(inventory.KindRefused,
 			"the playbooks of the rollout (digest %s) are missing or damaged on this host, "+
@@ -126,7 +126,12 @@ func (e *Engine) PrepareRollout(
 	}
 	defer release()
 
-	digest, err = e.prepare(ctx, c, e.state.View(), e.settings(), &r, e.playbooks.Pin)
+	pin := func(ctx context.Context) (_ string, err error) {
+		digest, err = e.playbooks.Pin(ctx)
+		return digest, err
+	}
+
+	_, err = e.prepare(ctx, c, e.state.View(), e.settings(), &r, pin)
 	if err == nil && digest == "" {
 		digest, err = e.playbooks.Pin(ctx)
 	}
@@ -142,7 +147,7 @@ func (e *Engine) PinPlaybooks(ctx context.Context) (digest, commit string, err e
 
 // KeptPlaybooks reports whether the playbooks with that digest are on this host.
 func (e *Engine) KeptPlaybooks(ctx context.Context, digest string) (bool, error) {
-	kept, err := e.keepPlaybooks(ctx, digest)
+	kept, err := e.playbooks.Keep(ctx, digest)
 
 	switch inventory.KindOf(err) {
 	case inventory.KindRefused, inventory.KindInvalid, inventory.KindNotFound:

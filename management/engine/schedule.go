@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
 )
 
 const (
@@ -179,6 +180,19 @@ func (e *Engine) end(ctx context.Context, j job.Job, failed error) error {
 	})
 }
 
+// completeClaim has the executors of the job look at it once more.
+func (e *Engine) completeClaim(ctx context.Context, j *job.Job) error {
+	executors, err := e.executorsOf(j.Verb)
+
+	for _, executor := range executors {
+		if c, ok := executor.(step.Claimer); ok {
+			c.Claim(ctx, j)
+		}
+	}
+
+	return err
+}
+
 // claim takes all nodes of the job into the in-progress status, or none.
 func (e *Engine) claim(ctx context.Context, v *state.View, t job.Turn) error {
 	j := t.Job
@@ -191,7 +205,9 @@ func (e *Engine) claim(ctx context.Context, v *state.View, t job.Turn) error {
 	now := time.Now()
 	j.Status, j.Instance, j.Started, j.Deadline = job.Running, e.self.Node, now, now.Add(j.Timeout)
 
-	j.WithoutVerify = e.withoutVerify(ctx, j)
+	if err := e.completeClaim(ctx, &j); err != nil {
+		return err
+	}
 
 	writes, err := reserve(v, j, now)
 	if err != nil {

@@ -32,8 +32,22 @@ import (
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/secret"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
+	"github.com/contiv/cluster/management/step/appear"
+	"github.com/contiv/cluster/management/step/playbook"
+	"github.com/contiv/cluster/management/step/probe"
 	"github.com/contiv/cluster/management/variable"
 )
+
+// The programs of the executor of playbooks that the tests script.
+type (
+	RunSpec       = playbook.RunSpec
+	RunExit       = playbook.RunExit
+	Run           = playbook.Run
+	NotBegunError = playbook.NotBegunError
+)
+
+var ErrNeverStarted = playbook.ErrNeverStarted
 
 // scriptedPlaybooks runs nothing: what a playbook does is a function of the
 // test. Its runs outlive a Service, as runners outlive a daemon.
@@ -461,6 +475,7 @@ func (g gate) script(r *scriptedRun) {
 // bench is a Service on a store that is real, with playbooks that are not.
 type bench struct {
 	prober  scriptedProber
+	sources playbook.Sources
 	t       *testing.T
 	server  *etcd.Server
 	prefix  string
@@ -541,9 +556,11 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 		instance: "bench-1",
 		audit:    auditTrail{written: make(chan struct{}, 1)},
 		settings: Settings{
-			Settings: variable.Settings{Groups: inventory.DefaultGroups()}, JobLimit: 4, Timeout: time.Hour,
-			Appear: time.Minute, Lease: time.Minute,
-			AgentVars: map[string]any{"clusterm_gossip_port": "7946"}, Manager: "manager-1",
+			JobLimit: 4, Timeout: time.Hour,
+			Settings: step.Settings{
+				Settings: variable.Settings{Groups: inventory.DefaultGroups()}, Appear: time.Minute, Lease: time.Minute,
+				AgentVars: map[string]any{"clusterm_gossip_port": "7946"}, Manager: "manager-1",
+			},
 		},
 	}
 	for _, c := range change {
@@ -566,13 +583,26 @@ func (b *bench) current() Settings {
 
 // options returns those of an engine of the bench with the store.
 func (b *bench) options(s Store) Options {
+	settings := func() step.Settings { return b.current().Settings }
+	playbooks := playbook.New(playbook.Options{
+		State: b.store, Inputs: s, Runner: b.books, Playbooks: b.books, Content: b.books, Sources: b.sources,
+		Settings: settings, Membership: b.members, Logger: silent(),
+	})
+
 	return Options{
-		State:      b.store,
-		Store:      s,
-		Records:    b.store,
-		Runner:     b.books,
-		Playbooks:  b.books,
-		Prober:     &b.prober,
+		State:   b.store,
+		Store:   s,
+		Records: b.store,
+		Executors: step.Executors{
+			job.StepPlaybook: playbooks,
+			job.StepProbe: probe.New(probe.Options{
+				State: b.store, Inputs: s, Prober: &b.prober, Settings: settings,
+			}),
+			job.StepAppear: appear.New(appear.Options{
+				State: b.store, Store: s, Settings: settings, Keys: playbooks.HostKeys,
+			}),
+		},
+		Playbooks:  playbooks,
 		Settings:   b.current,
 		Self:       cluster.Identity{ID: "id-" + b.instance, Node: b.instance},
 		Membership: b.members,
@@ -609,7 +639,7 @@ func (b *bench) up() {
 	})
 	b.variables = variable.New(variable.Options{
 		State: b.store, Store: b.store, Audit: &b.audit,
-		Settings: func() variable.Settings { return b.current().Settings },
+		Settings: func() variable.Settings { return b.current().Settings.Settings },
 	})
 	b.explainer = explain.New(b.store, nil, func() explain.Settings {
 		return explain.Settings{Groups: b.current().Groups, JobLimit: b.current().JobLimit}

@@ -403,8 +403,8 @@ func TestRunnerDoesNotStart(t *testing.T) {
 		ends  string
 		node  string
 	}{
-		{"a fault", &NotBegunError{job.CauseInternal, fault}, "Errored internal", "a Unallocated"},
-		{"killed", &NotBegunError{job.CauseInterrupted, fault}, "Errored interrupted", "a Unallocated"},
+		{"a fault", &NotBegunError{Cause: job.CauseInternal, Err: fault}, "Errored internal", "a Unallocated"},
+		{"killed", &NotBegunError{Cause: job.CauseInterrupted, Err: fault}, "Errored interrupted", "a Unallocated"},
 		{"not known", fault, "Errored interrupted", "a Quarantined service-master"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

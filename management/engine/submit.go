@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -18,6 +17,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/variable"
 )
 
@@ -32,7 +32,7 @@ func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (jo
 	}
 
 	return e.audited(ctx, c, record, func(*access.Record) (job.Job, error) {
-		return e.queue(ctx, c, settings, r, e.playbooks.Pin, pin)
+		return e.queue(ctx, c, settings, r, nil, pin)
 	})
 }
 
@@ -55,11 +55,11 @@ func (e *Engine) audited(
 	return accepted, err
 }
 
-// queue accepts a request. digest returns the digest of the playbooks, once the
-// request itself is found right. pin returns the inputs of the accepted job.
+// queue accepts a request. playbooks chooses those that the job is bound to, once the
+// request itself is found right, see step.Request. pin returns the inputs of the accepted job.
 func (e *Engine) queue(
 	ctx context.Context, c access.Caller, settings Settings, r job.Request,
-	digest func(context.Context) (string, error), pin func(*state.View, *job.Job) (job.Inputs, error),
+	playbooks func(context.Context) (string, error), pin func(*state.View, *job.Job) (job.Inputs, error),
 ) (job.Job, error) {
 	release, err := e.enter(ctx)
 	if err != nil {
@@ -73,12 +73,12 @@ func (e *Engine) queue(
 		return orZero(j), err
 	}
 
-	pinned, err := e.prepare(ctx, c, v, settings, &r, digest)
+	pins, err := e.prepare(ctx, c, v, settings, &r, playbooks)
 	if err != nil {
 		return job.Job{}, err
 	}
 
-	return e.accept(ctx, c, settings, r, pinned, pin)
+	return e.accept(ctx, c, settings, r, pins, pin)
 }
 
 // enter blocks until the request is the next one to be judged. Requests are judged in
@@ -94,24 +94,73 @@ func (e *Engine) enter(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// prepare refuses a request that is wrong, completes it, and returns the digest of its
-// playbooks once they can run.
+// prepare refuses a request that is wrong, completes it, and returns the pins of the executors of its steps once those
+// could run.
 func (e *Engine) prepare(
 	ctx context.Context, c access.Caller, v *state.View, settings Settings, r *job.Request,
-	digest func(context.Context) (string, error),
-) (string, error) {
+	playbooks func(context.Context) (string, error),
+) ([]step.Pin, error) {
 	v, err := e.admit(ctx, c, v, settings, r)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 
-	// Refuse a wrong request before the playbooks are copied and parsed.
-	j, err := e.preview(ctx, v, settings, *r)
+	// Refuse a wrong request before the executors are asked: they may take seconds.
+	j, err := acceptRequest(v, settings, *r)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 
-	return e.preparePlaybooks(ctx, settings, j, digest)
+	return e.prepareSteps(ctx, step.Request{View: v, Job: j, Extra: r.Extra, Playbooks: playbooks})
+}
+
+// prepareSteps asks the executors of the job's steps, and returns their pins, and every problem at once.
+func (e *Engine) prepareSteps(ctx context.Context, r step.Request) ([]step.Pin, error) {
+	executors, err := e.executorsOf(r.Job.Verb)
+	if err != nil {
+		return nil, err
+	}
+
+	var (
+		pins     []step.Pin
+		problems []*inventory.Error
+		first    error
+	)
+
+	for _, executor := range executors {
+		pin, err := executor.Prepare(ctx, r)
+		if pin != nil {
+			pins = append(pins, pin)
+		}
+
+		if err == nil {
+			continue
+		}
+
+		problem, ok := errors.AsType[*inventory.Error](err)
+		if !ok {
+			return pins, err
+		}
+
+		problems = append(problems, problem)
+		first = cmp.Or(first, err)
+	}
+
+	if len(problems) > 1 {
+		return pins, job.Combine(problems)
+	}
+
+	return pins, first
+}
+
+// executorsOf returns the executors of the steps that jobs of the verb may have.
+func (e *Engine) executorsOf(name inventory.Verb) ([]step.Executor, error) {
+	verb, err := job.VerbOf(name)
+	if err != nil {
+		return nil, err
+	}
+
+	return e.executors.Of(verb)
 }
 
 // admit refuses a request that no view makes right, and completes it. It returns the view
@@ -131,16 +180,6 @@ func (e *Engine) admit(
 	r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
 
 	return v, checkRequest(settings, *r)
-}
-
-// preview returns the job of a request as the nodes are now.
-func (e *Engine) preview(ctx context.Context, v *state.View, settings Settings, r job.Request) (job.Job, error) {
-	j, err := acceptRequest(v, settings, r)
-	if err == nil {
-		e.recall(ctx, v, &j)
-	}
-
-	return j, err
 }
 
 // refuse returns the error for a job under incomplete settings, or nil: it would run
@@ -187,10 +226,6 @@ func checkRequest(settings Settings, r job.Request) error {
 		return err
 	}
 
-	if verb.InstallsAgent && settings.AgentVars == nil {
-		return settings.NoAgents
-	}
-
 	// The manager's host has no agent to remove but the manager.
 	if verb.RemovesAgent {
 		for _, name := range r.Nodes {
@@ -203,239 +238,9 @@ func checkRequest(settings Settings, r job.Request) error {
 	return nil
 }
 
-// helped reports whether a play that the job may run acts on a helper, or may do so.
-func (e *Engine) helped(j job.Job) bool {
-	verb, err := job.VerbOf(j.Verb)
-	if err != nil || !verb.Helps {
-		return false
-	}
-
-	own, _ := j.Own()
-	for _, digest := range append(slices.Sorted(maps.Keys(own)), j.PlaybookDigest) {
-		for _, file := range slices.Concat(verb.Playbooks, verb.Optional) {
-			if slices.ContainsFunc(e.playbooks.Plays(digest, file), configuration.Play.Helped) {
-				return true
-			}
-		}
-	}
-
-	return false
-}
-
-// acts reports whether one of the plays may act on the node of the group.
-func acts(plays []configuration.Play, name, group string) bool {
-	return slices.ContainsFunc(plays, func(p configuration.Play) bool {
-		return p.Matches(name, group) != configuration.No
-	})
-}
-
-// preparePlaybooks returns the digest of the job's playbooks, once all that the
-// job may need can run: its own, and those that configured the nodes it cleans.
-func (e *Engine) preparePlaybooks(
-	ctx context.Context, settings Settings, j job.Job, digest func(context.Context) (string, error),
-) (string, error) {
-	// A forced job runs no playbook.
-	if j.Force {
-		return "", nil
-	}
-
-	if err := e.runner.Check(ctx); err != nil {
-		return "", err
-	}
-
-	// A broken folder must not keep nodes from a cleanup that does not need it.
-	own, needed := j.Own()
-	pinned, err := digest(ctx)
-
-	if err != nil && (needed || ctx.Err() != nil) {
-		return "", err
-	}
-
-	if needed {
-		verb, err := job.VerbOf(j.Verb)
-		if err != nil {
-			return "", err
-		}
-
-		files := e.playbooksOf(verb, pinned)
-		if err := e.playbooks.Parse(ctx, pinned, files, settings.Groups.Names(), j.Names()); err != nil {
-			return "", err
-		}
-
-		if err := e.checkPlays(pinned, verb, j); err != nil {
-			return "", err
-		}
-	}
-
-	for _, digest := range slices.Sorted(maps.Keys(own)) {
-		if err := e.checkOwn(ctx, settings, j, digest, own[digest]); err != nil {
-			return "", err
-		}
-	}
-
-	return pinned, nil
-}
-
-// playbooksOf returns the files in the copy that the verb runs.
-func (e *Engine) playbooksOf(verb job.Verb, digest string) []string {
-	files := slices.Clone(verb.Playbooks)
-	for _, file := range verb.Optional {
-		if !e.playbooks.Outline(digest, file).Missing {
-			files = append(files, file)
-		}
-	}
-
-	return files
-}
-
-// checkPlays refuses a job whose playbook configures a group without a play for it:
-// its nodes would count as configured.
-func (e *Engine) checkPlays(digest string, verb job.Verb, j job.Job) error {
-	// A cleanup is never refused: without it, the node could not leave.
-	for _, playbook := range verb.Playbooks {
-		if playbook != job.PlaybookSite && playbook != job.PlaybookUpgrade {
-			continue
-		}
-
-		plays := e.playbooks.Plays(digest, playbook)
-
-		var idle, groups []string
-		for _, t := range j.Targets {
-			if acts(plays, t.Name, t.Group) {
-				continue
-			}
-
-			idle = append(idle, t.Name)
-			if !slices.Contains(groups, t.Group) {
-				groups = append(groups, t.Group)
-			}
-		}
-
-		if len(idle) > 0 {
-			return inventory.Errorf(inventory.KindRefused, "no play of %s is for the group %s of %s: %s",
-				playbook, strings.Join(groups, " and "), job.ShortList(idle), describePlays(plays)).
-				Do("add a play for the group to the playbook, or choose another group").About(idle...)
-		}
-	}
-
-	return nil
-}
-
-// checkPrompts refuses a job that configures nodes with a playbook that asks a person for
-// a variable: nobody answers, and the plays would go on without a value.
-func (e *Engine) checkPrompts(digest string, j job.Job, extra configuration.Vars) error {
-	verb, err := job.VerbOf(j.Verb)
-	if err != nil || digest == "" || verb.Row.Verifies {
-		return err
-	}
-
-	for _, playbook := range verb.Playbooks {
-		if playbook != job.PlaybookSite && playbook != job.PlaybookUpgrade {
-			continue
-		}
-
-		var asked []string
-
-		for _, p := range e.playbooks.Plays(digest, playbook) {
-			for _, name := range p.Asks {
-				if _, given := extra[name]; !given && actsOnAny(p, j.Targets) && !slices.Contains(asked, name) {
-					asked = append(asked, name)
-				}
-			}
-		}
-
-		if len(asked) > 0 {
-			return inventory.Errorf(inventory.KindRefused,
-				"%s asks for %s (vars_prompt), and nobody can answer in a job", playbook, strings.Join(asked, ", ")).
-				Do("give a value with the variables of the request, or a default in the playbook")
-		}
-	}
-
-	return nil
-}
-
-func actsOnAny(p configuration.Play, targets []job.Target) bool {
-	return slices.ContainsFunc(targets, func(t job.Target) bool {
-		return p.Matches(t.Name, t.Group) != configuration.No
-	})
-}
-
-// describePlays names the hosts of plays.
-func describePlays(plays []configuration.Play) string {
-	var hosts []string
-	for _, p := range plays {
-		if text := strings.Join(p.Hosts, ","); !slices.Contains(hosts, text) {
-			hosts = append(hosts, text)
-		}
-	}
-
-	if len(hosts) == 0 {
-		return "it has no play"
-	}
-
-	return "its plays have the hosts " + job.ShortList(hosts)
-}
-
-// checkOwn refuses a job if the playbooks that configured the nodes cannot clean or
-// verify them.
-func (e *Engine) checkOwn(ctx context.Context, settings Settings, j job.Job, digest string, nodes []string) error {
-	if kept, err := e.keepPlaybooks(ctx, digest); !kept {
-		return errPlaybooksGone(j, digest, nodes, err)
-	}
-
-	verb, err := job.VerbOf(j.Verb)
-	if err != nil {
-		return err
-	}
-
-	files, aim := []string{job.PlaybookCleanup}, "clean"
-	if verb.Row.Verifies {
-		files, aim = e.playbooksOf(verb, digest), "verify"
-	}
-
-	err = e.playbooks.Parse(ctx, digest, files, settings.Groups.Names(), nodes)
-	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Kind == inventory.KindInvalid {
-		return cleanWithCurrent(j, nodes, inventory.Errorf(inventory.KindRefused,
-			"the playbooks that configured %s cannot %s: %s", job.ShortList(nodes), aim, e.Message))
-	}
-
-	return err
-}
-
-// errPlaybooksGone returns the error for playbooks that are not on this host. err
-// is the reason that the folder of today cannot be read, or nil.
-func errPlaybooksGone(j job.Job, digest string, nodes []string, err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-
-	short := digest[:min(len(digest), 12)]
-	if digest == j.PlaybookDigest {
-		return inventory.Errorf(inventory.KindRefused,
-			"the playbooks of job %s (digest %s) are missing or damaged on this host", j.ID, short)
-	}
-
-	return cleanWithCurrent(j, nodes, inventory.Errorf(inventory.KindRefused,
-		"the playbooks that configured %s (digest %s) are missing or damaged on this host, "+
-			"and the folder of playbooks is not as it was then", job.ShortList(nodes), short))
-}
-
-// cleanWithCurrent adds the remedies for nodes without the playbooks that
-// configured them.
-func cleanWithCurrent(j job.Job, nodes []string, e *inventory.Error) error {
-	aim := "clean"
-	if j.Verb.Verifies() {
-		aim = "compare"
-	}
-
-	return e.Do("restore the folder as it was, or %s with the playbooks of today", aim).
-		With(inventory.Submit(j.Verb, j.Names()...).Joining(j.Group).Cleaning(inventory.PlaybooksCurrent)).
-		About(nodes...)
-}
-
 // accept decides on the newest view and stores the job.
 func (e *Engine) accept(
-	ctx context.Context, c access.Caller, settings Settings, r job.Request, digest string,
+	ctx context.Context, c access.Caller, settings Settings, r job.Request, pins []step.Pin,
 	pin func(*state.View, *job.Job) (job.Inputs, error),
 ) (job.Job, error) {
 	var accepted job.Job
@@ -452,7 +257,7 @@ func (e *Engine) accept(
 			return err
 		}
 
-		j, in, err := e.judge(ctx, c, v, settings, r, digest, pin)
+		j, in, err := e.judge(ctx, c, v, settings, r, pins, pin)
 		if err != nil {
 			return err
 		}
@@ -468,7 +273,7 @@ func (e *Engine) accept(
 // judge returns the job of a request as it is to be accepted on the view, with its
 // inputs.
 func (e *Engine) judge(
-	ctx context.Context, c access.Caller, v *state.View, settings Settings, r job.Request, digest string,
+	ctx context.Context, c access.Caller, v *state.View, settings Settings, r job.Request, pins []step.Pin,
 	pin func(*state.View, *job.Job) (job.Inputs, error),
 ) (job.Job, job.Inputs, error) {
 	j, err := acceptRequest(v, settings, r)
@@ -476,7 +281,14 @@ func (e *Engine) judge(
 		return job.Job{}, job.Inputs{}, err
 	}
 
-	unknown := e.recall(ctx, v, &j)
+	// Executors that have helpers say so.
+	j.WithoutHelpers = true
+
+	for _, pin := range pins {
+		if err := pin(ctx, v, &j); err != nil {
+			return job.Job{}, job.Inputs{}, err
+		}
+	}
 
 	in, err := pin(v, &j)
 	if err != nil {
@@ -487,21 +299,13 @@ func (e *Engine) judge(
 		return job.Job{}, job.Inputs{}, err
 	}
 
-	if err := e.checkPrompts(digest, j, in.Extra); err != nil {
-		return job.Job{}, job.Inputs{}, err
-	}
-
 	for _, path := range configuration.LooksLikeTemplate(r.Extra) {
 		j.Warnings = append(j.Warnings, variable.TemplateWarning(path))
 	}
 
-	j.Actor, j.PlaybookDigest, j.Accepted = c.Principal, digest, time.Now()
-	j.Commit = e.playbooks.CommitOf(digest)
-	j.Warnings = append(j.Warnings, e.cleanWarnings(j, unknown)...)
+	j.Actor, j.Accepted = c.Principal, time.Now()
 	identifyInputs(v.ChecksumKey, &j, in)
 	j.Warnings = append(j.Warnings, takenBack(v, j, in)...)
-	e.describeVerification(&j)
-	j.WithoutHelpers = !e.helped(j)
 
 	return j, in, nil
 }

@@ -6,5 +6,5 @@
 // All functions are pure. They decide on a Snapshot of nodes and jobs and on a
 // given time, and return records for others to store or carry out. A verb is a
 // value (see Verb): one file holds its options, playbooks and plan. A step has a
-// kind (see StepKind), and management/engine has an executor for each kind.
+// kind (see StepKind), and management/step describes the executor of a kind.
 package job

@@ -33,6 +33,9 @@ type Verb struct {
 	Name inventory.Verb
 	// Row is the verb's row of the lifecycle table. register sets it.
 	Row inventory.Transition
+	// Steps are the kinds of step that the verb may have. Their executors are asked before a
+	// job is accepted.
+	Steps []StepKind
 	// Playbooks are the files the verb may run. All must parse at acceptance.
 	Playbooks []string
 	// Optional are further files. Those that a folder has must parse.

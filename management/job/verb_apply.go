@@ -9,6 +9,7 @@ func init() {
 	// cleans nothing.
 	register(Verb{
 		Name:       inventory.VerbApply,
+		Steps:      []StepKind{StepPlaybook},
 		Playbooks:  []string{PlaybookSite},
 		Helps:      true,
 		GroupAfter: func(_ Job, n inventory.Node) string { return n.Group },

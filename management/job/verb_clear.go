@@ -13,6 +13,7 @@ func init() {
 	// the cleanup and needs the operator's reason.
 	register(Verb{
 		Name:      inventory.VerbClear,
+		Steps:     []StepKind{StepPlaybook},
 		Playbooks: []string{PlaybookCleanup},
 		Helps:     true,
 		Cleans:    true,

@@ -13,6 +13,7 @@ func init() {
 	// operation: if one node fails, all are cleaned, unless OnFailure limits that.
 	register(Verb{
 		Name:         inventory.VerbCommission,
+		Steps:        []StepKind{StepPlaybook},
 		Playbooks:    []string{PlaybookSite, PlaybookCleanup},
 		Joins:        true,
 		Helps:        true,

@@ -9,6 +9,7 @@ func init() {
 	// effort: a dead host can be decommissioned, and its residue is remembered.
 	register(Verb{
 		Name:      inventory.VerbDecommission,
+		Steps:     []StepKind{StepPlaybook},
 		Playbooks: []string{PlaybookCleanup},
 		Leaves:    true,
 		Helps:     true,

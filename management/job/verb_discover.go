@@ -16,6 +16,7 @@ func init() {
 	// and that do not appear.
 	register(Verb{
 		Name:          inventory.VerbDiscover,
+		Steps:         []StepKind{StepProbe, StepPlaybook, StepAppear},
 		Playbooks:     []string{PlaybookSite},
 		InstallsAgent: true,
 		plan:          (*planner).discover,

@@ -9,6 +9,7 @@ func init() {
 	// removed without a job.
 	register(Verb{
 		Name:         inventory.VerbForget,
+		Steps:        []StepKind{StepPlaybook},
 		Playbooks:    []string{PlaybookCleanup},
 		Helps:        true,
 		RemovesAgent: true,

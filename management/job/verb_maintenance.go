@@ -8,6 +8,7 @@ func init() {
 	// Maintenance upgrades nodes in place. A failure cleans nothing.
 	register(Verb{
 		Name:       inventory.VerbMaintenance,
+		Steps:      []StepKind{StepPlaybook},
 		Playbooks:  []string{PlaybookUpgrade},
 		GroupAfter: func(_ Job, n inventory.Node) string { return n.Group },
 		plan: func(p *planner) Step {

@@ -13,6 +13,7 @@ func init() {
 	// Whatever fails, they stay in it, so that it can be repeated.
 	register(Verb{
 		Name:       inventory.VerbReapply,
+		Steps:      []StepKind{StepPlaybook},
 		Playbooks:  []string{PlaybookSite, PlaybookCleanup},
 		Joins:      true,
 		Leaves:     true,

@@ -13,6 +13,7 @@ func init() {
 	// group.
 	register(Verb{
 		Name:      inventory.VerbUpdate,
+		Steps:     []StepKind{StepPlaybook},
 		Playbooks: []string{PlaybookSite, PlaybookCleanup},
 		Joins:     true,
 		Leaves:    true,

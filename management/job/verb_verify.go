@@ -16,6 +16,7 @@ func init() {
 	// playbooks have one, and what site.yml would change. Each node gets a verdict.
 	register(Verb{
 		Name:       inventory.VerbVerify,
+		Steps:      []StepKind{StepPlaybook},
 		Playbooks:  []string{PlaybookSite},
 		Optional:   []string{PlaybookVerify},
 		Helps:      true,

@@ -28,6 +28,7 @@ import (
 	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
 )
@@ -510,20 +511,22 @@ func (s *Settings) Groups() inventory.Groups { return s.Current().Groups }
 func (s *Settings) Engine() engine.Settings {
 	c, refused := s.inForce()
 	out := engine.Settings{
-		Settings:   s.variables(c),
+		Settings: step.Settings{
+			Settings: s.variables(c),
+			Appear:   time.Duration(c.Jobs.Appear),
+			Lease:    time.Duration(c.Jobs.RunnerLease),
+			Manager:  s.membership.Manager(),
+			HostCAs:  c.hostCAs(),
+		},
 		JobLimit:   c.Jobs.Limit,
 		Timeout:    time.Duration(c.Jobs.Timeout),
-		Appear:     time.Duration(c.Jobs.Appear),
-		Lease:      time.Duration(c.Jobs.RunnerLease),
 		Retention:  job.Retention{Count: c.Jobs.Keep, Age: time.Duration(c.Jobs.KeepFor), Bytes: c.Jobs.KeepBytes},
 		PlanFor:    time.Duration(c.Jobs.PlanFor),
 		PlanLimit:  c.Jobs.Plans,
 		EventLimit: c.Jobs.OutputLimit,
 		Own:        s.membership.Own(),
-		Manager:    s.membership.Manager(),
 		Windows:    s.Windows(),
 		Incomplete: refused,
-		HostCAs:    c.hostCAs(),
 	}
 	out.AgentVars, out.NoAgents = s.membership.AgentVars()
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package playbook
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // describeVerification completes a verification at its acceptance: it records which
 // playbooks have no verify.yml, and names the tasks that run in spite of check mode.
-func (e *Engine) describeVerification(j *job.Job) {
+func (x *Executor) describeVerification(j *job.Job) {
 	verb, err := job.VerbOf(j.Verb)
 	if err != nil || !verb.Row.Verifies {
 		return
@@ -27,13 +27,13 @@ func (e *Engine) describeVerification(j *job.Job) {
 
 	j.WithoutVerify = nil
 	for _, digest := range digests {
-		if e.playbooks.Outline(digest, job.PlaybookVerify).Missing {
+		if x.o.Content.Outline(digest, job.PlaybookVerify).Missing {
 			j.WithoutVerify = append(j.WithoutVerify, digest)
 			j.Warnings = append(j.Warnings, fmt.Sprintf("%s: the playbooks have no %s, so only %s is compared",
 				shortTargets(nodes[digest]), job.PlaybookVerify, job.PlaybookSite))
 		}
 
-		for _, task := range executedOn(e.playbooks.Outline(digest, job.PlaybookSite).Plays, nodes[digest]) {
+		for _, task := range executedOn(x.o.Content.Outline(digest, job.PlaybookSite).Plays, nodes[digest]) {
 			text := fmt.Sprintf("%s (%s)", task.Name, task.Path)
 
 			switch {
@@ -88,25 +88,25 @@ func byPlaybooks(j job.Job) (digests []string, nodes map[string][]job.Target) {
 	return digests, nodes
 }
 
-// withoutVerify returns the digests of the playbooks without a verify.yml, for a job
-// whose turn has come: a job ahead may have configured a node with others.
-func (e *Engine) withoutVerify(ctx context.Context, j job.Job) []string {
+// Claim notes which playbooks have no verify.yml, for a verification whose turn has come: a job ahead may have
+// configured a node with others.
+func (x *Executor) Claim(ctx context.Context, j *job.Job) {
 	if !j.Verb.Verifies() {
-		return nil
+		return
 	}
 
 	without := slices.Clone(j.WithoutVerify)
 
-	digests, _ := byPlaybooks(j)
+	digests, _ := byPlaybooks(*j)
 	for _, digest := range digests {
 		// Another instance may not have the copy, which is no evidence.
-		missing := !slices.Contains(without, digest) && e.playbooks.Outline(digest, job.PlaybookVerify).Missing
-		if missing && e.playbooks.Kept(ctx, digest) {
+		missing := !slices.Contains(without, digest) && x.o.Content.Outline(digest, job.PlaybookVerify).Missing
+		if missing && x.Kept(ctx, digest) {
 			without = append(without, digest)
 		}
 	}
 
-	return without
+	j.WithoutVerify = without
 }
 
 // executedOn returns the tasks that run in spite of check mode in the plays for one of

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package playbook
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
 )
 
 // TestRenewOnlyWhileOwned: an instance that has lost a job, or that may have lost
@@ -43,7 +44,7 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 			e := New(Options{
 				State:    idleState{stale: c.stale, read: endSoon},
 				Logger:   logrus.New(),
-				Settings: func() Settings { return Settings{Lease: time.Hour} },
+				Settings: func() step.Settings { return step.Settings{Lease: time.Hour} },
 
 				Membership: follower{leads: !c.deposed},
 			})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package playbook
 
 import (
 	"context"
@@ -11,12 +11,20 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/step"
 )
+
+// Sources has the values of secret variables from outside.
+type Sources interface {
+	// Secret returns the value of the variable. It may run a program and block until
+	// that ends, for a minute at most. Errors do not contain the value.
+	Secret(ctx context.Context, name string) (string, error)
+}
 
 // resolveSecrets replaces the secrets in a run that come from outside by their values.
 // Each source is asked once. A secret that is not available fails the run, unless only
 // the variables of a peer have it: those lose it.
-func (e *Engine) resolveSecrets(ctx context.Context, spec *RunSpec) error {
+func (x *Executor) resolveSecrets(ctx context.Context, spec *RunSpec) error {
 	type answer struct {
 		secret configuration.Secret
 		err    error
@@ -32,7 +40,7 @@ func (e *Engine) resolveSecrets(ctx context.Context, spec *RunSpec) error {
 
 		a, asked := known[name]
 		if !asked {
-			text, err := e.askSource(ctx, name)
+			text, err := x.askSource(ctx, name)
 			a = answer{configuration.NewSecret(text), err}
 			known[name] = a
 		}
@@ -88,12 +96,12 @@ func checkKnown(name string, value any) error {
 }
 
 // askSource returns the value of a secret from outside.
-func (e *Engine) askSource(ctx context.Context, name string) (string, error) {
-	if e.sources == nil {
+func (x *Executor) askSource(ctx context.Context, name string) (string, error) {
+	if x.o.Sources == nil {
 		return "", fmt.Errorf("the secret variable %q has no source", name)
 	}
 
-	text, err := e.sources.Secret(ctx, name)
+	text, err := x.o.Sources.Secret(ctx, name)
 	if err != nil {
 		return "", fmt.Errorf("the secret variable %q is not available: %w", name, err)
 	}
@@ -104,7 +112,7 @@ func (e *Engine) askSource(ctx context.Context, name string) (string, error) {
 // formerSecrets returns the texts of the secrets that the hosts of a run may have from earlier jobs: a difference
 // shows the present content of a file. These are the job that configured a host whole, and those since. Those of a job
 // that is no longer kept are unknown.
-func (e *Engine) formerSecrets(
+func (x *Executor) formerSecrets(
 	ctx context.Context, j job.Job, run job.Run, secrets configuration.Secrets,
 ) (texts []string) {
 	open := map[string]bool{}
@@ -112,7 +120,7 @@ func (e *Engine) formerSecrets(
 		open[name] = true
 	}
 
-	for _, old := range slices.Backward(e.state.View().Jobs) {
+	for _, old := range slices.Backward(x.o.State.View().Jobs) {
 		if len(open) == 0 {
 			break
 		}
@@ -134,7 +142,7 @@ func (e *Engine) formerSecrets(
 		}
 
 		if len(hosts) > 0 {
-			texts = append(texts, e.secretsOfJob(ctx, old.ID, hosts, secrets)...)
+			texts = append(texts, x.secretsOfJob(ctx, old.ID, hosts, secrets)...)
 		}
 
 		maps.DeleteFunc(open, func(name string, _ bool) bool { return hosts[name] })
@@ -144,15 +152,10 @@ func (e *Engine) formerSecrets(
 }
 
 // secretsOfJob returns the texts of the secrets that a job had for hosts; none, if its inputs are gone.
-func (e *Engine) secretsOfJob(
+func (x *Executor) secretsOfJob(
 	ctx context.Context, id string, hosts map[string]bool, secrets configuration.Secrets,
 ) []string {
-	var in job.Inputs
-
-	err := e.retryUnavailable(ctx, func() (err error) {
-		in, err = e.store.Inputs(ctx, id)
-		return err
-	})
+	in, err := step.InputsOf(ctx, x.o.Inputs, id)
 	if err != nil {
 		return nil
 	}

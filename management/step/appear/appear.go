@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+// Package appear has the executor of steps that wait until their hosts are observed as nodes.
+package appear
 
 import (
 	"context"
@@ -14,58 +15,79 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
 )
 
-// awaitAppearance is the executor of StepAppear. It waits until every address
-// belongs to a Discovered node, and gives the nodes the host keys that the run
+// Options are the dependencies of an Executor.
+type Options struct {
+	State    state.Reader
+	Store    node.Putter
+	Settings func() step.Settings
+	// Keys returns the ssh host keys that a run on this host has recorded, by address; none after it ran elsewhere.
+	Keys func(run string) (map[string][]string, error)
+}
+
+// Executor implements step.Executor.
+type Executor struct {
+	step.Plain
+
+	o Options
+}
+
+var _ step.Executor = Executor{}
+
+// New returns the executor.
+func New(o Options) Executor { return Executor{o: o} }
+
+// Run waits until every address belongs to a Discovered node, and gives the nodes the host keys that the run
 // before has recorded. It does not wait if that run broke off.
-func (e *Engine) awaitAppearance(ctx context.Context, j job.Job, index int) error {
-	run := j.Runs[index]
+func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.Result, error) {
+	j, run := s.Job, s.Run()
 
 	// Count from the recorded start, so that a restart does not prolong the wait.
-	until := run.Started.Add(e.settings().Appear)
+	until := run.Started.Add(x.o.Settings().Appear)
 	if j.Deadline.Before(until) {
 		until = j.Deadline
 	}
 
-	before := j.Runs[index-1].Exit
+	before := j.Runs[s.Index-1].Exit
 	broken := before != job.ExitDone && before != string(job.CauseFailed)
 
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 
 	for {
-		changed, v := e.state.Changed(), e.state.View()
+		changed, v := x.o.State.Changed(), x.o.State.View()
 
 		current, err := v.Job(j.ID)
 		if err != nil {
-			return err
+			return step.Result{}, err
 		}
 
 		seen, absent := appeared(v, j, run)
 
 		switch {
 		case current.Cancel > 0:
-			return e.recordAppearance(ctx, j, index, seen, RunExit{Cause: job.CauseCancelled})
+			return x.end(ctx, s, seen, step.Result{Cause: job.CauseCancelled}, out)
 		case len(absent) == 0:
-			return e.recordAppearance(ctx, j, index, seen, RunExit{})
+			return x.end(ctx, s, seen, step.Result{}, out)
 		case !time.Now().Before(j.Deadline):
-			return e.recordAppearance(ctx, j, index, seen, RunExit{Cause: job.CauseDeadline})
+			return x.end(ctx, s, seen, step.Result{Cause: job.CauseDeadline}, out)
 		case broken:
-			return e.recordAppearance(ctx, j, index, seen, RunExit{
+			return x.end(ctx, s, seen, step.Result{
 				Cause:   job.CauseAbsent,
 				Message: "not seen when the run before broke off: " + strings.Join(absent, ", "),
-			})
+			}, out)
 		case !time.Now().Before(until):
-			return e.recordAppearance(ctx, j, index, seen, RunExit{Cause: job.CauseAbsent, Message: fmt.Sprintf(
+			return x.end(ctx, s, seen, step.Result{Cause: job.CauseAbsent, Message: fmt.Sprintf(
 				"configured, but not seen within %s: %s; see 'journalctl -u clusterm-agent' there, "+
 					"and whether it can reach the gossip port of this host",
-				e.settings().Appear, strings.Join(absent, ", "))})
+				x.o.Settings().Appear, strings.Join(absent, ", "))}, out)
 		}
 
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return step.Result{}, ctx.Err()
 		case <-changed:
 		case <-timer.C:
 		}
@@ -93,76 +115,58 @@ func appeared(v *state.View, j job.Job, run job.Run) (seen map[string]string, ab
 	return seen, absent
 }
 
-// recordAppearance records the end of the wait.
-func (e *Engine) recordAppearance(
-	ctx context.Context, j job.Job, index int, seen map[string]string, exit RunExit,
-) error {
-	// After a takeover, the run before and its keys are on another host.
-	keys := map[string][]string{}
-	if configured, err := e.runner.Attach(runID(j, index-1)); err == nil {
-		if keys, err = configured.HostKeys(); err != nil {
-			return err
-		}
+// end returns the end of the wait.
+func (x Executor) end(
+	ctx context.Context, s step.Step, seen map[string]string, r step.Result, out step.Events,
+) (step.Result, error) {
+	keys, err := x.o.Keys(step.RunID(s.Job, s.Index-1))
+	if err != nil {
+		return r, err
 	}
 
 	// Keys are recorded by address. The nodes have names now.
-	named := map[string][]string{}
+	r.Keys = map[string][]string{}
+
 	for _, addr := range slices.Sorted(maps.Keys(seen)) {
 		name := seen[addr]
-		given, _ := j.Target(addr)
+		given, _ := s.Job.Target(addr)
 
 		if verified := slices.Concat(given.HostKeys, keys[addr]); len(verified) > 0 {
-			named[name] = verified
+			r.Keys[name] = verified
 		}
 
-		if _, err := e.logLine(ctx, j, fmt.Sprintf("# %s is node %s", addr, name)); err != nil {
-			return err
+		if err := out.Line(ctx, fmt.Sprintf("# %s is node %s", addr, name)); err != nil {
+			return r, err
 		}
 	}
 
-	if err := e.recordKeys(ctx, named); err != nil {
-		return err
-	}
+	r.Hosts = map[string]job.HostResult{}
 
-	if err := e.noteTakeOver(ctx, j, slices.Sorted(maps.Values(seen))); err != nil {
-		return err
-	}
+	for _, name := range s.Run().Hosts {
+		t, _ := s.Job.Target(name)
+		host := job.HostResult{Done: seen[t.Addr] != "", Begun: true}
 
-	_, err := e.update(ctx, j.ID, func(j *job.Job) {
-		run := &j.Runs[index]
-		run.Ended, run.Message, run.Exit = time.Now(), exit.Message, string(exit.Cause)
-
-		if exit.Cause == "" {
-			run.Exit = job.ExitDone
+		if !host.Done {
+			host.Message = "not seen"
 		}
 
-		run.Results = map[string]job.HostResult{}
-		for _, name := range run.Hosts {
-			t, _ := j.Target(name)
-			r := job.HostResult{Done: seen[t.Addr] != "", Begun: true}
+		r.Hosts[t.Name] = host
+	}
 
-			if !r.Done {
-				r.Message = "not seen"
-			}
-
-			run.Results[t.Name] = r
-		}
-	})
-
-	return err
+	return r, x.noteTakeOver(ctx, s.Job, slices.Sorted(maps.Values(seen)))
 }
 
 // noteTakeOver records in the histories of the nodes that the job may have taken
 // them from another manager.
-func (e *Engine) noteTakeOver(ctx context.Context, j job.Job, names []string) error {
+func (x Executor) noteTakeOver(ctx context.Context, j job.Job, names []string) error {
 	if !j.TakeOver {
 		return nil
 	}
 
 	trigger := inventory.Trigger{Actor: j.Actor, Job: j.ID, Reason: "take-over: " + j.Reason, Time: time.Now()}
 
-	return e.retryUnavailable(ctx, func() error {
-		return e.retryConflict(ctx, func(v *state.View) error {
+	return step.Retry(ctx, func() error {
+		return state.RetryConflict(ctx, x.o.State, func(v *state.View) error {
 			var writes []state.NodeWrite
 			for _, name := range names {
 				if n, ok := v.Lookup(name); ok {
@@ -171,7 +175,7 @@ func (e *Engine) noteTakeOver(ctx context.Context, j job.Job, names []string) er
 				}
 			}
 
-			return node.PutNodes(ctx, e.store, writes)
+			return node.PutNodes(ctx, x.o.Store, writes)
 		})
 	})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package playbook
 
 import (
 	"cmp"
@@ -16,16 +16,16 @@ import (
 
 // recall completes the playbooks of the targets, see job.Snapshot.Recall. It
 // returns the targets that today's playbooks clean for want of a record.
-func (e *Engine) recall(ctx context.Context, v *state.View, j *job.Job) []string {
+func (x *Executor) recall(ctx context.Context, v *state.View, j *job.Job) []string {
 	return v.Recall(j, func(digest string) bool {
-		kept, err := e.keepPlaybooks(ctx, digest)
+		kept, err := x.Keep(ctx, digest)
 		return err == nil && kept
 	})
 }
 
 // cleanWarnings returns warnings about the cleanups of the job. unknown are the
 // targets of which the playbooks that configured them are not known.
-func (e *Engine) cleanWarnings(j job.Job, unknown []string) []string {
+func (x *Executor) cleanWarnings(j job.Job, unknown []string) []string {
 	var warnings []string
 	if len(unknown) > 0 {
 		done := "cleaned"
@@ -51,7 +51,7 @@ func (e *Engine) cleanWarnings(j job.Job, unknown []string) []string {
 	}
 
 	for digest := range plays {
-		plays[digest] = e.playbooks.Plays(digest, job.PlaybookCleanup)
+		plays[digest] = x.o.Content.Plays(digest, job.PlaybookCleanup)
 	}
 
 	byGroup := func(a, b cleanup) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.digest, b.digest)) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package playbook
 
 import (
 	"context"
@@ -91,13 +91,6 @@ type Playbooks interface {
 	// CommitOf returns the commit of the git repository that the playbooks with a digest
 	// come from, or "" if they come from elsewhere. It does not block.
 	CommitOf(digest string) string
-	// Parse refuses playbooks that are missing from the copy or do not parse, and a
-	// copy with variables for the groups or the hosts that cannot be loaded.
-	Parse(ctx context.Context, digest string, playbooks, groups, hosts []string) error
-	// Plays returns the plays of a playbook in the copy, as far as its text shows them.
-	Plays(digest, playbook string) []configuration.Play
-	// Outline returns what the text of a playbook shows about a run in check mode.
-	Outline(digest, playbook string) configuration.Outline
 	// Kept reports whether the copy with that digest is on this host, undamaged.
 	Kept(ctx context.Context, digest string) bool
 	// Restore makes the copy with that digest again, if the configured playbooks, or a
@@ -110,4 +103,15 @@ type Playbooks interface {
 	// returns. It calls keep after it has listed them, so that a run started
 	// meanwhile is not touched.
 	Prune(ctx context.Context, keep func() (runs, digests []string)) error
+}
+
+// Content shows what is in the copies of playbooks.
+type Content interface {
+	// Parse refuses playbooks that are missing from the copy or do not parse, and a
+	// copy with variables for the groups or the hosts that cannot be loaded.
+	Parse(ctx context.Context, digest string, playbooks, groups, hosts []string) error
+	// Plays returns the plays of a playbook in the copy, as far as its text shows them.
+	Plays(digest, playbook string) []configuration.Play
+	// Outline returns what the text of a playbook shows about a run in check mode.
+	Outline(digest, playbook string) configuration.Outline
 }

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/step"
+)
+
+// executeStep takes the job's last run to its end, from wherever its executor has got, and records the end.
+func (e *Engine) executeStep(ctx context.Context, j job.Job) error {
+	s := step.New(e.state, j, len(j.Runs)-1)
+
+	executor, err := e.executors.Get(s.Run().Kind)
+	if err != nil {
+		return fmt.Errorf("job %s cannot go on: %w", j.ID, err)
+	}
+
+	out := &events{engine: e, step: s}
+
+	result, err := executor.Adopt(ctx, s, out)
+	elsewhere := errors.Is(err, step.ErrNotHere)
+
+	if elsewhere || errors.Is(err, step.ErrNotBegun) {
+		if s, err = e.takeOver(ctx, s, elsewhere); err == nil {
+			out.step = s
+			result, err = executor.Run(ctx, s, out)
+		}
+	}
+
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return err
+	}
+
+	if err := e.recordKeys(ctx, result.Keys); err != nil {
+		return err
+	}
+
+	_, err = e.update(ctx, j.ID, func(j *job.Job) {
+		run := &j.Runs[s.Index]
+		run.Ended, run.Code, run.Message, run.NotBegun = time.Now(), result.Code, result.Message, result.NotBegun
+		run.Exit, run.Results = cmp.Or(string(result.Cause), job.ExitDone), result.Hosts
+	})
+
+	return err
+}
+
+// takeOver makes the step of a job of another instance this one's. If outlives, what that has begun on its host may go
+// on: it ends with its lease, and nothing has renewed the lease since this instance owns the job.
+func (e *Engine) takeOver(ctx context.Context, s step.Step, outlives bool) (step.Step, error) {
+	j := s.Job
+	if j.Instance == e.self.Node {
+		return s, nil
+	}
+
+	e.mu.Lock()
+	over := e.running[j.ID].Add(e.settings().Lease)
+	e.mu.Unlock()
+
+	if wait := time.Until(over); wait > 0 && outlives {
+		line := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended "+
+			"for sure",
+			j.ID, j.Instance, over.UTC().Format(time.RFC3339))
+		if _, err := e.logLine(ctx, j, line); err != nil {
+			return s, err
+		}
+
+		e.log.WithFields(logrus.Fields{"job": j.ID, "instance": j.Instance, "until": over}).
+			Warn("waiting for the runner of another instance to end")
+
+		select {
+		case <-ctx.Done():
+			return s, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+
+	var taken job.Job
+
+	record := access.Record{Action: "jobs.takeover", Targets: j.Names(), Job: j.ID, Reason: "run by " + j.Instance}
+	err := e.decideItself(ctx, record, func() (err error) {
+		taken, err = e.update(ctx, j.ID, func(j *job.Job) { j.Instance, j.Runs[s.Index].TakenOver = e.self.Node, true })
+		return err
+	})
+
+	return step.New(e.state, taken, s.Index), err
+}
+
+// events implements step.Events: it writes into the logs of the job.
+type events struct {
+	engine *Engine
+	step   step.Step
+
+	mu sync.Mutex // held from reading the size of a log until it has grown
+}
+
+// Line adds a line to the text of the job.
+func (o *events) Line(ctx context.Context, text string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	_, err := o.engine.logLine(ctx, o.step.Job, text)
+
+	return err
+}
+
+// Event adds an event to the events of the job, up to their limit.
+func (o *events) Event(ctx context.Context, e step.Event) error {
+	// A struct of texts and numbers always has a JSON form.
+	line, _ := json.Marshal(configuration.Event{
+		Time: time.Now().UTC(), Event: e.Kind, Task: e.Task, Host: e.Target, Message: e.Message,
+		Seconds: e.Took.Seconds(),
+	})
+
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	limit := o.engine.settings().EventLimit
+
+	offset, full, err := o.engine.shipped(ctx, o.step.Job.ID, job.StreamEvents, o.step.Run().Events, limit)
+	if err != nil || full {
+		return err
+	}
+
+	data := append(line, '\n')
+	if limit > 0 && offset+int64(len(data)) > limit {
+		data = []byte(truncated)
+	}
+
+	return o.engine.append(ctx, o.step.Job.ID, job.StreamEvents, offset, data)
+}
+
+// Copy copies a stream into that of the job, from the end of the job's log on.
+func (o *events) Copy(ctx context.Context, s job.Stream, tail step.Tail) error {
+	run, id := o.step.Run(), o.step.Job.ID
+
+	base, limit := run.Text, int64(0)
+	if s == job.StreamEvents {
+		base, limit = run.Events, o.engine.settings().EventLimit
+	}
+
+	offset, full, err := o.engine.shipped(ctx, id, s, base, limit)
+	if err != nil {
+		return err
+	}
+
+	return tail(ctx, s, max(offset-base, 0), func(data []byte) error {
+		if full {
+			return nil
+		}
+
+		if limit > 0 && offset+int64(len(data)) > limit {
+			full = true
+			data = []byte(truncated)
+		}
+
+		if err := o.engine.append(ctx, id, s, offset, data); err != nil {
+			return err
+		}
+
+		offset += int64(len(data))
+
+		return nil
+	})
+}
+
+// truncated is the last event of a job after its events have reached the limit.
+const truncated = "\n{\"event\":\"truncated\",\"message\":\"further events of this job are not kept\"}\n"
+
+// shipped returns how far a stream was shipped before, perhaps by an earlier
+// process, and whether it ended at the limit.
+func (e *Engine) shipped(
+	ctx context.Context, id string, s job.Stream, base, limit int64,
+) (offset int64, full bool, err error) {
+	err = e.retryUnavailable(ctx, func() (err error) {
+		offset, err = e.store.LogSize(ctx, id, s)
+		return err
+	})
+	if err != nil {
+		return 0, false, err
+	}
+
+	// After a restart the mark in the log shows that the limit was reached.
+	if n := int64(len(truncated)); limit > 0 && offset >= base+n {
+		end, err := e.store.ReadLog(ctx, id, s, offset-n)
+		if err != nil {
+			return 0, false, err
+		}
+
+		full = string(end) == truncated
+	}
+
+	return offset, full, nil
+}
