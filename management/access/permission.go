@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -184,26 +185,26 @@ var Permissions = []Permission{
 	{Route{http.MethodPost, "/maintenance/node/{name}"}, operators, Within},
 }
 
-// permitted holds the permission of each route.
-var permitted = func() map[Route]Permission {
+// permitted returns the permission of each route. It reads the table at its first use.
+var permitted = sync.OnceValue(func() map[Route]Permission {
 	table := map[Route]Permission{}
 	for _, p := range Permissions {
 		table[p.Route] = p
 	}
 
 	return table
-}()
+})
 
 // RolesFor returns the roles that may use the route; none for an unknown route.
-func RolesFor(r Route) []Role { return permitted[r].Roles }
+func RolesFor(r Route) []Role { return permitted()[r].Roles }
 
 // ReachOf returns the reach of the route; Whole for an unknown route.
-func ReachOf(r Route) Reach { return permitted[r].Reach }
+func ReachOf(r Route) Reach { return permitted()[r].Reach }
 
 // Authorize returns KindForbidden unless the identity may use the route: its role
 // must be listed, and an identity with a scope needs a route that is bounded by it.
 func Authorize(id Identity, r Route) error {
-	p := permitted[r]
+	p := permitted()[r]
 	roles := p.Roles
 
 	switch known := slices.Contains(roles, id.Role); {
@@ -247,7 +248,7 @@ func CheckRoutes(served []Route) error {
 	var errs []error
 
 	for _, r := range served {
-		if len(permitted[r].Roles) == 0 {
+		if len(permitted()[r].Roles) == 0 {
 			errs = append(errs, fmt.Errorf("the route %s has no row in the table of permissions", r))
 		}
 	}

@@ -35,6 +35,15 @@ type TokenUse struct {
 	Time time.Time `json:"time"` // to the minute
 }
 
+// WithUse returns the token with the time of its last use.
+func (t Token) WithUse(r record.Reader) Token {
+	if use := record.Get(r, &TokenUseKind, t.ID); use != nil {
+		t.Used = use.Time
+	}
+
+	return t
+}
+
 // TokenKind are the tokens by id, TokenUseKind their uses.
 var (
 	TokenKind = record.Kind[Token]{

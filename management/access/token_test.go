@@ -82,8 +82,9 @@ func TestTokenLife(t *testing.T) {
 		synctest.Wait()
 
 		// The first commit made the token.
-		if notes := m.Commits() - 1; notes != 1 || tokens.List()[0].Used.IsZero() {
-			t.Errorf("%d notes of the use: %+v", notes, tokens.List())
+		latest, _ := m.Latest()
+		if notes := m.Commits() - 1; notes != 1 || made.WithUse(latest).Used.IsZero() {
+			t.Errorf("%d notes of the use: %+v", notes, made.WithUse(latest))
 		}
 
 		time.Sleep(noteEvery)

@@ -173,24 +173,6 @@ func covers(role, other Role) bool {
 	})
 }
 
-// List returns all tokens by id, those that have expired included.
-func (t *Tokens) List() []Token {
-	latest, _ := t.store.Latest()
-
-	var list []Token
-
-	for id, token := range record.All(latest, &TokenKind) {
-		shown := *token
-		if use := record.Get(latest, &TokenUseKind, id); use != nil {
-			shown.Used = use.Time
-		}
-
-		list = append(list, shown)
-	}
-
-	return list
-}
-
 // Revoke removes the token with the id or the name, and returns the revision. The
 // open requests of the token end.
 func (t *Tokens) Revoke(ctx context.Context, c Caller, ref string) (revision int64, err error) {

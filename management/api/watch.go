@@ -16,14 +16,15 @@ type Change struct {
 	// Type is the kind of event. Clients should ignore unknown types.
 	Type ChangeType `json:"type"`
 	Kind WatchKind  `json:"kind,omitempty"` // put and delete
-	// Name of a put or delete is that of the node, the id of the job, or the scope
-	// of the variables.
+	// Name of a put or delete is that of the node, the id of the job, the scope of the
+	// variables, or the key of the object. It is empty where there is only one.
 	Name string `json:"name,omitempty"`
 	// Revision is the store's revision of the change; before ChangeSync, that of
 	// the initial state.
 	Revision int64 `json:"revision"`
 	// Object of a put is the current object: a Node, a Job as in lists but without
-	// position and wait, Vars, or Config.
+	// position and wait, Vars, Config, a Freeze, an Instance or a Token. That of policies
+	// and ssh-key is their record, and not what GET shows: that is judged at its time.
 	Object json.RawMessage `json:"object,omitempty"`
 	// Stale is set if the store has not responded for 3 seconds.
 	Stale  bool   `json:"stale,omitempty"`  // sync and progress
@@ -53,8 +54,15 @@ const (
 	WatchConfig WatchKind = "config"
 )
 
-// WatchKinds lists every kind.
-var WatchKinds = []WatchKind{WatchNodes, WatchJobs, WatchVars, WatchConfig}
+// WatchAll stands for all kinds that the caller may read, in the query of a watch. Without the
+// parameter, a watch has the four above.
+const WatchAll WatchKind = "all"
+
+// WatchKinds lists every kind. The further kinds have the name of the path below /v1 where
+// their objects are read. A later manager may have more.
+var WatchKinds = []WatchKind{
+	WatchNodes, WatchJobs, WatchVars, WatchConfig, "freeze", "instances", "policies", "ssh-key", "tokens",
+}
 
 // TypeEventStream is the content type of a watch.
 const TypeEventStream = "text/event-stream"

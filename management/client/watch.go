@@ -14,7 +14,9 @@ import (
 
 // WatchOptions select the objects to watch. The zero value selects everything.
 type WatchOptions struct {
-	Kinds []api.WatchKind // default: all, or only nodes if a field below selects nodes
+	// Kinds are by default nodes, jobs, vars and config, or only nodes if a field below
+	// selects nodes. api.WatchAll is every kind that the caller may read.
+	Kinds []api.WatchKind
 	// Names, Groups and Selector select nodes that match all of them. A node that
 	// no longer matches comes as ChangeDelete.
 	Names, Groups []string

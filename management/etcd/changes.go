@@ -33,6 +33,7 @@ type pending struct {
 	order    []subject
 	before   map[subject]*inventory.Node // the effective node before the revision; nil: none
 	jobs     map[string]job.Job          // the jobs before the revision, by id
+	records  map[subject]any             // the records of kinds before the revision
 	size     map[subject]int             // the size of the records, in bytes
 	complete []state.Change              // the changes of earlier revisions, not published yet
 	disabled bool                        // all records are being read again, in any order
@@ -48,7 +49,7 @@ func (v *view) markChanged(kind state.ChangeKind, name string, size int) {
 	if _, marked := v.pending.size[s]; !marked {
 		if v.pending.size == nil {
 			v.pending.before, v.pending.size = map[subject]*inventory.Node{}, map[subject]int{}
-			v.pending.jobs = map[string]job.Job{}
+			v.pending.jobs, v.pending.records = map[string]job.Job{}, map[subject]any{}
 		}
 
 		v.pending.order = append(v.pending.order, s)
@@ -59,6 +60,9 @@ func (v *view) markChanged(kind state.ChangeKind, name string, size int) {
 			if j, ok := v.jobs[name]; ok {
 				v.pending.jobs[name] = j
 			}
+		case state.ChangeVars, state.ChangeConfig:
+		default:
+			v.pending.records[s] = v.tables.Get(record.Ref{Kind: string(kind), Key: name})
 		}
 	}
 
@@ -69,6 +73,16 @@ func (v *view) markChanged(kind state.ChangeKind, name string, size int) {
 func (v *view) connection(node string) *configuration.Connection {
 	c, _ := v.tables.Get(record.Ref{Kind: state.Connections.Name, Key: node}).(*configuration.Connection)
 	return c
+}
+
+// changeOf returns the kind of the change of a record. The connection of a node is shown with
+// the node.
+func changeOf(ref record.Ref) state.ChangeKind {
+	if ref.Kind == state.Connections.Name {
+		return state.ChangeNodes
+	}
+
+	return state.ChangeKind(ref.Kind)
 }
 
 // beginRevision ends the previous revision if the event belongs to a new one.
@@ -107,6 +121,10 @@ func (v *view) endRevision() {
 			}
 		case state.ChangeVars:
 			c.Vars = v.variables.m[state.Scope(s.name)]
+		case state.ChangeConfig:
+		default:
+			former, size := v.tables.Former(record.Ref{Kind: string(s.kind), Key: s.name}, p.records[s])
+			c.Former, c.Size = former, c.Size+size
 		}
 
 		p.complete = append(p.complete, c)
@@ -116,6 +134,7 @@ func (v *view) endRevision() {
 	p.order = p.order[:0]
 	clear(p.before)
 	clear(p.jobs)
+	clear(p.records)
 	clear(p.size)
 }
 
@@ -189,6 +208,13 @@ func (v *view) markDifferences(old contents, revision int64) {
 	eachKey(old.variables, now.variables, func(scope state.Scope) {
 		if !reflect.DeepEqual(old.variables[scope], now.variables[scope]) {
 			mark(state.ChangeVars, string(scope))
+		}
+	})
+
+	record.Differences(old.records, now.records, func(ref record.Ref, before any) {
+		if kind := changeOf(ref); kind != state.ChangeNodes {
+			mark(kind, ref.Key)
+			v.pending.records[subject{kind, ref.Key}] = before
 		}
 	})
 

@@ -375,10 +375,7 @@ func (v *view) applyRecord(key string, deleted bool, kv *mvccpb.KeyValue) error 
 		return nil
 	}
 
-	// The connection of a node is shown with the node.
-	if ref.Kind == state.Connections.Name {
-		v.markChanged(state.ChangeNodes, ref.Key, 0)
-	}
+	v.markChanged(changeOf(ref), ref.Key, 0)
 
 	value := kv.Value
 	if deleted {

@@ -140,20 +140,26 @@ func (k *Kind[T]) Check(rest string, value []byte) error {
 	return err
 }
 
+// concerns returns the names of the nodes that a record concerns.
+func (k *Kind[T]) concerns(key string, r *T) []string {
+	switch {
+	case k.ByNode:
+		return []string{key}
+	case k.Nodes != nil:
+		return k.Nodes(r)
+	default:
+		return nil
+	}
+}
+
 // shown returns the form of a record for callers within a scope; nil: they do not see it.
 func (k *Kind[T]) shown(key string, r *T, s Scope) *T {
-	var nodes []string
-
-	switch {
-	case k.Show != nil:
+	if k.Show != nil {
 		return k.Show(r, s)
-	case k.ByNode:
-		nodes = []string{key}
-	case k.Nodes != nil:
-		nodes = k.Nodes(r)
 	}
 
 	// A record that concerns no node concerns the whole manager.
+	nodes := k.concerns(key, r)
 	if len(nodes) == 0 || slices.ContainsFunc(nodes, func(name string) bool { return !s.HasNode(name) }) {
 		return nil
 	}

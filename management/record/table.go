@@ -5,6 +5,7 @@ package record
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -22,7 +23,8 @@ type table interface {
 	// apply applies the write of a value; nil: its removal.
 	apply(key string, value []byte, revision int64) error
 	get(key string) any // an untyped nil: none
-	share() any         // *items[T]
+	former(key string, before any) (former any, size int)
+	share() any // *items[T]
 }
 
 // NewTables returns empty tables. Two kinds of one name are a fault of the program.
@@ -64,6 +66,16 @@ func (t *Tables) Apply(path string, value []byte, revision int64) error {
 // Get returns the newest form of a record, or an untyped nil.
 func (t *Tables) Get(ref Ref) any { return t.tables[ref.Kind].get(ref.Key) }
 
+// Former returns the record before a change, with its size in bytes, if the change may hide it
+// from a scope: it is removed, or concerns other nodes now. Otherwise it returns nil.
+func (t *Tables) Former(ref Ref, before any) (former any, size int) {
+	if before == nil {
+		return nil, 0
+	}
+
+	return t.tables[ref.Kind].former(ref.Key, before)
+}
+
 // View returns the records as they are now.
 func (t *Tables) View() View {
 	if !t.shared {
@@ -91,6 +103,17 @@ func (p *plain[T]) get(key string) any {
 	}
 
 	return nil
+}
+
+func (p *plain[T]) former(key string, before any) (former any, size int) {
+	was, now := before.(*T), p.byKey[key].record
+	if now != nil && slices.Equal(p.kind.concerns(key, was), p.kind.concerns(key, now)) {
+		return nil, 0
+	}
+
+	value, _ := p.kind.Encode(was)
+
+	return was, len(value)
 }
 
 func (p *plain[T]) share() any {

@@ -158,14 +158,69 @@ func (v View) Within(s Scope) View {
 	part := View{items: make(map[string]any, len(v.items))}
 
 	for kind, all := range v.items {
-		part.items[kind] = all.(scoped).within(s)
+		part.items[kind] = all.(anyItems).within(s)
 	}
 
 	return part
 }
 
-// scoped is *items of any type.
-type scoped interface{ within(s Scope) any }
+// Has reports whether the view has the record.
+func (v View) Has(ref Ref) bool {
+	all, ok := v.items[ref.Kind].(anyItems)
+	return ok && all.has(ref.Key)
+}
+
+// Shows reports whether callers within a scope see a record in some form: one that Former
+// returned.
+func (v View) Shows(ref Ref, former any, s Scope) bool {
+	all, ok := v.items[ref.Kind].(anyItems)
+	return ok && former != nil && all.shows(ref.Key, former, s)
+}
+
+// Differences calls f with each record that was written or removed between two views of one
+// store, and with the former record, or nil.
+func Differences(old, now View, f func(ref Ref, before any)) {
+	for kind, all := range now.items {
+		all.(anyItems).differences(old.items[kind], func(key string, before any) { f(Ref{kind, key}, before) })
+	}
+}
+
+// anyItems is *items of any type.
+type anyItems interface {
+	within(s Scope) any
+	has(key string) bool
+	shows(key string, r any, s Scope) bool
+	differences(old any, f func(key string, before any))
+}
+
+func (i *items[T]) has(key string) bool { return i.get(key).record != nil }
+
+func (i *items[T]) shows(key string, r any, s Scope) bool { return i.kind.shown(key, r.(*T), s) != nil }
+
+func (i *items[T]) differences(old any, f func(key string, before any)) {
+	before, _ := old.(*items[T])
+	if before == i {
+		return
+	}
+
+	for key, e := range i.byKey {
+		if was := before.get(key); was.record == nil {
+			f(key, nil)
+		} else if was.revision != e.revision {
+			f(key, was.record)
+		}
+	}
+
+	if before == nil {
+		return
+	}
+
+	for key, was := range before.byKey {
+		if !i.has(key) {
+			f(key, was.record)
+		}
+	}
+}
 
 func (i *items[T]) within(s Scope) any {
 	part := &items[T]{kind: i.kind, byKey: map[string]entry[T]{}}

@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/sshkey"
@@ -46,6 +47,7 @@ type fakeManager struct {
 	calls        []string
 	observations []inventory.Observation
 	results      map[string]access.Result
+	tokens       *recordtest.Store // of the access.Tokens; they are not in the view
 	// sync replaces Sync, if set.
 	sync func(ctx context.Context) error
 	// fail is the error of every change; a string panics.
@@ -143,6 +145,14 @@ func changesOf(old, v *state.View) []state.Change {
 	for scope, vars := range v.Variables {
 		add(state.ChangeVars, string(scope), old.Vars(scope), vars, state.Change{Vars: vars})
 	}
+
+	record.Differences(old.View, v.View, func(ref record.Ref, before any) {
+		if ref.Kind != state.Connections.Name {
+			out = append(out, state.Change{
+				Revision: v.Revision, Kind: state.ChangeKind(ref.Kind), Name: ref.Key, Former: before, Size: 1000,
+			})
+		}
+	})
 
 	return out
 }
@@ -933,6 +943,7 @@ func testCtx(t *testing.T) context.Context {
 // options returns the options of a server on the fake manager.
 func (m *fakeManager) options(config *fakeSettings) server.Options {
 	store := newTokens()
+	m.tokens = store
 
 	return server.Options{
 		Notifier: fakeNotifier{},

@@ -23,7 +23,7 @@ func (s *Server) versioned() []rest.Route {
 		s.logRoutes(),
 		s.variableRoutes(),
 		s.settingRoutes(),
-		s.instanceRoutes(),
+		s.resourceRoutes(),
 		s.tokenRoutes(),
 		s.certificateRoutes(),
 		s.gossipKeyRoutes(),

@@ -210,7 +210,6 @@ type Tokens interface {
 	Follow(ctx context.Context, id access.Identity) context.Context
 	Create(ctx context.Context, c access.Caller, by access.Identity, r access.TokenRequest) (
 		made access.Token, token string, err error)
-	List() []access.Token
 	// Revoke removes the token with the id or the name.
 	Revoke(ctx context.Context, c access.Caller, ref string) (revision int64, err error)
 }

@@ -14,35 +14,9 @@ import (
 
 func (s *Server) tokenRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathTokens, Serve: s.getTokens, Query: listQuery()},
 		{Method: http.MethodPost, Path: api.PathTokens, Serve: s.postToken},
 		{Method: http.MethodDelete, Path: api.PathToken, Serve: s.deleteToken},
 	}
-}
-
-var tokenListing = rest.Listing[access.Token]{
-	Key: "id", Default: "name",
-	Fields: map[string]func(access.Token) string{
-		"id":      func(t access.Token) string { return t.ID },
-		"name":    func(t access.Token) string { return t.Name },
-		"role":    func(t access.Token) string { return string(t.Role) },
-		"created": func(t access.Token) string { return rest.SortTime(t.Created) },
-		"expires": func(t access.Token) string { return rest.SortTime(t.Expires) },
-		"used":    func(t access.Token) string { return rest.SortTime(t.Used) },
-	},
-}
-
-func (s *Server) getTokens(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
-	at := snapshotOf(v)
-
-	return rest.WriteList(w, r, q, tokenListing, rest.Contents[access.Token, api.Token]{
-		At: at, Tag: at.Tag(), Items: s.Tokens.List(), Show: tokenOf,
-	})
 }
 
 func (s *Server) postToken(w http.ResponseWriter, r *http.Request) error {

@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
@@ -41,7 +43,7 @@ func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	selected, err := s.selectionOf(v, q)
+	selected, err := s.selectionOf(access.IdentityOf(r.Context()), v, q)
 	if err != nil {
 		return err
 	}
@@ -171,17 +173,55 @@ type selection struct {
 	nodes nodeFilter
 }
 
-func (s *Server) selectionOf(v *state.View, q url.Values) (selection, error) {
+// defaultKinds are the kinds that are not in the table of resources. They are those of a watch
+// that names none, because clients may know no other.
+var defaultKinds = []api.WatchKind{api.WatchNodes, api.WatchJobs, api.WatchVars, api.WatchConfig}
+
+// WatchKinds returns the kinds that a watch accepts.
+func WatchKinds() []api.WatchKind {
+	all := slices.Clone(defaultKinds)
+	for _, o := range Resources {
+		all = append(all, o.name())
+	}
+
+	return all
+}
+
+// mayWatch returns an error if the identity may not read the objects of a kind.
+func mayWatch(id access.Identity, kind api.WatchKind) error {
+	i := slices.IndexFunc(Resources, func(o Resource) bool { return o.name() == kind })
+	if i < 0 {
+		return nil
+	}
+
+	return access.Authorize(id, Resources[i].permission())
+}
+
+// permitted returns those of the kinds of which the identity may read the objects.
+func permitted(id access.Identity, kinds []api.WatchKind) []api.WatchKind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k api.WatchKind) bool { return mayWatch(id, k) != nil })
+}
+
+func (s *Server) selectionOf(id access.Identity, v *state.View, q url.Values) (selection, error) {
 	selected := selection{nodes: nodeFilter{names: q["name"], groups: q["group"]}}
+	known := WatchKinds()
 
 	for _, text := range q["kinds"] {
 		for name := range strings.SplitSeq(text, ",") {
 			kind := api.WatchKind(name)
-			if !slices.Contains(api.WatchKinds, kind) {
-				kinds := rest.Names(api.WatchKinds, func(i int) string { return string(api.WatchKinds[i]) })
+			if kind == api.WatchAll {
+				selected.kinds = append(selected.kinds, permitted(id, known)...)
+				continue
+			}
 
+			if !slices.Contains(known, kind) {
 				return selected, inventory.Errorf(inventory.KindInvalid, "%q cannot be watched", name).
-					Do("the kinds are %s", kinds)
+					Do("the kinds are %s; %s is all of them",
+						rest.Names(known, func(i int) string { return string(known[i]) }), api.WatchAll)
+			}
+
+			if err := mayWatch(id, kind); err != nil {
+				return selected, err
 			}
 
 			selected.kinds = append(selected.kinds, kind)
@@ -209,7 +249,7 @@ func (s *Server) selectionOf(v *state.View, q url.Values) (selection, error) {
 	case len(selected.kinds) == 0 && filtered:
 		selected.kinds = onlyNodes
 	case len(selected.kinds) == 0:
-		selected.kinds = api.WatchKinds
+		selected.kinds = defaultKinds
 	case filtered && !slices.Equal(selected.kinds, onlyNodes):
 		return selected, inventory.
 			Errorf(inventory.KindInvalid, "name, group and selector filter nodes, but other kinds are watched too").
@@ -288,6 +328,19 @@ func (e *eventWriter) writeState(v *state.View) error {
 	if config := e.Settings.Config(); config != nil && e.selected.has(api.WatchConfig) {
 		if err := put(api.WatchConfig, "", config); err != nil {
 			return err
+		}
+	}
+
+	for _, o := range Resources {
+		if !e.selected.has(o.name()) {
+			continue
+		}
+
+		objects := o.objects(v)
+		for _, key := range slices.Sorted(maps.Keys(objects)) {
+			if err := put(o.name(), key, objects[key]); err != nil {
+				return err
+			}
 		}
 	}
 
@@ -390,8 +443,21 @@ func (e *eventWriter) writeChanges(list []state.Change) error {
 
 	forms := e.forms(e.State.View())
 
+	// An event shows the newest record, so the last change of each is enough.
+	last := map[record.Ref]int{}
+
+	for i := range list {
+		if ref, ok := list[i].Ref(); ok {
+			last[ref] = i
+		}
+	}
+
 	var pending *api.Change
 	for i := range list {
+		if ref, ok := list[i].Ref(); ok && last[ref] != i {
+			continue
+		}
+
 		next, err := e.eventOf(forms, &list[i])
 		if err != nil {
 			return err
@@ -424,6 +490,10 @@ func (e *eventWriter) writeChanges(list []state.Change) error {
 
 // eventOf returns the event of a change, or nil if the change is not selected.
 func (e *eventWriter) eventOf(forms nodeForms, c *state.Change) (*api.Change, error) {
+	if ref, ok := c.Ref(); ok {
+		return e.recordEventOf(forms.view, ref, c.Revision)
+	}
+
 	kind := api.WatchKind(c.Kind)
 	if !e.selected.has(kind) {
 		return nil, nil
@@ -453,11 +523,27 @@ func (e *eventWriter) eventOf(forms nodeForms, c *state.Change) (*api.Change, er
 		object = e.Settings.Config()
 	}
 
-	if object == nil {
-		return &api.Change{Type: api.ChangeDelete, Kind: kind, Name: c.Name, Revision: c.Revision}, nil
+	return changeOf(kind, c.Name, c.Revision, object)
+}
+
+// recordEventOf returns the event of a change of a record, which is as in the view, or nil if
+// it is not selected.
+func (e *eventWriter) recordEventOf(v *state.View, ref record.Ref, revision int64) (*api.Change, error) {
+	o := resourceOf(ref.Kind)
+	if o == nil || !e.selected.has(o.name()) {
+		return nil, nil
 	}
 
-	put, err := putOf(kind, c.Name, c.Revision, object)
+	return changeOf(o.name(), ref.Key, revision, o.object(v, ref.Key))
+}
+
+// changeOf returns the event of a change to the object; nil: it is gone.
+func changeOf(kind api.WatchKind, name string, revision int64, object any) (*api.Change, error) {
+	if object == nil {
+		return &api.Change{Type: api.ChangeDelete, Kind: kind, Name: name, Revision: revision}, nil
+	}
+
+	put, err := putOf(kind, name, revision, object)
 
 	return &put, err
 }

@@ -25,8 +25,10 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
 )
 
 // wire is a watch in its wire form.
@@ -645,3 +647,59 @@ func TestWatchThroughDisconnects(t *testing.T) {
 
 // aName returns the name of a node that may exist.
 func aName(random *rand.Rand) string { return strings.Repeat("a", 1+random.IntN(9)) + "-1" }
+
+// TestWatchKinds expects the client's list and openapi.yaml to have the kinds of the table.
+func TestWatchKinds(t *testing.T) {
+	t.Parallel()
+
+	if got := server.WatchKinds(); !slices.Equal(got, api.WatchKinds) {
+		t.Errorf("the server has %v, package api has %v", got, api.WatchKinds)
+	}
+
+	c := must[*contracttest.Contract](t)(contracttest.Load())
+
+	var documented []api.WatchKind
+	for _, kind := range c.Components.Schemas["Change"].Value.Properties["kind"].Value.Enum {
+		documented = append(documented, api.WatchKind(fmt.Sprint(kind)))
+	}
+
+	if !slices.Equal(documented, api.WatchKinds) {
+		t.Errorf("openapi.yaml has %v", documented)
+	}
+}
+
+// TestWatchRecords expects the records of kinds in the watch: several changes of one as one event
+// with the newest object.
+func TestWatchRecords(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+
+	freeze := func(f window.Freeze) {
+		s.manager.change(func(v *state.View) { v.View = record.WithOne(v.View, &window.FreezeKind, f) })
+	}
+
+	s.watch(t, "?kinds=freeze").wants("10 sync 10")
+	freeze(window.Freeze{On: true})
+	s.manager.change(func(v *state.View) { v.View = record.With(v.View, &window.FreezeKind, nil) })
+	freeze(window.Freeze{On: true}) // 13
+	s.manager.put(grouped("a", "x"))
+
+	s.watch(t, "?kinds=freeze").wants("- put freeze 14", "14 sync 14")
+	s.watch(t, "?since=10").wants("14 put nodes a-1 14", "14 sync 14")
+	s.watch(t, "?kinds=nodes,freeze&since=10").wants("13 put freeze 13", "14 put nodes a-1 14", "14 sync 14")
+}
+
+// TestWatchPermission expects a watch to show only what the caller may read by its path.
+func TestWatchPermission(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(o *server.Options) { o.PlainHTTPRole = access.RoleViewer })
+
+	s.manager.change(func(v *state.View) {
+		v.View = record.WithList(v.View, &access.TokenKind, &access.Token{ID: "t"})
+		v.View = record.WithOne(v.View, &state.Memory, state.Automation{})
+	})
+
+	w := s.watch(t, "?kinds=all&since=10")
+	w.wants("11 put policies 11", "11 sync 11")
+	expect(t, "by name", s.watch(t, "?kinds=nodes,tokens").StatusCode, http.StatusForbidden)
+}

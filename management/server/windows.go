@@ -15,7 +15,6 @@ import (
 func (s *Server) windowRoutes() []rest.Route {
 	return []rest.Route{
 		{Method: http.MethodGet, Path: api.PathWindows, Serve: s.getWindows},
-		{Method: http.MethodGet, Path: api.PathFreeze, Serve: s.getFreeze},
 		{Method: http.MethodPost, Path: api.PathFreeze, Serve: s.postFreeze},
 		{Method: http.MethodPost, Path: api.PathLiftFreeze, Serve: s.postLift},
 	}
@@ -28,15 +27,6 @@ func (s *Server) getWindows(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	return rest.WriteTagged(w, r, 0, windowsOf(s.Windows.Status(v)))
-}
-
-func (s *Server) getFreeze(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
-	return rest.WriteTagged(w, r, 0, freezeOf(window.FreezeOf(v), time.Now()))
 }
 
 func (s *Server) postFreeze(w http.ResponseWriter, r *http.Request) error {

@@ -9,12 +9,13 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 )
 
 // ChangeKind is the kind of record that changed.
 type ChangeKind string
 
-// The kinds of change.
+// The kinds of change that carry what changed. Any other one is the name of a kind of record.
 const (
 	ChangeNodes  ChangeKind = "nodes"
 	ChangeJobs   ChangeKind = "jobs"
@@ -27,7 +28,7 @@ const (
 type Change struct {
 	Revision int64
 	Kind     ChangeKind
-	Name     string // of the node, the id of the job, the scope of variables
+	Name     string // of the node, the id of the job, the scope of variables, the key of the record
 
 	// Node is the node after the change, and Was before it; reservations that are
 	// not committed count as absent. nil: the node does not exist.
@@ -36,9 +37,22 @@ type Change struct {
 	Job        *job.Job                  // nil: it is gone
 	WasJob     *job.Job                  // the job that is gone; nil for any other change
 	Vars       configuration.Vars        // nil: none are set
+	// Former is the record of a kind before the change, see record.Tables.Former. The record
+	// itself is in the view: it may be large, and change often.
+	Former any
 
 	// Size is the approximate size in bytes, for the limit of the feed.
 	Size int
+}
+
+// Ref returns the record that has changed. It is false for the kinds above.
+func (c *Change) Ref() (record.Ref, bool) {
+	switch c.Kind {
+	case ChangeNodes, ChangeJobs, ChangeVars, ChangeConfig:
+		return record.Ref{}, false
+	default:
+		return record.Ref{Kind: string(c.Kind), Key: c.Name}, true
+	}
 }
 
 // Changes is a part of the feed.

@@ -374,7 +374,8 @@ func (p *Part) Plan(whole plan.Plan) plan.Plan {
 	return whole
 }
 
-// Changes returns the changes that the part shows. A node that leaves the part is gone.
+// Changes returns the changes that the part shows. A node that leaves the part is gone, and so
+// is a record that leaves it with its own change.
 func (p *Part) Changes(list []Change) []Change {
 	var shown []Change
 
@@ -419,7 +420,10 @@ func (p *Part) change(c *Change) bool {
 		return true
 	case ChangeVars:
 		return p.HasVars(Scope(c.Name))
-	default:
+	case ChangeConfig:
 		return false
+	default:
+		ref, _ := c.Ref()
+		return p.Has(ref) || p.whole.Shows(ref, c.Former, p)
 	}
 }

@@ -57,6 +57,51 @@ type Listing[T any] struct {
 	Fields map[string]func(T) string
 }
 
+// ListingOf returns a listing in the default order, by fields of a wire type under their names
+// in JSON. The first field is the key.
+func ListingOf[W any](order string, fields ...string) *Listing[W] {
+	l := &Listing[W]{Key: fields[0], Default: order, Fields: map[string]func(W) string{}}
+	columns := columnsOf(reflect.TypeFor[W]())
+
+	for _, name := range fields {
+		i := slices.IndexFunc(columns, func(c column) bool { return c.name == name })
+		if i < 0 {
+			panic(fmt.Sprintf("%T has no field %s", *new(W), name))
+		}
+
+		l.Fields[name] = func(item W) string {
+			return sortText(name, reflect.ValueOf(item).FieldByIndex(columns[i].at.Index).Interface())
+		}
+	}
+
+	return l
+}
+
+// sortText returns text that sorts as the value of a field does.
+func sortText(field string, value any) string {
+	text := fmt.Sprint(value)
+
+	switch t := value.(type) {
+	case time.Time:
+		return SortTime(t)
+	case *time.Time:
+		if t == nil {
+			return ""
+		}
+
+		return SortTime(*t)
+	}
+
+	switch {
+	case reflect.ValueOf(value).CanInt():
+		return SortNumber(text)
+	case field == "addr":
+		return SortAddr(text)
+	}
+
+	return text
+}
+
 // Contents are the items of one list and their wire form.
 type Contents[T, W any] struct {
 	At    Snapshot
@@ -374,6 +419,20 @@ type column struct {
 	omit string // omitempty, omitzero or nothing
 }
 
+// columnsOf returns the fields of a wire type that JSON shows.
+func columnsOf(t reflect.Type) []column {
+	var all []column
+
+	for _, f := range reflect.VisibleFields(t) {
+		name, omit, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && !f.Anonymous && name != "-" {
+			all = append(all, column{name, f, omit})
+		}
+	}
+
+	return all
+}
+
 // picker returns a function that encodes an item with only the fields that the
 // query lists, in their usual order, or nil if the query lists none.
 func picker[W any](q url.Values) (func(reflect.Value) (json.RawMessage, error), error) {
@@ -382,13 +441,7 @@ func picker[W any](q url.Values) (func(reflect.Value) (json.RawMessage, error), 
 		return nil, err
 	}
 
-	var all []column
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[W]()) {
-		name, omit, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.IsExported() && !f.Anonymous && name != "-" {
-			all = append(all, column{name, f, omit})
-		}
-	}
+	all := columnsOf(reflect.TypeFor[W]())
 
 	wanted := map[string]bool{}
 	for _, name := range strings.Split(text, ",") {

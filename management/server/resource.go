@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/sshkey"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/window"
+)
+
+// Resources are the kinds of record that the API shows, in the order of a watch. The watch
+// of all kinds, their lists and their reads are written once, over this table. The order is
+// that of api.WatchKinds.
+var Resources = []Resource{
+	&ResourceOf[window.Freeze, api.Freeze]{
+		Kind: &window.FreezeKind, Path: api.PathFreeze, One: api.PathFreeze,
+		// The wire form shows whether it is active now: it may end by itself.
+		Show: func(_ *state.View, f *window.Freeze) api.Freeze { return freezeOf(*f, time.Now()) },
+	},
+	&ResourceOf[state.Instance, api.Instance]{
+		Kind: &state.Instances, Path: api.PathInstances,
+		List: rest.ListingOf[api.Instance]("started", "id", "node", "addr", "version", "started"),
+		// The identity of an instance is two fields on the wire.
+		Show: func(_ *state.View, in *state.Instance) api.Instance { return instanceOf(in) },
+	},
+	// GET shows what the policies judge at that moment; a watch shows their memory.
+	&ResourceOf[state.Automation, *state.Automation]{
+		Kind: &state.Memory, Name: "policies", Path: api.PathPolicies, Show: itself[state.Automation],
+	},
+	// GET shows which nodes are left to do; a watch shows the record of the rotation.
+	&ResourceOf[sshkey.Rotation, *sshkey.Rotation]{
+		Kind: &sshkey.Kind, Path: api.PathSSHKey, Show: itself[sshkey.Rotation],
+	},
+	&ResourceOf[access.Token, api.Token]{
+		Kind: &access.TokenKind, Path: api.PathTokens,
+		List: rest.ListingOf[api.Token]("name", "id", "name", "role", "created", "expires", "used"),
+		// The wire form has no hash, and the last use, which is a record of its own.
+		Show: func(v *state.View, t *access.Token) api.Token { return tokenOf(t.WithUse(v)) },
+	},
+}
+
+// itself shows a record as it is.
+func itself[T any](_ *state.View, r *T) *T { return r }
+
+// Resource is a kind of record that the API shows: a ResourceOf.
+type Resource interface {
+	// name is that of the kind in the API.
+	name() api.WatchKind
+	// kind is the name of the kind of record.
+	kind() string
+	// permission is the route whose callers may see the records.
+	permission() access.Route
+	// objects returns what callers see of the records of a view, by their keys.
+	objects(v *state.View) map[string]any
+	// object returns what callers see of a record, or nil.
+	object(v *state.View, key string) any
+	routes(s *Server) []rest.Route
+}
+
+// ResourceOf shows the records of type T as objects of type W.
+type ResourceOf[T, W any] struct {
+	Kind *record.Kind[T]
+	// Name is that of the kind in the API; empty: that of Kind.
+	Name string
+	// Path is the path of the list, or that of the only record. Whoever may GET it may watch
+	// the records.
+	Path string
+	// Show returns the wire form of a record of the view.
+	Show func(v *state.View, r *T) W
+	// List makes GET of Path a list in this order. The key of the records is its Key.
+	List *rest.Listing[W]
+	// One is the path of a single record, with {name} for its key unless the kind is Single.
+	// A GET without List and One has a handler of its own.
+	One string
+}
+
+func (o *ResourceOf[T, W]) kind() string { return o.Kind.Name }
+
+func (o *ResourceOf[T, W]) permission() access.Route {
+	return access.Route{Method: http.MethodGet, Path: o.Path}
+}
+
+func (o *ResourceOf[T, W]) name() api.WatchKind {
+	if o.Name != "" {
+		return api.WatchKind(o.Name)
+	}
+
+	return api.WatchKind(o.Kind.Name)
+}
+
+func (o *ResourceOf[T, W]) objects(v *state.View) map[string]any {
+	objects := map[string]any{}
+	for key, r := range record.All(v, o.Kind) {
+		objects[key] = o.Show(v, r)
+	}
+
+	return objects
+}
+
+func (o *ResourceOf[T, W]) object(v *state.View, key string) any {
+	if r := record.Get(v, o.Kind, key); r != nil {
+		return o.Show(v, r)
+	}
+
+	return nil
+}
+
+func (o *ResourceOf[T, W]) routes(s *Server) []rest.Route {
+	var routes []rest.Route
+
+	if o.List != nil {
+		routes = append(routes, rest.Route{
+			Method: http.MethodGet, Path: o.Path, Query: listQuery(),
+			Serve: func(w http.ResponseWriter, r *http.Request) error { return o.getList(s, w, r) },
+		})
+	}
+
+	if o.One != "" {
+		routes = append(routes, rest.Route{
+			Method: http.MethodGet, Path: o.One,
+			Serve: func(w http.ResponseWriter, r *http.Request) error { return o.getOne(s, w, r) },
+		})
+	}
+
+	return routes
+}
+
+func (o *ResourceOf[T, W]) getList(s *Server, w http.ResponseWriter, r *http.Request) error {
+	v, q, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	// A listing expects its items in the order of the key.
+	all := maps.Collect(record.All(v, o.Kind))
+
+	items := make([]W, 0, len(all))
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		items = append(items, o.Show(v, all[key]))
+	}
+
+	at := snapshotOf(v)
+
+	return rest.WriteList(w, r, q, *o.List, rest.Contents[W, W]{
+		At: at, Tag: at.Tag(), Items: items, Show: func(item W) W { return item },
+	})
+}
+
+// getOne answers with a record. The only one of a kind may be zero, because it was never
+// written.
+func (o *ResourceOf[T, W]) getOne(s *Server, w http.ResponseWriter, r *http.Request) error {
+	v, _, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+
+	if o.Kind.Single {
+		only := record.One(v, o.Kind)
+		return rest.WriteTagged(w, r, 0, o.Show(v, &only))
+	}
+
+	key, err := rest.Param(r, "name")
+	if err != nil {
+		return err
+	}
+
+	found := o.object(v, key)
+	if found == nil {
+		return inventory.
+			Errorf(inventory.KindNotFound, "there is no %q among the %s", inventory.Shorten(key, 100), o.name()).
+			Do("GET %s lists them", o.Path)
+	}
+
+	return rest.WriteTagged(w, r, 0, found)
+}
+
+// resourceRoutes returns the routes that read records.
+func (s *Server) resourceRoutes() []rest.Route {
+	var routes []rest.Route
+	for _, o := range Resources {
+		routes = append(routes, o.routes(s)...)
+	}
+
+	return routes
+}
+
+// resourceOf returns the resource of a kind of record, or nil if the API does not show it.
+func resourceOf(kind string) Resource {
+	i := slices.IndexFunc(Resources, func(o Resource) bool { return o.kind() == kind })
+	if i < 0 {
+		return nil
+	}
+
+	return Resources[i]
+}
