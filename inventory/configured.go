@@ -11,37 +11,37 @@ import (
 // Configuration identifies the configuration of a node, applied or desired. An empty
 // field is not known, or does not apply.
 type Configuration struct {
-	Playbooks string // the digest of the playbooks
-	Commit    string // the commit of their git repository; empty: a folder
-	Group     string // the host group
+	Playbooks string `json:"playbooks,omitempty"` // the digest of the playbooks
+	Commit    string `json:"commit,omitempty"`    // the commit of their git repository; empty: a folder
+	Group     string `json:"group,omitempty"`     // the host group
 	// Variables is a keyed hash of the merged variables, secrets included: the id of
 	// the key, a hyphen, and the hash. Equal variables have equal hashes with a key;
 	// nobody can read a value from one.
-	Variables string
-	Image     string // of the operating system
+	Variables string `json:"variables,omitempty"`
+	Image     string `json:"image,omitempty"` // of the operating system
 	// Tags describe the choice of tasks of the group, see Selection.String. Empty: every
 	// task. They are known if the group is.
-	Tags string
+	Tags string `json:"tags,omitempty"`
 	// Masters is a keyed hash of what every inventory says about the nodes of groups that others
 	// require, in the form of Variables. A record of a version before it has none: that is
 	// unknown, so that an upgrade of the program makes no node outdated.
-	Masters string
+	Masters string `json:"masters,omitempty"`
 }
 
 // Configured is the configuration that a verb has applied to a node.
 type Configured struct {
 	Configuration
 
-	Time time.Time
+	Time time.Time `json:"time"`
 	// Extra are names of variables that the request of the verb had set, sorted, at
 	// most MaxExtraNames. Configuration.Variables covers their values, and nothing
 	// keeps them for the next verb.
-	Extra []string
+	Extra []string `json:"extra,omitempty"`
 	// ExtraSums are keyed hashes of their values, parallel to Extra; nil: unknown, in a record of an
 	// earlier version.
-	ExtraSums []string
+	ExtraSums []string `json:"extra_sums,omitempty"`
 	// MasterNames are the nodes behind Masters, sorted; nil: unknown, or more than MaxMasterNames.
-	MasterNames []string
+	MasterNames []string `json:"master_names,omitempty"`
 }
 
 // MaxExtraNames bounds Configured.Extra.

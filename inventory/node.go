@@ -291,21 +291,21 @@ func (n Node) Unreserved() Node {
 
 // Outcome is the result of a verb for one node.
 type Outcome struct {
-	Status     Status
-	Group      string
-	Applied    string
-	Configured *Configured // by the job; nil: not at all
-	Playbooks  map[string]string
-	Residue    []string
+	Status     Status            `json:"status"`
+	Group      string            `json:"group,omitempty"`
+	Applied    string            `json:"applied,omitempty"`
+	Configured *Configured       `json:"configured,omitempty"` // by the job; nil: not at all
+	Playbooks  map[string]string `json:"playbooks,omitempty"`
+	Residue    []string          `json:"residue,omitempty"`
 	// Cleaned: the job has begun to remove the configuration, and has not applied one whole.
-	Cleaned bool
+	Cleaned bool `json:"cleaned,omitempty"`
 	// AsBefore: the job has left the node as it was. All other fields are those of the job alone.
-	AsBefore bool
+	AsBefore bool `json:"as_before,omitempty"`
 	// Untouched: no task of the job may have changed the host.
-	Untouched bool
-	Verdict   *Verdict // of a verification; nil: the job has none
-	Error     string   // becomes LastError
-	Reason    string
+	Untouched bool     `json:"untouched,omitempty"`
+	Verdict   *Verdict `json:"verdict,omitempty"` // of a verification; nil: the job has none
+	Error     string   `json:"error,omitempty"`   // becomes LastError
+	Reason    string   `json:"reason,omitempty"`
 }
 
 // Release ends the verb with the outcome and frees the node of its job.

@@ -19,19 +19,21 @@ const (
 
 // Verdict is the result of a verification of a node.
 type Verdict struct {
-	Result VerdictResult
-	Time   time.Time
-	Job    string // the id of the verification
+	Result VerdictResult `json:"result"`
+	Time   time.Time     `json:"time"`
+	Job    string        `json:"job"` // the id of the verification
 	// Differences are the tasks that would change the node, Unjudged those that check mode cannot judge, and Executed
 	// those that ran all the same and reported a change or a failure.
-	Differences int
-	Unjudged    int
-	Executed    int
+	Differences int `json:"differences,omitempty"`
+	Unjudged    int `json:"unjudged,omitempty"`
+	Executed    int `json:"executed,omitempty"`
 	// Outdated: the node was compared with variables or playbooks that were not applied to it. Their changes
 	// count as a difference.
-	Outdated bool
-	Failed   bool   // a check of verify.yml or a gate failed: the node does not serve as it should
-	Reason   string // the check or the gate that failed, or why the result is unknown; mostly empty
+	Outdated bool `json:"outdated,omitempty"`
+	// Failed: a check of verify.yml or a gate failed, so the node does not serve as it should.
+	Failed bool `json:"failed,omitempty"`
+	// Reason is the check or the gate that failed, or why the result is unknown; mostly empty.
+	Reason string `json:"reason,omitempty"`
 }
 
 // FailGate returns the node as one that does not serve as it should, because the gate of a rollout

@@ -20,50 +20,37 @@ import (
 
 // nodeRecord is a node, or its reservation by a job (Before is set).
 type nodeRecord struct {
-	Name         string            `json:"name"`
-	Label        string            `json:"label"`
-	Serial       string            `json:"serial"`
-	Addr         string            `json:"addr"`
-	Status       inventory.Status  `json:"status"`
-	PrevStatus   inventory.Status  `json:"prev_status,omitempty"`
-	State        inventory.State   `json:"state"`
-	PrevState    inventory.State   `json:"prev_state,omitempty"`
-	Group        string            `json:"group,omitempty"`
-	Residue      []string          `json:"residue,omitempty"`
-	Applied      string            `json:"applied,omitempty"`
-	Configured   *configuredRecord `json:"configured,omitempty"`
-	Cleaned      bool              `json:"cleaned,omitempty"`
-	Playbooks    map[string]string `json:"playbooks,omitempty"`
-	LastError    string            `json:"last_error,omitempty"`
-	Verification *verdictRecord    `json:"verification,omitempty"`
-	Job          string            `json:"job,omitempty"`
-	Verb         inventory.Verb    `json:"verb,omitempty"`
-	Before       *beforeRecord     `json:"before,omitempty"`
-	Labels       map[string]string `json:"labels,omitempty"`
-	Seen         map[string]bool   `json:"seen,omitempty"`
-	Sightings    sightingRecords   `json:"sightings,omitempty"`
-	Duplicates   []string          `json:"duplicates,omitempty"`
-	SetAside     []string          `json:"set_aside,omitempty"`
-	From         string            `json:"announced_from,omitempty"`
-	HostKeys     []string          `json:"host_keys,omitempty"`
-	Presence     presenceRecord    `json:"presence,omitzero"`
-	Entries      uint64            `json:"entries"`
-	Created      time.Time         `json:"created"`
-	Updated      time.Time         `json:"updated"`
-	Actor        string            `json:"actor,omitempty"`
-}
-
-// verdictRecord is the result of a verification of a node.
-type verdictRecord struct {
-	Result      inventory.VerdictResult `json:"result"`
-	Time        time.Time               `json:"time"`
-	Job         string                  `json:"job"`
-	Differences int                     `json:"differences,omitempty"`
-	Unjudged    int                     `json:"unjudged,omitempty"`
-	Executed    int                     `json:"executed,omitempty"`
-	Outdated    bool                    `json:"outdated,omitempty"`
-	Failed      bool                    `json:"failed,omitempty"`
-	Reason      string                  `json:"reason,omitempty"`
+	Name         string                `json:"name"`
+	Label        string                `json:"label"`
+	Serial       string                `json:"serial"`
+	Addr         string                `json:"addr"`
+	Status       inventory.Status      `json:"status"`
+	PrevStatus   inventory.Status      `json:"prev_status,omitempty"`
+	State        inventory.State       `json:"state"`
+	PrevState    inventory.State       `json:"prev_state,omitempty"`
+	Group        string                `json:"group,omitempty"`
+	Residue      []string              `json:"residue,omitempty"`
+	Applied      string                `json:"applied,omitempty"`
+	Configured   *inventory.Configured `json:"configured,omitempty"`
+	Cleaned      bool                  `json:"cleaned,omitempty"`
+	Playbooks    map[string]string     `json:"playbooks,omitempty"`
+	LastError    string                `json:"last_error,omitempty"`
+	Verification *inventory.Verdict    `json:"verification,omitempty"`
+	Job          string                `json:"job,omitempty"`
+	Verb         inventory.Verb        `json:"verb,omitempty"`
+	Before       *beforeRecord         `json:"before,omitempty"`
+	Labels       map[string]string     `json:"labels,omitempty"`
+	Seen         map[string]bool       `json:"seen,omitempty"`
+	Sightings    sightingRecords       `json:"sightings,omitempty"`
+	Duplicates   []string              `json:"duplicates,omitempty"`
+	SetAside     []string              `json:"set_aside,omitempty"`
+	From         string                `json:"announced_from,omitempty"`
+	HostKeys     []string              `json:"host_keys,omitempty"`
+	Presence     presenceRecord        `json:"presence,omitzero"`
+	Entries      uint64                `json:"entries"`
+	Created      time.Time             `json:"created"`
+	Updated      time.Time             `json:"updated"`
+	Actor        string                `json:"actor,omitempty"`
 }
 
 // sightingRecords are what observers say about a node, by observer.
@@ -101,56 +88,6 @@ func (all sightingRecords) sightings() map[string]inventory.Sighting {
 	return sightings
 }
 
-// configuredRecord is the configuration that a job applied to a node.
-type configuredRecord struct {
-	Playbooks string    `json:"playbooks,omitempty"`
-	Commit    string    `json:"commit,omitempty"`
-	Group     string    `json:"group,omitempty"`
-	Variables string    `json:"variables,omitempty"`
-	Image     string    `json:"image,omitempty"`
-	Tags      string    `json:"tags,omitempty"`
-	Time      time.Time `json:"time"`
-	Extra     []string  `json:"extra,omitempty"`
-
-	ExtraSums   []string `json:"extra_sums,omitempty"`
-	Masters     string   `json:"masters,omitempty"`
-	MasterNames []string `json:"master_names,omitempty"`
-}
-
-func newConfiguredRecord(c *inventory.Configured) *configuredRecord {
-	if c == nil {
-		return nil
-	}
-
-	return &configuredRecord{
-		Playbooks:   c.Playbooks,
-		Commit:      c.Commit,
-		Group:       c.Group,
-		Variables:   c.Variables,
-		Image:       c.Image,
-		Tags:        c.Tags,
-		Time:        c.Time,
-		Extra:       c.Extra,
-		ExtraSums:   c.ExtraSums,
-		Masters:     c.Masters,
-		MasterNames: c.MasterNames,
-	}
-}
-
-func (r *configuredRecord) configured() *inventory.Configured {
-	if r == nil {
-		return nil
-	}
-
-	return &inventory.Configured{
-		Configuration: inventory.Configuration{
-			Playbooks: r.Playbooks, Commit: r.Commit, Group: r.Group, Variables: r.Variables, Image: r.Image,
-			Tags: r.Tags, Masters: r.Masters,
-		},
-		Time: r.Time, Extra: r.Extra, ExtraSums: r.ExtraSums, MasterNames: r.MasterNames,
-	}
-}
-
 // beforeRecord holds the fields of a node that its reservation replaced.
 type beforeRecord struct {
 	Status     inventory.Status `json:"status"`
@@ -175,11 +112,11 @@ func newNodeRecord(n inventory.Node) nodeRecord {
 		Group:        n.Group,
 		Residue:      n.Residue,
 		Applied:      n.Applied,
-		Configured:   newConfiguredRecord(n.Configured),
+		Configured:   n.Configured,
 		Cleaned:      n.Cleaned,
 		Playbooks:    n.Playbooks,
 		LastError:    n.LastError,
-		Verification: (*verdictRecord)(n.Verification),
+		Verification: n.Verification,
 		Job:          n.Job,
 		Verb:         n.Verb,
 		Before:       (*beforeRecord)(n.Before),
@@ -212,11 +149,11 @@ func (r *nodeRecord) node(revision int64) *inventory.Node {
 		Group:         r.Group,
 		Residue:       r.Residue,
 		Applied:       r.Applied,
-		Configured:    r.Configured.configured(),
+		Configured:    r.Configured,
 		Cleaned:       r.Cleaned,
 		Playbooks:     r.Playbooks,
 		LastError:     r.LastError,
-		Verification:  (*inventory.Verdict)(r.Verification),
+		Verification:  r.Verification,
 		Job:           r.Job,
 		Verb:          r.Verb,
 		Before:        (*inventory.Before)(r.Before),

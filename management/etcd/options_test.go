@@ -21,12 +21,12 @@ func TestOptionsOfFormerVersions(t *testing.T) {
 		`"on_failure":"failed","serial":"1","max_failures":1,"playbooks":"current","strict":true,"force":true,` +
 		`"take_over":true,"override_window":true,"reason":"1"`
 
-	r, err := decode[jobRecord]([]byte("{" + options + "}"))
-	if got := r.job(0).JobOptions; err != nil || !reflect.DeepEqual(got, formerOptions()) {
+	r, err := decode[job.Job]([]byte("{" + options + "}"))
+	if got := r.JobOptions; err != nil || !reflect.DeepEqual(got, formerOptions()) {
 		t.Errorf("%v, %+v", err, got)
 	}
 
-	compareObjects(t, newJobRecord(job.Job{JobOptions: formerOptions()}), "{"+options+"}")
+	compareObjects(t, job.Job{JobOptions: formerOptions()}, "{"+options+"}")
 
 	const shared = `{"ansible":{"tags":["web"],"skip_tags":["web"]},"override_window":true,"reason":"1"}`
 

@@ -42,7 +42,7 @@ type planRecord struct {
 
 // worldRecord is all that the effect of a planned job depends on.
 type worldRecord struct {
-	Job     jobRecord         `json:"job"`
+	Job     job.Job           `json:"job"`
 	Nodes   []plannedRecord   `json:"nodes,omitempty"`
 	Groups  []planGroupRecord `json:"groups,omitempty"`
 	HostCAs []string          `json:"host_cas,omitempty"`
@@ -109,7 +109,7 @@ func newPlanRecord(p plan.Plan) planRecord {
 	return planRecord{
 		ID: p.ID, Manager: p.Manager, Actor: p.Actor, Created: p.Created, Expires: p.Expires,
 		World: worldRecord{
-			Job:     newJobRecord(p.Job),
+			Job:     p.Job,
 			Nodes:   convertSlice(p.Nodes, newPlannedRecord),
 			Groups:  convertSlice(p.Groups, newPlanGroupRecord),
 			HostCAs: p.HostCAs,
@@ -128,7 +128,7 @@ func (r *planRecord) plan(revision int64) plan.Plan {
 	return plan.Plan{
 		ID: r.ID, Manager: r.Manager, Actor: r.Actor, Created: r.Created, Expires: r.Expires,
 		World: plan.World{
-			Job:     r.World.Job.job(0),
+			Job:     r.World.Job,
 			Nodes:   convertSlice(r.World.Nodes, plannedRecord.node),
 			Groups:  convertSlice(r.World.Groups, planGroupRecord.group),
 			HostCAs: r.World.HostCAs,

@@ -115,7 +115,7 @@ func TestIncrementalSnapshots(t *testing.T) {
 				if status == "" {
 					apply("jobs/"+id, "no job")
 				} else {
-					apply("jobs/"+id, jobRecord{ID: id, Status: status})
+					apply("jobs/"+id, job.Job{ID: id, Status: status})
 				}
 			case 4:
 				if r.IntN(4) == 0 {
@@ -189,7 +189,7 @@ func TestSnapshotsShare(t *testing.T) {
 		apply("nodes/"+name, nodeRecord{Name: name})
 	}
 
-	apply("jobs/1", jobRecord{ID: "1", Status: job.Queued})
+	apply("jobs/1", job.Job{ID: "1", Status: job.Queued})
 	before := v.current()
 	apply("nodes/n-50", nodeRecord{Name: "n-50", Addr: "10.0.0.1"})
 

@@ -68,34 +68,34 @@ func (p Phase) Verifies() bool { return p == PhaseVerify || p == PhaseDrift }
 
 // Target is a node as the job found it when it was accepted or claimed.
 type Target struct {
-	Name      string // node name; for a discover, the address
-	Addr      string
-	Label     string
-	Serial    string
-	From      inventory.Status
-	FromGroup string   // its group before the job
-	Group     string   // its group after success; empty: none
-	Residue   []string // groups to clean first
-	Applied   string   // the job that had configured the node
+	Name      string           `json:"name"` // node name; for a discover, the address
+	Addr      string           `json:"addr"`
+	Label     string           `json:"label,omitempty"`
+	Serial    string           `json:"serial,omitempty"`
+	From      inventory.Status `json:"from,omitempty"`
+	FromGroup string           `json:"from_group,omitempty"` // its group before the job
+	Group     string           `json:"group,omitempty"`      // its group after success; empty: none
+	Residue   []string         `json:"residue,omitempty"`    // groups to clean first
+	Applied   string           `json:"applied,omitempty"`    // the job that had configured the node
 	// Playbooks are the digests of the playbooks that had configured the node, by
 	// each group that it carried.
-	Playbooks map[string]string
+	Playbooks map[string]string `json:"playbooks,omitempty"`
 	// Variables is the checksum of the variables with which the job configures the
 	// node, those of the request included; empty: unknown.
-	Variables string
+	Variables string `json:"variables,omitempty"`
 	// Configured is the checksum of the variables with which the node had been
 	// configured; empty: unknown.
-	Configured string
+	Configured string `json:"configured,omitempty"`
 	// ConfiguredTags describe the choice of tasks with which the node had been configured,
 	// if Configured is known.
-	ConfiguredTags string
+	ConfiguredTags string `json:"configured_tags,omitempty"`
 	// ConfiguredMasters is the checksum of the masters with which the node had been configured;
 	// empty: unknown.
-	ConfiguredMasters string
-	Ranged            bool // discover: an address of a range, skipped if it is silent
+	ConfiguredMasters string `json:"configured_masters,omitempty"`
+	Ranged            bool   `json:"ranged,omitempty"` // discover: an address of a range, skipped if it is silent
 	// HostKeys are the ssh host keys that the request gave for the address, in the form
 	// of inventory.Node.HostKeys.
-	HostKeys []string
+	HostKeys []string `json:"host_keys,omitempty"`
 }
 
 // Node returns the name of the target's node, or "" for an address without a
@@ -110,21 +110,21 @@ func (t Target) Node() string {
 
 // HostResult is the result of one run on one host.
 type HostResult struct {
-	Begun       bool // at least one task was started
-	OK          int  // tasks
-	Changed     int
-	Failed      int
-	Ignored     int // failures that the playbook ignores
-	Unreachable bool
-	Done        bool   // the play reached its end without a failure
-	Selected    bool   // a task acted that the job's tags select
-	Executed    int    // tasks that a check executed, with a change or a failure
-	Foreseen    int    // tasks that would change the host, found by a check
-	Unjudged    int    // tasks that a check cannot judge
-	Judged      int    // tasks that compared the host with their aim
-	Doubt       string // why the host may differ although nothing failed on it
-	Task        string // the task that failed
-	Message     string
+	Begun       bool   `json:"begun,omitempty"` // at least one task was started
+	OK          int    `json:"ok,omitempty"`    // tasks
+	Changed     int    `json:"changed,omitempty"`
+	Failed      int    `json:"failed,omitempty"`
+	Ignored     int    `json:"ignored,omitempty"` // failures that the playbook ignores
+	Unreachable bool   `json:"unreachable,omitempty"`
+	Done        bool   `json:"done,omitempty"`     // the play reached its end without a failure
+	Selected    bool   `json:"selected,omitempty"` // a task acted that the job's tags select
+	Executed    int    `json:"executed,omitempty"` // tasks that a check executed, with a change or a failure
+	Foreseen    int    `json:"foreseen,omitempty"` // tasks that would change the host, found by a check
+	Unjudged    int    `json:"unjudged,omitempty"` // tasks that a check cannot judge
+	Judged      int    `json:"judged,omitempty"`   // tasks that compared the host with their aim
+	Doubt       string `json:"doubt,omitempty"`    // why the host may differ although nothing failed on it
+	Task        string `json:"task,omitempty"`     // the task that failed
+	Message     string `json:"message,omitempty"`
 }
 
 // mayHaveChanged reports whether a task may have changed the host. A host that
@@ -154,98 +154,98 @@ const ExitDone = "done"
 // Run is one step of a job that was begun: a run of ansible-playbook, or a wait
 // for hosts to appear.
 type Run struct {
-	Kind     StepKind
-	Phase    Phase
-	Playbook string
+	Kind     StepKind `json:"kind,omitempty"`
+	Phase    Phase    `json:"phase"`
+	Playbook string   `json:"playbook"`
 	// PlaybookDigest is the digest of the folder of the run, or PlaybooksBundled;
 	// empty: that of the job.
-	PlaybookDigest string
+	PlaybookDigest string `json:"playbook_digest,omitempty"`
 
-	Hosts   []string
-	Groups  []string // parallel to Hosts: the group of each for this run
-	Started time.Time
-	Ended   time.Time
-	Exit    string // ExitDone or a Cause; empty: still running
-	Code    int    // exit status of ansible-playbook
-	Message string
+	Hosts   []string  `json:"hosts"`
+	Groups  []string  `json:"groups,omitempty"` // parallel to Hosts: the group of each for this run
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Exit    string    `json:"exit,omitempty"` // ExitDone or a Cause; empty: still running
+	Code    int       `json:"code,omitempty"` // exit status of ansible-playbook
+	Message string    `json:"message,omitempty"`
 	// Results has an entry for each of Hosts, and for each helper on which a play
 	// has acted.
-	Results map[string]HostResult
+	Results map[string]HostResult `json:"results,omitempty"`
 	// NotBegun: ansible-playbook is known to have never been executed, so no host
 	// was touched.
-	NotBegun bool
+	NotBegun bool `json:"not_begun,omitempty"`
 	// TakenOver: another instance may have begun this run on its host.
-	TakenOver bool
+	TakenOver bool `json:"taken_over,omitempty"`
 	// Masters and MasterNames are the nodes of groups that others require, as the inventory of the
 	// run has them, see inventory.Configured.
-	Masters     string
-	MasterNames []string
+	Masters     string   `json:"masters,omitempty"`
+	MasterNames []string `json:"master_names,omitempty"`
 	// Text and Events are the offsets in the job's logs where the output of
 	// this run begins, in bytes.
-	Text   int64
-	Events int64
+	Text   int64 `json:"text"`
+	Events int64 `json:"events"`
 }
 
 // Job is the durable record of one job. Its inputs and its logs are stored
 // beside it.
 type Job struct {
-	ID      string
-	Verb    inventory.Verb
-	Status  Status
-	Cause   Cause
-	Message string // the outcome in words
-	Targets []Target
-	Helpers []string
-	Group   string
+	ID      string         `json:"id"`
+	Verb    inventory.Verb `json:"verb"`
+	Status  Status         `json:"status"`
+	Cause   Cause          `json:"cause,omitempty"`
+	Message string         `json:"message,omitempty"` // the outcome in words
+	Targets []Target       `json:"targets"`
+	Helpers []string       `json:"helpers,omitempty"`
+	Group   string         `json:"group,omitempty"`
 
 	inventory.JobOptions
 
-	Actor     string
-	Note      string // a choice that the manager made
-	RetryOf   string // the job that this one repeats
-	Plan      string // the id of the plan that this job carries out
-	PlannedBy string // the principal that made the plan
-	Rollout   string // the id of the rollout that this job is a part of
+	Actor     string `json:"actor,omitempty"`
+	Note      string `json:"note,omitempty"`       // a choice that the manager made
+	RetryOf   string `json:"retry_of,omitempty"`   // the job that this one repeats
+	Plan      string `json:"plan,omitempty"`       // the id of the plan that this job carries out
+	PlannedBy string `json:"planned_by,omitempty"` // the principal that made the plan
+	Rollout   string `json:"rollout,omitempty"`    // the id of the rollout that this job is a part of
 	// Differences describe how the job differs from the one that it repeats.
-	Differences []string
-	Warnings    []string
+	Differences []string `json:"differences,omitempty"`
+	Warnings    []string `json:"warnings,omitempty"`
 	// PlaybookDigest is the digest of the configured folder at the acceptance.
-	PlaybookDigest string
+	PlaybookDigest string `json:"playbook_digest,omitempty"`
 	// Commit is the commit of the git repository that PlaybookDigest comes from; empty: it
 	// comes from elsewhere.
-	Commit string
+	Commit string `json:"commit,omitempty"`
 	// WithoutVerify are the digests of those playbooks of a verification that have no verify.yml.
-	WithoutVerify []string
+	WithoutVerify []string `json:"without_verify,omitempty"`
 	// WithoutHelpers: no play of its playbooks acts on a helper, so it holds none.
-	WithoutHelpers bool
+	WithoutHelpers bool `json:"without_helpers,omitempty"`
 	// ExtraNames are the names of the variables of the request, sorted, at most
 	// inventory.MaxExtraNames.
-	ExtraNames []string
+	ExtraNames []string `json:"extra_names,omitempty"`
 	// ExtraSums are the checksums of their values, parallel to ExtraNames.
-	ExtraSums []string
+	ExtraSums []string `json:"extra_sums,omitempty"`
 	// GroupTags choose the tasks of the runs that configure or verify nodes of a group, by
 	// group, as they were at the acceptance. Groups with all tasks are absent.
-	GroupTags map[string]inventory.Selection
-	Timeout   time.Duration
+	GroupTags map[string]inventory.Selection `json:"group_tags,omitempty"`
+	Timeout   time.Duration                  `json:"timeout"`
 
-	Instance string // the instance that runs the job
-	Accepted time.Time
-	Started  time.Time
-	Ended    time.Time
+	Instance string    `json:"instance,omitempty"` // the instance that runs the job
+	Accepted time.Time `json:"accepted"`
+	Started  time.Time `json:"started,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
 	// Deadline ends the verb's own phases. The failure path gets another Timeout.
-	Deadline time.Time
+	Deadline time.Time `json:"deadline,omitzero"`
 
-	Cancel   int // cancel requests, at most 2
-	CancelBy string
-	Runs     []Run
+	Cancel   int    `json:"cancel,omitempty"` // cancel requests, at most 2
+	CancelBy string `json:"cancel_by,omitempty"`
+	Runs     []Run  `json:"runs,omitempty"`
 	// Outcomes are set once the end is decided and only has to be written to
 	// the nodes.
-	Outcomes map[string]inventory.Outcome
+	Outcomes map[string]inventory.Outcome `json:"outcomes,omitempty"`
 	// LogBytes is the uncompressed size of both logs, set at the end.
-	LogBytes int64
+	LogBytes int64 `json:"log_bytes,omitempty"`
 
 	// Revision is the store's revision of this record; it is not stored.
-	Revision int64
+	Revision int64 `json:"-"`
 }
 
 // Seq returns the job's number.
