@@ -36,6 +36,23 @@ type Verdict struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Reworded returns the verdict with its reason as text returns it; itself if that changes nothing.
+func (v *Verdict) Reworded(text func(string) string) *Verdict {
+	if v == nil {
+		return nil
+	}
+
+	reason := text(v.Reason)
+	if reason == v.Reason {
+		return v
+	}
+
+	reworded := *v
+	reworded.Reason = reason
+
+	return &reworded
+}
+
 // FailGate returns the node as one that does not serve as it should, because the gate of a rollout
 // failed on it for that reason. Its next verification, or a job that configures it, ends that.
 func (n Node) FailGate(reason string, now time.Time) Node {

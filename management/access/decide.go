@@ -16,21 +16,31 @@ import (
 func Decide[R any](
 	ctx context.Context, s record.Store, c Caller, decide func(*record.Tx) (R, error),
 ) (result R, revision int64, err error) {
+	return DecideOnce(ctx, s, c, func() (*R, error) { return nil, nil }, decide)
+}
+
+// DecideOnce is Decide for a request that may have a key: it returns what replay does, and decides
+// only if that is nil. The decision stores its result, see Caller.Keep.
+func DecideOnce[R any](
+	ctx context.Context, s record.Store, c Caller, replay func() (*R, error), decide func(*record.Tx) (R, error),
+) (result R, revision int64, err error) {
 	behind := true
 
+	// The records are read before replay, so that a result which that misses is a conflict.
 	return record.Decide(ctx, s, func(tx *record.Tx) (R, error) {
 		var none R
+
+		if r, err := replay(); err != nil {
+			return none, err
+		} else if r != nil {
+			return *r, nil
+		}
 
 		if c.Precondition == nil {
 			return decide(tx)
 		}
 
-		v, ok := tx.Base().(*state.View)
-		if !ok {
-			return none, inventory.Errorf(inventory.KindInternal, "the store returns no view for a precondition")
-		}
-
-		err := c.Precondition(v)
+		err := c.Precondition(state.ViewOf(tx))
 		if behind && inventory.KindOf(err) == inventory.KindPrecondition {
 			behind = false
 			err = inventory.Errorf(inventory.KindConflict, "the view may be behind: %w", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -44,6 +45,20 @@ type Result struct {
 type Results interface {
 	// Result returns the result stored under the key, or nil.
 	Result(ctx context.Context, key string) (*Result, error)
+}
+
+// StoreResult is a part of a transaction: it stores the result of a mutation under its key. The commit
+// is KindConflict if there is one already.
+type StoreResult struct {
+	Key    Key
+	Result Result
+}
+
+// Keep stores the result of the caller's mutation with its transaction, if the mutation has a key.
+func (c Caller) Keep(tx *record.Tx, r Result) {
+	if c.Key != nil {
+		tx.Attach(StoreResult{*c.Key, r})
+	}
 }
 
 // Replayed reports whether the caller's mutation returned a stored result.
@@ -103,15 +118,15 @@ func (c Caller) ReplayPlan(ctx context.Context, results Results, r state.Reader)
 		return nil, err
 	}
 
-	p, ok := plan.Find(r.View().Plans, result.Plan)
-	if !ok {
+	p := record.Get(r.View(), &plan.Kind, result.Plan)
+	if p == nil {
 		return nil, inventory.Errorf(inventory.KindExpired,
 			"the request was carried out, as plan %s, which is no longer kept", result.Plan).
 			Do("list the plans that are kept; to make another one, make a new Idempotency-Key").
 			With(inventory.ListPlans())
 	}
 
-	return &p, nil
+	return p, nil
 }
 
 // ReplayRollout returns the rollout that the caller's mutation started, as it is now, or nil

@@ -8,45 +8,31 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 )
-
-// PlanStore keeps plans. A write returns once the view shows it.
-type PlanStore interface {
-	// AddPlan stores a plan with the inputs of its job, and accepts check with the same
-	// inputs under the number seq+1, unless it is nil. The plan then names it.
-	AddPlan(ctx context.Context, seq uint64, p plan.Plan, in job.Inputs, check *job.Job, key *access.Key) (
-		plan.Plan, error)
-	// AcceptPlan accepts j, the job of p, and stores p as applied. It is KindConflict if
-	// any record of the view was changed after the revision.
-	AcceptPlan(ctx context.Context, revision int64, seq uint64, p plan.Plan, j job.Job, in job.Inputs,
-		key *access.Key) (job.Job, error)
-	// PlanInputs returns the inputs of the job of a plan, or KindNotFound.
-	PlanInputs(ctx context.Context, id string) (job.Inputs, error)
-	// DropPlans removes plans with their inputs.
-	DropPlans(ctx context.Context, ids []string) error
-}
 
 // Plan decides about a request as Submit does, and stores the result as a plan. Nothing
 // is done, unless the request asks for a check: then a job checks at once which changes
 // Ansible foresees, and the plan is that of the job without the check.
 func (e *Engine) Plan(ctx context.Context, c access.Caller, r job.Request) (plan.Plan, error) {
-	record := access.Record{
+	entry := access.Record{
 		Action: "plans.create." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs, r.Ranges), Reason: r.Reason,
 	}
 
 	var made plan.Plan
 
-	err := access.Audited(ctx, e.audit, c, record, func(record *access.Record) (err error) {
+	err := access.Audited(ctx, e.audit, c, entry, func(entry *access.Record) (err error) {
 		if made, err = e.makePlan(ctx, c, r); err == nil {
-			record.Job, record.Targets = made.Check, slices.Concat([]string{made.ID}, record.Targets)
+			entry.Job, entry.Targets = made.Check, slices.Concat([]string{made.ID}, entry.Targets)
 		}
 
 		return err
@@ -76,23 +62,14 @@ func (e *Engine) makePlan(ctx context.Context, c access.Caller, r job.Request) (
 		return plan.Plan{}, err
 	}
 
-	var made plan.Plan
+	replay := func() (*plan.Plan, error) { return c.ReplayPlan(ctx, e.store, e.state) }
 
-	err = e.retryConflict(ctx, func(v *state.View) error {
-		if p, err := c.ReplayPlan(ctx, e.store, e.state); p != nil || err != nil {
-			made = orZero(p)
-			return err
-		}
-
-		v, err := c.Precondition.Check(ctx, e.state, v)
-		if err != nil {
-			return err
-		}
-
-		made, err = e.addPlan(ctx, c, v, settings, r, pins)
-
-		return err
+	made, revision, err := access.DecideOnce(ctx, e.records, c, replay, func(tx *record.Tx) (plan.Plan, error) {
+		return e.addPlan(ctx, c, tx, settings, r, pins)
 	})
+	if revision > 0 {
+		made.Revision = revision
+	}
 
 	return made, err
 }
@@ -103,7 +80,7 @@ func (e *Engine) mayPlan(v *state.View, settings Settings) error {
 	now := time.Now()
 
 	open := 0
-	for _, p := range v.Plans {
+	for _, p := range record.All(v, &plan.Kind) {
 		if p.Open(now) {
 			open++
 		}
@@ -123,10 +100,11 @@ func (e *Engine) mayPlan(v *state.View, settings Settings) error {
 	return nil
 }
 
-// addPlan decides on the view and stores the plan.
+// addPlan stores the plan, and a job that checks it, if the request asks for that.
 func (e *Engine) addPlan(
-	ctx context.Context, c access.Caller, v *state.View, settings Settings, r job.Request, pins []step.Pin,
+	ctx context.Context, c access.Caller, tx *record.Tx, settings Settings, r job.Request, pins []step.Pin,
 ) (plan.Plan, error) {
+	v := state.ViewOf(tx)
 	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
 
 	j, in, err := e.judge(ctx, c, v, settings, r, pins, pin)
@@ -134,12 +112,14 @@ func (e *Engine) addPlan(
 		return plan.Plan{}, err
 	}
 
-	var check *job.Job
+	checked := ""
 
 	if r.Check {
-		checked := j
-		checked.Diff = true
-		check, j.Check = &checked, false
+		check := j
+		check.ID, check.Diff = nextJob(v), true
+		checked, j.Check = check.ID, false
+
+		tx.Attach(state.AcceptJob{Job: check, Inputs: in})
 	}
 
 	now := time.Now()
@@ -147,25 +127,33 @@ func (e *Engine) addPlan(
 		ID: plan.NewID(settings.Manager), Manager: settings.Manager, Actor: c.Principal,
 		Created: now, Expires: now.Add(settings.PlanFor),
 		World: plan.NewWorld(v.Snapshot, j, settings.Groups, settings.HostCAs),
+		Check: checked,
 	}
 	p.Describe(v.Snapshot, settings.JobLimit, settings.Windows.Hold(v, now))
 
-	return e.store.AddPlan(ctx, v.Seq, p, in, check, c.Key)
+	record.Put(tx, &plan.Kind, &p)
+	tx.Attach(state.PutInputs{Name: plan.InputsOf(p.ID), Inputs: in})
+	c.Keep(tx, access.Result{Plan: p.ID})
+
+	return p, nil
 }
+
+// nextJob returns the id of the job that is accepted next.
+func nextJob(v *state.View) string { return strconv.FormatUint(v.Seq+1, 10) }
 
 // ApplyPlan submits the job of a plan: the same nodes, playbooks, variables and options.
 // It refuses if the world has changed since the plan was made, and names the changes. The
 // comparison and the acceptance are one: no change comes between them. A plan is applied
 // once.
 func (e *Engine) ApplyPlan(ctx context.Context, c access.Caller, id string) (job.Job, error) {
-	record := access.Record{Action: "plans.apply", Targets: []string{id}}
+	entry := access.Record{Action: "plans.apply", Targets: []string{id}}
 
-	return e.audited(ctx, c, record, func(record *access.Record) (job.Job, error) {
-		return e.applyPlan(ctx, c, id, record)
+	return e.audited(ctx, c, entry, func(entry *access.Record) (job.Job, error) {
+		return e.applyPlan(ctx, c, id, entry)
 	})
 }
 
-func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, record *access.Record) (job.Job, error) {
+func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, entry *access.Record) (job.Job, error) {
 	release, err := e.enter(ctx)
 	if err != nil {
 		return job.Job{}, err
@@ -181,16 +169,16 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, reco
 		return job.Job{}, err
 	}
 
-	p, err := planOf(v, settings.Manager, id)
+	p, err := planOf(v, v, settings.Manager, id)
 	if err != nil {
 		return job.Job{}, err
 	}
 
-	record.Targets = slices.Concat([]string{p.ID}, p.Job.Names())
-	record.Reason = p.Job.Reason
+	entry.Targets = slices.Concat([]string{p.ID}, p.Job.Names())
+	entry.Reason = p.Job.Reason
 
 	// A refusal names the variables of the request, as far as they are kept.
-	then, unkept := e.store.PlanInputs(ctx, id)
+	then, unkept := e.store.Inputs(ctx, plan.InputsOf(id))
 	if err := cmp.Or(p.CheckOpen(time.Now(), settings.again(then)), unkept); err != nil {
 		return job.Job{}, err
 	}
@@ -200,23 +188,14 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, reco
 		return job.Job{}, err
 	}
 
-	var accepted job.Job
+	replay := func() (*job.Job, error) { return c.ReplayJob(ctx, e.store, e.state) }
 
-	err = e.retryConflict(ctx, func(v *state.View) error {
-		if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
-			accepted = orZero(j)
-			return err
-		}
-
-		v, err := c.Precondition.Check(ctx, e.state, v)
-		if err != nil {
-			return err
-		}
-
-		accepted, err = e.acceptPlan(ctx, c, v, id, then, pins, changed)
-
-		return err
+	accepted, revision, err := access.DecideOnce(ctx, e.records, c, replay, func(tx *record.Tx) (job.Job, error) {
+		return e.acceptPlan(ctx, c, tx, id, then, pins, changed)
 	})
+	if revision > 0 {
+		accepted.Revision = revision
+	}
 
 	return accepted, err
 }
@@ -265,35 +244,39 @@ func (e *Engine) preparePlan(
 // FindPlan returns the plan of the view with that id. It refuses an id of another
 // manager, and is KindNotFound for one that is not kept.
 func (e *Engine) FindPlan(v *state.View, id string) (plan.Plan, error) {
-	return planOf(v, e.settings().Manager, id)
+	return planOf(v, v, e.settings().Manager, id)
 }
 
-// planOf returns the plan of that id. manager is the identity of this manager.
-func planOf(v *state.View, manager, id string) (plan.Plan, error) {
+// planOf returns the plan of that id. v has the records of r, and manager is the identity of this manager.
+func planOf(r record.Reader, v *state.View, manager, id string) (plan.Plan, error) {
 	if err := plan.CheckID(id, manager); err != nil {
 		return plan.Plan{}, err
 	}
 
-	p, ok := plan.Find(v.Plans, id)
-	if !ok {
-		return p, cmp.Or(v.UnreadablePlan(id), plan.Unknown(id, v.Jobs))
+	p := record.Get(r, &plan.Kind, id)
+	if p == nil {
+		return plan.Plan{}, cmp.Or(v.UnreadablePlan(id), plan.Unknown(id, v.Jobs))
 	}
 
-	return p, nil
+	return *p, nil
 }
 
 // acceptPlan compares the plan with the view, and accepts its job on it.
 func (e *Engine) acceptPlan(
-	ctx context.Context, c access.Caller, v *state.View, id string, then job.Inputs,
+	ctx context.Context, c access.Caller, tx *record.Tx, id string, then job.Inputs,
 	pins []step.Pin, changed []plan.Difference,
 ) (job.Job, error) {
-	// A change of the settings after v is a change of the view, unless it is in a file.
+	// The plan was compared with nodes, jobs and variables, which are no kinds. A change of the settings
+	// after v is a change of the view too, unless it is in a file.
+	tx.GuardAll()
+	v := state.ViewOf(tx)
+
 	settings := e.settings()
 	if err := settings.refuse(); err != nil {
 		return job.Job{}, err
 	}
 
-	p, err := planOf(v, settings.Manager, id)
+	p, err := planOf(tx, v, settings.Manager, id)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -316,10 +299,14 @@ func (e *Engine) acceptPlan(
 		return job.Job{}, err
 	}
 
-	j.Plan, j.PlannedBy, j.Note = p.ID, p.Actor, p.Job.Note
-	p.AppliedBy, p.AppliedAt = c.Principal, j.Accepted
+	j.ID, j.Plan, j.PlannedBy, j.Note = nextJob(v), p.ID, p.Actor, p.Job.Note
+	p.Applied, p.AppliedBy, p.AppliedAt = j.ID, c.Principal, j.Accepted
 
-	return e.store.AcceptPlan(ctx, v.Revision, v.Seq, p, j, now, c.Key)
+	record.Put(tx, &plan.Kind, &p)
+	tx.Attach(state.AcceptJob{Job: j, Inputs: now})
+	c.Keep(tx, access.Result{Job: j.ID})
+
+	return j, nil
 }
 
 // comparePlaybooks returns errPlaybooksChanged, and the difference, if the playbooks of
@@ -366,26 +353,33 @@ func shorten(digest string) string { return digest[:min(len(digest), 12)] }
 // DeletePlan removes a plan, and returns a revision of the store without it. Its job, if
 // it was applied, goes on.
 func (e *Engine) DeletePlan(ctx context.Context, c access.Caller, id string) (revision int64, err error) {
-	record := access.Record{Action: "plans.delete", Targets: []string{id}}
-	err = access.Audited(ctx, e.audit, c, record, func(*access.Record) error {
-		v, err := c.Precondition.Check(ctx, e.state, e.state.View())
-		if err != nil {
-			return err
-		}
+	entry := access.Record{Action: "plans.delete", Targets: []string{id}}
+	err = access.Audited(ctx, e.audit, c, entry, func(*access.Record) error {
+		_, _, err := access.Decide(ctx, e.records, c, func(tx *record.Tx) (any, error) {
+			if _, err := planOf(tx, state.ViewOf(tx), e.settings().Manager, id); err != nil {
+				return nil, err
+			}
 
-		if _, err := e.FindPlan(v, id); err != nil {
-			return err
-		}
+			dropPlan(tx, id)
 
-		return e.store.DropPlans(ctx, []string{id})
+			return nil, nil
+		})
+
+		return err
 	})
 
 	return e.state.View().Revision, err
 }
 
+// dropPlan removes a plan with its inputs.
+func dropPlan(tx *record.Tx, id string) {
+	tx.Attach(state.DropInputs{Name: plan.InputsOf(id)})
+	record.Remove(tx, &plan.Kind, id)
+}
+
 // PlanInputs returns the inputs of the job of a plan, secrets hidden.
 func (e *Engine) PlanInputs(ctx context.Context, id string) (job.Inputs, error) {
-	in, err := e.store.PlanInputs(ctx, id)
+	in, err := e.store.Inputs(ctx, plan.InputsOf(id))
 	if err != nil {
 		return job.Inputs{}, err
 	}
@@ -395,12 +389,24 @@ func (e *Engine) PlanInputs(ctx context.Context, id string) (job.Inputs, error) 
 
 // expirePlans removes the plans that are over.
 func (e *Engine) expirePlans(ctx context.Context, now time.Time) error {
-	expired := plan.Expired(e.state.View().Plans, now)
+	expired := plan.Expired(record.List(e.state.View(), &plan.Kind), now)
 	if len(expired) == 0 {
 		return nil
 	}
 
-	record := access.Record{Action: "plans.expire", Targets: expired, Reason: "their time is over (jobs.plan_for)"}
+	entry := access.Record{Action: "plans.expire", Targets: expired, Reason: "their time is over (jobs.plan_for)"}
 
-	return e.decideItself(ctx, record, func() error { return e.store.DropPlans(ctx, expired) })
+	return e.decideItself(ctx, entry, func() error {
+		for _, id := range expired {
+			_, _, err := record.Decide(ctx, e.records, func(tx *record.Tx) (any, error) {
+				dropPlan(tx, id)
+				return nil, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+
+		return nil
+	})
 }

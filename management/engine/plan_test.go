@@ -3,7 +3,6 @@
 package engine_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -20,6 +19,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -116,7 +116,7 @@ func TestPlanAndApply(t *testing.T) {
 		t.Errorf("the last run is %+v", got)
 	}
 
-	applied, _ := plan.Find(b.View().Plans, p.ID)
+	applied := record.Get(b.View(), &plan.Kind, p.ID)
 	if applied.Applied != j.ID || applied.AppliedBy != "ben" || applied.AppliedAt.IsZero() || applied.Open(time.Now()) {
 		t.Errorf("%+v", applied)
 	}
@@ -448,32 +448,23 @@ func TestPlanOnce(t *testing.T) {
 	b.end("2", "Complete")
 }
 
-// between changes the world after a plan was compared, and before its job is stored.
-type between struct {
-	Store
-	once   sync.Once
-	change func()
-}
-
-func (s *between) AcceptPlan(
-	ctx context.Context, revision int64, seq uint64, p plan.Plan, j job.Job, in job.Inputs, key *access.Key,
-) (job.Job, error) {
-	s.once.Do(s.change)
-	return s.Store.AcceptPlan(ctx, revision, seq, p, j, in, key)
-}
-
 // TestPlanNoGap: a change between the comparison and the acceptance is found as well.
 func TestPlanNoGap(t *testing.T) {
 	t.Parallel()
 
-	var b *bench
+	var once sync.Once
 
-	change := func() {
-		_, _, err := b.SetVars(b.t.Context(), state.ScopeGroup(master), configuration.Vars{"late": "1"}, "anna", nil)
-		b.must(err)
-	}
-	b = planner(t, func(b *bench) {
-		b.wrap = func(s Store) Store { return &between{Store: s, change: change} }
+	b := planner(t, func(b *bench) {
+		b.before = func(tx *record.Tx) {
+			if !tx.GuardsAll() { // it applies no plan
+				return
+			}
+
+			once.Do(func() {
+				_, _, err := b.SetVars(t.Context(), state.ScopeGroup(master), configuration.Vars{"late": "1"}, "anna", nil)
+				b.must(err)
+			})
+		}
 	})
 	b.see("a")
 	b.do(commission, "a", master, "Complete")
@@ -539,7 +530,7 @@ func TestPlanExpires(t *testing.T) {
 		t.Errorf("the audit has %q", got)
 	}
 
-	if plans := b.View().Plans; len(plans) != 1 || plans[0].ID != p.ID {
+	if plans := record.List(b.View(), &plan.Kind); len(plans) != 1 || plans[0].ID != p.ID {
 		t.Errorf("%+v", plans)
 	}
 

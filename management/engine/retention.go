@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/control"
+	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
@@ -120,7 +121,7 @@ func (e *Engine) inUse() (runs, digests []string) {
 		}
 	}
 
-	for _, p := range v.Plans {
+	for _, p := range record.All(v, &plan.Kind) {
 		for _, digest := range p.InUse(time.Now()) {
 			kept[digest] = true
 		}

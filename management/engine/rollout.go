@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -76,7 +75,7 @@ func (e *Engine) submitRollout(
 		}
 
 		// The record names the job, so its number is needed before it is stored.
-		j.ID, j.Rollout = strconv.FormatUint(v.Seq+1, 10), r.ID
+		j.ID, j.Rollout = nextJob(v), r.ID
 
 		var begun rollout.Record
 

@@ -30,6 +30,8 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/secret"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
@@ -484,6 +486,7 @@ type bench struct {
 	store   *store.Store
 	books   *scriptedPlaybooks
 	wrap    func(Store) Store
+	before  func(tx *record.Tx) // each commit of records; nil: nothing
 
 	*Engine
 	nodes     *node.Nodes
@@ -581,6 +584,27 @@ func (b *bench) current() Settings {
 	return b.settings
 }
 
+// kinds are the kinds of record in the store of a bench.
+var kinds = append([]record.Any{&plan.Kind}, state.Kinds...)
+
+// records returns the store of records for an engine.
+func (b *bench) records() record.Store { return between{b.store, b.before} }
+
+// between calls a function between each decision and its commit.
+type between struct {
+	record.Store
+
+	before func(*record.Tx)
+}
+
+func (s between) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
+	if s.before != nil {
+		s.before(tx)
+	}
+
+	return s.Store.Commit(ctx, tx)
+}
+
 // options returns those of an engine of the bench with the store.
 func (b *bench) options(s Store) Options {
 	settings := func() step.Settings { return b.current().Settings }
@@ -592,7 +616,7 @@ func (b *bench) options(s Store) Options {
 	return Options{
 		State:   b.store,
 		Store:   s,
-		Records: b.store,
+		Records: b.records(),
 		Executors: step.Executors{
 			job.StepPlaybook: playbooks,
 			job.StepProbe: probe.New(probe.Options{
@@ -620,7 +644,7 @@ func (b *bench) up() {
 		b.t.Fatal(err)
 	}
 
-	if b.store, err = store.Open(ctx, b.client, state.Kinds, b.secrets, silent(), 10*store.StaleAfter); err != nil {
+	if b.store, err = store.Open(ctx, b.client, kinds, b.secrets, silent(), 10*store.StaleAfter); err != nil {
 		b.t.Fatal(err)
 	}
 

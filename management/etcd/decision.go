@@ -4,11 +4,14 @@ package etcd
 
 import (
 	"context"
+	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 )
 
 var _ record.Store = (*Store)(nil)
@@ -25,6 +28,8 @@ func (s *Store) removedKey(kind string) string { return s.key("/x/removed/%s", k
 
 // Commit implements record.Store. A full store accepts a transaction that only removes.
 func (s *Store) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
+	defer s.secrets.hold()()
+
 	ops, err := s.txOps(tx)
 	if err != nil {
 		return 0, err
@@ -49,6 +54,19 @@ func (s *Store) txOps(tx *record.Tx) (etcd.Ops, error) {
 	writes, err := tx.Writes()
 	if err != nil {
 		return ops, err
+	}
+
+	for _, part := range tx.Parts() {
+		more, err := s.partOps(part)
+		if err != nil {
+			return ops, err
+		}
+
+		ops.Add(more)
+	}
+
+	if tx.GuardsAll() {
+		ops.If = append(ops.If, unchanged(headKey(s.client.Prefix), tx.Revision()))
 	}
 
 	records, kinds := tx.Guards()
@@ -81,6 +99,30 @@ func (s *Store) txOps(tx *record.Tx) (etcd.Ops, error) {
 	}
 
 	return ops, nil
+}
+
+// partOps returns the operations of a part of a transaction that is no record of a kind. The caller
+// holds the secrets until it has committed.
+func (s *Store) partOps(part any) (etcd.Ops, error) {
+	switch part := part.(type) {
+	case state.AcceptJob:
+		_, ops, err := s.acceptOps(part.Job.Seq()-1, part.Job, part.Inputs)
+		return ops, err
+	case state.PutInputs:
+		in, marks := s.markInputs(part.Inputs)
+		write, err := s.putInputs(part.Name, in)
+
+		return etcd.Ops{If: []clientv3.Cmp{marks}, Then: []clientv3.Op{write}}, err
+	case state.DropInputs:
+		return etcd.Ops{Then: []clientv3.Op{clientv3.OpDelete(s.inputsKey(part.Name))}}, nil
+	case access.StoreResult:
+		var ops etcd.Ops
+		err := s.addResultOf(&ops, &part.Key, part.Result)
+
+		return ops, err
+	}
+
+	return etcd.Ops{}, fmt.Errorf("the store knows no part of a transaction of type %T", part)
 }
 
 // onlyDeletions returns the deletions among operations, or nil if a put is of more than a mark.

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
@@ -73,9 +74,9 @@ func TestFormerRecords(t *testing.T) {
 	}
 
 	v := s.View()
-	if len(v.Unreadable) > 0 || len(v.Nodes) != 4 || len(v.Plans) != 1 || v.Seq != 25 {
+	if len(v.Unreadable) > 0 || len(v.Nodes) != 4 || len(record.List(v, &plan.Kind)) != 1 || v.Seq != 25 {
 		t.Errorf("unreadable: %v; %d nodes, %d plans, job %d is the newest",
-			v.Unreadable, len(v.Nodes), len(v.Plans), v.Seq)
+			v.Unreadable, len(v.Nodes), len(record.List(v, &plan.Kind)), v.Seq)
 	}
 
 	for id, want := range map[string]job.Status{"4": job.Complete, "24": job.Running, "25": job.Queued} {
@@ -129,6 +130,10 @@ func TestFormerRecordsKeepEveryField(t *testing.T) {
 			again, err = json.Marshal(j)
 		case "tokens":
 			again, err = storedAgain(&access.TokenKind, name, value)
+		case "plans":
+			if again, err = storedAgain(&plan.Kind, name, value); err == nil {
+				value, again = expanded(t, value), expanded(t, again)
+			}
 		case "freeze":
 			again, err = storedAgain(&window.FreezeKind, name, value)
 		case "automation":
@@ -148,9 +153,18 @@ func TestFormerRecordsKeepEveryField(t *testing.T) {
 		}
 	}
 
-	if len(seen) != 6 {
+	if len(seen) != 7 {
 		t.Errorf("only %v were read", seen)
 	}
+}
+
+func expanded(t *testing.T, value []byte) []byte {
+	t.Helper()
+
+	text, err := record.Expand(value)
+	must(t, err)
+
+	return text
 }
 
 func readRecord[R any](t *testing.T, value []byte) R {

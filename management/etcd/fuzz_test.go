@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/contiv/cluster/management/record"
 )
 
 // FuzzRecord expects each kind of stored record to be decoded or refused, within
@@ -20,7 +22,7 @@ func FuzzRecord(f *testing.F) {
 		f.Add(uint8(i), "7", []byte(`7`))
 	}
 
-	f.Add(uint8(0), "7", compress([]byte(`{"id":"7"}`)))
+	f.Add(uint8(0), "7", record.Compress([]byte(`{"id":"7"}`)))
 	f.Add(uint8(0), "7", []byte{0, 0, 0, 1, 0xff})
 	f.Add(uint8(0), "7", []byte{3, 0xff, 0xff, 0xff, 0x28, 0xb5, 0x2f, 0xfd, 0xa4, 0xff, 0xff, 0xff, 0xff})
 
@@ -59,14 +61,14 @@ func FuzzCompressed(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("ab"), 5000), 3, byte(0x80))
 
 	f.Fuzz(func(t *testing.T, data []byte, at int, flip byte) {
-		value := compress(data)
-		if got, err := expand(value); err != nil || !bytes.Equal(got, data) {
+		value := record.Compress(data)
+		if got, err := record.Expand(value); err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%d bytes became %d, %v", len(data), len(got), err)
 		}
 
 		value[max(at, -(at+1))%len(value)] ^= flip
 
-		if got, err := expand(value); err == nil && len(got) > maxExpanded {
+		if got, err := record.Expand(value); err == nil && len(got) > record.MaxExpanded {
 			t.Fatalf("a damaged value expands to %d bytes", len(got))
 		}
 	})

@@ -5,6 +5,7 @@ package etcd
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,6 +13,8 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/secret"
 )
 
@@ -70,7 +73,20 @@ func (s *Store) putInputs(job string, in job.Inputs) (clientv3.Op, error) {
 
 	b, err := json.Marshal(sealedInputs{newInputsRecord(stored), box})
 
-	return clientv3.OpPut(s.inputsKey(job), string(compress(b))), err
+	return clientv3.OpPut(s.inputsKey(job), string(record.Compress(b))), err
+}
+
+// ownerOfInputs names the job, the plan or the rollout with the inputs of that name.
+func ownerOfInputs(name string) string {
+	if id, ok := strings.CutPrefix(name, plan.InputsPrefix); ok {
+		return "plan " + id
+	}
+
+	if id, ok := strings.CutPrefix(name, rolloutInputs); ok {
+		return "rollout " + id
+	}
+
+	return "job " + name
 }
 
 // Inputs returns the inputs a job was accepted with, or KindNotFound.
@@ -96,7 +112,7 @@ func (s *Store) Inputs(ctx context.Context, id string) (in job.Inputs, err error
 }
 
 func decodeInputs(kv *mvccpb.KeyValue) (sealedInputs, error) {
-	b, err := expand(kv.Value)
+	b, err := record.Expand(kv.Value)
 	if err != nil {
 		return sealedInputs{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 )
 
 func (s *Store) jobKey(id string) string { return s.key("/v/jobs/%s", id) }
@@ -32,7 +33,7 @@ func (s *Store) putJob(j job.Job) (clientv3.Op, error) {
 func encodeJob(j job.Job) ([]byte, error) {
 	b, err := json.Marshal(j)
 	if len(b) > compressJobAt {
-		b = compress(b)
+		b = record.Compress(b)
 	}
 
 	return b, err
@@ -42,11 +43,11 @@ func encodeJob(j job.Job) ([]byte, error) {
 func decodeJob(id string, kv *mvccpb.KeyValue) (job.Job, error) {
 	value := kv.Value
 
-	// A compressed record starts with its length. Below maxExpanded, the first byte of a
+	// A compressed record starts with its length. Below record.MaxExpanded, the first byte of a
 	// length is never '{'.
 	if len(value) > 0 && value[0] != '{' {
 		var err error
-		if value, err = expand(value); err != nil {
+		if value, err = record.Expand(value); err != nil {
 			return job.Job{}, err
 		}
 	}

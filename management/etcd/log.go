@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 )
 
 // A log is a series of chunks. Each is compressed and stored under the offset of its
@@ -52,7 +53,7 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, of
 
 	result := s.write(ctx, etcd.Ops{
 		If:   append(s.fence(ctx), atEnd),
-		Then: []clientv3.Op{clientv3.OpPut(key, string(compress(data))), clientv3.OpPut(sizeKey, newSize)},
+		Then: []clientv3.Op{clientv3.OpPut(key, string(record.Compress(data))), clientv3.OpPut(sizeKey, newSize)},
 	})
 	if result.err != nil || result.succeeded {
 		return result.err
@@ -65,7 +66,7 @@ func (s *Store) AppendLog(ctx context.Context, job string, stream job.Stream, of
 
 	// The answer to an earlier attempt may have been lost. The chunk is then stored.
 	if kvs := resp.Kvs; len(kvs) == 1 {
-		if stored, err := expand(kvs[0].Value); err != nil || bytes.Equal(stored, data) {
+		if stored, err := record.Expand(kvs[0].Value); err != nil || bytes.Equal(stored, data) {
 			return err
 		}
 	}
@@ -88,7 +89,7 @@ func (s *Store) ReadLog(ctx context.Context, job string, stream job.Stream, offs
 	}
 
 	if len(exact.Kvs) == 1 {
-		return expand(exact.Kvs[0].Value)
+		return record.Expand(exact.Kvs[0].Value)
 	}
 
 	size, err := s.LogSize(ctx, job, stream)
@@ -126,7 +127,7 @@ func (s *Store) readInsideChunk(ctx context.Context, job string, stream job.Stre
 		return nil, s.failure(ctx, err)
 	}
 
-	data, err := expand(chunk.Kvs[0].Value)
+	data, err := record.Expand(chunk.Kvs[0].Value)
 	if err != nil || offset-start > int64(len(data)) {
 		return nil, err
 	}

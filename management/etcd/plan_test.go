@@ -4,7 +4,6 @@ package etcd
 
 import (
 	"bytes"
-	"encoding/json"
 	"reflect"
 	"testing"
 	"time"
@@ -14,28 +13,10 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
-
-// TestPlanRecord fails for a field of a plan that is not stored.
-func TestPlanRecord(t *testing.T) {
-	t.Parallel()
-
-	var p plan.Plan
-	fill(t, reflect.ValueOf(&p).Elem(), new(int))
-
-	p.Revision, p.Job.Revision = 0, 0 // etcd keeps those of keys
-
-	encoded, err := json.Marshal(newPlanRecord(p))
-	must(t, err)
-	decoded, err := decode[planRecord](encoded)
-	must(t, err)
-
-	if got := decoded.plan(0); !reflect.DeepEqual(got, p) {
-		t.Errorf("read\n%+v\nwant\n%+v", got, p)
-	}
-}
 
 // aPlan is a plan for a node, with secrets among its inputs.
 func aPlan(id string) (plan.Plan, job.Inputs) {
@@ -49,23 +30,41 @@ func aPlan(id string) (plan.Plan, job.Inputs) {
 	return p, secretInputs()
 }
 
-// TestPlans stores, applies and drops plans.
-func TestPlans(t *testing.T) {
+// commit commits what decide puts into a transaction, once.
+func commit(t *testing.T, s *Store, decide func(tx *record.Tx)) (int64, error) {
+	t.Helper()
+
+	tx := record.NewTx(s)
+	decide(tx)
+
+	return s.Commit(within(t, patience), tx)
+}
+
+// TestParts: a record, the inputs beside it, a job and the result of the request are one transaction.
+func TestParts(t *testing.T) {
 	t.Parallel()
 
 	s, ctx := store(t), within(t, patience)
+	key := &access.Key{ID: "k", Request: "r"}
 
 	p, in := aPlan("3f9a1c20-00000001")
-	p, err := s.AddPlan(ctx, 0, p, in, nil, &access.Key{ID: "k", Request: "r"})
-	must(t, err)
+	p.Job.ID = "1"
 
-	_, err = s.AddPlan(ctx, 0, p, in, nil, nil)
-	if inventory.KindOf(err) != inventory.KindConflict {
-		t.Errorf("the same id again: %v", err)
+	accept := func(tx *record.Tx) {
+		record.Put(tx, &plan.Kind, &p)
+		tx.Attach(state.AcceptJob{Job: p.Job, Inputs: in})
+		tx.Attach(state.PutInputs{Name: plan.InputsOf(p.ID), Inputs: in})
+		access.Caller{Key: key}.Keep(tx, access.Result{Plan: p.ID})
 	}
 
-	if got := s.View().Plans; len(got) != 1 || !reflect.DeepEqual(got[0], p) || len(s.View().Jobs) != 0 {
-		t.Errorf("%+v", got)
+	revision, err := commit(t, s, accept)
+	must(t, err)
+
+	p.Revision = revision
+
+	v := openWith(t, s, testSecrets()).View()
+	if got := record.List(v, &plan.Kind); len(got) != 1 || !reflect.DeepEqual(*got[0], p) || len(v.Jobs) != 1 || v.Seq != 1 {
+		t.Errorf("%+v, %+v", got, v.Jobs)
 	}
 
 	result, err := s.Result(ctx, "k")
@@ -83,59 +82,40 @@ func TestPlans(t *testing.T) {
 	found, err := s.CountSecrets(ctx)
 	must(t, err)
 
-	if got, err := s.PlanInputs(
-		ctx,
-		p.ID,
-	); err != nil || !reflect.DeepEqual(got, in) ||
-		found.Boxes[testKey.ID()] == 0 {
+	got, err := s.Inputs(ctx, plan.InputsOf(p.ID))
+	if err != nil || !reflect.DeepEqual(got, in) || found.Boxes[testKey.ID()] == 0 {
 		t.Errorf("%+v, %v, %+v", got, err, found)
 	}
 
-	// Any change of the view since the comparison is a conflict.
-	read := s.View().Revision
-	_, err = s.PutVars(ctx, 0, state.ScopeGroup("g"), configuration.Vars{"a": "b"}, variable.Change{})
-	must(t, err)
+	// Each part has its guard: the number of the job, and the key of the request.
+	for what, part := range map[string]func(*record.Tx){
+		"the job": func(tx *record.Tx) { tx.Attach(state.AcceptJob{Job: p.Job}) },
+		"the key": func(tx *record.Tx) { access.Caller{Key: key}.Keep(tx, access.Result{}) },
+		"all": func(tx *record.Tx) {
+			tx.GuardAll()
+			must(t, second(s.PutVars(ctx, 0, state.ScopeGroup("g"), configuration.Vars{"a": "b"}, variable.Change{})))
+		},
+	} {
+		other := p
+		other.ID = "3f9a1c20-00000002"
 
-	_, err = s.AcceptPlan(ctx, read, 0, p, p.Job, in, nil)
-	if inventory.KindOf(err) != inventory.KindConflict || len(s.View().Jobs) != 0 {
-		t.Errorf("on an old view: %v, %+v", err, s.View().Jobs)
+		_, err := commit(t, s, func(tx *record.Tx) {
+			part(tx)
+			record.Put(tx, &plan.Kind, &other)
+		})
+		if inventory.KindOf(err) != inventory.KindConflict || len(record.List(s.View(), &plan.Kind)) != 1 {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 
-	j, err := s.AcceptPlan(ctx, s.View().Revision, 0, p, p.Job, in, nil)
-	must(t, err)
+	must(t, second(commit(t, s, func(tx *record.Tx) {
+		tx.Attach(state.DropInputs{Name: plan.InputsOf(p.ID)})
+		record.Remove(tx, &plan.Kind, p.ID)
+	})))
 
-	if got := s.View(); j.ID != "1" || len(got.Jobs) != 1 || got.Plans[0].Applied != "1" {
-		t.Errorf("%+v, %+v", j, got)
-	}
-
-	// The plan has changed, so it is not applied again.
-	_, err = s.AcceptPlan(ctx, s.View().Revision, 1, p, p.Job, in, nil)
-	if inventory.KindOf(err) != inventory.KindConflict {
-		t.Errorf("again: %v", err)
-	}
-
-	// A plan with its check is one transaction.
-	checked, in := aPlan("3f9a1c20-00000002")
-	checked.Created = noon.Add(-time.Hour)
-
-	_, err = s.AddPlan(ctx, 0, checked, in, &checked.Job, nil)
-	if inventory.KindOf(err) != inventory.KindConflict || len(s.View().Plans) != 1 || len(s.View().Jobs) != 1 {
-		t.Errorf("with a number in use: %v", err)
-	}
-
-	checked, err = s.AddPlan(ctx, 1, checked, in, &checked.Job, nil)
-	must(t, err)
-
-	again := openWith(t, s, testSecrets()).View()
-	if checked.Check != "2" || len(again.Jobs) != 2 || len(again.Plans) != 2 || again.Plans[0].ID != checked.ID {
-		t.Errorf("%+v, %+v", checked, again.Plans)
-	}
-
-	must(t, s.DropPlans(ctx, []string{p.ID, checked.ID}))
-
-	_, err = s.PlanInputs(ctx, p.ID)
-	if inventory.KindOf(err) != inventory.KindNotFound || len(s.View().Plans) != 0 || len(s.View().Jobs) != 2 {
-		t.Errorf("dropped: %v, %+v", err, s.View().Plans)
+	_, err = s.Inputs(ctx, plan.InputsOf(p.ID))
+	if v := s.View(); inventory.KindOf(err) != inventory.KindNotFound || len(record.List(v, &plan.Kind)) != 0 {
+		t.Errorf("dropped: %v", err)
 	}
 }
 
@@ -146,25 +126,24 @@ func TestUnreadablePlan(t *testing.T) {
 
 	s, ctx := store(t), within(t, patience)
 
-	p, in := aPlan("3f9a1c20-00000001")
-	_, err := s.AddPlan(ctx, 0, p, in, nil, nil)
-	must(t, err)
+	p, _ := aPlan("3f9a1c20-00000001")
+	must(t, second(commit(t, s, func(tx *record.Tx) { record.Put(tx, &plan.Kind, &p) })))
 
-	_, err = s.client.Put(ctx, s.planKey("3f9a1c20-00000002"), "nonsense")
+	_, err := s.client.Put(ctx, s.key("/v/plans/3f9a1c20-00000002"), "nonsense")
 	must(t, err)
 	must(t, s.Sync(ctx))
 
 	again := openWith(t, s, testSecrets())
 	v := again.View()
 
-	if len(v.Plans) != 1 || v.UnreadablePlan("3f9a1c20-00000002") == nil || v.UnreadableFiles() == nil {
-		t.Errorf("%+v, %v", v.Plans, v.Unreadable)
+	if len(record.List(v, &plan.Kind)) != 1 || v.UnreadablePlan("3f9a1c20-00000002") == nil || v.UnreadableFiles() == nil {
+		t.Errorf("%v", v.Unreadable)
 	}
 
 	must(t, RemoveUnreadable(ctx, s.client, testKinds, "v/plans/3f9a1c20-00000002"))
 	must(t, again.Sync(ctx))
 
-	if v := again.View(); v.UnreadableFiles() != nil || len(v.Plans) != 1 {
-		t.Errorf("%+v, %v", v.Plans, v.Unreadable)
+	if v := again.View(); v.UnreadableFiles() != nil || len(record.List(v, &plan.Kind)) != 1 {
+		t.Errorf("%v", v.Unreadable)
 	}
 }

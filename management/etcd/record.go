@@ -3,17 +3,14 @@
 package etcd
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Every kind of record has a type of this package with the JSON names in etcd, and
+// Records that are no kinds have types of this package with the JSON names in etcd, and
 // a conversion to and from its domain type. A rename in the domain therefore cannot
 // change the stored format. TestRecordsMatchDomain compares the fields of both.
 
@@ -65,35 +62,4 @@ func convertMap[K comparable, A, B any](from map[K]A, convert func(A) B) map[K]B
 	}
 
 	return to
-}
-
-// maxExpanded bounds the memory for one compressed value, in bytes.
-const maxExpanded = 64 << 20
-
-var (
-	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxExpanded))
-)
-
-// lengthBytes is the size of the length in front of a compressed value.
-const lengthBytes = 4
-
-// compress returns the length of data, four bytes big endian, followed by data
-// compressed with zstd (RFC 8878).
-func compress(data []byte) []byte {
-	//nolint:gosec // a value is below 4 GiB
-	out := binary.BigEndian.AppendUint32(make([]byte, 0, len(data)/4+64), uint32(len(data)))
-	return encoder.EncodeAll(data, out)
-}
-
-// expand returns the data that compress encoded.
-func expand(value []byte) ([]byte, error) {
-	if len(value) < lengthBytes {
-		return nil, errors.New("a compressed value in etcd is damaged: it is shorter than its header")
-	}
-
-	// The length is a hint for the allocation, so a damaged one must not be trusted.
-	size := min(binary.BigEndian.Uint32(value), maxExpanded)
-
-	return decoder.DecodeAll(value[lengthBytes:], make([]byte, 0, size))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/secret"
 	"github.com/contiv/cluster/management/state"
 )
@@ -478,12 +479,12 @@ func countInputs(s marking, id string, kv *mvccpb.KeyValue) (StoredSecrets, erro
 }
 
 func encryptInputs(s marking, id string, kv *mvccpb.KeyValue) ([]byte, error) {
-	record, err := decodeInputs(kv)
+	in, err := decodeInputs(kv)
 	if err != nil {
 		return nil, err
 	}
 
-	opened := s.openInputs(id, record.inputs(), record.Sealed)
+	opened := s.openInputs(id, in.inputs(), in.Sealed)
 
 	stored, box, err := s.sealInputs(id, markedInputs(opened, s.marked))
 	if err != nil {
@@ -492,5 +493,5 @@ func encryptInputs(s marking, id string, kv *mvccpb.KeyValue) ([]byte, error) {
 
 	b, err := json.Marshal(sealedInputs{newInputsRecord(stored), box})
 
-	return compress(b), err
+	return record.Compress(b), err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 )
 
@@ -231,7 +232,7 @@ func (s *Store) putRollout(r rollout.Record) (etcd.Ops, error) {
 	}
 
 	nodes, err := s.putRolloutNodes(r, s.view.nodesOf(r.ID, r.Revision))
-	head := clientv3.OpPut(s.rolloutKey(r.ID), string(compress(b)))
+	head := clientv3.OpPut(s.rolloutKey(r.ID), string(record.Compress(b)))
 
 	return etcd.Ops{
 		If:   []clientv3.Cmp{atRevision(s.rolloutKey(r.ID), r.Revision)},
@@ -241,7 +242,7 @@ func (s *Store) putRollout(r rollout.Record) (etcd.Ops, error) {
 
 // decodeRollout parses the head under the key of the rollout.
 func decodeRollout(id string, kv *mvccpb.KeyValue) (rolloutHead, error) {
-	b, err := expand(kv.Value)
+	b, err := record.Expand(kv.Value)
 	if err != nil {
 		return rolloutHead{}, err
 	}

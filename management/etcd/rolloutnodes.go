@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 )
 
@@ -71,7 +72,7 @@ func (s *Store) putRolloutNodes(r rollout.Record, stored []rollout.Node) ([]clie
 			return nil, err
 		}
 
-		ops = append(ops, clientv3.OpPut(s.rolloutKey(chunkName(r.ID, chunk)), string(compress(b))))
+		ops = append(ops, clientv3.OpPut(s.rolloutKey(chunkName(r.ID, chunk)), string(record.Compress(b))))
 	}
 
 	return ops, nil
@@ -91,7 +92,7 @@ func sameNode(a, b rollout.Node) bool {
 
 // decodeRolloutChunk parses a chunk under its name below the kind.
 func decodeRolloutChunk(name string, kv *mvccpb.KeyValue) (rolloutChunkRecord, error) {
-	b, err := expand(kv.Value)
+	b, err := record.Expand(kv.Value)
 	if err != nil {
 		return rolloutChunkRecord{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/secret"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
@@ -46,7 +47,7 @@ func values(t *testing.T, s *Store) []byte {
 	for _, kv := range resp.Kvs {
 		all = append(all, kv.Value...)
 
-		if plain, err := expand(kv.Value); err == nil {
+		if plain, err := record.Expand(kv.Value); err == nil {
 			all = append(all, plain...)
 		}
 	}

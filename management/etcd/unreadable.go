@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -32,7 +33,6 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/jobs":       func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeJob(name, kv)) },
 	"v/vars":       decodes[variablesRecord],
 	"v/checksum":   decodes[variablesRecord],
-	"v/plans":      func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodePlan(name, kv)) },
 	"v/rollouts":   checkRollout,
 	"v/overlay":    decodes[overlayRecord],
 	"v/files":      decodes[fileRecord],
@@ -46,7 +46,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"x/secrets":    decodes[secretsRecord],
 	"x/deliveries": decodes[deliveryRecord],
 	"x/notified":   decodes[positionRecord],
-	"x/log":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(expand(kv.Value)) },
+	"x/log":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(record.Expand(kv.Value)) },
 	"x/tail":       func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
 }
 
@@ -214,8 +214,9 @@ func repairs(ctx context.Context, client *etcd.Client, key string) ([]etcd.Ops, 
 		return []etcd.Ops{{Then: []clientv3.Op{tombstone}}}, err
 	case kind == "jobs":
 		return s.removeJob(ctx, name)
-	case kind == "plans":
-		return []etcd.Ops{{Then: s.dropPlanOps(name)}}, nil
+	case kind == plan.Kind.Name:
+		inputs := clientv3.OpDelete(s.inputsKey(plan.InputsOf(name)))
+		return []etcd.Ops{{Then: []clientv3.Op{inputs, clientv3.OpDelete(full)}}}, nil
 	case kind == "rollouts":
 		// A chunk is of no use without the others.
 		id, _, _ := strings.Cut(name, "/")

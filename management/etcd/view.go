@@ -20,7 +20,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
@@ -49,8 +48,6 @@ type view struct {
 	variables   copyOnWrite[state.Scope, configuration.Vars]
 	variablesAt copyOnWrite[state.Scope, int64] // the revision of each scope
 	tables      *record.Tables                  // the records of the kinds
-	plans       map[string]plan.Plan
-	planList    []plan.Plan // of plans, the oldest first; nil after a change
 	rollouts    map[string]*storedRollout
 	rolloutList []rollout.Record // of rollouts, the oldest first; nil after a change
 	overlay     map[string]any   // replaced as a whole
@@ -93,7 +90,6 @@ func (v *view) reset() {
 	v.variables = copyOnWrite[state.Scope, configuration.Vars]{}
 	v.variablesAt = copyOnWrite[state.Scope, int64]{}
 	v.tables = record.NewTables(v.tables.Kinds())
-	v.plans, v.planList = map[string]plan.Plan{}, nil
 	v.rollouts, v.rolloutList = map[string]*storedRollout{}, nil
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.seq, v.own = 0, map[int64]bool{}
@@ -345,8 +341,6 @@ func (v *view) apply(e *clientv3.Event) {
 		err = v.applyJob(name, deleted, e.Kv)
 	case "vars":
 		err = v.applyVariables(state.Scope(name), deleted, e.Kv)
-	case "plans":
-		err = v.applyPlan(name, deleted, e.Kv)
 	case "rollouts":
 		err = v.applyRollout(name, deleted, e.Kv)
 	case "overlay":
@@ -567,7 +561,6 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		VariablesAt: v.variablesAt.share(),
 		ChecksumKey: v.checksumKey,
 		ConfigAt:    v.configAt,
-		Plans:       v.sortedPlans(),
 		Rollouts:    rollouts,
 		Overlay:     v.overlay,
 	}

@@ -13,26 +13,26 @@ import (
 // Rule is a rule of the groups that the job was judged by, and that it meets.
 type Rule struct {
 	// Group requires at least Minimum healthy nodes of the group Requires.
-	Group    string
-	Requires string
-	Minimum  int
+	Group    string `json:"group"`
+	Requires string `json:"requires"`
+	Minimum  int    `json:"minimum"`
 	// Joins: targets enter Group. Otherwise targets leave Requires.
-	Joins bool
+	Joins bool `json:"joins,omitempty"`
 	// Left is the number of healthy nodes of Requires, without the targets that the job
 	// takes first.
-	Left int
+	Left int `json:"left,omitempty"`
 	// Dependents is the number of nodes of Group that stay in service.
-	Dependents int
+	Dependents int `json:"dependents,omitempty"`
 }
 
 // Service lists the nodes that a job takes out of service in one group.
 type Service struct {
-	Group  string
-	Nodes  []string // in the order of the job
-	AtOnce int      // the largest number of them at a time
-	Before int      // the nodes of the group in service
+	Group  string   `json:"group"`
+	Nodes  []string `json:"nodes"`            // in the order of the job
+	AtOnce int      `json:"at_once"`          // the largest number of them at a time
+	Before int      `json:"before,omitempty"` // the nodes of the group in service
 	// RequiredBy are the groups that require it.
-	RequiredBy []string
+	RequiredBy []string `json:"required_by,omitempty"`
 }
 
 // rules returns the rules that the verb of the job was judged by. nodes are sorted by
@@ -133,11 +133,13 @@ func names(targets []job.Target) []string {
 // Expected is how long a job may take, measured by earlier ones.
 type Expected struct {
 	// Jobs is the number of jobs that were measured; 0: the time is not known.
-	Jobs int
+	Jobs int `json:"jobs"`
 	// Median, Shortest and Longest are the times for one node.
-	Median, Shortest, Longest time.Duration
+	Median   time.Duration `json:"median"`
+	Shortest time.Duration `json:"shortest"`
+	Longest  time.Duration `json:"longest"`
 	// Total is the median for all nodes of the job.
-	Total time.Duration
+	Total time.Duration `json:"total"`
 }
 
 // measured bounds the jobs that are measured, the newest ones.

@@ -9,53 +9,108 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 )
 
 // Plan is the durable record of a plan. The variables of its job are stored beside it.
 type Plan struct {
-	ID      string
-	Manager string // the identity of the manager that made it
-	Actor   string // the principal that made it
-	Created time.Time
-	Expires time.Time
+	ID      string    `json:"id"`
+	Manager string    `json:"manager"`         // the identity of the manager that made it
+	Actor   string    `json:"actor,omitempty"` // the principal that made it
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires"`
 
-	World
+	World `json:"world"`
+
 	// Helpers are the nodes that the job would hold besides its targets, as far as
 	// it can be claimed at once.
-	Helpers []string
+	Helpers []string `json:"helpers,omitempty"`
 	// Waits is the reason why the job would not begin at once; empty: it would.
-	Waits    string
-	Rules    []Rule
-	Service  []Service
-	Expected Expected
+	Waits    string    `json:"waits,omitempty"`
+	Rules    []Rule    `json:"rules,omitempty"`
+	Service  []Service `json:"service,omitempty"`
+	Expected Expected  `json:"expected,omitzero"`
 	// Check is the id of the job that checks the playbook against the nodes; empty: none.
-	Check string
+	Check string `json:"check,omitempty"`
 
-	Applied   string // the id of the job that carries it out; empty: none yet
-	AppliedBy string
-	AppliedAt time.Time
+	Applied   string    `json:"applied,omitempty"` // the id of the job that carries it out; empty: none yet
+	AppliedBy string    `json:"applied_by,omitempty"`
+	AppliedAt time.Time `json:"applied_at,omitzero"`
 
 	// Revision is the store's revision of this record; it is not stored.
-	Revision int64
+	Revision int64 `json:"-"`
+}
+
+// Kind are the stored plans, the oldest first. They are compressed: a plan may have thousands of
+// targets.
+var Kind = record.Kind[Plan]{
+	Name:    "plans",
+	Key:     func(p *Plan) string { return p.ID },
+	At:      func(p *Plan, revision int64) { p.Revision = revision },
+	Compare: func(a, b *Plan) int { return a.Created.Compare(b.Created) },
+	Codec:   record.Compressed[Plan]{},
+	Show: func(p *Plan, s record.Scope) *Plan {
+		if !p.Job.In(s) {
+			return nil
+		}
+
+		shown := p.Within(s)
+
+		return &shown
+	},
+}
+
+// InputsPrefix begins the names of the inputs of plans, among those of jobs: the same code encrypts
+// both, and a rotation of the key finds both.
+const InputsPrefix = "plan-"
+
+// InputsOf returns the name of the inputs of the job of a plan.
+func InputsOf(id string) string { return InputsPrefix + id }
+
+// Within returns the form of a plan in the scope: without the names of other nodes than its targets,
+// and without the numbers of nodes in groups that do not belong to the scope.
+func (p Plan) Within(s record.Scope) Plan {
+	p.Job = p.Job.Within(s)
+	p.Helpers, p.Waits = s.Names(p.Helpers), s.Text(p.Waits)
+	p.Ahead = slices.DeleteFunc(slices.Clone(p.Ahead), func(id string) bool { return !s.HasJob(id) })
+	p.Rules, p.Service = slices.Clone(p.Rules), slices.Clone(p.Service)
+
+	for i, r := range p.Rules {
+		if !s.OwnsGroup(r.Requires) {
+			p.Rules[i].Left = 0
+		}
+
+		if !s.OwnsGroup(r.Group) {
+			p.Rules[i].Dependents = 0
+		}
+	}
+
+	for i, service := range p.Service {
+		if !s.OwnsGroup(service.Group) {
+			p.Service[i].Before = 0
+		}
+	}
+
+	return p
 }
 
 // World is all that the effect of a job depends on, apart from its inputs.
 type World struct {
 	// Job is the job as it would be accepted, without an id.
-	Job     job.Job
-	Nodes   []Node // of the targets, in their order; an address without a node has none
-	Groups  inventory.Groups
-	HostCAs []string // the keys of the CAs for host certificates
+	Job     job.Job          `json:"job"`
+	Nodes   []Node           `json:"nodes,omitempty"` // of the targets, in their order; an address without a node has none
+	Groups  inventory.Groups `json:"groups,omitempty"`
+	HostCAs []string         `json:"host_cas,omitempty"` // the keys of the CAs for host certificates
 	// Ahead are the ids of the jobs before it on some of its nodes.
-	Ahead []string
+	Ahead []string `json:"ahead,omitempty"`
 }
 
 // Node is the part of a node that a job does not pin.
 type Node struct {
-	Name       string
-	State      inventory.State
-	HostKeys   []string
-	Duplicates []string
+	Name       string          `json:"name"`
+	State      inventory.State `json:"state,omitempty"`
+	HostKeys   []string        `json:"host_keys,omitempty"`
+	Duplicates []string        `json:"duplicates,omitempty"`
 }
 
 // NewWorld returns the world of a job that was decided on the snapshot.
@@ -107,7 +162,7 @@ func (p Plan) InUse(now time.Time) []string {
 func (p Plan) Open(now time.Time) bool { return p.Applied == "" && now.Before(p.Expires) }
 
 // Expired returns the ids of the plans that are over at that time.
-func Expired(plans []Plan, now time.Time) []string {
+func Expired(plans []*Plan, now time.Time) []string {
 	var ids []string
 	for _, p := range plans {
 		if !now.Before(p.Expires) {
@@ -116,16 +171,6 @@ func Expired(plans []Plan, now time.Time) []string {
 	}
 
 	return ids
-}
-
-// Find returns the plan of that id.
-func Find(plans []Plan, id string) (Plan, bool) {
-	i := slices.IndexFunc(plans, func(p Plan) bool { return p.ID == id })
-	if i < 0 {
-		return Plan{}, false
-	}
-
-	return plans[i], true
 }
 
 // Foreseen has the findings of the check of a plan.

@@ -251,11 +251,11 @@ func TestCheckOpen(t *testing.T) {
 		t.Errorf("at its end: %v", err)
 	}
 
-	if got := Expired([]Plan{p}, before); got != nil {
+	if got := Expired([]*Plan{&p}, before); got != nil {
 		t.Errorf("expired: %v", got)
 	}
 
-	if got := Expired([]Plan{p}, noon); !slices.Equal(got, []string{p.ID}) {
+	if got := Expired([]*Plan{&p}, noon); !slices.Equal(got, []string{p.ID}) {
 		t.Errorf("expired: %v", got)
 	}
 

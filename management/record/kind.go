@@ -62,6 +62,11 @@ type Any interface {
 type Scope interface {
 	// HasNode reports whether the node belongs to the scope.
 	HasNode(name string) bool
+	// HadNode reports whether the node belongs to the scope, or did while it was in the group,
+	// also if it is gone.
+	HadNode(name, group string) bool
+	// HasJob reports whether the scope has the job.
+	HasJob(id string) bool
 	// OwnsGroup reports whether all nodes of the group belong to the scope.
 	OwnsGroup(group string) bool
 	// Text returns the text without the names of nodes outside of the scope.

@@ -152,6 +152,8 @@ func TestDamagedRecords(t *testing.T) {
 type inScope []string
 
 func (s inScope) HasNode(name string) bool    { return slices.Contains(s, name) }
+func (s inScope) HadNode(name, _ string) bool { return s.HasNode(name) }
+func (inScope) HasJob(string) bool            { return false }
 func (inScope) OwnsGroup(string) bool         { return false }
 func (inScope) Text(text string) string       { return text }
 func (inScope) Names(names []string) []string { return names }

@@ -32,7 +32,9 @@ type Tx struct {
 	revision int64
 	guards   map[string]int64 // the revisions of records by their key in the store
 	kinds    map[string]bool  // kinds that were read as a whole
+	whole    bool             // everything in the store is a guard
 	writes   []Write
+	parts    []any
 	err      error // of the first write that could not be encoded
 }
 
@@ -65,6 +67,20 @@ func (tx *Tx) Guards() (records map[string]int64, kinds map[string]bool) { retur
 
 // Writes returns the writes, in their order.
 func (tx *Tx) Writes() ([]Write, error) { return tx.writes, tx.err }
+
+// GuardAll lets the commit fail if anything in the store is newer than Revision. It is for a decision
+// on what no kind has, see Base.
+func (tx *Tx) GuardAll() { tx.whole = true }
+
+// GuardsAll reports whether GuardAll was called.
+func (tx *Tx) GuardsAll() bool { return tx.whole }
+
+// Attach adds a part to the transaction that is no record of a kind, such as the inputs of a job. The
+// store knows the types of such parts.
+func (tx *Tx) Attach(part any) { tx.parts = append(tx.parts, part) }
+
+// Parts returns the parts of Attach, in their order.
+func (tx *Tx) Parts() []any { return tx.parts }
 
 func (tx *Tx) guard(path string, revision int64) { tx.guards[path] = revision }
 
@@ -112,7 +128,7 @@ func Decide[R any](
 		tx := NewTx(s)
 
 		result, err = decide(tx)
-		if err == nil && len(tx.writes) > 0 {
+		if err == nil && len(tx.writes)+len(tx.parts) > 0 {
 			revision, err = s.Commit(ctx, tx)
 		}
 

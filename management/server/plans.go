@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server/legacy"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
@@ -66,15 +67,10 @@ func (s *Server) getPlans(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	found := make([]*plan.Plan, len(v.Plans))
-	for i := range v.Plans {
-		found[i] = &v.Plans[i]
-	}
-
 	now, at := time.Now(), snapshotOf(v)
 
 	return rest.WriteList(w, r, q, planListing, rest.Contents[*plan.Plan, api.Plan]{
-		At: at, Tag: at.Tag(), Items: found, Show: func(p *plan.Plan) api.Plan { return planOf(*p, now) },
+		At: at, Tag: at.Tag(), Items: record.List(v, &plan.Kind), Show: func(p *plan.Plan) api.Plan { return planOf(*p, now) },
 	})
 }
 

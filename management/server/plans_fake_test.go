@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -78,9 +79,9 @@ func (m *fakeManager) Plan(ctx context.Context, c access.Caller, r job.Request) 
 	}
 
 	p.Revision = m.change(func(v *state.View) {
-		p.ID = planID(len(v.Plans) + 1)
+		p.ID = planID(len(record.List(v, &plan.Kind)) + 1)
 		p.Revision = v.Revision
-		v.Plans = append(append([]plan.Plan{}, v.Plans...), p)
+		v.View = record.Set(v.View, &plan.Kind, p.ID, &p)
 	})
 
 	return p, nil
@@ -91,12 +92,12 @@ func (m *fakeManager) FindPlan(v *state.View, id string) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 
-	p, ok := plan.Find(v.Plans, id)
-	if !ok {
-		return p, plan.Unknown(id, v.Jobs)
+	p := record.Get(v, &plan.Kind, id)
+	if p == nil {
+		return plan.Plan{}, plan.Unknown(id, v.Jobs)
 	}
 
-	return p, nil
+	return *p, nil
 }
 
 func (m *fakeManager) ApplyPlan(ctx context.Context, c access.Caller, id string) (job.Job, error) {
@@ -135,14 +136,8 @@ func (m *fakeManager) ApplyPlan(ctx context.Context, c access.Caller, id string)
 		j.Accepted, j.Revision = time.Unix(1700000000, 0).UTC(), v.Revision
 		v.Jobs = append(v.Jobs, &j)
 
-		plans := append([]plan.Plan{}, v.Plans...)
-		for i := range plans {
-			if plans[i].ID == id {
-				plans[i].Applied, plans[i].AppliedBy, plans[i].AppliedAt = j.ID, c.Principal, time.Now()
-			}
-		}
-
-		v.Plans = plans
+		p.Applied, p.AppliedBy, p.AppliedAt = j.ID, c.Principal, time.Now()
+		v.View = record.Set(v.View, &plan.Kind, id, &p)
 	})
 
 	m.mu.Lock()
@@ -165,14 +160,7 @@ func (m *fakeManager) DeletePlan(ctx context.Context, c access.Caller, id string
 	}
 
 	return m.change(func(v *state.View) {
-		var left []plan.Plan
-		for _, p := range v.Plans {
-			if p.ID != id {
-				left = append(left, p)
-			}
-		}
-
-		v.Plans = left
+		v.View = record.Set(v.View, &plan.Kind, id, nil)
 	}), nil
 }
 

@@ -98,14 +98,14 @@ func fillScoped(m *fakeManager) {
 			},
 			{ID: rolloutID("2"), Status: rollout.Running, Nodes: []rollout.Node{{Name: inside}, {Name: outside}}},
 		}
-		v.Plans = []plan.Plan{
+		v.View = record.WithList(v.View, &plan.Kind, []*plan.Plan{
 			{
 				ID: planID(1), Manager: fakeIdentity, Expires: time.Now().Add(time.Hour), Helpers: []string{outside},
 				World: plan.World{Job: jobs[0], Ahead: []string{"2", "4"}}, Waits: outside + " needed by job 2",
 			},
 			{ID: planID(2), Manager: fakeIdentity, World: plan.World{Job: jobs[1]}, Expires: time.Now().Add(time.Hour)},
 			{ID: planID(3), Manager: fakeIdentity, World: plan.World{Job: jobs[2]}, Expires: time.Now().Add(time.Hour)},
-		}
+		}...)
 		v.View = record.WithList(v.View, &state.Instances, &state.Instance{
 			Identity: cluster.Identity{ID: "hidden", Node: outside},
 		})

@@ -616,7 +616,7 @@ func (s confinedExplain) Node(
 	e.Jobs = nil
 
 	for i := range jobs {
-		if p.HasJob(&jobs[i]) {
+		if jobs[i].In(p) {
 			e.Jobs = append(e.Jobs, p.Job(jobs[i]))
 		}
 	}

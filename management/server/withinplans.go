@@ -21,7 +21,7 @@ func (s confinedPlans) Plan(ctx context.Context, c access.Caller, r job.Request)
 
 	made, err := s.whole.Plans.Plan(ctx, s.require(c, s.mayRequest(r)), r)
 
-	return s.part().Plan(made), s.hide(err)
+	return made.Within(s.part()), s.hide(err)
 }
 
 func (s confinedPlans) ApplyPlan(ctx context.Context, c access.Caller, id string) (job.Job, error) {

@@ -3,7 +3,6 @@
 package state
 
 import (
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 )
@@ -67,15 +65,9 @@ func NewPart(v *View, b Bounds) *Part {
 	}
 
 	for _, j := range v.Jobs {
-		if p.HasJob(j) {
+		if j.In(p) {
 			shown := p.Job(*j)
 			within.Jobs = append(within.Jobs, &shown)
-		}
-	}
-
-	for i := range v.Plans {
-		if p.HasJob(&v.Plans[i].Job) {
-			within.Plans = append(within.Plans, p.Plan(v.Plans[i]))
 		}
 	}
 
@@ -123,12 +115,14 @@ func (p *Part) HasVars(scope Scope) bool {
 	}
 }
 
-// HasJob reports whether all targets of the job belong to the part. The addresses of
-// a discover are those of no node.
-func (p *Part) HasJob(j *job.Job) bool {
-	outside := func(t job.Target) bool { return !p.bounds.ContainsTarget(t, job.Find(p.whole.Nodes, t.Name)) }
+// HadNode implements record.Scope.
+func (p *Part) HadNode(name, group string) bool {
+	return p.bounds.ContainsTarget(job.Target{Name: name, FromGroup: group}, job.Find(p.whole.Nodes, name))
+}
 
-	return !j.TakesAddrs() && !slices.ContainsFunc(j.Targets, outside)
+// HasJob implements record.Scope.
+func (p *Part) HasJob(id string) bool {
+	return slices.ContainsFunc(p.Jobs, func(j *job.Job) bool { return j.ID == id })
 }
 
 // HasRollout reports whether all nodes of the rollout belong to the part, or did at its start.
@@ -273,7 +267,7 @@ func (p *Part) Names(names []string) []string {
 // Show returns a record within the part, without the names of other nodes in its texts.
 func (p *Part) Show(n *inventory.Node) *inventory.Node {
 	text := p.Text(n.LastError)
-	verdict := p.verdict(n.Verification)
+	verdict := n.Verification.Reworded(p.Text)
 
 	if text == n.LastError && verdict == n.Verification && n.Before == nil {
 		return n
@@ -291,88 +285,8 @@ func (p *Part) Show(n *inventory.Node) *inventory.Node {
 	return &shown
 }
 
-// verdict returns a verdict without the names of other nodes; itself if it has none.
-func (p *Part) verdict(v *inventory.Verdict) *inventory.Verdict {
-	if v == nil {
-		return nil
-	}
-
-	text := p.Text(v.Reason)
-	if text == v.Reason {
-		return v
-	}
-
-	shown := *v
-	shown.Reason = text
-
-	return &shown
-}
-
-// Job returns a job that belongs to the part, without the names of others: those of
-// its helpers, and those in its texts.
-func (p *Part) Job(j job.Job) job.Job {
-	j.Helpers = p.Names(j.Helpers)
-	j.Message, j.Note, j.Reason = p.Text(j.Message), p.Text(j.Note), p.Text(j.Reason)
-	j.Warnings, j.Differences = p.Texts(j.Warnings), p.Texts(j.Differences)
-
-	runs := slices.Clone(j.Runs)
-	for i, r := range j.Runs {
-		runs[i].Message = p.Text(r.Message)
-		runs[i].Results = maps.Clone(r.Results)
-
-		for host, result := range r.Results {
-			if _, target := j.Target(host); !target && p.hides(host) {
-				delete(runs[i].Results, host)
-				continue
-			}
-
-			result.Message, result.Task = p.Text(result.Message), p.Text(result.Task)
-			result.Doubt = p.Text(result.Doubt)
-			runs[i].Results[host] = result
-		}
-	}
-
-	j.Runs, j.Outcomes = runs, maps.Clone(j.Outcomes)
-
-	for host, o := range j.Outcomes {
-		o.Error, o.Reason, o.Verdict = p.Text(o.Error), p.Text(o.Reason), p.verdict(o.Verdict)
-		j.Outcomes[host] = o
-	}
-
-	return j
-}
-
-// Plan returns a plan that belongs to the part with all targets, without the names of
-// other nodes and without the numbers of nodes in groups that do not.
-func (p *Part) Plan(whole plan.Plan) plan.Plan {
-	whole.Job = p.Job(whole.Job)
-	whole.Helpers, whole.Waits = p.Names(whole.Helpers), p.Text(whole.Waits)
-
-	shown := func(id string) bool {
-		return slices.ContainsFunc(p.Jobs, func(j *job.Job) bool { return j.ID == id })
-	}
-	whole.Ahead = slices.DeleteFunc(slices.Clone(whole.Ahead), func(id string) bool { return !shown(id) })
-
-	whole.Rules, whole.Service = slices.Clone(whole.Rules), slices.Clone(whole.Service)
-
-	for i, r := range whole.Rules {
-		if !p.bounds.OwnsGroup(r.Requires) {
-			whole.Rules[i].Left = 0
-		}
-
-		if !p.bounds.OwnsGroup(r.Group) {
-			whole.Rules[i].Dependents = 0
-		}
-	}
-
-	for i, s := range whole.Service {
-		if !p.bounds.OwnsGroup(s.Group) {
-			whole.Service[i].Before = 0
-		}
-	}
-
-	return whole
-}
+// Job returns the form of a job that belongs to the part.
+func (p *Part) Job(j job.Job) job.Job { return j.Within(p) }
 
 // Changes returns the changes that the part shows. A node that leaves the part is gone, and so
 // is a record that leaves it with its own change.
@@ -407,10 +321,10 @@ func (p *Part) change(c *Change) bool {
 		return c.Node != nil || c.Was != nil
 	case ChangeJobs:
 		if c.Job == nil {
-			return c.WasJob != nil && p.HasJob(c.WasJob)
+			return c.WasJob != nil && c.WasJob.In(p)
 		}
 
-		if !p.HasJob(c.Job) {
+		if !c.Job.In(p) {
 			return false
 		}
 

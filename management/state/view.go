@@ -11,7 +11,6 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 )
@@ -33,8 +32,6 @@ type View struct {
 	VariablesAt map[Scope]int64
 	// ChecksumKey is the key of the checksums of variables; zero: none can be made.
 	ChecksumKey configuration.ChecksumKey
-	// Plans are the stored plans, the oldest first.
-	Plans []plan.Plan
 	// Rollouts are the stored rollouts, the oldest first.
 	Rollouts []rollout.Record
 	// Overlay are the configuration keys set at run time.
@@ -43,6 +40,10 @@ type View struct {
 	// overlay or in an instance's file; 0: never changed.
 	ConfigAt int64
 }
+
+// ViewOf returns the view that a transaction on the store of the manager reads. What is read of it
+// without the transaction is no guard, see record.Tx.GuardAll.
+func ViewOf(tx *record.Tx) *View { return tx.Base().(*View) }
 
 // Busy reports whether a job is queued or runs.
 func (v *View) Busy() bool {

@@ -21,6 +21,9 @@ type Store struct {
 	// Base, unless nil, returns what Latest returns, e.g. a view with nodes and jobs.
 	Base func(records record.View, revision int64) record.Reader
 
+	// Attached, unless nil, is called at each commit for each part that is attached to it.
+	Attached func(part any)
+
 	mu       sync.Mutex
 	tables   *record.Tables
 	revision int64
@@ -86,6 +89,10 @@ func (s *Store) Commit(_ context.Context, tx *record.Tx) (int64, error) {
 		}
 	}
 
+	if tx.GuardsAll() && s.revision > tx.Revision() {
+		return 0, inventory.Errorf(inventory.KindConflict, "a record has changed")
+	}
+
 	for kind := range kinds {
 		if s.newest[kind] > tx.Revision() {
 			return 0, inventory.Errorf(inventory.KindConflict, "a record of the kind %s has changed", kind)
@@ -94,6 +101,12 @@ func (s *Store) Commit(_ context.Context, tx *record.Tx) (int64, error) {
 
 	s.revision++
 	s.commits++
+
+	if s.Attached != nil {
+		for _, part := range tx.Parts() {
+			s.Attached(part)
+		}
+	}
 
 	for _, w := range writes {
 		if err := s.apply(w); err != nil {
