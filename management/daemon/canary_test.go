@@ -340,6 +340,7 @@ func (s *site) checkAnswers(plan, rollout string) {
 			answered++
 		case strings.HasSuffix(p.Path, "/diff") && code == http.StatusNotFound: // a-1 is not in service
 		case p.Path == api.PathRepositoryDiff && code == http.StatusConflict: // it has no repository
+		case strings.HasPrefix(p.Path, pathLamps) && code == http.StatusNotFound: // there are none
 		default:
 			s.t.Errorf("%s: %d %s", path, code, text)
 		}
