@@ -21,9 +21,7 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 	})
 	all := step.Executors{
 		job.StepPlaybook: playbooks,
-		job.StepProbe: probe.New(probe.Options{
-			State: d.store, Inputs: d.store, Prober: d.runner.prober, Settings: settings,
-		}),
+		job.StepProbe:    probe.New(probe.Options{State: d.store, Prober: d.runner.prober, Settings: settings}),
 		job.StepAppear: appear.New(appear.Options{
 			State: d.store, Store: d.store, Settings: settings, Keys: playbooks.HostKeys,
 		}),

@@ -619,9 +619,7 @@ func (b *bench) options(s Store) Options {
 		Records: b.records(),
 		Executors: step.Executors{
 			job.StepPlaybook: playbooks,
-			job.StepProbe: probe.New(probe.Options{
-				State: b.store, Inputs: s, Prober: &b.prober, Settings: settings,
-			}),
+			job.StepProbe:    probe.New(probe.Options{State: b.store, Prober: &b.prober, Settings: settings}),
 			job.StepAppear: appear.New(appear.Options{
 				State: b.store, Store: s, Settings: settings, Keys: playbooks.HostKeys,
 			}),

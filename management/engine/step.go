@@ -21,7 +21,7 @@ import (
 
 // executeStep takes the job's last run to its end, from wherever its executor has got, and records the end.
 func (e *Engine) executeStep(ctx context.Context, j job.Job) error {
-	s := step.New(e.state, j, len(j.Runs)-1)
+	s := step.New(e.state, e.store, j, len(j.Runs)-1)
 
 	executor, err := e.executors.Get(s.Run().Kind)
 	if err != nil {
@@ -98,7 +98,7 @@ func (e *Engine) takeOver(ctx context.Context, s step.Step, outlives bool) (step
 		return err
 	})
 
-	return step.New(e.state, taken, s.Index), err
+	return step.New(e.state, e.store, taken, s.Index), err
 }
 
 // events implements step.Events: it writes into the logs of the job.

@@ -55,7 +55,7 @@ func (j Job) BatchOf(name string) (number, of int) {
 // inBatches plans the verb for one batch after the other. A batch begins only if
 // nothing stops the job, the failures so far are within the limit, and the rules
 // of the groups allow it. The targets of the other batches stay as they are.
-func (p *planner) inBatches(v Verb) Step {
+func (p *Planner) inBatches(v Verb) Step {
 	var (
 		batches  = p.Batches()
 		outcomes = map[string]inventory.Outcome{}
@@ -72,7 +72,7 @@ func (p *planner) inBatches(v Verb) Step {
 			}
 		}
 
-		step := v.plan(part)
+		step := v.Plan(part)
 		if step.Kind != "" {
 			return step
 		}
@@ -95,7 +95,7 @@ func (p *planner) inBatches(v Verb) Step {
 }
 
 // begun reports whether a run of the job was on a target of the batches.
-func (p *planner) begun(batches [][]Target) bool {
+func (p *Planner) begun(batches [][]Target) bool {
 	return slices.ContainsFunc(batches, func(batch []Target) bool { return len(runsOn(p.Runs, batch)) > 0 })
 }
 
@@ -114,7 +114,7 @@ func runsOn(runs []Run, batch []Target) []Run {
 
 // batch returns a planner for the batch alone. Once a later batch has begun, the
 // batch is over: neither a stop nor the rules of today change its end.
-func (p *planner) batch(targets []Target, over bool) *planner {
+func (p *Planner) batch(targets []Target, over bool) *Planner {
 	part := *p
 	part.Targets = targets
 	part.Runs = runsOn(p.Runs, targets)
@@ -137,7 +137,7 @@ func (pastRules) MayLeave([]string) error {
 func (pastRules) MayBegin([]Target) error { return nil }
 
 // obstacle returns why the next batch does not begin, or "".
-func (p *planner) obstacle(batch []Target, failures int) (Cause, string) {
+func (p *Planner) obstacle(batch []Target, failures int) (Cause, string) {
 	switch {
 	case p.stop != "":
 		return p.stop, p.stopMessage
@@ -154,7 +154,7 @@ func (p *planner) obstacle(batch []Target, failures int) (Cause, string) {
 }
 
 // endEarly ends the job with targets that were not begun.
-func (p *planner) endEarly(
+func (p *Planner) endEarly(
 	failed []Step, rest []Target, cause Cause, why string, outcomes map[string]inventory.Outcome,
 ) Step {
 	names := make([]string, len(rest))
@@ -364,7 +364,7 @@ func (j Job) Serving(nodes []*inventory.Node) []*inventory.Node {
 	}
 
 	v := j.verb()
-	p := planner{Job: j, row: v.Row, rules: pastRules{}}
+	p := Planner{Job: j, row: v.Row, rules: pastRules{}}
 	p.Runs, _ = begun(j.Runs)
 	serving := slices.Clone(nodes)
 
@@ -380,7 +380,7 @@ func (j Job) Serving(nodes []*inventory.Node) []*inventory.Node {
 				continue
 			}
 
-			if outcomes = v.plan(part).Outcomes; outcomes == nil {
+			if outcomes = v.Plan(part).Outcomes; outcomes == nil {
 				continue
 			}
 		}

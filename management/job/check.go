@@ -13,9 +13,9 @@ import (
 // ansibleOutcome adjusts the outcome of a target to the options of ansible-playbook: a
 // check leaves the node as it was, and the result of some tasks is no configuration
 // of a job.
-func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcome {
+func (p *Planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcome {
 	verifies := p.verb().Row.Verifies
-	o.AsBefore = verifies && !p.verificationChanged(t.Name) || p.Check && !p.executedOn(t.Name)
+	o.AsBefore = o.AsBefore || verifies && !p.verificationChanged(t.Name) || p.Check && !p.executedOn(t.Name)
 
 	switch {
 	case o.AsBefore, verifies:
@@ -43,7 +43,7 @@ func (p *planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcom
 }
 
 // configured returns the configuration that the job has applied to the target.
-func (p *planner) configured(t Target, group string) *inventory.Configured {
+func (p *Planner) configured(t Target, group string) *inventory.Configured {
 	c := inventory.Configured{
 		Configuration: inventory.Configuration{
 			Playbooks: p.PlaybookDigest, Commit: p.Commit, Group: group, Variables: t.Variables,
@@ -63,7 +63,7 @@ func (p *planner) configured(t Target, group string) *inventory.Configured {
 }
 
 // mayHaveChanged reports whether a run of the job may have changed the host.
-func (p *planner) mayHaveChanged(host string) bool {
+func (p *Planner) mayHaveChanged(host string) bool {
 	return slices.ContainsFunc(p.Runs, func(r Run) bool {
 		return !r.NotBegun && !r.Phase.Verifies() && r.Results[host].mayHaveChanged()
 	})
@@ -71,7 +71,7 @@ func (p *planner) mayHaveChanged(host string) bool {
 
 // executedOn reports whether a task of a check was executed on the host, because it
 // has check_mode: false, and may have changed it.
-func (p *planner) executedOn(host string) bool {
+func (p *Planner) executedOn(host string) bool {
 	for _, r := range p.Runs {
 		if r.Results[host].Executed > 0 {
 			return true
@@ -83,7 +83,7 @@ func (p *planner) executedOn(host string) bool {
 
 // verificationChanged reports whether a task of site.yml was executed on the host, and has
 // reported a change.
-func (p *planner) verificationChanged(host string) bool {
+func (p *Planner) verificationChanged(host string) bool {
 	return slices.ContainsFunc(p.Runs, func(r Run) bool {
 		res := r.Results[host]
 
@@ -96,7 +96,7 @@ func (p *planner) verificationChanged(host string) bool {
 
 // describeCheck returns the message of a check that succeeded, and a note with the
 // number of tasks that would change each host.
-func (p *planner) describeCheck() (message, note string) {
+func (p *Planner) describeCheck() (message, note string) {
 	var executed, would []string
 
 	for _, t := range p.Targets {

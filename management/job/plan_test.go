@@ -493,7 +493,7 @@ func TestPlan(t *testing.T) {
 			appear  10.0.0.1:cluster-node
 			> absent
 			Errored absent
-			reason: site.yml failed on 10.0.0.2: unreachable: timed out;  ended with status 0`},
+			reason: site.yml failed on 10.0.0.2: unreachable: timed out; appear ended with status 0`},
 		{"a playbook that has nothing for hosts being prepared",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
 			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node
@@ -565,7 +565,7 @@ func TestPlan(t *testing.T) {
 			undo discover-undo.yml 10.0.0.1:cluster-node
 			> failed 10.0.0.1=unreachable
 			Errored absent
-			reason:  ended with status 0; not restored to the state before: 10.0.0.1: unreachable: timed out`},
+			reason: appear ended with status 0; not restored to the state before: 10.0.0.1: unreachable: timed out`},
 		{"a discover that is interrupted restores every host that it may have changed",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -", "10.0.0.2 - -"), nobodyMinds, `
 			probe  10.0.0.1:cluster-node 10.0.0.2:cluster-node

@@ -106,7 +106,7 @@ type Rules interface {
 // Plan returns the next step of a Running job. It decides from the record and the
 // rules alone, so any instance can continue the job. Every run in j.Runs must have ended.
 func Plan(j Job, now time.Time, rules Rules) Step {
-	p := planner{Job: j, rules: rules, now: now}
+	p := Planner{Job: j, rules: rules, now: now}
 	p.Runs, _ = begun(j.Runs)
 
 	switch {
@@ -124,11 +124,11 @@ func Plan(j Job, now time.Time, rules Rules) Step {
 		return p.inBatches(v)
 	}
 
-	return v.plan(&p)
+	return v.Plan(&p)
 }
 
-// planner holds the facts that the plans of all verbs use.
-type planner struct {
+// Planner holds the facts that the plans of all verbs use.
+type Planner struct {
 	Job
 	row         inventory.Transition
 	rules       Rules
@@ -138,7 +138,7 @@ type planner struct {
 }
 
 // last returns the newest run of the phase, or nil.
-func (p *planner) last(phase Phase) *Run {
+func (p *Planner) last(phase Phase) *Run {
 	for i := len(p.Runs) - 1; i >= 0; i-- {
 		if p.Runs[i].Phase == phase {
 			return &p.Runs[i]
@@ -148,7 +148,7 @@ func (p *planner) last(phase Phase) *Run {
 	return nil
 }
 
-func (p *planner) count(phase Phase) int {
+func (p *Planner) count(phase Phase) int {
 	n := 0
 	for _, r := range p.Runs {
 		if r.Phase == phase {
@@ -170,14 +170,14 @@ func (r Run) unreached(n string) bool { return r.Results[n].unreached() }
 
 // run returns a step that runs the job's playbook on the selected targets, each in
 // the group that group returns.
-func (p *planner) run(phase Phase, playbook string, group func(Target) string, selected func(Target) bool) Step {
+func (p *Planner) run(phase Phase, playbook string, group func(Target) string, selected func(Target) bool) Step {
 	return p.runOf(p.pinned, phase, playbook, group, selected)
 }
 
 // runOf is run with the playbooks that digest returns for a target in its group.
 // The step has the selected targets with the digest and the tags of the first; the
 // others need further steps.
-func (p *planner) runOf(
+func (p *Planner) runOf(
 	digest func(Target, string) string, phase Phase, playbook string,
 	group func(Target) string, selected func(Target) bool,
 ) Step {
@@ -207,14 +207,14 @@ func (p *planner) runOf(
 }
 
 // pinned returns the playbooks that the job was accepted with.
-func (p *planner) pinned(Target, string) string { return p.PlaybookDigest }
+func (p *Planner) pinned(Target, string) string { return p.PlaybookDigest }
 
 // own returns the playbooks that clean the target of the group.
-func (p *planner) own(t Target, group string) string { return p.CleansWith(t, group) }
+func (p *Planner) own(t Target, group string) string { return p.CleansWith(t, group) }
 
 // attempts returns the runs of the phase with the target in the group, oldest
 // first.
-func (p *planner) attempts(phase Phase, t Target, group string) []*Run {
+func (p *Planner) attempts(phase Phase, t Target, group string) []*Run {
 	var runs []*Run
 	for i := range p.Runs {
 		r := &p.Runs[i]
@@ -231,7 +231,7 @@ func (p *planner) attempts(phase Phase, t Target, group string) []*Run {
 }
 
 // lastOf returns the last of the attempts, or nil.
-func (p *planner) lastOf(phase Phase, t Target, group string) *Run {
+func (p *Planner) lastOf(phase Phase, t Target, group string) *Run {
 	runs := p.attempts(phase, t, group)
 	if len(runs) == 0 {
 		return nil
@@ -241,14 +241,14 @@ func (p *planner) lastOf(phase Phase, t Target, group string) *Run {
 }
 
 // cleaned reports whether a run of the phase has cleaned the target of the group.
-func (p *planner) cleaned(phase Phase, t Target, group string) bool {
+func (p *Planner) cleaned(phase Phase, t Target, group string) bool {
 	return slices.ContainsFunc(p.attempts(phase, t, group), func(r *Run) bool { return r.succeeded(t.Name) })
 }
 
 // clean returns the next step of cleaning in the phase: each target that carries
 // a group without an attempt, in the first such group. The step has no hosts
 // once everything was attempted.
-func (p *planner) clean(phase Phase, groups func(Target) []string) Step {
+func (p *Planner) clean(phase Phase, groups func(Target) []string) Step {
 	next := func(t Target) string {
 		for _, g := range groups(t) {
 			if len(p.attempts(phase, t, g)) == 0 {
@@ -264,7 +264,7 @@ func (p *planner) clean(phase Phase, groups func(Target) []string) Step {
 
 // failure returns why the job does not go on: the failure of the run, or else
 // the stop.
-func (p *planner) failure(r *Run) (Cause, string) {
+func (p *Planner) failure(r *Run) (Cause, string) {
 	if r == nil || done(r) {
 		return p.stop, p.stopMessage
 	}
@@ -287,6 +287,9 @@ func (p *planner) failure(r *Run) (Cause, string) {
 	return cause, r.describeFailure()
 }
 
+// does returns the playbook of the run, or its purpose if it has none.
+func (r *Run) does() string { return cmp.Or(r.Playbook, string(r.Phase)) }
+
 // describeFailure names the hosts on which the run failed. The results of the
 // hosts explain more than the exit status does.
 func (r *Run) describeFailure() string {
@@ -301,14 +304,14 @@ func (r *Run) describeFailure() string {
 
 	switch {
 	case len(parts) == 0 && r.Message != "":
-		return r.Playbook + " broke off: " + r.Message
+		return r.does() + " broke off: " + r.Message
 	case len(parts) == 0:
-		return fmt.Sprintf("%s ended with status %d", r.Playbook, r.Code)
+		return fmt.Sprintf("%s ended with status %d", r.does(), r.Code)
 	case len(parts) > most:
 		parts = append(parts[:most], "and "+inventory.Count(len(parts)-most, "more host", "more hosts"))
 	}
 
-	return r.Playbook + " failed on " + strings.Join(parts, "; ")
+	return r.does() + " failed on " + strings.Join(parts, "; ")
 }
 
 // describe returns the failure of one host in one line.
@@ -347,7 +350,7 @@ func hostFailure(r *Run, name, message string) string {
 }
 
 // end returns the last step of the job.
-func (p *planner) end(cause Cause, message string, outcomes map[string]inventory.Outcome) Step {
+func (p *Planner) end(cause Cause, message string, outcomes map[string]inventory.Outcome) Step {
 	s := Step{Status: Complete, Cause: cause, Message: message, Outcomes: outcomes}
 
 	for name, o := range outcomes {
@@ -387,7 +390,7 @@ func (p *planner) end(cause Cause, message string, outcomes map[string]inventory
 
 // playbooksAfter returns the digests of the playbooks that configured the target,
 // by each group that it carries with the outcome.
-func (p *planner) playbooksAfter(t Target, o inventory.Outcome) map[string]string {
+func (p *Planner) playbooksAfter(t Target, o inventory.Outcome) map[string]string {
 	digests := map[string]string{}
 	for _, g := range (inventory.Node{Residue: o.Residue, Group: o.Group}).Carries() {
 		d := t.Playbooks[g]
@@ -416,7 +419,7 @@ func (p *planner) playbooksAfter(t Target, o inventory.Outcome) map[string]strin
 }
 
 // each returns an outcome for every target.
-func (p *planner) each(outcome func(Target) inventory.Outcome) map[string]inventory.Outcome {
+func (p *Planner) each(outcome func(Target) inventory.Outcome) map[string]inventory.Outcome {
 	outcomes := make(map[string]inventory.Outcome, len(p.Targets))
 	for _, t := range p.Targets {
 		outcomes[t.Name] = outcome(t)
@@ -426,7 +429,7 @@ func (p *planner) each(outcome func(Target) inventory.Outcome) map[string]invent
 }
 
 // inService is the outcome of a target that was configured by this job.
-func (p *planner) inService(t Target) inventory.Outcome {
+func (p *Planner) inService(t Target) inventory.Outcome {
 	return inventory.Outcome{Status: p.row.Success, Group: t.Group, Applied: p.ID}
 }
 
@@ -435,7 +438,7 @@ func (p *planner) inService(t Target) inventory.Outcome {
 // status, or its Dirty status if the cleanup fails, is skipped by a second cancel,
 // or would break a group rule. The other targets get the outcome that others
 // returns.
-func (p *planner) undo(
+func (p *Planner) undo(
 	failed *Run, group func(Target) string, digest func(Target, string) string,
 	dirty func(Target) bool, others func(Target) inventory.Outcome,
 ) Step {
@@ -509,7 +512,7 @@ func (p *planner) undo(
 // inPlace is the plan of verbs that run one playbook on nodes in service. Every
 // target stays in service. undone begins the error of a target without a failure
 // of its own.
-func (p *planner) inPlace(phase Phase, playbook, undone string) Step {
+func (p *Planner) inPlace(phase Phase, playbook, undone string) Step {
 	run := p.last(phase)
 	if run == nil && p.stop == "" {
 		return p.run(phase, playbook, newGroup, everyTarget)
@@ -537,18 +540,44 @@ func (p *planner) inPlace(phase Phase, playbook, undone string) Step {
 	}))
 }
 
+// Once is the plan of verbs that have one step on every target, which leaves the record of a node as it was.
+func (p *Planner) Once(kind StepKind, phase Phase) Step {
+	run := p.last(phase)
+	if run == nil && p.stop == "" {
+		step := p.run(phase, "", formerGroup, everyTarget)
+		step.Kind = kind
+
+		return step
+	}
+
+	cause, message := p.failure(run)
+	if done(run) {
+		cause, message = "", "" // the stop came after the end
+	}
+
+	return p.end(cause, message, p.each(func(t Target) inventory.Outcome {
+		o := inventory.Outcome{Status: t.From, Group: t.FromGroup, AsBefore: true}
+		if run == nil || !run.succeeded(t.Name) {
+			o.Error = hostFailure(run, t.Name, message)
+			o.Reason = o.Error
+		}
+
+		return o
+	}))
+}
+
 // carried returns the groups with configuration that the target may carry.
 func carried(t Target) []string {
 	return inventory.Node{Residue: t.Residue, Group: t.FromGroup}.Carries()
 }
 
 // uncleaned returns the groups the target still carries after the runs so far.
-func (p *planner) uncleaned(t Target) []string {
+func (p *Planner) uncleaned(t Target) []string {
 	return slices.DeleteFunc(carried(t), func(g string) bool { return p.cleaned(PhaseCleanup, t, g) })
 }
 
 // worstCleanup returns the first cleanup that failed, else the last one.
-func (p *planner) worstCleanup() *Run {
+func (p *Planner) worstCleanup() *Run {
 	for i := range p.Runs {
 		if r := &p.Runs[i]; r.Phase == PhaseCleanup && !done(r) {
 			return r

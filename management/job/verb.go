@@ -31,7 +31,7 @@ const (
 // To add a verb, add a row to inventory.Lifecycle and a file that registers one value.
 type Verb struct {
 	Name inventory.Verb
-	// Row is the verb's row of the lifecycle table. register sets it.
+	// Row is the verb's row of the lifecycle table. Register sets it.
 	Row inventory.Transition
 	// Steps are the kinds of step that the verb may have. Their executors are asked before a
 	// job is accepted.
@@ -69,8 +69,8 @@ type Verb struct {
 	defaults func(*Job)
 	// defaultGroup: a request without a group gets the one the rules suggest.
 	defaultGroup bool
-	// plan returns the next step of a running job.
-	plan func(*planner) Step
+	// Plan returns the next step of a running job.
+	Plan func(*Planner) Step
 	// Next describes, for a verb that changes no status, how a running job ends.
 	Next string
 }
@@ -78,9 +78,9 @@ type Verb struct {
 // verbs holds the registered verbs by name.
 var verbs = map[inventory.Verb]Verb{}
 
-// register adds a verb during the initialization of the package. It panics if
+// Register adds a verb during the initialization of a package. It panics if
 // the lifecycle table has no row for the verb.
-func register(v Verb) {
+func Register(v Verb) {
 	row, ok := inventory.TransitionOf(v.Name)
 	if !ok {
 		panic("job: no row in inventory.Lifecycle for the verb " + string(v.Name))

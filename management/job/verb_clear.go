@@ -11,17 +11,17 @@ import (
 func init() {
 	// Clear cleans quarantined nodes and trusts them again. Force skips
 	// the cleanup and needs the operator's reason.
-	register(Verb{
+	Register(Verb{
 		Name:      inventory.VerbClear,
 		Steps:     []StepKind{StepPlaybook},
 		Playbooks: []string{PlaybookCleanup},
 		Helps:     true,
 		Cleans:    true,
-		plan:      (*planner).clear,
+		Plan:      (*Planner).clear,
 	})
 }
 
-func (p *planner) clear() Step {
+func (p *Planner) clear() Step {
 	// The operator has cleaned the host. The record keeps the residue nevertheless.
 	if p.Force {
 		return p.end("", "", p.each(func(t Target) inventory.Outcome {
@@ -68,7 +68,7 @@ func (p *planner) clear() Step {
 }
 
 // describeCleared lists the groups of which each cleared target was cleaned.
-func (p *planner) describeCleared(outcomes map[string]inventory.Outcome) string {
+func (p *Planner) describeCleared(outcomes map[string]inventory.Outcome) string {
 	const most = 8 // targets in one note
 
 	var parts []string

@@ -11,7 +11,7 @@ import (
 func init() {
 	// Commission configures nodes and brings them into service. A batch is one
 	// operation: if one node fails, all are cleaned, unless OnFailure limits that.
-	register(Verb{
+	Register(Verb{
 		Name:         inventory.VerbCommission,
 		Steps:        []StepKind{StepPlaybook},
 		Playbooks:    []string{PlaybookSite, PlaybookCleanup},
@@ -26,11 +26,11 @@ func init() {
 				j.OnFailure = inventory.OnFailureBatch
 			}
 		},
-		plan: (*planner).commission,
+		Plan: (*Planner).commission,
 	})
 }
 
-func (p *planner) commission() Step {
+func (p *Planner) commission() Step {
 	configured := p.last(PhaseConfigure)
 
 	switch {
@@ -63,7 +63,7 @@ func (p *planner) commission() Step {
 
 // beforeConfigure cleans residue of earlier verbs, group by group, and then
 // configures the targets.
-func (p *planner) beforeConfigure() Step {
+func (p *Planner) beforeConfigure() Step {
 	// Residue of another group would break the new configuration.
 	last := p.last(PhaseResidue)
 	if last != nil && !done(last) {
@@ -82,14 +82,14 @@ func (p *planner) beforeConfigure() Step {
 }
 
 // notConfigured ends the job before any target was configured.
-func (p *planner) notConfigured(failed *Run) Step {
+func (p *Planner) notConfigured(failed *Run) Step {
 	cause, message := p.failure(failed)
 
 	return p.end(cause, message, p.each(func(t Target) inventory.Outcome { return p.untouched(failed, t) }))
 }
 
 // untouched is the outcome of a target that was not configured, because of the run.
-func (p *planner) untouched(failed *Run, t Target) inventory.Outcome {
+func (p *Planner) untouched(failed *Run, t Target) inventory.Outcome {
 	_, message := p.failure(failed)
 
 	return inventory.Outcome{
@@ -103,6 +103,6 @@ func (p *planner) untouched(failed *Run, t Target) inventory.Outcome {
 func residue(t Target) []string { return t.Residue }
 
 // residueLeft returns the residue the target still carries.
-func (p *planner) residueLeft(t Target) []string {
+func (p *Planner) residueLeft(t Target) []string {
 	return slices.DeleteFunc(slices.Clone(t.Residue), func(g string) bool { return p.cleaned(PhaseResidue, t, g) })
 }

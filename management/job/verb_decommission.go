@@ -7,18 +7,18 @@ import "github.com/contiv/cluster/inventory"
 func init() {
 	// Decommission takes nodes out of service and cleans them. The cleanup is best
 	// effort: a dead host can be decommissioned, and its residue is remembered.
-	register(Verb{
+	Register(Verb{
 		Name:      inventory.VerbDecommission,
 		Steps:     []StepKind{StepPlaybook},
 		Playbooks: []string{PlaybookCleanup},
 		Leaves:    true,
 		Helps:     true,
 		Cleans:    true,
-		plan:      (*planner).decommission,
+		Plan:      (*Planner).decommission,
 	})
 }
 
-func (p *planner) decommission() Step {
+func (p *Planner) decommission() Step {
 	cleanup := p.worstCleanup()
 
 	// Best effort: the failure of one round does not spare the next.

@@ -14,17 +14,17 @@ func init() {
 	// Discover tries to reach hosts by address, prepares those that accept a login,
 	// and waits until they appear as nodes. It restores the hosts that it has changed
 	// and that do not appear.
-	register(Verb{
+	Register(Verb{
 		Name:          inventory.VerbDiscover,
 		Steps:         []StepKind{StepProbe, StepPlaybook, StepAppear},
 		Playbooks:     []string{PlaybookSite},
 		InstallsAgent: true,
-		plan:          (*planner).discover,
+		Plan:          (*Planner).discover,
 		Next:          "ends when every address has appeared as a Discovered node, or when its time is over",
 	})
 }
 
-func (p *planner) discover() Step {
+func (p *Planner) discover() Step {
 	probed, configured, appeared := p.last(PhaseProbe), p.last(PhaseConfigure), p.last(PhaseAppear)
 
 	// A record of an earlier version may have no probe.
@@ -86,7 +86,7 @@ func (p *planner) discover() Step {
 
 // configureReachable returns the step that configures the hosts that accept a
 // login, or the end of the job if there is none.
-func (p *planner) configureReachable(probed *Run) Step {
+func (p *Planner) configureReachable(probed *Run) Step {
 	if p.stop != "" {
 		return p.end(p.stop, p.stopMessage, nil)
 	}
@@ -105,7 +105,7 @@ func (p *planner) configureReachable(probed *Run) Step {
 
 // unreachable names the hosts that the probe could not log in to, with the
 // reasons, or returns "". Silent addresses of a range do not count.
-func (p *planner) unreachable(probed *Run) string {
+func (p *Planner) unreachable(probed *Run) string {
 	const most = 5 // hosts in one message
 
 	var parts []string
@@ -155,7 +155,7 @@ func brokeOff(r *Run) bool { return !done(r) && !failedOn(r) }
 // changed and that have not appeared. The playbook is always the bundled one: a
 // cleanup.yml of the site may act on services of a node that is in the range. It
 // restores what the same job has recorded there, and nothing else.
-func (p *planner) endDiscover(cause Cause, message string) Step {
+func (p *Planner) endDiscover(cause Cause, message string) Step {
 	if unreachable := p.unreachable(p.last(PhaseProbe)); unreachable != "" {
 		cause, message = cmp.Or(cause, CauseFailed), also(unreachable, message)
 	}
@@ -191,7 +191,7 @@ func (p *planner) endDiscover(cause Cause, message string) Step {
 
 // leftPrepared reports whether the job may have changed the target, and the target
 // has not appeared.
-func (p *planner) leftPrepared(t Target) bool {
+func (p *Planner) leftPrepared(t Target) bool {
 	configured, appeared := p.last(PhaseConfigure), p.last(PhaseAppear)
 	if configured.NotBegun || appeared != nil && appeared.succeeded(t.Name) {
 		return false

@@ -7,17 +7,17 @@ import "github.com/contiv/cluster/inventory"
 func init() {
 	// Forget removes the agent from nodes, then their records. Records alone are
 	// removed without a job.
-	register(Verb{
+	Register(Verb{
 		Name:         inventory.VerbForget,
 		Steps:        []StepKind{StepPlaybook},
 		Playbooks:    []string{PlaybookCleanup},
 		Helps:        true,
 		RemovesAgent: true,
-		plan:         (*planner).forget,
+		Plan:         (*Planner).forget,
 	})
 }
 
-func (p *planner) forget() Step {
+func (p *Planner) forget() Step {
 	removed := p.last(PhaseCleanup)
 	if removed == nil && p.stop == "" {
 		// In this group cleanup.yml undoes the preparation of the host by site.yml.

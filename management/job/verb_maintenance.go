@@ -6,12 +6,12 @@ import "github.com/contiv/cluster/inventory"
 
 func init() {
 	// Maintenance upgrades nodes in place. A failure cleans nothing.
-	register(Verb{
+	Register(Verb{
 		Name:       inventory.VerbMaintenance,
 		Steps:      []StepKind{StepPlaybook},
 		Playbooks:  []string{PlaybookUpgrade},
 		GroupAfter: func(_ Job, n inventory.Node) string { return n.Group },
-		plan: func(p *planner) Step {
+		Plan: func(p *Planner) Step {
 			return p.inPlace(PhaseUpgrade, PlaybookUpgrade, "not upgraded")
 		},
 	})

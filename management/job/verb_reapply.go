@@ -11,7 +11,7 @@ import (
 func init() {
 	// Reapply cleans nodes in service and configures them again in their own group.
 	// Whatever fails, they stay in it, so that it can be repeated.
-	register(Verb{
+	Register(Verb{
 		Name:       inventory.VerbReapply,
 		Steps:      []StepKind{StepPlaybook},
 		Playbooks:  []string{PlaybookSite, PlaybookCleanup},
@@ -20,11 +20,11 @@ func init() {
 		Helps:      true,
 		Cleans:     true,
 		GroupAfter: func(_ Job, n inventory.Node) string { return n.Group },
-		plan:       (*planner).reapply,
+		Plan:       (*Planner).reapply,
 	})
 }
 
-func (p *planner) reapply() Step {
+func (p *Planner) reapply() Step {
 	cleaned, configured := p.worstReapplyCleanup(), p.last(PhaseConfigure)
 
 	// The result of one host takes no other out of service: each that was cleaned is
@@ -57,7 +57,7 @@ func (p *planner) reapply() Step {
 
 // cleanToReapply returns the next cleanup. An interrupted one is repeated, because it may
 // have left its hosts half clean. After one that broke off for good, no other begins.
-func (p *planner) cleanToReapply() Step {
+func (p *Planner) cleanToReapply() Step {
 	interrupted := func(t Target) bool {
 		runs := p.attempts(PhaseCleanup, t, t.FromGroup)
 
@@ -78,7 +78,7 @@ func (p *planner) cleanToReapply() Step {
 
 // worstReapplyCleanup returns the first cleanup that was not repeated and failed, else
 // the last one.
-func (p *planner) worstReapplyCleanup() *Run {
+func (p *Planner) worstReapplyCleanup() *Run {
 	for _, t := range p.Targets {
 		if r := p.lastOf(PhaseCleanup, t, t.FromGroup); r != nil && !done(r) {
 			return r
@@ -89,7 +89,7 @@ func (p *planner) worstReapplyCleanup() *Run {
 }
 
 // reapplied returns the outcome of a target. why is the failure of the job.
-func (p *planner) reapplied(t Target, configured *Run, why string) inventory.Outcome {
+func (p *Planner) reapplied(t Target, configured *Run, why string) inventory.Outcome {
 	if configured != nil && configured.succeeded(t.Name) {
 		return p.inService(t)
 	}

@@ -11,7 +11,7 @@ import (
 func init() {
 	// Update cleans nodes in service and configures them again, perhaps in another
 	// group.
-	register(Verb{
+	Register(Verb{
 		Name:      inventory.VerbUpdate,
 		Steps:     []StepKind{StepPlaybook},
 		Playbooks: []string{PlaybookSite, PlaybookCleanup},
@@ -27,11 +27,11 @@ func init() {
 
 			return n.Group
 		},
-		plan: (*planner).update,
+		Plan: (*Planner).update,
 	})
 }
 
-func (p *planner) update() Step {
+func (p *Planner) update() Step {
 	cleaned, configured := p.worstCleanup(), p.last(PhaseConfigure)
 
 	// A target stays in service until its cleanup begins.

@@ -14,14 +14,14 @@ import (
 func init() {
 	// Verify compares nodes in service with their configuration: verify.yml, if the
 	// playbooks have one, and what site.yml would change. Each node gets a verdict.
-	register(Verb{
+	Register(Verb{
 		Name:       inventory.VerbVerify,
 		Steps:      []StepKind{StepPlaybook},
 		Playbooks:  []string{PlaybookSite},
 		Optional:   []string{PlaybookVerify},
 		Helps:      true,
 		GroupAfter: func(_ Job, n inventory.Node) string { return n.Group },
-		plan:       (*planner).verify,
+		Plan:       (*Planner).verify,
 	})
 }
 
@@ -29,7 +29,7 @@ func init() {
 // changes nothing, so it may be repeated.
 const verifyAttempts = 2
 
-func (p *planner) verify() Step {
+func (p *Planner) verify() Step {
 	for _, part := range []struct {
 		phase    Phase
 		playbook string
@@ -57,18 +57,18 @@ func (p *planner) verify() Step {
 }
 
 // lacksVerify reports whether the playbooks of the target have no verify.yml.
-func (p *planner) lacksVerify(t Target) bool {
+func (p *Planner) lacksVerify(t Target) bool {
 	return slices.Contains(p.WithoutVerify, p.CleansWith(t, t.Group))
 }
 
 // reached reports whether no run of the job found the host unreachable.
-func (p *planner) reached(t Target) bool {
+func (p *Planner) reached(t Target) bool {
 	return !slices.ContainsFunc(p.Runs, func(r Run) bool { return r.Results[t.Name].Unreachable })
 }
 
 // compares reports whether the phase is still to run on the target: for the first
 // time, or after an interruption.
-func (p *planner) compares(phase Phase, t Target) bool {
+func (p *Planner) compares(phase Phase, t Target) bool {
 	runs := p.attempts(phase, t, t.Group)
 	if len(runs) == 0 {
 		return true
@@ -79,15 +79,15 @@ func (p *planner) compares(phase Phase, t Target) bool {
 
 // uncompared reports whether site.yml was never compared with a host that could be
 // reached.
-func (p *planner) uncompared(t Target) bool {
+func (p *Planner) uncompared(t Target) bool {
 	return p.lastOn(PhaseDrift, t) == nil && p.reached(t)
 }
 
 // lastOn returns the last run of the phase on the target, or nil.
-func (p *planner) lastOn(phase Phase, t Target) *Run { return p.lastOf(phase, t, t.Group) }
+func (p *Planner) lastOn(phase Phase, t Target) *Run { return p.lastOf(phase, t, t.Group) }
 
 // brokenComparison returns a run that broke off, and was not repeated, or nil.
-func (p *planner) brokenComparison() *Run {
+func (p *Planner) brokenComparison() *Run {
 	for _, t := range p.Targets {
 		for _, phase := range []Phase{PhaseVerify, PhaseDrift} {
 			if r := p.lastOn(phase, t); r != nil && !done(r) && !failedOn(r) {
@@ -101,7 +101,7 @@ func (p *planner) brokenComparison() *Run {
 
 // verdictOf returns the outcome of a target: as it was, with a verdict. why is the
 // reason of a job that was stopped.
-func (p *planner) verdictOf(t Target, why string) inventory.Outcome {
+func (p *Planner) verdictOf(t Target, why string) inventory.Outcome {
 	o := inventory.Outcome{Status: p.row.Success, Group: t.FromGroup}
 
 	verified, compared := p.lastOn(PhaseVerify, t), p.lastOn(PhaseDrift, t)
@@ -149,7 +149,7 @@ func (p *planner) verdictOf(t Target, why string) inventory.Outcome {
 
 // outdated reports whether the target is compared with variables, playbooks, tags or masters that
 // were not applied to it.
-func (p *planner) outdated(t Target) bool {
+func (p *Planner) outdated(t Target) bool {
 	own := t.Playbooks[t.FromGroup]
 	if own == "" {
 		own = p.CleansWith(t, t.FromGroup)
@@ -183,7 +183,7 @@ type verdict struct {
 
 // verify adds the result of verify.yml. A failed task of it is a difference, also if the playbook ignores the
 // failure so that the other checks follow. A task of it may have check_mode: true.
-func (v *verdict) verify(p *planner, r *Run, res HostResult) {
+func (v *verdict) verify(p *Planner, r *Run, res HostResult) {
 	v.Executed += max(res.Changed-res.Foreseen, 0)
 	v.count(res)
 
@@ -209,7 +209,7 @@ func (v *verdict) verify(p *planner, r *Run, res HostResult) {
 }
 
 // compare adds the result of site.yml in check mode.
-func (v *verdict) compare(p *planner, r *Run, res HostResult) {
+func (v *verdict) compare(p *Planner, r *Run, res HostResult) {
 	v.Executed += res.Executed
 	v.count(res)
 
@@ -251,7 +251,7 @@ func (v *verdict) because(why string) {
 }
 
 // incomplete returns why a run did not judge the host to the end.
-func (p *planner) incomplete(r *Run, res HostResult) string {
+func (p *Planner) incomplete(r *Run, res HostResult) string {
 	if !failedOn(r) && !done(r) && !res.Bad() {
 		_, why := p.failure(r)
 		return where(r) + " broke off: " + why
@@ -276,7 +276,7 @@ func drifted(o inventory.Outcome) bool {
 
 // describeVerdicts returns the cause and the message of a verification that ends with
 // the outcomes. A stop keeps its cause.
-func (p *planner) describeVerdicts(
+func (p *Planner) describeVerdicts(
 	cause Cause, message string, outcomes map[string]inventory.Outcome,
 ) (Cause, string) {
 	var differ, unknown []string

@@ -102,11 +102,19 @@ type Step struct {
 	Job   job.Job // when the call was made
 	Index int     // of the run in Job.Runs
 
-	state state.Reader
+	state  state.Reader
+	inputs Archive
 }
 
 // New returns the step of the run at the index of the job.
-func New(r state.Reader, j job.Job, index int) Step { return Step{Job: j, Index: index, state: r} }
+func New(r state.Reader, a Archive, j job.Job, index int) Step {
+	return Step{Job: j, Index: index, state: r, inputs: a}
+}
+
+// Inputs reads the values that the job was accepted with, and repeats that while the store is unavailable.
+func (s Step) Inputs(ctx context.Context) (job.Inputs, error) {
+	return InputsOf(ctx, s.inputs, s.Job.ID)
+}
 
 // Run returns the record of the step: its phase, and its hosts with their groups.
 func (s Step) Run() job.Run { return s.Job.Runs[s.Index] }

@@ -22,7 +22,7 @@ import (
 func (x *Executor) spec(ctx context.Context, at step.Step) (RunSpec, error) {
 	j, run := at.Job, at.Run()
 
-	in, err := step.InputsOf(ctx, x.o.Inputs, j.ID)
+	in, err := at.Inputs(ctx)
 	if err != nil {
 		return RunSpec{}, err
 	}

@@ -27,7 +27,6 @@ type Prober interface {
 // Options are the dependencies of an Executor.
 type Options struct {
 	State    state.Reader
-	Inputs   step.Archive
 	Prober   Prober
 	Settings func() step.Settings
 }
@@ -47,7 +46,7 @@ func New(o Options) Executor { return Executor{o: o} }
 // Run probes the hosts until the job is cancelled or has reached its deadline. It may run again after a crash, because
 // it changes nothing.
 func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.Result, error) {
-	in, err := step.InputsOf(ctx, x.o.Inputs, s.Job.ID)
+	in, err := s.Inputs(ctx)
 	if err != nil {
 		return step.Result{}, err
 	}
