@@ -96,14 +96,14 @@ var seeds = []seed{
 	{
 		name: "a retry does not ask for free nodes", file: "management/rollout/leader/control.go",
 		pkg: "management/etcd", test: "TestActsMeet",
-		is:      `if err := r.CheckFree(v.Rollouts); err != nil {`,
-		becomes: `if err := r.CheckFree(v.Rollouts); false && err != nil {`,
+		is:      `if err := r.CheckFree(record.List(tx, &rollout.Kind)); err != nil {`,
+		becomes: `if err := r.CheckFree(record.List(tx, &rollout.Kind)); false && err != nil {`,
 	},
 	{
 		name: "a retry asks before its transaction", file: "management/rollout/leader/control.go",
 		pkg: "management/etcd", test: "TestActsMeet",
-		is:      `revision = v.Revision`,
-		becomes: `revision = 0`,
+		is:      `r.CheckFree(record.List(tx, &rollout.Kind))`,
+		becomes: `r.CheckFree(record.List(state.ViewOf(tx), &rollout.Kind))`,
 	},
 	{
 		name: "a refused repair is silent for ever", file: "management/policy/policy.go",

@@ -137,12 +137,12 @@ func (c Caller) ReplayRollout(ctx context.Context, results Results, r state.Read
 		return nil, err
 	}
 
-	found, ok := rollout.Find(r.View().Rollouts, result.Rollout)
-	if !ok {
+	found := record.Get(r.View(), &rollout.Kind, result.Rollout)
+	if found == nil {
 		return nil, inventory.Errorf(inventory.KindExpired,
 			"the request was carried out, as rollout %s, which is no longer kept", result.Rollout).
 			Do("list the rollouts; to start another one, make a new Idempotency-Key")
 	}
 
-	return &found, nil
+	return found, nil
 }

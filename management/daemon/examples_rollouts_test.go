@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
@@ -23,7 +24,8 @@ type rolling struct{ server.State }
 
 func (s rolling) View() *state.View {
 	v := *s.State.View()
-	v.Rollouts = []rollout.Record{documented()}
+	one := documented()
+	v.View = record.WithList(v.View, &rollout.Kind, &one)
 
 	return &v
 }

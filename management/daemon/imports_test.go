@@ -62,7 +62,9 @@ var mayImport = map[string][]string{
 	"management/job":               {"inventory", "configuration", "management/record"},
 	"management/job/jobtest":       {"inventory", "management/job"},
 	"management/plan":              {"inventory", "configuration", "management/job", "management/record"},
-	"management/rollout":           {"inventory", "configuration", "management/job", "management/plan", "management/record"},
+	"management/rollout": {
+		"inventory", "configuration", "management/job", "management/plan", "management/record",
+	},
 	"management/rollout/leader": {
 		"inventory", "configuration", "management/access", "management/job", "management/notify", "management/policy",
 		"management/rollout", "management/state",

@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
@@ -15,6 +16,6 @@ import (
 
 // kinds are the kinds of record that the store keeps for their packages.
 var kinds = slices.Concat(state.Kinds, []record.Any{
-	&plan.Kind,
+	&plan.Kind, &rollout.Kind,
 	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &window.FreezeKind,
 })

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step/playbook"
@@ -289,8 +290,8 @@ func dayTwoMetrics(v *state.View, deliveries map[notify.Status]int, emit func(st
 	}
 
 	rollouts := map[rollout.Status]int{}
-	for i := range v.Rollouts {
-		rollouts[v.Rollouts[i].Status]++
+	for _, r := range record.All(v, &rollout.Kind) {
+		rollouts[r.Status]++
 	}
 
 	for _, status := range rollout.Statuses {

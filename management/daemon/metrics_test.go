@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -195,7 +196,8 @@ func TestDayTwoMetrics(t *testing.T) {
 		"a m Allocated Discovered", "b m Allocated Discovered", "c - Unallocated Discovered")}
 	v.Nodes[0].Verification = &inventory.Verdict{Result: inventory.Drifted}
 	v.Nodes[2].Verification = &inventory.Verdict{Result: inventory.Clean}
-	v.Rollouts = []rollout.Record{{Status: rollout.Running}, {Status: rollout.Done}, {Status: rollout.Done}}
+	v.View = record.WithList(v.View, &rollout.Kind, &rollout.Record{ID: "r1", Status: rollout.Running},
+		&rollout.Record{ID: "r2", Status: rollout.Done}, &rollout.Record{ID: "r3", Status: rollout.Done})
 
 	got := map[string]float64{}
 	dayTwoMetrics(v, map[notify.Status]int{notify.Dead: 3}, func(name string, value float64, labels ...string) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/inventory/localfile"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -81,7 +82,7 @@ func (d *Daemon) pauseRestored(ctx context.Context) error {
 			return err
 		}
 
-		for _, r := range d.store.View().Rollouts {
+		for _, r := range record.All(d.store.View(), &rollout.Kind) {
 			if r.Status != rollout.Running {
 				continue
 			}

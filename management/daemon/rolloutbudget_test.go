@@ -8,6 +8,8 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rollout"
 )
 
 // TestRolloutOfHopelessBudget: a rollout whose first node the budget can never allow is refused
@@ -26,8 +28,8 @@ func TestRolloutOfHopelessBudget(t *testing.T) {
 		checkError(t, err, inventory.KindRefused, "add a node to the group, or lower min_available")
 	}
 
-	if v := s.View(); len(v.Rollouts) > 0 || len(v.Jobs) != 1 {
-		t.Errorf("%d rollouts, %d jobs", len(v.Rollouts), len(v.Jobs))
+	if v := s.View(); len(record.List(v, &rollout.Kind)) > 0 || len(v.Jobs) != 1 {
+		t.Errorf("%d rollouts, %d jobs", len(record.List(v, &rollout.Kind)), len(v.Jobs))
 	}
 }
 

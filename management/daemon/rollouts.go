@@ -19,7 +19,7 @@ import (
 // newRollouts makes the part that drives rollouts.
 func (d *Daemon) newRollouts() *rollouts.Leader {
 	return rollouts.New(rollouts.Options{
-		State: d.store, Store: d.store, Jobs: d.engine, Leads: d.member.Leads, Audit: d.audit,
+		State: d.store, Records: d.store, Store: d.store, Jobs: d.engine, Leads: d.member.Leads, Audit: d.audit,
 		Settings: func() rollouts.Settings {
 			s := d.settings.Engine()
 

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 )
 
@@ -61,8 +62,12 @@ func (s *site) site(line string) {
 
 // rollout returns the newest record.
 func (s *site) rollout(id string) rollout.Record {
-	r, _ := rollout.Find(s.View().Rollouts, id)
-	return r
+	r := record.Get(s.View(), &rollout.Kind, id)
+	if r == nil {
+		return rollout.Record{}
+	}
+
+	return *r
 }
 
 // reach waits until the rollout meets the condition.

@@ -27,7 +27,6 @@ import (
 // shows it.
 type Store interface {
 	JobStore
-	RolloutStore
 	LogStore
 	Archive
 	node.Putter

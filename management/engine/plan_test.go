@@ -461,7 +461,8 @@ func TestPlanNoGap(t *testing.T) {
 			}
 
 			once.Do(func() {
-				_, _, err := b.SetVars(t.Context(), state.ScopeGroup(master), configuration.Vars{"late": "1"}, "anna", nil)
+				vars := configuration.Vars{"late": "1"}
+				_, _, err := b.SetVars(t.Context(), state.ScopeGroup(master), vars, "anna", nil)
 				b.must(err)
 			})
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 )
@@ -127,7 +128,7 @@ func (e *Engine) inUse() (runs, digests []string) {
 		}
 	}
 
-	for _, r := range v.Rollouts {
+	for _, r := range record.All(v, &rollout.Kind) {
 		for _, digest := range r.InUse() {
 			kept[digest] = true
 		}

@@ -10,17 +10,10 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
-
-// RolloutStore accepts the jobs of rollouts. A write returns once the view shows it.
-type RolloutStore interface {
-	// AcceptRollout stores the job of a node as Accept does, and in the same transaction the
-	// rollout that has begun it. It is KindConflict if that is not at its Revision any more.
-	AcceptRollout(ctx context.Context, seq uint64, r rollout.Record, j job.Job, in job.Inputs) (
-		job.Job, rollout.Record, error)
-}
 
 // SubmitRollout submits the job of a node of a rollout, and notes it there in the same
 // transaction: a second call, later or at the same time on the same record, is refused
@@ -29,11 +22,11 @@ func (e *Engine) SubmitRollout(
 	ctx context.Context, c access.Caller, r rollout.Record, b rollout.Begin, extra configuration.Vars,
 ) (rollout.Record, error) {
 	request := r.RequestOf(b, extra)
-	record := access.Record{
+	entry := access.Record{
 		Action: "jobs.submit." + string(request.Verb), Targets: request.Nodes, Reason: request.Reason,
 	}
 
-	_, err := e.audited(ctx, c, record, func(*access.Record) (j job.Job, err error) {
+	_, err := e.audited(ctx, c, entry, func(*access.Record) (j job.Job, err error) {
 		j, r, err = e.submitRollout(ctx, c, r, b, request)
 		return j, err
 	})
@@ -43,7 +36,7 @@ func (e *Engine) SubmitRollout(
 
 func (e *Engine) submitRollout(
 	ctx context.Context, c access.Caller, r rollout.Record, b rollout.Begin, request job.Request,
-) (accepted job.Job, _ rollout.Record, err error) {
+) (job.Job, rollout.Record, error) {
 	release, err := e.enter(ctx)
 	if err != nil {
 		return job.Job{}, r, err
@@ -64,35 +57,41 @@ func (e *Engine) submitRollout(
 
 	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, request), nil }
 
-	err = e.retryConflict(ctx, func(v *state.View) error {
-		if err := checkCurrent(v, r); err != nil {
-			return err
+	begun := r
+
+	accepted, revision, err := record.Decide(ctx, e.records, func(tx *record.Tx) (job.Job, error) {
+		if err := checkCurrent(tx, r); err != nil {
+			return job.Job{}, err
 		}
+
+		v := state.ViewOf(tx)
 
 		j, in, err := e.judge(ctx, c, v, settings, request, pins, pin)
 		if err != nil {
-			return err
+			return job.Job{}, err
 		}
 
 		// The record names the job, so its number is needed before it is stored.
 		j.ID, j.Rollout = nextJob(v), r.ID
+		begun = r.Begun(b, j, time.Now())
 
-		var begun rollout.Record
+		record.Put(tx, &rollout.Kind, &begun)
+		tx.Attach(state.AcceptJob{Job: j, Inputs: in})
 
-		accepted, begun, err = e.store.AcceptRollout(ctx, v.Seq, r.Begun(b, j, time.Now()), j, in)
-		if err == nil {
-			r = begun
-		}
-
-		return err
+		return j, nil
 	})
+	if err != nil {
+		return job.Job{}, r, err
+	}
 
-	return accepted, r, err
+	accepted.Revision, begun.Revision = revision, revision
+
+	return accepted, begun, nil
 }
 
 // checkCurrent refuses a record that is not the newest one of its rollout.
-func checkCurrent(v *state.View, r rollout.Record) error {
-	if now, ok := rollout.Find(v.Rollouts, r.ID); !ok || now.Revision != r.Revision {
+func checkCurrent(stored record.Reader, r rollout.Record) error {
+	if record.Revision(stored, &rollout.Kind, r.ID) != r.Revision {
 		return inventory.Errorf(inventory.KindPrecondition, "rollout %s was changed meanwhile", r.ID).
 			Do("read it again and decide anew")
 	}

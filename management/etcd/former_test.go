@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
@@ -86,8 +87,9 @@ func TestFormerRecords(t *testing.T) {
 	}
 
 	for i, want := range []rollout.Status{rollout.Done, rollout.AwaitingApproval} {
-		if i >= len(v.Rollouts) || v.Rollouts[i].Status != want || len(v.Rollouts[i].Nodes) == 0 {
-			t.Fatalf("the rollouts are %+v", v.Rollouts)
+		list := record.List(v, &rollout.Kind)
+		if i >= len(list) || list[i].Status != want || len(list[i].Nodes) == 0 {
+			t.Fatalf("the rollouts are %+v", list)
 		}
 	}
 
@@ -153,8 +155,42 @@ func TestFormerRecordsKeepEveryField(t *testing.T) {
 		}
 	}
 
+	compareRollouts(t)
+
 	if len(seen) != 7 {
 		t.Errorf("only %v were read", seen)
+	}
+}
+
+// compareRollouts decodes the rollouts of the former version, and encodes them again.
+func compareRollouts(t *testing.T) {
+	t.Helper()
+
+	tables, again := record.NewTables([]record.Any{&rollout.Kind}), record.NewTx(recordtest.NewStore(&rollout.Kind))
+	was := map[string][]byte{}
+
+	for key, value := range formerRecords(t) {
+		path := strings.TrimPrefix(key, "v/")
+		if record.KindOf(path) == rollout.Kind.Name {
+			must(t, tables.Apply(path, value, 1))
+			was[path] = value
+		}
+	}
+
+	for _, r := range record.All(tables.View(), &rollout.Kind) {
+		record.Put(again, &rollout.Kind, r)
+	}
+
+	writes, err := again.Writes()
+	if err != nil || len(writes) != len(was) {
+		t.Fatalf("%d keys are written, %d were read, %v", len(writes), len(was), err)
+	}
+
+	for _, w := range writes {
+		before, now := expanded(t, was[w.Path]), expanded(t, w.Value)
+		if was, is := readRecord[any](t, before), readRecord[any](t, now); !reflect.DeepEqual(was, is) {
+			t.Errorf("%s was\n%s\nand is\n%s", w.Path, before, now)
+		}
 	}
 }
 

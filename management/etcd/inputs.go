@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/secret"
 )
 
@@ -82,7 +83,7 @@ func ownerOfInputs(name string) string {
 		return "plan " + id
 	}
 
-	if id, ok := strings.CutPrefix(name, rolloutInputs); ok {
+	if id, ok := strings.CutPrefix(name, rollout.InputsPrefix); ok {
 		return "rollout " + id
 	}
 

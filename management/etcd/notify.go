@@ -448,7 +448,10 @@ func rolloutOf(id string, kv *mvccpb.KeyValue) (*rollout.Record, error) {
 		return nil, nil //nolint:nilnil // the record does not exist
 	}
 
-	head, err := decodeRollout(id, kv)
+	r, err := rollout.Kind.Decode(id, kv.Value, kv.ModRevision)
+	if err == nil {
+		r.Nodes = nil // they have keys of their own
+	}
 
-	return &head.Record, err
+	return r, err
 }

@@ -151,11 +151,9 @@ func TestChangesWithActors(t *testing.T) {
 	a.Resumed = state.Pause{Since: noon, Actor: "bob"}
 	must(t, second(record.Replace(ctx, s, &state.Memory, "", a.Revision, &a)))
 
-	r, err := s.AddRollout(ctx, s.View().Revision, aRollout("r0000000a", 1), nil, nil)
-	must(t, err)
-
+	r := putRollout(t, s, aRollout("r0000000a", 1))
 	r.Status, r.Actor = rollout.Done, "eve"
-	must(t, second(s.PutRollout(ctx, 0, r, nil)))
+	putRollout(t, s, r)
 
 	emitted, stop := follow(t, s, begin)
 

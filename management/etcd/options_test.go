@@ -30,12 +30,12 @@ func TestOptionsOfFormerVersions(t *testing.T) {
 
 	const shared = `{"ansible":{"tags":["web"],"skip_tags":["web"]},"override_window":true,"reason":"1"}`
 
-	spec, err := decode[specRecord]([]byte(shared))
-	if got := spec.spec().SharedOptions; err != nil || !reflect.DeepEqual(got, formerOptions().SharedOptions) {
+	spec, err := decode[rollout.Spec]([]byte(shared))
+	if got := spec.SharedOptions; err != nil || !reflect.DeepEqual(got, formerOptions().SharedOptions) {
 		t.Errorf("%v, %+v", err, got)
 	}
 
-	compareObjects(t, newSpecRecord(rollout.Spec{SharedOptions: formerOptions().SharedOptions}), shared)
+	compareObjects(t, rollout.Spec{SharedOptions: formerOptions().SharedOptions}, shared)
 }
 
 func formerOptions() inventory.JobOptions {

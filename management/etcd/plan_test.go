@@ -63,7 +63,7 @@ func TestParts(t *testing.T) {
 	p.Revision = revision
 
 	v := openWith(t, s, testSecrets()).View()
-	if got := record.List(v, &plan.Kind); len(got) != 1 || !reflect.DeepEqual(*got[0], p) || len(v.Jobs) != 1 || v.Seq != 1 {
+	if got := record.Get(v, &plan.Kind, p.ID); got == nil || !reflect.DeepEqual(*got, p) || len(v.Jobs) != 1 {
 		t.Errorf("%+v, %+v", got, v.Jobs)
 	}
 
@@ -136,7 +136,8 @@ func TestUnreadablePlan(t *testing.T) {
 	again := openWith(t, s, testSecrets())
 	v := again.View()
 
-	if len(record.List(v, &plan.Kind)) != 1 || v.UnreadablePlan("3f9a1c20-00000002") == nil || v.UnreadableFiles() == nil {
+	if len(record.List(v, &plan.Kind)) != 1 || v.UnreadablePlan("3f9a1c20-00000002") == nil ||
+		v.UnreadableFiles() == nil {
 		t.Errorf("%v", v.Unreadable)
 	}
 

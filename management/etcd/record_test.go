@@ -16,6 +16,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/variable"
 )
 
@@ -168,9 +170,14 @@ func TestRecordsHaveJSONNames(t *testing.T) {
 	for _, record := range []any{
 		nodeRecord{}, beforeRecord{}, historyRecord{}, variablesRecord{},
 		overlayRecord{}, fileRecord{}, inputsRecord{}, ownerRecord{}, resultRecord{},
+		job.Job{}, job.Target{}, job.Run{}, job.HostResult{}, inventory.Outcome{}, inventory.Verdict{},
+		inventory.Configured{}, plan.Plan{}, plan.Node{}, plan.Rule{}, plan.Service{}, plan.Expected{},
+		rollout.Record{}, rollout.Node{}, rollout.Mark{}, rollout.Event{}, rollout.Pace{}, rollout.Spec{},
+		rollout.Order{}, rollout.Strategy{}, rollout.Gate{}, rollout.HTTPCheck{}, rollout.CommandCheck{},
 	} {
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(record)) {
-			if name := field.Tag.Get("json"); !field.Anonymous && (name == "" || name[0] == ',' || name == "-") {
+			if name := field.Tag.Get("json"); !field.Anonymous && field.Name != "Revision" &&
+				(name == "" || name[0] == ',' || name == "-") {
 				t.Errorf("%T.%s has no JSON name", record, field.Name)
 			}
 		}

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/rollout/leader"
 )
@@ -35,18 +35,9 @@ func (m *meeting) wait() {
 	}
 }
 
-func (m *meeting) AddRollout(
-	ctx context.Context, revision int64, r rollout.Record, extra configuration.Vars, key *access.Key,
-) (rollout.Record, error) {
+func (m *meeting) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 	m.wait()
-	return m.Store.AddRollout(ctx, revision, r, extra, key)
-}
-
-func (m *meeting) PutRollout(
-	ctx context.Context, revision int64, r rollout.Record, key *access.Key,
-) (rollout.Record, error) {
-	m.wait()
-	return m.Store.PutRollout(ctx, revision, r, key)
+	return m.Store.Commit(ctx, tx)
 }
 
 // anyPlaybooks can run every job, and runs none.
@@ -101,19 +92,19 @@ func TestActsMeet(t *testing.T) {
 		for i, node := range tt.failed {
 			r := aRollout(fmt.Sprintf("r%08x", i), 0)
 			r.Status, r.Nodes = rollout.Fruitless, []rollout.Node{{Name: node, State: rollout.Failed, Attempt: 1}}
-			must(t, second(s.AddRollout(ctx, s.View().Revision, r, nil, nil)))
+			putRollout(t, s, r)
 		}
 
 		for i := range tt.open {
 			r := aRollout(fmt.Sprintf("r%08x", 100+i), 1)
-			must(t, second(s.AddRollout(ctx, s.View().Revision, r, nil, nil)))
+			putRollout(t, s, r)
 		}
 
 		m := &meeting{Store: s, turn: make(chan struct{}, 2)}
 		m.first.Add(2)
 
 		l := leader.New(leader.Options{
-			State: s, Store: m, Jobs: anyPlaybooks{}, Audit: noAudit{}, Logger: silent(),
+			State: s, Records: m, Store: s, Jobs: anyPlaybooks{}, Audit: noAudit{}, Logger: silent(),
 			Settings: func() leader.Settings { return leader.Settings{Groups: inventory.DefaultGroups()} },
 		})
 
@@ -132,7 +123,7 @@ func TestActsMeet(t *testing.T) {
 		must(t, s.Sync(ctx))
 
 		open, holders := 0, map[string]int{}
-		for _, r := range s.View().Rollouts {
+		for _, r := range record.All(s.View(), &rollout.Kind) {
 			if r.Status != rollout.Running {
 				continue
 			}

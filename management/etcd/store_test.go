@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/secret"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
@@ -114,7 +115,7 @@ func dial(t *testing.T, s *etcd.Server, prefix string) *etcd.Client {
 
 // testKinds are the kinds of all stores.
 var testKinds = slices.Concat(state.Kinds, []record.Any{
-	&plan.Kind,
+	&plan.Kind, &rollout.Kind,
 	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &window.FreezeKind,
 })
 

@@ -3,7 +3,9 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -33,7 +36,6 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/jobs":       func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeJob(name, kv)) },
 	"v/vars":       decodes[variablesRecord],
 	"v/checksum":   decodes[variablesRecord],
-	"v/rollouts":   checkRollout,
 	"v/overlay":    decodes[overlayRecord],
 	"v/files":      decodes[fileRecord],
 	"v/holder":     decodes[state.Instance],
@@ -133,12 +135,12 @@ func RemoveUnreadable(ctx context.Context, client *etcd.Client, kinds []record.A
 
 	kv := resp.Kvs[0]
 
-	incomplete, err := isIncomplete(ctx, client, key, kv)
+	torn, err := isTorn(ctx, client, kinds, key, kv)
 	if err != nil {
 		return err
 	}
 
-	if decodable(kinds, key, kv) == nil && !incomplete {
+	if decodable(kinds, key, kv) == nil && !torn {
 		return inventory.Errorf(inventory.KindRefused, "the record %s can be read, so it stays", key).
 			Do("list the unreadable records: clusterm store check")
 	}
@@ -174,6 +176,34 @@ func RemoveUnreadable(ctx context.Context, client *etcd.Client, kinds []record.A
 	}
 
 	return nil
+}
+
+// isTorn reports whether a record in several keys cannot be read because of its other keys.
+func isTorn(
+	ctx context.Context, client *etcd.Client, kinds []record.Any, key string, kv *mvccpb.KeyValue,
+) (bool, error) {
+	path, _ := strings.CutPrefix(key, "v/")
+	tables := record.NewTables(kinds)
+
+	if _, known := tables.Subject(path); !known {
+		return false, nil
+	}
+
+	resp, err := get(ctx, client, string(kv.Key)+"/", clientv3.WithPrefix())
+	if err != nil {
+		return false, err
+	}
+
+	for _, kv := range append(resp.Kvs, kv) {
+		path := strings.TrimPrefix(string(kv.Key), client.Prefix+"/v/")
+		if tables.Apply(path, kv.Value, kv.ModRevision) != nil {
+			return true, nil
+		}
+	}
+
+	tables.View()
+
+	return cmp.Or(slices.Collect(maps.Values(tables.Joined()))...) != nil, nil
 }
 
 // get reads one key, or all below a prefix.
@@ -217,10 +247,16 @@ func repairs(ctx context.Context, client *etcd.Client, key string) ([]etcd.Ops, 
 	case kind == plan.Kind.Name:
 		inputs := clientv3.OpDelete(s.inputsKey(plan.InputsOf(name)))
 		return []etcd.Ops{{Then: []clientv3.Op{inputs, clientv3.OpDelete(full)}}}, nil
-	case kind == "rollouts":
+	case kind == rollout.Kind.Name:
 		// A chunk is of no use without the others.
 		id, _, _ := strings.Cut(name, "/")
-		return []etcd.Ops{{Then: s.dropRolloutOps(id)}}, nil
+		head := s.key("/v/%s", rollout.Kind.Path(id))
+
+		return []etcd.Ops{{Then: []clientv3.Op{
+			clientv3.OpDelete(s.inputsKey(rollout.InputsOf(id))),
+			clientv3.OpDelete(head+"/", clientv3.WithPrefix()),
+			clientv3.OpDelete(head),
+		}}}, nil
 	}
 
 	return []etcd.Ops{{Then: []clientv3.Op{clientv3.OpDelete(full)}}}, nil

@@ -21,7 +21,6 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
-	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -48,9 +47,7 @@ type view struct {
 	variables   copyOnWrite[state.Scope, configuration.Vars]
 	variablesAt copyOnWrite[state.Scope, int64] // the revision of each scope
 	tables      *record.Tables                  // the records of the kinds
-	rollouts    map[string]*storedRollout
-	rolloutList []rollout.Record // of rollouts, the oldest first; nil after a change
-	overlay     map[string]any   // replaced as a whole
+	overlay     map[string]any                  // replaced as a whole
 	files       map[string]string
 	checksumKey configuration.ChecksumKey
 	configAt    int64 // the newest revision of the overlay and the files
@@ -90,7 +87,6 @@ func (v *view) reset() {
 	v.variables = copyOnWrite[state.Scope, configuration.Vars]{}
 	v.variablesAt = copyOnWrite[state.Scope, int64]{}
 	v.tables = record.NewTables(v.tables.Kinds())
-	v.rollouts, v.rolloutList = map[string]*storedRollout{}, nil
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.seq, v.own = 0, map[int64]bool{}
 	v.checksumKey = configuration.ChecksumKey{}
@@ -341,8 +337,6 @@ func (v *view) apply(e *clientv3.Event) {
 		err = v.applyJob(name, deleted, e.Kv)
 	case "vars":
 		err = v.applyVariables(state.Scope(name), deleted, e.Kv)
-	case "rollouts":
-		err = v.applyRollout(name, deleted, e.Kv)
 	case "overlay":
 		err = v.applyOverlay(deleted, e.Kv)
 	case "files":
@@ -548,20 +542,22 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 	storedJob := func(id string) (*job.Job, bool) { j, ok := v.jobs[id]; return &j, ok }
 	v.jobList = replaceChanged(v.jobList, v.changedJobs, compareIDs, jobID, storedJob)
 
-	rollouts := v.sortedRollouts() // before what is unreadable is shared
+	records := v.tables.View()
+	for path, err := range v.tables.Joined() { // before what is unreadable is shared
+		v.noteUnreadable("v/"+path, err)
+	}
 
 	return &state.View{
 		Snapshot: job.Snapshot{
 			Nodes: nodes, Jobs: v.jobList, Seq: v.seq, Unreadable: v.unreadable.share(),
 		},
-		View:        v.tables.View(),
+		View:        records,
 		Revision:    v.revision,
 		Stale:       v.isStale(),
 		Variables:   v.variables.share(),
 		VariablesAt: v.variablesAt.share(),
 		ChecksumKey: v.checksumKey,
 		ConfigAt:    v.configAt,
-		Rollouts:    rollouts,
 		Overlay:     v.overlay,
 	}
 }

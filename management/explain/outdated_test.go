@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
@@ -328,10 +329,10 @@ func TestExplainStoppedRollout(t *testing.T) {
 	t.Parallel()
 
 	v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")}
-	v.Rollouts = []rollout.Record{{
+	v.View = record.WithList(v.View, &rollout.Kind, &rollout.Record{
 		ID: "r1", Status: rollout.Stopped, Playbooks: "broken",
 		Nodes: []rollout.Node{{Name: "a-1", State: rollout.Failed}},
-	}}
+	})
 
 	j := jobtest.Planned(inventory.VerbApply, "", "a-1 Allocated service-master")
 	j.Rollout = "r1"

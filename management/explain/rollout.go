@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 )
 
@@ -15,8 +16,8 @@ func (e *jobExplainer) partOf() {
 		return
 	}
 
-	r, kept := rollout.Find(e.View.Rollouts, e.Job.Rollout)
-	if !kept {
+	r := record.Get(e.View, &rollout.Kind, e.Job.Rollout)
+	if r == nil {
 		e.add(finding(AboutRollout, "it is a part of rollout %s, which is no longer kept", e.Job.Rollout).of(e.Job))
 		return
 	}
@@ -27,7 +28,7 @@ func (e *jobExplainer) partOf() {
 }
 
 // goesOn adds the remedy for a rollout that failures stopped.
-func (f Finding) goesOn(facts Facts, r rollout.Record) Finding {
+func (f Finding) goesOn(facts Facts, r *rollout.Record) Finding {
 	f = f.with(inventory.ShowRollout(r.ID))
 
 	if remedy, actions := r.Remedy(facts.Playbooks.Digest); remedy != "" {
@@ -39,7 +40,7 @@ func (f Finding) goesOn(facts Facts, r rollout.Record) Finding {
 
 // rollouts reports the rollouts that have the node and have not ended.
 func (e *nodeExplainer) rollouts() {
-	for _, r := range e.View.Rollouts {
+	for _, r := range record.All(e.View, &rollout.Kind) {
 		if r.Status.Ended() {
 			continue
 		}
@@ -62,6 +63,6 @@ func (e *nodeExplainer) rollouts() {
 }
 
 // statusOf describes the status of a rollout, and the cause of its wait.
-func statusOf(r rollout.Record) string {
+func statusOf(r *rollout.Record) string {
 	return strings.Join(nonEmpty(string(r.Status), r.Reason, r.Waits), ", ")
 }

@@ -97,8 +97,9 @@ func (p Plan) Within(s record.Scope) Plan {
 // World is all that the effect of a job depends on, apart from its inputs.
 type World struct {
 	// Job is the job as it would be accepted, without an id.
-	Job     job.Job          `json:"job"`
-	Nodes   []Node           `json:"nodes,omitempty"` // of the targets, in their order; an address without a node has none
+	Job job.Job `json:"job"`
+	// Nodes are those of the targets, in their order; an address without a node has none.
+	Nodes   []Node           `json:"nodes,omitempty"`
 	Groups  inventory.Groups `json:"groups,omitempty"`
 	HostCAs []string         `json:"host_cas,omitempty"` // the keys of the CAs for host certificates
 	// Ahead are the ids of the jobs before it on some of its nodes.

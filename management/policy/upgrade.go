@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -310,8 +311,7 @@ func (u Upgrade) carrying(w World) *state.Decision {
 
 // open returns the rollout of the policy that has not ended, or nil.
 func (u Upgrade) open(w World) *rollout.Record {
-	for i := range w.View.Rollouts {
-		r := &w.View.Rollouts[i]
+	for _, r := range record.All(w.View, &rollout.Kind) {
 		if r.Actor == state.PolicyPrincipal(u.Name()) && !r.Status.Ended() {
 			return r
 		}
@@ -374,8 +374,8 @@ func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []strin
 	}
 
 	// A commit that went well is also for nodes that were away, or that joined since.
-	r, kept := rollout.Find(w.View.Rollouts, last.Rollout)
-	if !kept || r.Status != rollout.Done {
+	r := record.Get(w.View, &rollout.Kind, last.Rollout)
+	if r == nil || r.Status != rollout.Done {
 		return nil, fmt.Sprintf("rollout %s of commit %s did not reach all nodes; %s",
 			last.Rollout, shortHash(p.Commit), again)
 	}
@@ -397,14 +397,13 @@ func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []strin
 func (u Upgrade) rejected(w World, p state.Playbooks) string {
 	undone := map[string]*rollout.Record{}
 
-	for i := range w.View.Rollouts {
-		if r := &w.View.Rollouts[i]; r.UndoOf != "" {
+	for _, r := range record.All(w.View, &rollout.Kind) {
+		if r.UndoOf != "" {
 			undone[r.UndoOf] = r
 		}
 	}
 
-	for i := range slices.Backward(w.View.Rollouts) {
-		r := &w.View.Rollouts[i]
+	for _, r := range slices.Backward(record.List(w.View, &rollout.Kind)) {
 		if r.Playbooks != p.Digest || r.Created.Before(w.past(p.Since)) || r.Created.Before(u.since(w)) {
 			continue
 		}
@@ -456,8 +455,7 @@ func (u Upgrade) last(w World) *state.Decision {
 func (u Upgrade) visited(w World, p state.Playbooks) map[string]string {
 	visited := map[string]string{}
 
-	for i := range w.View.Rollouts {
-		r := &w.View.Rollouts[i]
+	for _, r := range record.All(w.View, &rollout.Kind) {
 		if r.Actor != state.PolicyPrincipal(u.Name()) || r.Playbooks != p.Digest || r.Created.Before(u.since(w)) {
 			continue
 		}
@@ -477,8 +475,7 @@ func (w World) rolling(nodes []string) string {
 		chosen[name] = true
 	}
 
-	for i := range w.View.Rollouts {
-		r := &w.View.Rollouts[i]
+	for _, r := range record.All(w.View, &rollout.Kind) {
 		if r.Status.Ended() {
 			continue
 		}

@@ -54,14 +54,15 @@ func moved(commit string, nodes ...*inventory.Node) policy.World {
 // upgraded adds a rollout of the policy, with its decision.
 func upgraded(w policy.World, commit string, status rollout.Status, nodes ...string) {
 	r := rollout.Record{
-		ID: fmt.Sprintf("r%08d", len(w.View.Rollouts)), Status: status, Actor: "policy:follow", Commit: commit,
+		ID:     fmt.Sprintf("r%08d", len(record.List(w.View, &rollout.Kind))),
+		Status: status, Actor: "policy:follow", Commit: commit,
 		Playbooks: "digest of " + commit, Created: noon.Add(-time.Minute),
 	}
 	for _, n := range nodes {
 		r.Nodes = append(r.Nodes, rollout.Node{Name: n, State: rollout.Waiting})
 	}
 
-	w.View.Rollouts = append(w.View.Rollouts, r)
+	w.View.View = record.Set(w.View.View, &rollout.Kind, r.ID, &r)
 	setMemory(w.View, state.AutomationOf(w.View).With(state.Decision{
 		ID: "d/" + r.ID, Time: r.Created, Policy: "follow", Action: state.ActionUpgrade, Commit: commit,
 		Playbooks: r.Playbooks, Rollout: r.ID, Phase: state.PhaseDone,
@@ -169,7 +170,7 @@ func TestUpgrade(t *testing.T) {
 		}, "", "it is not tried again until the repository moves"},
 		{"the rollout is no longer kept", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Stopped, "n-1")
-			w.View.Rollouts = nil
+			w.View.View = record.WithList(w.View.View, &rollout.Kind)
 		}, "", "it is not tried again"},
 		{"the rollout was refused", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done)
@@ -186,7 +187,7 @@ func TestUpgrade(t *testing.T) {
 		}, "", "is being carried out"},
 		{"a rollout of a person has it", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, oldCommit, rollout.Paused, "n-1")
-			w.View.Rollouts[0].Actor = "ann"
+			record.List(w.View, &rollout.Kind)[0].Actor = "ann"
 		}, "", "rollout r00000000 (Paused) of ann is to change n-1 first"},
 		{"the rate is used up", func(w *policy.World, _ *inventory.Node) {
 			w.Settings.Rate = 1
@@ -384,14 +385,12 @@ func TestUpgradeHeedsPeople(t *testing.T) {
 	} {
 		n := configured("n-1", oldCommit)
 		w := moved(newCommit, n)
-		w.View.Rollouts = []rollout.Record{
-			{
-				ID: "r1", Status: rollout.Done, Actor: "ann", Playbooks: "digest of " + newCommit,
-				Created: noon.Add(time.Minute),
-			},
-			{ID: "r2", Status: rollout.Done, Actor: "bob", Created: noon.Add(3 * time.Minute)},
-		}
-		c.change(&w.View.Rollouts[0], &w.View.Rollouts[1])
+		of, undo := &rollout.Record{
+			ID: "r1", Status: rollout.Done, Actor: "ann", Playbooks: "digest of " + newCommit,
+			Created: noon.Add(time.Minute),
+		}, &rollout.Record{ID: "r2", Status: rollout.Done, Actor: "bob", Created: noon.Add(3 * time.Minute)}
+		c.change(of, undo)
+		w.View.View = record.WithList(w.View.View, &rollout.Kind, of, undo)
 
 		u := policy.Upgrade{Rule: follows()}
 		if got := len(policy.Decide(u, w).Decisions) > 0; got != (c.why == "") {

@@ -36,9 +36,18 @@ func (Compressed[T]) Decode(_ string, value []byte) (*T, error) {
 const MaxExpanded = 64 << 20
 
 var (
-	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	encoder    = newEncoder()
 	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxExpanded))
 )
+
+// newEncoder returns an encoder whose channel exists: made at the first use, it would belong to the
+// synctest bubble of some test.
+func newEncoder() *zstd.Encoder {
+	e, _ := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	e.EncodeAll([]byte("a"), nil)
+
+	return e
+}
 
 // lengthBytes is the size of the length in front of a compressed value.
 const lengthBytes = 4

@@ -27,6 +27,9 @@ type Kind[T any] struct {
 	Compare func(a, b *T) int
 	// Codec encodes records; nil: JSON by the tags of T.
 	Codec Codec[T]
+	// Chunks, unless nil, is *Chunks: a list of each record is stored in keys of its own. Such a kind has
+	// no Damaged.
+	Chunks Split[T]
 	// Damaged returns what stands for a record that cannot be read. last is the record
 	// that was read before, or nil. If Damaged is nil, the record is missing.
 	Damaged func(key string, last *T) *T
@@ -141,7 +144,12 @@ func (k *Kind[T]) Encode(r *T) ([]byte, error) {
 
 // Check implements Any.
 func (k *Kind[T]) Check(rest string, value []byte) error {
+	if k.Chunks != nil && strings.Contains(rest, "/") {
+		return k.Chunks.check(rest, value)
+	}
+
 	_, err := k.Decode(rest, value, 0)
+
 	return err
 }
 

@@ -25,6 +25,10 @@ type table interface {
 	get(key string) any // an untyped nil: none
 	former(key string, before any) (former any, size int)
 	share() any // *items[T]
+	// subject returns the key of the record that has the key rest, below the kind, in the store.
+	subject(rest string) string
+	// joined returns what Tables.Joined does, for a kind.
+	joined() map[string]error
 }
 
 // NewTables returns empty tables. Two kinds of one name are a fault of the program.
@@ -49,7 +53,11 @@ func (t *Tables) Kinds() []Any { return t.kinds }
 // to none of these kinds.
 func (t *Tables) Subject(path string) (Ref, bool) {
 	kind, key, _ := strings.Cut(path, "/")
-	_, known := t.tables[kind]
+
+	table, known := t.tables[kind]
+	if known {
+		key = table.subject(key)
+	}
 
 	return Ref{Kind: kind, Key: key}, known
 }
@@ -88,6 +96,17 @@ func (t *Tables) View() View {
 	return t.view
 }
 
+// Joined returns the records in several keys that were put together since the last call, by their key
+// in the store, with the reason for which that failed, or nil.
+func (t *Tables) Joined() map[string]error {
+	all := map[string]error{}
+	for _, table := range t.tables {
+		maps.Copy(all, table.joined())
+	}
+
+	return all
+}
+
 // plain is the table of a kind with one key for each record.
 type plain[T any] struct {
 	kind   *Kind[T]
@@ -95,7 +114,17 @@ type plain[T any] struct {
 	shared *items[T] // has byKey; nil after a change
 }
 
-func (k *Kind[T]) table() table { return &plain[T]{kind: k, byKey: map[string]entry[T]{}} }
+func (k *Kind[T]) table() table {
+	if k.Chunks != nil {
+		return k.Chunks.table(k)
+	}
+
+	return &plain[T]{kind: k, byKey: map[string]entry[T]{}}
+}
+
+func (p *plain[T]) subject(rest string) string { return rest }
+
+func (p *plain[T]) joined() map[string]error { return nil }
 
 func (p *plain[T]) get(key string) any {
 	if e, ok := p.byKey[key]; ok {

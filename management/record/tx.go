@@ -98,20 +98,37 @@ func Put[T any](tx *Tx, k *Kind[T], r *T) {
 
 // PutAt writes a record under a key.
 func PutAt[T any](tx *Tx, k *Kind[T], key string, r *T) {
+	before := Get(tx, k, key)
+
 	value, err := k.Encode(r)
+	if err == nil && k.Chunks != nil {
+		err = tx.putChunks(k.Chunks.writes(k, key, before, r))
+	}
+
 	if err != nil && tx.err == nil {
 		tx.err = fmt.Errorf("encode %s: %w", k.Path(key), err)
 	}
 
-	Revision(tx, k, key)
 	tx.writes = append(tx.writes, Write{k.Path(key), value})
 }
 
 // Remove removes the record under a key, if there is one.
 func Remove[T any](tx *Tx, k *Kind[T], key string) {
-	if Revision(tx, k, key) > 0 {
-		tx.writes = append(tx.writes, Write{Path: k.Path(key)})
+	before := Get(tx, k, key)
+	if before == nil {
+		return
 	}
+
+	if k.Chunks != nil {
+		_ = tx.putChunks(k.Chunks.writes(k, key, before, new(T))) // only removals, which need no encoding
+	}
+
+	tx.writes = append(tx.writes, Write{Path: k.Path(key)})
+}
+
+func (tx *Tx) putChunks(writes []Write, err error) error {
+	tx.writes = append(tx.writes, writes...)
+	return err
 }
 
 // attempts limits how often a decision is taken again.

@@ -315,7 +315,7 @@ func Unknown(id string) error {
 
 // Make returns the rollout of a request, Planned, or refuses it. Its nodes are fixed from now
 // on, in their order.
-func Make(s job.Snapshot, groups inventory.Groups, open []Record, req Request, now time.Time) (Record, error) {
+func Make(s job.Snapshot, groups inventory.Groups, open []*Record, req Request, now time.Time) (Record, error) {
 	if err := job.CheckNames("node", req.Nodes, inventory.CheckName); err != nil {
 		return Record{}, err
 	}
@@ -473,18 +473,17 @@ func (r Record) TakesNodes(before Record) bool {
 }
 
 // CheckFree refuses to begin nodes again that another rollout is to change.
-func (r Record) CheckFree(list []Record) error {
-	others := slices.DeleteFunc(slices.Clone(list), func(o Record) bool { return o.ID == r.ID })
+func (r Record) CheckFree(list []*Record) error {
+	others := slices.DeleteFunc(slices.Clone(list), func(o *Record) bool { return o.ID == r.ID })
 	return checkFree(others, r.waiting())
 }
 
 // checkFree refuses a rollout beside too many others, and one of nodes that another one has
 // not finished.
-func checkFree(list []Record, r Record) error {
+func checkFree(list []*Record, r Record) error {
 	open, busy := 0, map[string]*Record{}
 
-	for i := range list {
-		other := &list[i]
+	for _, other := range list {
 		if other.Status.Ended() {
 			continue
 		}
@@ -598,13 +597,13 @@ func (r Record) InUse() []string {
 
 // Expired returns the ids of the rollouts that are no longer kept: the oldest that have ended,
 // beyond MaxKept. list is sorted, the oldest first.
-func Expired(list []Record) []string {
+func Expired(list []*Record) []string {
 	var ids []string
 
 	excess := len(list) - MaxKept
-	for i := range list {
-		if len(ids) < excess && list[i].Status.Ended() {
-			ids = append(ids, list[i].ID)
+	for _, r := range list {
+		if len(ids) < excess && r.Status.Ended() {
+			ids = append(ids, r.ID)
 		}
 	}
 

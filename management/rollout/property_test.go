@@ -287,7 +287,7 @@ func (s *site) settle() bool {
 // act is an act of a person that takes nodes.
 type act struct {
 	f      *fleet
-	decide func(list []Record) (Record, error)
+	decide func(list []*Record) (Record, error)
 	done   func(Record)
 }
 
@@ -319,10 +319,11 @@ func (s *site) atOnce() {
 	}
 }
 
-func (s *site) records() []Record {
-	var list []Record
+func (s *site) records() []*Record {
+	var list []*Record
 	for _, f := range s.fleets {
-		list = append(list, f.record)
+		r := f.record
+		list = append(list, &r)
 	}
 
 	return list
@@ -377,7 +378,7 @@ func (s *site) begins() act {
 	f := &fleet{site: s, names: s.all[from:min(from+1+s.rand.IntN(8), len(s.all))], visits: map[string]int{}}
 	spec := f.spec()
 
-	return act{f, func(list []Record) (Record, error) {
+	return act{f, func(list []*Record) (Record, error) {
 		r, err := Make(s.snapshot(), inventory.DefaultGroups(), list, Request{Spec: spec, Nodes: f.names}, s.now)
 		if free := !slices.ContainsFunc(f.names, s.isHeld); err != nil && free {
 			s.t.Fatalf("seed %d: no rollout is to change %s, and one is refused: %v", s.seed, f.names, err)
@@ -400,7 +401,7 @@ func (f *fleet) joins(r Record) {
 func (f *fleet) undoes() act {
 	u := &fleet{site: f.site, visits: map[string]int{}, undone: f}
 
-	return act{u, func(list []Record) (Record, error) {
+	return act{u, func(list []*Record) (Record, error) {
 		return f.record.Undo(f.snapshot(), list, func(string) (bool, error) { return true, nil }, "", f.now)
 	}, func(r Record) {
 		for i := range r.Nodes {
@@ -425,7 +426,7 @@ func (f *fleet) retries() act {
 		names = nil
 	}
 
-	return act{f, func(list []Record) (Record, error) {
+	return act{f, func(list []*Record) (Record, error) {
 		r, err := f.record.Retry(f.mark(), names)
 		if err == nil && r.TakesNodes(f.record) {
 			err = r.CheckFree(list)

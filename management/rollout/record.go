@@ -69,79 +69,79 @@ func (s State) InProgress() bool {
 
 // Record is the durable record of one rollout. Extra variables are stored beside it.
 type Record struct {
-	ID     string
-	Status Status
+	ID     string `json:"id"`
+	Status Status `json:"status"`
 	// Reason is the cause of the status in words, such as the failures that stopped it.
-	Reason string
+	Reason string `json:"reason,omitempty"`
 	// Waits is the reason why no node is begun now, in words; empty: nodes are begun, or
 	// the status says it all.
-	Waits string
+	Waits string `json:"waits,omitempty"`
 	// WaitsUntil is when that is over by itself; zero: unknown.
-	WaitsUntil time.Time
+	WaitsUntil time.Time `json:"waits_until,omitzero"`
 
-	Spec       Spec
-	ExtraNames []string // the names of the extra variables
+	Spec       Spec     `json:"spec"`
+	ExtraNames []string `json:"extra_names,omitempty"` // the names of the extra variables
 	// Nodes are fixed at the start, in the order in which they are begun.
-	Nodes []Node
+	Nodes []Node `json:"nodes"`
 
 	// Playbooks is the digest of the playbooks of all its jobs, and Commit their commit in
 	// git, if any.
-	Playbooks string
-	Commit    string
+	Playbooks string `json:"playbooks,omitempty"`
+	Commit    string `json:"commit,omitempty"`
 
-	Actor   string // the principal that started it
-	Created time.Time
-	Started time.Time // when it could first begin a node
-	Ended   time.Time
+	Actor   string    `json:"actor,omitempty"` // the principal that started it
+	Created time.Time `json:"created"`
+	Started time.Time `json:"started,omitzero"` // when it could first begin a node
+	Ended   time.Time `json:"ended,omitzero"`
 
-	Approved *Mark // nil: not approved
-	Promoted *Mark // nil: not promoted
+	Approved *Mark `json:"approved,omitempty"` // nil: not approved
+	Promoted *Mark `json:"promoted,omitempty"` // nil: not promoted
 	// CanaryDone is when the canary was over; zero: it is not, or there is none.
-	CanaryDone time.Time
+	CanaryDone time.Time `json:"canary_done,omitzero"`
 	// Cancel: an abort cancels the jobs instead of letting them finish.
-	Cancel bool
+	Cancel bool `json:"cancel,omitempty"`
 	// UndoOf is the id of the rollout that this one takes back.
-	UndoOf string
+	UndoOf string `json:"undo_of,omitempty"`
 
-	Events []Event // the oldest first
+	Events []Event `json:"events,omitempty"` // the oldest first
 	// Estimate is the expected duration of each node, as known at the start.
-	Estimate Pace
+	Estimate Pace `json:"estimate,omitzero"`
 
 	// Revision is the store's revision of this record; it is not stored.
-	Revision int64
+	Revision int64 `json:"-"`
 }
 
 // Mark is an act of a person on a rollout.
 type Mark struct {
-	By     string // the principal
-	At     time.Time
-	Reason string
+	By     string    `json:"by,omitempty"` // the principal
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // Node is the progress of one node.
 type Node struct {
-	Name  string
-	Group string // at the start; for a commission: the group that it joins
-	Rack  string // the value of the label of Order, at the start
-	State State
+	Name  string `json:"name"`
+	Group string `json:"group,omitempty"` // at the start; for a commission: the group that it joins
+	Rack  string `json:"rack,omitempty"`  // the value of the label of Order, at the start
+	State State  `json:"state"`
 	// Attempt counts from 1, and is 0 for a node that was never begun.
-	Attempt int
-	Job     string // the id of the job of the attempt
-	Gate    string // the id of the verification of the attempt
-	Since   time.Time
-	Begun   time.Time // of the attempt
+	Attempt int       `json:"attempt,omitempty"`
+	Job     string    `json:"job,omitempty"`  // the id of the job of the attempt
+	Gate    string    `json:"gate,omitempty"` // the id of the verification of the attempt
+	Since   time.Time `json:"since,omitzero"`
+	Begun   time.Time `json:"begun,omitzero"` // of the attempt
 	// Reason says why it failed, was skipped or could not be begun, or another fact about its end.
-	Reason string
+	Reason string `json:"reason,omitempty"`
 	// Excused: it failed, and a resume has excused that. It counts for no limit.
-	Excused bool
+	Excused bool `json:"excused,omitempty"`
 	// Playbooks is the digest of the playbooks of its job, if it is not that of the rollout.
-	Playbooks string
+	Playbooks string `json:"playbooks,omitempty"`
 	// Former is the digest of the playbooks that had configured the node before the first job
 	// of the rollout, and Applied the job that had done it; empty: unknown.
-	Former  string
-	Applied string
+	Former  string `json:"former,omitempty"`
+	Applied string `json:"applied,omitempty"`
 	// Changed is its newest job that may have changed the node, of whatever attempt; empty: none.
-	Changed string
+	Changed string `json:"changed,omitempty"`
 }
 
 // hadJob reports whether any job of the rollout was accepted for the node. A retry forgets Job.
@@ -172,17 +172,17 @@ const (
 
 // Event is a step in the life of a rollout.
 type Event struct {
-	Time  time.Time
-	Kind  EventKind
-	Node  string // empty: it concerns all
-	Actor string // empty: the manager itself
-	Text  string
+	Time  time.Time `json:"time"`
+	Kind  EventKind `json:"kind"`
+	Node  string    `json:"node,omitempty"`  // empty: it concerns all
+	Actor string    `json:"actor,omitempty"` // empty: the manager itself
+	Text  string    `json:"text,omitempty"`
 }
 
 // Pace is the expected duration of a node, from earlier jobs.
 type Pace struct {
-	Jobs int           // earlier jobs; 0: nothing is known
-	Node time.Duration // of the job and the gate of one node, the median; without the soak
+	Jobs int           `json:"jobs,omitempty"` // earlier jobs; 0: nothing is known
+	Node time.Duration `json:"node,omitempty"` // of the job and the gate of one node, the median; without the soak
 }
 
 // Count counts the nodes of a rollout by state.
@@ -210,17 +210,6 @@ func (r Record) Count() Count {
 	}
 
 	return c
-}
-
-// Find returns the rollout of that id.
-func Find(list []Record, id string) (Record, bool) {
-	for i := range list {
-		if list[i].ID == id {
-			return list[i], true
-		}
-	}
-
-	return Record{}, false
 }
 
 // Principal returns the principal of the jobs of a rollout.

@@ -88,7 +88,7 @@ func TestOverlap(t *testing.T) {
 	f := newFleet(t, 1, 4)
 	req := Request{Spec: Spec{Action: inventory.VerbApply}, Nodes: f.names[2:]}
 
-	open := []Record{{ID: "r00000001", Status: Paused, Nodes: []Node{
+	open := []*Record{{ID: "r00000001", Status: Paused, Nodes: []Node{
 		{Name: "w-0001", State: Waiting}, {Name: "w-0002", State: Succeeded},
 	}}}
 	if _, err := Make(f.snapshot(), inventory.DefaultGroups(), open, req, epoch); err != nil {
@@ -101,7 +101,7 @@ func TestOverlap(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	open = slices.Repeat([]Record{{Status: Running}}, MaxOpen)
+	open = slices.Repeat([]*Record{{Status: Running}}, MaxOpen)
 	if _, err := Make(f.snapshot(), inventory.DefaultGroups(), open, req, epoch); err == nil ||
 		!strings.Contains(err.Error(), "20 rollouts have not ended") {
 		t.Errorf("%v", err)
@@ -888,7 +888,7 @@ func TestNodeOfAnotherRollout(t *testing.T) {
 		other := f.record
 		other.ID, other.Status = "r1", status
 
-		e, ok := errors.AsType[*inventory.Error](f.record.CheckFree([]Record{other}))
+		e, ok := errors.AsType[*inventory.Error](f.record.CheckFree([]*Record{&other}))
 		if !ok {
 			t.Fatalf("%s: it is not refused", status)
 		}

@@ -11,32 +11,32 @@ import (
 
 // Spec describes the work of a rollout, and how careful it is.
 type Spec struct {
-	Action inventory.Verb // one of Actions
+	Action inventory.Verb `json:"action"` // one of Actions
 	// Selector is the text that selected the nodes, for people; empty: they were named.
-	Selector string
-	Group    string // commission: the group to join; update: the group to move to, or empty
+	Selector string `json:"selector,omitempty"`
+	Group    string `json:"group,omitempty"` // commission: the group to join; update: the group to move to, or empty
 
 	// MaxUnavailable bounds the nodes out of service at any time: a number, or a share of all
 	// nodes such as 10%, rounded down and at least 1. Empty: 1.
-	MaxUnavailable string
+	MaxUnavailable string `json:"max_unavailable,omitempty"`
 	// MaxFailures is the number of failed nodes with which further nodes are begun.
-	MaxFailures int
+	MaxFailures int `json:"max_failures,omitempty"`
 	// Canary is the number of nodes that go first. All of them must succeed. 0: none.
-	Canary int
+	Canary int `json:"canary,omitempty"`
 	// Promote: after the canary, a person must promote the rollout.
-	Promote bool
+	Promote bool `json:"promote,omitempty"`
 	// Soak is how long a node that passed its gate must remain visible before it is done.
-	Soak  time.Duration
-	Order Order
+	Soak  time.Duration `json:"soak,omitempty"`
+	Order Order         `json:"order,omitzero"`
 	// Strategies bound the nodes of single groups further, by the group's name.
-	Strategies map[string]Strategy
-	Gate       Gate
+	Strategies map[string]Strategy `json:"strategies,omitempty"`
+	Gate       Gate                `json:"gate,omitzero"`
 
-	RequireApproval bool // another person must approve it first
+	RequireApproval bool `json:"require_approval,omitempty"` // another person must approve it first
 
 	inventory.SharedOptions // handed on to the jobs
 
-	Timeout time.Duration // of each job; 0: the configured default
+	Timeout time.Duration `json:"timeout,omitempty"` // of each job; 0: the configured default
 }
 
 // By is the property that the nodes of a rollout are ordered by.
@@ -51,45 +51,46 @@ const (
 
 // Order is the order in which nodes are begun.
 type Order struct {
-	By    By     // empty: ByName
-	Label string // ByLabel: its key, such as rack
+	By    By     `json:"by,omitempty"`    // empty: ByName
+	Label string `json:"label,omitempty"` // ByLabel: its key, such as rack
 }
 
 // Strategy bounds the nodes of one group, besides the bounds of the rollout.
 type Strategy struct {
-	MaxUnavailable string // of the group's nodes in the rollout; empty: no further bound
-	MaxFailures    *int   // of the group's nodes; nil: no further bound
+	// MaxUnavailable bounds the group's nodes in the rollout; empty: no further bound.
+	MaxUnavailable string `json:"max_unavailable,omitempty"`
+	MaxFailures    *int   `json:"max_failures,omitempty"` // of the group's nodes; nil: no further bound
 	// Soak is that of the group's nodes; nil: that of the rollout.
-	Soak *time.Duration
+	Soak *time.Duration `json:"soak,omitempty"`
 }
 
 // Gate is the set of checks that a node must pass after its job.
 type Gate struct {
 	// SkipVerify leaves out the verification of the node. Actions that configure a node have
 	// one otherwise, and it must find the node clean.
-	SkipVerify bool
-	HTTP       *HTTPCheck // nil: none
+	SkipVerify bool       `json:"skip_verify,omitempty"`
+	HTTP       *HTTPCheck `json:"http,omitempty"` // nil: none
 	// Command is run once the HTTP check has succeeded, if there are both. nil: none.
-	Command *CommandCheck
+	Command *CommandCheck `json:"command,omitempty"`
 }
 
 // HTTPCheck is a request of the manager to the address of the node. It is repeated until it
 // succeeds or its time is over. Only the status of the answer counts. No redirect is followed.
 type HTTPCheck struct {
-	TLS bool // https; the certificate is not verified, as no secret is sent
+	TLS bool `json:"tls,omitempty"` // https; the certificate is not verified, as no secret is sent
 	// Port and Path are those of the URL. The host is always the node's address.
-	Port    int
-	Path    string
-	Status  int           // of the answer; 0: any of 200 to 299
-	Timeout time.Duration // 0: DefaultCheckTime
+	Port    int           `json:"port"`
+	Path    string        `json:"path,omitempty"`
+	Status  int           `json:"status,omitempty"`  // of the answer; 0: any of 200 to 299
+	Timeout time.Duration `json:"timeout,omitempty"` // 0: DefaultCheckTime
 }
 
 // CommandCheck is a command that the manager runs for the node. It is repeated until its exit
 // status is 0 or its time is over. The configuration file has the command, and a request only
 // its name.
 type CommandCheck struct {
-	Name    string
-	Timeout time.Duration // 0: DefaultCheckTime
+	Name    string        `json:"name"`
+	Timeout time.Duration `json:"timeout,omitempty"` // 0: DefaultCheckTime
 }
 
 // DefaultCheckTime is how long a check is repeated after it was first asked, unless it says so.

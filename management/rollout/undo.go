@@ -16,7 +16,7 @@ import (
 // the former site.yml: packages only as far as that names their versions. A node that cannot go
 // back is skipped with the reason. kept reports whether playbooks are still there, or why that is not known.
 func (r Record) Undo(
-	s job.Snapshot, open []Record, kept func(digest string) (bool, error), reason string, now time.Time,
+	s job.Snapshot, open []*Record, kept func(digest string) (bool, error), reason string, now time.Time,
 ) (Record, error) {
 	row, _ := inventory.TransitionOf(r.Spec.Action)
 	action := row.Undo

@@ -70,7 +70,8 @@ func (s *Server) getPlans(w http.ResponseWriter, r *http.Request) error {
 	now, at := time.Now(), snapshotOf(v)
 
 	return rest.WriteList(w, r, q, planListing, rest.Contents[*plan.Plan, api.Plan]{
-		At: at, Tag: at.Tag(), Items: record.List(v, &plan.Kind), Show: func(p *plan.Plan) api.Plan { return planOf(*p, now) },
+		At: at, Tag: at.Tag(), Items: record.List(v, &plan.Kind),
+		Show: func(p *plan.Plan) api.Plan { return planOf(*p, now) },
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/rollout/leader"
 	"github.com/contiv/cluster/management/selector"
@@ -92,15 +93,11 @@ func (s *Server) getRollouts(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	found := make([]*rollout.Record, len(v.Rollouts))
-	for i := range v.Rollouts {
-		found[i] = &v.Rollouts[i]
-	}
-
 	at := snapshotOf(v)
 
 	return rest.WriteList(w, r, q, rolloutListing, rest.Contents[*rollout.Record, api.Rollout]{
-		At: at, Tag: at.Tag(), Items: found, Show: func(one *rollout.Record) api.Rollout { return s.rolloutOf(*one) },
+		At: at, Tag: at.Tag(), Items: record.List(v, &rollout.Kind),
+		Show: func(one *rollout.Record) api.Rollout { return s.rolloutOf(*one) },
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/rollout/leader"
 	"github.com/contiv/cluster/management/state"
@@ -40,10 +41,10 @@ func (f fakeRollouts) Start(ctx context.Context, c access.Caller, r rollout.Requ
 	}
 
 	one, err := f.Preview(ctx, c, r)
-	one.ID, one.Status, one.Actor, one.Revision = rolloutID(string(rune('1'+len(f.m.View().Rollouts)))),
-		rollout.Running, c.Principal, 7
+	number := '1' + len(record.List(f.m.View(), &rollout.Kind))
+	one.ID, one.Status, one.Actor, one.Revision = rolloutID(string(rune(number))), rollout.Running, c.Principal, 7
 
-	f.m.change(func(v *state.View) { v.Rollouts = append(slices.Clip(v.Rollouts), one) })
+	f.m.change(func(v *state.View) { v.View = record.Set(v.View, &rollout.Kind, one.ID, &one) })
 
 	return one, err
 }
@@ -209,11 +210,11 @@ func TestRolloutRemedy(t *testing.T) {
 	s := serve(t)
 
 	s.manager.change(func(v *state.View) {
-		v.Rollouts = []rollout.Record{{
+		v.View = record.WithList(v.View, &rollout.Kind, &rollout.Record{
 			ID: rolloutID("1"), Status: rollout.Stopped, Playbooks: "broken",
 			Spec:  rollout.Spec{Action: inventory.VerbApply},
 			Nodes: []rollout.Node{{Name: "a-1", State: rollout.Failed}},
-		}}
+		})
 	})
 
 	one := must[api.Rollout](t)(s.client(t).Rollout(testCtx(t), rolloutID("1")))

@@ -91,13 +91,13 @@ func fillScoped(m *fakeManager) {
 		})
 		v.View = record.WithList(v.View, &state.Tombstones, &inventory.Tombstone{Name: "former-1"})
 		v.Unreadable = map[string]string{"v/nodes/broken-1": "damaged"}
-		v.Rollouts = []rollout.Record{
+		v.View = record.WithList(v.View, &rollout.Kind, []*rollout.Record{
 			{
 				ID: rolloutID("1"), Status: rollout.Running, Reason: outside + " failed",
 				Nodes: []rollout.Node{{Name: inside, State: rollout.Waiting, Reason: "like " + outside}},
 			},
 			{ID: rolloutID("2"), Status: rollout.Running, Nodes: []rollout.Node{{Name: inside}, {Name: outside}}},
-		}
+		}...)
 		v.View = record.WithList(v.View, &plan.Kind, []*plan.Plan{
 			{
 				ID: planID(1), Manager: fakeIdentity, Expires: time.Now().Add(time.Hour), Helpers: []string{outside},

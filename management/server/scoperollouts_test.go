@@ -74,9 +74,10 @@ func TestScopeOfRolloutActs(t *testing.T) {
 			s, send := scopedServer(t, access.Scope{Groups: []string{inventory.GroupWorker}})
 
 			s.manager.change(func(v *state.View) {
-				v.Rollouts = slices.Clone(v.Rollouts)
-				v.Rollouts[0].Spec = rollout.Spec{Action: inventory.VerbUpdate, Group: c.group}
-				v.Rollouts[0].Nodes = []rollout.Node{{Name: inside, Group: inventory.GroupWorker, State: c.state}}
+				changeFirst(v, func(r *rollout.Record) {
+					r.Spec = rollout.Spec{Action: inventory.VerbUpdate, Group: c.group}
+					r.Nodes = []rollout.Node{{Name: inside, Group: inventory.GroupWorker, State: c.state}}
+				})
 			})
 
 			before := s.manager.last()
@@ -99,13 +100,14 @@ func TestScopeKeepsItsRollout(t *testing.T) {
 	path := "/v1/rollouts/" + rolloutID("1")
 
 	s.manager.change(func(v *state.View) {
-		v.Rollouts = slices.Clone(v.Rollouts)
-		v.Rollouts[0].Spec = rollout.Spec{Action: inventory.VerbDecommission}
-		v.Rollouts[0].Nodes = []rollout.Node{
-			{Name: "gone-1", Group: inventory.GroupWorker, State: rollout.Succeeded},
-			{Name: "left-1", Group: inventory.GroupWorker, State: rollout.Failed},
-			{Name: inside, Group: inventory.GroupWorker, State: rollout.Waiting},
-		}
+		changeFirst(v, func(r *rollout.Record) {
+			r.Spec = rollout.Spec{Action: inventory.VerbDecommission}
+			r.Nodes = []rollout.Node{
+				{Name: "gone-1", Group: inventory.GroupWorker, State: rollout.Succeeded},
+				{Name: "left-1", Group: inventory.GroupWorker, State: rollout.Failed},
+				{Name: inside, Group: inventory.GroupWorker, State: rollout.Waiting},
+			}
+		})
 		// One was forgotten since, the other has no group any more.
 		v.Nodes = append(slices.Clip(v.Nodes), &inventory.Node{
 			Name: "left-1", Label: "left", Serial: "1", Status: inventory.Decommissioned, State: inventory.Discovered,
@@ -130,8 +132,9 @@ func TestScopeKeepsItsRollout(t *testing.T) {
 
 	// The nodes of a commission were in no group before.
 	s.manager.change(func(v *state.View) {
-		v.Rollouts = slices.Clone(v.Rollouts)
-		v.Rollouts[0].Spec = rollout.Spec{Action: inventory.VerbCommission, Group: inventory.GroupWorker}
+		changeFirst(v, func(r *rollout.Record) {
+			r.Spec = rollout.Spec{Action: inventory.VerbCommission, Group: inventory.GroupWorker}
+		})
 	})
 
 	if w := send(http.MethodGet, path, ""); w.Code != http.StatusNotFound {
@@ -182,4 +185,11 @@ func TestScopeOfTheQueue(t *testing.T) {
 			t.Errorf("%s: %s", path, text)
 		}
 	}
+}
+
+// changeFirst changes the first rollout of the fake manager.
+func changeFirst(v *state.View, change func(*rollout.Record)) {
+	r := *record.Get(v, &rollout.Kind, rolloutID("1"))
+	change(&r)
+	v.View = record.Set(v.View, &rollout.Kind, r.ID, &r)
 }

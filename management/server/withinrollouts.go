@@ -22,7 +22,7 @@ func (s confinedRollouts) shown(r rollout.Record, err error) (rollout.Record, er
 		return rollout.Record{}, s.hide(err)
 	}
 
-	return s.part().Rollout(r), nil
+	return r.Within(s.part()), nil
 }
 
 // mayStart refuses nodes outside the bounds, and a group in which they would leave them.

@@ -11,7 +11,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
-	"github.com/contiv/cluster/management/rollout"
 )
 
 // Bounds select the part of a view that a caller may see.
@@ -71,12 +70,6 @@ func NewPart(v *View, b Bounds) *Part {
 		}
 	}
 
-	for i := range v.Rollouts {
-		if p.HasRollout(&v.Rollouts[i]) {
-			within.Rollouts = append(within.Rollouts, p.Rollout(v.Rollouts[i]))
-		}
-	}
-
 	for scope, vars := range v.Variables {
 		if p.HasVars(scope) {
 			within.Variables[scope] = vars
@@ -123,39 +116,6 @@ func (p *Part) HadNode(name, group string) bool {
 // HasJob implements record.Scope.
 func (p *Part) HasJob(id string) bool {
 	return slices.ContainsFunc(p.Jobs, func(j *job.Job) bool { return j.ID == id })
-}
-
-// HasRollout reports whether all nodes of the rollout belong to the part, or did at its start.
-func (p *Part) HasRollout(r *rollout.Record) bool {
-	outside := func(n rollout.Node) bool {
-		t := job.Target{Name: n.Name, FromGroup: n.Group}
-
-		// The nodes of a commission were in no group: the record has the one that they join.
-		if n.Group == r.Spec.Group {
-			t.FromGroup = ""
-		}
-
-		return !p.bounds.ContainsTarget(t, job.Find(p.whole.Nodes, n.Name))
-	}
-
-	return len(r.Nodes) > 0 && !slices.ContainsFunc(r.Nodes, outside)
-}
-
-// Rollout returns a rollout of the part without the names of nodes outside.
-func (p *Part) Rollout(r rollout.Record) rollout.Record {
-	r.Reason, r.Waits = p.Text(r.Reason), p.Text(r.Waits)
-
-	r.Nodes = slices.Clone(r.Nodes)
-	for i := range r.Nodes {
-		r.Nodes[i].Reason = p.Text(r.Nodes[i].Reason)
-	}
-
-	r.Events = slices.Clone(r.Events)
-	for i := range r.Events {
-		r.Events[i].Text = p.Text(r.Events[i].Text)
-	}
-
-	return r
 }
 
 // nameAll fills the names. The nodes of the part must be complete.

@@ -12,7 +12,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
-	"github.com/contiv/cluster/management/rollout"
 )
 
 // View is everything that is read often, as of one revision of the store. It is
@@ -32,8 +31,6 @@ type View struct {
 	VariablesAt map[Scope]int64
 	// ChecksumKey is the key of the checksums of variables; zero: none can be made.
 	ChecksumKey configuration.ChecksumKey
-	// Rollouts are the stored rollouts, the oldest first.
-	Rollouts []rollout.Record
 	// Overlay are the configuration keys set at run time.
 	Overlay map[string]any
 	// ConfigAt is the revision of the last change of the configuration, in the

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	jobs "github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/rollout/leader"
 	"github.com/contiv/cluster/management/secret"
@@ -48,14 +49,13 @@ func (w *world) rolloutInStore(ctx context.Context) float64 {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 
-	store := must(
-		stored.Open(ctx, client, nil, stored.NewSecrets(secret.NewRing(secret.NewKey()), nil), log, stored.StaleAfter),
-	)
+	secrets := stored.NewSecrets(secret.NewRing(secret.NewKey()), nil)
+	store := must(stored.Open(ctx, client, []record.Any{&rollout.Kind}, secrets, log, stored.StaleAfter))
 	defer store.Close()
 
 	f := &storedFleet{Store: store, nodes: newRolloutFleet(w.bench.rollout)}
 	l := leader.New(leader.Options{
-		State: f, Store: store, Jobs: f, Leads: func() bool { return true }, Audit: f, Logger: log,
+		State: f, Records: f, Store: store, Jobs: f, Leads: func() bool { return true }, Audit: f, Logger: log,
 		Settings: func() leader.Settings {
 			return leader.Settings{Groups: inventory.DefaultGroups(), JobLimit: rolloutAtOnce}
 		},
@@ -108,14 +108,20 @@ func (f *storedFleet) View() *state.View {
 	return &v
 }
 
+// Latest returns the view of decisions.
+func (f *storedFleet) Latest() (record.Reader, int64) {
+	v := f.View()
+	return v, v.Revision
+}
+
 // SubmitRollout accepts a job as the engine does, and lets it begin and end.
 func (f *storedFleet) SubmitRollout(
 	ctx context.Context, c access.Caller, r rollout.Record, b rollout.Begin, extra configuration.Vars,
 ) (rollout.Record, error) {
 	request := r.RequestOf(b, extra)
-	v := f.Store.View()
+	tx := record.NewTx(f)
 	j := jobs.Job{
-		ID:     strconv.FormatUint(v.Seq+1, 10),
+		ID:     strconv.FormatUint(state.ViewOf(tx).Seq+1, 10),
 		Verb:   request.Verb,
 		Status: jobs.Queued,
 		Actor:  c.Principal,
@@ -127,9 +133,16 @@ func (f *storedFleet) SubmitRollout(
 		Targets:  []jobs.Target{{Name: b.Node}},
 	}
 
-	j, begun, err := f.AcceptRollout(ctx, v.Seq, r.Begun(b, j, time.Now()), j, jobs.Inputs{Extra: extra})
+	begun := r.Begun(b, j, time.Now())
+
+	record.Put(tx, &rollout.Kind, &begun)
+	tx.Attach(state.AcceptJob{Job: j, Inputs: jobs.Inputs{Extra: extra}})
+
+	revision, err := f.Commit(ctx, tx)
 	if err == nil {
+		j.Revision, begun.Revision = revision, revision
 		end := time.Now().Add(rolloutJob)
+
 		f.tasks.Go(func() { f.carryOut(context.WithoutCancel(ctx), j, end) })
 	}
 

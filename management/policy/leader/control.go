@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -114,7 +115,7 @@ func (l *Leader) check(name string) error {
 
 // rolls reports whether a rollout of the policy of that name has not ended.
 func rolls(v *state.View, name string) bool {
-	return slices.ContainsFunc(v.Rollouts, func(r rollout.Record) bool {
+	return slices.ContainsFunc(record.List(v, &rollout.Kind), func(r *rollout.Record) bool {
 		return r.Actor == state.PolicyPrincipal(name) && !r.Status.Ended()
 	})
 }

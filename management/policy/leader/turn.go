@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -119,7 +120,8 @@ func (l *Leader) Test(name string, given []inventory.Node) (Tested, error) {
 		}
 
 		// Jobs, rollouts and decisions are about the nodes of the store, and not about the given ones.
-		v.Nodes, v.Jobs, v.Rollouts, a.Decisions = nodes, nil, nil, nil
+		v.Nodes, v.Jobs, a.Decisions = nodes, nil, nil
+		v.View = record.WithList(v.View, &rollout.Kind)
 	}
 
 	v.View = record.WithOne(v.View, &state.Memory, a)

@@ -56,7 +56,7 @@ func (s *site) move(commit string) {
 func (s *site) Start(_ context.Context, c access.Caller, r rollout.Request) (started rollout.Record, err error) {
 	err = s.operate(func() error {
 		if id, done := s.results[c.Key.ID]; done {
-			started, _ = rollout.Find(s.view.Rollouts, id)
+			started = *record.Get(s.view, &rollout.Kind, id)
 			return nil
 		}
 
@@ -69,7 +69,7 @@ func (s *site) Start(_ context.Context, c access.Caller, r rollout.Request) (sta
 			return refusal
 		}
 
-		made, err := rollout.Make(s.view.Snapshot, s.settings.Groups, s.view.Rollouts, r, time.Now())
+		made, err := rollout.Make(s.view.Snapshot, s.settings.Groups, record.List(s.view, &rollout.Kind), r, time.Now())
 		if err != nil {
 			return err
 		}
@@ -79,10 +79,11 @@ func (s *site) Start(_ context.Context, c access.Caller, r rollout.Request) (sta
 			s.t.Errorf("playbooks %q are asked for, and %q are in use", r.Playbooks, in.Digest)
 		}
 
-		made.ID, made.Playbooks, made.Commit = fmt.Sprintf("r%08d", len(s.view.Rollouts)), in.Digest, in.Commit
+		made.ID = fmt.Sprintf("r%08d", len(record.List(s.view, &rollout.Kind)))
+		made.Playbooks, made.Commit = in.Digest, in.Commit
 		started = made.Begin(c.Principal, time.Now())
 		s.results[c.Key.ID] = started.ID
-		s.publish(func(v *state.View) { v.Rollouts = append(v.Rollouts[:len(v.Rollouts):len(v.Rollouts)], started) })
+		s.replace(started)
 
 		return nil
 	})
@@ -103,7 +104,7 @@ func (s *site) Abort(_ context.Context, c access.Caller, id string, o rollout.Ab
 			return err
 		}
 
-		found, _ := rollout.Find(s.view.Rollouts, id)
+		found := record.Get(s.view, &rollout.Kind, id)
 
 		aborted, err = found.Abort(rollout.Mark{By: c.Principal, At: time.Now(), Reason: o.Reason}, o.Cancel)
 		if err != nil {
@@ -122,14 +123,7 @@ func (s *site) Abort(_ context.Context, c access.Caller, id string, o rollout.Ab
 
 // replace stores a rollout. The caller holds the lock.
 func (s *site) replace(r rollout.Record) {
-	s.publish(func(v *state.View) {
-		v.Rollouts = append([]rollout.Record{}, v.Rollouts...)
-		for i := range v.Rollouts {
-			if v.Rollouts[i].ID == r.ID {
-				v.Rollouts[i] = r
-			}
-		}
-	})
+	s.publish(func(v *state.View) { v.View = record.Set(v.View, &rollout.Kind, r.ID, &r) })
 }
 
 // conclude gives a rollout a status; its nodes get the commit, unless that is empty.
@@ -137,7 +131,7 @@ func (s *site) conclude(id string, status rollout.Status, commit string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	r, _ := rollout.Find(s.view.Rollouts, id)
+	r := *record.Get(s.view, &rollout.Kind, id)
 	r.Status = status
 	s.replace(r)
 
@@ -157,7 +151,7 @@ func (s *site) conclude(id string, status rollout.Status, commit string) {
 // rollouts returns the rollouts as COMMIT STATUS NODES.
 func (s *site) rollouts() string {
 	var out []string
-	for _, r := range s.View().Rollouts {
+	for _, r := range record.All(s.View(), &rollout.Kind) {
 		out = append(out, fmt.Sprintf("%s %s %d", r.Commit, r.Status, len(r.Nodes)))
 	}
 
@@ -220,7 +214,7 @@ func TestAutoUpgrade(t *testing.T) {
 			}
 		}
 
-		r := s.View().Rollouts[2]
+		r := record.List(s.View(), &rollout.Kind)[2]
 		if r.Actor != "policy:follow" || !strings.Contains(r.Spec.Reason, "6 came into use") {
 			t.Errorf("%+v", r)
 		}
@@ -289,10 +283,10 @@ func TestAutoUpgradeHeld(t *testing.T) {
 		// A rollout of a person has one of the nodes.
 		s.mu.Lock()
 		s.publish(func(v *state.View) {
-			v.Rollouts = []rollout.Record{{
+			v.View = record.WithList(v.View, &rollout.Kind, &rollout.Record{
 				ID: "r0000000a", Actor: "ann", Status: rollout.Paused, Commit: "1",
 				Nodes: []rollout.Node{{Name: name(2), State: rollout.Waiting}},
-			}}
+			})
 		})
 		s.mu.Unlock()
 

@@ -205,7 +205,7 @@ const maxError = 200
 
 // forgetChecks drops the results of checks that none of the rollouts waits for, and ends those
 // that are being made.
-func (l *Leader) forgetChecks(list []rollout.Record) {
+func (l *Leader) forgetChecks(list []*rollout.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -215,8 +215,7 @@ func (l *Leader) forgetChecks(list []rollout.Record) {
 
 	open := map[checkKey]bool{}
 
-	for i := range list {
-		r := &list[i]
+	for _, r := range list {
 		for k := range r.Nodes {
 			if n := &r.Nodes[k]; n.State == rollout.Checking {
 				open[checkKey{r.ID, n.Name, n.Attempt}] = true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -285,8 +286,8 @@ func TestUnknownCommand(t *testing.T) {
 		}
 	}
 
-	if len(s.View().Rollouts) > 0 {
-		t.Errorf("%+v", s.View().Rollouts)
+	if len(s.rollouts()) > 0 {
+		t.Errorf("%+v", s.rollouts())
 	}
 }
 
@@ -312,12 +313,14 @@ func TestUndoWithoutCommand(t *testing.T) {
 			s.mu.Lock()
 			s.publish(func(v *state.View) {
 				node := v.Nodes[0].Clone()
-				node.Applied = v.Rollouts[0].Nodes[0].Job
+				done := *record.Get(v, &rollout.Kind, r.ID)
+				node.Applied = done.Nodes[0].Job
 				v.Nodes[0] = &node
 
 				// The jobs of this site have no former playbooks.
-				v.Rollouts[0].Nodes = slices.Clone(v.Rollouts[0].Nodes)
-				v.Rollouts[0].Nodes[0].Former = "former"
+				done.Nodes = slices.Clone(done.Nodes)
+				done.Nodes[0].Former = "former"
+				setRollout(v, done)
 			})
 			s.mu.Unlock()
 

@@ -11,6 +11,8 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -21,12 +23,12 @@ func Get(v *state.View, id string) (rollout.Record, error) {
 		return rollout.Record{}, err
 	}
 
-	r, ok := rollout.Find(v.Rollouts, id)
-	if !ok {
-		return r, cmp.Or(v.UnreadableRollout(id), rollout.Unknown(id))
+	r := record.Get(v, &rollout.Kind, id)
+	if r == nil {
+		return rollout.Record{}, cmp.Or(v.UnreadableRollout(id), rollout.Unknown(id))
 	}
 
-	return r, nil
+	return *r, nil
 }
 
 // Remaining returns how long the rollout is expected to take from now on, and whether that is
@@ -40,7 +42,7 @@ func (l *Leader) Remaining(r rollout.Record) (left time.Duration, known bool) {
 func (l *Leader) Preview(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
 	v := l.State.View()
 
-	r, err := rollout.Make(v.Snapshot, l.Settings().Groups, v.Rollouts, req, time.Now())
+	r, err := rollout.Make(v.Snapshot, l.Settings().Groups, record.List(v, &rollout.Kind), req, time.Now())
 	if err != nil {
 		return rollout.Record{}, err
 	}
@@ -51,10 +53,10 @@ func (l *Leader) Preview(ctx context.Context, c access.Caller, req rollout.Reque
 // Start starts a rollout: its nodes and its playbooks are fixed from now on. It returns as soon
 // as the rollout is stored.
 func (l *Leader) Start(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
-	record := access.Record{Action: "rollouts.start." + string(req.Action), Targets: req.Nodes, Reason: req.Reason}
+	entry := access.Record{Action: "rollouts.start." + string(req.Action), Targets: req.Nodes, Reason: req.Reason}
 
-	return l.started(ctx, c, record, req.Extra, req.Playbooks, func(v *state.View) (rollout.Record, error) {
-		return rollout.Make(v.Snapshot, l.Settings().Groups, v.Rollouts, req, time.Now())
+	return l.started(ctx, c, entry, req.Extra, req.Playbooks, func(v *state.View) (rollout.Record, error) {
+		return rollout.Make(v.Snapshot, l.Settings().Groups, record.List(v, &rollout.Kind), req, time.Now())
 	})
 }
 
@@ -64,16 +66,16 @@ func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (
 		return rollout.Record{}, err
 	}
 
-	record := access.Record{Action: "rollouts.undo", Targets: []string{id}, Reason: reason}
+	entry := access.Record{Action: "rollouts.undo", Targets: []string{id}, Reason: reason}
 	kept := map[string]bool{}
 
-	return l.started(ctx, c, record, nil, "", func(v *state.View) (rollout.Record, error) {
+	return l.started(ctx, c, entry, nil, "", func(v *state.View) (rollout.Record, error) {
 		r, err := Get(v, id)
 		if err != nil {
 			return r, err
 		}
 
-		undo, err := r.Undo(v.Snapshot, v.Rollouts, func(digest string) (bool, error) {
+		undo, err := r.Undo(v.Snapshot, record.List(v, &rollout.Kind), func(digest string) (bool, error) {
 			// Thousands of nodes have a few digests.
 			if is, asked := kept[digest]; asked {
 				return is, nil
@@ -94,10 +96,10 @@ func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (
 // started stores the rollout that plan returns, and leaves the audit record. playbooks is the
 // digest that its playbooks must have, or "".
 func (l *Leader) started(
-	ctx context.Context, c access.Caller, record access.Record, extra configuration.Vars, playbooks string,
+	ctx context.Context, c access.Caller, entry access.Record, extra configuration.Vars, playbooks string,
 	plan func(*state.View) (rollout.Record, error),
 ) (started rollout.Record, err error) {
-	err = access.Audited(ctx, l.Audit, c, record, func(record *access.Record) error {
+	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) error {
 		v := l.State.View()
 		if r, err := c.ReplayRollout(ctx, l.Store, l.State); r != nil || err != nil {
 			started = orZero(r)
@@ -122,7 +124,7 @@ func (l *Leader) started(
 		}
 
 		started, err = l.add(ctx, c, prepared, extra, plan)
-		record.Targets = slices.Concat([]string{started.ID}, record.Targets)
+		entry.Targets = slices.Concat([]string{started.ID}, entry.Targets)
 
 		return err
 	})
@@ -136,32 +138,37 @@ func (l *Leader) started(
 func (l *Leader) add(
 	ctx context.Context, c access.Caller, prepared rollout.Record, extra configuration.Vars,
 	plan func(*state.View) (rollout.Record, error),
-) (started rollout.Record, err error) {
-	err = state.RetryConflict(ctx, l.State, func(v *state.View) error {
-		if r, err := c.ReplayRollout(ctx, l.Store, l.State); r != nil || err != nil {
-			started = orZero(r)
-			return err
-		}
+) (rollout.Record, error) {
+	started, revision, err := access.DecideOnce(ctx, l.Records, c, l.replay(ctx, c),
+		func(tx *record.Tx) (rollout.Record, error) {
+			// The plan depends on nodes and jobs, which are no kinds.
+			tx.GuardAll()
 
-		v, err := c.Precondition.Check(ctx, l.State, v)
-		if err != nil {
-			return err
-		}
+			r, err := plan(state.ViewOf(tx))
+			if err != nil {
+				return rollout.Record{}, err
+			}
 
-		r, err := plan(v)
-		if err != nil {
-			return err
-		}
+			// Only these playbooks were checked; newer ones may be broken.
+			r.ID, r.Playbooks, r.Commit = rollout.NewID(), prepared.Playbooks, prepared.Commit
+			r = r.Begin(c.Principal, time.Now())
 
-		// Only these playbooks were checked; newer ones may be broken.
-		r.ID, r.Playbooks, r.Commit = rollout.NewID(), prepared.Playbooks, prepared.Commit
-		marked := v.Marked()
-		started, err = l.Store.AddRollout(ctx, v.Revision, r.Begin(c.Principal, time.Now()), extra.Mark(marked), c.Key)
+			record.Put(tx, &rollout.Kind, &r)
+			tx.Attach(state.PutInputs{Name: rollout.InputsOf(r.ID), Inputs: job.Inputs{Extra: extra}})
+			c.Keep(tx, access.Result{Rollout: r.ID})
 
-		return err
-	})
+			return r, nil
+		})
+	if revision > 0 {
+		started.Revision = revision
+	}
 
 	return started, err
+}
+
+// replay returns the function that returns the rollout of an earlier request with the key of the caller.
+func (l *Leader) replay(ctx context.Context, c access.Caller) func() (*rollout.Record, error) {
+	return func() (*rollout.Record, error) { return c.ReplayRollout(ctx, l.Store, l.State) }
 }
 
 // prepare refuses a rollout if none of its nodes could be begun, or if its playbooks cannot run,
@@ -358,46 +365,43 @@ func (l *Leader) control(
 		return rollout.Record{}, err
 	}
 
-	record := access.Record{Action: action, Targets: []string{id}, Reason: reason}
+	entry := access.Record{Action: action, Targets: []string{id}, Reason: reason}
 
-	err = access.Audited(ctx, l.Audit, c, record, func(record *access.Record) error {
-		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
-			if r, err := c.ReplayRollout(ctx, l.Store, l.State); r != nil || err != nil {
-				changed = orZero(r)
-				return err
-			}
-
-			v, err := c.Precondition.Check(ctx, l.State, v)
-			if err != nil {
-				return err
-			}
-
-			before, err := Get(v, id)
-			if err != nil {
-				return err
-			}
-
-			// The act is decided anew on the newest record after a conflict.
-			r, err := act(before)
-			if err != nil {
-				return err
-			}
-
-			// Of two acts that find the same node free, one is a conflict, and finds it taken then.
-			revision := int64(0)
-			if r.TakesNodes(before) {
-				if err := r.CheckFree(v.Rollouts); err != nil {
-					return err
+	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) error {
+		decided, revision, err := access.DecideOnce(ctx, l.Records, c, l.replay(ctx, c),
+			func(tx *record.Tx) (rollout.Record, error) {
+				before, err := Get(state.ViewOf(tx), id)
+				if err != nil {
+					return before, err
 				}
 
-				revision = v.Revision
-			}
+				// The act is decided anew on the newest record after a conflict.
+				r, err := act(before)
+				if err != nil {
+					return r, err
+				}
 
-			record.Reason = noting(reason, r.Repinned(before.Playbooks))
-			changed, err = l.Store.PutRollout(ctx, revision, r, c.Key)
+				// Of two acts that find the same node free, one is a conflict, and finds it taken then.
+				if r.TakesNodes(before) {
+					if err := r.CheckFree(record.List(tx, &rollout.Kind)); err != nil {
+						return r, err
+					}
+				}
 
-			return err
-		})
+				entry.Reason = noting(reason, r.Repinned(before.Playbooks))
+
+				record.Put(tx, &rollout.Kind, &r)
+				c.Keep(tx, access.Result{Rollout: r.ID})
+
+				return r, nil
+			})
+		if revision > 0 {
+			decided.Revision = revision
+		}
+
+		changed = decided
+
+		return err
 	})
 
 	l.wake()

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -38,22 +39,12 @@ const (
 	room = job.MaxQueued / 2
 )
 
-// Store keeps rollouts. A write returns once the view shows it. If the record is not at its
-// Revision any more, a write is KindConflict and changes nothing.
+// Store keeps what belongs to rollouts. A write returns once the view shows it.
 type Store interface {
-	// AddRollout stores a new rollout with its extra variables. It is KindConflict if any
-	// record of the view was changed after the revision.
-	AddRollout(ctx context.Context, revision int64, r rollout.Record, extra configuration.Vars, key *access.Key) (
-		rollout.Record, error)
-	// PutRollout replaces a rollout. With a revision it is KindConflict if any record of the view
-	// was changed after that; 0: whatever else was changed.
-	PutRollout(ctx context.Context, revision int64, r rollout.Record, key *access.Key) (rollout.Record, error)
 	// PutNodes stores nodes and returns the names of those that were changed since they were read.
 	PutNodes(ctx context.Context, writes []state.NodeWrite) (conflicts []string, err error)
-	// RolloutExtra returns the extra variables of a rollout, or KindNotFound.
-	RolloutExtra(ctx context.Context, id string) (configuration.Vars, error)
-	// DropRollouts removes rollouts with their extra variables.
-	DropRollouts(ctx context.Context, ids []string) error
+	// Inputs returns the inputs under a name, or KindNotFound.
+	Inputs(ctx context.Context, name string) (job.Inputs, error)
 	access.Results
 }
 
@@ -89,6 +80,7 @@ type Settings struct {
 // Options are the dependencies of a Leader.
 type Options struct {
 	State    state.Reader
+	Records  record.Store // its records are those of State
 	Store    Store
 	Jobs     Jobs
 	Settings func() Settings
@@ -233,12 +225,12 @@ func (l *Leader) round(ctx context.Context) (next time.Time, took time.Duration)
 		return time.Time{}, 0
 	}
 
-	for i := range v.Rollouts {
-		if v.Rollouts[i].Status.Ended() {
+	for id, r := range record.All(v, &rollout.Kind) {
+		if r.Status.Ended() {
 			continue
 		}
 
-		due, decided, err := l.drive(ctx, v.Rollouts[i].ID)
+		due, decided, err := l.drive(ctx, id)
 		took += decided
 
 		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
@@ -246,12 +238,12 @@ func (l *Leader) round(ctx context.Context) (next time.Time, took time.Duration)
 		}
 
 		if err != nil && ctx.Err() == nil && !isOvertaken(err) {
-			l.Logger.WithError(err).WithField("rollout", v.Rollouts[i].ID).
+			l.Logger.WithError(err).WithField("rollout", id).
 				Warn("a rollout could not be driven; retrying")
 		}
 	}
 
-	l.forgetChecks(v.Rollouts)
+	l.forgetChecks(record.List(v, &rollout.Kind))
 	l.soaks.forget()
 
 	if err := l.expire(ctx, v); err != nil && ctx.Err() == nil {
@@ -272,10 +264,12 @@ func isOvertaken(err error) bool {
 func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time.Duration, err error) {
 	v := l.State.View()
 
-	r, ok := rollout.Find(v.Rollouts, id)
-	if !ok {
+	stored := record.Get(v, &rollout.Kind, id)
+	if stored == nil {
 		return time.Time{}, 0, nil
 	}
+
+	r := *stored
 
 	began := time.Now()
 	now, steady := l.Clock()
@@ -356,12 +350,23 @@ func (l *Leader) put(ctx context.Context, was, is rollout.Record) (rollout.Recor
 	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
 
-	stored, err := l.Store.PutRollout(ctx, 0, is, nil)
+	stored, err := l.replace(ctx, is)
 	if err == nil {
 		l.report(ctx, was, stored)
 	}
 
 	return stored, err
+}
+
+// replace stores the next record of a rollout. It is KindConflict if the record is not at its revision
+// any more.
+func (l *Leader) replace(ctx context.Context, r rollout.Record) (rollout.Record, error) {
+	revision, err := record.Replace(ctx, l.Records, &rollout.Kind, r.ID, r.Revision, &r)
+	if err == nil {
+		r.Revision = revision
+	}
+
+	return r, err
 }
 
 // world returns the facts that the decision depends on.
@@ -454,14 +459,14 @@ func (l *Leader) begin(ctx context.Context, r rollout.Record, list []rollout.Beg
 	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
 
-	extra, err := l.Store.RolloutExtra(ctx, r.ID)
+	in, err := l.Store.Inputs(ctx, rollout.InputsOf(r.ID))
 	if err != nil && inventory.KindOf(err) != inventory.KindNotFound {
 		return r, err
 	}
 
 	// Each acceptance changes the record, so the next one needs its revision.
 	for _, b := range list {
-		if r, err = l.submit(ctx, r, b, extra); err != nil {
+		if r, err = l.submit(ctx, r, b, in.Extra); err != nil {
 			return r, err
 		}
 	}
@@ -488,7 +493,7 @@ func (l *Leader) submit(
 
 		log.Warn("a job of a rollout was refused")
 
-		return l.Store.PutRollout(ctx, 0, r.Refused(b, job.Message(err), time.Now()), nil)
+		return l.replace(ctx, r.Refused(b, job.Message(err), time.Now()))
 	case inventory.KindInternal:
 		if ctx.Err() != nil {
 			return r, err
@@ -502,7 +507,7 @@ func (l *Leader) submit(
 			return r, nil
 		}
 
-		return l.Store.PutRollout(ctx, 0, postponed, nil)
+		return l.replace(ctx, postponed)
 	}
 
 	return r, err
@@ -532,21 +537,34 @@ func (l *Leader) report(ctx context.Context, was, is rollout.Record) {
 	l.Logger.WithField("rollout", is.ID).Infof("%s: %s", is.Status, is.Reason)
 
 	reason := string(is.Status) + ": " + is.Reason
-	record := access.Record{Action: "rollouts.decide", Targets: []string{is.ID}, Reason: reason}
+	entry := access.Record{Action: "rollouts.decide", Targets: []string{is.ID}, Reason: reason}
 	// The status is stored already, so nothing is left to do here that could fail.
-	_ = access.Audited(ctx, l.Audit, principal(is), record, func(*access.Record) error { return nil })
+	_ = access.Audited(ctx, l.Audit, principal(is), entry, func(*access.Record) error { return nil })
 }
 
 // expire removes the rollouts that are no longer kept.
 func (l *Leader) expire(ctx context.Context, v *state.View) error {
-	ids := rollout.Expired(v.Rollouts)
+	ids := rollout.Expired(record.List(v, &rollout.Kind))
 	if len(ids) == 0 {
 		return nil
 	}
 
-	record := access.Record{Action: "rollouts.expire", Targets: ids, Reason: "more have ended than are kept"}
+	self := access.Caller{Principal: access.Manager}
+	entry := access.Record{Action: "rollouts.expire", Targets: ids, Reason: "more have ended than are kept"}
 
-	return access.Audited(ctx, l.Audit, access.Caller{Principal: access.Manager}, record, func(*access.Record) error {
-		return l.Store.DropRollouts(ctx, ids)
+	return access.Audited(ctx, l.Audit, self, entry, func(*access.Record) error {
+		for _, id := range ids {
+			_, _, err := record.Decide(ctx, l.Records, func(tx *record.Tx) (any, error) {
+				tx.Attach(state.DropInputs{Name: rollout.InputsOf(id)})
+				record.Remove(tx, &rollout.Kind, id)
+
+				return nil, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+
+		return nil
 	})
 }

@@ -372,7 +372,7 @@ func TestRepinRunning(t *testing.T) {
 			t.Error(err)
 		}
 
-		if is := s.View().Rollouts[0]; is.Playbooks != "now" || is.Revision != r.Revision {
+		if is := s.rollouts()[0]; is.Playbooks != "now" || is.Revision != r.Revision {
 			t.Errorf("it was changed: %+v", is)
 		}
 
@@ -416,18 +416,22 @@ func TestExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		for range rollout.MaxKept + 5 {
-			s.view.Rollouts = append(s.view.Rollouts, rollout.Record{ID: rollout.NewID(), Status: rollout.Done})
+		for i := range rollout.MaxKept + 5 {
+			setRollout(s.view, rollout.Record{
+				ID: rollout.NewID(), Status: rollout.Done, Created: time.Now().Add(time.Duration(i) * time.Second),
+			})
 		}
 
 		// The oldest one has not ended, so it stays.
-		s.view.Rollouts[0].Status = rollout.Paused
-		s.view.Rollouts[0].Nodes = []rollout.Node{{Name: "w-0000", State: rollout.Waiting}}
-		first := s.view.Rollouts[0].ID
+		oldest := *s.rollouts()[0]
+		oldest.Status, oldest.Nodes = rollout.Paused, []rollout.Node{{Name: "w-0000", State: rollout.Waiting}}
+		setRollout(s.view, oldest)
+
+		first := oldest.ID
 
 		s.run(s.leader(), first, time.Minute, ended)
 
-		if list := s.View().Rollouts; len(list) != rollout.MaxKept || list[0].ID != first {
+		if list := s.rollouts(); len(list) != rollout.MaxKept || list[0].ID != first {
 			t.Errorf("%d rollouts are left", len(list))
 		}
 	})

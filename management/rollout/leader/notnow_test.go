@@ -82,7 +82,7 @@ func TestOtherPlaybooks(t *testing.T) {
 			t.Errorf("other playbooks: %v", err)
 		}
 
-		if n := len(s.View().Rollouts); n != 1 {
+		if n := len(s.rollouts()); n != 1 {
 			t.Errorf("%d rollouts", n)
 		}
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,8 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -110,7 +113,7 @@ func (s *site) Sync(context.Context) error        { return nil }
 func (s *site) publish(change func(v *state.View)) {
 	v := *s.view
 	v.Revision++
-	v.Jobs, v.Nodes, v.Rollouts = jobtest.Copies(v.Jobs), slices.Clone(v.Nodes), slices.Clone(v.Rollouts)
+	v.Jobs, v.Nodes = jobtest.Copies(v.Jobs), slices.Clone(v.Nodes)
 	change(&v)
 	s.view = &v
 
@@ -140,31 +143,122 @@ func (s *site) operate(do func() error) error {
 
 // put replaces the record, if it is at its revision. The caller holds the lock.
 func (s *site) put(r rollout.Record) (rollout.Record, error) {
-	i := slices.IndexFunc(s.view.Rollouts, func(o rollout.Record) bool { return o.ID == r.ID })
-	if i < 0 || s.view.Rollouts[i].Revision != r.Revision {
+	is := record.Get(s.view, &rollout.Kind, r.ID)
+	if is == nil || is.Revision != r.Revision {
 		return r, inventory.Errorf(inventory.KindConflict, "it was changed")
 	}
 
 	r.Revision = s.view.Revision + 1
-	s.publish(func(v *state.View) { v.Rollouts[i] = r })
+	s.publish(func(v *state.View) { setRollout(v, r) })
 
 	return r, nil
 }
 
-func (s *site) AddRollout(
-	_ context.Context, revision int64, r rollout.Record, extra configuration.Vars, _ *access.Key,
-) (rollout.Record, error) {
-	return r, s.operate(func() error {
-		if revision != s.view.Revision {
+// setRollout shows the rollout in the view.
+func setRollout(v *state.View, r rollout.Record) {
+	v.View = record.Set(v.View, &rollout.Kind, r.ID, &r)
+}
+
+// rollouts returns those of the newest view.
+func (s *site) rollouts() []*rollout.Record { return record.List(s.View(), &rollout.Kind) }
+
+func (s *site) Latest() (record.Reader, int64) {
+	v := s.View()
+	return v, v.Revision
+}
+
+// Commit carries out a transaction on rollouts.
+func (s *site) Commit(_ context.Context, tx *record.Tx) (revision int64, err error) {
+	writes, err := tx.Writes()
+	if err != nil {
+		return 0, err
+	}
+
+	err = s.operate(func() error {
+		if s.isOvertaken(tx) {
 			return inventory.Errorf(inventory.KindConflict, "it was changed")
 		}
 
-		r.Revision = revision + 1
-		s.extra[r.ID] = extra
-		s.publish(func(v *state.View) { v.Rollouts = append(v.Rollouts, r) })
+		written := s.written(tx, writes)
+		revision = s.view.Revision + 1
+
+		s.publish(func(v *state.View) {
+			for id, r := range written {
+				v.View = record.Set(v.View, &rollout.Kind, id, r)
+			}
+		})
+
+		for _, part := range tx.Parts() {
+			if in, ok := part.(state.PutInputs); ok {
+				s.extra[in.Name] = in.Inputs.Extra
+			}
+		}
 
 		return nil
 	})
+
+	return revision, err
+}
+
+// isOvertaken reports whether something that the transaction is guarded by has changed. The caller
+// holds the lock.
+func (s *site) isOvertaken(tx *record.Tx) bool {
+	base := state.ViewOf(tx)
+	guards, kinds := tx.Guards()
+
+	for path, revision := range guards {
+		id := strings.TrimPrefix(path, "rollouts/")
+		was, is := record.Get(base, &rollout.Kind, id), record.Get(s.view, &rollout.Kind, id)
+
+		// Records of the views here have no other revision than 1, see record.Set.
+		if was != is || revision > 1 && (is == nil || is.Revision != revision) {
+			return true
+		}
+	}
+
+	return tx.GuardsAll() && base.Revision != s.view.Revision ||
+		kinds[rollout.Kind.Name] && !record.Same(base, s.view, &rollout.Kind)
+}
+
+// written returns the rollouts as the writes of a transaction leave them. The caller holds the lock.
+func (s *site) written(tx *record.Tx, writes []record.Write) map[string]*rollout.Record {
+	tables := record.NewTables([]record.Any{&rollout.Kind})
+	apply := func(writes []record.Write) {
+		for _, w := range writes {
+			if err := tables.Apply(w.Path, w.Value, s.view.Revision+1); err != nil {
+				s.t.Error(err)
+			}
+		}
+	}
+
+	written := map[string]*rollout.Record{}
+	guards, _ := tx.Guards()
+
+	// A write has only the nodes that changed.
+	for path := range guards {
+		id := strings.TrimPrefix(path, "rollouts/")
+		written[id] = nil
+
+		if r := record.Get(s.view, &rollout.Kind, id); r != nil {
+			stored := record.NewTx(recordtest.NewStore(&rollout.Kind))
+			record.Put(stored, &rollout.Kind, r)
+
+			all, err := stored.Writes()
+			if err != nil {
+				s.t.Error(err)
+			}
+
+			apply(all)
+		}
+	}
+
+	apply(writes)
+
+	for id := range written {
+		written[id] = record.Get(tables.View(), &rollout.Kind, id)
+	}
+
+	return written
 }
 
 func (s *site) PutNodes(_ context.Context, writes []state.NodeWrite) (conflicts []string, err error) {
@@ -187,34 +281,11 @@ func (s *site) PutNodes(_ context.Context, writes []state.NodeWrite) (conflicts 
 	return conflicts, err
 }
 
-func (s *site) PutRollout(
-	_ context.Context, revision int64, r rollout.Record, _ *access.Key,
-) (stored rollout.Record, err error) {
-	err = s.operate(func() (err error) {
-		if revision > 0 && revision != s.view.Revision {
-			return inventory.Errorf(inventory.KindConflict, "it was changed")
-		}
+func (s *site) Inputs(_ context.Context, name string) (job.Inputs, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-		stored, err = s.put(r)
-
-		return err
-	})
-
-	return stored, err
-}
-
-func (s *site) RolloutExtra(_ context.Context, id string) (configuration.Vars, error) {
-	return s.extra[id], nil
-}
-
-func (s *site) DropRollouts(_ context.Context, ids []string) error {
-	dropped := func(r rollout.Record) bool { return slices.Contains(ids, r.ID) }
-
-	return s.operate(func() error {
-		s.publish(func(v *state.View) { v.Rollouts = slices.DeleteFunc(v.Rollouts, dropped) })
-
-		return nil
-	})
+	return job.Inputs{Extra: s.extra[name]}, nil
 }
 
 func (s *site) Result(context.Context, string) (*access.Result, error) { return nil, nil }
@@ -378,7 +449,8 @@ func (s *site) leader() *Leader {
 	log.SetOutput(io.Discard)
 
 	o := Options{
-		State: s, Store: s, Jobs: s, Leads: func() bool { return s.leads }, Ask: s.ask, Audit: s, Logger: log,
+		State: s, Records: s, Store: s, Jobs: s, Leads: func() bool { return s.leads },
+		Ask: s.ask, Audit: s, Logger: log,
 		Settings: func() Settings { return Settings{Groups: inventory.DefaultGroups(), JobLimit: 10} },
 		Halted: func(a state.Automation, name string) string {
 			return policy.Halted(a, policy.Named(s.policies, name))
@@ -407,7 +479,11 @@ func (s *site) run(l *Leader, id string, limit time.Duration, until func(rollout
 	for {
 		changed := s.Changed()
 
-		r, _ := rollout.Find(s.View().Rollouts, id)
+		var r rollout.Record
+		if found := record.Get(s.View(), &rollout.Kind, id); found != nil {
+			r = *found
+		}
+
 		if until(r) {
 			return r
 		}
