@@ -357,6 +357,10 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 
 		return several(current, out)
 	case flagKind:
+		if c.path == "events" {
+			return several(current, words(watchKinds()...))
+		}
+
 		return words(policyNoun.kinds()...)
 	case "role":
 		return words("viewer", "monitor", "operator", "admin")

@@ -23,22 +23,17 @@ import (
 const waitTime = 10 * time.Minute
 
 func (a *app) events() *cli.Command {
-	var kinds []string
-	for _, k := range api.WatchKinds {
-		kinds = append(kinds, string(k))
-	}
-
 	return a.leaf(leaf{
 		name:  "events",
 		usage: "print every change in the cluster as it happens, one per line",
-		about: "Changes of nodes and jobs come with their content, changes of variables and configuration with the " +
-			"names of the keys. The command ends with Ctrl-C (exit code 130), and continues after a restart of the " +
-			"manager. --since begins with the past of nodes and jobs, as far as the manager keeps it; see also " +
-			"`nodes history`, `job list` and `vars history`.\n" +
+		about: "Changes of variables and configuration come with the names of the keys, all others with their " +
+			"content. Kinds that you may not read are left out. The command ends with Ctrl-C (exit code 130), and " +
+			"continues after a restart of the manager. --since begins with the past of nodes and jobs, as far as " +
+			"the manager keeps it; see also `nodes history`, `job list` and `vars history`.\n" +
 			"-o json prints the events of GET /v1/watch, one per line.",
 		formats: []string{print.FormatJSON},
 		flags: []cli.Flag{
-			listFlag("kind", "only changes of this `KIND`: "+strings.Join(kinds, ", ")),
+			listFlag("kind", "only changes of this `KIND`: "+strings.Join(watchKinds(), ", ")),
 			sinceFlag("first the recorded changes of nodes and jobs"),
 		},
 		examples: []string{
@@ -53,7 +48,7 @@ func (a *app) events() *cli.Command {
 				k := api.WatchKind(word)
 				if !slices.Contains(api.WatchKinds, k) {
 					return exit.Usagef("%q is not a kind of change", word).
-						Try("the kinds are %s", strings.Join(kinds, ", "))
+						Try("the kinds are %s", strings.Join(watchKinds(), ", "))
 				}
 
 				chosen = append(chosen, k)
@@ -82,6 +77,16 @@ func (a *app) events() *cli.Command {
 			return follow.Events(ctx, c.manager, o, c.output())
 		},
 	})
+}
+
+// watchKinds returns the kinds of events --kind.
+func watchKinds() []string {
+	kinds := make([]string, len(api.WatchKinds))
+	for i, k := range api.WatchKinds {
+		kinds[i] = string(k)
+	}
+
+	return kinds
 }
 
 func (a *app) nodesWait() *cli.Command {

@@ -27,17 +27,21 @@ type Recorder interface {
 
 // EventOptions select the changes of Events.
 type EventOptions struct {
-	Kinds []api.WatchKind // empty: all
+	Kinds []api.WatchKind // empty: all that the caller may read
 	JSON  bool            // one JSON object per change instead of a line
 	// Since, unless zero, begins with the recorded past of nodes and jobs since then.
 	// It has no effect on JSON.
 	Since time.Time
 }
 
-// Events prints every change of nodes, jobs, variables and configuration as one
-// line, or as a JSON object per line, until ctx is cancelled.
+// Events prints every change as one line, or as a JSON object per line, until ctx is
+// cancelled.
 func Events(ctx context.Context, from Recorder, eo EventOptions, out Output) error {
 	o := client.WatchOptions{Kinds: eo.Kinds}
+	if len(o.Kinds) == 0 {
+		o.Kinds = []api.WatchKind{api.WatchAll}
+	}
+
 	if eo.JSON {
 		return each(ctx, from, o, out, func(change api.Change) error { return writeJSON(change, out) })
 	}
@@ -80,6 +84,7 @@ type events struct {
 	nodes   map[string]api.Node
 	jobs    map[string]api.Job
 	objects map[string]map[string]json.RawMessage
+	records map[string]json.RawMessage
 	synced  bool
 
 	rest    string // what is watched besides nodes
@@ -93,6 +98,7 @@ func newEvents(out Output) *events {
 		nodes:   map[string]api.Node{},
 		jobs:    map[string]api.Job{},
 		objects: map[string]map[string]json.RawMessage{},
+		records: map[string]json.RawMessage{},
 		rest:    " and everything else",
 		kind:    "node ",
 		deleted: "forgotten",
@@ -134,13 +140,40 @@ func (e *events) apply(p *print.Printer, change api.Change) (subject string, cha
 	case api.WatchJobs:
 		changes, err = e.job(p, change)
 		return "job " + change.Name, changes, err
-	case api.WatchVars, api.WatchConfig:
-		changes, err = e.object(change)
-		return strings.TrimSpace(string(change.Kind) + " " + change.Name), changes, err
 	}
 
-	// A later manager has further kinds.
-	return "", nil, nil
+	// A later manager may have further kinds: they are shown as well.
+	subject = strings.TrimSpace(string(change.Kind) + " " + change.Name)
+
+	if change.Kind == api.WatchVars || change.Kind == api.WatchConfig {
+		changes, err = e.object(change)
+	} else {
+		changes, err = e.record(p, subject, change)
+	}
+
+	return subject, changes, err
+}
+
+// record returns the differences between two objects of any kind.
+func (e *events) record(p *print.Printer, subject string, change api.Change) ([]string, error) {
+	before, exists := e.records[subject]
+	if change.Type == api.ChangeDelete {
+		delete(e.records, subject)
+		return []string{p.Paint.Bad("removed")}, nil
+	}
+
+	e.records[subject] = change.Object
+
+	changes, err := print.Differences(before, change.Object)
+	if err != nil {
+		return nil, fmt.Errorf("the change of %s is malformed: %w", subject, err)
+	}
+
+	if !exists {
+		changes = append([]string{"new"}, changes...)
+	}
+
+	return changes, nil
 }
 
 func (e *events) node(p *print.Printer, change api.Change) ([]string, error) {

@@ -3,8 +3,12 @@
 package print
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -258,4 +262,75 @@ func (all Columns[T]) Blocks(p *Printer, items []T) {
 	for _, v := range items {
 		all.Details(p, v)
 	}
+}
+
+// Differences names the fields in which a JSON object differs from the one before, in their
+// order, with their new values. Without a before, it names all fields.
+func Differences(before, now json.RawMessage) ([]string, error) {
+	was := map[string]json.RawMessage{}
+	if before != nil {
+		if err := json.Unmarshal(before, &was); err != nil {
+			return nil, err
+		}
+	}
+
+	var out []string
+
+	d := json.NewDecoder(bytes.NewReader(now))
+	if brace, err := d.Token(); err != nil || brace != json.Delim('{') {
+		return nil, errors.Join(err, fmt.Errorf("%.20q is no object", now))
+	}
+
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+
+		field := fmt.Sprint(name)
+		if !bytes.Equal(was[field], value) {
+			out = append(out, strings.ReplaceAll(Line(field), "_", " ")+" "+valueOf(value))
+		}
+
+		delete(was, field)
+	}
+
+	for _, field := range slices.Sorted(maps.Keys(was)) {
+		out = append(out, "no "+strings.ReplaceAll(Line(field), "_", " "))
+	}
+
+	return out, nil
+}
+
+// valueOf returns a JSON value as text for people; of an object, or a list of them, only that it
+// has changed.
+func valueOf(value json.RawMessage) string {
+	var (
+		flag  bool
+		at    time.Time
+		text  string
+		words []string
+	)
+
+	switch {
+	case string(value) == "null":
+		return "none"
+	case json.Unmarshal(value, &flag) == nil:
+		return YesNo(flag)
+	case json.Unmarshal(value, &at) == nil:
+		return Time(at)
+	case json.Unmarshal(value, &text) == nil:
+		return Line(text)
+	case json.Unmarshal(value, &words) == nil:
+		return List(words)
+	case bytes.ContainsAny(value[:1], "[{"):
+		return "changed"
+	}
+
+	return Line(string(value))
 }
