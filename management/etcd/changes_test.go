@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -23,6 +24,7 @@ type replica struct {
 	conns    map[string]configuration.Connection
 	jobs     map[string]job.Job
 	settings map[state.Scope]configuration.Vars
+	tombs    map[string]bool // the tombstones, which are never removed here
 }
 
 func copyOf(v *state.View) *replica {
@@ -32,7 +34,12 @@ func copyOf(v *state.View) *replica {
 		map[string]configuration.Connection{},
 		map[string]job.Job{},
 		map[state.Scope]configuration.Vars{},
+		map[string]bool{},
 	}
+	for name := range record.All(v, &state.Tombstones) {
+		c.tombs[name] = true
+	}
+
 	for _, n := range v.Nodes {
 		c.nodes[n.Name] = *n
 		if conn := v.Connection(n.Name); conn != nil {
@@ -110,6 +117,12 @@ func (c *replica) apply(t *testing.T, ch state.Change) {
 
 		if ch.Vars != nil {
 			c.settings[state.Scope(ch.Name)] = ch.Vars
+		}
+	case state.ChangeKind(state.Tombstones.Name):
+		c.tombs[ch.Name] = true
+
+		if ch.Former != nil {
+			t.Fatalf("revision %d: a new record was %+v", ch.Revision, ch.Former)
 		}
 	}
 }

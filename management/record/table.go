@@ -3,6 +3,7 @@
 package record
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,8 @@ type table interface {
 	// apply applies the write of a value; nil: its removal.
 	apply(key string, value []byte, revision int64) error
 	get(key string) any // an untyped nil: none
-	former(key string, before any) (former any, size int)
+	// former returns what Tables.Former does; now is the record after the change, or nil.
+	former(key string, before, now any) (former any, size int)
 	share() any // *items[T]
 	// subject returns the key of the record that has the key rest, below the kind, in the store.
 	subject(rest string) string
@@ -81,7 +83,7 @@ func (t *Tables) Former(ref Ref, before any) (former any, size int) {
 		return nil, 0
 	}
 
-	return t.tables[ref.Kind].former(ref.Key, before)
+	return t.tables[ref.Kind].former(ref.Key, before, t.Get(ref))
 }
 
 // View returns the records as they are now.
@@ -134,15 +136,16 @@ func (p *plain[T]) get(key string) any {
 	return nil
 }
 
-func (p *plain[T]) former(key string, before any) (former any, size int) {
-	was, now := before.(*T), p.byKey[key].record
-	if now != nil && slices.Equal(p.kind.concerns(key, was), p.kind.concerns(key, now)) {
+func (p *plain[T]) former(key string, before, now any) (former any, size int) {
+	nodes := p.kind.concerns(key, before.(*T))
+	if now != nil && slices.Equal(nodes, p.kind.concerns(key, now.(*T))) {
 		return nil, 0
 	}
 
-	value, _ := p.kind.Encode(was)
+	// About its size in memory: the stored form may be compressed.
+	text, _ := json.Marshal(before)
 
-	return was, len(value)
+	return before, len(text)
 }
 
 func (p *plain[T]) share() any {
