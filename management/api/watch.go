@@ -23,7 +23,8 @@ type Change struct {
 	// the initial state.
 	Revision int64 `json:"revision"`
 	// Object of a put is the current object: a Node, a Job as in lists but without
-	// position and wait, Vars, Config, a Freeze, an Instance or a Token. That of policies
+	// position and wait, Vars, Config, a Freeze, an Instance, a Token, or a Plan
+	// or Rollout as in lists but without the time that is left. That of policies
 	// and ssh-key is their record, and not what GET shows: that is judged at its time.
 	Object json.RawMessage `json:"object,omitempty"`
 	// Stale is set if the store has not responded for 3 seconds.
@@ -61,7 +62,8 @@ const WatchAll WatchKind = "all"
 // WatchKinds lists every kind. The further kinds have the name of the path below /v1 where
 // their objects are read. A later manager may have more.
 var WatchKinds = []WatchKind{
-	WatchNodes, WatchJobs, WatchVars, WatchConfig, "freeze", "instances", "policies", "ssh-key", "tokens",
+	WatchNodes, WatchJobs, WatchVars, WatchConfig, "freeze", "instances", "plans", "policies", "rollouts",
+	"ssh-key", "tokens",
 }
 
 // TypeEventStream is the content type of a watch.

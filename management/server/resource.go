@@ -11,7 +11,9 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
@@ -33,9 +35,20 @@ var Resources = []Resource{
 		// The identity of an instance is two fields on the wire.
 		Show: func(_ *state.View, in *state.Instance) api.Instance { return instanceOf(in) },
 	},
+	// The wire form lacks the secrets of a request, and shows whether the plan is still open.
+	&ResourceOf[plan.Plan, api.Plan]{
+		Kind: &plan.Kind, Path: api.PathPlans,
+		Show: func(_ *state.View, p *plan.Plan) api.Plan { return planOf(*p, time.Now()) },
+	},
 	// GET shows what the policies judge at that moment; a watch shows their memory.
 	&ResourceOf[state.Automation, *state.Automation]{
 		Kind: &state.Memory, Name: "policies", Path: api.PathPolicies, Show: itself[state.Automation],
+	},
+	// The wire form counts the nodes, of which there may be thousands. The time that is left is
+	// an estimate of its moment, for GET.
+	&ResourceOf[rollout.Record, api.Rollout]{
+		Kind: &rollout.Kind, Path: api.PathRollouts,
+		Show: func(_ *state.View, r *rollout.Record) api.Rollout { return rolloutRecordOf(*r) },
 	},
 	// GET shows which nodes are left to do; a watch shows the record of the rotation.
 	&ResourceOf[sshkey.Rotation, *sshkey.Rotation]{

@@ -434,9 +434,21 @@ func rolloutSpecOf(in rollout.Spec) api.RolloutSpec {
 
 // rolloutOf returns the wire form of a rollout in a list.
 func (s *Server) rolloutOf(r rollout.Record) api.Rollout {
+	out := rolloutRecordOf(r)
+
+	if left, known := s.Rollouts.Remaining(r); known && !r.Status.Ended() {
+		remaining := api.Duration(left.Round(time.Second))
+		out.Remaining = &remaining
+	}
+
+	return out
+}
+
+// rolloutRecordOf returns the wire form of the record of a rollout, without its nodes.
+func rolloutRecordOf(r rollout.Record) api.Rollout {
 	count := r.Count()
 
-	out := api.Rollout{
+	return api.Rollout{
 		ID: r.ID, Status: api.RolloutStatus(r.Status), Reason: r.Reason, Waits: r.Waits,
 		WaitsUntil: optionalTime(r.WaitsUntil), Spec: rolloutSpecOf(r.Spec), ExtraNames: r.ExtraNames,
 		Count: api.RolloutCount{
@@ -448,13 +460,6 @@ func (s *Server) rolloutOf(r rollout.Record) api.Rollout {
 		Promoted: rolloutMarkOf(r.Promoted), CanaryDone: optionalTime(r.CanaryDone), UndoOf: r.UndoOf,
 		Revision: r.Revision,
 	}
-
-	if left, known := s.Rollouts.Remaining(r); known && !r.Status.Ended() {
-		remaining := api.Duration(left.Round(time.Second))
-		out.Remaining = &remaining
-	}
-
-	return out
 }
 
 func rolloutMarkOf(m *rollout.Mark) *api.RolloutMark {
