@@ -23,7 +23,8 @@ var ErrOwnershipLost = errors.New("this instance no longer owns the job")
 // may be called at once.
 type Membership interface {
 	// Leads reports whether this instance does the singleton duties now: it
-	// schedules the queue and applies the retention. It does not block.
+	// schedules the queue and applies the retention. It does not block. The jobs that it owns
+	// do not depend on it.
 	Leads() bool
 
 	// Own makes this instance the owner of the job. The returned context ends
@@ -50,4 +51,20 @@ func (Alone) Leads() bool { return true }
 func (Alone) Own(ctx context.Context, _ string) (context.Context, func(), error) {
 	owned, release := context.WithCancel(ctx)
 	return owned, release, nil
+}
+
+// leaseKey is the key of the check of the lease in the context of an owned job.
+type leaseKey struct{}
+
+// WithLease returns the context of an owned job. valid reports, without blocking, whether its lease
+// is certain to last still.
+func WithLease(ctx context.Context, valid func() bool) context.Context {
+	return context.WithValue(ctx, leaseKey{}, valid)
+}
+
+// Owned reports whether the job of the context is certain to be owned still. After a pause of this
+// process it notices the loss before the context ends.
+func Owned(ctx context.Context) bool {
+	valid, _ := ctx.Value(leaseKey{}).(func() bool)
+	return ctx.Err() == nil && (valid == nil || valid())
 }

@@ -17,7 +17,7 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 	settings := func() step.Settings { return d.settings.Engine().Settings }
 	playbooks := playbook.New(playbook.Options{
 		State: d.store, Inputs: d.store, Runner: d.runner, Playbooks: d.runner, Content: d.runner, Sources: d.secrets,
-		Settings: settings, Membership: d.member, Logger: d.opts.Logger,
+		Settings: settings, Logger: d.opts.Logger,
 	})
 	all := step.Executors{
 		job.StepPlaybook: playbooks,

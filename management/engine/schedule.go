@@ -311,8 +311,22 @@ func (e *Engine) persevere(ctx context.Context, id string) {
 // executeOwned executes a job as its owner. It returns ErrOwnershipLost if the
 // ownership was lost before the job ended.
 func (e *Engine) executeOwned(ctx context.Context, id string) error {
+	e.mu.Lock()
+	former := !e.running[id].IsZero() // it was owned here before
+	e.mu.Unlock()
+
+	// What another instance has begun or taken over is the leader's to continue.
+	if !former && !e.members.Leads() {
+		return backoff.Permanent(cluster.ErrOwnershipLost)
+	}
+
 	owned, release, err := e.members.Own(ctx, id)
 	if err != nil {
+		kind := inventory.KindOf(err)
+		if !e.members.Leads() && (kind == inventory.KindRefused || kind == inventory.KindConflict) {
+			err = backoff.Permanent(err)
+		}
+
 		return err
 	}
 	defer release()

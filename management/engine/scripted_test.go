@@ -610,7 +610,7 @@ func (b *bench) options(s Store) Options {
 	settings := func() step.Settings { return b.current().Settings }
 	playbooks := playbook.New(playbook.Options{
 		State: b.store, Inputs: s, Runner: b.books, Playbooks: b.books, Content: b.books, Sources: b.sources,
-		Settings: settings, Membership: b.members, Logger: silent(),
+		Settings: settings, Logger: silent(),
 	})
 
 	return Options{

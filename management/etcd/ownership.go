@@ -11,7 +11,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
@@ -34,7 +33,7 @@ func (r ownerRecord) owner() cluster.Identity       { return cluster.Identity(r)
 // ownAttempts bounds how often Own reads the owner again after a conflict.
 const ownAttempts = 5
 
-// errNotEntered reports that the session was lost or closed.
+// errNotEntered reports that the session was closed.
 func errNotEntered() error {
 	return inventory.Errorf(inventory.KindRefused, "this instance may no longer run jobs: its session has ended").
 		Do("restart clusterm")
@@ -89,7 +88,8 @@ func (n *Session) ownable(ctx context.Context, job string) (*mvccpb.KeyValue, er
 }
 
 // own writes the ownership under a lease that no other job uses, if the key is still
-// as found and this instance still has the right to run jobs.
+// as found. To own a job for the first time takes the right to begin jobs; a lost one is regained
+// without.
 func (n *Session) own(ctx context.Context, job string, found *mvccpb.KeyValue) (context.Context, func(), error) {
 	lease, err := n.lend(ctx)
 	if err != nil {
@@ -108,8 +108,8 @@ func (n *Session) own(ctx context.Context, job string, found *mvccpb.KeyValue) (
 	}
 
 	revision, err := n.store.commit(ctx, etcd.Ops{
-		If:   append(n.store.holderFence(), atRevision(key, foundAt)),
-		Then: []clientv3.Op{clientv3.OpPut(key, string(record), clientv3.WithLease(lease.Lease()))},
+		If:   append(n.mayOwn(job), atRevision(key, foundAt)),
+		Then: []clientv3.Op{clientv3.OpPut(key, string(record), clientv3.WithLease(lease.id))},
 	})
 
 	switch {
@@ -125,21 +125,38 @@ func (n *Session) own(ctx context.Context, job string, found *mvccpb.KeyValue) (
 		_ = n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
 	}
 
-	return n.hold(ctx, lease, &fencingToken{key: key, revision: revision})
+	n.mu.Lock()
+	n.jobs[job] = true
+	n.mu.Unlock()
+
+	return n.hold(ctx, lease, &fencingToken{job: job, key: key, revision: revision})
+}
+
+// mayOwn guards the ownership of a job.
+func (n *Session) mayOwn(job string) []clientv3.Cmp {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.jobs[job] {
+		return nil
+	}
+
+	return n.store.holderFence()
 }
 
 // hold returns the context of the ownership, and its release.
 func (n *Session) hold(
-	ctx context.Context, lease *concurrency.Session, token *fencingToken,
+	ctx context.Context, lease *jobLease, token *fencingToken,
 ) (context.Context, func(), error) {
-	owned, end := context.WithCancelCause(context.WithValue(ctx, fencingKey{}, token))
+	ctx = cluster.WithLease(context.WithValue(ctx, fencingKey{}, token), lease.valid)
+	owned, end := context.WithCancelCause(ctx)
 
-	// The job goes with its lease, and with the session of the instance.
+	// The job goes with its lease, and when the instance leaves.
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
 		case <-owned.Done():
-		case <-lease.Done():
+		case <-lease.done:
 			end(cluster.ErrOwnershipLost)
 		case <-n.ended:
 			end(cluster.ErrOwnershipLost)
@@ -163,8 +180,12 @@ func (n *Session) hold(
 
 // disown removes the ownership, unless the end of the job did. It keeps the lease for
 // another job only if the ownership lasted until then.
-func (n *Session) disown(lease *concurrency.Session, token *fencingToken) {
+func (n *Session) disown(lease *jobLease, token *fencingToken) {
 	if token.ended.Load() {
+		n.mu.Lock()
+		delete(n.jobs, token.job)
+		n.mu.Unlock()
+
 		n.reuse(lease)
 		return
 	}
@@ -188,7 +209,7 @@ const idleLeases = 64
 
 // lend returns a lease that nothing else uses. A lease of an earlier job saves the
 // two writes that grant and revoke one.
-func (n *Session) lend(ctx context.Context) (*concurrency.Session, error) {
+func (n *Session) lend(ctx context.Context) (*jobLease, error) {
 	for {
 		lease := n.idle()
 		if lease == nil {
@@ -196,30 +217,24 @@ func (n *Session) lend(ctx context.Context) (*concurrency.Session, error) {
 		}
 
 		select {
-		case <-lease.Done(): // it expired meanwhile
+		case <-lease.done: // it expired meanwhile
 		default:
 			return lease, nil
 		}
 	}
+
+	begun := time.Now()
 
 	id, err := n.grant(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	// The lease outlives ctx until it is discarded.
-	lease, err := concurrency.NewSession(n.store.client.Client,
-		concurrency.WithLease(id), concurrency.WithContext(context.WithoutCancel(ctx)))
-	if err != nil {
-		_ = n.revoke(id, n.revokeTimeout())
-		return nil, etcd.Error(err)
-	}
-
-	return lease, nil
+	return keepLease(ctx, n.store.client, id, n.ttl, begun), nil
 }
 
 // idle removes and returns a lease of an earlier job, or nil if there is none.
-func (n *Session) idle() *concurrency.Session {
+func (n *Session) idle() *jobLease {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
@@ -235,7 +250,7 @@ func (n *Session) idle() *concurrency.Session {
 }
 
 // reuse keeps a lease without keys for a later job.
-func (n *Session) reuse(lease *concurrency.Session) {
+func (n *Session) reuse(lease *jobLease) {
 	n.mu.Lock()
 
 	keep := !n.closed && len(n.leases) < idleLeases
@@ -251,9 +266,9 @@ func (n *Session) reuse(lease *concurrency.Session) {
 }
 
 // discard revokes a lease and with it the key under it, if there is one.
-func (n *Session) discard(lease *concurrency.Session) {
-	lease.Orphan()
-	_ = n.revoke(lease.Lease(), n.revokeTimeout())
+func (n *Session) discard(lease *jobLease) {
+	lease.release()
+	_ = n.revoke(lease.id, n.revokeTimeout())
 }
 
 // grant returns a new lease with the TTL of the session.
@@ -271,6 +286,7 @@ func (n *Session) grant(ctx context.Context) (clientv3.LeaseID, error) {
 
 // fencingToken is the revision at which the ownership of a job was written.
 type fencingToken struct {
+	job      string
 	key      string
 	revision int64
 	ended    atomic.Bool // the end of the job removed the key
@@ -285,19 +301,17 @@ func tokenOf(ctx context.Context) *fencingToken {
 // fencingKey is the key of a *fencingToken in the context of an owned job.
 type fencingKey struct{}
 
-// fence guards the writes of jobs: by the right to run jobs and, under the
-// context of an owned job, by the ownership. This instance may have lost either
-// without having noticed.
+// fence guards the writes of jobs: under the context of an owned job by the ownership alone, and
+// else by the right to begin jobs. This instance may have lost either without having noticed.
 func (s *Store) fence(ctx context.Context) []clientv3.Cmp {
-	guards := s.holderFence()
 	if token := tokenOf(ctx); token != nil {
-		guards = append(guards, atRevision(token.key, token.revision))
+		return []clientv3.Cmp{atRevision(token.key, token.revision)}
 	}
 
-	return guards
+	return s.holderFence()
 }
 
-// holderFence guards a write by the right to run jobs.
+// holderFence guards a write by the right to begin jobs.
 func (s *Store) holderFence() []clientv3.Cmp {
 	if token := s.token.Load(); token != 0 {
 		return []clientv3.Cmp{atRevision(s.holderKey(), token)}

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // owners returns the number of owners of a job in etcd.
@@ -79,9 +80,13 @@ func TestOwn(t *testing.T) {
 	must(t, err)
 	release()
 
-	// The rival has the right to run jobs, so the first cannot own any.
+	// The rival leads, so the first can own no other job, and regain what it had.
 	_, _, err = a.Own(t.Context(), "8")
 	conflict(t, err)
+
+	_, release, err = a.Own(t.Context(), "7")
+	must(t, err)
+	release()
 }
 
 // TestOwnAfterARestart: a process owns the jobs of an earlier process of the same
@@ -153,38 +158,73 @@ func TestOwnershipIsLost(t *testing.T) {
 	must(t, err)
 }
 
-// TestOwnershipEndsWithTheSession: an instance that leaves, or that another one
-// has replaced, owns no job.
+// TestOwnershipEndsWithTheSession: an instance that leaves owns no job.
 func TestOwnershipEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 
-	for name, end := range map[string]func(*testing.T, *testSession, chan time.Time){
-		"leaves": func(_ *testing.T, a *testSession, _ chan time.Time) { a.Close() },
-		"is replaced": func(t *testing.T, a *testSession, ticks chan time.Time) {
-			rival(t, a.store)
-			ticks <- time.Now()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ticks := make(chan time.Time)
-			a, err := enter(t, store(t), instance("a"), time.Hour, renewedBy(ticks))
-			must(t, err)
-			owned, release, err := a.Own(t.Context(), "7")
-			must(t, err)
-			end(t, a, ticks)
+	a, err := enter(t, store(t), instance("a"), time.Hour)
+	must(t, err)
+	owned, release, err := a.Own(t.Context(), "7")
+	must(t, err)
+	a.Close()
 
-			if cause := awaitEnd(t, owned); !errors.Is(cause, cluster.ErrOwnershipLost) {
-				t.Errorf("the context ended with: %v", cause)
-			}
-
-			release()
-
-			if n := owners(t, a.store, "7"); n != 0 {
-				t.Errorf("%d owners after the release", n)
-			}
-		})
+	if cause := awaitEnd(t, owned); !errors.Is(cause, cluster.ErrOwnershipLost) {
+		t.Errorf("the context ended with: %v", cause)
 	}
+
+	release()
+
+	if n := owners(t, a.store, "7"); n != 0 {
+		t.Errorf("%d owners after the release", n)
+	}
+}
+
+// TestOwnershipOutlivesTheLead: an instance that another one has replaced as the leader writes and
+// ends its job, and begins none.
+func TestOwnershipOutlivesTheLead(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	names := seen(t, s, 2)
+	ticks := make(chan time.Time)
+	a, err := enter(t, s, instance("a"), time.Hour, renewedBy(ticks))
+	must(t, err)
+
+	j, other := accepted(t, s, names[:1]), accepted(t, s, names[1:])
+	running, writes := held(t, s.View(), j)
+	running, err = s.Claim(t.Context(), state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
+	must(t, err)
+
+	owned, release, err := a.Own(t.Context(), j.ID)
+	must(t, err)
+
+	defer release()
+
+	b := rival(t, s)
+	ticks <- time.Now()
+
+	select {
+	case <-a.lost:
+	case <-time.After(patience):
+		t.Fatal("the loss of the lead is not reported")
+	}
+
+	if a.Leads() || !b.Leads() || !cluster.Owned(owned) {
+		t.Errorf("leads: %t and %t; owned: %t", a.Leads(), b.Leads(), cluster.Owned(owned))
+	}
+
+	must(t, s.AppendLog(owned, j.ID, job.StreamText, 0, []byte("x")))
+	running, err = s.PutJob(owned, running)
+	must(t, err)
+
+	over, free := released(t, s.View(), running)
+	_, err = s.Finish(owned, over, free)
+	must(t, err)
+
+	must(t, s.Sync(t.Context()))
+	next, writes := held(t, s.View(), other)
+	_, err = s.Claim(t.Context(), state.Claim{Job: next, Writes: writes, Revision: s.View().Revision})
+	conflict(t, err)
 }
 
 // TestFinishEndsTheOwnership: the end of a job removes its ownership in the same

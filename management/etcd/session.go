@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
@@ -24,17 +23,17 @@ import (
 const SessionTTL = 15 * time.Second
 
 // Session is the presence of an instance: a record under a lease that the
-// instance renews. With it goes the right to run jobs, which one instance has at
+// instance renews. With it goes the right to begin jobs, which one instance has at
 // a time: the holder key, written once each time the right is gained. The
-// revision of that write is the fencing token, which only grows. It guards all
-// writes of jobs.
+// revision of that write is the fencing token, which only grows. It guards the
+// writes of jobs that this instance does not own.
 //
-// The session renews its lease itself, unlike the ownership of a job, which
-// leaves that to concurrency.Session: each renewal also checks the holder key,
+// The session renews its lease itself: each renewal also checks the holder key,
 // and the lease expires here by a clock that starts before the request. So this
 // instance never counts its lease as alive for longer than etcd does.
 //
-// To run jobs on several instances, begin where Enter refuses.
+// The jobs that this instance owns depend on their own leases: they go on when it loses the right
+// to begin others, until Close. To run jobs on several instances, begin where Enter refuses.
 type Session struct {
 	store *Store
 	log   logrus.FieldLogger
@@ -44,9 +43,10 @@ type Session struct {
 
 	mu      sync.Mutex
 	lease   clientv3.LeaseID
-	expires time.Time              // the lease is alive until then, even if etcd does not answer
-	leases  []*concurrency.Session // of earlier jobs, each without a key
-	closed  bool                   // no further lease is kept
+	expires time.Time       // the lease is alive until then, even if etcd does not answer
+	leases  []*jobLease     // of earlier jobs, each without a key
+	jobs    map[string]bool // that this session owns, or has owned before their ends
+	closed  bool            // no further lease is kept
 
 	ended   chan struct{} // closed by end
 	endOnce sync.Once
@@ -62,7 +62,7 @@ type SessionOptions struct {
 	Self state.Instance
 	// TTL is SessionTTL except in tests; at least 2 s.
 	TTL time.Duration
-	// Lost is called once, if another instance gains the right to run jobs.
+	// Lost is called once, if another instance gains the right to begin jobs.
 	Lost func(error)
 	Log  logrus.FieldLogger
 
@@ -74,7 +74,15 @@ type SessionOptions struct {
 // right, Enter blocks until the lease of that one expires, and returns
 // KindRefused if that one renews its lease.
 func (s *Store) Enter(ctx context.Context, o SessionOptions) (*Session, error) {
-	n := &Session{store: s, log: o.Log, self: o.Self, ttl: o.TTL, lost: o.Lost, ended: make(chan struct{})}
+	n := &Session{
+		store: s,
+		log:   o.Log,
+		self:  o.Self,
+		ttl:   o.TTL,
+		lost:  o.Lost,
+		ended: make(chan struct{}),
+		jobs:  map[string]bool{},
+	}
 	if err := n.gain(ctx); err != nil {
 		return nil, err
 	}
@@ -300,7 +308,7 @@ func (n *Session) supervise(ctx context.Context, ticks <-chan time.Time) {
 
 			failing = false
 		case inventory.KindOf(err) == inventory.KindRefused:
-			n.end()
+			n.follow()
 			n.lost(err)
 
 			return
@@ -373,12 +381,17 @@ func (n *Session) Leads() bool {
 	return time.Now().Before(n.expires)
 }
 
-// end gives up the right to run jobs, and ends the ownership of all jobs.
-func (n *Session) end() {
+// follow gives up the right to begin jobs.
+func (n *Session) follow() {
 	n.mu.Lock()
-	n.expires = time.Time{}
-	n.mu.Unlock()
+	defer n.mu.Unlock()
 
+	n.expires = time.Time{}
+}
+
+// end gives up the right to begin jobs, and ends the ownership of all jobs.
+func (n *Session) end() {
+	n.follow()
 	n.endOnce.Do(func() { close(n.ended) })
 }
 
@@ -394,14 +407,14 @@ func (n *Session) Close() {
 	n.mu.Unlock()
 
 	for _, l := range idle {
-		l.Orphan()
+		l.release()
 	}
 
 	// A lease without a key may expire by itself if etcd does not answer in time.
 	_ = n.revoke(lease, n.revokeTimeout())
 
 	for _, l := range idle {
-		if n.revoke(l.Lease(), n.revokeTimeout()) != nil {
+		if n.revoke(l.id, n.revokeTimeout()) != nil {
 			break
 		}
 	}

@@ -28,9 +28,7 @@ type Options struct {
 	Content   Content
 	Sources   Sources // nil: no variable has a source outside
 	Settings  func() step.Settings
-	// Membership tells whether this instance may still run jobs; nil: cluster.Alone.
-	Membership cluster.Membership
-	Logger     logrus.FieldLogger
+	Logger    logrus.FieldLogger
 }
 
 // Executor implements step.Executor. Its Playbooks are those that jobs pin.
@@ -48,10 +46,6 @@ var (
 
 // New returns the executor.
 func New(o Options) *Executor {
-	if o.Membership == nil {
-		o.Membership = cluster.Alone{}
-	}
-
 	return &Executor{Playbooks: o.Playbooks, o: o}
 }
 
@@ -207,9 +201,8 @@ func (x *Executor) renew(ctx context.Context, id string, run job.Run, active Run
 		changed, v := x.o.State.Changed(), x.o.State.View()
 
 		// While the store does not answer, the job may get another owner, which
-		// waits for the lease to expire. Leads is asked as well, because after a
-		// pause of this process it notices the lost right before ctx ends.
-		if !v.Stale && x.o.Membership.Leads() && ctx.Err() == nil {
+		// waits for the lease to expire.
+		if !v.Stale && cluster.Owned(ctx) {
 			if err := active.Renew(time.Now().Add(lease)); err != nil {
 				log.WithError(err).Warn("the runner's lease could not be renewed")
 			}

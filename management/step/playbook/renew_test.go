@@ -23,18 +23,19 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 
 	for _, c := range []struct {
 		name                 string
-		lost, stale, deposed bool
+		lost, expired, stale bool
 		wantRenewals         bool
 	}{
 		{name: "owned", wantRenewals: true},
 		{name: "ownership lost", lost: true},
 		{name: "store does not answer", stale: true},
-		{name: "the right to run jobs is lost", deposed: true},
+		{name: "the lease of the job is over, which its context does not show yet", expired: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 
-			owned, end := context.WithCancelCause(t.Context())
+			ctx := cluster.WithLease(t.Context(), func() bool { return !c.expired })
+			owned, end := context.WithCancelCause(ctx)
 			if c.lost {
 				end(cluster.ErrOwnershipLost)
 			}
@@ -45,8 +46,6 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 				State:    idleState{stale: c.stale, read: endSoon},
 				Logger:   logrus.New(),
 				Settings: func() step.Settings { return step.Settings{Lease: time.Hour} },
-
-				Membership: follower{leads: !c.deposed},
 			})
 			e.renew(owned, "1", job.Run{}, run)
 
@@ -56,15 +55,6 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 		})
 	}
 }
-
-// follower owns its jobs, and leads or not.
-type follower struct {
-	cluster.Alone
-
-	leads bool
-}
-
-func (f follower) Leads() bool { return f.leads }
 
 // idleState is a state without changes.
 type idleState struct {
