@@ -70,25 +70,32 @@ type Loop struct {
 
 	kick  chan struct{} // full while a round is due before its time
 	stop  context.CancelFunc
-	ended chan struct{} // closed at the end of Run
+	ended chan struct{} // closed at the end of the loop that Start began
 
 	mu      sync.Mutex
 	status  Status
 	waiting []chan struct{} // closed after the next round that begins
+	over    bool            // Run has ended
+	begun   bool            // the memory was read since the duty was gained
 }
 
 // New returns a loop that does nothing before Start or Run.
 func New(o Options) *Loop {
 	return &Loop{
-		Options: o, kick: make(chan struct{}, 1), ended: make(chan struct{}), status: Status{Name: o.Name},
+		Options: o, kick: make(chan struct{}, 1), status: Status{Name: o.Name},
 	}
 }
 
 // Start begins the loop, until Stop. It goes on after the end of ctx.
 func (l *Loop) Start(ctx context.Context) {
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	l.ended = make(chan struct{})
 
-	go l.Run(ctx)
+	go func() {
+		defer close(l.ended)
+
+		l.Run(ctx)
+	}()
 }
 
 // Stop ends the loop, and waits for the end of its round.
@@ -114,14 +121,20 @@ func (l *Loop) Await(ctx context.Context) {
 	done := make(chan struct{})
 
 	l.mu.Lock()
-	l.waiting = append(l.waiting, done)
+	over := l.over
+	if !over {
+		l.waiting = append(l.waiting, done)
+	}
 	l.mu.Unlock()
+
+	if over {
+		return
+	}
 
 	l.Kick()
 
 	select {
 	case <-done:
-	case <-l.ended:
 	case <-ctx.Done():
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -138,9 +151,10 @@ func (l *Loop) Status() Status {
 	return l.status
 }
 
-// Run runs the loop until ctx ends. It is called once.
+// Run runs the loop until ctx ends.
 func (l *Loop) Run(ctx context.Context) {
-	defer close(l.ended)
+	l.setOver(false)
+	defer l.setOver(true)
 
 	for ctx.Err() == nil {
 		if l.onDuty() {
@@ -151,6 +165,20 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
+// setOver notes the begin or the end of the loop. Nobody waits for a round after the end.
+func (l *Loop) setOver(over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.over = over; over {
+		for _, done := range l.waiting {
+			close(done)
+		}
+
+		l.waiting = nil
+	}
+}
+
 func (l *Loop) onDuty() bool {
 	on := l.Duty == nil || l.Duty()
 
@@ -158,6 +186,7 @@ func (l *Loop) onDuty() bool {
 	defer l.mu.Unlock()
 
 	l.status.OnDuty = on
+	l.begun = l.begun && on
 
 	return on
 }
@@ -183,14 +212,14 @@ func (l *Loop) term(ctx context.Context) {
 		InitialInterval: l.Backoff, Multiplier: 2, MaxInterval: max(l.Backoff, l.Every), RandomizationFactor: 0.1,
 	}
 
-	for begun := l.Begin == nil; ctx.Err() == nil && l.onDuty(); {
+	for ctx.Err() == nil && l.onDuty() {
 		// Take the channel first: a change during the round must wake the wait.
 		var changed <-chan struct{}
 		if l.Changed != nil {
 			changed = l.Changed()
 		}
 
-		next, err := l.once(ctx, &begun)
+		next, err := l.once(ctx)
 		if wait := l.wait(next); err == nil || l.Backoff == 0 {
 			delays.Reset()
 			l.rest(ctx, next.Pause, wait, changed)
@@ -201,23 +230,24 @@ func (l *Loop) term(ctx context.Context) {
 }
 
 // once does a round, and reports a failure, the same one once.
-func (l *Loop) once(ctx context.Context, begun *bool) (next Next, err error) {
+func (l *Loop) once(ctx context.Context) (next Next, err error) {
 	select {
 	case <-l.kick: // this round serves it
 	default:
 	}
 
 	l.mu.Lock()
-	waiting := l.waiting
+	waiting, begun := l.waiting, l.begun
 	l.waiting = nil
 	l.mu.Unlock()
 
-	if !*begun {
+	if !begun && l.Begin != nil {
 		err = l.Begin(ctx)
-		*begun = err == nil
 	}
 
 	if err == nil {
+		l.setBegun(ctx)
+
 		next, err = l.Round(ctx)
 	}
 
@@ -235,6 +265,14 @@ func (l *Loop) once(ctx context.Context, begun *bool) (next Next, err error) {
 	}
 
 	return next, err
+}
+
+// setBegun notes that the loop has its memory, unless the duty was lost meanwhile.
+func (l *Loop) setBegun(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.begun = ctx.Err() == nil
 }
 
 // note keeps the result of a round.

@@ -159,6 +159,7 @@ func TestAwait(t *testing.T) {
 
 		l.Await(ctx) // gives up
 		l.Stop()
+		l.Await(t.Context()) // nothing to wait for
 	})
 }
 

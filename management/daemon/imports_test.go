@@ -66,7 +66,8 @@ var mayImport = map[string][]string{
 		"inventory", "configuration", "management/job", "management/plan", "management/record",
 	},
 	"management/rollout/leader": {
-		"inventory", "configuration", "management/access", "management/job", "management/notify", "management/policy",
+		"inventory", "configuration", "management/access", "management/control", "management/job", "management/notify",
+		"management/policy",
 		"management/rollout", "management/state",
 		"management/record",
 	},

@@ -185,9 +185,8 @@ func (c *chunked[T, E, C]) get(key string) any {
 	return c.plain.get(key)
 }
 
-func (c *chunked[T, E, C]) former(key string, before any) (former any, size int) {
-	c.join(key)
-	return c.plain.former(key, before)
+func (c *chunked[T, E, C]) former(key string, before, now any) (former any, size int) {
+	return c.plain.former(key, before, now)
 }
 
 func (c *chunked[T, E, C]) share() any {

@@ -45,7 +45,7 @@ func (l *Leader) startWork(ctx context.Context) time.Time {
 
 	l.tasks.Go(func() {
 		// The flag falls first, or the round that is woken would find the work still going on.
-		defer l.wake()
+		defer l.Kick()
 		defer l.working.Store(false)
 
 		for _, d := range due {

@@ -53,7 +53,7 @@ func (l *Leader) ask(ctx context.Context, settings Settings, names []string) {
 
 		l.tasks.Go(func() {
 			defer func() { <-l.slots }()
-			defer l.wake()
+			defer l.Kick()
 
 			err := l.question(ctx, host)
 			l.end(name, true)
@@ -114,14 +114,6 @@ func (l *Leader) end(name string, asked bool) {
 
 	if asked {
 		l.asked[name] = time.Now()
-	}
-}
-
-// wake lets the next round begin.
-func (l *Leader) wake() {
-	select {
-	case l.kick <- struct{}{}:
-	default: // it is due already
 	}
 }
 

@@ -216,7 +216,7 @@ func (l *Leader) control(
 		return Status{}, err
 	}
 
-	l.wake()
+	l.Kick()
 
 	return l.Status(), nil
 }

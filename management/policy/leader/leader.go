@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
@@ -101,9 +102,10 @@ type Options struct {
 // Leader decides and acts while its instance leads. All methods may be called at once.
 type Leader struct {
 	Options
+	*control.Loop
 
-	kick  chan struct{}
-	began time.Time
+	began  time.Time
+	braked string // the state of the brake that was passed on; of the rounds alone
 
 	mu       sync.Mutex
 	asking   map[string]bool      // nodes that are being asked
@@ -125,71 +127,41 @@ func New(o Options) *Leader {
 		}
 	}
 
-	return &Leader{
-		Options: o, kick: make(chan struct{}, 1), began: time.Now(),
+	l := &Leader{
+		Options: o, began: time.Now(),
 		asking: map[string]bool{}, asked: map[string]time.Time{}, attempts: map[string]attempt{},
 		slots: make(chan struct{}, questions),
 	}
+	l.Loop = control.New(control.Options{
+		Name: "policies", Round: l.round, Changed: o.State.Changed, Pace: pace, Every: retry,
+		Trouble: "a decision could not be recorded or carried out; retrying", Logger: o.Logger,
+	})
+
+	return l
 }
 
 // Run decides at every change of the view, and when something becomes due, until ctx ends.
 func (l *Leader) Run(ctx context.Context) {
 	defer l.tasks.Wait()
 
-	braked := ""
-
-	for {
-		// Take the channel first: a change during the round must wake the wait.
-		changed := l.State.Changed()
-		next := l.round(ctx)
-
-		if text := policy.Describe(state.AutomationOf(l.State.View()).Brake); text != braked && l.Halted != nil {
-			braked = text
-			l.Halted(text)
-		}
-
-		if !l.await(ctx, changed, next) {
-			return
-		}
-	}
+	l.Loop.Run(ctx)
 }
 
-// await waits for the next round. It reports false at the end of ctx.
-func (l *Leader) await(ctx context.Context, changed <-chan struct{}, next time.Time) bool {
-	now := time.Now()
+// round decides once while this instance leads, and passes the state of the brake on in any case.
+func (l *Leader) round(ctx context.Context) (control.Next, error) {
+	next, err := l.turn(ctx)
 
-	// A burst of changes must not lead to a round for each of them.
-	pause := time.NewTimer(pace)
-	defer pause.Stop()
-
-	select {
-	case <-ctx.Done():
-		return false
-	case <-pause.C:
+	if text := policy.Describe(state.AutomationOf(l.State.View()).Brake); text != l.braked && l.Halted != nil {
+		l.braked = text
+		l.Halted(text)
 	}
 
-	wait := retry
-	if !next.IsZero() {
-		wait = min(wait, max(0, next.Sub(now)-pace))
-	}
-
-	due := time.NewTimer(wait)
-	defer due.Stop()
-
-	select {
-	case <-ctx.Done():
-		return false
-	case <-changed:
-	case <-l.kick:
-	case <-due.C:
-	}
-
-	return true
+	return control.Next{At: next}, err
 }
 
-// round decides once, and carries the decisions out. It returns when the next round is
+// turn decides, and carries the decisions out. It returns when the next turn is
 // due at the latest; zero: at the next change.
-func (l *Leader) round(ctx context.Context) time.Time {
+func (l *Leader) turn(ctx context.Context) (time.Time, error) {
 	settings := l.Settings()
 	v := l.State.View()
 
@@ -199,22 +171,19 @@ func (l *Leader) round(ctx context.Context) time.Time {
 	// An old view, or a record that cannot be read, is no ground for a decision.
 	if !l.Leads() {
 		l.time.yield()
-		return time.Time{}
+		return time.Time{}, nil
 	}
 
 	if v.Stale || settings.Incomplete != nil || v.Unreadable[automationKey] != "" {
-		return time.Time{}
+		return time.Time{}, nil
 	}
 
 	next, err := l.decide(ctx, settings)
 
 	// Make room also if not all could be decided.
 	err = errors.Join(err, l.makeRoom(ctx, settings))
-	if err != nil && ctx.Err() == nil && inventory.KindOf(err) != inventory.KindConflict {
-		l.Logger.WithError(err).Warn("a decision could not be recorded or carried out; retrying")
-	}
 
-	return earliest(next, l.startWork(ctx))
+	return earliest(next, l.startWork(ctx)), err
 }
 
 // world returns what the policies decide from now.

@@ -46,7 +46,7 @@ func (l *Leader) Yield(ctx context.Context, who string, nodes []string) error {
 		return err
 	}
 
-	l.wake()
+	l.Kick()
 
 	for {
 		// Take the channel first: a change after the look at the view must end the wait.

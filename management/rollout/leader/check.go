@@ -130,7 +130,7 @@ func (l *Leader) check(ctx context.Context, r rollout.Record, c rollout.Check, n
 	ctx, s.cancel = whileAwaited(ctx, gate, s.result)
 
 	l.tasks.Go(func() {
-		defer l.wake()
+		defer l.Kick()
 
 		err := l.ask(ctx, r, c, kind.command)
 

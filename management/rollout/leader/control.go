@@ -129,7 +129,7 @@ func (l *Leader) started(
 		return err
 	})
 
-	l.wake()
+	l.Kick()
 
 	return started, err
 }
@@ -404,7 +404,7 @@ func (l *Leader) control(
 		return err
 	})
 
-	l.wake()
+	l.Kick()
 
 	return changed, err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
@@ -109,8 +110,8 @@ type Options struct {
 // may be called at once.
 type Leader struct {
 	Options
+	*control.Loop
 
-	kick  chan struct{} // something is due
 	tasks sync.WaitGroup
 	soaks soaks // for the rounds only
 
@@ -146,10 +147,13 @@ func New(o Options) *Leader {
 		}
 	}
 
-	// The one place in kick keeps a request that comes while a round runs.
-	return &Leader{
-		Options: o, kick: make(chan struct{}, 1), checked: map[checkKey]*checkState{}, asking: map[checkKind]int{},
-	}
+	l := &Leader{Options: o, checked: map[checkKey]*checkState{}, asking: map[checkKind]int{}}
+	l.Loop = control.New(control.Options{
+		Name: "rollouts", Duty: o.Leads, Begin: l.begun, Round: l.round, Changed: o.State.Changed,
+		Pace: pace, Every: retry, Trouble: "a rollout could not be driven; retrying", Logger: o.Logger,
+	})
+
+	return l
 }
 
 // Run drives the rollouts at every change of the view, and when something becomes due, until
@@ -157,100 +161,56 @@ func New(o Options) *Leader {
 func (l *Leader) Run(ctx context.Context) {
 	defer l.tasks.Wait()
 
-	for {
-		// Take the channel first: a change during the round must wake the wait.
-		changed := l.State.Changed()
-		next, took := l.round(ctx)
-
-		if !l.await(ctx, changed, max(pace, share*took), next) {
-			return
-		}
-	}
+	l.Loop.Run(ctx)
 }
 
-// await waits for the next round, at least for the pause. It reports false at the end of ctx.
-func (l *Leader) await(ctx context.Context, changed <-chan struct{}, pause time.Duration, next time.Time) bool {
-	// After the pause, one round serves all changes that came during it.
-	paused := time.NewTimer(min(pause, retry))
-	defer paused.Stop()
+// begun forgets what an earlier leader may have done since: the leader of now checks anew, and the
+// times of its own checks count.
+func (l *Leader) begun(context.Context) error {
+	l.forgetChecks(nil)
+	l.soaks = soaks{}
 
-	select {
-	case <-ctx.Done():
-		return false
-	case <-paused.C:
-	}
-
-	wait := retry
-	if !next.IsZero() {
-		wait = min(wait, max(0, time.Until(next)))
-	}
-
-	due := time.NewTimer(wait)
-	defer due.Stop()
-
-	select {
-	case <-ctx.Done():
-		return false
-	case <-changed:
-	case <-l.kick:
-	case <-due.C:
-	}
-
-	return true
+	return nil
 }
 
-// wake makes a round due.
-func (l *Leader) wake() {
-	select {
-	case l.kick <- struct{}{}:
-	default: // it is due already
-	}
-}
-
-// round drives each rollout once. It returns when the next round is due, and how long its
-// decisions took, without what was done about them.
-func (l *Leader) round(ctx context.Context) (next time.Time, took time.Duration) {
+// round drives each rollout once.
+func (l *Leader) round(ctx context.Context) (next control.Next, err error) {
 	v := l.State.View()
-
-	// The leader of now checks anew, and the times of its own checks count.
-	if !l.Leads() {
-		l.forgetChecks(nil)
-		l.soaks = soaks{}
-
-		return time.Time{}, 0
-	}
 
 	// An old view is no ground for a decision.
 	if v.Stale || l.Settings().Incomplete != nil {
-		return time.Time{}, 0
+		return next, nil
 	}
+
+	var failures []error
 
 	for id, r := range record.All(v, &rollout.Kind) {
 		if r.Status.Ended() {
 			continue
 		}
 
-		due, decided, err := l.drive(ctx, id)
-		took += decided
+		due, took, err := l.drive(ctx, id)
+		next.Pause += share * took
 
-		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
-			next = due
+		if !due.IsZero() && (next.At.IsZero() || due.Before(next.At)) {
+			next.At = due
 		}
 
-		if err != nil && ctx.Err() == nil && !isOvertaken(err) {
-			l.Logger.WithError(err).WithField("rollout", id).
-				Warn("a rollout could not be driven; retrying")
+		if err != nil && !isOvertaken(err) {
+			failures = append(failures, fmt.Errorf("rollout %s: %w", id, err))
 		}
 	}
+
+	next.Pause = min(next.Pause, retry)
 
 	l.forgetChecks(record.List(v, &rollout.Kind))
 	l.soaks.forget()
 
-	if err := l.expire(ctx, v); err != nil && ctx.Err() == nil {
-		l.Logger.WithError(err).Warn("old rollouts could not be removed; retrying")
+	if err := l.expire(ctx, v); err != nil {
+		failures = append(failures, fmt.Errorf("old rollouts stay: %w", err))
 	}
 
-	return next, took
+	return next, errors.Join(failures...)
 }
 
 // isOvertaken reports whether a change came first. The next round decides on it.
