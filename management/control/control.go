@@ -121,10 +121,12 @@ func (l *Loop) Await(ctx context.Context) {
 	done := make(chan struct{})
 
 	l.mu.Lock()
+
 	over := l.over
 	if !over {
 		l.waiting = append(l.waiting, done)
 	}
+
 	l.mu.Unlock()
 
 	if over {

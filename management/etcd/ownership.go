@@ -187,6 +187,7 @@ func (n *Session) disown(lease *jobLease, token *fencingToken) {
 		n.mu.Unlock()
 
 		n.reuse(lease)
+
 		return
 	}
 

@@ -35,6 +35,7 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 			t.Parallel()
 
 			ctx := cluster.WithLease(t.Context(), func() bool { return !c.expired })
+
 			owned, end := context.WithCancelCause(ctx)
 			if c.lost {
 				end(cluster.ErrOwnershipLost)
