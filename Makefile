@@ -129,7 +129,7 @@ lab-deps:
 .PHONY: docs
 docs: ## regenerate the references and tables in docs/
 	go test -count=1 ./inventory ./management/access ./management/metrics ./management/openapi ./clusterctl \
-		./clusterctl/fleet -run Document -update
+		./management/fleet -run Document -update
 
 .PHONY: man
 man: bin/clusterctl ## generate clusterctl's manual pages in bin/man/

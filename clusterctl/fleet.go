@@ -4,6 +4,7 @@ package clusterctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -78,14 +79,7 @@ func (a *app) fleet() *cli.Command {
 				formats:  []string{print.FormatJSON},
 				examples: []string{"clusterctl fleet schema > fleet.schema.json"},
 				local:    true,
-				run: func(_ context.Context, c *call) error {
-					schema, err := fleet.Schema()
-					if err != nil {
-						return err
-					}
-
-					return c.write(schema)
-				},
+				run:      func(_ context.Context, c *call) error { return c.write(api.FleetSchema) },
 			}),
 		},
 	}
@@ -105,91 +99,98 @@ func fleetFlags() []cli.Flag {
 }
 
 func fleetExport(ctx context.Context, c *call) error {
-	s, err := fleet.Load(ctx, c.manager)
+	who, err := c.manager.WhoAmI(ctx)
 	if err != nil {
 		return err
 	}
 
-	if s.Partial {
-		c.say("your scope is %s: settings, and connection and variables of every node, are left out", s.Scope)
+	if who.Scope != nil {
+		c.say("your scope is %s: settings, and connection and variables of every node, are left out", who.Scope)
+	}
+
+	file, err := c.manager.Newest().Fleet(ctx)
+	if err != nil {
+		return err
 	}
 
 	if c.format == print.FormatTable {
 		c.format = print.FormatYAML
 	}
 
-	return c.show(print.Answer{Wire: fleet.Export(s)})
+	return c.show(print.Answer{Wire: file})
 }
 
-// fleetFile reads the fleet file of the command line.
-func (c *call) fleetFile(ctx context.Context) (*fleet.Document, error) {
+// fleetFiles reads the fleet files of the command line.
+func (c *call) fleetFiles(ctx context.Context) (api.FleetRequest, error) {
 	path := c.String("file")
 	if path == "" {
-		return nil, exit.Usagef("%s needs a fleet file", short(c.FullName())).
+		return api.FleetRequest{}, exit.Usagef("%s needs a fleet file", short(c.FullName())).
 			Try("add -f FILE; for one to begin with: %s fleet export", c.self())
 	}
 
-	sources, err := fleet.Sources(path, func() ([]byte, error) { return c.readStdin(ctx) })
-	if err != nil {
-		return nil, err
-	}
+	files, err := fleet.Sources(path, func() ([]byte, error) { return c.readStdin(ctx) })
 
-	return fleet.Read(sources...)
+	return api.FleetRequest{
+		Files:          files,
+		Prune:          c.Bool("prune"),
+		IgnoreMissing:  c.Bool("ignore-missing"),
+		RewriteSecrets: c.Bool("secrets"),
+	}, err
 }
 
-// fleetPlan compares the document with the manager as it is now.
-func (c *call) fleetPlan(ctx context.Context, d *fleet.Document) (*fleet.Plan, error) {
-	s, err := fleet.Load(ctx, c.manager)
-	if err != nil {
-		return nil, err
+// fleetCompare compares the files with the manager as it is now. The steps that it returns
+// have their secrets; the difference itself is for people and has no steps.
+func (c *call) fleetCompare(ctx context.Context, r api.FleetRequest) (api.FleetDiff, []api.FleetStep, error) {
+	diff, err := c.manager.FleetDiff(ctx, r)
+
+	// The file is at fault, and no log of the manager tells more about it.
+	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Kind == inventory.KindInvalid {
+		e.Request = ""
 	}
 
-	plan, err := fleet.Compare(d, s, fleet.Options{
-		Prune: c.Bool("prune"), IgnoreMissing: c.Bool("ignore-missing"), RewriteSecrets: c.Bool("secrets"),
-		Value: fleet.SecretValue,
-	})
 	if err != nil {
-		return nil, err
+		return diff, nil, err
 	}
 
-	for _, what := range plan.Skipped {
+	steps := diff.Steps
+	diff.Steps = nil
+
+	if err := fleet.FillSecrets(steps); err != nil {
+		return diff, nil, err
+	}
+
+	for _, what := range diff.Skipped {
 		c.say("left out, because the manager does not have it: %s", what)
 	}
 
-	return plan, nil
+	return diff, steps, nil
 }
 
 func fleetDiff(ctx context.Context, c *call) error {
-	d, err := c.fleetFile(ctx)
+	request, err := c.fleetFiles(ctx)
 	if err != nil {
 		return err
 	}
 
-	plan, err := c.fleetPlan(ctx, d)
+	diff, _, err := c.fleetCompare(ctx, request)
 	if err != nil {
 		return err
 	}
 
-	if !plan.Differs && c.format == print.FormatTable {
+	if !diff.Differs && c.format == print.FormatTable {
 		c.say("there is no difference")
 		return nil
 	}
 
-	err = plan.Judge(ctx, c.manager)
-	if inventory.KindOf(err) == inventory.KindForbidden {
+	if diff.Unchecked != "" {
 		c.say("the manager did not check the settings and groups: that takes the role admin")
-		err = nil
 	}
 
-	if err != nil {
+	if err := c.show(print.Answer{Wire: diff, Table: func(p *print.Printer) { printDiff(p, diff) }}); err != nil {
 		return err
 	}
 
-	if err := c.show(print.Answer{Wire: plan, Table: func(p *print.Printer) { printPlan(p, plan) }}); err != nil {
-		return err
-	}
-
-	if plan.Differs {
+	if diff.Differs {
 		return &exit.Error{Code: exit.Differs}
 	}
 
@@ -197,73 +198,74 @@ func fleetDiff(ctx context.Context, c *call) error {
 }
 
 func fleetApply(ctx context.Context, c *call) error {
-	d, err := c.fleetFile(ctx)
+	request, err := c.fleetFiles(ctx)
 	if err != nil {
 		return err
 	}
 
-	plan, err := c.fleetReady(ctx, d)
+	diff, steps, err := c.fleetReady(ctx, request)
 	if err != nil {
 		return err
 	}
 
-	if !plan.Differs {
+	if !diff.Differs {
 		c.say("there is no difference")
 
 		if c.format == print.FormatTable {
 			return nil
 		}
 
-		return c.show(print.Answer{Wire: fleetResult{Plan: plan, Steps: []fleet.Step{}}})
+		return c.show(print.Answer{Wire: fleetResult{Plan: diff, Steps: []fleet.Result{}}})
 	}
 
-	if err := plan.Judge(ctx, c.manager); err != nil {
+	if diff.Unchecked != "" {
+		return exit.Errorf(exit.Refused, "%s", diff.Unchecked).
+			Try("repeat the request with a credential of the role admin")
+	}
+
+	if err := c.showDifference(diff); err != nil {
 		return err
 	}
 
-	if err := c.showDifference(plan); err != nil {
-		return err
-	}
-
-	if len(plan.Obstacles) > 0 {
-		return exit.Errorf(exit.Refused, "nothing was changed: %s", strings.Join(plan.Obstacles, "\n")).
+	if len(diff.Obstacles) > 0 {
+		return exit.Errorf(exit.Refused, "nothing was changed: %s", strings.Join(diff.Obstacles, "\n")).
 			Try("remove the obstacles, or leave the nodes out of the file")
 	}
 
-	if err := c.confirmPlan(ctx, plan); err != nil {
+	if err := c.confirmFleet(ctx, diff); err != nil {
 		return err
 	}
 
-	return c.runPlan(ctx, plan)
+	return c.runFleet(ctx, diff, steps)
 }
 
-// fleetReady returns the plan once no job decides about its nodes.
-func (c *call) fleetReady(ctx context.Context, d *fleet.Document) (*fleet.Plan, error) {
+// fleetReady returns the difference once no job decides about its nodes.
+func (c *call) fleetReady(ctx context.Context, r api.FleetRequest) (api.FleetDiff, []api.FleetStep, error) {
 	for {
-		plan, err := c.fleetPlan(ctx, d)
-		if err != nil || len(plan.Waits) == 0 {
-			return plan, err
+		diff, steps, err := c.fleetCompare(ctx, r)
+		if err != nil || len(diff.Waits) == 0 {
+			return diff, steps, err
 		}
 
-		for _, w := range plan.Waits {
+		for _, w := range diff.Waits {
 			c.say("waiting for job %s (%s), which decides about %s", w.Job, w.Verb, strings.Join(w.Nodes, ", "))
 
 			j, err := c.manager.Job(ctx, w.Job)
 			if err != nil {
-				return nil, err
+				return diff, nil, err
 			}
 
 			if _, err := c.follow(ctx, j); err != nil {
-				return nil, err
+				return diff, nil, err
 			}
 		}
 	}
 }
 
-// showDifference prints the plan before the question. Other formats than the table have it in
+// showDifference prints the difference before the question. Other formats than the table have it in
 // the result.
-func (c *call) showDifference(plan *fleet.Plan) error {
-	answer := print.Answer{Table: func(p *print.Printer) { printPlan(p, plan) }}
+func (c *call) showDifference(diff api.FleetDiff) error {
+	answer := print.Answer{Table: func(p *print.Printer) { printDiff(p, diff) }}
 	if c.format == print.FormatTable {
 		return c.show(answer)
 	}
@@ -276,10 +278,10 @@ func (c *call) showDifference(plan *fleet.Plan) error {
 	return err
 }
 
-// confirmPlan asks for the confirmation of a plan. The question names every node that
+// confirmFleet asks for the confirmation of a difference. The question names every node that
 // leaves.
-func (c *call) confirmPlan(ctx context.Context, plan *fleet.Plan) error {
-	leaving := plan.Leaving()
+func (c *call) confirmFleet(ctx context.Context, diff api.FleetDiff) error {
+	leaving := diff.Leaving()
 
 	switch {
 	case c.Bool("yes"):
@@ -291,8 +293,8 @@ func (c *call) confirmPlan(ctx context.Context, plan *fleet.Plan) error {
 			Try("to confirm it here: add --yes")
 	}
 
-	question := fmt.Sprintf("make %s and run %s", inventory.Count(len(plan.Changes), "change", "changes"),
-		inventory.Count(len(plan.Jobs), "job", "jobs"))
+	question := fmt.Sprintf("make %s and run %s", inventory.Count(len(diff.Changes), "change", "changes"),
+		inventory.Count(len(diff.Jobs), "job", "jobs"))
 	if len(leaving) > 0 {
 		question += ", which take " + strings.Join(leaving, ", ") + " out of service"
 	}
@@ -302,18 +304,18 @@ func (c *call) confirmPlan(ctx context.Context, plan *fleet.Plan) error {
 
 // fleetResult is the answer of fleet apply.
 type fleetResult struct {
-	Plan  *fleet.Plan  `json:"plan"`
-	Steps []fleet.Step `json:"steps"`
+	Plan  api.FleetDiff  `json:"plan"`
+	Steps []fleet.Result `json:"steps"`
 }
 
-// runPlan carries the plan out, and shows the results of its steps.
-func (c *call) runPlan(ctx context.Context, plan *fleet.Plan) error {
+// runFleet carries the steps of a difference out, and shows their results.
+func (c *call) runFleet(ctx context.Context, diff api.FleetDiff, steps []api.FleetStep) error {
 	reason := c.String("reason")
 	if reason == "" {
 		reason = "fleet apply"
 	}
 
-	steps, failure := plan.Run(ctx, fleet.RunOptions{
+	results, failure := fleet.Run(ctx, steps, fleet.Options{
 		Manager: c.manager, Reason: reason, Patience: follow.Patience,
 		Follow: func(ctx context.Context, j api.Job) (api.Job, error) {
 			for _, w := range j.Warnings {
@@ -324,34 +326,32 @@ func (c *call) runPlan(ctx context.Context, plan *fleet.Plan) error {
 
 			return c.follow(ctx, j)
 		},
-		Each: func(s fleet.Step) {
-			if s.Result == fleet.StepDone {
-				c.say("done: %s", s.Title)
-			}
-		},
+		Done: func(r fleet.Result) { c.say("done: %s", r.Title) },
 	})
 
-	result := fleetResult{plan, steps}
-	if err := c.show(print.Answer{Wire: result, Table: func(p *print.Printer) { printSteps(p, steps) }}); err != nil {
+	answer := print.Answer{
+		Wire: fleetResult{diff, results}, Table: func(p *print.Printer) { printResults(p, results) },
+	}
+	if err := c.show(answer); err != nil {
 		return err
 	}
 
 	if failure == nil {
-		c.sayOutdated(plan)
+		c.sayOutdated(diff)
 		return nil
 	}
 
-	return c.stepFailed(steps, failure)
+	return c.stepFailed(results, failure)
 }
 
 // stepFailed returns the error of the step that failed, with the way to go on.
-func (c *call) stepFailed(steps []fleet.Step, err error) error {
+func (c *call) stepFailed(results []fleet.Result, err error) error {
 	message, remedy := exit.Explain(c.self(), err)
 	if remedy != "" {
 		remedy += "\n"
 	}
 
-	for _, s := range steps {
+	for _, s := range results {
 		switch {
 		case s.Result == fleet.StepFailed && s.Job != "":
 			message = s.Title + ": " + message
@@ -381,9 +381,9 @@ func (c *call) fleetAgain() string {
 }
 
 // sayOutdated names the way that changed variables reach the nodes in service.
-func (c *call) sayOutdated(plan *fleet.Plan) {
-	for _, change := range plan.Changes {
-		if change.Part == fleet.PartVars || change.Part == fleet.PartSecrets {
+func (c *call) sayOutdated(diff api.FleetDiff) {
+	for _, change := range diff.Changes {
+		if change.Part == api.PartVars || change.Part == api.PartSecrets {
 			c.say("nodes in service get changed variables with: %s rollout start --action %s -l outdated=true",
 				c.self(), inventory.VerbApply)
 
@@ -392,55 +392,55 @@ func (c *call) sayOutdated(plan *fleet.Plan) {
 	}
 }
 
-// printPlan prints a plan as tables.
-func printPlan(p *print.Printer, plan *fleet.Plan) {
-	if len(plan.Changes) > 0 {
-		rows := make([][]string, len(plan.Changes))
-		for i, c := range plan.Changes {
+// printDiff prints a difference as tables.
+func printDiff(p *print.Printer, diff api.FleetDiff) {
+	if len(diff.Changes) > 0 {
+		rows := make([][]string, len(diff.Changes))
+		for i, c := range diff.Changes {
 			rows[i] = []string{
 				c.Action,
 				print.Line(c.Where()),
 				print.Line(c.Item()),
-				planValue(c, c.Before),
-				planValue(c, c.After),
+				changed(c, c.Before),
+				changed(c, c.After),
 			}
 		}
 
 		p.Rows([]string{"CHANGE", "WHERE", "WHAT", "FROM", "TO"}, rows)
 	}
 
-	if len(plan.Jobs) > 0 {
-		rows := make([][]string, len(plan.Jobs))
-		for i, m := range plan.Jobs {
+	if len(diff.Jobs) > 0 {
+		rows := make([][]string, len(diff.Jobs))
+		for i, m := range diff.Jobs {
 			rows[i] = []string{strconv.Itoa(i + 1), string(m.Verb), print.Line(m.Group), print.List(m.Nodes)}
 		}
 
 		p.Rows([]string{"JOB", "VERB", "GROUP", "NODES"}, rows)
 	}
 
-	for _, w := range plan.Waits {
+	for _, w := range diff.Waits {
 		p.Printf("waits for job %s (%s): %s\n", print.Inline(w.Job), w.Verb, print.List(w.Nodes))
 	}
 
-	for _, text := range plan.Obstacles {
+	for _, text := range diff.Obstacles {
 		p.Printf("obstacle: %s\n", print.Inline(text))
 	}
 }
 
-// planValue returns a value of a change in a table; nothing for none, and for a group
+// changed returns a value of a change in a table; nothing for none, and for a group
 // that exists.
-func planValue(c fleet.Change, v any) string {
-	if v == nil || c.Level == fleet.LevelGroup && c.Part == fleet.PartGroup {
+func changed(c api.FleetChange, v any) string {
+	if v == nil || c.Level == api.LevelGroup && c.Part == api.PartGroup {
 		return ""
 	}
 
 	return print.Scalar(v)
 }
 
-// printSteps prints the results of steps.
-func printSteps(p *print.Printer, steps []fleet.Step) {
-	rows := make([][]string, len(steps))
-	for i, s := range steps {
+// printResults prints the results of steps.
+func printResults(p *print.Printer, results []fleet.Result) {
+	rows := make([][]string, len(results))
+	for i, s := range results {
 		rows[i] = []string{s.Result, print.Line(s.Job), print.Line(s.Title)}
 	}
 

@@ -3,14 +3,17 @@
 package fleet
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 )
 
 // Stdin is the name of the file that stands for stdin.
@@ -21,11 +24,15 @@ const maxSecret = 64 << 10
 
 // Sources reads the files at a path: one file, or the files *.yaml, *.yml and *.json of
 // a folder in the order of their names. stdin is read for the path Stdin. Together
-// they have at most MaxBytes. Errors are of KindInvalid.
-func Sources(path string, stdin func() ([]byte, error)) ([]Source, error) {
+// they have at most api.MaxFleetBytes. Errors are of KindInvalid.
+func Sources(path string, stdin func() ([]byte, error)) ([]api.FleetFile, error) {
 	if path == Stdin {
 		data, err := stdin()
-		return []Source{{"stdin", data}}, err
+		if err != nil {
+			return nil, err
+		}
+
+		return texts([]api.FleetFile{{Name: "stdin", Text: string(data)}})
 	}
 
 	info, err := os.Stat(path)
@@ -34,8 +41,12 @@ func Sources(path string, stdin func() ([]byte, error)) ([]Source, error) {
 	}
 
 	if !info.IsDir() {
-		data, err := readBounded(path, MaxBytes)
-		return []Source{{path, data}}, err
+		data, err := readBounded(path, api.MaxFleetBytes)
+		if err != nil {
+			return nil, err
+		}
+
+		return texts([]api.FleetFile{{Name: path, Text: string(data)}})
 	}
 
 	// In the order of the names.
@@ -45,8 +56,8 @@ func Sources(path string, stdin func() ([]byte, error)) ([]Source, error) {
 	}
 
 	var (
-		sources []Source
-		left    = MaxBytes
+		sources []api.FleetFile
+		left    = api.MaxFleetBytes
 	)
 
 	for _, e := range entries {
@@ -63,7 +74,7 @@ func Sources(path string, stdin func() ([]byte, error)) ([]Source, error) {
 		}
 
 		left -= len(data)
-		sources = append(sources, Source{name, data})
+		sources = append(sources, api.FleetFile{Name: name, Text: string(data)})
 	}
 
 	if len(sources) == 0 {
@@ -71,7 +82,19 @@ func Sources(path string, stdin func() ([]byte, error)) ([]Source, error) {
 			Do("name a fleet file, or a folder with some")
 	}
 
-	return sources, nil
+	return texts(sources)
+}
+
+// texts refuses files that are no text: JSON cannot hold them.
+func texts(files []api.FleetFile) ([]api.FleetFile, error) {
+	for _, f := range files {
+		if !utf8.ValidString(f.Text) {
+			return nil, inventory.Errorf(inventory.KindInvalid, "%s:1:1: the file is not UTF-8 text", f.Name).
+				Do("correct the file; nothing was changed")
+		}
+	}
+
+	return files, nil
 }
 
 func unreadable(err error) error {
@@ -100,9 +123,47 @@ func readBounded(path string, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// SecretValue reads a secret from its source. A relative path begins at the folder of
-// the file at the place.
-func SecretValue(s Secret, at Place) (string, error) {
+// FillSecrets reads the secrets of the steps from their sources. The error has the positions
+// of those that cannot be read, and is of KindInvalid.
+func FillSecrets(steps []api.FleetStep) error {
+	var problems []string
+
+	for _, s := range steps {
+		if s.Apply == nil {
+			continue
+		}
+
+		for i := range s.Apply.Changes {
+			w := &s.Apply.Changes[i]
+			if w.Secret == nil {
+				continue
+			}
+
+			value, err := secretValue(*w.Secret)
+			if err != nil {
+				problems = append(problems, w.Secret.At.String()+": "+err.Error())
+				continue
+			}
+
+			if w.To, err = json.Marshal(value); err != nil {
+				return err
+			}
+
+			w.Secret = nil
+		}
+	}
+
+	if len(problems) == 0 {
+		return nil
+	}
+
+	return inventory.Errorf(inventory.KindInvalid, "%s", strings.Join(problems, "\n")).
+		Do("correct the file; nothing was changed")
+}
+
+// secretValue reads a secret from its source. A relative path begins at the folder of the
+// fleet file.
+func secretValue(s api.FleetSecret) (string, error) {
 	if s.Env != "" {
 		value, set := os.LookupEnv(s.Env)
 		if !set || value == "" {
@@ -114,7 +175,7 @@ func SecretValue(s Secret, at Place) (string, error) {
 
 	path := s.File
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(at.File), path)
+		path = filepath.Join(filepath.Dir(s.At.File), path)
 	}
 
 	data, err := readBounded(path, maxSecret)

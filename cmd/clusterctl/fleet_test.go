@@ -118,32 +118,37 @@ func wire(t *testing.T, v any) string {
 	return string(out)
 }
 
-func (f *fleets) compare(m *client.Client, file string, prune bool) *fleet.Plan {
+func (f *fleets) compare(m *client.Client, file string, prune bool) api.FleetDiff {
 	f.Helper()
 
-	d, err := fleet.Read(fleet.Source{Name: "fleet.yaml", Data: []byte(file)})
-	if err != nil {
-		f.Fatalf("%v\n%s", err, file)
-	}
-
-	s, err := fleet.Load(f.ctx, m)
-	f.must(err)
-
-	plan, err := fleet.Compare(d, s, fleet.Options{
-		Prune: prune, Value: func(fleet.Secret, fleet.Place) (string, error) { return "4321", nil },
+	diff, err := m.FleetDiff(f.ctx, api.FleetRequest{
+		Files: []api.FleetFile{{Name: "fleet.yaml", Text: file}}, Prune: prune,
 	})
 	if err != nil {
 		f.Fatalf("%v\n%s", err, file)
 	}
 
-	return plan
+	return diff
 }
 
 func (f *fleets) apply(m *client.Client, file string, prune bool) {
 	f.Helper()
 
-	_, err := f.compare(m, file, prune).Run(f.ctx, fleet.RunOptions{
-		Manager: m, Reason: "test", Patience: patience, Each: func(fleet.Step) {},
+	steps := f.compare(m, file, prune).Steps
+	for _, s := range steps {
+		if s.Apply == nil {
+			continue
+		}
+
+		for i, w := range s.Apply.Changes {
+			if w.Secret != nil {
+				s.Apply.Changes[i].Secret, s.Apply.Changes[i].To = nil, json.RawMessage(`"4321"`)
+			}
+		}
+	}
+
+	_, err := fleet.Run(f.ctx, steps, fleet.Options{
+		Manager: m, Reason: "test", Patience: patience, Done: func(fleet.Result) {},
 		Follow: func(ctx context.Context, j api.Job) (api.Job, error) { return m.WaitJob(ctx, j.ID) },
 	})
 	if err != nil {
@@ -154,10 +159,10 @@ func (f *fleets) apply(m *client.Client, file string, prune bool) {
 func (f *fleets) export(m *client.Client) string {
 	f.Helper()
 
-	s, err := fleet.Load(f.ctx, m)
+	file, err := m.Newest().Fleet(f.ctx)
 	f.must(err)
 
-	out, err := print.Answer{Wire: fleet.Export(s)}.Render(print.FormatYAML, print.Style{})
+	out, err := print.Answer{Wire: file}.Render(print.FormatYAML, print.Style{})
 	f.must(err)
 
 	return string(out)

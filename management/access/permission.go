@@ -111,6 +111,10 @@ var Permissions = []Permission{
 	{Route{http.MethodGet, "/v1/config"}, readers, Whole},
 	{Route{http.MethodPatch, "/v1/config"}, admins, Whole},
 	{Route{http.MethodPost, "/v1/config/reload"}, admins, Whole},
+	// Each step of a fleet file also needs the permission for what it changes.
+	{Route{http.MethodGet, "/v1/fleet"}, readers, Within},
+	{Route{http.MethodPost, "/v1/fleet/diff"}, readers, Within},
+	{Route{http.MethodPost, "/v1/fleet/apply"}, operators, Within},
 	{Route{http.MethodGet, "/v1/gossip-key"}, readers, Whole},
 	{Route{http.MethodPost, "/v1/gossip-key/rotate"}, admins, Whole},
 	{Route{http.MethodGet, "/v1/ssh-key"}, readers, Whole},

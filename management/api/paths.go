@@ -43,6 +43,9 @@ const (
 	PathGroupVars  = "/v1/vars/groups/{name}"       // the same
 	PathNodeVars   = "/v1/vars/nodes/{name}"        // the same; GET ?merged=true: MergedVars
 	PathConfig     = "/v1/config"                   // GET: Config; PATCH an object (null removes a key): Config
+	PathFleet      = "/v1/fleet"                    // GET: a fleet file
+	PathFleetDiff  = "/v1/fleet/diff"               // POST FleetRequest: FleetDiff
+	PathFleetApply = "/v1/fleet/apply"              // POST FleetApply: Changed
 	PathReload     = "/v1/config/reload"            // POST: Config, as the file on disk makes it
 	PathInstances  = "/v1/instances"                // GET: List[Instance], oldest first
 	PathTokens     = "/v1/tokens"                   // GET: List[Token]; POST TokenRequest: NewToken

@@ -494,7 +494,7 @@ func (c *Client) guardIdle(req *http.Request, k call) {
 // how something is, or is to be.
 func (k call) repeatable() bool {
 	switch k.path {
-	case api.PathObservations, api.LegacyMonitorEvent, api.PathPing:
+	case api.PathObservations, api.LegacyMonitorEvent, api.PathPing, api.PathFleetDiff:
 		return true
 	}
 

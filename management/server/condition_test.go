@@ -40,6 +40,7 @@ var tagged = map[string]bool{
 	"/v1/vars/groups/service-master/history": true,
 	"/v1/vars/nodes/a-1/history":             true,
 	"/v1/config":                             false,
+	api.PathFleet:                            false,
 	"/v1/plans":                              true,
 	"/v1/plans/3f9a1c20-00000001":            false,
 	api.PathGossipKey:                        false,

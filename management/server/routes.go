@@ -24,6 +24,7 @@ func (s *Server) versioned() []rest.Route {
 		s.variableRoutes(),
 		s.settingRoutes(),
 		s.resourceRoutes(),
+		s.fleetRoutes(),
 		s.tokenRoutes(),
 		s.certificateRoutes(),
 		s.gossipKeyRoutes(),

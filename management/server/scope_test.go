@@ -122,6 +122,8 @@ func fillScoped(m *fakeManager) {
 // node, and GROUP for that of a group.
 var scopedBodies = map[string]string{
 	"PATCH /v1/nodes/{name}":                   `{"labels":{"a":"b"}}`,
+	"POST /v1/fleet/diff":                      `{"files":[{"name":"f","text":"fleet: 1\nnodes: {NODE: }"}]}`,
+	"POST /v1/fleet/apply":                     `{"changes":[{"level":"node","name":"NODE","part":"vars","key":"a"}]}`,
 	"POST /v1/forget":                          `{"nodes":["NODE"],"force":true,"reason":"x"}`,
 	"POST /v1/ping":                            `{"nodes":["NODE"]}`,
 	"POST /v1/rollouts":                        `{"spec":{"action":"apply"},"nodes":["NODE"]}`,

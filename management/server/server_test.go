@@ -561,6 +561,13 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	expect(t, "overlay", config["jobs.limit"], api.Setting{Value: int64(7), Origin: "overlay", Settable: true})
 	expect(t, "after a reload", must[api.Config](t)(c.ReloadConfig(ctx)), config)
 
+	diff := must[api.FleetDiff](t)(c.FleetDiff(ctx, api.FleetRequest{
+		Files: []api.FleetFile{{Name: "f", Text: "fleet: 1\nnodes: {a-1: {labels: {fleet: x}}}"}},
+	}))
+	expect(t, "steps", len(diff.Steps), 1)
+	must[api.Changed](t)(c.FleetApply(ctx, *diff.Steps[0].Apply))
+	must[json.RawMessage](t)(c.Fleet(ctx))
+
 	_, err = c.PatchConfig(ctx, map[string]any{"data_dir": "/tmp"})
 	expect(t, "data_dir", inventory.KindOf(err), inventory.KindRefused)
 

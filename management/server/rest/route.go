@@ -27,6 +27,8 @@ type Route struct {
 	Idempotent bool
 	// Conditional routes accept If-Match and If-None-Match on a change.
 	Conditional bool
+	// BodyLimit is the size in bytes of the largest body, if the router has a smaller limit.
+	BodyLimit int64
 	// Streams excludes the route from the histogram of durations: it lasts as
 	// long as its client wants.
 	Streams bool

@@ -194,7 +194,12 @@ func (router *Router) handle(w http.ResponseWriter, r *http.Request, rt Route) {
 	router.options.Meter.Begin()
 
 	rec := &recorder{ResponseWriter: w, stall: router.options.Stall, grace: router.options.StreamGrace}
-	n := &note{route: rt, id: requestID(r), bodyLimit: router.bodyLimit.Load(), fields: logrus.Fields{}}
+	n := &note{
+		route:     rt,
+		id:        requestID(r),
+		bodyLimit: max(router.bodyLimit.Load(), rt.BodyLimit),
+		fields:    logrus.Fields{},
+	}
 	r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
 	rec.body = awaitBody(w, r, router.options.BodyTime)
 

@@ -62,7 +62,3 @@ func nearest(word string, known []string) string {
 
 	return ""
 }
-
-func compareText(a, b string) int { return strings.Compare(a, b) }
-
-func cmpOr(results ...int) int { return cmp.Or(results...) }

@@ -7,23 +7,22 @@ import (
 	"errors"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/client"
 )
 
 // maxBlamed is the number of changes that blame tries one by one.
 const maxBlamed = 50
 
-// Judge lets the manager check the settings, groups and connections that the plan writes
-// first, and changes nothing. A value that the manager refuses is an error with its
-// position in the file, where one value is to blame. A caller who may not change the
-// configuration gets KindForbidden.
-func (p *Plan) Judge(ctx context.Context, m *client.Client) error {
+// judge checks the settings, groups and connections that the plan writes first, and changes
+// nothing. A value that is refused is an error with its position in the file, where one value
+// is to blame. For a caller who may not change the configuration, the plan is unchecked.
+func (m Manager) judge(ctx context.Context, by access.Identity, now Config, p *Plan) error {
 	// What is removed after the jobs cannot be judged before them: it is in use until then.
-	var changes []Change
-	for _, c := range p.Changes {
-		if !c.Late && kindOf(c.Cell) == stepConfig {
-			changes = append(changes, c)
+	var changes []write
+	for _, c := range p.changes {
+		if !c.Late && kindOf(c.FleetCell) == stepConfig {
+			changes = append(changes, write{c.FleetCell, c.Before, c.value})
 		}
 	}
 
@@ -31,17 +30,21 @@ func (p *Plan) Judge(ctx context.Context, m *client.Client) error {
 		return nil
 	}
 
-	now, _, err := readConfig(ctx, m)
-	if err != nil {
+	if err := access.Authorize(by, configRoute); err != nil {
+		p.Unchecked = err.Error()
+		return nil
+	}
+
+	preview := func(changes []write) error {
+		patch, err := now.patch(changes, p.groups)
+		if err == nil {
+			_, err = m.Settings.Preview(ctx, access.Caller{Principal: by.Principal}, patch)
+		}
+
 		return err
 	}
 
-	preview := func(changes []Change) error {
-		_, err := m.PreviewConfig(ctx, now.patch(changes, p.groups))
-		return err
-	}
-
-	err = preview(changes)
+	err := preview(changes)
 
 	refused, ok := errors.AsType[*inventory.Error](err)
 	if !ok || refused.Kind != inventory.KindInvalid && refused.Kind != inventory.KindRefused {
@@ -53,11 +56,8 @@ func (p *Plan) Judge(ctx context.Context, m *client.Client) error {
 		out.Message = Problem{at, refused.Message}.String()
 	}
 
-	// The request was made here, so without better advice the file is what to correct.
-	for _, row := range api.KindTable {
-		if row.Kind == inventory.KindInvalid && row.Remedy == refused.Remedy {
-			out.Remedy = "correct the file; nothing was changed"
-		}
+	if out.Remedy == "" {
+		out.Remedy = "correct the file; nothing was changed"
 	}
 
 	return &out
@@ -65,23 +65,23 @@ func (p *Plan) Judge(ctx context.Context, m *client.Client) error {
 
 // blame returns the position of the value that is refused for the same reason when it
 // comes alone. The groups exist in each attempt: other values belong to them.
-func (p *Plan) blame(changes []Change, refused *inventory.Error, preview func([]Change) error) (Place, bool) {
-	var groups []Change
+func (p *Plan) blame(changes []write, refused *inventory.Error, preview func([]write) error) (Place, bool) {
+	var groups []write
 	for _, c := range changes {
-		if c.Part == PartGroup {
+		if c.Part == api.PartGroup {
 			groups = append(groups, c)
 		}
 	}
 
-	// Each attempt is a request, which may parse playbooks.
+	// Each attempt may parse playbooks.
 	for _, c := range changes[:min(len(changes), maxBlamed)] {
 		at, inFile := p.places[c.Cell]
 		if !inFile {
 			continue
 		}
 
-		attempt := []Change{c}
-		if c.Part != PartGroup {
+		attempt := []write{c}
+		if c.Part != api.PartGroup {
 			attempt = append(attempt, groups...)
 		}
 

@@ -3,7 +3,6 @@
 package fleet
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,28 +12,19 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 )
 
 // The bounds of all files together.
 const (
-	// MaxBytes bounds the text of the files.
-	MaxBytes = 16 << 20
-
 	maxValues = 1_000_000 // with aliases expanded
 	maxDepth  = 48        // of nested lists and mappings
 )
-
-// Source is the text of one file.
-type Source struct {
-	Name string // for positions
-	Data []byte
-}
 
 // element is a value of a file with its position.
 type element struct {
@@ -55,13 +45,15 @@ type reader struct {
 
 // Read reads files and merges them. Each value may be in one of them only. The error
 // lists every problem with its position, and is of KindInvalid.
-func Read(sources ...Source) (*Document, error) {
+func Read(sources ...api.FleetFile) (*Document, error) {
 	r := &reader{}
 
 	total := 0
 	for _, s := range sources {
-		if total += len(s.Data); total > MaxBytes {
-			return nil, asError([]Problem{{Place{s.Name, 1, 1}, fmt.Sprintf("more than %d MiB", MaxBytes>>20)}})
+		if total += len(s.Text); total > api.MaxFleetBytes {
+			return nil, asError([]Problem{{
+				Place{File: s.Name, Line: 1, Column: 1}, fmt.Sprintf("more than %d MiB", api.MaxFleetBytes>>20),
+			}})
 		}
 	}
 
@@ -82,7 +74,7 @@ func Read(sources ...Source) (*Document, error) {
 
 // read reads one file. It returns nil for a file without content or with an error of
 // the syntax.
-func (r *reader) read(s Source) *element {
+func (r *reader) read(s api.FleetFile) *element {
 	r.file = s.Name
 
 	root := r.parse(s)
@@ -110,17 +102,17 @@ func (r *reader) read(s Source) *element {
 var syntaxLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
 
 // parse returns the root of the only document of a file, or nil.
-func (r *reader) parse(s Source) *yaml.Node {
+func (r *reader) parse(s api.FleetFile) *yaml.Node {
 	fail := func(line int, format string, args ...any) *yaml.Node {
-		r.problems = append(r.problems, Problem{Place{s.Name, line, 1}, fmt.Sprintf(format, args...)})
+		r.problems = append(
+			r.problems,
+			Problem{Place{File: s.Name, Line: line, Column: 1}, fmt.Sprintf(format, args...)},
+		)
+
 		return nil
 	}
 
-	if !utf8.Valid(s.Data) {
-		return fail(1, "the file is not UTF-8 text")
-	}
-
-	dec := yaml.NewDecoder(bytes.NewReader(s.Data))
+	dec := yaml.NewDecoder(strings.NewReader(s.Text))
 
 	var document, second yaml.Node
 	if err := dec.Decode(&document); err != nil {
@@ -146,7 +138,7 @@ func (r *reader) problem(n *yaml.Node, format string, args ...any) {
 	r.problems = append(r.problems, Problem{r.at(n), fmt.Sprintf(format, args...)})
 }
 
-func (r *reader) at(n *yaml.Node) Place { return Place{r.file, n.Line, n.Column} }
+func (r *reader) at(n *yaml.Node) Place { return Place{File: r.file, Line: n.Line, Column: n.Column} }
 
 // resolve follows aliases, and counts the value. It returns nil if the file exceeds
 // its bounds.

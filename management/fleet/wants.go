@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/selector"
 )
 
@@ -27,7 +28,7 @@ func (r *reader) document(root *element) (*Document, error) {
 		}
 	}
 
-	r.level(d, Cell{Level: LevelManager}, root)
+	r.level(d, Cell{Level: api.LevelManager}, root)
 
 	if groups := root.parts["groups"]; groups != nil {
 		for _, name := range groups.keys {
@@ -56,7 +57,7 @@ func (r *reader) checkSecrets(d *Document) {
 	secrets := map[string]Want{}
 
 	for _, w := range d.Wants {
-		if _, found := secrets[w.Key]; w.Part == PartSecrets && w.Value != nil && !found {
+		if _, found := secrets[w.Key]; w.Part == api.PartSecrets && w.Value != nil && !found {
 			secrets[w.Key] = w
 		}
 	}
@@ -65,7 +66,7 @@ func (r *reader) checkSecrets(d *Document) {
 		secret, found := secrets[w.Key]
 		refused := secret.Level == w.Level && secret.Name == w.Name
 
-		if w.Part != PartVars || w.Value == nil || !found || refused {
+		if w.Part != api.PartVars || w.Value == nil || !found || refused {
 			continue
 		}
 
@@ -83,7 +84,7 @@ func (r *reader) refuse(at Place, err error) {
 
 // level reads the parts that the manager, a group and a node have alike.
 func (r *reader) level(d *Document, base Cell, e *element) {
-	for _, part := range []string{PartSettings, PartLabels, PartConnection, PartVars, PartSecrets} {
+	for _, part := range []string{api.PartSettings, api.PartLabels, api.PartConnection, api.PartVars, api.PartSecrets} {
 		section := e.parts[part]
 		if section == nil {
 			continue
@@ -96,7 +97,7 @@ func (r *reader) level(d *Document, base Cell, e *element) {
 			c.Part, c.Key = part, key
 			r.refuse(v.at, checkCell(c, v))
 
-			if part == PartVars && e.parts[PartSecrets] != nil && e.parts[PartSecrets].parts[key] != nil {
+			if part == api.PartVars && e.parts[api.PartSecrets] != nil && e.parts[api.PartSecrets].parts[key] != nil {
 				r.refuse(v.at, fmt.Errorf("%s is in vars and in secrets", key))
 			}
 
@@ -113,19 +114,19 @@ func (r *reader) level(d *Document, base Cell, e *element) {
 // checkCell refuses a key or a value that no manager accepts.
 func checkCell(c Cell, v *element) error {
 	switch c.Part {
-	case PartVars, PartSecrets:
+	case api.PartVars, api.PartSecrets:
 		// A name that is refused today can still be removed.
 		if v.null {
 			return nil
 		}
 
 		value := v.value
-		if c.Part == PartSecrets {
+		if c.Part == api.PartSecrets {
 			value = ""
 		}
 
 		return configuration.CheckVars(configuration.Vars{c.Key: value})
-	case PartLabels:
+	case api.PartLabels:
 		if v.null {
 			return nil
 		}
@@ -137,7 +138,7 @@ func checkCell(c Cell, v *element) error {
 		text, _ := v.value.(string)
 
 		return inventory.CheckLabelValue(text)
-	case PartConnection:
+	case api.PartConnection:
 		return checkConnection(c.Key, v.value)
 	}
 
@@ -155,10 +156,7 @@ func checkConnection(key string, value any) error {
 		return err
 	}
 
-	return configuration.Connection{
-		User: connection.User, KeyFile: connection.KeyFile, Port: connection.Port, Become: connection.Become,
-		BecomeUser: connection.BecomeUser, Jump: connection.Jump, Python: connection.Python,
-	}.Check()
+	return connection.Check()
 }
 
 func (r *reader) group(d *Document, name string, e *element) {
@@ -166,14 +164,14 @@ func (r *reader) group(d *Document, name string, e *element) {
 	d.Groups = append(d.Groups, name)
 	d.Places["group "+name] = e.at
 
-	base := Cell{Level: LevelGroup, Name: name}
+	base := Cell{Level: api.LevelGroup, Name: name}
 
 	// No node is in the group of the hosts that are being prepared.
 	if name == inventory.GroupPrepare {
 		r.level(d, base, e)
 
 		for key, part := range e.parts {
-			if !slices.Contains([]string{PartVars, PartSecrets, PartConnection}, key) {
+			if !slices.Contains([]string{api.PartVars, api.PartSecrets, api.PartConnection}, key) {
 				r.refuse(
 					part.at,
 					fmt.Errorf("%s has no %s; it is the group of hosts that are being prepared", name, key),
@@ -188,11 +186,14 @@ func (r *reader) group(d *Document, name string, e *element) {
 		r.refuse(e.at, fmt.Errorf("a group cannot have the name %s, which takes a node out of service", name))
 	}
 
-	d.Wants = append(d.Wants, Want{Cell{base.Level, base.Name, PartGroup, ""}, true, e.at})
+	d.Wants = append(d.Wants, Want{Cell{Level: base.Level, Name: base.Name, Part: api.PartGroup}, true, e.at})
 
 	for _, f := range fieldsOf(reflect.TypeFor[inventory.Group]()) {
 		if rule := e.parts[f.name]; rule != nil {
-			d.Wants = append(d.Wants, Want{Cell{base.Level, base.Name, PartRules, f.name}, rule.tree(), rule.at})
+			d.Wants = append(
+				d.Wants,
+				Want{Cell{Level: base.Level, Name: base.Name, Part: api.PartRules, Key: f.name}, rule.tree(), rule.at},
+			)
 			r.refuse(rule.at, checkTags(f.name, rule.value))
 			r.refuse(rule.at, checkBounds(f.name, rule.tree()))
 		}
@@ -300,7 +301,7 @@ func (r *reader) node(d *Document, name string, e *element) {
 	d.Nodes = append(d.Nodes, name)
 	d.Places["node "+name] = e.at
 
-	r.level(d, Cell{Level: LevelNode, Name: name}, e)
+	r.level(d, Cell{Level: api.LevelNode, Name: name}, e)
 
 	if group := e.parts["group"]; group != nil && !group.null {
 		text, _ := group.value.(string)

@@ -14,17 +14,14 @@ import (
 	"github.com/contiv/cluster/management/selector"
 )
 
-// row returns the row of the verb in the lifecycle table.
-func (m Move) row() inventory.Transition {
-	row, _ := inventory.TransitionOf(m.Verb)
+// rowOf returns the row of the job's verb in the lifecycle table.
+func rowOf(j api.FleetJob) inventory.Transition {
+	row, _ := inventory.TransitionOf(j.Verb)
 	return row
 }
 
-// leaves reports whether the nodes are out of service afterwards.
-func (m Move) leaves() bool { return m.row().Success != inventory.Allocated }
-
-// serves reports whether the nodes are in service before.
-func (m Move) serves() bool { return slices.Contains(m.row().From, inventory.Allocated) }
+// serves reports whether the nodes are in service before the job.
+func serves(j api.FleetJob) bool { return slices.Contains(rowOf(j).From, inventory.Allocated) }
 
 // selectMembers adds the nodes that the selectors of groups match, with the labels that
 // they have after the plan. The group of a node by name overrides them.
@@ -48,7 +45,8 @@ func (c *comparison) selectMembers() {
 			continue
 		}
 
-		node := inventory.Node{Name: n.Name, Label: n.Label, Serial: n.Serial, Addr: n.Addr, Labels: labels(n)}
+		node := *n
+		node.Labels = labels(n)
 
 		for _, group := range c.doc.sortedGroups() {
 			if !parsed[group].Matches(&node) {
@@ -70,11 +68,11 @@ func (c *comparison) selectMembers() {
 }
 
 // labelsAfter returns a function that returns the labels of a node after the plan.
-func (c *comparison) labelsAfter() func(api.Node) map[string]string {
+func (c *comparison) labelsAfter() func(*inventory.Node) map[string]string {
 	wanted := map[string]map[string]any{}
 
 	for _, w := range c.doc.Wants {
-		if w.Level == LevelNode && w.Part == PartLabels {
+		if w.Level == api.LevelNode && w.Part == api.PartLabels {
 			if wanted[w.Name] == nil {
 				wanted[w.Name] = map[string]any{}
 			}
@@ -85,7 +83,7 @@ func (c *comparison) labelsAfter() func(api.Node) map[string]string {
 
 	_, whole := c.doc.Sections["nodes"]
 
-	return func(n api.Node) map[string]string {
+	return func(n *inventory.Node) map[string]string {
 		out := map[string]string{}
 
 		for key, value := range n.Labels {
@@ -108,7 +106,7 @@ func (c *comparison) labelsAfter() func(api.Node) map[string]string {
 
 // target returns the group that the node is to be in, or NoGroup. ok is false if
 // the node stays where it is.
-func (c *comparison) target(n api.Node) (group string, ok bool) {
+func (c *comparison) target(n *inventory.Node) (group string, ok bool) {
 	if m, member := c.members[n.Name]; member {
 		return m.Group, true
 	}
@@ -119,16 +117,19 @@ func (c *comparison) target(n api.Node) (group string, ok bool) {
 }
 
 // serving returns the node as it is again after a job that leaves it in service.
-func serving(n api.Node) api.Node {
+func serving(n *inventory.Node) *inventory.Node {
 	if row, held := inventory.TransitionOf(n.Verb); held && row.KeepsService && n.Status == row.Through {
-		n.Status = inventory.Allocated
+		again := *n
+		again.Status = inventory.Allocated
+
+		return &again
 	}
 
 	return n
 }
 
 // verbFor returns the verb that brings the node into the group, or "" if none is needed.
-func verbFor(n api.Node, group string) inventory.Verb {
+func verbFor(n *inventory.Node, group string) inventory.Verb {
 	switch n = serving(n); {
 	case group == NoGroup && n.Status == inventory.Allocated:
 		return inventory.VerbDecommission
@@ -143,13 +144,13 @@ func verbFor(n api.Node, group string) inventory.Verb {
 
 // planMoves plans the jobs, in an order in which the rules of the groups allow each.
 func (c *comparison) planMoves() {
-	var moves []Move
+	var moves []api.FleetJob
 
 	add := func(verb inventory.Verb, group, node string) {
-		i := slices.IndexFunc(moves, func(m Move) bool { return m.Verb == verb && m.Group == group })
+		i := slices.IndexFunc(moves, func(m api.FleetJob) bool { return m.Verb == verb && m.Group == group })
 		if i < 0 {
 			i = len(moves)
-			moves = append(moves, Move{Verb: verb, Group: group})
+			moves = append(moves, api.FleetJob{Verb: verb, Group: group})
 		}
 
 		moves[i].Nodes = append(moves[i].Nodes, node)
@@ -184,9 +185,9 @@ func (c *comparison) planMoves() {
 }
 
 // checkMove returns the reason why the manager would refuse the verb for the node.
-func checkMove(n api.Node, verb inventory.Verb) error {
+func checkMove(n *inventory.Node, verb inventory.Verb) error {
 	row, _ := inventory.TransitionOf(verb)
-	return n.Check(row)
+	return row.Check(*n)
 }
 
 // inWords returns an error with its remedy.
@@ -201,21 +202,21 @@ func inWords(err error) string {
 
 // waits reports whether a job that has not ended decides about the node, and adds it to
 // the plan. A job that leaves the node in service, and where it is to be, does not.
-func (c *comparison) waits(n api.Node, group string) bool {
+func (c *comparison) waits(n *inventory.Node, group string) bool {
 	found := false
 
 	for _, j := range c.has.Jobs {
 		row, _ := inventory.TransitionOf(j.Verb)
-		if !slices.Contains(j.Nodes, n.Name) || row.KeepsService && verbFor(n, group) == "" {
+		if !slices.Contains(j.Names(), n.Name) || row.KeepsService && verbFor(n, group) == "" {
 			continue
 		}
 
 		found = true
 
-		i := slices.IndexFunc(c.plan.Waits, func(w Wait) bool { return w.Job == j.ID })
+		i := slices.IndexFunc(c.plan.Waits, func(w api.FleetWait) bool { return w.Job == j.ID })
 		if i < 0 {
 			i = len(c.plan.Waits)
-			c.plan.Waits = append(c.plan.Waits, Wait{Job: j.ID, Verb: j.Verb, record: j})
+			c.plan.Waits = append(c.plan.Waits, api.FleetWait{Job: j.ID, Verb: j.Verb})
 		}
 
 		c.plan.Waits[i].Nodes = append(c.plan.Waits[i].Nodes, n.Name)
@@ -235,9 +236,9 @@ func (c *comparison) rulesDuring() inventory.Groups {
 		}
 	}
 
-	for _, change := range c.plan.Changes {
+	for _, change := range c.plan.changes {
 		i := slices.IndexFunc(groups, func(g inventory.Group) bool { return g.Name == change.Name })
-		if i >= 0 && change.Part == PartRules && change.Key == ruleRequires && !change.Late {
+		if i >= 0 && change.Part == api.PartRules && change.Key == ruleRequires && !change.Late {
 			groups[i].Requires = requirementsOf(change.After)
 		}
 	}
@@ -264,14 +265,14 @@ func depthsOf(groups inventory.Groups) map[string]int {
 // order adds the jobs to the plan: first those that enter, the needed groups first, then
 // those that leave, the needed groups last; where the rules allow another order only,
 // that one.
-func (c *comparison) order(moves []Move) {
+func (c *comparison) order(moves []api.FleetJob) {
 	groups := c.rulesDuring()
 	depths := depthsOf(groups)
 	rank := []inventory.Verb{inventory.VerbCommission, inventory.VerbUpdate, inventory.VerbDecommission}
 
-	slices.SortStableFunc(moves, func(a, b Move) int {
+	slices.SortStableFunc(moves, func(a, b api.FleetJob) int {
 		deeper := depths[a.Group] - depths[b.Group]
-		if a.leaves() {
+		if a.Leaves() {
 			deeper = -deeper
 		}
 
@@ -281,7 +282,7 @@ func (c *comparison) order(moves []Move) {
 	nodes := c.simulated()
 
 	for len(moves) > 0 {
-		next := slices.IndexFunc(moves, func(m Move) bool { return allowed(groups, nodes, m) == nil })
+		next := slices.IndexFunc(moves, func(m api.FleetJob) bool { return allowed(groups, nodes, m) == nil })
 
 		// The rules depend on the jobs that are to end first, and on nodes outside the scope
 		// of the caller. The manager knows both.
@@ -302,7 +303,7 @@ func (c *comparison) order(moves []Move) {
 		moves = slices.Delete(moves, next, next+1)
 		settle(nodes, m)
 
-		if m.leaves() {
+		if m.Leaves() {
 			m.Group = ""
 		}
 
@@ -321,14 +322,14 @@ func (c *comparison) simulated() []*inventory.Node {
 }
 
 // allowed returns the rule that forbids the job on the nodes, as the manager checks it.
-func allowed(groups inventory.Groups, nodes []*inventory.Node, m Move) error {
-	if m.serves() {
+func allowed(groups inventory.Groups, nodes []*inventory.Node, m api.FleetJob) error {
+	if serves(m) {
 		if err := groups.CheckLeave(nodes, m.Nodes); err != nil {
 			return err
 		}
 	}
 
-	if m.leaves() {
+	if m.Leaves() {
 		return nil
 	}
 
@@ -336,7 +337,7 @@ func allowed(groups inventory.Groups, nodes []*inventory.Node, m Move) error {
 }
 
 // settle applies the success of a job to the nodes.
-func settle(nodes []*inventory.Node, m Move) {
+func settle(nodes []*inventory.Node, m api.FleetJob) {
 	moved := map[string]bool{}
 	for _, name := range m.Nodes {
 		moved[name] = true
@@ -347,8 +348,8 @@ func settle(nodes []*inventory.Node, m Move) {
 			continue
 		}
 
-		n.Status, n.Group = m.row().Success, m.Group
-		if m.leaves() {
+		n.Status, n.Group = rowOf(m).Success, m.Group
+		if m.Leaves() {
 			n.Group = ""
 		}
 	}

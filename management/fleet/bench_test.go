@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/contiv/cluster/clusterctl/fleet"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/fleet"
 )
 
 // BenchmarkFleet reads the export of 10 000 nodes and compares it with the manager, where
@@ -19,7 +19,7 @@ func BenchmarkFleet(b *testing.B) {
 	s := manager(b, "m-1 m Allocated Discovered")
 	for i := range 10_000 {
 		name := fmt.Sprintf("n%05d-1", i)
-		s.Nodes = append(s.Nodes, api.Node{
+		s.Nodes = append(s.Nodes, &inventory.Node{
 			Name: name, Status: inventory.Allocated, State: inventory.Discovered, Group: inventory.GroupWorker,
 			Labels: map[string]string{"rack": fmt.Sprint("r", i%40), "zone": "z"},
 		})
@@ -38,7 +38,7 @@ func BenchmarkFleet(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 
 	for b.Loop() {
-		d, err := fleet.Read(fleet.Source{Name: "f", Data: data})
+		d, err := fleet.Read(api.FleetFile{Name: "f", Text: string(data)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func BenchmarkFleet(b *testing.B) {
 			b.Fatal(err)
 		}
 
-		steps := plan.Steps()
+		steps := plan.Steps
 		if len(plan.Jobs) != 1 || len(plan.Jobs[0].Nodes) != 10_000 || len(steps) == 0 {
 			b.Fatal(len(plan.Jobs), plan.Obstacles)
 		}

@@ -28,8 +28,8 @@ func normal(v any) (any, error) {
 }
 
 // connectionOf returns the connection with the settings in values. nil values are not set.
-func connectionOf(values map[string]any) (api.Connection, error) {
-	var c api.Connection
+func connectionOf(values map[string]any) (configuration.Connection, error) {
+	var c configuration.Connection
 
 	data, err := json.Marshal(values)
 	if err != nil {
@@ -44,7 +44,7 @@ func connectionOf(values map[string]any) (api.Connection, error) {
 
 // same reports whether two values of a cell mean the same.
 func same(c Cell, a, b any) bool {
-	if c.Part == PartSettings || c.Part == PartRules {
+	if c.Part == api.PartSettings || c.Part == api.PartRules {
 		return sameSetting(a, b)
 	}
 
@@ -134,7 +134,7 @@ func isZero(v any) bool {
 // absent reports whether the value of a cell stands for none. An empty text is a value of
 // a variable and of a label, and not set anywhere else.
 func absent(c Cell, v any) bool {
-	if c.Part == PartVars || c.Part == PartSecrets || c.Part == PartLabels {
+	if c.Part == api.PartVars || c.Part == api.PartSecrets || c.Part == api.PartLabels {
 		return v == nil
 	}
 

@@ -3,7 +3,6 @@
 package fleet
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -12,8 +11,11 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 )
 
 // The settings that other parts of a file describe.
@@ -33,9 +35,10 @@ type Snapshot struct {
 	Partial bool
 	Scope   string
 
-	Vars  map[string]configuration.Vars // by scope: global, group/NAME, node/NAME
-	Nodes []api.Node                    // sorted by name
-	Jobs  []api.Job                     // that have not ended
+	Vars        map[string]configuration.Vars // by scope: global, group/NAME, node/NAME; secrets hidden
+	Nodes       []*inventory.Node             // sorted by name
+	Connections map[string]*configuration.Connection
+	Jobs        []*job.Job // that have not ended
 }
 
 // Config is the part of a snapshot that the configuration of the manager contains.
@@ -58,110 +61,49 @@ const (
 	originOverlay = "overlay"
 )
 
-// Load reads a manager: settings, groups, variables and nodes as of one revision.
-func Load(ctx context.Context, m *client.Client) (*Snapshot, error) {
-	who, err := m.WhoAmI(ctx)
-	if err != nil {
-		return nil, err
+// load reads what the caller may see in the view.
+func (m Manager) load(v *state.View, scope access.Scope) (*Snapshot, error) {
+	s := &Snapshot{
+		Partial: !scope.All(), Scope: scope.String(), Vars: map[string]configuration.Vars{},
+		Nodes: v.Nodes, Connections: maps.Collect(record.All(v, &state.Connections)),
 	}
 
-	s := &Snapshot{Vars: map[string]configuration.Vars{}, Partial: who.Scope != nil, Scope: who.Scope.String()}
-	kinds := []api.WatchKind{api.WatchNodes, api.WatchVars, api.WatchJobs}
-
-	if s.Partial {
-		if s.Config, err = groupsOnly(ctx, m); err != nil {
-			return nil, err
-		}
-	} else {
-		kinds = append(kinds, api.WatchConfig)
-	}
-
-	// The beginning of a watch is the state as of one revision, in one request.
-	for change, err := range m.Newest().Watch(ctx, client.WatchOptions{Kinds: kinds}) {
-		if err != nil {
-			return nil, err
-		}
-
-		if change.Type == api.ChangeSync {
-			break
-		}
-
-		if err := s.add(change); err != nil {
-			return nil, err
-		}
-	}
-
-	slices.SortFunc(s.Nodes, func(a, b api.Node) int { return strings.Compare(a.Name, b.Name) })
-
-	return s, nil
-}
-
-// add adds an object of the watch.
-func (s *Snapshot) add(c api.Change) (err error) {
-	if c.Type != api.ChangePut {
-		return nil
-	}
-
-	switch c.Kind {
-	case api.WatchNodes:
-		n, err := c.Node()
-		s.Nodes = append(s.Nodes, n)
-
-		return err
-	case api.WatchJobs:
-		j, err := c.Job()
-		if err == nil && !j.Status.Ended() {
+	for _, j := range v.Jobs {
+		if !j.Status.Ended() {
 			s.Jobs = append(s.Jobs, j)
 		}
-
-		return err
-	case api.WatchVars:
-		s.Vars[c.Name], err = configuration.ParseJSONVars(c.Object)
-	case api.WatchConfig:
-		values, err := configuration.ParseJSONVars(c.Object)
-		if err != nil {
-			return err
-		}
-
-		s.Config, err = configOf(values)
-
-		return err
 	}
 
-	return err
+	var scopes []state.Change
+	for name, vars := range v.Variables {
+		scopes = append(scopes, state.Change{Name: string(name), Vars: vars})
+	}
+
+	for _, c := range m.Variables.Hide(scopes) {
+		s.Vars[c.Name] = c.Vars
+	}
+
+	var err error
+	s.Config, err = m.config(s.Partial)
+
+	return s, err
 }
 
-// groupsOnly returns the configuration for a caller with a scope.
-func groupsOnly(ctx context.Context, m *client.Client) (Config, error) {
-	groups, err := m.Groups(ctx)
+// config returns the configuration in force; for a caller with a scope, its groups only.
+func (m Manager) config(partial bool) (Config, error) {
+	if partial {
+		groups, err := normal(m.Settings.Groups())
+		return Config{Groups: mappings(groups)}, err
+	}
+
+	v, err := normal(m.Settings.Config())
 	if err != nil {
 		return Config{}, err
-	}
-
-	v, err := normal(groups.Items)
-	if err != nil {
-		return Config{}, err
-	}
-
-	return Config{Groups: mappings(v)}, nil
-}
-
-// readConfig returns the configuration as it is now, with its tag.
-func readConfig(ctx context.Context, m *client.Client) (Config, string, error) {
-	all, tag, err := m.Newest().TaggedConfig(ctx)
-	if err != nil {
-		return Config{}, "", err
-	}
-
-	v, err := normal(all)
-	if err != nil {
-		return Config{}, "", err
 	}
 
 	values, _ := v.(map[string]any)
-	c, err := configOf(values)
 
-	return c, tag, err
+	return configOf(values)
 }
 
 // configOf returns the configuration in the settings by key.
@@ -265,7 +207,7 @@ func (s *Snapshot) Cells() map[Cell]any {
 	}
 
 	for _, n := range s.Nodes {
-		maps.Copy(cells, nodeCells(n))
+		maps.Copy(cells, nodeCells(n, s.Connections[n.Name]))
 	}
 
 	return cells
@@ -283,20 +225,20 @@ func (c Config) cells() map[Cell]any {
 		case site && isConnection(key):
 			// An empty value that was set at run time overrides the configuration file.
 			if setting.Origin == originOverlay || !isZero(setting.Value) {
-				cells[Cell{LevelManager, "", PartConnection, name}] = setting.Value
+				cells[Cell{Level: api.LevelManager, Part: api.PartConnection, Key: name}] = setting.Value
 			}
 		case setting.Settable && setting.Origin != originDefault:
-			cells[Cell{LevelManager, "", PartSettings, key}] = setting.Value
+			cells[Cell{Level: api.LevelManager, Part: api.PartSettings, Key: key}] = setting.Value
 		}
 	}
 
 	for _, g := range c.Groups {
 		name := fmt.Sprint(g["name"])
-		cells[Cell{LevelGroup, name, PartGroup, ""}] = true
+		cells[Cell{Level: api.LevelGroup, Name: name, Part: api.PartGroup}] = true
 
 		for key, value := range g {
 			if key != "name" && !isZero(value) {
-				cells[Cell{LevelGroup, name, PartRules, key}] = value
+				cells[Cell{Level: api.LevelGroup, Name: name, Part: api.PartRules, Key: key}] = value
 			}
 		}
 	}
@@ -304,7 +246,7 @@ func (c Config) cells() map[Cell]any {
 	for name, connection := range c.GroupSSH {
 		for key, value := range connection {
 			if !isZero(value) {
-				cells[Cell{LevelGroup, name, PartConnection, key}] = value
+				cells[Cell{Level: api.LevelGroup, Name: name, Part: api.PartConnection, Key: key}] = value
 			}
 		}
 	}
@@ -315,7 +257,7 @@ func (c Config) cells() map[Cell]any {
 // removable reports whether the value of a cell can be removed: of the settings, only
 // those that were set at run time can.
 func (c Config) removable(at Cell) bool {
-	if at.Level != LevelManager || at.Part != PartSettings && at.Part != PartConnection {
+	if at.Level != api.LevelManager || at.Part != api.PartSettings && at.Part != api.PartConnection {
 		return true
 	}
 
@@ -324,7 +266,7 @@ func (c Config) removable(at Cell) bool {
 
 // settingOf returns the key of the setting in a cell of the manager.
 func settingOf(at Cell) string {
-	if at.Part == PartConnection {
+	if at.Part == api.PartConnection {
 		return settingSSH + at.Key
 	}
 
@@ -335,51 +277,52 @@ func settingOf(at Cell) string {
 func cellOf(scope string) Cell {
 	level, name, named := strings.Cut(scope, "/")
 	if !named {
-		level = LevelManager
+		level = api.LevelManager
 	}
 
 	return Cell{Level: level, Name: name}
 }
 
 // scopeOf returns the scope of variables of a cell.
-func scopeOf(c Cell) client.Scope {
+func scopeOf(c Cell) state.Scope {
 	switch c.Level {
-	case LevelGroup:
-		return client.ScopeGroup(c.Name)
-	case LevelNode:
-		return client.ScopeNode(c.Name)
+	case api.LevelGroup:
+		return state.ScopeGroup(c.Name)
+	case api.LevelNode:
+		return state.ScopeNode(c.Name)
 	}
 
-	return client.ScopeGlobal
+	return state.ScopeGlobal
 }
 
 // varCell returns the cell of a variable. One with a hidden value is a secret.
 func varCell(base Cell, key string, value any) Cell {
-	base.Part, base.Key = PartVars, key
+	base.Part, base.Key = api.PartVars, key
 	if value == configuration.Hidden {
-		base.Part = PartSecrets
+		base.Part = api.PartSecrets
 	}
 
 	return base
 }
 
 // nodeCells returns the labels and the connection of a node.
-func nodeCells(n api.Node) map[Cell]any {
+func nodeCells(n *inventory.Node, connection *configuration.Connection) map[Cell]any {
 	cells := map[Cell]any{}
 
 	for key, value := range n.Labels {
-		cells[Cell{LevelNode, n.Name, PartLabels, key}] = value
+		cells[Cell{Level: api.LevelNode, Name: n.Name, Part: api.PartLabels, Key: key}] = value
 	}
 
-	for key, value := range connectionValues(n.Connection) {
-		cells[Cell{LevelNode, n.Name, PartConnection, key}] = value
+	for key, value := range connectionValues(connection) {
+		cells[Cell{Level: api.LevelNode, Name: n.Name, Part: api.PartConnection, Key: key}] = value
 	}
 
 	return cells
 }
 
-// connectionValues returns the settings of a connection that are set.
-func connectionValues(c *api.Connection) map[string]any {
+// connectionValues returns the settings of a connection that are set and that an operator
+// can set.
+func connectionValues(c *configuration.Connection) map[string]any {
 	if c == nil {
 		return nil
 	}
@@ -390,21 +333,13 @@ func connectionValues(c *api.Connection) map[string]any {
 	}
 
 	values, _ := v.(map[string]any)
+	maps.DeleteFunc(values, func(key string, _ any) bool { return !slices.Contains(connectionKeys, key) })
 
 	return values
 }
 
-// node returns the node of that name.
-func (s *Snapshot) node(name string) (api.Node, bool) {
-	i, ok := slices.BinarySearchFunc(s.Nodes, name, func(n api.Node, name string) int {
-		return strings.Compare(n.Name, name)
-	})
-	if !ok {
-		return api.Node{}, false
-	}
-
-	return s.Nodes[i], true
-}
+// node returns the node of that name, or nil.
+func (s *Snapshot) node(name string) *inventory.Node { return job.Find(s.Nodes, name) }
 
 // nodeNames returns the names of the nodes.
 func (s *Snapshot) nodeNames() []string {

@@ -3,9 +3,10 @@
 package fleet
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -59,96 +60,37 @@ type Secret struct {
 // Keep is the secret that stays as it is.
 const Keep = "keep"
 
-// The levels of cells, from the whole manager to a node.
-const (
-	LevelManager = "manager"
-	LevelGroup   = "group"
-	LevelNode    = "node"
-)
-
-// The parts of a level.
-const (
-	PartSettings   = "settings"
-	PartConnection = "connection"
-	PartVars       = "vars"
-	PartSecrets    = "secrets"
-	PartLabels     = "labels"
-	PartRules      = "rules"
-	PartGroup      = "group" // that a group exists; of the manager: the order of the groups
-)
-
 // Cell is the address of one value.
-type Cell struct {
-	Level string `json:"level"`
-	Name  string `json:"name,omitempty"` // of the group or node
-	Part  string `json:"part"`
-	Key   string `json:"key,omitempty"`
-}
+type Cell = api.FleetCell
 
-// String returns the cell in words.
-func (c Cell) String() string {
-	item := c.Item()
-	if c.Level == LevelManager {
-		return item
+// The levels and parts of cells, in the order of a file.
+var (
+	levels = []string{api.LevelManager, api.LevelGroup, api.LevelNode}
+	parts  = []string{
+		api.PartGroup,
+		api.PartSettings,
+		api.PartRules,
+		api.PartLabels,
+		api.PartConnection,
+		api.PartVars,
+		api.PartSecrets,
 	}
-
-	return fmt.Sprintf("%s %s: %s", c.Level, c.Name, item)
-}
-
-// Item returns the cell in words, without its level and name.
-func (c Cell) Item() string {
-	switch {
-	case c.Part == PartGroup && c.Level == LevelManager:
-		return "the order of the groups"
-	case c.Part == PartGroup:
-		return "the group itself"
-	case c.Part == PartSettings:
-		return "setting " + c.Key
-	}
-
-	words := map[string]string{
-		PartConnection: "connection",
-		PartVars:       "variable",
-		PartSecrets:    "secret",
-		PartLabels:     "label",
-		PartRules:      "rule",
-	}
-
-	return words[c.Part] + " " + c.Key
-}
-
-// Where returns the level and the name of the cell in words.
-func (c Cell) Where() string {
-	switch {
-	case c.Level != LevelManager:
-		return c.Level + " " + c.Name
-	case c.Part == PartVars, c.Part == PartSecrets, c.Part == PartConnection:
-		return "every node"
-	}
-
-	return "manager"
-}
+)
 
 // compareCells orders cells as a file does.
 func compareCells(a, b Cell) int {
-	rank := func(c Cell) int {
-		return slices.Index([]string{LevelManager, LevelGroup, LevelNode}, c.Level)*10 +
-			slices.Index([]string{
-				PartGroup, PartSettings, PartRules, PartLabels, PartConnection, PartVars, PartSecrets,
-			}, c.Part)
-	}
+	rank := func(c Cell) int { return slices.Index(levels, c.Level)*10 + slices.Index(parts, c.Part) }
 
-	return cmpOr(rank(Cell{Level: a.Level})-rank(Cell{Level: b.Level}), compareText(a.Name, b.Name), rank(a)-rank(b),
-		compareText(a.Key, b.Key))
+	return cmp.Or(
+		rank(Cell{Level: a.Level})-rank(Cell{Level: b.Level}),
+		strings.Compare(a.Name, b.Name),
+		rank(a)-rank(b),
+		strings.Compare(a.Key, b.Key),
+	)
 }
 
 // Place is a position in a fleet file.
-type Place struct {
-	File         string
-	Line, Column int // from 1
-}
-
-func (p Place) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
+type Place = api.FleetPlace
 
 // Want is one value of a file. nil removes the value.
 type Want struct {

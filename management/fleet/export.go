@@ -79,7 +79,7 @@ func Export(s *Snapshot) *Mapping {
 			parts[at] = map[string]any{}
 		}
 
-		if cell.Part == PartSecrets {
+		if cell.Part == api.PartSecrets {
 			value = Keep
 		}
 
@@ -101,10 +101,10 @@ func Export(s *Snapshot) *Mapping {
 	file.set("fleet", Version, false)
 
 	if !s.Partial {
-		file.set(PartSettings, section(LevelManager, "", PartSettings), false)
-		file.set(PartConnection, section(LevelManager, "", PartConnection), false)
-		file.set(PartVars, section(LevelManager, "", PartVars), false)
-		file.set(PartSecrets, section(LevelManager, "", PartSecrets), false)
+		file.set(api.PartSettings, section(api.LevelManager, "", api.PartSettings), false)
+		file.set(api.PartConnection, section(api.LevelManager, "", api.PartConnection), false)
+		file.set(api.PartVars, section(api.LevelManager, "", api.PartVars), false)
+		file.set(api.PartSecrets, section(api.LevelManager, "", api.PartSecrets), false)
 	}
 
 	file.set("groups", exportGroups(s, section), false)
@@ -117,9 +117,9 @@ func exportGroups(s *Snapshot, section func(level, name, part string) *Mapping) 
 	groups := &Mapping{}
 
 	for _, name := range append(s.Config.names(), inventory.GroupPrepare) {
-		group := section(LevelGroup, name, PartRules)
-		for _, part := range []string{PartConnection, PartVars, PartSecrets} {
-			group.set(part, section(LevelGroup, name, part), true)
+		group := section(api.LevelGroup, name, api.PartRules)
+		for _, part := range []string{api.PartConnection, api.PartVars, api.PartSecrets} {
+			group.set(part, section(api.LevelGroup, name, part), true)
 		}
 
 		// Its hosts are being prepared: it is no group of nodes.
@@ -138,8 +138,8 @@ func exportNodes(s *Snapshot, section func(level, name, part string) *Mapping) *
 			node.set("group", group, false)
 		}
 
-		for _, part := range []string{PartLabels, PartConnection, PartVars, PartSecrets} {
-			node.set(part, section(LevelNode, n.Name, part), true)
+		for _, part := range []string{api.PartLabels, api.PartConnection, api.PartVars, api.PartSecrets} {
+			node.set(part, section(api.LevelNode, n.Name, part), true)
 		}
 
 		nodes.set(n.Name, node, false)
@@ -149,7 +149,7 @@ func exportNodes(s *Snapshot, section func(level, name, part string) *Mapping) *
 }
 
 // groupOf returns the group of a node in a file; "" if it is not decided now.
-func groupOf(n api.Node) string {
+func groupOf(n *inventory.Node) string {
 	switch serving(n).Status {
 	case inventory.Allocated:
 		return n.Group

@@ -4,13 +4,12 @@ package fleet_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/contiv/cluster/clusterctl/fleet"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/fleet"
 )
 
 // bomb returns a file with aliases that multiply to more values than memory holds.
@@ -34,7 +33,6 @@ func TestReadRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, file, says string }{
 		{"no YAML", "fleet: 1\nvars: {a: [}\n", "f.yaml:1:1: did not find expected"},
 		{"a tab", "fleet: 1\nvars:\n\ta: 1\n", "f.yaml:3:1: found character that cannot start any token"},
-		{"not UTF-8", "fleet: 1\nvars: {a: \xff}\n", "f.yaml:1:1: the file is not UTF-8 text"},
 		{"a raw control character", "fleet: 1\nvars: {a: \x01}\n", "control characters are not allowed"},
 		{"empty", "", "f.yaml:1:1: the file is empty; begin it with fleet: 1"},
 		{"only a comment", "# nothing\n", "f.yaml:1:1: the file is empty"},
@@ -151,12 +149,12 @@ func TestReadRefuses(t *testing.T) {
 			"too deep", "fleet: 1\nvars: {a: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "}\n",
 			"nested more than",
 		},
-		{"too long", "fleet: 1\n# " + strings.Repeat("x", fleet.MaxBytes), "f.yaml:1:1: more than 16 MiB"},
+		{"too long", "fleet: 1\n# " + strings.Repeat("x", api.MaxFleetBytes), "f.yaml:1:1: more than 16 MiB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			d, err := fleet.Read(fleet.Source{Name: "f.yaml", Data: []byte(tt.file)})
+			d, err := fleet.Read(api.FleetFile{Name: "f.yaml", Text: tt.file})
 			if d != nil || inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%v: %q (%s), want %q", d, err, inventory.KindOf(err), tt.says)
 			}
@@ -172,7 +170,7 @@ func TestReadAmounts(t *testing.T) {
 		bound := "{max_unavailable: " + size + "}"
 		file := "fleet: 1\ngroups: {a: {budget: " + bound + ", strategy: " + bound + "}}\n"
 
-		d, err := fleet.Read(fleet.Source{Name: "f.yaml", Data: []byte(file)})
+		d, err := fleet.Read(api.FleetFile{Name: "f.yaml", Text: file})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +195,7 @@ func TestReadMany(t *testing.T) {
 		fmt.Fprintf(&b, "  n-%d: {x: 1}\n", i)
 	}
 
-	_, err := fleet.Read(fleet.Source{Name: "f", Data: []byte(b.String())})
+	_, err := fleet.Read(api.FleetFile{Name: "f", Text: b.String()})
 	if lines := strings.Split(err.Error(), "\n"); len(lines) < 21 || !strings.HasPrefix(lines[0], "f:3:9: ") ||
 		!strings.HasPrefix(lines[20], "and 10 more") {
 		t.Error(err)
@@ -209,19 +207,18 @@ func TestReadMany(t *testing.T) {
 func TestReadMerges(t *testing.T) {
 	t.Parallel()
 
-	a := fleet.Source{
-		Name: "a.yaml",
-		Data: []byte("fleet: 1\nvars: {x: 1}\nnodes: {a-1: {labels: {r: a}}}\ngroups: {g: {}}\n"),
+	a := api.FleetFile{
+		Name: "a.yaml", Text: "fleet: 1\nvars: {x: 1}\nnodes: {a-1: {labels: {r: a}}}\ngroups: {g: {}}\n",
 	}
-	b := fleet.Source{Name: "b.yaml", Data: []byte("fleet: 1\nvars: {y: 2}\nnodes: {b-1: {}}\ngroups: {h: {}}\n")}
+	b := api.FleetFile{Name: "b.yaml", Text: "fleet: 1\nvars: {y: 2}\nnodes: {b-1: {}}\ngroups: {h: {}}\n"}
 
 	d, err := fleet.Read(a, b)
 	if err != nil || len(d.Nodes) != 2 || len(d.Groups) != 2 || len(d.Wants) != 5 {
 		t.Fatalf("%+v: %v", d, err)
 	}
 
-	b.Data = append(b.Data, "secrets: {x: keep}\n"...)
-	c := fleet.Source{Name: "c.yaml", Data: []byte("fleet: 1\nnodes:\n  a-1: {labels: {s: b}}\nvars: {x: 1}\n")}
+	b.Text += "secrets: {x: keep}\n"
+	c := api.FleetFile{Name: "c.yaml", Text: "fleet: 1\nnodes:\n  a-1: {labels: {s: b}}\nvars: {x: 1}\n"}
 
 	_, err = fleet.Read(a, b, c)
 	for _, text := range []string{
@@ -231,40 +228,6 @@ func TestReadMerges(t *testing.T) {
 	} {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v lacks %q", err, text)
-		}
-	}
-}
-
-func TestSources(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-
-	files := map[string]string{"b.yml": "b", "a.yaml": "a", "c.json": "c", "d.txt": "d", ".e.yaml": "e"}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	sources, err := fleet.Sources(dir, nil)
-	if err != nil || len(sources) != 3 || filepath.Base(sources[0].Name) != "a.yaml" || string(sources[2].Data) != "c" {
-		t.Errorf("%v: %v", sources, err)
-	}
-
-	for _, path := range []string{filepath.Join(dir, "none"), t.TempDir()} {
-		if _, err := fleet.Sources(path, nil); inventory.KindOf(err) != inventory.KindInvalid {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-
-	value, err := fleet.SecretValue(fleet.Secret{File: "b.yml"}, fleet.Place{File: filepath.Join(dir, "a.yaml")})
-	if err != nil || value != "b" {
-		t.Errorf("%q: %v", value, err)
-	}
-
-	for _, s := range []fleet.Secret{{File: "none"}, {Env: "CLUSTERCTL_NO_SUCH_VARIABLE"}} {
-		if _, err := fleet.SecretValue(s, fleet.Place{File: filepath.Join(dir, "a.yaml")}); err == nil {
-			t.Errorf("%v: no error", s)
 		}
 	}
 }
@@ -279,7 +242,7 @@ func FuzzRead(f *testing.F) {
 	s := manager(f, "a-1 m Allocated Discovered")
 
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := fleet.Read(fleet.Source{Name: "f", Data: []byte(text)})
+		d, err := fleet.Read(api.FleetFile{Name: "f", Text: text})
 		if (d == nil) == (err == nil) {
 			t.Fatalf("%v, %v", d, err)
 		}
@@ -295,7 +258,7 @@ func FuzzRead(f *testing.F) {
 		if _, err := fleet.Compare(
 			d,
 			s,
-			fleet.Options{Prune: true, IgnoreMissing: true, Value: fleet.SecretValue},
+			fleet.Options{Prune: true, IgnoreMissing: true},
 		); err != nil &&
 			inventory.KindOf(err) != inventory.KindInvalid {
 			t.Error(err)

@@ -13,14 +13,15 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/contiv/cluster/clusterctl/fleet"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/fleet"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/fleet.schema.json")
+var update = flag.Bool("update", false, "rewrite fleet.schema.json")
 
-const schemaDocument = "../../docs/fleet.schema.json"
+const schemaDocument = "../api/fleet.schema.json"
 
 // TestSchemaDocument compares the published schema with the types of the grammar. With
 // -update it rewrites the file.
@@ -118,7 +119,7 @@ func TestSchemaAccepts(t *testing.T) {
 		}
 
 		valid := s.Validate(doc)
-		_, err := fleet.Read(fleet.Source{Name: "f", Data: []byte(tt.file)})
+		_, err := fleet.Read(api.FleetFile{Name: "f", Text: tt.file})
 
 		if (valid == nil) != tt.right || (err == nil) != tt.right {
 			t.Errorf("%s: schema: %v; reader: %v; want right: %v", tt.file, valid, err, tt.right)
@@ -170,9 +171,7 @@ func TestDocumentedFile(t *testing.T) {
 		"web-3-EF56 w Allocated Discovered", "web-4-GH78 m Allocated Discovered")
 	s.Vars["global"] = configuration.Vars{"registry_token": configuration.Hidden}
 
-	plan := compare(t, example, s, fleet.Options{
-		Value: func(fleet.Secret, fleet.Place) (string, error) { return "value", nil },
-	})
+	plan := compare(t, example, s, fleet.Options{})
 
 	const want = "commission service-master web-1-AB12; commission service-worker web-2-CD34; decommission  web-3-EF56"
 	if got := jobs(plan); got != want || len(plan.Obstacles) > 0 {
@@ -180,7 +179,7 @@ func TestDocumentedFile(t *testing.T) {
 	}
 
 	for _, c := range plan.Changes {
-		if c.Part == fleet.PartSecrets && (c.Key != "db_password" || c.After != configuration.Hidden) {
+		if c.Part == api.PartSecrets && (c.Key != "db_password" || c.After != configuration.Hidden) {
 			t.Errorf("secret %s: %v", c.Key, c.After)
 		}
 	}

@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/cluster/clusterctl/fleet"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/fleet"
+	"github.com/contiv/cluster/management/job"
 )
 
 // text returns the export of a snapshot as clusterctl prints it.
@@ -33,7 +34,7 @@ func text(t *testing.T, s *fleet.Snapshot, format string) []byte {
 func read(t *testing.T, data string) *fleet.Document {
 	t.Helper()
 
-	d, err := fleet.Read(fleet.Source{Name: "fleet.yaml", Data: []byte(data)})
+	d, err := fleet.Read(api.FleetFile{Name: "fleet.yaml", Text: data})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, data)
 	}
@@ -74,12 +75,12 @@ func manager(t testing.TB, nodes ...string) *fleet.Snapshot {
 
 	for _, line := range nodes {
 		f := strings.Fields(line)
-		n := api.Node{Name: f[0], Status: inventory.Status(f[2]), State: inventory.State(f[3])}
+		n := &inventory.Node{Name: f[0], Status: inventory.Status(f[2]), State: inventory.State(f[3])}
 		n.Group = map[string]string{"m": inventory.GroupMaster, "w": inventory.GroupWorker}[f[1]]
 		s.Nodes = append(s.Nodes, n)
 	}
 
-	slices.SortFunc(s.Nodes, func(a, b api.Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })
 
 	return s
 }
@@ -174,10 +175,10 @@ func TestWaits(t *testing.T) {
 		"d w Allocated Discovered")
 	s.Nodes[1].Job, s.Nodes[1].Verb = "7", inventory.VerbCommission
 	s.Nodes[2].Job, s.Nodes[2].Verb = "8", inventory.VerbApply
-	s.Jobs = []api.Job{
-		{ID: "7", Verb: inventory.VerbCommission, Status: api.Running, Nodes: []string{"b"}},
-		{ID: "8", Verb: inventory.VerbApply, Status: api.Running, Nodes: []string{"c"}},
-		{ID: "9", Verb: inventory.VerbUpdate, Status: api.Queued, Nodes: []string{"d", "x"}},
+	s.Jobs = []*job.Job{
+		{ID: "7", Verb: inventory.VerbCommission, Status: job.Running, Targets: []job.Target{{Name: "b"}}},
+		{ID: "8", Verb: inventory.VerbApply, Status: job.Running, Targets: []job.Target{{Name: "c"}}},
+		{ID: "9", Verb: inventory.VerbUpdate, Status: job.Queued, Targets: []job.Target{{Name: "d"}, {Name: "x"}}},
 	}
 
 	plan := compare(t, "fleet: 1\nnodes: {b: {group: service-worker}, c: {group: service-worker}, "+
@@ -226,7 +227,7 @@ func TestPruneNamesSections(t *testing.T) {
 		t.Errorf("%v, jobs %v", plan.Changes, jobs(plan))
 	}
 
-	steps := plan.Steps()
+	steps := plan.Steps
 	if len(steps) != 2 || steps[1].Title != "the variables of node b" {
 		t.Errorf("%v", steps)
 	}
@@ -242,7 +243,7 @@ func TestPruneNamesSections(t *testing.T) {
 
 	plan = compare(t, "fleet: 1\ngroups: {service-master: {}}\nnodes: {a: {}, b: {group: service-master}}\n", s,
 		fleet.Options{Prune: true})
-	if last := plan.Steps(); last[len(last)-1].Title != "the configuration of the manager" {
+	if last := plan.Steps; last[len(last)-1].Title != "the configuration of the manager" {
 		t.Errorf("the group is removed before the job that empties it: %v", last)
 	}
 }
@@ -398,6 +399,8 @@ func randomSnapshot(r *rand.Rand) *fleet.Snapshot {
 	}
 
 	s := &fleet.Snapshot{
+		Connections: map[string]*configuration.Connection{},
+
 		Vars:   map[string]configuration.Vars{"global": randomVars(r), "group/cluster-node": randomVars(r)},
 		Config: fleet.Config{Settings: settings, GroupSSH: map[string]map[string]any{}},
 	}
@@ -417,7 +420,7 @@ func randomSnapshot(r *rand.Rand) *fleet.Snapshot {
 	}
 
 	for i := range r.IntN(6) {
-		n := api.Node{
+		n := &inventory.Node{
 			Name:   fmt.Sprintf("%dn-%d", i, i),
 			Status: inventory.Statuses[r.IntN(7)].Status,
 			State:  inventory.Discovered,
@@ -432,7 +435,7 @@ func randomSnapshot(r *rand.Rand) *fleet.Snapshot {
 
 		if r.IntN(2) == 0 {
 			become := false
-			n.Connection = &api.Connection{User: "u", Become: &become, Port: r.IntN(3)}
+			s.Connections[n.Name] = &configuration.Connection{User: "u", Become: &become, Port: r.IntN(3)}
 		}
 
 		s.Nodes = append(s.Nodes, n)

@@ -14,40 +14,21 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// Options control a comparison.
+// Options control a comparison; see api.FleetRequest.
 type Options struct {
-	// Prune removes the values that the sections of the file do not name.
-	Prune bool
-	// IgnoreMissing leaves out the nodes and secrets of the file that the manager does
-	// not have, instead of refusing the file.
-	IgnoreMissing bool
-	// RewriteSecrets writes secrets with a source even where the manager has one.
-	RewriteSecrets bool
-	// Value returns the value of a secret from its source.
-	Value func(Secret, Place) (string, error)
+	Prune, IgnoreMissing, RewriteSecrets bool
 }
 
 // shownBefore stands for the value of a variable that becomes secret.
 const shownBefore = "(not secret)"
 
-// The actions of a change.
-const (
-	ActionAdd    = "add"
-	ActionChange = "change"
-	ActionRemove = "remove"
-)
-
-// Change is one value that differs.
+// Change is one value that differs, with what is not shown of it.
 type Change struct {
-	Cell
-	Action string `json:"action"`
-	Before any    `json:"before,omitempty"`
-	After  any    `json:"after,omitempty"`
-	// Late: it comes after the jobs, because they need the value.
-	Late bool `json:"late,omitempty"`
+	api.FleetChange
 
-	value any // as sent to the manager; After without its secrets
-	plain any // the value of a variable that becomes secret, which Before does not show
+	value  any // as sent to the manager; After without its secrets
+	plain  any // the value of a variable that becomes secret, which Before does not show
+	source *api.FleetSecret
 }
 
 // before returns the value that the change replaces, as the manager shows it.
@@ -59,48 +40,14 @@ func (c Change) before() any {
 	return c.Before
 }
 
-// Move is a job that brings nodes into a group or out of service.
-type Move struct {
-	Verb  inventory.Verb `json:"verb"`
-	Group string         `json:"group,omitempty"`
-	Nodes []string       `json:"nodes"`
-}
-
-// Wait is a job that has to end before the next steps of its nodes can be decided.
-type Wait struct {
-	Job   string         `json:"job"`
-	Verb  inventory.Verb `json:"verb"`
-	Nodes []string       `json:"nodes"`
-
-	record api.Job
-}
-
 // Plan is the difference between a file and a manager, as steps in order.
 type Plan struct {
-	Differs bool     `json:"differs"`
-	Changes []Change `json:"changes,omitempty"`
-	Jobs    []Move   `json:"jobs,omitempty"`
-	Waits   []Wait   `json:"waits,omitempty"`
-	// Obstacles are the reasons why a job would be refused now.
-	Obstacles []string `json:"obstacles,omitempty"`
-	// Skipped are the parts of the file that IgnoreMissing leaves out.
-	Skipped []string `json:"skipped,omitempty"`
+	api.FleetDiff
 
-	nodes  map[string]api.Node // as they were compared
-	places map[Cell]Place      // of the values in the file
-	groups []string            // after the plan, in order
-}
-
-// Leaving returns the nodes that the plan takes out of service for good.
-func (p *Plan) Leaving() []string {
-	var names []string
-	for _, m := range p.Jobs {
-		if m.leaves() {
-			names = append(names, m.Nodes...)
-		}
-	}
-
-	return names
+	changes []Change
+	nodes   map[string]*inventory.Node // as they were compared
+	places  map[Cell]Place             // of the values in the file
+	groups  []string                   // after the plan, in order
 }
 
 // comparison is the state of one Compare.
@@ -122,7 +69,7 @@ type comparison struct {
 func Compare(d *Document, s *Snapshot, o Options) (*Plan, error) {
 	c := &comparison{
 		Options: o, doc: d, has: s, cells: s.Cells(), members: map[string]Member{}, skipped: map[string]bool{},
-		plan: &Plan{nodes: map[string]api.Node{}, places: map[Cell]Place{}},
+		plan: &Plan{nodes: map[string]*inventory.Node{}, places: map[Cell]Place{}},
 	}
 
 	for _, n := range s.Nodes {
@@ -147,10 +94,15 @@ func Compare(d *Document, s *Snapshot, o Options) (*Plan, error) {
 	}
 
 	c.plan.groups = c.groups
-	slices.SortStableFunc(c.plan.Changes, func(a, b Change) int { return compareCells(a.Cell, b.Cell) })
+	slices.SortStableFunc(c.plan.changes, func(a, b Change) int { return compareCells(a.FleetCell, b.FleetCell) })
+
+	for _, change := range c.plan.changes {
+		c.plan.Changes = append(c.plan.Changes, change.FleetChange)
+	}
+
 	c.plan.Differs = len(c.plan.Changes)+len(c.plan.Jobs)+len(c.plan.Waits)+len(c.plan.Obstacles) > 0
 
-	return c.plan, nil
+	return c.plan, c.plan.addSteps()
 }
 
 func (c *comparison) problem(at Place, format string, args ...any) {
@@ -162,7 +114,7 @@ func (c *comparison) checkNames() {
 	known := 0
 
 	for _, name := range c.doc.Nodes {
-		if _, exists := c.has.node(name); exists {
+		if c.has.node(name) != nil {
 			known++
 			continue
 		}
@@ -243,12 +195,12 @@ func (c *comparison) compareWants() {
 		c.plan.places[w.Cell] = w.At
 
 		switch {
-		case w.Level == LevelNode && c.skipped[w.Name]:
-		case w.Part == PartSettings:
+		case w.Level == api.LevelNode && c.skipped[w.Name]:
+		case w.Part == api.PartSettings:
 			c.compareSetting(w)
-		case w.Part == PartSecrets:
+		case w.Part == api.PartSecrets:
 			c.compareSecret(w)
-		case w.Part == PartVars:
+		case w.Part == api.PartVars:
 			c.compareVar(w)
 		default:
 			c.compareValue(w)
@@ -258,25 +210,23 @@ func (c *comparison) compareWants() {
 
 // change adds a change.
 func (c *comparison) change(at Cell, before, after any) {
-	action := ActionChange
+	action := api.FleetReplace
 
 	switch {
 	case before == nil:
-		action = ActionAdd
+		action = api.FleetAdd
 	case after == nil:
-		action = ActionRemove
+		action = api.FleetRemove
 	}
 
-	c.plan.Changes = append(
-		c.plan.Changes,
-		Change{Cell: at, Action: action, Before: before, After: after, value: after},
-	)
+	shown := api.FleetChange{FleetCell: at, Action: action, Before: before, After: after}
+	c.plan.changes = append(c.plan.changes, Change{FleetChange: shown, value: after})
 }
 
 // permitted reports whether the caller can see the cell at all. If not, a value of the
 // file is a problem.
 func (c *comparison) permitted(w Want) bool {
-	hidden := w.Level == LevelManager || w.Part == PartConnection && w.Level == LevelGroup
+	hidden := w.Level == api.LevelManager || w.Part == api.PartConnection && w.Level == api.LevelGroup
 	if !c.has.Partial || !hidden {
 		return true
 	}
@@ -303,9 +253,9 @@ func (c *comparison) compareValue(w Want) {
 
 		c.change(w.Cell, has, nil)
 		// An empty value overrides the configuration file of the manager.
-		c.plan.Changes[len(c.plan.Changes)-1].value = w.Value
+		c.plan.changes[len(c.plan.changes)-1].value = w.Value
 	default:
-		if c.has.Partial && w.Level == LevelGroup && (w.Part == PartGroup || w.Part == PartRules) {
+		if c.has.Partial && w.Level == api.LevelGroup && (w.Part == api.PartGroup || w.Part == api.PartRules) {
 			c.problem(
 				w.At,
 				"%s is to be set, which concerns the whole manager, and your scope is %s",
@@ -405,7 +355,7 @@ func (c *comparison) compareSecret(w Want) {
 	}
 
 	plain := w.Cell
-	plain.Part = PartVars
+	plain.Part = api.PartVars
 
 	has, hidden := c.cells[w.Cell]
 	was, shown := c.cells[plain]
@@ -421,24 +371,18 @@ func (c *comparison) compareSecret(w Want) {
 	case !given: // keep
 		if shown {
 			// The manager takes the text for the value that is set.
-			c.conceal(w.Cell, was, configuration.Hidden)
+			c.conceal(w.Cell, was, nil)
 		} else if !hidden {
 			c.missing(w, w.Key)
 		}
 	case !hidden || c.RewriteSecrets:
-		value, err := c.Value(source, w.At)
-		if err != nil {
-			c.problem(w.At, "%s", err)
-			return
-		}
-
-		c.conceal(w.Cell, was, value)
+		c.conceal(w.Cell, was, &api.FleetSecret{File: source.File, Env: source.Env, At: w.At})
 	}
 }
 
-// conceal adds the change that gives a secret its value. was is the value of a variable
-// that is not secret so far.
-func (c *comparison) conceal(at Cell, was any, value string) {
+// conceal adds the change that gives a secret the value of the source, or without one that
+// which it has. was is the value of a variable that is not secret so far.
+func (c *comparison) conceal(at Cell, was any, source *api.FleetSecret) {
 	before := c.cells[at]
 	if was != nil {
 		before = shownBefore
@@ -446,8 +390,8 @@ func (c *comparison) conceal(at Cell, was any, value string) {
 
 	c.change(at, before, configuration.Hidden)
 
-	last := &c.plan.Changes[len(c.plan.Changes)-1]
-	last.value, last.plain = value, was
+	last := &c.plan.changes[len(c.plan.changes)-1]
+	last.plain, last.source = was, source
 }
 
 func (c *comparison) compareVar(w Want) {
@@ -456,7 +400,7 @@ func (c *comparison) compareVar(w Want) {
 	}
 
 	secret := w.Cell
-	secret.Part = PartSecrets
+	secret.Part = api.PartSecrets
 
 	has, isSet := c.cells[w.Cell]
 	if hidden, isSecret := c.cells[secret]; isSecret {
@@ -506,7 +450,7 @@ func (c *comparison) secretAt(name string) (Cell, bool) {
 
 		for cell := range c.cells {
 			first, found := c.secrets[cell.Key]
-			if cell.Part == PartSecrets && (!found || compareCells(cell, first) < 0) {
+			if cell.Part == api.PartSecrets && (!found || compareCells(cell, first) < 0) {
 				c.secrets[cell.Key] = cell
 			}
 		}
@@ -557,7 +501,7 @@ func (c *comparison) compareOrder() {
 
 	was, will := common(before, c.groups), common(c.groups, before)
 	if !reflect.DeepEqual(was, will) {
-		c.change(Cell{Level: LevelManager, Part: PartGroup}, was, will)
+		c.change(Cell{Level: api.LevelManager, Part: api.PartGroup}, was, will)
 	}
 }
 
@@ -568,11 +512,11 @@ func (c *comparison) prune() {
 		named[w.Cell] = true
 
 		// Either section names the variable.
-		if other := w.Cell; other.Part == PartVars {
-			other.Part = PartSecrets
+		if other := w.Cell; other.Part == api.PartVars {
+			other.Part = api.PartSecrets
 			named[other] = true
-		} else if other.Part == PartSecrets {
-			other.Part = PartVars
+		} else if other.Part == api.PartSecrets {
+			other.Part = api.PartVars
 			named[other] = true
 		}
 	}
@@ -585,14 +529,14 @@ func (c *comparison) prune() {
 		c.change(cell, value, nil)
 
 		// The jobs need the group, and the settings of a node that they clean.
-		last := &c.plan.Changes[len(c.plan.Changes)-1]
-		last.Late = c.removesGroup(cell) || cell.Level == LevelNode && !c.doc.names(cell.Name)
+		last := &c.plan.changes[len(c.plan.changes)-1]
+		last.Late = c.removesGroup(cell) || cell.Level == api.LevelNode && !c.doc.names(cell.Name)
 	}
 }
 
 // removesGroup reports whether the cell belongs to a group that the plan removes.
 func (c *comparison) removesGroup(cell Cell) bool {
-	return cell.Level == LevelGroup && cell.Name != inventory.GroupPrepare && !slices.Contains(c.groups, cell.Name)
+	return cell.Level == api.LevelGroup && cell.Name != inventory.GroupPrepare && !slices.Contains(c.groups, cell.Name)
 }
 
 // prunes reports whether the file is complete about the section of the cell.
@@ -600,15 +544,15 @@ func (c *comparison) prunes(cell Cell) bool {
 	section := cell.Part
 
 	switch cell.Level {
-	case LevelGroup:
+	case api.LevelGroup:
 		// Variables of a group that is gone cannot be changed.
 		known := cell.Name == inventory.GroupPrepare || slices.Contains(c.has.Config.names(), cell.Name)
-		if !known || c.has.Partial && cell.Part != PartVars && cell.Part != PartSecrets {
+		if !known || c.has.Partial && cell.Part != api.PartVars && cell.Part != api.PartSecrets {
 			return false
 		}
 
 		section = "groups"
-	case LevelNode:
+	case api.LevelNode:
 		section = "nodes"
 	default:
 		// Values of the configuration file of the manager are not the fleet file's to remove.
