@@ -110,45 +110,29 @@ func (o Options) carryOut(ctx context.Context, s api.FleetStep, id *string) erro
 	return nil
 }
 
-// maxConflicts bounds the attempts of a step that other requests get in the way of.
-const maxConflicts = 20
-
-// repeat repeats an attempt while other requests get in its way, and while the manager does
-// not answer. again is set if an earlier attempt may have been carried out.
+// repeat repeats an attempt while the manager does not answer. again is set if an earlier
+// attempt may have been carried out.
 func (o Options) repeat(ctx context.Context, attempt func(again bool) error) error {
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval = 100*time.Millisecond, 5*time.Second
 
-	var since time.Time // the first failure in a row to reach the manager
+	var failed time.Time // the first failure to reach the manager
 
-	again := false
-
-	for conflicts := 0; ; {
+	for again := false; ; again = true {
 		err := attempt(again)
+		if inventory.KindOf(err) != inventory.KindUnavailable {
+			return err
+		}
 
-		switch inventory.KindOf(err) {
-		case inventory.KindConflict:
-			if conflicts++; conflicts > maxConflicts {
-				return err
-			}
+		if !again {
+			failed = time.Now()
+		}
 
-			since = time.Time{}
-		case inventory.KindUnavailable:
-			again = true
+		if time.Since(failed) > o.Patience {
+			return err
+		}
 
-			if since.IsZero() {
-				since = time.Now()
-				delays.Reset()
-			}
-
-			if time.Since(since) > o.Patience {
-				return err
-			}
-
-			if err := sleep(ctx, delays.NextBackOff()); err != nil {
-				return err
-			}
-		default:
+		if err := sleep(ctx, delays.NextBackOff()); err != nil {
 			return err
 		}
 	}

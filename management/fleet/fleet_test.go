@@ -62,7 +62,7 @@ func manager(t testing.TB, nodes ...string) *fleet.Snapshot {
 	s := &fleet.Snapshot{
 		Vars: map[string]configuration.Vars{},
 		Config: fleet.Config{
-			Settings: map[string]fleet.Setting{
+			Settings: api.Config{
 				"jobs.limit":  {Value: int64(4), Origin: "default", Settable: true},
 				"secret_vars": {Value: []any{"*token*"}, Origin: "default", Settable: true},
 			},
@@ -208,8 +208,8 @@ func TestPruneNamesSections(t *testing.T) {
 	s := manager(t, "a m Allocated Discovered", "b w Allocated Discovered", "c - Unallocated Discovered")
 	s.Vars["global"] = configuration.Vars{"proxy": "p"}
 	s.Vars["node/b"] = configuration.Vars{"weight": int64(1)}
-	s.Config.Settings["jobs.limit"] = fleet.Setting{Value: int64(8), Origin: "overlay", Settable: true}
-	s.Config.Settings["max_body"] = fleet.Setting{Value: int64(1), Origin: "file", Settable: true}
+	s.Config.Settings["jobs.limit"] = api.Setting{Value: int64(8), Origin: "overlay", Settable: true}
+	s.Config.Settings["max_body"] = api.Setting{Value: int64(1), Origin: "file", Settable: true}
 
 	plan := compare(t, "fleet: 1\nvars: {}\n", s, fleet.Options{Prune: true})
 	if len(plan.Changes) != 1 || plan.Changes[0].String() != "variable proxy" || len(plan.Jobs) != 0 {
@@ -385,7 +385,7 @@ func randomConnection(r *rand.Rand) map[string]any {
 }
 
 func randomSnapshot(r *rand.Rand) *fleet.Snapshot {
-	settings := map[string]fleet.Setting{
+	settings := api.Config{
 		"jobs.limit":   {Value: int64(r.IntN(9)), Origin: "overlay", Settable: true},
 		"jobs.timeout": {Value: "1h0m0s", Origin: "file", Settable: true},
 		"secret_vars":  {Value: []any{"*token*"}, Origin: "default", Settable: true},
@@ -395,7 +395,7 @@ func randomSnapshot(r *rand.Rand) *fleet.Snapshot {
 	}
 
 	for key, value := range randomConnection(r) {
-		settings["ssh."+key] = fleet.Setting{Value: value, Origin: "overlay", Settable: true}
+		settings["ssh."+key] = api.Setting{Value: value, Origin: "overlay", Settable: true}
 	}
 
 	s := &fleet.Snapshot{

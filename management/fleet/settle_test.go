@@ -213,11 +213,11 @@ func TestConfigurationFileStays(t *testing.T) {
 
 	var all []string
 	for key, value := range values {
-		s.Config.Settings["ssh."+key] = fleet.Setting{Value: value, Origin: "file", Settable: true}
+		s.Config.Settings["ssh."+key] = api.Setting{Value: value, Origin: "file", Settable: true}
 		all = append(all, key+": null")
 	}
 
-	s.Config.Settings["jobs.limit"] = fleet.Setting{Value: int64(8), Origin: "file", Settable: true}
+	s.Config.Settings["jobs.limit"] = api.Setting{Value: int64(8), Origin: "file", Settable: true}
 
 	file := "fleet: 1\nconnection: {" + strings.Join(all, ", ") + "}\nsettings: {jobs.limit: null}\n"
 	if plan := compare(t, file, s, fleet.Options{Prune: true}); plan.Differs {
@@ -230,7 +230,7 @@ func TestConfigurationFileStays(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 
-	s.Config.Settings["ssh.user"] = fleet.Setting{Value: "", Origin: "overlay", Settable: true}
+	s.Config.Settings["ssh.user"] = api.Setting{Value: "", Origin: "overlay", Settable: true}
 	if plan = compare(t, "fleet: 1\nconnection: {user: ''}\n", s, fleet.Options{}); plan.Differs {
 		t.Errorf("the same again: %s", changes(t, plan))
 	}
@@ -251,10 +251,10 @@ func TestSpellings(t *testing.T) {
 	t.Parallel()
 
 	s := manager(t)
-	s.Config.Settings["jobs.limit"] = fleet.Setting{Value: int64(8), Origin: "overlay", Settable: true}
-	s.Config.Settings["jobs.timeout"] = fleet.Setting{Value: "1h0m0s", Origin: "overlay", Settable: true}
-	s.Config.Settings["policies.brake.release_after"] = fleet.Setting{Value: "0s", Origin: "overlay", Settable: true}
-	s.Config.Settings["ssh.host_ca"] = fleet.Setting{Value: []any{}, Origin: "overlay", Settable: true}
+	s.Config.Settings["jobs.limit"] = api.Setting{Value: int64(8), Origin: "overlay", Settable: true}
+	s.Config.Settings["jobs.timeout"] = api.Setting{Value: "1h0m0s", Origin: "overlay", Settable: true}
+	s.Config.Settings["policies.brake.release_after"] = api.Setting{Value: "0s", Origin: "overlay", Settable: true}
+	s.Config.Settings["ssh.host_ca"] = api.Setting{Value: []any{}, Origin: "overlay", Settable: true}
 
 	plan := compare(t, "fleet: 1\nsettings: {jobs.limit: 8.0, jobs.timeout: 60m, "+
 		"policies.brake.release_after: 0, ssh.host_ca: []}\n", s, fleet.Options{})

@@ -43,16 +43,9 @@ type Snapshot struct {
 
 // Config is the part of a snapshot that the configuration of the manager contains.
 type Config struct {
-	Settings map[string]Setting
+	Settings api.Config                // values in the normal form
 	Groups   []map[string]any          // rules with their names, in order
 	GroupSSH map[string]map[string]any // connections of groups
-}
-
-// Setting is one setting in force.
-type Setting struct {
-	Value    any
-	Origin   string
-	Settable bool
 }
 
 // The origins of a setting, as in api.Setting.
@@ -96,29 +89,15 @@ func (m Manager) config(partial bool) (Config, error) {
 		return Config{Groups: mappings(groups)}, err
 	}
 
-	v, err := normal(m.Settings.Config())
-	if err != nil {
-		return Config{}, err
-	}
+	c := Config{Settings: api.Config{}, GroupSSH: map[string]map[string]any{}}
 
-	values, _ := v.(map[string]any)
-
-	return configOf(values)
-}
-
-// configOf returns the configuration in the settings by key.
-func configOf(values map[string]any) (Config, error) {
-	c := Config{Settings: map[string]Setting{}, GroupSSH: map[string]map[string]any{}}
-
-	for key, v := range values {
-		fields, ok := v.(map[string]any)
-		if !ok {
-			return c, inventory.Errorf(inventory.KindInternal, "the setting %s of the manager has no value", key)
+	for key, s := range m.Settings.Config() {
+		var err error
+		if s.Value, err = normal(s.Value); err != nil {
+			return c, err
 		}
 
-		origin, _ := fields["origin"].(string)
-		settable, _ := fields["settable"].(bool)
-		c.Settings[key] = Setting{fields["value"], origin, settable}
+		c.Settings[key] = s
 	}
 
 	c.Groups = mappings(c.Settings[settingGroups].Value)

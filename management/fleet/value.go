@@ -177,43 +177,32 @@ func exact(v any) any {
 // hidesWithin returns the path of a secret in the manager's value for which the file has a value
 // of its own, or "". The two cannot be compared.
 func hidesWithin(path string, has, want any) string {
-	if has == configuration.Hidden && want != configuration.Hidden {
-		return path
-	}
-
-	switch has := has.(type) {
-	case map[string]any:
-		wanted, _ := want.(map[string]any)
-		for key, w := range wanted {
-			if found := hidesWithin(path+"."+key, has[key], w); found != "" {
-				return found
-			}
-		}
-	case []any:
-		wanted, _ := want.([]any)
-		for i := range min(len(has), len(wanted)) {
-			if found := hidesWithin(fmt.Sprintf("%s[%d]", path, i), has[i], wanted[i]); found != "" {
-				return found
-			}
-		}
-	}
-
-	return ""
+	return findWithin(path, has, want, func(has, want any) bool {
+		return has == configuration.Hidden && want != configuration.Hidden
+	})
 }
 
 // keepsHidden returns the path at which a file keeps a secret that the manager does not
 // have, or "".
 func keepsHidden(path string, has, want any) string {
+	return findWithin(path, has, want, func(has, want any) bool {
+		return want == configuration.Hidden && has != configuration.Hidden
+	})
+}
+
+// findWithin returns the path of a part of the wanted value for which found is true, or "".
+// It is given that part of the manager's value as well; nil for none.
+func findWithin(path string, has, want any, found func(has, want any) bool) string {
+	if found(has, want) {
+		return path
+	}
+
 	switch want := want.(type) {
-	case string:
-		if want == configuration.Hidden && has != configuration.Hidden {
-			return path
-		}
 	case map[string]any:
 		set, _ := has.(map[string]any)
 		for key, w := range want {
-			if found := keepsHidden(path+"."+key, set[key], w); found != "" {
-				return found
+			if at := findWithin(path+"."+key, set[key], w, found); at != "" {
+				return at
 			}
 		}
 	case []any:
@@ -224,8 +213,8 @@ func keepsHidden(path string, has, want any) string {
 				h = set[i]
 			}
 
-			if found := keepsHidden(fmt.Sprintf("%s[%d]", path, i), h, w); found != "" {
-				return found
+			if at := findWithin(fmt.Sprintf("%s[%d]", path, i), h, w, found); at != "" {
+				return at
 			}
 		}
 	}
