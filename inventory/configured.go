@@ -22,9 +22,10 @@ type Configuration struct {
 	// Tags describe the choice of tasks of the group, see Selection.String. Empty: every
 	// task. They are known if the group is.
 	Tags string `json:"tags,omitempty"`
-	// Masters is a keyed hash of what every inventory says about the nodes of groups that others
-	// require, in the form of Variables. A record of a version before it has none: that is
-	// unknown, so that an upgrade of the program makes no node outdated.
+	// Masters are keyed hashes of what every inventory says about the nodes of groups that others
+	// require: names, addresses and groups, in the form of Variables, and after another hyphen the
+	// variables of these groups and nodes. A record of an earlier version lacks one or both: that
+	// is unknown, so that an upgrade of the program makes no node outdated.
 	Masters string `json:"masters,omitempty"`
 }
 
@@ -60,7 +61,8 @@ const (
 	PartVariables Part = "variables" // merged, secrets included
 	PartImage     Part = "image"     // of the operating system
 	PartTags      Part = "tags"      // of the group, by which it chooses tasks
-	PartMasters   Part = "masters"   // the nodes in service of groups that others require: names, addresses and groups
+	// PartMasters are the nodes in service of groups that others require: names, addresses, groups and variables.
+	PartMasters Part = "masters"
 )
 
 // Differs returns the parts in which both configurations are known and differ. A
@@ -91,11 +93,29 @@ func (c Configuration) Differs(from Configuration) []Part {
 		parts = append(parts, PartTags)
 	}
 
-	if masters := hashLike(from.Masters, c.Masters); masters != "" && masters != c.Masters {
+	if nodes, vars := c.MastersDiffer(from); nodes || vars {
 		parts = append(parts, PartMasters)
 	}
 
 	return parts
+}
+
+// MastersOf returns Masters of the hash of the nodes and that of their variables; "": unknown.
+func MastersOf(nodes, variables string) string {
+	if _, hash, known := strings.Cut(variables, "-"); known {
+		return nodes + "-" + hash
+	}
+
+	return nodes
+}
+
+// MastersDiffer reports whether the masters of both, and whether their variables, are known and differ.
+func (c Configuration) MastersDiffer(from Configuration) (nodes, vars bool) {
+	one, other := strings.Split(c.Masters, "-"), strings.Split(hashLike(from.Masters, c.Masters), "-")
+
+	differ := func(i int) bool { return i < len(one) && i < len(other) && one[i] != other[i] }
+
+	return differ(1), differ(2)
 }
 
 // hashLike returns the hash, or "" if the other one is not known, or was made with another key.

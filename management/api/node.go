@@ -100,7 +100,7 @@ type Configuration struct {
 	Image     string `json:"image,omitempty"` // of the operating system
 	// Tags describe the choice of tasks of the group; absent: every task.
 	Tags string `json:"tags,omitempty"`
-	// Masters is a keyed hash of the nodes of groups that others require.
+	// Masters are keyed hashes of the nodes of groups that others require, and of their variables.
 	Masters string `json:"masters,omitempty"`
 }
 

@@ -221,4 +221,19 @@ func TestOutdatedByMasters(t *testing.T) {
 
 	run(inventory.VerbApply, "", "a-1", "w-1")
 	want("applied again", "")
+
+	// Templates read hostvars of the masters as well.
+	for name, scope := range map[string]client.Scope{
+		"group": client.ScopeGroup(inventory.GroupMaster), "node": client.ScopeNode("a-1"),
+	} {
+		if _, err := s.PatchVars(s.ctx(), scope, api.Vars{"port_" + name: 8080}); err != nil {
+			t.Fatal(err)
+		}
+
+		want("a variable of the "+name, "variables of the masters have changed", "a-1", "c-1", "w-1")
+		run(inventory.VerbApply, "", "a-1", "c-1")
+		want("the masters are served", "variables of the masters have changed", "w-1")
+		run(inventory.VerbApply, "", "w-1")
+		want("all are served", "")
+	}
 }

@@ -118,7 +118,8 @@ func newConfigurations(in inputs) *Configurations {
 		c.groups[name] = c.sumsOf(name)
 	}
 
-	c.mastersSum = variable.MastersSum(c.key, c.masters)
+	c.mastersSum = inventory.MastersOf(variable.MastersSum(c.key, c.masters),
+		in.settings.MasterVarsSum(c.view, c.key, c.masters, nil))
 
 	return c
 }

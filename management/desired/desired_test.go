@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,7 +156,27 @@ func TestOutdated(t *testing.T) {
 		},
 		"a master under work": {node("m1", func(n *inventory.Node) { n.Status = inventory.Maintenance }), nil},
 		"a variable of the masters": {
-			set(state.ScopeGroup(inventory.GroupMaster), configuration.Vars{"m": "2"}), []string{"m1[variables]"},
+			set(state.ScopeGroup(inventory.GroupMaster), configuration.Vars{"m": "2"}),
+			[]string{"m1[variables masters]", "w1[masters]", "w2[masters]"},
+		},
+		"a variable of one master": {
+			set(state.ScopeNode("m1"), configuration.Vars{"n": "1"}),
+			[]string{"m1[variables masters]", "w1[masters]", "w2[masters]"},
+		},
+		"a variable of a master with the value that it had": {
+			set(state.ScopeNode("m1"), configuration.Vars{"a": "1", "m": "1"}), nil,
+		},
+		"a secret of the masters that is locked": {
+			set(state.ScopeNode("m1"), configuration.Vars{"pw": configuration.LockedSecret("", "", "lost")}),
+			[]string{"m1?"},
+		},
+		"a record without the variables of the masters": {
+			func(w *world) {
+				node("w1", func(n *inventory.Node) {
+					n.Configured.Masters = n.Configured.Masters[:strings.LastIndex(n.Configured.Masters, "-")]
+				})(w)
+				set(state.ScopeGroup(inventory.GroupMaster), configuration.Vars{"m": "2"})(w)
+			}, []string{"m1[variables masters]", "w2[masters]"},
 		},
 		"a record without masters": {
 			node("w1", func(n *inventory.Node) {

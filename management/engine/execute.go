@@ -109,7 +109,9 @@ func (e *Engine) begin(ctx context.Context, j job.Job, next job.Step) error {
 	}
 
 	if r, ok := executor.(step.Recorder); ok {
-		r.Record(e.state.View(), j, &run)
+		if err := r.Record(ctx, e.state.View(), j, &run); err != nil {
+			return err
+		}
 	}
 
 	before := len(j.Runs)

@@ -188,6 +188,23 @@ func (e *nodeExplainer) keep(undone []string) (remedy string, actions []inventor
 
 // changedMasters describes other masters than those with which the node was configured.
 func (e *nodeExplainer) changedMasters() string {
+	const variables = "variables of the masters have changed"
+
+	nodes, vars := e.Judgement.Desired.MastersDiffer(e.Node.Configured.Configuration)
+	if !nodes {
+		return variables
+	}
+
+	text := e.otherMasters()
+	if vars {
+		text += "; " + variables
+	}
+
+	return text
+}
+
+// otherMasters describes masters that came, left, or have another address.
+func (e *nodeExplainer) otherMasters() string {
 	then, now := e.Node.Configured.MasterNames, e.Masters
 	if then == nil {
 		return "the masters have changed"
@@ -207,7 +224,7 @@ func (e *nodeExplainer) changedMasters() string {
 	}
 
 	if len(parts) == 0 {
-		return "the address of a master has changed"
+		return "the address or the group of a master has changed"
 	}
 
 	return "the masters have changed: " + strings.Join(parts, ", ")

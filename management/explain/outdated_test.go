@@ -111,6 +111,42 @@ func TestExplainOutdated(t *testing.T) {
 			found: "outdated: it is outdated: the tags of group service-master have changed: tags web now, " +
 				"all tasks then [submit verb=apply nodes=a-1]",
 		},
+		"other masters": {
+			facts: func(f *Facts) {
+				f.Judgement, f.Masters = outdated(inventory.PartMasters), []string{"a-1", "c-1"}
+				f.Judgement.Desired.Masters = "k-two-v"
+			},
+			node: func(n *inventory.Node) {
+				n.Configured.Masters, n.Configured.MasterNames = "k-one-v", []string{"a-1", "b-1"}
+			},
+			summary: summary + "outdated (masters)",
+			found: "outdated: it is outdated: the masters have changed: with c-1, without b-1 " +
+				"[submit verb=apply nodes=a-1]",
+		},
+		"variables of the masters": {
+			facts: func(f *Facts) {
+				f.Judgement = outdated(inventory.PartMasters)
+				f.Judgement.Desired.Masters = "k-one-w"
+			},
+			node: func(n *inventory.Node) {
+				n.Configured.Masters, n.Configured.MasterNames = "k-one-v", []string{"a-1"}
+			},
+			summary: summary + "outdated (masters)",
+			found: "outdated: it is outdated: variables of the masters have changed " +
+				"[submit verb=apply nodes=a-1]",
+		},
+		"a master with another address and variables": {
+			facts: func(f *Facts) {
+				f.Judgement, f.Masters = outdated(inventory.PartMasters), []string{"a-1"}
+				f.Judgement.Desired.Masters = "k-two-w"
+			},
+			node: func(n *inventory.Node) {
+				n.Configured.Masters, n.Configured.MasterNames = "k-one-v", []string{"a-1"}
+			},
+			summary: summary + "outdated (masters)",
+			found: "outdated: it is outdated: the address or the group of a master has changed; " +
+				"variables of the masters have changed [submit verb=apply nodes=a-1]",
+		},
 		"variables of the file": {
 			facts:   func(f *Facts) { f.Judgement = outdated(inventory.PartVariables) },
 			summary: summary + "outdated (variables)",
@@ -206,7 +242,7 @@ func TestExplainOutdated(t *testing.T) {
 
 			v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
 			n := v.Nodes[0]
-			n.Applied, n.Configured = "3", configured
+			n.Applied, n.Configured = "3", configured.Clone()
 
 			if c.node != nil {
 				c.node(n)

@@ -53,8 +53,13 @@ func (r Returns) waiting(w World, n *inventory.Node) string {
 		return o.text
 	}
 
+	why := "it returned"
+	if o.decision.Case == CaseMasters {
+		why = CaseMasters
+	}
+
 	if halted := Halted(state.AutomationOf(w.View), r); halted != "" {
-		return "it returned, and nothing is done: " + halted
+		return why + ", and nothing is done: " + halted
 	}
 
 	if o.stage != stageAct {
@@ -62,14 +67,14 @@ func (r Returns) waiting(w World, n *inventory.Node) string {
 	}
 
 	if held := w.hold()(o, n); !held.OK {
-		return "it returned, and waits for its repair: " + held.Reason
+		return why + ", and waits for its repair: " + held.Reason
 	}
 
 	if ok, why, _ := w.limits().take(o.decision.Action); !ok {
-		return "it returned, and waits for its turn: " + why
+		return why + ", and waits for its turn: " + why
 	}
 
-	return "it returned, and the next step is " + string(o.decision.Action)
+	return why + ", and the next step is " + string(o.decision.Action)
 }
 
 // Sentence returns a decision in one sentence.

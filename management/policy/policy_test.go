@@ -396,6 +396,81 @@ func TestRepairAfterVerification(t *testing.T) {
 	}
 }
 
+// TestOutdatedByMasters: a node of which only the masters have changed is configured again in place, without a return,
+// once for what configured it, where the group lets the policy repair, and not while the masters are being changed.
+func TestOutdatedByMasters(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		name   string
+		mode   inventory.Reaction
+		change func(*policy.World, *inventory.Node)
+		want   string
+		wait   string // in the explanation
+	}{
+		{"by masters alone", inventory.ReactionVerifyAndRepair, nil, "repair b-1", "the next step is repair"},
+		{"only to be verified", inventory.ReactionVerify, nil, "", ""},
+		{"to be cleaned when it returns", inventory.ReactionRepair, nil, "", ""},
+		{"by variables too", inventory.ReactionVerifyAndRepair, func(w *policy.World, _ *inventory.Node) {
+			w.Settings.Outdated = differing(inventory.PartMasters, inventory.PartVariables)
+		}, "", ""},
+		{"a job holds it", inventory.ReactionVerifyAndRepair, func(_ *policy.World, n *inventory.Node) {
+			n.Job = "9"
+		}, "", ""},
+		{"a master comes", inventory.ReactionVerifyAndRepair, func(w *policy.World, _ *inventory.Node) {
+			w.View.Nodes = append(w.View.Nodes, &inventory.Node{
+				Name: "m-2", Group: inventory.GroupMaster, Status: inventory.Provisioning, Job: "8",
+			})
+		}, "", "only its masters have changed since it was configured; it waits: job 8 changes the masters (m-2)"},
+	} {
+		n := member("b-1", noon.Add(-time.Hour))
+		n.Applied = "4"
+		w := world(n)
+		w.Settings.Groups, w.Settings.Outdated = reacting(c.mode), differing(inventory.PartMasters)
+
+		if c.change != nil {
+			c.change(&w, n)
+		}
+
+		var words []string
+		for _, f := range (policy.Returns{}).Explain(w, *n) {
+			words = append(words, f.Message)
+		}
+
+		if text := strings.Join(words, "; "); !strings.Contains(text, c.wait) || c.wait == "" && text != "" {
+			t.Errorf("%s: explained %q, want %q", c.name, text, c.wait)
+		}
+
+		p := decide(w)
+		if got := actions(p); got != c.want {
+			t.Errorf("%s: decided %q, want %q", c.name, got, c.want)
+			continue
+		}
+
+		if c.want == "" {
+			continue
+		}
+
+		d := p.Decisions[0]
+		if why := (policy.Returns{}).Confirm(w, d); why != "" || d.Case != policy.CaseMasters || len(d.Evidence) == 0 {
+			t.Errorf("%s: %q, %+v", c.name, why, d)
+		}
+
+		d.Phase, d.Job = state.PhaseDone, "5"
+		setMemory(w.View, state.AutomationOf(w.View).With(d))
+
+		if again := decide(w); len(again.Decisions) > 0 {
+			t.Errorf("%s: decided again: %s", c.name, actions(again))
+		}
+
+		n.Applied = "5" // and the masters have changed once more
+
+		if again := decide(w); actions(again) != c.want {
+			t.Errorf("%s: decided %q once it was configured", c.name, actions(again))
+		}
+	}
+}
+
 // TestConfirm: a decision that was held is judged again, and one that was withdrawn makes
 // room for the next.
 func TestConfirm(t *testing.T) {

@@ -76,7 +76,7 @@ func (r Returns) Decide(w World) Plan {
 	plan := Plan{Decisions: w.yields(r.Name()), Notes: map[string]string{}}
 	served := w.served()
 
-	var due, first, later []outlookOf
+	var due, mends, first, later []outlookOf
 
 	for _, n := range w.View.Nodes {
 		o := r.judge(w, n, served[n.Name])
@@ -91,17 +91,20 @@ func (r Returns) Decide(w World) Plan {
 			later = append(later, outlookOf{o, n})
 		}
 
-		switch o.stage {
-		case stageNote:
+		switch {
+		case o.stage == stageNote:
 			if len(plan.Notes) < maxNotes {
 				plan.Notes[n.Name] = o.text
 			}
-		case stageAct:
+		case o.stage == stageAct && o.decision.Case == CaseMasters:
+			mends = append(mends, outlookOf{o, n})
+		case o.stage == stageAct:
 			due = append(due, outlookOf{o, n})
 		}
 	}
 
 	slices.SortStableFunc(due, byReturn)
+	due = append(due, mends...) // nodes that returned come first
 	slices.SortStableFunc(first, byReturn)
 
 	for _, o := range slices.Concat(first, later) {
@@ -226,12 +229,12 @@ func (r Returns) settled(w World, n *inventory.Node) outlook {
 
 	found := r.drifted(w, n)
 	if found == nil {
-		return outlook{}
+		return r.mended(w, n)
 	}
 
 	// Other masters are no change that an operator holds back: the node lacks what serves already.
 	outdated := w.outdated(n)
-	if outdated != "" && !slices.Equal(w.differs(n), []inventory.Part{inventory.PartMasters}) {
+	if outdated != "" && !w.onlyMasters(n) {
 		return r.leaveOutdated(w, n, found, outdated)
 	}
 
@@ -256,6 +259,56 @@ func (r Returns) settled(w World, n *inventory.Node) outlook {
 	}
 
 	return outlook{stage: stageAct, decision: d}
+}
+
+// CaseMasters is the case of a repair of a node that did not return.
+const CaseMasters = "only its masters have changed since it was configured"
+
+// onlyMasters reports whether the node is outdated by its masters alone.
+func (w World) onlyMasters(n *inventory.Node) bool {
+	return slices.Equal(w.differs(n), []inventory.Part{inventory.PartMasters})
+}
+
+// mended judges a node that is not known to have drifted: one of which only the masters have changed is configured
+// again, once for each configuration.
+func (r Returns) mended(w World, n *inventory.Node) outlook {
+	if n.Presence.Pending() || !w.onlyMasters(n) {
+		return outlook{}
+	}
+
+	s := w.standing(fmt.Sprintf("%s/%s/masters/%s", r.Name(), n.Name, n.Applied))
+	wait := func(text string) outlook { return outlook{stage: stageWait, text: CaseMasters + "; it waits: " + text} }
+
+	switch busy, waiting := w.busyMaster(n), w.wanted(n.Name); {
+	case s.decided:
+		return outlook{}
+	case w.Now.Before(s.due):
+		return s.wait()
+	case len(n.Duplicates) > 0:
+		return wait(claimed(n))
+	case waiting != "":
+		return wait(waiting)
+	case busy != nil:
+		return wait(fmt.Sprintf("job %s changes the masters (%s)", busy.Job, busy.Name))
+	}
+
+	return outlook{stage: stageAct, decision: state.Decision{
+		ID: s.id, Time: w.Now, Policy: r.Name(), Node: n.Name, Action: state.ActionRepair, Case: CaseMasters,
+		Evidence: []string{w.outdated(n)}, Phase: state.PhaseDecided,
+		Prevent: append(prevents(n, inventory.ReactionVerify, inventory.ReactionRecord)[:2], "an apply of an operator"),
+	}}
+}
+
+// busyMaster returns another node of a group that others require that a job holds, or nil.
+func (w World) busyMaster(n *inventory.Node) *inventory.Node {
+	i := slices.IndexFunc(w.View.Nodes, func(m *inventory.Node) bool {
+		return m.Job != "" && m.Name != n.Name && w.Settings.Groups.Required(m.Group) > 0
+	})
+	if i < 0 {
+		return nil
+	}
+
+	return w.View.Nodes[i]
 }
 
 // drifted returns the decision to verify the node after its newest return, if that
@@ -440,7 +493,7 @@ func (r Returns) Confirm(w World, d state.Decision) string {
 		return "it is no longer known"
 	case n.State != inventory.Discovered:
 		return "it disappeared again"
-	case !strings.HasPrefix(d.ID, r.episode(n)+"/"):
+	case d.Case != CaseMasters && !strings.HasPrefix(d.ID, r.episode(n)+"/"):
 		return "it disappeared and returned again"
 	}
 

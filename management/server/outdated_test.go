@@ -45,7 +45,8 @@ func configureAll(t *testing.T, s *site) {
 				m.Configured = &inventory.Configured{
 					Configuration: inventory.Configuration{
 						Playbooks: "p1", Group: inventory.GroupWorker, Variables: sum,
-						Masters: variable.MastersSum(key, nil),
+						Masters: inventory.MastersOf(
+							variable.MastersSum(key, nil), variable.Settings{}.MasterVarsSum(v, key, nil, nil)),
 					},
 					Time: time.Unix(1, 0),
 				}

@@ -45,7 +45,7 @@ type Claimer interface {
 // Recorder is implemented by executors that add to the record of a run before it begins.
 type Recorder interface {
 	// Record completes the run, which is about to be stored.
-	Record(v *state.View, j job.Job, run *job.Run)
+	Record(ctx context.Context, v *state.View, j job.Job, run *job.Run) error
 }
 
 // Executors are the executors by the kind of step that they carry out.

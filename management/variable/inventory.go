@@ -24,9 +24,7 @@ func (s Settings) Host(v *state.View, n *inventory.Node) configuration.Host {
 // templates can refer to it.
 type Master struct{ Name, Addr, Group string }
 
-// MastersSum returns the checksum of the masters as inventories have them, or "" without a key. Their
-// variables do not count: those that all nodes share are the globals, and a value that is set for one
-// master must not make the whole fleet outdated.
+// MastersSum returns the checksum of the masters as inventories have them, or "" without a key. See MasterVarsSum.
 func MastersSum(key configuration.ChecksumKey, masters []Master) string {
 	sums := make(map[string]configuration.Var, len(masters))
 	for _, m := range masters {
@@ -36,6 +34,49 @@ func MastersSum(key configuration.ChecksumKey, masters []Master) string {
 	sum, _ := key.Checksum(sums, nil)
 
 	return sum
+}
+
+// MasterVarsSum returns the checksum of the variables that the masters have as a group or a node, which playbooks reach
+// by hostvars; or "" without a key, or if a secret cannot be read. merged returns the variables of a master; nil: those
+// of now.
+func (s Settings) MasterVarsSum(
+	v *state.View, key configuration.ChecksumKey, masters []Master, merged func(Master) map[string]configuration.Var,
+) string {
+	if merged == nil {
+		merged = func(m Master) map[string]configuration.Var { return s.Merge(v, m.Group, m.Name) }
+	}
+
+	shared, sums := s.Merge(v, "", ""), map[string]configuration.Var{}
+
+	for _, m := range masters {
+		sum, err := key.Checksum(beyond(key, merged(m), shared), nil)
+		if err != nil {
+			return ""
+		}
+
+		sums[m.Name] = configuration.Var{Value: sum}
+	}
+
+	sum, _ := key.Checksum(sums, nil)
+
+	return sum
+}
+
+// beyond returns the variables of a group or a node that change what all nodes share. The shared ones count for
+// each node by themselves.
+func beyond(key configuration.ChecksumKey, merged, shared map[string]configuration.Var) map[string]configuration.Var {
+	own := map[string]configuration.Var{}
+
+	for name, v := range merged {
+		ofScope := v.Origin == configuration.OriginGroup || v.Origin == configuration.OriginNode
+		sum := key.ChecksumOf(name, shared)
+
+		if ofScope && (sum == "" || sum != key.ChecksumOf(name, merged)) {
+			own[name] = v
+		}
+	}
+
+	return own
 }
 
 // InventoryHost is a node in an inventory for another Ansible than the manager's.

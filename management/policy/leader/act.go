@@ -271,6 +271,10 @@ func request(v *state.View, settings Settings, d state.Decision) job.Request {
 		r.Nodes, r.Reason = d.Nodes, inventory.Shorten(d.Case, maxReason)
 	}
 
+	if d.Case == policy.CaseMasters {
+		r.Reason = d.Case
+	}
+
 	switch d.Action {
 	case state.ActionRepair:
 		r.Verb = repairVerb(v, settings.Groups, d.Node)

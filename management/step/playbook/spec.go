@@ -211,16 +211,24 @@ func provides(settings step.Settings, n *inventory.Node) bool {
 }
 
 // Record notes the masters of a run that configures or verifies nodes.
-func (x *Executor) Record(v *state.View, j job.Job, run *job.Run) {
+func (x *Executor) Record(ctx context.Context, v *state.View, j job.Job, run *job.Run) (err error) {
 	if (run.Phase.Configures() || run.Phase.Verifies()) && !j.TakesAddrs() {
-		run.Masters, run.MasterNames = masters(v, x.o.Settings(), j, *run)
+		run.Masters, run.MasterNames, err = x.masters(ctx, v, j, *run)
 	}
+
+	return err
 }
 
 // masters returns the checksum and the names of the nodes of groups that others require, as the
 // inventory of the run has them. They are those of now: a change until the inventory is written makes
-// the hosts of the run outdated, although they are not, and the next apply mends that.
-func masters(v *state.View, settings step.Settings, j job.Job, run job.Run) (sum string, names []string) {
+// the hosts of the run outdated, although they are not, and the next apply mends that. Variables of a
+// request hold for every host of the run, so then those of the masters are unknown: otherwise a node would
+// stay outdated after they were set for it.
+func (x *Executor) masters(
+	ctx context.Context, v *state.View, j job.Job, run job.Run,
+) (sum string, names []string, err error) {
+	settings := x.o.Settings()
+
 	var all []variable.Master
 	for _, n := range j.Serving(v.Nodes) {
 		if provides(settings, n) && !j.Occupies(run, n.Name) {
@@ -228,9 +236,12 @@ func masters(v *state.View, settings step.Settings, j job.Job, run job.Run) (sum
 		}
 	}
 
+	targets := map[string]int{}
+
 	for i, name := range run.Hosts {
 		if n, known := v.Lookup(name); known && settings.Groups.Required(run.Groups[i]) > 0 {
 			all = append(all, variable.Master{Name: name, Addr: n.Addr, Group: run.Groups[i]})
+			targets[name] = i
 		}
 	}
 
@@ -244,7 +255,29 @@ func masters(v *state.View, settings step.Settings, j job.Job, run job.Run) (sum
 		names = nil
 	}
 
-	return variable.MastersSum(v.ChecksumKey, all), names
+	sum = variable.MastersSum(v.ChecksumKey, all)
+	if len(j.ExtraNames) > 0 {
+		return sum, names, nil
+	}
+
+	var in job.Inputs
+	if len(targets) > 0 {
+		if in, err = step.InputsOf(ctx, x.o.Inputs, j.ID); err != nil {
+			return "", nil, err
+		}
+	}
+
+	// A target has the variables of the acceptance of its job.
+	merged := func(m variable.Master) map[string]configuration.Var {
+		if i, target := targets[m.Name]; target {
+			vars, _ := settings.InputsOf(v, j, run, i, in)
+			return vars
+		}
+
+		return settings.Merge(v, m.Group, m.Name)
+	}
+
+	return inventory.MastersOf(sum, settings.MasterVarsSum(v, v.ChecksumKey, all, merged)), names, nil
 }
 
 // namesInUse returns the nodes that a host being prepared must not claim to be:
