@@ -43,6 +43,33 @@ type FileVar struct {
 	Value any    // nil: null, or unknown
 }
 
+// FolderVars are the variables that the folder of the playbooks sets for a host by itself.
+type FolderVars struct {
+	Host  map[string]FileVar // of host_vars: they win over the inventory's
+	Group map[string]FileVar // of group_vars: the inventory's win over them
+}
+
+// Merge returns the variables that a host of the inventory has in a run. One of host_vars with an unknown value is left
+// out.
+func (f FolderVars) Merge(inventory map[string]Var) map[string]Var {
+	merged := map[string]Var{}
+	for name, v := range f.Group {
+		if v.Value != nil {
+			merged[name] = Var{Value: v.Value, Trusted: true}
+		}
+	}
+
+	maps.Copy(merged, inventory)
+
+	for name, v := range f.Host {
+		if merged[name] = (Var{Value: v.Value, Trusted: true}); v.Value == nil {
+			delete(merged, name)
+		}
+	}
+
+	return merged
+}
+
 // ParseVars parses a JSON or YAML object. Text that begins like JSON is JSON or
 // refused: YAML reads {"a":} as null, which would replace a value. Empty input
 // and null give the empty set. Errors are of kind invalid and contain line and

@@ -152,8 +152,8 @@ func TestCheckVarsRuns(t *testing.T) {
 	check(folder, false, 3, "b-1")
 }
 
-// TestHostVars: the last file by name sets a variable; what cannot be read sets none.
-func TestHostVars(t *testing.T) {
+// TestFolderVars: the last file by name sets a variable; what cannot be read sets none.
+func TestFolderVars(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range map[string]string{
 		"web-1/a.yml": "color: blue\nn: 5\n", "web-1/b.json": `{"color": "green"}`,
@@ -175,11 +175,11 @@ func TestHostVars(t *testing.T) {
 		"color": {File: "host_vars/web-1/b.json", Value: "green"}, "n": {File: "host_vars/web-1/a.yml", Value: 5},
 		"s": {File: "host_vars/web-1/c.yml"},
 	}
-	if got := HostVars(folder, "web-1"); !reflect.DeepEqual(got, want) {
+	if got := FolderVars(folder, "web-1", "web").Host; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 
-	if got := HostVars(folder, "web-3"); len(got) > 0 {
+	if got := FolderVars(folder, "web-3", "db"); len(got.Host)+len(got.Group) > 0 {
 		t.Errorf("%v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"io"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -141,12 +142,28 @@ func isEncrypted(path string) bool {
 	return err == nil && bytes.Equal(start, []byte(vaultMark))
 }
 
-// HostVars returns the variables that host_vars of the folder sets for a host. They win over those of the inventory,
-// which has the variables of the manager. Files that are encrypted as a whole, or do not parse, are left out.
-func HostVars(folder, host string) map[string]configuration.FileVar {
+// FolderVars returns the variables that the folder sets for a host of the group on which a job acts. Files that are
+// encrypted as a whole, or do not parse, are left out.
+func FolderVars(folder, host, group string) configuration.FolderVars {
+	// Of groups side by side, Ansible prefers the last by name.
+	groups := []string{group, configuration.TargetsGroup}
+	slices.Sort(groups)
+
+	found := configuration.FolderVars{
+		Host: fileVars(folder, filepath.Join("host_vars", host)), Group: fileVars(folder, "group_vars/all"),
+	}
+	for _, name := range groups {
+		maps.Copy(found.Group, fileVars(folder, filepath.Join("group_vars", name)))
+	}
+
+	return found
+}
+
+// fileVars returns the variables in the files that Ansible loads for a name, such as host_vars/web-1.
+func fileVars(folder, name string) map[string]configuration.FileVar {
 	found := map[string]configuration.FileVar{}
 
-	for _, file := range varsFilesOf(folder, filepath.Join("host_vars", host)) {
+	for _, file := range varsFilesOf(folder, name) {
 		text, err := os.ReadFile(filepath.Join(folder, file))
 
 		var values map[string]yaml.Node

@@ -168,6 +168,72 @@ func TestRequestVars(t *testing.T) {
 	}
 }
 
+// TestRequestVarsOfFolder: what the playbooks set by themselves is not taken back, in host_vars over all else, and in
+// group_vars below the variables of the manager.
+func TestRequestVarsOfFolder(t *testing.T) {
+	t.Parallel()
+
+	s := begin(t)
+	s.report("a")
+
+	a := []string{"a-1"}
+	write := func(name, text string) {
+		t.Helper()
+
+		path := filepath.Join(s.dir, "playbooks", name)
+		s.must(os.MkdirAll(filepath.Dir(path), 0o700))
+		s.must(os.WriteFile(path, []byte(text), 0o600))
+	}
+	check := func(when, remedy string, names ...string) {
+		t.Helper()
+
+		var n api.Node
+
+		s.eventually(when, func() bool {
+			var err error
+			n, err = s.Node(s.ctx(), "a-1")
+			s.must(err)
+
+			return slices.Equal(n.RequestVars, names)
+		})
+
+		p, err := s.Client.Plan(s.ctx(), api.JobRequest{Verb: inventory.VerbApply, Nodes: a})
+		if err != nil || len(names) == 0 && len(p.Warnings) > 0 || len(names) > 0 &&
+			!strings.Contains(strings.Join(p.Warnings, ""), "it takes back "+strings.Join(names, ", ")+", which") {
+			t.Errorf("%s: warnings %q, %v", when, p.Warnings, err)
+		}
+
+		e, err := s.Client.Explain(s.ctx(), "a-1")
+		if err != nil || !strings.HasPrefix(e.Findings[0].Remedy, remedy) {
+			t.Errorf("%s: %+v, %v", when, e.Findings, err)
+		}
+	}
+
+	write("host_vars/a-1.yml", "color: blue\n")
+	_, err := s.Client.SetVars(s.ctx(), client.ScopeGlobal, api.Vars{"size": 1})
+	s.must(err)
+	s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: a})
+
+	s.runJob(api.JobRequest{
+		Verb: inventory.VerbApply, Nodes: a, ExtraVars: []byte(`{"color": "green", "shopd": "2.0", "size": 2}`),
+	})
+	check("at first", "keep color by setting it in host_vars/a-1.yml", "color", "shopd", "size")
+
+	write("host_vars/a-1.yml", "color: green\n")
+	check("in host_vars", "keep shopd, size by setting it for the node", "shopd", "size")
+
+	// A variable of the manager wins over group_vars.
+	write("group_vars/service-master.yml", "shopd: '2.0'\nsize: 2\n")
+	check("in group_vars", "keep size by setting it for the node", "size")
+
+	write("host_vars/a-1.yml", "color: green\nsize: 2\n")
+	check("all", "configure it again")
+
+	// Nothing is outdated where the request sets what the playbooks set.
+	s.runJob(api.JobRequest{Verb: inventory.VerbApply, Nodes: a, ExtraVars: []byte(`{"color": "green", "shopd": "2.0"}`)})
+	s.eventually("up to date", func() bool { return len(s.outdated()) == 0 })
+}
+
 // TestOutdatedByMasters: whoever refers to the masters is outdated as soon as they are others, and
 // the explanation names those that came and went. An apply mends that.
 func TestOutdatedByMasters(t *testing.T) {

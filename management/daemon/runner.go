@@ -268,23 +268,24 @@ func (r *runner) Changed(ctx context.Context, then, now string) ([]string, error
 	return r.playbooks.Changed(ctx, then, now)
 }
 
-// HostVars returns the variables that host_vars of the playbooks with that digest sets for a node.
-func (r *runner) HostVars(digest, node string) map[string]configuration.FileVar {
+// FolderVars returns the variables that the playbooks with that digest set for a node of the group by themselves; false
+// if the playbooks are not on this host.
+func (r *runner) FolderVars(digest, node, group string) (configuration.FolderVars, bool) {
 	folder := r.playbooks.Path(digest)
 
 	// The configured folder is copied once a job needs it.
 	if _, err := os.Stat(folder); digest == "" || err != nil {
 		c := r.config()
 		if c.Repository.Used() || c.Playbooks == "" {
-			return nil
+			return configuration.FolderVars{}, false
 		}
 
 		if folder, err = repository.CheckOwned(c.Playbooks); err != nil {
-			return nil
+			return configuration.FolderVars{}, false
 		}
 	}
 
-	return ansible.HostVars(folder, node)
+	return ansible.FolderVars(folder, node, group), true
 }
 
 // Plays returns the plays of a playbook in the copy, as far as its text shows them.

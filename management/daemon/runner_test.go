@@ -371,9 +371,9 @@ func TestKilledRunner(t *testing.T) {
 	}
 }
 
-// TestRunnerHostVars: the variables are those of the copy with the digest, and of the configured folder before there is
+// TestRunnerFolderVars: the variables are those of the copy with the digest, and of the configured folder before there is
 // a copy.
-func TestRunnerHostVars(t *testing.T) {
+func TestRunnerFolderVars(t *testing.T) {
 	t.Parallel()
 
 	folder := folderOf(t, map[string]string{"site.yml": "- hosts: web", "host_vars/m-1.yml": "color: blue"})
@@ -392,7 +392,8 @@ func TestRunnerHostVars(t *testing.T) {
 	check := func(when, want string) {
 		t.Helper()
 
-		if got := r.HostVars(digest, "m-1")["color"]; got.Value != want || got.File != "host_vars/m-1.yml" {
+		vars, _ := r.FolderVars(digest, "m-1", "web")
+		if got := vars.Host["color"]; got.Value != want || got.File != "host_vars/m-1.yml" {
 			t.Errorf("%s: %+v, want %s", when, got, want)
 		}
 	}
@@ -409,7 +410,7 @@ func TestRunnerHostVars(t *testing.T) {
 
 	check("a copy", "blue")
 
-	if got := r.HostVars(digest, "m-2"); len(got) > 0 {
+	if got, known := r.FolderVars(digest, "m-2", "web"); len(got.Host) > 0 || !known {
 		t.Errorf("%v", got)
 	}
 }

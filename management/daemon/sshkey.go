@@ -68,7 +68,6 @@ func (d *Daemon) sshKeyWarning() string {
 func (d *Daemon) explainSettings() explain.Settings {
 	s := d.settings.Explain()
 	s.KeyLaggard = d.sshKey.Why
-	s.HostVars = d.runner.HostVars
 
 	return s
 }

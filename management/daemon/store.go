@@ -64,6 +64,10 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		Store:      d.store,
 		Adapters:   adapters{tempDir(d.file.DataDir)},
 		Membership: d.gossip, KeyRotation: d.keyRotation,
+		// The runner begins later, and before anybody asks.
+		FolderVars: func(digest, node, group string) (configuration.FolderVars, bool) {
+			return d.runner.FolderVars(digest, node, group)
+		},
 		Apply:  d.apply,
 		Audit:  d.audit,
 		Logger: d.opts.Logger,

@@ -45,7 +45,12 @@ func (s *Source) Of(v *state.View) *Configurations {
 	defer s.mu.Unlock()
 
 	if s.last == nil || !s.last.same(next) {
-		s.last = newConfigurations(next)
+		folder := &sync.Map{}
+		if s.last != nil && s.last.playbooks.Digest == next.playbooks.Digest {
+			folder = s.last.folder
+		}
+
+		s.last = newConfigurations(next, folder)
 	}
 
 	return s.last
@@ -98,6 +103,7 @@ type Configurations struct {
 	inputs
 
 	groups     map[string]sums // of the configured groups
+	folder     *sync.Map       // place to configuration.FolderVars: of the nodes with variables of a request
 	own        sync.Map        // place to checksum: of the nodes with variables of their own
 	mastersSum string          // empty: unknown
 }
@@ -112,8 +118,8 @@ type sums struct {
 // place is a node in a group.
 type place struct{ node, group string }
 
-func newConfigurations(in inputs) *Configurations {
-	c := &Configurations{inputs: in, groups: map[string]sums{}}
+func newConfigurations(in inputs, folder *sync.Map) *Configurations {
+	c := &Configurations{inputs: in, groups: map[string]sums{}, folder: folder}
 	for _, name := range in.settings.Groups.Names() {
 		c.groups[name] = c.sumsOf(name)
 	}
@@ -227,18 +233,56 @@ func (c *Configurations) Judge(n *inventory.Node) Judgement {
 		return j
 	}
 
-	// One known difference is enough. Without any, every part must be known.
 	j.Differs = want.Differs(n.Configured.Configuration)
+	if len(n.Configured.Extra) > 0 && slices.Contains(j.Differs, inventory.PartVariables) {
+		c.judgeRequest(n, &j)
+	}
+
+	// One known difference is enough. Without any, every part must be known.
 	j.Outdated = len(j.Differs) > 0
 	j.Known = j.Outdated || want.Complete(n.Configured.Configuration)
 
-	if len(n.Configured.Extra) > 0 {
-		merged := c.settings.Merge(c.view, n.Group, n.Name)
-		j.Undone = n.Configured.Undone(slices.Contains(j.Differs, inventory.PartVariables),
-			func(name string) string { return c.key.ChecksumOf(name, merged) })
+	return j
+}
+
+// judgeRequest judges the variables that the request of the applied job had set. Those that the playbooks set to the
+// same value by themselves are no difference.
+func (c *Configurations) judgeRequest(n *inventory.Node, j *Judgement) {
+	merged := c.settings.Merge(c.view, n.Group, n.Name)
+	host := c.FolderVars(n).Merge(merged)
+
+	j.Undone = n.Configured.Undone(true, func(name string) string { return c.key.ChecksumOf(name, host) })
+	if len(j.Undone) > 0 {
+		return
 	}
 
-	return j
+	for _, name := range n.Configured.Extra {
+		merged[name] = host[name]
+	}
+
+	if sum, err := c.key.Checksum(merged, nil); err == nil && sum == n.Configured.Variables {
+		j.Differs = slices.DeleteFunc(j.Differs, func(p inventory.Part) bool { return p == inventory.PartVariables })
+	}
+}
+
+// FolderVars returns the variables that the playbooks of now set for the node by themselves.
+func (c *Configurations) FolderVars(n *inventory.Node) configuration.FolderVars {
+	at := place{n.Name, n.Group}
+	if vars, ok := c.folder.Load(at); ok {
+		known, _ := vars.(configuration.FolderVars)
+		return known
+	}
+
+	if c.settings.FolderVars == nil {
+		return configuration.FolderVars{}
+	}
+
+	vars, known := c.settings.FolderVars(c.playbooks.Digest, n.Name, n.Group)
+	if known {
+		c.folder.Store(at, vars)
+	}
+
+	return vars
 }
 
 // Word returns true or false for a node that is or is not outdated, and "" if that is not

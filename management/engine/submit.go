@@ -305,7 +305,7 @@ func (e *Engine) judge(
 
 	j.Actor, j.Accepted = c.Principal, time.Now()
 	identifyInputs(v.ChecksumKey, &j, in)
-	j.Warnings = append(j.Warnings, takenBack(v, j, in)...)
+	j.Warnings = append(j.Warnings, takenBack(v, settings, j, in)...)
 
 	return j, in, nil
 }
@@ -355,7 +355,7 @@ func identifyInputs(key configuration.ChecksumKey, j *job.Job, in job.Inputs) {
 
 // takenBack warns about variables that only a former request has set: the job configures its nodes
 // without their values, unless its own request sets them.
-func takenBack(v *state.View, j job.Job, in job.Inputs) (warnings []string) {
+func takenBack(v *state.View, settings Settings, j job.Job, in job.Inputs) (warnings []string) {
 	if j.TakesAddrs() || j.Verb.Verifies() {
 		return nil
 	}
@@ -367,8 +367,18 @@ func takenBack(v *state.View, j job.Job, in job.Inputs) (warnings []string) {
 		}
 
 		differ := t.Variables == "" || t.Variables != n.Configured.Variables
+		if !differ || len(n.Configured.Extra) == 0 {
+			continue
+		}
+
+		vars := in.Vars[t.Name]
+		if settings.FolderVars != nil {
+			own, _ := settings.FolderVars(j.PlaybookDigest, t.Node(), t.Group)
+			vars = own.Merge(vars)
+		}
+
 		names := slices.DeleteFunc(n.Configured.Undone(differ, func(name string) string {
-			return v.ChecksumKey.ChecksumOf(name, in.Vars[t.Name])
+			return v.ChecksumKey.ChecksumOf(name, vars)
 		}), func(name string) bool {
 			_, again := in.Extra[name]
 			return again

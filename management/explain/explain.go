@@ -132,8 +132,8 @@ type Facts struct {
 	Changes map[state.Scope][]variable.Change
 	// Request are the values of Judgement.Undone, as far as they are kept.
 	Request configuration.Vars
-	// FolderVars are the variables that host_vars of the playbooks sets for the node, if Judgement.Undone has any.
-	FolderVars map[string]configuration.FileVar
+	// HostVars are the variables that host_vars of the playbooks sets for the node, if Judgement.Undone has any.
+	HostVars map[string]configuration.FileVar
 	// Automation are the findings of the policies about the node.
 	Automation []Finding
 }
@@ -203,9 +203,6 @@ type Settings struct {
 	Incomplete error
 	// Connect merges the ssh parameters of site, group and node.
 	Connect func(v *state.View, group, node string) configuration.Connection
-	// HostVars returns the variables that host_vars of the playbooks with that digest sets for a node; nil: none are
-	// known.
-	HostVars func(digest, node string) map[string]configuration.FileVar
 	// KeyLaggard is that of Facts.
 	KeyLaggard func(node string) (reason string, since time.Time, ok bool)
 }
@@ -263,9 +260,7 @@ func (e *Explainer) Node(ctx context.Context, v *state.View, name string, reader
 				facts.Request = now.Visible(in.Extra)
 			}
 
-			if read := e.settings().HostVars; read != nil {
-				facts.FolderVars = read(facts.Playbooks.Digest, name)
-			}
+			facts.HostVars = now.FolderVars(&n).Host
 		}
 	}
 

@@ -130,22 +130,21 @@ func (e *nodeExplainer) again() (remedy string, actions []inventory.Action) {
 }
 
 // undone returns the variables of Judgement.Undone that a variable of the node keeps, and how to keep those that
-// host_vars of the playbooks sets to another value. It leaves out what host_vars has set to the same value by now.
+// host_vars of the playbooks sets to another value.
 func (e *nodeExplainer) undone() (names []string, edit string) {
 	var inFolder, files []string
 
 	for _, name := range e.Judgement.Undone {
-		own, isSet := e.FolderVars[name]
-
-		switch {
-		case !isSet:
+		own, isSet := e.HostVars[name]
+		if !isSet {
 			names = append(names, name)
-		case !alike(own.Value, e.Request[name]):
-			inFolder = append(inFolder, name)
+			continue
+		}
 
-			if !slices.Contains(files, own.File) {
-				files = append(files, own.File)
-			}
+		inFolder = append(inFolder, name)
+
+		if !slices.Contains(files, own.File) {
+			files = append(files, own.File)
 		}
 	}
 
@@ -155,14 +154,6 @@ func (e *nodeExplainer) undone() (names []string, edit string) {
 	}
 
 	return names, edit
-}
-
-// alike reports whether both values are known, and the same in JSON.
-func alike(a, b any) bool {
-	one, err := json.Marshal(a)
-	other, otherErr := json.Marshal(b)
-
-	return a != nil && err == nil && otherErr == nil && string(one) == string(other)
 }
 
 // keep returns how to keep variables that only a request had set, by setting them for the node.

@@ -178,24 +178,13 @@ func TestExplainOutdated(t *testing.T) {
 				f.Judgement = outdated(inventory.PartVariables)
 				f.Judgement.Undone = []string{"color", "x"}
 				f.Request = configuration.Vars{"color": "green", "x": "2.0"}
-				f.FolderVars = map[string]configuration.FileVar{"color": {File: "host_vars/a-1.yml", Value: "blue"}}
+				f.HostVars = map[string]configuration.FileVar{"color": {File: "host_vars/a-1.yml", Value: "blue"}}
 			},
 			summary: summary + "outdated (variables)",
 			found: "outdated: it is outdated: its variables are others than those that configured it; " +
 				`only the request of job 3 had set color, x [set-variable nodes=a-1 key=x value="2.0"]`,
 			remedy: "keep color by setting it in host_vars/a-1.yml of the playbooks: host_vars wins over a variable " +
 				"of the node; keep x by setting it for the node: an apply alone takes it back; then configure it again",
-		},
-		"a variable of the request that the folder has by now": {
-			facts: func(f *Facts) {
-				f.Judgement = outdated(inventory.PartVariables)
-				f.Judgement.Undone, f.Request = []string{"n"}, configuration.Vars{"n": int64(5)}
-				f.FolderVars = map[string]configuration.FileVar{"n": {File: "host_vars/a-1.yml", Value: 5}}
-			},
-			summary: summary + "outdated (variables)",
-			found: "outdated: it is outdated: its variables are others than those that configured it; " +
-				"only the request of job 3 had set n [submit verb=apply nodes=a-1]",
-			remedy: "configure it again",
 		},
 		"a secret of the request": {
 			facts: func(f *Facts) {

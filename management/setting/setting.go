@@ -66,6 +66,7 @@ type Options struct {
 	Membership Membership
 	// KeyRotation returns the running rotation of the ssh key, or nil. It must not block.
 	KeyRotation func() *variable.KeyRotation
+	FolderVars  variable.FolderVars // may be nil
 	// Apply puts a changed configuration into force outside the use cases, e.g.
 	// the log level. It must not block or call Settings.
 	Apply  func(Config)
@@ -82,6 +83,7 @@ type Settings struct {
 	adapters   Adapters
 	membership Membership
 	rotation   func() *variable.KeyRotation
+	folderVars variable.FolderVars
 	applyHook  func(Config)
 	audit      access.Auditor
 	log        logrus.FieldLogger
@@ -108,7 +110,7 @@ type refusal struct {
 func New(o Options) *Settings {
 	return &Settings{
 		path: o.Path, node: o.Node, state: o.State, store: o.Store, adapters: o.Adapters, membership: o.Membership,
-		rotation: o.KeyRotation, applyHook: o.Apply, audit: o.Audit, log: o.Logger,
+		rotation: o.KeyRotation, folderVars: o.FolderVars, applyHook: o.Apply, audit: o.Audit, log: o.Logger,
 		note: fileNote{changed: make(chan struct{}, 1)},
 		file: o.File, current: o.File.Config,
 	}
@@ -539,7 +541,7 @@ func (s *Settings) Variables() variable.Settings { return s.variables(s.Current(
 func (s *Settings) variables(c Config) variable.Settings {
 	out := variable.Settings{
 		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Sources: slices.Sorted(maps.Keys(c.Secrets.Sources)),
-		Connection: c.SSH.Connection, Connections: c.GroupSSH,
+		Connection: c.SSH.Connection, Connections: c.GroupSSH, FolderVars: s.folderVars,
 	}
 	if s.rotation != nil {
 		out.Rotation = s.rotation()

@@ -20,7 +20,12 @@ type Settings struct {
 	Connection  configuration.Connection            // of the site
 	Connections map[string]configuration.Connection // by group
 	Rotation    *KeyRotation                        // of the site's ssh key; nil: none is running
+	FolderVars  FolderVars                          // nil: none are known
 }
+
+// FolderVars returns the variables that the playbooks with that digest set for a node of the group by themselves; false
+// if the playbooks cannot be read.
+type FolderVars func(digest, node, group string) (configuration.FolderVars, bool)
 
 // KeyRotation is a rotation of the site's ssh key that has begun to use the new one.
 type KeyRotation struct {
