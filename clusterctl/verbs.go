@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
 
 // verbHelp is the part of a verb's command that the lifecycle table does not
@@ -333,18 +334,19 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 	}
 
 	if c.Bool("plan") {
-		return c.asAsked(r, c.makePlan(ctx, r))
+		return c.asAsked(ctx, row, r, c.makePlan(ctx, r))
 	}
 
 	j, err := c.manager.Submit(ctx, r)
 
-	return c.accepted(ctx, j, c.asAsked(r, err))
+	return c.accepted(ctx, j, c.asAsked(ctx, row, r, err))
 }
 
 // asAsked returns the refusal of the request. Its actions for the same verb and the same nodes remain a
 // plan if the request was one, and keep the confirmation of the command line. Other actions serve another
-// end, such as the repair of one node, and stay as they are.
-func (c *call) asAsked(r api.JobRequest, err error) error {
+// end, such as the repair of one node, and stay as they are. A selector that chose nodes that are away comes
+// with the one that leaves them out.
+func (c *call) asAsked(ctx context.Context, row inventory.Transition, r api.JobRequest, err error) error {
 	e, ok := errors.AsType[*inventory.Error](err)
 	if !ok {
 		return err
@@ -353,7 +355,23 @@ func (c *call) asAsked(r api.JobRequest, err error) error {
 	asked := *e
 	asked.Actions = slices.Clone(e.Actions)
 
+	if c.hasSelector() && row.NeedsDiscover && e.Kind == inventory.KindRefused {
+		list, _ := c.manager.Nodes(ctx, client.NodeFilter{Names: r.Nodes})
+		away := func(n api.Node) bool { return n.State != inventory.Discovered }
+
+		if slices.ContainsFunc(list.Items, away) {
+			asked.Remedy = strings.Join([]string{
+				asked.Remedy, "to leave out nodes that are away: -l " +
+					api.ShellQuote(c.String("selector")+",state="+string(inventory.Discovered)),
+			}, "\n")
+		}
+	}
+
 	for i, a := range asked.Actions {
+		if a.Name == inventory.ActionForgetNodes && row.Success == "" {
+			asked.Actions[i].Confirmed = c.Bool("yes")
+		}
+
 		if a.Name != inventory.ActionSubmit || a.Verb != r.Verb || !sameNames(a.Nodes, r.Nodes) {
 			continue
 		}

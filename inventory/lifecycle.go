@@ -363,6 +363,13 @@ func (t Transition) Check(n Node) error {
 			Do("legal now: %s", joinWords(legalVerbs(n), ", ")).
 			About(n.Name)
 	case t.NeedsDiscover && n.State != Discovered:
+		if t.Success == "" && n.State == Disappeared {
+			return Errorf(KindRefused, "%s is %s, and %s needs it Discovered", n.Name, n.State, t.Verb).
+				Do("start its agent, or forget the record alone if the host is gone").
+				With(ForgetNodes(n.Name)).
+				About(n.Name)
+		}
+
 		return Errorf(KindRefused, "%s is %s, and %s needs it Discovered", n.Name, n.State, t.Verb).
 			Do("start its agent, or prepare it again").
 			With(Discover(n.Addr)).

@@ -59,7 +59,7 @@ func command(a inventory.Action) []string {
 			return listNodes
 		}
 
-		return append(append([]string{"nodes", "forget"}, a.Nodes...), optionWords(a)...)
+		return confirmed(append(append([]string{"nodes", "forget"}, a.Nodes...), optionWords(a)...), a)
 	case inventory.ActionTrustHostKey:
 		return append([]string{"nodes", "trust"}, a.Nodes...)
 	case inventory.ActionSetConnection:
