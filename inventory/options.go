@@ -11,11 +11,17 @@ import (
 
 // SharedOptions are the options that rollouts have as well as jobs. A rollout hands them on to its jobs.
 type SharedOptions struct {
-	Tags     []string `json:"tags,omitempty"`      // run only the tasks with one of them; empty: all
-	SkipTags []string `json:"skip_tags,omitempty"` // leave out the tasks with one of them
-	// OverrideWindow begins outside of maintenance windows, and during a freeze. It needs a reason.
+	// apply, maintenance: run only the tasks with one of these tags (`ansible-playbook --tags`), which must be
+	// among the tags of the group. The applied configuration is unknown afterwards. A node without a selected
+	// task has failed.
+	Tags []string `json:"tags,omitempty" maxItems:"50" type:"array,null"`
+	// apply, maintenance: leave out the tasks with one of these tags (`ansible-playbook --skip-tags`). The
+	// applied configuration is unknown afterwards.
+	SkipTags []string `json:"skip_tags,omitempty" maxItems:"50" type:"array,null"`
+	// Begin outside of maintenance windows, and during a freeze; requires a reason. Refused for a job that
+	// changes no host, which no window holds.
 	OverrideWindow bool   `json:"override_window,omitempty"`
-	Reason         string `json:"reason,omitempty"` // the operator's
+	Reason         string `json:"reason,omitempty"` // the operator's reason, kept in the history
 }
 
 // JobOptions are the options of a job: all that a request chooses besides the verb, the targets, the group and the
@@ -26,19 +32,32 @@ type SharedOptions struct {
 //
 // The time limit is not among them: the API writes it as text, and the store in nanoseconds.
 type JobOptions struct {
-	OnFailure string `json:"on_failure,omitempty"` // commission: OnFailureBatch or OnFailureFailed
-	// Serial is the size of a batch: a number of nodes, or a share such as 25%. Empty: all nodes at once.
-	Serial      string `json:"serial,omitempty"`
-	MaxFailures int    `json:"max_failures,omitempty"` // failed nodes with which the next batch still begins
-	// Playbooks is PlaybooksCurrent to clean, or to verify, with the configured folder. Empty: each node with the
-	// playbooks that configured it.
-	Playbooks string `json:"playbooks,omitempty"`
-	Strict    bool   `json:"strict,omitempty"`    // verify: a task that check mode cannot judge is no verdict
-	Check     bool   `json:"check,omitempty"`     // change nothing, and report what would change
-	Diff      bool   `json:"diff,omitempty"`      // show the differences in files in the output
-	Verbosity int    `json:"verbosity,omitempty"` // the number of v in the -v of ansible-playbook
-	Force     bool   `json:"force,omitempty"`     // clear: skip the cleanup; needs a reason
-	TakeOver  bool   `json:"take_over,omitempty"` // discover: also hosts of another manager; needs a reason
+	// commission: the nodes to clean up after a failure, all nodes of the batch or only the failed ones.
+	OnFailure string `json:"on_failure,omitempty" enum:"batch,failed"`
+	// update, apply, reapply, maintenance, verify, decommission: the size of a batch, a number of nodes or their
+	// share. The nodes are taken in batches, in order; without it, all at once.
+	Serial string `json:"serial,omitempty" pattern:"^([1-9][0-9]*|[1-9][0-9]?%|100%)$" example:"25%"`
+	// update, apply, reapply, maintenance, verify, decommission: the number of failed nodes with which the next
+	// batch still begins; verify counts nodes without a verdict, not those that drifted. Needs serial.
+	MaxFailures int `json:"max_failures,omitempty"`
+	// Verbs that clean or verify nodes: `current` takes the configured folder. Without it, each node is cleaned
+	// or verified with the playbooks that configured it.
+	Playbooks string `json:"playbooks,omitempty" enum:"current"`
+	// verify: a node with tasks that check mode cannot judge is unknown, not clean.
+	Strict bool `json:"strict,omitempty"`
+	// apply, maintenance: run `ansible-playbook --check`. It changes nothing, the nodes stay as they are, and
+	// the job counts the changes that a run would make. Tasks with `check_mode: false` are executed all the
+	// same.
+	Check bool `json:"check,omitempty"`
+	// Run `ansible-playbook --diff`: the output shows the differences in files.
+	Diff bool `json:"diff,omitempty"`
+	// The verbosity of ansible-playbook: the number of `v` in `-v`.
+	Verbosity int `json:"verbosity,omitempty" maximum:"4"`
+	// clear: skip the cleanup; requires a reason.
+	Force bool `json:"force,omitempty"`
+	// discover: also take hosts that belong to another manager, and stop a manager that runs on them; requires a
+	// reason.
+	TakeOver bool `json:"take_over,omitempty"`
 
 	SharedOptions
 }

@@ -12,29 +12,33 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Action is an operation that a remedy recommends: its name and arguments, and
-// the request that carries it out. A client with commands or buttons of its own
-// renders the name and the arguments.
+// Action is an operation that a remedy recommends: its name with its arguments, and the request that carries it
+// out.
+//
+// A client with commands or buttons of its own renders the name and the arguments.
 type Action struct {
-	Action    string         `json:"action"` // inventory.Actions has every name with its meaning
-	Verb      inventory.Verb `json:"verb,omitempty"`
-	Nodes     []string       `json:"nodes,omitempty"`
-	Addrs     []string       `json:"addrs,omitempty"`
-	Group     string         `json:"group,omitempty"`
-	Playbooks string         `json:"playbooks,omitempty"`
-	Job       string         `json:"job,omitempty"`
-	Plan      string         `json:"plan,omitempty"`
-	Rollout   string         `json:"rollout,omitempty"`
-	Failed    bool           `json:"failed,omitempty"`
-	Force     bool           `json:"force,omitempty"`
-	Timeout   Duration       `json:"timeout,omitempty"`
-	Key       string         `json:"key,omitempty"`
-	Value     string         `json:"value,omitempty"`
+	// The name; stable. Clients should ignore actions with an unknown name, or show their request.
+	Action string         `json:"action"`
+	Verb   inventory.Verb `json:"verb,omitempty"`
+	Nodes  []string       `json:"nodes,omitempty"` // the nodes; absent where the operator names them
+	Addrs  []string       `json:"addrs,omitempty"` // the addresses to discover
+	Group  string         `json:"group,omitempty"` // the group that the nodes are to join
+	// The playbooks of the cleanup; retry-rollout: of the failed nodes.
+	Playbooks string   `json:"playbooks,omitempty" enum:"current"`
+	Job       string   `json:"job,omitempty"`     // the job
+	Plan      string   `json:"plan,omitempty"`    // the plan
+	Rollout   string   `json:"rollout,omitempty"` // the rollout
+	Failed    bool     `json:"failed,omitempty"`  // only the nodes on which the job did not succeed
+	Force     bool     `json:"force,omitempty"`   // without the check of the node's state
+	Timeout   Duration `json:"timeout,omitempty"` // the time limit of the job
+	Key       string   `json:"key,omitempty"`     // the key of a setting
+	Value     string   `json:"value,omitempty"`   // the value of the setting
 
-	// The request. A body without nodes is for the operator to complete.
-	Method string          `json:"method"`
-	Path   string          `json:"path"`
-	Body   json.RawMessage `json:"body,omitempty"`
+	Method string `json:"method"` // the method of the request
+	Path   string `json:"path"`   // the path of the request, with its query
+	// The body of the request, for a job with all its options. Where it has no nodes, no connection settings, or
+	// the text `(hidden)` for a variable, the operator completes it.
+	Body json.RawMessage `json:"body,omitempty"`
 }
 
 // ActionsOf returns the wire form of actions, with the request of each.

@@ -20,178 +20,182 @@ import (
 // open it.
 const DefaultSocket = "/run/clusterm/clusterm.sock"
 
-// Connection holds ssh settings of a host. An empty field falls back to the
-// group's setting, then to the site's.
+// Connection is connection settings for ssh. An absent field falls back to the group's setting, then to the
+// site's, then to the default of ssh and Ansible.
 type Connection struct {
-	User       string `json:"user,omitempty"`
-	KeyFile    string `json:"key_file,omitempty"` // on the manager's host
-	Port       int    `json:"port,omitempty"`
-	Become     *bool  `json:"become,omitempty"`
-	BecomeUser string `json:"become_user,omitempty"`
-	Jump       string `json:"jump,omitempty"` // USER@HOST:PORT
-	Python     string `json:"python,omitempty"`
+	User       string `json:"user,omitempty"`        // the user name
+	KeyFile    string `json:"key_file,omitempty"`    // the private key, a path on the manager's host
+	Port       int    `json:"port,omitempty"`        // the port
+	Become     *bool  `json:"become,omitempty"`      // whether to become root, or become_user, by sudo
+	BecomeUser string `json:"become_user,omitempty"` // the user to become
+	Jump       string `json:"jump,omitempty"`        // a jump host, [USER@]HOST[:PORT]
+	// The Python interpreter on the host: an absolute path, or auto.
+	Python string `json:"python,omitempty"`
 }
 
-// NodePatch changes a node's connection settings and labels. An absent field
-// changes nothing.
+// NodePatch is a change to a node's connection settings and labels. Absent fields stay as they are.
 type NodePatch struct {
-	Connection *Connection `json:"connection,omitempty"` // replaces all settings
-	// ForgetHostKey drops the recorded ssh host key: the next contact records it anew.
+	// Replaces all connection settings; `{}` removes them. Absent or null changes nothing.
+	Connection *Connection `json:"connection,omitempty" type:"object,null"`
+	// Drop the recorded ssh host key; the next contact records it anew.
 	ForgetHostKey bool `json:"forget_host_key,omitempty"`
-	// Labels sets the given labels; null removes a label.
-	Labels map[string]*string `json:"labels,omitempty"`
+	// Labels to set; null removes a label.
+	Labels map[string]*string `json:"labels,omitempty" type:"object,null"`
 }
 
-// List is a list, or a page of it, as of Revision.
+// List is a list, or a page of it.
 type List[T any] struct {
-	Items []T `json:"items"`
-	// Continue is the token for the next page; empty on the last page. Every item
-	// that does not change meanwhile appears on exactly one page.
+	Items []T `json:"items"` // the items
+	// The token of the next page; absent on the last page. Every item that does not change meanwhile appears on
+	// exactly one page.
 	Continue string `json:"continue,omitempty"`
-	// Total is the number of items on all pages, as of Revision.
-	Total    int   `json:"total"`
-	Revision int64 `json:"revision"`
-	// Stale is set if the store has not responded for 3 seconds, so the list may
-	// be out of date.
+	Total    int    `json:"total"`    // the number of items on all pages
+	Revision int64  `json:"revision"` // the revision that the list shows
+	// Whether the store has not responded for 3 seconds, so the list may be stale.
 	Stale bool `json:"stale,omitempty"`
 }
 
 // Changed is the result of a change without a record of its own.
 type Changed struct {
-	Revision int64    `json:"revision"`
-	Warnings []string `json:"warnings,omitempty"` // e.g. about values with the syntax of templates
+	Revision int64 `json:"revision"` // the revision of the store after the change
+	// Warnings, e.g. about values with the syntax of templates.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Forget removes records of nodes, leaving tombstones.
+// Forget is a request to forget nodes.
 type Forget struct {
-	Nodes  []string `json:"nodes"`
-	Force  bool     `json:"force,omitempty"` // also nodes that the monitor still sees
-	Reason string   `json:"reason,omitempty"`
+	Nodes  []string `json:"nodes"`            // the names of the nodes
+	Force  bool     `json:"force,omitempty"`  // also forget nodes that the monitor still sees
+	Reason string   `json:"reason,omitempty"` // the operator's reason, kept in the tombstone
 }
 
-// HostKey is one ssh host key.
+// HostKey is an ssh host key.
 type HostKey struct {
-	Key         string `json:"key"`         // in the format of known_hosts without the host field
-	Fingerprint string `json:"fingerprint"` // "SHA256:…"
+	// The key in the format of known_hosts without the host field: `ssh-ed25519 AAAA…`.
+	Key         string `json:"key"`
+	Fingerprint string `json:"fingerprint"` // its fingerprint, as `ssh-keygen -l` prints it: `SHA256:…`
 }
 
 // HostKeys are the ssh host keys of a node.
 type HostKeys struct {
-	Node     string    `json:"node"`
-	Addr     string    `json:"addr"`
-	Recorded []HostKey `json:"recorded"`
-	Shown    []HostKey `json:"shown"` // by the host now, the preferred one first
+	Node     string    `json:"node"`     // the name of the node
+	Addr     string    `json:"addr"`     // the address that was asked
+	Recorded []HostKey `json:"recorded"` // the recorded keys
+	Shown    []HostKey `json:"shown"`    // the keys that the host shows now, the preferred one first
 }
 
-// HostKeyTrust names the ssh host key of a node to record: by the key or by its
-// fingerprint. The host must show it.
+// HostKeyTrust is the ssh host key to record, by `key` or by `fingerprint`.
+//
+// The host must show it.
 type HostKeyTrust struct {
+	// The key: `ssh-ed25519 AAAA…`. A comment is ignored.
 	Key         string `json:"key,omitempty"`
-	Fingerprint string `json:"fingerprint,omitempty"`
-	Reason      string `json:"reason,omitempty"`
-	// SetAside makes the node's duplicates not count; it needs a reason.
+	Fingerprint string `json:"fingerprint,omitempty"` // its fingerprint: `SHA256:…`
+	Reason      string `json:"reason,omitempty"`      // the operator's reason, kept in the history
+	// Also set aside the other addresses at which the node is claimed (`duplicates`), so that jobs take it;
+	// needs a reason. A further claim is a new conflict.
 	SetAside bool `json:"set_aside,omitempty"`
 }
 
 // MaxPing is the maximum number of nodes in one Ping.
 const MaxPing = 64
 
-// Ping tries an ssh login on nodes.
+// Ping is a request to try an ssh login on nodes.
 type Ping struct {
-	Nodes []string `json:"nodes"`
+	Nodes []string `json:"nodes" minItems:"1" maxItems:"64"` // the names of the nodes, each once
 }
 
 // PingResult is the answer of one node, or the reason why there is none.
 type PingResult struct {
-	Node     string `json:"node"`
-	Addr     string `json:"addr"`
-	Answered bool   `json:"answered"`
-	// HostKeyVerified is set if the host has the recorded key, or a certificate of a CA in
-	// ssh.host_ca. An answer without it comes from a host that has no key recorded.
+	Node     string `json:"node"`     // the name of the node
+	Addr     string `json:"addr"`     // its address
+	Answered bool   `json:"answered"` // whether the login succeeded
+	// Whether the host has the recorded key, or a certificate of a CA in `ssh.host_ca`. An answer without it
+	// comes from a host that has no key recorded.
 	HostKeyVerified bool     `json:"host_key_verified,omitempty"`
-	Took            Duration `json:"took,omitempty"`
+	Took            Duration `json:"took,omitempty"`    // the time until the result, for example `37ms`
 	Message         string   `json:"message,omitempty"` // why the node did not answer
-	Remedy          string   `json:"remedy,omitempty"`
-	Actions         []Action `json:"actions,omitempty"`
+	Remedy          string   `json:"remedy,omitempty"`  // the recommended action, in words
+	Actions         []Action `json:"actions,omitempty"` // the actions that carry the remedy out
 }
 
 // GossipKeyNever is the phase before the first rotation of the gossip key.
 const GossipKeyNever = "never"
 
-// GossipKey is the state of the newest rotation of the gossip key. Keys are shown as
-// fingerprints.
+// GossipKey is the newest rotation of the key that encrypts the gossip.
+//
+// Keys are shown as fingerprints.
 type GossipKey struct {
-	// Phase is never, install, use, remove or done.
-	Phase   string     `json:"phase"`
-	Key     string     `json:"key,omitempty"`      // the new one
-	OldKeys []string   `json:"old_keys,omitempty"` // removed when the phase is done
-	Actor   string     `json:"actor,omitempty"`
-	Started *time.Time `json:"started,omitempty"`
-	Ended   *time.Time `json:"ended,omitempty"`
-	Round   *time.Time `json:"round,omitempty"` // when the members were last asked
+	// `never` before the first rotation. `install`: all members learn the new key. `use`: it begins to encrypt.
+	// `remove`: the old one is removed once every known node has confirmed. `done`.
+	Phase   string     `json:"phase" enum:"never,install,use,remove,done"`
+	Key     string     `json:"key,omitempty"`      // the fingerprint of the new key
+	OldKeys []string   `json:"old_keys,omitempty"` // the fingerprints of the keys that it replaces
+	Actor   string     `json:"actor,omitempty"`    // who began the rotation
+	Started *time.Time `json:"started,omitempty"`  // when it began
+	Ended   *time.Time `json:"ended,omitempty"`    // when it was done
+	Round   *time.Time `json:"round,omitempty"`    // when the members were last asked
 
-	Known     int `json:"known"`     // nodes that are, or were, members of the gossip
-	Confirmed int `json:"confirmed"` // nodes that accept the new key
-	Removed   int `json:"removed"`   // nodes that no longer accept the old one
-	// Laggards are the nodes and other members that the rotation waits for.
-	Laggards  []Laggard `json:"laggards"`
-	LockedOut []string  `json:"locked_out,omitempty"` // given up by an operator
+	Known     int       `json:"known"`                // the number of nodes that are, or were, members of the gossip
+	Confirmed int       `json:"confirmed"`            // the number of nodes that accept the new key
+	Removed   int       `json:"removed"`              // the number of nodes that no longer accept the old one
+	Laggards  []Laggard `json:"laggards"`             // what the rotation waits for, as of the last round
+	LockedOut []string  `json:"locked_out,omitempty"` // the members that an operator gave up
 }
 
 // Laggard is a node, or another member of the gossip, that a rotation waits for.
 type Laggard struct {
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
+	Name   string `json:"name"`   // the name of the node, or of the member
+	Reason string `json:"reason"` // why it has not confirmed
 }
 
-// GossipKeyRotation begins a rotation of the gossip key, or lets the running one go on.
+// GossipKeyRotation is a request to rotate the gossip key.
 type GossipKeyRotation struct {
-	// Force goes on without the nodes in LockOut, which must be all the laggards.
-	Force   bool     `json:"force,omitempty"`
-	LockOut []string `json:"lock_out,omitempty"`
+	Force   bool     `json:"force,omitempty"`    // go on without the nodes in `lock_out`
+	LockOut []string `json:"lock_out,omitempty"` // the laggards to lock out, all of them
 }
 
 // SSHKeyNever is the phase before the first rotation of the manager's ssh key.
 const SSHKeyNever = "never"
 
-// SSHKey is the state of the newest rotation of the manager's ssh key, or the key in use
-// if there was none. It has no private key.
+// SSHKey is the newest rotation of the ssh key with which the manager logs in to nodes.
+//
+// It has no private key.
 type SSHKey struct {
-	// Phase is never, install, use, remove or done.
-	Phase string      `json:"phase"`
-	Key   *SSHKeyFile `json:"key,omitempty"` // the new one, or the one in use
-	Old   *SSHKeyFile `json:"old,omitempty"` // the one that it replaces
-	// Reverts marks a rotation that takes a cancelled one back.
-	Reverts bool       `json:"reverts,omitempty"`
-	Actor   string     `json:"actor,omitempty"`
-	Started *time.Time `json:"started,omitempty"`
-	Ended   *time.Time `json:"ended,omitempty"`
-	Problem string     `json:"problem,omitempty"` // why the manager cannot go on
+	// `never` before the first rotation. `install`: the nodes learn the new key. `use`: the manager begins to
+	// use it. `remove`: the nodes that have confirmed forget the old one. `done`.
+	Phase   string      `json:"phase" enum:"never,install,use,remove,done"`
+	Key     *SSHKeyFile `json:"key,omitempty"`     // the new one, or the one in use
+	Old     *SSHKeyFile `json:"old,omitempty"`     // the one that it replaces
+	Reverts bool        `json:"reverts,omitempty"` // the rotation takes a cancelled one back
+	Actor   string      `json:"actor,omitempty"`   // who began the rotation
+	Started *time.Time  `json:"started,omitempty"` // when it began
+	Ended   *time.Time  `json:"ended,omitempty"`   // when it was done
+	Problem string      `json:"problem,omitempty"` // why the manager cannot go on
 
-	Known     int `json:"known"`     // nodes that use the key
-	Confirmed int `json:"confirmed"` // nodes that accept the new key
-	Removed   int `json:"removed"`   // nodes that no longer accept the old one
-	// Laggards are the nodes that the rotation waits for.
-	Laggards  []Laggard `json:"laggards"`
-	LockedOut []string  `json:"locked_out,omitempty"` // given up by an operator
-	OwnKeys   []string  `json:"own_keys,omitempty"`   // nodes with another key, which stays
+	Known     int       `json:"known"`                // the number of nodes that use the key
+	Confirmed int       `json:"confirmed"`            // the number of nodes that accept the new key
+	Removed   int       `json:"removed"`              // the number of nodes that no longer accept the old one
+	Laggards  []Laggard `json:"laggards"`             // what the rotation waits for
+	LockedOut []string  `json:"locked_out,omitempty"` // the nodes that an operator gave up
+	// The nodes with a key of their own, or of their group, which stays.
+	OwnKeys []string `json:"own_keys,omitempty"`
 }
 
 // SSHKeyFile is an ssh key of the manager.
 type SSHKeyFile struct {
-	Path        string `json:"path"`       // of the private half, on the host of the manager
-	PublicKey   string `json:"public_key"` // as "ssh-ed25519 AAAA…"
-	Fingerprint string `json:"fingerprint"`
-	// Generated keys were made by a rotation, which also removes them.
-	Generated bool `json:"generated,omitempty"`
+	Path        string `json:"path"`                // the file of the private half, on the manager's host
+	PublicKey   string `json:"public_key"`          // the public half, as `ssh-ed25519 AAAA…`
+	Fingerprint string `json:"fingerprint"`         // its fingerprint as ssh-keygen -l prints it
+	Generated   bool   `json:"generated,omitempty"` // a rotation made the key, and a later one removes it
 }
 
-// SSHKeyRotation begins a rotation of the manager's ssh key, or gives nodes up.
+// SSHKeyRotation is a request to rotate the ssh key.
 type SSHKeyRotation struct {
-	To string `json:"to,omitempty"` // the file of the new key, on the host of the manager; "": it is generated
-	// Force goes on without the nodes in LockOut, which must be all the laggards.
-	Force   bool     `json:"force,omitempty"`
-	LockOut []string `json:"lock_out,omitempty"`
+	// The file of the new key, a path on the manager's host; without it, the manager makes one.
+	To      string   `json:"to,omitempty"`
+	Force   bool     `json:"force,omitempty"`    // go on without the nodes in `lock_out`
+	LockOut []string `json:"lock_out,omitempty"` // the laggards to lock out, all of them
 }
 
 // JobStatus is the status of a job.
@@ -218,248 +222,278 @@ const CauseDrifted = "drifted"
 
 // JobRequest is a request for a job.
 type JobRequest struct {
-	// Verb is commission, decommission, update, apply, maintenance, verify, clear, discover, or
-	// forget, which also removes the agent.
-	Verb  inventory.Verb `json:"verb"`
-	Nodes []string       `json:"nodes,omitempty"` // every verb except discover
-	Addrs []string       `json:"addrs,omitempty"` // discover
-	// Ranges are further addresses for discover, as FIRST-LAST or NETWORK/BITS. Those
-	// that do not answer are skipped.
-	Ranges []string `json:"ranges,omitempty"`
-	Group  string   `json:"group,omitempty"` // commission, update
-	// ExtraVars is an object, or a string with one as JSON or YAML.
-	ExtraVars json.RawMessage `json:"extra_vars,omitempty"`
+	// commission, update, apply, reapply, maintenance, verify, decommission, clear, forget or discover.
+	Verb inventory.Verb `json:"verb"`
+	// The nodes, in order; for every verb except discover.
+	Nodes []string `json:"nodes,omitempty" type:"array,null"`
+	// discover: addresses or host names. One that does not answer over ssh fails the job; the others go on.
+	Addrs []string `json:"addrs,omitempty" type:"array,null"`
+	// discover: further addresses, as `FIRST-LAST` or `NETWORK/BITS`, at most 1024. Those that do not answer,
+	// and nodes that are Discovered, are skipped.
+	Ranges []string `json:"ranges,omitempty" type:"array,null"`
+	// commission: the group, instead of the manager's choice; update: the new group.
+	Group string `json:"group,omitempty"`
+	// Variables that override all others: an object, or a string with one as JSON or YAML. A string that begins
+	// with `{` or `[` is JSON or refused. Names of the form `ansible_…` are refused.
+	ExtraVars json.RawMessage `json:"extra_vars,omitempty" type:"object,string,null"`
 
 	inventory.JobOptions
 
-	Timeout Duration `json:"timeout,omitempty"` // from the start of the job; 0: the configured limit
-	// HostKeys are ssh public keys by address, for discover. The host at the address
-	// must show one of them.
+	// The time limit, e.g. 90s or 1h30m; 0s or absent for the configured limit (jobs.timeout).
+	Timeout Duration `json:"timeout,omitempty"`
+	// discover: ssh public keys by address, each as `ssh-ed25519 AAAA…`. The host at the address must show one
+	// of them. The key of an address without any is recorded at the first contact, or certified by a CA in
+	// `ssh.host_ca`.
 	HostKeys map[string][]string `json:"host_keys,omitempty"`
-	// Expect makes the request conditional: if a node is not as expected, or will not be
-	// after the jobs ahead, the request fails with KindPrecondition.
+	// Verbs that take nodes: a condition, by node of the request: if one is not as expected, or will not be
+	// after the jobs ahead, the request fails with `precondition`.
 	Expect map[string]Expected `json:"expect,omitempty"`
 }
 
-// Expected is the condition of a request for a job on a node.
+// Expected is what a request for a job expects of a node.
 type Expected struct {
 	Status inventory.Status `json:"status"`
-	Group  string           `json:"group,omitempty"` // empty: no group
+	Group  string           `json:"group,omitempty"` // the group; absent for none
 }
 
-// Job is one job on the wire.
+// Job is one job. Lists omit `runs`, `hosts` and `vars`.
 type Job struct {
-	ID     string         `json:"id"` // counts upwards in the order of acceptance
+	ID     string         `json:"id"` // the job's number; numbers rise in the order of acceptance
 	Verb   inventory.Verb `json:"verb"`
 	Status JobStatus      `json:"status"`
-	// Message is the result, or the problems so far; empty after a plain success.
+	// The result, or the problems so far; absent after a plain success.
 	Message string `json:"message,omitempty"`
-	// Cause is the kind of failure: failed, cancelled, deadline, interrupted,
-	// precondition, absent, drifted, internal.
+	// The kind of failure. `drifted`: a verification found a node that differs from its configuration.
+	// `precondition`: the job, or its next batch, was no longer allowed when its turn came; `absent`: a host
+	// never appeared; `interrupted`: the runner crashed or was stopped, but not by a cancel.
 	Cause string `json:"cause,omitempty"`
 
-	Nodes   []string `json:"nodes,omitempty"`
-	Addrs   []string `json:"addrs,omitempty"`
-	Helpers []string `json:"helpers,omitempty"` // further nodes that the job holds because its playbooks use them
-	Group   string   `json:"group,omitempty"`
+	Nodes []string `json:"nodes,omitempty"` // the nodes, in order
+	// discover: the addresses, in order.
+	Addrs []string `json:"addrs,omitempty"`
+	// Further nodes that the job holds because its playbooks use them.
+	Helpers []string `json:"helpers,omitempty"`
+	Group   string   `json:"group,omitempty"` // the group for the nodes
 
 	// JobOptions are those of the request. After a check, the counts of changes are those
 	// of the changes that a run would make.
 	inventory.JobOptions
 
-	// GroupTags are the tags of the groups that chose the tasks of its runs, by group.
+	// The tags that groups of its nodes had at its acceptance, by group. They choose the tasks of its runs,
+	// besides its own tags; groups with all tasks are absent.
 	GroupTags map[string]GroupTags `json:"group_tags,omitempty"`
 
-	Actor   string `json:"actor,omitempty"`
-	RetryOf string `json:"retry_of,omitempty"` // the job that this one retries
-	// Plan is the plan that it carries out, and PlannedBy the maker of that plan.
-	Plan      string `json:"plan,omitempty"`
-	PlannedBy string `json:"planned_by,omitempty"`
-	Rollout   string `json:"rollout,omitempty"` // the rollout that it is a part of
-	// Differences describe how it differs from that job: playbooks, names of
-	// variables, groups, and nodes left out.
+	Actor     string `json:"actor,omitempty"`      // the user who submitted the job
+	RetryOf   string `json:"retry_of,omitempty"`   // the job that this job retries
+	Plan      string `json:"plan,omitempty"`       // the plan that this job carries out
+	PlannedBy string `json:"planned_by,omitempty"` // the user who made that plan
+	Rollout   string `json:"rollout,omitempty"`    // the rollout that the job is a part of
+	// How a retry differs from the job that it retries: playbooks, names of variables, groups, and nodes left
+	// out.
 	Differences []string `json:"differences,omitempty"`
-	Instance    string   `json:"instance,omitempty"` // the instance that runs the job
-	Note        string   `json:"note,omitempty"`     // a decision of the manager, e.g. the chosen group
-	Warnings    []string `json:"warnings,omitempty"` // e.g. about values with the syntax of templates
+	Instance    string   `json:"instance,omitempty"` // the instance of the manager that runs the job
+	// A decision of the manager, e.g. the chosen group.
+	Note string `json:"note,omitempty"`
+	// Warnings, e.g. about values with the syntax of templates.
+	Warnings []string `json:"warnings,omitempty"`
 
-	Position   int      `json:"position,omitempty"`    // Queued: position in the queue, from 1
-	WaitsFor   []string `json:"waits_for,omitempty"`   // Queued: the jobs ahead of it
-	WaitReason string   `json:"wait_reason,omitempty"` // Queued: the reason for the wait
-	// WaitUntil is when the maintenance window opens, or the freeze ends, that a Queued job waits
-	// for; nil: it waits for something else, or the time is not known.
+	Position   int      `json:"position,omitempty" minimum:"1"` // queued: the position in the queue, from 1
+	WaitsFor   []string `json:"waits_for,omitempty"`            // queued: the jobs ahead of this job
+	WaitReason string   `json:"wait_reason,omitempty"`          // queued: the reason for the wait
+	// Queued: when the maintenance window opens, or the freeze ends, for which the job waits; absent if it waits
+	// for something else, or if that is not known.
 	WaitUntil *time.Time `json:"wait_until,omitempty"`
 
-	Accepted time.Time  `json:"accepted"`
-	Started  *time.Time `json:"started,omitempty"`
-	Ended    *time.Time `json:"ended,omitempty"`
+	Accepted time.Time  `json:"accepted"`          // when the manager accepted the job
+	Started  *time.Time `json:"started,omitempty"` // when the job started
+	Ended    *time.Time `json:"ended,omitempty"`   // the end; absent before
+	// The deadline. A cleanup after a failure gets the same time again; while it runs, this is its own deadline.
 	Deadline *time.Time `json:"deadline,omitempty"`
 
-	Phase          string `json:"phase,omitempty"`            // of a Running job, e.g. configure, cleanup
-	Cancel         int    `json:"cancel,omitempty"`           // number of cancel requests; the second skips the cleanup
-	CancelBy       string `json:"cancel_by,omitempty"`        // the user of the first cancel request
-	CancelledByYou bool   `json:"cancelled_by_you,omitempty"` // the reader was that user; lists omit it
-	PlaybookDigest string `json:"playbook_digest,omitempty"`  // digest of the pinned playbooks
-	Commit         string `json:"commit,omitempty"`           // of the git repository that the playbooks come from
-	LogBytes       int64  `json:"log_bytes,omitempty"`        // bytes of output so far
+	// Running: the current phase. `verify`: verify.yml; `drift`: site.yml in check mode, with differences;
+	// `residue`: cleanup that an earlier decommission left undone; `probe`: a try of an ssh login at each
+	// address; `undo`: cleanup after a failure; `appear`: wait for the hosts to appear.
+	Phase string `json:"phase,omitempty" enum:"residue,probe,configure,cleanup,apply,upgrade,verify,drift,undo,appear"`
+	// The number of cancel requests; the second skips the cleanup.
+	Cancel   int    `json:"cancel,omitempty" minimum:"1"`
+	CancelBy string `json:"cancel_by,omitempty"` // the user of the first cancel request
+	// The reader is that user. Lists and watches omit it.
+	CancelledByYou bool   `json:"cancelled_by_you,omitempty"`
+	PlaybookDigest string `json:"playbook_digest,omitempty"` // the digest of the pinned playbooks
+	// The commit of the git repository that the pinned playbooks come from. Absent: a folder, or clusterm
+	// itself.
+	Commit   string `json:"commit,omitempty"`
+	LogBytes int64  `json:"log_bytes,omitempty"` // the size of the output so far, in bytes
 
 	// Lists omit the following fields.
 
-	Runs  []Run                 `json:"runs,omitempty"`
-	Hosts []HostSummary         `json:"hosts,omitempty"` // per node or address, in order, once the job has ended
+	Runs  []Run                 `json:"runs,omitempty"`  // the runs of ansible-playbook, in order
+	Hosts []HostSummary         `json:"hosts,omitempty"` // the result for each node or address, in order
 	Vars  map[string]MergedVars `json:"vars,omitempty"`  // the pinned variables and their origin, by host
 
-	Revision int64 `json:"revision"`
+	Revision int64 `json:"revision"` // the store's revision of this record
 }
 
-// Run is one run of ansible-playbook for a job.
+// Run is one run of ansible-playbook for a job, or the wait for hosts to appear.
 type Run struct {
-	Kind     string `json:"kind"` // playbook; probe: a try of ssh logins; appear: the wait for hosts to be observed
-	Phase    string `json:"phase"`
-	Playbook string `json:"playbook"`
-	// PlaybookDigest is the digest of the playbooks of this run.
-	PlaybookDigest string     `json:"playbook_digest,omitempty"`
-	Hosts          []string   `json:"hosts"`
-	Groups         []string   `json:"groups,omitempty"` // parallel to Hosts: the group of each host in this run
-	Started        time.Time  `json:"started"`
-	Ended          *time.Time `json:"ended,omitempty"`
-	// Exit is done, failed, cancelled, deadline, interrupted, absent or internal;
-	// empty before the end.
+	// The kind of step: a run of ansible-playbook, a try of an ssh login at each address, or a wait until the
+	// hosts are observed.
+	Kind string `json:"kind" enum:"playbook,probe,appear"`
+	// The phase of the job, as in Job.
+	Phase    string `json:"phase" enum:"residue,probe,configure,cleanup,apply,upgrade,verify,drift,undo,appear"`
+	Playbook string `json:"playbook"` // the playbook; empty for `appear`
+	// The digest of the playbooks of this run; a cleanup has those that configured its nodes. `bundled`: those
+	// of the program, which undo a discover.
+	PlaybookDigest string   `json:"playbook_digest,omitempty"`
+	Hosts          []string `json:"hosts" type:"array,null"` // the hosts
+	// Parallel to hosts: the group of each host in this run.
+	Groups  []string   `json:"groups,omitempty"`
+	Started time.Time  `json:"started"`         // the start
+	Ended   *time.Time `json:"ended,omitempty"` // the end; absent before
+	// The result; absent before the end.
 	Exit    string       `json:"exit,omitempty"`
-	Code    int          `json:"code,omitempty"` // of ansible-playbook
-	Message string       `json:"message,omitempty"`
-	Results []HostResult `json:"results,omitempty"`
+	Code    int          `json:"code,omitempty" minimum:"-1"` // the exit code of ansible-playbook
+	Message string       `json:"message,omitempty"`           // the reason for a failure
+	Results []HostResult `json:"results,omitempty"`           // the result for each host that the run reached
 }
 
 // HostResult is the result of one run on one host, in numbers of tasks.
 type HostResult struct {
-	Host        string `json:"host"`
-	Helper      bool   `json:"helper,omitempty"` // a helper of the job: its playbooks name job_helpers
-	OK          int    `json:"ok"`
-	Changed     int    `json:"changed"`
-	Failed      int    `json:"failed,omitempty"`
-	Unreachable bool   `json:"unreachable,omitempty"`
-	Task        string `json:"task,omitempty"`    // the failed task
-	Message     string `json:"message,omitempty"` // the reason
-	// Of a check: tasks that would change the host, that it cannot judge, and that it
-	// executed all the same, with a change or a failure.
-	Foreseen int `json:"foreseen,omitempty"`
-	Unjudged int `json:"unjudged,omitempty"`
+	Host string `json:"host"` // the host
+	// Whether the host is a helper: a node that the request does not name, and on which a play with
+	// `job_helpers` in its `hosts` has acted.
+	Helper      bool   `json:"helper,omitempty"`
+	OK          int    `json:"ok"`                    // successful tasks
+	Changed     int    `json:"changed"`               // tasks with changes
+	Failed      int    `json:"failed,omitempty"`      // failed tasks
+	Unreachable bool   `json:"unreachable,omitempty"` // whether the host was unreachable
+	Task        string `json:"task,omitempty"`        // the failed task
+	Message     string `json:"message,omitempty"`     // the reason for the change
+	Foreseen    int    `json:"foreseen,omitempty"`    // of a check: tasks that would change the host
+	Unjudged    int    `json:"unjudged,omitempty"`    // of a check: tasks that it cannot judge
+	// Of a check: tasks that it executed all the same, with a change or a failure.
 	Executed int `json:"executed,omitempty"`
-	// Judged counts the tasks that compared the host with their aim. Doubt is why the
-	// host may differ although nothing failed on it, such as a failure that the playbook
-	// ignores.
-	Judged int    `json:"judged,omitempty"`
-	Doubt  string `json:"doubt,omitempty"`
+	Judged   int `json:"judged,omitempty"` // tasks that compared the host with their aim
+	// Why the host may differ although nothing failed on it, such as a failure that the playbook ignores.
+	Doubt string `json:"doubt,omitempty"`
 }
 
 // HostSummary is the result of a job for one host.
 type HostSummary struct {
-	Host    string           `json:"host"`             // node name; address of a host without one
-	Status  inventory.Status `json:"status,omitempty"` // empty if the job never touched the node
-	OK      bool             `json:"ok"`               // the verb succeeded
-	Changed int              `json:"changed"`          // tasks with changes, in all runs; of a verification: foreseen
-	Error   string           `json:"error,omitempty"`
+	Host string `json:"host"` // the node's name; its address if it has no name yet
+	// The node's status after the job; absent if the job never touched the node.
+	Status inventory.Status `json:"status,omitempty"`
+	OK     bool             `json:"ok"` // whether the verb succeeded for the host
+	// Tasks with changes, in all runs; after a check or a verification, those that would change the host.
+	Changed int    `json:"changed"`
+	Error   string `json:"error,omitempty"` // the reason for the failure
 }
 
-// Retry is a request to repeat an ended job, with the playbooks and variables of
-// today. Verb, extra variables and options are those of the job.
+// Retry is the options of a retry.
+//
+// Verb, extra variables and options are those of the job.
 type Retry struct {
-	// Failed selects only the nodes that did not succeed.
-	Failed bool `json:"failed,omitempty"`
-	// All selects also the nodes of an update that succeeded: without it, a retry
-	// does not take them out of service again.
-	All bool `json:"all,omitempty"`
-	// Nodes selects only these nodes or addresses of the job.
-	Nodes []string `json:"nodes,omitempty"`
-	// Pinned takes the playbooks and the merged variables of the old job.
+	Failed bool `json:"failed,omitempty"` // retry only the nodes that did not succeed
+	// Retry all nodes, also those of an update that succeeded. Excludes `failed` and `nodes`.
+	All   bool     `json:"all,omitempty"`
+	Nodes []string `json:"nodes,omitempty"` // retry only these nodes or addresses of the job
+	// Retry with the playbooks, the merged variables and the tags of groups of the old job, not those of today.
 	Pinned bool `json:"pinned,omitempty"`
-	// Playbooks is "current" to clean with the configured folder; empty: as the old
-	// job did.
-	Playbooks string `json:"playbooks,omitempty"`
-	// Timeout is the time limit; 0: that of the old job.
+	// Verbs that clean nodes: `current` cleans with the configured folder. Without it, nodes are cleaned as in
+	// the old job.
+	Playbooks string `json:"playbooks,omitempty" enum:"current"`
+	// The time limit, e.g. 90s or 1h30m; 0s or absent for that of the old job.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Serial is the size of a batch; empty: that of the old job.
-	Serial string `json:"serial,omitempty"`
-	// ExtraVars override single variables of the old request.
-	ExtraVars json.RawMessage `json:"extra_vars,omitempty"`
+	// The size of a batch, as in JobRequest; without it, that of the old job.
+	Serial string `json:"serial,omitempty" pattern:"^([1-9][0-9]*|[1-9][0-9]?%|100%)$"`
+	// Variables, as in JobRequest, that override single ones of the old request. Excludes `pinned`.
+	ExtraVars json.RawMessage `json:"extra_vars,omitempty" type:"object,string,null"`
 }
 
-// Finding is one reason for the current situation.
+// Finding is one answer to the question why.
 type Finding struct {
-	// About is the subject: job, queue, quarantine, tombstone, state, duplicates, address,
-	// host-key, observers, access, failure, refusal, residue, rule, applied, drift, ssh-key, idle.
+	// The subject: job, queue, quarantine, tombstone, state, observers, duplicates, address, host-key, access,
+	// failure, refusal, residue, rule, applied, drift, ssh-key, idle, return.
 	About   string     `json:"about"`
-	Job     string     `json:"job,omitempty"`   // the id of the job concerned
-	Nodes   []string   `json:"nodes,omitempty"` // the nodes and addresses concerned
-	Group   string     `json:"group,omitempty"` // the group that is missing a node
-	Since   *time.Time `json:"since,omitempty"` // the start of the situation
-	Message string     `json:"message"`         // all of this in words
-	Remedy  string     `json:"remedy,omitempty"`
-	Actions []Action   `json:"actions,omitempty"` // carry the remedy out
+	Job     string     `json:"job,omitempty"`     // the id of the job concerned
+	Nodes   []string   `json:"nodes,omitempty"`   // the nodes and addresses concerned
+	Group   string     `json:"group,omitempty"`   // the group that is missing a node
+	Since   *time.Time `json:"since,omitempty"`   // the start of the situation
+	Message string     `json:"message"`           // the explanation in words
+	Remedy  string     `json:"remedy,omitempty"`  // the recommended action, in words
+	Actions []Action   `json:"actions,omitempty"` // the actions that carry the remedy out
 }
 
 // Failure is the failure of one run of a job on one host.
 type Failure struct {
-	Job         string `json:"job"`
-	Phase       string `json:"phase"`
-	Playbook    string `json:"playbook,omitempty"`
-	Host        string `json:"host"`
-	Task        string `json:"task,omitempty"`
-	Message     string `json:"message,omitempty"` // with the end of the task's output
-	Unreachable bool   `json:"unreachable,omitempty"`
+	Job         string `json:"job"`                   // the job
+	Phase       string `json:"phase"`                 // the phase of the run, as in Run
+	Playbook    string `json:"playbook,omitempty"`    // the playbook
+	Host        string `json:"host"`                  // the host
+	Task        string `json:"task,omitempty"`        // the task
+	Message     string `json:"message,omitempty"`     // the reason, with the end of the task's output
+	Unreachable bool   `json:"unreachable,omitempty"` // whether the host was unreachable
 }
 
-// NodeExplanation lists the reasons that a node is, or is not, in service.
+// NodeExplanation is the reasons that a node is, or is not, in service.
 type NodeExplanation struct {
-	Node    Node   `json:"node"`
-	Ready   bool   `json:"ready"`   // commissioned, Discovered and not held by a job
+	Node Node `json:"node"` // the node
+	// Whether the node is commissioned, Discovered and not held by a job.
+	Ready   bool   `json:"ready"`
 	Summary string `json:"summary"` // the answer in one sentence
-	// The times and the actor of the last changes of status and state; absent if
-	// the entries are no longer in the history.
+	// When the node got its status; absent if the entry is no longer in the history.
 	StatusSince *time.Time `json:"status_since,omitempty"`
-	StatusBy    string     `json:"status_by,omitempty"`
-	StateSince  *time.Time `json:"state_since,omitempty"`
-	Rule        string     `json:"rule,omitempty"`     // the rule of its group, in words
-	Jobs        []Job      `json:"jobs,omitempty"`     // that hold the node or wait for it, in queue order
-	Failures    []Failure  `json:"failures,omitempty"` // of the holding or last failed job, oldest first
-	Findings    []Finding  `json:"findings,omitempty"` // the obstacles to service first
-	Next        string     `json:"next"`               // the next step of the manager by itself
-}
-
-// JobExplanation lists the reasons that a job is queued, still running, or failed.
-type JobExplanation struct {
-	Job      Job       `json:"job"` // as in a list
-	Summary  string    `json:"summary"`
-	Failures []Failure `json:"failures,omitempty"` // oldest first
-	Steps    []string  `json:"steps,omitempty"`    // of the manager with their results, in order
+	// The user or the part of the manager that set the status.
+	StatusBy string `json:"status_by,omitempty"`
+	// When the node got its state; absent if the entry is no longer in the history.
+	StateSince *time.Time `json:"state_since,omitempty"`
+	Rule       string     `json:"rule,omitempty"` // the rule of the node's group, in words
+	// Jobs that hold the node or wait for it, in queue order; as in lists.
+	Jobs []Job `json:"jobs,omitempty"`
+	// The failures of the job that holds the node or set its last error, oldest first.
+	Failures []Failure `json:"failures,omitempty"`
+	// The findings, those that keep the node from service first.
 	Findings []Finding `json:"findings,omitempty"`
 	Next     string    `json:"next"` // the next step of the manager by itself
+}
+
+// JobExplanation is the reasons that a job is queued, still running, or failed.
+type JobExplanation struct {
+	Job      Job       `json:"job"`                // the job, as in lists
+	Summary  string    `json:"summary"`            // the answer in one sentence
+	Failures []Failure `json:"failures,omitempty"` // the failures, oldest first
+	Steps    []string  `json:"steps,omitempty"`    // the steps of the manager and their results, in order
+	Findings []Finding `json:"findings,omitempty"` // further findings
+	Next     string    `json:"next"`               // the next step of the manager by itself
 }
 
 // Vars is an object of variables.
 type Vars = map[string]any
 
-// VarsChange is one change of the variables of a scope. Secrets are hidden.
+// VarsChange is one change of the variables of a scope.
+//
+// Secrets are hidden.
 type VarsChange struct {
-	Seq      uint64    `json:"seq"`      // counts the changes of the scope from 1
-	Revision int64     `json:"revision"` // of the store after the change; for VarsUndo
-	Time     time.Time `json:"time"`
-	Actor    string    `json:"actor,omitempty"`
-	Action   string    `json:"action"`           // set, patch or undo
-	Before   Vars      `json:"before,omitempty"` // changed and removed variables, with their former values
-	After    Vars      `json:"after,omitempty"`  // changed and added variables, with their new values
+	Seq      uint64    `json:"seq" minimum:"1"` // counts the changes of the scope from 1
+	Revision int64     `json:"revision"`        // the revision of the store after the change
+	Time     time.Time `json:"time"`            // the time of the change
+	Actor    string    `json:"actor,omitempty"` // the principal of the change
+	Action   string    `json:"action"`          // `set` (all variables were replaced), `patch` or `undo`
+	// The changed and the removed variables, with their former values.
+	Before Vars `json:"before,omitempty"`
+	After  Vars `json:"after,omitempty"` // the changed and the added variables, with their new values
 }
 
-// VarsUndo sets the variables of a scope to their values as of a revision.
+// VarsUndo is the revision to return to.
 type VarsUndo struct {
-	To int64 `json:"to"`
+	// The revision of the store. The variables get the values after the last change up to it.
+	To int64 `json:"to" minimum:"0"`
 }
 
-// MergedVar is one variable of a host after the merge of all scopes.
+// MergedVar is one merged variable of a host.
 type MergedVar struct {
-	Value  any    `json:"value"`
-	Origin string `json:"origin"` // config, global, group, node, request
+	Value  any    `json:"value"`                                          // the value
+	Origin string `json:"origin" enum:"config,global,group,node,request"` // the scope that set the value
 }
 
 // MergedVars are all variables of a host after the merge of all scopes.
@@ -467,12 +501,13 @@ type MergedVars = map[string]MergedVar
 
 // Setting is one key of the configuration.
 type Setting struct {
-	Value  any    `json:"value"`
-	Origin string `json:"origin"` // default, file, overlay; found: detected on the host
-	// Settable is set if the overlay may contain the key; only the file sets others.
+	Value any `json:"value"` // the effective value
+	// The source of the value; `found`: detected on the host.
+	Origin string `json:"origin" enum:"default,file,overlay,found"`
+	// Whether the key can be changed at run time; only the file sets the others.
 	Settable bool `json:"settable"`
-	// Former names the nodes that are still cleaned with other playbooks, sorted. Only
-	// the answer to a change of playbooks has it, and only for that key.
+	// After a change of `playbooks`, and only for that key: the nodes that other playbooks than the new ones
+	// configured. Those still clean them.
 	Former []string `json:"former,omitempty"`
 }
 
@@ -481,34 +516,42 @@ type Config map[string]Setting
 
 // Token is a bearer token without its secret.
 type Token struct {
-	ID        string     `json:"id"`
-	Name      string     `json:"name"`
-	Role      string     `json:"role"`
-	Scope     *Scope     `json:"scope,omitempty"` // nil: every node
-	Created   time.Time  `json:"created"`
-	CreatedBy string     `json:"created_by"`
-	Expires   time.Time  `json:"expires"`
-	Used      *time.Time `json:"used,omitempty"` // to the minute; nil: never
+	ID string `json:"id"` // the id; it is a part of the token
+	// The name; the audit log shows `token:NAME`.
+	Name      string    `json:"name"`
+	Role      string    `json:"role" enum:"viewer,monitor,operator,admin"` // the role
+	Scope     *Scope    `json:"scope,omitempty"`                           // absent: every node
+	Created   time.Time `json:"created"`                                   // when it was created
+	CreatedBy string    `json:"created_by"`                                // who created it
+	Expires   time.Time `json:"expires"`                                   // when it expires
+	// The last use, to the minute; absent: never.
+	Used *time.Time `json:"used,omitempty"`
 }
 
-// Certificate is a client certificate that the CA of the manager has issued, or one that is
-// revoked.
+// Certificate is a client certificate that the CA of the manager has issued, or one that is revoked.
 type Certificate struct {
-	Serial    string     `json:"serial"`         // in hexadecimal digits
-	Name      string     `json:"name,omitempty"` // empty: unknown
-	Role      string     `json:"role,omitempty"`
-	Scope     *Scope     `json:"scope,omitempty"` // nil: every node
-	Issued    *time.Time `json:"issued,omitempty"`
-	Expires   *time.Time `json:"expires,omitempty"`
-	Revoked   *time.Time `json:"revoked,omitempty"` // nil: it is not
-	RevokedBy string     `json:"revoked_by,omitempty"`
+	Serial string `json:"serial"` // the serial number in hexadecimal digits
+	// The name; the audit log shows `certificate:NAME`. Absent: unknown.
+	Name string `json:"name,omitempty"`
+	// The role. Absent: unknown.
+	Role  string `json:"role,omitempty"`
+	Scope *Scope `json:"scope,omitempty"` // absent: every node
+	// When it was issued. Absent: unknown.
+	Issued *time.Time `json:"issued,omitempty"`
+	// When it expires. Absent: unknown.
+	Expires *time.Time `json:"expires,omitempty"`
+	// When it was revoked. Absent: it is valid.
+	Revoked   *time.Time `json:"revoked,omitempty"`
+	RevokedBy string     `json:"revoked_by,omitempty"` // who revoked it
 }
 
-// Scope limits a credential to the nodes of the groups, to those that match the
-// selector, or to those that meet both.
+// Scope is the nodes of a credential: those of the groups, those that match the selector, or those that meet
+// both. Absent: every node. A node outside does not exist for the caller. Only the roles viewer and operator
+// have a scope.
 type Scope struct {
-	Groups   []string `json:"groups,omitempty"`
-	Selector string   `json:"selector,omitempty"`
+	Groups []string `json:"groups,omitempty"` // names of groups
+	// A selector, like that of the list of nodes: `rack in (r1,r2)`.
+	Selector string `json:"selector,omitempty"`
 }
 
 // String returns the scope in words; empty for nil.
@@ -529,50 +572,57 @@ func (s *Scope) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// TokenRequest describes a new token.
+// TokenRequest is a new token.
 type TokenRequest struct {
-	Role    string `json:"role"`
-	Scope   *Scope `json:"scope,omitempty"`   // nil: every node
-	Name    string `json:"name,omitempty"`    // empty: the id
-	Expires string `json:"expires,omitempty"` // a duration; empty: 720h
+	Role  string `json:"role"`            // the role: viewer, monitor, operator or admin
+	Scope *Scope `json:"scope,omitempty"` // absent: every node
+	// The name, unique: letters, digits, `.`, `_` and `-`, at most 63. Default: the id.
+	Name string `json:"name,omitempty"`
+	// The time to its end, a duration of a minute to ten years. Default `720h`.
+	Expires string `json:"expires,omitempty"`
 }
 
-// Identity is the caller of a request, as the manager knows it.
+// Identity is the caller of a request.
 type Identity struct {
-	Principal  string     `json:"principal"`
-	Role       string     `json:"role"`
-	Scope      *Scope     `json:"scope,omitempty"` // nil: every node
-	Credential string     `json:"credential"`      // socket, plain_http, token, certificate or oidc
-	Issuer     string     `json:"issuer,omitempty"`
-	Expires    *time.Time `json:"expires,omitempty"` // nil: with the connection
-}
-
-// Permission answers whether the caller may apply a verb to a node. It is about the
-// permission only: the status of the node may still forbid the verb.
-type Permission struct {
-	Allowed   bool   `json:"allowed"`
-	Verb      string `json:"verb"`
-	Node      string `json:"node"`
+	// The name in the audit trail: an account, `token:NAME`, `certificate:NAME`, `oidc:NAME` or `http:ADDRESS`.
 	Principal string `json:"principal"`
-	Role      string `json:"role"`
-	Reason    string `json:"reason"`
+	Role      string `json:"role"`            // the role
+	Scope     *Scope `json:"scope,omitempty"` // absent: every node
+	// The kind of the proof.
+	Credential string `json:"credential" enum:"socket,plain_http,token,certificate,oidc"`
+	// The authority that vouches for the caller; absent: the manager itself.
+	Issuer  string     `json:"issuer,omitempty"`
+	Expires *time.Time `json:"expires,omitempty"` // the end of the credential; absent: none
 }
 
-// NewToken is a new token with its secret, which no other answer has.
+// Permission is whether the caller may apply a verb to a node.
+//
+// It is about the permission only: the status of the node may still forbid the verb.
+type Permission struct {
+	Allowed   bool   `json:"allowed"`   // the answer
+	Verb      string `json:"verb"`      // the verb
+	Node      string `json:"node"`      // the name of the node
+	Principal string `json:"principal"` // the caller
+	Role      string `json:"role"`      // the role of the caller
+	Reason    string `json:"reason"`    // the reason of the answer
+}
+
+// NewToken is a new token with its secret.
 type NewToken struct {
-	Token  string `json:"token"`
-	Record Token  `json:"record"`
+	Token  string `json:"token"`  // the token, `clusterm-ID-SECRET`
+	Record Token  `json:"record"` // the token without its secret
 }
 
-// Instance is one live clusterm. A crashed instance stays in the list for 15
-// seconds.
+// Instance is one live clusterm.
+//
+// A crashed instance stays in the list for 15 seconds.
 type Instance struct {
-	ID      string    `json:"id"`             // survives restarts
-	Node    string    `json:"node"`           // the name of its own node
-	Addr    string    `json:"addr,omitempty"` // of its host, if known
-	API     []string  `json:"api"`            // URLs of its API
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
+	ID      string    `json:"id"`             // the id of the instance; it survives restarts
+	Node    string    `json:"node"`           // the name of the instance's own node
+	Addr    string    `json:"addr,omitempty"` // the address of the host, if known
+	API     []string  `json:"api"`            // the URLs of the API
+	Version string    `json:"version"`        // the version of clusterm
+	Started time.Time `json:"started"`        // when the instance started
 }
 
 // The values of Health.Status.
@@ -581,30 +631,31 @@ const (
 	HealthDegraded = "degraded"
 )
 
-// Health is the result of the daemon's health checks.
+// Health is the health of the daemon.
 type Health struct {
-	Status string            `json:"status"`           // HealthOK or HealthDegraded
-	Checks map[string]string `json:"checks,omitempty"` // by part: "ok" or the problem
-	// Warnings are problems that do not degrade the daemon yet.
-	Warnings []string          `json:"warnings,omitempty"`
-	Instance string            `json:"instance"`
-	Revision int64             `json:"revision"`
-	Stale    bool              `json:"stale,omitempty"`
-	Nodes    int               `json:"nodes"`
-	Jobs     map[JobStatus]int `json:"jobs,omitempty"` // Queued and Running only
-	// Outdated are the nodes with another desired configuration than the applied one, and
-	// Unknown the Allocated ones of which that is not known.
+	Status string `json:"status" enum:"ok,degraded"` // `ok` if all checks pass
+	// The result of each check: `ok`, `off`, or the problem.
+	Checks   map[string]string `json:"checks,omitempty"`
+	Warnings []string          `json:"warnings,omitempty"` // problems that do not degrade the daemon yet
+	Instance string            `json:"instance"`           // the id of the answering instance
+	Revision int64             `json:"revision"`           // the revision that reads show
+	Stale    bool              `json:"stale,omitempty"`    // whether the store has not responded for 3 seconds
+	Nodes    int               `json:"nodes"`              // the number of nodes
+	Jobs     map[JobStatus]int `json:"jobs,omitempty"`     // the number of jobs in `Queued` and in `Running`
+	// The number of nodes that would be configured with something else now than what was applied to them; absent
+	// for none.
 	Outdated int `json:"outdated,omitempty"`
-	Unknown  int `json:"unknown,omitempty"`
+	// The number of nodes in `Allocated` of which it is not known whether they are outdated; absent for none.
+	Unknown int `json:"unknown,omitempty"`
 }
 
-// Version lists the versions of the daemon and its dependencies.
+// Version is the versions of the daemon and its dependencies.
 type Version struct {
-	Version string `json:"version"`
-	Commit  string `json:"commit,omitempty"`
-	Go      string `json:"go"`
-	Ansible string `json:"ansible,omitempty"`
-	Etcd    string `json:"etcd,omitempty"` // the servers; the lowest of all members
+	Version string `json:"version"`           // the version of clusterm
+	Commit  string `json:"commit,omitempty"`  // the commit of the build
+	Go      string `json:"go"`                // the version of Go
+	Ansible string `json:"ansible,omitempty"` // the version of ansible-core
+	Etcd    string `json:"etcd,omitempty"`    // the version of the etcd servers; the lowest of all members
 }
 
 // Duration is a time.Duration in the form "1h30m" in JSON and YAML.

@@ -7,21 +7,22 @@ import (
 	"encoding/json"
 )
 
-// InventoryHost is a node as a host of an Ansible inventory. It contains no secrets.
+// InventoryHost is a node as a host of an Ansible inventory.
+//
+// It contains no secrets.
 type InventoryHost struct {
-	Name  string `json:"name"`
-	Group string `json:"group,omitempty"` // as in Node
+	Name  string `json:"name"`            // the name of the node
+	Group string `json:"group,omitempty"` // the group of the node
 
-	// Vars are data: a reader has to mark all text in them as unsafe, so that Ansible
-	// never takes it for a template. They are the variables of the node, node_name and
-	// its like, clusterm_status, clusterm_state, and ansible_host and its like.
+	// Variables that are data: the merged ones, `node_name` and its like, `clusterm_status`, `clusterm_state`,
+	// and `ansible_host` and its like. Mark all text in them as unsafe, so that Ansible never takes it for a
+	// template.
 	Vars Vars `json:"vars"`
-	// Templates are variables of the configuration file, which may be templates.
-	Templates Vars `json:"templates,omitempty"`
-	// Omitted are the paths of the secrets that Vars and Templates lack.
-	Omitted []string `json:"omitted,omitempty"`
-	// HostKeys are the ssh host keys of the node, in the format of known_hosts without
-	// the name. ssh looks them up under the name of the node.
+	// Variables of the configuration file, which may be templates.
+	Templates Vars     `json:"templates,omitempty"`
+	Omitted   []string `json:"omitted,omitempty"` // the paths of the secrets that the variables lack
+	// The ssh host keys, in the format of known_hosts without the name. ssh looks them up under the name of the
+	// node.
 	HostKeys []string `json:"host_keys,omitempty"`
 }
 

@@ -122,19 +122,16 @@ func KindOfStatus(status int) inventory.Kind {
 	return inventory.KindInternal
 }
 
-// Problem is the body of every failure under /v1: application/problem+json
-// (RFC 9457).
+// Problem is a failure (RFC 9457).
 type Problem struct {
-	Type   string   `json:"type"`  // stable: ProblemBase followed by the kind
-	Title  string   `json:"title"` // the kind in words
-	Status int      `json:"status"`
-	Detail string   `json:"detail"`           // the failure and its reason
-	Remedy string   `json:"remedy,omitempty"` // the recommended action, in words
-	Nodes  []string `json:"nodes,omitempty"`  // the nodes with the problem
-	// Actions carry the remedy out.
-	Actions []Action `json:"actions,omitempty"`
-	// RequestID is the id of the failed request, as in HeaderRequestID.
-	RequestID string `json:"request_id,omitempty"`
+	Type      string   `json:"type"`                 // the kind of failure; stable
+	Title     string   `json:"title"`                // the kind in words
+	Status    int      `json:"status"`               // the HTTP status
+	Detail    string   `json:"detail"`               // the failure and its reason
+	Remedy    string   `json:"remedy,omitempty"`     // the recommended action, in words
+	Nodes     []string `json:"nodes,omitempty"`      // the nodes with the problem
+	Actions   []Action `json:"actions,omitempty"`    // the actions that carry the remedy out
+	RequestID string   `json:"request_id,omitempty"` // the id of the request, as in the header `X-Request-Id`
 }
 
 // ProblemBase is the prefix of every Problem.Type.

@@ -8,49 +8,47 @@ const PathObservations = "/v1/observations" // POST Report: Reported
 // MaxObservations bounds the observations in one report.
 const MaxObservations = 5000
 
-// Report is the view of one observer: of all nodes (Full), or of those that have
-// changed.
+// Report is the view of one observer, complete or of some nodes.
 type Report struct {
-	// Observer is the name of the observer. The manager keeps the view of each
-	// observer, and a node is Discovered while any of them sees it alive.
-	Observer string `json:"observer"`
+	// Its name: letters, digits, '.', '_' and '-'. `post` and `gossip` are reserved.
+	Observer string `json:"observer" maxLength:"63"`
 
-	// Full marks a complete view: each node that the observer saw before and that
-	// is missing counts as lost.
+	// It is the complete view; a node that it omits is not seen any more.
 	Full bool `json:"full,omitempty"`
 
-	// After and Until limit a full report to the nodes with names after After, up to
-	// and including Until, in the order of the bytes; empty: no limit. A view of more
-	// than MaxObservations nodes consists of several such reports.
+	// Limits a full report to nodes with names after this one, in the order of the bytes.
 	After string `json:"after,omitempty"`
+	// Limits a full report to nodes with names up to and including this one.
 	Until string `json:"until,omitempty"`
 
-	Observations []Observation `json:"observations"`
+	// The nodes, each once; may be empty if full.
+	Observations []Observation `json:"observations" maxItems:"5000"`
 }
 
-// Observation is the state of one node as an observer sees it.
+// Observation is one node as the observer sees it.
 type Observation struct {
-	Label  string `json:"label"`
-	Serial string `json:"serial"`
-	Addr   string `json:"addr"` // IPv4, IPv6 or host name
-	Alive  bool   `json:"alive"`
+	Label  string `json:"label"`  // the label of the host
+	Serial string `json:"serial"` // its serial number
+	Addr   string `json:"addr"`   // its management address: IPv4, IPv6 or host name
+	// The host is alive. An unknown node that is not alive is not recorded.
+	Alive bool `json:"alive"`
 
-	// Joined means that the node was not alive at the observer's last report.
+	// It was not alive at the observer's last report. This ends a report by `POST /monitor/event`.
 	Joined bool `json:"joined,omitempty"`
 
-	// Others are the addresses of other live hosts with the same identity.
-	Others []string `json:"others,omitempty"`
+	// Addresses of other live hosts with the same identity.
+	Others []string `json:"others,omitempty" maxItems:"16"`
 }
 
 // Reported is the result of a report.
 type Reported struct {
-	Revision int64     `json:"revision"`
-	Refused  []Refusal `json:"refused,omitempty"` // not recorded; all others are
+	Revision int64     `json:"revision"`          // the revision that shows the report
+	Refused  []Refusal `json:"refused,omitempty"` // the observations that were not recorded
 }
 
-// Refusal is the reason against one observation of a report.
+// Refusal is the reason against one observation.
 type Refusal struct {
-	Index   int    `json:"index"` // of the observation, from 0
-	Message string `json:"message"`
-	Remedy  string `json:"remedy,omitempty"`
+	Index   int    `json:"index"`            // the position of the observation in the report, from 0
+	Message string `json:"message"`          // the reason
+	Remedy  string `json:"remedy,omitempty"` // an action that helps
 }

@@ -2,7 +2,11 @@
 
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
 
 // AllPolicies stands for every policy in PathPausePolicy and PathResumePolicy.
 const AllPolicies = "all"
@@ -10,150 +14,164 @@ const AllPolicies = "all"
 // Policies is the state of automation.
 type Policies struct {
 	Brake    Brake        `json:"brake"`
-	Paused   *PolicyPause `json:"paused,omitempty"` // of all policies
-	Policies []Policy     `json:"policies"`
-	// Decisions are the newest decisions of all policies and of the brake, the newest
-	// first.
+	Paused   *PolicyPause `json:"paused,omitempty"` // the pause of all policies
+	Policies []Policy     `json:"policies"`         // every policy
+	// The newest decisions of all policies and of the brake, the newest first; 200 at most.
 	Decisions []Decision `json:"decisions"`
 }
 
-// Brake stops automation while many nodes have vanished at once.
+// Brake is the brake: it stops automation while many nodes have vanished at once, which is a fault of the
+// network.
 type Brake struct {
-	Engaged bool       `json:"engaged"`
-	Message string     `json:"message,omitempty"` // the reason, and the ways of a release
-	Since   *time.Time `json:"since,omitempty"`
-	Until   *time.Time `json:"until,omitempty"` // when it releases itself
-	// Lost are nodes that vanished, 50 at most; Vanished is their number, out of Visible.
-	Lost       []string   `json:"lost,omitempty"`
-	Vanished   int        `json:"vanished,omitempty"`
-	Visible    int        `json:"visible,omitempty"`
-	Released   *time.Time `json:"released,omitempty"` // the newest release
-	ReleasedBy string     `json:"released_by,omitempty"`
-	Reason     string     `json:"reason,omitempty"` // of that release
+	// Whether it holds automation now. States of nodes are recorded all the same.
+	Engaged    bool       `json:"engaged"`
+	Message    string     `json:"message,omitempty"`     // why it is on, and what releases it
+	Since      *time.Time `json:"since,omitempty"`       // when it was set off
+	Until      *time.Time `json:"until,omitempty"`       // when it releases itself; absent if only an operator does
+	Lost       []string   `json:"lost,omitempty"`        // nodes that vanished, 50 at most
+	Vanished   int        `json:"vanished,omitempty"`    // the number of nodes that vanished
+	Visible    int        `json:"visible,omitempty"`     // the number of nodes that were visible before
+	Released   *time.Time `json:"released,omitempty"`    // the time of the newest release
+	ReleasedBy string     `json:"released_by,omitempty"` // who released it
+	Reason     string     `json:"reason,omitempty"`      // the reason of that release
 }
 
-// Policy is the state of one policy.
+// Policy is the state of a policy.
 type Policy struct {
-	Name    string       `json:"name"`
-	About   string       `json:"about"`
-	On      bool         `json:"on"`
-	Turned  *PolicyTurn  `json:"turned,omitempty"` // the newest turn; absent: it is as it begins
-	Paused  *PolicyPause `json:"paused,omitempty"`
-	Halted  string       `json:"halted,omitempty"` // why it does not act now
-	Pending int          `json:"pending"`          // nodes that it has not decided on
-	// Roles are the groups that it fills; absent for a policy without roles.
-	Roles []PolicyRole `json:"roles,omitempty"`
-	// Decisions are its newest decisions, the newest first.
-	Decisions []Decision `json:"decisions"`
+	// Its name: `returns`, or that of a rule in `policies.commission`.
+	Name   string       `json:"name"`
+	About  string       `json:"about"`            // what it does, as it is configured
+	On     bool         `json:"on"`               // whether it is turned on
+	Turned *PolicyTurn  `json:"turned,omitempty"` // the newest turn; absent if it is as it begins
+	Paused *PolicyPause `json:"paused,omitempty"`
+	// Why it does not act now: it is off, the brake, or a pause.
+	Halted  string `json:"halted,omitempty"`
+	Pending int    `json:"pending"` // the number of nodes on which it has not decided
+	// The groups that it fills; absent for a policy without roles.
+	Roles     []PolicyRole `json:"roles,omitempty"`
+	Decisions []Decision   `json:"decisions"` // its newest decisions, the newest first
 }
 
 // PolicyRole is a group that a policy fills with new nodes, and its nodes.
 type PolicyRole struct {
-	Group string `json:"group"`
-	Count int    `json:"count,omitempty"` // nodes that are wanted; absent: as many as there are
-	// ReplaceAfter is how long a node has to be lost before it is replaced; absent: it is not.
-	ReplaceAfter string         `json:"replace_after,omitempty"`
-	Spread       string         `json:"spread,omitempty"` // the label over whose values nodes are spread
-	Places       map[string]int `json:"places,omitempty"` // the number of nodes by that value
-	InService    int            `json:"in_service"`       // silent nodes included
-	Healthy      int            `json:"healthy"`          // those that are available
-	Coming       int            `json:"coming"`           // nodes on their way
-	Surplus      int            `json:"surplus"`          // nodes beyond the count
-	Silent       []string       `json:"silent,omitempty"` // nodes in service that are Disappeared
-	Warnings     []string       `json:"warnings,omitempty"`
-	Notes        []string       `json:"notes,omitempty"` // on nodes that are out of service
+	Group string `json:"group"` // the group
+	// The number of nodes that are wanted; absent for as many as there are.
+	Count int `json:"count,omitempty" minimum:"1"`
+	// How long a node has to be lost before a new one takes its place; absent for never.
+	ReplaceAfter string `json:"replace_after,omitempty"`
+	Spread       string `json:"spread,omitempty"` // the label over whose values the nodes are spread
+	// The number of nodes by the value of that label. Lost nodes do not count.
+	Places    map[string]int `json:"places,omitempty"`
+	InService int            `json:"in_service"` // the nodes in service, silent ones included
+	// Those that are seen, and on which no job works but a verification.
+	Healthy int `json:"healthy"`
+	Coming  int `json:"coming"` // the nodes on their way into the group
+	// The nodes beyond the count. None is removed automatically.
+	Surplus int `json:"surplus"`
+	// The nodes in service that the observers do not see.
+	Silent   []string `json:"silent,omitempty"`
+	Warnings []string `json:"warnings,omitempty"` // what needs an operator
+	// On nodes that are out of service, whether they are replaced and when.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // PolicyPause is a pause of a policy.
 type PolicyPause struct {
-	Since  time.Time `json:"since"`
-	Actor  string    `json:"actor"`
-	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since"`            // when it began
+	Actor  string    `json:"actor"`            // who paused the policy
+	Reason string    `json:"reason,omitempty"` // why
 }
 
-// PolicyTurn turns a policy on or off.
+// PolicyTurn is turns a policy on or off.
 type PolicyTurn struct {
-	On     bool      `json:"on"`
-	Since  time.Time `json:"since"`
-	Actor  string    `json:"actor"` // a person, or the policy that stopped itself
-	Reason string    `json:"reason,omitempty"`
+	On     bool      `json:"on"`               // whether it is turned on
+	Since  time.Time `json:"since"`            // when
+	Actor  string    `json:"actor"`            // the principal, or the policy that stopped itself
+	Reason string    `json:"reason,omitempty"` // the operator's reason, or the failures
 }
 
-// PolicyEnable turns a policy on.
+// PolicyEnable is a request to turn a policy on.
 type PolicyEnable struct {
-	// All is required, and allowed, for a policy that is for every node.
-	All    bool   `json:"all,omitempty"`
-	Reason string `json:"reason,omitempty"` // the operator's
+	All    bool   `json:"all,omitempty"`    // required, and allowed, for a policy that is for every node
+	Reason string `json:"reason,omitempty"` // the operator's reason
 }
 
-// PolicyTest asks for the effects that a policy would have.
+// PolicyTest is a request for what a policy would do.
 type PolicyTest struct {
-	// Nodes are the inventory to test with, 10 000 nodes at most; absent: that of today.
-	Nodes *[]PolicyTestNode `json:"nodes,omitempty"`
+	// The inventory to test with; absent for that of today.
+	Nodes *[]PolicyTestNode `json:"nodes,omitempty" maxItems:"10000"`
 }
 
-// PolicyTestNode is a node of a given inventory, with the fields of Node of the same name.
+// PolicyTestNode is a node of a given inventory, with the fields of a node of the same name.
 type PolicyTestNode struct {
-	Name       string            `json:"name"` // LABEL-SERIAL
-	Addr       string            `json:"addr,omitempty"`
-	Status     string            `json:"status"`
-	PrevStatus string            `json:"prev_status,omitempty"`
-	State      string            `json:"state"`
-	Group      string            `json:"group,omitempty"`
-	Residue    []string          `json:"residue,omitempty"`
-	LastError  string            `json:"last_error,omitempty"`
-	Labels     map[string]string `json:"labels,omitempty"`
-	Duplicates []string          `json:"duplicates,omitempty"`
-	// Created counts as the time since when it is seen, and Updated as that since when a node is
-	// Disappeared or Quarantined; absent: long ago.
-	Created *time.Time `json:"created,omitempty"`
+	Name       string           `json:"name"`           // its name: `LABEL-SERIAL`
+	Addr       string           `json:"addr,omitempty"` // its address
+	Status     inventory.Status `json:"status"`
+	PrevStatus inventory.Status `json:"prev_status,omitempty"`
+	State      inventory.State  `json:"state"`
+	Group      string           `json:"group,omitempty"` // its host group
+	// Groups with configuration that no cleanup has removed.
+	Residue   []string          `json:"residue,omitempty"`
+	LastError string            `json:"last_error,omitempty"` // the reason for its last failed verb
+	Labels    map[string]string `json:"labels,omitempty"`     // its labels
+	// Addresses of further live hosts with its identity.
+	Duplicates []string   `json:"duplicates,omitempty"`
+	Created    *time.Time `json:"created,omitempty"` // since when it is seen; absent for long ago
+	// Since when it is Disappeared or Quarantined; absent for long ago.
 	Updated *time.Time `json:"updated,omitempty"`
 }
 
-// PolicyTested has the effects of a policy if it were on and nothing held it.
+// PolicyTested is what a policy would do if it were on and nothing held it.
 type PolicyTested struct {
-	Policy string `json:"policy"`
-	About  string `json:"about"`
-	On     bool   `json:"on"`
-	Halted string `json:"halted,omitempty"` // why it does not act now
-	Nodes  int    `json:"nodes"`            // of the inventory
-	// Outlooks are those of the nodes that concern it.
-	Outlooks []PolicyOutlook `json:"outlooks"`
-	Roles    []PolicyRole    `json:"roles,omitempty"` // as in Policy
+	Policy   string          `json:"policy"`           // the policy
+	About    string          `json:"about"`            // what it does, as it is configured
+	On       bool            `json:"on"`               // whether it is turned on
+	Halted   string          `json:"halted,omitempty"` // why it does not act now
+	Nodes    int             `json:"nodes"`            // the number of nodes of the inventory
+	Outlooks []PolicyOutlook `json:"outlooks"`         // the nodes that concern it
+	// The groups that it fills; absent for a policy without roles.
+	Roles []PolicyRole `json:"roles,omitempty"`
 }
 
-// PolicyOutlook is the effect that a policy would have on a node.
+// PolicyOutlook is what a policy would do with a node.
 type PolicyOutlook struct {
-	Node    string     `json:"node"`
-	Action  string     `json:"action,omitempty"`
-	Group   string     `json:"group,omitempty"` // that the node would join
-	Now     bool       `json:"now"`             // it would act at once
-	Message string     `json:"message"`
-	Until   *time.Time `json:"until,omitempty"` // the end of a wait, if it is a time
+	Node string `json:"node"` // the node
+	// What it would do; absent for nothing.
+	Action  string     `json:"action,omitempty" enum:"verify,repair,quarantine,record,commission"`
+	Group   string     `json:"group,omitempty"` // the group that the node would join
+	Now     bool       `json:"now"`             // whether it would act at once
+	Message string     `json:"message"`         // what it would do, or what it waits for
+	Until   *time.Time `json:"until,omitempty"` // the end of the wait, if it is a time
 }
 
-// Decision is one decision of a policy.
+// Decision is one decision of the manager itself. It is recorded before it is carried out.
 type Decision struct {
-	ID       string    `json:"id"`
-	Time     time.Time `json:"time"`
-	Policy   string    `json:"policy"`
-	Node     string    `json:"node,omitempty"`
-	Nodes    []string  `json:"nodes,omitempty"` // of one scheduled verification
-	Action   string    `json:"action"`
-	Group    string    `json:"group,omitempty"`    // that the node joins
-	Replaces string    `json:"replaces,omitempty"` // the lost node whose place it takes
-	Case     string    `json:"case"`               // the event
-	Evidence []string  `json:"evidence"`           // on which it was decided
-	Prevent  []string  `json:"prevent,omitempty"`  // conditions that would have prevented it
-	From     string    `json:"from,omitempty"`     // upgrade: the commit of most nodes
-	Commit   string    `json:"commit,omitempty"`   // upgrade, supersede: the commit in use
-	Rollout  string    `json:"rollout,omitempty"`  // that carries it out, or is superseded
-	Phase    string    `json:"phase"`              // decided, done, refused or withdrawn
-	Job      string    `json:"job,omitempty"`
-	Result   string    `json:"result,omitempty"` // why it was refused or withdrawn
+	ID     string    `json:"id"`              // unique; the idempotency key of its job
+	Time   time.Time `json:"time"`            // when it was decided
+	Policy string    `json:"policy"`          // the policy, or `brake`
+	Node   string    `json:"node,omitempty"`  // the node concerned
+	Nodes  []string  `json:"nodes,omitempty"` // the nodes of one scheduled verification
+	// What is done. `upgrade` starts a rollout of the commit in use, and `supersede` ends one of another commit.
+	// `stop` turns the policy off. `record` leaves the node as it is. `yield` cancels an automatic verification,
+	// e.g. for a job of a person.
+	Action   string   `json:"action"`
+	Group    string   `json:"group,omitempty"`    // the group that the node joins
+	Replaces string   `json:"replaces,omitempty"` // the lost node whose place in the group it takes
+	Case     string   `json:"case"`               // what happened, as far as the evidence tells
+	Evidence []string `json:"evidence"`           // the observations on which it was decided
+	Prevent  []string `json:"prevent,omitempty"`  // what would have prevented it
+	// `upgrade`: the commit that most of the nodes have. `supersede`: the commit of the rollout.
+	From    string `json:"from,omitempty"`
+	Commit  string `json:"commit,omitempty"`  // `upgrade`, `supersede`: the commit in use
+	Rollout string `json:"rollout,omitempty"` // the rollout that carries it out, or that is superseded
+	// `decided`: recorded, and not carried out yet. `done`: its job is accepted, or it needs none. `withdrawn`:
+	// judged again before it was carried out, it no longer held; the situation is judged anew.
+	Phase  string `json:"phase" enum:"decided,done,refused,withdrawn"`
+	Job    string `json:"job,omitempty"`    // the job that carries it out
+	Result string `json:"result,omitempty"` // why it was refused or withdrawn
 }
 
-// PolicyControl pauses or resumes a policy, or releases the brake.
+// PolicyControl is a request to pause or resume a policy, or to release the brake.
 type PolicyControl struct {
-	Reason string `json:"reason,omitempty"` // the operator's
+	Reason string `json:"reason,omitempty"` // the operator's reason
 }

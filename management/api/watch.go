@@ -8,28 +8,31 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Change is one event of PathWatch: the data of a server-sent event
-// (https://html.spec.whatwg.org/multipage/server-sent-events.html) named Type.
-// The id of the event is the revision for a resumed watch; only the last event
-// of a revision has one.
+// Change is one event of a watch. Clients should ignore unknown types.
+//
+// The id of the event is the revision for a resumed watch; only the last event of a revision has one.
 type Change struct {
-	// Type is the kind of event. Clients should ignore unknown types.
+	// `put`: the object is new, has changed, or now matches the selection; `delete`: it is gone or no longer
+	// matches; `sync`: the initial state is complete; `progress`: an idle watch is up to date; `dropped`: the
+	// client was too slow.
 	Type ChangeType `json:"type"`
-	Kind WatchKind  `json:"kind,omitempty"` // put and delete
-	// Name of a put or delete is that of the node, the id of the job, the scope of the
-	// variables, or the key of the object. It is empty where there is only one.
+	// put, delete: the kind of object. Clients should ignore unknown kinds: `all` may have more in a later version.
+	Kind WatchKind `json:"kind,omitempty"`
+	// put, delete: the name of the node, the number of the job, the scope of the variables (`global`,
+	// `group/NAME`, `node/NAME`), or the id of the object; absent where there is only one.
 	Name string `json:"name,omitempty"`
-	// Revision is the store's revision of the change; before ChangeSync, that of
-	// the initial state.
+	// The revision of the change; before `sync`, the revision of the initial state.
 	Revision int64 `json:"revision"`
-	// Object of a put is the current object: a Node, a Job as in lists but without
-	// position and wait, Vars, Config, a Freeze, an Instance, a Token, or a Plan
-	// or Rollout as in lists but without the time that is left. That of policies
-	// and ssh-key is their record, and not what GET shows: that is judged at its time.
+	// put: the current object: a Node, a Job as in lists but without position and wait, Vars, Config, a Freeze, an
+	// Instance, a Token, or a Plan or Rollout as in lists but without the time that is left. The object of policies
+	// has the brake, the pauses and the newest decisions, that of ssh-key the newest rotation: what GET shows beyond
+	// them is judged at its time. Likewise, `active` of a freeze and `used` of a token are those of the time of the
+	// event.
 	Object json.RawMessage `json:"object,omitempty"`
-	// Stale is set if the store has not responded for 3 seconds.
-	Stale  bool   `json:"stale,omitempty"`  // sync and progress
-	Reason string `json:"reason,omitempty"` // dropped
+	// sync, progress: whether the store has not responded for 3 seconds.
+	Stale bool `json:"stale,omitempty"`
+	// dropped: the reason.
+	Reason string `json:"reason,omitempty"`
 }
 
 // ChangeType is the kind of an event of a watch.

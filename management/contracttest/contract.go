@@ -29,6 +29,7 @@ import (
 
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
+	"github.com/contiv/cluster/management/server"
 )
 
 // Contract validates requests and answers against openapi.yaml. It is safe for
@@ -42,9 +43,14 @@ type Contract struct {
 	partial *schemas
 }
 
-// Load returns the contract of api.OpenAPI. It reads the document once.
+// Load returns the contract of the API. It reads the document once.
 var Load = sync.OnceValues(func() (*Contract, error) {
-	document, err := openapi.Load(api.OpenAPI)
+	text, err := server.Document()
+	if err != nil {
+		return nil, err
+	}
+
+	document, err := openapi.Load(text)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +66,7 @@ var Load = sync.OnceValues(func() (*Contract, error) {
 	}
 
 	var plain any
-	if err := yaml.Unmarshal(api.OpenAPI, &plain); err != nil {
+	if err := yaml.Unmarshal(text, &plain); err != nil {
 		return nil, err
 	}
 

@@ -298,8 +298,8 @@ func (w *world) example(o openapi.Operation, c openapi.Case, answers map[int]str
 	}
 
 	if *update && !c.Answer.Part {
-		if answers[c.Answer.Line] == "" {
-			answers[c.Answer.Line] = written(w.t, text, got)
+		if line := lineOf(w.t, o, c); answers[line] == "" {
+			answers[line] = written(w.t, text, got)
 		}
 
 		return
@@ -730,6 +730,55 @@ func tidy(n *yaml.Node) {
 	} else if size < 110 {
 		n.Style = yaml.FlowStyle
 	}
+}
+
+// lineOf returns the line of the key "value" of an answer in openapi.yaml.
+func lineOf(t *testing.T, o openapi.Operation, c openapi.Case) int {
+	t.Helper()
+
+	var file yaml.Node
+	if err := yaml.Unmarshal(api.OpenAPI, &file); err != nil {
+		t.Fatal(err)
+	}
+
+	root := file.Content[0]
+	steps := []string{
+		"paths", o.Path, strings.ToLower(o.Method), "responses", c.Status, "content", c.ContentType, "examples", c.Name,
+	}
+
+	at := root
+	for len(steps) > 0 {
+		_, next := entry(at, steps[0])
+		if _, ref := entry(at, "$ref"); ref != nil { // to a shared answer
+			at, steps = root, append(strings.Split(strings.TrimPrefix(ref.Value, "#/"), "/"), steps...)
+			continue
+		}
+
+		if next == nil {
+			t.Fatalf("openapi.yaml has no %s in %s %s", strings.Join(steps, " "), o.Method, o.Path)
+		}
+
+		at, steps = next, steps[1:]
+	}
+
+	key, _ := entry(at, "value")
+
+	return key.Line
+}
+
+// entry returns the key and the value of an entry of a mapping, or nil.
+func entry(n *yaml.Node, name string) (key, value *yaml.Node) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+
+	for pair := range slices.Chunk(n.Content, 2) {
+		if n.Kind == yaml.MappingNode && pair[0].Value == name {
+			return pair[0], pair[1]
+		}
+	}
+
+	return nil, nil
 }
 
 // rewrite puts answers into openapi.yaml, each by the line where it begins.

@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"configuration/source":         {"inventory", "configuration"},
 	"management/api":               {"inventory"},
 	"management/openapi":           {},
-	"management/contracttest":      {"management/api", "management/openapi"},
+	"management/contracttest":      {"management/api", "management/openapi", "management/server"},
 	"management/client":            {"inventory", "management/api"},
 	"management/metrics":           {},
 	"management/selector":          {"inventory"},
@@ -241,7 +241,7 @@ var mayImport = map[string][]string{
 		"management/record",
 	},
 	// The HTTP kit contains no use case, so that every API family can use it.
-	"management/server/rest":     {"inventory", "management/api"},
+	"management/server/rest":     {"inventory", "management/api", "management/openapi"},
 	"management/server/nodelist": {"inventory", "management/api", "management/state"},
 	"management/server/nodelist/nodelisttest": {
 		"configuration",

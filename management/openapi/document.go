@@ -65,8 +65,6 @@ type Example struct {
 	Request *Request
 	// Fault names a failure that a test has to inject first.
 	Fault string
-	// Line is the line of the key "value" in the file, from 1.
-	Line int
 }
 
 // Request describes the differences between an example's request and the
@@ -190,7 +188,6 @@ func example(name string, e *openapi3.Example, schema *openapi3.SchemaRef) Examp
 		Summary: e.Summary,
 		Value:   e.Value,
 		JSON:    render(e.Value, schema, "") + "\n",
-		Line:    e.Origin.Fields.Get("value").Line,
 	}
 	out.Part, _ = e.Extensions["x-part"].(bool)
 	out.Fault, _ = e.Extensions["x-fault"].(string)

@@ -7,14 +7,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
 // TestContract expects the same methods, paths and parameters in the router and
-// in openapi.yaml.
+// in the document: where a route does not describe itself, openapi.yaml does.
 func TestContract(t *testing.T) {
 	c := must[*contracttest.Contract](t)(contracttest.Load())
 	served := serve(t).Routes()
@@ -35,19 +34,6 @@ func TestContract(t *testing.T) {
 		}
 
 		delete(routes, at)
-
-		var roles []string
-		for _, role := range access.RolesFor(access.Route{Method: o.Method, Path: o.Path}) {
-			roles = append(roles, string(role))
-		}
-
-		if documented := o.Roles(); !slices.Equal(documented, roles) {
-			t.Errorf("%s %s: the document has the roles %v, the table has %v", o.Method, o.Path, documented, roles)
-		}
-
-		if o.Security == nil || len(*o.Security) == 0 {
-			t.Errorf("%s %s: the document has no security", o.Method, o.Path)
-		}
 
 		var documented, params, headers []string
 		for _, p := range o.Parameters {

@@ -5,7 +5,6 @@ package server
 import (
 	"encoding/json"
 	"net/http"
-	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -14,20 +13,24 @@ import (
 	"github.com/contiv/cluster/management/server/rest"
 )
 
-// reference returns the served forms of the API document by path, rendered at the
-// first request.
-var reference = sync.OnceValues(func() (map[string][]byte, error) {
-	var document any
-	if err := yaml.Unmarshal(api.OpenAPI, &document); err != nil {
-		return nil, err
-	}
-
-	text, err := json.Marshal(document)
+// renderReference returns the served forms of the API document by path.
+func renderReference() (map[string][]byte, error) {
+	document, err := Document()
 	if err != nil {
 		return nil, err
 	}
 
-	loaded, err := openapi.Load(api.OpenAPI)
+	var value any
+	if err := yaml.Unmarshal(document, &value); err != nil {
+		return nil, err
+	}
+
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+
+	loaded, err := openapi.Load(document)
 	if err != nil {
 		return nil, err
 	}
@@ -35,17 +38,17 @@ var reference = sync.OnceValues(func() (map[string][]byte, error) {
 	page, err := loaded.Page()
 
 	return map[string][]byte{
-		api.PathOpenAPI: api.OpenAPI, api.PathOpenAPIJSON: append(text, '\n'), api.PathDocs: page,
+		api.PathOpenAPI: document, api.PathOpenAPIJSON: append(text, '\n'), api.PathDocs: page,
 	}, err
-})
+}
 
 func (s *Server) referenceRoutes() []rest.Route {
 	get := http.MethodGet
 
 	return []rest.Route{
-		{Method: get, Path: api.PathOpenAPI, Serve: getReference(api.PathOpenAPI, api.TypeYAML)},
-		{Method: get, Path: api.PathOpenAPIJSON, Serve: getReference(api.PathOpenAPIJSON, api.TypeJSON)},
-		{Method: get, Path: api.PathDocs, Serve: getReference(api.PathDocs, api.TypeHTML)},
+		{Method: get, Path: api.PathOpenAPI, Serve: s.getReference(api.PathOpenAPI, api.TypeYAML)},
+		{Method: get, Path: api.PathOpenAPIJSON, Serve: s.getReference(api.PathOpenAPIJSON, api.TypeJSON)},
+		{Method: get, Path: api.PathDocs, Serve: s.getReference(api.PathDocs, api.TypeHTML)},
 	}
 }
 
@@ -54,13 +57,13 @@ const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'non
 	"frame-ancestors 'none'"
 
 // getReference serves one form of the API document.
-func getReference(path, contentType string) rest.Handler {
+func (s *Server) getReference(path, contentType string) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := rest.NoQuery(r); err != nil {
 			return err
 		}
 
-		forms, err := reference()
+		forms, err := s.reference()
 		if err != nil {
 			return err
 		}

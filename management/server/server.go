@@ -11,6 +11,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -317,6 +318,8 @@ type Server struct {
 	stop     context.CancelFunc
 	draining context.Context // ends earlier, when streams must end
 	drain    context.CancelFunc
+	// reference renders the document of the API when it is first asked for.
+	reference func() (map[string][]byte, error)
 }
 
 // New returns a server without listeners. It panics if a route has no row in the
@@ -327,6 +330,7 @@ func New(o Options) *Server {
 	s := &Server{
 		Options: o, metrics: newMetrics(o.Registerer), watches: &atomic.Int64{},
 		requests: newCallerLimit(DefaultRequests), streams: newCallerLimit(DefaultStreams),
+		reference: sync.OnceValues(renderReference),
 	}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.base)

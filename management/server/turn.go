@@ -100,16 +100,16 @@ func givenNode(n api.PolicyTestNode) (inventory.Node, error) {
 	}
 
 	var err error
-	if node.Status, err = inventory.ParseStatus(n.Status); err != nil {
+	if node.Status, err = inventory.ParseStatus(string(n.Status)); err != nil {
 		return inventory.Node{}, err
 	}
 
-	if node.State, err = inventory.ParseState(n.State); err != nil {
+	if node.State, err = inventory.ParseState(string(n.State)); err != nil {
 		return inventory.Node{}, err
 	}
 
 	if n.PrevStatus != "" {
-		if node.PrevStatus, err = inventory.ParseStatus(n.PrevStatus); err != nil {
+		if node.PrevStatus, err = inventory.ParseStatus(string(n.PrevStatus)); err != nil {
 			return inventory.Node{}, err
 		}
 	}

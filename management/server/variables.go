@@ -37,7 +37,7 @@ func (s *Server) variableRoutes() []rest.Route {
 		{api.PathGroupVars, namedScope(state.ScopeGroup), nil},
 		{api.PathNodeVars, namedScope(state.ScopeNode), []string{"merged"}},
 	} {
-		set, patch := s.changeVars(row.scope, s.Variables.Set), s.changeVars(row.scope, s.Variables.Patch)
+		set, patch := s.changeVars(row.scope, Variables.Set), s.changeVars(row.scope, Variables.Patch)
 		past := s.getVarsHistory(row.scope)
 		routes = append(routes,
 			rest.Route{Method: http.MethodGet, Path: row.path, Serve: s.getVars(row.scope), Query: row.query},
@@ -122,9 +122,9 @@ func (s *Server) writeMergedVars(w http.ResponseWriter, r *http.Request, v *stat
 	return rest.WriteTagged(w, r, 0, mergedOf(s.Variables.Merger(v).Of(&n)))
 }
 
-// varsChange is one way to change the variables of a scope.
+// varsChange is one way to change the variables of a scope: a method of Variables.
 type varsChange func(
-	ctx context.Context, c access.Caller, s state.Scope, v configuration.Vars,
+	m Variables, ctx context.Context, c access.Caller, s state.Scope, v configuration.Vars,
 ) (variable.Changed, error)
 
 // querySecret is the query parameter with the names of the variables in the body that
@@ -180,7 +180,7 @@ func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 			return err
 		}
 
-		changed, err := change(r.Context(), c, scope, vars)
+		changed, err := change(s.Variables, r.Context(), c, scope, vars)
 		if err != nil {
 			return err
 		}

@@ -8,15 +8,48 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/window"
 )
 
 func (s *Server) windowRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathWindows, Serve: s.getWindows},
-		{Method: http.MethodPost, Path: api.PathFreeze, Serve: s.postFreeze},
-		{Method: http.MethodPost, Path: api.PathLiftFreeze, Serve: s.postLift},
+		{Method: http.MethodGet, Path: api.PathWindows, Serve: s.getWindows, Doc: &openapi.Doc{
+			ID:      "listWindows",
+			Tag:     aboutManager,
+			Summary: "List the maintenance windows",
+			Text: "Returns the maintenance windows of the setting `windows`, which are open, when each opens " +
+				"next, and the freeze. A job that would change a node outside of its windows waits in the " +
+				"queue.",
+			Answer:  api.Windows{},
+			Success: "The windows and the freeze.",
+		}},
+		{Method: http.MethodPost, Path: api.PathFreeze, Serve: s.postFreeze, Doc: &openapi.Doc{
+			ID:      "freeze",
+			Tag:     aboutManager,
+			Summary: "Freeze changes",
+			Text: "Holds back every job that would change a host, until the given time or until the freeze is " +
+				"lifted: jobs wait in the queue, and those that run go on. Verifications and checks are not " +
+				"held back, nor a job with `override_window`. It takes the place of an earlier freeze. Every " +
+				"instance sees it, and it survives a restart.",
+			Body:     api.FreezeRequest{},
+			Answer:   api.Freeze{},
+			Success:  "The freeze.",
+			Revision: true,
+		}},
+		{Method: http.MethodPost, Path: api.PathLiftFreeze, Serve: s.postLift, Doc: &openapi.Doc{
+			ID:      "liftFreeze",
+			Tag:     aboutManager,
+			Summary: "Lift the freeze",
+			Text: "Ends the freeze. The jobs that wait for it begin, as far as the maintenance windows of " +
+				"their nodes allow.",
+			Body:     api.FreezeLift{},
+			Answer:   api.Freeze{},
+			Success:  "The freeze.",
+			Revision: true,
+			Fails:    openapi.Fails{http.StatusConflict: "Nothing is frozen."},
+		}},
 	}
 }
 

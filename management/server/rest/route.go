@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 )
 
 // Handler answers a request, or returns the error to answer with.
@@ -32,6 +33,9 @@ type Route struct {
 	// Streams excludes the route from the histogram of durations: it lasts as
 	// long as its client wants.
 	Streams bool
+
+	// Doc describes the route in the document of the API. Without it, api.OpenAPI does.
+	Doc *openapi.Doc
 
 	unserved bool // the route of an answer 404 or 405
 }

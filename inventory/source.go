@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import "embed"
+
+// Source has the types that the API shows as they are. Their comments and constants describe them in its document.
+//
+//go:embed options.go configured.go verdict.go
+var Source embed.FS
