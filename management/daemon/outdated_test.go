@@ -230,7 +230,9 @@ func TestRequestVarsOfFolder(t *testing.T) {
 	check("all", "configure it again")
 
 	// Nothing is outdated where the request sets what the playbooks set.
-	s.runJob(api.JobRequest{Verb: inventory.VerbApply, Nodes: a, ExtraVars: []byte(`{"color": "green", "shopd": "2.0"}`)})
+	s.runJob(
+		api.JobRequest{Verb: inventory.VerbApply, Nodes: a, ExtraVars: []byte(`{"color": "green", "shopd": "2.0"}`)},
+	)
 	s.eventually("up to date", func() bool { return len(s.outdated()) == 0 })
 }
 

@@ -371,8 +371,8 @@ func TestKilledRunner(t *testing.T) {
 	}
 }
 
-// TestRunnerFolderVars: the variables are those of the copy with the digest, and of the configured folder before there is
-// a copy.
+// TestRunnerFolderVars: the variables are those of the copy with the digest, and of the configured
+// folder before there is a copy.
 func TestRunnerFolderVars(t *testing.T) {
 	t.Parallel()
 

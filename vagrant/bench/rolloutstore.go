@@ -50,6 +50,7 @@ func (w *world) rolloutInStore(ctx context.Context) float64 {
 	log.SetOutput(io.Discard)
 
 	secrets := stored.NewSecrets(secret.NewRing(secret.NewKey()), nil)
+
 	store := must(stored.Open(ctx, client, []record.Any{&rollout.Kind}, secrets, log, stored.StaleAfter))
 	defer store.Close()
 
