@@ -34,7 +34,7 @@ func TestMarkHidesThePast(t *testing.T) {
 	s := begin(t)
 	s.report("a")
 
-	for _, value := range []string{"first-1234", "second-1234"} {
+	for _, value := range []string{"first-8f3k2q", "second-8f3k2q"} {
 		s.must(second(s.Client.PatchVars(s.ctx(), client.ScopeGlobal, api.Vars{"pin": value, "note": value[:5]})))
 		s.must(second(s.Client.PatchVars(s.ctx(), client.ScopeNode("a-1"), api.Vars{"pin": "node-" + value})))
 	}
@@ -46,7 +46,7 @@ func TestMarkHidesThePast(t *testing.T) {
 		t.Helper()
 
 		for _, path := range paths {
-			if code, text := s.get(path); code != 200 || strings.Contains(text, "1234") {
+			if code, text := s.get(path); code != 200 || strings.Contains(text, "8f3k2q") {
 				t.Errorf("%s: %s: %d %s", when, path, code, text)
 			}
 		}
@@ -64,8 +64,8 @@ func TestMarkHidesThePast(t *testing.T) {
 		scope client.Scope
 		want  string
 	}{
-		state.ScopeGlobal: {client.ScopeGlobal, "first-1234"},
-		"node/a-1":        {client.ScopeNode("a-1"), "node-first-1234"},
+		state.ScopeGlobal: {client.ScopeGlobal, "first-8f3k2q"},
+		"node/a-1":        {client.ScopeNode("a-1"), "node-first-8f3k2q"},
 	} {
 		s.must(second(s.Client.UndoVars(s.ctx(), c.scope, s.firstRevision(c.scope))))
 
@@ -87,25 +87,25 @@ func TestMarkAgain(t *testing.T) {
 	s.report("a")
 
 	node := client.ScopeNode("a-1")
-	s.setSecret("pin", "first-1234")
+	s.setSecret("pin", "first-8f3k2q")
 	s.encrypted()
 	s.must(second(s.Client.PatchVars(s.ctx(), client.ScopeGlobal, api.Vars{"pin": nil})))
-	s.must(second(s.Client.PatchVars(s.ctx(), node, api.Vars{"pin": "second-1234"})))
-	s.setSecret("pin", "third-1234")
+	s.must(second(s.Client.PatchVars(s.ctx(), node, api.Vars{"pin": "second-8f3k2q"})))
+	s.setSecret("pin", "third-8f3k2q")
 	s.encrypted()
 
 	for _, path := range []string{"/v1/vars/nodes/a-1", "/v1/vars/nodes/a-1/history"} {
-		if code, text := s.get(path); code != 200 || strings.Contains(text, "1234") {
+		if code, text := s.get(path); code != 200 || strings.Contains(text, "8f3k2q") {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
 
-	_, err := s.Client.PatchConfig(s.ctx(), map[string]any{"vars": map[string]any{"pin": "fourth-1234", "x": "y"}})
+	_, err := s.Client.PatchConfig(s.ctx(), map[string]any{"vars": map[string]any{"pin": "fourth-8f3k2q", "x": "y"}})
 	s.must(err)
 	s.encrypted()
 
 	code, text := s.get("/v1/config")
-	if code != 200 || strings.Contains(text, "1234") || !strings.Contains(text, `"y"`) {
+	if code != 200 || strings.Contains(text, "8f3k2q") || !strings.Contains(text, `"y"`) {
 		t.Errorf("the settings: %d %s", code, text)
 	}
 }
