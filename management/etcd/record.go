@@ -49,17 +49,3 @@ func convertSlice[A, B any](from []A, convert func(A) B) []B {
 
 	return to
 }
-
-// convertMap converts each value. It returns nil for nil.
-func convertMap[K comparable, A, B any](from map[K]A, convert func(A) B) map[K]B {
-	if from == nil {
-		return nil
-	}
-
-	to := make(map[K]B, len(from))
-	for k, a := range from {
-		to[k] = convert(a)
-	}
-
-	return to
-}

@@ -80,17 +80,6 @@ func errConflict() error {
 		Do("read it again and repeat")
 }
 
-// commitUnchanged writes one key if it did not change after the revision; 0 skips
-// that check.
-func (s *Store) commitUnchanged(ctx context.Context, key string, revision int64, op clientv3.Op) (int64, error) {
-	ops := etcd.Ops{Then: []clientv3.Op{op}}
-	if revision > 0 {
-		ops.If = []clientv3.Cmp{unchanged(key, revision)}
-	}
-
-	return s.commit(ctx, ops)
-}
-
 // unchanged is the condition that a key did not change after the revision.
 func unchanged(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "<", revision+1)
