@@ -3,9 +3,11 @@
 package control_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,9 +20,9 @@ import (
 	"github.com/contiv/cluster/management/control"
 )
 
-// site is what a loop of a test sees and leaves. Only its round writes it, and the test reads
-// it when the bubble rests.
+// site is what a loop of a test sees and leaves.
 type site struct {
+	mu      sync.Mutex // held by the loop and by the test in turns
 	began   time.Time
 	rounds  []time.Duration // the times of the rounds
 	begins  int
@@ -45,22 +47,17 @@ func start(t *testing.T, o control.Options, fail error) (*site, *control.Loop) {
 	logger, s.log = test.NewNullLogger()
 
 	o.Name, o.Trouble, o.Logger, o.Duty = "test", "the test fails; retrying", logger, s.duty.Load
-	o.Changed = func() <-chan struct{} { return s.changed }
-	o.Begin = func(context.Context) error { s.begins++; return nil }
-	o.Round = func(ctx context.Context) (control.Next, error) {
-		s.rounds = append(s.rounds, time.Since(s.began))
+	o.Changed = func() <-chan struct{} {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 
-		if s.blocks != nil {
-			select {
-			case <-s.blocks:
-			case <-ctx.Done():
-				s.cut++
-				return s.next, ctx.Err()
-			}
-		}
-
-		return s.next, s.fail
+		return s.changed
 	}
+	o.Begin = func(context.Context) error {
+		s.do(func() { s.begins++ })
+		return nil
+	}
+	o.Round = s.round
 
 	l := control.New(o)
 	l.Start(t.Context())
@@ -69,16 +66,56 @@ func start(t *testing.T, o control.Options, fail error) (*site, *control.Loop) {
 	return s, l
 }
 
+// do reads or writes the site.
+func (s *site) do(act func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	act()
+}
+
+func (s *site) round(ctx context.Context) (control.Next, error) {
+	var blocks chan struct{}
+
+	s.do(func() { s.rounds, blocks = append(s.rounds, time.Since(s.began)), s.blocks })
+
+	if blocks != nil {
+		select {
+		case <-blocks:
+		case <-ctx.Done():
+			s.do(func() { s.cut++ })
+		}
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.next, cmp.Or(ctx.Err(), s.fail)
+}
+
 // change makes a newer view.
 func (s *site) change() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
 	former := s.changed
 	s.changed = make(chan struct{})
 	close(former)
 }
 
+func (s *site) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return len(s.rounds)
+}
+
 func (s *site) expect(t *testing.T, want ...time.Duration) {
 	t.Helper()
 	synctest.Wait()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
 	if !slices.Equal(s.rounds, want) {
 		t.Fatalf("rounds at %v, not at %v", s.rounds, want)
@@ -95,7 +132,7 @@ func TestWaking(t *testing.T) {
 		s, l := start(t, control.Options{Pace: 5 * second, Every: 60 * second}, nil)
 		s.expect(t, 0)
 
-		s.next.At = s.began.Add(20 * second)
+		s.do(func() { s.next.At = s.began.Add(20 * second) })
 
 		for range 3 {
 			time.Sleep(second)
@@ -112,7 +149,7 @@ func TestWaking(t *testing.T) {
 		l.Kick()
 		s.expect(t, 0, 5*second, 19*second)
 
-		s.next.At = time.Time{}
+		s.do(func() { s.next.At = time.Time{} })
 
 		time.Sleep(6 * second)
 		s.expect(t, 0, 5*second, 19*second, 24*second)
@@ -131,7 +168,8 @@ func TestAwait(t *testing.T) {
 		s, l := start(t, control.Options{}, nil)
 		s.expect(t, 0)
 
-		s.blocks = make(chan struct{})
+		blocks := make(chan struct{})
+		s.do(func() { s.blocks = blocks })
 		l.Kick()
 		synctest.Wait()
 
@@ -140,14 +178,14 @@ func TestAwait(t *testing.T) {
 		go func() { l.Await(t.Context()); ended.Store(true) }()
 
 		synctest.Wait()
-		s.blocks <- struct{}{}
+		blocks <- struct{}{}
 		synctest.Wait()
 
 		if ended.Load() {
 			t.Error("a round that had begun before ended the wait")
 		}
 
-		s.blocks <- struct{}{}
+		blocks <- struct{}{}
 		synctest.Wait()
 
 		if !ended.Load() {
@@ -171,7 +209,7 @@ func TestDuty(t *testing.T) {
 		s, l := start(t, control.Options{Every: 10 * second}, nil)
 		s.expect(t, 0)
 
-		s.blocks = make(chan struct{})
+		s.do(func() { s.blocks = make(chan struct{}) })
 		time.Sleep(15 * second)
 		s.expect(t, 0, 10*second)
 
@@ -181,18 +219,23 @@ func TestDuty(t *testing.T) {
 		l.Kick()
 		s.expect(t, 0, 10*second)
 
+		s.mu.Lock()
+
 		if status := l.Status(); s.cut != 1 || s.begins != 1 || status.OnDuty || status.Failures > 0 {
 			t.Errorf("%d rounds were cut, and the memory was read %d times: %+v", s.cut, s.begins, status)
 		}
 
 		s.blocks = nil
+		s.mu.Unlock()
 		s.duty.Store(true)
 		time.Sleep(2 * second)
 		synctest.Wait()
 
-		if len(s.rounds) != 3 || s.begins != 2 {
-			t.Errorf("the memory was read %d times", s.begins)
-		}
+		s.do(func() {
+			if len(s.rounds) != 3 || s.begins != 2 {
+				t.Errorf("the memory was read %d times", s.begins)
+			}
+		})
 
 		// Also between two rounds.
 		s.duty.Store(false)
@@ -201,9 +244,11 @@ func TestDuty(t *testing.T) {
 		time.Sleep(2 * second)
 		synctest.Wait()
 
-		if s.begins != 3 {
-			t.Errorf("the memory was read %d times", s.begins)
-		}
+		s.do(func() {
+			if s.begins != 3 {
+				t.Errorf("the memory was read %d times", s.begins)
+			}
+		})
 
 		l.Stop()
 	})
@@ -222,25 +267,26 @@ func TestFailures(t *testing.T) {
 		}
 
 		// After about 10, 20, 40 and 80 s.
-		if n := len(s.rounds); n != 5 {
-			t.Errorf("%d rounds in 200 s: %v", n, s.rounds)
+		rounds := s.count()
+		if rounds != 5 {
+			t.Errorf("%d rounds in 200 s", rounds)
 		}
 
-		rounds, failures := len(s.rounds), l.Status().Failures
+		failures := l.Status().Failures
 
-		s.fail = inventory.Errorf(inventory.KindConflict, "overtaken")
+		s.do(func() { s.fail = inventory.Errorf(inventory.KindConflict, "overtaken") })
 		l.Kick()
 		synctest.Wait()
 
-		if status := l.Status(); len(s.rounds) != rounds+1 || status.Failures != failures || status.Failure != "" {
+		if status := l.Status(); s.count() != rounds+1 || status.Failures != failures || status.Failure != "" {
 			t.Errorf("a conflict counts as a failure: %+v", status)
 		}
 
-		s.fail = errors.New("no store")
+		s.do(func() { s.fail = errors.New("no store") })
 		s.change()
 		synctest.Wait()
 
-		s.fail = errors.New("no quorum")
+		s.do(func() { s.fail = errors.New("no quorum") })
 		l.Kick()
 		synctest.Wait()
 
