@@ -80,7 +80,7 @@ func TestOutdated(t *testing.T) {
 	w.sh("host3", "grep -q of-the-group /etc/systemtest")
 
 	w.ctl("vars", "set", "--node", w.name("host2"), "--secret", "note=a-secret")
-	w.wantOutdated("a secret of a node", "host2")
+	w.wantOutdated("a secret of a master, which the workers see", "host2", "host3")
 	w.do("nodes", "apply", "-l", "outdated=true")
 	w.wantOutdated("after apply of what is outdated")
 
