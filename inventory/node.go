@@ -12,104 +12,104 @@ import (
 
 // Node is the record of one host.
 type Node struct {
-	Name   string // LABEL-SERIAL
-	Label  string // as reported by its agent
-	Serial string // as reported by its agent
-	Addr   string // the address for Ansible: IPv4, IPv6 or a host name
+	Name   string `json:"name"`   // LABEL-SERIAL
+	Label  string `json:"label"`  // as reported by its agent
+	Serial string `json:"serial"` // as reported by its agent
+	Addr   string `json:"addr"`   // the address for Ansible: IPv4, IPv6 or a host name
 
-	Status     Status
-	PrevStatus Status
-	State      State
-	PrevState  State
+	Status     Status `json:"status"`
+	PrevStatus Status `json:"prev_status,omitempty"`
+	State      State  `json:"state"`
+	PrevState  State  `json:"prev_state,omitempty"`
 
 	// Group is the host group of a commissioned node, the target group during a
 	// commission, and the last group of a Quarantined node. Empty otherwise.
-	Group string
+	Group string `json:"group,omitempty"`
 	// Residue names groups with configuration left on the node after a failed
 	// cleanup.
-	Residue []string
+	Residue []string `json:"residue,omitempty"`
 	// Applied is the id of the job that configured the node; empty if nothing is
 	// applied, or if a failure left that unknown.
-	Applied string
+	Applied string `json:"applied,omitempty"`
 	// Configured is the configuration of that job; nil if it is unknown, or not recorded.
-	Configured *Configured
+	Configured *Configured `json:"configured,omitempty"`
 	// Cleaned: a job has begun to remove the configuration of the node in service, and none
 	// was applied whole since. It has its group, and does not serve.
-	Cleaned bool
+	Cleaned bool `json:"cleaned,omitempty"`
 	// Playbooks are the digests of the playbooks that configured the node, by each
 	// group that it carries. A group without an entry was configured before there
 	// was a record of it.
-	Playbooks map[string]string
+	Playbooks map[string]string `json:"playbooks,omitempty"`
 	// LastError is the error of the last verb. The next verb clears it.
-	LastError string
+	LastError string `json:"last_error,omitempty"`
 	// Verification is the last verdict on a node in service, or nil. A verb that may have changed the host
 	// clears it.
-	Verification *Verdict
+	Verification *Verdict `json:"verification,omitempty"`
 
-	Job  string // id of the job that holds the node
-	Verb Verb   // the verb of that job
+	Job  string `json:"job,omitempty"`  // id of the job that holds the node
+	Verb Verb   `json:"verb,omitempty"` // the verb of that job
 	// Before is the node before that job reserved it. Until the job commits its
 	// reservation (it is still Queued) the reservation counts as absent and
 	// Unreserved returns the node as it stands.
-	Before *Before
+	Before *Before `json:"before,omitempty"`
 
 	// Labels are set by operators, for selectors; see Relabel. Verbs keep them.
-	Labels map[string]string
+	Labels map[string]string `json:"labels,omitempty"`
 
 	// Seen is the latest report of each observer: true for alive.
-	Seen map[string]bool
+	Seen map[string]bool `json:"seen,omitempty"`
 	// Sightings are what the observers say that see the node alive.
-	Sightings map[string]Sighting
+	Sightings map[string]Sighting `json:"sightings,omitempty"`
 	// Duplicates are the other addresses in Sightings, without those that are set aside:
 	// of other live members with the same identity, or where another observer sees the
 	// node. With any, every job refuses the node.
-	Duplicates []string
+	Duplicates []string `json:"duplicates,omitempty"`
 	// SetAside are addresses in Sightings that an operator has found not to be this node's.
 	// Each is dropped when nobody claims it any more, and all when the node moves.
-	SetAside []string
+	SetAside []string `json:"set_aside,omitempty"`
 	// AnnouncedFrom is the address of its member in the gossip, if that announces an
 	// address other than its own. Only the ssh host key can tell who is at Addr.
-	AnnouncedFrom string
+	AnnouncedFrom string `json:"announced_from,omitempty"`
 	// HostKeys are the ssh host keys recorded at the first contact, each in the
 	// format of known_hosts without the host field ("ssh-ed25519 AAAA…").
-	HostKeys []string
+	HostKeys []string `json:"host_keys,omitempty"`
 
-	Presence Presence // the evidence on its absences
+	Presence Presence `json:"presence,omitzero"` // the evidence on its absences
 
-	Entries uint64 // history entries so far, pruned ones included
-	Created time.Time
-	Updated time.Time
-	Actor   string // of the newest history entry
+	Entries uint64    `json:"entries"` // history entries so far, pruned ones included
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
+	Actor   string    `json:"actor,omitempty"` // of the newest history entry
 
 	// Revision is the store's revision of this record; it is not part of the record.
-	Revision int64
+	Revision int64 `json:"-"`
 }
 
 // Before is the part of a node that a reservation changes.
 type Before struct {
-	Status     Status
-	PrevStatus Status
-	Group      string
-	LastError  string
-	Applied    string
-	Residue    []string
-	Entries    uint64
+	Status     Status   `json:"status"`
+	PrevStatus Status   `json:"prev_status,omitempty"`
+	Group      string   `json:"group,omitempty"`
+	LastError  string   `json:"last_error,omitempty"`
+	Applied    string   `json:"applied,omitempty"`
+	Residue    []string `json:"residue,omitempty"`
+	Entries    uint64   `json:"entries"`
 }
 
 // HistoryEntry is one transition, or one change of state, in a node's history.
 type HistoryEntry struct {
-	Seq    uint64 // increases from 1; a withdrawn reservation leaves a gap
-	Time   time.Time
-	Verb   Verb
-	From   Status
-	To     Status
-	State  State // the state after the change
-	Group  string
-	Actor  string
-	Job    string
-	Reason string
+	Seq    uint64    `json:"seq"` // increases from 1; a withdrawn reservation leaves a gap
+	Time   time.Time `json:"time"`
+	Verb   Verb      `json:"verb"`
+	From   Status    `json:"from,omitempty"`
+	To     Status    `json:"to"`
+	State  State     `json:"state"` // the state after the change
+	Group  string    `json:"group,omitempty"`
+	Actor  string    `json:"actor,omitempty"`
+	Job    string    `json:"job,omitempty"`
+	Reason string    `json:"reason,omitempty"`
 	// Read is the revision of the record on which the transition was decided.
-	Read int64
+	Read int64 `json:"read_revision,omitempty"`
 }
 
 // HistoryLimit is the number of history entries kept per node.

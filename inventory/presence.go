@@ -16,35 +16,35 @@ const MaxReturns = 10
 
 // Presence is the evidence on the absences of a host.
 type Presence struct {
-	Since time.Time // of the state
-	Lost  time.Time // the start of the newest absence; zero: none
+	Since time.Time `json:"since,omitzero"` // of the state
+	Lost  time.Time `json:"lost,omitzero"`  // the start of the newest absence; zero: none
 	// Returns are the times of the newest returns, the oldest first; MaxReturns at most.
-	Returns []time.Time
+	Returns []time.Time `json:"returns,omitempty"`
 	// Handled is the newest return on which automation has decided.
-	Handled time.Time
+	Handled time.Time `json:"handled,omitzero"`
 	// Fenced is since when the node is Quarantined, if it is; zero: not known.
-	Fenced time.Time
+	Fenced time.Time `json:"fenced,omitzero"`
 	// Boot is the boot id from before the newest absence; empty: unknown.
-	Boot string
+	Boot string `json:"boot,omitempty"`
 	// Away is the newest attempt over ssh in the newest absence: the second opinion.
-	Away Contact
+	Away Contact `json:"away,omitzero"`
 	// Back is the newest attempt over ssh while the host was Discovered.
-	Back Contact
+	Back Contact `json:"back,omitzero"`
 }
 
 // Contact is the result of one attempt to reach a host over ssh. The zero value is none.
 type Contact struct {
-	Time    time.Time
-	Reached bool
-	Reason  string // why the host was not reached
+	Time    time.Time `json:"time,omitzero"`
+	Reached bool      `json:"reached,omitempty"`
+	Reason  string    `json:"reason,omitempty"` // why the host was not reached
 	// Silent: the network had no sign of the host. Without it, a host that was not reached
 	// may be up, or the attempt failed on the way.
-	Silent bool
+	Silent bool `json:"silent,omitempty"`
 	// Foreign: a host answered with another ssh host key than the recorded one.
-	Foreign bool
-	Boot    string    // the boot id of the kernel; empty: not read
-	Booted  time.Time // the time of the boot, by the uptime; zero: not read
-	Agent   time.Time // the start of the agent; zero: not read
+	Foreign bool      `json:"foreign,omitempty"`
+	Boot    string    `json:"boot,omitempty"`  // the boot id of the kernel; empty: not read
+	Booted  time.Time `json:"booted,omitzero"` // the time of the boot, by the uptime; zero: not read
+	Agent   time.Time `json:"agent,omitzero"`  // the start of the agent; zero: not read
 }
 
 // Returned returns the time of the newest return; zero: none.

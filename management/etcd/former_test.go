@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
@@ -121,15 +119,9 @@ func TestFormerRecordsKeepEveryField(t *testing.T) {
 
 		switch kind {
 		case "nodes":
-			n, e := decodeNode(name, &mvccpb.KeyValue{Value: value})
-			must(t, e)
-
-			again, err = json.Marshal(newNodeRecord(*n))
+			again, err = storedAgain(&state.Nodes, name, value)
 		case "jobs":
-			j, e := decodeJob(name, &mvccpb.KeyValue{Value: value})
-			must(t, e)
-
-			again, err = json.Marshal(j)
+			again, err = storedAgain(&job.Kind, name, value)
 		case "tokens":
 			again, err = storedAgain(&access.TokenKind, name, value)
 		case "plans":

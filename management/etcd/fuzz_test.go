@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 )
 
@@ -30,7 +31,7 @@ func FuzzRecord(f *testing.F) {
 		key := kinds[int(kind)%len(kinds)] + "/" + name
 		_ = decodable(testKinds, key, &mvccpb.KeyValue{Value: value})
 
-		j, err := decodeJob(name, &mvccpb.KeyValue{Value: value})
+		j, err := job.Kind.Decode(name, value, 0)
 		if err != nil {
 			return
 		}
@@ -39,17 +40,17 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("the key of %q has the job %q", name, j.ID)
 		}
 
-		put, err := encodeJob(j)
+		put, err := job.Kind.Encode(j)
 		if err != nil {
 			t.Fatalf("%q: %v", value, err)
 		}
 
-		again, err := decodeJob(name, &mvccpb.KeyValue{Value: put})
+		again, err := job.Kind.Decode(name, put, 0)
 		if err != nil {
 			t.Fatalf("%q was stored as %q: %v", value, put, err)
 		}
 
-		if second, err := encodeJob(again); err != nil || !bytes.Equal(put, second) {
+		if second, err := job.Kind.Encode(again); err != nil || !bytes.Equal(put, second) {
 			t.Fatalf("%q was stored as %q, and then as %q, %v", value, put, second, err)
 		}
 	})

@@ -5,30 +5,11 @@ package etcd
 import (
 	"context"
 	"slices"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory"
 )
-
-// historyRecord is one entry of a node's history.
-type historyRecord struct {
-	Seq    uint64           `json:"seq"`
-	Time   time.Time        `json:"time"`
-	Verb   inventory.Verb   `json:"verb"`
-	From   inventory.Status `json:"from,omitempty"`
-	To     inventory.Status `json:"to"`
-	State  inventory.State  `json:"state"`
-	Group  string           `json:"group,omitempty"`
-	Actor  string           `json:"actor,omitempty"`
-	Job    string           `json:"job,omitempty"`
-	Reason string           `json:"reason,omitempty"`
-	Read   int64            `json:"read_revision,omitempty"`
-}
-
-func newHistoryRecord(e inventory.HistoryEntry) historyRecord { return historyRecord(e) }
-func (r historyRecord) entry() inventory.HistoryEntry         { return inventory.HistoryEntry(r) }
 
 // historyPrefix returns the prefix of all history entries of a node.
 func (s *Store) historyPrefix(node string) string { return s.key("/x/history/%s/", node) }
@@ -43,7 +24,7 @@ func (s *Store) historyKey(node string, seq uint64) string {
 func (s *Store) historyOps(node string, entries []inventory.HistoryEntry) ([]clientv3.Op, error) {
 	var ops []clientv3.Op
 	for _, e := range entries {
-		entry, err := put(s.historyKey(node, e.Seq), newHistoryRecord(e))
+		entry, err := put(s.historyKey(node, e.Seq), e)
 		if err != nil {
 			return nil, err
 		}
@@ -73,12 +54,12 @@ func (s *Store) History(ctx context.Context, node string, limit int) ([]inventor
 
 	entries := make([]inventory.HistoryEntry, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
-		record, err := decode[historyRecord](kv.Value)
+		e, err := decode[inventory.HistoryEntry](kv.Value)
 		if err != nil {
 			return nil, err
 		}
 
-		entries = append(entries, record.entry())
+		entries = append(entries, e)
 	}
 
 	// The filter needs the release of a job before its claim, so it runs newest first.

@@ -4,66 +4,21 @@ package etcd
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strconv"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/record"
 )
 
 func (s *Store) jobKey(id string) string { return s.key("/v/jobs/%s", id) }
 func (s *Store) seqKey() string          { return s.key("/v/seq") }
 
-// compressJobAt is the size of a job's record, in bytes, above which it is stored
-// compressed. With thousands of nodes it would exceed etcd's limit of a request.
-const compressJobAt = 64 << 10
-
 func (s *Store) putJob(j job.Job) (clientv3.Op, error) {
-	b, err := encodeJob(j)
+	b, err := job.Kind.Encode(&j)
 	return clientv3.OpPut(s.jobKey(j.ID), string(b)), err
-}
-
-// encodeJob returns the stored value of a job.
-func encodeJob(j job.Job) ([]byte, error) {
-	b, err := json.Marshal(j)
-	if len(b) > compressJobAt {
-		b = record.Compress(b)
-	}
-
-	return b, err
-}
-
-// decodeJob parses the record under the key of the job.
-func decodeJob(id string, kv *mvccpb.KeyValue) (job.Job, error) {
-	value := kv.Value
-
-	// A compressed record starts with its length. Below record.MaxExpanded, the first byte of a
-	// length is never '{'.
-	if len(value) > 0 && value[0] != '{' {
-		var err error
-		if value, err = record.Expand(value); err != nil {
-			return job.Job{}, err
-		}
-	}
-
-	j, err := decode[job.Job](value)
-	if err != nil {
-		return job.Job{}, err
-	}
-
-	if j.ID != id {
-		return job.Job{}, fmt.Errorf("the record names job %q", j.ID)
-	}
-
-	j.Revision = kv.ModRevision
-
-	return j, nil
 }
 
 // Accept stores a Queued job and its inputs under the number seq+1. It is

@@ -4,189 +4,16 @@ package etcd
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/state"
 )
-
-// nodeRecord is a node, or its reservation by a job (Before is set).
-type nodeRecord struct {
-	Name         string                `json:"name"`
-	Label        string                `json:"label"`
-	Serial       string                `json:"serial"`
-	Addr         string                `json:"addr"`
-	Status       inventory.Status      `json:"status"`
-	PrevStatus   inventory.Status      `json:"prev_status,omitempty"`
-	State        inventory.State       `json:"state"`
-	PrevState    inventory.State       `json:"prev_state,omitempty"`
-	Group        string                `json:"group,omitempty"`
-	Residue      []string              `json:"residue,omitempty"`
-	Applied      string                `json:"applied,omitempty"`
-	Configured   *inventory.Configured `json:"configured,omitempty"`
-	Cleaned      bool                  `json:"cleaned,omitempty"`
-	Playbooks    map[string]string     `json:"playbooks,omitempty"`
-	LastError    string                `json:"last_error,omitempty"`
-	Verification *inventory.Verdict    `json:"verification,omitempty"`
-	Job          string                `json:"job,omitempty"`
-	Verb         inventory.Verb        `json:"verb,omitempty"`
-	Before       *beforeRecord         `json:"before,omitempty"`
-	Labels       map[string]string     `json:"labels,omitempty"`
-	Seen         map[string]bool       `json:"seen,omitempty"`
-	Sightings    sightingRecords       `json:"sightings,omitempty"`
-	Duplicates   []string              `json:"duplicates,omitempty"`
-	SetAside     []string              `json:"set_aside,omitempty"`
-	From         string                `json:"announced_from,omitempty"`
-	HostKeys     []string              `json:"host_keys,omitempty"`
-	Presence     presenceRecord        `json:"presence,omitzero"`
-	Entries      uint64                `json:"entries"`
-	Created      time.Time             `json:"created"`
-	Updated      time.Time             `json:"updated"`
-	Actor        string                `json:"actor,omitempty"`
-}
-
-// sightingRecords are what observers say about a node, by observer.
-type sightingRecords map[string]sightingRecord
-
-type sightingRecord struct {
-	Addr   string    `json:"addr"`
-	Others []string  `json:"others,omitempty"`
-	Since  time.Time `json:"since,omitzero"`
-}
-
-func newSightingRecords(all map[string]inventory.Sighting) sightingRecords {
-	if len(all) == 0 {
-		return nil
-	}
-
-	records := sightingRecords{}
-	for observer, s := range all {
-		records[observer] = sightingRecord(s)
-	}
-
-	return records
-}
-
-func (all sightingRecords) sightings() map[string]inventory.Sighting {
-	if len(all) == 0 {
-		return nil
-	}
-
-	sightings := map[string]inventory.Sighting{}
-	for observer, r := range all {
-		sightings[observer] = inventory.Sighting(r)
-	}
-
-	return sightings
-}
-
-// beforeRecord holds the fields of a node that its reservation replaced.
-type beforeRecord struct {
-	Status     inventory.Status `json:"status"`
-	PrevStatus inventory.Status `json:"prev_status,omitempty"`
-	Group      string           `json:"group,omitempty"`
-	LastError  string           `json:"last_error,omitempty"`
-	Applied    string           `json:"applied,omitempty"`
-	Residue    []string         `json:"residue,omitempty"`
-	Entries    uint64           `json:"entries"`
-}
-
-func newNodeRecord(n inventory.Node) nodeRecord {
-	return nodeRecord{
-		Name:         n.Name,
-		Label:        n.Label,
-		Serial:       n.Serial,
-		Addr:         n.Addr,
-		Status:       n.Status,
-		PrevStatus:   n.PrevStatus,
-		State:        n.State,
-		PrevState:    n.PrevState,
-		Group:        n.Group,
-		Residue:      n.Residue,
-		Applied:      n.Applied,
-		Configured:   n.Configured,
-		Cleaned:      n.Cleaned,
-		Playbooks:    n.Playbooks,
-		LastError:    n.LastError,
-		Verification: n.Verification,
-		Job:          n.Job,
-		Verb:         n.Verb,
-		Before:       (*beforeRecord)(n.Before),
-		Labels:       n.Labels,
-		Seen:         n.Seen,
-		Sightings:    newSightingRecords(n.Sightings),
-		Duplicates:   n.Duplicates,
-		SetAside:     n.SetAside,
-		From:         n.AnnouncedFrom,
-		HostKeys:     n.HostKeys,
-		Presence:     newPresenceRecord(n.Presence),
-		Entries:      n.Entries,
-		Created:      n.Created,
-		Updated:      n.Updated,
-		Actor:        n.Actor,
-	}
-}
-
-// node returns the domain's node. It shares maps and slices with the record.
-func (r *nodeRecord) node(revision int64) *inventory.Node {
-	return &inventory.Node{
-		Name:          r.Name,
-		Label:         r.Label,
-		Serial:        r.Serial,
-		Addr:          r.Addr,
-		Status:        r.Status,
-		PrevStatus:    r.PrevStatus,
-		State:         r.State,
-		PrevState:     r.PrevState,
-		Group:         r.Group,
-		Residue:       r.Residue,
-		Applied:       r.Applied,
-		Configured:    r.Configured,
-		Cleaned:       r.Cleaned,
-		Playbooks:     r.Playbooks,
-		LastError:     r.LastError,
-		Verification:  r.Verification,
-		Job:           r.Job,
-		Verb:          r.Verb,
-		Before:        (*inventory.Before)(r.Before),
-		Labels:        r.Labels,
-		Seen:          r.Seen,
-		Sightings:     r.Sightings.sightings(),
-		Duplicates:    r.Duplicates,
-		SetAside:      r.SetAside,
-		AnnouncedFrom: r.From,
-		HostKeys:      r.HostKeys,
-		Presence:      r.Presence.presence(),
-		Entries:       r.Entries,
-		Created:       r.Created,
-		Updated:       r.Updated,
-		Actor:         r.Actor,
-		Revision:      revision,
-	}
-}
-
-// decodeNode parses the record under the key of the named node.
-func decodeNode(name string, kv *mvccpb.KeyValue) (*inventory.Node, error) {
-	record, err := decode[nodeRecord](kv.Value)
-	if err != nil {
-		return nil, err
-	}
-
-	// Snapshots are sorted by name; a wrong one would break every search.
-	if record.Name != name {
-		return nil, fmt.Errorf("the record names node %q", record.Name)
-	}
-
-	return record.node(kv.ModRevision), nil
-}
 
 func (s *Store) nodeKey(name string) string { return s.key("/v/nodes/%s", name) }
 
@@ -195,7 +22,7 @@ func (s *Store) nodeKey(name string) string { return s.key("/v/nodes/%s", name) 
 func (s *Store) putNodeOps(n inventory.Node, entries []inventory.HistoryEntry) (etcd.Ops, error) {
 	key := s.nodeKey(n.Name)
 
-	node, err := put(key, newNodeRecord(n))
+	node, err := put(key, n)
 	if err != nil {
 		return etcd.Ops{}, err
 	}

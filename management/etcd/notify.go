@@ -430,7 +430,7 @@ func nodeOf(name string, kv *mvccpb.KeyValue) (*inventory.Node, error) {
 		return nil, nil //nolint:nilnil // the record does not exist
 	}
 
-	return decodeNode(name, kv)
+	return state.Nodes.Decode(name, kv.Value, kv.ModRevision)
 }
 
 func jobOf(id string, kv *mvccpb.KeyValue) (*job.Job, error) {
@@ -438,9 +438,7 @@ func jobOf(id string, kv *mvccpb.KeyValue) (*job.Job, error) {
 		return nil, nil //nolint:nilnil // the record does not exist
 	}
 
-	j, err := decodeJob(id, kv)
-
-	return &j, err
+	return job.Kind.Decode(id, kv.Value, kv.ModRevision)
 }
 
 func rolloutOf(id string, kv *mvccpb.KeyValue) (*rollout.Record, error) {

@@ -185,7 +185,7 @@ func TestOwnWriteOnce(t *testing.T) {
 	v, _ := applier(t)
 
 	put := func(round int) clientv3.Op {
-		op, err := put("/p/v/nodes/n-1", nodeRecord{Name: "n-1", Addr: fmt.Sprint(round)})
+		op, err := put("/p/v/nodes/n-1", inventory.Node{Name: "n-1", Addr: fmt.Sprint(round)})
 		must(t, err)
 
 		return op
@@ -236,7 +236,7 @@ func TestOwnWriteElsewhere(t *testing.T) {
 
 	v, _ := applier(t)
 
-	node, err := put("/p/v/nodes/n-1", nodeRecord{Name: "n-1"})
+	node, err := put("/p/v/nodes/n-1", inventory.Node{Name: "n-1"})
 	must(t, err)
 
 	before, changed := v.current(), v.changed

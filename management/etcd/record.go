@@ -10,9 +10,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Records that are no kinds have types of this package with the JSON names in etcd, and
-// a conversion to and from its domain type. A rename in the domain therefore cannot
-// change the stored format. TestRecordsMatchDomain compares the fields of both.
+// Domain types carry the JSON names of their stored form. A record with another shape has a type of
+// this package, and a conversion to and from its domain type. TestRecordsMatchDomain compares the
+// fields of both.
 
 // key returns a key below the configured prefix.
 func (s *Store) key(format string, args ...any) string {

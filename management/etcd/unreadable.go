@@ -32,8 +32,8 @@ type Unreadable struct {
 // decoders decode the value of a key by the first two parts of the key, and report
 // only whether that succeeds. name is the rest of the key.
 var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
-	"v/nodes":      func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeNode(name, kv)) },
-	"v/jobs":       func(name string, kv *mvccpb.KeyValue) error { return errorOf(decodeJob(name, kv)) },
+	"v/nodes":      func(name string, kv *mvccpb.KeyValue) error { return state.Nodes.Check(name, kv.Value) },
+	"v/jobs":       func(name string, kv *mvccpb.KeyValue) error { return job.Kind.Check(name, kv.Value) },
 	"v/vars":       decodes[variablesRecord],
 	"v/checksum":   decodes[variablesRecord],
 	"v/overlay":    decodes[overlayRecord],
@@ -41,7 +41,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/holder":     decodes[state.Instance],
 	"v/owners":     decodes[ownerRecord],
 	"v/seq":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
-	"x/history":    decodes[historyRecord],
+	"x/history":    decodes[inventory.HistoryEntry],
 	"x/vars":       decodes[variablesChangeRecord],
 	"x/results":    decodes[resultRecord],
 	"x/inputs":     func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeInputs(kv)) },
@@ -278,7 +278,7 @@ func (s *Store) unknownTombstone(ctx context.Context, name string) (clientv3.Op,
 	}
 
 	for _, kv := range resp.Kvs {
-		e, err := decode[historyRecord](kv.Value)
+		e, err := decode[inventory.HistoryEntry](kv.Value)
 		if err == nil && e.Group != "" && !slices.Contains(t.Residue, e.Group) {
 			t.Residue = append(t.Residue, e.Group)
 		}
@@ -302,7 +302,7 @@ func (s *Store) removeJob(ctx context.Context, id string) ([]etcd.Ops, error) {
 
 	var parts []etcd.Ops
 	for _, kv := range resp.Kvs {
-		n, err := decodeNode(strings.TrimPrefix(string(kv.Key), prefix), kv)
+		n, err := state.Nodes.Decode(strings.TrimPrefix(string(kv.Key), prefix), kv.Value, kv.ModRevision)
 		if err != nil || n.Job != id || n.Before == nil {
 			continue
 		}

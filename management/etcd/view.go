@@ -407,7 +407,7 @@ func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 	var n *inventory.Node
 	if !deleted {
 		var err error
-		if n, err = decodeNode(name, kv); err != nil {
+		if n, err = state.Nodes.Decode(name, kv.Value, kv.ModRevision); err != nil {
 			return err
 		}
 	}
@@ -428,15 +428,15 @@ func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 
 func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 	var (
-		j   job.Job
+		j   *job.Job
 		err error
 	)
 	if !deleted {
-		j, err = decodeJob(id, kv)
+		j, err = job.Kind.Decode(id, kv.Value, kv.ModRevision)
 	}
 
 	// The old effective nodes are needed, so this comes before the new record.
-	v.markReserved(id, err != nil || j.Status == job.Running)
+	v.markReserved(id, err != nil || j != nil && j.Status == job.Running)
 
 	if err != nil {
 		return err
@@ -450,7 +450,7 @@ func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
 		return nil
 	}
 
-	v.jobs[id] = j
+	v.jobs[id] = *j
 
 	return nil
 }

@@ -64,5 +64,13 @@ var Tombstones = record.Kind[inventory.Tombstone]{
 	Key:  func(t *inventory.Tombstone) string { return t.Name },
 }
 
+// Nodes are the stored nodes, with reservations that are not committed.
+var Nodes = record.Kind[inventory.Node]{
+	Name:   "nodes",
+	Key:    func(n *inventory.Node) string { return n.Name },
+	At:     func(n *inventory.Node, revision int64) { n.Revision = revision },
+	ByNode: true,
+}
+
 // Kinds are the kinds of this package.
 var Kinds = []record.Any{&Instances, &InstancePlaybooks, &Connections, &Tombstones, &Memory}

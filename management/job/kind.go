@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"encoding/json"
+
+	"github.com/contiv/cluster/management/record"
+)
+
+// Kind are the stored jobs.
+var Kind = record.Kind[Job]{
+	Name:  "jobs",
+	Key:   func(j *Job) string { return j.ID },
+	At:    func(j *Job, revision int64) { j.Revision = revision },
+	Codec: codec{},
+}
+
+// compressAt is the size of a job's record, in bytes, above which it is stored
+// compressed. With thousands of nodes it would exceed etcd's limit of a request.
+const compressAt = 64 << 10
+
+// codec is the codec of jobs.
+type codec struct{}
+
+func (codec) Encode(j *Job) ([]byte, error) {
+	b, err := json.Marshal(j)
+	if len(b) > compressAt {
+		b = record.Compress(b)
+	}
+
+	return b, err
+}
+
+func (codec) Decode(key string, value []byte) (*Job, error) {
+	// A compressed record starts with its length. Below record.MaxExpanded, the first byte of a
+	// length is never '{'.
+	if len(value) > 0 && value[0] != '{' {
+		return record.Compressed[Job]{}.Decode(key, value)
+	}
+
+	j := new(Job)
+
+	return j, json.Unmarshal(value, j)
+}
