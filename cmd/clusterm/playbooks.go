@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/daemon"
+	"github.com/contiv/cluster/management/step/playbook/program"
 )
 
 // errPlaybooks ends a check that found errors, which it has printed.
@@ -55,7 +56,7 @@ func exportPlaybooksCommand() *cli.Command {
 				return err
 			}
 
-			files, err := daemon.ExportPlaybooks(folder, c.Bool("force"))
+			files, err := program.Export(folder, c.Bool("force"))
 			if err != nil {
 				return err
 			}
@@ -127,7 +128,7 @@ func checkPlaybooks(ctx context.Context, c *cli.Command) error {
 
 // printPlaybooks prints a report for people, in lines that fit a terminal of the width;
 // 0: whole lines.
-func printPlaybooks(w io.Writer, r daemon.PlaybookReport, width int) error {
+func printPlaybooks(w io.Writer, r program.Report, width int) error {
 	var b strings.Builder
 
 	for _, p := range r.Playbooks {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/contiv/cluster/management/daemon"
+	"github.com/contiv/cluster/management/step/playbook/program"
 )
 
 // TestHelpFits prints the help of every command for a terminal of 80 columns.
@@ -75,14 +75,14 @@ func TestFoldHelp(t *testing.T) {
 func TestPrintPlaybooks(t *testing.T) {
 	t.Parallel()
 
-	r := daemon.PlaybookReport{
-		Playbooks: []daemon.CheckedPlaybook{
-			{File: "site.yml", Plays: []daemon.CheckedPlay{{Name: "Nodes", Groups: []string{"web"}}}},
+	r := program.Report{
+		Playbooks: []program.CheckedPlaybook{
+			{File: "site.yml", Plays: []program.CheckedPlay{{Name: "Nodes", Groups: []string{"web"}}}},
 			{File: "cleanup.yml", Missing: true},
 			{File: "rolling-upgrade.yml", Broken: true},
 		},
-		Groups: []daemon.CheckedGroup{{Name: "web", Playbooks: []string{"site.yml"}}},
-		Problems: []daemon.PlaybookProblem{
+		Groups: []program.CheckedGroup{{Name: "web", Playbooks: []string{"site.yml"}}},
+		Problems: []program.Problem{
 			{Severity: "error", File: "cleanup.yml", Message: "it is missing", Remedy: "add it"},
 			{
 				Severity: "error",

@@ -5,13 +5,12 @@ package daemon
 import (
 	"context"
 
-	"github.com/contiv/cluster/configuration/ansible"
-	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/step/playbook/program"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
@@ -67,13 +66,11 @@ func CheckReload(
 }
 
 // adapters implements setting.Adapters.
-type adapters struct {
-	temp string // folder for temporary files, made if it is missing; "": that of the system
-}
+type adapters struct{ program.Checks }
 
 // CheckSections refuses invalid values of the sections gossip, etcd and repository.
 func (adapters) CheckSections(gossip setting.Gossip, section setting.Etcd, r setting.Repository) error {
-	if err := checkRepositorySection(r); err != nil {
+	if err := program.CheckSection(r); err != nil {
 		return err
 	}
 
@@ -86,49 +83,6 @@ func (adapters) CheckSections(gossip setting.Gossip, section setting.Etcd, r set
 	}
 
 	return nil
-}
-
-// CheckAnsible refuses an ansible-playbook that is missing or too old.
-func (adapters) CheckAnsible(ctx context.Context, path string) error {
-	_, err := ansible.Check(ctx, path)
-	return err
-}
-
-// CheckOwner refuses a folder that others than root may change.
-func (adapters) CheckOwner(dir string) error {
-	_, err := repository.CheckOwned(dir)
-	return err
-}
-
-// CheckPlaybooks refuses a folder that `clusterm playbooks check` finds an error in.
-func (a adapters) CheckPlaybooks(ctx context.Context, config setting.Config) error {
-	// Playbooks run as root: check the folder whose owner was checked.
-	folder, err := repository.CheckOwned(config.Playbooks)
-	if err != nil {
-		return err
-	}
-
-	c, done, err := newPlaybookCheck(ctx, config, folder, a.temp)
-	if err != nil {
-		return err
-	}
-	defer done()
-
-	if err := c.playbooks(ctx, c.parse); err != nil {
-		return err
-	}
-
-	if err := c.variables(ctx); err != nil {
-		return err
-	}
-
-	return c.err(config.Playbooks)
-}
-
-// CheckOwned refuses a file that is missing, or that others than root may change.
-func (adapters) CheckOwned(path string) error {
-	_, err := repository.CheckOwnedFile(path)
-	return err
 }
 
 // settingsAPI implements server.Settings: it converts values to their wire type.

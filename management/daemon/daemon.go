@@ -40,6 +40,7 @@ import (
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/step"
+	"github.com/contiv/cluster/management/step/playbook/program"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
@@ -120,8 +121,7 @@ type Daemon struct {
 	sshKey    *sshkey.Keeper
 	policies  *leader.Leader
 	rollouts  *rollouts.Leader
-	runner    *runner
-	playbooks *playbookNote
+	programs  *program.Runner
 	desired   *desired.Source
 
 	repository *repository.Keeper
@@ -130,6 +130,7 @@ type Daemon struct {
 	refresh      *control.Loop  // of the certificates
 	issuer       *oidc.Verifier // nil: no tokens of an issuer
 
+	metrics     metrics.Registry
 	instruments *instruments
 
 	mu       sync.Mutex // guards server, which a changed configuration may reach before it exists
@@ -163,7 +164,13 @@ func New(o Options) (*Daemon, error) {
 
 	// health and shutdownAPI derive their timeouts from it.
 	o.StaleAfter = cmp.Or(o.StaleAfter, store.StaleAfter)
-	d := &Daemon{opts: o, file: file, failed: make(chan error, 4), playbooks: newPlaybookNote(o)}
+	d := &Daemon{opts: o, file: file, failed: make(chan error, 4), metrics: metrics.NewRegistry()}
+	d.instruments = newInstruments(d.metrics, o.Version)
+	d.programs = program.New(program.Options{
+		DataDir: file.DataDir, Command: slices.Concat(o.Command, []string{"runner"}),
+		Config:  func() setting.Config { return d.settings.Current() },
+		Metrics: d.metrics, Logger: o.Logger, LookEvery: o.PlaybooksEvery,
+	})
 	d.apply(file.Config)
 
 	return d, nil
@@ -197,7 +204,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 
-	if err := d.openRunner(ctx); err != nil {
+	if err := d.programs.Open(ctx); err != nil {
 		return err
 	}
 
@@ -212,9 +219,12 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	}
 
 	d.openSSHKey()
-	d.openRepository()
+	d.trackRepository()
 	d.wireUseCases()
-	d.startPlaybooks(ctx)
+
+	// Before the API: without the note of the playbooks, no node would be outdated at first.
+	d.programs.Note.Begin(ctx, d.identity.ID, d.store)
+	d.onStop(d.programs.Note.Name, func(context.Context) error { d.programs.Note.Stop(); return nil })
 
 	// Before the API: its first answer carries the entity tag of this file.
 	d.settings.Start(ctx, d.identity.ID)
@@ -332,23 +342,13 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// openRunner opens the folders of playbooks and runs.
-func (d *Daemon) openRunner(ctx context.Context) (err error) {
-	d.runner, err = newRunner(ctx, runnerOptions{
-		dataDir: d.file.DataDir, command: slices.Concat(d.opts.Command, []string{"runner"}),
-		config: d.settings.Current, instruments: d.instruments, log: d.opts.Logger,
-	})
-
-	return err
-}
-
 // wireUseCases makes the use cases and the server, and starts none of them.
 func (d *Daemon) wireUseCases() {
 	log := d.opts.Logger
 	d.nodes = node.New(node.Options{
 		State:    d.store,
 		Store:    d.store,
-		Prober:   func(caller string) node.Prober { return d.runner.pinger.For(caller) },
+		Prober:   func(caller string) node.Prober { return d.programs.Pinger.For(caller) },
 		Settings: d.settings.Nodes,
 		Yield: func(ctx context.Context, who string, nodes []string) error {
 			return d.policies.Yield(ctx, who, nodes)
@@ -379,7 +379,7 @@ func (d *Daemon) wireUseCases() {
 		d.tokens.Trust(d.issuer)
 	}
 
-	d.instruments.registry.MustRegister(metrics.Snapshot(d.snapshot))
+	d.metrics.MustRegister(metrics.Snapshot(d.snapshot))
 
 	d.wireNotifier()
 
@@ -410,8 +410,8 @@ func (d *Daemon) wireUseCases() {
 		CertifiedCaller: d.certifiedCaller,
 		Certificates:    d.clients,
 		Tokens:          d.tokens,
-		Metrics:         d.instruments.handler(),
-		Registerer:      d.instruments.registry,
+		Metrics:         d.metrics.Handler(),
+		Registerer:      d.metrics,
 		Audit:           d.audit,
 		Secrets:         d.secrets,
 		Notifier:        d.notifier,
@@ -439,7 +439,7 @@ func (d *Daemon) apply(c setting.Config) {
 	}
 
 	// The folder may have changed.
-	d.playbooks.Kick()
+	d.programs.Note.Kick()
 
 	// secret_vars may have changed.
 	if d.secrets != nil {
@@ -507,7 +507,7 @@ func (d *Daemon) shutdownAPI(ctx context.Context) error {
 // long as the rest of the start, and no part waits for it.
 func (d *Daemon) checkRunner(ctx context.Context) {
 	d.background(ctx, "check of ansible-playbook", func(ctx context.Context) {
-		if err := d.runner.Check(ctx); err != nil && ctx.Err() == nil {
+		if err := d.programs.Check(ctx); err != nil && ctx.Err() == nil {
 			d.opts.Logger.WithError(err).Warn("no job can run yet")
 		}
 	})
@@ -591,7 +591,7 @@ func (d *Daemon) former(ctx context.Context) (names []string) {
 	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
 	defer cancel()
 
-	digest, err := d.runner.Pin(ctx)
+	digest, err := d.programs.Pin(ctx)
 	if err != nil {
 		d.opts.Logger.WithError(err).Warn("the nodes with other playbooks than the configured ones are unknown")
 		return nil

@@ -16,12 +16,18 @@ import (
 func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 	settings := func() step.Settings { return d.settings.Engine().Settings }
 	playbooks := playbook.New(playbook.Options{
-		State: d.store, Inputs: d.store, Runner: d.runner, Playbooks: d.runner, Content: d.runner, Sources: d.secrets,
-		Settings: settings, Logger: d.opts.Logger,
+		State:     d.store,
+		Inputs:    d.store,
+		Runner:    d.programs,
+		Playbooks: d.programs,
+		Content:   d.programs,
+		Sources:   d.secrets,
+		Settings:  settings,
+		Logger:    d.opts.Logger,
 	})
 	all := step.Executors{
 		job.StepPlaybook: playbooks,
-		job.StepProbe:    probe.New(probe.Options{State: d.store, Prober: d.runner.prober, Settings: settings}),
+		job.StepProbe:    probe.New(probe.Options{State: d.store, Prober: d.programs.Prober, Settings: settings}),
 		job.StepAppear: appear.New(appear.Options{
 			State: d.store, Store: d.store, Settings: settings, Keys: playbooks.HostKeys,
 		}),

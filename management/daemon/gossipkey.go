@@ -22,7 +22,7 @@ import (
 func (d *Daemon) openKeeper() (err error) {
 	d.gossipKey, err = gossipkey.New(gossipkey.Options{
 		State: d.store, Records: rotationFile(filepath.Join(d.file.DataDir, "gossip-rotation.json")),
-		Ring: d.gossip.ring, Pusher: keyPusher{&ansible.Prober{Dir: d.runner.temp, JumpKeys: d.runner.jumpKeys}},
+		Ring: d.gossip.ring, Pusher: keyPusher{d.programs.NewProber()},
 		Generate: serf.GenerateKey, Finish: d.finishRotation,
 		Settings: func() gossipkey.Settings {
 			s := d.settings.Nodes()

@@ -58,7 +58,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	warnings, spaceProblem := d.spaceHealth(ctx)
 	h.Warnings = append(h.Warnings, warnings...)
 
-	warning, unsafe := d.runner.templateHealth()
+	warning, unsafe := d.programs.TemplateHealth()
 	if warning != "" {
 		h.Warnings = append(h.Warnings, warning)
 	}
@@ -68,7 +68,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	check("records", unreadableRecords(v.Unreadable))
 	check("secrets", d.store.Secrets().Problem())
 	check("instance", d.alive())
-	check("ansible", errors.Join(d.runner.checkVersion(ctx), unsafe))
+	check("ansible", errors.Join(d.programs.CheckVersion(ctx), unsafe))
 	check("notifications", d.targets.problem())
 
 	if target, since := d.notifier.Failing(notifyPatience); target != "" {
@@ -274,7 +274,7 @@ func (d *Daemon) version(ctx context.Context) api.Version {
 	v := d.opts.Version
 	v.Go = runtime.Version()
 	v.Etcd, _, _ = d.etcd.Server()
-	v.Ansible, _ = d.runner.Version(ctx)
+	v.Ansible, _ = d.programs.Version(ctx)
 
 	return v
 }

@@ -3,17 +3,13 @@
 package daemon
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
@@ -26,7 +22,6 @@ import (
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
-	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // etcdTimeout limits the wait of a scrape for an endpoint of the store.
@@ -35,13 +30,6 @@ const etcdTimeout = time.Second
 // instruments count events as they happen. Metrics of the present state are read
 // by each scrape instead; see snapshot.
 type instruments struct {
-	registry *prometheus.Registry
-
-	processes                        prometheus.Gauge
-	starts, adoptions, cancellations prometheus.Counter
-	ends                             *prometheus.CounterVec
-	bytes, lines, truncated          *prometheus.CounterVec
-
 	jobsEnded   *prometheus.CounterVec
 	jobDuration *prometheus.HistogramVec
 
@@ -66,15 +54,6 @@ var jobCauses = []string{
 	string(job.CauseInternal),
 }
 
-var runCauses = []string{
-	succeeded,
-	string(job.CauseFailed),
-	string(job.CauseCancelled),
-	string(job.CauseDeadline),
-	string(job.CauseInterrupted),
-	string(job.CauseInternal),
-}
-
 var jobStatuses = []job.Status{
 	job.Queued,
 	job.Running,
@@ -93,43 +72,20 @@ func jobVerbs() []inventory.Verb {
 	return verbs
 }
 
-func newInstruments(v api.Version) *instruments {
-	m := &instruments{registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	counter := func(name string) *prometheus.CounterVec { return register(m, metrics.NewCounter(name)) }
-	m.processes = register(m, metrics.NewGauge("clusterm_runner_processes")).WithLabelValues()
-	m.starts = counter("clusterm_runner_starts_total").WithLabelValues()
-	m.adoptions = counter("clusterm_runner_adoptions_total").WithLabelValues()
-	m.cancellations = counter("clusterm_runner_cancellations_total").WithLabelValues()
-	m.ends = counter("clusterm_runner_ends_total")
-	m.bytes = counter("clusterm_runner_output_bytes_total")
-	m.lines = counter("clusterm_runner_output_lines_total")
-	m.truncated = counter("clusterm_runner_truncated_total")
-	m.jobsEnded = counter("clusterm_jobs_ended_total")
-	m.jobDuration = register(m, metrics.NewHistogram("clusterm_job_duration_seconds"))
-	m.decisions = counter("clusterm_policy_decisions_total")
-	m.roundTrip = register(m, metrics.NewHistogram("clusterm_etcd_round_trip_seconds")).WithLabelValues()
-	m.unanswered = counter("clusterm_etcd_unanswered_total").WithLabelValues()
-	m.upkeep = counter("clusterm_etcd_upkeep_total")
-	register(m, metrics.NewGauge("clusterm_build_info")).WithLabelValues(v.Version, v.Commit, runtime.Version()).Set(1)
+func newInstruments(r metrics.Registry, v api.Version) *instruments {
+	m := &instruments{
+		jobsEnded: r.Counter("clusterm_jobs_ended_total"), jobDuration: r.Histogram("clusterm_job_duration_seconds"),
+		decisions:  r.Counter("clusterm_policy_decisions_total"),
+		roundTrip:  r.Histogram("clusterm_etcd_round_trip_seconds").WithLabelValues(),
+		unanswered: r.Counter("clusterm_etcd_unanswered_total").WithLabelValues(),
+		upkeep:     r.Counter("clusterm_etcd_upkeep_total"),
+	}
+	r.Gauge("clusterm_build_info").WithLabelValues(v.Version, v.Commit, runtime.Version()).Set(1)
 
 	// Create each series at 0: without a sample before it, the first event would
 	// not be an increase.
-	for _, s := range []job.Stream{job.StreamText, job.StreamEvents} {
-		for _, vec := range []*prometheus.CounterVec{m.bytes, m.lines, m.truncated} {
-			vec.WithLabelValues(string(s))
-		}
-	}
-
 	for _, action := range policy.Actions {
 		m.decisions.WithLabelValues(action.Policy, string(action.Action))
-	}
-
-	for _, cause := range runCauses {
-		m.ends.WithLabelValues(cause)
 	}
 
 	for _, action := range etcd.UpkeepActions {
@@ -149,15 +105,6 @@ func newInstruments(v api.Version) *instruments {
 	return m
 }
 
-func register[C prometheus.Collector](m *instruments, c C) C {
-	m.registry.MustRegister(c)
-	return c
-}
-
-func (m *instruments) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
-}
-
 // roundTripEnded counts a round trip to the store.
 func (m *instruments) roundTripEnded(took time.Duration, err error) {
 	switch {
@@ -170,33 +117,6 @@ func (m *instruments) roundTripEnded(took time.Duration, err error) {
 
 // upkeepDone counts an action of the upkeep.
 func (m *instruments) upkeepDone(a etcd.UpkeepAction) { m.upkeep.WithLabelValues(string(a)).Inc() }
-
-// emitted counts output of a run.
-func (m *instruments) emitted(s job.Stream, chunk []byte) {
-	m.bytes.WithLabelValues(string(s)).Add(float64(len(chunk)))
-	m.lines.WithLabelValues(string(s)).Add(float64(bytes.Count(chunk, []byte{'\n'})))
-}
-
-func (m *instruments) runEnded(e playbook.RunExit, text, events bool) {
-	cause := string(e.Cause)
-	switch {
-	// The engine derives the same cause from the code.
-	case cause == "" && e.Code != 0:
-		cause = string(job.CauseFailed)
-	case cause == "":
-		cause = succeeded
-	}
-
-	m.ends.WithLabelValues(cause).Inc()
-
-	if text {
-		m.truncated.WithLabelValues(string(job.StreamText)).Inc()
-	}
-
-	if events {
-		m.truncated.WithLabelValues(string(job.StreamEvents)).Inc()
-	}
-}
 
 // countingStore counts the jobs that end.
 type countingStore struct {

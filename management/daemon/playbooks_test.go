@@ -15,6 +15,7 @@ import (
 
 	bundled "github.com/contiv/cluster/ansible"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/step/playbook/program"
 )
 
 // listingPlaybook is an ansible-playbook that prints the file PLAYBOOK.list for
@@ -48,7 +49,7 @@ func folderOf(t *testing.T, files map[string]string) string {
 }
 
 // problems lists the problems of a report, one per line.
-func problems(r PlaybookReport) string {
+func problems(r program.Report) string {
 	var lines []string
 	for _, p := range r.Problems {
 		lines = append(lines, fmt.Sprintf("%s: %s: %s", p.Severity, p.File, p.Message))
@@ -98,9 +99,9 @@ func TestCheckPlaybooks(t *testing.T) {
 	}
 
 	// The tests may run as another account, which gets a warning.
-	severity := SeverityWarning
+	severity := program.SeverityWarning
 	if os.Geteuid() == 0 {
-		severity = SeverityError
+		severity = program.SeverityError
 	}
 
 	want := `error: site.yml: the playbook site.yml does not parse:
@@ -205,7 +206,7 @@ func TestExportPlaybooks(t *testing.T) {
 
 	dir := filepath.Join(t.TempDir(), "new", "playbooks")
 
-	files, err := ExportPlaybooks(dir, false)
+	files, err := program.Export(dir, false)
 	if err != nil || files < 10 {
 		t.Fatalf("%d files, %v", files, err)
 	}
@@ -237,14 +238,14 @@ func TestExportPlaybooks(t *testing.T) {
 		}
 	}
 
-	_, err = ExportPlaybooks(dir, false)
+	_, err = program.Export(dir, false)
 	checkError(t, err, inventory.KindRefused, "is not empty; nothing was written", "--force")
 
 	if text, err := os.ReadFile(site); err != nil || string(text) != "mine" {
 		t.Errorf("it was written all the same: %v", err)
 	}
 
-	if _, err := ExportPlaybooks(dir, true); err != nil {
+	if _, err := program.Export(dir, true); err != nil {
 		t.Error(err)
 	}
 
@@ -256,7 +257,7 @@ func TestExportPlaybooks(t *testing.T) {
 		t.Errorf("force removed another file: %v", err)
 	}
 
-	_, err = ExportPlaybooks(site, false)
+	_, err = program.Export(site, false)
 	checkError(t, err, inventory.KindInvalid, "cannot be read")
 }
 
@@ -275,7 +276,7 @@ func TestLivePlaybooks(t *testing.T) {
 	}
 
 	exported := filepath.Join(t.TempDir(), "exported")
-	if _, err := ExportPlaybooks(exported, false); err != nil {
+	if _, err := program.Export(exported, false); err != nil {
 		t.Fatal(err)
 	}
 
@@ -393,8 +394,8 @@ func TestCheckPlaybooksAtRunTime(t *testing.T) {
 	})
 	s.must(err)
 
-	has := func(r PlaybookReport) bool {
-		return slices.ContainsFunc(r.Groups, func(g CheckedGroup) bool { return g.Name == "cache" })
+	has := func(r program.Report) bool {
+		return slices.ContainsFunc(r.Groups, func(g program.CheckedGroup) bool { return g.Name == "cache" })
 	}
 
 	r, err := CheckPlaybooks(s.ctx(), s.file, filepath.Join(s.dir, "playbooks"))

@@ -11,7 +11,7 @@ import (
 // newPolicies makes the automation of the manager.
 func (d *Daemon) newPolicies() *leader.Leader {
 	return leader.New(leader.Options{
-		State: d.store, Store: d.store, Jobs: d.engine, Rollouts: d.rollouts, Prober: d.runner.pinger,
+		State: d.store, Store: d.store, Jobs: d.engine, Rollouts: d.rollouts, Prober: d.programs.Pinger,
 		Settings: d.policySettings,
 		Leads:    d.member.Leads, Observed: d.nodes.Observed, Audit: d.audit,
 		Logger: d.opts.Logger.WithField("part", "policies"),

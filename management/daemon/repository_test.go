@@ -201,7 +201,7 @@ func TestRepository(t *testing.T) {
 	}
 
 	// A folder with the same content has the same digest.
-	if again, err := s.runner.playbooks.KeepDir(t.Context(), c.dir); err != nil || again != j.PlaybookDigest {
+	if again, err := s.programs.Copies.KeepDir(t.Context(), c.dir); err != nil || again != j.PlaybookDigest {
 		t.Errorf("a folder has the digest %s, %v; the commit %s", again, err, j.PlaybookDigest)
 	}
 
@@ -323,7 +323,7 @@ func TestRepositoryIsSurvived(t *testing.T) {
 	s.failing("is not a git repository", second)
 
 	// Jobs go on with the commit in use, even if its copy has to be made again.
-	s.must(os.RemoveAll(s.runner.playbooks.Path(s.repository().InUse.PlaybookDigest)))
+	s.must(os.RemoveAll(s.programs.Copies.Path(s.repository().InUse.PlaybookDigest)))
 	s.report("a")
 
 	j := s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
@@ -539,7 +539,7 @@ func TestRepositoryRestores(t *testing.T) {
 	s.sync(second)
 
 	s.must(os.RemoveAll(c.bare))
-	s.must(os.RemoveAll(s.runner.playbooks.Path(j.PlaybookDigest)))
+	s.must(os.RemoveAll(s.programs.Copies.Path(j.PlaybookDigest)))
 
 	cleanup := s.runJob(api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}})
 	if cleanup.Status != api.Complete || cleanup.Runs[0].PlaybookDigest != j.PlaybookDigest {
@@ -583,7 +583,7 @@ func TestRepositorySubmodules(t *testing.T) {
 	r := s.sync(second)
 
 	content, err := os.ReadFile(
-		filepath.Join(s.runner.playbooks.Path(r.InUse.PlaybookDigest), "roles/shared/tasks/main.yml"),
+		filepath.Join(s.programs.Copies.Path(r.InUse.PlaybookDigest), "roles/shared/tasks/main.yml"),
 	)
 	if string(content) != "[]\n" || err != nil {
 		t.Errorf("the submodule has %q, %v", content, err)

@@ -107,7 +107,7 @@ func TestRepositoryRequirements(t *testing.T) {
 	s.must(err)
 
 	digest := s.sync(second).InUse.PlaybookDigest
-	kept := s.runner.playbooks.Path(digest)
+	kept := s.programs.Copies.Path(digest)
 
 	for path, want := range map[string]bool{
 		"collections/ansible_collections/acme/web/MANIFEST.json": true,
@@ -124,7 +124,7 @@ func TestRepositoryRequirements(t *testing.T) {
 	// A lost copy comes back with the same digest.
 	s.must(os.RemoveAll(kept))
 
-	if restored, err := s.runner.Restore(s.ctx(), digest); !restored || err != nil {
+	if restored, err := s.programs.Restore(s.ctx(), digest); !restored || err != nil {
 		t.Errorf("%v, %v", restored, err)
 	}
 

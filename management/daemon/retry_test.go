@@ -292,7 +292,7 @@ func (s *site) upWithHost() {
 
 	ssh := filepath.Join(s.dir, "ssh")
 	s.must(writeProgram(ssh, "#!/bin/sh\n"))
-	s.Daemon.runner.prober.SSH = ssh
+	s.Daemon.programs.Prober.SSH = ssh
 }
 
 // see reports a node as discovered, and lose reports it as disappeared.

@@ -9,7 +9,6 @@ import (
 	"os/user"
 	"path/filepath"
 
-	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/sshkey"
@@ -25,7 +24,7 @@ func (d *Daemon) openSSHKey() {
 	}
 
 	d.sshKey = sshkey.New(sshkey.Options{
-		State: d.store, Records: d.store, Hosts: &ansible.Prober{Dir: d.runner.temp, JumpKeys: d.runner.jumpKeys},
+		State: d.store, Records: d.store, Hosts: d.programs.NewProber(),
 		Settings: d.settings.SSHKey, Switch: d.settings.UseSSHKey, Leads: d.member.Leads,
 		Dir: filepath.Join(d.file.DataDir, "ssh"), Home: home, Comment: cmp.Or("clusterm@"+d.node.Name(), "clusterm"),
 		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "ssh key"),

@@ -16,7 +16,9 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/step/playbook/program"
 )
 
 // openStore connects to etcd and loads the view and the settings.
@@ -43,7 +45,6 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		return err
 	}
 
-	d.instruments = newInstruments(d.opts.Version)
 	d.store.OnProbe(d.instruments.roundTripEnded)
 
 	if d.embedded != nil {
@@ -62,15 +63,12 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		Node:       d.node,
 		State:      d.store,
 		Store:      d.store,
-		Adapters:   adapters{tempDir(d.file.DataDir)},
+		Adapters:   adapters{program.Checks{Temp: program.TempDir(d.file.DataDir)}},
 		Membership: d.gossip, KeyRotation: d.keyRotation,
-		// The runner begins later, and before anybody asks.
-		FolderVars: func(digest, node, group string) (configuration.FolderVars, bool) {
-			return d.runner.FolderVars(digest, node, group)
-		},
-		Apply:  d.apply,
-		Audit:  d.audit,
-		Logger: d.opts.Logger,
+		FolderVars: d.programs.FolderVars,
+		Apply:      d.apply,
+		Audit:      d.audit,
+		Logger:     d.opts.Logger,
 	})
 
 	d.secrets.stored, d.secrets.config, d.secrets.audit = d.store, d.settings.Current, d.audit
@@ -260,4 +258,18 @@ func (d *Daemon) fullRemedy() string {
 	return "clusterm removes jobs outside the retention, compacts, defragments and accepts changes again by itself; " +
 		"if that does not suffice, lower jobs.keep or jobs.keep_bytes in the configuration file and reload it " +
 		"(systemctl reload clusterm), or accept changes for a while with clusterm store disarm"
+}
+
+// trackRepository makes the keeper of the repository of playbooks.
+func (d *Daemon) trackRepository() {
+	// The etcd inside belongs to one instance.
+	var shared repository.Shared
+	if d.file.Etcd.Used() {
+		shared = d.store
+	}
+
+	d.repository = d.programs.Track(repository.Options{
+		State: d.store, Records: d.store, Shared: shared, Leads: d.member.Leads,
+		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "repository"),
+	})
 }

@@ -4,8 +4,11 @@ package metrics
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // row returns the row of a metric. A missing row is a bug in the caller.
@@ -49,6 +52,15 @@ func begun[T any, V interface{ WithLabelValues(...string) T }](m Metric, vec V) 
 	return vec
 }
 
+type (
+	// CounterVec is a counter with labels.
+	CounterVec = prometheus.CounterVec
+	// GaugeVec is a gauge with labels.
+	GaugeVec = prometheus.GaugeVec
+	// HistogramVec is a histogram with labels.
+	HistogramVec = prometheus.HistogramVec
+)
+
 // Snapshot is a collector of metrics that are read at every scrape. It has to be
 // safe for concurrent scrapes.
 type Snapshot func(emit func(name string, value float64, labels ...string))
@@ -73,4 +85,38 @@ func (s Snapshot) Collect(to chan<- prometheus.Metric) {
 		desc := prometheus.NewDesc(m.Name, m.Meaning, m.Labels, nil)
 		to <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 	})
+}
+
+// Registry has the metrics of a process. Each part makes its own.
+type Registry struct{ *prometheus.Registry }
+
+// NewRegistry returns a registry with the metrics of the process itself.
+func NewRegistry() Registry {
+	r := Registry{prometheus.NewRegistry()}
+	r.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+
+	return r
+}
+
+// Counter adds a counter of the table. Get a counter without labels with WithLabelValues().
+func (r Registry) Counter(name string) *prometheus.CounterVec { return register(r, NewCounter(name)) }
+
+// Gauge adds a gauge of the table.
+func (r Registry) Gauge(name string) *prometheus.GaugeVec { return register(r, NewGauge(name)) }
+
+// Histogram adds a histogram of the table.
+func (r Registry) Histogram(name string) *prometheus.HistogramVec {
+	return register(r, NewHistogram(name))
+}
+
+func register[C prometheus.Collector](r Registry, c C) C {
+	r.MustRegister(c)
+	return c
+}
+
+// Handler serves the metrics.
+func (r Registry) Handler() http.Handler {
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package program
 
 import (
 	"context"
@@ -26,9 +26,9 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// checkRepositorySection refuses invalid values of the section repository. It reads
+// CheckSection refuses invalid values of the section repository. It reads
 // nothing.
-func checkRepositorySection(r setting.Repository) error {
+func CheckSection(r setting.Repository) error {
 	if !r.Used() {
 		return nil
 	}
@@ -100,8 +100,8 @@ func referenceOf(r setting.Repository) string { return mirrorOf(r, "").Options.R
 
 // CheckRepository fetches the configured repository, and refuses a newest commit with
 // an error that `clusterm playbooks check` would find.
-func (a adapters) CheckRepository(ctx context.Context, config setting.Config) error {
-	c, done, err := newRepositoryCheck(ctx, config, a.temp)
+func (a Checks) CheckRepository(ctx context.Context, config setting.Config) error {
+	c, done, err := newRepositoryCheck(ctx, config, a.Temp)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (a adapters) CheckRepository(ctx context.Context, config setting.Config) er
 // is called.
 func newRepositoryCheck(
 	ctx context.Context, config setting.Config, temp string,
-) (c *playbookCheck, done func(), err error) {
+) (c *check, done func(), err error) {
 	if err := git.CheckKeys(config.Repository.SignedBy); err != nil {
 		return nil, nil, err
 	}
@@ -269,16 +269,15 @@ func plainModes(folder string) error {
 
 // gitSource implements repository.Source.
 type gitSource struct {
-	config func() setting.Config
+	runner *Runner
 	view   func() *state.View
-	runner *runner
 	dir    string // of the mirrors
 }
 
-func (s gitSource) mirror() *git.Mirror { return mirrorOf(s.config().Repository, s.dir) }
+func (s gitSource) mirror() *git.Mirror { return mirrorOf(s.runner.config().Repository, s.dir) }
 
 func (s gitSource) keeping() keeping {
-	return keeping{config: s.config(), store: s.runner.playbooks, temp: s.runner.temp}
+	return keeping{config: s.runner.config(), store: s.runner.Copies, temp: s.runner.temp}
 }
 
 // Fetch returns the commit that the configuration names now.
@@ -312,7 +311,7 @@ func (s gitSource) Keep(ctx context.Context, commit string) (digest string, err 
 	}
 
 	// Without Ansible, a commit cannot be judged.
-	if err := s.runner.checkVersion(ctx); err != nil {
+	if err := s.runner.CheckVersion(ctx); err != nil {
 		return "", inventory.Errorf(inventory.KindUnavailable, "the commit cannot be checked: %w", err)
 	}
 
@@ -332,7 +331,7 @@ func (s gitSource) Restore(ctx context.Context, commit string) (digest string, e
 
 // check refuses kept playbooks that jobs could not use.
 func (s gitSource) check(ctx context.Context, digest string) error {
-	c := checkOf(s.config(), s.runner.playbooks, digest, s.runner.temp)
+	c := checkOf(s.runner.config(), s.runner.Copies, digest, s.runner.temp)
 
 	if err := c.refusal(ctx); err != nil {
 		return err
@@ -344,7 +343,7 @@ func (s gitSource) check(ctx context.Context, digest string) error {
 // covers refuses playbooks without a play for a node that is configured: it could not be
 // configured any more.
 func (s gitSource) covers(digest string) error {
-	plays := s.runner.playbooks.Plays(digest, job.PlaybookSite)
+	plays := s.runner.Copies.Plays(digest, job.PlaybookSite)
 
 	var idle, groups []string
 
@@ -399,15 +398,15 @@ func (s gitSource) folders(ctx context.Context, sides []repository.Side, use fun
 	)
 
 	// Copies have the requirements from the mirror; commits have not.
-	compared := s.config().Repository.RequirementsMirror != "" &&
+	compared := s.runner.config().Repository.RequirementsMirror != "" &&
 		!slices.ContainsFunc(sides, func(side repository.Side) bool { return side.Commit == "" })
 
 	for i, side := range sides {
 		switch {
 		case compared:
 			commits, at = append(commits, side.Commit), append(at, i)
-		case side.Digest != "" && s.runner.playbooks.Intact(ctx, side.Digest):
-			folders[i] = os.DirFS(s.runner.playbooks.Path(side.Digest))
+		case side.Digest != "" && s.runner.Copies.Intact(ctx, side.Digest):
+			folders[i] = os.DirFS(s.runner.Copies.Path(side.Digest))
 		case side.Commit == "":
 			gone := inventory.Errorf(inventory.KindRefused, "the playbooks with the digest %s are missing or damaged",
 				side.Digest[:min(len(side.Digest), 12)])
@@ -431,32 +430,23 @@ func (s gitSource) folders(ctx context.Context, sides []repository.Side, use fun
 	})
 }
 
-// openRepository makes the keeper of the repository.
-func (d *Daemon) openRepository() {
-	// The etcd inside belongs to one instance.
-	var shared repository.Shared
-	if d.file.Etcd.Used() {
-		shared = d.store
-	}
+// Track returns the keeper of the configured repository, and pins its playbooks from now on. The options have what is
+// not about playbooks.
+func (r *Runner) Track(o repository.Options) *repository.Keeper {
+	source := gitSource{r, o.State.View, filepath.Join(r.dataDir, "repositories")}
 
-	source := gitSource{
-		config: d.settings.Current, view: d.store.View, runner: d.runner,
-		dir: filepath.Join(d.file.DataDir, "repositories"),
-	}
+	o.Settings, o.Source, o.Playbooks, o.Moved = source.settings, source, r.Copies, r.Note.refresh
+	o.History = func() repository.History { return source.mirror() }
 
-	d.repository = repository.New(repository.Options{
-		State: d.store, Records: d.store, Shared: shared, Leads: d.member.Leads, Settings: d.repositorySettings,
-		Source: source, History: func() repository.History { return source.mirror() },
-		Playbooks: d.runner.playbooks,
-		Moved:     d.playbooks.refresh,
-		Audit:     d.audit, Logger: d.opts.Logger.WithField("part", "repository"),
-	})
-	d.runner.repository = d.repository
+	k := repository.New(o)
+	r.repository = k
+
+	return k
 }
 
-// repositorySettings returns the configuration of the repository.
-func (d *Daemon) repositorySettings() repository.Settings {
-	r := d.settings.Current().Repository
+// settings returns the configuration of the repository.
+func (s gitSource) settings() repository.Settings {
+	r := s.runner.config().Repository
 
 	return repository.Settings{
 		Used: r.Used(), URL: r.URL, Reference: referenceOf(r), Folder: r.Folder, OnMove: r.OnMove,

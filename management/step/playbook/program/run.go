@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package program
 
 import (
 	"cmp"
@@ -19,13 +19,13 @@ import (
 type run struct {
 	*ansible.Run
 
-	instruments *instruments
+	counts counts
 }
 
 // Wait blocks until the run has ended and no process of it is left.
 func (r run) Wait(ctx context.Context) (playbook.RunExit, error) {
-	r.instruments.processes.Inc()
-	defer r.instruments.processes.Dec()
+	r.counts.processes.WithLabelValues().Inc()
+	defer r.counts.processes.WithLabelValues().Dec()
 
 	exit, err := r.Run.Wait(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r run) Wait(ctx context.Context) (playbook.RunExit, error) {
 
 	out := runExit(exit, r.Output())
 	out.Incomplete = out.Incomplete || exit.Reason != ansible.Done && r.Truncated(r.Events())
-	r.instruments.runEnded(out, r.Truncated(r.Output()), r.Truncated(r.Events()))
+	r.counts.ended(out, r.Truncated(r.Output()), r.Truncated(r.Events()))
 
 	return out, nil
 }
@@ -112,7 +112,7 @@ func lastError(output string) string {
 
 // Cancel asks the runner to end all its processes.
 func (r run) Cancel(ctx context.Context) error {
-	r.instruments.cancellations.Inc()
+	r.counts.cancellations.WithLabelValues().Inc()
 	return r.Run.Cancel(ctx)
 }
 
@@ -125,7 +125,7 @@ func (r run) Tail(ctx context.Context, s job.Stream, offset int64, emit func([]b
 	}
 
 	_, err := r.Follow(ctx, path, offset, func(_ int64, chunk []byte) error {
-		r.instruments.emitted(s, chunk)
+		r.counts.emitted(s, chunk)
 		return emit(chunk)
 	})
 

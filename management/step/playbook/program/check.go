@@ -1,41 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package program
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/sirupsen/logrus"
 
 	bundled "github.com/contiv/cluster/ansible"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/inventory/etcd"
-	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/setting"
 )
 
-// PlaybookReport is the result of a check of a folder of playbooks. Its JSON is the
+// Report is the result of a check of a folder of playbooks. Its JSON is the
 // output of a command and only grows.
-type PlaybookReport struct {
+type Report struct {
 	Folder    string            `json:"folder"` // empty: the bundled playbooks
 	OK        bool              `json:"ok"`     // no problem is an error
 	Playbooks []CheckedPlaybook `json:"playbooks"`
 	Groups    []CheckedGroup    `json:"groups"`
-	Problems  []PlaybookProblem `json:"problems"`
+	Problems  []Problem         `json:"problems"`
 }
 
 // CheckedPlaybook is one of the playbooks that the manager runs.
@@ -60,24 +54,24 @@ type CheckedGroup struct {
 	Playbooks []string `json:"playbooks"`
 }
 
-// PlaybookProblem is an error, with which jobs would be refused or fail, or a
+// Problem is an error, with which jobs would be refused or fail, or a
 // warning.
-type PlaybookProblem struct {
+type Problem struct {
 	Severity string `json:"severity"` // SeverityError or SeverityWarning
 	File     string `json:"file,omitempty"`
 	Message  string `json:"message"`
 	Remedy   string `json:"remedy,omitempty"`
 }
 
-// The severities of a PlaybookProblem.
+// The severities of a Problem.
 const (
 	SeverityError   = "error"
 	SeverityWarning = "warning"
 )
 
-// playbookUses lists the playbooks that the manager runs. A missing one is an error
+// uses lists the playbooks that the manager runs. A missing one is an error
 // if the manager runs it in every life of a node.
-var playbookUses = []struct {
+var uses = []struct {
 	file, use string
 	required  bool
 }{
@@ -87,126 +81,65 @@ var playbookUses = []struct {
 	{job.PlaybookVerify, "", false},
 }
 
-// CheckPlaybooks checks a folder of playbooks without a manager and without hosts,
-// for the configuration in a file. An empty folder is that of the configuration, or
-// the bundled one. The error is that of a check that cannot be made; it is
-// KindInvalid for a folder that the manager could not copy.
-//
-// Groups and other settings that were set at run time count, as long as a manager runs on the host.
-func CheckPlaybooks(ctx context.Context, configPath, folder string) (PlaybookReport, error) {
-	f, err := setting.Load(configPath, adapters{})
-	if err != nil {
-		return PlaybookReport{}, err
-	}
-
-	config, unread := atRunTime(ctx, configPath, f)
-
-	if _, err := ansible.Check(ctx, f.Ansible); err != nil {
-		return PlaybookReport{}, err
+// CheckFolder checks a folder of playbooks without a manager and without hosts. An empty folder is that of the
+// configuration, or the bundled one. unread is why the settings that were set at run time are no part of the
+// configuration, or nil. The error is that of a check that cannot be made; it is KindInvalid for a folder that the
+// manager could not copy.
+func CheckFolder(ctx context.Context, config setting.Config, folder string, unread error) (Report, error) {
+	if _, err := ansible.Check(ctx, config.Ansible); err != nil {
+		return Report{}, err
 	}
 
 	if folder == "" {
 		folder = config.Playbooks
 	}
 
-	var (
-		c    *playbookCheck
-		done func()
-	)
-
+	begin := func() (*check, func(), error) { return newCheck(ctx, config, folder, "") }
 	if folder == "" && config.Repository.Used() {
-		c, done, err = newRepositoryCheck(ctx, config, "")
-	} else {
-		c, done, err = newPlaybookCheck(ctx, config, folder, "")
+		begin = func() (*check, func(), error) { return newRepositoryCheck(ctx, config, "") }
 	}
 
+	c, done, err := begin()
 	if err != nil {
-		return PlaybookReport{}, err
+		return Report{}, err
 	}
 
 	defer done()
 
 	if unread != nil {
-		c.add(
-			SeverityWarning,
-			"",
-			fmt.Sprintf("the settings that were set at run time, such as groups, cannot be read: %v",
-				unread),
-			"check as root, on the host of the manager",
-		)
+		c.add(SeverityWarning, "",
+			fmt.Sprintf("the settings that were set at run time, such as groups, cannot be read: %v", unread),
+			"check as root, on the host of the manager")
 	}
 
 	if err := c.playbooks(ctx, c.plays); err != nil {
-		return PlaybookReport{}, err
+		return Report{}, err
 	}
 
 	c.coverage()
 
 	if err := c.variables(ctx); err != nil {
-		return PlaybookReport{}, err
+		return Report{}, err
 	}
 
 	if folder != "" {
 		c.owned(folder)
 
 		if err := c.files(folder); err != nil {
-			return PlaybookReport{}, err
+			return Report{}, err
 		}
 	}
 
-	c.report.OK = !slices.ContainsFunc(c.report.Problems, func(p PlaybookProblem) bool {
+	c.report.OK = !slices.ContainsFunc(c.report.Problems, func(p Problem) bool {
 		return p.Severity == SeverityError
 	})
 
 	return c.report, nil
 }
 
-// atRunTime returns the configuration of the file with what was set at run time, if a manager runs. The
-// error is why that cannot be read; the configuration is that of the file then.
-func atRunTime(ctx context.Context, configPath string, f setting.File) (setting.Config, error) {
-	overlay, err := storedSettings(ctx, configPath, f)
-	if err != nil {
-		return f.Config, err
-	}
-
-	config, err := f.With(overlay)
-	if err != nil {
-		return f.Config, err
-	}
-
-	return config, nil
-}
-
-// storedSettings returns what was set at run time, if a manager runs.
-func storedSettings(ctx context.Context, configPath string, f setting.File) (map[string]any, error) {
-	const patience = 5 * time.Second
-
-	if !f.Etcd.Used() {
-		running, err := etcd.Running(filepath.Join(f.DataDir, "etcd"))
-		if err != nil || !running {
-			return nil, err
-		}
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-
-	t, err := OpenStoreTool(ctx, Options{ConfigPath: configPath, Logger: log})
-	if err != nil {
-		return nil, err
-	}
-
-	overlay, err := store.StoredSettings(ctx, t.client)
-
-	return overlay, errors.Join(err, t.Close())
-}
-
-// playbookCheck is a check under way.
-type playbookCheck struct {
-	report PlaybookReport
+// check is a check under way.
+type check struct {
+	report Report
 	dir    string // the copy
 	roles  string // the bundled roles
 	// outline shows the plays of a playbook in the copy.
@@ -217,11 +150,11 @@ type playbookCheck struct {
 	locked  bool // a vault password cannot be read
 }
 
-// newPlaybookCheck copies the playbooks as for a job: those of the folder, or the
+// newCheck copies the playbooks as for a job: those of the folder, or the
 // bundled ones. The copy is below temp until done is called.
-func newPlaybookCheck(
+func newCheck(
 	ctx context.Context, config setting.Config, folder, temp string,
-) (c *playbookCheck, done func(), err error) {
+) (c *check, done func(), err error) {
 	return keepAndCheck(ctx, config, folder, temp, func(store *repository.Store) (string, error) {
 		if folder == "" {
 			return store.Keep(ctx, bundled.FS())
@@ -235,7 +168,7 @@ func newPlaybookCheck(
 // until done is called. shown is their place in messages.
 func keepAndCheck(
 	ctx context.Context, config setting.Config, shown, temp string, keep func(*repository.Store) (string, error),
-) (c *playbookCheck, done func(), err error) {
+) (c *check, done func(), err error) {
 	if temp != "" {
 		if err := os.MkdirAll(temp, 0o700); err != nil {
 			return nil, nil, err
@@ -270,9 +203,9 @@ func keepAndCheck(
 }
 
 // checkOf begins a check of kept playbooks.
-func checkOf(config setting.Config, store *repository.Store, digest, temp string) *playbookCheck {
-	c := &playbookCheck{
-		report: PlaybookReport{Problems: []PlaybookProblem{}},
+func checkOf(config setting.Config, store *repository.Store, digest, temp string) *check {
+	c := &check{
+		report: Report{Problems: []Problem{}},
 		dir:    store.Path(digest), roles: store.RolesPath(digest), open: len(config.VaultIDs) == 0,
 		syntax: ansible.SyntaxChecker{AnsiblePlaybook: config.Ansible, TempDir: temp},
 	}
@@ -289,7 +222,7 @@ func checkOf(config setting.Config, store *repository.Store, digest, temp string
 }
 
 // err returns the first error that was found in the folder, or nil.
-func (c *playbookCheck) err(folder string) error {
+func (c *check) err(folder string) error {
 	e := c.first()
 	if e == nil {
 		return nil
@@ -299,7 +232,7 @@ func (c *playbookCheck) err(folder string) error {
 }
 
 // refusal checks playbooks and variables, and returns the first error that was found, or nil.
-func (c *playbookCheck) refusal(ctx context.Context) error {
+func (c *check) refusal(ctx context.Context) error {
 	if err := c.playbooks(ctx, c.parse); err != nil {
 		return err
 	}
@@ -316,8 +249,8 @@ func (c *playbookCheck) refusal(ctx context.Context) error {
 }
 
 // first returns the first error that was found, or nil.
-func (c *playbookCheck) first() *inventory.Error {
-	isError := func(p PlaybookProblem) bool { return p.Severity == SeverityError }
+func (c *check) first() *inventory.Error {
+	isError := func(p Problem) bool { return p.Severity == SeverityError }
 
 	at := slices.IndexFunc(c.report.Problems, isError)
 	if at < 0 {
@@ -335,12 +268,12 @@ func (c *playbookCheck) first() *inventory.Error {
 	return inventory.Errorf(inventory.KindInvalid, "%s", message).Do("%s", p.Remedy)
 }
 
-func (c *playbookCheck) add(severity, file, message, remedy string) {
-	c.report.Problems = append(c.report.Problems, PlaybookProblem{severity, file, message, remedy})
+func (c *check) add(severity, file, message, remedy string) {
+	c.report.Problems = append(c.report.Problems, Problem{severity, file, message, remedy})
 }
 
 // passwords takes the vault passwords that this account can read.
-func (c *playbookCheck) passwords(ids []string) {
+func (c *check) passwords(ids []string) {
 	for _, id := range ids {
 		f, err := os.Open(configuration.VaultPath(id))
 		if err != nil {
@@ -358,7 +291,7 @@ func (c *playbookCheck) passwords(ids []string) {
 
 // variables reports variables that the manager refuses: without their vault password, or
 // because they cannot be loaded. It checks those of every host.
-func (c *playbookCheck) variables(ctx context.Context) error {
+func (c *check) variables(ctx context.Context) error {
 	hosts, err := ansible.HostsWithVars(c.dir)
 	if err != nil {
 		return err
@@ -382,8 +315,8 @@ func (c *playbookCheck) variables(ctx context.Context) error {
 }
 
 // playbooks checks each playbook that the manager runs.
-func (c *playbookCheck) playbooks(ctx context.Context, check func(context.Context, *CheckedPlaybook) error) error {
-	for _, p := range playbookUses {
+func (c *check) playbooks(ctx context.Context, check func(context.Context, *CheckedPlaybook) error) error {
+	for _, p := range uses {
 		checked := CheckedPlaybook{File: p.file, Plays: []CheckedPlay{}}
 
 		if _, err := os.Stat(filepath.Join(c.dir, p.file)); errors.Is(err, fs.ErrNotExist) {
@@ -406,12 +339,12 @@ func (c *playbookCheck) playbooks(ctx context.Context, check func(context.Contex
 }
 
 // has reports whether the copy has a file.
-func (c *playbookCheck) has(file string) bool {
+func (c *check) has(file string) bool {
 	_, err := os.Stat(filepath.Join(c.dir, file))
 	return err == nil
 }
 
-func (c *playbookCheck) missing(file, use string, required bool) {
+func (c *check) missing(file, use string, required bool) {
 	switch {
 	case required:
 		remedy := "add it"
@@ -426,13 +359,13 @@ func (c *playbookCheck) missing(file, use string, required bool) {
 }
 
 // parse checks the syntax of a playbook.
-func (c *playbookCheck) parse(ctx context.Context, p *CheckedPlaybook) error {
+func (c *check) parse(ctx context.Context, p *CheckedPlaybook) error {
 	return c.syntax.Check(ctx, c.dir, p.File, c.roles, c.groups...)
 }
 
 // plays checks the syntax of a playbook and lists its plays. The inventory has one
 // host in each group, and another one as the helper.
-func (c *playbookCheck) plays(ctx context.Context, p *CheckedPlaybook) error {
+func (c *check) plays(ctx context.Context, p *CheckedPlaybook) error {
 	if err := c.parse(ctx, p); err != nil {
 		return err
 	}
@@ -482,7 +415,7 @@ func (c *playbookCheck) plays(ctx context.Context, p *CheckedPlaybook) error {
 
 // unattended warns about parts of a playbook that mean something else in a job than in the
 // hands of a person.
-func (c *playbookCheck) unattended(file string) {
+func (c *check) unattended(file string) {
 	var asked, lost []string
 
 	for _, play := range c.outline(file).Plays {
@@ -517,7 +450,7 @@ func (c *playbookCheck) unattended(file string) {
 
 // coverage lists the playbooks that act on each group, and warns about a group that
 // no play of a required playbook acts on.
-func (c *playbookCheck) coverage() {
+func (c *check) coverage() {
 	for _, g := range c.groups {
 		checked := CheckedGroup{Name: g, Playbooks: []string{}}
 
@@ -529,7 +462,7 @@ func (c *playbookCheck) coverage() {
 
 		c.report.Groups = append(c.report.Groups, checked)
 
-		for i, p := range playbookUses {
+		for i, p := range uses {
 			// A playbook that is missing or does not parse is a problem already.
 			listed := len(c.report.Playbooks[i].Plays) > 0
 			if p.required && listed && !slices.Contains(checked.Playbooks, p.file) {
@@ -554,7 +487,7 @@ func notCovered(group, file string) string {
 
 // owned reports a folder that others than root may change, which the manager refuses.
 // Another account may check its own draft: the folder changes hands later.
-func (c *playbookCheck) owned(folder string) {
+func (c *check) owned(folder string) {
 	_, err := repository.CheckOwned(folder)
 	if err == nil {
 		return
@@ -575,7 +508,7 @@ func (c *playbookCheck) owned(folder string) {
 
 // files warns about files of the folder that do not behave as their author may
 // expect.
-func (c *playbookCheck) files(folder string) error {
+func (c *check) files(folder string) error {
 	if _, err := os.Stat(filepath.Join(folder, "ansible.cfg")); err == nil {
 		c.add(SeverityWarning, "ansible.cfg", "the manager does not use it",
 			"set variables, connections and jobs.forks in the configuration of the manager")
@@ -628,10 +561,10 @@ func isScript(path string) bool {
 	return bytes.Equal(start[:n], []byte("#!/"))
 }
 
-// ExportPlaybooks writes the bundled playbooks into a folder, which must be empty or
+// Export writes the bundled playbooks into a folder, which must be empty or
 // missing unless force is set. It returns the number of files. With force, it
 // replaces files of the same name and leaves the others.
-func ExportPlaybooks(folder string, force bool) (files int, err error) {
+func Export(folder string, force bool) (files int, err error) {
 	entries, err := os.ReadDir(folder)
 
 	switch {

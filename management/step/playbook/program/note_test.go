@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package program
 
 import (
 	"context"
@@ -35,8 +35,7 @@ func TestHungPlaybooks(t *testing.T) {
 			return state.PlaybooksOf(latest, "i")
 		}
 
-		p := newPlaybookNote(Options{})
-		p.runner = &runner{config: func() setting.Config { return setting.Config{Playbooks: folder} }}
+		p := newNote(&Runner{config: func() setting.Config { return setting.Config{Playbooks: folder} }}, 0)
 		p.store, p.instance = store, "i"
 		p.source = func(ctx context.Context) (string, error) {
 			if reads.Add(1); hangs.Load() {
@@ -63,7 +62,7 @@ func TestHungPlaybooks(t *testing.T) {
 			}
 		}
 
-		if took := time.Since(began); took > 3*playbooksPatience || reads.Load() != 2 {
+		if took := time.Since(began); took > 3*lookPatience || reads.Load() != 2 {
 			t.Errorf("three looks took %s, with %d reads", took, reads.Load())
 		}
 
@@ -106,8 +105,7 @@ func TestInterruptedPlaybooks(t *testing.T) {
 			return state.PlaybooksOf(latest, "i")
 		}
 
-		p := newPlaybookNote(Options{})
-		p.runner = &runner{config: func() setting.Config { return setting.Config{} }}
+		p := newNote(&Runner{config: func() setting.Config { return setting.Config{} }}, 0)
 		p.store, p.instance = store, "i"
 		p.source = func(ctx context.Context) (string, error) {
 			select {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package program
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,14 +13,10 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
-
 	bundled "github.com/contiv/cluster/ansible"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/step/playbook"
@@ -89,12 +83,7 @@ func TestBundledFolder(t *testing.T) {
 		}
 	}
 
-	r, err := newRunner(t.Context(), runnerOptions{
-		dataDir: t.TempDir(), config: func() setting.Config { return setting.Config{Playbooks: site} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := open(t, t.TempDir(), &setting.Config{Playbooks: site})
 
 	want, err := fs.ReadFile(bundled.FS(), job.PlaybookDiscoverUndo)
 	if err != nil {
@@ -124,7 +113,7 @@ func TestBundledFolder(t *testing.T) {
 func TestRolesOfTheirTime(t *testing.T) {
 	t.Parallel()
 
-	dir, dataDir := t.TempDir(), t.TempDir()
+	dataDir := t.TempDir()
 
 	// It prints the first line of the role that a playbook would get.
 	const shows = `#!/bin/sh
@@ -137,34 +126,19 @@ case "$*" in
 *) head -1 "$role" ;;
 esac
 `
-	if err := writeProgram(dir+"/ansible-playbook", shows); err != nil {
-		t.Fatal(err)
-	}
-
 	c := setting.Config{
-		Ansible: dir + "/ansible-playbook", Playbooks: folderOf(t, map[string]string{"cleanup.yml": "- hosts: all\n"}),
-	}
-	begin := func() *runner {
-		r, err := newRunner(t.Context(), runnerOptions{
-			dataDir: dataDir, config: func() setting.Config { return c }, instruments: newInstruments(api.Version{}),
-			command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0], "runner"}, log: logrus.New(),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		return r
+		Ansible: program(t, shows), Playbooks: folderOf(t, map[string]string{"cleanup.yml": "- hosts: all\n"}),
 	}
 
-	before := begin()
-	before.playbooks.Roles = fstest.MapFS{"agent/tasks/main.yml": {Data: []byte("# of then\n")}}
+	before := open(t, dataDir, &c)
+	before.Copies.Roles = fstest.MapFS{"agent/tasks/main.yml": {Data: []byte("# of then\n")}}
 
 	digest, err := before.Pin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	after := begin()
+	after := open(t, dataDir, &c)
 
 	if now, err := after.Pin(t.Context()); err != nil || now == digest {
 		t.Errorf("the same folder with other roles has the digest %s, %v", now, err)
@@ -215,31 +189,20 @@ esac
 func TestJumpKeyFile(t *testing.T) {
 	t.Parallel()
 
-	fake, err := filepath.Abs("testdata/fake/ansible-playbook")
-	if err != nil {
-		t.Fatal(err)
-	}
-
 	c := setting.Config{
-		Ansible: fake, Playbooks: folderOf(t, map[string]string{job.PlaybookSite: "- hosts: all\n"}),
+		Ansible: program(t, succeeds), Playbooks: folderOf(t, map[string]string{job.PlaybookSite: "- hosts: all\n"}),
 	}
 	dataDir := t.TempDir()
 
-	r, err := newRunner(t.Context(), runnerOptions{
-		dataDir: dataDir, config: func() setting.Config { return c }, instruments: newInstruments(api.Version{}),
-		command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0], "runner"}, log: logrus.New(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := open(t, dataDir, &c)
 
 	file := filepath.Join(dataDir, "ssh", "known_hosts")
 	if st, err := os.Stat(filepath.Dir(file)); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", st, err)
 	}
 
-	if r.prober.JumpKeys != file || r.pinger.JumpKeys != file {
-		t.Errorf("probes record in %q and %q", r.prober.JumpKeys, r.pinger.JumpKeys)
+	if r.Prober.JumpKeys != file || r.Pinger.JumpKeys != file {
+		t.Errorf("probes record in %q and %q", r.Prober.JumpKeys, r.Pinger.JumpKeys)
 	}
 
 	digest, err := r.Pin(t.Context())
@@ -275,23 +238,15 @@ func TestJumpKeyFile(t *testing.T) {
 func TestParseEncrypted(t *testing.T) {
 	t.Parallel()
 
-	dir := t.TempDir()
-	if err := writeProgram(dir+"/ansible-playbook", listingPlaybook); err != nil {
-		t.Fatal(err)
-	}
-
-	c := setting.Config{Ansible: dir + "/ansible-playbook", Playbooks: folderOf(t, map[string]string{
+	c := setting.Config{Ansible: program(t, succeeds), Playbooks: folderOf(t, map[string]string{
 		"site.yml":           "- hosts: web",
 		"group_vars/web.yml": "$ANSIBLE_VAULT;1.1;AES256\n",
 		"host_vars/m-1":      "$ANSIBLE_VAULT;",
 	})}
 
-	r, err := newRunner(t.Context(), runnerOptions{dataDir: t.TempDir(), config: func() setting.Config { return c }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := open(t, t.TempDir(), &c)
 
-	digest, err := r.playbooks.KeepDir(t.Context(), c.Playbooks)
+	digest, err := r.Copies.KeepDir(t.Context(), c.Playbooks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,63 +269,6 @@ func TestParseEncrypted(t *testing.T) {
 	}
 }
 
-// killRunner kills the runner of the job's newest run, and returns the folder of its
-// sockets.
-func (s *site) killRunner(id string) (sockets string) {
-	s.t.Helper()
-
-	j, err := s.Job(s.ctx(), id)
-	s.must(err)
-
-	run := fmt.Sprintf("%s-%d", id, len(j.Runs)-1)
-
-	b, err := os.ReadFile(filepath.Join(s.dir, "d", "runs", run, "runner.json"))
-	s.must(err)
-
-	var info struct {
-		PID     int
-		Sockets string
-	}
-
-	s.must(json.Unmarshal(b, &info))
-	s.must(unix.Kill(info.PID, unix.SIGKILL))
-
-	return info.Sockets
-}
-
-// TestKilledRunner checks that the job of a killed runner is interrupted, that its
-// node is cleaned up, and that no folder is left.
-func TestKilledRunner(t *testing.T) {
-	t.Parallel()
-	s := begin(t)
-	s.report("a")
-
-	dead := filepath.Join(s.dir, "d", "tmp", "clusterm-check-dead")
-	j, fifo := s.submitWaiting(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
-
-	sockets := s.killRunner(j.ID)
-	s.until(j.ID, "the cleanup waits", func(j api.Job) bool { return j.Phase == "undo" })
-	s.release(fifo) // of the cleanup
-
-	j, err := s.Client.WaitJob(s.ctx(), j.ID)
-	s.must(err)
-
-	if j.Cause != string(job.CauseInterrupted) || s.status("a-1") != "Unallocated" || len(j.Runs) != 2 {
-		t.Errorf("%+v", j)
-	}
-
-	if _, err := os.Stat(sockets); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the sockets are left: %v", err)
-	}
-
-	s.must(os.MkdirAll(dead, 0o700))
-	s.restart()
-
-	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left: %v", strings.TrimPrefix(dead, s.dir), err)
-	}
-}
-
 // TestRunnerFolderVars: the variables are those of the copy with the digest, and of the configured
 // folder before there is a copy.
 func TestRunnerFolderVars(t *testing.T) {
@@ -379,12 +277,9 @@ func TestRunnerFolderVars(t *testing.T) {
 	folder := folderOf(t, map[string]string{"site.yml": "- hosts: web", "host_vars/m-1.yml": "color: blue"})
 	c := setting.Config{Playbooks: folder}
 
-	r, err := newRunner(t.Context(), runnerOptions{dataDir: t.TempDir(), config: func() setting.Config { return c }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := open(t, t.TempDir(), &c)
 
-	digest, err := r.playbooks.DigestDir(t.Context(), folder)
+	digest, err := r.Copies.DigestDir(t.Context(), folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +295,7 @@ func TestRunnerFolderVars(t *testing.T) {
 
 	check("no copy", "blue")
 
-	if _, err := r.playbooks.KeepDir(t.Context(), folder); err != nil {
+	if _, err := r.Copies.KeepDir(t.Context(), folder); err != nil {
 		t.Fatal(err)
 	}
 

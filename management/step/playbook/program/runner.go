@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package program
 
 import (
 	"cmp"
@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/step/playbook"
 )
@@ -32,40 +33,44 @@ const ansibleMaxAge = time.Minute
 // not copy and check them again.
 const keepUnused = 24 * time.Hour
 
-// runner implements playbook.Runner, playbook.Playbooks and playbook.Content with Ansible. It keeps
+// Runner implements playbook.Runner, playbook.Playbooks and playbook.Content with Ansible. It keeps
 // copies of playbooks in DATA_DIR/playbooks, runs in DATA_DIR/runs, and files that
 // no later process needs in DATA_DIR/tmp.
-type runner struct {
-	config      func() setting.Config
-	playbooks   *repository.Store
-	ansible     ansible.Runner
-	prober      *ansible.Prober
-	pinger      *ansible.Prober // for operators: their pings delay no job
-	runs        string          // folder of run directories
-	temp        string          // emptied at the start
-	jumpKeys    string          // known_hosts of jump hosts
-	bundled     string          // digest of the playbooks in the binary
-	repository  pinner          // the configured git repository
-	instruments *instruments
-	log         logrus.FieldLogger
+type Runner struct {
+	// Copies are the copies of playbooks on this host.
+	Copies *repository.Store
+	Prober *ansible.Prober
+	// Pinger is for operators: their pings delay no job.
+	Pinger *ansible.Prober
+	// Note keeps the store informed about the playbooks of this instance.
+	Note *Note
+
+	config     func() setting.Config
+	ansible    ansible.Runner
+	dataDir    string
+	runs       string // folder of run directories
+	temp       string // emptied at the start
+	jumpKeys   string // known_hosts of jump hosts
+	bundled    string // digest of the playbooks in the binary
+	repository pinner // the configured git repository
+	counts     counts
+	log        logrus.FieldLogger
 
 	probing chan struct{} // full while ansible-playbook is probed
-
-	pinned func(digest string) // receives each digest that Pin returns; may be nil
 
 	mu      sync.Mutex
 	mine    map[string]bool // ids of the runs that this process has started or adopted
 	checked time.Time
-	path    string // of the ansible-playbook that was checked
+	id      string // ansible.ProgramID of the ansible-playbook that was checked
 	version string // its version
 	probed  probed
 	syntax  *ansible.SyntaxChecker // with the ansible-playbook of the current configuration
 }
 
 var (
-	_ playbook.Playbooks = (*runner)(nil)
-	_ playbook.Content   = (*runner)(nil)
-	_ playbook.Runner    = (*runner)(nil)
+	_ playbook.Playbooks = (*Runner)(nil)
+	_ playbook.Content   = (*Runner)(nil)
+	_ playbook.Runner    = (*Runner)(nil)
 )
 
 // pinner knows the commit in use of the configured repository.
@@ -78,44 +83,55 @@ type pinner interface {
 	CommitOf(digest string) string
 }
 
-// runnerOptions are the dependencies of a runner.
-type runnerOptions struct {
-	dataDir     string
-	command     []string // argv of the process that supervises one run
-	config      func() setting.Config
-	instruments *instruments
-	log         logrus.FieldLogger
+// Options are the dependencies of a Runner.
+type Options struct {
+	DataDir string
+	Command []string // argv of the process that supervises one run
+	Config  func() setting.Config
+	Metrics metrics.Registry
+	Logger  logrus.FieldLogger
+	// LookEvery is the time between two looks at the folder of playbooks; 0: 5 s.
+	LookEvery time.Duration
 }
 
-// tempDir returns the folder for files that no later process needs.
-func tempDir(dataDir string) string { return filepath.Join(dataDir, "tmp") }
+// TempDir returns the folder for files that no later process needs.
+func TempDir(dataDir string) string { return filepath.Join(dataDir, "tmp") }
 
-// newRunner makes the folders, and copies the playbooks of the binary there.
-func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
-	temp := tempDir(o.dataDir)
-	jumpKeys := filepath.Join(o.dataDir, "ssh", "known_hosts")
-	r := &runner{
-		config:      o.config,
-		runs:        filepath.Join(o.dataDir, "runs"),
-		temp:        temp,
-		jumpKeys:    jumpKeys,
-		prober:      &ansible.Prober{Dir: temp, JumpKeys: jumpKeys},
-		pinger:      &ansible.Prober{Dir: temp, JumpKeys: jumpKeys},
-		ansible:     ansible.Runner{Self: o.command},
-		instruments: o.instruments,
-		log:         o.log,
-		mine:        map[string]bool{},
-		probing:     make(chan struct{}, 1),
-		playbooks:   &repository.Store{Dir: filepath.Join(o.dataDir, "playbooks")},
+// New returns a Runner for Open. Until then, only its Note takes requests.
+func New(o Options) *Runner {
+	r := &Runner{
+		Copies:   &repository.Store{Dir: filepath.Join(o.DataDir, "playbooks")},
+		config:   o.Config,
+		dataDir:  o.DataDir,
+		runs:     filepath.Join(o.DataDir, "runs"),
+		temp:     TempDir(o.DataDir),
+		jumpKeys: filepath.Join(o.DataDir, "ssh", "known_hosts"),
+		ansible:  ansible.Runner{Self: o.Command},
+		counts:   newCounts(o.Metrics),
+		log:      o.Logger,
+		mine:     map[string]bool{},
+		probing:  make(chan struct{}, 1),
 	}
+	r.Prober, r.Pinger, r.Note = r.NewProber(), r.NewProber(), newNote(r, o.LookEvery)
+
+	return r
+}
+
+// NewProber returns a Prober that delays no other one.
+func (r *Runner) NewProber() *ansible.Prober {
+	return &ansible.Prober{Dir: r.temp, JumpKeys: r.jumpKeys}
+}
+
+// Open makes the folders, and copies the playbooks of the binary there.
+func (r *Runner) Open(ctx context.Context) error {
 	// The data directory belongs to one daemon at a time, so all of it is dead.
 	if err := os.RemoveAll(r.temp); err != nil {
-		return nil, err
+		return err
 	}
 
-	for _, dir := range []string{r.runs, r.temp, filepath.Dir(jumpKeys)} {
+	for _, dir := range []string{r.runs, r.temp, filepath.Dir(r.jumpKeys)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
@@ -129,42 +145,43 @@ func newRunner(ctx context.Context, o runnerOptions) (*runner, error) {
 	}
 
 	var err error
-	if r.playbooks.Roles, err = fs.Sub(bundled.FS(), bundled.RolesDir); err != nil {
-		return nil, err
+	if r.Copies.Roles, err = fs.Sub(bundled.FS(), bundled.RolesDir); err != nil {
+		return err
 	}
 
-	r.bundled, err = r.playbooks.Keep(ctx, bundled.FS())
+	r.bundled, err = r.Copies.Keep(ctx, bundled.FS())
 
-	return r, err
+	return err
 }
 
 // rolesOf returns the path of the bundled roles for the playbooks with that digest:
 // those that were kept with them.
-func (r *runner) rolesOf(digest string) string {
-	return cmp.Or(r.playbooks.RolesPath(digest), r.bundledDir(bundled.RolesDir))
+func (r *Runner) rolesOf(digest string) string {
+	return cmp.Or(r.Copies.RolesPath(digest), r.bundledDir(bundled.RolesDir))
 }
 
 // bundledDir returns the path of a folder of the playbooks in the binary.
-func (r *runner) bundledDir(folder string) string {
-	return filepath.Join(r.playbooks.Path(r.bundled), folder)
+func (r *Runner) bundledDir(folder string) string {
+	return filepath.Join(r.Copies.Path(r.bundled), folder)
 }
 
 // Check refuses if ansible-playbook is missing or too old, or if it evaluates text of
 // hosts as templates. It may run it, and block until it answers.
-func (r *runner) Check(ctx context.Context) error {
-	if err := r.checkVersion(ctx); err != nil {
+func (r *Runner) Check(ctx context.Context) error {
+	if err := r.CheckVersion(ctx); err != nil {
 		return err
 	}
 
 	return r.checkTemplates(ctx)
 }
 
-// checkVersion refuses if ansible-playbook is missing or too old. It may run it.
-func (r *runner) checkVersion(ctx context.Context) error {
+// CheckVersion refuses if ansible-playbook is missing or too old. It may run it.
+func (r *Runner) CheckVersion(ctx context.Context) error {
 	path := r.config().Ansible
+	id, missing := ansible.ProgramID(path)
 
 	r.mu.Lock()
-	fresh := r.path == path && time.Since(r.checked) < ansibleMaxAge
+	fresh := missing == nil && r.id == id && time.Since(r.checked) < ansibleMaxAge
 	r.mu.Unlock()
 
 	if fresh {
@@ -183,15 +200,15 @@ func (r *runner) checkVersion(ctx context.Context) error {
 	}
 
 	r.mu.Lock()
-	r.path, r.version, r.checked = path, version.String(), time.Now()
+	r.id, r.version, r.checked = id, version.String(), time.Now()
 	r.mu.Unlock()
 
 	return nil
 }
 
 // Version returns the version of ansible-playbook.
-func (r *runner) Version(ctx context.Context) (string, error) {
-	if err := r.checkVersion(ctx); err != nil {
+func (r *Runner) Version(ctx context.Context) (string, error) {
+	if err := r.CheckVersion(ctx); err != nil {
 		return "", err
 	}
 
@@ -202,16 +219,16 @@ func (r *runner) Version(ctx context.Context) (string, error) {
 }
 
 // Pin keeps a copy of the configured playbooks as they are now.
-func (r *runner) Pin(ctx context.Context) (digest string, err error) {
+func (r *Runner) Pin(ctx context.Context) (digest string, err error) {
 	digest, err = r.pin(ctx)
-	if err == nil && r.pinned != nil {
-		r.pinned(digest)
+	if err == nil {
+		r.Note.pinned(digest)
 	}
 
 	return digest, err
 }
 
-func (r *runner) pin(ctx context.Context) (digest string, err error) {
+func (r *Runner) pin(ctx context.Context) (digest string, err error) {
 	if r.config().Repository.Used() {
 		return r.repository.Pin(ctx)
 	}
@@ -224,7 +241,7 @@ func (r *runner) pin(ctx context.Context) (digest string, err error) {
 		}
 
 		// The folder that was checked, wherever links lead by now.
-		return r.playbooks.KeepDir(ctx, resolved)
+		return r.Copies.KeepDir(ctx, resolved)
 	}
 
 	return r.keepBundled(ctx)
@@ -232,21 +249,21 @@ func (r *runner) pin(ctx context.Context) (digest string, err error) {
 
 // CommitOf returns the commit of the playbooks with a digest, or "" if they come from
 // elsewhere.
-func (r *runner) CommitOf(digest string) string { return r.repository.CommitOf(digest) }
+func (r *Runner) CommitOf(digest string) string { return r.repository.CommitOf(digest) }
 
 // keepBundled keeps a copy of the playbooks in the binary. A copy that was edited is
 // replaced.
-func (r *runner) keepBundled(ctx context.Context) (digest string, err error) {
-	if r.playbooks.Intact(ctx, r.bundled) {
+func (r *Runner) keepBundled(ctx context.Context) (digest string, err error) {
+	if r.Copies.Intact(ctx, r.bundled) {
 		return r.bundled, nil
 	}
 
-	return r.playbooks.Keep(ctx, bundled.FS())
+	return r.Copies.Keep(ctx, bundled.FS())
 }
 
 // Restore makes the copy with that digest again, from the repository or the folder, and
 // reports whether one of them has it.
-func (r *runner) Restore(ctx context.Context, digest string) (bool, error) {
+func (r *Runner) Restore(ctx context.Context, digest string) (bool, error) {
 	if r.config().Repository.Used() {
 		if restored, err := r.repository.Restore(ctx, digest); restored || err != nil {
 			return restored, err
@@ -259,19 +276,19 @@ func (r *runner) Restore(ctx context.Context, digest string) (bool, error) {
 }
 
 // Kept reports whether the copy with that digest is on this host, undamaged.
-func (r *runner) Kept(ctx context.Context, digest string) bool {
-	return r.playbooks.Intact(ctx, digest)
+func (r *Runner) Kept(ctx context.Context, digest string) bool {
+	return r.Copies.Intact(ctx, digest)
 }
 
 // Changed returns the names of the files that differ between two copies, sorted.
-func (r *runner) Changed(ctx context.Context, then, now string) ([]string, error) {
-	return r.playbooks.Changed(ctx, then, now)
+func (r *Runner) Changed(ctx context.Context, then, now string) ([]string, error) {
+	return r.Copies.Changed(ctx, then, now)
 }
 
 // FolderVars returns the variables that the playbooks with that digest set for a node of the group by themselves; false
 // if the playbooks are not on this host.
-func (r *runner) FolderVars(digest, node, group string) (configuration.FolderVars, bool) {
-	folder := r.playbooks.Path(digest)
+func (r *Runner) FolderVars(digest, node, group string) (configuration.FolderVars, bool) {
+	folder := r.Copies.Path(digest)
 
 	// The configured folder is copied once a job needs it.
 	if _, err := os.Stat(folder); digest == "" || err != nil {
@@ -289,19 +306,19 @@ func (r *runner) FolderVars(digest, node, group string) (configuration.FolderVar
 }
 
 // Plays returns the plays of a playbook in the copy, as far as its text shows them.
-func (r *runner) Plays(digest, playbook string) []configuration.Play {
-	return r.playbooks.Plays(digest, playbook)
+func (r *Runner) Plays(digest, playbook string) []configuration.Play {
+	return r.Copies.Plays(digest, playbook)
 }
 
 // Outline returns what the text of a playbook in the copy shows about a run in check
 // mode.
-func (r *runner) Outline(digest, playbook string) configuration.Outline {
-	return r.playbooks.Outline(digest, playbook, r.rolesOf(digest))
+func (r *Runner) Outline(digest, playbook string) configuration.Outline {
+	return r.Copies.Outline(digest, playbook, r.rolesOf(digest))
 }
 
 // Parse refuses playbooks that are missing from the copy or do not parse, and a copy
 // with variables for the groups or the hosts that cannot be loaded.
-func (r *runner) Parse(ctx context.Context, digest string, files, groups, hosts []string) error {
+func (r *Runner) Parse(ctx context.Context, digest string, files, groups, hosts []string) error {
 	c := r.config()
 
 	// The checker caches results, which hold for one ansible-playbook and its passwords.
@@ -313,7 +330,7 @@ func (r *runner) Parse(ctx context.Context, digest string, files, groups, hosts 
 	syntax := r.syntax
 	r.mu.Unlock()
 
-	dir, roles := r.playbooks.Path(digest), r.rolesOf(digest)
+	dir, roles := r.Copies.Path(digest), r.rolesOf(digest)
 
 	for _, file := range files {
 		if err := syntax.Check(ctx, dir, file, roles, groups...); err != nil {
@@ -332,7 +349,7 @@ func (r *runner) Parse(ctx context.Context, digest string, files, groups, hosts 
 }
 
 // Start starts a run, which outlives this process.
-func (r *runner) Start(ctx context.Context, spec playbook.RunSpec) (playbook.Run, error) {
+func (r *Runner) Start(ctx context.Context, spec playbook.RunSpec) (playbook.Run, error) {
 	c := r.config()
 
 	playbooks, err := r.folder(ctx, spec.PlaybookDigest)
@@ -353,21 +370,21 @@ func (r *runner) Start(ctx context.Context, spec playbook.RunSpec) (playbook.Run
 		return nil, startError(err)
 	}
 
-	r.instruments.starts.Inc()
+	r.counts.starts.WithLabelValues().Inc()
 	r.adopt(spec.ID)
 
-	return run{started, r.instruments}, nil
+	return run{started, r.counts}, nil
 }
 
 // folder returns the path of the copy with that digest.
-func (r *runner) folder(ctx context.Context, digest string) (string, error) {
+func (r *Runner) folder(ctx context.Context, digest string) (string, error) {
 	if digest != job.PlaybooksBundled {
-		return r.playbooks.Path(digest), nil
+		return r.Copies.Path(digest), nil
 	}
 
 	digest, err := r.keepBundled(ctx)
 
-	return r.playbooks.Path(digest), err
+	return r.Copies.Path(digest), err
 }
 
 // startError converts an error of ansible.Runner.Start.
@@ -386,7 +403,7 @@ func startError(err error) error {
 }
 
 // Attach returns a run that was started before, or playbook.ErrNeverStarted.
-func (r *runner) Attach(id string) (playbook.Run, error) {
+func (r *Runner) Attach(id string) (playbook.Run, error) {
 	found, err := ansible.Attach(r.dir(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, playbook.ErrNeverStarted
@@ -398,14 +415,14 @@ func (r *runner) Attach(id string) (playbook.Run, error) {
 
 	// The engine attaches to one run several times; count it once.
 	if found.Alive() && r.adopt(id) {
-		r.instruments.adoptions.Inc()
+		r.counts.adoptions.WithLabelValues().Inc()
 	}
 
-	return run{found, r.instruments}, nil
+	return run{found, r.counts}, nil
 }
 
 // adopt adds a run to those of this process, and reports whether it is new.
-func (r *runner) adopt(id string) bool {
+func (r *Runner) adopt(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -418,16 +435,16 @@ func (r *runner) adopt(id string) bool {
 	return true
 }
 
-func (r *runner) dir(id string) string { return filepath.Join(r.runs, id) }
+func (r *Runner) dir(id string) string { return filepath.Join(r.runs, id) }
 
 // Prune removes the directories of ended runs and the copies of playbooks,
 // except those that keep returns. It ends runs that belong to no job.
-func (r *runner) Prune(ctx context.Context, keep func() (runs, digests []string)) error {
+func (r *Runner) Prune(ctx context.Context, keep func() (runs, digests []string)) error {
 	// List before keep: a run started meanwhile is not in the list.
 	entries, err := os.ReadDir(r.runs)
 	runs, digests := keep()
 
-	_, pruneErr := r.playbooks.Prune(append(digests, r.bundled, r.repository.InUse()), keepUnused)
+	_, pruneErr := r.Copies.Prune(append(digests, r.bundled, r.repository.InUse()), keepUnused)
 	errs := []error{err, pruneErr}
 
 	for _, e := range entries {
@@ -441,7 +458,7 @@ func (r *runner) Prune(ctx context.Context, keep func() (runs, digests []string)
 
 // remove removes the directory of an ended run, or ends a run that goes on. The
 // next call removes that one's directory.
-func (r *runner) remove(ctx context.Context, id string) error {
+func (r *Runner) remove(ctx context.Context, id string) error {
 	if orphan, err := ansible.Attach(r.dir(id)); err == nil && orphan.Alive() {
 		r.log.WithField("run", id).Warn("ending a run that belongs to no job")
 		return orphan.Cancel(ctx)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package program
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (p probed) holds(id string) bool {
 // unless the configuration accepts it. The first call for a program probes it for
 // seconds; others wait for the result. A program that cannot be probed is not
 // refused: the health names the reason.
-func (r *runner) checkTemplates(ctx context.Context) error {
+func (r *Runner) checkTemplates(ctx context.Context) error {
 	select {
 	case r.probing <- struct{}{}:
 		defer func() { <-r.probing }()
@@ -72,7 +72,7 @@ func (r *runner) checkTemplates(ctx context.Context) error {
 
 // probe probes ansible-playbook. The file of the last safe program spares the probe
 // at the next start.
-func (r *runner) probe(ctx context.Context, id string) probed {
+func (r *Runner) probe(ctx context.Context, id string) probed {
 	file := filepath.Join(filepath.Dir(r.temp), "ansible-probe")
 	if known, err := os.ReadFile(file); err == nil && string(known) == id {
 		return probed{id: id, at: time.Now()}
@@ -96,16 +96,16 @@ func (r *runner) probe(ctx context.Context, id string) probed {
 	return p
 }
 
-func (r *runner) lastProbe() probed {
+func (r *Runner) lastProbe() probed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	return r.probed
 }
 
-// templateHealth returns the last result of the probe: a warning, or a problem that
+// TemplateHealth returns the last result of the probe: a warning, or a problem that
 // keeps jobs from running. It does not probe.
-func (r *runner) templateHealth() (warning string, problem error) {
+func (r *Runner) TemplateHealth() (warning string, problem error) {
 	p := r.lastProbe()
 
 	switch {

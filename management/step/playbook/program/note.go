@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package program
 
 import (
 	"cmp"
@@ -17,29 +17,29 @@ import (
 )
 
 const (
-	// playbooksEvery is the time between two looks at the folder of playbooks.
-	playbooksEvery = 5 * time.Second
-	// playbooksPatience is how long a look waits for the folder, before it says that the
+	// lookEvery is the time between two looks at the folder of playbooks.
+	lookEvery = 5 * time.Second
+	// lookPatience is how long a look waits for the folder, before it says that the
 	// playbooks are not known.
-	playbooksPatience = 20 * time.Second
+	lookPatience = 20 * time.Second
 	// refreshPatience is how long a caller waits for a look.
 	refreshPatience = 5 * time.Second
-	// playbooksTimeout bounds the write that follows.
-	playbooksTimeout = time.Minute
+	// noteTimeout bounds the write that follows.
+	noteTimeout = time.Minute
 )
 
-// playbookNote keeps the store informed about the playbooks that a job of this instance
+// Note keeps the store informed about the playbooks that a job of this instance
 // would pin now: nodes with others are outdated.
-type playbookNote struct {
+type Note struct {
 	*control.Loop
-	runner   *runner
+	runner   *Runner
 	instance string
 	store    record.Store
 
 	source func(ctx context.Context) (digest string, err error) // reads the folder
 
 	// Of a read that a look has given up, and the folder that it reads. Only look uses them.
-	pending chan playbookRead
+	pending chan readResult
 	folder  string
 
 	mu     sync.Mutex
@@ -48,17 +48,18 @@ type playbookNote struct {
 	digest string
 }
 
-// playbookRead is the result of reading the folder.
-type playbookRead struct {
+// readResult is the result of reading the folder.
+type readResult struct {
 	digest string
 	err    error
 }
 
-// newPlaybookNote returns a note that takes requests. startPlaybooks completes it.
-func newPlaybookNote(o Options) *playbookNote {
-	p := &playbookNote{}
+// newNote returns a note that takes requests. Begin completes it.
+func newNote(r *Runner, every time.Duration) *Note {
+	p := &Note{runner: r}
+	p.source = p.read
 	p.Loop = control.New(control.Options{
-		Name: "note of the playbooks", Every: cmp.Or(o.PlaybooksEvery, playbooksEvery), Logger: o.Logger,
+		Name: "note of the playbooks", Every: cmp.Or(every, lookEvery), Logger: r.log,
 		Trouble: "the playbooks of this instance could not be noted; retrying",
 		Round:   func(ctx context.Context) (control.Next, error) { return control.Next{}, p.look(ctx) },
 	})
@@ -66,22 +67,17 @@ func newPlaybookNote(o Options) *playbookNote {
 	return p
 }
 
-// startPlaybooks notes the playbooks now, and whenever they change.
-func (d *Daemon) startPlaybooks(ctx context.Context) {
-	p := d.playbooks
-	p.runner, p.instance, p.store = d.runner, d.identity.ID, d.store
-	p.source = p.read
-	d.runner.pinned = p.notePin
+// Begin notes the playbooks of the instance now, and whenever they change, until Stop.
+func (p *Note) Begin(ctx context.Context, instance string, store record.Store) {
+	p.instance, p.store = instance, store
 
-	// Before the API: without it, no node would be outdated at first.
 	p.Start(ctx)
 	p.Await(ctx)
-	d.onStop(p.Name, func(context.Context) error { p.Stop(); return nil })
 }
 
-// notePin takes a digest that a job has pinned: its nodes must not seem outdated until
+// pinned takes a digest that a job has pinned: its nodes must not seem outdated until
 // the next look. It does not block.
-func (p *playbookNote) notePin(digest string) {
+func (p *Note) pinned(digest string) {
 	p.mu.Lock()
 	known := digest == p.digest || digest == p.runner.bundled
 	p.mu.Unlock()
@@ -93,7 +89,7 @@ func (p *playbookNote) notePin(digest string) {
 
 // refresh looks now, so that the nodes with other playbooks are outdated when it returns. It
 // gives up after a while: the next look finds them as well.
-func (p *playbookNote) refresh(ctx context.Context) {
+func (p *Note) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, refreshPatience)
 	defer cancel()
 
@@ -101,7 +97,7 @@ func (p *playbookNote) refresh(ctx context.Context) {
 }
 
 // look reads the folder if it may have changed, and stores the result if it is new.
-func (p *playbookNote) look(ctx context.Context) error {
+func (p *Note) look(ctx context.Context) error {
 	found := state.Playbooks{Since: time.Now().UTC()}
 
 	digest, err := p.await(ctx)
@@ -115,7 +111,7 @@ func (p *playbookNote) look(ctx context.Context) error {
 		found.Commit = p.runner.CommitOf(digest)
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, playbooksTimeout)
+	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
 
 	_, _, err = record.Decide(ctx, p.store, func(tx *record.Tx) (struct{}, error) {
@@ -133,22 +129,22 @@ func (p *playbookNote) look(ctx context.Context) error {
 	return err
 }
 
-// await returns the digest of the playbooks, or an error after playbooksPatience. The read
+// await returns the digest of the playbooks, or an error after lookPatience. The read
 // goes on then, and a later look has its result: nothing can end a read of a network
 // folder that does not answer.
-func (p *playbookNote) await(ctx context.Context) (string, error) {
-	patience := time.NewTimer(playbooksPatience)
+func (p *Note) await(ctx context.Context) (string, error) {
+	patience := time.NewTimer(lookPatience)
 	defer patience.Stop()
 
 	for {
 		folder := p.runner.config().Playbooks
 		if p.pending == nil || p.folder != folder {
-			ended := make(chan playbookRead, 1)
+			ended := make(chan readResult, 1)
 			p.pending, p.folder = ended, folder
 
 			go func() {
 				digest, err := p.source(ctx)
-				ended <- playbookRead{digest, err}
+				ended <- readResult{digest, err}
 			}()
 		}
 
@@ -156,7 +152,7 @@ func (p *playbookNote) await(ctx context.Context) (string, error) {
 		case <-ctx.Done():
 			return "", ctx.Err()
 		case <-patience.C:
-			return "", fmt.Errorf("the folder did not answer within %s", playbooksPatience)
+			return "", fmt.Errorf("the folder did not answer within %s", lookPatience)
 		case found := <-p.pending:
 			p.pending = nil
 
@@ -170,7 +166,7 @@ func (p *playbookNote) await(ctx context.Context) (string, error) {
 
 // read returns the digest of the playbooks. It reads the files only if the folder may
 // have changed since the last time.
-func (p *playbookNote) read(ctx context.Context) (string, error) {
+func (p *Note) read(ctx context.Context) (string, error) {
 	config := p.runner.config()
 
 	switch {
@@ -185,7 +181,7 @@ func (p *playbookNote) read(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	stamp, err := p.runner.playbooks.Stamp(ctx, dir)
+	stamp, err := p.runner.Copies.Stamp(ctx, dir)
 	if err != nil {
 		return "", err
 	}
@@ -200,7 +196,7 @@ func (p *playbookNote) read(ctx context.Context) (string, error) {
 	}
 
 	// A change after the stamp shows at the next look.
-	if digest, err = p.runner.playbooks.DigestDir(ctx, dir); err != nil {
+	if digest, err = p.runner.Copies.DigestDir(ctx, dir); err != nil {
 		return "", err
 	}
 
