@@ -4,12 +4,9 @@ package api_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"os"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -156,40 +153,5 @@ func TestDuration(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &d); inventory.KindOf(err) != inventory.KindInvalid {
 			t.Errorf("%s: %v", text, err)
 		}
-	}
-}
-
-// TestVerbsInTheDocument compares the verbs of openapi.yaml with the lifecycle table.
-func TestVerbsInTheDocument(t *testing.T) {
-	document, err := os.ReadFile("openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	_, schema, _ := strings.Cut(string(document), "\n    Verb:\n")
-	_, enum, _ := strings.Cut(schema, "enum: [")
-	enum, _, _ = strings.Cut(enum, "]")
-	documented := strings.Split(enum, ", ")
-
-	want := []string{
-		string(inventory.VerbDiscovered), string(inventory.VerbDisappeared), string(inventory.VerbConflict),
-		string(inventory.VerbTrust),
-	}
-
-	for _, row := range inventory.Lifecycle {
-		want = append(want, string(row.Verb))
-
-		takes := "nodes"
-		if row.TakesAddrs {
-			takes = "addrs"
-		}
-
-		if line := fmt.Sprintf("| `%s` | `%s` |", row.Verb, takes); !strings.Contains(string(document), line) {
-			t.Errorf("the table of verbs in openapi.yaml has no row %q", line)
-		}
-	}
-
-	if !slices.Equal(documented, want) {
-		t.Errorf("the enum of verbs in openapi.yaml is %v, want %v", documented, want)
 	}
 }

@@ -4,11 +4,16 @@ package api
 
 import "embed"
 
-// OpenAPI is the part of the OpenAPI 3.1 document that the routes and the types do not
-// give, in YAML. README.md in this folder explains how to change it.
+// OpenAPI is the head of the OpenAPI 3.1 document, in YAML: what concerns all routes. README.md
+// in this folder explains how to change the document.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
+
+// Examples are the examples of the document by operation, in YAML.
+//
+//go:embed examples.yaml
+var Examples []byte
 
 // Source has the types of bodies and answers with their comments, which describe them in
 // the document.

@@ -43,9 +43,9 @@ import (
 	"github.com/contiv/cluster/management/sshkey"
 )
 
-var update = flag.Bool("update", false, "write the answers of the examples in openapi.yaml anew")
+var update = flag.Bool("update", false, "write the answers of the examples in examples.yaml anew")
 
-// TestExamples makes the request of every example in openapi.yaml to a daemon
+// TestExamples makes the request of every example in examples.yaml to a daemon
 // with a prepared world, and compares the answer with the one in the document.
 // Requests that change nothing come first, then the others, in the order of
 // the document.
@@ -729,33 +729,23 @@ func tidy(n *yaml.Node) {
 	}
 }
 
-// lineOf returns the line of the key "value" of an answer in openapi.yaml.
+// lineOf returns the line of the key "value" of an answer in examples.yaml.
 func lineOf(t *testing.T, o openapi.Operation, c openapi.Case) int {
 	t.Helper()
 
 	var file yaml.Node
-	if err := yaml.Unmarshal(api.OpenAPI, &file); err != nil {
+	if err := yaml.Unmarshal(api.Examples, &file); err != nil {
 		t.Fatal(err)
 	}
 
-	root := file.Content[0]
-	steps := []string{
-		"paths", o.Path, strings.ToLower(o.Method), "responses", c.Status, "content", c.ContentType, "examples", c.Name,
-	}
-
-	at := root
-	for len(steps) > 0 {
-		_, next := entry(at, steps[0])
-		if _, ref := entry(at, "$ref"); ref != nil { // to a shared answer
-			at, steps = root, append(strings.Split(strings.TrimPrefix(ref.Value, "#/"), "/"), steps...)
-			continue
-		}
-
+	at := file.Content[0]
+	for _, step := range []string{o.OperationID, c.Status, c.Name} {
+		_, next := entry(at, step)
 		if next == nil {
-			t.Fatalf("openapi.yaml has no %s in %s %s", strings.Join(steps, " "), o.Method, o.Path)
+			t.Fatalf("examples.yaml has no %s in %s", step, o.OperationID)
 		}
 
-		at, steps = next, steps[1:]
+		at = next
 	}
 
 	key, _ := entry(at, "value")
@@ -778,11 +768,11 @@ func entry(n *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// rewrite puts answers into openapi.yaml, each by the line where it begins.
+// rewrite puts answers into examples.yaml, each by the line where it begins.
 func rewrite(t *testing.T, answers map[int]string) {
 	t.Helper()
-	const path = "../api/openapi.yaml"
-	lines := strings.SplitAfter(string(api.OpenAPI), "\n")
+	const path = "../api/examples.yaml"
+	lines := strings.SplitAfter(string(api.Examples), "\n")
 	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
 	starts := make([]int, 0, len(answers))

@@ -287,6 +287,7 @@ var mayImport = map[string][]string{
 		"management/access",
 		"management/api",
 		"management/job",
+		"management/openapi",
 		"management/server/nodelist",
 		"management/server/rest",
 		"management/state",

@@ -153,7 +153,21 @@ func sentence(comment string) string {
 }
 
 // schema returns the schema of the type of a value.
-func (t *Types) schema(value any) *yaml.Node { return t.schemaOf(reflect.TypeOf(value)) }
+func (t *Types) schema(value any) *yaml.Node {
+	switch v := value.(type) {
+	case Ref:
+		return pairs("$ref", "#/components/schemas/"+string(v))
+	case AnyOf:
+		kinds := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for _, one := range v {
+			kinds.Content = append(kinds.Content, t.schema(one))
+		}
+
+		return pairs("anyOf", kinds)
+	default:
+		return t.schemaOf(reflect.TypeOf(value))
+	}
+}
 
 // schemaOf returns the schema of a type: a reference to a named schema, which it adds if it is new.
 func (t *Types) schemaOf(of reflect.Type) *yaml.Node {

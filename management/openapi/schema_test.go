@@ -40,20 +40,23 @@ type (
 	}
 )
 
-const written = `
-paths:
-  /samples:
-    post:
-      requestBody: {content: {application/json: {examples: {one: {value: {name: x, part: head}}}}}}
-      responses: {default: {content: {application/problem+json: {examples: {bad: {value: {}}}}}}}
+const head = `
+info: {title: samples}
 components:
   responses:
-    Problem: {description: Any failure.}
+    Problem: {description: Any failure., content: {application/problem+json: {}}}
   schemas:
     sample: {properties: {name: {maxLength: 9}}}
 `
 
-const built = `paths:
+const examples = `
+make:
+  body: {one: {value: {name: x, part: head}}}
+  default: {bad: {value: {}}}
+`
+
+const built = `info: {title: samples}
+paths:
   /samples:
     post:
       operationId: make
@@ -73,14 +76,17 @@ const built = `paths:
       responses:
         "200":
           description: The samples.
+          headers:
+            Idempotency-Replayed: {$ref: '#/components/headers/Replayed'}
           content:
             application/json:
               schema: {$ref: '#/components/schemas/samplelist'}
         "404": {$ref: '#/components/responses/Problem'}
+        "422": {$ref: '#/components/responses/KeyReused'}
         default: {description: Any failure., content: {application/problem+json: {examples: {bad: {value: {}}}}}}
 components:
   responses:
-    Problem: {description: Any failure.}
+    Problem: {description: Any failure., content: {application/problem+json: {}}}
   schemas:
     sample:
       type: object
@@ -103,7 +109,7 @@ components:
         items: {type: array, items: {$ref: '#/components/schemas/sample'}, description: The items.}
 `
 
-// TestTypes builds a document of a route and of types with comments and limits, and adds what is written.
+// TestTypes builds a document of a route and of types with comments and limits, and adds the examples.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 
@@ -117,24 +123,33 @@ func TestTypes(t *testing.T) {
 		Path:       "/samples",
 		Roles:      []string{"admin"},
 		Idempotent: true,
+		Failures:   map[string]string{"default": "Problem"},
 		Doc: &openapi.Doc{
 			ID: "make", Tag: "Samples", Summary: "Make a sample", Body: sample{}, Answer: list[sample]{},
 			Success: "The samples.", Fails: openapi.Fails{404: ""},
 		},
 	}
 
-	got, err := types.Build([]byte(written), []openapi.Route{route})
+	got, err := types.Build([]byte(head), []byte(examples), []openapi.Route{route})
 	if err != nil || string(got) != built {
 		t.Errorf("%v\n%s", err, got)
 	}
 
-	_, err = types.Build([]byte(written), nil, unknown{})
+	_, err = types.Build([]byte(head), []byte("{}"), nil, unknown{})
 	if err == nil || !strings.Contains(err.Error(), "unknown.Field has no comment") {
 		t.Errorf("a field without a comment: %v", err)
 	}
 
-	_, err = types.Build([]byte("paths: {}\ncomponents: {schemas: {}}"), []openapi.Route{route})
-	if err == nil || !strings.Contains(err.Error(), "no example of /samples") {
-		t.Errorf("a route without an example: %v", err)
+	for text, want := range map[string]string{
+		"{}":                            `POST /samples has no examples under "make"`,
+		"make: {}\nbake: {}":            `"bake", which is no operation`,
+		"make: {'409': {one: {}}}":      "no answer 409",
+		"make: {'404': {}, '201': {}}":  "no answer 201",
+		"make: {'422': {one: {}}}\n{}}": "yaml",
+	} {
+		_, err = types.Build([]byte(head), []byte(text), []openapi.Route{route})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

@@ -15,17 +15,81 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
 func (s *Server) auditRoutes() []rest.Route {
-	filters := []string{"since", "until", "who", "verb", "node", "result", "job", "request"}
-	paging := append([]string{"tail", "limit", "continue", "follow", "after"}, filters...)
+	filters := []openapi.Param{
+		{Name: "since", Type: openapi.Time, Help: "Only entries at or after this time."},
+		{Name: "until", Type: openapi.Time, Help: "Only entries before this time."},
+		{Name: "who", Help: "Only entries of this principal."},
+		{
+			Name: "verb",
+			Help: "Only entries of this verb, or of its beginning up to a dot: `jobs` selects `jobs.cancel`.",
+		},
+		{
+			Name: "node",
+			Help: "Only entries with exactly this target; a node, an address, a job or a level of variables.",
+		},
+		{
+			Name: "result",
+			Help: "Only entries with this result: `done`, a kind of error, or `failed` for every kind.",
+		},
+		{Name: "job", Help: "Only entries about this job."},
+		{Name: "request", Help: "Only entries of the request with this id."},
+	}
+	paging := append([]openapi.Param{
+		{
+			Name: "tail", Type: openapi.Number, Min: 1, Max: api.MaxAuditPage,
+			Help: "Only the newest entries, at most this number.",
+		},
+		{
+			Name: "limit", Type: openapi.Number, Min: 1, Max: api.MaxAuditPage,
+			Help: "The largest number of entries on the page. Default 1000.",
+		},
+		{Name: "continue", Help: "The token of the previous page."},
+		{Name: "follow", Type: openapi.Flag, Help: "Stream new entries until the client closes the connection."},
+		{
+			Name: "after", Type: openapi.Number,
+			Help: "With `follow=true`, resume after the entry with this number.",
+		},
+	}, filters...)
 
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathAudit, Serve: s.getAudit, Query: paging, Streams: true},
-		{Method: http.MethodGet, Path: api.PathAuditLines, Serve: s.getAuditLines, Query: filters, Streams: true},
-		{Method: http.MethodGet, Path: api.PathAuditCheck, Serve: s.getAuditCheck},
+		{
+			Method: http.MethodGet, Path: api.PathAudit, Serve: s.getAudit, Streams: true, Query: paging,
+			Doc: &openapi.Doc{
+				ID: "listAudit", Summary: "Read or follow the audit trail",
+				Text: "Returns the entries of the answering manager, the oldest first: every change, every " +
+					"refusal, and every decision of the manager itself. The entries of changes that were answered " +
+					"before are included.\n\n" +
+					"With `follow=true` the answer is a stream of server-sent events, each an `AuditEvent`: the " +
+					"entries after `after`, or the newest `tail` ones, or those at or after `since`, and then each " +
+					"new one. An idle stream has an event without an entry every 10 seconds. To resume, pass the " +
+					"id of the last event as `after`, or in the header `Last-Event-ID`.",
+				Answer: api.AuditList{}, Type: api.TypeEventStream, Item: api.AuditEvent{}, Success: "The entries.",
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathAuditLines, Serve: s.getAuditLines, Streams: true, Query: filters,
+			Doc: &openapi.Doc{
+				ID: "exportAudit", Summary: "Export the audit trail",
+				Text: "Returns the entries as they are stored, one `AuditEntry` per line, with its hash as the " +
+					"first field. `clusterm audit verify --export FILE` checks such a file on any host. An answer " +
+					"that is cut off ends the connection without its last chunk.",
+				Type: api.TypeLines, Item: api.AuditEntry{}, Success: "The entries, the oldest first.",
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathAuditCheck, Serve: s.getAuditCheck,
+			Doc: &openapi.Doc{
+				ID: "verifyAudit", Summary: "Check the chain of the audit trail",
+				Text: "Reads the whole trail and reports missing and changed entries. Keep the last number and " +
+					"hash on another host: the chain alone cannot show entries that were cut off at its end.",
+				Answer: api.AuditReport{}, Success: "The result; without `problems` the chain is whole.",
+			},
+		},
 	}
 }
 

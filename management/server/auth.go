@@ -10,13 +10,38 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
 func (s *Server) authRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathWhoAmI, Serve: s.getWhoAmI},
-		{Method: http.MethodGet, Path: api.PathCanI, Serve: s.getCanI, Query: []string{"verb", "node"}},
+		{
+			Method: http.MethodGet, Path: api.PathWhoAmI, Serve: s.getWhoAmI,
+			Doc: &openapi.Doc{
+				ID: "whoAmI", Summary: "Show the caller",
+				Text:   "Returns the principal, the role and the scope of the caller, as the manager knows them.",
+				Answer: api.Identity{}, Success: "The caller.",
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathCanI, Serve: s.getCanI,
+			Query: []openapi.Param{
+				{
+					Name: "verb", Required: true, Example: "commission",
+					Help: "A verb of a job on nodes, or `get`, `history`, `explain`, `ping`, `set`, `get-vars`, " +
+						"`set-vars`, `forget`.",
+				},
+				{Name: "node", Required: true, Example: "host1-c976", Help: "The name of a node."},
+			},
+			Doc: &openapi.Doc{
+				ID: "canI", Summary: "Check a permission of the caller",
+				Text: "Returns whether the role and the scope of the caller allow a verb on a node, with the " +
+					"reason. Nothing else is checked: the status of the node may still forbid the verb. A node " +
+					"outside of the scope is answered as an unknown one.",
+				Answer: api.Permission{}, Success: "The answer, and its reason.",
+			},
+		},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
@@ -20,8 +21,34 @@ type Certificates interface {
 
 func (s *Server) certificateRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathCertificates, Serve: s.getCertificates, Query: listQuery()},
-		{Method: http.MethodDelete, Path: api.PathCertificate, Serve: s.deleteCertificate},
+		{
+			Method: http.MethodGet, Path: api.PathCertificates, Serve: s.getCertificates,
+			Query: certificateListing.Query(),
+			Doc: &openapi.Doc{
+				ID: "listCertificates", Summary: "List the client certificates",
+				Text: "Returns the certificates that the CA of this manager has issued, and all that are revoked, " +
+					"by name. One of a site's own CA is known once it is revoked. A damaged copy of an issued one " +
+					"is left out; the health names it.",
+				Answer: api.List[api.Certificate]{}, Success: "The certificates.",
+			},
+		},
+		{
+			Method: http.MethodDelete, Path: api.PathCertificate, Serve: s.deleteCertificate,
+			Doc: &openapi.Doc{
+				ID: "revokeCertificate", Summary: "Revoke client certificates",
+				Text: "The certificates are refused from now on, on open connections as well, and their open " +
+					"streams end. A name stands for all certificates with it; one that is issued later is valid. A " +
+					"revocation is for good. A warning names a certificate that cannot be read and may have the " +
+					"name.",
+				Path: []openapi.Param{{
+					Name: "id", Example: "serial:5a2b64cc0f19",
+					Help: "The name of certificates, or the serial number of one; for one of a site's own CA " +
+						"`serial:` and the hexadecimal digits.",
+				}},
+				Answer: api.Changed{}, Success: "The certificates are revoked.", Revision: true,
+				Fails: openapi.Fails{404: ""},
+			},
+		},
 	}
 }
 

@@ -3,17 +3,20 @@
 package server_test
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
 // TestContract expects the same methods, paths and parameters in the router and
-// in the document: where a route does not describe itself, openapi.yaml does.
+// in the document.
 func TestContract(t *testing.T) {
 	c := must[*contracttest.Contract](t)(contracttest.Load())
 	served := serve(t).Routes()
@@ -49,14 +52,16 @@ func TestContract(t *testing.T) {
 
 		slices.Sort(documented)
 
-		if want := slices.Sorted(slices.Values(route.Query)); !slices.Equal(documented, want) {
-			t.Errorf(
-				"%s %s: the document has the query parameters %v, the route reads %v",
-				o.Method,
-				o.Path,
-				documented,
-				want,
-			)
+		var want []string
+		for _, p := range route.Query {
+			want = append(want, p.Name)
+		}
+
+		slices.Sort(want)
+
+		if !slices.Equal(documented, want) {
+			t.Errorf("%s %s: the document has the query parameters %v, the route reads %v", o.Method, o.Path,
+				documented, want)
 		}
 
 		accepted := map[string]bool{"If-Match": route.Conditional, api.HeaderIdempotencyKey: route.Idempotent}
@@ -99,4 +104,34 @@ func parameters(path string) []string {
 	}
 
 	return out
+}
+
+// TestVerbsInTheDocument compares the verbs of the document with the lifecycle table.
+func TestVerbsInTheDocument(t *testing.T) {
+	t.Parallel()
+
+	c := must[*contracttest.Contract](t)(contracttest.Load())
+	table := c.Operation("POST", api.PathJobs).Description
+
+	want := []any{
+		string(inventory.VerbDiscovered), string(inventory.VerbDisappeared), string(inventory.VerbConflict),
+		string(inventory.VerbTrust),
+	}
+
+	for _, row := range inventory.Lifecycle {
+		want = append(want, string(row.Verb))
+
+		takes := "nodes"
+		if row.TakesAddrs {
+			takes = "addrs"
+		}
+
+		if line := fmt.Sprintf("| `%s` | `%s` |", row.Verb, takes); !strings.Contains(table, line) {
+			t.Errorf("the table of verbs has no row %q", line)
+		}
+	}
+
+	if documented := c.Components.Schemas["Verb"].Value.Enum; !slices.Equal(documented, want) {
+		t.Errorf("the enum of verbs is %v, want %v", documented, want)
+	}
 }

@@ -3,7 +3,6 @@
 package server
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/contiv/cluster/inventory"
@@ -11,10 +10,11 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/legacy"
+	"github.com/contiv/cluster/management/server/rest"
 )
 
-// Document returns the document of the API: what the routes and the types of their bodies and answers say about
-// themselves, and the examples and texts of api.OpenAPI.
+// Document returns the document of the API: the head, the routes with the types of their bodies and answers, and the
+// examples.
 var Document = sync.OnceValues(func() ([]byte, error) {
 	types, err := openapi.NewTypes(fieldValues, api.Source, inventory.Source)
 	if err != nil {
@@ -23,20 +23,31 @@ var Document = sync.OnceValues(func() ([]byte, error) {
 
 	var routes []openapi.Route
 
-	for _, rt := range slices.Concat((&Server{}).versioned(), legacy.New(legacy.Options{}).Routes()) {
-		r := openapi.Route{
-			Method: rt.Method, Path: rt.Path, Query: rt.Query, Conditional: rt.Conditional, Idempotent: rt.Idempotent,
-			Doc: rt.Doc,
-		}
+	add := func(tag string, all []rest.Route) {
+		for _, rt := range all {
+			r := openapi.Route{
+				Method: rt.Method, Path: rt.Path, Query: rt.Query, Conditional: rt.Conditional,
+				Idempotent: rt.Idempotent, Failures: rt.Family.Failures, Doc: rt.Doc,
+			}
 
-		for _, role := range access.RolesFor(routeOf(rt)) {
-			r.Roles = append(r.Roles, string(role))
-		}
+			if r.Doc != nil && r.Doc.Tag == "" {
+				doc := *r.Doc
+				doc.Tag, r.Doc = tag, &doc
+			}
 
-		routes = append(routes, r)
+			for _, role := range access.RolesFor(routeOf(rt)) {
+				r.Roles = append(r.Roles, string(role))
+			}
+
+			routes = append(routes, r)
+		}
 	}
 
-	return types.Build(api.OpenAPI, routes, bodies...)
+	add("Manager", (&Server{}).versioned())
+	add("First generation", legacy.New(legacy.Options{}).Routes())
+
+	// Types that only schemas of the head name.
+	return types.Build(api.OpenAPI, api.Examples, routes, api.Problem{}, api.MergedVar{}, api.Setting{})
 })
 
 // fieldValues are the values of fields that are plain strings in Go.
@@ -72,23 +83,40 @@ var fieldValues = map[string][]string{
 	},
 }
 
-// bodies are the types of bodies and answers of routes that do not name them yet.
-var bodies = []any{
-	api.AuditEntry{}, api.AuditEvent{}, api.AuditList{}, api.AuditReport{}, api.List[api.Certificate]{}, api.Change{},
-	api.Changed{}, api.Difference{}, api.Forget{}, api.GossipKey{}, api.GossipKeyRotation{}, api.List[api.Group]{},
-	api.Health{}, api.List[api.HistoryEntry]{}, api.HostKeyTrust{}, api.HostKeys{}, api.Identity{},
-	api.List[api.Instance]{}, api.List[api.InventoryHost]{}, api.Job{}, api.JobExplanation{}, api.List[api.Job]{},
-	api.JobRequest{}, api.MergedVar{}, api.Node{}, api.NodeExplanation{}, api.List[api.Node]{}, api.NodePatch{},
-	api.Permission{}, api.Ping{}, api.List[api.PingResult]{}, api.Plan{}, api.List[api.Plan]{}, api.Policies{},
-	api.Policy{}, api.PolicyControl{}, api.PolicyEnable{}, api.PolicyTest{}, api.PolicyTested{}, api.Problem{},
-	api.Report{}, api.Reported{}, api.Repository{}, api.RepositoryDiff{}, api.RepositoryLog{}, api.Retry{},
-	api.Rollout{}, api.RolloutAbort{}, api.RolloutControl{}, api.List[api.Rollout]{}, api.RolloutRequest{},
-	api.RolloutResume{}, api.RolloutRetry{}, api.SSHKey{}, api.SSHKeyRotation{}, api.Secrets{}, api.SecretsRotation{},
-	api.Freeze{}, api.Setting{}, api.List[api.Token]{}, api.List[api.VarsChange]{}, api.VarsUndo{}, api.Version{},
-}
+// The tags of routes about other nouns than the manager itself.
+const (
+	aboutNodes     = "Nodes"
+	aboutJobs      = "Jobs"
+	aboutVariables = "Variables"
+)
 
-// aboutManager is the tag of the routes that concern the manager itself.
-const aboutManager = "Manager"
+// refused is what 409 means where the kind of the problem does not say it all.
+const refused = "A rule, a status or a state forbids the change, or a concurrent change came first."
+
+// The parameters of paths that several routes share.
+var (
+	nodeName = openapi.Param{
+		Name: "name", Help: "The node's name, `LABEL-SERIAL`.", Example: "host3-35a0",
+		Missing: "The node does not exist.",
+	}
+	policyName = openapi.Param{
+		Name: "name", Help: "The name of a policy.", Example: "returns", Missing: "The policy does not exist.",
+	}
+	groupName = openapi.Param{
+		Name: "name", Help: "The group's name.", Example: "service-worker", Missing: "The group does not exist.",
+	}
+	jobID = openapi.Param{
+		Name: "id", Example: "2", Missing: "The job does not exist.",
+		Help: "The job's number; `active` for the running job that started last, or `last` for the job that ended " +
+			"last.",
+	}
+	rolloutID = openapi.Param{
+		Name: "id", Help: "The id of a rollout.", Example: "r7b1e44d2", Missing: "The rollout does not exist.",
+	}
+	planID = openapi.Param{
+		Name: "id", Help: "The id of a plan.", Example: "3f9a1c20-7b1e44d2", Missing: "The plan does not exist.",
+	}
+)
 
 // actionNames are the names of the actions that a remedy recommends.
 func actionNames() []string {

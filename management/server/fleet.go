@@ -8,18 +8,52 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/fleet"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
 func (s *Server) fleetRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathFleet, Serve: s.getFleet},
+		{
+			Method: http.MethodGet, Path: api.PathFleet, Serve: s.getFleet,
+			Doc: &openapi.Doc{
+				ID: "getFleet", Summary: "Export the fleet file",
+				Text: "Returns the fleet file of the manager as JSON, which is YAML as well, with its sections in " +
+					"order: settings, connection, variables, groups and nodes. Secrets are marked as ones to keep. " +
+					"A caller with a scope gets the part within it: settings, and connection and variables of " +
+					"every node, are absent. `clusterctl fleet schema` prints its JSON schema.",
+				Answer: openapi.Ref("FleetFileContent"), Success: "The fleet file.",
+			},
+		},
 		{
 			Method: http.MethodPost, Path: api.PathFleetDiff, Serve: s.postFleetDiff, ReadOnly: true,
 			// As text in JSON, most characters of a file take one byte, and some take two.
 			BodyLimit: 2 * api.MaxFleetBytes,
+			Doc: &openapi.Doc{
+				ID: "diffFleet", Summary: "Compare fleet files with the manager",
+				Text: "Returns the difference, and the steps that carry it out; changes nothing. Carry the steps " +
+					"out in order, each once the one before is done: send `apply` to `POST /v1/fleet/apply`, and " +
+					"`job` to `POST /v1/jobs`, and wait for the end of the job. The files may have 16 MiB " +
+					"together. A fault of the files is `invalid`, and its detail names every problem with file, " +
+					"line and column. Settings, groups and connections are checked as by a change of the " +
+					"configuration with `dry_run`, if the caller may make it.",
+				Body: api.FleetRequest{}, Answer: api.FleetDiff{}, Success: "The difference.", Revision: true,
+			},
 		},
-		{Method: http.MethodPost, Path: api.PathFleetApply, Serve: s.postFleetApply},
+		{
+			Method: http.MethodPost, Path: api.PathFleetApply, Serve: s.postFleetApply,
+			Doc: &openapi.Doc{
+				ID: "applyFleet", Summary: "Carry out one step of a fleet difference",
+				Text: "Changes the values of one record, all or none. A value that is neither as the difference " +
+					"shows it nor as it is to be fails with `precondition`, by name; other values of the record " +
+					"may have changed. A step that is done already changes nothing, so an interrupted sequence " +
+					"goes on with its first step. Changes of settings, groups and connections take the role admin, " +
+					"and no step changes more than the scope of its caller. In place of `secret`, send the value " +
+					"of the secret as `to`.",
+				Body: api.FleetApply{}, Answer: api.Changed{}, Success: "The values are as they are to be.",
+				Revision: true, Fails: openapi.Fails{412: "A value was changed meanwhile."},
+			},
+		},
 	}
 }
 

@@ -7,13 +7,36 @@ import (
 
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/gossipkey"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
 func (s *Server) gossipKeyRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathGossipKey, Serve: s.getGossipKey},
-		{Method: http.MethodPost, Path: api.PathRotateGossipKey, Serve: s.postRotateGossipKey},
+		{
+			Method: http.MethodGet, Path: api.PathGossipKey, Serve: s.getGossipKey,
+			Doc: &openapi.Doc{
+				ID: "getGossipKey", Summary: "Show the rotation of the gossip key",
+				Text: "Returns the newest rotation of the key that encrypts the gossip, and what it waits for. " +
+					"Keys are shown as fingerprints only.",
+				Answer: api.GossipKey{}, Success: "The state of the rotation.",
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathRotateGossipKey, Serve: s.postRotateGossipKey,
+			Doc: &openapi.Doc{
+				ID: "rotateGossipKey", Summary: "Rotate the gossip key",
+				Text: "Begins to replace the key that encrypts the gossip, or lets the running rotation go on at " +
+					"once. The new key is installed on all members, then used, and the old one is removed only " +
+					"after every known node has confirmed the new one. A node that the gossip does not reach gets " +
+					"it over ssh. The rotation goes on after a restart of the manager.\n\n" +
+					"With `force` the running rotation goes on without the nodes in `lock_out`, which must be all " +
+					"of its laggards: they are locked out of the gossip.",
+				Body: api.GossipKeyRotation{}, Answer: api.GossipKey{}, Status: 202,
+				Success: "The rotation has begun, or goes on.", Revision: true,
+				Fails: openapi.Fails{409: "No rotation is running, or not all laggards are named."},
+			},
+		},
 	}
 }
 

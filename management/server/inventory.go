@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -19,7 +20,18 @@ var tagSalt = rand.Text()
 
 func (s *Server) inventoryRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathInventory, Serve: s.getInventory, Query: listQuery(nodeQuery...)},
+		{
+			Method: http.MethodGet, Path: api.PathInventory, Serve: s.getInventory,
+			Query: nodeListing.Query(nodeQuery...),
+			Doc: &openapi.Doc{
+				ID: "getInventory", Tag: aboutNodes, Summary: "Get nodes as hosts of an Ansible inventory",
+				Text: "Returns the selected nodes with their groups, connections and merged variables, as the " +
+					"manager's own runs have them. Secrets are left out. `clusterctl inventory` and the collection " +
+					"`contiv.clusterm` read this route.",
+				Answer: api.List[api.InventoryHost]{}, Success: "The hosts, by name.",
+				Fails: openapi.Fails{404: "A requested node or group does not exist."},
+			},
+		},
 	}
 }
 

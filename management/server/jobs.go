@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/legacy"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
@@ -29,18 +30,115 @@ const (
 
 func (s *Server) jobRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathJobs, Serve: s.getJobs, Query: listQuery("status", "node")},
-		{Method: http.MethodPost, Path: api.PathJobs, Serve: s.postJob, Idempotent: true},
 		{
-			Method: http.MethodGet, Path: api.PathJob, Serve: s.getJob,
-			Query: []string{"vars", "wait", "after"}, Streams: true,
+			Method: http.MethodGet, Path: api.PathJobs, Serve: s.getJobs,
+			Query: jobListing.Query(
+				openapi.Param{
+					Name: "status", Type: openapi.Texts,
+					Help: "Job statuses; case does not matter. A repeated parameter matches any of its values.",
+				},
+				openapi.Param{Name: "node", Help: "Only jobs with this node or address."},
+			),
+			Doc: &openapi.Doc{
+				ID: "listJobs", Tag: aboutJobs, Summary: "List jobs",
+				Text: "Returns jobs, newest first, without runs, hosts and variables. Only the first 100 queued " +
+					"jobs show their position and the jobs ahead of them.",
+				Answer: api.List[api.Job]{}, Success: "The jobs, newest first.",
+			},
 		},
 		{
-			Method: http.MethodPost, Path: api.PathCancel, Serve: s.postCancel,
-			Conditional: true, Idempotent: true,
+			Method: http.MethodPost, Path: api.PathJobs, Serve: s.postJob, Idempotent: true,
+			Doc: &openapi.Doc{
+				ID: "submitJob", Tag: aboutJobs, Summary: "Submit a job",
+				Text: "The manager checks the job against the status of its nodes after all jobs ahead of it. When " +
+					"it accepts the job, it pins the inputs (nodes in order, playbooks, variables). The job runs " +
+					"as soon as no job ahead of it holds one of its nodes. `GET /v1/jobs/{id}?wait=…` waits for " +
+					"its end.\n\n" +
+					"| verb | needs | does |\n" +
+					"|---|---|---|\n" +
+					"| `commission` | `nodes` | configures nodes and brings them into service, in `group` or a group " +
+					"of the manager's choice |\n" +
+					"| `update` | `nodes` | takes nodes out of service to move them to another `group`, or to set " +
+					"them up anew |\n" +
+					"| `apply` | `nodes` | configures nodes in service again in place, without a cleanup first |\n" +
+					"| `reapply` | `nodes` | cleans nodes in service and configures them again in their own " +
+					"group |\n" +
+					"| `maintenance` | `nodes` | upgrades nodes in place |\n" +
+					"| `verify` | `nodes` | compares nodes with their configuration, and changes nothing |\n" +
+					"| `decommission` | `nodes` | takes nodes out of service and cleans them up, best effort; also " +
+					"cleans a node with `residue` again |\n" +
+					"| `clear` | `nodes` | cleans up quarantined nodes and trusts them again; `force` with a " +
+					"`reason` skips the cleanup |\n" +
+					"| `forget` | `nodes` | removes the agent from nodes, then their records |\n" +
+					"| `discover` | `addrs` | prepares hosts to appear as nodes |",
+				Body: api.JobRequest{}, Answer: api.Job{}, Status: 202, Success: "The accepted job.", Revision: true,
+				Location: "job",
+				Fails: openapi.Fails{
+					404: "A requested node or group does not exist.",
+					409: "A rule, a status or a state forbids the job.",
+					412: "A node is not in the status and group that `expect` gives.",
+				},
+			},
 		},
-		{Method: http.MethodPost, Path: api.PathRetry, Serve: s.postRetry, Idempotent: true},
-		{Method: http.MethodGet, Path: api.PathExplainJob, Serve: s.getJobExplanation},
+		{
+			Method: http.MethodGet, Path: api.PathJob, Serve: s.getJob, Streams: true,
+			Query: []openapi.Param{
+				{Name: "wait", Example: "30s", Help: "How long to wait for the job to end, at most `1m`."},
+				{
+					Name: "after", Type: openapi.Number,
+					Help: "A revision of the job's record. With `wait`, the request returns as soon as the record " +
+						"is newer.",
+				},
+				{
+					Name: "vars", Type: openapi.Flag, Default: "true",
+					Help: "Whether to include the pinned variables. Default `true`.",
+				},
+			},
+			Doc: &openapi.Doc{
+				ID: "getJob", Tag: aboutJobs, Summary: "Show one job, or wait for a change",
+				Text: "Returns the current job at once, or with `wait` when the job ends or the time is over. With " +
+					"`after` as well, it returns as soon as the record is newer than that revision.",
+				Path: []openapi.Param{jobID}, Answer: api.Job{}, Success: "The job with all its fields.",
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathCancel, Serve: s.postCancel, Conditional: true, Idempotent: true,
+			Doc: &openapi.Doc{
+				ID: "cancelJob", Tag: aboutJobs, Summary: "Cancel a job",
+				Text: "A queued job ends at once. A running job stops its playbook and cleans up as after a " +
+					"failure. A second cancel skips the cleanup and leaves the nodes `Quarantined`.",
+				Path: []openapi.Param{jobID}, Body: openapi.Empty{}, Answer: api.Job{},
+				Success:  "The cancel is recorded; the job ends after its current step and its cleanup.",
+				Revision: true, Tagged: true, Fails: openapi.Fails{409: "The job has already ended."},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathRetry, Serve: s.postRetry, Idempotent: true,
+			Doc: &openapi.Doc{
+				ID: "retryJob", Tag: aboutJobs, Summary: "Retry an ended job",
+				Text: "The new job has the verb, the group, the extra variables and the options of the old one, " +
+					"with the playbooks and merged variables of today: they are often the correction. " +
+					"`differences` lists how both jobs differ, with names of variables only. Nodes that no verb of " +
+					"the retry fits any more are left out and listed. Nodes that a failed update has taken out of " +
+					"service are commissioned into the group of the update. Nodes on which an update succeeded are " +
+					"left out and listed, because it would take them out of service again; `all` or `nodes` " +
+					"includes them. `pinned` takes the playbooks, merged variables and tags of groups of the old " +
+					"job.",
+				Path: []openapi.Param{jobID}, Body: api.Retry{}, Answer: api.Job{}, Status: 202,
+				Success: "The new job.", Revision: true, Location: "job",
+				Fails: openapi.Fails{
+					409: "A rule, a status or a state forbids the new job, or the old job has not ended.",
+				},
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathExplainJob, Serve: s.getJobExplanation,
+			Doc: &openapi.Doc{
+				ID: "explainJob", Tag: aboutJobs,
+				Summary: "Explain why a job is queued, is still running, or has failed", Path: []openapi.Param{jobID},
+				Answer: api.JobExplanation{}, Success: "The explanation.",
+			},
+		},
 	}
 }
 

@@ -10,16 +10,48 @@ import (
 
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
 func (s *Server) logRoutes() []rest.Route {
-	query := []string{"offset", "follow"}
+	query := []openapi.Param{
+		{Name: "offset", Type: openapi.Number, Default: "0", Help: "Where to start reading, in bytes."},
+		{
+			Name: "follow", Type: openapi.Flag,
+			Help: "Whether to stream new output until the job ends. By default the answer ends at the current end " +
+				"of the log.",
+		},
+	}
 	text, events := s.getLog(job.StreamText, api.TypeText), s.getLog(job.StreamEvents, api.TypeLines)
 
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathLog, Serve: text, Query: query, Streams: true},
-		{Method: http.MethodGet, Path: api.PathEvents, Serve: events, Query: query, Streams: true},
+		{
+			Method: http.MethodGet, Path: api.PathLog, Serve: text, Streams: true, Query: query,
+			Doc: &openapi.Doc{
+				ID: "getLog", Tag: aboutJobs, Summary: "Read or follow the output of a job",
+				Text: "Returns the output of ansible-playbook and of the job itself, byte for byte, from an offset " +
+					"on. A complete answer ends at the end of the log; if the connection breaks earlier, continue " +
+					"at your current offset. The bytes never change. HEAD returns the size in " +
+					"`X-Clusterm-Next-Offset`.",
+				Path: []openapi.Param{jobID}, Answer: "", Type: api.TypeText,
+				Success: "The bytes from `offset` on. The trailer `X-Clusterm-Next-Offset` is the offset for the " +
+					"next request.",
+				Job: true,
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathEvents, Serve: events, Streams: true, Query: query,
+			Doc: &openapi.Doc{
+				ID: "getEvents", Tag: aboutJobs, Summary: "Read or follow the events of a job",
+				Text: "Returns the results per host and task, one JSON object (`Event`) per line. Offsets and the " +
+					"end of the answer work as for the output.",
+				Path: []openapi.Param{jobID}, Type: api.TypeLines, Item: api.Event{},
+				Success: "The lines from `offset` on. The trailer `X-Clusterm-Next-Offset` is the offset for the " +
+					"next request.",
+				Job: true,
+			},
+		},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/selector"
 	"github.com/contiv/cluster/management/server/nodelist"
@@ -23,19 +24,128 @@ import (
 func (s *Server) nodeRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathNodes, Serve: s.getNodes,
-			Query: listQuery(nodeQuery...),
+			Method: http.MethodGet, Path: api.PathNodes, Serve: s.getNodes, Query: nodeListing.Query(nodeQuery...),
+			Doc: &openapi.Doc{
+				ID: "listNodes", Tag: aboutNodes, Summary: "List nodes",
+				Text: "Returns the nodes that match all given parameters; all nodes without parameters. A repeated " +
+					"parameter matches any of its values.",
+				Answer: api.List[api.Node]{}, Success: "The nodes, by name.",
+				Fails: openapi.Fails{404: "A requested node or group does not exist."},
+			},
 		},
-		{Method: http.MethodGet, Path: api.PathNode, Serve: s.getNode},
-		{Method: http.MethodPatch, Path: api.PathNode, Serve: s.patchNode, Conditional: true},
-		{Method: http.MethodGet, Path: api.PathHistory, Serve: s.getHistory, Query: listQuery()},
-		{Method: http.MethodGet, Path: api.PathExplain, Serve: s.getNodeExplanation},
-		{Method: http.MethodGet, Path: api.PathDifference, Serve: s.getDifference},
-		{Method: http.MethodPost, Path: api.PathForget, Serve: s.postForget, Idempotent: true},
-		{Method: http.MethodPost, Path: api.PathPing, Serve: s.postPing},
-		{Method: http.MethodPost, Path: api.PathScanHostKeys, Serve: s.postScanHostKeys},
-		{Method: http.MethodPut, Path: api.PathHostKeys, Serve: s.putHostKeys, Conditional: true},
-		{Method: http.MethodPost, Path: api.PathObservations, Serve: s.postObservations},
+		{
+			Method: http.MethodGet, Path: api.PathNode, Serve: s.getNode,
+			Doc: &openapi.Doc{
+				ID: "getNode", Tag: aboutNodes, Summary: "Show one node", Path: []openapi.Param{nodeName},
+				Answer: api.Node{}, Success: "The node.",
+			},
+		},
+		{
+			Method: http.MethodPatch, Path: api.PathNode, Serve: s.patchNode, Conditional: true,
+			Doc: &openapi.Doc{
+				ID: "patchNode", Tag: aboutNodes, Summary: "Change a node's connection settings and labels",
+				Text: "Absent fields stay as they are. `connection` and `forget_host_key` need the role admin: " +
+					"they decide on which machine playbooks run as root.",
+				Path: []openapi.Param{nodeName}, Body: api.NodePatch{}, Answer: api.Node{},
+				Success: "The changed node.", Revision: true, Tagged: true,
+				Fails: openapi.Fails{409: refused, 412: "The node no longer matches `If-Match`."},
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathHistory, Serve: s.getHistory, Query: historyListing.Query(),
+			Doc: &openapi.Doc{
+				ID: "getHistory", Tag: aboutNodes, Summary: "Show a node's history",
+				Text: "Returns every status transition and every change of state, newest first. The manager keeps " +
+					"the newest 1 000.",
+				Path: []openapi.Param{nodeName}, Answer: api.List[api.HistoryEntry]{},
+				Success: "The entries, newest first.",
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathExplain, Serve: s.getNodeExplanation,
+			Doc: &openapi.Doc{
+				ID: "explainNode", Tag: aboutNodes, Summary: "Explain why a node is, or is not, in service",
+				Path: []openapi.Param{nodeName}, Answer: api.NodeExplanation{}, Success: "The explanation.",
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathDifference, Serve: s.getDifference,
+			Doc: &openapi.Doc{
+				ID: "diffNode", Tag: aboutNodes, Summary: "Show what the last verification of a node found",
+				Text: "The findings are those of the job in `verification`. They are gone with it: then verify the " +
+					"node again.",
+				Path: []openapi.Param{nodeName}, Answer: api.Difference{}, Success: "The findings.",
+				Fails: openapi.Fails{404: "The node does not exist, or the findings of no verification are kept."},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathForget, Serve: s.postForget, Idempotent: true,
+			Doc: &openapi.Doc{
+				ID: "forgetNodes", Tag: aboutNodes, Summary: "Forget nodes",
+				Text: "Removes the records of disappeared nodes with their history and variables, and leaves a " +
+					"tombstone for each: if a forgotten node appears again, it is `Quarantined` instead of new. " +
+					"Either all nodes are forgotten or none.",
+				Body: api.Forget{}, Answer: api.Changed{}, Success: "The nodes are forgotten.", Revision: true,
+				Fails: openapi.Fails{
+					404: "The node does not exist.",
+					409: "The monitor still sees one of the nodes, or a job holds it.",
+				},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathPing, Serve: s.postPing,
+			Doc: &openapi.Doc{
+				ID: "pingNodes", Tag: aboutNodes, Summary: "Try an ssh login on nodes",
+				Text: "Tries an ssh login on each node, from the manager, with the node's connection settings and " +
+					"its recorded host key. It changes nothing, neither on the nodes nor in their records; nodes " +
+					"that a job holds are no exception. The results are in the order of the request. The answer " +
+					"comes once every node has answered or has run into a timeout, after at most 90 seconds.",
+				Body: api.Ping{}, Answer: api.List[api.PingResult]{}, Success: "The result of each node.",
+				Revision: true, Fails: openapi.Fails{404: "The node does not exist."},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathScanHostKeys, Serve: s.postScanHostKeys,
+			Doc: &openapi.Doc{
+				ID: "scanHostKeys", Tag: aboutNodes, Summary: "Show the ssh host keys of a node",
+				Text: "Asks the host of the node for its ssh host keys, with the node's connection settings, and " +
+					"returns them beside those recorded. It offers no credential and changes nothing. The answer " +
+					"comes after at most 30 seconds.",
+				Path: []openapi.Param{nodeName}, Answer: api.HostKeys{},
+				Success: "The recorded keys, and those that the host shows now.",
+			},
+		},
+		{
+			Method: http.MethodPut, Path: api.PathHostKeys, Serve: s.putHostKeys, Conditional: true,
+			Doc: &openapi.Doc{
+				ID: "trustHostKey", Tag: aboutNodes, Summary: "Record another ssh host key of a node",
+				Text: "Records an ssh host key in place of those recorded, after a legitimate change. The manager " +
+					"asks the host for its keys first, and refuses a key that the host does not show now. The " +
+					"change is in the history of the node and in the audit log. A node that a job holds keeps its " +
+					"key. The answer comes after at most 30 seconds.",
+				Path: []openapi.Param{nodeName}, Body: api.HostKeyTrust{}, Answer: api.Node{},
+				Success: "The changed node.", Revision: true, Tagged: true, Fails: openapi.Fails{409: refused},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathObservations, Serve: s.postObservations,
+			Doc: &openapi.Doc{
+				ID: "reportObservations", Tag: aboutNodes, Summary: "Report observations of nodes",
+				Text: "Records the view of one observer, such as `clusterm monitor`. The manager keeps the views " +
+					"of observers apart: a node is `Discovered` while any of them sees it alive. A full report " +
+					"replaces the observer's view, so that each node that it saw before and omits now counts as " +
+					"lost. A view of more than 5000 nodes consists of several full reports, each limited to the " +
+					"names after `after` and up to `until`. A caller with the role `monitor` reports under the " +
+					"name of its token or certificate only, except over `plain_http`. An observation that is " +
+					"refused does not affect the others. Repeating a report changes no node. Report at least every " +
+					"minute: the reports of an observer that has been silent for `monitor_timeout` (5 minutes by " +
+					"default) are void. The names `post` (reports by `POST /monitor/event`) and `gossip` (the " +
+					"manager's own) are reserved.",
+				Body: api.Report{}, Answer: api.Reported{},
+				Success: "The report is recorded, except for the observations in refused.", Revision: true,
+				Fails: openapi.Fails{400: "The report is invalid."},
+			},
+		},
 	}
 }
 
@@ -68,7 +178,20 @@ var historyListing = rest.Listing[inventory.HistoryEntry]{
 }
 
 // nodeQuery are the query parameters of a nodeFilter.
-var nodeQuery = []string{"name", "status", "state", "group", "selector"}
+var nodeQuery = []openapi.Param{
+	{
+		Name: "name", Type: openapi.Texts,
+		Help: "Names of nodes. The error lists all names that do not exist.",
+	},
+	{Name: "status", Type: openapi.Texts, Help: "Statuses; case does not matter."},
+	{Name: "state", Type: openapi.Texts, Help: "States; case does not matter."},
+	{Name: "group", Type: openapi.Texts, Help: "Groups."},
+	{
+		Name: "selector",
+		Help: "A selector over fields and labels, in the syntax of Kubernetes label selectors, e.g. " +
+			"`group=service-worker,status!=Allocated,rack in (r1,r2)`.",
+	},
+}
 
 // nodeFilter selects nodes of a list. Empty fields accept every node.
 type nodeFilter struct {

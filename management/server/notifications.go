@@ -33,43 +33,43 @@ func (s *Server) notificationRoutes() []rest.Route {
 
 	return []rest.Route{
 		{Method: http.MethodGet, Path: api.PathNotifications, Serve: s.getNotifications, Doc: &openapi.Doc{
-			ID: "listNotifications", Tag: aboutManager, Summary: "List the targets of notifications",
+			ID: "listNotifications", Summary: "List the targets of notifications",
 			Text:   "Returns the targets of the configuration, in its order, with the number of their deliveries.",
 			Answer: api.Notifications{}, Success: "The targets.",
 		}},
 		{
-			Method: http.MethodGet, Path: api.PathDeliveries, Serve: s.getDeliveries, Query: []string{"status"},
+			Method: http.MethodGet, Path: api.PathDeliveries, Serve: s.getDeliveries,
+			Query: []openapi.Param{{
+				Name: "status",
+				Help: "`pending`, `delivered`, `dead` or `bundled`. Default: all.",
+			}},
 			Doc: &openapi.Doc{
 				ID:      "listDeliveries",
-				Tag:     aboutManager,
 				Summary: "List the deliveries of a target",
 				Text: "Returns the deliveries, the oldest first. Those that have ended are kept for 7 days, " +
 					"and the newest 1000.",
-				Params: []openapi.Param{
-					target, {Name: "status", Help: "`pending`, `delivered`, `dead` or `bundled`. Default: all."},
-				},
+				Path:    []openapi.Param{target},
 				Answer:  api.Deliveries{},
 				Success: "The deliveries.",
-				Fails:   openapi.Fails{http.StatusNotFound: ""},
+				Fails:   openapi.Fails{404: ""},
 			},
 		},
 		{Method: http.MethodPost, Path: api.PathTestNotification, Serve: s.testNotification, Doc: &openapi.Doc{
 			ID:      "testNotification",
-			Tag:     aboutManager,
 			Summary: "Test a target",
 			Text: "Sends a test event to the target at once, and answers when the target did. It is refused if " +
 				"the target does not accept it.",
-			Params:  []openapi.Param{target},
+			Path:    []openapi.Param{target},
 			Answer:  api.Notification{},
 			Success: "The target, which accepted the test.",
-			Fails:   openapi.Fails{http.StatusNotFound: ""},
+			Fails:   openapi.Fails{404: ""},
 		}},
 		{Method: http.MethodPost, Path: api.PathRetryDeliveries, Serve: s.retryDeliveries, Doc: &openapi.Doc{
-			ID: "retryDeliveries", Tag: aboutManager, Summary: "Deliver what is dead again",
+			ID: "retryDeliveries", Summary: "Deliver what is dead again",
 			Text:   "Makes the dead deliveries of the target pending again.",
-			Params: []openapi.Param{target},
+			Path:   []openapi.Param{target},
 			Answer: api.Notification{}, Success: "The target.",
-			Fails: openapi.Fails{http.StatusNotFound: ""},
+			Fails: openapi.Fails{404: ""},
 		}},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server/legacy"
@@ -42,11 +43,66 @@ type PlanReader interface {
 
 func (s *Server) planRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathPlans, Serve: s.getPlans, Query: listQuery()},
-		{Method: http.MethodPost, Path: api.PathPlans, Serve: s.postPlan, Idempotent: true},
-		{Method: http.MethodGet, Path: api.PathPlan, Serve: s.getPlan, Query: []string{"vars"}},
-		{Method: http.MethodDelete, Path: api.PathPlan, Serve: s.deletePlan},
-		{Method: http.MethodPost, Path: api.PathApplyPlan, Serve: s.postApplyPlan, Idempotent: true},
+		{
+			Method: http.MethodGet, Path: api.PathPlans, Serve: s.getPlans, Query: planListing.Query(),
+			Doc: &openapi.Doc{
+				ID: "listPlans", Tag: aboutJobs, Summary: "List plans",
+				Text:   "Returns plans, newest first, without targets, variables and checks.",
+				Answer: api.List[api.Plan]{}, Success: "The plans, newest first.",
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathPlans, Serve: s.postPlan, Idempotent: true,
+			Doc: &openapi.Doc{
+				ID: "makePlan", Tag: aboutJobs, Summary: "Plan a job",
+				Text: "Takes the same request as `POST /v1/jobs` and decides about it in the same way, but does " +
+					"nothing: it stores what would be done, with all that it depends on. `POST " +
+					"/v1/plans/{id}/apply` does exactly that, once, until the plan expires (`jobs.plan_for`). With " +
+					"`check`, a job also runs at once to check what Ansible would change; the plan is that of the " +
+					"job without the check.",
+				Body: api.JobRequest{}, Answer: api.Plan{}, Status: 201, Success: "The plan.", Revision: true,
+				Location: "plan", Fails: openapi.Fails{404: "", 409: "", 410: ""},
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathPlan, Serve: s.getPlan,
+			Query: []openapi.Param{
+				{
+					Name: "vars", Type: openapi.Flag, Default: "true",
+					Help: "Whether to include the variables. Default `true`.",
+				},
+			},
+			Doc: &openapi.Doc{
+				ID: "getPlan", Tag: aboutJobs, Summary: "Show one plan",
+				Text: "Returns the plan with its targets, its variables and their origin (secrets are hidden), and " +
+					"what its check has found so far.",
+				Path: []openapi.Param{planID}, Answer: api.Plan{}, Success: "The plan.", Fails: openapi.Fails{409: ""},
+			},
+		},
+		{
+			Method: http.MethodDelete, Path: api.PathPlan, Serve: s.deletePlan,
+			Doc: &openapi.Doc{
+				ID: "deletePlan", Tag: aboutJobs, Summary: "Delete a plan",
+				Text: "Its job, if it was applied, goes on.", Path: []openapi.Param{planID}, Answer: api.Changed{},
+				Success: "The plan is deleted.", Revision: true, Fails: openapi.Fails{409: ""},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathApplyPlan, Serve: s.postApplyPlan, Idempotent: true,
+			Doc: &openapi.Doc{
+				ID: "applyPlan", Tag: aboutJobs, Summary: "Apply a plan",
+				Text: "Submits the job of the plan: the same nodes, playbooks, variables and options. If anything " +
+					"of that has changed since the plan was made, it refuses and names the changes: the nodes and " +
+					"what configured them, their variables and ssh parameters, the playbooks, the rules of the " +
+					"groups, or a job that has come before. The comparison and the acceptance are one transaction. " +
+					"A plan is applied once.",
+				Path: []openapi.Param{planID}, Body: openapi.Empty{}, Answer: api.Job{}, Status: 202,
+				Success: "The accepted job.", Revision: true, Location: "job",
+				Fails: openapi.Fails{
+					409: "The plan was applied already, has expired, or does not fit any more.", 410: "",
+				},
+			},
+		},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
@@ -17,26 +18,97 @@ import (
 
 func (s *Server) policyRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathPolicies, Serve: s.getPolicies},
-		{Method: http.MethodGet, Path: api.PathPolicy, Serve: s.getPolicy},
-		{Method: http.MethodPost, Path: api.PathPausePolicy, Serve: s.controlPolicy(
-			func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
-				return s.Policies.Pause(ctx, c, name, reason)
-			})},
-		{Method: http.MethodPost, Path: api.PathResumePolicy, Serve: s.controlPolicy(
-			func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
-				return s.Policies.Resume(ctx, c, name, reason)
-			})},
-		{Method: http.MethodPost, Path: api.PathEnablePolicy, Serve: s.enablePolicy},
-		{Method: http.MethodPost, Path: api.PathDisablePolicy, Serve: s.controlPolicy(
-			func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
-				return s.Policies.Disable(ctx, c, name, reason)
-			})},
-		{Method: http.MethodPost, Path: api.PathTestPolicy, Serve: s.testPolicy},
-		{Method: http.MethodPost, Path: api.PathReleaseBrake, Serve: s.controlPolicy(
-			func(ctx context.Context, c access.Caller, _, reason string) (leader.Status, error) {
-				return s.Policies.Release(ctx, c, reason)
-			})},
+		{
+			Method: http.MethodGet, Path: api.PathPolicies, Serve: s.getPolicies,
+			Doc: &openapi.Doc{
+				ID: "listPolicies", Summary: "Show what the manager decides by itself",
+				Text: "Returns the policies, the brake, and the newest decisions with their evidence. A policy " +
+					"acts as the principal `policy:NAME`.",
+				Answer: api.Policies{}, Success: "The state of automation.",
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathPolicy, Serve: s.getPolicy,
+			Doc: &openapi.Doc{
+				ID: "getPolicy", Summary: "Show a policy",
+				Text: "Returns one policy and its newest decisions.", Path: []openapi.Param{policyName},
+				Answer: api.Policy{}, Success: "The policy.",
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathPausePolicy, Serve: s.controlPolicy(
+				func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
+					return s.Policies.Pause(ctx, c, name, reason)
+				}),
+			Doc: &openapi.Doc{
+				ID: "pausePolicy", Summary: "Pause a policy",
+				Text: "The policy decides nothing until it is resumed. Jobs that run go on, and what it decided " +
+					"and has not begun waits. The name `all` pauses every policy. A pause is stored, so it " +
+					"survives a restart.",
+				Path: []openapi.Param{policyName}, Body: api.PolicyControl{}, Answer: api.Policies{},
+				Success: "The state of automation.", Revision: true,
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathResumePolicy, Serve: s.controlPolicy(
+				func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
+					return s.Policies.Resume(ctx, c, name, reason)
+				}),
+			Doc: &openapi.Doc{
+				ID: "resumePolicy", Summary: "Resume a policy",
+				Text: "Ends the pause of a policy, or with the name `all` that of all. A policy goes on only when " +
+					"neither itself nor all of them are paused.",
+				Path: []openapi.Param{policyName}, Body: api.PolicyControl{}, Answer: api.Policies{},
+				Success: "The state of automation.", Revision: true,
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathEnablePolicy, Serve: s.enablePolicy,
+			Doc: &openapi.Doc{
+				ID: "enablePolicy", Summary: "Turn a policy on",
+				Text: "A policy with a selector is off until it is turned on, and again once its kind or its nodes " +
+					"are others. One that is for every node needs `all`. A policy that stopped after failures goes " +
+					"on, and those count no more. One that is on stays as it is.",
+				Path: []openapi.Param{policyName}, Body: api.PolicyEnable{}, Answer: api.Policies{},
+				Success: "The state of automation.", Revision: true,
+				Fails: openapi.Fails{409: "The policy is for every node, and `all` is missing."},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathDisablePolicy, Serve: s.controlPolicy(
+				func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
+					return s.Policies.Disable(ctx, c, name, reason)
+				}),
+			Doc: &openapi.Doc{
+				ID: "disablePolicy", Summary: "Turn a policy off",
+				Text: "The policy decides nothing until it is turned on. Jobs that run go on.",
+				Path: []openapi.Param{policyName}, Body: api.PolicyControl{}, Answer: api.Policies{},
+				Success: "The state of automation.", Revision: true,
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathTestPolicy, Serve: s.testPolicy,
+			Doc: &openapi.Doc{
+				ID: "testPolicy", Summary: "Test a policy",
+				Text: "Returns what the policy would do if it were on and nothing held it, with the inventory of " +
+					"today or with a given one. It changes nothing.",
+				Path: []openapi.Param{policyName}, Body: api.PolicyTest{}, Answer: api.PolicyTested{},
+				Success: "What the policy would do.",
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathReleaseBrake, Serve: s.controlPolicy(
+				func(ctx context.Context, c access.Caller, _, reason string) (leader.Status, error) {
+					return s.Policies.Release(ctx, c, reason)
+				}),
+			Doc: &openapi.Doc{
+				ID: "releaseBrake", Summary: "Release the brake",
+				Text: "Lets automation go on after many nodes vanished at once. Absences from before the release " +
+					"do not set the brake off again.",
+				Body: api.PolicyControl{}, Answer: api.Policies{}, Success: "The state of automation.", Revision: true,
+				Fails: openapi.Fails{409: "The brake is off."},
+			},
+		},
 	}
 }
 

@@ -46,9 +46,28 @@ func (s *Server) referenceRoutes() []rest.Route {
 	get := http.MethodGet
 
 	return []rest.Route{
-		{Method: get, Path: api.PathOpenAPI, Serve: s.getReference(api.PathOpenAPI, api.TypeYAML)},
-		{Method: get, Path: api.PathOpenAPIJSON, Serve: s.getReference(api.PathOpenAPIJSON, api.TypeJSON)},
-		{Method: get, Path: api.PathDocs, Serve: s.getReference(api.PathDocs, api.TypeHTML)},
+		{
+			Method: get, Path: api.PathOpenAPI, Serve: s.getReference(api.PathOpenAPI, api.TypeYAML),
+			Doc: &openapi.Doc{
+				ID: "getContract", Summary: "Read this document", Answer: "", Type: api.TypeYAML,
+				Success: "This document.", Tagged: true,
+			},
+		},
+		{
+			Method: get, Path: api.PathOpenAPIJSON, Serve: s.getReference(api.PathOpenAPIJSON, api.TypeJSON),
+			Doc: &openapi.Doc{
+				ID: "getContractJSON", Summary: "Read this document as JSON",
+				Answer: json.RawMessage{}, Success: "This document.", Tagged: true,
+			},
+		},
+		{
+			Method: get, Path: api.PathDocs, Serve: s.getReference(api.PathDocs, api.TypeHTML),
+			Doc: &openapi.Doc{
+				ID: "getReference", Summary: "Read this document as a page",
+				Text: "The reference as one page of HTML, without scripts and external files.", Answer: "",
+				Type: api.TypeHTML, Success: "The page.", Tagged: true,
+			},
+		},
 	}
 }
 

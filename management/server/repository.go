@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
@@ -41,15 +42,73 @@ const defaultLog = 50
 
 func (s *Server) repositoryRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathRepository, Serve: s.getRepository},
-		{Method: http.MethodPost, Path: api.PathSyncRepository, Serve: s.syncRepository},
+		{
+			Method: http.MethodGet, Path: api.PathRepository, Serve: s.getRepository,
+			Doc: &openapi.Doc{
+				ID: "getRepository", Summary: "Show the git repository of playbooks",
+				Text: "Returns the commit in use, the newest one, the last fetch, and which playbooks configured " +
+					"each node. A token with a scope sees its own nodes.",
+				Answer: api.Repository{}, Success: "The state of the repository.",
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathSyncRepository, Serve: s.syncRepository,
+			Doc: &openapi.Doc{
+				ID: "syncRepository", Summary: "Fetch the repository of playbooks now",
+				Text: "Fetches the repository, as the manager does at each interval, and puts its newest commit " +
+					"into use once it is checked. A commit that does not parse, or lacks a play for a group with " +
+					"nodes, is refused, and the former one stays in use. No node is changed. The answer may take " +
+					"as long as `repository.limits.time`.",
+				Answer: api.Repository{}, Success: "The newest commit is in use.", Revision: true,
+				Fails: openapi.Fails{409: "No repository is configured, or its newest commit was refused."},
+			},
+		},
 		{
 			Method: http.MethodGet, Path: api.PathRepositoryLog, Serve: s.getRepositoryLog,
-			Query: []string{paramLimit, paramAll},
+			Query: []openapi.Param{
+				{
+					Name: "limit", Type: openapi.Number, Min: 1, Max: 200, Default: "50", Example: "10",
+					Help: "The maximum number of commits.",
+				},
+				{
+					Name: "all", Type: openapi.Flag, Example: "true",
+					Help: "List older commits as well, back to the first one.",
+				},
+			},
+			Doc: &openapi.Doc{
+				ID: "getRepositoryLog", Summary: "List commits of the repository of playbooks",
+				Text: "Returns the fetched commits that no node carries yet, the newest first. Authors and " +
+					"subjects are text of the repository.",
+				Answer: api.RepositoryLog{}, Success: "The commits.",
+			},
 		},
 		{
 			Method: http.MethodGet, Path: api.PathRepositoryDiff, Serve: s.getRepositoryDiff,
-			Query: []string{paramNode, paramFrom, paramTo},
+			Query: []openapi.Param{
+				{
+					Name: "node", Example: "host5-9c1e",
+					Help: "Compare what configured this node, in place of `from`.",
+				},
+				{
+					Name: "from", Example: "3f2a91c",
+					Help: "The hash of a commit, or its first 7 digits or more. By default the commit in use.",
+				},
+				{
+					Name: "to", Example: "8d04be7",
+					Help: "The hash of a commit, or its first 7 digits or more. By default the newest commit; with " +
+						"`node` the one in use.",
+				},
+			},
+			Doc: &openapi.Doc{
+				ID: "getRepositoryDiff", Summary: "Compare two sets of playbooks",
+				Text: "Compares two commits, by default the one in use with the newest one, or the playbooks that " +
+					"configured a node with the commit in use. The text of files is that of the repository, which " +
+					"may contain secrets; a terminal must not get it as it is.",
+				Answer: api.RepositoryDiff{}, Success: "The files that differ.",
+				Fails: openapi.Fails{
+					409: "There is no repository, no commit in use, or no record of the playbooks of the node.",
+				},
+			},
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -28,12 +29,23 @@ var Resources = []Resource{
 		Kind: &window.FreezeKind, Path: api.PathFreeze, One: api.PathFreeze,
 		// The wire form shows whether it is active now: it may end by itself.
 		Show: func(_ *state.View, f *window.Freeze) api.Freeze { return freezeOf(*f, time.Now()) },
+		Doc: &openapi.Doc{
+			ID: "getFreeze", Summary: "Show the freeze",
+			Text:   "Returns whether changes of hosts are frozen, until when, by whom and why.",
+			Answer: api.Freeze{}, Success: "The freeze.",
+		},
 	},
 	&ResourceOf[state.Instance, api.Instance]{
 		Kind: &state.Instances, Path: api.PathInstances,
 		List: rest.ListingOf[api.Instance]("started", "id", "node", "addr", "version", "started"),
 		// The identity of an instance is two fields on the wire.
 		Show: func(_ *state.View, in *state.Instance) api.Instance { return instanceOf(in) },
+		Doc: &openapi.Doc{
+			ID: "listInstances", Summary: "List the instances of the manager",
+			Text: "Returns every live clusterm, oldest first. An instance that crashes stays in the list for " +
+				"15 seconds.",
+			Answer: api.List[api.Instance]{}, Success: "The instances.",
+		},
 	},
 	// The wire form lacks the secrets of a request, and shows whether the plan is still open.
 	&ResourceOf[plan.Plan, api.Plan]{
@@ -59,6 +71,11 @@ var Resources = []Resource{
 		List: rest.ListingOf[api.Token]("name", "id", "name", "role", "created", "expires", "used"),
 		// The wire form has no hash, and the last use, which is a record of its own.
 		Show: func(v *state.View, t *access.Token) api.Token { return tokenOf(t.WithUse(v)) },
+		Doc: &openapi.Doc{
+			ID: "listTokens", Summary: "List the bearer tokens",
+			Text:   "Returns every token without its secret, by name, those that have expired included.",
+			Answer: api.List[api.Token]{}, Success: "The tokens.",
+		},
 	},
 }
 
@@ -95,6 +112,8 @@ type ResourceOf[T, W any] struct {
 	// One is the path of a single record, with {name} for its key unless the kind is Single.
 	// A GET without List and One has a handler of its own.
 	One string
+	// Doc describes GET of Path or One, whichever is set.
+	Doc *openapi.Doc
 }
 
 func (o *ResourceOf[T, W]) kind() string { return o.Kind.Name }
@@ -133,14 +152,14 @@ func (o *ResourceOf[T, W]) routes(s *Server) []rest.Route {
 
 	if o.List != nil {
 		routes = append(routes, rest.Route{
-			Method: http.MethodGet, Path: o.Path, Query: listQuery(),
+			Method: http.MethodGet, Path: o.Path, Query: o.List.Query(), Doc: o.Doc,
 			Serve: func(w http.ResponseWriter, r *http.Request) error { return o.getList(s, w, r) },
 		})
 	}
 
 	if o.One != "" {
 		routes = append(routes, rest.Route{
-			Method: http.MethodGet, Path: o.One,
+			Method: http.MethodGet, Path: o.One, Doc: o.Doc,
 			Serve: func(w http.ResponseWriter, r *http.Request) error { return o.getOne(s, w, r) },
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/rollout/leader"
@@ -52,25 +53,96 @@ type RolloutSwitch interface {
 
 func (s *Server) rolloutRoutes() []rest.Route {
 	routes := []rest.Route{
-		{Method: http.MethodGet, Path: api.PathRollouts, Serve: s.getRollouts, Query: listQuery()},
-		{Method: http.MethodPost, Path: api.PathRollouts, Serve: s.postRollout, Idempotent: true},
-		{Method: http.MethodPost, Path: api.PathPreviewRollout, Serve: s.previewRollout},
 		{
-			Method: http.MethodGet, Path: api.PathRollout, Serve: s.getRollout,
-			Query: []string{"wait", "after"}, Streams: true,
+			Method: http.MethodGet, Path: api.PathRollouts, Serve: s.getRollouts, Query: rolloutListing.Query(),
+			Doc: &openapi.Doc{
+				ID: "listRollouts", Tag: aboutJobs, Summary: "List rollouts",
+				Text: "Returns the rollouts, the newest first, without their nodes and events. A token with a " +
+					"scope sees those of which all nodes are in its scope.",
+				Answer: api.List[api.Rollout]{}, Success: "The rollouts.",
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathRollouts, Serve: s.postRollout, Idempotent: true,
+			Doc: &openapi.Doc{
+				ID: "startRollout", Tag: aboutJobs, Summary: "Start a rollout",
+				Text: "Starts an operation over many nodes: a job for each, in order. The nodes and the playbooks " +
+					"are fixed from then on. It goes on over restarts, and stops when more than `max_failures` " +
+					"nodes fail, or one of the canary.",
+				Body: api.RolloutRequest{}, Answer: api.Rollout{}, Status: 201, Success: "The rollout.",
+				Revision: true, Location: "rollout", Fails: openapi.Fails{404: "", 409: "", 412: ""},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathPreviewRollout, Serve: s.previewRollout,
+			Doc: &openapi.Doc{
+				ID: "previewRollout", Tag: aboutJobs, Summary: "Preview a rollout",
+				Text: "Returns the rollout that the same request would start, with the status `Planned`. It shows " +
+					"the order of the nodes, the estimate, who would be skipped, and whom a maintenance window " +
+					"holds. Nothing is stored.",
+				Body: api.RolloutRequest{}, Answer: api.Rollout{}, Success: "The rollout as it would be.",
+				Fails: openapi.Fails{404: "", 409: ""},
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathRollout, Serve: s.getRollout, Streams: true,
+			Query: []openapi.Param{
+				{Name: "wait", Help: "The longest time to wait, at most 1m."},
+				{Name: "after", Type: openapi.Number, Help: "Wait for a change after this revision of the rollout."},
+			},
+			Doc: &openapi.Doc{
+				ID: "getRollout", Tag: aboutJobs, Summary: "Show a rollout",
+				Text: "Returns one rollout with its nodes and events. With `wait` it answers when the rollout has " +
+					"ended, or with `after` at its next change, at the latest after that time.",
+				Path: []openapi.Param{rolloutID}, Answer: api.Rollout{}, Success: "The rollout.",
+			},
 		},
 	}
 
-	for path, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
-		api.PathPauseRollout:   actOnRollout(s, s.pauseRollout),
-		api.PathResumeRollout:  actOnRollout(s, s.resumeRollout),
-		api.PathAbortRollout:   actOnRollout(s, s.abortRollout),
-		api.PathRetryRollout:   actOnRollout(s, s.retryRollout),
-		api.PathUndoRollout:    actOnRollout(s, s.undoRollout),
-		api.PathPromoteRollout: actOnRollout(s, s.promoteRollout),
-		api.PathApproveRollout: actOnRollout(s, s.approveRollout),
-	} {
-		routes = append(routes, rest.Route{Method: http.MethodPost, Path: path, Serve: serve, Idempotent: true})
+	acts := []rest.Route{
+		{Path: api.PathPauseRollout, Serve: actOnRollout(s, s.pauseRollout), Doc: &openapi.Doc{
+			ID: "pauseRollout", Summary: "Pause a rollout",
+			Text: "Begins no further node. Those in progress go on.", Body: api.RolloutControl{},
+		}},
+		{Path: api.PathResumeRollout, Serve: actOnRollout(s, s.resumeRollout), Doc: &openapi.Doc{
+			ID: "resumeRollout", Summary: "Resume a rollout",
+			Text: "Goes on with a paused rollout, or with one that failures have stopped; those count no more.",
+			Body: api.RolloutResume{},
+		}},
+		{Path: api.PathAbortRollout, Serve: actOnRollout(s, s.abortRollout), Doc: &openapi.Doc{
+			ID: "abortRollout", Summary: "Abort a rollout",
+			Text: "Ends the rollout. Its queued jobs are cancelled, and its running jobs finish, or are cancelled " +
+				"with `cancel`.",
+			Body: api.RolloutAbort{},
+		}},
+		{Path: api.PathRetryRollout, Serve: actOnRollout(s, s.retryRollout), Doc: &openapi.Doc{
+			ID: "retryRollout", Summary: "Retry nodes of a rollout",
+			Text: "Begins the nodes that failed once more, or the named ones.", Body: api.RolloutRetry{},
+		}},
+		{Path: api.PathUndoRollout, Serve: actOnRollout(s, s.undoRollout), Doc: &openapi.Doc{
+			ID: "undoRollout", Summary: "Take a rollout back",
+			Text: "Starts the rollout that brings each changed node back to the playbooks before, and returns it.",
+			Body: api.RolloutControl{}, Status: http.StatusCreated, Location: "rollout",
+		}},
+		{Path: api.PathPromoteRollout, Serve: actOnRollout(s, s.promoteRollout), Doc: &openapi.Doc{
+			ID: "promoteRollout", Summary: "Promote a rollout",
+			Text: "Goes on with a rollout whose canary is done.", Body: api.RolloutControl{},
+		}},
+		{Path: api.PathApproveRollout, Serve: actOnRollout(s, s.approveRollout), Doc: &openapi.Doc{
+			ID: "approveRollout", Summary: "Approve a rollout",
+			Text: "Lets a rollout begin that another person started with `require_approval`.",
+			Body: api.RolloutControl{},
+		}},
+	}
+
+	for _, rt := range acts {
+		rt.Method, rt.Idempotent = http.MethodPost, true
+
+		d := rt.Doc
+		d.Tag, d.Path, d.Answer, d.Success = aboutJobs, []openapi.Param{rolloutID}, api.Rollout{}, "The rollout."
+		d.Revision, d.Fails = true, openapi.Fails{409: "", 412: ""}
+
+		routes = append(routes, rt)
 	}
 
 	return routes

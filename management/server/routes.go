@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
@@ -53,12 +54,14 @@ func (s *Server) versioned() []rest.Route {
 
 	return append(routes, rest.Route{
 		Method: http.MethodGet, Path: api.PathMetrics, Family: rest.Plain,
+		Doc: &openapi.Doc{
+			ID: "getMetrics", Summary: "Read the metrics",
+			Text: "Returns metrics in the text format of Prometheus. docs/metrics.md explains them.", Answer: "",
+			Type: api.TypeText, Success: "The metrics.",
+		},
 		Serve: func(w http.ResponseWriter, r *http.Request) error {
 			s.Metrics.ServeHTTP(w, r)
 			return nil
 		},
 	})
 }
-
-// listQuery returns the query parameters of a list with these filters.
-func listQuery(filters ...string) []string { return slices.Concat(filters, rest.ListQuery) }

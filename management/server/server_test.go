@@ -37,6 +37,7 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
@@ -829,7 +830,9 @@ func TestLinearizable(t *testing.T) {
 
 	for _, route := range s.Routes() {
 		path := route.Path
-		if !slices.Contains(route.Query, "consistency") || path == api.PathWatch {
+		linearizable := func(p openapi.Param) bool { return p.Name == "consistency" }
+
+		if !slices.ContainsFunc(route.Query, linearizable) || path == api.PathWatch {
 			continue
 		}
 

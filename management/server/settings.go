@@ -10,22 +10,64 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
 
 func (s *Server) settingRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathConfig, Serve: s.getConfig},
 		{
-			Method:      http.MethodPatch,
-			Path:        api.PathConfig,
-			Serve:       s.patchConfig,
-			Conditional: true,
-			Query:       []string{paramDryRun},
+			Method: http.MethodGet, Path: api.PathConfig, Serve: s.getConfig,
+			Doc: &openapi.Doc{
+				ID: "getConfig", Summary: "Show the effective configuration",
+				Text: "Returns every dotted key with its value and origin, without secrets.", Answer: api.Config{},
+				Success: "The configuration, by key.",
+			},
 		},
-		{Method: http.MethodPost, Path: api.PathReload, Serve: s.reloadConfig},
-		{Method: http.MethodGet, Path: api.PathGroups, Serve: s.getGroups, Query: listQuery()},
+		{
+			Method: http.MethodPatch, Path: api.PathConfig, Serve: s.patchConfig, Conditional: true,
+			Query: []openapi.Param{
+				{
+					Name: "dry_run", Type: openapi.Flag,
+					Help: "Check the change as if it were made, and change nothing. The answer is the " +
+						"configuration that the change would lead to.",
+				},
+			},
+			Doc: &openapi.Doc{
+				ID: "patchConfig", Summary: "Change the configuration",
+				Text: "Sets keys in the overlay; `null` removes a key from it. All instances share the overlay, " +
+					"and it survives restarts. Either all keys take effect or none. If the patch names " +
+					"`playbooks`, its `former` in the answer lists the nodes that are still cleaned with other " +
+					"playbooks.",
+				Body: openapi.Ref("ConfigPatch"), Answer: api.Config{},
+				Success: "The effective configuration after the change.", Revision: true,
+				Fails: openapi.Fails{409: "Only the file can set the key, or a concurrent change came first."},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathReload, Serve: s.reloadConfig,
+			Doc: &openapi.Doc{
+				ID: "reloadConfig", Summary: "Reload the configuration file",
+				Text: "Makes the instance read its configuration file again. The file takes effect as a whole " +
+					"before the answer, below the overlay. `systemctl reload clusterm` sends this request, by " +
+					"`clusterm reload`. A file that is wrong, or that changes a key that needs a restart, changes " +
+					"nothing: the former one stays in force, and the check `configuration` of `GET /v1/health` " +
+					"shows the reason. If the folder in `playbooks` has changed, its `former` in the answer lists " +
+					"the nodes that are still cleaned with other playbooks.",
+				Answer: api.Config{}, Success: "The effective configuration after the reload.", Revision: true,
+				Fails: openapi.Fails{409: "The file is wrong, needs a restart, or does not fit the nodes."},
+			},
+		},
+		{
+			Method: http.MethodGet, Path: api.PathGroups, Serve: s.getGroups, Query: groupListing.Query(),
+			Doc: &openapi.Doc{
+				ID: "listGroups", Tag: aboutNodes, Summary: "List host groups",
+				Text: "Returns the groups for commissioned nodes with their rules, in the order of the " +
+					"configuration.",
+				Answer: api.List[api.Group]{}, Success: "The groups.",
+			},
+		},
 	}
 }
 

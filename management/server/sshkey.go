@@ -7,15 +7,54 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/sshkey"
 )
 
 func (s *Server) sshKeyRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathSSHKey, Serve: s.getSSHKey},
-		{Method: http.MethodPost, Path: api.PathRotateSSHKey, Serve: s.postRotateSSHKey},
-		{Method: http.MethodPost, Path: api.PathCancelSSHKey, Serve: s.postCancelSSHKey},
+		{
+			Method: http.MethodGet, Path: api.PathSSHKey, Serve: s.getSSHKey,
+			Doc: &openapi.Doc{
+				ID: "getSSHKey", Summary: "Show the rotation of the ssh key",
+				Text: "Returns the newest rotation of the ssh key with which the manager logs in to nodes, and " +
+					"what it waits for; or the key in use, if there was none. Private keys are not shown.",
+				Answer: api.SSHKey{}, Success: "The state of the rotation.",
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathRotateSSHKey, Serve: s.postRotateSSHKey,
+			Doc: &openapi.Doc{
+				ID: "rotateSSHKey", Summary: "Rotate the ssh key",
+				Text: "Begins to replace the ssh key with which the manager logs in to nodes. The public half of " +
+					"the new key is put beside the old one on every known node, and the manager uses the new one " +
+					"after a login with it alone. The old one is taken away from every node that has confirmed, " +
+					"and its private half is removed at the end if an earlier rotation made it. The rotation goes " +
+					"on after a restart of the manager, and waits for nodes that are away or held by a job. Nodes " +
+					"with a key of their own keep it.\n\n" +
+					"Without `to` the manager makes the new key in its data directory. With `force` the running " +
+					"rotation goes on without the nodes in `lock_out`, which must be all of its laggards: the " +
+					"manager can no longer log in to them.",
+				Body: api.SSHKeyRotation{}, Answer: api.SSHKey{}, Status: 202,
+				Success: "The rotation has begun, or goes on.", Revision: true,
+				Fails: openapi.Fails{
+					409: "A rotation is running already, or with `force` none is, or not all laggards are named.",
+				},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: api.PathCancelSSHKey, Serve: s.postCancelSSHKey,
+			Doc: &openapi.Doc{
+				ID: "cancelSSHKey", Summary: "Take the rotation of the ssh key back",
+				Text: "Replaces the running rotation by one in the other direction: every node accepts the old key " +
+					"again, the manager uses it again, and the new one is taken away from the nodes. It waits for " +
+					"the same nodes as the rotation did.",
+				Body: openapi.Empty{}, Answer: api.SSHKey{}, Status: 202, Success: "The rotation is being taken back.",
+				Revision: true,
+				Fails:    openapi.Fails{409: "No rotation is running, or it is being taken back already."},
+			},
+		},
 	}
 }
 

@@ -17,7 +17,6 @@ func (s *Server) tokenRoutes() []rest.Route {
 	return []rest.Route{
 		{Method: http.MethodPost, Path: api.PathTokens, Serve: s.postToken, Doc: &openapi.Doc{
 			ID:      "createToken",
-			Tag:     aboutManager,
 			Summary: "Create a bearer token",
 			Text: "The answer holds the token, and no other answer does: only a hash is stored. Its role has " +
 				"no permission that the caller lacks. Send it as `Authorization: Bearer TOKEN`, over HTTPS or " +
@@ -25,14 +24,14 @@ func (s *Server) tokenRoutes() []rest.Route {
 			Body:    api.TokenRequest{},
 			Answer:  api.NewToken{},
 			Success: "The token is valid.",
-			Fails:   openapi.Fails{http.StatusNotFound: "", http.StatusConflict: ""},
+			Fails:   openapi.Fails{404: "", 409: ""},
 		}},
 		{Method: http.MethodDelete, Path: api.PathToken, Serve: s.deleteToken, Doc: &openapi.Doc{
-			ID: "revokeToken", Tag: aboutManager, Summary: "Revoke a bearer token",
+			ID: "revokeToken", Summary: "Revoke a bearer token",
 			Text:   "The token is refused from now on, on open connections as well, and its open streams end.",
-			Params: []openapi.Param{{Name: "id", Help: "The id or the name of a token.", Example: "pipeline"}},
+			Path:   []openapi.Param{{Name: "id", Help: "The id or the name of a token.", Example: "pipeline"}},
 			Answer: api.Changed{}, Success: "The token is revoked.", Revision: true,
-			Fails: openapi.Fails{http.StatusNotFound: ""},
+			Fails: openapi.Fails{404: ""},
 		}},
 	}
 }

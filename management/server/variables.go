@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
@@ -27,34 +28,86 @@ type scopeOf func(*http.Request) (state.Scope, error)
 func (s *Server) variableRoutes() []rest.Route {
 	global := func(*http.Request) (state.Scope, error) { return state.ScopeGlobal, nil }
 
+	secret := []openapi.Param{{
+		Name: querySecret,
+		Help: "Names of variables in the body, separated by commas, that become secret: the store holds them " +
+			"encrypted, and every answer shows `(hidden)`. The value `(hidden)` makes a variable that is set " +
+			"secret. A secret variable stays secret until it is removed.",
+	}}
+
 	var routes []rest.Route
 	for _, row := range []struct {
-		path  string
-		scope scopeOf
-		query []string
+		path        string
+		scope       scopeOf
+		name, words string // in the ids and in the summaries of the operations
+		in          []openapi.Param
+		get         rest.Route
 	}{
-		{api.PathGlobalVars, global, nil},
-		{api.PathGroupVars, namedScope(state.ScopeGroup), nil},
-		{api.PathNodeVars, namedScope(state.ScopeNode), []string{"merged"}},
+		{api.PathGlobalVars, global, "Global", "the globals", nil, rest.Route{Doc: &openapi.Doc{
+			Answer: openapi.Ref("Vars"), Success: "The variables of this scope.",
+		}}},
+		{
+			api.PathGroupVars, namedScope(state.ScopeGroup), "Group", "a group's variables", []openapi.Param{groupName},
+			rest.Route{Doc: &openapi.Doc{Answer: openapi.Ref("Vars"), Success: "The variables of this scope."}},
+		},
+		{
+			api.PathNodeVars, namedScope(state.ScopeNode), "Node", "a node's variables", []openapi.Param{nodeName},
+			rest.Route{
+				Query: []openapi.Param{{
+					Name: "merged", Type: openapi.Flag,
+					Help: "Whether to return all variables of the node, merged from all scopes and each with its " +
+						"origin, instead of only those set for the node itself.",
+				}},
+				Doc: &openapi.Doc{
+					Answer: openapi.AnyOf{openapi.Ref("MergedVars"), openapi.Ref("Vars")},
+					Success: "The node's own variables (`Vars`), or with `merged` all its variables " +
+						"(`MergedVars`).",
+				},
+			},
+		},
 	} {
-		set, patch := s.changeVars(row.scope, Variables.Set), s.changeVars(row.scope, Variables.Patch)
-		past := s.getVarsHistory(row.scope)
-		routes = append(routes,
-			rest.Route{Method: http.MethodGet, Path: row.path, Serve: s.getVars(row.scope), Query: row.query},
-			rest.Route{
-				Method: http.MethodPut, Path: row.path, Serve: set, Conditional: true, Query: []string{querySecret},
+		vars, get := openapi.Ref("Vars"), row.get
+		get.Method, get.Path, get.Serve = http.MethodGet, row.path, s.getVars(row.scope)
+		get.Doc.ID, get.Doc.Summary = "get"+row.name+"Vars", "Show "+row.words
+
+		rows := []rest.Route{get, {
+			Method: http.MethodPut, Path: row.path, Serve: s.changeVars(row.scope, Variables.Set), Conditional: true,
+			Query: secret, Doc: &openapi.Doc{
+				ID: "set" + row.name + "Vars", Summary: "Replace " + row.words, Body: vars,
+				Answer: api.Changed{}, Success: "The variables are set.", Revision: true,
 			},
-			rest.Route{
-				Method: http.MethodPatch, Path: row.path, Serve: patch, Conditional: true, Query: []string{querySecret},
+		}, {
+			Method: http.MethodPatch, Path: row.path, Serve: s.changeVars(row.scope, Variables.Patch),
+			Conditional: true, Query: secret, Doc: &openapi.Doc{
+				ID: "patch" + row.name + "Vars", Summary: "Change some of " + row.words,
+				Text: "Sets the variables in the body; `null` removes a variable.", Body: vars,
+				Answer: api.Changed{}, Success: "The variables are changed.", Revision: true,
 			},
-			rest.Route{Method: http.MethodGet, Path: row.path + api.SuffixHistory, Serve: past, Query: listQuery()},
-			rest.Route{
-				Method:      http.MethodPost,
-				Path:        row.path + api.SuffixUndo,
-				Serve:       s.undoVars(row.scope),
-				Conditional: true,
+		}, {
+			Method: http.MethodGet, Path: row.path + api.SuffixHistory, Serve: s.getVarsHistory(row.scope),
+			Query: varsHistoryListing.Query(), Doc: &openapi.Doc{
+				ID: "get" + row.name + "VarsHistory", Summary: "Show the changes of " + row.words,
+				Text: "Returns the recorded changes, newest first, with the values before and after and without " +
+					"secrets. The manager keeps the newest 50 of this scope, within 64 KiB, and always the newest.",
+				Answer: api.List[api.VarsChange]{}, Success: "The changes, newest first.",
 			},
-		)
+		}, {
+			Method: http.MethodPost, Path: row.path + api.SuffixUndo, Serve: s.undoVars(row.scope), Conditional: true,
+			Doc: &openapi.Doc{
+				ID: "undo" + row.name + "Vars", Summary: "Undo changes of " + row.words,
+				Text: "Sets all variables of the scope to their values as of a revision, secrets included. To undo " +
+					"one change, send its revision less one. The undo is a change in the history itself. A " +
+					"repetition changes nothing.",
+				Body: api.VarsUndo{}, Answer: api.Changed{}, Revision: true,
+				Success: "The variables have the values as of that revision.",
+				Fails:   openapi.Fails{410: "The history does not reach back to that revision."},
+			},
+		}}
+
+		for _, rt := range rows {
+			rt.Doc.Tag, rt.Doc.Path = aboutVariables, row.in
+			routes = append(routes, rt)
+		}
 	}
 
 	return routes

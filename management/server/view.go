@@ -25,9 +25,6 @@ const (
 	noticeTime = 5 * time.Second
 )
 
-// linearizable is the only value of the query parameter consistency.
-const linearizable = "linearizable"
-
 // snapshotOf returns the revision of a view and whether it is stale.
 func snapshotOf(v *state.View) rest.Snapshot {
 	return rest.Snapshot{Revision: v.Revision, Stale: v.Stale}
@@ -53,14 +50,14 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*state.View, url.
 
 	switch consistency {
 	case "":
-	case linearizable:
+	case rest.Linearizable:
 		if err := s.sync(r.Context()); err != nil {
 			return nil, nil, err
 		}
 	default:
 		return nil, nil, inventory.
 			Errorf(inventory.KindInvalid, "the query parameter consistency is %q", consistency).
-			Do("write %s, or leave it out", linearizable)
+			Do("write %s, or leave it out", rest.Linearizable)
 	}
 
 	if err := s.awaitRevision(r.Context(), minimum); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
@@ -28,8 +29,33 @@ const watchBatch = 256
 
 func (s *Server) watchRoutes() []rest.Route {
 	return []rest.Route{{
-		Method: http.MethodGet, Path: api.PathWatch, Serve: s.getWatch,
-		Query: []string{"kinds", "name", "group", "selector", "since"}, Streams: true,
+		Method: http.MethodGet, Path: api.PathWatch, Serve: s.getWatch, Streams: true,
+		Query: []openapi.Param{
+			{
+				Name: "kinds", Type: openapi.Texts,
+				Help: "The kinds to watch, separated by commas: `nodes`, `jobs`, `vars`, `config`, `freeze`, " +
+					"`instances`, `plans`, `policies`, `rollouts`, `ssh-key`, `tokens`, or `all` for each of these " +
+					"that the caller may read. A kind that the caller may not read by its path is forbidden. " +
+					"Default: the first four, or only nodes if one of the next parameters selects nodes.",
+			},
+			{Name: "name", Type: openapi.Texts, Help: "Names of nodes."},
+			{Name: "group", Type: openapi.Texts, Help: "Groups of nodes."},
+			{Name: "selector", Help: "A selector over fields and labels of nodes, as for the list of nodes."},
+			{Name: "since", Type: openapi.Number, Help: "Resume after this revision, without the initial state."},
+		},
+		Doc: &openapi.Doc{
+			ID: "watch", Summary: "Watch changes",
+			Text: "Returns server-sent events, each a `Change`: the initial state as `put` events, then `sync`, " +
+				"then every change as it happens. An idle watch receives a `progress` event every 10 seconds. A " +
+				"client that applies every `put` and `delete` has a copy of the manager's state. To resume, pass " +
+				"the id of the last event as `since` or in the header `Last-Event-ID`; a change may come twice. A " +
+				"client that is too slow receives `dropped`, and the connection ends.",
+			Type: api.TypeEventStream, Item: api.Change{},
+			Success: "The events, until the client closes the connection.",
+			Fails: openapi.Fails{
+				404: "A requested group does not exist.", 410: "The changes since that revision are no longer kept.",
+			},
+		},
 	}}
 }
 

@@ -17,7 +17,6 @@ func (s *Server) windowRoutes() []rest.Route {
 	return []rest.Route{
 		{Method: http.MethodGet, Path: api.PathWindows, Serve: s.getWindows, Doc: &openapi.Doc{
 			ID:      "listWindows",
-			Tag:     aboutManager,
 			Summary: "List the maintenance windows",
 			Text: "Returns the maintenance windows of the setting `windows`, which are open, when each opens " +
 				"next, and the freeze. A job that would change a node outside of its windows waits in the " +
@@ -27,7 +26,6 @@ func (s *Server) windowRoutes() []rest.Route {
 		}},
 		{Method: http.MethodPost, Path: api.PathFreeze, Serve: s.postFreeze, Doc: &openapi.Doc{
 			ID:      "freeze",
-			Tag:     aboutManager,
 			Summary: "Freeze changes",
 			Text: "Holds back every job that would change a host, until the given time or until the freeze is " +
 				"lifted: jobs wait in the queue, and those that run go on. Verifications and checks are not " +
@@ -40,7 +38,6 @@ func (s *Server) windowRoutes() []rest.Route {
 		}},
 		{Method: http.MethodPost, Path: api.PathLiftFreeze, Serve: s.postLift, Doc: &openapi.Doc{
 			ID:      "liftFreeze",
-			Tag:     aboutManager,
 			Summary: "Lift the freeze",
 			Text: "Ends the freeze. The jobs that wait for it begin, as far as the maintenance windows of " +
 				"their nodes allow.",
@@ -48,7 +45,7 @@ func (s *Server) windowRoutes() []rest.Route {
 			Answer:   api.Freeze{},
 			Success:  "The freeze.",
 			Revision: true,
-			Fails:    openapi.Fails{http.StatusConflict: "Nothing is frozen."},
+			Fails:    openapi.Fails{409: "Nothing is frozen."},
 		}},
 	}
 }

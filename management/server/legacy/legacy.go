@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/nodelist"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
@@ -72,7 +73,9 @@ type API struct {
 func New(o Options) *API { return &API{o: o} }
 
 // family answers failures as the first generation did.
-var family = &rest.Family{WriteError: writeError}
+var family = &rest.Family{
+	WriteError: writeError, Failures: map[string]string{"500": "Reason", "default": "TextProblem"},
+}
 
 // writeError answers with 500 and the reason as text. The kind is added in a
 // header, which clients of the first generation ignore.
@@ -93,41 +96,135 @@ func writeError(w http.ResponseWriter, f rest.Failure) {
 // are ignored, as the first generation did.
 func (a *API) Routes() []rest.Route {
 	get, post := http.MethodGet, http.MethodPost
-	extra := []string{"extra_vars"}
+
+	node := openapi.Param{Name: "name", Help: "The node's name, `LABEL-SERIAL`.", Example: "host2-04f4"}
+	reported := openapi.Param{Name: "node", Help: node.Help, Example: "host13-e055"}
+	event := openapi.Param{
+		Name: "event", Help: "`discovered` or `disappeared`; case does not matter.", Example: "discovered",
+	}
+	job := openapi.Param{
+		Name: "job", Example: "2",
+		Help: "The job's number; `active` for the job accepted last of those that have not ended, or `last` for " +
+			"the job that ended last.",
+	}
+	extra := []openapi.Param{{
+		Name: "extra_vars",
+		Help: "The variables, as a JSON object; refused together with `extra_vars` in the body.",
+	}}
 
 	routes := []rest.Route{
-		{Method: get, Path: api.LegacyNodes, Serve: a.getNodes},
-		{Method: post, Path: api.LegacyNodes, Serve: a.getNodes, ReadOnly: true},
-		{Method: get, Path: api.LegacyNode, Serve: a.getNode},
-		{Method: get, Path: api.LegacyGlobals, Serve: a.getGlobals},
-		{Method: get, Path: api.LegacyJob, Serve: a.getJob},
-		{Method: get, Path: api.LegacyLogs, Serve: a.getLog, Streams: true},
-		{Method: post, Path: api.LegacySetGlobals, Serve: a.setGlobals, Query: extra},
-		{Method: post, Path: api.LegacyMonitorEvent, Serve: a.postEvent},
-		{Method: post, Path: api.LegacyMonitorNamed, Serve: a.postMembers},
-		{Method: post, Path: api.LegacyMonitorNode, Serve: a.postMember},
-		{Method: get, Path: api.LegacyConfig, Serve: a.getConfig},
-		{Method: post, Path: api.LegacyConfig, Serve: a.setConfig},
-		{Method: post, Path: api.LegacyDiscover, Serve: a.submit(inventory.VerbDiscover), Query: extra},
-		{Method: post, Path: api.LegacyUpdate, Serve: a.submit(inventory.VerbUpdate), Query: extra},
+		{Method: get, Path: api.LegacyNodes, Serve: a.getNodes, Doc: &openapi.Doc{
+			ID: "legacyNodes", Summary: "List nodes",
+			Text: "An optional body selects nodes, as with POST; some clients send one.",
+			Body: api.LegacyRequest{}, Optional: true, Answer: map[string]api.LegacyNodeInfo{},
+			Success: "The nodes, by name.",
+		}},
+		{Method: post, Path: api.LegacyNodes, Serve: a.getNodes, ReadOnly: true, Doc: &openapi.Doc{
+			ID: "legacySomeNodes", Summary: "List some nodes",
+			Text: "Returns those of the named nodes that exist; an empty list selects all nodes.",
+			Body: api.LegacyRequest{}, Optional: true, Answer: map[string]api.LegacyNodeInfo{},
+			Success: "The nodes, by name.",
+		}},
+		{Method: get, Path: api.LegacyNode, Serve: a.getNode, Doc: &openapi.Doc{
+			ID: "legacyNode", Summary: "Show one node", Path: []openapi.Param{node}, Answer: api.LegacyNodeInfo{},
+			Success: "The node.",
+		}},
+		{Method: get, Path: api.LegacyGlobals, Serve: a.getGlobals, Doc: &openapi.Doc{
+			ID: "legacyGlobals", Summary: "Show the globals", Answer: openapi.Ref("LegacyVars"),
+			Success: "The globals.",
+		}},
+		{Method: get, Path: api.LegacyJob, Serve: a.getJob, Doc: &openapi.Doc{
+			ID: "legacyJob", Summary: "Show one job", Path: []openapi.Param{job}, Answer: api.LegacyJobInfo{},
+			Success: "The job.",
+		}},
+		{Method: get, Path: api.LegacyLogs, Serve: a.getLog, Streams: true, Doc: &openapi.Doc{
+			ID: "legacyLogs", Summary: "Follow the output of a job to its end", Path: []openapi.Param{job},
+			Answer: "", Type: api.TypeText, Success: "The output.",
+		}},
+		{Method: post, Path: api.LegacySetGlobals, Serve: a.setGlobals, Query: extra, Doc: &openapi.Doc{
+			ID: "legacySetGlobals", Summary: "Replace the globals",
+			Text: "Requires `extra_vars`; `{}` removes all globals. What is not a JSON object changes nothing.",
+			Body: api.LegacyRequest{}, Optional: true, Revision: true,
+		}},
+		{Method: post, Path: api.LegacyMonitorEvent, Serve: a.postEvent, Doc: &openapi.Doc{
+			ID: "legacyEvent", Summary: "Report that nodes appeared or disappeared",
+			Text: "Records all nodes or none.", Body: openapi.Ref("LegacyReport"),
+		}},
+		{Method: post, Path: api.LegacyMonitorNamed, Serve: a.postMembers, Doc: &openapi.Doc{
+			ID: "legacyMembers", Summary: "Report that nodes appeared or disappeared, in serf's terms",
+			Text: "Records all nodes or none. This path takes precedence over `/monitor/{event}/{node}`.",
+			Path: []openapi.Param{event}, Body: []api.LegacyMember{},
+		}},
+		{Method: post, Path: api.LegacyMonitorNode, Serve: a.postMember, Doc: &openapi.Doc{
+			ID: "legacyMember", Summary: "Report that one node appeared or disappeared",
+			Text: "The body has to name the node of the path.", Path: []openapi.Param{event, reported},
+			Body: api.LegacyMember{},
+		}},
+		{Method: get, Path: api.LegacyConfig, Serve: a.getConfig, Doc: &openapi.Doc{
+			ID: "legacyConfig", Summary: "Show the configuration", Answer: openapi.Ref("LegacyConfig"),
+			Success: "The configuration, as a tree, with the first generation's sections `ansible` and `manager` " +
+				"beside today's keys.",
+		}},
+		{Method: post, Path: api.LegacyConfig, Serve: a.setConfig, Doc: &openapi.Doc{
+			ID: "legacySetConfig", Summary: "Change the configuration",
+			Text: "Takes a whole configuration, as GET returns it, or a part. Unchanged keys are ignored. The first " +
+				"generation's keys with an equivalent (such as `ansible.user`) set that; others are refused by name.",
+			Body: api.LegacyRequest{},
+		}},
 	}
 
-	for _, paths := range []struct {
-		one, many string
-		verb      inventory.Verb
+	for _, row := range []struct {
+		verb          inventory.Verb
+		many, one     string // the paths
+		id            string
+		summary, text string
+		summaryOfOne  string
 	}{
-		{api.LegacyCommissionOne, api.LegacyCommission, inventory.VerbCommission},
-		{api.LegacyDecommissionOne, api.LegacyDecommission, inventory.VerbDecommission},
-		{api.LegacyMaintenanceOne, api.LegacyMaintenance, inventory.VerbMaintenance},
+		{
+			inventory.VerbDiscover, api.LegacyDiscover, "", "legacyDiscover", "Prepare hosts by address",
+			"`addresses` and `addressess` are accepted as other names of `addrs`.", "",
+		},
+		{
+			inventory.VerbUpdate, api.LegacyUpdate, "", "legacyUpdate",
+			"Update nodes: move them to another group, or set them up anew",
+			"Without `host_group` the nodes stay in their groups.", "",
+		},
+		{
+			inventory.VerbCommission, api.LegacyCommission, api.LegacyCommissionOne, "legacyCommission",
+			"Commission nodes",
+			"Without `host_group` the manager chooses the group. An empty list or an unknown node fails the whole " +
+				"request.", "Commission one node",
+		},
+		{
+			inventory.VerbDecommission, api.LegacyDecommission, api.LegacyDecommissionOne, "legacyDecommission",
+			"Decommission nodes", "", "Decommission one node",
+		},
+		{
+			inventory.VerbMaintenance, api.LegacyMaintenance, api.LegacyMaintenanceOne, "legacyMaintenance",
+			"Upgrade nodes in place", "", "Upgrade one node in place",
+		},
 	} {
-		routes = append(routes,
-			rest.Route{Method: post, Path: paths.many, Serve: a.submit(paths.verb), Query: extra},
-			rest.Route{Method: post, Path: paths.one, Serve: a.submit(paths.verb), Query: extra},
-		)
+		submit := rest.Route{Method: post, Path: row.many, Serve: a.submit(row.verb), Query: extra}
+		submit.Doc = &openapi.Doc{
+			ID: row.id, Summary: row.summary, Text: row.text, Body: api.LegacyRequest{}, Revision: true,
+		}
+		routes = append(routes, submit)
+
+		if row.one != "" {
+			submit.Path, submit.Doc = row.one, &openapi.Doc{
+				ID: row.id + "One", Summary: row.summaryOfOne, Text: "Does the same for the node in the path.",
+				Path: []openapi.Param{node}, Body: api.LegacyRequest{}, Optional: true, Revision: true,
+			}
+			routes = append(routes, submit)
+		}
 	}
 
 	for i := range routes {
 		routes[i].Family = family
+
+		if d := routes[i].Doc; d.Success == "" {
+			d.Success = "The change is done or the job is accepted. There is no body."
+		}
 	}
 
 	return routes

@@ -21,17 +21,29 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 )
 
-// ListQuery are the query parameters of every list.
-var ListQuery = []string{"limit", "continue", "sort", "fields"}
+// Linearizable is the only value of the query parameter consistency.
+const Linearizable = "linearizable"
 
 // ViewQuery are the query parameters that set how recent an answer must be.
-var ViewQuery = []string{"min_revision", "consistency"}
+var ViewQuery = []openapi.Param{
+	{
+		Name: openapi.MinRevision, Type: openapi.Number,
+		Help: "The oldest acceptable revision of the answer. The request waits for it for up to 10 s, then fails " +
+			"with 503.",
+	},
+	{
+		Name: "consistency", Values: []string{Linearizable},
+		Help: "`linearizable`: the answer includes every change that any instance acknowledged before the request. " +
+			"Fails with 503 after 10 s, or after 1 s if etcd has not responded for 3 s.",
+	},
+}
 
 // positional are the query parameters that may differ between the pages of a
 // list: they change neither its items nor their order.
-var positional = append([]string{"limit", "continue", "fields"}, ViewQuery...)
+var positional = []string{"limit", "continue", "fields", openapi.MinRevision, "consistency"}
 
 // Snapshot is the state that an answer shows.
 type Snapshot struct {
@@ -55,6 +67,36 @@ type Listing[T any] struct {
 	Default string // the order without the query parameter sort
 	// Fields maps each sortable field to text that sorts as the field does.
 	Fields map[string]func(T) string
+}
+
+// Query returns the query parameters of the list, with these filters.
+func (l Listing[T]) Query(filters ...openapi.Param) []openapi.Param {
+	return append(
+		slices.Clone(filters),
+		openapi.Param{
+			Name: "limit", Type: openapi.Number,
+			Help: "The maximum number of items on a page; 0 or absent for all.",
+		},
+		openapi.Param{
+			Name: "continue",
+			Help: "The `continue` of the previous page, to get the next one. Only `limit` and `fields` may differ " +
+				"from the previous request.",
+		},
+		openapi.Param{
+			Name: "sort",
+			Help: fmt.Sprintf("Fields to sort by, separated by commas; `-` before a field reverses its order: %s. "+
+				"Default `%s`.", l.fieldNames(), l.Default),
+		},
+		openapi.Param{
+			Name: "fields",
+			Help: "The fields to return in each item, separated by commas. Required fields are absent too unless " +
+				"listed.",
+		},
+	)
+}
+
+func (l Listing[T]) fieldNames() string {
+	return strings.Join(slices.Sorted(maps.Keys(l.Fields)), ", ")
 }
 
 // ListingOf returns a listing in the default order, by fields of a wire type under their names
@@ -157,10 +199,8 @@ func (l Listing[T]) orders(text string) ([]order, error) {
 	for _, term := range strings.Split(text, ",") {
 		field, descending := strings.CutPrefix(strings.TrimSpace(term), "-")
 		if l.Fields[field] == nil {
-			known := strings.Join(slices.Sorted(maps.Keys(l.Fields)), ", ")
-
 			return nil, inventory.Errorf(inventory.KindInvalid, "the list cannot be sorted by %q", field).
-				Do("sort by %s, each with - before it for the other direction", known)
+				Do("sort by %s, each with - before it for the other direction", l.fieldNames())
 		}
 
 		if slices.ContainsFunc(out, func(o order) bool { return o.field == field }) {

@@ -13,6 +13,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/openapi"
 )
 
 // Param returns a parameter of the path, or "" if the path has none of that name.
@@ -35,7 +36,7 @@ func Query(r *http.Request) (url.Values, error) {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(q)) {
-		if slices.Contains(allowed, name) {
+		if slices.ContainsFunc(allowed, func(p openapi.Param) bool { return p.Name == name }) {
 			continue
 		}
 
@@ -44,7 +45,7 @@ func Query(r *http.Request) (url.Values, error) {
 			return nil, unknown.Do("leave it out: there are none")
 		}
 
-		return nil, unknown.Do("use %s", strings.Join(allowed, ", "))
+		return nil, unknown.Do("use %s", Names(allowed, func(i int) string { return allowed[i].Name }))
 	}
 
 	return q, nil

@@ -21,7 +21,7 @@ type Route struct {
 	Serve  Handler
 	Family *Family
 	// Query lists the accepted query parameters; Query refuses others.
-	Query []string
+	Query []openapi.Param
 	// ReadOnly marks a POST that changes nothing.
 	ReadOnly bool
 	// Idempotent routes accept an Idempotency-Key.
@@ -34,7 +34,7 @@ type Route struct {
 	// long as its client wants.
 	Streams bool
 
-	// Doc describes the route in the document of the API. Without it, api.OpenAPI does.
+	// Doc describes the route in the document of the API.
 	Doc *openapi.Doc
 
 	unserved bool // the route of an answer 404 or 405
@@ -56,6 +56,8 @@ type Family struct {
 	Strict bool
 	// WriteError answers with a failure.
 	WriteError func(w http.ResponseWriter, f Failure)
+	// Failures are the answers of WriteError in the document, by status.
+	Failures map[string]string
 }
 
 // Failure is an error that is ready to be shown to a client.
@@ -68,11 +70,13 @@ type Failure struct {
 }
 
 // Versioned is the family of /v1: RFC 9457 problems with the status of their kind.
-var Versioned = &Family{Strict: true, WriteError: writeProblem}
+var Versioned = &Family{
+	Strict: true, WriteError: writeProblem, Failures: map[string]string{"default": "Problem"},
+}
 
 // Plain is the family of paths outside any contract: errors are text with the
 // status of their kind.
-var Plain = &Family{WriteError: WriteTextError}
+var Plain = &Family{WriteError: WriteTextError, Failures: map[string]string{"default": "TextProblem"}}
 
 // nearest returns the served path with the smallest edit distance to path, or
 // "" if no path is close.
