@@ -22,11 +22,13 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
 	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/cluster/datadir"
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/gossip"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
@@ -39,6 +41,7 @@ import (
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/sshkey"
+	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/playbook/program"
 	"github.com/contiv/cluster/management/variable"
@@ -48,6 +51,9 @@ import (
 
 // stopBudget limits the time of a stop, all parts together.
 const stopBudget = 30 * time.Second
+
+// retryEvery is the time between two attempts to reach the store at the start.
+const retryEvery = 2 * time.Second
 
 // Options are the parameters of a Daemon.
 type Options struct {
@@ -104,7 +110,7 @@ type Daemon struct {
 	identity cluster.Identity
 	addrs    []net.Addr
 
-	member    *membership // by which this is the instance that runs the jobs
+	member    *store.Membership // by which this is the instance that runs the jobs
 	settings  *setting.Settings
 	nodes     *node.Nodes
 	variables *variable.Variables
@@ -114,7 +120,7 @@ type Daemon struct {
 	tokens    *access.Tokens
 	clients   *access.Certificates // of clients
 	secrets   *secrets
-	gossip    *gossip
+	gossip    *gossip.Gossip
 	gossipKey *gossipkey.Keeper
 	notifier  *notify.Notifier
 	targets   targets
@@ -208,13 +214,16 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 
-	if err := d.enter(ctx, d.file.Config); err != nil {
+	if err := d.enter(ctx); err != nil {
 		return err
 	}
 
 	d.identifyManager(ctx)
 
-	if err := d.openKeeper(); err != nil {
+	if d.gossipKey, err = d.gossip.Keeper(gossipkey.Options{
+		State: d.store, Settings: d.settings.GossipKey, Audit: d.audit,
+		Logger: d.opts.Logger.WithField("part", "gossip key"),
+	}, d.programs.NewProber()); err != nil {
 		return err
 	}
 
@@ -230,7 +239,9 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.settings.Start(ctx, d.identity.ID)
 	d.onStop("settings", func(context.Context) error { d.settings.Stop(); return nil })
 
-	if err := d.startGossip(ctx); err != nil {
+	d.onStop("gossip", func(context.Context) error { return d.gossip.Close() })
+
+	if err := d.gossip.Start(ctx, d.store.View(), d.nodes); err != nil {
 		return err
 	}
 
@@ -272,13 +283,72 @@ func (d *Daemon) prepareHost() error {
 
 	// Only an agent needs an address that other hosts can reach.
 	runsAgent := !d.file.Gossip.Off && d.file.Gossip.RPC == ""
-	if d.node, err = identify(d.file.Node, runsAgent); err != nil {
+	if d.node, err = serf.Identify(d.file.Node, runsAgent); err != nil {
 		return err
 	}
 
-	d.gossip = &gossip{config: d.file.Gossip, node: d.node, executable: executable}
+	d.gossip = gossip.New(gossip.Options{
+		Config: serf.SourceConfig(d.file.Gossip), Node: d.node, DataDir: d.file.DataDir, Executable: executable,
+		Timing: d.opts.Timing, Logger: d.opts.Logger, Failed: func(err error) { d.failed <- err },
+	})
 
 	return d.openIssuer()
+}
+
+// enter makes this the instance that runs the jobs.
+func (d *Daemon) enter(ctx context.Context) error {
+	id, err := datadir.InstanceID(d.file.DataDir)
+	if err != nil {
+		return err
+	}
+
+	d.identity = cluster.Identity{ID: id, Node: d.node.Name()}
+
+	self := state.Instance{
+		Identity: d.identity, Addr: d.node.Addr, API: []string{"unix://" + d.file.Socket},
+		Version: d.opts.Version.Version, Started: time.Now().UTC(),
+	}
+	for _, addr := range d.addrs {
+		if addr.Network() == "tcp" {
+			self.API = append(self.API, "http://"+addr.String())
+		}
+	}
+
+	d.member, err = d.store.Join(ctx, store.SessionOptions{
+		Self: self, TTL: store.SessionTTL, Log: d.opts.Logger, Lost: func(err error) { d.failed <- err },
+	})
+	if err != nil {
+		return err
+	}
+
+	d.onStop("instance", func(context.Context) error { d.member.Close(); return nil })
+
+	return nil
+}
+
+// identifyManager identifies the manager. It tries again in the background while the
+// store accepts no writes. Until then no host can be prepared; all else works.
+func (d *Daemon) identifyManager(ctx context.Context) {
+	err := d.gossip.Identify(ctx, d.store)
+	if err == nil {
+		return
+	}
+
+	d.opts.Logger.WithError(err).Warn("the identity of the manager cannot be read; no host can be prepared yet")
+
+	d.background(ctx, "identity of the manager", func(ctx context.Context) {
+		warn := func(error) {} // a request to prepare a host gets the reason
+
+		err := state.RetryUnavailable(ctx, retryEvery, warn, func() error { return d.gossip.Identify(ctx, d.store) })
+
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			d.opts.Logger.WithError(err).Error("the identity of the manager cannot be read; no host can be prepared")
+		default:
+			d.opts.Logger.Info("the manager has its identity: hosts can be prepared")
+		}
+	})
 }
 
 // listen binds the addresses of the API.

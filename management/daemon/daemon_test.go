@@ -874,7 +874,7 @@ func TestFirstGenerationGracefulLeave(t *testing.T) {
 		},
 		Bind:    "127.0.0.1:0",
 		KeyFile: s.dir + "/d/gossip.key",
-		Join:    []string{s.gossip.agent.Addr()},
+		Join:    []string{s.agentVars()["clusterm_gossip_join"].([]any)[0].(string)},
 		Timing:  serf.Loopback(),
 		Log:     log,
 	})
@@ -892,14 +892,24 @@ func TestFirstGenerationGracefulLeave(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 
-	key := s.gossip.key
+	key := s.agentVars()["clusterm_gossip_key"]
 	s.restart()
 
-	if s.gossip.key != key {
+	if s.agentVars()["clusterm_gossip_key"] != key {
 		t.Error("the gossip key has changed")
 	}
 
 	s.state("manager-1", inventory.Discovered)
+}
+
+// agentVars returns what hosts get to join the gossip.
+func (s *site) agentVars() map[string]any {
+	s.t.Helper()
+
+	vars, err := s.gossip.AgentVars()
+	s.must(err)
+
+	return vars
 }
 
 // state waits until the node has that state.
@@ -1096,32 +1106,6 @@ func TestPlaybooks(t *testing.T) {
 
 	_, err = s.Client.WaitJob(s.ctx(), "1")
 	s.must(err)
-}
-
-func TestIdentity(t *testing.T) {
-	t.Parallel()
-
-	n, err := identify(monitor.Identity{Label: "x", Serial: "y", Addr: "10.0.0.1"}, true)
-	if err != nil || !reflect.DeepEqual(n, monitor.Identity{Label: "x", Serial: "y", Addr: "10.0.0.1"}) {
-		t.Errorf("%+v, %v", n, err)
-	}
-
-	if n, err = identify(
-		monitor.Identity{Serial: "y"},
-		false,
-	); err != nil || inventory.CheckLabel(n.Label) != nil ||
-		n.Addr != "" {
-		t.Errorf("%+v, %v", n, err)
-	}
-
-	if _, err = identify(
-		monitor.Identity{Label: "a b", Serial: "y"},
-		false,
-	); inventory.KindOf(
-		err,
-	) != inventory.KindInvalid {
-		t.Errorf("%v", err)
-	}
 }
 
 // onWarning calls the function for every logged warning.

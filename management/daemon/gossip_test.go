@@ -15,7 +15,6 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/monitor/serf"
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
@@ -107,7 +106,7 @@ func TestExistingAgent(t *testing.T) {
 	}
 
 	s.restart()
-	wait(t, "a full report", func() bool { return s.gossip.running().Stats().Observer.Reports > 0 })
+	wait(t, "a full report", func() bool { return s.measured("clusterm_gossip_reports_total") > 0 })
 
 	if n, err := s.store.View().
 		Node("other-1"); err != nil || n.Entries != before || n.Seen[inventory.ObserverPost] ||
@@ -192,21 +191,13 @@ func TestOpenGossipKey(t *testing.T) {
 	}
 }
 
-// TestKeysOfExistingAgent: hosts get the key that the gossip has now, even if the key
-// file of an existing agent still has that of several rotations ago.
-func TestKeysOfExistingAgent(t *testing.T) {
-	t.Parallel()
-
-	first, second, third, set := serf.GenerateKey(), serf.GenerateKey(), serf.GenerateKey(), serf.GenerateKey()
-	r := gossipkey.Rotation{
-		Phase: gossipkey.PhaseDone, New: third, Old: []string{second},
-		Replaced: []string{gossipkey.Fingerprint(first), gossipkey.Fingerprint(second)},
-	}
-
-	for file, want := range map[string]string{first: third, second: third, third: third, set: set} {
-		g := gossip{key: file, rotation: func() gossipkey.Rotation { return r }}
-		if got := g.keys(); got != want {
-			t.Errorf("with the key file %s, a host gets %s, want %s", file, got, want)
+// measured returns a metric of the gossip.
+func (s *site) measured(name string) (found float64) {
+	s.gossip.Measure(func(emitted string, value float64, _ ...string) {
+		if emitted == name {
+			found = value
 		}
-	}
+	})
+
+	return found
 }

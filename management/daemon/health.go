@@ -67,7 +67,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	check("space", spaceProblem)
 	check("records", unreadableRecords(v.Unreadable))
 	check("secrets", d.store.Secrets().Problem())
-	check("instance", d.alive())
+	check("instance", d.member.Problem())
 	check("ansible", errors.Join(d.programs.CheckVersion(ctx), unsafe))
 	check("notifications", d.targets.problem())
 
@@ -141,7 +141,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 		)
 	}
 
-	if d.gossip.off() {
+	if d.gossip.Off() {
 		h.Checks["gossip"] = "off"
 	} else {
 		check("gossip", d.gossip.Err())

@@ -156,7 +156,7 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 	emit("clusterm_view_stale", gaugeOf(v.Stale))
 	emit("clusterm_ssh_key_laggards", float64(len(d.sshKey.Laggards())))
 	d.etcdMetrics(emit)
-	d.gossipMetrics(emit)
+	d.gossip.Measure(emit)
 
 	if d.certificates != nil {
 		server, ca := d.certificates.Expiry()
@@ -325,28 +325,4 @@ func (d *Daemon) etcdMetrics(emit func(string, float64, ...string)) {
 	if d.embedded != nil {
 		emit("clusterm_etcd_restarts_total", float64(d.embedded.Restarts()))
 	}
-}
-
-func (d *Daemon) gossipMetrics(emit func(string, float64, ...string)) {
-	source := d.gossip.running()
-	if source == nil {
-		return
-	}
-
-	s := source.Stats()
-	emit("clusterm_gossip_connected", gaugeOf(source.Err() == nil))
-	emit("clusterm_gossip_members", float64(s.Alive), "alive")
-	emit("clusterm_gossip_members", float64(s.Failed), "failed")
-	emit("clusterm_gossip_members", float64(s.Left), "left")
-	emit("clusterm_gossip_strangers", float64(s.Observer.Strangers))
-	emit("clusterm_gossip_events_total", float64(s.Observer.Changes))
-	emit("clusterm_gossip_pending_nodes", float64(s.Observer.Pending))
-	emit("clusterm_gossip_reports_total", float64(s.Observer.Reports))
-	emit("clusterm_gossip_report_errors_total", float64(s.Observer.Errors))
-
-	for queue, depth := range s.Queues {
-		emit("clusterm_gossip_queue_depth", float64(depth), queue)
-	}
-
-	emit("clusterm_gossip_health_score", float64(s.Health))
 }

@@ -5,47 +5,24 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 
-	"github.com/contiv/cluster/inventory/localfile"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/cluster/datadir"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
-// placeFile contains the time at which the file with the identity came to its place. That is the
-// time of its inode, which no archive and no copy brings along.
-const placeFile = "instance.place"
-
 // restoredReason is why automation is paused after a restore.
 const restoredReason = "the data directory was restored from a backup, or copied: what happened since then is not in it"
-
-// place returns the time for placeFile.
-func place(dataDir string) (string, error) {
-	info, err := os.Stat(filepath.Join(dataDir, instanceFile))
-	if err != nil {
-		return "", err
-	}
-
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return "", fmt.Errorf("%s has no inode", instanceFile)
-	}
-
-	return fmt.Sprintf("%d.%09d", stat.Ctim.Sec, stat.Ctim.Nsec), nil
-}
 
 // runAutomation runs the policies and the rollouts. After a restore of the data directory it pauses
 // them first: the records may be of another time than the hosts.
 func (d *Daemon) runAutomation(ctx context.Context) {
 	warn := func(err error) { d.opts.Logger.WithError(err).Warn("automation does not begin yet") }
 
-	err := state.RetryUnavailable(ctx, enterRetry, warn, func() error { return d.pauseRestored(ctx) })
+	err := state.RetryUnavailable(ctx, retryEvery, warn, func() error { return d.pauseRestored(ctx) })
 	if err != nil && ctx.Err() == nil {
 		d.opts.Logger.WithError(err).Error("it is not known whether the data directory was restored from a backup")
 	}
@@ -58,25 +35,12 @@ func (d *Daemon) runAutomation(ctx context.Context) {
 }
 
 func (d *Daemon) pauseRestored(ctx context.Context) error {
-	now, err := place(d.file.DataDir)
+	moved, settle, err := datadir.Moved(d.file.DataDir)
 	if err != nil {
 		return err
 	}
 
-	path := filepath.Join(d.file.DataDir, placeFile)
-
-	// Without the file, an earlier version has made the directory.
-	before, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		return err
-	}
-
-	former := strings.TrimSpace(string(before))
-	if former == now {
-		return nil
-	}
-
-	if former != "" {
+	if moved {
 		caller := access.Caller{Principal: access.Manager}
 		if _, err := d.policies.Pause(ctx, caller, state.AllPolicies, restoredReason); err != nil {
 			return err
@@ -93,7 +57,7 @@ func (d *Daemon) pauseRestored(ctx context.Context) error {
 		}
 	}
 
-	return localfile.Replace(path, []byte(now+"\n"))
+	return settle()
 }
 
 // restoredWarning is the health's word on automation that is paused after a restore, or "".

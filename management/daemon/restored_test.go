@@ -55,7 +55,7 @@ func TestRestoredIsPaused(t *testing.T) {
 
 	// The place is recorded by the first start, and a restart finds it again.
 	s.eventually("the place is recorded", func() bool {
-		_, err := os.Stat(filepath.Join(s.dir, "d", placeFile))
+		_, err := os.Stat(filepath.Join(s.dir, "d", "instance.place"))
 		return err == nil
 	})
 	s.restart()

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/cluster/datadir"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/setting"
@@ -105,7 +106,7 @@ func (d *Daemon) storeDir() string { return filepath.Join(d.file.DataDir, "etcd"
 func (d *Daemon) startEmbedded(ctx context.Context) (*etcd.Client, error) {
 	so := etcd.ServerOptions{
 		Dir: d.storeDir(), NoSync: d.opts.InProcess, Log: d.opts.Logger, Quota: d.opts.Quota,
-		MustExist: len(former(d.file.DataDir)) > 0 && !d.opts.AcceptEmptyStore,
+		MustExist: len(datadir.Traces(d.file.DataDir)) > 0 && !d.opts.AcceptEmptyStore,
 	}
 	// A process of its own: etcd ends its process when its disk fails.
 	if !d.opts.InProcess {
@@ -128,27 +129,9 @@ func (d *Daemon) startEmbedded(ctx context.Context) (*etcd.Client, error) {
 	return d.embedded.Dial(ctx, etcd.Keys(etcd.DefaultPrefix))
 }
 
-// former names the traces of a former store in the data directory: the identity of
-// the instance, which follows the first write to a new store, and the playbooks of
-// its jobs.
-func former(dataDir string) []string {
-	if _, err := os.Stat(filepath.Join(dataDir, instanceFile)); err != nil {
-		return nil
-	}
-
-	traces := []string{instanceFile}
-
-	pinned, err := os.ReadDir(filepath.Join(dataDir, "playbooks"))
-	if err == nil && len(pinned) > 0 {
-		traces = append(traces, fmt.Sprintf("the playbooks of its jobs (%d in playbooks)", len(pinned)))
-	}
-
-	return traces
-}
-
 // storeMissing refuses to begin with an empty store.
 func (d *Daemon) storeMissing(where string) error {
-	traces := former(d.file.DataDir)
+	traces := datadir.Traces(d.file.DataDir)
 
 	return inventory.Errorf(inventory.KindRefused,
 		"the store is missing: %s contains no records, but %s has traces of a former one: %s",
@@ -164,7 +147,7 @@ func (d *Daemon) initializeStore(ctx context.Context) error {
 		return nil
 	}
 
-	if len(former(d.file.DataDir)) > 0 {
+	if len(datadir.Traces(d.file.DataDir)) > 0 {
 		where := d.storeDir()
 		if d.file.Etcd.Used() {
 			where = "the prefix " + d.file.Etcd.Prefix + " of etcd"

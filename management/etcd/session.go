@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -309,7 +310,7 @@ func (n *Session) supervise(ctx context.Context, ticks <-chan time.Time) {
 			failing = false
 		case inventory.KindOf(err) == inventory.KindRefused:
 			n.follow()
-			n.lost(err)
+			n.lost(fmt.Errorf("another instance runs the jobs: %w", err))
 
 			return
 		case !failing:

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/policy"
@@ -558,6 +559,12 @@ func (s *Settings) Nodes() node.Settings {
 		Groups: c.Groups, Own: s.membership.Own(), MonitorTimeout: time.Duration(c.MonitorTimeout),
 		Connect: s.variables(c).Connect, HostCAs: c.hostCAs(),
 	}
+}
+
+// GossipKey returns the settings of the gossip key.
+func (s *Settings) GossipKey() gossipkey.Settings {
+	c := s.Current()
+	return gossipkey.Settings{Connect: s.variables(c).Connect, HostCAs: c.hostCAs()}
 }
 
 // SSHKey returns the settings of the site's ssh key.

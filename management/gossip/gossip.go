@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package gossip
 
 import (
 	"cmp"
@@ -12,10 +12,12 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/node"
-	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -31,11 +33,21 @@ type gossipSource interface {
 	Close() error
 }
 
-// gossip is the daemon's part in the gossip. It implements setting.Membership.
-type gossip struct {
-	config     setting.Gossip
-	node       monitor.Identity
-	executable string // for hosts that are being prepared
+// Options are the parameters of a Gossip.
+type Options struct {
+	Config     serf.SourceConfig
+	Node       monitor.Identity
+	DataDir    string
+	Executable string // for hosts that are being prepared
+	Timing     serf.Timing
+	Logger     logrus.FieldLogger
+	// Failed is called if the agent inside ends by itself.
+	Failed func(error)
+}
+
+// Gossip is the manager's part in the gossip. It implements setting.Membership.
+type Gossip struct {
+	Options
 
 	// Observations arrive before the start of the source returns, so their
 	// goroutines read these fields while the start writes them.
@@ -51,83 +63,90 @@ type gossip struct {
 	noManager error   // the reason why there is none
 }
 
-// startGossip starts the agent inside, or watches an existing one, unless the
-// configuration turns the gossip off.
-func (d *Daemon) startGossip(ctx context.Context) error {
-	sink := node.Sink{Nodes: d.nodes, Observer: observer}
+// New returns the part of a manager that has not started it.
+func New(o Options) *Gossip { return &Gossip{Options: o} }
 
-	switch g := d.file.Gossip; {
-	case g.Off:
+// Start starts the agent inside, or watches an existing one, unless the
+// configuration turns the gossip off. Its observations go to the nodes.
+func (g *Gossip) Start(ctx context.Context, v *state.View, nodes *node.Nodes) error {
+	sink := node.Sink{Nodes: nodes, Observer: observer}
+
+	switch {
+	case g.Config.Off:
 		// The observations of an earlier daemon are void: nobody renews them.
 		return sink.Observe(ctx, monitor.Report{Full: true})
-	case g.RPC != "":
-		return d.watchAgent(ctx, sink)
+	case g.Config.RPC != "":
+		return g.watchAgent(ctx, v, sink)
 	default:
-		return d.startAgent(ctx, sink)
+		return g.startAgent(ctx, sink)
 	}
 }
 
+// Close ends the part. A restart of the daemon is no leave of its host. So the agent ends without
+// a leave message, and returns before the other members count it as failed.
+func (g *Gossip) Close() error {
+	if source := g.running(); source != nil {
+		return source.Close()
+	}
+
+	return nil
+}
+
 // watchAgent watches an existing serf agent.
-func (d *Daemon) watchAgent(ctx context.Context, sink monitor.Sink) error {
-	c := d.gossip.config
+func (g *Gossip) watchAgent(ctx context.Context, v *state.View, sink monitor.Sink) error {
+	c := g.Config
 	// Without the key, nodes are observed, but no host can be prepared.
 	key := ""
 
 	if c.KeyFile != "" {
 		var err error
-		if key, err = readGossipKey(c.KeyFile, false); err != nil {
+		if key, err = readKey(c.KeyFile, false); err != nil {
 			return err
 		}
 	}
 
 	remote, err := serf.WatchRemote(ctx, serf.RemoteOptions{
-		Addr: c.RPC, AuthFile: c.RPCAuthFile, Sinks: []monitor.Sink{sink}, Before: d.observedNodes(),
-		Timing: d.opts.Timing, Log: d.opts.Logger,
+		Addr: c.RPC, AuthFile: c.RPCAuthFile, Sinks: []monitor.Sink{sink}, Before: observedNodes(v),
+		Timing: g.Timing, Log: g.Logger,
 	})
 	if err != nil {
 		return inventory.Errorf(inventory.KindInvalid, "gossip.rpc: %w", err)
 	}
 
-	d.gossip.set(func(g *gossip) { g.source, g.remote, g.key = remote, remote, key })
-	d.onStop("gossip", func(context.Context) error { return remote.Close() })
+	g.set(func() { g.source, g.remote, g.key = remote, remote, key })
 
 	return nil
 }
 
 // startAgent starts the agent inside.
-func (d *Daemon) startAgent(ctx context.Context, sink monitor.Sink) error {
-	c := d.gossip.config
+func (g *Gossip) startAgent(ctx context.Context, sink monitor.Sink) error {
+	c := g.Config
+	keyPath := cmp.Or(c.KeyFile, g.keyFile())
 
-	keyPath := cmp.Or(c.KeyFile, filepath.Join(d.file.DataDir, "gossip.key"))
-
-	key, err := readGossipKey(keyPath, c.KeyFile == "")
+	key, err := readKey(keyPath, c.KeyFile == "")
 	if err != nil {
 		return err
 	}
 
-	bind, advertise := agentAddrs(c, d.node.Addr)
+	bind, advertise := agentAddrs(c, g.Node.Addr)
 
 	agent, err := serf.Start(ctx, serf.Options{
-		Node: d.node,
+		Node: g.Node,
 		Bind: bind, Advertise: advertise, KeyFile: keyPath, Join: c.Join,
-		DataDir: filepath.Join(d.file.DataDir, "gossip"),
-		Timing:  d.opts.Timing, Log: d.opts.Logger, Sinks: []monitor.Sink{sink},
+		DataDir: filepath.Join(g.DataDir, "gossip"),
+		Timing:  g.Timing, Log: g.Logger, Sinks: []monitor.Sink{sink},
 	})
 	if err != nil {
 		return err
 	}
 
-	d.gossip.set(func(g *gossip) { g.source, g.agent, g.key = agent, agent, key })
-
-	// A restart of the daemon is no leave of its host. So the agent ends without
-	// a leave message, and returns before the other members count it as failed.
-	d.onStop("gossip", func(context.Context) error { return agent.Close() })
+	g.set(func() { g.source, g.agent, g.key = agent, agent, key })
 
 	go func() {
 		<-agent.Done()
 
 		if err := agent.Err(); err != nil {
-			d.failed <- fmt.Errorf("the gossip agent ended: %w", err)
+			g.Failed(fmt.Errorf("the gossip agent ended: %w", err))
 		}
 	}()
 
@@ -136,7 +155,7 @@ func (d *Daemon) startAgent(ctx context.Context, sink monitor.Sink) error {
 
 // agentAddrs returns the addresses that an agent on a host binds to and
 // advertises.
-func agentAddrs(c setting.Gossip, host string) (bind, advertise string) {
+func agentAddrs(c serf.SourceConfig, host string) (bind, advertise string) {
 	_, port, _ := net.SplitHostPort(c.Bind)
 
 	bind, advertise = c.Bind, c.Advertise
@@ -154,9 +173,9 @@ func agentAddrs(c setting.Gossip, host string) (bind, advertise string) {
 
 // observedNodes returns the names of the nodes that were alive in the last
 // observations of the gossip.
-func (d *Daemon) observedNodes() []string {
+func observedNodes(v *state.View) []string {
 	var names []string
-	for _, n := range d.store.View().Nodes {
+	for _, n := range v.Nodes {
 		if n.Seen[observer] {
 			names = append(names, n.Name)
 		}
@@ -167,29 +186,29 @@ func (d *Daemon) observedNodes() []string {
 	return names
 }
 
-func (g *gossip) set(change func(*gossip)) {
+func (g *Gossip) set(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	change(g)
+	change()
 }
 
-func (g *gossip) running() gossipSource {
+func (g *Gossip) running() gossipSource {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
 	return g.source
 }
 
-// off reports whether there is no source.
-func (g *gossip) off() bool { return g.running() == nil }
+// Off reports whether there is no source.
+func (g *Gossip) Off() bool { return g.running() == nil }
 
 // Err returns the reason why the source does not observe now, or nil. It must
 // not be called if the gossip is off.
-func (g *gossip) Err() error { return g.running().Err() }
+func (g *Gossip) Err() error { return g.running().Err() }
 
 // Own returns the name of this host's node, or "" if it has none.
-func (g *gossip) Own() string {
+func (g *Gossip) Own() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -204,11 +223,11 @@ func (g *gossip) Own() string {
 		}
 	}
 
-	return g.node.Name()
+	return g.Node.Name()
 }
 
 // Manager returns the identity of the manager, or "" if it is not known.
-func (g *gossip) Manager() string {
+func (g *Gossip) Manager() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -217,7 +236,7 @@ func (g *gossip) Manager() string {
 
 // AgentVars returns the variables for hosts that join the gossip, or the reason
 // why hosts cannot join.
-func (g *gossip) AgentVars() (map[string]any, error) {
+func (g *Gossip) AgentVars() (map[string]any, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -245,7 +264,7 @@ func (g *gossip) AgentVars() (map[string]any, error) {
 	}
 
 	return map[string]any{
-		"clusterm_binary":      g.executable,
+		"clusterm_binary":      g.Executable,
 		"clusterm_gossip_key":  g.keys(),
 		"clusterm_gossip_join": peers,
 		"clusterm_gossip_port": port,
@@ -255,7 +274,7 @@ func (g *gossip) AgentVars() (map[string]any, error) {
 
 // contact returns the address of this host's agent, and the members for new
 // hosts to join. The caller holds the lock.
-func (g *gossip) contact() (addr string, join []string, err error) {
+func (g *Gossip) contact() (addr string, join []string, err error) {
 	switch {
 	case g.agent != nil:
 		addr = g.agent.Addr()
@@ -282,13 +301,43 @@ func (g *gossip) contact() (addr string, join []string, err error) {
 	if !self.Encrypted {
 		return "", nil, inventory.Errorf(inventory.KindRefused,
 			"the gossip of the serf agent at %s is not encrypted; agents of clusterm join encrypted gossip only",
-			g.config.RPC).
+			g.Config.RPC).
 			Do("run the serf agents with encrypt_key; or install stock agents yourself")
 	}
 
-	if len(g.config.Join) > 0 {
-		return self.Addr, g.config.Join, nil
+	if len(g.Config.Join) > 0 {
+		return self.Addr, g.Config.Join, nil
 	}
 
 	return self.Addr, []string{self.Addr}, nil
+}
+
+// Measure emits the metrics of the gossip, unless it is off.
+func (g *Gossip) Measure(emit func(name string, value float64, labels ...string)) {
+	source := g.running()
+	if source == nil {
+		return
+	}
+
+	connected := 0.0
+	if source.Err() == nil {
+		connected = 1
+	}
+
+	s := source.Stats()
+	emit("clusterm_gossip_connected", connected)
+	emit("clusterm_gossip_members", float64(s.Alive), "alive")
+	emit("clusterm_gossip_members", float64(s.Failed), "failed")
+	emit("clusterm_gossip_members", float64(s.Left), "left")
+	emit("clusterm_gossip_strangers", float64(s.Observer.Strangers))
+	emit("clusterm_gossip_events_total", float64(s.Observer.Changes))
+	emit("clusterm_gossip_pending_nodes", float64(s.Observer.Pending))
+	emit("clusterm_gossip_reports_total", float64(s.Observer.Reports))
+	emit("clusterm_gossip_report_errors_total", float64(s.Observer.Errors))
+
+	for queue, depth := range s.Queues {
+		emit("clusterm_gossip_queue_depth", float64(depth), queue)
+	}
+
+	emit("clusterm_gossip_health_score", float64(s.Health))
 }

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package serf
 
 import (
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"net"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/inventory/localfile"
-	"github.com/contiv/cluster/monitor"
-	"github.com/contiv/cluster/monitor/serf"
 )
 
 // serialBytes is the length of a serial number taken from the machine id: unique
@@ -26,10 +19,10 @@ const serialBytes = 12
 // notInLabel matches characters that a label must not contain.
 var notInLabel = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// identify completes the identity of this host: the label from the host name, the
+// Identify completes the identity of this host: the label from the host name, the
 // serial number from the machine id, and, for a host that runs an agent, the
 // address from the network interfaces.
-func identify(n monitor.Identity, runsAgent bool) (monitor.Identity, error) {
+func Identify(n Identity, runsAgent bool) (Identity, error) {
 	if n.Label == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -113,70 +106,4 @@ func ownAddr() (string, error) {
 	}
 
 	return ipv6, nil
-}
-
-// readGossipKey reads the key of the gossip. If create is set, it generates a missing one.
-func readGossipKey(path string, create bool) (string, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) && create {
-		key := serf.GenerateKey()
-		if err := localfile.Replace(path, []byte(key+"\n")); err != nil {
-			return "", inventory.Errorf(inventory.KindUnavailable, "the gossip key cannot be written: %w", err)
-		}
-
-		return key, nil
-	}
-
-	if err != nil {
-		return "", inventory.Errorf(inventory.KindInvalid, "the gossip key cannot be read: %w", err).
-			Do("check gossip.key_file")
-	}
-
-	keys, err := serf.ParseKeys(string(data))
-	if err != nil {
-		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no gossip key: %w", path, err)
-	}
-
-	return strings.Join(keys, "\n"), nil
-}
-
-// instanceFile contains the identity, in the data directory.
-const instanceFile = "instance.id"
-
-// instanceIDs matches a valid identity.
-var instanceIDs = regexp.MustCompile(`^[0-9a-f]{16}$`)
-
-// instanceID returns the identity of the daemon with this data directory, which
-// the first start generates. It survives restarts, so that a daemon recognizes
-// its own records.
-func instanceID(dataDir string) (string, error) {
-	path := filepath.Join(dataDir, instanceFile)
-
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		var b [8]byte
-		rand.Read(b[:])
-
-		id := hex.EncodeToString(b[:])
-		if err := localfile.Replace(path, []byte(id+"\n")); err != nil {
-			return "", inventory.Errorf(inventory.KindUnavailable,
-				"the identity of this instance cannot be written: %w", err).
-				Do("check owner, mode and free space of %s", dataDir)
-		}
-
-		return id, nil
-	}
-
-	if err != nil {
-		return "", inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be read: %w", err).
-			Do("run as root")
-	}
-
-	id := strings.TrimSpace(string(data))
-	if !instanceIDs.MatchString(id) {
-		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no valid identity", path).
-			Do("remove it; the next start generates a new one")
-	}
-
-	return id, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package gossip
 
 import (
 	"context"
@@ -18,40 +18,63 @@ import (
 	"github.com/contiv/cluster/monitor/serf"
 )
 
-// openKeeper makes the keeper of the gossip key, with the rotation of an earlier process.
-func (d *Daemon) openKeeper() (err error) {
-	d.gossipKey, err = gossipkey.New(gossipkey.Options{
-		State: d.store, Records: rotationFile(filepath.Join(d.file.DataDir, "gossip-rotation.json")),
-		Ring: d.gossip.ring, Pusher: keyPusher{d.programs.NewProber()},
-		Generate: serf.GenerateKey, Finish: d.finishRotation,
-		Settings: func() gossipkey.Settings {
-			s := d.settings.Nodes()
-			return gossipkey.Settings{Connect: s.Connect, HostCAs: s.HostCAs}
-		},
-		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "gossip key"),
-	})
+// Keeper returns the keeper of the gossip key, with the rotation of an earlier process. The options have what is not
+// about the gossip.
+func (g *Gossip) Keeper(o gossipkey.Options, ssh *ansible.Prober) (*gossipkey.Keeper, error) {
+	o.Records = rotationFile(filepath.Join(g.DataDir, "gossip-rotation.json"))
+	o.Ring, o.Pusher, o.Generate, o.Finish = g.ring, keyPusher{ssh}, serf.GenerateKey, g.finishRotation
+
+	k, err := gossipkey.New(o)
 	if err == nil {
-		d.gossip.set(func(g *gossip) { g.rotation = d.gossipKey.Rotation })
+		g.set(func() { g.rotation = k.Rotation })
 	}
 
-	return err
+	return k, err
 }
+
+// keyFile is the file of the key, unless the configuration names one.
+func (g *Gossip) keyFile() string { return filepath.Join(g.DataDir, "gossip.key") }
 
 // finishRotation stores the key for the next start. An operator's own file stays as it
 // is; the keyring counts more, until that file is changed.
-func (d *Daemon) finishRotation(key string) error {
-	if c := d.file.Gossip; c.KeyFile != "" || c.RPC != "" {
-		d.opts.Logger.WithField("key_file", c.KeyFile).
+func (g *Gossip) finishRotation(key string) error {
+	if c := g.Config; c.KeyFile != "" || c.RPC != "" {
+		g.Logger.WithField("key_file", c.KeyFile).
 			Warn("the gossip key was rotated; gossip.key_file still has the old one")
 
 		return nil
 	}
 
-	return localfile.Replace(filepath.Join(d.file.DataDir, "gossip.key"), []byte(key+"\n"))
+	return localfile.Replace(g.keyFile(), []byte(key+"\n"))
+}
+
+// readKey reads the key of the gossip. If create is set, it generates a missing one.
+func readKey(path string, create bool) (string, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) && create {
+		key := serf.GenerateKey()
+		if err := localfile.Replace(path, []byte(key+"\n")); err != nil {
+			return "", inventory.Errorf(inventory.KindUnavailable, "the gossip key cannot be written: %w", err)
+		}
+
+		return key, nil
+	}
+
+	if err != nil {
+		return "", inventory.Errorf(inventory.KindInvalid, "the gossip key cannot be read: %w", err).
+			Do("check gossip.key_file")
+	}
+
+	keys, err := serf.ParseKeys(string(data))
+	if err != nil {
+		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no gossip key: %w", path, err)
+	}
+
+	return strings.Join(keys, "\n"), nil
 }
 
 // ring returns the gossip, with keys that can be rotated.
-func (g *gossip) ring() (gossipkey.Ring, error) {
+func (g *Gossip) ring() (gossipkey.Ring, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -66,7 +89,7 @@ func (g *gossip) ring() (gossipkey.Ring, error) {
 
 	if self, err := g.remote.Self(); err == nil && !self.Encrypted {
 		return nil, inventory.Errorf(inventory.KindRefused, "the gossip of the serf agent at %s is not encrypted",
-			g.config.RPC).Do("run the serf agents with encrypt_key")
+			g.Config.RPC).Do("run the serf agents with encrypt_key")
 	}
 
 	return g.remote, nil
@@ -74,7 +97,7 @@ func (g *gossip) ring() (gossipkey.Ring, error) {
 
 // keys returns the gossip keys for a host that joins now, one per line, the one that
 // encrypts first. The caller holds the lock.
-func (g *gossip) keys() string {
+func (g *Gossip) keys() string {
 	if g.agent != nil {
 		if keys, err := g.agent.Keys(context.Background()); err == nil {
 			return strings.Join(keys, "\n")

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gossip
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	"github.com/contiv/cluster/inventory/localfile"
+	"github.com/contiv/cluster/management/cluster/datadir"
+)
+
+// manager is the identity of a manager as its hosts carry it, so that another
+// manager does not take them. The role agent reads and writes the same form.
+type manager struct {
+	ID   string `json:"id"`   // of the store
+	Name string `json:"name"` // of the node that the manager runs on
+	Addr string `json:"addr"`
+}
+
+// vars returns the identity as a variable of playbooks.
+func (m manager) vars() map[string]any {
+	return map[string]any{"id": m.ID, "name": m.Name, "addr": m.Addr}
+}
+
+// Store has the identity of the manager.
+type Store interface {
+	// Identity returns it. The first call writes it: the former one, or if that is empty, a new one.
+	Identity(ctx context.Context, former string) (string, error)
+}
+
+// Identify reads the identity of the store, and writes it into the data directory:
+// other managers recognize the host by it. Until it succeeds, no host can be prepared.
+func (g *Gossip) Identify(ctx context.Context, s Store) error {
+	path := filepath.Join(g.DataDir, "manager.json")
+	old, _ := os.ReadFile(path) // unreadable: none
+
+	// A store that was lost and begun anew is that of the same manager: its hosts carry the identity.
+	var former manager
+	if err := json.Unmarshal(old, &former); err != nil || !datadir.IsID(former.ID) {
+		former.ID = ""
+	}
+
+	id, err := s.Identity(ctx, former.ID)
+	m := manager{ID: id, Name: g.Node.Name(), Addr: g.Node.Addr}
+	g.set(func() { g.manager, g.noManager = m, err })
+
+	if err != nil {
+		return err
+	}
+
+	// A struct of strings always has a JSON form.
+	content, _ := json.Marshal(m)
+	content = append(content, '\n')
+
+	if bytes.Equal(old, content) {
+		return nil
+	}
+
+	if err := localfile.Replace(path, content); err != nil {
+		g.Logger.WithError(err).Warn("the identity of the manager cannot be written")
+	}
+
+	return nil
+}
