@@ -106,8 +106,7 @@ func (w *written) Write(p []byte) (int, error) {
 
 // VerifyAudit checks the chain of the audit trail.
 func (c *Client) VerifyAudit(ctx context.Context) (api.AuditReport, error) {
-	var out api.AuditReport
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathAuditCheck}, &out)
+	return get[api.AuditReport](ctx, c, api.PathAuditCheck)
 }
 
 // AuditOptions select the entries of FollowAudit.

@@ -283,6 +283,37 @@ type call struct {
 	also int
 }
 
+// get reads the answer of type T at a path with these parameters.
+func get[T any](ctx context.Context, c *Client, path string, params ...string) (T, error) {
+	return find[T](ctx, c, path, nil, params...)
+}
+
+// find is get with a query.
+func find[T any](ctx context.Context, c *Client, path string, query url.Values, params ...string) (T, error) {
+	return ask[T](ctx, c, call{method: http.MethodGet, path: path, params: params, query: query})
+}
+
+// post sends in, unless nil, and returns the answer of type T.
+func post[T any](ctx context.Context, c *Client, path string, in any, params ...string) (T, error) {
+	return ask[T](ctx, c, call{method: http.MethodPost, path: path, params: params, in: in})
+}
+
+// once is post with an idempotency key.
+func once[T any](ctx context.Context, c *Client, path string, in any, params ...string) (T, error) {
+	return ask[T](ctx, c, call{method: http.MethodPost, path: path, params: params, in: in, idempotent: true})
+}
+
+// remove deletes what is at a path.
+func remove(ctx context.Context, c *Client, path, ref string) (api.Changed, error) {
+	return ask[api.Changed](ctx, c, call{method: http.MethodDelete, path: path, params: []string{ref}})
+}
+
+// ask sends the call and returns its answer.
+func ask[T any](ctx context.Context, c *Client, k call) (out T, err error) {
+	err = c.do(ctx, k, &out)
+	return out, err
+}
+
 // maxPreallocated is the largest Content-Length to allocate in advance, in bytes.
 const maxPreallocated = 64 << 20
 

@@ -16,8 +16,7 @@ const fleetTime = 5 * time.Minute
 
 // Fleet returns the fleet file of the manager, with its keys in order.
 func (c *Client) Fleet(ctx context.Context) (json.RawMessage, error) {
-	var out json.RawMessage
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathFleet}, &out)
+	return get[json.RawMessage](ctx, c, api.PathFleet)
 }
 
 // FleetDiff compares fleet files with the manager. It changes nothing.
@@ -35,6 +34,5 @@ func (c *Client) FleetDiff(ctx context.Context, r api.FleetRequest) (api.FleetDi
 // FleetApply carries out one step of a difference. It fails with KindPrecondition if a value
 // has changed since the difference was made.
 func (c *Client) FleetApply(ctx context.Context, a api.FleetApply) (api.Changed, error) {
-	var out api.Changed
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathFleetApply, in: a, extra: fleetTime}, &out)
+	return ask[api.Changed](ctx, c, call{method: http.MethodPost, path: api.PathFleetApply, in: a, extra: fleetTime})
 }

@@ -37,15 +37,10 @@ type NodeFilter struct {
 }
 
 // query returns the query parameters of the filter.
-func (f NodeFilter) query() (url.Values, error) {
-	q, err := paged(f.Sort, f.Limit, f.Continue)
-	if err != nil {
-		return nil, err
-	}
+func (f NodeFilter) query() url.Values {
+	q := paged(f.Sort, f.Limit, f.Continue)
+	q["name"], q["group"] = f.Names, f.Group
 
-	q["name"] = f.Names
-
-	q["group"] = f.Group
 	for _, s := range f.Status {
 		q.Add("status", string(s))
 	}
@@ -58,31 +53,17 @@ func (f NodeFilter) query() (url.Values, error) {
 		q.Set("selector", f.Selector)
 	}
 
-	return q, nil
+	return q
 }
 
 // Nodes returns nodes, or a page of them.
 func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], error) {
-	var out api.List[api.Node]
-
-	q, err := f.query()
-	if err != nil {
-		return out, err
-	}
-
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNodes, query: q}, &out)
+	return find[api.List[api.Node]](ctx, c, api.PathNodes, f.query())
 }
 
 // Inventory returns nodes as hosts of an Ansible inventory, or a page of them.
 func (c *Client) Inventory(ctx context.Context, f NodeFilter) (api.List[api.InventoryHost], error) {
-	var out api.List[api.InventoryHost]
-
-	q, err := f.query()
-	if err != nil {
-		return out, err
-	}
-
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathInventory, query: q}, &out)
+	return find[api.List[api.InventoryHost]](ctx, c, api.PathInventory, f.query())
 }
 
 // EachNode yields the nodes page by page, with Limit or 1 000 nodes per page. A
@@ -116,26 +97,18 @@ func (c *Client) EachNode(ctx context.Context, f NodeFilter) iter.Seq2[api.Node,
 
 // Node returns one node.
 func (c *Client) Node(ctx context.Context, name string) (api.Node, error) {
-	var out api.Node
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathNode, params: []string{name}}, &out)
+	return get[api.Node](ctx, c, api.PathNode, name)
 }
 
 // PatchNode changes a node's connection settings and labels.
 func (c *Client) PatchNode(ctx context.Context, name string, p api.NodePatch) (api.Node, error) {
-	var out api.Node
-	return out, c.do(ctx, call{method: http.MethodPatch, path: api.PathNode, params: []string{name}, in: p}, &out)
+	return ask[api.Node](ctx, c, call{method: http.MethodPatch, path: api.PathNode, params: []string{name}, in: p})
 }
 
 // History returns the newest entries of a node's history, newest last; all of
 // them with limit 0.
 func (c *Client) History(ctx context.Context, name string, limit int) (api.List[api.HistoryEntry], error) {
-	q, err := paged(nil, limit, "")
-	if err != nil {
-		return api.List[api.HistoryEntry]{}, err
-	}
-
-	var out api.List[api.HistoryEntry]
-	err = c.do(ctx, call{method: http.MethodGet, path: api.PathHistory, params: []string{name}, query: q}, &out)
+	out, err := find[api.List[api.HistoryEntry]](ctx, c, api.PathHistory, paged(nil, limit, ""), name)
 	slices.Reverse(out.Items)
 
 	return out, err
@@ -143,39 +116,32 @@ func (c *Client) History(ctx context.Context, name string, limit int) (api.List[
 
 // Explain returns the reasons that a node is, or is not, in service.
 func (c *Client) Explain(ctx context.Context, name string) (api.NodeExplanation, error) {
-	var out api.NodeExplanation
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathExplain, params: []string{name}}, &out)
+	return get[api.NodeExplanation](ctx, c, api.PathExplain, name)
 }
 
 // Difference returns the findings of the last verification of a node, task by task.
 func (c *Client) Difference(ctx context.Context, name string) (api.Difference, error) {
-	var out api.Difference
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathDifference, params: []string{name}}, &out)
+	return get[api.Difference](ctx, c, api.PathDifference, name)
 }
 
 // Forget removes the records of nodes.
 func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) {
-	var out api.Changed
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathForget, in: f, idempotent: true}, &out)
+	return once[api.Changed](ctx, c, api.PathForget, f)
 }
 
 // ScanHostKeys returns the ssh host keys of a node: the recorded ones, and those that
 // its host shows now. It changes nothing.
 func (c *Client) ScanHostKeys(ctx context.Context, name string) (api.HostKeys, error) {
-	var out api.HostKeys
-
-	return out, c.do(ctx, call{
+	return ask[api.HostKeys](ctx, c, call{
 		method: http.MethodPost, path: api.PathScanHostKeys, params: []string{name}, extra: scanTime,
-	}, &out)
+	})
 }
 
 // TrustHostKey records an ssh host key of a node, if its host shows it now.
 func (c *Client) TrustHostKey(ctx context.Context, name string, t api.HostKeyTrust) (api.Node, error) {
-	var out api.Node
-
-	return out, c.do(ctx, call{
+	return ask[api.Node](ctx, c, call{
 		method: http.MethodPut, path: api.PathHostKeys, params: []string{name}, in: t, extra: scanTime,
-	}, &out)
+	})
 }
 
 // scanTime is the manager's limit for one scan of host keys.
@@ -183,120 +149,75 @@ const scanTime = 30 * time.Second
 
 // Policies returns the state of automation.
 func (c *Client) Policies(ctx context.Context) (api.Policies, error) {
-	var out api.Policies
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathPolicies}, &out)
+	return get[api.Policies](ctx, c, api.PathPolicies)
 }
 
 // Policy returns the state of one policy.
 func (c *Client) Policy(ctx context.Context, name string) (api.Policy, error) {
-	var out api.Policy
-
-	path, err := api.Path(api.PathPolicy, name)
-	if err != nil {
-		return out, err
-	}
-
-	return out, c.do(ctx, call{method: http.MethodGet, path: path}, &out)
+	return get[api.Policy](ctx, c, api.PathPolicy, name)
 }
 
 // PausePolicy pauses a policy, or api.AllPolicies.
 func (c *Client) PausePolicy(ctx context.Context, name, reason string) (api.Policies, error) {
-	return c.controlPolicy(ctx, api.PathPausePolicy, name, reason)
+	return post[api.Policies](ctx, c, api.PathPausePolicy, api.PolicyControl{Reason: reason}, name)
 }
 
 // ResumePolicy ends the pause of a policy, or that of api.AllPolicies.
 func (c *Client) ResumePolicy(ctx context.Context, name, reason string) (api.Policies, error) {
-	return c.controlPolicy(ctx, api.PathResumePolicy, name, reason)
+	return post[api.Policies](ctx, c, api.PathResumePolicy, api.PolicyControl{Reason: reason}, name)
 }
 
 // EnablePolicy turns a policy on; all: one that is for every node.
 func (c *Client) EnablePolicy(ctx context.Context, name string, in api.PolicyEnable) (api.Policies, error) {
-	var out api.Policies
-
-	path, err := api.Path(api.PathEnablePolicy, name)
-	if err != nil {
-		return out, err
-	}
-
-	return out, c.do(ctx, call{method: http.MethodPost, path: path, in: in}, &out)
+	return post[api.Policies](ctx, c, api.PathEnablePolicy, in, name)
 }
 
 // DisablePolicy turns a policy off.
 func (c *Client) DisablePolicy(ctx context.Context, name, reason string) (api.Policies, error) {
-	return c.controlPolicy(ctx, api.PathDisablePolicy, name, reason)
+	return post[api.Policies](ctx, c, api.PathDisablePolicy, api.PolicyControl{Reason: reason}, name)
 }
 
 // TestPolicy returns the effects that a policy would have. It changes nothing.
 func (c *Client) TestPolicy(ctx context.Context, name string, in api.PolicyTest) (api.PolicyTested, error) {
-	var out api.PolicyTested
-
-	path, err := api.Path(api.PathTestPolicy, name)
-	if err != nil {
-		return out, err
-	}
-
-	return out, c.do(ctx, call{method: http.MethodPost, path: path, in: in}, &out)
+	return post[api.PolicyTested](ctx, c, api.PathTestPolicy, in, name)
 }
 
 // ReleaseBrake lets automation go on after many nodes vanished.
 func (c *Client) ReleaseBrake(ctx context.Context, reason string) (api.Policies, error) {
-	return c.controlPolicy(ctx, api.PathReleaseBrake, "", reason)
-}
-
-func (c *Client) controlPolicy(ctx context.Context, pattern, name, reason string) (api.Policies, error) {
-	var out api.Policies
-
-	path := pattern
-	if name != "" {
-		var err error
-		if path, err = api.Path(pattern, name); err != nil {
-			return out, err
-		}
-	}
-
-	in := api.PolicyControl{Reason: reason}
-
-	return out, c.do(ctx, call{method: http.MethodPost, path: path, in: in}, &out)
+	return post[api.Policies](ctx, c, api.PathReleaseBrake, api.PolicyControl{Reason: reason})
 }
 
 // GossipKey returns the state of the newest rotation of the gossip key.
 func (c *Client) GossipKey(ctx context.Context) (api.GossipKey, error) {
-	var out api.GossipKey
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathGossipKey}, &out)
+	return get[api.GossipKey](ctx, c, api.PathGossipKey)
 }
 
 // SSHKey returns the state of the newest rotation of the manager's ssh key.
 func (c *Client) SSHKey(ctx context.Context) (api.SSHKey, error) {
-	var out api.SSHKey
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathSSHKey}, &out)
+	return get[api.SSHKey](ctx, c, api.PathSSHKey)
 }
 
 // RotateSSHKey begins a rotation of the manager's ssh key, or gives nodes up.
 func (c *Client) RotateSSHKey(ctx context.Context, r api.SSHKeyRotation) (api.SSHKey, error) {
-	var out api.SSHKey
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRotateSSHKey, in: r}, &out)
+	return post[api.SSHKey](ctx, c, api.PathRotateSSHKey, r)
 }
 
 // CancelSSHKey takes the running rotation of the manager's ssh key back.
 func (c *Client) CancelSSHKey(ctx context.Context) (api.SSHKey, error) {
-	var out api.SSHKey
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathCancelSSHKey}, &out)
+	return post[api.SSHKey](ctx, c, api.PathCancelSSHKey, nil)
 }
 
 // RotateGossipKey begins a rotation of the gossip key, or lets the running one go on.
 func (c *Client) RotateGossipKey(ctx context.Context, r api.GossipKeyRotation) (api.GossipKey, error) {
-	var out api.GossipKey
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRotateGossipKey, in: r}, &out)
+	return post[api.GossipKey](ctx, c, api.PathRotateGossipKey, r)
 }
 
 // Ping tries an ssh login on nodes, at most api.MaxPing, and returns the results in
 // their order. It changes nothing.
 func (c *Client) Ping(ctx context.Context, nodes ...string) (api.List[api.PingResult], error) {
-	var out api.List[api.PingResult]
-
-	return out, c.do(ctx, call{
+	return ask[api.List[api.PingResult]](ctx, c, call{
 		method: http.MethodPost, path: api.PathPing, in: api.Ping{Nodes: nodes}, extra: pingTime,
-	}, &out)
+	})
 }
 
 // pingTime is the manager's limit for one ping.
@@ -342,24 +263,18 @@ func (c *Client) Groups(ctx context.Context, page ...Page) (api.List[api.Group],
 }
 
 // listed returns a list without filters, or a page of it.
-func listed[T any](ctx context.Context, c *Client, path string, page []Page) (out api.List[T], err error) {
+func listed[T any](ctx context.Context, c *Client, path string, page []Page) (api.List[T], error) {
 	var p Page
 	if len(page) > 0 {
 		p = page[0]
 	}
 
-	q, err := paged(p.Sort, p.Limit, p.Continue)
-	if err != nil {
-		return out, err
-	}
-
-	return out, c.do(ctx, call{method: http.MethodGet, path: path, query: q}, &out)
+	return find[api.List[T]](ctx, c, path, paged(p.Sort, p.Limit, p.Continue))
 }
 
 // Submit submits a job and returns it as accepted, without waiting for its end.
 func (c *Client) Submit(ctx context.Context, r api.JobRequest) (api.Job, error) {
-	var out api.Job
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathJobs, in: r, idempotent: true}, &out)
+	return once[api.Job](ctx, c, api.PathJobs, r)
 }
 
 // JobFilter selects jobs that match every non-empty field.
@@ -377,11 +292,7 @@ type JobFilter struct {
 // Jobs returns jobs without runs, hosts and variables. By default the first page
 // holds the newest jobs, and each page ends with its newest.
 func (c *Client) Jobs(ctx context.Context, f JobFilter) (api.List[api.Job], error) {
-	q, err := paged(f.Sort, f.Limit, f.Continue)
-	if err != nil {
-		return api.List[api.Job]{}, err
-	}
-
+	q := paged(f.Sort, f.Limit, f.Continue)
 	for _, s := range f.Status {
 		q.Add("status", string(s))
 	}
@@ -390,9 +301,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (api.List[api.Job], erro
 		q.Set("node", f.Node)
 	}
 
-	var out api.List[api.Job]
-
-	err = c.do(ctx, call{method: http.MethodGet, path: api.PathJobs, query: q}, &out)
+	out, err := find[api.List[api.Job]](ctx, c, api.PathJobs, q)
 	// The API lists newest first; a terminal shows the newest at the bottom.
 	if len(f.Sort) == 0 {
 		slices.Reverse(out.Items)
@@ -403,9 +312,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (api.List[api.Job], erro
 
 // Job returns one job with all its fields; id may be "active" or "last".
 func (c *Client) Job(ctx context.Context, id string) (api.Job, error) {
-	var out api.Job
-
-	err := c.do(ctx, call{method: http.MethodGet, path: api.PathJob, params: []string{id}}, &out)
+	out, err := get[api.Job](ctx, c, api.PathJob, id)
 	for _, vars := range out.Vars {
 		nativeMerged(vars)
 	}
@@ -416,27 +323,18 @@ func (c *Client) Job(ctx context.Context, id string) (api.Job, error) {
 // Cancel asks a job to stop, without waiting for its end. A second cancel skips
 // its cleanup.
 func (c *Client) Cancel(ctx context.Context, id string) (api.Job, error) {
-	var out api.Job
-
-	k := call{method: http.MethodPost, path: api.PathCancel, params: []string{id}, idempotent: true}
-
-	return out, c.do(ctx, k, &out)
+	return once[api.Job](ctx, c, api.PathCancel, nil, id)
 }
 
 // Retry submits an ended job again, with its pinned inputs.
 func (c *Client) Retry(ctx context.Context, id string, r api.Retry) (api.Job, error) {
-	var out api.Job
-
-	k := call{method: http.MethodPost, path: api.PathRetry, params: []string{id}, in: r, idempotent: true}
-
-	return out, c.do(ctx, k, &out)
+	return once[api.Job](ctx, c, api.PathRetry, r, id)
 }
 
 // ExplainJob returns the reasons for the status of a job; id may be "active" or
 // "last".
 func (c *Client) ExplainJob(ctx context.Context, id string) (api.JobExplanation, error) {
-	var out api.JobExplanation
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathExplainJob, params: []string{id}}, &out)
+	return get[api.JobExplanation](ctx, c, api.PathExplainJob, id)
 }
 
 // waitStep is the duration of one long poll.
@@ -521,63 +419,48 @@ func (c *Client) SetVars(ctx context.Context, s Scope, vars api.Vars) (api.Chang
 		vars = api.Vars{}
 	}
 
-	var out api.Changed
-
-	return out, c.do(ctx, call{method: http.MethodPut, path: s.path, params: s.params, in: vars}, &out)
+	return ask[api.Changed](ctx, c, call{method: http.MethodPut, path: s.path, params: s.params, in: vars})
 }
 
 // PatchVars sets the variables in the patch; nil removes a variable.
 func (c *Client) PatchVars(ctx context.Context, s Scope, patch api.Vars) (api.Changed, error) {
-	if patch == nil {
-		patch = api.Vars{}
-	}
-
-	var out api.Changed
-
-	return out, c.do(ctx, call{method: http.MethodPatch, path: s.path, params: s.params, in: patch}, &out)
+	return c.PatchSecretVars(ctx, s, patch)
 }
 
 // PatchSecretVars sets the variables in the patch and makes the named ones secret: they
 // are encrypted, and no answer shows them. The value "(hidden)" keeps the one that is
 // set.
 func (c *Client) PatchSecretVars(ctx context.Context, s Scope, patch api.Vars, secret ...string) (api.Changed, error) {
-	var out api.Changed
+	if patch == nil {
+		patch = api.Vars{}
+	}
 
 	k := call{method: http.MethodPatch, path: s.path, params: s.params, in: patch}
 	if len(secret) > 0 {
 		k.query = url.Values{"secret": {strings.Join(secret, ",")}}
 	}
 
-	return out, c.do(ctx, k, &out)
+	return ask[api.Changed](ctx, c, k)
 }
 
 // Secrets returns the state of the secret variables, without their values.
 func (c *Client) Secrets(ctx context.Context) (api.Secrets, error) {
-	var out api.Secrets
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathSecrets}, &out)
+	return get[api.Secrets](ctx, c, api.PathSecrets)
 }
 
 // RotateSecrets encrypts all secrets with a new key, and removes the former one. The
 // manager completes a rotation also if its client gives up. abandon: see
 // api.SecretsRotation.
 func (c *Client) RotateSecrets(ctx context.Context, abandon bool) (api.Secrets, error) {
-	var out api.Secrets
-
-	in := api.SecretsRotation{Abandon: abandon}
-
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRotate, in: in}, &out)
+	return post[api.Secrets](ctx, c, api.PathRotate, api.SecretsRotation{Abandon: abandon})
 }
 
 // VarsHistory returns the newest recorded changes of the scope's variables, newest
 // last; all of them with limit 0. Secrets are hidden.
 func (c *Client) VarsHistory(ctx context.Context, s Scope, limit int) (api.List[api.VarsChange], error) {
-	q, err := paged(nil, limit, "")
-	if err != nil {
-		return api.List[api.VarsChange]{}, err
-	}
+	path, q := s.path+api.SuffixHistory, paged(nil, limit, "")
 
-	var out api.List[api.VarsChange]
-	err = c.do(ctx, call{method: http.MethodGet, path: s.path + api.SuffixHistory, params: s.params, query: q}, &out)
+	out, err := find[api.List[api.VarsChange]](ctx, c, path, q, s.params...)
 	slices.Reverse(out.Items)
 
 	for _, change := range out.Items {
@@ -591,11 +474,7 @@ func (c *Client) VarsHistory(ctx context.Context, s Scope, limit int) (api.List[
 // UndoVars sets the scope's variables to their values as of the revision, which
 // VarsHistory lists. To undo a change, use its revision less one.
 func (c *Client) UndoVars(ctx context.Context, s Scope, to int64) (api.Changed, error) {
-	var out api.Changed
-
-	in := api.VarsUndo{To: to}
-
-	return out, c.do(ctx, call{method: http.MethodPost, path: s.path + api.SuffixUndo, params: s.params, in: in}, &out)
+	return post[api.Changed](ctx, c, s.path+api.SuffixUndo, api.VarsUndo{To: to}, s.params...)
 }
 
 // MergedVars returns all variables of a node with their origin.
@@ -668,17 +547,12 @@ func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Inst
 
 // WhoAmI returns the caller as the manager knows it.
 func (c *Client) WhoAmI(ctx context.Context) (api.Identity, error) {
-	var out api.Identity
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathWhoAmI}, &out)
+	return get[api.Identity](ctx, c, api.PathWhoAmI)
 }
 
 // CanI returns whether the caller may apply the verb to the node.
 func (c *Client) CanI(ctx context.Context, verb, node string) (api.Permission, error) {
-	var out api.Permission
-
-	query := url.Values{"verb": {verb}, "node": {node}}
-
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathCanI, query: query}, &out)
+	return find[api.Permission](ctx, c, api.PathCanI, url.Values{"verb": {verb}, "node": {node}})
 }
 
 // Tokens returns the bearer tokens, or a page of them, by default by name.
@@ -688,14 +562,12 @@ func (c *Client) Tokens(ctx context.Context, page ...Page) (api.List[api.Token],
 
 // CreateToken makes a bearer token. No other answer shows its secret again.
 func (c *Client) CreateToken(ctx context.Context, r api.TokenRequest) (api.NewToken, error) {
-	var out api.NewToken
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathTokens, in: r}, &out)
+	return post[api.NewToken](ctx, c, api.PathTokens, r)
 }
 
 // RevokeToken ends the token with the id or the name, and its open requests.
 func (c *Client) RevokeToken(ctx context.Context, ref string) (api.Changed, error) {
-	var out api.Changed
-	return out, c.do(ctx, call{method: http.MethodDelete, path: api.PathToken, params: []string{ref}}, &out)
+	return remove(ctx, c, api.PathToken, ref)
 }
 
 // Certificates returns the client certificates that the manager has issued, and those that
@@ -707,14 +579,14 @@ func (c *Client) Certificates(ctx context.Context, page ...Page) (api.List[api.C
 // RevokeCertificate refuses the certificates with the name or serial number from now on,
 // and ends their open requests. serial:HEX names one that the manager has not issued.
 func (c *Client) RevokeCertificate(ctx context.Context, ref string) (api.Changed, error) {
-	var out api.Changed
-	return out, c.do(ctx, call{method: http.MethodDelete, path: api.PathCertificate, params: []string{ref}}, &out)
+	return remove(ctx, c, api.PathCertificate, ref)
 }
 
 // Health returns the health of the daemon. A degraded daemon is not an error.
 func (c *Client) Health(ctx context.Context) (api.Health, error) {
-	var out api.Health
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathHealth, also: http.StatusServiceUnavailable}, &out)
+	return ask[api.Health](ctx, c, call{
+		method: http.MethodGet, path: api.PathHealth, also: http.StatusServiceUnavailable,
+	})
 }
 
 // Metrics returns the daemon's metrics, in Prometheus' text format.
@@ -738,18 +610,13 @@ func (c *Client) Metrics(ctx context.Context) (string, error) {
 
 // Version returns the versions of the daemon and its dependencies.
 func (c *Client) Version(ctx context.Context) (api.Version, error) {
-	var out api.Version
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathVersion}, &out)
+	return get[api.Version](ctx, c, api.PathVersion)
 }
 
 // paged returns the query parameters common to all lists.
-func paged(sort []string, limit int, token string) (url.Values, error) {
-	if limit < 0 {
-		return nil, inventory.Errorf(inventory.KindInvalid, "the limit %d is negative", limit)
-	}
-
+func paged(sort []string, limit int, token string) url.Values {
 	q := url.Values{}
-	if limit > 0 {
+	if limit != 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
 
@@ -761,5 +628,5 @@ func paged(sort []string, limit int, token string) (url.Values, error) {
 		q.Set("continue", token)
 	}
 
-	return q, nil
+	return q
 }

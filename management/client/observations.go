@@ -4,7 +4,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/contiv/cluster/management/api"
 )
@@ -17,7 +16,5 @@ func (c *Client) Observe(ctx context.Context, r api.Report) (api.Reported, error
 		r.Observations = []api.Observation{}
 	}
 
-	var out api.Reported
-
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathObservations, in: r}, &out)
+	return post[api.Reported](ctx, c, api.PathObservations, r)
 }

@@ -20,16 +20,13 @@ const (
 
 // Repository returns the state of the git repository of playbooks.
 func (c *Client) Repository(ctx context.Context) (api.Repository, error) {
-	var out api.Repository
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathRepository}, &out)
+	return get[api.Repository](ctx, c, api.PathRepository)
 }
 
 // SyncRepository fetches the repository of playbooks now. The error is the reason why the
 // newest commit is not in use.
 func (c *Client) SyncRepository(ctx context.Context) (api.Repository, error) {
-	var out api.Repository
-
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathSyncRepository, extra: fetchTime}, &out)
+	return ask[api.Repository](ctx, c, call{method: http.MethodPost, path: api.PathSyncRepository, extra: fetchTime})
 }
 
 // RepositoryLog returns commits of the repository of playbooks.
@@ -43,9 +40,7 @@ func (c *Client) RepositoryLog(ctx context.Context, q api.RepositoryLogQuery) (a
 		query.Set("all", "true")
 	}
 
-	var out api.RepositoryLog
-
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathRepositoryLog, query: query}, &out)
+	return find[api.RepositoryLog](ctx, c, api.PathRepositoryLog, query)
 }
 
 // RepositoryDiff compares two sets of playbooks.
@@ -58,9 +53,7 @@ func (c *Client) RepositoryDiff(ctx context.Context, q api.RepositoryDiffQuery) 
 		}
 	}
 
-	var out api.RepositoryDiff
-
-	return out, c.do(ctx, call{
+	return ask[api.RepositoryDiff](ctx, c, call{
 		method: http.MethodGet, path: api.PathRepositoryDiff, query: query, extra: diffTime,
-	}, &out)
+	})
 }

@@ -13,14 +13,12 @@ import (
 
 // PreviewRollout returns the rollout that StartRollout would start. Nothing is done.
 func (c *Client) PreviewRollout(ctx context.Context, r api.RolloutRequest) (api.Rollout, error) {
-	var out api.Rollout
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathPreviewRollout, in: r}, &out)
+	return post[api.Rollout](ctx, c, api.PathPreviewRollout, r)
 }
 
 // StartRollout starts a rollout.
 func (c *Client) StartRollout(ctx context.Context, r api.RolloutRequest) (api.Rollout, error) {
-	var out api.Rollout
-	return out, c.do(ctx, call{method: http.MethodPost, path: api.PathRollouts, in: r, idempotent: true}, &out)
+	return once[api.Rollout](ctx, c, api.PathRollouts, r)
 }
 
 // ListRollouts returns the rollouts, the newest first, or a page of them.
@@ -30,8 +28,7 @@ func (c *Client) ListRollouts(ctx context.Context, page ...Page) (api.List[api.R
 
 // Rollout returns one rollout with its nodes and events.
 func (c *Client) Rollout(ctx context.Context, id string) (api.Rollout, error) {
-	var out api.Rollout
-	return out, c.do(ctx, call{method: http.MethodGet, path: api.PathRollout, params: []string{id}}, &out)
+	return get[api.Rollout](ctx, c, api.PathRollout, id)
 }
 
 // WatchRollout calls each for every change of a rollout until that reports false, or the
@@ -65,43 +62,35 @@ func (c *Client) WatchRollout(ctx context.Context, id string, each func(api.Roll
 
 // PauseRollout keeps a rollout from beginning nodes.
 func (c *Client) PauseRollout(ctx context.Context, id, reason string) (api.Rollout, error) {
-	return c.actOnRollout(ctx, api.PathPauseRollout, id, api.RolloutControl{Reason: reason})
+	return once[api.Rollout](ctx, c, api.PathPauseRollout, api.RolloutControl{Reason: reason}, id)
 }
 
 // PromoteRollout lets a rollout go on after its canary.
 func (c *Client) PromoteRollout(ctx context.Context, id, reason string) (api.Rollout, error) {
-	return c.actOnRollout(ctx, api.PathPromoteRollout, id, api.RolloutControl{Reason: reason})
+	return once[api.Rollout](ctx, c, api.PathPromoteRollout, api.RolloutControl{Reason: reason}, id)
 }
 
 // ApproveRollout lets a rollout begin that another person started.
 func (c *Client) ApproveRollout(ctx context.Context, id, reason string) (api.Rollout, error) {
-	return c.actOnRollout(ctx, api.PathApproveRollout, id, api.RolloutControl{Reason: reason})
+	return once[api.Rollout](ctx, c, api.PathApproveRollout, api.RolloutControl{Reason: reason}, id)
 }
 
 // UndoRollout starts the rollout that takes another one back, and returns it.
 func (c *Client) UndoRollout(ctx context.Context, id, reason string) (api.Rollout, error) {
-	return c.actOnRollout(ctx, api.PathUndoRollout, id, api.RolloutControl{Reason: reason})
+	return once[api.Rollout](ctx, c, api.PathUndoRollout, api.RolloutControl{Reason: reason}, id)
 }
 
 // ResumeRollout lets a paused or stopped rollout go on.
 func (c *Client) ResumeRollout(ctx context.Context, id string, in api.RolloutResume) (api.Rollout, error) {
-	return c.actOnRollout(ctx, api.PathResumeRollout, id, in)
+	return once[api.Rollout](ctx, c, api.PathResumeRollout, in, id)
 }
 
 // AbortRollout ends a rollout.
 func (c *Client) AbortRollout(ctx context.Context, id string, in api.RolloutAbort) (api.Rollout, error) {
-	return c.actOnRollout(ctx, api.PathAbortRollout, id, in)
+	return once[api.Rollout](ctx, c, api.PathAbortRollout, in, id)
 }
 
 // RetryRollout begins nodes of a rollout once more.
 func (c *Client) RetryRollout(ctx context.Context, id string, in api.RolloutRetry) (api.Rollout, error) {
-	return c.actOnRollout(ctx, api.PathRetryRollout, id, in)
-}
-
-func (c *Client) actOnRollout(ctx context.Context, path, id string, in any) (api.Rollout, error) {
-	var out api.Rollout
-
-	k := call{method: http.MethodPost, path: path, params: []string{id}, in: in, idempotent: true}
-
-	return out, c.do(ctx, k, &out)
+	return once[api.Rollout](ctx, c, api.PathRetryRollout, in, id)
 }
