@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/localfile"
 	"github.com/contiv/cluster/management/daemon"
+	"github.com/contiv/cluster/management/pki"
 )
 
 // caCommand groups the commands for the CA of the manager. They need no running
@@ -92,7 +93,7 @@ func caIssueCommand(config cli.Flag) *cli.Command {
 		},
 		Action: func(_ context.Context, c *cli.Command) error {
 			days, name, path := c.Int("days"), c.Args().Get(0), c.Args().Get(1)
-			grant := daemon.Grant{
+			grant := pki.Grant{
 				Name: name, Role: c.String("role"), Groups: c.StringSlice("scope-group"),
 				Selector: c.String("scope-selector"),
 			}

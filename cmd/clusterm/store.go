@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/daemon"
+	"github.com/contiv/cluster/management/etcd/tool"
 )
 
 // storeCommand groups the commands for the store. They work beside a running daemon,
@@ -33,12 +34,12 @@ func storeCommand() *cli.Command {
 			storeSizeCommand("compact", "discard old revisions of records, so that their space can be used again",
 				"Make room in the file, then give it back to the file system:\n\n"+
 					"   clusterm store compact && clusterm store defragment",
-				(*daemon.StoreTool).Compact),
+				(*tool.Tool).Compact),
 			storeSizeCommand("defragment", "give free space in the database back to the file system",
 				"One member after another copies its database and answers nothing meanwhile, about a second for "+
 					"each 100 MB. The daemon defragments by itself while no job runs. By hand:\n\n"+
 					"   clusterm store compact && clusterm store defragment",
-				(*daemon.StoreTool).Defragment),
+				(*tool.Tool).Defragment),
 			storeDisarmCommand(),
 			storeRemoveCommand(),
 		},
@@ -56,7 +57,7 @@ func storeCheckCommand() *cli.Command {
 		Description: "Exit status 1 if there is a problem. Without the daemon, it checks the files of the embedded " +
 			"etcd first, and runs that for as long:\n\n" +
 			"   systemctl stop clusterm; clusterm store check",
-		Action: withStore(func(ctx context.Context, t *daemon.StoreTool, c *cli.Command) error {
+		Action: withStore(func(ctx context.Context, t *tool.Tool, c *cli.Command) error {
 			out := c.Root().Writer
 
 			r, err := t.Check(ctx)
@@ -96,14 +97,14 @@ func storeCheckCommand() *cli.Command {
 
 // storeSizeCommand is a command that prints the sizes before and after.
 func storeSizeCommand(
-	name, usage, description string, do func(*daemon.StoreTool, context.Context) error,
+	name, usage, description string, do func(*tool.Tool, context.Context) error,
 ) *cli.Command {
 	return &cli.Command{
 		Name:        name,
 		Usage:       usage,
 		UsageText:   "clusterm store " + name + " [--config FILE]",
 		Description: description,
-		Action: withStore(func(ctx context.Context, t *daemon.StoreTool, c *cli.Command) error {
+		Action: withStore(func(ctx context.Context, t *tool.Tool, c *cli.Command) error {
 			printSpaces(ctx, c.Root().Writer, "before", t)
 
 			if err := do(t, ctx); err != nil {
@@ -117,7 +118,7 @@ func storeSizeCommand(
 	}
 }
 
-func printSpaces(ctx context.Context, out io.Writer, when string, t *daemon.StoreTool) {
+func printSpaces(ctx context.Context, out io.Writer, when string, t *tool.Tool) {
 	for _, s := range t.Spaces(ctx) {
 		fmt.Fprintf(out, "%-7s  %s\n", when, s)
 	}
@@ -132,7 +133,7 @@ func storeDisarmCommand() *cli.Command {
 			"first, or right after it:\n\n" +
 			"   clusterm store disarm && clusterctl config set jobs.keep=100\n\n" +
 			"The alarm CORRUPT is raised for damaged data. Clear it only if 'clusterm store check' finds no damage.",
-		Action: withStore(func(ctx context.Context, t *daemon.StoreTool, c *cli.Command) error {
+		Action: withStore(func(ctx context.Context, t *tool.Tool, c *cli.Command) error {
 			out := c.Root().Writer
 
 			cleared, err := t.Disarm(ctx)
@@ -158,7 +159,7 @@ func storeRemoveCommand() *cli.Command {
 			"without its record is unknown until it is seen again, and then Quarantined, like the nodes that a " +
 			"removed job held; a backup is better, if there is one:\n\n" +
 			"   clusterm store remove v/nodes/web-1",
-		Action: withStore(func(ctx context.Context, t *daemon.StoreTool, c *cli.Command) error {
+		Action: withStore(func(ctx context.Context, t *tool.Tool, c *cli.Command) error {
 			if c.Args().Len() != 1 {
 				return usageError{errors.New("remove needs one key, e.g. v/nodes/web-1")}
 			}
@@ -175,7 +176,7 @@ func storeRemoveCommand() *cli.Command {
 }
 
 // withStore opens the store for an action.
-func withStore(do func(context.Context, *daemon.StoreTool, *cli.Command) error) cli.ActionFunc {
+func withStore(do func(context.Context, *tool.Tool, *cli.Command) error) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) (err error) {
 		if c.Name != "remove" && c.Args().Present() {
 			return usageError{fmt.Errorf("store %s takes no argument %q", c.Name, c.Args().First())}

@@ -23,9 +23,9 @@ func TestCorruptAlarm(t *testing.T) {
 	s.report("a")
 
 	tool := s.tool()
-	members, err := tool.client.MemberList(s.ctx())
+	members, err := tool.Client.MemberList(s.ctx())
 	s.must(err)
-	_, err = pb.NewMaintenanceClient(tool.client.ActiveConnection()).Alarm(s.ctx(), &pb.AlarmRequest{
+	_, err = pb.NewMaintenanceClient(tool.Client.ActiveConnection()).Alarm(s.ctx(), &pb.AlarmRequest{
 		Action: pb.AlarmRequest_ACTIVATE, MemberID: members.Members[0].ID, Alarm: pb.AlarmType_CORRUPT,
 	})
 	s.must(err)

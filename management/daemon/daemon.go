@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/access/mtls"
 	"github.com/contiv/cluster/management/access/oidc"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
@@ -38,6 +39,7 @@ import (
 	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/repository"
 	rollouts "github.com/contiv/cluster/management/rollout/leader"
+	"github.com/contiv/cluster/management/secret/keyring"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/sshkey"
@@ -119,7 +121,7 @@ type Daemon struct {
 	trail     *audit.Log
 	tokens    *access.Tokens
 	clients   *access.Certificates // of clients
-	secrets   *secrets
+	secrets   *keyring.Keyring
 	gossip    *gossip.Gossip
 	gossipKey *gossipkey.Keeper
 	notifier  *notify.Notifier
@@ -442,7 +444,7 @@ func (d *Daemon) wireUseCases() {
 
 	d.tokens = access.NewTokens(d.store, d.audit, func() inventory.Groups { return d.settings.Current().Groups })
 
-	d.clients = access.NewCertificates(d.store, d.audit, d.issuedCertificates)
+	d.clients = access.NewCertificates(d.store, d.audit, mtls.Issued(d.pkiDir()))
 	d.tokens.WatchCertificates(d.clients)
 
 	if d.issuer != nil {
@@ -477,7 +479,7 @@ func (d *Daemon) wireUseCases() {
 		Version:         d.version,
 		Logger:          log,
 		PlainHTTPRole:   access.Role(d.file.PlainRole),
-		CertifiedCaller: d.certifiedCaller,
+		CertifiedCaller: mtls.Caller(d.clients),
 		Certificates:    d.clients,
 		Tokens:          d.tokens,
 		Metrics:         d.metrics.Handler(),

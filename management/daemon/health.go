@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/access/mtls"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
@@ -86,7 +87,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 
 		check("certificate", problem)
 
-		h.Warnings = append(h.Warnings, d.issuedWarnings()...)
+		h.Warnings = append(h.Warnings, mtls.Warnings(mtls.Issued(d.pkiDir()))...)
 	}
 
 	if d.settings.Current().Repository.Used() {

@@ -15,7 +15,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access/mtls"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/pki"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/report"
 	"github.com/contiv/cluster/monitor/serf"
@@ -241,8 +243,8 @@ func TestMonitorHTTPS(t *testing.T) {
 	caFile := filepath.Join(t.TempDir(), "ca.pem")
 	s.must(os.WriteFile(caFile, ca.PEM(), 0o644))
 
-	issue := func(ca CA, role string, life time.Duration) string {
-		content, err := ca.Issue(Grant{Name: "rack1", Role: role}, life)
+	issue := func(ca mtls.CA, role string, life time.Duration) string {
+		content, err := ca.Issue(pki.Grant{Name: "rack1", Role: role}, life)
 		s.must(err)
 
 		path := filepath.Join(t.TempDir(), "rack1.pem")

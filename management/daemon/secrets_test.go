@@ -16,10 +16,15 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/secret"
+	"github.com/contiv/cluster/management/secret/keyring"
 	"github.com/contiv/cluster/management/state"
 )
 
-func (s *site) keyFile() string { return filepath.Join(s.dir, "d", secretsKeyName) }
+func (s *site) keyFile() string { return filepath.Join(s.dir, "d", keyring.FileName) }
+
+func (s *site) writeRing(ring secret.Ring) error {
+	return os.WriteFile(s.keyFile(), ring.Encode(), 0o600)
+}
 
 func (s *site) ring() secret.Ring {
 	s.t.Helper()
@@ -243,7 +248,7 @@ func TestRotation(t *testing.T) {
 	}
 
 	steps := []func(ring secret.Ring, named string) error{
-		func(ring secret.Ring, _ string) error { return s.secrets.file.write(ring) },
+		func(ring secret.Ring, _ string) error { return s.writeRing(ring) },
 		func(ring secret.Ring, named string) error {
 			s.store.Secrets().Use(ring, nil)
 			return s.store.NoteSecretsKey(s.ctx(), named, ring.Active(), true)
@@ -253,12 +258,12 @@ func TestRotation(t *testing.T) {
 			return nil
 		},
 		func(secret.Ring, string) error { return second(s.store.EncryptSecrets(s.ctx())) },
-		func(ring secret.Ring, _ string) error { return s.secrets.file.write(ring.OnlyActive()) },
+		func(ring secret.Ring, _ string) error { return s.writeRing(ring.OnlyActive()) },
 	}
 
 	for killedAfter := range steps {
 		// As a rotation does, once the encryption of the start is over.
-		s.must(s.secrets.lock(s.ctx()))
+		s.secrets.Stop()
 
 		named := s.ring().Active()
 		ring := s.ring().With(secret.NewKey())
@@ -267,7 +272,6 @@ func TestRotation(t *testing.T) {
 			s.must(step(ring, named))
 		}
 
-		s.secrets.unlock()
 		s.restart()
 		s.encrypted()
 
@@ -388,7 +392,7 @@ func TestSecretCredential(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", dir)
 
 	ring := secret.NewRing(secret.NewKey())
-	path := filepath.Join(dir, secretsKeyName)
+	path := filepath.Join(dir, keyring.FileName)
 
 	if err := os.WriteFile(path, ring.Encode(), 0o440); err != nil {
 		t.Fatal(err)

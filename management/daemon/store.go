@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/cluster/datadir"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/repository"
+	"github.com/contiv/cluster/management/secret/keyring"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/step/playbook/program"
 )
@@ -40,8 +40,11 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		return err
 	}
 
+	var secrets *store.Secrets
+
+	d.secrets, secrets = keyring.Open(d.file.Config, d.opts.Logger)
 	if d.store, err = store.Open(
-		ctx, d.etcd, kinds, d.openSecrets(), d.opts.Logger, d.opts.StaleAfter,
+		ctx, d.etcd, kinds, secrets, d.opts.Logger, d.opts.StaleAfter,
 	); err != nil {
 		return err
 	}
@@ -72,16 +75,14 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		Logger:     d.opts.Logger,
 	})
 
-	d.secrets.stored, d.secrets.config, d.secrets.audit = d.store, d.settings.Current, d.audit
-	d.store.Secrets().UsePatterns(func() configuration.Secrets { return d.settings.Current().SecretVars })
-	d.secrets.settleKey(ctx)
+	d.secrets.Settle(ctx, d.store, d.settings.Current, d.audit)
 
 	return nil
 }
 
 // dialExisting connects to the configured etcd.
 func (d *Daemon) dialExisting(ctx context.Context) (*etcd.Client, error) {
-	dir, log := d.storeDir(), d.opts.Logger
+	dir, log := d.opts.embedded(d.file).Dir, d.opts.Logger
 
 	// The embedded etcd would lock the data directory; the other files in it
 	// belong to one daemon as well.
@@ -99,19 +100,24 @@ func (d *Daemon) dialExisting(ctx context.Context) (*etcd.Client, error) {
 	return etcd.DialExisting(ctx, etcd.Existing(d.file.Etcd), log)
 }
 
-// storeDir is the directory of the embedded etcd.
-func (d *Daemon) storeDir() string { return filepath.Join(d.file.DataDir, "etcd") }
+// embedded returns the options of the embedded etcd.
+func (o Options) embedded(f setting.File) etcd.ServerOptions {
+	so := etcd.ServerOptions{
+		Dir: filepath.Join(f.DataDir, "etcd"), NoSync: o.InProcess, Log: o.Logger, Quota: o.Quota,
+	}
+
+	// A process of its own: etcd ends its process when its disk fails.
+	if !o.InProcess {
+		so.Command = slices.Concat(o.Command, []string{"etcd"})
+	}
+
+	return so
+}
 
 // startEmbedded starts the embedded etcd and connects to it.
 func (d *Daemon) startEmbedded(ctx context.Context) (*etcd.Client, error) {
-	so := etcd.ServerOptions{
-		Dir: d.storeDir(), NoSync: d.opts.InProcess, Log: d.opts.Logger, Quota: d.opts.Quota,
-		MustExist: len(datadir.Traces(d.file.DataDir)) > 0 && !d.opts.AcceptEmptyStore,
-	}
-	// A process of its own: etcd ends its process when its disk fails.
-	if !d.opts.InProcess {
-		so.Command = slices.Concat(d.opts.Command, []string{"etcd"})
-	}
+	so := d.opts.embedded(d.file)
+	so.MustExist = len(datadir.Traces(d.file.DataDir)) > 0 && !d.opts.AcceptEmptyStore
 
 	var err error
 
@@ -148,7 +154,7 @@ func (d *Daemon) initializeStore(ctx context.Context) error {
 	}
 
 	if len(datadir.Traces(d.file.DataDir)) > 0 {
-		where := d.storeDir()
+		where := d.opts.embedded(d.file).Dir
 		if d.file.Etcd.Used() {
 			where = "the prefix " + d.file.Etcd.Prefix + " of etcd"
 		}

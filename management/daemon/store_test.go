@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/etcd/tool"
 )
 
 const testQuota = 8 << 20
@@ -132,7 +133,7 @@ func TestFullStore(t *testing.T) {
 }
 
 // tool opens the tool for the store of the site.
-func (s *site) tool() *StoreTool {
+func (s *site) tool() *tool.Tool {
 	s.t.Helper()
 	t, err := OpenStoreTool(s.ctx(), s.options())
 	s.must(err)
@@ -199,7 +200,7 @@ func TestStoreTool(t *testing.T) {
 
 // checkSettings stores settings that do not fit. A zero of the former version stood for the
 // default, and is left out when an instance takes the store over.
-func (s *site) checkSettings(tool *StoreTool) {
+func (s *site) checkSettings(tool *tool.Tool) {
 	s.t.Helper()
 
 	const zero = `{"keys":{"policies.verify":{"v":{"all":true,"cron":"0 3 * * *","batch":0}}}}`
@@ -211,7 +212,7 @@ func (s *site) checkSettings(tool *StoreTool) {
 		{"3", `{"keys":{"jobs.limit":3,"vars":{"password":{"$sealed":"v1.x"}}}}`, ""},
 	} {
 		for key, value := range map[string]string{"schema": c.schema, "v/overlay": c.overlay} {
-			_, err := tool.client.Put(s.ctx(), tool.client.Prefix+"/"+key, value)
+			_, err := tool.Client.Put(s.ctx(), tool.Client.Prefix+"/"+key, value)
 			s.must(err)
 		}
 
@@ -239,7 +240,7 @@ func TestUnreadableRecords(t *testing.T) {
 	keys := []string{"v/nodes/a-1", "v/jobs/" + j.ID, "v/vars/global"}
 
 	for _, key := range keys {
-		_, err := tool.client.Put(s.ctx(), tool.client.Prefix+"/"+key, "{damaged")
+		_, err := tool.Client.Put(s.ctx(), tool.Client.Prefix+"/"+key, "{damaged")
 		s.must(err)
 	}
 

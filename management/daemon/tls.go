@@ -5,32 +5,40 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/contiv/cluster/management/access/mtls"
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/pki"
+	"github.com/contiv/cluster/management/setting"
 )
 
-// pkiDir is the folder of the CA and the server certificate, in the data directory.
-const pkiDir = "pki"
+// pkiDir returns the folder of the CA and the server certificate.
+func (d *Daemon) pkiDir() string { return pkiDir(d.file) }
+
+func pkiDir(f setting.File) string { return filepath.Join(f.DataDir, "pki") }
+
+// OpenCA reads the CA of the configuration file; see mtls.OpenCA.
+func OpenCA(path string) (mtls.CA, error) {
+	file, err := setting.Load(path, adapters{})
+	if err != nil {
+		return mtls.CA{}, err
+	}
+
+	return mtls.OpenCA(pkiDir(file))
+}
 
 // refreshEvery is the time between two looks at the certificates.
 const refreshEvery = time.Minute
-
-// maxCertificateAddrs bounds the addresses of this host in its certificate: a host
-// of many containers may have thousands.
-const maxCertificateAddrs = 256
 
 // openCertificates opens the certificates of the API over HTTPS. The first start
 // with HTTPS makes them.
 func (d *Daemon) openCertificates() (err error) {
 	o := d.opts.Certificates
-	o.Dir, o.Names = filepath.Join(d.file.DataDir, pkiDir), d.hostNames
+	o.Dir, o.Names = d.pkiDir(), d.hostNames
 	o.Site = pki.Site{
 		CertFile: d.file.TLS.CertFile, KeyFile: d.file.TLS.KeyFile, ClientCAFile: d.file.TLS.ClientCAFile,
 	}
@@ -64,10 +72,6 @@ func (d *Daemon) openCertificates() (err error) {
 // manager.
 func (d *Daemon) hostNames() []string {
 	names := slices.Concat([]string{"localhost", d.node.Label}, d.file.TLS.Names)
-	if host, err := os.Hostname(); err == nil {
-		names = append(names, host)
-	}
-
 	if d.node.Addr != "" {
 		names = append(names, d.node.Addr)
 	}
@@ -76,17 +80,5 @@ func (d *Daemon) hostNames() []string {
 		names = append(names, listen.Addr().WithZone("").String())
 	}
 
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return names
-	}
-
-	for i, a := range addrs {
-		ip, ok := a.(*net.IPNet)
-		if ok && i < maxCertificateAddrs && !ip.IP.IsLinkLocalUnicast() && !ip.IP.IsMulticast() {
-			names = append(names, ip.IP.String())
-		}
-	}
-
-	return names
+	return append(names, pki.HostNames()...)
 }

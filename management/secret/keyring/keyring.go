@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+// Package keyring keeps the keys of the secret variables: the file with the keys, their rotation, and the encryption of
+// what is stored in the clear or with a former key. It also reads the secrets that come from outside.
+package keyring
 
 import (
 	"context"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/repository"
 	outside "github.com/contiv/cluster/configuration/source"
 	"github.com/contiv/cluster/inventory"
@@ -29,9 +32,9 @@ import (
 	"github.com/contiv/cluster/management/setting"
 )
 
-// secretsKeyName is the name of the key file in the data directory, and of the systemd
+// FileName is the name of the key file in the data directory, and of the systemd
 // credential.
-const secretsKeyName = "secrets.key"
+const FileName = "secrets.key"
 
 // maxKeyFile bounds a key file, in bytes.
 const maxKeyFile = 16 << 10
@@ -55,7 +58,7 @@ func findKeyFile(c setting.Config) keyFile {
 
 	path := c.Secrets.KeyFile
 	if path == "" && credentials != "" {
-		given := filepath.Join(credentials, secretsKeyName)
+		given := filepath.Join(credentials, FileName)
 
 		//nolint:gosec // systemd sets the variable
 		if _, err := os.Lstat(given); err == nil {
@@ -64,7 +67,7 @@ func findKeyFile(c setting.Config) keyFile {
 	}
 
 	if path == "" {
-		path = filepath.Join(c.DataDir, secretsKeyName)
+		path = filepath.Join(c.DataDir, FileName)
 	}
 
 	isCredential := credentials != "" && strings.HasPrefix(path, filepath.Clean(credentials)+"/")
@@ -126,8 +129,8 @@ func (f keyFile) setAside() error {
 	return nil
 }
 
-// secrets keeps the key of the secrets, and reads secrets from outside.
-type secrets struct {
+// Keyring keeps the key of the secrets, and reads secrets from outside.
+type Keyring struct {
 	*control.Loop
 	file   keyFile
 	config func() setting.Config
@@ -139,25 +142,26 @@ type secrets struct {
 	rotating chan struct{} // full during a rotation, and during the encryption of stored secrets
 }
 
-// openSecrets reads the key file. Without a usable key the daemon starts all the same:
+// Open reads the key file of the configuration. Without a usable key the daemon starts all the same:
 // only the secrets are locked.
-func (d *Daemon) openSecrets() *store.Secrets {
-	d.secrets = &secrets{
-		file: findKeyFile(d.file.Config), log: d.opts.Logger, rotating: make(chan struct{}, 1),
-	}
-	d.secrets.Loop = d.secrets.newLoop()
+func Open(c setting.Config, log logrus.FieldLogger) (*Keyring, *store.Secrets) {
+	s := &Keyring{file: findKeyFile(c), log: log, rotating: make(chan struct{}, 1)}
+	s.Loop = s.newLoop()
 
-	ring, err := d.secrets.file.read()
+	ring, err := s.file.read()
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 
-	return store.NewSecrets(ring, err)
+	return s, store.NewSecrets(ring, err)
 }
 
-// settleKey compares the key with the one that the store names. The first start makes
-// both.
-func (s *secrets) settleKey(ctx context.Context) {
+// Settle compares the key with the one that the store names. The first start makes
+// both. It is called before all other methods.
+func (s *Keyring) Settle(ctx context.Context, stored *store.Store, config func() setting.Config, a access.Auditor) {
+	s.stored, s.config, s.audit = stored, config, a
+	stored.Secrets().UsePatterns(func() configuration.Secrets { return config().SecretVars })
+
 	at := s.stored.Secrets()
 	if at.Problem() != nil {
 		s.log.WithError(at.Problem()).Error("secret variables are locked")
@@ -180,7 +184,7 @@ func (s *secrets) settleKey(ctx context.Context) {
 }
 
 // settle returns the keys to use, and why they cannot encrypt.
-func (s *secrets) settle(ctx context.Context, ring secret.Ring) (secret.Ring, error) {
+func (s *Keyring) settle(ctx context.Context, ring secret.Ring) (secret.Ring, error) {
 	named, _, err := s.stored.SecretsKey(ctx)
 
 	switch {
@@ -209,7 +213,7 @@ func (s *secrets) settle(ctx context.Context, ring secret.Ring) (secret.Ring, er
 }
 
 // errMissing returns the error for a store without its key here.
-func (s *secrets) errMissing(ring secret.Ring, named string) error {
+func (s *Keyring) errMissing(ring secret.Ring, named string) error {
 	problem := "does not exist"
 	if ring.Active() != "" {
 		problem = "has other keys: " + strings.Join(ring.IDs(), ", ")
@@ -225,7 +229,7 @@ func (s *secrets) errMissing(ring secret.Ring, named string) error {
 // newLoop returns the loop that encrypts what is stored in the clear or with a former key,
 // at the start and after each change of the patterns or marks of secret names, and continues a
 // rotation.
-func (s *secrets) newLoop() *control.Loop {
+func (s *Keyring) newLoop() *control.Loop {
 	return control.New(control.Options{
 		Name: "encryption of secrets", Backoff: retryEncrypt, Logger: s.log,
 		Trouble: "stored secrets could not be encrypted; retrying",
@@ -246,7 +250,7 @@ func (s *secrets) newLoop() *control.Loop {
 
 // finish encrypts all stored secrets with the first key, and then ends a rotation. It
 // may be interrupted at any point and called again.
-func (s *secrets) finish(ctx context.Context) (written int, err error) {
+func (s *Keyring) finish(ctx context.Context) (written int, err error) {
 	if err := s.lock(ctx); err != nil {
 		return 0, err
 	}
@@ -257,7 +261,7 @@ func (s *secrets) finish(ctx context.Context) (written int, err error) {
 }
 
 // lock waits until no rotation is under way.
-func (s *secrets) lock(ctx context.Context) error {
+func (s *Keyring) lock(ctx context.Context) error {
 	select {
 	case s.rotating <- struct{}{}:
 		return nil
@@ -267,9 +271,9 @@ func (s *secrets) lock(ctx context.Context) error {
 	}
 }
 
-func (s *secrets) unlock() { <-s.rotating }
+func (s *Keyring) unlock() { <-s.rotating }
 
-func (s *secrets) finishLocked(ctx context.Context) (written int, err error) {
+func (s *Keyring) finishLocked(ctx context.Context) (written int, err error) {
 	if err := s.stored.EnsureChecksumKey(ctx); err != nil {
 		return 0, err
 	}
@@ -325,10 +329,13 @@ func needsFormer(ring secret.Ring, found store.StoredSecrets) error {
 			"repeat the rotation")
 }
 
+// maxNamed is the number of damaged records that an error names.
+const maxNamed = 10
+
 // nameSome returns the first names of a list.
 func nameSome(names []string) string {
-	if len(names) > maxUnreadable {
-		names = append(slices.Clone(names[:maxUnreadable]), "and others")
+	if len(names) > maxNamed {
+		names = append(slices.Clone(names[:maxNamed]), "and others")
 	}
 
 	return strings.Join(names, ", ")
@@ -338,7 +345,7 @@ func nameSome(names []string) string {
 // At every moment the key file opens everything in the store, so it may be interrupted;
 // the next start or call continues it. abandon begins with a new key although the one
 // of the store is missing: what it has encrypted stays locked.
-func (s *secrets) Rotate(ctx context.Context, c access.Caller, abandon bool) (api.Secrets, error) {
+func (s *Keyring) Rotate(ctx context.Context, c access.Caller, abandon bool) (api.Secrets, error) {
 	record := access.Record{Action: "secrets.rotate"}
 	if abandon {
 		record.Reason = "the former key is abandoned"
@@ -358,7 +365,7 @@ func (s *secrets) Rotate(ctx context.Context, c access.Caller, abandon bool) (ap
 	return s.Status(ctx)
 }
 
-func (s *secrets) rotate(ctx context.Context, abandon bool) error {
+func (s *Keyring) rotate(ctx context.Context, abandon bool) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -416,7 +423,7 @@ func errUnfinished(err error) error {
 }
 
 // begin makes a new key the one that encrypts. named is that of the store.
-func (s *secrets) begin(ctx context.Context, named string) error {
+func (s *Keyring) begin(ctx context.Context, named string) error {
 	at := s.stored.Secrets()
 	if at.Problem() != nil {
 		if err := s.file.setAside(); err != nil {
@@ -448,7 +455,7 @@ func (s *secrets) begin(ctx context.Context, named string) error {
 
 // Status returns the state of the stored secrets. It reads all records that may have
 // some.
-func (s *secrets) Status(ctx context.Context) (api.Secrets, error) {
+func (s *Keyring) Status(ctx context.Context) (api.Secrets, error) {
 	found, err := s.stored.CountSecrets(ctx)
 	if err != nil {
 		return api.Secrets{}, err
@@ -485,7 +492,7 @@ func (s *secrets) Status(ctx context.Context) (api.Secrets, error) {
 }
 
 // Secret returns the value of a secret variable from outside.
-func (s *secrets) Secret(ctx context.Context, name string) (string, error) {
+func (s *Keyring) Secret(ctx context.Context, name string) (string, error) {
 	from, ok := s.config().Secrets.Sources[name]
 	if !ok {
 		return "", inventory.Errorf(inventory.KindRefused, "its source is no longer configured").

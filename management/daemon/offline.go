@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/etcd/tool"
+	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/step/playbook/program"
+)
+
+// OpenStoreTool connects to the store of a configuration; see tool.Open.
+func OpenStoreTool(ctx context.Context, o Options) (*tool.Tool, error) {
+	file, err := setting.Load(o.Path(), adapters{})
+	if err != nil {
+		return nil, err
+	}
+
+	t := tool.Options{Server: o.embedded(file), Kinds: kinds, Fits: file.Fits}
+	if file.Etcd.Used() {
+		existing := etcd.Existing(file.Etcd)
+		t.Existing = &existing
+	}
+
+	return tool.Open(ctx, t)
+}
+
+// CheckPlaybooks checks a folder of playbooks for the configuration in a file; see program.CheckFolder.
+//
+// Groups and other settings that were set at run time count, as long as a manager runs on the host.
+func CheckPlaybooks(ctx context.Context, configPath, folder string) (program.Report, error) {
+	f, err := setting.Load(configPath, adapters{})
+	if err != nil {
+		return program.Report{}, err
+	}
+
+	config, unread := atRunTime(ctx, configPath, f)
+
+	return program.CheckFolder(ctx, config, folder, unread)
+}
+
+// atRunTime returns the configuration of the file with what was set at run time, if a manager runs. The
+// error is why that cannot be read; the configuration is that of the file then.
+func atRunTime(ctx context.Context, configPath string, f setting.File) (setting.Config, error) {
+	overlay, err := storedSettings(ctx, configPath, f)
+	if err != nil {
+		return f.Config, err
+	}
+
+	config, err := f.With(overlay)
+	if err != nil {
+		return f.Config, err
+	}
+
+	return config, nil
+}
+
+// storedSettings returns what was set at run time, if a manager runs.
+func storedSettings(ctx context.Context, configPath string, f setting.File) (map[string]any, error) {
+	const patience = 5 * time.Second
+
+	if !f.Etcd.Used() {
+		running, err := etcd.Running(filepath.Join(f.DataDir, "etcd"))
+		if err != nil || !running {
+			return nil, err
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+
+	t, err := OpenStoreTool(ctx, Options{ConfigPath: configPath, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+
+	overlay, err := t.Settings(ctx)
+
+	return overlay, errors.Join(err, t.Close())
+}
