@@ -6,10 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -20,6 +17,11 @@ import (
 )
 
 func (s *Server) auditRoutes() []rest.Route {
+	results := []string{audit.Done, audit.Failed}
+	for _, kind := range inventory.Kinds {
+		results = append(results, string(kind))
+	}
+
 	filters := []openapi.Param{
 		{Name: "since", Type: openapi.Time, Help: "Only entries at or after this time."},
 		{Name: "until", Type: openapi.Time, Help: "Only entries before this time."},
@@ -33,7 +35,8 @@ func (s *Server) auditRoutes() []rest.Route {
 			Help: "Only entries with exactly this target; a node, an address, a job or a level of variables.",
 		},
 		{
-			Name: "result",
+			// A mistyped result would look as if nothing had happened.
+			Name: "result", Values: results,
 			Help: "Only entries with this result: `done`, a kind of error, or `failed` for every kind.",
 		},
 		{Name: "job", Help: "Only entries about this job."},
@@ -46,9 +49,9 @@ func (s *Server) auditRoutes() []rest.Route {
 		},
 		{
 			Name: "limit", Type: openapi.Number, Min: 1, Max: api.MaxAuditPage,
-			Help: "The largest number of entries on the page. Default 1000.",
+			Default: strconv.Itoa(api.MaxAuditPage), Help: "The largest number of entries on the page.",
 		},
-		{Name: "continue", Help: "The token of the previous page."},
+		{Name: "continue", Type: openapi.Number, Help: "The token of the previous page."},
 		{Name: "follow", Type: openapi.Flag, Help: "Stream new entries until the client closes the connection."},
 		{
 			Name: "after", Type: openapi.Number,
@@ -102,26 +105,19 @@ type auditQuery struct {
 }
 
 // readTrail parses the query, and awaits the entries that were made before the request.
-func (s *Server) readTrail(r *http.Request) (q auditQuery, values url.Values, err error) {
+func (s *Server) readTrail(r *http.Request) (q auditQuery, err error) {
 	if s.Trail == nil {
-		return q, nil, inventory.Errorf(inventory.KindUnavailable, "this manager keeps no audit trail")
+		return q, inventory.Errorf(inventory.KindUnavailable, "this manager keeps no audit trail")
 	}
 
-	values, err = rest.Query(r)
-	if err != nil {
-		return q, nil, err
-	}
-
-	if q.filter, err = auditFilter(values); err != nil {
-		return q, nil, err
-	}
+	q.filter = auditFilter(rest.Query(r))
 
 	if err := s.inAuditTime(r.Context(), s.Trail.Sync); err != nil {
-		return q, nil, inventory.Errorf(inventory.KindUnavailable, "%w", err).
+		return q, inventory.Errorf(inventory.KindUnavailable, "%w", err).
 			Do("check the disk of the manager").With(inventory.ShowHealth())
 	}
 
-	return q, values, nil
+	return q, nil
 }
 
 // inAuditTime reads the audit trail with a deadline.
@@ -149,65 +145,17 @@ func (s *Server) newest(ctx context.Context, f audit.Filter, most int) (entries 
 }
 
 // auditFilter returns the filter in a query.
-func auditFilter(values url.Values) (f audit.Filter, err error) {
-	for name, field := range map[string]*string{
-		"who": &f.Who, "verb": &f.Verb, "node": &f.Target, "result": &f.Result, "job": &f.Job, "request": &f.Request,
-	} {
-		if *field, err = rest.Single(values, name); err != nil {
-			return f, err
-		}
+func auditFilter(q rest.Values) audit.Filter {
+	return audit.Filter{
+		Since: q.Time("since"), Until: q.Time("until"), Who: q.Text("who"), Verb: q.Text("verb"),
+		Target: q.Text("node"), Result: q.Text("result"), Job: q.Text("job"), Request: q.Text("request"),
 	}
-
-	results := []string{audit.Done, audit.Failed}
-	for _, kind := range inventory.Kinds {
-		results = append(results, string(kind))
-	}
-
-	// A mistyped result would look as if nothing had happened.
-	if f.Result != "" && !slices.Contains(results, f.Result) {
-		return f, inventory.Errorf(inventory.KindInvalid, "the query parameter result is %q", f.Result).
-			Do("give one of %s", strings.Join(results, ", "))
-	}
-
-	for name, field := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
-		text, err := rest.Single(values, name)
-		if err != nil {
-			return f, err
-		}
-
-		if text == "" {
-			continue
-		}
-
-		if *field, err = time.Parse(time.RFC3339, text); err != nil {
-			return f, inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %q", name, text).
-				Do("write a time like 2026-01-02T15:04:05Z")
-		}
-	}
-
-	return f, nil
 }
 
 // place adds the parameters of a page or of a followed trail to the query.
-func (q *auditQuery) place(r *http.Request, values url.Values) error {
-	var err error
-	if q.follow, err = rest.Bool(values, "follow", false); err != nil {
-		return err
-	}
-
-	for name, field := range map[string]*int{"tail": &q.tail, "limit": &q.limit} {
-		n, given, err := rest.Number(values, name)
-		if err != nil {
-			return err
-		}
-
-		if n > api.MaxAuditPage || given && n == 0 {
-			return inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %d", name, n).
-				Do("write a number from 1 to %d", api.MaxAuditPage)
-		}
-
-		*field = int(n)
-	}
+func (q *auditQuery) place(r *http.Request) error {
+	values := rest.Query(r)
+	q.follow, q.tail, q.limit = values.Flag("follow"), int(values.Number("tail")), int(values.Number("limit"))
 
 	position := "continue"
 	if q.follow {
@@ -221,13 +169,11 @@ func (q *auditQuery) place(r *http.Request, values url.Values) error {
 		}
 	}
 
-	after, _, err := rest.Number(values, position)
-	if err != nil {
-		return err
-	}
+	after := values.Number(position)
 
 	if q.follow && r.Header.Get(api.HeaderLastEventID) != "" {
-		if after, _, err = resumeRevision(r, values); err != nil {
+		var err error
+		if after, _, err = resumeRevision(r); err != nil {
 			return err
 		}
 	}
@@ -239,12 +185,12 @@ func (q *auditQuery) place(r *http.Request, values url.Values) error {
 
 // getAudit answers with a page of the audit trail, or follows it.
 func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
-	q, values, err := s.readTrail(r)
+	q, err := s.readTrail(r)
 	if err != nil {
 		return err
 	}
 
-	if err := q.place(r, values); err != nil {
+	if err := q.place(r); err != nil {
 		return err
 	}
 
@@ -265,10 +211,6 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
 		}
 
 		return rest.WriteJSON(w, http.StatusOK, list)
-	}
-
-	if q.limit == 0 {
-		q.limit = api.MaxAuditPage
 	}
 
 	err = s.inAuditTime(r.Context(), func(ctx context.Context) error {
@@ -413,7 +355,7 @@ func (f *auditFollower) write(entries []audit.Entry) error {
 
 // getAuditLines exports the selected entries, one per line.
 func (s *Server) getAuditLines(w http.ResponseWriter, r *http.Request) error {
-	q, _, err := s.readTrail(r)
+	q, err := s.readTrail(r)
 	if err != nil {
 		return err
 	}
@@ -438,7 +380,7 @@ func (s *Server) getAuditLines(w http.ResponseWriter, r *http.Request) error {
 
 // getAuditCheck checks the chain of the audit trail.
 func (s *Server) getAuditCheck(w http.ResponseWriter, r *http.Request) error {
-	if _, _, err := s.readTrail(r); err != nil {
+	if _, err := s.readTrail(r); err != nil {
 		return err
 	}
 

@@ -46,30 +46,15 @@ func (s *Server) authRoutes() []rest.Route {
 }
 
 func (s *Server) getWhoAmI(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	return rest.WriteJSON(w, http.StatusOK, identityOf(access.IdentityOf(r.Context())))
 }
 
 // getCanI answers whether the caller may apply a verb to a node. The node is looked up
 // last, so that a caller who may not read nodes learns nothing of them.
 func (s *Server) getCanI(w http.ResponseWriter, r *http.Request) error {
-	q, err := rest.Query(r)
-	if err != nil {
-		return err
-	}
+	q := rest.Query(r)
 
-	verb, err := rest.Single(q, "verb")
-	if err != nil {
-		return err
-	}
-
-	name, err := rest.Single(q, "node")
-	if err != nil {
-		return err
-	}
+	verb, name := q.Text("verb"), q.Text("node")
 
 	if verb == "" || name == "" {
 		return inventory.Errorf(inventory.KindInvalid, "the query lacks verb or node").

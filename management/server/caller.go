@@ -130,14 +130,16 @@ func remote(r *http.Request) string {
 // caller returns the caller of a request, without precondition or key.
 func caller(r *http.Request) access.Caller { return access.Caller{Principal: rest.Principal(r)} }
 
-// idempotencyKey returns the key of a request, or nil if the request has none.
-func idempotencyKey(r *http.Request, body any) (*access.Key, error) {
+// keyed returns the caller of a request with its idempotency key, if it has one.
+func keyed(r *http.Request, body any) (access.Caller, error) {
+	c := caller(r)
+
 	key, err := rest.IdempotencyKey(r, clientOf(r), body)
-	if key == nil || err != nil {
-		return nil, err
+	if key != nil {
+		c.Key = &access.Key{ID: key.ID, Request: key.Request}
 	}
 
-	return &access.Key{ID: key.ID, Request: key.Request}, nil
+	return c, err
 }
 
 // clientOf identifies the sender of a request and of its retries.
@@ -158,6 +160,17 @@ func showReplayed(w http.ResponseWriter, r *http.Request, c access.Caller) {
 		w.Header().Set(api.HeaderReplayed, "true")
 		rest.Note(r, "replayed", true)
 	}
+}
+
+// guarded returns the caller of a change with its precondition; see precondition.
+func guarded(r *http.Request, name string, revision func(*state.View) (int64, error)) (access.Caller, error) {
+	c := caller(r)
+
+	var err error
+
+	c.Precondition, err = precondition(r, name, revision)
+
+	return c, err
 }
 
 // precondition returns the precondition in the headers of a change. revision

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
 )
 
 // Certificates lists and revokes client certificates; see access.Certificates.
@@ -22,7 +23,7 @@ type Certificates interface {
 func (s *Server) certificateRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathCertificates, Serve: s.getCertificates,
+			Method: http.MethodGet, Path: api.PathCertificates, Serve: s.reading(s.getCertificates),
 			Query: certificateListing.Query(),
 			Doc: &openapi.Doc{
 				ID: "listCertificates", Summary: "List the client certificates",
@@ -68,12 +69,7 @@ var certificateListing = rest.Listing[access.Certificate]{
 var errNoCertificates = inventory.Errorf(inventory.KindUnavailable, "this manager checks no client certificates").
 	Do("set listen in clusterm.yaml and restart clusterm")
 
-func (s *Server) getCertificates(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
+func (s *Server) getCertificates(w http.ResponseWriter, r *http.Request, v *state.View) error {
 	if s.Certificates == nil {
 		return errNoCertificates
 	}
@@ -89,20 +85,13 @@ func (s *Server) getCertificates(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return rest.WriteList(w, r, q, certificateListing, rest.Contents[access.Certificate, api.Certificate]{
+	return rest.WriteList(w, r, certificateListing, rest.Contents[access.Certificate, api.Certificate]{
 		At: snapshotOf(v), Tag: "W/" + rest.Tag(v.Revision, text), Items: all, Show: certificateOf,
 	})
 }
 
 func (s *Server) deleteCertificate(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
-	ref, err := rest.Param(r, "id")
-	if err != nil {
-		return err
-	}
+	ref := rest.Param(r, "id")
 
 	rest.Note(r, "certificate", ref)
 

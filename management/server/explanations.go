@@ -9,13 +9,11 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
 )
 
-func (s *Server) getNodeExplanation(w http.ResponseWriter, r *http.Request) error {
-	v, _, name, err := s.readOne(w, r, "name")
-	if err != nil {
-		return err
-	}
+func (s *Server) getNodeExplanation(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	name := rest.Param(r, "name")
 
 	e, err := s.Explain.Node(r.Context(), v, name, explain.Reader{Name: rest.Principal(r)})
 	if err != nil {
@@ -37,11 +35,8 @@ func (s *Server) getNodeExplanation(w http.ResponseWriter, r *http.Request) erro
 	return rest.WriteTagged(w, r, e.Node.Revision, out)
 }
 
-func (s *Server) getDifference(w http.ResponseWriter, r *http.Request) error {
-	v, _, name, err := s.readOne(w, r, "name")
-	if err != nil {
-		return err
-	}
+func (s *Server) getDifference(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	name := rest.Param(r, "name")
 
 	n, err := v.Node(name)
 	if err != nil {
@@ -75,11 +70,8 @@ func taskFindingsOf(findings []job.TaskFinding) []api.TaskFinding {
 	return out
 }
 
-func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request) error {
-	v, _, ref, err := s.readOne(w, r, "id")
-	if err != nil {
-		return err
-	}
+func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	ref := rest.Param(r, "id")
 
 	j, err := v.Job(ref)
 	if err != nil {

@@ -10,12 +10,13 @@ import (
 	"github.com/contiv/cluster/management/fleet"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
 )
 
 func (s *Server) fleetRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathFleet, Serve: s.getFleet,
+			Method: http.MethodGet, Path: api.PathFleet, Serve: s.reading(s.getFleet),
 			Doc: &openapi.Doc{
 				ID: "getFleet", Summary: "Export the fleet file",
 				Text: "Returns the fleet file of the manager as JSON, which is YAML as well, with its sections in " +
@@ -63,12 +64,7 @@ func (s *Server) fleet() fleet.Manager {
 	return fleet.Manager{State: s.State, Settings: s.Settings, Variables: s.Variables, Nodes: s.Nodes}
 }
 
-func (s *Server) getFleet(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
+func (s *Server) getFleet(w http.ResponseWriter, r *http.Request, v *state.View) error {
 	file, err := s.fleet().Export(v, access.IdentityOf(r.Context()))
 	if err != nil {
 		return err
@@ -78,10 +74,6 @@ func (s *Server) getFleet(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) postFleetDiff(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.FleetRequest
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err
@@ -103,10 +95,6 @@ func (s *Server) postFleetDiff(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) postFleetApply(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.FleetApply
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err

@@ -9,12 +9,13 @@ import (
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
 )
 
 func (s *Server) gossipKeyRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathGossipKey, Serve: s.getGossipKey,
+			Method: http.MethodGet, Path: api.PathGossipKey, Serve: s.reading(s.getGossipKey),
 			Doc: &openapi.Doc{
 				ID: "getGossipKey", Summary: "Show the rotation of the gossip key",
 				Text: "Returns the newest rotation of the key that encrypts the gossip, and what it waits for. " +
@@ -40,19 +41,11 @@ func (s *Server) gossipKeyRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getGossipKey(w http.ResponseWriter, r *http.Request) error {
-	if _, _, err := s.read(w, r); err != nil {
-		return err
-	}
-
+func (s *Server) getGossipKey(w http.ResponseWriter, r *http.Request, _ *state.View) error {
 	return rest.WriteTagged(w, r, 0, gossipKeyOf(s.GossipKey.Status()))
 }
 
 func (s *Server) postRotateGossipKey(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.GossipKeyRotation
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err

@@ -31,10 +31,6 @@ func (s *Server) healthRoutes() []rest.Route {
 }
 
 func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	h := s.Health(r.Context())
 
 	status := http.StatusOK
@@ -46,9 +42,5 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getVersion(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	return rest.WriteTagged(w, r, 0, s.Version(r.Context()))
 }

@@ -13,10 +13,7 @@ import (
 )
 
 func (s *Server) postScanHostKeys(w http.ResponseWriter, r *http.Request) error {
-	name, err := changeOne(r, "name")
-	if err != nil {
-		return err
-	}
+	name := rest.Param(r, "name")
 
 	if err := rest.ReadEmpty(w, r); err != nil {
 		return err
@@ -33,10 +30,7 @@ func (s *Server) postScanHostKeys(w http.ResponseWriter, r *http.Request) error 
 }
 
 func (s *Server) putHostKeys(w http.ResponseWriter, r *http.Request) error {
-	name, err := changeOne(r, "name")
-	if err != nil {
-		return err
-	}
+	name := rest.Param(r, "name")
 
 	rest.Note(r, "nodes", []string{name})
 
@@ -45,9 +39,7 @@ func (s *Server) putHostKeys(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	c := caller(r)
-
-	c.Precondition, err = precondition(r, name, func(v *state.View) (int64, error) {
+	c, err := guarded(r, name, func(v *state.View) (int64, error) {
 		n, err := v.Node(name)
 		return n.Revision, err
 	})

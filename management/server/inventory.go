@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
 
@@ -21,7 +22,7 @@ var tagSalt = rand.Text()
 func (s *Server) inventoryRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathInventory, Serve: s.getInventory,
+			Method: http.MethodGet, Path: api.PathInventory, Serve: s.reading(s.getInventory),
 			Query: nodeListing.Query(nodeQuery...),
 			Doc: &openapi.Doc{
 				ID: "getInventory", Tag: aboutNodes, Summary: "Get nodes as hosts of an Ansible inventory",
@@ -35,11 +36,8 @@ func (s *Server) inventoryRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getInventory(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
+func (s *Server) getInventory(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	q := rest.Query(r)
 
 	filter, err := s.nodeFilterOf(v, q)
 	if err != nil {
@@ -59,7 +57,7 @@ func (s *Server) getInventory(w http.ResponseWriter, r *http.Request) error {
 		Tag: "W/" + rest.Tag(at.Revision, fmt.Appendf(settings, "%t %s", at.Stale, tagSalt)),
 	}
 
-	return rest.WriteShown(w, r, q, nodeListing, contents, func(n *inventory.Node) (api.InventoryHost, error) {
+	return rest.WriteShown(w, r, nodeListing, contents, func(n *inventory.Node) (api.InventoryHost, error) {
 		h, err := merger.Inventory(n)
 		return inventoryHostOf(n, h), err
 	})

@@ -5,7 +5,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ const (
 func (s *Server) jobRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathJobs, Serve: s.getJobs,
+			Method: http.MethodGet, Path: api.PathJobs, Serve: s.reading(s.getJobs),
 			Query: jobListing.Query(
 				openapi.Param{
 					Name: "status", Type: openapi.Texts,
@@ -81,7 +80,7 @@ func (s *Server) jobRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathJob, Serve: s.getJob, Streams: true,
+			Method: http.MethodGet, Path: api.PathJob, Serve: s.reading(s.getJob), Streams: true,
 			Query: []openapi.Param{
 				{Name: "wait", Example: "30s", Help: "How long to wait for the job to end, at most `1m`."},
 				{
@@ -132,7 +131,7 @@ func (s *Server) jobRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathExplainJob, Serve: s.getJobExplanation,
+			Method: http.MethodGet, Path: api.PathExplainJob, Serve: s.reading(s.getJobExplanation),
 			Doc: &openapi.Doc{
 				ID: "explainJob", Tag: aboutJobs,
 				Summary: "Explain why a job is queued, is still running, or has failed", Path: []openapi.Param{jobID},
@@ -156,24 +155,17 @@ var jobListing = rest.Listing[*job.Job]{
 	},
 }
 
-func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
+func (s *Server) getJobs(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	q := rest.Query(r)
 
 	const remedy = "the statuses of jobs are Queued, Running, Complete, Errored, Cancelled"
 
-	statuses, err := rest.ParseEach(q["status"], parseJobStatus, remedy)
+	statuses, err := rest.ParseEach(q.Texts("status"), parseJobStatus, remedy)
 	if err != nil {
 		return err
 	}
 
-	node, err := rest.Single(q, "node")
-	if err != nil {
-		return err
-	}
-
+	node := q.Text("node")
 	onNode := func(t job.Target) bool { return t.Name == node || t.Addr == node }
 
 	var found []*job.Job
@@ -197,7 +189,7 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 
 	at := snapshotOf(v)
 
-	return rest.WriteList(w, r, q, jobListing, rest.Contents[*job.Job, api.Job]{
+	return rest.WriteList(w, r, jobListing, rest.Contents[*job.Job, api.Job]{
 		At: at, Tag: at.Tag(), Items: found, Show: show,
 	})
 }
@@ -258,18 +250,15 @@ func (s *Server) writeAccepted(w http.ResponseWriter, r *http.Request, j job.Job
 }
 
 func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
-	ref, err := changeOne(r, "id")
-	if err != nil {
-		return err
-	}
+	ref := rest.Param(r, "id")
 
 	var body api.Retry
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err
 	}
 
-	c := caller(r)
-	if c.Key, err = idempotencyKey(r, body); err != nil {
+	c, err := keyed(r, body)
+	if err != nil {
 		return err
 	}
 
@@ -314,14 +303,12 @@ type jobWait struct {
 	after   int64
 }
 
-func jobWaitOf(q url.Values) (wait jobWait, err error) {
-	if wait.after, wait.changes, err = rest.Number(q, "after"); err != nil {
-		return wait, err
-	}
+func jobWaitOf(q rest.Values) (wait jobWait, err error) {
+	wait.after, wait.changes = q.Number("after"), q.Has("after")
 
-	text, err := rest.Single(q, "wait")
-	if err != nil || text == "" {
-		return wait, err
+	text := q.Text("wait")
+	if text == "" {
+		return wait, nil
 	}
 
 	if wait.limit, err = time.ParseDuration(text); err != nil || wait.limit < 0 || wait.limit > maxWait {
@@ -334,16 +321,8 @@ func jobWaitOf(q url.Values) (wait jobWait, err error) {
 
 // getJob answers with a job: at once, or after the long poll that the query asks
 // for.
-func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
-	v, q, ref, err := s.readOne(w, r, "id")
-	if err != nil {
-		return err
-	}
-
-	withVars, err := rest.Bool(q, "vars", true)
-	if err != nil {
-		return err
-	}
+func (s *Server) getJob(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	q, ref := rest.Query(r), rest.Param(r, "id")
 
 	wait, err := jobWaitOf(q)
 	if err != nil {
@@ -359,7 +338,7 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	out, err := s.wholeJob(r.Context(), v, j, withVars)
+	out, err := s.wholeJob(r.Context(), v, j, q.Flag("vars"))
 	if err != nil {
 		return err
 	}
@@ -404,10 +383,7 @@ func (s *Server) awaitJob(
 }
 
 func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
-	ref, err := changeOne(r, "id")
-	if err != nil {
-		return err
-	}
+	ref := rest.Param(r, "id")
 
 	if err := rest.ReadEmpty(w, r); err != nil {
 		return err
@@ -416,8 +392,8 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
 	rest.Note(r, "verb", "cancel")
 	rest.Note(r, "job", ref)
 
-	c := caller(r)
-	if c.Key, err = idempotencyKey(r, nil); err != nil {
+	c, err := keyed(r, nil)
+	if err != nil {
 		return err
 	}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
 )
 
 func (s *Server) logRoutes() []rest.Route {
@@ -57,21 +58,10 @@ func (s *Server) logRoutes() []rest.Route {
 
 // getLog serves the text or the events of a job.
 func (s *Server) getLog(stream job.Stream, contentType string) rest.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		v, q, ref, err := s.readOne(w, r, "id")
-		if err != nil {
-			return err
-		}
+	return s.reading(func(w http.ResponseWriter, r *http.Request, v *state.View) error {
+		q, ref := rest.Query(r), rest.Param(r, "id")
 
-		offset, _, err := rest.Number(q, "offset")
-		if err != nil {
-			return err
-		}
-
-		follow, err := rest.Bool(q, "follow", false)
-		if err != nil {
-			return err
-		}
+		offset, follow := q.Number("offset"), q.Flag("follow")
 
 		j, err := v.Job(ref)
 		if err != nil {
@@ -94,7 +84,7 @@ func (s *Server) getLog(stream job.Stream, contentType string) rest.Handler {
 		}
 
 		return s.streamLog(w, r, j.ID, stream, offset, follow)
-	}
+	})
 }
 
 // streamLog copies a log to the client as it grows. It sends the header at once,

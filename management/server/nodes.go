@@ -5,7 +5,6 @@ package server
 import (
 	"bytes"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 
@@ -24,7 +23,10 @@ import (
 func (s *Server) nodeRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathNodes, Serve: s.getNodes, Query: nodeListing.Query(nodeQuery...),
+			Method: http.MethodGet,
+			Path:   api.PathNodes,
+			Serve:  s.reading(s.getNodes),
+			Query:  nodeListing.Query(nodeQuery...),
 			Doc: &openapi.Doc{
 				ID: "listNodes", Tag: aboutNodes, Summary: "List nodes",
 				Text: "Returns the nodes that match all given parameters; all nodes without parameters. A repeated " +
@@ -34,7 +36,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathNode, Serve: s.getNode,
+			Method: http.MethodGet, Path: api.PathNode, Serve: s.reading(s.getNode),
 			Doc: &openapi.Doc{
 				ID: "getNode", Tag: aboutNodes, Summary: "Show one node", Path: []openapi.Param{nodeName},
 				Answer: api.Node{}, Success: "The node.",
@@ -52,7 +54,10 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathHistory, Serve: s.getHistory, Query: historyListing.Query(),
+			Method: http.MethodGet,
+			Path:   api.PathHistory,
+			Serve:  s.reading(s.getHistory),
+			Query:  historyListing.Query(),
 			Doc: &openapi.Doc{
 				ID: "getHistory", Tag: aboutNodes, Summary: "Show a node's history",
 				Text: "Returns every status transition and every change of state, newest first. The manager keeps " +
@@ -62,14 +67,14 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathExplain, Serve: s.getNodeExplanation,
+			Method: http.MethodGet, Path: api.PathExplain, Serve: s.reading(s.getNodeExplanation),
 			Doc: &openapi.Doc{
 				ID: "explainNode", Tag: aboutNodes, Summary: "Explain why a node is, or is not, in service",
 				Path: []openapi.Param{nodeName}, Answer: api.NodeExplanation{}, Success: "The explanation.",
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathDifference, Serve: s.getDifference,
+			Method: http.MethodGet, Path: api.PathDifference, Serve: s.reading(s.getDifference),
 			Doc: &openapi.Doc{
 				ID: "diffNode", Tag: aboutNodes, Summary: "Show what the last verification of a node found",
 				Text: "The findings are those of the job in `verification`. They are gone with it: then verify the " +
@@ -230,18 +235,22 @@ func emptyOrContains[T comparable](list []T, value T) bool {
 	return len(list) == 0 || slices.Contains(list, value)
 }
 
-func (s *Server) nodeFilterOf(v *state.View, q url.Values) (nodeFilter, error) {
-	f := nodeFilter{names: q["name"], groups: q["group"]}
+func (s *Server) nodeFilterOf(v *state.View, q rest.Values) (nodeFilter, error) {
+	f := nodeFilter{names: q.Texts("name"), groups: q.Texts("group")}
 
 	statuses := rest.Names(inventory.Statuses, func(i int) string { return string(inventory.Statuses[i].Status) })
 	states := rest.Names(inventory.States, func(i int) string { return string(inventory.States[i].State) })
 
 	var err error
-	if f.statuses, err = rest.ParseEach(q["status"], inventory.ParseStatus, "the statuses are "+statuses); err != nil {
+	if f.statuses, err = rest.ParseEach(
+		q.Texts("status"),
+		inventory.ParseStatus,
+		"the statuses are "+statuses,
+	); err != nil {
 		return f, err
 	}
 
-	if f.states, err = rest.ParseEach(q["state"], inventory.ParseState, "the states are "+states); err != nil {
+	if f.states, err = rest.ParseEach(q.Texts("state"), inventory.ParseState, "the states are "+states); err != nil {
 		return f, err
 	}
 
@@ -273,7 +282,7 @@ func checkNames(v *state.View, names []string) error {
 
 // parseSelector checks the query parameter group, and returns the text of the
 // parameter selector with its parsed form.
-func (s *Server) parseSelector(v *state.View, q url.Values) (string, selector.Selector, error) {
+func (s *Server) parseSelector(v *state.View, q rest.Values) (string, selector.Selector, error) {
 	checkGroup := func(group string) error {
 		_, err := s.Settings.Groups().Get(group)
 		inGroup := func(n *inventory.Node) bool { return n.Group == group }
@@ -286,16 +295,13 @@ func (s *Server) parseSelector(v *state.View, q url.Values) (string, selector.Se
 		return err
 	}
 
-	for _, group := range q["group"] {
+	for _, group := range q.Texts("group") {
 		if err := checkGroup(group); err != nil {
 			return "", selector.Selector{}, err
 		}
 	}
 
-	text, err := rest.Single(q, "selector")
-	if err != nil {
-		return "", selector.Selector{}, err
-	}
+	text := q.Text("selector")
 
 	parsed, err := selector.Parse(text, checkGroup)
 	if err == nil && parsed.Judges() {
@@ -305,11 +311,8 @@ func (s *Server) parseSelector(v *state.View, q url.Values) (string, selector.Se
 	return text, parsed, err
 }
 
-func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
+func (s *Server) getNodes(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	q := rest.Query(r)
 
 	filter, err := s.nodeFilterOf(v, q)
 	if err != nil {
@@ -321,7 +324,7 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request) error {
 
 	// The cache holds complete nodes, so a choice of fields cannot use it.
 	if q.Has("fields") {
-		return rest.WriteList(w, r, q, nodeListing, rest.Contents[*inventory.Node, api.Node]{
+		return rest.WriteList(w, r, nodeListing, rest.Contents[*inventory.Node, api.Node]{
 			At: at, Tag: at.Tag(), Items: nodes, Show: func(n *inventory.Node) api.Node { return forms.of(*n) },
 		})
 	}
@@ -388,11 +391,8 @@ func (s *Server) writeNodes(
 	return nil
 }
 
-func (s *Server) getNode(w http.ResponseWriter, r *http.Request) error {
-	v, _, name, err := s.readOne(w, r, "name")
-	if err != nil {
-		return err
-	}
+func (s *Server) getNode(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	name := rest.Param(r, "name")
 
 	n, err := v.Node(name)
 	if err != nil {
@@ -403,10 +403,7 @@ func (s *Server) getNode(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
-	name, err := changeOne(r, "name")
-	if err != nil {
-		return err
-	}
+	name := rest.Param(r, "name")
 
 	rest.Note(r, "nodes", []string{name})
 
@@ -427,9 +424,7 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 		patch.Connection = &c
 	}
 
-	c := caller(r)
-
-	c.Precondition, err = precondition(r, name, func(v *state.View) (int64, error) {
+	c, err := guarded(r, name, func(v *state.View) (int64, error) {
 		n, err := v.Node(name)
 		return n.Revision, err
 	})
@@ -449,11 +444,8 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteJSON(w, http.StatusOK, s.forms(v).one(n))
 }
 
-func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
-	v, q, name, err := s.readOne(w, r, "name")
-	if err != nil {
-		return err
-	}
+func (s *Server) getHistory(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	name := rest.Param(r, "name")
 
 	entries, err := s.Nodes.History(r.Context(), name, 0)
 	if err != nil {
@@ -462,16 +454,12 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 
 	at := snapshotOf(v)
 
-	return rest.WriteList(w, r, q, historyListing, rest.Contents[inventory.HistoryEntry, api.HistoryEntry]{
+	return rest.WriteList(w, r, historyListing, rest.Contents[inventory.HistoryEntry, api.HistoryEntry]{
 		At: at, Tag: at.Tag(), Items: entries, Show: historyEntryOf,
 	})
 }
 
 func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.Forget
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err
@@ -480,10 +468,8 @@ func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
 	rest.Note(r, "verb", inventory.VerbForget)
 	rest.Note(r, "nodes", body.Nodes)
 
-	c := caller(r)
-
-	var err error
-	if c.Key, err = idempotencyKey(r, body); err != nil {
+	c, err := keyed(r, body)
+	if err != nil {
 		return err
 	}
 
@@ -501,10 +487,6 @@ func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) postPing(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.Ping
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err

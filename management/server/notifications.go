@@ -40,8 +40,9 @@ func (s *Server) notificationRoutes() []rest.Route {
 		{
 			Method: http.MethodGet, Path: api.PathDeliveries, Serve: s.getDeliveries,
 			Query: []openapi.Param{{
-				Name: "status",
-				Help: "`pending`, `delivered`, `dead` or `bundled`. Default: all.",
+				Name: "status", Help: "Only deliveries with this status.", Values: []string{
+					string(notify.Pending), string(notify.Delivered), string(notify.Dead), string(notify.Bundled),
+				},
 			}},
 			Doc: &openapi.Doc{
 				ID:      "listDeliveries",
@@ -75,10 +76,6 @@ func (s *Server) notificationRoutes() []rest.Route {
 }
 
 func (s *Server) getNotifications(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	list, err := s.notifications(r.Context())
 	if err != nil {
 		return err
@@ -131,26 +128,9 @@ func (s *Server) notification(w http.ResponseWriter, r *http.Request, name strin
 }
 
 func (s *Server) getDeliveries(w http.ResponseWriter, r *http.Request) error {
-	name, err := rest.Param(r, "name")
-	if err != nil {
-		return err
-	}
+	name := rest.Param(r, "name")
 
-	values, err := rest.Query(r)
-	if err != nil {
-		return err
-	}
-
-	status, err := rest.Single(values, "status")
-	if err != nil {
-		return err
-	}
-
-	known := []notify.Status{notify.Pending, notify.Delivered, notify.Dead, notify.Bundled}
-	if status != "" && !slices.Contains(known, notify.Status(status)) {
-		return inventory.Errorf(inventory.KindInvalid, "the query parameter status is %q", status).
-			Do("write pending, delivered, dead or bundled")
-	}
+	status := rest.Query(r).Text("status")
 
 	list, err := s.Notifier.List(r.Context(), name)
 	if err != nil {
@@ -170,10 +150,11 @@ func (s *Server) getDeliveries(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) testNotification(w http.ResponseWriter, r *http.Request) error {
-	name, err := noBody(w, r)
-	if err != nil {
+	if err := rest.ReadEmpty(w, r); err != nil {
 		return err
 	}
+
+	name := rest.Param(r, "name")
 
 	if err := s.Notifier.Test(r.Context(), caller(r), name); err != nil {
 		return err
@@ -183,29 +164,17 @@ func (s *Server) testNotification(w http.ResponseWriter, r *http.Request) error 
 }
 
 func (s *Server) retryDeliveries(w http.ResponseWriter, r *http.Request) error {
-	name, err := noBody(w, r)
-	if err != nil {
+	if err := rest.ReadEmpty(w, r); err != nil {
 		return err
 	}
+
+	name := rest.Param(r, "name")
 
 	if _, err := s.Notifier.Retry(r.Context(), caller(r), name); err != nil {
 		return err
 	}
 
 	return s.notification(w, r, name)
-}
-
-// noBody returns the name in the path of a request without a body or a query.
-func noBody(w http.ResponseWriter, r *http.Request) (string, error) {
-	if err := rest.NoQuery(r); err != nil {
-		return "", err
-	}
-
-	if err := rest.ReadEmpty(w, r); err != nil {
-		return "", err
-	}
-
-	return rest.Param(r, "name")
 }
 
 func deliveryOf(d notify.Delivery) api.Delivery {

@@ -16,10 +16,6 @@ import (
 
 // postObservations records the report of a monitor under the monitor's name.
 func (s *Server) postObservations(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.Report
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err

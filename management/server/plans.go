@@ -44,7 +44,7 @@ type PlanReader interface {
 func (s *Server) planRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathPlans, Serve: s.getPlans, Query: planListing.Query(),
+			Method: http.MethodGet, Path: api.PathPlans, Serve: s.reading(s.getPlans), Query: planListing.Query(),
 			Doc: &openapi.Doc{
 				ID: "listPlans", Tag: aboutJobs, Summary: "List plans",
 				Text:   "Returns plans, newest first, without targets, variables and checks.",
@@ -65,7 +65,7 @@ func (s *Server) planRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathPlan, Serve: s.getPlan,
+			Method: http.MethodGet, Path: api.PathPlan, Serve: s.reading(s.getPlan),
 			Query: []openapi.Param{
 				{
 					Name: "vars", Type: openapi.Flag, Default: "true",
@@ -117,15 +117,10 @@ var planListing = rest.Listing[*plan.Plan]{
 	},
 }
 
-func (s *Server) getPlans(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
+func (s *Server) getPlans(w http.ResponseWriter, r *http.Request, v *state.View) error {
 	now, at := time.Now(), snapshotOf(v)
 
-	return rest.WriteList(w, r, q, planListing, rest.Contents[*plan.Plan, api.Plan]{
+	return rest.WriteList(w, r, planListing, rest.Contents[*plan.Plan, api.Plan]{
 		At: at, Tag: at.Tag(), Items: record.List(v, &plan.Kind),
 		Show: func(p *plan.Plan) api.Plan { return planOf(*p, now) },
 	})
@@ -161,23 +156,15 @@ func (s *Server) postPlan(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteJSON(w, http.StatusCreated, out)
 }
 
-func (s *Server) getPlan(w http.ResponseWriter, r *http.Request) error {
-	v, q, id, err := s.readOne(w, r, "id")
-	if err != nil {
-		return err
-	}
-
-	withVars, err := rest.Bool(q, "vars", true)
-	if err != nil {
-		return err
-	}
+func (s *Server) getPlan(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	q, id := rest.Query(r), rest.Param(r, "id")
 
 	p, err := s.PlanReader.FindPlan(v, id)
 	if err != nil {
 		return err
 	}
 
-	out, err := s.wholePlan(r.Context(), v, p, withVars)
+	out, err := s.wholePlan(r.Context(), v, p, q.Flag("vars"))
 	if err != nil {
 		return err
 	}
@@ -186,10 +173,7 @@ func (s *Server) getPlan(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) deletePlan(w http.ResponseWriter, r *http.Request) error {
-	id, err := changeOne(r, "id")
-	if err != nil {
-		return err
-	}
+	id := rest.Param(r, "id")
 
 	rest.Note(r, "plan", id)
 
@@ -204,10 +188,7 @@ func (s *Server) deletePlan(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) postApplyPlan(w http.ResponseWriter, r *http.Request) error {
-	id, err := changeOne(r, "id")
-	if err != nil {
-		return err
-	}
+	id := rest.Param(r, "id")
 
 	if err := rest.ReadEmpty(w, r); err != nil {
 		return err
@@ -215,8 +196,8 @@ func (s *Server) postApplyPlan(w http.ResponseWriter, r *http.Request) error {
 
 	rest.Note(r, "plan", id)
 
-	c := caller(r)
-	if c.Key, err = idempotencyKey(r, nil); err != nil {
+	c, err := keyed(r, nil)
+	if err != nil {
 		return err
 	}
 
@@ -232,15 +213,9 @@ func (s *Server) postApplyPlan(w http.ResponseWriter, r *http.Request) error {
 
 // jobRequest reads the request for a job, or for a plan of one, with its caller.
 func (s *Server) jobRequest(w http.ResponseWriter, r *http.Request) (job.Request, access.Caller, error) {
-	c := caller(r)
-
-	if err := rest.NoQuery(r); err != nil {
-		return job.Request{}, c, err
-	}
-
 	var body api.JobRequest
 	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return job.Request{}, c, err
+		return job.Request{}, access.Caller{}, err
 	}
 
 	rest.Note(r, "verb", body.Verb)
@@ -248,12 +223,10 @@ func (s *Server) jobRequest(w http.ResponseWriter, r *http.Request) (job.Request
 
 	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
 	if err != nil {
-		return job.Request{}, c, err
+		return job.Request{}, access.Caller{}, err
 	}
 
-	if c.Key, err = idempotencyKey(r, body); err != nil {
-		return job.Request{}, c, err
-	}
+	c, err := keyed(r, body)
 
 	return job.Request{
 		Verb:       body.Verb,
@@ -266,7 +239,7 @@ func (s *Server) jobRequest(w http.ResponseWriter, r *http.Request) (job.Request
 		Timeout:    time.Duration(body.Timeout),
 		HostKeys:   body.HostKeys,
 		Expect:     expectedFrom(body.Expect),
-	}, c, nil
+	}, c, err
 }
 
 // requestOf returns the wire form of a request, without its variables.

@@ -19,7 +19,7 @@ import (
 func (s *Server) policyRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathPolicies, Serve: s.getPolicies,
+			Method: http.MethodGet, Path: api.PathPolicies, Serve: s.reading(s.getPolicies),
 			Doc: &openapi.Doc{
 				ID: "listPolicies", Summary: "Show what the manager decides by itself",
 				Text: "Returns the policies, the brake, and the newest decisions with their evidence. A policy " +
@@ -28,7 +28,7 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathPolicy, Serve: s.getPolicy,
+			Method: http.MethodGet, Path: api.PathPolicy, Serve: s.reading(s.getPolicy),
 			Doc: &openapi.Doc{
 				ID: "getPolicy", Summary: "Show a policy",
 				Text: "Returns one policy and its newest decisions.", Path: []openapi.Param{policyName},
@@ -112,23 +112,12 @@ func (s *Server) policyRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getPolicies(w http.ResponseWriter, r *http.Request) error {
-	if _, _, err := s.read(w, r); err != nil {
-		return err
-	}
-
+func (s *Server) getPolicies(w http.ResponseWriter, r *http.Request, _ *state.View) error {
 	return rest.WriteTagged(w, r, 0, policiesOf(s.Policies.Status()))
 }
 
-func (s *Server) getPolicy(w http.ResponseWriter, r *http.Request) error {
-	if _, _, err := s.read(w, r); err != nil {
-		return err
-	}
-
-	name, err := rest.Param(r, "name")
-	if err != nil {
-		return err
-	}
+func (s *Server) getPolicy(w http.ResponseWriter, r *http.Request, _ *state.View) error {
+	name := rest.Param(r, "name")
 
 	all := s.Policies.Status().Policies
 	i := slices.IndexFunc(all, func(p leader.PolicyStatus) bool { return p.Name == name })
@@ -146,21 +135,12 @@ func (s *Server) controlPolicy(
 	change func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error),
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := rest.NoQuery(r); err != nil {
-			return err
-		}
-
 		var body api.PolicyControl
 		if err := rest.ReadJSON(w, r, &body); err != nil {
 			return err
 		}
 
-		name, err := named(r)
-		if err != nil {
-			return err
-		}
-
-		status, err := change(r.Context(), caller(r), name, body.Reason)
+		status, err := change(r.Context(), caller(r), rest.Param(r, "name"), body.Reason)
 		if err != nil {
 			return err
 		}
@@ -169,15 +149,6 @@ func (s *Server) controlPolicy(
 
 		return rest.WriteJSON(w, http.StatusOK, policiesOf(status))
 	}
-}
-
-// named returns the policy in the path of a request; empty for the brake.
-func named(r *http.Request) (string, error) {
-	if r.URL.Path == api.PathReleaseBrake {
-		return "", nil
-	}
-
-	return rest.Param(r, "name")
 }
 
 func policiesOf(s leader.Status) api.Policies {

@@ -78,10 +78,6 @@ const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'non
 // getReference serves one form of the API document.
 func (s *Server) getReference(path, contentType string) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := rest.NoQuery(r); err != nil {
-			return err
-		}
-
 		forms, err := s.reference()
 		if err != nil {
 			return err

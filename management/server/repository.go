@@ -28,22 +28,10 @@ type Repository interface {
 	Diff(ctx context.Context, v *state.View, r repository.DiffRequest) (repository.Difference, error)
 }
 
-// The parameters of the routes.
-const (
-	paramLimit = "limit"
-	paramAll   = "all"
-	paramNode  = "node"
-	paramFrom  = "from"
-	paramTo    = "to"
-)
-
-// defaultLog is the number of commits of a log without a limit.
-const defaultLog = 50
-
 func (s *Server) repositoryRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathRepository, Serve: s.getRepository,
+			Method: http.MethodGet, Path: api.PathRepository, Serve: s.reading(s.getRepository),
 			Doc: &openapi.Doc{
 				ID: "getRepository", Summary: "Show the git repository of playbooks",
 				Text: "Returns the commit in use, the newest one, the last fetch, and which playbooks configured " +
@@ -64,7 +52,7 @@ func (s *Server) repositoryRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathRepositoryLog, Serve: s.getRepositoryLog,
+			Method: http.MethodGet, Path: api.PathRepositoryLog, Serve: s.reading(s.getRepositoryLog),
 			Query: []openapi.Param{
 				{
 					Name: "limit", Type: openapi.Number, Min: 1, Max: 200, Default: "50", Example: "10",
@@ -83,7 +71,7 @@ func (s *Server) repositoryRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathRepositoryDiff, Serve: s.getRepositoryDiff,
+			Method: http.MethodGet, Path: api.PathRepositoryDiff, Serve: s.reading(s.getRepositoryDiff),
 			Query: []openapi.Param{
 				{
 					Name: "node", Example: "host5-9c1e",
@@ -113,20 +101,11 @@ func (s *Server) repositoryRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getRepository(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
+func (s *Server) getRepository(w http.ResponseWriter, r *http.Request, v *state.View) error {
 	return rest.WriteTagged(w, r, 0, repositoryOf(s.Repository.Status(v)))
 }
 
 func (s *Server) syncRepository(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	if err := rest.ReadEmpty(w, r); err != nil {
 		return err
 	}
@@ -140,30 +119,10 @@ func (s *Server) syncRepository(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteJSON(w, http.StatusOK, repositoryOf(s.Repository.Status(s.State.View())))
 }
 
-func (s *Server) getRepositoryLog(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
+func (s *Server) getRepositoryLog(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	q := rest.Query(r)
 
-	limit, given, err := rest.Number(q, paramLimit)
-
-	switch {
-	case err != nil:
-		return err
-	case !given:
-		limit = defaultLog
-	case limit < 1 || limit > repository.MaxLog:
-		return inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %d", paramLimit, limit).
-			Do("write a number from 1 to %d", repository.MaxLog)
-	}
-
-	all, err := rest.Bool(q, paramAll, false)
-	if err != nil {
-		return err
-	}
-
-	log, err := s.Repository.Log(r.Context(), v, int(limit), all)
+	log, err := s.Repository.Log(r.Context(), v, int(q.Number("limit")), q.Flag("all"))
 	if err != nil {
 		return err
 	}
@@ -171,22 +130,10 @@ func (s *Server) getRepositoryLog(w http.ResponseWriter, r *http.Request) error 
 	return rest.WriteTagged(w, r, 0, logOf(s.Repository.Status(v), log))
 }
 
-func (s *Server) getRepositoryDiff(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
+func (s *Server) getRepositoryDiff(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	q := rest.Query(r)
 
-	var request repository.DiffRequest
-
-	for name, value := range map[string]*string{
-		paramNode: &request.Node, paramFrom: &request.From, paramTo: &request.To,
-	} {
-		if *value, err = rest.Single(q, name); err != nil {
-			return err
-		}
-	}
-
+	request := repository.DiffRequest{Node: q.Text("node"), From: q.Text("from"), To: q.Text("to")}
 	if request.Node != "" && request.From != "" {
 		return inventory.Errorf(inventory.KindInvalid, "node and from exclude each other").Do("give one of them")
 	}

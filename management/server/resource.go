@@ -153,26 +153,21 @@ func (o *ResourceOf[T, W]) routes(s *Server) []rest.Route {
 	if o.List != nil {
 		routes = append(routes, rest.Route{
 			Method: http.MethodGet, Path: o.Path, Query: o.List.Query(), Doc: o.Doc,
-			Serve: func(w http.ResponseWriter, r *http.Request) error { return o.getList(s, w, r) },
+			Serve: s.reading(o.getList),
 		})
 	}
 
 	if o.One != "" {
 		routes = append(routes, rest.Route{
 			Method: http.MethodGet, Path: o.One, Doc: o.Doc,
-			Serve: func(w http.ResponseWriter, r *http.Request) error { return o.getOne(s, w, r) },
+			Serve: s.reading(o.getOne),
 		})
 	}
 
 	return routes
 }
 
-func (o *ResourceOf[T, W]) getList(s *Server, w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
+func (o *ResourceOf[T, W]) getList(w http.ResponseWriter, r *http.Request, v *state.View) error {
 	// A listing expects its items in the order of the key.
 	all := maps.Collect(record.All(v, o.Kind))
 
@@ -183,28 +178,20 @@ func (o *ResourceOf[T, W]) getList(s *Server, w http.ResponseWriter, r *http.Req
 
 	at := snapshotOf(v)
 
-	return rest.WriteList(w, r, q, *o.List, rest.Contents[W, W]{
+	return rest.WriteList(w, r, *o.List, rest.Contents[W, W]{
 		At: at, Tag: at.Tag(), Items: items, Show: func(item W) W { return item },
 	})
 }
 
 // getOne answers with a record. The only one of a kind may be zero, because it was never
 // written.
-func (o *ResourceOf[T, W]) getOne(s *Server, w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
+func (o *ResourceOf[T, W]) getOne(w http.ResponseWriter, r *http.Request, v *state.View) error {
 	if o.Kind.Single {
 		only := record.One(v, o.Kind)
 		return rest.WriteTagged(w, r, 0, o.Show(v, &only))
 	}
 
-	key, err := rest.Param(r, "name")
-	if err != nil {
-		return err
-	}
+	key := rest.Param(r, "name")
 
 	found := o.object(v, key)
 	if found == nil {

@@ -54,7 +54,10 @@ type RolloutSwitch interface {
 func (s *Server) rolloutRoutes() []rest.Route {
 	routes := []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathRollouts, Serve: s.getRollouts, Query: rolloutListing.Query(),
+			Method: http.MethodGet,
+			Path:   api.PathRollouts,
+			Serve:  s.reading(s.getRollouts),
+			Query:  rolloutListing.Query(),
 			Doc: &openapi.Doc{
 				ID: "listRollouts", Tag: aboutJobs, Summary: "List rollouts",
 				Text: "Returns the rollouts, the newest first, without their nodes and events. A token with a " +
@@ -85,7 +88,7 @@ func (s *Server) rolloutRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathRollout, Serve: s.getRollout, Streams: true,
+			Method: http.MethodGet, Path: api.PathRollout, Serve: s.reading(s.getRollout), Streams: true,
 			Query: []openapi.Param{
 				{Name: "wait", Help: "The longest time to wait, at most 1m."},
 				{Name: "after", Type: openapi.Number, Help: "Wait for a change after this revision of the rollout."},
@@ -159,26 +162,18 @@ var rolloutListing = rest.Listing[*rollout.Record]{
 	},
 }
 
-func (s *Server) getRollouts(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
+func (s *Server) getRollouts(w http.ResponseWriter, r *http.Request, v *state.View) error {
 	at := snapshotOf(v)
 
-	return rest.WriteList(w, r, q, rolloutListing, rest.Contents[*rollout.Record, api.Rollout]{
+	return rest.WriteList(w, r, rolloutListing, rest.Contents[*rollout.Record, api.Rollout]{
 		At: at, Tag: at.Tag(), Items: record.List(v, &rollout.Kind),
 		Show: func(one *rollout.Record) api.Rollout { return s.rolloutOf(*one) },
 	})
 }
 
 // getRollout answers with a rollout: at once, or after the long poll that the query asks for.
-func (s *Server) getRollout(w http.ResponseWriter, r *http.Request) error {
-	v, q, id, err := s.readOne(w, r, "id")
-	if err != nil {
-		return err
-	}
+func (s *Server) getRollout(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	q, id := rest.Query(r), rest.Param(r, "id")
 
 	wait, err := jobWaitOf(q)
 	if err != nil {
@@ -231,23 +226,18 @@ func (s *Server) awaitRollout(
 // rolloutRequest reads the request for a rollout. A selector without names chooses the nodes
 // that the caller sees.
 func (s *Server) rolloutRequest(w http.ResponseWriter, r *http.Request) (rollout.Request, access.Caller, error) {
-	c := caller(r)
-
-	if err := rest.NoQuery(r); err != nil {
-		return rollout.Request{}, c, err
-	}
-
 	var body api.RolloutRequest
 	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return rollout.Request{}, c, err
+		return rollout.Request{}, access.Caller{}, err
 	}
 
 	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
 	if err != nil {
-		return rollout.Request{}, c, err
+		return rollout.Request{}, access.Caller{}, err
 	}
 
-	if c.Key, err = idempotencyKey(r, body); err != nil {
+	c, err := keyed(r, body)
+	if err != nil {
 		return rollout.Request{}, c, err
 	}
 
@@ -335,10 +325,7 @@ func actOnRollout[B any](
 	s *Server, act func(context.Context, access.Caller, string, B) (rollout.Record, int, error),
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		id, err := changeOne(r, "id")
-		if err != nil {
-			return err
-		}
+		id := rest.Param(r, "id")
 
 		var body B
 		if err := rest.ReadJSON(w, r, &body); err != nil {
@@ -347,8 +334,8 @@ func actOnRollout[B any](
 
 		rest.Note(r, "rollout", id)
 
-		c := caller(r)
-		if c.Key, err = idempotencyKey(r, body); err != nil {
+		c, err := keyed(r, body)
+		if err != nil {
 			return err
 		}
 

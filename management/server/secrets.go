@@ -35,10 +35,6 @@ func (s *Server) secretRoutes() []rest.Route {
 }
 
 func (s *Server) getSecrets(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	status, err := s.Secrets.Status(r.Context())
 	if err != nil {
 		return err
@@ -48,10 +44,6 @@ func (s *Server) getSecrets(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) rotateSecrets(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.SecretsRotation
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 func (s *Server) settingRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathConfig, Serve: s.getConfig,
+			Method: http.MethodGet, Path: api.PathConfig, Serve: s.reading(s.getConfig),
 			Doc: &openapi.Doc{
 				ID: "getConfig", Summary: "Show the effective configuration",
 				Text: "Returns every dotted key with its value and origin, without secrets.", Answer: api.Config{},
@@ -60,7 +60,7 @@ func (s *Server) settingRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathGroups, Serve: s.getGroups, Query: groupListing.Query(),
+			Method: http.MethodGet, Path: api.PathGroups, Serve: s.reading(s.getGroups), Query: groupListing.Query(),
 			Doc: &openapi.Doc{
 				ID: "listGroups", Tag: aboutNodes, Summary: "List host groups",
 				Text: "Returns the groups for commissioned nodes with their rules, in the order of the " +
@@ -86,12 +86,7 @@ var groupListing = rest.Listing[placedGroup]{
 	},
 }
 
-func (s *Server) getGroups(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
+func (s *Server) getGroups(w http.ResponseWriter, r *http.Request, v *state.View) error {
 	groups := s.Settings.Groups()
 
 	body, err := rest.EncodeJSON(groups)
@@ -104,7 +99,7 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request) error {
 		placed[i] = placedGroup{i, g}
 	}
 
-	return rest.WriteList(w, r, q, groupListing, rest.Contents[placedGroup, api.Group]{
+	return rest.WriteList(w, r, groupListing, rest.Contents[placedGroup, api.Group]{
 		At: snapshotOf(v),
 		// Groups belong to the configuration: the revision of the view does not
 		// change with them.
@@ -113,12 +108,7 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
+func (s *Server) getConfig(w http.ResponseWriter, r *http.Request, v *state.View) error {
 	return rest.WriteTagged(w, r, v.ConfigAt, s.Settings.Config())
 }
 
@@ -126,15 +116,7 @@ func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
 const paramDryRun = "dry_run"
 
 func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
-	q, err := rest.Query(r)
-	if err != nil {
-		return err
-	}
-
-	dry, err := rest.Bool(q, paramDryRun, false)
-	if err != nil {
-		return err
-	}
+	dry := rest.Query(r).Flag(paramDryRun)
 
 	patch, err := readObject(w, r)
 	if err != nil {
@@ -143,11 +125,7 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 
 	rest.Note(r, "keys", slices.Sorted(maps.Keys(patch)))
 
-	c := caller(r)
-
-	c.Precondition, err = precondition(r, "the configuration", func(v *state.View) (int64, error) {
-		return v.ConfigAt, nil
-	})
+	c, err := guarded(r, "the configuration", func(v *state.View) (int64, error) { return v.ConfigAt, nil })
 	if err != nil {
 		return err
 	}
@@ -168,10 +146,6 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) reloadConfig(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	if err := rest.ReadEmpty(w, r); err != nil {
 		return err
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/sshkey"
+	"github.com/contiv/cluster/management/state"
 )
 
 func (s *Server) sshKeyRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathSSHKey, Serve: s.getSSHKey,
+			Method: http.MethodGet, Path: api.PathSSHKey, Serve: s.reading(s.getSSHKey),
 			Doc: &openapi.Doc{
 				ID: "getSSHKey", Summary: "Show the rotation of the ssh key",
 				Text: "Returns the newest rotation of the ssh key with which the manager logs in to nodes, and " +
@@ -58,19 +59,11 @@ func (s *Server) sshKeyRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getSSHKey(w http.ResponseWriter, r *http.Request) error {
-	if _, _, err := s.read(w, r); err != nil {
-		return err
-	}
-
+func (s *Server) getSSHKey(w http.ResponseWriter, r *http.Request, _ *state.View) error {
 	return rest.WriteTagged(w, r, 0, sshKeyOf(s.SSHKey.Status()))
 }
 
 func (s *Server) postRotateSSHKey(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.SSHKeyRotation
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err
@@ -86,10 +79,6 @@ func (s *Server) postRotateSSHKey(w http.ResponseWriter, r *http.Request) error 
 }
 
 func (s *Server) postCancelSSHKey(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	status, err := s.SSHKey.Cancel(r.Context(), caller(r))
 
 	return s.acceptSSHKey(w, status, err)

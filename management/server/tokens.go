@@ -37,10 +37,6 @@ func (s *Server) tokenRoutes() []rest.Route {
 }
 
 func (s *Server) postToken(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.TokenRequest
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err
@@ -79,14 +75,7 @@ func (s *Server) postToken(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) deleteToken(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
-	id, err := rest.Param(r, "id")
-	if err != nil {
-		return err
-	}
+	id := rest.Param(r, "id")
 
 	rest.Note(r, "token", id)
 

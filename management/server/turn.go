@@ -14,19 +14,12 @@ import (
 )
 
 func (s *Server) enablePolicy(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.PolicyEnable
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err
 	}
 
-	name, err := rest.Param(r, "name")
-	if err != nil {
-		return err
-	}
+	name := rest.Param(r, "name")
 
 	status, err := s.Policies.Enable(r.Context(), caller(r), name, body.All, body.Reason)
 	if err != nil {
@@ -40,19 +33,12 @@ func (s *Server) enablePolicy(w http.ResponseWriter, r *http.Request) error {
 
 // testPolicy serves a request for the outlooks of a policy. It changes nothing.
 func (s *Server) testPolicy(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.PolicyTest
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err
 	}
 
-	name, err := rest.Param(r, "name")
-	if err != nil {
-		return err
-	}
+	name := rest.Param(r, "name")
 
 	given, err := givenNodes(body.Nodes)
 	if err != nil {

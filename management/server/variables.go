@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,28 +115,15 @@ func (s *Server) variableRoutes() []rest.Route {
 // namedScope returns the scope of the name in the path.
 func namedScope(scope func(string) state.Scope) scopeOf {
 	return func(r *http.Request) (state.Scope, error) {
-		name, err := rest.Param(r, "name")
-		if err != nil {
-			return "", err
-		}
+		name := rest.Param(r, "name")
 
 		return scope(name), nil
 	}
 }
 
 func (s *Server) getVars(scopeOf scopeOf) rest.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		v, q, err := s.read(w, r)
-		if err != nil {
-			return err
-		}
-
-		merged, err := rest.Bool(q, "merged", false)
-		if err != nil {
-			return err
-		}
-
-		if merged {
+	return s.reading(func(w http.ResponseWriter, r *http.Request, v *state.View) error {
+		if rest.Query(r).Flag("merged") {
 			return s.writeMergedVars(w, r, v)
 		}
 
@@ -158,14 +144,11 @@ func (s *Server) getVars(scopeOf scopeOf) rest.Handler {
 		// The variables may be newer than v. The tag is then too old, and a change
 		// with it is refused, which is safe.
 		return rest.WriteTagged(w, r, v.VariablesAt[scope], vars)
-	}
+	})
 }
 
 func (s *Server) writeMergedVars(w http.ResponseWriter, r *http.Request, v *state.View) error {
-	name, err := rest.Param(r, "name")
-	if err != nil {
-		return err
-	}
+	name := rest.Param(r, "name")
 
 	n, err := v.Node(name)
 	if err != nil {
@@ -185,10 +168,10 @@ type varsChange func(
 const querySecret = "secret"
 
 // markSecrets returns the variables of a request with those marked that the query names.
-func markSecrets(q url.Values, vars configuration.Vars) (configuration.Vars, error) {
-	list, err := rest.Single(q, querySecret)
-	if err != nil || list == "" {
-		return vars, err
+func markSecrets(r *http.Request, vars configuration.Vars) (configuration.Vars, error) {
+	list := rest.Query(r).Text(querySecret)
+	if list == "" {
+		return vars, nil
 	}
 
 	names := strings.Split(list, ",")
@@ -204,11 +187,6 @@ func markSecrets(q url.Values, vars configuration.Vars) (configuration.Vars, err
 
 func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		q, err := rest.Query(r)
-		if err != nil {
-			return err
-		}
-
 		scope, err := scopeOf(r)
 		if err != nil {
 			return err
@@ -224,7 +202,7 @@ func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 		// Log the names only: values may be secrets.
 		rest.Note(r, "vars", slices.Sorted(maps.Keys(vars)))
 
-		if vars, err = markSecrets(q, vars); err != nil {
+		if vars, err = markSecrets(r, vars); err != nil {
 			return err
 		}
 
@@ -244,15 +222,9 @@ func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 
 // varsCaller returns the caller of a change of variables, with its precondition.
 func varsCaller(r *http.Request, scope state.Scope) (access.Caller, error) {
-	c := caller(r)
-
-	var err error
-
-	c.Precondition, err = precondition(r, "the variables of "+string(scope), func(v *state.View) (int64, error) {
+	return guarded(r, "the variables of "+string(scope), func(v *state.View) (int64, error) {
 		return v.VariablesAt[scope], nil
 	})
-
-	return c, err
 }
 
 func (s *Server) writeChanged(w http.ResponseWriter, r *http.Request, changed variable.Changed) error {
@@ -272,12 +244,7 @@ var varsHistoryListing = rest.Listing[variable.Change]{
 }
 
 func (s *Server) getVarsHistory(scopeOf scopeOf) rest.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		v, q, err := s.read(w, r)
-		if err != nil {
-			return err
-		}
-
+	return s.reading(func(w http.ResponseWriter, r *http.Request, v *state.View) error {
 		scope, err := scopeOf(r)
 		if err != nil {
 			return err
@@ -290,18 +257,14 @@ func (s *Server) getVarsHistory(scopeOf scopeOf) rest.Handler {
 
 		at := snapshotOf(v)
 
-		return rest.WriteList(w, r, q, varsHistoryListing, rest.Contents[variable.Change, api.VarsChange]{
+		return rest.WriteList(w, r, varsHistoryListing, rest.Contents[variable.Change, api.VarsChange]{
 			At: at, Tag: at.Tag(), Items: history, Show: varsChangeOf,
 		})
-	}
+	})
 }
 
 func (s *Server) undoVars(scopeOf scopeOf) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := rest.NoQuery(r); err != nil {
-			return err
-		}
-
 		scope, err := scopeOf(r)
 		if err != nil {
 			return err

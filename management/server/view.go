@@ -5,11 +5,11 @@ package server
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
@@ -30,48 +30,30 @@ func snapshotOf(v *state.View) rest.Snapshot {
 	return rest.Snapshot{Revision: v.Revision, Stale: v.Stale}
 }
 
-// read begins a read: it checks the query and waits until the view is as recent
-// as the query requires.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) (*state.View, url.Values, error) {
-	q, err := rest.Query(r)
-	if err != nil {
-		return nil, nil, err
-	}
+// reading returns the handler of a read: serve gets a view that is as recent as the query requires.
+func (s *Server) reading(serve func(http.ResponseWriter, *http.Request, *state.View) error) rest.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		q := rest.Query(r)
 
-	minimum, _, err := rest.Number(q, "min_revision")
-	if err != nil {
-		return nil, nil, err
-	}
-
-	consistency, err := rest.Single(q, "consistency")
-	if err != nil {
-		return nil, nil, err
-	}
-
-	switch consistency {
-	case "":
-	case rest.Linearizable:
-		if err := s.sync(r.Context()); err != nil {
-			return nil, nil, err
+		if q.Has("consistency") {
+			if err := s.sync(r.Context()); err != nil {
+				return err
+			}
 		}
-	default:
-		return nil, nil, inventory.
-			Errorf(inventory.KindInvalid, "the query parameter consistency is %q", consistency).
-			Do("write %s, or leave it out", rest.Linearizable)
+
+		if err := s.awaitRevision(r.Context(), q.Number(openapi.MinRevision)); err != nil {
+			return err
+		}
+
+		v := s.State.View()
+		rest.ShowRevision(w, v.Revision)
+
+		if v.Stale {
+			w.Header().Set(api.HeaderStale, "true")
+		}
+
+		return serve(w, r, v)
 	}
-
-	if err := s.awaitRevision(r.Context(), minimum); err != nil {
-		return nil, nil, err
-	}
-
-	v := s.State.View()
-	rest.ShowRevision(w, v.Revision)
-
-	if v.Stale {
-		w.Header().Set(api.HeaderStale, "true")
-	}
-
-	return v, q, nil
 }
 
 // awaitRevision blocks until the view shows the revision, for revisionTime at most.
@@ -130,32 +112,6 @@ func (s *Server) sync(request context.Context) error {
 	unavailable.Err = err
 
 	return unavailable
-}
-
-// readOne begins a read of the resource that a parameter of the path names.
-func (s *Server) readOne(
-	w http.ResponseWriter,
-	r *http.Request,
-	parameter string,
-) (*state.View, url.Values, string, error) {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return nil, nil, "", err
-	}
-
-	name, err := rest.Param(r, parameter)
-
-	return v, q, name, err
-}
-
-// changeOne begins a change of the resource that a parameter of the path names.
-// Changes have no query.
-func changeOne(r *http.Request, parameter string) (string, error) {
-	if err := rest.NoQuery(r); err != nil {
-		return "", err
-	}
-
-	return rest.Param(r, parameter)
 }
 
 // awaitView blocks until the view shows a change, for revisionTime at most, and

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -29,7 +28,7 @@ const watchBatch = 256
 
 func (s *Server) watchRoutes() []rest.Route {
 	return []rest.Route{{
-		Method: http.MethodGet, Path: api.PathWatch, Serve: s.getWatch, Streams: true,
+		Method: http.MethodGet, Path: api.PathWatch, Serve: s.reading(s.getWatch), Streams: true,
 		Query: []openapi.Param{
 			{
 				Name: "kinds", Type: openapi.Texts,
@@ -63,18 +62,15 @@ func (s *Server) watchRoutes() []rest.Route {
 // the shared feed at its own pace, so a client that does not read delays nobody:
 // it is disconnected when the feed no longer reaches back to its position, or
 // when a write stalls.
-func (s *Server) getWatch(w http.ResponseWriter, r *http.Request) error {
-	v, q, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
+func (s *Server) getWatch(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	q := rest.Query(r)
 
 	selected, err := s.selectionOf(access.IdentityOf(r.Context()), v, q)
 	if err != nil {
 		return err
 	}
 
-	since, resumes, err := resumeRevision(r, q)
+	since, resumes, err := resumeRevision(r)
 	if err != nil {
 		return err
 	}
@@ -157,10 +153,11 @@ func (s *Server) acquireWatch() (release func(), err error) {
 
 // resumeRevision returns the revision after which a watch resumes. A reconnecting
 // client sends Last-Event-ID, which takes precedence over the query.
-func resumeRevision(r *http.Request, q url.Values) (since int64, resumes bool, err error) {
+func resumeRevision(r *http.Request) (since int64, resumes bool, err error) {
 	last := r.Header.Get(api.HeaderLastEventID)
 	if last == "" {
-		return rest.Number(q, "since")
+		q := rest.Query(r)
+		return q.Number("since"), q.Has("since"), nil
 	}
 
 	since, err = strconv.ParseInt(last, 10, 64)
@@ -228,11 +225,11 @@ func permitted(id access.Identity, kinds []api.WatchKind) []api.WatchKind {
 	return slices.DeleteFunc(slices.Clone(kinds), func(k api.WatchKind) bool { return mayWatch(id, k) != nil })
 }
 
-func (s *Server) selectionOf(id access.Identity, v *state.View, q url.Values) (selection, error) {
-	selected := selection{nodes: nodeFilter{names: q["name"], groups: q["group"]}}
+func (s *Server) selectionOf(id access.Identity, v *state.View, q rest.Values) (selection, error) {
+	selected := selection{nodes: nodeFilter{names: q.Texts("name"), groups: q.Texts("group")}}
 	known := WatchKinds()
 
-	for _, text := range q["kinds"] {
+	for _, text := range q.Texts("kinds") {
 		for name := range strings.SplitSeq(text, ",") {
 			kind := api.WatchKind(name)
 			if kind == api.WatchAll {
@@ -268,7 +265,7 @@ func (s *Server) selectionOf(id access.Identity, v *state.View, q url.Values) (s
 	selected.nodes.selector = parsed
 
 	// A filter for nodes implies the kind nodes, and excludes the others.
-	filtered := len(q["name"]) > 0 || len(q["group"]) > 0 || text != ""
+	filtered := q.Has("name") || q.Has("group") || text != ""
 	onlyNodes := []api.WatchKind{api.WatchNodes}
 
 	switch {

@@ -10,12 +10,13 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
 )
 
 func (s *Server) windowRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathWindows, Serve: s.getWindows, Doc: &openapi.Doc{
+		{Method: http.MethodGet, Path: api.PathWindows, Serve: s.reading(s.getWindows), Doc: &openapi.Doc{
 			ID:      "listWindows",
 			Summary: "List the maintenance windows",
 			Text: "Returns the maintenance windows of the setting `windows`, which are open, when each opens " +
@@ -50,20 +51,11 @@ func (s *Server) windowRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getWindows(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-
+func (s *Server) getWindows(w http.ResponseWriter, r *http.Request, v *state.View) error {
 	return rest.WriteTagged(w, r, 0, windowsOf(s.Windows.Status(v)))
 }
 
 func (s *Server) postFreeze(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.FreezeRequest
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err
@@ -83,10 +75,6 @@ func (s *Server) postFreeze(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) postLift(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.NoQuery(r); err != nil {
-		return err
-	}
-
 	var body api.FreezeLift
 	if err := rest.ReadJSON(w, r, &body); err != nil {
 		return err

@@ -326,10 +326,7 @@ func (a *API) submit(verb inventory.Verb) rest.Handler {
 			return err
 		}
 
-		name, err := rest.Param(r, "name")
-		if err != nil {
-			return err
-		}
+		name := rest.Param(r, "name")
 
 		// Early clients put a single node into the path.
 		if name != "" {
@@ -349,6 +346,7 @@ func (a *API) submit(verb inventory.Verb) rest.Handler {
 
 		rest.Note(r, "nodes", slices.Concat(request.Nodes, request.Addrs))
 
+		var err error
 		if request.Extra, _, err = extraVarsOf(r, body.ExtraVars); err != nil {
 			return err
 		}
@@ -396,10 +394,7 @@ func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *API) getNode(w http.ResponseWriter, r *http.Request) error {
-	name, err := rest.Param(r, "name")
-	if err != nil {
-		return err
-	}
+	name := rest.Param(r, "name")
 
 	v := a.o.View()
 
@@ -548,10 +543,7 @@ func (a *API) getJob(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *API) jobOf(r *http.Request) (job.Job, error) {
-	ref, err := rest.Param(r, "job")
-	if err != nil {
-		return job.Job{}, err
-	}
+	ref := rest.Param(r, "job")
 
 	v := a.o.View()
 	if ref == "active" {
@@ -616,10 +608,7 @@ func (a *API) postMembers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	event, err := rest.Param(r, "event")
-	if err != nil {
-		return err
-	}
+	event := rest.Param(r, "event")
 
 	return a.observe(r, event, members)
 }
@@ -630,15 +619,9 @@ func (a *API) postMember(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	event, err := rest.Param(r, "event")
-	if err != nil {
-		return err
-	}
+	event := rest.Param(r, "event")
 
-	node, err := rest.Param(r, "node")
-	if err != nil {
-		return err
-	}
+	node := rest.Param(r, "node")
 
 	// The path and the body both name the node; guessing could change the wrong one.
 	if name := inventory.NodeName(member.Label, member.Serial); name != node {

@@ -127,7 +127,12 @@ func FuzzPages(f *testing.F) {
 
 			r := httptest.NewRequest(http.MethodGet, "/v1/things", nil)
 
-			page, answer, err := rest.Page[string, string](r, q, list, rest.Snapshot{Revision: 1}, items)
+			values, err := rest.ParseQuery(q.Encode(), list.Query())
+			if err != nil {
+				return
+			}
+
+			page, answer, err := rest.Page[string, string](r, values, list, rest.Snapshot{Revision: 1}, items)
 			if err != nil {
 				if inventory.KindOf(err) != inventory.KindInvalid || len(page) > 0 {
 					t.Fatalf("sort=%q continue=%q limit=%q: %v", sort, token, limit, err)

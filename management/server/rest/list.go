@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"reflect"
 	"slices"
 	"sort"
@@ -294,30 +293,17 @@ func (l Listing[T]) sorted(items []T, by []order) []T {
 
 // page returns the requested page of the items, in the requested order, and the
 // token of the next page, or "".
-func (l Listing[T]) page(r *http.Request, q url.Values, items []T) (out []T, next string, err error) {
-	limit, _, err := Number(q, "limit")
-	if err != nil {
-		return nil, "", err
-	}
+func (l Listing[T]) page(r *http.Request, q Values, items []T) (out []T, next string, err error) {
+	limit := q.Number("limit")
 
-	text, err := Single(q, "sort")
-	if err != nil {
-		return nil, "", err
-	}
-
-	by, err := l.orders(text)
+	by, err := l.orders(q.Text("sort"))
 	if err != nil {
 		return nil, "", err
 	}
 
 	here := cursor{Query: fingerprint(r, q)}
 
-	token, err := Single(q, "continue")
-	if err != nil {
-		return nil, "", err
-	}
-
-	if token != "" {
+	if token := q.Text("continue"); token != "" {
 		if here.After, err = resume(token, here.Query, len(by)); err != nil {
 			return nil, "", err
 		}
@@ -350,8 +336,8 @@ func (l Listing[T]) page(r *http.Request, q url.Values, items []T) (out []T, nex
 }
 
 // fingerprint identifies a list by its path, filters and order.
-func fingerprint(r *http.Request, q url.Values) uint64 {
-	of := maps.Clone(q)
+func fingerprint(r *http.Request, q Values) uint64 {
+	of := maps.Clone(q.given)
 	for _, name := range positional {
 		delete(of, name)
 	}
@@ -386,27 +372,25 @@ func resume(token string, query uint64, fields int) ([]string, error) {
 
 // WriteList answers with the requested page of a list, in full or with the
 // requested fields only.
-func WriteList[T, W any](
-	w http.ResponseWriter, r *http.Request, q url.Values, l Listing[T], c Contents[T, W],
-) error {
-	return WriteShown(w, r, q, l, c, func(item T) (W, error) { return c.Show(item), nil })
+func WriteList[T, W any](w http.ResponseWriter, r *http.Request, l Listing[T], c Contents[T, W]) error {
+	return WriteShown(w, r, l, c, func(item T) (W, error) { return c.Show(item), nil })
 }
 
 // WriteShown is WriteList with show in place of Contents.Show. The first error of
 // show is the answer.
 func WriteShown[T, W any](
-	w http.ResponseWriter, r *http.Request, q url.Values, l Listing[T], c Contents[T, W], show func(T) (W, error),
+	w http.ResponseWriter, r *http.Request, l Listing[T], c Contents[T, W], show func(T) (W, error),
 ) error {
-	pick, err := picker[W](q)
+	pick, err := picker[W](Query(r).Text("fields"))
 	if err != nil {
 		return err
 	}
 
 	if pick == nil {
-		return writePage(w, r, q, l, c, show)
+		return writePage(w, r, l, c, show)
 	}
 
-	return writePage(w, r, q, l, c, func(item T) (json.RawMessage, error) {
+	return writePage(w, r, l, c, func(item T) (json.RawMessage, error) {
 		shown, err := show(item)
 		if err != nil {
 			return nil, err
@@ -417,9 +401,9 @@ func WriteShown[T, W any](
 }
 
 func writePage[T, W, P any](
-	w http.ResponseWriter, r *http.Request, q url.Values, l Listing[T], c Contents[T, W], show func(T) (P, error),
+	w http.ResponseWriter, r *http.Request, l Listing[T], c Contents[T, W], show func(T) (P, error),
 ) error {
-	page, list, err := Page[T, P](r, q, l, c.At, c.Items)
+	page, list, err := Page[T, P](r, Query(r), l, c.At, c.Items)
 	if err != nil {
 		return err
 	}
@@ -443,7 +427,7 @@ func writePage[T, W, P any](
 // Page returns the requested page of the items, and the list to show it in,
 // still without items.
 func Page[T, W any](
-	r *http.Request, q url.Values, l Listing[T], at Snapshot, items []T,
+	r *http.Request, q Values, l Listing[T], at Snapshot, items []T,
 ) ([]T, api.List[W], error) {
 	page, next, err := l.page(r, q, items)
 
@@ -474,11 +458,10 @@ func columnsOf(t reflect.Type) []column {
 }
 
 // picker returns a function that encodes an item with only the fields that the
-// query lists, in their usual order, or nil if the query lists none.
-func picker[W any](q url.Values) (func(reflect.Value) (json.RawMessage, error), error) {
-	text, err := Single(q, "fields")
-	if err != nil || text == "" {
-		return nil, err
+// text lists, in their usual order, or nil if the text lists none.
+func picker[W any](text string) (func(reflect.Value) (json.RawMessage, error), error) {
+	if text == "" {
+		return nil, nil
 	}
 
 	all := columnsOf(reflect.TypeFor[W]())

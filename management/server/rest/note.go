@@ -17,7 +17,9 @@ type note struct {
 	route     Route
 	id        string // of the request
 	principal string
-	bodyLimit int64 // bytes
+	bodyLimit int64             // bytes
+	params    map[string]string // of the path
+	query     Values
 	fields    logrus.Fields
 }
 

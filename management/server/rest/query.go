@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gorilla/mux"
 
@@ -17,95 +18,144 @@ import (
 )
 
 // Param returns a parameter of the path, or "" if the path has none of that name.
-func Param(r *http.Request, name string) (string, error) {
-	value, err := url.PathUnescape(mux.Vars(r)[name])
-	if err != nil {
-		return "", inventory.Errorf(inventory.KindInvalid, "the %s in the path is not escaped properly: %w", name, err)
+func Param(r *http.Request, name string) string { return noteOf(r).params[name] }
+
+// paramsOf returns the parameters of the path.
+func paramsOf(r *http.Request) (map[string]string, error) {
+	params := map[string]string{}
+
+	for name, text := range mux.Vars(r) {
+		value, err := url.PathUnescape(text)
+		if err != nil {
+			return nil, inventory.
+				Errorf(inventory.KindInvalid, "the %s in the path is not escaped properly: %w", name, err)
+		}
+
+		params[name] = value
 	}
 
-	return value, nil
+	return params, nil
 }
 
-// Query parses the query and refuses parameters that the route does not accept.
-func Query(r *http.Request) (url.Values, error) {
-	allowed := noteOf(r).route.Query
+// Values are the query parameters of a request. Each has the form that the route declares.
+type Values struct {
+	given  url.Values
+	params []openapi.Param
+}
 
-	q, err := url.ParseQuery(r.URL.RawQuery)
+// Query returns the query parameters of a request of a strict family.
+func Query(r *http.Request) Values { return noteOf(r).query }
+
+// ParseQuery parses a query, and refuses unknown parameters, and values in another form than the declared one.
+func ParseQuery(query string, params []openapi.Param) (Values, error) {
+	q, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, inventory.Errorf(inventory.KindInvalid, "cannot parse the query: %w", err)
+		return Values{}, inventory.Errorf(inventory.KindInvalid, "cannot parse the query: %w", err)
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(q)) {
-		if slices.ContainsFunc(allowed, func(p openapi.Param) bool { return p.Name == name }) {
-			continue
+		i := slices.IndexFunc(params, func(p openapi.Param) bool { return p.Name == name })
+		if i < 0 {
+			unknown := inventory.Errorf(inventory.KindInvalid, "there is no query parameter %q here", name)
+			if len(params) == 0 {
+				return Values{}, unknown.Do("leave it out: there are none")
+			}
+
+			return Values{}, unknown.Do("use %s", Names(params, func(i int) string { return params[i].Name }))
 		}
 
-		unknown := inventory.Errorf(inventory.KindInvalid, "there is no query parameter %q here", name)
-		if len(allowed) == 0 {
-			return nil, unknown.Do("leave it out: there are none")
+		if err := check(params[i], q[name]); err != nil {
+			return Values{}, err
 		}
-
-		return nil, unknown.Do("use %s", Names(allowed, func(i int) string { return allowed[i].Name }))
 	}
 
-	return q, nil
+	return Values{q, params}, nil
 }
 
-// NoQuery refuses every query parameter that the route does not accept.
-func NoQuery(r *http.Request) error {
-	_, err := Query(r)
-	return err
-}
-
-// Single returns the only value of a query parameter, or "" if it is absent.
-func Single(q url.Values, name string) (string, error) {
-	switch values := q[name]; {
-	case len(values) == 0:
-		return "", nil
+// check returns an error unless the values of a parameter have its form.
+func check(p openapi.Param, values []string) error {
+	switch {
+	case p.Type == openapi.Texts:
+		return nil
 	case len(values) > 1:
-		return "", inventory.
-			Errorf(inventory.KindInvalid, "the query parameter %s is given %d times", name, len(values)).
+		return inventory.
+			Errorf(inventory.KindInvalid, "the query parameter %s is given %d times", p.Name, len(values)).
 			Do("give it once")
 	case values[0] == "":
-		return "", inventory.Errorf(inventory.KindInvalid, "the query parameter %s is empty", name).
+		return inventory.Errorf(inventory.KindInvalid, "the query parameter %s is empty", p.Name).
 			Do("give it a value, or leave it out")
+	}
+
+	wanted := ""
+
+	switch text := values[0]; p.Type {
+	case openapi.Number:
+		n, err := strconv.ParseInt(text, 10, 64)
+
+		switch {
+		case err == nil && n >= p.Min && (p.Max == 0 || n <= p.Max):
+		case p.Max > 0:
+			wanted = "a number from " + strconv.FormatInt(p.Min, 10) + " to " + strconv.FormatInt(p.Max, 10)
+		default:
+			wanted = "a whole number, 0 or more"
+		}
+	case openapi.Flag:
+		if !slices.Contains([]string{"true", "1", "false", "0"}, text) {
+			wanted = "true or false"
+		}
+	case openapi.Time:
+		if _, err := time.Parse(time.RFC3339, text); err != nil {
+			wanted = "a time like 2026-01-02T15:04:05Z"
+		}
 	default:
-		return values[0], nil
+		if len(p.Values) > 0 && !slices.Contains(p.Values, text) {
+			wanted = strings.Join(p.Values, ", ")
+		}
 	}
+
+	if wanted == "" {
+		return nil
+	}
+
+	return inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %q", p.Name, values[0]).
+		Do("write %s", wanted)
 }
 
-// Number returns a query parameter as a number of 0 or more, and whether it is given.
-func Number(q url.Values, name string) (n int64, given bool, err error) {
-	text, err := Single(q, name)
-	if err != nil || text == "" {
-		return 0, false, err
+// Has reports whether a parameter is given.
+func (v Values) Has(name string) bool { return v.given.Has(name) }
+
+// Texts returns every value of a parameter that may be repeated.
+func (v Values) Texts(name string) []string { return v.given[name] }
+
+// Text returns a parameter, its default, or "".
+func (v Values) Text(name string) string {
+	if v.given.Has(name) {
+		return v.given.Get(name)
 	}
 
-	n, err = strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0, false, inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %q", name, text).
-			Do("write a whole number, 0 or more")
+	if i := slices.IndexFunc(v.params, func(p openapi.Param) bool { return p.Name == name }); i >= 0 {
+		return v.params[i].Default
 	}
 
-	return n, true, nil
+	return ""
 }
 
-// Bool returns a query parameter as a boolean, or fallback if it is absent.
-func Bool(q url.Values, name string, fallback bool) (bool, error) {
-	text, err := Single(q, name)
-	if err != nil || text == "" {
-		return fallback, err
-	}
+// Number returns a parameter, its default, or 0.
+func (v Values) Number(name string) int64 {
+	n, _ := strconv.ParseInt(v.Text(name), 10, 64)
+	return n
+}
 
-	switch text {
-	case "true", "1":
-		return true, nil
-	case "false", "0":
-		return false, nil
-	}
+// Flag returns a parameter, its default, or false.
+func (v Values) Flag(name string) bool {
+	text := v.Text(name)
+	return text == "true" || text == "1"
+}
 
-	return false, inventory.Errorf(inventory.KindInvalid, "the query parameter %s is %q", name, text).
-		Do("write true or false")
+// Time returns a parameter, or the zero time.
+func (v Values) Time(name string) time.Time {
+	t, _ := time.Parse(time.RFC3339, v.Text(name))
+	return t
 }
 
 // ParseEach parses every text. remedy belongs to the error of a text that does

@@ -20,7 +20,7 @@ type Route struct {
 	Path   string // a gorilla/mux template, e.g. "/v1/nodes/{name}"
 	Serve  Handler
 	Family *Family
-	// Query lists the accepted query parameters; Query refuses others.
+	// Query lists the accepted query parameters. A strict family refuses others.
 	Query []openapi.Param
 	// ReadOnly marks a POST that changes nothing.
 	ReadOnly bool
@@ -51,8 +51,8 @@ func (rt Route) Mutates() bool {
 
 // Family is an API family: routes with the same strictness and form of errors.
 type Family struct {
-	// Strict families refuse preconditions and idempotency keys on routes that
-	// would ignore them.
+	// Strict families refuse preconditions, idempotency keys and query parameters
+	// on routes that would ignore them.
 	Strict bool
 	// WriteError answers with a failure.
 	WriteError func(w http.ResponseWriter, f Failure)

@@ -264,8 +264,20 @@ func (router *Router) attempt(
 		return r, err
 	}
 
-	if n.route.Family.Strict && !n.route.unserved {
+	if n.route.unserved {
+		return r, n.route.Serve(w, r)
+	}
+
+	if n.params, err = paramsOf(r); err != nil {
+		return r, err
+	}
+
+	if n.route.Family.Strict {
 		if err := checkHeaders(r, n.route); err != nil {
+			return r, err
+		}
+
+		if n.query, err = ParseQuery(r.URL.RawQuery, n.route.Query); err != nil {
 			return r, err
 		}
 	}
