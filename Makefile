@@ -37,8 +37,12 @@ bin/clusterm bin/clusterctl:
 check: lint unit ## the linters and the unit tests: what to run before a commit
 
 .PHONY: test
-test: ## every test of the project, and where the time went
-	.ci/stages room deps lint race seeds reproducible sbom lab-test system
+test: ## every test of a change, and where the time went
+	.ci/stages room deps lint race seeds lab-test system
+
+.PHONY: nightly
+nightly: ## test, and what a change seldom breaks: a second build, the SBOM, the board, fuzzing
+	.ci/stages test reproducible sbom board fuzz
 
 .PHONY: room
 room:
@@ -96,9 +100,13 @@ lab-test: lab-deps ## the lab's own test
 system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on real hosts of the lab
 	CLUSTERM_LAB=1 go test -count=1 ./ansible ./configuration/ansible ./management/metrics
 	CLUSTERM_LAB=1 go test -count=1 -run TestScripts/inventory ./cmd/clusterctl
-	CLUSTERM_LAB=1 go test -count=1 -run 'TestLive|TestExisting' ./monitor/serf ./management/daemon
+	CLUSTERM_LAB=1 go test -count=1 -run 'TestLive|TestExisting' -skip TestLiveBoard ./monitor/serf ./management/daemon
 	CLUSTERM_LAB=1 LAB=bench go test -count=1 -run TestRows ./vagrant/bench
 	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/ | tee bin/systemtest.log
+
+.PHONY: board
+board: deps ## the Grafana board and the alerts on a real Prometheus
+	CLUSTERM_LAB=1 go test -count=1 -run TestLiveBoard ./management/daemon
 
 .PHONY: chaos
 chaos: deps lab-deps build ## kill random processes while operators work; no two runs are alike, so it is not part of test

@@ -4,6 +4,7 @@ package systemtest
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,62 +36,81 @@ func TestVerify(t *testing.T) {
 		t.Errorf("the verification left %+v, before %+v", n, before)
 	}
 
-	for _, c := range []struct {
-		name, host, damage string
-		words              []string // in the answer of nodes diff
-		still              string   // holds as long as nothing mends the host
-	}{
-		{
-			"a file changed by hand", "host3", "echo GATEWAY_RETRY_DELAY=99s >> /etc/clusterm/etcd-gateway.env",
-			[]string{"Configure the service", "-GATEWAY_RETRY_DELAY=99s", "roles/etcd/tasks/configure.yml:"},
-			"grep -q 99s /etc/clusterm/etcd-gateway.env",
-		},
-		{
-			"a stopped service", "host2", "systemctl stop clusterm-etcd.service",
-			[]string{"Run the member", "clusterm-etcd.service is inactive"},
-			"! systemctl is-active --quiet clusterm-etcd.service",
-		},
-		{
-			"a lost program of a package", "host3", "rm /usr/bin/etcdctl",
-			[]string{"Install the packages again if a program is missing"}, "! test -e /usr/bin/etcdctl",
-		},
-		{
-			"a removed package", "host3", "dpkg --remove --force-depends etcd-client",
-			[]string{"Install the packages (", "roles/etcd/tasks/install.yml:"}, "! test -e /usr/bin/etcdctl",
-		},
-		{
-			"the second service of a node", "host3", "systemctl stop clusterm-dns.service",
-			[]string{"Run the resolver", "clusterm-dns.service does not run"},
-			"systemctl is-active -q clusterm-etcd-gateway.service; ! systemctl is-active -q clusterm-dns.service",
-		},
-	} {
-		w.sh(c.host, c.damage)
+	type damage struct {
+		name, host, do string
+		words          []string // in the answer of nodes diff
+		still          string   // holds as long as nothing mends the host
+	}
 
-		j, stderr := w.doFails(append([]string{"nodes", "verify"}, both...)...)
-		if j.Cause != api.CauseDrifted || !strings.Contains(j.Message, w.name(c.host)) ||
-			!strings.Contains(stderr, "nodes diff "+w.name(c.host)) {
-			t.Errorf("%s: %s (%s), %q", c.name, j.Message, j.Cause, stderr)
+	file := damage{
+		"a file changed by hand", "host3", "echo GATEWAY_RETRY_DELAY=99s >> /etc/clusterm/etcd-gateway.env",
+		[]string{"Configure the service", "-GATEWAY_RETRY_DELAY=99s", "roles/etcd/tasks/configure.yml:"},
+		"grep -q 99s /etc/clusterm/etcd-gateway.env",
+	}
+	service := damage{
+		"a stopped service", "host2", "systemctl stop clusterm-etcd.service",
+		[]string{"Run the member", "clusterm-etcd.service is inactive"},
+		"! systemctl is-active --quiet clusterm-etcd.service",
+	}
+	program := damage{
+		"a lost program of a package", "host3", "rm /usr/bin/etcdctl",
+		[]string{"Install the packages again if a program is missing"}, "! test -e /usr/bin/etcdctl",
+	}
+	removed := damage{
+		"a removed package", "host3", "dpkg --remove --force-depends etcd-client",
+		[]string{"Install the packages (", "roles/etcd/tasks/install.yml:"}, "! test -e /usr/bin/etcdctl",
+	}
+	second := damage{
+		"the second service of a node", "host3", "systemctl stop clusterm-dns.service",
+		[]string{"Run the resolver", "clusterm-dns.service does not run"},
+		"systemctl is-active -q clusterm-etcd-gateway.service; ! systemctl is-active -q clusterm-dns.service",
+	}
+
+	// A job with the bundled playbooks takes half a minute, so a verification finds all damages of a round.
+	for _, round := range [][]damage{{file, service}, {program}, {removed, second}} {
+		var names []string // of the damaged nodes
+
+		for _, d := range round {
+			w.sh(d.host, d.do)
+			names = append(names, w.name(d.host))
 		}
 
-		w.wantVerdict(c.host, inventory.Drifted)
-		w.sh(c.host, c.still)
+		slices.Sort(names)
+		names = slices.Compact(names)
 
-		text := w.ctl("nodes", "diff", w.name(c.host)).stdout
-		for _, word := range c.words {
-			if !strings.Contains(text, word) {
-				t.Errorf("%s: %q is not in\n%s", c.name, word, text)
+		j, stderr := w.doFails(append([]string{"nodes", "verify"}, both...)...)
+		for _, name := range names {
+			if j.Cause != api.CauseDrifted || !strings.Contains(j.Message, name) ||
+				!strings.Contains(stderr, "nodes diff "+name) {
+				t.Errorf("%s: %s (%s), %q", round[0].name, j.Message, j.Cause, stderr)
 			}
 		}
 
-		w.do("nodes", "apply", w.name(c.host))
+		for _, d := range round {
+			w.wantVerdict(d.host, inventory.Drifted)
+			w.sh(d.host, d.still)
 
-		if n := w.node(c.host); n.Verification != nil {
-			t.Errorf("%s: after apply the verdict is %+v", c.name, n.Verification)
+			text := w.ctl("nodes", "diff", w.name(d.host)).stdout
+			for _, word := range d.words {
+				if !strings.Contains(text, word) {
+					t.Errorf("%s: %q is not in\n%s", d.name, word, text)
+				}
+			}
 		}
 
-		if j := w.do(append([]string{"nodes", "verify"}, both...)...); j.Status != api.Complete {
-			t.Errorf("%s: after apply %s: %s", c.name, j.Status, j.Message)
+		w.do(append([]string{"nodes", "apply"}, names...)...)
+
+		for _, d := range round {
+			w.sh(d.host, "! ( "+d.still+" )")
+
+			if n := w.node(d.host); n.Verification != nil {
+				t.Errorf("%s: after apply the verdict is %+v", d.name, n.Verification)
+			}
 		}
+	}
+
+	if j := w.do(append([]string{"nodes", "verify"}, both...)...); j.Status != api.Complete {
+		t.Errorf("after the repairs %s: %s", j.Status, j.Message)
 	}
 
 	var e api.NodeExplanation
