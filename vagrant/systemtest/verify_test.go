@@ -96,6 +96,11 @@ func TestVerify(t *testing.T) {
 					t.Errorf("%s: %q is not in\n%s", d.name, word, text)
 				}
 			}
+
+			// A task that check mode cannot carry out hides the ones behind it.
+			if strings.Contains(text, "undefined variable") {
+				t.Errorf("%s: a task broke off in\n%s", d.name, text)
+			}
 		}
 
 		w.do(append([]string{"nodes", "apply"}, names...)...)
