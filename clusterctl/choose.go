@@ -180,31 +180,16 @@ func (c *call) warnOfInterruption(ctx context.Context, row inventory.Transition,
 	return nil
 }
 
-// askToTakeBack asks before a job takes back what only the request of a former one had set, such as the
-// version of an upgrade, unless its own variables set it.
+// askToTakeBack asks at a terminal before a job takes back what only the request of a former one had set, such as
+// the version of an upgrade, unless its own variables set it. Otherwise the warnings of the job or plan say it.
 func (c *call) askToTakeBack(ctx context.Context, row inventory.Transition, vars api.Vars) error {
-	// A plan has it among its warnings.
-	if c.Bool("plan") || c.Bool("check") || !c.sayTakenBack(ctx, row, c.args, vars) {
-		return nil
-	}
-
-	// A script that names one node is asked nothing, as by any verb; for several it needs --yes.
-	if c.Bool("yes") || !c.atTerminal() {
-		return nil
-	}
-
-	return c.confirm(ctx, "take them back")
-}
-
-// sayTakenBack prints what askToTakeBack asks about, and reports whether there is anything.
-func (c *call) sayTakenBack(ctx context.Context, row inventory.Transition, nodes []string, vars api.Vars) bool {
 	configures := slices.Contains(row.From, inventory.Allocated) && row.Success == inventory.Allocated && !row.Verifies
-	if !configures {
-		return false
+	if !configures || c.Bool("plan") || c.Bool("check") || c.Bool("yes") || !c.atTerminal() {
+		return nil
 	}
 
 	// The manager refuses a wrong name with its reason.
-	list, _ := c.manager.Nodes(ctx, client.NodeFilter{Names: nodes})
+	list, _ := c.manager.Nodes(ctx, client.NodeFilter{Names: c.args})
 
 	var names []string
 	for _, n := range list.Items {
@@ -219,12 +204,12 @@ func (c *call) sayTakenBack(ctx context.Context, row inventory.Transition, nodes
 	}
 
 	if len(names) == 0 {
-		return false
+		return nil
 	}
 
 	c.say("  to keep them: %s nodes explain %s", c.self(), names[0])
 
-	return true
+	return c.confirm(ctx, "take them back")
 }
 
 // checkStatus refuses the verb on a node whose status does not permit it, so that nobody confirms a

@@ -433,14 +433,9 @@ func startRollout(ctx context.Context, c *call) error {
 		}
 	}
 
-	row, _ := inventory.TransitionOf(request.Spec.Action)
-
-	set := api.Vars{}
-	for _, name := range preview.ExtraNames {
-		set[name] = true
+	for _, w := range preview.Warnings {
+		c.say("warning: %s", w)
 	}
-
-	c.sayTakenBack(ctx, row, request.Nodes, set)
 
 	if c.Bool("plan") {
 		c.say("nothing was changed")

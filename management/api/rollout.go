@@ -132,6 +132,9 @@ type Rollout struct {
 	CanaryDone *time.Time   `json:"canary_done,omitempty"` // when its canary was done
 	UndoOf     string       `json:"undo_of,omitempty"`     // the rollout that it takes back
 
+	// Warnings of a preview, as those of its jobs: what only a former request had set is taken back.
+	Warnings []string `json:"warnings,omitempty"`
+
 	// Lists omit the following fields.
 
 	Nodes  []RolloutNode  `json:"nodes,omitempty"`  // the nodes, in the order in which they are begun

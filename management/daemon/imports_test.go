@@ -105,6 +105,7 @@ var mayImport = map[string][]string{
 	"management/desired": {
 		"inventory",
 		"configuration",
+		"management/job",
 		"management/state",
 		"management/variable",
 		"management/record",

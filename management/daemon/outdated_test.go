@@ -135,6 +135,25 @@ func TestRequestVars(t *testing.T) {
 		t.Errorf("%+v, %v", p.Warnings, err)
 	}
 
+	preview := func(verb inventory.Verb, extra string) []string {
+		r, err := s.Client.PreviewRollout(s.ctx(), api.RolloutRequest{
+			Nodes: a, Spec: api.RolloutSpec{Action: verb}, ExtraVars: []byte(extra),
+		})
+		s.must(err)
+
+		return r.Warnings
+	}
+
+	if got := preview(inventory.VerbApply, ""); !slices.Equal(got, []string{warning}) {
+		t.Errorf("the preview of a rollout warns %q", got)
+	}
+
+	if got := slices.Concat(
+		preview(inventory.VerbApply, `{"shopd": "2.1"}`), preview(inventory.VerbVerify, ""),
+	); len(got) > 0 {
+		t.Errorf("the preview of a rollout that takes nothing back warns %q", got)
+	}
+
 	p, err = s.Client.Plan(s.ctx(), api.JobRequest{
 		Verb: inventory.VerbApply, Nodes: a, ExtraVars: []byte(`{"shopd": "2.1"}`),
 	})

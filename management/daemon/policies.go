@@ -26,6 +26,7 @@ func (d *Daemon) newPolicies() *leader.Leader {
 func (d *Daemon) policySettings() leader.Settings {
 	s := d.settings.Policies()
 	s.Outdated = func(v *state.View, n *inventory.Node) []inventory.Part { return d.desired.Of(v).Judge(n).Differs }
+	s.TakenBack = func(v *state.View, n *inventory.Node) string { return d.desired.Of(v).TakenBack(n, nil) }
 	s.Playbooks = func(v *state.View) state.Playbooks { return d.desired.Of(v).Playbooks() }
 
 	return s

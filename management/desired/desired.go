@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -243,6 +244,14 @@ func (c *Configurations) Judge(n *inventory.Node) Judgement {
 	j.Known = j.Outdated || want.Complete(n.Configured.Configuration)
 
 	return j
+}
+
+// TakenBack describes what the next verb takes back from the node, but for the variables of its own request; "":
+// nothing.
+func (c *Configurations) TakenBack(n *inventory.Node, request []string) string {
+	return job.TakenBack(n, slices.DeleteFunc(slices.Clone(c.Judge(n).Undone), func(name string) bool {
+		return slices.Contains(request, name)
+	}))
 }
 
 // judgeRequest judges the variables that the request of the applied job had set. Those that the playbooks set to the

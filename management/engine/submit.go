@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -384,9 +383,8 @@ func takenBack(v *state.View, settings Settings, j job.Job, in job.Inputs) (warn
 			return again
 		})
 
-		if len(names) > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s: it takes back %s, which only the request of job %s had set",
-				t.Name, job.ShortList(names), n.Applied))
+		if text := job.TakenBack(&n, names); text != "" {
+			warnings = append(warnings, text)
 		}
 	}
 

@@ -70,3 +70,12 @@ func Anonymous(principal string) bool { return strings.HasPrefix(principal, Plai
 
 // OrSomebody returns the actor, or "somebody" for an unknown one.
 func OrSomebody(actor string) string { return cmp.Or(actor, "somebody") }
+
+// TakenBack says that the next verb takes back variables that only the request of the applied job had set; "": none.
+func TakenBack(n *inventory.Node, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+
+	return fmt.Sprintf("%s: it takes back %s, which only the request of job %s had set", n.Name, ShortList(names), n.Applied)
+}

@@ -151,6 +151,9 @@ type Settings struct {
 	// Outdated returns the parts in which the desired configuration of a node differs from
 	// the applied one. It may be nil.
 	Outdated func(v *state.View, n *inventory.Node) []inventory.Part
+	// TakenBack describes what an apply would take back from a node that only a former request has set, or is "".
+	// It may be nil.
+	TakenBack func(v *state.View, n *inventory.Node) string
 	// Playbooks returns the playbooks that would configure a node now. It may be nil.
 	Playbooks func(v *state.View) state.Playbooks
 }

@@ -527,6 +527,14 @@ func (u Upgrade) decision(w World, p state.Playbooks, nodes []string) state.Deci
 		}
 	}
 
+	if w.Settings.TakenBack != nil {
+		for _, name := range nodes {
+			if text := w.Settings.TakenBack(w.View, job.Find(w.View.Nodes, name)); text != "" {
+				d.Evidence = append(d.Evidence, text)
+			}
+		}
+	}
+
 	if hidden := u.leftOut(w, p, false); len(hidden) > 0 {
 		d.Evidence = append(d.Evidence, "left out, because the observers do not see them: "+job.ShortList(hidden))
 	}

@@ -239,6 +239,9 @@ func TestUpgradeEvidence(t *testing.T) {
 	rule := follows()
 	rule.Mode, rule.Spec.Canary = policy.UpgradePlan, 5
 	u := policy.Upgrade{Rule: rule}
+	w.Settings.TakenBack = func(_ *state.View, n *inventory.Node) string {
+		return map[string]string{"n-2": "n-2: it takes back shopd", "n-3": "n-3: it takes back shopd"}[n.Name]
+	}
 
 	decided := policy.Decide(u, w).Decisions
 	if len(decided) != 1 {
@@ -246,10 +249,15 @@ func TestUpgradeEvidence(t *testing.T) {
 	}
 
 	d := decided[0]
+	if strings.Contains(strings.Join(d.Evidence, "\n"), "n-3: it") {
+		t.Errorf("%q", d.Evidence)
+	}
+
 	evidence := strings.Join(d.Evidence, "\n")
 
 	for _, want := range []string{
 		"commit " + newCommit + " is in use since 2026", "outdated are n-1, n-2", "2 nodes have commit " + oldCommit,
+		"n-2: it takes back shopd",
 		"left out, because the observers do not see them: n-9",
 		"left out, because they cannot be changed now: n-8",
 	} {

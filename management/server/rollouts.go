@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -282,7 +283,18 @@ func (s *Server) previewRollout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return rest.WriteJSON(w, http.StatusOK, s.wholeRollout(s.State.View(), one))
+	v := s.State.View()
+	out := s.wholeRollout(v, one)
+
+	if row, _ := inventory.TransitionOf(one.Spec.Action); row.Success == inventory.Allocated && !row.Verifies {
+		for _, n := range one.Nodes {
+			if text := s.Desired.Of(v).TakenBack(job.Find(v.Nodes, n.Name), one.ExtraNames); text != "" {
+				out.Warnings = append(out.Warnings, text)
+			}
+		}
+	}
+
+	return rest.WriteJSON(w, http.StatusOK, out)
 }
 
 func (s *Server) postRollout(w http.ResponseWriter, r *http.Request) error {
