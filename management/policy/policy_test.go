@@ -332,12 +332,18 @@ func TestRepairAfterVerification(t *testing.T) {
 			"repair b-1"},
 		{"outdated when it was verified", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute,
 			"record b-1"},
+		{"outdated since before it was verified", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute,
+			"record b-1"},
 		{"a person's job waits", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
 		{"two hosts claim to be it", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
 	} {
 		n := back("b-1", 2*time.Minute, reached)
 		w := world(n)
 		w.Settings.Groups = reacting(c.mode)
+
+		if c.name == "outdated since before it was verified" {
+			w.Settings.Outdated = differing(inventory.PartMasters, inventory.PartVariables)
+		}
 
 		d := decide(w).Decisions[0]
 		d.Phase, d.Job = state.PhaseDone, "5"
@@ -382,6 +388,11 @@ func TestRepairAfterVerification(t *testing.T) {
 
 		if c.want == "" {
 			continue
+		}
+
+		evidence := p.Decisions[0].Evidence
+		if sorted := slices.Sorted(slices.Values(evidence)); len(slices.Compact(sorted)) < len(evidence) {
+			t.Errorf("%s: doubled evidence: %q", c.name, evidence)
 		}
 
 		if text := policy.Sentence(

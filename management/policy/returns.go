@@ -338,7 +338,11 @@ func (r Returns) leaveOutdated(w World, n *inventory.Node, found *state.Decision
 	}
 
 	d.Case = "it differs, and its configuration is outdated: that may be the difference, so it is not repaired"
-	d.Evidence = append(slices.Clone(found.Evidence), foundBy(n.Verification), outdated)
+	d.Evidence = append(slices.Clone(found.Evidence), foundBy(n.Verification))
+	if !slices.Contains(d.Evidence, outdated) {
+		d.Evidence = append(d.Evidence, outdated)
+	}
+
 	d.Prevent = []string{"an apply of its configuration by an operator, before it returned"}
 
 	return outlook{stage: stageAct, decision: d}
