@@ -323,7 +323,12 @@ func (u usage) refuse(why string, left int) error {
 	case left > 0:
 		return e.Do("take %s at a time (serial)", Count(left, "node", "nodes"))
 	case len(u.down) > 0 && u.never() == "":
-		return e.Do("wait until %s available again, or bring it back", are(u.down)).With(repairsOf(u.down)...)
+		remedy := "wait until %s available again, or bring it back"
+		if slices.ContainsFunc(u.down, func(n *Node) bool { return n.Status == Allocated && n.State == Disappeared }) {
+			remedy += "; if a host is gone for good, take it out of service"
+		}
+
+		return e.Do(remedy, are(u.down)).With(repairsOf(u.down)...)
 	}
 
 	if never := u.never(); never != "" {
