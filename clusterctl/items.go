@@ -4,6 +4,7 @@ package clusterctl
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -192,7 +193,7 @@ func (c *call) changeItem(
 		}
 
 		if next == nil {
-			if err := c.checkUnused(n, config[key].Value); err != nil {
+			if err := c.checkUnused(n, config); err != nil {
 				return err
 			}
 		}
@@ -294,22 +295,54 @@ func (c *call) takesKind() bool {
 	return slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flagKind) })
 }
 
-// checkUnused refuses to delete a group that others require.
-func (c *call) checkUnused(n itemNoun, value any) error {
-	all, _ := value.([]any)
+// checkUnused refuses to delete a group that other groups, policies or windows name, with the commands that change
+// those.
+func (c *call) checkUnused(n itemNoun, config api.Config) error {
+	if n.word != groupNoun.word {
+		return nil
+	}
 
 	var (
 		users, lines []string
 		name         = c.args[0]
 	)
 
-	for _, v := range all {
-		item, _ := v.(map[string]any)
-		requires, _ := item["requires"].(map[string]any)
+	use := func(user string, command ...string) {
+		users = append(users, user)
 
-		if user, _ := item[fieldName].(string); n.word == groupNoun.word && requires[name] != nil && user != name {
-			users = append(users, user)
-			lines = append(lines, c.self()+" group set "+api.ShellQuote(user)+" "+api.ShellQuote("requires."+name+"="))
+		for i := range command {
+			command[i] = api.ShellQuote(command[i])
+		}
+
+		lines = append(lines, c.self()+" "+strings.Join(command, " "))
+	}
+
+	for user, item := range eachItem(config[groupNoun.keys[0]].Value) {
+		if requires, _ := item["requires"].(map[string]any); requires[name] != nil && user != name {
+			use("required by "+user, "group", "set", user, "requires."+name+"=")
+		}
+	}
+
+	for user, item := range eachItem(config["policies.commission"].Value) {
+		roles, _ := item["roles"].([]any)
+		if item["group"] == name || slices.ContainsFunc(roles, func(role any) bool {
+			part, _ := role.(map[string]any)
+			return part["group"] == name
+		}) {
+			use("the policy "+user, "policy", "delete", user)
+		}
+	}
+
+	for user, item := range eachItem(config[windowNoun.keys[0]].Value) {
+		groups, _ := item["groups"].([]any)
+
+		others := slices.DeleteFunc(slices.Clone(groups), func(g any) bool { return g == name })
+		switch {
+		case len(others) == len(groups):
+		case len(others) == 0:
+			use("the window "+user, "window", "delete", user)
+		default:
+			use("the window "+user, "window", "set", user, "groups="+print.Scalar(others))
 		}
 	}
 
@@ -317,26 +350,39 @@ func (c *call) checkUnused(n itemNoun, value any) error {
 		return nil
 	}
 
-	return exit.Usagef("the group %s is in use: required by %s", name, strings.Join(users, ", ")).
+	return exit.Usagef("the group %s is in use: %s", name, strings.Join(users, ", ")).
 		Try("change that first, for example:\n%s", strings.Join(lines, "\n"))
 }
 
-// getItem returns the item of that name in the value of a setting, or nil. The value is a list
-// of items with names, or a mapping by name.
+// getItem returns the item of that name in the value of a setting, or nil.
 func getItem(value any, name string) map[string]any {
-	if all, ok := value.(map[string]any); ok {
-		item, _ := all[name].(map[string]any)
-		return item
-	}
-
-	all, _ := value.([]any)
-	for _, v := range all {
-		if item, ok := v.(map[string]any); ok && item[fieldName] == name {
+	for is, item := range eachItem(value) {
+		if is == name {
 			return item
 		}
 	}
 
 	return nil
+}
+
+// eachItem returns the items in the value of a setting: a list of items with names, or a mapping by name.
+func eachItem(value any) iter.Seq2[string, map[string]any] {
+	return func(yield func(string, map[string]any) bool) {
+		byName, _ := value.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(byName)) {
+			if item, ok := byName[name].(map[string]any); ok && !yield(name, item) {
+				return
+			}
+		}
+
+		list, _ := value.([]any)
+		for _, v := range list {
+			item, _ := v.(map[string]any)
+			if name, ok := item[fieldName].(string); ok && !yield(name, item) {
+				return
+			}
+		}
+	}
 }
 
 // withItem returns a copy of the value of a setting with the item in place of that name, or
