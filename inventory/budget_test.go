@@ -97,7 +97,7 @@ func TestCheckBudgets(t *testing.T) {
 		{"a share is at least one node", nodes, "", Budget{MaxUnavailable: "1%"}, "b", ""},
 		{"a lost node counts", append([]string{"x m Allocated Disappeared"}, nodes...),
 			"", Budget{MaxUnavailable: "1"}, "a",
-			"unavailable already: x (Disappeared)|or bring it back; if a host is gone for good, take it out of service"},
+			"x (Disappeared)|or bring it back; if a host is gone for good, take it out of service"},
 		{"a cleaned node counts", append([]string{"x m Allocated Discovered cleaned"}, nodes...),
 			"", Budget{MaxUnavailable: "1"}, "a",
 			"x (cleaned, and not configured since)|wait until x is available again, or bring it back"},

@@ -77,5 +77,6 @@ func TakenBack(n *inventory.Node, names []string) string {
 		return ""
 	}
 
-	return fmt.Sprintf("%s: it takes back %s, which only the request of job %s had set", n.Name, ShortList(names), n.Applied)
+	return fmt.Sprintf("%s: it takes back %s, which only the request of job %s had set",
+		n.Name, ShortList(names), n.Applied)
 }

@@ -332,7 +332,7 @@ func TestRepairAfterVerification(t *testing.T) {
 			"repair b-1"},
 		{"outdated when it was verified", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute,
 			"record b-1"},
-		{"outdated since before it was verified", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute,
+		{"outdated before it was verified", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute,
 			"record b-1"},
 		{"a person's job waits", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
 		{"two hosts claim to be it", inventory.ReactionVerifyAndRepair, inventory.Drifted, "5", time.Minute, ""},
@@ -341,7 +341,7 @@ func TestRepairAfterVerification(t *testing.T) {
 		w := world(n)
 		w.Settings.Groups = reacting(c.mode)
 
-		if c.name == "outdated since before it was verified" {
+		if c.name == "outdated before it was verified" {
 			w.Settings.Outdated = differing(inventory.PartMasters, inventory.PartVariables)
 		}
 

@@ -339,6 +339,7 @@ func (r Returns) leaveOutdated(w World, n *inventory.Node, found *state.Decision
 
 	d.Case = "it differs, and its configuration is outdated: that may be the difference, so it is not repaired"
 	d.Evidence = append(slices.Clone(found.Evidence), foundBy(n.Verification))
+
 	if !slices.Contains(d.Evidence, outdated) {
 		d.Evidence = append(d.Evidence, outdated)
 	}
