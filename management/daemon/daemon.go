@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -138,8 +139,8 @@ type Daemon struct {
 	refresh      *control.Loop  // of the certificates
 	issuer       *oidc.Verifier // nil: no tokens of an issuer
 
-	metrics     metrics.Registry
-	instruments *instruments
+	metrics   metrics.Registry
+	decisions *metrics.CounterVec // of policies
 
 	mu       sync.Mutex // guards server, which a changed configuration may reach before it exists
 	server   *server.Server
@@ -173,7 +174,10 @@ func New(o Options) (*Daemon, error) {
 	// health and shutdownAPI derive their timeouts from it.
 	o.StaleAfter = cmp.Or(o.StaleAfter, store.StaleAfter)
 	d := &Daemon{opts: o, file: file, failed: make(chan error, 4), metrics: metrics.NewRegistry()}
-	d.instruments = newInstruments(d.metrics, o.Version)
+	d.decisions = newDecisions(d.metrics)
+	d.metrics.Gauge("clusterm_build_info").
+		WithLabelValues(o.Version.Version, o.Version.Commit, runtime.Version()).
+		Set(1)
 	d.programs = program.New(program.Options{
 		DataDir: file.DataDir, Command: slices.Concat(o.Command, []string{"runner"}),
 		Config:  func() setting.Config { return d.settings.Current() },
@@ -434,7 +438,7 @@ func (d *Daemon) wireUseCases() {
 	d.desired = desired.New(d.identity.ID, d.settings.Variables)
 	executors, playbooks := d.newExecutors()
 	d.engine = engine.New(engine.Options{
-		State: d.store, Store: countingStore{d.store, d.instruments}, Records: d.store, Executors: executors,
+		State: d.store, Store: d.store, Metrics: d.metrics, Records: d.store, Executors: executors,
 		Playbooks: playbooks, Settings: d.settings.Engine, Self: d.identity,
 		Membership: d.member, Audit: d.audit, Logger: log,
 	})

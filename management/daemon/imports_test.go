@@ -52,11 +52,15 @@ var mayImport = map[string][]string{
 	"management/contracttest":  {"management/api", "management/openapi", "management/server"},
 	"management/client":        {"inventory", "management/api"},
 	"management/metrics":       {},
-	"management/selector":      {"inventory"},
-	"management/cluster":       {},
-	"management/control":       {"inventory"},
-	"management/pki":           {"inventory", "inventory/localfile"},
-	"management/secret":        {},
+	"management/metrics/present": {
+		"inventory", "management/job", "management/record", "management/rollout", "management/state",
+	},
+	"management/health":   {"inventory", "management/api", "management/record", "management/state"},
+	"management/selector": {"inventory"},
+	"management/cluster":  {},
+	"management/control":  {"inventory"},
+	"management/pki":      {"inventory", "inventory/localfile"},
+	"management/secret":   {},
 	"management/secret/keyring": {
 		"inventory",
 		"inventory/localfile",
@@ -211,6 +215,7 @@ var mayImport = map[string][]string{
 		"management/variable",
 		"management/window",
 		"management/record",
+		"management/metrics",
 	},
 	// What is common to all kinds of step, and a folder for each: nothing imports those but the daemon.
 	"management/step": {"inventory", "configuration", "management/job", "management/state", "management/variable"},
@@ -287,6 +292,7 @@ var mayImport = map[string][]string{
 		"management/variable",
 		"management/notify",
 		"management/record",
+		"management/metrics",
 	},
 	"management/etcd/tool": {"inventory", "inventory/etcd", "management/etcd", "management/record"},
 	// The HTTP kit contains no use case, so that every API family can use it.
@@ -402,6 +408,8 @@ var mayImport = map[string][]string{
 		"management/window",
 		"management/rollout",
 		"management/record",
+		"management/health",
+		"management/metrics/present",
 	},
 	"clusterctl": {
 		"clusterctl/bundle",
@@ -531,7 +539,7 @@ var homes = []struct {
 	{"github.com/rogpeppe/go-internal/diff", []string{"configuration/repository/git"}, "one home per dependency"},
 	{
 		"github.com/prometheus/",
-		[]string{"management/metrics", "management/server", "management/daemon"},
+		[]string{"management/metrics", "management/server"},
 		"who measures",
 	},
 	{

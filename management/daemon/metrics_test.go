@@ -3,13 +3,11 @@
 package daemon
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -17,13 +15,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/metrics"
-	"github.com/contiv/cluster/management/notify"
-	"github.com/contiv/cluster/management/record"
-	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/state"
 )
 
 // scrape reads /metrics as Prometheus does.
@@ -188,33 +180,6 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestDayTwoMetrics counts verdicts of nodes in service, rollouts and deliveries.
-func TestDayTwoMetrics(t *testing.T) {
-	t.Parallel()
-
-	v := &state.View{Snapshot: *jobtest.Snapshot(t,
-		"a m Allocated Discovered", "b m Allocated Discovered", "c - Unallocated Discovered")}
-	v.Nodes[0].Verification = &inventory.Verdict{Result: inventory.Drifted}
-	v.Nodes[2].Verification = &inventory.Verdict{Result: inventory.Clean}
-	v.View = record.WithList(v.View, &rollout.Kind, &rollout.Record{ID: "r1", Status: rollout.Running},
-		&rollout.Record{ID: "r2", Status: rollout.Done}, &rollout.Record{ID: "r3", Status: rollout.Done})
-
-	got := map[string]float64{}
-	dayTwoMetrics(v, map[notify.Status]int{notify.Dead: 3}, func(name string, value float64, labels ...string) {
-		if value != 0 {
-			got[name+" "+strings.Join(labels, " ")] = value
-		}
-	})
-
-	want := map[string]float64{
-		"clusterm_nodes_verification drifted": 1, "clusterm_nodes_verification none": 1,
-		"clusterm_rollouts Running": 1, "clusterm_rollouts Done": 2, "clusterm_notification_deliveries dead": 3,
-	}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
 // inTable compares a scrape with the table, in both directions.
 func inTable(t *testing.T, families map[string]*dto.MetricFamily) {
 	t.Helper()
@@ -247,31 +212,6 @@ func inTable(t *testing.T, families map[string]*dto.MetricFamily) {
 	for name := range families {
 		if _, ok := metrics.Lookup(name); !ok && strings.HasPrefix(name, "clusterm_") {
 			t.Errorf("%s is not in the table", name)
-		}
-	}
-}
-
-func TestJobMetrics(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	running := func(id string, hosts int, exit string) job.Job {
-		return job.Job{ID: id, Verb: inventory.VerbUpdate, Status: job.Running,
-			Runs: []job.Run{{Playbook: "site.yml", Hosts: make([]string, hosts), Exit: exit}}}
-	}
-	v := &state.View{Snapshot: job.Snapshot{Jobs: jobtest.List(
-		job.Job{ID: "1", Verb: inventory.VerbCommission, Status: job.Queued, Accepted: now.Add(-time.Minute)},
-		job.Job{ID: "2", Verb: inventory.VerbCommission, Status: job.Queued, Accepted: now.Add(-time.Hour)},
-		running("3", 80, ""), running("4", 3, ""), running("5", 7, "done"),
-	)}}
-	got := map[string]float64{}
-	jobMetrics(v, 50, now, func(name string, value float64, labels ...string) { got[fmt.Sprint(name, labels)] = value })
-
-	for name, want := range map[string]float64{
-		"clusterm_queue_length[]": 2, "clusterm_queue_oldest_age_seconds[]": 3600, "clusterm_runner_forks[]": 53,
-		"clusterm_jobs[commission Queued]": 2, "clusterm_jobs[update Running]": 3, "clusterm_jobs[clear Errored]": 0,
-	} {
-		if v, ok := got[name]; !ok || v != want {
-			t.Errorf("%s is %v, want %v", name, v, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func (d *Daemon) newPolicies() *leader.Leader {
 		Leads:    d.member.Leads, Observed: d.nodes.Observed, Audit: d.audit,
 		Logger: d.opts.Logger.WithField("part", "policies"),
 		Count: func(name string, action state.Action) {
-			d.instruments.decisions.WithLabelValues(name, string(action)).Inc()
+			d.decisions.WithLabelValues(name, string(action)).Inc()
 		},
 		Halted: d.noteBrake,
 	})

@@ -4,12 +4,10 @@ package daemon
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
 
-	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/variable"
@@ -39,28 +37,6 @@ func (d *Daemon) keyRotation() *variable.KeyRotation {
 	}
 
 	return &variable.KeyRotation{Setting: setting, KeyFile: path, Former: former}
-}
-
-// sshKeyWarning returns the warning about an unfinished rotation, or "".
-func (d *Daemon) sshKeyWarning() string {
-	if !d.sshKey.Rotation().Phase.Running() {
-		return ""
-	}
-
-	s := d.sshKey.Status()
-
-	switch {
-	case s.Problem != "":
-		return "the rotation of the ssh key is held up: " + s.Problem + "; see clusterctl key status ssh"
-	case len(s.Laggards) == 0:
-		return ""
-	}
-
-	first := s.Laggards[0]
-
-	return fmt.Sprintf("the rotation of the ssh key waits for %s, such as %s (%s); until then the old key stays "+
-		"valid; see clusterctl key status ssh", inventory.Count(len(s.Laggards), "node", "nodes"),
-		first.Name, inventory.Shorten(first.Reason, 200))
 }
 
 // explainSettings returns the settings of the explanations.

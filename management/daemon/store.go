@@ -49,7 +49,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		return err
 	}
 
-	d.store.OnProbe(d.instruments.roundTripEnded)
+	d.store.Count(d.metrics)
 
 	if d.embedded != nil {
 		d.store.ExplainOutage(d.embedded.EndedSince)
@@ -172,6 +172,8 @@ func (d *Daemon) initializeStore(ctx context.Context) error {
 // startUpkeep supervises the database of the embedded etcd. An existing etcd is left
 // to its operators.
 func (d *Daemon) startUpkeep(ctx context.Context) {
+	count := store.CountUpkeep(d.metrics)
+
 	if d.embedded == nil || d.opts.UpkeepEvery < 0 {
 		return
 	}
@@ -180,7 +182,7 @@ func (d *Daemon) startUpkeep(ctx context.Context) {
 		Client: d.etcd, Every: cmp.Or(d.opts.UpkeepEvery, etcd.UpkeepEvery),
 		Idle:     func() bool { return !d.store.View().Busy() },
 		MakeRoom: d.engine.Prune,
-		Done:     d.instruments.upkeepDone,
+		Done:     count,
 		Log:      d.opts.Logger,
 	}
 

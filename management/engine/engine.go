@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -121,6 +122,7 @@ type Options struct {
 	// Membership grants the authority to schedule the queue and to run jobs.
 	// nil: cluster.Alone.
 	Membership cluster.Membership
+	Metrics    metrics.Registry
 	Audit      access.Auditor
 	Logger     logrus.FieldLogger
 }
@@ -136,6 +138,7 @@ type Engine struct {
 	self      cluster.Identity
 	members   cluster.Membership
 	audit     access.Auditor
+	counts    counts
 	log       logrus.FieldLogger
 
 	jobBackoff   time.Duration // first delay before a failed job is continued
@@ -160,7 +163,7 @@ func New(o Options) *Engine {
 	e := &Engine{
 		state: o.State, store: o.Store, records: o.Records, executors: o.Executors, playbooks: o.Playbooks,
 		settings: o.Settings,
-		self:     o.Self, members: o.Membership, audit: o.Audit, log: o.Logger,
+		self:     o.Self, members: o.Membership, audit: o.Audit, log: o.Logger, counts: newCounts(o.Metrics),
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,
 		claiming: map[string]job.Turn{},
 		running:  map[string]time.Time{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),

@@ -225,7 +225,7 @@ func (e *Engine) finish(ctx context.Context, id string, decide func(*job.Job)) e
 
 			now := time.Now()
 			j.Status, j.Ended = endStatus(j.Cause), now
-			ended, err = e.store.Finish(ctx, j, release(v, j, now))
+			ended, err = e.storeEnd(ctx, j, release(v, j, now))
 
 			return err
 		})

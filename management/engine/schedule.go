@@ -175,7 +175,7 @@ func (e *Engine) end(ctx context.Context, j job.Job, failed error) error {
 	record := access.Record{Action: "jobs.end", Targets: j.Names(), Job: j.ID, Reason: j.Message}
 
 	return e.decideItself(ctx, record, func() error {
-		_, err := e.store.Finish(ctx, j, nil)
+		_, err := e.storeEnd(ctx, j, nil)
 		return err
 	})
 }

@@ -87,7 +87,7 @@ func (s Snapshot) Collect(to chan<- prometheus.Metric) {
 	})
 }
 
-// Registry has the metrics of a process. Each part makes its own.
+// Registry has the metrics of a process. Each part makes its own. Nobody reads those of the zero value.
 type Registry struct{ *prometheus.Registry }
 
 // NewRegistry returns a registry with the metrics of the process itself.
@@ -112,7 +112,10 @@ func (r Registry) Histogram(name string) *prometheus.HistogramVec {
 }
 
 func register[C prometheus.Collector](r Registry, c C) C {
-	r.MustRegister(c)
+	if r.Registry != nil {
+		r.MustRegister(c)
+	}
+
 	return c
 }
 

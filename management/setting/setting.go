@@ -640,3 +640,23 @@ func (s *Settings) Policies() leader.Settings {
 		Incomplete: refused, Connect: s.variables(c).Connect, HostCAs: c.hostCAs(),
 	}
 }
+
+// Health returns warnings about settings that are not in force, and the reason why the overlay is not, or nil.
+func (s *Settings) Health() (warnings []string, problem error) {
+	problem = s.Problem()
+
+	if keys := s.Pending(); problem == nil && len(keys) > 0 {
+		warnings = append(warnings, fmt.Sprintf(
+			"the configuration file on disk has changes that are not in force: %s; "+
+				"to apply them: systemctl reload clusterm", strings.Join(keys, ", ")))
+	}
+
+	if keys := s.Misplaced(); len(keys) > 0 {
+		warnings = append(warnings, fmt.Sprintf(
+			"settings that were set at run time have no effect, because they belong to the configuration file "+
+				"now: %s; move them to the file, then remove them: clusterctl config unset %s",
+			strings.Join(keys, ", "), strings.Join(keys, " ")))
+	}
+
+	return warnings, problem
+}

@@ -4,6 +4,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -103,19 +104,20 @@ func (r *Runner) lastProbe() probed {
 	return r.probed
 }
 
-// TemplateHealth returns the last result of the probe: a warning, or a problem that
-// keeps jobs from running. It does not probe.
-func (r *Runner) TemplateHealth() (warning string, problem error) {
+// Health returns a warning, or the reason why no job can run. It may run ansible-playbook for its version; it does not
+// probe it.
+func (r *Runner) Health(ctx context.Context) (warnings []string, problem error) {
+	version := r.CheckVersion(ctx)
 	p := r.lastProbe()
 
 	switch {
 	case p.err == nil:
-		return "", nil
+		return nil, version
 	case !p.isVulnerable():
-		return p.err.Error(), nil
+		return []string{p.err.Error()}, version
 	case r.config().AcceptVulnerable:
-		return fmt.Sprintf("accept_vulnerable_ansible is set: %v", p.err), nil
+		return []string{fmt.Sprintf("accept_vulnerable_ansible is set: %v", p.err)}, version
 	}
 
-	return "", p.err
+	return nil, errors.Join(version, p.err)
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package health
 
 import (
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
@@ -31,11 +33,29 @@ func TestHealthMentionsNodes(t *testing.T) {
 		"1 node in service has disappeared: clusterctl nodes get -l state=Disappeared",
 		"1 node differs from the configuration: clusterctl nodes get -l verification=drifted",
 	}
-	if got := nodeWarnings(nodes); !slices.Equal(got, want) {
+	if got := NodeWarnings(nodes); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 
-	if got := nodeWarnings(nodes[3:]); len(got) > 0 {
+	if got := NodeWarnings(nodes[3:]); len(got) > 0 {
 		t.Errorf("got %q without a problem", got)
+	}
+}
+
+// TestFreeSpace: a data directory without room shows before jobs fail of it.
+func TestFreeSpace(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	if err := freeSpace(
+		dir,
+		1<<63,
+	); err == nil ||
+		!strings.Contains(err.Error(), "bytes left on the file system of "+dir) {
+		t.Errorf("%v", err)
+	}
+
+	if err := freeSpace(filepath.Join(dir, "nope"), 1); err == nil {
+		t.Error("there is room where nothing is")
 	}
 }

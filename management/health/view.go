@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
+)
+
+// NodeWarnings counts the nodes in service that no observer sees, and those that a verification found to differ.
+func NodeWarnings(nodes []*inventory.Node) (warnings []string) {
+	var gone, drifted int
+
+	for _, n := range nodes {
+		if n.InService() && n.State == inventory.Disappeared {
+			gone++
+		}
+
+		if n.Verification != nil && n.Verification.Result == inventory.Drifted {
+			drifted++
+		}
+	}
+
+	if gone > 0 {
+		warnings = append(warnings, inventory.Count(gone, "node in service has", "nodes in service have")+
+			" disappeared: clusterctl nodes get -l state=Disappeared")
+	}
+
+	if drifted > 0 {
+		warnings = append(warnings, inventory.Count(drifted, "node differs", "nodes differ")+
+			" from the configuration: clusterctl nodes get -l verification=drifted")
+	}
+
+	return warnings
+}
+
+// PlaybookWarnings reports playbooks that this instance cannot read, and instances with
+// others: which nodes are outdated depends on the instance then.
+func PlaybookWarnings(v *state.View, self string) (warnings []string) {
+	own := state.PlaybooksOf(v, self)
+	if own.Problem != "" {
+		warnings = append(warnings, "it is not known which nodes are outdated, because the playbooks of this instance "+
+			"cannot be read: "+own.Problem)
+	}
+
+	for _, in := range record.All(v, &state.Instances) {
+		other := state.PlaybooksOf(v, in.ID)
+		if in.ID != self && own.Digest != "" && other.Digest != "" && own.Digest != other.Digest {
+			warnings = append(warnings, fmt.Sprintf(
+				"the instance on %s has other playbooks than this one, so the same job configures a node differently "+
+					"there; give both the same folder", in.Node))
+		}
+	}
+
+	return warnings
+}
+
+// maxUnreadable is the number of unreadable records that the health names.
+const maxUnreadable = 10
+
+// Unreadable reports the records that cannot be read, by their keys and reasons.
+func Unreadable(_ context.Context, v *state.View) error {
+	reasons := v.Unreadable
+	if len(reasons) == 0 {
+		return nil
+	}
+
+	var named []string
+	for _, key := range slices.Sorted(maps.Keys(reasons)) {
+		if len(named) == maxUnreadable {
+			named = append(named, "and others")
+			break
+		}
+
+		named = append(named, fmt.Sprintf("%s (%s)", key, reasons[key]))
+	}
+
+	return fmt.Errorf("%d records in the store cannot be read: %s; restore the data directory from a backup, or "+
+		"remove each of them with clusterm store remove KEY", len(reasons), strings.Join(named, ", "))
+}
+
+// minFree is the space that the data directory needs, in bytes: etcd
+// allocates the next segment of its log in advance.
+const minFree = 64 << 20
+
+// FreeSpace refuses a directory on a file system with less free space than minFree.
+func FreeSpace(dir string) error { return freeSpace(dir, minFree) }
+
+// freeSpace refuses one with less than the minimum, in bytes.
+func freeSpace(dir string, minimum uint64) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("cannot read the free space of %s: %w", dir, err)
+	}
+
+	// Blocks reserved for root are not counted: they are the last resort.
+	//nolint:gosec // a block size is positive
+	free := fs.Bavail * uint64(fs.Frsize)
+	if free < minimum {
+		return fmt.Errorf("only %d bytes left on the file system of %s; clusterm needs %d MiB for jobs and records, "+
+			"so free some space", free, dir, minimum>>20)
+	}
+
+	return nil
+}
