@@ -289,6 +289,17 @@ func (n Node) Unreserved() Node {
 	return m
 }
 
+// As returns the node with the reservation if it is held, which its job commits, else without.
+func (n *Node) As(held bool) *Node {
+	if held || n.Before == nil {
+		return n
+	}
+
+	m := n.Unreserved()
+
+	return &m
+}
+
 // Outcome is the result of a verb for one node.
 type Outcome struct {
 	Status     Status            `json:"status"`

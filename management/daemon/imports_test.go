@@ -482,6 +482,7 @@ var homes = []struct {
 		[]string{"clusterctl", "cmd/clusterctl", "cmd/clusterm"},
 		"one home per dependency; the rooms of clusterctl work without a command line",
 	},
+	{"github.com/google/btree", []string{"management/record"}, "one home per dependency"},
 	{"github.com/robfig/cron", []string{"management/window"}, "one home per dependency"},
 	{"github.com/vbauerster/mpb", []string{"clusterctl/follow"}, "one home per dependency"},
 	{

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -16,6 +17,6 @@ import (
 
 // kinds are the kinds of record that the store keeps for their packages.
 var kinds = slices.Concat(state.Kinds, []record.Any{
-	&plan.Kind, &rollout.Kind,
+	&job.Kind, &plan.Kind, &rollout.Kind,
 	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &window.FreezeKind,
 })

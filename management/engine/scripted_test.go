@@ -585,7 +585,7 @@ func (b *bench) current() Settings {
 }
 
 // kinds are the kinds of record in the store of a bench.
-var kinds = append([]record.Any{&plan.Kind}, state.Kinds...)
+var kinds = append([]record.Any{&job.Kind, &plan.Kind}, state.Kinds...)
 
 // records returns the store of records for an engine.
 func (b *bench) records() record.Store { return between{b.store, b.before} }

@@ -1626,7 +1626,7 @@ func TestRetentionWithUnreadableRecord(t *testing.T) {
 				t.Error("files were removed")
 			}
 
-			b.must(store.RemoveUnreadable(t.Context(), b.client, state.Kinds, key))
+			b.must(store.RemoveUnreadable(t.Context(), b.client, kinds, key))
 			b.must(b.store.Sync(b.within(patience)))
 			b.must(b.Prune(t.Context()))
 

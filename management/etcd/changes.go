@@ -7,7 +7,6 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -32,7 +31,6 @@ type pending struct {
 	revision int64
 	order    []subject
 	before   map[subject]*inventory.Node // the effective node before the revision; nil: none
-	jobs     map[string]job.Job          // the jobs before the revision, by id
 	records  map[subject]any             // the records of kinds before the revision
 	size     map[subject]int             // the size of the records, in bytes
 	complete []state.Change              // the changes of earlier revisions, not published yet
@@ -41,48 +39,48 @@ type pending struct {
 
 // markChanged notes that a subject is about to change with a record of that size.
 func (v *view) markChanged(kind state.ChangeKind, name string, size int) {
-	if v.pending.disabled {
+	s := subject{kind, name}
+	if v.mark(s, size) && kind == state.ChangeNodes {
+		v.pending.before[s], _ = v.effective(name)
+	}
+}
+
+// markRecord notes that a record of a kind is written.
+func (v *view) markRecord(ref record.Ref, before any, size int) {
+	// The connection of a node is shown with the node.
+	if ref.Kind == state.Connections.Name {
+		v.markChanged(state.ChangeNodes, ref.Key, size)
 		return
 	}
 
-	s := subject{kind, name}
-	if _, marked := v.pending.size[s]; !marked {
-		if v.pending.size == nil {
-			v.pending.before, v.pending.size = map[subject]*inventory.Node{}, map[subject]int{}
-			v.pending.jobs, v.pending.records = map[string]job.Job{}, map[subject]any{}
-		}
+	if s := (subject{state.ChangeKind(ref.Kind), ref.Key}); v.mark(s, size) {
+		v.pending.records[s] = before
+	}
+}
 
-		v.pending.order = append(v.pending.order, s)
-		switch kind {
-		case state.ChangeNodes:
-			v.pending.before[s], _ = v.effective(name)
-		case state.ChangeJobs:
-			if j, ok := v.jobs[name]; ok {
-				v.pending.jobs[name] = j
-			}
-		case state.ChangeVars, state.ChangeConfig:
-		default:
-			v.pending.records[s] = v.tables.Get(record.Ref{Kind: string(kind), Key: name})
-		}
+// mark notes the change of a subject. It reports whether that is the first one of the revision.
+func (v *view) mark(s subject, size int) (first bool) {
+	if v.pending.disabled {
+		return false
 	}
 
-	v.pending.size[s] += size
+	if v.pending.size == nil {
+		v.pending.before, v.pending.size = map[subject]*inventory.Node{}, map[subject]int{}
+		v.pending.records = map[subject]any{}
+	}
+
+	_, marked := v.pending.size[s]
+	if v.pending.size[s] += size; !marked {
+		v.pending.order = append(v.pending.order, s)
+	}
+
+	return !marked
 }
 
 // connection returns the connection settings of a node, or nil.
 func (v *view) connection(node string) *configuration.Connection {
 	c, _ := v.tables.Get(record.Ref{Kind: state.Connections.Name, Key: node}).(*configuration.Connection)
 	return c
-}
-
-// changeOf returns the kind of the change of a record. The connection of a node is shown with
-// the node.
-func changeOf(ref record.Ref) state.ChangeKind {
-	if ref.Kind == state.Connections.Name {
-		return state.ChangeNodes
-	}
-
-	return state.ChangeKind(ref.Kind)
 }
 
 // beginRevision ends the previous revision if the event belongs to a new one.
@@ -113,18 +111,18 @@ func (v *view) endRevision() {
 			if conn := v.connection(s.name); c.Node != nil {
 				c.Connection = conn
 			}
-		case state.ChangeJobs:
-			if j, ok := v.jobs[s.name]; ok {
-				c.Job = &j
-			} else if j, ok := p.jobs[s.name]; ok {
-				c.WasJob = &j
-			}
 		case state.ChangeVars:
 			c.Vars = v.variables.m[state.Scope(s.name)]
 		case state.ChangeConfig:
 		default:
-			former, size := v.tables.Former(record.Ref{Kind: string(s.kind), Key: s.name}, p.records[s])
-			c.Former, c.Size = former, c.Size+size
+			ref := record.Ref{Kind: string(s.kind), Key: s.name}
+
+			now, former, size, changed := v.tables.Change(ref, p.records[s])
+			if !changed {
+				continue
+			}
+
+			c.Record, c.Former, c.Size = now, former, c.Size+size
 		}
 
 		p.complete = append(p.complete, c)
@@ -133,7 +131,6 @@ func (v *view) endRevision() {
 	// Cleared and kept, because the next revision needs them again.
 	p.order = p.order[:0]
 	clear(p.before)
-	clear(p.jobs)
 	clear(p.records)
 	clear(p.size)
 }
@@ -153,7 +150,6 @@ func (v *view) publishChanges() {
 type contents struct {
 	nodes     map[string]*inventory.Node
 	records   record.View
-	jobs      map[string]job.Job
 	variables map[state.Scope]configuration.Vars
 	configAt  int64
 }
@@ -162,7 +158,6 @@ func (v *view) contents() contents {
 	c := contents{
 		nodes:     make(map[string]*inventory.Node, len(v.nodes)),
 		records:   v.tables.View(),
-		jobs:      v.jobs,
 		variables: v.variables.share(),
 		configAt:  v.configAt,
 	}
@@ -196,15 +191,6 @@ func (v *view) markDifferences(old contents, revision int64) {
 			v.pending.before[subject{state.ChangeNodes, name}] = old.nodes[name]
 		}
 	})
-	eachKey(old.jobs, now.jobs, func(id string) {
-		if old.jobs[id].Revision != now.jobs[id].Revision {
-			mark(state.ChangeJobs, id)
-
-			if j, ok := old.jobs[id]; ok {
-				v.pending.jobs[id] = j
-			}
-		}
-	})
 	eachKey(old.variables, now.variables, func(scope state.Scope) {
 		if !reflect.DeepEqual(old.variables[scope], now.variables[scope]) {
 			mark(state.ChangeVars, string(scope))
@@ -212,9 +198,8 @@ func (v *view) markDifferences(old contents, revision int64) {
 	})
 
 	record.Differences(old.records, now.records, func(ref record.Ref, before any) {
-		if kind := changeOf(ref); kind != state.ChangeNodes {
-			mark(kind, ref.Key)
-			v.pending.records[subject{kind, ref.Key}] = before
+		if ref.Kind != state.Connections.Name {
+			v.markRecord(ref, before, 0)
 		}
 	})
 

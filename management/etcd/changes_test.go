@@ -99,18 +99,18 @@ func (c *replica) apply(t *testing.T, ch state.Change) {
 				c.conns[ch.Name] = *ch.Connection
 			}
 		}
-	case state.ChangeJobs:
+	case state.ChangeKind(job.Kind.Name):
 		was, ok := c.jobs[ch.Name]
-		gone := ok && ch.Job == nil
+		gone := ok && ch.Record == nil
 
-		if gone != (ch.WasJob != nil) || gone && !reflect.DeepEqual(was, *ch.WasJob) {
-			t.Fatalf("revision %d: job %s was %+v, but the change has %+v", ch.Revision, ch.Name, was, ch.WasJob)
+		if gone != (ch.Former != nil) || gone && !reflect.DeepEqual(was, *ch.Former.(*job.Job)) {
+			t.Fatalf("revision %d: job %s was %+v, but the change has %+v", ch.Revision, ch.Name, was, ch.Former)
 		}
 
 		delete(c.jobs, ch.Name)
 
-		if ch.Job != nil {
-			c.jobs[ch.Name] = *ch.Job
+		if ch.Record != nil {
+			c.jobs[ch.Name] = *ch.Record.(*job.Job)
 		}
 	case state.ChangeVars:
 		delete(c.settings, state.Scope(ch.Name))

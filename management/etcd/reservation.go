@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -116,7 +118,7 @@ func (s *Store) decided(j job.Job) bool {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
 
-	stored := s.view.jobs[j.ID]
+	stored := s.view.job(j.ID)
 
 	return j.Outcomes == nil || stored.Revision == j.Revision && stored.Outcomes != nil
 }
@@ -199,7 +201,7 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 		return n
 	}
 
-	mayCommit := s.view.uncommitted(stored) && !s.view.jobs[stored.Job].Status.Ended()
+	mayCommit := s.view.uncommitted(stored) && !s.view.job(stored.Job).Status.Ended()
 	if !mayCommit {
 		return n
 	}
@@ -230,18 +232,23 @@ func (v *view) uncommitted(n *inventory.Node) bool {
 func (v *view) holds(id string) bool {
 	_, unreadable := v.unreadable.m["v/jobs/"+id]
 
-	return unreadable || v.jobs[id].Status == job.Running
+	return unreadable || v.job(id).Status == job.Running
+}
+
+// job returns the job, or a zero one.
+func (v *view) job(id string) *job.Job {
+	j, _ := v.tables.Get(record.Ref{Kind: job.Kind.Name, Key: id}).(*job.Job)
+	return cmp.Or(j, &job.Job{})
 }
 
 // effective returns the node without an uncommitted reservation.
 func (v *view) effective(name string) (*inventory.Node, bool) {
 	n, ok := v.nodes[name]
-	if ok && v.uncommitted(n) {
-		unreserved := n.Unreserved()
-		return &unreserved, true
+	if !ok {
+		return nil, false
 	}
 
-	return n, ok
+	return n.As(!v.uncommitted(n)), true
 }
 
 // reservation returns the uncommitted reservation of a node by the job, and the
@@ -255,7 +262,7 @@ func (v *view) reservation(name, id string) (n *inventory.Node, jobRevision int6
 		return nil, 0, false
 	}
 
-	return n, v.jobs[id].Revision, true
+	return n, v.job(id).Revision, true
 }
 
 // indexReservation replaces the record of a node in the index of reservations by job;
@@ -279,15 +286,18 @@ func (v *view) indexReservation(before, after *inventory.Node) {
 }
 
 // markReserved marks the reserved nodes of a job as changed if its new record commits
-// its reservations, or ends that.
-func (v *view) markReserved(id string, holds bool) {
-	if v.holds(id) == holds {
+// its reservations, or ends that. held is whether the former record did.
+func (v *view) markReserved(id string, held bool) {
+	if v.holds(id) == held {
 		return
 	}
 
 	for name := range v.reserved[id] {
-		v.markChanged(state.ChangeNodes, name, 0)
 		v.changedNodes[name] = true
+
+		if s := (subject{state.ChangeNodes, name}); v.mark(s, 0) {
+			v.pending.before[s] = v.nodes[name].As(held)
+		}
 	}
 }
 

@@ -115,7 +115,7 @@ func dial(t *testing.T, s *etcd.Server, prefix string) *etcd.Client {
 
 // testKinds are the kinds of all stores.
 var testKinds = slices.Concat(state.Kinds, []record.Any{
-	&plan.Kind, &rollout.Kind,
+	&job.Kind, &plan.Kind, &rollout.Kind,
 	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &window.FreezeKind,
 })
 
@@ -376,9 +376,13 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("revisions %d, %d, %d", j.Revision, first.Revision, second.Revision)
 	}
 
+	record.Differences(first.View, second.View, func(ref record.Ref, _ any) {
+		t.Errorf("the second store has another %s %s", ref.Kind, ref.Key)
+	})
+
 	again := *second
 
-	again.Revision = first.Revision
+	again.Revision, again.View = first.Revision, first.View
 	if !reflect.DeepEqual(*first, again) {
 		t.Errorf("the second store has\n%+v\nwant\n%+v", again, *first)
 	}

@@ -33,7 +33,6 @@ type Unreadable struct {
 // only whether that succeeds. name is the rest of the key.
 var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/nodes":      func(name string, kv *mvccpb.KeyValue) error { return state.Nodes.Check(name, kv.Value) },
-	"v/jobs":       func(name string, kv *mvccpb.KeyValue) error { return job.Kind.Check(name, kv.Value) },
 	"v/vars":       decodes[variablesRecord],
 	"v/checksum":   decodes[variablesRecord],
 	"v/overlay":    decodes[overlayRecord],

@@ -3,7 +3,6 @@
 package etcd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -43,7 +42,6 @@ type view struct {
 
 	mu          sync.Mutex
 	nodes       map[string]*inventory.Node // as stored, with reservations; each record is immutable
-	jobs        map[string]job.Job
 	variables   copyOnWrite[state.Scope, configuration.Vars]
 	variablesAt copyOnWrite[state.Scope, int64] // the revision of each scope
 	tables      *record.Tables                  // the records of the kinds
@@ -65,9 +63,7 @@ type view struct {
 	reserved     map[string]map[string]bool // the names of reserved nodes by job
 	snapshot     *state.View                // nil: a record changed since the last one
 	nodeList     []*inventory.Node          // of the newest snapshot
-	jobList      []*job.Job                 // of the newest snapshot
 	changedNodes map[string]bool            // names that may differ from nodeList
-	changedJobs  map[string]bool            // ids that may differ from jobList
 	changed      chan struct{}              // closed at the next change
 	pending      pending
 	feed         *state.Feed // nil until the first load
@@ -83,18 +79,18 @@ func (v *view) init(client *etcd.Client, kinds []record.Any, log logrus.FieldLog
 
 // reset forgets all records.
 func (v *view) reset() {
-	v.nodes, v.jobs = map[string]*inventory.Node{}, map[string]job.Job{}
+	v.nodes = map[string]*inventory.Node{}
 	v.variables = copyOnWrite[state.Scope, configuration.Vars]{}
 	v.variablesAt = copyOnWrite[state.Scope, int64]{}
 	v.tables = record.NewTables(v.tables.Kinds())
+	v.tables.Written = v.markRecord
 	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
 	v.seq, v.own = 0, map[int64]bool{}
 	v.checksumKey = configuration.ChecksumKey{}
 	v.unreadable = copyOnWrite[string, string]{}
 
 	v.reserved = map[string]map[string]bool{}
-	v.changedNodes, v.changedJobs = map[string]bool{}, map[string]bool{}
-	v.nodeList, v.jobList = []*inventory.Node{}, []*job.Job{}
+	v.changedNodes, v.nodeList = map[string]bool{}, []*inventory.Node{}
 }
 
 // copyOnWrite is a map that snapshots share. The first change after a snapshot copies
@@ -329,12 +325,12 @@ func (v *view) apply(e *clientv3.Event) {
 
 	v.beginRevision(e.Kv.ModRevision)
 
+	held := kind == job.Kind.Name && v.holds(name)
+
 	var err error
 	switch kind {
 	case "nodes":
 		err = v.applyNode(name, deleted, e.Kv)
-	case "jobs":
-		err = v.applyJob(name, deleted, e.Kv)
 	case "vars":
 		err = v.applyVariables(state.Scope(name), deleted, e.Kv)
 	case "overlay":
@@ -354,16 +350,17 @@ func (v *view) apply(e *clientv3.Event) {
 	}
 
 	v.noteUnreadable("v/"+key, err)
+
+	if kind == job.Kind.Name {
+		v.markReserved(name, held)
+	}
 }
 
 // applyRecord applies the write of a record of a kind. The key is below that of the view.
 func (v *view) applyRecord(key string, deleted bool, kv *mvccpb.KeyValue) error {
-	ref, known := v.tables.Subject(key)
-	if !known {
+	if _, known := v.tables.Subject(key); !known {
 		return nil
 	}
-
-	v.markChanged(changeOf(ref), ref.Key, 0)
 
 	value := kv.Value
 	if deleted {
@@ -422,35 +419,6 @@ func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 	}
 
 	v.nodes[name] = n
-
-	return nil
-}
-
-func (v *view) applyJob(id string, deleted bool, kv *mvccpb.KeyValue) error {
-	var (
-		j   *job.Job
-		err error
-	)
-	if !deleted {
-		j, err = job.Kind.Decode(id, kv.Value, kv.ModRevision)
-	}
-
-	// The old effective nodes are needed, so this comes before the new record.
-	v.markReserved(id, err != nil || j != nil && j.Status == job.Running)
-
-	if err != nil {
-		return err
-	}
-
-	v.markChanged(state.ChangeJobs, id, len(kv.Value))
-	v.changedJobs[id] = true
-
-	if deleted {
-		delete(v.jobs, id)
-		return nil
-	}
-
-	v.jobs[id] = *j
 
 	return nil
 }
@@ -538,10 +506,6 @@ func (v *view) narrow(names []string) *state.View {
 
 // with returns a snapshot that lists the nodes. The caller holds the lock.
 func (v *view) with(nodes []*inventory.Node) *state.View {
-	jobID := func(j *job.Job) string { return j.ID }
-	storedJob := func(id string) (*job.Job, bool) { j, ok := v.jobs[id]; return &j, ok }
-	v.jobList = replaceChanged(v.jobList, v.changedJobs, compareIDs, jobID, storedJob)
-
 	records := v.tables.View()
 	for path, err := range v.tables.Joined() { // before what is unreadable is shared
 		v.noteUnreadable("v/"+path, err)
@@ -549,7 +513,7 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 
 	return &state.View{
 		Snapshot: job.Snapshot{
-			Nodes: nodes, Jobs: v.jobList, Seq: v.seq, Unreadable: v.unreadable.share(),
+			Nodes: nodes, Jobs: record.List(records, &job.Kind), Seq: v.seq, Unreadable: v.unreadable.share(),
 		},
 		View:        records,
 		Revision:    v.revision,
@@ -598,11 +562,6 @@ func replaceChanged[E any](
 	clear(changed)
 
 	return append(out, rest...)
-}
-
-// compareIDs orders the ids of jobs by number.
-func compareIDs(a, b string) int {
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 // wait blocks until the view has reached the revision.

@@ -59,7 +59,7 @@ func rebuilt(v *view) (nodes []inventory.Node, jobs []string) {
 		m := *n
 
 		_, unreadable := v.unreadable.m["v/jobs/"+n.Job]
-		if n.Before != nil && !unreadable && v.jobs[n.Job].Status != job.Running {
+		if n.Before != nil && !unreadable && v.job(n.Job).Status != job.Running {
 			m = n.Unreserved()
 		}
 
@@ -74,7 +74,7 @@ func rebuilt(v *view) (nodes []inventory.Node, jobs []string) {
 		return 1
 	})
 
-	for _, j := range v.jobs {
+	for _, j := range record.All(v.tables.View(), &job.Kind) {
 		jobs = append(jobs, j.ID)
 	}
 

@@ -3,17 +3,37 @@
 package job
 
 import (
+	"cmp"
 	"encoding/json"
+	"strings"
 
 	"github.com/contiv/cluster/management/record"
 )
 
-// Kind are the stored jobs.
+// Kind are the jobs, by number. A job that cannot be read may still run, so the last form that was read
+// stays. Watches show each of its steps.
 var Kind = record.Kind[Job]{
-	Name:  "jobs",
-	Key:   func(j *Job) string { return j.ID },
-	At:    func(j *Job, revision int64) { j.Revision = revision },
-	Codec: codec{},
+	Name:        "jobs",
+	Key:         func(j *Job) string { return j.ID },
+	CompareKeys: compareIDs,
+	At:          func(j *Job, revision int64) { j.Revision = revision },
+	Codec:       codec{},
+	Damaged:     func(_ string, last *Job) *Job { return last },
+	Every:       true,
+	Show: func(j *Job, s record.Scope) *Job {
+		if !j.In(s) {
+			return nil
+		}
+
+		shown := j.Within(s)
+
+		return &shown
+	},
+}
+
+// compareIDs orders the ids of jobs by number.
+func compareIDs(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 // compressAt is the size of a job's record, in bytes, above which it is stored

@@ -35,7 +35,7 @@ type Chunks[T, E, C any] struct {
 
 // Split is *Chunks of records of a type.
 type Split[T any] interface {
-	table(*Kind[T]) table
+	table(plain[T]) table
 	// writes returns the writes of the chunks of a record that differ from the record before. nil:
 	// there is none.
 	writes(k *Kind[T], key string, before, after *T) ([]Write, error)
@@ -125,10 +125,13 @@ type parts[T, E any] struct {
 	chunks   map[int][]E
 }
 
-func (c *Chunks[T, E, C]) table(k *Kind[T]) table {
+func (c *Chunks[T, E, C]) table(whole plain[T]) table {
 	return &chunked[T, E, C]{
-		plain:  plain[T]{kind: k, byKey: map[string]entry[T]{}},
-		chunks: c, parts: map[string]*parts[T, E]{}, changed: map[string]bool{}, joins: map[string]error{},
+		plain:   whole,
+		chunks:  c,
+		parts:   map[string]*parts[T, E]{},
+		changed: map[string]bool{},
+		joins:   map[string]error{},
 	}
 }
 
@@ -140,6 +143,8 @@ func (c *chunked[T, E, C]) subject(rest string) string {
 func (c *chunked[T, E, C]) apply(rest string, value []byte, revision int64) (err error) {
 	key, name, isChunk := strings.Cut(rest, "/")
 	c.changed[key] = true
+
+	c.written(key, c.plain.get(key), 0)
 
 	p := c.parts[key]
 	if p == nil {
@@ -183,10 +188,6 @@ func (c *chunked[T, E, C]) apply(rest string, value []byte, revision int64) (err
 func (c *chunked[T, E, C]) get(key string) any {
 	c.join(key)
 	return c.plain.get(key)
-}
-
-func (c *chunked[T, E, C]) former(key string, before, now any) (former any, size int) {
-	return c.plain.former(key, before, now)
 }
 
 func (c *chunked[T, E, C]) share() any {

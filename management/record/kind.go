@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/google/btree"
 )
 
 // Kind describes the records of one kind. T is a struct; records are shared as *T and
@@ -23,8 +25,12 @@ type Kind[T any] struct {
 	Key func(*T) string
 	// At sets the revision of the last write of a decoded record; nil: records have none.
 	At func(*T, int64)
+	// CompareKeys orders the keys; nil: by their bytes.
+	CompareKeys func(a, b string) int
 	// Compare orders the records of All; nil: by their keys.
 	Compare func(a, b *T) int
+	// Every: a watch shows every change of a record, and not only its newest form.
+	Every bool
 	// Codec encodes records; nil: JSON by the tags of T.
 	Codec Codec[T]
 	// Chunks, unless nil, is *Chunks: a list of each record is stored in keys of its own. Such a kind has
@@ -58,7 +64,8 @@ type Any interface {
 	// part of its key in the store after the name of the kind.
 	Check(rest string, value []byte) error
 
-	table() table
+	// table returns an empty table, which calls written after each write of a record.
+	table(written func(key string, before any, size int)) table
 }
 
 // Scope is what the kinds need to know of the scope of a caller.
@@ -180,13 +187,16 @@ func (k *Kind[T]) shown(key string, r *T, s Scope) *T {
 	return r
 }
 
-// order compares two entries of the kind.
-func (k *Kind[T]) order(a, b entry[T]) int {
-	if k.Compare != nil {
-		if c := k.Compare(a.record, b.record); c != 0 {
-			return c
-		}
+// compareKeys compares two keys.
+func (k *Kind[T]) compareKeys(a, b string) int {
+	if k.CompareKeys != nil {
+		return k.CompareKeys(a, b)
 	}
 
-	return cmp.Compare(a.key, b.key)
+	return cmp.Compare(a, b)
+}
+
+// tree returns an empty tree of records by their keys.
+func (k *Kind[T]) tree() *btree.BTreeG[entry[T]] {
+	return btree.NewG(treeDegree, func(a, b entry[T]) bool { return k.compareKeys(a.key, b.key) < 0 })
 }

@@ -8,11 +8,17 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/google/btree"
 )
 
 // Tables hold the newest records of some kinds, as they are read from a store. The caller
 // serializes the calls. The views that it hands out never change.
 type Tables struct {
+	// Written, unless nil, is called with each write of a record, with the former record, or nil, and
+	// the approximate size of what Former returns as its new form.
+	Written func(ref Ref, before any, size int)
+
 	kinds  []Any
 	tables map[string]table // by the name of the kind
 	shared bool             // view has what the tables have
@@ -24,8 +30,8 @@ type table interface {
 	// apply applies the write of a value; nil: its removal.
 	apply(key string, value []byte, revision int64) error
 	get(key string) any // an untyped nil: none
-	// former returns what Tables.Former does; now is the record after the change, or nil.
-	former(key string, before, now any) (former any, size int)
+	// change returns what Tables.Change does; now is the record after the change, or nil.
+	change(key string, before, now any) (record, former any, size int)
 	share() any // *items[T]
 	// subject returns the key of the record that has the key rest, below the kind, in the store.
 	subject(rest string) string
@@ -38,11 +44,16 @@ func NewTables(kinds []Any) *Tables {
 	t := &Tables{kinds: kinds, tables: map[string]table{}}
 
 	for _, k := range kinds {
-		if t.tables[k.KindName()] != nil {
-			panic(fmt.Sprintf("two kinds of record have the name %s", k.KindName()))
+		name := k.KindName()
+		if t.tables[name] != nil {
+			panic(fmt.Sprintf("two kinds of record have the name %s", name))
 		}
 
-		t.tables[k.KindName()] = k.table()
+		t.tables[name] = k.table(func(key string, before any, size int) {
+			if t.Written != nil {
+				t.Written(Ref{name, key}, before, size)
+			}
+		})
 	}
 
 	return t
@@ -76,14 +87,14 @@ func (t *Tables) Apply(path string, value []byte, revision int64) error {
 // Get returns the newest form of a record, or an untyped nil.
 func (t *Tables) Get(ref Ref) any { return t.tables[ref.Kind].get(ref.Key) }
 
-// Former returns the record before a change, with its size in bytes, if the change may hide it
-// from a scope: it is removed, or concerns other nodes now. Otherwise it returns nil.
-func (t *Tables) Former(ref Ref, before any) (former any, size int) {
-	if before == nil {
-		return nil, 0
-	}
+// Change returns what a watch has to keep of a change: the record, if the watch shows every one of the
+// kind, and the record before, if the change may hide it from a scope: it is removed, or concerns other
+// nodes now. size is that of the record before, in bytes. changed is false if the record is as before.
+func (t *Tables) Change(ref Ref, before any) (record, former any, size int, changed bool) {
+	now := t.Get(ref)
+	record, former, size = t.tables[ref.Kind].change(ref.Key, before, now)
 
-	return t.tables[ref.Kind].former(ref.Key, before, t.Get(ref))
+	return record, former, size, before != now
 }
 
 // View returns the records as they are now.
@@ -111,17 +122,19 @@ func (t *Tables) Joined() map[string]error {
 
 // plain is the table of a kind with one key for each record.
 type plain[T any] struct {
-	kind   *Kind[T]
-	byKey  map[string]entry[T]
-	shared *items[T] // has byKey; nil after a change
+	kind    *Kind[T]
+	written func(key string, before any, size int)
+	tree    *btree.BTreeG[entry[T]]
+	shared  *items[T] // has a copy of the tree; nil after a change
 }
 
-func (k *Kind[T]) table() table {
+func (k *Kind[T]) table(written func(key string, before any, size int)) table {
+	p := plain[T]{kind: k, written: written, tree: k.tree()}
 	if k.Chunks != nil {
-		return k.Chunks.table(k)
+		return k.Chunks.table(p)
 	}
 
-	return &plain[T]{kind: k, byKey: map[string]entry[T]{}}
+	return &p
 }
 
 func (p *plain[T]) subject(rest string) string { return rest }
@@ -129,62 +142,74 @@ func (p *plain[T]) subject(rest string) string { return rest }
 func (p *plain[T]) joined() map[string]error { return nil }
 
 func (p *plain[T]) get(key string) any {
-	if e, ok := p.byKey[key]; ok {
-		return e.record
-	}
-
-	return nil
+	return untyped(p.at(key))
 }
 
-func (p *plain[T]) former(key string, before, now any) (former any, size int) {
+func (p *plain[T]) at(key string) *T {
+	e, _ := p.tree.Get(entry[T]{key: key})
+	return e.record
+}
+
+func (p *plain[T]) change(key string, before, now any) (record, former any, size int) {
+	if p.kind.Every {
+		record = now
+	}
+
+	if before == nil {
+		return record, nil, 0
+	}
+
 	nodes := p.kind.concerns(key, before.(*T))
 	if now != nil && slices.Equal(nodes, p.kind.concerns(key, now.(*T))) {
-		return nil, 0
+		return record, nil, 0
 	}
 
 	// About its size in memory: the stored form may be compressed.
 	text, _ := json.Marshal(before)
 
-	return before, len(text)
+	return record, before, len(text)
 }
 
 func (p *plain[T]) share() any {
 	if p.shared == nil {
-		p.shared = &items[T]{kind: p.kind, byKey: p.byKey}
+		p.shared = &items[T]{kind: p.kind, tree: p.tree.Clone()}
 	}
 
 	return p.shared
 }
 
-// set replaces a record; without one it removes it. Views may share the map, so it is copied
-// once after each of them.
+// set replaces a record; without one it removes it.
 func (p *plain[T]) set(e entry[T]) {
-	if p.shared != nil {
-		p.byKey, p.shared = maps.Clone(p.byKey), nil
-	}
+	p.shared = nil
 
 	if e.record == nil {
-		delete(p.byKey, e.key)
+		p.tree.Delete(e)
 	} else {
-		p.byKey[e.key] = e
+		p.tree.ReplaceOrInsert(e)
 	}
 }
 
-func (p *plain[T]) apply(key string, value []byte, revision int64) error {
-	if value == nil {
-		p.set(entry[T]{key: key})
-		return nil
-	}
+func (p *plain[T]) apply(key string, value []byte, revision int64) (err error) {
+	before := p.at(key)
 
-	r, err := p.kind.Decode(key, value, revision)
-	if err != nil {
-		r = nil
-		if p.kind.Damaged != nil {
-			r = p.kind.Damaged(key, p.byKey[key].record)
+	var r *T
+	if value != nil {
+		if r, err = p.kind.Decode(key, value, revision); err != nil {
+			r = nil
+			if p.kind.Damaged != nil {
+				r = p.kind.Damaged(key, before)
+			}
 		}
 	}
 
 	p.set(entry[T]{key, r, revision})
+
+	size := 0
+	if p.kind.Every {
+		size = len(value)
+	}
+
+	p.written(key, untyped(before), size)
 
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/google/btree"
 )
 
 // View holds the records of all kinds at one revision. It is immutable; the zero View is
@@ -27,12 +29,17 @@ func (v View) Records() View { return v }
 
 // items are the records of one kind.
 type items[T any] struct {
-	kind  *Kind[T]
-	byKey map[string]entry[T]
+	kind *Kind[T]
+	tree *btree.BTreeG[entry[T]]
 
-	once sync.Once
-	list []entry[T] // of byKey, in the order of the kind; made when it is first asked for
+	// In the order of the kind; made when they are first asked for.
+	once   sync.Once
+	sorted []entry[T] // nil: that of the tree
+	list   []*T
 }
+
+// treeDegree is that of the trees. A write copies so many entries, about, for each level.
+const treeDegree = 32
 
 // entry is a record as it was written at a revision.
 type entry[T any] struct {
@@ -62,42 +69,77 @@ func (i *items[T]) get(key string) entry[T] {
 		return entry[T]{}
 	}
 
-	return i.byKey[key]
+	e, _ := i.tree.Get(entry[T]{key: key})
+
+	return e
 }
 
-func (i *items[T]) sorted() []entry[T] {
-	if i == nil {
-		return nil
-	}
+// all calls yield with the entries in the order of the kind, until it returns false.
+func (i *items[T]) all(yield func(entry[T]) bool) {
+	switch {
+	case i == nil:
+	case i.kind.Compare == nil:
+		i.tree.Ascend(yield)
+	default:
+		i.order()
 
-	i.once.Do(func() { i.list = slices.SortedFunc(maps.Values(i.byKey), i.kind.order) })
-
-	return i.list
-}
-
-// All returns the records of a kind with their keys, in the order of the kind.
-func All[T any](r Reader, k *Kind[T]) iter.Seq2[string, *T] {
-	list := itemsOf(r, k, "", true).sorted()
-
-	return func(yield func(string, *T) bool) {
-		for _, e := range list {
-			if !yield(e.key, e.record) {
+		for _, e := range i.sorted {
+			if !yield(e) {
 				return
 			}
 		}
 	}
 }
 
-// List returns the records of a kind, in the order of the kind.
-func List[T any](r Reader, k *Kind[T]) []*T {
-	list := itemsOf(r, k, "", true).sorted()
+// order makes the lists.
+func (i *items[T]) order() { i.once.Do(i.makeLists) }
 
-	records := make([]*T, len(list))
-	for i, e := range list {
-		records[i] = e.record
+func (i *items[T]) makeLists() {
+	if i.kind.Compare != nil {
+		i.sorted = make([]entry[T], 0, i.tree.Len())
 	}
 
-	return records
+	i.list = make([]*T, 0, i.tree.Len())
+
+	i.tree.Ascend(func(e entry[T]) bool {
+		if i.list = append(i.list, e.record); i.sorted != nil {
+			i.sorted = append(i.sorted, e)
+		}
+
+		return true
+	})
+
+	if i.sorted == nil {
+		return
+	}
+
+	slices.SortStableFunc(i.sorted, func(a, b entry[T]) int { return i.kind.Compare(a.record, b.record) })
+
+	for at, e := range i.sorted {
+		i.list[at] = e.record
+	}
+}
+
+// All returns the records of a kind with their keys, in the order of the kind.
+func All[T any](r Reader, k *Kind[T]) iter.Seq2[string, *T] {
+	found := itemsOf(r, k, "", true)
+
+	return func(yield func(string, *T) bool) {
+		found.all(func(e entry[T]) bool { return yield(e.key, e.record) })
+	}
+}
+
+// List returns the records of a kind, in the order of the kind. The list is shared and must not be
+// changed.
+func List[T any](r Reader, k *Kind[T]) []*T {
+	found := itemsOf(r, k, "", true)
+	if found == nil {
+		return nil
+	}
+
+	found.order()
+
+	return slices.Clip(found.list)
 }
 
 // Get returns the record under a key, or nil.
@@ -129,12 +171,12 @@ func With[T any](v View, k *Kind[T], records map[string]*T) View {
 		v.items = map[string]any{}
 	}
 
-	byKey := make(map[string]entry[T], len(records))
+	tree := k.tree()
 	for key, r := range records {
-		byKey[key] = entry[T]{key, r, 1}
+		tree.ReplaceOrInsert(entry[T]{key, r, 1})
 	}
 
-	v.items[k.Name] = &items[T]{kind: k, byKey: byKey}
+	v.items[k.Name] = &items[T]{kind: k, tree: tree}
 
 	return v
 }
@@ -170,11 +212,15 @@ func (v View) Has(ref Ref) bool {
 	return ok && all.has(ref.Key)
 }
 
-// Shows reports whether callers within a scope see a record in some form: one that Former
-// returned.
-func (v View) Shows(ref Ref, former any, s Scope) bool {
+// Shown returns the form of an earlier record for callers within a scope, or nil if they do not see
+// it. r may be nil.
+func (v View) Shown(ref Ref, r any, s Scope) any {
 	all, ok := v.items[ref.Kind].(anyItems)
-	return ok && former != nil && all.shows(ref.Key, former, s)
+	if !ok || r == nil {
+		return nil
+	}
+
+	return all.shown(ref.Key, r, s)
 }
 
 // Differences calls f with each record that was written or removed between two views of one
@@ -189,13 +235,24 @@ func Differences(old, now View, f func(ref Ref, before any)) {
 type anyItems interface {
 	within(s Scope) any
 	has(key string) bool
-	shows(key string, r any, s Scope) bool
+	shown(key string, r any, s Scope) any
 	differences(old any, f func(key string, before any))
 }
 
 func (i *items[T]) has(key string) bool { return i.get(key).record != nil }
 
-func (i *items[T]) shows(key string, r any, s Scope) bool { return i.kind.shown(key, r.(*T), s) != nil }
+func (i *items[T]) shown(key string, r any, s Scope) any {
+	return untyped(i.kind.shown(key, r.(*T), s))
+}
+
+// untyped returns a record, or an untyped nil.
+func untyped[T any](r *T) any {
+	if r == nil {
+		return nil
+	}
+
+	return r
+}
 
 func (i *items[T]) differences(old any, f func(key string, before any)) {
 	before, _ := old.(*items[T])
@@ -203,31 +260,25 @@ func (i *items[T]) differences(old any, f func(key string, before any)) {
 		return
 	}
 
-	for key, e := range i.byKey {
-		if was := before.get(key); was.record == nil {
-			f(key, nil)
-		} else if was.revision != e.revision {
-			f(key, was.record)
+	for e := range i.all {
+		if was := before.get(e.key); was.record == nil || was.revision != e.revision {
+			f(e.key, untyped(was.record))
 		}
 	}
 
-	if before == nil {
-		return
-	}
-
-	for key, was := range before.byKey {
-		if !i.has(key) {
-			f(key, was.record)
+	for was := range before.all {
+		if !i.has(was.key) {
+			f(was.key, was.record)
 		}
 	}
 }
 
 func (i *items[T]) within(s Scope) any {
-	part := &items[T]{kind: i.kind, byKey: map[string]entry[T]{}}
+	part := &items[T]{kind: i.kind, tree: i.kind.tree()}
 
-	for key, e := range i.byKey {
-		if e.record = i.kind.shown(key, e.record, s); e.record != nil {
-			part.byKey[key] = e
+	for e := range i.all {
+		if e.record = i.kind.shown(e.key, e.record, s); e.record != nil {
+			part.tree.ReplaceOrInsert(e)
 		}
 	}
 

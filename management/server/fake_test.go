@@ -100,6 +100,7 @@ func (m *fakeManager) change(f func(v *state.View)) int64 {
 	v.Variables = maps.Clone(v.Variables)
 	v.Revision++
 	f(&v)
+	v.View = record.WithList(v.View, &job.Kind, v.Jobs...)
 	m.feed.Publish(v.Revision, changesOf(m.view, &v))
 	m.view = &v
 	m.wake()
@@ -139,7 +140,7 @@ func changesOf(old, v *state.View) []state.Change {
 
 	for _, j := range v.Jobs {
 		was, _ := old.Job(j.ID)
-		add(state.ChangeJobs, j.ID, was, *j, state.Change{Job: j})
+		add(state.ChangeKind(job.Kind.Name), j.ID, was, *j, state.Change{Record: j})
 	}
 
 	for scope, vars := range v.Variables {
@@ -147,7 +148,7 @@ func changesOf(old, v *state.View) []state.Change {
 	}
 
 	record.Differences(old.View, v.View, func(ref record.Ref, before any) {
-		if ref.Kind != state.Connections.Name {
+		if ref.Kind != state.Connections.Name && ref.Kind != job.Kind.Name {
 			out = append(out, state.Change{
 				Revision: v.Revision, Kind: state.ChangeKind(ref.Kind), Name: ref.Key, Former: before, Size: 1000,
 			})

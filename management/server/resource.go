@@ -3,6 +3,7 @@
 package server
 
 import (
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
@@ -25,6 +27,11 @@ import (
 // of all kinds, their lists and their reads are written once, over this table. The order is
 // that of api.WatchKinds.
 var Resources = []Resource{
+	// The wire form counts what a job has by thousands.
+	&ResourceOf[job.Job, api.Job]{
+		Kind: &job.Kind, Path: api.PathJobs,
+		Show: func(_ *state.View, j *job.Job) api.Job { return jobOf(*j) },
+	},
 	&ResourceOf[window.Freeze, api.Freeze]{
 		Kind: &window.FreezeKind, Path: api.PathFreeze, One: api.PathFreeze,
 		// The wire form shows whether it is active now: it may end by itself.
@@ -90,10 +97,11 @@ type Resource interface {
 	kind() string
 	// permission is the route whose callers may see the records.
 	permission() access.Route
-	// objects returns what callers see of the records of a view, by their keys.
-	objects(v *state.View) map[string]any
-	// object returns what callers see of a record, or nil.
-	object(v *state.View, key string) any
+	// objects returns what callers see of the records of a view, with their keys.
+	objects(v *state.View) iter.Seq2[string, any]
+	// object returns what callers see of a record, or nil. former, unless nil, is an earlier form of
+	// the record, in place of that of the view.
+	object(v *state.View, key string, former any) any
 	routes(s *Server) []rest.Route
 }
 
@@ -130,17 +138,23 @@ func (o *ResourceOf[T, W]) name() api.WatchKind {
 	return api.WatchKind(o.Kind.Name)
 }
 
-func (o *ResourceOf[T, W]) objects(v *state.View) map[string]any {
-	objects := map[string]any{}
-	for key, r := range record.All(v, o.Kind) {
-		objects[key] = o.Show(v, r)
+func (o *ResourceOf[T, W]) objects(v *state.View) iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for key, r := range record.All(v, o.Kind) {
+			if !yield(key, o.Show(v, r)) {
+				return
+			}
+		}
 	}
-
-	return objects
 }
 
-func (o *ResourceOf[T, W]) object(v *state.View, key string) any {
-	if r := record.Get(v, o.Kind, key); r != nil {
+func (o *ResourceOf[T, W]) object(v *state.View, key string, former any) any {
+	r, ok := former.(*T)
+	if !ok {
+		r = record.Get(v, o.Kind, key)
+	}
+
+	if r != nil {
 		return o.Show(v, r)
 	}
 
@@ -193,7 +207,7 @@ func (o *ResourceOf[T, W]) getOne(w http.ResponseWriter, r *http.Request, v *sta
 
 	key := rest.Param(r, "name")
 
-	found := o.object(v, key)
+	found := o.object(v, key, nil)
 	if found == nil {
 		return inventory.
 			Errorf(inventory.KindNotFound, "there is no %q among the %s", inventory.Shorten(key, 100), o.name()).
@@ -215,10 +229,18 @@ func (s *Server) resourceRoutes() []rest.Route {
 
 // resourceOf returns the resource of a kind of record, or nil if the API does not show it.
 func resourceOf(kind string) Resource {
-	i := slices.IndexFunc(Resources, func(o Resource) bool { return o.kind() == kind })
-	if i < 0 {
-		return nil
+	return resource(func(o Resource) bool { return o.kind() == kind })
+}
+
+// resourceNamed returns the resource with that name in the API, or nil.
+func resourceNamed(kind api.WatchKind) Resource {
+	return resource(func(o Resource) bool { return o.name() == kind })
+}
+
+func resource(match func(Resource) bool) Resource {
+	if i := slices.IndexFunc(Resources, match); i >= 0 {
+		return Resources[i]
 	}
 
-	return Resources[i]
+	return nil
 }

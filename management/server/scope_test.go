@@ -452,15 +452,15 @@ func TestScopedWatch(t *testing.T) {
 	changes := must[state.Changes](t)(m.Changes(since, 100))
 	// A job that is gone is shown to those who saw it.
 	changes.List = append(changes.List,
-		state.Change{Kind: state.ChangeJobs, Name: "2", WasJob: m.View().Jobs[1]},
-		state.Change{Kind: state.ChangeJobs, Name: "6", WasJob: m.View().Jobs[5]},
+		state.Change{Kind: state.ChangeKind(job.Kind.Name), Name: "2", Former: m.View().Jobs[1]},
+		state.Change{Kind: state.ChangeKind(job.Kind.Name), Name: "6", Former: m.View().Jobs[5]},
 		state.Change{Kind: state.ChangeConfig},
 		state.Change{Kind: state.ChangeVars, Name: "global"})
 
 	var shown []string
 	for _, c := range state.NewPart(m.View(), bounds).Changes(changes.List) {
 		what := "put "
-		if c.Node == nil && c.Job == nil {
+		if c.Node == nil && c.Record == nil {
 			what = "delete "
 		}
 

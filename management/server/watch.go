@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"net/http"
 	"os"
@@ -196,15 +197,16 @@ type selection struct {
 	nodes nodeFilter
 }
 
-// defaultKinds are the kinds that are not in the table of resources. They are those of a watch
-// that names none, because clients may know no other.
+// defaultKinds are those of a watch that names none, because clients may know no other.
 var defaultKinds = []api.WatchKind{api.WatchNodes, api.WatchJobs, api.WatchVars, api.WatchConfig}
 
 // WatchKinds returns the kinds that a watch accepts.
 func WatchKinds() []api.WatchKind {
 	all := slices.Clone(defaultKinds)
 	for _, o := range Resources {
-		all = append(all, o.name())
+		if !slices.Contains(defaultKinds, o.name()) {
+			all = append(all, o.name())
+		}
 	}
 
 	return all
@@ -212,12 +214,11 @@ func WatchKinds() []api.WatchKind {
 
 // mayWatch returns an error if the identity may not read the objects of a kind.
 func mayWatch(id access.Identity, kind api.WatchKind) error {
-	i := slices.IndexFunc(Resources, func(o Resource) bool { return o.name() == kind })
-	if i < 0 {
-		return nil
+	if o := resourceNamed(kind); o != nil {
+		return access.Authorize(id, o.permission())
 	}
 
-	return access.Authorize(id, Resources[i].permission())
+	return nil
 }
 
 // permitted returns those of the kinds of which the identity may read the objects.
@@ -301,73 +302,58 @@ func (e *eventWriter) write(c api.Change, id int64) error { return e.out.Write(s
 
 // writeState writes the selected state of a view, followed by a sync event.
 func (e *eventWriter) writeState(v *state.View) error {
-	put := func(kind api.WatchKind, name string, object any) error {
-		c, err := putOf(kind, name, v.Revision, object)
-		if err != nil {
-			return err
-		}
-
-		return e.write(c, 0)
-	}
-
-	if e.selected.has(api.WatchNodes) {
-		forms := e.forms(v)
-
-		for _, n := range v.Nodes {
-			if !e.selected.hasNode(n) {
-				continue
-			}
-
-			if err := put(api.WatchNodes, n.Name, forms.of(*n)); err != nil {
-				return err
-			}
-		}
-	}
-
-	if e.selected.has(api.WatchJobs) {
-		for _, j := range v.Jobs {
-			if err := put(api.WatchJobs, j.ID, jobOf(*j)); err != nil {
-				return err
-			}
-		}
-	}
-
-	if e.selected.has(api.WatchVars) {
-		for _, scope := range slices.Sorted(maps.Keys(v.Variables)) {
-			// Get hides secrets. Its result may be newer than v; the next change
-			// event then repeats it.
-			vars, err := e.Variables.Get(scope)
-			if err != nil || len(vars) == 0 {
-				continue
-			}
-
-			if err := put(api.WatchVars, string(scope), vars); err != nil {
-				return err
-			}
-		}
-	}
-
-	// A caller with a scope has no configuration.
-	if config := e.Settings.Config(); config != nil && e.selected.has(api.WatchConfig) {
-		if err := put(api.WatchConfig, "", config); err != nil {
-			return err
-		}
-	}
-
-	for _, o := range Resources {
-		if !e.selected.has(o.name()) {
+	for _, kind := range WatchKinds() {
+		if !e.selected.has(kind) {
 			continue
 		}
 
-		objects := o.objects(v)
-		for _, key := range slices.Sorted(maps.Keys(objects)) {
-			if err := put(o.name(), key, objects[key]); err != nil {
+		for name, object := range e.objects(v, kind) {
+			c, err := putOf(kind, name, v.Revision, object)
+			if err != nil {
+				return err
+			}
+
+			if err := e.write(c, 0); err != nil {
 				return err
 			}
 		}
 	}
 
 	return e.writeMark(api.ChangeSync, v.Stale)
+}
+
+// objects returns the selected objects of a kind, with their names.
+func (e *eventWriter) objects(v *state.View, kind api.WatchKind) iter.Seq2[string, any] {
+	if o := resourceNamed(kind); o != nil {
+		return o.objects(v)
+	}
+
+	return func(yield func(string, any) bool) {
+		switch kind {
+		case api.WatchNodes:
+			forms := e.forms(v)
+
+			for _, n := range v.Nodes {
+				if e.selected.hasNode(n) && !yield(n.Name, forms.of(*n)) {
+					return
+				}
+			}
+		case api.WatchVars:
+			for _, scope := range slices.Sorted(maps.Keys(v.Variables)) {
+				// Get hides secrets. Its result may be newer than v; the next change
+				// event then repeats it.
+				vars, err := e.Variables.Get(scope)
+				if err == nil && len(vars) > 0 && !yield(string(scope), vars) {
+					return
+				}
+			}
+		case api.WatchConfig:
+			// A caller with a scope has no configuration.
+			if config := e.Settings.Config(); config != nil {
+				yield("", config)
+			}
+		}
+	}
 }
 
 // writeMark writes a sync or progress event: every change up to the position is
@@ -466,7 +452,7 @@ func (e *eventWriter) writeChanges(list []state.Change) error {
 
 	forms := e.forms(e.State.View())
 
-	// An event shows the newest record, so the last change of each is enough.
+	// An event without a record of its own shows the newest one, so the last change of each is enough.
 	last := map[record.Ref]int{}
 
 	for i := range list {
@@ -477,7 +463,7 @@ func (e *eventWriter) writeChanges(list []state.Change) error {
 
 	var pending *api.Change
 	for i := range list {
-		if ref, ok := list[i].Ref(); ok && last[ref] != i {
+		if ref, ok := list[i].Ref(); ok && list[i].Record == nil && last[ref] != i {
 			continue
 		}
 
@@ -514,7 +500,7 @@ func (e *eventWriter) writeChanges(list []state.Change) error {
 // eventOf returns the event of a change, or nil if the change is not selected.
 func (e *eventWriter) eventOf(forms nodeForms, c *state.Change) (*api.Change, error) {
 	if ref, ok := c.Ref(); ok {
-		return e.recordEventOf(forms.view, ref, c.Revision)
+		return e.recordEventOf(forms.view, ref, c)
 	}
 
 	kind := api.WatchKind(c.Kind)
@@ -534,10 +520,6 @@ func (e *eventWriter) eventOf(forms nodeForms, c *state.Change) (*api.Change, er
 		}
 
 		// A node that leaves the selection is deleted for this watch.
-	case state.ChangeJobs:
-		if c.Job != nil {
-			object = jobOf(*c.Job)
-		}
 	case state.ChangeVars:
 		if len(c.Vars) > 0 {
 			object = c.Vars
@@ -549,15 +531,15 @@ func (e *eventWriter) eventOf(forms nodeForms, c *state.Change) (*api.Change, er
 	return changeOf(kind, c.Name, c.Revision, object)
 }
 
-// recordEventOf returns the event of a change of a record, which is as in the view, or nil if
-// it is not selected.
-func (e *eventWriter) recordEventOf(v *state.View, ref record.Ref, revision int64) (*api.Change, error) {
+// recordEventOf returns the event of a change of a record, which is as in the view unless the change
+// has it, or nil if it is not selected.
+func (e *eventWriter) recordEventOf(v *state.View, ref record.Ref, c *state.Change) (*api.Change, error) {
 	o := resourceOf(ref.Kind)
 	if o == nil || !e.selected.has(o.name()) {
 		return nil, nil
 	}
 
-	return changeOf(o.name(), ref.Key, revision, o.object(v, ref.Key))
+	return changeOf(o.name(), ref.Key, c.Revision, o.object(v, ref.Key, c.Record))
 }
 
 // changeOf returns the event of a change to the object; nil: it is gone.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 )
 
@@ -18,7 +17,6 @@ type ChangeKind string
 // The kinds of change that carry what changed. Any other one is the name of a kind of record.
 const (
 	ChangeNodes  ChangeKind = "nodes"
-	ChangeJobs   ChangeKind = "jobs"
 	ChangeVars   ChangeKind = "vars"
 	ChangeConfig ChangeKind = "config" // the overlay
 )
@@ -34,12 +32,11 @@ type Change struct {
 	// not committed count as absent. nil: the node does not exist.
 	Node, Was  *inventory.Node
 	Connection *configuration.Connection // the ssh parameters set for Node
-	Job        *job.Job                  // nil: it is gone
-	WasJob     *job.Job                  // the job that is gone; nil for any other change
 	Vars       configuration.Vars        // nil: none are set
-	// Former is the record of a kind before the change, see record.Tables.Former. The record
-	// itself is in the view: it may be large, and change often.
-	Former any
+	// Record and Former are the record of a kind after the change and before it, as far as
+	// record.Tables.Change returns them. Otherwise the record is in the view: it may be large, and change
+	// often.
+	Record, Former any
 
 	// Size is the approximate size in bytes, for the limit of the feed.
 	Size int
@@ -48,7 +45,7 @@ type Change struct {
 // Ref returns the record that has changed. It is false for the kinds above.
 func (c *Change) Ref() (record.Ref, bool) {
 	switch c.Kind {
-	case ChangeNodes, ChangeJobs, ChangeVars, ChangeConfig:
+	case ChangeNodes, ChangeVars, ChangeConfig:
 		return record.Ref{}, false
 	default:
 		return record.Ref{Kind: string(c.Kind), Key: c.Name}, true

@@ -63,13 +63,6 @@ func NewPart(v *View, b Bounds) *Part {
 		within.Nodes[i] = p.Show(n)
 	}
 
-	for _, j := range v.Jobs {
-		if j.In(p) {
-			shown := p.Job(*j)
-			within.Jobs = append(within.Jobs, &shown)
-		}
-	}
-
 	for scope, vars := range v.Variables {
 		if p.HasVars(scope) {
 			within.Variables[scope] = vars
@@ -83,6 +76,7 @@ func NewPart(v *View, b Bounds) *Part {
 	}
 
 	within.View = v.View.Within(p)
+	within.Jobs = record.List(within, &job.Kind)
 
 	return p
 }
@@ -115,7 +109,8 @@ func (p *Part) HadNode(name, group string) bool {
 
 // HasJob implements record.Scope.
 func (p *Part) HasJob(id string) bool {
-	return slices.ContainsFunc(p.Jobs, func(j *job.Job) bool { return j.ID == id })
+	j := record.Get(p.whole, &job.Kind, id)
+	return j != nil && j.In(p)
 }
 
 // nameAll fills the names. The nodes of the part must be complete.
@@ -279,25 +274,14 @@ func (p *Part) change(c *Change) bool {
 		}
 
 		return c.Node != nil || c.Was != nil
-	case ChangeJobs:
-		if c.Job == nil {
-			return c.WasJob != nil && c.WasJob.In(p)
-		}
-
-		if !c.Job.In(p) {
-			return false
-		}
-
-		j := p.Job(*c.Job)
-		c.Job = &j
-
-		return true
 	case ChangeVars:
 		return p.HasVars(Scope(c.Name))
 	case ChangeConfig:
 		return false
 	default:
 		ref, _ := c.Ref()
-		return p.Has(ref) || p.whole.Shows(ref, c.Former, p)
+		c.Record = p.whole.Shown(ref, c.Record, p)
+
+		return c.Record != nil || p.Has(ref) || p.whole.Shown(ref, c.Former, p) != nil
 	}
 }
