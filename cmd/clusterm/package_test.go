@@ -25,6 +25,7 @@ func TestPurge(t *testing.T) {
 	}{
 		"in service": {data: true, nodes: "web-1\nweb-2\n", says: []string{
 			"web-1", "web-2", "CLUSTERM_PURGE=yes apt-get purge clusterm", "clusterm-backup.tar.gz", "secrets",
+			"clusterm.yaml.removed", "systemctl enable --now clusterm",
 		}},
 		"no manager to ask":     {data: true, nodes: "-", says: []string{"could not be asked"}},
 		"confirmed":             {data: true, nodes: "web-1\n", env: "CLUSTERM_PURGE=yes", purged: true},

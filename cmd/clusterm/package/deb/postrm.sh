@@ -29,8 +29,11 @@ refuse() {
 		echo "clusterm: A purge removes their records, history, jobs, variables, secrets and keys in /var/lib/clusterm."
 		echo "clusterm: Their services run on, and no manager knows them. clusterm keeps no backup; to make one:"
 		echo "clusterm:   tar -C /var/lib -czf clusterm-backup.tar.gz clusterm"
-		echo "clusterm: To go back: apt-get install clusterm, with the configuration that is kept as"
-		echo "clusterm:   /var/lib/clusterm/clusterm.yaml.removed"
+		echo "clusterm: To go back: install the package again, and then:"
+		if [ -e /var/lib/clusterm/clusterm.yaml.removed ]; then
+			echo "clusterm:   cp -p /var/lib/clusterm/clusterm.yaml.removed /etc/clusterm/clusterm.yaml"
+		fi
+		echo "clusterm:   systemctl enable --now clusterm"
 		echo "clusterm: To purge all the same: CLUSTERM_PURGE=yes apt-get purge clusterm"
 	} >&2
 	exit 1
