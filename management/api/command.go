@@ -69,7 +69,7 @@ func command(a inventory.Action) []string {
 	case inventory.ActionListJobs:
 		return []string{"job", "list"}
 	case inventory.ActionShowJob:
-		return []string{"job", "get", a.Job}
+		return []string{"job", "get", a.Job, "-o", "long"}
 	case inventory.ActionWaitForJob:
 		return []string{"job", "wait", a.Job}
 	case inventory.ActionExplainJob:
