@@ -33,8 +33,8 @@ func (s *Server) certificateRoutes() []rest.Route {
 				Answer: api.List[api.Certificate]{}, Success: "The certificates.",
 			},
 		},
-		{
-			Method: http.MethodDelete, Path: api.PathCertificate, Serve: s.deleteCertificate,
+		act(s, s.deleteCertificate, rest.Route{
+			Method: http.MethodDelete, Path: api.PathCertificate,
 			Doc: &openapi.Doc{
 				ID: "revokeCertificate", Summary: "Revoke client certificates",
 				Text: "The certificates are refused from now on, on open connections as well, and their open " +
@@ -46,10 +46,10 @@ func (s *Server) certificateRoutes() []rest.Route {
 					Help: "The name of certificates, or the serial number of one; for one of a site's own CA " +
 						"`serial:` and the hexadecimal digits.",
 				}},
-				Answer: api.Changed{}, Success: "The certificates are revoked.", Revision: true,
+				Success: "The certificates are revoked.", Revision: true,
 				Fails: openapi.Fails{404: ""},
 			},
-		},
+		}),
 	}
 }
 
@@ -90,23 +90,18 @@ func (s *Server) getCertificates(w http.ResponseWriter, r *http.Request, v *stat
 	})
 }
 
-func (s *Server) deleteCertificate(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) deleteCertificate(r *http.Request, c access.Caller, _ openapi.Empty) (api.Changed, error) {
 	ref := rest.Param(r, "id")
 
 	rest.Note(r, "certificate", ref)
 
 	if s.Certificates == nil {
-		return errNoCertificates
+		return api.Changed{}, errNoCertificates
 	}
 
-	revision, warnings, err := s.Certificates.Revoke(r.Context(), caller(r), ref)
-	if err != nil {
-		return err
-	}
+	revision, warnings, err := s.Certificates.Revoke(r.Context(), c, ref)
 
-	s.awaitView(w, r, revision)
-
-	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision, Warnings: warnings})
+	return api.Changed{Revision: revision, Warnings: warnings}, err
 }
 
 // certificateOf returns the wire form of a client certificate.

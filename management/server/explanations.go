@@ -12,12 +12,12 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-func (s *Server) getNodeExplanation(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getNodeExplanation(r *http.Request, v *state.View) (api.NodeExplanation, int64, error) {
 	name := rest.Param(r, "name")
 
 	e, err := s.Explain.Node(r.Context(), v, name, explain.Reader{Name: rest.Principal(r)})
 	if err != nil {
-		return err
+		return api.NodeExplanation{}, 0, err
 	}
 
 	out := api.NodeExplanation{
@@ -32,20 +32,20 @@ func (s *Server) getNodeExplanation(w http.ResponseWriter, r *http.Request, v *s
 		out.Jobs = append(out.Jobs, item)
 	}
 
-	return rest.WriteTagged(w, r, e.Node.Revision, out)
+	return out, e.Node.Revision, nil
 }
 
-func (s *Server) getDifference(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getDifference(r *http.Request, v *state.View) (api.Difference, int64, error) {
 	name := rest.Param(r, "name")
 
 	n, err := v.Node(name)
 	if err != nil {
-		return err
+		return api.Difference{}, 0, err
 	}
 
 	found, err := s.Logs.Difference(r.Context(), v, name)
 	if err != nil {
-		return err
+		return api.Difference{}, 0, err
 	}
 
 	out := api.Difference{
@@ -55,7 +55,7 @@ func (s *Server) getDifference(w http.ResponseWriter, r *http.Request, v *state.
 		Truncated:    found.Truncated,
 	}
 
-	return rest.WriteTagged(w, r, n.Revision, out)
+	return out, n.Revision, nil
 }
 
 func taskFindingsOf(findings []job.TaskFinding) []api.TaskFinding {
@@ -70,12 +70,12 @@ func taskFindingsOf(findings []job.TaskFinding) []api.TaskFinding {
 	return out
 }
 
-func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getJobExplanation(r *http.Request, v *state.View) (api.JobExplanation, int64, error) {
 	ref := rest.Param(r, "id")
 
 	j, err := v.Job(ref)
 	if err != nil {
-		return err
+		return api.JobExplanation{}, 0, err
 	}
 
 	e := s.Explain.Job(v, j, explain.Reader{Name: rest.Principal(r)})
@@ -86,5 +86,5 @@ func (s *Server) getJobExplanation(w http.ResponseWriter, r *http.Request, v *st
 	s.addWaits(v, j, &out.Job)
 	out.Job.CancelledByYou = j.CancelledBy(rest.Principal(r))
 
-	return rest.WriteTagged(w, r, j.Revision, out)
+	return out, j.Revision, nil
 }

@@ -41,8 +41,8 @@ func (s *Server) fleetRoutes() []rest.Route {
 				Body: api.FleetRequest{}, Answer: api.FleetDiff{}, Success: "The difference.", Revision: true,
 			},
 		},
-		{
-			Method: http.MethodPost, Path: api.PathFleetApply, Serve: s.postFleetApply,
+		act(s, s.postFleetApply, rest.Route{
+			Path: api.PathFleetApply,
 			Doc: &openapi.Doc{
 				ID: "applyFleet", Summary: "Carry out one step of a fleet difference",
 				Text: "Changes the values of one record, all or none. A value that is neither as the difference " +
@@ -51,10 +51,10 @@ func (s *Server) fleetRoutes() []rest.Route {
 					"goes on with its first step. Changes of settings, groups and connections take the role admin, " +
 					"and no step changes more than the scope of its caller. In place of `secret`, send the value " +
 					"of the secret as `to`.",
-				Body: api.FleetApply{}, Answer: api.Changed{}, Success: "The values are as they are to be.",
+				Success:  "The values are as they are to be.",
 				Revision: true, Fails: openapi.Fails{412: "A value was changed meanwhile."},
 			},
-		},
+		}),
 	}
 }
 
@@ -94,12 +94,7 @@ func (s *Server) postFleetDiff(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteJSON(w, http.StatusOK, diff)
 }
 
-func (s *Server) postFleetApply(w http.ResponseWriter, r *http.Request) error {
-	var body api.FleetApply
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) postFleetApply(r *http.Request, c access.Caller, body api.FleetApply) (api.Changed, error) {
 	// Log the names only: values may be secrets.
 	names := make([]string, len(body.Changes))
 	for i, c := range body.Changes {
@@ -109,15 +104,10 @@ func (s *Server) postFleetApply(w http.ResponseWriter, r *http.Request) error {
 	rest.Note(r, "changes", names)
 
 	if err := s.sync(r.Context()); err != nil {
-		return err
+		return api.Changed{}, err
 	}
 
 	revision, err := s.fleet().Apply(r.Context(), access.IdentityOf(r.Context()), body)
-	if err != nil {
-		return err
-	}
 
-	s.awaitView(w, r, revision)
-
-	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision})
+	return api.Changed{Revision: revision}, err
 }

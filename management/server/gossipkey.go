@@ -5,6 +5,7 @@ package server
 import (
 	"net/http"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/openapi"
@@ -14,17 +15,17 @@ import (
 
 func (s *Server) gossipKeyRoutes() []rest.Route {
 	return []rest.Route{
-		{
-			Method: http.MethodGet, Path: api.PathGossipKey, Serve: s.reading(s.getGossipKey),
+		show(s, s.getGossipKey, rest.Route{
+			Path: api.PathGossipKey,
 			Doc: &openapi.Doc{
 				ID: "getGossipKey", Summary: "Show the rotation of the gossip key",
 				Text: "Returns the newest rotation of the key that encrypts the gossip, and what it waits for. " +
 					"Keys are shown as fingerprints only.",
-				Answer: api.GossipKey{}, Success: "The state of the rotation.",
+				Success: "The state of the rotation.",
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathRotateGossipKey, Serve: s.postRotateGossipKey,
+		}),
+		act(s, s.postRotateGossipKey, rest.Route{
+			Path: api.PathRotateGossipKey,
 			Doc: &openapi.Doc{
 				ID: "rotateGossipKey", Summary: "Rotate the gossip key",
 				Text: "Begins to replace the key that encrypts the gossip, or lets the running rotation go on at " +
@@ -33,38 +34,32 @@ func (s *Server) gossipKeyRoutes() []rest.Route {
 					"it over ssh. The rotation goes on after a restart of the manager.\n\n" +
 					"With `force` the running rotation goes on without the nodes in `lock_out`, which must be all " +
 					"of its laggards: they are locked out of the gossip.",
-				Body: api.GossipKeyRotation{}, Answer: api.GossipKey{}, Status: 202,
+				Status:  202,
 				Success: "The rotation has begun, or goes on.", Revision: true,
 				Fails: openapi.Fails{409: "No rotation is running, or not all laggards are named."},
 			},
-		},
+		}),
 	}
 }
 
-func (s *Server) getGossipKey(w http.ResponseWriter, r *http.Request, _ *state.View) error {
-	return rest.WriteTagged(w, r, 0, gossipKeyOf(s.GossipKey.Status()))
+func (s *Server) getGossipKey(r *http.Request, _ *state.View) (api.GossipKey, int64, error) {
+	return gossipKeyOf(s.GossipKey.Status()), 0, nil
 }
 
-func (s *Server) postRotateGossipKey(w http.ResponseWriter, r *http.Request) error {
-	var body api.GossipKeyRotation
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) postRotateGossipKey(
+	r *http.Request,
+	c access.Caller,
+	body api.GossipKeyRotation,
+) (api.GossipKey, error) {
 	rest.Note(r, "nodes", body.LockOut)
 
 	status, err := s.GossipKey.Rotate(
 		r.Context(),
-		caller(r),
+		c,
 		gossipkey.Request{Force: body.Force, LockOut: body.LockOut},
 	)
-	if err != nil {
-		return err
-	}
 
-	rest.ShowRevision(w, s.State.View().Revision)
-
-	return rest.WriteJSON(w, http.StatusAccepted, gossipKeyOf(status))
+	return gossipKeyOf(status), err
 }
 
 // gossipKeyOf returns the wire form of the state of the gossip key. It contains

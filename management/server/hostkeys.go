@@ -6,27 +6,22 @@ import (
 	"net/http"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
 
-func (s *Server) postScanHostKeys(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) postScanHostKeys(r *http.Request, c access.Caller, _ openapi.Empty) (api.HostKeys, error) {
 	name := rest.Param(r, "name")
-
-	if err := rest.ReadEmpty(w, r); err != nil {
-		return err
-	}
 
 	rest.Note(r, "nodes", []string{name})
 
-	keys, err := s.HostKeys.ScanHostKeys(r.Context(), caller(r), name)
-	if err != nil {
-		return err
-	}
+	keys, err := s.HostKeys.ScanHostKeys(r.Context(), c, name)
 
-	return rest.WriteJSON(w, http.StatusOK, hostKeysOf(keys))
+	return hostKeysOf(keys), err
 }
 
 func (s *Server) putHostKeys(w http.ResponseWriter, r *http.Request) error {

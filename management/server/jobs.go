@@ -130,14 +130,14 @@ func (s *Server) jobRoutes() []rest.Route {
 				},
 			},
 		},
-		{
-			Method: http.MethodGet, Path: api.PathExplainJob, Serve: s.reading(s.getJobExplanation),
+		show(s, s.getJobExplanation, rest.Route{
+			Path: api.PathExplainJob,
 			Doc: &openapi.Doc{
 				ID: "explainJob", Tag: aboutJobs,
 				Summary: "Explain why a job is queued, is still running, or has failed", Path: []openapi.Param{jobID},
-				Answer: api.JobExplanation{}, Success: "The explanation.",
+				Success: "The explanation.",
 			},
-		},
+		}),
 	}
 }
 

@@ -35,13 +35,13 @@ func (s *Server) nodeRoutes() []rest.Route {
 				Fails: openapi.Fails{404: "A requested node or group does not exist."},
 			},
 		},
-		{
-			Method: http.MethodGet, Path: api.PathNode, Serve: s.reading(s.getNode),
+		show(s, s.getNode, rest.Route{
+			Path: api.PathNode,
 			Doc: &openapi.Doc{
 				ID: "getNode", Tag: aboutNodes, Summary: "Show one node", Path: []openapi.Param{nodeName},
-				Answer: api.Node{}, Success: "The node.",
+				Success: "The node.",
 			},
-		},
+		}),
 		{
 			Method: http.MethodPatch, Path: api.PathNode, Serve: s.patchNode, Conditional: true,
 			Doc: &openapi.Doc{
@@ -66,60 +66,60 @@ func (s *Server) nodeRoutes() []rest.Route {
 				Success: "The entries, newest first.",
 			},
 		},
-		{
-			Method: http.MethodGet, Path: api.PathExplain, Serve: s.reading(s.getNodeExplanation),
+		show(s, s.getNodeExplanation, rest.Route{
+			Path: api.PathExplain,
 			Doc: &openapi.Doc{
 				ID: "explainNode", Tag: aboutNodes, Summary: "Explain why a node is, or is not, in service",
-				Path: []openapi.Param{nodeName}, Answer: api.NodeExplanation{}, Success: "The explanation.",
+				Path: []openapi.Param{nodeName}, Success: "The explanation.",
 			},
-		},
-		{
-			Method: http.MethodGet, Path: api.PathDifference, Serve: s.reading(s.getDifference),
+		}),
+		show(s, s.getDifference, rest.Route{
+			Path: api.PathDifference,
 			Doc: &openapi.Doc{
 				ID: "diffNode", Tag: aboutNodes, Summary: "Show what the last verification of a node found",
 				Text: "The findings are those of the job in `verification`. They are gone with it: then verify the " +
 					"node again.",
-				Path: []openapi.Param{nodeName}, Answer: api.Difference{}, Success: "The findings.",
+				Path: []openapi.Param{nodeName}, Success: "The findings.",
 				Fails: openapi.Fails{404: "The node does not exist, or the findings of no verification are kept."},
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathForget, Serve: s.postForget, Idempotent: true,
+		}),
+		act(s, s.postForget, rest.Route{
+			Path: api.PathForget, Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "forgetNodes", Tag: aboutNodes, Summary: "Forget nodes",
 				Text: "Removes the records of disappeared nodes with their history and variables, and leaves a " +
 					"tombstone for each: if a forgotten node appears again, it is `Quarantined` instead of new. " +
 					"Either all nodes are forgotten or none.",
-				Body: api.Forget{}, Answer: api.Changed{}, Success: "The nodes are forgotten.", Revision: true,
+				Success: "The nodes are forgotten.", Revision: true,
 				Fails: openapi.Fails{
 					404: "The node does not exist.",
 					409: "The monitor still sees one of the nodes, or a job holds it.",
 				},
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathPing, Serve: s.postPing,
+		}),
+		act(s, s.postPing, rest.Route{
+			Path: api.PathPing,
 			Doc: &openapi.Doc{
 				ID: "pingNodes", Tag: aboutNodes, Summary: "Try an ssh login on nodes",
 				Text: "Tries an ssh login on each node, from the manager, with the node's connection settings and " +
 					"its recorded host key. It changes nothing, neither on the nodes nor in their records; nodes " +
 					"that a job holds are no exception. The results are in the order of the request. The answer " +
 					"comes once every node has answered or has run into a timeout, after at most 90 seconds.",
-				Body: api.Ping{}, Answer: api.List[api.PingResult]{}, Success: "The result of each node.",
+				Success:  "The result of each node.",
 				Revision: true, Fails: openapi.Fails{404: "The node does not exist."},
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathScanHostKeys, Serve: s.postScanHostKeys,
+		}),
+		act(s, s.postScanHostKeys, rest.Route{
+			Path: api.PathScanHostKeys,
 			Doc: &openapi.Doc{
 				ID: "scanHostKeys", Tag: aboutNodes, Summary: "Show the ssh host keys of a node",
 				Text: "Asks the host of the node for its ssh host keys, with the node's connection settings, and " +
 					"returns them beside those recorded. It offers no credential and changes nothing. The answer " +
 					"comes after at most 30 seconds.",
-				Path: []openapi.Param{nodeName}, Answer: api.HostKeys{},
+				Path:    []openapi.Param{nodeName},
 				Success: "The recorded keys, and those that the host shows now.",
 			},
-		},
+		}),
 		{
 			Method: http.MethodPut, Path: api.PathHostKeys, Serve: s.putHostKeys, Conditional: true,
 			Doc: &openapi.Doc{
@@ -391,15 +391,15 @@ func (s *Server) writeNodes(
 	return nil
 }
 
-func (s *Server) getNode(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getNode(r *http.Request, v *state.View) (api.Node, int64, error) {
 	name := rest.Param(r, "name")
 
 	n, err := v.Node(name)
 	if err != nil {
-		return err
+		return api.Node{}, 0, err
 	}
 
-	return rest.WriteTagged(w, r, n.Revision, s.forms(v).one(n))
+	return s.forms(v).one(n), n.Revision, nil
 }
 
 func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
@@ -459,44 +459,23 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request, v *state.Vie
 	})
 }
 
-func (s *Server) postForget(w http.ResponseWriter, r *http.Request) error {
-	var body api.Forget
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) postForget(r *http.Request, c access.Caller, body api.Forget) (api.Changed, error) {
 	rest.Note(r, "verb", inventory.VerbForget)
 	rest.Note(r, "nodes", body.Nodes)
-
-	c, err := keyed(r, body)
-	if err != nil {
-		return err
-	}
 
 	revision, err := s.Nodes.Forget(r.Context(), c, node.ForgetRequest{
 		Nodes: body.Nodes, Force: body.Force, Reason: body.Reason,
 	})
-	if err != nil {
-		return err
-	}
 
-	showReplayed(w, r, c)
-	s.awaitView(w, r, revision)
-
-	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision})
+	return api.Changed{Revision: revision}, err
 }
 
-func (s *Server) postPing(w http.ResponseWriter, r *http.Request) error {
-	var body api.Ping
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) postPing(r *http.Request, c access.Caller, body api.Ping) (api.List[api.PingResult], error) {
 	rest.Note(r, "nodes", body.Nodes)
 
-	results, err := s.Ping.Ping(r.Context(), caller(r), body.Nodes)
+	results, err := s.Ping.Ping(r.Context(), c, body.Nodes)
 	if err != nil {
-		return err
+		return api.List[api.PingResult]{}, err
 	}
 
 	v := s.State.View()
@@ -508,7 +487,5 @@ func (s *Server) postPing(w http.ResponseWriter, r *http.Request) error {
 		out.Items[i] = pingOf(p)
 	}
 
-	rest.ShowRevision(w, v.Revision)
-
-	return rest.WriteJSON(w, http.StatusOK, out)
+	return out, nil
 }

@@ -55,23 +55,22 @@ func (s *Server) notificationRoutes() []rest.Route {
 				Fails:   openapi.Fails{404: ""},
 			},
 		},
-		{Method: http.MethodPost, Path: api.PathTestNotification, Serve: s.testNotification, Doc: &openapi.Doc{
+		act(s, s.testNotification, rest.Route{Path: api.PathTestNotification, Doc: &openapi.Doc{
 			ID:      "testNotification",
 			Summary: "Test a target",
 			Text: "Sends a test event to the target at once, and answers when the target did. It is refused if " +
 				"the target does not accept it.",
 			Path:    []openapi.Param{target},
-			Answer:  api.Notification{},
 			Success: "The target, which accepted the test.",
 			Fails:   openapi.Fails{404: ""},
-		}},
-		{Method: http.MethodPost, Path: api.PathRetryDeliveries, Serve: s.retryDeliveries, Doc: &openapi.Doc{
+		}}),
+		act(s, s.retryDeliveries, rest.Route{Path: api.PathRetryDeliveries, Doc: &openapi.Doc{
 			ID: "retryDeliveries", Summary: "Deliver what is dead again",
-			Text:   "Makes the dead deliveries of the target pending again.",
-			Path:   []openapi.Param{target},
-			Answer: api.Notification{}, Success: "The target.",
-			Fails: openapi.Fails{404: ""},
-		}},
+			Text:    "Makes the dead deliveries of the target pending again.",
+			Path:    []openapi.Param{target},
+			Success: "The target.",
+			Fails:   openapi.Fails{404: ""},
+		}}),
 	}
 }
 
@@ -111,20 +110,21 @@ func (s *Server) notifications(ctx context.Context) ([]api.Notification, error) 
 	return list, nil
 }
 
-// notification answers with one target as it is now.
-func (s *Server) notification(w http.ResponseWriter, r *http.Request, name string) error {
-	list, err := s.notifications(r.Context())
+// notification returns one target as it is now.
+func (s *Server) notification(ctx context.Context, name string) (api.Notification, error) {
+	list, err := s.notifications(ctx)
 	if err != nil {
-		return err
+		return api.Notification{}, err
 	}
 
 	// A reload may have removed it since.
 	i := slices.IndexFunc(list, func(n api.Notification) bool { return n.Name == name })
 	if i < 0 {
-		return inventory.Errorf(inventory.KindNotFound, "the target %s was removed meanwhile", name)
+		return api.Notification{},
+			inventory.Errorf(inventory.KindNotFound, "the target %s was removed meanwhile", name)
 	}
 
-	return rest.WriteJSON(w, http.StatusOK, list[i])
+	return list[i], nil
 }
 
 func (s *Server) getDeliveries(w http.ResponseWriter, r *http.Request) error {
@@ -149,32 +149,24 @@ func (s *Server) getDeliveries(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteJSON(w, http.StatusOK, api.Deliveries{Items: items})
 }
 
-func (s *Server) testNotification(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.ReadEmpty(w, r); err != nil {
-		return err
-	}
-
+func (s *Server) testNotification(r *http.Request, c access.Caller, _ openapi.Empty) (api.Notification, error) {
 	name := rest.Param(r, "name")
 
-	if err := s.Notifier.Test(r.Context(), caller(r), name); err != nil {
-		return err
+	if err := s.Notifier.Test(r.Context(), c, name); err != nil {
+		return api.Notification{}, err
 	}
 
-	return s.notification(w, r, name)
+	return s.notification(r.Context(), name)
 }
 
-func (s *Server) retryDeliveries(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.ReadEmpty(w, r); err != nil {
-		return err
-	}
-
+func (s *Server) retryDeliveries(r *http.Request, c access.Caller, _ openapi.Empty) (api.Notification, error) {
 	name := rest.Param(r, "name")
 
-	if _, err := s.Notifier.Retry(r.Context(), caller(r), name); err != nil {
-		return err
+	if _, err := s.Notifier.Retry(r.Context(), c, name); err != nil {
+		return api.Notification{}, err
 	}
 
-	return s.notification(w, r, name)
+	return s.notification(r.Context(), name)
 }
 
 func deliveryOf(d notify.Delivery) api.Delivery {

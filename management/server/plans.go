@@ -64,8 +64,8 @@ func (s *Server) planRoutes() []rest.Route {
 				Location: "plan", Fails: openapi.Fails{404: "", 409: "", 410: ""},
 			},
 		},
-		{
-			Method: http.MethodGet, Path: api.PathPlan, Serve: s.reading(s.getPlan),
+		show(s, s.getPlan, rest.Route{
+			Path: api.PathPlan,
 			Query: []openapi.Param{
 				{
 					Name: "vars", Type: openapi.Flag, Default: "true",
@@ -76,17 +76,17 @@ func (s *Server) planRoutes() []rest.Route {
 				ID: "getPlan", Tag: aboutJobs, Summary: "Show one plan",
 				Text: "Returns the plan with its targets, its variables and their origin (secrets are hidden), and " +
 					"what its check has found so far.",
-				Path: []openapi.Param{planID}, Answer: api.Plan{}, Success: "The plan.", Fails: openapi.Fails{409: ""},
+				Path: []openapi.Param{planID}, Success: "The plan.", Fails: openapi.Fails{409: ""},
 			},
-		},
-		{
-			Method: http.MethodDelete, Path: api.PathPlan, Serve: s.deletePlan,
+		}),
+		act(s, s.deletePlan, rest.Route{
+			Method: http.MethodDelete, Path: api.PathPlan,
 			Doc: &openapi.Doc{
 				ID: "deletePlan", Tag: aboutJobs, Summary: "Delete a plan",
-				Text: "Its job, if it was applied, goes on.", Path: []openapi.Param{planID}, Answer: api.Changed{},
+				Text: "Its job, if it was applied, goes on.", Path: []openapi.Param{planID},
 				Success: "The plan is deleted.", Revision: true, Fails: openapi.Fails{409: ""},
 			},
-		},
+		}),
 		{
 			Method: http.MethodPost, Path: api.PathApplyPlan, Serve: s.postApplyPlan, Idempotent: true,
 			Doc: &openapi.Doc{
@@ -156,35 +156,27 @@ func (s *Server) postPlan(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteJSON(w, http.StatusCreated, out)
 }
 
-func (s *Server) getPlan(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getPlan(r *http.Request, v *state.View) (api.Plan, int64, error) {
 	q, id := rest.Query(r), rest.Param(r, "id")
 
 	p, err := s.PlanReader.FindPlan(v, id)
 	if err != nil {
-		return err
+		return api.Plan{}, 0, err
 	}
 
 	out, err := s.wholePlan(r.Context(), v, p, q.Flag("vars"))
-	if err != nil {
-		return err
-	}
 
-	return rest.WriteTagged(w, r, p.Revision, out)
+	return out, p.Revision, err
 }
 
-func (s *Server) deletePlan(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) deletePlan(r *http.Request, c access.Caller, _ openapi.Empty) (api.Changed, error) {
 	id := rest.Param(r, "id")
 
 	rest.Note(r, "plan", id)
 
-	revision, err := s.Plans.DeletePlan(r.Context(), caller(r), id)
-	if err != nil {
-		return err
-	}
+	revision, err := s.Plans.DeletePlan(r.Context(), c, id)
 
-	s.awaitView(w, r, revision)
-
-	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision})
+	return api.Changed{Revision: revision}, err
 }
 
 func (s *Server) postApplyPlan(w http.ResponseWriter, r *http.Request) error {

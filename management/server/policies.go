@@ -18,137 +18,121 @@ import (
 
 func (s *Server) policyRoutes() []rest.Route {
 	return []rest.Route{
-		{
-			Method: http.MethodGet, Path: api.PathPolicies, Serve: s.reading(s.getPolicies),
+		show(s, s.getPolicies, rest.Route{
+			Path: api.PathPolicies,
 			Doc: &openapi.Doc{
 				ID: "listPolicies", Summary: "Show what the manager decides by itself",
 				Text: "Returns the policies, the brake, and the newest decisions with their evidence. A policy " +
 					"acts as the principal `policy:NAME`.",
-				Answer: api.Policies{}, Success: "The state of automation.",
+				Success: "The state of automation.",
 			},
-		},
-		{
-			Method: http.MethodGet, Path: api.PathPolicy, Serve: s.reading(s.getPolicy),
+		}),
+		show(s, s.getPolicy, rest.Route{
+			Path: api.PathPolicy,
 			Doc: &openapi.Doc{
 				ID: "getPolicy", Summary: "Show a policy",
 				Text: "Returns one policy and its newest decisions.", Path: []openapi.Param{policyName},
-				Answer: api.Policy{}, Success: "The policy.",
+				Success: "The policy.",
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathPausePolicy, Serve: s.controlPolicy(
-				func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
-					return s.Policies.Pause(ctx, c, name, reason)
-				}),
+		}),
+		act(s, s.controlPolicy(Policies.Pause), rest.Route{
+			Path: api.PathPausePolicy,
 			Doc: &openapi.Doc{
 				ID: "pausePolicy", Summary: "Pause a policy",
 				Text: "The policy decides nothing until it is resumed. Jobs that run go on, and what it decided " +
 					"and has not begun waits. The name `all` pauses every policy. A pause is stored, so it " +
 					"survives a restart.",
-				Path: []openapi.Param{policyName}, Body: api.PolicyControl{}, Answer: api.Policies{},
+				Path:    []openapi.Param{policyName},
 				Success: "The state of automation.", Revision: true,
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathResumePolicy, Serve: s.controlPolicy(
-				func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
-					return s.Policies.Resume(ctx, c, name, reason)
-				}),
+		}),
+		act(s, s.controlPolicy(Policies.Resume), rest.Route{
+			Path: api.PathResumePolicy,
 			Doc: &openapi.Doc{
 				ID: "resumePolicy", Summary: "Resume a policy",
 				Text: "Ends the pause of a policy, or with the name `all` that of all. A policy goes on only when " +
 					"neither itself nor all of them are paused.",
-				Path: []openapi.Param{policyName}, Body: api.PolicyControl{}, Answer: api.Policies{},
+				Path:    []openapi.Param{policyName},
 				Success: "The state of automation.", Revision: true,
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathEnablePolicy, Serve: s.enablePolicy,
+		}),
+		act(s, s.enablePolicy, rest.Route{
+			Path: api.PathEnablePolicy,
 			Doc: &openapi.Doc{
 				ID: "enablePolicy", Summary: "Turn a policy on",
 				Text: "A policy with a selector is off until it is turned on, and again once its kind or its nodes " +
 					"are others. One that is for every node needs `all`. A policy that stopped after failures goes " +
 					"on, and those count no more. One that is on stays as it is.",
-				Path: []openapi.Param{policyName}, Body: api.PolicyEnable{}, Answer: api.Policies{},
+				Path:    []openapi.Param{policyName},
 				Success: "The state of automation.", Revision: true,
 				Fails: openapi.Fails{409: "The policy is for every node, and `all` is missing."},
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathDisablePolicy, Serve: s.controlPolicy(
-				func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error) {
-					return s.Policies.Disable(ctx, c, name, reason)
-				}),
+		}),
+		act(s, s.controlPolicy(Policies.Disable), rest.Route{
+			Path: api.PathDisablePolicy,
 			Doc: &openapi.Doc{
 				ID: "disablePolicy", Summary: "Turn a policy off",
-				Text: "The policy decides nothing until it is turned on. Jobs that run go on.",
-				Path: []openapi.Param{policyName}, Body: api.PolicyControl{}, Answer: api.Policies{},
+				Text:    "The policy decides nothing until it is turned on. Jobs that run go on.",
+				Path:    []openapi.Param{policyName},
 				Success: "The state of automation.", Revision: true,
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathTestPolicy, Serve: s.testPolicy,
+		}),
+		act(s, s.testPolicy, rest.Route{
+			Path: api.PathTestPolicy,
 			Doc: &openapi.Doc{
 				ID: "testPolicy", Summary: "Test a policy",
 				Text: "Returns what the policy would do if it were on and nothing held it, with the inventory of " +
 					"today or with a given one. It changes nothing.",
-				Path: []openapi.Param{policyName}, Body: api.PolicyTest{}, Answer: api.PolicyTested{},
+				Path:    []openapi.Param{policyName},
 				Success: "What the policy would do.",
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathReleaseBrake, Serve: s.controlPolicy(
-				func(ctx context.Context, c access.Caller, _, reason string) (leader.Status, error) {
-					return s.Policies.Release(ctx, c, reason)
-				}),
+		}),
+		act(s, s.releaseBrake, rest.Route{
+			Path: api.PathReleaseBrake,
 			Doc: &openapi.Doc{
 				ID: "releaseBrake", Summary: "Release the brake",
 				Text: "Lets automation go on after many nodes vanished at once. Absences from before the release " +
 					"do not set the brake off again.",
-				Body: api.PolicyControl{}, Answer: api.Policies{}, Success: "The state of automation.", Revision: true,
+				Success: "The state of automation.", Revision: true,
 				Fails: openapi.Fails{409: "The brake is off."},
 			},
-		},
+		}),
 	}
 }
 
-func (s *Server) getPolicies(w http.ResponseWriter, r *http.Request, _ *state.View) error {
-	return rest.WriteTagged(w, r, 0, policiesOf(s.Policies.Status()))
+func (s *Server) getPolicies(r *http.Request, _ *state.View) (api.Policies, int64, error) {
+	return policiesOf(s.Policies.Status()), 0, nil
 }
 
-func (s *Server) getPolicy(w http.ResponseWriter, r *http.Request, _ *state.View) error {
+func (s *Server) getPolicy(r *http.Request, _ *state.View) (api.Policy, int64, error) {
 	name := rest.Param(r, "name")
 
 	all := s.Policies.Status().Policies
 	i := slices.IndexFunc(all, func(p leader.PolicyStatus) bool { return p.Name == name })
 
 	if i < 0 {
-		return inventory.Errorf(inventory.KindNotFound, "there is no policy %q", inventory.Shorten(name, 100)).
-			Do("list the policies").With(inventory.ListPolicies())
+		return api.Policy{}, 0, inventory.
+			Errorf(inventory.KindNotFound, "there is no policy %q", inventory.Shorten(name, 100)).
+			Do("list the policies").
+			With(inventory.ListPolicies())
 	}
 
-	return rest.WriteTagged(w, r, 0, policyOf(all[i]))
+	return policyOf(all[i]), 0, nil
 }
 
-// controlPolicy serves a request that changes the state of automation.
+// controlPolicy carries out an act on one policy that takes no more than a reason.
 func (s *Server) controlPolicy(
-	change func(ctx context.Context, c access.Caller, name, reason string) (leader.Status, error),
-) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		var body api.PolicyControl
-		if err := rest.ReadJSON(w, r, &body); err != nil {
-			return err
-		}
-
-		status, err := change(r.Context(), caller(r), rest.Param(r, "name"), body.Reason)
-		if err != nil {
-			return err
-		}
-
-		rest.ShowRevision(w, s.State.View().Revision)
-
-		return rest.WriteJSON(w, http.StatusOK, policiesOf(status))
+	act func(m Policies, ctx context.Context, c access.Caller, name, reason string) (leader.Status, error),
+) func(*http.Request, access.Caller, api.PolicyControl) (api.Policies, error) {
+	return func(r *http.Request, c access.Caller, body api.PolicyControl) (api.Policies, error) {
+		status, err := act(s.Policies, r.Context(), c, rest.Param(r, "name"), body.Reason)
+		return policiesOf(status), err
 	}
+}
+
+func (s *Server) releaseBrake(r *http.Request, c access.Caller, body api.PolicyControl) (api.Policies, error) {
+	status, err := s.Policies.Release(r.Context(), c, body.Reason)
+	return policiesOf(status), err
 }
 
 func policiesOf(s leader.Status) api.Policies {

@@ -30,29 +30,29 @@ type Repository interface {
 
 func (s *Server) repositoryRoutes() []rest.Route {
 	return []rest.Route{
-		{
-			Method: http.MethodGet, Path: api.PathRepository, Serve: s.reading(s.getRepository),
+		show(s, s.getRepository, rest.Route{
+			Path: api.PathRepository,
 			Doc: &openapi.Doc{
 				ID: "getRepository", Summary: "Show the git repository of playbooks",
 				Text: "Returns the commit in use, the newest one, the last fetch, and which playbooks configured " +
 					"each node. A token with a scope sees its own nodes.",
-				Answer: api.Repository{}, Success: "The state of the repository.",
+				Success: "The state of the repository.",
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathSyncRepository, Serve: s.syncRepository,
+		}),
+		act(s, s.syncRepository, rest.Route{
+			Path: api.PathSyncRepository,
 			Doc: &openapi.Doc{
 				ID: "syncRepository", Summary: "Fetch the repository of playbooks now",
 				Text: "Fetches the repository, as the manager does at each interval, and puts its newest commit " +
 					"into use once it is checked. A commit that does not parse, or lacks a play for a group with " +
 					"nodes, is refused, and the former one stays in use. No node is changed. The answer may take " +
 					"as long as `repository.limits.time`.",
-				Answer: api.Repository{}, Success: "The newest commit is in use.", Revision: true,
+				Success: "The newest commit is in use.", Revision: true,
 				Fails: openapi.Fails{409: "No repository is configured, or its newest commit was refused."},
 			},
-		},
-		{
-			Method: http.MethodGet, Path: api.PathRepositoryLog, Serve: s.reading(s.getRepositoryLog),
+		}),
+		show(s, s.getRepositoryLog, rest.Route{
+			Path: api.PathRepositoryLog,
 			Query: []openapi.Param{
 				{
 					Name: "limit", Type: openapi.Number, Min: 1, Max: 200, Default: "50", Example: "10",
@@ -67,11 +67,11 @@ func (s *Server) repositoryRoutes() []rest.Route {
 				ID: "getRepositoryLog", Summary: "List commits of the repository of playbooks",
 				Text: "Returns the fetched commits that no node carries yet, the newest first. Authors and " +
 					"subjects are text of the repository.",
-				Answer: api.RepositoryLog{}, Success: "The commits.",
+				Success: "The commits.",
 			},
-		},
-		{
-			Method: http.MethodGet, Path: api.PathRepositoryDiff, Serve: s.reading(s.getRepositoryDiff),
+		}),
+		show(s, s.getRepositoryDiff, rest.Route{
+			Path: api.PathRepositoryDiff,
 			Query: []openapi.Param{
 				{
 					Name: "node", Example: "host5-9c1e",
@@ -92,55 +92,47 @@ func (s *Server) repositoryRoutes() []rest.Route {
 				Text: "Compares two commits, by default the one in use with the newest one, or the playbooks that " +
 					"configured a node with the commit in use. The text of files is that of the repository, which " +
 					"may contain secrets; a terminal must not get it as it is.",
-				Answer: api.RepositoryDiff{}, Success: "The files that differ.",
+				Success: "The files that differ.",
 				Fails: openapi.Fails{
 					409: "There is no repository, no commit in use, or no record of the playbooks of the node.",
 				},
 			},
-		},
+		}),
 	}
 }
 
-func (s *Server) getRepository(w http.ResponseWriter, r *http.Request, v *state.View) error {
-	return rest.WriteTagged(w, r, 0, repositoryOf(s.Repository.Status(v)))
+func (s *Server) getRepository(r *http.Request, v *state.View) (api.Repository, int64, error) {
+	return repositoryOf(s.Repository.Status(v)), 0, nil
 }
 
-func (s *Server) syncRepository(w http.ResponseWriter, r *http.Request) error {
-	if err := rest.ReadEmpty(w, r); err != nil {
-		return err
+func (s *Server) syncRepository(r *http.Request, c access.Caller, _ openapi.Empty) (api.Repository, error) {
+	if err := s.Repository.Sync(r.Context(), c); err != nil {
+		return api.Repository{}, err
 	}
 
-	if err := s.Repository.Sync(r.Context(), caller(r)); err != nil {
-		return err
-	}
-
-	rest.ShowRevision(w, s.State.View().Revision)
-
-	return rest.WriteJSON(w, http.StatusOK, repositoryOf(s.Repository.Status(s.State.View())))
+	return repositoryOf(s.Repository.Status(s.State.View())), nil
 }
 
-func (s *Server) getRepositoryLog(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getRepositoryLog(r *http.Request, v *state.View) (api.RepositoryLog, int64, error) {
 	q := rest.Query(r)
 
 	log, err := s.Repository.Log(r.Context(), v, int(q.Number("limit")), q.Flag("all"))
-	if err != nil {
-		return err
-	}
 
-	return rest.WriteTagged(w, r, 0, logOf(s.Repository.Status(v), log))
+	return logOf(s.Repository.Status(v), log), 0, err
 }
 
-func (s *Server) getRepositoryDiff(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getRepositoryDiff(r *http.Request, v *state.View) (api.RepositoryDiff, int64, error) {
 	q := rest.Query(r)
 
 	request := repository.DiffRequest{Node: q.Text("node"), From: q.Text("from"), To: q.Text("to")}
 	if request.Node != "" && request.From != "" {
-		return inventory.Errorf(inventory.KindInvalid, "node and from exclude each other").Do("give one of them")
+		return api.RepositoryDiff{}, 0,
+			inventory.Errorf(inventory.KindInvalid, "node and from exclude each other").Do("give one of them")
 	}
 
 	d, err := s.Repository.Diff(r.Context(), v, request)
 	if err != nil {
-		return err
+		return api.RepositoryDiff{}, 0, err
 	}
 
 	out := api.RepositoryDiff{
@@ -150,7 +142,7 @@ func (s *Server) getRepositoryDiff(w http.ResponseWriter, r *http.Request, v *st
 		out.Files[i] = api.FileChange{Path: f.Path, Change: f.Kind, Text: f.Text, Note: f.Note}
 	}
 
-	return rest.WriteTagged(w, r, 0, out)
+	return out, 0, nil
 }
 
 func sideOf(s repository.Side) api.DiffSide {

@@ -104,35 +104,47 @@ func (s *Server) rolloutRoutes() []rest.Route {
 	}
 
 	acts := []rest.Route{
-		{Path: api.PathPauseRollout, Serve: actOnRollout(s, s.pauseRollout), Doc: &openapi.Doc{
+		{Path: api.PathPauseRollout, Serve: s.controlRollout(Rollouts.Pause), Doc: &openapi.Doc{
 			ID: "pauseRollout", Summary: "Pause a rollout",
 			Text: "Begins no further node. Those in progress go on.", Body: api.RolloutControl{},
 		}},
-		{Path: api.PathResumeRollout, Serve: actOnRollout(s, s.resumeRollout), Doc: &openapi.Doc{
+		{Path: api.PathResumeRollout, Serve: actOnRollout(s, func(
+			m Rollouts, ctx context.Context, c access.Caller, id string, body api.RolloutResume,
+		) (rollout.Record, error) {
+			return m.Resume(ctx, c, id, rollout.ResumeOptions(body))
+		}), Doc: &openapi.Doc{
 			ID: "resumeRollout", Summary: "Resume a rollout",
 			Text: "Goes on with a paused rollout, or with one that failures have stopped; those count no more.",
 			Body: api.RolloutResume{},
 		}},
-		{Path: api.PathAbortRollout, Serve: actOnRollout(s, s.abortRollout), Doc: &openapi.Doc{
+		{Path: api.PathAbortRollout, Serve: actOnRollout(s, func(
+			m Rollouts, ctx context.Context, c access.Caller, id string, body api.RolloutAbort,
+		) (rollout.Record, error) {
+			return m.Abort(ctx, c, id, rollout.AbortOptions(body))
+		}), Doc: &openapi.Doc{
 			ID: "abortRollout", Summary: "Abort a rollout",
 			Text: "Ends the rollout. Its queued jobs are cancelled, and its running jobs finish, or are cancelled " +
 				"with `cancel`.",
 			Body: api.RolloutAbort{},
 		}},
-		{Path: api.PathRetryRollout, Serve: actOnRollout(s, s.retryRollout), Doc: &openapi.Doc{
+		{Path: api.PathRetryRollout, Serve: actOnRollout(s, func(
+			m Rollouts, ctx context.Context, c access.Caller, id string, body api.RolloutRetry,
+		) (rollout.Record, error) {
+			return m.Retry(ctx, c, id, rollout.RetryOptions(body))
+		}), Doc: &openapi.Doc{
 			ID: "retryRollout", Summary: "Retry nodes of a rollout",
 			Text: "Begins the nodes that failed once more, or the named ones.", Body: api.RolloutRetry{},
 		}},
-		{Path: api.PathUndoRollout, Serve: actOnRollout(s, s.undoRollout), Doc: &openapi.Doc{
+		{Path: api.PathUndoRollout, Serve: s.controlRollout(Rollouts.Undo), Doc: &openapi.Doc{
 			ID: "undoRollout", Summary: "Take a rollout back",
 			Text: "Starts the rollout that brings each changed node back to the playbooks before, and returns it.",
 			Body: api.RolloutControl{}, Status: http.StatusCreated, Location: "rollout",
 		}},
-		{Path: api.PathPromoteRollout, Serve: actOnRollout(s, s.promoteRollout), Doc: &openapi.Doc{
+		{Path: api.PathPromoteRollout, Serve: s.controlRollout(Rollouts.Promote), Doc: &openapi.Doc{
 			ID: "promoteRollout", Summary: "Promote a rollout",
 			Text: "Goes on with a rollout whose canary is done.", Body: api.RolloutControl{},
 		}},
-		{Path: api.PathApproveRollout, Serve: actOnRollout(s, s.approveRollout), Doc: &openapi.Doc{
+		{Path: api.PathApproveRollout, Serve: s.controlRollout(Rollouts.Approve), Doc: &openapi.Doc{
 			ID: "approveRollout", Summary: "Approve a rollout",
 			Text: "Lets a rollout begin that another person started with `require_approval`.",
 			Body: api.RolloutControl{},
@@ -334,8 +346,8 @@ func (s *Server) writeRollout(
 
 // actOnRollout serves an act on one rollout, with a body of the type.
 func actOnRollout[B any](
-	s *Server, act func(context.Context, access.Caller, string, B) (rollout.Record, int, error),
-) func(http.ResponseWriter, *http.Request) error {
+	s *Server, act func(m Rollouts, ctx context.Context, c access.Caller, id string, body B) (rollout.Record, error),
+) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		id := rest.Param(r, "id")
 
@@ -351,62 +363,29 @@ func actOnRollout[B any](
 			return err
 		}
 
-		one, status, err := act(r.Context(), c, id, body)
+		one, err := act(s.Rollouts, r.Context(), c, id, body)
 		if err != nil {
 			return err
+		}
+
+		status := http.StatusOK
+		if one.ID != id { // to take a rollout back is another one
+			status = http.StatusCreated
 		}
 
 		return s.writeRollout(w, r, c, one, status)
 	}
 }
 
-func (s *Server) pauseRollout(
-	ctx context.Context, c access.Caller, id string, body api.RolloutControl,
-) (rollout.Record, int, error) {
-	one, err := s.Rollouts.Pause(ctx, c, id, body.Reason)
-	return one, http.StatusOK, err
-}
-
-func (s *Server) resumeRollout(
-	ctx context.Context, c access.Caller, id string, body api.RolloutResume,
-) (rollout.Record, int, error) {
-	one, err := s.Rollouts.Resume(ctx, c, id, rollout.ResumeOptions(body))
-	return one, http.StatusOK, err
-}
-
-func (s *Server) abortRollout(
-	ctx context.Context, c access.Caller, id string, body api.RolloutAbort,
-) (rollout.Record, int, error) {
-	one, err := s.Rollouts.Abort(ctx, c, id, rollout.AbortOptions(body))
-	return one, http.StatusOK, err
-}
-
-func (s *Server) retryRollout(
-	ctx context.Context, c access.Caller, id string, body api.RolloutRetry,
-) (rollout.Record, int, error) {
-	one, err := s.Rollouts.Retry(ctx, c, id, rollout.RetryOptions(body))
-	return one, http.StatusOK, err
-}
-
-func (s *Server) undoRollout(
-	ctx context.Context, c access.Caller, id string, body api.RolloutControl,
-) (rollout.Record, int, error) {
-	one, err := s.Rollouts.Undo(ctx, c, id, body.Reason)
-	return one, http.StatusCreated, err
-}
-
-func (s *Server) promoteRollout(
-	ctx context.Context, c access.Caller, id string, body api.RolloutControl,
-) (rollout.Record, int, error) {
-	one, err := s.Rollouts.Promote(ctx, c, id, body.Reason)
-	return one, http.StatusOK, err
-}
-
-func (s *Server) approveRollout(
-	ctx context.Context, c access.Caller, id string, body api.RolloutControl,
-) (rollout.Record, int, error) {
-	one, err := s.Rollouts.Approve(ctx, c, id, body.Reason)
-	return one, http.StatusOK, err
+// controlRollout serves an act that takes no more than a reason.
+func (s *Server) controlRollout(
+	act func(m Rollouts, ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error),
+) rest.Handler {
+	return actOnRollout(s, func(
+		m Rollouts, ctx context.Context, c access.Caller, id string, body api.RolloutControl,
+	) (rollout.Record, error) {
+		return act(m, ctx, c, id, body.Reason)
+	})
 }
 
 // rolloutSpecFrom returns the specification behind its wire form.

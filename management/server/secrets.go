@@ -5,6 +5,7 @@ package server
 import (
 	"net/http"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
@@ -21,16 +22,16 @@ func (s *Server) secretRoutes() []rest.Route {
 				Answer: api.Secrets{}, Success: "The state.",
 			},
 		},
-		{
-			Method: http.MethodPost, Path: api.PathRotate, Serve: s.rotateSecrets,
+		act(s, s.rotateSecrets, rest.Route{
+			Path: api.PathRotate,
 			Doc: &openapi.Doc{
 				ID: "rotateSecrets", Summary: "Encrypt all secrets with a new key",
 				Text: "Makes a new key, encrypts every secret with it, and then removes the former one from the " +
 					"key file. If it is interrupted, both keys are kept; a repetition or a restart continues it.",
-				Body: api.SecretsRotation{}, Answer: api.Secrets{}, Success: "The state after the rotation.",
-				Fails: openapi.Fails{409: ""},
+				Success: "The state after the rotation.",
+				Fails:   openapi.Fails{409: ""},
 			},
-		},
+		}),
 	}
 }
 
@@ -43,18 +44,10 @@ func (s *Server) getSecrets(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteJSON(w, http.StatusOK, status)
 }
 
-func (s *Server) rotateSecrets(w http.ResponseWriter, r *http.Request) error {
-	var body api.SecretsRotation
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) rotateSecrets(r *http.Request, c access.Caller, body api.SecretsRotation) (api.Secrets, error) {
 	rest.Note(r, "abandon", body.Abandon)
 
-	status, err := s.Secrets.Rotate(r.Context(), caller(r), body.Abandon)
-	if err != nil {
-		return err
-	}
+	status, err := s.Secrets.Rotate(r.Context(), c, body.Abandon)
 
-	return rest.WriteJSON(w, http.StatusOK, status)
+	return status, err
 }

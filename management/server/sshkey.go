@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
@@ -15,17 +16,17 @@ import (
 
 func (s *Server) sshKeyRoutes() []rest.Route {
 	return []rest.Route{
-		{
-			Method: http.MethodGet, Path: api.PathSSHKey, Serve: s.reading(s.getSSHKey),
+		show(s, s.getSSHKey, rest.Route{
+			Path: api.PathSSHKey,
 			Doc: &openapi.Doc{
 				ID: "getSSHKey", Summary: "Show the rotation of the ssh key",
 				Text: "Returns the newest rotation of the ssh key with which the manager logs in to nodes, and " +
 					"what it waits for; or the key in use, if there was none. Private keys are not shown.",
-				Answer: api.SSHKey{}, Success: "The state of the rotation.",
+				Success: "The state of the rotation.",
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathRotateSSHKey, Serve: s.postRotateSSHKey,
+		}),
+		act(s, s.postRotateSSHKey, rest.Route{
+			Path: api.PathRotateSSHKey,
 			Doc: &openapi.Doc{
 				ID: "rotateSSHKey", Summary: "Rotate the ssh key",
 				Text: "Begins to replace the ssh key with which the manager logs in to nodes. The public half of " +
@@ -37,61 +38,46 @@ func (s *Server) sshKeyRoutes() []rest.Route {
 					"Without `to` the manager makes the new key in its data directory. With `force` the running " +
 					"rotation goes on without the nodes in `lock_out`, which must be all of its laggards: the " +
 					"manager can no longer log in to them.",
-				Body: api.SSHKeyRotation{}, Answer: api.SSHKey{}, Status: 202,
+				Status:  202,
 				Success: "The rotation has begun, or goes on.", Revision: true,
 				Fails: openapi.Fails{
 					409: "A rotation is running already, or with `force` none is, or not all laggards are named.",
 				},
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathCancelSSHKey, Serve: s.postCancelSSHKey,
+		}),
+		act(s, s.postCancelSSHKey, rest.Route{
+			Path: api.PathCancelSSHKey,
 			Doc: &openapi.Doc{
 				ID: "cancelSSHKey", Summary: "Take the rotation of the ssh key back",
 				Text: "Replaces the running rotation by one in the other direction: every node accepts the old key " +
 					"again, the manager uses it again, and the new one is taken away from the nodes. It waits for " +
 					"the same nodes as the rotation did.",
-				Body: openapi.Empty{}, Answer: api.SSHKey{}, Status: 202, Success: "The rotation is being taken back.",
+				Status: 202, Success: "The rotation is being taken back.",
 				Revision: true,
 				Fails:    openapi.Fails{409: "No rotation is running, or it is being taken back already."},
 			},
-		},
+		}),
 	}
 }
 
-func (s *Server) getSSHKey(w http.ResponseWriter, r *http.Request, _ *state.View) error {
-	return rest.WriteTagged(w, r, 0, sshKeyOf(s.SSHKey.Status()))
+func (s *Server) getSSHKey(r *http.Request, _ *state.View) (api.SSHKey, int64, error) {
+	return sshKeyOf(s.SSHKey.Status()), 0, nil
 }
 
-func (s *Server) postRotateSSHKey(w http.ResponseWriter, r *http.Request) error {
-	var body api.SSHKeyRotation
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) postRotateSSHKey(r *http.Request, c access.Caller, body api.SSHKeyRotation) (api.SSHKey, error) {
 	rest.Note(r, "nodes", body.LockOut)
 
-	status, err := s.SSHKey.Rotate(r.Context(), caller(r), sshkey.Request{
+	status, err := s.SSHKey.Rotate(r.Context(), c, sshkey.Request{
 		To: body.To, Force: body.Force, LockOut: body.LockOut,
 	})
 
-	return s.acceptSSHKey(w, status, err)
+	return sshKeyOf(status), err
 }
 
-func (s *Server) postCancelSSHKey(w http.ResponseWriter, r *http.Request) error {
-	status, err := s.SSHKey.Cancel(r.Context(), caller(r))
+func (s *Server) postCancelSSHKey(r *http.Request, c access.Caller, _ openapi.Empty) (api.SSHKey, error) {
+	status, err := s.SSHKey.Cancel(r.Context(), c)
 
-	return s.acceptSSHKey(w, status, err)
-}
-
-func (s *Server) acceptSSHKey(w http.ResponseWriter, status sshkey.Status, err error) error {
-	if err != nil {
-		return err
-	}
-
-	rest.ShowRevision(w, s.State.View().Revision)
-
-	return rest.WriteJSON(w, http.StatusAccepted, sshKeyOf(status))
+	return sshKeyOf(status), err
 }
 
 // sshKeyOf returns the wire form of the state of the manager's ssh key.

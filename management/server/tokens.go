@@ -15,33 +15,27 @@ import (
 
 func (s *Server) tokenRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodPost, Path: api.PathTokens, Serve: s.postToken, Doc: &openapi.Doc{
+		act(s, s.postToken, rest.Route{Path: api.PathTokens, Doc: &openapi.Doc{
 			ID:      "createToken",
 			Summary: "Create a bearer token",
 			Text: "The answer holds the token, and no other answer does: only a hash is stored. Its role has " +
 				"no permission that the caller lacks. Send it as `Authorization: Bearer TOKEN`, over HTTPS or " +
 				"the Unix socket; plain HTTP refuses it.",
-			Body:    api.TokenRequest{},
-			Answer:  api.NewToken{},
+
 			Success: "The token is valid.",
 			Fails:   openapi.Fails{404: "", 409: ""},
-		}},
-		{Method: http.MethodDelete, Path: api.PathToken, Serve: s.deleteToken, Doc: &openapi.Doc{
+		}}),
+		act(s, s.deleteToken, rest.Route{Method: http.MethodDelete, Path: api.PathToken, Doc: &openapi.Doc{
 			ID: "revokeToken", Summary: "Revoke a bearer token",
-			Text:   "The token is refused from now on, on open connections as well, and its open streams end.",
-			Path:   []openapi.Param{{Name: "id", Help: "The id or the name of a token.", Example: "pipeline"}},
-			Answer: api.Changed{}, Success: "The token is revoked.", Revision: true,
+			Text:    "The token is refused from now on, on open connections as well, and its open streams end.",
+			Path:    []openapi.Param{{Name: "id", Help: "The id or the name of a token.", Example: "pipeline"}},
+			Success: "The token is revoked.", Revision: true,
 			Fails: openapi.Fails{404: ""},
-		}},
+		}}),
 	}
 }
 
-func (s *Server) postToken(w http.ResponseWriter, r *http.Request) error {
-	var body api.TokenRequest
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) postToken(r *http.Request, c access.Caller, body api.TokenRequest) (api.NewToken, error) {
 	rest.Note(r, "token", body.Name)
 	rest.Note(r, "role", body.Role)
 
@@ -53,7 +47,8 @@ func (s *Server) postToken(w http.ResponseWriter, r *http.Request) error {
 
 		// An empty scope is likely the mistake of a script, and would be every node.
 		if request.Scope.All() {
-			return inventory.Errorf(inventory.KindInvalid, "the scope is empty and would be every node").
+			return api.NewToken{}, inventory.
+				Errorf(inventory.KindInvalid, "the scope is empty and would be every node").
 				Do("name groups or write a selector, or leave the scope out")
 		}
 	}
@@ -61,30 +56,23 @@ func (s *Server) postToken(w http.ResponseWriter, r *http.Request) error {
 	if body.Expires != "" {
 		var err error
 		if request.Expires, err = time.ParseDuration(body.Expires); err != nil || request.Expires <= 0 {
-			return inventory.Errorf(inventory.KindInvalid, "expires: %q is not a duration", body.Expires).
+			return api.NewToken{}, inventory.
+				Errorf(inventory.KindInvalid, "expires: %q is not a duration", body.Expires).
 				Do("write it like 90s, 15m or 720h")
 		}
 	}
 
-	made, token, err := s.Tokens.Create(r.Context(), caller(r), access.IdentityOf(r.Context()), request)
-	if err != nil {
-		return err
-	}
+	made, token, err := s.Tokens.Create(r.Context(), c, access.IdentityOf(r.Context()), request)
 
-	return rest.WriteJSON(w, http.StatusOK, api.NewToken{Token: token, Record: tokenOf(made)})
+	return api.NewToken{Token: token, Record: tokenOf(made)}, err
 }
 
-func (s *Server) deleteToken(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) deleteToken(r *http.Request, c access.Caller, _ openapi.Empty) (api.Changed, error) {
 	id := rest.Param(r, "id")
 
 	rest.Note(r, "token", id)
 
-	revision, err := s.Tokens.Revoke(r.Context(), caller(r), id)
-	if err != nil {
-		return err
-	}
+	revision, err := s.Tokens.Revoke(r.Context(), c, id)
 
-	s.awaitView(w, r, revision)
-
-	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: revision})
+	return api.Changed{Revision: revision}, err
 }

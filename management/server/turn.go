@@ -8,49 +8,32 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
-func (s *Server) enablePolicy(w http.ResponseWriter, r *http.Request) error {
-	var body api.PolicyEnable
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) enablePolicy(r *http.Request, c access.Caller, body api.PolicyEnable) (api.Policies, error) {
 	name := rest.Param(r, "name")
 
-	status, err := s.Policies.Enable(r.Context(), caller(r), name, body.All, body.Reason)
-	if err != nil {
-		return err
-	}
+	status, err := s.Policies.Enable(r.Context(), c, name, body.All, body.Reason)
 
-	rest.ShowRevision(w, s.State.View().Revision)
-
-	return rest.WriteJSON(w, http.StatusOK, policiesOf(status))
+	return policiesOf(status), err
 }
 
 // testPolicy serves a request for the outlooks of a policy. It changes nothing.
-func (s *Server) testPolicy(w http.ResponseWriter, r *http.Request) error {
-	var body api.PolicyTest
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) testPolicy(r *http.Request, c access.Caller, body api.PolicyTest) (api.PolicyTested, error) {
 	name := rest.Param(r, "name")
 
 	given, err := givenNodes(body.Nodes)
 	if err != nil {
-		return err
+		return api.PolicyTested{}, err
 	}
 
 	tested, err := s.Policies.Test(name, given)
-	if err != nil {
-		return err
-	}
 
-	return rest.WriteJSON(w, http.StatusOK, testedOf(tested))
+	return testedOf(tested), err
 }
 
 // givenNodes returns the nodes of a given inventory; nil: none is given.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
@@ -16,83 +17,57 @@ import (
 
 func (s *Server) windowRoutes() []rest.Route {
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathWindows, Serve: s.reading(s.getWindows), Doc: &openapi.Doc{
+		show(s, s.getWindows, rest.Route{Path: api.PathWindows, Doc: &openapi.Doc{
 			ID:      "listWindows",
 			Summary: "List the maintenance windows",
 			Text: "Returns the maintenance windows of the setting `windows`, which are open, when each opens " +
 				"next, and the freeze. A job that would change a node outside of its windows waits in the " +
 				"queue.",
-			Answer:  api.Windows{},
 			Success: "The windows and the freeze.",
-		}},
-		{Method: http.MethodPost, Path: api.PathFreeze, Serve: s.postFreeze, Doc: &openapi.Doc{
+		}}),
+		act(s, s.postFreeze, rest.Route{Path: api.PathFreeze, Doc: &openapi.Doc{
 			ID:      "freeze",
 			Summary: "Freeze changes",
 			Text: "Holds back every job that would change a host, until the given time or until the freeze is " +
 				"lifted: jobs wait in the queue, and those that run go on. Verifications and checks are not " +
 				"held back, nor a job with `override_window`. It takes the place of an earlier freeze. Every " +
 				"instance sees it, and it survives a restart.",
-			Body:     api.FreezeRequest{},
-			Answer:   api.Freeze{},
+
 			Success:  "The freeze.",
 			Revision: true,
-		}},
-		{Method: http.MethodPost, Path: api.PathLiftFreeze, Serve: s.postLift, Doc: &openapi.Doc{
+		}}),
+		act(s, s.postLift, rest.Route{Path: api.PathLiftFreeze, Doc: &openapi.Doc{
 			ID:      "liftFreeze",
 			Summary: "Lift the freeze",
 			Text: "Ends the freeze. The jobs that wait for it begin, as far as the maintenance windows of " +
 				"their nodes allow.",
-			Body:     api.FreezeLift{},
-			Answer:   api.Freeze{},
+
 			Success:  "The freeze.",
 			Revision: true,
 			Fails:    openapi.Fails{409: "Nothing is frozen."},
-		}},
+		}}),
 	}
 }
 
-func (s *Server) getWindows(w http.ResponseWriter, r *http.Request, v *state.View) error {
-	return rest.WriteTagged(w, r, 0, windowsOf(s.Windows.Status(v)))
+func (s *Server) getWindows(r *http.Request, v *state.View) (api.Windows, int64, error) {
+	return windowsOf(s.Windows.Status(v)), 0, nil
 }
 
-func (s *Server) postFreeze(w http.ResponseWriter, r *http.Request) error {
-	var body api.FreezeRequest
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) postFreeze(r *http.Request, c access.Caller, body api.FreezeRequest) (api.Freeze, error) {
 	var until time.Time
 	if body.Until != nil {
 		until = *body.Until
 	}
 
-	freeze, err := s.Windows.Freeze(r.Context(), caller(r), until, body.Reason)
-	if err != nil {
-		return err
-	}
+	freeze, err := s.Windows.Freeze(r.Context(), c, until, body.Reason)
 
-	return s.writeFreeze(w, freeze)
+	return freezeOf(freeze, time.Now()), err
 }
 
-func (s *Server) postLift(w http.ResponseWriter, r *http.Request) error {
-	var body api.FreezeLift
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
+func (s *Server) postLift(r *http.Request, c access.Caller, body api.FreezeLift) (api.Freeze, error) {
+	freeze, err := s.Windows.Lift(r.Context(), c, body.Reason)
 
-	freeze, err := s.Windows.Lift(r.Context(), caller(r), body.Reason)
-	if err != nil {
-		return err
-	}
-
-	return s.writeFreeze(w, freeze)
-}
-
-// writeFreeze answers with a changed freeze.
-func (s *Server) writeFreeze(w http.ResponseWriter, f window.Freeze) error {
-	rest.ShowRevision(w, s.State.View().Revision)
-
-	return rest.WriteJSON(w, http.StatusOK, freezeOf(f, time.Now()))
+	return freezeOf(freeze, time.Now()), err
 }
 
 func windowsOf(s window.Status) api.Windows {
