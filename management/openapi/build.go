@@ -135,7 +135,7 @@ func (b *build) paths(routes []Route, examples *yaml.Node) (*yaml.Node, error) {
 
 	for _, r := range routes {
 		switch {
-		case r.Doc == nil: // such as a kind of a test
+		case r.Doc == nil || r.Doc.ID == "": // such as a kind of a test
 		case get(examples, r.Doc.ID) == nil:
 			return nil, fmt.Errorf("%s %s has no examples under %q", r.Method, r.Path, r.Doc.ID)
 		case byID[r.Doc.ID].Doc != nil:

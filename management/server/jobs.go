@@ -29,22 +29,22 @@ const (
 
 func (s *Server) jobRoutes() []rest.Route {
 	return []rest.Route{
-		{
-			Method: http.MethodGet, Path: api.PathJobs, Serve: s.reading(s.getJobs),
-			Query: jobListing.Query(
-				openapi.Param{
+		list(s, jobListing, s.getJobs, rest.Route{
+			Path: api.PathJobs,
+			Query: []openapi.Param{
+				{
 					Name: "status", Type: openapi.Texts,
 					Help: "Job statuses; case does not matter. A repeated parameter matches any of its values.",
 				},
-				openapi.Param{Name: "node", Help: "Only jobs with this node or address."},
-			),
+				{Name: "node", Help: "Only jobs with this node or address."},
+			},
 			Doc: &openapi.Doc{
 				ID: "listJobs", Tag: aboutJobs, Summary: "List jobs",
 				Text: "Returns jobs, newest first, without runs, hosts and variables. Only the first 100 queued " +
 					"jobs show their position and the jobs ahead of them.",
-				Answer: api.List[api.Job]{}, Success: "The jobs, newest first.",
+				Success: "The jobs, newest first.",
 			},
-		},
+		}),
 		{
 			Method: http.MethodPost, Path: api.PathJobs, Serve: s.postJob, Idempotent: true,
 			Doc: &openapi.Doc{
@@ -155,14 +155,14 @@ var jobListing = rest.Listing[*job.Job]{
 	},
 }
 
-func (s *Server) getJobs(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getJobs(r *http.Request, v *state.View) ([]*job.Job, func(*job.Job) api.Job, error) {
 	q := rest.Query(r)
 
 	const remedy = "the statuses of jobs are Queued, Running, Complete, Errored, Cancelled"
 
 	statuses, err := rest.ParseEach(q.Texts("status"), parseJobStatus, remedy)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 
 	node := q.Text("node")
@@ -176,7 +176,8 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request, v *state.View) 
 	}
 
 	queued := 0
-	show := func(j *job.Job) api.Job {
+
+	return found, func(j *job.Job) api.Job {
 		item := jobOf(*j)
 		if j.Status == job.Queued {
 			if queued++; queued <= listedWaits {
@@ -185,13 +186,7 @@ func (s *Server) getJobs(w http.ResponseWriter, r *http.Request, v *state.View) 
 		}
 
 		return item
-	}
-
-	at := snapshotOf(v)
-
-	return rest.WriteList(w, r, jobListing, rest.Contents[*job.Job, api.Job]{
-		At: at, Tag: at.Tag(), Items: found, Show: show,
-	})
+	}, nil
 }
 
 func parseJobStatus(text string) (job.Status, error) {

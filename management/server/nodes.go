@@ -53,19 +53,15 @@ func (s *Server) nodeRoutes() []rest.Route {
 				Fails: openapi.Fails{409: refused, 412: "The node no longer matches `If-Match`."},
 			},
 		},
-		{
-			Method: http.MethodGet,
-			Path:   api.PathHistory,
-			Serve:  s.reading(s.getHistory),
-			Query:  historyListing.Query(),
+		list(s, historyListing, s.getHistory, rest.Route{
+			Path: api.PathHistory,
 			Doc: &openapi.Doc{
 				ID: "getHistory", Tag: aboutNodes, Summary: "Show a node's history",
 				Text: "Returns every status transition and every change of state, newest first. The manager keeps " +
 					"the newest 1 000.",
-				Path: []openapi.Param{nodeName}, Answer: api.List[api.HistoryEntry]{},
-				Success: "The entries, newest first.",
+				Path: []openapi.Param{nodeName}, Success: "The entries, newest first.",
 			},
-		},
+		}),
 		show(s, s.getNodeExplanation, rest.Route{
 			Path: api.PathExplain,
 			Doc: &openapi.Doc{
@@ -444,19 +440,11 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteJSON(w, http.StatusOK, s.forms(v).one(n))
 }
 
-func (s *Server) getHistory(w http.ResponseWriter, r *http.Request, v *state.View) error {
-	name := rest.Param(r, "name")
-
-	entries, err := s.Nodes.History(r.Context(), name, 0)
-	if err != nil {
-		return err
-	}
-
-	at := snapshotOf(v)
-
-	return rest.WriteList(w, r, historyListing, rest.Contents[inventory.HistoryEntry, api.HistoryEntry]{
-		At: at, Tag: at.Tag(), Items: entries, Show: historyEntryOf,
-	})
+func (s *Server) getHistory(
+	r *http.Request, _ *state.View,
+) ([]inventory.HistoryEntry, func(inventory.HistoryEntry) api.HistoryEntry, error) {
+	entries, err := s.Nodes.History(r.Context(), rest.Param(r, "name"), 0)
+	return entries, historyEntryOf, err
 }
 
 func (s *Server) postForget(r *http.Request, c access.Caller, body api.Forget) (api.Changed, error) {

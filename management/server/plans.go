@@ -43,14 +43,14 @@ type PlanReader interface {
 
 func (s *Server) planRoutes() []rest.Route {
 	return []rest.Route{
-		{
-			Method: http.MethodGet, Path: api.PathPlans, Serve: s.reading(s.getPlans), Query: planListing.Query(),
+		list(s, planListing, s.getPlans, rest.Route{
+			Path: api.PathPlans,
 			Doc: &openapi.Doc{
 				ID: "listPlans", Tag: aboutJobs, Summary: "List plans",
-				Text:   "Returns plans, newest first, without targets, variables and checks.",
-				Answer: api.List[api.Plan]{}, Success: "The plans, newest first.",
+				Text:    "Returns plans, newest first, without targets, variables and checks.",
+				Success: "The plans, newest first.",
 			},
-		},
+		}),
 		{
 			Method: http.MethodPost, Path: api.PathPlans, Serve: s.postPlan, Idempotent: true,
 			Doc: &openapi.Doc{
@@ -117,13 +117,9 @@ var planListing = rest.Listing[*plan.Plan]{
 	},
 }
 
-func (s *Server) getPlans(w http.ResponseWriter, r *http.Request, v *state.View) error {
-	now, at := time.Now(), snapshotOf(v)
-
-	return rest.WriteList(w, r, planListing, rest.Contents[*plan.Plan, api.Plan]{
-		At: at, Tag: at.Tag(), Items: record.List(v, &plan.Kind),
-		Show: func(p *plan.Plan) api.Plan { return planOf(*p, now) },
-	})
+func (s *Server) getPlans(_ *http.Request, v *state.View) ([]*plan.Plan, func(*plan.Plan) api.Plan, error) {
+	now := time.Now()
+	return record.List(v, &plan.Kind), func(p *plan.Plan) api.Plan { return planOf(*p, now) }, nil
 }
 
 func (s *Server) postPlan(w http.ResponseWriter, r *http.Request) error {

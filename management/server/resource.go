@@ -36,10 +36,10 @@ var Resources = []Resource{
 		Kind: &window.FreezeKind, Path: api.PathFreeze, One: api.PathFreeze,
 		// The wire form shows whether it is active now: it may end by itself.
 		Show: func(_ *state.View, f *window.Freeze) api.Freeze { return freezeOf(*f, time.Now()) },
-		Doc: &openapi.Doc{
+		Doc: openapi.Doc{
 			ID: "getFreeze", Summary: "Show the freeze",
-			Text:   "Returns whether changes of hosts are frozen, until when, by whom and why.",
-			Answer: api.Freeze{}, Success: "The freeze.",
+			Text:    "Returns whether changes of hosts are frozen, until when, by whom and why.",
+			Success: "The freeze.",
 		},
 	},
 	&ResourceOf[state.Instance, api.Instance]{
@@ -47,11 +47,11 @@ var Resources = []Resource{
 		List: rest.ListingOf[api.Instance]("started", "id", "node", "addr", "version", "started"),
 		// The identity of an instance is two fields on the wire.
 		Show: func(_ *state.View, in *state.Instance) api.Instance { return instanceOf(in) },
-		Doc: &openapi.Doc{
+		Doc: openapi.Doc{
 			ID: "listInstances", Summary: "List the instances of the manager",
 			Text: "Returns every live clusterm, oldest first. An instance that crashes stays in the list for " +
 				"15 seconds.",
-			Answer: api.List[api.Instance]{}, Success: "The instances.",
+			Success: "The instances.",
 		},
 	},
 	// The wire form lacks the secrets of a request, and shows whether the plan is still open.
@@ -78,10 +78,10 @@ var Resources = []Resource{
 		List: rest.ListingOf[api.Token]("name", "id", "name", "role", "created", "expires", "used"),
 		// The wire form has no hash, and the last use, which is a record of its own.
 		Show: func(v *state.View, t *access.Token) api.Token { return tokenOf(t.WithUse(v)) },
-		Doc: &openapi.Doc{
+		Doc: openapi.Doc{
 			ID: "listTokens", Summary: "List the bearer tokens",
-			Text:   "Returns every token without its secret, by name, those that have expired included.",
-			Answer: api.List[api.Token]{}, Success: "The tokens.",
+			Text:    "Returns every token without its secret, by name, those that have expired included.",
+			Success: "The tokens.",
 		},
 	},
 }
@@ -121,7 +121,7 @@ type ResourceOf[T, W any] struct {
 	// A GET without List and One has a handler of its own.
 	One string
 	// Doc describes GET of Path or One, whichever is set.
-	Doc *openapi.Doc
+	Doc openapi.Doc
 }
 
 func (o *ResourceOf[T, W]) kind() string { return o.Kind.Name }
@@ -164,24 +164,20 @@ func (o *ResourceOf[T, W]) object(v *state.View, key string, former any) any {
 func (o *ResourceOf[T, W]) routes(s *Server) []rest.Route {
 	var routes []rest.Route
 
+	doc := o.Doc // a copy, which the route completes
+
 	if o.List != nil {
-		routes = append(routes, rest.Route{
-			Method: http.MethodGet, Path: o.Path, Query: o.List.Query(), Doc: o.Doc,
-			Serve: s.reading(o.getList),
-		})
+		routes = append(routes, list(s, *o.List, o.getList, rest.Route{Path: o.Path, Doc: &doc}))
 	}
 
 	if o.One != "" {
-		routes = append(routes, rest.Route{
-			Method: http.MethodGet, Path: o.One, Doc: o.Doc,
-			Serve: s.reading(o.getOne),
-		})
+		routes = append(routes, show(s, o.getOne, rest.Route{Path: o.One, Doc: &doc}))
 	}
 
 	return routes
 }
 
-func (o *ResourceOf[T, W]) getList(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (o *ResourceOf[T, W]) getList(_ *http.Request, v *state.View) ([]W, func(W) W, error) {
 	// A listing expects its items in the order of the key.
 	all := maps.Collect(record.All(v, o.Kind))
 
@@ -190,31 +186,27 @@ func (o *ResourceOf[T, W]) getList(w http.ResponseWriter, r *http.Request, v *st
 		items = append(items, o.Show(v, all[key]))
 	}
 
-	at := snapshotOf(v)
-
-	return rest.WriteList(w, r, *o.List, rest.Contents[W, W]{
-		At: at, Tag: at.Tag(), Items: items, Show: func(item W) W { return item },
-	})
+	return items, func(item W) W { return item }, nil
 }
 
 // getOne answers with a record. The only one of a kind may be zero, because it was never
 // written.
-func (o *ResourceOf[T, W]) getOne(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (o *ResourceOf[T, W]) getOne(r *http.Request, v *state.View) (shown W, revision int64, err error) {
 	if o.Kind.Single {
 		only := record.One(v, o.Kind)
-		return rest.WriteTagged(w, r, 0, o.Show(v, &only))
+		return o.Show(v, &only), 0, nil
 	}
 
 	key := rest.Param(r, "name")
 
-	found := o.object(v, key, nil)
+	found := record.Get(v, o.Kind, key)
 	if found == nil {
-		return inventory.
+		return shown, 0, inventory.
 			Errorf(inventory.KindNotFound, "there is no %q among the %s", inventory.Shorten(key, 100), o.name()).
 			Do("GET %s lists them", o.Path)
 	}
 
-	return rest.WriteTagged(w, r, 0, found)
+	return o.Show(v, found), 0, nil
 }
 
 // resourceRoutes returns the routes that read records.

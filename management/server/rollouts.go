@@ -54,18 +54,15 @@ type RolloutSwitch interface {
 
 func (s *Server) rolloutRoutes() []rest.Route {
 	routes := []rest.Route{
-		{
-			Method: http.MethodGet,
-			Path:   api.PathRollouts,
-			Serve:  s.reading(s.getRollouts),
-			Query:  rolloutListing.Query(),
+		list(s, rolloutListing, s.getRollouts, rest.Route{
+			Path: api.PathRollouts,
 			Doc: &openapi.Doc{
 				ID: "listRollouts", Tag: aboutJobs, Summary: "List rollouts",
 				Text: "Returns the rollouts, the newest first, without their nodes and events. A token with a " +
 					"scope sees those of which all nodes are in its scope.",
-				Answer: api.List[api.Rollout]{}, Success: "The rollouts.",
+				Success: "The rollouts.",
 			},
-		},
+		}),
 		{
 			Method: http.MethodPost, Path: api.PathRollouts, Serve: s.postRollout, Idempotent: true,
 			Doc: &openapi.Doc{
@@ -175,13 +172,11 @@ var rolloutListing = rest.Listing[*rollout.Record]{
 	},
 }
 
-func (s *Server) getRollouts(w http.ResponseWriter, r *http.Request, v *state.View) error {
-	at := snapshotOf(v)
-
-	return rest.WriteList(w, r, rolloutListing, rest.Contents[*rollout.Record, api.Rollout]{
-		At: at, Tag: at.Tag(), Items: record.List(v, &rollout.Kind),
-		Show: func(one *rollout.Record) api.Rollout { return s.rolloutOf(*one) },
-	})
+func (s *Server) getRollouts(
+	_ *http.Request, v *state.View,
+) ([]*rollout.Record, func(*rollout.Record) api.Rollout, error) {
+	show := func(one *rollout.Record) api.Rollout { return s.rolloutOf(*one) }
+	return record.List(v, &rollout.Kind), show, nil
 }
 
 // getRollout answers with a rollout: at once, or after the long poll that the query asks for.

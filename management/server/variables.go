@@ -22,10 +22,10 @@ import (
 )
 
 // scopeOf returns the scope that the path of a request names.
-type scopeOf func(*http.Request) (state.Scope, error)
+type scopeOf func(*http.Request) state.Scope
 
 func (s *Server) variableRoutes() []rest.Route {
-	global := func(*http.Request) (state.Scope, error) { return state.ScopeGlobal, nil }
+	global := func(*http.Request) state.Scope { return state.ScopeGlobal }
 
 	secret := []openapi.Param{{
 		Name: querySecret,
@@ -82,15 +82,14 @@ func (s *Server) variableRoutes() []rest.Route {
 				Text: "Sets the variables in the body; `null` removes a variable.", Body: vars,
 				Answer: api.Changed{}, Success: "The variables are changed.", Revision: true,
 			},
-		}, {
-			Method: http.MethodGet, Path: row.path + api.SuffixHistory, Serve: s.getVarsHistory(row.scope),
-			Query: varsHistoryListing.Query(), Doc: &openapi.Doc{
+		}, list(s, varsHistoryListing, s.getVarsHistory(row.scope), rest.Route{
+			Path: row.path + api.SuffixHistory, Doc: &openapi.Doc{
 				ID: "get" + row.name + "VarsHistory", Summary: "Show the changes of " + row.words,
 				Text: "Returns the recorded changes, newest first, with the values before and after and without " +
 					"secrets. The manager keeps the newest 50 of this scope, within 64 KiB, and always the newest.",
-				Answer: api.List[api.VarsChange]{}, Success: "The changes, newest first.",
+				Success: "The changes, newest first.",
 			},
-		}, {
+		}), {
 			Method: http.MethodPost, Path: row.path + api.SuffixUndo, Serve: s.undoVars(row.scope), Conditional: true,
 			Doc: &openapi.Doc{
 				ID: "undo" + row.name + "Vars", Summary: "Undo changes of " + row.words,
@@ -114,11 +113,7 @@ func (s *Server) variableRoutes() []rest.Route {
 
 // namedScope returns the scope of the name in the path.
 func namedScope(scope func(string) state.Scope) scopeOf {
-	return func(r *http.Request) (state.Scope, error) {
-		name := rest.Param(r, "name")
-
-		return scope(name), nil
-	}
+	return func(r *http.Request) state.Scope { return scope(rest.Param(r, "name")) }
 }
 
 func (s *Server) getVars(scopeOf scopeOf) rest.Handler {
@@ -127,10 +122,7 @@ func (s *Server) getVars(scopeOf scopeOf) rest.Handler {
 			return s.writeMergedVars(w, r, v)
 		}
 
-		scope, err := scopeOf(r)
-		if err != nil {
-			return err
-		}
+		scope := scopeOf(r)
 
 		vars, err := s.Variables.Get(scope)
 		if err != nil {
@@ -187,10 +179,7 @@ func markSecrets(r *http.Request, vars configuration.Vars) (configuration.Vars, 
 
 func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		scope, err := scopeOf(r)
-		if err != nil {
-			return err
-		}
+		scope := scopeOf(r)
 
 		rest.Note(r, "scope", scope)
 
@@ -243,32 +232,18 @@ var varsHistoryListing = rest.Listing[variable.Change]{
 	},
 }
 
-func (s *Server) getVarsHistory(scopeOf scopeOf) rest.Handler {
-	return s.reading(func(w http.ResponseWriter, r *http.Request, v *state.View) error {
-		scope, err := scopeOf(r)
-		if err != nil {
-			return err
-		}
-
-		history, err := s.VarsPast.History(r.Context(), scope)
-		if err != nil {
-			return err
-		}
-
-		at := snapshotOf(v)
-
-		return rest.WriteList(w, r, varsHistoryListing, rest.Contents[variable.Change, api.VarsChange]{
-			At: at, Tag: at.Tag(), Items: history, Show: varsChangeOf,
-		})
-	})
+func (s *Server) getVarsHistory(
+	scopeOf scopeOf,
+) func(*http.Request, *state.View) ([]variable.Change, func(variable.Change) api.VarsChange, error) {
+	return func(r *http.Request, _ *state.View) ([]variable.Change, func(variable.Change) api.VarsChange, error) {
+		history, err := s.VarsPast.History(r.Context(), scopeOf(r))
+		return history, varsChangeOf, err
+	}
 }
 
 func (s *Server) undoVars(scopeOf scopeOf) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		scope, err := scopeOf(r)
-		if err != nil {
-			return err
-		}
+		scope := scopeOf(r)
 
 		rest.Note(r, "scope", scope)
 
