@@ -64,7 +64,12 @@ func act[B, A any](
 
 		c := caller(r)
 		if rt.Idempotent {
-			if c, err = keyed(r, body); err != nil {
+			var request any
+			if !empty {
+				request = body
+			}
+
+			if c, err = keyed(r, request); err != nil {
 				return err
 			}
 		}
@@ -76,16 +81,62 @@ func act[B, A any](
 
 		showReplayed(w, r, c)
 
-		if changed, ok := any(answer).(api.Changed); ok {
-			s.awaitView(w, r, changed.Revision)
-		} else if rt.Doc.Revision {
-			rest.ShowRevision(w, s.State.View().Revision)
+		if err := s.showChange(w, r, rt, answer); err != nil {
+			return err
 		}
 
 		return rest.WriteJSON(w, cmp.Or(rt.Doc.Status, http.StatusOK), answer)
 	}
 
 	return rt
+}
+
+// showChange sets the headers of the answer to a change which the document announces.
+func (s *Server) showChange(w http.ResponseWriter, r *http.Request, rt rest.Route, answer any) error {
+	var (
+		path, id string
+		revision int64 // of the record
+	)
+
+	switch a := answer.(type) {
+	case api.Changed:
+		s.awaitView(w, r, a.Revision)
+		return nil
+	case api.Reported:
+		s.awaitView(w, r, a.Revision)
+		return nil
+	case api.Job:
+		path, id, revision = api.PathJob, a.ID, a.Revision
+	case api.Plan:
+		path, id, revision = api.PathPlan, a.ID, a.Revision
+	case api.Rollout:
+		path, id, revision = api.PathRollout, a.ID, a.Revision
+	case api.Node:
+		revision = a.Revision
+	}
+
+	if rt.Doc.Tagged {
+		w.Header().Set("ETag", rest.RecordTag(revision))
+	}
+
+	if rt.Doc.Location != "" {
+		location, err := api.Path(path, id)
+		if err != nil {
+			return err
+		}
+
+		w.Header().Set("Location", location)
+	}
+
+	switch {
+	case !rt.Doc.Revision:
+	case id != "":
+		rest.ShowRevision(w, revision)
+	default:
+		rest.ShowRevision(w, s.State.View().Revision)
+	}
+
+	return nil
 }
 
 // list returns the route of a list in the order of a listing, with the filters of the route: get returns the items of a

@@ -24,36 +24,27 @@ func (s *Server) postScanHostKeys(r *http.Request, c access.Caller, _ openapi.Em
 	return hostKeysOf(keys), err
 }
 
-func (s *Server) putHostKeys(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) putHostKeys(r *http.Request, _ access.Caller, body api.HostKeyTrust) (api.Node, error) {
 	name := rest.Param(r, "name")
 
 	rest.Note(r, "nodes", []string{name})
-
-	var body api.HostKeyTrust
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
 
 	c, err := guarded(r, name, func(v *state.View) (int64, error) {
 		n, err := v.Node(name)
 		return n.Revision, err
 	})
 	if err != nil {
-		return err
+		return api.Node{}, err
 	}
 
 	n, err := s.HostKeys.TrustHostKey(r.Context(), c, name, node.Trust{
 		Key: body.Key, Fingerprint: body.Fingerprint, Reason: body.Reason, SetAside: body.SetAside,
 	})
 	if err != nil {
-		return err
+		return api.Node{}, err
 	}
 
-	v := s.State.View()
-	rest.ShowRevision(w, v.Revision)
-	w.Header().Set("ETag", rest.RecordTag(n.Revision))
-
-	return rest.WriteJSON(w, http.StatusOK, s.forms(v).one(n))
+	return s.forms(s.State.View()).one(n), nil
 }
 
 // hostKeysOf returns the wire form of the host keys of a node.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/openapi"
@@ -45,8 +46,8 @@ func (s *Server) jobRoutes() []rest.Route {
 				Success: "The jobs, newest first.",
 			},
 		}),
-		{
-			Method: http.MethodPost, Path: api.PathJobs, Serve: s.postJob, Idempotent: true,
+		act(s, s.postJob, rest.Route{
+			Path: api.PathJobs, Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "submitJob", Tag: aboutJobs, Summary: "Submit a job",
 				Text: "The manager checks the job against the status of its nodes after all jobs ahead of it. When " +
@@ -70,7 +71,7 @@ func (s *Server) jobRoutes() []rest.Route {
 					"`reason` skips the cleanup |\n" +
 					"| `forget` | `nodes` | removes the agent from nodes, then their records |\n" +
 					"| `discover` | `addrs` | prepares hosts to appear as nodes |",
-				Body: api.JobRequest{}, Answer: api.Job{}, Status: 202, Success: "The accepted job.", Revision: true,
+				Status: 202, Success: "The accepted job.", Revision: true,
 				Location: "job",
 				Fails: openapi.Fails{
 					404: "A requested node or group does not exist.",
@@ -78,7 +79,7 @@ func (s *Server) jobRoutes() []rest.Route {
 					412: "A node is not in the status and group that `expect` gives.",
 				},
 			},
-		},
+		}),
 		{
 			Method: http.MethodGet, Path: api.PathJob, Serve: s.reading(s.getJob), Streams: true,
 			Query: []openapi.Param{
@@ -100,19 +101,19 @@ func (s *Server) jobRoutes() []rest.Route {
 				Path: []openapi.Param{jobID}, Answer: api.Job{}, Success: "The job with all its fields.",
 			},
 		},
-		{
-			Method: http.MethodPost, Path: api.PathCancel, Serve: s.postCancel, Conditional: true, Idempotent: true,
+		act(s, s.postCancel, rest.Route{
+			Path: api.PathCancel, Conditional: true, Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "cancelJob", Tag: aboutJobs, Summary: "Cancel a job",
 				Text: "A queued job ends at once. A running job stops its playbook and cleans up as after a " +
 					"failure. A second cancel skips the cleanup and leaves the nodes `Quarantined`.",
-				Path: []openapi.Param{jobID}, Body: openapi.Empty{}, Answer: api.Job{},
+				Path:     []openapi.Param{jobID},
 				Success:  "The cancel is recorded; the job ends after its current step and its cleanup.",
 				Revision: true, Tagged: true, Fails: openapi.Fails{409: "The job has already ended."},
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathRetry, Serve: s.postRetry, Idempotent: true,
+		}),
+		act(s, s.postRetry, rest.Route{
+			Path: api.PathRetry, Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "retryJob", Tag: aboutJobs, Summary: "Retry an ended job",
 				Text: "The new job has the verb, the group, the extra variables and the options of the old one, " +
@@ -123,13 +124,13 @@ func (s *Server) jobRoutes() []rest.Route {
 					"left out and listed, because it would take them out of service again; `all` or `nodes` " +
 					"includes them. `pinned` takes the playbooks, merged variables and tags of groups of the old " +
 					"job.",
-				Path: []openapi.Param{jobID}, Body: api.Retry{}, Answer: api.Job{}, Status: 202,
+				Path: []openapi.Param{jobID}, Status: 202,
 				Success: "The new job.", Revision: true, Location: "job",
 				Fails: openapi.Fails{
 					409: "A rule, a status or a state forbids the new job, or the old job has not ended.",
 				},
 			},
-		},
+		}),
 		show(s, s.getJobExplanation, rest.Route{
 			Path: api.PathExplainJob,
 			Doc: &openapi.Doc{
@@ -199,20 +200,15 @@ func parseJobStatus(text string) (job.Status, error) {
 	return "", inventory.Errorf(inventory.KindInvalid, "%q is not a status of a job", text)
 }
 
-func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
-	request, c, err := s.jobRequest(w, r)
+func (s *Server) postJob(r *http.Request, c access.Caller, body api.JobRequest) (api.Job, error) {
+	request, err := jobRequest(r, body)
 	if err != nil {
-		return err
+		return api.Job{}, err
 	}
 
 	j, err := s.Jobs.Submit(r.Context(), c, request)
-	if err != nil {
-		return err
-	}
 
-	showReplayed(w, r, c)
-
-	return s.writeAccepted(w, r, j)
+	return s.accepted(r, j, err)
 }
 
 // expectedFrom returns what a request expects of its nodes.
@@ -225,37 +221,22 @@ func expectedFrom(expect map[string]api.Expected) map[string]job.Expected {
 	return out
 }
 
-// writeAccepted answers with an accepted job.
-func (s *Server) writeAccepted(w http.ResponseWriter, r *http.Request, j job.Job) error {
-	rest.Note(r, "job", j.ID)
-
-	location, err := api.Path(api.PathJob, j.ID)
+// accepted returns an accepted job, which clients follow at its location.
+func (s *Server) accepted(r *http.Request, j job.Job, err error) (api.Job, error) {
 	if err != nil {
-		return err
+		return api.Job{}, err
 	}
 
-	// The job is accepted, not done: clients follow it at its location.
-	w.Header().Set("Location", location)
-	rest.ShowRevision(w, j.Revision)
+	rest.Note(r, "job", j.ID)
 
 	out := jobOf(j)
 	s.addWaits(s.State.View(), j, &out)
 
-	return rest.WriteJSON(w, http.StatusAccepted, out)
+	return out, nil
 }
 
-func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) postRetry(r *http.Request, c access.Caller, body api.Retry) (api.Job, error) {
 	ref := rest.Param(r, "id")
-
-	var body api.Retry
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
-	c, err := keyed(r, body)
-	if err != nil {
-		return err
-	}
 
 	switch old, err := s.State.View().Job(ref); {
 	case err == nil:
@@ -264,7 +245,7 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 		rest.Note(r, "verb", old.Verb)
 		rest.Note(r, "nodes", old.Names())
 	case c.Key == nil:
-		return err
+		return api.Job{}, err
 	default:
 		// The job may have been removed since the first attempt with this key, and
 		// the stored result of that attempt is still the answer.
@@ -274,7 +255,7 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 
 	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
 	if err != nil {
-		return err
+		return api.Job{}, err
 	}
 
 	j, err := s.Jobs.Retry(r.Context(), c, ref, job.RetryRequest{
@@ -282,13 +263,8 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 		Failed: body.Failed, All: body.All, Nodes: body.Nodes, Pinned: body.Pinned,
 		Playbooks: body.Playbooks, Timeout: time.Duration(body.Timeout),
 	})
-	if err != nil {
-		return err
-	}
 
-	showReplayed(w, r, c)
-
-	return s.writeAccepted(w, r, j)
+	return s.accepted(r, j, err)
 }
 
 // jobWait is the long poll that the query of a job asks for.
@@ -377,20 +353,11 @@ func (s *Server) awaitJob(
 	return v, j, nil
 }
 
-func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) postCancel(r *http.Request, c access.Caller, _ openapi.Empty) (api.Job, error) {
 	ref := rest.Param(r, "id")
-
-	if err := rest.ReadEmpty(w, r); err != nil {
-		return err
-	}
 
 	rest.Note(r, "verb", "cancel")
 	rest.Note(r, "job", ref)
-
-	c, err := keyed(r, nil)
-	if err != nil {
-		return err
-	}
 
 	switch j, err := s.State.View().Job(ref); {
 	case err == nil:
@@ -398,28 +365,23 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) error {
 
 		rest.Note(r, "job", ref)
 	case c.Key == nil:
-		return err
+		return api.Job{}, err
 	default:
 		// The job may have been active at the first attempt with this key, and the
 		// stored result of that attempt is still the answer.
 	}
+
+	var err error
 
 	c.Precondition, err = precondition(r, "job "+ref, func(v *state.View) (int64, error) {
 		j, err := v.Job(ref)
 		return j.Revision, err
 	})
 	if err != nil {
-		return err
+		return api.Job{}, err
 	}
 
 	j, err := s.Jobs.Cancel(r.Context(), c, ref)
-	if err != nil {
-		return err
-	}
 
-	showReplayed(w, r, c)
-	rest.ShowRevision(w, j.Revision)
-	w.Header().Set("ETag", rest.RecordTag(j.Revision))
-
-	return rest.WriteJSON(w, http.StatusOK, jobOf(j))
+	return jobOf(j), err
 }

@@ -42,17 +42,17 @@ func (s *Server) nodeRoutes() []rest.Route {
 				Success: "The node.",
 			},
 		}),
-		{
-			Method: http.MethodPatch, Path: api.PathNode, Serve: s.patchNode, Conditional: true,
+		act(s, s.patchNode, rest.Route{
+			Method: http.MethodPatch, Path: api.PathNode, Conditional: true,
 			Doc: &openapi.Doc{
 				ID: "patchNode", Tag: aboutNodes, Summary: "Change a node's connection settings and labels",
 				Text: "Absent fields stay as they are. `connection` and `forget_host_key` need the role admin: " +
 					"they decide on which machine playbooks run as root.",
-				Path: []openapi.Param{nodeName}, Body: api.NodePatch{}, Answer: api.Node{},
+				Path:    []openapi.Param{nodeName},
 				Success: "The changed node.", Revision: true, Tagged: true,
 				Fails: openapi.Fails{409: refused, 412: "The node no longer matches `If-Match`."},
 			},
-		},
+		}),
 		list(s, historyListing, s.getHistory, rest.Route{
 			Path: api.PathHistory,
 			Doc: &openapi.Doc{
@@ -116,20 +116,20 @@ func (s *Server) nodeRoutes() []rest.Route {
 				Success: "The recorded keys, and those that the host shows now.",
 			},
 		}),
-		{
-			Method: http.MethodPut, Path: api.PathHostKeys, Serve: s.putHostKeys, Conditional: true,
+		act(s, s.putHostKeys, rest.Route{
+			Method: http.MethodPut, Path: api.PathHostKeys, Conditional: true,
 			Doc: &openapi.Doc{
 				ID: "trustHostKey", Tag: aboutNodes, Summary: "Record another ssh host key of a node",
 				Text: "Records an ssh host key in place of those recorded, after a legitimate change. The manager " +
 					"asks the host for its keys first, and refuses a key that the host does not show now. The " +
 					"change is in the history of the node and in the audit log. A node that a job holds keeps its " +
 					"key. The answer comes after at most 30 seconds.",
-				Path: []openapi.Param{nodeName}, Body: api.HostKeyTrust{}, Answer: api.Node{},
+				Path:    []openapi.Param{nodeName},
 				Success: "The changed node.", Revision: true, Tagged: true, Fails: openapi.Fails{409: refused},
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathObservations, Serve: s.postObservations,
+		}),
+		act(s, s.postObservations, rest.Route{
+			Path: api.PathObservations,
 			Doc: &openapi.Doc{
 				ID: "reportObservations", Tag: aboutNodes, Summary: "Report observations of nodes",
 				Text: "Records the view of one observer, such as `clusterm monitor`. The manager keeps the views " +
@@ -142,11 +142,10 @@ func (s *Server) nodeRoutes() []rest.Route {
 					"minute: the reports of an observer that has been silent for `monitor_timeout` (5 minutes by " +
 					"default) are void. The names `post` (reports by `POST /monitor/event`) and `gossip` (the " +
 					"manager's own) are reserved.",
-				Body: api.Report{}, Answer: api.Reported{},
 				Success: "The report is recorded, except for the observations in refused.", Revision: true,
 				Fails: openapi.Fails{400: "The report is invalid."},
 			},
-		},
+		}),
 	}
 }
 
@@ -398,19 +397,14 @@ func (s *Server) getNode(r *http.Request, v *state.View) (api.Node, int64, error
 	return s.forms(v).one(n), n.Revision, nil
 }
 
-func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) patchNode(r *http.Request, _ access.Caller, body api.NodePatch) (api.Node, error) {
 	name := rest.Param(r, "name")
 
 	rest.Note(r, "nodes", []string{name})
 
-	var body api.NodePatch
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
 	if body.Connection != nil || body.ForgetHostKey {
 		if err := access.AuthorizeReach(access.IdentityOf(r.Context())); err != nil {
-			return err
+			return api.Node{}, err
 		}
 	}
 
@@ -425,19 +419,15 @@ func (s *Server) patchNode(w http.ResponseWriter, r *http.Request) error {
 		return n.Revision, err
 	})
 	if err != nil {
-		return err
+		return api.Node{}, err
 	}
 
 	n, err := s.Nodes.Patch(r.Context(), c, name, patch)
 	if err != nil {
-		return err
+		return api.Node{}, err
 	}
 
-	v := s.State.View()
-	rest.ShowRevision(w, v.Revision)
-	w.Header().Set("ETag", rest.RecordTag(n.Revision))
-
-	return rest.WriteJSON(w, http.StatusOK, s.forms(v).one(n))
+	return s.forms(s.State.View()).one(n), nil
 }
 
 func (s *Server) getHistory(

@@ -15,32 +15,22 @@ import (
 )
 
 // postObservations records the report of a monitor under the monitor's name.
-func (s *Server) postObservations(w http.ResponseWriter, r *http.Request) error {
-	var body api.Report
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return err
-	}
-
+func (s *Server) postObservations(r *http.Request, _ access.Caller, body api.Report) (api.Reported, error) {
 	rest.Note(r, "observer", body.Observer)
 	rest.Note(r, "observations", len(body.Observations))
 
 	observations, err := observationsOf(body)
 	if err != nil {
-		return err
+		return api.Reported{}, err
 	}
 
 	if err := access.CheckObserver(access.IdentityOf(r.Context()), body.Observer); err != nil {
-		return err
+		return api.Reported{}, err
 	}
 
 	refused, revision, err := s.Nodes.Report(r.Context(), body.Observer, fullOf(body), observations)
-	if err != nil {
-		return err
-	}
 
-	s.awaitView(w, r, revision)
-
-	return rest.WriteJSON(w, http.StatusOK, api.Reported{Revision: revision, Refused: refusalsOf(refused)})
+	return api.Reported{Revision: revision, Refused: refusalsOf(refused)}, err
 }
 
 // observationsOf validates a report and returns its observations.

@@ -51,8 +51,8 @@ func (s *Server) planRoutes() []rest.Route {
 				Success: "The plans, newest first.",
 			},
 		}),
-		{
-			Method: http.MethodPost, Path: api.PathPlans, Serve: s.postPlan, Idempotent: true,
+		act(s, s.postPlan, rest.Route{
+			Path: api.PathPlans, Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "makePlan", Tag: aboutJobs, Summary: "Plan a job",
 				Text: "Takes the same request as `POST /v1/jobs` and decides about it in the same way, but does " +
@@ -60,10 +60,10 @@ func (s *Server) planRoutes() []rest.Route {
 					"/v1/plans/{id}/apply` does exactly that, once, until the plan expires (`jobs.plan_for`). With " +
 					"`check`, a job also runs at once to check what Ansible would change; the plan is that of the " +
 					"job without the check.",
-				Body: api.JobRequest{}, Answer: api.Plan{}, Status: 201, Success: "The plan.", Revision: true,
+				Status: 201, Success: "The plan.", Revision: true,
 				Location: "plan", Fails: openapi.Fails{404: "", 409: "", 410: ""},
 			},
-		},
+		}),
 		show(s, s.getPlan, rest.Route{
 			Path: api.PathPlan,
 			Query: []openapi.Param{
@@ -87,8 +87,8 @@ func (s *Server) planRoutes() []rest.Route {
 				Success: "The plan is deleted.", Revision: true, Fails: openapi.Fails{409: ""},
 			},
 		}),
-		{
-			Method: http.MethodPost, Path: api.PathApplyPlan, Serve: s.postApplyPlan, Idempotent: true,
+		act(s, s.postApplyPlan, rest.Route{
+			Path: api.PathApplyPlan, Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "applyPlan", Tag: aboutJobs, Summary: "Apply a plan",
 				Text: "Submits the job of the plan: the same nodes, playbooks, variables and options. If anything " +
@@ -96,13 +96,13 @@ func (s *Server) planRoutes() []rest.Route {
 					"what configured them, their variables and ssh parameters, the playbooks, the rules of the " +
 					"groups, or a job that has come before. The comparison and the acceptance are one transaction. " +
 					"A plan is applied once.",
-				Path: []openapi.Param{planID}, Body: openapi.Empty{}, Answer: api.Job{}, Status: 202,
+				Path: []openapi.Param{planID}, Status: 202,
 				Success: "The accepted job.", Revision: true, Location: "job",
 				Fails: openapi.Fails{
 					409: "The plan was applied already, has expired, or does not fit any more.", 410: "",
 				},
 			},
-		},
+		}),
 	}
 }
 
@@ -122,34 +122,20 @@ func (s *Server) getPlans(_ *http.Request, v *state.View) ([]*plan.Plan, func(*p
 	return record.List(v, &plan.Kind), func(p *plan.Plan) api.Plan { return planOf(*p, now) }, nil
 }
 
-func (s *Server) postPlan(w http.ResponseWriter, r *http.Request) error {
-	request, c, err := s.jobRequest(w, r)
+func (s *Server) postPlan(r *http.Request, c access.Caller, body api.JobRequest) (api.Plan, error) {
+	request, err := jobRequest(r, body)
 	if err != nil {
-		return err
+		return api.Plan{}, err
 	}
 
 	made, err := s.Plans.Plan(r.Context(), c, request)
 	if err != nil {
-		return err
+		return api.Plan{}, err
 	}
 
 	rest.Note(r, "plan", made.ID)
-	showReplayed(w, r, c)
 
-	location, err := api.Path(api.PathPlan, made.ID)
-	if err != nil {
-		return err
-	}
-
-	w.Header().Set("Location", location)
-	rest.ShowRevision(w, made.Revision)
-
-	out, err := s.wholePlan(r.Context(), s.State.View(), made, true)
-	if err != nil {
-		return err
-	}
-
-	return rest.WriteJSON(w, http.StatusCreated, out)
+	return s.wholePlan(r.Context(), s.State.View(), made, true)
 }
 
 func (s *Server) getPlan(r *http.Request, v *state.View) (api.Plan, int64, error) {
@@ -175,46 +161,21 @@ func (s *Server) deletePlan(r *http.Request, c access.Caller, _ openapi.Empty) (
 	return api.Changed{Revision: revision}, err
 }
 
-func (s *Server) postApplyPlan(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) postApplyPlan(r *http.Request, c access.Caller, _ openapi.Empty) (api.Job, error) {
 	id := rest.Param(r, "id")
-
-	if err := rest.ReadEmpty(w, r); err != nil {
-		return err
-	}
-
 	rest.Note(r, "plan", id)
 
-	c, err := keyed(r, nil)
-	if err != nil {
-		return err
-	}
-
 	j, err := s.Plans.ApplyPlan(r.Context(), c, id)
-	if err != nil {
-		return err
-	}
 
-	showReplayed(w, r, c)
-
-	return s.writeAccepted(w, r, j)
+	return s.accepted(r, j, err)
 }
 
-// jobRequest reads the request for a job, or for a plan of one, with its caller.
-func (s *Server) jobRequest(w http.ResponseWriter, r *http.Request) (job.Request, access.Caller, error) {
-	var body api.JobRequest
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return job.Request{}, access.Caller{}, err
-	}
-
+// jobRequest returns the request for a job, or for a plan of one.
+func jobRequest(r *http.Request, body api.JobRequest) (job.Request, error) {
 	rest.Note(r, "verb", body.Verb)
 	rest.Note(r, "nodes", slices.Concat(body.Nodes, body.Addrs, body.Ranges))
 
 	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
-	if err != nil {
-		return job.Request{}, access.Caller{}, err
-	}
-
-	c, err := keyed(r, body)
 
 	return job.Request{
 		Verb:       body.Verb,
@@ -227,7 +188,7 @@ func (s *Server) jobRequest(w http.ResponseWriter, r *http.Request) (job.Request
 		Timeout:    time.Duration(body.Timeout),
 		HostKeys:   body.HostKeys,
 		Expect:     expectedFrom(body.Expect),
-	}, c, err
+	}, err
 }
 
 // requestOf returns the wire form of a request, without its variables.

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -63,28 +64,28 @@ func (s *Server) rolloutRoutes() []rest.Route {
 				Success: "The rollouts.",
 			},
 		}),
-		{
-			Method: http.MethodPost, Path: api.PathRollouts, Serve: s.postRollout, Idempotent: true,
+		act(s, s.postRollout, rest.Route{
+			Path: api.PathRollouts, Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "startRollout", Tag: aboutJobs, Summary: "Start a rollout",
 				Text: "Starts an operation over many nodes: a job for each, in order. The nodes and the playbooks " +
 					"are fixed from then on. It goes on over restarts, and stops when more than `max_failures` " +
 					"nodes fail, or one of the canary.",
-				Body: api.RolloutRequest{}, Answer: api.Rollout{}, Status: 201, Success: "The rollout.",
+				Status: 201, Success: "The rollout.",
 				Revision: true, Location: "rollout", Fails: openapi.Fails{404: "", 409: "", 412: ""},
 			},
-		},
-		{
-			Method: http.MethodPost, Path: api.PathPreviewRollout, Serve: s.previewRollout,
+		}),
+		act(s, s.previewRollout, rest.Route{
+			Path: api.PathPreviewRollout,
 			Doc: &openapi.Doc{
 				ID: "previewRollout", Tag: aboutJobs, Summary: "Preview a rollout",
 				Text: "Returns the rollout that the same request would start, with the status `Planned`. It shows " +
 					"the order of the nodes, the estimate, who would be skipped, and whom a maintenance window " +
 					"holds. Nothing is stored.",
-				Body: api.RolloutRequest{}, Answer: api.Rollout{}, Success: "The rollout as it would be.",
-				Fails: openapi.Fails{404: "", 409: ""},
+				Success: "The rollout as it would be.",
+				Fails:   openapi.Fails{404: "", 409: ""},
 			},
-		},
+		}),
 		{
 			Method: http.MethodGet, Path: api.PathRollout, Serve: s.reading(s.getRollout), Streams: true,
 			Query: []openapi.Param{
@@ -101,58 +102,69 @@ func (s *Server) rolloutRoutes() []rest.Route {
 	}
 
 	acts := []rest.Route{
-		{Path: api.PathPauseRollout, Serve: s.controlRollout(Rollouts.Pause), Doc: &openapi.Doc{
-			ID: "pauseRollout", Summary: "Pause a rollout",
-			Text: "Begins no further node. Those in progress go on.", Body: api.RolloutControl{},
-		}},
-		{Path: api.PathResumeRollout, Serve: actOnRollout(s, func(
-			m Rollouts, ctx context.Context, c access.Caller, id string, body api.RolloutResume,
-		) (rollout.Record, error) {
-			return m.Resume(ctx, c, id, rollout.ResumeOptions(body))
-		}), Doc: &openapi.Doc{
+		act(
+			s,
+			s.controlRollout(Rollouts.Pause),
+			rest.Route{Path: api.PathPauseRollout, Idempotent: true, Doc: &openapi.Doc{
+				ID: "pauseRollout", Summary: "Pause a rollout",
+				Text: "Begins no further node. Those in progress go on.",
+			}},
+		),
+		act(s, func(r *http.Request, c access.Caller, body api.RolloutResume) (api.Rollout, error) {
+			one, err := s.Rollouts.Resume(r.Context(), c, rest.Param(r, "id"), rollout.ResumeOptions(body))
+			return s.changedRollout(r, one, err)
+		}, rest.Route{Path: api.PathResumeRollout, Idempotent: true, Doc: &openapi.Doc{
 			ID: "resumeRollout", Summary: "Resume a rollout",
 			Text: "Goes on with a paused rollout, or with one that failures have stopped; those count no more.",
-			Body: api.RolloutResume{},
-		}},
-		{Path: api.PathAbortRollout, Serve: actOnRollout(s, func(
-			m Rollouts, ctx context.Context, c access.Caller, id string, body api.RolloutAbort,
-		) (rollout.Record, error) {
-			return m.Abort(ctx, c, id, rollout.AbortOptions(body))
-		}), Doc: &openapi.Doc{
+		}}),
+		act(s, func(r *http.Request, c access.Caller, body api.RolloutAbort) (api.Rollout, error) {
+			one, err := s.Rollouts.Abort(r.Context(), c, rest.Param(r, "id"), rollout.AbortOptions(body))
+			return s.changedRollout(r, one, err)
+		}, rest.Route{Path: api.PathAbortRollout, Idempotent: true, Doc: &openapi.Doc{
 			ID: "abortRollout", Summary: "Abort a rollout",
 			Text: "Ends the rollout. Its queued jobs are cancelled, and its running jobs finish, or are cancelled " +
 				"with `cancel`.",
-			Body: api.RolloutAbort{},
-		}},
-		{Path: api.PathRetryRollout, Serve: actOnRollout(s, func(
-			m Rollouts, ctx context.Context, c access.Caller, id string, body api.RolloutRetry,
-		) (rollout.Record, error) {
-			return m.Retry(ctx, c, id, rollout.RetryOptions(body))
-		}), Doc: &openapi.Doc{
+		}}),
+		act(s, func(r *http.Request, c access.Caller, body api.RolloutRetry) (api.Rollout, error) {
+			one, err := s.Rollouts.Retry(r.Context(), c, rest.Param(r, "id"), rollout.RetryOptions(body))
+			return s.changedRollout(r, one, err)
+		}, rest.Route{Path: api.PathRetryRollout, Idempotent: true, Doc: &openapi.Doc{
 			ID: "retryRollout", Summary: "Retry nodes of a rollout",
-			Text: "Begins the nodes that failed once more, or the named ones.", Body: api.RolloutRetry{},
-		}},
-		{Path: api.PathUndoRollout, Serve: s.controlRollout(Rollouts.Undo), Doc: &openapi.Doc{
-			ID: "undoRollout", Summary: "Take a rollout back",
-			Text: "Starts the rollout that brings each changed node back to the playbooks before, and returns it.",
-			Body: api.RolloutControl{}, Status: http.StatusCreated, Location: "rollout",
-		}},
-		{Path: api.PathPromoteRollout, Serve: s.controlRollout(Rollouts.Promote), Doc: &openapi.Doc{
-			ID: "promoteRollout", Summary: "Promote a rollout",
-			Text: "Goes on with a rollout whose canary is done.", Body: api.RolloutControl{},
-		}},
-		{Path: api.PathApproveRollout, Serve: s.controlRollout(Rollouts.Approve), Doc: &openapi.Doc{
-			ID: "approveRollout", Summary: "Approve a rollout",
-			Text: "Lets a rollout begin that another person started with `require_approval`.",
-			Body: api.RolloutControl{},
-		}},
+			Text: "Begins the nodes that failed once more, or the named ones.",
+		}}),
+		act(
+			s,
+			s.controlRollout(Rollouts.Undo),
+			rest.Route{Path: api.PathUndoRollout, Idempotent: true, Doc: &openapi.Doc{
+				ID:      "undoRollout",
+				Summary: "Take a rollout back",
+				Text: "Starts the rollout that brings each changed node back to the playbooks before, and " +
+					"returns it.",
+				Status:   http.StatusCreated,
+				Location: "rollout",
+			}},
+		),
+		act(
+			s,
+			s.controlRollout(Rollouts.Promote),
+			rest.Route{Path: api.PathPromoteRollout, Idempotent: true, Doc: &openapi.Doc{
+				ID: "promoteRollout", Summary: "Promote a rollout",
+				Text: "Goes on with a rollout whose canary is done.",
+			}},
+		),
+		act(
+			s,
+			s.controlRollout(Rollouts.Approve),
+			rest.Route{Path: api.PathApproveRollout, Idempotent: true, Doc: &openapi.Doc{
+				ID: "approveRollout", Summary: "Approve a rollout",
+				Text: "Lets a rollout begin that another person started with `require_approval`.",
+			}},
+		),
 	}
 
 	for _, rt := range acts {
-		rt.Method, rt.Idempotent = http.MethodPost, true
-
 		d := rt.Doc
-		d.Tag, d.Path, d.Answer, d.Success = aboutJobs, []openapi.Param{rolloutID}, api.Rollout{}, "The rollout."
+		d.Tag, d.Path, d.Success = aboutJobs, []openapi.Param{rolloutID}, "The rollout."
 		d.Revision, d.Fails = true, openapi.Fails{409: "", 412: ""}
 
 		routes = append(routes, rt)
@@ -231,27 +243,17 @@ func (s *Server) awaitRollout(
 	return v, one, nil
 }
 
-// rolloutRequest reads the request for a rollout. A selector without names chooses the nodes
+// rolloutRequest returns the request for a rollout. A selector without names chooses the nodes
 // that the caller sees.
-func (s *Server) rolloutRequest(w http.ResponseWriter, r *http.Request) (rollout.Request, access.Caller, error) {
-	var body api.RolloutRequest
-	if err := rest.ReadJSON(w, r, &body); err != nil {
-		return rollout.Request{}, access.Caller{}, err
-	}
-
+func (s *Server) rolloutRequest(body api.RolloutRequest) (rollout.Request, error) {
 	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
 	if err != nil {
-		return rollout.Request{}, access.Caller{}, err
-	}
-
-	c, err := keyed(r, body)
-	if err != nil {
-		return rollout.Request{}, c, err
+		return rollout.Request{}, err
 	}
 
 	out := rollout.Request{Spec: rolloutSpecFrom(body.Spec), Nodes: body.Nodes, Extra: extra}
 	if out.Selector == "" {
-		return out, c, nil
+		return out, nil
 	}
 
 	chosen, err := selector.Parse(out.Selector, func(name string) error {
@@ -259,7 +261,7 @@ func (s *Server) rolloutRequest(w http.ResponseWriter, r *http.Request) (rollout
 		return err
 	})
 	if err != nil || len(out.Nodes) > 0 {
-		return out, c, err
+		return out, err
 	}
 
 	v := s.State.View()
@@ -272,22 +274,24 @@ func (s *Server) rolloutRequest(w http.ResponseWriter, r *http.Request) (rollout
 	}
 
 	if len(out.Nodes) == 0 {
-		return out, c, inventory.Errorf(inventory.KindNotFound, "no node matches the selector %q",
+		return out, inventory.Errorf(inventory.KindNotFound, "no node matches the selector %q",
 			inventory.Shorten(out.Selector, 200)).Do("list the nodes with their labels").With(inventory.ListNodes())
 	}
 
-	return out, c, nil
+	return out, nil
 }
 
-func (s *Server) previewRollout(w http.ResponseWriter, r *http.Request) error {
-	request, c, err := s.rolloutRequest(w, r)
+func (s *Server) previewRollout(
+	r *http.Request, c access.Caller, body api.RolloutRequest,
+) (api.Rollout, error) {
+	request, err := s.rolloutRequest(body)
 	if err != nil {
-		return err
+		return api.Rollout{}, err
 	}
 
 	one, err := s.Rollouts.Preview(r.Context(), c, request)
 	if err != nil {
-		return err
+		return api.Rollout{}, err
 	}
 
 	v := s.State.View()
@@ -301,86 +305,41 @@ func (s *Server) previewRollout(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 
-	return rest.WriteJSON(w, http.StatusOK, out)
+	return out, nil
 }
 
-func (s *Server) postRollout(w http.ResponseWriter, r *http.Request) error {
-	request, c, err := s.rolloutRequest(w, r)
+func (s *Server) postRollout(r *http.Request, c access.Caller, body api.RolloutRequest) (api.Rollout, error) {
+	request, err := s.rolloutRequest(body)
 	if err != nil {
-		return err
+		return api.Rollout{}, err
 	}
 
 	one, err := s.Rollouts.Start(r.Context(), c, request)
-	if err != nil {
-		return err
-	}
 
-	return s.writeRollout(w, r, c, one, http.StatusCreated)
+	return s.changedRollout(r, one, err)
 }
 
-// writeRollout answers with a rollout that was started or changed.
-func (s *Server) writeRollout(
-	w http.ResponseWriter, r *http.Request, c access.Caller, one rollout.Record, status int,
-) error {
-	rest.Note(r, "rollout", one.ID)
-	showReplayed(w, r, c)
-
-	if status == http.StatusCreated {
-		location, err := api.Path(api.PathRollout, one.ID)
-		if err != nil {
-			return err
-		}
-
-		w.Header().Set("Location", location)
-	}
-
-	rest.ShowRevision(w, one.Revision)
-
-	return rest.WriteJSON(w, status, s.wholeRollout(s.State.View(), one))
-}
-
-// actOnRollout serves an act on one rollout, with a body of the type.
-func actOnRollout[B any](
-	s *Server, act func(m Rollouts, ctx context.Context, c access.Caller, id string, body B) (rollout.Record, error),
-) rest.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		id := rest.Param(r, "id")
-
-		var body B
-		if err := rest.ReadJSON(w, r, &body); err != nil {
-			return err
-		}
-
-		rest.Note(r, "rollout", id)
-
-		c, err := keyed(r, body)
-		if err != nil {
-			return err
-		}
-
-		one, err := act(s.Rollouts, r.Context(), c, id, body)
-		if err != nil {
-			return err
-		}
-
-		status := http.StatusOK
-		if one.ID != id { // to take a rollout back is another one
-			status = http.StatusCreated
-		}
-
-		return s.writeRollout(w, r, c, one, status)
-	}
-}
-
-// controlRollout serves an act that takes no more than a reason.
+// controlRollout carries out an act on one rollout that takes no more than a reason.
 func (s *Server) controlRollout(
 	act func(m Rollouts, ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error),
-) rest.Handler {
-	return actOnRollout(s, func(
-		m Rollouts, ctx context.Context, c access.Caller, id string, body api.RolloutControl,
-	) (rollout.Record, error) {
-		return act(m, ctx, c, id, body.Reason)
-	})
+) func(*http.Request, access.Caller, api.RolloutControl) (api.Rollout, error) {
+	return func(r *http.Request, c access.Caller, body api.RolloutControl) (api.Rollout, error) {
+		one, err := act(s.Rollouts, r.Context(), c, rest.Param(r, "id"), body.Reason)
+		return s.changedRollout(r, one, err)
+	}
+}
+
+// changedRollout returns a rollout that was started or changed.
+func (s *Server) changedRollout(r *http.Request, one rollout.Record, err error) (api.Rollout, error) {
+	if id := cmp.Or(one.ID, rest.Param(r, "id")); id != "" {
+		rest.Note(r, "rollout", id)
+	}
+
+	if err != nil {
+		return api.Rollout{}, err
+	}
+
+	return s.wholeRollout(s.State.View(), one), nil
 }
 
 // rolloutSpecFrom returns the specification behind its wire form.
