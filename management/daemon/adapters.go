@@ -47,11 +47,6 @@ func CheckReload(
 		return nil, err
 	}
 
-	now := setting.Values{}
-	for key, s := range running {
-		now[key] = setting.Value{Value: s.Value, Origin: s.Origin}
-	}
-
 	overlay, err := storedSettings(ctx, path, f)
 	if err != nil {
 		return nil, err
@@ -62,7 +57,7 @@ func CheckReload(
 		groups[n.Name] = n.Group
 	}
 
-	return f.NeedsRestart(now), f.CheckReload(ctx, overlay, groups, adapters{})
+	return f.NeedsRestart(running), f.CheckReload(ctx, overlay, groups, adapters{})
 }
 
 // adapters implements setting.Adapters.
@@ -85,7 +80,7 @@ func (adapters) CheckSections(gossip setting.Gossip, section setting.Etcd, r set
 	return nil
 }
 
-// settingsAPI implements server.Settings: it converts values to their wire type.
+// settingsAPI implements server.Settings: it adds the nodes that former playbooks clean.
 type settingsAPI struct {
 	*setting.Settings
 	// reload also returns the nodes of former, if the folder of playbooks has changed.
@@ -94,31 +89,16 @@ type settingsAPI struct {
 }
 
 // Config returns the configuration in force.
-func (s settingsAPI) Config() api.Config { return wireConfig(s.Values()) }
+func (s settingsAPI) Config() api.Config { return s.Values() }
 
 // Patch sets keys of the overlay and returns the configuration then in force.
 func (s settingsAPI) Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
-	values, err := s.Settings.Patch(ctx, c, patch)
-	if err != nil {
-		return nil, err
-	}
-
-	config := wireConfig(values)
-	if _, ok := patch[keyPlaybooks]; ok {
+	config, err := s.Settings.Patch(ctx, c, patch)
+	if _, ok := patch[keyPlaybooks]; ok && err == nil {
 		setFormer(config, s.former(ctx))
 	}
 
-	return config, nil
-}
-
-// Preview checks a patch, and returns the configuration that Patch would lead to.
-func (s settingsAPI) Preview(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
-	values, err := s.Settings.Preview(ctx, c, patch)
-	if err != nil {
-		return nil, err
-	}
-
-	return wireConfig(values), nil
+	return config, err
 }
 
 // Reload reads the configuration file again and returns the configuration then in
@@ -129,7 +109,7 @@ func (s settingsAPI) Reload(ctx context.Context, c access.Caller) (api.Config, e
 		return nil, err
 	}
 
-	config := wireConfig(s.Values())
+	config := s.Values()
 	setFormer(config, former)
 
 	return config, nil
@@ -143,13 +123,4 @@ func setFormer(config api.Config, nodes []string) {
 	entry := config[keyPlaybooks]
 	entry.Former = nodes
 	config[keyPlaybooks] = entry
-}
-
-func wireConfig(values setting.Values) api.Config {
-	out := make(api.Config, len(values))
-	for key, v := range values {
-		out[key] = api.Setting{Value: v.Value, Origin: v.Origin, Settable: v.Settable}
-	}
-
-	return out
 }

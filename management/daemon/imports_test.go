@@ -257,6 +257,7 @@ var mayImport = map[string][]string{
 		"monitor",
 		"configuration",
 		"management/access",
+		"management/api",
 		"management/engine",
 		"management/explain",
 		"management/gossipkey",

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -21,17 +22,6 @@ const (
 	OriginFile    = "file"
 	OriginOverlay = "overlay"
 )
-
-// Value is the value of one key. Its JSON is part of the digest of a file.
-type Value struct {
-	Value  any    `json:"value"`
-	Origin string `json:"origin"`
-	// Settable is set if the overlay may contain the key; only the file sets others.
-	Settable bool `json:"settable"`
-}
-
-// Values is a configuration by dotted key, without secrets.
-type Values map[string]Value
 
 // startKeys are the keys that are read once, at the start. Only the file sets them.
 var startKeys = []string{
@@ -134,12 +124,12 @@ func errFileKey(key string) error {
 
 // values returns the configuration with the origin of each key. named are the
 // keys of the file; overlay holds those that are set at run time.
-func values(c Config, named map[string]bool, overlay map[string]any, own monitor.Identity) Values {
+func values(c Config, named map[string]bool, overlay map[string]any, own monitor.Identity) api.Config {
 	found := map[string]string{"node.label": own.Label, "node.serial": own.Serial, "node.addr": own.Addr}
-	out := Values{}
+	out := api.Config{}
 
 	for _, e := range entries(c) {
-		v := Value{Value: e.value, Origin: OriginDefault, Settable: !isFileKey(e.key)}
+		v := api.Setting{Value: e.value, Origin: OriginDefault, Settable: !isFileKey(e.key)}
 		if named[e.key] {
 			v.Origin = OriginFile
 		}

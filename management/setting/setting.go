@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
@@ -227,7 +228,7 @@ func (s *Settings) Pending() []string {
 func (s *Settings) Misplaced() []string { return misplaced(s.state.View().Overlay) }
 
 // Values returns the configuration in force with the origin of every key.
-func (s *Settings) Values() Values {
+func (s *Settings) Values() api.Config {
 	c := s.Current()
 
 	s.mu.Lock()
@@ -313,7 +314,7 @@ func changedStartKeys(old, c Config) []string {
 }
 
 // NeedsRestart returns the keys that only a restart changes, and that have another value in a running manager.
-func (f File) NeedsRestart(running Values) (keys []string) {
+func (f File) NeedsRestart(running api.Config) (keys []string) {
 	for _, e := range entries(f.Config) {
 		now, known := running[e.key]
 		if !known || !isStartKey(e.key) || now.Origin == OriginFound && e.value == "" {
@@ -386,7 +387,7 @@ func (c *Config) keepsGroups(groups map[string]string) error {
 // Patch sets keys of the overlay; a nil value removes one. The change takes
 // effect as a whole before Patch returns, or is refused with the reason. Patch
 // returns the configuration then in force.
-func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]any) (Values, error) {
+func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
 	record := access.Record{Action: "settings.patch", Targets: slices.Sorted(maps.Keys(patch))}
 
 	err := access.Audited(ctx, s.audit, c, record, func(*access.Record) error { return s.patch(ctx, c, patch) })
@@ -412,7 +413,7 @@ func (s *Settings) patch(ctx context.Context, caller access.Caller, patch map[st
 // Preview checks a patch as Patch does, and changes nothing. It returns the
 // configuration that Patch would put into force. Preview may run ansible-playbook and
 // fetch a repository to check them.
-func (s *Settings) Preview(ctx context.Context, c access.Caller, patch map[string]any) (Values, error) {
+func (s *Settings) Preview(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
 	n, err := s.prepare(ctx, c, patch)
 	if err != nil {
 		return nil, err
