@@ -433,7 +433,7 @@ func (d *Daemon) wireUseCases() {
 		Logger: log,
 	})
 	d.variables = variable.New(variable.Options{
-		State: d.store, Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.Kick,
+		Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.Kick,
 	})
 	d.desired = desired.New(d.identity.ID, d.settings.Variables)
 	executors, playbooks := d.newExecutors()

@@ -92,7 +92,8 @@ var mayImport = map[string][]string{
 		"inventory", "configuration", "management/cluster", "management/job", "management/rollout",
 		"management/record",
 	},
-	"management/audit": {"inventory/localfile"},
+	"management/state/statetest": {"configuration", "management/record", "management/state"},
+	"management/audit":           {"inventory/localfile"},
 	"management/access": {
 		"inventory",
 		"management/control",
@@ -105,7 +106,9 @@ var mayImport = map[string][]string{
 	},
 	"management/access/oidc": {"inventory", "management/access"},
 	"management/access/mtls": {"management/access", "management/pki"},
-	"management/variable":    {"inventory", "configuration", "management/access", "management/state"},
+	"management/variable": {
+		"inventory", "configuration", "management/access", "management/record", "management/state",
+	},
 	"management/desired": {
 		"inventory",
 		"configuration",
@@ -264,6 +267,7 @@ var mayImport = map[string][]string{
 		"management/job",
 		"management/node",
 		"management/policy",
+		"management/record",
 		"management/rollout",
 		"management/policy/leader",
 		"management/sshkey",

@@ -42,6 +42,7 @@ var commandLineAllowed = []struct{ file, text, reason string }{
 	{"management/server/rest/problem.go", "clusterctl", "the first generation answers with text, not actions"},
 	{"monitor/report/config.go", "clusterm monitor --example", "an agent has only its own program, and no API"},
 	{"monitor/report/manager.go", "clusterm ca issue", "an agent has only its own program, and no API"},
+	{"management/setting/setting.go", "clusterctl config unset", "a warning of the health is a text, without actions"},
 	{"management/node/node.go", "systemctl", "the manager cannot end itself on request"},
 	{"configuration/ansible/check.go", "--version", "an option of ansible-playbook"},
 	{"configuration/ansible/spec.go", "--", "options of ansible-playbook"},

@@ -67,8 +67,7 @@ func TestSecrets(t *testing.T) {
 	s.must(second(s.Client.SetVars(s.ctx(), client.ScopeGlobal, shown)))
 	s.must(second(s.Client.PatchVars(s.ctx(), client.ScopeGlobal, api.Vars{"global_password": configuration.Hidden})))
 
-	if got := s.store.View().
-		Vars(state.ScopeGlobal); got["global_password"] != secret+"global" ||
+	if got := state.VarsOf(s.store.View(), state.ScopeGlobal); got["global_password"] != secret+"global" ||
 		got["more"] != true {
 		t.Errorf("written back: %v", got)
 	}

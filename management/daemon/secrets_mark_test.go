@@ -69,7 +69,7 @@ func TestMarkHidesThePast(t *testing.T) {
 	} {
 		s.must(second(s.Client.UndoVars(s.ctx(), c.scope, s.firstRevision(c.scope))))
 
-		hidden, marked := s.View().Vars(stored)["pin"].(configuration.Secret)
+		hidden, marked := state.VarsOf(s.View(), stored)["pin"].(configuration.Secret)
 		if value, err := hidden.Reveal(); !marked || value != c.want || err != nil {
 			t.Errorf("%s: after an undo it is %v (secret: %v), %v", stored, value, marked, err)
 		}

@@ -54,7 +54,7 @@ func (s *site) encrypted() {
 func (s *site) value(name string) any {
 	s.t.Helper()
 
-	value := s.View().Vars(state.ScopeGlobal)[name]
+	value := state.VarsOf(s.View(), state.ScopeGlobal)[name]
 	if hidden, ok := value.(configuration.Secret); ok {
 		value, _ = hidden.Reveal()
 	}

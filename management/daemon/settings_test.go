@@ -13,10 +13,12 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/clusterctl"
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor/serf"
@@ -397,8 +399,8 @@ func TestOverlayWithKeysOfTheFile(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 
-	_, err := s.store.PutOverlay(
-		s.ctx(), s.View().Revision, map[string]any{"ansible_playbook": "/nope", "jobs.limit": 9})
+	_, err := record.Replace(s.ctx(), s.store, &state.Overlays, "", record.Revision(s.View(), &state.Overlays, ""),
+		&state.Overlay{Keys: configuration.Vars{"ansible_playbook": "/nope", "jobs.limit": 9}})
 	s.must(err)
 
 	if got := s.settings.Current(); got.Jobs.Limit != 9 || got.Ansible == "/nope" {
@@ -592,7 +594,7 @@ func TestUndoneSecret(t *testing.T) {
 	_, err = s.UndoVars(s.ctx(), client.ScopeGlobal, history.Items[0].Revision)
 	s.must(err)
 
-	if vars := fmt.Sprint(s.View().Vars(state.ScopeGlobal)); vars != "map[db:map[password:first]]" {
+	if vars := fmt.Sprint(state.VarsOf(s.View(), state.ScopeGlobal)); vars != "map[db:map[password:first]]" {
 		t.Errorf("the variables are %s", vars)
 	}
 

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -35,10 +36,10 @@ func New(instance string, settings func() variable.Settings) *Source {
 func (s *Source) Of(v *state.View) *Configurations {
 	next := inputs{
 		// The nodes of the view are no part of the inputs, and must not be held.
-		view:      &state.View{Variables: v.Variables},
+		view:      &state.View{View: record.Only(v, &state.Variables)},
 		settings:  s.settings(),
 		playbooks: state.PlaybooksOf(v, s.instance),
-		key:       v.ChecksumKey,
+		key:       state.ChecksumKey(v),
 	}
 	next.masters = masters(v.Nodes, next.settings.Groups)
 
@@ -148,7 +149,7 @@ func (c *Configurations) variables(n *inventory.Node) string {
 		group = c.sumsOf(n.Group)
 	}
 
-	vars := c.view.Vars(state.ScopeNode(n.Name))
+	vars := state.VarsOf(c.view, state.ScopeNode(n.Name))
 	if len(vars) == 0 {
 		return group.checksum
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/state/statetest"
 	"github.com/contiv/cluster/management/variable"
 )
 
@@ -32,20 +33,18 @@ type world struct {
 func newWorld() *world {
 	w := &world{
 		view: &state.View{
-			ChecksumKey: key,
 			View: record.With(record.View{}, &state.InstancePlaybooks, map[string]*state.Playbooks{
 				"i": {Digest: "p"}, "other": {Digest: "x"},
 			}),
-			Variables: map[state.Scope]configuration.Vars{
-				state.ScopeGlobal:     {"a": "1", "db_password": "s"},
-				state.ScopeNode("w2"): {"a": "2"},
-			},
 		},
 		settings: variable.Settings{
 			Groups: inventory.DefaultGroups(), Vars: configuration.Vars{"file": "1"}, Sources: []string{"outside"},
 		},
 	}
-	w.view.Variables[state.ScopeGroup(inventory.GroupMaster)] = configuration.Vars{"m": "1"}
+	statetest.SetChecksumKey(w.view, key)
+	statetest.SetVars(w.view, state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": "s"})
+	statetest.SetVars(w.view, state.ScopeNode("w2"), configuration.Vars{"a": "2"})
+	statetest.SetVars(w.view, state.ScopeGroup(inventory.GroupMaster), configuration.Vars{"m": "1"})
 	w.source = desired.New("i", func() variable.Settings { return w.settings })
 	w.view.Nodes = []*inventory.Node{
 		{Name: "m1", Status: inventory.Allocated, Group: inventory.GroupMaster},
@@ -76,7 +75,6 @@ func (w *world) apply() {
 // change replaces the view by a changed copy.
 func (w *world) change(f func(v *state.View)) {
 	v := *w.view
-	v.Variables = maps.Clone(v.Variables)
 	v.Nodes = slices.Clone(v.Nodes)
 	f(&v)
 	w.view = &v
@@ -111,7 +109,7 @@ func TestOutdated(t *testing.T) {
 	t.Parallel()
 
 	set := func(s state.Scope, vars configuration.Vars) func(*world) {
-		return func(w *world) { w.change(func(v *state.View) { v.Variables[s] = vars }) }
+		return func(w *world) { w.change(func(v *state.View) { statetest.SetVars(v, s, vars) }) }
 	}
 	node := func(name string, f func(*inventory.Node)) func(*world) {
 		return func(w *world) {
@@ -222,11 +220,15 @@ func TestOutdated(t *testing.T) {
 		"the file": {func(w *world) { w.settings.Vars = configuration.Vars{"file": "2"} }, all},
 		"a source": {func(w *world) { w.settings.Sources = nil }, all},
 		"another key": {
-			func(w *world) { w.change(func(v *state.View) { v.ChecksumKey = configuration.NewChecksumKey() }) },
+			func(w *world) {
+				w.change(func(v *state.View) { statetest.SetChecksumKey(v, configuration.NewChecksumKey()) })
+			},
 			[]string{"m1?", "w1?", "w2?"},
 		},
 		"no key": {
-			func(w *world) { w.change(func(v *state.View) { v.ChecksumKey = configuration.ChecksumKey{} }) },
+			func(w *world) {
+				w.change(func(v *state.View) { statetest.SetChecksumKey(v, configuration.ChecksumKey{}) })
+			},
 			[]string{"m1?", "w1?", "w2?"},
 		},
 		"a secret that is locked": {
@@ -292,7 +294,7 @@ func TestShared(t *testing.T) {
 		t.Error("the same inputs have other configurations")
 	}
 
-	w.change(func(v *state.View) { v.Variables[state.ScopeNode("w1")] = configuration.Vars{"x": "1"} })
+	w.change(func(v *state.View) { statetest.SetVars(v, state.ScopeNode("w1"), configuration.Vars{"x": "1"}) })
 	third := w.source.Of(w.view)
 
 	if third == first {
@@ -322,7 +324,7 @@ func BenchmarkJudge(b *testing.B) {
 		globals[fmt.Sprintf("v%03d", i)] = fmt.Sprintf("value %d", i)
 	}
 
-	w.view.Variables[state.ScopeGlobal] = globals
+	statetest.SetVars(w.view, state.ScopeGlobal, globals)
 
 	for i := range 10_000 {
 		name := fmt.Sprintf("n%05d", i)
@@ -331,7 +333,7 @@ func BenchmarkJudge(b *testing.B) {
 		})
 
 		if i%10 == 0 {
-			w.view.Variables[state.ScopeNode(name)] = configuration.Vars{"own": name}
+			statetest.SetVars(w.view, state.ScopeNode(name), configuration.Vars{"own": name})
 		}
 	}
 
@@ -341,7 +343,7 @@ func BenchmarkJudge(b *testing.B) {
 		w.change(func(v *state.View) {
 			vars := maps.Clone(globals)
 			vars["v000"] = time.Now().String()
-			v.Variables[state.ScopeGlobal] = vars
+			statetest.SetVars(v, state.ScopeGlobal, vars)
 		})
 
 		if c := w.source.Of(w.view).Count(w.view.Nodes); c.Outdated != 10_000 {

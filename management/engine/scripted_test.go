@@ -660,7 +660,7 @@ func (b *bench) up() {
 		},
 	})
 	b.variables = variable.New(variable.Options{
-		State: b.store, Store: b.store, Audit: &b.audit,
+		Store: b.store, Audit: &b.audit,
 		Settings: func() variable.Settings { return b.current().Settings.Settings },
 	})
 	b.explainer = explain.New(b.store, nil, func() explain.Settings {

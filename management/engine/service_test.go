@@ -581,7 +581,7 @@ func TestFirstGenerationRestart(t *testing.T) {
 	after := b.View()
 	if !reflect.DeepEqual(records(after), records(before)) ||
 		!reflect.DeepEqual(after.Jobs, before.Jobs) ||
-		fmt.Sprint(after.Variables) != fmt.Sprint(before.Variables) ||
+		!reflect.DeepEqual(record.List(after, &state.Variables), record.List(before, &state.Variables)) ||
 		b.log("1", job.StreamText) != log {
 		t.Errorf("it was\n%+v\nand is\n%+v", before, after)
 	}
@@ -1189,7 +1189,7 @@ func TestPreconditions(t *testing.T) {
 		}
 	}
 	nodeAt := func(v *state.View) int64 { n, _ := v.Node("a-1"); return n.Revision }
-	vars := func(v *state.View) int64 { return v.VariablesAt[state.ScopeGlobal] }
+	vars := func(v *state.View) int64 { return record.Revision(v, &state.Variables, string(state.ScopeGlobal)) }
 	j := b.ask(commission, "a", master)
 	b.end(j.ID, "Complete")
 	job := func(v *state.View) int64 { j, _ := v.Job(j.ID); return j.Revision }

@@ -303,7 +303,7 @@ func (e *Engine) judge(
 	}
 
 	j.Actor, j.Accepted = c.Principal, time.Now()
-	identifyInputs(v.ChecksumKey, &j, in)
+	identifyInputs(state.ChecksumKey(v), &j, in)
 	j.Warnings = append(j.Warnings, takenBack(v, settings, j, in)...)
 
 	return j, in, nil
@@ -324,7 +324,7 @@ func inputs(v *state.View, settings Settings, j job.Job, r job.Request) job.Inpu
 	}
 
 	// A variable that is secret somewhere is secret in a request as well.
-	marked := v.Marked()
+	marked := state.Marked(v)
 	in.Extra = r.Extra.Mark(func(name string) bool { return marked(name) || secretAnywhere(in, name) })
 
 	return in
@@ -359,6 +359,8 @@ func takenBack(v *state.View, settings Settings, j job.Job, in job.Inputs) (warn
 		return nil
 	}
 
+	key := state.ChecksumKey(v)
+
 	for _, t := range j.Targets {
 		n, known := v.Lookup(t.Node())
 		if !known || t.From != inventory.Allocated || t.Group == "" || n.Configured == nil {
@@ -377,7 +379,7 @@ func takenBack(v *state.View, settings Settings, j job.Job, in job.Inputs) (warn
 		}
 
 		names := slices.DeleteFunc(n.Configured.Undone(differ, func(name string) string {
-			return v.ChecksumKey.ChecksumOf(name, vars)
+			return key.ChecksumOf(name, vars)
 		}), func(name string) bool {
 			_, again := in.Extra[name]
 			return again

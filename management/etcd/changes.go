@@ -47,9 +47,12 @@ func (v *view) markChanged(kind state.ChangeKind, name string, size int) {
 
 // markRecord notes that a record of a kind is written.
 func (v *view) markRecord(ref record.Ref, before any, size int) {
-	// The connection of a node is shown with the node.
-	if ref.Kind == state.Connections.Name {
+	switch ref.Kind {
+	case state.Connections.Name: // shown with the node
 		v.markChanged(state.ChangeNodes, ref.Key, size)
+		return
+	case state.Overlays.Name, state.ConfigFiles.Name: // there is one configuration
+		v.markChanged(state.ChangeConfig, "", size)
 		return
 	}
 
@@ -112,7 +115,9 @@ func (v *view) endRevision() {
 				c.Connection = conn
 			}
 		case state.ChangeVars:
-			c.Vars = v.variables.m[state.Scope(s.name)]
+			if vars, ok := v.tables.Get(record.Ref{Kind: state.Variables.Name, Key: s.name}).(*state.ScopeVars); ok {
+				c.Vars = vars.Vars
+			}
 		case state.ChangeConfig:
 		default:
 			ref := record.Ref{Kind: string(s.kind), Key: s.name}
@@ -148,18 +153,14 @@ func (v *view) publishChanges() {
 
 // contents is the part of a view that watches can follow.
 type contents struct {
-	nodes     map[string]*inventory.Node
-	records   record.View
-	variables map[state.Scope]configuration.Vars
-	configAt  int64
+	nodes   map[string]*inventory.Node
+	records record.View
 }
 
 func (v *view) contents() contents {
 	c := contents{
-		nodes:     make(map[string]*inventory.Node, len(v.nodes)),
-		records:   v.tables.View(),
-		variables: v.variables.share(),
-		configAt:  v.configAt,
+		nodes:   make(map[string]*inventory.Node, len(v.nodes)),
+		records: v.tables.View(),
 	}
 	for name := range v.nodes {
 		c.nodes[name], _ = v.effective(name)
@@ -191,21 +192,12 @@ func (v *view) markDifferences(old contents, revision int64) {
 			v.pending.before[subject{state.ChangeNodes, name}] = old.nodes[name]
 		}
 	})
-	eachKey(old.variables, now.variables, func(scope state.Scope) {
-		if !reflect.DeepEqual(old.variables[scope], now.variables[scope]) {
-			mark(state.ChangeVars, string(scope))
-		}
-	})
 
 	record.Differences(old.records, now.records, func(ref record.Ref, before any) {
 		if ref.Kind != state.Connections.Name {
 			v.markRecord(ref, before, 0)
 		}
 	})
-
-	if old.configAt != now.configAt {
-		mark(state.ChangeConfig, "")
-	}
 }
 
 // eachKey calls f once for every key of the two maps.

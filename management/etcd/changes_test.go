@@ -51,8 +51,8 @@ func copyOf(v *state.View) *replica {
 		c.jobs[j.ID] = *j
 	}
 
-	for scope, vars := range v.Variables {
-		c.settings[scope] = vars
+	for _, vars := range record.All(v, &state.Variables) {
+		c.settings[vars.Scope] = vars.Vars
 	}
 
 	return c
@@ -173,7 +173,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 			vars = configuration.Vars{"i": fmt.Sprint(i)}
 		}
 
-		_, err := s.PutVars(ctx, 0, state.ScopeNode(v.Nodes[0].Name), vars, variable.Change{})
+		_, err := putVars(ctx, s, s.View(), state.ScopeNode(v.Nodes[0].Name), vars, variable.Change{})
 		must(t, err)
 
 		return "vars"

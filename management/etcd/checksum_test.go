@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/secret"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestChecksumKey makes the key of the checksums on several instances at once. All have
@@ -21,7 +22,7 @@ func TestChecksumKey(t *testing.T) {
 	ctx := within(t, patience)
 	other := openWith(t, s, testSecrets())
 
-	if !s.View().ChecksumKey.IsZero() {
+	if !state.ChecksumKey(s.View()).IsZero() {
 		t.Error("an empty store has a key")
 	}
 
@@ -38,8 +39,8 @@ func TestChecksumKey(t *testing.T) {
 	must(t, s.Sync(ctx))
 	must(t, other.Sync(ctx))
 
-	key := s.View().ChecksumKey
-	if key.IsZero() || other.View().ChecksumKey != key {
+	key := state.ChecksumKey(s.View())
+	if key.IsZero() || state.ChecksumKey(other.View()) != key {
 		t.Fatal("the instances have different keys")
 	}
 
@@ -56,7 +57,7 @@ func TestChecksumKey(t *testing.T) {
 
 	must(t, s.EnsureChecksumKey(ctx))
 
-	if again := openWith(t, s, NewSecrets(secret.NewRing(now), nil)).View().ChecksumKey; again != key {
+	if again := state.ChecksumKey(openWith(t, s, NewSecrets(secret.NewRing(now), nil)).View()); again != key {
 		t.Error("a rotation has changed the key")
 	}
 }
@@ -69,23 +70,23 @@ func TestLostChecksumKey(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	must(t, s.EnsureChecksumKey(ctx))
-	key := s.View().ChecksumKey
+	key := state.ChecksumKey(s.View())
 
 	missing := inventory.Errorf(inventory.KindRefused, "the key file is missing")
 	without := openWith(t, s, NewSecrets(secret.Ring{}, missing))
 
-	if !without.View().ChecksumKey.IsZero() || without.EnsureChecksumKey(ctx) == nil {
+	if !state.ChecksumKey(without.View()).IsZero() || without.EnsureChecksumKey(ctx) == nil {
 		t.Error("there is a key without that of the secrets")
 	}
 
-	if again := openWith(t, s, testSecrets()).View().ChecksumKey; again != key {
+	if again := state.ChecksumKey(openWith(t, s, testSecrets()).View()); again != key {
 		t.Error("the key was touched")
 	}
 
 	without.secrets.Use(secret.NewRing(secret.NewKey()), nil)
 	must(t, without.EnsureChecksumKey(ctx))
 
-	if now := without.View().ChecksumKey; now.IsZero() || now == key || now == (configuration.ChecksumKey{}) {
+	if now := state.ChecksumKey(without.View()); now.IsZero() || now == key || now == (configuration.ChecksumKey{}) {
 		t.Error("there is no new key")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/variable"
 )
 
 var _ record.Store = (*Store)(nil)
@@ -30,7 +31,7 @@ func (s *Store) removedKey(kind string) string { return s.key("/x/removed/%s", k
 func (s *Store) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 	defer s.secrets.hold()()
 
-	ops, err := s.txOps(tx)
+	ops, err := s.txOps(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
@@ -48,16 +49,20 @@ func (s *Store) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 }
 
 // txOps returns the operations of a transaction.
-func (s *Store) txOps(tx *record.Tx) (etcd.Ops, error) {
-	var ops etcd.Ops
+func (s *Store) txOps(ctx context.Context, tx *record.Tx) (etcd.Ops, error) {
+	marks := markWriter{view: s.View()}
 
-	writes, err := tx.Writes()
+	writes, err := tx.Writes(func(at []string, values map[string]any) (map[string]any, error) {
+		return s.secrets.sealVars(at, marks.written(at, values), false)
+	})
 	if err != nil {
-		return ops, err
+		return etcd.Ops{}, err
 	}
 
+	ops := marks.ops(s, tx.Revision(), writes)
+
 	for _, part := range tx.Parts() {
-		more, err := s.partOps(part)
+		more, err := s.partOps(ctx, part)
 		if err != nil {
 			return ops, err
 		}
@@ -103,8 +108,10 @@ func (s *Store) txOps(tx *record.Tx) (etcd.Ops, error) {
 
 // partOps returns the operations of a part of a transaction that is no record of a kind. The caller
 // holds the secrets until it has committed.
-func (s *Store) partOps(part any) (etcd.Ops, error) {
+func (s *Store) partOps(ctx context.Context, part any) (etcd.Ops, error) {
 	switch part := part.(type) {
+	case variable.Recorded:
+		return s.recordOps(ctx, part.Scope, part.Change)
 	case state.AcceptJob:
 		_, ops, err := s.acceptOps(part.Job.Seq()-1, part.Job, part.Inputs)
 		return ops, err

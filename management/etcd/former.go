@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/state"
 )
 
 // formerDefaults are the keys of rules, by the setting, in which version 2 of the stored data
@@ -25,6 +26,8 @@ var formerDefaults = map[string][][]string{
 	"policies.upgrade":    {{"settle"}, {"timeout"}, {"gate", "http", "timeout"}},
 	"policies.verify":     {{"spread"}, {"batch"}, {"jobs"}},
 }
+
+func (s *Store) overlayKey() string { return s.key("/v/%s", state.Overlays.Path("")) }
 
 // upgradeOps returns the operations that make data of the former version those of this one,
 // and what they change, in words. Without former data it only requires that the version stays.
@@ -84,14 +87,14 @@ func StoredSettings(ctx context.Context, client *etcd.Client) (map[string]any, e
 		}
 	}
 
-	record, err := decode[overlayRecord](stored)
+	overlay, err := state.Overlays.Decode("", stored, 0)
 	if err != nil {
 		return nil, nil //nolint:nilerr // see above
 	}
 
-	delete(record.Keys, overlayVars)
+	delete(overlay.Keys, state.OverlayVars)
 
-	return record.overlay(), nil
+	return overlay.Keys, nil
 }
 
 // withoutFormerDefaults returns the stored settings without the zeros that stood for defaults, and

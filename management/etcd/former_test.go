@@ -133,7 +133,7 @@ func TestFormerRecordsKeepEveryField(t *testing.T) {
 		case "automation":
 			again, err = storedAgain(&state.Memory, name, value)
 		case "overlay":
-			again, err = encodedAgain(t, value, newOverlayRecord, overlayRecord.overlay)
+			again, err = storedAgain(&state.Overlays, name, value)
 		default:
 			continue
 		}
@@ -173,7 +173,7 @@ func compareRollouts(t *testing.T) {
 		record.Put(again, &rollout.Kind, r)
 	}
 
-	writes, err := again.Writes()
+	writes, err := again.Writes(nil)
 	if err != nil || len(writes) != len(was) {
 		t.Fatalf("%d keys are written, %d were read, %v", len(writes), len(was), err)
 	}

@@ -4,12 +4,14 @@ package etcd
 
 import (
 	"context"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -39,13 +41,41 @@ func (s *Store) markedSince(ctx context.Context) (int64, error) {
 	return revision, s.explained(bounded, s.view.wait(bounded, revision))
 }
 
-// markOps returns the conditions and operations for a write of the variables of a scope
-// that was decided on the view at the revision.
-func (s *Store) markOps(revision int64, scope state.Scope, vars configuration.Vars) etcd.Ops {
-	ops := etcd.Ops{If: []clientv3.Cmp{s.sameMarks(revision)}}
+// markWriter finds out what a transaction changes in the marks of a view. With other marks
+// than those it was decided on it fails, so any view since then will do.
+type markWriter struct {
+	view    *state.View
+	sealed  bool // a write may have secrets
+	changed bool
+}
 
-	// With other marks the condition fails, so any view since the revision will do.
-	if changesMarks(s.View(), scope, vars) {
+// written notes that values are written at a place, and returns them with the marked ones secret.
+func (m *markWriter) written(at []string, values configuration.Vars) configuration.Vars {
+	m.sealed = true
+
+	// Variables are where names are marked.
+	if at[0] != state.Variables.Name {
+		return values.Mark(state.Marked(m.view))
+	}
+
+	m.changed = m.changed || changesMarks(m.view, state.Scope(at[1]), values)
+
+	return values
+}
+
+// ops returns the conditions and operations for a transaction on a view at the revision.
+func (m *markWriter) ops(s *Store, revision int64, writes []record.Write) (ops etcd.Ops) {
+	for _, w := range writes {
+		if scope, is := strings.CutPrefix(w.Path, state.Variables.Path("")); is && w.Value == nil {
+			m.written(state.PlaceOf(state.Scope(scope)), nil)
+		}
+	}
+
+	if m.sealed {
+		ops.If = []clientv3.Cmp{s.sameMarks(revision)}
+	}
+
+	if m.changed {
 		ops.Then = []clientv3.Op{clientv3.OpPut(s.marksKey(), "")}
 	}
 
@@ -55,13 +85,13 @@ func (s *Store) markOps(revision int64, scope state.Scope, vars configuration.Va
 // changesMarks reports whether the variables of a scope have a secret with a name that is
 // not marked, or lack one of the view.
 func changesMarks(v *state.View, scope state.Scope, vars configuration.Vars) bool {
-	for name, value := range v.Vars(scope) {
+	for name, value := range state.VarsOf(v, scope) {
 		if isSecret(value) && !isSecret(vars[name]) {
 			return true
 		}
 	}
 
-	marked := v.Marked()
+	marked := state.Marked(v)
 
 	for name, value := range vars {
 		if isSecret(value) && !marked(name) {
@@ -77,17 +107,27 @@ func isSecret(value any) bool {
 	return secret
 }
 
-// unmarkOps returns the operations for the marks of nodes that are forgotten.
-func (s *Store) unmarkOps(writes []state.NodeWrite) []clientv3.Op {
+// unmarkOps returns the operations for the variables and marks of nodes that are forgotten.
+func (s *Store) unmarkOps(writes []state.NodeWrite) (ops []clientv3.Op) {
 	v := s.View()
+	removed, unmarked := false, false
 
 	for _, w := range writes {
-		if w.Tombstone != nil && changesMarks(v, state.ScopeNode(w.Node.Name), nil) {
-			return []clientv3.Op{clientv3.OpPut(s.marksKey(), "")}
+		if scope := state.ScopeNode(w.Node.Name); w.Tombstone != nil {
+			removed = removed || state.VarsOf(v, scope) != nil
+			unmarked = unmarked || changesMarks(v, scope, nil)
 		}
 	}
 
-	return nil
+	if removed {
+		ops = append(ops, clientv3.OpPut(s.removedKey(state.Variables.Name), ""))
+	}
+
+	if unmarked {
+		ops = append(ops, clientv3.OpPut(s.marksKey(), ""))
+	}
+
+	return ops
 }
 
 // markInputs returns the inputs of a job with the marked variables secret, and the
@@ -95,7 +135,7 @@ func (s *Store) unmarkOps(writes []state.NodeWrite) []clientv3.Op {
 func (s *Store) markInputs(in job.Inputs) (job.Inputs, clientv3.Cmp) {
 	v := s.View()
 
-	return markedInputs(in, v.Marked()), s.sameMarks(v.Revision)
+	return markedInputs(in, state.Marked(v)), s.sameMarks(v.Revision)
 }
 
 // markedInputs returns the inputs with the marked variables secret. Usually they are.
@@ -133,13 +173,4 @@ func anyInput(in job.Inputs, holds func(name string, value any) bool) bool {
 	})
 
 	return found
-}
-
-// markedOverlay returns the settings made at run time with the marked variables secret.
-func markedOverlay(overlay map[string]any, marked func(name string) bool) map[string]any {
-	overlay, _ = convertOverlay(overlay, func(vars configuration.Vars) (configuration.Vars, error) {
-		return vars.Mark(marked), nil
-	})
-
-	return overlay
 }

@@ -4,12 +4,14 @@ package etcd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"testing"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
@@ -20,14 +22,54 @@ var (
 	markedPin = configuration.Vars{"pin": configuration.NewSecret(canary)}
 )
 
-// putVarsAt is PutVars as of a revision; 0: of the newest.
-func putVarsAt(t *testing.T, s *Store, revision int64, scope state.Scope, vars configuration.Vars) error {
+func varsKey(s *Store, scope state.Scope) string {
+	return s.key("/v/%s", state.Variables.Path(string(scope)))
+}
+
+// onView is a store whose newest view is an older one.
+type onView struct {
+	*Store
+
+	view *state.View
+}
+
+func (o onView) Latest() (record.Reader, int64) { return o.view, o.view.Revision }
+
+// putVars replaces the variables of a scope, as decided on a view.
+func putVars(
+	ctx context.Context, s *Store, v *state.View, scope state.Scope, vars configuration.Vars, c variable.Change,
+) (int64, error) {
+	tx := record.NewTx(onView{s, v})
+
+	if len(vars) == 0 {
+		record.Remove(tx, &state.Variables, string(scope))
+	} else {
+		record.Put(tx, &state.Variables, &state.ScopeVars{Scope: scope, Vars: vars})
+	}
+
+	if !c.Empty() {
+		tx.Attach(variable.Recorded{Scope: scope, Change: c})
+	}
+
+	return s.Commit(ctx, tx)
+}
+
+// setVars replaces and records the variables of a scope, as decided on a view; nil: on the newest.
+func setVars(t *testing.T, s *Store, v *state.View, scope state.Scope, vars configuration.Vars) error {
 	t.Helper()
 
-	change := variable.Change{Action: variable.ActionSet, Before: s.View().Vars(scope), After: vars}
-	_, err := s.PutVars(within(t, patience), revision, scope, vars, change)
+	v = cmp.Or(v, s.View())
+	change := variable.Change{Action: variable.ActionSet, Before: state.VarsOf(v, scope), After: vars}
 
-	return err
+	return errorOf(putVars(within(t, patience), s, v, scope, vars, change))
+}
+
+// putOverlay replaces the configuration keys set at run time, as decided on a view.
+func putOverlay(ctx context.Context, s *Store, v *state.View, keys configuration.Vars) error {
+	tx := record.NewTx(onView{s, v})
+	record.Put(tx, &state.Overlays, &state.Overlay{Keys: keys})
+
+	return errorOf(s.Commit(ctx, tx))
 }
 
 // checkEncrypted returns the result of EncryptOnce. Nothing may be in the clear after it.
@@ -53,9 +95,9 @@ func TestMarkAgain(t *testing.T) {
 	must(t, s.NoteSecretsKey(within(t, patience), "", testKey.ID(), false))
 
 	for range 2 {
-		must(t, putVarsAt(t, s, 0, state.ScopeGlobal, plainPin))
-		must(t, putVarsAt(t, s, 0, state.ScopeNode("a-1"), plainPin))
-		must(t, putVarsAt(t, s, 0, state.ScopeGlobal, markedPin))
+		must(t, setVars(t, s, nil, state.ScopeGlobal, plainPin))
+		must(t, setVars(t, s, nil, state.ScopeNode("a-1"), plainPin))
+		must(t, setVars(t, s, nil, state.ScopeGlobal, markedPin))
 
 		if checkEncrypted(t, s) == 0 {
 			t.Error("a mark has encrypted nothing")
@@ -65,8 +107,8 @@ func TestMarkAgain(t *testing.T) {
 			t.Errorf("without another mark: %d records", written)
 		}
 
-		must(t, putVarsAt(t, s, 0, state.ScopeGlobal, nil))
-		must(t, putVarsAt(t, s, 0, state.ScopeNode("a-1"), nil))
+		must(t, setVars(t, s, nil, state.ScopeGlobal, nil))
+		must(t, setVars(t, s, nil, state.ScopeNode("a-1"), nil))
 	}
 }
 
@@ -79,10 +121,10 @@ func TestMarkAfterForget(t *testing.T) {
 	must(t, s.NoteSecretsKey(ctx, "", testKey.ID(), false))
 
 	nodes := seen(t, s, 1)
-	must(t, putVarsAt(t, s, 0, state.ScopeNode(nodes[0]), markedPin))
+	must(t, setVars(t, s, nil, state.ScopeNode(nodes[0]), markedPin))
 	checkEncrypted(t, s)
 
-	before := s.View().Revision
+	before := s.View()
 
 	n, err := s.View().Node(nodes[0])
 	must(t, err)
@@ -90,14 +132,14 @@ func TestMarkAfterForget(t *testing.T) {
 	stone := inventory.Tombstone{Name: n.Name, Label: n.Label, Serial: n.Serial}
 	_, err = s.Forget(ctx, s.View().Revision, nil, []state.NodeWrite{{Node: n, Tombstone: &stone}}, nil)
 	must(t, err)
-	must(t, putVarsAt(t, s, 0, state.ScopeGlobal, plainPin))
+	must(t, setVars(t, s, nil, state.ScopeGlobal, plainPin))
 
-	err = putVarsAt(t, s, before, state.ScopeGroup("g"), markedPin)
+	err = setVars(t, s, before, state.ScopeGroup("g"), markedPin)
 	if inventory.KindOf(err) != inventory.KindConflict {
 		t.Errorf("a mark decided on the view before: %v", err)
 	}
 
-	must(t, putVarsAt(t, s, 0, state.ScopeGroup("g"), markedPin))
+	must(t, setVars(t, s, nil, state.ScopeGroup("g"), markedPin))
 	checkEncrypted(t, s)
 }
 
@@ -110,24 +152,23 @@ func TestMarkMeanwhile(t *testing.T) {
 	ctx := within(t, patience)
 	must(t, s.NoteSecretsKey(ctx, "", testKey.ID(), false))
 
-	before := s.View().Revision
+	before := s.View()
 	other := openWith(t, s, s.secrets)
-	must(t, putVarsAt(t, other, 0, state.ScopeGlobal, markedPin))
+	must(t, setVars(t, other, nil, state.ScopeGlobal, markedPin))
 	must(t, s.Sync(ctx))
 
 	overlay := map[string]any{"vars": map[string]any(plainPin)}
 
 	for what, write := range map[string]func(context.Context) error{
-		"variables": func(context.Context) error { return putVarsAt(t, s, before, state.ScopeNode("a-1"), plainPin) },
-		"settings":  func(ctx context.Context) error { return errorOf(s.PutOverlay(ctx, before, overlay)) },
+		"variables": func(context.Context) error { return setVars(t, s, before, state.ScopeNode("a-1"), plainPin) },
+		"settings":  func(ctx context.Context) error { return putOverlay(ctx, s, before, overlay) },
 	} {
 		if err := write(ctx); inventory.KindOf(err) != inventory.KindConflict {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 
-	_, err := s.PutOverlay(ctx, s.View().Revision, overlay)
-	must(t, err)
+	must(t, putOverlay(ctx, s, s.View(), overlay))
 
 	in := job.Inputs{
 		Vars: map[string]map[string]configuration.Var{
@@ -135,7 +176,7 @@ func TestMarkMeanwhile(t *testing.T) {
 		},
 		Extra: plainPin,
 	}
-	_, err = s.Accept(ctx, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in, nil)
+	_, err := s.Accept(ctx, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in, nil)
 	must(t, err)
 
 	if written := checkEncrypted(t, s); written != 0 {

@@ -34,9 +34,10 @@ func TestOwnWrite(t *testing.T) {
 	revision, err := s.view.load(t.Context())
 	must(t, err)
 
+	scope := state.ScopeGlobal
 	write := func(ctx context.Context, s *Store, value int) error {
 		vars := configuration.Vars{"a": fmt.Sprint(value)}
-		_, err := s.PutVars(ctx, 0, state.ScopeGlobal, vars, variable.Change{})
+		_, err := putVars(ctx, s, s.View(), scope, vars, variable.Change{})
 
 		return err
 	}
@@ -44,12 +45,16 @@ func TestOwnWrite(t *testing.T) {
 	for i := range 3 {
 		must(t, write(within(t, patience), s, i))
 
-		if got := s.View().Vars(state.ScopeGlobal)["a"]; got != fmt.Sprint(i) {
+		if got := state.VarsOf(s.View(), state.ScopeGlobal)["a"]; got != fmt.Sprint(i) {
 			t.Errorf("the view shows %v instead of %d", got, i)
 		}
 	}
 
+	// A write of the same variables would conflict.
+	scope = state.ScopeGroup("g")
 	must(t, write(within(t, patience), other, 3))
+
+	scope = state.ScopeGlobal
 
 	if err := write(within(t, 200*time.Millisecond), s, 4); inventory.KindOf(err) != inventory.KindUnavailable {
 		t.Fatalf("the view passes over a write of another process: %v", err)
@@ -60,6 +65,7 @@ func TestOwnWrite(t *testing.T) {
 
 	s.done.Go(func() { s.view.watchLoop(ctx, revision) })
 	defer s.Close()
+	must(t, s.Sync(within(t, patience)))
 	must(t, write(within(t, patience), s, 5))
 	sameChanges(t, revision, s, other)
 }
@@ -286,7 +292,7 @@ func TestOwnWriteWakesOnce(t *testing.T) {
 
 	write := func(s *Store, value string) {
 		vars := configuration.Vars{"a": value}
-		_, err := s.PutVars(within(t, patience), 0, state.ScopeGlobal, vars, variable.Change{})
+		_, err := putVars(within(t, patience), s, s.View(), state.ScopeGlobal, vars, variable.Change{})
 		must(t, err)
 	}
 
@@ -340,7 +346,7 @@ func TestOwnWriteWakesOnce(t *testing.T) {
 
 	write(other, "of another process")
 
-	if !pass() || s.View().Vars(state.ScopeGlobal)["a"] != "of another process" {
+	if !pass() || state.VarsOf(s.View(), state.ScopeGlobal)["a"] != "of another process" {
 		t.Error("the write of another process woke nobody, or is not shown")
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // aPlan is a plan for a node, with secrets among its inputs.
@@ -93,7 +92,7 @@ func TestParts(t *testing.T) {
 		"the key": func(tx *record.Tx) { access.Caller{Key: key}.Keep(tx, access.Result{}) },
 		"all": func(tx *record.Tx) {
 			tx.GuardAll()
-			must(t, second(s.PutVars(ctx, 0, state.ScopeGroup("g"), configuration.Vars{"a": "b"}, variable.Change{})))
+			must(t, setVars(t, s, nil, state.ScopeGroup("g"), configuration.Vars{"a": "b"}))
 		},
 	} {
 		other := p

@@ -40,10 +40,6 @@ func TestRecordsMatchDomain(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, same[inventory.HistoryEntry], same, nil)
 	})
-	t.Run("variables", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newVariablesRecord, variablesRecord.variables, nil)
-	})
 	t.Run("change of variables", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newVariablesChangeRecord,
@@ -52,14 +48,6 @@ func TestRecordsMatchDomain(t *testing.T) {
 	t.Run("repository", func(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newRepositoryRecord, repositoryRecord.record, nil)
-	})
-	t.Run("overlay", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newOverlayRecord, overlayRecord.overlay, nil)
-	})
-	t.Run("file", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newFileRecord, fileRecord.digest, nil)
 	})
 	t.Run("job", func(t *testing.T) {
 		t.Parallel()
@@ -172,8 +160,8 @@ func TestRecordsHaveJSONNames(t *testing.T) {
 
 	for _, record := range []any{
 		inventory.Node{}, inventory.Before{}, inventory.HistoryEntry{}, inventory.Sighting{},
-		inventory.Presence{}, inventory.Contact{}, variablesRecord{},
-		overlayRecord{}, fileRecord{}, inputsRecord{}, ownerRecord{}, resultRecord{},
+		inventory.Presence{}, inventory.Contact{},
+		inputsRecord{}, ownerRecord{}, resultRecord{},
 		job.Job{}, job.Target{}, job.Run{}, job.HostResult{}, inventory.Outcome{}, inventory.Verdict{},
 		inventory.Configured{}, plan.Plan{}, plan.Node{}, plan.Rule{}, plan.Service{}, plan.Expected{},
 		rollout.Record{}, rollout.Node{}, rollout.Mark{}, rollout.Event{}, rollout.Pace{}, rollout.Spec{},

@@ -203,14 +203,54 @@ type marking struct {
 	marked func(name string) bool
 }
 
-func (s *Store) marking() marking { return marking{s.secrets, s.View().Marked()} }
+func (s *Store) marking() marking { return marking{s.secrets, state.Marked(s.View())} }
 
-var protectedRecords = []protectedRecord{
-	{"/v/vars/", countVariables, encryptVariables},
-	{"/x/vars/", countHistory, encryptHistory},
-	{"/v/overlay", countOverlay, encryptOverlay},
-	{"/x/inputs/", countInputs, encryptInputs},
-	{"/v/checksum", countChecksumKey, encryptChecksumKey},
+// protected returns the kinds of record with secrets.
+func (s *Store) protected() []protectedRecord {
+	list := []protectedRecord{
+		{"/x/vars/", countHistory, encryptHistory},
+		{"/x/inputs/", countInputs, encryptInputs},
+	}
+
+	for _, k := range s.view.tables.Kinds() {
+		if k.HasSecrets() {
+			list = append(list, protectedKind(k))
+		}
+	}
+
+	return list
+}
+
+func protectedKind(k record.Any) protectedRecord {
+	return protectedRecord{
+		prefix: "/v/" + k.Path(""),
+		count: func(s marking, key string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
+			found := StoredSecrets{Boxes: map[string]int{}}
+			_, err := k.Rewrite(key, kv.Value, func(at []string, stored map[string]any) (map[string]any, error) {
+				found.add(s.countVars(at, whereOf(at), stored))
+				return stored, nil
+			})
+
+			return found, err
+		},
+		encrypt: func(s marking, key string, kv *mvccpb.KeyValue) ([]byte, error) {
+			return k.Rewrite(key, kv.Value, func(at []string, stored map[string]any) (map[string]any, error) {
+				return s.sealVars(at, s.openVars(at, stored).Mark(s.marked), false)
+			})
+		},
+	}
+}
+
+// whereOf names a place in the report of secrets that cannot be read.
+func whereOf(at []string) string {
+	switch at[0] {
+	case state.Variables.Name:
+		return at[1]
+	case state.Overlays.Name:
+		return "config"
+	default:
+		return "of the checksums"
+	}
 }
 
 // scanPage is the number of records that are read at a time. Those of large jobs have
@@ -246,7 +286,7 @@ func (s *Store) CountSecrets(ctx context.Context) (StoredSecrets, error) {
 func (s *Store) eachProtected(
 	ctx context.Context, visit func(kind protectedRecord, name string, kv *mvccpb.KeyValue) error,
 ) error {
-	for _, kind := range protectedRecords {
+	for _, kind := range s.protected() {
 		prefix := s.key("%s", kind.prefix)
 		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 
@@ -369,25 +409,6 @@ func (s marking) countVars(at secret.Place, where string, stored configuration.V
 	return found
 }
 
-func countVariables(s marking, scope string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
-	record, err := decode[variablesRecord](kv.Value)
-	return s.countVars(placeVars(state.Scope(scope)), scope, record.Vars), err
-}
-
-func encryptVariables(s marking, scope string, kv *mvccpb.KeyValue) ([]byte, error) {
-	record, err := decode[variablesRecord](kv.Value)
-	if err != nil {
-		return nil, err
-	}
-
-	at := placeVars(state.Scope(scope))
-	if record.Vars, err = s.sealVars(at, s.openVars(at, record.Vars).Mark(s.marked), false); err != nil {
-		return nil, err
-	}
-
-	return json.Marshal(record)
-}
-
 // historyScope returns the scope in the name of a history entry, SCOPE/SEQ.
 func historyScope(name string) state.Scope {
 	return state.Scope(name[:max(0, strings.LastIndexByte(name, '/'))])
@@ -422,27 +443,6 @@ func encryptHistory(s marking, name string, kv *mvccpb.KeyValue) ([]byte, error)
 	}
 
 	return json.Marshal(newVariablesChangeRecord(change))
-}
-
-func countOverlay(s marking, _ string, kv *mvccpb.KeyValue) (StoredSecrets, error) {
-	record, err := decode[overlayRecord](kv.Value)
-	vars, _ := record.Keys[overlayVars].(map[string]any)
-
-	return s.countVars(placeOverlay(), "config", vars), err
-}
-
-func encryptOverlay(s marking, _ string, kv *mvccpb.KeyValue) ([]byte, error) {
-	record, err := decode[overlayRecord](kv.Value)
-	if err != nil {
-		return nil, err
-	}
-
-	overlay, err := s.sealOverlay(markedOverlay(s.openOverlay(record.overlay()), s.marked))
-	if err != nil {
-		return nil, err
-	}
-
-	return json.Marshal(newOverlayRecord(overlay))
 }
 
 func countInputs(s marking, id string, kv *mvccpb.KeyValue) (StoredSecrets, error) {

@@ -25,8 +25,8 @@ import (
 // unreadable record may be Running, so its reservations count.
 
 // jobOps is the number of conditions that commitJob adds to a chunk: the job, and up to
-// two of the fence. Finish adds up to three operations.
-const jobOps = 4
+// two of the fence. Finish adds up to four operations.
+const jobOps = 5
 
 // Claim reserves the nodes and makes the job Running, or does neither. It is
 // KindConflict if a node, the job or the generation of a group that the claim uses

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -268,6 +267,11 @@ func (s *Secrets) openVars(at secret.Place, stored configuration.Vars) configura
 	return vars
 }
 
+// openPlace is openVars as a record.Convert.
+func (s *Secrets) openPlace(at []string, stored map[string]any) (map[string]any, error) {
+	return s.openVars(at, stored), nil
+}
+
 func (s *Secrets) openValue(at secret.Place, stored any) any {
 	if place, box := boxOf(at, stored); box != "" {
 		var d document
@@ -322,8 +326,6 @@ func (s *Secrets) open(at secret.Place, box secret.Box, document any) error {
 
 // The places of secrets.
 
-func placeVars(scope state.Scope) secret.Place { return secret.Place{"vars", string(scope)} }
-
 func placeHistory(scope state.Scope, seq uint64) secret.Place {
 	return secret.Place{"vars-history", string(scope), strconv.FormatUint(seq, 10)}
 }
@@ -335,10 +337,8 @@ func formerPlace(at secret.Place) secret.Place {
 		return secret.Place{"none"}
 	}
 
-	return placeVars(state.Scope(at[1])).With(at[4])
+	return secret.Place(state.PlaceOf(state.Scope(at[1]))).With(at[4])
 }
-
-func placeOverlay() secret.Place { return secret.Place{"overlay", overlayVars} }
 
 func placeInputs(job string) secret.Place { return secret.Place{"inputs", job} }
 
@@ -361,44 +361,6 @@ func (s *Secrets) openChange(scope state.Scope, c variable.Change) variable.Chan
 	c.Before, c.After = s.openVars(at.With("before"), c.Before), s.openVars(at.With("after"), c.After)
 
 	return c
-}
-
-// overlayVars is the key of the overlay that holds variables.
-const overlayVars = "vars"
-
-// sealOverlay returns the settings made at run time as they are stored.
-func (s *Secrets) sealOverlay(overlay map[string]any) (map[string]any, error) {
-	return convertOverlay(overlay, func(vars configuration.Vars) (configuration.Vars, error) {
-		return s.sealVars(placeOverlay(), vars, false)
-	})
-}
-
-func (s *Secrets) openOverlay(stored map[string]any) map[string]any {
-	overlay, _ := convertOverlay(stored, func(vars configuration.Vars) (configuration.Vars, error) {
-		return s.openVars(placeOverlay(), vars), nil
-	})
-
-	return overlay
-}
-
-// convertOverlay returns a copy of the overlay with its variables converted.
-func convertOverlay(
-	overlay map[string]any, convert func(configuration.Vars) (configuration.Vars, error),
-) (map[string]any, error) {
-	vars, ok := overlay[overlayVars].(map[string]any)
-	if !ok {
-		return overlay, nil
-	}
-
-	converted, err := convert(vars)
-	if err != nil {
-		return nil, err
-	}
-
-	out := maps.Clone(overlay)
-	out[overlayVars] = map[string]any(converted)
-
-	return out, nil
 }
 
 // sharedSecrets collects the secrets of a job, which many of its hosts share: each is

@@ -75,14 +75,14 @@ func storeSecrets(t *testing.T, s *Store) {
 	t.Helper()
 
 	ctx := within(t, patience)
-	_, err := s.PutVars(ctx, 0, state.ScopeGlobal, secretVars(), variable.Change{
+	_, err := putVars(ctx, s, s.View(), state.ScopeGlobal, secretVars(), variable.Change{
 		Time: noon, Actor: "root", Action: variable.ActionSet, Before: configuration.Vars{"old_token": canary},
 		After: secretVars(),
 	})
 	must(t, err)
 
-	_, err = s.PutOverlay(ctx, 0, map[string]any{"log_level": "debug", "vars": map[string]any(secretVars())})
-	must(t, err)
+	overlay := configuration.Vars{"log_level": "debug", "vars": map[string]any(secretVars())}
+	must(t, putOverlay(ctx, s, s.View(), overlay))
 
 	_, err = s.Accept(ctx, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, secretInputs(), nil)
 	must(t, err)
@@ -107,7 +107,7 @@ func checkSecrets(t *testing.T, s *Store) {
 	t.Helper()
 
 	ctx := within(t, patience)
-	if got := s.View().Vars(state.ScopeGlobal); !reflect.DeepEqual(got, secretVars()) {
+	if got := state.VarsOf(s.View(), state.ScopeGlobal); !reflect.DeepEqual(got, secretVars()) {
 		t.Errorf("variables: %#v", map[string]any(got))
 	}
 
@@ -119,8 +119,8 @@ func checkSecrets(t *testing.T, s *Store) {
 		t.Errorf("history: %+v", history)
 	}
 
-	if got := s.View().Overlay["vars"]; !reflect.DeepEqual(got, map[string]any(secretVars())) {
-		t.Errorf("overlay: %+v", s.View().Overlay)
+	if got := state.OverlayOf(s.View())["vars"]; !reflect.DeepEqual(got, map[string]any(secretVars())) {
+		t.Errorf("overlay: %+v", state.OverlayOf(s.View()))
 	}
 
 	in, err := s.Inputs(ctx, "1")
@@ -190,7 +190,7 @@ func TestMissingKey(t *testing.T) {
 	without := openWith(t, s, NewSecrets(secret.Ring{}, missing))
 	ctx := within(t, patience)
 
-	vars := without.View().Vars(state.ScopeGlobal)
+	vars := state.VarsOf(without.View(), state.ScopeGlobal)
 	if vars["plain"] != "plain" {
 		t.Errorf("a plain variable is %v", vars["plain"])
 	}
@@ -204,16 +204,30 @@ func TestMissingKey(t *testing.T) {
 
 	// A change of another variable keeps the secrets.
 	vars["more"] = "1"
-	_, err := without.PutVars(ctx, 0, state.ScopeGlobal, vars, variable.Change{After: configuration.Vars{"more": "1"}})
+	_, err := putVars(
+		ctx,
+		without,
+		without.View(),
+		state.ScopeGlobal,
+		vars,
+		variable.Change{After: configuration.Vars{"more": "1"}},
+	)
 	must(t, err)
 
 	// A locked value cannot move to another place.
-	_, err = without.PutVars(ctx, 0, state.ScopeNode("a-1"), vars, variable.Change{})
+	_, err = putVars(ctx, without, without.View(), state.ScopeNode("a-1"), vars, variable.Change{})
 	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), testKey.ID()) {
 		t.Errorf("a locked value was moved: %v", err)
 	}
 
-	_, err = without.PutVars(ctx, 0, state.ScopeGlobal, configuration.Vars{"new_token": canary}, variable.Change{})
+	_, err = putVars(
+		ctx,
+		without,
+		without.View(),
+		state.ScopeGlobal,
+		configuration.Vars{"new_token": canary},
+		variable.Change{},
+	)
 	if err == nil || !strings.Contains(err.Error(), `"new_token" cannot be stored: the key file is missing`) {
 		t.Errorf("a secret was stored without a key: %v", err)
 	}
@@ -237,7 +251,7 @@ func TestMissingKey(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 
-	again := openWith(t, s, testSecrets()).View().Vars(state.ScopeGlobal)
+	again := state.VarsOf(openWith(t, s, testSecrets()).View(), state.ScopeGlobal)
 	if again["db_password"] != canary+"<&>" || again["more"] != "1" {
 		t.Errorf("with the key again: %v", again["db_password"])
 	}
@@ -252,16 +266,16 @@ func TestSecretsDoNotMove(t *testing.T) {
 	storeSecrets(t, s)
 
 	ctx := within(t, patience)
-	raw, err := s.client.Get(ctx, s.variablesKey(state.ScopeGlobal))
+	raw, err := s.client.Get(ctx, varsKey(s, state.ScopeGlobal))
 	must(t, err)
 
-	record, err := decode[variablesRecord](raw.Kvs[0].Value)
+	record, err := decode[state.ScopeVars](raw.Kvs[0].Value)
 	must(t, err)
 
 	record.Vars["plain"] = record.Vars["db_password"]
 
-	for key, record := range map[string]variablesRecord{
-		s.variablesKey(state.ScopeGlobal): record, s.variablesKey(state.ScopeNode("a-1")): record,
+	for key, record := range map[string]state.ScopeVars{
+		varsKey(s, state.ScopeGlobal): record, varsKey(s, state.ScopeNode("a-1")): record,
 	} {
 		op, err := put(key, record)
 		must(t, err)
@@ -279,8 +293,8 @@ func TestSecretsDoNotMove(t *testing.T) {
 	must(t, err)
 
 	for place, value := range map[string]any{
-		"another variable": again.View().Vars(state.ScopeGlobal)["plain"],
-		"another scope":    again.View().Vars(state.ScopeNode("a-1"))["db_password"],
+		"another variable": state.VarsOf(again.View(), state.ScopeGlobal)["plain"],
+		"another scope":    state.VarsOf(again.View(), state.ScopeNode("a-1"))["db_password"],
 		"another job":      in.Extra["db_password"],
 	} {
 		hidden, ok := value.(configuration.Secret)
@@ -289,7 +303,7 @@ func TestSecretsDoNotMove(t *testing.T) {
 		}
 	}
 
-	if again.View().Vars(state.ScopeGlobal)["db_password"] != canary+"<&>" {
+	if state.VarsOf(again.View(), state.ScopeGlobal)["db_password"] != canary+"<&>" {
 		t.Error("the value at its own place is gone")
 	}
 }
@@ -336,7 +350,7 @@ func TestEncryptOnce(t *testing.T) {
 	storeSecrets(t, s)
 	must(t, s.NoteSecretsKey(ctx, "", testKey.ID(), false))
 
-	_, err := s.PutVars(ctx, 0, state.ScopeNode("a-1"), configuration.Vars{"pin": canary}, variable.Change{})
+	_, err := putVars(ctx, s, s.View(), state.ScopeNode("a-1"), configuration.Vars{"pin": canary}, variable.Change{})
 	must(t, err)
 
 	encrypt := func(what string, want int) {
@@ -353,7 +367,7 @@ func TestEncryptOnce(t *testing.T) {
 	checkSecrets(t, s)
 
 	// What is stored in the clear by somebody else is not looked for again.
-	op, err := put(s.variablesKey(state.ScopeNode("b-2")), variablesRecord{configuration.Vars{"pin": canary}})
+	op, err := put(varsKey(s, state.ScopeNode("b-2")), state.ScopeVars{Vars: configuration.Vars{"pin": canary}})
 	must(t, err)
 	_, err = s.client.Do(ctx, op)
 	must(t, err)
@@ -378,15 +392,14 @@ func TestMarkedPast(t *testing.T) {
 	write := func(scope state.Scope, vars configuration.Vars) {
 		t.Helper()
 
-		_, err := s.PutVars(ctx, 0, scope, vars, variable.Change{Action: variable.ActionSet, After: vars})
+		_, err := putVars(ctx, s, s.View(), scope, vars, variable.Change{Action: variable.ActionSet, After: vars})
 		must(t, err)
 	}
 
 	write(state.ScopeGlobal, plain)
 	write(state.ScopeNode("a-1"), plain)
 
-	_, err := s.PutOverlay(ctx, 0, map[string]any{"vars": map[string]any(plain)})
-	must(t, err)
+	must(t, putOverlay(ctx, s, s.View(), configuration.Vars{"vars": map[string]any(plain)}))
 
 	in := job.Inputs{
 		Vars: map[string]map[string]configuration.Var{
@@ -397,7 +410,7 @@ func TestMarkedPast(t *testing.T) {
 		},
 		Extra: plain,
 	}
-	_, err = s.Accept(ctx, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in, nil)
+	_, err := s.Accept(ctx, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in, nil)
 	must(t, err)
 
 	if written, err := s.EncryptOnce(ctx); err != nil || written != 0 {
@@ -406,7 +419,7 @@ func TestMarkedPast(t *testing.T) {
 
 	write(state.ScopeGlobal, marked)
 
-	for _, key := range []string{s.variablesKey(state.ScopeGlobal), s.variablesHistoryPrefix(state.ScopeGlobal)} {
+	for _, key := range []string{varsKey(s, state.ScopeGlobal), s.variablesHistoryPrefix(state.ScopeGlobal)} {
 		resp, err := s.client.Get(ctx, key, clientv3.WithPrefix())
 		must(t, err)
 
@@ -428,8 +441,9 @@ func TestMarkedPast(t *testing.T) {
 	kept, err := s.Inputs(ctx, "1")
 	must(t, err)
 
-	if !reflect.DeepEqual(kept.Extra, marked) || !reflect.DeepEqual(s.View().Vars(state.ScopeNode("a-1")), marked) {
-		t.Errorf("the values have changed: %v, %v", kept.Extra, s.View().Vars(state.ScopeNode("a-1")))
+	if !reflect.DeepEqual(kept.Extra, marked) ||
+		!reflect.DeepEqual(state.VarsOf(s.View(), state.ScopeNode("a-1")), marked) {
+		t.Errorf("the values have changed: %v, %v", kept.Extra, state.VarsOf(s.View(), state.ScopeNode("a-1")))
 	}
 }
 

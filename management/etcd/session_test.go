@@ -271,7 +271,7 @@ func TestSessionIsLost(t *testing.T) {
 		t.Errorf("the job of the other instance lost nodes: %v", got)
 	}
 
-	_, err = s.PutVars(t.Context(), 0, state.ScopeGlobal, configuration.Vars{"a": "b"}, variable.Change{})
+	_, err = putVars(t.Context(), s, s.View(), state.ScopeGlobal, configuration.Vars{"a": "b"}, variable.Change{})
 	must(t, err)
 
 	if !b.Leads() {

@@ -28,7 +28,7 @@ func (s *Store) forgetOps(n inventory.Node, t inventory.Tombstone) (etcd.Ops, er
 		Then: []clientv3.Op{
 			clientv3.OpDelete(s.nodeKey(n.Name)),
 			clientv3.OpDelete(s.historyPrefix(n.Name), clientv3.WithPrefix()),
-			clientv3.OpDelete(s.variablesKey(state.ScopeNode(n.Name))),
+			clientv3.OpDelete(s.key("/v/%s", state.Variables.Path(string(state.ScopeNode(n.Name))))),
 			clientv3.OpDelete(s.variablesHistoryPrefix(state.ScopeNode(n.Name)), clientv3.WithPrefix()),
 			clientv3.OpDelete(s.connectionKey(n.Name)),
 			tombstone,

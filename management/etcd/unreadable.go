@@ -33,10 +33,6 @@ type Unreadable struct {
 // only whether that succeeds. name is the rest of the key.
 var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/nodes":      func(name string, kv *mvccpb.KeyValue) error { return state.Nodes.Check(name, kv.Value) },
-	"v/vars":       decodes[variablesRecord],
-	"v/checksum":   decodes[variablesRecord],
-	"v/overlay":    decodes[overlayRecord],
-	"v/files":      decodes[fileRecord],
 	"v/holder":     decodes[state.Instance],
 	"v/owners":     decodes[ownerRecord],
 	"v/seq":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },

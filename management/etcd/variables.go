@@ -3,7 +3,6 @@
 package etcd
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -16,15 +15,6 @@ import (
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
-
-// variablesRecord holds the variables of a scope. configuration.Vars has the codec
-// of its free-form values, which keeps every digit of a number.
-type variablesRecord struct {
-	Vars configuration.Vars `json:"vars"`
-}
-
-func newVariablesRecord(v configuration.Vars) variablesRecord { return variablesRecord{v} }
-func (r variablesRecord) variables() configuration.Vars       { return r.Vars }
 
 // variablesChangeRecord is one change of the variables of a scope.
 type variablesChangeRecord struct {
@@ -54,8 +44,6 @@ func (r variablesChangeRecord) change(revision int64) variable.Change {
 	}
 }
 
-func (s *Store) variablesKey(scope state.Scope) string { return s.key("/v/vars/%s", scope) }
-
 // variablesHistoryPrefix returns the prefix of all recorded changes of a scope.
 func (s *Store) variablesHistoryPrefix(scope state.Scope) string { return s.key("/x/vars/%s/", scope) }
 
@@ -63,47 +51,6 @@ func (s *Store) variablesHistoryPrefix(scope state.Scope) string { return s.key(
 // by age.
 func (s *Store) variablesHistoryKey(scope state.Scope, seq uint64) string {
 	return s.key("/x/vars/%s/%016x", scope, seq)
-}
-
-// PutVars replaces the variables of a scope, or removes them if vars is empty, and
-// records the change, unless it is empty. It is KindConflict if the scope changed
-// after the revision; 0 skips that check.
-func (s *Store) PutVars(
-	ctx context.Context, revision int64, scope state.Scope, vars configuration.Vars, c variable.Change,
-) (int64, error) {
-	defer s.secrets.hold()()
-
-	key := s.variablesKey(scope)
-
-	write := clientv3.OpDelete(key)
-	if len(vars) > 0 {
-		stored, err := s.secrets.sealVars(placeVars(scope), vars, false)
-		if err != nil {
-			return 0, err
-		}
-
-		if write, err = put(key, newVariablesRecord(stored)); err != nil {
-			return 0, err
-		}
-	}
-
-	ops := s.markOps(cmp.Or(revision, s.View().Revision), scope, vars)
-	ops.Then = append(ops.Then, write)
-
-	if !c.Empty() {
-		recorded, err := s.recordOps(ctx, scope, c)
-		if err != nil {
-			return 0, err
-		}
-
-		ops.Add(recorded)
-	}
-
-	if revision > 0 {
-		ops.If = append(ops.If, unchanged(key, revision))
-	}
-
-	return s.commit(ctx, ops)
 }
 
 // recordOps returns the operations that append a change to the history of a scope, and

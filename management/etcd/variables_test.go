@@ -26,7 +26,7 @@ func TestVariablesHistory(t *testing.T) {
 	set := func(vars, before configuration.Vars) int64 {
 		t.Helper()
 
-		revision, err := s.PutVars(ctx, s.View().Revision, scope, vars, variable.Change{
+		revision, err := putVars(ctx, s, s.View(), scope, vars, variable.Change{
 			Time: noon, Actor: "root", Action: variable.ActionSet, Before: before, After: vars,
 		})
 		must(t, err)
@@ -43,6 +43,7 @@ func TestVariablesHistory(t *testing.T) {
 	}
 
 	first := set(configuration.Vars{"a": "1"}, nil)
+	before := s.View()
 	second := set(nil, configuration.Vars{"a": "1"})
 	want := []variable.Change{
 		{
@@ -60,7 +61,14 @@ func TestVariablesHistory(t *testing.T) {
 	}
 
 	// A write that changes nothing is not recorded.
-	_, err := s.PutVars(ctx, 0, scope, nil, variable.Change{Time: noon, Actor: "root", Action: variable.ActionSet})
+	_, err := putVars(
+		ctx,
+		s,
+		s.View(),
+		scope,
+		nil,
+		variable.Change{Time: noon, Actor: "root", Action: variable.ActionSet},
+	)
 	must(t, err)
 
 	for i := range variable.HistoryLimit {
@@ -89,7 +97,7 @@ func TestVariablesHistory(t *testing.T) {
 	}
 
 	// A change that was decided before another is refused, and not recorded.
-	_, err = s.PutVars(ctx, first, scope, configuration.Vars{"a": "late"}, variable.Change{
+	_, err = putVars(ctx, s, before, scope, configuration.Vars{"a": "late"}, variable.Change{
 		Time: noon, Action: variable.ActionSet, After: configuration.Vars{"a": "late"},
 	})
 	if inventory.KindOf(err) != inventory.KindConflict || len(history()) != 1 {

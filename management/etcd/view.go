@@ -15,7 +15,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/job"
@@ -40,23 +39,17 @@ type view struct {
 	probeTimeout time.Duration
 	probeGrace   time.Duration // for an etcd that is just back, or slow for a moment
 
-	mu          sync.Mutex
-	nodes       map[string]*inventory.Node // as stored, with reservations; each record is immutable
-	variables   copyOnWrite[state.Scope, configuration.Vars]
-	variablesAt copyOnWrite[state.Scope, int64] // the revision of each scope
-	tables      *record.Tables                  // the records of the kinds
-	overlay     map[string]any                  // replaced as a whole
-	files       map[string]string
-	checksumKey configuration.ChecksumKey
-	configAt    int64 // the newest revision of the overlay and the files
-	seq         uint64
-	revision    int64
-	whole       int64          // the view has all that was written up to this revision
-	own         map[int64]bool // revisions that the view has before the watch, see applyOwn
-	loading     bool           // all records are being read again
-	confirmed   time.Time      // when the view was last proven current
-	onProbe     func(took time.Duration, err error)
-	outage      outage
+	mu        sync.Mutex
+	nodes     map[string]*inventory.Node // as stored, with reservations; each record is immutable
+	tables    *record.Tables             // the records of the kinds
+	seq       uint64
+	revision  int64
+	whole     int64          // the view has all that was written up to this revision
+	own       map[int64]bool // revisions that the view has before the watch, see applyOwn
+	loading   bool           // all records are being read again
+	confirmed time.Time      // when the view was last proven current
+	onProbe   func(took time.Duration, err error)
+	outage    outage
 
 	unreadable copyOnWrite[string, string] // reasons by key below the prefix
 
@@ -80,13 +73,9 @@ func (v *view) init(client *etcd.Client, kinds []record.Any, log logrus.FieldLog
 // reset forgets all records.
 func (v *view) reset() {
 	v.nodes = map[string]*inventory.Node{}
-	v.variables = copyOnWrite[state.Scope, configuration.Vars]{}
-	v.variablesAt = copyOnWrite[state.Scope, int64]{}
 	v.tables = record.NewTables(v.tables.Kinds())
-	v.tables.Written = v.markRecord
-	v.overlay, v.files, v.configAt = nil, map[string]string{}, 0
+	v.tables.Open, v.tables.Written = v.secrets.openPlace, v.markRecord
 	v.seq, v.own = 0, map[int64]bool{}
-	v.checksumKey = configuration.ChecksumKey{}
 	v.unreadable = copyOnWrite[string, string]{}
 
 	v.reserved = map[string]map[string]bool{}
@@ -331,16 +320,6 @@ func (v *view) apply(e *clientv3.Event) {
 	switch kind {
 	case "nodes":
 		err = v.applyNode(name, deleted, e.Kv)
-	case "vars":
-		err = v.applyVariables(state.Scope(name), deleted, e.Kv)
-	case "overlay":
-		err = v.applyOverlay(deleted, e.Kv)
-	case "files":
-		v.markChanged(state.ChangeConfig, "", 0)
-		v.configAt = max(v.configAt, e.Kv.ModRevision)
-		err = update(v.files, name, deleted, e.Kv, fileRecord.digest)
-	case "checksum":
-		err = v.applyChecksumKey(deleted, e.Kv)
 	case "seq":
 		if v.seq = 0; !deleted {
 			v.seq, err = decodeNumber(e.Kv)
@@ -383,23 +362,6 @@ func (v *view) noteUnreadable(key string, err error) {
 	}
 }
 
-// update applies an event to a map of values decoded from records of type R.
-func update[K comparable, R, V any](m map[K]V, key K, deleted bool, kv *mvccpb.KeyValue, convert func(R) V) error {
-	if deleted {
-		delete(m, key)
-		return nil
-	}
-
-	record, err := decode[R](kv.Value)
-	if err != nil {
-		return err
-	}
-
-	m[key] = convert(record)
-
-	return nil
-}
-
 func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 	var n *inventory.Node
 	if !deleted {
@@ -421,43 +383,6 @@ func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
 	v.nodes[name] = n
 
 	return nil
-}
-
-func (v *view) applyVariables(scope state.Scope, deleted bool, kv *mvccpb.KeyValue) error {
-	v.markChanged(state.ChangeVars, string(scope), len(kv.Value))
-
-	// A scope with a damaged record keeps its last values and their revision.
-	opened := func(r variablesRecord) configuration.Vars {
-		return v.secrets.openVars(placeVars(scope), r.variables())
-	}
-	if err := update(v.variables.writable(), scope, deleted, kv, opened); err != nil {
-		return err
-	}
-
-	if deleted {
-		delete(v.variablesAt.writable(), scope)
-
-		return nil
-	}
-
-	v.variablesAt.writable()[scope] = kv.ModRevision
-
-	return nil
-}
-
-func (v *view) applyOverlay(deleted bool, kv *mvccpb.KeyValue) error {
-	v.markChanged(state.ChangeConfig, "", 0)
-
-	v.overlay, v.configAt = nil, max(v.configAt, kv.ModRevision)
-
-	if deleted {
-		return nil
-	}
-
-	record, err := decode[overlayRecord](kv.Value)
-	v.overlay = v.secrets.openOverlay(record.overlay())
-
-	return err
 }
 
 // current returns the newest snapshot.
@@ -515,14 +440,9 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		Snapshot: job.Snapshot{
 			Nodes: nodes, Jobs: record.List(records, &job.Kind), Seq: v.seq, Unreadable: v.unreadable.share(),
 		},
-		View:        records,
-		Revision:    v.revision,
-		Stale:       v.isStale(),
-		Variables:   v.variables.share(),
-		VariablesAt: v.variablesAt.share(),
-		ChecksumKey: v.checksumKey,
-		ConfigAt:    v.configAt,
-		Overlay:     v.overlay,
+		View:     records,
+		Revision: v.revision,
+		Stale:    v.isStale(),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -225,7 +226,7 @@ func (s *step) config(ctx context.Context, v *state.View) (int64, error) {
 
 	left, err := s.pending(now.value)
 	if err != nil || len(left) == 0 {
-		return v.ConfigAt, err
+		return state.ConfigAt(v), err
 	}
 
 	patch, err := now.patch(left, s.groups)
@@ -233,7 +234,7 @@ func (s *step) config(ctx context.Context, v *state.View) (int64, error) {
 		return 0, err
 	}
 
-	c := s.unmoved(v.ConfigAt, func(v *state.View) (int64, error) { return v.ConfigAt, nil })
+	c := s.unmoved(state.ConfigAt(v), func(v *state.View) (int64, error) { return state.ConfigAt(v), nil })
 	_, err = s.Settings.Patch(ctx, c, patch)
 
 	return s.State.View().Revision, err
@@ -242,11 +243,16 @@ func (s *step) config(ctx context.Context, v *state.View) (int64, error) {
 // vars writes the variables of one scope.
 func (s *step) vars(ctx context.Context, v *state.View) (int64, error) {
 	scope := scopeOf(s.changes[0].Cell)
-	vars := s.Variables.Hide([]state.Change{{Name: string(scope), Vars: v.Vars(scope)}})[0].Vars
+	vars := s.Variables.Hide([]state.Change{{Name: string(scope), Vars: state.VarsOf(v, scope)}})[0].Vars
+
+	revision := func(v *state.View) (int64, error) {
+		return record.Revision(v, &state.Variables, string(scope)), nil
+	}
+	at, _ := revision(v)
 
 	left, err := s.pending(func(w write) any { return vars[w.Key] })
 	if err != nil || len(left) == 0 {
-		return v.VariablesAt[scope], err
+		return at, err
 	}
 
 	patch, secret := configuration.Vars{}, map[string]bool{}
@@ -255,7 +261,7 @@ func (s *step) vars(ctx context.Context, v *state.View) (int64, error) {
 		secret[w.Key] = w.Part == api.PartSecrets && w.to != nil
 	}
 
-	c := s.unmoved(v.VariablesAt[scope], func(v *state.View) (int64, error) { return v.VariablesAt[scope], nil })
+	c := s.unmoved(at, revision)
 	changed, err := s.Variables.Patch(ctx, c, scope, patch.Mark(func(name string) bool { return secret[name] }))
 
 	return changed.Revision, err

@@ -68,8 +68,8 @@ func (m Manager) load(v *state.View, scope access.Scope) (*Snapshot, error) {
 	}
 
 	var scopes []state.Change
-	for name, vars := range v.Variables {
-		scopes = append(scopes, state.Change{Name: string(name), Vars: vars})
+	for scope, vars := range record.All(v, &state.Variables) {
+		scopes = append(scopes, state.Change{Name: scope, Vars: vars.Vars})
 	}
 
 	for _, c := range m.Variables.Hide(scopes) {

@@ -140,7 +140,7 @@ func (c *chunked[T, E, C]) subject(rest string) string {
 	return key
 }
 
-func (c *chunked[T, E, C]) apply(rest string, value []byte, revision int64) (err error) {
+func (c *chunked[T, E, C]) apply(rest string, value []byte, revision int64, _ Convert) (err error) {
 	key, name, isChunk := strings.Cut(rest, "/")
 	c.changed[key] = true
 

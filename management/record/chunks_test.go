@@ -64,7 +64,7 @@ func put(t *testing.T, s *recordtest.Store, c crate) (paths []string) {
 	_, _, err := record.Decide(t.Context(), s, func(tx *record.Tx) (any, error) {
 		record.Put(tx, &crates, &c)
 
-		writes, err := tx.Writes()
+		writes, err := tx.Writes(nil)
 		for _, w := range writes {
 			paths = append(paths, w.Path)
 		}
@@ -119,7 +119,7 @@ func TestChunks(t *testing.T) {
 	_, _, err := record.Decide(t.Context(), s, func(tx *record.Tx) (any, error) {
 		record.Remove(tx, &crates, "a")
 
-		writes, err := tx.Writes()
+		writes, err := tx.Writes(nil)
 		if len(writes) != 3 || writes[2].Path != "crates/a" {
 			t.Errorf("a removal writes %v", writes)
 		}

@@ -36,6 +36,9 @@ type Kind[T any] struct {
 	// Chunks, unless nil, is *Chunks: a list of each record is stored in keys of its own. Such a kind has
 	// no Damaged.
 	Chunks Split[T]
+	// Secret returns a copy of a record in which convert has converted each set of values that may be
+	// secret. Nil: the records have none. Such a kind has no Chunks.
+	Secret func(r *T, convert Convert) (*T, error)
 	// Damaged returns what stands for a record that cannot be read. last is the record
 	// that was read before, or nil. If Damaged is nil, the record is missing.
 	Damaged func(key string, last *T) *T
@@ -48,6 +51,10 @@ type Kind[T any] struct {
 	// Nodes as well, they see none.
 	Show func(*T, Scope) *T
 }
+
+// Convert encrypts or decrypts the secrets among values by name. place is part of their encryption:
+// where a value was not encrypted it cannot be decrypted. It does not change values.
+type Convert func(place []string, values map[string]any) (map[string]any, error)
 
 // Codec converts records to and from their stored form. Its methods may be called at once.
 type Codec[T any] interface {
@@ -63,6 +70,12 @@ type Any interface {
 	// Check returns the reason for which a record cannot be decoded, or nil. rest is the
 	// part of its key in the store after the name of the kind.
 	Check(rest string, value []byte) error
+	// Path returns the key in the store of the record under a key.
+	Path(key string) string
+	// HasSecrets reports whether records may have secrets.
+	HasSecrets() bool
+	// Rewrite returns the stored form of a record with its secrets converted.
+	Rewrite(key string, value []byte, convert Convert) ([]byte, error)
 
 	// table returns an empty table, which calls written after each write of a record.
 	table(written func(key string, before any, size int)) table
@@ -116,7 +129,7 @@ func (k *Kind[T]) decode(key string, value []byte) (*T, error) {
 	return r, json.Unmarshal(value, r)
 }
 
-// Path returns the key in the store of the record under a key.
+// Path implements Any.
 func (k *Kind[T]) Path(key string) string {
 	if k.Single {
 		return k.Name
@@ -158,6 +171,42 @@ func (k *Kind[T]) Check(rest string, value []byte) error {
 	_, err := k.Decode(rest, value, 0)
 
 	return err
+}
+
+// HasSecrets implements Any.
+func (k *Kind[T]) HasSecrets() bool { return k.Secret != nil }
+
+// Rewrite implements Any.
+func (k *Kind[T]) Rewrite(key string, value []byte, convert Convert) ([]byte, error) {
+	r, err := k.Decode(key, value, 0)
+	if err != nil {
+		return nil, err
+	}
+
+	return k.seal(key, r, convert)
+}
+
+// seal returns the stored form of a record with its secrets converted. convert may be nil.
+func (k *Kind[T]) seal(key string, r *T, convert Convert) ([]byte, error) {
+	r, err := k.convert(r, convert)
+	if err != nil {
+		return nil, err
+	}
+
+	value, err := k.Encode(r)
+	if err != nil {
+		err = fmt.Errorf("encode %s: %w", k.Path(key), err)
+	}
+
+	return value, err
+}
+
+func (k *Kind[T]) convert(r *T, convert Convert) (*T, error) {
+	if k.Secret == nil || convert == nil {
+		return r, nil
+	}
+
+	return k.Secret(r, convert)
 }
 
 // concerns returns the names of the nodes that a record concerns.

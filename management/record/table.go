@@ -15,6 +15,9 @@ import (
 // Tables hold the newest records of some kinds, as they are read from a store. The caller
 // serializes the calls. The views that it hands out never change.
 type Tables struct {
+	// Open, unless nil, decrypts the secrets of records. Set it before the first use.
+	Open Convert
+
 	// Written, unless nil, is called with each write of a record, with the former record, or nil, and
 	// the approximate size of what Former returns as its new form.
 	Written func(ref Ref, before any, size int)
@@ -28,7 +31,7 @@ type Tables struct {
 // table holds the records of one kind.
 type table interface {
 	// apply applies the write of a value; nil: its removal.
-	apply(key string, value []byte, revision int64) error
+	apply(key string, value []byte, revision int64, open Convert) error
 	get(key string) any // an untyped nil: none
 	// change returns what Tables.Change does; now is the record after the change, or nil.
 	change(key string, before, now any) (record, former any, size int)
@@ -81,7 +84,7 @@ func (t *Tables) Apply(path string, value []byte, revision int64) error {
 	kind, key, _ := strings.Cut(path, "/")
 	t.shared = false
 
-	return t.tables[kind].apply(key, value, revision)
+	return t.tables[kind].apply(key, value, revision, t.Open)
 }
 
 // Get returns the newest form of a record, or an untyped nil.
@@ -189,12 +192,16 @@ func (p *plain[T]) set(e entry[T]) {
 	}
 }
 
-func (p *plain[T]) apply(key string, value []byte, revision int64) (err error) {
+func (p *plain[T]) apply(key string, value []byte, revision int64, open Convert) (err error) {
 	before := p.at(key)
 
 	var r *T
 	if value != nil {
-		if r, err = p.kind.Decode(key, value, revision); err != nil {
+		if r, err = p.kind.Decode(key, value, revision); err == nil {
+			r, err = p.kind.convert(r, open)
+		}
+
+		if err != nil {
 			r = nil
 			if p.kind.Damaged != nil {
 				r = p.kind.Damaged(key, before)

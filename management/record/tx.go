@@ -4,7 +4,6 @@ package record
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/contiv/cluster/inventory"
 )
@@ -33,9 +32,8 @@ type Tx struct {
 	guards   map[string]int64 // the revisions of records by their key in the store
 	kinds    map[string]bool  // kinds that were read as a whole
 	whole    bool             // everything in the store is a guard
-	writes   []Write
+	writes   []func(seal Convert) (Write, error)
 	parts    []any
-	err      error // of the first write that could not be encoded
 }
 
 // Write is the write of one key in the store.
@@ -65,8 +63,19 @@ func (tx *Tx) Revision() int64 { return tx.revision }
 // (0: it must not exist), and the kinds of which no record may be newer than Revision.
 func (tx *Tx) Guards() (records map[string]int64, kinds map[string]bool) { return tx.guards, tx.kinds }
 
-// Writes returns the writes, in their order.
-func (tx *Tx) Writes() ([]Write, error) { return tx.writes, tx.err }
+// Writes returns the writes, in their order. seal, unless nil, encrypts the secrets.
+func (tx *Tx) Writes(seal Convert) ([]Write, error) {
+	writes := make([]Write, len(tx.writes))
+
+	for i, encode := range tx.writes {
+		var err error
+		if writes[i], err = encode(seal); err != nil {
+			return nil, err
+		}
+	}
+
+	return writes, nil
+}
 
 // GuardAll lets the commit fail if anything in the store is newer than Revision. It is for a decision
 // on what no kind has, see Base.
@@ -100,16 +109,15 @@ func Put[T any](tx *Tx, k *Kind[T], r *T) {
 func PutAt[T any](tx *Tx, k *Kind[T], key string, r *T) {
 	before := Get(tx, k, key)
 
-	value, err := k.Encode(r)
-	if err == nil && k.Chunks != nil {
-		err = tx.putChunks(k.Chunks.writes(k, key, before, r))
+	if k.Chunks != nil {
+		tx.addChunks(k.Chunks.writes(k, key, before, r))
 	}
 
-	if err != nil && tx.err == nil {
-		tx.err = fmt.Errorf("encode %s: %w", k.Path(key), err)
-	}
-
-	tx.writes = append(tx.writes, Write{k.Path(key), value})
+	// Encoded at the commit, because a key of the secrets may change until then.
+	tx.writes = append(tx.writes, func(seal Convert) (Write, error) {
+		value, err := k.seal(key, r, seal)
+		return Write{k.Path(key), value}, err
+	})
 }
 
 // Remove removes the record under a key, if there is one.
@@ -120,15 +128,24 @@ func Remove[T any](tx *Tx, k *Kind[T], key string) {
 	}
 
 	if k.Chunks != nil {
-		_ = tx.putChunks(k.Chunks.writes(k, key, before, new(T))) // only removals, which need no encoding
+		tx.addChunks(k.Chunks.writes(k, key, before, new(T)))
 	}
 
-	tx.writes = append(tx.writes, Write{Path: k.Path(key)})
+	tx.add(Write{Path: k.Path(key)}, nil)
 }
 
-func (tx *Tx) putChunks(writes []Write, err error) error {
-	tx.writes = append(tx.writes, writes...)
-	return err
+func (tx *Tx) add(w Write, err error) {
+	tx.writes = append(tx.writes, func(Convert) (Write, error) { return w, err })
+}
+
+func (tx *Tx) addChunks(writes []Write, err error) {
+	for _, w := range writes {
+		tx.add(w, nil)
+	}
+
+	if err != nil {
+		tx.add(Write{}, err)
+	}
 }
 
 // attempts limits how often a decision is taken again.

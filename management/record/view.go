@@ -300,18 +300,35 @@ func Same[T any](a, b Reader, k *Kind[T]) bool {
 	return okA == okB && inA == inB
 }
 
-// Set returns the view with a record in the place of the one under the key; nil removes that.
-func Set[T any](v View, k *Kind[T], key string, r *T) View {
-	byKey := map[string]*T{}
-	for key, r := range All(v, k) {
-		byKey[key] = r
+// Set returns the view with a record in the place of the one under the key; nil removes that. Its
+// revision is 1.
+func Set[T any](v View, k *Kind[T], key string, r *T) View { return SetAt(v, k, key, r, 1) }
+
+// SetAt is Set with the revision of the record.
+func SetAt[T any](v View, k *Kind[T], key string, r *T, revision int64) View {
+	tree := k.tree()
+	if former := itemsOf(v, k, "", true); former != nil {
+		tree = former.tree.Clone()
 	}
 
-	if byKey[key] = r; r == nil {
-		delete(byKey, key)
+	if tree.ReplaceOrInsert(entry[T]{key, r, revision}); r == nil {
+		tree.Delete(entry[T]{key: key})
 	}
 
-	return With(v, k, byKey)
+	v = With(v, k, nil)
+	v.items[k.Name] = &items[T]{kind: k, tree: tree}
+
+	return v
+}
+
+// Only returns a view with the records of one kind.
+func Only[T any](r Reader, k *Kind[T]) View {
+	only := View{items: map[string]any{}}
+	if all := itemsOf(r, k, "", true); all != nil {
+		only.items[k.Name] = all
+	}
+
+	return only
 }
 
 // Change returns the view with the only record of the kind changed; a zero one if there is none.

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/state/statetest"
 )
 
 // tagged are examples of every read with an entity tag, and whether the tag is weak.
@@ -208,7 +209,7 @@ func TestIfMatch(t *testing.T) {
 			)(
 				s.client(t).Submit(testCtx(t), api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}}),
 			)
-			s.manager.change(func(v *state.View) { v.ConfigAt = 5 })
+			s.manager.change(func(v *state.View) { statetest.SetConfigAt(v, 5) })
 			res, _ := s.exchange(t, "GET", c.read, "")
 			tag := res.Header.Get("ETag")
 			revision, _, _ := strings.Cut(strings.Trim(tag, `"`), ".")

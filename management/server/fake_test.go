@@ -32,6 +32,7 @@ import (
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/state/statetest"
 	"github.com/contiv/cluster/management/variable"
 )
 
@@ -71,13 +72,10 @@ func aNode(label string) *inventory.Node {
 }
 
 func newFakeManager() *fakeManager {
-	return &fakeManager{
+	m := &fakeManager{
 		view: &state.View{
 			Revision: 10,
 			Snapshot: job.Snapshot{Nodes: []*inventory.Node{aNode("a"), aNode("bb"), aNode("ccc")}},
-			Variables: map[state.Scope]configuration.Vars{
-				state.ScopeGlobal: {"motd": "hello", "port": int64(8080)},
-			},
 			View: record.Set(
 				record.View{},
 				&state.Connections,
@@ -89,6 +87,9 @@ func newFakeManager() *fakeManager {
 		changed: make(chan struct{}), inputs: map[string]job.Inputs{}, logs: map[string][]byte{},
 		results: map[string]access.Result{},
 	}
+	statetest.SetVars(m.view, state.ScopeGlobal, configuration.Vars{"motd": "hello", "port": int64(8080)})
+
+	return m
 }
 
 // change replaces the view by a newer one.
@@ -97,7 +98,6 @@ func (m *fakeManager) change(f func(v *state.View)) int64 {
 	defer m.mu.Unlock()
 	v := *m.view
 	v.Nodes, v.Jobs = slices.Clone(v.Nodes), jobtest.Copies(v.Jobs)
-	v.Variables = maps.Clone(v.Variables)
 	v.Revision++
 	f(&v)
 	v.View = record.WithList(v.View, &job.Kind, v.Jobs...)
@@ -143,12 +143,11 @@ func changesOf(old, v *state.View) []state.Change {
 		add(state.ChangeKind(job.Kind.Name), j.ID, was, *j, state.Change{Record: j})
 	}
 
-	for scope, vars := range v.Variables {
-		add(state.ChangeVars, string(scope), old.Vars(scope), vars, state.Change{Vars: vars})
-	}
-
 	record.Differences(old.View, v.View, func(ref record.Ref, before any) {
-		if ref.Kind != state.Connections.Name && ref.Kind != job.Kind.Name {
+		if ref.Kind == state.Variables.Name {
+			vars := state.VarsOf(v, state.Scope(ref.Key))
+			add(state.ChangeVars, ref.Key, state.VarsOf(old, state.Scope(ref.Key)), vars, state.Change{Vars: vars})
+		} else if ref.Kind != state.Connections.Name && ref.Kind != job.Kind.Name {
 			out = append(out, state.Change{
 				Revision: v.Revision, Kind: state.ChangeKind(ref.Kind), Name: ref.Key, Former: before, Size: 1000,
 			})
@@ -326,7 +325,7 @@ func (m fakeVariables) Get(scope state.Scope) (configuration.Vars, error) {
 		return nil, inventory.Errorf(inventory.KindNotFound, "there is no %s", scope)
 	}
 
-	return m.View().Vars(scope), nil
+	return state.VarsOf(m.View(), scope), nil
 }
 
 func (m fakeVariables) Merger(v *state.View) variable.Merger {
@@ -691,14 +690,7 @@ func (m fakeVariables) Set(
 		warnings = append(warnings, path+" looks like a template")
 	}
 
-	revision := m.change(func(v *state.View) {
-		v.Variables[scope], v.VariablesAt = vars, maps.Clone(v.VariablesAt)
-		if v.VariablesAt == nil {
-			v.VariablesAt = map[state.Scope]int64{}
-		}
-
-		v.VariablesAt[scope] = v.Revision
-	})
+	revision := m.change(func(v *state.View) { statetest.SetVars(v, scope, vars) })
 
 	return variable.Changed{Revision: revision, Warnings: warnings}, nil
 }
@@ -707,7 +699,7 @@ func (m fakeVariables) Patch(
 	ctx context.Context, c access.Caller, scope state.Scope, patch configuration.Vars,
 ) (variable.Changed, error) {
 	vars := configuration.Vars{}
-	maps.Copy(vars, m.View().Vars(scope))
+	maps.Copy(vars, state.VarsOf(m.View(), scope))
 
 	for k, v := range patch {
 		if vars[k] = v; v == nil {
@@ -904,7 +896,10 @@ func (c *fakeSettings) Patch(ctx context.Context, caller access.Caller, patch ma
 
 func (c *fakeSettings) Preview(_ context.Context, caller access.Caller, patch map[string]any) (api.Config, error) {
 	if caller.Precondition != nil {
-		if err := caller.Precondition(&state.View{ConfigAt: 5}); err != nil {
+		v := &state.View{}
+		statetest.SetConfigAt(v, 5)
+
+		if err := caller.Precondition(v); err != nil {
 			return nil, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/state/statetest"
 	"github.com/contiv/cluster/management/variable"
 )
 
@@ -27,7 +28,7 @@ func configureAll(t *testing.T, s *site) {
 
 	key := configuration.NewChecksumKey()
 	s.manager.change(func(v *state.View) {
-		v.ChecksumKey = key
+		statetest.SetChecksumKey(v, key)
 		v.View = record.Set(v.View, &state.InstancePlaybooks, "i", &state.Playbooks{Digest: "p1"})
 
 		sum, err := key.Checksum(map[string]configuration.Var{
@@ -106,7 +107,7 @@ func TestDesired(t *testing.T) {
 
 	s.manager.change(func(v *state.View) {
 		v.View = record.Set(v.View, &state.InstancePlaybooks, "i", &state.Playbooks{Digest: "p2"})
-		v.Variables[state.ScopeGroup(inventory.GroupWorker)] = configuration.Vars{"motd": "other"}
+		statetest.SetVars(v, state.ScopeGroup(inventory.GroupWorker), configuration.Vars{"motd": "other"})
 	})
 
 	selects("outdated=true", "a-1")
@@ -141,7 +142,7 @@ func TestDesiredWithinScope(t *testing.T) {
 
 	s, send := scopedServer(t, access.Scope{Groups: []string{inventory.GroupWorker}})
 	s.manager.change(func(v *state.View) {
-		v.ChecksumKey = configuration.NewChecksumKey()
+		statetest.SetChecksumKey(v, configuration.NewChecksumKey())
 		v.View = record.Set(v.View, &state.InstancePlaybooks, "i", &state.Playbooks{Digest: "p2"})
 
 		for i, n := range v.Nodes {

@@ -268,7 +268,7 @@ func TestGoodInput(t *testing.T) {
 		}
 	}
 
-	if got := s.manager.View().Vars(state.ScopeGlobal)["b"]; got != "<&>" {
+	if got := state.VarsOf(s.manager.View(), state.ScopeGlobal)["b"]; got != "<&>" {
 		t.Errorf("b is %q", got)
 	}
 

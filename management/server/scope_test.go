@@ -26,6 +26,7 @@ import (
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/state/statetest"
 )
 
 // The nodes of the scope tests. The name of the node inside begins that of the one
@@ -81,11 +82,17 @@ func fillScoped(m *fakeManager) {
 
 	m.change(func(v *state.View) {
 		v.Nodes, v.Jobs, v.Seq = []*inventory.Node{worker, master}, jobtest.List(jobs...), 6
-		v.Variables = map[state.Scope]configuration.Vars{
+
+		v.View = record.With(v.View, &state.Variables, nil)
+
+		for scope, vars := range map[state.Scope]configuration.Vars{
 			state.ScopeGlobal: {"everywhere": 1}, state.ScopeNode(outside): {"hidden": outside},
 			state.ScopeNode(inside): {"motd": "hi"}, state.ScopeGroup(inventory.GroupMaster): {"hidden": outside},
 			state.ScopeGroup(inventory.GroupWorker): {"motd": "worker"},
+		} {
+			statetest.SetVars(v, scope, vars)
 		}
+
 		v.View = record.With(v.View, &state.Connections, map[string]*configuration.Connection{
 			inside: {User: "a"}, outside: {User: "hidden"},
 		})

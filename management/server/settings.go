@@ -109,7 +109,7 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request, v *state.View
 }
 
 func (s *Server) getConfig(w http.ResponseWriter, r *http.Request, v *state.View) error {
-	return rest.WriteTagged(w, r, v.ConfigAt, s.Settings.Config())
+	return rest.WriteTagged(w, r, state.ConfigAt(v), s.Settings.Config())
 }
 
 // paramDryRun is the query parameter of a change that is checked only.
@@ -125,7 +125,7 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 
 	rest.Note(r, "keys", slices.Sorted(maps.Keys(patch)))
 
-	c, err := guarded(r, "the configuration", func(v *state.View) (int64, error) { return v.ConfigAt, nil })
+	c, err := guarded(r, "the configuration", func(v *state.View) (int64, error) { return state.ConfigAt(v), nil })
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
@@ -135,7 +136,7 @@ func (s *Server) getVars(scopeOf scopeOf) rest.Handler {
 
 		// The variables may be newer than v. The tag is then too old, and a change
 		// with it is refused, which is safe.
-		return rest.WriteTagged(w, r, v.VariablesAt[scope], vars)
+		return rest.WriteTagged(w, r, record.Revision(v, &state.Variables, string(scope)), vars)
 	})
 }
 
@@ -212,7 +213,7 @@ func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 // varsCaller returns the caller of a change of variables, with its precondition.
 func varsCaller(r *http.Request, scope state.Scope) (access.Caller, error) {
 	return guarded(r, "the variables of "+string(scope), func(v *state.View) (int64, error) {
-		return v.VariablesAt[scope], nil
+		return record.Revision(v, &state.Variables, string(scope)), nil
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -339,11 +338,11 @@ func (e *eventWriter) objects(v *state.View, kind api.WatchKind) iter.Seq2[strin
 				}
 			}
 		case api.WatchVars:
-			for _, scope := range slices.Sorted(maps.Keys(v.Variables)) {
+			for scope := range record.All(v, &state.Variables) {
 				// Get hides secrets. Its result may be newer than v; the next change
 				// event then repeats it.
-				vars, err := e.Variables.Get(scope)
-				if err == nil && len(vars) > 0 && !yield(string(scope), vars) {
+				vars, err := e.Variables.Get(state.Scope(scope))
+				if err == nil && len(vars) > 0 && !yield(scope, vars) {
 					return
 				}
 			}

@@ -28,6 +28,7 @@ import (
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/state/statetest"
 	"github.com/contiv/cluster/management/window"
 )
 
@@ -171,7 +172,7 @@ func TestWatchResumes(t *testing.T) {
 		grouped("bb", "service-master"),
 	) // 12
 	s.manager.change(
-		func(v *state.View) { v.Variables["global"] = configuration.Vars{"x": "y"} },
+		func(v *state.View) { statetest.SetVars(v, "global", configuration.Vars{"x": "y"}) },
 	) // 13
 	s.manager.put(
 		grouped("bb", ""),

@@ -516,7 +516,7 @@ type confinedVars struct{ *confined }
 // belong to the part.
 func (s confinedVars) check(scope state.Scope) func(*state.Part) error {
 	return func(p *state.Part) error {
-		if p.HasVars(scope) {
+		if scope.In(p) {
 			return nil
 		}
 

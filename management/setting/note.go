@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 )
 
 // fileNote keeps the digest of the file in the store up to date.
@@ -39,7 +42,7 @@ func noteBackOff() *backoff.ExponentialBackOff {
 // tags. It blocks for one write. If the store does not answer, the file is in
 // force all the same, and the write is retried until Stop.
 func (s *Settings) Start(ctx context.Context, instance string) {
-	write := func(ctx context.Context) error { return s.store.NoteFile(ctx, instance, s.fileDigest()) }
+	write := func(ctx context.Context) error { return s.writeNote(ctx, instance) }
 
 	if err := write(ctx); err != nil {
 		s.log.WithError(err).Warn("cannot store the digest of the configuration file; retrying")
@@ -65,6 +68,20 @@ func (s *Settings) Start(ctx context.Context, instance string) {
 			}, backoff.WithBackOff(noteBackOff()), backoff.WithMaxElapsedTime(0))
 		}
 	}()
+}
+
+// writeNote stores the digest of the file, unless the store has it.
+func (s *Settings) writeNote(ctx context.Context, instance string) error {
+	_, _, err := record.Decide(ctx, s.store, func(tx *record.Tx) (struct{}, error) {
+		now := state.ConfigFile{Digest: s.fileDigest()}
+		if stored := record.Get(tx, &state.ConfigFiles, instance); stored == nil || *stored != now {
+			record.PutAt(tx, &state.ConfigFiles, instance, &now)
+		}
+
+		return struct{}{}, nil
+	})
+
+	return err
 }
 
 // Stop ends the writes and waits for them.

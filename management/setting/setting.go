@@ -28,23 +28,13 @@ import (
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/policy/leader"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
 )
-
-// Store writes the overlay and the digests of files. Every method may block
-// until its context ends, and returns once the view shows the write.
-type Store interface {
-	// PutOverlay replaces the overlay, unless it was changed after the revision:
-	// then it returns KindConflict.
-	PutOverlay(ctx context.Context, revision int64, overlay map[string]any) (int64, error)
-	// NoteFile stores the digest of an instance's file. A new digest is a change
-	// of the configuration; the same digest is no write.
-	NoteFile(ctx context.Context, instance, digest string) error
-}
 
 // Membership is this daemon's part in the gossip. Its methods do not block.
 type Membership interface {
@@ -63,7 +53,7 @@ type Options struct {
 	Path       func() string // of the file to reload; "": none
 	Node       monitor.Identity
 	State      state.Reader
-	Store      Store
+	Store      record.Store
 	Adapters   Adapters
 	Membership Membership
 	// KeyRotation returns the running rotation of the ssh key, or nil. It must not block.
@@ -81,7 +71,7 @@ type Settings struct {
 	path       func() string
 	node       monitor.Identity
 	state      state.Reader
-	store      Store
+	store      record.Store
 	adapters   Adapters
 	membership Membership
 	rotation   func() *variable.KeyRotation
@@ -129,7 +119,7 @@ func (s *Settings) Current() Config {
 // inForce returns the configuration in force, and the reason why the overlay is no
 // part of it, or nil.
 func (s *Settings) inForce() (Config, error) {
-	overlay := s.state.View().Overlay
+	overlay := state.OverlayOf(s.state.View())
 
 	s.mu.Lock()
 	if len(overlay) == 0 && len(s.overlay) == 0 || reflect.DeepEqual(overlay, s.overlay) {
@@ -225,7 +215,7 @@ func (s *Settings) Pending() []string {
 
 // Misplaced returns the keys that are set at run time and that only the file sets by
 // now. They have no effect.
-func (s *Settings) Misplaced() []string { return misplaced(s.state.View().Overlay) }
+func (s *Settings) Misplaced() []string { return misplaced(state.OverlayOf(s.state.View())) }
 
 // Values returns the configuration in force with the origin of every key.
 func (s *Settings) Values() api.Config {
@@ -280,7 +270,7 @@ func (s *Settings) replace(ctx context.Context, file File) error {
 		return errNeedsRestart(fixed)
 	}
 
-	overlay := s.state.View().Overlay
+	overlay := state.OverlayOf(s.state.View())
 
 	merged, err := overlaid(file.Config, overlay)
 	if err != nil {
@@ -398,14 +388,15 @@ func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]
 	return s.Values(), nil
 }
 
-func (s *Settings) patch(ctx context.Context, caller access.Caller, patch map[string]any) error {
-	n, err := s.prepare(ctx, caller, patch)
-	if err != nil {
-		return err
-	}
+func (s *Settings) patch(ctx context.Context, c access.Caller, patch map[string]any) error {
+	_, _, err := access.Decide(ctx, s.store, c, func(tx *record.Tx) (next, error) {
+		n, err := s.prepare(ctx, tx, patch)
+		if err == nil {
+			record.Put(tx, &state.Overlays, &state.Overlay{Keys: n.overlay})
+		}
 
-	// The revision guards the write: another change since then is a conflict.
-	_, err = s.store.PutOverlay(ctx, n.revision, n.overlay)
+		return n, err
+	})
 
 	return err
 }
@@ -414,7 +405,9 @@ func (s *Settings) patch(ctx context.Context, caller access.Caller, patch map[st
 // configuration that Patch would put into force. Preview may run ansible-playbook and
 // fetch a repository to check them.
 func (s *Settings) Preview(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
-	n, err := s.prepare(ctx, c, patch)
+	n, _, err := access.Decide(ctx, s.store, c, func(tx *record.Tx) (next, error) {
+		return s.prepare(ctx, tx, patch)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -424,26 +417,19 @@ func (s *Settings) Preview(ctx context.Context, c access.Caller, patch map[strin
 
 // next is a configuration that passed every check and is not in force yet.
 type next struct {
-	revision int64 // of the view that it was made on
-	file     File
-	overlay  map[string]any
-	config   Config
+	file    File
+	overlay map[string]any
+	config  Config
 }
 
 // prepare makes the configuration that a patch leads to, or refuses it.
-func (s *Settings) prepare(ctx context.Context, caller access.Caller, patch map[string]any) (next, error) {
+func (s *Settings) prepare(ctx context.Context, tx *record.Tx, patch map[string]any) (next, error) {
 	if len(patch) == 0 {
 		return next{}, inventory.Errorf(inventory.KindInvalid, "the request has no key").
 			Do("list the settings").With(inventory.ShowSettings(""))
 	}
 
-	// Decide on the view that met the precondition, not on a newer one.
-	v, err := caller.Precondition.Check(ctx, s.state, s.state.View())
-	if err != nil {
-		return next{}, err
-	}
-
-	overlay, err := s.patched(v.Overlay, patch)
+	overlay, err := s.patched(state.OverlayOf(tx), patch)
 	if err != nil {
 		return next{}, err
 	}
@@ -461,7 +447,7 @@ func (s *Settings) prepare(ctx context.Context, caller access.Caller, patch map[
 		return next{}, err
 	}
 
-	return next{v.Revision, file, overlay, merged}, nil
+	return next{file, overlay, merged}, nil
 }
 
 // patched returns a copy of the overlay with the patch applied.

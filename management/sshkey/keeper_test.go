@@ -194,7 +194,7 @@ func (s *site) beforeCommit(tx *record.Tx) error {
 		return err
 	}
 
-	writes, err := tx.Writes()
+	writes, err := tx.Writes(nil)
 	for _, w := range writes {
 		if s.unwritten != "" && strings.Contains(string(w.Value), fmt.Sprintf("%q", s.unwritten)) {
 			return errors.New("the store is away")

@@ -73,4 +73,7 @@ var Nodes = record.Kind[inventory.Node]{
 }
 
 // Kinds are the kinds of this package.
-var Kinds = []record.Any{&Instances, &InstancePlaybooks, &Connections, &Tombstones, &Memory}
+var Kinds = []record.Any{
+	&Instances, &InstancePlaybooks, &Connections, &Tombstones, &Memory,
+	&Variables, &Checksums, &Overlays, &ConfigFiles,
+}

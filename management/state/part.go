@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
@@ -44,8 +43,7 @@ const HiddenJobs = "jobs on nodes outside the scope come first"
 // the view.
 func NewPart(v *View, b Bounds) *Part {
 	within := &View{
-		Revision: v.Revision, Stale: v.Stale, ConfigAt: v.ConfigAt,
-		Variables: map[Scope]configuration.Vars{}, VariablesAt: map[Scope]int64{},
+		Revision: v.Revision, Stale: v.Stale,
 	}
 	p := &Part{View: within, whole: v, bounds: b, names: map[string]bool{}}
 
@@ -63,18 +61,6 @@ func NewPart(v *View, b Bounds) *Part {
 		within.Nodes[i] = p.Show(n)
 	}
 
-	for scope, vars := range v.Variables {
-		if p.HasVars(scope) {
-			within.Variables[scope] = vars
-		}
-	}
-
-	for scope, at := range v.VariablesAt {
-		if p.HasVars(scope) {
-			within.VariablesAt[scope] = at
-		}
-	}
-
 	within.View = v.View.Within(p)
 	within.Jobs = record.List(within, &job.Kind)
 
@@ -89,18 +75,6 @@ func (p *Part) HasNode(name string) bool { return job.Find(p.Nodes, name) != nil
 
 // OwnsGroup implements record.Scope.
 func (p *Part) OwnsGroup(group string) bool { return p.bounds.OwnsGroup(group) }
-
-// HasVars reports whether the variables belong to the part. The globals do not.
-func (p *Part) HasVars(scope Scope) bool {
-	switch kind, name := scope.Split(); kind {
-	case "node":
-		return job.Find(p.Nodes, name) != nil
-	case "group":
-		return p.bounds.OwnsGroup(name)
-	default:
-		return false
-	}
-}
 
 // HadNode implements record.Scope.
 func (p *Part) HadNode(name, group string) bool {
@@ -275,7 +249,7 @@ func (p *Part) change(c *Change) bool {
 
 		return c.Node != nil || c.Was != nil
 	case ChangeVars:
-		return p.HasVars(Scope(c.Name))
+		return Scope(c.Name).In(p)
 	case ChangeConfig:
 		return false
 	default:

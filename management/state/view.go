@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -25,17 +24,6 @@ type View struct {
 	Revision int64
 	// Stale: the store has not answered for 3 seconds, so the view may be old.
 	Stale bool
-	// Variables are the variables of each scope that has any.
-	Variables map[Scope]configuration.Vars
-	// VariablesAt are the revisions at which the variables were set.
-	VariablesAt map[Scope]int64
-	// ChecksumKey is the key of the checksums of variables; zero: none can be made.
-	ChecksumKey configuration.ChecksumKey
-	// Overlay are the configuration keys set at run time.
-	Overlay map[string]any
-	// ConfigAt is the revision of the last change of the configuration, in the
-	// overlay or in an instance's file; 0: never changed.
-	ConfigAt int64
 }
 
 // ViewOf returns the view that a transaction on the store of the manager reads. What is read of it
@@ -45,25 +33,6 @@ func ViewOf(tx *record.Tx) *View { return tx.Base().(*View) }
 // Busy reports whether a job is queued or runs.
 func (v *View) Busy() bool {
 	return slices.ContainsFunc(v.Jobs, func(j *job.Job) bool { return !j.Status.Ended() })
-}
-
-// Vars returns the variables of the scope, or nil.
-func (v *View) Vars(s Scope) configuration.Vars { return v.Variables[s] }
-
-// Marked returns a function that reports whether a variable of that name is marked as
-// secret in a scope. It remains secret there and in all others until it is removed.
-func (v *View) Marked() func(name string) bool {
-	marked := map[string]bool{}
-
-	for _, vars := range v.Variables {
-		for name, value := range vars {
-			if _, secret := value.(configuration.Secret); secret {
-				marked[name] = true
-			}
-		}
-	}
-
-	return func(name string) bool { return marked[name] }
 }
 
 // Connection returns the ssh parameters set for the node, or nil.
@@ -153,24 +122,6 @@ type Claim struct {
 	// removal of nodes has changed one of them since.
 	Revision int64
 	Uses     []string
-}
-
-// Scope is the range of a set of variables: "global", "group/NAME" or "node/NAME".
-type Scope string
-
-// ScopeGlobal is the scope of the globals.
-const ScopeGlobal Scope = "global"
-
-// ScopeGroup returns the scope of a group's variables.
-func ScopeGroup(name string) Scope { return Scope("group/" + name) }
-
-// ScopeNode returns the scope of a node's variables.
-func ScopeNode(name string) Scope { return Scope("node/" + name) }
-
-// Split returns the kind of the scope, "global", "group" or "node", and the name.
-func (s Scope) Split() (kind, name string) {
-	kind, name, _ = strings.Cut(string(s), "/")
-	return kind, name
 }
 
 // SameMap reports whether a and b are the same map. Views share maps that have

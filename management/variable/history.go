@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -130,7 +131,7 @@ func stateAt(vars configuration.Vars, history []Change, revision int64) (configu
 
 // History returns the recorded changes of the scope, oldest first, secrets hidden.
 func (vs *Variables) History(ctx context.Context, scope state.Scope) ([]Change, error) {
-	v := vs.state.View()
+	v := vs.view()
 	if err := vs.checkScope(v, scope); err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (vs *Variables) History(ctx context.Context, scope state.Scope) ([]Change, 
 		return nil, err
 	}
 
-	secrets, isMarked := vs.settings().Secrets, v.Marked()
+	secrets, isMarked := vs.settings().Secrets, state.Marked(v)
 	for i := range history {
 		// The store may not yet have encrypted what another scope has marked.
 		history[i], _ = history[i].Mark(isMarked)
@@ -154,18 +155,15 @@ func (vs *Variables) History(ctx context.Context, scope state.Scope) ([]Change, 
 // Undo sets the variables of the scope to their values as of the revision, secrets
 // included. What is secret now remains so. If they have these values already, it changes nothing.
 func (vs *Variables) Undo(ctx context.Context, c access.Caller, scope state.Scope, to int64) (Changed, error) {
-	return vs.change(
-		ctx,
-		c,
-		ActionUndo,
-		scope,
-		func(v *state.View, old configuration.Vars) (configuration.Vars, error) {
-			if to < 0 || to > v.Revision {
+	return vs.change(ctx, c, ActionUndo, scope,
+		func(tx *record.Tx, old configuration.Vars) (configuration.Vars, error) {
+			if to < 0 || to > tx.Revision() {
 				return nil, inventory.Errorf(inventory.KindInvalid, "the store has no revision %d yet", to).
 					Do("choose a revision of the history")
 			}
 
-			// A history newer than v makes the write conflict, and the next attempt has a newer view.
+			// A history newer than the transaction makes the write conflict, and the next attempt reads newer
+			// variables.
 			history, err := vs.store.VarsHistory(ctx, scope)
 			if err != nil {
 				return nil, err
@@ -173,7 +171,6 @@ func (vs *Variables) Undo(ctx context.Context, c access.Caller, scope state.Scop
 
 			vars, err := stateAt(old, history, to)
 
-			return vars.Mark(v.Marked()), err
-		},
-	)
+			return vars.Mark(state.Marked(tx.Base())), err
+		})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -40,13 +41,13 @@ func MastersSum(key configuration.ChecksumKey, masters []Master) string {
 // by hostvars; or "" without a key, or if a secret cannot be read. merged returns the variables of a master; nil: those
 // of now.
 func (s Settings) MasterVarsSum(
-	v *state.View, key configuration.ChecksumKey, masters []Master, merged func(Master) map[string]configuration.Var,
+	r record.Reader, key configuration.ChecksumKey, masters []Master, merged func(Master) map[string]configuration.Var,
 ) string {
 	if merged == nil {
-		merged = func(m Master) map[string]configuration.Var { return s.Merge(v, m.Group, m.Name) }
+		merged = func(m Master) map[string]configuration.Var { return s.Merge(r, m.Group, m.Name) }
 	}
 
-	shared, sums := s.Merge(v, "", ""), map[string]configuration.Var{}
+	shared, sums := s.Merge(r, "", ""), map[string]configuration.Var{}
 
 	for _, m := range masters {
 		sum, err := key.Checksum(beyond(key, merged(m), shared), nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/state/statetest"
 	"github.com/contiv/cluster/management/variable"
 )
 
@@ -27,18 +28,22 @@ func TestInventory(t *testing.T) {
 	}
 	view := &state.View{
 		Snapshot: job.Snapshot{Nodes: []*inventory.Node{n}},
-		Variables: map[state.Scope]configuration.Vars{
-			state.ScopeGlobal:                  {"motd": "global", "only": "{{ global }}", "api_token": "s3cret"},
-			state.ScopeGroup("service-worker"): {"motd": "group"},
-			state.ScopeNode("web-1"): {
-				"motd": "node", "db": map[string]any{"password": "s3cret", "host": "h"},
-			},
-			state.ScopeNode("web-10"): {"motd": "another node"},
-		},
 		View: record.With(record.View{}, &state.Connections, map[string]*configuration.Connection{
 			"web-1": {Port: 2222}, "web-10": {Port: 23},
 		}),
 	}
+
+	for scope, vars := range map[state.Scope]configuration.Vars{
+		state.ScopeGlobal:                  {"motd": "global", "only": "{{ global }}", "api_token": "s3cret"},
+		state.ScopeGroup("service-worker"): {"motd": "group"},
+		state.ScopeNode("web-1"): {
+			"motd": "node", "db": map[string]any{"password": "s3cret", "host": "h"},
+		},
+		state.ScopeNode("web-10"): {"motd": "another node"},
+	} {
+		statetest.SetVars(view, scope, vars)
+	}
+
 	settings := variable.Settings{
 		Vars:        configuration.Vars{"motd": "file", "path": "{{ only }}", "file_secret": "s3cret"},
 		Secrets:     configuration.DefaultSecrets(),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -36,19 +37,19 @@ type KeyRotation struct {
 
 // Merge returns the variables of a node in a group, each with its origin. An
 // empty name leaves out that layer.
-func (s Settings) Merge(v *state.View, group, node string) map[string]configuration.Var {
+func (s Settings) Merge(r record.Reader, group, node string) map[string]configuration.Var {
 	layers := []configuration.Layer{
 		{Origin: configuration.OriginConfig, Vars: s.Vars, Trusted: true},
 		{Origin: configuration.OriginConfig, Vars: s.sourced()},
-		{Origin: configuration.OriginGlobal, Vars: v.Vars(state.ScopeGlobal)},
+		{Origin: configuration.OriginGlobal, Vars: state.VarsOf(r, state.ScopeGlobal)},
 	}
 	if group != "" {
-		groupVars := v.Vars(state.ScopeGroup(group))
+		groupVars := state.VarsOf(r, state.ScopeGroup(group))
 		layers = append(layers, configuration.Layer{Origin: configuration.OriginGroup, Vars: groupVars})
 	}
 
 	if node != "" {
-		nodeVars := v.Vars(state.ScopeNode(node))
+		nodeVars := state.VarsOf(r, state.ScopeNode(node))
 		layers = append(layers, configuration.Layer{Origin: configuration.OriginNode, Vars: nodeVars})
 	}
 
@@ -109,8 +110,8 @@ func (m Merger) Of(n *inventory.Node) map[string]configuration.Var {
 }
 
 // Alike returns a function that reports whether an older merger gave a node the
-// same variables, or nil if it gave all nodes the same. It compares maps by
-// identity, because variables are replaced as a whole and never changed.
+// same variables, or nil if it gave all nodes the same. It compares records by
+// identity, because they are replaced as a whole and never changed.
 func (m Merger) Alike(older Merger) func(n *inventory.Node) bool {
 	never := func(*inventory.Node) bool { return false }
 
@@ -121,11 +122,13 @@ func (m Merger) Alike(older Merger) func(n *inventory.Node) bool {
 		return never
 	}
 
-	if state.SameMap(m.view.Variables, older.view.Variables) {
+	if record.Same(m.view, older.view, &state.Variables) {
 		return nil
 	}
 
-	same := func(s state.Scope) bool { return state.SameMap(m.view.Variables[s], older.view.Variables[s]) }
+	same := func(s state.Scope) bool {
+		return record.Get(m.view, &state.Variables, string(s)) == record.Get(older.view, &state.Variables, string(s))
+	}
 	if !same(state.ScopeGlobal) {
 		return never
 	}

@@ -6,28 +6,31 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
-// Store writes variables and their history.
+// Store keeps variables and their history.
 type Store interface {
-	// PutVars replaces the variables of a scope and records the change, unless the
-	// scope was changed after the revision: then it returns KindConflict. nil
-	// removes them. It returns once the view shows the write.
-	PutVars(ctx context.Context, revision int64, s state.Scope, v configuration.Vars, c Change) (int64, error)
+	record.Store
 	// VarsHistory returns the recorded changes of a scope, oldest first, by quorum.
 	VarsHistory(ctx context.Context, s state.Scope) ([]Change, error)
 }
 
+// Recorded is the part of a transaction that adds a change to the history of a scope, see
+// record.Tx.Attach.
+type Recorded struct {
+	Scope  state.Scope
+	Change Change
+}
+
 // Options are the dependencies of Variables.
 type Options struct {
-	State    state.Reader
 	Store    Store
 	Settings func() Settings
 	Audit    access.Auditor
@@ -38,7 +41,6 @@ type Options struct {
 
 // Variables sets and reads variables. All methods may be called at once.
 type Variables struct {
-	state    state.Reader
 	store    Store
 	settings func() Settings
 	audit    access.Auditor
@@ -47,7 +49,7 @@ type Variables struct {
 
 // New returns the variables use case.
 func New(o Options) *Variables {
-	vs := &Variables{state: o.State, store: o.Store, settings: o.Settings, audit: o.Audit, marked: o.Marked}
+	vs := &Variables{store: o.Store, settings: o.Settings, audit: o.Audit, marked: o.Marked}
 	if vs.marked == nil {
 		vs.marked = func() {}
 	}
@@ -93,21 +95,16 @@ func (vs *Variables) give(
 	ctx context.Context, c access.Caller, action string, scope state.Scope, given configuration.Vars,
 	apply func(old, given configuration.Vars) configuration.Vars,
 ) (Changed, error) {
-	out, err := vs.change(
-		ctx,
-		c,
-		action,
-		scope,
-		func(v *state.View, old configuration.Vars) (configuration.Vars, error) {
+	out, err := vs.change(ctx, c, action, scope,
+		func(tx *record.Tx, old configuration.Vars) (configuration.Vars, error) {
 			// A hidden secret that is written back keeps its value.
 			restored, err := vs.settings().Secrets.Restore(given, old)
 			if err != nil {
 				return nil, err
 			}
 
-			return apply(old, restored.Mark(v.Marked())), nil
-		},
-	)
+			return apply(old, restored.Mark(state.Marked(tx.Base()))), nil
+		})
 	if err != nil {
 		return out, err
 	}
@@ -119,58 +116,77 @@ func (vs *Variables) give(
 	return out, nil
 }
 
-// change replaces the variables of a scope by those that decide returns for a view,
-// and records the change.
+// change replaces the variables of a scope by those that decide returns, and records the change.
+// The store guards the marks of every write of variables, so what is read of them is no guard here:
+// variables of different scopes may change at once.
 func (vs *Variables) change(
 	ctx context.Context, c access.Caller, action string, scope state.Scope,
-	decide func(v *state.View, old configuration.Vars) (configuration.Vars, error),
-) (Changed, error) {
-	var out Changed
-
-	record := access.Record{Action: "variables." + action, Targets: []string{string(scope)}}
-	err := access.Audited(ctx, vs.audit, c, record, func(*access.Record) error {
-		return state.RetryConflict(ctx, vs.state, func(v *state.View) error {
-			v, err := c.Precondition.Check(ctx, vs.state, v)
-			if err != nil {
-				return err
-			}
-
-			if err := vs.checkScope(v, scope); err != nil {
-				return err
-			}
-
-			vars, err := decide(v, v.Vars(scope))
-			if err != nil {
-				return err
-			}
-
-			// Check the result, not the request: the limits apply to the whole scope.
-			if err := configuration.CheckVars(vars); err != nil {
-				return err
-			}
-
-			made := newChange(v.Vars(scope), vars)
-			made.Time, made.Actor, made.Action = time.Now().UTC(), c.Principal, action
-
-			// An undo that is repeated has nothing left to undo.
-			if action == ActionUndo && made.Empty() {
-				out.Revision = v.Revision
-				return nil
-			}
-
-			if out.Revision, err = vs.store.PutVars(ctx, v.Revision, scope, vars, made); err != nil {
-				return err
-			}
-
-			if hasSecret(made.After) {
-				vs.marked()
-			}
-
-			return nil
+	decide func(tx *record.Tx, old configuration.Vars) (configuration.Vars, error),
+) (out Changed, err error) {
+	trail := access.Record{Action: "variables." + action, Targets: []string{string(scope)}}
+	err = access.Audited(ctx, vs.audit, c, trail, func(*access.Record) error {
+		made, revision, err := access.Decide(ctx, vs.store, c, func(tx *record.Tx) (Change, error) {
+			out.Revision = tx.Revision()
+			return vs.put(tx, c, action, scope, decide)
 		})
+		if err != nil {
+			return err
+		}
+
+		out.Revision = max(out.Revision, revision)
+
+		if hasSecret(made.After) {
+			vs.marked()
+		}
+
+		return nil
 	})
 
 	return out, err
+}
+
+func (vs *Variables) put(
+	tx *record.Tx, c access.Caller, action string, scope state.Scope,
+	decide func(tx *record.Tx, old configuration.Vars) (configuration.Vars, error),
+) (Change, error) {
+	if err := vs.checkScope(state.ViewOf(tx), scope); err != nil {
+		return Change{}, err
+	}
+
+	old := state.VarsOf(tx, scope)
+
+	vars, err := decide(tx, old)
+	if err != nil {
+		return Change{}, err
+	}
+
+	// Check the result, not the request: the limits apply to the whole scope.
+	if err := configuration.CheckVars(vars); err != nil {
+		return Change{}, err
+	}
+
+	made := newChange(old, vars)
+	made.Time, made.Actor, made.Action = time.Now().UTC(), c.Principal, action
+
+	if !made.Empty() {
+		tx.Attach(Recorded{scope, made})
+	}
+
+	switch {
+	case made.Empty() && action == ActionUndo: // one that is repeated has nothing left to undo
+	case len(vars) == 0:
+		record.Remove(tx, &state.Variables, string(scope))
+	default:
+		record.Put(tx, &state.Variables, &state.ScopeVars{Scope: scope, Vars: vars})
+	}
+
+	return made, nil
+}
+
+// view returns the newest view.
+func (vs *Variables) view() *state.View {
+	v, _ := vs.store.Latest()
+	return v.(*state.View)
 }
 
 func hasSecret(vars configuration.Vars) bool {
@@ -184,8 +200,7 @@ func hasSecret(vars configuration.Vars) bool {
 }
 
 func (vs *Variables) checkScope(v *state.View, scope state.Scope) error {
-	kind, name, _ := strings.Cut(string(scope), "/")
-	switch kind {
+	switch kind, name := scope.Split(); kind {
 	case "global":
 		return nil
 	case "node":
@@ -208,18 +223,18 @@ func (vs *Variables) checkScope(v *state.View, scope state.Scope) error {
 // Get returns the variables of the scope, secrets hidden, or KindNotFound if
 // there is no such group or node.
 func (vs *Variables) Get(scope state.Scope) (configuration.Vars, error) {
-	v := vs.state.View()
+	v := vs.view()
 	if err := vs.checkScope(v, scope); err != nil {
 		return nil, err
 	}
 
-	return vs.settings().Secrets.HideVars(v.Vars(scope).Mark(v.Marked())), nil
+	return vs.settings().Secrets.HideVars(state.VarsOf(v, scope).Mark(state.Marked(v))), nil
 }
 
 // Merged returns a node's variables as a job would get them now, without those
 // of a request. Secrets are hidden.
 func (vs *Variables) Merged(node string) (map[string]configuration.Var, error) {
-	v := vs.state.View()
+	v := vs.view()
 
 	n, err := v.Node(node)
 	if err != nil {
@@ -235,7 +250,7 @@ func (vs *Variables) Merger(v *state.View) Merger { return NewMerger(v, vs.setti
 // Hide returns the changes with the secrets in variables hidden.
 func (vs *Variables) Hide(changes []state.Change) []state.Change {
 	// A value that was set before it was marked is as secret as in the history.
-	marked := vs.state.View().Marked()
+	marked := state.Marked(vs.view())
 
 	// The feed shares its changes with other watchers.
 	changes = slices.Clone(changes)

@@ -205,7 +205,7 @@ func (s *site) Latest() (record.Reader, int64) {
 
 // Commit stores the memory of the policies.
 func (s *site) Commit(_ context.Context, tx *record.Tx) (revision int64, err error) {
-	writes, err := tx.Writes()
+	writes, err := tx.Writes(nil)
 	if err != nil {
 		return 0, err
 	}

@@ -74,7 +74,7 @@ func (s *Store) Commit(_ context.Context, tx *record.Tx) (int64, error) {
 		}
 	}
 
-	writes, err := tx.Writes()
+	writes, err := tx.Writes(nil)
 	if err != nil {
 		return 0, err
 	}

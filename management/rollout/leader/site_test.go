@@ -169,7 +169,7 @@ func (s *site) Latest() (record.Reader, int64) {
 
 // Commit carries out a transaction on rollouts.
 func (s *site) Commit(_ context.Context, tx *record.Tx) (revision int64, err error) {
-	writes, err := tx.Writes()
+	writes, err := tx.Writes(nil)
 	if err != nil {
 		return 0, err
 	}
@@ -243,7 +243,7 @@ func (s *site) written(tx *record.Tx, writes []record.Write) map[string]*rollout
 			stored := record.NewTx(recordtest.NewStore(&rollout.Kind))
 			record.Put(stored, &rollout.Kind, r)
 
-			all, err := stored.Writes()
+			all, err := stored.Writes(nil)
 			if err != nil {
 				s.t.Error(err)
 			}

@@ -255,7 +255,9 @@ func (x *Executor) masters(
 		names = nil
 	}
 
-	sum = variable.MastersSum(v.ChecksumKey, all)
+	key := state.ChecksumKey(v)
+
+	sum = variable.MastersSum(key, all)
 	if len(j.ExtraNames) > 0 {
 		return sum, names, nil
 	}
@@ -277,7 +279,7 @@ func (x *Executor) masters(
 		return settings.Merge(v, m.Group, m.Name)
 	}
 
-	return inventory.MastersOf(sum, settings.MasterVarsSum(v, v.ChecksumKey, all, merged)), names, nil
+	return inventory.MastersOf(sum, settings.MasterVarsSum(v, key, all, merged)), names, nil
 }
 
 // namesInUse returns the nodes that a host being prepared must not claim to be:

@@ -5,7 +5,6 @@ package nodelisttest
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -99,13 +98,10 @@ func nextView(r *rand.Rand, v *state.View, round int) *state.View {
 	case 1:
 		next.View = record.With(v.View, &state.Connections, nil)
 	case 2, 3:
-		next.Variables = maps.Clone(v.Variables)
-		if next.Variables == nil {
-			next.Variables = map[state.Scope]configuration.Vars{}
-		}
-
 		scope := []state.Scope{state.ScopeGlobal, state.ScopeGroup("x"), state.ScopeNode(some)}[r.IntN(3)]
-		next.Variables[scope] = configuration.Vars{"v": fmt.Sprint(round), "my_token": "t"}
+		next.View = record.Set(v.View, &state.Variables, string(scope), &state.ScopeVars{
+			Scope: scope, Vars: configuration.Vars{"v": fmt.Sprint(round), "my_token": "t"},
+		})
 	}
 
 	return &next
