@@ -94,8 +94,9 @@ func (c *call) chooseForgotten(ctx context.Context, verb string) error {
 		}
 	}
 
-	if len(unclean) > 0 {
-		c.say("  to clean it first: %s nodes decommission %s", c.self(), strings.Join(unclean, " "))
+	// How depends on the node: its own playbooks may have no cleanup for it.
+	for _, name := range unclean {
+		c.say("  to clean it first, see: %s nodes explain %s", c.self(), name)
 	}
 
 	return c.confirmNodes(ctx, verb, len(unclean) > 0, nil)
