@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -40,21 +42,35 @@ var (
 
 // Open reads all records of the view and keeps the view current until Close. The view
 // is stale after staleAfter, usually StaleAfter, without a confirmation by etcd. ctx
-// bounds the first read only. kinds are the kinds of record beside those with code of their own
-// here. secrets encrypts and decrypts the secret variables.
+// bounds the first read only. kinds are the kinds of record of the callers; those that the view depends on
+// may be left out. secrets encrypts and decrypts the secret variables.
 func Open(
 	ctx context.Context, client *etcd.Client, kinds []record.Any, secrets *Secrets, log logrus.FieldLogger,
 	staleAfter time.Duration,
 ) (*Store, error) {
 	s := &Store{client: client, secrets: secrets}
 	s.view.secrets = secrets
-	s.view.init(client, kinds, log, staleAfter)
+	s.view.init(client, withOwn(kinds), log, staleAfter)
 
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
 
 	return s, nil
+}
+
+// withOwn returns the kinds with those that the view reads itself: the jobs that commit reservations, and
+// the kinds of package state.
+func withOwn(kinds []record.Any) []record.Any {
+	all := slices.Clone(kinds)
+
+	for _, own := range append([]record.Any{&job.Kind}, state.Kinds...) {
+		if !slices.ContainsFunc(all, func(k record.Any) bool { return k.KindName() == own.KindName() }) {
+			all = append(all, own)
+		}
+	}
+
+	return all
 }
 
 // start fills the view and starts its loops.
