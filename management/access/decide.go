@@ -10,19 +10,20 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// Decide is record.Decide for a caller: it decides on records that meet the precondition of the
-// caller. The precondition is evaluated once more if it fails, on the records as they are then:
-// the view may be older than an answer of another instance to the client.
+// Decide is record.Decide for a caller: it decides on records on which the caller may change the subject,
+// and that meet its precondition. That is evaluated once more if it fails, on the records as they are
+// then: the view may be older than an answer of another instance to the client.
 func Decide[R any](
-	ctx context.Context, s record.Store, c Caller, decide func(*record.Tx) (R, error),
+	ctx context.Context, s record.Store, c Caller, subject Subject, decide func(*record.Tx) (R, error),
 ) (result R, revision int64, err error) {
-	return DecideOnce(ctx, s, c, func() (*R, error) { return nil, nil }, decide)
+	return DecideOnce(ctx, s, c, subject, func() (*R, error) { return nil, nil }, decide)
 }
 
 // DecideOnce is Decide for a request that may have a key: it returns what replay does, and decides
 // only if that is nil. The decision stores its result, see Caller.Keep.
 func DecideOnce[R any](
-	ctx context.Context, s record.Store, c Caller, replay func() (*R, error), decide func(*record.Tx) (R, error),
+	ctx context.Context, s record.Store, c Caller, subject Subject,
+	replay func() (*R, error), decide func(*record.Tx) (R, error),
 ) (result R, revision int64, err error) {
 	behind := true
 
@@ -36,11 +37,7 @@ func DecideOnce[R any](
 			return *r, nil
 		}
 
-		if c.Precondition == nil {
-			return decide(tx)
-		}
-
-		err := c.Precondition(state.ViewOf(tx))
+		err := c.meets(func() *state.View { return state.ViewOf(tx) }, subject)
 		if behind && inventory.KindOf(err) == inventory.KindPrecondition {
 			behind = false
 			err = inventory.Errorf(inventory.KindConflict, "the view may be behind: %w", err)

@@ -17,8 +17,9 @@ type Identity struct {
 	// name of a token or certificate.
 	Principal string
 	Role      Role
-	// Scope limits the identity to some nodes.
-	Scope Scope
+	// Scope limits the identity to some nodes, and Filter is that scope; nil: every node.
+	Scope  Scope
+	Filter *Filter
 	// Credential identifies the proof: CredentialSocket, CredentialPlainHTTP, or
 	// the id of a token or certificate with its kind, e.g. "token:ID".
 	Credential string
@@ -72,6 +73,9 @@ func CheckObserver(id Identity, observer string) error {
 			Do("use POST /v1/observations with the observer %s; in monitor.yaml: observer: %s", name, name)
 	}
 }
+
+// Caller returns the caller of a mutation, without precondition or key.
+func (id Identity) Caller() Caller { return Caller{Principal: id.Principal, Scope: id.Filter} }
 
 type identityKey struct{}
 

@@ -3,12 +3,15 @@
 package access
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/selector"
+	"github.com/contiv/cluster/management/state"
 )
 
 // maxScopeGroups is the greatest number of groups of one scope.
@@ -73,7 +76,7 @@ func (s Scope) check(exists func(group string) error) error {
 	return err
 }
 
-// parseScope parses the selector of a scope. Whether a node is outdated is no bound of a
+// parseScope parses the selector of a scope. Whether a node is outdated is no part of a
 // scope: a change of variables would move it.
 func parseScope(text string, checkGroup func(string) error) (selector.Selector, error) {
 	parsed, err := selector.Parse(text, checkGroup)
@@ -97,48 +100,126 @@ func (s Scope) CheckRole(role Role) error {
 		Do("leave the scope out, or choose the role %s", namesOf([]Role{RoleViewer, RoleOperator}))
 }
 
-// Bounds is a scope that is ready to be compared with nodes. The zero Bounds
-// contains every node.
-type Bounds struct {
+// Filter is a scope that is ready to be compared with nodes. It implements state.Filter; nil contains
+// every node.
+type Filter struct {
 	groups   []string
 	labelled bool // a selector is set
 	selector selector.Selector
+
+	mu   sync.Mutex
+	last *state.Scoped // of the newest view
 }
 
-// Bounds returns the bounds of the scope, or KindForbidden if its selector is not
+// Filter returns the filter of the scope, or KindForbidden if its selector is not
 // valid any more. A group that was removed from the configuration has no nodes.
-func (s Scope) Bounds() (Bounds, error) {
+func (s Scope) Filter() (*Filter, error) {
 	parsed, err := parseScope(s.Selector, func(string) error { return nil })
 	if err != nil {
-		return Bounds{}, inventory.Errorf(inventory.KindForbidden, "the scope of the credential is not valid: %w", err).
+		return nil, inventory.Errorf(inventory.KindForbidden, "the scope of the credential is not valid: %w", err).
 			Do("ask an admin for a new token")
 	}
 
-	return Bounds{groups: s.Groups, labelled: s.Selector != "", selector: parsed}, nil
+	return &Filter{groups: s.Groups, labelled: s.Selector != "", selector: parsed}, nil
+}
+
+// All reports whether the scope is every node.
+func (f *Filter) All() bool { return f == nil || len(f.groups) == 0 && !f.labelled }
+
+// View returns the view within the scope. The newest one is made once.
+func (f *Filter) View(v *state.View) *state.Scoped {
+	if f.All() {
+		return v.In(nil)
+	}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if f.last != nil && f.last.Whole() == v {
+		return f.last
+	}
+
+	scoped := v.In(f)
+	if f.last == nil || f.last.Revision <= scoped.Revision {
+		f.last = scoped
+	}
+
+	return scoped
 }
 
 // Contains reports whether the node is in the scope.
-func (b Bounds) Contains(n *inventory.Node) bool {
-	return n != nil && (len(b.groups) == 0 || slices.Contains(b.groups, n.Group)) && b.selector.Matches(n)
+func (f *Filter) Contains(n *inventory.Node) bool {
+	return n != nil && (len(f.groups) == 0 || slices.Contains(f.groups, n.Group)) && f.selector.Matches(n)
 }
 
 // ContainsTarget reports whether the target of a job is in the scope: n, its node, is,
 // or was in a group of the scope when the job was accepted. A decommission takes its
 // nodes out of their group, and its caller sees the end of it. n is nil if the node
 // does not exist.
-func (b Bounds) ContainsTarget(t job.Target, n *inventory.Node) bool {
-	if b.Contains(n) {
+func (f *Filter) ContainsTarget(t job.Target, n *inventory.Node) bool {
+	if f.Contains(n) {
 		return true
 	}
 
-	return slices.Contains(b.groups, t.FromGroup) && (!b.labelled || n != nil && b.selector.Matches(n))
+	return slices.Contains(f.groups, t.FromGroup) && (!f.labelled || n != nil && f.selector.Matches(n))
 }
 
-// AllowsGroup reports whether nodes may be brought into the group: no others than
-// those of the scope may become members of its groups, nor its nodes leave them.
-func (b Bounds) AllowsGroup(group string) bool {
-	return len(b.groups) == 0 || slices.Contains(b.groups, group)
+// CheckGroup returns an error like that for an unknown group unless nodes may be brought into the group:
+// no others than those of the scope may become members of its groups, nor its nodes leave them.
+func (f *Filter) CheckGroup(name string) error {
+	if len(f.groups) == 0 {
+		return nil
+	}
+
+	groups := make(inventory.Groups, len(f.groups))
+	for i, group := range f.groups {
+		groups[i].Name = group
+	}
+
+	_, err := groups.Get(name)
+
+	return err
 }
 
 // OwnsGroup reports whether the scope contains every node of the group.
-func (b Bounds) OwnsGroup(group string) bool { return !b.labelled && slices.Contains(b.groups, group) }
+func (f *Filter) OwnsGroup(group string) bool { return !f.labelled && slices.Contains(f.groups, group) }
+
+// maxFilters bounds the filters that are kept. Each keeps its part of a view, and is soon made again.
+const maxFilters = 64
+
+// Filters keeps the filters of the scopes in use. The zero value is empty. Its method may be called at
+// once.
+type Filters struct {
+	mu      sync.Mutex
+	filters map[string]*Filter
+}
+
+// Of returns the filter of the scope, as Scope.Filter does.
+func (fs *Filters) Of(s Scope) (*Filter, error) {
+	if s.All() {
+		return nil, nil
+	}
+
+	// No other scope has the same key.
+	key := fmt.Sprintf("%q %q", s.Groups, s.Selector)
+
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+
+	if f, ok := fs.filters[key]; ok {
+		return f, nil
+	}
+
+	f, err := s.Filter()
+	if err != nil {
+		return nil, err
+	}
+
+	if fs.filters == nil || len(fs.filters) >= maxFilters {
+		fs.filters = map[string]*Filter{}
+	}
+
+	fs.filters[key] = f
+
+	return f, nil
+}

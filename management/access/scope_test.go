@@ -3,14 +3,17 @@
 package access
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
-// TestBounds compares scopes with nodes. A name or a group is matched as a whole.
-func TestBounds(t *testing.T) {
+// TestFilter compares scopes with nodes. A name or a group is matched as a whole.
+func TestFilter(t *testing.T) {
 	t.Parallel()
 
 	worker := &inventory.Node{Name: "node-1", Label: "node", Group: "worker", Labels: map[string]string{"rack": "r1"}}
@@ -36,28 +39,28 @@ func TestBounds(t *testing.T) {
 		{Scope{Groups: []string{"worker"}, Selector: "rack=r10"}, [3]bool{false, false, false}},
 		{Scope{Groups: []string{"gone"}}, [3]bool{false, false, false}},
 	} {
-		b, err := tt.scope.Bounds()
+		f, err := tt.scope.Filter()
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		if got := [3]bool{b.Contains(worker), b.Contains(neighbour), b.Contains(idle)}; got != tt.want {
+		if got := [3]bool{f.Contains(worker), f.Contains(neighbour), f.Contains(idle)}; got != tt.want {
 			t.Errorf("%q contains %v, want %v", tt.scope, got, tt.want)
 		}
 
-		if b.Contains(nil) {
+		if f.Contains(nil) {
 			t.Errorf("%q contains a node that does not exist", tt.scope)
 		}
 	}
 
-	if _, err := (Scope{Selector: "rack in ("}).Bounds(); inventory.KindOf(err) != inventory.KindForbidden {
+	if _, err := (Scope{Selector: "rack in ("}).Filter(); inventory.KindOf(err) != inventory.KindForbidden {
 		t.Errorf("a scope that is not valid any more: %v", err)
 	}
 }
 
-// TestBoundsOfTargets expects a job to stay visible after it took its node out of the
+// TestFilterOfTargets expects a job to stay visible after it took its node out of the
 // group, and a node without a record never to match a selector.
-func TestBoundsOfTargets(t *testing.T) {
+func TestFilterOfTargets(t *testing.T) {
 	t.Parallel()
 
 	left := &inventory.Node{Name: "node-1", Labels: map[string]string{"rack": "r1"}}
@@ -74,16 +77,16 @@ func TestBoundsOfTargets(t *testing.T) {
 		{Scope{Groups: []string{"worker"}, Selector: "rack=r1"}, true, false},
 		{Scope{Groups: []string{"worker"}, Selector: "rack=r2"}, false, false},
 	} {
-		b, err := tt.scope.Bounds()
+		f, err := tt.scope.Filter()
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		if got := b.ContainsTarget(target, left); got != tt.kept {
+		if got := f.ContainsTarget(target, left); got != tt.kept {
 			t.Errorf("%q, a node that left: %t", tt.scope, got)
 		}
 
-		if got := b.ContainsTarget(target, nil); got != tt.forgotten {
+		if got := f.ContainsTarget(target, nil); got != tt.forgotten {
 			t.Errorf("%q, a node that was forgotten: %t", tt.scope, got)
 		}
 	}
@@ -122,6 +125,49 @@ func TestScopeCheck(t *testing.T) {
 
 		if inventory.KindOf(err) != tt.want {
 			t.Errorf("%s within %q: %v, want %q", tt.role, tt.scope, err, tt.want)
+		}
+	}
+}
+
+// TestCallerCheck expects a caller with a scope to change what is in it only: not the manager as a whole, and
+// a node outside is answered as one that does not exist, before the precondition is looked at.
+func TestCallerCheck(t *testing.T) {
+	t.Parallel()
+
+	v := &state.View{}
+	v.Nodes = []*inventory.Node{{Name: "a-1", Group: "worker"}, {Name: "b-1", Group: "master"}}
+
+	filter, err := Scope{Groups: []string{"worker"}}.Filter()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	everyone := func(s *state.Scoped) error { return nil }
+	move := func(group string) Subject {
+		return func(s *state.Scoped) error { return s.CheckMove([]string{"a-1"}, group) }
+	}
+
+	for what, tt := range map[string]struct {
+		subject       Subject
+		scoped, whole string // the error, or "met" where the precondition is looked at
+	}{
+		"the manager":      {nil, "the request is about no nodes of a scope: this concerns the whole manager", "met"},
+		"nothing":          {everyone, "met", "met"},
+		"its node":         {Node("a-1"), "met", "met"},
+		"another node":     {Node("b-1"), `there is no node "b-1"`, "met"},
+		"no node":          {Node("c-1"), `there is no node "c-1"`, `there is no node "c-1"`},
+		"nodes":            {Nodes("a-1", "b-1"), "no such node: b-1", "met"},
+		"its group":        {move("worker"), "met", "met"},
+		"another group":    {move("master"), `there is no group "master"`, "met"},
+		"its variables":    {Variables(state.ScopeNode("a-1")), "met", "met"},
+		"other variables":  {Variables(state.ScopeNode("b-1")), `there is no node "b-1"`, "met"},
+		"global variables": {Variables(state.ScopeGlobal), "the globals are those of every node: ", "met"},
+	} {
+		for scope, want := range map[*Filter]string{filter: tt.scoped, nil: tt.whole} {
+			c := Caller{Scope: scope, Precondition: func(*state.View) error { return errors.New("met") }}
+			if _, err := c.Check(t.Context(), nil, v, tt.subject); err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", what, err, want)
+			}
 		}
 	}
 }

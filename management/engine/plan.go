@@ -64,9 +64,18 @@ func (e *Engine) makePlan(ctx context.Context, c access.Caller, r job.Request) (
 
 	replay := func() (*plan.Plan, error) { return c.ReplayPlan(ctx, e.store, e.state) }
 
-	made, revision, err := access.DecideOnce(ctx, e.records, c, replay, func(tx *record.Tx) (plan.Plan, error) {
-		return e.addPlan(ctx, c, tx, settings, r, pins)
-	})
+	subject := access.Request(r, settings.Groups)
+
+	made, revision, err := access.DecideOnce(
+		ctx,
+		e.records,
+		c,
+		subject,
+		replay,
+		func(tx *record.Tx) (plan.Plan, error) {
+			return e.addPlan(ctx, c, tx, settings, r, pins)
+		},
+	)
 	if revision > 0 {
 		made.Revision = revision
 	}
@@ -165,7 +174,15 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, entr
 		return orZero(j), err
 	}
 
-	if v, err = c.Precondition.Check(ctx, e.state, v); err != nil {
+	subject := func(s *state.Scoped) error {
+		p, err := planOf(s.View, s.View, settings.Manager, id)
+		if err != nil {
+			return err
+		}
+
+		return s.CheckTargets(p.Job.Targets)
+	}
+	if v, err = c.Check(ctx, e.state, v, subject); err != nil {
 		return job.Job{}, err
 	}
 
@@ -190,9 +207,16 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, entr
 
 	replay := func() (*job.Job, error) { return c.ReplayJob(ctx, e.store, e.state) }
 
-	accepted, revision, err := access.DecideOnce(ctx, e.records, c, replay, func(tx *record.Tx) (job.Job, error) {
-		return e.acceptPlan(ctx, c, tx, id, then, pins, changed)
-	})
+	accepted, revision, err := access.DecideOnce(
+		ctx,
+		e.records,
+		c,
+		subject,
+		replay,
+		func(tx *record.Tx) (job.Job, error) {
+			return e.acceptPlan(ctx, c, tx, id, then, pins, changed)
+		},
+	)
 	if revision > 0 {
 		accepted.Revision = revision
 	}
@@ -355,7 +379,12 @@ func shorten(digest string) string { return digest[:min(len(digest), 12)] }
 func (e *Engine) DeletePlan(ctx context.Context, c access.Caller, id string) (revision int64, err error) {
 	entry := access.Record{Action: "plans.delete", Targets: []string{id}}
 	err = access.Audited(ctx, e.audit, c, entry, func(*access.Record) error {
-		_, _, err := access.Decide(ctx, e.records, c, func(tx *record.Tx) (any, error) {
+		subject := func(s *state.Scoped) error {
+			_, err := e.FindPlan(s.View, id)
+			return err
+		}
+
+		_, _, err := access.Decide(ctx, e.records, c, subject, func(tx *record.Tx) (any, error) {
 			if _, err := planOf(tx, state.ViewOf(tx), e.settings().Manager, id); err != nil {
 				return nil, err
 			}

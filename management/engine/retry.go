@@ -37,7 +37,7 @@ func (e *Engine) retry(
 		return orZero(j), err
 	}
 
-	v, err := c.Precondition.Check(ctx, e.state, e.state.View())
+	v, err := c.Check(ctx, e.state, e.state.View(), access.Retry(ref, retry))
 	if err != nil {
 		return job.Job{}, err
 	}

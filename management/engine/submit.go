@@ -167,7 +167,7 @@ func (e *Engine) executorsOf(name inventory.Verb) ([]step.Executor, error) {
 func (e *Engine) admit(
 	ctx context.Context, c access.Caller, v *state.View, settings Settings, r *job.Request,
 ) (*state.View, error) {
-	v, err := c.Precondition.Check(ctx, e.state, v)
+	v, err := c.Check(ctx, e.state, v, access.Request(*r, settings.Groups))
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func (e *Engine) accept(
 			return err
 		}
 
-		v, err := c.Precondition.Check(ctx, e.state, v)
+		v, err := c.Check(ctx, e.state, v, access.Request(r, settings.Groups))
 		if err != nil {
 			return err
 		}
@@ -463,7 +463,7 @@ func (e *Engine) Cancel(ctx context.Context, c access.Caller, id string) (job.Jo
 				return err
 			}
 
-			v, err := c.Precondition.Check(ctx, e.state, v)
+			v, err := c.Check(ctx, e.state, v, access.Job(id))
 			if err != nil {
 				return err
 			}

@@ -141,8 +141,8 @@ type Facts struct {
 // Reader is who asks for an explanation.
 type Reader struct {
 	Name string // the principal; empty: unknown
-	// Sees is the part of the view whose jobs are counted and named; nil: the whole.
-	Sees *state.View
+	// Sees is what the reader sees of the view; nil: the whole.
+	Sees *state.Scoped
 }
 
 // sees reports whether the reader may know of a job.

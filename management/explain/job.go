@@ -34,7 +34,7 @@ func ExplainJob(f Facts, j job.Job) JobExplanation {
 
 	f.obey(e.Findings)
 
-	return e.JobExplanation
+	return e.within(f.Sees)
 }
 
 // jobExplainer collects the findings about one job.
@@ -396,7 +396,11 @@ func (f Facts) progress(j job.Job) string {
 
 // waiting describes the place of a Queued job in the queue, and the jobs ahead.
 func (f Facts) waiting(j job.Job) string {
-	v := cmp.Or(f.Sees, f.View)
+	v := f.View
+	if f.Sees != nil {
+		v = f.Sees.View
+	}
+
 	text := fmt.Sprintf("place %d of %d in the queue", v.Position(j), v.Queued())
 
 	switch t := f.turn(j); {

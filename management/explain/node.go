@@ -55,7 +55,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 
 	e.Next = f.nextOfNode(n, e.Jobs)
 
-	return e.NodeExplanation
+	return e.within(f.Sees)
 }
 
 // nodeExplainer collects the findings about one node.

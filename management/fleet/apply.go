@@ -50,7 +50,7 @@ func (m Manager) Apply(ctx context.Context, by access.Identity, a api.FleetApply
 	for conflicts := 0; ; conflicts++ {
 		s.moved = false
 
-		revision, err := attempt(ctx, m.State.View())
+		revision, err := attempt(ctx, by.Filter.View(m.State.View()))
 		if !s.moved && inventory.KindOf(err) != inventory.KindConflict || conflicts == maxConflicts {
 			return revision, err
 		}
@@ -75,7 +75,7 @@ type write struct {
 
 // readStep checks a step and whether the caller may carry it out.
 func (m Manager) readStep(by access.Identity, a api.FleetApply) (*step, error) {
-	s := &step{Manager: m, caller: access.Caller{Principal: by.Principal}, groups: a.Groups, again: a.Again}
+	s := &step{Manager: m, caller: by.Caller(), groups: a.Groups, again: a.Again}
 
 	for _, c := range a.Changes {
 		known := slices.Contains(levels, c.Level) && slices.Contains(parts, c.Part)
@@ -217,9 +217,9 @@ func (w write) changedMeanwhile(now any) error {
 }
 
 // config writes settings, groups and connections of groups in one request.
-func (s *step) config(ctx context.Context, v *state.View) (int64, error) {
+func (s *step) config(ctx context.Context, v *state.Scoped) (int64, error) {
 	// The configuration may be newer than v: its revision is then too old, which is safe.
-	now, err := s.Manager.config(false)
+	now, err := s.Manager.config(v)
 	if err != nil {
 		return 0, err
 	}
@@ -241,14 +241,14 @@ func (s *step) config(ctx context.Context, v *state.View) (int64, error) {
 }
 
 // vars writes the variables of one scope.
-func (s *step) vars(ctx context.Context, v *state.View) (int64, error) {
+func (s *step) vars(ctx context.Context, v *state.Scoped) (int64, error) {
 	scope := scopeOf(s.changes[0].Cell)
 	vars := s.Variables.Hide([]state.Change{{Name: string(scope), Vars: state.VarsOf(v, scope)}})[0].Vars
 
 	revision := func(v *state.View) (int64, error) {
 		return record.Revision(v, &state.Variables, string(scope)), nil
 	}
-	at, _ := revision(v)
+	at, _ := revision(v.View)
 
 	left, err := s.pending(func(w write) any { return vars[w.Key] })
 	if err != nil || len(left) == 0 {
@@ -268,7 +268,7 @@ func (s *step) vars(ctx context.Context, v *state.View) (int64, error) {
 }
 
 // node writes labels and connection of a node.
-func (s *step) node(ctx context.Context, v *state.View) (int64, error) {
+func (s *step) node(ctx context.Context, v *state.Scoped) (int64, error) {
 	name := s.changes[0].Name
 
 	n, err := v.Node(name)

@@ -38,7 +38,7 @@ func (m Manager) judge(ctx context.Context, by access.Identity, now Config, p *P
 	preview := func(changes []write) error {
 		patch, err := now.patch(changes, p.groups)
 		if err == nil {
-			_, err = m.Settings.Preview(ctx, access.Caller{Principal: by.Principal}, patch)
+			_, err = m.Settings.Preview(ctx, by.Caller(), patch)
 		}
 
 		return err

@@ -39,8 +39,7 @@ type Nodes interface {
 	Patch(ctx context.Context, c access.Caller, name string, p node.Patch) (inventory.Node, error)
 }
 
-// Manager compares fleet files with a manager and carries steps out, by its use cases. Those
-// of a scope see and change the part within it.
+// Manager compares fleet files with a manager and carries steps out, by its use cases.
 type Manager struct {
 	State     State
 	Settings  Settings
@@ -51,7 +50,7 @@ type Manager struct {
 // Diff compares fleet files with the view. It changes nothing. An error about a value of the
 // files has its position.
 func (m Manager) Diff(
-	ctx context.Context, v *state.View, by access.Identity, r api.FleetRequest,
+	ctx context.Context, v *state.Scoped, by access.Identity, r api.FleetRequest,
 ) (api.FleetDiff, error) {
 	d, err := Read(r.Files...)
 	if err != nil {
@@ -72,7 +71,7 @@ func (m Manager) Diff(
 }
 
 // Export returns the fleet file of the view.
-func (m Manager) Export(v *state.View, by access.Identity) (*Mapping, error) {
+func (m Manager) Export(v *state.Scoped, by access.Identity) (*Mapping, error) {
 	s, err := m.load(v, by.Scope)
 	if err != nil {
 		return nil, err

@@ -55,10 +55,10 @@ const (
 )
 
 // load reads what the caller may see in the view.
-func (m Manager) load(v *state.View, scope access.Scope) (*Snapshot, error) {
+func (m Manager) load(v *state.Scoped, scope access.Scope) (*Snapshot, error) {
 	s := &Snapshot{
-		Partial: !scope.All(), Scope: scope.String(), Vars: map[string]configuration.Vars{},
-		Nodes: v.Nodes, Connections: maps.Collect(record.All(v, &state.Connections)),
+		Partial: !v.All(), Scope: scope.String(), Vars: map[string]configuration.Vars{},
+		Nodes: v.Nodes, Connections: maps.Collect(record.All(v.View, &state.Connections)),
 	}
 
 	for _, j := range v.Jobs {
@@ -77,15 +77,15 @@ func (m Manager) load(v *state.View, scope access.Scope) (*Snapshot, error) {
 	}
 
 	var err error
-	s.Config, err = m.config(s.Partial)
+	s.Config, err = m.config(v)
 
 	return s, err
 }
 
 // config returns the configuration in force; for a caller with a scope, its groups only.
-func (m Manager) config(partial bool) (Config, error) {
-	if partial {
-		groups, err := normal(m.Settings.Groups())
+func (m Manager) config(v *state.Scoped) (Config, error) {
+	if !v.All() {
+		groups, err := normal(v.Groups(m.Settings.Groups()))
 		return Config{Groups: mappings(groups)}, err
 	}
 

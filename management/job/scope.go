@@ -51,6 +51,23 @@ func (j Job) Within(s record.Scope) Job {
 	return j
 }
 
+// Within returns the findings without the names of other nodes in their texts.
+func (d Difference) Within(s record.Scope) Difference {
+	d.Verdict.Reason = s.Text(d.Verdict.Reason)
+
+	tasks := slices.Clone(d.Tasks)
+	for i, f := range d.Tasks {
+		tasks[i] = TaskFinding{
+			Kind: f.Kind, Action: f.Action, Playbook: s.Text(f.Playbook), Play: s.Text(f.Play), Role: s.Text(f.Role),
+			Task: s.Text(f.Task), Path: s.Text(f.Path), Message: s.Text(f.Message), Diff: s.Text(f.Diff),
+		}
+	}
+
+	d.Tasks = tasks
+
+	return d
+}
+
 func texts(s record.Scope, list []string) []string {
 	list = slices.Clone(list)
 	for i, text := range list {

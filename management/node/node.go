@@ -136,7 +136,7 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 				return nil
 			}
 
-			if v, err = c.Precondition.Check(ctx, ns.state, v); err != nil {
+			if v, err = c.Check(ctx, ns.state, v, f.subject); err != nil {
 				return err
 			}
 
@@ -178,20 +178,22 @@ type forgetting struct {
 	left   []string
 }
 
-// tombstones returns the writes that replace the nodes left by tombstones, or a
-// refusal that names every node that must stay.
-func (ns *Nodes) tombstones(v *state.View, f *forgetting) ([]state.NodeWrite, error) {
-	// An earlier attempt may have removed some of the nodes before it failed.
+// subject finds the nodes that are left. An earlier attempt may have removed some of them before it
+// failed.
+func (f *forgetting) subject(s *state.Scoped) error {
 	f.left = slices.DeleteFunc(slices.Clone(f.left), func(name string) bool {
-		t := record.Get(v, &state.Tombstones, name)
-		_, exists := v.Lookup(name)
+		t := record.Get(s.Whole(), &state.Tombstones, name)
+		_, exists := s.Whole().Lookup(name)
 
 		return t != nil && !exists && t.Actor == f.caller.Principal && !t.Time.Before(f.begun)
 	})
-	if missing := v.Missing(f.left); len(missing) > 0 {
-		return nil, v.MissingNodes(missing)
-	}
 
+	return s.CheckNodes(f.left)
+}
+
+// tombstones returns the writes that replace the nodes left by tombstones, or a
+// refusal that names every node that must stay.
+func (ns *Nodes) tombstones(v *state.View, f *forgetting) ([]state.NodeWrite, error) {
 	if len(f.left) == 0 {
 		return nil, nil
 	}
@@ -278,7 +280,7 @@ func (ns *Nodes) Patch(ctx context.Context, c access.Caller, name string, p Patc
 		}
 
 		return state.RetryConflict(ctx, ns.state, func(v *state.View) error {
-			v, err := c.Precondition.Check(ctx, ns.state, v)
+			v, err := c.Check(ctx, ns.state, v, Patching(name, p))
 			if err != nil {
 				return err
 			}
@@ -317,6 +319,22 @@ func (p Patch) check() error {
 	}
 
 	return nil
+}
+
+// Patching returns the subject of a patch: the node, unless that would leave the scope by it.
+func Patching(name string, p Patch) access.Subject {
+	return func(s *state.Scoped) error {
+		n, err := s.Node(name)
+		if err != nil {
+			return err
+		}
+
+		if n, err = n.Relabel(p.Labels); err != nil {
+			return err
+		}
+
+		return s.CheckRetains(n, "with these labels")
+	}
 }
 
 // apply returns the node with the patch applied to its record.

@@ -66,9 +66,11 @@ func (ns *Nodes) Ping(ctx context.Context, c access.Caller, names []string) ([]P
 			Do("name at most %d at a time", MaxPing)
 	}
 
-	v, settings := ns.state.View(), ns.settings()
-	if missing := v.Missing(names); len(missing) > 0 {
-		return nil, v.MissingNodes(missing)
+	settings := ns.settings()
+
+	v, err := c.Check(ctx, ns.state, ns.state.View(), access.Nodes(names...))
+	if err != nil {
+		return nil, err
 	}
 
 	results := make([]PingResult, len(names))

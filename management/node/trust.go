@@ -77,7 +77,10 @@ func (t Trust) wanted() string {
 // settings of the node. It changes nothing, and blocks until the host has answered
 // or run into a timeout. It is KindBusy if the caller has too many logins under way.
 func (ns *Nodes) ScanHostKeys(ctx context.Context, c access.Caller, name string) (HostKeys, error) {
-	v := ns.state.View()
+	v, err := c.Check(ctx, ns.state, ns.state.View(), access.Node(name))
+	if err != nil {
+		return HostKeys{}, err
+	}
 
 	n, err := v.Node(name)
 	if err != nil {
@@ -170,7 +173,7 @@ func (ns *Nodes) recordHostKey(
 	ctx context.Context, c access.Caller, scanned HostKeys, key, reason string, setAside bool,
 ) (inventory.Node, error) {
 	err := state.RetryConflict(ctx, ns.state, func(v *state.View) error {
-		v, err := c.Precondition.Check(ctx, ns.state, v)
+		v, err := c.Check(ctx, ns.state, v, nil)
 		if err != nil {
 			return err
 		}

@@ -54,6 +54,12 @@ func (s *Server) admit(r *http.Request, rt rest.Route) (context.Context, string,
 		if err := access.Authorize(id, routeOf(rt)); err != nil {
 			return ctx, id.Principal, err
 		}
+
+		if id.Filter, err = s.filters.Of(id.Scope); err != nil {
+			return ctx, id.Principal, err
+		}
+
+		ctx = access.WithIdentity(ctx, id)
 	}
 
 	// A change is short, and its end would leave its result open.

@@ -70,7 +70,7 @@ func (s *Server) getCanI(w http.ResponseWriter, r *http.Request) error {
 	answer := api.Permission{Verb: verb, Node: name, Principal: id.Principal, Role: string(id.Role)}
 
 	if err = access.Authorize(id, question.Route); err == nil {
-		_, err = s.State.View().Node(name)
+		_, err = s.view(r.Context()).Node(name)
 	}
 
 	answer.Reason = "the role " + string(id.Role) + " may use " + question.Route.String()

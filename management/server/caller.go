@@ -128,7 +128,7 @@ func remote(r *http.Request) string {
 }
 
 // caller returns the caller of a request, without precondition or key.
-func caller(r *http.Request) access.Caller { return access.Caller{Principal: rest.Principal(r)} }
+func caller(r *http.Request) access.Caller { return access.IdentityOf(r.Context()).Caller() }
 
 // keyed returns the caller of a request with its idempotency key, if it has one.
 func keyed(r *http.Request, body any) (access.Caller, error) {

@@ -69,7 +69,7 @@ var certificateListing = rest.Listing[access.Certificate]{
 var errNoCertificates = inventory.Errorf(inventory.KindUnavailable, "this manager checks no client certificates").
 	Do("set listen in clusterm.yaml and restart clusterm")
 
-func (s *Server) getCertificates(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getCertificates(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	if s.Certificates == nil {
 		return errNoCertificates
 	}

@@ -27,7 +27,7 @@ type nodeForms struct {
 }
 
 // forms returns the wire forms of the view's nodes.
-func (s *Server) forms(v *state.View) nodeForms { return nodeForms{v, s.Desired.Of(v)} }
+func (s *Server) forms(v *state.Scoped) nodeForms { return nodeForms{v.View, s.Desired.Of(v.Whole())} }
 
 // of returns the wire form of a node.
 func (f nodeForms) of(n inventory.Node) api.Node { return f.with(n, f.view.Connection(n.Name)) }
@@ -261,18 +261,27 @@ func jobOf(j job.Job) api.Job {
 }
 
 // addWaits adds the place of a Queued job and the jobs ahead of it.
-func (s *Server) addWaits(v *state.View, j job.Job, out *api.Job) {
+func (s *Server) addWaits(v *state.Scoped, j job.Job, out *api.Job) {
 	if j.Status == job.Queued {
 		out.Position = v.Position(j)
 
-		var until time.Time
-		out.WaitsFor, out.WaitReason, until = s.Jobs.Waits(v, j)
+		all, reason, until := s.Jobs.Waits(v.Whole(), v.WholeJob(j))
 		out.WaitUntil = optionalTime(until)
+
+		for _, id := range all {
+			if v.HasJob(id) {
+				out.WaitsFor = append(out.WaitsFor, id)
+			}
+		}
+
+		if out.WaitReason = v.Text(reason); len(out.WaitsFor) < len(all) {
+			out.WaitReason = state.HiddenJobs
+		}
 	}
 }
 
 // wholeJob returns the wire form of a single job, with its runs and results.
-func (s *Server) wholeJob(ctx context.Context, v *state.View, j job.Job, withVars bool) (api.Job, error) {
+func (s *Server) wholeJob(ctx context.Context, v *state.Scoped, j job.Job, withVars bool) (api.Job, error) {
 	out := jobOf(j)
 	s.addWaits(v, j, &out)
 

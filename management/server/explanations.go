@@ -12,12 +12,16 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-func (s *Server) getNodeExplanation(r *http.Request, v *state.View) (api.NodeExplanation, int64, error) {
+func (s *Server) getNodeExplanation(r *http.Request, v *state.Scoped) (api.NodeExplanation, int64, error) {
 	name := rest.Param(r, "name")
 
-	e, err := s.Explain.Node(r.Context(), v, name, explain.Reader{Name: rest.Principal(r)})
-	if err != nil {
+	if _, err := v.Node(name); err != nil {
 		return api.NodeExplanation{}, 0, err
+	}
+
+	e, err := s.Explain.Node(r.Context(), v.Whole(), name, explain.Reader{Name: rest.Principal(r), Sees: v})
+	if err != nil {
+		return api.NodeExplanation{}, 0, v.Error(err)
 	}
 
 	out := api.NodeExplanation{
@@ -35,7 +39,7 @@ func (s *Server) getNodeExplanation(r *http.Request, v *state.View) (api.NodeExp
 	return out, e.Node.Revision, nil
 }
 
-func (s *Server) getDifference(r *http.Request, v *state.View) (api.Difference, int64, error) {
+func (s *Server) getDifference(r *http.Request, v *state.Scoped) (api.Difference, int64, error) {
 	name := rest.Param(r, "name")
 
 	n, err := v.Node(name)
@@ -43,10 +47,13 @@ func (s *Server) getDifference(r *http.Request, v *state.View) (api.Difference, 
 		return api.Difference{}, 0, err
 	}
 
-	found, err := s.Logs.Difference(r.Context(), v, name)
+	// Its job may be one of several nodes, and the findings are those of this one.
+	found, err := s.Logs.Difference(r.Context(), v.Whole(), name)
 	if err != nil {
-		return api.Difference{}, 0, err
+		return api.Difference{}, 0, v.Error(err)
 	}
+
+	found = found.Within(v)
 
 	out := api.Difference{
 		Node:         found.Node,
@@ -70,7 +77,7 @@ func taskFindingsOf(findings []job.TaskFinding) []api.TaskFinding {
 	return out
 }
 
-func (s *Server) getJobExplanation(r *http.Request, v *state.View) (api.JobExplanation, int64, error) {
+func (s *Server) getJobExplanation(r *http.Request, v *state.Scoped) (api.JobExplanation, int64, error) {
 	ref := rest.Param(r, "id")
 
 	j, err := v.Job(ref)
@@ -78,7 +85,7 @@ func (s *Server) getJobExplanation(r *http.Request, v *state.View) (api.JobExpla
 		return api.JobExplanation{}, 0, err
 	}
 
-	e := s.Explain.Job(v, j, explain.Reader{Name: rest.Principal(r)})
+	e := s.Explain.Job(v.Whole(), v.WholeJob(j), explain.Reader{Name: rest.Principal(r), Sees: v})
 	out := api.JobExplanation{
 		Job: jobOf(j), Summary: e.Summary, Failures: failuresOf(e.Failures), Steps: e.Steps,
 		Findings: findingsOf(e.Findings), Next: e.Next,

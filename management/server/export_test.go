@@ -5,7 +5,6 @@ package server
 import (
 	"context"
 
-	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
@@ -26,6 +25,3 @@ func OnTLS(ctx context.Context) context.Context {
 
 // Routes returns every served route.
 func (s *Server) Routes() []rest.Route { return s.router.Routes() }
-
-// Within returns the use cases within the bounds.
-func Within(o Options, bounds access.Bounds) Options { return o.within(bounds) }

@@ -290,7 +290,7 @@ func (m fakeExplainer) Job(v *state.View, j job.Job, reader explain.Reader) expl
 }
 
 func (m *fakeManager) Retry(ctx context.Context, c access.Caller, id string, r job.RetryRequest) (job.Job, error) {
-	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+	if _, err := c.Check(ctx, m, m.View(), access.Retry(id, r)); err != nil {
 		return job.Job{}, err
 	}
 
@@ -367,7 +367,7 @@ func (m *fakeManager) Submit(_ context.Context, c access.Caller, r job.Request) 
 		}
 	}
 
-	if _, err := c.Precondition.Check(context.Background(), m, m.View()); err != nil {
+	if _, err := c.Check(context.Background(), m, m.View(), access.Request(r, inventory.DefaultGroups())); err != nil {
 		return job.Job{}, err
 	}
 
@@ -431,7 +431,7 @@ func (m *fakeManager) setJob(id string, f func(*job.Job)) {
 }
 
 func (m *fakeManager) Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error) {
-	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+	if _, err := c.Check(ctx, m, m.View(), access.Job(id)); err != nil {
 		return job.Job{}, err
 	}
 
@@ -450,7 +450,11 @@ func (m *fakeManager) Cancel(ctx context.Context, c access.Caller, id string) (j
 // shownKey is the ssh host key that every node of the fake shows.
 const shownKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"
 
-func (m *fakeManager) ScanHostKeys(_ context.Context, _ access.Caller, name string) (node.HostKeys, error) {
+func (m *fakeManager) ScanHostKeys(ctx context.Context, c access.Caller, name string) (node.HostKeys, error) {
+	if _, err := c.Check(ctx, m, m.View(), access.Node(name)); err != nil {
+		return node.HostKeys{}, err
+	}
+
 	n, err := m.View().Node(name)
 	if err != nil {
 		return node.HostKeys{}, err
@@ -601,10 +605,9 @@ func (m fakeSSHKey) Cancel(_ context.Context, c access.Caller) (sshkey.Status, e
 }
 
 // Ping answers for every known node but the second one of a request.
-func (m *fakeManager) Ping(_ context.Context, _ access.Caller, names []string) ([]node.PingResult, error) {
-	v := m.View()
-	if missing := v.Missing(names); len(missing) > 0 {
-		return nil, v.MissingNodes(missing)
+func (m *fakeManager) Ping(ctx context.Context, c access.Caller, names []string) ([]node.PingResult, error) {
+	if _, err := c.Check(ctx, m, m.View(), access.Nodes(names...)); err != nil {
+		return nil, err
 	}
 
 	var results []node.PingResult
@@ -630,7 +633,7 @@ func (m *fakeManager) Ping(_ context.Context, _ access.Caller, names []string) (
 }
 
 func (m *fakeManager) Forget(ctx context.Context, c access.Caller, r node.ForgetRequest) (int64, error) {
-	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+	if _, err := c.Check(ctx, m, m.View(), access.Nodes(r.Nodes...)); err != nil {
 		return 0, err
 	}
 
@@ -647,7 +650,7 @@ func (m *fakeManager) Forget(ctx context.Context, c access.Caller, r node.Forget
 func (m *fakeManager) Patch(
 	ctx context.Context, c access.Caller, name string, p node.Patch,
 ) (inventory.Node, error) {
-	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+	if _, err := c.Check(ctx, m, m.View(), node.Patching(name, p)); err != nil {
 		return inventory.Node{}, err
 	}
 
@@ -677,7 +680,7 @@ func (m *fakeManager) Patch(
 func (m fakeVariables) Set(
 	ctx context.Context, c access.Caller, scope state.Scope, vars configuration.Vars,
 ) (variable.Changed, error) {
-	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+	if _, err := c.Check(ctx, m, m.View(), access.Variables(scope)); err != nil {
 		return variable.Changed{}, err
 	}
 

@@ -58,13 +58,12 @@ func (s *Server) fleetRoutes() []rest.Route {
 	}
 }
 
-// fleet compares fleet files by the use cases of the server: those of a scope know nothing
-// outside of it.
+// fleet compares fleet files by the use cases of the server.
 func (s *Server) fleet() fleet.Manager {
 	return fleet.Manager{State: s.State, Settings: s.Settings, Variables: s.Variables, Nodes: s.Nodes}
 }
 
-func (s *Server) getFleet(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getFleet(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	file, err := s.fleet().Export(v, access.IdentityOf(r.Context()))
 	if err != nil {
 		return err
@@ -83,7 +82,7 @@ func (s *Server) postFleetDiff(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	v := s.State.View()
+	v := s.view(r.Context())
 	rest.ShowRevision(w, v.Revision)
 
 	diff, err := s.fleet().Diff(r.Context(), v, access.IdentityOf(r.Context()), body)

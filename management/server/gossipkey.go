@@ -42,7 +42,7 @@ func (s *Server) gossipKeyRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getGossipKey(r *http.Request, _ *state.View) (api.GossipKey, int64, error) {
+func (s *Server) getGossipKey(r *http.Request, _ *state.Scoped) (api.GossipKey, int64, error) {
 	return gossipKeyOf(s.GossipKey.Status()), 0, nil
 }
 

@@ -16,10 +16,10 @@ import (
 // show returns the route of a read: get returns an object of the view, and the revision of its record. Type A is in the
 // document.
 func show[A any](
-	s *Server, get func(r *http.Request, v *state.View) (object A, revision int64, err error), rt rest.Route,
+	s *Server, get func(r *http.Request, v *state.Scoped) (object A, revision int64, err error), rt rest.Route,
 ) rest.Route {
 	rt.Method, rt.Doc.Answer = http.MethodGet, *new(A)
-	rt.Serve = s.reading(func(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	rt.Serve = s.reading(func(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 		object, revision, err := get(r, v)
 		if err != nil {
 			return err
@@ -142,11 +142,11 @@ func (s *Server) showChange(w http.ResponseWriter, r *http.Request, rt rest.Rout
 // list returns the route of a list in the order of a listing, with the filters of the route: get returns the items of a
 // view, and what each is shown as.
 func list[T, W any](
-	s *Server, l rest.Listing[T], get func(r *http.Request, v *state.View) (items []T, show func(T) W, err error),
+	s *Server, l rest.Listing[T], get func(r *http.Request, v *state.Scoped) (items []T, show func(T) W, err error),
 	rt rest.Route,
 ) rest.Route {
 	rt.Method, rt.Query, rt.Doc.Answer = http.MethodGet, l.Query(rt.Query...), api.List[W]{}
-	rt.Serve = s.reading(func(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	rt.Serve = s.reading(func(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 		items, show, err := get(r, v)
 		if err != nil {
 			return err

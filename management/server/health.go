@@ -3,11 +3,13 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
 )
 
 func (s *Server) healthRoutes() []rest.Route {
@@ -31,7 +33,7 @@ func (s *Server) healthRoutes() []rest.Route {
 }
 
 func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
-	h := s.Health(r.Context())
+	h := s.healthOf(r.Context(), s.view(r.Context()))
 
 	status := http.StatusOK
 	if h.Status != api.HealthOK {
@@ -39,6 +41,33 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	return rest.WriteJSON(w, status, h)
+}
+
+// healthOf returns the health of the manager with the counts of the view.
+func (s *Server) healthOf(ctx context.Context, v *state.Scoped) api.Health {
+	h := s.Health(ctx)
+	if v.All() {
+		return h
+	}
+
+	counts := s.Desired.Of(v.Whole()).Count(v.Nodes)
+	h.Outdated, h.Unknown = counts.Outdated, counts.Unknown
+	h.Nodes, h.Jobs = len(v.Nodes), map[api.JobStatus]int{}
+
+	for _, j := range v.Jobs {
+		if !j.Status.Ended() {
+			h.Jobs[api.JobStatus(j.Status)]++
+		}
+	}
+
+	checks := map[string]string{}
+	for name, result := range h.Checks {
+		checks[name] = v.Text(result)
+	}
+
+	h.Checks, h.Warnings, h.Instance = checks, v.Texts(h.Warnings), v.Text(h.Instance)
+
+	return h
 }
 
 func (s *Server) getVersion(w http.ResponseWriter, r *http.Request) error {

@@ -20,8 +20,11 @@ func (s *Server) postScanHostKeys(r *http.Request, c access.Caller, _ openapi.Em
 	rest.Note(r, "nodes", []string{name})
 
 	keys, err := s.HostKeys.ScanHostKeys(r.Context(), c, name)
+	if err != nil {
+		return api.HostKeys{}, s.view(r.Context()).Error(err)
+	}
 
-	return hostKeysOf(keys), err
+	return hostKeysOf(keys), nil
 }
 
 func (s *Server) putHostKeys(r *http.Request, _ access.Caller, body api.HostKeyTrust) (api.Node, error) {
@@ -44,7 +47,7 @@ func (s *Server) putHostKeys(r *http.Request, _ access.Caller, body api.HostKeyT
 		return api.Node{}, err
 	}
 
-	return s.forms(s.State.View()).one(n), nil
+	return s.forms(s.view(r.Context())).one(n), nil
 }
 
 // hostKeysOf returns the wire form of the host keys of a node.

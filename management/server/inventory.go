@@ -36,7 +36,7 @@ func (s *Server) inventoryRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getInventory(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getInventory(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	q := rest.Query(r)
 
 	filter, err := s.nodeFilterOf(v, q)
@@ -44,7 +44,7 @@ func (s *Server) getInventory(w http.ResponseWriter, r *http.Request, v *state.V
 		return err
 	}
 
-	merger, at := s.Variables.Merger(v), snapshotOf(v)
+	merger, at := s.Variables.Merger(v.Whole()), snapshotOf(v)
 
 	// Settings of the configuration file have no part in the revision of the view.
 	settings, err := merger.Settings()

@@ -156,7 +156,7 @@ var jobListing = rest.Listing[*job.Job]{
 	},
 }
 
-func (s *Server) getJobs(r *http.Request, v *state.View) ([]*job.Job, func(*job.Job) api.Job, error) {
+func (s *Server) getJobs(r *http.Request, v *state.Scoped) ([]*job.Job, func(*job.Job) api.Job, error) {
 	q := rest.Query(r)
 
 	const remedy = "the statuses of jobs are Queued, Running, Complete, Errored, Cancelled"
@@ -229,8 +229,10 @@ func (s *Server) accepted(r *http.Request, j job.Job, err error) (api.Job, error
 
 	rest.Note(r, "job", j.ID)
 
+	v := s.view(r.Context())
+	j = v.ShowJob(j)
 	out := jobOf(j)
-	s.addWaits(s.State.View(), j, &out)
+	s.addWaits(v, j, &out)
 
 	return out, nil
 }
@@ -238,7 +240,7 @@ func (s *Server) accepted(r *http.Request, j job.Job, err error) (api.Job, error
 func (s *Server) postRetry(r *http.Request, c access.Caller, body api.Retry) (api.Job, error) {
 	ref := rest.Param(r, "id")
 
-	switch old, err := s.State.View().Job(ref); {
+	switch old, err := s.view(r.Context()).Job(ref); {
 	case err == nil:
 		ref = old.ID // "last" may be another job by the time of the retry
 
@@ -292,7 +294,7 @@ func jobWaitOf(q rest.Values) (wait jobWait, err error) {
 
 // getJob answers with a job: at once, or after the long poll that the query asks
 // for.
-func (s *Server) getJob(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getJob(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	q, ref := rest.Query(r), rest.Param(r, "id")
 
 	wait, err := jobWaitOf(q)
@@ -325,10 +327,10 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request, v *state.View) e
 // changed. When the time is over or the server stops, it returns the latest state.
 func (s *Server) awaitJob(
 	request context.Context,
-	v *state.View,
+	v *state.Scoped,
 	j job.Job,
 	wait jobWait,
-) (*state.View, job.Job, error) {
+) (*state.Scoped, job.Job, error) {
 	if wait.limit == 0 {
 		return v, j, nil
 	}
@@ -342,7 +344,7 @@ func (s *Server) awaitJob(
 			break
 		}
 
-		v = s.State.View()
+		v = s.view(ctx)
 
 		var err error
 		if j, err = v.Job(j.ID); err != nil {
@@ -359,7 +361,7 @@ func (s *Server) postCancel(r *http.Request, c access.Caller, _ openapi.Empty) (
 	rest.Note(r, "verb", "cancel")
 	rest.Note(r, "job", ref)
 
-	switch j, err := s.State.View().Job(ref); {
+	switch j, err := s.view(r.Context()).Job(ref); {
 	case err == nil:
 		ref = j.ID // "active" may be another job by the time of the cancel
 
@@ -383,5 +385,5 @@ func (s *Server) postCancel(r *http.Request, c access.Caller, _ openapi.Empty) (
 
 	j, err := s.Jobs.Cancel(r.Context(), c, ref)
 
-	return jobOf(j), err
+	return jobOf(s.view(r.Context()).ShowJob(j)), err
 }

@@ -58,7 +58,7 @@ func (s *Server) logRoutes() []rest.Route {
 
 // getLog serves the text or the events of a job.
 func (s *Server) getLog(stream job.Stream, contentType string) rest.Handler {
-	return s.reading(func(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	return s.reading(func(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 		q, ref := rest.Query(r), rest.Param(r, "id")
 
 		offset, follow := q.Number("offset"), q.Flag("follow")

@@ -210,7 +210,7 @@ func (f nodeFilter) accepts(n *inventory.Node) bool {
 
 // of returns the selected nodes of the view. The whole list is passed on as it is: the
 // cache recognizes it.
-func (f nodeFilter) of(v *state.View) []*inventory.Node {
+func (f nodeFilter) of(v *state.Scoped) []*inventory.Node {
 	if f.all {
 		return v.Nodes
 	}
@@ -230,7 +230,7 @@ func emptyOrContains[T comparable](list []T, value T) bool {
 	return len(list) == 0 || slices.Contains(list, value)
 }
 
-func (s *Server) nodeFilterOf(v *state.View, q rest.Values) (nodeFilter, error) {
+func (s *Server) nodeFilterOf(v *state.Scoped, q rest.Values) (nodeFilter, error) {
 	f := nodeFilter{names: q.Texts("name"), groups: q.Texts("group")}
 
 	statuses := rest.Names(inventory.Statuses, func(i int) string { return string(inventory.Statuses[i].Status) })
@@ -260,7 +260,7 @@ func (s *Server) nodeFilterOf(v *state.View, q rest.Values) (nodeFilter, error) 
 }
 
 // checkNames returns KindNotFound with every name that is not a node's.
-func checkNames(v *state.View, names []string) error {
+func checkNames(v *state.Scoped, names []string) error {
 	var missing []string
 	for _, name := range names {
 		if _, err := v.Node(name); err != nil && !slices.Contains(missing, name) {
@@ -277,9 +277,9 @@ func checkNames(v *state.View, names []string) error {
 
 // parseSelector checks the query parameter group, and returns the text of the
 // parameter selector with its parsed form.
-func (s *Server) parseSelector(v *state.View, q rest.Values) (string, selector.Selector, error) {
+func (s *Server) parseSelector(v *state.Scoped, q rest.Values) (string, selector.Selector, error) {
 	checkGroup := func(group string) error {
-		_, err := s.Settings.Groups().Get(group)
+		_, err := v.Groups(s.Settings.Groups()).Get(group)
 		inGroup := func(n *inventory.Node) bool { return n.Group == group }
 
 		// A group that was removed from the configuration may still have nodes.
@@ -300,13 +300,13 @@ func (s *Server) parseSelector(v *state.View, q rest.Values) (string, selector.S
 
 	parsed, err := selector.Parse(text, checkGroup)
 	if err == nil && parsed.Judges() {
-		parsed = parsed.Judging(s.Desired.Of(v).Word)
+		parsed = parsed.Judging(s.Desired.Of(v.Whole()).Word)
 	}
 
 	return text, parsed, err
 }
 
-func (s *Server) getNodes(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getNodes(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	q := rest.Query(r)
 
 	filter, err := s.nodeFilterOf(v, q)
@@ -366,9 +366,15 @@ func (e nodeEncoder) Alike(older nodeEncoder) func(*inventory.Node) bool {
 
 // writeNodes answers with list, filled with these nodes of the view.
 func (s *Server) writeNodes(
-	w http.ResponseWriter, v *state.View, nodes []*inventory.Node, list api.List[api.Node],
+	w http.ResponseWriter, v *state.Scoped, nodes []*inventory.Node, list api.List[api.Node],
 ) error {
-	texts, err := s.nodes.Of(v, nodes, nodeEncoder{s.forms(v)})
+	// The cache is for those who see every node.
+	cache := &s.nodes
+	if !v.All() {
+		cache = &nodelist.Cache[nodeEncoder]{}
+	}
+
+	texts, err := cache.Of(v.View, nodes, nodeEncoder{s.forms(v)})
 	if err != nil {
 		return err
 	}
@@ -386,7 +392,7 @@ func (s *Server) writeNodes(
 	return nil
 }
 
-func (s *Server) getNode(r *http.Request, v *state.View) (api.Node, int64, error) {
+func (s *Server) getNode(r *http.Request, v *state.Scoped) (api.Node, int64, error) {
 	name := rest.Param(r, "name")
 
 	n, err := v.Node(name)
@@ -427,14 +433,29 @@ func (s *Server) patchNode(r *http.Request, _ access.Caller, body api.NodePatch)
 		return api.Node{}, err
 	}
 
-	return s.forms(s.State.View()).one(n), nil
+	v := s.view(r.Context())
+
+	return s.forms(v).one(*v.Show(&n)), nil
 }
 
 func (s *Server) getHistory(
-	r *http.Request, _ *state.View,
+	r *http.Request, v *state.Scoped,
 ) ([]inventory.HistoryEntry, func(inventory.HistoryEntry) api.HistoryEntry, error) {
-	entries, err := s.Nodes.History(r.Context(), rest.Param(r, "name"), 0)
-	return entries, historyEntryOf, err
+	name := rest.Param(r, "name")
+
+	if _, err := v.Node(name); err != nil {
+		return nil, nil, err
+	}
+
+	entries, err := s.Nodes.History(r.Context(), name, 0)
+	if err != nil {
+		return nil, nil, v.Error(err)
+	}
+
+	return entries, func(e inventory.HistoryEntry) api.HistoryEntry {
+		e.Reason = v.Text(e.Reason)
+		return historyEntryOf(e)
+	}, nil
 }
 
 func (s *Server) postForget(r *http.Request, c access.Caller, body api.Forget) (api.Changed, error) {
@@ -451,17 +472,19 @@ func (s *Server) postForget(r *http.Request, c access.Caller, body api.Forget) (
 func (s *Server) postPing(r *http.Request, c access.Caller, body api.Ping) (api.List[api.PingResult], error) {
 	rest.Note(r, "nodes", body.Nodes)
 
+	v := s.view(r.Context())
+
 	results, err := s.Ping.Ping(r.Context(), c, body.Nodes)
 	if err != nil {
-		return api.List[api.PingResult]{}, err
+		return api.List[api.PingResult]{}, v.Error(err)
 	}
 
-	v := s.State.View()
 	out := api.List[api.PingResult]{
 		Items: make([]api.PingResult, len(results)), Total: len(results), Revision: v.Revision, Stale: v.Stale,
 	}
 
 	for i, p := range results {
+		p.Message, p.Remedy, p.Actions = v.Text(p.Message), v.Text(p.Remedy), v.Actions(p.Actions)
 		out.Items[i] = pingOf(p)
 	}
 

@@ -35,12 +35,12 @@ func TestWriteNodes(t *testing.T) {
 		list := api.List[api.Node]{Items: []api.Node{}, Total: len(round.Nodes), Revision: v.Revision}
 
 		got := httptest.NewRecorder()
-		if err := s.writeNodes(got, v, round.Nodes, list); err != nil {
+		if err := s.writeNodes(got, v.In(nil), round.Nodes, list); err != nil {
 			t.Fatal(err)
 		}
 
 		for _, n := range round.Nodes {
-			list.Items = append(list.Items, s.forms(v).of(*n))
+			list.Items = append(list.Items, s.forms(v.In(nil)).of(*n))
 		}
 
 		want := httptest.NewRecorder()
@@ -81,7 +81,7 @@ func BenchmarkWriteNodes(b *testing.B) {
 		w := httptest.NewRecorder()
 		w.Body = nil
 
-		if err := s.writeNodes(w, v, v.Nodes, api.List[api.Node]{Items: []api.Node{}}); err != nil {
+		if err := s.writeNodes(w, v.In(nil), v.Nodes, api.List[api.Node]{Items: []api.Node{}}); err != nil {
 			b.Fatal(err)
 		}
 	}

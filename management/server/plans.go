@@ -117,7 +117,7 @@ var planListing = rest.Listing[*plan.Plan]{
 	},
 }
 
-func (s *Server) getPlans(_ *http.Request, v *state.View) ([]*plan.Plan, func(*plan.Plan) api.Plan, error) {
+func (s *Server) getPlans(_ *http.Request, v *state.Scoped) ([]*plan.Plan, func(*plan.Plan) api.Plan, error) {
 	now := time.Now()
 	return record.List(v, &plan.Kind), func(p *plan.Plan) api.Plan { return planOf(*p, now) }, nil
 }
@@ -135,13 +135,15 @@ func (s *Server) postPlan(r *http.Request, c access.Caller, body api.JobRequest)
 
 	rest.Note(r, "plan", made.ID)
 
-	return s.wholePlan(r.Context(), s.State.View(), made, true)
+	v := s.view(r.Context())
+
+	return s.wholePlan(r.Context(), v, made.Within(v), true)
 }
 
-func (s *Server) getPlan(r *http.Request, v *state.View) (api.Plan, int64, error) {
+func (s *Server) getPlan(r *http.Request, v *state.Scoped) (api.Plan, int64, error) {
 	q, id := rest.Query(r), rest.Param(r, "id")
 
-	p, err := s.PlanReader.FindPlan(v, id)
+	p, err := s.PlanReader.FindPlan(v.View, id)
 	if err != nil {
 		return api.Plan{}, 0, err
 	}
@@ -241,7 +243,7 @@ func planOf(p plan.Plan, now time.Time) api.Plan {
 }
 
 // wholePlan returns the wire form of a single plan.
-func (s *Server) wholePlan(ctx context.Context, v *state.View, p plan.Plan, withVars bool) (api.Plan, error) {
+func (s *Server) wholePlan(ctx context.Context, v *state.Scoped, p plan.Plan, withVars bool) (api.Plan, error) {
 	out := planOf(p, time.Now())
 	out.Targets = planTargets(p)
 
@@ -258,7 +260,8 @@ func (s *Server) wholePlan(ctx context.Context, v *state.View, p plan.Plan, with
 		return out, nil
 	}
 
-	found, err := s.PlanReader.Foreseen(ctx, v, p)
+	// Its targets are those of the plan, which the caller may see.
+	found, err := s.PlanReader.Foreseen(ctx, v.Whole(), p)
 
 	// The retention of jobs may be shorter than that of plans.
 	if inventory.KindOf(err) == inventory.KindNotFound {
@@ -267,10 +270,10 @@ func (s *Server) wholePlan(ctx context.Context, v *state.View, p plan.Plan, with
 	}
 
 	if err != nil {
-		return out, err
+		return out, v.Error(err)
 	}
 
-	out.Check = checkOf(found)
+	out.Check = checkOf(found.Within(v))
 
 	return out, nil
 }
@@ -305,7 +308,7 @@ func planTargets(p plan.Plan) []api.PlanTarget {
 }
 
 // checkOf returns the wire form of the findings of a check.
-func checkOf(found *plan.Foreseen) *api.PlanCheck {
+func checkOf(found plan.Foreseen) *api.PlanCheck {
 	out := &api.PlanCheck{
 		Job: found.Job.ID, Status: api.JobStatus(found.Job.Status), Message: found.Job.Message,
 		Truncated: found.Truncated,

@@ -30,7 +30,7 @@ func (m *fakeManager) Plan(ctx context.Context, c access.Caller, r job.Request) 
 		return plan.Plan{}, err
 	}
 
-	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+	if _, err := c.Check(ctx, m, m.View(), access.Request(r, inventory.DefaultGroups())); err != nil {
 		return plan.Plan{}, err
 	}
 
@@ -105,7 +105,15 @@ func (m *fakeManager) ApplyPlan(ctx context.Context, c access.Caller, id string)
 		return job.Job{}, err
 	}
 
-	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+	subject := func(s *state.Scoped) error {
+		p, err := m.FindPlan(s.View, id)
+		if err != nil {
+			return err
+		}
+
+		return s.CheckTargets(p.Job.Targets)
+	}
+	if _, err := c.Check(ctx, m, m.View(), subject); err != nil {
 		return job.Job{}, err
 	}
 
@@ -151,7 +159,11 @@ func (m *fakeManager) ApplyPlan(ctx context.Context, c access.Caller, id string)
 }
 
 func (m *fakeManager) DeletePlan(ctx context.Context, c access.Caller, id string) (int64, error) {
-	if _, err := c.Precondition.Check(ctx, m, m.View()); err != nil {
+	subject := func(s *state.Scoped) error {
+		_, err := m.FindPlan(s.View, id)
+		return err
+	}
+	if _, err := c.Check(ctx, m, m.View(), subject); err != nil {
 		return 0, err
 	}
 

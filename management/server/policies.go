@@ -100,11 +100,11 @@ func (s *Server) policyRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getPolicies(r *http.Request, _ *state.View) (api.Policies, int64, error) {
+func (s *Server) getPolicies(r *http.Request, _ *state.Scoped) (api.Policies, int64, error) {
 	return policiesOf(s.Policies.Status()), 0, nil
 }
 
-func (s *Server) getPolicy(r *http.Request, _ *state.View) (api.Policy, int64, error) {
+func (s *Server) getPolicy(r *http.Request, _ *state.Scoped) (api.Policy, int64, error) {
 	name := rest.Param(r, "name")
 
 	all := s.Policies.Status().Policies

@@ -101,8 +101,8 @@ func (s *Server) repositoryRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getRepository(r *http.Request, v *state.View) (api.Repository, int64, error) {
-	return repositoryOf(s.Repository.Status(v)), 0, nil
+func (s *Server) getRepository(r *http.Request, v *state.Scoped) (api.Repository, int64, error) {
+	return s.repository(v), 0, nil
 }
 
 func (s *Server) syncRepository(r *http.Request, c access.Caller, _ openapi.Empty) (api.Repository, error) {
@@ -110,18 +110,18 @@ func (s *Server) syncRepository(r *http.Request, c access.Caller, _ openapi.Empt
 		return api.Repository{}, err
 	}
 
-	return repositoryOf(s.Repository.Status(s.State.View())), nil
+	return s.repository(s.view(r.Context())), nil
 }
 
-func (s *Server) getRepositoryLog(r *http.Request, v *state.View) (api.RepositoryLog, int64, error) {
+func (s *Server) getRepositoryLog(r *http.Request, v *state.Scoped) (api.RepositoryLog, int64, error) {
 	q := rest.Query(r)
 
-	log, err := s.Repository.Log(r.Context(), v, int(q.Number("limit")), q.Flag("all"))
+	log, err := s.Repository.Log(r.Context(), v.View, int(q.Number("limit")), q.Flag("all"))
 
-	return logOf(s.Repository.Status(v), log), 0, err
+	return logOf(s.Repository.Status(v.View), log), 0, err
 }
 
-func (s *Server) getRepositoryDiff(r *http.Request, v *state.View) (api.RepositoryDiff, int64, error) {
+func (s *Server) getRepositoryDiff(r *http.Request, v *state.Scoped) (api.RepositoryDiff, int64, error) {
 	q := rest.Query(r)
 
 	request := repository.DiffRequest{Node: q.Text("node"), From: q.Text("from"), To: q.Text("to")}
@@ -130,7 +130,7 @@ func (s *Server) getRepositoryDiff(r *http.Request, v *state.View) (api.Reposito
 			inventory.Errorf(inventory.KindInvalid, "node and from exclude each other").Do("give one of them")
 	}
 
-	d, err := s.Repository.Diff(r.Context(), v, request)
+	d, err := s.Repository.Diff(r.Context(), v.View, request)
 	if err != nil {
 		return api.RepositoryDiff{}, 0, err
 	}
@@ -150,6 +150,21 @@ func sideOf(s repository.Side) api.DiffSide {
 }
 
 func commitOf(c configuration.Commit) api.Commit { return api.Commit(c) }
+
+// repository returns the state of the repository with the nodes of the view.
+func (s *Server) repository(v *state.Scoped) api.Repository {
+	status := s.Repository.Status(v.View)
+	if status.Bad == nil {
+		return repositoryOf(status)
+	}
+
+	// The reason may name nodes.
+	bad := *status.Bad
+	bad.Reason, bad.Remedy = v.Text(bad.Reason), v.Text(bad.Remedy)
+	status.Bad = &bad
+
+	return repositoryOf(status)
+}
 
 // repositoryOf returns the wire form of the state of the repository.
 func repositoryOf(s repository.Status) api.Repository {
@@ -218,37 +233,4 @@ func logOf(s repository.Status, log repository.Log) api.RepositoryLog {
 	}
 
 	return out
-}
-
-// confinedRepository shows the state of the repository with the nodes of a scope.
-type confinedRepository struct{ *confined }
-
-// Status lists the nodes of the view, which is confined.
-func (r confinedRepository) Status(v *state.View) repository.Status {
-	s := r.whole.Repository.Status(v)
-	if s.Bad == nil {
-		return s
-	}
-
-	// The reason may name nodes.
-	bad, p := *s.Bad, r.part()
-	bad.Reason, bad.Remedy = p.Text(bad.Reason), p.Text(bad.Remedy)
-	s.Bad = &bad
-
-	return s
-}
-
-// Sync is not for a caller with a scope.
-func (confinedRepository) Sync(context.Context, access.Caller) error { return errWhole("repository") }
-
-// Log is not for a caller with a scope.
-func (confinedRepository) Log(context.Context, *state.View, int, bool) (repository.Log, error) {
-	return repository.Log{}, errWhole("repository")
-}
-
-// Diff is not for a caller with a scope.
-func (confinedRepository) Diff(
-	context.Context, *state.View, repository.DiffRequest,
-) (repository.Difference, error) {
-	return repository.Difference{}, errWhole("repository")
 }

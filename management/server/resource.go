@@ -177,13 +177,13 @@ func (o *ResourceOf[T, W]) routes(s *Server) []rest.Route {
 	return routes
 }
 
-func (o *ResourceOf[T, W]) getList(_ *http.Request, v *state.View) ([]W, func(W) W, error) {
+func (o *ResourceOf[T, W]) getList(_ *http.Request, v *state.Scoped) ([]W, func(W) W, error) {
 	// A listing expects its items in the order of the key.
-	all := maps.Collect(record.All(v, o.Kind))
+	all := maps.Collect(record.All(v.View, o.Kind))
 
 	items := make([]W, 0, len(all))
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		items = append(items, o.Show(v, all[key]))
+		items = append(items, o.Show(v.View, all[key]))
 	}
 
 	return items, func(item W) W { return item }, nil
@@ -191,22 +191,22 @@ func (o *ResourceOf[T, W]) getList(_ *http.Request, v *state.View) ([]W, func(W)
 
 // getOne answers with a record. The only one of a kind may be zero, because it was never
 // written.
-func (o *ResourceOf[T, W]) getOne(r *http.Request, v *state.View) (shown W, revision int64, err error) {
+func (o *ResourceOf[T, W]) getOne(r *http.Request, v *state.Scoped) (shown W, revision int64, err error) {
 	if o.Kind.Single {
-		only := record.One(v, o.Kind)
-		return o.Show(v, &only), 0, nil
+		only := record.One(v.View, o.Kind)
+		return o.Show(v.View, &only), 0, nil
 	}
 
 	key := rest.Param(r, "name")
 
-	found := record.Get(v, o.Kind, key)
+	found := record.Get(v.View, o.Kind, key)
 	if found == nil {
 		return shown, 0, inventory.
 			Errorf(inventory.KindNotFound, "there is no %q among the %s", inventory.Shorten(key, 100), o.name()).
 			Do("GET %s lists them", o.Path)
 	}
 
-	return o.Show(v, found), 0, nil
+	return o.Show(v.View, found), 0, nil
 }
 
 // resourceRoutes returns the routes that read records.

@@ -185,14 +185,14 @@ var rolloutListing = rest.Listing[*rollout.Record]{
 }
 
 func (s *Server) getRollouts(
-	_ *http.Request, v *state.View,
+	_ *http.Request, v *state.Scoped,
 ) ([]*rollout.Record, func(*rollout.Record) api.Rollout, error) {
 	show := func(one *rollout.Record) api.Rollout { return s.rolloutOf(*one) }
 	return record.List(v, &rollout.Kind), show, nil
 }
 
 // getRollout answers with a rollout: at once, or after the long poll that the query asks for.
-func (s *Server) getRollout(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getRollout(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	q, id := rest.Query(r), rest.Param(r, "id")
 
 	wait, err := jobWaitOf(q)
@@ -200,7 +200,7 @@ func (s *Server) getRollout(w http.ResponseWriter, r *http.Request, v *state.Vie
 		return err
 	}
 
-	one, err := leader.Get(v, id)
+	one, err := leader.Get(v.View, id)
 	if err != nil {
 		return err
 	}
@@ -217,8 +217,8 @@ func (s *Server) getRollout(w http.ResponseWriter, r *http.Request, v *state.Vie
 // awaitRollout blocks until the rollout has changed or ended. When the time is over or the
 // server stops, it returns the latest state.
 func (s *Server) awaitRollout(
-	request context.Context, v *state.View, one rollout.Record, wait jobWait,
-) (*state.View, rollout.Record, error) {
+	request context.Context, v *state.Scoped, one rollout.Record, wait jobWait,
+) (*state.Scoped, rollout.Record, error) {
 	if wait.limit == 0 {
 		return v, one, nil
 	}
@@ -232,10 +232,10 @@ func (s *Server) awaitRollout(
 			break
 		}
 
-		v = s.State.View()
+		v = s.view(ctx)
 
 		var err error
-		if one, err = leader.Get(v, one.ID); err != nil {
+		if one, err = leader.Get(v.View, one.ID); err != nil {
 			return nil, rollout.Record{}, err
 		}
 	}
@@ -245,7 +245,7 @@ func (s *Server) awaitRollout(
 
 // rolloutRequest returns the request for a rollout. A selector without names chooses the nodes
 // that the caller sees.
-func (s *Server) rolloutRequest(body api.RolloutRequest) (rollout.Request, error) {
+func (s *Server) rolloutRequest(r *http.Request, body api.RolloutRequest) (rollout.Request, error) {
 	extra, err := legacy.ExtraVars(body.ExtraVars, configuration.ParseVars)
 	if err != nil {
 		return rollout.Request{}, err
@@ -256,16 +256,17 @@ func (s *Server) rolloutRequest(body api.RolloutRequest) (rollout.Request, error
 		return out, nil
 	}
 
+	v := s.view(r.Context())
+
 	chosen, err := selector.Parse(out.Selector, func(name string) error {
-		_, err := s.Settings.Groups().Get(name)
+		_, err := v.Groups(s.Settings.Groups()).Get(name)
 		return err
 	})
 	if err != nil || len(out.Nodes) > 0 {
 		return out, err
 	}
 
-	v := s.State.View()
-	chosen = chosen.Judging(s.Desired.Of(v).Word)
+	chosen = chosen.Judging(s.Desired.Of(v.Whole()).Word)
 
 	for _, n := range v.Nodes {
 		if chosen.Matches(n) {
@@ -284,23 +285,25 @@ func (s *Server) rolloutRequest(body api.RolloutRequest) (rollout.Request, error
 func (s *Server) previewRollout(
 	r *http.Request, c access.Caller, body api.RolloutRequest,
 ) (api.Rollout, error) {
-	request, err := s.rolloutRequest(body)
+	request, err := s.rolloutRequest(r, body)
 	if err != nil {
 		return api.Rollout{}, err
 	}
+
+	v := s.view(r.Context())
 
 	one, err := s.Rollouts.Preview(r.Context(), c, request)
 	if err != nil {
-		return api.Rollout{}, err
+		return api.Rollout{}, v.Error(err)
 	}
 
-	v := s.State.View()
+	one = one.Within(v)
 	out := s.wholeRollout(v, one)
 
 	if row, _ := inventory.TransitionOf(one.Spec.Action); row.Success == inventory.Allocated && !row.Verifies {
 		for _, n := range one.Nodes {
-			if text := s.Desired.Of(v).TakenBack(job.Find(v.Nodes, n.Name), one.ExtraNames); text != "" {
-				out.Warnings = append(out.Warnings, text)
+			if text := s.Desired.Of(v.Whole()).TakenBack(job.Find(v.Nodes, n.Name), one.ExtraNames); text != "" {
+				out.Warnings = append(out.Warnings, v.Text(text))
 			}
 		}
 	}
@@ -309,7 +312,7 @@ func (s *Server) previewRollout(
 }
 
 func (s *Server) postRollout(r *http.Request, c access.Caller, body api.RolloutRequest) (api.Rollout, error) {
-	request, err := s.rolloutRequest(body)
+	request, err := s.rolloutRequest(r, body)
 	if err != nil {
 		return api.Rollout{}, err
 	}
@@ -339,7 +342,9 @@ func (s *Server) changedRollout(r *http.Request, one rollout.Record, err error) 
 		return api.Rollout{}, err
 	}
 
-	return s.wholeRollout(s.State.View(), one), nil
+	v := s.view(r.Context())
+
+	return s.wholeRollout(v, one.Within(v)), nil
 }
 
 // rolloutSpecFrom returns the specification behind its wire form.
@@ -475,7 +480,7 @@ func rolloutMarkOf(m *rollout.Mark) *api.RolloutMark {
 }
 
 // wholeRollout returns the wire form of a single rollout.
-func (s *Server) wholeRollout(v *state.View, r rollout.Record) api.Rollout {
+func (s *Server) wholeRollout(v *state.Scoped, r rollout.Record) api.Rollout {
 	out := s.rolloutOf(r)
 
 	out.Nodes = make([]api.RolloutNode, len(r.Nodes))
@@ -486,7 +491,7 @@ func (s *Server) wholeRollout(v *state.View, r rollout.Record) api.Rollout {
 		}
 
 		if n.State == rollout.Waiting && !r.Status.Ended() {
-			out.Nodes[i].Window = s.Rollouts.Held(v, r, n.Name)
+			out.Nodes[i].Window = v.Text(s.Rollouts.Held(v.Whole(), r, n.Name))
 		}
 
 		// The estimate knows no windows.
@@ -503,8 +508,7 @@ func (s *Server) wholeRollout(v *state.View, r rollout.Record) api.Rollout {
 
 	slices.Reverse(out.Events)
 
-	// The view may be a part, and the playbooks in use are judged by the whole.
-	remedy, actions := r.Remedy(s.Desired.Of(s.State.View()).Playbooks().Digest)
+	remedy, actions := r.Remedy(s.Desired.Of(v.Whole()).Playbooks().Digest)
 	out.Remedy, out.Actions = remedy, api.ActionsOf(actions)
 
 	return out

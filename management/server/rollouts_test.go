@@ -26,7 +26,11 @@ func rolloutID(n string) string { return "r0000000" + n }
 // fakeRollouts keeps rollouts in the view of the fake manager.
 type fakeRollouts struct{ m *fakeManager }
 
-func (f fakeRollouts) Preview(_ context.Context, c access.Caller, r rollout.Request) (rollout.Record, error) {
+func (f fakeRollouts) Preview(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error) {
+	if _, err := c.Check(ctx, f.m, f.m.View(), leader.Starting(r)); err != nil {
+		return rollout.Record{}, err
+	}
+
 	one := rollout.Record{Status: rollout.Planned, Spec: r.Spec}
 	for _, name := range r.Nodes {
 		one.Nodes = append(one.Nodes, rollout.Node{Name: name, State: rollout.Waiting})
@@ -36,11 +40,11 @@ func (f fakeRollouts) Preview(_ context.Context, c access.Caller, r rollout.Requ
 }
 
 func (f fakeRollouts) Start(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error) {
-	if _, err := c.Precondition.Check(ctx, f.m, f.m.View()); err != nil {
-		return rollout.Record{}, err
+	one, err := f.Preview(ctx, c, r)
+	if err != nil {
+		return one, err
 	}
 
-	one, err := f.Preview(ctx, c, r)
 	number := '1' + len(record.List(f.m.View(), &rollout.Kind))
 	one.ID, one.Status, one.Actor, one.Revision = rolloutID(string(rune(number))), rollout.Running, c.Principal, 7
 
@@ -50,7 +54,7 @@ func (f fakeRollouts) Start(ctx context.Context, c access.Caller, r rollout.Requ
 }
 
 func (f fakeRollouts) Undo(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	one, err := f.act(ctx, c, "undo", id, reason)
+	one, err := f.act(ctx, c, leader.Undoing(id), "undo", id, reason)
 	one.UndoOf, one.ID = id, "r0000000f"
 
 	return one, err
@@ -63,8 +67,10 @@ func (fakeRollouts) Held(_ *state.View, _ rollout.Record, node string) string {
 }
 
 // act notes an act on a rollout of the view.
-func (f fakeRollouts) act(ctx context.Context, c access.Caller, what, id, details string) (rollout.Record, error) {
-	if _, err := c.Precondition.Check(ctx, f.m, f.m.View()); err != nil {
+func (f fakeRollouts) act(
+	ctx context.Context, c access.Caller, subject access.Subject, what, id, details string,
+) (rollout.Record, error) {
+	if _, err := c.Check(ctx, f.m, f.m.View(), subject); err != nil {
 		return rollout.Record{}, err
 	}
 
@@ -77,33 +83,33 @@ func (f fakeRollouts) act(ctx context.Context, c access.Caller, what, id, detail
 }
 
 func (f fakeRollouts) Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return f.act(ctx, c, "approve", id, reason)
+	return f.act(ctx, c, leader.Beginning(id, nil), "approve", id, reason)
 }
 
 func (f fakeRollouts) Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return f.act(ctx, c, "promote", id, reason)
+	return f.act(ctx, c, leader.Beginning(id, nil), "promote", id, reason)
 }
 
 func (f fakeRollouts) Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return f.act(ctx, c, "pause", id, reason)
+	return f.act(ctx, c, leader.Known(id), "pause", id, reason)
 }
 
 func (f fakeRollouts) Resume(
 	ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions,
 ) (rollout.Record, error) {
-	return f.act(ctx, c, "resume", id, o.Reason)
+	return f.act(ctx, c, leader.Beginning(id, nil), "resume", id, o.Reason)
 }
 
 func (f fakeRollouts) Abort(
 	ctx context.Context, c access.Caller, id string, o rollout.AbortOptions,
 ) (rollout.Record, error) {
-	return f.act(ctx, c, "abort", id, o.Reason)
+	return f.act(ctx, c, leader.Known(id), "abort", id, o.Reason)
 }
 
 func (f fakeRollouts) Retry(
 	ctx context.Context, c access.Caller, id string, o rollout.RetryOptions,
 ) (rollout.Record, error) {
-	return f.act(ctx, c, "retry", id, strings.Join(o.Nodes, ","))
+	return f.act(ctx, c, leader.Beginning(id, &o), "retry", id, strings.Join(o.Nodes, ","))
 }
 
 // rolloutMethods checks the methods of the client about rollouts.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -445,7 +444,7 @@ func TestScopedWatch(t *testing.T) {
 	m := newFakeManager()
 	fillScoped(m)
 
-	bounds := must[access.Bounds](t)(access.Scope{Groups: []string{inventory.GroupWorker}}.Bounds())
+	filter := must[*access.Filter](t)(access.Scope{Groups: []string{inventory.GroupWorker}}.Filter())
 	since := m.View().Revision
 
 	m.change(func(v *state.View) {
@@ -465,7 +464,7 @@ func TestScopedWatch(t *testing.T) {
 		state.Change{Kind: state.ChangeVars, Name: "global"})
 
 	var shown []string
-	for _, c := range state.NewPart(m.View(), bounds).Changes(changes.List) {
+	for _, c := range filter.View(m.View()).Changes(changes.List) {
 		what := "put "
 		if c.Node == nil && c.Record == nil {
 			what = "delete "
@@ -476,47 +475,6 @@ func TestScopedWatch(t *testing.T) {
 
 	if want := []string{"delete nodes node-1", "put jobs 6", "delete jobs 6"}; !slices.Equal(shown, want) {
 		t.Errorf("got %q, want %q", shown, want)
-	}
-}
-
-// TestScopedUseCases expects every use case of a server to have a decision about
-// scopes: a new one is out of reach until it has.
-func TestScopedUseCases(t *testing.T) {
-	t.Parallel()
-
-	whole := []string{
-		"Audit",
-		"AuditTime",
-		"Certificates",
-		"CertifiedCaller",
-		"GossipKey",
-		"Notifier",
-		"PlainHTTPRole",
-		"Policies",
-		"Windows",
-		"Registerer",
-		"SSHKey",
-		"Secrets",
-		"Tokens",
-		"Trail",
-		"AuditTime", "Tokens", "PlainHTTPRole", "CertifiedCaller", "Certificates", "Registerer", "Audit", "Trail",
-		"Secrets", "GossipKey",
-	}
-
-	m := newFakeManager()
-	o := m.options(newFakeSettings())
-	o.Health, o.Version = func(context.Context) api.Health { return api.Health{} }, func(context.Context) api.Version {
-		return api.Version{}
-	}
-	o.HeaderTime, o.BodyTime, o.IdleTime, o.Stall = time.Second, time.Second, time.Second, time.Second
-	o.StreamGrace, o.Heartbeat, o.Watches = time.Second, time.Second, 1
-
-	bounded := reflect.ValueOf(server.Within(o, access.Bounds{}))
-	for i := range bounded.NumField() {
-		name := bounded.Type().Field(i).Name
-		if isWhole := slices.Contains(whole, name); bounded.Field(i).IsZero() != isWhole && name != "Logger" {
-			t.Errorf("the use case %s: bounded %t, want %t", name, !bounded.Field(i).IsZero(), !isWhole)
-		}
 	}
 }
 

@@ -310,6 +310,7 @@ type Server struct {
 	public  *http.Server // of ListenMetrics
 	metrics *metrics
 	nodes   nodelist.Cache[nodeEncoder]
+	filters access.Filters
 	watches *atomic.Int64 // open ones
 
 	requests, streams *callerLimit
@@ -340,9 +341,8 @@ func New(o Options) *Server {
 		panic(err) // a fault of the code: no default is safe
 	}
 
-	scoped := &scopes{whole: s, servers: map[scopeKey]map[access.Route]rest.Handler{}}
 	for i, rt := range routes {
-		rt.Serve = scoped.dispatch(rt)
+		rt.Serve = s.scoped(rt.Serve)
 		routes[i].Serve = s.bound(rt)
 	}
 
@@ -397,7 +397,7 @@ func (s *Server) newHTTP(h http.Handler) *http.Server {
 // legacy returns the contract of the first generation on top of the same use cases.
 func (s *Server) legacy() *legacy.API {
 	return legacy.New(legacy.Options{
-		View: s.State.View, Jobs: s.Jobs, Nodes: s.Nodes, Variables: s.Variables, Settings: s.Settings,
+		View: s.view, Jobs: s.Jobs, Nodes: s.Nodes, Variables: s.Variables, Settings: s.Settings,
 		AwaitView: s.awaitView, Tail: s.tail,
 		StreamLog: func(w http.ResponseWriter, r *http.Request, id string) error {
 			return s.streamLog(w, r, id, job.StreamText, 0, true)

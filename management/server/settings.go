@@ -86,8 +86,8 @@ var groupListing = rest.Listing[placedGroup]{
 	},
 }
 
-func (s *Server) getGroups(w http.ResponseWriter, r *http.Request, v *state.View) error {
-	groups := s.Settings.Groups()
+func (s *Server) getGroups(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
+	groups := v.Groups(s.Settings.Groups())
 
 	body, err := rest.EncodeJSON(groups)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request, v *state.View
 	})
 }
 
-func (s *Server) getConfig(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getConfig(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	return rest.WriteTagged(w, r, state.ConfigAt(v), s.Settings.Config())
 }
 

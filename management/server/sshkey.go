@@ -60,7 +60,7 @@ func (s *Server) sshKeyRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getSSHKey(r *http.Request, _ *state.View) (api.SSHKey, int64, error) {
+func (s *Server) getSSHKey(r *http.Request, _ *state.Scoped) (api.SSHKey, int64, error) {
 	return sshKeyOf(s.SSHKey.Status()), 0, nil
 }
 

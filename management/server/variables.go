@@ -118,12 +118,16 @@ func namedScope(scope func(string) state.Scope) scopeOf {
 }
 
 func (s *Server) getVars(scopeOf scopeOf) rest.Handler {
-	return s.reading(func(w http.ResponseWriter, r *http.Request, v *state.View) error {
+	return s.reading(func(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 		if rest.Query(r).Flag("merged") {
 			return s.writeMergedVars(w, r, v)
 		}
 
 		scope := scopeOf(r)
+
+		if err := v.CheckVars(scope); err != nil {
+			return err
+		}
 
 		vars, err := s.Variables.Get(scope)
 		if err != nil {
@@ -140,7 +144,7 @@ func (s *Server) getVars(scopeOf scopeOf) rest.Handler {
 	})
 }
 
-func (s *Server) writeMergedVars(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) writeMergedVars(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	name := rest.Param(r, "name")
 
 	n, err := v.Node(name)
@@ -148,7 +152,7 @@ func (s *Server) writeMergedVars(w http.ResponseWriter, r *http.Request, v *stat
 		return err
 	}
 
-	return rest.WriteTagged(w, r, 0, mergedOf(s.Variables.Merger(v).Of(&n)))
+	return rest.WriteTagged(w, r, 0, mergedOf(s.Variables.Merger(v.Whole()).Of(&n)))
 }
 
 // varsChange is one way to change the variables of a scope: a method of Variables.
@@ -235,9 +239,16 @@ var varsHistoryListing = rest.Listing[variable.Change]{
 
 func (s *Server) getVarsHistory(
 	scopeOf scopeOf,
-) func(*http.Request, *state.View) ([]variable.Change, func(variable.Change) api.VarsChange, error) {
-	return func(r *http.Request, _ *state.View) ([]variable.Change, func(variable.Change) api.VarsChange, error) {
-		history, err := s.VarsPast.History(r.Context(), scopeOf(r))
+) func(*http.Request, *state.Scoped) ([]variable.Change, func(variable.Change) api.VarsChange, error) {
+	return func(r *http.Request, v *state.Scoped) ([]variable.Change, func(variable.Change) api.VarsChange, error) {
+		scope := scopeOf(r)
+
+		if err := v.CheckVars(scope); err != nil {
+			return nil, nil, err
+		}
+
+		history, err := s.VarsPast.History(r.Context(), scope)
+
 		return history, varsChangeOf, err
 	}
 }

@@ -26,12 +26,12 @@ const (
 )
 
 // snapshotOf returns the revision of a view and whether it is stale.
-func snapshotOf(v *state.View) rest.Snapshot {
+func snapshotOf(v *state.Scoped) rest.Snapshot {
 	return rest.Snapshot{Revision: v.Revision, Stale: v.Stale}
 }
 
 // reading returns the handler of a read: serve gets a view that is as recent as the query requires.
-func (s *Server) reading(serve func(http.ResponseWriter, *http.Request, *state.View) error) rest.Handler {
+func (s *Server) reading(serve func(http.ResponseWriter, *http.Request, *state.Scoped) error) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q := rest.Query(r)
 
@@ -45,7 +45,7 @@ func (s *Server) reading(serve func(http.ResponseWriter, *http.Request, *state.V
 			return err
 		}
 
-		v := s.State.View()
+		v := s.view(r.Context())
 		rest.ShowRevision(w, v.Revision)
 
 		if v.Stale {

@@ -62,7 +62,7 @@ func (s *Server) watchRoutes() []rest.Route {
 // the shared feed at its own pace, so a client that does not read delays nobody:
 // it is disconnected when the feed no longer reaches back to its position, or
 // when a write stalls.
-func (s *Server) getWatch(w http.ResponseWriter, r *http.Request, v *state.View) error {
+func (s *Server) getWatch(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	q := rest.Query(r)
 
 	selected, err := s.selectionOf(access.IdentityOf(r.Context()), v, q)
@@ -225,7 +225,7 @@ func permitted(id access.Identity, kinds []api.WatchKind) []api.WatchKind {
 	return slices.DeleteFunc(slices.Clone(kinds), func(k api.WatchKind) bool { return mayWatch(id, k) != nil })
 }
 
-func (s *Server) selectionOf(id access.Identity, v *state.View, q rest.Values) (selection, error) {
+func (s *Server) selectionOf(id access.Identity, v *state.Scoped, q rest.Values) (selection, error) {
 	selected := selection{nodes: nodeFilter{names: q.Texts("name"), groups: q.Texts("group")}}
 	known := WatchKinds()
 
@@ -300,7 +300,7 @@ type eventWriter struct {
 func (e *eventWriter) write(c api.Change, id int64) error { return e.out.Write(string(c.Type), id, c) }
 
 // writeState writes the selected state of a view, followed by a sync event.
-func (e *eventWriter) writeState(v *state.View) error {
+func (e *eventWriter) writeState(v *state.Scoped) error {
 	for _, kind := range WatchKinds() {
 		if !e.selected.has(kind) {
 			continue
@@ -322,9 +322,9 @@ func (e *eventWriter) writeState(v *state.View) error {
 }
 
 // objects returns the selected objects of a kind, with their names.
-func (e *eventWriter) objects(v *state.View, kind api.WatchKind) iter.Seq2[string, any] {
+func (e *eventWriter) objects(v *state.Scoped, kind api.WatchKind) iter.Seq2[string, any] {
 	if o := resourceNamed(kind); o != nil {
-		return o.objects(v)
+		return o.objects(v.View)
 	}
 
 	return func(yield func(string, any) bool) {
@@ -348,8 +348,8 @@ func (e *eventWriter) objects(v *state.View, kind api.WatchKind) iter.Seq2[strin
 			}
 		case api.WatchConfig:
 			// A caller with a scope has no configuration.
-			if config := e.Settings.Config(); config != nil {
-				yield("", config)
+			if v.All() {
+				yield("", e.Settings.Config())
 			}
 		}
 	}
@@ -380,7 +380,7 @@ func (e *eventWriter) follow(ctx context.Context, synced bool) error {
 			return err
 		}
 
-		if err := e.writeChanges(e.Variables.Hide(c.List)); err != nil {
+		if err := e.writeChanges(e.view(ctx), c.List); err != nil {
 			return err
 		}
 
@@ -444,12 +444,13 @@ func (e *eventWriter) writeDropped() error {
 
 // writeChanges writes the selected changes. Only the last event of a revision
 // has an id: a client that resumes after an id has received whole revisions.
-func (e *eventWriter) writeChanges(list []state.Change) error {
+func (e *eventWriter) writeChanges(v *state.Scoped, list []state.Change) error {
+	list = v.Changes(e.Variables.Hide(list))
 	if len(list) == 0 {
 		return nil
 	}
 
-	forms := e.forms(e.State.View())
+	forms := e.forms(v)
 
 	// An event without a record of its own shows the newest one, so the last change of each is enough.
 	last := map[record.Ref]int{}

@@ -49,8 +49,8 @@ func (s *Server) windowRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getWindows(r *http.Request, v *state.View) (api.Windows, int64, error) {
-	return windowsOf(s.Windows.Status(v)), 0, nil
+func (s *Server) getWindows(r *http.Request, v *state.Scoped) (api.Windows, int64, error) {
+	return windowsOf(s.Windows.Status(v.View)), 0, nil
 }
 
 func (s *Server) postFreeze(r *http.Request, c access.Caller, body api.FreezeRequest) (api.Freeze, error) {

@@ -389,7 +389,7 @@ func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]
 }
 
 func (s *Settings) patch(ctx context.Context, c access.Caller, patch map[string]any) error {
-	_, _, err := access.Decide(ctx, s.store, c, func(tx *record.Tx) (next, error) {
+	_, _, err := access.Decide(ctx, s.store, c, nil, func(tx *record.Tx) (next, error) {
 		n, err := s.prepare(ctx, tx, patch)
 		if err == nil {
 			record.Put(tx, &state.Overlays, &state.Overlay{Keys: n.overlay})
@@ -405,7 +405,7 @@ func (s *Settings) patch(ctx context.Context, c access.Caller, patch map[string]
 // configuration that Patch would put into force. Preview may run ansible-playbook and
 // fetch a repository to check them.
 func (s *Settings) Preview(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
-	n, _, err := access.Decide(ctx, s.store, c, func(tx *record.Tx) (next, error) {
+	n, _, err := access.Decide(ctx, s.store, c, nil, func(tx *record.Tx) (next, error) {
 		return s.prepare(ctx, tx, patch)
 	})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/cluster/management/record"
 )
 
-// shownNodes are bounds that contain the nodes of these names.
+// shownNodes are a scope that contains the nodes of these names.
 type shownNodes []string
 
 func (s shownNodes) Contains(n *inventory.Node) bool {
@@ -21,10 +21,11 @@ func (s shownNodes) Contains(n *inventory.Node) bool {
 
 func (s shownNodes) ContainsTarget(_ job.Target, n *inventory.Node) bool { return s.Contains(n) }
 func (shownNodes) OwnsGroup(string) bool                                 { return false }
+func (shownNodes) CheckGroup(string) error                               { return nil }
 
-// TestPartText cuts the names of nodes outside of the part from texts, whatever stands
+// TestScopedText cuts the names of nodes outside of the scope from texts, whatever stands
 // beside them, and cuts no other word.
-func TestPartText(t *testing.T) {
+func TestScopedText(t *testing.T) {
 	t.Parallel()
 
 	view := &View{View: record.WithList(record.View{}, &Tombstones, &inventory.Tombstone{Name: "former-1"})}
@@ -32,7 +33,7 @@ func TestPartText(t *testing.T) {
 		view.Nodes = append(view.Nodes, &inventory.Node{Name: name})
 	}
 
-	p := NewPart(view, shownNodes{"node-1-2", "node-10"})
+	p := view.In(shownNodes{"node-1-2", "node-10"})
 
 	for text, want := range map[string]string{
 		"node-1":                       "X",
@@ -64,9 +65,9 @@ func TestPartText(t *testing.T) {
 	}
 }
 
-// TestPartJob fills every text of a job with the name of a node outside of the part, and
+// TestScopedJob fills every text of a job with the name of a node outside of the scope, and
 // finds it nowhere.
-func TestPartJob(t *testing.T) {
+func TestScopedJob(t *testing.T) {
 	t.Parallel()
 
 	view := &View{}
@@ -96,7 +97,7 @@ func TestPartJob(t *testing.T) {
 		},
 	}
 
-	shown, err := json.Marshal(NewPart(view, shownNodes{"node-1"}).Job(whole))
+	shown, err := json.Marshal(view.In(shownNodes{"node-1"}).ShowJob(whole))
 	if err != nil {
 		t.Fatal(err)
 	}

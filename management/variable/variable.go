@@ -125,7 +125,7 @@ func (vs *Variables) change(
 ) (out Changed, err error) {
 	trail := access.Record{Action: "variables." + action, Targets: []string{string(scope)}}
 	err = access.Audited(ctx, vs.audit, c, trail, func(*access.Record) error {
-		made, revision, err := access.Decide(ctx, vs.store, c, func(tx *record.Tx) (Change, error) {
+		made, revision, err := access.Decide(ctx, vs.store, c, access.Variables(scope), func(tx *record.Tx) (Change, error) {
 			out.Revision = tx.Revision()
 			return vs.put(tx, c, action, scope, decide)
 		})

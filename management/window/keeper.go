@@ -115,7 +115,7 @@ func (k *Keeper) change(
 		c,
 		access.Record{Action: action, Reason: reason},
 		func(*access.Record) (err error) {
-			out, _, err = access.Decide(ctx, k.Store, c, func(tx *record.Tx) (Freeze, error) {
+			out, _, err = access.Decide(ctx, k.Store, c, nil, func(tx *record.Tx) (Freeze, error) {
 				f := FreezeOf(tx)
 				if err := change(&f); err != nil {
 					return f, err

@@ -199,7 +199,7 @@ func (l *Leader) control(
 
 	err := access.Audited(ctx, l.Audit, c, record, func(*access.Record) error {
 		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
-			v, err := c.Precondition.Check(ctx, l.State, v)
+			v, err := c.Check(ctx, l.State, v, nil)
 			if err != nil {
 				return err
 			}

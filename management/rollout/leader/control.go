@@ -40,7 +40,10 @@ func (l *Leader) Remaining(r rollout.Record) (left time.Duration, known bool) {
 // Preview returns the rollout that Start would start, Planned, with the reasons of nodes that
 // it could not begin now. It stores nothing.
 func (l *Leader) Preview(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
-	v := l.State.View()
+	v, err := c.Check(ctx, l.State, l.State.View(), Starting(req))
+	if err != nil {
+		return rollout.Record{}, err
+	}
 
 	r, err := rollout.Make(v.Snapshot, l.Settings().Groups, record.List(v, &rollout.Kind), req, time.Now())
 	if err != nil {
@@ -55,9 +58,17 @@ func (l *Leader) Preview(ctx context.Context, c access.Caller, req rollout.Reque
 func (l *Leader) Start(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
 	entry := access.Record{Action: "rollouts.start." + string(req.Action), Targets: req.Nodes, Reason: req.Reason}
 
-	return l.started(ctx, c, entry, req.Extra, req.Playbooks, func(v *state.View) (rollout.Record, error) {
-		return rollout.Make(v.Snapshot, l.Settings().Groups, record.List(v, &rollout.Kind), req, time.Now())
-	})
+	return l.started(
+		ctx,
+		c,
+		entry,
+		Starting(req),
+		req.Extra,
+		req.Playbooks,
+		func(v *state.View) (rollout.Record, error) {
+			return rollout.Make(v.Snapshot, l.Settings().Groups, record.List(v, &rollout.Kind), req, time.Now())
+		},
+	)
 }
 
 // Undo starts the rollout that takes another one back, see rollout.Record.Undo.
@@ -69,7 +80,7 @@ func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (
 	entry := access.Record{Action: "rollouts.undo", Targets: []string{id}, Reason: reason}
 	kept := map[string]bool{}
 
-	return l.started(ctx, c, entry, nil, "", func(v *state.View) (rollout.Record, error) {
+	return l.started(ctx, c, entry, Undoing(id), nil, "", func(v *state.View) (rollout.Record, error) {
 		r, err := Get(v, id)
 		if err != nil {
 			return r, err
@@ -96,13 +107,19 @@ func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (
 // started stores the rollout that plan returns, and leaves the audit record. playbooks is the
 // digest that its playbooks must have, or "".
 func (l *Leader) started(
-	ctx context.Context, c access.Caller, entry access.Record, extra configuration.Vars, playbooks string,
+	ctx context.Context, c access.Caller, entry access.Record, subject access.Subject,
+	extra configuration.Vars, playbooks string,
 	plan func(*state.View) (rollout.Record, error),
 ) (started rollout.Record, err error) {
 	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) error {
 		v := l.State.View()
 		if r, err := c.ReplayRollout(ctx, l.Store, l.State); r != nil || err != nil {
 			started = orZero(r)
+			return err
+		}
+
+		v, err := c.Check(ctx, l.State, v, subject)
+		if err != nil {
 			return err
 		}
 
@@ -123,7 +140,7 @@ func (l *Leader) started(
 				prepared.Playbooks, playbooks)
 		}
 
-		started, err = l.add(ctx, c, prepared, extra, plan)
+		started, err = l.add(ctx, c, subject, prepared, extra, plan)
 		entry.Targets = slices.Concat([]string{started.ID}, entry.Targets)
 
 		return err
@@ -136,10 +153,10 @@ func (l *Leader) started(
 
 // add decides on the newest view and stores the rollout, with the playbooks that were prepared.
 func (l *Leader) add(
-	ctx context.Context, c access.Caller, prepared rollout.Record, extra configuration.Vars,
+	ctx context.Context, c access.Caller, subject access.Subject, prepared rollout.Record, extra configuration.Vars,
 	plan func(*state.View) (rollout.Record, error),
 ) (rollout.Record, error) {
-	started, revision, err := access.DecideOnce(ctx, l.Records, c, l.replay(ctx, c),
+	started, revision, err := access.DecideOnce(ctx, l.Records, c, subject, l.replay(ctx, c),
 		func(tx *record.Tx) (rollout.Record, error) {
 			// The plan depends on nodes and jobs, which are no kinds.
 			tx.GuardAll()
@@ -254,21 +271,21 @@ func orZero[T any](v *T) T {
 func (l *Leader) Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
 	act := func(r rollout.Record) (rollout.Record, error) { return r.Approve(mark(c, reason)) }
 
-	return l.control(ctx, c, "rollouts.approve", id, reason, act)
+	return l.control(ctx, c, Beginning(id, nil), "rollouts.approve", id, reason, act)
 }
 
 // Promote lets a rollout go on after its canary.
 func (l *Leader) Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
 	act := func(r rollout.Record) (rollout.Record, error) { return r.Promote(mark(c, reason)) }
 
-	return l.control(ctx, c, "rollouts.promote", id, reason, act)
+	return l.control(ctx, c, Beginning(id, nil), "rollouts.promote", id, reason, act)
 }
 
 // Pause keeps a rollout from beginning nodes.
 func (l *Leader) Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
 	act := func(r rollout.Record) (rollout.Record, error) { return r.Pause(mark(c, reason)) }
 
-	return l.control(ctx, c, "rollouts.pause", id, reason, act)
+	return l.control(ctx, c, Known(id), "rollouts.pause", id, reason, act)
 }
 
 // Resume lets a paused or stopped rollout go on.
@@ -295,7 +312,7 @@ func (l *Leader) Resume(
 		return repinned.Resume(mark(c, o.Reason))
 	}
 
-	return l.control(ctx, c, "rollouts.resume", id, o.Reason, act)
+	return l.control(ctx, c, Beginning(id, nil), "rollouts.resume", id, o.Reason, act)
 }
 
 // Abort ends a rollout.
@@ -306,7 +323,7 @@ func (l *Leader) Abort(
 		return r.Abort(mark(c, o.Reason), o.Cancel)
 	}
 
-	return l.control(ctx, c, "rollouts.abort", id, o.Reason, act)
+	return l.control(ctx, c, Known(id), "rollouts.abort", id, o.Reason, act)
 }
 
 // Retry lets nodes of a rollout be begun once more.
@@ -327,7 +344,7 @@ func (l *Leader) Retry(
 		return r.Retry(mark(c, o.Reason), o.Nodes)
 	}
 
-	return l.control(ctx, c, "rollouts.retry", id, o.Reason, act)
+	return l.control(ctx, c, Beginning(id, &o), "rollouts.retry", id, o.Reason, act)
 }
 
 // repin returns the change that binds a rollout to the playbooks of now, if that is wanted.
@@ -356,9 +373,64 @@ func mark(c access.Caller, reason string) rollout.Mark {
 	return rollout.Mark{By: c.Principal, At: time.Now(), Reason: reason}
 }
 
+// Starting returns the subject of a start: the nodes, and the group that they enter.
+func Starting(r rollout.Request) access.Subject {
+	return func(s *state.Scoped) error { return s.CheckMove(r.Nodes, r.Group) }
+}
+
+// Undoing returns the subject of an undo: each node goes back to its group before.
+func Undoing(id string) access.Subject {
+	return func(s *state.Scoped) error {
+		r, err := Get(s.View, id)
+		if err != nil {
+			return err
+		}
+
+		for _, n := range r.Nodes {
+			if err := s.CheckMove([]string{n.Name}, n.Group); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	}
+}
+
+// Known returns the subject of an act that begins nothing: the rollout.
+func Known(id string) access.Subject {
+	return func(s *state.Scoped) error {
+		_, err := Get(s.View, id)
+		return err
+	}
+}
+
+// Beginning returns the subject of an act that lets nodes be begun: those that wait, and those of a retry.
+// They enter a group as at the start, and may have left the scope since.
+func Beginning(id string, retry *rollout.RetryOptions) access.Subject {
+	return func(s *state.Scoped) error {
+		r, err := Get(s.View, id)
+		if err != nil {
+			return err
+		}
+
+		var names []string
+
+		for _, n := range r.Nodes {
+			again := retry != nil &&
+				(len(retry.Nodes) == 0 && n.State == rollout.Failed || slices.Contains(retry.Nodes, n.Name))
+
+			if n.State == rollout.Waiting || again {
+				names = append(names, n.Name)
+			}
+		}
+
+		return s.CheckMove(names, r.Spec.Group)
+	}
+}
+
 // control carries out an act of a person on a rollout, with its audit record.
 func (l *Leader) control(
-	ctx context.Context, c access.Caller, action, id, reason string,
+	ctx context.Context, c access.Caller, subject access.Subject, action, id, reason string,
 	act func(rollout.Record) (rollout.Record, error),
 ) (changed rollout.Record, err error) {
 	if err := inventory.CheckReason(reason); err != nil {
@@ -368,7 +440,7 @@ func (l *Leader) control(
 	entry := access.Record{Action: action, Targets: []string{id}, Reason: reason}
 
 	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) error {
-		decided, revision, err := access.DecideOnce(ctx, l.Records, c, l.replay(ctx, c),
+		decided, revision, err := access.DecideOnce(ctx, l.Records, c, subject, l.replay(ctx, c),
 			func(tx *record.Tx) (rollout.Record, error) {
 				before, err := Get(state.ViewOf(tx), id)
 				if err != nil {

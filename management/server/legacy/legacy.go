@@ -50,7 +50,7 @@ type Settings interface {
 
 // Options are the use cases behind the contract. All fields are required.
 type Options struct {
-	View      func() *state.View
+	View      func(ctx context.Context) *state.Scoped
 	Jobs      Jobs
 	Nodes     Nodes
 	Variables Variables
@@ -230,7 +230,7 @@ func (a *API) Routes() []rest.Route {
 	return routes
 }
 
-func caller(r *http.Request) access.Caller { return access.Caller{Principal: rest.Principal(r)} }
+func caller(r *http.Request) access.Caller { return access.IdentityOf(r.Context()).Caller() }
 
 // read leniently decodes an optional body into v.
 func read(w http.ResponseWriter, r *http.Request, v any) error {
@@ -370,7 +370,7 @@ func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	v := a.o.View()
+	v := a.o.View(r.Context())
 
 	// Unknown names are ignored, as in the first generation.
 	nodes := v.Nodes
@@ -383,7 +383,13 @@ func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 
-	texts, err := a.infos.Of(v, nodes, infoEncoder{a.o.Variables.Merger(v)})
+	// The cache is for those who see every node.
+	cache := &a.infos
+	if !v.All() {
+		cache = &nodelist.Cache[infoEncoder]{}
+	}
+
+	texts, err := cache.Of(v.View, nodes, infoEncoder{a.o.Variables.Merger(v.Whole())})
 	if err != nil {
 		return err
 	}
@@ -396,14 +402,14 @@ func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
 func (a *API) getNode(w http.ResponseWriter, r *http.Request) error {
 	name := rest.Param(r, "name")
 
-	v := a.o.View()
+	v := a.o.View(r.Context())
 
 	n, err := v.Node(name)
 	if err != nil {
 		return err
 	}
 
-	return rest.WriteJSON(w, http.StatusOK, infoOf(a.o.Variables.Merger(v), &n))
+	return rest.WriteJSON(w, http.StatusOK, infoOf(a.o.Variables.Merger(v.Whole()), &n))
 }
 
 func infoOf(m variable.Merger, n *inventory.Node) api.LegacyNodeInfo {
@@ -545,7 +551,7 @@ func (a *API) getJob(w http.ResponseWriter, r *http.Request) error {
 func (a *API) jobOf(r *http.Request) (job.Job, error) {
 	ref := rest.Param(r, "job")
 
-	v := a.o.View()
+	v := a.o.View(r.Context())
 	if ref == "active" {
 		if j := newest(v.Jobs); j != nil {
 			return *j, nil
