@@ -3,6 +3,8 @@
 package daemon
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestPlainHTTPReadsOnly expects plain HTTP to change nothing by default, and a
@@ -157,6 +160,17 @@ func TestScopedOperator(t *testing.T) {
 
 		if j.Status != api.Complete {
 			t.Errorf("%s: %+v", what, j)
+		}
+	}
+
+	// The workers need the master, and a refusal names none of them, in its remedies neither.
+	_, err = s.scoped(&api.Scope{Groups: []string{inventory.GroupMaster}}).
+		Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}})
+	checkError(t, err, inventory.KindRefused, "without a-1, "+state.HiddenNode)
+
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		if text := fmt.Sprintf("%+v", *e); strings.Contains(text, "b-1") || strings.Contains(text, "c-1") {
+			t.Errorf("a refusal names nodes outside of the scope: %s", text)
 		}
 	}
 
