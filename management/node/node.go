@@ -120,7 +120,11 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 
 	record := access.Record{Action: "nodes.forget", Targets: r.Nodes, Reason: r.Reason}
 	err = access.Audited(ctx, ns.audit, c, record, func(*access.Record) error {
-		if err := ns.yield(ctx, c.Principal, r.Nodes); err != nil {
+		// A request that will be refused must not end anything on nodes that the caller does not see.
+		sees := c.Scope.View(ns.state.View()).HasNode
+		seen := slices.DeleteFunc(slices.Clone(r.Nodes), func(name string) bool { return !sees(name) })
+
+		if err := ns.yield(ctx, c.Principal, seen); err != nil {
 			return err
 		}
 
