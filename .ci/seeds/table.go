@@ -107,7 +107,7 @@ var seeds = []seed{
 	},
 	{
 		name: "a refused repair is silent for ever", file: "management/policy/policy.go",
-		pkg: "management/policy/leader", test: "TestRefusedForAWhile",
+		pkg: "management/policy", test: "TestRefusedForAWhile",
 		is:      `case refused != nil:`,
 		becomes: `case false:`,
 	},

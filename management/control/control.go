@@ -48,8 +48,9 @@ type Options struct {
 	Logger  logrus.FieldLogger
 }
 
-// Next is when a round is to be followed by another one.
+// Next is what follows a round.
 type Next struct {
+	Acts  []Act         // to carry out
 	At    time.Time     // the latest time; zero: no time is known
 	Pause time.Duration // the least time, if it is more than the Pace of the loop
 }
@@ -58,7 +59,7 @@ type Next struct {
 type Status struct {
 	Name             string
 	OnDuty           bool
-	Rounds, Failures uint64    // since the start of the process
+	Rounds, Failures uint64    // since the start of the process; the failures of acts are among them
 	Failure          string    // of the last round; empty: it succeeded
 	Next             time.Time // the latest time of the next round; zero: none is known
 }
@@ -77,12 +78,19 @@ type Loop struct {
 	waiting []chan struct{} // closed after the next round that begins
 	over    bool            // Run has ended
 	begun   bool            // the memory was read since the duty was gained
+
+	queue   []Act              // of the newest round, which no worker has taken
+	running map[string]bool    // acts, by key
+	workers map[string]int     // by lane
+	failed  map[string]attempt // of acts of the newest round, by key
+	acting  sync.WaitGroup
 }
 
 // New returns a loop that does nothing before Start or Run.
 func New(o Options) *Loop {
 	return &Loop{
 		Options: o, kick: make(chan struct{}, 1), status: Status{Name: o.Name},
+		running: map[string]bool{}, workers: map[string]int{}, failed: map[string]attempt{},
 	}
 }
 
@@ -197,6 +205,8 @@ func (l *Loop) onDuty() bool {
 func (l *Loop) term(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 
+	defer l.acting.Wait()
+
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer end()
@@ -253,6 +263,10 @@ func (l *Loop) once(ctx context.Context) (next Next, err error) {
 		next, err = l.Round(ctx)
 	}
 
+	if err == nil || next.Acts != nil {
+		next.At = earliest(next.At, l.carryOut(ctx, next.Acts))
+	}
+
 	// Something else came first: what was decided is decided anew, on a newer view.
 	if inventory.KindOf(err) == inventory.KindConflict {
 		err = nil
@@ -267,6 +281,15 @@ func (l *Loop) once(ctx context.Context) (next Next, err error) {
 	}
 
 	return next, err
+}
+
+// earliest returns the earlier one of two times; zero is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+
+	return a
 }
 
 // setBegun notes that the loop has its memory, unless the duty was lost meanwhile.

@@ -37,7 +37,7 @@ import (
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/pki"
-	"github.com/contiv/cluster/management/policy/leader"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/repository"
 	rollouts "github.com/contiv/cluster/management/rollout/leader"
 	"github.com/contiv/cluster/management/secret/keyring"
@@ -128,7 +128,7 @@ type Daemon struct {
 	notifier  *notify.Notifier
 	targets   targets
 	sshKey    *sshkey.Keeper
-	policies  *leader.Leader
+	policies  *policy.Loop
 	rollouts  *rollouts.Leader
 	programs  *program.Runner
 	desired   *desired.Source

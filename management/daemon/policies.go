@@ -4,13 +4,13 @@ package daemon
 
 import (
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/policy/leader"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
 
 // newPolicies makes the automation of the manager.
-func (d *Daemon) newPolicies() *leader.Leader {
-	return leader.New(leader.Options{
+func (d *Daemon) newPolicies() *policy.Loop {
+	return policy.New(policy.Options{
 		State: d.store, Store: d.store, Jobs: d.engine, Rollouts: d.rollouts, Prober: d.programs.Pinger,
 		Settings: d.policySettings,
 		Leads:    d.member.Leads, Observed: d.nodes.Observed, Audit: d.audit,
@@ -23,7 +23,7 @@ func (d *Daemon) newPolicies() *leader.Leader {
 }
 
 // policySettings returns the settings of the policies, with the outdated parts of nodes.
-func (d *Daemon) policySettings() leader.Settings {
+func (d *Daemon) policySettings() policy.Settings {
 	s := d.settings.Policies()
 	s.Outdated = func(v *state.View, n *inventory.Node) []inventory.Part { return d.desired.Of(v).Judge(n).Differs }
 	s.TakenBack = func(v *state.View, n *inventory.Node) string { return d.desired.Of(v).TakenBack(n, nil) }

@@ -31,7 +31,7 @@ func (d *Daemon) newRollouts() *rollouts.Leader {
 		Allowed: d.rolloutAllowed,
 		Permits: d.rolloutPermits,
 		Halted: func(a state.Automation, name string) string {
-			return policy.Halted(a, policy.Named(d.settings.Policies().Settings, name))
+			return policy.Halted(a, policy.Named(d.settings.Policies(), name))
 		},
 		Logger: d.opts.Logger.WithField("part", "rollouts"),
 	})

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -18,9 +17,7 @@ import (
 // nodes that a policy has quarantined are remembered by name, because a node can stay so for
 // longer than any number of decisions.
 func Remember(w World, a state.Automation) state.Automation {
-	view := *w.View
-	view.View = record.WithOne(view.View, &state.Memory, a)
-	w.View = &view
+	w.View = withMemory(w.View, a)
 
 	// The names come from the decisions before some of them are dropped.
 	a.Fenced = slices.Sorted(maps.Keys(w.fenced()))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
@@ -116,11 +117,10 @@ type Plan struct {
 
 // without returns the view as it would be without the decision.
 func (w World) without(id string) *state.View {
-	v, a := *w.View, state.AutomationOf(w.View)
+	a := state.AutomationOf(w.View)
 	a.Decisions = slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.ID == id })
-	v.View = record.WithOne(v.View, &state.Memory, a)
 
-	return &v
+	return withMemory(w.View, a)
 }
 
 // at notes a time at which something may become due.
@@ -156,6 +156,93 @@ type Settings struct {
 	TakenBack func(v *state.View, n *inventory.Node) string
 	// Playbooks returns the playbooks that would configure a node now. It may be nil.
 	Playbooks func(v *state.View) state.Playbooks
+
+	// Incomplete is the reason why these are not the settings that the operator chose,
+	// or nil. Until then nothing is decided.
+	Incomplete error
+	// Connect and HostCAs are those of node.Settings.
+	Connect func(v *state.View, group, node string) configuration.Connection
+	HostCAs []string
+}
+
+// Outcome is what the policies decide at a time.
+type Outcome struct {
+	Memory  *state.Automation // nil: the same as before
+	Decided []state.Decision  // those that are new in Memory
+	// Notes are those of each policy, by its name.
+	Notes map[string]map[string]string
+	Ask   []string  // see Plan
+	Next  time.Time // when to decide again without a change of the view; zero: never
+}
+
+// DecideAll lets the brake decide, and then each policy. Each of them sees the decisions of those
+// before it.
+func DecideAll(w World) Outcome {
+	o := Outcome{Notes: map[string]map[string]string{}}
+
+	remember := func(a state.Automation, decided ...state.Decision) {
+		a = Remember(w, a.With(decided...))
+		w.View = withMemory(w.View, a)
+		o.Memory, o.Decided = &a, append(o.Decided, decided...)
+	}
+
+	a := state.AutomationOf(w.View)
+	before := a.Brake
+
+	switch brake, d := Brake(w); {
+	case d != nil:
+		a.Brake = brake
+		remember(a, *d)
+	case !brake.Since.Equal(before.Since) || !brake.Until.Equal(before.Until):
+		a.Brake = brake
+		remember(a)
+	}
+
+	if schedules, changed := Scheduled(w); changed {
+		a = state.AutomationOf(w.View)
+		a.Schedules = schedules
+		remember(a)
+	}
+
+	o.Next = state.AutomationOf(w.View).Brake.Until
+
+	for _, p := range All(w.Settings) {
+		plan := Decide(p, w)
+		if len(plan.Decisions) > 0 {
+			remember(stopped(state.AutomationOf(w.View), plan.Decisions), plan.Decisions...)
+		}
+
+		if len(plan.Notes) > 0 {
+			o.Notes[p.Name()] = plan.Notes
+		}
+
+		o.Ask = append(o.Ask, plan.Ask...)
+
+		if !plan.Next.IsZero() && (o.Next.IsZero() || plan.Next.Before(o.Next)) {
+			o.Next = plan.Next
+		}
+	}
+
+	return o
+}
+
+// stopped returns the automation with the policies turned off that stop themselves.
+func stopped(a state.Automation, decisions []state.Decision) state.Automation {
+	for _, d := range decisions {
+		if d.Action == state.ActionStop {
+			a = a.Turn(d.Policy, state.Switch{Since: d.Time, Actor: state.PolicyPrincipal(d.Policy), Reason: d.Case})
+		}
+	}
+
+	return a
+}
+
+// withMemory returns the view with that memory of the policies.
+func withMemory(v *state.View, a state.Automation) *state.View {
+	next := *v
+	next.View = record.WithOne(v.View, &state.Memory, a)
+
+	return &next
 }
 
 // Decide returns the plan of a policy as far as it may act now: a policy that is halted

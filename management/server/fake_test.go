@@ -25,7 +25,6 @@ import (
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/policy"
-	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/rotation"
@@ -503,7 +502,7 @@ func (m *fakeManager) Status() gossipkey.Status {
 // fakePolicies has a policy, and a decision of it.
 type fakePolicies struct{ m *fakeManager }
 
-func (fakePolicies) Status() leader.Status {
+func (fakePolicies) Status() policy.Automation {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	d := state.Decision{
 		ID: "returns/a-1/1/verify", Time: at, Policy: "returns", Node: "a-1", Action: state.ActionVerify,
@@ -511,7 +510,7 @@ func (fakePolicies) Status() leader.Status {
 		Replaces: "a-9",
 	}
 
-	return leader.Status{
+	return policy.Automation{
 		Brake: state.Brake{
 			On:      true,
 			Since:   at,
@@ -520,10 +519,10 @@ func (fakePolicies) Status() leader.Status {
 			Visible: 4,
 		},
 		Problem: "nodes vanished",
-		Policies: []leader.PolicyStatus{{
+		Policies: []policy.Status{{
 			Name: "returns", About: "verifies", Paused: &state.Pause{Since: at, Actor: "ann", Reason: "a move"},
 			Halted: "ann paused it", Pending: 2, Decisions: []state.Decision{d},
-			Roles: []leader.RoleState{{
+			Roles: []policy.RoleState{{
 				Role:      policy.Role{Group: "service-master", Count: 3, Spread: "rack", ReplaceAfter: time.Hour},
 				InService: 3, Healthy: 2, Coming: 1, Surplus: 1, Places: map[string]int{"r1": 2},
 				Silent: []string{"a-1"}, Warnings: []string{"one too many"}, Notes: []string{"a-1 is silent"},
@@ -533,34 +532,34 @@ func (fakePolicies) Status() leader.Status {
 	}
 }
 
-func (p fakePolicies) Pause(_ context.Context, c access.Caller, name, reason string) (leader.Status, error) {
+func (p fakePolicies) Pause(_ context.Context, c access.Caller, name, reason string) (policy.Automation, error) {
 	return p.Status(), p.m.called("pause %s reason=%s actor=%s", name, reason, c.Principal)
 }
 
-func (p fakePolicies) Resume(_ context.Context, c access.Caller, name, reason string) (leader.Status, error) {
+func (p fakePolicies) Resume(_ context.Context, c access.Caller, name, reason string) (policy.Automation, error) {
 	return p.Status(), p.m.called("resume %s reason=%s actor=%s", name, reason, c.Principal)
 }
 
-func (p fakePolicies) Release(_ context.Context, c access.Caller, reason string) (leader.Status, error) {
+func (p fakePolicies) Release(_ context.Context, c access.Caller, reason string) (policy.Automation, error) {
 	return p.Status(), p.m.called("release reason=%s actor=%s", reason, c.Principal)
 }
 
 func (p fakePolicies) Enable(
 	_ context.Context, c access.Caller, name string, all bool, reason string,
-) (leader.Status, error) {
+) (policy.Automation, error) {
 	return p.Status(), p.m.called("enable %s all=%t reason=%s actor=%s", name, all, reason, c.Principal)
 }
 
-func (p fakePolicies) Disable(_ context.Context, c access.Caller, name, reason string) (leader.Status, error) {
+func (p fakePolicies) Disable(_ context.Context, c access.Caller, name, reason string) (policy.Automation, error) {
 	return p.Status(), p.m.called("disable %s reason=%s actor=%s", name, reason, c.Principal)
 }
 
-func (fakePolicies) Test(name string, given []inventory.Node) (leader.Tested, error) {
+func (fakePolicies) Test(name string, given []inventory.Node) (policy.Tested, error) {
 	if name != "returns" {
-		return leader.Tested{}, inventory.Errorf(inventory.KindNotFound, "there is no policy")
+		return policy.Tested{}, inventory.Errorf(inventory.KindNotFound, "there is no policy")
 	}
 
-	t := leader.Tested{
+	t := policy.Tested{
 		Policy:   name,
 		Nodes:    len(given),
 		Outlooks: []policy.Outlook{{Node: "a-1", Text: "none is given"}},
@@ -575,7 +574,7 @@ func (fakePolicies) Test(name string, given []inventory.Node) (leader.Tested, er
 		}
 
 		if !n.Updated.IsZero() {
-			t.Roles = []leader.RoleState{{Notes: []string{n.Updated.String()}}}
+			t.Roles = []policy.RoleState{{Notes: []string{n.Updated.String()}}}
 		}
 	}
 

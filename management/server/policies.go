@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
-	"github.com/contiv/cluster/management/policy/leader"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
@@ -108,7 +108,7 @@ func (s *Server) getPolicy(r *http.Request, _ *state.Scoped) (api.Policy, int64,
 	name := rest.Param(r, "name")
 
 	all := s.Policies.Status().Policies
-	i := slices.IndexFunc(all, func(p leader.PolicyStatus) bool { return p.Name == name })
+	i := slices.IndexFunc(all, func(p policy.Status) bool { return p.Name == name })
 
 	if i < 0 {
 		return api.Policy{}, 0, inventory.
@@ -122,7 +122,7 @@ func (s *Server) getPolicy(r *http.Request, _ *state.Scoped) (api.Policy, int64,
 
 // controlPolicy carries out an act on one policy that takes no more than a reason.
 func (s *Server) controlPolicy(
-	act func(m Policies, ctx context.Context, c access.Caller, name, reason string) (leader.Status, error),
+	act func(m Policies, ctx context.Context, c access.Caller, name, reason string) (policy.Automation, error),
 ) func(*http.Request, access.Caller, api.PolicyControl) (api.Policies, error) {
 	return func(r *http.Request, c access.Caller, body api.PolicyControl) (api.Policies, error) {
 		status, err := act(s.Policies, r.Context(), c, rest.Param(r, "name"), body.Reason)
@@ -135,7 +135,7 @@ func (s *Server) releaseBrake(r *http.Request, c access.Caller, body api.PolicyC
 	return policiesOf(status), err
 }
 
-func policiesOf(s leader.Status) api.Policies {
+func policiesOf(s policy.Automation) api.Policies {
 	out := api.Policies{
 		Brake: brakeOf(s.Brake, s.Problem), Paused: pauseOf(s.Paused),
 		Policies: make([]api.Policy, len(s.Policies)), Decisions: decisionsOf(s.Decisions),
@@ -156,14 +156,14 @@ func brakeOf(b state.Brake, message string) api.Brake {
 	}
 }
 
-func policyOf(p leader.PolicyStatus) api.Policy {
+func policyOf(p policy.Status) api.Policy {
 	return api.Policy{
 		Name: p.Name, About: p.About, On: p.On, Turned: turnOf(p.Switch), Paused: pauseOf(p.Paused),
 		Halted: p.Halted, Pending: p.Pending, Roles: rolesOf(p.Roles), Decisions: decisionsOf(p.Decisions),
 	}
 }
 
-func rolesOf(roles []leader.RoleState) []api.PolicyRole {
+func rolesOf(roles []policy.RoleState) []api.PolicyRole {
 	var out []api.PolicyRole
 
 	for _, r := range roles {

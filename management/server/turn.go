@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/policy/leader"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
@@ -97,7 +97,7 @@ func givenNode(n api.PolicyTestNode) (inventory.Node, error) {
 // maxGivenName is the length of the longest name of a node in bytes.
 const maxGivenName = 300
 
-func testedOf(t leader.Tested) api.PolicyTested {
+func testedOf(t policy.Tested) api.PolicyTested {
 	out := api.PolicyTested{
 		Policy: t.Policy, About: t.About, On: t.On, Halted: t.Halted, Nodes: t.Nodes,
 		Outlooks: make([]api.PolicyOutlook, len(t.Outlooks)), Roles: rolesOf(t.Roles),

@@ -27,7 +27,6 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/policy"
-	"github.com/contiv/cluster/management/policy/leader"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
@@ -606,24 +605,22 @@ func (s *Settings) Explain() explain.Settings {
 }
 
 // Policies returns the settings of the policies.
-func (s *Settings) Policies() leader.Settings {
+func (s *Settings) Policies() policy.Settings {
 	c, refused := s.inForce()
 	p := c.Policies
 
-	return leader.Settings{
-		Settings: policy.Settings{
-			Commission: c.commissionRules(),
-			Upgrade:    c.upgradeRules(),
-			Verify:     c.verifyRules(),
-			Settle:     time.Duration(p.Settle),
-			Jobs:       p.Jobs,
-			Rate:       p.Rate,
-			Brake: policy.BrakeSettings{
-				Share: p.Brake.Share, Minimum: p.Brake.Minimum, Within: time.Duration(p.Brake.Within),
-				ReleaseAfter: time.Duration(p.Brake.ReleaseAfter),
-			},
-			Groups: c.Groups, Limit: c.Jobs.Limit, Windows: s.Windows(),
+	return policy.Settings{
+		Commission: c.commissionRules(),
+		Upgrade:    c.upgradeRules(),
+		Verify:     c.verifyRules(),
+		Settle:     time.Duration(p.Settle),
+		Jobs:       p.Jobs,
+		Rate:       p.Rate,
+		Brake: policy.BrakeSettings{
+			Share: p.Brake.Share, Minimum: p.Brake.Minimum, Within: time.Duration(p.Brake.Within),
+			ReleaseAfter: time.Duration(p.Brake.ReleaseAfter),
 		},
+		Groups: c.Groups, Limit: c.Jobs.Limit, Windows: s.Windows(),
 		Incomplete: refused, Connect: s.variables(c).Connect, HostCAs: c.hostCAs(),
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package policy
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -22,7 +21,7 @@ var ann = access.Caller{Principal: "ann"}
 func newcomers(t *testing.T, nodes, fresh int) *site {
 	s := newSite(t, nodes)
 	s.settings.Groups = inventory.Groups{{Name: "service-worker"}}
-	s.settings.Commission = []policy.Rule{{
+	s.settings.Commission = []Rule{{
 		Name: "workers", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
 		Group: "service-worker", Maximum: nodes, Rate: 5, Quiet: 5 * time.Minute, Failures: 2,
 	}}
@@ -259,10 +258,10 @@ func TestEnableAgain(t *testing.T) {
 
 			r := s.settings.Upgrade[0]
 			r.All, r.Selector = all, selector
-			s.settings.Upgrade = []policy.UpgradeRule{r}
+			s.settings.Upgrade = []UpgradeRule{r}
 		}
 
-		of := func(status Status, err error) PolicyStatus {
+		of := func(status Automation, err error) Status {
 			t.Helper()
 
 			if err != nil {

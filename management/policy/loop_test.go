@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package policy
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -53,12 +52,12 @@ func TestReturn(t *testing.T) {
 		}
 
 		d := state.AutomationOf(s.View()).Decisions[0]
-		if d.Case != string(policy.CaseNetwork) || d.Phase != state.PhaseDone || d.Job != "1" || d.Node != name(3) {
+		if d.Case != string(CaseNetwork) || d.Phase != state.PhaseDone || d.Job != "1" || d.Node != name(3) {
 			t.Errorf("%+v", d)
 		}
 
 		j := s.View().Jobs[0]
-		if j.Actor != "policy:returns" || !strings.Contains(j.Reason, string(policy.CaseNetwork)) {
+		if j.Actor != "policy:returns" || !strings.Contains(j.Reason, string(CaseNetwork)) {
 			t.Errorf("%+v", j)
 		}
 
@@ -82,7 +81,7 @@ func TestReturn(t *testing.T) {
 		s.see(true, 3)
 		s.run(l, 10*time.Minute)
 
-		if d := state.AutomationOf(s.View()).Decisions; len(d) != 2 || d[1].Case != string(policy.CaseRebooted) {
+		if d := state.AutomationOf(s.View()).Decisions; len(d) != 2 || d[1].Case != string(CaseRebooted) {
 			t.Errorf("%+v", d)
 		}
 	})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package policy
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/management/node"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -16,14 +15,14 @@ import (
 // at once.
 type clock struct {
 	mu      sync.Mutex
-	clock   policy.Clock
+	clock   Clock
 	epoch   time.Time // zero: from the next reading on
 	stepped time.Time // the newest jump; zero: none
 }
 
 // read returns the time, and gives the start since when the process decides on an even clock, and
 // the newest jumps.
-func (c *clock) read(clock func() (time.Time, time.Duration), start policy.Start) (time.Time, policy.Start) {
+func (c *clock) read(clock func() (time.Time, time.Duration), start Start) (time.Time, Start) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -48,9 +47,9 @@ func (c *clock) yield() {
 }
 
 // mend takes times in the future out of the records of nodes.
-func (l *Leader) mend(ctx context.Context, settings Settings) error {
+func (l *Loop) mend(ctx context.Context, settings Settings) error {
 	return state.RetryConflict(ctx, l.State, func(v *state.View) error {
-		ahead := policy.Ahead(l.world(v, settings))
+		ahead := Ahead(l.world(v, settings))
 		writes := make([]state.NodeWrite, len(ahead))
 
 		for i, n := range ahead {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package policy
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/node"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -27,47 +27,51 @@ const (
 	askSilent   = 5 * time.Minute
 )
 
-// ask reaches the nodes over ssh, as many at a time as there is room for: those that were
-// not asked for longest come first. It does not block: the answers are stored in the
-// records of the nodes.
-func (l *Leader) ask(ctx context.Context, settings Settings, names []string) {
-	v, now := l.State.View(), time.Now()
-
-	for _, name := range l.inTurn(v, names) {
-		n, ok := v.Lookup(name)
-		if !ok || !l.begin(n, now) {
+// questions returns the acts that ask nodes over ssh: those that were not asked for longest come
+// first. The answers are stored in the records of the nodes.
+func (l *Loop) questions(w World, names []string) (acts []control.Act) {
+	for _, name := range l.inTurn(w.View, names) {
+		n, ok := w.View.Lookup(name)
+		if !ok || !l.due(n) {
 			continue
 		}
 
-		select {
-		case l.slots <- struct{}{}:
-		default: // the next round asks the others
-			l.end(name, false)
-			return
-		}
+		acts = append(acts, control.Act{
+			Key: "question to " + name, Lane: "questions", Width: questions,
+			Do: func(ctx context.Context) error {
+				// The same round may have waited for an earlier question to the node.
+				if l.due(n) {
+					l.ask(ctx, w.Settings, n)
+				}
 
-		host := configuration.Host{
-			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Role: configuration.RoleTarget,
-			Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, HostCAs: settings.HostCAs,
-		}
-
-		l.tasks.Go(func() {
-			defer func() { <-l.slots }()
-			defer l.Kick()
-
-			err := l.question(ctx, host)
-			l.end(name, true)
-
-			if err != nil && ctx.Err() == nil {
-				l.Logger.WithError(err).WithField("node", name).Warn("the answer of a host could not be stored")
-			}
+				return nil
+			},
 		})
 	}
+
+	return acts
+}
+
+// ask asks a node. An answer that could not be stored is asked for again.
+func (l *Loop) ask(ctx context.Context, settings Settings, n inventory.Node) {
+	err := l.question(ctx, configuration.Host{
+		Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Role: configuration.RoleTarget,
+		Connection: settings.Connect(l.State.View(), n.Group, n.Name), HostKeys: n.HostKeys, HostCAs: settings.HostCAs,
+	})
+
+	if err != nil && ctx.Err() == nil {
+		l.Logger.WithError(err).WithField("node", n.Name).Warn("the answer of a host could not be stored")
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.asked[n.Name] = time.Now()
 }
 
 // inTurn returns the names by the time of their last question, and forgets those of nodes
 // that are no longer known. Names that were never asked keep their order.
-func (l *Leader) inTurn(v *state.View, names []string) []string {
+func (l *Loop) inTurn(v *state.View, names []string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -82,8 +86,8 @@ func (l *Leader) inTurn(v *state.View, names []string) []string {
 	return names
 }
 
-// begin reports whether a node may be asked now, and notes that it is.
-func (l *Leader) begin(n inventory.Node, now time.Time) bool {
+// due reports whether a node may be asked now.
+func (l *Loop) due(n inventory.Node) bool {
 	wait := askReturned
 	if n.State == inventory.Disappeared {
 		wait = askSilent
@@ -92,33 +96,15 @@ func (l *Leader) begin(n inventory.Node, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	last := l.asked[n.Name]
+	now, last := time.Now(), l.asked[n.Name]
 	// A change of its state is a reason to ask at once, unless it is in the future.
 	asked := last.After(n.Presence.Since) || n.Presence.Since.After(now)
 
-	if l.asking[n.Name] || asked && now.Before(last.Add(wait)) {
-		return false
-	}
-
-	l.asking[n.Name] = true
-
-	return true
-}
-
-// end notes that a node is asked no more.
-func (l *Leader) end(name string, asked bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	delete(l.asking, name)
-
-	if asked {
-		l.asked[name] = time.Now()
-	}
+	return !asked || !now.Before(last.Add(wait))
 }
 
 // question reaches a host and stores its answer.
-func (l *Leader) question(ctx context.Context, h configuration.Host) error {
+func (l *Loop) question(ctx context.Context, h configuration.Host) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 
@@ -179,7 +165,7 @@ func isNews(n inventory.Node, c inventory.Contact) bool {
 	}
 
 	// A policy asks again once an answer is too old for it.
-	if c.Time.Sub(last.Time) > policy.EvidenceFor/2 {
+	if c.Time.Sub(last.Time) > EvidenceFor/2 {
 		return true
 	}
 

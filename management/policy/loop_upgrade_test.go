@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package policy
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
@@ -21,9 +20,9 @@ import (
 // followers is a site of which all nodes follow the repository, at commit 1.
 func followers(t *testing.T, nodes int) *site {
 	s := newSite(t, nodes)
-	s.settings.Upgrade = []policy.UpgradeRule{{
+	s.settings.Upgrade = []UpgradeRule{{
 		Name: "follow", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
-		Mode: policy.UpgradeRun, Settle: time.Minute, Spec: rollout.Spec{Action: inventory.VerbApply, Canary: 1},
+		Mode: UpgradeRun, Settle: time.Minute, Spec: rollout.Spec{Action: inventory.VerbApply, Canary: 1},
 	}}
 	s.settings.Playbooks = func(v *state.View) state.Playbooks { return state.PlaybooksOf(v, "here") }
 

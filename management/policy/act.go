@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package policy
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,127 +12,63 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
-	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
-// makeRoom carries out the decisions to cancel a job for a person. The brake and pauses do
-// not hold them back.
-func (l *Leader) makeRoom(ctx context.Context, settings Settings) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTime)
-	defer cancel()
-
-	var failures []error
-
-	for _, d := range state.AutomationOf(l.State.View()).Decisions {
-		if d.Phase == state.PhaseDecided && d.Action == state.ActionYield && l.Leads() {
-			failures = append(failures, l.act(ctx, settings, d))
-		}
-	}
-
-	return errors.Join(failures...)
-}
-
-// startWork carries out the other decisions, those of an earlier process as well, unless
-// that is being done. It does not block: a job engine that is slow must hold up neither
-// the brake nor the jobs of people. It returns when the next attempt is due; zero: none.
-func (l *Leader) startWork(ctx context.Context) time.Time {
-	due, next := l.dueNow(l.Settings(), time.Now())
-	if len(due) == 0 || !l.working.CompareAndSwap(false, true) {
-		return next
-	}
-
-	l.tasks.Go(func() {
-		// The flag falls first, or the round that is woken would find the work still going on.
-		defer l.Kick()
-		defer l.working.Store(false)
-
-		for _, d := range due {
-			l.work(ctx, d)
-		}
-	})
-
-	return next
-}
-
-// dueNow returns the decisions to carry out at the time, and when the next attempt at
-// another one is due.
-func (l *Leader) dueNow(settings Settings, now time.Time) (due []state.Decision, next time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	a := state.AutomationOf(l.State.View())
-	kept := map[string]attempt{}
-
+// acts returns the decisions to carry out, those of an earlier process as well. The brake and
+// pauses do not hold back those to cancel a job for a person. They have a lane of their own: a job
+// engine that is slow must not hold up the jobs of people.
+func (l *Loop) acts(settings Settings, a state.Automation) (acts []control.Act) {
 	for _, d := range a.Decisions {
-		if d.Phase != state.PhaseDecided || d.Action == state.ActionYield {
+		if d.Phase != state.PhaseDecided || withheld(settings, a, d) != "" {
 			continue
 		}
 
-		last := l.attempts[d.ID]
-		kept[d.ID] = last
-
-		switch {
-		case withheld(settings, a, d) != "":
-		case !now.Before(last.again):
-			due = append(due, d)
-		case next.IsZero() || last.again.Before(next):
-			next = last.again
+		lane := "decisions"
+		if d.Action == state.ActionYield {
+			lane = "room for people"
 		}
+
+		acts = append(acts, control.Act{Key: d.ID, Lane: lane, Do: func(ctx context.Context) error {
+			return l.work(ctx, d.ID)
+		}})
 	}
 
-	l.attempts = kept
-
-	return due, next
+	return acts
 }
 
 // withheld returns why a decision is not carried out now, or "". One of a policy that was removed
 // is refused.
 func withheld(settings Settings, a state.Automation, d state.Decision) string {
-	p := policy.Named(settings.Settings, d.Policy)
-	if p == nil {
+	p := Named(settings, d.Policy)
+	if p == nil || d.Action == state.ActionYield {
 		return ""
 	}
 
-	return policy.Halted(a, p)
+	return Halted(a, p)
 }
 
-// attempt is the newest attempt at a decision that failed.
-type attempt struct {
-	again time.Time // the next one is due
-	delay time.Duration
-}
-
-// work makes one attempt at a decision. After a failure the next one is delayed.
-func (l *Leader) work(ctx context.Context, d state.Decision) {
-	// The brake and a pause hold it back.
-	settings := l.Settings()
-	if ctx.Err() != nil || !l.Leads() || withheld(settings, state.AutomationOf(l.State.View()), d) != "" {
-		return
-	}
-
-	bounded, cancel := context.WithTimeout(ctx, stepTime)
+// work carries out a decision, unless something holds it back since.
+func (l *Loop) work(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 
-	err := l.act(bounded, settings, d)
-	// The end of the process is no failure of the decision.
-	if err == nil || ctx.Err() != nil {
-		return
+	settings, a := l.Settings(), state.AutomationOf(l.State.View())
+
+	d := a.Find(id)
+	if d == nil || d.Phase != state.PhaseDecided || !l.Leads() || withheld(settings, a, *d) != "" {
+		return nil
 	}
 
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	delay := min(max(2*l.attempts[d.ID].delay, firstDelay), lastDelay)
-	l.attempts[d.ID] = attempt{again: time.Now().Add(delay), delay: delay}
-
-	l.Logger.WithError(err).WithField("id", d.ID).Warnf("a decision could not be carried out; retrying in %s", delay)
+	return l.act(ctx, settings, *d)
 }
 
 // act carries out one decision and records its result. An error is worth a retry.
-func (l *Leader) act(ctx context.Context, settings Settings, d state.Decision) error {
+func (l *Loop) act(ctx context.Context, settings Settings, d state.Decision) error {
 	d, err := l.perform(ctx, settings, d)
 
 	switch kind := inventory.KindOf(err); {
@@ -155,8 +92,9 @@ func (l *Leader) act(ctx context.Context, settings Settings, d state.Decision) e
 		}
 	}
 
-	return state.RetryConflict(ctx, l.State, func(v *state.View) error {
-		return l.remember(ctx, state.AutomationOf(v).Replace(d))
+	return l.change(ctx, access.Caller{}, func(_ *state.View, a state.Automation) (*state.Automation, error) {
+		a = a.Replace(d)
+		return &a, nil
 	})
 }
 
@@ -166,7 +104,7 @@ const (
 )
 
 // perform carries out a decision, and returns it with the job or the rollout that does it.
-func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decision) (state.Decision, error) {
+func (l *Loop) perform(ctx context.Context, settings Settings, d state.Decision) (state.Decision, error) {
 	if l.age(d) > forget {
 		return d, inventory.Errorf(kindWithdrawn, "it could not be carried out within %s", forget)
 	}
@@ -204,9 +142,9 @@ func (l *Leader) perform(ctx context.Context, settings Settings, d state.Decisio
 
 // age returns how long ago a decision was taken, on a clock that does not jump. For a time from a
 // clock that was ahead before the start, the age counts from the start.
-func (l *Leader) age(d state.Decision) time.Duration {
+func (l *Loop) age(d state.Decision) time.Duration {
 	now, start := l.start()
-	w := policy.World{Now: now, Start: start}
+	w := World{Now: now, Start: start}
 
 	if age, known := w.Age(d.Time); known {
 		return age
@@ -221,14 +159,14 @@ const kindWithdrawn = inventory.KindPrecondition
 // confirms is the precondition of an action: the policy would still take the decision, and
 // nothing holds it back. It is evaluated after the idempotency key, so it does not concern
 // an action that was accepted already.
-func (l *Leader) confirms(settings Settings, d state.Decision) access.Precondition {
+func (l *Loop) confirms(settings Settings, d state.Decision) access.Precondition {
 	return func(v *state.View) error {
-		p := policy.Named(settings.Settings, d.Policy)
+		p := Named(settings, d.Policy)
 		if p == nil {
 			return inventory.Errorf(inventory.KindNotFound, "there is no policy %q any more", d.Policy)
 		}
 
-		if why := policy.Halted(state.AutomationOf(v), p); why != "" {
+		if why := Halted(state.AutomationOf(v), p); why != "" {
 			return inventory.Errorf(inventory.KindUnavailable, "%s", why)
 		}
 
@@ -245,7 +183,7 @@ func (l *Leader) confirms(settings Settings, d state.Decision) access.Preconditi
 // decision, and that goes on.
 func stillYields(id string) access.Precondition {
 	return func(v *state.View) error {
-		if j, err := v.Job(id); err == nil && !policy.Yields(j) {
+		if j, err := v.Job(id); err == nil && !Yields(j) {
 			return inventory.Errorf(
 				inventory.KindPrecondition,
 				"job %s may have changed its hosts by now, or has ended",
@@ -271,7 +209,7 @@ func request(v *state.View, settings Settings, d state.Decision) job.Request {
 		r.Nodes, r.Reason = d.Nodes, inventory.Shorten(d.Case, maxReason)
 	}
 
-	if d.Case == policy.CaseMasters {
+	if d.Case == CaseMasters {
 		r.Reason = d.Case
 	}
 
@@ -305,7 +243,7 @@ func keyOf(d state.Decision) *access.Key {
 }
 
 // note writes a decision into the history of its node, once.
-func (l *Leader) note(ctx context.Context, d state.Decision) error {
+func (l *Loop) note(ctx context.Context, d state.Decision) error {
 	return state.RetryConflict(ctx, l.State, func(v *state.View) error {
 		n, err := v.Node(d.Node)
 		if err != nil || !n.Presence.Handled.Before(d.Time) {
@@ -319,10 +257,10 @@ func (l *Leader) note(ctx context.Context, d state.Decision) error {
 }
 
 // reasonOf returns a decision as the reason in a history.
-func reasonOf(d state.Decision) string { return inventory.Shorten(policy.Sentence(d), maxReason) }
+func reasonOf(d state.Decision) string { return inventory.Shorten(Sentence(d), maxReason) }
 
 // quarantine fences the node of a decision.
-func (l *Leader) quarantine(ctx context.Context, c access.Caller, d state.Decision) error {
+func (l *Loop) quarantine(ctx context.Context, c access.Caller, d state.Decision) error {
 	record := access.Record{Action: "nodes.quarantine", Targets: []string{d.Node}, Reason: d.Case}
 
 	return access.Audited(ctx, l.Audit, c, record, func(*access.Record) error {
@@ -359,4 +297,55 @@ func (l *Leader) quarantine(ctx context.Context, c access.Caller, d state.Decisi
 			})
 		})
 	})
+}
+
+// upgrade starts the rollout of a decision, or aborts the one that it supersedes. The key of
+// the caller makes both happen once.
+func (l *Loop) upgrade(
+	ctx context.Context, settings Settings, c access.Caller, d state.Decision,
+) (state.Decision, error) {
+	if d.Action == state.ActionSupersede {
+		_, err := l.Rollouts.Abort(ctx, c, d.Rollout, rollout.AbortOptions{
+			Reason: inventory.Shorten(d.Case, maxReason),
+		})
+
+		return d, l.refusal(settings, d, err)
+	}
+
+	u, ok := Named(settings, d.Policy).(Upgrade)
+	if !ok {
+		return d, inventory.Errorf(inventory.KindRefused, "there is no policy %q for upgrades any more", d.Policy)
+	}
+
+	w := World{View: l.State.View(), Settings: settings, Now: time.Now()}
+
+	r, err := l.Rollouts.Start(ctx, c, u.Request(w, d))
+	if err == nil {
+		// Several commits may have these playbooks.
+		d.Rollout, d.Commit = r.ID, cmp.Or(r.Commit, d.Commit)
+	}
+
+	return d, l.refusal(settings, d, err)
+}
+
+// refusal returns the error of a rollout. A refusal for a reason that the policy would have
+// waited for, such as a rollout of a person that came first, withdraws the decision: only the
+// others are due to the commit.
+func (l *Loop) refusal(settings Settings, d state.Decision, err error) error {
+	switch inventory.KindOf(err) {
+	case inventory.KindRefused, inventory.KindInvalid, inventory.KindNotFound:
+	default:
+		return err
+	}
+
+	if why := l.confirms(settings, d)(l.State.View()); why != nil {
+		return why
+	}
+
+	// A job may have ended since the start, so that the policy sees no reason to wait.
+	if _, notNow := errors.AsType[*rollout.NotNowError](err); notNow {
+		return inventory.Errorf(kindWithdrawn, "no node could begin: %s", job.Message(err))
+	}
+
+	return err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package policy
 
 import (
 	"strings"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/window"
 )
 
@@ -23,7 +22,7 @@ func nightWatch(t *testing.T, nodes int) *site {
 		t.Fatal(err)
 	}
 
-	s.settings.Verify = []policy.VerifyRule{{
+	s.settings.Verify = []VerifyRule{{
 		Name: "nightly", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
 		Times: times, Batch: 2, Jobs: 1,
 	}}

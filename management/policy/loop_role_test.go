@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package policy
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -22,9 +21,9 @@ import (
 func roleSite(t *testing.T, masters, fresh int) *site {
 	s := newSite(t, masters+fresh)
 	s.settings.Brake.Minimum = 100
-	s.settings.Commission = []policy.Rule{{
+	s.settings.Commission = []Rule{{
 		Name: "site", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
-		Roles: []policy.Role{
+		Roles: []Role{
 			{Group: inventory.GroupMaster, Count: 3, Spread: "rack", ReplaceAfter: 30 * time.Minute},
 			{Group: inventory.GroupWorker, Rest: true},
 		},

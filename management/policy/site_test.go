@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package policy
 
 import (
 	"context"
@@ -22,7 +22,6 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -79,18 +78,16 @@ func newSite(t *testing.T, nodes int) *site {
 		verdict: inventory.Clean,
 		takes:   20 * time.Second,
 		settings: Settings{
-			Settings: policy.Settings{
-				Settle: time.Minute,
-				Jobs:   2,
-				Rate:   20,
-				Groups: inventory.DefaultGroups(),
-				Limit:  4,
-				Brake: policy.BrakeSettings{
-					Share:        30,
-					Minimum:      3,
-					Within:       5 * time.Minute,
-					ReleaseAfter: 24 * time.Hour,
-				},
+			Settle: time.Minute,
+			Jobs:   2,
+			Rate:   20,
+			Groups: inventory.DefaultGroups(),
+			Limit:  4,
+			Brake: BrakeSettings{
+				Share:        30,
+				Minimum:      3,
+				Within:       5 * time.Minute,
+				ReleaseAfter: 24 * time.Hour,
 			},
 			Connect: func(*state.View, string, string) configuration.Connection { return configuration.Connection{} },
 		},
@@ -120,7 +117,7 @@ func newSite(t *testing.T, nodes int) *site {
 func name(i int) string { return fmt.Sprintf("n-%03d", i) }
 
 // leader returns a new manager of the site.
-func (s *site) leader() *Leader {
+func (s *site) leader() *Loop {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 
@@ -132,7 +129,7 @@ func (s *site) leader() *Leader {
 }
 
 // run runs a manager for the time.
-func (s *site) run(l *Leader, d time.Duration) {
+func (s *site) run(l *Loop, d time.Duration) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), d)
 	defer cancel()
 
@@ -210,10 +207,8 @@ func (s *site) Commit(_ context.Context, tx *record.Tx) (revision int64, err err
 		return 0, err
 	}
 
-	guards, _ := tx.Guards()
-
 	err = s.operate(func() error {
-		if guards[state.Memory.Path("")] != state.AutomationOf(s.view).Revision {
+		if tx.Revision() < state.AutomationOf(s.view).Revision {
 			return inventory.Errorf(inventory.KindConflict, "changed")
 		}
 

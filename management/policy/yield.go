@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package policy
 
 import (
 	"context"
 	"slices"
 	"time"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -18,7 +18,7 @@ const yieldTime = 20 * time.Second
 // Yield makes room for a person's change of nodes: it cancels the automatic jobs that hold
 // them and have changed no host, and waits for their end, for yieldTime at most. After
 // that, or with an error of the store, the change is judged as with any other job.
-func (l *Leader) Yield(ctx context.Context, who string, nodes []string) error {
+func (l *Loop) Yield(ctx context.Context, who string, nodes []string) error {
 	if len(held(l.State.View(), nodes)) == 0 {
 		return nil
 	}
@@ -26,26 +26,31 @@ func (l *Leader) Yield(ctx context.Context, who string, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, yieldTime)
 	defer cancel()
 
-	err := state.RetryConflict(ctx, l.State, func(v *state.View) error {
-		var decisions []state.Decision
+	var decisions []state.Decision
+
+	err := l.change(ctx, access.Caller{}, func(v *state.View, a state.Automation) (*state.Automation, error) {
+		decisions = nil
 
 		for _, j := range held(v, nodes) {
-			d := policy.YieldOf(*j, job.OrSomebody(who)+" changes the node", time.Now())
-			if state.AutomationOf(v).Find(d.ID) == nil {
+			d := YieldOf(*j, job.OrSomebody(who)+" changes the node", time.Now())
+			if a.Find(d.ID) == nil {
 				decisions = append(decisions, d)
 			}
 		}
 
 		if len(decisions) == 0 {
-			return nil
+			return nil, nil
 		}
 
-		return l.record(ctx, state.AutomationOf(v), decisions...)
+		a = Remember(l.world(v, l.Settings()), a.With(decisions...))
+
+		return &a, nil
 	})
 	if err != nil {
 		return err
 	}
 
+	l.announce(ctx, decisions)
 	l.Kick()
 
 	for {
@@ -72,5 +77,5 @@ func held(v *state.View, nodes []string) []*job.Job {
 		})
 	}
 
-	return slices.DeleteFunc(slices.Clone(v.Jobs), func(j *job.Job) bool { return !policy.Yields(*j) || !holds(j) })
+	return slices.DeleteFunc(slices.Clone(v.Jobs), func(j *job.Job) bool { return !Yields(*j) || !holds(j) })
 }

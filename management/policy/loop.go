@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/control"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
+)
+
+const (
+	// pace is the shortest time between two rounds, and retry the longest.
+	pace  = time.Second
+	retry = 30 * time.Second
+	// stepTime bounds one step: the decisions of a round, and each attempt to carry one out.
+	stepTime = 15 * time.Second
+	// forget is the age at which a decision that could not be carried out is withdrawn, and taken anew
+	// if its reason still holds: half the time for which its idempotency key is kept.
+	forget = access.ResultAge / 2
+)
+
+// Store keeps the memory of the policies, and nodes. A write returns once the view shows it.
+type Store interface {
+	node.Putter
+	record.Store
+}
+
+// Jobs accepts and cancels jobs.
+type Jobs interface {
+	Submit(ctx context.Context, c access.Caller, r job.Request) (job.Job, error)
+	Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error)
+}
+
+// Rollouts starts and aborts rollouts. With the idempotency key of the caller, a call that
+// was carried out already returns the same rollout.
+type Rollouts interface {
+	Start(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error)
+	Abort(ctx context.Context, c access.Caller, id string, o rollout.AbortOptions) (rollout.Record, error)
+}
+
+// Prober reads the signs of life of hosts over ssh. It blocks for some seconds at most.
+type Prober interface {
+	Vitals(ctx context.Context, h configuration.Host) (configuration.Vitals, configuration.Reach)
+}
+
+// Options are the dependencies of a Loop.
+type Options struct {
+	State    state.Reader
+	Store    Store
+	Jobs     Jobs
+	Rollouts Rollouts
+	Prober   Prober
+	Settings func() Settings
+	Leads    func() bool // whether this instance decides now
+	// Observed is when every observer had given its first full report to this process; zero:
+	// not yet. nil: there is none to wait for.
+	Observed func() time.Time
+	// Clock returns the time of the wall clock, and one that never jumps. nil: those of the host.
+	Clock  func() (wall time.Time, steady time.Duration)
+	Audit  access.Auditor
+	Logger logrus.FieldLogger
+	// Count is called for each decision. It may be nil.
+	Count func(policy string, action state.Action)
+	// Halted is called with the state of the brake in words when it changes, and with ""
+	// when it is released. It may be nil.
+	Halted func(text string)
+}
+
+// Loop decides and acts while its instance leads. All methods may be called at once.
+type Loop struct {
+	Options
+	*control.Loop
+
+	began  time.Time
+	braked string // the state of the brake that was passed on; of the rounds alone
+	decide func(context.Context) (control.Next, error)
+
+	mu    sync.Mutex
+	asked map[string]time.Time // when each node was asked last
+	time  clock
+}
+
+// New returns a loop. Run makes it decide.
+func New(o Options) *Loop {
+	if o.Clock == nil {
+		began := time.Now()
+		o.Clock = func() (time.Time, time.Duration) {
+			now := time.Now()
+			return now, now.Sub(began)
+		}
+	}
+
+	l := &Loop{Options: o, began: time.Now(), asked: map[string]time.Time{}}
+	l.decide = control.Remember(o.Store, &state.Memory, l.decision)
+	l.Loop = control.New(control.Options{
+		Name: "policies", Round: l.round, Changed: o.State.Changed, Pace: pace, Every: retry,
+		Trouble: "a decision could not be recorded; retrying", Logger: o.Logger,
+	})
+
+	return l
+}
+
+// round decides once while this instance leads, and passes the state of the brake on in any case.
+func (l *Loop) round(ctx context.Context) (control.Next, error) {
+	next, err := l.turn(ctx)
+
+	if text := Describe(state.AutomationOf(l.State.View()).Brake); text != l.braked && l.Halted != nil {
+		l.braked = text
+		l.Halted(text)
+	}
+
+	return next, err
+}
+
+// turn decides, if this instance leads.
+func (l *Loop) turn(ctx context.Context) (control.Next, error) {
+	settings := l.Settings()
+	v := l.State.View()
+
+	// A jump of the clock is found soon after it, also while nothing is decided.
+	l.start()
+
+	// An old view, or a record that cannot be read, is no ground for a decision.
+	if !l.Leads() {
+		l.time.yield()
+		return control.Next{}, nil
+	}
+
+	if v.Stale || settings.Incomplete != nil || v.Unreadable[automationKey] != "" {
+		return control.Next{}, nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+
+	if err := l.mend(ctx, settings); err != nil {
+		return control.Next{}, err
+	}
+
+	return l.decide(ctx)
+}
+
+// decision is what the policies decide on the records, and what is to be done.
+func (l *Loop) decision(r record.Reader, _ state.Automation) control.Decision[state.Automation] {
+	settings := l.Settings()
+	w := l.world(r.(*state.View), settings)
+	o := DecideAll(w)
+
+	memory := state.AutomationOf(w.View)
+	if o.Memory != nil {
+		memory = *o.Memory
+	}
+
+	return control.Decision[state.Automation]{
+		Memory:   o.Memory,
+		Recorded: func(ctx context.Context) { l.announce(ctx, o.Decided) },
+		Next: control.Next{
+			At: o.Next, Acts: slices.Concat(l.acts(settings, memory), l.notes(o.Notes), l.questions(w, o.Ask)),
+		},
+	}
+}
+
+// world returns what the policies decide from now.
+func (l *Loop) world(v *state.View, settings Settings) World {
+	now, start := l.start()
+
+	return World{View: v, Settings: settings, Now: now, Start: start}
+}
+
+// start returns the time, and since when it tells an age.
+func (l *Loop) start() (now time.Time, start Start) {
+	start = Start{Began: l.began, Observed: l.began}
+	if l.Observed != nil {
+		start.Observed = l.Observed()
+	}
+
+	return l.time.read(l.Clock, start)
+}
+
+// automationKey is the key of the record of the policies among unreadable records.
+const automationKey = "v/automation"
+
+// change stores what decide makes of the memory of the policies, unless that is nil.
+func (l *Loop) change(
+	ctx context.Context, c access.Caller, decide func(*state.View, state.Automation) (*state.Automation, error),
+) error {
+	_, _, err := access.Decide(ctx, l.Store, c, nil, func(tx *record.Tx) (any, error) {
+		next, err := decide(state.ViewOf(tx), record.One(tx, &state.Memory))
+		if next != nil && err == nil {
+			record.Put(tx, &state.Memory, next)
+		}
+
+		return nil, err
+	})
+
+	return err
+}
+
+// announce logs decisions that are stored, and leaves their audit records.
+func (l *Loop) announce(ctx context.Context, decisions []state.Decision) {
+	for _, d := range decisions {
+		l.Logger.WithFields(logrus.Fields{"policy": d.Policy, "node": d.Node, "action": d.Action, "id": d.ID}).
+			Info("decided: " + d.Case)
+
+		if l.Count != nil {
+			l.Count(d.Policy, d.Action)
+		}
+
+		r := access.Record{
+			Action:  "policies.decide." + string(d.Action),
+			Targets: targets(d),
+			Reason:  Sentence(d),
+		}
+		// The decision is stored already, so a failure of the audit must not hold it up.
+		_ = access.Audited(ctx, l.Audit, principal(d.Policy), r, func(*access.Record) error { return nil })
+	}
+}
+
+func principal(policy string) access.Caller {
+	return access.Caller{Principal: state.PolicyPrincipal(policy)}
+}
+
+func targets(d state.Decision) []string {
+	if d.Node == "" {
+		return d.Nodes
+	}
+
+	return []string{d.Node}
+}
+
+// notes returns the acts that note in the histories of nodes that a policy leaves them as they are.
+func (l *Loop) notes(notes map[string]map[string]string) (acts []control.Act) {
+	for policy, reasons := range notes {
+		acts = append(acts, control.Act{Key: "note of " + policy, Lane: "notes", Do: func(ctx context.Context) error {
+			return l.leave(ctx, principal(policy), reasons)
+		}})
+	}
+
+	return acts
+}
+
+// leave notes in the histories of nodes, by name, why the caller leaves them as they are.
+func (l *Loop) leave(ctx context.Context, caller access.Caller, reasons map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+
+	names := slices.Sorted(maps.Keys(reasons))
+	record := access.Record{Action: "policies.decide." + string(state.ActionRecord), Targets: names, Deferred: true}
+
+	return access.Audited(ctx, l.Audit, caller, record, func(*access.Record) error {
+		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
+			var writes []state.NodeWrite
+
+			for _, name := range names {
+				n, ok := v.Lookup(name)
+				if !ok || !n.Presence.Pending() {
+					continue
+				}
+
+				writes = append(writes, mark(n, caller.Principal, reasons[name], time.Now()))
+			}
+
+			return node.PutNodes(ctx, l.Store, writes)
+		})
+	})
+}
+
+// mark returns the write that notes a decision in the history of a node.
+func mark(n inventory.Node, actor, reason string, at time.Time) state.NodeWrite {
+	m, entry := n.Decided(inventory.Trigger{Actor: actor, Reason: reason, Time: at})
+
+	return state.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{entry}}
+}
+
+// Explain returns the findings of all policies about a node.
+func (l *Loop) Explain(v *state.View, n inventory.Node) []explain.Finding {
+	w := l.world(v, l.Settings())
+
+	var findings []explain.Finding
+	for _, p := range All(w.Settings) {
+		findings = append(findings, p.Explain(w, n)...)
+	}
+
+	return findings
+}
