@@ -94,16 +94,16 @@ var seeds = []seed{
 		becomes: `if n.Attempt == 0 || n.State == Failed {`,
 	},
 	{
-		name: "a retry does not ask for free nodes", file: "management/rollout/leader/control.go",
+		name: "a retry does not ask for free nodes", file: "management/rollout/commands.go",
 		pkg: "management/etcd", test: "TestActsMeet",
-		is:      `if err := r.CheckFree(record.List(tx, &rollout.Kind)); err != nil {`,
-		becomes: `if err := r.CheckFree(record.List(tx, &rollout.Kind)); false && err != nil {`,
+		is:      `if err := r.CheckFree(record.List(tx, &Kind)); err != nil {`,
+		becomes: `if err := r.CheckFree(record.List(tx, &Kind)); false && err != nil {`,
 	},
 	{
-		name: "a retry asks before its transaction", file: "management/rollout/leader/control.go",
+		name: "a retry asks before its transaction", file: "management/rollout/commands.go",
 		pkg: "management/etcd", test: "TestActsMeet",
-		is:      `r.CheckFree(record.List(tx, &rollout.Kind))`,
-		becomes: `r.CheckFree(record.List(state.ViewOf(tx), &rollout.Kind))`,
+		is:      `r.CheckFree(record.List(tx, &Kind))`,
+		becomes: `r.CheckFree(record.List(state.ViewOf(tx), &Kind))`,
 	},
 	{
 		name: "a refused repair is silent for ever", file: "management/policy/policy.go",

@@ -10,7 +10,6 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
-	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -127,22 +126,4 @@ func (c Caller) ReplayPlan(ctx context.Context, results Results, r state.Reader)
 	}
 
 	return p, nil
-}
-
-// ReplayRollout returns the rollout that the caller's mutation started, as it is now, or nil
-// if the mutation was not carried out yet.
-func (c Caller) ReplayRollout(ctx context.Context, results Results, r state.Reader) (*rollout.Record, error) {
-	result, err := c.Replay(ctx, results, r)
-	if result == nil || err != nil {
-		return nil, err
-	}
-
-	found := record.Get(r.View(), &rollout.Kind, result.Rollout)
-	if found == nil {
-		return nil, inventory.Errorf(inventory.KindExpired,
-			"the request was carried out, as rollout %s, which is no longer kept", result.Rollout).
-			Do("list the rollouts; to start another one, make a new Idempotency-Key")
-	}
-
-	return found, nil
 }

@@ -49,10 +49,13 @@ func (l *Loop) carryOut(ctx context.Context, acts []Act) (next time.Time) {
 			failed[a.Key] = last
 		}
 
-		if wait := time.Until(last.again); !repeated || wait <= 0 {
+		// One that is being carried out is for the round after its end to decide on.
+		switch {
+		case l.running[a.Key]:
+		case repeated && time.Now().Before(last.again):
+			next = Earliest(next, last.again)
+		default:
 			l.queue = append(l.queue, a)
-		} else if next.IsZero() || last.again.Before(next) {
-			next = last.again
 		}
 	}
 
@@ -88,12 +91,12 @@ func (l *Loop) take(ctx context.Context, lane string) (a Act, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	// One that is being carried out is for the round after its end to decide on.
-	l.queue = slices.DeleteFunc(l.queue, func(a Act) bool { return l.running[a.Key] })
-
-	i := slices.IndexFunc(l.queue, func(a Act) bool { return a.Lane == lane })
+	i := slices.IndexFunc(l.queue, func(a Act) bool { return a.Lane == lane && !l.running[a.Key] })
 	if i < 0 || ctx.Err() != nil {
-		l.workers[lane]--
+		if l.workers[lane]--; l.workers[lane] == 0 {
+			delete(l.workers, lane)
+		}
+
 		return a, false
 	}
 

@@ -264,7 +264,7 @@ func (l *Loop) once(ctx context.Context) (next Next, err error) {
 	}
 
 	if err == nil || next.Acts != nil {
-		next.At = earliest(next.At, l.carryOut(ctx, next.Acts))
+		next.At = Earliest(next.At, l.carryOut(ctx, next.Acts))
 	}
 
 	// Something else came first: what was decided is decided anew, on a newer view.
@@ -283,8 +283,8 @@ func (l *Loop) once(ctx context.Context) (next Next, err error) {
 	return next, err
 }
 
-// earliest returns the earlier one of two times; zero is none.
-func earliest(a, b time.Time) time.Time {
+// Earliest returns the earlier one of two times; zero is none.
+func Earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

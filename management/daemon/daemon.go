@@ -39,7 +39,7 @@ import (
 	"github.com/contiv/cluster/management/pki"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/repository"
-	rollouts "github.com/contiv/cluster/management/rollout/leader"
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/secret/keyring"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
@@ -129,7 +129,7 @@ type Daemon struct {
 	targets   targets
 	sshKey    *sshkey.Keeper
 	policies  *policy.Loop
-	rollouts  *rollouts.Leader
+	rollouts  *rollout.Loop
 	programs  *program.Runner
 	desired   *desired.Source
 

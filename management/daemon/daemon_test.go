@@ -35,7 +35,8 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/engine"
-	rollouts "github.com/contiv/cluster/management/rollout/leader"
+	"github.com/contiv/cluster/management/rollout"
+
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
@@ -1127,7 +1128,7 @@ func TestStopWhileItStarts(t *testing.T) {
 func (d *Daemon) Engine() *engine.Engine { return d.engine }
 
 // Rollouts returns the daemon's rollouts.
-func (d *Daemon) Rollouts() *rollouts.Leader { return d.rollouts }
+func (d *Daemon) Rollouts() *rollout.Loop { return d.rollouts }
 
 // View returns the daemon's newest view.
 func (d *Daemon) View() *state.View { return d.store.View() }

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/rollout"
-	rollouts "github.com/contiv/cluster/management/rollout/leader"
+	"github.com/contiv/cluster/management/rollout/gate"
 )
 
 // TestGateCommand runs a program of the configuration file as the gate of a rollout. A node
@@ -35,10 +35,10 @@ test "$CLUSTERM_NODE" = a-1 || test -e %s || { echo "no quorum" >&2; exit 3; }
 	t.Cleanup(s.down)
 
 	names, _ := s.fleet("a b")
-	gate := &api.RolloutGate{SkipVerify: true, Command: &api.RolloutCommand{
+	checks := &api.RolloutGate{SkipVerify: true, Command: &api.RolloutCommand{
 		Name: "other", Timeout: api.Duration(10 * time.Minute),
 	}}
-	request := api.RolloutRequest{Nodes: names, Spec: api.RolloutSpec{Action: inventory.VerbApply, Gate: gate}}
+	request := api.RolloutRequest{Nodes: names, Spec: api.RolloutSpec{Action: inventory.VerbApply, Gate: checks}}
 
 	_, err := s.Client.StartRollout(s.ctx(), request)
 	checkError(t, err, inventory.KindInvalid, "gate_commands in the configuration file has smoke")
@@ -47,7 +47,7 @@ test "$CLUSTERM_NODE" = a-1 || test -e %s || { echo "no quorum" >&2; exit 3; }
 	_, err = s.Client.PatchConfig(s.ctx(), map[string]any{"gate_commands": map[string]any{}})
 	checkError(t, err, inventory.KindRefused, "gate_commands belongs to the configuration file")
 
-	gate.Command.Name = "smoke"
+	checks.Command.Name = "smoke"
 	begun, err := s.Client.StartRollout(s.ctx(), request)
 	s.must(err)
 
@@ -77,7 +77,7 @@ test "$CLUSTERM_NODE" = a-1 || test -e %s || { echo "no quorum" >&2; exit 3; }
 
 	s.must(os.Chmod(program, 0o777))
 
-	err = s.runGate(s.ctx(), "smoke", rollouts.CommandNode{Name: "a-1"}, time.Minute)
+	err = gate.Run(s.ctx(), []string{program}, rollout.CommandNode{Name: "a-1"}, time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "others than its owner can write") {
 		t.Errorf("a program that others can write: %v", err)
 	}

@@ -6,54 +6,41 @@ import (
 	"context"
 	"time"
 
-	"github.com/contiv/cluster/configuration/repository"
-	outside "github.com/contiv/cluster/configuration/source"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/rollout"
-	rollouts "github.com/contiv/cluster/management/rollout/leader"
+	"github.com/contiv/cluster/management/rollout/gate"
 	"github.com/contiv/cluster/management/state"
 )
 
-// newRollouts makes the part that drives rollouts.
-func (d *Daemon) newRollouts() *rollouts.Leader {
-	return rollouts.New(rollouts.Options{
+// newRollouts makes the part that drives rollout.
+func (d *Daemon) newRollouts() *rollout.Loop {
+	return rollout.New(rollout.Options{
 		State: d.store, Records: d.store, Store: d.store, Jobs: d.engine, Leads: d.member.Leads, Audit: d.audit,
-		Settings: func() rollouts.Settings {
+		Settings: func() rollout.Settings {
 			s := d.settings.Engine()
 
-			return rollouts.Settings{
+			return rollout.Settings{
 				Groups: s.Groups, JobLimit: s.JobLimit, Incomplete: s.Incomplete, Commands: d.settings.GateCommands(),
 			}
 		},
-		Command: d.runGate,
+		Ask: func(ctx context.Context, url string) (int, error) { return gate.Ask(ctx, d.store.View(), url) },
+		Command: func(ctx context.Context, name string, n rollout.CommandNode, within time.Duration) error {
+			command, err := d.settings.GateCommand(name)
+			if err != nil {
+				return err
+			}
+
+			return gate.Run(ctx, command, n, within)
+		},
 		Allowed: d.rolloutAllowed,
 		Permits: d.rolloutPermits,
-		Halted: func(a state.Automation, name string) string {
-			return policy.Halted(a, policy.Named(d.settings.Policies(), name))
+		Halted: func(a state.Automation, r rollout.Record) string {
+			return policy.HaltedRollout(d.settings.Policies(), a, r)
 		},
 		Logger: d.opts.Logger.WithField("part", "rollouts"),
 	})
-}
-
-// runGate runs a command of a gate for a node.
-func (d *Daemon) runGate(ctx context.Context, name string, n rollouts.CommandNode, within time.Duration) error {
-	command, err := d.settings.GateCommand(name)
-	if err != nil {
-		return err
-	}
-
-	// An account that can change the program has the rights of the manager.
-	path, err := repository.CheckOwnedFile(command[0])
-	if err != nil {
-		return err
-	}
-
-	return outside.Check(ctx, within, []string{
-		"CLUSTERM_NODE=" + n.Name, "CLUSTERM_ADDR=" + n.Addr, "CLUSTERM_GROUP=" + n.Group,
-		"CLUSTERM_ROLLOUT=" + n.Rollout,
-	}, path, command[1:]...)
 }
 
 // rolloutAllowed reports whether the maintenance windows permit the job of a node now. A

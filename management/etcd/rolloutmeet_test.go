@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/rollout/leader"
 )
 
 // meeting is a store whose first two writes of rollouts wait for each other: both are decided
@@ -41,7 +40,7 @@ func (m *meeting) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 }
 
 // anyPlaybooks can run every job, and runs none.
-type anyPlaybooks struct{ leader.Jobs }
+type anyPlaybooks struct{ rollout.Jobs }
 
 func (anyPlaybooks) PrepareRollout(context.Context, access.Caller, job.Request) (digest, commit string, err error) {
 	return "now", "", nil
@@ -66,24 +65,24 @@ func TestActsMeet(t *testing.T) {
 	for name, tt := range map[string]struct {
 		failed [2]string // the failed node of each rollout that has ended
 		open   int       // other rollouts that have not ended
-		acts   [2]func(context.Context, *leader.Leader) error
+		acts   [2]func(context.Context, *rollout.Loop) error
 	}{
 		"two retries": {
 			failed: [2]string{"n-0000", "n-0000"},
-			acts:   [2]func(context.Context, *leader.Leader) error{retry("r00000000"), retry("r00000001")},
+			acts:   [2]func(context.Context, *rollout.Loop) error{retry("r00000000"), retry("r00000001")},
 		},
 		"a retry and a start": {
 			failed: [2]string{"n-0000", "n-0000"},
-			acts: [2]func(context.Context, *leader.Leader) error{
+			acts: [2]func(context.Context, *rollout.Loop) error{
 				retry("r00000000"),
-				func(ctx context.Context, l *leader.Leader) error {
+				func(ctx context.Context, l *rollout.Loop) error {
 					return second(l.Start(ctx, ann, commission("n-0000", "n-0001")))
 				},
 			},
 		},
 		"two retries and one place": {
 			failed: [2]string{"n-0000", "n-0001"}, open: rollout.MaxOpen - 1,
-			acts: [2]func(context.Context, *leader.Leader) error{retry("r00000000"), retry("r00000001")},
+			acts: [2]func(context.Context, *rollout.Loop) error{retry("r00000000"), retry("r00000001")},
 		},
 	} {
 		s, ctx := store(t), within(t, patience)
@@ -103,9 +102,9 @@ func TestActsMeet(t *testing.T) {
 		m := &meeting{Store: s, turn: make(chan struct{}, 2)}
 		m.first.Add(2)
 
-		l := leader.New(leader.Options{
+		l := rollout.New(rollout.Options{
 			State: s, Records: m, Store: s, Jobs: anyPlaybooks{}, Audit: noAudit{}, Logger: silent(),
-			Settings: func() leader.Settings { return leader.Settings{Groups: inventory.DefaultGroups()} },
+			Settings: func() rollout.Settings { return rollout.Settings{Groups: inventory.DefaultGroups()} },
 		})
 
 		results := make(chan error, 2)
@@ -143,8 +142,8 @@ func TestActsMeet(t *testing.T) {
 	}
 }
 
-func retry(id string) func(context.Context, *leader.Leader) error {
-	return func(ctx context.Context, l *leader.Leader) error {
+func retry(id string) func(context.Context, *rollout.Loop) error {
+	return func(ctx context.Context, l *rollout.Loop) error {
 		return second(l.Retry(ctx, access.Caller{Principal: "bob"}, id, rollout.RetryOptions{}))
 	}
 }

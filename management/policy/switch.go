@@ -5,6 +5,7 @@ package policy
 import (
 	"fmt"
 
+	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -71,6 +72,27 @@ func Halted(a state.Automation, p Policy) string {
 	}
 
 	return ""
+}
+
+// HaltedRollout returns why automation holds a rollout back, in words, or "": under the brake no
+// rollout begins a node, and that of a policy begins none while the policy may not act, unless a
+// person approved it.
+func HaltedRollout(s Settings, a state.Automation, r rollout.Record) string {
+	if a.Brake.On {
+		return Describe(a.Brake)
+	}
+
+	name := state.PolicyOf(r.Actor)
+	if name == "" || r.Approved != nil {
+		return ""
+	}
+
+	held := Halted(a, Named(s, name))
+	if held == "" {
+		return ""
+	}
+
+	return fmt.Sprintf("policy %s started it: %s", name, held)
 }
 
 // off returns why the policy is off.

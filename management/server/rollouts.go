@@ -17,7 +17,6 @@ import (
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/rollout/leader"
 	"github.com/contiv/cluster/management/selector"
 	"github.com/contiv/cluster/management/server/legacy"
 	"github.com/contiv/cluster/management/server/rest"
@@ -200,7 +199,7 @@ func (s *Server) getRollout(w http.ResponseWriter, r *http.Request, v *state.Sco
 		return err
 	}
 
-	one, err := leader.Get(v.View, id)
+	one, err := rollout.Get(v.View, id)
 	if err != nil {
 		return err
 	}
@@ -235,7 +234,7 @@ func (s *Server) awaitRollout(
 		v = s.view(ctx)
 
 		var err error
-		if one, err = leader.Get(v.View, one.ID); err != nil {
+		if one, err = rollout.Get(v.View, one.ID); err != nil {
 			return nil, rollout.Record{}, err
 		}
 	}

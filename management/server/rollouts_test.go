@@ -16,7 +16,6 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/rollout/leader"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -74,7 +73,7 @@ func (f fakeRollouts) act(
 		return rollout.Record{}, err
 	}
 
-	one, err := leader.Get(f.m.View(), id)
+	one, err := rollout.Get(f.m.View(), id)
 	if err != nil {
 		return one, err
 	}

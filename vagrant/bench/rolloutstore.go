@@ -20,7 +20,6 @@ import (
 	jobs "github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/rollout/leader"
 	"github.com/contiv/cluster/management/secret"
 	"github.com/contiv/cluster/management/state"
 
@@ -55,10 +54,10 @@ func (w *world) rolloutInStore(ctx context.Context) float64 {
 	defer store.Close()
 
 	f := &storedFleet{Store: store, nodes: newRolloutFleet(w.bench.rollout)}
-	l := leader.New(leader.Options{
+	l := rollout.New(rollout.Options{
 		State: f, Records: f, Store: store, Jobs: f, Leads: func() bool { return true }, Audit: f, Logger: log,
-		Settings: func() leader.Settings {
-			return leader.Settings{Groups: inventory.DefaultGroups(), JobLimit: rolloutAtOnce}
+		Settings: func() rollout.Settings {
+			return rollout.Settings{Groups: inventory.DefaultGroups(), JobLimit: rolloutAtOnce}
 		},
 	})
 
@@ -80,7 +79,7 @@ func (w *world) rolloutInStore(ctx context.Context) float64 {
 		for !r.Status.Ended() {
 			changed := f.Changed()
 
-			if r = must(leader.Get(f.View(), r.ID)); !r.Status.Ended() {
+			if r = must(rollout.Get(f.View(), r.ID)); !r.Status.Ended() {
 				select {
 				case <-changed:
 				case <-ctx.Done():

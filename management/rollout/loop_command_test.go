@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package rollout_test
 
 import (
 	"context"
@@ -29,10 +29,10 @@ func TestCommandGate(t *testing.T) {
 
 		ran := map[string]int{}
 		l := s.leader()
-		l.Settings = func() Settings {
-			return Settings{Groups: inventory.DefaultGroups(), JobLimit: 10, Commands: []string{"smoke"}}
+		l.Settings = func() rollout.Settings {
+			return rollout.Settings{Groups: inventory.DefaultGroups(), JobLimit: 10, Commands: []string{"smoke"}}
 		}
-		l.Command = func(_ context.Context, name string, n CommandNode, within time.Duration) error {
+		l.Command = func(_ context.Context, name string, n rollout.CommandNode, within time.Duration) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 
@@ -71,11 +71,11 @@ func TestCommandGate(t *testing.T) {
 }
 
 // smoke lets the leader have the command smoke.
-func smoke(l *Leader, run func(ctx context.Context, n CommandNode) error) {
-	l.Settings = func() Settings {
-		return Settings{Groups: inventory.DefaultGroups(), JobLimit: 100, Commands: []string{"smoke"}}
+func smoke(l *rollout.Loop, run func(ctx context.Context, n rollout.CommandNode) error) {
+	l.Settings = func() rollout.Settings {
+		return rollout.Settings{Groups: inventory.DefaultGroups(), JobLimit: 100, Commands: []string{"smoke"}}
 	}
-	l.Command = func(ctx context.Context, _ string, n CommandNode, _ time.Duration) error { return run(ctx, n) }
+	l.Command = func(ctx context.Context, _ string, n rollout.CommandNode, _ time.Duration) error { return run(ctx, n) }
 }
 
 // TestSlowCommands: commands that take long hold up neither the checks of another rollout, nor fail
@@ -96,7 +96,7 @@ func TestSlowCommands(t *testing.T) {
 			most = max(most, now)
 		}
 
-		smoke(l, func(context.Context, CommandNode) error {
+		smoke(l, func(context.Context, rollout.CommandNode) error {
 			count(1)
 			defer count(-1)
 
@@ -140,34 +140,12 @@ func TestSlowCommands(t *testing.T) {
 			t.Errorf("the quick one: %s, %+v", b.Status, b.Nodes)
 		}
 
-		if a = s.run(l, a.ID, 2*time.Hour, ended); a.Count().Succeeded != 100 || most != commandsAtOnce {
+		if a = s.run(l, a.ID, 2*time.Hour, ended); a.Count().Succeeded != 100 || most != rollout.CommandsAtOnce {
 			t.Errorf("%s, %+v, %d commands at once", a.Status, a.Count(), most)
 		}
 
 		s.tasks.Wait()
 	})
-}
-
-// TestWaitCountsNot: a command that failed once and waits for its turn keeps the rest of its time.
-func TestWaitCountsNot(t *testing.T) {
-	t.Parallel()
-
-	now := time.Now()
-	s := checkState{result: rollout.CheckResult{Command: true}}
-
-	s.begin(now)
-	s.wait(now.Add(10 * time.Second))
-	s.wait(now.Add(20 * time.Second))
-
-	if !s.result.Since.IsZero() {
-		t.Errorf("its time goes on while it waits: %+v", s)
-	}
-
-	s.begin(now.Add(time.Hour))
-
-	if want := now.Add(time.Hour - 10*time.Second); !s.result.Since.Equal(want) {
-		t.Errorf("%s, want %s", s.result.Since, want)
-	}
 }
 
 // TestAbortEndsCommand: no command goes on that nobody waits for.
@@ -179,7 +157,7 @@ func TestAbortEndsCommand(t *testing.T) {
 		began := make(chan struct{})
 		took := make(chan time.Duration, 1)
 
-		smoke(l, func(ctx context.Context, _ CommandNode) error {
+		smoke(l, func(ctx context.Context, _ rollout.CommandNode) error {
 			close(began)
 
 			begun := time.Now()
@@ -241,7 +219,7 @@ func TestCommandHasItsTime(t *testing.T) {
 				return http.StatusOK, nil
 			}
 
-			smoke(l, func(ctx context.Context, _ CommandNode) error {
+			smoke(l, func(ctx context.Context, _ rollout.CommandNode) error {
 				select {
 				case <-ctx.Done():
 					return ctx.Err()
@@ -300,7 +278,7 @@ func TestUndoWithoutCommand(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite(t, 1)
 			l := s.leader()
-			smoke(l, func(context.Context, CommandNode) error { return nil })
+			smoke(l, func(context.Context, rollout.CommandNode) error { return nil })
 
 			r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
 				o.Gate.SkipVerify, o.Gate.Command = true, &rollout.CommandCheck{Name: "smoke"}
@@ -324,8 +302,8 @@ func TestUndoWithoutCommand(t *testing.T) {
 			})
 			s.mu.Unlock()
 
-			l.Settings = func() Settings {
-				return Settings{Groups: inventory.DefaultGroups(), JobLimit: 10, Commands: commands}
+			l.Settings = func() rollout.Settings {
+				return rollout.Settings{Groups: inventory.DefaultGroups(), JobLimit: 10, Commands: commands}
 			}
 
 			undo, err := l.Undo(t.Context(), ann, r.ID, "it is broken")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package rollout_test
 
 import (
 	"context"
@@ -444,17 +444,15 @@ func (s *site) ask(_ context.Context, target string) (int, error) {
 }
 
 // leader returns another decider.
-func (s *site) leader() *Leader {
+func (s *site) leader() *rollout.Loop {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 
-	o := Options{
+	o := rollout.Options{
 		State: s, Records: s, Store: s, Jobs: s, Leads: func() bool { return s.leads },
 		Ask: s.ask, Audit: s, Logger: log,
-		Settings: func() Settings { return Settings{Groups: inventory.DefaultGroups(), JobLimit: 10} },
-		Halted: func(a state.Automation, name string) string {
-			return policy.Halted(a, policy.Named(s.policies, name))
-		},
+		Settings: func() rollout.Settings { return rollout.Settings{Groups: inventory.DefaultGroups(), JobLimit: 10} },
+		Halted:   func(a state.Automation, r rollout.Record) string { return policy.HaltedRollout(s.policies, a, r) },
 	}
 	if s.allow != nil {
 		o.Allowed = func(_ *state.View, _ rollout.Record, n *inventory.Node, now time.Time) rollout.Permission {
@@ -462,11 +460,11 @@ func (s *site) leader() *Leader {
 		}
 	}
 
-	return New(o)
+	return rollout.New(o)
 }
 
 // run lets the decider decide until the rollout meets the condition, for so long at most.
-func (s *site) run(l *Leader, id string, limit time.Duration, until func(rollout.Record) bool) rollout.Record {
+func (s *site) run(l *rollout.Loop, id string, limit time.Duration, until func(rollout.Record) bool) rollout.Record {
 	s.t.Helper()
 
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package rollout
 
 import (
 	"context"
@@ -19,17 +19,15 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
-	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
 const (
-	// pace is the shortest pause between two rounds, and retry the longest. Each node waits
+	// shortest and longest are the pauses between two rounds. Each node waits
 	// for it at the end of its job, so it is short.
-	pace  = 10 * time.Millisecond
-	retry = 15 * time.Second
+	shortest = 10 * time.Millisecond
+	longest  = 15 * time.Second
 	// share: the pause is at least so many times as long as the decisions before it took, so
 	// that many changes of a large fleet do not keep a processor busy.
 	share = 5
@@ -53,8 +51,8 @@ type Store interface {
 type Jobs interface {
 	// SubmitRollout submits the job of a node, and notes it in the record in the same
 	// transaction. It is KindPrecondition if the record is not the newest one.
-	SubmitRollout(ctx context.Context, c access.Caller, r rollout.Record, b rollout.Begin, extra configuration.Vars) (
-		rollout.Record, error)
+	SubmitRollout(ctx context.Context, c access.Caller, r Record, b Begin, extra configuration.Vars) (
+		Record, error)
 	// Cancel asks a job to end.
 	Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error)
 	// PrepareRollout refuses a request that could not run, and returns the digest and the
@@ -78,7 +76,7 @@ type Settings struct {
 	Incomplete error
 }
 
-// Options are the dependencies of a Leader.
+// Options are the dependencies of a Loop.
 type Options struct {
 	State    state.Reader
 	Records  record.Store // its records are those of State
@@ -86,49 +84,42 @@ type Options struct {
 	Jobs     Jobs
 	Settings func() Settings
 	Leads    func() bool // whether this instance decides now
-	// Ask makes the HTTP check of a gate: it returns the status of the answer. nil: AskHTTP.
+	// Ask makes the HTTP check of a gate: it returns the status of the answer.
 	Ask func(ctx context.Context, url string) (status int, err error)
 	// Command runs the command of a gate for a node, at most that long, and returns why it
 	// failed, or nil. nil: every command fails.
 	Command func(ctx context.Context, name string, node CommandNode, within time.Duration) error
 	// Allowed reports whether the maintenance windows permit the rollout to begin the node
 	// now. nil: always. It must not block.
-	Allowed func(v *state.View, r rollout.Record, n *inventory.Node, now time.Time) rollout.Permission
-	// Permits returns the answers of the budgets, see rollout.World. nil: always. It must not
+	Allowed func(v *state.View, r Record, n *inventory.Node, now time.Time) Permission
+	// Permits returns the answers of the budgets, see World. nil: always. It must not
 	// block.
-	Permits func(v *state.View, r rollout.Record, working []string) rollout.Permits
-	// Halted returns why the policy of that name may not act, in words, or "": see policy.Halted.
-	// nil: every one may.
-	Halted func(a state.Automation, policy string) string
+	Permits func(v *state.View, r Record, working []string) Permits
+	// Halted returns why automation holds the rollout back, in words, or "". nil: it never does.
+	Halted func(a state.Automation, r Record) string
 	// Clock returns the time of the wall clock, and one that never jumps. nil: those of the host.
 	Clock  func() (wall time.Time, steady time.Duration)
 	Audit  access.Auditor
 	Logger logrus.FieldLogger
 }
 
-// Leader starts and changes rollouts, and drives them while its instance leads. All methods
+// Loop starts and changes rollouts, and drives them while its instance leads. All methods
 // may be called at once.
-type Leader struct {
+type Loop struct {
 	Options
 	*control.Loop
 
-	tasks sync.WaitGroup
 	soaks soaks // for the rounds only
 
 	mu      sync.Mutex
 	checked map[checkKey]*checkState
-	asking  map[checkKind]int // checks that are being made
 }
 
 // CommandNode is the node for which a command of a gate runs.
 type CommandNode struct{ Rollout, Name, Addr, Group string }
 
 // New returns a leader. Run makes it drive rollouts.
-func New(o Options) *Leader {
-	if o.Ask == nil {
-		o.Ask = func(ctx context.Context, url string) (int, error) { return AskHTTP(ctx, o.State.View(), url) }
-	}
-
+func New(o Options) *Loop {
 	if o.Command == nil {
 		o.Command = func(context.Context, string, CommandNode, time.Duration) error {
 			return errors.New("there are no commands")
@@ -136,7 +127,7 @@ func New(o Options) *Leader {
 	}
 
 	if o.Halted == nil {
-		o.Halted = func(state.Automation, string) string { return "" }
+		o.Halted = func(state.Automation, Record) string { return "" }
 	}
 
 	if o.Clock == nil {
@@ -147,26 +138,18 @@ func New(o Options) *Leader {
 		}
 	}
 
-	l := &Leader{Options: o, checked: map[checkKey]*checkState{}, asking: map[checkKind]int{}}
+	l := &Loop{Options: o, checked: map[checkKey]*checkState{}}
 	l.Loop = control.New(control.Options{
 		Name: "rollouts", Duty: o.Leads, Begin: l.begun, Round: l.round, Changed: o.State.Changed,
-		Pace: pace, Every: retry, Trouble: "a rollout could not be driven; retrying", Logger: o.Logger,
+		Pace: shortest, Every: longest, Trouble: "a rollout could not be driven; retrying", Logger: o.Logger,
 	})
 
 	return l
 }
 
-// Run drives the rollouts at every change of the view, and when something becomes due, until
-// ctx ends.
-func (l *Leader) Run(ctx context.Context) {
-	defer l.tasks.Wait()
-
-	l.Loop.Run(ctx)
-}
-
 // begun forgets what an earlier leader may have done since: the leader of now checks anew, and the
 // times of its own checks count.
-func (l *Leader) begun(context.Context) error {
+func (l *Loop) begun(context.Context) error {
 	l.forgetChecks(nil)
 	l.soaks = soaks{}
 
@@ -174,7 +157,7 @@ func (l *Leader) begun(context.Context) error {
 }
 
 // round drives each rollout once.
-func (l *Leader) round(ctx context.Context) (next control.Next, err error) {
+func (l *Loop) round(ctx context.Context) (next control.Next, err error) {
 	v := l.State.View()
 
 	// An old view is no ground for a decision.
@@ -184,26 +167,25 @@ func (l *Leader) round(ctx context.Context) (next control.Next, err error) {
 
 	var failures []error
 
-	for id, r := range record.All(v, &rollout.Kind) {
+	for id, r := range record.All(v, &Kind) {
 		if r.Status.Ended() {
 			continue
 		}
 
-		due, took, err := l.drive(ctx, id)
-		next.Pause += share * took
-
-		if !due.IsZero() && (next.At.IsZero() || due.Before(next.At)) {
-			next.At = due
-		}
+		driven, err := l.drive(ctx, id)
+		next.Acts = append(next.Acts, driven.Acts...)
+		next.Pause += driven.Pause
+		next.At = control.Earliest(next.At, driven.At)
 
 		if err != nil && !isOvertaken(err) {
 			failures = append(failures, fmt.Errorf("rollout %s: %w", id, err))
 		}
 	}
 
-	next.Pause = min(next.Pause, retry)
+	next.Pause = min(next.Pause, longest)
 
-	l.forgetChecks(record.List(v, &rollout.Kind))
+	// Nodes that have come to their gates in this round are in the newest view only.
+	l.forgetChecks(record.List(l.State.View(), &Kind))
 	l.soaks.forget()
 
 	if err := l.expire(ctx, v); err != nil {
@@ -219,14 +201,14 @@ func isOvertaken(err error) bool {
 	return kind == inventory.KindConflict || kind == inventory.KindPrecondition
 }
 
-// drive carries out the next steps of a rollout. It returns when the next ones are due, and how
-// long the decision took.
-func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time.Duration, err error) {
+// drive carries out the next steps of a rollout. It returns the checks to make, and when the next
+// steps are due.
+func (l *Loop) drive(ctx context.Context, id string) (next control.Next, err error) {
 	v := l.State.View()
 
-	stored := record.Get(v, &rollout.Kind, id)
+	stored := record.Get(v, &Kind, id)
 	if stored == nil {
-		return time.Time{}, 0, nil
+		return next, nil
 	}
 
 	r := *stored
@@ -234,10 +216,10 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time
 	began := time.Now()
 	now, steady := l.Clock()
 	w := l.world(v, r)
-	w.Age = func(n *rollout.Node) (time.Duration, bool) { return l.soaks.age(id, n, now, steady) }
+	w.Age = func(n *Node) (time.Duration, bool) { return l.soaks.age(id, n, now, steady) }
 
-	steps := rollout.Next(r, w, now)
-	due, took = steps.Due, time.Since(began)
+	steps := Next(r, w, now)
+	next.At, next.Pause = steps.Due, share*time.Since(began)
 
 	// The first job is accepted together with what was decided before it, which saves a write
 	// for each node. A status is stored, and reported, by itself, and so are nodes that failed
@@ -250,18 +232,17 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time
 	case steps.Changed:
 		// After a crash in between they count as unhealthy until the next verification.
 		if err := l.markUnfit(ctx, v, r, steps.Unfit, now); err != nil {
-			return due, took, err
+			return next, err
 		}
 
 		if r, err = l.put(ctx, r, steps.Record); err != nil {
-			return due, took, err
+			return next, err
 		}
 	}
 
 	for _, c := range steps.Checks {
-		if at := l.check(ctx, r, c, now); due.IsZero() || at.Before(due) {
-			due = at
-		}
+		act, at := l.check(r, c, now)
+		next.Acts, next.At = append(next.Acts, act...), control.Earliest(next.At, at)
 	}
 
 	begun, err := l.begin(ctx, r, steps.Begin)
@@ -273,13 +254,13 @@ func (l *Leader) drive(ctx context.Context, id string) (due time.Time, took time
 		err = errors.Join(err, failed)
 	}
 
-	return due, took, errors.Join(err, l.cancel(ctx, r, steps.Cancel))
+	return next, errors.Join(err, l.cancel(ctx, r, steps.Cancel))
 }
 
 // markUnfit stores that the gate of the rollout failed on the nodes, for these reasons: they do not
 // count as healthy.
-func (l *Leader) markUnfit(
-	ctx context.Context, v *state.View, r rollout.Record, reasons map[string]string, now time.Time,
+func (l *Loop) markUnfit(
+	ctx context.Context, v *state.View, r Record, reasons map[string]string, now time.Time,
 ) error {
 	if len(reasons) == 0 {
 		return nil
@@ -306,7 +287,7 @@ func (l *Leader) markUnfit(
 }
 
 // put stores the next record of a rollout, and reports it.
-func (l *Leader) put(ctx context.Context, was, is rollout.Record) (rollout.Record, error) {
+func (l *Loop) put(ctx context.Context, was, is Record) (Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
 
@@ -320,8 +301,8 @@ func (l *Leader) put(ctx context.Context, was, is rollout.Record) (rollout.Recor
 
 // replace stores the next record of a rollout. It is KindConflict if the record is not at its revision
 // any more.
-func (l *Leader) replace(ctx context.Context, r rollout.Record) (rollout.Record, error) {
-	revision, err := record.Replace(ctx, l.Records, &rollout.Kind, r.ID, r.Revision, &r)
+func (l *Loop) replace(ctx context.Context, r Record) (Record, error) {
+	revision, err := record.Replace(ctx, l.Records, &Kind, r.ID, r.Revision, &r)
 	if err == nil {
 		r.Revision = revision
 	}
@@ -330,14 +311,14 @@ func (l *Leader) replace(ctx context.Context, r rollout.Record) (rollout.Record,
 }
 
 // world returns the facts that the decision depends on.
-func (l *Leader) world(v *state.View, r rollout.Record) rollout.World {
+func (l *Loop) world(v *state.View, r Record) World {
 	// A look-up for each node in a list of all jobs would be quadratic.
 	jobs := make(map[string]*job.Job, len(v.Jobs))
 	for _, j := range v.Jobs {
 		jobs[j.ID] = j
 	}
 
-	w := rollout.World{
+	w := World{
 		Node: func(name string) *inventory.Node { return job.Find(v.Nodes, name) },
 		Job: func(id string) (job.Job, bool) {
 			if j := jobs[id]; j != nil {
@@ -351,32 +332,25 @@ func (l *Leader) world(v *state.View, r rollout.Record) rollout.World {
 
 			return job.Job{}, false
 		},
-		Checked: func(node string, attempt int) rollout.CheckResult { return l.result(r.ID, node, attempt) },
+		Checked: func(node string, attempt int) CheckResult { return l.result(r.ID, node, attempt) },
 		Room:    room - v.Queued(),
 	}
 
-	if brake := state.AutomationOf(v).Brake; brake.On {
-		w.Halted = policy.Describe(brake)
-	} else if name := state.PolicyOf(r.Actor); name != "" && r.Approved == nil {
-		// A policy that may not act begins no node either. What a person approved goes on.
-		if held := l.Halted(state.AutomationOf(v), name); held != "" {
-			w.Halted = fmt.Sprintf("policy %s started it: %s", name, held)
-		}
-	}
+	w.Halted = l.Halted(state.AutomationOf(v), r)
 
 	if l.Allowed != nil && !r.Spec.OverrideWindow {
-		w.Allowed = func(n *inventory.Node, now time.Time) rollout.Permission { return l.Allowed(v, r, n, now) }
+		w.Allowed = func(n *inventory.Node, now time.Time) Permission { return l.Allowed(v, r, n, now) }
 	}
 
 	if l.Permits != nil {
-		w.Permits = func(working []string) rollout.Permits { return l.Permits(v, r, working) }
+		w.Permits = func(working []string) Permits { return l.Permits(v, r, working) }
 	}
 
 	return w
 }
 
 // cancel cancels jobs of a rollout that is aborted.
-func (l *Leader) cancel(ctx context.Context, r rollout.Record, list []rollout.Cancel) error {
+func (l *Loop) cancel(ctx context.Context, r Record, list []Cancel) error {
 	var failures []error
 
 	for _, c := range list {
@@ -398,7 +372,7 @@ func (l *Leader) cancel(ctx context.Context, r rollout.Record, list []rollout.Ca
 
 // mayCancel refuses a job that was cancelled already, and one that is to be left alone once
 // it runs: a second cancel would skip its cleanup.
-func mayCancel(c rollout.Cancel) access.Precondition {
+func mayCancel(c Cancel) access.Precondition {
 	return func(v *state.View) error {
 		j, err := v.Job(c.Job)
 		if err != nil || j.Cancel == 0 && (!c.Queued || j.Status == job.Queued) {
@@ -411,7 +385,7 @@ func mayCancel(c rollout.Cancel) access.Precondition {
 
 // begin submits jobs, one after the other: each is noted in the record with its acceptance. It
 // returns the newest record.
-func (l *Leader) begin(ctx context.Context, r rollout.Record, list []rollout.Begin) (rollout.Record, error) {
+func (l *Loop) begin(ctx context.Context, r Record, list []Begin) (Record, error) {
 	if len(list) == 0 {
 		return r, nil
 	}
@@ -419,7 +393,7 @@ func (l *Leader) begin(ctx context.Context, r rollout.Record, list []rollout.Beg
 	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
 
-	in, err := l.Store.Inputs(ctx, rollout.InputsOf(r.ID))
+	in, err := l.Store.Inputs(ctx, InputsOf(r.ID))
 	if err != nil && inventory.KindOf(err) != inventory.KindNotFound {
 		return r, err
 	}
@@ -436,9 +410,9 @@ func (l *Leader) begin(ctx context.Context, r rollout.Record, list []rollout.Beg
 
 // submit submits a job, and returns the record with it. A refusal for good fails the node, and
 // an error that is about the node alone postpones it.
-func (l *Leader) submit(
-	ctx context.Context, r rollout.Record, b rollout.Begin, extra configuration.Vars,
-) (rollout.Record, error) {
+func (l *Loop) submit(
+	ctx context.Context, r Record, b Begin, extra configuration.Vars,
+) (Record, error) {
 	begun, err := l.Jobs.SubmitRollout(ctx, principal(r), r, b, extra)
 
 	log := l.Logger.WithError(err).WithField("rollout", r.ID).WithField("node", b.Node)
@@ -478,18 +452,18 @@ const internal = "an internal error; the log of the daemon has the details"
 
 // isNext reports whether the job is a next step of the rollout by the newest view, too. What a
 // node waits for, or is skipped for, may have come after the decision.
-func (l *Leader) isNext(r rollout.Record, b rollout.Begin) bool {
+func (l *Loop) isNext(r Record, b Begin) bool {
 	now, _ := l.Clock()
-	return slices.Contains(rollout.Next(r, l.world(l.State.View(), r), now).Begin, b)
+	return slices.Contains(Next(r, l.world(l.State.View(), r), now).Begin, b)
 }
 
 // principal returns the caller of the jobs of a rollout.
-func principal(r rollout.Record) access.Caller {
-	return access.Caller{Principal: rollout.Principal(r.ID)}
+func principal(r Record) access.Caller {
+	return access.Caller{Principal: Principal(r.ID)}
 }
 
 // report logs a change of the status, and leaves its audit record.
-func (l *Leader) report(ctx context.Context, was, is rollout.Record) {
+func (l *Loop) report(ctx context.Context, was, is Record) {
 	if was.Status == is.Status {
 		return
 	}
@@ -503,8 +477,8 @@ func (l *Leader) report(ctx context.Context, was, is rollout.Record) {
 }
 
 // expire removes the rollouts that are no longer kept.
-func (l *Leader) expire(ctx context.Context, v *state.View) error {
-	ids := rollout.Expired(record.List(v, &rollout.Kind))
+func (l *Loop) expire(ctx context.Context, v *state.View) error {
+	ids := Expired(record.List(v, &Kind))
 	if len(ids) == 0 {
 		return nil
 	}
@@ -515,8 +489,8 @@ func (l *Leader) expire(ctx context.Context, v *state.View) error {
 	return access.Audited(ctx, l.Audit, self, entry, func(*access.Record) error {
 		for _, id := range ids {
 			_, _, err := record.Decide(ctx, l.Records, func(tx *record.Tx) (any, error) {
-				tx.Attach(state.DropInputs{Name: rollout.InputsOf(id)})
-				record.Remove(tx, &rollout.Kind, id)
+				tx.Attach(state.DropInputs{Name: InputsOf(id)})
+				record.Remove(tx, &Kind, id)
 
 				return nil, nil
 			})

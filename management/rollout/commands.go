@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package rollout
 
 import (
 	"cmp"
@@ -13,19 +13,18 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
-	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
 // Get returns the rollout of the view with that id.
-func Get(v *state.View, id string) (rollout.Record, error) {
-	if err := rollout.CheckID(id); err != nil {
-		return rollout.Record{}, err
+func Get(v *state.View, id string) (Record, error) {
+	if err := CheckID(id); err != nil {
+		return Record{}, err
 	}
 
-	r := record.Get(v, &rollout.Kind, id)
+	r := record.Get(v, &Kind, id)
 	if r == nil {
-		return rollout.Record{}, cmp.Or(v.UnreadableRollout(id), rollout.Unknown(id))
+		return Record{}, cmp.Or(v.UnreadableRollout(id), Unknown(id))
 	}
 
 	return *r, nil
@@ -33,21 +32,21 @@ func Get(v *state.View, id string) (rollout.Record, error) {
 
 // Remaining returns how long the rollout is expected to take from now on, and whether that is
 // known.
-func (l *Leader) Remaining(r rollout.Record) (left time.Duration, known bool) {
+func (l *Loop) Remaining(r Record) (left time.Duration, known bool) {
 	return r.Remaining(l.Settings().JobLimit, time.Now())
 }
 
 // Preview returns the rollout that Start would start, Planned, with the reasons of nodes that
 // it could not begin now. It stores nothing.
-func (l *Leader) Preview(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
+func (l *Loop) Preview(ctx context.Context, c access.Caller, req Request) (Record, error) {
 	v, err := c.Check(ctx, l.State, l.State.View(), Starting(req))
 	if err != nil {
-		return rollout.Record{}, err
+		return Record{}, err
 	}
 
-	r, err := rollout.Make(v.Snapshot, l.Settings().Groups, record.List(v, &rollout.Kind), req, time.Now())
+	r, err := Make(v.Snapshot, l.Settings().Groups, record.List(v, &Kind), req, time.Now())
 	if err != nil {
-		return rollout.Record{}, err
+		return Record{}, err
 	}
 
 	return l.prepare(ctx, c, v, r.Foresee(v.Snapshot), req.Extra)
@@ -55,7 +54,7 @@ func (l *Leader) Preview(ctx context.Context, c access.Caller, req rollout.Reque
 
 // Start starts a rollout: its nodes and its playbooks are fixed from now on. It returns as soon
 // as the rollout is stored.
-func (l *Leader) Start(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
+func (l *Loop) Start(ctx context.Context, c access.Caller, req Request) (Record, error) {
 	entry := access.Record{Action: "rollouts.start." + string(req.Action), Targets: req.Nodes, Reason: req.Reason}
 
 	return l.started(
@@ -65,28 +64,28 @@ func (l *Leader) Start(ctx context.Context, c access.Caller, req rollout.Request
 		Starting(req),
 		req.Extra,
 		req.Playbooks,
-		func(v *state.View) (rollout.Record, error) {
-			return rollout.Make(v.Snapshot, l.Settings().Groups, record.List(v, &rollout.Kind), req, time.Now())
+		func(v *state.View) (Record, error) {
+			return Make(v.Snapshot, l.Settings().Groups, record.List(v, &Kind), req, time.Now())
 		},
 	)
 }
 
-// Undo starts the rollout that takes another one back, see rollout.Record.Undo.
-func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
+// Undo starts the rollout that takes another one back, see Record.Undo.
+func (l *Loop) Undo(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
 	if err := inventory.CheckReason(reason); err != nil {
-		return rollout.Record{}, err
+		return Record{}, err
 	}
 
 	entry := access.Record{Action: "rollouts.undo", Targets: []string{id}, Reason: reason}
 	kept := map[string]bool{}
 
-	return l.started(ctx, c, entry, Undoing(id), nil, "", func(v *state.View) (rollout.Record, error) {
+	return l.started(ctx, c, entry, Undoing(id), nil, "", func(v *state.View) (Record, error) {
 		r, err := Get(v, id)
 		if err != nil {
 			return r, err
 		}
 
-		undo, err := r.Undo(v.Snapshot, record.List(v, &rollout.Kind), func(digest string) (bool, error) {
+		undo, err := r.Undo(v.Snapshot, record.List(v, &Kind), func(digest string) (bool, error) {
 			// Thousands of nodes have a few digests.
 			if is, asked := kept[digest]; asked {
 				return is, nil
@@ -106,14 +105,14 @@ func (l *Leader) Undo(ctx context.Context, c access.Caller, id, reason string) (
 
 // started stores the rollout that plan returns, and leaves the audit record. playbooks is the
 // digest that its playbooks must have, or "".
-func (l *Leader) started(
+func (l *Loop) started(
 	ctx context.Context, c access.Caller, entry access.Record, subject access.Subject,
 	extra configuration.Vars, playbooks string,
-	plan func(*state.View) (rollout.Record, error),
-) (started rollout.Record, err error) {
+	plan func(*state.View) (Record, error),
+) (started Record, err error) {
 	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) error {
 		v := l.State.View()
-		if r, err := c.ReplayRollout(ctx, l.Store, l.State); r != nil || err != nil {
+		if r, err := replay(ctx, c, l.Store, l.State); r != nil || err != nil {
 			started = orZero(r)
 			return err
 		}
@@ -152,26 +151,26 @@ func (l *Leader) started(
 }
 
 // add decides on the newest view and stores the rollout, with the playbooks that were prepared.
-func (l *Leader) add(
-	ctx context.Context, c access.Caller, subject access.Subject, prepared rollout.Record, extra configuration.Vars,
-	plan func(*state.View) (rollout.Record, error),
-) (rollout.Record, error) {
+func (l *Loop) add(
+	ctx context.Context, c access.Caller, subject access.Subject, prepared Record, extra configuration.Vars,
+	plan func(*state.View) (Record, error),
+) (Record, error) {
 	started, revision, err := access.DecideOnce(ctx, l.Records, c, subject, l.replay(ctx, c),
-		func(tx *record.Tx) (rollout.Record, error) {
+		func(tx *record.Tx) (Record, error) {
 			// The plan depends on nodes and jobs, which are no kinds.
 			tx.GuardAll()
 
 			r, err := plan(state.ViewOf(tx))
 			if err != nil {
-				return rollout.Record{}, err
+				return Record{}, err
 			}
 
 			// Only these playbooks were checked; newer ones may be broken.
-			r.ID, r.Playbooks, r.Commit = rollout.NewID(), prepared.Playbooks, prepared.Commit
+			r.ID, r.Playbooks, r.Commit = NewID(), prepared.Playbooks, prepared.Commit
 			r = r.Begin(c.Principal, time.Now())
 
-			record.Put(tx, &rollout.Kind, &r)
-			tx.Attach(state.PutInputs{Name: rollout.InputsOf(r.ID), Inputs: job.Inputs{Extra: extra}})
+			record.Put(tx, &Kind, &r)
+			tx.Attach(state.PutInputs{Name: InputsOf(r.ID), Inputs: job.Inputs{Extra: extra}})
 			c.Keep(tx, access.Result{Rollout: r.ID})
 
 			return r, nil
@@ -184,23 +183,41 @@ func (l *Leader) add(
 }
 
 // replay returns the function that returns the rollout of an earlier request with the key of the caller.
-func (l *Leader) replay(ctx context.Context, c access.Caller) func() (*rollout.Record, error) {
-	return func() (*rollout.Record, error) { return c.ReplayRollout(ctx, l.Store, l.State) }
+func (l *Loop) replay(ctx context.Context, c access.Caller) func() (*Record, error) {
+	return func() (*Record, error) { return replay(ctx, c, l.Store, l.State) }
+}
+
+// replay returns the rollout that the caller's mutation started, as it is now, or nil if the mutation
+// was not carried out yet.
+func replay(ctx context.Context, c access.Caller, results access.Results, r state.Reader) (*Record, error) {
+	result, err := c.Replay(ctx, results, r)
+	if result == nil || err != nil {
+		return nil, err
+	}
+
+	found := record.Get(r.View(), &Kind, result.Rollout)
+	if found == nil {
+		return nil, inventory.Errorf(inventory.KindExpired,
+			"the request was carried out, as rollout %s, which is no longer kept", result.Rollout).
+			Do("list the rollouts; to start another one, make a new Idempotency-Key")
+	}
+
+	return found, nil
 }
 
 // prepare refuses a rollout if none of its nodes could be begun, or if its playbooks cannot run,
 // and fixes the playbooks. An undo has those of its nodes, and may be needed because the
 // playbooks of now are broken.
-func (l *Leader) prepare(
-	ctx context.Context, c access.Caller, v *state.View, r rollout.Record, extra configuration.Vars,
-) (rollout.Record, error) {
+func (l *Loop) prepare(
+	ctx context.Context, c access.Caller, v *state.View, r Record, extra configuration.Vars,
+) (Record, error) {
 	settings := l.Settings()
 	if err := settings.Incomplete; err != nil {
 		return r, err
 	}
 
 	if command := r.Spec.Gate.Command; command != nil && !slices.Contains(settings.Commands, command.Name) {
-		return r, rollout.UnknownCommand(command.Name, settings.Commands)
+		return r, UnknownCommand(command.Name, settings.Commands)
 	}
 
 	if r.UndoOf != "" {
@@ -214,7 +231,7 @@ func (l *Leader) prepare(
 
 	for _, n := range repairedFirst(v, r.Nodes) {
 		node, _ := v.Lookup(n.Name)
-		if n.State != rollout.Waiting || asked[n.Group] {
+		if n.State != Waiting || asked[n.Group] {
 			continue
 		}
 
@@ -226,7 +243,7 @@ func (l *Leader) prepare(
 		// One node stands for its group: a play for each group is needed.
 		asked[n.Group] = true
 
-		digest, commit, err := l.Jobs.PrepareRollout(ctx, c, r.RequestOf(rollout.Begin{Node: n.Name}, extra))
+		digest, commit, err := l.Jobs.PrepareRollout(ctx, c, r.RequestOf(Begin{Node: n.Name}, extra))
 		if err != nil {
 			return r, err
 		}
@@ -235,7 +252,7 @@ func (l *Leader) prepare(
 	}
 
 	if len(asked) == 0 && refusal != nil {
-		return r, &rollout.NotNowError{Err: refusal}
+		return r, &NotNowError{Err: refusal}
 	}
 
 	return r, nil
@@ -243,9 +260,9 @@ func (l *Leader) prepare(
 
 // repairedFirst returns the nodes that are unavailable before the others, as their budgets permit them: the
 // rollout brings them back before it takes others.
-func repairedFirst(v *state.View, nodes []rollout.Node) []rollout.Node {
+func repairedFirst(v *state.View, nodes []Node) []Node {
 	sorted := slices.Clone(nodes)
-	rank := func(n rollout.Node) int {
+	rank := func(n Node) int {
 		if node, known := v.Lookup(n.Name); known && !node.Available() {
 			return 0
 		}
@@ -253,7 +270,7 @@ func repairedFirst(v *state.View, nodes []rollout.Node) []rollout.Node {
 		return 1
 	}
 
-	slices.SortStableFunc(sorted, func(a, b rollout.Node) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(sorted, func(a, b Node) int { return rank(a) - rank(b) })
 
 	return sorted
 }
@@ -268,42 +285,42 @@ func orZero[T any](v *T) T {
 }
 
 // Approve lets a rollout begin that another person started.
-func (l *Leader) Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	act := func(r rollout.Record) (rollout.Record, error) { return r.Approve(mark(c, reason)) }
+func (l *Loop) Approve(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
+	act := func(r Record) (Record, error) { return r.Approve(mark(c, reason)) }
 
 	return l.control(ctx, c, Beginning(id, nil), "rollouts.approve", id, reason, act)
 }
 
 // Promote lets a rollout go on after its canary.
-func (l *Leader) Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	act := func(r rollout.Record) (rollout.Record, error) { return r.Promote(mark(c, reason)) }
+func (l *Loop) Promote(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
+	act := func(r Record) (Record, error) { return r.Promote(mark(c, reason)) }
 
 	return l.control(ctx, c, Beginning(id, nil), "rollouts.promote", id, reason, act)
 }
 
 // Pause keeps a rollout from beginning nodes.
-func (l *Leader) Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	act := func(r rollout.Record) (rollout.Record, error) { return r.Pause(mark(c, reason)) }
+func (l *Loop) Pause(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
+	act := func(r Record) (Record, error) { return r.Pause(mark(c, reason)) }
 
 	return l.control(ctx, c, Known(id), "rollouts.pause", id, reason, act)
 }
 
 // Resume lets a paused or stopped rollout go on.
-func (l *Leader) Resume(
-	ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions,
-) (rollout.Record, error) {
+func (l *Loop) Resume(
+	ctx context.Context, c access.Caller, id string, o ResumeOptions,
+) (Record, error) {
 	repin, err := l.repin(ctx, mark(c, o.Reason), o.PlaybooksNow)
 	if err != nil {
-		return rollout.Record{}, err
+		return Record{}, err
 	}
 
-	act := func(r rollout.Record) (rollout.Record, error) {
+	act := func(r Record) (Record, error) {
 		repinned, err := repin(r)
 
 		switch {
 		case err != nil:
 			return r, err
-		case r.Status == rollout.Running && repinned.Playbooks != r.Playbooks:
+		case r.Status == Running && repinned.Playbooks != r.Playbooks:
 			return r, inventory.Errorf(inventory.KindRefused,
 				"rollout %s is %s, and its nodes would get different playbooks while it goes on", r.ID, r.Status).
 				Do("pause it first, then resume it with the playbooks of now")
@@ -316,10 +333,10 @@ func (l *Leader) Resume(
 }
 
 // Abort ends a rollout.
-func (l *Leader) Abort(
-	ctx context.Context, c access.Caller, id string, o rollout.AbortOptions,
-) (rollout.Record, error) {
-	act := func(r rollout.Record) (rollout.Record, error) {
+func (l *Loop) Abort(
+	ctx context.Context, c access.Caller, id string, o AbortOptions,
+) (Record, error) {
+	act := func(r Record) (Record, error) {
 		return r.Abort(mark(c, o.Reason), o.Cancel)
 	}
 
@@ -327,15 +344,15 @@ func (l *Leader) Abort(
 }
 
 // Retry lets nodes of a rollout be begun once more.
-func (l *Leader) Retry(
-	ctx context.Context, c access.Caller, id string, o rollout.RetryOptions,
-) (rollout.Record, error) {
+func (l *Loop) Retry(
+	ctx context.Context, c access.Caller, id string, o RetryOptions,
+) (Record, error) {
 	repin, err := l.repin(ctx, mark(c, o.Reason), o.PlaybooksNow)
 	if err != nil {
-		return rollout.Record{}, err
+		return Record{}, err
 	}
 
-	act := func(r rollout.Record) (rollout.Record, error) {
+	act := func(r Record) (Record, error) {
 		r, err := repin(r)
 		if err != nil {
 			return r, err
@@ -348,16 +365,16 @@ func (l *Leader) Retry(
 }
 
 // repin returns the change that binds a rollout to the playbooks of now, if that is wanted.
-func (l *Leader) repin(
-	ctx context.Context, m rollout.Mark, wanted bool,
-) (func(rollout.Record) (rollout.Record, error), error) {
+func (l *Loop) repin(
+	ctx context.Context, m Mark, wanted bool,
+) (func(Record) (Record, error), error) {
 	if !wanted {
-		return func(r rollout.Record) (rollout.Record, error) { return r, nil }, nil
+		return func(r Record) (Record, error) { return r, nil }, nil
 	}
 
 	digest, commit, err := l.Jobs.PinPlaybooks(ctx)
 
-	return func(r rollout.Record) (rollout.Record, error) { return r.Repin(m, digest, commit) }, err
+	return func(r Record) (Record, error) { return r.Repin(m, digest, commit) }, err
 }
 
 // noting returns the operator's reason with a change that is a part of the act, if there is one.
@@ -369,12 +386,12 @@ func noting(reason, change string) string {
 	return reason + "; " + change
 }
 
-func mark(c access.Caller, reason string) rollout.Mark {
-	return rollout.Mark{By: c.Principal, At: time.Now(), Reason: reason}
+func mark(c access.Caller, reason string) Mark {
+	return Mark{By: c.Principal, At: time.Now(), Reason: reason}
 }
 
 // Starting returns the subject of a start: the nodes, and the group that they enter.
-func Starting(r rollout.Request) access.Subject {
+func Starting(r Request) access.Subject {
 	return func(s *state.Scoped) error { return s.CheckMove(r.Nodes, r.Group) }
 }
 
@@ -406,7 +423,7 @@ func Known(id string) access.Subject {
 
 // Beginning returns the subject of an act that lets nodes be begun: those that wait, and those of a retry.
 // They enter a group as at the start, and may have left the scope since.
-func Beginning(id string, retry *rollout.RetryOptions) access.Subject {
+func Beginning(id string, retry *RetryOptions) access.Subject {
 	return func(s *state.Scoped) error {
 		r, err := Get(s.View, id)
 		if err != nil {
@@ -417,9 +434,9 @@ func Beginning(id string, retry *rollout.RetryOptions) access.Subject {
 
 		for _, n := range r.Nodes {
 			again := retry != nil &&
-				(len(retry.Nodes) == 0 && n.State == rollout.Failed || slices.Contains(retry.Nodes, n.Name))
+				(len(retry.Nodes) == 0 && n.State == Failed || slices.Contains(retry.Nodes, n.Name))
 
-			if n.State == rollout.Waiting || again {
+			if n.State == Waiting || again {
 				names = append(names, n.Name)
 			}
 		}
@@ -429,19 +446,19 @@ func Beginning(id string, retry *rollout.RetryOptions) access.Subject {
 }
 
 // control carries out an act of a person on a rollout, with its audit record.
-func (l *Leader) control(
+func (l *Loop) control(
 	ctx context.Context, c access.Caller, subject access.Subject, action, id, reason string,
-	act func(rollout.Record) (rollout.Record, error),
-) (changed rollout.Record, err error) {
+	act func(Record) (Record, error),
+) (changed Record, err error) {
 	if err := inventory.CheckReason(reason); err != nil {
-		return rollout.Record{}, err
+		return Record{}, err
 	}
 
 	entry := access.Record{Action: action, Targets: []string{id}, Reason: reason}
 
 	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) error {
 		decided, revision, err := access.DecideOnce(ctx, l.Records, c, subject, l.replay(ctx, c),
-			func(tx *record.Tx) (rollout.Record, error) {
+			func(tx *record.Tx) (Record, error) {
 				before, err := Get(state.ViewOf(tx), id)
 				if err != nil {
 					return before, err
@@ -455,14 +472,14 @@ func (l *Leader) control(
 
 				// Of two acts that find the same node free, one is a conflict, and finds it taken then.
 				if r.TakesNodes(before) {
-					if err := r.CheckFree(record.List(tx, &rollout.Kind)); err != nil {
+					if err := r.CheckFree(record.List(tx, &Kind)); err != nil {
 						return r, err
 					}
 				}
 
 				entry.Reason = noting(reason, r.Repinned(before.Playbooks))
 
-				record.Put(tx, &rollout.Kind, &r)
+				record.Put(tx, &Kind, &r)
 				c.Keep(tx, access.Result{Rollout: r.ID})
 
 				return r, nil
@@ -479,4 +496,14 @@ func (l *Leader) control(
 	l.Kick()
 
 	return changed, err
+}
+
+// Held returns why the maintenance windows of a node hold it back from the rollout now, or "".
+func (l *Loop) Held(v *state.View, r Record, node string) string {
+	n, known := v.Lookup(node)
+	if !known || l.Allowed == nil || r.Spec.OverrideWindow {
+		return ""
+	}
+
+	return l.Allowed(v, r, &n, time.Now()).Reason
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package rollout
 
 import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/rollout"
 )
 
 // stay is the time of a node in one state.
@@ -26,7 +25,7 @@ type soaks struct {
 
 // age returns for how long the node has been in its state. known is false at the first sight of
 // a time in the future.
-func (s *soaks) age(id string, n *rollout.Node, now time.Time, steady time.Duration) (age time.Duration, known bool) {
+func (s *soaks) age(id string, n *Node, now time.Time, steady time.Duration) (age time.Duration, known bool) {
 	key := stay{id, n.Name, n.Since.UnixNano()}
 
 	began, remembered := s.began[key]
