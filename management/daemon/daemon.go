@@ -142,8 +142,9 @@ type Daemon struct {
 	metrics   metrics.Registry
 	decisions *metrics.CounterVec // of policies
 
-	mu       sync.Mutex // guards server, which a changed configuration may reach before it exists
+	mu       sync.Mutex // guards server, which a changed configuration may reach before it exists, and loops
 	server   *server.Server
+	loops    []*control.Loop // that are measured
 	teardown []cleanup
 }
 
@@ -251,10 +252,12 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 
+	d.measure(d.programs.Note.Loop, d.repository.Loop, d.policies.Loop, d.rollouts.Loop)
 	d.run(ctx, d.gossipKey.Loop, d.sshKey.Loop)
 
 	// After the gossip: a step that waits for hosts needs current observations.
 	d.engine.Start(ctx)
+	d.measure(d.engine.Loops()...)
 	d.onStop("jobs", func(context.Context) error { d.engine.Stop(); return nil })
 
 	d.repository.Start(ctx)
@@ -589,8 +592,18 @@ func (d *Daemon) checkRunner(ctx context.Context) {
 	})
 }
 
+// measure lets the metrics have loops.
+func (d *Daemon) measure(loops ...*control.Loop) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	d.loops = append(d.loops, loops...)
+}
+
 // run starts loops, which go on until Stop.
 func (d *Daemon) run(ctx context.Context, loops ...*control.Loop) {
+	d.measure(loops...)
+
 	for _, l := range loops {
 		l.Start(ctx)
 		d.onStop(l.Name, func(context.Context) error { l.Stop(); return nil })

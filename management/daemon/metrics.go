@@ -40,6 +40,7 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 	emit("clusterm_ssh_key_laggards", float64(len(d.sshKey.Laggards())))
 	d.store.Measure(emit)
 	d.gossip.Measure(emit)
+	d.loopMetrics(emit)
 
 	if d.embedded != nil {
 		emit("clusterm_etcd_restarts_total", float64(d.embedded.Restarts()))
@@ -49,5 +50,21 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 		server, ca := d.certificates.Expiry()
 		emit("clusterm_certificate_expiry_timestamp_seconds", float64(server.Unix()), "server")
 		emit("clusterm_certificate_expiry_timestamp_seconds", float64(ca.Unix()), "ca")
+	}
+}
+
+func (d *Daemon) loopMetrics(emit func(name string, value float64, labels ...string)) {
+	gauge := map[bool]float64{true: 1}
+
+	d.mu.Lock()
+	loops := d.loops
+	d.mu.Unlock()
+
+	for _, l := range loops {
+		s := l.Status()
+		emit("clusterm_loop_on_duty", gauge[s.OnDuty], s.Name)
+		emit("clusterm_loop_failing", gauge[s.Failure != ""], s.Name)
+		emit("clusterm_loop_rounds_total", float64(s.Rounds), s.Name)
+		emit("clusterm_loop_failures_total", float64(s.Failures), s.Name)
 	}
 }

@@ -50,6 +50,35 @@ var Table = []Room{
 		},
 	},
 	{
+		"Loops",
+		[]Metric{
+			{
+				Name:    "clusterm_loop_on_duty",
+				Type:    Gauge,
+				Labels:  []string{"loop"},
+				Meaning: "1 while this instance runs the loop; some are for the leader only",
+			},
+			{
+				Name:    "clusterm_loop_failing",
+				Type:    Gauge,
+				Labels:  []string{"loop"},
+				Meaning: "1 if the newest round of the loop failed; the log has the reason",
+			},
+			{
+				Name:    "clusterm_loop_rounds_total",
+				Type:    Counter,
+				Labels:  []string{"loop"},
+				Meaning: "rounds of the loop, in each of which it decides what to do",
+			},
+			{
+				Name:    "clusterm_loop_failures_total",
+				Type:    Counter,
+				Labels:  []string{"loop"},
+				Meaning: "rounds of the loop, and attempts to carry out what it decided, that failed",
+			},
+		},
+	},
+	{
 		"TLS",
 		[]Metric{
 			{

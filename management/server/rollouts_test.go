@@ -26,7 +26,7 @@ func rolloutID(n string) string { return "r0000000" + n }
 type fakeRollouts struct{ m *fakeManager }
 
 func (f fakeRollouts) Preview(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error) {
-	if _, err := c.Check(ctx, f.m, f.m.View(), leader.Starting(r)); err != nil {
+	if _, err := c.Check(ctx, f.m, f.m.View(), rollout.Starting(r)); err != nil {
 		return rollout.Record{}, err
 	}
 
@@ -53,7 +53,7 @@ func (f fakeRollouts) Start(ctx context.Context, c access.Caller, r rollout.Requ
 }
 
 func (f fakeRollouts) Undo(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	one, err := f.act(ctx, c, leader.Undoing(id), "undo", id, reason)
+	one, err := f.act(ctx, c, rollout.Undoing(id), "undo", id, reason)
 	one.UndoOf, one.ID = id, "r0000000f"
 
 	return one, err
@@ -82,33 +82,33 @@ func (f fakeRollouts) act(
 }
 
 func (f fakeRollouts) Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return f.act(ctx, c, leader.Beginning(id, nil), "approve", id, reason)
+	return f.act(ctx, c, rollout.Beginning(id, nil), "approve", id, reason)
 }
 
 func (f fakeRollouts) Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return f.act(ctx, c, leader.Beginning(id, nil), "promote", id, reason)
+	return f.act(ctx, c, rollout.Beginning(id, nil), "promote", id, reason)
 }
 
 func (f fakeRollouts) Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return f.act(ctx, c, leader.Known(id), "pause", id, reason)
+	return f.act(ctx, c, rollout.Known(id), "pause", id, reason)
 }
 
 func (f fakeRollouts) Resume(
 	ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions,
 ) (rollout.Record, error) {
-	return f.act(ctx, c, leader.Beginning(id, nil), "resume", id, o.Reason)
+	return f.act(ctx, c, rollout.Beginning(id, nil), "resume", id, o.Reason)
 }
 
 func (f fakeRollouts) Abort(
 	ctx context.Context, c access.Caller, id string, o rollout.AbortOptions,
 ) (rollout.Record, error) {
-	return f.act(ctx, c, leader.Known(id), "abort", id, o.Reason)
+	return f.act(ctx, c, rollout.Known(id), "abort", id, o.Reason)
 }
 
 func (f fakeRollouts) Retry(
 	ctx context.Context, c access.Caller, id string, o rollout.RetryOptions,
 ) (rollout.Record, error) {
-	return f.act(ctx, c, leader.Beginning(id, &o), "retry", id, strings.Join(o.Nodes, ","))
+	return f.act(ctx, c, rollout.Beginning(id, &o), "retry", id, strings.Join(o.Nodes, ","))
 }
 
 // rolloutMethods checks the methods of the client about rollouts.
