@@ -3,6 +3,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -23,6 +24,8 @@ type Act struct {
 	// time, in the order in which the newest round returned them.
 	Lane  string
 	Width int
+	// Longest is the longest time between two attempts; 0: lastDelay.
+	Longest time.Duration
 	// Do carries the act out. It must be idempotent: it is repeated, after a delay, if it
 	// returns an error, and after a crash. Its context ends with the duty.
 	Do func(ctx context.Context) error
@@ -119,7 +122,7 @@ func (l *Loop) acted(ctx context.Context, a Act, err error) {
 		return
 	}
 
-	delay := min(max(2*l.failed[a.Key].delay, firstDelay), lastDelay)
+	delay := min(max(2*l.failed[a.Key].delay, firstDelay), cmp.Or(a.Longest, lastDelay))
 	l.failed[a.Key] = attempt{again: time.Now().Add(delay), delay: delay}
 	l.status.Failures++
 

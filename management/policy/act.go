@@ -21,21 +21,20 @@ import (
 
 // acts returns the decisions to carry out, those of an earlier process as well. The brake and
 // pauses do not hold back those to cancel a job for a person. They have a lane of their own: a job
-// engine that is slow must not hold up the jobs of people.
+// engine that is slow must not hold up the jobs of people, and a person waits half a minute at most
+// for the next attempt.
 func (l *Loop) acts(settings Settings, a state.Automation) (acts []control.Act) {
 	for _, d := range a.Decisions {
 		if d.Phase != state.PhaseDecided || withheld(settings, a, d) != "" {
 			continue
 		}
 
-		lane := "decisions"
+		act := control.Act{Key: d.ID, Lane: "decisions", Do: func(ctx context.Context) error { return l.work(ctx, d.ID) }}
 		if d.Action == state.ActionYield {
-			lane = "room for people"
+			act.Lane, act.Longest = "room for people", stepTime
 		}
 
-		acts = append(acts, control.Act{Key: d.ID, Lane: lane, Do: func(ctx context.Context) error {
-			return l.work(ctx, d.ID)
-		}})
+		acts = append(acts, act)
 	}
 
 	return acts
