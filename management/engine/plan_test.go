@@ -159,7 +159,7 @@ func TestPlanRefusesChange(t *testing.T) {
 			c := configuration.Connection{Port: 2222, User: "x"}
 			_, err := b.PatchNode(b.t.Context(), "a-1", node.Patch{Connection: &c}, "anna", nil)
 			b.must(err)
-		}, []string{"a-1: ssh parameters changed: user, port"}},
+		}, []string{"a-1: ssh parameters changed: port, user"}},
 		"the playbooks": {func(b *bench) { b.pin("tree-2", "site.yml", "roles/web/main.yml") },
 			[]string{"the playbooks have changed (digest tree-2 now, and tree-1 then): site.yml, roles/web/main.yml"}},
 		"a commit": {func(b *bench) { b.pin("git-0123456789abcdef", "site.yml") },
@@ -188,7 +188,7 @@ func TestPlanRefusesChange(t *testing.T) {
 			b.set(func(s *Settings) {
 				s.Groups = inventory.Groups{{Name: master}, {Name: worker}}
 			})
-		}, []string{"the rule of group service-worker, which required 1 of service-master, does not apply any more"}},
+		}, []string{"the requirement of group service-worker is none now, and was 1 of service-master"}},
 		"a CA for host certificates": {func(b *bench) { b.set(func(s *Settings) { s.HostCAs = []string{"x"} }) },
 			[]string{"the setting ssh.host_ca was changed"}},
 	} {

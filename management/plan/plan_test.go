@@ -129,10 +129,10 @@ func TestCompare(t *testing.T) {
 		"ssh parameters": {func(_ *World, in job.Inputs) {
 			yes := true
 			in.Connections["a-1"] = configuration.Connection{User: "u", Become: &yes, KeyFile: "/k"}
-		}, []string{"a-1: ssh parameters changed: key_file, become"}},
+		}, []string{"a-1: ssh parameters changed: become, key_file"}},
 		"the tags of a group": {func(w *World, _ job.Inputs) {
 			w.Job.GroupTags = map[string]inventory.Selection{"master": {Tags: []string{"web"}}}
-		}, []string{"the tags of group master are tags web now, and were none"}},
+		}, []string{"the choice of tasks of group master is tags web now, and was none"}},
 		"the status": {func(w *World, _ job.Inputs) { w.Job.Targets[0].From = inventory.Quarantined },
 			[]string{"a-1: its status is Quarantined now, and was Allocated"}},
 		"the group": {func(w *World, _ job.Inputs) { w.Job.Targets[0].FromGroup = "other" },
@@ -144,10 +144,10 @@ func TestCompare(t *testing.T) {
 		"the residue": {func(w *World, _ job.Inputs) { w.Job.Targets[0].Residue = []string{"other"} },
 			[]string{"a-1: its residue is other now, and was none"}},
 		"a target less": {func(w *World, _ job.Inputs) { w.Job.Targets = w.Job.Targets[:1] },
-			[]string{"b-1 is no target any more"}},
+			[]string{"b-1: it is no target any more"}},
 		"a target more": {func(w *World, _ job.Inputs) {
 			w.Job.Targets = append(w.Job.Targets, job.Target{Name: "c-1"})
-		}, []string{"c-1 is not in the plan"}},
+		}, []string{"c-1: it is not in the plan"}},
 		"configured by another job": {func(w *World, _ job.Inputs) { w.Job.Targets[0].Applied = "9" },
 			[]string{"a-1: job 9 has configured it since"}},
 		"configured by a job ahead": {func(w *World, _ job.Inputs) {
@@ -165,15 +165,15 @@ func TestCompare(t *testing.T) {
 		"no host key":                {func(w *World, _ job.Inputs) { w.Nodes[0].HostKeys = nil }, hostKeyChanged},
 		"the key of a first contact": {func(w *World, _ job.Inputs) { w.Nodes[1].HostKeys = []string{"first"} }, nil},
 		"another claims the name": {func(w *World, _ job.Inputs) { w.Nodes[0].Duplicates = []string{"10.9.9.9"} },
-			[]string{"a-1: the other hosts that claim its name were none, and are 10.9.9.9"}},
+			[]string{"a-1: its list of other hosts that claim its name is 10.9.9.9 now, and was none"}},
 		"the job ahead has ended": {func(w *World, _ job.Inputs) { w.Ahead = nil }, nil},
 		"another job ahead": {func(w *World, _ job.Inputs) { w.Ahead = []string{"7", "8"} },
 			[]string{"job 8 has come before it, on some of its nodes"}},
 		"the check ahead": {func(w *World, _ job.Inputs) { w.Ahead = []string{"6"} }, nil},
 		"a rule": {func(w *World, _ job.Inputs) { w.Groups[1].Requires = inventory.Requirements{"other": 1} },
-			[]string{"group worker requires 1 of other now, and required 1 of master"}},
+			[]string{"the requirement of group worker is 1 of other now, and was 1 of master"}},
 		"a rule more": {func(w *World, _ job.Inputs) { w.Groups[0].Requires = inventory.Requirements{"other": 1} },
-			[]string{"group master requires 1 of other now, and required none"}},
+			[]string{"the requirement of group master is 1 of other now, and was none"}},
 		"a budget": {func(w *World, _ job.Inputs) { w.Groups[1].Budget.MinAvailable = 2 },
 			[]string{"the budget of group worker is min_available 2 now, and was none"}},
 		"a group more": {func(w *World, _ job.Inputs) {
@@ -181,9 +181,9 @@ func TestCompare(t *testing.T) {
 		}, nil},
 		"a group that needs one of the plan": {func(w *World, _ job.Inputs) {
 			w.Groups = append(w.Groups, inventory.Group{Name: "new", Requires: inventory.Requirements{"worker": 1}})
-		}, []string{"group new requires 1 of worker now"}},
+		}, []string{"the requirement of group new is 1 of worker now, and was none"}},
 		"a group less": {func(w *World, _ job.Inputs) { w.Groups = w.Groups[:1] },
-			[]string{"the rule of group worker, which required 1 of master, does not apply any more"}},
+			[]string{"the requirement of group worker is none now, and was 1 of master"}},
 		"a CA":                                  {func(w *World, _ job.Inputs) { w.HostCAs = nil }, caChanged},
 		"the number of playbooks of the folder": {func(w *World, _ job.Inputs) { w.Job.PlaybookDigest = "d2" }, nil},
 	} {
