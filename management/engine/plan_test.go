@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
 	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
@@ -85,10 +86,10 @@ func TestPlanAndApply(t *testing.T) {
 	}
 
 	// What it shows.
-	wantService := []plan.Service{{Group: worker, Nodes: []string{"c-1", "b-1"}, AtOnce: 1, Before: 2}}
+	wantService := []api.PlanService{{Group: worker, Nodes: []string{"c-1", "b-1"}, AtOnce: 1, Before: 2}}
 	if !slices.Equal(p.Job.Names(), []string{"c-1", "b-1"}) || p.Job.PlaybookDigest != "tree-1" ||
 		!reflect.DeepEqual(p.Service, wantService) || len(p.Rules) != 1 || p.Rules[0].Left != 1 || p.Waits != "" ||
-		p.Expected.Jobs != 0 || p.Actor != "anna" || !p.Open(time.Now()) || p.Applied != "" {
+		p.Expected != nil || p.Actor != "anna" || !p.Open(time.Now()) || p.Applied != "" {
 		t.Errorf("%+v", p)
 	}
 
@@ -127,7 +128,7 @@ func TestPlanAndApply(t *testing.T) {
 	// The next plan knows how long it takes.
 	if next := b.plan(
 		job.Request{Verb: update, Nodes: names("b")},
-	); next.Expected.Jobs != 1 ||
+	); next.Expected == nil || next.Expected.Jobs != 1 ||
 		next.Expected.Total == 0 {
 		t.Errorf("%+v", next.Expected)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,9 @@ func TestFormerRecords(t *testing.T) {
 	}
 }
 
+// formerEstimate is how long a plan may take, in a form that is not read any more. A plan lives for a day.
+var formerEstimate = regexp.MustCompile(`,"expected":\{[^{}]*\}`)
+
 // TestFormerRecordsKeepEveryField decodes records of the former version and encodes them again.
 func TestFormerRecordsKeepEveryField(t *testing.T) {
 	t.Parallel()
@@ -127,6 +131,7 @@ func TestFormerRecordsKeepEveryField(t *testing.T) {
 		case "plans":
 			if again, err = storedAgain(&plan.Kind, name, value); err == nil {
 				value, again = expanded(t, value), expanded(t, again)
+				value = formerEstimate.ReplaceAll(value, nil)
 			}
 		case "freeze":
 			again, err = storedAgain(&window.FreezeKind, name, value)

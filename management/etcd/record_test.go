@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/rollout"
@@ -163,7 +164,7 @@ func TestRecordsHaveJSONNames(t *testing.T) {
 		inventory.Presence{}, inventory.Contact{},
 		inputsRecord{}, ownerRecord{}, resultRecord{},
 		job.Job{}, job.Target{}, job.Run{}, job.HostResult{}, inventory.Outcome{}, inventory.Verdict{},
-		inventory.Configured{}, plan.Plan{}, plan.Node{}, plan.Rule{}, plan.Service{}, plan.Expected{},
+		inventory.Configured{}, plan.Plan{}, plan.Node{}, api.PlanRule{}, api.PlanService{}, api.PlanTime{},
 		rollout.Record{}, rollout.Node{}, rollout.Mark{}, rollout.Event{}, rollout.Pace{}, rollout.Spec{},
 		rollout.Order{}, rollout.Strategy{}, rollout.Gate{}, rollout.HTTPCheck{}, rollout.CommandCheck{},
 	} {

@@ -7,37 +7,13 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 )
 
-// Rule is a rule of the groups that the job was judged by, and that it meets.
-type Rule struct {
-	// Group requires at least Minimum healthy nodes of the group Requires.
-	Group    string `json:"group"`
-	Requires string `json:"requires"`
-	Minimum  int    `json:"minimum"`
-	// Joins: targets enter Group. Otherwise targets leave Requires.
-	Joins bool `json:"joins,omitempty"`
-	// Left is the number of healthy nodes of Requires, without the targets that the job
-	// takes first.
-	Left int `json:"left,omitempty"`
-	// Dependents is the number of nodes of Group that stay in service.
-	Dependents int `json:"dependents,omitempty"`
-}
-
-// Service lists the nodes that a job takes out of service in one group.
-type Service struct {
-	Group  string   `json:"group"`
-	Nodes  []string `json:"nodes"`            // in the order of the job
-	AtOnce int      `json:"at_once"`          // the largest number of them at a time
-	Before int      `json:"before,omitempty"` // the nodes of the group in service
-	// RequiredBy are the groups that require it.
-	RequiredBy []string `json:"required_by,omitempty"`
-}
-
 // rules returns the rules that the verb of the job was judged by. nodes are sorted by
 // name.
-func rules(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Rule {
+func rules(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []api.PlanRule {
 	verb, err := job.VerbOf(j.Verb)
 	if err != nil {
 		return nil
@@ -45,10 +21,10 @@ func rules(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Rule {
 
 	first := names(j.Batches()[0])
 
-	var found []Rule
+	var found []api.PlanRule
 
 	add := func(g inventory.Group, required string, joins bool) {
-		r := Rule{Group: g.Name, Requires: required, Minimum: g.Requires[required], Joins: joins}
+		r := api.PlanRule{Group: g.Name, Requires: required, Minimum: g.Requires[required], Joins: joins}
 
 		for _, n := range nodes {
 			if slices.Contains(first, n.Name) {
@@ -86,15 +62,15 @@ func rules(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Rule {
 }
 
 // service returns the interruptions of service by the job, by group.
-func service(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []Service {
+func service(j job.Job, nodes []*inventory.Node, groups inventory.Groups) []api.PlanService {
 	verb, err := job.VerbOf(j.Verb)
 	if err != nil || !verb.Leaves && !verb.Row.Interrupts() {
 		return nil
 	}
 
-	var found []Service
+	var found []api.PlanService
 	for _, g := range groups {
-		s := Service{Group: g.Name}
+		s := api.PlanService{Group: g.Name}
 
 		for _, batch := range j.Batches() {
 			taken := names(slices.DeleteFunc(slices.Clone(batch), func(t job.Target) bool {
@@ -130,24 +106,12 @@ func names(targets []job.Target) []string {
 	return list
 }
 
-// Expected is how long a job may take, measured by earlier ones.
-type Expected struct {
-	// Jobs is the number of jobs that were measured; 0: the time is not known.
-	Jobs int `json:"jobs"`
-	// Median, Shortest and Longest are the times for one node.
-	Median   time.Duration `json:"median"`
-	Shortest time.Duration `json:"shortest"`
-	Longest  time.Duration `json:"longest"`
-	// Total is the median for all nodes of the job.
-	Total time.Duration `json:"total"`
-}
-
 // measured bounds the jobs that are measured, the newest ones.
 const measured = 50
 
 // Expect measures the kept jobs that did the same as j would, and succeeded: the time
-// from start to end, divided by the number of nodes.
-func Expect(jobs []*job.Job, j job.Job) Expected {
+// from start to end, divided by the number of nodes. It is nil if there are none.
+func Expect(jobs []*job.Job, j job.Job) *api.PlanTime {
 	var times []time.Duration
 
 	for _, old := range slices.Backward(jobs) {
@@ -165,16 +129,16 @@ func Expect(jobs []*job.Job, j job.Job) Expected {
 	}
 
 	if len(times) == 0 {
-		return Expected{}
+		return nil
 	}
 
 	slices.Sort(times)
 
 	// Of an even number, the median lies between the two in the middle.
-	median := (times[(len(times)-1)/2] + times[len(times)/2]) / 2
+	median := api.Duration(times[(len(times)-1)/2]+times[len(times)/2]) / 2
 
-	return Expected{
-		Jobs: len(times), Median: median, Shortest: times[0], Longest: times[len(times)-1],
-		Total: median * time.Duration(len(j.Targets)),
+	return &api.PlanTime{
+		Jobs: len(times), Median: median, Shortest: api.Duration(times[0]), Longest: api.Duration(times[len(times)-1]),
+		Total: median * api.Duration(len(j.Targets)),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 )
@@ -26,10 +27,10 @@ type Plan struct {
 	// it can be claimed at once.
 	Helpers []string `json:"helpers,omitempty"`
 	// Waits is the reason why the job would not begin at once; empty: it would.
-	Waits    string    `json:"waits,omitempty"`
-	Rules    []Rule    `json:"rules,omitempty"`
-	Service  []Service `json:"service,omitempty"`
-	Expected Expected  `json:"expected,omitzero"`
+	Waits    string            `json:"waits,omitempty"`
+	Rules    []api.PlanRule    `json:"rules,omitempty"`
+	Service  []api.PlanService `json:"service,omitempty"`
+	Expected *api.PlanTime     `json:"time,omitempty"` // nil: not known
 	// Check is the id of the job that checks the playbook against the nodes; empty: none.
 	Check string `json:"check,omitempty"`
 

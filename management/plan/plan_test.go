@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 )
@@ -310,15 +311,15 @@ func TestExpect(t *testing.T) {
 	)
 
 	next := job.Job{Verb: inventory.VerbApply, Targets: make([]job.Target, 3)}
-	want := Expected{
-		Jobs: 4, Median: 3 * time.Minute, Shortest: time.Minute, Longest: 10 * time.Minute, Total: 9 * time.Minute,
-	}
+	const minute = api.Duration(time.Minute)
 
-	if got := Expect(jobs, next); got != want {
+	want := api.PlanTime{Jobs: 4, Median: 3 * minute, Shortest: minute, Longest: 10 * minute, Total: 9 * minute}
+
+	if got := Expect(jobs, next); got == nil || *got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 
-	if got := Expect(jobs[4:], next); got != (Expected{}) {
+	if got := Expect(jobs[4:], next); got != nil {
 		t.Errorf("without any: %+v", got)
 	}
 }
@@ -342,22 +343,22 @@ func TestDescribe(t *testing.T) {
 		verb    inventory.Verb
 		serial  string
 		nodes   []string
-		rules   []Rule
-		service []Service
+		rules   []api.PlanRule
+		service []api.PlanService
 	}{
 		{inventory.VerbApply, "", []string{"a-1"}, nil, nil},
 		{
 			inventory.VerbUpdate, "1", []string{"a-1", "c-1", "b-1"},
-			[]Rule{{Group: "worker", Requires: "master", Minimum: 1, Joins: true, Left: 1, Dependents: 2}},
-			[]Service{
+			[]api.PlanRule{{Group: "worker", Requires: "master", Minimum: 1, Joins: true, Left: 1, Dependents: 2}},
+			[]api.PlanService{
 				{Group: "master", Nodes: []string{"a-1", "b-1"}, AtOnce: 1, Before: 2, RequiredBy: []string{"worker"}},
 				{Group: "worker", Nodes: []string{"c-1"}, AtOnce: 1, Before: 2},
 			},
 		},
 		{
 			inventory.VerbDecommission, "", []string{"a-1"},
-			[]Rule{{Group: "worker", Requires: "master", Minimum: 1, Left: 1, Dependents: 2}},
-			[]Service{{Group: "master", Nodes: []string{"a-1"}, AtOnce: 1, Before: 2, RequiredBy: []string{"worker"}}},
+			[]api.PlanRule{{Group: "worker", Requires: "master", Minimum: 1, Left: 1, Dependents: 2}},
+			[]api.PlanService{{Group: "master", Nodes: []string{"a-1"}, AtOnce: 1, Before: 2, RequiredBy: []string{"worker"}}},
 		},
 	} {
 		j, err := job.Accept(

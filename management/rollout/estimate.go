@@ -20,10 +20,14 @@ func pace(jobs []*job.Job, s Spec) Pace {
 	expected := plan.Expect(jobs, job.Job{
 		Verb: s.Action, JobOptions: inventory.JobOptions{SharedOptions: s.SharedOptions},
 	})
-	p := Pace{Jobs: expected.Jobs, Node: expected.Median}
+	if expected == nil {
+		return Pace{}
+	}
 
-	if s.Verifies() && expected.Jobs > 0 {
-		p.Node += plan.Expect(jobs, job.Job{Verb: inventory.VerbVerify}).Median
+	p := Pace{Jobs: expected.Jobs, Node: time.Duration(expected.Median)}
+
+	if verify := plan.Expect(jobs, job.Job{Verb: inventory.VerbVerify}); s.Verifies() && verify != nil {
+		p.Node += time.Duration(verify.Median)
 	}
 
 	return p

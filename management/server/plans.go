@@ -214,7 +214,7 @@ func planOf(p plan.Plan, now time.Time) api.Plan {
 		Job: p.Applied, AppliedBy: p.AppliedBy, Applied: optionalTime(p.AppliedAt),
 		Request: requestOf(p.Job.Again(nil)), PlaybookDigest: p.Job.PlaybookDigest, Note: p.Job.Note,
 		Helpers: p.Helpers, Ahead: p.Ahead, Waits: p.Waits, Warnings: p.Job.Warnings,
-		Revision: p.Revision,
+		Rules: p.Rules, Service: p.Service, Expected: p.Expected, Revision: p.Revision,
 	}
 
 	switch {
@@ -222,21 +222,6 @@ func planOf(p plan.Plan, now time.Time) api.Plan {
 		out.Status = api.PlanApplied
 	case !p.Open(now):
 		out.Status = api.PlanExpired
-	}
-
-	for _, r := range p.Rules {
-		out.Rules = append(out.Rules, api.PlanRule(r))
-	}
-
-	for _, s := range p.Service {
-		out.Service = append(out.Service, api.PlanService(s))
-	}
-
-	if e := p.Expected; e.Jobs > 0 {
-		out.Expected = &api.PlanTime{
-			Jobs: e.Jobs, Median: api.Duration(e.Median), Shortest: api.Duration(e.Shortest),
-			Longest: api.Duration(e.Longest), Total: api.Duration(e.Total),
-		}
 	}
 
 	return out

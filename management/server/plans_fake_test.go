@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
@@ -51,17 +52,17 @@ func (m *fakeManager) Plan(ctx context.Context, c access.Caller, r job.Request) 
 			PlaybookDigest: "d1",
 			Warnings:       []string{"careful"},
 		}, Ahead: []string{"1"}},
-		Expected: plan.Expected{
+		Expected: &api.PlanTime{
 			Jobs:     3,
-			Median:   time.Minute,
-			Shortest: time.Second,
-			Longest:  time.Hour,
-			Total:    time.Minute,
+			Median:   api.Duration(time.Minute),
+			Shortest: api.Duration(time.Second),
+			Longest:  api.Duration(time.Hour),
+			Total:    api.Duration(time.Minute),
 		},
-		Rules: []plan.Rule{
+		Rules: []api.PlanRule{
 			{Group: "service-worker", Requires: "service-master", Minimum: 1, Joins: true, Left: 1, Dependents: 4},
 		},
-		Service: []plan.Service{
+		Service: []api.PlanService{
 			{Group: "service-worker", Nodes: r.Nodes, AtOnce: 1, Before: 5, RequiredBy: []string{"x"}},
 		},
 	}
