@@ -3,8 +3,6 @@
 package etcd
 
 import (
-	"reflect"
-
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/record"
@@ -30,54 +28,37 @@ type subject struct {
 type pending struct {
 	revision int64
 	order    []subject
-	before   map[subject]*inventory.Node // the effective node before the revision; nil: none
-	records  map[subject]any             // the records of kinds before the revision
-	size     map[subject]int             // the size of the records, in bytes
-	complete []state.Change              // the changes of earlier revisions, not published yet
-	disabled bool                        // all records are being read again, in any order
-}
-
-// markChanged notes that a subject is about to change with a record of that size.
-func (v *view) markChanged(kind state.ChangeKind, name string, size int) {
-	s := subject{kind, name}
-	if v.mark(s, size) && kind == state.ChangeNodes {
-		v.pending.before[s], _ = v.effective(name)
-	}
+	before   map[subject]any // the records before the revision
+	size     map[subject]int // the size of the records, in bytes
+	complete []state.Change  // the changes of earlier revisions, not published yet
+	disabled bool            // all records are being read again, in any order
 }
 
 // markRecord notes that a record of a kind is written.
 func (v *view) markRecord(ref record.Ref, before any, size int) {
+	if v.pending.disabled {
+		return
+	}
+
+	s := subject{state.ChangeKind(ref.Kind), ref.Key}
+
 	switch ref.Kind {
 	case state.Connections.Name: // shown with the node
-		v.markChanged(state.ChangeNodes, ref.Key, size)
-		return
+		s.kind, before = state.ChangeNodes, v.node(ref.Key)
 	case state.Overlays.Name, state.ConfigFiles.Name: // there is one configuration
-		v.markChanged(state.ChangeConfig, "", size)
-		return
-	}
-
-	if s := (subject{state.ChangeKind(ref.Kind), ref.Key}); v.mark(s, size) {
-		v.pending.records[s] = before
-	}
-}
-
-// mark notes the change of a subject. It reports whether that is the first one of the revision.
-func (v *view) mark(s subject, size int) (first bool) {
-	if v.pending.disabled {
-		return false
+		s = subject{state.ChangeConfig, ""}
 	}
 
 	if v.pending.size == nil {
-		v.pending.before, v.pending.size = map[subject]*inventory.Node{}, map[subject]int{}
-		v.pending.records = map[subject]any{}
+		v.pending.before, v.pending.size = map[subject]any{}, map[subject]int{}
 	}
 
-	_, marked := v.pending.size[s]
-	if v.pending.size[s] += size; !marked {
+	if _, marked := v.pending.size[s]; !marked {
 		v.pending.order = append(v.pending.order, s)
+		v.pending.before[s] = before
 	}
 
-	return !marked
+	v.pending.size[s] += size
 }
 
 // connection returns the connection settings of a node, or nil.
@@ -106,8 +87,8 @@ func (v *view) endRevision() {
 
 		switch s.kind {
 		case state.ChangeNodes:
-			c.Was = p.before[s]
-			if c.Node, _ = v.effective(s.name); c.Node == nil && c.Was == nil {
+			c.Was, _ = p.before[s].(*inventory.Node)
+			if c.Node = v.node(s.name); c.Node == nil && c.Was == nil {
 				continue // the connection of a node that does not exist
 			}
 
@@ -122,7 +103,7 @@ func (v *view) endRevision() {
 		default:
 			ref := record.Ref{Kind: string(s.kind), Key: s.name}
 
-			now, former, size, changed := v.tables.Change(ref, p.records[s])
+			now, former, size, changed := v.tables.Change(ref, p.before[s])
 			if !changed {
 				continue
 			}
@@ -136,7 +117,6 @@ func (v *view) endRevision() {
 	// Cleared and kept, because the next revision needs them again.
 	p.order = p.order[:0]
 	clear(p.before)
-	clear(p.records)
 	clear(p.size)
 }
 
@@ -151,64 +131,25 @@ func (v *view) publishChanges() {
 	v.pending.complete = nil
 }
 
-// contents is the part of a view that watches can follow.
-type contents struct {
-	nodes   map[string]*inventory.Node
-	records record.View
-}
-
-func (v *view) contents() contents {
-	c := contents{
-		nodes:   make(map[string]*inventory.Node, len(v.nodes)),
-		records: v.tables.View(),
-	}
-	for name := range v.nodes {
-		c.nodes[name], _ = v.effective(name)
-	}
-
-	return c
-}
-
 // markDifferences marks all differences to the old contents as changes of one
 // revision, after all records were read again. The first load starts the feed.
-func (v *view) markDifferences(old contents, revision int64) {
+func (v *view) markDifferences(old record.View, revision int64) {
 	v.pending = pending{revision: revision}
 	if v.feed == nil {
 		v.feed = state.NewFeed(revision, feedCount, feedBytes)
 		return
 	}
 
-	mark := func(kind state.ChangeKind, name string) { v.markChanged(kind, name, 0) }
-	now := v.contents()
-
-	eachKey(old.nodes, now.nodes, func(name string) {
-		sameNode := reflect.DeepEqual(old.nodes[name], now.nodes[name])
-		sameConnection := reflect.DeepEqual(
-			record.Get(old.records, &state.Connections, name), record.Get(now.records, &state.Connections, name))
-
-		if !sameNode || !sameConnection {
-			mark(state.ChangeNodes, name)
-			// The maps hold the new records already, so markChanged saw the new node.
-			v.pending.before[subject{state.ChangeNodes, name}] = old.nodes[name]
+	record.Differences(old, v.tables.View(), func(ref record.Ref, before any) {
+		if v.markRecord(ref, before, 0); ref.Kind == state.Connections.Name {
+			v.pending.before[subject{state.ChangeNodes, ref.Key}] = record.Get(old, &state.Nodes, ref.Key)
 		}
 	})
 
-	record.Differences(old.records, now.records, func(ref record.Ref, before any) {
-		if ref.Kind != state.Connections.Name {
-			v.markRecord(ref, before, 0)
-		}
-	})
-}
-
-// eachKey calls f once for every key of the two maps.
-func eachKey[K comparable, V any](a, b map[K]V, f func(K)) {
-	for k := range a {
-		f(k)
-	}
-
-	for k := range b {
-		if _, visited := a[k]; !visited {
-			f(k)
+	// A job commits its reservations without a write of the nodes.
+	for name := range v.reserved {
+		if before := record.Get(old, &state.Nodes, name); before != nil && before.Job != v.node(name).Job {
+			v.markRecord(record.Ref{Kind: state.Nodes.Name, Key: name}, before, 0)
 		}
 	}
 }

@@ -243,7 +243,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 		}
 
 	case 11: // the commit point after an uncommitted reservation
-		if j, ok := newest(job.Queued); ok && len(s.view.reserved[j.ID]) > 0 {
+		if j, ok := newest(job.Queued); ok && reservedBy(s, j.ID) {
 			j.Status, j.Started = job.Running, noon
 			_, err := s.PutJob(ctx, j)
 			must(t, err)
@@ -253,6 +253,17 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 	}
 
 	return ""
+}
+
+// reservedBy reports whether the job has reserved a node.
+func reservedBy(s *Store, id string) bool {
+	for _, n := range s.view.reserved {
+		if n.Job == id {
+			return true
+		}
+	}
+
+	return false
 }
 
 // claimOfFree returns the claim of those nodes of the job that are free.

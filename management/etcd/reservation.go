@@ -196,12 +196,12 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 	defer s.view.mu.Unlock()
 
 	// The caller saw another record, or (with Before) a reservation that is committed.
-	stored, ok := s.view.nodes[n.Name]
+	stored, ok := s.view.reserved[n.Name]
 	if !ok || stored.Revision != n.Revision || n.Before != nil {
 		return n
 	}
 
-	mayCommit := s.view.uncommitted(stored) && !s.view.job(stored.Job).Status.Ended()
+	mayCommit := !s.view.holds(stored.Job) && !s.view.job(stored.Job).Status.Ended()
 	if !mayCommit {
 		return n
 	}
@@ -221,14 +221,9 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 	return m
 }
 
-// uncommitted reports whether the record is a reservation that counts as absent.
-// Like all methods of view below, it needs the lock unless it takes it.
-func (v *view) uncommitted(n *inventory.Node) bool {
-	return n.Before != nil && !v.holds(n.Job)
-}
-
 // holds reports whether the job holds the nodes that it reserved: it is Running, or
-// may be, because its record cannot be read.
+// may be, because its record cannot be read. Like all methods of view below, it needs
+// the lock unless it takes it.
 func (v *view) holds(id string) bool {
 	_, unreadable := v.unreadable.m["v/jobs/"+id]
 
@@ -241,14 +236,10 @@ func (v *view) job(id string) *job.Job {
 	return cmp.Or(j, &job.Job{})
 }
 
-// effective returns the node without an uncommitted reservation.
-func (v *view) effective(name string) (*inventory.Node, bool) {
-	n, ok := v.nodes[name]
-	if !ok {
-		return nil, false
-	}
-
-	return n.As(!v.uncommitted(n)), true
+// node returns the node as it counts, without an uncommitted reservation, or nil.
+func (v *view) node(name string) *inventory.Node {
+	n, _ := v.tables.Get(record.Ref{Kind: state.Nodes.Name, Key: name}).(*inventory.Node)
+	return n
 }
 
 // reservation returns the uncommitted reservation of a node by the job, and the
@@ -257,46 +248,30 @@ func (v *view) reservation(name, id string) (n *inventory.Node, jobRevision int6
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
-	n, ok = v.nodes[name]
-	if !ok || n.Job != id || !v.uncommitted(n) {
+	n, ok = v.reserved[name]
+	if !ok || n.Job != id || v.holds(id) {
 		return nil, 0, false
 	}
 
 	return n, v.job(id).Revision, true
 }
 
-// indexReservation replaces the record of a node in the index of reservations by job;
-// nil: there was, or is, none.
-func (v *view) indexReservation(before, after *inventory.Node) {
-	if before != nil && before.Before != nil {
-		delete(v.reserved[before.Job], before.Name)
+// reserve takes the reservation of a node that was read, if it has one, out of what counts,
+// unless its job holds the node.
+func (v *view) reserve(name string) {
+	delete(v.reserved, name)
 
-		if len(v.reserved[before.Job]) == 0 {
-			delete(v.reserved, before.Job)
-		}
-	}
-
-	if after != nil && after.Before != nil {
-		if v.reserved[after.Job] == nil {
-			v.reserved[after.Job] = map[string]bool{}
-		}
-
-		v.reserved[after.Job][after.Name] = true
+	if n := v.node(name); n != nil && n.Before != nil {
+		v.reserved[name] = n
+		v.tables.Replace(record.Ref{Kind: state.Nodes.Name, Key: name}, n.As(v.holds(n.Job)))
 	}
 }
 
-// markReserved marks the reserved nodes of a job as changed if its new record commits
-// its reservations, or ends that. held is whether the former record did.
-func (v *view) markReserved(id string, held bool) {
-	if v.holds(id) == held {
-		return
-	}
-
-	for name := range v.reserved[id] {
-		v.changedNodes[name] = true
-
-		if s := (subject{state.ChangeNodes, name}); v.mark(s, 0) {
-			v.pending.before[s] = v.nodes[name].As(held)
+// decide lets the reservations of a job count if its new record commits them, else no more.
+func (v *view) decide(id string) {
+	for name, n := range v.reserved {
+		if n.Job == id {
+			v.tables.Replace(record.Ref{Kind: state.Nodes.Name, Key: name}, n.As(v.holds(id)))
 		}
 	}
 }

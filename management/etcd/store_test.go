@@ -726,10 +726,8 @@ func TestWithdrawWithoutNode(t *testing.T) {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
 
-	for name, n := range s.view.nodes {
-		if n.Before != nil {
-			t.Errorf("the reservation of %s is left", name)
-		}
+	for name := range s.view.reserved {
+		t.Errorf("the reservation of %s is left", name)
 	}
 }
 
@@ -786,7 +784,7 @@ func TestReservationKeepsPresence(t *testing.T) {
 		must(t, err)
 
 		got, err := s.View().Node(names[0])
-		if err != nil || len(conflicts) > 0 || s.view.nodes[names[0]].Before == nil {
+		if err != nil || len(conflicts) > 0 || s.view.reserved[names[0]] == nil {
 			t.Fatalf("%+v, %v, %v", got, conflicts, err)
 		}
 
@@ -868,8 +866,7 @@ func TestAbandonedReservation(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
-	if raw := s.view.nodes[names[0]]; raw.Status != inventory.Provisioning || raw.Job != first.ID ||
-		raw.Before == nil ||
+	if raw := s.view.reserved[names[0]]; raw.Status != inventory.Provisioning || raw.Job != first.ID ||
 		raw.State != inventory.Disappeared ||
 		raw.Labels["rack"] != "r1" {
 		t.Errorf("the reservation is lost: %+v", raw)

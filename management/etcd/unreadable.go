@@ -32,7 +32,6 @@ type Unreadable struct {
 // decoders decode the value of a key by the first two parts of the key, and report
 // only whether that succeeds. name is the rest of the key.
 var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
-	"v/nodes":      func(name string, kv *mvccpb.KeyValue) error { return state.Nodes.Check(name, kv.Value) },
 	"v/holder":     decodes[state.Instance],
 	"v/owners":     decodes[ownerRecord],
 	"v/seq":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },

@@ -40,8 +40,7 @@ type view struct {
 	probeGrace   time.Duration // for an etcd that is just back, or slow for a moment
 
 	mu        sync.Mutex
-	nodes     map[string]*inventory.Node // as stored, with reservations; each record is immutable
-	tables    *record.Tables             // the records of the kinds
+	tables    *record.Tables // the records of the kinds; of nodes, the form that counts
 	seq       uint64
 	revision  int64
 	whole     int64          // the view has all that was written up to this revision
@@ -53,13 +52,11 @@ type view struct {
 
 	unreadable copyOnWrite[string, string] // reasons by key below the prefix
 
-	reserved     map[string]map[string]bool // the names of reserved nodes by job
-	snapshot     *state.View                // nil: a record changed since the last one
-	nodeList     []*inventory.Node          // of the newest snapshot
-	changedNodes map[string]bool            // names that may differ from nodeList
-	changed      chan struct{}              // closed at the next change
-	pending      pending
-	feed         *state.Feed // nil until the first load
+	reserved map[string]*inventory.Node // the nodes with reservations, as stored
+	snapshot *state.View                // nil: a record changed since the last one
+	changed  chan struct{}              // closed at the next change
+	pending  pending
+	feed     *state.Feed // nil until the first load
 }
 
 func (v *view) init(client *etcd.Client, kinds []record.Any, log logrus.FieldLogger, staleAfter time.Duration) {
@@ -72,14 +69,11 @@ func (v *view) init(client *etcd.Client, kinds []record.Any, log logrus.FieldLog
 
 // reset forgets all records.
 func (v *view) reset() {
-	v.nodes = map[string]*inventory.Node{}
 	v.tables = record.NewTables(v.tables.Kinds())
 	v.tables.Open, v.tables.Written = v.secrets.openPlace, v.markRecord
 	v.seq, v.own = 0, map[int64]bool{}
 	v.unreadable = copyOnWrite[string, string]{}
-
-	v.reserved = map[string]map[string]bool{}
-	v.changedNodes, v.nodeList = map[string]bool{}, []*inventory.Node{}
+	v.reserved = map[string]*inventory.Node{}
 }
 
 // copyOnWrite is a map that snapshots share. The first change after a snapshot copies
@@ -124,7 +118,7 @@ func (v *view) load(ctx context.Context) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
-	old := v.contents()
+	old := v.tables.View()
 	v.reset()
 
 	// Keys arrive in alphabetical order, so a node may appear before the job that
@@ -317,21 +311,19 @@ func (v *view) apply(e *clientv3.Event) {
 	held := kind == job.Kind.Name && v.holds(name)
 
 	var err error
-	switch kind {
-	case "nodes":
-		err = v.applyNode(name, deleted, e.Kv)
-	case "seq":
-		if v.seq = 0; !deleted {
-			v.seq, err = decodeNumber(e.Kv)
-		}
-	default:
+	if kind != "seq" {
 		err = v.applyRecord(key, deleted, e.Kv)
+	} else if v.seq = 0; !deleted {
+		v.seq, err = decodeNumber(e.Kv)
 	}
 
 	v.noteUnreadable("v/"+key, err)
 
-	if kind == job.Kind.Name {
-		v.markReserved(name, held)
+	switch {
+	case kind == state.Nodes.Name && err == nil:
+		v.reserve(name)
+	case kind == job.Kind.Name && v.holds(name) != held:
+		v.decide(name)
 	}
 }
 
@@ -362,29 +354,6 @@ func (v *view) noteUnreadable(key string, err error) {
 	}
 }
 
-func (v *view) applyNode(name string, deleted bool, kv *mvccpb.KeyValue) error {
-	var n *inventory.Node
-	if !deleted {
-		var err error
-		if n, err = state.Nodes.Decode(name, kv.Value, kv.ModRevision); err != nil {
-			return err
-		}
-	}
-
-	v.markChanged(state.ChangeNodes, name, len(kv.Value))
-	v.indexReservation(v.nodes[name], n)
-	v.changedNodes[name] = true
-
-	if deleted {
-		delete(v.nodes, name)
-		return nil
-	}
-
-	v.nodes[name] = n
-
-	return nil
-}
-
 // current returns the newest snapshot.
 func (v *view) current() *state.View {
 	v.mu.Lock()
@@ -404,9 +373,7 @@ func (v *view) current() *state.View {
 		return v.snapshot
 	}
 
-	nodeName := func(n *inventory.Node) string { return n.Name }
-	v.nodeList = replaceChanged(v.nodeList, v.changedNodes, strings.Compare, nodeName, v.effective)
-	v.snapshot = v.with(v.nodeList)
+	v.snapshot = v.with(record.List(v.tables.View(), &state.Nodes))
 
 	return v.snapshot
 }
@@ -421,7 +388,7 @@ func (v *view) narrow(names []string) *state.View {
 	nodes := make([]*inventory.Node, 0, len(names))
 
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		if n, ok := v.effective(name); ok {
+		if n := v.node(name); n != nil {
 			nodes = append(nodes, n)
 		}
 	}
@@ -444,44 +411,6 @@ func (v *view) with(nodes []*inventory.Node) *state.View {
 		Revision: v.revision,
 		Stale:    v.isStale(),
 	}
-}
-
-// replaceChanged returns a copy of the sorted list with the changed keys inserted,
-// replaced or removed, and clears the set of changed keys. It looks at changed
-// elements only and copies the others. Without a change it returns the list itself.
-func replaceChanged[E any](
-	list []E,
-	changed map[string]bool,
-	compare func(a, b string) int,
-	keyOf func(E) string,
-	lookup func(key string) (E, bool),
-) []E {
-	if len(changed) == 0 {
-		return list
-	}
-
-	out := make([]E, 0, len(list)+len(changed))
-
-	rest := list
-	for _, key := range slices.SortedFunc(maps.Keys(changed), compare) {
-		compareKey := func(e E, key string) int { return compare(keyOf(e), key) }
-		i, found := slices.BinarySearchFunc(rest, key, compareKey)
-
-		out = append(out, rest[:i]...)
-		if e, ok := lookup(key); ok {
-			out = append(out, e)
-		}
-
-		if found {
-			i++
-		}
-
-		rest = rest[i:]
-	}
-
-	clear(changed)
-
-	return append(out, rest...)
 }
 
 // wait blocks until the view has reached the revision.

@@ -33,6 +33,7 @@ type table interface {
 	// apply applies the write of a value; nil: its removal.
 	apply(key string, value []byte, revision int64, open Convert) error
 	get(key string) any // an untyped nil: none
+	replace(key string, r any)
 	// change returns what Tables.Change does; now is the record after the change, or nil.
 	change(key string, before, now any) (record, former any, size int)
 	share() any // *items[T]
@@ -85,6 +86,12 @@ func (t *Tables) Apply(path string, value []byte, revision int64) error {
 	t.shared = false
 
 	return t.tables[kind].apply(key, value, revision, t.Open)
+}
+
+// Replace puts a record of the kind in the place of a record, as of the same revision.
+func (t *Tables) Replace(ref Ref, record any) {
+	t.shared = false
+	t.tables[ref.Kind].replace(ref.Key, record)
 }
 
 // Get returns the newest form of a record, or an untyped nil.
@@ -151,6 +158,12 @@ func (p *plain[T]) get(key string) any {
 func (p *plain[T]) at(key string) *T {
 	e, _ := p.tree.Get(entry[T]{key: key})
 	return e.record
+}
+
+func (p *plain[T]) replace(key string, r any) {
+	before, _ := p.tree.Get(entry[T]{key: key})
+	p.set(entry[T]{key, r.(*T), before.revision})
+	p.written(key, untyped(before.record), 0)
 }
 
 func (p *plain[T]) change(key string, before, now any) (record, former any, size int) {

@@ -363,23 +363,7 @@ func (p *Scoped) Show(n *inventory.Node) *inventory.Node {
 		return n
 	}
 
-	text := p.Text(n.LastError)
-	verdict := n.Verification.Reworded(p.Text)
-
-	if text == n.LastError && verdict == n.Verification && n.Before == nil {
-		return n
-	}
-
-	shown := *n
-	shown.LastError, shown.Verification = text, verdict
-
-	if n.Before != nil {
-		before := *n.Before
-		before.LastError = p.Text(before.LastError)
-		shown.Before = &before
-	}
-
-	return &shown
+	return within(n, p)
 }
 
 // ShowJob returns the form of a job that belongs to the scope.
