@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
 
 // The bounds of a bundle, in bytes before compression and in numbers.
@@ -31,7 +32,7 @@ const (
 
 // Options describe a bundle.
 type Options struct {
-	Manager Manager
+	Manager *client.Client
 	Where   string      // the URL of the manager
 	Version api.Version // of clusterctl
 	Journal bool        // include the journal of clusterm on this host
@@ -106,51 +107,54 @@ type archive struct {
 	contents    []string // one line per file
 	leftOut     []string // a file and the reason, one per line
 	unreachable error    // the first answer that did not arrive
+	failed      error    // the archive cannot be written, or the operator interrupted: all that follows is skipped
 }
 
-// add stores the result of a step, redacted, or lists it as left out. It returns
-// an error only if the archive cannot be written or the operator interrupted.
-func (b *archive) add(name, description string, v any, err error) error {
-	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			return err
-		}
-
+// add stores the result of a step, redacted, or lists it as left out.
+func (b *archive) add(name, description string, v any, err error) {
+	switch {
+	case b.failed != nil:
+		return
+	case errors.Is(err, context.Canceled):
+		b.failed = err
+		return
+	case err != nil:
 		// Only the first outage is reported; the rest likely has the same cause.
 		if inventory.KindOf(err) == inventory.KindUnavailable && b.unreachable == nil {
 			b.unreachable = err
 		}
 
-		message := exit.Message(err)
-		b.leftOut = append(b.leftOut, name+": "+print.Line(message))
+		b.leftOut = append(b.leftOut, name+": "+print.Line(exit.Message(err)))
 
-		return nil
+		return
 	}
 
 	// Text is redacted by its patterns, and JSON by its keys as well.
 	if text, ok := v.(string); ok {
-		return b.addFile(name, description, []byte(redactText(text)))
+		b.addFile(name, description, []byte(redactText(text)))
+		return
 	}
 
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
+	doc, err := json.Marshal(v)
+	if err == nil {
+		doc, err = redactJSON(doc, "  ")
 	}
 
-	doc, err := redactJSON(raw, "  ")
-	if err != nil {
-		return err
+	if b.failed = err; err == nil {
+		b.addFile(name, description, doc)
 	}
-
-	return b.addFile(name, description, doc)
 }
 
 // addFile stores a file as it is, unless the bundle is full.
-func (b *archive) addFile(name, description string, data []byte) error {
+func (b *archive) addFile(name, description string, data []byte) {
 	size := int64(len(data))
-	if b.size+size > maxBytes {
+
+	switch {
+	case b.failed != nil:
+		return
+	case b.size+size > maxBytes:
 		b.leftOut = append(b.leftOut, fmt.Sprintf("%s: the bundle would exceed %d MiB", name, maxBytes>>20))
-		return nil
+		return
 	}
 
 	b.size += size
@@ -158,51 +162,32 @@ func (b *archive) addFile(name, description string, data []byte) error {
 	b.options.Say("%-32s %s", name, inventory.Count(size, "byte", "bytes"))
 
 	err := b.tar.WriteHeader(&tar.Header{
-		Name:     "clusterm-support/" + name,
-		Mode:     0o600,
-		Size:     size,
-		ModTime:  b.now,
-		Typeflag: tar.TypeReg,
+		Name: "clusterm-support/" + name, Mode: 0o600, Size: size, ModTime: b.now, Typeflag: tar.TypeReg,
 	})
 	if err == nil {
 		_, err = b.tar.Write(data)
 	}
 
 	if err != nil {
-		return writeError(err)
+		b.failed = writeError(err)
 	}
-
-	return nil
 }
 
-// addReadme stores the list of files, the rules of redaction, and the omissions.
-func (b *archive) addReadme() error {
-	var text strings.Builder
-
-	created := b.now.UTC().Format(time.RFC3339)
-	fmt.Fprintf(&text, "A support bundle of clusterm, created by clusterctl support-bundle on "+
-		"%s.\n\nContents:\n", created)
-
-	for _, line := range b.contents {
-		fmt.Fprintf(&text, "  %s\n", line)
-	}
-
-	text.WriteString("\nNever included:\n" +
+// readme returns the list of files, the rules of redaction, and the omissions.
+func (b *archive) readme() string {
+	text := "A support bundle of clusterm, created by clusterctl support-bundle on " +
+		b.now.UTC().Format(time.RFC3339) + ".\n\nContents:\n" + indented(b.contents) + "\nNever included:\n" +
 		"  the values of variables; variables of requests; everything that looks like a password, a token or a " +
-		"private key\n")
-	fmt.Fprintf(&text, "  all but the last %d KiB of each log\n", maxLog>>10)
-	fmt.Fprintf(&text, "  the output of jobs, except the newest %d that failed or run\n", maxJobs)
-	fmt.Fprintf(&text, "  the history of nodes without a problem, and of more than %d nodes\n", maxNodes)
+		"private key\n" +
+		fmt.Sprintf("  all but the last %d KiB of each log\n", maxLog>>10) +
+		fmt.Sprintf("  the output of jobs, except the newest %d that failed or run\n", maxJobs) +
+		fmt.Sprintf("  the history of nodes without a problem, and of more than %d nodes\n", maxNodes)
 
 	if len(b.leftOut) > 0 {
-		text.WriteString("\nMissing from this bundle:\n")
-
-		for _, line := range b.leftOut {
-			fmt.Fprintf(&text, "  %s\n", line)
-		}
+		text += "\nMissing from this bundle:\n" + indented(b.leftOut)
 	}
 
-	text.WriteString("\n" + redactionRules)
-
-	return b.addFile("README.txt", "the contents of the bundle", []byte(text.String()))
+	return text + "\n" + redactionRules
 }
+
+func indented(lines []string) string { return "  " + strings.Join(lines, "\n  ") + "\n" }

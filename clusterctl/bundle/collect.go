@@ -22,71 +22,30 @@ import (
 // journalTime bounds the time that journalctl may take.
 const journalTime = 20 * time.Second
 
-// Manager is the manager that a bundle describes.
-type Manager interface {
-	Daemon
-	Nodes
-	Jobs
-	Variables
-}
-
-// Daemon describes the manager itself.
-type Daemon interface {
-	Version(ctx context.Context) (api.Version, error)
-	Health(ctx context.Context) (api.Health, error)
-	Config(ctx context.Context) (api.Config, error)
-	Metrics(ctx context.Context) (string, error)
-	Instances(ctx context.Context, page ...client.Page) (api.List[api.Instance], error)
-}
-
-// Nodes gives access to nodes.
-type Nodes interface {
-	Nodes(ctx context.Context, f client.NodeFilter) (api.List[api.Node], error)
-	History(ctx context.Context, name string, limit int) (api.List[api.HistoryEntry], error)
-	Explain(ctx context.Context, name string) (api.NodeExplanation, error)
-}
-
-// Jobs gives access to jobs and their output.
-type Jobs interface {
-	Jobs(ctx context.Context, f client.JobFilter) (api.List[api.Job], error)
-	Job(ctx context.Context, id string) (api.Job, error)
-	Log(ctx context.Context, id string, offset int64, follow bool) (*client.Stream, error)
-	Events(ctx context.Context, id string, offset int64, follow bool, each func(api.Event) error) error
-}
-
-// Variables gives access to the variables of groups.
-type Variables interface {
-	Groups(ctx context.Context, page ...client.Page) (api.List[api.Group], error)
-	Vars(ctx context.Context, s client.Scope) (api.Vars, error)
-}
-
 // collect adds every file, the README last.
 func (b *archive) collect(ctx context.Context) error {
 	about := map[string]any{"version": b.options.Version, "manager": b.options.Where, "time": b.now.UTC()}
-	if err := b.add("clusterctl.json", "the version of clusterctl, and the manager it used", about, nil); err != nil {
-		return err
-	}
+	b.add("clusterctl.json", "the version of clusterctl, and the manager it used", about, nil)
+	b.collectDaemon(ctx)
+	b.collectNodes(ctx)
+	b.collectJobs(ctx)
 
-	steps := []func(context.Context) error{b.collectDaemon, b.collectNodes, b.collectJobs}
 	if b.options.Journal {
-		steps = append(steps, b.collectJournal)
-	}
-
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			return err
-		}
+		text, err := journal(ctx)
+		b.add("journal.txt", "end of the journal of clusterm on this host", text, err)
 	}
 
 	// With nothing but clusterctl.json there is nothing to report.
-	if len(b.contents) == 1 && b.unreachable != nil {
+	if b.failed == nil && len(b.contents) == 1 && b.unreachable != nil {
 		return b.unreachable
 	}
 
-	return b.addReadme()
+	b.addFile("README.txt", "the contents of the bundle", []byte(b.readme()))
+
+	return b.failed
 }
 
-func (b *archive) collectDaemon(ctx context.Context) error {
+func (b *archive) collectDaemon(ctx context.Context) {
 	m := b.options.Manager
 	// A step that fails is left out; the others still help.
 	for _, s := range []struct {
@@ -102,20 +61,14 @@ func (b *archive) collectDaemon(ctx context.Context) error {
 		{"vars.json", "names of variables, without values", func() (any, error) { return b.varNames(ctx) }},
 	} {
 		v, err := s.get()
-		if err := b.add(s.name, s.description, v, err); err != nil {
-			return err
-		}
+		b.add(s.name, s.description, v, err)
 	}
-
-	return nil
 }
 
 // collectNodes adds all nodes, and the history and explanation of nodes with a problem.
-func (b *archive) collectNodes(ctx context.Context) error {
+func (b *archive) collectNodes(ctx context.Context) {
 	nodes, err := b.options.Manager.Nodes(ctx, client.NodeFilter{})
-	if err := b.add("nodes.json", "all nodes", nodes, err); err != nil {
-		return err
-	}
+	b.add("nodes.json", "all nodes", nodes, err)
 
 	n := 0
 	for _, node := range nodes.Items {
@@ -125,21 +78,15 @@ func (b *archive) collectNodes(ctx context.Context) error {
 
 		if n++; n > maxNodes {
 			b.leftOut = append(b.leftOut, fmt.Sprintf("nodes/: more than %d nodes have a problem", maxNodes))
-			return nil
+			return
 		}
 
 		history, err := b.options.Manager.History(ctx, node.Name, maxHistory)
-		if err := b.add("nodes/"+node.Name+".history.json", "history of a node", history, err); err != nil {
-			return err
-		}
+		b.add("nodes/"+node.Name+".history.json", "history of a node", history, err)
 
 		explanation, err := b.options.Manager.Explain(ctx, node.Name)
-		if err := b.add("nodes/"+node.Name+".explanation.json", "explanation of a node", explanation, err); err != nil {
-			return err
-		}
+		b.add("nodes/"+node.Name+".explanation.json", "explanation of a node", explanation, err)
 	}
-
-	return nil
 }
 
 func hasProblem(n api.Node) bool {
@@ -148,11 +95,9 @@ func hasProblem(n api.Node) bool {
 }
 
 // collectJobs adds all jobs, and the details of the newest that failed or run.
-func (b *archive) collectJobs(ctx context.Context) error {
+func (b *archive) collectJobs(ctx context.Context) {
 	jobs, err := b.options.Manager.Jobs(ctx, client.JobFilter{})
-	if err := b.add("jobs.json", "all jobs on record", jobs, err); err != nil {
-		return err
-	}
+	b.add("jobs.json", "all jobs on record", jobs, err)
 
 	n := 0
 	for _, j := range slices.Backward(jobs.Items) {
@@ -162,34 +107,20 @@ func (b *archive) collectJobs(ctx context.Context) error {
 
 		if n++; n > maxJobs {
 			b.leftOut = append(b.leftOut, fmt.Sprintf("jobs/: more than %d jobs failed or run", maxJobs))
-			return nil
+			return
 		}
 
-		if err := b.collectJob(ctx, j.ID); err != nil {
-			return err
-		}
+		job, err := b.options.Manager.Job(ctx, j.ID)
+		// The merged variables contain values.
+		job.Vars = nil
+		b.add("jobs/"+j.ID+".json", "record of a job", job, err)
+
+		text, err := b.log(ctx, j.ID, job.LogBytes)
+		b.add("jobs/"+j.ID+".log", "end of its output", text, err)
+
+		events, err := b.events(ctx, j.ID)
+		b.add("jobs/"+j.ID+".events.json", "its last events", events, err)
 	}
-
-	return nil
-}
-
-func (b *archive) collectJob(ctx context.Context, id string) error {
-	job, err := b.options.Manager.Job(ctx, id)
-	// The merged variables contain values.
-	job.Vars = nil
-
-	if err := b.add("jobs/"+id+".json", "record of a job", job, err); err != nil {
-		return err
-	}
-
-	text, err := b.log(ctx, id, job.LogBytes)
-	if err := b.add("jobs/"+id+".log", "end of its output", text, err); err != nil {
-		return err
-	}
-
-	events, err := b.events(ctx, id)
-
-	return b.add("jobs/"+id+".events.json", "its last events", events, err)
 }
 
 // log returns the end of a job's output.
@@ -287,13 +218,7 @@ func (b *archive) config(ctx context.Context) (api.Config, error) {
 	return config, err
 }
 
-// collectJournal adds the end of the journal of clusterm on this host.
-func (b *archive) collectJournal(ctx context.Context) error {
-	text, err := journal(ctx)
-
-	return b.add("journal.txt", "end of the journal of clusterm on this host", text, err)
-}
-
+// journal returns the end of the journal of clusterm on this host.
 func journal(ctx context.Context) (string, error) {
 	path, err := exec.LookPath("journalctl")
 	if err != nil {
