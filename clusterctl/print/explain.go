@@ -127,7 +127,7 @@ func (p *Printer) JobExplanation(e api.JobExplanation, program string) {
 	p.Fields([]Field{
 		{"Job", Line(e.Job.ID) + ", " + Title(e.Job)},
 		{"Retry of", withPrefix("job ", Line(e.Job.RetryOf))},
-		{"Status", p.jobStatus(e.Job)},
+		{"Status", p.Paint.jobStatus(&e.Job)},
 		{"Summary", Line(LocalTimes(e.Summary))},
 		{"Steps", strings.Join(steps, "\n")},
 		{"Next", Line(LocalTimes(e.Next))},

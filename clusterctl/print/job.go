@@ -5,7 +5,6 @@ package print
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -106,12 +105,12 @@ func WaitTime(j api.Job) string {
 
 // Job prints one job: the fields that a person needs, or everything.
 func (p *Printer) Job(j api.Job, everything bool) {
-	fields := p.jobFields(j)
+	details := jobDetails
 	if everything {
-		fields = append(fields, jobDetails(j)...)
+		details = slices.Concat(jobDetails, jobRest)
 	}
 
-	p.Fields(fields)
+	details.Details(p, j)
 	p.Summary(j)
 	runColumns.Table(p, j.Runs)
 
@@ -125,51 +124,54 @@ func (p *Printer) Job(j api.Job, everything bool) {
 			p.run(j, r)
 		}
 
-		p.pinnedVars(j.Vars)
+		p.variables(j.Vars)
 	}
 }
 
-func (p *Printer) jobFields(j api.Job) []Field {
-	// Only a queued job has an obstacle.
-	waitReason := ""
-	if j.Status == api.Queued {
-		waitReason = WaitReason(j) + WaitTime(j)
-	}
+var jobCells = Cells[api.Job]{
+	"status":  Paint.jobStatus,
+	"message": func(_ Paint, j *api.Job) string { return Text(forReader(*j, j.Message)) },
+	"wait reason": func(_ Paint, j *api.Job) string {
+		if j.Status != api.Queued {
+			return "" // only a queued job has an obstacle
+		}
 
-	fields := []Field{
-		{"Job", Line(j.ID)},
-		{"Verb", Line(string(j.Verb))},
-		{"Status", p.jobStatus(j)},
-		{"Message", Text(forReader(j, j.Message))},
-		{"Wait reason", waitReason},
-		{"Retry of", Line(j.RetryOf)},
-		{"Plan", ofPlan(j)},
-		{"Rollout", Line(j.Rollout)},
-		{"Differs in", List(j.Differences)},
-		{"Nodes", List(j.Nodes)},
-		{"Addresses", List(j.Addrs)},
-		{"Helpers", List(j.Helpers)},
-		{"Group", Line(j.Group)},
-	}
+		return WaitReason(*j) + WaitTime(*j)
+	},
+	"plan":           ofPlan,
+	"tags of groups": func(_ Paint, j *api.Job) string { return groupTags(j.GroupTags) },
+	"warnings":       func(_ Paint, j *api.Job) string { return Text(strings.Join(j.Warnings, "\n")) },
+	"cancellation":   cancellation,
+	"duration":       func(_ Paint, j *api.Job) string { return Elapsed(j.Started, j.Ended) },
+	"output": func(_ Paint, j *api.Job) string {
+		if j.LogBytes == 0 {
+			return "" // in a list, where the size is not loaded
+		}
 
-	fields = append(fields, optionFields(j.JobOptions, func(o inventory.JobOption) bool { return !o.Long })...)
-
-	return append(fields, []Field{
-		{"Tags of groups", groupTags(j.GroupTags)},
-		{"Note", Text(j.Note)},
-		{"Warnings", Text(strings.Join(j.Warnings, "\n"))},
-		{"Actor", Line(j.Actor)},
-		{"Reason", Text(j.Reason)},
-		{"Cancellation", cancellation(j)},
-		{"Accepted", Time(j.Accepted)},
-		{"Started", timeOf(j.Started)},
-		{"Ended", timeOf(j.Ended)},
-		{"Duration", Elapsed(j.Started, j.Ended)},
-	}...)
+		return inventory.Count(j.LogBytes, "byte", "bytes")
+	},
 }
+
+func optionsOfJob(j *api.Job) inventory.JobOptions { return j.JobOptions }
+
+var (
+	jobDetails = slices.Concat(
+		ColumnsOf(jobCells, "Job=id", "verb", "status", "message", "wait reason", "retry_of", "plan", "rollout",
+			"Differs in=differences", "nodes", "Addresses=addrs", "helpers", "group"),
+		optionColumns(optionsOfJob, func(o inventory.JobOption) bool { return !o.Long }),
+		ColumnsOf(jobCells, "tags of groups", "note,text", "warnings", "actor", "reason,text", "cancellation",
+			"accepted", "started", "ended", "duration"),
+	)
+	// jobRest are the fields that only -o long shows.
+	jobRest = slices.Concat(
+		ColumnsOf(jobCells, "Queue position=position", "Waits for jobs=waits_for", "Waits until=wait_until", "phase"),
+		optionColumns(optionsOfJob, func(o inventory.JobOption) bool { return o.Long }),
+		ColumnsOf(jobCells, "deadline", "instance", "playbook_digest", "commit", "output", "revision"),
+	)
+)
 
 // ofPlan describes the plan that a job carries out.
-func ofPlan(j api.Job) string {
+func ofPlan(_ Paint, j *api.Job) string {
 	if j.Plan == "" {
 		return ""
 	}
@@ -178,8 +180,8 @@ func ofPlan(j api.Job) string {
 }
 
 // jobStatus returns the status of a job with its phase and cause.
-func (p *Printer) jobStatus(j api.Job) string {
-	status := p.Paint.Job(j.Status)
+func (p Paint) jobStatus(j *api.Job) string {
+	status := p.Job(j.Status)
 	// The phase of a job that ended is history.
 	if j.Phase != "" && !j.Status.Ended() {
 		status += " (" + Line(j.Phase) + ")"
@@ -192,7 +194,7 @@ func (p *Printer) jobStatus(j api.Job) string {
 	return status
 }
 
-func cancellation(j api.Job) string {
+func cancellation(_ Paint, j *api.Job) string {
 	if j.Cancel == 0 {
 		return ""
 	}
@@ -219,32 +221,6 @@ func forReader(j api.Job, message string) string {
 	}
 
 	return strings.Replace(message, "cancelled by "+j.CancelBy, "you cancelled it", 1)
-}
-
-// jobDetails returns the fields that only -o long shows.
-func jobDetails(j api.Job) []Field {
-	output := "" // 0 in a list, where the size is not loaded
-	if j.LogBytes > 0 {
-		output = inventory.Count(j.LogBytes, "byte", "bytes")
-	}
-
-	fields := []Field{
-		{"Queue position", positive(j.Position)},
-		{"Waits for jobs", List(j.WaitsFor)},
-		{"Waits until", timeOf(j.WaitUntil)},
-		{"Phase", Line(j.Phase)},
-	}
-
-	fields = append(fields, optionFields(j.JobOptions, func(o inventory.JobOption) bool { return o.Long })...)
-
-	return append(fields, []Field{
-		{"Deadline", timeOf(j.Deadline)},
-		{"Instance", Line(j.Instance)},
-		{"Playbook digest", Line(j.PlaybookDigest)},
-		{"Commit", Line(j.Commit)},
-		{"Output", output},
-		{"Revision", fmt.Sprint(j.Revision)},
-	}...)
 }
 
 var runColumns = ColumnsOf(Cells[api.Run]{
@@ -312,25 +288,6 @@ func resultHost(h api.HostResult) string {
 	}
 
 	return Line(h.Host)
-}
-
-// pinnedVars prints the variables that a job was accepted with.
-func (p *Printer) pinnedVars(vars map[string]api.MergedVars) {
-	if len(vars) == 0 {
-		return
-	}
-
-	p.gap()
-
-	var rows [][]string
-	for _, host := range slices.Sorted(maps.Keys(vars)) {
-		for _, key := range slices.Sorted(maps.Keys(vars[host])) {
-			v := vars[host][key]
-			rows = append(rows, []string{Line(host), Line(key), Scalar(v.Value), Line(v.Origin)})
-		}
-	}
-
-	p.Rows([]string{"HOST", "VARIABLE", "VALUE", "ORIGIN"}, rows)
 }
 
 // totals sums the results of one host over all runs of a job.

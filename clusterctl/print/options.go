@@ -2,34 +2,32 @@
 
 package print
 
-import "github.com/contiv/cluster/inventory"
+import (
+	"reflect"
 
-// optionFields returns the fields for the chosen options of a job, in the order of their table.
-func optionFields(of inventory.JobOptions, chosen func(inventory.JobOption) bool) []Field {
-	var fields []Field
+	"github.com/contiv/cluster/inventory"
+)
 
+// optionColumns are the chosen options of a job, in the order of their table.
+func optionColumns[T any](
+	of func(*T) inventory.JobOptions, chosen func(inventory.JobOption) bool,
+) (all Columns[T]) {
 	for _, o := range inventory.Options {
 		if o.Label == "" || !chosen(o) {
 			continue
 		}
 
-		text := ""
+		all = append(all, Column[T]{Title: o.Label, Cell: func(p Paint, v *T) string {
+			options := of(v)
 
-		switch value := o.In(&of).(type) {
-		case *bool:
-			if text = yesIf(*value); text != "" && o.Note != "" {
+			text := valueText(p, reflect.ValueOf(o.In(&options)).Elem().Interface(), true)
+			if text != "" && o.Note != "" {
 				text += ": " + o.Note
 			}
-		case *int:
-			text = positive(*value)
-		case *string:
-			text = Line(*value)
-		case *[]string:
-			text = List(*value)
-		}
 
-		fields = append(fields, Field{o.Label, text})
+			return text
+		}})
 	}
 
-	return fields
+	return all
 }

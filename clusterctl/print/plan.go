@@ -32,47 +32,37 @@ func PlanTitle(p api.Plan) string {
 	return Clip(api.VerbWords(p.Request.Verb)+" of "+List(planned(p)), 50) + ": " + Line(string(p.Status))
 }
 
+var planCells = Cells[api.Plan]{
+	"status":   planStatus,
+	"made by":  func(_ Paint, p *api.Plan) string { return Line(p.Actor) + ", " + Time(p.Created) },
+	"verb":     func(_ Paint, p *api.Plan) string { return Line(api.VerbWords(p.Request.Verb)) },
+	"begins":   begins,
+	"expected": expected,
+	"warnings": func(_ Paint, p *api.Plan) string { return Text(strings.Join(p.Warnings, "\n")) },
+}
+
+var planDetails = slices.Concat(
+	ColumnsOf(planCells, "Plan=id", "status", "made by", "verb", "request.group", "note,text", "playbook_digest"),
+	optionColumns(func(p *api.Plan) inventory.JobOptions { return p.Request.JobOptions },
+		func(inventory.JobOption) bool { return true }),
+	ColumnsOf(planCells,
+		"Time limit=request.timeout", "request.reason,text", "begins", "helpers", "expected", "warnings"),
+)
+
 // Plan prints one plan.
 func (p *Printer) Plan(plan api.Plan) {
-	r := plan.Request
-
-	fields := []Field{
-		{"Plan", Line(plan.ID)},
-		{"Status", planStatus(plan)},
-		{"Made by", Line(plan.Actor) + ", " + Time(plan.Created)},
-		{"Verb", Line(api.VerbWords(r.Verb))},
-		{"Group", Line(r.Group)},
-		{"Note", Text(plan.Note)},
-		{"Playbook digest", Line(plan.PlaybookDigest)},
-	}
-
-	fields = append(fields, optionFields(r.JobOptions, func(inventory.JobOption) bool { return true })...)
-
-	p.Fields(append(fields, []Field{
-		{"Time limit", Duration(time.Duration(r.Timeout))},
-		{"Reason", Text(r.Reason)},
-		{"Begins", begins(plan)},
-		{"Helpers", List(plan.Helpers)},
-		{"Expected", expected(plan)},
-		{"Warnings", Text(strings.Join(plan.Warnings, "\n"))},
-	}...))
-
+	planDetails.Details(p, plan)
 	p.planTargets(plan)
 	p.planEffects(plan)
-	p.planVars(plan.Vars)
+	p.variables(plan.Vars)
 	p.planCheck(plan.Check)
 }
 
-func planStatus(plan api.Plan) string {
+func planStatus(_ Paint, plan *api.Plan) string {
 	switch plan.Status {
 	case api.PlanApplied:
-		return fmt.Sprintf(
-			"%s as job %s by %s, %s",
-			plan.Status,
-			Line(plan.Job),
-			Line(plan.AppliedBy),
-			timeOf(plan.Applied),
-		)
+		return fmt.Sprintf("%s as job %s by %s, %s",
+			plan.Status, Line(plan.Job), Line(plan.AppliedBy), timeOf(plan.Applied))
 	case api.PlanOpen:
 		return fmt.Sprintf("%s, until %s", plan.Status, Time(plan.Expires))
 	}
@@ -81,7 +71,7 @@ func planStatus(plan api.Plan) string {
 }
 
 // begins describes when the job would begin.
-func begins(plan api.Plan) string {
+func begins(_ Paint, plan *api.Plan) string {
 	switch {
 	case plan.Waits != "":
 		return "later: " + Line(plan.Waits)
@@ -93,7 +83,7 @@ func begins(plan api.Plan) string {
 }
 
 // expected describes how long the job may take.
-func expected(plan api.Plan) string {
+func expected(_ Paint, plan *api.Plan) string {
 	e := plan.Expected
 	if e == nil {
 		return fmt.Sprintf("not known: no %s that succeeded is kept", Line(api.VerbWords(plan.Request.Verb)))
@@ -198,8 +188,8 @@ func (p *Printer) planEffects(plan api.Plan) {
 	}
 }
 
-// planVars prints variables with their origin; those that all hosts have alike once.
-func (p *Printer) planVars(vars map[string]api.MergedVars) {
+// variables prints variables with their origin; those that all hosts have alike once.
+func (p *Printer) variables(vars map[string]api.MergedVars) {
 	hosts := slices.Sorted(maps.Keys(vars))
 	if len(hosts) == 0 {
 		return

@@ -14,7 +14,7 @@ func (p *Printer) Repository(r api.Repository) {
 	if r.URL == "" {
 		p.Printf("no repository: the playbooks come from the folder of the setting playbooks, or from clusterm\n")
 	} else {
-		p.repository(r)
+		repositoryDetails.Details(p, r)
 	}
 
 	rows := make([][]string, len(r.Nodes))
@@ -37,43 +37,42 @@ func (p *Printer) Repository(r api.Repository) {
 	}
 }
 
-func (p *Printer) repository(r api.Repository) {
-	fields := []Field{{"URL", Line(r.URL)}, {"Uses", Line(r.Reference)}, {"Folder", Line(r.Folder)}}
+var repositoryDetails = ColumnsOf(Cells[api.Repository]{
+	"in use": func(p Paint, r *api.Repository) string {
+		if r.InUse == nil {
+			return p.Bad("none: no job is accepted")
+		}
 
-	if r.InUse != nil {
-		fields = append(fields,
-			Field{"In use", commitLine(r.InUse.Commit)},
-			Field{"Since", timeOf(&r.InUse.Since)},
-			Field{"Playbook digest", Line(r.InUse.PlaybookDigest)},
-		)
-	} else {
-		fields = append(fields, Field{"In use", p.Paint.Bad("none: no job is accepted")})
-	}
+		return commitLine(r.InUse.Commit)
+	},
+	"newest": func(_ Paint, r *api.Repository) string {
+		if r.Newest == nil || r.InUse != nil && r.Newest.Hash == r.InUse.Hash {
+			return ""
+		}
 
-	if r.Newest != nil && (r.InUse == nil || r.Newest.Hash != r.InUse.Hash) {
-		fields = append(fields, Field{"Newest", commitLine(*r.Newest)})
-	}
+		return commitLine(*r.Newest)
+	},
+	"refused": func(p Paint, r *api.Repository) string {
+		if r.Refused == nil {
+			return ""
+		}
 
-	if bad := r.Refused; bad != nil {
-		fields = append(fields,
-			Field{"Refused", p.Paint.Bad(commitLine(bad.Commit))},
-			Field{"Refused because", Text(bad.Reason + withPrefix("; ", bad.Remedy))},
-		)
-	}
+		return p.Bad(commitLine(r.Refused.Commit))
+	},
+	"refused because": func(_ Paint, r *api.Repository) string {
+		if r.Refused == nil {
+			return ""
+		}
 
-	if r.Rewritten != "" {
-		fields = append(fields, Field{"History", p.Paint.Changed(
-			"rewritten: the commit in use does not descend from the former one, " + shortHash(r.Rewritten))})
-	}
-
-	fields = append(fields, Field{"Fetched", timeOf(r.Fetched)})
-
-	if r.Error != "" {
-		fields = append(fields, Field{"Failing since", timeOf(r.Failing)}, Field{"Error", p.Paint.Bad(Text(r.Error))})
-	}
-
-	p.Fields(append(fields, Field{"Next fetch", timeOf(r.NextFetch)}))
-}
+		return Text(r.Refused.Reason + withPrefix("; ", r.Refused.Remedy))
+	},
+	"history": func(p Paint, r *api.Repository) string {
+		return p.Changed(withPrefix("rewritten: the commit in use does not descend from the former one, ",
+			shortHash(r.Rewritten)))
+	},
+	"error": func(p Paint, r *api.Repository) string { return p.Bad(Text(r.Error)) },
+}, "URL=url", "Uses=reference", "folder", "in use", "in_use.since", "in_use.playbook_digest", "newest", "refused",
+	"refused because", "history", "fetched", "Failing since=failing", "error", "next_fetch")
 
 // shortHash returns the first digits of a hash.
 func shortHash(hash string) string { return Line(hash[:min(len(hash), 12)]) }

@@ -3,6 +3,7 @@
 package print
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,10 +15,8 @@ import (
 )
 
 // RolloutColumns are the columns of a table of rollouts.
-var RolloutColumns = ColumnsOf(Cells[api.Rollout]{
-	"action":   func(_ Paint, r *api.Rollout) string { return api.VerbWords(r.Spec.Action) },
-	"progress": func(_ Paint, r *api.Rollout) string { return RolloutProgress(*r) },
-}, "id", "action", "status", "progress", "actor", "created,age", "created,wide", "ended,wide", "reason,wide")
+var RolloutColumns = ColumnsOf(rolloutCells,
+	"id", "action", "status", "progress", "actor", "created,age", "created,wide", "ended,wide", "reason,wide")
 
 // RolloutProgress counts the nodes of a rollout in one line.
 func RolloutProgress(r api.Rollout) string {
@@ -54,52 +53,47 @@ func RolloutLine(r api.Rollout) string {
 	return text
 }
 
+var rolloutCells = Cells[api.Rollout]{
+	"progress": func(_ Paint, r *api.Rollout) string { return RolloutProgress(*r) },
+	"expected": remaining,
+	"action":   func(_ Paint, r *api.Rollout) string { return Line(api.VerbWords(r.Spec.Action)) },
+	"canary":   canaryOf,
+	"at a time": func(_ Paint, r *api.Rollout) string {
+		return "at most " + Line(cmp.Or(r.Spec.MaxUnavailable, "1"))
+	},
+	"stops after": func(_ Paint, r *api.Rollout) string {
+		return fmt.Sprintf("more than %d failed", r.Spec.MaxFailures)
+	},
+	"order":      func(_ Paint, r *api.Rollout) string { return orderOf(r.Spec.Order) },
+	"strategies": func(_ Paint, r *api.Rollout) string { return strategiesOf(r.Spec.Strategies) },
+	"gate":       func(_ Paint, r *api.Rollout) string { return gateOf(r.Spec.Gate) },
+	"needs approval": func(_ Paint, r *api.Rollout) string {
+		return yesIf(r.Spec.RequireApproval && r.Approved == nil)
+	},
+	"approved": func(_ Paint, r *api.Rollout) string { return markOf(r.Approved) },
+}
+
+var rolloutDetails = slices.Concat(
+	ColumnsOf(rolloutCells, "Rollout=id", "status", "reason", "waits", "progress", "expected", "action",
+		"spec.selector", "spec.group", "at a time", "canary", "stops after", "order", "strategies", "gate",
+		"spec.soak"),
+	optionColumns(func(r *api.Rollout) inventory.JobOptions {
+		return inventory.JobOptions{SharedOptions: r.Spec.SharedOptions}
+	}, func(o inventory.JobOption) bool { return o.Shared }),
+	ColumnsOf(rolloutCells, "Extra variables=extra_names", "Job timeout=spec.timeout", "needs approval", "approved",
+		"Takes back=undo_of", "Reason given=spec.reason", "Playbooks=playbook_digest", "commit", "actor", "started",
+		"ended"),
+)
+
 // Rollout prints one rollout, or the preview of one, with its nodes.
 func (p *Printer) Rollout(r api.Rollout) {
-	s := r.Spec
-
-	fields := []Field{
-		{"Rollout", Line(r.ID)},
-		{"Status", Line(string(r.Status))},
-		{"Reason", Line(r.Reason)},
-		{"Waits", Line(r.Waits)},
-		{"Progress", RolloutProgress(r)},
-		{"Expected", remaining(r)},
-		{"Action", Line(api.VerbWords(s.Action))},
-		{"Selector", Line(s.Selector)},
-		{"Group", Line(s.Group)},
-		{"At a time", "at most " + orDefault(s.MaxUnavailable, "1")},
-		{"Canary", canaryOf(r)},
-		{"Stops after", fmt.Sprintf("more than %d failed", s.MaxFailures)},
-		{"Order", orderOf(s.Order)},
-		{"Strategies", strategiesOf(s.Strategies)},
-		{"Gate", gateOf(s.Gate)},
-		{"Soak", lasting(s.Soak)},
-	}
-
-	options := inventory.JobOptions{SharedOptions: s.SharedOptions}
-	fields = append(fields, optionFields(options, func(o inventory.JobOption) bool { return o.Shared })...)
-
-	p.Fields(append(fields, []Field{
-		{"Extra variables", Line(strings.Join(r.ExtraNames, ", "))},
-		{"Job timeout", lasting(s.Timeout)},
-		{"Needs approval", yesIf(s.RequireApproval && r.Approved == nil)},
-		{"Approved", markOf(r.Approved)},
-		{"Takes back", Line(r.UndoOf)},
-		{"Reason given", Line(s.Reason)},
-		{"Playbooks", Line(r.PlaybookDigest)},
-		{"Commit", Line(r.Commit)},
-		{"Actor", Line(r.Actor)},
-		{"Started", timeOf(r.Started)},
-		{"Ended", timeOf(r.Ended)},
-	}...))
-
+	rolloutDetails.Details(p, r)
 	p.gap()
 
 	rows := make([][]string, len(r.Nodes))
 	for i, n := range r.Nodes {
 		rows[i] = []string{
-			fmt.Sprint(i + 1), Line(n.Name), Line(n.Group), turnOf(s, i), Line(n.State), Line(n.Job),
+			fmt.Sprint(i + 1), Line(n.Name), Line(n.Group), turnOf(r.Spec, i), Line(n.State), Line(n.Job),
 			Line(strings.Join(nonEmpty(n.Reason, n.Window), "; ")),
 		}
 	}
@@ -107,15 +101,12 @@ func (p *Printer) Rollout(r api.Rollout) {
 	p.Rows([]string{"NO", "NODE", "GROUP", "TURN", "STATE", "JOB", "REASON"}, rows)
 }
 
-var rolloutEventCells = Cells[api.RolloutEvent]{
-	"actor": func(_ Paint, e *api.RolloutEvent) string { return actorOf(*e) },
-}
-
 var (
 	// RolloutEventColumns are the columns of a table of the events of a rollout.
-	RolloutEventColumns = ColumnsOf(rolloutEventCells, "time", "Event=kind", "node", "actor", "text")
+	RolloutEventColumns = ColumnsOf[api.RolloutEvent](nil, "time", "Event=kind", "node", "actor,else clusterm", "text")
 	// RolloutEventDetails are an event of a rollout in whole.
-	RolloutEventDetails = ColumnsOf(rolloutEventCells, "time", "Event=kind", "node", "actor", "text,text")
+	RolloutEventDetails = ColumnsOf[api.RolloutEvent](nil,
+		"time", "Event=kind", "node", "actor,else clusterm", "text,text")
 )
 
 // RolloutEventLine describes an event of a rollout in one line.
@@ -136,18 +127,9 @@ func RolloutEventLine(e api.RolloutEvent) string {
 	return line
 }
 
-// actorOf names who caused an event of a rollout.
-func actorOf(e api.RolloutEvent) string {
-	if e.Actor == "" {
-		return "clusterm"
-	}
-
-	return Line(e.Actor)
-}
-
 // canaryOf describes the nodes that go first, and whether a person has to promote the rollout
 // after them.
-func canaryOf(r api.Rollout) string {
+func canaryOf(_ Paint, r *api.Rollout) string {
 	text := positive(r.Spec.Canary)
 
 	switch {
@@ -172,15 +154,6 @@ func markOf(m *api.RolloutMark) string {
 	}
 
 	return text
-}
-
-// lasting describes a duration; 0 is none.
-func lasting(d api.Duration) string {
-	if d == 0 {
-		return ""
-	}
-
-	return Duration(time.Duration(d))
 }
 
 // strategiesOf describes the bounds of single groups.
@@ -212,20 +185,12 @@ func turnOf(s api.RolloutSpec, index int) string {
 	return ""
 }
 
-func remaining(r api.Rollout) string {
+func remaining(_ Paint, r *api.Rollout) string {
 	if r.Remaining == nil || r.Status.Ended() {
 		return ""
 	}
 
 	return "about " + Duration(time.Duration(*r.Remaining))
-}
-
-func orDefault(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-
-	return Line(text)
 }
 
 func orderOf(o *api.RolloutOrder) string {
@@ -251,7 +216,7 @@ func gateOf(g *api.RolloutGate) string {
 	}
 
 	if g.HTTP != nil {
-		parts = append(parts, fmt.Sprintf("HTTP check of port %d, %s", g.HTTP.Port, orDefault(g.HTTP.Path, "/")))
+		parts = append(parts, fmt.Sprintf("HTTP check of port %d, %s", g.HTTP.Port, Line(cmp.Or(g.HTTP.Path, "/"))))
 	}
 
 	if g.Command != nil {
@@ -263,13 +228,5 @@ func gateOf(g *api.RolloutGate) string {
 
 // nonEmpty returns the texts that are not empty.
 func nonEmpty(texts ...string) []string {
-	var out []string
-
-	for _, t := range texts {
-		if t != "" {
-			out = append(out, t)
-		}
-	}
-
-	return out
+	return slices.DeleteFunc(texts, func(t string) bool { return t == "" })
 }
