@@ -236,19 +236,22 @@ func (c *call) checkStatus(ctx context.Context, row inventory.Transition, nodes 
 
 // confirm asks a question, and returns an error unless the answer is yes.
 func (c *call) confirm(ctx context.Context, question string) error {
-	fmt.Fprintf(c.Stderr, "%s? [y/N] ", print.Inline(question))
+	yes, err := c.ask(ctx, print.Inline(question))
+	if err == nil && !yes {
+		return exit.Errorf(exit.Failed, "not confirmed; nothing was changed").Try("answer y, or add --yes")
+	}
+
+	return err
+}
+
+// ask asks a question, and reports whether the answer is yes.
+func (c *call) ask(ctx context.Context, question string) (bool, error) {
+	fmt.Fprintf(c.Stderr, "%s? [y/N] ", question)
 
 	answer, err := c.readLine(ctx)
-	if err != nil {
-		return err
-	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
 
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-
-	return exit.Errorf(exit.Failed, "not confirmed; nothing was changed").Try("answer y, or add --yes")
+	return answer == "y" || answer == "yes", err
 }
 
 // approve asks a question, unless --yes has the answer. refusal is the error without a
@@ -388,34 +391,35 @@ func (c *call) noMatch() error {
 		Try("to see fields and labels: clusterctl nodes get -o wide")
 }
 
-// readLine reads one line of stdin, until ctx is done.
+// readLine reads one line of stdin, until ctx is done. The end of stdin is an empty line.
 func (c *call) readLine(ctx context.Context) (string, error) {
-	type result struct {
-		line string
-		err  error
+	line, err := until(ctx, func() (string, error) { return bufio.NewReader(c.Stdin).ReadString('\n') })
+
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(c.Stderr)
+		return "", exit.Errorf(exit.Interrupted, "interrupted; nothing was changed")
+	case line == "" && errors.Is(err, os.ErrClosed):
+		return "", err
 	}
 
-	// A read from a terminal cannot be interrupted: after ctx is done, the
-	// goroutine ends with the process.
-	done := make(chan result, 1)
+	return line, nil
+}
+
+// until returns the result of a read, or the cause of the end of ctx. A read from a terminal
+// cannot be interrupted: its goroutine then ends with the process.
+func until[T any](ctx context.Context, read func() (T, error)) (v T, err error) {
+	done := make(chan func() (T, error), 1)
+
 	go func() {
-		line, err := bufio.NewReader(c.Stdin).ReadString('\n')
-		done <- result{line, err}
+		v, err := read()
+		done <- func() (T, error) { return v, err }
 	}()
 
 	select {
-	case r := <-done:
-		if r.line != "" {
-			return r.line, nil
-		}
-
-		if r.err != nil && !errors.Is(r.err, os.ErrClosed) {
-			return "", nil // the end of stdin is not a yes
-		}
-
-		return r.line, r.err
+	case result := <-done:
+		return result()
 	case <-ctx.Done():
-		fmt.Fprintln(c.Stderr)
-		return "", exit.Errorf(exit.Interrupted, "interrupted; nothing was changed")
+		return v, context.Cause(ctx)
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/fleet"
-	"github.com/contiv/cluster/clusterctl/follow"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -316,7 +315,7 @@ func (c *call) runFleet(ctx context.Context, diff api.FleetDiff, steps []api.Fle
 	}
 
 	results, failure := fleet.Run(ctx, steps, fleet.Options{
-		Manager: c.manager, Reason: reason, Patience: follow.Patience,
+		Manager: c.manager, Reason: reason, Note: func(text string) { c.say("%s", text) },
 		Follow: func(ctx context.Context, j api.Job) (api.Job, error) {
 			for _, w := range j.Warnings {
 				c.say("warning: %s", w)

@@ -190,26 +190,9 @@ func (c *call) readInput(ctx context.Context, name, what, remedy string) (conten
 	return content, source, nil
 }
 
-// readStdin reads to the end of stdin, or until ctx is done. A read from a
-// terminal cannot be interrupted: its goroutine then ends with the process.
+// readStdin reads to the end of stdin, or until ctx is done.
 func (c *call) readStdin(ctx context.Context) ([]byte, error) {
-	type result struct {
-		b   []byte
-		err error
-	}
-
-	done := make(chan result, 1)
-	go func() {
-		b, err := io.ReadAll(io.LimitReader(c.Stdin, maxInput))
-		done <- result{b, err}
-	}()
-
-	select {
-	case r := <-done:
-		return r.b, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return until(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(c.Stdin, maxInput)) })
 }
 
 func readFile(name string) ([]byte, error) {

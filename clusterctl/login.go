@@ -141,16 +141,9 @@ func (c *call) trust(ctx context.Context, entry *contexts.Context) error {
 				entry.Fingerprint)
 	}
 
-	fmt.Fprint(c.Stderr, "is it the output of `clusterm ca fingerprint` on the manager's host? [y/N] ")
-
-	answer, err := c.readLine(ctx)
-	if err != nil {
+	yes, err := c.ask(ctx, "is it the output of `clusterm ca fingerprint` on the manager's host")
+	if err != nil || yes {
 		return err
-	}
-
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
 	}
 
 	return exit.Errorf(exit.Failed, "not confirmed; nothing was sent or stored").

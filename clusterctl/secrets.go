@@ -109,28 +109,16 @@ func (c *call) secretAssignments(ctx context.Context, args []string) (api.Vars, 
 
 // secretText returns the text of a secret. Errors do not contain it.
 func (c *call) secretText(ctx context.Context, key, text string) (string, error) {
-	var (
-		content []byte
-		err     error
-	)
-
 	name, isFile := strings.CutPrefix(text, "@")
+	content := []byte(text)
 
-	switch {
-	case text == "-":
-		content, err = c.readStdin(ctx)
-	case isFile:
-		content, err = readFile(name)
-	default:
-		content = []byte(text)
-	}
+	if isFile || text == "-" {
+		var err error
 
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
-	}
-
-	if err != nil {
-		return "", exit.Usagef("cannot read the value of %s: %v", key, err).Try("give KEY=@FILE, or KEY=- for stdin")
+		content, _, err = c.readInput(ctx, name, "the value of "+key, "give KEY=@FILE, or KEY=- for stdin")
+		if err != nil {
+			return "", err
+		}
 	}
 
 	value := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")

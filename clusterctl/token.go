@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"strings"
 
@@ -21,9 +20,6 @@ import (
 
 // tokenEnv is the environment variable with a token.
 const tokenEnv = "CLUSTERCTL_TOKEN" //nolint:gosec // a name, not a token
-
-// maxTokenFile bounds the file of a token, in bytes.
-const maxTokenFile = 16 << 10
 
 var tokens = noun[api.Token]{
 	columns: print.TokenColumns,
@@ -166,19 +162,13 @@ func useBearer(o *client.Options, path string) error {
 		return nil
 	}
 
-	f, err := os.Open(path)
-	if err != nil {
-		return exit.Usagef("cannot read the token: %v", err)
-	}
-	defer f.Close()
-
-	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
+	text, err := readFile(path)
 	if err != nil {
 		return exit.Usagef("cannot read the token: %v", err)
 	}
 
 	o.Token = strings.TrimSpace(string(text))
-	if o.Token == "" || len(text) > maxTokenFile {
+	if o.Token == "" || len(text) > client.MaxToken {
 		return exit.Usagef("the file %s holds no token", path).
 			Try("write the output of clusterctl token create to it")
 	}

@@ -4,12 +4,9 @@ package fleet
 
 import (
 	"context"
-	"time"
-
-	"github.com/cenkalti/backoff/v5"
 
 	"github.com/contiv/cluster/clusterctl/exit"
-	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/clusterctl/follow"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -39,8 +36,8 @@ type Options struct {
 	Done func(Result)
 	// Reason is the reason for the histories of the nodes.
 	Reason string
-	// Patience is how long a step waits for a manager that does not answer.
-	Patience time.Duration
+	// Note reports an outage of the manager.
+	Note func(string)
 }
 
 // Run carries out the steps of a difference in order, until one fails. It returns the
@@ -71,7 +68,7 @@ func Run(ctx context.Context, steps []api.FleetStep, o Options) ([]Result, error
 // carryOut carries out one step. It stores the id of its job, if it has one.
 func (o Options) carryOut(ctx context.Context, s api.FleetStep, id *string) error {
 	if s.Job == nil {
-		return o.repeat(ctx, func(again bool) error {
+		return follow.Retry(ctx, o.Note, func(again bool) error {
 			apply := *s.Apply
 			apply.Again = again
 			_, err := o.Manager.FleetApply(ctx, apply)
@@ -88,7 +85,7 @@ func (o Options) carryOut(ctx context.Context, s api.FleetStep, id *string) erro
 
 	var j api.Job
 
-	err := o.repeat(ctx, func(bool) (err error) {
+	err := follow.Retry(ctx, o.Note, func(bool) (err error) {
 		j, err = keyed.Submit(ctx, request)
 		return err
 	})
@@ -108,45 +105,4 @@ func (o Options) carryOut(ctx context.Context, s api.FleetStep, id *string) erro
 	}
 
 	return nil
-}
-
-// repeat repeats an attempt while the manager does not answer. again is set if an earlier
-// attempt may have been carried out.
-func (o Options) repeat(ctx context.Context, attempt func(again bool) error) error {
-	delays := backoff.NewExponentialBackOff()
-	delays.InitialInterval, delays.MaxInterval = 100*time.Millisecond, 5*time.Second
-
-	var failed time.Time // the first failure to reach the manager
-
-	for again := false; ; again = true {
-		err := attempt(again)
-		if inventory.KindOf(err) != inventory.KindUnavailable {
-			return err
-		}
-
-		if !again {
-			failed = time.Now()
-		}
-
-		if time.Since(failed) > o.Patience {
-			return err
-		}
-
-		if err := sleep(ctx, delays.NextBackOff()); err != nil {
-			return err
-		}
-	}
-}
-
-// sleep waits for a time, or for the end of the context.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

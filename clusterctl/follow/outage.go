@@ -32,6 +32,23 @@ func newBackoff() *backoff.ExponentialBackOff {
 	return b
 }
 
+// Retry repeats an attempt while the manager does not answer, and notes the outage. again is set
+// if an earlier attempt may have been carried out.
+func Retry(ctx context.Context, note func(string), attempt func(again bool) error) error {
+	o := newOutage(note, "")
+	for again := false; ; again = true {
+		err := attempt(again)
+		if err == nil {
+			o.over()
+			return nil
+		}
+
+		if err := o.retry(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
 // outage reports the beginning and the end of each outage, and paces the retries.
 type outage struct {
 	note    func(string)

@@ -148,7 +148,7 @@ func (f *fleets) apply(m *client.Client, file string, prune bool) {
 	}
 
 	_, err := fleet.Run(f.ctx, steps, fleet.Options{
-		Manager: m, Reason: "test", Patience: patience, Done: func(fleet.Result) {},
+		Manager: m, Reason: "test", Note: func(string) {}, Done: func(fleet.Result) {},
 		Follow: func(ctx context.Context, j api.Job) (api.Job, error) { return m.WaitJob(ctx, j.ID) },
 	})
 	if err != nil {

@@ -423,6 +423,7 @@ var mayImport = map[string][]string{
 	"clusterctl/hosts":    {"inventory", "inventory/localfile", "management/api"},
 	"clusterctl/fleet": {
 		"clusterctl/exit",
+		"clusterctl/follow",
 		"inventory",
 		"management/api",
 		"management/client",
@@ -501,7 +502,6 @@ var homes = []struct {
 	{
 		"github.com/cenkalti/backoff",
 		[]string{
-			"clusterctl/fleet",
 			"clusterctl/follow",
 			"inventory/etcd",
 			"management/client",
