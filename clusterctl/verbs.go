@@ -344,8 +344,7 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 
 // asAsked returns the refusal of the request. Its actions for the same verb and the same nodes remain a
 // plan if the request was one, and keep the confirmation of the command line. Other actions serve another
-// end, such as the repair of one node, and stay as they are. A selector that chose nodes that are away comes
-// with the one that leaves them out.
+// end, such as the repair of one node, and stay as they are.
 func (c *call) asAsked(ctx context.Context, row inventory.Transition, r api.JobRequest, err error) error {
 	e, ok := errors.AsType[*inventory.Error](err)
 	if !ok {
@@ -355,16 +354,8 @@ func (c *call) asAsked(ctx context.Context, row inventory.Transition, r api.JobR
 	asked := *e
 	asked.Actions = slices.Clone(e.Actions)
 
-	if c.hasSelector() && row.NeedsDiscover && e.Kind == inventory.KindRefused {
-		list, _ := c.manager.Nodes(ctx, client.NodeFilter{Names: r.Nodes})
-		away := func(n api.Node) bool { return n.State != inventory.Discovered }
-
-		if slices.ContainsFunc(list.Items, away) {
-			asked.Remedy = strings.Join([]string{
-				asked.Remedy, "to leave out nodes that are away: -l " +
-					api.ShellQuote(c.String("selector")+",state="+string(inventory.Discovered)),
-			}, "\n")
-		}
+	if c.hasSelector() && e.Kind == inventory.KindRefused {
+		asked.Remedy += c.leaveOut(ctx, row, e, r.Nodes)
 	}
 
 	for i, a := range asked.Actions {
@@ -385,6 +376,33 @@ func (c *call) asAsked(ctx context.Context, row inventory.Transition, r api.JobR
 	}
 
 	return &asked
+}
+
+// leaveOut returns the line with the selector that leaves out the refused nodes, or "". chosen are the names that
+// the selector of the command line chose.
+func (c *call) leaveOut(ctx context.Context, row inventory.Transition, e *inventory.Error, chosen []string) string {
+	const most = 5
+
+	refused := slices.DeleteFunc(slices.Clone(chosen), func(name string) bool { return !slices.Contains(e.Nodes, name) })
+	if len(refused) == 0 {
+		return ""
+	}
+
+	line := func(what, condition string) string {
+		return "\nto leave out " + what + ": -l " + api.ShellQuote(c.String("selector")+","+condition)
+	}
+
+	list, _ := c.manager.Nodes(ctx, client.NodeFilter{Names: refused})
+	away := func(n api.Node) bool { return n.State != inventory.Discovered }
+
+	switch {
+	case row.NeedsDiscover && slices.ContainsFunc(list.Items, away):
+		return line("nodes that are away", "state="+string(inventory.Discovered))
+	case len(e.Actions) == 0 && len(refused) < len(chosen) && len(refused) <= most:
+		return line(strings.Join(refused, ", "), "name!="+strings.Join(refused, ",name!="))
+	}
+
+	return ""
 }
 
 func sameNames(a, b []string) bool {

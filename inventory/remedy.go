@@ -94,7 +94,7 @@ var Actions = []struct {
 	{ActionShowPlan, "show a plan"},
 	{ActionShowSettings, "show the settings with a key that begins with key; without key, all"},
 	{ActionSetSetting, "set the setting key to value"},
-	{ActionUnsetSetting, "remove the value of the setting key that was set at run time"},
+	{ActionUnsetSetting, "remove the values that were set at run time of the settings in key, which are separated by spaces"},
 	{
 		ActionSetGroup,
 		"set the field key of a host group to value, or remove it without value; the request reads the setting " +
@@ -349,9 +349,10 @@ func SetSetting(key, value string) Action {
 	return Action{Name: ActionSetSetting, Key: key, Value: value}
 }
 
-// UnsetSetting returns the action that removes the value of one setting that was
-// set at run time.
-func UnsetSetting(key string) Action { return Action{Name: ActionUnsetSetting, Key: key} }
+// UnsetSetting returns the action that removes the values of settings that were set at run time, all at once.
+func UnsetSetting(keys ...string) Action {
+	return Action{Name: ActionUnsetSetting, Key: strings.Join(keys, " ")}
+}
 
 // SetGroup returns the action that sets one field of a host group; an empty value removes it.
 func SetGroup(group, field, value string) Action {

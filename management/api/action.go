@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -189,7 +190,12 @@ func request(a inventory.Action) (method, path string, body json.RawMessage) {
 	case inventory.ActionSetSetting:
 		return http.MethodPatch, PathConfig, encode(map[string]string{a.Key: a.Value})
 	case inventory.ActionUnsetSetting:
-		return http.MethodPatch, PathConfig, encode(map[string]*string{a.Key: nil})
+		unset := map[string]*string{}
+		for _, key := range strings.Fields(a.Key) {
+			unset[key] = nil
+		}
+
+		return http.MethodPatch, PathConfig, encode(unset)
 	case inventory.ActionSetVariable:
 		return http.MethodPatch, pathOf(PathNodeVars, a.Nodes...), encode(map[string]json.RawMessage{
 			a.Key: json.RawMessage(cmp.Or(a.Value, "null")),

@@ -106,7 +106,7 @@ func command(a inventory.Action) []string {
 	case inventory.ActionSetSetting:
 		return []string{"config", "set", a.Key + "=" + a.Value}
 	case inventory.ActionUnsetSetting:
-		return []string{"config", "unset", a.Key}
+		return append([]string{"config", "unset"}, strings.Fields(a.Key)...)
 	case inventory.ActionSetGroup:
 		return []string{"group", "set", a.Group, a.Key + "=" + a.Value}
 	case inventory.ActionSetVariable:

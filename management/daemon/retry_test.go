@@ -120,6 +120,8 @@ type failure struct {
 	two   bool // the job has two nodes
 	both  bool // it has two nodes, and the playbooks fail on both
 	want  string
+
+	single bool // it takes one node at a time, and goes on after a failure
 }
 
 func (c failure) String() string {
@@ -158,7 +160,10 @@ var failures = []failure{
 	{verb: inventory.VerbReapply, from: asMaster, waits: "cleanup.yml", end: byCancel, want: asMaster},
 	{verb: inventory.VerbMaintenance, from: asMaster, fails: "rolling-upgrade.yml", want: asMaster},
 	{verb: inventory.VerbMaintenance, from: asMaster, waits: "rolling-upgrade.yml", end: byCancel, want: asMaster},
-	{verb: inventory.VerbDecommission, from: asMaster, fails: "cleanup.yml", two: true, want: asDecommission},
+	{
+		verb: inventory.VerbDecommission, from: asMaster, fails: "cleanup.yml", two: true, single: true,
+		want: asDecommission,
+	},
 	{verb: inventory.VerbDecommission, from: asMaster, waits: "cleanup.yml", end: byCancel, want: asDecommission},
 	{verb: inventory.VerbDecommission, from: asMaster, idle: true, want: asDecommission},
 	{verb: inventory.VerbClear, from: asQuarantined, fails: "cleanup.yml", want: asUnallocated},
@@ -373,6 +378,10 @@ func (f faults) suffer(c failure, row int) (nodes []string, id string) {
 
 	if c.verb == inventory.VerbCommission {
 		r.Group = inventory.GroupMaster
+	}
+
+	if c.single {
+		r.Serial, r.MaxFailures = "1", 1
 	}
 
 	if c.both {
@@ -594,4 +603,43 @@ func (s *site) awaitAppear() {
 
 		return jobs.Items[0].Phase == string(job.PhaseAppear)
 	})
+}
+
+// TestRemovalLeavesOut: a selector that also chooses the manager's own host, or a host that is away, is refused with
+// the one that removes the others.
+func TestRemovalLeavesOut(t *testing.T) {
+	t.Parallel()
+
+	f := prepareFaults(prepareHost(t))
+	f.upWithHost()
+	f.see("a", "10.0.2.1")
+	f.see("b", "10.0.2.2")
+	f.see("away", "10.0.2.3")
+	f.lose("away", "10.0.2.3")
+
+	selector := "status=Unallocated"
+
+	for _, want := range []string{"manager-1", "nodes that are away", ""} {
+		var shown bytes.Buffer
+
+		code := clusterctl.Run(f.ctx(), append(strings.Fields(f.program()),
+			"nodes", "forget", "-l", selector, "--remove-agent", "--yes"),
+			clusterctl.Options{Stdin: strings.NewReader(""), Stdout: &shown, Stderr: &shown})
+
+		if want == "" {
+			if code != 0 || !strings.Contains(shown.String(), "a-1, b-1") {
+				t.Errorf("%s: %d: %s", selector, code, &shown)
+			}
+
+			return
+		}
+
+		_, rest, ok := strings.Cut(shown.String(), "to leave out "+want+": -l ")
+		if code != exit.Refused || !ok {
+			t.Fatalf("%s: %d: %s", selector, code, &shown)
+		}
+
+		line, _, _ := strings.Cut(rest, "\n")
+		selector = strings.Trim(line, "'")
+	}
 }

@@ -301,10 +301,10 @@ func TestCheckReload(t *testing.T) {
 	s.report("a")
 	s.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}, Group: inventory.GroupMaster})
 
-	set := func(value any) {
+	set := func(settings map[string]any) {
 		t.Helper()
 
-		_, err := s.Client.PatchConfig(s.ctx(), map[string]any{"group_ssh": value})
+		_, err := s.Client.PatchConfig(s.ctx(), settings)
 		s.must(err)
 	}
 	expect := func(message, command, restart, file string) {
@@ -336,9 +336,9 @@ func TestCheckReload(t *testing.T) {
 
 	expect("", "", "", "jobs: {limit: 3}")
 	expect("", "", "metrics_listen", "metrics_listen: 127.0.0.1:0")
-	set(map[string]any{"service-worker": map[string]any{"user": "x"}})
+	set(map[string]any{"group_ssh": map[string]any{"service-worker": map[string]any{"user": "x"}}})
 	expect("group_ssh", "clusterctl config unset group_ssh", "", without)
-	set(nil)
+	set(map[string]any{"group_ssh": nil})
 	expect("", "", "", without)
 	expect("a-1 is in service-master", "", "", "groups: [{name: other}]")
 }
@@ -351,7 +351,11 @@ func TestOverlayThatNoLongerFits(t *testing.T) {
 	s.report("a")
 	_, err := s.Client.PatchConfig(
 		s.ctx(),
-		map[string]any{"group_ssh": map[string]any{"service-worker": map[string]any{"user": "x"}}, "jobs.limit": 9},
+		map[string]any{
+			"group_ssh":           map[string]any{"service-worker": map[string]any{"user": "x"}},
+			"policies.commission": map[string]any{"x": map[string]any{"match": "label=x", "group": "service-worker", "maximum": 5}},
+			"jobs.limit":          9,
+		},
 	)
 	s.must(err)
 	s.write("groups: [{name: other}]")

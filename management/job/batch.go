@@ -84,7 +84,10 @@ func (p *Planner) inBatches(v Verb) Step {
 			}
 		}
 
-		if step.Cause != "" {
+		// A batch may be complete with a warning, as of configuration that is left on its nodes. Other messages
+		// describe the result, and end makes them for the whole job.
+		warned := step.Message != "" && !p.Check && !p.Partial() && !v.Row.Verifies
+		if step.Cause != "" || warned {
 			failed = append(failed, step)
 		}
 	}
@@ -185,11 +188,13 @@ func (p *Planner) endEarly(
 }
 
 // summarize returns the cause of the first failed batch, and the messages of all.
-func summarize(failed []Step) (Cause, string) {
+func summarize(failed []Step) (cause Cause, message string) {
 	const most = 3 // messages
 
 	var messages []string
 	for _, s := range failed {
+		cause = cmp.Or(cause, s.Cause)
+
 		if !slices.Contains(messages, s.Message) {
 			messages = append(messages, s.Message)
 		}
@@ -203,7 +208,7 @@ func summarize(failed []Step) (Cause, string) {
 		messages = append(messages[:most], "and "+inventory.Count(more, "more batch", "more batches"))
 	}
 
-	return failed[0].Cause, strings.Join(messages, "; ")
+	return cause, strings.Join(messages, "; ")
 }
 
 // checkBatches checks the rules of the groups for one batch after the other, each

@@ -98,6 +98,16 @@ func TestPlanInBatches(t *testing.T) {
 			b: Unallocated | task "Install": no such package
 			c: Allocated service-worker 3 | not begun: 2 nodes failed and max_failures is 1
 			d: Allocated service-worker 3 | not begun: 2 nodes failed and max_failures is 1`},
+		{"a decommission that leaves configuration on a node is complete, with a warning",
+			serial(jobtest.Planned(inventory.VerbDecommission, "", allocated("a b", w)...), "1", 1), nobodyMinds, `
+			cleanup cleanup.yml a:service-worker
+			> failed a=unreachable
+			cleanup cleanup.yml b:service-worker
+			> done
+			Complete
+			reason: not everything could be cleaned: cleanup.yml failed on a: unreachable: timed out
+			a: Decommissioned +service-worker | not cleaned: unreachable: timed out
+			b: Decommissioned`},
 		{"a cancel in batch 2 leaves batch 3 as it is",
 			serial(jobtest.Planned(inventory.VerbUpdate, "", allocated("a b c", w)...), "1", 3), nobodyMinds, `
 			cleanup cleanup.yml a:service-worker

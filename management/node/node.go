@@ -95,7 +95,7 @@ func CheckNotOwn(name, own string) *inventory.Error {
 
 	return inventory.Errorf(
 		inventory.KindRefused, "%s is the manager's own host, which has no agent but the manager", name).
-		Do("to take it away, end the manager: systemctl disable --now clusterm").About(name)
+		Do("leave it out: the manager is ended last, on its host, with systemctl disable --now clusterm").About(name)
 }
 
 // ForgetRequest asks for the records of nodes to be removed.

@@ -92,28 +92,35 @@ func misplaced(overlay map[string]any) []string {
 }
 
 // misfit returns the error for a stored overlay that does not fit the file. It names
-// the keys to remove: those that do not fit alone, or else all.
+// the keys to remove.
 func misfit(err error, file Config, overlay map[string]any) error {
-	all := slices.Sorted(maps.Keys(overlay))
-	unfit := slices.DeleteFunc(slices.Clone(all), func(key string) bool {
-		_, err := overlaid(file, map[string]any{key: overlay[key]})
-		return err == nil
-	})
-
-	if len(unfit) == 0 {
-		unfit = all
-	}
-
-	remove := make([]inventory.Action, len(unfit))
-	for i, key := range unfit {
-		remove[i] = inventory.UnsetSetting(key)
-	}
-
 	return inventory.Errorf(inventory.KindRefused,
 		"the settings that were set at run time do not fit the configuration file, so none of them is in force: %s",
 		message(err)).
 		Do("correct the file and reload it (systemctl reload clusterm), or remove what does not fit").
-		With(remove...)
+		With(inventory.UnsetSetting(unfit(file, overlay)...))
+}
+
+// unfit returns the keys without which an overlay fits the file, and no key more.
+func unfit(file Config, overlay map[string]any) []string {
+	fit, left := map[string]any{}, slices.Sorted(maps.Keys(overlay))
+
+	// A key may need another one, as the policies need the groups that they name.
+	for tried := -1; tried != len(left); {
+		tried = len(left)
+		left = slices.DeleteFunc(left, func(key string) bool {
+			fit[key] = overlay[key]
+
+			_, err := overlaid(file, fit)
+			if err != nil {
+				delete(fit, key)
+			}
+
+			return err == nil
+		})
+	}
+
+	return left
 }
 
 // message returns an error without its remedy.

@@ -201,3 +201,24 @@ func TestOverlayRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestUnfit: the policy of an own group fits the file only with the groups, and stays.
+func TestUnfit(t *testing.T) {
+	t.Parallel()
+
+	file := Default()
+	file.Repository.URL = "https://git.example.com/playbooks"
+
+	overlay := map[string]any{
+		"groups":    []any{map[string]any{"name": "db"}},
+		"group_ssh": map[string]any{"db": map[string]any{"user": "x"}},
+		"policies.commission": map[string]any{
+			"db": map[string]any{"match": "label=db", "group": "db", "maximum": 5},
+		},
+		"playbooks": "/srv/playbooks",
+	}
+
+	if got := unfit(file, overlay); !slices.Equal(got, []string{"playbooks"}) {
+		t.Errorf("%v", got)
+	}
+}
