@@ -29,7 +29,11 @@ func (l *Loop) acts(settings Settings, a state.Automation) (acts []control.Act) 
 			continue
 		}
 
-		act := control.Act{Key: d.ID, Lane: "decisions", Do: func(ctx context.Context) error { return l.work(ctx, d.ID) }}
+		act := control.Act{
+			Key:  d.ID,
+			Lane: "decisions",
+			Do:   func(ctx context.Context) error { return l.work(ctx, d.ID) },
+		}
 		if d.Action == state.ActionYield {
 			act.Lane, act.Longest = "room for people", stepTime
 		}
@@ -170,7 +174,7 @@ func (l *Loop) confirms(settings Settings, d state.Decision) access.Precondition
 		}
 
 		w := l.world(v, settings)
-		if why := p.Confirm(w, d); why != "" {
+		if why := Confirm(p, w, d); why != "" {
 			return inventory.Errorf(kindWithdrawn, "judged again before it was carried out: %s", why)
 		}
 

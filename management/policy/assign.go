@@ -7,42 +7,29 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
 
-// candidate is a new node that a rule may take, and its outlook there. A fleet may have many, so it is small.
+// candidate is a new node that a rule may take. It has a decision if it may join now, for as many as may begin at once.
 type candidate struct {
-	node  *inventory.Node
-	slot  int    // of the node among the free ones
-	group string // that it would join
-	stage stage
-	text  string    // the condition of a wait
-	until time.Time // the end of the wait, if it is a time
-	// refused: a rule refused it, and perhaps not the others.
-	refused bool
-	// decision is set if the node may join now, for as many as may begin at once.
-	decision *state.Decision
+	Judgement
+
+	slot    int  // of the node among the free ones
+	refused bool // by a rule, and perhaps not by the others
 }
 
-// share is the part of the new nodes that falls to a rule.
-type share struct {
-	candidates []candidate
-	// ask are silent nodes of its roles to be reached over ssh, before they count as lost.
-	ask []string
-}
-
-// share returns the share of a rule, which is empty while it is off. A rule takes its nodes
+// share judges the new nodes that fall to a rule, which are none while it is off, and asks silent nodes of its roles
+// before they count as lost. A rule takes its nodes
 // before those of lower priority, and leaves them those that it has no place for.
-func (w World) share(name string) share {
+func (w World) share(name string) []Judgement {
 	rules := w.rules()
 
 	i := slices.IndexFunc(rules, func(c Commission) bool { return c.Name() == name })
 	if i < 0 {
-		return share{}
+		return nil
 	}
 
 	// The rules before take their nodes, without the words.
@@ -166,10 +153,10 @@ func isUnused(n *inventory.Node) bool {
 
 // take takes the new nodes of the rule out of the free ones, with that many decisions in
 // words: no more can begin at once, and the words cost time.
-func (c Commission) take(m *assignment, words int) share {
+func (c Commission) take(m *assignment, words int) []Judgement {
 	room, wanted := c.room(m)
 	if !wanted {
-		return share{}
+		return nil
 	}
 
 	t := c.taking(m)
@@ -190,7 +177,7 @@ func (c Commission) take(m *assignment, words int) share {
 
 	m.free = left
 
-	return t.share
+	return t.judged
 }
 
 // room returns how many nodes the rule may add by its maximum, and whether a role wants any.
@@ -212,7 +199,7 @@ func (c Commission) room(m *assignment) (room int, wanted bool) {
 
 // taking is the part of an assignment that concerns one rule.
 type taking struct {
-	share
+	judged []Judgement
 
 	rule  Commission
 	m     *assignment
@@ -235,12 +222,12 @@ func (c Commission) taking(m *assignment) *taking {
 		}
 
 		p := c.judge(m, n)
-		p.slot = slot
+		p.Node, p.Action, p.slot = n, state.ActionCommission, slot
 
 		switch {
-		case p.stage == stageNone:
+		case p.Stage == StageNone:
 			t.used[slot] = true
-		case p.stage == stageAct, !p.until.IsZero() && !p.refused:
+		case p.Stage == StageAct, !p.Until.IsZero() && !p.refused:
 			t.ready = append(t.ready, p)
 		default:
 			t.stuck = append(t.stuck, p)
@@ -262,7 +249,7 @@ func (t *taking) fill(role roleCount) {
 	if joining+kept > 0 {
 		role.countLabels()
 
-		t.candidates = slices.Grow(t.candidates, joining+kept)
+		t.judged = slices.Grow(t.judged, joining+kept)
 
 		order := role.spread(t.ready)
 		for _, p := range order[:joining] {
@@ -287,48 +274,48 @@ func (t *taking) fill(role roleCount) {
 
 // give gives a node to the rule.
 func (t *taking) give(group string, p candidate) {
-	p.group = group
-	t.candidates = append(t.candidates, p)
+	p.Group = group
+	t.judged = append(t.judged, p.Judgement)
 	t.used[p.slot] = true
 }
 
 // join gives a node to a role, and counts it there.
 func (t *taking) join(role *roleCount, p candidate, replaced *absence) {
-	if text := t.m.cannotJoin(role.Group); p.stage == stageAct && text != "" {
-		p.stage, p.text = stageWait, text
+	if text := t.m.cannotJoin(role.Group); p.Stage == StageAct && text != "" {
+		p.Stage, p.Reason = StageWait, text
 	}
 
 	// A job that waits for a window could not be taken back when the lost node returns.
-	if p.stage == stageAct {
-		v := t.m.Settings.Windows.Allowed(t.m.View, p.node, t.m.Now, role.Group)
+	if p.Stage == StageAct {
+		v := t.m.Settings.Windows.Allowed(t.m.View, p.Node, t.m.Now, role.Group)
 		if !v.OK {
-			p.stage, p.text, p.until = stageWait, "it waits: "+v.Reason, v.Until
+			p.Stage, p.Reason, p.Until = StageWait, "it waits: "+v.Reason, v.Until
 		}
 	}
 
-	if p.stage == stageAct && t.words > 0 {
+	if p.Stage == StageAct && t.words > 0 {
 		t.words--
-		d := t.rule.decision(t.m.World, p.node, *role, replaced)
-		p.decision = &d
+		d := t.rule.decision(t.m.World, p.Node, *role, replaced)
+		p.Decision = &d
 	}
 
 	t.give(role.Group, p)
 	t.room--
-	role.add(p.node)
+	role.add(p.Node)
 }
 
 // keep keeps a node for the place of another one.
 func (t *taking) keep(role roleCount, p candidate) {
 	reason, until := role.keeps()
-	p.stage, p.until, p.text = stageWait, until, "it is kept for "+role.Group+": "+reason
+	p.Stage, p.Until, p.Reason = StageWait, until, "it is kept for "+role.Group+": "+reason
 
 	t.give(role.Group, p)
 	role.members.kept++
 
 	// Ask only while a node is there that could take the place.
 	for _, a := range role.absences {
-		if a.ask && !slices.Contains(t.ask, a.node.Name) {
-			t.ask = append(t.ask, a.node.Name)
+		if a.ask && !slices.ContainsFunc(t.judged, func(j Judgement) bool { return j.Node == a.node }) {
+			t.judged = append(t.judged, Judgement{Node: a.node, Ask: true})
 		}
 	}
 }

@@ -53,8 +53,8 @@ func (l *Loop) Status() Automation {
 	for _, p := range All(settings) {
 		of := slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.Policy != p.Name() })
 		status := Status{
-			Name: p.Name(), About: w.Describe(p), On: IsOn(a, p),
-			Paused: pauseOf(a, p.Name()), Halted: Halted(a, p), Pending: p.Pending(w),
+			Name: p.Name(), About: p.About(w), On: IsOn(a, p),
+			Paused: pauseOf(a, p.Name()), Halted: Halted(a, p), Pending: Pending(p.Judge(w)),
 			Roles: rolesOf(p, w), Decisions: newestFirst(of),
 		}
 
@@ -270,13 +270,13 @@ func turned(c access.Caller, on bool, reason string) state.Switch {
 
 // Tested is the actions that a policy would take if it were turned on and nothing held it.
 type Tested struct {
-	Policy   string
-	About    string
-	On       bool
-	Halted   string // why it does not act now, in words; may be empty
-	Nodes    int    // of the inventory
-	Outlooks []Outlook
-	Roles    []RoleState
+	Policy     string
+	About      string
+	On         bool
+	Halted     string      // why it does not act now, in words; may be empty
+	Nodes      int         // of the inventory
+	Judgements []Judgement // of nodes
+	Roles      []RoleState
 }
 
 // MaxTested is the number of nodes of a given inventory.
@@ -324,8 +324,8 @@ func (l *Loop) Test(name string, given []inventory.Node) (Tested, error) {
 		w.Start = start
 	}
 
-	out.About = w.Describe(p)
-	out.Outlooks, out.Roles = p.Test(w), rolesOf(p, w)
+	out.About, out.Roles = p.About(w), rolesOf(p, w)
+	out.Judgements = slices.DeleteFunc(p.Judge(w), func(j Judgement) bool { return j.Node == nil || j.Reason == "" })
 
 	return out, nil
 }

@@ -3,14 +3,12 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -62,7 +60,7 @@ func (c Commission) Kind() string { return "commission" }
 func (c Commission) Scope() (selector string, all bool) { return c.Rule.Selector, c.Rule.All }
 
 // About implements Policy.
-func (c Commission) About(Settings) string {
+func (c Commission) About(World) string {
 	r := c.Rule
 
 	target := fmt.Sprintf("%s: up to %d of the group", r.Group, r.Maximum)
@@ -84,51 +82,36 @@ func (c Commission) About(Settings) string {
 		inventory.Count(r.Failures, "failure", "failures"))
 }
 
-// Decide implements Policy.
-func (c Commission) Decide(w World) Plan {
-	plan := Plan{Decisions: w.yields(c.Name())}
+// Judge implements Policy.
+func (c Commission) Judge(w World) []Judgement {
+	all, limits := w.share(c.Name()), w.limits()
+	left, reason, next := c.rate(w)
+	failed := c.failed(w)
+	stops := len(failed) >= c.Rule.Failures
 
-	if failed := c.failed(w); len(failed) >= c.Rule.Failures {
-		if !c.isOff(w) {
-			plan.Decisions = append(plan.Decisions, c.stop(w, failed))
-		}
+	for i := range all {
+		j := &all[i]
 
-		return plan
-	}
+		switch {
+		case j.Stage != StageAct:
+		case stops:
+			j.Stage, j.Reason = StageTurn, "it waits: the policy stops, because commissions failed"
+		case left == 0:
+			j.hold(reason, next)
+		case limits.admit(j):
+			left--
 
-	limits := w.limits()
-	left, _, next := c.rate(w)
-	share := w.share(c.Name())
-	plan.Ask = share.ask
-
-	for _, o := range share.candidates {
-		if o.stage == stageWait && !o.until.IsZero() {
-			plan.at(o.until)
-		}
-
-		if o.stage != stageAct {
-			continue
-		}
-
-		if left == 0 {
-			plan.at(next)
-			break
-		}
-
-		ok, _, again := limits.take(state.ActionCommission)
-		if !ok {
-			if !again.IsZero() {
-				plan.at(again)
+			if j.Reason = "it is commissioned to " + j.Group + " now"; j.Decision.Replaces != "" {
+				j.Reason += ", in the place of " + j.Decision.Replaces
 			}
-
-			break
 		}
-
-		left--
-		plan.Decisions = append(plan.Decisions, *o.decision)
 	}
 
-	return plan
+	if stops {
+		all = append(all, act(c.stop(w, failed)))
+	}
+
+	return all
 }
 
 // isOff reports whether the policy is turned off: it need not stop then.
@@ -231,11 +214,11 @@ func (c Commission) judge(m *assignment, n *inventory.Node) candidate {
 		}
 
 		if m.Now.Before(s.due) {
-			return candidate{node: n, stage: stageWait, text: s.wait().text, until: s.due, refused: true}
+			return candidate{Judgement: s.wait(), refused: true}
 		}
 	}
 
-	wait := func(text string) candidate { return candidate{node: n, stage: stageWait, text: text} }
+	wait := func(text string) candidate { return candidate{Judgement: wait(text)} }
 	quiet := m.settled(n.Presence.Since).Add(c.Rule.Quiet)
 
 	switch due := m.busy[n.Name]; {
@@ -252,12 +235,12 @@ func (c Commission) judge(m *assignment, n *inventory.Node) candidate {
 	case m.Now.Before(quiet):
 		p := wait(fmt.Sprintf("it is seen since %s; commissioned not before %s (policies.commission.%s.quiet)",
 			stamp(n.Presence.Since), stamp(quiet), c.Name()))
-		p.until = quiet
+		p.Until = quiet
 
 		return p
 	}
 
-	return candidate{node: n, stage: stageAct}
+	return candidate{Judgement: Judgement{Stage: StageAct}}
 }
 
 // situation names a new node in the ids of decisions.
@@ -317,116 +300,4 @@ func (c Commission) decision(w World, n *inventory.Node, t roleCount, replaced *
 	}
 
 	return d
-}
-
-// Confirm implements Policy.
-func (c Commission) Confirm(w World, d state.Decision) string {
-	w.View = w.without(d.ID)
-
-	for _, o := range w.share(c.Name()).candidates {
-		switch {
-		case o.node.Name != d.Node:
-		case o.stage != stageAct:
-			return o.text
-		case o.group != d.Group:
-			return "it would join " + o.group + " now"
-		default:
-			return ""
-		}
-	}
-
-	return "it no longer falls to the policy"
-}
-
-// Explain implements Policy.
-func (c Commission) Explain(w World, n inventory.Node) []explain.Finding {
-	if !c.isOff(w) {
-		if text := cmp.Or(c.intent(w, n.Name), c.explainMember(w, n)); text != "" {
-			return []explain.Finding{c.finding(n, text)}
-		}
-	}
-
-	if d := c.newest(w, n.Name); d != nil && n.Status == inventory.Unallocated {
-		return []explain.Finding{{
-			About: explain.AboutPolicy, Nodes: []string{n.Name}, Job: d.Job, Since: d.Time, Message: Sentence(*d),
-		}}
-	}
-
-	return nil
-}
-
-// intent returns the action that the policy is about to take on the node, in words, or "".
-func (c Commission) intent(w World, name string) string {
-	for _, o := range c.Test(w) {
-		if o.Node != name {
-			continue
-		}
-
-		if halted := Halted(state.AutomationOf(w.View), c); halted != "" {
-			return "it is for the node, and nothing is done: " + halted
-		}
-
-		return o.Text
-	}
-
-	return ""
-}
-
-// newest returns the newest decision of the policy on the node, or nil.
-func (c Commission) newest(w World, name string) *state.Decision {
-	all := state.AutomationOf(w.View).Of(name)
-	for i := range slices.Backward(all) {
-		if all[i].Policy == c.Name() {
-			return &all[i]
-		}
-	}
-
-	return nil
-}
-
-// Pending implements Policy.
-func (c Commission) Pending(w World) int { return len(w.share(c.Name()).candidates) }
-
-// Test implements Policy.
-func (c Commission) Test(w World) []Outlook {
-	var out []Outlook
-
-	limits := w.limits()
-	left, reason, next := c.rate(w)
-	stopped := len(c.failed(w)) >= c.Rule.Failures
-
-	for _, o := range w.share(c.Name()).candidates {
-		shown := Outlook{
-			Node:   o.node.Name,
-			Action: state.ActionCommission,
-			Group:  o.group,
-			Text:   o.text,
-			Until:  o.until,
-		}
-
-		if o.stage == stageAct {
-			shown.Text = "it is commissioned to " + o.group + " now"
-			if o.decision != nil && o.decision.Replaces != "" {
-				shown.Text += ", in the place of " + o.decision.Replaces
-			}
-
-			ok, why, again := limits.take(state.ActionCommission)
-
-			switch {
-			case stopped:
-				shown.Text = "it waits: the policy stops, because commissions failed"
-			case left == 0:
-				shown.Text, shown.Until = "it waits for its turn: "+reason, next
-			case !ok:
-				shown.Text, shown.Until = "it waits for its turn: "+why, again
-			default:
-				shown.Now = true
-				left--
-			}
-		}
-
-		out = append(out, shown)
-	}
-
-	return out
 }

@@ -135,7 +135,7 @@ func TestCommission(t *testing.T) {
 		}
 
 		var text string
-		for _, f := range rule.Explain(w, *n) {
+		for _, f := range findings(rule, w, *n) {
 			text += f.Message
 		}
 
@@ -145,7 +145,7 @@ func TestCommission(t *testing.T) {
 
 		for _, d := range p.Decisions {
 			if d.Group != "service-worker" || len(d.Evidence) != 3 || len(d.Prevent) == 0 || d.Case == "" ||
-				!strings.Contains(d.Evidence[1], "label=n") || rule.Confirm(w, d) != "" {
+				!strings.Contains(d.Evidence[1], "label=n") || policy.Confirm(rule, w, d) != "" {
 				t.Errorf("%s: %+v", c.name, d)
 			}
 
@@ -155,13 +155,13 @@ func TestCommission(t *testing.T) {
 				t.Errorf("%s: decided twice", c.name)
 			}
 
-			if why := rule.Confirm(w, d); why != "" {
+			if why := policy.Confirm(rule, w, d); why != "" {
 				t.Errorf("%s: its own decision is in its way: %s", c.name, why)
 			}
 
 			seen(n, false, w.Now)
 
-			if why := rule.Confirm(w, d); why == "" {
+			if why := policy.Confirm(rule, w, d); why == "" {
 				t.Errorf("%s: it holds for a node that is gone", c.name)
 			}
 		}
@@ -340,14 +340,15 @@ func TestPolicyTest(t *testing.T) {
 	w := freshWorld([]policy.Rule{workers()}, back("b-1", 2*time.Minute, reached),
 		newcomer("n-1", noon), newcomer("n-2", noon.Add(9*time.Minute)))
 
-	got := policy.Commission{Rule: workers()}.Test(w)
-	if len(got) != 2 || !got[0].Now || got[0].Node != "n-1" || got[0].Group != "service-worker" ||
-		got[1].Now || !got[1].Until.Equal(noon.Add(14*time.Minute)) {
+	got := policy.Commission{Rule: workers()}.Judge(w)
+	if len(got) != 2 || !acts(got[0], "n-1") || got[0].Group != "service-worker" ||
+		got[1].Stage == policy.StageAct || !got[1].Until.Equal(noon.Add(14*time.Minute)) {
 		t.Errorf("%+v", got)
 	}
 
-	got = policy.Returns{}.Test(w)
-	if len(got) != 1 || got[0].Node != "b-1" || got[0].Action != state.ActionVerify || !got[0].Now {
+	got = policy.Returns{}.Judge(w)
+	if len(got) != 1 || got[0].Node.Name != "b-1" || got[0].Action != state.ActionVerify ||
+		got[0].Stage != policy.StageAct {
 		t.Errorf("%+v", got)
 	}
 }

@@ -46,7 +46,7 @@ func TestCommissionFrozen(t *testing.T) {
 	}
 
 	for _, one := range d {
-		if why := rule.Confirm(w, one); !strings.Contains(why, "ann froze all changes") {
+		if why := policy.Confirm(rule, w, one); !strings.Contains(why, "ann froze all changes") {
 			t.Errorf("%s holds: %q", one.ID, why)
 		}
 	}

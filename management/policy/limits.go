@@ -131,29 +131,36 @@ func (w World) fences() (left int, reason string) {
 			"(policies.brake): an operator decides on it", fenced, all)
 }
 
-// take takes one action out of the limits, or returns why it has to wait, and until when
-// if that is a time.
-func (l *limits) take(a state.Action) (ok bool, reason string, next time.Time) {
-	switch {
-	case !a.Acts():
-		return true, "", time.Time{}
-	case a.NeedsJob() && l.jobs == 0:
-		return false, l.noJob, time.Time{}
-	case a == state.ActionQuarantine && l.fences == 0:
-		return false, l.noFence, time.Time{}
-	case a != state.ActionQuarantine && l.rate == 0:
-		return false, l.overRate, l.again
+// admit takes a step out of the limits, or has it wait for its turn.
+func (l *limits) admit(j *Judgement) bool {
+	reason, until := l.take(j.Action)
+	if reason != "" {
+		j.hold(reason, until)
 	}
 
-	switch {
-	case a == state.ActionQuarantine:
+	return reason == ""
+}
+
+// take takes one action out of the limits, or returns why it has to wait, and until when
+// if that is a time.
+func (l *limits) take(a state.Action) (reason string, until time.Time) {
+	switch fence := a == state.ActionQuarantine; {
+	case !a.Acts():
+		return "", time.Time{}
+	case a.NeedsJob() && l.jobs == 0:
+		return l.noJob, time.Time{}
+	case fence && l.fences == 0:
+		return l.noFence, time.Time{}
+	case !fence && l.rate == 0:
+		return l.overRate, l.again
+	case fence:
 		l.fences--
-		return true, "", time.Time{}
+		return "", time.Time{}
 	case a.NeedsJob(): // a rollout takes none
 		l.jobs--
 	}
 
 	l.rate--
 
-	return true, "", time.Time{}
+	return "", time.Time{}
 }

@@ -289,12 +289,5 @@ func mark(n inventory.Node, actor, reason string, at time.Time) state.NodeWrite 
 
 // Explain returns the findings of all policies about a node.
 func (l *Loop) Explain(v *state.View, n inventory.Node) []explain.Finding {
-	w := l.world(v, l.Settings())
-
-	var findings []explain.Finding
-	for _, p := range All(w.Settings) {
-		findings = append(findings, p.Explain(w, n)...)
-	}
-
-	return findings
+	return Explain(l.world(v, l.Settings()), n)
 }

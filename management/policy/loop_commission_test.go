@@ -210,8 +210,8 @@ func TestTest(t *testing.T) {
 		before := s.View()
 
 		tested, err := l.Test("workers", nil)
-		if err != nil || tested.On || tested.Halted == "" || tested.Nodes != 3 || len(tested.Outlooks) != 2 ||
-			tested.Outlooks[0].Now || tested.Outlooks[0].Until.IsZero() {
+		if err != nil || tested.On || tested.Halted == "" || tested.Nodes != 3 || len(tested.Judgements) != 2 ||
+			tested.Judgements[0].Stage == StageAct || tested.Judgements[0].Until.IsZero() {
 			t.Errorf("%v, %+v", err, tested)
 		}
 
@@ -221,8 +221,8 @@ func TestTest(t *testing.T) {
 		}
 
 		tested, err = l.Test("workers", given)
-		if err != nil || tested.Nodes != 2 || len(tested.Outlooks) != 1 || !tested.Outlooks[0].Now ||
-			tested.Outlooks[0].Node != "n-1" {
+		if err != nil || tested.Nodes != 2 || len(tested.Judgements) != 1 || tested.Judgements[0].Stage != StageAct ||
+			tested.Judgements[0].Node.Name != "n-1" {
 			t.Errorf("%v, %+v", err, tested)
 		}
 

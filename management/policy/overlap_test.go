@@ -28,15 +28,15 @@ func TestUpgradeOverlap(t *testing.T) {
 
 	nodes := func(u policy.Upgrade) string {
 		var names []string
-		for _, o := range u.Test(w) {
-			names = append(names, o.Node)
+		for _, o := range u.Judge(w) {
+			names = append(names, o.Node.Name)
 		}
 
 		return strings.Join(names, " ")
 	}
 
-	if got := nodes(follow); got != "n-1 n-2" || strings.Contains(w.Describe(follow), "falls") {
-		t.Errorf("while a is off: %s; %s", got, w.Describe(follow))
+	if got := nodes(follow); got != "n-1 n-2" || strings.Contains(follow.About(w), "falls") {
+		t.Errorf("while a is off: %s; %s", got, follow.About(w))
 	}
 
 	setMemory(w.View, state.AutomationOf(w.View).Turn("a", policy.Scoped(state.Switch{On: true, Since: noon}, a)))
@@ -55,16 +55,16 @@ func TestUpgradeOverlap(t *testing.T) {
 		}
 	}
 
-	if text := w.Describe(follow); !strings.HasSuffix(text, "; 1 node falls to a, which comes first by name") {
+	if text := follow.About(w); !strings.HasSuffix(text, "; 1 node falls to a, which comes first by name") {
 		t.Error(text)
 	}
 
-	if text := w.Describe(a); strings.Contains(text, "falls") {
+	if text := a.About(w); strings.Contains(text, "falls") {
 		t.Error(text)
 	}
 
 	if p := policy.Decide(follow, w); len(p.Decisions) != 1 || follow.Request(w, p.Decisions[0]).Nodes[0] != "n-2" ||
-		follow.Pending(w) != 1 {
+		policy.Pending(follow.Judge(w)) != 1 {
 		t.Errorf("%+v", p)
 	}
 }
@@ -104,7 +104,7 @@ func TestVerifyOverlap(t *testing.T) {
 		t.Errorf("the first one has decided, and the second one decides on %s", got)
 	}
 
-	if o := second.Test(w); len(o) != 1 || !strings.Contains(o[0].Text, "policy nightly is about to verify it") {
+	if o := second.Judge(w); !strings.Contains(o[0].Reason, "policy nightly is about to verify it") {
 		t.Errorf("%+v", o)
 	}
 
@@ -133,6 +133,6 @@ func TestVerifyBesideAPolicyThatIsOff(t *testing.T) {
 	setMemory(w.View, state.AutomationOf(w.View).Turn(first.Name(), state.Switch{Since: w.Now}))
 
 	if got := batches(policy.Decide(second, w)); got == "" {
-		t.Errorf("nobody decides on the node: %+v", second.Test(w))
+		t.Errorf("nobody decides on the node: %+v", second.Judge(w))
 	}
 }

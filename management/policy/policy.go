@@ -10,54 +10,21 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
 )
 
-// Policy decides from a World. Its methods are pure.
+// Policy judges a World. Its methods are pure.
 type Policy interface {
 	// Name is one word: the policy acts as the principal policy:NAME.
 	Name() string
-	// About describes the policy under the settings in one sentence.
-	About(s Settings) string
-	// Decide returns the plan for now.
-	Decide(w World) Plan
-	// Confirm returns why the policy would no longer take a decision, in words, or "": the
-	// decision still holds. It is asked before a decision is carried out.
-	Confirm(w World, d state.Decision) string
-	// Explain returns the findings about a node.
-	Explain(w World, n inventory.Node) []explain.Finding
-	// Pending returns the number of nodes that it has not decided on.
-	Pending(w World) int
-	// Test returns the outlook of each node that concerns it, under its limits.
-	Test(w World) []Outlook
-}
-
-// Describe returns the sentence about the policy, with the nodes of it that another policy decides
-// on now.
-func (w World) Describe(p Policy) string {
-	about := p.About(w.Settings)
-
-	if u, ok := p.(Upgrade); ok {
-		if overlap := u.Overlap(w); overlap != "" {
-			return about + "; " + overlap
-		}
-	}
-
-	return about
-}
-
-// Outlook is the step that a policy would take on a node.
-type Outlook struct {
-	Node   string
-	Action state.Action // empty: none
-	Group  string       // that the node would join; mostly empty
-	Now    bool         // it would act at once
-	Text   string
-	Until  time.Time // the end of a wait, if it is a time
+	// About describes the policy in one sentence.
+	About(w World) string
+	// Judge returns the next step on each node that concerns the policy, in the order of their turns and within
+	// its limits.
+	Judge(w World) []Judgement
 }
 
 // All returns every policy under the settings.
@@ -121,13 +88,6 @@ func (w World) without(id string) *state.View {
 	a.Decisions = slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.ID == id })
 
 	return withMemory(w.View, a)
-}
-
-// at notes a time at which something may become due.
-func (p *Plan) at(t time.Time) {
-	if p.Next.IsZero() || t.Before(p.Next) {
-		p.Next = t
-	}
 }
 
 // Settings is the part of the configuration that policies depend on.
@@ -243,21 +203,6 @@ func withMemory(v *state.View, a state.Automation) *state.View {
 	next.View = record.WithOne(v.View, &state.Memory, a)
 
 	return &next
-}
-
-// Decide returns the plan of a policy as far as it may act now: a policy that is halted
-// asks nothing and only makes room for people.
-func Decide(p Policy, w World) Plan {
-	plan := p.Decide(w)
-
-	if Halted(state.AutomationOf(w.View), p) != "" {
-		plan.Ask, plan.Notes = nil, nil
-		plan.Decisions = slices.DeleteFunc(plan.Decisions, func(d state.Decision) bool {
-			return d.Action != state.ActionYield
-		})
-	}
-
-	return plan
 }
 
 // yields returns the decisions to cancel jobs of the policy: those that a person's job
@@ -420,9 +365,9 @@ type standing struct {
 }
 
 // wait returns the outlook until the next attempt is due.
-func (s standing) wait() outlook {
-	return outlook{
-		stage: stageWait, until: s.due, text: fmt.Sprintf("tried again not before %s: %s", stamp(s.due), s.reason),
+func (s standing) wait() Judgement {
+	return Judgement{
+		Stage: StageWait, Until: s.due, Reason: fmt.Sprintf("tried again not before %s: %s", stamp(s.due), s.reason),
 	}
 }
 

@@ -444,7 +444,7 @@ func TestOutdatedByMasters(t *testing.T) {
 		}
 
 		var words []string
-		for _, f := range (policy.Returns{}).Explain(w, *n) {
+		for _, f := range findings(policy.Returns{}, w, *n) {
 			words = append(words, f.Message)
 		}
 
@@ -463,7 +463,9 @@ func TestOutdatedByMasters(t *testing.T) {
 		}
 
 		d := p.Decisions[0]
-		if why := (policy.Returns{}).Confirm(w, d); why != "" || d.Case != policy.CaseMasters || len(d.Evidence) == 0 {
+
+		why := policy.Confirm(policy.Returns{}, w, d)
+		if why != "" || d.Case != policy.CaseMasters || len(d.Evidence) == 0 {
 			t.Errorf("%s: %q, %+v", c.name, why, d)
 		}
 
@@ -517,13 +519,13 @@ func TestConfirm(t *testing.T) {
 		{"returned again", func(w *policy.World, n *inventory.Node) {
 			seen(n, false, w.Now)
 			seen(n, true, w.Now)
-		}, "disappeared and returned again"},
+		}, "it returned 2 times in 8m"},
 		{"decommissioned", func(_ *policy.World, n *inventory.Node) { n.Status = inventory.Decommissioned },
 			"stays Decommissioned"},
 		{"forgotten", func(w *policy.World, _ *inventory.Node) { w.View.Nodes = nil }, "no longer known"},
 		{"to be repaired", func(w *policy.World, _ *inventory.Node) {
 			w.Settings.Groups = reacting(inventory.ReactionRepair)
-		}, "the next step on it is repair now"},
+		}, "the next step is repair now"},
 		{"to be recorded", func(w *policy.World, _ *inventory.Node) {
 			w.Settings.Groups = reacting(inventory.ReactionRecord)
 		}, "on_return of service-worker is record"},
@@ -534,7 +536,7 @@ func TestConfirm(t *testing.T) {
 		setMemory(w.View, state.AutomationOf(w.View).With(d))
 		c.change(&w, n)
 
-		got := policy.Returns{}.Confirm(w, d)
+		got := policy.Confirm(policy.Returns{}, w, d)
 		if got != c.want && !strings.Contains(got, c.want) || got != "" && c.want == "" {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
@@ -558,7 +560,7 @@ func TestConfirm(t *testing.T) {
 
 	setMemory(w.View, state.AutomationOf(w.View).With(second...))
 
-	if why := (policy.Returns{}).Confirm(w, second[0]); why != "" {
+	if why := policy.Confirm(policy.Returns{}, w, second[0]); why != "" {
 		t.Errorf("the second one: %s", why)
 	}
 }
@@ -608,7 +610,7 @@ func TestFences(t *testing.T) {
 		}
 
 		last := nodes[c.foreign-1]
-		findings := policy.Returns{}.Explain(w, *last)
+		findings := findings(policy.Returns{}, w, *last)
 
 		if len(findings) == 0 || !strings.Contains(findings[0].Message, c.why) {
 			t.Errorf("%d of %d: %+v", c.foreign, c.nodes, findings)
@@ -669,7 +671,7 @@ func TestFlapping(t *testing.T) {
 	w := world(n)
 	w.Now = at
 
-	findings := policy.Returns{}.Explain(w, *n)
+	findings := findings(policy.Returns{}, w, *n)
 	if len(findings) != 1 || !strings.Contains(findings[0].Message,
 		"it returned 9 times in 8m; next step not before 2026-03-01 13:08:30 UTC") {
 		t.Errorf("%+v", findings)
@@ -720,7 +722,7 @@ func TestMassReturn(t *testing.T) {
 		t.Errorf("over the rate: %s, next %s", actions(p), p.Next)
 	}
 
-	findings := policy.Returns{}.Explain(w, *nodes[9])
+	findings := findings(policy.Returns{}, w, *nodes[9])
 	if len(findings) != 1 || !strings.Contains(findings[0].Message, "which is the limit (policies.rate)") {
 		t.Errorf("%+v", findings)
 	}
@@ -765,7 +767,7 @@ func TestWindow(t *testing.T) {
 	}
 
 	n, _ := w.View.Lookup("b-1")
-	if f := (policy.Returns{}).Explain(w, n); len(f) != 1 ||
+	if f := findings(policy.Returns{}, w, n); len(f) != 1 ||
 		!strings.Contains(f[0].Message, "waits for its repair: b-1 is outside of the maintenance window evening") {
 		t.Errorf("%+v", f)
 	}
@@ -810,7 +812,7 @@ func TestRepairWithinBudget(t *testing.T) {
 	}
 
 	n, _ := w.View.Lookup("b-1")
-	if f := (policy.Returns{}).Explain(w, n); len(f) != 1 ||
+	if f := findings(policy.Returns{}, w, n); len(f) != 1 ||
 		!strings.Contains(f[0].Message, "waits for its repair: ") || !strings.Contains(f[0].Message, "b-3") {
 		t.Errorf("%+v", f)
 	}
@@ -913,7 +915,7 @@ func TestSecondOpinion(t *testing.T) {
 
 	n.Presence.Away = inventory.Contact{Time: noon, Reached: true}
 
-	findings := policy.Returns{}.Explain(w, *n)
+	findings := findings(policy.Returns{}, w, *n)
 	if len(findings) != 1 || !strings.Contains(findings[0].Message, "its agent has stopped or the gossip is cut") {
 		t.Errorf("%+v", findings)
 	}

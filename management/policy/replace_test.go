@@ -80,8 +80,8 @@ func TestReplacementFailed(t *testing.T) {
 
 		for what, texts := range map[string][]string{
 			"the health": policy.Warnings(w), "the policy": role.Warnings, "the notes": role.Notes,
-			"the explanation": {rule.Explain(w, *lost)[0].Message},
-			"the next node":   {rule.Explain(w, *job.Find(w.View.Nodes, fmt.Sprint("n-", i+1)))[0].Message},
+			"the explanation": {findings(rule, w, *lost)[0].Message},
+			"the next node":   {findings(rule, w, *job.Find(w.View.Nodes, fmt.Sprint("n-", i+1)))[0].Message},
 		} {
 			text := strings.Join(texts, "\n")
 			if !strings.Contains(text, want) || !strings.Contains(text, "job "+last+" on n-"+fmt.Sprint(i)+
@@ -183,7 +183,7 @@ func TestReplacementUnderWay(t *testing.T) {
 	j.Status, j.Ended, j.Message = job.Running, time.Time{}, ""
 	n.Status, n.Group, n.Job = inventory.Provisioning, "service-master", "7"
 
-	f := rule.Explain(w, *lost)
+	f := findings(rule, w, *lost)
 	if len(f) != 1 || !strings.HasSuffix(f[0].Message, "; n-0 takes its place") || len(policy.Warnings(w)) > 0 {
 		t.Errorf("%+v, %q", f, policy.Warnings(w))
 	}
@@ -217,8 +217,8 @@ func TestReplacementTwoLost(t *testing.T) {
 
 		for what, texts := range map[string][]string{
 			"the health": policy.Warnings(w), "the policy": rule.Roles(w)[0].Warnings,
-			"the new node": {rule.Explain(w, *job.Find(w.View.Nodes, "n-1"))[0].Message},
-			"the lost one": {rule.Explain(w, *m[0])[0].Message},
+			"the new node": {findings(rule, w, *job.Find(w.View.Nodes, "n-1"))[0].Message},
+			"the lost one": {findings(rule, w, *m[0])[0].Message},
 		} {
 			if text := strings.Join(texts, "\n"); !strings.Contains(text, reason) {
 				t.Errorf("after %s: %s says %q", since, what, text)

@@ -40,9 +40,9 @@ var _ Policy = Returns{}
 func (Returns) Name() string { return "returns" }
 
 // About implements Policy.
-func (Returns) About(s Settings) string {
+func (Returns) About(w World) string {
 	words := []string{"nodes in service that return: " + string(inventory.DefaultReaction)}
-	for _, g := range s.Groups {
+	for _, g := range w.Settings.Groups {
 		if g.OnReturn != "" {
 			words = append(words, g.Name+" "+string(g.OnReturn))
 		}
@@ -51,98 +51,60 @@ func (Returns) About(s Settings) string {
 	return strings.Join(words, ", ")
 }
 
-// stage is the next step on one node.
-type stage int
+// Judge implements Policy.
+func (r Returns) Judge(w World) []Judgement {
+	var all []Judgement
 
-const (
-	stageNone stage = iota
-	stageAsk        // reach it over ssh
-	stageWait       // for the time, or for a change
-	stageNote       // leave it as it is
-	stageAct
-)
-
-// outlook is the judgement of one node.
-type outlook struct {
-	stage    stage
-	text     string    // the condition of a wait, or the reason of a note
-	until    time.Time // the end of the wait, if it is a time
-	ask      bool      // also reach it over ssh
-	decision state.Decision
-}
-
-// Decide implements Policy.
-func (r Returns) Decide(w World) Plan {
-	plan := Plan{Decisions: w.yields(r.Name()), Notes: map[string]string{}}
 	served := w.served()
 
-	var due, mends, first, later []outlookOf
-
 	for _, n := range w.View.Nodes {
-		o := r.judge(w, n, served[n.Name])
-
-		if !o.until.IsZero() {
-			plan.at(o.until)
-		}
-
-		if o.ask && n.Presence.Pending() {
-			first = append(first, outlookOf{o, n})
-		} else if o.ask {
-			later = append(later, outlookOf{o, n})
-		}
-
-		switch {
-		case o.stage == stageNote:
-			if len(plan.Notes) < maxNotes {
-				plan.Notes[n.Name] = o.text
-			}
-		case o.stage == stageAct && o.decision.Case == CaseMasters:
-			mends = append(mends, outlookOf{o, n})
-		case o.stage == stageAct:
-			due = append(due, outlookOf{o, n})
+		if j := r.judge(w, n, served[n.Name]); j != (Judgement{}) {
+			j.Node = n
+			all = append(all, j)
 		}
 	}
 
-	slices.SortStableFunc(due, byReturn)
-	due = append(due, mends...) // nodes that returned come first
-	slices.SortStableFunc(first, byReturn)
+	slices.SortStableFunc(all, byTurn)
 
-	for _, o := range slices.Concat(first, later) {
-		plan.Ask = append(plan.Ask, o.node.Name)
-	}
+	limits, held := w.limits(), w.held()
 
-	limits, hold := w.limits(), w.hold()
-
-	for _, o := range due {
-		// A node that is held takes nothing out of the limits, so that others can go first.
-		if held := hold(o.outlook, o.node); !held.OK {
-			if !held.Until.IsZero() {
-				plan.at(held.Until)
-			}
-
+	for i := range all {
+		j := &all[i]
+		if j.Stage != StageAct {
 			continue
 		}
 
-		ok, _, next := limits.take(o.decision.Action)
-		if ok {
-			plan.Decisions = append(plan.Decisions, o.decision)
-		} else if !next.IsZero() {
-			plan.at(next)
+		why := "it returned"
+		if j.Reason == CaseMasters {
+			why = CaseMasters
+		}
+
+		// A node that is held takes nothing out of the limits, so that others can go first.
+		if v := held(j); !v.OK {
+			j.Stage, j.Reason, j.Until = StageTurn, why+", and waits for its repair: "+v.Reason, v.Until
+		} else if limits.admit(j) {
+			j.Reason = fmt.Sprintf("%s, and the next step is %s", why, j.Action)
 		}
 	}
 
-	return plan
+	return all
 }
 
-// outlookOf is the outlook of a node.
-type outlookOf struct {
-	outlook
-	node *inventory.Node
-}
+// byTurn compares nodes by their returns. Nodes of which only the masters changed, and those that are gone, come last.
+func byTurn(a, b Judgement) int {
+	rank := func(j Judgement) int {
+		switch {
+		case j.Node.State == inventory.Disappeared:
+			return 2
+		case j.Reason == CaseMasters:
+			return 1
+		}
 
-func byReturn(a, b outlookOf) int {
-	return cmp.Or(a.node.Presence.Returned().Compare(b.node.Presence.Returned()),
-		strings.Compare(a.node.Name, b.node.Name))
+		return 0
+	}
+
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Node.Presence.Returned().Compare(b.Node.Presence.Returned()),
+		strings.Compare(a.Node.Name, b.Node.Name))
 }
 
 // served returns the newest job that completed on each node: it left the node configured
@@ -173,16 +135,16 @@ func (w World) scheduled(j *job.Job) bool {
 	return j.Verb.Verifies() && state.IsPolicy(j.Actor) && j.Actor != state.PolicyPrincipal(Returns{}.Name())
 }
 
-// judge returns the outlook of a node. served is the newest job that completed on
+// judge judges a node, whatever the limits are. served is the newest job that completed on
 // it, or nil.
-func (r Returns) judge(w World, n *inventory.Node, served *job.Job) outlook {
+func (r Returns) judge(w World, n *inventory.Node, served *job.Job) Judgement {
 	switch {
 	case n.State == inventory.Disappeared:
 		return w.away(n)
 	case n.State != inventory.Discovered:
-		return outlook{}
+		return Judgement{}
 	case !n.Presence.Pending():
-		if o := r.settled(w, n); o.stage != stageNone || !r.lapsed(w, n) {
+		if o := r.settled(w, n); o.Stage != StageNone || !r.lapsed(w, n) {
 			return o
 		}
 	}
@@ -202,29 +164,29 @@ func (r Returns) lapsed(w World, n *inventory.Node) bool {
 }
 
 // away asks for a second opinion about a silent node in service.
-func (w World) away(n *inventory.Node) outlook {
+func (w World) away(n *inventory.Node) Judgement {
 	lost := n.Presence.Lost
 	if n.Status != inventory.Allocated || lost.IsZero() ||
 		w.Settings.Groups.Reaction(n.Group) == inventory.ReactionRecord {
-		return outlook{}
+		return Judgement{}
 	}
 
 	lost = w.past(lost)
 
 	due := lost.Add(secondOpinion)
 	if w.Now.Before(due) {
-		return outlook{until: due}
+		return Judgement{Until: due}
 	}
 
-	return outlook{ask: !n.Presence.Away.Reached && w.Now.Before(lost.Add(opinionFor))}
+	return Judgement{Ask: !n.Presence.Away.Reached && w.Now.Before(lost.Add(opinionFor))}
 }
 
 // settled judges a present node after the decision on its return: a verification may have
 // found it drifted.
-func (r Returns) settled(w World, n *inventory.Node) outlook {
+func (r Returns) settled(w World, n *inventory.Node) Judgement {
 	reaction := w.Settings.Groups.Reaction(n.Group)
 	if n.Status != inventory.Allocated || n.Job != "" || reaction != inventory.ReactionVerifyAndRepair {
-		return outlook{}
+		return Judgement{}
 	}
 
 	found := r.drifted(w, n)
@@ -242,13 +204,13 @@ func (r Returns) settled(w World, n *inventory.Node) outlook {
 
 	switch waiting := w.wanted(n.Name); {
 	case s.decided:
-		return outlook{}
+		return Judgement{}
 	case w.Now.Before(s.due):
 		return s.wait()
 	case len(n.Duplicates) > 0:
-		return outlook{stage: stageWait, text: claimed(n)}
+		return wait(claimed(n))
 	case waiting != "":
-		return outlook{stage: stageWait, text: waiting}
+		return wait(waiting)
 	}
 
 	d.Evidence = append(slices.Clone(found.Evidence), foundBy(n.Verification))
@@ -258,7 +220,7 @@ func (r Returns) settled(w World, n *inventory.Node) outlook {
 		d.Case += "; it is outdated, because the masters have changed"
 	}
 
-	return outlook{stage: stageAct, decision: d}
+	return act(d)
 }
 
 // CaseMasters is the case of a repair of a node that did not return.
@@ -271,17 +233,17 @@ func (w World) onlyMasters(n *inventory.Node) bool {
 
 // mended judges a node that is not known to have drifted: one of which only the masters have changed is configured
 // again, once for each configuration.
-func (r Returns) mended(w World, n *inventory.Node) outlook {
+func (r Returns) mended(w World, n *inventory.Node) Judgement {
 	if n.Presence.Pending() || !w.onlyMasters(n) {
-		return outlook{}
+		return Judgement{}
 	}
 
 	s := w.standing(fmt.Sprintf("%s/%s/masters/%s", r.Name(), n.Name, n.Applied))
-	wait := func(text string) outlook { return outlook{stage: stageWait, text: CaseMasters + "; it waits: " + text} }
+	wait := func(text string) Judgement { return wait(CaseMasters + "; it waits: " + text) }
 
 	switch busy, waiting := w.busyMaster(n), w.wanted(n.Name); {
 	case s.decided:
-		return outlook{}
+		return Judgement{}
 	case w.Now.Before(s.due):
 		return s.wait()
 	case len(n.Duplicates) > 0:
@@ -292,11 +254,11 @@ func (r Returns) mended(w World, n *inventory.Node) outlook {
 		return wait(fmt.Sprintf("job %s changes the masters (%s)", busy.Job, busy.Name))
 	}
 
-	return outlook{stage: stageAct, decision: state.Decision{
+	return act(state.Decision{
 		ID: s.id, Time: w.Now, Policy: r.Name(), Node: n.Name, Action: state.ActionRepair, Case: CaseMasters,
 		Evidence: []string{w.outdated(n)}, Phase: state.PhaseDecided,
 		Prevent: append(prevents(n, inventory.ReactionVerify, inventory.ReactionRecord)[:2], "an apply of an operator"),
-	}}
+	})
 }
 
 // busyMaster returns another node of a group that others require that a job holds, or nil.
@@ -331,10 +293,10 @@ func (r Returns) drifted(w World, n *inventory.Node) *state.Decision {
 
 // leaveOutdated returns the decision, once, to leave a drifted node as it is: the drift
 // may be the change that was not applied, and a repair would apply it.
-func (r Returns) leaveOutdated(w World, n *inventory.Node, found *state.Decision, outdated string) outlook {
+func (r Returns) leaveOutdated(w World, n *inventory.Node, found *state.Decision, outdated string) Judgement {
 	d, s := r.decision(w, n, state.ActionRecord)
 	if s.decided {
-		return outlook{}
+		return Judgement{}
 	}
 
 	d.Case = "it differs, and its configuration is outdated: that may be the difference, so it is not repaired"
@@ -346,7 +308,7 @@ func (r Returns) leaveOutdated(w World, n *inventory.Node, found *state.Decision
 
 	d.Prevent = []string{"an apply of its configuration by an operator, before it returned"}
 
-	return outlook{stage: stageAct, decision: d}
+	return act(d)
 }
 
 // outdated returns in words that a node was, or is to be, compared with a configuration
@@ -387,53 +349,49 @@ func claimed(n *inventory.Node) string {
 }
 
 // returned judges a node after a return, before the decision on it.
-func (r Returns) returned(w World, n *inventory.Node, served *job.Job) outlook {
+func (r Returns) returned(w World, n *inventory.Node, served *job.Job) Judgement {
 	p, reaction := n.Presence, w.Settings.Groups.Reaction(n.Group)
 	returned := p.Returned()
 	guarded := n.Status == inventory.Unallocated && len(n.HostKeys) > 0
 
 	switch {
 	case n.Job != "":
-		return outlook{stage: stageWait, text: "job " + n.Job + " holds it"}
+		return wait("job " + n.Job + " holds it")
 	case n.Status != inventory.Allocated && !guarded:
-		return outlook{stage: stageNote, text: fmt.Sprintf("it returned, and stays %s", n.Status)}
+		return note(fmt.Sprintf("it returned, and stays %s", n.Status))
 	case n.Status == inventory.Allocated && reaction == inventory.ReactionRecord:
-		return outlook{stage: stageNote, text: "it returned; nothing is done, because on_return of " + n.Group +
-			" is " + string(reaction)}
+		return note("it returned; nothing is done, because on_return of " + n.Group + " is " + string(reaction))
 	case served != nil && served.Ended.After(returned) && !w.future(served.Ended):
-		return outlook{stage: stageNote, text: fmt.Sprintf("it returned, and job %s (%s of %s) completed on it since",
-			served.ID, served.Verb, job.OrSomebody(served.Actor))}
+		return note(fmt.Sprintf("it returned, and job %s (%s of %s) completed on it since",
+			served.ID, served.Verb, job.OrSomebody(served.Actor)))
 	case len(n.Duplicates) > 0:
-		return outlook{stage: stageWait, text: claimed(n)}
+		return wait(claimed(n))
 	}
 
 	if due, why := w.due(p); w.Now.Before(due) {
-		return outlook{stage: stageWait, text: why, until: due}
+		return Judgement{Stage: StageWait, Reason: why, Until: due}
 	}
 
 	switch {
 	case p.Back.Time.Before(returned), !w.recent(p.Back):
-		return outlook{stage: stageAsk, ask: true, text: "ssh is asked what happened to it"}
+		return Judgement{Stage: StageWait, Ask: true, Reason: "ssh is asked what happened to it"}
 	case p.Back.Foreign:
 		return r.quarantine(w, n)
 	case !p.Back.Reached:
-		return outlook{stage: stageWait, ask: true, text: "ssh does not reach it yet" + because(p.Back.Reason)}
+		return Judgement{Stage: StageWait, Ask: true, Reason: "ssh does not reach it yet" + because(p.Back.Reason)}
 	case guarded:
-		return outlook{
-			stage: stageNote,
-			text:  "it returned with its recorded ssh host key, and stays " + string(n.Status),
-		}
+		return note("it returned with its recorded ssh host key, and stays " + string(n.Status))
 	}
 
 	if waiting := w.wanted(n.Name); waiting != "" {
-		return outlook{stage: stageWait, text: waiting}
+		return wait(waiting)
 	}
 
 	return r.act(w, n, reaction)
 }
 
 // act returns the decision on a node in service, once its evidence is complete.
-func (r Returns) act(w World, n *inventory.Node, reaction inventory.Reaction) outlook {
+func (r Returns) act(w World, n *inventory.Node, reaction inventory.Reaction) Judgement {
 	action, weaker := state.ActionVerify, []inventory.Reaction{inventory.ReactionRecord}
 	if reaction == inventory.ReactionRepair {
 		action, weaker = state.ActionRepair, []inventory.Reaction{inventory.ReactionVerify, inventory.ReactionRecord}
@@ -444,7 +402,7 @@ func (r Returns) act(w World, n *inventory.Node, reaction inventory.Reaction) ou
 
 	switch {
 	case s.decided:
-		return outlook{stage: stageWait, text: "the decision is being carried out"}
+		return wait("the decision is being carried out")
 	case w.Now.Before(s.due):
 		return s.wait()
 	}
@@ -455,21 +413,21 @@ func (r Returns) act(w World, n *inventory.Node, reaction inventory.Reaction) ou
 		d.Evidence = append(d.Evidence, outdated)
 	}
 
-	return outlook{stage: stageAct, decision: d}
+	return act(d)
 }
 
-// quarantine returns the outlook of a node with another host key: it is to be fenced.
-func (r Returns) quarantine(w World, n *inventory.Node) outlook {
+// quarantine judges a node with another host key: it is to be fenced.
+func (r Returns) quarantine(w World, n *inventory.Node) Judgement {
 	d, s := r.decision(w, n, state.ActionQuarantine)
 	if s.decided {
-		return outlook{stage: stageWait, text: "the decision is being carried out"}
+		return wait("the decision is being carried out")
 	}
 
 	d.Case = "another host answers under its name"
 	d.Evidence = append(d.Evidence, "ssh: "+n.Presence.Back.Reason)
 	d.Prevent = []string{"trust in the new ssh host key, by an operator, before the node returned"}
 
-	return outlook{stage: stageAct, decision: d}
+	return act(d)
 }
 
 // episode names the newest return of a node in the ids of decisions.
@@ -486,82 +444,6 @@ func (r Returns) decision(w World, n *inventory.Node, action state.Action) (stat
 		ID: s.id, Time: w.Now, Policy: r.Name(), Node: n.Name, Action: action, Case: string(c), Evidence: evidence,
 		Phase: state.PhaseDecided,
 	}, s
-}
-
-// Confirm implements Policy. A decision may have been held for hours: it is judged as if it
-// had not been taken.
-func (r Returns) Confirm(w World, d state.Decision) string {
-	n := job.Find(w.View.Nodes, d.Node)
-
-	switch {
-	case n == nil:
-		return "it is no longer known"
-	case n.State != inventory.Discovered:
-		return "it disappeared again"
-	case d.Case != CaseMasters && !strings.HasPrefix(d.ID, r.episode(n)+"/"):
-		return "it disappeared and returned again"
-	}
-
-	w.View = w.without(d.ID)
-
-	var o outlook
-	if d.Action == state.ActionRepair && w.Settings.Groups.Reaction(n.Group) == inventory.ReactionVerifyAndRepair {
-		o = r.settled(w, n)
-	} else {
-		o = r.returned(w, n, w.served()[n.Name])
-	}
-
-	switch {
-	case o.stage == stageAct && o.decision.Action == d.Action:
-		return ""
-	case o.stage == stageAct:
-		return "the next step on it is " + string(o.decision.Action) + " now"
-	}
-
-	return cmp.Or(o.text, "the reason for it is gone")
-}
-
-// Pending implements Policy.
-func (Returns) Pending(w World) int {
-	pending := 0
-
-	for _, n := range w.View.Nodes {
-		if n.State == inventory.Discovered && n.Presence.Pending() {
-			pending++
-		}
-	}
-
-	return pending
-}
-
-// Test implements Policy.
-func (r Returns) Test(w World) []Outlook {
-	limits, served := w.limits(), w.served()
-
-	var out []Outlook
-
-	for _, n := range w.View.Nodes {
-		o := r.judge(w, n, served[n.Name])
-		shown := Outlook{Node: n.Name, Text: o.text, Until: o.until}
-
-		switch o.stage {
-		case stageNone:
-			continue
-		case stageAct:
-			shown.Action, shown.Text = o.decision.Action, o.decision.Case
-
-			ok, why, again := limits.take(o.decision.Action)
-			if !ok {
-				shown.Text, shown.Until = "it waits for its turn: "+why, again
-			}
-
-			shown.Now = ok
-		}
-
-		out = append(out, shown)
-	}
-
-	return out
 }
 
 // prevents names the conditions that would have prevented a decision on the node.

@@ -445,7 +445,7 @@ func (t roleCount) spread(nodes []candidate) []candidate {
 	// Each node counts as taken for the next one of its value: in the order of these
 	// numbers, the value with the fewest nodes always comes first.
 	for i, p := range nodes {
-		value, labelled := p.node.Labels[t.Spread]
+		value, labelled := p.Node.Labels[t.Spread]
 		if !labelled {
 			order[i] = ranked{bare: 1, index: i}
 			continue

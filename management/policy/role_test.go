@@ -122,7 +122,7 @@ func confirmAll(t *testing.T, name string, w policy.World, p policy.Plan) {
 	setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
 
 	for _, d := range p.Decisions {
-		if why := rule.Confirm(w, d); why != "" {
+		if why := policy.Confirm(rule, w, d); why != "" {
 			t.Errorf("%s: %s does not hold: %s", name, d.ID, why)
 		}
 
@@ -160,7 +160,7 @@ func TestRolesWait(t *testing.T) {
 	}
 
 	last := w.View.Nodes[3]
-	if f := rule.Explain(w, *last); len(f) != 1 || !strings.Contains(f[0].Message,
+	if f := findings(rule, w, *last); len(f) != 1 || !strings.Contains(f[0].Message,
 		"cannot join service-worker: it requires 1 healthy node of service-master") {
 		t.Errorf("%+v", f)
 	}
@@ -249,7 +249,7 @@ func TestRolesReplace(t *testing.T) {
 
 		confirmAll(t, c.name, w, p)
 
-		f := rule.Explain(w, *job.Find(w.View.Nodes, "n-0"))
+		f := findings(rule, w, *job.Find(w.View.Nodes, "n-0"))
 		if len(f) != 1 || !strings.Contains(f[0].Message, c.text) {
 			t.Errorf("%s: explained %+v, want %q", c.name, f, c.text)
 		}
@@ -287,7 +287,7 @@ func TestRolesReplaceOneAtATime(t *testing.T) {
 	d := p.Decisions[0]
 	setMemory(w.View, state.AutomationOf(w.View).With(d))
 
-	kept := rule.Explain(w, *job.Find(w.View.Nodes, "n-1"))
+	kept := findings(rule, w, *job.Find(w.View.Nodes, "n-1"))
 	if got := joins(policy.Decide(rule, w)); got != "" || len(kept) != 1 ||
 		!strings.Contains(kept[0].Message, "one node is replaced at a time") {
 		t.Errorf("%s, %+v", got, kept)
@@ -338,7 +338,7 @@ func TestRolesReplaced(t *testing.T) {
 
 	seen(m[0], true, w.Now)
 
-	if why := rule.Confirm(w, d); why == "" {
+	if why := policy.Confirm(rule, w, d); why == "" {
 		t.Error("it returned, and the decision holds")
 	}
 
@@ -355,7 +355,7 @@ func TestRolesReplaced(t *testing.T) {
 		t.Errorf("replaced again: %s; asks %v", joins(p), p.Ask)
 	}
 
-	if f := rule.Explain(w, *m[0]); len(f) != 1 || !strings.Contains(f[0].Message, "n-1 takes its place") {
+	if f := findings(rule, w, *m[0]); len(f) != 1 || !strings.Contains(f[0].Message, "n-1 takes its place") {
 		t.Errorf("%+v", f)
 	}
 
@@ -373,7 +373,7 @@ func TestRolesReplaced(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	f := rule.Explain(w, *m[0])
+	f := findings(rule, w, *m[0])
 	if len(f) != 1 || !strings.Contains(f[0].Message, "returned after n-1 took its place") {
 		t.Errorf("%+v", f)
 	}
@@ -488,7 +488,7 @@ func TestRolesAbout(t *testing.T) {
 		"after 30m while 2 are healthy; then any number of service-worker, 20 within 10m, after 1m; stops after " +
 		"3 failures in a row"
 
-	if got := (policy.Commission{Rule: siteRule()}).About(policy.Settings{}); got != want {
+	if got := (policy.Commission{Rule: siteRule()}).About(policy.World{}); got != want {
 		t.Error(got)
 	}
 }

@@ -127,7 +127,7 @@ func (f *site) work() {
 			continue
 		}
 
-		if why := (policy.Commission{Rule: f.rule}).Confirm(f.world, d); why != "" {
+		if why := policy.Confirm(policy.Commission{Rule: f.rule}, f.world, d); why != "" {
 			f.count["withdrawn"]++
 			d.Phase, d.Result = state.PhaseWithdrawn, why
 			delete(f.taken, d.Replaces)

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -188,11 +187,4 @@ func (c Commission) absent(w World, r Role, n inventory.Node) string {
 	c.retry(w, &a)
 
 	return a.describe()
-}
-
-// finding returns a finding about a node.
-func (c Commission) finding(n inventory.Node, text string) explain.Finding {
-	return explain.Finding{
-		About: explain.AboutPolicy, Nodes: []string{n.Name}, Message: fmt.Sprintf("policy %s: %s", c.Name(), text),
-	}
 }

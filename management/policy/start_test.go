@@ -59,7 +59,7 @@ func TestReplaceAfterStart(t *testing.T) {
 			t.Errorf("%s: asks %v", c.name, p.Ask)
 		}
 
-		f := rule.Explain(w, *job.Find(w.View.Nodes, "n-0"))
+		f := findings(rule, w, *job.Find(w.View.Nodes, "n-0"))
 		if len(f) != 1 || !strings.Contains(f[0].Message, c.text) {
 			t.Errorf("%s: explained %+v, want %q", c.name, f, c.text)
 		}
@@ -98,7 +98,7 @@ func TestRepairAfterStart(t *testing.T) {
 		t.Errorf("%q, next %s", got, p.Next)
 	}
 
-	f := policy.Returns{}.Explain(w, *n)
+	f := findings(policy.Returns{}, w, *n)
 	if len(f) != 1 || !strings.Contains(f[0].Message, "waits for its repair: the manager started at") {
 		t.Errorf("%+v", f)
 	}

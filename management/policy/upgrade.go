@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -63,7 +62,7 @@ func (u Upgrade) Kind() string { return "upgrade" }
 func (u Upgrade) Scope() (selector string, all bool) { return u.Rule.Selector, u.Rule.All }
 
 // About implements Policy.
-func (u Upgrade) About(Settings) string {
+func (u Upgrade) About(w World) string {
 	r := u.Rule
 
 	what := "starts a rollout"
@@ -78,6 +77,10 @@ func (u Upgrade) About(Settings) string {
 		text += ", " + inventory.Count(r.Spec.Canary, "node", "nodes") + " first"
 	}
 
+	if overlap := u.overlap(w); overlap != "" {
+		text += "; " + overlap
+	}
+
 	return text
 }
 
@@ -90,63 +93,60 @@ func matches(selector string, all bool) string {
 	return selector
 }
 
-// Decide implements Policy.
-func (u Upgrade) Decide(w World) Plan {
-	var plan Plan
+// Judge implements Policy.
+func (u Upgrade) Judge(w World) []Judgement {
+	step, nodes := u.judge(w)
 
-	o := u.judge(w)
-	if !o.until.IsZero() {
-		plan.at(o.until)
+	if step.Stage == StageAct && w.limits().admit(&step) {
+		step.Reason = u.stepText(step.Decision, len(nodes))
 	}
 
-	if o.stage != stageAct {
-		return plan
+	step.Action = cmp.Or(step.Action, state.ActionUpgrade)
+
+	all := []Judgement{step}
+	if len(nodes) > 0 {
+		all = nil
 	}
 
-	ok, _, again := w.limits().take(o.decision.Action)
-
-	switch {
-	case ok:
-		plan.Decisions = append(plan.Decisions, o.decision)
-	case !again.IsZero():
-		plan.at(again)
+	for _, n := range nodes {
+		step.Node = n
+		all = append(all, step)
 	}
 
-	return plan
-}
-
-// fleet is the outlook of the nodes of a rule together.
-type fleet struct {
-	outlook
-	nodes []string // to be brought to the commit in use
-}
-
-// judge returns the next step of the policy.
-func (u Upgrade) judge(w World) fleet {
 	p := w.playbooks()
 
-	wait := func(nodes []string, format string, args ...any) fleet {
-		return fleet{outlook{stage: stageWait, text: fmt.Sprintf(format, args...)}, nodes}
+	for _, n := range w.View.Nodes {
+		if unready := u.unready(w, n); unready != "" && u.isBehind(w, n, p) {
+			step = wait("it is left out for now: " + unready)
+			step.Node, step.Action = n, state.ActionUpgrade
+			all = append(all, step)
+		}
 	}
 
-	behind := names(u.behind(w, p))
+	return all
+}
+
+// judge returns the next step of the policy, and the nodes that are to be brought to the commit in use.
+func (u Upgrade) judge(w World) (Judgement, []*inventory.Node) {
+	p := w.playbooks()
+	behind := u.behind(w, p)
 
 	switch {
 	case p.Problem != "":
-		return wait(nil, "the playbooks cannot be read: %s", p.Problem)
+		return wait("the playbooks cannot be read: " + p.Problem), behind
 	case p.Commit == "":
-		return wait(nil, "the playbooks come from no repository, which could move")
+		return wait("the playbooks come from no repository, which could move"), nil
 	}
 
 	// A decision that was recorded may have its rollout already.
 	if d := u.carrying(w); d != nil {
-		return wait(behind, "the decision %s is being carried out", d.ID)
+		return wait(fmt.Sprintf("the decision %s is being carried out", d.ID)), behind
 	}
 
 	due := w.settled(p.Since).Add(u.Rule.Settle)
-	early := fleet{outlook{stage: stageWait, until: due, text: fmt.Sprintf(
+	early := Judgement{Stage: StageWait, Until: due, Reason: fmt.Sprintf(
 		"commit %s is in use since %s; it is rolled out not before %s (policies.upgrade.%s.settle)",
-		shortHash(p.Commit), stamp(p.Since), stamp(due), u.Name())}, behind}
+		shortHash(p.Commit), stamp(p.Since), stamp(due), u.Name())}
 
 	// The open rollout comes before the outdated nodes: a commit that was taken back leaves
 	// none outdated, and its rollout must not go on.
@@ -155,31 +155,31 @@ func (u Upgrade) judge(w World) fleet {
 
 		switch {
 		case !over:
-			return wait(behind, "%s", text)
+			return wait(text), behind
 		case w.Now.Before(due):
-			return early
+			return early, behind
 		}
 
-		return fleet{outlook{stage: stageAct, text: text, decision: u.supersede(w, r, p, text)}, behind}
+		return act(u.supersede(w, r, p, text)), behind
 	}
 
 	left, blocked := u.left(w, p, behind)
 
 	switch {
-	case len(left) == 0 && blocked == "":
-		return fleet{}
 	case blocked != "":
-		return wait(behind, "%s", blocked)
+		return wait(blocked), behind
+	case len(left) == 0:
+		return Judgement{}, nil
 	case w.Now.Before(due):
-		return early
+		return early, behind
 	}
 
 	// A start would be refused, and a refusal counts against the commit.
 	if busy := w.rolling(left); busy != "" {
-		return wait(left, "%s", busy)
+		return wait(busy), left
 	}
 
-	return fleet{outlook{stage: stageAct, decision: u.decision(w, p, left)}, left}
+	return act(u.decision(w, p, names(left))), left
 }
 
 // playbooks returns the playbooks that would configure a node now.
@@ -262,8 +262,8 @@ func (u Upgrade) first(w World, n *inventory.Node) string {
 	return ""
 }
 
-// Overlap describes the nodes in service of the rule that another policy decides on, or returns "".
-func (u Upgrade) Overlap(w World) string {
+// overlap describes the nodes in service of the rule that another policy decides on, or returns "".
+func (u Upgrade) overlap(w World) string {
 	counts := map[string]int{}
 
 	for _, n := range w.View.Nodes {
@@ -352,7 +352,7 @@ func (u Upgrade) supersedes(w World, r *rollout.Record, p state.Playbooks) (text
 
 // left returns the nodes that are still to be brought to the commit in use, or why that is
 // not tried again.
-func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []string, blocked string) {
+func (u Upgrade) left(w World, p state.Playbooks, behind []*inventory.Node) (left []*inventory.Node, blocked string) {
 	if len(behind) == 0 {
 		return nil, ""
 	}
@@ -382,10 +382,10 @@ func (u Upgrade) left(w World, p state.Playbooks, behind []string) (left []strin
 
 	visited := u.visited(w, p)
 
-	left = slices.DeleteFunc(slices.Clone(behind), func(name string) bool { return visited[name] != "" })
+	left = slices.DeleteFunc(slices.Clone(behind), func(n *inventory.Node) bool { return visited[n.Name] != "" })
 	if len(left) == 0 {
 		return nil, fmt.Sprintf("rollout %s of commit %s has had %s already; %s",
-			visited[behind[0]], shortHash(p.Commit), behind[0], again)
+			visited[behind[0].Name], shortHash(p.Commit), behind[0].Name, again)
 	}
 
 	return left, ""
@@ -469,10 +469,10 @@ func (u Upgrade) visited(w World, p state.Playbooks) map[string]string {
 }
 
 // rolling returns why a rollout of the nodes would be refused beside the others, or "".
-func (w World) rolling(nodes []string) string {
+func (w World) rolling(nodes []*inventory.Node) string {
 	open, chosen := 0, map[string]bool{}
-	for _, name := range nodes {
-		chosen[name] = true
+	for _, n := range nodes {
+		chosen[n.Name] = true
 	}
 
 	for _, r := range record.All(w.View, &rollout.Kind) {
@@ -546,11 +546,13 @@ func (u Upgrade) decision(w World, p state.Playbooks, nodes []string) state.Deci
 	return d
 }
 
+const follows = "another rollout is to follow: "
+
 // supersede returns the decision to end the open rollout: its nodes in hand are finished, and
 // no other is begun.
 func (u Upgrade) supersede(w World, r *rollout.Record, p state.Playbooks, why string) state.Decision {
 	d := u.draft(w, state.ActionSupersede, p)
-	d.Case, d.From, d.Rollout = "another rollout is to follow: "+why, r.Commit, r.ID
+	d.Case, d.From, d.Rollout = follows+why, r.Commit, r.ID
 	d.Evidence = []string{
 		fmt.Sprintf("rollout %s of commit %s is %s", r.ID, r.Commit, r.Status),
 		fmt.Sprintf("commit %s is in use since %s", p.Commit, stamp(p.Since)),
@@ -608,7 +610,9 @@ func (u Upgrade) leftOut(w World, p state.Playbooks, seen bool) []string {
 func (u Upgrade) Request(w World, d state.Decision) rollout.Request {
 	w.View = w.without(d.ID)
 
-	r := rollout.Request{Spec: u.Rule.Spec, Nodes: u.judge(w).nodes}
+	_, nodes := u.judge(w)
+
+	r := rollout.Request{Spec: u.Rule.Spec, Nodes: names(nodes)}
 	r.Selector, r.Playbooks = u.Rule.Selector, d.Playbooks
 	r.RequireApproval = u.Rule.Mode == UpgradePlan
 	r.Canary = min(r.Canary, len(r.Nodes))
@@ -622,91 +626,18 @@ func (u Upgrade) Request(w World, d state.Decision) rollout.Request {
 	return r
 }
 
-// Confirm implements Policy.
-func (u Upgrade) Confirm(w World, d state.Decision) string {
-	w.View = w.without(d.ID)
-
-	o := u.judge(w)
-
+// stepText describes a decision of the policy on that many nodes.
+func (u Upgrade) stepText(d *state.Decision, nodes int) string {
 	switch {
-	case o.stage != stageAct:
-		return cmp.Or(o.text, "no node is outdated any more")
-	case o.decision.Action != d.Action || o.decision.Commit != d.Commit:
-		return fmt.Sprintf("the next step is %s of commit %s now", o.decision.Action, shortHash(o.decision.Commit))
-	case d.Action == state.ActionSupersede && o.decision.Rollout != d.Rollout:
-		return "rollout " + d.Rollout + " has ended"
+	case d.Action == state.ActionSupersede:
+		return fmt.Sprintf("rollout %s is ended first: %s", d.Rollout, strings.TrimPrefix(d.Case, follows))
+	case u.Rule.Mode == UpgradePlan:
+		return fmt.Sprintf("a rollout of %s brings it to commit %s once a person approves it",
+			inventory.Count(nodes, "node", "nodes"), shortHash(d.Commit))
 	}
 
-	return ""
-}
-
-// Explain implements Policy.
-func (u Upgrade) Explain(w World, n inventory.Node) []explain.Finding {
-	p := w.playbooks()
-	if !IsOn(state.AutomationOf(w.View), u) || !u.isBehind(w, &n, p) {
-		return nil
-	}
-
-	o := u.judge(w)
-	text := o.text
-
-	unready := u.unready(w, &n)
-
-	switch {
-	case unready != "":
-		text = "it is left out for now: " + unready
-	case o.stage == stageAct && o.decision.Action == state.ActionUpgrade:
-		text = fmt.Sprintf("a rollout brings it to commit %s now", shortHash(p.Commit))
-	}
-
-	if halted := Halted(state.AutomationOf(w.View), u); halted != "" {
-		text = "it is for the node, and nothing is done: " + halted
-	}
-
-	if text == "" {
-		return nil
-	}
-
-	return []explain.Finding{{
-		About: explain.AboutPolicy, Nodes: []string{n.Name}, Message: fmt.Sprintf("policy %s: %s", u.Name(), text),
-	}}
-}
-
-// Pending implements Policy.
-func (u Upgrade) Pending(w World) int { return len(u.behind(w, w.playbooks())) }
-
-// Test implements Policy.
-func (u Upgrade) Test(w World) []Outlook {
-	var out []Outlook
-
-	o := u.judge(w)
-	shown := Outlook{Action: state.ActionUpgrade, Now: o.stage == stageAct, Text: o.text, Until: o.until}
-
-	if o.stage == stageAct {
-		shown.Text = u.testText(o)
-	}
-
-	for _, name := range o.nodes {
-		shown.Node = name
-		out = append(out, shown)
-	}
-
-	return out
-}
-
-// testText describes the rollout that would begin now.
-func (u Upgrade) testText(o fleet) string {
-	if o.decision.Action == state.ActionSupersede {
-		return "rollout " + o.decision.Rollout + " is ended first: " + o.text
-	}
-
-	text := fmt.Sprintf("a rollout of %s brings it to commit %s now",
-		inventory.Count(len(o.nodes), "node", "nodes"), shortHash(o.decision.Commit))
-	if u.Rule.Mode == UpgradePlan {
-		text = strings.TrimSuffix(text, " now") + " once a person approves it"
-	}
-
-	return text
+	return fmt.Sprintf("a rollout of %s brings it to commit %s now", inventory.Count(nodes, "node", "nodes"),
+		shortHash(d.Commit))
 }
 
 // shortHash returns the hash of a commit as people read it.

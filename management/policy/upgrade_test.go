@@ -78,10 +78,10 @@ func TestUpgrade(t *testing.T) {
 		want   state.Action
 		text   string // of the explanation of the node; empty: there is none
 	}{
-		{"outdated", nil, state.ActionUpgrade, "a rollout brings it to commit 222222222222 now"},
+		{"outdated", nil, state.ActionUpgrade, "a rollout of 1 node brings it to commit 222222222222 now"},
 		{"current", func(_ *policy.World, n *inventory.Node) { *n = *configured("n-1", newCommit) }, "", ""},
 		{"its configuration is not known", func(_ *policy.World, n *inventory.Node) { n.Configured = nil },
-			state.ActionUpgrade, "a rollout brings it"},
+			state.ActionUpgrade, "a rollout of 1 node brings it"},
 		{"it does not match", func(_ *policy.World, n *inventory.Node) { n.Label = "x" }, "", ""},
 		{"not in service", func(_ *policy.World, n *inventory.Node) { n.Status = inventory.Quarantined }, "", ""},
 		{"not seen", func(_ *policy.World, n *inventory.Node) { n.State = inventory.Disappeared }, "",
@@ -106,7 +106,7 @@ func TestUpgrade(t *testing.T) {
 			seen(n, false, noon.Add(8*time.Minute))
 			seen(n, true, noon.Add(9*time.Minute))
 			setMemory(w.View, state.AutomationOf(w.View).Turn("returns", state.Switch{}))
-		}, state.ActionUpgrade, "a rollout brings it"},
+		}, state.ActionUpgrade, "a rollout of 1 node brings it"},
 		{"off", func(w *policy.World, _ *inventory.Node) {
 			w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Switches = nil })
 		}, "", ""},
@@ -148,20 +148,20 @@ func TestUpgrade(t *testing.T) {
 		}, "", "until an operator resumes or aborts it"},
 		{"a newer commit after one that stopped", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, oldCommit, rollout.Aborted, "n-1")
-		}, state.ActionUpgrade, "a rollout brings it"},
+		}, state.ActionUpgrade, "a rollout of 1 node brings it"},
 		{"the rollout was aborted", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Aborted, "n-1")
 		}, "", "it is not tried again until the repository moves"},
 		{"aborted, and turned on again", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Aborted, "n-1")
 			setMemory(w.View, state.AutomationOf(w.View).Turn("follow", state.Switch{On: true, Since: noon}))
-		}, state.ActionUpgrade, "a rollout brings it"},
+		}, state.ActionUpgrade, "a rollout of 1 node brings it"},
 		{"it failed in a rollout that is done", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done, "n-1")
 		}, "", "rollout r00000000 of commit 222222222222 has had n-1 already"},
 		{"it was away in a rollout that is done", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done, "n-2")
-		}, state.ActionUpgrade, "a rollout brings it"},
+		}, state.ActionUpgrade, "a rollout of 1 node brings it"},
 		{"it was aborted, and another commit has the same playbooks", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Aborted, "n-1")
 			w.Settings.Playbooks = func(*state.View) state.Playbooks {
@@ -180,7 +180,7 @@ func TestUpgrade(t *testing.T) {
 		{"the decision was withdrawn", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done)
 			state.AutomationOf(w.View).Decisions[0].Phase = state.PhaseWithdrawn
-		}, state.ActionUpgrade, "a rollout brings it"},
+		}, state.ActionUpgrade, "a rollout of 1 node brings it"},
 		{"the decision is being carried out", func(w *policy.World, _ *inventory.Node) {
 			upgraded(*w, newCommit, rollout.Done)
 			state.AutomationOf(w.View).Decisions[0].Phase = state.PhaseDecided
@@ -194,7 +194,7 @@ func TestUpgrade(t *testing.T) {
 			setMemory(w.View, state.AutomationOf(w.View).With(state.Decision{
 				ID: "x", Time: w.Now, Policy: "returns", Action: state.ActionVerify, Phase: state.PhaseDone,
 			}))
-		}, "", "a rollout brings it"},
+		}, "", "it waits for its turn: 1 automatic job or rollout"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +212,7 @@ func TestUpgrade(t *testing.T) {
 			}
 
 			text := ""
-			for _, f := range u.Explain(w, *n) {
+			for _, f := range findings(u, w, *n) {
 				text += f.Message
 			}
 
@@ -276,7 +276,7 @@ func TestUpgradeEvidence(t *testing.T) {
 		t.Errorf("decided twice: %+v", again)
 	}
 
-	if why := u.Confirm(w, d); why != "" {
+	if why := policy.Confirm(u, w, d); why != "" {
 		t.Error(why)
 	}
 
@@ -291,7 +291,7 @@ func TestUpgradeEvidence(t *testing.T) {
 	back := moved(oldCommit, w.View.Nodes...)
 	setMemory(back.View, state.AutomationOf(w.View))
 
-	if why := u.Confirm(back, d); why == "" {
+	if why := policy.Confirm(u, back, d); why == "" {
 		t.Error("a decision about a commit that is no longer in use is carried out")
 	}
 }
@@ -302,15 +302,16 @@ func TestUpgradeTest(t *testing.T) {
 
 	w := moved(newCommit, configured("n-1", oldCommit), configured("n-2", newCommit))
 
-	out := policy.Upgrade{Rule: follows()}.Test(w)
-	if len(out) != 1 || out[0].Node != "n-1" || !out[0].Now || out[0].Action != state.ActionUpgrade {
+	out := policy.Upgrade{Rule: follows()}.Judge(w)
+	if len(out) != 1 || out[0].Node.Name != "n-1" || out[0].Stage != policy.StageAct ||
+		out[0].Action != state.ActionUpgrade {
 		t.Errorf("%+v", out)
 	}
 
 	w.Now = noon
 
-	out = policy.Upgrade{Rule: follows()}.Test(w)
-	if len(out) != 1 || out[0].Now || !out[0].Until.Equal(noon.Add(time.Minute)) {
+	out = policy.Upgrade{Rule: follows()}.Judge(w)
+	if len(out) != 1 || out[0].Stage == policy.StageAct || !out[0].Until.Equal(noon.Add(time.Minute)) {
 		t.Errorf("too early: %+v", out)
 	}
 }
@@ -405,7 +406,7 @@ func TestUpgradeHeedsPeople(t *testing.T) {
 			t.Errorf("%s: decided is %t", c.name, got)
 		}
 
-		if f := u.Explain(w, *n); len(f) != 1 || !strings.Contains(f[0].Message, c.why) {
+		if f := findings(u, w, *n); len(f) != 1 || !strings.Contains(f[0].Message, c.why) {
 			t.Errorf("%s: %+v", c.name, f)
 		}
 

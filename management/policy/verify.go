@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
@@ -51,7 +50,7 @@ func (v Verify) Kind() string { return "verify" }
 func (v Verify) Scope() (selector string, all bool) { return v.Rule.Selector, v.Rule.All }
 
 // About implements Policy.
-func (v Verify) About(Settings) string {
+func (v Verify) About(World) string {
 	r := v.Rule
 
 	return fmt.Sprintf("verifies nodes in service (%s) at %s: %s of up to %s at a time",
@@ -165,81 +164,72 @@ func Scheduled(w World) (schedules map[string]state.Schedule, changed bool) {
 	return schedules, changed
 }
 
-// Decide implements Policy.
-func (v Verify) Decide(w World) Plan {
-	plan := Plan{Decisions: w.yields(v.Name())}
+// Judge implements Policy.
+func (v Verify) Judge(w World) []Judgement {
 	r := v.run(w)
-
-	if !r.next.IsZero() {
-		plan.at(r.next)
-	}
-
-	var due []*inventory.Node
-
-	for _, o := range v.outlooks(w, r) {
-		switch {
-		case o.stage == stageAct:
-			due = append(due, o.node)
-		case o.stage == stageWait && !o.until.IsZero():
-			plan.at(o.until)
-		}
-	}
-
-	// What does not fit now is due again in the next round.
-	fit, _, again := v.fit(w, r, due)
-	for _, batch := range fit {
-		plan.Decisions = append(plan.Decisions, v.decision(w, r, batch, len(plan.Decisions)))
-	}
-
-	if !again.IsZero() {
-		plan.at(again)
-	}
-
-	return plan
-}
-
-// fit returns the batches of the due nodes that begin now, and why no more do, if there are any,
-// and until when if that is a time.
-func (v Verify) fit(w World, r run, due []*inventory.Node) (fit [][]*inventory.Node, why string, again time.Time) {
+	all := v.judgements(w, r)
 	limits, room := w.spare(), v.room(w)
 
-	for _, batch := range v.batches(w, r, due) {
-		if room == len(fit) {
-			return fit, "other nodes come first", time.Time{}
+	// Others must not lose their turn again to a node that vanished from a job of this run.
+	alone := v.vanished(w, r)
+	slices.SortStableFunc(all, func(a, b Judgement) int {
+		switch last := alone[a.Node.Name]; {
+		case last == alone[b.Node.Name]:
+			return 0
+		case last:
+			return 1
 		}
 
-		ok, why, again := limits.take(state.ActionVerify)
-		if !ok {
-			return fit, why, again
+		return -1
+	})
+
+	var (
+		why   string
+		until time.Time
+	)
+
+	// What does not fit now is due again in the next round.
+	for k, batch := range v.batches(all, alone) {
+		if k == room && why == "" {
+			why = "other nodes come first"
 		}
 
-		fit = append(fit, batch)
+		if why == "" {
+			why, until = limits.take(state.ActionVerify)
+		}
+
+		if why != "" {
+			for _, j := range batch {
+				j.hold(why, until)
+			}
+
+			continue
+		}
+
+		d := v.decision(w, r, batch, k)
+		for _, j := range batch {
+			j.Decision, j.Reason = &d, "it is verified now"
+		}
 	}
 
-	return fit, "", time.Time{}
+	return append(all, Judgement{Until: r.next})
 }
 
-// batches returns the due nodes in batches. A node that vanished from one of this run comes
-// last, alone: others must not lose their turn to it again.
-func (v Verify) batches(w World, r run, due []*inventory.Node) [][]*inventory.Node {
-	alone := v.vanished(w, r)
-
-	var together, apart [][]*inventory.Node
-
-	for _, n := range due {
-		last := len(together) - 1
+// batches returns the due nodes in batches, and those that come alone last.
+func (v Verify) batches(all []Judgement, alone map[string]bool) (batches [][]*Judgement) {
+	for i := range all {
+		j, last := &all[i], len(batches)-1
 
 		switch {
-		case alone[n.Name]:
-			apart = append(apart, []*inventory.Node{n})
-		case last >= 0 && len(together[last]) < v.Rule.Batch:
-			together[last] = append(together[last], n)
+		case j.Stage != StageAct:
+		case last >= 0 && len(batches[last]) < v.Rule.Batch && !alone[j.Node.Name]:
+			batches[last] = append(batches[last], j)
 		default:
-			together = append(together, []*inventory.Node{n})
+			batches = append(batches, []*Judgement{j})
 		}
 	}
 
-	return append(together, apart...)
+	return batches
 }
 
 // vanished returns the nodes that were lost since the acceptance of a job of this run that was
@@ -284,17 +274,19 @@ func (v Verify) room(w World) int {
 
 // decision returns the decision to verify a batch of nodes; k counts those of one plan. The
 // count of all decisions makes its id unique.
-func (v Verify) decision(w World, r run, batch []*inventory.Node, k int) state.Decision {
+func (v Verify) decision(w World, r run, batch []*Judgement, k int) state.Decision {
 	evidence := []string{fmt.Sprintf("%s came at %s", v.Rule.Times, stamp(r.at))}
 
-	for _, n := range batch {
-		evidence = append(evidence, n.Name+" "+lastVerified(n))
+	nodes := make([]string, len(batch))
+	for i, j := range batch {
+		nodes[i] = j.Node.Name
+		evidence = append(evidence, nodes[i]+" "+lastVerified(j.Node))
 	}
 
 	return state.Decision{
 		ID: fmt.Sprintf("%s/%s/%d/%d", v.Name(), state.ActionVerify, r.at.Unix(),
 			state.AutomationOf(w.View).Count+uint64(k)), //nolint:gosec // k is not negative
-		Time: w.Now, Policy: v.Name(), Nodes: names(batch), Action: state.ActionVerify,
+		Time: w.Now, Policy: v.Name(), Nodes: nodes, Action: state.ActionVerify,
 		Case:     fmt.Sprintf("scheduled verification of %s", inventory.Count(len(batch), "node", "nodes")),
 		Evidence: evidence,
 		Prevent: []string{
@@ -319,9 +311,8 @@ func lastVerified(n *inventory.Node) string {
 	return "was not verified since it was last configured"
 }
 
-// outlooks returns the outlook of each node of the rule in service, in the order of their
-// turns.
-func (v Verify) outlooks(w World, r run) []outlookOf {
+// judgements judges each node of the rule in service, whatever the limits are.
+func (v Verify) judgements(w World, r run) []Judgement {
 	var nodes []*inventory.Node
 
 	for _, n := range w.View.Nodes {
@@ -331,42 +322,46 @@ func (v Verify) outlooks(w World, r run) []outlookOf {
 	}
 
 	tried := v.tried(w, r)
-	out := make([]outlookOf, len(nodes))
+	out := make([]Judgement, len(nodes), len(nodes)+1)
 
 	for i, n := range nodes {
 		// The turns of all nodes fill the spread, those of a batch come at once.
 		turn := r.spread * time.Duration(i/v.Rule.Batch*v.Rule.Batch) / time.Duration(len(nodes))
-		out[i] = outlookOf{v.judge(w, r, n, turn, tried[n.Name]), n}
+		out[i] = v.judge(w, r, n, turn, tried[n.Name])
+
+		if out[i].Node = n; out[i].Stage != StageNone {
+			out[i].Action = state.ActionVerify
+		}
 	}
 
 	return out
 }
 
-// judge returns the outlook of a node whose turn comes that long after the beginning of a run.
+// judge judges a node whose turn comes that long after the beginning of a run.
 // tried is the verification of this run, in words, or "".
-func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tried string) outlook {
-	later := outlook{until: r.next.Add(turn), text: fmt.Sprintf("verified next at %s", stamp(r.next.Add(turn)))}
+func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tried string) Judgement {
+	later := Judgement{Until: r.next.Add(turn), Reason: fmt.Sprintf("verified next at %s", stamp(r.next.Add(turn)))}
 	if r.at.IsZero() {
 		return later
 	}
 
 	last := n.Verification
 	if last != nil && !last.ByGate() && !last.Time.Before(r.recent) && !w.future(last.Time) {
-		later.text = fmt.Sprintf("it was verified at %s; ", stamp(last.Time)) + later.text
+		later.Reason = fmt.Sprintf("it was verified at %s; ", stamp(last.Time)) + later.Reason
 		return later
 	}
 
 	if tried != "" {
-		later.text = tried + "; " + later.text
+		later.Reason = tried + "; " + later.Reason
 		return later
 	}
 
 	due := r.begins.Add(turn)
-	waits := func(text string) outlook { return outlook{stage: stageWait, text: "it waits: " + text} }
+	waits := func(text string) Judgement { return wait("it waits: " + text) }
 
 	switch waiting := w.wanted(n.Name); {
 	case w.Now.Before(due):
-		return outlook{stage: stageWait, until: due, text: fmt.Sprintf(
+		return Judgement{Stage: StageWait, Until: due, Reason: fmt.Sprintf(
 			"it is verified at %s (policies.verify.%s.spread)", stamp(due), v.Name())}
 	case n.State != inventory.Discovered:
 		return waits("the observers do not see it")
@@ -382,7 +377,7 @@ func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tri
 		return waits("policy " + r.claimed[n.Name] + " is about to verify it")
 	}
 
-	return outlook{stage: stageAct}
+	return Judgement{Stage: StageAct}
 }
 
 // tried returns the nodes that the policy has verified in the run, or is about to, in words.
@@ -431,104 +426,4 @@ func (v Verify) tried(w World, r run) map[string]string {
 	}
 
 	return tried
-}
-
-// Confirm implements Policy.
-func (v Verify) Confirm(w World, d state.Decision) string {
-	w.View = w.without(d.ID)
-
-	due := map[string]bool{}
-
-	for _, o := range v.outlooks(w, v.run(w)) {
-		due[o.node.Name] = o.stage == stageAct
-		if slices.Contains(d.Nodes, o.node.Name) && o.stage != stageAct {
-			return o.node.Name + ": " + o.text
-		}
-	}
-
-	// A node that was forgotten, or left the selector, has no outlook.
-	for _, name := range d.Nodes {
-		if !due[name] {
-			return name + " no longer falls to the policy"
-		}
-	}
-
-	return ""
-}
-
-// Explain implements Policy.
-func (v Verify) Explain(w World, n inventory.Node) []explain.Finding {
-	if !IsOn(state.AutomationOf(w.View), v) || !n.InService() || !v.Rule.Match(&n) {
-		return nil
-	}
-
-	for _, o := range v.Test(w) {
-		// A node that has had its turn, or that waits for the next run, needs no words.
-		if o.Node != n.Name || o.Action == "" {
-			continue
-		}
-
-		text := o.Text
-		if halted := Halted(state.AutomationOf(w.View), v); halted != "" {
-			text = "it is for the node, and nothing is done: " + halted
-		}
-
-		return []explain.Finding{{
-			About: explain.AboutPolicy, Nodes: []string{n.Name}, Message: fmt.Sprintf("policy %s: %s", v.Name(), text),
-		}}
-	}
-
-	return nil
-}
-
-// Pending implements Policy.
-func (v Verify) Pending(w World) int {
-	pending := 0
-
-	for _, o := range v.outlooks(w, v.run(w)) {
-		if o.stage != stageNone {
-			pending++
-		}
-	}
-
-	return pending
-}
-
-// Test implements Policy.
-func (v Verify) Test(w World) []Outlook {
-	var (
-		out []Outlook
-		due []*inventory.Node
-	)
-
-	r := v.run(w)
-	outlooks := v.outlooks(w, r)
-
-	for _, o := range outlooks {
-		if o.stage == stageAct {
-			due = append(due, o.node)
-		}
-	}
-
-	fit, why, again := v.fit(w, r, due)
-	now := slices.Concat(fit...)
-
-	for _, o := range outlooks {
-		shown := Outlook{Node: o.node.Name, Text: o.text, Until: o.until}
-
-		if o.stage != stageNone {
-			shown.Action = state.ActionVerify
-		}
-
-		switch {
-		case slices.Contains(now, o.node):
-			shown.Text, shown.Now = "it is verified now", true
-		case o.stage == stageAct:
-			shown.Text, shown.Until = "it waits for its turn: "+why, again
-		}
-
-		out = append(out, shown)
-	}
-
-	return out
 }

@@ -166,7 +166,7 @@ func TestVerify(t *testing.T) {
 			}
 
 			text := ""
-			for _, f := range v.Explain(w, *n) {
+			for _, f := range findings(v, w, *n) {
 				text += f.Message
 			}
 
@@ -260,13 +260,13 @@ func TestVerifyDecision(t *testing.T) {
 		t.Errorf("decided twice: %+v", again)
 	}
 
-	if why := v.Confirm(w, d); why != "" {
+	if why := policy.Confirm(v, w, d); why != "" {
 		t.Error(why)
 	}
 
 	job.Find(w.View.Nodes, "n-2").Job = "9"
 
-	if why := v.Confirm(w, d); why != "n-2: it waits: job 9 holds it" {
+	if why := policy.Confirm(v, w, d); why != "n-2: it waits: job 9 holds it" {
 		t.Error(why)
 	}
 }
@@ -343,10 +343,10 @@ func TestScheduledVerificationLeavesRoom(t *testing.T) {
 
 		now := 0
 
-		for _, o := range v.Test(w) {
-			if o.Now {
+		for _, o := range v.Judge(w) {
+			if o.Stage == policy.StageAct {
 				now++
-			} else if !strings.Contains(o.Text, "waits for its turn") {
+			} else if o.Node != nil && !strings.Contains(o.Reason, "waits for its turn") {
 				t.Errorf("%+v: %+v", c, o)
 			}
 		}

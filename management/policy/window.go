@@ -9,14 +9,14 @@ import (
 	"github.com/contiv/cluster/management/window"
 )
 
-// hold returns the question whether the action on a node may begin now, after those that it answered with yes. A repair
+// held returns the question whether the action on a node may begin now, after those that it answered with yes. A repair
 // changes its host, so it waits for the observers after a start, for a maintenance window, and for the budget of its
 // group; the others do not.
-func (w World) hold() func(outlook, *inventory.Node) window.Verdict {
+func (w World) held() func(*Judgement) window.Verdict {
 	var taking *inventory.Taking
 
-	return func(o outlook, n *inventory.Node) window.Verdict {
-		if o.stage != stageAct || o.decision.Action != state.ActionRepair {
+	return func(j *Judgement) window.Verdict {
+		if j.Action != state.ActionRepair {
 			return window.Verdict{OK: true}
 		}
 
@@ -24,7 +24,7 @@ func (w World) hold() func(outlook, *inventory.Node) window.Verdict {
 			return window.Verdict{Reason: early, Until: until}
 		}
 
-		if v := w.Settings.Windows.Allowed(w.View, n, w.Now); !v.OK {
+		if v := w.Settings.Windows.Allowed(w.View, j.Node, w.Now); !v.OK {
 			return v
 		}
 
@@ -32,7 +32,7 @@ func (w World) hold() func(outlook, *inventory.Node) window.Verdict {
 			taking = w.Settings.Groups.Taking(w.View.Nodes, w.leaving())
 		}
 
-		if err := taking.Take(n); err != nil {
+		if err := taking.Take(j.Node); err != nil {
 			return window.Verdict{Reason: job.Message(err)}
 		}
 

@@ -560,17 +560,17 @@ func (fakePolicies) Test(name string, given []inventory.Node) (policy.Tested, er
 	}
 
 	t := policy.Tested{
-		Policy:   name,
-		Nodes:    len(given),
-		Outlooks: []policy.Outlook{{Node: "a-1", Text: "none is given"}},
+		Policy:     name,
+		Nodes:      len(given),
+		Judgements: []policy.Judgement{{Node: &inventory.Node{Name: "a-1"}, Reason: "none is given"}},
 	}
 	for _, n := range given {
-		t.Outlooks[0] = policy.Outlook{
-			Node:   n.Name,
-			Action: state.ActionVerify,
-			Now:    n.State == inventory.Discovered,
-			Text:   n.Label + " " + n.Serial,
-			Until:  n.Presence.Since,
+		t.Judgements[0] = policy.Judgement{
+			Node: &n, Action: state.ActionVerify, Reason: n.Label + " " + n.Serial, Until: n.Presence.Since,
+		}
+
+		if n.State == inventory.Discovered {
+			t.Judgements[0].Stage = policy.StageAct
 		}
 
 		if !n.Updated.IsZero() {

@@ -100,13 +100,13 @@ const maxGivenName = 300
 func testedOf(t policy.Tested) api.PolicyTested {
 	out := api.PolicyTested{
 		Policy: t.Policy, About: t.About, On: t.On, Halted: t.Halted, Nodes: t.Nodes,
-		Outlooks: make([]api.PolicyOutlook, len(t.Outlooks)), Roles: rolesOf(t.Roles),
+		Outlooks: make([]api.PolicyOutlook, len(t.Judgements)), Roles: rolesOf(t.Roles),
 	}
 
-	for i, o := range t.Outlooks {
+	for i, j := range t.Judgements {
 		out.Outlooks[i] = api.PolicyOutlook{
-			Node: o.Node, Action: string(o.Action), Group: o.Group, Now: o.Now, Message: o.Text,
-			Until: optionalTime(o.Until),
+			Node: j.Node.Name, Action: string(j.Action), Group: j.Group, Now: j.Stage == policy.StageAct,
+			Message: j.Reason, Until: optionalTime(j.Until),
 		}
 	}
 
