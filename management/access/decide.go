@@ -16,35 +16,31 @@ import (
 func Decide[R any](
 	ctx context.Context, s record.Store, c Caller, subject Subject, decide func(*record.Tx) (R, error),
 ) (result R, revision int64, err error) {
-	return DecideOnce(ctx, s, c, subject, func() (*R, error) { return nil, nil }, decide)
+	return decideAs(ctx, s, c, subject, func() (none R, found bool, err error) { return none, false, nil }, decide)
 }
 
-// DecideOnce is Decide for a request that may have a key: it returns what replay does, and decides
-// only if that is nil. The decision stores its result, see Caller.Keep.
-func DecideOnce[R any](
+// decideAs decides only if replay finds nothing.
+func decideAs[R any](
 	ctx context.Context, s record.Store, c Caller, subject Subject,
-	replay func() (*R, error), decide func(*record.Tx) (R, error),
+	replay func() (r R, found bool, err error), decide func(*record.Tx) (R, error),
 ) (result R, revision int64, err error) {
 	behind := true
 
 	// The records are read before replay, so that a result which that misses is a conflict.
 	return record.Decide(ctx, s, func(tx *record.Tx) (R, error) {
-		var none R
-
-		if r, err := replay(); err != nil {
-			return none, err
-		} else if r != nil {
-			return *r, nil
+		result, found, err := replay()
+		if found || err != nil {
+			return result, err
 		}
 
-		err := c.meets(func() *state.View { return state.ViewOf(tx) }, subject)
+		err = c.meets(func() *state.View { return state.ViewOf(tx) }, subject)
 		if behind && inventory.KindOf(err) == inventory.KindPrecondition {
 			behind = false
 			err = inventory.Errorf(inventory.KindConflict, "the view may be behind: %w", err)
 		}
 
 		if err != nil {
-			return none, err
+			return result, err
 		}
 
 		return decide(tx)

@@ -4,11 +4,10 @@ package access
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -31,13 +30,18 @@ type Key struct {
 
 // Result is the stored result of a mutation with a key.
 type Result struct {
-	Request string
-	Job     string // the job that was made or changed
-	Plan    string // the plan that was made
-	Rollout string // the rollout that was started
-	Time    time.Time
+	Request string    `json:"request"`
+	Job     string    `json:"job,omitempty"`     // the job that was made or changed
+	Plan    string    `json:"plan,omitempty"`    // the plan that was made
+	Rollout string    `json:"rollout,omitempty"` // the rollout that was started
+	Time    time.Time `json:"time"`
 	// Revision is the revision of the transaction; it is not stored.
-	Revision int64
+	Revision int64 `json:"-"`
+}
+
+// ids returns the ids of the records by the names of their kinds.
+func (r Result) ids() map[string]string {
+	return map[string]string{"jobs": r.Job, "plans": r.Plan, "rollouts": r.Rollout}
 }
 
 // Results reads stored results by quorum.
@@ -90,40 +94,42 @@ func (c Caller) Replay(ctx context.Context, results Results, r state.Reader) (*R
 	return result, r.Wait(ctx, result.Revision)
 }
 
-// ReplayJob returns the job that the caller's mutation made or changed, as it is
-// now, or nil if the mutation was not carried out yet.
-func (c Caller) ReplayJob(ctx context.Context, results Results, r state.Reader) (*job.Job, error) {
-	result, err := c.Replay(ctx, results, r)
-	if result == nil || err != nil {
-		return nil, err
-	}
-
-	j, err := r.View().Job(result.Job)
-	if err != nil {
-		return nil, inventory.Errorf(inventory.KindExpired,
-			"the request was carried out, as job %s, which is no longer kept", result.Job).
-			Do("list the jobs that are kept; to do it once more, make a new Idempotency-Key").
-			With(inventory.ListJobs())
-	}
-
-	return &j, nil
+// Once makes and changes the records of a kind, each once for a key.
+type Once[T any] struct {
+	Kind    *record.Kind[T]
+	Records record.Store
+	Results Results
+	State   state.Reader
 }
 
-// ReplayPlan returns the plan that the caller's mutation made, as it is now, or nil if
-// the mutation was not carried out yet.
-func (c Caller) ReplayPlan(ctx context.Context, results Results, r state.Reader) (*plan.Plan, error) {
-	result, err := c.Replay(ctx, results, r)
+// Replay returns the record that the caller's mutation made or changed, as it is now, and whether the mutation was
+// carried out.
+func (o Once[T]) Replay(ctx context.Context, c Caller) (r T, found bool, err error) {
+	result, err := c.Replay(ctx, o.Results, o.State)
 	if result == nil || err != nil {
-		return nil, err
+		return r, false, err
 	}
 
-	p := record.Get(r.View(), &plan.Kind, result.Plan)
-	if p == nil {
-		return nil, inventory.Errorf(inventory.KindExpired,
-			"the request was carried out, as plan %s, which is no longer kept", result.Plan).
-			Do("list the plans that are kept; to make another one, make a new Idempotency-Key").
-			With(inventory.ListPlans())
+	id := result.ids()[o.Kind.Name]
+	if kept := record.Get(o.State.View(), o.Kind, id); kept != nil {
+		return *kept, true, nil
 	}
 
-	return p, nil
+	return r, false, inventory.Errorf(inventory.KindExpired,
+		"the request was carried out, as %s %s, which is no longer kept", strings.TrimSuffix(o.Kind.Name, "s"), id).
+		Do("list the %s that are kept; to do it once more, make a new Idempotency-Key", o.Kind.Name).
+		With(inventory.Action{Name: inventory.ActionName("list-" + o.Kind.Name)})
+}
+
+// Decide is Decide for a request that may have a key: it returns what Replay does, and decides
+// only if that finds nothing. The decision stores its result, see Caller.Keep.
+func (o Once[T]) Decide(
+	ctx context.Context, c Caller, subject Subject, decide func(*record.Tx) (T, error),
+) (T, error) {
+	made, revision, err := decideAs(ctx, o.Records, c, subject, func() (T, bool, error) { return o.Replay(ctx, c) }, decide)
+	if revision > 0 {
+		o.Kind.At(&made, revision)
+	}
+
+	return made, err
 }

@@ -97,7 +97,6 @@ var mayImport = map[string][]string{
 		"inventory",
 		"management/control",
 		"management/job",
-		"management/plan",
 		"management/selector",
 		"management/state",
 		"management/record",

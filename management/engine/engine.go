@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
@@ -132,6 +133,8 @@ type Engine struct {
 	state     state.Reader
 	store     Store
 	records   record.Store
+	jobs      access.Once[job.Job]
+	plans     access.Once[plan.Plan]
 	executors step.Executors
 	playbooks Playbooks
 	settings  func() Settings
@@ -162,6 +165,8 @@ type Engine struct {
 func New(o Options) *Engine {
 	e := &Engine{
 		state: o.State, store: o.Store, records: o.Records, executors: o.Executors, playbooks: o.Playbooks,
+		jobs:     access.Once[job.Job]{Kind: &job.Kind, Records: o.Records, Results: o.Store, State: o.State},
+		plans:    access.Once[plan.Plan]{Kind: &plan.Kind, Records: o.Records, Results: o.Store, State: o.State},
 		settings: o.Settings,
 		self:     o.Self, members: o.Membership, audit: o.Audit, log: o.Logger, counts: newCounts(o.Metrics),
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,

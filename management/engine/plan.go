@@ -49,8 +49,8 @@ func (e *Engine) makePlan(ctx context.Context, c access.Caller, r job.Request) (
 	defer release()
 
 	settings, v := e.settings(), e.state.View()
-	if p, err := c.ReplayPlan(ctx, e.store, e.state); p != nil || err != nil {
-		return orZero(p), err
+	if p, found, err := e.plans.Replay(ctx, c); found || err != nil {
+		return p, err
 	}
 
 	if err := e.mayPlan(v, settings); err != nil {
@@ -62,25 +62,9 @@ func (e *Engine) makePlan(ctx context.Context, c access.Caller, r job.Request) (
 		return plan.Plan{}, err
 	}
 
-	replay := func() (*plan.Plan, error) { return c.ReplayPlan(ctx, e.store, e.state) }
-
-	subject := access.Request(r, settings.Groups)
-
-	made, revision, err := access.DecideOnce(
-		ctx,
-		e.records,
-		c,
-		subject,
-		replay,
-		func(tx *record.Tx) (plan.Plan, error) {
-			return e.addPlan(ctx, c, tx, settings, r, pins)
-		},
-	)
-	if revision > 0 {
-		made.Revision = revision
-	}
-
-	return made, err
+	return e.plans.Decide(ctx, c, access.Request(r, settings.Groups), func(tx *record.Tx) (plan.Plan, error) {
+		return e.addPlan(ctx, c, tx, settings, r, pins)
+	})
 }
 
 // mayPlan refuses a plan if there are too many, or if the manager does not know its
@@ -170,8 +154,8 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, entr
 	defer release()
 
 	settings, v := e.settings(), e.state.View()
-	if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
-		return orZero(j), err
+	if j, found, err := e.jobs.Replay(ctx, c); found || err != nil {
+		return j, err
 	}
 
 	subject := func(s *state.Scoped) error {
@@ -205,23 +189,9 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, entr
 		return job.Job{}, err
 	}
 
-	replay := func() (*job.Job, error) { return c.ReplayJob(ctx, e.store, e.state) }
-
-	accepted, revision, err := access.DecideOnce(
-		ctx,
-		e.records,
-		c,
-		subject,
-		replay,
-		func(tx *record.Tx) (job.Job, error) {
-			return e.acceptPlan(ctx, c, tx, id, then, pins, changed)
-		},
-	)
-	if revision > 0 {
-		accepted.Revision = revision
-	}
-
-	return accepted, err
+	return e.jobs.Decide(ctx, c, subject, func(tx *record.Tx) (job.Job, error) {
+		return e.acceptPlan(ctx, c, tx, id, then, pins, changed)
+	})
 }
 
 // again returns the part of its request that a refusal of a plan with the inputs shows.

@@ -33,8 +33,8 @@ func (e *Engine) retry(
 	ctx context.Context, c access.Caller, ref string, retry job.RetryRequest, record *access.Record,
 ) (job.Job, error) {
 	settings := e.settings()
-	if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
-		return orZero(j), err
+	if j, found, err := e.jobs.Replay(ctx, c); found || err != nil {
+		return j, err
 	}
 
 	v, err := c.Check(ctx, e.state, e.state.View(), access.Retry(ref, retry))

@@ -68,8 +68,8 @@ func (e *Engine) queue(
 
 	// Take the view before the look-up, see access.Caller.Replay.
 	v := e.state.View()
-	if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
-		return orZero(j), err
+	if j, found, err := e.jobs.Replay(ctx, c); found || err != nil {
+		return j, err
 	}
 
 	pins, err := e.prepare(ctx, c, v, settings, &r, playbooks)
@@ -246,8 +246,8 @@ func (e *Engine) accept(
 
 	// Parsing took seconds: check key and request again on the newest view.
 	err := e.retryConflict(ctx, func(v *state.View) error {
-		if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
-			accepted = orZero(j)
+		if j, found, err := e.jobs.Replay(ctx, c); found || err != nil {
+			accepted = j
 			return err
 		}
 
@@ -439,15 +439,6 @@ func hideAll(
 	return hidden
 }
 
-func orZero[T any](v *T) T {
-	if v == nil {
-		var zero T
-		return zero
-	}
-
-	return *v
-}
-
 // Cancel asks a job to end. A Queued job ends at once; a Running one takes its
 // failure path. The second request skips the cleanup.
 func (e *Engine) Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error) {
@@ -458,8 +449,8 @@ func (e *Engine) Cancel(ctx context.Context, c access.Caller, id string) (job.Jo
 		defer func() { record.Job = cancelled.ID }()
 
 		return e.retryConflict(ctx, func(v *state.View) error {
-			if j, err := c.ReplayJob(ctx, e.store, e.state); j != nil || err != nil {
-				cancelled = orZero(j)
+			if j, found, err := e.jobs.Replay(ctx, c); found || err != nil {
+				cancelled = j
 				return err
 			}
 

@@ -13,9 +13,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
-	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/secret"
 )
 
@@ -79,12 +77,8 @@ func (s *Store) putInputs(job string, in job.Inputs) (clientv3.Op, error) {
 
 // ownerOfInputs names the job, the plan or the rollout with the inputs of that name.
 func ownerOfInputs(name string) string {
-	if id, ok := strings.CutPrefix(name, plan.InputsPrefix); ok {
-		return "plan " + id
-	}
-
-	if id, ok := strings.CutPrefix(name, rollout.InputsPrefix); ok {
-		return "rollout " + id
+	if kind, id, ok := strings.Cut(name, "-"); ok {
+		return kind + " " + id
 	}
 
 	return "job " + name

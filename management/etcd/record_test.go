@@ -70,10 +70,6 @@ func TestRecordsMatchDomain(t *testing.T) {
 		t.Parallel()
 		checkRecord(t, newPositionRecord, positionRecord.position, nil)
 	})
-	t.Run("result", func(t *testing.T) {
-		t.Parallel()
-		checkRecord(t, newResultRecord, func(r resultRecord) access.Result { return r.result(0) }, revision)
-	})
 }
 
 // same is the conversion of a domain type that is stored as it is.
@@ -162,7 +158,7 @@ func TestRecordsHaveJSONNames(t *testing.T) {
 	for _, record := range []any{
 		inventory.Node{}, inventory.Before{}, inventory.HistoryEntry{}, inventory.Sighting{},
 		inventory.Presence{}, inventory.Contact{},
-		inputsRecord{}, ownerRecord{}, resultRecord{},
+		inputsRecord{}, ownerRecord{}, access.Result{},
 		job.Job{}, job.Target{}, job.Run{}, job.HostResult{}, inventory.Outcome{}, inventory.Verdict{},
 		inventory.Configured{}, plan.Plan{}, plan.Node{}, api.PlanRule{}, api.PlanService{}, api.PlanTime{},
 		rollout.Record{}, rollout.Node{}, rollout.Mark{}, rollout.Event{}, rollout.Pace{}, rollout.Spec{},

@@ -12,25 +12,6 @@ import (
 	"github.com/contiv/cluster/management/access"
 )
 
-// resultRecord is the result of a mutation with an idempotency key.
-type resultRecord struct {
-	Request string    `json:"request"`
-	Job     string    `json:"job,omitempty"`
-	Plan    string    `json:"plan,omitempty"`
-	Rollout string    `json:"rollout,omitempty"`
-	Time    time.Time `json:"time"`
-}
-
-func newResultRecord(r access.Result) resultRecord {
-	return resultRecord{Request: r.Request, Job: r.Job, Plan: r.Plan, Rollout: r.Rollout, Time: r.Time}
-}
-
-func (r resultRecord) result(revision int64) access.Result {
-	return access.Result{
-		Request: r.Request, Job: r.Job, Plan: r.Plan, Rollout: r.Rollout, Time: r.Time, Revision: revision,
-	}
-}
-
 func (s *Store) resultKey(id string) string { return s.key("/x/results/%s", id) }
 
 // addResult adds the result of a mutation to its transaction, on condition that no
@@ -46,7 +27,7 @@ func (s *Store) addResultOf(ops *etcd.Ops, key *access.Key, result access.Result
 
 	path := s.resultKey(key.ID)
 	result.Request, result.Time = key.Request, time.Now()
-	record, err := put(path, newResultRecord(result))
+	record, err := put(path, result)
 	ops.Add(etcd.Ops{If: []clientv3.Cmp{atRevision(path, 0)}, Then: []clientv3.Op{record}})
 
 	return err
@@ -62,15 +43,11 @@ func (s *Store) Result(ctx context.Context, key string) (*access.Result, error) 
 		return nil, s.failure(ctx, err)
 	}
 
-	record, err := decode[resultRecord](resp.Kvs[0].Value)
-	if err != nil {
-		return nil, err
-	}
-
+	result, err := decode[access.Result](resp.Kvs[0].Value)
 	// Callers wait for this revision, so that a retry sees the effect of the mutation.
-	result := record.result(resp.Kvs[0].ModRevision)
+	result.Revision = resp.Kvs[0].ModRevision
 
-	return &result, nil
+	return &result, err
 }
 
 // DropResults removes results, the oldest first, until none is older than before
@@ -98,7 +75,7 @@ func (s *Store) dropResults(ctx context.Context, before time.Time, limit int) (m
 	var drop []clientv3.Op
 	for i, kv := range resp.Kvs {
 		// A result that cannot be decoded is dropped as well.
-		record, err := decode[resultRecord](kv.Value)
+		record, err := decode[access.Result](kv.Value)
 		withinLimit := resp.Count-int64(i) <= int64(limit)
 
 		if err == nil && !record.Time.Before(before) && withinLimit {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
@@ -37,7 +38,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/seq":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
 	"x/history":    decodes[inventory.HistoryEntry],
 	"x/vars":       decodes[variablesChangeRecord],
-	"x/results":    decodes[resultRecord],
+	"x/results":    decodes[access.Result],
 	"x/inputs":     func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeInputs(kv)) },
 	"x/secrets":    decodes[secretsRecord],
 	"x/deliveries": decodes[deliveryRecord],
@@ -238,16 +239,13 @@ func repairs(ctx context.Context, client *etcd.Client, key string) ([]etcd.Ops, 
 		return []etcd.Ops{{Then: []clientv3.Op{tombstone}}}, err
 	case kind == "jobs":
 		return s.removeJob(ctx, name)
-	case kind == plan.Kind.Name:
-		inputs := clientv3.OpDelete(s.inputsKey(plan.InputsOf(name)))
-		return []etcd.Ops{{Then: []clientv3.Op{inputs, clientv3.OpDelete(full)}}}, nil
-	case kind == rollout.Kind.Name:
+	case kind == plan.Kind.Name, kind == rollout.Kind.Name:
 		// A chunk is of no use without the others.
 		id, _, _ := strings.Cut(name, "/")
-		head := s.key("/v/%s", rollout.Kind.Path(id))
+		head := s.key("/v/%s/%s", kind, id)
 
 		return []etcd.Ops{{Then: []clientv3.Op{
-			clientv3.OpDelete(s.inputsKey(rollout.InputsOf(id))),
+			clientv3.OpDelete(s.inputsKey(job.InputsName(kind, id))),
 			clientv3.OpDelete(head+"/", clientv3.WithPrefix()),
 			clientv3.OpDelete(head),
 		}}}, nil

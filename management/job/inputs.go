@@ -5,9 +5,14 @@ package job
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/contiv/cluster/configuration"
 )
+
+// InputsName returns the name of the inputs of a plan or a rollout, among those of jobs: the same code encrypts all, and
+// a rotation of the key finds all. kind is the name of its kind of record.
+func InputsName(kind, id string) string { return strings.TrimSuffix(kind, "s") + "-" + id }
 
 // InputGroups returns the groups in which the job needs the variables of the target: first the one that it
 // configures, or else the first that it cleans; "" if it is for no group.

@@ -61,12 +61,8 @@ var Kind = record.Kind[Plan]{
 	},
 }
 
-// InputsPrefix begins the names of the inputs of plans, among those of jobs: the same code encrypts
-// both, and a rotation of the key finds both.
-const InputsPrefix = "plan-"
-
 // InputsOf returns the name of the inputs of the job of a plan.
-func InputsOf(id string) string { return InputsPrefix + id }
+func InputsOf(id string) string { return job.InputsName(Kind.Name, id) }
 
 // Within returns the form of a plan in the scope: without the names of other nodes than its targets,
 // and without the numbers of nodes in groups that do not belong to the scope.

@@ -112,8 +112,8 @@ func (l *Loop) started(
 ) (started Record, err error) {
 	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) error {
 		v := l.State.View()
-		if r, err := replay(ctx, c, l.Store, l.State); r != nil || err != nil {
-			started = orZero(r)
+		if r, found, err := l.once().Replay(ctx, c); found || err != nil {
+			started = r
 			return err
 		}
 
@@ -155,54 +155,30 @@ func (l *Loop) add(
 	ctx context.Context, c access.Caller, subject access.Subject, prepared Record, extra configuration.Vars,
 	plan func(*state.View) (Record, error),
 ) (Record, error) {
-	started, revision, err := access.DecideOnce(ctx, l.Records, c, subject, l.replay(ctx, c),
-		func(tx *record.Tx) (Record, error) {
-			// The plan depends on nodes and jobs, which are no kinds.
-			tx.GuardAll()
+	return l.once().Decide(ctx, c, subject, func(tx *record.Tx) (Record, error) {
+		// The plan depends on nodes and jobs, which are no kinds.
+		tx.GuardAll()
 
-			r, err := plan(state.ViewOf(tx))
-			if err != nil {
-				return Record{}, err
-			}
+		r, err := plan(state.ViewOf(tx))
+		if err != nil {
+			return Record{}, err
+		}
 
-			// Only these playbooks were checked; newer ones may be broken.
-			r.ID, r.Playbooks, r.Commit = NewID(), prepared.Playbooks, prepared.Commit
-			r = r.Begin(c.Principal, time.Now())
+		// Only these playbooks were checked; newer ones may be broken.
+		r.ID, r.Playbooks, r.Commit = NewID(), prepared.Playbooks, prepared.Commit
+		r = r.Begin(c.Principal, time.Now())
 
-			record.Put(tx, &Kind, &r)
-			tx.Attach(state.PutInputs{Name: InputsOf(r.ID), Inputs: job.Inputs{Extra: extra}})
-			c.Keep(tx, access.Result{Rollout: r.ID})
+		record.Put(tx, &Kind, &r)
+		tx.Attach(state.PutInputs{Name: InputsOf(r.ID), Inputs: job.Inputs{Extra: extra}})
+		c.Keep(tx, access.Result{Rollout: r.ID})
 
-			return r, nil
-		})
-	if revision > 0 {
-		started.Revision = revision
-	}
-
-	return started, err
+		return r, nil
+	})
 }
 
-// replay returns the function that returns the rollout of an earlier request with the key of the caller.
-func (l *Loop) replay(ctx context.Context, c access.Caller) func() (*Record, error) {
-	return func() (*Record, error) { return replay(ctx, c, l.Store, l.State) }
-}
-
-// replay returns the rollout that the caller's mutation started, as it is now, or nil if the mutation
-// was not carried out yet.
-func replay(ctx context.Context, c access.Caller, results access.Results, r state.Reader) (*Record, error) {
-	result, err := c.Replay(ctx, results, r)
-	if result == nil || err != nil {
-		return nil, err
-	}
-
-	found := record.Get(r.View(), &Kind, result.Rollout)
-	if found == nil {
-		return nil, inventory.Errorf(inventory.KindExpired,
-			"the request was carried out, as rollout %s, which is no longer kept", result.Rollout).
-			Do("list the rollouts; to start another one, make a new Idempotency-Key")
-	}
-
-	return found, nil
+// once makes and changes rollouts.
+func (l *Loop) once() access.Once[Record] {
+	return access.Once[Record]{Kind: &Kind, Records: l.Records, Results: l.Store, State: l.State}
 }
 
 // prepare refuses a rollout if none of its nodes could be begun, or if its playbooks cannot run,
@@ -273,15 +249,6 @@ func repairedFirst(v *state.View, nodes []Node) []Node {
 	slices.SortStableFunc(sorted, func(a, b Node) int { return rank(a) - rank(b) })
 
 	return sorted
-}
-
-func orZero[T any](v *T) T {
-	if v == nil {
-		var zero T
-		return zero
-	}
-
-	return *v
 }
 
 // Approve lets a rollout begin that another person started.
@@ -457,39 +424,32 @@ func (l *Loop) control(
 	entry := access.Record{Action: action, Targets: []string{id}, Reason: reason}
 
 	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) error {
-		decided, revision, err := access.DecideOnce(ctx, l.Records, c, subject, l.replay(ctx, c),
-			func(tx *record.Tx) (Record, error) {
-				before, err := Get(state.ViewOf(tx), id)
-				if err != nil {
-					return before, err
-				}
+		changed, err = l.once().Decide(ctx, c, subject, func(tx *record.Tx) (Record, error) {
+			before, err := Get(state.ViewOf(tx), id)
+			if err != nil {
+				return before, err
+			}
 
-				// The act is decided anew on the newest record after a conflict.
-				r, err := act(before)
-				if err != nil {
+			// The act is decided anew on the newest record after a conflict.
+			r, err := act(before)
+			if err != nil {
+				return r, err
+			}
+
+			// Of two acts that find the same node free, one is a conflict, and finds it taken then.
+			if r.TakesNodes(before) {
+				if err := r.CheckFree(record.List(tx, &Kind)); err != nil {
 					return r, err
 				}
+			}
 
-				// Of two acts that find the same node free, one is a conflict, and finds it taken then.
-				if r.TakesNodes(before) {
-					if err := r.CheckFree(record.List(tx, &Kind)); err != nil {
-						return r, err
-					}
-				}
+			entry.Reason = noting(reason, r.Repinned(before.Playbooks))
 
-				entry.Reason = noting(reason, r.Repinned(before.Playbooks))
+			record.Put(tx, &Kind, &r)
+			c.Keep(tx, access.Result{Rollout: r.ID})
 
-				record.Put(tx, &Kind, &r)
-				c.Keep(tx, access.Result{Rollout: r.ID})
-
-				return r, nil
-			})
-		if revision > 0 {
-			decided.Revision = revision
-		}
-
-		changed = decided
-
+			return r, nil
+		})
 		return err
 	})
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 )
 
@@ -118,11 +119,8 @@ func (s *Spec) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// InputsPrefix begins the names of the extra variables of rollouts, among the inputs of jobs.
-const InputsPrefix = "rollout-"
-
 // InputsOf returns the name of the inputs that have the extra variables of a rollout.
-func InputsOf(id string) string { return InputsPrefix + id }
+func InputsOf(id string) string { return job.InputsName(Kind.Name, id) }
 
 // in reports whether all nodes of the rollout belong to the scope, or did at its start.
 func (r *Record) in(s record.Scope) bool {
