@@ -8,7 +8,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -16,86 +15,11 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
-	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/record"
 )
 
 var _ notify.Store = (*Store)(nil)
-
-// deliveryRecord is an event on its way to a target of notifications.
-type deliveryRecord struct {
-	ID       string        `json:"id"`
-	Target   string        `json:"target"`
-	Event    eventRecord   `json:"event"`
-	Status   notify.Status `json:"status"`
-	Created  time.Time     `json:"created"`
-	Attempts int           `json:"attempts,omitempty"`
-	Last     time.Time     `json:"last,omitzero"`
-	Error    string        `json:"error,omitempty"`
-	Retries  int           `json:"retries,omitempty"`
-	Held     time.Time     `json:"held,omitzero"`
-	Through  time.Time     `json:"through,omitzero"`
-}
-
-// eventRecord is an event of a notification.
-type eventRecord struct {
-	ID      string      `json:"id"`
-	Kind    notify.Kind `json:"kind"`
-	Time    time.Time   `json:"time"`
-	Manager string      `json:"manager,omitempty"`
-	Summary string      `json:"summary"`
-	Actor   string      `json:"actor,omitempty"`
-	Node    string      `json:"node,omitempty"`
-	Group   string      `json:"group,omitempty"`
-	From    string      `json:"from,omitempty"`
-	To      string      `json:"to,omitempty"`
-	Job     string      `json:"job,omitempty"`
-	Rollout string      `json:"rollout,omitempty"`
-	Policy  string      `json:"policy,omitempty"`
-	Verb    string      `json:"verb,omitempty"`
-	Nodes   []string    `json:"nodes,omitempty"`
-	Count   int         `json:"count,omitempty"`
-	Detail  string      `json:"detail,omitempty"`
-}
-
-func newDeliveryRecord(d notify.Delivery) deliveryRecord {
-	e := d.Event
-
-	return deliveryRecord{
-		ID: d.ID, Target: d.Target, Status: d.Status, Created: d.Created, Attempts: d.Attempts, Last: d.Last,
-		Error: d.Error, Retries: d.Retries, Held: d.Held, Through: d.Through,
-		Event: eventRecord{
-			ID: e.ID, Kind: e.Kind, Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node, Group: e.Group,
-			From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
-			Actor: e.Actor, Rollout: e.Rollout, Policy: e.Policy, Count: e.Count,
-		},
-	}
-}
-
-func (r deliveryRecord) delivery() notify.Delivery {
-	e := r.Event
-
-	return notify.Delivery{
-		ID: r.ID, Target: r.Target, Status: r.Status, Created: r.Created, Attempts: r.Attempts, Last: r.Last,
-		Error: r.Error, Retries: r.Retries, Held: r.Held, Through: r.Through,
-		Event: notify.Event{
-			ID: e.ID, Kind: e.Kind, Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node, Group: e.Group,
-			From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
-			Actor: e.Actor, Rollout: e.Rollout, Policy: e.Policy, Count: e.Count,
-		},
-	}
-}
-
-// positionRecord is how far the records were turned into events.
-type positionRecord struct {
-	Revision int64    `json:"revision"`
-	Problems []string `json:"problems,omitempty"`
-}
-
-func newPositionRecord(p notify.Position) positionRecord { return positionRecord(p) }
-func (r positionRecord) position() notify.Position       { return notify.Position(r) }
 
 func (s *Store) deliveryKey(id string) string { return s.key("/x/deliveries/%s", id) }
 func (s *Store) positionKey() string          { return s.key("/x/notified/position") }
@@ -123,9 +47,7 @@ func (s *Store) Position(ctx context.Context) (notify.Position, error) {
 		return notify.Position{}, s.failure(ctx, err)
 	}
 
-	record, err := decode[positionRecord](resp.Kvs[0].Value)
-
-	return record.position(), err
+	return decode[notify.Position](resp.Kvs[0].Value)
 }
 
 // Enqueue adds the deliveries, in chunks, and sets the position with the last of them.
@@ -141,7 +63,7 @@ func (s *Store) Enqueue(ctx context.Context, p notify.Position, list []notify.De
 		}
 	}
 
-	position, err := put(s.positionKey(), newPositionRecord(p))
+	position, err := put(s.positionKey(), p)
 	if err != nil {
 		return err
 	}
@@ -158,7 +80,7 @@ func (s *Store) addDeliveries(ctx context.Context, list []notify.Delivery) error
 	var ops etcd.Ops
 
 	for _, d := range list {
-		write, err := put(s.deliveryKey(d.ID), newDeliveryRecord(d))
+		write, err := put(s.deliveryKey(d.ID), d)
 		if err != nil {
 			return err
 		}
@@ -201,13 +123,12 @@ func (s *Store) Deliveries(ctx context.Context) ([]notify.Delivery, error) {
 	list := make([]notify.Delivery, 0, len(resp.Kvs))
 
 	for _, kv := range resp.Kvs {
-		record, err := decode[deliveryRecord](kv.Value)
+		d, err := decode[notify.Delivery](kv.Value)
 		if err != nil {
 			s.view.log.WithError(err).WithField("key", string(kv.Key)).Error("cannot decode a record in etcd")
 			continue
 		}
 
-		d := record.delivery()
 		d.Revision = kv.ModRevision
 		list = append(list, d)
 	}
@@ -220,7 +141,7 @@ func (s *Store) PutDelivery(ctx context.Context, d notify.Delivery) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 
-	write, err := put(s.deliveryKey(d.ID), newDeliveryRecord(d))
+	write, err := put(s.deliveryKey(d.ID), d)
 	if err != nil {
 		return err
 	}
@@ -265,21 +186,17 @@ func (s *Store) DeleteDeliveries(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// FollowChanges calls emit with the changes of nodes, jobs and rollouts after the revision, and with
-// none for a write of something else below /v. It reads them from etcd and not from the
-// view, so that none is missed by a restart.
+// FollowChanges calls emit with all writes of one revision below /v, after the given one. It reads
+// them from etcd and not from the view, so that none is missed by a restart. A record whose former
+// value was compacted away is left out.
 func (s *Store) FollowChanges(
-	ctx context.Context, after int64, emit func(revision int64, list []notify.Change) error,
+	ctx context.Context, after int64, emit func(revision int64, list []record.RawChange) error,
 ) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 
 	watched := s.client.Watch(
-		ctx,
-		s.key("/v/"),
-		clientv3.WithPrefix(),
-		clientv3.WithRev(after+1),
-		clientv3.WithPrevKV(),
+		ctx, s.key("/v/"), clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV(),
 	)
 
 	for {
@@ -294,9 +211,7 @@ func (s *Store) FollowChanges(
 			switch err := resp.Err(); {
 			case errors.Is(err, rpctypes.ErrCompacted):
 				return inventory.Errorf(
-					inventory.KindExpired,
-					"the changes after revision %d are no longer kept",
-					after,
+					inventory.KindExpired, "the changes after revision %d are no longer kept", after,
 				)
 			case err != nil:
 				return etcd.Error(err)
@@ -310,146 +225,32 @@ func (s *Store) FollowChanges(
 }
 
 // emitChanges calls emit once for each revision of the events.
-func (s *Store) emitChanges(all []*clientv3.Event, emit func(int64, []notify.Change) error) error {
-	for len(all) > 0 {
+func (s *Store) emitChanges(all []*clientv3.Event, emit func(int64, []record.RawChange) error) error {
+	var list []record.RawChange
+
+	for i, e := range all {
+		if e.IsCreate() || e.PrevKv != nil {
+			c := record.RawChange{Path: strings.TrimPrefix(string(e.Kv.Key), s.key("/v/")), Revision: e.Kv.ModRevision}
+			if e.Type != mvccpb.Event_DELETE {
+				c.Is = e.Kv.Value
+			}
+
+			if e.PrevKv != nil {
+				c.Was = e.PrevKv.Value
+			}
+
+			list = append(list, c)
+		}
+
 		// A revision is told as a whole, or a restart would split it.
-		revision := all[0].Kv.ModRevision
-		end := slices.IndexFunc(all, func(e *clientv3.Event) bool { return e.Kv.ModRevision != revision })
-
-		if end < 0 {
-			end = len(all)
-		}
-
-		var list []notify.Change
-
-		tombstones := s.tombstones(all[:end])
-
-		for _, e := range all[:end] {
-			c, known, err := s.changeOf(e)
-			if err != nil {
-				s.view.log.WithError(err).WithField("key", string(e.Kv.Key)).Error("cannot decode a record in etcd")
+		if revision := e.Kv.ModRevision; i == len(all)-1 || all[i+1].Kv.ModRevision != revision {
+			if err := emit(revision, list); err != nil {
+				return err
 			}
 
-			if c.Node == nil && c.WasNode != nil {
-				c.Tombstone = tombstones[c.WasNode.Name]
-			}
-
-			if known && err == nil {
-				list = append(list, c)
-			}
+			list = nil
 		}
-
-		if err := emit(revision, list); err != nil {
-			return err
-		}
-
-		all = all[end:]
 	}
 
 	return nil
-}
-
-// changeOf returns the change of a record. It is unknown where the record before was
-// compacted away.
-func (s *Store) changeOf(e *clientv3.Event) (c notify.Change, known bool, err error) {
-	if !e.IsCreate() && e.PrevKv == nil {
-		return c, false, nil
-	}
-
-	kind, name, _ := strings.Cut(strings.TrimPrefix(string(e.Kv.Key), s.client.Prefix+"/v/"), "/")
-	c.Revision = e.Kv.ModRevision
-
-	// Etcd adds the record before; see FollowChanges.
-	is, was := e.Kv, e.PrevKv
-	if e.Type == mvccpb.Event_DELETE {
-		is = nil
-	}
-
-	switch kind {
-	case "nodes":
-		c.Node, err = nodeOf(name, is)
-		if err == nil {
-			c.WasNode, err = nodeOf(name, was)
-		}
-	case "jobs":
-		c.Job, err = jobOf(name, is)
-		if err == nil {
-			c.WasJob, err = jobOf(name, was)
-		}
-	case "rollouts":
-		// The head has the status, and each write has the head.
-		if strings.Contains(name, "/") {
-			return c, false, nil
-		}
-
-		c.Rollout, err = rolloutOf(name, is)
-		if err == nil {
-			c.WasRollout, err = rolloutOf(name, was)
-		}
-	case "automation":
-		c.Automation, err = automationOf(is)
-		if err == nil {
-			c.WasAutomation, err = automationOf(was)
-		}
-	default:
-		return c, false, nil
-	}
-
-	return c, true, err
-}
-
-func automationOf(kv *mvccpb.KeyValue) (*state.Automation, error) {
-	if kv == nil {
-		return nil, nil //nolint:nilnil // the record does not exist
-	}
-
-	return state.Memory.Decode("", kv.Value, kv.ModRevision)
-}
-
-// tombstones returns the tombstones in the events by the names of their nodes.
-func (s *Store) tombstones(events []*clientv3.Event) map[string]*inventory.Tombstone {
-	byName := map[string]*inventory.Tombstone{}
-
-	for _, e := range events {
-		name, isTombstone := strings.CutPrefix(string(e.Kv.Key), s.tombstoneKey(""))
-		if !isTombstone || e.Type == mvccpb.Event_DELETE {
-			continue
-		}
-
-		// One that cannot be read costs the actor only.
-		if t, err := state.Tombstones.Decode(name, e.Kv.Value, e.Kv.ModRevision); err == nil {
-			byName[name] = t
-		}
-	}
-
-	return byName
-}
-
-func nodeOf(name string, kv *mvccpb.KeyValue) (*inventory.Node, error) {
-	if kv == nil {
-		return nil, nil //nolint:nilnil // the record does not exist
-	}
-
-	return state.Nodes.Decode(name, kv.Value, kv.ModRevision)
-}
-
-func jobOf(id string, kv *mvccpb.KeyValue) (*job.Job, error) {
-	if kv == nil {
-		return nil, nil //nolint:nilnil // the record does not exist
-	}
-
-	return job.Kind.Decode(id, kv.Value, kv.ModRevision)
-}
-
-func rolloutOf(id string, kv *mvccpb.KeyValue) (*rollout.Record, error) {
-	if kv == nil {
-		return nil, nil //nolint:nilnil // the record does not exist
-	}
-
-	r, err := rollout.Kind.Decode(id, kv.Value, kv.ModRevision)
-	if err == nil {
-		r.Nodes = nil // they have keys of their own
-	}
-
-	return r, err
 }

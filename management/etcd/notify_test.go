@@ -19,18 +19,20 @@ import (
 
 // follow sends the changes that FollowChanges emits after the revision, until the test ends. The
 // channel is closed at its end, with the error in ended.
-func follow(t *testing.T, s *Store, after int64) (emitted <-chan notify.Change, stop func() error) {
+func follow(t *testing.T, s *Store, after int64) (emitted <-chan record.RawChange, stop func() error) {
 	t.Helper()
 
 	ctx, cancel := context.WithCancel(within(t, patience))
-	out, ended := make(chan notify.Change, 100), make(chan error, 1)
+	out, ended := make(chan record.RawChange, 100), make(chan error, 1)
 
 	go func() {
-		ended <- s.FollowChanges(ctx, after, func(revision int64, list []notify.Change) error {
-			out <- notify.Change{Revision: revision}
+		ended <- s.FollowChanges(ctx, after, func(revision int64, list []record.RawChange) error {
+			out <- record.RawChange{Revision: revision}
 
 			for _, c := range list {
-				out <- c
+				if s.key("/v/%s", c.Path) != headKey(s.client.Prefix) {
+					out <- c
+				}
 			}
 
 			return nil
@@ -91,11 +93,14 @@ func TestPositionSurvivesCompaction(t *testing.T) {
 	for {
 		select {
 		case c := <-emitted:
-			if c.Node == nil {
+			is, was, _, err := state.Nodes.Sides(c)
+			must(t, err)
+
+			if is == nil {
 				continue
 			}
 
-			if c.Node.Name != name || c.WasNode != nil {
+			if is.Name != name || was != nil {
 				t.Errorf("the change is %+v", c)
 			}
 
@@ -123,7 +128,7 @@ func TestForgottenChanges(t *testing.T) {
 	must(t, err)
 	must(t, second(s.client.Compact(ctx, head, clientv3.WithCompactPhysical())))
 
-	err = s.FollowChanges(ctx, begin, func(int64, []notify.Change) error { return nil })
+	err = s.FollowChanges(ctx, begin, func(int64, []record.RawChange) error { return nil })
 	if inventory.KindOf(err) != inventory.KindExpired {
 		t.Errorf("the error is %v", err)
 	}
@@ -162,17 +167,27 @@ func TestChangesWithActors(t *testing.T) {
 	for len(got) < 5 {
 		select {
 		case c := <-emitted:
+			n, _, _, err := state.Nodes.Sides(c)
+			must(t, err)
+
+			gone, _, _, err := state.Tombstones.Sides(c)
+			must(t, err)
+
+			a, _, _, err := state.Memory.Sides(c)
+			must(t, err)
+
+			r, was, _, err := rollout.Kind.Sides(c)
+			must(t, err)
+
 			switch {
-			case c.Node != nil:
-				got = append(got, c.Node.Actor)
-			case c.WasNode != nil && c.Tombstone != nil:
-				got = append(got, c.Tombstone.Actor)
-			case c.Automation != nil:
-				got = append(got, c.Automation.Resumed.Actor)
-			case c.Rollout != nil && c.WasRollout == nil:
-				got = append(got, c.Rollout.Actor)
-			case c.Rollout != nil && c.WasRollout.Status == rollout.Running && c.Rollout.Status == rollout.Done:
-				got = append(got, c.Rollout.Actor)
+			case n != nil:
+				got = append(got, n.Actor)
+			case gone != nil:
+				got = append(got, gone.Actor)
+			case a != nil:
+				got = append(got, a.Resumed.Actor)
+			case r != nil && (was == nil || was.Status == rollout.Running && r.Status == rollout.Done):
+				got = append(got, r.Actor)
 			}
 		case <-ctx.Done():
 			t.Fatalf("got %q, %v", got, stop())

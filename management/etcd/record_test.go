@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
@@ -64,11 +65,11 @@ func TestRecordsMatchDomain(t *testing.T) {
 	})
 	t.Run("delivery", func(t *testing.T) {
 		t.Parallel()
-		checkRecord(t, newDeliveryRecord, deliveryRecord.delivery, revision)
+		checkRecord(t, same[notify.Delivery], same[notify.Delivery], revision)
 	})
 	t.Run("position", func(t *testing.T) {
 		t.Parallel()
-		checkRecord(t, newPositionRecord, positionRecord.position, nil)
+		checkRecord(t, same[notify.Position], same[notify.Position], nil)
 	})
 }
 

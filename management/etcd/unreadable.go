@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -41,8 +42,8 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"x/results":    decodes[access.Result],
 	"x/inputs":     func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeInputs(kv)) },
 	"x/secrets":    decodes[secretsRecord],
-	"x/deliveries": decodes[deliveryRecord],
-	"x/notified":   decodes[positionRecord],
+	"x/deliveries": decodes[notify.Delivery],
+	"x/notified":   decodes[notify.Position],
 	"x/log":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(record.Expand(kv.Value)) },
 	"x/tail":       func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
 }

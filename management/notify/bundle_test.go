@@ -20,6 +20,7 @@ func (m *memory) vanish(begin, count int, every time.Duration) {
 	for i := begin; i < begin+count; i++ {
 		c := nodeChange(int64(i+10), inventory.Allocated, inventory.Allocated)
 		c.Node.Name, c.Node.State = fmt.Sprintf("n-%03d", i), inventory.Disappeared
+		c.WasNode.Name = c.Node.Name
 		m.add(c)
 		time.Sleep(every)
 		synctest.Wait()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -92,42 +93,58 @@ const (
 	maxDetail = 1000 // bytes
 )
 
-// Change is the change of one record of the store: of a node, of a job, of a rollout, or
-// of automation. A side that does not exist is nil.
-type Change struct {
-	Revision                  int64
-	Node, WasNode             *inventory.Node
-	Tombstone                 *inventory.Tombstone // of a node that was forgotten
-	Job, WasJob               *job.Job
-	Rollout, WasRollout       *rollout.Record // Nodes may be missing
-	Automation, WasAutomation *state.Automation
+// events returns the events in the changes of one revision, and the reason for which one of them
+// cannot be read.
+func events(changes []record.RawChange) (list []happening, unreadable error) {
+	for _, c := range changes {
+		found, err := eventsOf(c, changes)
+		if err != nil {
+			unreadable = fmt.Errorf("%s: %w", c.Path, err)
+		}
+
+		for _, e := range found {
+			e.ID = strings.Join([]string{
+				strconv.FormatInt(c.Revision, 10), string(e.Kind), cmp.Or(e.Node, e.Job, e.Rollout, e.Policy),
+			}, "-")
+			e.Detail = oneLine(e.Detail)
+			list = append(list, e)
+		}
+	}
+
+	return list, unreadable
 }
 
-// events returns the events in a change.
-func events(c Change) []happening {
-	var list []happening
+// eventsOf returns the events in one of the changes of a revision. The removal of a job or of a
+// rollout is no event.
+func eventsOf(c record.RawChange, all []record.RawChange) ([]happening, error) {
+	if is, was, known, err := state.Nodes.Sides(c); known {
+		if err != nil || is == nil && was == nil {
+			return nil, err
+		}
 
-	// A change is about one record. The removal of a job or of a rollout is no event.
-	switch {
-	case c.Job != nil:
-		list = jobEvents(c.WasJob, c.Job)
-	case c.Node != nil || c.WasNode != nil:
-		list = nodeEvents(c)
-	case c.Rollout != nil:
-		list = rolloutEvents(c.WasRollout, c.Rollout)
-	case c.Automation != nil:
-		list = automationEvents(c.WasAutomation, c.Automation)
+		return nodeEvents(was, is, all), nil
 	}
 
-	for i := range list {
-		list[i].ID = strings.Join([]string{
-			strconv.FormatInt(c.Revision, 10), string(list[i].Kind),
-			cmp.Or(list[i].Node, list[i].Job, list[i].Rollout, list[i].Policy),
-		}, "-")
-		list[i].Detail = oneLine(list[i].Detail)
+	if is, was, known, err := job.Kind.Sides(c); known {
+		return sides(is, was, err, jobEvents)
 	}
 
-	return list
+	if is, was, known, err := rollout.Kind.Sides(c); known {
+		return sides(is, was, err, rolloutEvents)
+	}
+
+	is, was, _, err := state.Memory.Sides(c)
+
+	return sides(is, was, err, automationEvents)
+}
+
+// sides returns the events of a record that is there.
+func sides[T any](is, was *T, err error, events func(was, is *T) []happening) ([]happening, error) {
+	if is == nil || err != nil {
+		return nil, err
+	}
+
+	return events(was, is), nil
 }
 
 func jobEvents(was, is *job.Job) []happening {
@@ -168,17 +185,19 @@ func jobEvents(was, is *job.Job) []happening {
 	return []happening{{Event: e}, {Event: failed}}
 }
 
-func nodeEvents(c Change) []happening {
-	was, is := c.WasNode, c.Node
-
+// nodeEvents returns the events of a node. all are the changes of its revision, for the tombstone.
+func nodeEvents(was, is *inventory.Node, all []record.RawChange) []happening {
 	// The node was forgotten.
 	if is == nil {
 		e := Event{
 			Kind: KindNodeForgotten, Time: was.Updated, Node: was.Name, Group: was.Group, From: string(was.Status),
 			Summary: was.Name + " was forgotten",
 		}
-		if t := c.Tombstone; t != nil {
-			e.Time, e.Actor, e.Detail = t.Time, t.Actor, t.Reason
+		for _, c := range all {
+			// One that cannot be read costs the actor only.
+			if t, _, _, _ := state.Tombstones.Sides(c); t != nil && t.Name == was.Name {
+				e.Time, e.Actor, e.Detail = t.Time, t.Actor, t.Reason
+			}
 		}
 
 		return []happening{{node: was, Event: e}}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/record"
 )
 
 // The times of deliveries.
@@ -286,10 +287,10 @@ func (n *Notifier) followOnce(ctx context.Context) error {
 	after := n.position.Revision
 	n.moving.Unlock()
 
-	return n.Store.FollowChanges(ctx, after, func(revision int64, list []Change) error {
-		var happened []happening
-		for _, c := range list {
-			happened = append(happened, events(c)...)
+	return n.Store.FollowChanges(ctx, after, func(revision int64, list []record.RawChange) error {
+		happened, unreadable := events(list)
+		if unreadable != nil {
+			n.Logger.WithError(unreadable).Error("a record cannot be read, so that its events are missed")
 		}
 
 		return n.enqueue(ctx, happened, func(p *Position) { p.Revision = revision })

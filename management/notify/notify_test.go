@@ -27,17 +27,56 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
+
+// change is the change of a record, as the store has its values; a side that does not exist is nil.
+type change struct {
+	Revision                  int64
+	Node, WasNode             *inventory.Node
+	Tombstone                 *inventory.Tombstone
+	Job, WasJob               *job.Job
+	Rollout, WasRollout       *rollout.Record
+	Automation, WasAutomation *state.Automation
+}
+
+func (c change) stored() []record.RawChange {
+	return slices.Concat(
+		stored(&state.Nodes, c.Revision, c.Node, c.WasNode), stored(&state.Tombstones, c.Revision, c.Tombstone, nil),
+		stored(&job.Kind, c.Revision, c.Job, c.WasJob), stored(&rollout.Kind, c.Revision, c.Rollout, c.WasRollout),
+		stored(&state.Memory, c.Revision, c.Automation, c.WasAutomation),
+	)
+}
+
+func stored[T any](k *record.Kind[T], revision int64, is, was *T) (list []record.RawChange) {
+	c := record.RawChange{Revision: revision}
+
+	for value, r := range map[*[]byte]*T{&c.Is: is, &c.Was: was} {
+		if r == nil {
+			continue
+		}
+
+		var err error
+		if *value, err = k.Encode(r); err != nil {
+			panic(err)
+		}
+
+		c.Path = k.PathOf(r)
+		list = []record.RawChange{c}
+	}
+
+	return list
+}
 
 // memory is a store in memory with a feed of changes.
 type memory struct {
 	mu       sync.Mutex
 	position notify.Position
 	all      map[string]notify.Delivery
-	changes  []notify.Change // one without a node and a job is another write
-	other    int64           // the newest write that the feed does not have
+	changes  []change // one without a node and a job is another write
+	other    int64    // the newest write that the feed does not have
 	news     chan struct{}
 	floor    int64 // changes up to it are gone
 	writes   int   // of the position
@@ -51,7 +90,7 @@ func newMemory() *memory {
 	return &memory{all: map[string]notify.Delivery{}, news: make(chan struct{})}
 }
 
-func (m *memory) add(changes ...notify.Change) {
+func (m *memory) add(changes ...change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -61,13 +100,13 @@ func (m *memory) add(changes ...notify.Change) {
 }
 
 func (m *memory) FollowChanges(
-	ctx context.Context, after int64, emit func(int64, []notify.Change) error,
+	ctx context.Context, after int64, emit func(int64, []record.RawChange) error,
 ) error {
 	for {
 		m.mu.Lock()
 		news, floor := m.news, m.floor
 
-		var next []notify.Change
+		var next []change
 		for _, c := range m.changes {
 			if c.Revision > after {
 				next = append(next, c)
@@ -81,7 +120,7 @@ func (m *memory) FollowChanges(
 		}
 
 		for _, c := range next {
-			if err := emit(c.Revision, []notify.Change{c}); err != nil {
+			if err := emit(c.Revision, c.stored()); err != nil {
 				return err
 			}
 
@@ -120,7 +159,7 @@ func (m *memory) Enqueue(_ context.Context, p notify.Position, list []notify.Del
 		m.other = m.head() + 1
 	}
 
-	m.changes = append(m.changes, notify.Change{Revision: m.head()})
+	m.changes = append(m.changes, change{Revision: m.head()})
 	close(m.news)
 	m.news = make(chan struct{})
 
@@ -279,7 +318,7 @@ func (b *bench) run(t *testing.T) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-func nodeChange(revision int64, from, to inventory.Status) notify.Change {
+func nodeChange(revision int64, from, to inventory.Status) change {
 	was := &inventory.Node{
 		Name:   "n-1",
 		Status: from,
@@ -289,7 +328,7 @@ func nodeChange(revision int64, from, to inventory.Status) notify.Change {
 	is := was.Clone()
 	is.Status = to
 
-	return notify.Change{Revision: revision, WasNode: was, Node: &is}
+	return change{Revision: revision, WasNode: was, Node: &is}
 }
 
 var everything = notify.Kinds
@@ -629,7 +668,7 @@ func TestGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, r := newMemory(), &receiver{}
 		store.position, store.floor = notify.Position{Revision: 2}, 5
-		store.changes = []notify.Change{nodeChange(9, inventory.Unallocated, inventory.Allocated)}
+		store.changes = []change{nodeChange(9, inventory.Unallocated, inventory.Allocated)}
 
 		defer newBench(store, notify.Target{Name: "a", Events: everything, Sender: r}).run(t)()
 
@@ -915,101 +954,101 @@ func TestKinds(t *testing.T) {
 	}
 
 	for name, c := range map[string]struct {
-		change notify.Change
+		change change
 		want   []string
 	}{
 		"policy turned on": {
-			notify.Change{WasAutomation: &state.Automation{}, Automation: turned(true, 1, "ann")},
+			change{WasAutomation: &state.Automation{}, Automation: turned(true, 1, "ann")},
 			[]string{"policy.resumed the policy workers is turned on (ann)"},
 		},
 		"policy still on": {
-			notify.Change{WasAutomation: turned(true, 1, "ann"), Automation: turned(true, 1, "ann")}, nil,
+			change{WasAutomation: turned(true, 1, "ann"), Automation: turned(true, 1, "ann")}, nil,
 		},
 		"policy turned itself off": {
-			notify.Change{WasAutomation: turned(true, 1, "ann"), Automation: turned(false, 2, "policy:workers")},
+			change{WasAutomation: turned(true, 1, "ann"), Automation: turned(false, 2, "policy:workers")},
 			[]string{"policy.stopped the policy workers is turned off (policy:workers)"},
 		},
-		"rollout started": {notify.Change{Rollout: running}, nil},
-		"rollout goes on": {notify.Change{WasRollout: running, Rollout: running}, nil},
+		"rollout started": {change{Rollout: running}, nil},
+		"rollout goes on": {change{WasRollout: running, Rollout: running}, nil},
 		"rollout needs approval": {
-			notify.Change{Rollout: roll(rollout.AwaitingApproval, rollout.EventStarted, "ann")},
+			change{Rollout: roll(rollout.AwaitingApproval, rollout.EventStarted, "ann")},
 			[]string{"rollout.waiting rollout r1 (apply) is AwaitingApproval (ann)"},
 		},
 		"rollout needs promotion": {
-			notify.Change{WasRollout: running, Rollout: roll(rollout.AwaitingPromotion, rollout.EventCanary, "")},
+			change{WasRollout: running, Rollout: roll(rollout.AwaitingPromotion, rollout.EventCanary, "")},
 			[]string{"rollout.waiting rollout r1 (apply) is AwaitingPromotion (ann)"},
 		},
 		"rollout stopped": {
-			notify.Change{WasRollout: running, Rollout: stopped},
+			change{WasRollout: running, Rollout: stopped},
 			[]string{"rollout.stopped rollout r1 (apply) is Stopped (ann)"},
 		},
 		"rollout stopped by its last node": {
-			notify.Change{WasRollout: running, Rollout: failed},
+			change{WasRollout: running, Rollout: failed},
 			[]string{
 				"rollout.stopped rollout r1 (apply) is Failed (ann)",
 				"rollout.ended rollout r1 (apply) is Failed (ann)",
 			},
 		},
 		"rollout ends after it stopped": {
-			notify.Change{WasRollout: stopped, Rollout: failed},
+			change{WasRollout: stopped, Rollout: failed},
 			[]string{"rollout.ended rollout r1 (apply) is Failed (ann)"},
 		},
 		"rollout paused": {
-			notify.Change{WasRollout: running, Rollout: roll(rollout.Paused, rollout.EventPaused, "bob")},
+			change{WasRollout: running, Rollout: roll(rollout.Paused, rollout.EventPaused, "bob")},
 			[]string{"rollout.stopped rollout r1 (apply) is Paused (bob)"},
 		},
 		"rollout done": {
-			notify.Change{WasRollout: running, Rollout: roll(rollout.Done, rollout.EventEnded, "")},
+			change{WasRollout: running, Rollout: roll(rollout.Done, rollout.EventEnded, "")},
 			[]string{"rollout.ended rollout r1 (apply) is Done (ann)"},
 		},
 		"rollout being aborted": {
-			notify.Change{WasRollout: running, Rollout: roll(rollout.Aborting, rollout.EventAbort, "bob")}, nil,
+			change{WasRollout: running, Rollout: roll(rollout.Aborting, rollout.EventAbort, "bob")}, nil,
 		},
 		"rollout aborted": {
-			notify.Change{WasRollout: running, Rollout: aborted},
+			change{WasRollout: running, Rollout: aborted},
 			[]string{"rollout.ended rollout r1 (apply) is Aborted (bob)"},
 		},
-		"rollout still aborted": {notify.Change{WasRollout: aborted, Rollout: aborted}, nil},
-		"rollout removed":       {notify.Change{WasRollout: aborted}, nil},
+		"rollout still aborted": {change{WasRollout: aborted, Rollout: aborted}, nil},
+		"rollout removed":       {change{WasRollout: aborted}, nil},
 		"drift": {
-			notify.Change{WasNode: node(same), Node: verdict(inventory.Drifted)},
+			change{WasNode: node(same), Node: verdict(inventory.Drifted)},
 			[]string{"node.drifted n-1 is drifted (ann)"},
 		},
 		"no drift": {
-			notify.Change{WasNode: verdict(inventory.Drifted), Node: verdict(inventory.Clean)},
+			change{WasNode: verdict(inventory.Drifted), Node: verdict(inventory.Clean)},
 			[]string{"node.verification n-1 is clean (ann)"},
 		},
 		"forgotten": {
-			notify.Change{WasNode: node(same), Tombstone: &inventory.Tombstone{Actor: "bob"}},
+			change{WasNode: node(same), Tombstone: &inventory.Tombstone{Name: "n-1", Actor: "bob"}},
 			[]string{"node.forgotten n-1 was forgotten (bob)"},
 		},
 		"complete": {
-			notify.Change{Job: ended(job.Complete)},
+			change{Job: ended(job.Complete)},
 			[]string{"job.ended job 7 (verify of n-1) is Complete (policy:returns)"},
 		},
 		"failed": {
-			notify.Change{Job: ended(job.Errored)},
+			change{Job: ended(job.Errored)},
 			[]string{"job.failed job 7 (verify of n-1) is Errored (policy:returns)"},
 		},
 		"cancelled": {
-			notify.Change{Job: ended(job.Cancelled)}, []string{"job.ended job 7 (verify of n-1) is Cancelled (bob)"},
+			change{Job: ended(job.Cancelled)}, []string{"job.ended job 7 (verify of n-1) is Cancelled (bob)"},
 		},
 		"paused": {
-			notify.Change{WasAutomation: &state.Automation{}, Automation: &paused},
+			change{WasAutomation: &state.Automation{}, Automation: &paused},
 			[]string{"policy.stopped the policy returns is paused (ann)"},
 		},
-		"still paused": {notify.Change{WasAutomation: &paused, Automation: &paused}, nil},
+		"still paused": {change{WasAutomation: &paused, Automation: &paused}, nil},
 		"resumed": {
-			notify.Change{WasAutomation: &paused, Automation: &resumed},
+			change{WasAutomation: &paused, Automation: &resumed},
 			[]string{"policy.resumed the policy returns is resumed (bob)"},
 		},
 		"braked": {
-			notify.Change{Automation: &braked},
+			change{Automation: &braked},
 			[]string{"policy.stopped the brake stopped automation: 12 of 20 nodes vanished at once (policy:brake)"},
 		},
-		"still braked": {notify.Change{WasAutomation: &braked, Automation: &braked}, nil},
+		"still braked": {change{WasAutomation: &braked, Automation: &braked}, nil},
 		"released": {
-			notify.Change{WasAutomation: &braked, Automation: &released},
+			change{WasAutomation: &braked, Automation: &released},
 			[]string{"policy.resumed the brake is released: automation goes on (bob)"},
 		},
 	} {
@@ -1066,7 +1105,7 @@ func TestChosen(t *testing.T) {
 		// A reservation that is withdrawn is no event, nor is one that is committed.
 		held := nodeChange(5, inventory.Unallocated, inventory.Provisioning)
 		held.Node.Before = &inventory.Before{Status: inventory.Unallocated}
-		done := notify.Change{Revision: 6, WasNode: held.Node, Node: nodeChange(6, "", inventory.Allocated).Node}
+		done := change{Revision: 6, WasNode: held.Node, Node: nodeChange(6, "", inventory.Allocated).Node}
 
 		running := &job.Job{ID: "7", Verb: inventory.VerbCommission, Status: job.Running}
 		failed := &job.Job{
@@ -1075,8 +1114,8 @@ func TestChosen(t *testing.T) {
 		}
 
 		store.add(other, gone, held, done,
-			notify.Change{Revision: 7, Job: running}, notify.Change{Revision: 8, WasJob: running, Job: failed},
-			notify.Change{Revision: 9, WasJob: failed, Job: failed})
+			change{Revision: 7, Job: running}, change{Revision: 8, WasJob: running, Job: failed},
+			change{Revision: 9, WasJob: failed, Job: failed})
 		synctest.Wait()
 
 		if got := r.ids(); !slices.Equal(got, []string{"6-node.status-n-1", "8-job.failed-7"}) {
