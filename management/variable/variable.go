@@ -125,7 +125,9 @@ func (vs *Variables) change(
 ) (out Changed, err error) {
 	trail := access.Record{Action: "variables." + action, Targets: []string{string(scope)}}
 	err = access.Audited(ctx, vs.audit, c, trail, func(*access.Record) error {
-		made, revision, err := access.Decide(ctx, vs.store, c, access.Variables(scope), func(tx *record.Tx) (Change, error) {
+		subject := access.Variables(scope)
+
+		made, revision, err := access.Decide(ctx, vs.store, c, subject, func(tx *record.Tx) (Change, error) {
 			out.Revision = tx.Revision()
 			return vs.put(tx, c, action, scope, decide)
 		})
