@@ -37,14 +37,8 @@ type Store interface {
 
 // JobStore writes the records of jobs.
 type JobStore interface {
-	// Accept stores a Queued job and its inputs under the number seq+1, if seq
-	// is still the newest, and returns it with its id.
-	Accept(ctx context.Context, seq uint64, j job.Job, in job.Inputs, key *access.Key) (job.Job, error)
 	// Claim makes a Queued job Running and reserves its nodes, or does neither.
 	Claim(ctx context.Context, c state.Claim) (job.Job, error)
-	// Cancel stores a job with a cancel request, or one cancelled in the queue,
-	// if it is still at j.Revision.
-	Cancel(ctx context.Context, j job.Job, key *access.Key) (job.Job, error)
 	// PutJob stores the job if it is still at j.Revision.
 	PutJob(ctx context.Context, j job.Job) (job.Job, error)
 	// Finish writes the nodes that a job releases, and then the end of the job.

@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestOnce: a request with a key is carried out once, however often and from
@@ -144,15 +147,25 @@ func TestOnceIsForgotten(t *testing.T) {
 		return keys
 	}
 
-	for i := range 5 {
-		j := job.Job{Verb: commission, Status: job.Queued, Targets: []job.Target{{Name: "a-1"}}}
-		if _, err := b.store.Accept(ctx, b.View().Seq, j, job.Inputs{}, &access.Key{ID: fmt.Sprint(i)}); err != nil {
-			t.Fatal(err)
-		}
+	// accept stores a job with the result of the request with that key.
+	accept := func(key int, j job.Job) error {
+		j.ID = strconv.FormatUint(b.View().Seq+1, 10)
+
+		tx := record.NewTx(b.store)
+		tx.Attach(state.AcceptJob{Job: j})
+		access.Caller{Key: &access.Key{ID: fmt.Sprint(key)}}.Keep(tx, access.Result{Job: j.ID})
+
+		_, err := b.store.Commit(ctx, tx)
+
+		return err
 	}
 
-	_, err := b.store.Accept(ctx, b.View().Seq, job.Job{}, job.Inputs{}, &access.Key{ID: "3"})
-	if inventory.KindOf(err) != inventory.KindConflict {
+	for i := range 5 {
+		j := job.Job{Verb: commission, Status: job.Queued, Targets: []job.Target{{Name: "a-1"}}}
+		b.must(accept(i, j))
+	}
+
+	if err := accept(3, job.Job{}); inventory.KindOf(err) != inventory.KindConflict {
 		t.Errorf("a key that is taken: %v", err)
 	}
 

@@ -283,24 +283,25 @@ func (e *Engine) acceptPlan(
 	r := p.Job.Again(then.Extra)
 	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
 
-	j, now, err := e.judge(ctx, c, v, settings, r, pins, pin)
+	var differs error
+
+	j, err := e.accept(ctx, c, tx, settings, r, pins, pin, func(j *job.Job, now job.Inputs) error {
+		world := plan.NewWorld(v.Snapshot, *j, settings.Groups, settings.HostCAs)
+		if differs = p.Refuse(slices.Concat(changed, plan.Compare(p, then, world, now)), again); differs != nil {
+			return differs
+		}
+
+		j.Plan, j.PlannedBy, j.Note = p.ID, p.Actor, p.Job.Note
+		p.Applied, p.AppliedBy, p.AppliedAt = j.ID, c.Principal, j.Accepted
+		record.Put(tx, &plan.Kind, &p)
+
+		return nil
+	})
 	if err != nil {
-		return job.Job{}, p.Illegal(err, again)
+		err = cmp.Or(differs, p.Illegal(err, again))
 	}
 
-	world := plan.NewWorld(v.Snapshot, j, settings.Groups, settings.HostCAs)
-	if err := p.Refuse(slices.Concat(changed, plan.Compare(p, then, world, now)), again); err != nil {
-		return job.Job{}, err
-	}
-
-	j.ID, j.Plan, j.PlannedBy, j.Note = nextJob(v), p.ID, p.Actor, p.Job.Note
-	p.Applied, p.AppliedBy, p.AppliedAt = j.ID, c.Principal, j.Accepted
-
-	record.Put(tx, &plan.Kind, &p)
-	tx.Attach(state.AcceptJob{Job: j, Inputs: now})
-	c.Keep(tx, access.Result{Job: j.ID})
-
-	return j, nil
+	return j, err
 }
 
 // comparePlaybooks returns errPlaybooksChanged, and the difference, if the playbooks of

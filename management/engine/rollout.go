@@ -64,21 +64,13 @@ func (e *Engine) submitRollout(
 			return job.Job{}, err
 		}
 
-		v := state.ViewOf(tx)
+		return e.accept(ctx, c, tx, settings, request, pins, pin, func(j *job.Job, _ job.Inputs) error {
+			j.Rollout = r.ID
+			begun = r.Begun(b, *j, time.Now())
+			record.Put(tx, &rollout.Kind, &begun)
 
-		j, in, err := e.judge(ctx, c, v, settings, request, pins, pin)
-		if err != nil {
-			return job.Job{}, err
-		}
-
-		// The record names the job, so its number is needed before it is stored.
-		j.ID, j.Rollout = nextJob(v), r.ID
-		begun = r.Begun(b, j, time.Now())
-
-		record.Put(tx, &rollout.Kind, &begun)
-		tx.Attach(state.AcceptJob{Job: j, Inputs: in})
-
-		return j, nil
+			return nil
+		})
 	})
 	if err != nil {
 		return job.Job{}, r, err

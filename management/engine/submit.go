@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/variable"
@@ -25,12 +26,12 @@ func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (jo
 	settings := e.settings()
 	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
 
-	record := access.Record{
+	entry := access.Record{
 		Action: "jobs.submit." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs, r.Ranges),
 		Reason: r.AuditReason(),
 	}
 
-	return e.audited(ctx, c, record, func(*access.Record) (job.Job, error) {
+	return e.audited(ctx, c, entry, func(*access.Record) (job.Job, error) {
 		return e.queue(ctx, c, settings, r, nil, pin)
 	})
 }
@@ -77,7 +78,9 @@ func (e *Engine) queue(
 		return job.Job{}, err
 	}
 
-	return e.accept(ctx, c, settings, r, pins, pin)
+	return e.jobs.Decide(ctx, c, access.Request(r, settings.Groups), func(tx *record.Tx) (job.Job, error) {
+		return e.accept(ctx, c, tx, settings, r, pins, pin, func(*job.Job, job.Inputs) error { return nil })
+	})
 }
 
 // enter blocks until the request is the next one to be judged. Requests are judged in
@@ -237,36 +240,28 @@ func checkRequest(settings Settings, r job.Request) error {
 	return nil
 }
 
-// accept decides on the newest view and stores the job.
+// accept decides about a request on the records of the transaction, and stores its job. with completes the job, which
+// has its number, and writes what belongs to it.
 func (e *Engine) accept(
-	ctx context.Context, c access.Caller, settings Settings, r job.Request, pins []step.Pin,
-	pin func(*state.View, *job.Job) (job.Inputs, error),
+	ctx context.Context, c access.Caller, tx *record.Tx, settings Settings, r job.Request, pins []step.Pin,
+	pin func(*state.View, *job.Job) (job.Inputs, error), with func(*job.Job, job.Inputs) error,
 ) (job.Job, error) {
-	var accepted job.Job
+	v := state.ViewOf(tx)
 
-	// Parsing took seconds: check key and request again on the newest view.
-	err := e.retryConflict(ctx, func(v *state.View) error {
-		if j, found, err := e.jobs.Replay(ctx, c); found || err != nil {
-			accepted = j
-			return err
-		}
+	j, in, err := e.judge(ctx, c, v, settings, r, pins, pin)
+	if err != nil {
+		return job.Job{}, err
+	}
 
-		v, err := c.Check(ctx, e.state, v, access.Request(r, settings.Groups))
-		if err != nil {
-			return err
-		}
+	j.ID = nextJob(v)
+	if err := with(&j, in); err != nil {
+		return job.Job{}, err
+	}
 
-		j, in, err := e.judge(ctx, c, v, settings, r, pins, pin)
-		if err != nil {
-			return err
-		}
+	tx.Attach(state.AcceptJob{Job: j, Inputs: in})
+	c.Keep(tx, access.Result{Job: j.ID})
 
-		accepted, err = e.store.Accept(ctx, v.Seq, j, in, c.Key)
-
-		return err
-	})
-
-	return accepted, err
+	return j, nil
 }
 
 // judge returns the job of a request as it is to be accepted on the view, with its
@@ -442,40 +437,27 @@ func hideAll(
 // Cancel asks a job to end. A Queued job ends at once; a Running one takes its
 // failure path. The second request skips the cleanup.
 func (e *Engine) Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error) {
-	var cancelled job.Job
+	entry := access.Record{Action: "jobs.cancel", Targets: []string{id}}
 
-	record := access.Record{Action: "jobs.cancel", Targets: []string{id}}
-	err := access.Audited(ctx, e.audit, c, record, func(record *access.Record) error {
-		defer func() { record.Job = cancelled.ID }()
-
-		return e.retryConflict(ctx, func(v *state.View) error {
-			if j, found, err := e.jobs.Replay(ctx, c); found || err != nil {
-				cancelled = j
-				return err
-			}
-
-			v, err := c.Check(ctx, e.state, v, access.Job(id))
+	return e.audited(ctx, c, entry, func(*access.Record) (job.Job, error) {
+		return e.jobs.Decide(ctx, c, access.Job(id), func(tx *record.Tx) (job.Job, error) {
+			j, err := state.ViewOf(tx).Job(id)
 			if err != nil {
-				return err
-			}
-
-			j, err := v.Job(id)
-			if err != nil {
-				return err
+				return job.Job{}, err
 			}
 
 			if j.Status.Ended() {
-				return inventory.Errorf(inventory.KindRefused, "job %s has ended: %s", j.ID, j.Status).
+				return job.Job{}, inventory.Errorf(inventory.KindRefused, "job %s has ended: %s", j.ID, j.Status).
 					Do("see its result").With(inventory.ShowJob(j.ID))
 			}
 
-			cancelled, err = e.store.Cancel(ctx, withCancel(j, c.Principal), c.Key)
+			j = withCancel(j, c.Principal)
+			record.Put(tx, &job.Kind, &j)
+			c.Keep(tx, access.Result{Job: j.ID})
 
-			return err
+			return j, nil
 		})
 	})
-
-	return cancelled, err
 }
 
 // withCancel returns the job with one more cancel request.

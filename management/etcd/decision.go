@@ -113,8 +113,7 @@ func (s *Store) partOps(ctx context.Context, part any) (etcd.Ops, error) {
 	case variable.Recorded:
 		return s.recordOps(ctx, part.Scope, part.Change)
 	case state.AcceptJob:
-		_, ops, err := s.acceptOps(part.Job.Seq()-1, part.Job, part.Inputs)
-		return ops, err
+		return s.acceptOps(part.Job, part.Inputs)
 	case state.PutInputs:
 		in, marks := s.markInputs(part.Inputs)
 		write, err := s.putInputs(part.Name, in)
@@ -124,7 +123,7 @@ func (s *Store) partOps(ctx context.Context, part any) (etcd.Ops, error) {
 		return etcd.Ops{Then: []clientv3.Op{clientv3.OpDelete(s.inputsKey(part.Name))}}, nil
 	case access.StoreResult:
 		var ops etcd.Ops
-		err := s.addResultOf(&ops, &part.Key, part.Result)
+		err := s.addResult(&ops, &part.Key, part.Result)
 
 		return ops, err
 	}

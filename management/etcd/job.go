@@ -9,7 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -21,51 +20,30 @@ func (s *Store) putJob(j job.Job) (clientv3.Op, error) {
 	return clientv3.OpPut(s.jobKey(j.ID), string(b)), err
 }
 
-// Accept stores a Queued job and its inputs under the number seq+1. It is
-// KindConflict if seq is no longer the newest number.
-func (s *Store) Accept(
-	ctx context.Context, seq uint64, j job.Job, in job.Inputs, key *access.Key,
-) (job.Job, error) {
-	defer s.secrets.hold()()
-
-	j, ops, err := s.acceptOps(seq, j, in)
-	if err != nil {
-		return j, err
-	}
-
-	if err := s.addResult(&ops, key, j.ID); err != nil {
-		return j, err
-	}
-
-	j.Revision, err = s.commit(ctx, ops)
-
-	return j, err
-}
-
-// acceptOps returns the job with its number, and the operations that store it with its
-// inputs. The caller holds the secrets until it has committed.
-func (s *Store) acceptOps(seq uint64, j job.Job, in job.Inputs) (job.Job, etcd.Ops, error) {
-	j.ID = strconv.FormatUint(seq+1, 10)
-
+// acceptOps returns the operations that store a Queued job with its inputs. It is a conflict if its number is not
+// the next one. The caller holds the secrets until it has committed.
+func (s *Store) acceptOps(j job.Job, in job.Inputs) (etcd.Ops, error) {
 	record, err := s.putJob(j)
 	if err != nil {
-		return j, etcd.Ops{}, err
+		return etcd.Ops{}, err
 	}
 
 	in, marks := s.markInputs(in)
 
 	inputs, err := s.putInputs(j.ID, in)
 	if err != nil {
-		return j, etcd.Ops{}, err
+		return etcd.Ops{}, err
 	}
 
 	// Two requests decided on the same queue must not both be accepted.
+	seq := j.Seq() - 1
+
 	newest := clientv3.Compare(clientv3.Value(s.seqKey()), "=", strconv.FormatUint(seq, 10))
 	if seq == 0 {
 		newest = atRevision(s.seqKey(), 0)
 	}
 
-	return j, etcd.Ops{
+	return etcd.Ops{
 		If:   []clientv3.Cmp{newest, marks},
 		Then: []clientv3.Op{clientv3.OpPut(s.seqKey(), j.ID), record, inputs},
 	}, nil
@@ -87,17 +65,6 @@ func (s *Store) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
 	}
 
 	return j, err
-}
-
-// Cancel stores a job with a cancel request, or one cancelled in the queue, if it is
-// still at j.Revision.
-func (s *Store) Cancel(ctx context.Context, j job.Job, key *access.Key) (job.Job, error) {
-	var ops etcd.Ops
-	if err := s.addResult(&ops, key, j.ID); err != nil {
-		return j, err
-	}
-
-	return s.commitJob(ctx, j, ops)
 }
 
 // DropJobs removes ended jobs with their inputs and logs.

@@ -176,7 +176,7 @@ func TestMarkMeanwhile(t *testing.T) {
 		},
 		Extra: plainPin,
 	}
-	_, err := s.Accept(ctx, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in, nil)
+	_, err := accept(ctx, s, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in)
 	must(t, err)
 
 	if written := checkEncrypted(t, s); written != 0 {

@@ -16,11 +16,7 @@ func (s *Store) resultKey(id string) string { return s.key("/x/results/%s", id) 
 
 // addResult adds the result of a mutation to its transaction, on condition that no
 // result is stored under the key yet.
-func (s *Store) addResult(ops *etcd.Ops, key *access.Key, job string) error {
-	return s.addResultOf(ops, key, access.Result{Job: job})
-}
-
-func (s *Store) addResultOf(ops *etcd.Ops, key *access.Key, result access.Result) error {
+func (s *Store) addResult(ops *etcd.Ops, key *access.Key, result access.Result) error {
 	if key == nil {
 		return nil
 	}

@@ -84,7 +84,7 @@ func storeSecrets(t *testing.T, s *Store) {
 	overlay := configuration.Vars{"log_level": "debug", "vars": map[string]any(secretVars())}
 	must(t, putOverlay(ctx, s, s.View(), overlay))
 
-	_, err = s.Accept(ctx, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, secretInputs(), nil)
+	_, err = accept(ctx, s, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, secretInputs())
 	must(t, err)
 }
 
@@ -410,7 +410,7 @@ func TestMarkedPast(t *testing.T) {
 		},
 		Extra: plain,
 	}
-	_, err := s.Accept(ctx, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in, nil)
+	_, err := accept(ctx, s, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in)
 	must(t, err)
 
 	if written, err := s.EncryptOnce(ctx); err != nil || written != 0 {

@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -216,10 +217,23 @@ func accepted(t *testing.T, s *Store, names []string) job.Job {
 		j.Targets = append(j.Targets, job.Target{Name: name, Group: inventory.GroupMaster})
 	}
 
-	j, err := s.Accept(within(t, patience), s.View().Seq, j, job.Inputs{}, nil)
+	j, err := accept(within(t, patience), s, s.View().Seq, j, job.Inputs{})
 	must(t, err)
 
 	return j
+}
+
+// accept stores a Queued job and its inputs under the number seq+1.
+func accept(ctx context.Context, s *Store, seq uint64, j job.Job, in job.Inputs) (job.Job, error) {
+	j.ID = strconv.FormatUint(seq+1, 10)
+
+	tx := record.NewTx(s)
+	tx.Attach(state.AcceptJob{Job: j, Inputs: in})
+
+	var err error
+	j.Revision, err = s.Commit(ctx, tx)
+
+	return j, err
 }
 
 // held returns the Running job and the writes of its claim, decided on the view.
@@ -322,8 +336,9 @@ func TestRoundTrip(t *testing.T) {
 		Connections: map[string]configuration.Connection{names[0]: {User: "u"}},
 		Extra:       configuration.Vars{"e": "f"},
 	}
-	j, err := s.Accept(
+	j, err := accept(
 		ctx,
+		s,
 		0,
 		job.Job{
 			Verb:     inventory.VerbCommission,
@@ -337,7 +352,6 @@ func TestRoundTrip(t *testing.T) {
 			Timeout:  time.Minute,
 		},
 		inputs,
-		nil,
 	)
 	must(t, err)
 
@@ -476,7 +490,7 @@ func TestConflicts(t *testing.T) {
 	}
 
 	j := accepted(t, s, names[:1])
-	_, err = s.Accept(ctx, 0, j, job.Inputs{}, nil)
+	_, err = accept(ctx, s, 0, j, job.Inputs{})
 	conflict(t, err)
 	later, err := s.PutJob(ctx, j)
 	must(t, err)
