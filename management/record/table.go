@@ -135,7 +135,8 @@ type plain[T any] struct {
 	kind    *Kind[T]
 	written func(key string, before any, size int)
 	tree    *btree.BTreeG[entry[T]]
-	shared  *items[T] // has a copy of the tree; nil after a change
+	shared  *items[T] // has a copy of the tree, but for what was written since
+	since   []string  // the keys that were written since, up to one more than maxDiffer
 }
 
 func (k *Kind[T]) table(written func(key string, before any, size int)) table {
@@ -187,8 +188,11 @@ func (p *plain[T]) change(key string, before, now any) (record, former any, size
 }
 
 func (p *plain[T]) share() any {
-	if p.shared == nil {
+	if p.shared == nil || len(p.since) > 0 {
+		former := p.shared
 		p.shared = &items[T]{kind: p.kind, tree: p.tree.Clone()}
+		p.shared.since(former, p.since)
+		p.since = nil
 	}
 
 	return p.shared
@@ -196,7 +200,9 @@ func (p *plain[T]) share() any {
 
 // set replaces a record; without one it removes it.
 func (p *plain[T]) set(e entry[T]) {
-	p.shared = nil
+	if len(p.since) <= maxDiffer {
+		p.since = append(p.since, e.key)
+	}
 
 	if e.record == nil {
 		p.tree.Delete(e)

@@ -33,10 +33,17 @@ type items[T any] struct {
 	tree *btree.BTreeG[entry[T]]
 
 	// In the order of the kind; made when they are first asked for.
-	once   sync.Once
+	mu     sync.Mutex
 	sorted []entry[T] // nil: that of the tree
-	list   []*T
+	list   []*T       // nil: not asked for
+
+	// former is the list of earlier records, of which only those under the keys may differ. nil: unknown.
+	former []*T
+	differ []string
 }
+
+// maxDiffer is the number of changes above which a list is made anew.
+const maxDiffer = 64
 
 // treeDegree is that of the trees. A write copies so many entries, about, for each level.
 const treeDegree = 32
@@ -92,7 +99,59 @@ func (i *items[T]) all(yield func(entry[T]) bool) {
 }
 
 // order makes the lists.
-func (i *items[T]) order() { i.once.Do(i.makeLists) }
+func (i *items[T]) order() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	switch {
+	case i.list != nil:
+	case i.former != nil:
+		i.list, i.former = i.changedList(), nil
+	default:
+		i.makeLists()
+	}
+}
+
+// since lets the list be made of that of former records, of which only those under the keys may differ. A copy
+// with few changes takes less than a walk over the tree.
+func (i *items[T]) since(former *items[T], keys []string) {
+	if former == nil || i.kind.Compare != nil || i.kind.Key == nil {
+		return
+	}
+
+	former.mu.Lock()
+	defer former.mu.Unlock()
+
+	if i.former = former.list; i.former == nil {
+		i.former, keys = former.former, slices.Concat(former.differ, keys)
+	}
+
+	if i.differ = keys; len(keys) > maxDiffer {
+		i.former, i.differ = nil, nil
+	}
+}
+
+// changedList returns the list, made of the former one.
+func (i *items[T]) changedList() []*T {
+	list := append(make([]*T, 0, len(i.former)+len(i.differ)), i.former...)
+
+	for _, key := range i.differ {
+		at, found := slices.BinarySearchFunc(list, key, func(r *T, key string) int {
+			return i.kind.compareKeys(i.kind.Key(r), key)
+		})
+
+		switch now := i.get(key).record; {
+		case found && now != nil:
+			list[at] = now
+		case found:
+			list = slices.Delete(list, at, at+1)
+		case now != nil:
+			list = slices.Insert(list, at, now)
+		}
+	}
+
+	return list
+}
 
 func (i *items[T]) makeLists() {
 	if i.kind.Compare != nil {
