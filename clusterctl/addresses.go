@@ -15,11 +15,8 @@ import (
 )
 
 func addrFileFlag() cli.Flag {
-	return valueFlag(
-		"file",
-		"also the addresses in this `FILE`, one address or range per line, # for comments; - is stdin",
-		"f",
-	)
+	return valueFlag("file", "also the addresses in this `FILE`, one address or range per line, # for comments; - is "+
+		"stdin", "f")
 }
 
 // addresses returns the addresses and the ranges of the arguments and of --file,

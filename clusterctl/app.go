@@ -105,44 +105,13 @@ func (a *app) root() *cli.Command {
 		ErrWriter:       a.Stderr,
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
 		Flags:           rootFlags(),
-		Commands: slices.Concat([]*cli.Command{a.nodes()}, a.verbs(takesAddrs), []*cli.Command{
-			a.job(),
-			a.plan(),
-			a.apply(),
-			a.events(),
-			a.audit(),
-			a.vars(),
-			a.global(),
-			a.config(),
-			a.fleet(),
-			a.login(),
-			a.logout(),
-			a.context(),
-			a.inventory(),
-			a.token(),
-			a.certificate(),
-			a.auth(),
-			a.notification(),
-			a.key(),
-			a.policy(),
-			a.rollout(),
-			a.groups(),
-			a.items(groupNoun),
-			a.windows(),
-			a.items(windowNoun),
-			a.freeze(),
-			a.pause(),
-			a.resume(),
-			a.repo(),
-			a.status(),
-			a.supportBundle(),
-			a.completion(),
-			a.man(),
-			a.help(),
-			a.health(),
-			a.version(),
-			a.instance(),
-		}, a.formerKeys()),
+		Commands: append(a.commands(slices.Concat([]leaf{a.nodes()}, a.verbs(takesAddrs), []leaf{
+			a.job(), a.plan(), a.apply(), a.events(), a.audit(), a.vars(), a.global(), a.config(), a.fleet(),
+			a.login(), a.logout(), a.context(), a.inventory(), a.token(), a.certificate(), a.auth(),
+			a.notification(), a.key(), a.policy(), a.rollout(), a.groups(), a.items(groupNoun), a.windows(),
+			a.items(windowNoun), a.freeze(), a.pause(), a.resume(), a.repo(), a.status(), a.supportBundle(),
+			a.completion(), a.man(), a.health(), a.version(), a.instance(),
+		}, a.formerKeys())), a.help()),
 	}
 	// The help shows one example for each step of the main job.
 	root.Metadata = map[string]any{metaExamples: []string{
@@ -175,15 +144,10 @@ func rootFlags() []cli.Flag {
 			Usage: "the `URL` of the manager: https://HOST:PORT, http://HOST:PORT or unix:///PATH (default: the " +
 				"context in use, else the Unix socket " + api.DefaultSocket + ")",
 		},
-		&cli.StringFlag{
-			Name:  "context",
-			Usage: "the `NAME` of a manager of clusterctl login; see clusterctl context list [$" + envContext + "]",
-		},
-		&cli.StringFlag{
-			Name: "token-file",
-			Usage: "a `FILE` with a token for the manager (default: the variable " + tokenEnv +
-				", or none: root on the socket needs none)",
-		},
+		valueFlag("context", "the `NAME` of a manager of clusterctl login; see clusterctl context list [$"+
+			envContext+"]"),
+		valueFlag("token-file", "a `FILE` with a token for the manager (default: the variable "+tokenEnv+", or "+
+			"none: root on the socket needs none)"),
 		&cli.StringFlag{
 			Name:    "output",
 			Aliases: []string{"o"},
@@ -191,9 +155,9 @@ func rootFlags() []cli.Flag {
 			Usage: "output `FORMAT`: table, wide (more columns and whole text, for lists), long (everything), json, " +
 				"yaml, name, jsonpath=PATH or go-template=TEMPLATE (parts of json)",
 		},
-		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each request on stderr, without its body"},
-		&cli.BoolFlag{Name: "no-headers", Usage: "tables without the line of headers"},
-		&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help; after a command, for that command"},
+		switchFlag("verbose", "show each request on stderr, without its body", "v"),
+		switchFlag("no-headers", "tables without the line of headers"),
+		switchFlag("help", "show help; after a command, for that command", "h"),
 		&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
 	}
 }

@@ -19,20 +19,20 @@ import (
 // auditTail is the default of audit --tail.
 const auditTail = 50
 
-func (a *app) audit() *cli.Command {
-	return a.leaf(leaf{
-		name:  "audit",
-		args:  "[verify]",
-		usage: "print the audit trail: who did what, from where, and what was refused",
+func (a *app) audit() leaf {
+	return leaf{
+		name: "audit", args: "[verify]",
+		formats:  []string{print.FormatWide, print.FormatJSON, print.FormatYAML, print.FormatLines},
+		usage:    "print the audit trail: who did what, from where, and what was refused",
+		complete: func(context.Context, *completer, string) []candidate { return words("verify") },
 		about: "One line for each change, refusal and decision of the manager, the oldest first: by default the " +
 			"newest " + strconv.Itoa(auditTail) + ". Of several filters, all must hold. It needs the role admin. " +
 			"With several instances it shows the trail of the one that answers.\n" +
-			"-o jsonl exports the entries as they are stored, one per line and with their hashes; " +
-			"`clusterm audit verify --export FILE` checks such a file on any host.\n" +
+			"-o jsonl exports the entries as they are stored, one per line and with their hashes; `clusterm audit " +
+			"verify --export FILE` checks such a file on any host.\n" +
 			"With the word verify, the manager checks the chain of its trail, and changes nothing: exit code 1 if an " +
 			"entry is missing or was changed. Keep the last number and hash on another host: the chain alone cannot " +
 			"show entries that were cut off at its end.",
-		formats: []string{print.FormatWide, print.FormatJSON, print.FormatYAML, print.FormatLines},
 		flags: []cli.Flag{
 			switchFlag("follow", "wait for new entries, until Ctrl-C", "f"),
 			sinceFlag("all entries"),
@@ -52,9 +52,8 @@ func (a *app) audit() *cli.Command {
 			"clusterctl audit --since 720h -o jsonl > audit.jsonl",
 			"clusterctl audit verify",
 		},
-		complete: func(context.Context, *completer, string) []candidate { return words("verify") },
-		run:      showAudit,
-	})
+		run: showAudit,
+	}
 }
 
 // auditFilter reads the filters of the command line.

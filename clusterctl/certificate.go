@@ -5,8 +5,6 @@ package clusterctl
 import (
 	"context"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -21,24 +19,18 @@ var certificates = noun[api.Certificate]{
 	},
 }
 
-func (a *app) certificate() *cli.Command {
-	return &cli.Command{
-		Name: "certificate", Usage: "list and revoke client certificates",
-		Commands: []*cli.Command{
-			a.leaf(certificates.list(leaf{
-				name:  "list",
-				usage: "list the client certificates that were issued or revoked",
+func (a *app) certificate() leaf {
+	return leaf{
+		name: "certificate", usage: "list and revoke client certificates",
+		commands: []leaf{
+			certificates.list(leaf{
+				name: "list", usage: "list the client certificates that were issued or revoked",
 				about: "`clusterm ca issue` on the manager's host makes a certificate. One of a site's own CA is " +
 					"listed once it is revoked. Some time after it has expired, a certificate leaves the list.",
-				examples: []string{
-					"clusterctl certificate list",
-					"clusterctl certificate list --sort expires",
-				},
-			})),
-			a.leaf(leaf{
-				name:  "revoke",
-				args:  "CERTIFICATE…",
-				usage: "revoke client certificates, by name or serial number",
+				examples: []string{"clusterctl certificate list", "clusterctl certificate list --sort expires"},
+			}),
+			{
+				name: "revoke", args: "CERTIFICATE…", usage: "revoke client certificates, by name or serial number",
 				about: "A name stands for all certificates with that name; one that is issued later is valid. The " +
 					"certificate is refused at once, on open connections as well, and its open streams end. A " +
 					"revocation is for good. Write serial:HEX for a certificate of a site's own CA.",
@@ -58,7 +50,7 @@ func (a *app) certificate() *cli.Command {
 				run: func(ctx context.Context, c *call) error {
 					return c.changeEach(ctx, c.manager.RevokeCertificate, "the certificate %s is revoked")
 				},
-			}),
+			},
 		},
 	}
 }

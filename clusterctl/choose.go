@@ -35,13 +35,9 @@ const abbreviationHelp = "At a terminal, the label of a node or the beginning of
 	"node only; scripts give whole names."
 
 func selectorFlag() cli.Flag {
-	return valueFlag(
-		"selector",
-		"choose nodes by fields and labels instead of names, with a `SELECTOR` such as "+
-			"'group=service-worker,status!=Allocated,rack in (r1,r2)', verification=drifted, outdated=true or "+
-			"state=Disappeared",
-		"l",
-	)
+	return valueFlag("selector", "choose nodes by fields and labels instead of names, with a `SELECTOR` such as "+
+		"'group=service-worker,status!=Allocated,rack in (r1,r2)', verification=drifted, outdated=true or "+
+		"state=Disappeared", "l")
 }
 
 func yesFlag() cli.Flag {

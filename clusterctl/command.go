@@ -40,8 +40,9 @@ var (
 // impatient makes a client fail at once while the manager is unreachable.
 const impatient = -1
 
-// leaf is a command without subcommands.
+// leaf is a command: one with run, or a group of further commands.
 type leaf struct {
+	commands    []leaf // of a group
 	name, usage string
 	args        string // the positional arguments in the help, e.g. "NAME…"
 	min, max    int    // the number of positional arguments; max -1: unlimited; both 0: as args says
@@ -72,7 +73,23 @@ type call struct {
 	abbreviated bool // the operator did not type the whole name of a node
 }
 
+func (a *app) commands(all []leaf) []*cli.Command {
+	out := make([]*cli.Command, len(all))
+	for i, l := range all {
+		out[i] = a.leaf(l)
+	}
+
+	return out
+}
+
 func (a *app) leaf(l leaf) *cli.Command {
+	if l.commands != nil {
+		return &cli.Command{
+			Name: l.name, Aliases: l.aliases, Usage: l.usage, Description: l.about, Hidden: l.hidden,
+			Metadata: map[string]any{metaExamples: l.examples}, Commands: a.commands(l.commands),
+		}
+	}
+
 	if l.formats == nil {
 		l.formats = objectFormats
 	}

@@ -17,32 +17,31 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) config() *cli.Command {
-	return &cli.Command{
-		Name: "config", Usage: "show and change the configuration of the manager",
-		Commands: []*cli.Command{
-			a.leaf(leaf{
-				name:  "get",
-				args:  "[KEY]",
-				usage: "show the configuration in force, and the origin of each value",
+func (a *app) config() leaf {
+	return leaf{
+		name: "config", usage: "show and change the configuration of the manager",
+		commands: []leaf{
+			{
+				name: "get", args: "[KEY]", usage: "show the configuration in force, and the origin of each value",
+				complete: configKeys(false),
 				about: "KEY is a key (jobs.forks) or a prefix of keys (jobs). -o long includes whether a key can be " +
-					"set here; " +
-					"the others belong to the configuration file of the manager.",
+					"set here; the others belong to the configuration file of the manager.",
 				examples: []string{
 					"clusterctl config get",
 					"clusterctl config get jobs",
 					"clusterctl config get -o long",
 				},
-				complete: configKeys(false),
-				run:      configGet,
-			}),
-			a.leaf(leaf{
-				name:  "set",
-				args:  "KEY=VALUE…",
-				usage: "change the configuration at once",
+				run: configGet,
+			},
+			{
+				name: "set", args: "KEY=VALUE…", usage: "change the configuration at once",
 				about: "A value set here overrides the configuration file, and survives restarts. After a change of " +
 					"playbooks, the command lists the nodes that are still cleaned with the former ones.\n" + valueHelp,
 				flags: []cli.Flag{dryRunFlag()},
+				examples: []string{
+					"clusterctl config set jobs.limit=8 jobs.timeout=2h",
+					"clusterctl config set playbooks=/srv/playbooks --dry-run",
+				},
 				complete: func(ctx context.Context, c *completer, current string) []candidate {
 					keys := configKeys(true)(ctx, c, current)
 					for i := range keys {
@@ -50,10 +49,6 @@ func (a *app) config() *cli.Command {
 					}
 
 					return keys
-				},
-				examples: []string{
-					"clusterctl config set jobs.limit=8 jobs.timeout=2h",
-					"clusterctl config set playbooks=/srv/playbooks --dry-run",
 				},
 				run: func(ctx context.Context, c *call) error {
 					// The first generation took a file, or - for stdin.
@@ -73,13 +68,11 @@ func (a *app) config() *cli.Command {
 
 					return c.patchConfig(ctx, v, "set")
 				},
-			}),
-			a.leaf(leaf{
-				name:     "unset",
-				args:     "KEY…",
-				usage:    "remove overrides; the configuration file applies again",
-				flags:    []cli.Flag{dryRunFlag()},
+			},
+			{
+				name: "unset", args: "KEY…", usage: "remove overrides; the configuration file applies again",
 				complete: configKeys(true),
+				flags:    []cli.Flag{dryRunFlag()},
 				examples: []string{"clusterctl config unset jobs.limit"},
 				run: func(ctx context.Context, c *call) error {
 					// In a patch, null removes an override.
@@ -90,7 +83,7 @@ func (a *app) config() *cli.Command {
 
 					return c.patchConfig(ctx, v, "unset")
 				},
-			}),
+			},
 		},
 	}
 }

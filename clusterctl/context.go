@@ -7,8 +7,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/contexts"
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
@@ -74,28 +72,22 @@ func place(url, name string, urlFlag bool) (client.Options, error) {
 // environment.
 func urlOnCommandLine(url string) bool { return url != "" && url != os.Getenv("CLUSTERM_URL") }
 
-func (a *app) context() *cli.Command {
-	return &cli.Command{
-		Name:    "context",
-		Aliases: []string{"contexts"},
-		Usage:   "list, select and remove the managers of clusterctl login",
-		Commands: []*cli.Command{
-			a.leaf(leaf{
-				name:     "list",
-				usage:    "list the managers",
+func (a *app) context() leaf {
+	return leaf{
+		name: "context", aliases: []string{"contexts"},
+		usage: "list, select and remove the managers of clusterctl login",
+		commands: []leaf{
+			{
+				name: "list", local: true, usage: "list the managers",
 				about:    contextHelp,
-				local:    true,
 				examples: []string{"clusterctl context list", "clusterctl context list -o name"},
 				run:      contextList,
-			}),
-			a.leaf(leaf{
-				name:     "use",
-				args:     "NAME",
+			},
+			{
+				name: "use", args: "NAME", local: true, formats: []string{},
 				usage:    "select the manager for commands without --context and --url",
-				about:    "NAME " + contexts.Local + " is the manager on this host.\n" + contextHelp,
-				local:    true,
-				formats:  []string{},
 				complete: func(context.Context, *completer, string) []candidate { return words(contextNames()...) },
+				about:    "NAME " + contexts.Local + " is the manager on this host.\n" + contextHelp,
 				examples: []string{"clusterctl context use prod", "clusterctl context use " + contexts.Local},
 				run: func(_ context.Context, c *call) error {
 					name := c.args[0]
@@ -112,15 +104,12 @@ func (a *app) context() *cli.Command {
 						return err
 					}, func() { c.say("commands now reach %s", name) })
 				},
-			}),
-			a.leaf(leaf{
-				name:     "remove",
-				args:     "NAME",
+			},
+			{
+				name: "remove", args: "NAME", local: true, formats: []string{},
 				usage:    "remove a manager, with its pinned CA and its token",
-				about:    "The token stays valid at the manager: an admin revokes it there.",
-				local:    true,
-				formats:  []string{},
 				complete: func(context.Context, *completer, string) []candidate { return words(contextNames()[1:]...) },
+				about:    "The token stays valid at the manager: an admin revokes it there.",
 				examples: []string{"clusterctl context remove lab"},
 				run: func(_ context.Context, c *call) error {
 					name := c.args[0]
@@ -132,7 +121,7 @@ func (a *app) context() *cli.Command {
 						return err
 					}, func() { c.say("removed: %s", name) })
 				},
-			}),
+			},
 		},
 	}
 }

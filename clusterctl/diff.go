@@ -6,22 +6,17 @@ import (
 	"context"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/print"
 )
 
-func (a *app) nodesDiff() *cli.Command {
-	return a.leaf(leaf{
-		name:  "diff",
-		args:  "NAME",
-		names: true,
+func (a *app) nodesDiff() leaf {
+	return leaf{
+		name: "diff", args: "NAME", names: true, formats: namelessFormats,
 		usage: "show what the last verification of a node found, task by task",
 		about: "For each task that would change the node, it shows the file and line in the playbooks and the " +
 			"difference, if the module reports one: - is what the node has, + what the playbooks want. It also shows " +
 			"failed checks of verify.yml, tasks that check mode cannot judge, and tasks that were executed all the " +
 			"same. Secrets are hidden. nodes verify makes a new verification; nodes apply configures the node again.",
-		formats:  namelessFormats,
 		examples: []string{"clusterctl nodes diff web-1-AB12", "clusterctl nodes diff web-1-AB12 -o json"},
 		run: func(ctx context.Context, c *call) error {
 			d, err := c.manager.Difference(ctx, c.args[0])
@@ -43,5 +38,5 @@ func (a *app) nodesDiff() *cli.Command {
 
 			return view(c, (*print.Printer).Difference)(d, nil)
 		},
-	})
+	}
 }

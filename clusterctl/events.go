@@ -22,16 +22,15 @@ import (
 // waitTime is the default of nodes wait --timeout.
 const waitTime = 10 * time.Minute
 
-func (a *app) events() *cli.Command {
-	return a.leaf(leaf{
-		name:  "events",
+func (a *app) events() leaf {
+	return leaf{
+		name: "events", formats: []string{print.FormatJSON},
 		usage: "print every change in the cluster as it happens, one per line",
 		about: "Changes of variables and configuration come with the names of the keys, all others with their " +
 			"content. Kinds that you may not read are left out. The command ends with Ctrl-C (exit code 130), and " +
-			"continues after a restart of the manager. --since begins with the past of nodes and jobs, as far as " +
-			"the manager keeps it; see also `nodes history`, `job list` and `vars history`.\n" +
+			"continues after a restart of the manager. --since begins with the past of nodes and jobs, as far as the " +
+			"manager keeps it; see also `nodes history`, `job list` and `vars history`.\n" +
 			"-o json prints the events of GET /v1/watch, one per line.",
-		formats: []string{print.FormatJSON},
 		flags: []cli.Flag{
 			listFlag("kind", "only changes of this `KIND`: "+strings.Join(watchKinds(), ", ")),
 			sinceFlag("first the recorded changes of nodes and jobs"),
@@ -76,7 +75,7 @@ func (a *app) events() *cli.Command {
 
 			return follow.Events(ctx, c.manager, o, c.output())
 		},
-	})
+	}
 }
 
 // watchKinds returns the kinds of events --kind.
@@ -89,30 +88,24 @@ func watchKinds() []string {
 	return kinds
 }
 
-func (a *app) nodesWait() *cli.Command {
-	return a.leaf(leaf{
-		name:    "wait",
-		args:    "NAME…",
-		selects: true,
-		names:   true,
-		usage:   "wait until nodes have a status or a state",
+func (a *app) nodesWait() leaf {
+	return leaf{
+		name: "wait", args: "NAME…", selects: true, names: true, formats: []string{},
+		usage: "wait until nodes have a status or a state",
 		about: "Every condition of --for must hold for every node. A named node that does not exist yet is awaited, " +
 			"too. After the time limit the exit code is 1, and the command names the nodes that lack the condition.",
 		flags: []cli.Flag{
 			listFlag("for", "the `CONDITION`: status=STATUS or state=STATE; if repeated, all must hold"),
-			valueFlag(
-				"timeout",
-				"the time limit: a `DURATION` such as 90s, 15m or 1h30m (default: "+print.Duration(waitTime)+")",
-			),
+			valueFlag("timeout", "the time limit: a `DURATION` such as 90s, 15m or 1h30m (default: "+
+				print.Duration(waitTime)+")"),
 			selectorFlag(),
 		},
-		formats: []string{},
 		examples: []string{
 			"clusterctl nodes wait web-1-AB12 --for state=Discovered --timeout 5m",
 			"clusterctl nodes wait -l group=service-worker --for status=Allocated --for state=Discovered",
 		},
 		run: waitNodes,
-	})
+	}
 }
 
 // condition is one --for: the words of the operator, and its check.

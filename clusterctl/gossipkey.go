@@ -13,17 +13,14 @@ import (
 
 func rotateGossip(name string) leaf {
 	return leaf{
-		name:  name,
-		usage: "replace the gossip key on all members, without an interruption",
-		about: "The manager installs a new key on every member, then uses it, and removes the old one " +
-			"only after every known node has confirmed the new one. A node that the gossip does not reach " +
-			"gets it over ssh. Until then the old key is accepted as well, and key status gossip lists " +
-			"the laggards. The rotation goes on after a restart of the manager; a second rotate waits " +
-			"for the running one.\n" +
-			"--force removes the old key without the laggards: they are locked out of the gossip until a " +
-			"discover prepares them anew. The command names them and asks.",
-		flags:   rotationFlags(),
-		formats: namelessFormats,
+		name: name, formats: namelessFormats, usage: "replace the gossip key on all members, without an interruption",
+		about: "The manager installs a new key on every member, then uses it, and removes the old one only after " +
+			"every known node has confirmed the new one. A node that the gossip does not reach gets it over ssh. " +
+			"Until then the old key is accepted as well, and key status gossip lists the laggards. The rotation goes " +
+			"on after a restart of the manager; a second rotate waits for the running one.\n" +
+			"--force removes the old key without the laggards: they are locked out of the gossip until a discover " +
+			"prepares them anew. The command names them and asks.",
+		flags: rotationFlags(),
 		examples: []string{
 			"clusterctl key rotate gossip",
 			"clusterctl key rotate gossip --no-wait -o json",
@@ -35,10 +32,9 @@ func rotateGossip(name string) leaf {
 
 func gossipStatus(name string) leaf {
 	return leaf{
-		name:     name,
+		name: name, formats: namelessFormats,
 		usage:    "show the newest rotation of the gossip key, and what it waits for",
 		about:    "Keys are shown as fingerprints only.",
-		formats:  namelessFormats,
 		examples: []string{"clusterctl key status gossip", "clusterctl key status gossip -o json"},
 		run: func(ctx context.Context, c *call) error {
 			return view(c, print.GossipKeyDetails.Details)(c.manager.GossipKey(ctx))

@@ -20,10 +20,8 @@ func hostKeyFlag(meaning string) cli.Flag {
 }
 
 func knownHostsFlag() cli.Flag {
-	return valueFlag(
-		"known-hosts",
-		"a known_hosts `FILE` with the keys of all named addresses; hashed names are understood",
-	)
+	return valueFlag("known-hosts", "a known_hosts `FILE` with the keys of all named addresses; hashed names are "+
+		"understood")
 }
 
 // hostKeys returns the ssh host keys that the command line gives for the addresses.

@@ -28,11 +28,8 @@ import (
 const maxInput = 64 << 20
 
 func extraVarsFlag(usage string) cli.Flag {
-	return listFlag(
-		"extra-vars",
-		usage+": `KEY=VALUE`, an object in JSON or YAML, @FILE, or @- for stdin; if repeated, later keys win",
-		"e",
-	)
+	return listFlag("extra-vars", usage+": `KEY=VALUE`, an object in JSON or YAML, @FILE, or @- for stdin; if "+
+		"repeated, later keys win", "e")
 }
 
 // extraVars merges the objects of every -e, key by key. It returns nil if none is

@@ -5,8 +5,6 @@ package clusterctl
 import (
 	"context"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 )
@@ -28,21 +26,20 @@ var instances = noun[api.Instance]{
 	},
 }
 
-func (a *app) instance() *cli.Command {
-	return &cli.Command{
-		Name: "instance", Aliases: []string{"instances"}, Usage: "list the running instances of the manager",
-		Hidden: true,
-		Commands: []*cli.Command{
-			a.leaf(instances.list(leaf{
-				name:  "list",
-				usage: "list the running instances of the manager, oldest first",
+func (a *app) instance() leaf {
+	return leaf{
+		name: "instance", aliases: []string{"instances"}, hidden: true,
+		usage: "list the running instances of the manager",
+		commands: []leaf{
+			instances.list(leaf{
+				name: "list", usage: "list the running instances of the manager, oldest first",
 				about: "An instance that crashed disappears from the list after 15 seconds.",
 				examples: []string{
 					"clusterctl instance list",
 					"clusterctl instance list -o json",
 					"clusterctl instance list --columns node,version --sort version,node",
 				},
-			})),
+			}),
 		},
 	}
 }

@@ -74,44 +74,40 @@ func (n itemNoun) kinds() []string {
 }
 
 // items is the command of a noun that has no other commands.
-func (a *app) items(n itemNoun) *cli.Command {
-	return &cli.Command{
-		Name: n.word, Usage: n.usage, Commands: []*cli.Command{a.itemSet(n), a.itemDelete(n)},
+func (a *app) items(n itemNoun) leaf {
+	return leaf{
+		name: n.word, usage: n.usage,
+		commands: []leaf{a.itemSet(n), a.itemDelete(n)},
 	}
 }
 
-func (a *app) itemSet(n itemNoun) *cli.Command {
+func (a *app) itemSet(n itemNoun) leaf {
 	flags := []cli.Flag{dryRunFlag()}
 	if len(n.keys) > 1 {
 		flags = append(flags, valueFlag(flagKind, "the `KIND` of a new "+n.word+": "+inventory.Choices(n.kinds())))
 	}
 
-	return a.leaf(leaf{
-		name:     "set",
-		args:     "NAME FIELD=VALUE…",
-		formats:  namelessFormats,
+	return leaf{
+		name: "set", args: "NAME FIELD=VALUE…", formats: namelessFormats, usage: "change a " + n.word + ", or add one",
 		complete: n.names,
-		usage:    "change a " + n.word + ", or add one",
 		about: "Only the given fields change; an empty value removes one, and a.b=VALUE is a part of a field. They " +
 			"are those of the setting `" + strings.Join(n.keys, "`, `") + "`, and a VALUE is written as in " +
 			"`clusterctl config set`. A name that does not exist yet makes a new " + n.word + ". All others stay as " +
 			"they are, also if somebody changes them at the same time.\n" +
-			"What is set here overrides the configuration file: from the first change on, the whole setting is " +
-			"that of run time, as after `clusterctl config set`.",
-		flags:    flags,
-		examples: n.examples,
+			"What is set here overrides the configuration file: from the first change on, the whole setting is that " +
+			"of run time, as after `clusterctl config set`.",
+		flags: flags, examples: n.examples,
 		run: func(ctx context.Context, c *call) error {
 			return c.changeItem(ctx, n, func(item map[string]any) (map[string]any, error) {
 				return edited(item, c.args[1:])
 			})
 		},
-	})
+	}
 }
 
-func (a *app) itemDelete(n itemNoun) *cli.Command {
-	return a.leaf(leaf{
-		name: "delete", args: "NAME", formats: namelessFormats, complete: n.names,
-		usage:    "delete a " + n.word,
+func (a *app) itemDelete(n itemNoun) leaf {
+	return leaf{
+		name: "delete", args: "NAME", formats: namelessFormats, usage: "delete a " + n.word, complete: n.names,
 		about:    "All others stay as they are. The manager refuses to delete what is in use.",
 		flags:    []cli.Flag{dryRunFlag()},
 		examples: []string{"clusterctl " + n.word + " delete old", "clusterctl " + n.word + " delete old --dry-run"},
@@ -125,7 +121,7 @@ func (a *app) itemDelete(n itemNoun) *cli.Command {
 				return nil, nil //nolint:nilnil // no item: it is deleted
 			})
 		},
-	})
+	}
 }
 
 // edited returns a copy of the item with fields replaced, or removed by an empty value.

@@ -32,22 +32,14 @@ const (
 	defaultJobs = 20
 )
 
-func (a *app) job() *cli.Command {
-	return &cli.Command{
-		Name: "job", Aliases: []string{"jobs"}, Usage: "list, follow, explain, retry and cancel jobs",
-		Commands: []*cli.Command{
-			a.jobList(),
-			a.jobGet(),
-			a.jobWhy(),
-			a.jobLogs(),
-			a.jobWait(),
-			a.jobRetry(),
-			a.jobCancel(),
-		},
+func (a *app) job() leaf {
+	return leaf{
+		name: "job", aliases: []string{"jobs"}, usage: "list, follow, explain, retry and cancel jobs",
+		commands: []leaf{a.jobList(), a.jobGet(), a.jobWhy(), a.jobLogs(), a.jobWait(), a.jobRetry(), a.jobCancel()},
 	}
 }
 
-func (a *app) jobList() *cli.Command {
+func (a *app) jobList() leaf {
 	flags := []cli.Flag{
 		listFlag("status", "only jobs with this `STATUS`: Queued, Running, Complete, Errored or Cancelled"),
 		valueFlag("node", "only jobs of the node or address `NAME`"),
@@ -56,8 +48,7 @@ func (a *app) jobList() *cli.Command {
 	}
 
 	l := jobs.list(leaf{
-		name: "list", usage: "list jobs, newest last",
-		flags: flags,
+		name: "list", usage: "list jobs, newest last", flags: flags,
 		examples: []string{
 			"clusterctl job list",
 			"clusterctl job list --status Running,Queued",
@@ -69,7 +60,7 @@ func (a *app) jobList() *cli.Command {
 	})
 	l.run = listJobs
 
-	return a.leaf(l)
+	return l
 }
 
 var jobs = noun[api.Job]{
@@ -117,12 +108,9 @@ func jobsThat(keep func(api.Job) bool, aliases ...string) positional {
 
 func isOpen(j api.Job) bool { return !j.Status.Ended() }
 
-func (a *app) jobGet() *cli.Command {
-	return a.leaf(leaf{
-		name:     "get",
-		args:     "[ID]",
-		readsJob: true,
-		usage:    "show one job",
+func (a *app) jobGet() leaf {
+	return leaf{
+		name: "get", args: "[ID]", readsJob: true, usage: "show one job",
 		about:    readJobHelp + " -o long includes its variables.",
 		examples: []string{"clusterctl job get", "clusterctl job get 12 -o long"},
 		run: func(ctx context.Context, c *call) error {
@@ -133,17 +121,15 @@ func (a *app) jobGet() *cli.Command {
 
 			return c.showJob(j)
 		},
-	})
+	}
 }
 
-func (a *app) jobLogs() *cli.Command {
-	return a.leaf(leaf{
-		name:     "logs",
-		aliases:  []string{"log"},
-		args:     "[ID]",
-		readsJob: true,
-		usage:    "print the output of a job",
-		about: readJobHelp + "\nControl characters that a host printed are replaced, unless you give --raw.\n" +
+func (a *app) jobLogs() leaf {
+	return leaf{
+		name: "logs", aliases: []string{"log"}, args: "[ID]", readsJob: true, formats: []string{},
+		usage: "print the output of a job",
+		about: readJobHelp + "\n" +
+			"Control characters that a host printed are replaced, unless you give --raw.\n" +
 			"The output has no times. --timestamps prints instead one line for each result of a host and task, with " +
 			"its time, and --since only the later ones of these lines.",
 		flags: []cli.Flag{
@@ -154,7 +140,6 @@ func (a *app) jobLogs() *cli.Command {
 			switchFlag("timestamps", "the results per host and task instead of the text, one line each, with its time"),
 			sinceFlag("as --timestamps (or --events), but only the results"),
 		},
-		formats: []string{},
 		examples: []string{
 			"clusterctl job logs",
 			"clusterctl job logs -f --tail 20",
@@ -201,19 +186,16 @@ func (a *app) jobLogs() *cli.Command {
 
 			return follow.Log(ctx, m, c.args[0], o, out)
 		},
-	})
+	}
 }
 
-func (a *app) jobWait() *cli.Command {
-	return a.leaf(leaf{
-		name:     "wait",
-		args:     "[ID]",
-		readsJob: true,
-		usage:    "follow the progress of a job until it ends",
+func (a *app) jobWait() leaf {
+	return leaf{
+		name: "wait", args: "[ID]", readsJob: true, usage: "follow the progress of a job until it ends",
+		complete: jobsThat(isOpen, jobActive),
 		about: readJobHelp + " The exit code is 3 if the job fails, 8 if it leaves residue, and 1 after " +
 			"--wait-timeout.",
-		flags:    []cli.Flag{waitTimeoutFlag()},
-		complete: jobsThat(isOpen, jobActive),
+		flags: []cli.Flag{waitTimeoutFlag()},
 		examples: []string{
 			"clusterctl job wait",
 			"clusterctl job wait 12",
@@ -229,33 +211,30 @@ func (a *app) jobWait() *cli.Command {
 
 			return c.wait(ctx, j)
 		},
-	})
+	}
 }
 
-func (a *app) jobRetry() *cli.Command {
-	return a.leaf(leaf{
-		name:       "retry",
-		args:       "ID [NAME…]",
-		changesJob: true,
-		usage:      "repeat a failed job, with the playbooks and variables of today",
-		about: changeJobHelp + "\nThe new job has the verb, group, extra variables and options of the original. " +
-			"Everything else is as today, because that is where causes are corrected; the differences are printed: " +
-			"playbooks, names of changed variables, groups and their tags, and nodes that cannot be retried. With " +
-			"--pinned the new job has the playbooks, variables and tags of groups of the original, even if they have " +
-			"changed since.\n" +
-			"Nodes that a failed update has taken out of service are commissioned, into the group of the update. " +
-			"The nodes on which an update succeeded are left out and named, because a second update would take them " +
-			"out of service again; --all includes them. " +
-			"NAME limits the new job to these nodes of the original. A job without a failure is refused.\n\n" +
-			waitHelp,
+func (a *app) jobRetry() leaf {
+	return leaf{
+		name: "retry", args: "ID [NAME…]", changesJob: true,
+		usage:    "repeat a failed job, with the playbooks and variables of today",
+		complete: jobsThat(func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete }, jobLast),
+		about: changeJobHelp + "\n" +
+			"The new job has the verb, group, extra variables and options of the original. Everything else is as " +
+			"today, because that is where causes are corrected; the differences are printed: playbooks, names of " +
+			"changed variables, groups and their tags, and nodes that cannot be retried. With --pinned the new job " +
+			"has the playbooks, variables and tags of groups of the original, even if they have changed since.\n" +
+			"Nodes that a failed update has taken out of service are commissioned, into the group of the update. The " +
+			"nodes on which an update succeeded are left out and named, because a second update would take them out " +
+			"of service again; --all includes them. NAME limits the new job to these nodes of the original. A job " +
+			"without a failure is refused.\n" +
+			"\n" + waitHelp,
 		flags: []cli.Flag{
 			switchFlag("failed", "only the nodes on which the job failed"),
 			switchFlag("all", "all nodes, also those on which an update succeeded"),
 			switchFlag("pinned", "with the playbooks, variables and tags of groups of the original"),
-			valueFlag(
-				"playbooks",
-				"the `PLAYBOOKS` of the cleanup: current for the configured folder (default: as in the original)",
-			),
+			valueFlag("playbooks", "the `PLAYBOOKS` of the cleanup: current for the configured folder (default: as "+
+				"in the original)"),
 			valueFlag("serial", "the `SIZE` of a batch (default: that of the original)"),
 			extraVarsFlag("variables that override those of the original request"),
 			timeoutFlag("that of the original"),
@@ -263,7 +242,6 @@ func (a *app) jobRetry() *cli.Command {
 			noWaitFlag(),
 			waitTimeoutFlag(),
 		},
-		complete: jobsThat(func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete }, jobLast),
 		examples: []string{
 			"clusterctl job retry 12",
 			"clusterctl job retry 12 --failed",
@@ -296,23 +274,19 @@ func (a *app) jobRetry() *cli.Command {
 
 			return c.accepted(ctx, j, err)
 		},
-	})
+	}
 }
 
-func (a *app) jobCancel() *cli.Command {
-	return a.leaf(leaf{
-		name:       "cancel",
-		args:       "ID",
-		changesJob: true,
-		usage:      "cancel a job",
-		about: changeJobHelp + "\nA queued job ends at once. A running job stops and cleans up. To skip the cleanup, " +
-			"cancel again; " +
-			"the nodes of the job are then Quarantined.",
+func (a *app) jobCancel() leaf {
+	return leaf{
+		name: "cancel", args: "ID", changesJob: true, usage: "cancel a job", complete: jobsThat(isOpen, jobActive),
+		about: changeJobHelp + "\n" +
+			"A queued job ends at once. A running job stops and cleans up. To skip the cleanup, cancel again; the " +
+			"nodes of the job are then Quarantined.",
 		flags:    []cli.Flag{yesFlag()},
-		complete: jobsThat(isOpen, jobActive),
 		examples: []string{"clusterctl job cancel 12", "clusterctl job cancel active --yes"},
 		run:      cancelJob,
-	})
+	}
 }
 
 // resolveJob replaces "last", or a missing argument, by the number of the newest

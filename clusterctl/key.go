@@ -2,8 +2,6 @@
 
 package clusterctl
 
-import "github.com/urfave/cli/v3"
-
 // The keys of the manager, by kind.
 const (
 	keyGossip  = "gossip"
@@ -12,46 +10,40 @@ const (
 )
 
 // key returns the commands for the keys of the manager.
-func (a *app) key() *cli.Command {
-	return &cli.Command{
-		Name: "key", Usage: "rotate the keys of the manager, and follow the rotation",
-		Metadata: map[string]any{metaExamples: []string{
-			"clusterctl key rotate ssh", "clusterctl key status gossip", "clusterctl key cancel ssh",
-		}},
-		Commands: []*cli.Command{
+func (a *app) key() leaf {
+	return leaf{
+		name: "key", usage: "rotate the keys of the manager, and follow the rotation",
+		examples: []string{"clusterctl key rotate ssh", "clusterctl key status gossip", "clusterctl key cancel ssh"},
+		commands: []leaf{
 			{
-				Name: "rotate", Usage: "replace a key",
-				Commands: []*cli.Command{
-					a.leaf(rotateGossip(keyGossip)), a.leaf(rotateSSH(keySSH)), a.leaf(rotateSecrets(keySecrets)),
-				},
+				name: "rotate", usage: "replace a key",
+				commands: []leaf{rotateGossip(keyGossip), rotateSSH(keySSH), rotateSecrets(keySecrets)},
 			},
 			{
-				Name: "status", Usage: "show the state of a key",
-				Commands: []*cli.Command{
-					a.leaf(gossipStatus(keyGossip)), a.leaf(sshStatus(keySSH)), a.leaf(statusOfSecrets(keySecrets)),
-				},
+				name: "status", usage: "show the state of a key",
+				commands: []leaf{gossipStatus(keyGossip), sshStatus(keySSH), statusOfSecrets(keySecrets)},
 			},
 			{
-				Name: "cancel", Usage: "take the running rotation of a key back",
-				Commands: []*cli.Command{a.leaf(cancelSSH(keySSH))},
+				name: "cancel", usage: "take the running rotation of a key back",
+				commands: []leaf{cancelSSH(keySSH)},
 			},
 		},
 	}
 }
 
 // formerKeys returns the commands that key has replaced, by kind first.
-func (a *app) formerKeys() []*cli.Command {
-	group := func(name string, leaves ...leaf) *cli.Command {
-		g := &cli.Command{Name: name, Usage: "the same as key", Hidden: true}
-		for _, l := range leaves {
-			l.examples = []string{"clusterctl " + name + " " + l.name}
-			g.Commands = append(g.Commands, a.leaf(l))
+func (a *app) formerKeys() []leaf {
+	group := func(name string, leaves ...leaf) leaf {
+		for i := range leaves {
+			leaves[i].examples = []string{"clusterctl " + name + " " + leaves[i].name}
 		}
 
-		return g
+		return leaf{
+			name: name, hidden: true, usage: "the same as key", commands: leaves,
+		}
 	}
 
-	return []*cli.Command{
+	return []leaf{
 		group("secrets", statusOfSecrets("status"), rotateSecrets("rotate")),
 		group("gossip-key", rotateGossip("rotate"), gossipStatus("status")),
 		group("ssh-key", rotateSSH("rotate"), sshStatus("status"), cancelSSH("cancel")),

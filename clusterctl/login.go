@@ -19,28 +19,24 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-func (a *app) login() *cli.Command {
-	return a.leaf(leaf{
-		name:  "login",
-		args:  "URL",
-		usage: "log in to a manager on another host, and use it from now on",
+func (a *app) login() leaf {
+	return leaf{
+		name: "login", args: "URL", local: true, formats: []string{},
+		usage: "log in to a manager on another host, and use it from now on", complete: nothing,
 		about: "URL is https://HOST:PORT, with the port of the key listen in the manager's clusterm.yaml. Compare " +
 			"the fingerprint with the output of `clusterm ca fingerprint` on the manager's host. Without a terminal, " +
 			"--fingerprint and --token-file are needed.\n" + contextHelp,
-		local: true,
 		flags: []cli.Flag{
 			valueFlag("fingerprint", "pin the CA of the manager with this SHA-256 `FINGERPRINT`"),
 			valueFlag("ca-file", "trust the CAs of the site in this `FILE` (PEM) instead"),
 			valueFlag("token-file", "read the token from this `FILE`, or from stdin with -"),
 		},
-		formats:  []string{},
-		complete: nothing,
 		examples: []string{
 			"clusterctl login https://manager:9443",
 			"clusterctl login https://manager:9443 --context prod --fingerprint sha256:… --token-file token",
 		},
 		run: login,
-	})
+	}
 }
 
 func login(ctx context.Context, c *call) error {
@@ -241,14 +237,11 @@ func hideTyping(fd int) (show func(), err error) {
 	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, was) }, unix.IoctlSetTermios(fd, unix.TCSETS, &hidden)
 }
 
-func (a *app) logout() *cli.Command {
-	return a.leaf(leaf{
-		name:  "logout",
-		usage: "remove the token of a context",
+func (a *app) logout() leaf {
+	return leaf{
+		name: "logout", local: true, formats: []string{}, usage: "remove the token of a context",
 		about: "It is the context in use, or that of --context. Its pinned CA stays. The token stays valid at the " +
 			"manager: an admin revokes it there.",
-		local:    true,
-		formats:  []string{},
 		examples: []string{"clusterctl logout", "clusterctl logout --context prod"},
 		run: func(_ context.Context, c *call) error {
 			name := cmp.Or(c.String("context"), os.Getenv(envContext))
@@ -270,5 +263,5 @@ func (a *app) logout() *cli.Command {
 				return nil
 			}, func() { c.say("logged out of %s", name) })
 		},
-	})
+	}
 }

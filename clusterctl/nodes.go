@@ -18,13 +18,13 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-func (a *app) nodes() *cli.Command {
-	return &cli.Command{
-		Name: "nodes", Aliases: []string{"node"}, Usage: "list nodes, and manage their life cycle",
-		Commands: slices.Concat(
-			[]*cli.Command{a.nodesGet(), a.nodesWatch()},
+func (a *app) nodes() leaf {
+	return leaf{
+		name: "nodes", aliases: []string{"node"}, usage: "list nodes, and manage their life cycle",
+		commands: slices.Concat(
+			[]leaf{a.nodesGet(), a.nodesWatch()},
 			a.verbs(takesNodes),
-			[]*cli.Command{
+			[]leaf{
 				a.nodesExplain(),
 				a.nodesDiff(),
 				a.nodesHistory(),
@@ -38,27 +38,22 @@ func (a *app) nodes() *cli.Command {
 	}
 }
 
-func (a *app) nodesGet() *cli.Command {
+func (a *app) nodesGet() leaf {
 	flags := []cli.Flag{
 		selectorFlag(),
-		&cli.StringSliceFlag{Name: "status", Usage: "only nodes with this `STATUS`, e.g. Allocated"},
-		&cli.StringSliceFlag{Name: "state", Usage: "only nodes in this `STATE`: Discovered, Disappeared or Unknown"},
+		listFlag("status", "only nodes with this `STATUS`, e.g. Allocated"),
+		listFlag("state", "only nodes in this `STATE`: Discovered, Disappeared or Unknown"),
 		groupFilterFlag(),
 		watchFlag(),
 	}
 
-	return a.leaf(leaf{
-		name:  "get",
-		args:  "[NAME…]",
-		usage: "list nodes: all, or the named ones",
+	return leaf{
+		name: "get", args: "[NAME…]", selects: true, names: true, formats: tableFormats,
+		columns: print.NodeColumns.Names(), usage: "list nodes: all, or the named ones",
 		about: "A filter accepts several values, repeated or separated by commas; a node must match one value of " +
 			"each filter. A selector without a match is an error (exit code 4). If some of the named nodes do not " +
 			"exist, the others are printed all the same, and the exit code is 1. " + abbreviationHelp,
-		selects: true,
-		names:   true,
-		formats: tableFormats,
-		flags:   flags,
-		columns: print.NodeColumns.Names(),
+		flags: flags,
 		examples: []string{
 			"clusterctl nodes get",
 			"clusterctl nodes get -l 'group=service-worker,status!=Allocated,rack in (r1,r2)'",
@@ -69,20 +64,16 @@ func (a *app) nodesGet() *cli.Command {
 			"clusterctl nodes get -w -g service-worker",
 		},
 		run: listNodes,
-	})
+	}
 }
 
-func (a *app) nodesWatch() *cli.Command {
-	return a.leaf(leaf{
-		name:  "watch",
-		args:  "[NAME…]",
+func (a *app) nodesWatch() leaf {
+	return leaf{
+		name: "watch", args: "[NAME…]", selects: true, names: true, formats: []string{print.FormatJSON},
 		usage: "print every change of nodes as it happens, one per line",
 		about: "The watch ends with Ctrl-C (exit code 130), and continues after a restart of the manager.\n" +
 			"-o json prints the events of GET /v1/watch, one per line: the initial state, then sync, then changes.",
-		selects: true,
-		names:   true,
-		formats: []string{print.FormatJSON},
-		flags:   []cli.Flag{selectorFlag(), groupFilterFlag()},
+		flags: []cli.Flag{selectorFlag(), groupFilterFlag()},
 		examples: []string{
 			"clusterctl nodes watch",
 			"clusterctl nodes watch web-1-AB12 web-2-CD34",
@@ -92,17 +83,14 @@ func (a *app) nodesWatch() *cli.Command {
 			o := client.WatchOptions{Names: c.args, Groups: values(c, "group"), Selector: c.String("selector")}
 			return follow.Nodes(ctx, c.manager, o, c.format == print.FormatJSON, c.output())
 		},
-	})
+	}
 }
 
-func (a *app) nodesHistory() *cli.Command {
-	return a.leaf(leaf{
-		name:    "history",
-		args:    "NAME",
-		names:   true,
-		usage:   "show the history of a node, oldest first",
-		flags:   []cli.Flag{&cli.StringFlag{Name: "limit", Usage: "at most the last `N` entries"}},
-		formats: namelessFormats,
+func (a *app) nodesHistory() leaf {
+	return leaf{
+		name: "history", args: "NAME", names: true, formats: namelessFormats,
+		usage: "show the history of a node, oldest first",
+		flags: []cli.Flag{valueFlag("limit", "at most the last `N` entries")},
 		examples: []string{
 			"clusterctl nodes history web-1-AB12",
 			"clusterctl nodes history web-1-AB12 --limit 5 -o long",
@@ -121,31 +109,24 @@ func (a *app) nodesHistory() *cli.Command {
 				},
 			}.showAll(ctx, c)
 		},
-	})
+	}
 }
 
-func (a *app) nodesSet() *cli.Command {
-	return a.leaf(leaf{
-		name:    "set",
-		args:    "NAME…",
-		selects: true,
-		names:   true,
-		usage:   "change the ssh connection settings of nodes",
+func (a *app) nodesSet() leaf {
+	return leaf{
+		name: "set", args: "NAME…", selects: true, names: true, usage: "change the ssh connection settings of nodes",
 		about: "Settings that are not given stay as they are. An empty value removes a setting; that of the group " +
 			"applies then, or that of the site.\n" + chooseHelp,
 		flags: []cli.Flag{
-			&cli.StringFlag{Name: "user", Usage: "the login `USER`"},
-			&cli.StringFlag{Name: "port", Usage: "the `PORT` of sshd"},
-			&cli.StringFlag{Name: "key-file", Usage: "the private key: a `PATH` on the host of the manager"},
-			&cli.StringFlag{Name: "jump", Usage: "the jump host: `USER@HOST:PORT`"},
-			&cli.StringFlag{Name: "python", Usage: "the Python interpreter: a `PATH` on the node"},
+			valueFlag("user", "the login `USER`"),
+			valueFlag("port", "the `PORT` of sshd"),
+			valueFlag("key-file", "the private key: a `PATH` on the host of the manager"),
+			valueFlag("jump", "the jump host: `USER@HOST:PORT`"),
+			valueFlag("python", "the Python interpreter: a `PATH` on the node"),
 			&cli.BoolWithInverseFlag{Name: "become", Usage: "become another user after the login, or do not"},
-			&cli.StringFlag{Name: "become-user", Usage: "the `USER` to become"},
-			&cli.BoolFlag{Name: "reset", Usage: "first remove all settings of this node"},
-			&cli.BoolFlag{
-				Name:  "forget-host-key",
-				Usage: "forget the recorded ssh host key; the next connection records a new one",
-			},
+			valueFlag("become-user", "the `USER` to become"),
+			switchFlag("reset", "first remove all settings of this node"),
+			switchFlag("forget-host-key", "forget the recorded ssh host key; the next connection records a new one"),
 			selectorFlag(),
 			yesFlag(),
 		},
@@ -155,27 +136,23 @@ func (a *app) nodesSet() *cli.Command {
 			"clusterctl nodes set web-1-AB12 --forget-host-key",
 		},
 		run: setNodes,
-	})
+	}
 }
 
-func (a *app) nodesLabel() *cli.Command {
-	return a.leaf(leaf{
-		name:  "label",
-		args:  "NAME… KEY=VALUE… KEY-…",
-		min:   1,
-		max:   -1,
-		usage: "set labels of nodes, or remove them (KEY-)",
+func (a *app) nodesLabel() leaf {
+	return leaf{
+		name: "label", args: "NAME… KEY=VALUE… KEY-…", min: 1, max: -1,
+		usage: "set labels of nodes, or remove them (KEY-)", complete: anyNodes,
 		about: "Selectors match labels as well as fields, and playbooks find them in node_labels. Jobs never change " +
 			"labels; forget removes them with the node.\n" + chooseHelp,
-		flags:    []cli.Flag{selectorFlag(), yesFlag()},
-		complete: anyNodes,
+		flags: []cli.Flag{selectorFlag(), yesFlag()},
 		examples: []string{
 			"clusterctl nodes label web-1-AB12 rack=r1 zone=north",
 			"clusterctl nodes label web-1-AB12 web-2-CD34 rack=r2 zone- --yes",
 			"clusterctl nodes label -l group=service-worker tier=back",
 		},
 		run: labelNodes,
-	})
+	}
 }
 
 var nodeNoun = noun[api.Node]{
@@ -183,11 +160,7 @@ var nodeNoun = noun[api.Node]{
 }
 
 func groupFilterFlag() cli.Flag {
-	return &cli.StringSliceFlag{
-		Name:    "group",
-		Aliases: []string{"host-group", "g"},
-		Usage:   "only nodes of this host `GROUP`",
-	}
+	return listFlag("group", "only nodes of this host `GROUP`", "host-group", "g")
 }
 
 // values returns the values of an option that accepts several, repeated or

@@ -39,52 +39,37 @@ var targetNames = offer(func(ctx context.Context, m *client.Client) ([]api.Notif
 	return l.Items, err
 }, func(n api.Notification) candidate { return candidate{n.Name, n.To} })
 
-func (a *app) notification() *cli.Command {
-	return &cli.Command{
-		Name: "notification", Usage: "show and test who is told what happens",
-		Commands: []*cli.Command{
-			a.leaf(targets.list(leaf{
-				name:  "list",
-				usage: "list the targets with their deliveries",
+func (a *app) notification() leaf {
+	return leaf{
+		name: "notification", usage: "show and test who is told what happens",
+		commands: []leaf{
+			targets.list(leaf{
+				name: "list", usage: "list the targets with their deliveries",
 				about: "The targets are in the configuration file (notifications). A delivery is pending until the " +
 					"target accepts it, and dead once the target refused it or a day has passed.",
-				examples: []string{
-					"clusterctl notification list",
-					"clusterctl notification list -o wide",
-				},
-			})),
-			a.leaf(deliveries.list(leaf{
-				name:     "log",
-				args:     "TARGET",
-				usage:    "list the deliveries of a target, the oldest first",
+				examples: []string{"clusterctl notification list", "clusterctl notification list -o wide"},
+			}),
+			deliveries.list(leaf{
+				name: "log", args: "TARGET", usage: "list the deliveries of a target, the oldest first",
+				complete: targetNames,
 				about:    "Deliveries that have ended are kept for 7 days, and the newest 1000.",
 				flags:    []cli.Flag{valueFlag("status", "only those that are pending, delivered, dead or bundled")},
-				complete: targetNames,
 				examples: []string{
 					"clusterctl notification log chat",
 					"clusterctl notification log chat --status dead",
 				},
-			})),
-			a.leaf(leaf{
-				name:  "test",
-				args:  "TARGET…",
-				usage: "send a test event to targets, and wait for their answers",
-				examples: []string{
-					"clusterctl notification test chat",
-				},
+			}),
+			{
+				name: "test", args: "TARGET…", usage: "send a test event to targets, and wait for their answers",
 				complete: targetNames,
+				examples: []string{"clusterctl notification test chat"},
 				run:      notificationTest,
-			}),
-			a.leaf(leaf{
-				name:  "retry",
-				args:  "TARGET…",
-				usage: "deliver what is dead again",
-				examples: []string{
-					"clusterctl notification retry chat",
-				},
-				complete: targetNames,
+			},
+			{
+				name: "retry", args: "TARGET…", usage: "deliver what is dead again", complete: targetNames,
+				examples: []string{"clusterctl notification retry chat"},
 				run:      notificationRetry,
-			}),
+			},
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 // field's meaning in the lifecycle table.
 var fieldFlags = map[inventory.Field]func(meaning string) cli.Flag{
 	inventory.FieldGroup: func(meaning string) cli.Flag {
-		return &cli.StringFlag{Name: "host-group", Aliases: []string{"g"}, Usage: valueName(meaning, "group")}
+		return valueFlag("host-group", valueName(meaning, "group"), "g")
 	},
 	inventory.FieldHostKeys:  hostKeyFlag,
 	inventory.FieldExtraVars: extraVarsFlag,
@@ -70,12 +70,12 @@ func optionFlag(o inventory.JobOption, meaning string) cli.Flag {
 
 	switch o.In(&inventory.JobOptions{}).(type) {
 	case *bool:
-		return &cli.BoolFlag{Name: o.Name(), Usage: usage}
+		return switchFlag(o.Name(), usage)
 	case *[]string:
-		return &cli.StringSliceFlag{Name: o.Name(), Usage: usage}
+		return listFlag(o.Name(), usage)
 	}
 
-	return &cli.StringFlag{Name: o.Name(), Usage: usage} // number explains a bad number better than the library
+	return valueFlag(o.Name(), usage) // number explains a bad number better than the library
 }
 
 // valueName marks the word in a usage as the name of the option's value.

@@ -30,20 +30,24 @@ func allFlags() []cli.Flag {
 	}
 }
 
-func (a *app) pause() *cli.Command {
-	return a.leaf(leaf{
-		name: "pause", usage: "pause everything that begins by itself: policies and rollouts", formats: []string{},
-		about: pauseAllHelp, flags: allFlags(), examples: []string{"clusterctl pause --all --reason 'an audit'"},
-		run: pauseAll,
-	})
+func (a *app) pause() leaf {
+	return leaf{
+		name: "pause", formats: []string{}, usage: "pause everything that begins by itself: policies and rollouts",
+		about:    pauseAllHelp,
+		flags:    allFlags(),
+		examples: []string{"clusterctl pause --all --reason 'an audit'"},
+		run:      pauseAll,
+	}
 }
 
-func (a *app) resume() *cli.Command {
-	return a.leaf(leaf{
-		name: "resume", usage: "end the pause of everything", formats: []string{},
-		about: resumeAllHelp, flags: allFlags(), examples: []string{"clusterctl resume --all"},
-		run: resumeAll,
-	})
+func (a *app) resume() leaf {
+	return leaf{
+		name: "resume", formats: []string{}, usage: "end the pause of everything",
+		about:    resumeAllHelp,
+		flags:    allFlags(),
+		examples: []string{"clusterctl resume --all"},
+		run:      resumeAll,
+	}
 }
 
 // needsAll refuses a command that names nothing.

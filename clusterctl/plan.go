@@ -45,50 +45,49 @@ var planIDs = offer(func(ctx context.Context, m *client.Client) ([]api.Plan, err
 	return itemsOf(m.Plans(ctx))
 }, func(p api.Plan) candidate { return candidate{p.ID, print.PlanTitle(p)} })
 
-func (a *app) plan() *cli.Command {
-	return &cli.Command{
-		Name: "plan", Aliases: []string{"plans"}, Usage: "list, show and delete plans",
-		Commands: []*cli.Command{
-			a.leaf(plans.list(leaf{
-				name:  "list",
-				usage: "list the plans, newest first",
+func (a *app) plan() leaf {
+	return leaf{
+		name: "plan", aliases: []string{"plans"}, usage: "list, show and delete plans",
+		commands: []leaf{
+			plans.list(leaf{
+				name: "list", usage: "list the plans, newest first",
 				about: "--plan of any command that starts a job makes a plan. It can be applied once, until it " +
 					"expires (jobs.plan_for).",
 				examples: []string{"clusterctl plan list", "clusterctl plan list -o json"},
-			})),
-			a.leaf(leaf{
-				name: "show", args: "ID", aliases: []string{"get"}, usage: "show a plan",
+			}),
+			{
+				name: "show", aliases: []string{"get"}, args: "ID", usage: "show a plan", complete: planIDs,
 				about: "It shows the nodes with what they would become, the rules of the groups, what goes out of " +
 					"service, the variables with their origin (secrets hidden), and what a check found.",
 				examples: []string{
-					"clusterctl plan show 3f9a1c20-7b1e44d2", "clusterctl plan show 3f9a1c20-7b1e44d2 -o json",
+					"clusterctl plan show 3f9a1c20-7b1e44d2",
+					"clusterctl plan show 3f9a1c20-7b1e44d2 -o json",
 				},
-				complete: planIDs,
 				run: func(ctx context.Context, c *call) error {
 					return c.showPlan(c.manager.PlanOf(ctx, c.args[0]))
 				},
-			}),
-			a.leaf(leaf{
-				name: "delete", args: "ID…", usage: "delete plans",
+			},
+			{
+				name: "delete", args: "ID…", usage: "delete plans", complete: planIDs,
 				about:    "The job of a plan that was applied goes on.",
 				examples: []string{"clusterctl plan delete 3f9a1c20-7b1e44d2"},
-				complete: planIDs,
 				run: func(ctx context.Context, c *call) error {
 					return c.changeEach(ctx, c.manager.DeletePlan, "the plan %s is deleted")
 				},
-			}),
+			},
 		},
 	}
 }
 
 // apply is the command that carries a plan out.
-func (a *app) apply() *cli.Command {
-	return a.leaf(leaf{
+func (a *app) apply() leaf {
+	return leaf{
 		name: "apply", usage: "do what a plan says",
 		about: "The job has the nodes, playbooks, variables and options of the plan. The manager refuses, and names " +
 			"what is different, if anything has changed since the plan was made: a node, its group or variables, the " +
 			"playbooks, the rules of the groups, ssh parameters or host keys. The id says exactly what is done, so " +
-			"there is no question. To configure nodes without a plan, use nodes apply.\n\n" + waitHelp,
+			"there is no question. To configure nodes without a plan, use nodes apply.\n" +
+			"\n" + waitHelp,
 		flags: []cli.Flag{
 			&cli.StringFlag{Name: "plan", Usage: "the `ID` of the plan", Required: true},
 			noWaitFlag(),
@@ -107,7 +106,7 @@ func (a *app) apply() *cli.Command {
 
 			return c.accepted(ctx, j, err)
 		},
-	})
+	}
 }
 
 // makePlan makes and prints the plan of the request. It waits for its check, if it has

@@ -13,41 +13,38 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-func (a *app) policy() *cli.Command {
-	return &cli.Command{
-		Name: "policy", Usage: "show what the manager decides by itself, and stop it",
-		Commands: []*cli.Command{
-			a.leaf(leaf{
-				name: "list", usage: "list the policies, the brake and the newest decisions", formats: namelessFormats,
-				about: "The brake stops all policies while many nodes have vanished at once, which is a fault of " +
-					"the network. People can always act.",
+func (a *app) policy() leaf {
+	return leaf{
+		name: "policy", usage: "show what the manager decides by itself, and stop it",
+		commands: []leaf{
+			{
+				name: "list", formats: namelessFormats, usage: "list the policies, the brake and the newest decisions",
+				about: "The brake stops all policies while many nodes have vanished at once, which is a fault of the " +
+					"network. People can always act.",
 				examples: []string{"clusterctl policy list", "clusterctl policy list -o json"},
 				run: func(ctx context.Context, c *call) error {
 					return view(c, (*print.Printer).Policies)(c.manager.Policies(ctx))
 				},
-			}),
-			a.leaf(leaf{
-				name: "show", args: "NAME", formats: namelessFormats, complete: policyNames,
-				usage: "show a policy, and its decisions with their evidence",
-				about: "Each decision has what happened, the observations on which it was decided, its job, and " +
-					"what would have prevented it.",
+			},
+			{
+				name: "show", args: "NAME", formats: namelessFormats,
+				usage: "show a policy, and its decisions with their evidence", complete: policyNames,
+				about: "Each decision has what happened, the observations on which it was decided, its job, and what " +
+					"would have prevented it.",
 				examples: []string{"clusterctl policy show returns", "clusterctl policy show returns -o json"},
 				run: func(ctx context.Context, c *call) error {
 					return view(c, (*print.Printer).Policy)(c.manager.Policy(ctx, c.args[0]))
 				},
-			}),
-			a.itemSet(policyNoun),
-			a.itemDelete(policyNoun),
-			a.policyTest(),
+			},
+			a.itemSet(policyNoun), a.itemDelete(policyNoun), a.policyTest(),
 			a.policyAct(leaf{
-				name: "enable", args: "NAME", complete: policyNames,
-				flags: []cli.Flag{switchFlag("all", "the policy is for every node, and that is meant")},
-				usage: "turn a policy on",
+				name: "enable", args: "NAME", usage: "turn a policy on", complete: policyNames,
 				about: "A policy that commissions new nodes, follows the repository or verifies on a schedule is off " +
 					"until it is turned on. One that commissions turns itself off when too many commissions fail in " +
 					"a row. One that is on stays as it is: to have a commit tried again whose rollout stopped, retry " +
 					"the rollout, or disable and enable the policy. `clusterctl policy test` shows what a policy " +
 					"would do.",
+				flags: []cli.Flag{switchFlag("all", "the policy is for every node, and that is meant")},
 				examples: []string{
 					"clusterctl policy enable workers --reason 'the racks are wired'",
 					"clusterctl policy enable every --all",
@@ -56,8 +53,7 @@ func (a *app) policy() *cli.Command {
 				return c.manager.EnablePolicy(ctx, name, api.PolicyEnable{All: c.Bool("all"), Reason: reason})
 			}),
 			a.policyAct(leaf{
-				name: "disable", args: "NAME", complete: policyNames,
-				usage: "turn a policy off",
+				name: "disable", args: "NAME", usage: "turn a policy off", complete: policyNames,
 				about: "The policy decides nothing until it is turned on, and its rollouts begin no node. Jobs that " +
 					"run go on.",
 				examples: []string{"clusterctl policy disable workers --reason 'the racks are full'"},
@@ -65,40 +61,37 @@ func (a *app) policy() *cli.Command {
 				return c.manager.DisablePolicy(ctx, name, reason)
 			}),
 			a.policyAct(leaf{
-				name: "pause-all", hidden: true,
-				usage:    "let all policies do nothing",
+				name: "pause-all", hidden: true, usage: "let all policies do nothing",
 				about:    "The same as `clusterctl policy pause all`.",
 				examples: []string{"clusterctl policy pause-all --reason 'an audit'"},
 			}, pausePolicy),
 			a.policyAct(leaf{
-				name: "resume-all", hidden: true,
-				usage: "end the pause of all policies",
+				name: "resume-all", hidden: true, usage: "end the pause of all policies",
 				about: "The same as `clusterctl policy resume all`. A policy that is paused by itself stays so: " +
 					"`clusterctl policy resume NAME` ends that.",
 				examples: []string{"clusterctl policy resume-all --reason 'the audit is over'"},
 			}, resumePolicy),
 			a.policyAct(leaf{
-				name: "pause", args: "NAME", complete: policyNamesAndAll,
-				usage: "let a policy do nothing, or all of them",
-				about: "The name all pauses every policy. Jobs that run go on; what is decided and not begun waits.",
+				name: "pause", args: "NAME", usage: "let a policy do nothing, or all of them",
+				complete: policyNamesAndAll,
+				about:    "The name all pauses every policy. Jobs that run go on; what is decided and not begun waits.",
 				examples: []string{
 					"clusterctl policy pause returns --reason 'the rack moves'",
 					"clusterctl policy pause all --reason 'an audit'",
 				},
 			}, pausePolicy),
 			a.policyAct(leaf{
-				name: "resume", args: "NAME", complete: policyNamesAndAll,
-				usage:    "end the pause of a policy, or that of all",
+				name: "resume", args: "NAME", usage: "end the pause of a policy, or that of all",
+				complete: policyNamesAndAll,
 				about:    "A policy goes on only when neither itself nor all of them are paused.",
 				examples: []string{"clusterctl policy resume returns", "clusterctl policy resume all"},
 			}, resumePolicy),
-			a.leaf(leaf{
-				name:    "release",
-				flags:   []cli.Flag{policyReason()},
-				formats: namelessFormats,
-				usage:   "release the brake, after many nodes vanished at once",
+			{
+				name: "release", formats: namelessFormats,
+				usage: "release the brake, after many nodes vanished at once",
 				about: "The policies go on with the nodes that have returned, within their limits. Nodes that " +
 					"vanished before the release do not set the brake off again.",
+				flags:    []cli.Flag{policyReason()},
 				examples: []string{"clusterctl policy release --reason 'the switch is replaced'"},
 				run: func(ctx context.Context, c *call) error {
 					state, err := c.manager.ReleaseBrake(ctx, c.String("reason"))
@@ -110,7 +103,7 @@ func (a *app) policy() *cli.Command {
 
 					return nil
 				},
-			}),
+			},
 		},
 	}
 }
@@ -121,7 +114,7 @@ func policyReason() cli.Flag { return valueFlag("reason", "the `REASON` for the 
 // their state in one line. A program gets the state of automation.
 func (a *app) policyAct(
 	l leaf, act func(ctx context.Context, c *call, name, reason string) (api.Policies, error),
-) *cli.Command {
+) leaf {
 	l.formats, l.flags = namelessFormats, append([]cli.Flag{policyReason()}, l.flags...)
 	l.run = func(ctx context.Context, c *call) error {
 		name := api.AllPolicies
@@ -147,7 +140,7 @@ func (a *app) policyAct(
 		return nil
 	}
 
-	return a.leaf(l)
+	return l
 }
 
 func pausePolicy(ctx context.Context, c *call, name, reason string) (api.Policies, error) {

@@ -14,26 +14,17 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) policyTest() *cli.Command {
-	return a.leaf(leaf{
-		name:     "test",
-		args:     "NAME",
-		formats:  namelessFormats,
+func (a *app) policyTest() leaf {
+	return leaf{
+		name: "test", args: "NAME", formats: namelessFormats, usage: "show what a policy would do, and change nothing",
 		complete: policyNames,
+		about: "It shows what the policy would do if it were on and nothing held it: with the inventory of today, or " +
+			"with that of a file, which `clusterctl nodes get -o json` writes.",
 		flags: []cli.Flag{
-			valueFlag(
-				"file",
-				"test with the inventory in `FILE`, which clusterctl nodes get -o json wrote; - is stdin",
-				"f",
-			),
+			valueFlag("file", "test with the inventory in `FILE`, which clusterctl nodes get -o json wrote; - is "+
+				"stdin", "f"),
 		},
-		usage: "show what a policy would do, and change nothing",
-		about: "It shows what the policy would do if it were on and nothing held it: with the inventory of today, " +
-			"or with that of a file, which `clusterctl nodes get -o json` writes.",
-		examples: []string{
-			"clusterctl policy test workers",
-			"clusterctl policy test workers -f nodes.json",
-		},
+		examples: []string{"clusterctl policy test workers", "clusterctl policy test workers -f nodes.json"},
 		run: func(ctx context.Context, c *call) error {
 			in := api.PolicyTest{}
 
@@ -48,7 +39,7 @@ func (a *app) policyTest() *cli.Command {
 
 			return view(c, (*print.Printer).PolicyTested)(c.manager.TestPolicy(ctx, c.args[0], in))
 		},
-	})
+	}
 }
 
 // inventoryFile reads a list of nodes, or one node, as nodes get prints them.

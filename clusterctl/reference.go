@@ -17,15 +17,10 @@ import (
 )
 
 // man is the hidden command that writes the manual pages for packages.
-func (a *app) man() *cli.Command {
-	return a.leaf(leaf{
-		name:     "man",
-		args:     "DIR",
-		usage:    "write the manual page of every command to a directory",
-		hidden:   true,
-		local:    true,
-		formats:  []string{},
-		complete: fileNames,
+func (a *app) man() leaf {
+	return leaf{
+		name: "man", args: "DIR", hidden: true, local: true, formats: []string{},
+		usage: "write the manual page of every command to a directory", complete: fileNames,
 		examples: []string{"clusterctl man /usr/share/man/man1"},
 		run: func(_ context.Context, c *call) error {
 			//nolint:gosec // manual pages are for everybody
@@ -42,7 +37,7 @@ func (a *app) man() *cli.Command {
 
 			return nil
 		},
-	})
+	}
 }
 
 // each calls do for a command and for every visible command below it.

@@ -14,53 +14,48 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-func (a *app) repo() *cli.Command {
-	return &cli.Command{
-		Name: "repo", Usage: "see and fetch the git repository of playbooks",
-		Commands: []*cli.Command{a.repoStatus(), a.repoSync(), a.repoLog(), a.repoDiff()},
+func (a *app) repo() leaf {
+	return leaf{
+		name: "repo", usage: "see and fetch the git repository of playbooks",
+		commands: []leaf{a.repoStatus(), a.repoSync(), a.repoLog(), a.repoDiff()},
 	}
 }
 
-func (a *app) repoStatus() *cli.Command {
-	return a.leaf(leaf{
-		name:  "status",
+func (a *app) repoStatus() leaf {
+	return leaf{
+		name: "status", formats: namelessFormats,
 		usage: "show the commit in use, the last fetch, and what each node runs",
 		about: "The commit in use is the one that new jobs pin. A newer commit that was refused is shown with the " +
 			"reason. Nodes that were configured with a local folder, or with the bundled playbooks, are shown with " +
 			"the digest of those.",
-		formats:  namelessFormats,
 		examples: []string{"clusterctl repo status", "clusterctl repo status -o json"},
 		run: func(ctx context.Context, c *call) error {
 			return view(c, (*print.Printer).Repository)(c.manager.Repository(ctx))
 		},
-	})
+	}
 }
 
-func (a *app) repoSync() *cli.Command {
-	return a.leaf(leaf{
-		name:  "sync",
-		usage: "fetch the repository now, and use its newest commit",
+func (a *app) repoSync() leaf {
+	return leaf{
+		name: "sync", formats: namelessFormats, usage: "fetch the repository now, and use its newest commit",
 		about: "The manager does this by itself at each interval. It checks the commit first: one that does not " +
 			"parse, or lacks a play for a group with nodes, is refused, and the former one stays in use. No node is " +
 			"changed: nodes with other playbooks become outdated.",
-		formats:  namelessFormats,
 		examples: []string{"clusterctl repo sync"},
 		run: func(ctx context.Context, c *call) error {
 			return view(c, (*print.Printer).Repository)(c.manager.SyncRepository(ctx))
 		},
-	})
+	}
 }
 
-func (a *app) repoLog() *cli.Command {
-	return a.leaf(leaf{
-		name:  "log",
-		usage: "list the commits that nodes do not carry yet, the newest first",
+func (a *app) repoLog() leaf {
+	return leaf{
+		name: "log", formats: namelessFormats, usage: "list the commits that nodes do not carry yet, the newest first",
 		about: "The list ends at the commits that nodes carry. --all goes back to the first commit.",
 		flags: []cli.Flag{
 			&cli.StringFlag{Name: "limit", Value: "50", Usage: "list `N` commits at most, up to 200"},
 			switchFlag("all", "list older commits as well"),
 		},
-		formats:  namelessFormats,
 		examples: []string{"clusterctl repo log", "clusterctl repo log --all --limit 10"},
 		run: func(ctx context.Context, c *call) error {
 			limit, err := strconv.Atoi(c.String("limit"))
@@ -80,7 +75,7 @@ func (a *app) repoLog() *cli.Command {
 
 			return view(c, (*print.Printer).RepositoryLog)(log, nil)
 		},
-	})
+	}
 }
 
 // sayNoCommits explains an empty list of commits.
@@ -102,24 +97,21 @@ func (c *call) sayNoCommits(ctx context.Context) error {
 	return nil
 }
 
-func (a *app) repoDiff() *cli.Command {
-	return a.leaf(leaf{
-		name:  "diff",
-		args:  "[FROM [TO]]",
-		usage: "show what differs between two commits, or between a node and the commit in use",
+func (a *app) repoDiff() leaf {
+	return leaf{
+		name: "diff", args: "[FROM [TO]]", formats: namelessFormats,
+		usage: "show what differs between two commits, or between a node and the commit in use", complete: commits,
 		about: "FROM and TO are hashes of commits, or the first digits of them. Without them, it compares the commit " +
 			"in use with the newest one. With --node it compares the playbooks that configured the node with the " +
 			"commit in use, or with the commit given.",
-		flags:    []cli.Flag{valueFlag("node", "compare what the node `NAME` carries")},
-		formats:  namelessFormats,
-		complete: commits,
+		flags: []cli.Flag{valueFlag("node", "compare what the node `NAME` carries")},
 		examples: []string{
 			"clusterctl repo diff",
 			"clusterctl repo diff 3f2a91c 8d04be7",
 			"clusterctl repo diff --node web-1-AB12",
 		},
 		run: repoDiff,
-	})
+	}
 }
 
 func repoDiff(ctx context.Context, c *call) error {

@@ -33,18 +33,16 @@ var rolloutIDs = offer(func(ctx context.Context, m *client.Client) ([]api.Rollou
 	return candidate{r.ID, string(r.Spec.Action) + ": " + print.RolloutLine(r)}
 })
 
-func (a *app) rollout() *cli.Command {
-	return &cli.Command{
-		Name: "rollout", Aliases: []string{"rollouts"}, Usage: "carry out an operation over many nodes, in waves",
-		Commands: []*cli.Command{
+func (a *app) rollout() leaf {
+	return leaf{
+		name: "rollout", aliases: []string{"rollouts"}, usage: "carry out an operation over many nodes, in waves",
+		commands: []leaf{
 			a.rolloutStart(),
-			a.leaf(rollouts.list(leaf{
+			rollouts.list(leaf{
 				name: "list", usage: "list the rollouts, newest first",
 				examples: []string{"clusterctl rollout list", "clusterctl rollout list -o json"},
-			})),
-			a.rolloutShow(),
-			a.rolloutStatus(),
-			a.rolloutEvents(),
+			}),
+			a.rolloutShow(), a.rolloutStatus(), a.rolloutEvents(),
 			a.rolloutAct("pause", "begin no further node; those in progress go on", nil,
 				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
 					return c.manager.PauseRollout(ctx, id, reason)
@@ -57,13 +55,13 @@ func (a *app) rollout() *cli.Command {
 					})
 				}),
 			a.rolloutAct("abort", "end a rollout; its jobs that run finish",
-				[]cli.Flag{&cli.BoolFlag{Name: "cancel", Usage: "cancel its jobs, too"}},
+				[]cli.Flag{switchFlag("cancel", "cancel its jobs, too")},
 				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
 					return c.manager.AbortRollout(ctx, id, api.RolloutAbort{Cancel: c.Bool("cancel"), Reason: reason})
 				}),
 			a.rolloutAct("retry", "begin the failed nodes of a rollout once more",
 				[]cli.Flag{
-					&cli.StringSliceFlag{Name: "node", Usage: "only the failed or skipped node `NAME` (repeatable)"},
+					listFlag("node", "only the failed or skipped node `NAME` (repeatable)"),
 					playbooksNowFlag(),
 				},
 				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
@@ -86,24 +84,21 @@ func (a *app) rollout() *cli.Command {
 }
 
 func playbooksNowFlag() cli.Flag {
-	return &cli.BoolFlag{
-		Name: "playbooks-now", Usage: "take the configured playbooks as they are now, and not those of the start",
-	}
+	return switchFlag("playbooks-now", "take the configured playbooks as they are now, and not those of the start")
 }
 
 // rolloutAct returns the command that changes a rollout.
 func (a *app) rolloutAct(
 	name, usage string, flags []cli.Flag,
 	act func(ctx context.Context, c *call, id, reason string) (api.Rollout, error),
-) *cli.Command {
-	return a.leaf(leaf{
-		name: name, args: "ID", usage: usage,
-		flags: append(flags, &cli.StringFlag{Name: "reason", Usage: "the `REASON` for its events and the audit trail"}),
+) leaf {
+	return leaf{
+		name: name, args: "ID", usage: usage, complete: rolloutIDs,
+		flags: append(flags, valueFlag("reason", "the `REASON` for its events and the audit trail")),
 		examples: []string{
 			"clusterctl rollout " + name + " r7b1e44d2",
 			"clusterctl rollout " + name + " r7b1e44d2 --reason 'as agreed'",
 		},
-		complete: rolloutIDs,
 		run: func(ctx context.Context, c *call) error {
 			r, err := act(ctx, c, c.args[0], c.String("reason"))
 			if err != nil {
@@ -112,7 +107,7 @@ func (a *app) rolloutAct(
 
 			return c.announce(r)
 		},
-	})
+	}
 }
 
 // undoRollout starts the rollout that takes another one back, once that is confirmed.
@@ -160,28 +155,27 @@ func (c *call) showRollout(r api.Rollout, err error) error {
 	return err
 }
 
-func (a *app) rolloutShow() *cli.Command {
-	return a.leaf(leaf{
-		name: "show", args: "ID", aliases: []string{"get"},
-		usage: "show a rollout with each of its nodes, or its events, and follow it",
+func (a *app) rolloutShow() leaf {
+	return leaf{
+		name: "show", aliases: []string{"get"}, args: "ID",
+		usage: "show a rollout with each of its nodes, or its events, and follow it", complete: rolloutIDs,
 		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has " +
 			"ended or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every " +
 			"node is done.\n" +
 			"--events shows who did what with the rollout, and what it decided, oldest first; the manager keeps the " +
 			"last 200 events. With -f it also prints each new one; with -o json as well, one object per line.",
 		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "show each change, until the end"},
-			&cli.BoolFlag{Name: "events", Usage: "show the events instead"},
-			&cli.StringFlag{Name: "limit", Usage: "with --events: at most the last `N`"},
+			switchFlag("follow", "show each change, until the end", "f"),
+			switchFlag("events", "show the events instead"),
+			valueFlag("limit", "with --events: at most the last `N`"),
 		},
 		examples: []string{
 			"clusterctl rollout show r7b1e44d2",
 			"clusterctl rollout show -f r7b1e44d2",
 			"clusterctl rollout show --events --limit 5 r7b1e44d2",
 		},
-		complete: rolloutIDs,
-		run:      rolloutShow,
-	})
+		run: rolloutShow,
+	}
 }
 
 func rolloutShow(ctx context.Context, c *call) error {
@@ -202,23 +196,14 @@ func rolloutShow(ctx context.Context, c *call) error {
 	return c.showRollout(c.manager.Rollout(ctx, c.args[0]))
 }
 
-func (a *app) rolloutStatus() *cli.Command {
-	return a.leaf(leaf{
-		name:   "status",
-		args:   "ID",
-		hidden: true,
-		usage:  "show the progress of a rollout",
+func (a *app) rolloutStatus() leaf {
+	return leaf{
+		name: "status", args: "ID", hidden: true, usage: "show the progress of a rollout", complete: rolloutIDs,
 		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has " +
-			"ended " +
-			"or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every node " +
-			"is done.",
-		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "show each change, until the end"},
-		},
-		examples: []string{
-			"clusterctl rollout status r7b1e44d2", "clusterctl rollout status -f r7b1e44d2",
-		},
-		complete: rolloutIDs,
+			"ended or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every " +
+			"node is done.",
+		flags:    []cli.Flag{switchFlag("follow", "show each change, until the end", "f")},
+		examples: []string{"clusterctl rollout status r7b1e44d2", "clusterctl rollout status -f r7b1e44d2"},
 		run: func(ctx context.Context, c *call) error {
 			if c.Bool("follow") {
 				return c.followRollout(ctx, c.args[0])
@@ -231,7 +216,7 @@ func (a *app) rolloutStatus() *cli.Command {
 
 			return c.announce(r)
 		},
-	})
+	}
 }
 
 // stopped is the status of a rollout with too many failures.
@@ -341,12 +326,12 @@ const rolloutHelp = "A job for each node, in order: the canary first, then as ma
 	"The plan is shown first: the nodes in their order, and who is left out or has to wait. With --plan nothing else " +
 	"is done."
 
-func (a *app) rolloutStart() *cli.Command {
+func (a *app) rolloutStart() leaf {
 	l := leaf{
 		name: "start", args: "NAME…", min: 0, max: -1, selects: true, names: true, usage: "start a rollout",
 		about: rolloutHelp,
 		flags: append(rolloutFlags(), selectorFlag(), yesFlag(), extraVarsFlag("variables for its jobs only"),
-			timeoutFlag("as configured"), &cli.BoolFlag{Name: "plan", Usage: "do nothing, and print the plan"}),
+			timeoutFlag("as configured"), switchFlag("plan", "do nothing, and print the plan")),
 		examples: []string{
 			"clusterctl rollout start --action apply -l group=service-worker --canary 1 --max-unavailable 10%",
 			"clusterctl rollout start --action maintenance -l group=service-worker --order label:rack --soak 5m " +
@@ -358,7 +343,7 @@ func (a *app) rolloutStart() *cli.Command {
 		run: startRollout,
 	}
 
-	return a.leaf(l)
+	return l
 }
 
 // rolloutFlags are the options of a specification.
@@ -369,43 +354,24 @@ func rolloutFlags() []cli.Flag {
 			Usage: "the `VERB` for each node: apply, update, maintenance, verify, commission or decommission",
 		},
 		cleanFlag("with --action apply: first take each node out of service, and clean it"),
-		&cli.StringFlag{
-			Name: "host-group", Aliases: []string{"g"},
-			Usage: "commission, update: the `GROUP` to join",
-		},
-		&cli.StringFlag{
-			Name: "max-unavailable", Usage: "the `NUMBER` of nodes out of service at a time, or their share such as " +
-				"10% (default: 1)",
-		},
-		&cli.StringFlag{
-			Name: "max-failures", Usage: "the `NUMBER` of failed nodes with which further nodes are begun (default: 0)",
-		},
-		&cli.StringFlag{Name: "canary", Usage: "the `NUMBER` of nodes that go first (default: none)"},
-		&cli.BoolFlag{Name: "promote", Usage: "after the canary, wait until a person promotes the rollout"},
-		&cli.StringFlag{Name: "soak", Usage: "the `DURATION` for which a node is watched before it is done"},
-		&cli.StringFlag{
-			Name: "order",
-			Usage: "begin the nodes by name, by group, or by label:KEY such as label:rack, and never two " +
-				"of one value at once: `ORDER` (default: name)",
-		},
-		&cli.StringSliceFlag{
-			Name: "strategy", Usage: "bounds for one group: `GROUP:KEY=VALUE[;KEY=VALUE]` with the keys " +
-				"max-unavailable, max-failures and soak (repeatable)",
-		},
-		&cli.BoolFlag{Name: "no-verify", Usage: "leave out the verification of each node"},
-		&cli.StringFlag{
-			Name:  "http-check",
-			Usage: "a `URL` without a host, such as http://:8080/health, that each node has to answer",
-		},
-		&cli.StringFlag{Name: "http-timeout", Usage: "the `DURATION` for which the check is repeated (default: 1m)"},
-		&cli.StringFlag{
-			Name:  "check-command",
-			Usage: "the command `NAME`, of gate_commands in the manager's file, that has to succeed for each node",
-		},
-		&cli.StringFlag{
-			Name: "command-timeout", Usage: "the `DURATION` for which the command is repeated (default: 1m)",
-		},
-		&cli.BoolFlag{Name: "require-approval", Usage: "begin once another person approves it"},
+		valueFlag("host-group", "commission, update: the `GROUP` to join", "g"),
+		valueFlag("max-unavailable", "the `NUMBER` of nodes out of service at a time, or their share such as 10% "+
+			"(default: 1)"),
+		valueFlag("max-failures", "the `NUMBER` of failed nodes with which further nodes are begun (default: 0)"),
+		valueFlag("canary", "the `NUMBER` of nodes that go first (default: none)"),
+		switchFlag("promote", "after the canary, wait until a person promotes the rollout"),
+		valueFlag("soak", "the `DURATION` for which a node is watched before it is done"),
+		valueFlag("order", "begin the nodes by name, by group, or by label:KEY such as label:rack, and never two of "+
+			"one value at once: `ORDER` (default: name)"),
+		listFlag("strategy", "bounds for one group: `GROUP:KEY=VALUE[;KEY=VALUE]` with the keys max-unavailable, "+
+			"max-failures and soak (repeatable)"),
+		switchFlag("no-verify", "leave out the verification of each node"),
+		valueFlag("http-check", "a `URL` without a host, such as http://:8080/health, that each node has to answer"),
+		valueFlag("http-timeout", "the `DURATION` for which the check is repeated (default: 1m)"),
+		valueFlag("check-command", "the command `NAME`, of gate_commands in the manager's file, that has to succeed "+
+			"for each node"),
+		valueFlag("command-timeout", "the `DURATION` for which the command is repeated (default: 1m)"),
+		switchFlag("require-approval", "begin once another person approves it"),
 	}, optionFlags(func(o inventory.JobOption) bool { return o.Shared })...)
 }
 

@@ -14,25 +14,23 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) rolloutEvents() *cli.Command {
-	return a.leaf(leaf{
-		name: "events", args: "ID", hidden: true,
-		usage: "show who did what with a rollout, and what it decided, oldest first",
+func (a *app) rolloutEvents() leaf {
+	return leaf{
+		name: "events", args: "ID", hidden: true, formats: namelessFormats,
+		usage: "show who did what with a rollout, and what it decided, oldest first", complete: rolloutIDs,
 		about: "The manager keeps the last 200 events of a rollout. With -f the command also prints each new one, " +
 			"until the rollout has ended; with -o json as well, one object per line. Ctrl-C stops the display only.",
 		flags: []cli.Flag{
 			switchFlag("follow", "print new events, too, until the end", "f"),
 			valueFlag("limit", "at most the last `N` events"),
 		},
-		formats: namelessFormats,
 		examples: []string{
 			"clusterctl rollout events r7b1e44d2",
 			"clusterctl rollout events r7b1e44d2 --limit 5 -o long",
 			"clusterctl rollout events -f r7b1e44d2",
 		},
-		complete: rolloutIDs,
-		run:      rolloutEvents,
-	})
+		run: rolloutEvents,
+	}
 }
 
 func rolloutEvents(ctx context.Context, c *call) error {

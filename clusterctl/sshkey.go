@@ -19,19 +19,16 @@ func rotateSSH(name string) leaf {
 	to := valueFlag("to", "a private key on the manager's host, with an absolute `PATH`")
 
 	return leaf{
-		name:  name,
+		name: name, formats: namelessFormats,
 		usage: "replace the manager's ssh key on all nodes, without an interruption",
-		about: "The manager makes a new key, or takes the one of --to, puts its public half beside the old " +
-			"one on every node, and tries a login with the new one alone. Then it uses the new key, and " +
-			"takes the old one away from every node that has confirmed. Nodes that are away or held by a " +
-			"job are " +
-			"laggards: until they return and follow, the old key stays valid, and key status ssh lists them. " +
-			"The rotation goes on after a restart of the manager. Nodes with a key_file of their own, or of " +
-			"their group, keep it.\n" +
-			"--force ends the rotation without the laggards: the manager can no longer log in to them. The " +
-			"command names them and asks. It is refused while no node has confirmed the new key.",
-		flags:   append([]cli.Flag{to}, rotationFlags()...),
-		formats: namelessFormats,
+		about: "The manager makes a new key, or takes the one of --to, puts its public half beside the old one on " +
+			"every node, and tries a login with the new one alone. Then it uses the new key, and takes the old one " +
+			"away from every node that has confirmed. Nodes that are away or held by a job are laggards: until they " +
+			"return and follow, the old key stays valid, and key status ssh lists them. The rotation goes on after a " +
+			"restart of the manager. Nodes with a key_file of their own, or of their group, keep it.\n" +
+			"--force ends the rotation without the laggards: the manager can no longer log in to them. The command " +
+			"names them and asks. It is refused while no node has confirmed the new key.",
+		flags: append([]cli.Flag{to}, rotationFlags()...),
 		examples: []string{
 			"clusterctl key rotate ssh",
 			"clusterctl key rotate ssh --to /etc/clusterm/id_ed25519",
@@ -44,10 +41,9 @@ func rotateSSH(name string) leaf {
 
 func sshStatus(name string) leaf {
 	return leaf{
-		name:     name,
+		name: name, formats: namelessFormats,
 		usage:    "show the manager's ssh key, its newest rotation, and what that waits for",
 		about:    "Of a key, its file on the manager's host and the public half are shown.",
-		formats:  namelessFormats,
 		examples: []string{"clusterctl key status ssh", "clusterctl key status ssh -o json"},
 		run: func(ctx context.Context, c *call) error {
 			return view(c, print.SSHKeyDetails.Details)(c.manager.SSHKey(ctx))
@@ -57,12 +53,9 @@ func sshStatus(name string) leaf {
 
 func cancelSSH(name string) leaf {
 	return leaf{
-		name:  name,
-		usage: "take the running rotation back, so that the old key stays",
-		about: "Every node accepts the old key again, the manager uses it again, and the new one is " +
-			"taken away from the nodes. That is a rotation in the other direction, which waits for the same " +
-			"laggards.",
-		formats:  namelessFormats,
+		name: name, formats: namelessFormats, usage: "take the running rotation back, so that the old key stays",
+		about: "Every node accepts the old key again, the manager uses it again, and the new one is taken away from " +
+			"the nodes. That is a rotation in the other direction, which waits for the same laggards.",
 		examples: []string{"clusterctl key cancel ssh"},
 		run: func(ctx context.Context, c *call) error {
 			return view(c, print.SSHKeyDetails.Details)(c.manager.CancelSSHKey(ctx))

@@ -14,13 +14,10 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) health() *cli.Command {
-	return a.leaf(leaf{
-		name:     "health",
-		hidden:   true,
-		usage:    "check the health of the manager",
+func (a *app) health() leaf {
+	return leaf{
+		name: "health", hidden: true, formats: namelessFormats, usage: "check the health of the manager",
 		about:    "The exit code is 1 unless the manager is healthy.",
-		formats:  namelessFormats,
 		examples: []string{"clusterctl health", "clusterctl health -o json"},
 		run: func(ctx context.Context, c *call) error {
 			h, err := c.manager.Health(ctx)
@@ -30,7 +27,7 @@ func (a *app) health() *cli.Command {
 
 			return c.showHealth(h, print.Answer{Wire: h, Table: func(p *print.Printer) { p.Health(h) }})
 		},
-	})
+	}
 }
 
 // showHealth shows an answer about the health h, which decides on the exit code.
@@ -59,16 +56,15 @@ type state struct {
 	Instances []api.Instance `json:"instances"`
 }
 
-func (a *app) status() *cli.Command {
-	return a.leaf(leaf{
-		name:  "status",
+func (a *app) status() leaf {
+	return leaf{
+		name: "status", formats: namelessFormats,
 		usage: "show the health of the manager, its version and its instances",
 		about: "The exit code is 1 unless the manager is healthy. An instance that crashed disappears from the list " +
 			"after 15 seconds. The version of clusterctl alone needs no manager: clusterctl --version.",
-		formats:  namelessFormats,
 		examples: []string{"clusterctl status", "clusterctl status -o json"},
 		run:      showStatus,
-	})
+	}
 }
 
 func showStatus(ctx context.Context, c *call) error {
@@ -112,13 +108,11 @@ type versions struct {
 	Server *api.Version `json:"server,omitempty"`
 }
 
-func (a *app) version() *cli.Command {
-	return a.leaf(leaf{
-		name:     "version",
-		hidden:   true,
+func (a *app) version() leaf {
+	return leaf{
+		name: "version", hidden: true, formats: namelessFormats,
 		usage:    "print the versions of clusterctl and of the manager",
 		flags:    []cli.Flag{switchFlag("client", "the version of clusterctl only; contacts no manager")},
-		formats:  namelessFormats,
 		examples: []string{"clusterctl version", "clusterctl version --client"},
 		run: func(ctx context.Context, c *call) error {
 			v := versions{Client: c.app.Version}
@@ -143,5 +137,5 @@ func (a *app) version() *cli.Command {
 
 			return failed
 		},
-	})
+	}
 }

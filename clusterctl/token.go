@@ -30,18 +30,17 @@ var tokens = noun[api.Token]{
 	},
 }
 
-func (a *app) token() *cli.Command {
-	return &cli.Command{
-		Name: "token", Usage: "create and revoke tokens for programs and remote operators",
-		Commands: []*cli.Command{
-			a.leaf(leaf{
-				name:  "create",
-				usage: "create a token and print it, once",
-				about: "Only the hash of the token is stored, so it cannot be shown again. Give the token to " +
-					"a program in a file (--token-file) or in " + tokenEnv + "; a command line is visible to " +
-					"other users.\n" +
-					"Roles: viewer reads; monitor reports observations; operator also runs jobs and changes " +
-					"nodes and variables; admin does everything.\n" +
+func (a *app) token() leaf {
+	return leaf{
+		name: "token", usage: "create and revoke tokens for programs and remote operators",
+		commands: []leaf{
+			{
+				name: "create", usage: "create a token and print it, once",
+				about: "Only the hash of the token is stored, so it cannot be shown again. Give the token to a " +
+					"program in a file (--token-file) or in " + tokenEnv + "; a command line is visible to other " +
+					"users.\n" +
+					"Roles: viewer reads; monitor reports observations; operator also runs jobs and changes nodes " +
+					"and variables; admin does everything.\n" +
 					"A scope limits a viewer or an operator to some nodes. Other nodes do not exist for the token: " +
 					"neither in lists, watches, logs and jobs, nor for a change.",
 				flags: []cli.Flag{
@@ -59,32 +58,24 @@ func (a *app) token() *cli.Command {
 					"clusterctl token create --role viewer -o json",
 				},
 				run: tokenCreate,
-			}),
-			a.leaf(tokens.list(leaf{
-				name:  "list",
-				usage: "list the tokens, without their secrets",
+			},
+			tokens.list(leaf{
+				name: "list", usage: "list the tokens, without their secrets",
 				about: "The last use is shown to the minute. Tokens that have expired stay in the list until you " +
 					"revoke them.",
-				examples: []string{
-					"clusterctl token list",
-					"clusterctl token list --sort used",
-				},
-			})),
-			a.leaf(leaf{
-				name:  "revoke",
-				args:  "TOKEN…",
-				usage: "revoke tokens, by id or name",
-				about: "The token is refused at once, on open connections as well, and its open streams end.",
-				examples: []string{
-					"clusterctl token revoke pipeline",
-				},
+				examples: []string{"clusterctl token list", "clusterctl token list --sort used"},
+			}),
+			{
+				name: "revoke", args: "TOKEN…", usage: "revoke tokens, by id or name",
+				about:    "The token is refused at once, on open connections as well, and its open streams end.",
+				examples: []string{"clusterctl token revoke pipeline"},
 				complete: offer(func(ctx context.Context, m *client.Client) ([]api.Token, error) {
 					return itemsOf(m.Tokens(ctx))
 				}, func(t api.Token) candidate { return candidate{t.Name, t.Role} }),
 				run: func(ctx context.Context, c *call) error {
 					return c.changeEach(ctx, c.manager.RevokeToken, "the token %s is revoked")
 				},
-			}),
+			},
 		},
 	}
 }

@@ -14,13 +14,10 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) nodesTrust() *cli.Command {
-	return a.leaf(leaf{
-		name:    "trust",
-		args:    "NAME…",
-		selects: true,
-		names:   true,
-		usage:   "record the ssh host key that nodes show now, after a legitimate change",
+func (a *app) nodesTrust() leaf {
+	return leaf{
+		name: "trust", args: "NAME…", selects: true, names: true, formats: tableFormats,
+		usage: "record the ssh host key that nodes show now, after a legitimate change",
 		about: "The manager asks the host for its keys, and you compare the fingerprint with that of ssh-keygen -l " +
 			"on the host itself. With --host-key or --fingerprint nothing is asked, and another key is refused. The " +
 			"change is in the history of the node. A node that a job holds keeps its key.",
@@ -28,15 +25,11 @@ func (a *app) nodesTrust() *cli.Command {
 			valueFlag("host-key", "the public `KEY` that the node must show, as 'ssh-ed25519 AAAA…'"),
 			valueFlag("fingerprint", "the `FINGERPRINT` that the node must show, as SHA256:…"),
 			valueFlag("reason", "the `REASON` for the history"),
-			switchFlag(
-				"set-aside",
-				"also set aside the other addresses at which the nodes are claimed, so that jobs take them; needs "+
-					"--reason",
-			),
+			switchFlag("set-aside", "also set aside the other addresses at which the nodes are claimed, so that jobs "+
+				"take them; needs --reason"),
 			selectorFlag(),
 			switchFlag("yes", "record whatever key the nodes show, without a question", "y"),
 		},
-		formats: tableFormats,
 		examples: []string{
 			"clusterctl nodes trust web-1-AB12",
 			"clusterctl nodes trust web-1-AB12 --fingerprint SHA256:p9s6V+Gr1eaCde02tN2mqA2e1wDrrWssF2TugK8gsV0",
@@ -44,7 +37,7 @@ func (a *app) nodesTrust() *cli.Command {
 			"clusterctl nodes trust web-1-AB12 --set-aside --reason 'the monitor in rack 2 is misconfigured'",
 		},
 		run: trustNodes,
-	})
+	}
 }
 
 func trustNodes(ctx context.Context, c *call) error {

@@ -23,18 +23,15 @@ const secretHelp = "With --secret, KEY=@FILE and KEY=- read the value from a fil
 	"process sees it; every VALUE is text, without a newline at its end. KEY alone makes a variable that is set " +
 	"secret. A secret variable stays secret until it is unset."
 
-func (a *app) vars() *cli.Command {
-	return &cli.Command{
-		Name:  "vars",
-		Usage: "show and change playbook variables: global, per group, per node",
-		Description: "Precedence, lowest first: configuration file, global, group, node, request (-e of a verb). A " +
-			"key replaces " +
-			"the whole value of a lower level.",
-		Commands: []*cli.Command{
-			a.leaf(leaf{
-				name:  "get",
-				args:  "[KEY…]",
-				usage: "show the variables of a level: all, or the named ones",
+func (a *app) vars() leaf {
+	return leaf{
+		name: "vars", usage: "show and change playbook variables: global, per group, per node",
+		about: "Precedence, lowest first: configuration file, global, group, node, request (-e of a verb). A key " +
+			"replaces the whole value of a lower level.",
+		commands: []leaf{
+			{
+				name: "get", args: "[KEY…]", usage: "show the variables of a level: all, or the named ones",
+				complete: varKeys,
 				flags: append(
 					scopeFlags(),
 					switchFlag("merged", "with --node: the effective variables of the node, with their origins"),
@@ -44,13 +41,10 @@ func (a *app) vars() *cli.Command {
 					"clusterctl vars get --node web-1-AB12 --merged",
 					"clusterctl vars get --group service-worker env -o json",
 				},
-				complete: varKeys,
-				run:      varsGet,
-			}),
-			a.leaf(leaf{
-				name:  "set",
-				args:  "[KEY=VALUE…]",
-				usage: "set variables, and keep the others",
+				run: varsGet,
+			},
+			{
+				name: "set", args: "[KEY=VALUE…]", usage: "set variables, and keep the others", complete: nothing,
 				about: valueHelp + "\n" + secretHelp,
 				flags: append(
 					scopesFlags(),
@@ -63,36 +57,28 @@ func (a *app) vars() *cli.Command {
 					"clusterctl vars set --group service-worker -e '{\"env\": {\"tier\": \"back\"}}'",
 					"clusterctl vars set --node web-1-AB12 --node web-2-CD34 -e @vars.yml",
 				},
-				complete: nothing,
-				run:      varsSet,
-			}),
-			a.leaf(leaf{
-				name:     "unset",
-				args:     "KEY…",
-				usage:    "remove variables",
+				run: varsSet,
+			},
+			{
+				name: "unset", args: "KEY…", usage: "remove variables", complete: varKeys,
 				about:    "If one of the keys is not set, the command removes none and fails (exit code 4).",
 				flags:    scopesFlags(),
 				examples: []string{"clusterctl vars unset --node web-1-AB12 proxy retries"},
-				complete: varKeys,
 				run:      varsUnset,
-			}),
-			a.varsHistory(),
-			a.varsUndo(),
+			},
+			a.varsHistory(), a.varsUndo(),
 		},
 	}
 }
 
 // global is the hidden command tree of the first generation.
-func (a *app) global() *cli.Command {
-	return &cli.Command{
-		Name:    "global",
-		Aliases: []string{"globals"},
-		Usage:   "show and replace the global variables (first generation; see clusterctl vars)",
-		Hidden:  true,
-		Commands: []*cli.Command{
-			a.leaf(leaf{
-				name:     "get",
-				usage:    "show the global variables",
+func (a *app) global() leaf {
+	return leaf{
+		name: "global", aliases: []string{"globals"}, hidden: true,
+		usage: "show and replace the global variables (first generation; see clusterctl vars)",
+		commands: []leaf{
+			{
+				name: "get", usage: "show the global variables",
 				examples: []string{"clusterctl global get", "clusterctl global get -o yaml"},
 				run: func(ctx context.Context, c *call) error {
 					v, err := c.manager.Vars(ctx, client.ScopeGlobal)
@@ -102,10 +88,9 @@ func (a *app) global() *cli.Command {
 
 					return c.showVars(v)
 				},
-			}),
-			a.leaf(leaf{
-				name:  "set",
-				usage: "replace all global variables",
+			},
+			{
+				name: "set", usage: "replace all global variables",
 				about: "Variables that are not given are removed; `clusterctl vars set --global` changes single keys.",
 				flags: []cli.Flag{extraVarsFlag("all global variables")},
 				examples: []string{
@@ -114,7 +99,7 @@ func (a *app) global() *cli.Command {
 					"clusterctl global set -e '{}'",
 				},
 				run: globalSet,
-			}),
+			},
 		},
 	}
 }

@@ -7,17 +7,14 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) varsHistory() *cli.Command {
-	return a.leaf(leaf{
-		name:  "history",
-		usage: "show the changes of the variables of a level, oldest first",
+func (a *app) varsHistory() leaf {
+	return leaf{
+		name: "history", usage: "show the changes of the variables of a level, oldest first",
 		about: "The manager keeps the newest 50 changes of each level, within 64 KiB. -o long shows whole values.",
 		flags: append(scopeFlags(), valueFlag("limit", "at most the last `N` changes")),
 		examples: []string{
@@ -44,22 +41,18 @@ func (a *app) varsHistory() *cli.Command {
 				},
 			}.showAll(ctx, c)
 		},
-	})
+	}
 }
 
-func (a *app) varsUndo() *cli.Command {
-	return a.leaf(leaf{
-		name:  "undo",
-		usage: "undo the last change of the variables of a level, or all changes after a revision",
+func (a *app) varsUndo() leaf {
+	return leaf{
+		name: "undo", usage: "undo the last change of the variables of a level, or all changes after a revision",
 		about: "It sets all variables of the level to their values at that time, hidden ones included. The undo is a " +
 			"change of its own, so it can be undone too. If somebody changes the variables meanwhile, it fails.",
-		flags: append(scopeFlags(), valueFlag("to", "return to the variables as of `REVISION`, from vars history")),
-		examples: []string{
-			"clusterctl vars undo --global",
-			"clusterctl vars undo --group service-worker --to 412",
-		},
-		run: varsUndo,
-	})
+		flags:    append(scopeFlags(), valueFlag("to", "return to the variables as of `REVISION`, from vars history")),
+		examples: []string{"clusterctl vars undo --global", "clusterctl vars undo --group service-worker --to 412"},
+		run:      varsUndo,
+	}
 }
 
 func varsUndo(ctx context.Context, c *call) error {

@@ -94,11 +94,8 @@ var verbHelps = map[inventory.Verb]verbHelp{
 		flags: func() []cli.Flag {
 			return []cli.Flag{
 				cleanFlag("first take the nodes out of service, and clean them"),
-				&cli.StringFlag{
-					Name: "playbooks",
-					Usage: "the `PLAYBOOKS` of the cleanup of --clean: current for the configured folder (default: " +
-						"those that configured each node)",
-				},
+				valueFlag("playbooks", "the `PLAYBOOKS` of the cleanup of --clean: current for the configured folder "+
+					"(default: those that configured each node)"),
 			}
 		},
 		run: applyNodes,
@@ -156,8 +153,8 @@ var verbHelps = map[inventory.Verb]verbHelp{
 		},
 		flags: func() []cli.Flag {
 			return []cli.Flag{
-				&cli.BoolFlag{Name: "force", Usage: "include nodes that are still Discovered"},
-				&cli.BoolFlag{Name: "remove-agent", Usage: "first remove the agent from the hosts, with a job"},
+				switchFlag("force", "include nodes that are still Discovered"),
+				switchFlag("remove-agent", "first remove the agent from the hosts, with a job"),
 			}
 		},
 		run: forgetNodes,
@@ -168,8 +165,8 @@ func takesNodes(row inventory.Transition) bool { return !row.TakesAddrs }
 func takesAddrs(row inventory.Transition) bool { return row.TakesAddrs }
 
 // verbs returns the commands of the selected rows of the lifecycle table.
-func (a *app) verbs(selected func(inventory.Transition) bool) []*cli.Command {
-	var commands []*cli.Command
+func (a *app) verbs(selected func(inventory.Transition) bool) []leaf {
+	var commands []leaf
 	for _, row := range inventory.Lifecycle {
 		if selected(row) {
 			commands = append(commands, a.verb(row))
@@ -180,11 +177,11 @@ func (a *app) verbs(selected func(inventory.Transition) bool) []*cli.Command {
 }
 
 // verb returns the command that requests a job of the verb.
-func (a *app) verb(row inventory.Transition) *cli.Command {
+func (a *app) verb(row inventory.Transition) leaf {
 	help := verbHelps[row.Verb]
 	l := leaf{
-		name: string(row.Verb), aliases: help.aliases, usage: row.Meaning, min: 1, max: -1, examples: help.examples,
-		hidden: help.hidden,
+		name: string(row.Verb), aliases: help.aliases, min: 1, max: -1, hidden: help.hidden, usage: row.Meaning,
+		examples: help.examples,
 	}
 
 	l.flags = flagsOf(row)
@@ -220,10 +217,10 @@ func (a *app) verb(row inventory.Transition) *cli.Command {
 		l.run = func(ctx context.Context, c *call) error { return help.run(ctx, c, row) }
 	}
 
-	return a.leaf(l)
+	return l
 }
 
-func cleanFlag(usage string) cli.Flag { return &cli.BoolFlag{Name: "clean", Usage: usage} }
+func cleanFlag(usage string) cli.Flag { return switchFlag("clean", usage) }
 
 // applyNodes requests an apply, or with --clean the verb that cleans before.
 func applyNodes(ctx context.Context, c *call, row inventory.Transition) error {
@@ -256,10 +253,8 @@ func jobFlags(row inventory.Transition) []cli.Flag {
 }
 
 func timeoutFlag(otherwise string) cli.Flag {
-	return &cli.StringFlag{
-		Name:  "timeout",
-		Usage: "the time limit of the job: a `DURATION` such as 90s, 15m or 1h30m (default: " + otherwise + ")",
-	}
+	return valueFlag("timeout", "the time limit of the job: a `DURATION` such as 90s, 15m or 1h30m (default: "+
+		otherwise+")")
 }
 
 // timeout returns the value of --timeout, or 0 without the option.

@@ -31,11 +31,8 @@ func noWaitFlag() cli.Flag {
 const flagWaitTimeout = "wait-timeout"
 
 func waitTimeoutFlag() cli.Flag {
-	return valueFlag(
-		flagWaitTimeout,
-		"the longest time to wait for the job, which continues after it: a `DURATION` such as 90s, 15m or 1h30m "+
-			"(default: until it ends)",
-	)
+	return valueFlag(flagWaitTimeout, "the longest time to wait for the job, which continues after it: a `DURATION` "+
+		"such as 90s, 15m or 1h30m (default: until it ends)")
 }
 
 // waitTimeout returns the value of --wait-timeout, or 0 without the option.

@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) windows() *cli.Command {
-	return a.leaf(leaf{
-		name: "windows", usage: "list the maintenance windows, and whether changes are frozen",
-		formats: namelessFormats,
+func (a *app) windows() leaf {
+	return leaf{
+		name: "windows", formats: namelessFormats,
+		usage: "list the maintenance windows, and whether changes are frozen",
 		about: "A job that would change a node outside of its maintenance windows waits in the queue, as does every " +
 			"such job during a freeze. Nodes without a window may always change. The windows are a setting, windows; " +
 			"`clusterctl window set` changes one of them.",
@@ -33,23 +33,20 @@ func (a *app) windows() *cli.Command {
 
 			return view(c, (*print.Printer).Windows)(windows, nil)
 		},
-	})
+	}
 }
 
-func (a *app) freeze() *cli.Command {
-	return &cli.Command{
-		Name: "freeze", Usage: "hold back every change of hosts",
-		Commands: []*cli.Command{
-			a.leaf(leaf{
-				name: "on", usage: "hold back every job that would change a host", formats: namelessFormats,
+func (a *app) freeze() leaf {
+	return leaf{
+		name: "freeze", usage: "hold back every change of hosts",
+		commands: []leaf{
+			{
+				name: "on", formats: namelessFormats, usage: "hold back every job that would change a host",
 				about: "Jobs wait in the queue; those that run go on. Verifications and checks are not held back, " +
 					"nor a job with --override-window. A second freeze takes the place of the first one.",
 				flags: []cli.Flag{
-					valueFlag(
-						"until",
-						"the end: a `TIME` such as 2026-01-05T08:00:00Z or \"2026-01-05 08:00:00\", or a time from "+
-							"now such as 72h (default: until it is lifted)",
-					),
+					valueFlag("until", "the end: a `TIME` such as 2026-01-05T08:00:00Z or \"2026-01-05 08:00:00\", "+
+						"or a time from now such as 72h (default: until it is lifted)"),
 					valueFlag("reason", "the `REASON`, which everyone who waits is shown"),
 				},
 				examples: []string{
@@ -57,22 +54,22 @@ func (a *app) freeze() *cli.Command {
 					"clusterctl freeze on --until 2h --reason 'an incident'",
 				},
 				run: freezeOn,
-			}),
-			a.leaf(leaf{
-				name: "off", usage: "end the freeze", formats: namelessFormats,
+			},
+			{
+				name: "off", formats: namelessFormats, usage: "end the freeze",
 				flags:    []cli.Flag{valueFlag("reason", "the `REASON` for the audit trail")},
 				examples: []string{"clusterctl freeze off", "clusterctl freeze off --reason 'the incident is over'"},
 				run: func(ctx context.Context, c *call) error {
 					return c.showFreeze(c.manager.LiftFreeze(ctx, c.String("reason")))
 				},
-			}),
-			a.leaf(leaf{
-				name: "status", usage: "show whether changes are frozen, until when and why", formats: namelessFormats,
+			},
+			{
+				name: "status", formats: namelessFormats, usage: "show whether changes are frozen, until when and why",
 				examples: []string{"clusterctl freeze status", "clusterctl freeze status -o json"},
 				run: func(ctx context.Context, c *call) error {
 					return c.showFreeze(c.manager.Freeze(ctx))
 				},
-			}),
+			},
 		},
 	}
 }
