@@ -48,27 +48,16 @@ type assignment struct {
 	free    []*inventory.Node   // without a rule so far, the oldest first
 	groups  map[string]*members // by name
 	joins   map[string]string   // why no new node can join a group; "": it can
-	busy    map[string]*job.Job // the first job that is due on a node
 	decided map[string]bool     // nodes with a decision
 }
 
 func (w World) assignment() *assignment {
 	m := &assignment{
-		World: w, free: w.fresh(), groups: w.groups(), joins: map[string]string{}, busy: map[string]*job.Job{},
+		World: w, free: w.fresh(), groups: w.groups(), joins: map[string]string{},
 		decided: map[string]bool{},
 	}
 
-	for _, j := range w.View.Jobs {
-		if j.Status.Ended() {
-			continue
-		}
-
-		for _, name := range j.Names() {
-			if m.busy[name] == nil {
-				m.busy[name] = j
-			}
-		}
-	}
+	m.working = w.work()
 
 	for _, d := range state.AutomationOf(w.View).Decisions {
 		m.decided[d.Node] = true

@@ -217,7 +217,7 @@ func (l *Loop) Enable(ctx context.Context, c access.Caller, name string, all boo
 	}
 
 	if rule, ok := p.(Selecting); ok {
-		selector, every := rule.Scope()
+		_, selector, every := rule.Selects()
 
 		switch {
 		case all && !every:
@@ -231,7 +231,13 @@ func (l *Loop) Enable(ctx context.Context, c access.Caller, name string, all boo
 		}
 	}
 
-	return l.enable(ctx, c, p, reason)
+	return l.control(ctx, c, "policies.enable", name, reason, func(a *state.Automation) error {
+		if !IsOn(*a, p) {
+			*a = a.Turn(name, Scoped(turned(c, true, reason), p))
+		}
+
+		return nil
+	})
 }
 
 // Disable turns a policy off, also one that was removed from the settings and has left a rollout.
@@ -247,17 +253,6 @@ func (l *Loop) Disable(ctx context.Context, c access.Caller, name, reason string
 		// A switch for other nodes is on, and the policy is off.
 		if a.Switches[name].On || p != nil && IsOn(*a, p) {
 			*a = a.Turn(name, Scoped(turned(c, false, reason), p))
-		}
-
-		return nil
-	})
-}
-
-// enable turns a policy on. One that is on stays as it is.
-func (l *Loop) enable(ctx context.Context, c access.Caller, p Policy, reason string) (Automation, error) {
-	return l.control(ctx, c, "policies.enable", p.Name(), reason, func(a *state.Automation) error {
-		if !IsOn(*a, p) {
-			*a = a.Turn(p.Name(), Scoped(turned(c, true, reason), p))
 		}
 
 		return nil

@@ -53,11 +53,10 @@ var _ Policy = Commission{}
 // Name implements Policy.
 func (c Commission) Name() string { return c.Rule.Name }
 
-// Kind implements Selecting.
-func (c Commission) Kind() string { return "commission" }
-
-// Scope implements Selecting.
-func (c Commission) Scope() (selector string, all bool) { return c.Rule.Selector, c.Rule.All }
+// Selects implements Selecting.
+func (c Commission) Selects() (kind, selector string, all bool) {
+	return "commission", c.Rule.Selector, c.Rule.All
+}
 
 // About implements Policy.
 func (c Commission) About(World) string {
@@ -183,26 +182,12 @@ func (c Commission) failed(w World) []attempt {
 // rate returns how many commissions may still begin, why there are no more, and when there
 // are again.
 func (c Commission) rate(w World) (left int, reason string, next time.Time) {
-	recent, oldest := 0, w.Now
+	u := w.usage(func(*job.Job) bool { return false }, func(d *state.Decision) bool {
+		return d.Policy == c.Name() && d.Action == state.ActionCommission
+	})
 
-	for i := range state.AutomationOf(w.View).Decisions {
-		d := &state.AutomationOf(w.View).Decisions[i]
-		counts := d.Policy == c.Name() && d.Action == state.ActionCommission && d.Phase != state.PhaseWithdrawn
-
-		begun := w.settled(d.Time)
-		if !counts || !begun.After(w.Now.Add(-RateWindow)) {
-			continue
-		}
-
-		recent++
-
-		if begun.Before(oldest) {
-			oldest = begun
-		}
-	}
-
-	return max(c.Rule.Rate-recent, 0), fmt.Sprintf("%s began within %s, which is its limit",
-		inventory.Count(recent, "commission", "commissions"), short(RateWindow)) + w.jumped(), oldest.Add(RateWindow)
+	return max(c.Rule.Rate-u.recent, 0), fmt.Sprintf("%s began within %s, which is its limit",
+		inventory.Count(u.recent, "commission", "commissions"), short(RateWindow)) + w.jumped(), u.oldest.Add(RateWindow)
 }
 
 // judge returns what the rule could do with a new node, whatever group it joins.
@@ -221,17 +206,11 @@ func (c Commission) judge(m *assignment, n *inventory.Node) candidate {
 	wait := func(text string) candidate { return candidate{Judgement: wait(text)} }
 	quiet := m.settled(n.Presence.Since).Add(c.Rule.Quiet)
 
-	switch due := m.busy[n.Name]; {
-	case n.State != inventory.Discovered:
-		return wait("the observers do not see it")
-	case n.Job != "":
-		return wait("job " + n.Job + " holds it")
-	case len(n.Duplicates) > 0:
-		return wait(claimed(n))
+	switch occupied := m.occupied(n); {
+	case occupied != "":
+		return wait(occupied)
 	case n.Presence.Pending() && len(n.HostKeys) > 0:
 		return wait("it returned, and policy " + Returns{}.Name() + " has not decided on it")
-	case due != nil:
-		return wait(isDue(*due))
 	case m.Now.Before(quiet):
 		p := wait(fmt.Sprintf("it is seen since %s; commissioned not before %s (policies.commission.%s.quiet)",
 			stamp(n.Presence.Since), stamp(quiet), c.Name()))

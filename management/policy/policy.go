@@ -66,6 +66,8 @@ type World struct {
 	Settings Settings
 	Now      time.Time
 	Start    Start
+
+	working map[string]*job.Job // see work; set while nodes are judged
 }
 
 // Plan is the result of a policy at one time.

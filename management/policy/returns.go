@@ -56,6 +56,7 @@ func (r Returns) Judge(w World) []Judgement {
 	var all []Judgement
 
 	served := w.served()
+	w.working = w.work()
 
 	for _, n := range w.View.Nodes {
 		if j := r.judge(w, n, served[n.Name]); j != (Judgement{}) {
@@ -202,15 +203,13 @@ func (r Returns) settled(w World, n *inventory.Node) Judgement {
 
 	d, s := r.decision(w, n, state.ActionRepair)
 
-	switch waiting := w.wanted(n.Name); {
+	switch occupied := w.occupied(n); {
 	case s.decided:
 		return Judgement{}
 	case w.Now.Before(s.due):
 		return s.wait()
-	case len(n.Duplicates) > 0:
-		return wait(claimed(n))
-	case waiting != "":
-		return wait(waiting)
+	case occupied != "":
+		return wait(occupied)
 	}
 
 	d.Evidence = append(slices.Clone(found.Evidence), foundBy(n.Verification))
@@ -241,15 +240,13 @@ func (r Returns) mended(w World, n *inventory.Node) Judgement {
 	s := w.standing(fmt.Sprintf("%s/%s/masters/%s", r.Name(), n.Name, n.Applied))
 	wait := func(text string) Judgement { return wait(CaseMasters + "; it waits: " + text) }
 
-	switch busy, waiting := w.busyMaster(n), w.wanted(n.Name); {
+	switch busy, occupied := w.busyMaster(n), w.occupied(n); {
 	case s.decided:
 		return Judgement{}
 	case w.Now.Before(s.due):
 		return s.wait()
-	case len(n.Duplicates) > 0:
-		return wait(claimed(n))
-	case waiting != "":
-		return wait(waiting)
+	case occupied != "":
+		return wait(occupied)
 	case busy != nil:
 		return wait(fmt.Sprintf("job %s changes the masters (%s)", busy.Job, busy.Name))
 	}
@@ -383,8 +380,8 @@ func (r Returns) returned(w World, n *inventory.Node, served *job.Job) Judgement
 		return note("it returned with its recorded ssh host key, and stays " + string(n.Status))
 	}
 
-	if waiting := w.wanted(n.Name); waiting != "" {
-		return wait(waiting)
+	if occupied := w.occupied(n); occupied != "" {
+		return wait(occupied)
 	}
 
 	return r.act(w, n, reaction)
@@ -486,17 +483,35 @@ func (w World) due(p inventory.Presence) (time.Time, string) {
 		times, short(returned.Sub(first)), stamp(due))
 }
 
-// wanted returns the job of a person that waits for the node, in words, or "".
-func (w World) wanted(name string) string {
+// work returns the first job that has not ended on each node.
+func (w World) work() map[string]*job.Job {
+	work := map[string]*job.Job{}
+
 	for _, j := range w.View.Jobs {
-		if _, target := j.Target(name); target && !j.Status.Ended() {
-			return isDue(*j)
+		for _, t := range j.Targets {
+			if !j.Status.Ended() && work[t.Name] == nil {
+				work[t.Name] = j
+			}
 		}
 	}
 
-	return ""
+	return work
 }
 
-func isDue(j job.Job) string {
-	return fmt.Sprintf("job %s (%s) of %s is due on it first", j.ID, j.Verb, job.OrSomebody(j.Actor))
+// occupied returns why no policy acts on a node now, in words, or "".
+func (w World) occupied(n *inventory.Node) string {
+	due := w.working[n.Name]
+
+	switch {
+	case n.State != inventory.Discovered:
+		return "the observers do not see it"
+	case n.Job != "":
+		return "job " + n.Job + " holds it"
+	case len(n.Duplicates) > 0:
+		return claimed(n)
+	case due != nil:
+		return fmt.Sprintf("job %s (%s) of %s is due on it first", due.ID, due.Verb, job.OrSomebody(due.Actor))
+	}
+
+	return ""
 }

@@ -170,18 +170,14 @@ type absence struct {
 // absences returns the nodes of the role that are out of service, the longest first.
 // A Quarantined one keeps its place, except in a rule for one group: there it is none.
 func (c *members) absences(w World, by Commission, r Role) []absence {
-	all := make([]absence, 0, len(c.silent)+len(c.fenced))
-	for _, n := range c.silent {
-		all = append(all, w.silence(r, n))
-	}
-
+	nodes := c.silent
 	if !r.plain {
-		for _, n := range c.fenced {
-			all = append(all, w.fence(r, n))
-		}
+		nodes = slices.Concat(c.silent, c.fenced)
 	}
 
-	for i := range all {
+	all := make([]absence, len(nodes))
+	for i, n := range nodes {
+		all[i] = w.absent(r, n)
 		by.retry(w, &all[i])
 	}
 
@@ -190,69 +186,48 @@ func (c *members) absences(w World, by Commission, r Role) []absence {
 	return all
 }
 
-// silence judges a silent node of a role: it is lost after the time, unless ssh reaches it.
-func (w World) silence(r Role, n *inventory.Node) absence {
+// absent judges a node of a role that is silent or Quarantined: after the time its place may be given away, that of a
+// silent one unless ssh reaches it. What the host of a Quarantined one does later, such as another address, delays
+// nothing.
+func (w World) absent(r Role, n *inventory.Node) absence {
 	a := absence{node: n, since: n.Presence.Since}
+	what, fenced := "silent", n.Status == inventory.Quarantined
+
+	if fenced {
+		what = string(n.Status)
+
+		if a.since = n.Presence.Fenced; a.since.IsZero() { // not on record
+			a.since = n.Updated
+		}
+	}
+
 	away := n.Presence.Away
 	due := w.since(a.since).Add(r.ReplaceAfter)
 	early, settled := w.early()
+	a.text = fmt.Sprintf("%s is %s since %s", n.Name, what, stamp(a.since))
 
 	switch {
 	case r.ReplaceAfter == 0 || a.since.IsZero():
-		a.text = fmt.Sprintf("%s is silent, and keeps its place", n.Name)
+		a.text = fmt.Sprintf("%s is %s, and keeps its place", n.Name, what)
 	case w.Now.Before(due):
 		a.until, a.open = due, true
-		a.text = fmt.Sprintf("%s is silent since %s; its place is not given away before %s",
-			n.Name, stamp(a.since), stamp(due))
+		a.text += "; its place is not given away before " + stamp(due)
 	case early != "":
 		a.until, a.open = settled, true
-		a.text = fmt.Sprintf("%s is silent since %s, and keeps its place: %s", n.Name, stamp(a.since), early)
+		a.text += ", and keeps its place: " + early
+	case fenced:
+		a.lost = true
+		a.text = fmt.Sprintf("%s is lost: it is %s since %s", n.Name, what, stamp(a.since))
 	case away.Time.Before(a.since), away.Time.Before(w.epoch()), !w.recent(away):
 		a.ask, a.open = true, true
-		a.text = fmt.Sprintf("%s is silent since %s; ssh is asked whether its host is up", n.Name, stamp(a.since))
+		a.text += "; ssh is asked whether its host is up"
 	case !Gone(*n):
 		a.ask = true
-		a.text = fmt.Sprintf("%s is silent since %s, and keeps its place: %s", n.Name, stamp(a.since), second(away))
+		a.text += ", and keeps its place: " + second(away)
 	default:
 		a.lost = true
 		a.text = fmt.Sprintf("%s is lost since %s; %s", n.Name, stamp(a.since), second(away))
 	}
-
-	return a
-}
-
-// fence judges a Quarantined node of a role by the time of the status. What its host does later,
-// such as another address, delays nothing.
-func (w World) fence(r Role, n *inventory.Node) absence {
-	a := absence{node: n, since: n.Presence.Fenced}
-	if a.since.IsZero() { // not on record
-		a.since = n.Updated
-	}
-
-	due := w.since(a.since).Add(r.ReplaceAfter)
-
-	if r.ReplaceAfter == 0 {
-		a.text = fmt.Sprintf("%s is %s, and keeps its place", n.Name, n.Status)
-		return a
-	}
-
-	if w.Now.Before(due) {
-		a.until, a.open = due, true
-		a.text = fmt.Sprintf("%s is %s since %s; its place is not given away before %s",
-			n.Name, n.Status, stamp(a.since), stamp(due))
-
-		return a
-	}
-
-	if early, settled := w.early(); early != "" {
-		a.until, a.open = settled, true
-		a.text = fmt.Sprintf("%s is %s since %s, and keeps its place: %s", n.Name, n.Status, stamp(a.since), early)
-
-		return a
-	}
-
-	a.lost = true
-	a.text = fmt.Sprintf("%s is lost: it is %s since %s", n.Name, n.Status, stamp(a.since))
 
 	return a
 }

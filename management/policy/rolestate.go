@@ -171,19 +171,12 @@ func (c Commission) explainMember(w World, n inventory.Node) string {
 
 // absent describes a node of a role that is out of service, or returns "".
 func (c Commission) absent(w World, r Role, n inventory.Node) string {
-	var a absence
-
-	switch {
-	case r.ReplaceAfter == 0:
-		return ""
-	case n.Status == inventory.Quarantined:
-		a = w.fence(r, &n)
-	case n.InService() && n.Status != inventory.Provisioning && n.State == inventory.Disappeared:
-		a = w.silence(r, &n)
-	default:
+	silent := n.InService() && n.Status != inventory.Provisioning && n.State == inventory.Disappeared
+	if r.ReplaceAfter == 0 || !silent && n.Status != inventory.Quarantined {
 		return ""
 	}
 
+	a := w.absent(r, &n)
 	c.retry(w, &a)
 
 	return a.describe()

@@ -11,9 +11,8 @@ import (
 
 // Selecting is a policy for the nodes of a selector, or for every node.
 type Selecting interface {
-	// Kind is the part of the settings that has the policy.
-	Kind() string
-	Scope() (selector string, all bool)
+	// Selects returns the part of the settings that has the policy, and its nodes.
+	Selects() (kind, selector string, all bool)
 }
 
 // Named returns the policy of that name under the settings, or nil.
@@ -31,8 +30,7 @@ func Named(s Settings, name string) Policy {
 // a selector has none.
 func Scoped(s state.Switch, p Policy) state.Switch {
 	if rule, ok := p.(Selecting); ok {
-		s.Kind = rule.Kind()
-		s.Selector, s.All = rule.Scope()
+		s.Kind, s.Selector, s.All = rule.Selects()
 	}
 
 	return s

@@ -55,11 +55,10 @@ var _ Policy = Upgrade{}
 // Name implements Policy.
 func (u Upgrade) Name() string { return u.Rule.Name }
 
-// Kind implements Selecting.
-func (u Upgrade) Kind() string { return "upgrade" }
-
-// Scope implements Selecting.
-func (u Upgrade) Scope() (selector string, all bool) { return u.Rule.Selector, u.Rule.All }
+// Selects implements Selecting.
+func (u Upgrade) Selects() (kind, selector string, all bool) {
+	return "upgrade", u.Rule.Selector, u.Rule.All
+}
 
 // About implements Policy.
 func (u Upgrade) About(w World) string {
@@ -535,12 +534,16 @@ func (u Upgrade) decision(w World, p state.Playbooks, nodes []string) state.Deci
 		}
 	}
 
-	if hidden := u.leftOut(w, p, false); len(hidden) > 0 {
-		d.Evidence = append(d.Evidence, "left out, because the observers do not see them: "+job.ShortList(hidden))
+	var left []string
+
+	for _, n := range w.View.Nodes {
+		if u.isBehind(w, n, p) && u.unready(w, n) != "" {
+			left = append(left, n.Name)
+		}
 	}
 
-	if held := u.leftOut(w, p, true); len(held) > 0 {
-		d.Evidence = append(d.Evidence, "left out, because they cannot be changed now: "+job.ShortList(held))
+	if len(left) > 0 {
+		d.Evidence = append(d.Evidence, "left out, because they are not seen, or cannot be changed now: "+job.ShortList(left))
 	}
 
 	return d
@@ -590,20 +593,6 @@ func (u Upgrade) commits(w World, nodes []string) map[string]int {
 	}
 
 	return commits
-}
-
-// leftOut returns the outdated nodes that no rollout could begin now: those that the observers
-// see, or the others.
-func (u Upgrade) leftOut(w World, p state.Playbooks, seen bool) []string {
-	var names []string
-
-	for _, n := range w.View.Nodes {
-		if u.isBehind(w, n, p) && (n.State == inventory.Discovered) == seen && u.unready(w, n) != "" {
-			names = append(names, n.Name)
-		}
-	}
-
-	return names
 }
 
 // Request returns the rollout that carries the decision out.

@@ -43,11 +43,10 @@ const defaultSpread = time.Hour
 // Name implements Policy.
 func (v Verify) Name() string { return v.Rule.Name }
 
-// Kind implements Selecting.
-func (v Verify) Kind() string { return "verify" }
-
-// Scope implements Selecting.
-func (v Verify) Scope() (selector string, all bool) { return v.Rule.Selector, v.Rule.All }
+// Selects implements Selecting.
+func (v Verify) Selects() (kind, selector string, all bool) {
+	return "verify", v.Rule.Selector, v.Rule.All
+}
 
 // About implements Policy.
 func (v Verify) About(World) string {
@@ -167,6 +166,7 @@ func Scheduled(w World) (schedules map[string]state.Schedule, changed bool) {
 // Judge implements Policy.
 func (v Verify) Judge(w World) []Judgement {
 	r := v.run(w)
+	w.working = w.work()
 	all := v.judgements(w, r)
 	limits, room := w.spare(), v.room(w)
 
@@ -254,22 +254,10 @@ func (v Verify) vanished(w World, r run) map[string]bool {
 
 // room returns how many jobs the policy may begin now.
 func (v Verify) room(w World) int {
-	active := 0
+	u := w.usage(func(j *job.Job) bool { return j.Actor == state.PolicyPrincipal(v.Name()) },
+		func(d *state.Decision) bool { return d.Policy == v.Name() })
 
-	for _, j := range w.View.Jobs {
-		if !j.Status.Ended() && j.Actor == state.PolicyPrincipal(v.Name()) {
-			active++
-		}
-	}
-
-	// Their jobs are not in the view yet.
-	for _, d := range state.AutomationOf(w.View).Decisions {
-		if d.Policy == v.Name() && d.Phase == state.PhaseDecided && d.Action == state.ActionVerify {
-			active++
-		}
-	}
-
-	return max(v.Rule.Jobs-active, 0)
+	return max(v.Rule.Jobs-u.active, 0)
 }
 
 // decision returns the decision to verify a batch of nodes; k counts those of one plan. The
@@ -359,20 +347,16 @@ func (v Verify) judge(w World, r run, n *inventory.Node, turn time.Duration, tri
 	due := r.begins.Add(turn)
 	waits := func(text string) Judgement { return wait("it waits: " + text) }
 
-	switch waiting := w.wanted(n.Name); {
+	switch occupied := w.occupied(n); {
 	case w.Now.Before(due):
 		return Judgement{Stage: StageWait, Until: due, Reason: fmt.Sprintf(
 			"it is verified at %s (policies.verify.%s.spread)", stamp(due), v.Name())}
-	case n.State != inventory.Discovered:
-		return waits("the observers do not see it")
-	case n.Job != "" || n.Status != inventory.Allocated:
-		return waits("job " + n.Job + " holds it")
-	case len(n.Duplicates) > 0:
-		return waits(claimed(n))
+	case occupied != "":
+		return waits(occupied)
+	case n.Status != inventory.Allocated:
+		return waits("it is " + string(n.Status))
 	case w.undecided(n):
 		return waits(undecided)
-	case waiting != "":
-		return waits(waiting)
 	case r.claimed[n.Name] != "":
 		return waits("policy " + r.claimed[n.Name] + " is about to verify it")
 	}
