@@ -53,8 +53,8 @@ func (p *Printer) Policies(s api.Policies) {
 	brake := "off"
 	if s.Brake.Engaged {
 		brake = "on: " + Line(s.Brake.Message)
-	} else if s.Brake.Released != nil {
-		brake = fmt.Sprintf("off, released on %s by %s", timeOf(s.Brake.Released), Line(s.Brake.ReleasedBy))
+	} else if !s.Brake.Released.IsZero() {
+		brake = fmt.Sprintf("off, released on %s by %s", Time(s.Brake.Released), Line(s.Brake.ReleasedBy))
 	}
 
 	fields := []Field{

@@ -24,16 +24,16 @@ type Policies struct {
 // network.
 type Brake struct {
 	// Whether it holds automation now. States of nodes are recorded all the same.
-	Engaged    bool       `json:"engaged"`
-	Message    string     `json:"message,omitempty"`     // why it is on, and what releases it
-	Since      *time.Time `json:"since,omitempty"`       // when it was set off
-	Until      *time.Time `json:"until,omitempty"`       // when it releases itself; absent if only an operator does
-	Lost       []string   `json:"lost,omitempty"`        // nodes that vanished, 50 at most
-	Vanished   int        `json:"vanished,omitempty"`    // the number of nodes that vanished
-	Visible    int        `json:"visible,omitempty"`     // the number of nodes that were visible before
-	Released   *time.Time `json:"released,omitempty"`    // the time of the newest release
-	ReleasedBy string     `json:"released_by,omitempty"` // who released it
-	Reason     string     `json:"reason,omitempty"`      // the reason of that release
+	Engaged    bool      `json:"engaged"`
+	Message    string    `json:"message,omitempty"`     // why it is on, and what releases it
+	Since      time.Time `json:"since,omitzero"`        // when it was set off
+	Until      time.Time `json:"until,omitzero"`        // when it releases itself; absent if only an operator does
+	Lost       []string  `json:"lost,omitempty"`        // nodes that vanished, 50 at most
+	Vanished   int       `json:"vanished,omitempty"`    // the number of nodes that vanished
+	Visible    int       `json:"visible,omitempty"`     // the number of nodes that were visible before
+	Released   time.Time `json:"released,omitzero"`     // the time of the newest release
+	ReleasedBy string    `json:"released_by,omitempty"` // who released it
+	Reason     string    `json:"reason,omitempty"`      // the reason of that release
 }
 
 // Policy is the state of a policy.
@@ -137,11 +137,11 @@ type PolicyTested struct {
 type PolicyOutlook struct {
 	Node string `json:"node"` // the node
 	// What it would do; absent for nothing.
-	Action  string     `json:"action,omitempty" enum:"verify,repair,quarantine,record,commission"`
-	Group   string     `json:"group,omitempty"` // the group that the node would join
-	Now     bool       `json:"now"`             // whether it would act at once
-	Message string     `json:"message"`         // what it would do, or what it waits for
-	Until   *time.Time `json:"until,omitempty"` // the end of the wait, if it is a time
+	Action  string    `json:"action,omitempty" enum:"verify,repair,quarantine,record,commission,upgrade,supersede"`
+	Group   string    `json:"group,omitempty"` // the group that the node would join
+	Now     bool      `json:"now"`             // whether it would act at once
+	Message string    `json:"message"`         // what it would do, or what it waits for
+	Until   time.Time `json:"until,omitzero"`  // the end of the wait, if it is a time
 }
 
 // Decision is one decision of the manager itself. It is recorded before it is carried out.

@@ -176,6 +176,7 @@ var mayImport = map[string][]string{
 		"inventory",
 		"configuration",
 		"management/access",
+		"management/api",
 		"management/control",
 		"management/node",
 		"management/explain",

@@ -11,55 +11,38 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
-// Automation is the state of automation.
-type Automation struct {
-	Brake     state.Brake
-	Problem   string // the brake in words; empty: it is off
-	Paused    *state.Pause
-	Policies  []Status
-	Decisions []state.Decision // the newest first
-}
-
-// Status is the state of one policy.
-type Status struct {
-	Name      string
-	About     string
-	On        bool
-	Switch    *state.Switch // the newest turn; nil: as it begins
-	Paused    *state.Pause
-	Halted    string // why it does not act now, in words; may be empty
-	Pending   int    // nodes that it has not decided on
-	Roles     []RoleState
-	Decisions []state.Decision
-}
-
 // Status returns the state of automation as the view shows it.
-func (l *Loop) Status() Automation {
+func (l *Loop) Status() api.Policies {
 	v, settings := l.State.View(), l.Settings()
 	a := state.AutomationOf(v)
 
-	s := Automation{
-		Brake: a.Brake, Problem: Describe(a.Brake), Paused: pauseOf(a, state.AllPolicies),
-		Decisions: newestFirst(a.Decisions),
+	s := api.Policies{
+		Brake: api.Brake{
+			Engaged: a.Brake.On, Message: Describe(a.Brake), Since: a.Brake.Since, Until: a.Brake.Until,
+			Lost: a.Brake.Lost, Vanished: a.Brake.Vanish, Visible: a.Brake.Visible,
+			Released: a.Brake.Released, ReleasedBy: a.Brake.ReleasedBy, Reason: a.Brake.Reason,
+		},
+		Paused: pauseOf(a, state.AllPolicies), Decisions: newestFirst(a.Decisions),
 	}
 
 	w := l.world(v, settings)
 
 	for _, p := range All(settings) {
 		of := slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.Policy != p.Name() })
-		status := Status{
+		status := api.Policy{
 			Name: p.Name(), About: p.About(w), On: IsOn(a, p),
 			Paused: pauseOf(a, p.Name()), Halted: Halted(a, p), Pending: Pending(p.Judge(w)),
 			Roles: rolesOf(p, w), Decisions: newestFirst(of),
 		}
 
 		if s, turned := a.Switches[p.Name()]; turned {
-			status.Switch = &s
+			status.Turned = &api.PolicyTurn{On: s.On, Since: s.Since, Actor: s.Actor, Reason: s.Reason}
 		}
 
 		s.Policies = append(s.Policies, status)
@@ -69,7 +52,7 @@ func (l *Loop) Status() Automation {
 }
 
 // rolesOf returns the roles that the policy fills, or nil.
-func rolesOf(p Policy, w World) []RoleState {
+func rolesOf(p Policy, w World) []api.PolicyRole {
 	if c, ok := p.(Commission); ok {
 		return c.Roles(w)
 	}
@@ -82,19 +65,31 @@ func (l *Loop) Warnings() []string {
 	return Warnings(l.world(l.State.View(), l.Settings()))
 }
 
-func pauseOf(a state.Automation, name string) *state.Pause {
+func pauseOf(a state.Automation, name string) *api.PolicyPause {
 	if p, ok := a.Paused[name]; ok {
-		return &p
+		return (*api.PolicyPause)(&p)
 	}
 
 	return nil
 }
 
-func newestFirst(decisions []state.Decision) []state.Decision {
-	out := slices.Clone(decisions)
-	slices.Reverse(out)
+func newestFirst(decisions []state.Decision) []api.Decision {
+	out := make([]api.Decision, 0, len(decisions))
+	for _, d := range slices.Backward(decisions) {
+		out = append(out, Shown(d))
+	}
 
 	return out
+}
+
+// Shown returns a decision as the API shows it.
+func Shown(d state.Decision) api.Decision {
+	return api.Decision{
+		ID: d.ID, Time: d.Time, Policy: d.Policy, Node: d.Node, Nodes: d.Nodes, Action: string(d.Action),
+		Group: d.Group, Replaces: d.Replaces, Case: d.Case, Evidence: append([]string{}, d.Evidence...),
+		Prevent: d.Prevent, Phase: string(d.Phase), Job: d.Job, Result: d.Result, From: d.From, Commit: d.Commit,
+		Rollout: d.Rollout,
+	}
 }
 
 // check refuses the name of a policy that does not exist. One that was removed may be paused, or
@@ -125,7 +120,7 @@ func errNoPolicy(name string) error {
 // Pause stops a policy, or state.AllPolicies, until Resume. Decisions that
 // have not begun are held back as well. A further pause with a reason replaces
 // the reason and its actor; without one it changes nothing.
-func (l *Loop) Pause(ctx context.Context, c access.Caller, name, reason string) (Automation, error) {
+func (l *Loop) Pause(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error) {
 	return l.control(ctx, c, "policies.pause", name, reason, func(a *state.Automation) error {
 		before, paused := a.Paused[name]
 		if paused && (reason == "" || reason == before.Reason) {
@@ -150,7 +145,7 @@ func (l *Loop) Pause(ctx context.Context, c access.Caller, name, reason string) 
 }
 
 // Resume ends a pause. A policy that is not paused stays as it is.
-func (l *Loop) Resume(ctx context.Context, c access.Caller, name, reason string) (Automation, error) {
+func (l *Loop) Resume(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error) {
 	return l.control(ctx, c, "policies.resume", name, reason, func(a *state.Automation) error {
 		if _, paused := a.Paused[name]; !paused {
 			return nil
@@ -165,7 +160,7 @@ func (l *Loop) Resume(ctx context.Context, c access.Caller, name, reason string)
 }
 
 // Release releases the brake. It is KindRefused while the brake is off.
-func (l *Loop) Release(ctx context.Context, c access.Caller, reason string) (Automation, error) {
+func (l *Loop) Release(ctx context.Context, c access.Caller, reason string) (api.Policies, error) {
 	return l.control(ctx, c, "policies.release", state.AllPolicies, reason, func(a *state.Automation) error {
 		if !a.Brake.On {
 			return inventory.Errorf(inventory.KindRefused, "the brake is off: nothing holds automation").
@@ -183,13 +178,13 @@ func (l *Loop) Release(ctx context.Context, c access.Caller, reason string) (Aut
 // control carries out a change of an operator.
 func (l *Loop) control(
 	ctx context.Context, c access.Caller, action, name, reason string, change func(*state.Automation) error,
-) (Automation, error) {
+) (api.Policies, error) {
 	if err := l.check(name); err != nil {
-		return Automation{}, err
+		return api.Policies{}, err
 	}
 
 	if err := inventory.CheckReason(reason); err != nil {
-		return Automation{}, err
+		return api.Policies{}, err
 	}
 
 	record := access.Record{Action: action, Targets: []string{name}, Reason: reason}
@@ -200,7 +195,7 @@ func (l *Loop) control(
 		})
 	})
 	if err != nil {
-		return Automation{}, err
+		return api.Policies{}, err
 	}
 
 	l.Kick()
@@ -210,10 +205,12 @@ func (l *Loop) control(
 
 // Enable turns a policy on. One that is for every node needs all. Failures from before
 // count no more.
-func (l *Loop) Enable(ctx context.Context, c access.Caller, name string, all bool, reason string) (Automation, error) {
+func (l *Loop) Enable(
+	ctx context.Context, c access.Caller, name string, all bool, reason string,
+) (api.Policies, error) {
 	p := Named(l.Settings(), name)
 	if p == nil {
-		return Automation{}, errNoPolicy(name)
+		return api.Policies{}, errNoPolicy(name)
 	}
 
 	if rule, ok := p.(Selecting); ok {
@@ -221,11 +218,11 @@ func (l *Loop) Enable(ctx context.Context, c access.Caller, name string, all boo
 
 		switch {
 		case all && !every:
-			return Automation{}, inventory.Errorf(inventory.KindInvalid,
+			return api.Policies{}, inventory.Errorf(inventory.KindInvalid,
 				"policy %s is not for every node: it is for %s", name, selector).
 				Do("leave all out")
 		case every && !all:
-			return Automation{}, inventory.Errorf(inventory.KindRefused, "policy %s is for every node", name).
+			return api.Policies{}, inventory.Errorf(inventory.KindRefused, "policy %s is for every node", name).
 				Do("test what it would do, and then turn it on for all").
 				With(inventory.TestPolicy(name), inventory.EnableForAll(name))
 		}
@@ -243,10 +240,10 @@ func (l *Loop) Enable(ctx context.Context, c access.Caller, name string, all boo
 // Disable turns a policy off, also one that was removed from the settings and has left a rollout.
 // A decision that has not begun is dropped once the policy is turned on again and the decision no
 // longer holds.
-func (l *Loop) Disable(ctx context.Context, c access.Caller, name, reason string) (Automation, error) {
+func (l *Loop) Disable(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error) {
 	p := Named(l.Settings(), name)
 	if p == nil && !rolls(l.State.View(), name) {
-		return Automation{}, errNoPolicy(name)
+		return api.Policies{}, errNoPolicy(name)
 	}
 
 	return l.control(ctx, c, "policies.disable", name, reason, func(a *state.Automation) error {
@@ -263,36 +260,23 @@ func turned(c access.Caller, on bool, reason string) state.Switch {
 	return state.Switch{On: on, Since: time.Now(), Actor: c.Principal, Reason: reason}
 }
 
-// Tested is the actions that a policy would take if it were turned on and nothing held it.
-type Tested struct {
-	Policy     string
-	About      string
-	On         bool
-	Halted     string      // why it does not act now, in words; may be empty
-	Nodes      int         // of the inventory
-	Judgements []Judgement // of nodes
-	Roles      []RoleState
-}
-
 // MaxTested is the number of nodes of a given inventory.
 const MaxTested = 10_000
 
 // Test returns the actions that a policy would take with the inventory of today, or with the given nodes.
 // It changes nothing.
-func (l *Loop) Test(name string, given []inventory.Node) (Tested, error) {
+func (l *Loop) Test(name string, given []inventory.Node) (api.PolicyTested, error) {
 	settings := l.Settings()
 
 	p := Named(settings, name)
 	if p == nil {
-		return Tested{}, errNoPolicy(name)
+		return api.PolicyTested{}, errNoPolicy(name)
 	}
 
 	v := *l.State.View()
 	a := state.AutomationOf(v)
 
-	out := Tested{
-		Policy: name, On: IsOn(a, p), Halted: Halted(a, p),
-	}
+	out := api.PolicyTested{Policy: name, On: IsOn(a, p), Halted: Halted(a, p), Outlooks: []api.PolicyOutlook{}}
 
 	now, start := l.start()
 	a.Brake, a.Paused = state.Brake{}, nil
@@ -304,7 +288,7 @@ func (l *Loop) Test(name string, given []inventory.Node) (Tested, error) {
 	if given != nil {
 		nodes, err := givenNodes(given, now)
 		if err != nil {
-			return Tested{}, err
+			return api.PolicyTested{}, err
 		}
 
 		// Jobs, rollouts and decisions are about the nodes of the store, and not about the given ones.
@@ -320,7 +304,15 @@ func (l *Loop) Test(name string, given []inventory.Node) (Tested, error) {
 	}
 
 	out.About, out.Roles = p.About(w), rolesOf(p, w)
-	out.Judgements = slices.DeleteFunc(p.Judge(w), func(j Judgement) bool { return j.Node == nil || j.Reason == "" })
+
+	for _, j := range p.Judge(w) {
+		if j.Node != nil && j.Reason != "" {
+			out.Outlooks = append(out.Outlooks, api.PolicyOutlook{
+				Node: j.Node.Name, Action: string(j.Action), Group: j.Group, Now: j.Stage == StageAct,
+				Message: j.Reason, Until: j.Until,
+			})
+		}
+	}
 
 	return out, nil
 }

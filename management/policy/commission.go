@@ -186,8 +186,10 @@ func (c Commission) rate(w World) (left int, reason string, next time.Time) {
 		return d.Policy == c.Name() && d.Action == state.ActionCommission
 	})
 
-	return max(c.Rule.Rate-u.recent, 0), fmt.Sprintf("%s began within %s, which is its limit",
-		inventory.Count(u.recent, "commission", "commissions"), short(RateWindow)) + w.jumped(), u.oldest.Add(RateWindow)
+	reason = fmt.Sprintf("%s began within %s, which is its limit",
+		inventory.Count(u.recent, "commission", "commissions"), short(RateWindow))
+
+	return max(c.Rule.Rate-u.recent, 0), reason + w.jumped(), u.oldest.Add(RateWindow)
 }
 
 // judge returns what the rule could do with a new node, whatever group it joins.

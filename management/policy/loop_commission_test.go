@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -46,7 +47,7 @@ func TestAutoCommission(t *testing.T) {
 		s.refresh(0, 1, 2)
 
 		status, err := l.Enable(t.Context(), ann, "workers", false, "the racks are wired")
-		if err != nil || !status.Policies[1].On || status.Policies[1].Switch.Actor != "ann" ||
+		if err != nil || !status.Policies[1].On || status.Policies[1].Turned.Actor != "ann" ||
 			status.Policies[1].Pending != 3 || status.Policies[1].Halted != "" {
 			t.Fatalf("%v, %+v", err, status)
 		}
@@ -107,7 +108,7 @@ func TestAutoCommissionStops(t *testing.T) {
 		s.run(l, time.Hour)
 
 		status := l.Status().Policies[1]
-		if n := len(s.View().Jobs); n != 2 || status.On || status.Switch.Actor != "policy:workers" ||
+		if n := len(s.View().Jobs); n != 2 || status.On || status.Turned.Actor != "policy:workers" ||
 			!strings.Contains(status.Halted, "2 commissions failed in a row") {
 			t.Fatalf("%d jobs, %+v", n, status)
 		}
@@ -210,8 +211,8 @@ func TestTest(t *testing.T) {
 		before := s.View()
 
 		tested, err := l.Test("workers", nil)
-		if err != nil || tested.On || tested.Halted == "" || tested.Nodes != 3 || len(tested.Judgements) != 2 ||
-			tested.Judgements[0].Stage == StageAct || tested.Judgements[0].Until.IsZero() {
+		if err != nil || tested.On || tested.Halted == "" || tested.Nodes != 3 || len(tested.Outlooks) != 2 ||
+			tested.Outlooks[0].Now || tested.Outlooks[0].Until.IsZero() {
 			t.Errorf("%v, %+v", err, tested)
 		}
 
@@ -221,8 +222,8 @@ func TestTest(t *testing.T) {
 		}
 
 		tested, err = l.Test("workers", given)
-		if err != nil || tested.Nodes != 2 || len(tested.Judgements) != 1 || tested.Judgements[0].Stage != StageAct ||
-			tested.Judgements[0].Node.Name != "n-1" {
+		if err != nil || tested.Nodes != 2 || len(tested.Outlooks) != 1 || !tested.Outlooks[0].Now ||
+			tested.Outlooks[0].Node != "n-1" {
 			t.Errorf("%v, %+v", err, tested)
 		}
 
@@ -261,7 +262,7 @@ func TestEnableAgain(t *testing.T) {
 			s.settings.Upgrade = []UpgradeRule{r}
 		}
 
-		of := func(status Automation, err error) Status {
+		of := func(status api.Policies, err error) api.Policy {
 			t.Helper()
 
 			if err != nil {
@@ -272,7 +273,7 @@ func TestEnableAgain(t *testing.T) {
 		}
 
 		p := of(l.Enable(t.Context(), ann, "follow", false, ""))
-		if !p.On || p.Halted != "" || p.Switch.Kind != "upgrade" {
+		if !p.On || p.Halted != "" || state.AutomationOf(s.View()).Switches["follow"].Kind != "upgrade" {
 			t.Errorf("on: %+v", p)
 		}
 
@@ -282,7 +283,8 @@ func TestEnableAgain(t *testing.T) {
 			t.Errorf("for every node: %+v", p)
 		}
 
-		if p := of(l.Enable(t.Context(), ann, "follow", true, "")); !p.On || !p.Switch.All {
+		p = of(l.Enable(t.Context(), ann, "follow", true, ""))
+		if !p.On || !state.AutomationOf(s.View()).Switches["follow"].All {
 			t.Errorf("on for every node: %+v", p)
 		}
 

@@ -226,8 +226,8 @@ func TestDynamicRolesTest(t *testing.T) {
 		}
 
 		tested, err := l.Test("site", given)
-		if err != nil || len(tested.Judgements) != 1 || tested.Judgements[0].Stage != StageAct ||
-			!strings.Contains(tested.Judgements[0].Reason, "service-master now, in the place of n-0") ||
+		if err != nil || len(tested.Outlooks) != 1 || !tested.Outlooks[0].Now ||
+			!strings.Contains(tested.Outlooks[0].Message, "service-master now, in the place of n-0") ||
 			len(tested.Roles) != 2 || tested.Roles[0].Healthy != 2 {
 			t.Errorf("%v, %+v", err, tested)
 		}
@@ -235,8 +235,8 @@ func TestDynamicRolesTest(t *testing.T) {
 		given[0].Updated = time.Now().Add(-time.Minute)
 
 		tested, err = l.Test("site", given)
-		if err != nil || len(tested.Judgements) != 1 || tested.Judgements[0].Stage == StageAct ||
-			!strings.Contains(tested.Judgements[0].Reason, "kept for service-master: n-0 is silent") {
+		if err != nil || len(tested.Outlooks) != 1 || tested.Outlooks[0].Now ||
+			!strings.Contains(tested.Outlooks[0].Message, "kept for service-master: n-0 is silent") {
 			t.Errorf("%v, %+v", err, tested)
 		}
 	})

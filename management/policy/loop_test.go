@@ -101,8 +101,8 @@ func TestNetworkFault(t *testing.T) {
 		s.run(l, time.Minute)
 
 		status := l.Status()
-		if !status.Brake.On || status.Brake.Vanish != 30 ||
-			!strings.Contains(status.Problem, "30 of 40 nodes vanished") {
+		if !status.Brake.Engaged || status.Brake.Vanished != 30 ||
+			!strings.Contains(status.Brake.Message, "30 of 40 nodes vanished") {
 			t.Fatalf("%+v", status)
 		}
 
@@ -184,7 +184,7 @@ func TestBrakeTellsItsRelease(t *testing.T) {
 		}
 
 		shown := "it releases itself at " + until.Format("2006-01-02 15:04")
-		if text := l.Status().Problem; !strings.Contains(text, shown) {
+		if text := l.Status().Brake.Message; !strings.Contains(text, shown) {
 			t.Errorf("%q lacks %q", text, shown)
 		}
 

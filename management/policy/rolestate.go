@@ -7,34 +7,19 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
 
-// RoleState is the nodes of a role at one time.
-type RoleState struct {
-	Role
-
-	InService int // silent ones included
-	Healthy   int // those that are available
-	Coming    int // on their way
-	Surplus   int // nodes in service and not silent, or on their way, beyond the count
-	// Places has the number of nodes by the value of the label of the role.
-	Places map[string]int
-	Silent []string // nodes in service that the observers do not see
-	// Warnings need an operator, and Notes do not.
-	Warnings []string
-	Notes    []string
-}
-
 // Roles returns the state of the roles of the rule, and none for a rule for one group.
-func (c Commission) Roles(w World) []RoleState {
+func (c Commission) Roles(w World) []api.PolicyRole {
 	if len(c.Rule.Roles) == 0 {
 		return nil
 	}
 
 	groups := w.groups()
-	states := make([]RoleState, len(c.Rule.Roles))
+	states := make([]api.PolicyRole, len(c.Rule.Roles))
 
 	for i, r := range c.Rule.Roles {
 		group := groups[r.Group]
@@ -54,9 +39,10 @@ func (c Commission) Roles(w World) []RoleState {
 // maxAbsences is the number of absent nodes that the state of a role describes.
 const maxAbsences = 10
 
-func (w World) roleState(t roleCount) RoleState {
-	s := RoleState{
-		Role: t.Role, InService: len(t.members.present) + len(t.members.silent), Healthy: t.members.healthy,
+func (w World) roleState(t roleCount) api.PolicyRole {
+	s := api.PolicyRole{
+		Group: t.Group, Count: t.Count, Spread: t.Spread,
+		InService: len(t.members.present) + len(t.members.silent), Healthy: t.members.healthy,
 		Coming: len(t.members.coming), Surplus: t.surplus, Places: t.loads,
 	}
 
@@ -69,6 +55,8 @@ func (w World) roleState(t roleCount) RoleState {
 	}
 
 	if t.ReplaceAfter > 0 {
+		s.ReplaceAfter = t.ReplaceAfter.String()
+
 		for _, a := range t.absences[:min(len(t.absences), maxAbsences)] {
 			s.Notes = append(s.Notes, a.describe())
 		}
@@ -149,7 +137,7 @@ func (c Commission) stopped(w World) string {
 
 // explainMember returns what the policy has to say about a node of one of its roles, or "".
 func (c Commission) explainMember(w World, n inventory.Node) string {
-	for _, s := range c.Roles(w) {
+	for i, s := range c.Roles(w) {
 		if s.Group != n.Group || n.Status == inventory.Unallocated {
 			continue
 		}
@@ -161,7 +149,7 @@ func (c Commission) explainMember(w World, n inventory.Node) string {
 				strings.Join(s.Warnings, "; "))
 		}
 
-		if absent := c.absent(w, s.Role, n); absent != "" {
+		if absent := c.absent(w, c.Rule.Roles[i], n); absent != "" {
 			return strings.Join(append([]string{absent}, s.Warnings...), "; ")
 		}
 	}

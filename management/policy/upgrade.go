@@ -543,7 +543,8 @@ func (u Upgrade) decision(w World, p state.Playbooks, nodes []string) state.Deci
 	}
 
 	if len(left) > 0 {
-		d.Evidence = append(d.Evidence, "left out, because they are not seen, or cannot be changed now: "+job.ShortList(left))
+		text := "left out, because they are not seen, or cannot be changed now: " + job.ShortList(left)
+		d.Evidence = append(d.Evidence, text)
 	}
 
 	return d

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
@@ -98,16 +99,12 @@ var conversions = []conversion{
 	},
 	{
 		domain: state.Decision{},
-		wire:   func(d any) any { return decisionOf(d.(state.Decision)) },
+		wire:   func(d any) any { return policy.Shown(d.(state.Decision)) },
 		internal: map[string]string{
 			"Cancel":    "Job, once it is carried out",
 			"Lost":      "Replaces is the one of them that it is about",
 			"Playbooks": "Commit, whose playbooks they are",
 		},
-	},
-	{
-		domain: state.Pause{},
-		wire:   func(p any) any { pause := p.(state.Pause); return *pauseOf(&pause) },
 	},
 	{
 		domain: rotation.Laggard{},

@@ -24,7 +24,6 @@ import (
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/rotation"
@@ -502,79 +501,71 @@ func (m *fakeManager) Status() gossipkey.Status {
 // fakePolicies has a policy, and a decision of it.
 type fakePolicies struct{ m *fakeManager }
 
-func (fakePolicies) Status() policy.Automation {
+func (fakePolicies) Status() api.Policies {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	d := state.Decision{
-		ID: "returns/a-1/1/verify", Time: at, Policy: "returns", Node: "a-1", Action: state.ActionVerify,
-		Case: "the host was rebooted", Evidence: []string{"its boot id changed"}, Phase: state.PhaseDone, Job: "1",
+	d := api.Decision{
+		ID: "returns/a-1/1/verify", Time: at, Policy: "returns", Node: "a-1", Action: "verify",
+		Case: "the host was rebooted", Evidence: []string{"its boot id changed"}, Phase: "done", Job: "1",
 		Replaces: "a-9",
 	}
 
-	return policy.Automation{
-		Brake: state.Brake{
-			On:      true,
-			Since:   at,
-			Lost:    []string{"a-1"},
-			Vanish:  3,
-			Visible: 4,
+	return api.Policies{
+		Brake: api.Brake{
+			Engaged: true, Message: "nodes vanished", Since: at, Lost: []string{"a-1"}, Vanished: 3, Visible: 4,
 		},
-		Problem: "nodes vanished",
-		Policies: []policy.Status{{
-			Name: "returns", About: "verifies", Paused: &state.Pause{Since: at, Actor: "ann", Reason: "a move"},
-			Halted: "ann paused it", Pending: 2, Decisions: []state.Decision{d},
-			Roles: []policy.RoleState{{
-				Role:      policy.Role{Group: "service-master", Count: 3, Spread: "rack", ReplaceAfter: time.Hour},
+		Policies: []api.Policy{{
+			Name: "returns", About: "verifies", Paused: &api.PolicyPause{Since: at, Actor: "ann", Reason: "a move"},
+			Halted: "ann paused it", Pending: 2, Decisions: []api.Decision{d},
+			Roles: []api.PolicyRole{{
+				Group: "service-master", Count: 3, Spread: "rack", ReplaceAfter: "1h0m0s",
 				InService: 3, Healthy: 2, Coming: 1, Surplus: 1, Places: map[string]int{"r1": 2},
 				Silent: []string{"a-1"}, Warnings: []string{"one too many"}, Notes: []string{"a-1 is silent"},
 			}},
 		}},
-		Decisions: []state.Decision{d},
+		Decisions: []api.Decision{d},
 	}
 }
 
-func (p fakePolicies) Pause(_ context.Context, c access.Caller, name, reason string) (policy.Automation, error) {
+func (p fakePolicies) Pause(_ context.Context, c access.Caller, name, reason string) (api.Policies, error) {
 	return p.Status(), p.m.called("pause %s reason=%s actor=%s", name, reason, c.Principal)
 }
 
-func (p fakePolicies) Resume(_ context.Context, c access.Caller, name, reason string) (policy.Automation, error) {
+func (p fakePolicies) Resume(_ context.Context, c access.Caller, name, reason string) (api.Policies, error) {
 	return p.Status(), p.m.called("resume %s reason=%s actor=%s", name, reason, c.Principal)
 }
 
-func (p fakePolicies) Release(_ context.Context, c access.Caller, reason string) (policy.Automation, error) {
+func (p fakePolicies) Release(_ context.Context, c access.Caller, reason string) (api.Policies, error) {
 	return p.Status(), p.m.called("release reason=%s actor=%s", reason, c.Principal)
 }
 
 func (p fakePolicies) Enable(
 	_ context.Context, c access.Caller, name string, all bool, reason string,
-) (policy.Automation, error) {
+) (api.Policies, error) {
 	return p.Status(), p.m.called("enable %s all=%t reason=%s actor=%s", name, all, reason, c.Principal)
 }
 
-func (p fakePolicies) Disable(_ context.Context, c access.Caller, name, reason string) (policy.Automation, error) {
+func (p fakePolicies) Disable(_ context.Context, c access.Caller, name, reason string) (api.Policies, error) {
 	return p.Status(), p.m.called("disable %s reason=%s actor=%s", name, reason, c.Principal)
 }
 
-func (fakePolicies) Test(name string, given []inventory.Node) (policy.Tested, error) {
+func (fakePolicies) Test(name string, given []inventory.Node) (api.PolicyTested, error) {
 	if name != "returns" {
-		return policy.Tested{}, inventory.Errorf(inventory.KindNotFound, "there is no policy")
+		return api.PolicyTested{}, inventory.Errorf(inventory.KindNotFound, "there is no policy")
 	}
 
-	t := policy.Tested{
-		Policy:     name,
-		Nodes:      len(given),
-		Judgements: []policy.Judgement{{Node: &inventory.Node{Name: "a-1"}, Reason: "none is given"}},
+	t := api.PolicyTested{
+		Policy:   name,
+		Nodes:    len(given),
+		Outlooks: []api.PolicyOutlook{{Node: "a-1", Message: "none is given"}},
 	}
 	for _, n := range given {
-		t.Judgements[0] = policy.Judgement{
-			Node: &n, Action: state.ActionVerify, Reason: n.Label + " " + n.Serial, Until: n.Presence.Since,
-		}
-
-		if n.State == inventory.Discovered {
-			t.Judgements[0].Stage = policy.StageAct
+		t.Outlooks[0] = api.PolicyOutlook{
+			Node: n.Name, Action: "verify", Now: n.State == inventory.Discovered, Message: n.Label + " " + n.Serial,
+			Until: n.Presence.Since,
 		}
 
 		if !n.Updated.IsZero() {
-			t.Roles = []policy.RoleState{{Notes: []string{n.Updated.String()}}}
+			t.Roles = []api.PolicyRole{{Notes: []string{n.Updated.String()}}}
 		}
 	}
 

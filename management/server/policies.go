@@ -11,7 +11,6 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
@@ -101,14 +100,14 @@ func (s *Server) policyRoutes() []rest.Route {
 }
 
 func (s *Server) getPolicies(r *http.Request, _ *state.Scoped) (api.Policies, int64, error) {
-	return policiesOf(s.Policies.Status()), 0, nil
+	return s.Policies.Status(), 0, nil
 }
 
 func (s *Server) getPolicy(r *http.Request, _ *state.Scoped) (api.Policy, int64, error) {
 	name := rest.Param(r, "name")
 
 	all := s.Policies.Status().Policies
-	i := slices.IndexFunc(all, func(p policy.Status) bool { return p.Name == name })
+	i := slices.IndexFunc(all, func(p api.Policy) bool { return p.Name == name })
 
 	if i < 0 {
 		return api.Policy{}, 0, inventory.
@@ -117,102 +116,18 @@ func (s *Server) getPolicy(r *http.Request, _ *state.Scoped) (api.Policy, int64,
 			With(inventory.ListPolicies())
 	}
 
-	return policyOf(all[i]), 0, nil
+	return all[i], 0, nil
 }
 
 // controlPolicy carries out an act on one policy that takes no more than a reason.
 func (s *Server) controlPolicy(
-	act func(m Policies, ctx context.Context, c access.Caller, name, reason string) (policy.Automation, error),
+	act func(m Policies, ctx context.Context, c access.Caller, name, reason string) (api.Policies, error),
 ) func(*http.Request, access.Caller, api.PolicyControl) (api.Policies, error) {
 	return func(r *http.Request, c access.Caller, body api.PolicyControl) (api.Policies, error) {
-		status, err := act(s.Policies, r.Context(), c, rest.Param(r, "name"), body.Reason)
-		return policiesOf(status), err
+		return act(s.Policies, r.Context(), c, rest.Param(r, "name"), body.Reason)
 	}
 }
 
 func (s *Server) releaseBrake(r *http.Request, c access.Caller, body api.PolicyControl) (api.Policies, error) {
-	status, err := s.Policies.Release(r.Context(), c, body.Reason)
-	return policiesOf(status), err
-}
-
-func policiesOf(s policy.Automation) api.Policies {
-	out := api.Policies{
-		Brake: brakeOf(s.Brake, s.Problem), Paused: pauseOf(s.Paused),
-		Policies: make([]api.Policy, len(s.Policies)), Decisions: decisionsOf(s.Decisions),
-	}
-
-	for i, p := range s.Policies {
-		out.Policies[i] = policyOf(p)
-	}
-
-	return out
-}
-
-func brakeOf(b state.Brake, message string) api.Brake {
-	return api.Brake{
-		Engaged: b.On, Message: message, Since: optionalTime(b.Since), Until: optionalTime(b.Until), Lost: b.Lost,
-		Vanished: b.Vanish, Visible: b.Visible, Released: optionalTime(b.Released), ReleasedBy: b.ReleasedBy,
-		Reason: b.Reason,
-	}
-}
-
-func policyOf(p policy.Status) api.Policy {
-	return api.Policy{
-		Name: p.Name, About: p.About, On: p.On, Turned: turnOf(p.Switch), Paused: pauseOf(p.Paused),
-		Halted: p.Halted, Pending: p.Pending, Roles: rolesOf(p.Roles), Decisions: decisionsOf(p.Decisions),
-	}
-}
-
-func rolesOf(roles []policy.RoleState) []api.PolicyRole {
-	var out []api.PolicyRole
-
-	for _, r := range roles {
-		role := api.PolicyRole{
-			Group: r.Group, Count: r.Count, Spread: r.Spread, Places: r.Places, InService: r.InService,
-			Healthy: r.Healthy, Coming: r.Coming, Surplus: r.Surplus, Silent: r.Silent, Warnings: r.Warnings,
-			Notes: r.Notes,
-		}
-
-		if r.ReplaceAfter > 0 {
-			role.ReplaceAfter = r.ReplaceAfter.String()
-		}
-
-		out = append(out, role)
-	}
-
-	return out
-}
-
-func turnOf(s *state.Switch) *api.PolicyTurn {
-	if s == nil {
-		return nil
-	}
-
-	return &api.PolicyTurn{On: s.On, Since: s.Since, Actor: s.Actor, Reason: s.Reason}
-}
-
-func pauseOf(p *state.Pause) *api.PolicyPause {
-	if p == nil {
-		return nil
-	}
-
-	return &api.PolicyPause{Since: p.Since, Actor: p.Actor, Reason: p.Reason}
-}
-
-func decisionsOf(decisions []state.Decision) []api.Decision {
-	out := make([]api.Decision, len(decisions))
-	for i, d := range decisions {
-		out[i] = decisionOf(d)
-	}
-
-	return out
-}
-
-func decisionOf(d state.Decision) api.Decision {
-	return api.Decision{
-		ID: d.ID, Time: d.Time, Policy: d.Policy, Node: d.Node, Nodes: d.Nodes, Action: string(d.Action),
-		Group: d.Group, Replaces: d.Replaces, Case: d.Case,
-		Evidence: append([]string{}, d.Evidence...), Prevent: d.Prevent, Phase: string(d.Phase), Job: d.Job,
-		Result: d.Result, From: d.From, Commit: d.Commit, Rollout: d.Rollout,
-	}
+	return s.Policies.Release(r.Context(), c, body.Reason)
 }

@@ -28,7 +28,6 @@ import (
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/server/legacy"
 	"github.com/contiv/cluster/management/server/nodelist"
 	"github.com/contiv/cluster/management/server/rest"
@@ -119,20 +118,20 @@ type SSHKeeper interface {
 // Policies has the state of automation, and lets operators stop and release it. Its
 // changes return when they are stored.
 type Policies interface {
-	Status() policy.Automation
+	Status() api.Policies
 	// name is that of a policy, or state.AllPolicies.
-	Pause(ctx context.Context, c access.Caller, name, reason string) (policy.Automation, error)
-	Resume(ctx context.Context, c access.Caller, name, reason string) (policy.Automation, error)
-	Release(ctx context.Context, c access.Caller, reason string) (policy.Automation, error)
+	Pause(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error)
+	Resume(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error)
+	Release(ctx context.Context, c access.Caller, reason string) (api.Policies, error)
 	PolicyTurner
 }
 
 // PolicyTurner turns policies on and off, and tests them.
 type PolicyTurner interface {
-	Enable(ctx context.Context, c access.Caller, name string, all bool, reason string) (policy.Automation, error)
-	Disable(ctx context.Context, c access.Caller, name, reason string) (policy.Automation, error)
+	Enable(ctx context.Context, c access.Caller, name string, all bool, reason string) (api.Policies, error)
+	Disable(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error)
 	// Test changes nothing. Without given nodes it uses the inventory of today.
-	Test(name string, given []inventory.Node) (policy.Tested, error)
+	Test(name string, given []inventory.Node) (api.PolicyTested, error)
 }
 
 // Windows has the maintenance windows, and freezes changes. Its changes return when they

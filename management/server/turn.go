@@ -10,30 +10,21 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
 func (s *Server) enablePolicy(r *http.Request, c access.Caller, body api.PolicyEnable) (api.Policies, error) {
-	name := rest.Param(r, "name")
-
-	status, err := s.Policies.Enable(r.Context(), c, name, body.All, body.Reason)
-
-	return policiesOf(status), err
+	return s.Policies.Enable(r.Context(), c, rest.Param(r, "name"), body.All, body.Reason)
 }
 
 // testPolicy serves a request for the outlooks of a policy. It changes nothing.
 func (s *Server) testPolicy(r *http.Request, c access.Caller, body api.PolicyTest) (api.PolicyTested, error) {
-	name := rest.Param(r, "name")
-
 	given, err := givenNodes(body.Nodes)
 	if err != nil {
 		return api.PolicyTested{}, err
 	}
 
-	tested, err := s.Policies.Test(name, given)
-
-	return testedOf(tested), err
+	return s.Policies.Test(rest.Param(r, "name"), given)
 }
 
 // givenNodes returns the nodes of a given inventory; nil: none is given.
@@ -96,19 +87,3 @@ func givenNode(n api.PolicyTestNode) (inventory.Node, error) {
 
 // maxGivenName is the length of the longest name of a node in bytes.
 const maxGivenName = 300
-
-func testedOf(t policy.Tested) api.PolicyTested {
-	out := api.PolicyTested{
-		Policy: t.Policy, About: t.About, On: t.On, Halted: t.Halted, Nodes: t.Nodes,
-		Outlooks: make([]api.PolicyOutlook, len(t.Judgements)), Roles: rolesOf(t.Roles),
-	}
-
-	for i, j := range t.Judgements {
-		out.Outlooks[i] = api.PolicyOutlook{
-			Node: j.Node.Name, Action: string(j.Action), Group: j.Group, Now: j.Stage == policy.StageAct,
-			Message: j.Reason, Until: optionalTime(j.Until),
-		}
-	}
-
-	return out
-}
