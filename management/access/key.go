@@ -126,7 +126,9 @@ func (o Once[T]) Replay(ctx context.Context, c Caller) (r T, found bool, err err
 func (o Once[T]) Decide(
 	ctx context.Context, c Caller, subject Subject, decide func(*record.Tx) (T, error),
 ) (T, error) {
-	made, revision, err := decideAs(ctx, o.Records, c, subject, func() (T, bool, error) { return o.Replay(ctx, c) }, decide)
+	replay := func() (T, bool, error) { return o.Replay(ctx, c) }
+
+	made, revision, err := decideAs(ctx, o.Records, c, subject, replay, decide)
 	if revision > 0 {
 		o.Kind.At(&made, revision)
 	}

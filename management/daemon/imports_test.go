@@ -78,7 +78,9 @@ var mayImport = map[string][]string{
 	"management/record/recordtest": {"inventory", "management/record"},
 	"management/job":               {"inventory", "configuration", "management/record"},
 	"management/job/jobtest":       {"inventory", "management/job"},
-	"management/plan":              {"inventory", "configuration", "management/api", "management/job", "management/record"},
+	"management/plan": {
+		"inventory", "configuration", "management/api", "management/job", "management/record",
+	},
 	"management/rollout": {
 		"inventory", "configuration", "management/access", "management/control", "management/job", "management/plan",
 		"management/record", "management/state",

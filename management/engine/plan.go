@@ -98,9 +98,8 @@ func (e *Engine) addPlan(
 	ctx context.Context, c access.Caller, tx *record.Tx, settings Settings, r job.Request, pins []step.Pin,
 ) (plan.Plan, error) {
 	v := state.ViewOf(tx)
-	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
 
-	j, in, err := e.judge(ctx, c, v, settings, r, pins, pin)
+	j, in, err := e.judge(ctx, c, v, settings, r, pins, nil)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -281,11 +280,10 @@ func (e *Engine) acceptPlan(
 	}
 
 	r := p.Job.Again(then.Extra)
-	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
 
 	var differs error
 
-	j, err := e.accept(ctx, c, tx, settings, r, pins, pin, func(j *job.Job, now job.Inputs) error {
+	j, err := e.accept(ctx, c, tx, settings, r, pins, nil, func(j *job.Job, now job.Inputs) error {
 		world := plan.NewWorld(v.Snapshot, *j, settings.Groups, settings.HostCAs)
 		if differs = p.Refuse(slices.Concat(changed, plan.Compare(p, then, world, now)), again); differs != nil {
 			return differs
@@ -375,16 +373,6 @@ func (e *Engine) DeletePlan(ctx context.Context, c access.Caller, id string) (re
 func dropPlan(tx *record.Tx, id string) {
 	tx.Attach(state.DropInputs{Name: plan.InputsOf(id)})
 	record.Remove(tx, &plan.Kind, id)
-}
-
-// PlanInputs returns the inputs of the job of a plan, secrets hidden.
-func (e *Engine) PlanInputs(ctx context.Context, id string) (job.Inputs, error) {
-	in, err := e.store.Inputs(ctx, plan.InputsOf(id))
-	if err != nil {
-		return job.Inputs{}, err
-	}
-
-	return e.hidden(in), nil
 }
 
 // expirePlans removes the plans that are over.

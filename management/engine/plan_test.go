@@ -93,7 +93,7 @@ func TestPlanAndApply(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 
-	in, err := b.Engine.PlanInputs(t.Context(), p.ID)
+	in, err := b.Engine.Inputs(t.Context(), plan.InputsOf(p.ID))
 	b.must(err)
 
 	if got := fmt.Sprint(in.Vars["b-1"]["db_password"], in.Extra); got != "{(hidden) global false} map[release:2]" {
@@ -536,7 +536,7 @@ func TestPlanExpires(t *testing.T) {
 		t.Errorf("%+v", plans)
 	}
 
-	_, err = b.Engine.PlanInputs(t.Context(), over.ID)
+	_, err = b.Engine.Inputs(t.Context(), plan.InputsOf(over.ID))
 	b.refused(err, inventory.KindNotFound, "the inputs of plan "+over.ID)
 
 	// Without its plan nothing needs the tree.

@@ -12,7 +12,6 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/state"
 )
 
 // SubmitRollout submits the job of a node of a rollout, and notes it there in the same
@@ -55,8 +54,6 @@ func (e *Engine) submitRollout(
 		return job.Job{}, r, err
 	}
 
-	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, request), nil }
-
 	begun := r
 
 	accepted, revision, err := record.Decide(ctx, e.records, func(tx *record.Tx) (job.Job, error) {
@@ -64,7 +61,7 @@ func (e *Engine) submitRollout(
 			return job.Job{}, err
 		}
 
-		return e.accept(ctx, c, tx, settings, request, pins, pin, func(j *job.Job, _ job.Inputs) error {
+		return e.accept(ctx, c, tx, settings, request, pins, nil, func(j *job.Job, _ job.Inputs) error {
 			j.Rollout = r.ID
 			begun = r.Begun(b, *j, time.Now())
 			record.Put(tx, &rollout.Kind, &begun)

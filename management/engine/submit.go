@@ -23,16 +23,13 @@ import (
 
 // Submit accepts a job or refuses it. It returns as soon as the job is queued.
 func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (job.Job, error) {
-	settings := e.settings()
-	pin := func(v *state.View, j *job.Job) (job.Inputs, error) { return inputs(v, settings, *j, r), nil }
-
 	entry := access.Record{
 		Action: "jobs.submit." + string(r.Verb), Targets: slices.Concat(r.Nodes, r.Addrs, r.Ranges),
 		Reason: r.AuditReason(),
 	}
 
 	return e.audited(ctx, c, entry, func(*access.Record) (job.Job, error) {
-		return e.queue(ctx, c, settings, r, nil, pin)
+		return e.queue(ctx, c, e.settings(), r, nil, nil)
 	})
 }
 
@@ -56,7 +53,8 @@ func (e *Engine) audited(
 }
 
 // queue accepts a request. playbooks chooses those that the job is bound to, once the
-// request itself is found right, see step.Request. pin returns the inputs of the accepted job.
+// request itself is found right, see step.Request. pin returns the inputs of the accepted job;
+// nil: those of now.
 func (e *Engine) queue(
 	ctx context.Context, c access.Caller, settings Settings, r job.Request,
 	playbooks func(context.Context) (string, error), pin func(*state.View, *job.Job) (job.Inputs, error),
@@ -284,9 +282,12 @@ func (e *Engine) judge(
 		}
 	}
 
-	in, err := pin(v, &j)
-	if err != nil {
-		return job.Job{}, job.Inputs{}, err
+	in := inputs(v, settings, j, r)
+
+	if pin != nil {
+		if in, err = pin(v, &j); err != nil {
+			return job.Job{}, job.Inputs{}, err
+		}
 	}
 
 	if err := checkReadable(in); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/cluster/configuration"
 )
 
-// InputsName returns the name of the inputs of a plan or a rollout, among those of jobs: the same code encrypts all, and
-// a rotation of the key finds all. kind is the name of its kind of record.
+// InputsName returns the name of the inputs of a plan or a rollout, among those of jobs: the same code encrypts
+// all, and a rotation of the key finds all. kind is the name of its kind of record.
 func InputsName(kind, id string) string { return strings.TrimSuffix(kind, "s") + "-" + id }
 
 // InputGroups returns the groups in which the job needs the variables of the target: first the one that it

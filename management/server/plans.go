@@ -15,7 +15,6 @@ import (
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/plan"
-	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server/legacy"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
@@ -35,22 +34,12 @@ type PlanReader interface {
 	// FindPlan returns the plan of the view with that id, or KindNotFound. It refuses the
 	// id of another manager.
 	FindPlan(v *state.View, id string) (plan.Plan, error)
-	// PlanInputs returns the inputs of the job of a plan, secrets hidden.
-	PlanInputs(ctx context.Context, id string) (job.Inputs, error)
 	// Foreseen returns the findings of the check of a plan so far; nil without a check.
 	Foreseen(ctx context.Context, v *state.View, p plan.Plan) (*plan.Foreseen, error)
 }
 
 func (s *Server) planRoutes() []rest.Route {
 	return []rest.Route{
-		list(s, planListing, s.getPlans, rest.Route{
-			Path: api.PathPlans,
-			Doc: &openapi.Doc{
-				ID: "listPlans", Tag: aboutJobs, Summary: "List plans",
-				Text:    "Returns plans, newest first, without targets, variables and checks.",
-				Success: "The plans, newest first.",
-			},
-		}),
 		act(s, s.postPlan, rest.Route{
 			Path: api.PathPlans, Idempotent: true,
 			Doc: &openapi.Doc{
@@ -104,22 +93,6 @@ func (s *Server) planRoutes() []rest.Route {
 			},
 		}),
 	}
-}
-
-var planListing = rest.Listing[*plan.Plan]{
-	Key: "id", Default: "-created",
-	Fields: map[string]func(*plan.Plan) string{
-		"id":      func(p *plan.Plan) string { return p.ID },
-		"verb":    func(p *plan.Plan) string { return string(p.Job.Verb) },
-		"actor":   func(p *plan.Plan) string { return p.Actor },
-		"created": func(p *plan.Plan) string { return rest.SortTime(p.Created) },
-		"expires": func(p *plan.Plan) string { return rest.SortTime(p.Expires) },
-	},
-}
-
-func (s *Server) getPlans(_ *http.Request, v *state.Scoped) ([]*plan.Plan, func(*plan.Plan) api.Plan, error) {
-	now := time.Now()
-	return record.List(v, &plan.Kind), func(p *plan.Plan) api.Plan { return planOf(*p, now) }, nil
 }
 
 func (s *Server) postPlan(r *http.Request, c access.Caller, body api.JobRequest) (api.Plan, error) {
@@ -233,7 +206,7 @@ func (s *Server) wholePlan(ctx context.Context, v *state.Scoped, p plan.Plan, wi
 	out.Targets = planTargets(p)
 
 	if withVars {
-		in, err := s.PlanReader.PlanInputs(ctx, p.ID)
+		in, err := s.Jobs.Inputs(ctx, plan.InputsOf(p.ID))
 		if err != nil {
 			return out, err
 		}

@@ -85,6 +85,16 @@ func (m *fakeManager) Plan(ctx context.Context, c access.Caller, r job.Request) 
 		v.View = record.Set(v.View, &plan.Kind, p.ID, &p)
 	})
 
+	in := job.Inputs{Extra: configuration.Vars{"release": "2"}, Vars: map[string]map[string]configuration.Var{}}
+	for _, t := range p.Job.Targets {
+		in.Vars[t.Name] = map[string]configuration.Var{"motd": {Value: "hello", Origin: configuration.OriginGlobal}}
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.inputs[plan.InputsOf(p.ID)] = in
+
 	return p, nil
 }
 
@@ -175,17 +185,6 @@ func (m *fakeManager) DeletePlan(ctx context.Context, c access.Caller, id string
 	return m.change(func(v *state.View) {
 		v.View = record.Set(v.View, &plan.Kind, id, nil)
 	}), nil
-}
-
-func (m *fakeManager) PlanInputs(_ context.Context, id string) (job.Inputs, error) {
-	p, err := m.FindPlan(m.View(), id)
-	in := job.Inputs{Extra: configuration.Vars{"release": "2"}, Vars: map[string]map[string]configuration.Var{}}
-
-	for _, t := range p.Job.Targets {
-		in.Vars[t.Name] = map[string]configuration.Var{"motd": {Value: "hello", Origin: configuration.OriginGlobal}}
-	}
-
-	return in, err
 }
 
 func (m *fakeManager) Foreseen(_ context.Context, v *state.View, p plan.Plan) (*plan.Foreseen, error) {

@@ -57,7 +57,14 @@ var Resources = []Resource{
 	// The wire form lacks the secrets of a request, and shows whether the plan is still open.
 	&ResourceOf[plan.Plan, api.Plan]{
 		Kind: &plan.Kind, Path: api.PathPlans,
+		List: rest.ListingOf[api.Plan]("-created", "id", "actor", "created", "expires").
+			By("verb", func(p api.Plan) string { return string(p.Request.Verb) }),
 		Show: func(_ *state.View, p *plan.Plan) api.Plan { return planOf(*p, time.Now()) },
+		Doc: openapi.Doc{
+			ID: "listPlans", Tag: aboutJobs, Summary: "List plans",
+			Text:    "Returns plans, newest first, without targets, variables and checks.",
+			Success: "The plans, newest first.",
+		},
 	},
 	// GET shows what the policies judge at that moment; a watch shows their memory.
 	&ResourceOf[state.Automation, *state.Automation]{

@@ -118,6 +118,12 @@ func ListingOf[W any](order string, fields ...string) *Listing[W] {
 	return l
 }
 
+// By lets items be sorted by one more name.
+func (l *Listing[T]) By(name string, text func(T) string) *Listing[T] {
+	l.Fields[name] = text
+	return l
+}
+
 // sortText returns text that sorts as the value of a field does.
 func sortText(field string, value any) string {
 	text := fmt.Sprint(value)
