@@ -19,8 +19,6 @@ import (
 	"github.com/contiv/cluster/management/record"
 )
 
-var _ notify.Store = (*Store)(nil)
-
 func (s *Store) deliveryKey(id string) string { return s.key("/x/deliveries/%s", id) }
 func (s *Store) positionKey() string          { return s.key("/x/notified/position") }
 

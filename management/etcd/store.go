@@ -12,12 +12,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory/etcd"
-	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // Store keeps the records of the manager in etcd and a view of them in memory. All
@@ -32,13 +29,6 @@ type Store struct {
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
-
-var (
-	_ engine.Store   = (*Store)(nil)
-	_ node.Store     = (*Store)(nil)
-	_ variable.Store = (*Store)(nil)
-	_ state.Reader   = (*Store)(nil)
-)
 
 // Open reads all records of the view and keeps the view current until Close. The view
 // is stale after staleAfter, usually StaleAfter, without a confirmation by etcd. ctx
