@@ -3,8 +3,6 @@
 package etcd
 
 import (
-	"github.com/contiv/cluster/configuration"
-	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -16,22 +14,16 @@ const (
 	feedBytes = 16 << 20
 )
 
-// subject identifies a changed record.
-type subject struct {
-	kind state.ChangeKind
-	name string
-}
-
 // pending collects the changes of the revision that is being applied. The effective
 // node is certain only after the whole revision, because a job in the same revision
 // may commit its reservation.
 type pending struct {
 	revision int64
-	order    []subject
-	before   map[subject]any // the records before the revision
-	size     map[subject]int // the size of the records, in bytes
-	complete []state.Change  // the changes of earlier revisions, not published yet
-	disabled bool            // all records are being read again, in any order
+	order    []record.Ref
+	before   map[record.Ref]any // the records before the revision
+	size     map[record.Ref]int // the size of the records, in bytes
+	complete []state.Change     // the changes of earlier revisions, not published yet
+	disabled bool               // all records are being read again, in any order
 }
 
 // markRecord notes that a record of a kind is written.
@@ -40,31 +32,24 @@ func (v *view) markRecord(ref record.Ref, before any, size int) {
 		return
 	}
 
-	s := subject{state.ChangeKind(ref.Kind), ref.Key}
-
 	switch ref.Kind {
 	case state.Connections.Name: // shown with the node
-		s.kind, before = state.ChangeNodes, v.node(ref.Key)
+		ref.Kind = state.Nodes.Name
+		before = v.tables.Get(ref)
 	case state.Overlays.Name, state.ConfigFiles.Name: // there is one configuration
-		s = subject{state.ChangeConfig, ""}
+		ref = state.Config
 	}
 
 	if v.pending.size == nil {
-		v.pending.before, v.pending.size = map[subject]any{}, map[subject]int{}
+		v.pending.before, v.pending.size = map[record.Ref]any{}, map[record.Ref]int{}
 	}
 
-	if _, marked := v.pending.size[s]; !marked {
-		v.pending.order = append(v.pending.order, s)
-		v.pending.before[s] = before
+	if _, marked := v.pending.size[ref]; !marked {
+		v.pending.order = append(v.pending.order, ref)
+		v.pending.before[ref] = before
 	}
 
-	v.pending.size[s] += size
-}
-
-// connection returns the connection settings of a node, or nil.
-func (v *view) connection(node string) *configuration.Connection {
-	c, _ := v.tables.Get(record.Ref{Kind: state.Connections.Name, Key: node}).(*configuration.Connection)
-	return c
+	v.pending.size[ref] += size
 }
 
 // beginRevision ends the previous revision if the event belongs to a new one.
@@ -82,29 +67,14 @@ func (v *view) endRevision() {
 	// A change takes about this many bytes beside the record.
 	const overhead = 512
 
-	for _, s := range p.order {
-		c := state.Change{Revision: p.revision, Kind: s.kind, Name: s.name, Size: overhead + p.size[s]}
+	for _, ref := range p.order {
+		c := state.Change{Ref: ref, Revision: p.revision, Size: overhead + p.size[ref]}
 
-		switch s.kind {
-		case state.ChangeNodes:
-			c.Was, _ = p.before[s].(*inventory.Node)
-			if c.Node = v.node(s.name); c.Node == nil && c.Was == nil {
-				continue // the connection of a node that does not exist
-			}
+		if ref != state.Config {
+			now, former, size, changed := v.tables.Change(ref, p.before[ref])
 
-			if conn := v.connection(s.name); c.Node != nil {
-				c.Connection = conn
-			}
-		case state.ChangeVars:
-			if vars, ok := v.tables.Get(record.Ref{Kind: state.Variables.Name, Key: s.name}).(*state.ScopeVars); ok {
-				c.Vars = vars.Vars
-			}
-		case state.ChangeConfig:
-		default:
-			ref := record.Ref{Kind: string(s.kind), Key: s.name}
-
-			now, former, size, changed := v.tables.Change(ref, p.before[s])
-			if !changed {
+			// The connection of a node may have changed alone, or is left of one that is gone.
+			if !changed && (now == nil || ref.Kind != state.Nodes.Name) {
 				continue
 			}
 
@@ -140,16 +110,18 @@ func (v *view) markDifferences(old record.View, revision int64) {
 		return
 	}
 
-	record.Differences(old, v.tables.View(), func(ref record.Ref, before any) {
-		if v.markRecord(ref, before, 0); ref.Kind == state.Connections.Name {
-			v.pending.before[subject{state.ChangeNodes, ref.Key}] = record.Get(old, &state.Nodes, ref.Key)
-		}
-	})
+	mark := func(ref record.Ref, before any) { v.markRecord(ref, before, 0) }
+	now := v.tables.View()
+
+	// A change of a connection marks the node as it is now, so those that differ come first.
+	record.Differences(record.Only(old, &state.Nodes), record.Only(now, &state.Nodes), mark)
 
 	// A job commits its reservations without a write of the nodes.
 	for name := range v.reserved {
 		if before := record.Get(old, &state.Nodes, name); before != nil && before.Job != v.node(name).Job {
-			v.markRecord(record.Ref{Kind: state.Nodes.Name, Key: name}, before, 0)
+			mark(record.Ref{Kind: state.Nodes.Name, Key: name}, before)
 		}
 	}
+
+	record.Differences(old, now, mark)
 }

@@ -59,7 +59,7 @@ func copyOf(v *state.View) *replica {
 }
 
 // follow applies all changes since and returns their number.
-func (c *replica) follow(t *testing.T, f *state.Feed) int {
+func (c *replica) follow(t *testing.T, v *state.View, f *state.Feed) int {
 	t.Helper()
 
 	count := 0
@@ -68,7 +68,7 @@ func (c *replica) follow(t *testing.T, f *state.Feed) int {
 		must(t, err)
 
 		for _, ch := range changes.List {
-			c.apply(t, ch)
+			c.apply(t, v, ch)
 		}
 
 		count += len(changes.List)
@@ -80,46 +80,47 @@ func (c *replica) follow(t *testing.T, f *state.Feed) int {
 	}
 }
 
-func (c *replica) apply(t *testing.T, ch state.Change) {
+// apply applies a change. A node is shown with its connection, which is in the view.
+func (c *replica) apply(t *testing.T, v *state.View, ch state.Change) {
 	t.Helper()
 
 	switch ch.Kind {
-	case state.ChangeNodes:
-		was, ok := c.nodes[ch.Name]
-		if ok != (ch.Was != nil) || ok && !reflect.DeepEqual(was, *ch.Was) {
-			t.Fatalf("revision %d: %s was %+v, but the change has %+v", ch.Revision, ch.Name, was, ch.Was)
+	case state.Nodes.Name:
+		was, ok := c.nodes[ch.Key]
+		if ok != (ch.Former != nil) || ok && !reflect.DeepEqual(was, *ch.Former.(*inventory.Node)) {
+			t.Fatalf("revision %d: %s was %+v, but the change has %+v", ch.Revision, ch.Key, was, ch.Former)
 		}
 
-		delete(c.nodes, ch.Name)
-		delete(c.conns, ch.Name)
+		delete(c.nodes, ch.Key)
+		delete(c.conns, ch.Key)
 
-		if ch.Node != nil {
-			c.nodes[ch.Name] = *ch.Node
-			if ch.Connection != nil {
-				c.conns[ch.Name] = *ch.Connection
+		if ch.Record != nil {
+			c.nodes[ch.Key] = *ch.Record.(*inventory.Node)
+			if conn := v.Connection(ch.Key); conn != nil {
+				c.conns[ch.Key] = *conn
 			}
 		}
-	case state.ChangeKind(job.Kind.Name):
-		was, ok := c.jobs[ch.Name]
+	case job.Kind.Name:
+		was, ok := c.jobs[ch.Key]
 		gone := ok && ch.Record == nil
 
 		if gone != (ch.Former != nil) || gone && !reflect.DeepEqual(was, *ch.Former.(*job.Job)) {
-			t.Fatalf("revision %d: job %s was %+v, but the change has %+v", ch.Revision, ch.Name, was, ch.Former)
+			t.Fatalf("revision %d: job %s was %+v, but the change has %+v", ch.Revision, ch.Key, was, ch.Former)
 		}
 
-		delete(c.jobs, ch.Name)
+		delete(c.jobs, ch.Key)
 
 		if ch.Record != nil {
-			c.jobs[ch.Name] = *ch.Record.(*job.Job)
+			c.jobs[ch.Key] = *ch.Record.(*job.Job)
 		}
-	case state.ChangeVars:
-		delete(c.settings, state.Scope(ch.Name))
+	case state.Variables.Name:
+		delete(c.settings, state.Scope(ch.Key))
 
-		if ch.Vars != nil {
-			c.settings[state.Scope(ch.Name)] = ch.Vars
+		if ch.Record != nil {
+			c.settings[state.Scope(ch.Key)] = ch.Record.(*state.ScopeVars).Vars
 		}
-	case state.ChangeKind(state.Tombstones.Name):
-		c.tombs[ch.Name] = true
+	case state.Tombstones.Name:
+		c.tombs[ch.Key] = true
 
 		if ch.Former != nil {
 			t.Fatalf("revision %d: a new record was %+v", ch.Revision, ch.Former)
@@ -288,7 +289,7 @@ func TestChangesMakeTheView(t *testing.T) {
 	c, counts := copyOf(s.View()), map[string]int{}
 	for i := range 300 {
 		counts[disturb(t, s, r, i)]++
-		c.follow(t, s.view.feed)
+		c.follow(t, s.View(), s.view.feed)
 		c.same(t, s.View())
 	}
 
@@ -330,13 +331,13 @@ func TestReload(t *testing.T) {
 		}
 
 		reload()
-		c.follow(t, late.view.feed)
+		c.follow(t, late.View(), late.view.feed)
 		c.same(t, late.View())
 	}
 
 	reload()
 
-	if n := c.follow(t, late.view.feed); n != 0 {
+	if n := c.follow(t, late.View(), late.view.feed); n != 0 {
 		t.Errorf("%d changes without a write", n)
 	}
 }

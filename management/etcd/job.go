@@ -51,20 +51,7 @@ func (s *Store) acceptOps(j job.Job, in job.Inputs) (etcd.Ops, error) {
 
 // PutJob stores the job if it is still at j.Revision.
 func (s *Store) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
-	record, err := s.putJob(j)
-	if err != nil {
-		return j, err
-	}
-
-	revision, err := s.commit(ctx, etcd.Ops{
-		If:   append(s.fence(ctx), atRevision(s.jobKey(j.ID), j.Revision)),
-		Then: []clientv3.Op{record},
-	})
-	if err == nil {
-		j.Revision = revision
-	}
-
-	return j, err
+	return s.commitJob(ctx, j, etcd.Ops{})
 }
 
 // DropJobs removes ended jobs with their inputs and logs.

@@ -364,7 +364,7 @@ func sameChanges(t *testing.T, revision int64, a, b *Store) {
 		must(t, err)
 
 		for _, c := range changes.List {
-			out = append(out, fmt.Sprintf("%d %s %s %+v", c.Revision, c.Kind, c.Name, c.Node))
+			out = append(out, fmt.Sprintf("%d %s %s %+v", c.Revision, c.Kind, c.Key, c.Record))
 		}
 
 		return out

@@ -446,7 +446,7 @@ func TestRoundTrip(t *testing.T) {
 		must(t, err)
 
 		if state.ConfigAt(s.View()) <= state.ConfigAt(before) || len(changes.List) != 1 ||
-			changes.List[0].Kind != state.ChangeConfig || changes.List[0].Name != "" {
+			changes.List[0].Ref != state.Config {
 			t.Errorf("%s: %+v", digest, changes.List)
 		}
 	}

@@ -243,7 +243,7 @@ func (s *step) config(ctx context.Context, v *state.Scoped) (int64, error) {
 // vars writes the variables of one scope.
 func (s *step) vars(ctx context.Context, v *state.Scoped) (int64, error) {
 	scope := scopeOf(s.changes[0].Cell)
-	vars := s.Variables.Hide([]state.Change{{Name: string(scope), Vars: state.VarsOf(v, scope)}})[0].Vars
+	vars := s.Variables.Hider()(state.VarsOf(v, scope))
 
 	revision := func(v *state.View) (int64, error) {
 		return record.Revision(v, &state.Variables, string(scope)), nil

@@ -30,7 +30,7 @@ type Settings interface {
 
 // Variables hides the secrets of variables, and changes them.
 type Variables interface {
-	Hide(changes []state.Change) []state.Change
+	Hider() func(configuration.Vars) configuration.Vars
 	Patch(ctx context.Context, c access.Caller, s state.Scope, patch configuration.Vars) (variable.Changed, error)
 }
 

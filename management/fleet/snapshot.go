@@ -67,13 +67,9 @@ func (m Manager) load(v *state.Scoped, scope access.Scope) (*Snapshot, error) {
 		}
 	}
 
-	var scopes []state.Change
+	hide := m.Variables.Hider()
 	for scope, vars := range record.All(v, &state.Variables) {
-		scopes = append(scopes, state.Change{Name: scope, Vars: vars.Vars})
-	}
-
-	for _, c := range m.Variables.Hide(scopes) {
-		s.Vars[c.Name] = c.Vars
+		s.Vars[scope] = hide(vars.Vars)
 	}
 
 	var err error

@@ -31,6 +31,8 @@ type Kind[T any] struct {
 	Compare func(a, b *T) int
 	// Every: a watch shows every change of a record, and not only its newest form.
 	Every bool
+	// Former: a change of a record has the record before.
+	Former bool
 	// Codec encodes records; nil: JSON by the tags of T.
 	Codec Codec[T]
 	// Chunks, unless nil, is *Chunks: a list of each record is stored in keys of its own. Such a kind has

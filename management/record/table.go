@@ -98,8 +98,8 @@ func (t *Tables) Replace(ref Ref, record any) {
 func (t *Tables) Get(ref Ref) any { return t.tables[ref.Kind].get(ref.Key) }
 
 // Change returns what a watch has to keep of a change: the record, if the watch shows every one of the
-// kind, and the record before, if the change may hide it from a scope: it is removed, or concerns other
-// nodes now. size is that of the record before, in bytes. changed is false if the record is as before.
+// kind, and the record before, if the kind says so, or the change may hide it from a scope: it is removed, or
+// concerns other nodes now. size is that of the record before, in bytes. changed is false if the record is as before.
 func (t *Tables) Change(ref Ref, before any) (record, former any, size int, changed bool) {
 	now := t.Get(ref)
 	record, former, size = t.tables[ref.Kind].change(ref.Key, before, now)
@@ -172,8 +172,9 @@ func (p *plain[T]) change(key string, before, now any) (record, former any, size
 		record = now
 	}
 
-	if before == nil {
-		return record, nil, 0
+	// The record before is that of an earlier change, so it has no size of its own.
+	if before == nil || p.kind.Former {
+		return record, before, 0
 	}
 
 	nodes := p.kind.concerns(key, before.(*T))

@@ -29,9 +29,6 @@ type nodeForms struct {
 // forms returns the wire forms of the view's nodes.
 func (s *Server) forms(v *state.Scoped) nodeForms { return nodeForms{v.View, s.Desired.Of(v.Whole())} }
 
-// of returns the wire form of a node.
-func (f nodeForms) of(n inventory.Node) api.Node { return f.with(n, f.view.Connection(n.Name)) }
-
 // one returns the wire form of a node in an answer about it alone.
 func (f nodeForms) one(n inventory.Node) api.Node {
 	out := f.of(n)
@@ -40,9 +37,9 @@ func (f nodeForms) one(n inventory.Node) api.Node {
 	return out
 }
 
-// with returns the wire form of a node with its connection settings.
-func (f nodeForms) with(n inventory.Node, c *configuration.Connection) api.Node {
-	out := nodeWith(n, c)
+// of returns the wire form of a node.
+func (f nodeForms) of(n inventory.Node) api.Node {
+	out := nodeWith(n, f.view.Connection(n.Name))
 
 	judged := f.desired.Judge(&n)
 	if judged.Known {

@@ -109,9 +109,9 @@ func (m *fakeManager) change(f func(v *state.View)) int64 {
 // changesOf returns the differences between two views.
 func changesOf(old, v *state.View) []state.Change {
 	var out []state.Change
-	add := func(kind state.ChangeKind, name string, was, now any, c state.Change) {
+	add := func(ref record.Ref, was, now any, c state.Change) {
 		if !reflect.DeepEqual(was, now) {
-			c.Revision, c.Kind, c.Name, c.Size = v.Revision, kind, name, 1000
+			c.Ref, c.Revision, c.Size = ref, v.Revision, 1000
 			out = append(out, c)
 		}
 	}
@@ -128,31 +128,40 @@ func changesOf(old, v *state.View) []state.Change {
 	for name, pair := range nodes {
 		was, now := old.Connection(name), v.Connection(name)
 		add(
-			state.ChangeNodes,
-			name,
+			record.Ref{Kind: state.Nodes.Name, Key: name},
 			[]any{pair[0], was},
 			[]any{pair[1], now},
-			state.Change{Was: pair[0], Node: pair[1], Connection: now},
+			state.Change{Former: untyped(pair[0]), Record: untyped(pair[1])},
 		)
 	}
 
 	for _, j := range v.Jobs {
 		was, _ := old.Job(j.ID)
-		add(state.ChangeKind(job.Kind.Name), j.ID, was, *j, state.Change{Record: j})
+		add(record.Ref{Kind: job.Kind.Name, Key: j.ID}, was, *j, state.Change{Record: j})
 	}
 
 	record.Differences(old.View, v.View, func(ref record.Ref, before any) {
 		if ref.Kind == state.Variables.Name {
-			vars := state.VarsOf(v, state.Scope(ref.Key))
-			add(state.ChangeVars, ref.Key, state.VarsOf(old, state.Scope(ref.Key)), vars, state.Change{Vars: vars})
+			scope := state.Scope(ref.Key)
+			vars := state.VarsOf(v, scope)
+			add(ref, state.VarsOf(old, scope), vars, state.Change{Record: &state.ScopeVars{Scope: scope, Vars: vars}})
 		} else if ref.Kind != state.Connections.Name && ref.Kind != job.Kind.Name {
 			out = append(out, state.Change{
-				Revision: v.Revision, Kind: state.ChangeKind(ref.Kind), Name: ref.Key, Former: before, Size: 1000,
+				Ref: ref, Revision: v.Revision, Former: before, Size: 1000,
 			})
 		}
 	})
 
 	return out
+}
+
+// untyped returns a node, or an untyped nil.
+func untyped(n *inventory.Node) any {
+	if n == nil {
+		return nil
+	}
+
+	return n
 }
 
 func (m *fakeManager) Changes(revision int64, limit int) (state.Changes, error) {
@@ -316,7 +325,9 @@ func (m *fakeManager) Retry(ctx context.Context, c access.Caller, id string, r j
 // fakeVariables implements Variables on the fake manager.
 type fakeVariables struct{ *fakeManager }
 
-func (m fakeVariables) Hide(changes []state.Change) []state.Change { return changes }
+func (m fakeVariables) Hider() func(configuration.Vars) configuration.Vars {
+	return func(vars configuration.Vars) configuration.Vars { return vars }
+}
 
 func (m fakeVariables) Get(scope state.Scope) (configuration.Vars, error) {
 	if scope == state.ScopeGroup("nosuch") || scope == state.ScopeNode("nosuch-1") {

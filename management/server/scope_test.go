@@ -458,19 +458,19 @@ func TestScopedWatch(t *testing.T) {
 	changes := must[state.Changes](t)(m.Changes(since, 100))
 	// A job that is gone is shown to those who saw it.
 	changes.List = append(changes.List,
-		state.Change{Kind: state.ChangeKind(job.Kind.Name), Name: "2", Former: m.View().Jobs[1]},
-		state.Change{Kind: state.ChangeKind(job.Kind.Name), Name: "6", Former: m.View().Jobs[5]},
-		state.Change{Kind: state.ChangeConfig},
-		state.Change{Kind: state.ChangeVars, Name: "global"})
+		state.Change{Ref: record.Ref{Kind: job.Kind.Name, Key: "2"}, Former: m.View().Jobs[1]},
+		state.Change{Ref: record.Ref{Kind: job.Kind.Name, Key: "6"}, Former: m.View().Jobs[5]},
+		state.Change{Ref: state.Config},
+		state.Change{Ref: record.Ref{Kind: state.Variables.Name, Key: "global"}})
 
 	var shown []string
 	for _, c := range filter.View(m.View()).Changes(changes.List) {
 		what := "put "
-		if c.Node == nil && c.Record == nil {
+		if c.Record == nil {
 			what = "delete "
 		}
 
-		shown = append(shown, what+string(c.Kind)+" "+c.Name)
+		shown = append(shown, what+c.Kind+" "+c.Key)
 	}
 
 	if want := []string{"delete nodes node-1", "put jobs 6", "delete jobs 6"}; !slices.Equal(shown, want) {

@@ -153,8 +153,8 @@ type Variables interface {
 	Get(s state.Scope) (configuration.Vars, error)
 	// Merger merges the variables of the view's nodes.
 	Merger(v *state.View) variable.Merger
-	// Hide hides the secrets in changes.
-	Hide(changes []state.Change) []state.Change
+	// Hider returns a function that hides the secrets in variables.
+	Hider() func(configuration.Vars) configuration.Vars
 }
 
 // VariableHistory reads and reverses recorded changes of variables.

@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
@@ -445,29 +447,30 @@ func (e *eventWriter) writeDropped() error {
 // writeChanges writes the selected changes. Only the last event of a revision
 // has an id: a client that resumes after an id has received whole revisions.
 func (e *eventWriter) writeChanges(v *state.Scoped, list []state.Change) error {
-	list = v.Changes(e.Variables.Hide(list))
+	list = v.Changes(list)
 	if len(list) == 0 {
 		return nil
 	}
 
 	forms := e.forms(v)
 
-	// An event without a record of its own shows the newest one, so the last change of each is enough.
+	// An event without a record of its own shows the newest one, so the last change of each is enough. A node
+	// may leave the selection with each.
 	last := map[record.Ref]int{}
 
 	for i := range list {
-		if ref, ok := list[i].Ref(); ok {
-			last[ref] = i
-		}
+		last[list[i].Ref] = i
 	}
 
+	hide := sync.OnceValue(e.Variables.Hider)
+
 	var pending *api.Change
-	for i := range list {
-		if ref, ok := list[i].Ref(); ok && list[i].Record == nil && last[ref] != i {
+	for i, c := range list {
+		if c.Record == nil && c.Kind != state.Nodes.Name && last[c.Ref] != i {
 			continue
 		}
 
-		next, err := e.eventOf(forms, &list[i])
+		next, err := e.eventOf(forms, hide, c)
 		if err != nil {
 			return err
 		}
@@ -498,48 +501,45 @@ func (e *eventWriter) writeChanges(v *state.Scoped, list []state.Change) error {
 }
 
 // eventOf returns the event of a change, or nil if the change is not selected.
-func (e *eventWriter) eventOf(forms nodeForms, c *state.Change) (*api.Change, error) {
-	if ref, ok := c.Ref(); ok {
-		return e.recordEventOf(forms.view, ref, c)
+func (e *eventWriter) eventOf(
+	forms nodeForms, hide func() func(configuration.Vars) configuration.Vars, c state.Change,
+) (*api.Change, error) {
+	kind := api.WatchKind(c.Kind)
+
+	o := resourceOf(c.Kind)
+	if o != nil {
+		kind = o.name()
 	}
 
-	kind := api.WatchKind(c.Kind)
 	if !e.selected.has(kind) {
 		return nil, nil
 	}
 
 	var object any
 
-	switch c.Kind {
-	case state.ChangeNodes:
+	switch {
+	case o != nil:
+		object = o.object(forms.view, c.Key, c.Record)
+	case c.Ref == state.Config:
+		object = e.Settings.Config()
+	case c.Kind == state.Variables.Name:
+		if set, ok := c.Record.(*state.ScopeVars); ok && len(set.Vars) > 0 {
+			object = hide()(set.Vars)
+		}
+	case c.Kind == state.Nodes.Name:
+		// A node that leaves the selection is deleted for this watch.
+		now, _ := c.Record.(*inventory.Node)
+		before, _ := c.Former.(*inventory.Node)
+
 		switch {
-		case e.selected.hasNode(c.Node):
-			object = forms.with(*c.Node, c.Connection)
-		case !e.selected.hasNode(c.Was):
+		case e.selected.hasNode(now):
+			object = forms.of(*now)
+		case !e.selected.hasNode(before):
 			return nil, nil
 		}
-
-		// A node that leaves the selection is deleted for this watch.
-	case state.ChangeVars:
-		if len(c.Vars) > 0 {
-			object = c.Vars
-		}
-	case state.ChangeConfig:
-		object = e.Settings.Config()
 	}
 
-	return changeOf(kind, c.Name, c.Revision, object)
-}
-
-// recordEventOf returns the event of a change of a record, which is as in the view unless the change
-// has it, or nil if it is not selected.
-func (e *eventWriter) recordEventOf(v *state.View, ref record.Ref, c *state.Change) (*api.Change, error) {
-	o := resourceOf(ref.Kind)
-	if o == nil || !e.selected.has(o.name()) {
-		return nil, nil
-	}
-
-	return changeOf(o.name(), ref.Key, c.Revision, o.object(v, ref.Key, c.Record))
+	return changeOf(kind, c.Key, c.Revision, object)
 }
 
 // changeOf returns the event of a change to the object; nil: it is gone.

@@ -6,50 +6,26 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/record"
 )
 
-// ChangeKind is the kind of record that changed.
-type ChangeKind string
-
-// The kinds of change that carry what changed. Any other one is the name of a kind of record.
-const (
-	ChangeNodes  ChangeKind = "nodes"
-	ChangeVars   ChangeKind = "vars"
-	ChangeConfig ChangeKind = "config" // the overlay
-)
+// Config is the subject of changes of the configuration, of which there is one.
+var Config = record.Ref{Kind: "config"}
 
 // Change is the change of one record in the View, from its Revision on. The
 // values it points to are immutable.
 type Change struct {
-	Revision int64
-	Kind     ChangeKind
-	Name     string // of the node, the id of the job, the scope of variables, the key of the record
+	record.Ref // or Config
 
-	// Node is the node after the change, and Was before it; reservations that are
-	// not committed count as absent. nil: the node does not exist.
-	Node, Was  *inventory.Node
-	Connection *configuration.Connection // the ssh parameters set for Node
-	Vars       configuration.Vars        // nil: none are set
-	// Record and Former are the record of a kind after the change and before it, as far as
-	// record.Tables.Change returns them. Otherwise the record is in the view: it may be large, and change
-	// often.
+	Revision int64
+	// Record and Former are the record after the change and before it, as far as record.Tables.Change
+	// returns them. Otherwise the record is in the view: it may be large, and change often. The change of
+	// the connection of a node is one of the node, which has the same record on both sides.
 	Record, Former any
 
 	// Size is the approximate size in bytes, for the limit of the feed.
 	Size int
-}
-
-// Ref returns the record that has changed. It is false for the kinds above.
-func (c *Change) Ref() (record.Ref, bool) {
-	switch c.Kind {
-	case ChangeNodes, ChangeVars, ChangeConfig:
-		return record.Ref{}, false
-	default:
-		return record.Ref{Kind: string(c.Kind), Key: c.Name}, true
-	}
 }
 
 // Changes is a part of the feed.

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 )
 
 func changes(revisions ...int64) []Change {
 	var out []Change
 	for i, r := range revisions {
-		out = append(out, Change{Revision: r, Kind: ChangeNodes, Name: fmt.Sprint(i), Size: 10})
+		out = append(out, Change{Ref: record.Ref{Kind: Nodes.Name, Key: fmt.Sprint(i)}, Revision: r, Size: 10})
 	}
 
 	return out
@@ -136,7 +137,8 @@ func TestFeedIsBounded(t *testing.T) {
 		for range r.IntN(4) {
 			revision += int64(1 + r.IntN(3))
 			for range 1 + r.IntN(5) {
-				add = append(add, Change{Revision: revision, Name: fmt.Sprint(len(all) + len(add)), Size: r.IntN(40)})
+				ref := record.Ref{Key: fmt.Sprint(len(all) + len(add))}
+				add = append(add, Change{Ref: ref, Revision: revision, Size: r.IntN(40)})
 			}
 		}
 
@@ -156,7 +158,7 @@ func TestFeedIsBounded(t *testing.T) {
 			switch {
 			case err != nil && since >= f.floor:
 				t.Fatalf("since %d, floor %d: %v", since, f.floor, err)
-			case err == nil && !slices.EqualFunc(got.List, want, func(a, b Change) bool { return a.Name == b.Name }):
+			case err == nil && !slices.EqualFunc(got.List, want, func(a, b Change) bool { return a.Key == b.Key }):
 				t.Fatalf("since %d, floor %d: %v, want %v", since, f.floor, revisions(got.List), revisions(want))
 			}
 		}

@@ -72,6 +72,7 @@ var Nodes = record.Kind[inventory.Node]{
 	At:      func(n *inventory.Node, revision int64) { n.Revision = revision },
 	Damaged: func(_ string, last *inventory.Node) *inventory.Node { return last },
 	Every:   true,
+	Former:  true, // a scope, and a watch, select by more than the name
 	ByNode:  true,
 	Show: func(n *inventory.Node, s record.Scope) *inventory.Node {
 		if !s.HasNode(n.Name) {

@@ -405,28 +405,22 @@ func (p *Scoped) Changes(list []Change) []Change {
 // change reduces a change to the scope, and reports whether anything is left of it.
 func (p *Scoped) change(c *Change) bool {
 	switch c.Kind {
-	case ChangeNodes:
-		if !p.filter.Contains(c.Was) {
-			c.Was = nil
-		}
-
-		if !p.filter.Contains(c.Node) {
-			c.Node, c.Connection = nil, nil
-		}
-
-		if c.Node != nil {
-			c.Node = p.Show(c.Node)
-		}
-
-		return c.Node != nil || c.Was != nil
-	case ChangeVars:
-		return Scope(c.Name).In(p)
-	case ChangeConfig:
+	case Config.Kind:
 		return false
+	case Nodes.Name:
+		c.Record, c.Former = p.nodeThen(c.Record), p.nodeThen(c.Former)
+		return c.Record != nil || c.Former != nil
 	default:
-		ref, _ := c.Ref()
-		c.Record = p.whole.Shown(ref, c.Record, p)
-
-		return c.Record != nil || p.Has(ref) || p.whole.Shown(ref, c.Former, p) != nil
+		c.Record = p.whole.Shown(c.Ref, c.Record, p)
+		return c.Record != nil || p.Has(c.Ref) || p.whole.Shown(c.Ref, c.Former, p) != nil
 	}
+}
+
+// nodeThen returns the form of an earlier record of a node, or nil if it was not in the scope.
+func (p *Scoped) nodeThen(r any) any {
+	if n, ok := r.(*inventory.Node); ok && p.filter.Contains(n) {
+		return p.Show(n)
+	}
+
+	return nil
 }

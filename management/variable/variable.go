@@ -5,7 +5,6 @@ package variable
 import (
 	"context"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -249,18 +248,10 @@ func (vs *Variables) Merged(node string) (map[string]configuration.Var, error) {
 // Merger returns the merger for the view with the current settings.
 func (vs *Variables) Merger(v *state.View) Merger { return NewMerger(v, vs.settings()) }
 
-// Hide returns the changes with the secrets in variables hidden.
-func (vs *Variables) Hide(changes []state.Change) []state.Change {
+// Hider returns a function that hides the secrets in variables.
+func (vs *Variables) Hider() func(configuration.Vars) configuration.Vars {
 	// A value that was set before it was marked is as secret as in the history.
-	marked := state.Marked(vs.view())
+	marked, secrets := state.Marked(vs.view()), vs.settings().Secrets
 
-	// The feed shares its changes with other watchers.
-	changes = slices.Clone(changes)
-	for i, c := range changes {
-		if c.Vars != nil {
-			changes[i].Vars = vs.settings().Secrets.HideVars(c.Vars.Mark(marked))
-		}
-	}
-
-	return changes
+	return func(vars configuration.Vars) configuration.Vars { return secrets.HideVars(vars.Mark(marked)) }
 }
