@@ -14,9 +14,7 @@ var certificates = noun[api.Certificate]{
 	columns: print.CertificateColumns,
 	name:    func(known api.Certificate) string { return known.Serial },
 	empty:   "no client certificates found",
-	all: func(ctx context.Context, c *call) (listing[api.Certificate], error) {
-		return listingOf(c.manager.Certificates(ctx))
-	},
+	all:     every((*client.Client).Certificates),
 }
 
 func (a *app) certificate() leaf {
@@ -38,9 +36,7 @@ func (a *app) certificate() leaf {
 					"clusterctl certificate revoke rack1",
 					"clusterctl certificate revoke serial:5a2b64cc0f19",
 				},
-				complete: offer(func(ctx context.Context, m *client.Client) ([]api.Certificate, error) {
-					return itemsOf(m.Certificates(ctx))
-				}, func(known api.Certificate) candidate {
+				complete: certificates.offer(func(known api.Certificate) candidate {
 					if known.Revoked != nil {
 						return candidate{}
 					}

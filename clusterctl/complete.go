@@ -321,12 +321,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 	case "status":
 		// Jobs and nodes have different statuses.
 		if strings.HasPrefix(c.path, "job") {
-			var out []candidate
-			for _, s := range api.JobStatuses {
-				out = append(out, candidate{word: string(s)})
-			}
-
-			return several(current, out)
+			return several(current, words(api.JobStatuses...))
 		}
 
 		var out []candidate
@@ -353,7 +348,7 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		return several(current, out)
 	case flagKind:
 		if c.path == "events" {
-			return several(current, words(watchKinds()...))
+			return several(current, words(api.WatchKinds...))
 		}
 
 		return words(policyNoun.kinds()...)
@@ -379,10 +374,10 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 }
 
 // words returns candidates without descriptions.
-func words(all ...string) []candidate {
+func words[T ~string](all ...T) []candidate {
 	var out []candidate
 	for _, w := range all {
-		out = append(out, candidate{word: w})
+		out = append(out, candidate{word: string(w)})
 	}
 
 	return out
@@ -456,7 +451,8 @@ func (c *completer) formats() []string {
 // nodes returns the nodes that keep accepts; nil accepts all.
 func (c *completer) nodes(ctx context.Context, keep func(api.Node) bool) []candidate {
 	return offer(func(ctx context.Context, m *client.Client) ([]api.Node, error) {
-		return itemsOf(m.Nodes(ctx, client.NodeFilter{}))
+		l, err := m.Nodes(ctx, client.NodeFilter{})
+		return l.Items, err
 	}, func(n api.Node) candidate {
 		// A node that the verb would refuse is no candidate.
 		if keep != nil && !keep(n) {
@@ -477,7 +473,8 @@ func (c *completer) groups(ctx context.Context) []candidate { return groupNames(
 
 // groupNames completes the names of host groups.
 var groupNames = offer(func(ctx context.Context, m *client.Client) ([]api.Group, error) {
-	return itemsOf(m.Groups(ctx))
+	l, err := m.Groups(ctx)
+	return l.Items, err
 }, func(g api.Group) candidate {
 	about := ""
 	if len(g.Requires) > 0 {

@@ -42,20 +42,13 @@ func (a *app) events() leaf {
 			"clusterctl events -o json",
 		},
 		run: func(ctx context.Context, c *call) error {
-			var chosen []api.WatchKind
-			for _, word := range values(c, "kind") {
-				k := api.WatchKind(word)
-				if !slices.Contains(api.WatchKinds, k) {
-					return exit.Usagef("%q is not a kind of change", word).
-						Try("the kinds are %s", strings.Join(watchKinds(), ", "))
-				}
-
-				chosen = append(chosen, k)
+			chosen, err := choices(c, "kind", "a kind of change", api.WatchKinds)
+			if err != nil {
+				return err
 			}
 
 			o := follow.EventOptions{Kinds: chosen, JSON: c.format == print.FormatJSON}
 
-			var err error
 			if o.Since, err = c.since(); err != nil {
 				return err
 			}
@@ -122,14 +115,14 @@ func conditions(words []string) ([]condition, error) {
 
 		switch field {
 		case "status":
-			s, err := parseStatus(value)
+			s, err := choice(value, aStatus, statuses())
 			if err != nil {
 				return nil, err
 			}
 
 			all = append(all, condition{"status=" + string(s), func(n api.Node) bool { return n.Status == s }})
 		case "state":
-			s, err := parseState(value)
+			s, err := choice(value, aState, states())
 			if err != nil {
 				return nil, err
 			}

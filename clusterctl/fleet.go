@@ -320,7 +320,7 @@ func (c *call) runFleet(ctx context.Context, diff api.FleetDiff, steps []api.Fle
 	})
 
 	answer := print.Answer{
-		Wire: fleetResult{diff, results}, Table: func(p *print.Printer) { printResults(p, results) },
+		Wire: fleetResult{diff, results}, Table: func(p *print.Printer) { resultColumns.Rows(p, results) },
 	}
 	if err := c.show(answer); err != nil {
 		return err
@@ -382,21 +382,20 @@ func (c *call) sayOutdated(diff api.FleetDiff) {
 	}
 }
 
+var (
+	changeColumns = print.ColumnsOf(print.Cells[api.FleetChange]{
+		"where": func(_ print.Paint, c *api.FleetChange) string { return print.Line(c.Where()) },
+		"what":  func(_ print.Paint, c *api.FleetChange) string { return print.Line(c.Item()) },
+		"from":  func(_ print.Paint, c *api.FleetChange) string { return changed(*c, c.Before) },
+		"to":    func(_ print.Paint, c *api.FleetChange) string { return changed(*c, c.After) },
+	}, "Change=action", "where", "what", "from", "to")
+	resultColumns = print.ColumnsOf[fleet.Result](nil, "result", "job", "Step=title")
+)
+
 // printDiff prints a difference as tables.
 func printDiff(p *print.Printer, diff api.FleetDiff) {
 	if len(diff.Changes) > 0 {
-		rows := make([][]string, len(diff.Changes))
-		for i, c := range diff.Changes {
-			rows[i] = []string{
-				c.Action,
-				print.Line(c.Where()),
-				print.Line(c.Item()),
-				changed(c, c.Before),
-				changed(c, c.After),
-			}
-		}
-
-		p.Rows([]string{"CHANGE", "WHERE", "WHAT", "FROM", "TO"}, rows)
+		changeColumns.Rows(p, diff.Changes)
 	}
 
 	if len(diff.Jobs) > 0 {
@@ -425,14 +424,4 @@ func changed(c api.FleetChange, v any) string {
 	}
 
 	return print.Scalar(v)
-}
-
-// printResults prints the results of steps.
-func printResults(p *print.Printer, results []fleet.Result) {
-	rows := make([][]string, len(results))
-	for i, s := range results {
-		rows[i] = []string{s.Result, print.Line(s.Job), print.Line(s.Title)}
-	}
-
-	p.Rows([]string{"RESULT", "JOB", "STEP"}, rows)
 }

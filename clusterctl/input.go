@@ -280,6 +280,33 @@ func raw(v api.Vars) (json.RawMessage, error) {
 	return bytes.TrimSpace(b), nil
 }
 
+// choice returns the one of all that a word names; what it is not is said otherwise.
+func choice[T ~string](word, what string, all []T) (T, error) {
+	names := make([]string, len(all))
+
+	for i, one := range all {
+		if names[i] = string(one); strings.EqualFold(names[i], word) {
+			return one, nil
+		}
+	}
+
+	return "", exit.Usagef("%q is not %s", word, what).Try("write one of %s", strings.Join(names, ", "))
+}
+
+// choices returns the choice of each value of an option.
+func choices[T ~string](c *call, flag, what string, all []T) (out []T, err error) {
+	for _, word := range values(c, flag) {
+		one, err := choice(word, what, all)
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, one)
+	}
+
+	return out, nil
+}
+
 // number reads an option with a whole number of at least low, and returns 0 if the
 // option is not given.
 func number(c *call, flag string, low int) (int, error) {

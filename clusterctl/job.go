@@ -360,27 +360,9 @@ func jobFilter(c *call) (f client.JobFilter, err error) {
 		}
 	}
 
-	for _, word := range values(c, "status") {
-		s, err := parseJobStatus(word)
-		if err != nil {
-			return f, err
-		}
+	f.Status, err = choices(c, "status", "a status of a job", api.JobStatuses)
 
-		f.Status = append(f.Status, s)
-	}
-
-	return f, nil
-}
-
-func parseJobStatus(word string) (api.JobStatus, error) {
-	for _, s := range api.JobStatuses {
-		if strings.EqualFold(string(s), word) {
-			return s, nil
-		}
-	}
-
-	return "", exit.Usagef("%q is not a status of a job", word).
-		Try("the statuses are %s", strings.Trim(fmt.Sprint(api.JobStatuses), "[]"))
+	return f, err
 }
 
 // watchJobs is job list --watch.
@@ -447,4 +429,20 @@ func (c *call) showJob(j api.Job) error {
 		Table: func(p *print.Printer) { p.Job(j, false) },
 		Long:  func(p *print.Printer) { p.Job(j, true) },
 	})
+}
+
+func (a *app) jobWhy() leaf {
+	return leaf{
+		name: "why", args: "[ID]", readsJob: true, formats: namelessFormats,
+		usage: "explain why a job waits, still runs or has failed, with remedies",
+		about: readJobHelp + "\n" +
+			"The explanation shows the position of the job in the queue and its obstacle, the failed hosts with task " +
+			"and output, the steps that the manager took, and a command for every problem.",
+		examples: []string{"clusterctl job why", "clusterctl job why 12 -o json"},
+		run: func(ctx context.Context, c *call) error {
+			return view(c, func(p *print.Printer, e api.JobExplanation) {
+				p.JobExplanation(e, c.self())
+			})(c.manager.ExplainJob(ctx, c.args[0]))
+		},
+	}
 }

@@ -4,7 +4,11 @@ package clusterctl
 
 import (
 	"context"
+	"strings"
 
+	"github.com/urfave/cli/v3"
+
+	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -29,6 +33,21 @@ type noun[T any] struct {
 	name    func(T) string                    // -o name
 	empty   string                            // the sentence about a list without items
 	all     func(ctx context.Context, c *call) (listing[T], error)
+}
+
+// every is the noun.all of a list that takes no arguments.
+func every[T any](
+	list func(*client.Client, context.Context, ...client.Page) (api.List[T], error),
+) func(context.Context, *call) (listing[T], error) {
+	return func(ctx context.Context, c *call) (listing[T], error) { return listingOf(list(c.manager, ctx)) }
+}
+
+// offer completes the things; all of them must take no arguments.
+func (n noun[T]) offer(as func(T) candidate) positional {
+	return offer(func(ctx context.Context, m *client.Client) ([]T, error) {
+		l, err := n.all(ctx, &call{manager: m})
+		return l.items, err
+	}, as)
 }
 
 // list returns the command that lists the things, in each format and with the columns of the flags.
@@ -104,6 +123,29 @@ func view[T any](c *call, draw func(*print.Printer, T), name ...func(T) string) 
 	}
 }
 
+// one is what a leaf runs that asks the manager for one thing, and prints it.
+func one[T any](
+	ask func(*client.Client, context.Context) (T, error), draw func(*print.Printer, T),
+) func(context.Context, *call) error {
+	return func(ctx context.Context, c *call) error { return view(c, draw)(ask(c.manager, ctx)) }
+}
+
+// named is one for the thing that the argument names.
+func named[T any](
+	ask func(*client.Client, context.Context, string) (T, error), draw func(*print.Printer, T),
+) func(context.Context, *call) error {
+	return func(ctx context.Context, c *call) error { return view(c, draw)(ask(c.manager, ctx, c.args[0])) }
+}
+
+// plain adapts an act of the manager that takes a name and a reason only.
+func plain[T any](
+	act func(*client.Client, context.Context, string, string) (T, error),
+) func(context.Context, *call, string, string) (T, error) {
+	return func(ctx context.Context, c *call, name, reason string) (T, error) {
+		return act(c.manager, ctx, name, reason)
+	}
+}
+
 // changeEach changes the things that the arguments name, one by one; done is the sentence about each.
 // The first refusal ends the command.
 func (c *call) changeEach(
@@ -150,5 +192,29 @@ func offer[T any](
 	}
 }
 
-// itemsOf returns the items of an answer.
-func itemsOf[T any](l api.List[T], err error) ([]T, error) { return l.Items, err }
+func watchFlag() cli.Flag {
+	return switchFlag("watch", "print a row for every change, until Ctrl-C; for tables only", "w")
+}
+
+// checkWatch refuses --watch with a format other than a table.
+func (c *call) checkWatch() error {
+	if c.format == print.FormatTable || c.format == print.FormatWide {
+		return nil
+	}
+
+	return exit.Usagef("--watch works with tables only, not with -o %s", c.format).
+		Try("drop one of the two options; for programs: clusterctl nodes watch -o json")
+}
+
+// columnFlags are the options of a command that prints a table with columns.
+func columnFlags(all []string) []cli.Flag {
+	return []cli.Flag{
+		listFlag("columns", "the `COLUMNS` of the table, separated by commas: "+strings.Join(all, ", ")),
+		listFlag("sort", "sort by these `COLUMNS`, separated by commas; a leading - reverses one"),
+	}
+}
+
+// layoutOf reads the options of columnFlags.
+func layoutOf[T any](c *call, all print.Columns[T]) (print.Layout[T], error) {
+	return all.Layout(values(c, "columns"), values(c, "sort"), c.format)
+}

@@ -303,53 +303,37 @@ func (c *call) knownNodes(ctx context.Context, filter client.NodeFilter) (
 // nodeFilter reads the arguments and filters of `nodes get`.
 func nodeFilter(c *call) (client.NodeFilter, error) {
 	f := client.NodeFilter{Names: c.args, Group: values(c, "group"), Selector: c.String("selector")}
-	for _, word := range values(c, "status") {
-		s, err := parseStatus(word)
-		if err != nil {
-			return f, err
-		}
 
-		f.Status = append(f.Status, s)
+	var err error
+	if f.Status, err = choices(c, "status", aStatus, statuses()); err != nil {
+		return f, err
 	}
 
-	for _, word := range values(c, "state") {
-		s, err := parseState(word)
-		if err != nil {
-			return f, err
-		}
+	f.State, err = choices(c, "state", aState, states())
 
-		f.State = append(f.State, s)
-	}
-
-	return f, nil
+	return f, err
 }
 
-func parseStatus(word string) (inventory.Status, error) {
-	s, err := inventory.ParseStatus(word)
-	if err != nil {
-		return s, exit.Usagef("%q is not a status of a node", word).Try("the statuses are %s", statusNames())
+// What a wrong word is not.
+const (
+	aStatus = "a status of a node"
+	aState  = "a state of a node"
+)
+
+func statuses() (all []inventory.Status) {
+	for _, row := range inventory.Statuses {
+		all = append(all, row.Status)
 	}
 
-	return s, nil
+	return all
 }
 
-func parseState(word string) (inventory.State, error) {
-	s, err := inventory.ParseState(word)
-	if err != nil {
-		return s, exit.Usagef("%q is not a state of a node", word).
-			Try("the states are %s, %s and %s", inventory.Discovered, inventory.Disappeared, inventory.Unknown)
+func states() (all []inventory.State) {
+	for _, row := range inventory.States {
+		all = append(all, row.State)
 	}
 
-	return s, nil
-}
-
-func statusNames() string {
-	names := make([]string, len(inventory.Statuses))
-	for i, row := range inventory.Statuses {
-		names[i] = string(row.Status)
-	}
-
-	return strings.Join(names, ", ")
+	return all
 }
 
 // watchNodes is nodes get --watch.
@@ -651,4 +635,52 @@ func labelArgs(words []string) (names []string, labels map[string]*string, err e
 	}
 
 	return names, labels, nil
+}
+
+func (a *app) nodesExplain() leaf {
+	return leaf{
+		name: "explain", args: "NAME", names: true, formats: namelessFormats,
+		usage: "explain why a node is, or is not, in service, with remedies",
+		about: "The explanation shows since when the node has its status and state, the requirements of its group, " +
+			"the jobs that claim it or wait for it, failed tasks with their output, residue, tombstone, duplicates " +
+			"and host key. It shows the next automatic step, and a command for every obstacle.",
+		examples: []string{"clusterctl nodes explain web-1-AB12", "clusterctl nodes explain web-1-AB12 -o json"},
+		run: func(ctx context.Context, c *call) error {
+			return view(c, func(p *print.Printer, e api.NodeExplanation) {
+				p.NodeExplanation(e, c.self())
+			})(c.manager.Explain(ctx, c.args[0]))
+		},
+	}
+}
+
+func (a *app) nodesDiff() leaf {
+	return leaf{
+		name: "diff", args: "NAME", names: true, formats: namelessFormats,
+		usage: "show what the last verification of a node found, task by task",
+		about: "For each task that would change the node, it shows the file and line in the playbooks and the " +
+			"difference, if the module reports one: - is what the node has, + what the playbooks want. It also shows " +
+			"failed checks of verify.yml, tasks that check mode cannot judge, and tasks that were executed all the " +
+			"same. Secrets are hidden. nodes verify makes a new verification; nodes apply configures the node again.",
+		examples: []string{"clusterctl nodes diff web-1-AB12", "clusterctl nodes diff web-1-AB12 -o json"},
+		run: func(ctx context.Context, c *call) error {
+			d, err := c.manager.Difference(ctx, c.args[0])
+			if err != nil {
+				return err
+			}
+
+			// Such a difference is no drift of the host: an apply would take an upgrade back.
+			if n, err := c.manager.Node(ctx, c.args[0]); err == nil && len(n.RequestVars) > 0 {
+				c.say(
+					"only the request of job %s had set %s: nodes apply would take that back; "+
+						"to keep it: %s nodes explain %s",
+					n.Applied,
+					strings.Join(n.RequestVars, ", "),
+					c.self(),
+					n.Name,
+				)
+			}
+
+			return view(c, (*print.Printer).Difference)(d, nil)
+		},
+	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/client"
 )
 
 var targets = noun[api.Notification]{
@@ -34,10 +33,7 @@ var deliveries = noun[api.Delivery]{
 	},
 }
 
-var targetNames = offer(func(ctx context.Context, m *client.Client) ([]api.Notification, error) {
-	l, err := m.Notifications(ctx)
-	return l.Items, err
-}, func(n api.Notification) candidate { return candidate{n.Name, n.To} })
+var targetNames = targets.offer(func(n api.Notification) candidate { return candidate{n.Name, n.To} })
 
 func (a *app) notification() leaf {
 	return leaf{

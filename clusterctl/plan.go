@@ -37,13 +37,11 @@ func planHelpOf(row inventory.Transition) string {
 
 var plans = noun[api.Plan]{
 	columns: print.PlanColumns, name: func(p api.Plan) string { return p.ID }, empty: "no plans found",
-	all: func(ctx context.Context, c *call) (listing[api.Plan], error) { return listingOf(c.manager.Plans(ctx)) },
+	all: every((*client.Client).Plans),
 }
 
 // planIDs completes plans, newest first.
-var planIDs = offer(func(ctx context.Context, m *client.Client) ([]api.Plan, error) {
-	return itemsOf(m.Plans(ctx))
-}, func(p api.Plan) candidate { return candidate{p.ID, print.PlanTitle(p)} })
+var planIDs = plans.offer(func(p api.Plan) candidate { return candidate{p.ID, print.PlanTitle(p)} })
 
 func (a *app) plan() leaf {
 	return leaf{

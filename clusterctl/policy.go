@@ -3,11 +3,14 @@
 package clusterctl
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -22,9 +25,7 @@ func (a *app) policy() leaf {
 				about: "The brake stops all policies while many nodes have vanished at once, which is a fault of the " +
 					"network. People can always act.",
 				examples: []string{"clusterctl policy list", "clusterctl policy list -o json"},
-				run: func(ctx context.Context, c *call) error {
-					return view(c, (*print.Printer).Policies)(c.manager.Policies(ctx))
-				},
+				run:      one((*client.Client).Policies, (*print.Printer).Policies),
 			},
 			{
 				name: "show", args: "NAME", formats: namelessFormats,
@@ -32,9 +33,7 @@ func (a *app) policy() leaf {
 				about: "Each decision has what happened, the observations on which it was decided, its job, and what " +
 					"would have prevented it.",
 				examples: []string{"clusterctl policy show returns", "clusterctl policy show returns -o json"},
-				run: func(ctx context.Context, c *call) error {
-					return view(c, (*print.Printer).Policy)(c.manager.Policy(ctx, c.args[0]))
-				},
+				run:      named((*client.Client).Policy, (*print.Printer).Policy),
 			},
 			a.itemSet(policyNoun), a.itemDelete(policyNoun), a.policyTest(),
 			a.policyAct(leaf{
@@ -57,20 +56,18 @@ func (a *app) policy() leaf {
 				about: "The policy decides nothing until it is turned on, and its rollouts begin no node. Jobs that " +
 					"run go on.",
 				examples: []string{"clusterctl policy disable workers --reason 'the racks are full'"},
-			}, func(ctx context.Context, c *call, name, reason string) (api.Policies, error) {
-				return c.manager.DisablePolicy(ctx, name, reason)
-			}),
+			}, plain((*client.Client).DisablePolicy)),
 			a.policyAct(leaf{
 				name: "pause-all", hidden: true, usage: "let all policies do nothing",
 				about:    "The same as `clusterctl policy pause all`.",
 				examples: []string{"clusterctl policy pause-all --reason 'an audit'"},
-			}, pausePolicy),
+			}, plain((*client.Client).PausePolicy)),
 			a.policyAct(leaf{
 				name: "resume-all", hidden: true, usage: "end the pause of all policies",
 				about: "The same as `clusterctl policy resume all`. A policy that is paused by itself stays so: " +
 					"`clusterctl policy resume NAME` ends that.",
 				examples: []string{"clusterctl policy resume-all --reason 'the audit is over'"},
-			}, resumePolicy),
+			}, plain((*client.Client).ResumePolicy)),
 			a.policyAct(leaf{
 				name: "pause", args: "NAME", usage: "let a policy do nothing, or all of them",
 				complete: policyNamesAndAll,
@@ -79,13 +76,13 @@ func (a *app) policy() leaf {
 					"clusterctl policy pause returns --reason 'the rack moves'",
 					"clusterctl policy pause all --reason 'an audit'",
 				},
-			}, pausePolicy),
+			}, plain((*client.Client).PausePolicy)),
 			a.policyAct(leaf{
 				name: "resume", args: "NAME", usage: "end the pause of a policy, or that of all",
 				complete: policyNamesAndAll,
 				about:    "A policy goes on only when neither itself nor all of them are paused.",
 				examples: []string{"clusterctl policy resume returns", "clusterctl policy resume all"},
-			}, resumePolicy),
+			}, plain((*client.Client).ResumePolicy)),
 			{
 				name: "release", formats: namelessFormats,
 				usage: "release the brake, after many nodes vanished at once",
@@ -143,14 +140,6 @@ func (a *app) policyAct(
 	return l
 }
 
-func pausePolicy(ctx context.Context, c *call, name, reason string) (api.Policies, error) {
-	return c.manager.PausePolicy(ctx, name, reason)
-}
-
-func resumePolicy(ctx context.Context, c *call, name, reason string) (api.Policies, error) {
-	return c.manager.ResumePolicy(ctx, name, reason)
-}
-
 // policyNames completes the names of policies.
 var policyNames = offer(func(ctx context.Context, m *client.Client) ([]api.Policy, error) {
 	state, err := m.Policies(ctx)
@@ -160,4 +149,62 @@ var policyNames = offer(func(ctx context.Context, m *client.Client) ([]api.Polic
 // policyNamesAndAll completes the names of policies, or all of them.
 func policyNamesAndAll(ctx context.Context, c *completer, current string) []candidate {
 	return append(policyNames(ctx, c, current), candidate{api.AllPolicies, "every policy"})
+}
+
+func (a *app) policyTest() leaf {
+	return leaf{
+		name: "test", args: "NAME", formats: namelessFormats, usage: "show what a policy would do, and change nothing",
+		complete: policyNames,
+		about: "It shows what the policy would do if it were on and nothing held it: with the inventory of today, or " +
+			"with that of a file, which `clusterctl nodes get -o json` writes.",
+		flags: []cli.Flag{
+			valueFlag("file", "test with the inventory in `FILE`, which clusterctl nodes get -o json wrote; - is "+
+				"stdin", "f"),
+		},
+		examples: []string{"clusterctl policy test workers", "clusterctl policy test workers -f nodes.json"},
+		run: func(ctx context.Context, c *call) error {
+			in := api.PolicyTest{}
+
+			if c.IsSet("file") {
+				nodes, err := c.inventoryFile(ctx, c.String("file"))
+				if err != nil {
+					return err
+				}
+
+				in.Nodes = &nodes
+			}
+
+			return view(c, (*print.Printer).PolicyTested)(c.manager.TestPolicy(ctx, c.args[0], in))
+		},
+	}
+}
+
+// inventoryFile reads a list of nodes, or one node, as nodes get prints them.
+func (c *call) inventoryFile(ctx context.Context, name string) ([]api.PolicyTestNode, error) {
+	content, source, err := c.readInput(ctx, name, "the inventory", "give -f FILE, or -f - for stdin")
+	if err != nil {
+		return nil, err
+	}
+
+	remedy := "write one with: " + c.self() + " nodes get -o json"
+
+	var list struct {
+		Items *[]api.PolicyTestNode `json:"items"`
+	}
+
+	content = bytes.TrimSpace(content)
+	if bytes.HasPrefix(content, []byte("[")) {
+		err = json.Unmarshal(content, &list.Items)
+	} else {
+		err = json.Unmarshal(content, &list)
+	}
+
+	switch {
+	case err != nil:
+		return nil, exit.Usagef("%s is not an inventory: %v", source, err).Try("%s", remedy)
+	case list.Items == nil:
+		return nil, exit.Usagef("%s is not an inventory: it has no items", source).Try("%s", remedy)
+	}
+
+	return *list.Items, nil
 }

@@ -29,9 +29,7 @@ func (a *app) repoStatus() leaf {
 			"reason. Nodes that were configured with a local folder, or with the bundled playbooks, are shown with " +
 			"the digest of those.",
 		examples: []string{"clusterctl repo status", "clusterctl repo status -o json"},
-		run: func(ctx context.Context, c *call) error {
-			return view(c, (*print.Printer).Repository)(c.manager.Repository(ctx))
-		},
+		run:      one((*client.Client).Repository, (*print.Printer).Repository),
 	}
 }
 
@@ -42,9 +40,7 @@ func (a *app) repoSync() leaf {
 			"parse, or lacks a play for a group with nodes, is refused, and the former one stays in use. No node is " +
 			"changed: nodes with other playbooks become outdated.",
 		examples: []string{"clusterctl repo sync"},
-		run: func(ctx context.Context, c *call) error {
-			return view(c, (*print.Printer).Repository)(c.manager.SyncRepository(ctx))
-		},
+		run:      one((*client.Client).SyncRepository, (*print.Printer).Repository),
 	}
 }
 

@@ -4,8 +4,10 @@ package clusterctl
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,15 +23,11 @@ import (
 
 var rollouts = noun[api.Rollout]{
 	columns: print.RolloutColumns, name: func(r api.Rollout) string { return r.ID }, empty: "no rollouts found",
-	all: func(ctx context.Context, c *call) (listing[api.Rollout], error) {
-		return listingOf(c.manager.ListRollouts(ctx))
-	},
+	all: every((*client.Client).ListRollouts),
 }
 
 // rolloutIDs completes rollouts, newest first.
-var rolloutIDs = offer(func(ctx context.Context, m *client.Client) ([]api.Rollout, error) {
-	return itemsOf(m.ListRollouts(ctx))
-}, func(r api.Rollout) candidate {
+var rolloutIDs = rollouts.offer(func(r api.Rollout) candidate {
 	return candidate{r.ID, string(r.Spec.Action) + ": " + print.RolloutLine(r)}
 })
 
@@ -42,11 +40,11 @@ func (a *app) rollout() leaf {
 				name: "list", usage: "list the rollouts, newest first",
 				examples: []string{"clusterctl rollout list", "clusterctl rollout list -o json"},
 			}),
-			a.rolloutShow(), a.rolloutStatus(), a.rolloutEvents(),
+			a.rolloutShow(),
+			a.rolloutStatus(),
+			a.rolloutEvents(),
 			a.rolloutAct("pause", "begin no further node; those in progress go on", nil,
-				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-					return c.manager.PauseRollout(ctx, id, reason)
-				}),
+				plain((*client.Client).PauseRollout)),
 			a.rolloutAct("resume", "go on with a rollout that is paused or was stopped by failures",
 				[]cli.Flag{playbooksNowFlag()},
 				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
@@ -72,13 +70,9 @@ func (a *app) rollout() leaf {
 			a.rolloutAct("undo", "start the rollout that takes another one back: to the playbooks before",
 				[]cli.Flag{yesFlag()}, undoRollout),
 			a.rolloutAct("promote", "go on with a rollout whose canary is done", nil,
-				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-					return c.manager.PromoteRollout(ctx, id, reason)
-				}),
+				plain((*client.Client).PromoteRollout)),
 			a.rolloutAct("approve", "let a rollout begin that another person started", nil,
-				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-					return c.manager.ApproveRollout(ctx, id, reason)
-				}),
+				plain((*client.Client).ApproveRollout)),
 		},
 	}
 }
@@ -196,27 +190,25 @@ func rolloutShow(ctx context.Context, c *call) error {
 	return c.showRollout(c.manager.Rollout(ctx, c.args[0]))
 }
 
+// rolloutStatus is a former command.
 func (a *app) rolloutStatus() leaf {
-	return leaf{
-		name: "status", args: "ID", hidden: true, usage: "show the progress of a rollout", complete: rolloutIDs,
-		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has " +
-			"ended or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every " +
-			"node is done.",
-		flags:    []cli.Flag{switchFlag("follow", "show each change, until the end", "f")},
-		examples: []string{"clusterctl rollout status r7b1e44d2", "clusterctl rollout status -f r7b1e44d2"},
-		run: func(ctx context.Context, c *call) error {
-			if c.Bool("follow") {
-				return c.followRollout(ctx, c.args[0])
-			}
+	l := a.rolloutShow()
+	l.name, l.aliases, l.hidden, l.usage = "status", nil, true, "show the progress of a rollout"
+	l.examples = []string{"clusterctl rollout status -f r7b1e44d2"}
+	l.run = func(ctx context.Context, c *call) error {
+		if c.Bool("follow") {
+			return c.followRollout(ctx, c.args[0])
+		}
 
-			r, err := c.manager.Rollout(ctx, c.args[0])
-			if err != nil {
-				return err
-			}
+		r, err := c.manager.Rollout(ctx, c.args[0])
+		if err != nil {
+			return err
+		}
 
-			return c.announce(r)
-		},
+		return c.announce(r)
 	}
+
+	return l
 }
 
 // stopped is the status of a rollout with too many failures.
@@ -647,4 +639,115 @@ func (c *call) httpCheck() (*api.RolloutHTTPCheck, error) {
 	timeout, err := c.duration("http-timeout")
 
 	return &api.RolloutHTTPCheck{TLS: u.Scheme == "https", Port: port, Path: u.RequestURI(), Timeout: timeout}, err
+}
+
+// rolloutEvents is a former command.
+func (a *app) rolloutEvents() leaf {
+	l := a.rolloutShow()
+	l.name, l.aliases, l.hidden, l.formats, l.run = "events", nil, true, namelessFormats, rolloutEvents
+	l.usage = "show who did what with a rollout, and what it decided, oldest first"
+	l.examples = []string{"clusterctl rollout events -f r7b1e44d2"}
+
+	return l
+}
+
+func rolloutEvents(ctx context.Context, c *call) error {
+	limit, err := number(c, "limit", 1)
+	if err != nil {
+		return err
+	}
+
+	// A manager that cannot be reached at all is an error at once, and not waited for.
+	r, err := c.manager.Rollout(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+
+	// The manager lists the newest first.
+	slices.Reverse(r.Events)
+
+	if limit > 0 {
+		r.Events = r.Events[max(0, len(r.Events)-limit):]
+	}
+
+	if c.Bool("follow") {
+		return c.followEvents(ctx, r)
+	}
+
+	return noun[api.RolloutEvent]{
+		columns: print.RolloutEventColumns, long: print.RolloutEventDetails.Blocks,
+		empty: "rollout " + r.ID + " has no events",
+		all: func(context.Context, *call) (listing[api.RolloutEvent], error) {
+			return listingOf(api.List[api.RolloutEvent]{Items: r.Events}, nil)
+		},
+	}.showAll(ctx, c)
+}
+
+// followEvents prints the events of the rollout, and each new one until it has ended.
+func (c *call) followEvents(ctx context.Context, r api.Rollout) error {
+	if c.format != print.FormatTable && c.format != print.FormatJSON {
+		return exit.Usagef("--follow prints one event per line, which -o %s cannot do", c.format).
+			Try("leave out -o, or use -o json")
+	}
+
+	if err := c.printEvents(r.Events); err != nil || r.Status.Ended() {
+		return err
+	}
+
+	var failed error
+
+	// A watch shows the whole rollout each time.
+	shown := r.Events
+	_, err := c.manager.WatchRollout(ctx, r.ID, func(now api.Rollout) bool {
+		slices.Reverse(now.Events)
+		failed = c.printEvents(newEvents(shown, now.Events))
+		shown = now.Events
+
+		return failed == nil
+	})
+
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil && ctx.Err() != nil:
+		return exit.Errorf(exit.Interrupted, "detached; the rollout %s goes on", r.ID).
+			Try("to follow it again: %s rollout show --events -f %s", c.self(), r.ID)
+	}
+
+	return err
+}
+
+// newEvents returns the events after the last of those that were shown. The manager drops the
+// oldest.
+func newEvents(shown, now []api.RolloutEvent) []api.RolloutEvent {
+	if len(shown) == 0 {
+		return now
+	}
+
+	last := shown[len(shown)-1]
+	same := func(e api.RolloutEvent) bool {
+		return e.Time.Equal(last.Time) && e.Kind == last.Kind && e.Node == last.Node && e.Text == last.Text
+	}
+
+	return now[slices.IndexFunc(now, same)+1:]
+}
+
+// printEvents prints events, one per line.
+func (c *call) printEvents(events []api.RolloutEvent) error {
+	for _, e := range events {
+		line := []byte(print.RolloutEventLine(e))
+
+		if c.format == print.FormatJSON {
+			var err error
+			if line, err = json.Marshal(e); err != nil {
+				return err
+			}
+		}
+
+		if err := c.write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }

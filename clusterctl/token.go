@@ -25,9 +25,7 @@ var tokens = noun[api.Token]{
 	columns: print.TokenColumns,
 	name:    func(t api.Token) string { return t.ID },
 	empty:   "no tokens found",
-	all: func(ctx context.Context, c *call) (listing[api.Token], error) {
-		return listingOf(c.manager.Tokens(ctx))
-	},
+	all:     every((*client.Client).Tokens),
 }
 
 func (a *app) token() leaf {
@@ -67,11 +65,9 @@ func (a *app) token() leaf {
 			}),
 			{
 				name: "revoke", args: "TOKEN…", usage: "revoke tokens, by id or name",
+				complete: tokens.offer(func(t api.Token) candidate { return candidate{t.Name, t.Role} }),
 				about:    "The token is refused at once, on open connections as well, and its open streams end.",
 				examples: []string{"clusterctl token revoke pipeline"},
-				complete: offer(func(ctx context.Context, m *client.Client) ([]api.Token, error) {
-					return itemsOf(m.Tokens(ctx))
-				}, func(t api.Token) candidate { return candidate{t.Name, t.Role} }),
 				run: func(ctx context.Context, c *call) error {
 					return c.changeEach(ctx, c.manager.RevokeToken, "the token %s is revoked")
 				},

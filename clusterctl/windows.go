@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
 
 func (a *app) windows() leaf {
@@ -66,9 +67,7 @@ func (a *app) freeze() leaf {
 			{
 				name: "status", formats: namelessFormats, usage: "show whether changes are frozen, until when and why",
 				examples: []string{"clusterctl freeze status", "clusterctl freeze status -o json"},
-				run: func(ctx context.Context, c *call) error {
-					return c.showFreeze(c.manager.Freeze(ctx))
-				},
+				run:      one((*client.Client).Freeze, (*print.Printer).Freeze),
 			},
 		},
 	}
