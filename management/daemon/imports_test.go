@@ -337,7 +337,6 @@ var mayImport = map[string][]string{
 		"management/node",
 		"management/openapi",
 		"management/plan",
-		"management/policy",
 		"management/repository",
 		"management/selector",
 		"management/sshkey",

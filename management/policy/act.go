@@ -19,10 +19,9 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// acts returns the decisions to carry out, those of an earlier process as well. The brake and
-// pauses do not hold back those to cancel a job for a person. They have a lane of their own: a job
-// engine that is slow must not hold up the jobs of people, and a person waits half a minute at most
-// for the next attempt.
+// acts returns the acts of the decisions that are not carried out yet, also those of an earlier process.
+// Neither the brake nor a pause holds back a cancel for a person. Cancels have a lane of their own, because a
+// slow job engine must not hold up the jobs of people, and are retried within half a minute.
 func (l *Loop) acts(settings Settings, a state.Automation) (acts []control.Act) {
 	for _, d := range a.Decisions {
 		if d.Phase != state.PhaseDecided || withheld(settings, a, d) != "" {
@@ -90,7 +89,7 @@ func (l *Loop) act(ctx context.Context, settings Settings, d state.Decision) err
 	// A withdrawn decision leaves its node undecided.
 	returned := d.Action == state.ActionVerify || d.Action == state.ActionRepair
 	if returned && d.Node != "" && d.Phase != state.PhaseWithdrawn {
-		if err := l.note(ctx, d); err != nil {
+		if err := l.noteDecision(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -125,7 +124,7 @@ func (l *Loop) perform(ctx context.Context, settings Settings, d state.Decision)
 	case state.ActionQuarantine:
 		return d, l.quarantine(ctx, caller, d)
 	case state.ActionRecord:
-		return d, l.note(ctx, d)
+		return d, l.noteDecision(ctx, d)
 	case state.ActionVerify, state.ActionRepair, state.ActionCommission:
 		j, err := l.Jobs.Submit(ctx, caller, request(l.State.View(), settings, d))
 		d.Job = j.ID
@@ -226,8 +225,8 @@ func request(v *state.View, settings Settings, d state.Decision) job.Request {
 	return r
 }
 
-// repairVerb returns the verb that repairs a node that was verified: in place, because a cleanup
-// takes away what serves. It cleans first where the configuration is unknown, or the group asks so.
+// repairVerb returns the verb that repairs a verified node. It repairs in place, because a cleanup interrupts
+// the service. It cleans first if the applied configuration is unknown, or the group asks for it.
 func repairVerb(v *state.View, groups inventory.Groups, name string) inventory.Verb {
 	n, err := v.Node(name)
 	if err == nil && (n.Applied == "" || groups.Reaction(n.Group) == inventory.ReactionRepair) {
@@ -245,22 +244,10 @@ func keyOf(d state.Decision) *access.Key {
 	return &access.Key{ID: id, Request: id}
 }
 
-// note writes a decision into the history of its node, once.
-func (l *Loop) note(ctx context.Context, d state.Decision) error {
-	return state.RetryConflict(ctx, l.State, func(v *state.View) error {
-		n, err := v.Node(d.Node)
-		if err != nil || !n.Presence.Handled.Before(d.Time) {
-			return err
-		}
-
-		write := mark(n, state.PolicyPrincipal(d.Policy), reasonOf(d), d.Time)
-
-		return node.PutNodes(ctx, l.Store, []state.NodeWrite{write})
-	})
+// noteDecision writes a decision into the history of its node, once.
+func (l *Loop) noteDecision(ctx context.Context, d state.Decision) error {
+	return l.note(ctx, d.Policy, map[string]string{d.Node: Sentence(d)}, d.Time)
 }
-
-// reasonOf returns a decision as the reason in a history.
-func reasonOf(d state.Decision) string { return inventory.Shorten(Sentence(d), maxReason) }
 
 // quarantine fences the node of a decision.
 func (l *Loop) quarantine(ctx context.Context, c access.Caller, d state.Decision) error {
@@ -288,11 +275,8 @@ func (l *Loop) quarantine(ctx context.Context, c access.Caller, d state.Decision
 			}
 
 			fenced, entry := n.Quarantine(inventory.Trigger{
-				Actor: state.PolicyPrincipal(
-					d.Policy,
-				),
+				Actor: c.Principal, Time: d.Time,
 				Reason: inventory.Shorten(d.Case+": "+n.Presence.Back.Reason, maxReason),
-				Time:   d.Time,
 			})
 
 			return node.PutNodes(ctx, l.Store, []state.NodeWrite{
@@ -302,8 +286,8 @@ func (l *Loop) quarantine(ctx context.Context, c access.Caller, d state.Decision
 	})
 }
 
-// upgrade starts the rollout of a decision, or aborts the one that it supersedes. The key of
-// the caller makes both happen once.
+// upgrade starts the rollout of a decision, or aborts the superseded one. The key of the caller makes both
+// idempotent.
 func (l *Loop) upgrade(
 	ctx context.Context, settings Settings, c access.Caller, d state.Decision,
 ) (state.Decision, error) {
@@ -320,9 +304,7 @@ func (l *Loop) upgrade(
 		return d, inventory.Errorf(inventory.KindRefused, "there is no policy %q for upgrades any more", d.Policy)
 	}
 
-	w := World{View: l.State.View(), Settings: settings, Now: time.Now()}
-
-	r, err := l.Rollouts.Start(ctx, c, u.Request(w, d))
+	r, err := l.Rollouts.Start(ctx, c, u.Request(l.world(l.State.View(), settings), d))
 	if err == nil {
 		// Several commits may have these playbooks.
 		d.Rollout, d.Commit = r.ID, cmp.Or(r.Commit, d.Commit)

@@ -21,14 +21,13 @@ const (
 	questions = 8
 	askTime   = time.Minute
 
-	// The shortest time between two questions to a host: one that returned, and one that
-	// is silent.
+	// The shortest time between two questions to a host that returned, and to a silent one.
 	askReturned = 20 * time.Second
 	askSilent   = 5 * time.Minute
 )
 
-// questions returns the acts that ask nodes over ssh: those that were not asked for longest come
-// first. The answers are stored in the records of the nodes.
+// questions returns the acts that ask nodes over ssh, the longest unasked first. The answers are stored in
+// the records of the nodes.
 func (l *Loop) questions(w World, names []string) (acts []control.Act) {
 	for _, name := range l.inTurn(w.View, names) {
 		n, ok := w.View.Lookup(name)
@@ -69,8 +68,8 @@ func (l *Loop) ask(ctx context.Context, settings Settings, n inventory.Node) {
 	l.asked[n.Name] = time.Now()
 }
 
-// inTurn returns the names by the time of their last question, and forgets those of nodes
-// that are no longer known. Names that were never asked keep their order.
+// inTurn sorts names by the time of their last question, and forgets the times of unknown nodes. Names that
+// were never asked keep their order.
 func (l *Loop) inTurn(v *state.View, names []string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

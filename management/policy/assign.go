@@ -21,9 +21,9 @@ type candidate struct {
 	refused bool // by a rule, and perhaps not by the others
 }
 
-// share judges the new nodes that fall to a rule, which are none while it is off, and asks silent nodes of its roles
-// before they count as lost. A rule takes its nodes
-// before those of lower priority, and leaves them those that it has no place for.
+// share judges the new nodes of a rule: none while it is off. Rules of higher priority choose first, and
+// leave the nodes that they have no place for. It also asks for silent nodes of the roles to be reached over
+// ssh, before they count as lost.
 func (w World) share(name string) []Judgement {
 	rules := w.rules()
 

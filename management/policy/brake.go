@@ -71,7 +71,7 @@ func Brake(w World) (state.Brake, *state.Decision) {
 // counted returns the brake with the times that hold after a start or a jump of the clock: the
 // time to its release begins anew.
 func (w World) counted(b state.Brake) state.Brake {
-	from := b.Counted
+	from := b.WaitFrom
 	if from.IsZero() {
 		from = b.Since
 	}
@@ -79,7 +79,7 @@ func (w World) counted(b state.Brake) state.Brake {
 	b.Since = w.past(b.Since)
 
 	if anew := w.since(from); !b.Until.IsZero() && !anew.Equal(from) {
-		b.Until, b.Counted = anew.Add(b.Until.Sub(from)), anew
+		b.Until, b.WaitFrom = anew.Add(b.Until.Sub(from)), anew
 	}
 
 	return b
@@ -88,7 +88,7 @@ func (w World) counted(b state.Brake) state.Brake {
 // Release returns the brake after its release, and the decision.
 func Release(b state.Brake, now time.Time, by, reason string) (state.Brake, *state.Decision) {
 	since := b.Since
-	b.On, b.Until, b.Counted = false, time.Time{}, time.Time{}
+	b.On, b.Until, b.WaitFrom = false, time.Time{}, time.Time{}
 	b.Released, b.ReleasedBy, b.Reason = now, by, reason
 
 	return b, &state.Decision{
@@ -99,10 +99,9 @@ func Release(b state.Brake, now time.Time, by, reason string) (state.Brake, *sta
 	}
 }
 
-// vanished returns the nodes that were lost within the time of the brake, and the number
-// of those that were visible in it. A jump of the clock in that time takes none of them away.
-// Absences from before a release do not count again. Those by the job of a person do not count, nor do those that ended
-// within the settling time.
+// vanished returns the nodes that were lost within the time of the brake, and how many nodes were visible
+// during it. A jump of the clock within that time hides no loss. It does not count losses before the last
+// release, losses by the job of a person, and nodes that were back within the settling time.
 func (w World) vanished() (lost []string, visible int) {
 	released, known := w.Age(state.AutomationOf(w.View).Brake.Released)
 	if !known {

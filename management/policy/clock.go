@@ -71,7 +71,8 @@ func (w World) Age(t time.Time) (age time.Duration, ok bool) {
 	return passed + min(shown.Sub(t), math.MaxInt64-passed), true
 }
 
-// epoch is the time from which on stored times tell an age; zero: all do.
+// epoch is the time since which this process reads an even clock. Ages are only computed from timestamps
+// after it, because the clock may have jumped there. Zero: all timestamps count.
 func (w World) epoch() time.Time {
 	if !w.Start.Epoch.IsZero() {
 		return w.Start.Epoch
@@ -80,8 +81,8 @@ func (w World) epoch() time.Time {
 	return w.Start.Began
 }
 
-// since returns from when on a wait counts that began at the stored time, for an action that cannot
-// be taken back. A time from before the epoch may be of any age: the wait begins at the epoch.
+// since returns the start of a waiting period that began at the stored time. It is for irreversible actions:
+// time before the epoch does not count, because it may be of any length.
 func (w World) since(t time.Time) time.Time {
 	if epoch := w.epoch(); !t.IsZero() && (t.Before(epoch) || w.future(t) && !epoch.IsZero()) {
 		return epoch
@@ -90,8 +91,8 @@ func (w World) since(t time.Time) time.Time {
 	return t
 }
 
-// settled returns from when on a short wait counts that began at the stored time. It goes on over
-// a restart, and begins anew at a jump of the clock.
+// settled returns the start of a short wait that began at the stored time. The wait goes on over a restart,
+// and begins anew at a jump of the clock.
 func (w World) settled(t time.Time) time.Time {
 	if t.Before(w.Start.Stepped()) {
 		return w.Start.Stepped()
@@ -126,8 +127,8 @@ func (w World) jumped() string {
 	return fmt.Sprintf("; the clock jumped at %s, so what began before counts", stamp(w.Start.Stepped()))
 }
 
-// aheadFor is how long a clock has to run evenly before it is trusted more than a stored time in
-// the future: one that was not set since the start would be wrong.
+// aheadFor is how long a clock has to run evenly before it is trusted more than a stored time in the future.
+// Before that, the clock itself may not have been set since the start.
 const aheadFor = 10 * time.Minute
 
 // Ahead returns the nodes with a presence in the future, as they are to be stored: with

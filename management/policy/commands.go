@@ -60,7 +60,7 @@ func rolesOf(p Policy, w World) []api.PolicyRole {
 	return nil
 }
 
-// Warnings returns what an operator should know about the roles that policies fill.
+// Warnings returns the warnings about the roles that policies fill.
 func (l *Loop) Warnings() []string {
 	return Warnings(l.world(l.State.View(), l.Settings()))
 }
@@ -237,9 +237,8 @@ func (l *Loop) Enable(
 	})
 }
 
-// Disable turns a policy off, also one that was removed from the settings and has left a rollout.
-// A decision that has not begun is dropped once the policy is turned on again and the decision no
-// longer holds.
+// Disable turns a policy off. It works for a removed policy too, as long as a rollout of it is open. A
+// decision that has not begun is dropped once the policy is turned on again, if it no longer holds.
 func (l *Loop) Disable(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error) {
 	p := Named(l.Settings(), name)
 	if p == nil && !rolls(l.State.View(), name) {
@@ -320,8 +319,8 @@ func (l *Loop) Test(name string, given []inventory.Node) (api.PolicyTested, erro
 // longAgo is since when a node of a given inventory is gone that does not say so.
 var longAgo = time.Unix(0, 0)
 
-// givenNodes returns the nodes of a given inventory by name. It has no answers of ssh, so a
-// node that is Disappeared counts as one that ssh does not reach either.
+// givenNodes returns the nodes of a given inventory by name. It has no answers of ssh, so a Disappeared node
+// counts as unreachable by ssh.
 func givenNodes(given []inventory.Node, now time.Time) ([]*inventory.Node, error) {
 	if len(given) > MaxTested {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the inventory has %d nodes; the limit is %d",

@@ -13,8 +13,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// Rule says which newly discovered nodes are commissioned without a person. Its name is
-// that of a policy.
+// Rule says which newly discovered nodes are commissioned without a person. Its name names the policy.
 type Rule struct {
 	Name string
 	// Match reports whether the rule is for a node; Selector is its text. All: it is for
@@ -192,7 +191,7 @@ func (c Commission) rate(w World) (left int, reason string, next time.Time) {
 	return max(c.Rule.Rate-u.recent, 0), reason + w.jumped(), u.oldest.Add(RateWindow)
 }
 
-// judge returns what the rule could do with a new node, whatever group it joins.
+// judge judges a new node for the rule, whatever group it joins.
 func (c Commission) judge(m *assignment, n *inventory.Node) candidate {
 	if m.decided[n.Name] {
 		s := m.standing(c.situation(n))

@@ -163,7 +163,7 @@ func Pending(judgements []Judgement) (n int) {
 	return n
 }
 
-// Explain returns what the policies have to say about a node: their next steps, and the newest decision.
+// Explain returns the next step of each policy on a node, and the newest decision on it.
 func Explain(w World, n inventory.Node) (findings []explain.Finding) {
 	a := state.AutomationOf(w.View)
 	about := func(policy string) explain.Finding {

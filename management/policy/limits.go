@@ -21,13 +21,13 @@ type limits struct {
 	again                    time.Time
 }
 
-// usage is what automatic actions take of the limits.
+// usage counts automatic actions against the limits.
 type usage struct {
 	active, recent int
 	oldest         time.Time // of the recent ones
 }
 
-// usage returns what the jobs and the decisions take that count.
+// usage counts the chosen jobs and decisions.
 func (w World) usage(ofJob func(*job.Job) bool, ofDecision func(*state.Decision) bool) usage {
 	u := usage{oldest: w.Now}
 

@@ -70,7 +70,7 @@ type Options struct {
 	// Observed is when every observer had given its first full report to this process; zero:
 	// not yet. nil: there is none to wait for.
 	Observed func() time.Time
-	// Clock returns the time of the wall clock, and one that never jumps. nil: those of the host.
+	// Clock returns the time of the wall clock, and a time that never jumps. nil: the clocks of the host.
 	Clock  func() (wall time.Time, steady time.Duration)
 	Audit  access.Auditor
 	Logger logrus.FieldLogger
@@ -155,7 +155,7 @@ func (l *Loop) turn(ctx context.Context) (control.Next, error) {
 	return l.decide(ctx)
 }
 
-// decision is what the policies decide on the records, and what is to be done.
+// decision decides on the records, and returns what is to be done.
 func (l *Loop) decision(r record.Reader, _ state.Automation) control.Decision[state.Automation] {
 	settings := l.Settings()
 	w := l.world(r.(*state.View), settings)
@@ -170,12 +170,12 @@ func (l *Loop) decision(r record.Reader, _ state.Automation) control.Decision[st
 		Memory:   o.Memory,
 		Recorded: func(ctx context.Context) { l.announce(ctx, o.Decided) },
 		Next: control.Next{
-			At: o.Next, Acts: slices.Concat(l.acts(settings, memory), l.notes(o.Notes), l.questions(w, o.Ask)),
+			At: o.Next, Acts: slices.Concat(l.acts(settings, memory), l.notes(o.Notes, w.Now), l.questions(w, o.Ask)),
 		},
 	}
 }
 
-// world returns what the policies decide from now.
+// world returns the input of the policies now.
 func (l *Loop) world(v *state.View, settings Settings) World {
 	now, start := l.start()
 
@@ -195,7 +195,7 @@ func (l *Loop) start() (now time.Time, start Start) {
 // automationKey is the key of the record of the policies among unreadable records.
 const automationKey = "v/automation"
 
-// change stores what decide makes of the memory of the policies, unless that is nil.
+// change stores the memory that decide returns, unless it is nil.
 func (l *Loop) change(
 	ctx context.Context, c access.Caller, decide func(*state.View, state.Automation) (*state.Automation, error),
 ) error {
@@ -244,47 +244,46 @@ func targets(d state.Decision) []string {
 }
 
 // notes returns the acts that note in the histories of nodes that a policy leaves them as they are.
-func (l *Loop) notes(notes map[string]map[string]string) (acts []control.Act) {
+func (l *Loop) notes(notes map[string]map[string]string, at time.Time) (acts []control.Act) {
 	for policy, reasons := range notes {
 		acts = append(acts, control.Act{Key: "note of " + policy, Lane: "notes", Do: func(ctx context.Context) error {
-			return l.leave(ctx, principal(policy), reasons)
+			ctx, cancel := context.WithTimeout(ctx, stepTime)
+			defer cancel()
+
+			record := access.Record{
+				Action:  "policies.decide." + string(state.ActionRecord),
+				Targets: slices.Sorted(maps.Keys(reasons)), Deferred: true,
+			}
+
+			return access.Audited(ctx, l.Audit, principal(policy), record, func(*access.Record) error {
+				return l.note(ctx, policy, reasons, at)
+			})
 		}})
 	}
 
 	return acts
 }
 
-// leave notes in the histories of nodes, by name, why the caller leaves them as they are.
-func (l *Loop) leave(ctx context.Context, caller access.Caller, reasons map[string]string) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTime)
-	defer cancel()
+// note writes into the histories of nodes, by name, why the policy decided so. It skips nodes that are no longer
+// known, and those on which something was decided since.
+func (l *Loop) note(ctx context.Context, policy string, reasons map[string]string, at time.Time) error {
+	return state.RetryConflict(ctx, l.State, func(v *state.View) error {
+		var writes []state.NodeWrite
 
-	names := slices.Sorted(maps.Keys(reasons))
-	record := access.Record{Action: "policies.decide." + string(state.ActionRecord), Targets: names, Deferred: true}
-
-	return access.Audited(ctx, l.Audit, caller, record, func(*access.Record) error {
-		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
-			var writes []state.NodeWrite
-
-			for _, name := range names {
-				n, ok := v.Lookup(name)
-				if !ok || !n.Presence.Pending() {
-					continue
-				}
-
-				writes = append(writes, mark(n, caller.Principal, reasons[name], time.Now()))
+		for name, reason := range reasons {
+			n, known := v.Lookup(name)
+			if !known || !n.Presence.Handled.Before(at) {
+				continue
 			}
 
-			return node.PutNodes(ctx, l.Store, writes)
-		})
+			m, entry := n.Decided(inventory.Trigger{
+				Actor: state.PolicyPrincipal(policy), Reason: inventory.Shorten(reason, maxReason), Time: at,
+			})
+			writes = append(writes, state.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{entry}})
+		}
+
+		return node.PutNodes(ctx, l.Store, writes)
 	})
-}
-
-// mark returns the write that notes a decision in the history of a node.
-func mark(n inventory.Node, actor, reason string, at time.Time) state.NodeWrite {
-	m, entry := n.Decided(inventory.Trigger{Actor: actor, Reason: reason, Time: at})
-
-	return state.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{entry}}
 }
 
 // Explain returns the findings of all policies about a node.

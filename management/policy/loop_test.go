@@ -190,7 +190,8 @@ func TestBrakeTellsItsRelease(t *testing.T) {
 
 		s.run(l, 11*time.Minute)
 
-		if b := state.AutomationOf(s.View()).Brake; b.On || !b.Counted.IsZero() || b.Released.Sub(until).Abs() > retry {
+		b := state.AutomationOf(s.View()).Brake
+		if b.On || !b.WaitFrom.IsZero() || b.Released.Sub(until).Abs() > retry {
 			t.Errorf("until %s: %+v", until, b)
 		}
 	})

@@ -11,11 +11,10 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// Remember returns the automation as it is to be stored: beyond state.MaxDecisions, the oldest
-// decisions are dropped, except for those that are not carried out yet, and those that a
-// limit still counts. The newest rollout of a policy keeps it from trying a commit again. The
-// nodes that a policy has quarantined are remembered by name, because a node can stay so for
-// longer than any number of decisions.
+// Remember bounds the decisions before they are stored. Beyond state.MaxDecisions it drops the oldest, but
+// none that is not carried out yet, and none that a limit still counts. The newest rollout of a policy is
+// kept, so that the policy does not try its commit again. Quarantined nodes are kept by name, because a
+// quarantine may outlast any number of decisions.
 func Remember(w World, a state.Automation) state.Automation {
 	w.View = withMemory(w.View, a)
 
@@ -66,9 +65,9 @@ func (w World) counts() func(state.Decision) bool {
 	}
 }
 
-// matters reports whether what is to be done on the nodes of a decision depends on it still: on
-// a new node that it has tried already, on a node that took the place of another one or failed to, and on a
-// node that a verification found drifted, or is about to.
+// matters reports whether the next step on a node still depends on a decision: on a new node that was tried
+// already, on a node that took the place of another one or failed to, and on a node that is being verified or
+// was found drifted.
 func (w World) matters(d state.Decision) bool {
 	n, known := w.View.Lookup(d.Node)
 	if !known || d.Phase == state.PhaseWithdrawn {

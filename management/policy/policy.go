@@ -113,8 +113,7 @@ type Settings struct {
 	// Outdated returns the parts in which the desired configuration of a node differs from
 	// the applied one. It may be nil.
 	Outdated func(v *state.View, n *inventory.Node) []inventory.Part
-	// TakenBack describes what an apply would take back from a node that only a former request has set, or is "".
-	// It may be nil.
+	// TakenBack describes the values of a former request that an apply would take back from a node, or returns "".
 	TakenBack func(v *state.View, n *inventory.Node) string
 	// Playbooks returns the playbooks that would configure a node now. It may be nil.
 	Playbooks func(v *state.View) state.Playbooks
@@ -122,16 +121,16 @@ type Settings struct {
 	// Incomplete is the reason why these are not the settings that the operator chose,
 	// or nil. Until then nothing is decided.
 	Incomplete error
-	// Connect and HostCAs are those of node.Settings.
+	// Connect and HostCAs are explained in node.Settings.
 	Connect func(v *state.View, group, node string) configuration.Connection
 	HostCAs []string
 }
 
-// Outcome is what the policies decide at a time.
+// Outcome is the result of a round of all policies.
 type Outcome struct {
 	Memory  *state.Automation // nil: the same as before
 	Decided []state.Decision  // those that are new in Memory
-	// Notes are those of each policy, by its name.
+	// Notes are the notes of each policy, by its name.
 	Notes map[string]map[string]string
 	Ask   []string  // see Plan
 	Next  time.Time // when to decide again without a change of the view; zero: never
@@ -207,9 +206,9 @@ func withMemory(v *state.View, a state.Automation) *state.View {
 	return &next
 }
 
-// yields returns the decisions to cancel jobs of the policy: those that a person's job
-// waits for, verifications of hosts that are gone, and queued jobs under the brake, of a policy
-// that is paused or off, or in the place of a node that returned.
+// yields returns the decisions to cancel jobs of the policy: jobs that a person waits for, verifications of
+// hosts that are gone, and queued jobs under the brake, of a policy that may not act, or in the place of a
+// node that returned.
 func (w World) yields(policy string) []state.Decision {
 	var decisions []state.Decision
 

@@ -91,7 +91,8 @@ func (r Returns) Judge(w World) []Judgement {
 	return all
 }
 
-// byTurn compares nodes by their returns. Nodes of which only the masters changed, and those that are gone, come last.
+// byTurn sorts nodes by their return. Nodes that only lack new masters come after them, and silent nodes
+// last.
 func byTurn(a, b Judgement) int {
 	rank := func(j Judgement) int {
 		switch {
@@ -195,7 +196,7 @@ func (r Returns) settled(w World, n *inventory.Node) Judgement {
 		return r.mended(w, n)
 	}
 
-	// Other masters are no change that an operator holds back: the node lacks what serves already.
+	// Nobody holds back a change of the masters on purpose: the node lacks servers that are there already.
 	outdated := w.outdated(n)
 	if outdated != "" && !w.onlyMasters(n) {
 		return r.leaveOutdated(w, n, found, outdated)
@@ -230,8 +231,8 @@ func (w World) onlyMasters(n *inventory.Node) bool {
 	return slices.Equal(w.differs(n), []inventory.Part{inventory.PartMasters})
 }
 
-// mended judges a node that is not known to have drifted: one of which only the masters have changed is configured
-// again, once for each configuration.
+// mended judges a node without known drift. If only its masters changed, it is configured again, once for
+// each configuration.
 func (r Returns) mended(w World, n *inventory.Node) Judgement {
 	if n.Presence.Pending() || !w.onlyMasters(n) {
 		return Judgement{}

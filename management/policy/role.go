@@ -186,9 +186,9 @@ func (c *members) absences(w World, by Commission, r Role) []absence {
 	return all
 }
 
-// absent judges a node of a role that is silent or Quarantined: after the time its place may be given away, that of a
-// silent one unless ssh reaches it. What the host of a Quarantined one does later, such as another address, delays
-// nothing.
+// absent judges a silent or Quarantined node of a role. Its place may be given away after ReplaceAfter, but
+// not while ssh reaches a silent node. For a Quarantined one only its status counts: a new address of its
+// host, for example, delays nothing.
 func (w World) absent(r Role, n *inventory.Node) absence {
 	a := absence{node: n, since: n.Presence.Since}
 	what, fenced := "silent", n.Status == inventory.Quarantined
@@ -240,8 +240,8 @@ type roleCount struct {
 	// present are the nodes in service that are not silent, and those on their way. held is the
 	// number of places that absent nodes keep.
 	present, held int
-	// vacant is the number of places that nobody has, lost that of places whose node is
-	// lost, and missing that of all nodes to the count, places that are kept included.
+	// vacant counts the places that nobody has, lost the places of lost nodes, and missing all nodes up to the
+	// count, including kept places.
 	vacant, lost, missing int
 	surplus               int
 	// loads are the nodes of the role by the value of its label, once they are counted. Lost

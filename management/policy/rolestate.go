@@ -99,8 +99,8 @@ func (w World) surplus(t roleCount) string {
 	return text + ": none is removed automatically; decommission what is too much, or raise the count"
 }
 
-// Warnings returns what an operator should know about the roles of the policies that are
-// on, and about those that turned themselves off, for the health of the manager.
+// Warnings returns the warnings about the roles of the policies that are on, and about policies that turned
+// themselves off, for the health of the manager.
 func Warnings(w World) []string {
 	var warnings []string
 
@@ -135,7 +135,7 @@ func (c Commission) stopped(w World) string {
 		c.Name(), stamp(s.Since), because(s.Reason))
 }
 
-// explainMember returns what the policy has to say about a node of one of its roles, or "".
+// explainMember describes a node of one of the roles of the policy, or returns "".
 func (c Commission) explainMember(w World, n inventory.Node) string {
 	for i, s := range c.Roles(w) {
 		if s.Group != n.Group || n.Status == inventory.Unallocated {

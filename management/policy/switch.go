@@ -47,8 +47,8 @@ func IsOn(a state.Automation, p Policy) bool {
 	return p.Name() == Returns{}.Name()
 }
 
-// moved reports whether the policy is not the one that was turned on. A switch without a kind is
-// that of a policy without a selector, or from before kinds were recorded.
+// moved reports whether the policy changed since it was turned on: its kind, or its nodes. Switches of
+// policies without a selector have no kind, and old ones have none either.
 func moved(s state.Switch, p Policy) bool { return s.Kind != "" && s != Scoped(s, p) }
 
 // Halted returns why the policy may not act, in words, or "". There may be none any more: nil.
@@ -72,9 +72,8 @@ func Halted(a state.Automation, p Policy) string {
 	return ""
 }
 
-// HaltedRollout returns why automation holds a rollout back, in words, or "": under the brake no
-// rollout begins a node, and that of a policy begins none while the policy may not act, unless a
-// person approved it.
+// HaltedRollout returns why automation holds a rollout back, in words, or "". Under the brake no rollout
+// begins a node. A rollout of a policy begins none while the policy may not act, unless a person approved it.
 func HaltedRollout(s Settings, a state.Automation, r rollout.Record) string {
 	if a.Brake.On {
 		return Describe(a.Brake)

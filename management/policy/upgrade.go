@@ -32,8 +32,7 @@ var UpgradeModes = []UpgradeMode{UpgradePlan, UpgradeRun}
 // UpgradeActions are the verbs that bring a node in service to other playbooks.
 var UpgradeActions = []inventory.Verb{inventory.VerbApply, inventory.VerbUpdate, inventory.VerbReapply}
 
-// UpgradeRule says which nodes in service follow the repository of playbooks. Its name is
-// that of a policy.
+// UpgradeRule says which nodes in service follow the repository of playbooks. Its name names the policy.
 type UpgradeRule struct {
 	Name string
 	// Match reports whether the rule is for a node; Selector is its text. All: it is for
@@ -249,8 +248,8 @@ func (u Upgrade) isBehind(w World, n *inventory.Node, p state.Playbooks) bool {
 	return slices.Contains(want.Differs(n.Configured.Configuration), inventory.PartPlaybooks)
 }
 
-// first returns the policy that decides on the node in the place of this one, or "": of those that
-// are on, the first by name. A pause leaves a node to its policy.
+// first returns the policy that decides on the node instead of this one, or "": the first by name of the
+// policies that are on. A paused policy keeps its nodes.
 func (u Upgrade) first(w World, n *inventory.Node) string {
 	for _, r := range w.Settings.Upgrade {
 		if r.Name < u.Name() && r.Match(n) && IsOn(state.AutomationOf(w.View), Upgrade{r}) {
@@ -565,8 +564,8 @@ func (u Upgrade) supersede(w World, r *rollout.Record, p state.Playbooks, why st
 	return d
 }
 
-// draft returns a decision about the commit in use. The count of all decisions makes its id,
-// which is the idempotency key, unique: the store takes one decision at each count.
+// draft returns a decision about the commit in use. Its id, the idempotency key, has the count of all
+// decisions, because the store takes one decision at each count.
 func (u Upgrade) draft(w World, a state.Action, p state.Playbooks) state.Decision {
 	return state.Decision{
 		ID:   fmt.Sprintf("%s/%s/%s/%d", u.Name(), a, shortHash(p.Commit), state.AutomationOf(w.View).Count),

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/cluster/management/window"
 )
 
-// VerifyRule says which nodes in service are verified at which times. Its name is that of a
+// VerifyRule says which nodes in service are verified at which times. Its name names the
 // policy.
 type VerifyRule struct {
 	Name string
@@ -215,7 +215,7 @@ func (v Verify) Judge(w World) []Judgement {
 	return append(all, Judgement{Until: r.next})
 }
 
-// batches returns the due nodes in batches, and those that come alone last.
+// batches returns the due nodes in batches. Each node in alone has a batch of its own.
 func (v Verify) batches(all []Judgement, alone map[string]bool) (batches [][]*Judgement) {
 	for i := range all {
 		j, last := &all[i], len(batches)-1
@@ -260,8 +260,8 @@ func (v Verify) room(w World) int {
 	return max(v.Rule.Jobs-u.active, 0)
 }
 
-// decision returns the decision to verify a batch of nodes; k counts those of one plan. The
-// count of all decisions makes its id unique.
+// decision returns the decision to verify a batch of nodes, the k-th of its plan. The count of all decisions
+// makes its id unique.
 func (v Verify) decision(w World, r run, batch []*Judgement, k int) state.Decision {
 	evidence := []string{fmt.Sprintf("%s came at %s", v.Rule.Times, stamp(r.at))}
 
@@ -313,7 +313,7 @@ func (v Verify) judgements(w World, r run) []Judgement {
 	out := make([]Judgement, len(nodes), len(nodes)+1)
 
 	for i, n := range nodes {
-		// The turns of all nodes fill the spread, those of a batch come at once.
+		// The turns of all nodes fill the spread. The nodes of a batch have the same turn.
 		turn := r.spread * time.Duration(i/v.Rule.Batch*v.Rule.Batch) / time.Duration(len(nodes))
 		out[i] = v.judge(w, r, n, turn, tried[n.Name])
 

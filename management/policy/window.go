@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/cluster/management/window"
 )
 
-// held returns the question whether the action on a node may begin now, after those that it answered with yes. A repair
-// changes its host, so it waits for the observers after a start, for a maintenance window, and for the budget of its
-// group; the others do not.
+// held returns a function that reports whether the action on a node may begin now, after the actions that it
+// allowed before. A repair changes its host, so it waits for the observers after a start, for a maintenance
+// window, and for the budget of its group. Other actions do not.
 func (w World) held() func(*Judgement) window.Verdict {
 	var taking *inventory.Taking
 

@@ -53,13 +53,13 @@ func AutomationOf(r record.Reader) Automation { return record.One(r, &Memory) }
 
 // Brake stops automation while a large share of the nodes has vanished.
 type Brake struct {
-	On      bool      `json:"on,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
-	Until   time.Time `json:"until,omitzero"`     // when it is released by itself; zero: never
-	Counted time.Time `json:"counted,omitzero"`   // since when the time to Until counts; zero: Since
-	Lost    []string  `json:"lost,omitempty"`     // nodes that vanished, by name; MaxBraked at most
-	Vanish  int       `json:"vanished,omitempty"` // the number of nodes that vanished
-	Visible int       `json:"visible,omitempty"`  // the number of nodes that were visible before
+	On       bool      `json:"on,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	Until    time.Time `json:"until,omitzero"`     // when it is released by itself; zero: never
+	WaitFrom time.Time `json:"counted,omitzero"`   // start of the wait that ends at Until; zero: Since
+	Lost     []string  `json:"lost,omitempty"`     // nodes that vanished, by name; MaxBraked at most
+	Vanish   int       `json:"vanished,omitempty"` // the number of nodes that vanished
+	Visible  int       `json:"visible,omitempty"`  // the number of nodes that were visible before
 	// Released is the time of the newest release. Absences from before it count no more.
 	Released   time.Time `json:"released,omitzero"`
 	ReleasedBy string    `json:"released_by,omitempty"`
@@ -82,8 +82,7 @@ type Switch struct {
 	Since  time.Time `json:"since"`
 	Actor  string    `json:"actor,omitempty"` // a person, or the policy that stopped itself
 	Reason string    `json:"reason,omitempty"`
-	// Kind, Selector and All are those of the policy that was turned on. One of another kind, or
-	// for other nodes, is not.
+	// Enabling covers exactly this kind, selector and All. A policy changed in any of them is disabled again.
 	Kind     string `json:"kind,omitempty"`
 	Selector string `json:"selector,omitempty"`
 	All      bool   `json:"all,omitempty"`
@@ -154,7 +153,7 @@ type Decision struct {
 	Replaces string `json:"replaces,omitempty"`
 	// Lost are the nodes of the group that were lost then, Replaces among them.
 	Lost   []string `json:"lost,omitempty"`
-	From   string   `json:"from,omitempty"`   // ActionUpgrade: that of most nodes; ActionSupersede: of the rollout
+	From   string   `json:"from,omitempty"`   // the commit of most nodes, or of the superseded rollout
 	Commit string   `json:"commit,omitempty"` // the commit in use, for these two
 	// Playbooks is the digest of the playbooks of that commit.
 	Playbooks string `json:"playbooks,omitempty"`
