@@ -250,12 +250,22 @@ func (c *call) followRollout(ctx context.Context, id string) error {
 		Try("to see each node: %s rollout show %s", c.self(), id)
 }
 
-// waitsFor has the commands for which a rollout waits, by its status.
-var waitsFor = map[api.RolloutStatus]string{
-	"AwaitingApproval": "approve", "AwaitingPromotion": "promote", "Paused": "resume",
+// goesOnBy has the commands of each status of a rollout that waits for a person, or has failed, with their effect.
+var goesOnBy = map[api.RolloutStatus][]struct{ effect, act string }{
+	"AwaitingApproval":  {{"to let it go on", "approve"}},
+	"AwaitingPromotion": {{"to let it go on", "promote"}},
+	"Paused":            {{"to let it go on", "resume"}},
+	stopped: {
+		{"without the nodes that failed", "resume"},
+		{"to give it up", "abort"},
+	},
+	"Failed":  {{takesBack, "undo"}},
+	"Aborted": {{takesBack, "undo"}},
 }
 
-// sayNext prints the commands with which a rollout goes on that waits for a person.
+const takesBack = "to take the changed nodes back"
+
+// sayNext prints the commands with which a rollout goes on that waits for a person, and which end it.
 func (c *call) sayNext(r api.Rollout) {
 	actions := api.RestoreActions(r.Actions)
 	if len(actions) == 0 && r.Status == stopped { // by a manager that does not name them
@@ -268,6 +278,8 @@ func (c *call) sayNext(r api.Rollout) {
 		when := "once the cause is corrected"
 
 		switch {
+		case a.Name == inventory.ActionSyncRepo:
+			when = "if it was in the playbooks, once that is committed"
 		case a.Playbooks == inventory.PlaybooksCurrent:
 			when = "with the corrected playbooks"
 		case i > 0:
@@ -279,8 +291,15 @@ func (c *call) sayNext(r api.Rollout) {
 		}
 	}
 
-	if act := waitsFor[r.Status]; act != "" {
-		c.say("to let it go on: %s rollout %s %s", c.self(), act, r.ID)
+	row, _ := inventory.TransitionOf(r.Spec.Action)
+	hasUndo := row.Undo != "" && r.UndoOf == "" && r.Count.Done+r.Count.Failed > 0
+
+	for _, way := range goesOnBy[r.Status] {
+		if way.act == "undo" && !hasUndo {
+			continue
+		}
+
+		c.say("%s: %s rollout %s %s", way.effect, c.self(), way.act, r.ID)
 	}
 }
 

@@ -28,19 +28,35 @@ func TestNextOfAStoppedRollout(t *testing.T) {
 		"the playbooks of its start": {stopped, []inventory.Action{again, now}, []string{
 			"once the cause is corrected: clusterctl -u URL rollout retry r1",
 			"with the corrected playbooks: clusterctl -u URL rollout retry r1 --playbooks-now",
+			"without the nodes that failed: clusterctl -u URL rollout resume r1",
+			"to give it up: clusterctl -u URL rollout abort r1",
+		}},
+		"a repository": {stopped, []inventory.Action{again, inventory.SyncRepository(), now}, []string{
+			"once the cause is corrected: clusterctl -u URL rollout retry r1",
+			"if it was in the playbooks, once that is committed: clusterctl -u URL repo sync",
+			"with the corrected playbooks: clusterctl -u URL rollout retry r1 --playbooks-now",
+			"without the nodes that failed: clusterctl -u URL rollout resume r1",
+			"to give it up: clusterctl -u URL rollout abort r1",
 		}},
 		"other playbooks": {"Failed", []inventory.Action{now, again}, []string{
 			"with the corrected playbooks: clusterctl -u URL rollout retry r1 --playbooks-now",
 			"with the playbooks of its start: clusterctl -u URL rollout retry r1",
+			"to take the changed nodes back: clusterctl -u URL rollout undo r1",
 		}},
+		"aborted": {"Aborted", nil, []string{"to take the changed nodes back: clusterctl -u URL rollout undo r1"}},
 		"an earlier manager": {stopped, nil, []string{
 			"once the cause is corrected: clusterctl -u URL rollout retry r1",
 			"with the corrected playbooks: clusterctl -u URL rollout retry r1 --playbooks-now",
+			"without the nodes that failed: clusterctl -u URL rollout resume r1",
+			"to give it up: clusterctl -u URL rollout abort r1",
 		}},
 		"paused": {"Paused", nil, []string{"to let it go on: clusterctl -u URL rollout resume r1"}},
 	} {
 		manager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(api.Rollout{ID: "r1", Status: c.status, Actions: api.ActionsOf(c.actions)})
+			_ = json.NewEncoder(w).Encode(api.Rollout{
+				ID: "r1", Status: c.status, Spec: api.RolloutSpec{Action: inventory.VerbApply},
+				Count: api.RolloutCount{Done: 1}, Actions: api.ActionsOf(c.actions),
+			})
 		}))
 
 		var out, says bytes.Buffer

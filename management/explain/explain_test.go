@@ -546,6 +546,25 @@ func TestExplainJob(t *testing.T) {
 	}
 }
 
+// TestCorrectionInARepository: a corrected cleanup.yml is fetched before it cleans.
+func TestCorrectionInARepository(t *testing.T) {
+	t.Parallel()
+
+	v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Quarantined Discovered", "b m Quarantined Discovered")}
+	j := uncleaned(inventory.VerbCommission)
+	j.Cause, j.Message = job.CauseFailed, "site.yml failed"
+	put(v, j, "5", job.Errored)
+
+	f := facts(v)
+	f.Playbooks.Commit = "c0ffee"
+
+	const want = "[submit verb=clear nodes=a-1,b-1 sync-repository submit verb=clear nodes=a-1 playbooks=current]"
+	if found := ExplainJob(f, *v.Jobs[0]).Findings[0]; fmt.Sprint(found.Actions) != want ||
+		!strings.Contains(found.Remedy, "commit a correction, fetch it, and clean with the playbooks of today") {
+		t.Errorf("%s: %s, want %s", found.Remedy, found.Actions, want)
+	}
+}
+
 // TestExplainIncompleteSettings: a queued job names the settings that keep it from its turn, and
 // the way out.
 func TestExplainIncompleteSettings(t *testing.T) {

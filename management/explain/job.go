@@ -327,8 +327,14 @@ func (f Finding) orToday(facts Facts, nodes ...string) Finding {
 		return f
 	}
 
-	return f.do("%s; if its cleanup.yml is at fault, correct that in the folder, and clean with the playbooks of today",
-		f.Remedy).with(today...)
+	correct := "correct that in the folder"
+	if facts.Playbooks.Commit != "" {
+		correct = "commit a correction, fetch it"
+		today = append([]inventory.Action{inventory.SyncRepository()}, today...)
+	}
+
+	return f.do("%s; if its cleanup.yml is at fault, %s, and clean with the playbooks of today", f.Remedy, correct).
+		with(today...)
 }
 
 // failuresOf returns the failures in the runs of a job, on one host or, for "", on all.

@@ -31,7 +31,7 @@ func (e *jobExplainer) partOf() {
 func (f Finding) goesOn(facts Facts, r *rollout.Record) Finding {
 	f = f.with(inventory.ShowRollout(r.ID))
 
-	if remedy, actions := r.Remedy(facts.Playbooks.Digest); remedy != "" {
+	if remedy, actions := r.Remedy(facts.Playbooks); remedy != "" {
 		f = f.do("%s", remedy).with(actions...)
 	}
 

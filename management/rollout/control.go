@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // Begin returns the planned rollout as it starts: it runs, or awaits the approval.
@@ -222,8 +223,8 @@ func (r Record) Retry(m Mark, names []string) (Record, error) {
 }
 
 // Remedy returns how a rollout that failures stopped goes on, in words and as actions: one of them, the likely one
-// first. Any other rollout has none. inUse is the digest of the configured playbooks; empty: unknown.
-func (r Record) Remedy(inUse string) (remedy string, actions []inventory.Action) {
+// first. Any other rollout has none. inUse are the configured playbooks; without a digest they are unknown.
+func (r Record) Remedy(inUse state.Playbooks) (remedy string, actions []inventory.Action) {
 	if r.Status != Stopped && r.Status != Fruitless || r.Count().Failed == 0 {
 		return "", nil
 	}
@@ -234,13 +235,16 @@ func (r Record) Remedy(inUse string) (remedy string, actions []inventory.Action)
 	switch {
 	case r.UndoOf != "": // each node goes back to playbooks of its own
 		return "once the cause is corrected, retry it", []inventory.Action{again}
-	case inUse == "" || inUse == r.Playbooks:
+	case inUse.Digest != "" && inUse.Digest != r.Playbooks:
+		return "the playbooks have changed since: retry it with the corrected ones, or, if the cause was elsewhere, " +
+			"with those of its start", []inventory.Action{now, again}
+	case inUse.Commit != "": // until they are fetched, now takes the playbooks of its start
+		return "once the cause is corrected, retry it; if it is in the playbooks, commit the correction, fetch it, and " +
+			"retry it with that", []inventory.Action{again, inventory.SyncRepository(), now}
+	default:
 		return "once the cause is corrected, retry it; if it is in the playbooks, with the corrected ones",
 			[]inventory.Action{again, now}
 	}
-
-	return "the playbooks have changed since: retry it with the corrected ones, or, if the cause was elsewhere, with " +
-		"those of its start", []inventory.Action{now, again}
 }
 
 // retried returns the names of the nodes for a retry.

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/optiontest"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestBadInput: each is a clear refusal.
@@ -939,10 +940,12 @@ func TestVerdictOfAGate(t *testing.T) {
 func TestRemedyOfAStop(t *testing.T) {
 	t.Parallel()
 
-	for inUse, want := range map[string]string{
-		"":          "[retry-rollout rollout=r1 retry-rollout rollout=r1 playbooks=current]",
-		"broken":    "[retry-rollout rollout=r1 retry-rollout rollout=r1 playbooks=current]",
-		"corrected": "[retry-rollout rollout=r1 playbooks=current retry-rollout rollout=r1]",
+	for inUse, want := range map[state.Playbooks]string{
+		{}:                 "[retry-rollout rollout=r1 retry-rollout rollout=r1 playbooks=current]",
+		{Digest: "broken"}: "[retry-rollout rollout=r1 retry-rollout rollout=r1 playbooks=current]",
+		{Digest: "broken", Commit: "c"}: "[retry-rollout rollout=r1 sync-repository " +
+			"retry-rollout rollout=r1 playbooks=current]",
+		{Digest: "corrected"}: "[retry-rollout rollout=r1 playbooks=current retry-rollout rollout=r1]",
 	} {
 		f := newFleet(t, 1, 3)
 		f.fails = func(string, int, bool) bool { return f.record.Playbooks != "corrected" }
@@ -962,14 +965,14 @@ func TestRemedyOfAStop(t *testing.T) {
 
 		// The first one is followed to the letter.
 		if actions[0].Playbooks == inventory.PlaybooksCurrent {
-			f.act(f.record.Repin(f.mark(), inUse, ""))
+			f.act(f.record.Repin(f.mark(), inUse.Digest, ""))
 		}
 
 		f.act(f.record.Retry(f.mark(), nil))
 		f.run(time.Hour, nil)
 
-		if done := f.record.Status == Done; done != (inUse == "corrected") {
-			t.Errorf("%q: %s, %s", inUse, f.record.Status, f.record.Reason)
+		if done := f.record.Status == Done; done != (inUse.Digest == "corrected") {
+			t.Errorf("%v: %s, %s", inUse, f.record.Status, f.record.Reason)
 		}
 
 		f.record.Status, f.record.UndoOf = Fruitless, "r0"

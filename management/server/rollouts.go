@@ -507,7 +507,7 @@ func (s *Server) wholeRollout(v *state.Scoped, r rollout.Record) api.Rollout {
 
 	slices.Reverse(out.Events)
 
-	remedy, actions := r.Remedy(s.Desired.Of(v.Whole()).Playbooks().Digest)
+	remedy, actions := r.Remedy(s.Desired.Of(v.Whole()).Playbooks())
 	out.Remedy, out.Actions = remedy, api.ActionsOf(actions)
 
 	return out
