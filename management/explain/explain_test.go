@@ -64,6 +64,19 @@ func failed(undo string, outcome inventory.Status) job.Job {
 	return j
 }
 
+// undiscovered is a discover of one address, with its result.
+func undiscovered(addr string, r job.HostResult) job.Job {
+	j := job.Job{Verb: inventory.VerbDiscover, Cause: job.CauseFailed, Message: "it failed", Targets: []job.Target{
+		{Name: addr, Addr: addr, Group: inventory.GroupPrepare},
+	}}
+	j.Runs = []job.Run{{
+		Phase: job.PhaseProbe, Kind: job.StepProbe, Hosts: []string{addr}, Exit: "failed",
+		Results: map[string]job.HostResult{addr: r},
+	}}
+
+	return j
+}
+
 // untouched is a job of which no play of the cleanup acted on a; b was cleaned.
 func untouched(verb inventory.Verb) job.Job {
 	j := jobtest.Planned(verb, inventory.GroupMaster, "a-1 Allocated service-master", "b-1 Allocated service-master")
@@ -507,6 +520,21 @@ func TestExplainJob(t *testing.T) {
 				return j
 			}, summary: "it ended Cancelled: cancelled by anna", has: []string{
 				"no host touched", "retry-job job=5",
+			}},
+		{name: "discovered by now", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "state",
+			job:     func() job.Job { return undiscovered("10.0.0.1", job.HostResult{Unreachable: true}) },
+			summary: "it ended Errored", has: []string{"10.0.0.1 is node a-1 by now", "nothing is to be done for it"}},
+		{name: "powered off", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "failure",
+			job:     func() job.Job { return undiscovered("10.0.0.9", job.HostResult{Unreachable: true, Message: "timeout"}) },
+			summary: "it ended Errored", has: []string{"see that 10.0.0.9 is powered on", "retry-job job=5"}},
+		{name: "of another manager", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "failure",
+			job: func() job.Job {
+				return undiscovered("10.0.0.9", job.HostResult{
+					Begun: true, Failed: 1, Message: "This host belongs to another manager: it has an agent. Nothing was changed.",
+				})
+			},
+			summary: "it ended Errored", has: []string{
+				"[submit verb=discover addrs=10.0.0.9 take_over=true reason=its manager is gone]",
 			}},
 		{name: "complete", status: job.Complete, nodes: []string{"a m Allocated Discovered"},
 			job: func() job.Job {

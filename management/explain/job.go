@@ -234,6 +234,10 @@ func (e *jobExplainer) unfinished() {
 	j := e.Job
 
 	left := j.Unfinished()
+	if j.TakesAddrs() {
+		left = e.addresses(left)
+	}
+
 	if len(left) == 0 {
 		return
 	}
@@ -254,12 +258,60 @@ func (e *jobExplainer) unfinished() {
 			retry = "retry it if it is to be done after all"
 		}
 
+		if away := e.away(left); len(away) > 0 {
+			retry = fmt.Sprintf("see that %s is powered on, that the address is right, and that ssh listens there; %s",
+				join(away), retry)
+		}
+
+		if j.TakesAddrs() && len(left) < len(j.Unfinished()) {
+			actions = []inventory.Action{inventory.RetryJob(j.ID, false).On(left...)}
+		}
+
 		failed = failed.do("read its output; %s", retry).with(actions...).orToday(e.Facts, left...)
 	}
 
 	e.add(failed)
 	e.notBegun()
 	e.residue()
+}
+
+// addresses reports the addresses of a discover that a retry does not help, and returns the others.
+func (e *jobExplainer) addresses(left []string) (rest []string) {
+	var foreign []string
+
+	for _, addr := range left {
+		isForeign := func(f Failure) bool { return f.Host == addr && configuration.AboutOwner(f.Message) }
+
+		n, here := e.View.DiscoveredAt(addr)
+
+		switch {
+		case here:
+			e.add(finding(AboutState, "%s is node %s by now, which is Discovered", addr, n.Name).on(n.Name).
+				do("nothing is to be done for it"))
+		case slices.ContainsFunc(e.Failures, isForeign):
+			foreign = append(foreign, addr)
+		default:
+			rest = append(rest, addr)
+		}
+	}
+
+	if len(foreign) > 0 {
+		take := inventory.Discover(foreign...)
+		take.TakeOver, take.Reason = true, "its manager is gone"
+
+		e.add(finding(AboutFailure, "%s: belongs to another manager", job.ShortList(foreign)).of(e.Job).on(foreign...).
+			do("forget it there, and remove its agent; if that manager is gone, take it over").with(take))
+	}
+
+	return rest
+}
+
+// away returns the addresses of a discover at which nothing accepted a connection.
+func (e *jobExplainer) away(addrs []string) []string {
+	return slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool {
+		isAway := func(f Failure) bool { return f.Host == addr && f.Phase == job.PhaseProbe && f.Unreachable }
+		return !slices.ContainsFunc(e.Failures, isAway)
+	})
 }
 
 // notBegun reports the targets whose batch did not begin, beside others: a retry of all begins with those that

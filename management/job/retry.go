@@ -45,8 +45,24 @@ type Retry struct {
 // out of service needs another verb than before, see Verb.RetryAs.
 func (s Snapshot) Retries(old Job, names []string) (retries []Retry, left []*inventory.Error) {
 	v := old.verb()
+	if v.Row.TakesAddrs {
+		names = slices.DeleteFunc(slices.Clone(names), func(addr string) bool {
+			n, here := s.DiscoveredAt(addr)
+			if here {
+				left = append(left, inventory.Errorf(inventory.KindRefused,
+					"%s is node %s by now, which is Discovered", addr, n.Name).
+					Do("nothing is to be done for it").About(n.Name))
+			}
+
+			return here
+		})
+		if len(names) == 0 {
+			return nil, left
+		}
+	}
+
 	if !v.Row.ChangesStatus() {
-		return []Retry{{Verb: old.Verb, Group: old.Group, Names: names}}, nil
+		return []Retry{{Verb: old.Verb, Group: old.Group, Names: names}}, left
 	}
 
 	for _, name := range names {
@@ -77,6 +93,18 @@ func (s Snapshot) Retries(old Job, names []string) (retries []Retry, left []*inv
 	}
 
 	return retries, left
+}
+
+// DiscoveredAt returns the Discovered node with the address; ok is false if there is none.
+func (s Snapshot) DiscoveredAt(addr string) (n *inventory.Node, ok bool) {
+	i := slices.IndexFunc(s.Nodes, func(n *inventory.Node) bool {
+		return n.Addr == addr && n.State == inventory.Discovered
+	})
+	if i < 0 {
+		return nil, false
+	}
+
+	return s.Nodes[i], true
 }
 
 // outOfService reports whether the node needs the verb's RetryAs.
