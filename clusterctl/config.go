@@ -141,6 +141,8 @@ func (c *call) patchConfig(ctx context.Context, patch api.Vars, verb string) err
 		change, is = c.manager.PreviewConfig, "would be"
 	}
 
+	before, _ := c.manager.Config(ctx) // only to name what the change drops
+
 	now, err := change(ctx, patch)
 	if err != nil {
 		return err
@@ -167,6 +169,7 @@ func (c *call) patchConfig(ctx context.Context, patch api.Vars, verb string) err
 		c.say("%s: %s %s %s (%s)", verb, k, is, value, changed[k].Origin)
 	}
 
+	c.sayDropped(before, now)
 	c.showFormer(changed["playbooks"].Former)
 
 	return nil

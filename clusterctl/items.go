@@ -240,6 +240,28 @@ func (c *call) showItem(n itemNoun, key string, item map[string]any, origin, is 
 	return nil
 }
 
+// atRunTime is the origin of a setting that overrides the configuration file.
+const atRunTime = "overlay"
+
+// sayDropped names the items that a change of the configuration has removed.
+func (c *call) sayDropped(before, now api.Config) {
+	var dropped []string
+
+	for _, n := range []itemNoun{groupNoun, windowNoun, policyNoun} {
+		for _, key := range n.keys {
+			for name := range eachItem(before[key].Value) {
+				if getItem(now[key].Value, name) == nil {
+					dropped = append(dropped, n.word+" "+name)
+				}
+			}
+		}
+	}
+
+	if len(dropped) > 0 {
+		c.say("dropped with that: %s", strings.Join(dropped, ", "))
+	}
+}
+
 // fieldName is the field with the name of an item in a list.
 const fieldName = "name"
 
@@ -342,7 +364,15 @@ func (c *call) checkUnused(n itemNoun, config api.Config) error {
 		}
 	}
 
-	if len(users) == 0 {
+	groups := config[groupNoun.keys[0]]
+	all, _ := groups.Value.([]any)
+
+	switch {
+	case len(users) > 0:
+	case len(all) == 1 && groups.Origin == atRunTime:
+		return exit.Usagef("%s is the last of the groups that were set at run time", name).
+			Try("to return to those of the configuration file: %s config unset %s", c.self(), groupNoun.keys[0])
+	default:
 		return nil
 	}
 

@@ -233,7 +233,8 @@ func TestExplainNode(t *testing.T) {
 				put(v, untouched(inventory.VerbDecommission), "5", job.Complete)
 				a.Residue = []string{"service-master"}
 			}, has: []string{
-				"no play of its cleanup.yml is for it",
+				"no play of cleanup.yml is for a-1: add one to the folder, then commission it again",
+				"no play of cleanup.yml is for a-1: add one to the folder, then decommission it again",
 				"submit verb=decommission nodes=a-1 playbooks=current",
 			}},
 		{name: "its host key changed", nodes: []string{"a m Allocated Discovered"}, about: "failure host-key applied",

@@ -225,6 +225,7 @@ func (e *jobExplainer) fenced() {
 			on(fenced...).
 			do("inspect the hosts, then clear them").
 			with(e.View.ClearActions(fenced...)...).
+			oncePlayed(e.Facts, fenced...).
 			orToday(e.Facts, fenced...))
 	}
 }
@@ -346,8 +347,25 @@ func (e *jobExplainer) residue() {
 			on(names[group]...).
 			do("it stays there until they are cleaned: retry the job, or decommission them again").
 			with(e.View.CleaningActions(inventory.VerbDecommission, names[group]...)...).
+			oncePlayed(e.Facts, names[group]...).
 			orToday(e.Facts, names[group]...))
 	}
+}
+
+// oncePlayed puts before the remedy what it needs for the nodes of which no play of cleanup.yml takes care.
+func (f Finding) oncePlayed(facts Facts, nodes ...string) Finding {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !facts.View.LacksCleanup(name) })
+	if len(nodes) == 0 {
+		return f
+	}
+
+	add := "add one to the folder"
+	if facts.Playbooks.Commit != "" {
+		add = "commit one, fetch it"
+		f.Actions = append([]inventory.Action{inventory.SyncRepository()}, f.Actions...)
+	}
+
+	return f.do("no play of cleanup.yml is for %s: %s, then %s", job.ShortList(nodes), add, f.Remedy)
 }
 
 // orToday adds the actions with today's playbooks for the nodes of which a task of the

@@ -113,6 +113,7 @@ func (e *nodeExplainer) quarantine() {
 		on(n.Name).since(e.StatusSince).
 		do("inspect the host, then clear it").
 		with(e.View.ClearActions(n.Name)...).
+		oncePlayed(e.Facts, n.Name).
 		orToday(e.Facts, n.Name))
 
 	// A forgotten node that appears again is fenced because of its tombstone.
@@ -306,7 +307,8 @@ func (e *nodeExplainer) decommissioned() {
 	e.add(finding(AboutIdle, "it was taken out of service%s%s", by(e.StatusBy), on(e.StatusSince)).
 		on(e.Node.Name).since(e.StatusSince).
 		do("commission it again").
-		with(e.commission()...))
+		with(e.commission()...).
+		oncePlayed(e.Facts, e.Node.Name))
 }
 
 // commission returns the action that brings the node into service: into the group
@@ -384,12 +386,9 @@ func (e *nodeExplainer) residue() {
 		remedy, clean = "clearing it cleans it", e.View.ClearActions(n.Name)
 	}
 
-	if e.View.LacksCleanup(n.Name) {
-		remedy += "; no play of its cleanup.yml is for it: add one, and clean with the playbooks of today"
-	}
-
 	e.add(finding(AboutResidue, "it may still carry the configuration of %s", join(n.Residue)).on(n.Name).
 		do("%s", remedy).with(clean...).
+		oncePlayed(e.Facts, n.Name).
 		orToday(e.Facts, n.Name))
 }
 
