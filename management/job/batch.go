@@ -316,7 +316,7 @@ func (s Snapshot) InBatches(
 		return refusal
 	case never:
 		return &smaller
-	case groups.AtATime(nodes, j.Names()) > 0:
+	case groups.AtATime(nodes, j.Names()) > 0, len(e.Actions) == 0:
 		return smaller.Do("take fewer nodes, add a node to the group, or lower min_available")
 	}
 

@@ -4,6 +4,7 @@ package job_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -169,6 +170,31 @@ func TestBudgetRefusalNamesItsCause(t *testing.T) {
 		if !ok || len(e.Actions) != 1 || e.Actions[0].String() != want {
 			t.Errorf("%s: %v, %v, want %s", verb, err, e.Actions, want)
 		}
+	}
+}
+
+// TestRemovalUnderBudgets: everything is to be removed, one node is lost, and no number of nodes at a time is allowed.
+func TestRemovalUnderBudgets(t *testing.T) {
+	t.Parallel()
+
+	least := inventory.Budget{MinAvailable: 1}
+	groups := inventory.Groups{
+		{Name: inventory.GroupMaster, Budget: least}, {Name: inventory.GroupWorker, Budget: least},
+	}
+	v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered",
+		"c w Allocated Discovered", "d w Allocated Disappeared")
+
+	j, refused := Accept(*v, groups, Request{Verb: inventory.VerbDecommission, Nodes: jobtest.Names("a b c d")})
+	err := v.InBatches(groups, j, refused, func(j Job) ([]inventory.Action, string) {
+		return Anew(j, j.Names(), nil, 0)
+	})
+
+	const want = "[set-group group=service-master key=budget.min_available " +
+		"set-group group=service-worker key=budget.min_available]"
+
+	e, _ := errors.AsType[*inventory.Error](err)
+	if e == nil || fmt.Sprint(e.Actions) != want {
+		t.Errorf("%v: %v, want %s", err, e.Actions, want)
 	}
 }
 
