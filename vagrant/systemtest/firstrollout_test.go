@@ -24,7 +24,8 @@ func TestFirstRolloutPage(t *testing.T) {
 	w := newWorld(t, setup{noAgents: true})
 	w.write("host1", "/root/.gitconfig", "[user]\nname = operator\nemail = operator@example.com\n")
 
-	w.sh("host1", "mkdir -p /etc/clusterm") // as the package does
+	// As the package does.
+	w.sh("host1", `mkdir -p /etc/clusterm; printf 'repository:\n  url: ""\n  branch: ""\n' >>`+configFile)
 
 	const folder = "/srv/web/"
 

@@ -28,7 +28,7 @@ refuse() {
 		fi
 		echo "clusterm: A purge removes their records, history, jobs, variables, secrets and keys in /var/lib/clusterm."
 		echo "clusterm: Their services run on, and no manager knows them. clusterm keeps no backup; to make one:"
-		echo "clusterm:   tar -C /var/lib -czf clusterm-backup.tar.gz clusterm"
+		echo "clusterm:   (umask 077; tar -C /var/lib -czf clusterm-backup.tar.gz clusterm)"
 		echo "clusterm: To go back: install the package again, and then:"
 		if [ -e /var/lib/clusterm/clusterm.yaml.removed ]; then
 			echo "clusterm:   cp -p /var/lib/clusterm/clusterm.yaml.removed /etc/clusterm/clusterm.yaml"
