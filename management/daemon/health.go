@@ -68,7 +68,7 @@ func (d *Daemon) checks() []health.Check {
 				warnings = append(warnings, text+": clusterctl policy release")
 			}
 
-			warnings = append(warnings, slices.Concat(health.Text(restoredWarning(a)), d.policies.Warnings())...)
+			warnings = append(warnings, slices.Concat(health.Text(pausedWarning(a)), d.policies.Warnings())...)
 			for _, problem := range config.Groups.BudgetProblems(v.Nodes) {
 				warnings = append(
 					warnings,

@@ -60,14 +60,24 @@ func (d *Daemon) pauseRestored(ctx context.Context) error {
 	return settle()
 }
 
-// restoredWarning is the health's word on automation that is paused after a restore, or "".
-func restoredWarning(a state.Automation) string {
+// pausedWarning is the health's word on automation that is paused as a whole, or "".
+func pausedWarning(a state.Automation) string {
 	p, paused := a.Paused[state.AllPolicies]
-	if !paused || p.Actor != access.Manager {
+	if !paused {
 		return ""
 	}
 
-	return fmt.Sprintf("all policies and rollouts are paused since %s: %s; compare the nodes with their hosts, then: "+
-		"clusterctl policy resume all, and clusterctl rollout resume ID for each of them that is to go on",
-		p.Since.UTC().Format("2006-01-02 15:04:05 UTC"), p.Reason)
+	since := p.Since.UTC().Format("2006-01-02 15:04:05 UTC")
+	if p.Actor == access.Manager {
+		return fmt.Sprintf("all policies and rollouts are paused since %s: %s; compare the nodes with their hosts, then: "+
+			"clusterctl policy resume all, and clusterctl rollout resume ID for each of them that is to go on",
+			since, p.Reason)
+	}
+
+	text := fmt.Sprintf("all policies are paused since %s by %s", since, p.Actor)
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+
+	return text + "; to go on: clusterctl resume --all"
 }
