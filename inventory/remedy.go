@@ -94,7 +94,7 @@ var Actions = []struct {
 	{ActionShowPlan, "show a plan"},
 	{ActionShowSettings, "show the settings with a key that begins with key; without key, all"},
 	{ActionSetSetting, "set the setting key to value"},
-	{ActionUnsetSetting, "remove the values that were set at run time of the settings in key, which are separated by spaces"},
+	{ActionUnsetSetting, "remove the values of the settings in key, separated by spaces, that were set at run time"},
 	{
 		ActionSetGroup,
 		"set the field key of a host group to value, or remove it without value; the request reads the setting " +

@@ -526,12 +526,12 @@ func TestExplainJob(t *testing.T) {
 			job:     func() job.Job { return undiscovered("10.0.0.1", job.HostResult{Unreachable: true}) },
 			summary: "it ended Errored", has: []string{"10.0.0.1 is node a-1 by now", "nothing is to be done for it"}},
 		{name: "powered off", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "failure",
-			job:     func() job.Job { return undiscovered("10.0.0.9", job.HostResult{Unreachable: true, Message: "timeout"}) },
+			job:     func() job.Job { return undiscovered("10.0.0.9", job.HostResult{Unreachable: true}) },
 			summary: "it ended Errored", has: []string{"see that 10.0.0.9 is powered on", "retry-job job=5"}},
-		{name: "of another manager", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "failure",
+		{name: "foreign", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "failure",
 			job: func() job.Job {
 				return undiscovered("10.0.0.9", job.HostResult{
-					Begun: true, Failed: 1, Message: "This host belongs to another manager: it has an agent. Nothing was changed.",
+					Begun: true, Failed: 1, Message: "This host belongs to another manager: it has an agent.",
 				})
 			},
 			summary: "it ended Errored", has: []string{

@@ -195,7 +195,7 @@ func (e *nodeExplainer) unseen() {
 
 	e.add(finding(AboutState, "it is %s: %s%s", n.State, seen, since(e.StateSince)).
 		on(n.Name).since(e.StateSince).
-		do("see that the host is powered on, then 'systemctl status clusterm-agent' on %s, or prepare it again", n.Addr).
+		do("see that it has power, then 'systemctl status clusterm-agent' on %s, or prepare the host again", n.Addr).
 		with(inventory.Discover(n.Addr)))
 }
 

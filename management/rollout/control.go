@@ -239,8 +239,8 @@ func (r Record) Remedy(inUse state.Playbooks) (remedy string, actions []inventor
 		return "the playbooks have changed since: retry it with the corrected ones, or, if the cause was elsewhere, " +
 			"with those of its start", []inventory.Action{now, again}
 	case inUse.Commit != "": // until they are fetched, now takes the playbooks of its start
-		return "once the cause is corrected, retry it; if it is in the playbooks, commit the correction, fetch it, and " +
-			"retry it with that", []inventory.Action{again, inventory.SyncRepository(), now}
+		return "once the cause is corrected, retry it; if it is in the playbooks, commit the correction, fetch it, " +
+			"and retry it with that", []inventory.Action{again, inventory.SyncRepository(), now}
 	default:
 		return "once the cause is corrected, retry it; if it is in the playbooks, with the corrected ones",
 			[]inventory.Action{again, now}
