@@ -76,7 +76,7 @@ var mayImport = map[string][]string{
 	},
 	"management/record":            {"inventory"},
 	"management/record/recordtest": {"inventory", "management/record"},
-	"management/job":               {"inventory", "configuration", "management/record"},
+	"management/job":               {"inventory", "configuration", "management/api", "management/record"},
 	"management/job/jobtest":       {"inventory", "management/job"},
 	"management/plan": {
 		"inventory", "configuration", "management/api", "management/job", "management/record",
@@ -198,6 +198,7 @@ var mayImport = map[string][]string{
 		"inventory",
 		"configuration",
 		"management/access",
+		"management/api",
 		"management/control",
 		"management/cluster",
 		"management/job",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/state"
@@ -95,7 +96,7 @@ func (e *Engine) eachEvent(ctx context.Context, j job.Job, index int, visit func
 
 // Foreseen returns the findings of the check of a plan so far, or nil without a check. It
 // is KindNotFound if the job of the check is no longer kept.
-func (e *Engine) Foreseen(ctx context.Context, v *state.View, p plan.Plan) (*plan.Foreseen, error) {
+func (e *Engine) Foreseen(ctx context.Context, v *state.View, p plan.Plan) (*api.PlanCheck, error) {
 	if p.Check == "" {
 		return nil, nil
 	}
@@ -113,7 +114,7 @@ func (e *Engine) Foreseen(ctx context.Context, v *state.View, p plan.Plan) (*pla
 		at[t.Name] = &found[i]
 	}
 
-	out := plan.Foreseen{Job: j}
+	out := &api.PlanCheck{Job: j.ID, Status: api.JobStatus(j.Status), Message: j.Message}
 
 	for i, run := range j.Runs {
 		err := e.eachEvent(ctx, j, i, func(event configuration.Event) {
@@ -134,9 +135,9 @@ func (e *Engine) Foreseen(ctx context.Context, v *state.View, p plan.Plan) (*pla
 		d.Tasks = d.Tasks[:min(len(d.Tasks), left)]
 
 		if left -= len(d.Tasks); len(d.Tasks) > 0 {
-			out.Nodes = append(out.Nodes, d)
+			out.Nodes = append(out.Nodes, api.PlanFindings{Node: d.Node, Tasks: d.Tasks})
 		}
 	}
 
-	return &out, nil
+	return out, nil
 }

@@ -378,7 +378,7 @@ func TestPlanCheck(t *testing.T) {
 	b.must(err)
 
 	if len(found.Nodes) != 1 || len(found.Nodes[0].Tasks) != 1 || found.Nodes[0].Tasks[0].Diff != "-x\n+y" ||
-		found.Truncated || found.Job.Status != job.Complete {
+		found.Truncated || found.Status != api.Complete {
 		t.Errorf("%+v", found)
 	}
 

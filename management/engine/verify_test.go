@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
@@ -118,9 +119,9 @@ func TestVerify(t *testing.T) {
 	found, err := b.Difference(t.Context(), b.View(), "b-1")
 	b.must(err)
 
-	if want := []job.TaskFinding{
-		{Kind: job.FindingUnjudged, Playbook: "site.yml", Task: "Command"},
-		{Kind: job.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y"},
+	if want := []api.TaskFinding{
+		{Kind: api.FindingUnjudged, Playbook: "site.yml", Task: "Command"},
+		{Kind: api.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y"},
 	}; !reflect.DeepEqual(found.Tasks, want) || found.Verdict.Result != inventory.Drifted || found.Truncated {
 		t.Errorf("%+v", found)
 	}

@@ -7,37 +7,14 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 )
-
-// FindingKind is what a verification found about a task.
-type FindingKind string
-
-// The kinds of finding.
-const (
-	FindingDiffers  FindingKind = "differs"  // the task would change the node
-	FindingFailed   FindingKind = "failed"   // a check of verify.yml failed, or a task failed in check mode
-	FindingUnjudged FindingKind = "unjudged" // check mode kept the task from being judged, at least in part
-	FindingExecuted FindingKind = "executed" // the task ran, and reported a change
-)
-
-// TaskFinding is what a verification found about one task on a node.
-type TaskFinding struct {
-	Kind     FindingKind
-	Playbook string
-	Play     string
-	Role     string
-	Task     string
-	Action   string // the module
-	Path     string // FILE:LINE, in the playbooks
-	Message  string // of a failure
-	Diff     string // in the format of diff -u, if the module reports one; secrets are hidden
-}
 
 // Difference is what the last verification of a node found.
 type Difference struct {
 	Node    string
 	Verdict inventory.Verdict
-	Tasks   []TaskFinding
+	Tasks   []api.TaskFinding
 	// Truncated: the job's events, or the findings, reached their limit.
 	Truncated bool
 }
@@ -64,13 +41,13 @@ func (d *Difference) Add(r Run, e configuration.Event) {
 	counts := e.Event == configuration.EventUnreachable || !e.Unjudged && !(tolerated && e.Executed)
 
 	for _, found := range []struct {
-		kind FindingKind
+		kind string
 		is   bool
 	}{
-		{FindingFailed, failed && counts},
-		{FindingDiffers, e.Foreseen},
-		{FindingUnjudged, e.Unjudged},
-		{FindingExecuted, e.Changed && (e.Executed || r.Phase == PhaseVerify && !e.Foreseen)},
+		{api.FindingFailed, failed && counts},
+		{api.FindingDiffers, e.Foreseen},
+		{api.FindingUnjudged, e.Unjudged},
+		{api.FindingExecuted, e.Changed && (e.Executed || r.Phase == PhaseVerify && !e.Foreseen)},
 	} {
 		if found.is {
 			d.add(found.kind, r, e)
@@ -78,20 +55,20 @@ func (d *Difference) Add(r Run, e configuration.Event) {
 	}
 }
 
-func (d *Difference) add(kind FindingKind, r Run, e configuration.Event) {
+func (d *Difference) add(kind string, r Run, e configuration.Event) {
 	if len(d.Tasks) == maxFindings {
 		d.Truncated = true
 		return
 	}
 
-	f := TaskFinding{
+	f := api.TaskFinding{
 		Kind: kind, Playbook: r.Playbook, Play: e.Play, Role: e.Role, Task: e.Task, Action: e.Action, Path: e.Path,
 	}
 
 	switch kind {
-	case FindingFailed:
+	case api.FindingFailed:
 		f.Message = e.Message
-	case FindingDiffers:
+	case api.FindingDiffers:
 		f.Diff = e.Diff
 	}
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/record"
 )
 
@@ -53,19 +54,23 @@ func (j Job) Within(s record.Scope) Job {
 
 // Within returns the findings without the names of other nodes in their texts.
 func (d Difference) Within(s record.Scope) Difference {
-	d.Verdict.Reason = s.Text(d.Verdict.Reason)
+	d.Verdict.Reason, d.Tasks = s.Text(d.Verdict.Reason), FindingsWithin(s, d.Tasks)
 
-	tasks := slices.Clone(d.Tasks)
-	for i, f := range d.Tasks {
-		tasks[i] = TaskFinding{
-			Kind: f.Kind, Action: f.Action, Playbook: s.Text(f.Playbook), Play: s.Text(f.Play), Role: s.Text(f.Role),
-			Task: s.Text(f.Task), Path: s.Text(f.Path), Message: s.Text(f.Message), Diff: s.Text(f.Diff),
+	return d
+}
+
+// FindingsWithin returns the findings without the names of other nodes.
+func FindingsWithin(s record.Scope, findings []api.TaskFinding) []api.TaskFinding {
+	findings = slices.Clone(findings)
+
+	for i := range findings {
+		f := &findings[i]
+		for _, text := range []*string{&f.Playbook, &f.Play, &f.Role, &f.Task, &f.Path, &f.Message, &f.Diff} {
+			*text = s.Text(*text)
 		}
 	}
 
-	d.Tasks = tasks
-
-	return d
+	return findings
 }
 
 func texts(s record.Scope, list []string) []string {

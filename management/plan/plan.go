@@ -171,22 +171,5 @@ func Expired(plans []*Plan, now time.Time) []string {
 	return ids
 }
 
-// Foreseen has the findings of the check of a plan.
-type Foreseen struct {
-	Job       job.Job
-	Nodes     []job.Difference // with findings, in the order of the plan
-	Truncated bool             // findings are missing
-}
-
-// Within returns the form of the findings in the scope.
-func (f Foreseen) Within(s record.Scope) Foreseen {
-	f.Job, f.Nodes = f.Job.Within(s), slices.Clone(f.Nodes)
-	for i, d := range f.Nodes {
-		f.Nodes[i] = d.Within(s)
-	}
-
-	return f
-}
-
 // MaxForeseen bounds the findings about all nodes of a plan together.
 const MaxForeseen = 500

@@ -7,7 +7,6 @@ import (
 
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/explain"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
 )
@@ -58,23 +57,11 @@ func (s *Server) getDifference(r *http.Request, v *state.Scoped) (api.Difference
 	out := api.Difference{
 		Node:         found.Node,
 		Verification: *verdictOf(&found.Verdict),
-		Tasks:        taskFindingsOf(found.Tasks),
+		Tasks:        found.Tasks,
 		Truncated:    found.Truncated,
 	}
 
 	return out, n.Revision, nil
-}
-
-func taskFindingsOf(findings []job.TaskFinding) []api.TaskFinding {
-	out := make([]api.TaskFinding, len(findings))
-	for i, f := range findings {
-		out[i] = api.TaskFinding{
-			Kind: string(f.Kind), Playbook: f.Playbook, Play: f.Play, Role: f.Role, Task: f.Task, Action: f.Action,
-			Path: f.Path, Message: f.Message, Diff: f.Diff,
-		}
-	}
-
-	return out
 }
 
 func (s *Server) getJobExplanation(r *http.Request, v *state.Scoped) (api.JobExplanation, int64, error) {

@@ -789,8 +789,8 @@ func (m *fakeManager) Difference(_ context.Context, v *state.View, name string) 
 
 	verdict := inventory.Verdict{Result: inventory.Drifted, Time: time.Unix(1e9, 0), Job: "1", Differences: 1}
 
-	finding := job.TaskFinding{
-		Kind: job.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y",
+	finding := api.TaskFinding{
+		Kind: api.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y",
 	}
 
 	// A task may be named for another node.
@@ -801,7 +801,7 @@ func (m *fakeManager) Difference(_ context.Context, v *state.View, name string) 
 		}
 	}
 
-	return job.Difference{Node: n.Name, Verdict: verdict, Tasks: []job.TaskFinding{finding}}, nil
+	return job.Difference{Node: n.Name, Verdict: verdict, Tasks: []api.TaskFinding{finding}}, nil
 }
 
 func (m *fakeManager) LogSize(_ context.Context, job string, s job.Stream) (int64, error) {

@@ -35,7 +35,7 @@ type PlanReader interface {
 	// id of another manager.
 	FindPlan(v *state.View, id string) (plan.Plan, error)
 	// Foreseen returns the findings of the check of a plan so far; nil without a check.
-	Foreseen(ctx context.Context, v *state.View, p plan.Plan) (*plan.Foreseen, error)
+	Foreseen(ctx context.Context, v *state.View, p plan.Plan) (*api.PlanCheck, error)
 }
 
 func (s *Server) planRoutes() []rest.Route {
@@ -231,7 +231,12 @@ func (s *Server) wholePlan(ctx context.Context, v *state.Scoped, p plan.Plan, wi
 		return out, v.Error(err)
 	}
 
-	out.Check = checkOf(found.Within(v))
+	found.Message = v.Text(found.Message)
+	for i, n := range found.Nodes {
+		found.Nodes[i].Tasks = job.FindingsWithin(v, n.Tasks)
+	}
+
+	out.Check = found
 
 	return out, nil
 }
@@ -263,17 +268,4 @@ func planTargets(p plan.Plan) []api.PlanTarget {
 	}
 
 	return targets
-}
-
-// checkOf returns the wire form of the findings of a check.
-func checkOf(found plan.Foreseen) *api.PlanCheck {
-	out := &api.PlanCheck{
-		Job: found.Job.ID, Status: api.JobStatus(found.Job.Status), Message: found.Job.Message,
-		Truncated: found.Truncated,
-	}
-	for _, d := range found.Nodes {
-		out.Nodes = append(out.Nodes, api.PlanFindings{Node: d.Node, Tasks: taskFindingsOf(d.Tasks)})
-	}
-
-	return out
 }

@@ -187,7 +187,7 @@ func (m *fakeManager) DeletePlan(ctx context.Context, c access.Caller, id string
 	}), nil
 }
 
-func (m *fakeManager) Foreseen(_ context.Context, v *state.View, p plan.Plan) (*plan.Foreseen, error) {
+func (m *fakeManager) Foreseen(_ context.Context, v *state.View, p plan.Plan) (*api.PlanCheck, error) {
 	if p.Check == "" {
 		return nil, nil
 	}
@@ -197,12 +197,12 @@ func (m *fakeManager) Foreseen(_ context.Context, v *state.View, p plan.Plan) (*
 		return nil, err
 	}
 
-	var nodes []job.Difference
+	var nodes []api.PlanFindings
 	for _, t := range p.Job.Targets {
-		nodes = append(nodes, job.Difference{Node: t.Name, Tasks: []job.TaskFinding{
-			{Kind: job.FindingDiffers, Playbook: "site.yml", Task: "Write", Diff: "-bb-1\n+ccc-1"},
+		nodes = append(nodes, api.PlanFindings{Node: t.Name, Tasks: []api.TaskFinding{
+			{Kind: api.FindingDiffers, Playbook: "site.yml", Task: "Write", Diff: "-bb-1\n+ccc-1"},
 		}})
 	}
 
-	return &plan.Foreseen{Job: j, Nodes: nodes}, nil
+	return &api.PlanCheck{Job: j.ID, Nodes: nodes}, nil
 }
