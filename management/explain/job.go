@@ -414,8 +414,7 @@ func failuresOf(j job.Job, host string) []Failure {
 		for _, h := range slices.Concat(r.Hosts, r.Helped()) {
 			res, ok := r.Results[h]
 
-			failed := res.Bad() || r.Kind == job.StepAppear && !res.Done
-			if !ok || !failed || host != "" && h != host {
+			if !ok || !res.Bad() || host != "" && h != host {
 				continue
 			}
 

@@ -4,7 +4,6 @@ package job
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -24,7 +23,7 @@ type TargetResult struct {
 // nodes) it uses the runs.
 func (j Job) TargetResult(name string) TargetResult {
 	result := TargetResult{}
-	problem, appeared := "", false
+	problem := ""
 
 	for _, r := range j.Runs {
 		res, ok := r.Results[name]
@@ -40,14 +39,8 @@ func (j Job) TargetResult(name string) TargetResult {
 			result.Changed += res.Changed
 		}
 
-		appeared = appeared || r.Kind == StepAppear && res.Done
-
-		if t, _ := j.Target(name); r.Kind == StepProbe && t.Skips(res) {
-			return TargetResult{Error: "skipped: " + res.Message}
-		}
-
-		if !res.Done && problem == "" {
-			problem = describeProblem(r.Kind, res)
+		if res.Bad() && problem == "" {
+			problem = describe(res)
 		}
 	}
 
@@ -64,28 +57,16 @@ func (j Job) TargetResult(name string) TargetResult {
 		return result
 	}
 
-	// A host that appeared is fine even if the job failed on others.
-	if result.OK = j.Status == Complete || appeared; !result.OK {
+	if result.OK = j.Status == Complete; !result.OK {
 		result.Error = cmp.Or(problem, j.Message)
 	}
 
-	return result
-}
-
-// describeProblem returns the failure of a run on one host, or "".
-func describeProblem(kind StepKind, r HostResult) string {
-	switch {
-	case kind == StepAppear, kind == StepProbe:
-		return r.Message
-	case r.Unreachable:
-		return "unreachable: " + r.Message
-	case r.Failed > 0 && r.Task != "":
-		return fmt.Sprintf("task %q: %s", r.Task, r.Message)
-	case r.Bad():
-		return r.Message
+	if v := j.verb(); v.result != nil {
+		t, _ := j.Target(name)
+		result = v.result(j, t, result)
 	}
 
-	return ""
+	return result
 }
 
 // prefixNotBegun begins the error of a target whose batch did not begin.

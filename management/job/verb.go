@@ -69,6 +69,8 @@ type Verb struct {
 	defaults func(*Job)
 	// defaultGroup: a request without a group gets the one the rules suggest.
 	defaultGroup bool
+	// result returns the result for a target, given that by the end of the job. May be nil.
+	result func(Job, Target, TargetResult) TargetResult
 	// Plan returns the next step of a running job.
 	Plan func(*Planner) Step
 	// Next describes, for a verb that changes no status, how a running job ends.

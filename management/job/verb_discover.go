@@ -19,6 +19,7 @@ func init() {
 		Steps:         []StepKind{StepProbe, StepPlaybook, StepAppear},
 		Playbooks:     []string{PlaybookSite},
 		InstallsAgent: true,
+		result:        discovered,
 		Plan:          (*Planner).discover,
 		Next:          "ends when every address has appeared as a Discovered node, or when its time is over",
 	})
@@ -126,6 +127,21 @@ func (p *Planner) unreachable(probed *Run) string {
 	}
 
 	return "not reachable by ssh: " + strings.Join(parts, "; ")
+}
+
+// discovered returns the result for an address. A host that appeared is fine even if the job failed on others, and a
+// silent address of a range is no host.
+func discovered(j Job, t Target, result TargetResult) TargetResult {
+	for _, r := range j.Runs {
+		switch res := r.Results[t.Name]; {
+		case r.Phase == PhaseProbe && t.Skips(res):
+			return TargetResult{Error: "skipped: " + res.Message}
+		case r.Phase == PhaseAppear && res.Done:
+			result.OK, result.Error = true, ""
+		}
+	}
+
+	return result
 }
 
 // Skips reports whether a discover goes on without the target after that result

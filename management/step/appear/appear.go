@@ -144,7 +144,8 @@ func (x Executor) end(
 
 	for _, name := range s.Run().Hosts {
 		t, _ := s.Job.Target(name)
-		host := job.HostResult{Done: seen[t.Addr] != "", Begun: true}
+		host := job.HostResult{Done: seen[t.Addr] != ""}
+		host.Begun = host.Done
 
 		if !host.Done {
 			host.Message = "not seen"
