@@ -31,7 +31,22 @@ func (e *Engine) Plan(ctx context.Context, c access.Caller, r job.Request) (plan
 	var made plan.Plan
 
 	err := access.Audited(ctx, e.audit, c, entry, func(entry *access.Record) (err error) {
-		if made, err = e.makePlan(ctx, c, r); err == nil {
+		made, err = inTurn(ctx, e, c, e.plans, func(v *state.View) (plan.Plan, error) {
+			settings := e.settings()
+			if err := e.mayPlan(v, settings); err != nil {
+				return plan.Plan{}, err
+			}
+
+			pins, err := e.prepare(ctx, c, v, settings, &r, nil)
+			if err != nil {
+				return plan.Plan{}, err
+			}
+
+			return e.plans.Decide(ctx, c, access.Request(r, settings.Groups), func(tx *record.Tx) (plan.Plan, error) {
+				return e.addPlan(ctx, c, tx, settings, r, pins)
+			})
+		})
+		if err == nil {
 			entry.Job, entry.Targets = made.Check, slices.Concat([]string{made.ID}, entry.Targets)
 		}
 
@@ -39,32 +54,6 @@ func (e *Engine) Plan(ctx context.Context, c access.Caller, r job.Request) (plan
 	})
 
 	return made, err
-}
-
-func (e *Engine) makePlan(ctx context.Context, c access.Caller, r job.Request) (plan.Plan, error) {
-	release, err := e.enter(ctx)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	defer release()
-
-	settings, v := e.settings(), e.state.View()
-	if p, found, err := e.plans.Replay(ctx, c); found || err != nil {
-		return p, err
-	}
-
-	if err := e.mayPlan(v, settings); err != nil {
-		return plan.Plan{}, err
-	}
-
-	pins, err := e.prepare(ctx, c, v, settings, &r, nil)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-
-	return e.plans.Decide(ctx, c, access.Request(r, settings.Groups), func(tx *record.Tx) (plan.Plan, error) {
-		return e.addPlan(ctx, c, tx, settings, r, pins)
-	})
 }
 
 // mayPlan refuses a plan if there are too many, or if the manager does not know its
@@ -141,22 +130,16 @@ func (e *Engine) ApplyPlan(ctx context.Context, c access.Caller, id string) (job
 	entry := access.Record{Action: "plans.apply", Targets: []string{id}}
 
 	return e.audited(ctx, c, entry, func(entry *access.Record) (job.Job, error) {
-		return e.applyPlan(ctx, c, id, entry)
+		return inTurn(ctx, e, c, e.jobs, func(v *state.View) (job.Job, error) {
+			return e.applyPlan(ctx, c, v, id, entry)
+		})
 	})
 }
 
-func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, entry *access.Record) (job.Job, error) {
-	release, err := e.enter(ctx)
-	if err != nil {
-		return job.Job{}, err
-	}
-	defer release()
-
-	settings, v := e.settings(), e.state.View()
-	if j, found, err := e.jobs.Replay(ctx, c); found || err != nil {
-		return j, err
-	}
-
+func (e *Engine) applyPlan(
+	ctx context.Context, c access.Caller, v *state.View, id string, entry *access.Record,
+) (job.Job, error) {
+	settings := e.settings()
 	subject := func(s *state.Scoped) error {
 		p, err := planOf(s.View, s.View, settings.Manager, id)
 		if err != nil {
@@ -165,7 +148,9 @@ func (e *Engine) applyPlan(ctx context.Context, c access.Caller, id string, entr
 
 		return s.CheckTargets(p.Job.Targets)
 	}
-	if v, err = c.Check(ctx, e.state, v, subject); err != nil {
+
+	v, err := c.Check(ctx, e.state, v, subject)
+	if err != nil {
 		return job.Job{}, err
 	}
 

@@ -59,26 +59,37 @@ func (e *Engine) queue(
 	ctx context.Context, c access.Caller, settings Settings, r job.Request,
 	playbooks func(context.Context) (string, error), pin func(*state.View, *job.Job) (job.Inputs, error),
 ) (job.Job, error) {
+	return inTurn(ctx, e, c, e.jobs, func(v *state.View) (job.Job, error) {
+		pins, err := e.prepare(ctx, c, v, settings, &r, playbooks)
+		if err != nil {
+			return job.Job{}, err
+		}
+
+		return e.jobs.Decide(ctx, c, access.Request(r, settings.Groups), func(tx *record.Tx) (job.Job, error) {
+			return e.accept(ctx, c, tx, settings, r, pins, pin, func(*job.Job, job.Inputs) error { return nil })
+		})
+	})
+}
+
+// inTurn carries out a request once it is the next one to be judged, unless an earlier request with its key was.
+func inTurn[T any](
+	ctx context.Context, e *Engine, c access.Caller, once access.Once[T], do func(*state.View) (T, error),
+) (T, error) {
+	var none T
+
 	release, err := e.enter(ctx)
 	if err != nil {
-		return job.Job{}, err
+		return none, err
 	}
 	defer release()
 
 	// Take the view before the look-up, see access.Caller.Replay.
 	v := e.state.View()
-	if j, found, err := e.jobs.Replay(ctx, c); found || err != nil {
-		return j, err
+	if r, found, err := once.Replay(ctx, c); found || err != nil {
+		return r, err
 	}
 
-	pins, err := e.prepare(ctx, c, v, settings, &r, playbooks)
-	if err != nil {
-		return job.Job{}, err
-	}
-
-	return e.jobs.Decide(ctx, c, access.Request(r, settings.Groups), func(tx *record.Tx) (job.Job, error) {
-		return e.accept(ctx, c, tx, settings, r, pins, pin, func(*job.Job, job.Inputs) error { return nil })
-	})
+	return do(v)
 }
 
 // enter blocks until the request is the next one to be judged. Requests are judged in

@@ -358,7 +358,9 @@ func TestDescribe(t *testing.T) {
 		{
 			inventory.VerbDecommission, "", []string{"a-1"},
 			[]api.PlanRule{{Group: "worker", Requires: "master", Minimum: 1, Left: 1, Dependents: 2}},
-			[]api.PlanService{{Group: "master", Nodes: []string{"a-1"}, AtOnce: 1, Before: 2, RequiredBy: []string{"worker"}}},
+			[]api.PlanService{
+				{Group: "master", Nodes: []string{"a-1"}, AtOnce: 1, Before: 2, RequiredBy: []string{"worker"}},
+			},
 		},
 	} {
 		j, err := job.Accept(

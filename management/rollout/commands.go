@@ -423,7 +423,7 @@ func (l *Loop) control(
 
 	entry := access.Record{Action: action, Targets: []string{id}, Reason: reason}
 
-	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) error {
+	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) (err error) {
 		changed, err = l.once().Decide(ctx, c, subject, func(tx *record.Tx) (Record, error) {
 			before, err := Get(state.ViewOf(tx), id)
 			if err != nil {
@@ -450,6 +450,7 @@ func (l *Loop) control(
 
 			return r, nil
 		})
+
 		return err
 	})
 
