@@ -244,7 +244,7 @@ func (e *Engine) acceptPlan(
 	ctx context.Context, c access.Caller, tx *record.Tx, id string, then job.Inputs,
 	pins []step.Pin, changed []plan.Difference,
 ) (job.Job, error) {
-	// The plan was compared with nodes, jobs and variables, which are no kinds. A change of the settings
+	// The plan was compared with nodes, jobs and variables, nearly all there is. A change of the settings
 	// after v is a change of the view too, unless it is in a file.
 	tx.GuardAll()
 	v := state.ViewOf(tx)

@@ -78,7 +78,7 @@ func (tx *Tx) Writes(seal Convert) ([]Write, error) {
 }
 
 // GuardAll lets the commit fail if anything in the store is newer than Revision. It is for a decision
-// on what no kind has, see Base.
+// on nearly all there is, which reads Base.
 func (tx *Tx) GuardAll() { tx.whole = true }
 
 // GuardsAll reports whether GuardAll was called.

@@ -30,7 +30,12 @@ func (v View) Records() View { return v }
 // items are the records of one kind.
 type items[T any] struct {
 	kind *Kind[T]
-	tree *btree.BTreeG[entry[T]]
+	tree *btree.BTreeG[entry[T]] // filled on the first use, see records
+
+	// Those of a scope are made of the whole when they are first asked for: most requests read few kinds.
+	fill  sync.Once
+	whole *items[T]
+	scope Scope
 
 	// In the order of the kind; made when they are first asked for.
 	mu     sync.Mutex
@@ -71,12 +76,29 @@ func itemsOf[T any](r Reader, k *Kind[T], key string, all bool) *items[T] {
 	return found
 }
 
+// records returns the tree of the records.
+func (i *items[T]) records() *btree.BTreeG[entry[T]] {
+	if i.whole == nil {
+		return i.tree
+	}
+
+	i.fill.Do(func() {
+		for e := range i.whole.all {
+			if e.record = i.kind.shown(e.key, e.record, i.scope); e.record != nil {
+				i.tree.ReplaceOrInsert(e)
+			}
+		}
+	})
+
+	return i.tree
+}
+
 func (i *items[T]) get(key string) entry[T] {
 	if i == nil {
 		return entry[T]{}
 	}
 
-	e, _ := i.tree.Get(entry[T]{key: key})
+	e, _ := i.records().Get(entry[T]{key: key})
 
 	return e
 }
@@ -86,7 +108,7 @@ func (i *items[T]) all(yield func(entry[T]) bool) {
 	switch {
 	case i == nil:
 	case i.kind.Compare == nil:
-		i.tree.Ascend(yield)
+		i.records().Ascend(yield)
 	default:
 		i.order()
 
@@ -154,13 +176,15 @@ func (i *items[T]) changedList() []*T {
 }
 
 func (i *items[T]) makeLists() {
+	tree := i.records()
+
 	if i.kind.Compare != nil {
-		i.sorted = make([]entry[T], 0, i.tree.Len())
+		i.sorted = make([]entry[T], 0, tree.Len())
 	}
 
-	i.list = make([]*T, 0, i.tree.Len())
+	i.list = make([]*T, 0, tree.Len())
 
-	i.tree.Ascend(func(e entry[T]) bool {
+	tree.Ascend(func(e entry[T]) bool {
 		if i.list = append(i.list, e.record); i.sorted != nil {
 			i.sorted = append(i.sorted, e)
 		}
@@ -333,15 +357,7 @@ func (i *items[T]) differences(old any, f func(key string, before any)) {
 }
 
 func (i *items[T]) within(s Scope) any {
-	part := &items[T]{kind: i.kind, tree: i.kind.tree()}
-
-	for e := range i.all {
-		if e.record = i.kind.shown(e.key, e.record, s); e.record != nil {
-			part.tree.ReplaceOrInsert(e)
-		}
-	}
-
-	return part
+	return &items[T]{kind: i.kind, tree: i.kind.tree(), whole: i, scope: s}
 }
 
 // Ref names a record.
@@ -367,7 +383,7 @@ func Set[T any](v View, k *Kind[T], key string, r *T) View { return SetAt(v, k, 
 func SetAt[T any](v View, k *Kind[T], key string, r *T, revision int64) View {
 	tree := k.tree()
 	if former := itemsOf(v, k, "", true); former != nil {
-		tree = former.tree.Clone()
+		tree = former.records().Clone()
 	}
 
 	if tree.ReplaceOrInsert(entry[T]{key, r, revision}); r == nil {

@@ -156,7 +156,7 @@ func (l *Loop) add(
 	plan func(*state.View) (Record, error),
 ) (Record, error) {
 	return l.once().Decide(ctx, c, subject, func(tx *record.Tx) (Record, error) {
-		// The plan depends on nodes and jobs, which are no kinds.
+		// The plan depends on all nodes and jobs.
 		tx.GuardAll()
 
 		r, err := plan(state.ViewOf(tx))
