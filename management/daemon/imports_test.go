@@ -162,6 +162,7 @@ var mayImport = map[string][]string{
 	"management/explain": {
 		"inventory",
 		"configuration",
+		"management/api",
 		"management/desired",
 		"management/job",
 		"management/state",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
@@ -96,17 +97,6 @@ func (f Finding) with(actions ...inventory.Action) Finding {
 	return f
 }
 
-// Failure is the failure of one run of a job on one host.
-type Failure struct {
-	Job         string
-	Phase       job.Phase
-	Playbook    string
-	Host        string
-	Task        string
-	Message     string // includes the end of the task's output
-	Unreachable bool
-}
-
 // Facts are the inputs of every explanation.
 type Facts struct {
 	View     *state.View
@@ -165,21 +155,21 @@ type NodeExplanation struct {
 	// actor; zero if the history does not reach back so far.
 	StatusSince time.Time
 	StatusBy    string
-	StateSince  time.Time // the same for the state
-	StateReason string    // of the last change of the state; mostly empty
-	Rule        string    // the rule of the node's group, in words; empty: none
-	Jobs        []job.Job // jobs that hold the node or wait for it, in the order of the queue
-	Failures    []Failure // of the job that holds the node or set its last error, oldest first
-	Findings    []Finding // the main obstacle first
-	Next        string    // the next event without an operator
+	StateSince  time.Time     // the same for the state
+	StateReason string        // of the last change of the state; mostly empty
+	Rule        string        // the rule of the node's group, in words; empty: none
+	Jobs        []job.Job     // jobs that hold the node or wait for it, in the order of the queue
+	Failures    []api.Failure // of the job that holds the node or set its last error, oldest first
+	Findings    []Finding     // the main obstacle first
+	Next        string        // the next event without an operator
 }
 
 // JobExplanation answers why a job is queued, still runs, or failed.
 type JobExplanation struct {
 	Job      job.Job
 	Summary  string
-	Failures []Failure // oldest first
-	Steps    []string  // each step of the job with its result, in order
+	Failures []api.Failure // oldest first
+	Steps    []string      // each step of the job with its result, in order
 	Findings []Finding
 	Next     string // the next event without an operator
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -281,7 +282,7 @@ func (e *jobExplainer) addresses(left []string) (rest []string) {
 	var foreign []string
 
 	for _, addr := range left {
-		isForeign := func(f Failure) bool { return f.Host == addr && configuration.AboutOwner(f.Message) }
+		isForeign := func(f api.Failure) bool { return f.Host == addr && configuration.AboutOwner(f.Message) }
 
 		n, here := e.View.DiscoveredAt(addr)
 
@@ -310,7 +311,7 @@ func (e *jobExplainer) addresses(left []string) (rest []string) {
 // away returns the addresses of a discover at which nothing accepted a connection.
 func (e *jobExplainer) away(addrs []string) []string {
 	return slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool {
-		isAway := func(f Failure) bool { return f.Host == addr && f.Phase == job.PhaseProbe && f.Unreachable }
+		isAway := func(f api.Failure) bool { return f.Host == addr && f.Phase == string(job.PhaseProbe) && f.Unreachable }
 		return !slices.ContainsFunc(e.Failures, isAway)
 	})
 }
@@ -408,8 +409,8 @@ func (f Finding) orToday(facts Facts, nodes ...string) Finding {
 }
 
 // failuresOf returns the failures in the runs of a job, on one host or, for "", on all.
-func failuresOf(j job.Job, host string) []Failure {
-	var failures []Failure
+func failuresOf(j job.Job, host string) []api.Failure {
+	var failures []api.Failure
 	for _, r := range j.Runs {
 		for _, h := range slices.Concat(r.Hosts, r.Helped()) {
 			res, ok := r.Results[h]
@@ -418,7 +419,10 @@ func failuresOf(j job.Job, host string) []Failure {
 				continue
 			}
 
-			failures = append(failures, Failure{j.ID, r.Phase, r.Playbook, h, res.Task, res.Message, res.Unreachable})
+			failures = append(failures, api.Failure{
+				Job: j.ID, Phase: string(r.Phase), Playbook: r.Playbook, Host: h, Task: res.Task, Message: res.Message,
+				Unreachable: res.Unreachable,
+			})
 		}
 	}
 
@@ -615,7 +619,7 @@ func stepsOf(j job.Job) []string {
 }
 
 // hostsOf returns the hosts of failures, each once.
-func hostsOf(failures []Failure) []string {
+func hostsOf(failures []api.Failure) []string {
 	var out []string
 	for _, f := range failures {
 		if !slices.Contains(out, f.Host) {

@@ -5,6 +5,7 @@ package explain
 import (
 	"slices"
 
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -15,13 +16,8 @@ func (e NodeExplanation) within(s *state.Scoped) NodeExplanation {
 		return e
 	}
 
-	e.Node, e.Summary, e.Next, e.StateReason = *s.Show(&e.Node), s.Text(
-		e.Summary,
-	), s.Text(
-		e.Next,
-	), s.Text(
-		e.StateReason,
-	)
+	e.Node, e.Summary, e.Next = *s.Show(&e.Node), s.Text(e.Summary), s.Text(e.Next)
+	e.StateReason = s.Text(e.StateReason)
 	e.Failures, e.Findings = failuresWithin(s, e.Failures), findingsWithin(s, e.Findings)
 
 	var jobs []job.Job
@@ -49,7 +45,7 @@ func (e JobExplanation) within(s *state.Scoped) JobExplanation {
 	return e
 }
 
-func failuresWithin(s *state.Scoped, failures []Failure) []Failure {
+func failuresWithin(s *state.Scoped, failures []api.Failure) []api.Failure {
 	shown := slices.Clone(failures)
 	for i, f := range failures {
 		shown[i].Host, shown[i].Task, shown[i].Message = s.Text(f.Host), s.Text(f.Task), s.Text(f.Message)

@@ -368,23 +368,6 @@ func mergedOf(vars map[string]configuration.Var) api.MergedVars {
 	return out
 }
 
-func failuresOf(failures []explain.Failure) []api.Failure {
-	var out []api.Failure
-	for _, f := range failures {
-		out = append(out, api.Failure{
-			Job:         f.Job,
-			Phase:       string(f.Phase),
-			Playbook:    f.Playbook,
-			Host:        f.Host,
-			Task:        f.Task,
-			Message:     f.Message,
-			Unreachable: f.Unreachable,
-		})
-	}
-
-	return out
-}
-
 func findingsOf(findings []explain.Finding) []api.Finding {
 	var out []api.Finding
 	for _, f := range findings {

@@ -136,10 +136,6 @@ var conversions = []conversion{
 		wire:   func(s any) any { return *accessScopeOf(s.(access.Scope)) },
 	},
 	{
-		domain: explain.Failure{},
-		wire:   func(f any) any { return failuresOf([]explain.Failure{f.(explain.Failure)})[0] },
-	},
-	{
 		domain: explain.Finding{},
 		wire:   func(f any) any { return findingsOf([]explain.Finding{f.(explain.Finding)})[0] },
 		internal: map[string]string{

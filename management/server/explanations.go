@@ -26,7 +26,7 @@ func (s *Server) getNodeExplanation(r *http.Request, v *state.Scoped) (api.NodeE
 	out := api.NodeExplanation{
 		Node: s.forms(v).of(e.Node), Ready: e.Ready, Summary: e.Summary,
 		StatusSince: optionalTime(e.StatusSince), StatusBy: e.StatusBy, StateSince: optionalTime(e.StateSince),
-		Rule: e.Rule, Failures: failuresOf(e.Failures), Findings: findingsOf(e.Findings), Next: e.Next,
+		Rule: e.Rule, Failures: e.Failures, Findings: findingsOf(e.Findings), Next: e.Next,
 	}
 
 	for _, j := range e.Jobs {
@@ -74,7 +74,7 @@ func (s *Server) getJobExplanation(r *http.Request, v *state.Scoped) (api.JobExp
 
 	e := s.Explain.Job(v.Whole(), v.WholeJob(j), explain.Reader{Name: rest.Principal(r), Sees: v})
 	out := api.JobExplanation{
-		Job: jobOf(j), Summary: e.Summary, Failures: failuresOf(e.Failures), Steps: e.Steps,
+		Job: jobOf(j), Summary: e.Summary, Failures: e.Failures, Steps: e.Steps,
 		Findings: findingsOf(e.Findings), Next: e.Next,
 	}
 	s.addWaits(v, j, &out.Job)
