@@ -85,6 +85,7 @@ func inTurn[T any](
 
 	// Take the view before the look-up, see access.Caller.Replay.
 	v := e.state.View()
+
 	if r, found, err := once.Replay(ctx, c); found || err != nil {
 		return r, err
 	}
