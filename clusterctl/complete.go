@@ -410,10 +410,8 @@ func (c *completer) selector(ctx context.Context, current string) []candidate {
 	// A condition with in (…) is not completed.
 	key, value, ok := strings.Cut(current[i:], "=")
 	if !ok {
-		return prefixed(current[:i], words(
-			"status=", "status!=", "state=", "state!=", "group=", "group!=", "verification=", "outdated=", "last_error",
-			"label=", "name=",
-		))
+		return prefixed(current[:i], words("status=", "status!=", "state=", "state!=", "group=", "group!=",
+			"verification=", "outdated=", "last_error", "label=", "name="))
 	}
 
 	before := strings.TrimSuffix(current, value)

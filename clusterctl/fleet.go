@@ -56,11 +56,8 @@ func (a *app) fleet() leaf {
 					"first failure ends it, with a list of the steps done and not done; a repeat goes on. What " +
 					"somebody else changed since the difference was made is refused, by name.\n" +
 					"Without a terminal, or with the file from stdin, it needs --yes.",
-				flags: append(
-					fleetFlags(),
-					yesFlag(),
-					valueFlag("reason", "the `REASON` for the history (default: fleet apply)"),
-				),
+				flags: append(fleetFlags(), yesFlag(),
+					valueFlag("reason", "the `REASON` for the history (default: fleet apply)")),
 				examples: []string{
 					"clusterctl fleet apply -f fleet.yaml",
 					"clusterctl fleet apply -f fleet.yaml --prune",

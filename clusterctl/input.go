@@ -157,9 +157,8 @@ func (c *call) objectText(ctx context.Context, arg string) (text, source string,
 		return arg, "the value of -e", nil
 	}
 
-	b, source, err := c.readInput(
-		ctx, name, "the variables", "give -e '{\"KEY\": \"VALUE\"}', -e @FILE, or -e @- for stdin",
-	)
+	b, source, err := c.readInput(ctx, name, "the variables",
+		"give -e '{\"KEY\": \"VALUE\"}', -e @FILE, or -e @- for stdin")
 
 	return string(b), source, err
 }

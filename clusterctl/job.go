@@ -334,11 +334,8 @@ func (c *call) chooseJob(ctx context.Context) error {
 		Try("now it is job %[1]s, %[2]s: %[3]s %[1]s\nto confirm any job here: add --yes",
 			j.ID, print.Title(j), c.FullName())
 
-	return c.approve(
-		ctx,
-		fmt.Sprintf("%s %s, %s", strings.TrimPrefix(name, "job "), "job "+j.ID, print.Title(j)),
-		refusal,
-	)
+	return c.approve(ctx, fmt.Sprintf("%s %s, %s", strings.TrimPrefix(name, "job "), "job "+j.ID, print.Title(j)),
+		refusal)
 }
 
 func listJobs(ctx context.Context, c *call) error {

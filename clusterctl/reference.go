@@ -75,19 +75,10 @@ func Man(v api.Version) map[string][]byte {
 	each(root, "clusterctl", func(c *cli.Command, path string) {
 		name := strings.ReplaceAll(path, " ", "-")
 		var b bytes.Buffer
-		fmt.Fprintf(
-			&b,
-			".\\\" SPDX-License-Identifier: Apache-2.0\n.TH %s 1 \"\" \"clusterctl %s\" \"clusterm\"\n",
-			strings.ToUpper(roff(name)),
-			roff(v.Version),
-		)
-		fmt.Fprintf(
-			&b,
-			".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n",
-			roff(name),
-			roff(c.Usage),
-			roff(synopsis(c, path)),
-		)
+		fmt.Fprintf(&b, ".\\\" SPDX-License-Identifier: Apache-2.0\n.TH %s 1 \"\" \"clusterctl %s\" \"clusterm\"\n",
+			strings.ToUpper(roff(name)), roff(v.Version))
+		fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n", roff(name), roff(c.Usage),
+			roff(synopsis(c, path)))
 		b.WriteString(".SH DESCRIPTION\n")
 
 		// A page needs a description, even where the usage is enough.

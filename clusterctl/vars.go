@@ -34,10 +34,8 @@ func (a *app) vars() leaf {
 			{
 				name: "get", args: "[KEY…]", usage: "show the variables of a level: all, or the named ones",
 				complete: varKeys,
-				flags: append(
-					scopeFlags(),
-					switchFlag("merged", "with --node: the effective variables of the node, with their origins"),
-				),
+				flags: append(scopeFlags(),
+					switchFlag("merged", "with --node: the effective variables of the node, with their origins")),
 				examples: []string{
 					"clusterctl vars get --global",
 					"clusterctl vars get --node web-1-AB12 --merged",
@@ -48,11 +46,8 @@ func (a *app) vars() leaf {
 			{
 				name: "set", args: "[KEY=VALUE…]", usage: "set variables, and keep the others", complete: nothing,
 				about: valueHelp + "\n" + secretHelp,
-				flags: append(
-					scopesFlags(),
-					extraVarsFlag("variables to set"),
-					switchFlag("secret", "encrypt the variables, and never show their values again"),
-				),
+				flags: append(scopesFlags(), extraVarsFlag("variables to set"),
+					switchFlag("secret", "encrypt the variables, and never show their values again")),
 				examples: []string{
 					"clusterctl vars set --global proxy=http://proxy:3128 retries=3",
 					"clusterctl vars set --global --secret db_pin=@pin.txt",

@@ -378,10 +378,8 @@ func (c *call) asAsked(ctx context.Context, row inventory.Transition, r api.JobR
 func (c *call) leaveOut(ctx context.Context, row inventory.Transition, e *inventory.Error, chosen []string) string {
 	const most = 5
 
-	refused := slices.DeleteFunc(
-		slices.Clone(chosen),
-		func(name string) bool { return !slices.Contains(e.Nodes, name) },
-	)
+	refused := slices.DeleteFunc(slices.Clone(chosen),
+		func(name string) bool { return !slices.Contains(e.Nodes, name) })
 	if len(refused) == 0 {
 		return ""
 	}

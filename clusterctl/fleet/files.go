@@ -180,10 +180,8 @@ func secretValue(s api.FleetSecret) (string, error) {
 
 	data, err := readBounded(path, maxSecret)
 	if err != nil {
-		return "", fmt.Errorf(
-			"the file of the secret: %s",
-			strings.TrimPrefix(err.Error(), "cannot read the fleet file: "),
-		)
+		return "", fmt.Errorf("the file of the secret: %s",
+			strings.TrimPrefix(err.Error(), "cannot read the fleet file: "))
 	}
 
 	value := strings.TrimRight(string(data), "\r\n")

@@ -79,10 +79,8 @@ func (f *following[T]) show(change api.Change) error {
 
 // begin prints the initial state.
 func (f *following[T]) begin() error {
-	items := slices.DeleteFunc(
-		slices.SortedFunc(maps.Values(f.initial), f.Order),
-		func(v T) bool { return !f.Match(v) },
-	)
+	items := slices.DeleteFunc(slices.SortedFunc(maps.Values(f.initial), f.Order),
+		func(v T) bool { return !f.Match(v) })
 	f.initial = nil
 
 	if f.Limit > 0 && len(items) > f.Limit {

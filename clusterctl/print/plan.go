@@ -170,11 +170,8 @@ func (p *Printer) planEffects(plan api.Plan) {
 		case r.Joins && r.Left > 0:
 			line += fmt.Sprintf("; %s in service for those who join", inventory.Count(r.Left, "node is", "nodes are"))
 		case !r.Joins && r.Left > 0:
-			line += fmt.Sprintf(
-				"; %s in service for %d",
-				inventory.Count(r.Left, "node stays", "nodes stay"),
-				r.Dependents,
-			)
+			line += fmt.Sprintf("; %s in service for %d", inventory.Count(r.Left, "node stays", "nodes stay"),
+				r.Dependents)
 		case !r.Joins && r.Dependents == 0:
 			line += "; no node of the first stays in service"
 		}
