@@ -71,7 +71,7 @@ func (c *call) chooseTargets(ctx context.Context, row inventory.Transition) erro
 
 // chooseForgotten is choose for nodes whose records go. It names the residue that nobody would know of
 // afterwards, and has the operator confirm that for a single node, too.
-func (c *call) chooseForgotten(ctx context.Context, verb string) error {
+func (c *call) chooseForgotten(ctx context.Context, row inventory.Transition) error {
 	if err := c.selectNodes(ctx); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *call) chooseForgotten(ctx context.Context, verb string) error {
 		c.say("  to clean it first, see: %s nodes explain %s", c.self(), name)
 	}
 
-	return c.confirmNodes(ctx, verb, len(unclean) > 0, nil)
+	return c.confirmNodes(ctx, string(row.Verb), len(unclean) > 0, nil)
 }
 
 // confirmNodes asks for the confirmation of choose; always: also about a single node. warn prints the
@@ -328,15 +328,6 @@ func wholeName(word string, nodes []api.Node) (string, error) {
 	return "", exit.Usagef("%q fits %d nodes: %s", word, len(matches), list).Try("give more of the name")
 }
 
-// selectNodes resolves --selector, if it is given, to c.args.
-func (c *call) selectNodes(ctx context.Context) error {
-	if !c.hasSelector() {
-		return nil
-	}
-
-	return c.resolveSelector(ctx)
-}
-
 // selectEach resolves --selector to c.args, each node once, in the order of the command
 // line.
 func (c *call) selectEach(ctx context.Context) error {
@@ -356,8 +347,12 @@ func (c *call) selectEach(ctx context.Context) error {
 	return nil
 }
 
-// resolveSelector replaces c.args by the names of the nodes that match.
-func (c *call) resolveSelector(ctx context.Context) error {
+// selectNodes replaces c.args by the names of the nodes that match --selector, if it is given.
+func (c *call) selectNodes(ctx context.Context) error {
+	if !c.hasSelector() {
+		return nil
+	}
+
 	nodes, err := c.manager.Nodes(ctx, client.NodeFilter{Selector: c.String("selector")})
 	if err != nil {
 		return err

@@ -251,7 +251,7 @@ func (a *app) jobRetry() leaf {
 			"clusterctl job retry 12 --timeout 2h",
 		},
 		run: func(ctx context.Context, c *call) error {
-			timeout, err := c.timeout()
+			timeout, err := c.duration("timeout")
 			if err != nil {
 				return err
 			}

@@ -388,7 +388,7 @@ func forgetNodes(ctx context.Context, c *call, row inventory.Transition) error {
 	}
 
 	// The selector is resolved here, so that the operator confirms exact names.
-	if err := c.chooseForgotten(ctx, string(row.Verb)); err != nil {
+	if err := c.chooseForgotten(ctx, row); err != nil {
 		return err
 	}
 

@@ -265,14 +265,7 @@ const takesBack = "to take the changed nodes back"
 
 // sayNext prints the commands with which a rollout goes on that waits for a person, and which end it.
 func (c *call) sayNext(r api.Rollout) {
-	actions := api.RestoreActions(r.Actions)
-	if len(actions) == 0 && r.Status == stopped { // by a manager that does not name them
-		actions = []inventory.Action{
-			inventory.RetryRollout(r.ID, ""), inventory.RetryRollout(r.ID, inventory.PlaybooksCurrent),
-		}
-	}
-
-	for i, a := range actions {
+	for i, a := range api.RestoreActions(r.Actions) {
 		when := "once the cause is corrected"
 
 		switch {
@@ -484,7 +477,7 @@ func (c *call) rolloutRequest(ctx context.Context) (r api.RolloutRequest, err er
 		return r, err
 	}
 
-	if r.Spec.Timeout, err = c.timeout(); err != nil {
+	if r.Spec.Timeout, err = c.duration("timeout"); err != nil {
 		return r, err
 	}
 

@@ -44,13 +44,7 @@ func TestNextOfAStoppedRollout(t *testing.T) {
 			"to take the changed nodes back: clusterctl -u URL rollout undo r1",
 		}},
 		"aborted": {"Aborted", nil, []string{"to take the changed nodes back: clusterctl -u URL rollout undo r1"}},
-		"an earlier manager": {stopped, nil, []string{
-			"once the cause is corrected: clusterctl -u URL rollout retry r1",
-			"with the corrected playbooks: clusterctl -u URL rollout retry r1 --playbooks-now",
-			"without the nodes that failed: clusterctl -u URL rollout resume r1",
-			"to give it up: clusterctl -u URL rollout abort r1",
-		}},
-		"paused": {"Paused", nil, []string{"to let it go on: clusterctl -u URL rollout resume r1"}},
+		"paused":  {"Paused", nil, []string{"to let it go on: clusterctl -u URL rollout resume r1"}},
 	} {
 		manager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).Encode(api.Rollout{

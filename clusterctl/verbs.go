@@ -257,21 +257,6 @@ func timeoutFlag(otherwise string) cli.Flag {
 		otherwise+")")
 }
 
-// timeout returns the value of --timeout, or 0 without the option.
-func (c *call) timeout() (d api.Duration, err error) {
-	if !c.IsSet("timeout") {
-		return 0, nil
-	}
-
-	// One grammar of durations for the API and the command line.
-	if err := d.UnmarshalText([]byte(c.String("timeout"))); err != nil {
-		message, remedy := exit.Explain(c.self(), err)
-		return 0, exit.Usagef("--timeout: %s", message).Try("%s", remedy)
-	}
-
-	return d, nil
-}
-
 // submit requests the job that the command line describes, and waits for it.
 func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 	options, err := c.jobOptions()
@@ -280,19 +265,17 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 	}
 
 	// The operator confirms names, so that a selector cannot surprise.
-	if takesNodes(row) && !c.Bool("plan") {
-		choose := func() error { return c.chooseTargets(ctx, row) }
-		if row.Success == "" {
-			choose = func() error { return c.chooseForgotten(ctx, string(row.Verb)) }
+	if takesNodes(row) {
+		choose := c.chooseTargets
+
+		switch {
+		case c.Bool("plan"):
+			choose = func(ctx context.Context, _ inventory.Transition) error { return c.selectNodes(ctx) }
+		case row.Success == "":
+			choose = c.chooseForgotten
 		}
 
-		if err := choose(); err != nil {
-			return err
-		}
-	}
-
-	if takesNodes(row) && c.Bool("plan") && c.hasSelector() {
-		if err := c.resolveSelector(ctx); err != nil {
+		if err := choose(ctx, row); err != nil {
 			return err
 		}
 	}
@@ -324,7 +307,7 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 		r.Nodes = c.args
 	}
 
-	if r.Timeout, err = c.timeout(); err != nil {
+	if r.Timeout, err = c.duration("timeout"); err != nil {
 		return err
 	}
 
