@@ -5,7 +5,9 @@ package etcd
 import (
 	"testing"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
@@ -62,6 +64,24 @@ func TestDecisionsConflict(t *testing.T) {
 			func(t *testing.T, s *Store) { t.Helper(); removeToken(t, s, "b") }, 2,
 		},
 		{
+			"all nodes, one forgotten", func(tx *record.Tx) { record.List(tx, &state.Nodes) },
+			func(t *testing.T, s *Store) {
+				t.Helper()
+
+				n := s.View().Nodes[0]
+				gone := inventory.Tombstone{Name: n.Name, Time: noon, Actor: "ann"}
+				must(t, second(s.Forget(t.Context(), s.View().Revision, nil,
+					[]state.NodeWrite{{Node: *n, Tombstone: &gone}}, nil)))
+			}, 2,
+		},
+		{
+			"all jobs, one dropped", func(tx *record.Tx) { record.List(tx, &job.Kind) },
+			func(t *testing.T, s *Store) {
+				t.Helper()
+				must(t, s.DropJobs(t.Context(), []string{s.View().Jobs[0].ID}))
+			}, 2,
+		},
+		{
 			// token-uses begins with the letters of tokens, and is another kind.
 			"all, of another kind", func(tx *record.Tx) { record.List(tx, &access.TokenKind) },
 			func(t *testing.T, s *Store) {
@@ -80,6 +100,7 @@ func TestDecisionsConflict(t *testing.T) {
 
 			putToken(t, s, "a", "a")
 			putToken(t, s, "b", "b")
+			accepted(t, s, seen(t, s, 1))
 
 			decided := 0
 

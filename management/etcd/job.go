@@ -69,6 +69,7 @@ func (s *Store) DropJobs(ctx context.Context, ids []string) error {
 // dropJobOps returns the operations that remove a job with its inputs and logs.
 func (s *Store) dropJobOps(id string) []clientv3.Op {
 	return []clientv3.Op{
+		clientv3.OpPut(s.removedKey(job.Kind.Name), ""),
 		clientv3.OpDelete(s.key("/x/log/%s/", id), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.key("/x/tail/%s/", id), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.inputsKey(id)),

@@ -107,16 +107,23 @@ func isSecret(value any) bool {
 	return secret
 }
 
-// unmarkOps returns the operations for the variables and marks of nodes that are forgotten.
+// unmarkOps returns the operations for the marks of nodes that are forgotten, and what tells decisions
+// that records of their kinds are gone.
 func (s *Store) unmarkOps(writes []state.NodeWrite) (ops []clientv3.Op) {
 	v := s.View()
-	removed, unmarked := false, false
+	forgotten, removed, unmarked := false, false, false
 
 	for _, w := range writes {
 		if scope := state.ScopeNode(w.Node.Name); w.Tombstone != nil {
+			forgotten = true
 			removed = removed || state.VarsOf(v, scope) != nil
 			unmarked = unmarked || changesMarks(v, scope, nil)
 		}
+	}
+
+	if forgotten {
+		ops = append(ops, clientv3.OpPut(s.removedKey(state.Nodes.Name), ""),
+			clientv3.OpPut(s.removedKey(state.Connections.Name), ""))
 	}
 
 	if removed {

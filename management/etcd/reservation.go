@@ -75,7 +75,9 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 		groups = s.generations(0, nil, j.Groups())
 	}
 
-	chunks, unmark := pack(parts, jobOps+groups.Size()), s.unmarkOps(writes)
+	unmark := s.unmarkOps(writes)
+	chunks := pack(parts, jobOps+groups.Size()+len(unmark))
+
 	last := len(chunks) - 1
 
 	for i := range chunks {

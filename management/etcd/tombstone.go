@@ -57,7 +57,9 @@ func (s *Store) Forget(
 
 	// The result goes into the last chunk: a retry after a partial failure must
 	// not find the request carried out.
-	chunks, unmark := pack(parts, jobOps+groups.Size()), s.unmarkOps(writes)
+	unmark := s.unmarkOps(writes)
+
+	chunks := pack(parts, jobOps+groups.Size()+len(unmark))
 	if err := s.addResult(&chunks[len(chunks)-1], key, access.Result{}); err != nil {
 		return 0, err
 	}

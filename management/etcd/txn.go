@@ -51,8 +51,11 @@ func (s *Store) delete(ctx context.Context, deletions ...clientv3.Op) error {
 	return err
 }
 
-// removeFromFull carries out deletions in a store that accepts no writes, see delete.
+// removeFromFull carries out the deletions of ops, which end with one, in a store that accepts no
+// writes, see delete.
 func (s *Store) removeFromFull(ctx context.Context, ops etcd.Ops) (int64, error) {
+	ops.Then = slices.DeleteFunc(slices.Clone(ops.Then), clientv3.Op.IsPut)
+
 	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 
