@@ -85,7 +85,9 @@ func DeniedBy(h Host, message string) bool {
 }
 
 // AboutOwner reports whether a message of the bundled role agent is about the host of another manager.
-func AboutOwner(message string) bool { return strings.Contains(message, "This host belongs to another manager: ") }
+func AboutOwner(message string) bool {
+	return strings.Contains(message, "This host belongs to another manager: ")
+}
 
 // notConnected begins every message about a connection that was never made.
 const notConnected = "no ssh connection to "

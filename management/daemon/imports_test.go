@@ -193,7 +193,12 @@ var mayImport = map[string][]string{
 		"inventory", "configuration", "management/access", "management/control", "management/state",
 	},
 	"management/notify": {
-		"inventory", "management/access", "management/job", "management/record", "management/rollout", "management/state",
+		"inventory",
+		"management/access",
+		"management/job",
+		"management/record",
+		"management/rollout",
+		"management/state",
 	},
 	"management/engine": {
 		"inventory",

@@ -69,9 +69,12 @@ func pausedWarning(a state.Automation) string {
 
 	since := p.Since.UTC().Format("2006-01-02 15:04:05 UTC")
 	if p.Actor == access.Manager {
-		return fmt.Sprintf("all policies and rollouts are paused since %s: %s; compare the nodes with their hosts, then: "+
-			"clusterctl policy resume all, and clusterctl rollout resume ID for each of them that is to go on",
-			since, p.Reason)
+		return fmt.Sprintf(
+			"all policies and rollouts are paused since %s: %s; compare the nodes with their hosts, then: "+
+				"clusterctl policy resume all, and clusterctl rollout resume ID for each of them that is to go on",
+			since,
+			p.Reason,
+		)
 	}
 
 	text := fmt.Sprintf("all policies are paused since %s by %s", since, p.Actor)

@@ -352,9 +352,11 @@ func TestOverlayThatNoLongerFits(t *testing.T) {
 	_, err := s.Client.PatchConfig(
 		s.ctx(),
 		map[string]any{
-			"group_ssh":           map[string]any{"service-worker": map[string]any{"user": "x"}},
-			"policies.commission": map[string]any{"x": map[string]any{"match": "label=x", "group": "service-worker", "maximum": 5}},
-			"jobs.limit":          9,
+			"group_ssh": map[string]any{"service-worker": map[string]any{"user": "x"}},
+			"policies.commission": map[string]any{
+				"x": map[string]any{"match": "label=x", "group": "service-worker", "maximum": 5},
+			},
+			"jobs.limit": 9,
 		},
 	)
 	s.must(err)

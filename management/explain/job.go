@@ -311,8 +311,9 @@ func (e *jobExplainer) addresses(left []string) (rest []string) {
 // away returns the addresses of a discover at which nothing accepted a connection.
 func (e *jobExplainer) away(addrs []string) []string {
 	return slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool {
-		isAway := func(f api.Failure) bool { return f.Host == addr && f.Phase == string(job.PhaseProbe) && f.Unreachable }
-		return !slices.ContainsFunc(e.Failures, isAway)
+		return !slices.ContainsFunc(e.Failures, func(f api.Failure) bool {
+			return f.Host == addr && f.Phase == string(job.PhaseProbe) && f.Unreachable
+		})
 	})
 }
 
