@@ -110,8 +110,8 @@ func (a *app) root() *cli.Command {
 			a.login(), a.logout(), a.context(), a.inventory(), a.token(), a.certificate(), a.auth(),
 			a.notification(), a.key(), a.policy(), a.rollout(), a.groups(), a.items(groupNoun), a.windows(),
 			a.items(windowNoun), a.freeze(), a.pause(), a.resume(), a.repo(), a.status(), a.supportBundle(),
-			a.completion(), a.man(), a.health(), a.version(), a.instance(),
-		}, a.formerKeys())), a.help()),
+			a.completion(), a.man(),
+		})), a.help()),
 	}
 	// The help shows one example for each step of the main job.
 	root.Metadata = map[string]any{metaExamples: []string{

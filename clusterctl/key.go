@@ -33,36 +33,17 @@ func (a *app) key() leaf {
 		commands: []leaf{
 			{
 				name: "rotate", usage: "replace a key",
-				commands: []leaf{rotateGossip(keyGossip), rotateSSH(keySSH), rotateSecrets(keySecrets)},
+				commands: []leaf{rotateGossip(), rotateSSH(), rotateSecrets()},
 			},
 			{
 				name: "status", usage: "show the state of a key",
-				commands: []leaf{gossipStatus(keyGossip), sshStatus(keySSH), statusOfSecrets(keySecrets)},
+				commands: []leaf{gossipStatus(), sshStatus(), statusOfSecrets()},
 			},
 			{
 				name: "cancel", usage: "take the running rotation of a key back",
-				commands: []leaf{cancelSSH(keySSH)},
+				commands: []leaf{cancelSSH()},
 			},
 		},
-	}
-}
-
-// formerKeys returns the commands that key has replaced, by kind first.
-func (a *app) formerKeys() []leaf {
-	group := func(name string, leaves ...leaf) leaf {
-		for i := range leaves {
-			leaves[i].examples = []string{"clusterctl " + name + " " + leaves[i].name}
-		}
-
-		return leaf{
-			name: name, hidden: true, usage: "the same as key", commands: leaves,
-		}
-	}
-
-	return []leaf{
-		group("secrets", statusOfSecrets("status"), rotateSecrets("rotate")),
-		group("gossip-key", rotateGossip("rotate"), gossipStatus("status")),
-		group("ssh-key", rotateSSH("rotate"), sshStatus("status"), cancelSSH("cancel")),
 	}
 }
 
@@ -215,9 +196,10 @@ func (r rotation[S]) await(ctx context.Context, c *call, state S, limit time.Dur
 	}
 }
 
-func rotateGossip(name string) leaf {
+func rotateGossip() leaf {
 	return leaf{
-		name: name, formats: namelessFormats, usage: "replace the gossip key on all members, without an interruption",
+		name: keyGossip, formats: namelessFormats,
+		usage: "replace the gossip key on all members, without an interruption",
 		about: "The manager installs a new key on every member, then uses it, and removes the old one only after " +
 			"every known node has confirmed the new one. A node that the gossip does not reach gets it over ssh. " +
 			"Until then the old key is accepted as well, and key status gossip lists the laggards. The rotation goes " +
@@ -234,9 +216,9 @@ func rotateGossip(name string) leaf {
 	}
 }
 
-func gossipStatus(name string) leaf {
+func gossipStatus() leaf {
 	return leaf{
-		name: name, formats: namelessFormats,
+		name: keyGossip, formats: namelessFormats,
 		usage:    "show the newest rotation of the gossip key, and what it waits for",
 		about:    "Keys are shown as fingerprints only.",
 		examples: []string{"clusterctl key status gossip", "clusterctl key status gossip -o json"},
@@ -258,11 +240,11 @@ var gossipRotation = rotation[api.GossipKey]{
 	},
 }
 
-func rotateSSH(name string) leaf {
+func rotateSSH() leaf {
 	to := valueFlag("to", "a private key on the manager's host, with an absolute `PATH`")
 
 	return leaf{
-		name: name, formats: namelessFormats,
+		name: keySSH, formats: namelessFormats,
 		usage: "replace the manager's ssh key on all nodes, without an interruption",
 		about: "The manager makes a new key, or takes the one of --to, puts its public half beside the old one on " +
 			"every node, and tries a login with the new one alone. Then it uses the new key, and takes the old one " +
@@ -282,9 +264,9 @@ func rotateSSH(name string) leaf {
 	}
 }
 
-func sshStatus(name string) leaf {
+func sshStatus() leaf {
 	return leaf{
-		name: name, formats: namelessFormats,
+		name: keySSH, formats: namelessFormats,
 		usage:    "show the manager's ssh key, its newest rotation, and what that waits for",
 		about:    "Of a key, its file on the manager's host and the public half are shown.",
 		examples: []string{"clusterctl key status ssh", "clusterctl key status ssh -o json"},
@@ -292,9 +274,9 @@ func sshStatus(name string) leaf {
 	}
 }
 
-func cancelSSH(name string) leaf {
+func cancelSSH() leaf {
 	return leaf{
-		name: name, formats: namelessFormats, usage: "take the running rotation back, so that the old key stays",
+		name: keySSH, formats: namelessFormats, usage: "take the running rotation back, so that the old key stays",
 		about: "Every node accepts the old key again, the manager uses it again, and the new one is taken away from " +
 			"the nodes. That is a rotation in the other direction, which waits for the same laggards.",
 		examples: []string{"clusterctl key cancel ssh"},

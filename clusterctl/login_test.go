@@ -43,7 +43,7 @@ func remote(t *testing.T) *remoteManager {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer "+goodToken {
 			w.Header().Set("Content-Type", api.TypeJSON)
-			_, _ = io.WriteString(w, `{"version":"1","commit":"c"}`)
+			_, _ = io.WriteString(w, `{"version":"1","commit":"c","status":"ok"}`)
 
 			return
 		}
@@ -137,19 +137,19 @@ func TestLogin(t *testing.T) {
 
 	m.ctl(exit.Done, "", "context list -o long", "lab", m.url, m.pin)
 	m.ctl(exit.Done, "", "context list -o json", `"has_token": true`)
-	m.ctl(exit.Done, "", "version -v", "GET /v1/version: 200")
+	m.ctl(exit.Done, "", "status -v", "GET /v1/version: 200")
 
 	m.ctl(exit.Done, "", "logout", "logged out of 127.0.0.1")
-	m.ctl(exit.Refused, "", "version", "not valid")
-	m.ctl(exit.Done, "", "version --context lab")
+	m.ctl(exit.Refused, "", "status", "not valid")
+	m.ctl(exit.Done, "", "status --context lab")
 	m.ctl(exit.Done, "", "context remove lab", "removed: lab")
-	m.ctl(exit.NotFound, "", "version --context lab", "there is no context")
+	m.ctl(exit.NotFound, "", "status --context lab", "there is no context")
 
 	if err := os.Chmod(m.path(), 0o640); err != nil {
 		t.Fatal(err)
 	}
 
-	m.ctl(exit.Refused, "", "version", "which holds tokens", "chmod 600")
+	m.ctl(exit.Refused, "", "status", "which holds tokens", "chmod 600")
 	m.ctl(exit.Refused, "", pinned+" --token-file "+file, "which holds tokens")
 }
 

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -58,17 +57,6 @@ func (a *app) policy() leaf {
 				examples: []string{"clusterctl policy disable workers --reason 'the racks are full'"},
 			}, plain((*client.Client).DisablePolicy)),
 			a.policyAct(leaf{
-				name: "pause-all", hidden: true, usage: "let all policies do nothing",
-				about:    "The same as `clusterctl policy pause all`.",
-				examples: []string{"clusterctl policy pause-all --reason 'an audit'"},
-			}, plain((*client.Client).PausePolicy)),
-			a.policyAct(leaf{
-				name: "resume-all", hidden: true, usage: "end the pause of all policies",
-				about: "The same as `clusterctl policy resume all`. A policy that is paused by itself stays so: " +
-					"`clusterctl policy resume NAME` ends that.",
-				examples: []string{"clusterctl policy resume-all --reason 'the audit is over'"},
-			}, plain((*client.Client).ResumePolicy)),
-			a.policyAct(leaf{
 				name: "pause", args: "NAME", usage: "let a policy do nothing, or all of them",
 				complete: policyNamesAndAll,
 				about:    "The name all pauses every policy. Jobs that run go on; what is decided and not begun waits.",
@@ -107,17 +95,14 @@ func (a *app) policy() leaf {
 
 func policyReason() cli.Flag { return valueFlag("reason", "the `REASON` for the audit trail") }
 
-// policyAct returns the command that changes a policy, or all of them if it takes no name. It prints
-// their state in one line. A program gets the state of automation.
+// policyAct returns the command that changes a policy, and prints its state in one line. A program gets the state of
+// automation.
 func (a *app) policyAct(
 	l leaf, act func(ctx context.Context, c *call, name, reason string) (api.Policies, error),
 ) leaf {
 	l.formats, l.flags = namelessFormats, append([]cli.Flag{policyReason()}, l.flags...)
 	l.run = func(ctx context.Context, c *call) error {
-		name := api.AllPolicies
-		if len(c.args) > 0 {
-			name = c.args[0]
-		}
+		name := c.args[0]
 
 		state, err := act(ctx, c, name, c.String("reason"))
 		if err != nil {
@@ -130,7 +115,7 @@ func (a *app) policyAct(
 			return err
 		}
 
-		if strings.HasPrefix(l.name, "pause") {
+		if l.name == "pause" {
 			c.say("to go on: %s policy resume %s", c.self(), name)
 		}
 

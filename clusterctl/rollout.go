@@ -40,7 +40,7 @@ func (a *app) rollout() leaf {
 				name: "list", usage: "list the rollouts, newest first",
 				examples: []string{"clusterctl rollout list", "clusterctl rollout list -o json"},
 			}),
-			a.rolloutShow(), a.rolloutStatus(), a.rolloutEvents(),
+			a.rolloutShow(),
 			a.rolloutAct("pause", "begin no further node; those in progress go on", nil,
 				plain((*client.Client).PauseRollout)),
 			a.rolloutAct("resume", "go on with a rollout that is paused or was stopped by failures",
@@ -186,27 +186,6 @@ func rolloutShow(ctx context.Context, c *call) error {
 	}
 
 	return c.showRollout(c.manager.Rollout(ctx, c.args[0]))
-}
-
-// rolloutStatus is a former command.
-func (a *app) rolloutStatus() leaf {
-	l := a.rolloutShow()
-	l.name, l.aliases, l.hidden, l.usage = "status", nil, true, "show the progress of a rollout"
-	l.examples = []string{"clusterctl rollout status -f r7b1e44d2"}
-	l.run = func(ctx context.Context, c *call) error {
-		if c.Bool("follow") {
-			return c.followRollout(ctx, c.args[0])
-		}
-
-		r, err := c.manager.Rollout(ctx, c.args[0])
-		if err != nil {
-			return err
-		}
-
-		return c.announce(r)
-	}
-
-	return l
 }
 
 // stopped is the status of a rollout with too many failures.
@@ -649,16 +628,6 @@ func (c *call) httpCheck() (*api.RolloutHTTPCheck, error) {
 	timeout, err := c.duration("http-timeout")
 
 	return &api.RolloutHTTPCheck{TLS: u.Scheme == "https", Port: port, Path: u.RequestURI(), Timeout: timeout}, err
-}
-
-// rolloutEvents is a former command.
-func (a *app) rolloutEvents() leaf {
-	l := a.rolloutShow()
-	l.name, l.aliases, l.hidden, l.formats, l.run = "events", nil, true, namelessFormats, rolloutEvents
-	l.usage = "show who did what with a rollout, and what it decided, oldest first"
-	l.examples = []string{"clusterctl rollout events -f r7b1e44d2"}
-
-	return l
 }
 
 func rolloutEvents(ctx context.Context, c *call) error {

@@ -15,18 +15,18 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-func statusOfSecrets(name string) leaf {
+func statusOfSecrets() leaf {
 	return leaf{
-		name: name, usage: "show the keys of the secrets, and what is locked",
+		name: keySecrets, usage: "show the keys of the secrets, and what is locked",
 		about:    "It never shows a value. A secret is locked if its key is missing.",
 		examples: []string{"clusterctl key status secrets", "clusterctl key status secrets -o json"},
 		run:      secretsStatus,
 	}
 }
 
-func rotateSecrets(name string) leaf {
+func rotateSecrets() leaf {
 	return leaf{
-		name: name, usage: "encrypt all secrets with a new key, and remove the former one",
+		name: keySecrets, usage: "encrypt all secrets with a new key, and remove the former one",
 		about: "The former key is removed once nothing needs it; keep a copy for backups of the store. If the " +
 			"rotation is interrupted, both keys are kept, and it continues at the next start of clusterm or with " +
 			"this command.",

@@ -7,28 +7,10 @@ import (
 	"context"
 	"sync"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 )
-
-func (a *app) health() leaf {
-	return leaf{
-		name: "health", hidden: true, formats: namelessFormats, usage: "check the health of the manager",
-		about:    "The exit code is 1 unless the manager is healthy.",
-		examples: []string{"clusterctl health", "clusterctl health -o json"},
-		run: func(ctx context.Context, c *call) error {
-			h, err := c.manager.Health(ctx)
-			if err != nil {
-				return err
-			}
-
-			return c.showHealth(h, print.Answer{Wire: h, Table: func(p *print.Printer) { p.Health(h) }})
-		},
-	}
-}
 
 // showHealth shows an answer about the health h, which decides on the exit code.
 func (c *call) showHealth(h api.Health, answer print.Answer) error {
@@ -47,6 +29,19 @@ func (c *call) showHealth(h api.Health, answer print.Answer) error {
 	}
 
 	return nil
+}
+
+// highlyAvailable is the least number of instances that tolerates the loss of one.
+const highlyAvailable = 3
+
+// warnOfInstances warns of too few instances: etcd needs a majority of its members.
+func (c *call) warnOfInstances(n int) {
+	switch {
+	case n == 1:
+		c.say("warning: a single instance is not highly available: while its host is down, nothing is managed")
+	case n < highlyAvailable:
+		c.say("warning: %d instances are not highly available: tolerating the loss of one takes %d", n, highlyAvailable)
+	}
 }
 
 // state is the answer of `status` as JSON and YAML.
@@ -82,8 +77,8 @@ func showStatus(ctx context.Context, c *call) error {
 	all.Go(func() { instances, failed[2] = c.manager.Instances(ctx) })
 	all.Wait()
 
-	if err := cmp.Or(failed[:]...); err != nil {
-		return err
+	if failed[0] != nil {
+		return failed[0]
 	}
 
 	layout, err := print.InstanceColumns.Layout(nil, nil, c.format)
@@ -91,51 +86,31 @@ func showStatus(ctx context.Context, c *call) error {
 		return err
 	}
 
-	s.Version.Server, s.Instances = &server, instances.Items
-	c.warnOfInstances(len(s.Instances))
+	// A manager that does not answer everything still shows its health.
+	if failed[1] == nil {
+		s.Version.Server = &server
+	}
 
-	return c.showHealth(s.Health, print.Answer{Wire: s, Table: func(p *print.Printer) {
+	if failed[2] == nil {
+		s.Instances = instances.Items
+		c.warnOfInstances(len(s.Instances))
+	}
+
+	err = c.showHealth(s.Health, print.Answer{Wire: s, Table: func(p *print.Printer) {
 		p.Health(s.Health)
-		p.Versions(s.Version.Client, &server)
-		p.Printf("\n")
-		layout.Print(p, s.Instances)
+		p.Versions(s.Version.Client, s.Version.Server)
+
+		if failed[2] == nil {
+			p.Printf("\n")
+			layout.Print(p, s.Instances)
+		}
 	}})
+
+	return cmp.Or(err, failed[1], failed[2])
 }
 
-// versions is the answer of `version` as JSON and YAML.
+// versions has the versions of both programs. Server is nil if the manager did not answer with its own.
 type versions struct {
 	Client api.Version  `json:"client"`
 	Server *api.Version `json:"server,omitempty"`
-}
-
-func (a *app) version() leaf {
-	return leaf{
-		name: "version", hidden: true, formats: namelessFormats,
-		usage:    "print the versions of clusterctl and of the manager",
-		flags:    []cli.Flag{switchFlag("client", "the version of clusterctl only; contacts no manager")},
-		examples: []string{"clusterctl version", "clusterctl version --client"},
-		run: func(ctx context.Context, c *call) error {
-			v := versions{Client: c.app.Version}
-
-			// The version of clusterctl is worth printing without a manager, too.
-			var failed error
-			if !c.Bool("client") {
-				server, err := c.manager.Version(ctx)
-				if err == nil {
-					v.Server = &server
-				}
-
-				failed = err
-			}
-
-			err := c.show(print.Answer{Wire: v, Table: func(p *print.Printer) {
-				p.Versions(v.Client, v.Server)
-			}})
-			if err != nil {
-				return err
-			}
-
-			return failed
-		},
-	}
 }

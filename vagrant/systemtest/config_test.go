@@ -56,7 +56,7 @@ func TestReload(t *testing.T) {
 			t.Errorf("systemctl status lacks %s:\n%s", reason, out)
 		}
 
-		if r := w.tryCtl("health"); r.code == 0 || !strings.Contains(r.stdout+r.stderr, reason) {
+		if r := w.tryCtl("status"); r.code == 0 || !strings.Contains(r.stdout+r.stderr, reason) {
 			t.Errorf("health lacks %s: %d\n%s%s", reason, r.code, r.stdout, r.stderr)
 		}
 	}

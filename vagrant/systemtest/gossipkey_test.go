@@ -26,9 +26,9 @@ func TestRotateGossipKey(t *testing.T) {
 	w.awaitState(inventory.Disappeared, dead, absent)
 
 	old := w.gossipKey()
-	w.wantRefused(1, []string{"waits for 1 member"}, "gossip-key", "rotate", "--wait", "20s")
+	w.wantRefused(1, []string{"waits for 1 member"}, "key", "rotate", "gossip", "--wait", "20s")
 
-	status := func() api.GossipKey { return decode[api.GossipKey](w, w.ctl("gossip-key", "status", "-o", "json")) }
+	status := func() api.GossipKey { return decode[api.GossipKey](w, w.ctl("key", "status", "gossip", "-o", "json")) }
 
 	waits := status()
 	if waits.Phase != "remove" || len(waits.Laggards) != 1 || waits.Laggards[0].Name != w.name(dead) {

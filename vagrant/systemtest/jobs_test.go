@@ -278,7 +278,7 @@ func TestCanary(t *testing.T) {
 	}
 
 	// A crash prints every goroutine.
-	w.ctl("secrets", "rotate")
+	w.ctl("key", "rotate", "secrets")
 	w.sh("host1", `cd /root && clusterctl support-bundle --journal /tmp/bundle.tar.gz && mkdir /tmp/bundle &&
 		tar -C /tmp/bundle -xzf /tmp/bundle.tar.gz
 		clusterm audit --json >/tmp/audit.jsonl

@@ -80,7 +80,7 @@ func TestManagerHostAsNode(t *testing.T) {
 
 	w.do("nodes", "decommission", w.name("host1"), w.name("host2"))
 	w.wantNode("host1", inventory.Decommissioned, "")
-	w.ctl("health")
+	w.ctl("status")
 
 	// The manager goes on writing in these.
 	without := func(lines []string) string {

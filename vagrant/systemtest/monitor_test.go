@@ -52,7 +52,7 @@ func TestExternalMonitor(t *testing.T) {
 	before := w.node("host2").Entries
 	w.sh("host1", "systemctl stop serf")
 	await(t, time.Minute, "health reports the lost connection", func() (bool, string) {
-		r := w.tryCtl("health")
+		r := w.tryCtl("status")
 		return r.code == 1 && strings.Contains(r.stdout, "is not connected since"), r.String()
 	})
 	w.sh("host1", "systemctl start serf")

@@ -407,8 +407,8 @@ func (w *world) usePackage(p packaging, enabled map[string]string) {
 	w.setName("host2", 12)
 	w.awaitState(inventory.Discovered, "host1")
 
-	if got := w.ctl("version").stdout; !strings.Contains(got, "ansible") && !strings.Contains(got, "Ansible") {
-		t.Errorf("version: %s", got)
+	if got := w.ctl("status").stdout; !strings.Contains(got, "ansible") && !strings.Contains(got, "Ansible") {
+		t.Errorf("status: %s", got)
 	}
 
 	w.sh("host1", `. /usr/share/bash-completion/completions/clusterctl && complete -p clusterctl`)

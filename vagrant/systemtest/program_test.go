@@ -59,7 +59,7 @@ func (w *world) fleetView() map[string]string {
 	for _, line := range []string{
 		"nodes get", "groups", "global get", "vars get --group " + worker,
 		"vars get --node " + w.name("host3") + " --merged", "vars history --global", "config get groups",
-		"config get policies.verify", "token list", "plan list", "rollout list", "policy list", "instance list",
+		"config get policies.verify", "token list", "plan list", "rollout list", "policy list",
 		"nodes history " + w.name("host3"),
 	} {
 		all[line] = withoutTimes(w.ctl(append(strings.Fields(line), "-o", "json")...).stdout)
@@ -171,7 +171,7 @@ func (w *world) wantFleet(before map[string]string) {
 		}
 	}
 
-	if text := w.ctl("health").stdout; strings.Contains(text, "unreadable") {
+	if text := w.ctl("status").stdout; strings.Contains(text, "unreadable") {
 		w.t.Errorf("the health is\n%s", text)
 	}
 

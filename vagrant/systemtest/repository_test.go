@@ -207,7 +207,7 @@ func (w *world) refusedCommits(repo *playbookRepo, site, inUse string) {
 			w.t.Errorf("%s: %+v", bad.reason, r)
 		}
 
-		if r := w.tryCtl("health"); r.code == 0 || !strings.Contains(r.stdout+r.stderr, bad.reason) {
+		if r := w.tryCtl("status"); r.code == 0 || !strings.Contains(r.stdout+r.stderr, bad.reason) {
 			w.t.Errorf("health: %d\n%s%s", r.code, r.stdout, r.stderr)
 		}
 	}

@@ -231,7 +231,7 @@ func TestBrake(t *testing.T) {
 	w.labDo("heal")
 	w.awaitState(inventory.Discovered, w.hosts...)
 
-	r := w.ctl("health")
+	r := w.ctl("status")
 	for _, part := range []string{"automation is stopped since", "3 of 4 nodes vanished", "clusterctl policy release"} {
 		if !strings.Contains(r.stderr, part) {
 			t.Errorf("the health lacks %q: %s", part, r)

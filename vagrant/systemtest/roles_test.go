@@ -77,7 +77,7 @@ func TestDynamicRoles(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
-	if health := w.tryCtl("health").String(); !strings.Contains(health, "none is removed automatically") {
+	if health := w.tryCtl("status").String(); !strings.Contains(health, "none is removed automatically") {
 		t.Errorf("health says nothing about the surplus: %s", health)
 	}
 

@@ -32,7 +32,7 @@ func TestSSHKeyRotate(t *testing.T) {
 	w.sh(away, "systemctl stop clusterm-agent ssh.socket ssh 2>/dev/null || systemctl stop clusterm-agent ssh")
 	w.awaitState(inventory.Disappeared, away)
 
-	status := func() api.SSHKey { return decode[api.SSHKey](w, w.ctl("ssh-key", "status", "-o", "json")) }
+	status := func() api.SSHKey { return decode[api.SSHKey](w, w.ctl("key", "status", "ssh", "-o", "json")) }
 	if now := status(); now.Phase != api.SSHKeyNever || now.Key == nil || now.Key.Path != oldKey {
 		t.Fatalf("before: %+v", now)
 	}
@@ -43,7 +43,7 @@ func TestSSHKeyRotate(t *testing.T) {
 	}
 
 	// The manager is killed as soon as it has accepted, and again after the switch.
-	w.ctl("ssh-key", "rotate", "--no-wait")
+	w.ctl("key", "rotate", "ssh", "--no-wait")
 	w.sh("host1", "systemctl kill --signal=KILL clusterm")
 	w.awaitHealthy()
 
@@ -84,12 +84,12 @@ func TestSSHKeyRotate(t *testing.T) {
 		t.Errorf("the explanation of a laggard: %s", out)
 	}
 
-	if r := w.ctl("health"); !strings.Contains(r.stderr, "rotation of the ssh key waits for 2 nodes") {
+	if r := w.ctl("status"); !strings.Contains(r.stderr, "rotation of the ssh key waits for 2 nodes") {
 		t.Errorf("the health: %s", r)
 	}
 
 	// Connections offer the new key, then the old one.
-	w.wantRefused(5, []string{"is running since", "key cancel ssh"}, "ssh-key", "rotate")
+	w.wantRefused(5, []string{"is running since", "key cancel ssh"}, "key", "rotate", "ssh")
 	w.ctl("nodes", "ping", w.name("host2"), w.name(fixed))
 	w.commission(master, "host2", fixed)
 
@@ -108,7 +108,7 @@ func TestSSHKeyRotate(t *testing.T) {
 	}
 
 	// The next one replaces a key that the manager has made, and is not interrupted.
-	w.ctl("ssh-key", "rotate")
+	w.ctl("key", "rotate", "ssh")
 
 	if next := status(); next.Phase != "done" || w.hasFile("host1", newKey) || !logsIn(away, next.Key.Path) {
 		t.Errorf("the second rotation: %+v", next)

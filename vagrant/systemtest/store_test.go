@@ -41,7 +41,7 @@ func TestFullStore(t *testing.T) {
 	for isFull := false; !isFull; {
 		last = w.submit("nodes", "apply", w.name("host1"))
 		await(t, time.Minute, "job "+last+" ends, or the store is full", func() (bool, string) {
-			isFull = strings.Contains(w.tryCtl("health").stdout, "NOSPACE")
+			isFull = strings.Contains(w.tryCtl("status").stdout, "NOSPACE")
 			j := w.job(last)
 
 			return isFull || j.Status.Ended(), string(j.Status)
@@ -60,7 +60,7 @@ func TestFullStore(t *testing.T) {
 			t.Errorf("the refusal took %s", r.took)
 		}
 
-		if r := w.tryCtl("health"); r.code == 0 || !strings.Contains(r.stdout+r.stderr, "systemctl reload clusterm") {
+		if r := w.tryCtl("status"); r.code == 0 || !strings.Contains(r.stdout+r.stderr, "systemctl reload clusterm") {
 			t.Errorf("the health lacks the remedy: %s", r)
 		}
 	}

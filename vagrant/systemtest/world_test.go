@@ -604,11 +604,12 @@ func (w *world) awaitState(state inventory.State, hosts ...string) {
 	})
 }
 
-// awaitHealthy waits until the manager answers and is healthy.
+// awaitHealthy waits until the manager answers and is healthy. CLUSTERM_FORMER may have the command health instead of
+// status.
 func (w *world) awaitHealthy() {
 	w.t.Helper()
 	await(w.t, time.Minute, "the manager is healthy", func() (bool, string) {
-		r := w.tryCtl("health")
+		r := w.try("host1", "clusterctl status || clusterctl health")
 		return r.code == 0, r.String()
 	})
 }
