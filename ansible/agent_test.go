@@ -45,7 +45,6 @@ func newHost(t *testing.T, files map[string]string) host {
 	if err := os.WriteFile(filepath.Join(h.bin, "systemctl"), []byte(systemctl), 0o700); err != nil {
 		t.Fatal(err)
 	}
-
 	if err := os.Mkdir(filepath.Join(h.root, "units"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +63,6 @@ func (h host) write(files map[string]string) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			h.t.Fatal(err)
 		}
-
 		_ = os.Remove(path)
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			h.t.Fatal(err)
@@ -79,7 +77,6 @@ func (h host) run(script string, args ...string) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-
 	cmd := exec.CommandContext(h.t.Context(), "sh", append([]string{"-c", string(content), script}, args...)...)
 	cmd.Env = []string{"PATH=" + h.bin + ":/usr/sbin:/usr/bin:/sbin:/bin", "ROOT=" + h.root}
 
@@ -90,7 +87,6 @@ func (h host) run(script string, args ...string) string {
 	if err != nil {
 		h.t.Fatalf("%s: %v: %s", script, err, stderr.String())
 	}
-
 	return string(out)
 }
 

@@ -27,7 +27,6 @@ func playbooks(t *testing.T) string {
 	if err := os.CopyFS(dir, ansible.FS()); err != nil {
 		t.Fatal(err)
 	}
-
 	return dir
 }
 
@@ -90,7 +89,6 @@ func TestEveryFileIsEmbedded(t *testing.T) {
 			if err == nil && d.Type().IsRegular() && !strings.HasSuffix(path, ".pyc") && !embedded[path] {
 				t.Errorf("%s is not embedded: add its folder in embed.go", path)
 			}
-
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -290,7 +288,6 @@ func TestEvents(t *testing.T) {
 	if last.Event != "stats" || last.Stats["two"].Failures != 1 || last.Stats["one"].Ignored != 5 {
 		t.Errorf("stats: %+v", last)
 	}
-
 	if last.Unfinished != nil {
 		t.Errorf("unfinished: %v", last.Unfinished)
 	}

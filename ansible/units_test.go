@@ -38,7 +38,6 @@ func TestUnits(t *testing.T) {
 		if m == nil {
 			t.Skipf("this systemd does not score unit files: %s", out)
 		}
-
 		score, err := strconv.ParseFloat(string(m[1]), 64)
 		if err != nil || score > highest {
 			t.Errorf("%s has an exposure of %s, more than %v\n%s", unit, m[1], highest, out)

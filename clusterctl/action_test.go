@@ -32,7 +32,6 @@ func actionSamples() []inventory.Action {
 				if verb.TakesAddrs {
 					a = inventory.Discover("10.0.0.1", "fd00::2")
 				}
-
 				samples = append(samples, a)
 			}
 
@@ -187,7 +186,6 @@ func TestActionCommands(t *testing.T) {
 			if slices.Contains(words, "web-2") || slices.Contains(words, "forget") {
 				words = append(words, "--yes")
 			}
-
 			code := Run(t.Context(), words,
 				Options{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &problems})
 			if code == exit.Usage {

@@ -29,7 +29,6 @@ func (c *call) addresses(ctx context.Context) (addrs, ranges []string, err error
 		if err != nil {
 			return nil, nil, err
 		}
-
 		words = append(words, fromFile...)
 	}
 

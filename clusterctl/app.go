@@ -54,7 +54,6 @@ func Run(ctx context.Context, args []string, o Options) int {
 	if len(args) > 1 && args[1] == completeCommand {
 		return a.complete(ctx, args[2:])
 	}
-
 	err := a.run(ctx, args)
 
 	return report(o.Stderr, cmp.Or(a.program, "clusterctl"), err)
@@ -251,7 +250,6 @@ func (a *app) group(_ context.Context, c *cli.Command) error {
 	if !c.Args().Present() {
 		return exit.Usagef("%s needs a command", short(path)).Try("%s", remedy)
 	}
-
 	return unknownCommand(path, c.Args().First(), all).Try("%s", remedy)
 }
 
@@ -261,7 +259,6 @@ func unknownCommand(path, word string, names []string) *exit.Error {
 	if near := inventory.Closest(word, names); near != "" {
 		err.Message += fmt.Sprintf("; did you mean %q?", near)
 	}
-
 	return err
 }
 
@@ -271,7 +268,6 @@ func short(path string) string {
 	if path = strings.TrimPrefix(path, "clusterctl"); path == "" {
 		return "clusterctl"
 	}
-
 	return path[1:]
 }
 
@@ -336,7 +332,6 @@ func dashed(flag string) string {
 	if len([]rune(flag)) == 1 {
 		return "-" + flag
 	}
-
 	return "--" + flag
 }
 
@@ -356,7 +351,6 @@ func wrote(err error) error {
 	if err != nil {
 		return exit.Errorf(exit.Failed, "cannot write to stdout: %v", err)
 	}
-
 	return nil
 }
 

@@ -84,7 +84,6 @@ func auditNumber(c *call, f client.AuditFilter) (int, error) {
 		if err != nil || n < 1 || n > api.MaxAuditPage {
 			return 0, exit.Usagef("--tail needs a number from 1 to %d, not %q", api.MaxAuditPage, c.String("tail"))
 		}
-
 		return n, nil
 	case !f.Since.IsZero():
 		return 0, nil
@@ -102,7 +101,6 @@ func showAudit(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	tail, err := auditNumber(c, f)
 	if err != nil {
 		return err
@@ -126,7 +124,6 @@ func showAudit(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	if lines {
 		return follow.AuditLines(list.Items, c.output())
 	}
@@ -152,7 +149,6 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	if err := f(p); err != nil {
 		return 0, err
 	}
-
 	return len(p), nil
 }
 
@@ -176,7 +172,6 @@ func verifyAudit(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	if err := view(c, (*print.Printer).AuditReport)(r, nil); err != nil {
 		return err
 	}

@@ -40,7 +40,6 @@ func (a *app) certificate() leaf {
 					if known.Revoked != nil {
 						return candidate{}
 					}
-
 					return candidate{known.Name, known.Role}
 				}),
 				run: func(ctx context.Context, c *call) error {

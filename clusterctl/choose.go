@@ -50,7 +50,6 @@ func (c *call) choose(ctx context.Context, verb string) error {
 	if err := c.selectNodes(ctx); err != nil {
 		return err
 	}
-
 	return c.confirmNodes(ctx, verb, false, nil)
 }
 
@@ -236,7 +235,6 @@ func (c *call) confirm(ctx context.Context, question string) error {
 	if err == nil && !yes {
 		return exit.Errorf(exit.Failed, "not confirmed; nothing was changed").Try("answer y, or add --yes")
 	}
-
 	return err
 }
 
@@ -246,7 +244,6 @@ func (c *call) ask(ctx context.Context, question string) (bool, error) {
 
 	answer, err := c.readLine(ctx)
 	answer = strings.ToLower(strings.TrimSpace(answer))
-
 	return answer == "y" || answer == "yes", err
 }
 
@@ -324,7 +321,6 @@ func wholeName(word string, nodes []api.Node) (string, error) {
 	if len(matches) > shown {
 		list += ", …"
 	}
-
 	return "", exit.Usagef("%q fits %d nodes: %s", word, len(matches), list).Try("give more of the name")
 }
 
@@ -357,7 +353,6 @@ func (c *call) selectNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
 	if len(nodes.Items) == 0 {
 		return c.noMatch()
 	}

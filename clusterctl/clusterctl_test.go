@@ -123,7 +123,6 @@ func TestExamples(t *testing.T) {
 	if err := updateContexts(func(f *contexts.File) error {
 		f.Contexts = []contexts.Context{{Name: "prod", URL: "https://prod"}, {Name: "lab", URL: "https://lab"}}
 		f.Current = "prod"
-
 		return nil
 	}, func() {}); err != nil {
 		t.Fatal(err)
@@ -234,7 +233,6 @@ func TestVerbsHaveCommands(t *testing.T) {
 		if row.TakesAddrs {
 			path = "clusterctl " + string(row.Verb)
 		}
-
 		if !strings.Contains(string(reference()), "\n## "+path+"\n") {
 			t.Errorf("there is no command %q", path)
 		}

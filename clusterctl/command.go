@@ -134,7 +134,6 @@ func (a *app) leaf(l leaf) *cli.Command {
 			if err != nil {
 				return err
 			}
-
 			c.manager = m
 
 			if err := c.resolve(ctx, l); err != nil {
@@ -230,7 +229,6 @@ func (c *call) check(l leaf) error {
 		if slices.Contains(formats, print.FormatJSON) && l.name != "watch" {
 			formats = append(formats, "jsonpath=PATH", "go-template=TEMPLATE")
 		}
-
 		return exit.Usagef("%s cannot print %q", short(c.FullName()), c.format).
 			Try("the values of --output are %s", strings.Join(formats, ", "))
 	}
@@ -314,7 +312,6 @@ func (c *call) show(a print.Answer) error {
 	if err != nil {
 		return err
 	}
-
 	return c.write(b)
 }
 
@@ -326,7 +323,6 @@ func (c *call) outStyle() print.Style {
 	if c.format != print.FormatWide {
 		s.Width = c.columns()
 	}
-
 	return s
 }
 
@@ -337,12 +333,10 @@ func (a *app) columns() int {
 	if !isFile || !a.outTTY {
 		return 0
 	}
-
 	columns, _, err := term.GetSize(int(f.Fd()))
 	if err != nil {
 		return 0
 	}
-
 	return columns
 }
 
@@ -367,7 +361,6 @@ func (c *call) dial(patience time.Duration) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	if err := useBearer(&o, c.String("token-file")); err != nil {
 		return nil, err
 	}
@@ -389,7 +382,6 @@ func (c *call) observer() func(client.Exchange) {
 		if e.Err != nil {
 			result = "no answer"
 		}
-
 		c.say("%s %s: %s, %d ms, request %s", e.Method, e.URI, result, e.Took.Milliseconds(), e.RequestID)
 	}
 }
@@ -403,7 +395,6 @@ func actor() string {
 	if len(name) > api.MaxActor || strings.ContainsFunc(name, invalid) {
 		return ""
 	}
-
 	return name
 }
 

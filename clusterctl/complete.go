@@ -120,7 +120,6 @@ func (a *app) complete(ctx context.Context, args []string) int {
 		if c.about != "" {
 			line += "\t" + print.Line(c.about)
 		}
-
 		fmt.Fprintln(a.Stdout, line)
 	}
 
@@ -222,7 +221,6 @@ func (a *app) candidates(ctx context.Context, words []string) []candidate {
 			if f == nil {
 				return nil
 			}
-
 			return prefixed(strings.TrimSuffix(current, value), c.values(ctx, f.Names()[0], value))
 		}
 
@@ -314,7 +312,6 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		if c.path == "nodes get" || c.path == "nodes watch" {
 			return several(current, c.groups(ctx))
 		}
-
 		return c.groups(ctx)
 	case "node":
 		return c.nodes(ctx, nil)
@@ -344,13 +341,11 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		if option == "sort" && strings.HasPrefix(current[strings.LastIndexByte(current, ',')+1:], "-") {
 			out = prefixed("-", out)
 		}
-
 		return several(current, out)
 	case flagKind:
 		if c.path == "events" {
 			return several(current, words(api.WatchKinds...))
 		}
-
 		return words(policyNoun.kinds()...)
 	case "role":
 		return words("viewer", "monitor", "operator", "admin")
@@ -366,7 +361,6 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		if path, ok := strings.CutPrefix(current, "@"); ok {
 			return prefixed("@", files(path))
 		}
-
 		return words("@")
 	}
 
@@ -389,7 +383,6 @@ func several(current string, values []candidate) []candidate {
 	// The values before the last comma are complete.
 	given := strings.Split(current[:i], ",")
 	values = slices.DeleteFunc(slices.Clone(values), func(x candidate) bool { return slices.Contains(given, x.word) })
-
 	return prefixed(current[:i], values)
 }
 
@@ -442,7 +435,6 @@ func (c *completer) formats() []string {
 	if f, ok := c.command.Metadata[metaFormats].([]string); ok {
 		return f
 	}
-
 	return nil
 }
 
@@ -461,7 +453,6 @@ func (c *completer) nodes(ctx context.Context, keep func(api.Node) bool) []candi
 		if n.Group != "" {
 			about += ", " + n.Group
 		}
-
 		return candidate{n.Name, about}
 	})(ctx, c, "")
 }
@@ -478,7 +469,6 @@ var groupNames = offer(func(ctx context.Context, m *client.Client) ([]api.Group,
 	if len(g.Requires) > 0 {
 		about = "requires " + inventory.Requirements(g.Requires).String()
 	}
-
 	return candidate{g.Name, about}
 })
 
@@ -490,7 +480,6 @@ func files(typed string) []candidate {
 	if at == "" {
 		at = "."
 	}
-
 	entries, err := os.ReadDir(at)
 	if err != nil {
 		return nil
@@ -552,7 +541,6 @@ func oneNode(ctx context.Context, c *completer, _ string) []candidate {
 	if len(c.args) > 0 {
 		return nil
 	}
-
 	return c.nodes(ctx, nil)
 }
 
@@ -574,7 +562,6 @@ func varKeys(ctx context.Context, c *completer, current string) []candidate {
 	if g := c.options["group"]; g != "" {
 		scope = client.ScopeGroup(g)
 	}
-
 	if n := c.options["node"]; n != "" {
 		scope = client.ScopeNode(n)
 	}
@@ -594,7 +581,6 @@ func configKeys(settable bool) positional {
 		if settable && !s.Settable {
 			return candidate{}
 		}
-
 		return candidate{s.Key, s.Origin}
 	})
 }

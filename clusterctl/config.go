@@ -65,7 +65,6 @@ func (a *app) config() leaf {
 					if err != nil {
 						return err
 					}
-
 					return c.patchConfig(ctx, v, "set")
 				},
 			},
@@ -93,7 +92,6 @@ func configGet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	if len(c.args) == 0 {
 		return c.showConfig(all)
 	}
@@ -103,7 +101,6 @@ func configGet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	prefix := strings.TrimSuffix(key, ".") + "."
 
 	matches := api.Config{}
@@ -118,7 +115,6 @@ func configGet(ctx context.Context, c *call) error {
 		if near := inventory.Closest(key, slices.Collect(maps.Keys(all))); near != "" {
 			return err.Try("did you mean %s?", near)
 		}
-
 		return err.Try("to list the keys: clusterctl config get")
 	}
 
@@ -165,7 +161,6 @@ func (c *call) patchConfig(ctx context.Context, patch api.Vars, verb string) err
 		if value == "" {
 			value = "empty"
 		}
-
 		c.say("%s: %s %s %s (%s)", verb, k, is, value, changed[k].Origin)
 	}
 
@@ -188,7 +183,6 @@ func (c *call) showFormer(names []string) {
 	if more := len(names) - maxFormer; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-
 	c.say("  still cleaned with the playbooks that configured them, until 'nodes %s': %s", inventory.VerbApply, text)
 }
 

@@ -53,7 +53,6 @@ func place(url, name string, urlFlag bool) (client.Options, error) {
 	if err != nil {
 		return client.Options{}, err
 	}
-
 	if name = cmp.Or(name, f.Current, contexts.Local); name == contexts.Local {
 		return client.Options{}, nil
 	}
@@ -62,7 +61,6 @@ func place(url, name string, urlFlag bool) (client.Options, error) {
 	if err != nil {
 		return client.Options{}, err
 	}
-
 	return client.Options{
 		URL: c.URL, Trust: client.Trust{Fingerprint: c.Fingerprint, CA: []byte(c.CA)}, Token: c.Token,
 	}, nil
@@ -117,7 +115,6 @@ func (a *app) context() leaf {
 					return updateContexts(func(f *contexts.File) error {
 						_, err := f.Get(name)
 						f.Remove(name)
-
 						return err
 					}, func() { c.say("removed: %s", name) })
 				},
@@ -132,7 +129,6 @@ func updateContexts(change func(*contexts.File) error, done func()) error {
 	if err != nil {
 		return err
 	}
-
 	if err := contexts.Update(path, change); err != nil {
 		return err
 	}
@@ -156,12 +152,10 @@ func contextList(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	f, err := contexts.Load(path)
 	if err != nil {
 		return err
 	}
-
 	current := cmp.Or(f.Current, contexts.Local)
 	list := []contextRow{{Name: contexts.Local, Current: current == contexts.Local, URL: "unix://" + api.DefaultSocket}}
 
@@ -170,7 +164,6 @@ func contextList(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-
 		list = append(list, contextRow{name, name == current, x.URL, x.Fingerprint, x.Token != ""})
 	}
 
@@ -187,7 +180,6 @@ var contextColumns = print.ColumnsOf(print.Cells[contextRow]{
 		if x.Current {
 			return "*"
 		}
-
 		return ""
 	},
 }, "used", "name", "url", "token=has_token", "CA=ca_fingerprint,wide")

@@ -46,7 +46,6 @@ func (a *app) events() leaf {
 			if err != nil {
 				return err
 			}
-
 			o := follow.EventOptions{Kinds: chosen, JSON: c.format == print.FormatJSON}
 
 			if o.Since, err = c.since(); err != nil {
@@ -119,14 +118,12 @@ func conditions(words []string) ([]condition, error) {
 			if err != nil {
 				return nil, err
 			}
-
 			all = append(all, condition{"status=" + string(s), func(n api.Node) bool { return n.Status == s }})
 		case "state":
 			s, err := choice(value, aState, states())
 			if err != nil {
 				return nil, err
 			}
-
 			all = append(all, condition{"state=" + string(s), func(n api.Node) bool { return n.State == s }})
 		default:
 			return nil, exit.Usagef("%q is not a condition", word).

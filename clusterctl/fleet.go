@@ -90,7 +90,6 @@ func fleetExport(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	if who.Scope != nil {
 		c.say("your scope is %s: settings, and connection and variables of every node, are left out", who.Scope)
 	}
@@ -158,7 +157,6 @@ func fleetDiff(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	diff, _, err := c.fleetCompare(ctx, request)
 	if err != nil {
 		return err
@@ -189,7 +187,6 @@ func fleetApply(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	diff, steps, err := c.fleetReady(ctx, request)
 	if err != nil {
 		return err
@@ -201,7 +198,6 @@ func fleetApply(ctx context.Context, c *call) error {
 		if c.format == print.FormatTable {
 			return nil
 		}
-
 		return c.show(print.Answer{Wire: fleetResult{Plan: diff, Steps: []fleet.Result{}}})
 	}
 
@@ -241,7 +237,6 @@ func (c *call) fleetReady(ctx context.Context, r api.FleetRequest) (api.FleetDif
 			if err != nil {
 				return diff, nil, err
 			}
-
 			if _, err := c.follow(ctx, j); err != nil {
 				return diff, nil, err
 			}
@@ -256,7 +251,6 @@ func (c *call) showDifference(diff api.FleetDiff) error {
 	if c.format == print.FormatTable {
 		return c.show(answer)
 	}
-
 	text, err := answer.Render(print.FormatTable, print.Style{})
 	if err == nil {
 		c.say("%s", strings.TrimRight(string(text), "\n"))
@@ -285,7 +279,6 @@ func (c *call) confirmFleet(ctx context.Context, diff api.FleetDiff) error {
 	if len(leaving) > 0 {
 		question += ", which take " + strings.Join(leaving, ", ") + " out of service"
 	}
-
 	return c.confirm(ctx, question)
 }
 
@@ -310,7 +303,6 @@ func (c *call) runFleet(ctx context.Context, diff api.FleetDiff, steps []api.Fle
 			}
 
 			c.say("job %s: %s", j.ID, print.Title(j))
-
 			return c.follow(ctx, j)
 		},
 		Done: func(r fleet.Result) { c.say("done: %s", r.Title) },
@@ -419,6 +411,5 @@ func changed(c api.FleetChange, v any) string {
 	if v == nil || c.Level == api.LevelGroup && c.Part == api.PartGroup {
 		return ""
 	}
-
 	return print.Scalar(v)
 }

@@ -67,7 +67,6 @@ func shownAliases(c *cli.Command) []string {
 	if shown, ok := c.Metadata[metaShown].([]string); ok {
 		return shown
 	}
-
 	return c.Aliases
 }
 
@@ -76,7 +75,6 @@ func formatOf(c *cli.Command) string {
 	if c.Bool("json") {
 		return print.FormatJSON
 	}
-
 	return c.String("output")
 }
 
@@ -92,7 +90,6 @@ func (c *call) formerConfig(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-
 	config, err := configuration.ParseJSONVars([]byte(text))
 	if err != nil || len(config) == 0 {
 		return exit.Usagef("%s holds no JSON object: %v", source, err).
@@ -103,7 +100,6 @@ func (c *call) formerConfig(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-
 	if err := c.manager.SetFormerConfig(ctx, raw); err != nil {
 		return err
 	}
@@ -141,7 +137,6 @@ func (c *call) formerConfigKeys(patch api.Vars) (api.Vars, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		if _, twice := out[now]; twice {
 			return nil, exit.Usagef("%s is given twice, once under its former name", now).Try("give it once")
 		}

@@ -26,7 +26,6 @@ func FuzzAssignments(f *testing.F) {
 		if err != nil {
 			return
 		}
-
 		if len(vars) != 1 {
 			t.Fatalf("%q became %v", arg, vars)
 		}
@@ -42,7 +41,6 @@ func FuzzAssignments(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%q: %v", arg, err)
 			}
-
 			back, err := configuration.ParseValue(append([]byte(" "), sent...))
 			if arrived, ok := back.(string); isText && err == nil &&
 				(!ok || arrived != text) {

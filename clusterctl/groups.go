@@ -64,14 +64,12 @@ func countGroups(groups []api.Group, nodes []api.Node) []print.Group {
 		if !configured {
 			continue
 		}
-
 		g.Nodes++
 
 		judged := inventory.Node{Status: n.Status, State: n.State, Verb: n.Verb, Cleaned: n.Cleaned}
 		if n.Verification != nil {
 			judged.Verification = &inventory.Verdict{Failed: n.Verification.Failed}
 		}
-
 		if judged.Healthy() {
 			g.Healthy++
 		}

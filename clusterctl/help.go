@@ -147,7 +147,6 @@ func flagRows(flags []cli.Flag) [][2]string {
 		if !ok {
 			continue
 		}
-
 		usage, value := placeholder(doc.GetUsage())
 
 		name := dashed(f.Names()[0])
@@ -182,7 +181,6 @@ func placeholder(usage string) (text, value string) {
 	if !ok {
 		return usage, "VALUE"
 	}
-
 	value, after, _ := strings.Cut(rest, "`")
 
 	return before + value + after, value

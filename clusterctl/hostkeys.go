@@ -95,7 +95,6 @@ func isKnownName(name, addr string) bool {
 	if !ok {
 		return strings.EqualFold(name, addr)
 	}
-
 	salt, hash, _ := strings.Cut(salted, "|")
 
 	key, err := base64.StdEncoding.DecodeString(salt)

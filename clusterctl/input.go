@@ -72,7 +72,6 @@ func (c *call) object(ctx context.Context, arg string) (api.Vars, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	vars, err := configuration.ParseVars([]byte(text))
 	if err != nil {
 		return nil, exit.Usagef("%s: %s", source, strings.TrimSpace(err.Error())).
@@ -116,7 +115,6 @@ func assigned(arg string) (api.Vars, error) {
 	if err != nil {
 		return nil, malformed(key, err)
 	}
-
 	return api.Vars{key: v}, nil
 }
 
@@ -156,7 +154,6 @@ func (c *call) objectText(ctx context.Context, arg string) (text, source string,
 	if !isFile {
 		return arg, "the value of -e", nil
 	}
-
 	b, source, err := c.readInput(ctx, name, "the variables",
 		"give -e '{\"KEY\": \"VALUE\"}', -e @FILE, or -e @- for stdin")
 
@@ -197,7 +194,6 @@ func readFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-
 	return io.ReadAll(io.LimitReader(f, maxInput))
 }
 
@@ -209,7 +205,6 @@ func assignments(args []string) (api.Vars, error) {
 		if !ok || key == "" {
 			return nil, exit.Usagef("%q is not KEY=VALUE", arg).Try("for example: retries=3, or 'greeting=two words'")
 		}
-
 		if _, twice := vars[key]; twice {
 			return nil, exit.Usagef("%s is given twice", key)
 		}
@@ -275,7 +270,6 @@ func raw(v api.Vars) (json.RawMessage, error) {
 	if err != nil {
 		return nil, exit.Usagef("cannot send the variables: %v", err)
 	}
-
 	return bytes.TrimSpace(b), nil
 }
 
@@ -299,7 +293,6 @@ func choices[T ~string](c *call, flag, what string, all []T) (out []T, err error
 		if err != nil {
 			return nil, err
 		}
-
 		out = append(out, one)
 	}
 
@@ -317,7 +310,6 @@ func number(c *call, flag string, low int) (int, error) {
 	if err != nil || n < low {
 		return 0, exit.Usagef("--%s needs a whole number of at least %d, not %q", flag, low, c.String(flag))
 	}
-
 	return n, nil
 }
 
@@ -331,7 +323,6 @@ func (c *call) since() (time.Time, error) {
 	if !c.IsSet("since") {
 		return time.Time{}, nil
 	}
-
 	return parseTime("since", c.String("since"), time.Now())
 }
 

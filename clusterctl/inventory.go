@@ -74,7 +74,6 @@ func writeInventory(ctx context.Context, c *call) error {
 	if name != "" {
 		filter.Names = []string{name}
 	}
-
 	list, err := c.manager.Inventory(ctx, filter)
 	if err != nil {
 		return err
@@ -135,7 +134,6 @@ func inventoryScript(c *call, file string) string {
 	if c.hasSelector() {
 		command = append(command, "-l", api.ShellQuote(c.String("selector")))
 	}
-
 	for _, g := range values(c, "group") {
 		command = append(command, "-g", api.ShellQuote(g))
 	}

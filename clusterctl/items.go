@@ -177,12 +177,10 @@ func (c *call) changeItem(
 		if err != nil {
 			return err
 		}
-
 		key, item, err := c.findItem(config, n)
 		if err != nil {
 			return err
 		}
-
 		next, err := edit(item)
 		if err != nil {
 			return err
@@ -200,7 +198,6 @@ func (c *call) changeItem(
 		if c.Bool("dry-run") {
 			change, is = match.PreviewConfig, "would be"
 		}
-
 		now, err := change(ctx, api.Vars{key: withItem(key, config[key].Value, c.args[0], next)})
 
 		// Somebody else changed the configuration between the read and the write.
@@ -296,7 +293,6 @@ func (c *call) findItem(config api.Config, n itemNoun) (string, map[string]any, 
 		if c.takesKind() {
 			remedy += "\nto add it: give --" + flagKind
 		}
-
 		return "", nil, exit.Errorf(exit.NotFound, "there is no %s %q", n.word, name).
 			Try("%s", remedy)
 	}

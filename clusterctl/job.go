@@ -77,7 +77,6 @@ var jobs = noun[api.Job]{
 		if err != nil {
 			return listing[api.Job]{}, err
 		}
-
 		return listingOf(c.manager.Jobs(ctx, filter))
 	},
 }
@@ -87,13 +86,11 @@ func jobsThat(keep func(api.Job) bool, aliases ...string) positional {
 	some := offer(func(ctx context.Context, m *client.Client) ([]api.Job, error) {
 		l, err := m.Jobs(ctx, client.JobFilter{Limit: 100})
 		slices.Reverse(l.Items)
-
 		return l.Items, err
 	}, func(j api.Job) candidate {
 		if keep != nil && !keep(j) {
 			return candidate{}
 		}
-
 		return candidate{j.ID, print.Clip(print.Title(j), 50) + ": " + string(j.Status)}
 	})
 
@@ -101,7 +98,6 @@ func jobsThat(keep func(api.Job) bool, aliases ...string) positional {
 		if c.manager == nil || len(c.args) > 0 {
 			return nil
 		}
-
 		return append(some(ctx, c, current), words(aliases...)...)
 	}
 }
@@ -118,7 +114,6 @@ func (a *app) jobGet() leaf {
 			if err != nil {
 				return err
 			}
-
 			return c.showJob(j)
 		},
 	}
@@ -183,7 +178,6 @@ func (a *app) jobLogs() leaf {
 			if c.Bool("raw") {
 				out.Text = c.write
 			}
-
 			return follow.Log(ctx, m, c.args[0], o, out)
 		},
 	}
@@ -206,7 +200,6 @@ func (a *app) jobWait() leaf {
 			if err != nil {
 				return err
 			}
-
 			c.say("job %s: %s", j.ID, print.Title(j))
 
 			return c.wait(ctx, j)
@@ -260,7 +253,6 @@ func (a *app) jobRetry() leaf {
 			if err != nil {
 				return err
 			}
-
 			extra, err := raw(vars)
 			if err != nil {
 				return err
@@ -301,7 +293,6 @@ func (c *call) resolveJob(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
 	if len(jobs.Items) == 0 {
 		return exit.Errorf(exit.NotFound, "there are no jobs yet").Try("to list the nodes: %s nodes get", c.self())
 	}
@@ -326,7 +317,6 @@ func (c *call) chooseJob(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
 	c.args[0] = j.ID
 	name := short(c.FullName())
 
@@ -342,7 +332,6 @@ func listJobs(ctx context.Context, c *call) error {
 	if c.Bool("watch") {
 		return watchJobs(ctx, c)
 	}
-
 	return jobs.showAll(ctx, c)
 }
 

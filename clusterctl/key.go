@@ -129,7 +129,6 @@ func (r rotation[S]) rotate(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-
 		lockOut, err = c.confirmLockOut(ctx, r.look(before).laggards, "key rotate "+r.name+" --force", r.loss)
 		if err != nil {
 			return err
@@ -140,7 +139,6 @@ func (r rotation[S]) rotate(ctx context.Context, c *call) error {
 	if err == nil {
 		state, err = r.await(ctx, c, state, limit)
 	}
-
 	if err := view(c, r.details.Details)(state, err); err != nil {
 		return err
 	}
@@ -300,7 +298,6 @@ func rotateSSHKey(ctx context.Context, c *call) error {
 	if c.Bool("force") && c.IsSet("to") {
 		return exit.Usagef("--force and --to exclude each other").Try("give one of them")
 	}
-
 	return sshRotation.rotate(ctx, c)
 }
 

@@ -53,7 +53,6 @@ func (n noun[T]) offer(as func(T) candidate) positional {
 // list returns the command that lists the things, in each format and with the columns of the flags.
 func (n noun[T]) list(l leaf) leaf {
 	l.formats, l.columns, l.run = tableFormats, n.columns.Names(), n.showAll
-
 	return l
 }
 
@@ -156,7 +155,6 @@ func (c *call) changeEach(
 		if err != nil {
 			return err
 		}
-
 		for _, w := range changed.Warnings {
 			c.say("warning: %s", w)
 		}

@@ -44,12 +44,10 @@ func login(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	entry := contexts.Context{Name: name, URL: address}
 	if err := c.trust(ctx, &entry); err != nil {
 		return err
 	}
-
 	if entry.Token, err = c.token(ctx); err != nil {
 		return err
 	}
@@ -62,7 +60,6 @@ func login(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	v, err := m.Version(ctx)
 	if err != nil {
 		return err
@@ -71,7 +68,6 @@ func login(ctx context.Context, c *call) error {
 	return updateContexts(func(f *contexts.File) error {
 		f.Set(entry)
 		f.Current = name
-
 		return nil
 	}, func() { c.say("logged in to clusterm %s at %s as context %s", v.Version, address, name) })
 }
@@ -82,7 +78,6 @@ func (c *call) loginTarget() (address, name string, err error) {
 	if !strings.Contains(address, "://") {
 		address = "https://" + address
 	}
-
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
 		return "", "", exit.Usagef("%q is not the URL of a manager", print.Inline(c.args[0])).
@@ -109,14 +104,12 @@ func (c *call) trust(ctx context.Context, entry *contexts.Context) error {
 	case pin != "":
 		var err error
 		entry.Fingerprint, err = client.ParseFingerprint(pin)
-
 		return err
 	case file != "":
 		pem, err := readFile(file)
 		if err != nil {
 			return exit.Usagef("cannot read the CA: %v", err)
 		}
-
 		entry.CA = string(pem)
 
 		return nil
@@ -126,7 +119,6 @@ func (c *call) trust(ctx context.Context, entry *contexts.Context) error {
 	if err != nil || trusted {
 		return err
 	}
-
 	entry.Fingerprint = client.Fingerprint(ca)
 	c.say("the CA of %s has the fingerprint\n  %s", entry.URL, entry.Fingerprint)
 	c.warnOfNewCA(*entry)
@@ -152,12 +144,10 @@ func (c *call) warnOfNewCA(entry contexts.Context) {
 	if err != nil {
 		return
 	}
-
 	f, err := contexts.Load(path)
 	if err != nil {
 		return
 	}
-
 	old, err := f.Get(entry.Name)
 	if err == nil && old.Fingerprint != "" && old.Fingerprint != entry.Fingerprint {
 		c.say("warning: the context %s pinned another CA so far:\n  %s", entry.Name, old.Fingerprint)
@@ -229,7 +219,6 @@ func hideTyping(fd int) (show func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-
 	hidden := *was
 	hidden.Lflag &^= unix.ECHO
 	hidden.Lflag |= unix.ICANON | unix.ISIG
@@ -256,7 +245,6 @@ func (a *app) logout() leaf {
 				if err != nil {
 					return err
 				}
-
 				entry.Token = ""
 				f.Set(entry)
 

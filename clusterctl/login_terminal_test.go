@@ -38,7 +38,6 @@ func (m *remoteManager) begin(ctx context.Context, line string) *dialogue {
 	if err != nil {
 		m.Fatal(err)
 	}
-
 	m.Cleanup(func() { _, _ = master.Close(), slave.Close() })
 	d := &dialogue{T: m.T, master: master, slave: slave, code: make(chan int, 1), more: make(chan struct{})}
 
@@ -58,7 +57,6 @@ func (d *dialogue) Write(p []byte) (int, error) {
 
 	close(d.more)
 	d.more = make(chan struct{})
-
 	return d.shown.Write(p)
 }
 
@@ -66,7 +64,6 @@ func (d *dialogue) Write(p []byte) (int, error) {
 func (d *dialogue) output() (string, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-
 	return d.shown.String(), d.more
 }
 
@@ -134,7 +131,6 @@ func (m *remoteManager) stored() []contexts.Context {
 	if err != nil {
 		m.Fatal(err)
 	}
-
 	return f.Contexts
 }
 

@@ -44,7 +44,6 @@ func remote(t *testing.T) *remoteManager {
 		if r.Header.Get("Authorization") == "Bearer "+goodToken {
 			w.Header().Set("Content-Type", api.TypeJSON)
 			_, _ = io.WriteString(w, `{"version":"1","commit":"c","status":"ok"}`)
-
 			return
 		}
 
@@ -162,7 +161,6 @@ func TestSelection(t *testing.T) {
 			{Name: "a", URL: "https://a", Fingerprint: m.pin, Token: "ta"}, {Name: "b", URL: "https://b"},
 		}
 		f.Current = "a"
-
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -185,7 +183,6 @@ func TestSelection(t *testing.T) {
 		if url == "" {
 			url = c.envURL // as the library does
 		}
-
 		o, err := place(url, c.context, urlOnCommandLine(url))
 		if err != nil || o.URL != c.want || o.Token != c.token {
 			t.Errorf("%+v: %q, token %q, %v", c, o.URL, o.Token, err)

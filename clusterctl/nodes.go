@@ -186,7 +186,6 @@ func listNodes(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	if c.Bool("watch") {
 		return watchNodes(ctx, c, layout, filter)
 	}
@@ -396,7 +395,6 @@ func forgetNodes(ctx context.Context, c *call, row inventory.Transition) error {
 	if err != nil {
 		return err
 	}
-
 	return c.changed(done, c.args, "forgotten: %s", strings.Join(c.args, ", "))
 }
 
@@ -466,7 +464,6 @@ func (c *call) changeNodes(
 			if len(names) > 0 {
 				c.say("changed before the failure: %s", strings.Join(names, ", "))
 			}
-
 			return err
 		}
 
@@ -516,7 +513,6 @@ func (c *call) patchConnection(ctx context.Context, name string, hasSettings boo
 	if now.Connection != nil && !c.Bool("reset") {
 		conn = *now.Connection
 	}
-
 	if err := setConnection(c, &conn); err != nil {
 		return api.Node{}, err
 	}
@@ -559,7 +555,6 @@ func setConnection(c *call, conn *api.Connection) error {
 		if err != nil {
 			return err
 		}
-
 		conn.Port = port
 	}
 
@@ -571,7 +566,6 @@ func labelNodes(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	c.args = names
 
 	switch {

@@ -77,7 +77,6 @@ func notificationTest(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-
 		c.say("%s accepted a test, at %s", n.Name, n.To)
 	}
 
@@ -90,7 +89,6 @@ func notificationRetry(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-
 		c.say("%s has %d pending and %d dead deliveries", n.Name, n.Pending, n.Dead)
 	}
 

@@ -63,7 +63,6 @@ func optionFlag(o inventory.JobOption, meaning string) cli.Flag {
 	if o.Value != "" {
 		usage = valueName(meaning, o.Value)
 	}
-
 	if o.Reason != "" {
 		usage += " (--reason)"
 	}

@@ -43,7 +43,6 @@ func pingNodes(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-
 		all.Items = append(all.Items, part.Items...)
 		all.Total, all.Revision, all.Stale = len(all.Items), part.Revision, all.Stale || part.Stale
 	}

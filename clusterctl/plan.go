@@ -31,7 +31,6 @@ func planHelpOf(row inventory.Transition) string {
 	if row.Accepts(inventory.FieldCheck) {
 		return planHelp + " " + planCheckHelp
 	}
-
 	return planHelp
 }
 
@@ -101,7 +100,6 @@ func (a *app) apply() leaf {
 			}
 
 			j, err := c.manager.ApplyPlan(ctx, c.String("plan"))
-
 			return c.accepted(ctx, j, err)
 		},
 	}
@@ -114,7 +112,6 @@ func (c *call) makePlan(ctx context.Context, r api.JobRequest) error {
 	if err != nil {
 		return err
 	}
-
 	if p.Check == nil || c.Bool("no-wait") {
 		return c.showMade(p)
 	}
@@ -153,7 +150,6 @@ func (c *call) showMade(p api.Plan) error {
 	}
 
 	c.say("nothing was changed; to do what the plan says: %s apply --plan %s", c.self(), p.ID)
-
 	return nil
 }
 

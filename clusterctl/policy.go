@@ -155,7 +155,6 @@ func (a *app) policyTest() leaf {
 				if err != nil {
 					return err
 				}
-
 				in.Nodes = &nodes
 			}
 

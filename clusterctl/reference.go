@@ -158,6 +158,5 @@ func roff(text string) string {
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
 		text = `\&` + text
 	}
-
 	return text
 }

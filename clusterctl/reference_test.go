@@ -68,7 +68,6 @@ func TestReferenceIsWhole(t *testing.T) {
 	if err := os.WriteFile(name, pages["clusterctl.1"], 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	c := exec.Command(man, "--warnings", "-l", name)
 	c.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANPAGER=cat", "MANWIDTH=80")
 	var errs bytes.Buffer

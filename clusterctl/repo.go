@@ -64,7 +64,6 @@ func (a *app) repoLog() leaf {
 			if err != nil {
 				return err
 			}
-
 			if c.isEmpty(len(log.Commits)) {
 				return c.sayNoCommits(ctx)
 			}
@@ -135,6 +134,5 @@ var commits = offer(func(ctx context.Context, m *client.Client) ([]api.LogCommit
 	return log.Commits, err
 }, func(commit api.LogCommit) candidate {
 	const short = 12
-
 	return candidate{commit.Hash[:min(len(commit.Hash), short)], commit.Subject}
 })

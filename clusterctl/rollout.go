@@ -96,7 +96,6 @@ func (a *app) rolloutAct(
 			if err != nil {
 				return err
 			}
-
 			return c.announce(r)
 		},
 	}
@@ -126,7 +125,6 @@ func (c *call) announce(r api.Rollout) error {
 	if c.forPeople() {
 		c.say("rollout %s is %s", r.ID, print.RolloutLine(r))
 		c.sayNext(r)
-
 		return nil
 	}
 
@@ -290,7 +288,6 @@ func (c *call) sayNodes(states map[string]string, r api.Rollout) {
 		if n.Job != "" {
 			text += ", job " + n.Job
 		}
-
 		if n.Reason != "" {
 			text += ": " + n.Reason
 		}
@@ -362,7 +359,6 @@ func startRollout(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	preview, err := c.manager.PreviewRollout(ctx, request)
 	if err != nil {
 		return err
@@ -401,7 +397,6 @@ func startRollout(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	if !c.forPeople() {
 		return c.showRollout(r, nil)
 	}
@@ -435,7 +430,6 @@ func (c *call) rolloutRequest(ctx context.Context) (r api.RolloutRequest, err er
 		if !ok {
 			return r, exit.Usagef("--clean belongs to --action apply").Try("leave out --clean")
 		}
-
 		r.Spec.Action = clean
 	}
 
@@ -476,7 +470,6 @@ func (c *call) rolloutRequest(ctx context.Context) (r api.RolloutRequest, err er
 	if err != nil {
 		return r, err
 	}
-
 	r.ExtraVars, err = raw(vars)
 
 	return r, err
@@ -487,7 +480,6 @@ func (c *call) duration(flag string) (api.Duration, error) {
 	if !c.IsSet(flag) {
 		return 0, nil
 	}
-
 	return durationFrom("--"+flag, c.String(flag))
 }
 
@@ -496,7 +488,6 @@ func durationFrom(what, text string) (d api.Duration, err error) {
 	if err := d.UnmarshalText([]byte(text)); err != nil {
 		return 0, exit.Usagef("%s: %q is not a duration", what, text).Try("write it like 90s, 15m or 1h30m")
 	}
-
 	return d, nil
 }
 
@@ -527,12 +518,10 @@ func strategiesFrom(texts []string) (map[string]api.RolloutStrategy, error) {
 		if _, twice := out[group]; !ok || group == "" || twice {
 			return nil, errStrategy(text)
 		}
-
 		one, err := strategyFrom(text, bounds)
 		if err != nil {
 			return nil, err
 		}
-
 		out[group] = one
 	}
 
@@ -557,14 +546,12 @@ func strategyFrom(text, bounds string) (one api.RolloutStrategy, err error) {
 			if err != nil {
 				return one, errStrategy(text)
 			}
-
 			one.MaxFailures = &n
 		case "soak":
 			d, err := durationFrom("--strategy: soak", value)
 			if err != nil {
 				return one, err
 			}
-
 			one.Soak = &d
 		default:
 			return one, errStrategy(text)
@@ -681,7 +668,6 @@ func (c *call) followEvents(ctx context.Context, r api.Rollout) error {
 		slices.Reverse(now.Events)
 		failed = c.printEvents(newEvents(shown, now.Events))
 		shown = now.Events
-
 		return failed == nil
 	})
 

@@ -48,7 +48,6 @@ func secretsRotate(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	c.say("all secrets are encrypted with key %s; back up %s of the manager's host", status.Key, status.KeyFile)
 
 	if c.forPeople() {
@@ -73,7 +72,6 @@ func (c *call) secretAssignments(ctx context.Context, args []string) (api.Vars, 
 		if key == "" {
 			return nil, exit.Usagef("an argument has no KEY").Try("for example: db_pin=@FILE, or db_pin=- for stdin")
 		}
-
 		if _, twice := vars[key]; twice {
 			return nil, exit.Usagef("%s is given twice", key)
 		}
@@ -92,7 +90,6 @@ func (c *call) secretAssignments(ctx context.Context, args []string) (api.Vars, 
 		if err != nil {
 			return nil, err
 		}
-
 		vars[key] = value
 	}
 

@@ -92,7 +92,6 @@ func tokenCreate(ctx context.Context, c *call) error {
 	if made.Record.Scope != nil {
 		scope = " within the scope " + made.Record.Scope.String()
 	}
-
 	c.say("the token %s of the role %s%s expires at %s; it is not shown again",
 		made.Record.Name, made.Record.Role, scope, made.Record.Expires.Format("2006-01-02 15:04:05 MST"))
 
@@ -153,7 +152,6 @@ func useBearer(o *client.Options, path string) error {
 	if err != nil {
 		return exit.Usagef("cannot read the token: %v", err)
 	}
-
 	o.Token = strings.TrimSpace(string(text))
 	if o.Token == "" || len(text) > client.MaxToken {
 		return exit.Usagef("the file %s holds no token", path).

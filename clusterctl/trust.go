@@ -70,7 +70,6 @@ func trustNodes(ctx context.Context, c *call) error {
 			if err != nil {
 				return err
 			}
-
 			trust.Fingerprint = key
 		}
 
@@ -78,7 +77,6 @@ func trustNodes(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-
 		list.Items = append(list.Items, n)
 		list.Total, list.Revision = len(list.Items), n.Revision
 	}
@@ -94,7 +92,6 @@ func (c *call) compareHostKey(ctx context.Context, name string, again bool) (str
 	if err != nil {
 		return "", err
 	}
-
 	isRecorded := func(k api.HostKey) bool { return slices.Contains(keys.Recorded, k) }
 	if i := slices.IndexFunc(keys.Shown, isRecorded); i >= 0 && again {
 		return keys.Shown[i].Fingerprint, nil

@@ -82,7 +82,6 @@ func (a *app) global() leaf {
 					if err != nil {
 						return err
 					}
-
 					return c.showVars(v)
 				},
 			},
@@ -113,7 +112,6 @@ func globalSet(ctx context.Context, c *call) error {
 		if c.IsSet("extra-vars") {
 			problem = exit.Usagef("%s: -e holds no object; nothing was changed", short(c.FullName()))
 		}
-
 		return problem.Try("give all variables: -e '{\"KEY\": \"VALUE\"}' or -e @FILE; -e '{}' removes every one")
 	}
 
@@ -121,7 +119,6 @@ func globalSet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	return c.changed(done, slices.Sorted(maps.Keys(v)), "the global variables are now: %s", keys(v))
 }
 
@@ -200,7 +197,6 @@ func (c *call) scopes(ctx context.Context) ([]scope, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	for _, n := range nodes {
 		add(scope{Scope: client.ScopeNode(n), node: n, title: "node " + n})
 	}
@@ -224,7 +220,6 @@ func (c *call) texts(flag string) []string {
 	if one := c.String(flag); one != "" {
 		all = []string{one}
 	}
-
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == "" })
 }
 
@@ -233,7 +228,6 @@ func varsGet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	if c.Bool("merged") {
 		return mergedGet(ctx, c, s)
 	}
@@ -242,7 +236,6 @@ func varsGet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	if v, err = pick(v, c.args, s.title); err != nil {
 		return err
 	}
@@ -327,7 +320,6 @@ func keys[V any](m map[string]V) string {
 	if len(m) == 0 {
 		return "none"
 	}
-
 	return print.List(slices.Sorted(maps.Keys(m)))
 }
 
@@ -346,12 +338,10 @@ func varsSet(ctx context.Context, c *call) error {
 	if c.Bool("secret") {
 		read = func(args []string) (api.Vars, error) { return c.secretAssignments(ctx, args) }
 	}
-
 	single, err := read(c.args)
 	if err != nil {
 		return err
 	}
-
 	if v == nil && len(single) == 0 {
 		return exit.Usagef("%s needs KEY=VALUE or -e", short(c.FullName())).Try("see: %s --help", c.FullName())
 	}
@@ -439,7 +429,6 @@ func (c *call) patchVars(
 			if len(titles) > 0 {
 				c.say("%s for %s before the failure: %s", verb, strings.Join(titles, ", "), keys(patch))
 			}
-
 			return err
 		}
 
@@ -568,12 +557,10 @@ func varsUndo(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	done, err := c.manager.IfMatch(tag).UndoVars(ctx, s.Scope, to)
 	if err != nil {
 		return err
 	}
-
 	return c.changed(done, nil, "the variables of %s are as of revision %d again", s.title, to)
 }
 
@@ -593,7 +580,6 @@ func (c *call) undoTarget(ctx context.Context, s scope) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-
 	if len(last.Items) == 0 {
 		return 0, exit.Errorf(exit.Refused, "no change of the variables of %s is recorded", s.title)
 	}

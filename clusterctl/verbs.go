@@ -248,7 +248,6 @@ func applyNodes(ctx context.Context, c *call, row inventory.Transition) error {
 // jobFlags are the options of every command that requests a job.
 func jobFlags(row inventory.Transition) []cli.Flag {
 	flags := append([]cli.Flag{timeoutFlag("as configured")}, optionFlags(everyTaken(row))...)
-
 	return append(flags, noWaitFlag(), waitTimeoutFlag(), planFlag())
 }
 
@@ -284,7 +283,6 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 	if err != nil {
 		return err
 	}
-
 	if err := c.askToTakeBack(ctx, row, vars); err != nil {
 		return err
 	}
@@ -328,7 +326,6 @@ func (c *call) asAsked(ctx context.Context, row inventory.Transition, r api.JobR
 	if !ok {
 		return err
 	}
-
 	asked := *e
 	asked.Actions = slices.Clone(e.Actions)
 

@@ -77,7 +77,6 @@ func (c *call) accepted(ctx context.Context, j api.Job, err error) error {
 		if c.format == print.FormatTable {
 			c.format = print.FormatName
 		}
-
 		return c.showJob(j)
 	}
 
@@ -105,7 +104,6 @@ func (c *call) wait(ctx context.Context, j api.Job) error {
 
 	if limit > 0 {
 		var cancel context.CancelFunc
-
 		bounded, cancel = context.WithTimeoutCause(ctx, limit, errWaited)
 		defer cancel()
 	}
@@ -197,7 +195,6 @@ func (c *call) showResult(j api.Job) error {
 	if message == "" {
 		message = print.Line(j.Cause)
 	}
-
 	if message != "" {
 		message = ": " + message
 	}

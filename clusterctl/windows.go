@@ -27,7 +27,6 @@ func (a *app) windows() leaf {
 			if err != nil {
 				return err
 			}
-
 			if c.isEmpty(len(windows.Windows)) {
 				c.say("no maintenance windows are configured")
 			}
@@ -85,7 +84,6 @@ func freezeOn(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-
 		request.Until = &until
 	}
 
@@ -98,7 +96,6 @@ func freezeOn(ctx context.Context, c *call) error {
 	if err == nil && before.Active {
 		c.say("%s", replacedFreeze(before))
 	}
-
 	return c.showFreeze(now, err)
 }
 
@@ -108,7 +105,6 @@ func replacedFreeze(f api.Freeze) string {
 	if f.Until != nil {
 		until = "until " + print.Time(*f.Until)
 	}
-
 	return print.Line("it takes the place of the freeze by " + f.Actor + " " + until + ": " + f.Reason)
 }
 

@@ -60,7 +60,6 @@ func AuthorizeKey(file []byte, key, old, comment string) ([]byte, error) {
 	if err := CheckAuthorizedKeys(edited); err != nil {
 		return nil, err
 	}
-
 	return edited, nil
 }
 
@@ -81,7 +80,6 @@ func CheckAuthorizedKeys(file []byte) error {
 	if len(file) <= MaxAuthorizedKeys {
 		return nil
 	}
-
 	return inventory.Errorf(inventory.KindTooLarge, "its authorized_keys is larger than %d bytes", MaxAuthorizedKeys)
 }
 
@@ -133,12 +131,10 @@ func cutWords(line []byte) [][]byte {
 		if len(line) == 0 {
 			return words
 		}
-
 		end := bytes.IndexAny(line, " \t")
 		if end < 0 {
 			end = len(line)
 		}
-
 		words, line = append(words, line[:end]), line[end:]
 	}
 
@@ -153,7 +149,6 @@ func isKey(words [][]byte) bool {
 	}
 
 	_, err := ParseHostKey(string(words[0]) + " " + fillBase64(words[1]))
-
 	return err == nil
 }
 
@@ -210,6 +205,5 @@ func decodeBlob(text []byte) []byte {
 	if err != nil {
 		return nil
 	}
-
 	return blob
 }

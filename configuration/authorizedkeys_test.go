@@ -137,7 +137,6 @@ func FuzzAuthorizedKeys(f *testing.F) {
 			if len(file) < MaxAuthorizedKeys/2 {
 				t.Fatal(err)
 			}
-
 			return
 		}
 
@@ -160,7 +159,6 @@ func FuzzAuthorizedKeys(f *testing.F) {
 		if Authorizes(after, formerKey) || !Authorizes(after, freshKey) {
 			t.Fatalf("without the old key: %q", after)
 		}
-
 		if foreign(t, after) != foreign(t, file) {
 			t.Fatalf("foreign lines of %q became %q", file, after)
 		}
@@ -174,9 +172,7 @@ func FuzzAuthorizedKeys(f *testing.F) {
 // foreign returns the lines of other keys, with their ends.
 func foreign(t *testing.T, file []byte) string {
 	t.Helper()
-
 	text := RevokeKey(RevokeKey(file, freshKey), formerKey)
-
 	return strings.TrimSuffix(string(text), "\n")
 }
 

@@ -29,7 +29,6 @@ func NewChecksumKey() ChecksumKey {
 
 	// crypto/rand.Read never fails: it ends the process instead.
 	_, _ = rand.Read(b)
-
 	return ChecksumKey{string(b)}
 }
 
@@ -39,7 +38,6 @@ func ParseChecksumKey(text string) (ChecksumKey, error) {
 	if err != nil || len(b) != checksumKeyBytes {
 		return ChecksumKey{}, errors.New("it is not a key of checksums")
 	}
-
 	return ChecksumKey{string(b)}, nil
 }
 
@@ -110,7 +108,6 @@ func (k ChecksumKey) sumOf(name string, v Var) (sum [sha256.Size]byte, ok bool) 
 		if err != nil {
 			return sum, false
 		}
-
 		v.Value = plain
 	}
 
@@ -130,7 +127,6 @@ func (k ChecksumKey) sumOf(name string, v Var) (sum [sha256.Size]byte, ok bool) 
 	if v.Trusted && len(LooksLikeTemplate(Vars{name: value})) > 0 {
 		kind = "template"
 	}
-
 	return k.hash(kind, name, string(text)), true
 }
 
@@ -176,7 +172,6 @@ func (k ChecksumKey) ChecksumOf(name string, vars map[string]Var) string {
 	if !set {
 		return ""
 	}
-
 	sum, _ := k.Checksum(map[string]Var{name: v}, nil)
 
 	return sum
@@ -189,7 +184,6 @@ func (k ChecksumKey) Checksum(vars map[string]Var, request Vars) (string, error)
 	if merged == nil {
 		merged = map[string]Var{}
 	}
-
 	for name, value := range request {
 		merged[name] = Var{Value: value, Origin: OriginRequest}
 	}

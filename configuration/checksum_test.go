@@ -17,7 +17,6 @@ func checksumOf(t *testing.T, k ChecksumKey, vars map[string]Var, request Vars) 
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return sum
 }
 
@@ -63,7 +62,6 @@ func TestChecksum(t *testing.T) {
 			if sum != "" && got != sum {
 				t.Errorf("group %d: %v has another checksum", i, vars)
 			}
-
 			sum = got
 		}
 

@@ -138,7 +138,6 @@ func ParseJump(s string) (Jump, error) {
 		if err != nil || n == 0 {
 			return invalid("the port is not between 1 and 65535")
 		}
-
 		j.Host, j.Port = host, int(n)
 	} else if strings.HasPrefix(rest, "[") && strings.HasSuffix(rest, "]") {
 		j.Host = rest[1 : len(rest)-1]
@@ -158,7 +157,6 @@ func cutPort(s string) (host, port string, ok bool) {
 		if end < 0 {
 			return "", "", false
 		}
-
 		return s[1:end], s[end+2:], true
 	}
 
@@ -175,7 +173,6 @@ func (j Jump) String() string {
 	if strings.Contains(s, ":") {
 		s = "[" + s + "]"
 	}
-
 	if j.User != "" {
 		s = j.User + "@" + s
 	}

@@ -97,7 +97,6 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return err
 	}
-
 	e.Item, e.Message = text(raw.Item), text(raw.Message)
 	e.Time = time.Time{}
 
@@ -133,7 +132,6 @@ func ParseEvent(line []byte) (e Event, ok bool) {
 	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil || e.Event == "" {
 		return Event{}, false
 	}
-
 	return e, true
 }
 
@@ -230,7 +228,6 @@ func (s *Summary) host(name string) *HostResult {
 	if s.hosts[name] == nil {
 		s.hosts[name] = &HostResult{Host: name}
 	}
-
 	return s.hosts[name]
 }
 

@@ -78,12 +78,10 @@ func TestSummarize(t *testing.T) {
 		if !ok {
 			t.Fatal("the stats are not an event")
 		}
-
 		got = Summarize(append(events, stats))
 		if a := got["a"]; !a.Good() || a.Task != "" || a.OK != 2 {
 			t.Errorf("rescued host: %+v", a)
 		}
-
 		if b := got["b"]; b.Good() || b.Item == "" {
 			t.Errorf("failed host: %+v", b)
 		}
@@ -198,7 +196,6 @@ func TestExplainFailure(t *testing.T) {
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%q: got %q, which lacks %q", c.message, got, c.want)
 		}
-
 		if AboutHostKey(got) != c.aboutKey {
 			t.Errorf("%q: AboutHostKey is %t, want %t", got, !c.aboutKey, c.aboutKey)
 		}
@@ -295,7 +292,6 @@ func TestExplainJumpFailure(t *testing.T) {
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%q: got %q, which lacks %q", c.message, got, c.want)
 		}
-
 		if byHost := strings.Contains(got, "as root@10.0.0.1 was denied"); DeniedBy(h, got) != byHost {
 			t.Errorf("%q: denied by the host behind the jump host: %t", got, !byHost)
 		}
@@ -367,7 +363,6 @@ func TestSummarizeCut(t *testing.T) {
 			if got.Doubt != tt.doubt || got.Judged != tt.judged {
 				t.Errorf("%+v", got)
 			}
-
 			if strings.HasSuffix(tt.events, last) && (got.Foreseen != 2 || got.Unjudged != 1 || got.Executed != 1) {
 				t.Errorf("the counts are %+v", got)
 			}

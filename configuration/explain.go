@@ -80,7 +80,6 @@ func DeniedBy(h Host, message string) bool {
 	_, after, found := strings.Cut(message, accessDenied)
 	account, _, denied := strings.Cut(after, " was denied ")
 	at := strings.LastIndexByte(account, '@')
-
 	return found && denied && at >= 0 && !AboutJumpAccess(message) && strings.EqualFold(account[at+1:], h.Addr)
 }
 
@@ -166,7 +165,6 @@ func ExplainFailure(message string, h Host) string {
 	if strings.HasSuffix(message, "Missing sudo password") {
 		message += ": allow sudo without a password (NOPASSWD) to the account; nobody can give one in a job"
 	}
-
 	return message
 }
 
@@ -211,7 +209,6 @@ func explainJump(message string, h Host) string {
 		if h.Label != "" {
 			remedy = "a ping of the node shows which of the two refuses, and why"
 		}
-
 		return fmt.Sprintf(notConnected+"%s by the jump host %s: it was closed before the login (%s); %s",
 			m[1], j.Host, strings.TrimSpace(m[2]), remedy)
 	}
@@ -224,7 +221,6 @@ func (j Jump) is(name string) bool {
 	if host, _, ok := cutPort(name); ok {
 		name = host
 	}
-
 	return strings.EqualFold(name, j.Host)
 }
 
@@ -233,7 +229,6 @@ func credentials(h Host) string {
 	if h.Label == "" {
 		return "ssh.user and ssh.key_file of the configuration"
 	}
-
 	return "user and key_file of the node's connection"
 }
 

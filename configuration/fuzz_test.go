@@ -33,7 +33,6 @@ func FuzzVars(f *testing.F) {
 			if inventory.KindOf(err) != inventory.KindInvalid || v != nil {
 				t.Fatalf("%q: %v, %v", text, v, err)
 			}
-
 			return
 		}
 
@@ -41,7 +40,6 @@ func FuzzVars(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q as JSON: %v", text, err)
 		}
-
 		back, err := ParseJSONVars(encoded)
 		if err != nil || !reflect.DeepEqual(back, v) {
 			t.Fatalf("%q became %#v, and after JSON %#v, %v", text, v, back, err)
@@ -86,7 +84,6 @@ func untag(t *testing.T, n *yaml.Node, trusted bool) any {
 		if !trusted {
 			t.Errorf("line %d: the string %q has no tag !unsafe", n.Line, n.Value)
 		}
-
 		return n.Value
 	case "!!int", "!!float":
 		return json.Number(n.Value)
@@ -164,13 +161,11 @@ func FuzzExtraVars(f *testing.F) {
 		if err != nil {
 			return
 		}
-
 		written, err := ExtraVars(v)
 		if err != nil {
 			if inventory.KindOf(err) != inventory.KindInvalid {
 				t.Fatalf("%q: %v", text, err)
 			}
-
 			return
 		}
 
@@ -236,7 +231,6 @@ func FuzzInventory(f *testing.F) {
 		if group != "" {
 			groups = append(groups, group)
 		}
-
 		if len(doc.All.Children) != len(groups) {
 			t.Fatalf("the groups %q became\n%s", groups, written)
 		}
@@ -254,7 +248,6 @@ func FuzzInventory(f *testing.F) {
 			if !isManagers {
 				want = v
 			}
-
 			if x, err := normal(want); n == variable && (err != nil || !same(got, x)) {
 				t.Fatalf("the variable %q is %#v, want %#v", n, got, x)
 			}
@@ -320,7 +313,6 @@ func FuzzConnection(f *testing.F) {
 			if inventory.KindOf(err) != inventory.KindInvalid {
 				t.Fatalf("%+v: %v", c, err)
 			}
-
 			return
 		}
 

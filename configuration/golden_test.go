@@ -29,7 +29,6 @@ func golden(t *testing.T, dir, ext string, f func(t *testing.T, input []byte) []
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			got := f(t, input)
 			if *update {
 				if err := os.WriteFile(base+ext, got, 0o644); err != nil {
@@ -41,7 +40,6 @@ func golden(t *testing.T, dir, ext string, f func(t *testing.T, input []byte) []
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			if !bytes.Equal(got, want) {
 				t.Errorf("the result differs from %s (go test -update rewrites it):\n%s", base+ext, got)
 			}
@@ -60,7 +58,6 @@ func TestInventoryGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		return got
 	})
 }
@@ -76,7 +73,6 @@ func TestMergeGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		return append(got, '\n')
 	})
 }

@@ -27,7 +27,6 @@ func ParseHostKey(text string) (string, error) {
 	if len(text) > maxHostKey || len(words) < 2 {
 		return "", errHostKey(text)
 	}
-
 	key := words[0] + " " + words[1]
 	if !hostKey().MatchString(key) || strings.Contains(words[0], "-cert-") {
 		return "", errHostKey(text)
@@ -38,7 +37,6 @@ func ParseHostKey(text string) (string, error) {
 	if err != nil || len(blob) < 4 {
 		return "", errHostKey(text)
 	}
-
 	kind, rest := []byte(words[0]), blob[4:]
 	if int64(binary.BigEndian.Uint32(blob)) != int64(len(kind)) || !bytes.HasPrefix(rest, kind) {
 		return "", errHostKey(text)
@@ -72,7 +70,6 @@ func Fingerprint(key string) string {
 	if err != nil || len(blob) == 0 {
 		return ""
 	}
-
 	sum := sha256.Sum256(blob)
 
 	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])

@@ -80,7 +80,6 @@ func (h Host) alias() string {
 	if h.certified() {
 		return h.Addr
 	}
-
 	return h.Name
 }
 
@@ -90,7 +89,6 @@ func checkHostName(name string) error {
 	if a, err := netip.ParseAddr(name); err == nil && a.Zone() == "" {
 		return nil
 	}
-
 	return inventory.CheckName(name)
 }
 
@@ -111,7 +109,6 @@ func CheckHosts(hosts []Host) error {
 		if other, found := names[key]; found {
 			errs = append(errs, fmt.Errorf("host %q: is named twice in one run (as %q)", h.Name, other))
 		}
-
 		names[key] = h.Name
 	}
 
@@ -218,7 +215,6 @@ func Inventory(hosts []Host) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("host %q: %w", h.Name, err)
 		}
-
 		put(all, quoted(h.Name), vars)
 
 		if h.Group != "" {
@@ -327,7 +323,6 @@ func hostVars(h Host) (*yaml.Node, error) {
 			if err != nil {
 				return nil, fmt.Errorf("variable %q %w", name, err)
 			}
-
 			values[name] = n
 		}
 	}
@@ -393,12 +388,10 @@ func SSHArgs(h Host) []string {
 	if len(h.HostKeys) > 0 || h.certified() {
 		strict = "yes"
 	}
-
 	args := []string{"-o", "HostKeyAlias=" + h.alias(), "-o", "StrictHostKeyChecking=" + strict}
 	if h.TakenFile != "" {
 		args = append(args, "-o", "RevokedHostKeys="+h.TakenFile)
 	}
-
 	if h.Connection.KeyFile != "" {
 		args = append(args, "-o", "IdentitiesOnly=yes")
 	}
@@ -429,7 +422,6 @@ func ExtraVars(v Vars) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("variable %q %w", name, err)
 		}
-
 		put(m, quoted(name), n)
 	}
 
@@ -446,7 +438,6 @@ func KnownHosts(hosts []Host) []byte {
 		if h.certified() {
 			keys, marker, check = h.HostCAs, "@cert-authority ", inventory.CheckAddr
 		}
-
 		if check(h.alias()) != nil {
 			continue
 		}
@@ -518,7 +509,6 @@ func data(v any, trusted bool) (*yaml.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	x, err := normal(plain)
 	if err != nil {
 		return nil, err
@@ -528,7 +518,6 @@ func data(v any, trusted bool) (*yaml.Node, error) {
 	if trusted {
 		str = quoted
 	}
-
 	return node(x, str), nil
 }
 
@@ -585,7 +574,6 @@ func yamlNumber(lit string) (tag, value string) {
 	if !strings.Contains(mantissa, ".") {
 		mantissa += ".0"
 	}
-
 	if !strings.HasPrefix(exponent, "-") {
 		exponent = "+" + strings.TrimPrefix(exponent, "+")
 	}

@@ -19,7 +19,6 @@ func TestInventoryRefuses(t *testing.T) {
 	with := func(change func(*Host)) []Host {
 		h := ok
 		change(&h)
-
 		return []Host{h}
 	}
 
@@ -86,7 +85,6 @@ func TestEveryCharacterSurvives(t *testing.T) {
 		if got := x.Content[0].Value; got != all.String() {
 			t.Errorf("trusted %v: the value changed", trusted)
 		}
-
 		if tag := x.Content[0].Tag; (tag == "!unsafe") == trusted {
 			t.Errorf("trusted %v: tag %s", trusted, tag)
 		}
@@ -107,7 +105,6 @@ func TestInventoryVars(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if want := map[string]any{"template": "{{ y }}"}; !reflect.DeepEqual(got.Templates, want) {
 		t.Errorf("templates %v, want %v", got.Templates, want)
 	}
@@ -156,7 +153,6 @@ func TestKnownHosts(t *testing.T) {
 	if want := "Web-1 " + testKey + "\nfd00::1 " + testKey + "\n"; string(b) != want {
 		t.Errorf("got %s", b)
 	}
-
 	b = append(b, "garbage\n|1|hash= x\n@cert-authority * ssh-rsa AAAA\nweb-1 "+testKey+"\n"...)
 
 	want := map[string][]string{"web-1": {testKey}, "fd00::1": {testKey}}

@@ -117,7 +117,6 @@ func (m *Mask) Write(p []byte) (int, error) {
 	if len(m.pending) > 0 {
 		text = append(m.pending, p...)
 	}
-
 	out, rest := m.mask(text, false)
 	m.pending = slices.Clone(rest)
 	_, err := m.to.Write(out)
@@ -130,7 +129,6 @@ func (m *Mask) Close() error {
 	out, _ := m.mask(m.pending, true)
 	m.pending = nil
 	_, err := m.to.Write(out)
-
 	return err
 }
 
@@ -303,7 +301,6 @@ func escaped(text []byte, list []reading) (_ []reading, cut bool) {
 	if c == '\'' {
 		return quotes(text, list)
 	}
-
 	list = append(list, reading{string([]byte{c}), run + 1})
 
 	if s, ok := escapes[c]; ok {
@@ -314,7 +311,6 @@ func escaped(text []byte, list []reading) (_ []reading, cut bool) {
 	if n == 0 {
 		return list, false
 	}
-
 	code, ok := hexadecimal(rest, n)
 	if !ok {
 		return list, len(rest) < n
@@ -357,7 +353,6 @@ func hexadecimal(text []byte, n int) (rune, bool) {
 	}
 
 	code, err := strconv.ParseInt(string(text[:n]), 16, 32)
-
 	return rune(code), err == nil
 }
 
@@ -391,7 +386,6 @@ func (m *EventMask) Write(p []byte) (int, error) {
 		if i < 0 {
 			break
 		}
-
 		m.line, p = append(m.line, p[:i+1]...), p[i+1:]
 		if err := m.flush(); err != nil {
 			return written, err
@@ -413,7 +407,6 @@ func (m *EventMask) flush() error {
 	line := m.line
 	m.line = nil
 	_, err := m.to.Write(m.maskLine(line))
-
 	return err
 }
 

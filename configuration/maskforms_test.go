@@ -64,7 +64,6 @@ func marshal(t *testing.T, encode func(any) ([]byte, error), value any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return string(b)
 }
 

@@ -43,7 +43,6 @@ func (o AnsibleOptions) Within(group string, of inventory.Selection) (AnsibleOpt
 	if err != nil {
 		return o, err
 	}
-
 	o.Tags, o.SkipTags = both.Tags, both.SkipTags
 
 	return o, nil

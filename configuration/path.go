@@ -17,7 +17,6 @@ func CheckPath(what, path string) error {
 	if !safePath().MatchString(path) || filepath.Clean(path) != path {
 		return fmt.Errorf("%s %q is not an absolute path of letters, digits and ._/@+,=-", what, path)
 	}
-
 	return nil
 }
 
@@ -29,7 +28,6 @@ func CheckVaultID(id string) error {
 	if path := VaultPath(id); !vaultID().MatchString(id) || filepath.Clean(path) != path {
 		return fmt.Errorf("%q is not PATH or ID@PATH, with an absolute path of letters, digits and ._/+=-", id)
 	}
-
 	return nil
 }
 
@@ -38,6 +36,5 @@ func VaultPath(id string) string {
 	if _, path, ok := strings.Cut(id, "@"); ok {
 		return path
 	}
-
 	return id
 }

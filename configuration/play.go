@@ -103,13 +103,11 @@ func matchPart(part string, names []string) Match {
 		if err != nil {
 			return Maybe
 		}
-
 		return matchIf(slices.ContainsFunc(names, expression.MatchString))
 	case strings.ContainsAny(part, "[]"):
 		if m := subscript().FindStringSubmatch(part); m != nil && !slices.Contains(names, m[1]) {
 			return No
 		}
-
 		return Maybe
 	case strings.ContainsAny(part, "*?"):
 		return matchIf(slices.ContainsFunc(names, func(name string) bool {
@@ -125,7 +123,6 @@ func matchIf(matched bool) Match {
 	if matched {
 		return Yes
 	}
-
 	return No
 }
 

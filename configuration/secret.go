@@ -117,7 +117,6 @@ func (s Secrets) hideOne(name string, value any) any {
 	if s.hides(name) {
 		return Hidden
 	}
-
 	return s.hide(value)
 }
 
@@ -223,7 +222,6 @@ func (s Secrets) Restore(given, set Vars) (Vars, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		out[name] = value
 	}
 
@@ -274,7 +272,6 @@ func (s Secrets) restore(at, name string, given, set any, isSet bool) (any, erro
 			if err != nil {
 				return nil, err
 			}
-
 			out[k] = value
 		}
 
@@ -295,7 +292,6 @@ func (s Secrets) restore(at, name string, given, set any, isSet bool) (any, erro
 			if err != nil {
 				return nil, err
 			}
-
 			out[i] = value
 		}
 

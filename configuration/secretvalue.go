@@ -31,7 +31,6 @@ func NewSecret(value any) Secret {
 	if s, ok := value.(Secret); ok {
 		return s
 	}
-
 	return Secret{value: value}
 }
 
@@ -53,7 +52,6 @@ func (s Secret) Locked() (place, box string, locked bool) {
 	if s.locked == nil {
 		return "", "", false
 	}
-
 	return s.locked.place, s.locked.box, true
 }
 
@@ -62,7 +60,6 @@ func (s Secret) Problem() string {
 	if s.locked == nil {
 		return ""
 	}
-
 	return s.locked.problem
 }
 
@@ -96,7 +93,6 @@ func plainOf(value any) (any, error) {
 	if s, ok := value.(Secret); ok {
 		return s.Reveal()
 	}
-
 	return value, nil
 }
 

@@ -87,7 +87,6 @@ func ParseValue(data []byte) (any, error) {
 		if err != nil {
 			return nil, inventory.Errorf(inventory.KindInvalid, "%w", asJSON(err))
 		}
-
 		return v, nil
 	}
 
@@ -100,7 +99,6 @@ func asInvalid(v Vars, err error) (Vars, error) {
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "%w", err)
 	}
-
 	return v, nil
 }
 
@@ -136,7 +134,6 @@ func parseJSONVars(data []byte) (Vars, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return asVars(v, 1)
 }
 
@@ -145,7 +142,6 @@ func asJSON(err error) error {
 	if err == nil {
 		return nil
 	}
-
 	return fmt.Errorf(`%w (text that begins with {, [ or " is read as JSON)`, err)
 }
 
@@ -160,12 +156,10 @@ func (v *Vars) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return err
 	}
-
 	m, err := asVars(x, 1)
 	if err != nil {
 		return err
 	}
-
 	*v = m
 
 	return nil
@@ -179,12 +173,10 @@ func (v *Vars) UnmarshalYAML(node *yaml.Node) error {
 	if err != nil {
 		return err
 	}
-
 	m, err := asVars(x, node.Line)
 	if err != nil {
 		return err
 	}
-
 	*v = m
 
 	return nil
@@ -301,7 +293,6 @@ func jsonList(dec *json.Decoder, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		list = append(list, e)
 	}
 
@@ -317,12 +308,10 @@ func jsonObject(dec *json.Decoder, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		key, _ := k.(string) // the decoder accepts only strings as keys
 		if _, found := m[key]; found {
 			return nil, fmt.Errorf("key %q is given twice", key)
 		}
-
 		if m[key], err = jsonValue(dec, depth+1); err != nil {
 			return nil, err
 		}
@@ -338,7 +327,6 @@ func number(n json.Number) any {
 	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
 		return i
 	}
-
 	return n
 }
 
@@ -347,7 +335,6 @@ func position(data []byte, offset int64) (line, col int) {
 	before := data[:offset]
 	line = 1 + bytes.Count(before, []byte{'\n'})
 	col = max(1, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]))
-
 	return line, col
 }
 
@@ -359,7 +346,6 @@ func parseYAML(data []byte) (Vars, error) {
 		if errors.Is(err, io.EOF) { // only comments
 			return Vars{}, nil
 		}
-
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 
@@ -428,7 +414,6 @@ func (r *yamlReader) list(n *yaml.Node, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		list = append(list, v)
 	}
 
@@ -447,7 +432,6 @@ func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 		if k.Kind != yaml.ScalarNode || k.ShortTag() != "!!str" {
 			return nil, yamlErrorf(k, "key %q is not a string; put it in quotes", k.Value)
 		}
-
 		if _, found := m[k.Value]; found {
 			return nil, yamlErrorf(k, "key %q is given twice", k.Value)
 		}
@@ -456,7 +440,6 @@ func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		m[k.Value] = v
 	}
 
@@ -472,7 +455,6 @@ func yamlScalar(n *yaml.Node) (any, error) {
 		if err := n.Decode(&b); err != nil {
 			return nil, yamlErrorf(n, "%q is not a boolean", n.Value)
 		}
-
 		return b, nil
 	case "!!int":
 		return yamlInt(n)
@@ -482,7 +464,6 @@ func yamlScalar(n *yaml.Node) (any, error) {
 		if b, ok := yaml11Bools[strings.ToLower(n.Value)]; ok && n.Style == 0 {
 			return b, nil
 		}
-
 		return n.Value, nil
 	case "!!timestamp":
 		return n.Value, nil
@@ -537,13 +518,11 @@ func normal(v any) (any, error) {
 		if v.locked != nil || v.source {
 			return nil, nil
 		}
-
 		return normal(v.value)
 	case string:
 		if !utf8.ValidString(v) {
 			return nil, errors.New("is not UTF-8 text")
 		}
-
 		return v, nil
 	case json.Number:
 		if !json.Valid([]byte(v)) || len(v) == 0 || v[0] == '"' {
@@ -574,7 +553,6 @@ func normal(v any) (any, error) {
 		if math.IsInf(f, 0) || math.IsNaN(f) {
 			return nil, errors.New("is not a finite number")
 		}
-
 		return number(json.Number(strconv.FormatFloat(f, 'g', -1, 64))), nil
 	case reflect.Slice, reflect.Array:
 		return normalList(r)
@@ -584,7 +562,6 @@ func normal(v any) (any, error) {
 		if r.IsNil() {
 			return nil, nil
 		}
-
 		return normal(r.Elem().Interface())
 	default:
 		return nil, fmt.Errorf("is a %T, which is not a variable's value", v)
@@ -598,7 +575,6 @@ func normalList(r reflect.Value) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		list = append(list, e)
 	}
 
@@ -621,7 +597,6 @@ func normalMap(r reflect.Value) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("key %q: %w", k, err)
 		}
-
 		m[k] = e
 	}
 
@@ -769,7 +744,6 @@ func LooksLikeTemplate(v Vars) []string {
 				if identifier().MatchString(k) {
 					sub = strings.TrimPrefix(path+"."+k, ".")
 				}
-
 				if templated(k) {
 					paths = append(paths, sub)
 				}
@@ -829,7 +803,6 @@ func (v *Var) UnmarshalJSON(data []byte) error {
 		if err != nil {
 			return err
 		}
-
 		v.Value = x
 	}
 

@@ -63,7 +63,6 @@ func (b Budget) String() string {
 		if b.Per != "" {
 			limit += " per " + b.Per
 		}
-
 		limits = append(limits, limit)
 	}
 
@@ -124,7 +123,6 @@ func (gs Groups) CheckBudgets(nodes []*Node, take []string) error {
 		if err := u.checkMin(); err != nil {
 			return err
 		}
-
 		if err := u.checkMax(); err != nil {
 			return err
 		}
@@ -142,7 +140,6 @@ func (gs Groups) AtATime(nodes []*Node, take []string) int {
 		if len(u.leaving) == 0 {
 			continue
 		}
-
 		if g.Budget.MinAvailable > 0 {
 			most = min(most, len(u.members)-len(u.down)-g.Budget.MinAvailable)
 		}
@@ -261,7 +258,6 @@ func (u usage) checkLimit() error {
 	if b.MaxUnavailable == "" || len(u.leaving) == 0 {
 		return nil
 	}
-
 	limit, err := b.MaxUnavailable.Of(len(u.members))
 	if err != nil || len(u.down)+len(u.leaving) <= limit {
 		return err
@@ -316,7 +312,6 @@ func (u usage) refuse(why string, left int) error {
 	if len(u.down) > 0 {
 		text += "; unavailable already: " + shorten(reasonsOf(u.down))
 	}
-
 	e := Errorf(KindRefused, "%s", text).About(append(namesOf(u.leaving), namesOf(u.down)...)...)
 
 	switch {
@@ -327,7 +322,6 @@ func (u usage) refuse(why string, left int) error {
 		if slices.ContainsFunc(u.down, func(n *Node) bool { return n.Status == Allocated && n.State == Disappeared }) {
 			remedy += "; if a host is gone for good, take it out of service"
 		}
-
 		return e.Do(remedy, are(u.down)).With(repairsOf(u.down)...)
 	}
 
@@ -344,7 +338,6 @@ func (u usage) lower() Action {
 	if available := len(u.members) - len(u.down) - len(u.leaving); available > 0 {
 		stay = strconv.Itoa(available)
 	}
-
 	return SetGroup(u.group.Name, "budget.min_available", stay)
 }
 
@@ -357,7 +350,6 @@ func (gs Groups) Lowering(nodes []*Node, take []string, single bool) []Action {
 		if u.checkMin() == nil {
 			continue
 		}
-
 		if single {
 			u.leaving = u.leaving[:1]
 		}
@@ -408,7 +400,6 @@ func (u usage) never() string {
 	if have == 0 || have > least {
 		return ""
 	}
-
 	return fmt.Sprintf("with %s, min_available %d never allows it", Count(have, "node", "nodes"), least)
 }
 
@@ -463,7 +454,6 @@ func are(nodes []*Node) string {
 	if len(names) == 1 {
 		return names[0] + " is"
 	}
-
 	return shorten(names) + " are"
 }
 

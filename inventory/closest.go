@@ -54,7 +54,6 @@ func Distance(a, b string) int {
 			if s[i-1] != t[j-1] {
 				replace++
 			}
-
 			row[j] = min(above[j]+1, row[j-1]+1, replace)
 
 			swapped := i > 1 && j > 1 && s[i-1] == t[j-2] && s[i-2] == t[j-1]

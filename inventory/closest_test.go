@@ -75,7 +75,6 @@ func TestDistance(t *testing.T) {
 	if got := Distance(long, long); got != 0 {
 		t.Errorf("two equal strings of %d letters have distance %d", maxCompared, got)
 	}
-
 	if got := Distance(long+"a", long+"a"); got != maxCompared+1 {
 		t.Errorf("strings over the limit have distance %d, want %d", got, maxCompared+1)
 	}

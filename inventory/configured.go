@@ -105,16 +105,13 @@ func MastersOf(nodes, variables string) string {
 	if _, hash, known := strings.Cut(variables, "-"); known {
 		return nodes + "-" + hash
 	}
-
 	return nodes
 }
 
 // MastersDiffer reports whether the masters of both, and whether their variables, are known and differ.
 func (c Configuration) MastersDiffer(from Configuration) (nodes, vars bool) {
 	one, other := strings.Split(c.Masters, "-"), strings.Split(hashLike(from.Masters, c.Masters), "-")
-
 	differ := func(i int) bool { return i < len(one) && i < len(other) && one[i] != other[i] }
-
 	return differ(1), differ(2)
 }
 
@@ -124,7 +121,6 @@ func hashLike(hash, other string) string {
 	if !strings.HasPrefix(other, key+"-") {
 		return ""
 	}
-
 	return hash
 }
 

@@ -16,7 +16,6 @@ func TestDiffers(t *testing.T) {
 	change := func(f func(*Configuration)) Configuration {
 		c := whole
 		f(&c)
-
 		return c
 	}
 

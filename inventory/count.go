@@ -10,6 +10,5 @@ func Count[N int | int64 | uint64](n N, one, many string) string {
 	if n == 1 {
 		return fmt.Sprintf("%d %s", n, one)
 	}
-
 	return fmt.Sprintf("%d %s", n, many)
 }

@@ -28,7 +28,6 @@ func statusTable() string {
 		if r.InProgress {
 			held = "yes"
 		}
-
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Status, r.Meaning, held)
 	}
 
@@ -61,7 +60,6 @@ func verbTable() string {
 		if r.NeedsDiscover {
 			needs = "yes"
 		}
-
 		if r.KeepsService {
 			serves = "yes"
 		}
@@ -74,7 +72,6 @@ func verbTable() string {
 		if len(r.FromResidue) > 0 {
 			from += "; with residue: `" + joinWords(r.FromResidue, "`, `") + "`"
 		}
-
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | `%s` | %s | %s | %s |\n",
 			r.Verb, r.Meaning, from, needs, r.Through, serves, success, r.Failure)
 	}
@@ -91,7 +88,6 @@ func requestTable() string {
 		if r.TakesAddrs {
 			takes = "addresses"
 		}
-
 		for _, o := range r.Options {
 			fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", r.Verb, takes, o.Field, o.Meaning)
 		}

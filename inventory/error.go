@@ -64,7 +64,6 @@ func (e *Error) Error() string {
 	if e.Remedy == "" {
 		return e.Message
 	}
-
 	return e.Message + "; " + e.Remedy
 }
 
@@ -102,7 +101,6 @@ func Under(key string, err error) error {
 	if !ok {
 		return err
 	}
-
 	out := *e
 	out.Message = key + ": " + e.Message
 
@@ -119,6 +117,5 @@ func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
-
 	return KindInternal
 }

@@ -17,7 +17,6 @@ func TestError(t *testing.T) {
 	if e.Error() != "node-1 is asleep: EOF; wake it" || e.Message != "node-1 is asleep: EOF" || e.Remedy != "wake it" {
 		t.Errorf("got %q, with message %q and remedy %q", e.Error(), e.Message, e.Remedy)
 	}
-
 	if !slices.Equal(e.Nodes, []string{"node-1", "node-2"}) {
 		t.Errorf("got nodes %v", e.Nodes)
 	}

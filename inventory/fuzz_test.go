@@ -27,7 +27,6 @@ func FuzzRange(f *testing.F) {
 			if KindOf(err) != KindInvalid || len(addrs) > 0 {
 				t.Fatalf("%q: %v with %d addresses", s, err, len(addrs))
 			}
-
 			return
 		}
 
@@ -42,7 +41,6 @@ func FuzzRange(f *testing.F) {
 			if err != nil || a.Zone() != "" || a.Is4In6() {
 				t.Fatalf("%q contains %q: %v", s, text, err)
 			}
-
 			if i > 0 && (!last.Less(a) || last.Next() != a) {
 				t.Fatalf("%q: %v follows %v", s, a, last)
 			}
@@ -83,7 +81,6 @@ func FuzzLabels(f *testing.F) {
 			if KindOf(err) != KindInvalid {
 				t.Fatalf("%q=%q: %v", key, value, err)
 			}
-
 			return
 		}
 

@@ -125,6 +125,5 @@ func shorten(names []string) string {
 	if len(names) <= 5 {
 		return strings.Join(names, ", ")
 	}
-
 	return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", len(names)-5)
 }

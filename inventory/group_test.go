@@ -29,7 +29,6 @@ func parseNodes(t *testing.T, lines ...string) []*Node {
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-
 		n := &Node{Name: fields[0], Group: groups[fields[1]], Status: status, State: state}
 		switch {
 		case len(fields) > 4 && fields[4] == "cleaned":
@@ -147,7 +146,6 @@ func checkJoin(t *testing.T, master *Node, inBatch bool) {
 	if inBatch {
 		batch = append(batch, master.Name)
 	}
-
 	err := DefaultGroups().CheckJoin([]*Node{master}, batch, GroupWorker)
 	legal := master.Commissioned() && master.State == Discovered && !inBatch
 

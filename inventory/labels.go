@@ -41,7 +41,6 @@ func CheckLabelValue(value string) error {
 	if value == "" || isWord(value, MaxLabelWord) {
 		return nil
 	}
-
 	return Errorf(KindInvalid, "%q cannot be the value of a label", value).Do("use "+wordGrammar, MaxLabelWord)
 }
 

@@ -142,7 +142,6 @@ func nodeIn(status Status, state State) Node {
 	if status.InProgress() {
 		n.Job, n.Verb, n.Before = "9", VerbCommission, &Before{Status: Unallocated, Entries: 6}
 	}
-
 	return n
 }
 
@@ -255,7 +254,6 @@ func TestHoldSetsTheGroup(t *testing.T) {
 	if err != nil || held.Group != GroupMaster || entry.Group != GroupMaster || held.Before.Group != GroupWorker {
 		t.Errorf("got %+v, %v", held, err)
 	}
-
 	held.Residue[0], held.Seen["gossip"] = "changed", false
 	if n.Residue[0] != GroupMaster || !n.Seen["gossip"] || held.Before.Residue[0] != GroupMaster {
 		t.Error("the held node shares memory with the original")
@@ -312,7 +310,6 @@ func TestRelease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			held.Revision = 43
 			outcome.Status = to
 			free, entry := held.Release(outcome, Trigger{Actor: "anna", Job: "10", Time: noon.Add(time.Minute)})

@@ -160,7 +160,6 @@ func (n Node) Commissioned() bool {
 	}
 
 	row, held := TransitionOf(n.Verb)
-
 	return held && row.KeepsService && n.Status == row.Through
 }
 
@@ -217,7 +216,6 @@ func (n Node) Carries() []string {
 	if n.Group != "" && !slices.Contains(groups, n.Group) {
 		groups = append(groups, n.Group)
 	}
-
 	return groups
 }
 
@@ -296,7 +294,6 @@ func (n *Node) As(held bool) *Node {
 	}
 
 	m := n.Unreserved()
-
 	return &m
 }
 
@@ -348,7 +345,6 @@ func (n Node) CleanedAfter(o Outcome) bool {
 	if o.AsBefore {
 		return n.Cleaned
 	}
-
 	return o.Status == Allocated && o.Applied == "" && (n.Cleaned || o.Cleaned)
 }
 
@@ -429,7 +425,6 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 	if m.Seen == nil {
 		m.Seen = map[string]bool{}
 	}
-
 	m.apply(o, at)
 
 	if entry = m.observed(n, o.Observer, "", at); entry != nil {
@@ -441,7 +436,6 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 	if changed {
 		m.Updated = at
 	}
-
 	return m, nil, changed
 }
 

@@ -59,7 +59,6 @@ func TestNewNodeWithTombstone(t *testing.T) {
 	if n.Status != Quarantined || n.State != Discovered || !slices.Equal(n.HostKeys, tomb.HostKeys) {
 		t.Errorf("got %+v, want a quarantined node with the keys of the tombstone", n)
 	}
-
 	if !strings.Contains(n.LastError, "forgotten on 2026-01-02T11:00:00Z") {
 		t.Errorf("got last error %q", n.LastError)
 	}
@@ -177,7 +176,6 @@ func (s observeStep) observe(t *testing.T, i int, n Node) Node {
 	if !same(n, before) {
 		t.Fatalf("step %d changed the original", i)
 	}
-
 	if m.State != s.state || changed != s.changed || s.check != nil && !s.check(m) {
 		t.Fatalf("step %d: changed %v, node %+v", i, changed, m)
 	}
@@ -232,7 +230,6 @@ func TestHistorySequence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	seqs = append(seqs, entry.Seq)
 
 	// The sequence number of a withdrawn reservation is not used again.
@@ -240,7 +237,6 @@ func TestHistorySequence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	seqs = append(seqs, entry.Seq)
 
 	_, entry = again.Release(Outcome{Status: Allocated}, Trigger{Job: "2", Time: noon})
@@ -302,7 +298,6 @@ func TestCleaned(t *testing.T) {
 		if got.Cleaned != tt.want {
 			t.Errorf("%s: cleaned is %v", tt.name, got.Cleaned)
 		}
-
 		serves := got.Status == Allocated && !tt.want
 		if got.Serves() != serves || got.Healthy() != serves || got.Available() != serves {
 			t.Errorf("%s: it serves %v, is healthy %v, available %v, want %v",
@@ -391,7 +386,6 @@ func TestReleaseVerification(t *testing.T) {
 		if !reflect.DeepEqual(n.Verification, tt.want) {
 			t.Errorf("%s: got %+v", name, n.Verification)
 		}
-
 		if tt.outcome.AsBefore && (n.LastError != "an earlier failure" || n.Applied != "1" || n.Status != Allocated) {
 			t.Errorf("%s: the record is %+v", name, n)
 		}

@@ -255,7 +255,6 @@ func (o JobOption) Name() string {
 	if o.Flag != "" {
 		return o.Flag
 	}
-
 	return strings.ReplaceAll(string(o.Field), "_", "-")
 }
 

@@ -52,7 +52,6 @@ func (p Presence) Returned() time.Time {
 	if len(p.Returns) == 0 {
 		return time.Time{}
 	}
-
 	return p.Returns[len(p.Returns)-1]
 }
 
@@ -166,7 +165,6 @@ func (n Node) Contacted(c Contact) Node {
 func (n Node) Decided(t Trigger) (Node, HistoryEntry) {
 	m, entry := n.Note(VerbReturned, t)
 	m.Presence.Handled = t.Time
-
 	return m, entry
 }
 
@@ -190,6 +188,5 @@ func (n Node) Quarantine(t Trigger) (Node, HistoryEntry) {
 	m.PrevStatus, m.Status = n.Status, Quarantined
 	m.LastError, m.Verification = t.Reason, nil
 	m.Presence.Handled = t.Time
-
 	return m, m.log(VerbQuarantine, n.Status, t)
 }

@@ -21,7 +21,6 @@ func TestPresence(t *testing.T) {
 	if n.Presence.Pending() || !n.Presence.Since.Equal(noon) {
 		t.Errorf("a new node: %+v", n.Presence)
 	}
-
 	n = n.Contacted(Contact{Time: at(1), Reached: true, Boot: "a"})
 	n = see(n, false, at(2))
 	n = n.Contacted(Contact{Time: at(3), Reason: "no route"})
@@ -54,7 +53,6 @@ func TestPresence(t *testing.T) {
 	if p := n.Presence; !p.Pending() || p.Boot != "b" || !p.Away.Time.IsZero() || p.ReturnsSince(at(4)) != 2 {
 		t.Errorf("after the second return: %+v", p)
 	}
-
 	for i := range 20 {
 		n = see(see(n, false, at(20+2*i)), true, at(21+2*i))
 	}
@@ -126,7 +124,6 @@ func TestPresenceAhead(t *testing.T) {
 		if pending {
 			p.Handled = later.Add(-time.Second)
 		}
-
 		if q := p.Until(now); q.Pending() != pending || q.Newest().After(now) || !q.Returned().Equal(now) {
 			t.Errorf("pending %t: %+v", pending, q)
 		}

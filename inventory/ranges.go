@@ -33,7 +33,6 @@ func ParseRange(s string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	if last.Less(first) {
 		return nil, invalidRange(s, "its last address is before its first").Do("swap them")
 	}
@@ -66,7 +65,6 @@ func parseEnds(s string) (first, last netip.Addr, err error) {
 		if err != nil {
 			return first, last, invalidRange(s, "it is no network").Do(forms)
 		}
-
 		return networkEnds(s, p)
 	}
 
@@ -74,7 +72,6 @@ func parseEnds(s string) (first, last netip.Addr, err error) {
 	if !ranged {
 		to = from
 	}
-
 	if first, err = parseIP(from); err != nil {
 		return first, last, invalidRange(s, from+" is no IP address").Do(forms)
 	}
@@ -135,6 +132,5 @@ func parseIP(s string) (netip.Addr, error) {
 	if err == nil && (a.Zone() != "" || a.Is4In6()) {
 		err = invalidRange(s, "zones and IPv4 within IPv6 are not supported")
 	}
-
 	return a, err
 }

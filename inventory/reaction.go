@@ -26,7 +26,6 @@ func (r Reaction) Check() error {
 	if r != "" && !slices.Contains(Reactions, r) {
 		return Errorf(KindInvalid, "%q is no reaction", string(r)).Do("write %s", Choices(Reactions))
 	}
-
 	return nil
 }
 

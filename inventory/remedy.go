@@ -170,7 +170,6 @@ func (a Action) SplitExtra() (shown map[string]any, withheld []string) {
 		if hides {
 			withheld = append(withheld, name)
 		}
-
 		return hides
 	})
 
@@ -189,7 +188,6 @@ func ExtraText(extra map[string]any) string {
 	if err != nil {
 		return ""
 	}
-
 	return string(text)
 }
 

@@ -316,7 +316,6 @@ func (gs Groups) circle() []string {
 		if found == nil {
 			continue
 		}
-
 		words := make([]string, len(found)-1)
 		for i := range words {
 			words[i] = fmt.Sprintf("group %s requires %s", found[i], found[i+1])

@@ -53,7 +53,6 @@ func TestFailedChecksAreNotHealthy(t *testing.T) {
 		if err := groups.CheckJoin(nodes, []string{"c"}, "web"); (err != nil) != tt.fails {
 			t.Errorf("%s: joining web: %v", tt.name, err)
 		}
-
 		if err := groups.CheckBudgets(nodes, []string{"b"}); (err != nil) != tt.fails {
 			t.Errorf("%s: taking another one: %v", tt.name, err)
 		}
@@ -286,7 +285,6 @@ func randomStep(r *rand.Rand, gs Groups, nodes []*Node, step int) []*Node {
 		if gs.CheckJoin(nodes, []string{"new"}, group) != nil {
 			return nodes
 		}
-
 		return append(nodes, member(fmt.Sprintf("n-%d", step), group, Discovered))
 	}
 

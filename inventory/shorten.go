@@ -15,7 +15,6 @@ func Printable(text string) string {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
 			return unicode.ReplacementChar
 		}
-
 		return r
 	}, strings.ToValidUTF8(text, string(unicode.ReplacementChar)))
 }
@@ -27,7 +26,6 @@ func Shorten(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-
 	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
 }
 

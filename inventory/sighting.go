@@ -120,6 +120,5 @@ func (n Node) SetAsideOthers() Node {
 	m.fillSightings()
 	m.SetAside = append(m.SetAside, m.Duplicates...)
 	m.Duplicates = nil
-
 	return m
 }

@@ -29,7 +29,6 @@ func (n *seenBy) observe(o Observation) {
 	if entry != nil {
 		n.entries = append(n.entries, *entry)
 	}
-
 	n.Node = m
 }
 
@@ -139,7 +138,6 @@ func TestObserversDisagree(t *testing.T) {
 			if c.duplicates != nil {
 				want = allocated
 			}
-
 			if n.State == Discovered && n.refused() != want {
 				t.Errorf("%d of %d verbs are refused, want %d", n.refused(), allocated, want)
 			}

@@ -42,7 +42,6 @@ func TestGroupSettings(t *testing.T) {
 	if got := s.String(); got != "max_unavailable 10%, max_failures 0, soak 5m" {
 		t.Error(got)
 	}
-
 	if d, err := s.SoakTime(); err != nil || *d != 5*time.Minute {
 		t.Errorf("%v, %v", d, err)
 	}

@@ -55,7 +55,6 @@ func (s Selection) Check() error {
 	if err := checkTags("tags", s.Tags); err != nil {
 		return err
 	}
-
 	return checkTags("skip_tags", s.SkipTags)
 }
 

@@ -80,7 +80,6 @@ func TestWithin(t *testing.T) {
 		if text == "" {
 			return nil
 		}
-
 		return strings.Split(text, " ")
 	}
 	selection := func(tags, skip string) Selection { return Selection{Tags: list(tags), SkipTags: list(skip)} }
@@ -105,7 +104,6 @@ func TestWithin(t *testing.T) {
 		if err != nil {
 			text = err.Error()
 		}
-
 		if text, _, _ = strings.Cut(text, "; choose"); err != nil {
 			text, _, _ = strings.Cut(text, "; leave")
 		}

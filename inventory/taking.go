@@ -43,7 +43,6 @@ func (gs Groups) Taking(nodes []*Node, taken []string) *Taking {
 		if g == nil || !n.member() {
 			continue
 		}
-
 		for _, u := range []*usage{&g.usage, &g.part(n).usage} {
 			u.add(n, goes[n.Name])
 		}
@@ -58,7 +57,6 @@ func (g *groupTaking) part(n *Node) *partTaking {
 	if per := g.group.Budget.Per; per != "" {
 		value = n.Labels[per]
 	}
-
 	p := g.parts[value]
 	if p == nil {
 		p = &partTaking{usage: usage{group: g.group}}
@@ -75,12 +73,10 @@ func (t *Taking) Take(n *Node) error {
 	if g == nil || !n.member() || !n.Available() {
 		return nil
 	}
-
 	part := g.part(n)
 	if err := g.take(n, usage.checkMin); err != nil {
 		return err
 	}
-
 	err := part.take(n, usage.checkLimit)
 	if err != nil {
 		g.leaving = g.leaving[:len(g.leaving)-1]

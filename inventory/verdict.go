@@ -77,7 +77,6 @@ func (v Verdict) Describe() string {
 	if detail := v.Detail(); detail != "" {
 		return string(v.Result) + ": " + detail
 	}
-
 	return string(v.Result)
 }
 

@@ -89,7 +89,6 @@ func IdentityOf(tags map[string]string) (Identity, error) {
 		if len(v) > maxTag {
 			err := fmt.Errorf("the tag %s has %d bytes, the limit is %d", t.name, len(v), maxTag)
 			invalid = append(invalid, err)
-
 			continue
 		}
 

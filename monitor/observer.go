@@ -123,7 +123,6 @@ func (o *Observer) touch() {
 	if o.oldest.IsZero() {
 		o.oldest = now
 	}
-
 	o.newest = now
 	o.signal()
 }
@@ -141,7 +140,6 @@ func (o *Observer) signal() {
 func (o *Observer) Pause() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-
 	o.paused = true
 	o.epoch++
 }
@@ -165,7 +163,6 @@ func (o *Observer) Resume() {
 func (o *Observer) Compare() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-
 	o.fullAt = time.Now()
 	o.signal()
 }
@@ -175,7 +172,6 @@ func (o *Observer) Compare() {
 func (o *Observer) Alive() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-
 	return o.t.alive()
 }
 
@@ -282,7 +278,6 @@ func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
-
 	return a
 }
 

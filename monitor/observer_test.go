@@ -56,7 +56,6 @@ func (f sinkFunc) Observe(ctx context.Context, r Report) error { return f(ctx, r
 func (m *memorySink) wait() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	return m.delay
 }
 
@@ -146,7 +145,6 @@ func inBubble(t *testing.T, o Options, f func(t *testing.T, ob *Observer, src *m
 
 		done := make(chan struct{})
 		go func() { defer close(done); ob.Run(ctx) }()
-
 		defer func() { cancel(); <-done }()
 		synctest.Wait()
 		f(t, ob, src, sink)
@@ -286,7 +284,6 @@ func checkRetryDelays(t *testing.T, tried []time.Time) {
 		if got < want/2 || got > want*3/2+time.Millisecond {
 			t.Fatalf("the delay before retry %d is %s, want %s with a jitter of a half", i, got, want)
 		}
-
 		differ = differ || got != want
 	}
 

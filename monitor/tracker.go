@@ -142,7 +142,6 @@ func (t *tracker) remove(member string) {
 func (t *tracker) beginList() uint64 {
 	t.listing = true
 	clear(t.removed)
-
 	return t.clock
 }
 
@@ -264,7 +263,6 @@ func (n *node) update() {
 	if r := n.members[n.holder]; r != nil && r.Alive {
 		holder = r
 	}
-
 	n.holder = holder.Name
 	n.view = Sighting{
 		Label: holder.id.Label, Serial: holder.id.Serial, Addr: holder.id.Addr, From: foreign(holder), Alive: true,
@@ -282,12 +280,10 @@ func foreign(r *record) string {
 	if err != nil {
 		return ""
 	}
-
 	from := place.Addr().Unmap()
 	if own, err := netip.ParseAddr(r.id.Addr); err == nil && own.Unmap() == from {
 		return ""
 	}
-
 	return from.String()
 }
 
@@ -356,7 +352,6 @@ func (t *tracker) report(full bool) delivery {
 		if !full && !n.changed() {
 			continue
 		}
-
 		n.inFlight = true
 		d.entries = append(d.entries, entry{name: name, sighting: n.view, rises: n.rises})
 
@@ -397,7 +392,6 @@ func (t *tracker) abandoned(d delivery) {
 		if n == nil {
 			continue
 		}
-
 		n.inFlight = false
 		if len(n.members) == 0 && !n.acked.Alive {
 			delete(t.nodes, e.name)

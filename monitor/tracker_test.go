@@ -31,7 +31,6 @@ func tagged(m Member, tag, value string) Member {
 func deliver(t *tracker, full bool) []Sighting {
 	d := t.report(full)
 	t.acknowledged(d)
-
 	return d.report.Sightings
 }
 
@@ -83,7 +82,6 @@ func TestTrackerGrid(t *testing.T) {
 			if s.Alive != truth.alive || truth.alive && s.Addr != truth.addr {
 				t.Fatalf("%s: sighting %+v, want %+v", strings.Join(seq, ", "), s, truth)
 			}
-
 			if joined := truth.alive && (!sink.alive || roseInFlight); s.Joined != joined {
 				t.Fatalf("%s: Joined is %v", strings.Join(seq, ", "), s.Joined)
 			}
@@ -182,7 +180,6 @@ func addrOr(a string) string {
 	if a == "" {
 		return "10.0.0.1"
 	}
-
 	return a
 }
 
@@ -267,7 +264,6 @@ func TestTrackerStrangers(t *testing.T) {
 		if s := tr.put(m); s != nil {
 			got = s.err.Error()
 		}
-
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Fatalf("%q, want %q", got, want)
 		}
@@ -331,7 +327,6 @@ func TestTrackerList(t *testing.T) {
 			if tc.while != nil {
 				tc.while(tr)
 			}
-
 			tr.endList(began, tc.list)
 
 			if got := names(tr); got != tc.want {

@@ -67,7 +67,6 @@ func run(ctx context.Context, out io.Writer, names []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-
 		if verdict != found {
 			survived = append(survived, s.name)
 		}
@@ -95,7 +94,6 @@ func (s seed) plant(ctx context.Context, root, dir string) (verdict string, err 
 	if err != nil {
 		return "", err
 	}
-
 	if n := bytes.Count(text, []byte(s.is)); n != 1 {
 		return "", fmt.Errorf("%s has %d times, not once: %s", s.file, n, s.is)
 	}
@@ -130,7 +128,6 @@ func (s seed) plant(ctx context.Context, root, dir string) (verdict string, err 
 	if exit := (*exec.ExitError)(nil); err != nil && ctx.Err() == nil && !errors.As(err, &exit) {
 		return "", err
 	}
-
 	return judge(string(output), err != nil, ctx.Err() != nil), nil
 }
 

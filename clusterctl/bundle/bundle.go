@@ -125,7 +125,6 @@ func (b *archive) add(name, description string, v any, err error) {
 		}
 
 		b.leftOut = append(b.leftOut, name+": "+print.Line(exit.Message(err)))
-
 		return
 	}
 
@@ -139,7 +138,6 @@ func (b *archive) add(name, description string, v any, err error) {
 	if err == nil {
 		doc, err = redactJSON(doc, "  ")
 	}
-
 	if b.failed = err; err == nil {
 		b.addFile(name, description, doc)
 	}

@@ -129,7 +129,6 @@ func (b *archive) log(ctx context.Context, id string, size int64) (string, error
 	if err != nil {
 		return "", err
 	}
-
 	defer func() { _ = log.Close() }()
 	text, err := io.ReadAll(io.LimitReader(log, maxLog))
 
@@ -178,7 +177,6 @@ func (b *archive) varNames(ctx context.Context) (map[string][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		names[where] = sortedKeys(vars)
 	}
 
@@ -189,7 +187,6 @@ func (b *archive) varNames(ctx context.Context) (map[string][]string, error) {
 func sortedKeys[V any](vars map[string]V) []string {
 	keys := slices.AppendSeq(make([]string, 0, len(vars)), maps.Keys(vars))
 	slices.Sort(keys)
-
 	return keys
 }
 
@@ -235,6 +232,5 @@ func journal(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("journalctl: %w", err)
 	}
-
 	return string(out[max(0, len(out)-4*maxLog):]), nil
 }

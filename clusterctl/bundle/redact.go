@@ -142,7 +142,6 @@ func itemBefore(list []any, i int) (string, bool) {
 	}
 
 	text, ok := list[i-1].(string)
-
 	return text, ok
 }
 

@@ -136,7 +136,6 @@ func TestRedactJSON(t *testing.T) {
 		if err != nil || strings.TrimSpace(string(got)) != want {
 			t.Errorf("redactJSON(%s) = %s, %v", given, got, err)
 		}
-
 		if !json.Valid(got) {
 			t.Errorf("%s is not valid JSON", got)
 		}

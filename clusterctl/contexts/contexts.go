@@ -107,7 +107,6 @@ func Update(path string, change func(*File) error) error {
 	if err != nil {
 		return err
 	}
-
 	if err := change(&f); err != nil {
 		return err
 	}

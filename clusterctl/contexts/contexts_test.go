@@ -34,7 +34,6 @@ func TestUpdate(t *testing.T) {
 	if err != nil || f.Current != "lab" || len(f.Contexts) != 2 {
 		t.Fatalf("%+v, %v", f, err)
 	}
-
 	if got, err := f.Get("prod"); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}

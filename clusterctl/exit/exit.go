@@ -138,7 +138,6 @@ func Request(err error) string {
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		return e.Request
 	}
-
 	return ""
 }
 

@@ -31,7 +31,6 @@ func Sources(path string, stdin func() ([]byte, error)) ([]api.FleetFile, error)
 		if err != nil {
 			return nil, err
 		}
-
 		return texts([]api.FleetFile{{Name: "stdin", Text: string(data)}})
 	}
 
@@ -45,7 +44,6 @@ func Sources(path string, stdin func() ([]byte, error)) ([]api.FleetFile, error)
 		if err != nil {
 			return nil, err
 		}
-
 		return texts([]api.FleetFile{{Name: path, Text: string(data)}})
 	}
 
@@ -72,7 +70,6 @@ func Sources(path string, stdin func() ([]byte, error)) ([]api.FleetFile, error)
 		if err != nil {
 			return nil, err
 		}
-
 		left -= len(data)
 		sources = append(sources, api.FleetFile{Name: name, Text: string(data)})
 	}
@@ -138,7 +135,6 @@ func FillSecrets(steps []api.FleetStep) error {
 			if w.Secret == nil {
 				continue
 			}
-
 			value, err := secretValue(*w.Secret)
 			if err != nil {
 				problems = append(problems, w.Secret.At.String()+": "+err.Error())
@@ -169,7 +165,6 @@ func secretValue(s api.FleetSecret) (string, error) {
 		if !set || value == "" {
 			return "", fmt.Errorf("the environment variable %s of the secret is not set", s.Env)
 		}
-
 		return value, nil
 	}
 
@@ -177,7 +172,6 @@ func secretValue(s api.FleetSecret) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(s.At.File), path)
 	}
-
 	data, err := readBounded(path, maxSecret)
 	if err != nil {
 		return "", fmt.Errorf("the file of the secret: %s",
@@ -188,6 +182,5 @@ func secretValue(s api.FleetSecret) (string, error) {
 	if value == "" {
 		return "", fmt.Errorf("the file of the secret, %s, is empty", path)
 	}
-
 	return value, nil
 }

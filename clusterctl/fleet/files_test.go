@@ -58,7 +58,6 @@ func TestFillSecrets(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "pin"), []byte("1234\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	at := api.FleetPlace{File: filepath.Join(dir, "a.yaml"), Line: 2, Column: 3}
 	steps := func(secrets ...api.FleetSecret) []api.FleetStep {
 		apply := &api.FleetApply{}

@@ -54,7 +54,6 @@ func Run(ctx context.Context, steps []api.FleetStep, o Options) ([]Result, error
 			if ctx.Err() != nil {
 				results[i].Result = StepInterrupted
 			}
-
 			return results, err
 		}
 
@@ -72,7 +71,6 @@ func (o Options) carryOut(ctx context.Context, s api.FleetStep, id *string) erro
 			apply := *s.Apply
 			apply.Again = again
 			_, err := o.Manager.FleetApply(ctx, apply)
-
 			return err
 		})
 	}
@@ -99,7 +97,6 @@ func (o Options) carryOut(ctx context.Context, s api.FleetStep, id *string) erro
 	if err != nil {
 		return err
 	}
-
 	if end.Status != api.Complete {
 		return exit.Errorf(exit.JobFailed, "job %s (%s) is %s: %s", end.ID, end.Verb, end.Status, end.Message)
 	}

@@ -72,7 +72,6 @@ func AuditLines(entries []api.AuditEntry, out Output) error {
 		if err != nil {
 			return err
 		}
-
 		if err := out.Write(append(text, '\n')); err != nil {
 			return err
 		}

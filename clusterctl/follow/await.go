@@ -30,7 +30,6 @@ func Await(
 			if err != nil {
 				return err
 			}
-
 			nodes[change.Name] = n
 		case api.ChangeDelete:
 			delete(nodes, change.Name)

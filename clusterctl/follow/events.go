@@ -41,7 +41,6 @@ func Events(ctx context.Context, from Recorder, eo EventOptions, out Output) err
 	if len(o.Kinds) == 0 {
 		o.Kinds = []api.WatchKind{api.WatchAll}
 	}
-
 	if eo.JSON {
 		return each(ctx, from, o, out, func(change api.Change) error { return writeJSON(change, out) })
 	}
@@ -168,7 +167,6 @@ func (e *events) record(p *print.Printer, subject string, change api.Change) ([]
 	if err != nil {
 		return nil, fmt.Errorf("the change of %s is malformed: %w", subject, err)
 	}
-
 	if !exists {
 		changes = append([]string{"new"}, changes...)
 	}
@@ -187,7 +185,6 @@ func (e *events) node(p *print.Printer, change api.Change) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	e.nodes[change.Name] = now
 	changes := p.NodeChanges(before, now)
 
@@ -209,7 +206,6 @@ func (e *events) job(p *print.Printer, change api.Change) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	e.jobs[change.Name] = now
 
 	var changes []string

@@ -79,7 +79,6 @@ func awaitEnd(ctx context.Context, m Jobs, id string, s Screen) (api.Job, error)
 		if err == nil {
 			return end, nil
 		}
-
 		if err := o.retry(ctx, err); err != nil {
 			return end, err
 		}
@@ -95,7 +94,6 @@ func streamEvents(ctx context.Context, m Jobs, id string, s Screen) {
 			// A retry reads the stream from its beginning.
 			if n++; n > shown {
 				shown = n
-
 				delays.Reset()
 				s.Event(e)
 			}

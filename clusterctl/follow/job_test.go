@@ -35,7 +35,6 @@ func (m *flakyManager) reachable() error {
 	if since := time.Since(m.begin); since >= m.down && since < m.up {
 		return errUnreachable
 	}
-
 	return nil
 }
 
@@ -166,7 +165,6 @@ func TestJob(t *testing.T) {
 				if inventory.KindOf(err) != test.kind {
 					t.Fatalf("error %v, want the kind %v", err, test.kind)
 				}
-
 				if err == nil && (end.Status != api.Complete || r.last.Status != api.Complete) {
 					t.Errorf("the job is %s, and the screen shows %s", end.Status, r.last.Status)
 				}

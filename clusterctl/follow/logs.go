@@ -102,7 +102,6 @@ func (r *logReader) text(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
 	defer func() { _ = log.Close() }()
 
 	// "active" and "last" can name another job at the next attempt.
@@ -137,7 +136,6 @@ func (r *logReader) tail(ctx context.Context, lines int) error {
 	if err != nil {
 		return err
 	}
-
 	defer func() { _ = log.Close() }()
 
 	r.began, r.id = true, log.Job()
@@ -146,7 +144,6 @@ func (r *logReader) tail(ctx context.Context, lines int) error {
 	if err != nil {
 		return err
 	}
-
 	r.offset = int64(len(text))
 
 	// The end of the last line is not the end of another one.
@@ -167,7 +164,6 @@ func (r *logReader) events(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-
 		r.id, r.began = j.ID, true
 
 		for _, name := range slices.Concat(j.Nodes, j.Addrs, j.Helpers) {
@@ -199,7 +195,6 @@ func (r *logReader) events(ctx context.Context) error {
 		if err != nil || line == nil {
 			return err
 		}
-
 		return r.out.Write(line)
 	})
 }
@@ -213,6 +208,5 @@ func (r *logReader) timedLine(e api.Event) ([]byte, error) {
 	if text == "" {
 		return nil, nil
 	}
-
 	return []byte(print.Pad(print.Time(r.latest), len(time.DateTime)) + "  " + text + "\n"), nil
 }

@@ -28,7 +28,6 @@ func newBackoff() *backoff.ExponentialBackOff {
 	b.InitialInterval, b.MaxInterval = minBackoff, time.Duration(float64(maxBackoff)/(1+jitter))
 	b.RandomizationFactor, b.Multiplier = jitter, 2
 	b.Reset()
-
 	return b
 }
 

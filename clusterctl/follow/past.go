@@ -29,7 +29,6 @@ func (e *events) showPast(ctx context.Context, from Recorder, since time.Time) e
 	if err != nil {
 		return err
 	}
-
 	for _, j := range e.jobs {
 		past = append(past, pastOfJob(p, j)...)
 	}
@@ -39,7 +38,6 @@ func (e *events) showPast(ctx context.Context, from Recorder, since time.Time) e
 		if order := a.at.Compare(b.at); order != 0 {
 			return order
 		}
-
 		return strings.Compare(a.subject, b.subject)
 	})
 
@@ -93,7 +91,6 @@ func pastOfJob(p *print.Printer, j api.Job) []pastChange {
 		if j.Message != "" {
 			end = append(end, print.Line(j.Message))
 		}
-
 		past = append(past, pastChange{*j.Ended, subject, end})
 	}
 

@@ -37,7 +37,6 @@ func (m recordedPast) History(_ context.Context, name string, _ int) (out api.Li
 	if !exists {
 		return out, inventory.Errorf(inventory.KindNotFound, "there is no node %s", name)
 	}
-
 	out.Items = entries
 
 	return out, nil
@@ -48,7 +47,6 @@ func (m *recordedPast) put(kind api.WatchKind, name string, object any) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-
 	m.state = append(m.state, api.Change{Type: api.ChangePut, Kind: kind, Name: name, Object: raw})
 }
 

@@ -27,7 +27,6 @@ func NewScreen(w io.Writer, j api.Job, inPlace bool, p print.Paint) Screen {
 	if f, ok := w.(*os.File); ok && inPlace && hasSize(f) {
 		return newRows(f, t, p)
 	}
-
 	return &lines{w: w, tracker: t, paint: p}
 }
 
@@ -98,7 +97,6 @@ func eventLine(e api.Event, width int, p print.Paint) string {
 	if e.Item != "" {
 		text += " (" + print.Clip(print.Line(e.Item), itemWidth) + ")"
 	}
-
 	if e.Message != "" && e.Event != eventOK {
 		text += ": " + print.Clip(print.Line(e.Message), messageWidth)
 	}

@@ -72,7 +72,6 @@ func (t *tracker) setJob(j api.Job) (changed bool) {
 	t.job = j
 
 	newObstacle := j.Status == api.Queued && print.WaitReason(old) != print.WaitReason(j)
-
 	return old.Status != j.Status || old.Phase != j.Phase || old.Cancel != j.Cancel || newObstacle
 }
 
@@ -135,7 +134,6 @@ func taskName(e api.Event) string {
 	if e.Role != "" && !strings.HasPrefix(task, e.Role+" : ") {
 		task = print.Line(e.Role) + " : " + task
 	}
-
 	return task
 }
 

@@ -70,7 +70,6 @@ func watchError(ctx context.Context, err error) error {
 	if errors.Is(err, exit.ErrInterrupted) || errors.Is(err, context.Canceled) {
 		return exit.Errorf(exit.Interrupted, "")
 	}
-
 	return err
 }
 
@@ -111,6 +110,5 @@ func writeJSON(change api.Change, out Output) error {
 	if err != nil {
 		return err
 	}
-
 	return out.Write(line)
 }

@@ -102,7 +102,6 @@ func TestKnownHosts(t *testing.T) {
 	if err := os.WriteFile(file, []byte("web-1 "+keyB+"\n"+added), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	expect(added+"\nWeb-1 "+keyA+"\nWeb-1 "+keyB+"\n", web, api.InventoryHost{Name: "web-10"})
 
 	// Another selection of nodes keeps the lines of these.

@@ -67,12 +67,10 @@ func KnownHosts(ctx context.Context, file string, all []api.InventoryHost) error
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return failed(file, err)
 	}
-
 	text := merge(old, all)
 	if err == nil && bytes.Equal(text, old) {
 		return nil
 	}
-
 	if err := localfile.Replace(file, text); err != nil {
 		return failed(file, err)
 	}

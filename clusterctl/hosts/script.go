@@ -48,7 +48,6 @@ func List(all []api.InventoryHost, file string) (answer []byte, omitted []error,
 		if name == "" {
 			name = groupUngrouped
 		}
-
 		members[name] = append(members[name], h.Name)
 	}
 
@@ -69,7 +68,6 @@ func List(all []api.InventoryHost, file string) (answer []byte, omitted []error,
 func Host(h api.InventoryHost, file string) (answer []byte, omitted []error, err error) {
 	vars, omitted := hostVars(h, file)
 	answer, err = lines(vars)
-
 	return answer, omitted, err
 }
 
@@ -95,7 +93,6 @@ func hostVars(h api.InventoryHost, file string) (vars map[string]any, omitted []
 			if name == sshArgs && file != "" {
 				value = fmt.Sprint(value, " ", strings.Join(knownHostsArgs(file), " "))
 			}
-
 			marked, err := mark(value, part.text)
 			if err != nil {
 				omitted = append(omitted, inventory.Errorf(inventory.KindInvalid,

@@ -39,7 +39,6 @@ func (a Answer) Render(format string, style Style) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		return toYAML(doc)
 	case FormatName:
 		var b bytes.Buffer
@@ -96,7 +95,6 @@ func blockStyle(n *yaml.Node) error {
 		if err != nil {
 			return err
 		}
-
 		if alone[0] == '"' || Text(n.Value) != n.Value {
 			n.Style = yaml.DoubleQuotedStyle
 		}

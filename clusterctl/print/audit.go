@@ -18,7 +18,6 @@ func (p *Printer) AuditEntry(e api.AuditEntry) {
 	if len(e.Targets) > 0 {
 		changes[0] += " " + List(e.Targets)
 	}
-
 	add := func(format string, values ...any) { changes = append(changes, fmt.Sprintf(format, values...)) }
 
 	if e.Job != "" {
@@ -41,7 +40,6 @@ func (p *Printer) AuditEntry(e api.AuditEntry) {
 	if e.Result != api.AuditDone {
 		result = p.Paint.Bad(Line(strings.TrimSuffix(e.Result+": "+e.Error, ": ")))
 	}
-
 	changes = append(changes, result)
 
 	// Between neighbours the same few origins repeat.
@@ -49,7 +47,6 @@ func (p *Printer) AuditEntry(e api.AuditEntry) {
 	if e.Request != "" {
 		origin += ", request " + e.Request
 	}
-
 	if origin != "" {
 		changes = append(changes, Line("by "+origin))
 	}

@@ -71,7 +71,6 @@ func (all Columns[T]) Layout(shown, sort []string, format string) (Layout[T], er
 		if err != nil {
 			return l, err
 		}
-
 		l.shown, l.literal = append(l.shown, col), true
 	}
 
@@ -98,7 +97,6 @@ func (all Columns[T]) Layout(shown, sort []string, format string) (Layout[T], er
 		if err != nil {
 			return l, err
 		}
-
 		l.order = append(l.order, col.compare(descending))
 	}
 
@@ -216,7 +214,6 @@ func compareTimes(a, b time.Time) int {
 	if a.IsZero() || b.IsZero() {
 		return cmp.Compare(zeroLast(a), zeroLast(b))
 	}
-
 	return a.Compare(b)
 }
 
@@ -235,7 +232,6 @@ func zeroLast(t time.Time) int {
 	if t.IsZero() {
 		return 1
 	}
-
 	return 0
 }
 
@@ -243,7 +239,6 @@ func deref(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
 	}
-
 	return *t
 }
 

@@ -30,7 +30,6 @@ func shortConfigured(n *api.Node) string {
 	if n.Configured == nil {
 		return ""
 	}
-
 	return shortConfiguration(&n.Configured.Configuration)
 }
 
@@ -45,7 +44,6 @@ func shortConfiguration(c *api.Configuration) string {
 	if playbooks == "" {
 		playbooks = c.Playbooks
 	}
-
 	return Line(begin(playbooks) + "/" + begin(hashOf(c.Variables)))
 }
 
@@ -59,7 +57,6 @@ func begin(digest string) string {
 	if digest == "" {
 		return "?"
 	}
-
 	return digest[:min(len(digest), shortDigest)]
 }
 
@@ -91,7 +88,6 @@ func appliedAt(n *api.Node) string {
 	if n.Configured == nil {
 		return ""
 	}
-
 	return Time(n.Configured.Time)
 }
 

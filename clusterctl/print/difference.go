@@ -94,7 +94,6 @@ func nodeVerdict(p Paint, n *api.Node) string {
 	if v == nil {
 		return ""
 	}
-
 	text := fmt.Sprintf("%s (%s)", Line(string(v.Result)), Age(v.Time))
 
 	switch v.Result {

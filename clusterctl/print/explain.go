@@ -14,7 +14,6 @@ import (
 // servesMeanwhile reports whether the job that holds the node leaves it in service.
 func servesMeanwhile(n api.Node) bool {
 	row, known := inventory.TransitionOf(n.Verb)
-
 	return known && n.Job != "" && row.KeepsService && n.State == inventory.Discovered && !n.Cleaned
 }
 
@@ -70,7 +69,6 @@ func (p *Printer) inService(n api.Node) string {
 		if *n.Outdated {
 			word = p.Paint.Bad("outdated") + " (" + differing(&n) + "); "
 		}
-
 		text += word
 	}
 
@@ -86,7 +84,6 @@ func (p *Printer) statusWithOrigin(e api.NodeExplanation) string {
 	if e.StatusSince != nil {
 		status += " since " + Time(*e.StatusSince) + withPrefix(", by ", Line(e.StatusBy))
 	}
-
 	return withPrevious(status, string(e.Node.Status), string(e.Node.PrevStatus))
 }
 
@@ -104,7 +101,6 @@ func (p *Printer) jobOfNode(j api.Job) string {
 	if j.Phase != "" {
 		line += " (" + Line(j.Phase) + ")"
 	}
-
 	if j.Deadline != nil {
 		line += ", deadline " + Time(*j.Deadline)
 	}

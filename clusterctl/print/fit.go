@@ -75,7 +75,6 @@ func fit(header []string, widths []int, limit int, literal bool) (fitted []int, 
 		if widths[i] <= 1 {
 			break
 		}
-
 		widths[i]--
 	}
 

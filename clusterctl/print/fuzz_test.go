@@ -66,7 +66,6 @@ func FuzzCells(f *testing.F) {
 		if strings.ContainsAny(line, "\n\t\r") || strings.ContainsFunc(line, isUnsafe) || Line(line) != line {
 			t.Errorf("%q became the line %q", text, line)
 		}
-
 		clipped := Clip(line, width)
 		if columns := len(
 			[]rune(Pad(clipped, width)),

@@ -80,7 +80,6 @@ func gridLine(b *strings.Builder, cells []string, widths []int, gap int) (rest [
 		if cell != "" {
 			b.WriteString(strings.Repeat(" ", pending))
 			b.WriteString(cell)
-
 			pending = 0
 		}
 

@@ -33,7 +33,6 @@ var healthDetails = ColumnsOf(Cells[api.Health]{
 		if h.Unknown > 0 {
 			return fmt.Sprintf("%d (not known of %d)", h.Outdated, h.Unknown)
 		}
-
 		return fmt.Sprint(h.Outdated)
 	},
 	"jobs": func(_ Paint, h *api.Health) string {
@@ -96,6 +95,5 @@ func VersionLine(program string, v api.Version) string {
 	if details != nil {
 		line += " (" + strings.Join(details, ", ") + ")"
 	}
-
 	return line
 }

@@ -29,7 +29,6 @@ func jobMessage(_ Paint, j *api.Job) string {
 	if j.Status == api.Queued {
 		return WaitReason(*j)
 	}
-
 	return Line(j.Message)
 }
 
@@ -38,7 +37,6 @@ func runTime(j *api.Job) time.Duration {
 	if j.Started == nil || j.Ended == nil {
 		return 0
 	}
-
 	return j.Ended.Sub(*j.Started)
 }
 
@@ -48,7 +46,6 @@ func Targets(j api.Job) []string {
 	if len(j.Nodes) > 0 {
 		return j.Nodes
 	}
-
 	return j.Addrs
 }
 
@@ -58,7 +55,6 @@ func Title(j api.Job) string {
 	if of := Targets(j); len(of) > 0 {
 		text += " of " + strings.Join(of, ", ")
 	}
-
 	if j.Group != "" {
 		text += " as " + j.Group
 	}
@@ -99,7 +95,6 @@ func WaitTime(j api.Job) string {
 	if j.WaitUntil == nil || !j.WaitUntil.After(time.Now()) {
 		return ""
 	}
-
 	return " (in " + span(time.Until(*j.WaitUntil)) + ")"
 }
 
@@ -109,7 +104,6 @@ func (p *Printer) Job(j api.Job, everything bool) {
 	if everything {
 		details = slices.Concat(jobDetails, jobRest)
 	}
-
 	details.Details(p, j)
 	p.Summary(j)
 	runColumns.Table(p, j.Runs)
@@ -135,7 +129,6 @@ var jobCells = Cells[api.Job]{
 		if j.Status != api.Queued {
 			return "" // only a queued job has an obstacle
 		}
-
 		return WaitReason(*j) + WaitTime(*j)
 	},
 	"plan":           ofPlan,
@@ -147,7 +140,6 @@ var jobCells = Cells[api.Job]{
 		if j.LogBytes == 0 {
 			return "" // in a list, where the size is not loaded
 		}
-
 		return inventory.Count(j.LogBytes, "byte", "bytes")
 	},
 }
@@ -175,7 +167,6 @@ func ofPlan(_ Paint, j *api.Job) string {
 	if j.Plan == "" {
 		return ""
 	}
-
 	return Line(j.Plan) + ", made by " + Line(j.PlannedBy)
 }
 
@@ -219,7 +210,6 @@ func forReader(j api.Job, message string) string {
 	if !j.CancelledByYou {
 		return message
 	}
-
 	return strings.Replace(message, "cancelled by "+j.CancelBy, "you cancelled it", 1)
 }
 
@@ -230,7 +220,6 @@ var runColumns = ColumnsOf(Cells[api.Run]{
 		if r.Code != 0 {
 			return fmt.Sprintf("%s (code %d)", Line(r.Exit), r.Code)
 		}
-
 		return Line(r.Exit)
 	},
 }, "phase", "kind", "playbook", "hosts", "started", "duration", "exit", "message")
@@ -286,7 +275,6 @@ func resultHost(h api.HostResult) string {
 	if h.Helper {
 		return Line(h.Host) + " (helper)"
 	}
-
 	return Line(h.Host)
 }
 
@@ -378,7 +366,6 @@ func changedHeader(j api.Job) string {
 	if j.Check || j.Verb.Verifies() {
 		return "WOULD CHANGE"
 	}
-
 	return "CHANGED"
 }
 
@@ -409,7 +396,6 @@ func ownError(j api.Job, h api.HostSummary) string {
 	if h.Error == j.Message {
 		return ""
 	}
-
 	return forReader(j, h.Error)
 }
 
@@ -461,12 +447,10 @@ func failureLine(r api.Run, h api.HostResult) string {
 	if h.Task != "" {
 		line += fmt.Sprintf(" at the task %q", Line(h.Task))
 	}
-
 	line += fmt.Sprintf(" of %s (%s)", Line(r.Playbook), Line(r.Phase))
 	if h.Message != "" {
 		line += ": " + Clip(Line(h.Message), taskWidth)
 	}
-
 	return line
 }
 
@@ -474,6 +458,5 @@ func failureKind(unreachable bool) string {
 	if unreachable {
 		return "unreachable"
 	}
-
 	return "failed"
 }

@@ -32,7 +32,6 @@ func share(phase string, n, known int) string {
 	if phase == api.GossipKeyNever {
 		return ""
 	}
-
 	return fmt.Sprintf("%d of %d nodes", n, known)
 }
 
@@ -65,6 +64,5 @@ func startedBy(k *api.SSHKey) string {
 	if k.Reverts {
 		return Line(k.Actor + ", to take a rotation back")
 	}
-
 	return Line(k.Actor)
 }

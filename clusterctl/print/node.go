@@ -41,7 +41,6 @@ func nodeJob(_ Paint, n *api.Node) string {
 	if n.Job != "" && n.Verb != "" {
 		job += " (" + Line(string(n.Verb)) + ")"
 	}
-
 	return job
 }
 
@@ -105,12 +104,10 @@ func SharedAddrs(nodes []api.Node) []string {
 		if n.State != inventory.Discovered && n.Group == "" && len(n.Residue) == 0 {
 			continue
 		}
-
 		at := endpoint{addr: n.Addr}
 		if n.Connection != nil {
 			at.jump, at.port = n.Connection.Jump, n.Connection.Port
 		}
-
 		earlier, known := first[at]
 		if !known {
 			first[at] = i
@@ -239,7 +236,6 @@ func withPrevious(shown, now, previous string) string {
 	if previous == "" || previous == now {
 		return shown
 	}
-
 	return shown + " (previously " + Line(previous) + ")"
 }
 
@@ -342,6 +338,5 @@ func (p Paint) transition(e api.HistoryEntry) string {
 	if e.From == "" || e.From == e.To {
 		return p.Status(e.To)
 	}
-
 	return Line(string(e.From)) + " → " + p.Status(e.To)
 }

@@ -24,7 +24,6 @@ func optionColumns[T any](
 			if text != "" && o.Note != "" {
 				text += ": " + o.Note
 			}
-
 			return text
 		}})
 	}

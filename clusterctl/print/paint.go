@@ -14,7 +14,6 @@ func (on Paint) code(code, s string) string {
 	if !on || s == "" {
 		return s
 	}
-
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
@@ -38,7 +37,6 @@ func (on Paint) goodIf(good bool, text string) string {
 	if good {
 		return on.Good(Line(text))
 	}
-
 	return on.Bad(Line(text))
 }
 

@@ -29,7 +29,6 @@ func pingResult(p Paint, r *api.PingResult) string {
 	if r.Answered {
 		return p.Good("answered")
 	}
-
 	return p.Bad("no answer")
 }
 
@@ -38,7 +37,6 @@ func pingTime(r *api.PingResult) string {
 	if r.Took == 0 {
 		return ""
 	}
-
 	return max(time.Duration(r.Took).Round(time.Millisecond), time.Millisecond).String()
 }
 
@@ -46,6 +44,5 @@ func pingNote(r *api.PingResult) string {
 	if r.Answered && !r.HostKeyVerified {
 		return "no host key is recorded yet"
 	}
-
 	return Line(r.Message)
 }

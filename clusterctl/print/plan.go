@@ -88,7 +88,6 @@ func expected(_ Paint, plan *api.Plan) string {
 	if e == nil {
 		return fmt.Sprintf("not known: no %s that succeeded is kept", Line(api.VerbWords(plan.Request.Verb)))
 	}
-
 	return fmt.Sprintf("about %s: %s for one node (%s to %s, in %s)", Duration(time.Duration(e.Total)),
 		Duration(time.Duration(e.Median)), Duration(time.Duration(e.Shortest)), Duration(time.Duration(e.Longest)),
 		inventory.Count(e.Jobs, "earlier job", "earlier jobs"))
@@ -137,7 +136,6 @@ func fromTo(from, to string) string {
 	if from == to {
 		return Line(from)
 	}
-
 	return Line(cmp.Or(from, "none") + " → " + cmp.Or(to, "none"))
 }
 
@@ -151,7 +149,6 @@ func (p *Printer) planEffects(plan api.Plan) {
 		if s.AtOnce < len(s.Nodes) {
 			line += fmt.Sprintf(", %d at a time", s.AtOnce)
 		}
-
 		if s.Before > 0 {
 			line += fmt.Sprintf("; %d in service now", s.Before)
 		}
@@ -236,7 +233,6 @@ func (p *Printer) planCheck(check *api.PlanCheck) {
 	if check.Status != "" {
 		status = " (" + p.Paint.Job(check.Status) + ")"
 	}
-
 	p.Fields([]Field{{"Check", "job " + Line(check.Job) + status}, {"Result", Text(check.Message)}})
 
 	for _, n := range check.Nodes {

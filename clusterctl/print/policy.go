@@ -141,7 +141,6 @@ func turn(s api.Policy) string {
 	if s.On {
 		word = "on"
 	}
-
 	if s.Turned == nil {
 		return word
 	}
@@ -150,7 +149,6 @@ func turn(s api.Policy) string {
 	if s.Turned.Reason != "" {
 		text += ": " + Line(s.Turned.Reason)
 	}
-
 	return text
 }
 
@@ -171,7 +169,6 @@ func pause(s *api.PolicyPause) string {
 	if s.Reason != "" {
 		text += ": " + Line(s.Reason)
 	}
-
 	return text
 }
 
@@ -219,7 +216,6 @@ func concerned(d api.Decision) string {
 	if len(d.Nodes) > 3 {
 		return fmt.Sprintf("%s and %d more", d.Nodes[0], len(d.Nodes)-1)
 	}
-
 	return cmp.Or(d.Node, strings.Join(d.Nodes, ", "))
 }
 
@@ -228,7 +224,6 @@ func changes(d api.Decision) string {
 	if d.From == "" || d.Commit == "" {
 		return ""
 	}
-
 	return fmt.Sprintf("clusterctl repo diff %s %s", Line(d.From), Line(d.Commit))
 }
 

@@ -50,7 +50,6 @@ func fill(v reflect.Value, n *int) {
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			*n++
 			v.Set(reflect.ValueOf(time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local).Add(time.Duration(*n) * time.Minute)))
-
 			return
 		}
 
@@ -148,7 +147,6 @@ func TestListHidesOutputSize(t *testing.T) {
 func printed(do func(p *Printer)) string {
 	p := &Printer{}
 	do(p)
-
 	return string(p.Bytes())
 }
 

@@ -43,7 +43,6 @@ func (p *Printer) fold(text string, used int) string {
 	if p.Width <= 0 {
 		return text
 	}
-
 	return Fold(text, max(p.Width-used, 1))
 }
 

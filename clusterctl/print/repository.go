@@ -23,7 +23,6 @@ func (p *Printer) Repository(r api.Repository) {
 		if n.Commit != "" {
 			carries = shortHash(n.Commit)
 		}
-
 		if r.InUse != nil {
 			current = map[bool]string{true: "in use", false: p.Paint.Changed("other")}[n.Current]
 		}
@@ -42,28 +41,24 @@ var repositoryDetails = ColumnsOf(Cells[api.Repository]{
 		if r.InUse == nil {
 			return p.Bad("none: no job is accepted")
 		}
-
 		return commitLine(r.InUse.Commit)
 	},
 	"newest": func(_ Paint, r *api.Repository) string {
 		if r.Newest == nil || r.InUse != nil && r.Newest.Hash == r.InUse.Hash {
 			return ""
 		}
-
 		return commitLine(*r.Newest)
 	},
 	"refused": func(p Paint, r *api.Repository) string {
 		if r.Refused == nil {
 			return ""
 		}
-
 		return p.Bad(commitLine(r.Refused.Commit))
 	},
 	"refused because": func(_ Paint, r *api.Repository) string {
 		if r.Refused == nil {
 			return ""
 		}
-
 		return Text(r.Refused.Reason + withPrefix("; ", r.Refused.Remedy))
 	},
 	"history": func(p Paint, r *api.Repository) string {
@@ -146,6 +141,5 @@ func diffSide(s api.DiffSide) string {
 	if s.Commit == "" {
 		return "the playbooks with the digest " + shortHash(s.PlaybookDigest)
 	}
-
 	return "commit " + shortHash(s.Commit)
 }

@@ -115,7 +115,6 @@ func RolloutEventLine(e api.RolloutEvent) string {
 	if e.Node != "" {
 		line += "  " + Line(e.Node)
 	}
-
 	if e.Actor != "" {
 		line += "  by " + Line(e.Actor)
 	}
@@ -152,7 +151,6 @@ func markOf(m *api.RolloutMark) string {
 	if m.Reason != "" {
 		text += ": " + Line(m.Reason)
 	}
-
 	return text
 }
 
@@ -181,7 +179,6 @@ func turnOf(s api.RolloutSpec, index int) string {
 	if index < s.Canary {
 		return "canary"
 	}
-
 	return ""
 }
 
@@ -189,7 +186,6 @@ func remaining(_ Paint, r *api.Rollout) string {
 	if r.Remaining == nil || r.Status.Ended() {
 		return ""
 	}
-
 	return "about " + Duration(time.Duration(*r.Remaining))
 }
 
@@ -201,7 +197,6 @@ func orderOf(o *api.RolloutOrder) string {
 	if o.Label != "" {
 		return "by the label " + Line(o.Label) + ", never two of one value at once"
 	}
-
 	return "by " + Line(o.By)
 }
 

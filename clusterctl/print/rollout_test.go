@@ -38,7 +38,6 @@ func TestRolloutShowsWhatIsApproved(t *testing.T) {
 	shown := func() string {
 		p := &Printer{}
 		p.Rollout(r)
-
 		return string(p.Bytes())
 	}
 

@@ -9,7 +9,6 @@ var secretsDetails = ColumnsOf(Cells[api.Secrets]{
 		if s.Rotating {
 			return "under way"
 		}
-
 		return ""
 	},
 	"not encrypted yet": func(_ Paint, s *api.Secrets) string { return positive(s.Plain) },
@@ -24,7 +23,6 @@ func (p *Printer) Secrets(s api.Secrets) {
 			if k.ID == s.Key {
 				return "encrypts"
 			}
-
 			return "decrypts"
 		},
 	}, "key=id", "use", "secrets").Table(p, s.Keys)

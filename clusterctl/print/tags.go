@@ -126,13 +126,11 @@ func fieldOf(t reflect.Type, path string) field {
 		i := slices.IndexFunc(visible, func(v reflect.StructField) bool {
 			tag, options, _ := strings.Cut(v.Tag.Get("json"), ",")
 			f.omitEmpty = options == "omitempty"
-
 			return tag == name
 		})
 		if i < 0 {
 			panic(fmt.Sprintf("%s has no field %q", t, path))
 		}
-
 		f.path = append(f.path, visible[i].Index)
 		t = visible[i].Type
 	}
@@ -164,7 +162,6 @@ func (f field) text(p Paint, value any) string {
 	if f.anything {
 		return Scalar(value)
 	}
-
 	return valueText(p, value, f.omitEmpty)
 }
 
@@ -203,7 +200,6 @@ func valueText(p Paint, value any, omitEmpty bool) string {
 		if v.IsNil() {
 			return ""
 		}
-
 		return valueText(p, v.Elem().Interface(), false)
 	}
 
@@ -296,7 +292,6 @@ func Differences(before, now json.RawMessage) ([]string, error) {
 		if !bytes.Equal(was[field], value) {
 			out = append(out, strings.ReplaceAll(Line(field), "_", " ")+" "+valueOf(value))
 		}
-
 		delete(was, field)
 	}
 

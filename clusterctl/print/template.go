@@ -65,7 +65,6 @@ func extract(format string) (extractor, error) {
 		if !several {
 			all = []any{found}
 		}
-
 		for _, v := range all {
 			writeValue(b, v)
 		}

@@ -49,7 +49,6 @@ func partialRune(text []byte) int {
 			if utf8.FullRune(tail) {
 				return 0
 			}
-
 			return n
 		}
 	}

@@ -36,7 +36,6 @@ func TestTerminal(t *testing.T) {
 				if written, err := w.Write([]byte(rest[:n])); written != n || err != nil {
 					t.Fatalf("%d, %v", written, err)
 				}
-
 				rest = rest[n:]
 			}
 
@@ -62,7 +61,6 @@ func FuzzTerminal(f *testing.F) {
 			if _, err := w.Write([]byte(rest[:n])); err != nil {
 				t.Fatal(err)
 			}
-
 			rest = rest[n:]
 		}
 

@@ -32,7 +32,6 @@ func Line(s string) string {
 	if isPlain(s, '!') {
 		return s
 	}
-
 	return strings.Join(strings.Fields(Inline(s)), " ")
 }
 
@@ -71,7 +70,6 @@ func Clip(s string, width int) string {
 	if width <= 0 {
 		return ""
 	}
-
 	return runewidth.Truncate(s, width, "…")
 }
 
@@ -92,7 +90,6 @@ func Scalar(v any) string {
 	if err != nil {
 		return Line(fmt.Sprint(v))
 	}
-
 	return strings.TrimSpace(string(b))
 }
 
@@ -136,7 +133,6 @@ func Time(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
@@ -151,7 +147,6 @@ func LocalTimes(s string) string {
 		if err != nil {
 			return text
 		}
-
 		return Time(t)
 	})
 }
@@ -163,7 +158,6 @@ func Elapsed(from, to *time.Time) string {
 	if from == nil || to == nil {
 		return ""
 	}
-
 	return Duration(to.Sub(*from))
 }
 
@@ -172,7 +166,6 @@ func Duration(d time.Duration) string {
 	if d < 10*time.Second {
 		return inventory.ShortDuration(d.Round(100 * time.Millisecond))
 	}
-
 	return inventory.ShortDuration(d.Round(time.Second))
 }
 
@@ -181,7 +174,6 @@ func Age(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-
 	return span(time.Since(t))
 }
 
@@ -205,7 +197,6 @@ func positive(n int) string {
 	if n == 0 {
 		return ""
 	}
-
 	return fmt.Sprint(n)
 }
 
@@ -213,7 +204,6 @@ func yesIf(b bool) string {
 	if b {
 		return "yes"
 	}
-
 	return ""
 }
 
@@ -222,7 +212,6 @@ func YesNo(b bool) string {
 	if b {
 		return "yes"
 	}
-
 	return "no"
 }
 
@@ -231,6 +220,5 @@ func withPrefix(prefix, s string) string {
 	if s == "" {
 		return ""
 	}
-
 	return prefix + s
 }

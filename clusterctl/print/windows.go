@@ -13,14 +13,12 @@ var windowColumns = ColumnsOf(Cells[api.Window]{
 		if w.Open {
 			return p.goodIf(true, "open until "+timeOf(w.Closes))
 		}
-
 		return p.goodIf(false, "closed")
 	},
 	"for": func(_ Paint, w *api.Window) string {
 		if w.Selector != "" {
 			return Line("selector " + w.Selector)
 		}
-
 		return Line("groups " + strings.Join(w.Groups, ", "))
 	},
 }, "Window=name", "state", "Next opening=opens", "cron", "duration", "time_zone", "nodes", "for")
@@ -37,7 +35,6 @@ var freezeDetails = ColumnsOf(Cells[api.Freeze]{
 		if f.Until == nil {
 			return "it is lifted"
 		}
-
 		return timeOf(f.Until)
 	},
 }, "freeze", "since", "until", "By=actor", "reason")

@@ -36,7 +36,6 @@ func startDaemon(ctx context.Context) (*testDaemon, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	d := &testDaemon{dir: dir}
 
 	if err := d.start(ctx); err != nil {
@@ -108,6 +107,5 @@ jobs: {timeout: 1h}
 // stop opens the gate, so that no job delays the end of the daemon.
 func (d *testDaemon) stop() error {
 	_ = os.Remove(d.gate())
-
 	return errors.Join(d.daemon.Stop(context.Background()), os.RemoveAll(d.dir))
 }

@@ -50,7 +50,6 @@ func TestFleetSettles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	f := &fleets{t, ctx, manager}
 	p := newProxy(d)
 
@@ -114,7 +113,6 @@ func wire(t *testing.T, v any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return string(out)
 }
 
@@ -127,7 +125,6 @@ func (f *fleets) compare(m *client.Client, file string, prune bool) api.FleetDif
 	if err != nil {
 		f.Fatalf("%v\n%s", err, file)
 	}
-
 	return diff
 }
 
@@ -320,7 +317,6 @@ func writeVars(b *bytes.Buffer, r *rand.Rand, indent string) {
 	if indent == "" {
 		secrets["code"] = []string{"keep", "{env: CODE}", "null"}
 	}
-
 	writeMap(b, r, indent, "secrets", secrets)
 }
 

@@ -53,7 +53,6 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-
 		if err := os.Symlink(ssh, filepath.Join(dir, "ssh")); err != nil {
 			panic(err)
 		}
@@ -103,7 +102,6 @@ func TestScripts(t *testing.T) {
 			if name != "lab" {
 				return false, fmt.Errorf("unknown condition %s", name)
 			}
-
 			return os.Getenv("CLUSTERM_LAB") == "1", nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -134,7 +132,6 @@ func setUpScript(e *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-
 	p := newProxy(d)
 	e.Defer(func() {
 		p.stop()
@@ -165,7 +162,6 @@ func setUpScript(e *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-
 	e.Setenv("COLLECTION", collection)
 	e.Setenv("TZ", "UTC")
 	e.Setenv("TERM", "xterm")
@@ -197,7 +193,6 @@ func TestLogsControlCharacters(t *testing.T) {
 		if raw {
 			args = append(args, "--raw")
 		}
-
 		c := exec.Command(path, args...)
 		c.Env = append(os.Environ(), "CLUSTERM_URL="+server.URL)
 
@@ -230,7 +225,6 @@ func TestSecondInterrupt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	c := exec.Command(path, "job", "logs", "7")
 	c.Env = append(os.Environ(), "CLUSTERM_URL="+server.URL)
 
@@ -253,7 +247,6 @@ func TestSecondInterrupt(t *testing.T) {
 		if state, err := c.Process.Wait(); err == nil {
 			code = state.ExitCode()
 		}
-
 		ended <- code
 	}()
 
@@ -272,7 +265,6 @@ func TestSecondInterrupt(t *testing.T) {
 			if n < 2 || code != 130 {
 				t.Fatalf("exit code %d after %d signals, want 130 after 2 or more", code, n)
 			}
-
 			return
 		case <-timeout.C:
 			_ = c.Process.Kill()

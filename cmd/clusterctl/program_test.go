@@ -32,7 +32,6 @@ func checkCode(ts *testscript.TestScript, want string, err error) {
 		if !ok {
 			ts.Fatalf("%v", err)
 		}
-
 		code = e.ExitCode()
 	}
 
@@ -165,7 +164,6 @@ func sameWidth(m []string) string {
 	if m[2] == "" {
 		width = len(" Ns")
 	}
-
 	return fmt.Sprintf("%-*s", width, " Ns")
 }
 
@@ -211,7 +209,6 @@ func poll(cond func() bool) error {
 func waitFor(c *exec.Cmd) error {
 	t := time.AfterFunc(patience, func() { _ = c.Process.Kill() })
 	defer t.Stop()
-
 	return c.Wait()
 }
 
@@ -224,13 +221,11 @@ type syncBuffer struct {
 func (w *syncBuffer) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-
 	return w.buf.Write(b)
 }
 
 func (w *syncBuffer) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-
 	return w.buf.String()
 }

@@ -156,7 +156,6 @@ func (p *proxy) report(state, name string, n int) error {
 	if !ok {
 		return fmt.Errorf("%q is not LABEL-SERIAL", name)
 	}
-
 	body := fmt.Sprintf(`{"Node-Label":%q,"Node-Serial":%q,"Node-Mgmt-Address":"10.0.0.%d"}`, label, serial, n)
 
 	client := &http.Client{Transport: p.transport.Base.(faults).next}
@@ -165,7 +164,6 @@ func (p *proxy) report(state, name string, n int) error {
 	if err != nil {
 		return err
 	}
-
 	_ = resp.Body.Close()
 
 	if resp.StatusCode != http.StatusOK {
@@ -274,7 +272,6 @@ func cmdRequested(ts *testscript.TestScript, _ bool, args []string) {
 	if err := poll(func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-
 		return slices.ContainsFunc(p.requests, pattern.MatchString)
 	}); err != nil {
 		ts.Fatalf("no request matches %s: %v", pattern, err)

@@ -31,7 +31,6 @@ func onTerminal(ts *testscript.TestScript, c *exec.Cmd, typing bool) *terminal {
 	if err != nil {
 		ts.Fatalf("no terminal: %v", err)
 	}
-
 	ts.Defer(func() { _ = master.Close() })
 
 	if ts.Getenv("TERMINAL_SIZE") != "unknown" {

@@ -110,7 +110,6 @@ func auditLine(e audit.Entry) string {
 	if len(e.Targets) > 0 {
 		words = append(words, strings.Join(e.Targets, ","))
 	}
-
 	if e.Job != "" {
 		words = append(words, "job="+e.Job)
 	}
@@ -159,7 +158,6 @@ func auditVerifyCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-
 			return printReport(c.Root().Writer, r, c.Bool("selected"))
 		},
 	}
@@ -170,7 +168,6 @@ func verifyAudit(ctx context.Context, c *cli.Command) (audit.Report, error) {
 	if path == "" {
 		return daemon.VerifyAudit(ctx, auditConfig(c))
 	}
-
 	f, err := os.Open(path)
 	if err != nil {
 		return audit.Report{}, usageError{err}

@@ -39,7 +39,6 @@ func caCommand(config cli.Flag) *cli.Command {
 					if err != nil {
 						return err
 					}
-
 					_, err = fmt.Fprintln(c.Root().Writer, ca.Fingerprint())
 
 					return err
@@ -55,7 +54,6 @@ func caCommand(config cli.Flag) *cli.Command {
 					if err != nil {
 						return err
 					}
-
 					_, err = c.Root().Writer.Write(ca.PEM())
 
 					return err
@@ -67,7 +65,6 @@ func caCommand(config cli.Flag) *cli.Command {
 			if word := c.Args().First(); word != "" {
 				return usageError{fmt.Errorf("there is no command \"ca %s\"", word)}
 			}
-
 			return usageError{errors.New("ca needs a command: fingerprint, show or issue")}
 		},
 	}
@@ -119,12 +116,10 @@ func caIssueCommand(config cli.Flag) *cli.Command {
 			if err != nil {
 				return err
 			}
-
 			content, err := ca.Issue(grant, time.Duration(days)*24*time.Hour)
 			if err != nil {
 				return err
 			}
-
 			return localfile.Replace(path, content)
 		},
 	}

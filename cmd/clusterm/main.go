@@ -224,7 +224,6 @@ func agentCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-
 			return serf.RunAgent(ctx, cfg, logger(), ready)
 		},
 	}
@@ -271,7 +270,6 @@ func monitorCommand() *cli.Command {
 				}
 
 				fmt.Fprintln(os.Stderr, "ok:", c.String("config"))
-
 				return nil
 			}
 
@@ -293,7 +291,6 @@ func checkCommand(config cli.Flag) *cli.Command {
 			if err := daemon.CheckFile(ctx, path); err != nil {
 				return err
 			}
-
 			if err := checkReload(ctx, path); err != nil {
 				return err
 			}
@@ -311,7 +308,6 @@ func checkReload(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-
 	now, err := m.Config(ctx)
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		fmt.Fprintln(os.Stderr, "no manager answers, so it is not known whether one would reload the file")
@@ -326,7 +322,6 @@ func checkReload(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-
 	keys, err := daemon.CheckReload(ctx, path, now, nodes.Items)
 	if len(keys) > 0 {
 		fmt.Fprintf(
@@ -360,7 +355,6 @@ func reloadCommand(config cli.Flag) *cli.Command {
 			if err != nil {
 				return err
 			}
-
 			now, err := m.ReloadConfig(ctx)
 			if err != nil {
 				return notReloaded(err)
@@ -386,12 +380,10 @@ func notReloaded(err error) error {
 	if !ok || dial.Op != "dial" {
 		return err
 	}
-
 	e, ok := errors.AsType[*inventory.Error](err)
 	if !ok {
 		return err
 	}
-
 	out := *e
 
 	return out.Do("%s; if it runs, it has another configuration file or was started before the key socket changed: "+
@@ -421,7 +413,6 @@ func manCommand() *cli.Command {
 			if err == nil {
 				_, err = os.Stdout.Write(page)
 			}
-
 			return err
 		},
 	}

@@ -55,12 +55,10 @@ func exportPlaybooksCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-
 			files, err := program.Export(folder, c.Bool("force"))
 			if err != nil {
 				return err
 			}
-
 			fmt.Fprintf(os.Stderr, "ok: wrote %d files to %[2]s\n"+
 				"  edit them, then check them:    clusterm playbooks check %[2]s\n"+
 				"  have the manager use them:     clusterctl config set playbooks=%[2]s\n", files, folder)
@@ -148,7 +146,6 @@ func printPlaybooks(w io.Writer, r program.Report, width int) error {
 			if play.Helpers {
 				acts = strings.TrimPrefix(acts+", the helper of a job", ", ")
 			}
-
 			fmt.Fprintf(&b, "  %s (acts on %s)\n", print.Line(play.Name), cmp.Or(acts, "nothing"))
 		}
 	}

@@ -42,7 +42,6 @@ var otherSense = map[string][]string{
 // isOtherSense reports whether the line is no command.
 func isOtherSense(where, line string) bool {
 	file, _, _ := strings.Cut(strings.TrimPrefix(filepath.ToSlash(where), "../../"), ":")
-
 	return slices.ContainsFunc(otherSense[file], func(start string) bool { return strings.HasPrefix(line, start) })
 }
 
@@ -136,12 +135,10 @@ func texts(t *testing.T) map[string]string {
 			if !ok {
 				return true
 			}
-
 			text, isText := textOf(x)
 			if isText {
 				out[fmt.Sprint(set.Position(x.Pos()))] = formatVerb.ReplaceAllString(text, "X")
 			}
-
 			return !isText
 		})
 
@@ -202,7 +199,6 @@ func checkClusterctl(t *testing.T, words []string) string {
 	if last := len(words) - 1; slices.Contains([]string{"-e", "-l", "--reason"}, words[last]) {
 		words = words[:last]
 	}
-
 	words = slices.Insert(words, 1, "--help")
 
 	var out, problem bytes.Buffer
@@ -272,7 +268,6 @@ func checkUnit(words []string) string {
 		if words[0] == "journalctl" {
 			return "" // a sentence about the program
 		}
-
 		return "there is no verb " + words[1]
 	}
 

@@ -64,7 +64,6 @@ func storeCheckCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-
 			fmt.Fprintf(out, "store    %s\n", r.Where)
 
 			for _, s := range r.Spaces {
@@ -196,7 +195,6 @@ func withStore(do func(context.Context, *tool.Tool, *cli.Command) error) cli.Act
 		if err != nil {
 			return err
 		}
-
 		defer func() { err = errors.Join(err, t.Close()) }()
 
 		return do(ctx, t, c)

@@ -24,7 +24,6 @@ func columns(f *os.File) int {
 	if err != nil {
 		return 0
 	}
-
 	return width
 }
 

@@ -25,7 +25,6 @@ func TestHelpFits(t *testing.T) {
 		if len(c.Commands) > 0 {
 			template = cli.SubcommandHelpTemplate
 		}
-
 		printHelp(&whole, template, c, 0)
 		printHelp(&folded, template, c, columns)
 

@@ -57,7 +57,6 @@ const patience = 5 * time.Minute
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
-
 	return ctx
 }
 
@@ -66,7 +65,6 @@ func fake(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return path
 }
 
@@ -78,7 +76,6 @@ func fakeSpec(t *testing.T, name string) Spec {
 	if err := os.MkdirAll(playbooks, 0o755); err != nil {
 		t.Fatal(err)
 	}
-
 	if err := os.WriteFile(filepath.Join(playbooks, "site.yml"), []byte("- hosts: all\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +121,6 @@ func wait(t *testing.T, run *Run) Exit {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return e
 }
 
@@ -133,7 +129,6 @@ func read(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return string(b)
 }
 
@@ -157,7 +152,6 @@ func waitForOutput(t *testing.T, run *Run, text string) {
 		if got = append(got, chunk...); bytes.Contains(got, []byte(text)) {
 			return errFound
 		}
-
 		return nil
 	})
 	if !errors.Is(err, errFound) {
@@ -207,7 +201,6 @@ func TestCompleteRun(t *testing.T) {
 		if info, err := d.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %v", path, info.Mode())
 		}
-
 		return nil
 	})
 	if err != nil {
@@ -219,7 +212,6 @@ func TestCompleteRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if e2 := wait(t, again); e2 != e || again.Alive() {
 		t.Errorf("attached: %+v", e2)
 	}
@@ -357,7 +349,6 @@ func TestLease(t *testing.T) {
 	if err := run.Renew(until); err != nil {
 		t.Fatal(err)
 	}
-
 	if e := wait(t, run); e.Reason != LeaseLost || e.Ended.Before(until.Add(-100*time.Millisecond)) {
 		t.Errorf("exit %+v of a run with a lease until %s", e, until)
 	}
@@ -421,7 +412,6 @@ func TestHugeLine(t *testing.T) {
 		}
 
 		got += int64(len(chunk))
-
 		return nil
 	})
 	if err != nil || end != 10_000_000 || got != end {
@@ -438,7 +428,6 @@ func TestOutputLimit(t *testing.T) {
 	if e := wait(t, run); !e.OK() {
 		t.Errorf("exit %+v", e)
 	}
-
 	out := read(t, run.Output())
 	if len(out) > 100<<10+keptTail+500 {
 		t.Errorf("%d bytes of output", len(out))
@@ -493,12 +482,10 @@ func TestKilledRunner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	e := wait(t, again)
 	if e.Reason != Vanished || e.Started.IsZero() || e.OK() {
 		t.Errorf("exit %+v", e)
 	}
-
 	if e2 := <-waiter; e2 != e {
 		t.Errorf("a concurrent Wait returned %+v, want %+v", e2, e)
 	}
@@ -519,7 +506,6 @@ func TestPlaybookDiesWithItsRunner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	playbook := descendants(info.PID)[0]
 
 	gone, err := unix.PidfdOpen(playbook, 0)
@@ -537,7 +523,6 @@ func TestPlaybookDiesWithItsRunner(t *testing.T) {
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-
 		if n != 1 || err != nil {
 			t.Errorf("ansible-playbook survives its runner: %v", err)
 		}
@@ -553,12 +538,10 @@ func TestPreparedButNeverStarted(t *testing.T) {
 	if err := prepare(s); err != nil {
 		t.Fatal(err)
 	}
-
 	run, err := Attach(s.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if e := wait(t, run); e.Reason != GivenUp || !e.Started.IsZero() {
 		t.Errorf("exit %+v", e)
 	}
@@ -578,7 +561,6 @@ func TestRunSurvivesTheDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	daemon := exec.Command(os.Args[0], "killed-daemon", string(spec))
 
 	out, err := daemon.StdoutPipe()
@@ -607,7 +589,6 @@ func TestRunSurvivesTheDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	waitForOutput(t, run, "started")
 
 	if !run.Alive() {
@@ -681,7 +662,6 @@ func TestStartFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if e := wait(t, run); e.Reason != NotStarted || e.Error == "" || e.Code != -1 {
 		t.Errorf("exit %+v", e)
 	}
@@ -795,7 +775,6 @@ func TestNewHostKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	fmt.Fprintf(f, "new-1 %s\nstranger-1 %s\n", key, key)
 
 	if err := f.Close(); err != nil {
@@ -814,7 +793,6 @@ func TestNewHostKeys(t *testing.T) {
 func writeProgram(path, text string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-
 	return os.WriteFile(path, []byte(text), 0o700)
 }
 
@@ -826,7 +804,6 @@ func TestCheck(t *testing.T) {
 		if err := writeProgram(path, text); err != nil {
 			t.Fatal(err)
 		}
-
 		return path
 	}
 	for text, want := range map[string]string{
@@ -863,6 +840,5 @@ func prepare(s Spec) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-
 	return s.prepare()
 }

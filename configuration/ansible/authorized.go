@@ -49,7 +49,6 @@ func (p *Prober) EditAuthorizedKeys(
 	if err != nil {
 		return err
 	}
-
 	edited, err := edit(file.content)
 	if err != nil || bytes.Equal(edited, file.content) {
 		return err
@@ -65,7 +64,6 @@ func (p *Prober) EditAuthorizedKeys(
 	if file.central {
 		mode = "644"
 	}
-
 	_, err = p.command(ctx, h, rooted(h, file.central, writeKeys, file.path, was, digest(edited), mode), edited)
 
 	return err
@@ -77,17 +75,14 @@ func (p *Prober) readAuthorizedKeys(ctx context.Context, h configuration.Host) (
 	if becomes(h) {
 		sudo = "sudo -n"
 	}
-
 	answer, err := p.command(ctx, h, shell(locateKeys, sudo), nil)
 	if err != nil {
 		return keysFile{}, err
 	}
-
 	file, err := parseKeys(answer)
 	if err != nil || !file.central {
 		return file, err
 	}
-
 	if answer, err = p.command(ctx, h, rooted(h, true, readKeys, file.path), nil); err != nil {
 		return keysFile{}, err
 	}
@@ -96,7 +91,6 @@ func (p *Prober) readAuthorizedKeys(ctx context.Context, h configuration.Host) (
 	if err == nil && found.path != file.path {
 		err = errors.New("the host has answered with another file than asked for")
 	}
-
 	found.central = true
 
 	return found, err
@@ -155,7 +149,6 @@ func rooted(h configuration.Host, central bool, script string, args ...string) s
 	if central && becomes(h) {
 		return "sudo -n " + shell(script, args...)
 	}
-
 	return shell(script, args...)
 }
 

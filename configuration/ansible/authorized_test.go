@@ -141,7 +141,6 @@ func TestEditAuthorizedKeysMissing(t *testing.T) {
 	if err := a.authorize(t); err != nil {
 		t.Fatal(err)
 	}
-
 	if got := read(t, a.file); !strings.HasSuffix(got, " "+nextKey+" next\n") {
 		t.Errorf("%q", got)
 	}

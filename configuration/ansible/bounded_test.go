@@ -49,7 +49,6 @@ func TestBounded(t *testing.T) {
 		if tt.same != (got == text) || strings.Count(got, ">\n") != tt.marks {
 			t.Errorf("%s: %d bytes, %d marks", tt.name, len(got), strings.Count(got, ">\n"))
 		}
-
 		if last := fmt.Sprintf("%09d\n", tt.size-1); !strings.HasSuffix(got, last) || len(got) > 10_000+keptTail+200 {
 			t.Errorf("%s: %d bytes that end in %q", tt.name, len(got), got[len(got)-20:])
 		}

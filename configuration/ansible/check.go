@@ -50,7 +50,6 @@ func Check(ctx context.Context, ansiblePlaybook string) (Version, error) {
 	if err != nil {
 		return Version{}, err
 	}
-
 	out, err := runShort(ctx, "", nil, path, "--version")
 	if err != nil {
 		return Version{}, inventory.Errorf(inventory.KindUnavailable, "%s --version failed: %w", path, err).
@@ -155,7 +154,6 @@ func firstBytes(b []byte, n int) string {
 	if len(b) > n {
 		return strings.ToValidUTF8(string(b[:n]), "") + "…"
 	}
-
 	return string(b)
 }
 

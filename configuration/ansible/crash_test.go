@@ -23,7 +23,6 @@ func crashedDaemon(t *testing.T, s Spec, script string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	daemon := exec.CommandContext(within(t, patience), os.Args[0], "killed-daemon", string(spec))
 	daemon.Env = append(os.Environ(), "TEST_RUNNER="+script)
 
@@ -54,7 +53,6 @@ kill -9 $PPID`,
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			if e := wait(t, run); !e.Reason.NotExecuted() || e.Error == "" {
 				t.Errorf("exit %+v", e)
 			}
@@ -80,7 +78,6 @@ kill -9 $PPID`)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if e := wait(t, run); e.Reason != Vanished || e.Reason.NotExecuted() {
 		t.Errorf("exit %+v", e)
 	}

@@ -91,7 +91,6 @@ func (h *handshake) begin(ctx context.Context) *failedStart {
 	if string(message) == executedReply {
 		return nil
 	}
-
 	return &failedStart{permitted: true, late: isLate(err), refusal: string(message)}
 }
 
@@ -139,7 +138,6 @@ func (r *runner) markBegun() error {
 	if err := os.Remove(r.path(fileNotBegun)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-
 	return localfile.SyncDir(r.dir)
 }
 
@@ -161,7 +159,6 @@ func (r *runner) requestPermit() error {
 		if err != nil {
 			return fmt.Errorf("%w: no permit: %w", errGivenUp, err)
 		}
-
 		return nil
 	case s := <-r.signals:
 		return fmt.Errorf("%w: received %v", errGivenUp, s)

@@ -60,7 +60,6 @@ func ProgramID(ansiblePlaybook string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	return fmt.Sprintf("%s %d %d", path, st.ModTime().UnixNano(), st.Size()), nil
 }
 

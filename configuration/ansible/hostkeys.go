@@ -78,11 +78,9 @@ func (p *Prober) keysOfType(ctx context.Context, h configuration.Host, types str
 	if err != nil {
 		return nil, err
 	}
-
 	keys := configuration.ParseKnownHosts(b)[strings.ToLower(h.Name)]
 	if len(keys) == 0 && !login.OK() {
 		return nil, errors.New(login.Login)
 	}
-
 	return keys, nil
 }

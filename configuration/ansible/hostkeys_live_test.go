@@ -52,7 +52,6 @@ func TestHostCALive(t *testing.T) {
 	with := func(addr, ca string) configuration.Host {
 		h := s.host("web-1", addr)
 		h.HostCAs = []string{ca}
-
 		return h
 	}
 	hosts := []configuration.Host{

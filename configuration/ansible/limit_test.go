@@ -148,7 +148,6 @@ func TestLiveLimit(t *testing.T) {
 		if !ok && strings.HasSuffix(play, ":") {
 			ok = true // the event's name has no space at its end
 		}
-
 		if ok && got != want {
 			t.Errorf("%q acted on %q", play, got)
 		}

@@ -104,7 +104,6 @@ func startSSHD(t *testing.T, principals ...string) liveSSH {
 	if err != nil {
 		t.Skip("no loopback network: ", err)
 	}
-
 	port := free.Addr().(*net.TCPAddr).Port
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
@@ -201,7 +200,6 @@ func inProc(text string) (where, ssh string) {
 			if strings.Contains(string(b), text) {
 				where = fmt.Sprintf("/proc/%d/%s: %q", p, f, b)
 			}
-
 			if f == "cmdline" && strings.Contains(string(b), "HostKeyAlias=Web-1") {
 				ssh = strings.ReplaceAll(string(b), "\x00", " ")
 			}
@@ -318,7 +316,6 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 		if err != nil {
 			t.Error(err)
 		}
-
 		done <- e
 	}()
 
@@ -492,7 +489,6 @@ func summary(t *testing.T, run *Run) map[string]configuration.HostResult {
 func otherKey(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "key")
 	generateKey(t, path)
-
 	return strings.TrimSpace(read(t, path+".pub"))
 }
 

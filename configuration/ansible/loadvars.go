@@ -64,7 +64,6 @@ func (c *SyntaxChecker) CheckVars(ctx context.Context, folder string, groups, ho
 	if err != nil {
 		return err
 	}
-
 	if err := c.load(ctx, key, inv, files); err != nil {
 		return err
 	}

@@ -41,7 +41,6 @@ func (c *SyntaxChecker) Plays(
 	if err != nil {
 		return nil, err
 	}
-
 	return playsIn(string(out)), nil
 }
 
@@ -60,7 +59,6 @@ func playsIn(out string) []Play {
 		if header, ok := strings.CutPrefix(line, "  play #"); ok {
 			header, _, _ = strings.Cut(header, "\tTAGS: ")
 			plays = append(plays, Play{Name: header})
-
 			continue
 		}
 

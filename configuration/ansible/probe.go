@@ -141,7 +141,6 @@ func noAttempt(ctx context.Context) configuration.Reach {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		reason = "the time was over before its turn"
 	}
-
 	return configuration.Reach{Login: "no login was tried: " + reason}
 }
 
@@ -189,7 +188,6 @@ func isResolver(err error) bool {
 // isUnanswered reports whether a connection failed because the host gave no answer.
 func isUnanswered(err error) bool {
 	var timeout net.Error
-
 	return !isResolver(err) && (errors.Is(err, syscall.EHOSTUNREACH) || errors.As(err, &timeout) && timeout.Timeout())
 }
 
@@ -311,7 +309,6 @@ func scriptError(code int, stderr string) error {
 		if r < ' ' || r > '~' {
 			return '?'
 		}
-
 		return r
 	}, inventory.Shorten(lines[len(lines)-1], 200))
 
@@ -344,7 +341,6 @@ func loginArgs(dir string, h configuration.Host) []string {
 	if c.User != "" {
 		args = append(args, "-l", c.User)
 	}
-
 	if c.Port != 0 {
 		args = append(args, "-p", strconv.Itoa(c.Port))
 	}
@@ -358,7 +354,6 @@ func explainLogin(stderr string, h configuration.Host) string {
 	if explained != strings.TrimSpace(stderr) {
 		return explained
 	}
-
 	lines := strings.Split(explained, "\n")
 
 	return strings.TrimSpace(lines[len(lines)-1])
@@ -391,7 +386,6 @@ func (b *beginning) Write(data []byte) (int, error) {
 	if len(data) > room {
 		b.more = true
 	}
-
 	b.Buffer.Write(data[:min(max(room, 0), len(data))])
 
 	return len(data), nil

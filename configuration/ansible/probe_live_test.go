@@ -27,7 +27,6 @@ func TestProbeLive(t *testing.T) {
 		if key != "" {
 			host.HostKeys = []string{key}
 		}
-
 		return host
 	}
 

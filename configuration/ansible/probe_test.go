@@ -26,7 +26,6 @@ func serve(t *testing.T, greeting string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { l.Close() })
 
 	go func() {
@@ -35,7 +34,6 @@ func serve(t *testing.T, greeting string) int {
 			if err != nil {
 				return
 			}
-
 			fmt.Fprint(conn, greeting)
 
 			if greeting != "" {
@@ -56,7 +54,6 @@ func fakeSSH(t *testing.T, script string) (path string) {
 
 	path = filepath.Join(t.TempDir(), "ssh")
 	writeFile(t, path, "#!/bin/sh\n"+script+"\n", 0o700)
-
 	return path
 }
 
@@ -76,7 +73,6 @@ func TestProbePort(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-
 		return int(netip.MustParseAddrPort(l.Addr().String()).Port())
 	}()
 
@@ -211,7 +207,6 @@ func TestProbeOfALogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	f.Close()
 
 	if !r.OK() {

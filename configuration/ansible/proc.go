@@ -52,7 +52,6 @@ func procStat(pid int) (parent int, state byte, start uint64, err error) {
 	if len(fields) < 20 {
 		return 0, 0, 0, fmt.Errorf("process %d: stat is cut short", pid)
 	}
-
 	parent, err1 := strconv.Atoi(fields[1])
 	start, err2 := strconv.ParseUint(fields[19], 10, 64)
 
@@ -134,7 +133,6 @@ func killMarked(ctx context.Context, dir, sockets string) error {
 		if len(pids) == 0 {
 			return nil
 		}
-
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
@@ -156,6 +154,5 @@ func sinceBoot() time.Duration {
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		panic(err) // every supported Linux has this clock
 	}
-
 	return time.Duration(ts.Nano())
 }

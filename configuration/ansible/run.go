@@ -61,7 +61,6 @@ func (e Exit) encode() ([]byte, error) {
 	}
 
 	b, err := json.Marshal(e)
-
 	return append(b, '\n'), err
 }
 
@@ -139,7 +138,6 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	if end == nil {
 		return run, nil
 	}
-
 	if end.late {
 		_ = unix.Kill(-pid, unix.SIGKILL)
 	}
@@ -152,7 +150,6 @@ func (r Runner) Start(ctx context.Context, s Spec) (_ *Run, err error) {
 	if end.permitted && end.refusal == "" {
 		// A full disk costs the explanation only.
 		_ = localfile.Replace(filepath.Join(s.Dir, fileGivenUp), []byte(end.describe(s.Dir)))
-
 		return run, nil
 	}
 
@@ -241,7 +238,6 @@ func lastLine(path string) string {
 	if last := lines[len(lines)-1]; err == nil && last != "" {
 		return firstBytes([]byte(last), 1024)
 	}
-
 	return "its log is empty"
 }
 
@@ -305,7 +301,6 @@ func (r *Run) Events() string { return filepath.Join(r.dir, fileEvents) }
 func (r *Run) Truncated(path string) bool {
 	l, err := readLaunch(r.dir)
 	info, serr := os.Stat(path)
-
 	return err == nil && serr == nil && info.Size() > l.OutputLimit // the marks exceed the limit
 }
 
@@ -354,7 +349,6 @@ func (r *Run) exit() (Exit, error) {
 	if err != nil {
 		return e, err
 	}
-
 	if err := json.Unmarshal(b, &e); err != nil || e.Reason == "" {
 		return Exit{Code: -1, Reason: Vanished, Error: "the exit record " + path + " is damaged"}, nil
 	}
@@ -369,7 +363,6 @@ func (r *Run) waitGone(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-
 	defer interruptRead(ctx, f)()
 
 	// The runner never writes: the read ends when the last writer is gone.
@@ -377,7 +370,6 @@ func (r *Run) waitGone(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-
 		return err
 	}
 
@@ -414,7 +406,6 @@ func (r *Run) vanished(ctx context.Context) (Exit, error) {
 	if info, err := r.runnerInfo(); err == nil {
 		e.Started = info.Started
 	}
-
 	if reason, err := os.ReadFile(filepath.Join(r.dir, fileGivenUp)); err == nil {
 		e.Error = string(reason)
 	}
@@ -451,7 +442,6 @@ func (r *Run) untilOverdue() (time.Duration, bool) {
 	if err != nil || lerr != nil {
 		return 0, false // its lease ends it
 	}
-
 	return info.Deadline + l.GraceInt + l.GraceTerm + overdueAfter - sinceBoot(), true
 }
 
@@ -474,7 +464,6 @@ func (r *Run) runnerInfo() (runnerInfo, error) {
 	if err != nil {
 		return info, err
 	}
-
 	return info, json.Unmarshal(b, &info)
 }
 
@@ -563,6 +552,5 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-
 	return localfile.Replace(path, append(b, '\n'))
 }

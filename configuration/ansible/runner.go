@@ -84,7 +84,6 @@ func Main(dir string) int {
 	if err := r.run(); err != nil {
 		r.log.Print(err)
 		r.reply(err)
-
 		return 1
 	}
 
@@ -101,7 +100,6 @@ func (r *runner) reply(err error) {
 	if err != nil {
 		message = err.Error()
 	}
-
 	_, werr := io.WriteString(r.replyTo, message)
 	if err := errors.Join(werr, r.replyTo.Close()); err != nil {
 		r.log.Printf("reply to the daemon: %v", err) // it may have ended
@@ -168,7 +166,6 @@ func (r *runner) run() (err error) {
 	if err := makeSockets(r.dir, sockets); err != nil {
 		return err
 	}
-
 	defer os.RemoveAll(sockets) // a leftover is harmless
 
 	_, _, start, err := procStat(os.Getpid())
@@ -214,14 +211,12 @@ func (r *runner) supervise() (Exit, error) {
 	if err != nil {
 		return Exit{}, err
 	}
-
 	output.mask = configuration.NewMask(output.bounded, secrets)
 
 	events, err := r.stream(fileEvents, `{"event":"truncated","message":"`, `"}`)
 	if err != nil {
 		return Exit{}, err
 	}
-
 	events.mask = configuration.NewEventMask(events.bounded, secrets)
 
 	outputFrom, outputTo, err := outputPipe()
@@ -307,7 +302,6 @@ func (r *runner) stream(name, markBegin, markEnd string) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return &stream{f: f, bounded: newBounded(f, r.spec.OutputLimit, markBegin, markEnd)}, nil
 }
 
@@ -318,7 +312,6 @@ func (r *runner) secrets() (secrets []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return secrets, json.Unmarshal(b, &secrets)
 }
 
@@ -326,7 +319,6 @@ func (r *runner) secrets() (secrets []string, err error) {
 func (s *stream) copyFrom(from *os.File) error {
 	// The wrappers hide ReadFrom and WriteTo, which would not use the buffer.
 	_, err := io.CopyBuffer(struct{ io.Writer }{s.mask}, struct{ io.Reader }{from}, make([]byte, 256<<10))
-
 	return errors.Join(err, s.mask.Close(), s.bounded.Close(), s.f.Sync(), s.f.Close(), from.Close())
 }
 
@@ -356,7 +348,6 @@ func (r *runner) start(output *os.File) error {
 	if err != nil {
 		return fmt.Errorf("start ansible-playbook: %w", err)
 	}
-
 	r.pid = p.Pid
 	r.ended, r.gone = make(chan unix.WaitStatus, 1), make(chan struct{})
 
@@ -401,7 +392,6 @@ func (r *runner) watch() Exit {
 			if left <= 0 {
 				r.stop(passed)
 			}
-
 			if r.stopReason == "" {
 				timer.Reset(min(max(left, time.Millisecond), checkInterval))
 			}
@@ -415,7 +405,6 @@ func (r *runner) result(status unix.WaitStatus) Exit {
 	if status.Signaled() {
 		exit.Code, exit.Signal = -1, unix.SignalName(status.Signal())
 	}
-
 	if r.stopReason != "" {
 		exit.Reason = r.stopReason
 	}
@@ -432,7 +421,6 @@ func (r *runner) timeLeft() (time.Duration, Reason) {
 	if until, leased := r.lease(); leased && until-now < left && left > 0 {
 		return until - now, LeaseLost
 	}
-
 	return left, DeadlineExceeded
 }
 
@@ -443,7 +431,6 @@ func (r *runner) lease() (until time.Duration, ok bool) {
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, false
 	}
-
 	n, perr := strconv.ParseInt(strings.TrimLeft(strings.TrimSpace(string(b)), "0"), 10, 64)
 	if err != nil || perr != nil {
 		r.log.Printf("read the lease: %v", errors.Join(err, perr))
@@ -519,7 +506,6 @@ func reserveExit(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	if _, err := f.Write(make([]byte, exitSpace)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -533,7 +519,6 @@ func (r *runner) record(e Exit) error {
 	if err != nil {
 		return err
 	}
-
 	if _, err := r.exit.WriteAt(b, 0); err != nil {
 		return err
 	}

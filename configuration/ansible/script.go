@@ -22,7 +22,6 @@ func (p *Prober) Script(ctx context.Context, h configuration.Host, script string
 	if becomes(h) {
 		command = "sudo -n -u " + cmp.Or(h.Connection.BecomeUser, "root") + " " + command
 	}
-
 	_, err := p.command(ctx, h, command, input)
 
 	return err

@@ -53,7 +53,6 @@ func makeSockets(dir, sockets string) error {
 	if err := makePrivate(sockets); err != nil || filepath.Base(sockets) == dirSockets {
 		return err
 	}
-
 	return os.WriteFile(filepath.Join(sockets, fileOwner), []byte(resolved(dir)), 0o600)
 }
 
@@ -89,7 +88,6 @@ func resolved(dir string) string {
 	if path, err := filepath.EvalSymlinks(dir); err == nil {
 		return path
 	}
-
 	return dir
 }
 
@@ -100,7 +98,6 @@ func makePrivate(dir string) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-
 	return checkPrivate(dir)
 }
 

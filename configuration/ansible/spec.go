@@ -171,7 +171,6 @@ func checkEnv(name string) error {
 	if reserved || !envName.MatchString(name) {
 		return fmt.Errorf("the environment variable %q cannot be passed on to a run", name)
 	}
-
 	return nil
 }
 
@@ -182,12 +181,10 @@ func checkKeyFile(h configuration.Host) error {
 	if path == "" || h.Role == configuration.RolePeer {
 		return nil
 	}
-
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("the ssh key of %s cannot be read: %w; correct key_file of its connection", h.Name, err)
 	}
-
 	return f.Close()
 }
 
@@ -203,7 +200,6 @@ func (s Spec) prepare() error {
 	if err != nil {
 		return err
 	}
-
 	if err := localfile.ReplaceAll(s.Dir, files); err != nil {
 		return err
 	}
@@ -304,7 +300,6 @@ func (s Spec) files() (map[string][]byte, error) {
 	if !s.Lease.IsZero() {
 		files[fileLease] = leaseRecord(s.Lease)
 	}
-
 	return files, nil
 }
 
@@ -314,7 +309,6 @@ func takenFile(dir string, h configuration.Host) string {
 	if len(h.HostKeys) > 0 || len(h.Taken) == 0 {
 		return ""
 	}
-
 	return filepath.Join(dir, fileTakenKeys)
 }
 
@@ -499,7 +493,6 @@ func vaultSettings(ids []string) []string {
 	if len(ids) == 0 {
 		return nil
 	}
-
 	return []string{"vault_identity_list = " + strings.Join(ids, ",")}
 }
 
@@ -617,7 +610,6 @@ func readLaunch(dir string) (launch, error) {
 	if err != nil {
 		return l, err
 	}
-
 	if err := json.Unmarshal(b, &l); err != nil {
 		return l, fmt.Errorf("%s: %w", filepath.Join(dir, fileSpec), err)
 	}

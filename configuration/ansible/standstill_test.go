@@ -54,7 +54,6 @@ func makeFIFO(t *testing.T) string {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	return path
 }
 
@@ -81,7 +80,6 @@ func expectUntouched(t *testing.T, s Spec, err error) {
 func TestRunnerStoppedBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "ignores-everything")
-
 	_, err := shellRunner(`kill -STOP $$; exec "$0" runner "$1"`).Start(within(t, 300*time.Millisecond), s)
 	expectUntouched(t, s, err)
 }
@@ -113,7 +111,6 @@ wait`, leader, gate)
 		if err != nil {
 			t.Error(err)
 		}
-
 		t.Cleanup(func() { _ = f.Close() })
 
 		reports <- bufio.NewReader(f)
@@ -145,7 +142,6 @@ wait`, leader, gate)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if e := wait(t, run); e.Reason != GivenUp || !e.Reason.NotExecuted() {
 		t.Errorf("exit %+v", e)
 	}
@@ -170,7 +166,6 @@ func TestRunnerStoppedAfterThePermit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if e := wait(t, run); e.Reason != Vanished || e.Reason.NotExecuted() || !strings.Contains(e.Error, "stood still") {
 		t.Errorf("exit %+v", e)
 	}
@@ -197,7 +192,6 @@ func stopRunner(t *testing.T, run *Run) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if err := info.signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +223,6 @@ func TestRunnerStoppedPastItsDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	info.Deadline = sinceBoot() - s.GraceInt - s.GraceTerm - overdueAfter
 	if err := writeJSON(filepath.Join(s.Dir, fileRunner), info); err != nil {
 		t.Fatal(err)
@@ -257,7 +250,6 @@ func TestLostFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			waitForOutput(t, run, "started")
 
 			if err := lose(s.Dir); err != nil {
@@ -298,12 +290,10 @@ func TestDamagedExitRecord(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, fileExit), []byte(record), 0o600); err != nil {
 			t.Fatal(err)
 		}
-
 		run, err := Attach(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if e, err := run.exit(); err != nil || e.Reason != Vanished || !strings.Contains(e.Error, "damaged") {
 			t.Errorf("%q: %+v, %v", record, e, err)
 		}
@@ -330,7 +320,6 @@ func TestSweepSockets(t *testing.T) {
 		if err := makeSockets(dir, s); err != nil {
 			t.Fatal(err)
 		}
-
 		t.Cleanup(func() { os.RemoveAll(s) })
 
 		sockets[strings.TrimPrefix(dir, long+"/")] = s
@@ -374,7 +363,6 @@ func TestSocketDir(t *testing.T) {
 	if err := os.Mkdir(taken, 0o755); err != nil {
 		t.Fatal(err)
 	}
-
 	if err := makePrivate(taken); err == nil {
 		t.Error("a directory that others can read was accepted")
 	}

@@ -80,7 +80,6 @@ func TestSecretsGoWithTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if err := unix.Kill(info.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +90,10 @@ func TestSecretsGoWithTheRun(t *testing.T) {
 	if err := prepare(never); err != nil {
 		t.Fatal(err)
 	}
-
 	unattended, err := Attach(never.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	wait(t, unattended)
 
 	for name, dir := range map[string]string{"ended": ended.Dir, "killed": killed.Dir, "never begun": never.Dir} {

@@ -69,7 +69,6 @@ func (c *SyntaxChecker) Check(ctx context.Context, folder, playbook, bundledRole
 	if err != nil {
 		return err
 	}
-
 	if _, err := c.parse(ctx, key, inv, "--syntax-check"); err != nil {
 		return err
 	}
@@ -101,7 +100,6 @@ func (c *SyntaxChecker) parse(ctx context.Context, key syntaxKey, inv []byte, op
 	if failed, ok := errors.AsType[*checkError](err); ok {
 		return nil, syntaxError(key, failed.message)
 	}
-
 	return out, err
 }
 
@@ -166,7 +164,6 @@ func syntaxError(key syntaxKey, message string) error {
 	if strings.Contains(message, vaultMissing) {
 		remedy = remedyVault
 	}
-
 	return inventory.Errorf(inventory.KindInvalid, "the playbook %s does not parse:\n%s", key.playbook, message).
 		Do("%s", remedy)
 }

@@ -32,7 +32,6 @@ func Tail(
 	deliver func(offset int64, chunk []byte) error,
 ) (int64, error) {
 	var f *os.File
-
 	defer func() {
 		if f != nil {
 			f.Close()

@@ -49,7 +49,6 @@ func TestTailFollowsAndEnds(t *testing.T) {
 				}
 
 				got.Write(chunk)
-
 				return nil
 			},
 		)

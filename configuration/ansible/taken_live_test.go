@@ -27,7 +27,6 @@ func TestTakenKeyLive(t *testing.T) {
 	with := func(taken string) configuration.Host {
 		h := s.host("new-1", liveAddrs[0])
 		h.Taken = map[string]string{taken: "web-1", otherKey(t): "web-2"}
-
 		return h
 	}
 
@@ -92,7 +91,6 @@ func TestJumpKeyLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	own := filepath.Join(me.HomeDir, ".ssh", "known_hosts")
 	before, _ := os.ReadFile(own)
 
@@ -108,7 +106,6 @@ func TestJumpKeyLive(t *testing.T) {
 	if got := read(t, file); got != entry {
 		t.Errorf("recorded %q, want %q", got, entry)
 	}
-
 	changed := strings.Replace(entry, s.hostKey, otherKey(t), 1)
 	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,6 @@ func TestTurns(t *testing.T) {
 		hold := func(ctx context.Context, party string, got chan<- string) {
 			if release, err := turns.take(ctx, party); err == nil {
 				got <- party
-
 				<-ctx.Done()
 				release()
 			} else {
@@ -120,7 +119,6 @@ func TestTurnsBusy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		release()
 	})
 }

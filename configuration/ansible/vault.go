@@ -52,7 +52,6 @@ func named(files []string) string {
 	if more := len(files) - maxNamedFiles; more > 0 {
 		text += " and " + inventory.Count(more, "more file", "more files")
 	}
-
 	return text
 }
 
@@ -110,7 +109,6 @@ func varsFilesIn(folder, dir string, depth int) (found []string) {
 		if strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), "~") {
 			continue
 		}
-
 		info, err := os.Stat(filepath.Join(folder, name))
 
 		switch {
@@ -194,7 +192,6 @@ func HostsWithVars(folder string) (names []string, err error) {
 		if isVarsFile(name) {
 			name = strings.TrimSuffix(name, filepath.Ext(name))
 		}
-
 		_, notAddr := netip.ParseAddr(name)
 		isNode := strings.Contains(name, "-") && inventory.CheckName(name) == nil
 

@@ -42,7 +42,6 @@ func encrypt(t *testing.T, passwordFile, text string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return out
 }
 
@@ -59,7 +58,6 @@ func TestLiveVault(t *testing.T) {
 	if err := os.WriteFile(plain, []byte("open sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	if err := writeProgram(script, "#!/bin/sh\necho other secret\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +196,6 @@ func TestCheckEncrypted(t *testing.T) {
 	if err := os.Symlink("..", filepath.Join(loop, "group_vars/all/loop")); err != nil {
 		t.Fatal(err)
 	}
-
 	if err := CheckEncrypted(loop, nil, nil); err != nil {
 		t.Errorf("a loop: %v", err)
 	}
@@ -214,7 +211,6 @@ func TestLiveEncrypted(t *testing.T) {
 	if err := os.WriteFile(password, []byte("open sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	mapping, value := string(encrypt(t, password, "a: 1\n")), string(encrypt(t, password, "1"))
 
 	for _, tt := range vaultFolders {

@@ -24,9 +24,7 @@ const maxVitals = 4 << 10
 // missing, or in another form, stay zero.
 func (p *Prober) Vitals(ctx context.Context, h configuration.Host) (configuration.Vitals, configuration.Reach) {
 	out := beginning{limit: maxVitals}
-
 	r := p.reach(ctx, h, readVitals, &out)
-
 	return parseVitals(out.String()), r
 }
 
@@ -42,7 +40,6 @@ func parseVitals(text string) (v configuration.Vitals) {
 		if i < len(lines) {
 			return strings.TrimSpace(lines[i])
 		}
-
 		return ""
 	}
 
@@ -56,14 +53,12 @@ func parseVitals(text string) (v configuration.Vitals) {
 	if err != nil || !(seconds > 0 && seconds < maxUptime.Seconds()) {
 		return v
 	}
-
 	v.Uptime = time.Duration(seconds * float64(time.Second))
 
 	micros, err := strconv.ParseInt(line(2), 10, 64)
 	if err != nil || micros <= 0 || micros > v.Uptime.Microseconds() {
 		return v
 	}
-
 	v.Agent = v.Uptime - time.Duration(micros)*time.Microsecond
 
 	return v

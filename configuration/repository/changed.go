@@ -55,7 +55,6 @@ func (s *Store) entries(ctx context.Context, digest string) (map[string]string, 
 	if err != nil {
 		return nil, err
 	}
-
 	found := make(map[string]string, len(lines))
 
 	for _, line := range lines {
@@ -66,7 +65,6 @@ func (s *Store) entries(ctx context.Context, digest string) (map[string]string, 
 		if err != nil {
 			continue
 		}
-
 		if name, err := strconv.Unquote(quoted); err == nil {
 			found[name] = line
 		}

@@ -25,7 +25,6 @@ const maxLookupBytes = 4 << 20
 // expression is evaluated: pipe and lines run a command, and password writes a file.
 var lookupUse = sync.OnceValue(func() *regexp.Regexp {
 	const names = `(?:ansible\.builtin\.|ansible\.legacy\.)?(pipe|lines|password)`
-
 	return regexp.MustCompile(`\b(?:lookup|query|q)\(\s*['"]` + names + `['"]|\bwith_` + names + `['"]?\s*:`)
 })
 
@@ -36,7 +35,6 @@ func (o *outliner) addLookups(text []byte, line func(offset int) string) {
 		if begin < 0 {
 			begin, end = m[4], m[5]
 		}
-
 		name := string(text[begin:end])
 		o.add(configuration.Executed{
 			Name: "the lookup " + name, Path: line(m[0]), Manager: true,
@@ -102,7 +100,6 @@ func (o *outliner) folderLookups(at place, folders ...string) {
 			}
 
 			o.fileLookups(at.in(file))
-
 			return nil
 		})
 	}
@@ -114,14 +111,12 @@ func (o *outliner) fileLookups(at place) {
 	if o.seen[key] || o.unread < 0 {
 		return
 	}
-
 	o.seen[key] = true
 
 	if info, err := fs.Stat(at.fs, at.path); err != nil || info.Size() > int64(o.unread) {
 		if err == nil {
 			o.unread = -1
 		}
-
 		return
 	}
 

@@ -33,7 +33,6 @@ func (s *Store) Outline(digest, playbook, bundledRoles string) configuration.Out
 	if _, err := fs.Stat(src, playbook); errors.Is(err, fs.ErrNotExist) {
 		return configuration.Outline{Missing: true}
 	}
-
 	o := &outliner{src: src, bundled: os.DirFS(bundledRoles)}
 
 	return configuration.Outline{Plays: plays(src, playbook, o, 0)}
@@ -270,7 +269,6 @@ func (o *outliner) tasksDir(at place) string {
 	}
 
 	role, _, _ := strings.Cut(at.path, "/")
-
 	return path.Join(role, "tasks")
 }
 
@@ -366,7 +364,6 @@ func (o *outliner) role(at place, n *yaml.Node, name, from string, runs mode) {
 	if o.seen[key] {
 		return
 	}
-
 	o.seen[key] = true
 
 	folders, short := o.roleFolders(name)
@@ -405,7 +402,6 @@ func (o *outliner) roleIn(in place, from string, runs mode) bool {
 		if err == nil && yaml.Unmarshal(data, &meta) == nil && len(meta.Content) > 0 {
 			o.roles(at, fields(meta.Content[0])["dependencies"], runs)
 		}
-
 		return err == nil
 	})
 
@@ -471,7 +467,6 @@ func arguments(value *yaml.Node) map[string]*yaml.Node {
 			if !named {
 				name, text = "", word
 			}
-
 			args[name] = &yaml.Node{Kind: yaml.ScalarNode, Value: strings.Trim(text, `"'`), Line: value.Line}
 		}
 	}
@@ -483,6 +478,5 @@ func scalar(n *yaml.Node) string {
 	if n == nil || n.Kind != yaml.ScalarNode {
 		return ""
 	}
-
 	return n.Value
 }

@@ -23,7 +23,6 @@ func executed(o configuration.Outline) []string {
 			if task.Reads {
 				line += " reads"
 			}
-
 			if task.Dynamic {
 				line += " dynamic"
 			}
@@ -114,7 +113,6 @@ func TestOutline(t *testing.T) {
 	if got := executed(outline); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-
 	if outline.Missing || !store.Outline(digest, "verify.yml", bundled).Missing {
 		t.Error("the outline does not tell a missing playbook")
 	}

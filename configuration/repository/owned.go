@@ -89,7 +89,6 @@ func CheckOwnedFile(path string) (resolved string, err error) {
 	if err != nil {
 		return "", err
 	}
-
 	if problem := writable(file, false); problem != "" {
 		return "", refuse("%s", problem).Do("let only root write it: chown root: %[1]s && chmod go-w %[1]s", file)
 	}
@@ -130,14 +129,12 @@ func withoutLinks(dir string, refuse refusal, move string) (string, error) {
 		if err != nil {
 			return "", refuse("%w", err)
 		}
-
 		isLink := info.Mode().Type() == fs.ModeSymlink
 
 		problem := writable(at, true)
 		if problem == "" && isLink {
 			problem = writable(next, true)
 		}
-
 		if problem != "" {
 			return "", refuse("%s", problem).Do("%s", move)
 		}
@@ -155,7 +152,6 @@ func withoutLinks(dir string, refuse refusal, move string) (string, error) {
 		if err != nil {
 			return "", refuse("%w", err)
 		}
-
 		if filepath.IsAbs(target) {
 			at = "/"
 		}
@@ -196,6 +192,5 @@ func account(uid uint32) string {
 	if u, err := user.LookupId(id); err == nil {
 		return u.Username
 	}
-
 	return "uid " + id
 }

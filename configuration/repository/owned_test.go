@@ -156,7 +156,6 @@ func TestCheckOwnedLinks(t *testing.T) {
 				if resolved != filepath.Join(top, "deploy/releases/7/books") {
 					t.Errorf("it is %s", resolved)
 				}
-
 				return
 			}
 
@@ -170,7 +169,6 @@ func TestCheckOwnedLinks(t *testing.T) {
 	if err := os.Symlink("loop", loop); err != nil {
 		t.Fatal(err)
 	}
-
 	if _, err := CheckOwned(loop); err == nil || !strings.Contains(err.Error(), "too many links") {
 		t.Errorf("a loop: %v", err)
 	}
@@ -184,7 +182,6 @@ func TestCheckOwnedNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	smoke := filepath.Join(top, "smoke")
 	if err := errors.Join(os.WriteFile(smoke, nil, 0o700), os.Chmod(smoke, 0o777)); err != nil {
 		t.Fatal(err)

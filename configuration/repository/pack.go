@@ -65,7 +65,6 @@ func nameOf(line string) string {
 	if _, err := fmt.Sscanf(line, "%s %q", &kind, &name); err != nil {
 		return ""
 	}
-
 	return name
 }
 
@@ -137,7 +136,6 @@ func (s *Store) Unpack(ctx context.Context, digest string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-
 	if got := digestOf(lines); got != digest {
 		return inventory.Errorf(inventory.KindInvalid, "the archive has the playbooks %.12s, not %.12s", got, digest)
 	}
@@ -153,7 +151,6 @@ func (s *Store) unpack(ctx context.Context, root *os.Root, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-
 	archive := tar.NewReader(unzipped)
 	bytesLeft := cmp.Or(s.MaxBytes, DefaultMaxBytes)
 

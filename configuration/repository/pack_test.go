@@ -44,7 +44,6 @@ func TestPack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if err := os.WriteFile(filepath.Join(from.Path(digest), "added.log"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +78,6 @@ func TestPack(t *testing.T) {
 	if err := from.Pack(t.Context(), missing, io.Discard); inventory.KindOf(err) != inventory.KindNotFound {
 		t.Errorf("packing nothing: %v", err)
 	}
-
 	err = to.Unpack(t.Context(), missing, bytes.NewReader(archive.Bytes()))
 	if inventory.KindOf(err) != inventory.KindInvalid {
 		t.Errorf("another digest: %v", err)
@@ -146,7 +144,6 @@ func TestUnpackRefuses(t *testing.T) {
 	named := func(name string) tar.Header {
 		h := file
 		h.Name = name
-
 		return h
 	}
 	large := file
@@ -204,7 +201,6 @@ func FuzzUnpack(f *testing.F) {
 		if _, err := w.Write(archive); err != nil {
 			t.Fatal(err)
 		}
-
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}

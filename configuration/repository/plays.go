@@ -54,7 +54,6 @@ func plays(src fs.FS, file string, o *outliner, depth int) []configuration.Play 
 			if len(next) == 1 && next[0].Unknown && next[0].Executed == nil {
 				next = o.imported(file, imported)
 			}
-
 			found = append(found, next...)
 		case entry["hosts"] != nil:
 			p := play(entry["hosts"])
@@ -74,7 +73,6 @@ func plays(src fs.FS, file string, o *outliner, depth int) []configuration.Play 
 func fields(n *yaml.Node) map[string]*yaml.Node {
 	// An anchor may merge itself.
 	left := 100
-
 	return merged(n, &left)
 }
 
@@ -138,7 +136,6 @@ func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
 	}
-
 	return n
 }
 
@@ -166,7 +163,6 @@ func play(hosts *yaml.Node) configuration.Play {
 		if pattern.Kind != yaml.ScalarNode {
 			return unknown[0]
 		}
-
 		p.Hosts = append(p.Hosts, pattern.Value)
 	}
 

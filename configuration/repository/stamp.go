@@ -51,7 +51,6 @@ func (s *Store) Stamp(ctx context.Context, dir string) (string, error) {
 		if err != nil {
 			return refusef("%w", err)
 		}
-
 		fmt.Fprintf(hash, "%q %s %d %d", name, info.Mode(), info.Size(), info.ModTime().UnixNano())
 
 		// Unlike the time of modification, nobody can set this one back.

@@ -24,7 +24,6 @@ func TestStamp(t *testing.T) {
 			if err := os.WriteFile(site, []byte(text), 0o600); err != nil {
 				return err
 			}
-
 			return os.Chtimes(site, old, old)
 		}
 	}

@@ -75,7 +75,6 @@ func (s *Store) RolesPath(digest string) string {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return ""
 	}
-
 	return dir
 }
 
@@ -93,7 +92,6 @@ func (s *Store) Intact(ctx context.Context, digest string) bool {
 	if err != nil {
 		return false
 	}
-
 	if digestOf(found) == digest {
 		return true
 	}
@@ -102,7 +100,6 @@ func (s *Store) Intact(ctx context.Context, digest string) bool {
 	if err != nil {
 		return false
 	}
-
 	lines := strings.Split(string(manifest), "\n")
 	isMissing := func(line string) bool {
 		_, ok := slices.BinarySearch(found, line)
@@ -120,7 +117,6 @@ func (s *Store) KeepDir(ctx context.Context, dir string) (digest string, err err
 		return "", inventory.Errorf(inventory.KindInvalid, "the playbook folder cannot be read: %w", err)
 	}
 	defer root.Close()
-
 	return s.keep(ctx, source{root.FS(), s.Roles})
 }
 
@@ -136,7 +132,6 @@ func (s *Store) DigestDir(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	return digestOf(lines), nil
 }
 
@@ -174,7 +169,6 @@ func (s *Store) keep(ctx context.Context, src source) (digest string, err error)
 	if err != nil {
 		return "", err
 	}
-
 	if digest = digestOf(lines); s.reuse(ctx, digest) {
 		return digest, nil
 	}
@@ -216,7 +210,6 @@ func (s *Store) copy(ctx context.Context, src source) (digest string, err error)
 	if err != nil {
 		return "", err
 	}
-
 	if digest = digestOf(lines); s.reuse(ctx, digest) {
 		return digest, nil
 	}
@@ -426,7 +419,6 @@ func (w *walker) dir(name string) error {
 	if w.dst == nil {
 		return nil
 	}
-
 	return w.dst.Mkdir(name, 0o755)
 }
 
@@ -435,7 +427,6 @@ func (w *walker) link(name string) error {
 	if err != nil {
 		return refusef("%w", err)
 	}
-
 	if path.IsAbs(target) {
 		return refusef("the link %s points to %s; links must be relative and stay inside the folder", name, target)
 	}
@@ -509,7 +500,6 @@ func (w *walker) copyFile(name string, from io.Reader, mode fs.FileMode) (sum []
 	if out != nil {
 		err = errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 	}
-
 	if err == nil && n > w.bytesLeft {
 		err = errTooLarge
 	}
@@ -539,7 +529,6 @@ func (w *walker) finish() error {
 		if err != nil {
 			return err
 		}
-
 		if err := errors.Join(d.Sync(), d.Close()); err != nil {
 			return err
 		}

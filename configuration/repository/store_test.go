@@ -56,7 +56,6 @@ func keep(t *testing.T, s *Store, dir string) (digest string) {
 
 	digest, err := s.KeepDir(t.Context(), dir)
 	must(t, err)
-
 	return digest
 }
 
@@ -193,7 +192,6 @@ func TestEveryEditChangesTheDigest(t *testing.T) {
 		if earlier, found := digests[digest]; found {
 			t.Errorf("editing %s gives the same digest as editing %s", edit.name, earlier)
 		}
-
 		digests[digest] = edit.name
 	}
 
@@ -203,7 +201,6 @@ func TestEveryEditChangesTheDigest(t *testing.T) {
 	if err != nil || len(removed) > 0 {
 		t.Errorf("Prune removed recent playbooks: %v, %v", removed, err)
 	}
-
 	removed, err = store.Prune([]string{first}, 0)
 	if err != nil || len(removed) != len(digests)-1 {
 		t.Errorf("Prune removed %v, %v; want all but the first", removed, err)
@@ -285,7 +282,6 @@ func TestKeepRefuses(t *testing.T) {
 		if name == "link over a link" {
 			store.MaxFiles = 0
 		}
-
 		_, err := store.KeepDir(t.Context(), dir)
 		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want an error of kind invalid with %q", name, err, tt.want)

@@ -57,7 +57,6 @@ func File(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	return value(content)
 }
 
@@ -72,7 +71,6 @@ func Command(ctx context.Context, path string, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	return value(stdout)
 }
 
@@ -156,7 +154,6 @@ func shown(stdout, stderr *bounded) string {
 	if text == "" {
 		return ""
 	}
-
 	return ": " + inventory.Shorten(text, maxStderr)
 }
 
@@ -170,6 +167,5 @@ type bounded struct {
 func (b *bounded) Write(p []byte) (int, error) {
 	keep := min(len(p), b.limit-b.Len())
 	b.Buffer.Write(p[:keep])
-
 	return len(p), nil
 }

@@ -36,7 +36,6 @@ func TestFile(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.content), c.mode); err != nil {
 			t.Fatal(err)
 		}
-
 		got, err := File(path)
 		if got != c.value || (err == nil) != (c.problem == "") {
 			t.Errorf("%s: %.20q, %v", name, got, err)
@@ -122,7 +121,6 @@ func TestBackground(t *testing.T) {
 		if err := syscall.Mkfifo(path, 0o600); err != nil {
 			t.Fatal(err)
 		}
-
 		alive, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -165,12 +163,10 @@ func TestOwnSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	id, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if err := syscall.Kill(id, syscall.SIGKILL); err != nil {
 		t.Errorf("it has ended: %v", err)
 	}

@@ -23,7 +23,6 @@ func Check(t testing.TB, document string, tables map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	text := string(data)
 
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
@@ -34,7 +33,6 @@ func Check(t testing.TB, document string, tables map[string]string) {
 		if !hasBegin || !hasEnd {
 			t.Fatalf("%s lacks the marker %s or %s", document, strings.TrimSpace(begin), end)
 		}
-
 		if old != tables[name] && !*update {
 			t.Errorf("the table %q in %s is out of date; rewrite it: make docs", name, document)
 		}

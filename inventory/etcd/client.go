@@ -105,7 +105,6 @@ func connect(
 			if err != nil {
 				return Error(err)
 			}
-
 			client, c.Prefix = c, prefix
 		}
 
@@ -147,7 +146,6 @@ func connect(
 		if client != nil {
 			_ = client.Close()
 		}
-
 		return nil, failure // err may only report that the time is up
 	}
 
@@ -236,7 +234,6 @@ func (c *Client) interceptAuthenticate(
 	if method == pb.Auth_Authenticate_FullMethodName {
 		return c.auth.ActiveConnection().Invoke(ctx, method, req, reply, opts...)
 	}
-
 	return next(ctx, method, req, reply, conn, opts...)
 }
 
@@ -265,7 +262,6 @@ func (c *Client) checkSchema(ctx context.Context) error {
 
 	kv, err := c.readSchema(ctx)
 	c.empty = err == nil && kv == nil
-
 	return err
 }
 
@@ -276,7 +272,6 @@ func (c *Client) readSchema(ctx context.Context) (*mvccpb.KeyValue, error) {
 	if err != nil || len(resp.Kvs) == 0 {
 		return nil, Error(err)
 	}
-
 	stored := string(resp.Kvs[0].Value)
 	if stored != Schema && stored != formerSchema {
 		return nil, inventory.Errorf(inventory.KindRefused,
@@ -301,7 +296,6 @@ func (c *Client) SchemaOps(ctx context.Context) (ops Ops, upgraded bool, err err
 	if kv != nil {
 		found = kv.ModRevision
 	}
-
 	ops.If = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(c.schemaKey()), "=", found)}
 
 	if upgraded = kv != nil && string(kv.Value) == formerSchema; upgraded {
@@ -320,7 +314,6 @@ func (c *Client) Initialize(ctx context.Context) error {
 	defer cancel()
 
 	_, err := c.Put(ctx, c.schemaKey(), Schema)
-
 	return Error(err)
 }
 

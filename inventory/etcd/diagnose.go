@@ -84,12 +84,10 @@ func probe(ctx context.Context, endpoint string, config *tls.Config) (permanent 
 	if err != nil {
 		return true, err
 	}
-
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
 	if err != nil || config == nil {
 		return false, err
 	}
-
 	defer conn.Close()
 
 	config = config.Clone()

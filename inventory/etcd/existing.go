@@ -164,7 +164,6 @@ func (e Existing) config() (clientv3.Config, error) {
 		if err != nil {
 			return c, err
 		}
-
 		c.Username, c.Password = e.User, strings.TrimRight(string(password), "\r\n")
 		if c.Password == "" {
 			return c, inventory.Errorf(inventory.KindInvalid, "etcd.password_file: %s is empty", e.PasswordFile).
@@ -220,7 +219,6 @@ func (e Existing) keyPair() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "etcd.cert_file and etcd.key_file do not match: %w", err).
@@ -270,7 +268,6 @@ func DialExisting(ctx context.Context, e Existing, log logrus.FieldLogger) (*Cli
 		if c.server, err = c.fetchVersion(ctx); err != nil {
 			return err
 		}
-
 		return c.server.problem
 	}
 
@@ -278,7 +275,6 @@ func DialExisting(ctx context.Context, e Existing, log logrus.FieldLogger) (*Cli
 	if err != nil {
 		return nil, err
 	}
-
 	if c.server.warning != "" {
 		log.Warn(c.server.warning)
 	}

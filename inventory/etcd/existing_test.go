@@ -125,7 +125,6 @@ func certificate(t *testing.T, dir, name string) (cert, key string) {
 		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600); err != nil {
 			t.Fatal(err)
 		}
-
 		return path
 	}
 
@@ -145,7 +144,6 @@ func TestExistingFiles(t *testing.T) {
 		if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode)); err != nil {
 			t.Fatal(err)
 		}
-
 		return path
 	}
 
@@ -259,7 +257,6 @@ type fakeServer struct {
 func newFakeServer(cluster uint64, version string, members ...string) *fakeServer {
 	s := &fakeServer{cluster: cluster, members: members}
 	s.version.Store(&version)
-
 	return s
 }
 
@@ -280,7 +277,6 @@ func (s *fakeServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusRespo
 	if version == nil {
 		return nil, status.Error(codes.Internal, "the member is broken")
 	}
-
 	return &pb.StatusResponse{Header: &pb.ResponseHeader{ClusterId: s.cluster}, Version: *version}, nil
 }
 
@@ -344,7 +340,6 @@ func TestServerVersion(t *testing.T) {
 				if first.read.Load() {
 					t.Error("the records of the refused server were read")
 				}
-
 				return
 			}
 
@@ -431,7 +426,6 @@ func TestRestrictedUser(t *testing.T) {
 	login := func(user, password, prefix string) (*Client, error) {
 		config := clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: user, Password: password}
 		accept := func(ctx context.Context, c *Client) error { return errorOf(c.fetchVersion(ctx)) }
-
 		return connect(ctx, config, Keys(prefix), accept, nil)
 	}
 

@@ -87,7 +87,6 @@ func Inspect(dir string) error {
 		if ends.first == 0 {
 			return nil
 		}
-
 		return damaged(dir, databaseFile, errors.New("it is missing"))
 	}
 
@@ -119,7 +118,6 @@ func checkNotEmpty(path string) error {
 	if err == nil && info.Size() == 0 {
 		return errors.New("the file is empty")
 	}
-
 	return err
 }
 
@@ -133,7 +131,6 @@ func inspectLog(dir string) (logEnds, error) {
 	if err != nil {
 		return logEnds{}, err
 	}
-
 	if len(snapshots) == 0 {
 		return logEnds{}, errors.New("it does not begin like a log of etcd")
 	}
@@ -181,7 +178,6 @@ func inspectDatabase(path string, needed bool) (applied uint64, err error) {
 		if needed {
 			return 0, errors.New("the file is empty")
 		}
-
 		return 0, nil
 	}
 

@@ -51,7 +51,6 @@ func TestDamage(t *testing.T) {
 			if err != nil {
 				return err
 			}
-
 			return os.Truncate(path, int64(share*float64(info.Size())))
 		}
 	}
@@ -103,7 +102,6 @@ func TestDamage(t *testing.T) {
 					if err != nil || len(paths) == 0 {
 						t.Fatal(paths, err)
 					}
-
 					if err := do(paths[len(paths)-1]); err != nil {
 						t.Fatal(err)
 					}
@@ -126,7 +124,6 @@ func TestInterruptedFirstStart(t *testing.T) {
 			if err != nil {
 				return err
 			}
-
 			return db.Close()
 		},
 		"an empty file": func(path string) error { return os.WriteFile(path, nil, 0o600) },
@@ -168,7 +165,6 @@ func checkDamaged(t *testing.T, o ServerOptions, path string) {
 	s, err := StartServer(ctx, o)
 	if err == nil {
 		defer s.Close()
-
 		c, err = s.Dial(ctx, "/t")
 	}
 
@@ -180,7 +176,6 @@ func checkDamaged(t *testing.T, o ServerOptions, path string) {
 		if !ok || strings.Contains(err.Error(), "\n") || !missing && (!named || !strings.Contains(e.Remedy, "backup")) {
 			t.Errorf("got %v, want one line with the file and a remedy", err)
 		}
-
 		return
 	}
 

@@ -115,7 +115,6 @@ func (s *Server) EndedSince(since time.Time) error {
 	if exit == nil || exit.at.Before(since) {
 		return nil
 	}
-
 	return fmt.Errorf("the embedded etcd has exited: %w", exit.err)
 }
 
@@ -293,7 +292,6 @@ func (s *Server) runChild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
 	cmd.Cancel = stdin.Close
 	cmd.WaitDelay = stopTimeout
 	// A Ctrl-C at the terminal must reach the daemon only, which then stops the child.
@@ -423,7 +421,6 @@ func Main(dir string) int {
 	parentGone := make(chan struct{})
 	go func() {
 		defer close(parentGone)
-
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
 
@@ -431,7 +428,6 @@ func Main(dir string) int {
 	case <-parentGone:
 		level.SetLevel(zapcore.FatalLevel) // the listeners would log their end as errors
 		e.Close()
-
 		return 0
 	case err := <-e.Err():
 		fmt.Fprintln(os.Stderr, err)

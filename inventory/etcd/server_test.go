@@ -63,7 +63,6 @@ func shortDir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { os.RemoveAll(d) })
 
 	return d
@@ -77,7 +76,6 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
-
 	return ctx
 }
 
@@ -92,7 +90,6 @@ func newLogBuffer() (*logBuffer, *logrus.Logger) {
 	l := &logBuffer{wrote: make(chan struct{}, 1)}
 	log := logrus.New()
 	log.SetOutput(l)
-
 	return l, log
 }
 
@@ -111,7 +108,6 @@ func (l *logBuffer) Write(p []byte) (int, error) {
 func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-
 	return l.text.String()
 }
 
@@ -130,7 +126,6 @@ func (l *logBuffer) await(ctx context.Context, t *testing.T, text string) {
 func discardLog() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-
 	return log
 }
 
@@ -145,7 +140,6 @@ func start(t *testing.T, o ServerOptions) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { s.Close() })
 
 	return s
@@ -158,7 +152,6 @@ func dial(t *testing.T, s *Server, prefix string) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { c.Close() })
 
 	return c
@@ -219,14 +212,12 @@ func TestServerWaitsForSharedLocks(t *testing.T) {
 	if err := start(t, o).Close(); err != nil {
 		t.Fatal(err)
 	}
-
 	wal := filepath.Join(o.Dir, "data", "member", "wal")
 
 	files, err := filepath.Glob(filepath.Join(wal, "*.wal"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-
 	shared, err := os.OpenFile(files[0], os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +272,6 @@ func TestKilledChildIsRestarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if out, err := exec.Command("kill", "-KILL", strings.TrimSpace(string(pid))).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -294,7 +284,6 @@ func TestKilledChildIsRestarted(t *testing.T) {
 			if len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "value" || s.Restarts() != 1 {
 				t.Fatalf("got %v after %d restarts, want the value after one", got.Kvs, s.Restarts())
 			}
-
 			return
 		}
 
@@ -378,7 +367,6 @@ func TestServerRefuses(t *testing.T) {
 		if tt.dir == used.Dir {
 			limit = 500 * time.Millisecond // StartServer waits for the lock
 		}
-
 		_, err := StartServer(within(t, limit), ServerOptions{Dir: tt.dir, NoSync: true, Log: discardLog()})
 		if inventory.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want a %s error with %q", tt.name, err, tt.kind, tt.want)
@@ -393,7 +381,6 @@ func TestDirectoryNotWritable(t *testing.T) {
 	if err := os.Chmod(d, 0o500); err != nil {
 		t.Fatal(err)
 	}
-
 	if os.Geteuid() == 0 || syscall.Access(d, unix.W_OK) == nil {
 		t.Skip("this account may write everywhere")
 	}
@@ -446,7 +433,6 @@ func TestSchema(t *testing.T) {
 		if _, err := admin.Put(within(t, testTimeout), prefix+"/schema", stored); err != nil {
 			t.Fatal(err)
 		}
-
 		c, err := s.Dial(within(t, testTimeout), prefix)
 
 		switch {

@@ -45,7 +45,6 @@ func (s Space) Share() float64 {
 	if s.Quota <= 0 {
 		return 0
 	}
-
 	return float64(s.File) / float64(s.Quota)
 }
 
@@ -54,7 +53,6 @@ func (s Space) Free() float64 {
 	if s.File <= 0 {
 		return 0
 	}
-
 	return 1 - float64(s.InUse)/float64(s.File)
 }
 
@@ -64,7 +62,6 @@ func (s Space) String() string {
 	if s.Quota > 0 {
 		text = fmt.Sprintf("%s of %s (%.0f %%), %s in use", size(s.File), size(s.Quota), 100*s.Share(), size(s.InUse))
 	}
-
 	return text
 }
 
@@ -74,7 +71,6 @@ func size(bytes int64) string {
 	if bytes < gib {
 		return fmt.Sprintf("%.1f MiB", float64(bytes)/mib)
 	}
-
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/gib)
 }
 
@@ -134,7 +130,6 @@ func (c *Client) CompactTo(ctx context.Context, revision int64) error {
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return nil // a later revision is the oldest already
 	}
-
 	return Error(err)
 }
 

@@ -97,7 +97,6 @@ func (u *Upkeep) work(ctx context.Context) error {
 	if err != nil || s.Raised(AlarmCorrupt) {
 		return err // with damaged data, the operator decides
 	}
-
 	now, full := time.Now(), s.Raised(AlarmNoSpace)
 	idle := full || u.Idle() && isIdle(u.last, look{now, s.Revision})
 	compactTo := compactRevision(s, u.last)
@@ -177,7 +176,6 @@ func (u *Upkeep) look(ctx context.Context) (Space, error) {
 	defer cancel()
 
 	s := u.Client.Spaces(ctx)[0]
-
 	return s, s.Err
 }
 
@@ -194,7 +192,6 @@ func compactRevision(s Space, before look) int64 {
 	if s.Share() < WarnShare || before.revision >= s.Revision {
 		return 0
 	}
-
 	return before.revision
 }
 
@@ -214,7 +211,6 @@ func defragments(s Space, since time.Duration) bool {
 	if s.Share() >= WarnShare {
 		wanted = crowdedFree
 	}
-
 	return s.File >= least && s.Free() >= wanted && since >= defragmentPause
 }
 

@@ -124,7 +124,6 @@ func fill(t *testing.T, c *Client, overwrite bool) {
 		if !overwrite {
 			key = fmt.Sprintf("/t/%d", filled.Add(1))
 		}
-
 		_, err := c.Put(within(t, testTimeout), key, value)
 		if IsFull(err) {
 			return
@@ -190,7 +189,6 @@ func TestUpkeepOfAFullStore(t *testing.T) {
 					}
 
 					_, err := c.Delete(ctx, "/t/", clientv3.WithPrefix())
-
 					return err
 				},
 			}
@@ -235,7 +233,6 @@ func TestUpkeepOfACrowdedStore(t *testing.T) {
 		if err := u.work(ctx); err != nil {
 			t.Fatal(err)
 		}
-
 		return c.Spaces(ctx)[0]
 	}
 
@@ -352,7 +349,6 @@ func raise(t *testing.T, c *Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
 		Action: pb.AlarmRequest_ACTIVATE, MemberID: members.Members[0].ID, Alarm: pb.AlarmType_CORRUPT,
 	})

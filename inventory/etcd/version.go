@@ -191,6 +191,5 @@ func (c *Client) refreshVersion(ctx context.Context, log logrus.FieldLogger) {
 func (c *Client) Server() (version, warning string, problem error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-
 	return c.server.version, c.server.warning, c.server.problem
 }

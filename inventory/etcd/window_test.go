@@ -32,7 +32,6 @@ func TestNoPings(t *testing.T) {
 
 			path := "/" + strings.TrimLeft(strings.TrimPrefix(addr, "unix:"), "/")
 			c, err := d.DialContext(ctx, "unix", path)
-
 			return &tapped{Conn: c, sent: &sent, received: &received}, err
 		},
 	))
@@ -56,7 +55,6 @@ func TestNoPings(t *testing.T) {
 		if headers < puts {
 			t.Fatalf("the %s sent %d headers for %d puts", what, headers, puts)
 		}
-
 		if pings > puts/5 {
 			t.Errorf("the %s sent %d pings for %d puts", what, pings, puts)
 		}
@@ -83,7 +81,6 @@ func TestAnswerBeyondWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if len(resp.Kvs) != count || len(resp.Kvs[count-1].Value) != size {
 		t.Errorf("got %d records of %d", len(resp.Kvs), count)
 	}
@@ -99,14 +96,12 @@ type tapped struct {
 func (c *tapped) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.sent.add(p[:n])
-
 	return n, err
 }
 
 func (c *tapped) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.received.add(p[:n])
-
 	return n, err
 }
 
@@ -119,7 +114,6 @@ type frames struct {
 func (f *frames) add(p []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-
 	f.raw = append(f.raw, p...)
 }
 

@@ -56,7 +56,6 @@ func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-
 	return SyncDir(filepath.Dir(to))
 }
 
@@ -67,7 +66,6 @@ func SyncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-
 	if err := errors.Join(d.Sync(), d.Close()); err != nil {
 		return fmt.Errorf("sync %s: %w", dir, err)
 	}

@@ -77,7 +77,6 @@ func TestLock(t *testing.T) {
 		if err != nil {
 			t.Fatalf("lock after unlock: %v", err)
 		}
-
 		unlock()
 	}
 }

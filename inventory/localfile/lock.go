@@ -27,7 +27,6 @@ func Lock(dir, name string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return func() { _ = l.Unlock() }, nil
 }
 

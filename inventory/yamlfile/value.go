@@ -94,7 +94,6 @@ func fieldOf(t reflect.Type, key string) reflect.Type {
 	if i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return Key(f) == key }); i >= 0 {
 		return fields[i].Type
 	}
-
 	return nil
 }
 

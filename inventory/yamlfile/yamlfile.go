@@ -36,7 +36,6 @@ func Load(path string, v any, remedy string) (*yaml.Node, error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, e.Do("run this as root, or as a user with read access to the file")
 		}
-
 		return nil, e.Do("write the file; %s", remedy)
 	}
 
@@ -81,7 +80,6 @@ func read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-
 	return io.ReadAll(io.LimitReader(f, maxSize+1))
 }
 
@@ -115,7 +113,6 @@ func DecodeOrOff(n *yaml.Node, key string, v any) (off bool, err error) {
 		if n.Value == "off" || n.Tag == "!!bool" && n.Value == "false" {
 			return true, nil
 		}
-
 		return false, fmt.Errorf("line %d: %s is %q; write off, or a mapping", n.Line, key, n.Value)
 	}
 
@@ -178,7 +175,6 @@ func Plain(err error) string {
 		m := mismatch.FindStringSubmatch(text)
 		kinds := map[string]string{"seq": "a list", "map": "a mapping"}
 		value := cmp.Or(m[2], kinds[m[1]], "this")
-
 		return value + " is not " + describe(m[3])
 	})
 

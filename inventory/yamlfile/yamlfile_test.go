@@ -41,7 +41,6 @@ func TestLoad(t *testing.T) {
 	if err != nil || s.Name != "default" || s.Size != 3 || top == nil || top.Kind != yaml.MappingNode {
 		t.Fatalf("%+v, %v, %v", s, top, err)
 	}
-
 	if _, top, err := load("# nothing\n"); err != nil || top != nil {
 		t.Fatalf("an empty file: %v, %v", top, err)
 	}

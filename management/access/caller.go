@@ -43,7 +43,6 @@ func (c Caller) meets(v func() *state.View, subject Subject) error {
 	if err := c.authorize(v, subject); err != nil || c.Precondition == nil {
 		return err
 	}
-
 	return c.Precondition(v())
 }
 

@@ -77,7 +77,6 @@ func (c *Certificates) Check(serial string) error {
 	if record.Get(latest, &RevocationKind, serial) != nil {
 		return errRevokedCertificate
 	}
-
 	return nil
 }
 
@@ -182,7 +181,6 @@ func (c *Certificates) Revoke(
 			if err != nil {
 				return err
 			}
-
 			revision = max(revision, at)
 		}
 
@@ -216,7 +214,6 @@ func (c *Certificates) find(ref string) (named []Certificate, damaged []error, e
 	if err != nil && !bySerial {
 		return nil, nil, err
 	}
-
 	named = slices.DeleteFunc(all, func(known Certificate) bool {
 		return known.Serial != serial && (bySerial || known.Name != ref)
 	})
@@ -274,7 +271,6 @@ func revoke(tx *record.Tx, caller Caller, known Certificate) error {
 			// One transaction has room for some.
 			if !r.Expires.IsZero() && now.After(r.Expires) && removed < 100 {
 				record.Remove(tx, &RevocationKind, r.Serial)
-
 				removed++
 			}
 		}

@@ -92,7 +92,6 @@ func TestRevokeCertificate(t *testing.T) {
 		if err != nil {
 			got += string(inventory.KindOf(err))
 		}
-
 		if got != want {
 			t.Errorf("%q revokes %q, want %q: %v", ref, got, want, err)
 		}

@@ -14,7 +14,6 @@ import (
 // TestPermissionsDocument compares the table of docs/access.md with the data.
 func TestPermissionsDocument(t *testing.T) {
 	t.Parallel()
-
 	doctest.Check(t, "../../docs/access.md", map[string]string{"permissions": permissionTable()})
 }
 
@@ -37,7 +36,6 @@ func permissionTable() string {
 			if slices.Contains(p.Roles, role) {
 				mark = "yes"
 			}
-
 			b.WriteString(" " + mark + " |")
 		}
 
@@ -45,7 +43,6 @@ func permissionTable() string {
 		if p.Reach == Within {
 			mark = "yes"
 		}
-
 		b.WriteString(" " + mark + " |\n")
 	}
 

@@ -43,12 +43,10 @@ func (id Identity) Name() string {
 	if !ok {
 		return ""
 	}
-
 	name, ok := strings.CutPrefix(id.Principal, kind+":")
 	if !ok {
 		return ""
 	}
-
 	return name
 }
 

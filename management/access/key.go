@@ -109,7 +109,6 @@ func (o Once[T]) Replay(ctx context.Context, c Caller) (r T, found bool, err err
 	if result == nil || err != nil {
 		return r, false, err
 	}
-
 	id := result.ids()[o.Kind.Name]
 	if kept := record.Get(o.State.View(), o.Kind, id); kept != nil {
 		return *kept, true, nil
@@ -132,6 +131,5 @@ func (o Once[T]) Decide(
 	if revision > 0 {
 		o.Kind.At(&made, revision)
 	}
-
 	return made, err
 }

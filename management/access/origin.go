@@ -40,6 +40,5 @@ func OriginOf(ctx context.Context) *Origin {
 	if o, ok := ctx.Value(originKey{}).(*Origin); ok {
 		return o
 	}
-
 	return &Origin{}
 }

@@ -44,6 +44,5 @@ func namesOf(roles []Role) string {
 	if last < 1 {
 		return strings.Join(names, "")
 	}
-
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }

@@ -143,7 +143,6 @@ func (f *Filter) View(v *state.View) *state.Scoped {
 	if f.last == nil || f.last.Revision <= scoped.Revision {
 		f.last = scoped
 	}
-
 	return scoped
 }
 
@@ -160,7 +159,6 @@ func (f *Filter) ContainsTarget(t job.Target, n *inventory.Node) bool {
 	if f.Contains(n) {
 		return true
 	}
-
 	return slices.Contains(f.groups, t.FromGroup) && (!f.labelled || n != nil && f.selector.Matches(n))
 }
 

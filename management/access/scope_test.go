@@ -43,7 +43,6 @@ func TestFilter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if got := [3]bool{f.Contains(worker), f.Contains(neighbour), f.Contains(idle)}; got != tt.want {
 			t.Errorf("%q contains %v, want %v", tt.scope, got, tt.want)
 		}
@@ -81,7 +80,6 @@ func TestFilterOfTargets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if got := f.ContainsTarget(target, left); got != tt.kept {
 			t.Errorf("%q, a node that left: %t", tt.scope, got)
 		}

@@ -78,7 +78,6 @@ func Retry(ref string, r job.RetryRequest) Subject {
 		if len(names) == 0 {
 			names = old.Names()
 		}
-
 		return s.CheckMove(names, old.Group)
 	}
 }

@@ -40,7 +40,6 @@ func (t Token) WithUse(r record.Reader) Token {
 	if use := record.Get(r, &TokenUseKind, t.ID); use != nil {
 		t.Used = use.Time
 	}
-
 	return t
 }
 
@@ -71,7 +70,6 @@ func (tokenCodec) Decode(_ string, value []byte) (*Token, error) {
 
 	err := json.Unmarshal(value, &stored)
 	stored.Scope = Scope{Groups: stored.Groups, Selector: stored.Selector}
-
 	return &stored.Token, err
 }
 
@@ -91,7 +89,6 @@ func newToken() (id, token string) {
 
 	_, _ = rand.Read(random[:]) // it never fails
 	id = hex.EncodeToString(random[:tokenID])
-
 	return id, "clusterm-" + id + "-" + hex.EncodeToString(random[tokenID:])
 }
 

@@ -57,7 +57,6 @@ func TestTokenLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		age := made.Expires.Sub(made.Created)
 		if !tokenForm.MatchString(token) || made.CreatedBy != "root" || age != DefaultTokenAge {
 			t.Errorf("made %+v, %d bytes", made, len(token))
@@ -148,12 +147,10 @@ func TestTokenExpires(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		id, err := tokens.Authenticate(t.Context(), token)
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		open := tokens.Follow(t.Context(), id)
 
 		time.Sleep(time.Hour + time.Second)
@@ -177,7 +174,6 @@ func (o otherIssuer) Verify(_ context.Context, token string) (Identity, error) {
 	if token != "a.b.c" {
 		return Identity{}, errInvalidToken
 	}
-
 	return o.id, nil
 }
 
@@ -214,7 +210,6 @@ func TestOtherIssuer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		open := tokens.Follow(t.Context(), id)
 
 		time.Sleep(time.Minute + time.Second)

@@ -104,7 +104,6 @@ func (t *Tokens) Create(
 			}
 
 			record.Put(tx, &TokenKind, &made)
-
 			return nil
 		})
 	})
@@ -185,7 +184,6 @@ func (t *Tokens) Revoke(ctx context.Context, c Caller, ref string) (revision int
 
 					record.Remove(tx, &TokenUseKind, id)
 					record.Remove(tx, &TokenKind, id)
-
 					return struct{}{}, nil
 				}
 			}
@@ -216,7 +214,6 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, erro
 	if err != nil {
 		return Identity{}, err
 	}
-
 	t.noteUse(strings.TrimPrefix(id.Credential, credentialOf("")), now)
 
 	return id, nil

@@ -255,7 +255,6 @@ func pathOf(pattern string, params ...string) string {
 	if err != nil {
 		return pattern
 	}
-
 	return path
 }
 
@@ -265,6 +264,5 @@ func encode(body any) json.RawMessage {
 	if err != nil {
 		return nil
 	}
-
 	return b
 }

@@ -670,7 +670,6 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	if err != nil || v < 0 {
 		return inventory.Errorf(inventory.KindInvalid, "%q is not a duration", b).Do("write it like 90s, 15m or 1h30m")
 	}
-
 	*d = Duration(v)
 
 	return nil

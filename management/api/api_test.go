@@ -24,7 +24,6 @@ func TestKindTable(t *testing.T) {
 		if p.Status != row.Status || p.Title != row.Title || row.Title == "" || http.StatusText(row.Status) == "" {
 			t.Errorf("%s: %+v", row.Kind, p)
 		}
-
 		if back := p.Restore(); !reflect.DeepEqual(back, e) {
 			t.Errorf("%s: restored as %+v", row.Kind, back)
 		}

@@ -58,7 +58,6 @@ func command(a inventory.Action) []string {
 		if len(a.Nodes) == 0 {
 			return listNodes
 		}
-
 		return confirmed(append(append([]string{"nodes", "forget"}, a.Nodes...), optionWords(a)...), a)
 	case inventory.ActionTrustHostKey:
 		return append([]string{"nodes", "trust"}, a.Nodes...)
@@ -85,7 +84,6 @@ func command(a inventory.Action) []string {
 		if a.Failed {
 			words = append(words, "--failed")
 		}
-
 		return confirmed(append(words, optionWords(a)...), a)
 
 	// Plans
@@ -101,7 +99,6 @@ func command(a inventory.Action) []string {
 		if a.Key == "" {
 			return []string{"config", "get"}
 		}
-
 		return []string{"config", "get", a.Key}
 	case inventory.ActionSetSetting:
 		return []string{"config", "set", a.Key + "=" + a.Value}
@@ -130,7 +127,6 @@ func command(a inventory.Action) []string {
 		if a.Playbooks == inventory.PlaybooksCurrent {
 			words = append(words, "--playbooks-now")
 		}
-
 		return words
 	case inventory.ActionAbort:
 		return []string{"rollout", "abort", a.Rollout}
@@ -145,7 +141,6 @@ func command(a inventory.Action) []string {
 		if a.Value == inventory.ForEveryNode {
 			words = append(words, "--all")
 		}
-
 		return words
 	case inventory.ActionLiftFreeze:
 		return []string{"freeze", "off"}
@@ -169,7 +164,6 @@ func VerbWords(v inventory.Verb) string {
 	if v == inventory.VerbReapply {
 		return string(inventory.VerbApply) + " --clean"
 	}
-
 	return string(v)
 }
 
@@ -207,7 +201,6 @@ func confirmed(words []string, a inventory.Action) []string {
 	if a.Confirmed {
 		words = append(words, "--yes")
 	}
-
 	return words
 }
 
@@ -237,7 +230,6 @@ func optionWords(a inventory.Action) []string {
 	if len(shown) > 0 {
 		words = append(words, "-e", inventory.ExtraText(shown))
 	}
-
 	if len(withheld) > 0 {
 		words = append(words, "-e", fileOf(withheld))
 	}
@@ -258,7 +250,6 @@ func fileOf(names []string) string {
 	if more := len(names) - most; more > 0 {
 		text += "-and-" + strconv.Itoa(more) + "-more"
 	}
-
 	return "@FILE-with-" + text
 }
 
@@ -270,6 +261,5 @@ func ShellQuote(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s
 	}
-
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

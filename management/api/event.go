@@ -104,7 +104,6 @@ func asTime(raw json.RawMessage) time.Time {
 		}
 
 		whole, part := math.Modf(seconds)
-
 		return time.Unix(int64(whole), int64(part*1e9)).UTC()
 	}
 

@@ -70,7 +70,6 @@ func (c FleetCell) String() string {
 	if c.Level == LevelManager {
 		return item
 	}
-
 	return fmt.Sprintf("%s %s: %s", c.Level, c.Name, item)
 }
 

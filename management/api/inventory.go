@@ -32,6 +32,5 @@ func (h *InventoryHost) UnmarshalJSON(data []byte) error {
 
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-
 	return d.Decode((*plain)(h))
 }

@@ -175,9 +175,7 @@ func IsRequestID(id string) bool {
 // NewRequestID returns a random id for a request.
 func NewRequestID() string {
 	var random [8]byte
-
 	_, _ = rand.Read(random[:]) // it never fails
-
 	return hex.EncodeToString(random[:])
 }
 

@@ -92,6 +92,5 @@ func object[T any](c Change, kind WatchKind) (out T, err error) {
 	if c.Type != ChangePut || c.Kind != kind {
 		return out, inventory.Errorf(inventory.KindInvalid, "a %s of %q has no object of %s", c.Type, c.Kind, kind)
 	}
-
 	return out, json.Unmarshal(c.Object, &out)
 }

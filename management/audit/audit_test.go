@@ -65,7 +65,6 @@ func verified(t *testing.T, dir string) Report {
 
 	r, err := Verify(t.Context(), dir)
 	must(t, err)
-
 	return r
 }
 
@@ -114,7 +113,6 @@ func TestConcurrentEntries(t *testing.T) {
 			if i%2 == 0 {
 				add = l.Defer
 			}
-
 			if err := add(t.Context(), Entry{Time: noon, Verb: "x", Job: fmt.Sprint(i)}); err != nil {
 				t.Error(err)
 			}
@@ -143,7 +141,6 @@ func TestTampering(t *testing.T) {
 	edit := func(change func(lines [][]byte) [][]byte) func(t *testing.T, dir string, files []named) {
 		return func(t *testing.T, dir string, files []named) {
 			path := filepath.Join(dir, files[1].name)
-
 			text, err := os.ReadFile(path)
 			must(t, err)
 			must(t, os.WriteFile(path, bytes.Join(change(slices.Collect(bytes.Lines(text))), nil), 0o600))
@@ -162,7 +159,6 @@ func TestTampering(t *testing.T) {
 			e, _, _ := parseLine(bytes.TrimSpace(lines[0]))
 			e.Who = "toor"
 			lines[0], _, _ = e.line()
-
 			return lines
 		}), "that one was changed"},
 		"removed":  {edit(func(lines [][]byte) [][]byte { return lines[1:] }), "begins with entry"},
@@ -174,7 +170,6 @@ func TestTampering(t *testing.T) {
 		"cut off": {edit(func(lines [][]byte) [][]byte {
 			last := len(lines) - 1
 			lines[last] = lines[last][:20]
-
 			return lines
 		}), "incomplete"},
 		"file removed": {func(t *testing.T, dir string, files []named) {
@@ -239,7 +234,6 @@ func TestCrash(t *testing.T) {
 		if cut == end {
 			want = 2
 		}
-
 		if r := verified(t, dir); r.Entries != want || len(r.Problems) > 0 {
 			t.Fatalf("cut at %d: %+v", cut, r)
 		}
@@ -511,7 +505,6 @@ func TestReadEnds(t *testing.T) {
 	err := Read(ctx, dir, Filter{}, func(Entry) error {
 		seen++
 		cancel()
-
 		return nil
 	})
 	if !errors.Is(err, context.Canceled) || seen != 1 {
@@ -563,7 +556,6 @@ func TestRead(t *testing.T) {
 			if e.Who != "root" && e.Who != "eve\ufffd\ufffd[2J\ufffd" {
 				t.Errorf("the principal %q", e.Who)
 			}
-
 			return nil
 		}))
 
@@ -576,16 +568,13 @@ func TestRead(t *testing.T) {
 // bubble opens a trail whose time is that of a synctest bubble.
 func bubble(t *testing.T) (*Log, string) {
 	t.Helper()
-
 	dir := t.TempDir()
-
 	return open(t, dir, func(o *Options) { o.fileSize = 1 << 20 }), dir
 }
 
 func read(t *testing.T, dir string, f Filter) (all []Entry) {
 	t.Helper()
 	must(t, Read(t.Context(), dir, f, func(e Entry) error { all = append(all, e); return nil }))
-
 	return all
 }
 
@@ -799,7 +788,6 @@ func TestExport(t *testing.T) {
 
 		r, err := VerifyExport(t.Context(), strings.NewReader(strings.Join(lines, "\n")))
 		must(t, err)
-
 		return r
 	}
 

@@ -87,7 +87,6 @@ func cleanText(s string) string {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return unicode.ReplacementChar
 		}
-
 		return r
 	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
 }
@@ -98,7 +97,6 @@ func (e Entry) line() ([]byte, Entry, error) {
 	if err != nil {
 		return nil, e, err
 	}
-
 	e.text = text
 
 	return append(append([]byte(e.Hash()+" "), text...), '\n'), e, nil
@@ -117,7 +115,6 @@ func parseLine(line []byte) (e Entry, hash string, err error) {
 	if !ok {
 		return Entry{}, hash, errDamaged
 	}
-
 	e, err = parseText([]byte(text), hash)
 
 	return e, hash, err

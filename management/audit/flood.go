@@ -96,12 +96,10 @@ func sourceOf(e Entry) source {
 	if err != nil {
 		host = e.From
 	}
-
 	s := source{via: e.Via, credential: e.Credential, host: host, result: e.Result}
 	if !isStranger(e) {
 		s.who = e.Who
 	}
-
 	return s
 }
 

@@ -117,7 +117,6 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	go l.run(held)
 
 	if removed > 0 {
@@ -137,7 +136,6 @@ func (l *Log) resume() (removed int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-
 	if len(files) == 0 {
 		return 0, l.begin()
 	}
@@ -204,7 +202,6 @@ func (l *Log) begin() error {
 	if err != nil {
 		return err
 	}
-
 	if l.file != nil {
 		l.file.Close()
 	}
@@ -220,7 +217,6 @@ func (l *Log) Append(ctx context.Context, e Entry) error {
 	if e.Via != "" && !l.changes.admits(e) {
 		return l.await(ctx, item{mark: true, change: true})
 	}
-
 	return l.await(ctx, item{entry: e})
 }
 
@@ -285,7 +281,6 @@ func (l *Log) Refuse(e Entry) error {
 func (l *Log) enqueue(ctx context.Context, it item) (err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-
 	defer func() {
 		if err != nil && !it.mark {
 			l.lost.Add(1)
@@ -344,7 +339,6 @@ func (l *Log) run(held []Entry) {
 	commit := func() {
 		gather.Stop()
 		l.commit(pending)
-
 		pending = nil
 	}
 
@@ -360,7 +354,6 @@ func (l *Log) run(held []Entry) {
 				pending = append(pending, l.endFloods(time.Time{}, time.Now())...)
 				commit()
 				_ = l.hold()
-
 				return
 			}
 
@@ -409,7 +402,6 @@ func (l *Log) endFloods(before, now time.Time) []item {
 	if before.IsZero() {
 		before = now.Add(floodTime)
 	}
-
 	return itemsOf(slices.Concat(l.strangers.end(before), l.known.end(before), l.changes.end(before)))
 }
 
@@ -535,7 +527,6 @@ func (l *Log) write(entries []Entry) error {
 		if err != nil {
 			return err
 		}
-
 		text, prev, stored[i] = append(text, line...), complete.Hash(), complete
 	}
 
@@ -581,7 +572,6 @@ func (l *Log) prune(now time.Time) (dropped []Entry) {
 		if err != nil {
 			break
 		}
-
 		age := now.Sub(st.ModTime())
 		//nolint:gosec // the configuration bounds it
 		if age < l.KeepFor && (age < keepLeast || kept < uint64(l.Keep)) {
@@ -651,7 +641,6 @@ func (l *Log) After(ctx context.Context, seq uint64) ([]Entry, <-chan struct{}, 
 		if entries = append(entries, e); len(entries) >= recentLength {
 			return errEnough
 		}
-
 		return nil
 	})
 	if errors.Is(err, errEnough) {
@@ -672,7 +661,6 @@ var errEnough = errors.New("enough")
 var closed = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
-
 	return c
 }()
 

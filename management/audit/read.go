@@ -63,7 +63,6 @@ func lines(ctx context.Context, path string, found func(line []byte, complete bo
 		return err
 	}
 	defer f.Close()
-
 	return linesOf(ctx, f, found)
 }
 
@@ -104,7 +103,6 @@ func lastHash(ctx context.Context, path string) (hash string, err error) {
 		if _, h, err := parseLine(line); err == nil {
 			hash = h
 		}
-
 		return nil
 	})
 
@@ -156,7 +154,6 @@ func (v *verification) report() Report {
 	if v.more > 0 {
 		v.Problems = append(v.Problems, fmt.Sprintf("and %d more", v.more))
 	}
-
 	return v.Report
 }
 
@@ -319,7 +316,6 @@ func Newest(ctx context.Context, dir string, filter Filter, most int) ([]Entry, 
 			if found = append(found, e); len(found) > 2*most {
 				found = slices.Clone(found[len(found)-most:])
 			}
-
 			return nil
 		})
 		if err != nil {
@@ -350,7 +346,6 @@ func readFile(ctx context.Context, dir string, f named, filter Filter, emit func
 		if err != nil || !complete || !filter.selects(e) {
 			return nil
 		}
-
 		return emit(e)
 	})
 	// Retention may remove the file meanwhile.

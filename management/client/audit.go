@@ -100,7 +100,6 @@ type written struct {
 func (w *written) Write(p []byte) (int, error) {
 	n, err := w.to.Write(p)
 	w.err = err
-
 	return n, err
 }
 
@@ -165,7 +164,6 @@ func (f *auditFollower) connection(ctx context.Context, yield func(api.AuditEntr
 		if err != nil || event.Entry == nil {
 			return err
 		}
-
 		f.after = event.Entry.Seq
 		if !yield(*event.Entry) {
 			return errEnded

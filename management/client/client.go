@@ -103,7 +103,6 @@ func New(o Options) (*Client, error) {
 	if c.opt.Timeout == 0 {
 		c.opt.Timeout = 30 * time.Second
 	}
-
 	if c.opt.Patience == 0 {
 		c.opt.Patience = time.Minute
 	}
@@ -208,7 +207,6 @@ func parse(s string) (socket, base string, err error) {
 		if u.Host != "" || u.Path == "" || u.Path == "/" {
 			return bad("names no socket")
 		}
-
 		return u.Path, "", nil
 	case u.Scheme != "http" && u.Scheme != "https":
 		return bad("has an unsupported scheme")
@@ -224,7 +222,6 @@ func parse(s string) (socket, base string, err error) {
 func (c *Client) At(revision int64) *Client {
 	at := *c
 	at.revision = revision
-
 	return &at
 }
 
@@ -234,7 +231,6 @@ func (c *Client) At(revision int64) *Client {
 func (c *Client) Newest() *Client {
 	newest := *c
 	newest.newest = true
-
 	return &newest
 }
 
@@ -245,7 +241,6 @@ func (c *Client) Newest() *Client {
 func (c *Client) IfMatch(tag string) *Client {
 	match := *c
 	match.match = tag
-
 	return &match
 }
 
@@ -256,7 +251,6 @@ func (c *Client) IfMatch(tag string) *Client {
 func (c *Client) IdempotencyKey(key string) *Client {
 	keyed := *c
 	keyed.key = key
-
 	return &keyed
 }
 
@@ -425,7 +419,6 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		if err != nil {
 			return nil, inventory.Errorf(inventory.KindInvalid, "cannot encode the request as JSON: %w", err)
 		}
-
 		body = bytes.NewReader(b)
 	}
 
@@ -433,7 +426,6 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "cannot create the request: %w", err)
 	}
-
 	if k.in != nil {
 		req.Header.Set("Content-Type", api.TypeJSON)
 	}
@@ -488,7 +480,6 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 			}
 
 			p.RequestID = cmp.Or(p.RequestID, res.Header.Get(api.HeaderRequestID))
-
 			return nil, p.Restore()
 		}
 	}
@@ -606,7 +597,6 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	fail := func(format string, args ...any) *inventory.Error {
 		e := inventory.Errorf(inventory.KindUnavailable, format, args...)
 		e.Err = err
-
 		return e
 	}
 	const running = "is clusterm running? systemctl status clusterm"
@@ -637,7 +627,6 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		e := fail("%s closed the connection before it answered", c.where).
 			Do("repeat the command; if it fails again: %s", running)
 		e.Err = errors.Join(errBroke, err)
-
 		return e
 	}
 
@@ -662,7 +651,6 @@ func (c *Client) notRunning(err error) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			state = "refused the connection"
 		}
-
 		out := inventory.Errorf(inventory.KindUnavailable, "clusterm is not running: its socket %s %s", c.where, state).
 			Do("systemctl status clusterm shows the service; to start it: systemctl start clusterm")
 		out.Err = err

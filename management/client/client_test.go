@@ -92,7 +92,6 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	defer func() { _ = os.RemoveAll(dir) }()
 	dead := filepath.Join(dir, "dead.sock")
 
@@ -100,7 +99,6 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
 	const closed = "127.0.0.1:1" // another process may reuse a port that was just closed
@@ -147,7 +145,6 @@ func TestUnreachable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			_, err = cl.Nodes(context.Background(), NodeFilter{})
 
 			_, logErr := cl.Log(context.Background(), "1", 0, true)
@@ -286,12 +283,10 @@ func TestGivesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	log, err := c.Log(context.Background(), "1", 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if _, err := io.ReadAll(log); inventory.KindOf(err) != inventory.KindNotFound {
 		t.Errorf("a deleted job: %v", err)
 	}
@@ -306,7 +301,6 @@ func TestGivesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if _, err := c.WaitJob(context.Background(), "1"); inventory.KindOf(err) != inventory.KindUnavailable {
 		t.Errorf("a stopped daemon: %v", err)
 	}
@@ -334,7 +328,6 @@ func TestNotRunning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		_, err = c.Version(t.Context())
 		if inventory.KindOf(err) != inventory.KindUnavailable {
 			t.Errorf("%v is %s", err, inventory.KindOf(err))

@@ -30,7 +30,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	fmt.Println(health.Status, health.Nodes)
 	// Output: ok 6
 }
@@ -46,7 +45,6 @@ func ExampleClient_Nodes() {
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	for _, n := range masters.Items {
 		fmt.Println(n.Name, n.Addr, n.Status, n.State)
 	}
@@ -88,12 +86,10 @@ func ExampleClient_Submit() {
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	job, err = c.WaitJob(ctx, job.ID)
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	fmt.Println(job.Status)
 
 	for _, h := range job.Hosts {
@@ -127,7 +123,6 @@ func ExampleClient_WaitJob() {
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	fmt.Println(seen > 1, job.Status, job.Message)
 	fmt.Println(job.Hosts[0].Host, "is", job.Hosts[0].Status)
 	// Output:
@@ -144,7 +139,6 @@ func ExampleClient_Log() {
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	output, err := c.Log(ctx, job.ID, 0, true)
 	if err != nil {
 		log.Fatal(err)
@@ -167,7 +161,6 @@ func ExampleClient_Log() {
 		if e.Host != "" {
 			fmt.Println(e.Host, e.Task, e.Event, e.Changed)
 		}
-
 		return nil
 	})
 	if err != nil {
@@ -194,7 +187,6 @@ func ExampleClient_Watch() {
 			if err != nil {
 				log.Fatal(err)
 			}
-
 			fmt.Println(n.Name, n.Labels)
 
 			if n.Labels["rack"] == "r7" {
@@ -264,6 +256,5 @@ func connect() (context.Context, *client.Client) {
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	return all, c
 }

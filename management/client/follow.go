@@ -57,7 +57,6 @@ func (c *Client) readEvents(
 	if err != nil {
 		return err
 	}
-
 	if !isType(res, api.TypeEventStream) {
 		return c.notStream(res)
 	}
@@ -111,7 +110,6 @@ func nextEvent(lines *bufio.Scanner) (data []byte, id int64, err error) {
 		if len(line) == 0 && data != nil {
 			return data, id, nil
 		}
-
 		field, value, _ := bytes.Cut(line, []byte(":"))
 
 		value = bytes.TrimPrefix(value, []byte(" "))

@@ -24,7 +24,6 @@ func TestClosedIdleConnection(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		served++
-
 		w.Header().Set("Content-Type", api.TypeJSON)
 		_, _ = fmt.Fprint(w, `{}`)
 	}))

@@ -29,7 +29,6 @@ func decodeList[T any](body []byte, list *api.List[T]) error {
 	if len(parts) == 0 {
 		return decode(bytes.NewReader(body), list)
 	}
-
 	if err := decode(bytes.NewReader(rest), list); err != nil {
 		return err
 	}
@@ -53,7 +52,6 @@ func decodeList[T any](body []byte, list *api.List[T]) error {
 func decode(from io.Reader, out any) error {
 	d := json.NewDecoder(from)
 	d.UseNumber()
-
 	return d.Decode(out)
 }
 
@@ -93,7 +91,6 @@ func split(body []byte, parts int) (out []part, rest []byte) {
 			if i > from {
 				out = append(out, part{body[from:i], count})
 			}
-
 			return out, append([]byte(begin), body[i:]...)
 		case c == '}' || c == ']':
 			depth--

@@ -53,7 +53,6 @@ var socket = sync.OnceValue(func() string {
 	if err != nil {
 		panic(err)
 	}
-
 	stop = func() error { return os.RemoveAll(dir) }
 
 	if err := start(dir); err != nil {
@@ -115,7 +114,6 @@ func start(dir string) error {
 		if err == nil {
 			err = <-ended
 		}
-
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 
@@ -158,7 +156,6 @@ func start(dir string) error {
 	if err != nil {
 		return err
 	}
-
 	if j, err = c.WaitJob(ctx, j.ID); err == nil && j.Status != api.Complete {
 		err = fmt.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
 	}

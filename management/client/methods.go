@@ -110,7 +110,6 @@ func (c *Client) PatchNode(ctx context.Context, name string, p api.NodePatch) (a
 func (c *Client) History(ctx context.Context, name string, limit int) (api.List[api.HistoryEntry], error) {
 	out, err := find[api.List[api.HistoryEntry]](ctx, c, api.PathHistory, paged(nil, limit, ""), name)
 	slices.Reverse(out.Items)
-
 	return out, err
 }
 
@@ -242,7 +241,6 @@ func (c *Client) Report(ctx context.Context, discovered bool, nodes []api.Legacy
 // daemon translates those with an equivalent and refuses others.
 func (c *Client) SetFormerConfig(ctx context.Context, config json.RawMessage) error {
 	in := api.LegacyRequest{Config: config}
-
 	return c.do(ctx, call{method: http.MethodPost, path: api.LegacyConfig, in: in}, nil)
 }
 
@@ -268,7 +266,6 @@ func listed[T any](ctx context.Context, c *Client, path string, page []Page) (ap
 	if len(page) > 0 {
 		p = page[0]
 	}
-
 	return find[api.List[T]](ctx, c, path, paged(p.Sort, p.Limit, p.Continue))
 }
 
@@ -409,7 +406,6 @@ func (c *Client) TaggedVars(ctx context.Context, s Scope) (vars api.Vars, tag st
 	vars = api.Vars{}
 	err = c.do(ctx, call{method: http.MethodGet, path: s.path, params: s.params, tag: &tag}, &vars)
 	native(vars)
-
 	return vars, tag, err
 }
 
@@ -418,7 +414,6 @@ func (c *Client) SetVars(ctx context.Context, s Scope, vars api.Vars) (api.Chang
 	if vars == nil {
 		vars = api.Vars{}
 	}
-
 	return ask[api.Changed](ctx, c, call{method: http.MethodPut, path: s.path, params: s.params, in: vars})
 }
 
@@ -439,7 +434,6 @@ func (c *Client) PatchSecretVars(ctx context.Context, s Scope, patch api.Vars, s
 	if len(secret) > 0 {
 		k.query = url.Values{"secret": {strings.Join(secret, ",")}}
 	}
-
 	return ask[api.Changed](ctx, c, k)
 }
 
@@ -483,7 +477,6 @@ func (c *Client) MergedVars(ctx context.Context, node string) (api.MergedVars, e
 	q := url.Values{"merged": {"true"}}
 	err := c.do(ctx, call{method: http.MethodGet, path: api.PathNodeVars, params: []string{node}, query: q}, &out)
 	nativeMerged(out)
-
 	return out, err
 }
 
@@ -505,7 +498,6 @@ func (c *Client) PatchConfig(ctx context.Context, patch map[string]any) (api.Con
 	if patch == nil {
 		patch = map[string]any{}
 	}
-
 	return c.config(ctx, call{method: http.MethodPatch, path: api.PathConfig, in: patch})
 }
 
@@ -517,7 +509,6 @@ func (c *Client) PreviewConfig(ctx context.Context, patch map[string]any) (api.C
 	}
 
 	query := url.Values{"dry_run": {"true"}}
-
 	return c.config(ctx, call{method: http.MethodPatch, path: api.PathConfig, query: query, in: patch})
 }
 
@@ -604,7 +595,6 @@ func (c *Client) Metrics(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", c.explain(ctx, err)
 	}
-
 	return string(text), nil
 }
 
@@ -619,7 +609,6 @@ func paged(sort []string, limit int, token string) url.Values {
 	if limit != 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
-
 	if len(sort) > 0 {
 		q.Set("sort", strings.Join(sort, ","))
 	}

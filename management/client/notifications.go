@@ -21,7 +21,6 @@ func (c *Client) Deliveries(ctx context.Context, target, status string) (api.Del
 	if status != "" {
 		query.Set("status", status)
 	}
-
 	return find[api.Deliveries](ctx, c, api.PathDeliveries, query, target)
 }
 

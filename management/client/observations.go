@@ -15,6 +15,5 @@ func (c *Client) Observe(ctx context.Context, r api.Report) (api.Reported, error
 	if r.Observations == nil {
 		r.Observations = []api.Observation{}
 	}
-
 	return post[api.Reported](ctx, c, api.PathObservations, r)
 }

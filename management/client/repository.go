@@ -35,7 +35,6 @@ func (c *Client) RepositoryLog(ctx context.Context, q api.RepositoryLogQuery) (a
 	if q.Limit != 0 {
 		query.Set("limit", strconv.Itoa(q.Limit))
 	}
-
 	if q.All {
 		query.Set("all", "true")
 	}

@@ -75,17 +75,14 @@ func (s *Stream) connect() error {
 	if s.follow {
 		q.Set("follow", "true")
 	}
-
 	res, err := s.c.open(s.ctx, call{method: http.MethodGet, path: s.path, params: []string{s.id}, query: q})
 	if err != nil {
 		return err
 	}
-
 	id := res.Header.Get(api.HeaderJob)
 	if id == "" {
 		return s.c.notStream(res)
 	}
-
 	s.id = id // "active" may be another job after a reconnect
 	s.body = res.Body
 
@@ -112,7 +109,6 @@ func (c *Client) open(ctx context.Context, k call) (*http.Response, error) {
 		}
 
 		cancel(nil)
-
 		return nil, c.explain(ctx, err)
 	}
 
@@ -125,7 +121,6 @@ func (c *Client) open(ctx context.Context, k call) (*http.Response, error) {
 func (c *Client) notStream(res *http.Response) error {
 	start, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
 	_ = res.Body.Close()
-
 	return c.foreign(res, start)
 }
 
@@ -159,7 +154,6 @@ func (s *Stream) Read(p []byte) (int, error) {
 		if n > 0 {
 			s.offset += int64(n)
 			s.patience.reset()
-
 			return n, nil // the next read returns the error again
 		}
 
@@ -199,7 +193,6 @@ func (c *Client) Events(ctx context.Context, id string, offset int64, follow boo
 	if err != nil {
 		return err
 	}
-
 	defer func() { _ = s.Close() }()
 
 	lines := bufio.NewReaderSize(s, 64<<10)
@@ -260,7 +253,6 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	if p.since.IsZero() {
 		p.since = now
 	}
-
 	if now.Sub(p.since) >= p.limit {
 		return err
 	}

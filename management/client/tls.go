@@ -128,7 +128,6 @@ func loadCertificate(certFile, keyFile string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, bad(err)
 	}
-
 	return &c, nil
 }
 
@@ -183,7 +182,6 @@ func certificateError(where, name string, leaf *x509.Certificate, now time.Time,
 	fail := func(format string, args ...any) *inventory.Error {
 		e := inventory.Errorf(inventory.KindUnauthenticated, format, args...)
 		e.Err = err
-
 		return e
 	}
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -229,7 +227,6 @@ func (c *Client) tlsError(err error) *inventory.Error {
 	fail := func(kind inventory.Kind, format string, args ...any) *inventory.Error {
 		e := inventory.Errorf(kind, format, args...)
 		e.Err = err
-
 		return e
 	}
 
@@ -243,7 +240,6 @@ func (c *Client) tlsError(err error) *inventory.Error {
 	if !ok || op.Op != "remote error" {
 		return nil
 	}
-
 	alert := op.Err.Error()
 	if c.opt.Trust.CertFile != "" && strings.Contains(alert, "certificate") {
 		return fail(inventory.KindUnauthenticated, "%s refused the client certificate %s: %s", c.where,
@@ -271,7 +267,6 @@ func checkToken(token, base string) error {
 	if err != nil || u.Scheme != "http" {
 		return err
 	}
-
 	if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() == "localhost" || err == nil && ip.IsLoopback() {
 		return nil
 	}
@@ -299,7 +294,6 @@ func Certificate(ctx context.Context, rawURL string) (ca *x509.Certificate, trus
 	if err != nil {
 		return nil, false, err
 	}
-
 	port := u.Port()
 	if port == "" {
 		port = "443"

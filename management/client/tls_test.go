@@ -37,7 +37,6 @@ func keeper(t *testing.T, made time.Time, names ...string) *pki.Keeper {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return k
 }
 
@@ -179,7 +178,6 @@ func TestCertificateErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			_, err = m.Version(t.Context())
 			checkFailure(t, err, c.want...)
 
@@ -228,7 +226,6 @@ func TestCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	leaf := full.Certificates[0]
 	leaf.Certificate = leaf.Certificate[:1]
 	bare := httptest.NewUnstartedServer(http.HandlerFunc(answerVersion))
@@ -290,7 +287,6 @@ func TestRedirect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if _, err := m.Version(t.Context()); err == nil {
 			t.Error("a redirect is an answer")
 		}
@@ -312,7 +308,6 @@ func TestClientCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	url, file := secure(t, k.ServerConfig(), answerVersion), filepath.Join(dir, "client.pem")
 	issue := func(ca string) {
 		t.Helper()
@@ -321,7 +316,6 @@ func TestClientCertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +332,6 @@ func TestClientCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if v, err := m.Version(t.Context()); err != nil || v.Commit != "rack1" {
 		t.Errorf("%+v, %v", v, err)
 	}

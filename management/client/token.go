@@ -37,7 +37,6 @@ func ReadToken(path string) (string, error) {
 	if err != nil {
 		return "", inventory.Errorf(inventory.KindInvalid, "the token cannot be read: %w", err)
 	}
-
 	token := strings.TrimSpace(string(text))
 	if token == "" || len(text) > MaxToken {
 		return "", inventory.Errorf(inventory.KindInvalid, "%s is empty, or larger than %d bytes", path, MaxToken).

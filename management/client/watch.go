@@ -54,7 +54,6 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[api.Change
 				if w.synced {
 					p.reset()
 				}
-
 				return yield(change, nil)
 			})
 		})

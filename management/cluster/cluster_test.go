@@ -20,7 +20,6 @@ func TestAlone(t *testing.T) {
 	if err != nil || owned.Err() != nil {
 		t.Fatalf("Own: %v, %v", err, owned.Err())
 	}
-
 	release()
 
 	if cause := context.Cause(owned); !errors.Is(cause, context.Canceled) {

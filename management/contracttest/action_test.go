@@ -20,7 +20,6 @@ func TestActions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	schema := c.Components.Schemas["Action"]
 	if names := schema.Value.Properties["action"].Value.Enum; len(names) != len(inventory.Actions) {
 		t.Errorf("%d names are documented, there are %d actions", len(names), len(inventory.Actions))
@@ -34,14 +33,12 @@ func TestActions(t *testing.T) {
 		if row.Name == inventory.ActionSetVariable {
 			a.Value = `"2h"` // JSON
 		}
-
 		wire := api.ActionsOf([]inventory.Action{a})[0]
 
 		text, err := json.Marshal(wire)
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if err := c.Check("Action", text); err != nil {
 			t.Errorf("%s: %v", a, err)
 		}
@@ -50,7 +47,6 @@ func TestActions(t *testing.T) {
 		if len(wire.Body) > 0 {
 			r.Header.Set("Content-Type", api.TypeJSON)
 		}
-
 		if err := c.Request(r, wire.Body); err != nil {
 			t.Errorf("%s sends %s %s %s: %v", a, wire.Method, wire.Path, wire.Body, err)
 		}

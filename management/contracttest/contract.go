@@ -49,7 +49,6 @@ var Load = sync.OnceValues(func() (*Contract, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	document, err := openapi.Load(text)
 	if err != nil {
 		return nil, err
@@ -74,7 +73,6 @@ var Load = sync.OnceValues(func() (*Contract, error) {
 	if c.schemas, err = schemasOf(plain); err != nil {
 		return nil, err
 	}
-
 	c.partial, err = schemasOf(dropRequired(plain))
 
 	return c, err
@@ -85,7 +83,6 @@ func schemasOf(document any) (*schemas, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return newSchemas(text)
 }
 
@@ -116,12 +113,10 @@ func (c *Contract) Operation(method, path string) *openapi.Operation {
 	if err != nil {
 		return nil
 	}
-
 	route, _, err := find(c.router, r)
 	if err != nil {
 		return nil
 	}
-
 	i := slices.IndexFunc(c.Operations, func(o openapi.Operation) bool {
 		return o.Path == route.Path && o.Method == route.Method
 	})
@@ -141,7 +136,6 @@ func find(router routers.Router, r *http.Request) (*routers.Route, map[string]st
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s %s is not in the document: %w", r.Method, r.URL.Path, err)
 	}
-
 	return route, params, nil
 }
 
@@ -154,7 +148,6 @@ func (c *Contract) Request(r *http.Request, body []byte) error {
 	if err != nil {
 		return err
 	}
-
 	input := requestInput(route, params, r, body)
 	input.Options.ExcludeRequestBody = true
 
@@ -182,7 +175,6 @@ func (c *Contract) requestBody(route *routers.Route, header http.Header, body []
 	if err != nil {
 		return err
 	}
-
 	if documented.Value.Content[contentType] == nil {
 		return fmt.Errorf("the content type %s is not in the document", contentType)
 	}
@@ -264,7 +256,6 @@ func (c *Contract) Success(r *http.Request, body []byte) error {
 		if response.Value.Content[api.TypeJSON] == nil {
 			return errors.New("the success has no JSON in the document")
 		}
-
 		return c.schemas.check(schemaIn(answerAt(route, status, response), api.TypeJSON), body)
 	}
 
@@ -308,7 +299,6 @@ func (c *Contract) Response(r *http.Response, body []byte) error {
 		if failed {
 			return nil
 		}
-
 		return err
 	}
 
@@ -316,7 +306,6 @@ func (c *Contract) Response(r *http.Response, body []byte) error {
 	if response == nil && failed && !(isV1(route) && slices.Contains(mustBeListed, r.StatusCode)) {
 		status, response = "default", route.Operation.Responses.Default()
 	}
-
 	if response == nil {
 		return fmt.Errorf("the status %d is not in the document", r.StatusCode)
 	}
@@ -341,7 +330,6 @@ func (c *Contract) Response(r *http.Response, body []byte) error {
 		if r.Request.URL.Query().Has("fields") && !failed {
 			schemas = c.partial
 		}
-
 		errs = append(errs, c.checkBody(schemas, answerAt(route, status, response), r.Header, response.Value, body))
 	}
 
@@ -391,7 +379,6 @@ func (c *Contract) checkBody(
 		if len(body) > 0 {
 			return errors.New("a body is not in the document")
 		}
-
 		return nil
 	}
 
@@ -399,7 +386,6 @@ func (c *Contract) checkBody(
 	if err != nil {
 		return fmt.Errorf("the content type %q: %w", header.Get("Content-Type"), err)
 	}
-
 	media, ok := documented.Content[contentType]
 	if !ok {
 		return fmt.Errorf("the content type %s is not in the document", contentType)
@@ -424,7 +410,6 @@ func (c *Contract) checkBody(
 		if len(line) == 0 || line[0] != '{' || !json.Valid(line) {
 			continue
 		}
-
 		if err := schemas.check(item.Ref, line); err != nil {
 			return err
 		}
@@ -436,6 +421,5 @@ func (c *Contract) checkBody(
 // isJSON reports whether a body is one JSON value, not a stream of them.
 func isJSON(header http.Header) bool {
 	contentType, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
-
 	return strings.HasSuffix(contentType, "json") && contentType != api.TypeLines
 }

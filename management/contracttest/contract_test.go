@@ -95,7 +95,6 @@ func TestProblems(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if err := c.Check("Problem", text); err != nil {
 			t.Errorf("%s: %v", row.Kind, err)
 		}
@@ -158,6 +157,5 @@ func load(t *testing.T) *contracttest.Contract {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return c
 }

@@ -45,7 +45,6 @@ func (s *schemas) check(pointer string, text []byte) error {
 	if err != nil {
 		return err
 	}
-
 	return schema.Validate(value)
 }
 

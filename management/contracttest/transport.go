@@ -34,12 +34,10 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-
 	res, err := base.RoundTrip(r)
 	if err != nil {
 		return res, err
 	}
-
 	exchange := fmt.Sprintf("%s %s: %d", r.Method, r.URL.RequestURI(), res.StatusCode)
 
 	// The server may refuse any request, but must not accept an undocumented one.
@@ -59,7 +57,6 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if res.Header.Get("Content-Type") != "" && !isJSON(res.Header) {
 		check(nil)
 		res.Body = &tee{ReadCloser: res.Body, check: check}
-
 		return res, nil
 	}
 
@@ -126,7 +123,6 @@ func (t *tee) Read(p []byte) (int, error) {
 // Close validates a stream that the caller leaves before its end.
 func (t *tee) Close() error {
 	t.end()
-
 	return t.ReadCloser.Close()
 }
 

@@ -67,7 +67,6 @@ func (l *Loop) carryOut(ctx context.Context, acts []Act) (next time.Time) {
 	for _, a := range l.queue {
 		if l.workers[a.Lane] < max(1, a.Width) {
 			l.workers[a.Lane]++
-
 			l.acting.Go(func() { l.work(ctx, a.Lane) })
 		}
 	}
@@ -82,7 +81,6 @@ func (l *Loop) work(ctx context.Context, lane string) {
 		if !ok {
 			return
 		}
-
 		err := a.Do(ctx)
 		l.acted(ctx, a, err)
 		l.Kick()
@@ -99,7 +97,6 @@ func (l *Loop) take(ctx context.Context, lane string) (a Act, ok bool) {
 		if l.workers[lane]--; l.workers[lane] == 0 {
 			delete(l.workers, lane)
 		}
-
 		return a, false
 	}
 

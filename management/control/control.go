@@ -101,7 +101,6 @@ func (l *Loop) Start(ctx context.Context) {
 
 	go func() {
 		defer close(l.ended)
-
 		l.Run(ctx)
 	}()
 }
@@ -148,7 +147,6 @@ func (l *Loop) Await(ctx context.Context) {
 	case <-ctx.Done():
 		l.mu.Lock()
 		defer l.mu.Unlock()
-
 		l.waiting = slices.DeleteFunc(l.waiting, func(c chan struct{}) bool { return c == done })
 	}
 }
@@ -157,7 +155,6 @@ func (l *Loop) Await(ctx context.Context) {
 func (l *Loop) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-
 	return l.status
 }
 
@@ -204,7 +201,6 @@ func (l *Loop) onDuty() bool {
 // term does rounds until ctx ends or the duty is lost.
 func (l *Loop) term(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
-
 	defer l.acting.Wait()
 
 	var watch sync.WaitGroup
@@ -259,7 +255,6 @@ func (l *Loop) once(ctx context.Context) (next Next, err error) {
 
 	if err == nil {
 		l.setBegun(ctx)
-
 		next, err = l.Round(ctx)
 	}
 
@@ -288,7 +283,6 @@ func Earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
-
 	return a
 }
 
@@ -296,7 +290,6 @@ func Earliest(a, b time.Time) time.Time {
 func (l *Loop) setBegun(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-
 	l.begun = ctx.Err() == nil
 }
 
@@ -327,7 +320,6 @@ func (l *Loop) wait(next Next) time.Duration {
 	if l.Every > 0 {
 		wait = l.Every
 	}
-
 	if !next.At.IsZero() {
 		wait = min(wait, max(0, time.Until(next.At)))
 	}

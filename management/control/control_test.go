@@ -50,7 +50,6 @@ func start(t *testing.T, o control.Options, fail error) (*site, *control.Loop) {
 	o.Changed = func() <-chan struct{} {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-
 		return s.changed
 	}
 	o.Begin = func(context.Context) error {
@@ -70,7 +69,6 @@ func start(t *testing.T, o control.Options, fail error) (*site, *control.Loop) {
 func (s *site) do(act func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	act()
 }
 
@@ -106,7 +104,6 @@ func (s *site) change() {
 func (s *site) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	return len(s.rounds)
 }
 

@@ -29,13 +29,11 @@ func Remember[M any](
 			if d.Memory != nil {
 				record.Put(tx, k, d.Memory)
 			}
-
 			return d, nil
 		})
 		if err != nil {
 			return Next{}, err
 		}
-
 		if d.Memory != nil && d.Recorded != nil {
 			d.Recorded(ctx)
 		}

@@ -33,7 +33,6 @@ func CheckFile(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-
 	return f.CheckHost(ctx, setting.Default(), adapters{})
 }
 
@@ -46,7 +45,6 @@ func CheckReload(
 	if err != nil {
 		return nil, err
 	}
-
 	overlay, err := storedSettings(ctx, path, f)
 	if err != nil {
 		return nil, err
@@ -97,7 +95,6 @@ func (s settingsAPI) Patch(ctx context.Context, c access.Caller, patch map[strin
 	if _, ok := patch[keyPlaybooks]; ok && err == nil {
 		setFormer(config, s.former(ctx))
 	}
-
 	return config, err
 }
 

@@ -117,7 +117,6 @@ func VerifyAudit(ctx context.Context, configPath string) (audit.Report, error) {
 	if err != nil {
 		return audit.Report{}, err
 	}
-
 	return audit.Verify(ctx, auditDir(f.Config))
 }
 
@@ -130,6 +129,5 @@ func ReadAudit(
 	if err != nil {
 		return err
 	}
-
 	return audit.Read(ctx, auditDir(f.Config), filter, emit)
 }

@@ -33,7 +33,6 @@ func TestAuditTrail(t *testing.T) {
 			if e.Who == "" || e.Instance == "" || e.Time.IsZero() {
 				t.Errorf("%+v", e)
 			}
-
 			return nil
 		}))
 
@@ -88,7 +87,6 @@ func TestAuditOrigin(t *testing.T) {
 		if s.must(err); len(list.Items) != 1 {
 			t.Fatalf("%+v selects %+v", f, list.Items)
 		}
-
 		return list.Items[0]
 	}
 

@@ -46,7 +46,6 @@ func startPrometheus(t *testing.T, target string) *prometheusServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	config := "global: {evaluation_interval: 1s}\n" + strings.NewReplacer("127.0.0.1:9009", target,
 		"scrape_interval: 15s", "scrape_interval: 1s\n    scrape_timeout: 1s", "alerts.yml", rules).
 		Replace(string(data))
@@ -96,7 +95,6 @@ func startPrometheus(t *testing.T, target string) *prometheusServer {
 		if err == nil {
 			c.Close()
 		}
-
 		return err == nil
 	})
 
@@ -154,7 +152,6 @@ func (s sample) value() float64 {
 	if err != nil {
 		return math.NaN()
 	}
-
 	return v
 }
 
@@ -163,7 +160,6 @@ func (p *prometheusServer) query(expr string) []sample {
 	p.t.Helper()
 	var data struct{ Result []sample }
 	p.ask("query", url.Values{"query": {expr}}, &data)
-
 	return slices.DeleteFunc(data.Result, func(s sample) bool { return math.IsNaN(s.value()) })
 }
 

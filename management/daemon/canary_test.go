@@ -40,7 +40,6 @@ func leakingSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	s := prepare(t, "ansible_playbook: "+playbook)
 	file, command := filepath.Join(s.dir, "outside"), filepath.Join(s.dir, "get-secret")
 	s.must(os.WriteFile(file, []byte(canary+"-file\n"), 0o600))
@@ -374,13 +373,11 @@ func (s *site) read(path string) (int, []byte) {
 
 	resp, err := (&http.Client{Transport: &http.Transport{DialContext: dial}}).Do(req)
 	s.must(err)
-
 	defer resp.Body.Close()
 
 	if path != api.PathWatch {
 		text, err := io.ReadAll(resp.Body)
 		s.must(err)
-
 		return resp.StatusCode, text
 	}
 
@@ -388,7 +385,6 @@ func (s *site) read(path string) (int, []byte) {
 	for part := make([]byte, 4096); !bytes.Contains(text, []byte("event: sync")); {
 		n, err := resp.Body.Read(part)
 		s.must(err)
-
 		text = append(text, part[:n]...)
 	}
 
@@ -407,7 +403,6 @@ func (s *site) checkBundle() {
 
 	f, err := os.Open(path)
 	s.must(err)
-
 	defer f.Close()
 
 	unzipped, err := gzip.NewReader(f)

@@ -101,12 +101,10 @@ func checkCommand(words []string, commands map[string]options) string {
 		if !strings.HasPrefix(name, "-") || name == "-" {
 			continue
 		}
-
 		takesValue, ok := known[name]
 		if !ok {
 			takesValue, ok = common[name]
 		}
-
 		if !ok {
 			return command + " has no option " + name
 		}
@@ -147,7 +145,6 @@ func commandsOf(reference string) map[string]options {
 		if row == nil {
 			continue
 		}
-
 		takesValue := placeholder.MatchString(row[1])
 		for name := range strings.SplitSeq(placeholder.ReplaceAllString(row[1], ""), ", ") {
 			// A switch has two forms, as in --[no-]become.

@@ -47,7 +47,6 @@ func TestAutoCommission(t *testing.T) {
 		if n.Status != inventory.Allocated {
 			return ""
 		}
-
 		return n.Group
 	}
 
@@ -86,7 +85,6 @@ func TestAutoCommission(t *testing.T) {
 	s.eventually("its decisions are carried out", func() bool {
 		p, err = c.Policy(s.ctx(), "workers")
 		s.must(err)
-
 		return len(p.Decisions) == 2 && p.Decisions[0].Phase == "done" && p.Decisions[1].Phase == "done"
 	})
 

@@ -59,7 +59,6 @@ func (f oldClient) request(path string, r formerRequest) (int, string) {
 
 	body, err := json.Marshal(r)
 	f.must(err)
-
 	return f.send(http.MethodPost, path, append(body, '\n'))
 }
 
@@ -121,7 +120,6 @@ func (f oldClient) field(node, part, name string) string {
 
 	section, _ := f.read("/info/node/" + node)[part].(map[string]any)
 	text, _ := section[name].(string)
-
 	return text
 }
 
@@ -496,7 +494,6 @@ func TestFormerConfigurationOfEveryKey(t *testing.T) {
 	ansible := func(name string) any {
 		config, _ := f.read("/config")["config"].(map[string]any)
 		section, _ := config["ansible"].(map[string]any)
-
 		return section[name]
 	}
 
@@ -517,7 +514,6 @@ func TestFormerConfigurationOfEveryKey(t *testing.T) {
 	if code != http.StatusOK {
 		t.Fatal(text)
 	}
-
 	if code, answer := f.send(http.MethodPost, "/config", []byte(text)); code != http.StatusOK {
 		t.Errorf("the answer of GET: %d %s", code, answer)
 	}
@@ -577,7 +573,6 @@ func TestScenarios(t *testing.T) {
 			if c.host {
 				f.site = prepareHost(t)
 			}
-
 			f.upWithHost()
 			f.event("Discovered", "a", "b")
 			c.run(f)
@@ -600,7 +595,6 @@ func TestCompatibilityPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	rows := scenarioRow.FindAllStringSubmatch(string(text), -1)
 	if len(rows) != len(scenarios) || len(scenarios) != 38 {
 		t.Fatalf("the page has %d scenarios, the test %d", len(rows), len(scenarios))
@@ -611,7 +605,6 @@ func TestCompatibilityPage(t *testing.T) {
 		if row[1] != strconv.Itoa(i+1) || row[2] != want.name {
 			t.Errorf("row %s is %q, want %d %q", row[1], row[2], i+1, want.name)
 		}
-
 		if strings.HasPrefix(row[3], "differs: ") != want.differs {
 			t.Errorf("row %s: %q, but differs is %t", row[1], row[3], want.differs)
 		}
@@ -680,7 +673,6 @@ func TestFormerConfiguration(t *testing.T) {
 		set := func(value string) formerRequest {
 			body, err := json.Marshal(map[string]any{section: map[string]any{name: value}})
 			f.must(err)
-
 			return formerRequest{Config: body}
 		}
 

@@ -46,7 +46,6 @@ func TestContract(t *testing.T) {
 		if code != http.StatusOK {
 			t.Fatalf("GET %s: %d %q", path, code, text)
 		}
-
 		if err := json.Unmarshal([]byte(text), into); err != nil {
 			t.Fatalf("GET %s: %v in %q", path, err, text)
 		}

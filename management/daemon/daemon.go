@@ -310,7 +310,6 @@ func (d *Daemon) enter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
 	d.identity = cluster.Identity{ID: id, Node: d.node.Name()}
 
 	self := state.Instance{
@@ -366,7 +365,6 @@ func (d *Daemon) listen() ([]net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	d.onStop("socket", func(context.Context) error { return ignoreClosed(socket.Close()) })
 
 	listeners := []net.Listener{socket}
@@ -376,7 +374,6 @@ func (d *Daemon) listen() ([]net.Listener, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		d.onStop("port", func(context.Context) error { return ignoreClosed(port.Close()) })
 		listeners = append(listeners, port)
 	}
@@ -391,7 +388,6 @@ func (d *Daemon) listen() ([]net.Listener, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		d.onStop("HTTPS", func(context.Context) error { return ignoreClosed(port.Close()) })
 		listeners = append(listeners, port)
 	}
@@ -401,7 +397,6 @@ func (d *Daemon) listen() ([]net.Listener, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		d.onStop("metrics", func(context.Context) error { return ignoreClosed(port.Close()) })
 		listeners = append(listeners, port)
 	}
@@ -417,7 +412,6 @@ func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
-
 	return err
 }
 
@@ -552,7 +546,6 @@ func (d *Daemon) serve(listeners []net.Listener) {
 	d.onStop("API", func(ctx context.Context) error {
 		err := d.shutdownAPI(ctx)
 		<-stopped
-
 		return err
 	})
 
@@ -596,7 +589,6 @@ func (d *Daemon) checkRunner(ctx context.Context) {
 func (d *Daemon) measure(loops ...*control.Loop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-
 	d.loops = append(d.loops, loops...)
 }
 
@@ -618,7 +610,6 @@ func (d *Daemon) background(ctx context.Context, name string, run func(context.C
 
 	go func() {
 		defer close(ended)
-
 		run(ctx)
 	}()
 	d.onStop(name, func(context.Context) error { cancel(); <-ended; return nil })
@@ -647,7 +638,6 @@ func (d *Daemon) reload(ctx context.Context, c access.Caller) (former []string, 
 	if err != nil {
 		d.opts.Logger.WithError(err).Error("the configuration was not reloaded; the old one stays in force")
 		d.status("serving with the former configuration; the reload was refused: " + oneLine(err))
-
 		return nil, err
 	}
 

@@ -85,7 +85,6 @@ func keepInMemory() {
 func writeProgram(path, text string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-
 	return os.WriteFile(path, []byte(text), 0o700)
 }
 
@@ -130,7 +129,6 @@ func (l *logTail) Write(p []byte) (int, error) {
 func (l *logTail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-
 	return string(l.text)
 }
 
@@ -142,7 +140,6 @@ func prepare(t *testing.T, yaml ...string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &site{t: t, dir: dir, file: filepath.Join(dir, "clusterm.yaml"), staleAfter: 30 * time.Second}
 	t.Cleanup(func() {
@@ -208,7 +205,6 @@ func (s *site) options() Options {
 	if s.tune != nil {
 		s.tune(&o)
 	}
-
 	return o
 }
 
@@ -278,14 +274,12 @@ func begin(t *testing.T, yaml ...string) *site {
 	s := prepare(t, yaml...)
 	s.up()
 	t.Cleanup(s.down)
-
 	return s
 }
 
 func (s *site) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	s.t.Cleanup(cancel)
-
 	return ctx
 }
 
@@ -303,7 +297,6 @@ func (s *site) post(path, body string) (int, string) {
 	req, err := http.NewRequestWithContext(s.ctx(), http.MethodPost, s.url+path, strings.NewReader(body))
 	s.must(err)
 	req.Header.Set("Content-Type", "application/json")
-
 	return s.do(req)
 }
 
@@ -311,7 +304,6 @@ func (s *site) get(path string) (int, string) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.ctx(), http.MethodGet, s.url+path, nil)
 	s.must(err)
-
 	return s.do(req)
 }
 
@@ -319,7 +311,6 @@ func (s *site) do(req *http.Request) (int, string) {
 	s.t.Helper()
 	resp, err := (&http.Client{Transport: contracttest.Transport{Report: s.t.Errorf}}).Do(req)
 	s.must(err)
-
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	s.must(err)
@@ -351,7 +342,6 @@ func (s *site) runJob(r api.JobRequest) api.Job {
 	s.must(err)
 	j, err = s.Client.WaitJob(s.ctx(), j.ID)
 	s.must(err)
-
 	return j
 }
 
@@ -359,7 +349,6 @@ func (s *site) status(name string) string {
 	s.t.Helper()
 	n, err := s.Client.Node(s.ctx(), name)
 	s.must(err)
-
 	return strings.TrimSpace(string(n.Status) + " " + n.Group)
 }
 
@@ -518,7 +507,6 @@ func TestStartRefuses(t *testing.T) {
 		if name == "a data directory in use" {
 			limit = time.Second // a daemon that is just ending would be waited for
 		}
-
 		err := other.try(limit)
 		checkError(t, err, tt.kind, tt.message)
 
@@ -600,7 +588,6 @@ func TestConfigDryRun(t *testing.T) {
 		s.must(err)
 		trail, err := s.Client.Audit(s.ctx(), client.AuditFilter{Verb: "settings.patch"}, 0)
 		s.must(err)
-
 		return fmt.Sprint(tag, config, trail)
 	}
 	before := state()
@@ -771,7 +758,6 @@ func (s *site) fifo(name string) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
 	s.must(unix.Mkfifo(path, 0o600))
-
 	return path
 }
 
@@ -820,7 +806,6 @@ func (s *site) waitOutput(id, words string) {
 		if text += string(data); strings.Contains(text, words) {
 			return found
 		}
-
 		return nil
 	})
 	if !errors.Is(err, found) {
@@ -896,7 +881,6 @@ func (s *site) agentVars() map[string]any {
 
 	vars, err := s.gossip.AgentVars()
 	s.must(err)
-
 	return vars
 }
 

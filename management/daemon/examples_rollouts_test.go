@@ -26,7 +26,6 @@ func (s rolling) View() *state.View {
 	v := *s.State.View()
 	one := documented()
 	v.View = record.WithList(v.View, &rollout.Kind, &one)
-
 	return &v
 }
 
@@ -64,7 +63,6 @@ func mark(c access.Caller, reason string) rollout.Mark {
 func (s steps) Start(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
 	r, err := s.Preview(ctx, c, req)
 	r.ID = documentedRollout
-
 	return r.Begin(c.Principal, time.Now()), err
 }
 
@@ -77,7 +75,6 @@ func (steps) Resume(
 ) (rollout.Record, error) {
 	r := documented()
 	r.Status = rollout.Paused
-
 	return r.Resume(mark(c, o.Reason))
 }
 
@@ -88,7 +85,6 @@ func (steps) Abort(_ context.Context, c access.Caller, _ string, o rollout.Abort
 func (steps) Retry(_ context.Context, c access.Caller, _ string, o rollout.RetryOptions) (rollout.Record, error) {
 	r := documented()
 	r.Status, r.Nodes[0].State = rollout.Stopped, rollout.Failed
-
 	return r.Retry(mark(c, o.Reason), o.Nodes)
 }
 
@@ -108,14 +104,12 @@ func (s steps) Undo(_ context.Context, c access.Caller, _, reason string) (rollo
 func (steps) Promote(_ context.Context, c access.Caller, _, reason string) (rollout.Record, error) {
 	r := documented()
 	r.Status = rollout.AwaitingPromotion
-
 	return r.Promote(mark(c, reason))
 }
 
 func (steps) Approve(_ context.Context, c access.Caller, _, reason string) (rollout.Record, error) {
 	r := documented()
 	r.Actor, r.Status = "bob", rollout.AwaitingApproval
-
 	return r.Approve(mark(c, reason))
 }
 

@@ -301,7 +301,6 @@ func (w *world) example(o openapi.Operation, c openapi.Case, answers map[int]str
 		if line := lineOf(w.t, o, c); answers[line] == "" {
 			answers[line] = written(w.t, text, got)
 		}
-
 		return
 	}
 
@@ -319,7 +318,6 @@ func success(o openapi.Operation) string {
 	if a := o.Answers(); len(a) > 0 && a[0].Status[0] == '2' {
 		return a[0].Status
 	}
-
 	return "200"
 }
 
@@ -358,20 +356,17 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 		u, parseErr := url.Parse(w.url)
 		w.must(parseErr)
 		req.URL.Host, req.Host = u.Host, ""
-
 		return w.answer(http.DefaultClient, req)
 	case "internal":
 		err = errors.New("a node of job 7 is of no group")
 	case "ansible":
 		path := filepath.Join(w.dir, "ansible-playbook")
 		w.must(os.Rename(path, path+".away"))
-
 		defer func() { w.must(os.Rename(path+".away", path)) }()
 	case "configuration":
 		text, readErr := os.ReadFile(w.file)
 		w.must(readErr)
 		w.must(os.WriteFile(w.file, append(slices.Clone(text), "jobs.limit: 8\n"...), 0o600))
-
 		defer func() { w.must(os.WriteFile(w.file, text, 0o600)) }()
 	case "silent":
 		return w.sendTo(server.Options{
@@ -433,7 +428,6 @@ func (w *world) sendTo(o server.Options, req *http.Request) (int, string) {
 
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
-
 	defer func() {
 		w.must(s.Shutdown(w.ctx()))
 		w.must(<-ended)
@@ -453,7 +447,6 @@ func (w *world) answer(c *http.Client, req *http.Request) (int, string) {
 
 	res, err := c.Do(req)
 	w.must(err)
-
 	defer res.Body.Close()
 
 	if res.Header.Get("Content-Type") == api.TypeEventStream {
@@ -744,7 +737,6 @@ func lineOf(t *testing.T, o openapi.Operation, c openapi.Case) int {
 		if next == nil {
 			t.Fatalf("examples.yaml has no %s in %s", step, o.OperationID)
 		}
-
 		at = next
 	}
 

@@ -154,7 +154,6 @@ func (p *peers) admin(user, password string) *clientv3.Client {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-
 	p.t.Cleanup(func() { c.Close() })
 
 	return c
@@ -195,7 +194,6 @@ func newAuthority(t *testing.T) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	a.file = a.write(t, "ca.crt", "CERTIFICATE", der)
 
 	return a
@@ -208,7 +206,6 @@ func (a *authority) write(t *testing.T, name, kind string, data []byte) string {
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	return path
 }
 
@@ -238,7 +235,6 @@ func (a *authority) issue(t *testing.T, name string, ips ...string) (cert, key s
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return a.write(t, name+".crt", "CERTIFICATE", der), a.write(t, name+".key", "PRIVATE KEY", bytes)
 }
 
@@ -467,7 +463,6 @@ func (s *site) instance() string {
 	if len(l.Items) != 1 {
 		s.t.Fatalf("%+v", l.Items)
 	}
-
 	return l.Items[0].ID
 }
 
@@ -499,7 +494,6 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-
 		return path
 	}
 	good, wrong := file("password", "pass word\n"), file("wrong", "guess\n")
@@ -718,7 +712,6 @@ func TestDataDirectoryInUse(t *testing.T) {
 		options.Logger.SetOutput(log)
 		d, err := New(options)
 		s.must(err)
-
 		return d, log
 	}
 	for _, etcd := range []string{"etcd: {}", "etcd: {endpoints: [\"http://127.0.0.1:1\"]}"} {

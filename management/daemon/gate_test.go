@@ -50,7 +50,6 @@ func (s *site) tokenFor(r api.TokenRequest) string {
 
 	made, err := s.CreateToken(s.ctx(), r)
 	s.must(err)
-
 	return made.Token
 }
 

@@ -33,7 +33,6 @@ func TestExistingAgent(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-
 		return path
 	}
 	config := file("serf.json", `{"rpc_auth": "open sesame"}`)
@@ -150,7 +149,6 @@ func TestPlainGossip(t *testing.T) {
 	if err := os.WriteFile(path, []byte(serf.GenerateKey()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	s := begin(t, `gossip: {rpc: "`+hub.RPC+`", key_file: `+path+`}`)
 	s.state("hub-1", inventory.Discovered)
 	checkError(

@@ -28,7 +28,6 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 
 	counts := d.desired.Of(v).Count(v.Nodes)
 	h.Outdated, h.Unknown = counts.Outdated, counts.Unknown
-
 	return h
 }
 
@@ -67,7 +66,6 @@ func (d *Daemon) checks() []health.Check {
 			if text := policy.Describe(a.Brake); text != "" {
 				warnings = append(warnings, text+": clusterctl policy release")
 			}
-
 			warnings = append(warnings, slices.Concat(health.Text(pausedWarning(a)), d.policies.Warnings())...)
 			for _, problem := range config.Groups.BudgetProblems(v.Nodes) {
 				warnings = append(
@@ -83,7 +81,6 @@ func (d *Daemon) checks() []health.Check {
 			if d.gossip.Off() {
 				return health.ErrOff
 			}
-
 			return d.gossip.Err()
 		}),
 		health.Warn(func(v *state.View) []string { return health.PlaybookWarnings(v, d.identity.ID) }),
@@ -97,7 +94,6 @@ func (d *Daemon) failingTarget() string {
 	if target == "" {
 		return ""
 	}
-
 	return fmt.Sprintf("the notification target %s has accepted nothing since %s; see clusterctl notification log %s",
 		target, since.UTC().Format("2006-01-02 15:04:05 UTC"), target)
 }
@@ -141,7 +137,6 @@ func (d *Daemon) probeStore(ctx context.Context, stale bool) error {
 	if stale {
 		// The store has not answered for long; wait only in case it is just back.
 		var cancel context.CancelFunc
-
 		ctx, cancel = context.WithTimeout(ctx, d.outageTimeout())
 		defer cancel()
 	}
@@ -159,6 +154,5 @@ func (d *Daemon) version(ctx context.Context) api.Version {
 	v.Go = runtime.Version()
 	v.Etcd, _, _ = d.etcd.Server()
 	v.Ansible, _ = d.programs.Version(ctx)
-
 	return v
 }

@@ -86,7 +86,6 @@ func inPath(path string) hostileField { return hostileField{method: "GET", path:
 func inEvent(name, label, serial, addr string) hostileField {
 	node := fmt.Sprintf(`{"label":%s,"serial":%s,"addr":%s}`, label, serial, addr)
 	body := `{"monitor_event":{"name":` + name + `,"nodes":[` + node + `]}}`
-
 	return hostileField{method: "POST", path: api.LegacyMonitorEvent, body: body}
 }
 
@@ -253,7 +252,6 @@ func (s *site) everything() string {
 		if status != http.StatusOK {
 			s.t.Fatalf("%s: %d %s", path, status, text)
 		}
-
 		_, items, _ := strings.Cut(text, `"items":`)
 		if items, _, ok := strings.Cut(items, `],"total":`); ok {
 			text = items // the revision counts all records
@@ -361,7 +359,6 @@ func (s *site) sendHostile(f hostileField, text string) (status int, problem, bo
 	if !strings.Contains(f.path, "?") {
 		path = strings.ReplaceAll(f.path, "%s", url.PathEscape(text))
 	}
-
 	req, err := http.NewRequestWithContext(s.ctx(), f.method, s.url+path,
 		strings.NewReader(strings.ReplaceAll(f.body, "%s", string(quoted))))
 	s.must(err)
@@ -376,7 +373,6 @@ func (s *site) sendHostile(f hostileField, text string) (status int, problem, bo
 
 	res, err := http.DefaultClient.Do(req)
 	s.must(err)
-
 	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
 	s.must(err)

@@ -625,14 +625,12 @@ func sources(t *testing.T) map[string]*source {
 		if packages[dir] == nil {
 			packages[dir] = &source{imports: map[string]string{}}
 		}
-
 		p := packages[dir]
 		for _, i := range f.Imports {
 			name, err := strconv.Unquote(i.Path.Value)
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			p.imports[name] = path
 		}
 
@@ -822,7 +820,6 @@ func TestNoSleeping(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if bytes.Contains(text, []byte("time."+"Sleep(")) && !bytes.Contains(text, []byte(`"testing/synctest"`)) {
 			t.Errorf("%s sleeps, and has no bubble of testing/synctest", path)
 		}

@@ -53,7 +53,6 @@ func TestInventoryOfTheFile(t *testing.T) {
 
 		tag, status = s.inventoryTag("")
 		_, again = s.inventoryTag(tag)
-
 		return status == http.StatusOK && again == http.StatusNotModified
 	})
 
@@ -234,6 +233,5 @@ func (a controller) run(program string, args ...string) string {
 	if err != nil {
 		a.t.Errorf("%s: %v\n%.2000s", cmd, err, out)
 	}
-
 	return strings.Join(strings.Fields(string(out)), " ")
 }

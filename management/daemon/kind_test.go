@@ -136,7 +136,6 @@ func (r reader) get(path, known string) (status int, body, tag string) {
 
 	resp, err := r.http.Do(req)
 	r.s.must(err)
-
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	r.s.must(err)
@@ -196,7 +195,6 @@ func TestNewKind(t *testing.T) {
 	if status != http.StatusOK || body != `{"name":"x","nodes":["a-1"],"level":2}`+"\n" {
 		t.Errorf("%d %s", status, body)
 	}
-
 	if status, _, _ := part.get(pathLamps+"/x", tag); status != http.StatusNotModified {
 		t.Errorf("%d with the tag %s", status, tag)
 	}

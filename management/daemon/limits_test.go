@@ -112,7 +112,6 @@ func TestLimitsFitTheQuota(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	before, rest, _ := strings.Cut(string(text), limitsBegin)
 	old, after, found := strings.Cut(rest, limitsEnd)
 

@@ -61,7 +61,6 @@ func checkLink(page, link string, anchors map[string]map[string]bool) string {
 	if file != "" {
 		target = filepath.Join(filepath.Dir(page), file)
 	}
-
 	info, err := os.Stat(filepath.Join(root, target))
 	switch {
 	case err != nil:
@@ -96,7 +95,6 @@ func markdown(t *testing.T) map[string]string {
 		if entry.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "bin" || name == "dist") {
 			return filepath.SkipDir
 		}
-
 		if entry.IsDir() || filepath.Ext(name) != ".md" {
 			return nil
 		}
@@ -168,7 +166,6 @@ func anchorsOf(text string) map[string]bool {
 		if heading == nil {
 			continue
 		}
-
 		anchor := slug(heading[1])
 		if n := seen[anchor]; n > 0 {
 			out[fmt.Sprintf("%s-%d", anchor, n)] = true

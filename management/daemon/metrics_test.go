@@ -23,7 +23,6 @@ func (s *site) scrape() map[string]*dto.MetricFamily {
 	s.t.Helper()
 	resp, err := http.Get(s.url + api.PathMetrics)
 	s.must(err)
-
 	defer resp.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(resp.Body)

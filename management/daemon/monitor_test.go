@@ -27,7 +27,6 @@ import (
 func silent() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-
 	return log
 }
 
@@ -43,7 +42,6 @@ type watcher struct {
 func (w *watcher) options() report.Options {
 	log := logrus.New()
 	log.SetOutput(&w.log)
-
 	return report.Options{Config: w.c, Timing: serf.Loopback(), Log: log}
 }
 
@@ -101,7 +99,6 @@ func watchWith(t *testing.T, gossip serf.SourceConfig, c report.Config) *watcher
 	if err := w.c.Check(); err != nil {
 		t.Fatal(err)
 	}
-
 	w.start()
 	t.Cleanup(w.end)
 
@@ -136,12 +133,10 @@ func TestMonitor(t *testing.T) {
 		if first != "" {
 			o.Join = []string{first}
 		}
-
 		a, err := serf.Start(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		t.Cleanup(func() { a.Close() })
 
 		return a
@@ -249,7 +244,6 @@ func TestMonitorHTTPS(t *testing.T) {
 
 		path := filepath.Join(t.TempDir(), "rack1.pem")
 		s.must(os.WriteFile(path, content, 0o600))
-
 		return path
 	}
 

@@ -42,7 +42,6 @@ func (t *targets) set(c setting.Config) {
 		if err != nil {
 			errs[n.Name], sender = err, unusable{err}
 		}
-
 		target := notify.Target{Name: n.Name, Single: n.Single, Sender: sender}
 		for _, e := range n.Events {
 			target.Events = append(target.Events, notify.Kind(e))
@@ -62,7 +61,6 @@ func (t *targets) set(c setting.Config) {
 func (t *targets) all() []notify.Target {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-
 	return t.list
 }
 
@@ -114,7 +112,6 @@ func senderOf(n setting.Notification) (notify.Sender, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		url = string(content)
 	}
 
@@ -122,7 +119,6 @@ func senderOf(n setting.Notification) (notify.Sender, error) {
 	if format == "" {
 		format = notify.FormatJSON
 	}
-
 	return notify.NewWebhook(notify.WebhookOptions{
 		URL: url, Format: format, Secret: secret, TLS: config, AllowLocal: n.AllowLocal,
 	})
@@ -147,7 +143,6 @@ func secretIn(path string) ([]byte, error) {
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "%w", err).Do("make it readable for clusterm")
 	}
-
 	return bytes.TrimSpace(content), nil
 }
 

@@ -100,7 +100,6 @@ func TestNotifications(t *testing.T) {
 	s.eventually("a first attempt", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-
 		return h.tries > 0
 	})
 

@@ -23,7 +23,6 @@ func OpenStoreTool(ctx context.Context, o Options) (*tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	t := tool.Options{Server: o.embedded(file), Kinds: kinds, Fits: file.Fits}
 	if file.Etcd.Used() {
 		existing := etcd.Existing(file.Etcd)
@@ -41,7 +40,6 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (program.Rep
 	if err != nil {
 		return program.Report{}, err
 	}
-
 	config, unread := atRunTime(ctx, configPath, f)
 
 	return program.CheckFolder(ctx, config, folder, unread)
@@ -54,12 +52,10 @@ func atRunTime(ctx context.Context, configPath string, f setting.File) (setting.
 	if err != nil {
 		return f.Config, err
 	}
-
 	config, err := f.With(overlay)
 	if err != nil {
 		return f.Config, err
 	}
-
 	return config, nil
 }
 
@@ -84,7 +80,6 @@ func storedSettings(ctx context.Context, configPath string, f setting.File) (map
 	if err != nil {
 		return nil, err
 	}
-
 	overlay, err := t.Settings(ctx)
 
 	return overlay, errors.Join(err, t.Close())

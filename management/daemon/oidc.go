@@ -18,7 +18,6 @@ func (d *Daemon) openIssuer() error {
 	if c.Issuer == "" {
 		return nil
 	}
-
 	o := oidc.Options{Issuer: c.Issuer, Audience: c.Audience, NameClaim: c.NameClaim, Claim: c.Claim}
 
 	for _, r := range c.Rules {

@@ -36,7 +36,6 @@ func startIssuer(t *testing.T) issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	i := issuer{key: key}
 
 	b64 := base64.RawURLEncoding.EncodeToString
@@ -91,7 +90,6 @@ func (i issuer) token(t *testing.T, audience string, groups ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	text := b64([]byte(`{"alg":"ES256","kid":"1"}`)) + "." + b64(claims)
 	digest := sha256.Sum256([]byte(text))
 
@@ -99,7 +97,6 @@ func (i issuer) token(t *testing.T, audience string, groups ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return text + "." + b64(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 
@@ -116,7 +113,6 @@ func TestOIDC(t *testing.T) {
 	with := func(token string) *client.Client {
 		c, err := client.New(client.Options{Socket: s.dir + "/s", Token: token})
 		s.must(err)
-
 		return c
 	}
 

@@ -46,7 +46,6 @@ func TestOutdated(t *testing.T) {
 		if j.Status != api.Complete {
 			t.Fatalf("%s: %s: %s", j.Verb, j.Status, j.Message)
 		}
-
 		return j
 	}
 	want := func(when string, names ...string) {
@@ -140,7 +139,6 @@ func TestRequestVars(t *testing.T) {
 			Nodes: a, Spec: api.RolloutSpec{Action: verb}, ExtraVars: []byte(extra),
 		})
 		s.must(err)
-
 		return r.Warnings
 	}
 
@@ -198,7 +196,6 @@ func TestRequestVarsOfFolder(t *testing.T) {
 	a := []string{"a-1"}
 	write := func(name, text string) {
 		t.Helper()
-
 		path := filepath.Join(s.dir, "playbooks", name)
 		s.must(os.MkdirAll(filepath.Dir(path), 0o700))
 		s.must(os.WriteFile(path, []byte(text), 0o600))
@@ -212,7 +209,6 @@ func TestRequestVarsOfFolder(t *testing.T) {
 			var err error
 			n, err = s.Node(s.ctx(), "a-1")
 			s.must(err)
-
 			return slices.Equal(n.RequestVars, names)
 		})
 

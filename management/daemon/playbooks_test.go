@@ -39,7 +39,6 @@ func folderOf(t *testing.T, files map[string]string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +91,6 @@ func TestCheckPlaybooks(t *testing.T) {
 	if err := os.Chmod(filepath.Join(folder, "verify.yml"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-
 	r, err := CheckPlaybooks(t.Context(), config, folder)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +155,6 @@ warning: site.yml: no play acts on the group cluster-node`
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-
 		if err := os.WriteFile(path, []byte("$ANSIBLE_VAULT;1.1;AES256\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +217,6 @@ func TestExportPlaybooks(t *testing.T) {
 		if err != nil {
 			return err
 		}
-
 		if got, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(got) != string(want) {
 			t.Errorf("%s differs: %v", path, err)
 		}
@@ -279,7 +275,6 @@ func TestLivePlaybooks(t *testing.T) {
 	if _, err := program.Export(exported, false); err != nil {
 		t.Fatal(err)
 	}
-
 	r, err := CheckPlaybooks(t.Context(), config, exported)
 	if err != nil || !r.OK || len(r.Problems) > 0 || len(r.Playbooks[0].Plays) < 3 {
 		t.Errorf("the bundled playbooks: %+v, %v", r, err)

@@ -28,7 +28,6 @@ func (d *Daemon) policySettings() policy.Settings {
 	s.Outdated = func(v *state.View, n *inventory.Node) []inventory.Part { return d.desired.Of(v).Judge(n).Differs }
 	s.TakenBack = func(v *state.View, n *inventory.Node) string { return d.desired.Of(v).TakenBack(n, nil) }
 	s.Playbooks = func(v *state.View) state.Playbooks { return d.desired.Of(v).Playbooks() }
-
 	return s
 }
 
@@ -37,7 +36,6 @@ func (d *Daemon) noteBrake(text string) {
 	if text == "" {
 		d.opts.Logger.Info("automation goes on")
 		d.status(serving)
-
 		return
 	}
 

@@ -71,7 +71,6 @@ func noteFailure(path string, err error) {
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		f.Message, f.Remedy = e.Message, e.Remedy
 	}
-
 	f.Message, f.Remedy = shorten(f.Message, api.MaxFailureText), shorten(f.Remedy, api.MaxFailureText)
 
 	if text, err := json.Marshal(f); err == nil {
@@ -89,6 +88,5 @@ func shorten(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

@@ -91,7 +91,6 @@ func TestDomainSpeaksNoCommandLine(t *testing.T) {
 				if !ok || literal.Kind != token.STRING {
 					return true
 				}
-
 				text, err := strconv.Unquote(literal.Value)
 				if err != nil {
 					t.Errorf("%s: %v", set.Position(literal.Pos()), err)

@@ -153,7 +153,6 @@ func (s *site) repository() api.Repository {
 
 	r, err := s.Client.Repository(s.ctx())
 	s.must(err)
-
 	return r
 }
 
@@ -456,7 +455,6 @@ func TestRepositoryAudit(t *testing.T) {
 		if e.Who == repository.Principal {
 			found[e.Targets[0]] = e.Result
 		}
-
 		return nil
 	}))
 
@@ -511,7 +509,6 @@ func TestRepositoryKeys(t *testing.T) {
 		if e.Who == repository.Principal && e.Targets[0] == first && e.Result == string(inventory.KindRefused) {
 			refusals++
 		}
-
 		return nil
 	}))
 

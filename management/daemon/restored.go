@@ -66,7 +66,6 @@ func pausedWarning(a state.Automation) string {
 	if !paused {
 		return ""
 	}
-
 	since := p.Since.UTC().Format("2006-01-02 15:04:05 UTC")
 	if p.Actor == access.Manager {
 		return fmt.Sprintf(
@@ -81,6 +80,5 @@ func pausedWarning(a state.Automation) string {
 	if p.Reason != "" {
 		text += ": " + p.Reason
 	}
-
 	return text + "; to go on: clusterctl resume --all"
 }

@@ -129,7 +129,6 @@ func (c failure) String() string {
 	if c.idle {
 		words = append(words, "idle")
 	}
-
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
 }
 
@@ -189,7 +188,6 @@ func TestRemediesLeadToSuccess(t *testing.T) {
 		f.follow(c, func() (findings []api.Finding, shown string) {
 			e, err := f.Client.ExplainJob(f.ctx(), id)
 			f.must(err)
-
 			return e.Findings, f.command("job", "why", id)
 		})
 		f.expect(c, nodes, c.want, true)
@@ -276,7 +274,6 @@ func prepareHost(t *testing.T) *site {
 			if err != nil {
 				return
 			}
-
 			_, _ = c.Write([]byte("SSH-2.0-test\r\n"))
 			_ = c.Close()
 		}
@@ -339,7 +336,6 @@ func (f faults) unrule() { f.t.Helper(); f.set(api.Vars{"groups": nil, "windows"
 // set changes settings.
 func (f faults) set(settings api.Vars) {
 	f.t.Helper()
-
 	_, err := f.Client.PatchConfig(f.ctx(), settings)
 	f.must(err)
 }
@@ -511,7 +507,6 @@ func (f faults) step(c failure, findings []api.Finding, shown string) bool {
 			if len(line) != 1 || strings.ContainsAny(line[0], "…<>|;'") {
 				f.t.Fatalf("%s: the remedy %+v cannot be pasted: %q", c, a, line)
 			}
-
 			if !strings.Contains(shown, line[0]) {
 				f.t.Errorf("%s: %q is not printed in\n%s", c, line[0], shown)
 			}
@@ -539,7 +534,6 @@ func (f faults) program() string { return "clusterctl -u unix://" + f.dir + "/s"
 // command returns the output of clusterctl at a terminal.
 func (f faults) command(args ...string) string {
 	f.t.Helper()
-
 	return f.paste(failure{}, f.program()+" "+strings.Join(args, " "), false)
 }
 
@@ -550,7 +544,6 @@ func (f faults) paste(c failure, line string, appears bool) string {
 
 	master, slave, err := pty.Open()
 	f.must(err)
-
 	defer master.Close()
 
 	var shown bytes.Buffer
@@ -589,7 +582,6 @@ func (f faults) paste(c failure, line string, appears bool) string {
 // appear reports the host of a discover once the newest job waits for it.
 func (f faults) appear() {
 	f.t.Helper()
-
 	f.awaitAppear()
 	f.see("host", discovered)
 }
@@ -600,7 +592,6 @@ func (s *site) awaitAppear() {
 	s.eventually("the discover waits for its host", func() bool {
 		jobs, err := s.Client.Jobs(s.ctx(), client.JobFilter{Limit: 1})
 		s.must(err)
-
 		return jobs.Items[0].Phase == string(job.PhaseAppear)
 	})
 }
@@ -630,7 +621,6 @@ func TestRemovalLeavesOut(t *testing.T) {
 			if code != 0 || !strings.Contains(shown.String(), "a-1, b-1") {
 				t.Errorf("%s: %d: %s", selector, code, &shown)
 			}
-
 			return
 		}
 
@@ -638,7 +628,6 @@ func TestRemovalLeavesOut(t *testing.T) {
 		if code != exit.Refused || !ok {
 			t.Fatalf("%s: %d: %s", selector, code, &shown)
 		}
-
 		line, _, _ := strings.Cut(rest, "\n")
 		selector = strings.Trim(line, "'")
 	}

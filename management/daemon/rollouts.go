@@ -31,7 +31,6 @@ func (d *Daemon) newRollouts() *rollout.Loop {
 			if err != nil {
 				return err
 			}
-
 			return gate.Run(ctx, command, n, within)
 		},
 		Allowed: d.rolloutAllowed,
@@ -53,7 +52,6 @@ func (d *Daemon) rolloutAllowed(
 	}
 
 	verdict := d.settings.Windows().Allowed(v, n, now, r.Spec.Group)
-
 	return rollout.Permission{OK: verdict.OK, Until: verdict.Until, Reason: verdict.Reason}
 }
 
@@ -70,7 +68,6 @@ func (d *Daemon) rolloutPermits(v *state.View, r rollout.Record, working []strin
 		if err := taking.Take(n); err != nil {
 			return false, job.Message(err)
 		}
-
 		return true, ""
 	}
 }

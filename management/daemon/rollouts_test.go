@@ -66,7 +66,6 @@ func (s *site) rollout(id string) rollout.Record {
 	if r == nil {
 		return rollout.Record{}
 	}
-
 	return *r
 }
 
@@ -105,7 +104,6 @@ func apply(nodes []string, change func(*rollout.Request)) rollout.Request {
 	if change != nil {
 		change(&req)
 	}
-
 	return req
 }
 

@@ -65,7 +65,6 @@ func TestScopedRoutes(t *testing.T) {
 		if len(nodes) > 1 {
 			commission.Group = inventory.GroupMaster
 		}
-
 		if j := s.runJob(commission); j.Status != api.Complete {
 			t.Fatalf("%+v", j)
 		}
@@ -110,7 +109,6 @@ func TestScopedRoutes(t *testing.T) {
 
 		res, err := h.Do(r)
 		s.must(err)
-
 		defer res.Body.Close()
 
 		text, err := io.ReadAll(res.Body)
@@ -124,7 +122,6 @@ func TestScopedRoutes(t *testing.T) {
 		if strings.HasSuffix(id, last) {
 			last = "1"
 		}
-
 		return id[:len(id)-1] + last
 	}
 

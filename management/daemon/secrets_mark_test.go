@@ -21,7 +21,6 @@ func (s *site) firstRevision(scope client.Scope) int64 {
 
 	history, err := s.Client.VarsHistory(s.ctx(), scope, 50)
 	s.must(err)
-
 	return history.Items[0].Revision
 }
 

@@ -72,7 +72,6 @@ func TestRotationInAFullStore(t *testing.T) {
 		if begun == "" {
 			begun = ids[0]
 		}
-
 		if len(ids) != 2 || ids[0] != begun {
 			t.Fatalf("the key file has the keys %v", ids)
 		}

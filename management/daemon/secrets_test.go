@@ -45,7 +45,6 @@ func (s *site) encrypted() {
 	s.eventually("everything is encrypted with one key", func() bool {
 		status, err := s.Client.Secrets(s.ctx())
 		s.must(err)
-
 		return status.Plain == 0 && !status.Rotating && len(status.Keys) == 1 && status.Key == s.ring().Active()
 	})
 }
@@ -58,7 +57,6 @@ func (s *site) value(name string) any {
 	if hidden, ok := value.(configuration.Secret); ok {
 		value, _ = hidden.Reveal()
 	}
-
 	return value
 }
 
@@ -353,7 +351,6 @@ func TestSecretFromOutside(t *testing.T) {
 		if s.status("a-1") != "Unallocated" {
 			verb = inventory.VerbMaintenance
 		}
-
 		j := s.runJob(api.JobRequest{Verb: verb, Nodes: []string{"a-1"}})
 		code, text := s.get("/v1/jobs/" + j.ID + "?vars=true")
 
@@ -427,7 +424,6 @@ func TestSecretCredential(t *testing.T) {
 	s.eventually("the secrets have the new key", func() bool {
 		status, err := s.Client.Secrets(s.ctx())
 		s.must(err)
-
 		return status.Key == now.Active() && status.Keys[0].Secrets > 0 && status.Keys[1].Secrets == 0
 	})
 

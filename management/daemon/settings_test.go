@@ -54,7 +54,6 @@ func TestManagerIdentity(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(s.dir, "d", "manager.json"))
 		s.must(err)
 		s.must(json.Unmarshal(text, &m))
-
 		return m
 	}
 
@@ -137,7 +136,6 @@ func TestFirstGenerationConfig(t *testing.T) {
 		t.Helper()
 		c, err := s.Client.Config(s.ctx())
 		s.must(err)
-
 		return fmt.Sprintf("%v %s %v", c[key].Value, c[key].Origin, c[key].Settable)
 	}
 	want := func(key, value string) {
@@ -303,7 +301,6 @@ func TestCheckReload(t *testing.T) {
 
 	set := func(settings map[string]any) {
 		t.Helper()
-
 		_, err := s.Client.PatchConfig(s.ctx(), settings)
 		s.must(err)
 	}
@@ -519,7 +516,6 @@ func TestFileThatIsNotInForce(t *testing.T) {
 	}
 	refused := func(message string) {
 		t.Helper()
-
 		_, err := s.ReloadConfig(s.ctx())
 		checkError(t, err, inventory.KindRefused, message)
 	}

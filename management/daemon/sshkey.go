@@ -35,7 +35,6 @@ func (d *Daemon) keyRotation() *variable.KeyRotation {
 	if !ok {
 		return nil
 	}
-
 	return &variable.KeyRotation{Setting: setting, KeyFile: path, Former: former}
 }
 
@@ -43,6 +42,5 @@ func (d *Daemon) keyRotation() *variable.KeyRotation {
 func (d *Daemon) explainSettings() explain.Settings {
 	s := d.settings.Explain()
 	s.KeyLaggard = d.sshKey.Why
-
 	return s
 }

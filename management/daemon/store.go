@@ -90,7 +90,6 @@ func (d *Daemon) dialExisting(ctx context.Context) (*etcd.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	d.onStop("data directory", func(context.Context) error { return lock.Close() })
 
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
@@ -158,7 +157,6 @@ func (d *Daemon) initializeStore(ctx context.Context) error {
 		if d.file.Etcd.Used() {
 			where = "the prefix " + d.file.Etcd.Prefix + " of etcd"
 		}
-
 		if !d.opts.AcceptEmptyStore {
 			return d.storeMissing(where)
 		}
@@ -230,7 +228,6 @@ func checkLogs(j setting.Jobs) (warnings []string) {
 	if allowed <= logRoom {
 		return nil
 	}
-
 	return []string{fmt.Sprintf("jobs.keep_bytes and jobs.limit × jobs.output_limit allow for %d MiB of logs; "+
 		"the store of a large manager has room for %d MiB", allowed>>20, logRoom>>20)}
 }

@@ -42,7 +42,6 @@ func (s *site) space() string {
 	s.t.Helper()
 	h, err := s.Health(s.ctx())
 	s.must(err)
-
 	return h.Checks["space"]
 }
 
@@ -137,7 +136,6 @@ func (s *site) tool() *tool.Tool {
 	s.t.Helper()
 	t, err := OpenStoreTool(s.ctx(), s.options())
 	s.must(err)
-
 	return t
 }
 

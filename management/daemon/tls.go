@@ -27,7 +27,6 @@ func OpenCA(path string) (mtls.CA, error) {
 	if err != nil {
 		return mtls.CA{}, err
 	}
-
 	return mtls.OpenCA(pkiDir(file))
 }
 
@@ -75,7 +74,6 @@ func (d *Daemon) hostNames() []string {
 	if d.node.Addr != "" {
 		names = append(names, d.node.Addr)
 	}
-
 	if listen, err := netip.ParseAddrPort(d.file.Listen); err == nil && !listen.Addr().IsUnspecified() {
 		names = append(names, listen.Addr().WithZone("").String())
 	}

@@ -34,7 +34,6 @@ const (
 // secureSite begins a daemon with every listener.
 func secureSite(t *testing.T, yaml ...string) *site {
 	t.Helper()
-
 	return begin(t, slices.Concat([]string{"listen: 127.0.0.1:0", "metrics_listen: 127.0.0.1:0"}, yaml)...)
 }
 
@@ -54,7 +53,6 @@ func (s *site) remote(role string) *client.Client {
 	if role != "" {
 		content, err := pki.IssueClient(s.pkiDir(), pki.Grant{Name: "rack1", Role: role}, time.Hour)
 		s.must(err)
-
 		o.Trust.CertFile = filepath.Join(s.t.TempDir(), "client.pem")
 		s.must(os.WriteFile(o.Trust.CertFile, content, 0o600))
 	}
@@ -238,7 +236,6 @@ func TestProfiles(t *testing.T) {
 			if i == addrSocket {
 				host = "localhost"
 			}
-
 			req, err := http.NewRequestWithContext(s.ctx(), http.MethodGet, l.scheme+"://"+host+path, nil)
 			s.must(err)
 
@@ -283,7 +280,6 @@ func TestCertificateRenewal(t *testing.T) {
 		//nolint:gosec // the test compares the certificates itself
 		conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
 		s.must(err)
-
 		defer conn.Close()
 
 		chain := conn.ConnectionState().PeerCertificates
@@ -335,7 +331,6 @@ func TestSiteCertificate(t *testing.T) {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	s := secureSite(t, "tls: {cert_file: "+file+", key_file: "+file+"}")
 
 	m, err := client.New(client.Options{URL: s.secureURL(), Trust: client.Trust{Fingerprint: other.Fingerprint()}})

@@ -50,7 +50,6 @@ func (s *site) follow() *follower {
 				if ctx.Err() == nil {
 					s.t.Errorf("the watch ended: %v", err)
 				}
-
 				return
 			}
 
@@ -199,7 +198,6 @@ func TestFileInTagAndWatch(t *testing.T) {
 		t.Helper()
 		_, tag, err := s.TaggedConfig(s.ctx())
 		s.must(err)
-
 		return tag
 	}
 	ctx, cancel := context.WithCancel(s.ctx())
@@ -218,7 +216,6 @@ func TestFileInTagAndWatch(t *testing.T) {
 			if change.Type == api.ChangePut {
 				config, err := change.Config()
 				s.must(err)
-
 				return config["jobs.forks"].Value
 			}
 		}

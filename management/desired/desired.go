@@ -51,7 +51,6 @@ func (s *Source) Of(v *state.View) *Configurations {
 		if s.last != nil && s.last.playbooks.Digest == next.playbooks.Digest {
 			folder = s.last.folder
 		}
-
 		s.last = newConfigurations(next, folder)
 	}
 
@@ -137,7 +136,6 @@ func (c *Configurations) sumsOf(group string) sums {
 		sums: c.key.Sums(c.settings.Merge(c.view, group, "")), tags: c.settings.Groups.Selection(group).String(),
 	}
 	out.checksum, _ = out.sums.With(nil)
-
 	return out
 }
 
@@ -229,12 +227,10 @@ func (c *Configurations) Judge(n *inventory.Node) Judgement {
 	if !inService {
 		return Judgement{}
 	}
-
 	j := Judgement{InService: true, Desired: want}
 	if n.Configured == nil {
 		return j
 	}
-
 	j.Differs = want.Differs(n.Configured.Configuration)
 	if len(n.Configured.Extra) > 0 && slices.Contains(j.Differs, inventory.PartVariables) {
 		c.judgeRequest(n, &j)
@@ -291,7 +287,6 @@ func (c *Configurations) FolderVars(n *inventory.Node) configuration.FolderVars 
 	if known {
 		c.folder.Store(at, vars)
 	}
-
 	return vars
 }
 
@@ -302,7 +297,6 @@ func (c *Configurations) Word(n *inventory.Node) string {
 	if !j.Known {
 		return ""
 	}
-
 	return strconv.FormatBool(j.Outdated)
 }
 
@@ -319,7 +313,6 @@ func (c *Configurations) Alike(older *Configurations) func(n *inventory.Node) bo
 	return func(n *inventory.Node) bool {
 		now, inService := c.Of(n)
 		before, was := older.Of(n)
-
 		return inService == was && now == before
 	}
 }

@@ -67,7 +67,6 @@ func (w *world) apply() {
 		if want, ok := now.Of(n); ok {
 			m.Configured = &inventory.Configured{Configuration: want, Time: time.Unix(1, 0)}
 		}
-
 		w.view.Nodes[i] = &m
 	}
 }
@@ -258,7 +257,6 @@ func TestOutdated(t *testing.T) {
 			if got := w.outdated(); got != nil {
 				t.Fatalf("at first: %v", got)
 			}
-
 			tt.change(w)
 
 			if got := w.outdated(); !reflect.DeepEqual(got, tt.want) {

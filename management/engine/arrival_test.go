@@ -40,7 +40,6 @@ func TestOrderOfArrival(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-
 		first <- j
 	})
 
@@ -55,7 +54,6 @@ func TestOrderOfArrival(t *testing.T) {
 		if _, err := b.submitWith(ctx, r, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s %v overtook the first request: %v", r.Verb, r.Nodes, err)
 		}
-
 		cancel()
 	}
 

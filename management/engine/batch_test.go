@@ -301,6 +301,5 @@ func (b *bench) node(name string) inventory.Node {
 	b.t.Helper()
 	n, err := b.View().Node(name)
 	b.must(err)
-
 	return n
 }

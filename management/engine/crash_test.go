@@ -32,7 +32,6 @@ func (c *crash) reached() bool {
 	if c.left--; c.left == -1 {
 		close(c.dead)
 	}
-
 	return c.left < 0
 }
 
@@ -43,7 +42,6 @@ func (c *crash) step(ctx context.Context) error {
 	}
 
 	<-ctx.Done()
-
 	return ctx.Err()
 }
 
@@ -51,7 +49,6 @@ func (c *crash) Claim(ctx context.Context, claim state.Claim) (job.Job, error) {
 	if err := c.step(ctx); err != nil {
 		return job.Job{}, err
 	}
-
 	return c.Store.Claim(ctx, claim)
 }
 
@@ -59,7 +56,6 @@ func (c *crash) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
 	if err := c.step(ctx); err != nil {
 		return j, err
 	}
-
 	return c.Store.PutJob(ctx, j)
 }
 
@@ -67,7 +63,6 @@ func (c *crash) Finish(ctx context.Context, j job.Job, w []state.NodeWrite) (job
 	if err := c.step(ctx); err != nil {
 		return j, err
 	}
-
 	return c.Store.Finish(ctx, j, w)
 }
 
@@ -75,7 +70,6 @@ func (c *crash) AppendLog(ctx context.Context, id string, stream job.Stream, off
 	if err := c.step(ctx); err != nil {
 		return err
 	}
-
 	return c.Store.AppendLog(ctx, id, stream, offset, data)
 }
 

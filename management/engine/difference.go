@@ -20,7 +20,6 @@ func (e *Engine) Difference(ctx context.Context, v *state.View, name string) (jo
 	if err != nil {
 		return job.Difference{}, err
 	}
-
 	if n.Verification == nil || n.Verification.ByGate() {
 		return job.Difference{}, errUnverified(n)
 	}
@@ -79,7 +78,6 @@ func (e *Engine) eachEvent(ctx context.Context, j job.Job, index int, visit func
 		if err != nil || len(data) == 0 {
 			return err
 		}
-
 		if end >= 0 {
 			data = data[:min(int64(len(data)), end-offset)]
 		}
@@ -105,7 +103,6 @@ func (e *Engine) Foreseen(ctx context.Context, v *state.View, p plan.Plan) (*api
 	if err != nil {
 		return nil, err
 	}
-
 	found := make([]job.Difference, len(j.Targets))
 	at := make(map[string]*job.Difference, len(j.Targets))
 

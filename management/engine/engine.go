@@ -170,7 +170,6 @@ func New(o Options) *Engine {
 	if e.members == nil {
 		e.members = cluster.Alone{}
 	}
-
 	return e
 }
 
@@ -228,7 +227,6 @@ func (e *Engine) Inputs(ctx context.Context, id string) (job.Inputs, error) {
 	if err != nil {
 		return job.Inputs{}, err
 	}
-
 	return e.hidden(in), nil
 }
 

@@ -48,7 +48,6 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 		if step.Kind == "" {
 			return e.conclude(ctx, j, step)
 		}
-
 		if err := e.begin(ctx, j, step); err != nil {
 			return err
 		}
@@ -66,7 +65,6 @@ func (e *Engine) update(ctx context.Context, id string, change func(*job.Job)) (
 			if err != nil {
 				return err
 			}
-
 			j.Runs = slices.Clone(j.Runs)
 			change(&j)
 			updated, err = e.store.PutJob(ctx, j)
@@ -101,7 +99,6 @@ func (e *Engine) begin(ctx context.Context, j job.Job, next job.Step) error {
 		}
 
 		run.Events, err = e.store.LogSize(ctx, j.ID, job.StreamEvents)
-
 		return err
 	})
 	if err != nil {
@@ -132,7 +129,6 @@ func headline(j job.Job, next job.Step, does string) string {
 		if j.Cancel > 0 {
 			event = "was cancelled"
 		}
-
 		line := fmt.Sprintf("# job %s %s; cleaning up %s (%s)", j.ID, event, job.ShortList(next.Hosts), does)
 
 		return line + attempt(j, next)
@@ -142,7 +138,6 @@ func headline(j job.Job, next job.Step, does string) string {
 	if does != "" {
 		line += " (" + does + ")"
 	}
-
 	if options := j.AnsibleOf(next.Phase, next.Groups).String(); options != "" {
 		line += ", " + options
 	}
@@ -160,7 +155,6 @@ func attempt(j job.Job, step job.Step) string {
 	if number == 1 {
 		return ""
 	}
-
 	return fmt.Sprintf(", attempt %d of %d", number, of)
 }
 
@@ -176,7 +170,6 @@ func (e *Engine) conclude(ctx context.Context, j job.Job, step job.Step) error {
 	if step.Message != "" {
 		line += ": " + step.Message
 	}
-
 	bytes, err := e.logLine(ctx, j, line)
 	if err != nil {
 		return err
@@ -187,7 +180,6 @@ func (e *Engine) conclude(ctx context.Context, j job.Job, step job.Step) error {
 		err := e.retryUnavailable(ctx, func() error {
 			events, err := e.store.LogSize(ctx, j.ID, job.StreamEvents)
 			bytes += events
-
 			return err
 		})
 		if err != nil {

@@ -36,7 +36,6 @@ func newGroupBench(t *testing.T, change ...func(*bench)) *bench {
 
 func (b *bench) setFile(scope state.Scope, value string) {
 	b.t.Helper()
-
 	_, _, err := b.SetVars(b.t.Context(), scope, configuration.Vars{"file": value}, "anna", nil)
 	b.must(err)
 }

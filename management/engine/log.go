@@ -46,7 +46,6 @@ func (e *Engine) Log(
 		if err != nil {
 			return err
 		}
-
 		data, err := e.store.ReadLog(ctx, j.ID, s, offset)
 		if err != nil {
 			return err
@@ -106,7 +105,6 @@ func (e *Engine) logLine(ctx context.Context, j job.Job, line string) (size int6
 		if size, err = e.store.LogSize(ctx, j.ID, job.StreamText); err != nil {
 			return err
 		}
-
 		return e.append(ctx, j.ID, job.StreamText, size, text)
 	})
 

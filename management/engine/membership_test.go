@@ -73,7 +73,6 @@ func (m *scriptedMembership) regain() {
 func (m *scriptedMembership) count(id string) (owned, gained int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	return len(m.owned), m.gained[id]
 }
 
@@ -101,7 +100,6 @@ func (b *bench) awaitOwned(m *scriptedMembership, want int) {
 func (r *scriptedRun) renewals() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	return len(r.leases)
 }
 

@@ -588,7 +588,6 @@ func TestDiscoverProbes(t *testing.T) {
 		r.Verb = discover
 		j, err := b.Submit(b.within(patience), r)
 		b.must(err)
-
 		return j
 	}
 
@@ -596,7 +595,6 @@ func TestDiscoverProbes(t *testing.T) {
 	if phases(j) != "probe:failed" || j.Message != "not reachable by ssh: 10.0.0.9: no ssh server answers there" {
 		t.Errorf("%s: %s", phases(j), j.Message)
 	}
-
 	j = request(job.Request{Ranges: []string{"10.0.0.1-10.0.0.3"}})
 	if !slices.Equal(j.Names(), []string{"10.0.0.1", "10.0.0.3"}) || !strings.Contains(j.Note, "10.0.0.2 (b-1)") {
 		t.Errorf("%v: %s", j.Names(), j.Note)

@@ -29,7 +29,6 @@ func TestOnce(t *testing.T) {
 	submit := func(key, request string, nodes ...string) (job.Job, bool, error) {
 		once := &access.Key{ID: key, Request: request}
 		j, err := b.submitWith(ctx, job.Request{Verb: commission, Nodes: nodes, Group: master}, once)
-
 		return j, once.Replayed, err
 	}
 	// A refusal is not kept.
@@ -76,13 +75,11 @@ func TestOnce(t *testing.T) {
 		once := &access.Key{ID: "k2"}
 		j, err := b.Cancel(ctx, "1", "anna", nil, once)
 		b.must(err)
-
 		return j, once.Replayed
 	}
 	if j, again := cancel(); again || j.Cancel != 1 {
 		t.Errorf("%+v", j)
 	}
-
 	if j, again := cancel(); !again || j.Cancel != 1 {
 		t.Errorf("%+v", j)
 	}

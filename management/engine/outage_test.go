@@ -37,7 +37,6 @@ func (s *answerLoser) lose(what string) error {
 	if s.lost[what]++; s.lost[what]%2 == 0 {
 		return nil
 	}
-
 	return inventory.Errorf(inventory.KindUnavailable, "the answer to %s was lost", what)
 }
 
@@ -46,7 +45,6 @@ func (s *answerLoser) Claim(ctx context.Context, c state.Claim) (job.Job, error)
 	if err == nil {
 		err = s.lose("claim")
 	}
-
 	return out, err
 }
 
@@ -55,7 +53,6 @@ func (s *answerLoser) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
 	if err == nil {
 		err = s.lose("put")
 	}
-
 	return out, err
 }
 
@@ -65,7 +62,6 @@ func (s *answerLoser) Finish(ctx context.Context, j job.Job, w []state.NodeWrite
 		s.mu.Lock()
 		s.finished[j.ID]++
 		s.mu.Unlock()
-
 		err = s.lose("finish")
 	}
 
@@ -77,7 +73,6 @@ func (s *answerLoser) AppendLog(ctx context.Context, id string, stream job.Strea
 	if err == nil {
 		err = s.lose("append")
 	}
-
 	return err
 }
 
@@ -201,7 +196,6 @@ func (s *claimRefuser) Claim(ctx context.Context, c state.Claim) (job.Job, error
 	if slices.Contains(c.Job.Names(), s.node) {
 		return job.Job{}, s.why
 	}
-
 	return s.Store.Claim(ctx, c)
 }
 
@@ -246,7 +240,6 @@ func TestOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	pidfile := filepath.Join(dir, "pid")
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -260,7 +253,6 @@ func TestOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { server.Close(); os.RemoveAll(dir) })
 	signal := func(sig string) {
 		t.Helper()
@@ -269,7 +261,6 @@ func TestOutage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if out, err := exec.Command("kill", "-"+sig, strings.TrimSpace(string(pid))).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

@@ -36,12 +36,10 @@ func (e *Engine) Plan(ctx context.Context, c access.Caller, r job.Request) (plan
 			if err := e.mayPlan(v, settings); err != nil {
 				return plan.Plan{}, err
 			}
-
 			pins, err := e.prepare(ctx, c, v, settings, &r, nil)
 			if err != nil {
 				return plan.Plan{}, err
 			}
-
 			return e.plans.Decide(ctx, c, access.Request(r, settings.Groups), func(tx *record.Tx) (plan.Plan, error) {
 				return e.addPlan(ctx, c, tx, settings, r, pins)
 			})
@@ -99,7 +97,6 @@ func (e *Engine) addPlan(
 		check := j
 		check.ID, check.Diff = nextJob(v), true
 		checked, j.Check = check.ID, false
-
 		tx.Attach(state.AcceptJob{Job: check, Inputs: in})
 	}
 
@@ -145,7 +142,6 @@ func (e *Engine) applyPlan(
 		if err != nil {
 			return err
 		}
-
 		return s.CheckTargets(p.Job.Targets)
 	}
 
@@ -153,12 +149,10 @@ func (e *Engine) applyPlan(
 	if err != nil {
 		return job.Job{}, err
 	}
-
 	p, err := planOf(v, v, settings.Manager, id)
 	if err != nil {
 		return job.Job{}, err
 	}
-
 	entry.Targets = slices.Concat([]string{p.ID}, p.Job.Names())
 	entry.Reason = p.Job.Reason
 
@@ -167,12 +161,10 @@ func (e *Engine) applyPlan(
 	if err := cmp.Or(p.CheckOpen(time.Now(), settings.again(then)), unkept); err != nil {
 		return job.Job{}, err
 	}
-
 	pins, changed, err := e.preparePlan(ctx, c, v, settings, p, then)
 	if err != nil {
 		return job.Job{}, err
 	}
-
 	return e.jobs.Decide(ctx, c, subject, func(tx *record.Tx) (job.Job, error) {
 		return e.acceptPlan(ctx, c, tx, id, then, pins, changed)
 	})
@@ -235,7 +227,6 @@ func planOf(r record.Reader, v *state.View, manager, id string) (plan.Plan, erro
 	if p == nil {
 		return plan.Plan{}, cmp.Or(v.UnreadablePlan(id), plan.Unknown(id, v.Jobs))
 	}
-
 	return *p, nil
 }
 
@@ -253,7 +244,6 @@ func (e *Engine) acceptPlan(
 	if err := settings.refuse(); err != nil {
 		return job.Job{}, err
 	}
-
 	p, err := planOf(tx, v, settings.Manager, id)
 	if err != nil {
 		return job.Job{}, err
@@ -283,7 +273,6 @@ func (e *Engine) acceptPlan(
 	if err != nil {
 		err = cmp.Or(differs, p.Illegal(err, again))
 	}
-
 	return j, err
 }
 
@@ -294,7 +283,6 @@ func (e *Engine) comparePlaybooks(ctx context.Context, planned string) ([]plan.D
 	if err != nil || now == planned {
 		return nil, err
 	}
-
 	return []plan.Difference{{Text: e.describeChanged(ctx, planned, now)}}, errPlaybooksChanged
 }
 
@@ -312,7 +300,6 @@ func (e *Engine) describeChanged(ctx context.Context, then, now string) string {
 	if err != nil || len(files) == 0 {
 		return text
 	}
-
 	return text + ": " + job.ShortList(files)
 }
 
@@ -321,7 +308,6 @@ func nameOf(digest, commit string) string {
 	if commit == "" {
 		return "digest " + shorten(digest)
 	}
-
 	return "commit " + shorten(commit)
 }
 
@@ -344,7 +330,6 @@ func (e *Engine) DeletePlan(ctx context.Context, c access.Caller, id string) (re
 			}
 
 			dropPlan(tx, id)
-
 			return nil, nil
 		})
 
@@ -366,7 +351,6 @@ func (e *Engine) expirePlans(ctx context.Context, now time.Time) error {
 	if len(expired) == 0 {
 		return nil
 	}
-
 	entry := access.Record{Action: "plans.expire", Targets: expired, Reason: "their time is over (jobs.plan_for)"}
 
 	return e.decideItself(ctx, entry, func() error {

@@ -38,13 +38,11 @@ func (b *bench) plan(r job.Request) plan.Plan {
 
 	p, err := b.Engine.Plan(b.within(patience), anna(), r)
 	b.must(err)
-
 	return p
 }
 
 func (b *bench) applyPlan(id string) (job.Job, error) {
 	b.t.Helper()
-
 	return b.Engine.ApplyPlan(b.within(patience), access.Caller{Principal: "ben"}, id)
 }
 
@@ -279,7 +277,6 @@ func TestPlanOfRange(t *testing.T) {
 	if len(p.Job.Targets) != 254 {
 		t.Fatalf("%d targets", len(p.Job.Targets))
 	}
-
 	j, err := b.applyPlan(p.ID)
 	b.must(err)
 
@@ -576,7 +573,6 @@ func TestPlanOfEveryVerb(t *testing.T) {
 		if !ok {
 			r = job.Request{Nodes: names("a")}
 		}
-
 		r.Verb = row.Verb
 		p := b.plan(r)
 

@@ -75,7 +75,6 @@ func TestReportRange(t *testing.T) {
 	b := newBench(t)
 	report := func(names inventory.NameRange, observations ...inventory.Observation) {
 		t.Helper()
-
 		_, _, err := b.nodes.Report(t.Context(), "one", &names, observations)
 		b.must(err)
 		b.must(b.store.Sync(t.Context()))
@@ -105,7 +104,6 @@ func TestReportsDisagree(t *testing.T) {
 	here, there := at("a", "1", "10.0.0.1", true), at("a", "1", "10.0.0.9", true)
 	report := func(observer string, o inventory.Observation) {
 		t.Helper()
-
 		_, _, err := b.Report(t.Context(), observer, false, []inventory.Observation{o})
 		b.must(err)
 		b.must(b.store.Sync(t.Context()))

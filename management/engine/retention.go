@@ -80,7 +80,6 @@ func (e *Engine) expireTombstones(ctx context.Context, now time.Time) error {
 	if len(names) == 0 {
 		return nil
 	}
-
 	entry := access.Record{Action: "tombstones.expire", Targets: names, Reason: "too old, or too many"}
 
 	return e.decideItself(ctx, entry, func() error {

@@ -41,7 +41,6 @@ func (e *Engine) retry(
 	if err != nil {
 		return job.Job{}, err
 	}
-
 	old, err := v.Job(ref)
 	if err != nil {
 		return job.Job{}, err
@@ -53,14 +52,12 @@ func (e *Engine) retry(
 	if err != nil {
 		return job.Job{}, err
 	}
-
 	names := slices.Concat(r.Nodes, r.Addrs)
 
 	then, err := e.keptInputs(ctx, old, names)
 	if err != nil {
 		return job.Job{}, err
 	}
-
 	r.Extra = maps.Clone(then.Extra)
 	if r.Extra == nil {
 		r.Extra = configuration.Vars{}

@@ -137,7 +137,6 @@ func TestRetry(t *testing.T) {
 	ctx := t.Context()
 	set := func(vars configuration.Vars) {
 		t.Helper()
-
 		_, _, err := b.SetVars(ctx, state.ScopeGlobal, vars, "anna", nil)
 		b.must(err)
 	}
@@ -237,7 +236,6 @@ func TestRetryOfAnUpdate(t *testing.T) {
 
 		j, err := b.Engine.Retry(ctx, anna(), asked.ID, job.RetryRequest{Nodes: names(labels)})
 		b.must(err)
-
 		return b.end(j.ID, how)
 	}
 

@@ -65,14 +65,12 @@ func (e *Engine) submitRollout(
 			j.Rollout = r.ID
 			begun = r.Begun(b, *j, time.Now())
 			record.Put(tx, &rollout.Kind, &begun)
-
 			return nil
 		})
 	})
 	if err != nil {
 		return job.Job{}, r, err
 	}
-
 	accepted.Revision, begun.Revision = revision, revision
 
 	return accepted, begun, nil

@@ -101,7 +101,6 @@ func (e *Engine) advance(ctx context.Context) {
 func (e *Engine) claimsUnderWay() map[string]job.Turn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-
 	return maps.Clone(e.claiming)
 }
 
@@ -253,7 +252,6 @@ func reserve(v *state.View, j job.Job, now time.Time) ([]state.NodeWrite, error)
 		if err != nil {
 			return nil, err
 		}
-
 		writes = append(writes, state.NodeWrite{Node: held, Entries: []inventory.HistoryEntry{entry}})
 	}
 
@@ -326,7 +324,6 @@ func (e *Engine) executeOwned(ctx context.Context, id string) error {
 		if !e.members.Leads() && (kind == inventory.KindRefused || kind == inventory.KindConflict) {
 			err = backoff.Permanent(err)
 		}
-
 		return err
 	}
 	defer release()

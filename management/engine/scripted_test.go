@@ -149,7 +149,6 @@ func (p *scriptedPlaybooks) Check(context.Context) error { return p.check }
 func (p *scriptedPlaybooks) Pin(context.Context) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
 	return p.pinned, p.pin
 }
 
@@ -158,28 +157,24 @@ func (p *scriptedPlaybooks) CommitOf(digest string) string {
 	if commit, ok := strings.CutPrefix(digest, "git-"); ok {
 		return commit
 	}
-
 	return ""
 }
 
 func (p *scriptedPlaybooks) Kept(_ context.Context, digest string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
 	return !p.lost && digest != "" && (!slices.Contains(p.gone, digest) || p.pinned == digest)
 }
 
 // Restore has the playbooks of today.
 func (p *scriptedPlaybooks) Restore(ctx context.Context, digest string) (bool, error) {
 	now, err := p.Pin(ctx)
-
 	return err == nil && now == digest, err
 }
 
 func (p *scriptedPlaybooks) Changed(context.Context, string, string) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
 	return p.changed, nil
 }
 
@@ -191,14 +186,12 @@ func (p *scriptedPlaybooks) Plays(string, string) []configuration.Play {
 	if !p.unhelped {
 		plays = append(plays, configuration.Play{Hosts: []string{configuration.HelpersGroup}})
 	}
-
 	return plays
 }
 
 func (p *scriptedPlaybooks) Outline(digest, playbook string) configuration.Outline {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
 	return p.outlines[[2]string{digest, playbook}]
 }
 
@@ -239,7 +232,6 @@ func (p *scriptedPlaybooks) Start(_ context.Context, spec RunSpec) (Run, error) 
 		if dead, left := p.dies(); dead && left {
 			r.ended, r.exit = true, RunExit{Cause: job.CauseInterrupted, Message: "it was given up", NotBegun: true}
 			p.runs[spec.ID] = r
-
 			return nil, errKilled
 		} else if dead {
 			return nil, errKilled
@@ -267,7 +259,6 @@ func (p *scriptedPlaybooks) Attach(id string) (Run, error) {
 	if r := p.runs[id]; r != nil {
 		return r, nil
 	}
-
 	return nil, ErrNeverStarted
 }
 
@@ -288,14 +279,12 @@ func (p *scriptedPlaybooks) Prune(_ context.Context, keep func() (runs, trees []
 func (p *scriptedPlaybooks) run(id string) *scriptedRun {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
 	return p.runs[id]
 }
 
 func (p *scriptedPlaybooks) started() []RunSpec {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
 	return slices.Clone(p.specs)
 }
 
@@ -360,7 +349,6 @@ func (r *scriptedRun) Cancel(context.Context) error {
 	if r.cancels++; r.cancels == 1 {
 		close(r.cancelled)
 	}
-
 	return nil
 }
 
@@ -368,7 +356,6 @@ func (r *scriptedRun) Renew(until time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leases = append(r.leases, until)
-
 	return nil
 }
 
@@ -383,7 +370,6 @@ func (r *scriptedRun) Tail(ctx context.Context, s job.Stream, offset int64, emit
 			if err := emit(chunk); err != nil {
 				return err
 			}
-
 			offset += int64(len(chunk))
 			continue
 		}
@@ -403,14 +389,12 @@ func (r *scriptedRun) Tail(ctx context.Context, s job.Stream, offset int64, emit
 func (r *scriptedRun) Results() (map[string]job.HostResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	return r.results, nil
 }
 
 func (r *scriptedRun) HostKeys() (map[string][]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	return r.keys, nil
 }
 
@@ -540,7 +524,6 @@ func waitTogether() {
 func silent() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-
 	return log
 }
 
@@ -580,7 +563,6 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 func (b *bench) current() Settings {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-
 	return b.settings
 }
 
@@ -601,7 +583,6 @@ func (s between) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 	if s.before != nil {
 		s.before(tx)
 	}
-
 	return s.Store.Commit(ctx, tx)
 }
 
@@ -692,7 +673,6 @@ func (b *bench) set(change func(*Settings)) {
 func (b *bench) within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
 	b.t.Cleanup(cancel)
-
 	return ctx
 }
 
@@ -701,7 +681,6 @@ func word(label string, alive bool) inventory.Observation {
 	if n, err := strconv.Atoi(label[1:]); err == nil {
 		addr = fmt.Sprintf("10.0.%d.%d", n+1, label[0]-'a'+1)
 	}
-
 	return inventory.Observation{Label: label, Serial: "1", Addr: addr, Alive: alive}
 }
 
@@ -750,7 +729,6 @@ func (b *bench) ask(verb inventory.Verb, labels, group string) job.Job {
 	b.t.Helper()
 	j, err := b.Submit(b.within(patience), job.Request{Verb: verb, Nodes: names(labels), Group: group})
 	b.must(err)
-
 	return j
 }
 
@@ -779,7 +757,6 @@ func (b *bench) job(id string) job.Job {
 	b.t.Helper()
 	j, err := b.View().Job(id)
 	b.must(err)
-
 	return j
 }
 
@@ -796,7 +773,6 @@ func (b *bench) end(id, how string) job.Job {
 	if got := strings.TrimSpace(string(j.Status) + " " + string(j.Cause)); got != how {
 		b.t.Fatalf("job %s ended %s, want %s: %s", id, got, how, j.Message)
 	}
-
 	return j
 }
 
@@ -870,7 +846,6 @@ func (b *bench) log(id string, stream job.Stream) string {
 		}
 
 		out = append(out, data...)
-
 		return nil
 	}))
 
@@ -1024,7 +999,6 @@ func (a *auditTrail) take() []string {
 		if r.Err != nil {
 			line += " " + string(inventory.KindOf(r.Err))
 		}
-
 		lines = append(lines, line)
 	}
 
@@ -1039,6 +1013,5 @@ func (b *bench) Report(
 	if !full {
 		return b.nodes.Report(ctx, observer, nil, o)
 	}
-
 	return b.nodes.Report(ctx, observer, &inventory.NameRange{}, o)
 }

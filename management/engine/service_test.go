@@ -365,7 +365,6 @@ func TestDeadline(t *testing.T) {
 	if got := specs[0].Deadline.Sub(j.Started); got != time.Minute {
 		t.Errorf("the run has until %s after the start", got)
 	}
-
 	if got := specs[1].Deadline.Sub(j.Runs[1].Started); got < 59*time.Second || got > 2*time.Minute {
 		t.Errorf("the cleanup has until %s after its start", got)
 	}
@@ -675,7 +674,6 @@ func TestWindowOpens(t *testing.T) {
 	if until.Day() != 1 || until.Before(time.Now()) || time.Until(until) > 366*24*time.Hour {
 		t.Errorf("it waits until %s", until)
 	}
-
 	if ids != nil || !strings.Contains(why, "a-1 is outside of the maintenance window rare, which opens on") {
 		t.Errorf("it waits for %v: %s", ids, why)
 	}
@@ -754,7 +752,6 @@ func TestHelperResults(t *testing.T) {
 	if r := ended.Runs[0].Results["a-1"]; r.Failed != 1 || r.Done || r.Task != "Install" {
 		t.Errorf("the result of the helper is %+v", r)
 	}
-
 	if want := `cleanup.yml failed on a-1: task "Install": no space left`; ended.Message != want {
 		t.Errorf("the message is %q, want %q", ended.Message, want)
 	}
@@ -1184,7 +1181,6 @@ func TestPreconditions(t *testing.T) {
 			if now(v) != revision {
 				return inventory.Errorf(inventory.KindPrecondition, "it is at %d, not at %d", now(v), revision)
 			}
-
 			return nil
 		}
 	}
@@ -1213,7 +1209,6 @@ func TestPreconditions(t *testing.T) {
 		if what == "labels" {
 			now = nodeAt
 		}
-
 		only := at(now(b.View()), now)
 		var made, refused atomic.Int32
 
@@ -1695,7 +1690,6 @@ func TestLog(t *testing.T) {
 		}
 
 		rest = append(rest, data...)
-
 		return nil
 	}))
 
@@ -1864,7 +1858,6 @@ func TestTakeOver(t *testing.T) {
 			if cancel {
 				want = "Cancelled configure:cancelled undo:done"
 			}
-
 			if got := string(j.Status) + " " + phases(j); got != want || j.Instance != "bench-2" {
 				t.Errorf("%s on %s, want %s", got, j.Instance, want)
 			}

@@ -115,7 +115,6 @@ func (o *events) Line(ctx context.Context, text string) error {
 	defer o.mu.Unlock()
 
 	_, err := o.engine.logLine(ctx, o.step.Job, text)
-
 	return err
 }
 
@@ -141,7 +140,6 @@ func (o *events) Event(ctx context.Context, e step.Event) error {
 	if limit > 0 && offset+int64(len(data)) > limit {
 		data = []byte(truncated)
 	}
-
 	return o.engine.append(ctx, o.step.Job.ID, job.StreamEvents, offset, data)
 }
 
@@ -153,7 +151,6 @@ func (o *events) Copy(ctx context.Context, s job.Stream, tail step.Tail) error {
 	if s == job.StreamEvents {
 		base, limit = run.Events, o.engine.settings().EventLimit
 	}
-
 	offset, full, err := o.engine.shipped(ctx, id, s, base, limit)
 	if err != nil {
 		return err
@@ -201,7 +198,6 @@ func (e *Engine) shipped(
 		if err != nil {
 			return 0, false, err
 		}
-
 		full = string(end) == truncated
 	}
 

@@ -45,7 +45,6 @@ func (e *Engine) audited(
 		if accepted, err = request(record); err == nil {
 			record.Job = accepted.ID
 		}
-
 		return err
 	})
 
@@ -64,7 +63,6 @@ func (e *Engine) queue(
 		if err != nil {
 			return job.Job{}, err
 		}
-
 		return e.jobs.Decide(ctx, c, access.Request(r, settings.Groups), func(tx *record.Tx) (job.Job, error) {
 			return e.accept(ctx, c, tx, settings, r, pins, pin, func(*job.Job, job.Inputs) error { return nil })
 		})
@@ -122,7 +120,6 @@ func (e *Engine) prepare(
 	if err != nil {
 		return nil, err
 	}
-
 	return e.prepareSteps(ctx, step.Request{View: v, Job: j, Extra: r.Extra, Playbooks: playbooks})
 }
 
@@ -153,7 +150,6 @@ func (e *Engine) prepareSteps(ctx context.Context, r step.Request) ([]step.Pin, 
 		if !ok {
 			return pins, err
 		}
-
 		problems = append(problems, problem)
 		first = cmp.Or(first, err)
 	}
@@ -171,7 +167,6 @@ func (e *Engine) executorsOf(name inventory.Verb) ([]step.Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return e.executors.Of(verb)
 }
 
@@ -205,7 +200,6 @@ func (s Settings) refuse() error {
 	if e, ok := errors.AsType[*inventory.Error](s.Incomplete); ok {
 		refused.Message, refused.Remedy, refused.Actions = "no job is accepted: "+e.Message, e.Remedy, e.Actions
 	}
-
 	return refused
 }
 
@@ -262,7 +256,6 @@ func (e *Engine) accept(
 	if err != nil {
 		return job.Job{}, err
 	}
-
 	j.ID = nextJob(v)
 	if err := with(&j, in); err != nil {
 		return job.Job{}, err
@@ -374,7 +367,6 @@ func takenBack(v *state.View, settings Settings, j job.Job, in job.Inputs) (warn
 		if !known || t.From != inventory.Allocated || t.Group == "" || n.Configured == nil {
 			continue
 		}
-
 		differ := t.Variables == "" || t.Variables != n.Configured.Variables
 		if !differ || len(n.Configured.Extra) == 0 {
 			continue
@@ -479,7 +471,6 @@ func withCancel(j job.Job, principal string) job.Job {
 		j.Status, j.Cause, j.Ended = job.Cancelled, job.CauseCancelled, time.Now()
 		j.Message = job.CancelledWhileQueued(principal)
 		j.Cancel, j.CancelBy = 1, principal
-
 		return j
 	}
 

@@ -26,7 +26,6 @@ func (b *bench) tag(tags map[string]inventory.Selection) {
 // lastOptions returns the options of the last run that was started.
 func (b *bench) lastOptions() string {
 	specs := b.books.started()
-
 	return specs[len(specs)-1].Ansible.String()
 }
 

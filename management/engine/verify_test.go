@@ -67,7 +67,6 @@ func TestVerify(t *testing.T) {
 	record := func(name string) inventory.Node {
 		n := b.node(name)
 		n.Verification, n.Revision, n.Entries, n.Updated = nil, 0, 0, n.Created
-
 		return n
 	}
 	before := []inventory.Node{record("a-1"), record("b-1")}
@@ -289,7 +288,6 @@ func TestVerifyHidesFormerSecrets(t *testing.T) {
 		if s.Ansible.Diff {
 			want = []string{"of-a", "of-now"}
 		}
-
 		if !reflect.DeepEqual(s.Secrets, want) {
 			t.Errorf("%s hides %q, want %q", s.Playbook, s.Secrets, want)
 		}

@@ -188,7 +188,6 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 		if j, ok := newest(job.Queued); ok {
 			_, writes := claimOfFree(t, v, j)
 			reserveOnly(t, s, writes)
-
 			return "abandon"
 		}
 
@@ -197,7 +196,6 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 			running, writes := claimOfFree(t, v, j)
 			_, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: v.Revision})
 			must(t, err)
-
 			return "claim"
 		}
 	case 8:
@@ -220,7 +218,6 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 			j.Status, j.Ended = job.Cancelled, noon
 			_, err := s.Finish(ctx, j, nil)
 			must(t, err)
-
 			return "cancel"
 		}
 	case 9:
@@ -248,7 +245,6 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 			j.Status, j.Started = job.Running, noon
 			_, err := s.PutJob(ctx, j)
 			must(t, err)
-
 			return "commit"
 		}
 	}

@@ -23,7 +23,6 @@ func (s *Store) EnsureChecksumKey(ctx context.Context) error {
 		if state.ChecksumKey(tx).IsZero() {
 			record.Put(tx, &state.Checksums, state.NewChecksum(configuration.NewChecksumKey()))
 		}
-
 		return struct{}{}, nil
 	})
 

@@ -43,7 +43,6 @@ func TestChecksumKey(t *testing.T) {
 	if key.IsZero() || state.ChecksumKey(other.View()) != key {
 		t.Fatal("the instances have different keys")
 	}
-
 	if bytes.Contains(values(t, s), []byte(key.Reveal())) {
 		t.Error("the key is stored in the clear")
 	}

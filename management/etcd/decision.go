@@ -35,7 +35,6 @@ func (s *Store) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-
 	revision, err := s.commit(ctx, ops)
 	if !etcd.IsFull(err) {
 		return revision, err
@@ -58,7 +57,6 @@ func (s *Store) txOps(ctx context.Context, tx *record.Tx) (etcd.Ops, error) {
 	if err != nil {
 		return etcd.Ops{}, err
 	}
-
 	ops := marks.ops(s, tx.Revision(), writes)
 
 	for _, part := range tx.Parts() {
@@ -66,7 +64,6 @@ func (s *Store) txOps(ctx context.Context, tx *record.Tx) (etcd.Ops, error) {
 		if err != nil {
 			return ops, err
 		}
-
 		ops.Add(more)
 	}
 
@@ -117,14 +114,12 @@ func (s *Store) partOps(ctx context.Context, part any) (etcd.Ops, error) {
 	case state.PutInputs:
 		in, marks := s.markInputs(part.Inputs)
 		write, err := s.putInputs(part.Name, in)
-
 		return etcd.Ops{If: []clientv3.Cmp{marks}, Then: []clientv3.Op{write}}, err
 	case state.DropInputs:
 		return etcd.Ops{Then: []clientv3.Op{clientv3.OpDelete(s.inputsKey(part.Name))}}, nil
 	case access.StoreResult:
 		var ops etcd.Ops
 		err := s.addResult(&ops, &part.Key, part.Result)
-
 		return ops, err
 	}
 

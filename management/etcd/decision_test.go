@@ -86,7 +86,6 @@ func TestDecisionsConflict(t *testing.T) {
 			"all, of another kind", func(tx *record.Tx) { record.List(tx, &access.TokenKind) },
 			func(t *testing.T, s *Store) {
 				t.Helper()
-
 				use := access.TokenUse{Time: noon}
 				must(t, second(record.Replace(t.Context(), s, &access.TokenUseKind, "a", 0, &use)))
 			}, 1,

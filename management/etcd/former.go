@@ -43,7 +43,6 @@ func (s *Store) upgradeOps(ctx context.Context) (ops etcd.Ops, changes []string,
 	if err != nil || len(resp.Kvs) == 0 {
 		return ops, changes, etcd.Error(err)
 	}
-
 	overlay, removed, err := withoutFormerDefaults(resp.Kvs[0].Value)
 	if err != nil || len(removed) == 0 {
 		return ops, changes, err
@@ -73,7 +72,6 @@ func StoredSettings(ctx context.Context, client *etcd.Client) (map[string]any, e
 	if err != nil || len(resp.Kvs) == 0 {
 		return nil, etcd.Error(err)
 	}
-
 	stored := resp.Kvs[0].Value
 
 	if upgraded {
@@ -81,7 +79,6 @@ func StoredSettings(ctx context.Context, client *etcd.Client) (map[string]any, e
 		if err != nil {
 			return nil, err
 		}
-
 		if len(removed) > 0 {
 			stored = now
 		}
@@ -91,7 +88,6 @@ func StoredSettings(ctx context.Context, client *etcd.Client) (map[string]any, e
 	if err != nil {
 		return nil, nil //nolint:nilerr // see above
 	}
-
 	delete(overlay.Keys, state.OverlayVars)
 
 	return overlay.Keys, nil
@@ -160,7 +156,6 @@ func removeZero(value any, at string, path []string) []string {
 
 		if isZeroSetting(value[path[0]]) {
 			delete(value, path[0])
-
 			removed = append(removed, at)
 		}
 	}

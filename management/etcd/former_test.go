@@ -42,7 +42,6 @@ func formerRecords(t *testing.T) map[string][]byte {
 		if isBytes {
 			var b []byte
 			must(t, json.Unmarshal(value, &b))
-
 			records[name] = b
 		}
 	}
@@ -196,7 +195,6 @@ func expanded(t *testing.T, value []byte) []byte {
 
 	text, err := record.Expand(value)
 	must(t, err)
-
 	return text
 }
 
@@ -205,7 +203,6 @@ func readRecord[R any](t *testing.T, value []byte) R {
 
 	record, err := decode[R](value)
 	must(t, err)
-
 	return record
 }
 
@@ -220,6 +217,5 @@ func storedAgain[T any](k *record.Kind[T], key string, value []byte) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-
 	return k.Encode(r)
 }

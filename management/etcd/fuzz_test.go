@@ -35,7 +35,6 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
-
 		if j.ID != name {
 			t.Fatalf("the key of %q has the job %q", name, j.ID)
 		}
@@ -44,12 +43,10 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q: %v", value, err)
 		}
-
 		again, err := job.Kind.Decode(name, put, 0)
 		if err != nil {
 			t.Fatalf("%q was stored as %q: %v", value, put, err)
 		}
-
 		if second, err := job.Kind.Encode(again); err != nil || !bytes.Equal(put, second) {
 			t.Fatalf("%q was stored as %q, and then as %q, %v", value, put, second, err)
 		}
@@ -66,7 +63,6 @@ func FuzzCompressed(f *testing.F) {
 		if got, err := record.Expand(value); err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%d bytes became %d, %v", len(data), len(got), err)
 		}
-
 		value[max(at, -(at+1))%len(value)] ^= flip
 
 		if got, err := record.Expand(value); err == nil && len(got) > record.MaxExpanded {

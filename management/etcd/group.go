@@ -102,7 +102,6 @@ func (s *Store) writeAlone(ctx context.Context, ops etcd.Ops) writeResult {
 	if err != nil {
 		return writeResult{err: s.failure(ctx, err)}
 	}
-
 	if resp.Succeeded {
 		s.view.applyOwn(resp.Header.Revision, ops.Then)
 	}
@@ -126,7 +125,6 @@ func (g *group) enter(s *Store) *flight {
 	if !g.isFree() || len(g.queue) > 0 {
 		return nil
 	}
-
 	return g.begin(s)
 }
 
@@ -139,7 +137,6 @@ func (g *group) begin(s *Store) *flight {
 
 	f := &flight{store: s}
 	f.timer = time.AfterFunc(groupPatience, f.makeWay)
-
 	return f
 }
 
@@ -212,7 +209,6 @@ func (g *group) close() {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
-
 	g.tasks.Wait()
 }
 
@@ -257,7 +253,6 @@ func (g *group) take(s *Store) []*groupWrite {
 		if w.ctx.Err() != nil {
 			w.taken = true
 			w.end(writeResult{err: s.failure(w.ctx, w.ctx.Err())})
-
 			continue
 		}
 
@@ -366,7 +361,6 @@ func keysOf(ops etcd.Ops) groupKeys {
 		if op.IsDelete() {
 			value = deletion
 		}
-
 		k.written[string(op.KeyBytes())] = value
 	}
 

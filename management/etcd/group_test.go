@@ -26,7 +26,6 @@ func busy(t *testing.T, s *Store) (land func()) {
 	if f == nil {
 		t.Fatal("a flight is taken already")
 	}
-
 	f.timer.Stop() // it never counts as slow
 
 	return f.land
@@ -247,7 +246,6 @@ func TestGroupCommitIsSerial(t *testing.T) {
 	for _, kv := range resp.Kvs {
 		n, err := strconv.Atoi(string(kv.Value))
 		must(t, err)
-
 		sum += n
 	}
 
@@ -269,7 +267,6 @@ func move(ctx context.Context, s *Store, from, to string) error {
 			if err != nil || len(resp.Kvs) != 1 {
 				return fmt.Errorf("%s: %d keys, %w", key, len(resp.Kvs), err)
 			}
-
 			if values[i], err = strconv.Atoi(string(resp.Kvs[0].Value)); err != nil {
 				return err
 			}
@@ -366,7 +363,6 @@ func (x *hangingTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 	}
 
 	x.Txn = x.Txn.Then(ops...)
-
 	return x
 }
 
@@ -404,7 +400,6 @@ func TestGroupCommitBesideASlowWrite(t *testing.T) {
 	inFlight := func() bool {
 		s.group.mu.Lock()
 		defer s.group.mu.Unlock()
-
 		return s.group.flights > 0
 	}
 

@@ -28,7 +28,6 @@ func (s *Store) historyOps(node string, entries []inventory.HistoryEntry) ([]cli
 		if err != nil {
 			return nil, err
 		}
-
 		ops = append(ops, entry)
 		if e.Seq > inventory.HistoryLimit {
 			ops = append(ops, clientv3.OpDelete(s.historyKey(node, e.Seq-inventory.HistoryLimit)))
@@ -51,14 +50,12 @@ func (s *Store) History(ctx context.Context, node string, limit int) ([]inventor
 	if err != nil {
 		return nil, s.failure(bounded, err)
 	}
-
 	entries := make([]inventory.HistoryEntry, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
 		e, err := decode[inventory.HistoryEntry](kv.Value)
 		if err != nil {
 			return nil, err
 		}
-
 		entries = append(entries, e)
 	}
 

@@ -23,7 +23,6 @@ func (s *Store) Identity(ctx context.Context, former string) (string, error) {
 	if err != nil {
 		return "", s.failure(ctx, err)
 	}
-
 	if len(resp.Kvs) > 0 {
 		return string(resp.Kvs[0].Value), nil
 	}
@@ -41,7 +40,6 @@ func (s *Store) Identity(ctx context.Context, former string) (string, error) {
 	if err != nil {
 		return "", s.failure(ctx, err)
 	}
-
 	if !txn.Succeeded {
 		id = string(txn.Responses[0].GetResponseRange().Kvs[0].Value)
 	}

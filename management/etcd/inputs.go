@@ -69,7 +69,6 @@ func (s *Store) putInputs(job string, in job.Inputs) (clientv3.Op, error) {
 	if err != nil {
 		return clientv3.Op{}, err
 	}
-
 	b, err := json.Marshal(sealedInputs{newInputsRecord(stored), box})
 
 	return clientv3.OpPut(s.inputsKey(job), string(record.Compress(b))), err
@@ -80,7 +79,6 @@ func ownerOfInputs(name string) string {
 	if kind, id, ok := strings.Cut(name, "-"); ok {
 		return kind + " " + id
 	}
-
 	return "job " + name
 }
 
@@ -93,7 +91,6 @@ func (s *Store) Inputs(ctx context.Context, id string) (in job.Inputs, err error
 	if err != nil {
 		return in, s.failure(ctx, err)
 	}
-
 	if len(resp.Kvs) == 0 {
 		return in, inventory.Errorf(inventory.KindNotFound, "the inputs of %s are no longer stored", ownerOfInputs(id))
 	}
@@ -102,7 +99,6 @@ func (s *Store) Inputs(ctx context.Context, id string) (in job.Inputs, err error
 	if err != nil {
 		return in, job.UnreadableRecord("x/inputs/"+id, err.Error())
 	}
-
 	return s.secrets.openInputs(id, record.inputs(), record.Sealed), nil
 }
 
@@ -111,6 +107,5 @@ func decodeInputs(kv *mvccpb.KeyValue) (sealedInputs, error) {
 	if err != nil {
 		return sealedInputs{}, err
 	}
-
 	return decode[sealedInputs](b)
 }

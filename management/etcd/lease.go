@@ -40,7 +40,6 @@ func keepLease(
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx)) // it outlives a job
 
 	go l.keep(ctx)
-
 	return l
 }
 
@@ -48,7 +47,6 @@ func keepLease(
 func (l *jobLease) valid() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-
 	return time.Now().Before(l.expires)
 }
 

@@ -87,7 +87,6 @@ func (s *Store) ReadLog(ctx context.Context, job string, stream job.Stream, offs
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
-
 	if len(exact.Kvs) == 1 {
 		return record.Expand(exact.Kvs[0].Value)
 	}
@@ -110,7 +109,6 @@ func (s *Store) readInsideChunk(ctx context.Context, job string, stream job.Stre
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
-
 	if len(keys.Kvs) == 0 {
 		return nil, inventory.Errorf(inventory.KindInternal, "the log of job %s has no chunk at offset %d", job, offset)
 	}
@@ -126,12 +124,10 @@ func (s *Store) readInsideChunk(ctx context.Context, job string, stream job.Stre
 	if err != nil || len(chunk.Kvs) == 0 {
 		return nil, s.failure(ctx, err)
 	}
-
 	data, err := record.Expand(chunk.Kvs[0].Value)
 	if err != nil || offset-start > int64(len(data)) {
 		return nil, err
 	}
-
 	return data[offset-start:], nil
 }
 
@@ -144,6 +140,5 @@ func (s *Store) LogSize(ctx context.Context, job string, stream job.Stream) (int
 	if err != nil || len(resp.Kvs) == 0 {
 		return 0, s.failure(ctx, err)
 	}
-
 	return strconv.ParseInt(string(resp.Kvs[0].Value), 10, 64)
 }

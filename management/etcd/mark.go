@@ -35,7 +35,6 @@ func (s *Store) markedSince(ctx context.Context) (int64, error) {
 	if err != nil || len(resp.Kvs) == 0 {
 		return 0, s.failure(bounded, err)
 	}
-
 	revision := resp.Kvs[0].ModRevision
 
 	return revision, s.explained(bounded, s.view.wait(bounded, revision))
@@ -141,7 +140,6 @@ func (s *Store) unmarkOps(writes []state.NodeWrite) (ops []clientv3.Op) {
 // condition that no other is marked meanwhile.
 func (s *Store) markInputs(in job.Inputs) (job.Inputs, clientv3.Cmp) {
 	v := s.View()
-
 	return markedInputs(in, state.Marked(v)), s.sameMarks(v.Revision)
 }
 
@@ -156,7 +154,6 @@ func markedInputs(in job.Inputs, marked func(name string) bool) job.Inputs {
 		if inClear(name, value) {
 			return configuration.NewSecret(value), nil
 		}
-
 		return value, nil
 	})
 

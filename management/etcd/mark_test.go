@@ -60,7 +60,6 @@ func setVars(t *testing.T, s *Store, v *state.View, scope state.Scope, vars conf
 
 	v = cmp.Or(v, s.View())
 	change := variable.Change{Action: variable.ActionSet, Before: state.VarsOf(v, scope), After: vars}
-
 	return errorOf(putVars(within(t, patience), s, v, scope, vars, change))
 }
 
@@ -68,7 +67,6 @@ func setVars(t *testing.T, s *Store, v *state.View, scope state.Scope, vars conf
 func putOverlay(ctx context.Context, s *Store, v *state.View, keys configuration.Vars) error {
 	tx := record.NewTx(onView{s, v})
 	record.Put(tx, &state.Overlays, &state.Overlay{Keys: keys})
-
 	return errorOf(s.Commit(ctx, tx))
 }
 

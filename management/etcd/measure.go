@@ -55,7 +55,6 @@ func gaugeOf(b bool) float64 {
 	if b {
 		return 1
 	}
-
 	return 0
 }
 

@@ -76,7 +76,6 @@ func (m *Membership) enter(ctx context.Context, s *Store, o SessionOptions) {
 func (m *Membership) current() *Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	return m.session
 }
 
@@ -92,7 +91,6 @@ func (m *Membership) Own(ctx context.Context, job string) (context.Context, func
 	if session == nil {
 		return nil, nil, errReadOnly()
 	}
-
 	return session.Own(ctx, job)
 }
 

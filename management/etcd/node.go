@@ -83,7 +83,6 @@ func (s *Store) PutNodes(ctx context.Context, writes []state.NodeWrite) (conflic
 	if len(chunks) == 1 {
 		return s.putChunk(ctx, writes, chunks[0])
 	}
-
 	conflicting, errs := make([][]string, len(chunks)), make([]error, len(chunks))
 	slots := make(chan struct{}, parallelChunks)
 
@@ -134,7 +133,6 @@ func (s *Store) putChunk(ctx context.Context, chunk []state.NodeWrite, ops etcd.
 		if err != nil {
 			return conflicts, err
 		}
-
 		conflicts = append(conflicts, more...)
 	}
 

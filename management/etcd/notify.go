@@ -31,7 +31,6 @@ func (s *Store) Head(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, s.failure(ctx, err)
 	}
-
 	return resp.Header.Revision, nil
 }
 
@@ -44,7 +43,6 @@ func (s *Store) Position(ctx context.Context) (notify.Position, error) {
 	if err != nil || len(resp.Kvs) == 0 {
 		return notify.Position{}, s.failure(ctx, err)
 	}
-
 	return decode[notify.Position](resp.Kvs[0].Value)
 }
 
@@ -82,7 +80,6 @@ func (s *Store) addDeliveries(ctx context.Context, list []notify.Delivery) error
 		if err != nil {
 			return err
 		}
-
 		ops.Add(etcd.Ops{If: []clientv3.Cmp{atRevision(s.deliveryKey(d.ID), 0)}, Then: []clientv3.Op{write}})
 	}
 
@@ -90,7 +87,6 @@ func (s *Store) addDeliveries(ctx context.Context, list []notify.Delivery) error
 	if err != nil {
 		return s.failure(ctx, err)
 	}
-
 	if resp.Succeeded || len(list) == 1 {
 		return nil // a single one that exists stays as it is
 	}
@@ -117,7 +113,6 @@ func (s *Store) Deliveries(ctx context.Context) ([]notify.Delivery, error) {
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
-
 	list := make([]notify.Delivery, 0, len(resp.Kvs))
 
 	for _, kv := range resp.Kvs {
@@ -153,7 +148,6 @@ func (s *Store) PutDelivery(ctx context.Context, d notify.Delivery) error {
 	if err != nil {
 		return s.failure(ctx, err)
 	}
-
 	if !resp.Succeeded {
 		return inventory.Errorf(inventory.KindConflict, "the delivery was changed meanwhile")
 	}
@@ -232,7 +226,6 @@ func (s *Store) emitChanges(all []*clientv3.Event, emit func(int64, []record.Raw
 			if e.Type != mvccpb.Event_DELETE {
 				c.Is = e.Kv.Value
 			}
-
 			if e.PrevKv != nil {
 				c.Was = e.PrevKv.Value
 			}

@@ -27,7 +27,6 @@ type outage struct {
 func newOutage() outage {
 	o := outage{since: time.Now()}
 	o.ctx, o.begin = context.WithCancel(context.Background())
-
 	return o
 }
 
@@ -47,7 +46,6 @@ func (o *outage) note(begun time.Time, answered bool) {
 func (s *Store) outage() outage {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
-
 	return s.view.outage
 }
 
@@ -56,7 +54,6 @@ func (s *Store) outage() outage {
 func (s *Store) ExplainOutage(f func(since time.Time) error) {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
-
 	s.view.outage.explain = f
 }
 
@@ -102,6 +99,5 @@ func (s *Store) explained(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errAway) {
 		return s.failure(ctx, err)
 	}
-
 	return err
 }

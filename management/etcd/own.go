@@ -49,6 +49,5 @@ func (v *view) applyOwn(revision int64, ops []clientv3.Op) {
 func (v *view) setLoading(loading bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-
 	v.loading = loading
 }

@@ -38,7 +38,6 @@ func TestOwnWrite(t *testing.T) {
 	write := func(ctx context.Context, s *Store, value int) error {
 		vars := configuration.Vars{"a": fmt.Sprint(value)}
 		_, err := putVars(ctx, s, s.View(), scope, vars, variable.Change{})
-
 		return err
 	}
 
@@ -118,7 +117,6 @@ func rewrite(ctx context.Context, s *Store, name string, round int) error {
 	if err != nil {
 		return err
 	}
-
 	n = n.Clone()
 	n.Addr = fmt.Sprintf("10.0.0.%d", round+1)
 
@@ -143,7 +141,6 @@ type slowKV struct {
 func (k slowKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	resp, err := k.KV.Get(ctx, key, opts...)
 	k.read()
-
 	return resp, err
 }
 
@@ -193,7 +190,6 @@ func TestOwnWriteOnce(t *testing.T) {
 	put := func(round int) clientv3.Op {
 		op, err := put("/p/v/nodes/n-1", inventory.Node{Name: "n-1", Addr: fmt.Sprint(round)})
 		must(t, err)
-
 		return op
 	}
 	event := func(revision int64) *clientv3.Event {
@@ -286,7 +282,6 @@ func TestOwnWriteWakesOnce(t *testing.T) {
 		must(t, resp.Err())
 
 		revision = resp.Events[len(resp.Events)-1].Kv.ModRevision
-
 		return resp.Events
 	}
 
@@ -313,7 +308,6 @@ func TestOwnWriteWakesOnce(t *testing.T) {
 	age := func(by time.Duration) {
 		s.view.mu.Lock()
 		defer s.view.mu.Unlock()
-
 		s.view.confirmed = time.Now().Add(-by)
 	}
 

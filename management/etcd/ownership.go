@@ -55,7 +55,6 @@ func (n *Session) Own(ctx context.Context, job string) (context.Context, func(),
 		if unowned != nil {
 			return nil, nil, unowned
 		}
-
 		owned, release, err = n.own(ctx, job, found)
 	}
 
@@ -72,7 +71,6 @@ func (n *Session) ownable(ctx context.Context, job string) (*mvccpb.KeyValue, er
 	if err != nil || len(resp.Kvs) == 0 {
 		return nil, etcd.Error(err)
 	}
-
 	record, err := decode[ownerRecord](resp.Kvs[0].Value)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInternal, "cannot read the owner of job %s: %w", job, err).
@@ -140,7 +138,6 @@ func (n *Session) mayOwn(job string) []clientv3.Cmp {
 	if n.jobs[job] {
 		return nil
 	}
-
 	return n.store.holderFence()
 }
 
@@ -187,7 +184,6 @@ func (n *Session) disown(lease *jobLease, token *fencingToken) {
 		n.mu.Unlock()
 
 		n.reuse(lease)
-
 		return
 	}
 
@@ -230,7 +226,6 @@ func (n *Session) lend(ctx context.Context) (*jobLease, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return keepLease(ctx, n.store.client, id, n.ttl, begun), nil
 }
 
@@ -243,7 +238,6 @@ func (n *Session) idle() *jobLease {
 	if last < 0 {
 		return nil
 	}
-
 	lease := n.leases[last]
 	n.leases = n.leases[:last]
 
@@ -281,7 +275,6 @@ func (n *Session) grant(ctx context.Context) (clientv3.LeaseID, error) {
 	if err != nil {
 		return 0, etcd.Error(err)
 	}
-
 	return resp.ID, nil
 }
 
@@ -308,7 +301,6 @@ func (s *Store) fence(ctx context.Context) []clientv3.Cmp {
 	if token := tokenOf(ctx); token != nil {
 		return []clientv3.Cmp{atRevision(token.key, token.revision)}
 	}
-
 	return s.holderFence()
 }
 
@@ -317,6 +309,5 @@ func (s *Store) holderFence() []clientv3.Cmp {
 	if token := s.token.Load(); token != 0 {
 		return []clientv3.Cmp{atRevision(s.holderKey(), token)}
 	}
-
 	return nil
 }

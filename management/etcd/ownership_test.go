@@ -44,7 +44,6 @@ func rival(t *testing.T, s *Store) *testSession {
 
 	b, err := enter(t, open(t, s.client), instance("b"), SessionTTL)
 	must(t, err)
-
 	return b
 }
 
@@ -98,7 +97,6 @@ func TestOwnAfterARestart(t *testing.T) {
 	must(t, err)
 	before, release, err := a.Own(t.Context(), "7")
 	must(t, err)
-
 	defer release()
 
 	a.kill()
@@ -107,7 +105,6 @@ func TestOwnAfterARestart(t *testing.T) {
 
 	owned, releaseAgain, err := again.Own(t.Context(), "7")
 	must(t, err)
-
 	defer releaseAgain()
 
 	// The context of the earlier process still lives: only the fence stops it.
@@ -129,7 +126,6 @@ func TestOwnershipIsLost(t *testing.T) {
 	must(t, err)
 	owned, release, err := a.Own(t.Context(), j.ID)
 	must(t, err)
-
 	defer release()
 
 	j, err = s.PutJob(owned, j)
@@ -151,7 +147,6 @@ func TestOwnershipIsLost(t *testing.T) {
 
 	regained, releaseAgain, err := a.Own(t.Context(), j.ID)
 	must(t, err)
-
 	defer releaseAgain()
 
 	_, err = s.PutJob(regained, j)
@@ -197,7 +192,6 @@ func TestOwnershipOutlivesTheLead(t *testing.T) {
 
 	owned, release, err := a.Own(t.Context(), j.ID)
 	must(t, err)
-
 	defer release()
 
 	b := rival(t, s)
@@ -264,7 +258,6 @@ func TestFinishEndsTheOwnership(t *testing.T) {
 
 	_, releaseNext, err := a.Own(t.Context(), "8")
 	must(t, err)
-
 	defer releaseNext()
 
 	if got := must2(s.client.Get(t.Context(), s.ownerKey("8"))).Kvs[0].Lease; got != lease {
@@ -348,7 +341,6 @@ func TestUnreadableOwners(t *testing.T) {
 		if !found {
 			t.Fatalf("no remedy: %v", err)
 		}
-
 		removeUnreadable(t, s, key)
 		must(t, call())
 	}
@@ -367,7 +359,6 @@ func TestUnreadableOwners(t *testing.T) {
 		if err == nil {
 			release()
 		}
-
 		return err
 	})
 }

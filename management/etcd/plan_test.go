@@ -35,7 +35,6 @@ func commit(t *testing.T, s *Store, decide func(tx *record.Tx)) (int64, error) {
 
 	tx := record.NewTx(s)
 	decide(tx)
-
 	return s.Commit(within(t, patience), tx)
 }
 

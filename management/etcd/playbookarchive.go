@@ -66,7 +66,6 @@ func (s *Store) putArchive(ctx context.Context, digest, key, value string, condi
 	if err != nil {
 		return s.failure(bounded, err)
 	}
-
 	if resp.Succeeded {
 		return nil
 	}
@@ -88,12 +87,10 @@ func (s *Store) archiveSize(ctx context.Context, digest string) (int, error) {
 	if err != nil || len(resp.Kvs) == 0 {
 		return -1, s.failure(ctx, err)
 	}
-
 	size, err := strconv.Atoi(string(resp.Kvs[0].Value))
 	if err != nil {
 		return 0, fmt.Errorf("the size of the playbooks %.12s in the store cannot be read: %w", digest, err)
 	}
-
 	return size, nil
 }
 
@@ -116,7 +113,6 @@ func (s *Store) SharedPlaybooks(ctx context.Context, digest string) ([]byte, err
 		if err != nil {
 			return nil, err
 		}
-
 		if len(chunk) == 0 {
 			return nil, missing // removed while it was read
 		}
@@ -135,7 +131,6 @@ func (s *Store) archivePart(ctx context.Context, key string) ([]byte, error) {
 	if err != nil || len(resp.Kvs) == 0 {
 		return nil, s.failure(ctx, err)
 	}
-
 	return resp.Kvs[0].Value, nil
 }
 
@@ -186,6 +181,5 @@ func (s *Store) dropArchive(ctx context.Context, digest string) error {
 	defer cancel()
 
 	_, err := s.client.Delete(ctx, s.archivesPrefix()+digest+"/", clientv3.WithPrefix())
-
 	return s.failure(ctx, err)
 }

@@ -32,7 +32,6 @@ func put(key string, record any) (clientv3.Op, error) {
 func decode[R any](value []byte) (R, error) {
 	var record R
 	err := json.Unmarshal(value, &record)
-
 	return record, err
 }
 

@@ -186,7 +186,6 @@ func BenchmarkDecodeNode(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-
 	kv := &mvccpb.KeyValue{Value: value, ModRevision: 1}
 
 	b.ReportAllocs()

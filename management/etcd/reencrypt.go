@@ -52,7 +52,6 @@ func (s *Store) secretsRecord(ctx context.Context) (secretsRecord, int64, error)
 	if err != nil || len(resp.Kvs) == 0 {
 		return secretsRecord{}, 0, s.failure(ctx, err)
 	}
-
 	record, err := decode[secretsRecord](resp.Kvs[0].Value)
 
 	return record, resp.Kvs[0].ModRevision, err
@@ -77,7 +76,6 @@ func (s *Store) NoteSecretsKey(ctx context.Context, before, id string, rotating 
 	if err != nil {
 		return err
 	}
-
 	_, err = s.commit(ctx, etcd.Ops{If: []clientv3.Cmp{atRevision(key, revision)}, Then: []clientv3.Op{write}})
 
 	return err
@@ -99,7 +97,6 @@ func (s *Store) EncryptOnce(ctx context.Context) (written int, err error) {
 	if err != nil {
 		return 0, err
 	}
-
 	before := record
 	record.Key, record.Patterns, record.Marks = s.secrets.Ring().Active(), s.secrets.patternsID(), marks
 
@@ -116,7 +113,6 @@ func (s *Store) EncryptOnce(ctx context.Context) (written int, err error) {
 	if err != nil {
 		return written, err
 	}
-
 	_, err = s.commit(ctx, etcd.Ops{
 		If: []clientv3.Cmp{atRevision(s.secretsKey(), revision)}, Then: []clientv3.Op{write},
 	})
@@ -128,7 +124,6 @@ func (s *Store) EncryptOnce(ctx context.Context) (written int, err error) {
 func (s *Secrets) patternsID() string {
 	patterns := *s.patterns.Load()
 	sum := sha256.Sum256([]byte(strings.Join(patterns(), "\n")))
-
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -143,7 +138,6 @@ func (s *Secrets) Ring() secret.Ring { return *s.ring.Load() }
 func (s *Secrets) Use(ring secret.Ring, problem error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-
 	s.ring.Store(&ring)
 	s.setProblem(problem)
 }
@@ -316,7 +310,6 @@ func (s *Store) page(ctx context.Context, from, end string) (*clientv3.GetRespon
 	defer cancel()
 
 	resp, err := s.client.Get(bounded, from, clientv3.WithRange(end), clientv3.WithLimit(scanPage))
-
 	return resp, s.failure(bounded, err)
 }
 
@@ -441,7 +434,6 @@ func encryptHistory(s marking, name string, kv *mvccpb.KeyValue) ([]byte, error)
 	if change, err = s.sealChange(scope, change); err != nil {
 		return nil, err
 	}
-
 	return json.Marshal(newVariablesChangeRecord(change))
 }
 
@@ -483,14 +475,12 @@ func encryptInputs(s marking, id string, kv *mvccpb.KeyValue) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	opened := s.openInputs(id, in.inputs(), in.Sealed)
 
 	stored, box, err := s.sealInputs(id, markedInputs(opened, s.marked))
 	if err != nil {
 		return nil, err
 	}
-
 	b, err := json.Marshal(sealedInputs{newInputsRecord(stored), box})
 
 	return record.Compress(b), err

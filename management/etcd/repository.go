@@ -82,7 +82,6 @@ func convertPointer[A, B any](from *A, convert func(A) B) *B {
 	}
 
 	to := convert(*from)
-
 	return &to
 }
 
@@ -98,7 +97,6 @@ func (s *Store) LoadRepository(ctx context.Context) (repository.Record, error) {
 	if err != nil {
 		return repository.Record{}, s.failure(ctx, err)
 	}
-
 	if len(resp.Kvs) == 0 {
 		return repository.Record{}, nil
 	}
@@ -114,7 +112,6 @@ func (s *Store) SaveRepository(ctx context.Context, r repository.Record) error {
 	if err != nil {
 		return err
 	}
-
 	_, err = s.commit(ctx, etcd.Ops{Then: []clientv3.Op{op}})
 
 	return err

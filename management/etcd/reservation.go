@@ -110,7 +110,6 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 	if token != nil && err == nil {
 		token.ended.Store(true)
 	}
-
 	return ended, err
 }
 
@@ -121,7 +120,6 @@ func (s *Store) decided(j job.Job) bool {
 	defer s.view.mu.Unlock()
 
 	stored := s.view.job(j.ID)
-
 	return j.Outcomes == nil || stored.Revision == j.Revision && stored.Outcomes != nil
 }
 
@@ -169,7 +167,6 @@ func (s *Store) withdraw(ctx context.Context, writes []state.NodeWrite) {
 		if !ok {
 			continue
 		}
-
 		ops, err := s.putNodeOps(reserved.Unreserved(), nil)
 		if err != nil {
 			return
@@ -202,7 +199,6 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 	if !ok || stored.Revision != n.Revision || n.Before != nil {
 		return n
 	}
-
 	mayCommit := !s.view.holds(stored.Job) && !s.view.job(stored.Job).Status.Ended()
 	if !mayCommit {
 		return n
@@ -228,7 +224,6 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 // the lock unless it takes it.
 func (v *view) holds(id string) bool {
 	_, unreadable := v.unreadable.m["v/jobs/"+id]
-
 	return unreadable || v.job(id).Status == job.Running
 }
 
@@ -254,7 +249,6 @@ func (v *view) reservation(name, id string) (n *inventory.Node, jobRevision int6
 	if !ok || n.Job != id || v.holds(id) {
 		return nil, 0, false
 	}
-
 	return n, v.job(id).Revision, true
 }
 

@@ -38,7 +38,6 @@ func (s *Store) Result(ctx context.Context, key string) (*access.Result, error) 
 	if err != nil || len(resp.Kvs) == 0 {
 		return nil, s.failure(ctx, err)
 	}
-
 	result, err := decode[access.Result](resp.Kvs[0].Value)
 	// Callers wait for this revision, so that a retry sees the effect of the mutation.
 	result.Revision = resp.Kvs[0].ModRevision

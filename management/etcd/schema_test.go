@@ -29,7 +29,6 @@ func schema(t *testing.T, s *Store) string {
 	if err != nil || len(resp.Kvs) != 1 {
 		t.Fatalf("%v, %v", resp, err)
 	}
-
 	return string(resp.Kvs[0].Value)
 }
 

@@ -39,7 +39,6 @@ func NewSecrets(ring secret.Ring, problem error) *Secrets {
 	s.ring.Store(&ring)
 	s.UsePatterns(configuration.DefaultSecrets)
 	s.setProblem(problem)
-
 	return s
 }
 
@@ -104,7 +103,6 @@ func newDocument(value any) (document, error) {
 	if !marked {
 		return document{Value: value}, nil
 	}
-
 	plain, err := s.Reveal()
 
 	return document{Value: plain, Marked: true}, err
@@ -115,7 +113,6 @@ func (d document) value() any {
 	if d.Marked {
 		return configuration.NewSecret(d.Value)
 	}
-
 	return d.Value
 }
 
@@ -161,7 +158,6 @@ func (s *Secrets) sealVars(at secret.Place, vars configuration.Vars, lose bool) 
 		if err != nil {
 			return nil, err
 		}
-
 		out[name] = stored
 	}
 
@@ -185,12 +181,10 @@ func (s *Secrets) sealValue(at secret.Place, value any, lose bool) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-
 	box, err := s.seal(at, name, d)
 	if err != nil {
 		return nil, err
 	}
-
 	return map[string]any{formSealed: string(box)}, nil
 }
 
@@ -204,12 +198,10 @@ func (s *Secrets) seal(at secret.Place, name string, document any) (secret.Box, 
 	if err != nil {
 		return "", err
 	}
-
 	box, err := s.ring.Load().Seal(at, plain)
 	if err != nil {
 		return "", errCannotSeal(name, err)
 	}
-
 	return box, nil
 }
 
@@ -220,7 +212,6 @@ func storeUnknown(at secret.Place, value any, lose bool) (stored any, done bool,
 	if !ok {
 		return nil, false, nil
 	}
-
 	if hidden.Sourced() {
 		return map[string]any{formSource: true}, true, nil
 	}
@@ -248,7 +239,6 @@ func storePlain(value any) any {
 	if form, _ := formOf(value); form != "" {
 		return map[string]any{formPlain: value}
 	}
-
 	return value
 }
 
@@ -278,7 +268,6 @@ func (s *Secrets) openValue(at secret.Place, stored any) any {
 		if err := s.open(place, box, &d); err != nil {
 			return configuration.LockedSecret(place.String(), string(box), err.Error())
 		}
-
 		return d.value()
 	}
 
@@ -320,7 +309,6 @@ func (s *Secrets) open(at secret.Place, box secret.Box, document any) error {
 	if err != nil {
 		return err
 	}
-
 	return json.Unmarshal(plain, document)
 }
 
@@ -336,7 +324,6 @@ func formerPlace(at secret.Place) secret.Place {
 	if len(at) != 5 || at[0] != "vars-history" {
 		return secret.Place{"none"}
 	}
-
 	return secret.Place(state.PlaceOf(state.Scope(at[1]))).With(at[4])
 }
 
@@ -359,7 +346,6 @@ func (s *Secrets) sealChange(scope state.Scope, c variable.Change) (variable.Cha
 func (s *Secrets) openChange(scope state.Scope, c variable.Change) variable.Change {
 	at := placeHistory(scope, c.Seq)
 	c.Before, c.After = s.openVars(at.With("before"), c.Before), s.openVars(at.With("after"), c.After)
-
 	return c
 }
 
@@ -376,7 +362,6 @@ func (c *sharedSecrets) add(d document) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	number, known := c.numbers[string(text)]
 	if !known {
 		number = len(c.documents)
@@ -406,7 +391,6 @@ func (s *Secrets) sealInputs(id string, in job.Inputs) (job.Inputs, secret.Box, 
 		if err != nil {
 			return nil, err
 		}
-
 		d.Name = name
 
 		return shared.add(d)
@@ -436,12 +420,10 @@ func (s *Secrets) openInputs(id string, stored job.Inputs, box secret.Box) job.I
 		if form != formShared {
 			return s.openValue(placeInputs(id).With(name), value), nil
 		}
-
 		number, ok := content.(int64)
 		if !ok || number < 0 || number >= int64(len(documents)) || documents[number].Name != name {
 			return configuration.LockedSecret(placeInputs(id).With(name).String(), "", problem), nil
 		}
-
 		return documents[number].value(), nil
 	})
 

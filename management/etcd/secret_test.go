@@ -31,7 +31,6 @@ func openWith(t *testing.T, s *Store, secrets *Secrets) *Store {
 	again, err := Open(within(t, patience), s.client, testKinds, secrets, silent(), StaleAfter)
 	must(t, err)
 	t.Cleanup(again.Close)
-
 	return again
 }
 
@@ -110,7 +109,6 @@ func checkSecrets(t *testing.T, s *Store) {
 	if got := state.VarsOf(s.View(), state.ScopeGlobal); !reflect.DeepEqual(got, secretVars()) {
 		t.Errorf("variables: %#v", map[string]any(got))
 	}
-
 	history, err := s.VarsHistory(ctx, state.ScopeGlobal)
 	must(t, err)
 
@@ -391,7 +389,6 @@ func TestMarkedPast(t *testing.T) {
 	plain, marked := configuration.Vars{"pin": canary}, configuration.Vars{"pin": configuration.NewSecret(canary)}
 	write := func(scope state.Scope, vars configuration.Vars) {
 		t.Helper()
-
 		_, err := putVars(ctx, s, s.View(), scope, vars, variable.Change{Action: variable.ActionSet, After: vars})
 		must(t, err)
 	}

@@ -87,7 +87,6 @@ func (s *Store) Enter(ctx context.Context, o SessionOptions) (*Session, error) {
 	if err := n.gain(ctx); err != nil {
 		return nil, err
 	}
-
 	ctx, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	n.tasks.Go(func() {
 		tick := time.NewTicker(n.ttl / 3)
@@ -167,7 +166,6 @@ func (n *Session) remaining(ctx context.Context, lease clientv3.LeaseID) (int64,
 	if err != nil {
 		return 0, etcd.Error(err)
 	}
-
 	return resp.TTL, nil
 }
 
@@ -271,7 +269,6 @@ func (n *Session) revokeTimeout() time.Duration {
 	if n.store.View().Stale {
 		return revokeTimeoutStale
 	}
-
 	return revokeTimeout
 }
 
@@ -281,7 +278,6 @@ func (n *Session) revoke(lease clientv3.LeaseID, timeout time.Duration) error {
 	defer cancel()
 
 	_, err := n.store.client.Revoke(ctx, lease)
-
 	return err
 }
 
@@ -311,7 +307,6 @@ func (n *Session) supervise(ctx context.Context, ticks <-chan time.Time) {
 		case inventory.KindOf(err) == inventory.KindRefused:
 			n.follow()
 			n.lost(fmt.Errorf("another instance runs the jobs: %w", err))
-
 			return
 		case !failing:
 			failing = true
@@ -378,7 +373,6 @@ func (n *Session) renew(ctx context.Context) error {
 func (n *Session) Leads() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-
 	return time.Now().Before(n.expires)
 }
 
@@ -386,7 +380,6 @@ func (n *Session) Leads() bool {
 func (n *Session) follow() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-
 	n.expires = time.Time{}
 }
 

@@ -50,7 +50,6 @@ func enter(
 	if err != nil {
 		return nil, err
 	}
-
 	t.Cleanup(n.Close)
 
 	return &testSession{n, lost}, nil
@@ -293,7 +292,6 @@ func TestSessionEntersAgain(t *testing.T) {
 		"an expired lease": func() error {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-
 			return second(s.client.Revoke(t.Context(), a.lease))
 		},
 		"a removed record": func() error { return second(s.client.Delete(t.Context(), s.holderKey())) },
@@ -345,6 +343,5 @@ func must2(resp *clientv3.GetResponse, err error) *clientv3.GetResponse {
 	if err != nil {
 		panic(err)
 	}
-
 	return resp
 }

@@ -45,7 +45,6 @@ func Open(
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
-
 	return s, nil
 }
 
@@ -98,7 +97,6 @@ func (s *Store) OnProbe(f func(took time.Duration, err error)) {
 func (s *Store) Staleness() time.Duration {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
-
 	return time.Since(s.view.confirmed)
 }
 
@@ -112,7 +110,6 @@ func (s *Store) Narrow(names ...string) *state.View { return s.view.narrow(names
 func (s *Store) Changed() <-chan struct{} {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
-
 	return s.view.changed
 }
 
@@ -135,6 +132,5 @@ func (s *Store) Sync(ctx context.Context) error {
 	if err == nil {
 		err = s.view.wait(bounded, head)
 	}
-
 	return s.explained(bounded, err)
 }

@@ -86,7 +86,6 @@ func raiseParallel() {
 func silent() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-
 	return log
 }
 
@@ -97,7 +96,6 @@ const patience = 5 * time.Minute
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
-
 	return ctx
 }
 
@@ -108,7 +106,6 @@ func dial(t *testing.T, s *etcd.Server, prefix string) *etcd.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { c.Close() })
 
 	return c
@@ -134,7 +131,6 @@ func open(t *testing.T, c *etcd.Client) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(s.Close)
 
 	return s
@@ -146,7 +142,6 @@ func openStale(t *testing.T, c *etcd.Client) *Store {
 	s, err := Open(within(t, patience), c, testKinds, testSecrets(), silent(), 600*time.Millisecond)
 	must(t, err)
 	t.Cleanup(s.Close)
-
 	return s
 }
 
@@ -384,7 +379,6 @@ func TestRoundTrip(t *testing.T) {
 	if first.Revision < j.Revision || second.Revision < first.Revision {
 		t.Errorf("revisions %d, %d, %d", j.Revision, first.Revision, second.Revision)
 	}
-
 	record.Differences(first.View, second.View, func(ref record.Ref, _ any) {
 		t.Errorf("the second store has another %s %s", ref.Kind, ref.Key)
 	})
@@ -599,7 +593,6 @@ func TestClaim(t *testing.T) {
 // changeGenerations changes the generations of groups, as the end of a job does.
 func changeGenerations(t *testing.T, s *Store, groups ...string) error {
 	t.Helper()
-
 	return second(s.commit(t.Context(), s.generations(0, nil, groups)))
 }
 
@@ -801,7 +794,6 @@ func TestReservationKeepsPresence(t *testing.T) {
 		if err != nil || len(conflicts) > 0 || s.view.reserved[names[0]] == nil {
 			t.Fatalf("%+v, %v, %v", got, conflicts, err)
 		}
-
 		return got
 	}
 
@@ -833,19 +825,16 @@ func TestReservationKeepsPresence(t *testing.T) {
 	if !slices.Equal(got.Duplicates, []string{other.Addr}) || got.Sightings["m2"].Addr != other.Addr {
 		t.Errorf("the conflict: %+v", got)
 	}
-
 	got = write(
 		got.SetAsideOthers().Note(inventory.VerbTrust, inventory.Trigger{Actor: "ann", Reason: "misconfigured"}),
 	)
 	if len(got.Duplicates) > 0 || !slices.Equal(got.SetAside, []string{other.Addr}) {
 		t.Errorf("set aside: %+v", got)
 	}
-
 	got = write(got.Quarantine(inventory.Trigger{Actor: "policy:returns", Reason: "foreign", Time: fenced}))
 	if got.Status != inventory.Unallocated || !got.Presence.Pending() || !got.Presence.Fenced.IsZero() {
 		t.Errorf("the fence: %+v", got)
 	}
-
 	got = write(got.Decided(inventory.Trigger{Actor: "policy:returns", Reason: "left", Time: fenced}))
 	if got.Presence.Pending() {
 		t.Errorf("the decision: %+v", got)
@@ -1040,7 +1029,6 @@ func TestViewNeverGoesBack(t *testing.T) {
 				if v.Revision < last {
 					t.Errorf("revision %d after %d", v.Revision, last)
 				}
-
 				last = v.Revision
 				for _, n := range v.Nodes {
 					_ = n.Seen["gossip"]
@@ -1371,7 +1359,6 @@ func TestBehind(t *testing.T) {
 		late.view.confirmed = time.Time{}
 		late.view.mu.Unlock()
 		late.view.probe(t.Context())
-
 		return !late.View().Stale
 	}
 	if !confirmed() {
@@ -1763,7 +1750,6 @@ func TestIdentity(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-
 			ids[i] = id
 		})
 	}

@@ -28,7 +28,6 @@ func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
 	if result.err != nil {
 		return 0, result.err
 	}
-
 	if !result.succeeded {
 		return 0, errConflict()
 	}
@@ -47,7 +46,6 @@ func (s *Store) delete(ctx context.Context, deletions ...clientv3.Op) error {
 	if etcd.IsFull(err) {
 		_, err = s.removeFromFull(ctx, ops)
 	}
-
 	return err
 }
 
@@ -63,7 +61,6 @@ func (s *Store) removeFromFull(ctx context.Context, ops etcd.Ops) (int64, error)
 	if err != nil {
 		return 0, s.failure(bounded, err)
 	}
-
 	if !resp.Succeeded {
 		return 0, errConflict()
 	}

@@ -71,7 +71,6 @@ func decodable(kinds []record.Any, key string, kv *mvccpb.KeyValue) error {
 	if !known {
 		return nil
 	}
-
 	return decode(name, kv)
 }
 
@@ -210,7 +209,6 @@ func get(
 	defer cancel()
 
 	resp, err := client.Get(ctx, key, opts...)
-
 	return resp, etcd.Error(err)
 }
 
@@ -233,7 +231,6 @@ func repairs(ctx context.Context, client *etcd.Client, key string) ([]etcd.Ops, 
 	case kind == "nodes":
 		tombstone, err := s.unknownTombstone(ctx, name)
 		forget, history := clientv3.OpDelete(full), clientv3.OpDelete(s.historyPrefix(name), clientv3.WithPrefix())
-
 		return []etcd.Ops{{Then: []clientv3.Op{forget, history, tombstone}}}, err
 	case kind == "tombstones":
 		tombstone, err := s.unknownTombstone(ctx, name)
@@ -311,7 +308,6 @@ func (s *Store) removeJob(ctx context.Context, id string) ([]etcd.Ops, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		parts = append(parts, ops)
 	}
 

@@ -73,7 +73,6 @@ func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Cha
 		if err != nil {
 			return etcd.Ops{}, err
 		}
-
 		c.Seq = newest.Seq + 1
 	}
 
@@ -83,7 +82,6 @@ func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Cha
 	if err != nil {
 		return etcd.Ops{}, err
 	}
-
 	entry, err := put(key, newVariablesChangeRecord(stored))
 	if err != nil {
 		return etcd.Ops{}, err
@@ -101,7 +99,6 @@ func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Cha
 			// The end of a range is exclusive.
 			past := clientv3.WithRange(string(kv.Key) + "\x00")
 			ops.Then = append(ops.Then, clientv3.OpDelete(prefix, past))
-
 			break
 		}
 
@@ -109,7 +106,6 @@ func (s *Store) recordOps(ctx context.Context, scope state.Scope, c variable.Cha
 		if err != nil {
 			return etcd.Ops{}, err
 		}
-
 		ops.Add(marked)
 	}
 
@@ -123,12 +119,10 @@ func (s *Store) hideOps(scope state.Scope, older *mvccpb.KeyValue, c variable.Ch
 	if err != nil {
 		return etcd.Ops{}, err
 	}
-
 	change, wasClear := s.secrets.openChange(scope, record.change(0)).Mark(c.Secrets())
 	if !wasClear {
 		return etcd.Ops{}, nil
 	}
-
 	if change, err = s.secrets.sealChange(scope, change); err != nil {
 		return etcd.Ops{}, err
 	}
@@ -148,7 +142,6 @@ func (s *Store) VarsHistory(ctx context.Context, scope state.Scope) ([]variable.
 	if err != nil {
 		return nil, s.failure(bounded, err)
 	}
-
 	history := make([]variable.Change, len(resp.Kvs))
 	for i, kv := range resp.Kvs {
 		record, err := decode[variablesChangeRecord](kv.Value)

@@ -38,7 +38,6 @@ func TestVariablesHistory(t *testing.T) {
 
 		h, err := s.VarsHistory(ctx, scope)
 		must(t, err)
-
 		return h
 	}
 

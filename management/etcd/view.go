@@ -98,7 +98,6 @@ func (c *copyOnWrite[K, V]) writable() map[K]V {
 	if c.shared {
 		c.m, c.shared = maps.Clone(c.m), false
 	}
-
 	return c.m
 }
 
@@ -197,7 +196,6 @@ func (v *view) applyAll(events []*clientv3.Event) {
 	for _, e := range events {
 		if !v.own[e.Kv.ModRevision] {
 			v.apply(e)
-
 			foreign = true
 		}
 	}
@@ -279,7 +277,6 @@ func (v *view) head(ctx context.Context) (int64, error) {
 	if err != nil || len(resp.Kvs) == 0 {
 		return 0, etcd.Error(err)
 	}
-
 	return resp.Kvs[0].ModRevision, nil
 }
 
@@ -337,7 +334,6 @@ func (v *view) applyRecord(key string, deleted bool, kv *mvccpb.KeyValue) error 
 	if deleted {
 		value = nil
 	}
-
 	return v.tables.Apply(key, value, kv.ModRevision)
 }
 
@@ -369,7 +365,6 @@ func (v *view) current() *state.View {
 		s := *v.snapshot
 		s.Stale = stale
 		v.snapshot = &s
-
 		return v.snapshot
 	}
 

@@ -45,7 +45,6 @@ func applier(t testing.TB) (v *view, apply func(key string, record any)) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			e.Type, e.Kv.Value = mvccpb.Event_PUT, b
 		}
 
@@ -70,7 +69,6 @@ func rebuilt(v *view, stored map[string]inventory.Node) (nodes []inventory.Node,
 		if a.Name < b.Name {
 			return -1
 		}
-
 		return 1
 	})
 

@@ -142,7 +142,6 @@ func (r Reader) sees(id string) bool {
 	}
 
 	_, err := r.Sees.Job(id)
-
 	return err == nil
 }
 
@@ -267,7 +266,6 @@ func (e *Explainer) Job(v *state.View, j job.Job, reader Reader) JobExplanation 
 	if e.desired != nil {
 		facts.Playbooks = e.desired.Of(v).Playbooks()
 	}
-
 	return ExplainJob(facts, j)
 }
 
@@ -288,6 +286,5 @@ func (f Facts) turn(j job.Job) job.Turn {
 	if len(shown) < len(t.WaitsFor) {
 		t.WaitsFor, t.Reason = shown, state.HiddenJobs
 	}
-
 	return t
 }

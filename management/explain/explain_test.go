@@ -96,7 +96,6 @@ func untouched(verb inventory.Verb) job.Job {
 func uncleaned(verb inventory.Verb) job.Job {
 	j := untouched(verb)
 	j.Runs[0].Results["a-1"] = job.HostResult{Begun: true, Failed: 1, Task: "Stop it", Message: "no such service"}
-
 	return j
 }
 
@@ -325,7 +324,6 @@ func TestExplainNode(t *testing.T) {
 			if c.set != nil {
 				c.set(v, v.Nodes[0])
 			}
-
 			e := ExplainNode(facts(v), *v.Nodes[0], c.history)
 
 			var about, text []string
@@ -433,7 +431,6 @@ func TestExplainJob(t *testing.T) {
 			job: func() job.Job {
 				j := untouched(inventory.VerbCommission)
 				j.Cause, j.Message = job.CauseFailed, "site.yml failed"
-
 				return j
 			}, summary: "it ended Errored",
 			has: []string{"[submit verb=clear nodes=b-1 submit verb=clear nodes=a-1 playbooks=current]"}},
@@ -442,7 +439,6 @@ func TestExplainJob(t *testing.T) {
 			job: func() job.Job {
 				j := untouched(inventory.VerbDecommission)
 				j.Message = "not everything could be cleaned"
-
 				return j
 			},
 			before:  func(v *state.View) { v.Nodes[0].Residue = []string{"service-master"} },
@@ -456,7 +452,6 @@ func TestExplainJob(t *testing.T) {
 			job: func() job.Job {
 				j := uncleaned(inventory.VerbDecommission)
 				j.Message = "not everything could be cleaned"
-
 				return j
 			},
 			before:  func(v *state.View) { v.Nodes[0].Residue = []string{"service-master"} },
@@ -472,7 +467,6 @@ func TestExplainJob(t *testing.T) {
 				j.Cause, j.Message = job.CauseFailed, "cleanup.yml failed on a-1"
 				j.Outcomes["a-1"] = inventory.Outcome{Status: inventory.Allocated, Error: "the cleanup failed"}
 				j.Outcomes["b-1"] = inventory.Outcome{Status: inventory.Allocated}
-
 				return j
 			}, summary: "it ended Errored",
 			has: []string{"[read-log job=5 retry-job job=5 failed retry-job job=5 playbooks=current failed]"}},
@@ -493,7 +487,6 @@ func TestExplainJob(t *testing.T) {
 			job: func() job.Job {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Cause, j.Message = job.CausePrecondition, "a-1 is gone"
-
 				return j
 			}, summary: "it ended Errored: a-1 is gone", has: []string{"it touched nothing", "retry-job job=5"}},
 		{name: "deadline", status: job.Errored, nodes: []string{"a m Allocated Discovered"}, about: "failure failure",
@@ -517,7 +510,6 @@ func TestExplainJob(t *testing.T) {
 			job: func() job.Job {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Cause, j.Message = job.CauseCancelled, "cancelled by anna while it was queued"
-
 				return j
 			}, summary: "it ended Cancelled: cancelled by anna", has: []string{
 				"no host touched", "retry-job job=5",
@@ -547,7 +539,6 @@ func TestExplainJob(t *testing.T) {
 			if c.before != nil {
 				c.before(v)
 			}
-
 			put(v, c.job(), "5", c.status)
 			e := ExplainJob(facts(v), *v.Jobs[len(v.Jobs)-1])
 
@@ -611,7 +602,6 @@ func TestExplainIncompleteSettings(t *testing.T) {
 	if !strings.Contains(e.Summary, "no job begins: groups does not fit") || len(e.Findings) != 1 {
 		t.Fatalf("%+v", e)
 	}
-
 	found := e.Findings[0]
 	if found.Message != "no job begins: groups does not fit" || found.Remedy != "remove it" ||
 		!reflect.DeepEqual(found.Actions, []inventory.Action{inventory.UnsetSetting("groups")}) {
@@ -687,7 +677,6 @@ func TestExplainConnection(t *testing.T) {
 	explained := func(message string) string {
 		h := configuration.Host{Name: "a-1", Label: "a", Addr: "10.0.0.1"}
 		h.Connection.Jump = jump
-
 		return configuration.ExplainFailure(message, h)
 	}
 	connect := func(*state.View, string, string) configuration.Connection {

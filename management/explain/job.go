@@ -203,12 +203,10 @@ func (f Facts) jumpHost(node string) string {
 	if !ok || f.Connect == nil {
 		return "the jump host"
 	}
-
 	j, err := configuration.ParseJump(f.Connect(f.View, n.Group, node).Jump)
 	if err != nil {
 		return "the jump host"
 	}
-
 	return "the jump host " + j.Host
 }
 
@@ -239,7 +237,6 @@ func (e *jobExplainer) unfinished() {
 	if j.TakesAddrs() {
 		left = e.addresses(left)
 	}
-
 	if len(left) == 0 {
 		return
 	}
@@ -326,7 +323,6 @@ func (e *jobExplainer) notBegun() {
 	if len(rest) == 0 || len(rest) == len(e.Job.Unfinished()) || len(e.retryActions(e.Job, rest...)) == 0 {
 		return
 	}
-
 	e.add(finding(AboutFailure, "not begun: %s", job.ShortList(rest)).of(e.Job).on(rest...).
 		do("to go on without the nodes that failed, repeat it for these").
 		with(inventory.RetryJob(e.Job.ID, false).On(rest...)))
@@ -480,7 +476,6 @@ func (f Facts) waiting(j job.Job) string {
 	if f.Sees != nil {
 		v = f.Sees.View
 	}
-
 	text := fmt.Sprintf("place %d of %d in the queue", v.Position(j), v.Queued())
 
 	switch t := f.turn(j); {
@@ -583,7 +578,6 @@ func (f Facts) retryRemedy(failed Finding, j job.Job, n inventory.Node) Finding 
 	if len(actions) == 0 {
 		return failed
 	}
-
 	return failed.do("see the explanation of job %s; once the cause is corrected, retry it", j.ID).with(actions...).
 		orToday(f, n.Name)
 }

@@ -171,7 +171,6 @@ func (e *nodeExplainer) sharedAddr() {
 	if len(others) == 0 {
 		return
 	}
-
 	e.add(finding(AboutAddress, "its address %s is also that of %s, so the playbooks may reach the wrong host",
 		e.Node.Addr, join(others)).on(append(others, e.Node.Name)...).
 		do("give each host an address of its own; if one of the nodes is gone, decommission and forget it"))
@@ -188,7 +187,6 @@ func (e *nodeExplainer) unseen() {
 	if len(n.Seen) > 0 {
 		seen = join(slices.Sorted(maps.Keys(n.Seen))) + " lost it"
 	}
-
 	if n.State == inventory.Disappeared && e.StateReason != "" {
 		seen = e.StateReason
 	}
@@ -332,7 +330,6 @@ func (e *nodeExplainer) lastErrorText() string {
 	if e.culprit == nil {
 		return e.Node.LastError
 	}
-
 	return e.culprit.For(e.Reader.Name, e.Node.LastError)
 }
 
@@ -341,12 +338,10 @@ func (e *nodeExplainer) lastError() {
 	if n.LastError == "" || n.Status == inventory.Quarantined {
 		return
 	}
-
 	failed := finding(AboutFailure, "the last verb failed: %s", e.lastErrorText()).on(n.Name)
 	if e.culprit != nil {
 		failed = e.retryRemedy(failed.of(*e.culprit), *e.culprit, n)
 	}
-
 	e.add(failed)
 }
 
@@ -368,7 +363,6 @@ func (e *nodeExplainer) refusal() {
 	if j == nil || j.Cause != job.CausePrecondition || len(j.Runs) > 0 || e.Ready {
 		return
 	}
-
 	e.add(finding(AboutRefusal, "job %s (%s) was not begun: %s", j.ID, j.Verb, j.For(e.Reader.Name, j.Message)).of(*j).
 		with(inventory.ExplainJob(j.ID)))
 }
@@ -420,7 +414,6 @@ func (e *nodeExplainer) unknownConfiguration() {
 	if n.Cleaned {
 		text = "it does not serve: its configuration was removed, and none was applied whole since"
 	}
-
 	e.add(finding(AboutApplied, "%s", text).on(n.Name).
 		do("configure it again").
 		with(inventory.Submit(verb, n.Name)))

@@ -41,7 +41,6 @@ func (f Facts) accepted(a *inventory.Action) *inventory.Error {
 	if !ok {
 		return nil
 	}
-
 	j, err := job.Accept(f.View.Snapshot, f.Groups, r)
 	batches := false
 
@@ -54,7 +53,6 @@ func (f Facts) accepted(a *inventory.Action) *inventory.Error {
 	if batches || !ok || refused.Kind != inventory.KindRefused {
 		return nil
 	}
-
 	return refused
 }
 
@@ -68,7 +66,6 @@ func (f Facts) requestOf(a inventory.Action) (r job.Request, ok bool) {
 	if a.Name == inventory.ActionSubmit {
 		r = job.Request{Verb: a.Verb, Nodes: a.Nodes, Group: a.Group}
 		r.Playbooks = a.Playbooks
-
 		return r, len(a.Nodes) > 0
 	}
 
@@ -76,7 +73,6 @@ func (f Facts) requestOf(a inventory.Action) (r job.Request, ok bool) {
 	if a.Name != inventory.ActionRetryJob || err != nil || old.TakesAddrs() {
 		return r, false
 	}
-
 	r, _, err = f.View.Retry(old, job.RetryRequest{
 		Failed: a.Failed, Nodes: a.Nodes, Playbooks: a.Playbooks, Timeout: a.Timeout,
 	})

@@ -46,7 +46,6 @@ func (e *Explainer) changesFor(
 		if err != nil {
 			return nil, err
 		}
-
 		changes[scope] = list
 	}
 
@@ -111,7 +110,6 @@ func (e *nodeExplainer) again() (remedy string, actions []inventory.Action) {
 	if len(undone) == 0 && edit == "" {
 		return "configure it again", []inventory.Action{apply}
 	}
-
 	remedy, actions = e.keep(undone)
 
 	// The apply is no action before somebody has edited the file: it would take the value back.
@@ -190,7 +188,6 @@ func (e *nodeExplainer) changedMasters() string {
 	if vars {
 		text += "; " + variables
 	}
-
 	return text
 }
 
@@ -229,7 +226,6 @@ func (e *nodeExplainer) changedPlaybooks() (string, time.Time) {
 	if now.Since.After(e.Node.Configured.Time) {
 		return text + ", since " + stamp(now.Since), now.Since
 	}
-
 	return text, time.Time{}
 }
 
@@ -290,7 +286,6 @@ func (e *nodeExplainer) pinned() time.Time {
 	if j, err := e.View.Job(e.Node.Applied); err == nil && !j.Accepted.IsZero() {
 		return j.Accepted
 	}
-
 	return e.Node.Configured.Time
 }
 
@@ -312,7 +307,6 @@ func (e *nodeExplainer) notRecorded() {
 	if !j.InService || j.Known || n.Status != inventory.Allocated || n.Applied == "" {
 		return
 	}
-
 	message := fmt.Sprintf("what job %s applied to it was not recorded", n.Applied)
 	remedy, actions := "configure it again, if you need to know", []inventory.Action{
 		inventory.Submit(inventory.VerbApply, n.Name),

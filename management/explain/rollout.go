@@ -34,7 +34,6 @@ func (f Finding) goesOn(facts Facts, r *rollout.Record) Finding {
 	if remedy, actions := r.Remedy(facts.Playbooks); remedy != "" {
 		f = f.do("%s", remedy).with(actions...)
 	}
-
 	return f
 }
 
@@ -50,12 +49,10 @@ func (e *nodeExplainer) rollouts() {
 			if n.Name != e.Node.Name {
 				continue
 			}
-
 			text := string(n.State)
 			if n.Reason != "" {
 				text += ": " + n.Reason
 			}
-
 			e.add(finding(AboutRollout, "rollout %s (%s, %s): the node is %s", r.ID, r.Spec.Action, statusOf(r), text).
 				on(n.Name).since(r.Created).goesOn(e.Facts, r))
 		}

@@ -13,7 +13,6 @@ func since(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-
 	return " since " + stamp(t)
 }
 
@@ -21,7 +20,6 @@ func on(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-
 	return " on " + stamp(t)
 }
 
@@ -29,7 +27,6 @@ func by(actor string) string {
 	if actor == "" {
 		return ""
 	}
-
 	return " by " + actor
 }
 
@@ -37,7 +34,6 @@ func because(reason string) string {
 	if reason == "" {
 		return ""
 	}
-
 	return ": " + reason
 }
 

@@ -39,7 +39,6 @@ func (e *nodeExplainer) verification() {
 	if v == nil || v.Result == inventory.Clean {
 		return
 	}
-
 	message := "it differs from its configuration: " + v.Detail()
 	remedy := "see the differences; if they are not wanted, configure it again"
 	again, configure := e.again()

@@ -22,7 +22,6 @@ func (e *jobExplainer) held() {
 		if why, ok := errors.AsType[*inventory.Error](e.Incomplete); ok {
 			f = f.do("%s", why.Remedy).with(why.Actions...)
 		}
-
 		e.add(f)
 
 		return
@@ -32,7 +31,6 @@ func (e *jobExplainer) held() {
 	if verdict.OK {
 		return
 	}
-
 	f := finding(AboutWindow, "%s", verdict.Reason).of(e.Job).on(e.Job.Names()...)
 	override, with := e.overridden()
 	rest := "cancel the job, and ask again with an override of the window and a reason" + with
@@ -52,7 +50,6 @@ func (e *jobExplainer) overridden() (a []inventory.Action, with string) {
 	j := e.Job
 	j.OverrideWindow = true
 	j.Reason = cmp.Or(j.Reason, "job "+j.ID+" cannot wait")
-
 	return job.AnewWithout(j, j.Names(), 0)
 }
 

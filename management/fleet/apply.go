@@ -37,7 +37,6 @@ func (m Manager) Apply(ctx context.Context, by access.Identity, a api.FleetApply
 	if err != nil {
 		return 0, err
 	}
-
 	attempt := s.node
 
 	switch kindOf(s.changes[0].Cell) {
@@ -93,7 +92,6 @@ func (m Manager) readStep(by access.Identity, a api.FleetApply) (*step, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		s.changes = append(s.changes, write{c.FleetCell, from, to})
 
 		if err := mayWrite(by, c.FleetCell); err != nil {
@@ -128,7 +126,6 @@ func valueOf(raw json.RawMessage) (any, error) {
 	if raw == nil {
 		return nil, nil
 	}
-
 	return normal(raw)
 }
 
@@ -195,7 +192,6 @@ func inBrief(v any) string {
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-
 	return inventory.Shorten(string(text), 80)
 }
 
@@ -223,12 +219,10 @@ func (s *step) config(ctx context.Context, v *state.Scoped) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-
 	left, err := s.pending(now.value)
 	if err != nil || len(left) == 0 {
 		return state.ConfigAt(v), err
 	}
-
 	patch, err := now.patch(left, s.groups)
 	if err != nil {
 		return 0, err
@@ -275,7 +269,6 @@ func (s *step) node(ctx context.Context, v *state.Scoped) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-
 	cells := nodeCells(&n, v.Connection(name))
 
 	left, err := s.pending(func(w write) any { return cells[w.Cell] })
@@ -302,7 +295,6 @@ func (s *step) node(ctx context.Context, v *state.Scoped) (int64, error) {
 		if err != nil {
 			return 0, inventory.Errorf(inventory.KindInvalid, "%s: %w", w.Cell, err)
 		}
-
 		patch.Connection = &whole
 	}
 

@@ -127,9 +127,7 @@ func TestRulesFollowTheirTypes(t *testing.T) {
 	typ := reflect.TypeFor[rules]()
 	readAs := func(text string) (any, []Problem) {
 		r := &reader{file: "f"}
-
 		e := r.structure(r.parse(api.FleetFile{Name: "f", Text: text}), typ, 1)
-
 		return e.tree(), r.problems
 	}
 

@@ -42,12 +42,10 @@ func BenchmarkFleet(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-
 		plan, err := fleet.Compare(d, s, fleet.Options{Prune: true})
 		if err != nil {
 			b.Fatal(err)
 		}
-
 		steps := plan.Steps
 		if len(plan.Jobs) != 1 || len(plan.Jobs[0].Nodes) != 10_000 || len(steps) == 0 {
 			b.Fatal(len(plan.Jobs), plan.Obstacles)

@@ -137,7 +137,6 @@ func exportNodes(s *Snapshot, section func(level, name, part string) *Mapping) *
 		if group := groupOf(n); group != "" {
 			node.set("group", group, false)
 		}
-
 		for _, part := range []string{api.PartLabels, api.PartConnection, api.PartVars, api.PartSecrets} {
 			node.set(part, section(api.LevelNode, n.Name, part), true)
 		}

@@ -26,7 +26,6 @@ func text(t *testing.T, s *fleet.Snapshot, format string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return out
 }
 
@@ -38,7 +37,6 @@ func read(t *testing.T, data string) *fleet.Document {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, data)
 	}
-
 	return d
 }
 
@@ -50,7 +48,6 @@ func compare(t *testing.T, data string, s *fleet.Snapshot, o fleet.Options) *fle
 	if err != nil {
 		t.Fatalf("%v\n%s", err, data)
 	}
-
 	return plan
 }
 
@@ -215,7 +212,6 @@ func TestPruneNamesSections(t *testing.T) {
 	if len(plan.Changes) != 1 || plan.Changes[0].String() != "variable proxy" || len(plan.Jobs) != 0 {
 		t.Errorf("%v, jobs %v", plan.Changes, plan.Jobs)
 	}
-
 	plan = compare(t, "fleet: 1\nsettings: {}\n", s, fleet.Options{Prune: true})
 	if len(plan.Changes) != 1 || plan.Changes[0].String() != "setting jobs.limit" {
 		t.Errorf("%v", plan.Changes)
@@ -226,7 +222,6 @@ func TestPruneNamesSections(t *testing.T) {
 	if jobs(plan) != "decommission  b" || len(plan.Changes) != 1 || !plan.Changes[0].Late {
 		t.Errorf("%v, jobs %v", plan.Changes, jobs(plan))
 	}
-
 	steps := plan.Steps
 	if len(steps) != 2 || steps[1].Title != "the variables of node b" {
 		t.Errorf("%v", steps)
@@ -372,7 +367,6 @@ func randomConnection(r *rand.Rand) map[string]any {
 	if r.IntN(2) == 0 {
 		c["user"] = "admin"
 	}
-
 	if r.IntN(2) == 0 {
 		c["become"] = r.IntN(2) == 0
 	}
@@ -413,7 +407,6 @@ func randomSnapshot(r *rand.Rand) *fleet.Snapshot {
 		if i > 0 && r.IntN(2) == 0 {
 			g["requires"] = map[string]any{names[i-1]: int64(1 + r.IntN(3))}
 		}
-
 		s.Config.Groups = append(s.Config.Groups, g)
 		s.Config.GroupSSH[name] = randomConnection(r)
 		s.Vars["group/"+name] = randomVars(r)
@@ -428,7 +421,6 @@ func randomSnapshot(r *rand.Rand) *fleet.Snapshot {
 		if n.Status != inventory.Unallocated && n.Status != inventory.Decommissioned {
 			n.Group = fmt.Sprint(s.Config.Groups[r.IntN(len(s.Config.Groups))]["name"])
 		}
-
 		if r.IntN(2) == 0 {
 			n.Labels = map[string]string{"rack": []string{"r1", "12", "yes", ""}[r.IntN(4)], "example.com/on": "0x1"}
 		}

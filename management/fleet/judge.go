@@ -40,7 +40,6 @@ func (m Manager) judge(ctx context.Context, by access.Identity, now Config, p *P
 		if err == nil {
 			_, err = m.Settings.Preview(ctx, by.Caller(), patch)
 		}
-
 		return err
 	}
 
@@ -50,12 +49,10 @@ func (m Manager) judge(ctx context.Context, by access.Identity, now Config, p *P
 	if !ok || refused.Kind != inventory.KindInvalid && refused.Kind != inventory.KindRefused {
 		return err
 	}
-
 	out := *refused
 	if at, found := p.blame(changes, refused, preview); found {
 		out.Message = Problem{at, refused.Message}.String()
 	}
-
 	if out.Remedy == "" {
 		out.Remedy = "correct the file; nothing was changed"
 	}
@@ -84,7 +81,6 @@ func (p *Plan) blame(changes []write, refused *inventory.Error, preview func([]w
 		if c.Part != api.PartGroup {
 			attempt = append(attempt, groups...)
 		}
-
 		alone, ok := errors.AsType[*inventory.Error](preview(attempt))
 		if ok && alone.Message == refused.Message {
 			return at, true

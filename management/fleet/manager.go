@@ -61,12 +61,10 @@ func (m Manager) Diff(
 	if err != nil {
 		return api.FleetDiff{}, err
 	}
-
 	plan, err := Compare(d, s, Options{r.Prune, r.IgnoreMissing, r.RewriteSecrets})
 	if err != nil {
 		return api.FleetDiff{}, err
 	}
-
 	return plan.FleetDiff, m.judge(ctx, by, s.Config, plan)
 }
 
@@ -76,6 +74,5 @@ func (m Manager) Export(v *state.Scoped, by access.Identity) (*Mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return Export(s), nil
 }

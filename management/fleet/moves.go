@@ -112,7 +112,6 @@ func (c *comparison) target(n *inventory.Node) (group string, ok bool) {
 	}
 
 	_, whole := c.doc.Sections["nodes"]
-
 	return NoGroup, c.Prune && whole && !c.doc.names(n.Name) && serving(n).Status == inventory.Allocated
 }
 
@@ -121,7 +120,6 @@ func serving(n *inventory.Node) *inventory.Node {
 	if row, held := inventory.TransitionOf(n.Verb); held && row.KeepsService && n.Status == row.Through {
 		again := *n
 		again.Status = inventory.Allocated
-
 		return &again
 	}
 
@@ -161,7 +159,6 @@ func (c *comparison) planMoves() {
 		if !ok || c.waits(n, group) {
 			continue
 		}
-
 		verb := verbFor(n, group)
 		if verb == "" {
 			continue
@@ -177,7 +174,6 @@ func (c *comparison) planMoves() {
 		if group == NoGroup {
 			key = n.Group
 		}
-
 		add(verb, key, n.Name)
 	}
 
@@ -196,7 +192,6 @@ func inWords(err error) string {
 	if !ok || e.Remedy == "" {
 		return err.Error()
 	}
-
 	return e.Message + "; " + e.Remedy
 }
 
@@ -275,7 +270,6 @@ func (c *comparison) order(moves []api.FleetJob) {
 		if a.Leaves() {
 			deeper = -deeper
 		}
-
 		return cmp.Or(slices.Index(rank, a.Verb)-slices.Index(rank, b.Verb), deeper, strings.Compare(a.Group, b.Group))
 	})
 

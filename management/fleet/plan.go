@@ -36,7 +36,6 @@ func (c Change) before() any {
 	if c.plain != nil {
 		return c.plain
 	}
-
 	return c.Before
 }
 
@@ -131,7 +130,6 @@ func (c *comparison) checkNames() {
 		if len(c.problems) < maxProblems {
 			hint = nearest(name, c.has.nodeNames())
 		}
-
 		c.problem(c.doc.Places["node "+name], "there is no node %s%s", name, hint)
 	}
 
@@ -178,7 +176,6 @@ func (c *comparison) findMembers() {
 		if c.skipped[name] {
 			continue
 		}
-
 		if m.Group != NoGroup && !slices.Contains(c.groups, m.Group) {
 			c.problem(m.At, "there is no group %s%s", m.Group, nearest(m.Group, c.groups))
 		}
@@ -387,7 +384,6 @@ func (c *comparison) conceal(at Cell, was any, source *api.FleetSecret) {
 	if was != nil {
 		before = shownBefore
 	}
-
 	c.change(at, before, configuration.Hidden)
 
 	last := &c.plan.changes[len(c.plan.changes)-1]

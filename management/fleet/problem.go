@@ -59,6 +59,5 @@ func nearest(word string, known []string) string {
 	if near := inventory.Closest(word, known); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}
-
 	return ""
 }

@@ -81,7 +81,6 @@ func (r *reader) read(s api.FleetFile) *element {
 	if root == nil {
 		return nil
 	}
-
 	e := r.structure(root, reflect.TypeFor[File](), 1)
 	if e == nil {
 		return nil
@@ -261,7 +260,6 @@ func (r *reader) leaf(n *yaml.Node, t reflect.Type, depth int) *element {
 	if !ok {
 		return nil
 	}
-
 	e := &element{at: r.at(n), value: v, null: v == nil}
 
 	// A number of nodes is kept as the manager shows it, so that the two compare.
@@ -294,7 +292,6 @@ func (r *reader) leaf(n *yaml.Node, t reflect.Type, depth int) *element {
 		if t.Kind() == reflect.String && t != reflect.TypeFor[inventory.Amount]() && n.Kind == yaml.ScalarNode {
 			hint = "; put it in quotes"
 		}
-
 		r.problem(n, "%s belongs here, not %s%s", kindName(t), describe(n), hint)
 
 		return nil
@@ -343,7 +340,6 @@ func (r *reader) secret(n *yaml.Node, depth int) *element {
 	if key == "env" {
 		source = Secret{Env: text}
 	}
-
 	return &element{at: at, value: source}
 }
 
@@ -430,7 +426,6 @@ func (r *reader) merge(all, e *element) {
 		if has == nil {
 			all.keys = append(all.keys, section)
 			all.parts[section] = part
-
 			continue
 		}
 

@@ -251,7 +251,6 @@ func FuzzRead(f *testing.F) {
 			if inventory.KindOf(err) != inventory.KindInvalid {
 				t.Errorf("%v: %s", err, inventory.KindOf(err))
 			}
-
 			return
 		}
 

@@ -52,7 +52,6 @@ func schema(t *testing.T) *jsonschema.Schema {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
@@ -62,12 +61,10 @@ func schema(t *testing.T) *jsonschema.Schema {
 	if err := c.AddResource("fleet.json", doc); err != nil {
 		t.Fatal(err)
 	}
-
 	s, err := c.Compile("fleet.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return s
 }
 
@@ -84,7 +81,6 @@ func TestSchemaAccepts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if err := s.Validate(doc); err != nil {
 			t.Fatalf("%v\n%s", err, data)
 		}
@@ -154,7 +150,6 @@ func TestDocumentedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	_, after, _ := strings.Cut(string(guide), "```yaml\n")
 	example, _, _ := strings.Cut(after, "```")
 

@@ -23,7 +23,6 @@ func changes(t *testing.T, p *fleet.Plan) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		all = append(all, c.Action+" "+c.String()+" "+string(from))
 	}
 
@@ -261,7 +260,6 @@ func TestSpellings(t *testing.T) {
 	if plan.Differs {
 		t.Error(changes(t, plan))
 	}
-
 	plan = compare(t, "fleet: 1\nsettings: {jobs.limit: 9, jobs.timeout: 61m}\n", s, fleet.Options{})
 	if len(plan.Changes) != 2 {
 		t.Error(changes(t, plan))

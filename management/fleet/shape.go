@@ -61,7 +61,6 @@ func deref(t reflect.Type) reflect.Type {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return reflect.TypeFor[string]()
 	}
-
 	return t
 }
 

@@ -235,7 +235,6 @@ func (c Config) removable(at Cell) bool {
 	if at.Level != api.LevelManager || at.Part != api.PartSettings && at.Part != api.PartConnection {
 		return true
 	}
-
 	return c.Settings[settingOf(at)].Origin == originOverlay
 }
 
@@ -244,7 +243,6 @@ func settingOf(at Cell) string {
 	if at.Part == api.PartConnection {
 		return settingSSH + at.Key
 	}
-
 	return at.Key
 }
 
@@ -254,7 +252,6 @@ func cellOf(scope string) Cell {
 	if !named {
 		level = api.LevelManager
 	}
-
 	return Cell{Level: level, Name: name}
 }
 
@@ -276,7 +273,6 @@ func varCell(base Cell, key string, value any) Cell {
 	if value == configuration.Hidden {
 		base.Part = api.PartSecrets
 	}
-
 	return base
 }
 
@@ -306,7 +302,6 @@ func connectionValues(c *configuration.Connection) map[string]any {
 	if err != nil {
 		return nil
 	}
-
 	values, _ := v.(map[string]any)
 	maps.DeleteFunc(values, func(key string, _ any) bool { return !slices.Contains(connectionKeys, key) })
 

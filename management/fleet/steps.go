@@ -75,7 +75,6 @@ func (p *Plan) addChanges(late bool) error {
 			if err != nil {
 				return err
 			}
-
 			index[title].Changes = append(index[title].Changes, w)
 		}
 	}

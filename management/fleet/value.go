@@ -21,7 +21,6 @@ func normal(v any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	vars, err := configuration.ParseJSONVars(data)
 
 	return vars["value"], err
@@ -35,7 +34,6 @@ func connectionOf(values map[string]any) (configuration.Connection, error) {
 	if err != nil {
 		return c, err
 	}
-
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 
@@ -47,7 +45,6 @@ func same(c Cell, a, b any) bool {
 	if c.Part == api.PartSettings || c.Part == api.PartRules {
 		return sameSetting(a, b)
 	}
-
 	return reflect.DeepEqual(a, b)
 }
 
@@ -137,7 +134,6 @@ func absent(c Cell, v any) bool {
 	if c.Part == api.PartVars || c.Part == api.PartSecrets || c.Part == api.PartLabels {
 		return v == nil
 	}
-
 	return isZero(v)
 }
 
@@ -153,7 +149,6 @@ func exact(v any) any {
 		if f, _, err := big.ParseFloat(text, 10, 256, big.ToNearestEven); err == nil {
 			return json.Number(f.Text('g', 60))
 		}
-
 		return json.Number(text)
 	case map[string]any:
 		out := make(map[string]any, len(v))

@@ -105,7 +105,6 @@ func (r *reader) level(d *Document, base Cell, e *element) {
 			if v.null {
 				want.Value = nil
 			}
-
 			d.Wants = append(d.Wants, want)
 		}
 	}
@@ -124,7 +123,6 @@ func checkCell(c Cell, v *element) error {
 		if c.Part == api.PartSecrets {
 			value = ""
 		}
-
 		return configuration.CheckVars(configuration.Vars{c.Key: value})
 	case api.PartLabels:
 		if v.null {
@@ -155,7 +153,6 @@ func checkConnection(key string, value any) error {
 	if err != nil {
 		return err
 	}
-
 	return connection.Check()
 }
 
@@ -225,7 +222,6 @@ func checkBounds(rule string, value any) error {
 	if err != nil {
 		return err
 	}
-
 	if err := json.Unmarshal(data, bounds); err != nil {
 		return fmt.Errorf("%s: %w", rule, err)
 	}
@@ -251,7 +247,6 @@ func checkTags(rule string, value any) error {
 		if !ok {
 			return fmt.Errorf("%s: a tag is a text, not %v; put it in quotes", rule, tag)
 		}
-
 		tags = append(tags, text)
 	}
 
@@ -308,7 +303,6 @@ func (r *reader) node(d *Document, name string, e *element) {
 		if text != NoGroup {
 			r.refuse(group.at, inventory.CheckGroup(text))
 		}
-
 		d.Members[name] = Member{text, group.at}
 	}
 }

@@ -88,7 +88,6 @@ func (g *Gossip) Close() error {
 	if source := g.running(); source != nil {
 		return source.Close()
 	}
-
 	return nil
 }
 
@@ -112,7 +111,6 @@ func (g *Gossip) watchAgent(ctx context.Context, v *state.View, sink monitor.Sin
 	if err != nil {
 		return inventory.Errorf(inventory.KindInvalid, "gossip.rpc: %w", err)
 	}
-
 	g.set(func() { g.source, g.remote, g.key = remote, remote, key })
 
 	return nil
@@ -139,7 +137,6 @@ func (g *Gossip) startAgent(ctx context.Context, sink monitor.Sink) error {
 	if err != nil {
 		return err
 	}
-
 	g.set(func() { g.source, g.agent, g.key = agent, agent, key })
 
 	go func() {
@@ -189,14 +186,12 @@ func observedNodes(v *state.View) []string {
 func (g *Gossip) set(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-
 	change()
 }
 
 func (g *Gossip) running() gossipSource {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-
 	return g.source
 }
 
@@ -230,7 +225,6 @@ func (g *Gossip) Own() string {
 func (g *Gossip) Manager() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-
 	return g.manager.ID
 }
 

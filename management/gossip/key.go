@@ -28,7 +28,6 @@ func (g *Gossip) Keeper(o gossipkey.Options, ssh *ansible.Prober) (*gossipkey.Ke
 	if err == nil {
 		g.set(func() { g.rotation = k.Rotation })
 	}
-
 	return k, err
 }
 
@@ -56,7 +55,6 @@ func readKey(path string, create bool) (string, error) {
 		if err := localfile.Replace(path, []byte(key+"\n")); err != nil {
 			return "", inventory.Errorf(inventory.KindUnavailable, "the gossip key cannot be written: %w", err)
 		}
-
 		return key, nil
 	}
 
@@ -69,7 +67,6 @@ func readKey(path string, create bool) (string, error) {
 	if err != nil {
 		return "", inventory.Errorf(inventory.KindInvalid, "%s holds no gossip key: %w", path, err)
 	}
-
 	return strings.Join(keys, "\n"), nil
 }
 
@@ -127,7 +124,6 @@ func (f rotationFile) Load() (gossipkey.Rotation, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
-
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
@@ -147,7 +143,6 @@ func (f rotationFile) Save(r gossipkey.Rotation) error {
 	if err != nil {
 		return err
 	}
-
 	return localfile.Replace(string(f), append(b, '\n'))
 }
 

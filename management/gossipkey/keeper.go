@@ -94,7 +94,6 @@ func New(o Options) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	k := &Keeper{Options: o, record: record, tried: map[string]time.Time{}, why: map[string]string{}}
 	k.Loop = control.New(control.Options{
 		Name: "rotation of the gossip key", Every: o.Every, Round: k.goOn,
@@ -109,7 +108,6 @@ func (k *Keeper) goOn(ctx context.Context) (control.Next, error) {
 	if !k.Rotation().Phase.Running() {
 		return control.Next{}, nil
 	}
-
 	return control.Next{}, k.Round(ctx)
 }
 
@@ -117,7 +115,6 @@ func (k *Keeper) goOn(ctx context.Context) (control.Next, error) {
 func (k *Keeper) Rotation() Rotation {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-
 	return k.record.clone()
 }
 
@@ -169,7 +166,6 @@ func (k *Keeper) Rotate(ctx context.Context, c access.Caller, r Request) (Status
 		if r.Force {
 			return k.giveUp(r.LockOut)
 		}
-
 		return k.begin(ctx, c.Principal)
 	})
 	if err != nil {
@@ -191,7 +187,6 @@ func (k *Keeper) begin(ctx context.Context, actor string) error {
 	if err != nil {
 		return err
 	}
-
 	old, err := ring.Keys(ctx)
 	if err != nil {
 		return inventory.Errorf(inventory.KindUnavailable, "the gossip keys cannot be read: %w", err).
@@ -264,7 +259,6 @@ func (k *Keeper) Round(ctx context.Context) error {
 		if !before.Phase.Running() {
 			return nil
 		}
-
 		if err := k.step(ctx, before); err != nil {
 			return err
 		}
@@ -290,7 +284,6 @@ func (k *Keeper) step(ctx context.Context, r Rotation) error {
 	if err != nil {
 		return err
 	}
-
 	absent := answers(installed).note(nodes, r.Confirmed, time.Now())
 	k.pushAbsent(ctx, r, absent, r.Confirmed, r.Keys())
 
@@ -303,7 +296,6 @@ func (k *Keeper) step(ctx context.Context, r Rotation) error {
 	if err != nil {
 		return err
 	}
-
 	pending = rotation.Merge(pending, answers(used).pending(r.LockedOut))
 	waiting := k.waiting(r, nodes, r.Confirmed, installed)
 
@@ -329,7 +321,6 @@ func (k *Keeper) remove(ctx context.Context, ring Ring, r Rotation, nodes []*inv
 		if err != nil {
 			return err
 		}
-
 		pending = rotation.Merge(pending, answers(as).pending(r.LockedOut))
 		removed = append(removed, as...)
 	}

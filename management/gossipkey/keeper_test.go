@@ -64,7 +64,6 @@ func (s *site) operate() error {
 	if s.crash > 0 && s.ops >= s.crash {
 		return errCrash
 	}
-
 	return nil
 }
 
@@ -87,12 +86,10 @@ func (s *site) AskKeys(_ context.Context, op monitor.KeyOp, key string) ([]monit
 		if !h.live {
 			continue
 		}
-
 		a := monitor.KeyAnswer{Member: name + "-0a", Node: name, Problem: h.change(op, key)}
 		if h.stock {
 			a.Node = ""
 		}
-
 		all = append(all, a)
 
 		// A crash in the middle: the others have not heard.
@@ -151,7 +148,6 @@ func (s *site) PushKeys(_ context.Context, h configuration.Host, keys []string) 
 	if !to.ssh {
 		return errors.New("no route to the host")
 	}
-
 	to.keys = slices.Clone(keys)
 
 	return nil
@@ -161,7 +157,6 @@ func (s *site) Load() (r Rotation, err error) {
 	if s.saved != nil {
 		err = json.Unmarshal(s.saved, &r)
 	}
-
 	return r, err
 }
 
@@ -212,7 +207,6 @@ func (v view) View() *state.View {
 		if name == "unverified-1" {
 			n.HostKeys = nil
 		}
-
 		if name == v.site.dup {
 			n.Duplicates = []string{"127.0.0.9"}
 		}
@@ -242,7 +236,6 @@ func (s *site) boot() *Keeper {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-
 	return k
 }
 
@@ -517,7 +510,6 @@ func TestRotateCrash(t *testing.T) {
 			if crash < 10 {
 				t.Errorf("a rotation has only %d operations", crash)
 			}
-
 			return
 		}
 	}

@@ -99,7 +99,6 @@ func (r Rotation) clone() Rotation {
 	r.Old, r.LockedOut, r.Laggards = slices.Clone(r.Old), slices.Clone(r.LockedOut), slices.Clone(r.Laggards)
 	r.Replaced = slices.Clone(r.Replaced)
 	r.Confirmed, r.Removed = maps.Clone(r.Confirmed), maps.Clone(r.Removed)
-
 	return r
 }
 
@@ -133,7 +132,6 @@ func name(a monitor.KeyAnswer) string {
 	if a.Node != "" {
 		return a.Node
 	}
-
 	return a.Member
 }
 

@@ -41,7 +41,6 @@ func Text(warning string) []string {
 	if warning == "" {
 		return nil
 	}
-
 	return []string{warning}
 }
 

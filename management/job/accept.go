@@ -78,7 +78,6 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-
 	if missing := s.Missing(names); len(missing) > 0 {
 		return Job{}, s.MissingNodes(missing)
 	}
@@ -119,7 +118,6 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 // namesOf returns the names of the variables of a request that a job keeps.
 func namesOf(extra configuration.Vars) []string {
 	names := slices.Sorted(maps.Keys(extra))
-
 	return names[:min(len(names), inventory.MaxExtraNames)]
 }
 
@@ -170,7 +168,6 @@ func (s Snapshot) project(seq uint64) []*inventory.Node {
 			if !known || nodes[at] == nil {
 				continue
 			}
-
 			nodes[at] = j.projectNode(*nodes[at], row, target)
 			gone = gone || nodes[at] == nil // forgotten by then
 		}
@@ -237,7 +234,6 @@ func CanonicalAddr(addr string) string {
 	if ip, err := netip.ParseAddr(addr); err == nil {
 		return ip.String()
 	}
-
 	return addr
 }
 

@@ -63,12 +63,10 @@ func claimed(t *testing.T, v *Snapshot, id string) {
 				if j.Verb == inventory.VerbCommission {
 					group = target.Group
 				}
-
 				held, _, err := n.Hold(row, group, inventory.Trigger{Job: j.ID, Time: jobtest.Noon})
 				if err != nil {
 					t.Fatal(err)
 				}
-
 				v.Nodes[k] = &held
 			}
 		}
@@ -254,7 +252,6 @@ func TestAcceptRefuses(t *testing.T) {
 		if tt.req.Group == "m" {
 			tt.req.Group = inventory.GroupMaster
 		}
-
 		j, err := Accept(*v, inventory.DefaultGroups(), tt.req)
 		if inventory.KindOf(err) != tt.kind {
 			t.Errorf("%s: %+v, %v", tt.name, j, err)
@@ -330,7 +327,6 @@ func TestDefaultGroupFollowsTheQueue(t *testing.T) {
 	if j := queue(t, v, request(inventory.VerbCommission, "a", "")); j.Group != inventory.GroupMaster {
 		t.Errorf("the first is a %s", j.Group)
 	}
-
 	if j := queue(t, v, request(inventory.VerbCommission, "b", "")); j.Group != inventory.GroupWorker {
 		t.Errorf("the second is a %s", j.Group)
 	}

@@ -58,7 +58,6 @@ func Anew(old Job, names []string, extra configuration.Vars, usual time.Duration
 	if v := old.verb(); v.defaults != nil {
 		v.defaults(&usually)
 	}
-
 	if again.OnFailure == usually.OnFailure {
 		again.OnFailure = ""
 	}
@@ -117,7 +116,6 @@ func (s Snapshot) Ahead(j Job) []string {
 
 	ahead, _ := s.ahead(j)
 	ids, _ := overlap(j, ahead)
-
 	return ids
 }
 

@@ -33,7 +33,6 @@ func TestRetryKeepsOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	old.ID, old.Status, old.Cause = "1", Errored, CauseFailed
 	v.Jobs = append(v.Jobs, &old)
 

@@ -19,7 +19,6 @@ func batchSize(serial string, targets int) (int, error) {
 	if serial == "" {
 		return max(targets, 1), nil
 	}
-
 	return inventory.Amount(serial).Of(targets)
 }
 
@@ -31,7 +30,6 @@ func (j Job) Batches() [][]Target {
 	if err != nil {
 		size = max(len(j.Targets), 1)
 	}
-
 	return slices.Collect(slices.Chunk(j.Targets, size))
 }
 
@@ -229,7 +227,6 @@ func (v Verb) checkBatches(nodes []*inventory.Node, groups inventory.Groups, j J
 		if e, ok := errors.AsType[*inventory.Error](err); ok && len(batches) > 1 {
 			in := *e
 			in.Message = fmt.Sprintf("in batch %d of %d: %s", i+1, len(batches), e.Message)
-
 			return &in
 		}
 
@@ -290,7 +287,6 @@ func (s Snapshot) InBatches(
 		if legal(nodes, groups, &part) == nil {
 			actions, with := again(part)
 			smaller.Actions = actions
-
 			return smaller.Do("take %s at a time (serial)%s", inventory.Count(size, "node", "nodes"), with)
 		}
 	}
@@ -303,7 +299,6 @@ func (s Snapshot) InBatches(
 		if strings.HasPrefix(e.Message, Message(broken)) {
 			return refusal
 		}
-
 		return broken
 	}
 
@@ -352,7 +347,6 @@ func replace(nodes []*inventory.Node, name string, o inventory.Outcome) {
 	if !ok {
 		return
 	}
-
 	n := *nodes[i]
 	n.Cleaned, n.Verification = n.CleanedAfter(o), n.VerificationAfter(o, o.Status)
 	n.Status, n.Group = o.Status, o.Group
@@ -406,7 +400,6 @@ func (j Job) MayHelp(run Run, name string) bool {
 	}
 
 	_, target := j.Target(name)
-
 	return slices.Contains(j.Helpers, name) || j.Serial != "" && target
 }
 
@@ -418,7 +411,6 @@ func (j Job) Occupies(run Run, name string) bool {
 	}
 
 	_, ok := j.Target(name)
-
 	return ok
 }
 
@@ -452,7 +444,6 @@ func (r liveRules) MayLeave(names []string) error {
 func (r liveRules) MayBegin(batch []Target) error {
 	part := r.job
 	part.Targets = batch
-
 	return part.verb().checkGroups(r.job.Serving(r.nodes), r.groups, part)
 }
 

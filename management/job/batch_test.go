@@ -195,7 +195,6 @@ func walkBatches(r *rand.Rand, j Job) error {
 		if again := Plan(j, now, nobodyMinds); !reflect.DeepEqual(step, again) {
 			return fmt.Errorf("planned differently the second time: %+v, %+v", step, again)
 		}
-
 		if step.Kind == "" {
 			return checkBatches(j, now, step)
 		}
@@ -208,7 +207,6 @@ func walkBatches(r *rand.Rand, j Job) error {
 		if number < last {
 			return fmt.Errorf("batch %d after batch %d", number, last)
 		}
-
 		last = number
 		for _, h := range step.Hosts {
 			if n, _ := j.BatchOf(h); n != number {
@@ -336,7 +334,6 @@ func TestAcceptInBatches(t *testing.T) {
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
-
 		if err == nil && (j.Serial != tt.serial || j.MaxFailures != tt.failures) {
 			t.Errorf("%s: accepted as %+v", tt.name, j)
 		}
@@ -386,7 +383,6 @@ func TestServing(t *testing.T) {
 		if step.Kind == "" {
 			t.Fatalf("ended: %+v", step)
 		}
-
 		jobtest.Record(&j, step, exit)
 	}
 

@@ -148,7 +148,6 @@ func TestBudgetRefusalNamesItsCause(t *testing.T) {
 		if e, ok := errors.AsType[*inventory.Error](err); ok && len(e.Actions) > 0 {
 			action = e.Actions[0].String()
 		}
-
 		if err == nil || !strings.Contains(err.Error(), tt.want) || action != tt.action {
 			t.Errorf("%s of %s in batches of %q: %v, %q", tt.verb, tt.nodes, tt.serial, err, action)
 		}
@@ -326,7 +325,6 @@ func TestBudgetBeforeBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	j.ID, j.Status = "1", Running
 	hold(v, j)
 
@@ -444,7 +442,6 @@ func checkBudgetsHold(t *testing.T, seed uint64, v *Snapshot, before map[string]
 		if before[n.Name] {
 			continue
 		}
-
 		if n.Group == inventory.GroupMaster && masters < 1 {
 			t.Fatalf("seed %d: %s of %v leaves no master", seed, j.Verb, j.Names())
 		}

@@ -36,7 +36,6 @@ func TestBudgetOfEveryVerb(t *testing.T) {
 		if verb.Row.Verifies != turn.Claim {
 			t.Errorf("%s: %+v", verb.Name, turn)
 		}
-
 		if !turn.Claim {
 			held++
 		}

@@ -26,7 +26,6 @@ func (p *Planner) ansibleOutcome(t Target, o inventory.Outcome) inventory.Outcom
 		if !o.AsBefore {
 			o.Applied = ""
 		}
-
 		return o
 	case p.Check, p.Partial() && o.Applied == p.ID:
 		o.Applied = ""
@@ -89,7 +88,6 @@ func (p *Planner) verificationChanged(host string) bool {
 
 		// The changes of a task that failed may be counted among those foreseen.
 		changed := res.Changed > res.Foreseen || res.Changed > 0 && res.Failed > 0
-
 		return r.Phase == PhaseDrift && res.Executed > 0 && changed
 	})
 }
@@ -135,6 +133,5 @@ func shorten(parts []string) []string {
 	if more := len(parts) - most; more > 0 {
 		return append(parts[:most:most], fmt.Sprintf("and %d more", more))
 	}
-
 	return parts
 }

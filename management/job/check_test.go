@@ -89,7 +89,6 @@ func finish(t *testing.T, j Job, exits ...string) Step {
 		if s.Kind == "" {
 			return s
 		}
-
 		if len(exits) == 0 {
 			t.Fatalf("there is no exit for %+v", s)
 		}
@@ -158,7 +157,6 @@ func TestCheckChangesNothing(t *testing.T) {
 				if wrong := strings.Contains(c.failed, target.Name); wrong != (o.Error != "") {
 					t.Errorf("%s: the error is %q", target.Name, o.Error)
 				}
-
 				o.Error, o.Reason = "", ""
 
 				want := inventory.Outcome{
@@ -189,7 +187,6 @@ func TestCheckThatExecuted(t *testing.T) {
 	if a := s.Outcomes["a"]; a.AsBefore || a.Applied != "" || a.Status != inventory.Allocated {
 		t.Errorf("a: %+v", a)
 	}
-
 	if b := s.Outcomes["b"]; !b.AsBefore || b.Applied != "3" {
 		t.Errorf("b: %+v", b)
 	}
@@ -210,7 +207,6 @@ func TestPartialRun(t *testing.T) {
 	if a := s.Outcomes["a"]; a.Applied != "" || a.AsBefore || a.Error != "" || a.Playbooks["service-worker"] != "new" {
 		t.Errorf("a: %+v", a)
 	}
-
 	if b := s.Outcomes["b"]; b.Applied != "3" || b.Playbooks["service-worker"] != "old" || b.Error == "" {
 		t.Errorf("b, which nothing reached: %+v", b)
 	}

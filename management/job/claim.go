@@ -29,7 +29,6 @@ const Generations = 16
 func GenerationOf(group string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(group))
-
 	return int(h.Sum32() % Generations)
 }
 
@@ -187,7 +186,6 @@ func (q *queue) claim(i int, t Turn) *Job {
 	j := t.Job
 	j.Status = Running
 	q.Jobs[i] = &j
-
 	return &j
 }
 

@@ -40,7 +40,6 @@ func (w *claimWorld) decide(t *testing.T, seed uint64) {
 		if turn.Err != nil {
 			i := w.find(turn.Job.ID)
 			w.Jobs[i].Status, w.Jobs[i].Ended = Errored, jobtest.Noon
-
 			continue
 		}
 
@@ -69,7 +68,6 @@ func (w *claimWorld) commit(t *testing.T, seed uint64) {
 	if len(ids) == 0 {
 		return
 	}
-
 	id := ids[w.r.IntN(len(ids))]
 	turn, decided := w.claiming[id], w.decided[id]
 	delete(w.claiming, id)
@@ -245,7 +243,6 @@ func TestTurnsTakeDisjointJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		j.ID = strconv.Itoa(i + 1)
 		v.Jobs, v.Seq = append(v.Jobs, &j), uint64(i+1)
 	}

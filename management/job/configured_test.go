@@ -38,7 +38,6 @@ func configuringJob(v inventory.Verb) Job {
 	if row.From[0] != inventory.Allocated {
 		joined = inventory.GroupWorker
 	}
-
 	j := jobtest.Planned(v, joined, "a "+from+group, "b "+from+group)
 	j.PlaybookDigest, j.ExtraNames = "digest", []string{"x"}
 	j.Targets[0].Variables, j.Targets[1].Variables = "k-a", "k-b"
@@ -90,7 +89,6 @@ func TestNotConfigured(t *testing.T) {
 				if s.Phase.Configures() {
 					return ending
 				}
-
 				return "done"
 			})
 
@@ -140,7 +138,6 @@ func TestConfiguredInBatches(t *testing.T) {
 			if !first.Equal(jobtest.Noon.Add(time.Minute)) || !second.Equal(jobtest.Noon.Add(2*time.Minute)) {
 				t.Errorf("configured at %s and %s", first, second)
 			}
-
 			return
 		}
 
@@ -160,7 +157,6 @@ func finishAll(t *testing.T, j Job, exit func(Step) string) Step {
 		if s.Kind == "" {
 			return s
 		}
-
 		jobtest.Record(&j, s, exit(s))
 	}
 

@@ -39,7 +39,6 @@ func (s Snapshot) checkExpected(projected []*inventory.Node, r Request) error {
 		if n == nil || n.Status == want.Status && n.Group == want.Group {
 			continue
 		}
-
 		differ = append(differ, inventory.Errorf(inventory.KindPrecondition, "%s is %s, and was expected to be %s",
 			name, describePlace(n.Status, n.Group), describePlace(want.Status, want.Group)))
 		names = append(names, name)
@@ -71,6 +70,5 @@ func describePlace(status inventory.Status, group string) string {
 	if group == "" {
 		return string(status)
 	}
-
 	return fmt.Sprintf("%s in %s", status, group)
 }

@@ -36,6 +36,5 @@ func (h Hold) Unless(err error) Hold {
 	}
 
 	reason := "no job begins: " + Message(err)
-
 	return func(Job) string { return reason }
 }

@@ -36,7 +36,6 @@ func giveHostKeys(targets []Target, given map[string][]string) error {
 			if err != nil {
 				return err
 			}
-
 			targets[i].HostKeys = append(targets[i].HostKeys, key)
 		}
 	}

@@ -23,7 +23,6 @@ func (j Job) InputGroups(t Target) []string {
 	if first == "" && len(cleans) > 0 {
 		first = cleans[0]
 	}
-
 	return append([]string{first}, slices.DeleteFunc(cleans, func(g string) bool { return g == first })...)
 }
 
@@ -50,7 +49,6 @@ func put[V any](m map[string]V, key string, v V) map[string]V {
 	}
 
 	m[key] = v
-
 	return m
 }
 

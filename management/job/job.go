@@ -104,7 +104,6 @@ func (t Target) Node() string {
 	if t.Label == "" {
 		return ""
 	}
-
 	return inventory.NodeName(t.Label, t.Serial)
 }
 
@@ -270,7 +269,6 @@ func (j Job) Target(name string) (Target, bool) {
 	if i < 0 {
 		return Target{}, false
 	}
-
 	return j.Targets[i], true
 }
 
@@ -291,7 +289,6 @@ func (j Job) LastRun() *Run {
 	if len(j.Runs) == 0 {
 		return nil
 	}
-
 	return &j.Runs[len(j.Runs)-1]
 }
 
@@ -300,7 +297,6 @@ func (j Job) Phase() Phase {
 	if j.Status != Running || len(j.Runs) == 0 {
 		return ""
 	}
-
 	return j.LastRun().Phase
 }
 
@@ -310,7 +306,6 @@ func (j Job) Cancels(run Run) bool {
 	if run.Phase == PhaseUndo {
 		return j.Cancel > 1
 	}
-
 	return j.Cancel > 0
 }
 
@@ -320,7 +315,6 @@ func (j Job) Due() time.Time {
 	if j.Phase() == PhaseUndo {
 		return j.LastRun().Started.Add(j.Timeout)
 	}
-
 	return j.Deadline
 }
 

@@ -26,7 +26,6 @@ var Kind = record.Kind[Job]{
 		}
 
 		shown := j.Within(s)
-
 		return &shown
 	},
 }
@@ -48,7 +47,6 @@ func (codec) Encode(j *Job) ([]byte, error) {
 	if len(b) > compressAt {
 		b = record.Compress(b)
 	}
-
 	return b, err
 }
 
@@ -60,6 +58,5 @@ func (codec) Decode(key string, value []byte) (*Job, error) {
 	}
 
 	j := new(Job)
-
 	return j, json.Unmarshal(value, j)
 }

@@ -25,7 +25,6 @@ func TestLostRunIsBegunAgain(t *testing.T) {
 		if step.Phase != PhaseConfigure {
 			t.Fatalf("attempt %d: %s", attempt, show(step))
 		}
-
 		if got, of := j.Attempt(step); got != attempt || of != BeginAttempts {
 			t.Errorf("attempt %d of %d, want %d", got, of, attempt)
 		}
@@ -51,7 +50,6 @@ func TestLostCleanup(t *testing.T) {
 		if step.Phase != PhaseUndo {
 			t.Fatalf("after %d runs: %s", len(j.Runs), show(step))
 		}
-
 		jobtest.Record(&j, step, "lost")
 	}
 
@@ -85,7 +83,6 @@ func TestLostRunsChangeNothing(t *testing.T) {
 		if v, err := VerbOf(plain.Verb); err == nil && v.Row.Accepts(inventory.FieldSerial) {
 			plain.Serial, plain.MaxFailures = pick(r, "", "1", "2"), r.IntN(2)
 		}
-
 		crashed := plain
 		crashes := r.IntN(BeginAttempts) // before the next run begins
 
@@ -103,7 +100,6 @@ func TestLostRunsChangeNothing(t *testing.T) {
 			if crashes > 0 {
 				crashes--
 				jobtest.Record(&crashed, got, "lost")
-
 				continue
 			}
 

@@ -755,7 +755,6 @@ func TestFirstCancelNeverEndsTheCleanup(t *testing.T) {
 			if phase == PhaseUndo {
 				want = cancel > 1
 			}
-
 			if got := (Job{Cancel: cancel}).Cancels(Run{Phase: phase}); got != want {
 				t.Errorf("%s, cancelled %d times: %v", phase, cancel, got)
 			}
@@ -813,7 +812,6 @@ func anyJob(r *rand.Rand) Job {
 	if verb == inventory.VerbCommission && r.IntN(2) == 0 {
 		j.OnFailure = inventory.OnFailureFailed
 	}
-
 	if verb == inventory.VerbClear && r.IntN(4) == 0 {
 		j.Force, j.Reason = true, "x"
 	}
@@ -847,12 +845,10 @@ func live(r *rand.Rand, j Job) (story []string, err error) {
 		if again := Plan(j, now, leave); !reflect.DeepEqual(step, again) {
 			return story, fmt.Errorf("planned differently the second time: %+v, %+v", step, again)
 		}
-
 		story = append(story, show(step))
 		if step.Phase == "" {
 			return story, checkEnd(j, step)
 		}
-
 		if err := checkStep(j, step, now); err != nil {
 			return story, err
 		}
@@ -872,7 +868,6 @@ func anyExit(r *rand.Rand, j Job, s Step, now time.Time) string {
 	if j.Cancel > 1 || j.Cancel > 0 && s.Phase != PhaseUndo {
 		exits = append(exits, "cancelled", "cancelled")
 	}
-
 	if s.Phase == PhaseAppear {
 		exits = append(exits, "absent")
 	}
@@ -890,7 +885,6 @@ func anyExit(r *rand.Rand, j Job, s Step, now time.Time) string {
 		if exit == "failed" && i > 0 { // at least one host is not done
 			how = pick(r, append(results, "done", "changed")...)
 		}
-
 		out += " " + h + "=" + how
 	}
 

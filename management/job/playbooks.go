@@ -16,7 +16,6 @@ func (j Job) CleansWith(t Target, group string) string {
 	if own := t.Playbooks[group]; own != "" && j.Playbooks != inventory.PlaybooksCurrent {
 		return own
 	}
-
 	return j.PlaybookDigest
 }
 
@@ -25,7 +24,6 @@ func (j Job) CleansOf(t Target) []string {
 	if !j.verb().Cleans || j.Force {
 		return nil
 	}
-
 	return carried(t)
 }
 
@@ -35,7 +33,6 @@ func (j Job) OwnGroups(t Target) []string {
 	if j.verb().Row.Verifies {
 		return []string{t.FromGroup}
 	}
-
 	return j.CleansOf(t)
 }
 

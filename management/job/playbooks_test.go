@@ -81,7 +81,6 @@ func TestOwnPlaybooks(t *testing.T) {
 	residue := func(j Job) Job {
 		j.Targets[0].Residue = []string{m, w}
 		j.Targets[0].Playbooks = map[string]string{m: "v1", w: "v2"}
-
 		return j
 	}
 
@@ -260,7 +259,6 @@ func TestRecall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		return j
 	}
 

@@ -218,7 +218,6 @@ func (s Snapshot) chooseHelper(group string, j Job, ahead []*Job) (helper string
 		if len(ids) == 0 {
 			return n.Name, nil
 		}
-
 		holders = append(holders, ids...)
 	}
 

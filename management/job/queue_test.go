@@ -198,7 +198,6 @@ func TestTurn(t *testing.T) {
 		if tt.change != nil {
 			tt.change(v)
 		}
-
 		got := TurnOf(*v, inventory.DefaultGroups(), tt.limit, j)
 
 		said := got.Reason
@@ -316,7 +315,6 @@ func TestHeld(t *testing.T) {
 		if j.Verb.Verifies() {
 			return ""
 		}
-
 		return "it is night"
 	}
 	turn := func(j Job, holds ...Hold) Turn { return TurnOf(*v, inventory.DefaultGroups(), 4, j, holds...) }
@@ -360,7 +358,6 @@ func TestHeldOfLegality(t *testing.T) {
 		if j.ID == held.ID {
 			return "it is night"
 		}
-
 		return ""
 	})
 	if got.Claim || got.Err != nil || !slices.Equal(got.WaitsFor, []string{held.ID}) {

@@ -167,7 +167,6 @@ func TestReapplyBrokenCleanup(t *testing.T) {
 			if s.PlaybookDigest == "v2" {
 				return exit + " b=begun"
 			}
-
 			return "done"
 		})
 
@@ -175,7 +174,6 @@ func TestReapplyBrokenCleanup(t *testing.T) {
 		if exit == "interrupted" {
 			want = slices.Insert(want, 2, want[1])
 		}
-
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", exit, got, want)
 		}

@@ -60,7 +60,6 @@ func TestRequirementAtAcceptance(t *testing.T) {
 	if err != nil {
 		t.Fatalf("behind the second master: %v", err)
 	}
-
 	worker.ID = "2"
 	v.Jobs = append(v.Jobs, &worker)
 
@@ -85,7 +84,6 @@ func TestRequirementBeforeBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	j.ID, j.Status = "1", Running
 	hold(v, j)
 
@@ -159,7 +157,6 @@ func updateRandom(r *rand.Rand, v *Snapshot) {
 	if r.IntN(3) == 0 {
 		req.Verb = inventory.VerbMaintenance
 	}
-
 	j, err := Accept(*v, twoMasters, req)
 	if err != nil {
 		return

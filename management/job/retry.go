@@ -76,7 +76,6 @@ func (s Snapshot) Retries(old Job, names []string) (retries []Retry, left []*inv
 		if t, _ := old.Target(name); v.outOfService(*n) {
 			verb, group = v.RetryAs, t.Group
 		}
-
 		row, _ := inventory.TransitionOf(verb)
 		// A node that is held or unseen can be retried later: acceptance refuses it now.
 		if !n.Status.InProgress() && !row.Takes(*n) {
@@ -103,7 +102,6 @@ func (s Snapshot) DiscoveredAt(addr string) (n *inventory.Node, ok bool) {
 	if i < 0 {
 		return nil, false
 	}
-
 	return s.Nodes[i], true
 }
 
@@ -120,7 +118,6 @@ func (s Snapshot) ineligible(row inventory.Transition, n inventory.Node) *invent
 	if !ok {
 		return inventory.Errorf(inventory.KindRefused, "%s is %s", n.Name, n.Status).About(n.Name)
 	}
-
 	if n.Status == inventory.Quarantined {
 		return e.Do("inspect the host, clear it, then retry again").With(s.ClearActions(n.Name)...)
 	}
@@ -282,12 +279,10 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 	if err != nil {
 		return Request{}, nil, err
 	}
-
 	retries, left := s.Retries(old, names)
 	if len(retries) == 0 {
 		return Request{}, nil, Combine(left)
 	}
-
 	if len(retries) > 1 {
 		return Request{}, nil, s.refuseSeveral(old, retries)
 	}
@@ -352,7 +347,6 @@ func (j Job) spared(r RetryRequest, names []string) []string {
 	if !j.narrows(r) {
 		return nil
 	}
-
 	return slices.DeleteFunc(j.Names(), func(name string) bool { return slices.Contains(names, name) })
 }
 
@@ -360,7 +354,6 @@ func areOrIs(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " is"
 	}
-
 	return ShortList(names) + " are"
 }
 
@@ -472,7 +465,6 @@ func (s Snapshot) refuseSeveral(old Job, retries []Retry) error {
 		if r.Verb != old.Verb {
 			part += " as " + r.Group
 		}
-
 		parts = append(parts, fmt.Sprintf("%s (%s)", ShortList(r.Names), part))
 		names = append(names, r.Names...)
 	}
@@ -525,7 +517,6 @@ func differentVars(old, again Job, t Target, then, now Inputs) []string {
 		if !known && group == t.Group {
 			before, known = then.Vars[t.Name]
 		}
-
 		if vars, _, _ := now.Of(t, group); known {
 			keys = append(keys, DifferentKeys(before, vars)...)
 		}

@@ -14,7 +14,6 @@ import (
 // those of no node.
 func (j *Job) In(s record.Scope) bool {
 	outside := func(t Target) bool { return !s.HadNode(t.Name, t.FromGroup) }
-
 	return !j.TakesAddrs() && !slices.ContainsFunc(j.Targets, outside)
 }
 
@@ -55,7 +54,6 @@ func (j Job) Within(s record.Scope) Job {
 // Within returns the findings without the names of other nodes in their texts.
 func (d Difference) Within(s record.Scope) Difference {
 	d.Verdict.Reason, d.Tasks = s.Text(d.Verdict.Reason), FindingsWithin(s, d.Tasks)
-
 	return d
 }
 

@@ -90,7 +90,6 @@ func (s Snapshot) unreadable(key string) error {
 	if !ok {
 		return nil
 	}
-
 	return UnreadableRecord(key, reason)
 }
 
@@ -100,7 +99,6 @@ func UnreadableRecord(key, reason string) error {
 	err := inventory.Errorf(inventory.KindInternal, "the record %s in the store cannot be read: %s", key, reason).
 		Do("restore the data directory from a backup, or remove the record: clusterm store remove %s", key)
 	err.Shown = true
-
 	return err
 }
 
@@ -121,7 +119,6 @@ func (s Snapshot) Lookup(name string) (inventory.Node, bool) {
 	if n := Find(s.Nodes, name); n != nil {
 		return *n, true
 	}
-
 	return inventory.Node{}, false
 }
 
@@ -130,7 +127,6 @@ func Find(nodes []*inventory.Node, name string) *inventory.Node {
 	if i, ok := search(nodes, name); ok {
 		return nodes[i]
 	}
-
 	return nil
 }
 

@@ -221,7 +221,6 @@ func (p *Planner) attempts(phase Phase, t Target, group string) []*Run {
 		if r.Phase != phase {
 			continue
 		}
-
 		if at := slices.Index(r.Hosts, t.Name); at >= 0 && r.Groups[at] == group {
 			runs = append(runs, r)
 		}
@@ -236,7 +235,6 @@ func (p *Planner) lastOf(phase Phase, t Target, group string) *Run {
 	if len(runs) == 0 {
 		return nil
 	}
-
 	return runs[len(runs)-1]
 }
 
@@ -499,7 +497,6 @@ func (p *Planner) undo(
 			if general == "" {
 				general = "it did not reach the end"
 			}
-
 			detail = "the cleanup failed: " + hostFailure(cleanup, t.Name, general)
 		}
 
@@ -517,7 +514,6 @@ func (p *Planner) inPlace(phase Phase, playbook, undone string) Step {
 	if run == nil && p.stop == "" {
 		return p.run(phase, playbook, newGroup, everyTarget)
 	}
-
 	cause, message := p.failure(run)
 	if done(run) {
 		cause, message = "", "" // the stop came after the end
@@ -546,7 +542,6 @@ func (p *Planner) Once(kind StepKind, phase Phase) Step {
 	if run == nil && p.stop == "" {
 		step := p.run(phase, "", formerGroup, everyTarget)
 		step.Kind = kind
-
 		return step
 	}
 

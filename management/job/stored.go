@@ -32,7 +32,6 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	s := stored{fields(j), ansible{j.Selection(), j.Check, j.Diff, j.Verbosity}}
 	s.Tags, s.SkipTags = nil, nil
 	s.fields.Check, s.fields.Diff, s.fields.Verbosity = false, false, 0
-
 	return json.Marshal(s)
 }
 

@@ -22,7 +22,6 @@ func (j Job) AnsibleOf(p Phase, groups []string) configuration.AnsibleOptions {
 	if p == PhaseDrift {
 		o.Check, o.Diff = true, true
 	}
-
 	if len(groups) == 0 {
 		return o
 	}
@@ -31,7 +30,6 @@ func (j Job) AnsibleOf(p Phase, groups []string) configuration.AnsibleOptions {
 	if err != nil {
 		return o // acceptance and claim have refused it
 	}
-
 	return within
 }
 
@@ -40,7 +38,6 @@ func (j Job) selection(p Phase, group string) inventory.Selection {
 	if !p.Configures() && !p.Verifies() {
 		return inventory.Selection{}
 	}
-
 	return j.GroupTags[group]
 }
 
@@ -160,7 +157,6 @@ func describeTags(s inventory.Selection) string {
 	if s.Empty() {
 		return "all tasks"
 	}
-
 	return s.String()
 }
 

@@ -164,7 +164,6 @@ func TestTagsOfRequest(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-
 		if !strings.HasPrefix(got, tt.want) || err == nil && got != tt.want {
 			t.Errorf("%+v: got %q", tt, got)
 		}
@@ -303,7 +302,6 @@ func TestTagsBetweenJobs(t *testing.T) {
 	if !turn.Claim || turn.Err != nil || turn.Job.Targets[0].Group != "db" {
 		t.Fatalf("%t, %v, %+v", turn.Claim, turn.Err, turn.Job.Targets)
 	}
-
 	if o := turn.Job.AnsibleOf(PhaseApply, []string{"db"}); !slices.Equal(o.Tags, []string{"base", "disk"}) {
 		t.Errorf("group db runs %s", o)
 	}
@@ -323,7 +321,6 @@ func TestRetryTags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	old.ID, old.Status, old.Cause = "1", Errored, CauseFailed
 	old.Outcomes = map[string]inventory.Outcome{"web-1": {Status: inventory.Allocated, Group: "web", Error: "no"}}
 	v.Seq, v.Jobs = 1, []*Job{&old}
@@ -337,12 +334,10 @@ func TestRetryTags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		j, err := Accept(*v, groups, again)
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if got := strings.Join(DifferentInputs(old, j, Inputs{}, Inputs{}), "; "); got != want {
 			t.Errorf("pinned %t: got %q", pinned, got)
 		}
@@ -356,7 +351,6 @@ func TestRetryTags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if _, err := Accept(*v, groups, again); err != nil != refused {
 			t.Errorf("pinned %t: %v", pinned, err)
 		}

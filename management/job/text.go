@@ -19,7 +19,6 @@ func ShortList(names []string) string {
 	if len(names) > most {
 		return join(names[:most]) + fmt.Sprintf(" and %d more", len(names)-most)
 	}
-
 	return join(names)
 }
 
@@ -28,7 +27,6 @@ func Jobs(ids []string) string {
 	if len(ids) == 1 {
 		return "job " + ids[0]
 	}
-
 	return "jobs " + join(ids)
 }
 
@@ -37,7 +35,6 @@ func Message(err error) string {
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		return e.Message
 	}
-
 	return err.Error()
 }
 
@@ -53,7 +50,6 @@ func (j Job) For(reader, message string) string {
 	if !j.CancelledBy(reader) {
 		return message
 	}
-
 	return strings.Replace(message, cancelledBy(reader), "you cancelled it", 1)
 }
 

@@ -87,7 +87,6 @@ func Register(v Verb) {
 	if !ok {
 		panic("job: no row in inventory.Lifecycle for the verb " + string(v.Name))
 	}
-
 	v.Row = row
 	verbs[v.Name] = v
 }
@@ -145,6 +144,5 @@ func (v Verb) refuseField(f inventory.Field) error {
 	if f == inventory.FieldForce {
 		remedy += ", and to forgetting a record without its agent"
 	}
-
 	return inventory.Errorf(inventory.KindInvalid, "%s does not accept %s", v.Name, f).Do("it belongs to %s", remedy)
 }

@@ -56,7 +56,6 @@ func (p *Planner) commission() Step {
 		if unreached(t) {
 			return p.untouched(configured, t)
 		}
-
 		return p.inService(t)
 	})
 }
@@ -84,7 +83,6 @@ func (p *Planner) beforeConfigure() Step {
 // notConfigured ends the job before any target was configured.
 func (p *Planner) notConfigured(failed *Run) Step {
 	cause, message := p.failure(failed)
-
 	return p.end(cause, message, p.each(func(t Target) inventory.Outcome { return p.untouched(failed, t) }))
 }
 

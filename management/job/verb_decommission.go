@@ -48,7 +48,6 @@ func (p *Planner) decommission() Step {
 		// The nodes are clean, so a helper has failed.
 		step := p.end("", "", outcomes)
 		step.Message = message
-
 		return step
 	case !dirty:
 		return p.end("", "", outcomes) // a stop came after the end
@@ -56,7 +55,6 @@ func (p *Planner) decommission() Step {
 		// The nodes are out of service, so the job is complete.
 		step := p.end("", "", outcomes)
 		step.Message = "not everything could be cleaned: " + message
-
 		return step
 	}
 

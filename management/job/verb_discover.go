@@ -33,7 +33,6 @@ func (p *Planner) discover() Step {
 	case probed == nil && configured == nil && p.stop == "":
 		step := p.run(PhaseProbe, "", newGroup, everyTarget)
 		step.Kind = StepProbe
-
 		return step
 	case probed == nil && configured == nil:
 		return p.end(p.stop, p.stopMessage, nil)
@@ -159,7 +158,6 @@ func also(first, second string) string {
 	if first == "" || second == "" {
 		return first + second
 	}
-
 	return first + "; " + second
 }
 

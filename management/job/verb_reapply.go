@@ -44,12 +44,10 @@ func (p *Planner) reapply() Step {
 	if configured == nil || done(configured) && !done(cleaned) {
 		failed = cleaned
 	}
-
 	cause, message := p.failure(failed)
 	if done(configured) && done(cleaned) {
 		cause, message = "", "" // the stop came after the end
 	}
-
 	return p.end(cause, message, p.each(func(t Target) inventory.Outcome {
 		return p.reapplied(t, configured, message)
 	}))
@@ -60,7 +58,6 @@ func (p *Planner) reapply() Step {
 func (p *Planner) cleanToReapply() Step {
 	interrupted := func(t Target) bool {
 		runs := p.attempts(PhaseCleanup, t, t.FromGroup)
-
 		return len(runs) > 0 && len(runs) < undoAttempts && runs[len(runs)-1].Exit == string(CauseInterrupted)
 	}
 
@@ -100,7 +97,6 @@ func (p *Planner) reapplied(t Target, configured *Run, why string) inventory.Out
 	switch {
 	case !isClean && !p.mayHaveChanged(t.Name):
 		o.Error = hostFailure(cleanup, t.Name, "not configured again: "+why)
-
 		return o
 	case !isClean:
 		o.Error = "the cleanup broke off: " + hostFailure(cleanup, t.Name, why)

@@ -92,7 +92,6 @@ func walkOutcomes(t *testing.T, name string, j Job, cancel int, exits []string) 
 		if err := checkEnd(j, step); err != nil {
 			t.Errorf("%s: %v, after %+v", name, err, j.Runs)
 		}
-
 		return
 	}
 
@@ -141,7 +140,6 @@ func TestNoCodeComparesVerbs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-
 		for _, name := range comparedVerbs(f) {
 			t.Errorf("%s compares with %s: put the difference into the verb's row or value", rel, name)
 		}

@@ -24,7 +24,6 @@ func init() {
 			if j.Group != "" {
 				return j.Group
 			}
-
 			return n.Group
 		},
 		Plan: (*Planner).update,

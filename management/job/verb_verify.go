@@ -73,7 +73,6 @@ func (p *Planner) compares(phase Phase, t Target) bool {
 	if len(runs) == 0 {
 		return true
 	}
-
 	return runs[len(runs)-1].Exit == string(CauseInterrupted) && len(runs) < verifyAttempts
 }
 
@@ -109,7 +108,6 @@ func (p *Planner) verdictOf(t Target, why string) inventory.Outcome {
 		// An earlier verdict is as good as it was.
 		o.Error = "not verified: " + why
 		o.Reason = o.Error
-
 		return o
 	}
 
@@ -170,7 +168,6 @@ func (p *Planner) outdated(t Target) bool {
 	if t.Configured != "" {
 		applied.Group, applied.Tags = t.FromGroup, t.ConfiguredTags
 	}
-
 	return len(now.Differs(applied)) > 0
 }
 
@@ -265,7 +262,6 @@ func where(r *Run) string {
 	if r.Phase == PhaseDrift {
 		return r.Playbook + " in check mode"
 	}
-
 	return r.Playbook
 }
 

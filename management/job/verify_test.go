@@ -302,7 +302,6 @@ func TestVerificationThatChanged(t *testing.T) {
 			if s.Phase == PhaseDrift {
 				return exit
 			}
-
 			return "done"
 		})
 

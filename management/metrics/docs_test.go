@@ -55,7 +55,6 @@ func TestTable(t *testing.T) {
 // TestMetricsDocument compares docs/metrics.md with the table.
 func TestMetricsDocument(t *testing.T) {
 	t.Parallel()
-
 	doctest.Check(t, docs+"metrics.md", map[string]string{"metrics": render()})
 }
 
@@ -74,7 +73,6 @@ func render() string {
 			if m.Absent != "" {
 				meaning += " (absent " + m.Absent + ")"
 			}
-
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Type, labels, meaning)
 		}
 	}
@@ -325,6 +323,5 @@ func TestPromtool(t *testing.T) {
 	if err := os.WriteFile(path, []byte(asRules.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-
 	run("check", "rules", path)
 }

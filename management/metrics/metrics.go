@@ -17,7 +17,6 @@ func row(name string, t Type) Metric {
 	if !ok || m.Type != t {
 		panic(fmt.Sprintf("metrics: the table has no %s %s", t, name))
 	}
-
 	return m
 }
 
@@ -38,7 +37,6 @@ func NewGauge(name string) *prometheus.GaugeVec {
 func NewHistogram(name string) *prometheus.HistogramVec {
 	m := row(name, Histogram)
 	opts := prometheus.HistogramOpts{Name: m.Name, Help: m.Meaning, Buckets: m.Buckets}
-
 	return begun(m, prometheus.NewHistogramVec(opts, m.Labels))
 }
 
@@ -48,7 +46,6 @@ func begun[T any, V interface{ WithLabelValues(...string) T }](m Metric, vec V) 
 	if len(m.Labels) == 0 {
 		vec.WithLabelValues()
 	}
-
 	return vec
 }
 
@@ -115,7 +112,6 @@ func register[C prometheus.Collector](r Registry, c C) C {
 	if r.Registry != nil {
 		r.MustRegister(c)
 	}
-
 	return c
 }
 

@@ -35,7 +35,6 @@ type monitors struct {
 func (m *monitors) hearFull(observer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	m.full[observer] = true
 }
 
@@ -67,7 +66,6 @@ func (ns *Nodes) Observed() time.Time {
 func (m *monitors) hear(observer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	m.silent[observer] = 0
 }
 
@@ -85,7 +83,6 @@ func (m *monitors) tick(observers map[string]bool) (silent []string) {
 		if known {
 			ticks++
 		}
-
 		if m.silent[observer] = ticks; ticks > silentTicks {
 			silent = append(silent, observer)
 		}

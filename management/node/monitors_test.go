@@ -62,7 +62,6 @@ func (m *memory) PutNodes(_ context.Context, writes []state.NodeWrite) ([]string
 func (m *memory) Record(_ context.Context, r access.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	m.records = append(m.records, r)
 }
 
@@ -70,7 +69,6 @@ func (m *memory) Record(_ context.Context, r access.Record) {
 func (m *memory) state(name string) (inventory.State, map[string]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	return m.nodes[name].State, m.nodes[name].Seen
 }
 
@@ -114,7 +112,6 @@ func TestSilentMonitor(t *testing.T) {
 
 		watch := nodes.WatchMonitors(leads.Load)
 		watch.Start(t.Context())
-
 		defer watch.Stop()
 
 		for range 10 {

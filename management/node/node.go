@@ -188,7 +188,6 @@ func (f *forgetting) subject(s *state.Scoped) error {
 	f.left = slices.DeleteFunc(slices.Clone(f.left), func(name string) bool {
 		t := record.Get(s.Whole(), &state.Tombstones, name)
 		_, exists := s.Whole().Lookup(name)
-
 		return t != nil && !exists && t.Actor == f.caller.Principal && !t.Time.Before(f.begun)
 	})
 
@@ -288,12 +287,10 @@ func (ns *Nodes) Patch(ctx context.Context, c access.Caller, name string, p Patc
 			if err != nil {
 				return err
 			}
-
 			n, err := v.Node(name)
 			if err != nil {
 				return err
 			}
-
 			if n, err = p.apply(n); err != nil {
 				return err
 			}
@@ -332,7 +329,6 @@ func Patching(name string, p Patch) access.Subject {
 		if err != nil {
 			return err
 		}
-
 		if n, err = n.Relabel(p.Labels); err != nil {
 			return err
 		}
@@ -374,7 +370,6 @@ func (ns *Nodes) History(ctx context.Context, name string, limit int) ([]invento
 	if limit <= 0 || limit > inventory.HistoryLimit {
 		limit = inventory.HistoryLimit
 	}
-
 	return ns.store.History(ctx, name, limit)
 }
 

@@ -180,7 +180,6 @@ func (ns *Nodes) record(v *state.View, observations []inventory.Observation) []s
 		if repeated {
 			n, known = writes[i].Node, true
 		}
-
 		n, entries, changed := ns.observeOne(v, n, known, o, at, &news)
 
 		switch {
@@ -258,7 +257,6 @@ func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 	if err != nil {
 		return err
 	}
-
 	for i, reason := range refused {
 		s.Nodes.log.WithError(reason).WithField("addr", r.Sightings[i].Addr).Warn("a member was skipped")
 	}

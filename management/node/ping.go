@@ -142,7 +142,6 @@ func silence(v *state.View, h configuration.Host, r configuration.Reach) *invent
 	if n, _ := v.Lookup(h.Name); n.State == inventory.Discovered {
 		seen = "the monitor sees the node alive"
 	}
-
 	return err.Do("%s; check the host, its address and the port of its sshd", seen).
 		With(inventory.SetConnection(h.Name))
 }

@@ -52,7 +52,6 @@ func (r *reaches) HostKeys(ctx context.Context, h configuration.Host) ([]string,
 	if failed := r.results[h.Name].Reason(); failed != "" {
 		return nil, errors.New(failed)
 	}
-
 	return r.shown, nil
 }
 
@@ -68,7 +67,6 @@ func pinged(p Prober) *Nodes {
 		if change != nil {
 			change(n)
 		}
-
 		return n
 	}
 
@@ -91,7 +89,6 @@ func pinged(p Prober) *Nodes {
 			if node == "h-1" || node == "i-1" {
 				c.Jump = "gate.example"
 			}
-
 			return c
 		}}
 	}})
@@ -123,7 +120,6 @@ func TestPing(t *testing.T) {
 		if !r.Answered {
 			line += fmt.Sprintf(" | %s | %s | %v", r.Message, r.Remedy, r.Actions)
 		}
-
 		lines = append(lines, line)
 	}
 

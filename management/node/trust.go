@@ -69,7 +69,6 @@ func (t Trust) wanted() string {
 	if key, err := configuration.ParseHostKey(t.Key); err == nil {
 		return configuration.Fingerprint(key)
 	}
-
 	return t.Fingerprint
 }
 
@@ -81,7 +80,6 @@ func (ns *Nodes) ScanHostKeys(ctx context.Context, c access.Caller, name string)
 	if err != nil {
 		return HostKeys{}, err
 	}
-
 	n, err := v.Node(name)
 	if err != nil {
 		return HostKeys{}, err
@@ -132,7 +130,6 @@ func (ns *Nodes) TrustHostKey(ctx context.Context, c access.Caller, name string,
 		if err != nil {
 			return err
 		}
-
 		i := slices.IndexFunc(keys.Shown, func(key string) bool { return configuration.Fingerprint(key) == t.wanted() })
 		if i < 0 {
 			return inventory.Errorf(inventory.KindRefused, "%s does not show the ssh host key %s, but %s",
@@ -159,7 +156,6 @@ func trustReason(key string, recorded []string, reason string) string {
 	if len(recorded) > 0 {
 		text += " in place of " + strings.Join(configuration.Fingerprints(recorded), ", ")
 	}
-
 	if reason != "" {
 		text += ": " + reason
 	}
@@ -177,7 +173,6 @@ func (ns *Nodes) recordHostKey(
 		if err != nil {
 			return err
 		}
-
 		n, err := v.Node(scanned.Node)
 		if err != nil {
 			return err

@@ -155,7 +155,6 @@ func errorText(err error) string {
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		text += " " + e.Remedy
 	}
-
 	return text
 }
 

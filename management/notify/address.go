@@ -95,7 +95,6 @@ func RefuseLocal(remedy string, own ...string) func(network, address string, _ s
 		if err != nil {
 			return err
 		}
-
 		kind := locality(to.Addr())
 
 		if a := plain(to.Addr()); kind == "" && !slices.Contains(own, a.String()) {

@@ -40,7 +40,6 @@ func names(t *testing.T, to netip.Addr) *net.Resolver {
 			if err != nil {
 				return
 			}
-
 			_, _ = server.WriteTo(answer(buf[:n], to), from)
 		}
 	}()
@@ -174,7 +173,6 @@ func TestNameOfThisHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if err := w.Send(t.Context(), notify.Event{ID: "1"}, time.Now()); (err == nil) != allowed {
 			t.Errorf("allowed %t: %v", allowed, err)
 		}
@@ -211,7 +209,6 @@ func TestOwnAddresses(t *testing.T) {
 		if err := notify.RefuseLocal("")("tcp", to, nil); err == nil || !strings.Contains(err.Error(), "of this host") {
 			t.Errorf("%s gives %v", to, err)
 		}
-
 		if err := notify.RefuseLocal("", ip.IP.String())("tcp", to, nil); err != nil {
 			t.Errorf("%s is allowed, and gives %v", to, err)
 		}

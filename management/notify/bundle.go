@@ -66,7 +66,6 @@ func (n *Notifier) recallStorms(list []Delivery) {
 		if s.recent = append(s.recent, d.Created); len(s.recent) > calm {
 			s.recent = s.recent[1:]
 		}
-
 		if d.Held.After(s.until) {
 			s.until = d.Held
 		}
@@ -153,7 +152,6 @@ func bundleOf(members []Delivery) Delivery {
 		if name == "" {
 			name = "job " + m.Event.Job
 		}
-
 		names = appendNew(names, name)
 		nodes = appendNew(nodes, m.Event.Nodes...)
 

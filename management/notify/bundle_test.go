@@ -53,7 +53,6 @@ func TestStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, r := newMemory(), &receiver{}
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
-
 		defer b.run(t)()
 
 		synctest.Wait()
@@ -123,7 +122,6 @@ func TestStormLosesNothing(t *testing.T) {
 		for part := range 4 {
 			store.vanish(part*100, 100, 200*time.Millisecond)
 			stop()
-
 			b = newBench(store, b.target)
 			stop = b.run(t)
 		}
@@ -136,7 +134,6 @@ func TestStormLosesNothing(t *testing.T) {
 			if d.Event.Count > 0 && d.Attempts == 0 {
 				return errors.New("full")
 			}
-
 			return nil
 		}
 		b = newBench(store, b.target)
@@ -169,7 +166,6 @@ func TestSingle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, r := newMemory(), &receiver{}
-
 		defer newBench(store, notify.Target{Name: "a", Events: everything, Single: true, Sender: r}).run(t)()
 
 		synctest.Wait()

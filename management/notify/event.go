@@ -121,7 +121,6 @@ func eventsOf(c record.RawChange, all []record.RawChange) ([]happening, error) {
 		if err != nil || is == nil && was == nil {
 			return nil, err
 		}
-
 		return nodeEvents(was, is, all), nil
 	}
 
@@ -143,7 +142,6 @@ func sides[T any](is, was *T, err error, events func(was, is *T) []happening) ([
 	if is == nil || err != nil {
 		return nil, err
 	}
-
 	return events(was, is), nil
 }
 
@@ -167,7 +165,6 @@ func jobEvents(was, is *job.Job) []happening {
 	if len(names) == 1 {
 		what = names[0]
 	}
-
 	e.Summary = fmt.Sprintf("job %s (%s of %s) is %s", is.ID, is.Verb, what, is.Status)
 	if len(names) > maxNodes {
 		e.Nodes = names[:maxNodes]
@@ -209,7 +206,6 @@ func nodeEvents(was, is *inventory.Node, all []record.RawChange) []happening {
 	if was == nil {
 		about.Kind, about.To = KindNodeNew, string(is.Status)
 		about.Summary = fmt.Sprintf("%s is new, at %s, and %s", is.Name, is.Addr, is.Status)
-
 		return []happening{about}
 	}
 
@@ -288,7 +284,6 @@ func automationEvents(was, is *state.Automation) []happening {
 		if s.On {
 			kind, done = KindPolicyResumed, " turned on"
 		}
-
 		add(kind, Event{
 			Time: s.Since, Actor: s.Actor, Policy: name, Summary: policyName(name) + done, Detail: s.Reason,
 		})
@@ -326,7 +321,6 @@ func policyName(name string) string {
 	if name == state.AllPolicies {
 		return "all policies are"
 	}
-
 	return "the policy " + name + " is"
 }
 
@@ -338,7 +332,6 @@ func naming(names []string, count int) string {
 	if left := count - min(len(names), most); left > 0 {
 		text += fmt.Sprintf(" and %d more", left)
 	}
-
 	return text
 }
 
@@ -348,7 +341,6 @@ func settled(n *inventory.Node) inventory.Status {
 	if n.Before != nil {
 		return n.Before.Status
 	}
-
 	return n.Status
 }
 
@@ -356,7 +348,6 @@ func resultOf(n *inventory.Node) inventory.VerdictResult {
 	if n.Verification == nil {
 		return ""
 	}
-
 	return n.Verification.Result
 }
 

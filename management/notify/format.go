@@ -36,7 +36,6 @@ var formats = func() map[string]format {
 	if err := yaml.Unmarshal(formatsFile, &m); err != nil {
 		panic("notify: formats.yaml: " + err.Error())
 	}
-
 	return m
 }()
 

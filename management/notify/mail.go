@@ -145,7 +145,6 @@ func idRune(r rune) rune {
 	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_' {
 		return r
 	}
-
 	return '_'
 }
 
@@ -161,7 +160,6 @@ func (m *Mail) Send(ctx context.Context, e Event, _ time.Time) error {
 	if err != nil {
 		return Permanent(err)
 	}
-
 	if err := client.DialWithContext(ctx); err != nil {
 		return err
 	}

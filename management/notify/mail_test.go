@@ -31,7 +31,6 @@ func relay(t *testing.T, recipient string) (addr string, got <-chan string) {
 		if err != nil {
 			return
 		}
-
 		defer conn.Close()
 
 		mails <- converse(conn, recipient)
@@ -82,7 +81,6 @@ func mailTo(t *testing.T, addr string, to ...string) *notify.Mail {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return m
 }
 
@@ -142,7 +140,6 @@ func TestMailRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if err := strict.Send(t.Context(), notify.Event{ID: "1"}, time.Now()); err == nil {
 		t.Error("a mail went to a relay without TLS")
 	}

@@ -96,7 +96,6 @@ func New(o Options) *Notifier {
 
 	n := &Notifier{Options: o, woken: make(chan struct{}), saving: make(chan struct{}, 1)}
 	n.reset(nil)
-
 	return n
 }
 
@@ -144,7 +143,6 @@ func (n *Notifier) rest(ctx context.Context) {
 		if ctx.Err() == nil {
 			n.Logger.WithError(err).Warn("old notifications cannot be removed; retrying")
 		}
-
 		return
 	}
 
@@ -180,7 +178,6 @@ func (n *Notifier) serve(ctx context.Context) {
 		if ctx.Err() == nil {
 			n.Logger.WithError(err).Warn("notifications wait for the store")
 		}
-
 		return
 	}
 
@@ -226,7 +223,6 @@ func (n *Notifier) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
 	return n.store(ctx, Position{Revision: head}, nil)
 }
 
@@ -274,7 +270,6 @@ func (n *Notifier) follow(ctx context.Context) {
 			if ctx.Err() == nil {
 				n.Logger.WithError(err).Warn("notifications wait for the store")
 			}
-
 			return
 		}
 	}
@@ -292,7 +287,6 @@ func (n *Notifier) followOnce(ctx context.Context) error {
 		if unreadable != nil {
 			n.Logger.WithError(unreadable).Error("a record cannot be read, so that its events are missed")
 		}
-
 		return n.enqueue(ctx, happened, func(p *Position) { p.Revision = revision })
 	})
 }
@@ -334,7 +328,6 @@ func (n *Notifier) watchHealth(ctx context.Context) {
 		if slices.Equal(now, told) {
 			continue
 		}
-
 		e := happening{Event: healthEvent(told, now, problems)}
 		if err := n.enqueue(ctx, []happening{e}, func(p *Position) { p.Problems = now }); err == nil {
 			// The looks stay if the write failed, so that the next tick tries it again.
@@ -421,7 +414,6 @@ func healthOf(problems []string) string {
 	if len(problems) == 0 {
 		return "ok"
 	}
-
 	return "degraded"
 }
 
@@ -457,7 +449,6 @@ func (n *Notifier) enqueue(ctx context.Context, happened []happening, move func(
 			if !t.Single && e.Kind.bundles() {
 				n.hold(&d)
 			}
-
 			list = append(list, d)
 		}
 	}
@@ -477,7 +468,6 @@ func (n *Notifier) created() time.Time {
 	if !now.After(n.newest) {
 		now = n.newest.Add(time.Nanosecond)
 	}
-
 	n.newest = now
 
 	return now
@@ -596,7 +586,6 @@ func (n *Notifier) due(now time.Time) (list []attempt, woken <-chan struct{}, ne
 		if !held.IsZero() && held.Before(next) {
 			next = held
 		}
-
 		if len(pending) == 0 || n.busy[t.Name] != "" {
 			continue
 		}
@@ -700,7 +689,6 @@ func (n *Notifier) save(ctx context.Context, id string) error {
 		defer n.mu.Unlock()
 
 		n.mark(id)
-
 		return err
 	}
 
@@ -740,7 +728,6 @@ func (n *Notifier) save(ctx context.Context, id string) error {
 func (n *Notifier) mark(id string) int {
 	n.marks++
 	n.unsaved[id] = n.marks
-
 	return n.marks
 }
 
@@ -748,7 +735,6 @@ func (n *Notifier) mark(id string) int {
 func (n *Notifier) note(d Delivery, err error, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-
 	defer n.wake()
 
 	n.queue[d.ID] = d
@@ -764,7 +750,6 @@ func (n *Notifier) note(d Delivery, err error, now time.Time) {
 	if f.count == 0 {
 		f.since = now
 	}
-
 	f.count++
 	f.next = now.Add(delay(f.count))
 	n.fails[d.Target] = f
@@ -813,7 +798,6 @@ func (n *Notifier) sweepOnce(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-
 	n.takeRetries(stored)
 
 	remove := n.old(now)
@@ -844,7 +828,6 @@ func (n *Notifier) takeRetries(stored []Delivery) {
 func (n *Notifier) again(d Delivery) {
 	d.Revision = 0
 	n.queue[d.ID] = d
-
 	delete(n.fails, d.Target)
 	n.wake()
 }
@@ -853,7 +836,6 @@ func (n *Notifier) again(d Delivery) {
 func (n *Notifier) notSaved() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-
 	return slices.Sorted(maps.Keys(n.unsaved))
 }
 
@@ -948,7 +930,6 @@ func (n *Notifier) end(d Delivery, reason string) {
 func (n *Notifier) Reloaded() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-
 	clear(n.fails)
 	n.wake()
 }

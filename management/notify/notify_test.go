@@ -138,7 +138,6 @@ func (m *memory) FollowChanges(
 func (m *memory) Position(context.Context) (notify.Position, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	return m.position, nil
 }
 
@@ -172,7 +171,6 @@ func (m *memory) head() int64 {
 	if n := len(m.changes); n > 0 {
 		head = max(head, m.changes[n-1].Revision)
 	}
-
 	return head
 }
 
@@ -220,7 +218,6 @@ func (m *memory) DeleteDeliveries(_ context.Context, ids []string) error {
 func (m *memory) Head(context.Context) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	return m.head(), nil
 }
 
@@ -263,7 +260,6 @@ func (r *receiver) Send(_ context.Context, e notify.Event, _ time.Time) error {
 func (r *receiver) ids() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	return slices.Clone(r.got)
 }
 
@@ -290,14 +286,12 @@ func newBench(store *memory, target notify.Target) *bench {
 			if b.none.Load() {
 				return nil
 			}
-
 			return []notify.Target{b.target}
 		},
 		Leads: func() bool { return !b.follows }, Health: func(context.Context) map[string]string {
 			if p := b.problems.Load(); p != nil {
 				return *p
 			}
-
 			return nil
 		},
 		Manager: "m-1", Audit: noAudit{}, Logger: log,
@@ -374,7 +368,6 @@ func TestReceiverThatIsDown(t *testing.T) {
 			if attempt <= 5 {
 				return errors.New("answered 500")
 			}
-
 			return nil
 		}}
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
@@ -445,7 +438,6 @@ func TestRetryPending(t *testing.T) {
 		store := newMemory()
 		r := &receiver{fail: func(int) error { return errors.New("answered 500") }}
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
-
 		defer b.run(t)()
 
 		synctest.Wait()
@@ -490,11 +482,9 @@ func TestRefusedForGood(t *testing.T) {
 			if attempt == 1 {
 				return notify.Permanent(errors.New("answered 410"))
 			}
-
 			return nil
 		}}
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
-
 		defer b.run(t)()
 
 		synctest.Wait()
@@ -554,7 +544,6 @@ func TestTriedAtOnce(t *testing.T) {
 				}
 
 				b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
-
 				defer b.run(t)()
 
 				synctest.Wait()
@@ -593,7 +582,6 @@ func TestLateResult(t *testing.T) {
 			if full.Load() {
 				return errors.New("full")
 			}
-
 			return nil
 		}
 
@@ -624,7 +612,6 @@ func TestLimitWhileSending(t *testing.T) {
 			}
 
 			time.Sleep(61 * time.Second)
-
 			return nil
 		}}
 
@@ -644,7 +631,6 @@ func TestLimitWhileSending(t *testing.T) {
 			if d.Status == notify.Dead {
 				time.Sleep(3 * time.Second)
 			}
-
 			return nil
 		}
 
@@ -669,7 +655,6 @@ func TestGap(t *testing.T) {
 		store, r := newMemory(), &receiver{}
 		store.position, store.floor = notify.Position{Revision: 2}, 5
 		store.changes = []change{nodeChange(9, inventory.Unallocated, inventory.Allocated)}
-
 		defer newBench(store, notify.Target{Name: "a", Events: everything, Sender: r}).run(t)()
 
 		time.Sleep(time.Minute)
@@ -699,7 +684,6 @@ func TestNoGapWithoutEvents(t *testing.T) {
 			store.mu.Lock()
 			store.other = store.head() + 10
 			store.mu.Unlock()
-
 			time.Sleep(time.Minute)
 		}
 
@@ -708,7 +692,6 @@ func TestNoGapWithoutEvents(t *testing.T) {
 		store.mu.Lock()
 		store.floor = store.head() - 50
 		store.mu.Unlock()
-
 		defer newBench(store, b.target).run(t)()
 
 		time.Sleep(time.Minute)
@@ -726,7 +709,6 @@ func TestQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
 		store.counted = true
-
 		defer newBench(store, notify.Target{Name: "a", Events: everything, Sender: &receiver{}}).run(t)()
 
 		time.Sleep(time.Hour)
@@ -745,7 +727,6 @@ func TestNoTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, r := newMemory(), &receiver{fail: func(int) error { return errors.New("down") }}
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
-
 		defer b.run(t)()
 
 		synctest.Wait()
@@ -786,7 +767,6 @@ func TestHealthIsTold(t *testing.T) {
 		store, r := newMemory(), &receiver{}
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
 		full := map[string]string{"disk": "full"}
-
 		defer b.run(t)()
 
 		synctest.Wait()
@@ -836,7 +816,6 @@ func TestLimits(t *testing.T) {
 		other := store.all["of-another"]
 		other.Target = "b"
 		store.all["of-another"] = other
-
 		defer b.run(t)()
 
 		time.Sleep(10 * time.Minute)
@@ -864,7 +843,6 @@ func TestSecondProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, r := newMemory(), &receiver{}
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
-
 		defer b.run(t)()
 
 		lasts := func(problems map[string]string) {
@@ -882,7 +860,6 @@ func TestSecondProblem(t *testing.T) {
 			if i%2 == 0 {
 				problems["ansible"] = "too old"
 			}
-
 			b.problems.Store(&problems)
 			time.Sleep(15 * time.Second)
 		}
@@ -916,7 +893,6 @@ func TestKinds(t *testing.T) {
 	node := func(change func(n *inventory.Node)) *inventory.Node {
 		n := &inventory.Node{Name: "n-1", Status: inventory.Allocated, State: inventory.Discovered, Actor: "ann"}
 		change(n)
-
 		return n
 	}
 	same := func(*inventory.Node) {}
@@ -1057,7 +1033,6 @@ func TestKinds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newMemory()
 				b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: &receiver{}})
-
 				defer b.run(t)()
 
 				synctest.Wait()
@@ -1149,7 +1124,6 @@ func TestWebhook(t *testing.T) {
 		if err := verifier.Verify(body, r.Header); err != nil {
 			t.Errorf("the signature of %s: %v", body, err)
 		}
-
 		bodies = append(bodies, string(body))
 
 		if status >= 300 && status < 400 {
@@ -1172,7 +1146,6 @@ func TestWebhook(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if err := w.Send(t.Context(), e, time.Now()); err != nil {
 			t.Errorf("%s: %v", format, err)
 		}
@@ -1227,7 +1200,6 @@ func TestSlowReceiver(t *testing.T) {
 
 	release := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-
 	defer receiver.Close()
 	defer close(release)
 

@@ -65,7 +65,6 @@ func rolloutEvents(was, is *rollout.Record) []happening {
 // left to be begun.
 func isStopped(r *rollout.Record) bool {
 	n := len(r.Events)
-
 	return r.Status == rollout.Fruitless && n > 1 && r.Events[n-2].Kind == rollout.EventStopped
 }
 

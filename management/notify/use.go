@@ -44,7 +44,6 @@ func (n *Notifier) Status(ctx context.Context) ([]TargetStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	markBundled(stored)
 
 	var list []TargetStatus
@@ -110,7 +109,6 @@ func (n *Notifier) target(name string) (Target, error) {
 	if len(names) == 0 {
 		return Target{}, refused.Do("configure it under notifications in the configuration file")
 	}
-
 	return Target{}, refused.Do("the targets are %s", strings.Join(names, ", "))
 }
 

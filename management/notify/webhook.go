@@ -120,7 +120,6 @@ func (w *Webhook) Send(ctx context.Context, e Event, attempt time.Time) error {
 	if err != nil {
 		return Permanent(err)
 	}
-
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
 		return Permanent(errors.New("the URL cannot be used"))
@@ -138,7 +137,6 @@ func (w *Webhook) Send(ctx context.Context, e Event, attempt time.Time) error {
 		if err != nil {
 			return Permanent(err)
 		}
-
 		req.Header.Set(webhooks.HeaderWebhookSignature, signature)
 	}
 
@@ -146,7 +144,6 @@ func (w *Webhook) Send(ctx context.Context, e Event, attempt time.Time) error {
 	if err != nil {
 		return w.withoutURL(err)
 	}
-
 	defer func() { _ = resp.Body.Close() }()
 
 	// An answer that is read to its end lets the connection be used again.
@@ -164,7 +161,6 @@ func (w *Webhook) withoutURL(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &silentError{name: w.name}
 	}
-
 	return fmt.Errorf("%s: %w", w.name, err)
 }
 

@@ -152,7 +152,6 @@ func (b *build) paths(routes []Route, examples *yaml.Node) (*yaml.Node, error) {
 		if !ok {
 			return nil, fmt.Errorf("there are examples of %q, which is no operation", pair[0].Value)
 		}
-
 		o := b.operation(r)
 		if err := b.addExamples(o, pair[1]); err != nil {
 			return nil, fmt.Errorf("the examples of %s: %w", r.Doc.ID, err)
@@ -180,7 +179,6 @@ func (b *build) addExamples(o, examples *yaml.Node) error {
 			if body == nil {
 				return errors.New("it takes no body")
 			}
-
 			content := get(body, "content")
 			for i := 1; i < len(content.Content); i += 2 {
 				set(content.Content[i], "examples", clone(shown))
@@ -208,7 +206,6 @@ func (b *build) addExamples(o, examples *yaml.Node) error {
 		if content == nil {
 			return fmt.Errorf("its answer %s has no body", key)
 		}
-
 		set(content.Content[1], "examples", shown)
 	}
 
@@ -252,7 +249,6 @@ func (b *build) body(r Route) *yaml.Node {
 	if r.Method == http.MethodPatch {
 		set(content, "application/merge-patch+json", block("schema", b.schema(d.Body)))
 	}
-
 	if d.Optional {
 		return block("content", content)
 	}
@@ -310,7 +306,6 @@ func (b *build) responses(r Route) *yaml.Node {
 	if headers := r.headers(); len(headers.Content) > 0 {
 		set(success, "headers", headers)
 	}
-
 	if content := b.answer(d); len(content.Content) > 0 {
 		set(success, "content", content)
 	}
@@ -447,7 +442,6 @@ func merge(code, text *yaml.Node) *yaml.Node {
 		if own := get(code, key); own != nil {
 			value = merge(own, value)
 		}
-
 		set(code, key, value)
 	}
 

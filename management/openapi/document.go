@@ -86,7 +86,6 @@ func Load(data []byte) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	if t.Paths.Len() == 0 {
 		return nil, fmt.Errorf("the document has no paths")
 	}
@@ -152,14 +151,12 @@ func (d *Document) Item(m *openapi3.MediaType) *openapi3.SchemaRef {
 	if !ok {
 		return nil
 	}
-
 	ref := fmt.Sprint(reference["$ref"])
 
 	named, ok := d.Components.Schemas[schemaName(ref)]
 	if !ok {
 		return nil
 	}
-
 	return openapi3.NewSchemaRef(ref, named.Value)
 }
 
@@ -168,7 +165,6 @@ func (d *Document) Bodies(o Operation) []Media {
 	if o.RequestBody == nil {
 		return nil
 	}
-
 	return d.Media(o.RequestBody.Value.Content)
 }
 

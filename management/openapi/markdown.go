@@ -135,7 +135,6 @@ func (w *writer) answers(o Operation) {
 		if body == "" {
 			body = "none"
 		}
-
 		w.printf("| %s | %s | %s", status, body, cell(*a.Description))
 
 		if len(a.Headers) > 0 {
@@ -185,7 +184,6 @@ func (w *writer) example(o Operation, c Case) {
 	if c.Answer.Part {
 		part = " (excerpt)"
 	}
-
 	w.printf("Answer `%s`%s:\n\n```%s\n%s```\n\n", status, part, language, text)
 }
 
@@ -253,7 +251,6 @@ func fieldName(name string, required bool) string {
 	if required {
 		return "**`" + name + "`**"
 	}
-
 	return "`" + name + "`"
 }
 

@@ -26,12 +26,10 @@ func load(t *testing.T) *openapi.Document {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	d, err := openapi.Load(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return d
 }
 
@@ -53,7 +51,6 @@ func TestReferenceDocument(t *testing.T) {
 		if err := os.WriteFile(overviewFile, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
-
 		return
 	}
 
@@ -61,7 +58,6 @@ func TestReferenceDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s is out of date: run make docs", overviewFile)
 	}
@@ -84,7 +80,6 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	page := string(b)
 	checkLinks(t, page)
 
@@ -177,12 +172,10 @@ components:
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	put, get := d.Operations[0], d.Operations[1]
 	if put.Method != "PUT" || get.OperationID != "getA" {
 		t.Errorf("operations out of order: %s, %s", put.Method, get.Method)
 	}
-
 	if a := get.Answers(); len(a) != 3 || a[1].Status != "100" || a[2].Status != "default" {
 		t.Errorf("answers out of order: %+v", a)
 	}

@@ -71,7 +71,6 @@ func (p Param) node(in string) *yaml.Node {
 	if in == "path" || p.Required {
 		set(n, "required", scalarNode("true"))
 	}
-
 	set(n, "description", stringNode(p.Help))
 	set(n, "schema", p.schema())
 

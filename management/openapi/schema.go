@@ -65,7 +65,6 @@ func NewTypes(values map[string][]string, sources ...fs.FS) (*Types, error) {
 			if err != nil {
 				return nil, err
 			}
-
 			t.readComments(file)
 		}
 	}
@@ -106,7 +105,6 @@ func (t *Types) readType(name string, spec *ast.TypeSpec, doc *ast.CommentGroup)
 		if text == "" {
 			text = sentence(f.Comment.Text())
 		}
-
 		for _, field := range f.Names {
 			t.comments[name+"."+field.Name] = text
 		}
@@ -134,7 +132,6 @@ var subject = regexp.MustCompile(`^\w+ (is|are) `)
 // aboutType returns the first paragraph of the comment of a type, without the name of the type.
 func aboutType(comment string) string {
 	first, _, _ := strings.Cut(comment, "\n\n")
-
 	return sentence(subject.ReplaceAllString(first, ""))
 }
 
@@ -144,7 +141,6 @@ func sentence(comment string) string {
 	if text == "" {
 		return ""
 	}
-
 	if !strings.HasSuffix(text, ".") {
 		text += "."
 	}
@@ -209,11 +205,9 @@ func (t *Types) schemaOf(of reflect.Type) *yaml.Node {
 		if of.Elem().Kind() == reflect.Pointer { // null removes a value
 			set(values, "type", list([]string{get(values, "type").Value, "null"}))
 		}
-
 		return pairs("type", "object", "additionalProperties", values)
 	case kind == reflect.Struct:
 		t.object(name, of)
-
 		return pairs("$ref", "#/components/schemas/"+name)
 	default: // any value
 		return pairs("type", list([]string{"object", "array", "string", "number", "boolean", "null"}))
@@ -238,7 +232,6 @@ func (t *Types) object(name string, of reflect.Type) {
 		if !f.IsExported() || f.Anonymous && key == "" || key == "-" {
 			continue
 		}
-
 		if !strings.Contains(options, "omit") {
 			required = append(required, key)
 		}
@@ -299,7 +292,6 @@ func (t *Types) field(of reflect.Type, f reflect.StructField) *yaml.Node {
 	if text == "" && get(schema, "$ref") == nil {
 		t.missing = append(t.missing, fmt.Errorf("the field %s has no comment, which describes it", at))
 	}
-
 	if text != "" {
 		set(schema, "description", stringNode(text))
 	}
@@ -310,7 +302,6 @@ func (t *Types) field(of reflect.Type, f reflect.StructField) *yaml.Node {
 // declared returns how the source names a type: PACKAGE.TYPE, without the arguments of a generic one.
 func declared(of reflect.Type) string {
 	name, _, _ := strings.Cut(of.Name(), "[")
-
 	return path.Base(of.PkgPath()) + "." + name
 }
 
@@ -320,7 +311,6 @@ func nameOf(of reflect.Type) string {
 	if !ok {
 		return outer
 	}
-
 	inner = strings.TrimSuffix(inner, "]")
 
 	return inner[strings.LastIndex(inner, ".")+1:] + outer
@@ -338,7 +328,6 @@ func stringNode(value string) *yaml.Node {
 	if slices.Contains([]string{"on", "off", "yes", "no", "y", "n"}, value) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
-
 	return n
 }
 
@@ -359,7 +348,6 @@ func sequence(items ...*yaml.Node) *yaml.Node {
 func block(keysAndValues ...any) *yaml.Node {
 	n := pairs(keysAndValues...)
 	n.Style = 0
-
 	return n
 }
 

@@ -140,7 +140,6 @@ func variants(s *openapi3.SchemaRef) []*openapi3.SchemaRef {
 	if s == nil {
 		return nil
 	}
-
 	return slices.Concat([]*openapi3.SchemaRef{s}, s.Value.OneOf, s.Value.AnyOf)
 }
 
@@ -148,7 +147,6 @@ func items(s *openapi3.SchemaRef) *openapi3.SchemaRef {
 	if s == nil {
 		return nil
 	}
-
 	return s.Value.Items
 }
 

@@ -53,7 +53,6 @@ func newCA(key *ecdsa.PrivateKey, now time.Time, life time.Duration) (*pair, err
 	if err != nil {
 		return nil, err
 	}
-
 	sum := sha256.Sum256(spki)
 
 	return sign(&x509.Certificate{
@@ -119,12 +118,10 @@ func sign(t *x509.Certificate, key *ecdsa.PrivateKey, ca *pair) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		return nil, err
 	}
-
 	return &pair{cert: cert, key: key}, nil
 }
 
@@ -146,7 +143,6 @@ func (p *pair) encode(ca *x509.Certificate) ([]byte, error) {
 	if ca != nil {
 		out = append(out, EncodeCertificate(ca)...)
 	}
-
 	return append(out, pem.EncodeToMemory(&pem.Block{Type: typeKey, Bytes: key})...), nil
 }
 
@@ -171,14 +167,12 @@ func decode(content []byte) (*pair, error) {
 			if err != nil {
 				return nil, err
 			}
-
 			p.cert = cert
 		case block.Type == typeKey && p.key == nil:
 			key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 			if err != nil {
 				return nil, err
 			}
-
 			p.key, _ = key.(*ecdsa.PrivateKey)
 		}
 	}
@@ -208,6 +202,5 @@ func (p *pair) tls(ca *x509.Certificate) *tls.Certificate {
 func due(c *x509.Certificate, now time.Time) bool {
 	// The time before the issue, for late clocks, is no part of the lifetime.
 	life := c.NotAfter.Sub(c.NotBefore.Add(backdate))
-
 	return now.Before(c.NotBefore) || now.After(c.NotAfter.Add(-life/3))
 }

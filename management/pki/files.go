@@ -44,7 +44,6 @@ func (o Options) refreshOwn(next *held, now time.Time) (changes []string, err er
 		if err == nil {
 			err = store(caPath(o.Dir), ca, nil)
 		}
-
 		if err != nil {
 			return nil, cannotRenew("the CA", next.ca.cert, err)
 		}
@@ -57,7 +56,6 @@ func (o Options) refreshOwn(next *held, now time.Time) (changes []string, err er
 	if len(changes) == 0 && next.own.serves(next.ca, names, now) {
 		return changes, nil
 	}
-
 	server, err := newServer(next.ca, names, now, o.LeafLife)
 	if err == nil {
 		err = store(serverPath(o.Dir), server, next.ca.cert)
@@ -67,7 +65,6 @@ func (o Options) refreshOwn(next *held, now time.Time) (changes []string, err er
 		if next.own == nil {
 			return changes, fmt.Errorf("the server certificate cannot be made: %w", err)
 		}
-
 		return changes, cannotRenew("the server certificate", next.own.cert, err)
 	}
 
@@ -91,7 +88,6 @@ func (o Options) openCA(now time.Time) (*pair, error) {
 	if err == nil && !ca.cert.IsCA {
 		err = errors.New("it holds no CA")
 	}
-
 	if err == nil {
 		return ca, nil
 	}
@@ -154,7 +150,6 @@ func store(path string, p *pair, ca *x509.Certificate) error {
 	if err != nil {
 		return err
 	}
-
 	return localfile.Replace(path, content)
 }
 
@@ -181,7 +176,6 @@ func readPair(path string) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return decode(content)
 }
 
@@ -248,7 +242,6 @@ func (s Site) read() (f siteFiles, err error) {
 		if err != nil {
 			return f, errSite("cert_file", fmt.Errorf("%s and %s do not fit: %w", s.CertFile, s.KeyFile, err))
 		}
-
 		f.server = &server
 	}
 
@@ -271,6 +264,5 @@ func errSite(key string, err error) error {
 	if inner, ok := errors.AsType[*inventory.Error](err); ok {
 		out.Remedy = inner.Remedy
 	}
-
 	return out
 }

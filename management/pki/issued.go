@@ -61,7 +61,6 @@ func keepIssued(dir string, c *x509.Certificate, now time.Time) error {
 	if err != nil {
 		return err
 	}
-
 	valid := len(damaged) // perhaps
 
 	for _, old := range issued {
@@ -152,12 +151,10 @@ func readCertificate(path string) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	block, _ := pem.Decode(content)
 	if block == nil || block.Type != typeCertificate {
 		return nil, errors.New("it holds no certificate")
 	}
-
 	return x509.ParseCertificate(block.Bytes)
 }
 

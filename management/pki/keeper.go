@@ -62,7 +62,6 @@ func (h held) server() *x509.Certificate {
 	if h.site.server != nil {
 		return h.site.server.Leaf
 	}
-
 	return h.own.cert
 }
 
@@ -79,7 +78,6 @@ func Open(o Options) (*Keeper, error) {
 	if _, err := k.Refresh(); err != nil {
 		return nil, err
 	}
-
 	return k, nil
 }
 
@@ -136,7 +134,6 @@ func (k *Keeper) ServerConfig() *tls.Config {
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-
 			return k.current.config, nil
 		},
 	}
@@ -178,7 +175,6 @@ func (k *Keeper) Fingerprint() string {
 	if k.current.site.server != nil {
 		return ""
 	}
-
 	return Fingerprint(k.current.ca.cert)
 }
 
@@ -186,7 +182,6 @@ func (k *Keeper) Fingerprint() string {
 func (k *Keeper) CA() *x509.Certificate {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-
 	return k.current.ca.cert
 }
 
@@ -194,7 +189,6 @@ func (k *Keeper) CA() *x509.Certificate {
 func (k *Keeper) Expiry() (server, ca time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-
 	return k.current.server().NotAfter, k.current.ca.cert.NotAfter
 }
 
@@ -254,7 +248,6 @@ func ReadCA(dir string) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return ca.cert, nil
 }
 

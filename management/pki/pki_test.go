@@ -42,7 +42,6 @@ func open(t *testing.T, o Options) *Keeper {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return k
 }
 
@@ -53,7 +52,6 @@ func refresh(t *testing.T, k *Keeper) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return changes
 }
 
@@ -75,7 +73,6 @@ func TestOpen(t *testing.T) {
 	if !slices.Equal(c.DNSNames, []string{"host1", "localhost"}) || len(c.IPAddresses) != 2 {
 		t.Errorf("the certificate is for %v and %v", c.DNSNames, c.IPAddresses)
 	}
-
 	if life := time.Until(c.NotAfter); life > 90*24*time.Hour || life < 89*24*time.Hour {
 		t.Errorf("the certificate lasts %v", life)
 	}
@@ -112,7 +109,6 @@ func TestDamage(t *testing.T) {
 		if err != nil {
 			return err
 		}
-
 		return os.WriteFile(path, content[:len(content)-20], 0o600)
 	}
 	ca, server := "ca.pem", "server.pem"
@@ -157,7 +153,6 @@ func TestDamage(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Fatalf("%v; want %q", err, c.want)
 				}
-
 				return
 			}
 
@@ -385,7 +380,6 @@ func foreign(t *testing.T, life time.Duration) (ca, server *pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if server, err = newServer(ca, []string{"127.0.0.1"}, time.Now(), life); err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +397,6 @@ func writeSite(t *testing.T, dir string, ca, server *pair) Site {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	cut := bytes.Index(content, []byte("-----BEGIN P"))
 	if err := errors.Join(
 		localfile.Replace(s.CertFile, content[:cut]), localfile.Replace(s.KeyFile, content[cut:]),
@@ -535,7 +528,6 @@ func TestClientCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	own, err := tls.X509KeyPair(issued, issued)
 	if err != nil {
 		t.Fatal(err)
@@ -632,7 +624,6 @@ func TestGrantOf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			cert.URIs = append(cert.URIs, u)
 		}
 
@@ -642,7 +633,6 @@ func TestGrantOf(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-
 		if got != c.want && (err == nil || !strings.Contains(got, c.want)) {
 			t.Errorf("%q: %q, want %q", c.uris, got, c.want)
 		}
@@ -694,7 +684,6 @@ func TestProtocol(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if got := conn.ConnectionState().NegotiatedProtocol; got != protocol {
 			t.Errorf("%s: %q", protocol, got)
 		}

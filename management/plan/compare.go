@@ -32,7 +32,6 @@ func Compare(p Plan, then job.Inputs, now World, inputs job.Inputs) []Difference
 		if node != "" {
 			text = node + ": " + text
 		}
-
 		found = append(found, Difference{node, text})
 	}
 
@@ -70,7 +69,6 @@ func Compare(p Plan, then job.Inputs, now World, inputs job.Inputs) []Difference
 		if len(vars) > 0 {
 			add(t.Name, "variables changed: %s", job.ShortList(vars))
 		}
-
 		if len(fields) > 0 {
 			add(t.Name, "ssh parameters changed: %s", strings.Join(fields, ", "))
 		}
@@ -113,7 +111,6 @@ func (w World) places() map[string]place {
 		if w.Job.TakesAddrs() {
 			name = t.Node()
 		}
-
 		found[t.Name] = place{t, nodes[name]}
 	}
 

@@ -22,9 +22,7 @@ var ids = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{8}$`)
 // NewID returns the id of a new plan of the manager.
 func NewID(manager string) string {
 	var random [randomPart]byte
-
 	_, _ = rand.Read(random[:]) // it never fails
-
 	return part(manager) + "-" + hex.EncodeToString(random[:])
 }
 

@@ -56,7 +56,6 @@ var Kind = record.Kind[Plan]{
 		}
 
 		shown := p.Within(s)
-
 		return &shown
 	},
 }
@@ -152,7 +151,6 @@ func (p Plan) InUse(now time.Time) []string {
 	if !p.Open(now) {
 		return nil
 	}
-
 	return p.Job.InUse()
 }
 

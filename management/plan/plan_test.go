@@ -73,7 +73,6 @@ func TestCompareCleanup(t *testing.T) {
 		var in job.Inputs
 		in.Set("a-1", "other", map[string]configuration.Var{"x": {Value: "1"}}, configuration.Connection{})
 		in.Set("a-1", "master", map[string]configuration.Var{"x": {Value: value}}, configuration.Connection{User: user})
-
 		return in
 	}
 

@@ -89,7 +89,6 @@ func (p Plan) Illegal(err error, a Again) error {
 	if !ok || e.Kind != inventory.KindNotFound && (e.Kind != inventory.KindRefused || len(e.Nodes) == 0) {
 		return err
 	}
-
 	return p.anew(a, inventory.Errorf(inventory.KindRefused, "plan %s does not fit any more: %s", p.ID, e.Message).
 		About(e.Nodes...))
 }

@@ -36,7 +36,6 @@ func (l *Loop) acts(settings Settings, a state.Automation) (acts []control.Act) 
 		if d.Action == state.ActionYield {
 			act.Lane, act.Longest = "room for people", stepTime
 		}
-
 		acts = append(acts, act)
 	}
 
@@ -50,7 +49,6 @@ func withheld(settings Settings, a state.Automation, d state.Decision) string {
 	if p == nil || d.Action == state.ActionYield {
 		return ""
 	}
-
 	return Halted(a, p)
 }
 
@@ -65,7 +63,6 @@ func (l *Loop) work(ctx context.Context, id string) error {
 	if d == nil || d.Phase != state.PhaseDecided || !l.Leads() || withheld(settings, a, *d) != "" {
 		return nil
 	}
-
 	return l.act(ctx, settings, *d)
 }
 
@@ -119,7 +116,6 @@ func (l *Loop) perform(ctx context.Context, settings Settings, d state.Decision)
 		caller.Precondition = stillYields(d.Cancel)
 		d.Job = d.Cancel
 		_, err := l.Jobs.Cancel(ctx, caller, d.Cancel)
-
 		return d, err
 	case state.ActionQuarantine:
 		return d, l.quarantine(ctx, caller, d)
@@ -133,7 +129,6 @@ func (l *Loop) perform(ctx context.Context, settings Settings, d state.Decision)
 		if d.Node != "" && inventory.KindOf(err) == inventory.KindRefused {
 			err = inventory.Errorf(kindWithdrawn, "%s", job.Message(err))
 		}
-
 		return d, err
 	case state.ActionUpgrade, state.ActionSupersede:
 		return l.upgrade(ctx, settings, caller, d)
@@ -151,7 +146,6 @@ func (l *Loop) age(d state.Decision) time.Duration {
 	if age, known := w.Age(d.Time); known {
 		return age
 	}
-
 	return now.Sub(start.Epoch)
 }
 
@@ -167,7 +161,6 @@ func (l *Loop) confirms(settings Settings, d state.Decision) access.Precondition
 		if p == nil {
 			return inventory.Errorf(inventory.KindNotFound, "there is no policy %q any more", d.Policy)
 		}
-
 		if why := Halted(state.AutomationOf(v), p); why != "" {
 			return inventory.Errorf(inventory.KindUnavailable, "%s", why)
 		}
@@ -232,7 +225,6 @@ func repairVerb(v *state.View, groups inventory.Groups, name string) inventory.V
 	if err == nil && (n.Applied == "" || groups.Reaction(n.Group) == inventory.ReactionRepair) {
 		return inventory.VerbReapply
 	}
-
 	return inventory.VerbApply
 }
 
@@ -240,7 +232,6 @@ func repairVerb(v *state.View, groups inventory.Groups, name string) inventory.V
 func keyOf(d state.Decision) *access.Key {
 	sum := sha256.Sum256([]byte("decision\x00" + d.ID))
 	id := hex.EncodeToString(sum[:])
-
 	return &access.Key{ID: id, Request: id}
 }
 
@@ -303,7 +294,6 @@ func (l *Loop) upgrade(
 	if !ok {
 		return d, inventory.Errorf(inventory.KindRefused, "there is no policy %q for upgrades any more", d.Policy)
 	}
-
 	r, err := l.Rollouts.Start(ctx, c, u.Request(l.world(l.State.View(), settings), d))
 	if err == nil {
 		// Several commits may have these playbooks.

@@ -42,7 +42,6 @@ func (l *Loop) questions(w World, names []string) (acts []control.Act) {
 				if l.due(n) {
 					l.ask(ctx, w.Settings, n)
 				}
-
 				return nil
 			},
 		})
@@ -112,7 +111,6 @@ func (l *Loop) question(ctx context.Context, h configuration.Host) error {
 		if err := configuration.CheckHosts([]configuration.Host{h}); err != nil {
 			return configuration.Vitals{}, configuration.Reach{Login: err.Error()}
 		}
-
 		return l.Prober.Vitals(ctx, h)
 	})
 
@@ -122,7 +120,6 @@ func (l *Loop) question(ctx context.Context, h configuration.Host) error {
 		if !ok || n.Presence.Since.After(c.Time) || !isNews(n, c) {
 			return nil
 		}
-
 		return node.PutNodes(ctx, l.Store, []state.NodeWrite{{Node: n.Contacted(c)}})
 	})
 }

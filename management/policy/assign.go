@@ -84,7 +84,6 @@ func (m *assignment) cannotJoin(group string) string {
 	if known {
 		return text
 	}
-
 	if err := m.Settings.Groups.CheckJoin(m.View.Nodes, []string{"a new node"}, group); err != nil {
 		text = "it cannot join yet: " + job.Message(err)
 	}

@@ -107,7 +107,6 @@ func (w World) vanished() (lost []string, visible int) {
 	if !known {
 		released, _ = w.Age(w.past(state.AutomationOf(w.View).Brake.Released))
 	}
-
 	within := min(w.Settings.Brake.Within, released)
 	working := w.workOfPeople(within)
 
@@ -118,7 +117,6 @@ func (w World) vanished() (lost []string, visible int) {
 		if gone {
 			lost = append(lost, n.Name)
 		}
-
 		if gone || n.State == inventory.Discovered {
 			visible++
 		}
@@ -133,7 +131,6 @@ func (w World) vanished() (lost []string, visible int) {
 func (w World) short(n *inventory.Node) bool {
 	lost, _ := w.Age(n.Presence.Lost)
 	back, known := w.Age(n.Presence.Returned())
-
 	return n.State == inventory.Discovered && known && back <= lost && lost-back <= w.Settings.Settle
 }
 
@@ -172,7 +169,6 @@ func (w World) excused(n *inventory.Node, jobs []*job.Job) bool {
 		}
 
 		ended, known := w.Age(j.Ended)
-
 		return !j.Status.Ended() || known && n.State == inventory.Discovered && lost > ended-noticed
 	})
 }
@@ -195,7 +191,6 @@ func Describe(b state.Brake) string {
 	if !b.Until.IsZero() {
 		until = "it releases itself at " + stamp(b.Until) + ", or an operator does"
 	}
-
 	return fmt.Sprintf("automation is stopped since %s, because %d of %d nodes vanished at once (%s%s); %s",
 		stamp(b.Since), b.Vanish, b.Visible, strings.Join(names, ", "), more, until)
 }

@@ -51,7 +51,6 @@ func TestBrake(t *testing.T) {
 		if b.On != c.on || (d != nil) != c.on {
 			t.Errorf("%d of %d over %s: %+v", c.lost, c.nodes, c.over, b)
 		}
-
 		if c.on && (b.Vanish != c.lost || b.Visible != c.nodes || !b.Until.Equal(w.Now.Add(time.Hour))) {
 			t.Errorf("%d of %d: %+v", c.lost, c.nodes, b)
 		}

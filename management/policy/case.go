@@ -48,7 +48,6 @@ func CaseOf(p inventory.Presence) (Case, []string) {
 	if back.Time.Before(returned) || !back.Reached {
 		return CaseUnknown, append(evidence, "ssh has not reached it since its return"+because(back.Reason))
 	}
-
 	evidence = append(evidence, "ssh reached it at "+stamp(back.Time))
 
 	rebooted, why := isReboot(p)
@@ -92,7 +91,6 @@ func second(c inventory.Contact) string {
 	if !c.Silent {
 		return "ssh could not log in at " + stamp(c.Time) + because(c.Reason) + "; that does not prove its host gone"
 	}
-
 	return "ssh did not reach it at " + stamp(c.Time) + " either" + because(c.Reason)
 }
 
@@ -123,7 +121,6 @@ func isReboot(p inventory.Presence) (answer, []string) {
 	if p.Back.Booted.After(p.Lost.Add(-bootSlack)) {
 		return yes, why
 	}
-
 	return no, why
 }
 

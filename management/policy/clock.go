@@ -77,7 +77,6 @@ func (w World) epoch() time.Time {
 	if !w.Start.Epoch.IsZero() {
 		return w.Start.Epoch
 	}
-
 	return w.Start.Began
 }
 
@@ -87,7 +86,6 @@ func (w World) since(t time.Time) time.Time {
 	if epoch := w.epoch(); !t.IsZero() && (t.Before(epoch) || w.future(t) && !epoch.IsZero()) {
 		return epoch
 	}
-
 	return t
 }
 
@@ -97,7 +95,6 @@ func (w World) settled(t time.Time) time.Time {
 	if t.Before(w.Start.Stepped()) {
 		return w.Start.Stepped()
 	}
-
 	return w.past(t)
 }
 
@@ -106,7 +103,6 @@ func (w World) past(t time.Time) time.Time {
 	if w.future(t) {
 		return w.since(t)
 	}
-
 	return t
 }
 
@@ -123,7 +119,6 @@ func (w World) jumped() string {
 	if w.Start.Stepped().IsZero() || w.Now.Sub(w.Start.Stepped()) >= RateWindow {
 		return ""
 	}
-
 	return fmt.Sprintf("; the clock jumped at %s, so what began before counts", stamp(w.Start.Stepped()))
 }
 

@@ -357,7 +357,6 @@ func (c *clocked) calm() {
 		if !n.Available() {
 			continue
 		}
-
 		if i := slices.IndexFunc(times, begin.Before); i < 0 || len(times)-i < 2 {
 			c.Errorf("%s was not verified as scheduled: %v", n.Name, times)
 		}
@@ -576,7 +575,6 @@ func TestClockShortWaits(t *testing.T) {
 	at := func(w policy.World, stepped time.Time, since time.Duration) policy.World {
 		w.Start = policy.Start{Began: noon.Add(-time.Hour), Epoch: stepped, Jumps: []policy.Jump{{New: stepped}}}
 		w.Now = stepped.Add(since)
-
 		return w
 	}
 

@@ -56,7 +56,6 @@ func rolesOf(p Policy, w World) []api.PolicyRole {
 	if c, ok := p.(Commission); ok {
 		return c.Roles(w)
 	}
-
 	return nil
 }
 
@@ -69,7 +68,6 @@ func pauseOf(a state.Automation, name string) *api.PolicyPause {
 	if p, ok := a.Paused[name]; ok {
 		return (*api.PolicyPause)(&p)
 	}
-
 	return nil
 }
 
@@ -232,7 +230,6 @@ func (l *Loop) Enable(
 		if !IsOn(*a, p) {
 			*a = a.Turn(name, Scoped(turned(c, true, reason), p))
 		}
-
 		return nil
 	})
 }
@@ -250,7 +247,6 @@ func (l *Loop) Disable(ctx context.Context, c access.Caller, name, reason string
 		if a.Switches[name].On || p != nil && IsOn(*a, p) {
 			*a = a.Turn(name, Scoped(turned(c, false, reason), p))
 		}
-
 		return nil
 	})
 }
@@ -301,7 +297,6 @@ func (l *Loop) Test(name string, given []inventory.Node) (api.PolicyTested, erro
 	if given == nil {
 		w.Start = start
 	}
-
 	out.About, out.Roles = p.About(w), rolesOf(p, w)
 
 	for _, j := range p.Judge(w) {

@@ -39,7 +39,6 @@ func (r Rule) roles() []Role {
 	if len(r.Roles) > 0 {
 		return r.Roles
 	}
-
 	return []Role{{Group: r.Group, Count: r.Maximum, plain: true}}
 }
 
@@ -198,7 +197,6 @@ func (c Commission) judge(m *assignment, n *inventory.Node) candidate {
 		if s.decided {
 			return candidate{}
 		}
-
 		if m.Now.Before(s.due) {
 			return candidate{Judgement: s.wait(), refused: true}
 		}
@@ -216,7 +214,6 @@ func (c Commission) judge(m *assignment, n *inventory.Node) candidate {
 		p := wait(fmt.Sprintf("it is seen since %s; commissioned not before %s (policies.commission.%s.quiet)",
 			stamp(n.Presence.Since), stamp(quiet), c.Name()))
 		p.Until = quiet
-
 		return p
 	}
 

@@ -21,7 +21,6 @@ import (
 func newcomer(name string, at time.Time) *inventory.Node {
 	n := member(name, at)
 	n.Status, n.Group, n.Applied, n.HostKeys, n.Presence.Back = inventory.Unallocated, "", "", nil, inventory.Contact{}
-
 	return n
 }
 
@@ -37,7 +36,6 @@ func workers() policy.Rule {
 func masters() policy.Rule {
 	r := workers()
 	r.Name, r.Group, r.Priority, r.Maximum = "masters", "service-master", 10, 3
-
 	return r
 }
 

@@ -42,7 +42,6 @@ func (c *clock) read(clock func() (time.Time, time.Duration), start Start) (time
 func (c *clock) yield() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-
 	c.epoch = time.Time{}
 }
 

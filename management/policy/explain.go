@@ -30,7 +30,6 @@ func Sentence(d state.Decision) string {
 	if d.Job != "" {
 		text += ", job " + d.Job
 	}
-
 	if d.Rollout != "" {
 		text += ", rollout " + d.Rollout
 	}

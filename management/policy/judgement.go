@@ -171,7 +171,6 @@ func Explain(w World, n inventory.Node) (findings []explain.Finding) {
 		if policy == (Returns{}).Name() {
 			f.About = explain.AboutReturn
 		}
-
 		return f
 	}
 
@@ -215,7 +214,6 @@ func explained(p Policy, w World, n inventory.Node) string {
 		if halted := Halted(a, p); halted != "" && j.Stage != StageNote {
 			return "it is for the node, and nothing is done: " + halted
 		}
-
 		return j.Reason
 	}
 

@@ -17,7 +17,6 @@ func findings(p policy.Policy, w policy.World, n inventory.Node) []explain.Findi
 		if p == (policy.Returns{}) {
 			return f.About != explain.AboutReturn
 		}
-
 		return !strings.HasPrefix(f.Message, "policy "+p.Name()+": ")
 	})
 }

@@ -137,7 +137,6 @@ func (l *limits) admit(j *Judgement) bool {
 	if reason != "" {
 		j.hold(reason, until)
 	}
-
 	return reason == ""
 }
 

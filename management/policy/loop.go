@@ -178,7 +178,6 @@ func (l *Loop) decision(r record.Reader, _ state.Automation) control.Decision[st
 // world returns the input of the policies now.
 func (l *Loop) world(v *state.View, settings Settings) World {
 	now, start := l.start()
-
 	return World{View: v, Settings: settings, Now: now, Start: start}
 }
 
@@ -188,7 +187,6 @@ func (l *Loop) start() (now time.Time, start Start) {
 	if l.Observed != nil {
 		start.Observed = l.Observed()
 	}
-
 	return l.time.read(l.Clock, start)
 }
 
@@ -204,7 +202,6 @@ func (l *Loop) change(
 		if next != nil && err == nil {
 			record.Put(tx, &state.Memory, next)
 		}
-
 		return nil, err
 	})
 
@@ -239,7 +236,6 @@ func targets(d state.Decision) []string {
 	if d.Node == "" {
 		return d.Nodes
 	}
-
 	return []string{d.Node}
 }
 
@@ -275,7 +271,6 @@ func (l *Loop) note(ctx context.Context, policy string, reasons map[string]strin
 			if !known || !n.Presence.Handled.Before(at) {
 				continue
 			}
-
 			m, entry := n.Decided(inventory.Trigger{
 				Actor: state.PolicyPrincipal(policy), Reason: inventory.Shorten(reason, maxReason), Time: at,
 			})

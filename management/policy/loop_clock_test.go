@@ -94,7 +94,6 @@ func TestClockDecisions(t *testing.T) {
 			lead := func(leads bool) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-
 				s.leads = leads
 			}
 

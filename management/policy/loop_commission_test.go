@@ -139,7 +139,6 @@ func TestAutoCommissionKilled(t *testing.T) {
 		if _, err := s.leader().Enable(t.Context(), ann, "workers", false, ""); err != nil {
 			t.Fatal(err)
 		}
-
 		s.crash, s.late = crash, late
 		s.run(s.leader(), 20*time.Minute)
 
@@ -268,7 +267,6 @@ func TestEnableAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			return status.Policies[1]
 		}
 

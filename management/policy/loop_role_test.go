@@ -141,7 +141,6 @@ func TestDynamicRolesStart(t *testing.T) {
 		if _, err := s.leader().Enable(t.Context(), ann, "site", false, ""); err != nil {
 			t.Fatal(err)
 		}
-
 		s.boots[name(0)] = ""
 		s.see(false, 0)
 		s.run(s.leader(), 28*time.Minute)
@@ -183,7 +182,6 @@ func TestDynamicRolesKilled(t *testing.T) {
 		if _, err := s.leader().Enable(t.Context(), ann, "site", false, ""); err != nil {
 			t.Fatal(err)
 		}
-
 		s.boots[name(0)] = ""
 		s.see(false, 0)
 

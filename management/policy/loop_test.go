@@ -182,7 +182,6 @@ func TestBrakeTellsItsRelease(t *testing.T) {
 		if !brake.On || !brake.Until.Equal(until) || !brake.Since.Equal(pulled) {
 			t.Fatalf("not until %s: %+v", until, brake)
 		}
-
 		shown := "it releases itself at " + until.Format("2006-01-02 15:04")
 		if text := l.Status().Brake.Message; !strings.Contains(text, shown) {
 			t.Errorf("%q lacks %q", text, shown)
@@ -399,7 +398,6 @@ func TestPauseReason(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			if p := status.Paused; p == nil || p.Actor+": "+p.Reason != step.want || !p.Since.Equal(begun) {
 				t.Errorf("%+v: %+v", step, p)
 			}
@@ -535,7 +533,6 @@ func TestSlowSubmit(t *testing.T) {
 		ended := make(chan struct{})
 
 		go func() { defer close(ended); l.Run(ctx) }()
-
 		defer func() { cancel(); <-ended }()
 
 		s.await(func() bool { return s.hung == 1 })
@@ -663,6 +660,5 @@ func TestOutdatedDriftIsLeft(t *testing.T) {
 func reacting(r inventory.Reaction) inventory.Groups {
 	groups := inventory.DefaultGroups()
 	groups[1].OnReturn = r
-
 	return groups
 }

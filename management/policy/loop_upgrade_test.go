@@ -349,7 +349,6 @@ func TestAutoUpgradeKilled(t *testing.T) {
 		if _, err := s.leader().Enable(t.Context(), ann, "follow", false, ""); err != nil {
 			t.Fatal(err)
 		}
-
 		s.crash, s.late = crash, late
 
 		s.move("2")

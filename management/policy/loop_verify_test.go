@@ -114,7 +114,6 @@ func TestNightWatchKilled(t *testing.T) {
 		if _, err := s.leader().Enable(t.Context(), ann, "nightly", false, ""); err != nil {
 			t.Fatal(err)
 		}
-
 		s.crash, s.late = crash, late
 		s.run(s.leader(), 5*time.Hour)
 

@@ -29,7 +29,6 @@ func Remember(w World, a state.Automation) state.Automation {
 		}
 
 		excess--
-
 		return true
 	})
 
@@ -77,7 +76,6 @@ func (w World) matters(d state.Decision) bool {
 	if d.Action == state.ActionCommission {
 		lost, exists := w.View.Lookup(d.Replaces)
 		failed := n.Status == inventory.Unallocated // it counts for Rule.Failures
-
 		return isUnused(&n) || exists && lost.Group == d.Group && (failed || n.Group == d.Group)
 	}
 

@@ -208,7 +208,6 @@ func TestDriftIsNotForgotten(t *testing.T) {
 	if got := actions(p); got != "repair n-1" {
 		t.Fatalf("%q", got)
 	}
-
 	p.Decisions[0].Phase = state.PhaseDone
 	setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
 	w.Now = w.Now.Add(time.Hour)

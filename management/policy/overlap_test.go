@@ -97,7 +97,6 @@ func TestVerifyOverlap(t *testing.T) {
 	if batches(plan) != "verify n-1" || batches(policy.Decide(second, w)) != "verify n-1" {
 		t.Fatal(batches(plan))
 	}
-
 	setMemory(w.View, state.AutomationOf(w.View).With(plan.Decisions...))
 
 	if got := batches(policy.Decide(second, w)); got != "" {

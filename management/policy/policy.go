@@ -88,7 +88,6 @@ type Plan struct {
 func (w World) without(id string) *state.View {
 	a := state.AutomationOf(w.View)
 	a.Decisions = slices.DeleteFunc(slices.Clone(a.Decisions), func(d state.Decision) bool { return d.ID == id })
-
 	return withMemory(w.View, a)
 }
 
@@ -172,7 +171,6 @@ func DecideAll(w World) Outcome {
 		if len(plan.Decisions) > 0 {
 			remember(stopped(state.AutomationOf(w.View), plan.Decisions), plan.Decisions...)
 		}
-
 		if len(plan.Notes) > 0 {
 			o.Notes[p.Name()] = plan.Notes
 		}
@@ -202,7 +200,6 @@ func stopped(a state.Automation, decisions []state.Decision) state.Automation {
 func withMemory(v *state.View, a state.Automation) *state.View {
 	next := *v
 	next.View = record.WithOne(v.View, &state.Memory, a)
-
 	return &next
 }
 
@@ -315,7 +312,6 @@ func because(reason string) string {
 	if reason == "" {
 		return ""
 	}
-
 	return ": " + reason
 }
 
@@ -334,7 +330,6 @@ func (w World) madeRoom(id string) bool {
 	}
 
 	j, err := w.View.Job(id)
-
 	return err == nil && j.Status == job.Cancelled && j.Started.IsZero() && state.IsPolicy(j.CancelBy)
 }
 
@@ -348,7 +343,6 @@ func (w World) neverBegan(id string) *job.Job {
 	if err != nil || !isRefused(&j) {
 		return nil
 	}
-
 	return &j
 }
 
@@ -382,7 +376,6 @@ func (w World) standing(id string) standing {
 		if d == nil {
 			return s
 		}
-
 		refused := w.neverBegan(d.Job)
 
 		switch {

@@ -255,7 +255,6 @@ func TestReturned(t *testing.T) {
 		if got := actions(p); got != c.actions {
 			t.Errorf("%s: decided %q, want %q", c.name, got, c.actions)
 		}
-
 		if got := p.Notes["b-1"]; got != c.note && !strings.Contains(got, c.note) || got != "" && c.note == "" {
 			t.Errorf("%s: note %q, want %q", c.name, got, c.note)
 		}
@@ -557,7 +556,6 @@ func TestConfirm(t *testing.T) {
 	if len(second) != 1 || second[0].ID != first.ID+"/2" {
 		t.Fatalf("after a withdrawal: %+v", second)
 	}
-
 	setMemory(w.View, state.AutomationOf(w.View).With(second...))
 
 	if why := policy.Confirm(policy.Returns{}, w, second[0]); why != "" {
@@ -590,7 +588,6 @@ func TestFences(t *testing.T) {
 			if i < c.foreign {
 				n = back(n.Name, time.Minute+time.Duration(i)*time.Second, stranger)
 			}
-
 			nodes = append(nodes, n)
 		}
 
@@ -797,7 +794,6 @@ func TestRepairWithinBudget(t *testing.T) {
 	if actions(p) != "repair b-1" {
 		t.Fatalf("two repairs, one of which fits: %q", actions(p))
 	}
-
 	setMemory(w.View, state.AutomationOf(w.View).With(p.Decisions...))
 
 	if again := decide(w); len(again.Decisions) > 0 {
@@ -937,6 +933,5 @@ func TestQuiet(t *testing.T) {
 func reacting(r inventory.Reaction) inventory.Groups {
 	groups := inventory.DefaultGroups()
 	groups[1].OnReturn = r
-
 	return groups
 }

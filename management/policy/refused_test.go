@@ -55,7 +55,6 @@ func refusedForAWhile(t *testing.T, reaction inventory.Reaction, verb inventory.
 			if !refuses(r.Verb) {
 				return nil
 			}
-
 			return inventory.Errorf(inventory.KindRefused, "one node is down already")
 		}
 	}

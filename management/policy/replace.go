@@ -56,7 +56,6 @@ func (c Commission) attempts(w World, a absence) (failed []attempt) {
 		if d.Policy != c.Name() || d.Replaces != a.node.Name || !d.Time.After(since) || w.holds(d) {
 			continue
 		}
-
 		j, err := w.View.Job(d.Job)
 
 		switch {
@@ -89,7 +88,6 @@ func (c Commission) retry(w World, a *absence) {
 	if len(failed) == 0 {
 		return
 	}
-
 	last := failed[len(failed)-1]
 	a.failed = fmt.Sprintf("%s to replace it failed, the last one as %s",
 		inventory.Count(len(failed), "attempt", "attempts"), last.text)

@@ -95,7 +95,6 @@ func TestReplacementFailed(t *testing.T) {
 			if p := policy.Decide(rule, w); len(p.Decisions) > 0 || !p.Next.Equal(due) {
 				t.Errorf("attempt %d: %s, and the next one at %s", i, joins(p), p.Next)
 			}
-
 			w.Now = due
 			answers(w, lost)
 		}
@@ -141,7 +140,6 @@ func TestReplacementStops(t *testing.T) {
 		if got, want := joins(p), fmt.Sprintf("n-%d master", i); got != want {
 			t.Fatalf("%q, want %q", got, want)
 		}
-
 		fail(&w, p.Decisions[0], fmt.Sprint(7+i))
 
 		w.Now = w.Now.Add(time.Hour)
@@ -152,7 +150,6 @@ func TestReplacementStops(t *testing.T) {
 	if len(p.Decisions) != 1 || p.Decisions[0].Action != state.ActionStop {
 		t.Fatalf("%+v", p.Decisions)
 	}
-
 	setMemory(w.View, state.AutomationOf(w.View).Turn("site", state.Switch{
 		Since: w.Now, Actor: "policy:site", Reason: p.Decisions[0].Case,
 	}))

@@ -267,7 +267,6 @@ func (w World) busyMaster(n *inventory.Node) *inventory.Node {
 	if i < 0 {
 		return nil
 	}
-
 	return w.View.Nodes[i]
 }
 
@@ -296,7 +295,6 @@ func (r Returns) leaveOutdated(w World, n *inventory.Node, found *state.Decision
 	if s.decided {
 		return Judgement{}
 	}
-
 	d.Case = "it differs, and its configuration is outdated: that may be the difference, so it is not repaired"
 	d.Evidence = append(slices.Clone(found.Evidence), foundBy(n.Verification))
 
@@ -333,7 +331,6 @@ func (w World) differs(n *inventory.Node) []inventory.Part {
 	if w.Settings.Outdated == nil {
 		return nil
 	}
-
 	return w.Settings.Outdated(w.View, n)
 }
 
@@ -420,7 +417,6 @@ func (r Returns) quarantine(w World, n *inventory.Node) Judgement {
 	if s.decided {
 		return wait("the decision is being carried out")
 	}
-
 	d.Case = "another host answers under its name"
 	d.Evidence = append(d.Evidence, "ssh: "+n.Presence.Back.Reason)
 	d.Prevent = []string{"trust in the new ssh host key, by an operator, before the node returned"}

@@ -45,7 +45,6 @@ func (r Role) String() string {
 	if r.ReplaceAfter > 0 {
 		text += fmt.Sprintf(", each replaced after %s while %d are healthy", short(r.ReplaceAfter), r.majority())
 	}
-
 	return text
 }
 
@@ -53,7 +52,6 @@ func (r Role) spreads() string {
 	if r.Spread == "" {
 		return ""
 	}
-
 	return ", spread over " + r.Spread
 }
 
@@ -174,7 +172,6 @@ func (c *members) absences(w World, by Commission, r Role) []absence {
 	if !r.plain {
 		nodes = slices.Concat(c.silent, c.fenced)
 	}
-
 	all := make([]absence, len(nodes))
 	for i, n := range nodes {
 		all[i] = w.absent(r, n)
@@ -267,7 +264,6 @@ func (c *members) count(w World, by Commission, r Role) roleCount {
 	if r.Rest {
 		t.vacant = len(w.View.Nodes)
 		t.missing = t.vacant
-
 		return t
 	}
 
@@ -455,7 +451,6 @@ func (t roleCount) spreadText(n *inventory.Node) string {
 	if value, labelled := n.Labels[t.Spread]; labelled {
 		text = fmt.Sprintf("its %s is %s", t.Spread, value)
 	}
-
 	if len(t.loads) == 0 {
 		return text + ", and no node of the role has one yet"
 	}
@@ -480,6 +475,5 @@ func (t roleCount) evidence() string {
 	if !t.Rest {
 		limit = fmt.Sprintf("of at most %d ", t.Count)
 	}
-
 	return fmt.Sprintf("%d %snodes of %s are in service, or on their way", t.present+t.held, limit, t.Group)
 }

@@ -33,7 +33,6 @@ func inRack(name, rack string, at time.Time) *inventory.Node {
 	if rack != "-" {
 		n.Labels = map[string]string{"rack": rack}
 	}
-
 	return n
 }
 
@@ -41,7 +40,6 @@ func inRack(name, rack string, at time.Time) *inventory.Node {
 func master(name, rack string) *inventory.Node {
 	n := inRack(name, rack, noon.Add(-2*time.Hour))
 	n.Status, n.Group, n.PrevStatus = inventory.Allocated, "service-master", inventory.Provisioning
-
 	return n
 }
 
@@ -56,7 +54,6 @@ func siteWorld(r policy.Rule, nodes ...*inventory.Node) policy.World {
 	w := world(nodes...)
 	w.Settings.Commission, w.Settings.Jobs, w.Settings.Rate = []policy.Rule{r}, 100, 100
 	setMemory(w.View, state.AutomationOf(w.View).Turn(r.Name, state.Switch{On: true, Since: noon.Add(-time.Hour)}))
-
 	return w
 }
 
@@ -158,7 +155,6 @@ func TestRolesWait(t *testing.T) {
 	if got := joins(policy.Decide(rule, w)); got != "n-0 master, n-1 master, n-2 master" {
 		t.Error(got)
 	}
-
 	last := w.View.Nodes[3]
 	if f := findings(rule, w, *last); len(f) != 1 || !strings.Contains(f[0].Message,
 		"cannot join service-worker: it requires 1 healthy node of service-master") {

@@ -55,7 +55,6 @@ func (f *site) some(fits func(*inventory.Node) bool) *inventory.Node {
 	if len(nodes) == 0 {
 		return nil
 	}
-
 	return nodes[f.random.IntN(len(nodes))]
 }
 
@@ -162,7 +161,6 @@ func (f *site) begin(d state.Decision) {
 	if n.Status != inventory.Unallocated {
 		f.Fatalf("%s is %s and is commissioned", n.Name, n.Status)
 	}
-
 	n.PrevStatus, n.Status, n.Group, n.Job = n.Status, inventory.Provisioning, d.Group, id
 }
 
@@ -173,7 +171,6 @@ func (f *site) end(j *job.Job) {
 	if n == nil {
 		return
 	}
-
 	n.PrevStatus, n.Status, n.Job = n.Status, inventory.Allocated, ""
 
 	// A host that went away fails its commission.

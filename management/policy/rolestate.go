@@ -26,7 +26,6 @@ func (c Commission) Roles(w World) []api.PolicyRole {
 		if group == nil {
 			group = &members{}
 		}
-
 		t := group.count(w, c, r)
 		t.countLabels()
 
@@ -95,7 +94,6 @@ func (w World) surplus(t roleCount) string {
 	if len(back) > 0 {
 		text += " (" + job.ShortList(back) + ")"
 	}
-
 	return text + ": none is removed automatically; decommission what is too much, or raise the count"
 }
 
@@ -130,7 +128,6 @@ func (c Commission) stopped(w World) string {
 	if !turned || s.On || s.Actor != state.PolicyPrincipal(c.Name()) {
 		return ""
 	}
-
 	return fmt.Sprintf("policy %s turned itself off on %s%s; remove the cause, then enable it",
 		c.Name(), stamp(s.Since), because(s.Reason))
 }

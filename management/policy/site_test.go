@@ -132,7 +132,6 @@ func (s *site) leader() *Loop {
 func (s *site) run(l *Loop, d time.Duration) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), d)
 	defer cancel()
-
 	l.Run(ctx)
 }
 
@@ -172,7 +171,6 @@ func (s *site) publish(change func(*state.View)) {
 func (s *site) View() *state.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	return s.view
 }
 
@@ -181,7 +179,6 @@ func (s *site) Narrow(...string) *state.View { return s.View() }
 func (s *site) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	return s.changed
 }
 
@@ -191,7 +188,6 @@ func (s *site) Sync(context.Context) error        { return nil }
 func (s *site) Record(_ context.Context, r access.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	s.trail = append(s.trail, r)
 }
 
@@ -362,7 +358,6 @@ func (s *site) finish(id string) {
 		if j.Status.Ended() {
 			return
 		}
-
 		j.Status, j.Ended = job.Complete, time.Now()
 
 		if s.lapses != nil && s.lapses(j) {
@@ -509,7 +504,6 @@ func (s *site) revive() bool {
 
 	dead := s.crash > 0 && s.ops >= s.crash
 	s.crash = 0
-
 	return dead
 }
 

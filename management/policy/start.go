@@ -24,7 +24,6 @@ func (s Start) Stepped() time.Time {
 	if len(s.Jumps) == 0 {
 		return time.Time{}
 	}
-
 	return s.Jumps[len(s.Jumps)-1].New
 }
 
@@ -38,7 +37,6 @@ func (w World) early() (reason string, until time.Time) {
 		return "", time.Time{}
 	case s.Observed.IsZero():
 		reason = "the manager started at " + stamp(s.Began) + ", and waits for a full report of every observer"
-
 		return reason, time.Time{}
 	case w.Now.Before(due):
 		return "the manager started at " + stamp(s.Began) + ", and its observers have to agree until " + stamp(due) +

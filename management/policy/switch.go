@@ -32,7 +32,6 @@ func Scoped(s state.Switch, p Policy) state.Switch {
 	if rule, ok := p.(Selecting); ok {
 		s.Kind, s.Selector, s.All = rule.Selects()
 	}
-
 	return s
 }
 
@@ -43,7 +42,6 @@ func IsOn(a state.Automation, p Policy) bool {
 	if s, turned := a.Switches[p.Name()]; turned {
 		return s.On && !moved(s, p)
 	}
-
 	return p.Name() == Returns{}.Name()
 }
 
@@ -83,12 +81,10 @@ func HaltedRollout(s Settings, a state.Automation, r rollout.Record) string {
 	if name == "" || r.Approved != nil {
 		return ""
 	}
-
 	held := Halted(a, Named(s, name))
 	if held == "" {
 		return ""
 	}
-
 	return fmt.Sprintf("policy %s started it: %s", name, held)
 }
 

@@ -67,14 +67,12 @@ func (u Upgrade) About(w World) string {
 	if r.Mode == UpgradePlan {
 		what = "plans a rollout, which a person approves,"
 	}
-
 	text := fmt.Sprintf("%s (%s) of the outdated nodes in service (%s), %s after another commit of the repository "+
 		"came into use; at a time %s", what, r.Spec.Action, matches(r.Selector, r.All), short(r.Settle),
 		cmp.Or(r.Spec.MaxUnavailable, "1"))
 	if r.Spec.Canary > 0 {
 		text += ", " + inventory.Count(r.Spec.Canary, "node", "nodes") + " first"
 	}
-
 	if overlap := u.overlap(w); overlap != "" {
 		text += "; " + overlap
 	}
@@ -87,7 +85,6 @@ func matches(selector string, all bool) string {
 	if all {
 		return "all"
 	}
-
 	return selector
 }
 
@@ -185,7 +182,6 @@ func (w World) playbooks() state.Playbooks {
 	if w.Settings.Playbooks == nil {
 		return state.Playbooks{}
 	}
-
 	return w.Settings.Playbooks(w.View)
 }
 
@@ -303,7 +299,6 @@ func (u Upgrade) carrying(w World) *state.Decision {
 	if i < 0 {
 		return nil
 	}
-
 	return &all[i]
 }
 
@@ -426,7 +421,6 @@ func describe(r *rollout.Record) string {
 	if r.Reason == "" {
 		return string(r.Status)
 	}
-
 	return fmt.Sprintf("%s (%s)", r.Status, r.Reason)
 }
 
@@ -440,7 +434,6 @@ func (u Upgrade) last(w World) *state.Decision {
 			if d.Time.Before(u.since(w)) {
 				return nil
 			}
-
 			return d
 		}
 	}
@@ -588,7 +581,6 @@ func (u Upgrade) commits(w World, nodes []string) map[string]int {
 		if n := job.Find(w.View.Nodes, name); n != nil && n.Configured != nil {
 			commit = n.Configured.Commit
 		}
-
 		commits[commit]++
 	}
 

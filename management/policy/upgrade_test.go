@@ -247,12 +247,10 @@ func TestUpgradeEvidence(t *testing.T) {
 	if len(decided) != 1 {
 		t.Fatalf("%+v", decided)
 	}
-
 	d := decided[0]
 	if strings.Contains(strings.Join(d.Evidence, "\n"), "n-3: it") {
 		t.Errorf("%q", d.Evidence)
 	}
-
 	evidence := strings.Join(d.Evidence, "\n")
 
 	for _, want := range []string{
@@ -404,7 +402,6 @@ func TestUpgradeHeedsPeople(t *testing.T) {
 		if got := len(policy.Decide(u, w).Decisions) > 0; got != (c.why == "") {
 			t.Errorf("%s: decided is %t", c.name, got)
 		}
-
 		if f := findings(u, w, *n); len(f) != 1 || !strings.Contains(f[0].Message, c.why) {
 			t.Errorf("%s: %+v", c.name, f)
 		}

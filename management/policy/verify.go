@@ -78,7 +78,6 @@ func (v Verify) run(w World) run {
 	if before := v.Rule.Times.Last(r.at.Add(-time.Second)); !r.at.IsZero() && !before.IsZero() {
 		period = r.at.Sub(before)
 	}
-
 	r.recent = r.at.Add(-period / 2)
 
 	r.spread = min(defaultSpread, period/2)
@@ -136,7 +135,6 @@ func Scheduled(w World) (schedules map[string]state.Schedule, changed bool) {
 		if _, turned := state.AutomationOf(w.View).Switches[v.Name()]; !turned {
 			continue
 		}
-
 		s, known := old[v.Name()]
 		if text := rule.Times.String(); s.Times != text {
 			s = state.Schedule{Times: text}

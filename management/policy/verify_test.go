@@ -39,7 +39,6 @@ func verified(name string, at time.Time) *inventory.Node {
 	if !at.IsZero() {
 		n.Verification = &inventory.Verdict{Result: inventory.Clean, Time: at}
 	}
-
 	return n
 }
 
@@ -221,7 +220,6 @@ func TestVerifySpread(t *testing.T) {
 		if got := spaced(plan); got != c.want {
 			t.Errorf("after %s with %d jobs: %q, want %q", c.after, c.jobs, got, c.want)
 		}
-
 		if !plan.Next.Equal(noon.Add(c.next)) {
 			t.Errorf("after %s: next at %s, want noon and %s", c.after, plan.Next, c.next)
 		}
@@ -246,7 +244,6 @@ func TestVerifyDecision(t *testing.T) {
 	if len(decided) != 2 || decided[0].ID == decided[1].ID {
 		t.Fatalf("%+v", decided)
 	}
-
 	d := decided[0]
 	if !slices.Equal(d.Nodes, []string{"n-1", "n-2"}) ||
 		!strings.HasPrefix(d.Evidence[1], "n-1 was not verified since it was configured at 2026") ||
@@ -367,7 +364,6 @@ func TestScheduledVerificationLeavesRoom(t *testing.T) {
 			if i == 3 {
 				n = back("x-3", 2*time.Minute, foreign)
 			}
-
 			n.Presence.Back.Time = w.Now
 			w.View.Nodes = append(w.View.Nodes, n)
 		}
@@ -437,7 +433,6 @@ func TestChangedSchedule(t *testing.T) {
 		if changed != want {
 			t.Errorf("the memory changes: %t", changed)
 		}
-
 		w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Schedules = schedules })
 	}
 	wants := func(when, want string, next time.Time) {

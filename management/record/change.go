@@ -19,7 +19,6 @@ func (k *Kind[T]) Sides(c RawChange) (is, was *T, known bool, err error) {
 	if k.Single && c.Path != k.Name || !k.Single && !below || k.Chunks != nil && strings.Contains(key, "/") {
 		return nil, nil, false, nil
 	}
-
 	if k.Single {
 		key = ""
 	}

@@ -58,7 +58,6 @@ func (c *Chunks[T, E, C]) listOf(r *T) []E {
 	if r == nil {
 		return nil
 	}
-
 	return *c.List(r)
 }
 
@@ -71,12 +70,10 @@ func (c *Chunks[T, E, C]) writes(k *Kind[T], key string, before, after *T) (writ
 		if len(stored) == len(list) && slices.EqualFunc(list[first:end], stored[first:end], c.Same) {
 			continue
 		}
-
 		b, err := json.Marshal(c.Chunk(key, number, list[first:end]))
 		if err != nil {
 			return nil, err
 		}
-
 		writes = append(writes, Write{k.Path(chunkName(key, number)), Compress(b)})
 	}
 
@@ -93,12 +90,10 @@ func (c *Chunks[T, E, C]) decode(rest string, value []byte) (number int, list []
 	if err != nil {
 		return 0, nil, err
 	}
-
 	key, number, list := c.Elements(*chunk)
 	if chunkName(key, number) != rest {
 		return 0, nil, fmt.Errorf("the record names chunk %d of %q", number, key)
 	}
-
 	return number, list, nil
 }
 
@@ -240,7 +235,6 @@ func (c *chunked[T, E, C]) fill(key string, p *parts[T, E]) error {
 		if len(p.chunks[number]) != end-first {
 			return fmt.Errorf("its part %q is missing or damaged", chunkName(key, number))
 		}
-
 		copy(list[first:], p.chunks[number])
 	}
 
@@ -250,6 +244,5 @@ func (c *chunked[T, E, C]) fill(key string, p *parts[T, E]) error {
 func (c *chunked[T, E, C]) joined() map[string]error {
 	joins := c.joins
 	c.joins = map[string]error{}
-
 	return joins
 }

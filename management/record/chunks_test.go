@@ -40,7 +40,6 @@ func (crateCodec) Encode(c *crate) ([]byte, error) {
 func (crateCodec) Decode(_ string, value []byte) (*crate, error) {
 	var h crateHead
 	err := json.Unmarshal(value, &h)
-
 	return &crate{ID: h.ID, Items: make([]int, h.Items)}, err
 }
 
@@ -123,7 +122,6 @@ func TestChunks(t *testing.T) {
 		if len(writes) != 3 || writes[2].Path != "crates/a" {
 			t.Errorf("a removal writes %v", writes)
 		}
-
 		return nil, err
 	})
 	if err != nil || len(record.List(view(s), &crates)) > 0 {
@@ -140,7 +138,6 @@ func TestTornChunks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		return record.Compress(b)
 	}
 
@@ -150,7 +147,6 @@ func TestTornChunks(t *testing.T) {
 		if found == nil {
 			return fmt.Sprint(tables.Joined()["crates/a"] != nil)
 		}
-
 		return fmt.Sprint(found.Items)
 	}
 

@@ -45,7 +45,6 @@ var (
 func newEncoder() *zstd.Encoder {
 	e, _ := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	e.EncodeAll([]byte("a"), nil)
-
 	return e
 }
 

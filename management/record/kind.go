@@ -109,7 +109,6 @@ func (k *Kind[T]) Decode(key string, value []byte, revision int64) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	if k.Key != nil && k.Key(r) != key {
 		return nil, fmt.Errorf("the record names %q", k.Key(r))
 	}
@@ -127,7 +126,6 @@ func (k *Kind[T]) decode(key string, value []byte) (*T, error) {
 	}
 
 	r := new(T)
-
 	return r, json.Unmarshal(value, r)
 }
 
@@ -136,7 +134,6 @@ func (k *Kind[T]) Path(key string) string {
 	if k.Single {
 		return k.Name
 	}
-
 	return k.Name + "/" + key
 }
 
@@ -151,7 +148,6 @@ func (k *Kind[T]) PathOf(r *T) string {
 	if k.Single {
 		return k.Name
 	}
-
 	return k.Path(k.Key(r))
 }
 
@@ -160,7 +156,6 @@ func (k *Kind[T]) Encode(r *T) ([]byte, error) {
 	if k.Codec != nil {
 		return k.Codec.Encode(r)
 	}
-
 	return json.Marshal(r)
 }
 
@@ -171,7 +166,6 @@ func (k *Kind[T]) Check(rest string, value []byte) error {
 	}
 
 	_, err := k.Decode(rest, value, 0)
-
 	return err
 }
 
@@ -184,7 +178,6 @@ func (k *Kind[T]) Rewrite(key string, value []byte, convert Convert) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-
 	return k.seal(key, r, convert)
 }
 
@@ -194,12 +187,10 @@ func (k *Kind[T]) seal(key string, r *T, convert Convert) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	value, err := k.Encode(r)
 	if err != nil {
 		err = fmt.Errorf("encode %s: %w", k.Path(key), err)
 	}
-
 	return value, err
 }
 
@@ -207,7 +198,6 @@ func (k *Kind[T]) convert(r *T, convert Convert) (*T, error) {
 	if k.Secret == nil || convert == nil {
 		return r, nil
 	}
-
 	return k.Secret(r, convert)
 }
 
@@ -243,7 +233,6 @@ func (k *Kind[T]) compareKeys(a, b string) int {
 	if k.CompareKeys != nil {
 		return k.CompareKeys(a, b)
 	}
-
 	return cmp.Compare(a, b)
 }
 

@@ -57,7 +57,6 @@ func write(t *testing.T, s *recordtest.Store, path, value string) error {
 	if value == "" {
 		return s.Write(path, nil)
 	}
-
 	return s.Write(path, []byte(value))
 }
 
@@ -248,7 +247,6 @@ func TestDecisionsAreGuarded(t *testing.T) {
 
 				c.read(tx)
 				record.PutAt(tx, &byNode, "a-1", &switchboard{On: true})
-
 				return struct{}{}, nil
 			})
 			if err != nil || revision == 0 || decided != c.decides {
@@ -318,7 +316,6 @@ func TestUnencodableRecord(t *testing.T) {
 // TestKindsHaveNames: two kinds of one name would read each other's records.
 func TestKindsHaveNames(t *testing.T) {
 	t.Parallel()
-
 	defer func() {
 		if recover() == nil {
 			t.Error("two kinds of one name are accepted")

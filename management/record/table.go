@@ -75,7 +75,6 @@ func (t *Tables) Subject(path string) (Ref, bool) {
 	if known {
 		key = table.subject(key)
 	}
-
 	return Ref{Kind: kind, Key: key}, known
 }
 
@@ -84,7 +83,6 @@ func (t *Tables) Subject(path string) (Ref, bool) {
 func (t *Tables) Apply(path string, value []byte, revision int64) error {
 	kind, key, _ := strings.Cut(path, "/")
 	t.shared = false
-
 	return t.tables[kind].apply(key, value, revision, t.Open)
 }
 
@@ -103,7 +101,6 @@ func (t *Tables) Get(ref Ref) any { return t.tables[ref.Kind].get(ref.Key) }
 func (t *Tables) Change(ref Ref, before any) (record, former any, size int, changed bool) {
 	now := t.Get(ref)
 	record, former, size = t.tables[ref.Kind].change(ref.Key, before, now)
-
 	return record, former, size, before != now
 }
 
@@ -144,7 +141,6 @@ func (k *Kind[T]) table(written func(key string, before any, size int)) table {
 	if k.Chunks != nil {
 		return k.Chunks.table(p)
 	}
-
 	return &p
 }
 
@@ -235,7 +231,6 @@ func (p *plain[T]) apply(key string, value []byte, revision int64, open Convert)
 	if p.kind.Every {
 		size = len(value)
 	}
-
 	p.written(key, untyped(before), size)
 
 	return err

@@ -46,7 +46,6 @@ type Write struct {
 func NewTx(s Store) *Tx {
 	tx := &Tx{guards: map[string]int64{}, kinds: map[string]bool{}}
 	tx.base, tx.revision = s.Latest()
-
 	return tx
 }
 
@@ -101,7 +100,6 @@ func Put[T any](tx *Tx, k *Kind[T], r *T) {
 	if !k.Single {
 		key = k.Key(r)
 	}
-
 	PutAt(tx, k, key, r)
 }
 
@@ -126,7 +124,6 @@ func Remove[T any](tx *Tx, k *Kind[T], key string) {
 	if before == nil {
 		return
 	}
-
 	if k.Chunks != nil {
 		tx.addChunks(k.Chunks.writes(k, key, before, new(T)))
 	}
@@ -165,7 +162,6 @@ func Decide[R any](
 		if err == nil && len(tx.writes)+len(tx.parts) > 0 {
 			revision, err = s.Commit(ctx, tx)
 		}
-
 		if inventory.KindOf(err) != inventory.KindConflict {
 			return result, revision, err
 		}
@@ -185,6 +181,5 @@ func Replace[T any](ctx context.Context, s Store, k *Kind[T], key string, revisi
 	tx := NewTx(s)
 	PutAt(tx, k, key, r)
 	tx.guard(k.Path(key), revision)
-
 	return s.Commit(ctx, tx)
 }

@@ -99,7 +99,6 @@ func (i *items[T]) get(key string) entry[T] {
 	}
 
 	e, _ := i.records().Get(entry[T]{key: key})
-
 	return e
 }
 
@@ -188,7 +187,6 @@ func (i *items[T]) makeLists() {
 		if i.list = append(i.list, e.record); i.sorted != nil {
 			i.sorted = append(i.sorted, e)
 		}
-
 		return true
 	})
 
@@ -219,7 +217,6 @@ func List[T any](r Reader, k *Kind[T]) []*T {
 	if found == nil {
 		return nil
 	}
-
 	found.order()
 
 	return slices.Clip(found.list)
@@ -237,7 +234,6 @@ func One[T any](r Reader, k *Kind[T]) T {
 	}
 
 	var zero T
-
 	return zero
 }
 
@@ -302,7 +298,6 @@ func (v View) Shown(ref Ref, r any, s Scope) any {
 	if !ok || r == nil {
 		return nil
 	}
-
 	return all.shown(ref.Key, r, s)
 }
 
@@ -333,7 +328,6 @@ func untyped[T any](r *T) any {
 	if r == nil {
 		return nil
 	}
-
 	return r
 }
 
@@ -371,7 +365,6 @@ type Ref struct {
 func Same[T any](a, b Reader, k *Kind[T]) bool {
 	inA, okA := a.Records().items[k.Name].(*items[T])
 	inB, okB := b.Records().items[k.Name].(*items[T])
-
 	return okA == okB && inA == inB
 }
 
@@ -385,7 +378,6 @@ func SetAt[T any](v View, k *Kind[T], key string, r *T, revision int64) View {
 	if former := itemsOf(v, k, "", true); former != nil {
 		tree = former.records().Clone()
 	}
-
 	if tree.ReplaceOrInsert(entry[T]{key, r, revision}); r == nil {
 		tree.Delete(entry[T]{key: key})
 	}
@@ -402,7 +394,6 @@ func Only[T any](r Reader, k *Kind[T]) View {
 	if all := itemsOf(r, k, "", true); all != nil {
 		only.items[k.Name] = all
 	}
-
 	return only
 }
 
@@ -410,6 +401,5 @@ func Only[T any](r Reader, k *Kind[T]) View {
 func Change[T any](v View, k *Kind[T], change func(*T)) View {
 	r := One(v, k)
 	change(&r)
-
 	return WithOne(v, k, r)
 }

@@ -189,14 +189,12 @@ func (k *Keeper) takeMoved() bool {
 
 	moved := k.moved
 	k.moved = false
-
 	return moved
 }
 
 func (k *Keeper) isDown() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-
 	return k.down
 }
 
@@ -228,7 +226,6 @@ func (k *Keeper) follow(ctx context.Context, settings Settings) error {
 func (k *Keeper) problem() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-
 	return k.failure
 }
 
@@ -241,7 +238,6 @@ func (k *Keeper) Sync(ctx context.Context, c access.Caller) error {
 		if err := k.refuse(); err != nil {
 			return err
 		}
-
 		return k.sync(ctx, true)
 	})
 }
@@ -321,7 +317,6 @@ func (r Record) known() []Use {
 	if r.InUse == nil {
 		return slices.Clone(r.Past)
 	}
-
 	return slices.Insert(slices.Clone(r.Past), 0, *r.InUse)
 }
 
@@ -331,7 +326,6 @@ func (k *Keeper) current(ctx context.Context, r Record, commit configuration.Com
 	k.mu.Lock()
 	checked := k.kept == r.Source
 	k.mu.Unlock()
-
 	return checked && r.InUse != nil && r.InUse.Hash == commit.Hash && k.Playbooks.Intact(ctx, r.InUse.Digest)
 }
 
@@ -419,7 +413,6 @@ func (k *Keeper) change(ctx context.Context, record Record, commit configuration
 		if err != nil {
 			return k.reject(ctx, record, commit, err)
 		}
-
 		return k.accept(ctx, record, commit, digest)
 	})
 }
@@ -437,7 +430,6 @@ func isVerdict(err error) bool {
 func (k *Keeper) check(source string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-
 	k.kept = source
 }
 
@@ -449,7 +441,6 @@ func (k *Keeper) accept(ctx context.Context, record Record, commit configuration
 		if err != nil {
 			return err
 		}
-
 		if !descends {
 			rewritten = old.Hash
 		}
@@ -561,7 +552,6 @@ func (k *Keeper) Pin(ctx context.Context) (digest string, err error) {
 	if err != nil {
 		return "", err
 	}
-
 	return k.bring(ctx, use)
 }
 
@@ -600,7 +590,6 @@ func (k *Keeper) use(ctx context.Context) (Use, error) {
 	if record.Source != settings.Source || record.InUse == nil {
 		// The keys that sign may have changed on disk.
 		k.Kick()
-
 		return Use{}, k.noCommit(record, settings)
 	}
 
@@ -625,7 +614,6 @@ func (k *Keeper) bring(ctx context.Context, use Use) (digest string, err error) 
 	if digest != use.Digest {
 		// It belongs to another version of clusterm. The next sync puts it on record.
 		k.check("")
-
 		k.mu.Lock()
 		k.local = localUse{use.Digest, digest}
 		k.mu.Unlock()
@@ -700,7 +688,6 @@ func (k *Keeper) CommitOf(digest string) string {
 	defer k.mu.Unlock()
 
 	use, _ := k.record.ByDigest(digest)
-
 	return use.Hash
 }
 
@@ -713,7 +700,6 @@ func (k *Keeper) InUse() string {
 	if k.record.InUse == nil {
 		return ""
 	}
-
 	return k.record.InUse.Digest
 }
 

@@ -51,7 +51,6 @@ func hash(n int) string { return strings.Repeat(fmt.Sprint(n), 40)[:40] }
 func (s *scripted) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	change()
 }
 
@@ -60,7 +59,6 @@ func (s *scripted) Fetch(context.Context) (configuration.Commit, error) {
 	defer s.mu.Unlock()
 
 	s.fetches = append(s.fetches, time.Now())
-
 	return configuration.Commit{Hash: s.newest}, s.err
 }
 
@@ -70,7 +68,6 @@ func (s *scripted) Keep(_ context.Context, commit string) (string, error) {
 
 	s.gone = false
 	s.kept++
-
 	return "digest of " + commit[:1], s.bad[commit]
 }
 
@@ -90,7 +87,6 @@ func (s *scripted) Restore(_ context.Context, commit string) (string, error) {
 func (s *scripted) Intact(context.Context, string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	return !s.gone
 }
 
@@ -104,7 +100,6 @@ func (s *scripted) Log(
 	if slices.Contains(since, to) {
 		return nil, false, nil
 	}
-
 	return []configuration.Commit{{Hash: to}}, false, nil
 }
 
@@ -119,7 +114,6 @@ func (s *scripted) Diff(_ context.Context, old, changed Side) (Difference, error
 func (s *scripted) LoadRepository(context.Context) (Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	return s.record.clone(), nil
 }
 
@@ -146,7 +140,6 @@ type trail struct {
 func (a *trail) Record(_ context.Context, r access.Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-
 	a.records = append(a.records, r)
 }
 
@@ -189,13 +182,11 @@ func newKeeper(t *testing.T) *testKeeper {
 		Settings: func() Settings {
 			k.script.mu.Lock()
 			defer k.script.mu.Unlock()
-
 			return k.now
 		},
 		Leads: func() bool {
 			k.script.mu.Lock()
 			defer k.script.mu.Unlock()
-
 			return k.leads
 		},
 		Moved: func(context.Context) {}, Audit: k.trail, Logger: log,
@@ -340,7 +331,6 @@ func TestWatch(t *testing.T) {
 			synctest.Wait()
 			k.script.mu.Lock()
 			defer k.script.mu.Unlock()
-
 			return len(k.script.fetches)
 		}
 		gaps := func(first int) []time.Duration {
@@ -494,7 +484,6 @@ func TestJudgedAgain(t *testing.T) {
 	if err := k.Sync(t.Context(), operator); err != nil {
 		t.Fatal(err)
 	}
-
 	k.now.Source = "here main signed by 1"
 
 	if _, err := k.Pin(t.Context()); inventory.KindOf(err) != inventory.KindRefused {
@@ -535,7 +524,6 @@ func TestFaultOfCommit(t *testing.T) {
 	if err := k.Sync(t.Context(), operator); err != nil {
 		t.Fatal(err)
 	}
-
 	k.script.newest, k.script.err = hash(2), inventory.Errorf(inventory.KindTooLarge, "an object is too large")
 
 	for range 2 {
@@ -569,7 +557,6 @@ func TestKeepFails(t *testing.T) {
 	if err := k.Sync(t.Context(), operator); err != nil {
 		t.Fatal(err)
 	}
-
 	k.script.newest, k.script.bad[hash(2)] = hash(2), inventory.Errorf(inventory.KindUnavailable, "the disk is full")
 
 	if err := k.sync(t.Context(), false); err == nil {

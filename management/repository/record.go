@@ -81,7 +81,6 @@ func (r Record) inUse() string {
 	if r.InUse == nil {
 		return ""
 	}
-
 	return r.Source + " " + r.InUse.Hash + " " + r.InUse.Digest
 }
 
@@ -103,6 +102,5 @@ func (r Record) find(match func(Use) bool) (Use, bool) {
 	if at := slices.IndexFunc(r.Past, match); at >= 0 {
 		return r.Past[at], true
 	}
-
 	return Use{}, false
 }

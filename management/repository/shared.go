@@ -68,7 +68,6 @@ func (k *Keeper) shareRecord(ctx context.Context, record Record) error {
 	if err := k.Playbooks.Pack(ctx, record.InUse.Digest, &archive); err != nil {
 		return err
 	}
-
 	return k.Shared.SharePlaybooks(ctx, record.InUse.Digest, archive.content.Bytes())
 }
 
@@ -98,7 +97,6 @@ func (k *Keeper) unshare(ctx context.Context, digest string) (bool, error) {
 	if inventory.KindOf(unread) == inventory.KindNotFound {
 		return false, nil
 	}
-
 	err := unread
 	if err == nil {
 		err = k.Playbooks.Unpack(ctx, digest, bytes.NewReader(archive))

@@ -32,7 +32,6 @@ func (m *sharedMap) SharePlaybooks(_ context.Context, digest string, archive []b
 	if m.err == nil {
 		m.archives[digest] = string(archive)
 	}
-
 	return m.err
 }
 
@@ -44,7 +43,6 @@ func (m *sharedMap) SharedPlaybooks(_ context.Context, digest string) ([]byte, e
 	if !ok {
 		return nil, inventory.Errorf(inventory.KindNotFound, "not shared")
 	}
-
 	return []byte(archive), m.err
 }
 
@@ -53,7 +51,6 @@ func (m *sharedMap) KeepShared(_ context.Context, digests []string) error {
 	defer m.mu.Unlock()
 
 	maps.DeleteFunc(m.archives, func(digest, _ string) bool { return !slices.Contains(digests, digest) })
-
 	return m.err
 }
 
@@ -63,7 +60,6 @@ func (s *scripted) Pack(_ context.Context, digest string, w io.Writer) error {
 	if strings.HasSuffix(digest, "9") {
 		text = strings.Repeat("x", maxSharedBytes+1)
 	}
-
 	_, err := io.WriteString(w, text)
 
 	return err

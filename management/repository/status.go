@@ -83,12 +83,10 @@ func (s Status) nodes(v *state.View) []NodeUse {
 			if digest == "" {
 				continue
 			}
-
 			use := NodeUse{Name: n.Name, Group: group, Digest: digest}
 			if at, ok := s.ByDigest(digest); ok {
 				use.Commit = at.Hash
 			}
-
 			use.Current = s.Current && s.InUse != nil && s.InUse.Digest == digest
 			uses = append(uses, use)
 		}
@@ -117,7 +115,6 @@ func (k *Keeper) Log(ctx context.Context, v *state.View, limit int, all bool) (L
 	if !s.Used {
 		return Log{}, nil
 	}
-
 	to := s.newest()
 
 	var out Log
@@ -186,7 +183,6 @@ func (k *Keeper) Diff(ctx context.Context, v *state.View, r DiffRequest) (Differ
 	if err != nil {
 		return Difference{}, err
 	}
-
 	return k.Source.Diff(ctx, old, changed)
 }
 

@@ -130,7 +130,6 @@ func TestGateNeverBegun(t *testing.T) {
 			if n.Gate == "" || len(gates) > 0 && gates[len(gates)-1] == n.Gate {
 				return
 			}
-
 			if gates = append(gates, n.Gate); len(gates) <= never {
 				f.refuseClaim(n.Name)
 			}

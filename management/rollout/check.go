@@ -72,7 +72,6 @@ func (l *Loop) result(id, node string, attempt int) CheckResult {
 	if s := l.checked[checkKey{id, node, attempt}]; s != nil {
 		return s.result
 	}
-
 	return CheckResult{}
 }
 
@@ -152,7 +151,6 @@ func later(at, now time.Time) time.Time {
 	if at.After(now) {
 		return at
 	}
-
 	return now.Add(checkEvery)
 }
 
@@ -163,7 +161,6 @@ func whileAwaited(
 	if !c.Command {
 		return context.WithCancel(ctx)
 	}
-
 	return context.WithDeadline(ctx, c.Since.Add(commandTime(g)))
 }
 
@@ -176,7 +173,6 @@ func (l *Loop) askHTTP(ctx context.Context, c *HTTPCheck, addr string) error {
 	if err == nil && !c.Passes(status) {
 		err = fmt.Errorf("the status of the answer is %d", status)
 	}
-
 	return err
 }
 

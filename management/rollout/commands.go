@@ -26,7 +26,6 @@ func Get(v *state.View, id string) (Record, error) {
 	if r == nil {
 		return Record{}, cmp.Or(v.UnreadableRollout(id), Unknown(id))
 	}
-
 	return *r, nil
 }
 
@@ -43,12 +42,10 @@ func (l *Loop) Preview(ctx context.Context, c access.Caller, req Request) (Recor
 	if err != nil {
 		return Record{}, err
 	}
-
 	r, err := Make(v.Snapshot, l.Settings().Groups, record.List(v, &Kind), req, time.Now())
 	if err != nil {
 		return Record{}, err
 	}
-
 	return l.prepare(ctx, c, v, r.Foresee(v.Snapshot), req.Extra)
 }
 
@@ -95,7 +92,6 @@ func (l *Loop) Undo(ctx context.Context, c access.Caller, id, reason string) (Re
 			if err == nil {
 				kept[digest] = is
 			}
-
 			return is, err
 		}, reason, time.Now())
 
@@ -127,7 +123,6 @@ func (l *Loop) started(
 		if err != nil {
 			return err
 		}
-
 		prepared, err := l.prepare(ctx, c, v, first, extra)
 		if err != nil {
 			return err
@@ -191,7 +186,6 @@ func (l *Loop) prepare(
 	if err := settings.Incomplete; err != nil {
 		return r, err
 	}
-
 	if command := r.Spec.Gate.Command; command != nil && !slices.Contains(settings.Commands, command.Name) {
 		return r, UnknownCommand(command.Name, settings.Commands)
 	}
@@ -223,7 +217,6 @@ func (l *Loop) prepare(
 		if err != nil {
 			return r, err
 		}
-
 		r.Playbooks, r.Commit = digest, commit
 	}
 
@@ -242,7 +235,6 @@ func repairedFirst(v *state.View, nodes []Node) []Node {
 		if node, known := v.Lookup(n.Name); known && !node.Available() {
 			return 0
 		}
-
 		return 1
 	}
 
@@ -254,21 +246,18 @@ func repairedFirst(v *state.View, nodes []Node) []Node {
 // Approve lets a rollout begin that another person started.
 func (l *Loop) Approve(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
 	act := func(r Record) (Record, error) { return r.Approve(mark(c, reason)) }
-
 	return l.control(ctx, c, Beginning(id, nil), "rollouts.approve", id, reason, act)
 }
 
 // Promote lets a rollout go on after its canary.
 func (l *Loop) Promote(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
 	act := func(r Record) (Record, error) { return r.Promote(mark(c, reason)) }
-
 	return l.control(ctx, c, Beginning(id, nil), "rollouts.promote", id, reason, act)
 }
 
 // Pause keeps a rollout from beginning nodes.
 func (l *Loop) Pause(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
 	act := func(r Record) (Record, error) { return r.Pause(mark(c, reason)) }
-
 	return l.control(ctx, c, Known(id), "rollouts.pause", id, reason, act)
 }
 
@@ -324,7 +313,6 @@ func (l *Loop) Retry(
 		if err != nil {
 			return r, err
 		}
-
 		return r.Retry(mark(c, o.Reason), o.Nodes)
 	}
 
@@ -340,7 +328,6 @@ func (l *Loop) repin(
 	}
 
 	digest, commit, err := l.Jobs.PinPlaybooks(ctx)
-
 	return func(r Record) (Record, error) { return r.Repin(m, digest, commit) }, err
 }
 
@@ -349,7 +336,6 @@ func noting(reason, change string) string {
 	if reason == "" || change == "" {
 		return reason + change
 	}
-
 	return reason + "; " + change
 }
 
@@ -465,6 +451,5 @@ func (l *Loop) Held(v *state.View, r Record, node string) string {
 	if !known || l.Allowed == nil || r.Spec.OverrideWindow {
 		return ""
 	}
-
 	return l.Allowed(v, r, &n, time.Now()).Reason
 }

@@ -95,7 +95,6 @@ func (r Record) Repinned(before string) string {
 	if r.Playbooks == before {
 		return ""
 	}
-
 	return fmt.Sprintf("the playbooks are %s, and no longer %s", r.Playbooks, cmp.Or(before, "those of each node"))
 }
 
@@ -106,7 +105,6 @@ func (r Record) Promote(m Mark) (Record, error) {
 	}
 
 	r.Status, r.Reason, r.Promoted = Running, "", &m
-
 	return r.acted(EventPromoted, m, m.Reason), nil
 }
 
@@ -131,7 +129,6 @@ func pausedBy(m Mark) string {
 	if m.Reason != "" {
 		text += ": " + m.Reason
 	}
-
 	return inventory.Shorten(text, maxText)
 }
 
@@ -218,7 +215,6 @@ func (r Record) Retry(m Mark, names []string) (Record, error) {
 	if m.Reason != "" {
 		text += ": " + m.Reason
 	}
-
 	return r.acted(EventRetried, m, text), nil
 }
 

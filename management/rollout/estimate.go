@@ -23,7 +23,6 @@ func pace(jobs []*job.Job, s Spec) Pace {
 	if expected == nil {
 		return Pace{}
 	}
-
 	p := Pace{Jobs: expected.Jobs, Node: time.Duration(expected.Median)}
 
 	if verify := plan.Expect(jobs, job.Job{Verb: inventory.VerbVerify}); s.Verifies() && verify != nil {
@@ -60,7 +59,6 @@ func (r Record) Remaining(limit int, now time.Time) (left time.Duration, known b
 	if r.Spec.Soak == 0 {
 		places = min(places, max(limit, 1))
 	}
-
 	return r.schedule(each, places, now), true
 }
 

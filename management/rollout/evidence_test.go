@@ -483,7 +483,6 @@ func (f *fleet) retry(names []string) {
 	if err != nil {
 		f.t.Fatalf("seed %d: %v", f.seed, err)
 	}
-
 	f.retried(r, names)
 }
 
@@ -510,7 +509,6 @@ func (f *fleet) retried(r Record, names []string) {
 
 	for _, name := range names {
 		e.hold(name)
-
 		a := e.nodes[name]
 		a.work, a.gate, a.turnedAway, a.excused, a.was = nil, nil, false, false, untouched
 	}

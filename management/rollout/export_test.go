@@ -9,6 +9,5 @@ const CommandsAtOnce = commandsAtOnce
 func (l *Loop) Checks() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-
 	return len(l.checked)
 }

@@ -27,7 +27,6 @@ var Kind = record.Kind[Record]{
 		}
 
 		shown := r.Within(s)
-
 		return &shown
 	},
 }
@@ -51,7 +50,6 @@ func (headCodec) Decode(key string, value []byte) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	if h.Nodes < 0 || h.Nodes > MaxNodes {
 		return nil, fmt.Errorf("the record names %d nodes", h.Nodes)
 	}
@@ -102,7 +100,6 @@ type stored struct {
 func (s Spec) MarshalJSON() ([]byte, error) {
 	ansible := s.Selection()
 	s.Tags, s.SkipTags = nil, nil
-
 	return json.Marshal(stored{fields(s), ansible})
 }
 
@@ -129,7 +126,6 @@ func (r *Record) in(s record.Scope) bool {
 		if n.Group == r.Spec.Group {
 			n.Group = ""
 		}
-
 		return !s.HadNode(n.Name, n.Group)
 	}
 

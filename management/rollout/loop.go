@@ -152,7 +152,6 @@ func New(o Options) *Loop {
 func (l *Loop) begun(context.Context) error {
 	l.forgetChecks(nil)
 	l.soaks = soaks{}
-
 	return nil
 }
 
@@ -210,7 +209,6 @@ func (l *Loop) drive(ctx context.Context, id string) (next control.Next, err err
 	if stored == nil {
 		return next, nil
 	}
-
 	r := *stored
 
 	began := time.Now()
@@ -295,7 +293,6 @@ func (l *Loop) put(ctx context.Context, was, is Record) (Record, error) {
 	if err == nil {
 		l.report(ctx, was, stored)
 	}
-
 	return stored, err
 }
 
@@ -306,7 +303,6 @@ func (l *Loop) replace(ctx context.Context, r Record) (Record, error) {
 	if err == nil {
 		r.Revision = revision
 	}
-
 	return r, err
 }
 
@@ -378,7 +374,6 @@ func mayCancel(c Cancel) access.Precondition {
 		if err != nil || j.Cancel == 0 && (!c.Queued || j.Status == job.Queued) {
 			return err
 		}
-
 		return inventory.Errorf(inventory.KindPrecondition, "job %s goes on by itself", c.Job).Do("wait for it")
 	}
 }
@@ -426,7 +421,6 @@ func (l *Loop) submit(
 		}
 
 		log.Warn("a job of a rollout was refused")
-
 		return l.replace(ctx, r.Refused(b, job.Message(err), time.Now()))
 	case inventory.KindInternal:
 		if ctx.Err() != nil {
@@ -440,7 +434,6 @@ func (l *Loop) submit(
 		if slices.Equal(postponed.Nodes, r.Nodes) {
 			return r, nil
 		}
-
 		return l.replace(ctx, postponed)
 	}
 
@@ -491,7 +484,6 @@ func (l *Loop) expire(ctx context.Context, v *state.View) error {
 			_, _, err := record.Decide(ctx, l.Records, func(tx *record.Tx) (any, error) {
 				tx.Attach(state.DropInputs{Name: InputsOf(id)})
 				record.Remove(tx, &Kind, id)
-
 				return nil, nil
 			})
 			if err != nil {

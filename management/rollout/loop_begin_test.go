@@ -25,7 +25,6 @@ func TestLastingError(t *testing.T) {
 				if node == "w-0001" && (!gate || s.tries[node] > 0) {
 					return errors.New("open /var/lib/secret: input/output error")
 				}
-
 				return nil
 			}
 			l := s.leader()
@@ -36,7 +35,6 @@ func TestLastingError(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			r = s.run(l, r.ID, 3*time.Hour, func(r rollout.Record) bool { return r.Count().Succeeded == 3 })
 			n := r.Nodes[1]
 
@@ -94,12 +92,10 @@ func TestRefusedMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		r = s.run(l, r.ID, 30*time.Minute, func(r rollout.Record) bool { return r.Waits != "" })
 		if c := r.Count(); r.Status != rollout.Running || c.Waiting != 2 || !strings.Contains(r.Waits, "nightly") {
 			t.Errorf("%s, %+v, %q", r.Status, c, r.Waits)
 		}
-
 		if r = s.run(l, r.ID, 2*time.Hour, ended); r.Status != rollout.Done || r.Count().Succeeded != 2 {
 			t.Errorf("%s, %+v", r.Status, r.Nodes)
 		}

@@ -43,7 +43,6 @@ func TestSoakOverJumps(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-
 				soaks := func(r rollout.Record) bool { return r.Nodes[0].State == rollout.Soaking }
 				s.run(l, r.ID, time.Hour, soaks)
 
@@ -86,7 +85,6 @@ func TestSoakAfterTakeOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			s.run(former, r.ID, time.Hour, func(r rollout.Record) bool { return r.Nodes[0].State == rollout.Soaking })
 
 			start := time.Now()

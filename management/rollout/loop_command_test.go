@@ -58,7 +58,6 @@ func TestCommandGate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		r = s.run(l, r.ID, time.Hour, ended)
 		if r.Nodes[0].State != rollout.Succeeded || r.Nodes[1].State != rollout.Failed || ran["w-0000"] != 3 ||
 			ran["w-0001"] < 10 || !strings.Contains(r.Nodes[1].Reason,
@@ -91,7 +90,6 @@ func TestSlowCommands(t *testing.T) {
 		count := func(by int) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-
 			now += by
 			most = max(most, now)
 		}
@@ -101,7 +99,6 @@ func TestSlowCommands(t *testing.T) {
 			defer count(-1)
 
 			time.Sleep(9 * time.Minute)
-
 			return nil
 		})
 
@@ -135,7 +132,6 @@ func TestSlowCommands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if b = s.run(l, b.ID, s.takes+5*time.Second, ended); b.Count().Succeeded != 1 {
 			t.Errorf("the quick one: %s, %+v", b.Status, b.Nodes)
 		}
@@ -215,7 +211,6 @@ func TestCommandHasItsTime(t *testing.T) {
 				if time.Since(begun) < 50*time.Second {
 					return http.StatusServiceUnavailable, nil
 				}
-
 				return http.StatusOK, nil
 			}
 
@@ -236,7 +231,6 @@ func TestCommandHasItsTime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			r = s.run(l, r.ID, time.Hour, func(r rollout.Record) bool { return r.Status != rollout.Running })
 			if n := r.Nodes[0]; n.Reason != want || (n.State == rollout.Succeeded) != (want == "") {
 				t.Errorf("%s: %q, want %q", n.State, n.Reason, want)
@@ -286,7 +280,6 @@ func TestUndoWithoutCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			s.run(l, r.ID, time.Hour, ended)
 			s.mu.Lock()
 			s.publish(func(v *state.View) {
@@ -310,7 +303,6 @@ func TestUndoWithoutCommand(t *testing.T) {
 			if err != nil {
 				t.Fatalf("with %v: %v", commands, err)
 			}
-
 			said := slices.ContainsFunc(undo.Events, func(e rollout.Event) bool {
 				return strings.Contains(e.Text, "the command smoke of the gate is left out")
 			})

@@ -101,7 +101,6 @@ func TestRemovedPolicyHolds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			r = s.run(l, r.ID, time.Hour, ended)
 			if !strings.Contains(r.Waits, c.want) || r.Status.Ended() != (c.want == "") {
 				t.Errorf("%s: %s, waits %q", c.name, r.Status, r.Waits)

@@ -93,7 +93,6 @@ func (s *site) names() (names []string) {
 func (s *site) View() *state.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	return s.view
 }
 
@@ -102,7 +101,6 @@ func (s *site) Narrow(...string) *state.View { return s.View() }
 func (s *site) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	return s.changed
 }
 
@@ -133,7 +131,6 @@ func (s *site) operate(do func() error) error {
 	if dies && (!s.late || s.ops > s.crash) {
 		return errCrash
 	}
-
 	if err := do(); err != nil || !dies {
 		return err
 	}
@@ -247,7 +244,6 @@ func (s *site) written(tx *record.Tx, writes []record.Write) map[string]*rollout
 			if err != nil {
 				s.t.Error(err)
 			}
-
 			apply(all)
 		}
 	}
@@ -284,7 +280,6 @@ func (s *site) PutNodes(_ context.Context, writes []state.NodeWrite) (conflicts 
 func (s *site) Inputs(_ context.Context, name string) (job.Inputs, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	return job.Inputs{Extra: s.extra[name]}, nil
 }
 
@@ -426,7 +421,6 @@ func (s *site) KeptPlaybooks(_ context.Context, digest string) (bool, error) {
 func (s *site) Record(_ context.Context, r access.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	s.trail = append(s.trail, r)
 }
 
@@ -471,7 +465,6 @@ func (s *site) run(l *rollout.Loop, id string, limit time.Duration, until func(r
 
 	ended := make(chan struct{})
 	go func() { defer close(ended); l.Run(ctx) }()
-
 	defer func() { cancel(); <-ended }()
 
 	for {

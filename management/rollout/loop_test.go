@@ -25,7 +25,6 @@ func (s *site) apply(change func(*rollout.Spec)) rollout.Request {
 	if change != nil {
 		change(&req.Spec)
 	}
-
 	return req
 }
 
@@ -73,7 +72,6 @@ func TestOutcomeNeedsNoJob(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		s.run(l, r.ID, time.Hour, func(r rollout.Record) bool { return r.Count().InProgress == 1 })
 		s.refuse = inventory.Errorf(inventory.KindUnavailable, "the store is full")
 
@@ -175,7 +173,6 @@ func TestWindowCloses(t *testing.T) {
 			if now.Before(closes) || !now.Before(opens) {
 				return rollout.Permission{OK: true, Until: closes}
 			}
-
 			return rollout.Permission{Until: opens, Reason: "outside of the maintenance window nightly"}
 		}
 		l := s.leader()
@@ -184,7 +181,6 @@ func TestWindowCloses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		r = s.run(l, r.ID, 30*time.Minute, func(r rollout.Record) bool { return r.Waits != "" })
 		if c := r.Count(); c.Succeeded != 3 || c.Waiting != 3 || c.InProgress != 0 ||
 			!strings.Contains(r.Waits, "nightly") || !r.WaitsUntil.Equal(opens) {

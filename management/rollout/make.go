@@ -179,7 +179,6 @@ func (s Spec) checkRun(inventory.Groups, int) error {
 	if err := verb.CheckTaken(options); err != nil {
 		return err
 	}
-
 	return options.CheckOptions()
 }
 
@@ -245,7 +244,6 @@ func UnknownCommand(name string, known []string) error {
 	if len(known) > 0 {
 		remedy = "gate_commands in the configuration file has " + job.ShortList(known)
 	}
-
 	return inventory.Errorf(inventory.KindInvalid, "there is no command %q for a gate", name).Do("%s", remedy)
 }
 
@@ -257,7 +255,6 @@ func (g Gate) current(command bool) (what string, within time.Duration) {
 	if command {
 		return "command " + g.Command.Name, cmp.Or(g.Command.Timeout, DefaultCheckTime)
 	}
-
 	return "HTTP check", cmp.Or(g.HTTP.Timeout, DefaultCheckTime)
 }
 
@@ -272,7 +269,6 @@ func (c *HTTPCheck) URL(addr string) string {
 	if strings.Contains(addr, ":") {
 		host = "[" + addr + "]"
 	}
-
 	return scheme + "://" + host + ":" + strconv.Itoa(c.Port) + cmp.Or(c.Path, "/")
 }
 
@@ -281,7 +277,6 @@ func (c *HTTPCheck) Passes(status int) bool {
 	if c.Status != 0 {
 		return status == c.Status
 	}
-
 	return status >= 200 && status <= 299
 }
 
@@ -290,9 +285,7 @@ var ids = regexp.MustCompile(`^r[0-9a-f]{8}$`)
 // NewID returns the id of a new rollout.
 func NewID() string {
 	var random [4]byte
-
 	_, _ = rand.Read(random[:]) // it never fails
-
 	return "r" + hex.EncodeToString(random[:])
 }
 
@@ -441,7 +434,6 @@ func (r Record) node(n inventory.Node) Node {
 	if r.Spec.joins() {
 		group = r.Spec.Group
 	}
-
 	return Node{Name: n.Name, Group: group, Rack: n.Labels[r.Spec.Order.Label], State: Waiting}
 }
 
@@ -531,7 +523,6 @@ func (r Record) refuseNode(name string) error {
 	if !r.Status.moves() {
 		status = fmt.Sprintf("is %s and does not end by itself", r.Status)
 	}
-
 	return inventory.Errorf(inventory.KindRefused, "%s is to be changed by rollout %s, which %s", name, r.ID, status).
 		Do("%s", remedy).With(append(actions, inventory.AbortRollout(r.ID))...).About(name)
 }
@@ -579,7 +570,6 @@ func (r Record) PlaybooksOf(node string) string {
 	if i < 0 {
 		return r.Playbooks
 	}
-
 	return cmp.Or(r.Nodes[i].Playbooks, r.Playbooks)
 }
 

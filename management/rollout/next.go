@@ -161,7 +161,6 @@ func (d *decision) unfit() map[string]string {
 		if n.State != Failed || was != Verifying && was != Checking {
 			continue
 		}
-
 		if node := d.w.Node(n.Name); node != nil && node.Status == inventory.Allocated {
 			unfit[n.Name] = n.Reason
 		}
@@ -224,7 +223,6 @@ func (d *decision) age(n *Node) (age time.Duration, known bool) {
 	if d.w.Age != nil {
 		return d.w.Age(n)
 	}
-
 	return d.now.Sub(n.Since), !n.Since.After(d.now)
 }
 
@@ -256,7 +254,6 @@ func (d *decision) follow(n *Node, id string) (job.Job, bool) {
 		}
 
 		d.move(n, Failed, fmt.Sprintf("job %s is no longer kept: how it ended is not known", id))
-
 		return j, false
 	case j.Status.Ended():
 		return j, true
@@ -298,7 +295,6 @@ func (d *decision) judge(n *Node, j job.Job) {
 // mayHaveChanged reports whether a job that has ended may have changed the node.
 func mayHaveChanged(n *Node, j job.Job) bool {
 	queued := j.Status == job.Cancelled && j.Started.IsZero()
-
 	return j.Status == job.Complete || !queued && !isNeverBegun(j) && !j.Outcomes[n.Name].AsBefore
 }
 
@@ -346,7 +342,6 @@ func (d *decision) soak(n *Node) time.Duration {
 	if s, ok := d.Spec.Strategies[n.Group]; ok && s.Soak != nil {
 		return *s.Soak
 	}
-
 	return d.Spec.Soak
 }
 
@@ -405,7 +400,6 @@ func (d *decision) remains(n *Node, limit time.Duration) time.Duration {
 	if !known || age >= limit {
 		return 0
 	}
-
 	d.wake(d.now.Add(limit - age))
 
 	return limit - age
@@ -635,7 +629,6 @@ func (r Record) Begun(b Begin, j job.Job, now time.Time) Record {
 	if i < 0 {
 		return r
 	}
-
 	n := &r.Nodes[i]
 	if b.Gate {
 		n.Gate, n.Reason = j.ID, ""
@@ -685,7 +678,6 @@ func (r Record) Refused(b Begin, reason string, now time.Time) Record {
 	if !b.Gate {
 		n.Attempt, n.Begun = n.Attempt+1, now
 	}
-
 	n.State, n.Since, n.Reason = Failed, now, inventory.Shorten("refused: "+reason, maxText)
 	r.note(Event{Time: now, Kind: EventFailed, Node: n.Name, Text: n.Reason})
 

@@ -79,7 +79,6 @@ func (f *fleet) shake(rate float64) {
 		if gate {
 			return []end{endsFailed, endsDrifted, endsUnjudged, endsRefused}[f.rand.IntN(4)]
 		}
-
 		return []end{endsFailed, endsUntouched, endsRefused, endsForbidden}[f.rand.IntN(4)]
 	}
 
@@ -97,7 +96,6 @@ func (f *fleet) shake(rate float64) {
 		if f.rand.Float64() < rate {
 			return -1
 		}
-
 		return seconds(90)()
 	}
 }
@@ -274,7 +272,6 @@ func (s *site) settle() bool {
 			if f.repaired == nodes {
 				f.evidence.fail("it does not go on")
 			}
-
 			f.repaired = nodes
 		}
 
@@ -363,7 +360,6 @@ func (s *site) anyAct() (act, bool) {
 		if chance == 0 && f.record.UndoOf == "" && len(s.fleets) < 16 {
 			return f.undoes(), true
 		}
-
 		return f.retries(), true
 	case Stopped:
 		return f.retries(), true
@@ -383,7 +379,6 @@ func (s *site) begins() act {
 		if free := !slices.ContainsFunc(f.names, s.isHeld); err != nil && free {
 			s.t.Fatalf("seed %d: no rollout is to change %s, and one is refused: %v", s.seed, f.names, err)
 		}
-
 		return r, err
 	}, f.joins}
 }
@@ -431,7 +426,6 @@ func (f *fleet) retries() act {
 		if err == nil && r.TakesNodes(f.record) {
 			err = r.CheckFree(list)
 		}
-
 		return r, err
 	}, func(r Record) { f.retried(r, names) }}
 }
@@ -445,7 +439,6 @@ func (f *fleet) checkUndone() {
 		if n.State != Succeeded || f.changers[n.Name].of != f {
 			continue
 		}
-
 		is := f.nodes[n.Name].Playbooks["service-worker"]
 		if before := f.undone.evidence.nodes[n.Name].before; !slices.Contains(before, is) {
 			f.evidence.fail("%s is configured by %s, and was by %s", n.Name, is, before)
@@ -473,7 +466,6 @@ func TestKilledAnywhere(t *testing.T) {
 		if want == "" {
 			want = got
 		}
-
 		if got != want {
 			t.Errorf("killed after operation %d: %s, want %s", at, got, want)
 		}
@@ -508,7 +500,6 @@ func TestAbortAnywhere(t *testing.T) {
 			f.run(24*time.Hour, func() {
 				if decisions == at && f.record.Status == Running {
 					f.abort(cancel)
-
 					aborted = true
 				}
 

@@ -95,7 +95,6 @@ func TestOverlap(t *testing.T) {
 	if _, err := Make(f.snapshot(), inventory.DefaultGroups(), open, req, epoch); err != nil {
 		t.Errorf("its part is over: %v", err)
 	}
-
 	open[0].Nodes[1].State = Soaking
 	if _, err := Make(f.snapshot(), inventory.DefaultGroups(), open, req, epoch); err == nil ||
 		!strings.Contains(err.Error(), "w-0002 is to be changed by rollout r00000001") {
@@ -258,7 +257,6 @@ func TestBudgets(t *testing.T) {
 			if ok {
 				taken++
 			}
-
 			return ok, "budget: at most one, and never w-0000"
 		}
 	}
@@ -595,7 +593,6 @@ func TestCanaryAfterAFailure(t *testing.T) {
 		if c := r.Count(); r.Status != Stopped || c.Failed != failed || c.Succeeded != 0 {
 			t.Fatalf("%s, %+v: more than the next canary was begun", r.Status, c)
 		}
-
 		f.act(r.Resume(Mark{By: "bob", At: f.now}))
 	}
 
@@ -752,7 +749,6 @@ func TestEstimate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	f.begun(r)
 
 	if left, known := f.record.Remaining(100, epoch); !known || left != 3*time.Minute {

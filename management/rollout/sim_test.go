@@ -138,7 +138,6 @@ func newFleet(t testing.TB, seed uint64, nodes int) *fleet {
 func (s *site) fleet(names []string) *fleet {
 	f := &fleet{site: s, names: names, visits: map[string]int{}}
 	s.fleets = append(s.fleets, f)
-
 	return f
 }
 
@@ -161,7 +160,6 @@ func (f *fleet) start(spec Spec) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-
 	f.begun(r)
 }
 
@@ -184,7 +182,6 @@ func (f *fleet) world() World {
 			if !ok {
 				return job.Job{}, false
 			}
-
 			return j.Job, true
 		},
 		Checked: func(node string, _ int) CheckResult {
@@ -282,7 +279,6 @@ func (f *fleet) decide() (acts bool, due time.Time) {
 	// Fewer steps may be carried out than were decided: the decider may die.
 	s := Next(f.record, f.world(), f.now)
 	asked := f.carryOut(s)
-
 	return s.Changed || asked || len(s.Begin)+len(s.Cancel) > 0, s.Due
 }
 
@@ -361,7 +357,6 @@ func (f *fleet) cancel(j *simJob) {
 	if j.Cancel++; j.Status == job.Running {
 		stops = stops.Add(f.lags())
 	}
-
 	if stops.Before(j.ends) || j.Status == job.Queued {
 		j.ends, j.shows, j.fail, j.end = stops, stops.Add(f.lags()), true, endsFailed
 	}
@@ -475,7 +470,6 @@ func (s *site) report(j *simJob) {
 	case !j.fail && !j.gate:
 		node.Status, node.Applied, node.Cleaned = row.Success, j.ID, false
 		node.Playbooks = map[string]string{"service-worker": j.digest}
-
 		return
 	case !j.fail:
 		j.Outcomes = map[string]inventory.Outcome{node.Name: {Verdict: s.verdict}}
@@ -611,7 +605,6 @@ func (s *site) live(limit time.Duration, each func()) bool {
 		for _, f := range s.fleets {
 			acts, at := f.decide()
 			f.check()
-
 			busy = busy || acts
 			due = earlier(due, at)
 		}
@@ -637,7 +630,6 @@ func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
-
 	return a
 }
 

@@ -38,7 +38,6 @@ func (s *soaks) age(id string, n *Node, now time.Time, steady time.Duration) (ag
 		if passed < -inventory.ClockSlack {
 			return 0, false
 		}
-
 		began = steady - max(passed, 0)
 	}
 

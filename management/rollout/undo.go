@@ -60,7 +60,6 @@ func (r Record) Undo(
 		if n.Attempt == 0 {
 			continue // it was not touched
 		}
-
 		back := Node{Name: n.Name, Group: n.Group, Rack: n.Rack, State: Waiting, Since: now, Playbooks: n.Former}
 
 		why, err := r.cannotUndo(s, n, action, kept)
@@ -113,7 +112,6 @@ func (r Record) nothingToUndo(u Record) error {
 	if len(u.Nodes) > 0 {
 		why = fmt.Sprintf("%s: %s", u.Nodes[0].Name, u.Nodes[0].Reason)
 	}
-
 	return inventory.Errorf(inventory.KindRefused, "no node of rollout %s can go back: %s", r.ID, why).
 		Do("start a rollout with the playbooks that you want")
 }

@@ -25,7 +25,6 @@ func TestUndoAfterAnyActs(t *testing.T) {
 			if gate {
 				return endsFailed
 			}
-
 			return []end{endsFailed, endsUntouched, endsRefused, endsForbidden}[f.rand.IntN(4)]
 		}
 		f.accepts = func() answer { return []answer{refuses, postpones, accepts}[min(f.rand.IntN(8), 2)] }
@@ -74,7 +73,6 @@ func TestUndoAfterARetry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		return r
 	}
 	refused := func(r Record, _ World) Record { return r.Refused(Begin{Node: "a"}, "no play", epoch) }

@@ -185,7 +185,6 @@ func (p *picker) isDown(n *Node) bool {
 	if node == nil || n.State == Succeeded && p.row.Success != inventory.Allocated {
 		return false
 	}
-
 	return !node.Serves() || node.State != inventory.Discovered
 }
 
@@ -239,7 +238,6 @@ func (p *picker) backsOff(n *Node) bool {
 	if left > 0 {
 		p.wait(n.Name+": "+n.Reason, p.now.Add(left))
 	}
-
 	return left > 0
 }
 
@@ -299,7 +297,6 @@ func (p *picker) permitted(node *inventory.Node) bool {
 		if !answer.OK {
 			p.wake(answer.Until)
 			p.wait(answer.Reason, answer.Until)
-
 			return false
 		}
 	}
@@ -317,7 +314,6 @@ func (p *picker) permitted(node *inventory.Node) bool {
 	if !ok {
 		p.wait(reason, time.Time{})
 	}
-
 	return ok
 }
 

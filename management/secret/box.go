@@ -33,7 +33,6 @@ func (p Place) bytes() ([]byte, error) {
 	if strings.Count(joined, "\x00") != len(p)-1 {
 		return nil, errors.New("a part of the place of a secret contains a zero byte")
 	}
-
 	return []byte("clusterm\x00" + joined), nil
 }
 
@@ -112,7 +111,6 @@ func (r Ring) Open(at Place, b Box) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		if len(sealed) < aead.NonceSize() {
 			return nil, ErrDamaged
 		}
@@ -121,7 +119,6 @@ func (r Ring) Open(at Place, b Box) ([]byte, error) {
 		if err != nil {
 			return nil, ErrDamaged
 		}
-
 		return plain, nil
 	}
 
@@ -134,7 +131,6 @@ func (b Box) KeyID() string {
 	if err != nil {
 		return ""
 	}
-
 	return id
 }
 
@@ -143,11 +139,9 @@ func (b Box) parse() (id string, sealed []byte, err error) {
 	if len(parts) != 3 || parts[0] != version {
 		return "", nil, fmt.Errorf("%w: it is not of the version %s", ErrDamaged, version)
 	}
-
 	sealed, err = base64.StdEncoding.Strict().DecodeString(parts[2])
 	if err != nil {
 		return "", nil, ErrDamaged
 	}
-
 	return parts[1], sealed, nil
 }

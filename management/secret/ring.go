@@ -32,7 +32,6 @@ func NewKey() Key {
 
 	// crypto/rand.Read never fails: it ends the process instead.
 	_, _ = rand.Read(k.bytes[:])
-
 	return k
 }
 
@@ -41,7 +40,6 @@ func NewKey() Key {
 func (k Key) ID() string {
 	mac := hmac.New(sha256.New, k.bytes[:])
 	mac.Write([]byte("clusterm key id"))
-
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
@@ -73,17 +71,14 @@ func Parse(file []byte) (Ring, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-
 		raw, err := base64.StdEncoding.Strict().DecodeString(line)
 		if err != nil || len(raw) != keyBytes {
 			return Ring{}, fmt.Errorf("line %d is not a key: write %d random bytes in base64", number, keyBytes)
 		}
-
 		k := Key{[keyBytes]byte(raw)}
 		if r.Has(k.ID()) {
 			return Ring{}, fmt.Errorf("line %d repeats a key", number)
 		}
-
 		if r.keys = append(r.keys, k); len(r.keys) > maxKeys {
 			return Ring{}, fmt.Errorf("it has more than %d keys", maxKeys)
 		}
@@ -113,7 +108,6 @@ func (r Ring) Active() string {
 	if len(r.keys) == 0 {
 		return ""
 	}
-
 	return r.keys[0].ID()
 }
 

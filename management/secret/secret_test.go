@@ -70,7 +70,6 @@ func TestBoxesDiffer(t *testing.T) {
 	for _, value := range []string{`"a"`, `"a"`, `"a much longer password"`} {
 		box, err := ring.Seal(Place{"x"}, []byte(value))
 		must(t, err)
-
 		boxes[box], lengths[len(box)] = true, true
 	}
 

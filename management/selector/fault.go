@@ -87,7 +87,6 @@ func (t token) name() string {
 	if t.text == "" {
 		return "the end"
 	}
-
 	return fmt.Sprintf("%q", t.text)
 }
 
@@ -102,7 +101,6 @@ func (r *reader) next() token {
 	if t.text != "" {
 		r.tokens = r.tokens[1:]
 	}
-
 	return t
 }
 
@@ -148,7 +146,6 @@ func (r *reader) value(op token) *fault {
 		if op.text == "<" || op.text == ">" {
 			return &fault{value.at, "a number is missing after " + op.text}
 		}
-
 		return nil
 	case !value.isWord():
 		return &fault{value.at, "a value belongs here, not " + value.name()}

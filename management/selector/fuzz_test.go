@@ -29,7 +29,6 @@ func FuzzParse(f *testing.F) {
 			if inventory.KindOf(err) != inventory.KindInvalid {
 				t.Fatalf("%q: %v", text, err)
 			}
-
 			return
 		}
 

@@ -58,14 +58,12 @@ var fields = []field{
 		if !t.ChangesStatus() {
 			return "", fmt.Errorf("%q is not a verb of a job", s)
 		}
-
 		return s, nil
 	}},
 	{"verification", func(n *inventory.Node) string {
 		if n.Verification == nil {
 			return ""
 		}
-
 		return string(n.Verification.Result)
 	}, func(s string) (string, error) {
 		switch r := inventory.VerdictResult(s); r {
@@ -82,7 +80,6 @@ var fields = []field{
 		if s != "true" && s != "false" {
 			return "", fmt.Errorf("outdated is true or false, or absent where that is not known, and not %q", s)
 		}
-
 		return s, nil
 	}},
 }
@@ -236,7 +233,6 @@ func (r *requirement) check(checkGroup func(string) error) error {
 			if e, ok := errors.AsType[*inventory.Error](err); ok && e.Remedy != "" {
 				problem, remedy = e.Message, e.Remedy
 			}
-
 			return inventory.Errorf(inventory.KindInvalid, "in the selector: %s", problem).Do("%s", remedy)
 		}
 	}
@@ -337,7 +333,6 @@ func (r *requirement) matches(n *inventory.Node, outdated func(*inventory.Node) 
 		// The parser guarantees exactly one value, and that it is a number.
 		a, err1 := strconv.ParseInt(value, 10, 64)
 		b, err2 := strconv.ParseInt(r.values[0], 10, 64)
-
 		return has && err1 == nil && err2 == nil && (r.op == selection.GreaterThan) == (a > b) && a != b
 	}
 

@@ -122,7 +122,6 @@ func TestRefused(t *testing.T) {
 		if name != "service-worker" {
 			return inventory.Errorf(inventory.KindNotFound, "there is no group %q", name)
 		}
-
 		return nil
 	}
 	for text, part := range map[string]string{

@@ -46,7 +46,6 @@ func (s *Server) admit(r *http.Request, rt rest.Route) (context.Context, string,
 	if err != nil {
 		return ctx, "", err
 	}
-
 	ctx = access.WithIdentity(ctx, id)
 
 	// Every known caller may learn that a path is not served.
@@ -86,7 +85,6 @@ func (s *Server) failed(r *http.Request, rt rest.Route, err *inventory.Error) {
 	if s.Audit == nil || !denied && !rt.Mutates() || access.OriginOf(ctx).Recorded() {
 		return
 	}
-
 	c := access.Caller{Principal: cmp.Or(access.IdentityOf(ctx).Principal, anonymous)}
 	record := access.Record{Action: actionRefused, Targets: []string{r.Method + " " + r.URL.Path}}
 	_ = access.Audited(ctx, s.Audit, c, record, func(*access.Record) error { return err })
@@ -153,7 +151,6 @@ func hostOf(addr string) string {
 	if host, _, err := net.SplitHostPort(addr); err == nil {
 		return host
 	}
-
 	return addr
 }
 
@@ -168,7 +165,6 @@ func actor(r *http.Request, p peer) (string, error) {
 	if claimed == "" || p.uid != 0 {
 		return p.name, nil
 	}
-
 	printable := !strings.ContainsFunc(claimed, func(c rune) bool { return c <= ' ' || c > '~' })
 	if len(claimed) > api.MaxActor || !printable {
 		return "", inventory.Errorf(inventory.KindInvalid, "the header %s is not a valid name", api.HeaderActor).

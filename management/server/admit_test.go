@@ -74,7 +74,6 @@ func issue(t *testing.T, tokens *access.Tokens, store *recordtest.Store) issued 
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		return token
 	}
 
@@ -292,7 +291,6 @@ func TestRevokedStream(t *testing.T) {
 	get := func(path string) (*http.Response, error) {
 		r := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil))
 		r.Header.Set("Authorization", "Bearer "+viewer)
-
 		return c.Do(r)
 	}
 

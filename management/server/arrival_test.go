@@ -26,7 +26,6 @@ func dialSite(t *testing.T, s *site, text string) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { _ = c.Close() })
 
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -54,7 +53,6 @@ func answersAndCloses(t *testing.T, c net.Conn) (status int, body string) {
 	if err != nil {
 		t.Fatalf("the answer: %v", err)
 	}
-
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatalf("the body of the answer: %v", err)
@@ -140,7 +138,6 @@ func TestRefusedLargeBody(t *testing.T) {
 	if _, err := io.WriteString(c, strings.Repeat(" ", size)); err != nil {
 		t.Fatal(err)
 	}
-
 	if status, text := answersAndCloses(t, c); status != 404 {
 		t.Errorf("answered %d %s", status, text)
 	}
@@ -171,7 +168,6 @@ func TestConnectionDeadlines(t *testing.T) {
 	if err != nil || res.StatusCode != 200 || res.Close {
 		t.Fatalf("the first answer: %+v, %v", res, err)
 	}
-
 	if rest, err := io.ReadAll(res.Body); err != nil || len(rest) == 0 {
 		t.Fatalf("the first answer: %q, %v", rest, err)
 	}
@@ -203,7 +199,6 @@ func TestConnectionIsKept(t *testing.T) {
 		if err != nil || res.StatusCode != 200 || res.Close {
 			t.Fatalf("%q: %+v, %v", text, res, err)
 		}
-
 		if _, err := io.Copy(io.Discard, res.Body); err != nil {
 			t.Fatal(err)
 		}

@@ -189,7 +189,6 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-
 	if err := q.place(r); err != nil {
 		return err
 	}
@@ -205,7 +204,6 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-
 		for _, e := range newest {
 			list.Items = append(list.Items, auditEntryOf(e))
 		}
@@ -273,7 +271,6 @@ func (s *Server) followAudit(w http.ResponseWriter, r *http.Request, q auditQuer
 		if err := f.write(first); err != nil {
 			return err
 		}
-
 		return f.follow(ctx)
 	})
 }
@@ -373,7 +370,6 @@ func (s *Server) getAuditLines(w http.ResponseWriter, r *http.Request) error {
 		}
 
 		_, err := w.Write(append(e.Export(), '\n'))
-
 		return err
 	})
 }

@@ -38,7 +38,6 @@ func openTrail(t *testing.T, entries int) *audit.Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { _ = l.Close() })
 	addEntries(t, l, 1, entries)
 
@@ -67,7 +66,6 @@ func addEntries(t *testing.T, l *audit.Log, from, to int) {
 		if i%3 == 0 {
 			e.Who, e.Verb, e.Result, e.Error = "anonymous", "requests.refuse", "forbidden", "not <permitted> & \"so\""
 		}
-
 		if err := l.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +150,6 @@ func TestAuditQueries(t *testing.T) {
 		if res.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %s", query, text)
 		}
-
 		pages = append(pages, fmt.Sprint(strings.Count(text, `"seq"`)))
 
 		_, rest, more := strings.Cut(text, `"continue":"`)
@@ -246,7 +243,6 @@ func (b *breakable) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		b.breakNow = func() { _ = res.Body.Close() }
 	}
-
 	return res, err
 }
 

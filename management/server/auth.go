@@ -88,6 +88,5 @@ func reasonOf(err error) string {
 	if !ok {
 		return err.Error()
 	}
-
 	return strings.TrimSuffix(e.Message+"; "+e.Remedy, "; ")
 }

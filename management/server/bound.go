@@ -53,7 +53,6 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if replaced != nil {
 			_ = replaced.Close()
 		}
-
 		if ok {
 			return next, nil
 		}
@@ -120,7 +119,6 @@ func (c *boundedConn) Close() error {
 	c.listener.mu.Lock()
 	c.listener.forget(c)
 	c.listener.mu.Unlock()
-
 	return c.Conn.Close()
 }
 
@@ -135,7 +133,6 @@ func noteState(conn net.Conn, state http.ConnState) {
 	if !ok {
 		return
 	}
-
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 

@@ -74,7 +74,6 @@ func nameOf(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
@@ -85,6 +84,5 @@ func isLoopback(host string) bool {
 	}
 
 	ip, err := netip.ParseAddr(host)
-
 	return err == nil && ip.IsLoopback()
 }

@@ -60,7 +60,6 @@ func peerOf(r *http.Request) peer {
 	if p, ok := r.Context().Value(peerKey{}).(peer); ok {
 		return p
 	}
-
 	return peer{name: r.RemoteAddr} // a test calls ServeHTTP directly
 }
 
@@ -113,7 +112,6 @@ func accountName(uid uint32) string {
 	if u, err := user.LookupId(id); err == nil {
 		return u.Username
 	}
-
 	return "uid " + id
 }
 
@@ -123,7 +121,6 @@ func remote(r *http.Request) string {
 	if p.on == onSocket {
 		return "uid " + strconv.FormatUint(uint64(p.uid), 10)
 	}
-
 	return p.name
 }
 
@@ -138,7 +135,6 @@ func keyed(r *http.Request, body any) (access.Caller, error) {
 	if key != nil {
 		c.Key = &access.Key{ID: key.ID, Request: key.Request}
 	}
-
 	return c, err
 }
 
@@ -169,7 +165,6 @@ func guarded(r *http.Request, name string, revision func(*state.View) (int64, er
 	var err error
 
 	c.Precondition, err = precondition(r, name, revision)
-
 	return c, err
 }
 
@@ -188,7 +183,6 @@ func precondition(
 		if err != nil {
 			return err
 		}
-
 		return check(name, func(t rest.Tags) bool { return t.MatchRecord(current) })
 	}, nil
 }

@@ -84,7 +84,6 @@ func (s *Server) getCertificates(w http.ResponseWriter, r *http.Request, v *stat
 	if err != nil {
 		return err
 	}
-
 	return rest.WriteList(w, r, certificateListing, rest.Contents[access.Certificate, api.Certificate]{
 		At: snapshotOf(v), Tag: "W/" + rest.Tag(v.Revision, text), Items: all, Show: certificateOf,
 	})

@@ -262,7 +262,6 @@ func TestIfMatch(t *testing.T) {
 			if c.method == "PATCH" {
 				right = []string{"If-Match", `"` + revision + `"`, "If-None-Match", `"x"`}
 			}
-
 			if res, text := s.exchange(t, c.method, c.path, c.body, right...); res.StatusCode != 200 {
 				t.Errorf("%v: %d %s", right, res.StatusCode, text)
 			}
@@ -310,7 +309,6 @@ func TestClientIfMatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	must[api.Changed](t)(c.IfMatch(tag).SetVars(testCtx(t), client.ScopeGlobal, api.Vars{"a": "b"}))
 	_, err = c.IfMatch(tag).SetVars(testCtx(t), client.ScopeGlobal, api.Vars{"a": "c"})
 	expect(t, "set meanwhile", inventory.KindOf(err), inventory.KindPrecondition)

@@ -125,7 +125,6 @@ func TestVerbsInTheDocument(t *testing.T) {
 		if row.TakesAddrs {
 			takes = "addrs"
 		}
-
 		if line := fmt.Sprintf("| `%s` | `%s` |", row.Verb, takes); !strings.Contains(table, line) {
 			t.Errorf("the table of verbs has no row %q", line)
 		}

@@ -33,7 +33,6 @@ func (s *Server) forms(v *state.Scoped) nodeForms { return nodeForms{v.View, s.D
 func (f nodeForms) one(n inventory.Node) api.Node {
 	out := f.of(n)
 	out.AddrRivals = f.view.AddrRivals(n.Name)[n.Name]
-
 	return out
 }
 
@@ -45,7 +44,6 @@ func (f nodeForms) of(n inventory.Node) api.Node {
 	if judged.Known {
 		out.Outdated, out.Differs = &judged.Outdated, judged.Differs
 	}
-
 	out.RequestVars = judged.Undone
 
 	// The applied configuration is on the wire already.
@@ -91,7 +89,6 @@ func configuredOf(c *inventory.Configured) *api.Configured {
 	if c == nil {
 		return nil
 	}
-
 	return &api.Configured{Configuration: api.Configuration(c.Configuration), Time: c.Time, ExtraVars: c.Extra}
 }
 
@@ -101,7 +98,6 @@ func verdictOf(v *inventory.Verdict) *api.Verdict {
 	}
 
 	wire := api.Verdict(*v)
-
 	return &wire
 }
 
@@ -206,7 +202,6 @@ func accessScopeOf(s access.Scope) *api.Scope {
 	if s.All() {
 		return nil
 	}
-
 	return &api.Scope{Groups: s.Groups, Selector: s.Selector}
 }
 
@@ -302,7 +297,6 @@ func (s *Server) wholeJob(ctx context.Context, v *state.Scoped, j job.Job, withV
 		if err != nil {
 			return api.Job{}, err
 		}
-
 		out.Vars = pinnedVars(j, in)
 	}
 
@@ -400,6 +394,5 @@ func optionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-
 	return &t
 }

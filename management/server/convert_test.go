@@ -179,7 +179,6 @@ var conversions = []conversion{
 		domain: job.HostResult{},
 		wire: func(r any) any {
 			results := map[string]job.HostResult{"a-1": r.(job.HostResult)}
-
 			return runOf(job.Run{Hosts: []string{"a-1"}, Results: results}).Results[0]
 		},
 		internal: map[string]string{
@@ -331,7 +330,6 @@ func fill(v reflect.Value, next *int) {
 	if at, ok := v.Addr().Interface().(*time.Time); ok {
 		*at = time.Unix(int64(*next), 0).UTC()
 		*next++
-
 		return
 	}
 
@@ -412,7 +410,6 @@ func equalOnWire(t *testing.T, domain, wire reflect.Value) bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		texts[i] = strings.TrimSpace(string(text))
 	}
 

@@ -51,7 +51,6 @@ func (s *Server) getDifference(r *http.Request, v *state.Scoped) (api.Difference
 	if err != nil {
 		return api.Difference{}, 0, v.Error(err)
 	}
-
 	found = found.Within(v)
 
 	out := api.Difference{
@@ -71,7 +70,6 @@ func (s *Server) getJobExplanation(r *http.Request, v *state.Scoped) (api.JobExp
 	if err != nil {
 		return api.JobExplanation{}, 0, err
 	}
-
 	e := s.Explain.Job(v.Whole(), v.WholeJob(j), explain.Reader{Name: rest.Principal(r), Sees: v})
 	out := api.JobExplanation{
 		Job: jobOf(j), Summary: e.Summary, Failures: e.Failures, Steps: e.Steps,

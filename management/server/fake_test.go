@@ -160,7 +160,6 @@ func untyped(n *inventory.Node) any {
 	if n == nil {
 		return nil
 	}
-
 	return n
 }
 
@@ -168,7 +167,6 @@ func (m *fakeManager) Changes(revision int64, limit int) (state.Changes, error) 
 	m.mu.Lock()
 	feed := m.feed
 	m.mu.Unlock()
-
 	return feed.Since(revision, limit)
 }
 
@@ -200,21 +198,18 @@ func (m *fakeManager) last() string {
 	if len(m.calls) == 0 {
 		return ""
 	}
-
 	return m.calls[len(m.calls)-1]
 }
 
 func (m *fakeManager) count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	return len(m.calls)
 }
 
 func (m *fakeManager) View() *state.View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	return m.view
 }
 
@@ -240,7 +235,6 @@ func (m *fakeManager) Sync(ctx context.Context) error {
 	if m.sync != nil {
 		return m.sync(ctx)
 	}
-
 	return nil
 }
 
@@ -266,7 +260,6 @@ func (m *fakeManager) History(_ context.Context, name string, limit int) ([]inve
 	if limit > 0 && limit < len(all) {
 		all = all[len(all)-limit:]
 	}
-
 	return all, nil
 }
 
@@ -309,7 +302,6 @@ func (m *fakeManager) Retry(ctx context.Context, c access.Caller, id string, r j
 	if err != nil {
 		return job.Job{}, err
 	}
-
 	j, err := m.Submit(ctx, access.Caller{Principal: c.Principal}, job.Request{
 		Verb: old.Verb, Nodes: old.Names(), Group: old.Group,
 	})
@@ -333,7 +325,6 @@ func (m fakeVariables) Get(scope state.Scope) (configuration.Vars, error) {
 	if scope == state.ScopeGroup("nosuch") || scope == state.ScopeNode("nosuch-1") {
 		return nil, inventory.Errorf(inventory.KindNotFound, "there is no %s", scope)
 	}
-
 	return state.VarsOf(m.View(), scope), nil
 }
 
@@ -344,7 +335,6 @@ func (m fakeVariables) Merger(v *state.View) variable.Merger {
 func (m *fakeManager) Inputs(_ context.Context, id string) (job.Inputs, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	return m.inputs[id], nil
 }
 
@@ -468,7 +458,6 @@ func (m *fakeManager) ScanHostKeys(ctx context.Context, c access.Caller, name st
 	if err != nil {
 		return node.HostKeys{}, err
 	}
-
 	return node.HostKeys{Node: name, Addr: n.Addr, Recorded: n.HostKeys, Shown: []string{shownKey}}, nil
 }
 
@@ -670,7 +659,6 @@ func (m *fakeManager) Patch(
 			if err != nil {
 				return inventory.Node{}, err
 			}
-
 			m.change(func(v *state.View) { n.Revision = v.Revision; v.Nodes[i] = &n })
 		}
 	}
@@ -807,7 +795,6 @@ func (m *fakeManager) Difference(_ context.Context, v *state.View, name string) 
 func (m *fakeManager) LogSize(_ context.Context, job string, s job.Stream) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	return int64(len(m.logs[logKey(job, s)])), nil
 }
 
@@ -836,7 +823,6 @@ func (m *fakeManager) Log(
 				if m.onEmit != nil {
 					m.onEmit(err)
 				}
-
 				return err
 			}
 
@@ -874,7 +860,6 @@ func newFakeSettings() *fakeSettings {
 func (c *fakeSettings) Config() api.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-
 	return maps.Clone(c.config)
 }
 
@@ -936,7 +921,6 @@ func testCtx(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-
 	return ctx
 }
 
@@ -1026,7 +1010,6 @@ func (f fakeSecrets) Rotate(ctx context.Context, _ access.Caller, abandon bool) 
 	if abandon {
 		return api.Secrets{}, inventory.Errorf(inventory.KindRefused, "the key is not missing").Do("leave out abandon")
 	}
-
 	return f.Status(ctx)
 }
 

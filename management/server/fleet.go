@@ -68,7 +68,6 @@ func (s *Server) getFleet(w http.ResponseWriter, r *http.Request, v *state.Scope
 	if err != nil {
 		return err
 	}
-
 	return rest.WriteTagged(w, r, 0, file)
 }
 
@@ -89,7 +88,6 @@ func (s *Server) postFleetDiff(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-
 	return rest.WriteJSON(w, http.StatusOK, diff)
 }
 

@@ -108,7 +108,6 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		r.URL.Path, _ = url.PathUnescape(path)
 		r.URL.RawPath, r.URL.RawQuery, r.RequestURI = path, query, path
 
@@ -199,7 +198,6 @@ func FuzzExtraVars(f *testing.F) {
 			if len(vars) > 0 || inventory.KindOf(err) != inventory.KindInvalid {
 				t.Fatalf("%q: %v, %v", raw, vars, err)
 			}
-
 			return
 		}
 

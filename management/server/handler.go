@@ -24,7 +24,6 @@ func show[A any](
 		if err != nil {
 			return err
 		}
-
 		return rest.WriteTagged(w, r, revision, object)
 	})
 
@@ -124,7 +123,6 @@ func (s *Server) showChange(w http.ResponseWriter, r *http.Request, rt rest.Rout
 		if err != nil {
 			return err
 		}
-
 		w.Header().Set("Location", location)
 	}
 

@@ -39,7 +39,6 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) error {
 	if h.Status != api.HealthOK {
 		status = http.StatusServiceUnavailable
 	}
-
 	return rest.WriteJSON(w, status, h)
 }
 

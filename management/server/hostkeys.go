@@ -23,7 +23,6 @@ func (s *Server) postScanHostKeys(r *http.Request, c access.Caller, _ openapi.Em
 	if err != nil {
 		return api.HostKeys{}, s.view(r.Context()).Error(err)
 	}
-
 	return hostKeysOf(keys), nil
 }
 
@@ -39,14 +38,12 @@ func (s *Server) putHostKeys(r *http.Request, _ access.Caller, body api.HostKeyT
 	if err != nil {
 		return api.Node{}, err
 	}
-
 	n, err := s.HostKeys.TrustHostKey(r.Context(), c, name, node.Trust{
 		Key: body.Key, Fingerprint: body.Fingerprint, Reason: body.Reason, SetAside: body.SetAside,
 	})
 	if err != nil {
 		return api.Node{}, err
 	}
-
 	return s.forms(s.view(r.Context())).one(n), nil
 }
 

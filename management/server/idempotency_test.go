@@ -94,7 +94,6 @@ func (b *lossyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil && r.Method == http.MethodPost && b.left.Add(-1) >= 0 {
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
-
 		return nil, io.ErrUnexpectedEOF
 	}
 
@@ -130,7 +129,6 @@ func TestSubmitOverLossyConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	_, err = c.Submit(testCtx(t), ask)
 	expect(t, "without patience", inventory.KindOf(err), inventory.KindUnavailable)
 

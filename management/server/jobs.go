@@ -205,7 +205,6 @@ func (s *Server) postJob(r *http.Request, c access.Caller, body api.JobRequest) 
 	if err != nil {
 		return api.Job{}, err
 	}
-
 	j, err := s.Jobs.Submit(r.Context(), c, request)
 
 	return s.accepted(r, j, err)
@@ -243,7 +242,6 @@ func (s *Server) postRetry(r *http.Request, c access.Caller, body api.Retry) (ap
 	switch old, err := s.view(r.Context()).Job(ref); {
 	case err == nil:
 		ref = old.ID // "last" may be another job by the time of the retry
-
 		rest.Note(r, "verb", old.Verb)
 		rest.Note(r, "nodes", old.Names())
 	case c.Key == nil:
@@ -306,7 +304,6 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request, v *state.Scoped)
 	if err != nil {
 		return err
 	}
-
 	if v, j, err = s.awaitJob(r.Context(), v, j, wait); err != nil {
 		return err
 	}
@@ -315,7 +312,6 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request, v *state.Scoped)
 	if err != nil {
 		return err
 	}
-
 	out.CancelledByYou = j.CancelledBy(rest.Principal(r))
 
 	rest.ShowRevision(w, v.Revision)
@@ -364,7 +360,6 @@ func (s *Server) postCancel(r *http.Request, c access.Caller, _ openapi.Empty) (
 	switch j, err := s.view(r.Context()).Job(ref); {
 	case err == nil:
 		ref = j.ID // "active" may be another job by the time of the cancel
-
 		rest.Note(r, "job", ref)
 	case c.Key == nil:
 		return api.Job{}, err

@@ -222,7 +222,6 @@ func TestLegacyReads(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &out); err != nil || status != 200 {
 			t.Fatalf("%s %s: %d %s", method, path, status, text)
 		}
-
 		return out
 	}
 	refuse := func(path, reason string) {
@@ -336,7 +335,6 @@ func TestLegacyReads(t *testing.T) {
 		if err != nil {
 			b = []byte(err.Error())
 		}
-
 		res <- string(b)
 	}()
 	s.manager.write("1", job.StreamText, "one\n")

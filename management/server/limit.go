@@ -30,7 +30,6 @@ type callerLimit struct {
 func newCallerLimit(most int64) *callerLimit {
 	l := &callerLimit{open: map[string]int64{}}
 	l.most.Store(most)
-
 	return l
 }
 

@@ -68,7 +68,6 @@ func (c *callers) get(t *testing.T, token, path string) *httptest.ResponseRecord
 
 	w := httptest.NewRecorder()
 	c.send(testCtx(t), w, token, http.MethodGet, path)
-
 	return w
 }
 
@@ -93,7 +92,6 @@ func TestRequestsAtOnce(t *testing.T) {
 	var slow sync.WaitGroup
 	for range 2 {
 		slow.Go(func() { c.get(t, c.greedy, api.PathHealth) })
-
 		<-c.asked
 	}
 

@@ -48,7 +48,6 @@ func besiege(t *testing.T, adjust ...func(*server.Options)) *besieged {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	l, err := server.ListenTLS("127.0.0.1:0", k.ServerConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +57,6 @@ func besiege(t *testing.T, adjust ...func(*server.Options)) *besieged {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	b := &besieged{
 		site: serve(t, adjust...), tls: l.Addr().String(), stats: stats.Addr().String(), roots: x509.NewCertPool(),
 	}
@@ -89,7 +87,6 @@ func (b *besieged) dial(way string) (net.Conn, error) {
 	if err != nil || way != "https" {
 		return c, err
 	}
-
 	over := tls.Client(c, b.config())
 	if err := over.Handshake(); err != nil {
 		_ = c.Close()
@@ -127,7 +124,6 @@ func (b *besieged) credentials(way string) string {
 	if way == "https" {
 		return "Host: 127.0.0.1\r\nAuthorization: Bearer " + b.token + "\r\n"
 	}
-
 	return "Host: 127.0.0.1\r\n"
 }
 
@@ -170,7 +166,6 @@ func endsSlow(c net.Conn, r slowRequest) (time.Duration, error) {
 		if hasTimedOut(err) {
 			return 0, err
 		}
-
 		return time.Since(began), nil
 	}
 
@@ -191,7 +186,6 @@ func endsSlow(c net.Conn, r slowRequest) (time.Duration, error) {
 			if hasTimedOut(err) {
 				return 0, err
 			}
-
 			return time.Since(began), nil
 		case <-drip.C:
 			// A write to the closed connection fails; the reader reports the end.
@@ -385,7 +379,6 @@ func pour(c net.Conn, header string, size int) (sent, status int) {
 	if strings.Contains(header, "chunked") {
 		piece = fmt.Appendf(nil, "%x\r\n%s\r\n", len(piece), piece)
 	}
-
 	for n := 0; err == nil && sent < size; sent += n {
 		n, err = c.Write(piece)
 	}
@@ -399,7 +392,6 @@ func heap() int64 {
 
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
@@ -460,12 +452,10 @@ func TestIdleConnections(t *testing.T) {
 		if i%20 == 0 {
 			way = "https"
 		}
-
 		c, err := b.dial(way)
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
-
 		conns = append(conns, c)
 
 		if i%3 == 0 {
@@ -524,7 +514,6 @@ func (b *besieged) medians(t *testing.T) map[string]time.Duration {
 				if err != nil {
 					t.Fatal(err)
 				}
-
 				if way == "https" {
 					req.Header.Set("Authorization", "Bearer "+b.token)
 				}
@@ -535,7 +524,6 @@ func (b *besieged) medians(t *testing.T) map[string]time.Duration {
 				if err != nil {
 					t.Fatalf("%s: a good client: %v", way, err)
 				}
-
 				_, _ = io.Copy(io.Discard, res.Body)
 				_ = res.Body.Close()
 

@@ -31,7 +31,6 @@ func (s *site) list(t *testing.T, path string) api.List[map[string]any] {
 	if err := json.Unmarshal([]byte(text), &out); err != nil || status != 200 {
 		t.Fatalf("%s: %d %s", path, status, text)
 	}
-
 	return out
 }
 
@@ -260,7 +259,6 @@ func (s *site) pages(t *testing.T, path, field string) string {
 		if token != "" {
 			query += "&continue=" + token
 		}
-
 		page := s.list(t, path+query)
 
 		got = append(got, values(page, field))

@@ -27,7 +27,6 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "the socket %q: %w", path, err)
 	}
-
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot create the folder of the socket: %w", err)
@@ -58,7 +57,6 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindUnavailable, "cannot create the socket %s: %w", path, err)
 	}
-
 	defer func() { _ = os.RemoveAll(private) }()
 
 	fresh := filepath.Join(private, "s")
@@ -127,7 +125,6 @@ func ListenLoopback(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, bad("is not an address with a port")
 	}
-
 	if !isLoopback(host) {
 		return nil, bad("is not a loopback address")
 	}

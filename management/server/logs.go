@@ -67,7 +67,6 @@ func (s *Server) getLog(stream job.Stream, contentType string) rest.Handler {
 		if err != nil {
 			return err
 		}
-
 		w.Header().Set(api.HeaderJob, j.ID)
 		w.Header().Set("Content-Type", contentType)
 
@@ -77,7 +76,6 @@ func (s *Server) getLog(stream job.Stream, contentType string) rest.Handler {
 			if err != nil {
 				return err
 			}
-
 			w.Header().Set(api.HeaderNextOffset, strconv.FormatInt(size, 10))
 
 			return nil
@@ -122,7 +120,6 @@ func (s *Server) streamLog(
 		}
 
 		next = at + int64(len(data))
-
 		return rc.Flush()
 	})
 	if err != nil {

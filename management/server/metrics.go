@@ -38,7 +38,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	if r != nil {
 		r.MustRegister(m.requests, m.seconds, inFlight, streams, watches, dropped)
 	}
-
 	return m
 }
 

@@ -286,7 +286,6 @@ func (s *Server) parseSelector(v *state.Scoped, q rest.Values) (string, selector
 		if err != nil && slices.ContainsFunc(v.Nodes, inGroup) {
 			return nil
 		}
-
 		return err
 	}
 
@@ -302,7 +301,6 @@ func (s *Server) parseSelector(v *state.Scoped, q rest.Values) (string, selector
 	if err == nil && parsed.Judges() {
 		parsed = parsed.Judging(s.Desired.Of(v.Whole()).Word)
 	}
-
 	return text, parsed, err
 }
 
@@ -313,7 +311,6 @@ func (s *Server) getNodes(w http.ResponseWriter, r *http.Request, v *state.Scope
 	if err != nil {
 		return err
 	}
-
 	nodes, at := filter.of(v), snapshotOf(v)
 	forms := s.forms(v)
 
@@ -359,7 +356,6 @@ func (e nodeEncoder) Alike(older nodeEncoder) func(*inventory.Node) bool {
 
 	return func(n *inventory.Node) bool {
 		a, b := e.view.Connection(n.Name), older.view.Connection(n.Name)
-
 		return (a == nil && b == nil || a != nil && b != nil && *a == *b) && (judged == nil || judged(n))
 	}
 }
@@ -373,7 +369,6 @@ func (s *Server) writeNodes(
 	if !v.All() {
 		cache = &nodelist.Cache[nodeEncoder]{}
 	}
-
 	texts, err := cache.Of(v.View, nodes, nodeEncoder{s.forms(v)})
 	if err != nil {
 		return err
@@ -399,7 +394,6 @@ func (s *Server) getNode(r *http.Request, v *state.Scoped) (api.Node, int64, err
 	if err != nil {
 		return api.Node{}, 0, err
 	}
-
 	return s.forms(v).one(n), n.Revision, nil
 }
 
@@ -427,7 +421,6 @@ func (s *Server) patchNode(r *http.Request, _ access.Caller, body api.NodePatch)
 	if err != nil {
 		return api.Node{}, err
 	}
-
 	n, err := s.Nodes.Patch(r.Context(), c, name, patch)
 	if err != nil {
 		return api.Node{}, err
@@ -478,7 +471,6 @@ func (s *Server) postPing(r *http.Request, c access.Caller, body api.Ping) (api.
 	if err != nil {
 		return api.List[api.PingResult]{}, v.Error(err)
 	}
-
 	out := api.List[api.PingResult]{
 		Items: make([]api.PingResult, len(results)), Total: len(results), Revision: v.Revision, Stale: v.Stale,
 	}

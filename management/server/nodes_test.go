@@ -47,7 +47,6 @@ func TestWriteNodes(t *testing.T) {
 		if err := rest.WriteJSON(want, http.StatusOK, list); err != nil {
 			t.Fatal(err)
 		}
-
 		sameLength := got.Header().Get("Content-Length") == want.Header().Get("Content-Length")
 		if got.Body.String() != want.Body.String() || !sameLength {
 			t.Fatalf("round %d: joined\n%s\nwhole\n%s", round.Number, got.Body, want.Body)

@@ -79,7 +79,6 @@ func (s *Server) getNotifications(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-
 	return rest.WriteJSON(w, http.StatusOK, api.Notifications{Items: list})
 }
 
@@ -88,7 +87,6 @@ func (s *Server) notifications(ctx context.Context) ([]api.Notification, error) 
 	if err != nil {
 		return nil, err
 	}
-
 	list := make([]api.Notification, len(targets))
 
 	for i, t := range targets {
@@ -155,7 +153,6 @@ func (s *Server) testNotification(r *http.Request, c access.Caller, _ openapi.Em
 	if err := s.Notifier.Test(r.Context(), c, name); err != nil {
 		return api.Notification{}, err
 	}
-
 	return s.notification(r.Context(), name)
 }
 
@@ -165,7 +162,6 @@ func (s *Server) retryDeliveries(r *http.Request, c access.Caller, _ openapi.Emp
 	if _, err := s.Notifier.Retry(r.Context(), c, name); err != nil {
 		return api.Notification{}, err
 	}
-
 	return s.notification(r.Context(), name)
 }
 

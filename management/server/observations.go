@@ -87,7 +87,6 @@ func fullOf(body api.Report) *inventory.NameRange {
 	if !body.Full {
 		return nil
 	}
-
 	return &inventory.NameRange{After: body.After, Until: body.Until}
 }
 
@@ -102,7 +101,6 @@ func refusalsOf(refused map[int]error) []api.Refusal {
 		if e, ok := errors.AsType[*inventory.Error](refused[i]); ok {
 			refusal.Message, refusal.Remedy = e.Message, e.Remedy
 		}
-
 		refusal.Message = inventory.Printable(inventory.Shorten(refusal.Message, maxRefusal))
 
 		all = append(all, refusal)

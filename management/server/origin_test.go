@@ -26,7 +26,6 @@ func (s *site) ask(t *testing.T, method, path, body string, headers ...string) (
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	for i := 0; i < len(headers); i += 2 {
 		req.Header[headers[i]] = append(req.Header[headers[i]], headers[i+1])
 	}
@@ -41,7 +40,6 @@ func (s *site) ask(t *testing.T, method, path, body string, headers ...string) (
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return res, string(text)
 }
 
@@ -154,7 +152,6 @@ type trail struct {
 func (a *trail) Record(_ context.Context, r access.Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-
 	a.records = append(a.records, r)
 }
 
@@ -164,7 +161,6 @@ func (a *trail) take() []access.Record {
 
 	taken := a.records
 	a.records = nil
-
 	return taken
 }
 

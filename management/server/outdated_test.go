@@ -92,7 +92,6 @@ func TestDesired(t *testing.T) {
 	if n := nodes[0]; n.Outdated == nil || *n.Outdated || n.Desired != nil || n.Differs != nil || n.Configured == nil {
 		t.Errorf("as desired: %+v", n)
 	}
-
 	if n := nodes[1]; n.Outdated != nil || n.Configured != nil || n.Desired == nil || n.Desired.Playbooks != "p1" {
 		t.Errorf("not known: %+v", n)
 	}
@@ -150,7 +149,6 @@ func TestDesiredWithinScope(t *testing.T) {
 			if m.Group != "" {
 				m.Configured = &inventory.Configured{Configuration: inventory.Configuration{Playbooks: "p1"}}
 			}
-
 			v.Nodes[i] = &m
 		}
 	})

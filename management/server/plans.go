@@ -100,12 +100,10 @@ func (s *Server) postPlan(r *http.Request, c access.Caller, body api.JobRequest)
 	if err != nil {
 		return api.Plan{}, err
 	}
-
 	made, err := s.Plans.Plan(r.Context(), c, request)
 	if err != nil {
 		return api.Plan{}, err
 	}
-
 	rest.Note(r, "plan", made.ID)
 
 	v := s.view(r.Context())
@@ -120,7 +118,6 @@ func (s *Server) getPlan(r *http.Request, v *state.Scoped) (api.Plan, int64, err
 	if err != nil {
 		return api.Plan{}, 0, err
 	}
-
 	out, err := s.wholePlan(r.Context(), v, p, q.Flag("vars"))
 
 	return out, p.Revision, err
@@ -132,7 +129,6 @@ func (s *Server) deletePlan(r *http.Request, c access.Caller, _ openapi.Empty) (
 	rest.Note(r, "plan", id)
 
 	revision, err := s.Plans.DeletePlan(r.Context(), c, id)
-
 	return api.Changed{Revision: revision}, err
 }
 
@@ -141,7 +137,6 @@ func (s *Server) postApplyPlan(r *http.Request, c access.Caller, _ openapi.Empty
 	rest.Note(r, "plan", id)
 
 	j, err := s.Plans.ApplyPlan(r.Context(), c, id)
-
 	return s.accepted(r, j, err)
 }
 
@@ -210,7 +205,6 @@ func (s *Server) wholePlan(ctx context.Context, v *state.Scoped, p plan.Plan, wi
 		if err != nil {
 			return out, err
 		}
-
 		out.Vars = pinnedVars(p.Job, in)
 	}
 
@@ -262,7 +256,6 @@ func planTargets(p plan.Plan) []api.PlanTarget {
 			if row.TakesAddrs {
 				out.Node, out.State = t.Node(), states[t.Node()]
 			}
-
 			targets = append(targets, out)
 		}
 	}

@@ -107,7 +107,6 @@ func (m *fakeManager) FindPlan(v *state.View, id string) (plan.Plan, error) {
 	if p == nil {
 		return plan.Plan{}, plan.Unknown(id, v.Jobs)
 	}
-
 	return *p, nil
 }
 
@@ -121,7 +120,6 @@ func (m *fakeManager) ApplyPlan(ctx context.Context, c access.Caller, id string)
 		if err != nil {
 			return err
 		}
-
 		return s.CheckTargets(p.Job.Targets)
 	}
 	if _, err := c.Check(ctx, m, m.View(), subject); err != nil {

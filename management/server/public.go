@@ -69,6 +69,5 @@ func (s *Server) serverOf(l net.Listener) *http.Server {
 	if _, ok := l.(metricsListener); ok {
 		return s.public
 	}
-
 	return s.http
 }

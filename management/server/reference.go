@@ -34,7 +34,6 @@ func renderReference() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	page, err := loaded.Page()
 
 	return map[string][]byte{

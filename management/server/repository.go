@@ -109,15 +109,12 @@ func (s *Server) syncRepository(r *http.Request, c access.Caller, _ openapi.Empt
 	if err := s.Repository.Sync(r.Context(), c); err != nil {
 		return api.Repository{}, err
 	}
-
 	return s.repository(s.view(r.Context())), nil
 }
 
 func (s *Server) getRepositoryLog(r *http.Request, v *state.Scoped) (api.RepositoryLog, int64, error) {
 	q := rest.Query(r)
-
 	log, err := s.Repository.Log(r.Context(), v.View, int(q.Number("limit")), q.Flag("all"))
-
 	return logOf(s.Repository.Status(v.View), log), 0, err
 }
 
@@ -134,7 +131,6 @@ func (s *Server) getRepositoryDiff(r *http.Request, v *state.Scoped) (api.Reposi
 	if err != nil {
 		return api.RepositoryDiff{}, 0, err
 	}
-
 	out := api.RepositoryDiff{
 		From: sideOf(d.Old), To: sideOf(d.New), Files: make([]api.FileChange, len(d.Files)), More: d.More,
 	}

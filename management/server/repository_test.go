@@ -57,7 +57,6 @@ func (fakeRepository) Sync(context.Context, access.Caller) error { return nil }
 func (fakeRepository) Log(_ context.Context, _ *state.View, limit int, all bool) (repository.Log, error) {
 	log := repository.Log{Commits: []configuration.Commit{commit(commitTwo), commit(commitOne)}[:min(limit, 2)]}
 	log.More = !all
-
 	return log, nil
 }
 

@@ -278,12 +278,10 @@ func TestGoodInput(t *testing.T) {
 	if res.Header.Get(api.HeaderNextOffset) != "5" || res.Header.Get(api.HeaderJob) != "1" {
 		t.Errorf("HEAD of a log: %v", res.Header)
 	}
-
 	res, text := s.exchange(t, "GET", "/v1/jobs/last/log?offset=3", "")
 	if text != "45" || res.Trailer.Get(api.HeaderNextOffset) != "5" || res.Header.Get("Content-Type") != api.TypeText {
 		t.Errorf("a log: %q %v", text, res.Trailer)
 	}
-
 	res, _ = s.exchange(t, "POST", "/v1/jobs", `{"verb":"commission","nodes":["a-1"]}`)
 	if res.StatusCode != 202 || res.Header.Get("Location") != "/v1/jobs/3" || res.Header.Get(api.HeaderRevision) == "" {
 		t.Errorf("submit: %d %v", res.StatusCode, res.Header)
@@ -378,7 +376,6 @@ func TestActor(t *testing.T) {
 	submit := func(c *client.Client) (string, error) {
 		_, err := c.Submit(ctx, api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"a-1"}})
 		_, who, _ := strings.Cut(s.manager.last(), "actor=")
-
 		return who, err
 	}
 
@@ -520,7 +517,6 @@ func TestMethods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		_ = res.Body.Close()
 		if res.StatusCode != 204 || res.Header.Get("Allow") != allow {
 			t.Errorf("OPTIONS %s: %d %q, not %q", asked, res.StatusCode, res.Header.Get("Allow"), allow)
@@ -530,7 +526,6 @@ func TestMethods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		_ = res.Body.Close()
 		if res.StatusCode != 405 || res.Header.Get("Allow") != allow {
 			t.Errorf("TRACE %s: %d %q, not %q", asked, res.StatusCode, res.Header.Get("Allow"), allow)
@@ -557,7 +552,6 @@ func mustRequest[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-
 	return value
 }
 

@@ -141,7 +141,6 @@ func (o *ResourceOf[T, W]) name() api.WatchKind {
 	if o.Name != "" {
 		return api.WatchKind(o.Name)
 	}
-
 	return api.WatchKind(o.Kind.Name)
 }
 
@@ -160,7 +159,6 @@ func (o *ResourceOf[T, W]) object(v *state.View, key string, former any) any {
 	if !ok {
 		r = record.Get(v, o.Kind, key)
 	}
-
 	if r != nil {
 		return o.Show(v, r)
 	}
@@ -240,6 +238,5 @@ func resource(match func(Resource) bool) Resource {
 	if i := slices.IndexFunc(Resources, match); i >= 0 {
 		return Resources[i]
 	}
-
 	return nil
 }

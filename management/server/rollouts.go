@@ -165,7 +165,6 @@ func (s *Server) rolloutRoutes() []rest.Route {
 		d := rt.Doc
 		d.Tag, d.Path, d.Success = aboutJobs, []openapi.Param{rolloutID}, "The rollout."
 		d.Revision, d.Fails = true, openapi.Fails{409: "", 412: ""}
-
 		routes = append(routes, rt)
 	}
 
@@ -203,7 +202,6 @@ func (s *Server) getRollout(w http.ResponseWriter, r *http.Request, v *state.Sco
 	if err != nil {
 		return err
 	}
-
 	if v, one, err = s.awaitRollout(r.Context(), v, one, wait); err != nil {
 		return err
 	}
@@ -249,7 +247,6 @@ func (s *Server) rolloutRequest(r *http.Request, body api.RolloutRequest) (rollo
 	if err != nil {
 		return rollout.Request{}, err
 	}
-
 	out := rollout.Request{Spec: rolloutSpecFrom(body.Spec), Nodes: body.Nodes, Extra: extra}
 	if out.Selector == "" {
 		return out, nil
@@ -264,7 +261,6 @@ func (s *Server) rolloutRequest(r *http.Request, body api.RolloutRequest) (rollo
 	if err != nil || len(out.Nodes) > 0 {
 		return out, err
 	}
-
 	chosen = chosen.Judging(s.Desired.Of(v.Whole()).Word)
 
 	for _, n := range v.Nodes {
@@ -295,7 +291,6 @@ func (s *Server) previewRollout(
 	if err != nil {
 		return api.Rollout{}, v.Error(err)
 	}
-
 	one = one.Within(v)
 	out := s.wholeRollout(v, one)
 
@@ -315,7 +310,6 @@ func (s *Server) postRollout(r *http.Request, c access.Caller, body api.RolloutR
 	if err != nil {
 		return api.Rollout{}, err
 	}
-
 	one, err := s.Rollouts.Start(r.Context(), c, request)
 
 	return s.changedRollout(r, one, err)
@@ -474,7 +468,6 @@ func rolloutMarkOf(m *rollout.Mark) *api.RolloutMark {
 	if m == nil {
 		return nil
 	}
-
 	return &api.RolloutMark{By: m.By, At: m.At, Reason: m.Reason}
 }
 

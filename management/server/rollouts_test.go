@@ -55,7 +55,6 @@ func (f fakeRollouts) Start(ctx context.Context, c access.Caller, r rollout.Requ
 func (f fakeRollouts) Undo(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
 	one, err := f.act(ctx, c, rollout.Undoing(id), "undo", id, reason)
 	one.UndoOf, one.ID = id, "r0000000f"
-
 	return one, err
 }
 
@@ -77,7 +76,6 @@ func (f fakeRollouts) act(
 	if err != nil {
 		return one, err
 	}
-
 	return one, f.m.called("%s rollout %s %s actor=%s", what, id, details, c.Principal)
 }
 

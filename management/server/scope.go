@@ -24,7 +24,6 @@ func (s *Server) scoped(serve rest.Handler) rest.Handler {
 		if err == nil || !access.OriginOf(r.Context()).Recorded() {
 			return err
 		}
-
 		return s.view(r.Context()).Error(err)
 	}
 }

@@ -288,7 +288,6 @@ func TestScopeHidesNodes(t *testing.T) {
 				if len(scope.Groups) == 0 && request == "GET /v1/nodes?group=GROUP" {
 					group = "service-nobody"
 				}
-
 				hidden, hiddenBody := ask(outside, group, "2")
 				absent, absentBody := ask(nobody, "service-nobody", "7")
 
@@ -337,7 +336,6 @@ func TestScopeShowsNodes(t *testing.T) {
 		if path == api.PathCanI {
 			path += "?verb=update&node=NODE"
 		}
-
 		w := send(rt.Method, named(path, inside, inventory.GroupWorker, id),
 			named(scopedBodies[request], inside, inventory.GroupWorker, id))
 		if w.Code >= 300 {
@@ -469,7 +467,6 @@ func TestScopedWatch(t *testing.T) {
 		if c.Record == nil {
 			what = "delete "
 		}
-
 		shown = append(shown, what+c.Kind+" "+c.Key)
 	}
 
@@ -523,7 +520,6 @@ func TestScopesApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		changeToken(t, store, name, func(token *access.Token) { token.Scope = scope })
 
 		r := httptest.NewRequestWithContext(server.OnTLS(testCtx(t)), http.MethodGet, api.PathNodes, nil)

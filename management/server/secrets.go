@@ -40,14 +40,11 @@ func (s *Server) getSecrets(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-
 	return rest.WriteJSON(w, http.StatusOK, status)
 }
 
 func (s *Server) rotateSecrets(r *http.Request, c access.Caller, body api.SecretsRotation) (api.Secrets, error) {
 	rest.Note(r, "abandon", body.Abandon)
-
 	status, err := s.Secrets.Rotate(r.Context(), c, body.Abandon)
-
 	return status, err
 }

@@ -106,7 +106,6 @@ func serve(t *testing.T, adjust ...func(*server.Options)) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	s.url = "http://" + tcp.Addr().String()
 
 	ended := make(chan error, 1)
@@ -135,7 +134,6 @@ func shortTemp(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 
 	return dir
@@ -158,7 +156,6 @@ func (s *site) client(t *testing.T, adjust ...func(*client.Options)) *client.Cli
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return c
 }
 
@@ -186,7 +183,6 @@ func ownAccount(t *testing.T) string {
 	if err != nil {
 		t.Skip("this account has no name: ", err)
 	}
-
 	return u.Username
 }
 
@@ -197,7 +193,6 @@ func must[T any](t *testing.T) func(got T, err error) T {
 		if err != nil {
 			t.Fatalf("%T: %v", got, err)
 		}
-
 		return got
 	}
 }
@@ -223,7 +218,6 @@ func TestEveryRoute(t *testing.T) {
 			if way == "tcp" {
 				c = s.client(t, overTCP(s))
 			}
-
 			everyMethod(t, s, c, way == "unix")
 
 			used := map[string]bool{}
@@ -726,7 +720,6 @@ func TestInternalErrorsAreHidden(t *testing.T) {
 func (s *site) request(t *testing.T, method, path, body string, headers ...string) (int, string) {
 	t.Helper()
 	res, text := s.exchange(t, method, path, body, headers...)
-
 	return res.StatusCode, text
 }
 
@@ -737,7 +730,6 @@ func (s *site) exchange(t *testing.T, method, path, body string, headers ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if body == "" {
 		req.Body = http.NoBody
 	}
@@ -755,14 +747,12 @@ func (s *site) exchange(t *testing.T, method, path, body string, headers ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	defer func() { _ = res.Body.Close() }()
 
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return res, string(text)
 }
 
@@ -878,7 +868,6 @@ func TestLinearizable(t *testing.T) {
 		s.manager.sync = func(ctx context.Context) error {
 			deadline, _ := ctx.Deadline()
 			least, most = time.Until(deadline), deadline.Sub(begun)
-
 			return context.DeadlineExceeded
 		}
 
@@ -902,7 +891,6 @@ func TestShutdownAnswers(t *testing.T) {
 	s.manager.sync = func(ctx context.Context) error {
 		close(waits)
 		<-ctx.Done()
-
 		return ctx.Err()
 	}
 
@@ -942,7 +930,6 @@ func TestWaitJob(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-
 		ended <- j
 	}()
 	expect(t, "first", (<-seen).Status, api.Queued)
@@ -1141,7 +1128,6 @@ func TestRestart(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-
 		waited <- j
 	}()
 	<-known
@@ -1399,7 +1385,6 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 	if len(list.Items) != 2 || list.Total != 2 || list.Revision == 0 {
 		t.Fatalf("%+v", list)
 	}
-
 	first, second := list.Items[0], list.Items[1]
 	if !first.Answered || !first.HostKeyVerified || time.Duration(first.Took) != 12*time.Millisecond {
 		t.Errorf("%+v", first)

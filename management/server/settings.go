@@ -122,7 +122,6 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-
 	rest.Note(r, "keys", slices.Sorted(maps.Keys(patch)))
 
 	c, err := guarded(r, "the configuration", func(v *state.View) (int64, error) { return state.ConfigAt(v), nil })
@@ -134,7 +133,6 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 	if dry {
 		change = s.Settings.Preview
 	}
-
 	config, err := change(r.Context(), c, patch)
 	if err != nil {
 		return err

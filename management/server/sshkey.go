@@ -76,7 +76,6 @@ func (s *Server) postRotateSSHKey(r *http.Request, c access.Caller, body api.SSH
 
 func (s *Server) postCancelSSHKey(r *http.Request, c access.Caller, _ openapi.Empty) (api.SSHKey, error) {
 	status, err := s.SSHKey.Cancel(r.Context(), c)
-
 	return sshKeyOf(status), err
 }
 

@@ -18,7 +18,6 @@ func ListenTLS(addr string, config *tls.Config) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return tls.NewListener(bounded(l, maxConns, maxConnsPerAddr), config), nil
 }
 
@@ -29,7 +28,6 @@ func ListenMetrics(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return metricsListener{bounded(l, maxConns, maxConnsPerAddr)}, nil
 }
 

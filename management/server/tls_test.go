@@ -37,7 +37,6 @@ func TestBoundedListener(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			t.Cleanup(func() { _ = conn.Close() })
 			_ = conn.SetDeadline(time.Now().Add(time.Minute))
 
@@ -51,7 +50,6 @@ func TestBoundedListener(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			return conn
 		}
 
@@ -127,7 +125,6 @@ func TestHandshakeDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	l, err := ListenTLS("127.0.0.1:0", k.ServerConfig())
 	if err != nil {
 		t.Fatal(err)

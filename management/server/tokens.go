@@ -73,6 +73,5 @@ func (s *Server) deleteToken(r *http.Request, c access.Caller, _ openapi.Empty) 
 	rest.Note(r, "token", id)
 
 	revision, err := s.Tokens.Revoke(r.Context(), c, id)
-
 	return api.Changed{Revision: revision}, err
 }

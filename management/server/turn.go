@@ -23,7 +23,6 @@ func (s *Server) testPolicy(r *http.Request, c access.Caller, body api.PolicyTes
 	if err != nil {
 		return api.PolicyTested{}, err
 	}
-
 	return s.Policies.Test(rest.Param(r, "name"), given)
 }
 

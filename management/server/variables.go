@@ -133,7 +133,6 @@ func (s *Server) getVars(scopeOf scopeOf) rest.Handler {
 		if err != nil {
 			return err
 		}
-
 		if vars == nil {
 			vars = configuration.Vars{}
 		}
@@ -151,7 +150,6 @@ func (s *Server) writeMergedVars(w http.ResponseWriter, r *http.Request, v *stat
 	if err != nil {
 		return err
 	}
-
 	return rest.WriteTagged(w, r, 0, mergedOf(s.Variables.Merger(v.Whole()).Of(&n)))
 }
 
@@ -170,7 +168,6 @@ func markSecrets(r *http.Request, vars configuration.Vars) (configuration.Vars, 
 	if list == "" {
 		return vars, nil
 	}
-
 	names := strings.Split(list, ",")
 	for _, name := range names {
 		if vars[name] == nil {
@@ -204,12 +201,10 @@ func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 		if err != nil {
 			return err
 		}
-
 		changed, err := change(s.Variables, r.Context(), c, scope, vars)
 		if err != nil {
 			return err
 		}
-
 		return s.writeChanged(w, r, changed)
 	}
 }
@@ -223,7 +218,6 @@ func varsCaller(r *http.Request, scope state.Scope) (access.Caller, error) {
 
 func (s *Server) writeChanged(w http.ResponseWriter, r *http.Request, changed variable.Changed) error {
 	s.awaitView(w, r, changed.Revision)
-
 	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: changed.Revision, Warnings: changed.Warnings})
 }
 
@@ -270,12 +264,10 @@ func (s *Server) undoVars(scopeOf scopeOf) rest.Handler {
 		if err != nil {
 			return err
 		}
-
 		changed, err := s.VarsPast.Undo(r.Context(), c, scope, undo.To)
 		if err != nil {
 			return err
 		}
-
 		return s.writeChanged(w, r, changed)
 	}
 }
@@ -296,6 +288,5 @@ func readObject(w http.ResponseWriter, r *http.Request) (configuration.Vars, err
 	if err != nil {
 		return nil, err
 	}
-
 	return configuration.ParseVars(raw)
 }

@@ -84,7 +84,6 @@ func (s *Server) sync(request context.Context) error {
 	if s.State.View().Stale {
 		limit = lostTime
 	}
-
 	ctx, cancel := context.WithTimeout(request, limit)
 	defer cancel()
 

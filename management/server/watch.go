@@ -218,7 +218,6 @@ func mayWatch(id access.Identity, kind api.WatchKind) error {
 	if o := resourceNamed(kind); o != nil {
 		return access.Authorize(id, o.permission())
 	}
-
 	return nil
 }
 
@@ -313,7 +312,6 @@ func (e *eventWriter) writeState(v *state.Scoped) error {
 			if err != nil {
 				return err
 			}
-
 			if err := e.write(c, 0); err != nil {
 				return err
 			}
@@ -361,7 +359,6 @@ func (e *eventWriter) objects(v *state.Scoped, kind api.WatchKind) iter.Seq2[str
 // written.
 func (e *eventWriter) writeMark(kind api.ChangeType, stale bool) error {
 	e.stale = stale
-
 	return e.write(api.Change{Type: kind, Revision: e.position, Stale: stale}, e.position)
 }
 
@@ -419,7 +416,6 @@ func (e *eventWriter) follow(ctx context.Context, synced bool) error {
 		case <-c.Woken:
 		case <-heartbeat.C:
 			due = true
-
 			heartbeat.Reset(e.Heartbeat)
 		case <-ctx.Done():
 		}
@@ -474,7 +470,6 @@ func (e *eventWriter) writeChanges(v *state.Scoped, list []state.Change) error {
 		if err != nil {
 			return err
 		}
-
 		if next == nil {
 			continue
 		}
@@ -484,7 +479,6 @@ func (e *eventWriter) writeChanges(v *state.Scoped, list []state.Change) error {
 			if next.Revision == id {
 				id = 0
 			}
-
 			if err := e.write(*pending, id); err != nil {
 				return err
 			}
@@ -549,13 +543,11 @@ func changeOf(kind api.WatchKind, name string, revision int64, object any) (*api
 	}
 
 	put, err := putOf(kind, name, revision, object)
-
 	return &put, err
 }
 
 func putOf(kind api.WatchKind, name string, revision int64, object any) (api.Change, error) {
 	data, err := rest.EncodeJSON(object)
 	data = bytes.TrimSuffix(data, []byte("\n"))
-
 	return api.Change{Type: api.ChangePut, Kind: kind, Name: name, Revision: revision, Object: data}, err
 }

@@ -46,7 +46,6 @@ func (s *site) watch(t *testing.T, query string, header ...string) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -55,7 +54,6 @@ func (s *site) watch(t *testing.T, query string, header ...string) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { _ = res.Body.Close() })
 	w := &wire{t: t, Response: res, lines: bufio.NewScanner(res.Body)}
 	w.lines.Buffer(nil, 1<<20)
@@ -92,7 +90,6 @@ func (w *wire) next() string {
 			if c.Stale {
 				out += " stale"
 			}
-
 			return strings.Join(strings.Fields(out), " ")
 		}
 	}
@@ -130,7 +127,6 @@ func (m *fakeManager) put(nodes ...inventory.Node) int64 {
 func grouped(label, group string) inventory.Node {
 	n := *aNode(label)
 	n.Group = group
-
 	return n
 }
 
@@ -281,12 +277,10 @@ func TestWatchRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	_ = res.Body.Close()
 	expect(t, "HEAD", res.StatusCode, 200)
 }
@@ -313,7 +307,6 @@ func TestWatchLimit(t *testing.T) {
 func big(i, size int) inventory.Node {
 	n := *aNode("a")
 	n.LastError = fmt.Sprint(i, strings.Repeat("x", size))
-
 	return n
 }
 
@@ -468,7 +461,6 @@ func breakUp(t *testing.T, socket string) *breaker {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	b := &breaker{Listener: l, rand: rand.New(rand.NewPCG(3, 4))}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -477,7 +469,6 @@ func breakUp(t *testing.T, socket string) *breaker {
 			if err != nil {
 				return
 			}
-
 			wg.Go(func() { b.pass(c, socket) })
 		}
 	})
@@ -496,7 +487,6 @@ func (b *breaker) pass(c net.Conn, socket string) {
 	if err != nil {
 		return
 	}
-
 	defer func() { _ = to.Close() }()
 	b.mu.Lock()
 
@@ -559,7 +549,6 @@ func TestWatchThroughDisconnects(t *testing.T) {
 				if ctx.Err() == nil {
 					t.Error(err)
 				}
-
 				return
 			}
 

@@ -66,7 +66,6 @@ func (s *Server) postFreeze(r *http.Request, c access.Caller, body api.FreezeReq
 
 func (s *Server) postLift(r *http.Request, c access.Caller, body api.FreezeLift) (api.Freeze, error) {
 	freeze, err := s.Windows.Lift(r.Context(), c, body.Reason)
-
 	return freezeOf(freeze, time.Now()), err
 }
 

@@ -40,13 +40,11 @@ func (f fakeWindows) Freeze(
 ) (window.Freeze, error) {
 	freeze := window.Freeze{On: true, Until: until, Actor: c.Principal, Reason: reason}
 	f.m.change(func(v *state.View) { v.View = record.WithOne(v.View, &window.FreezeKind, freeze) })
-
 	return freeze, f.m.called("freeze reason=%s actor=%s", reason, c.Principal)
 }
 
 func (f fakeWindows) Lift(_ context.Context, c access.Caller, reason string) (window.Freeze, error) {
 	f.m.change(func(v *state.View) { v.View = record.WithOne(v.View, &window.FreezeKind, window.Freeze{}) })
-
 	return window.Freeze{}, f.m.called("lift reason=%s actor=%s", reason, c.Principal)
 }
 
@@ -60,7 +58,6 @@ func windowMethods(t *testing.T, c *client.Client) {
 	if len(windows.Windows) != 1 || windows.Freeze.Active {
 		t.Fatalf("%+v", windows)
 	}
-
 	w := windows.Windows[0]
 	if w.Name != "nightly" || !w.Open || w.TimeZone != "UTC" || w.Nodes != 2 ||
 		!w.Closes.Equal(time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)) ||

@@ -136,7 +136,6 @@ func (c *Config) checkOIDC() error {
 		if o.Audience != "" || o.CAFile != "" || len(o.Rules) > 0 {
 			return invalid("oidc.issuer", "it is empty, and other keys of oidc are set; write the URL of the issuer")
 		}
-
 		return nil
 	}
 
@@ -180,7 +179,6 @@ func (r OIDCRule) check(groups inventory.Groups) error {
 	if err != nil {
 		return err
 	}
-
 	if err := r.Scope().CheckRole(role); err != nil {
 		return err
 	}
@@ -196,7 +194,6 @@ func isHostName(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
-
 	return len(name) <= 253 && hostNames.MatchString(name)
 }
 
@@ -226,7 +223,6 @@ func (c *Config) checkGroups() error {
 	if err := c.Groups.Check(); err != nil {
 		return invalid("groups", "%w", err)
 	}
-
 	return nil
 }
 
@@ -238,7 +234,6 @@ func (c *Config) checkVars() error {
 	if err := c.SecretVars.Check(); err != nil {
 		return invalid("secret_vars", "%w", err)
 	}
-
 	return nil
 }
 

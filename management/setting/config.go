@@ -126,7 +126,6 @@ func (s SecretSource) Path() string {
 	if len(s.Command) > 0 {
 		return s.Command[0]
 	}
-
 	return s.File
 }
 
@@ -295,7 +294,6 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	if err != nil || v < 0 {
 		return inventory.Errorf(inventory.KindInvalid, "%q is not a duration", b).Do("write it like 90s, 15m or 1h30m")
 	}
-
 	*d = Duration(v)
 
 	return nil

@@ -33,7 +33,6 @@ func write(t *testing.T, text string) string {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	return path
 }
 
@@ -62,7 +61,6 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	defaults, example := entries(Default()), entries(f.Config)
 	for i, want := range defaults {
 		got := example[i]
@@ -119,7 +117,6 @@ func TestOIDCRefuses(t *testing.T) {
 		}
 
 		_, err := Load(path, acceptAll{})
-
 		return err
 	}
 

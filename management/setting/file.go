@@ -58,12 +58,10 @@ func Load(path string, adapters Adapters) (File, error) {
 	if path == "" {
 		return f, f.check(adapters)
 	}
-
 	top, err := yamlfile.Load(path, &f.Config, remedy)
 	if err != nil {
 		return File{}, err
 	}
-
 	if top != nil {
 		walk(top, "", func(key string) { f.named[key] = true })
 	}
@@ -97,7 +95,6 @@ func (f *File) check(adapters Adapters) error {
 	if err := f.Check(); err != nil {
 		return err
 	}
-
 	return adapters.CheckSections(f.Gossip, f.Etcd, f.Repository)
 }
 
@@ -138,7 +135,6 @@ func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) e
 		if reflect.DeepEqual(source, old.Secrets.Sources[name]) {
 			continue
 		}
-
 		if err := adapters.CheckOwned(source.Path()); err != nil {
 			return invalid("secrets.sources."+name, "%w", err)
 		}

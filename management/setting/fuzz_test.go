@@ -27,7 +27,6 @@ func FuzzFile(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-
 	f.Add(example)
 
 	for _, s := range []string{
@@ -52,7 +51,6 @@ func FuzzFile(f *testing.F) {
 			if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), path) {
 				t.Fatalf("%q: %v", text, err)
 			}
-
 			return
 		}
 
@@ -74,7 +72,6 @@ func FuzzOverlay(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-
 		f.Add(uint8(i), string(value))
 	}
 
@@ -109,7 +106,6 @@ func FuzzOverlay(f *testing.F) {
 			if inventory.KindOf(err) != inventory.KindInvalid {
 				t.Fatalf("%s=%s: %v", key, text, err)
 			}
-
 			return
 		}
 

@@ -45,7 +45,6 @@ func (c *Config) checkGatePrograms(old Config, adapters Adapters) error {
 		if slices.Equal(command, old.GateCommands[name]) {
 			continue
 		}
-
 		if err := adapters.CheckOwned(command[0]); err != nil {
 			return invalid("gate_commands."+name, "%w", err)
 		}

@@ -24,7 +24,6 @@ func TestGateCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if g := f.Config.upgradeRules()[0].Spec.Gate.Command; g == nil || g.Name != "smoke" || g.Timeout.Minutes() != 5 {
 		t.Errorf("%+v", g)
 	}

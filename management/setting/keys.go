@@ -118,7 +118,6 @@ func errFileKey(key string) error {
 	if isStartKey(key) {
 		return refused.Do("change it there and restart clusterm")
 	}
-
 	return refused.Do("change it there and reload clusterm: systemctl reload clusterm")
 }
 
@@ -133,7 +132,6 @@ func values(c Config, named map[string]bool, overlay map[string]any, own monitor
 		if named[e.key] {
 			v.Origin = OriginFile
 		}
-
 		if _, ok := overlay[e.key]; ok && v.Settable {
 			v.Origin = OriginOverlay
 		}

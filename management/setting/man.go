@@ -105,12 +105,10 @@ func defaultOf(value *yaml.Node) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	words := strings.Join(strings.Fields(string(text)), " ")
 	if slices.Contains([]string{`""`, "", "[]", "{}", "null"}, words) {
 		return "", nil
 	}
-
 	return " (default: " + roff(words) + ")", nil
 }
 
@@ -151,6 +149,5 @@ func roff(text string) string {
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
 		text = `\&` + text
 	}
-
 	return text
 }

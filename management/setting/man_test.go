@@ -16,7 +16,6 @@ func TestManualPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	text := string(page)
 	for _, e := range entries(Default()) {
 		if strings.Count(text, `\fB`+roff(e.key)+`\fR`) != 1 {

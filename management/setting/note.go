@@ -77,7 +77,6 @@ func (s *Settings) writeNote(ctx context.Context, instance string) error {
 		if stored := record.Get(tx, &state.ConfigFiles, instance); stored == nil || *stored != now {
 			record.PutAt(tx, &state.ConfigFiles, instance, &now)
 		}
-
 		return struct{}{}, nil
 	})
 
@@ -100,6 +99,5 @@ func (s *Settings) fileDigest() string {
 	if err != nil {
 		return err.Error()
 	}
-
 	return fmt.Sprintf("%x", sha256.Sum256(visible))
 }

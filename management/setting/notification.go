@@ -173,7 +173,6 @@ func (n Notification) Matcher(groups inventory.Groups) (func(*inventory.Node) bo
 	if err != nil {
 		return nil, err
 	}
-
 	if s.Judges() {
 		return nil, errors.New("outdated is not in the record of a node; leave it out")
 	}

@@ -58,7 +58,6 @@ func (f File) Fits(overlay map[string]any) error {
 	if err != nil {
 		return misfit(err, f.Config, overlay)
 	}
-
 	return nil
 }
 
@@ -74,7 +73,6 @@ func (f File) CheckReload(ctx context.Context, overlay map[string]any, groups ma
 		if e, ok := errors.AsType[*inventory.Error](misfit(err, f.Config, overlay)); ok {
 			refused = refused.With(e.Actions...)
 		}
-
 		return refused
 	}
 
@@ -115,7 +113,6 @@ func unfit(file Config, overlay map[string]any) []string {
 			if err != nil {
 				delete(fit, key)
 			}
-
 			return err == nil
 		})
 	}
@@ -128,7 +125,6 @@ func message(err error) string {
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		return e.Message
 	}
-
 	return err.Error()
 }
 
@@ -180,7 +176,6 @@ func (c *Config) set(key string, value any) error {
 	if err != nil {
 		return err
 	}
-
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 
@@ -212,7 +207,6 @@ func checkValues(document []byte) error {
 	if err := yaml.Unmarshal(document, &top); err != nil || len(top.Content) == 0 {
 		return err
 	}
-
 	return yamlfile.CheckValues(top.Content[0], reflect.TypeFor[Config]())
 }
 

@@ -106,7 +106,6 @@ func TestOverlay(t *testing.T) {
 			if err != nil || c.Jobs.Limit != 9 || !slices.Equal(misplaced(stored), []string{e.key}) {
 				t.Errorf("%s: %v, %d, %v", e.key, err, c.Jobs.Limit, misplaced(stored))
 			}
-
 			c.Jobs.Limit = file.Jobs.Limit
 			if !reflect.DeepEqual(c, file) {
 				t.Errorf("%s of the overlay is in force", e.key)

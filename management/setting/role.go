@@ -44,7 +44,6 @@ func (r CommissionRule) checkRoles(groups inventory.Groups) error {
 		if _, err := groups.Get(r.Group); err != nil {
 			return fmt.Errorf("group: %w", err)
 		}
-
 		return nil
 	}
 
@@ -151,7 +150,6 @@ func (r CommissionRule) policyRoles() []policy.Role {
 		if role.Count != nil {
 			p.Count = *role.Count
 		}
-
 		roles = append(roles, p)
 	}
 

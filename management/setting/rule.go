@@ -50,7 +50,6 @@ func matcher(match string, groups inventory.Groups) (func(*inventory.Node) bool,
 	if err != nil {
 		return nil, err
 	}
-
 	if s.Judges() {
 		return nil, errors.New("outdated is not in the record of a node; leave it out")
 	}
@@ -91,7 +90,6 @@ func or[V any](set *V, otherwise V) V {
 	if set == nil {
 		return otherwise
 	}
-
 	return *set
 }
 

@@ -15,9 +15,7 @@ import (
 // rules returns the configuration of a file with a section of policies.
 func rules(t *testing.T, section string) (Config, error) {
 	t.Helper()
-
 	f, err := Load(write(t, "policies:\n"+section), acceptAll{})
-
 	return f.Config, err
 }
 
@@ -34,7 +32,6 @@ func TestUpgradeRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	got := c.upgradeRules()
 	if len(got) != 2 || got[0].Name != "every" || !got[0].All || got[0].Settle != time.Hour ||
 		got[0].Spec.Action != inventory.VerbReapply || got[0].Mode != policy.UpgradeRun {
@@ -63,7 +60,6 @@ func TestZero(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	verify := c.verifyRules()
 	if quiet, settle := c.commissionRules()[0].Quiet, c.upgradeRules()[0].Settle; quiet != 0 || settle != 0 ||
 		verify[0].Spread == nil || *verify[0].Spread != 0 || verify[1].Spread != nil {
@@ -130,7 +126,6 @@ func TestSilentValues(t *testing.T) {
 		if nested {
 			text = section + ": {" + key + ": " + c.value + "}"
 		}
-
 		if _, err := Load(write(t, text), acceptAll{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s in a file: %v, want %s", text, err, c.want)
 		}

@@ -189,7 +189,6 @@ func notInForce(err error, until string) error {
 	if !ok {
 		return out.Do("%s", until)
 	}
-
 	out.Message = "the file on disk is not in force: " + e.Message
 
 	remedy := slices.DeleteFunc([]string{e.Remedy, until}, func(s string) bool { return s == "" })
@@ -227,7 +226,6 @@ func (s *Settings) Values() api.Config {
 	if s.refused != nil {
 		overlay = nil
 	}
-
 	return values(c, s.file.named, overlay, s.node)
 }
 
@@ -251,7 +249,6 @@ func (s *Settings) Reload(ctx context.Context, c access.Caller) error {
 		if e, ok := errors.AsType[*inventory.Error](err); ok && e.Kind == inventory.KindInvalid {
 			refused := *e
 			refused.Kind = inventory.KindRefused
-
 			return &refused
 		}
 
@@ -275,7 +272,6 @@ func (s *Settings) replace(ctx context.Context, file File) error {
 	if err != nil {
 		return err
 	}
-
 	if err := s.check(ctx, merged); err != nil {
 		return err
 	}
@@ -383,7 +379,6 @@ func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]
 	if err != nil {
 		return nil, err
 	}
-
 	return s.Values(), nil
 }
 
@@ -393,7 +388,6 @@ func (s *Settings) patch(ctx context.Context, c access.Caller, patch map[string]
 		if err == nil {
 			record.Put(tx, &state.Overlays, &state.Overlay{Keys: n.overlay})
 		}
-
 		return n, err
 	})
 
@@ -410,7 +404,6 @@ func (s *Settings) Preview(ctx context.Context, c access.Caller, patch map[strin
 	if err != nil {
 		return nil, err
 	}
-
 	return values(n.config, n.file.named, n.overlay, s.node), nil
 }
 
@@ -441,7 +434,6 @@ func (s *Settings) prepare(ctx context.Context, tx *record.Tx, patch map[string]
 	if err != nil {
 		return next{}, err
 	}
-
 	if err := s.check(ctx, merged); err != nil {
 		return next{}, err
 	}
@@ -486,7 +478,6 @@ func (s *Settings) patched(overlay, patch map[string]any) (map[string]any, error
 		if err != nil {
 			return nil, err
 		}
-
 		out["vars"] = map[string]any(restored)
 	}
 
@@ -533,7 +524,6 @@ func (s *Settings) variables(c Config) variable.Settings {
 	if s.rotation != nil {
 		out.Rotation = s.rotation()
 	}
-
 	return out
 }
 
@@ -576,7 +566,6 @@ func (s *Settings) UseSSHKey(ctx context.Context, k sshkey.Key) error {
 	if k.RunTime {
 		patch[keySSHKeyFile] = k.Setting
 	}
-
 	_, err := s.Patch(ctx, access.Caller{Principal: access.Manager}, patch)
 
 	return err

@@ -25,14 +25,12 @@ func TestSwitchIsForOnePolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		p := policy.Named(policy.Settings{
 			Commission: c.commissionRules(), Upgrade: c.upgradeRules(), Verify: c.verifyRules(),
 		}, "workers")
 		if p == nil {
 			t.Fatalf("no policy in %s", section)
 		}
-
 		return p
 	}
 

@@ -22,7 +22,6 @@ func TestVaultFiles(t *testing.T) {
 		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,6 @@ func (c *Config) checkWindows() error {
 	if err := window.Check(specs(c.Windows), c.Groups); err != nil {
 		return invalid("windows", "%w", err)
 	}
-
 	return nil
 }
 
@@ -64,7 +63,6 @@ func (k *calendarCache) of(c Config) window.Calendar {
 	if err != nil {
 		return k.calendar
 	}
-
 	k.windows, k.groups, k.calendar = c.Windows, c.Groups, calendar
 
 	return calendar

@@ -107,7 +107,6 @@ func generate(path, comment string) (public string, err error) {
 	if err != nil {
 		return "", err
 	}
-
 	block, err := ssh.MarshalPrivateKey(private, comment)
 	if err != nil {
 		return "", err
@@ -117,14 +116,12 @@ func generate(path, comment string) (public string, err error) {
 	if err != nil {
 		return "", err
 	}
-
 	line := string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(key)))
 
 	dir, name := filepath.Split(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-
 	err = localfile.ReplaceAll(dir, map[string][]byte{
 		name: pem.EncodeToMemory(block), name + ".pub": []byte(line + " " + comment + "\n"),
 	})

@@ -105,7 +105,6 @@ func (k *Keeper) goOn(ctx context.Context) (control.Next, error) {
 	if !k.Rotation().Phase.Running() {
 		return control.Next{}, nil
 	}
-
 	return control.Next{}, k.Round(ctx)
 }
 
@@ -143,7 +142,6 @@ func (k *Keeper) Laggards() []rotation.Laggard {
 	if !r.Phase.Running() {
 		return nil
 	}
-
 	known, _ := k.nodes(v)
 
 	return k.laggards(v, r, known)
@@ -183,7 +181,6 @@ func (r Rotation) isDone(node string) bool {
 	if r.Phase == PhaseInstall {
 		done = r.Confirmed
 	}
-
 	return has(done, node) || slices.Contains(r.LockedOut, node)
 }
 
@@ -342,7 +339,6 @@ func (k *Keeper) change(ctx context.Context, apply func(*Rotation) error) error 
 		if err := apply(&r); err != nil {
 			return struct{}{}, err
 		}
-
 		record.PutAt(tx, &Kind, newest, &r)
 
 		return struct{}{}, nil
@@ -449,7 +445,6 @@ func (k *Keeper) giveUp(v *state.View, now *Rotation, nodes []string) error {
 	if err := rotation.CheckLockOut(k.laggards(v, *now, known), nodes); err != nil {
 		return err
 	}
-
 	if err := now.locksAllOut(known, k.Settings().KeyFile); err != nil {
 		return err
 	}

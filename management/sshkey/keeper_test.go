@@ -101,7 +101,6 @@ func (s *site) operate() error {
 	if s.crash > 0 && s.ops >= s.crash {
 		return errCrash
 	}
-
 	return nil
 }
 
@@ -138,7 +137,6 @@ func (s *site) login(ctx context.Context, h configuration.Host) string {
 		if h.JumpKeyFile != "" {
 			forJump = []string{h.JumpKeyFile}
 		}
-
 		if !s.hosts[to.jump].accepts(forJump) {
 			return jumpDenied
 		}
@@ -210,12 +208,10 @@ func (s *site) saved() string {
 	if record.Get(latest, &Kind, newest) == nil {
 		return "{}"
 	}
-
 	b, err := json.Marshal(RotationOf(latest))
 	if err != nil {
 		s.t.Error(err)
 	}
-
 	return string(b)
 }
 
@@ -225,7 +221,6 @@ func (s *site) use(_ context.Context, k Key) error {
 	}
 
 	s.keyFile, s.runTime = k.Setting, k.RunTime
-
 	return nil
 }
 
@@ -252,7 +247,6 @@ func (v view) View() *state.View {
 		if h.noKey {
 			n.HostKeys = nil
 		}
-
 		if h.gone {
 			n.State = inventory.Disappeared
 		}
@@ -434,7 +428,6 @@ func TestCrash(t *testing.T) {
 			if crash < 15 {
 				t.Errorf("a rotation has only %d operations", crash)
 			}
-
 			return
 		}
 	}
@@ -922,7 +915,6 @@ func TestKeys(t *testing.T) {
 	if _, err := generate(to, "x"); err != nil {
 		t.Fatal(err)
 	}
-
 	if err := s.rotate(k, Request{To: to}); err != nil {
 		t.Fatal(err)
 	}

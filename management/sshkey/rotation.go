@@ -82,7 +82,6 @@ func RotationOf(r record.Reader) Rotation {
 	if found := record.Get(r, &Kind, newest); found != nil {
 		return *found
 	}
-
 	return Rotation{}
 }
 
@@ -96,7 +95,6 @@ func has(names []string, name string) bool {
 func with(names, more []string) []string {
 	all := slices.Concat(names, more)
 	slices.Sort(all)
-
 	return slices.Compact(all)
 }
 
@@ -119,7 +117,6 @@ func (r Rotation) locksAllOut(known []*inventory.Node, inUse string) error {
 	if r.Reverts {
 		return refused.Do("bring a node back, or forget those that are gone").With(inventory.ShowSSHKey())
 	}
-
 	return refused.Do("bring a node back, forget those that are gone, or take the rotation back").
 		With(inventory.ShowSSHKey(), inventory.CancelSSHKey())
 }

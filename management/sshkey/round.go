@@ -45,7 +45,6 @@ func (k *Keeper) Round(ctx context.Context) error {
 		if !r.Phase.Running() {
 			return nil
 		}
-
 		goesOn, err := k.step(ctx, r)
 		k.note(r, err)
 
@@ -109,7 +108,6 @@ func (k *Keeper) step(ctx context.Context, r Rotation) (goesOn bool, err error) 
 		if err := r.locksAllOut(known, settings.KeyFile); err != nil {
 			return false, err
 		}
-
 		return true, k.advance(ctx, r, PhaseUse)
 	case r.Phase == PhaseRemove && left == 0:
 		return false, k.finish(ctx, r)
@@ -124,7 +122,6 @@ func errChanged(setting string, key Key) error {
 	if key.RunTime {
 		return changed.Do("set it back").With(inventory.SetSetting("ssh.key_file", key.Setting))
 	}
-
 	return changed.Do("set it back").With(inventory.UnsetSetting("ssh.key_file"))
 }
 
@@ -179,7 +176,6 @@ func (k *Keeper) progress(ctx context.Context, r Rotation, apply func(*Rotation)
 		if now.Number == r.Number && now.Phase == r.Phase {
 			apply(now)
 		}
-
 		return nil
 	})
 }
@@ -219,7 +215,6 @@ func (a attempt) due(now time.Time, state inventory.State) bool {
 	if a.failures < 6 {
 		delay = min(retryFirst<<a.failures, retryMost)
 	}
-
 	return a.why == "" || a.state != state || !now.Before(a.at.Add(delay))
 }
 
@@ -259,7 +254,6 @@ func (k *Keeper) visit(ctx context.Context, r Rotation, due []*inventory.Node) e
 		err := k.keep(ctx, r, append(waiting(results), first))
 		if failed == nil && err != nil {
 			failed = err
-
 			cancel()
 		}
 	}
@@ -336,7 +330,6 @@ func (r result) attempt(at time.Time, last attempt) attempt {
 	if r.err == nil {
 		return now
 	}
-
 	if now.why = r.err.Error(); !r.held {
 		now.failures = last.failures + 1
 	}
@@ -410,7 +403,6 @@ func (k *Keeper) confirm(ctx context.Context, r Rotation, h configuration.Host) 
 	if reach.OK() {
 		return nil
 	}
-
 	if !configuration.DeniedBy(h, reach.Reason()) {
 		return errors.New(reach.Reason())
 	}

@@ -201,7 +201,6 @@ func (a Automation) Find(id string) *Decision {
 func (a Automation) With(decisions ...Decision) Automation {
 	a.Decisions = slices.Concat(a.Decisions, decisions)
 	a.Count += uint64(len(decisions))
-
 	return a
 }
 
@@ -211,7 +210,6 @@ func (a Automation) Replace(d Decision) Automation {
 	if i := slices.IndexFunc(a.Decisions, func(o Decision) bool { return o.ID == d.ID }); i >= 0 {
 		a.Decisions[i] = d
 	}
-
 	return a
 }
 
@@ -231,7 +229,6 @@ func PolicyOf(principal string) string {
 	if !is {
 		return ""
 	}
-
 	return name
 }
 

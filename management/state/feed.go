@@ -159,6 +159,5 @@ func (f *Feed) Since(revision int64, limit int) (Changes, error) {
 	if out.More {
 		out.Revision = kept[last-1].Revision
 	}
-
 	return out, nil
 }

@@ -51,7 +51,6 @@ func PlaybooksOf(r record.Reader, instance string) Playbooks {
 	if p := record.Get(r, &InstancePlaybooks, instance); p != nil {
 		return *p
 	}
-
 	return Playbooks{}
 }
 
@@ -78,7 +77,6 @@ var Nodes = record.Kind[inventory.Node]{
 		if !s.HasNode(n.Name) {
 			return nil
 		}
-
 		return within(n, s)
 	},
 }

@@ -26,7 +26,6 @@ var Overlays = record.Kind[Overlay]{
 		if !ok {
 			return o, nil
 		}
-
 		converted, err := convert([]string{"overlay", OverlayVars}, vars)
 		keys := maps.Clone(o.Keys)
 		keys[OverlayVars] = converted

@@ -91,7 +91,6 @@ func (p *Scoped) CheckGroup(group string) error {
 	if p.All() {
 		return nil
 	}
-
 	return p.filter.CheckGroup(group)
 }
 
@@ -124,7 +123,6 @@ func (p *Scoped) CheckNodes(names []string) error {
 	if missing := p.Missing(names); len(missing) > 0 {
 		return p.MissingNodes(missing)
 	}
-
 	return nil
 }
 
@@ -148,7 +146,6 @@ func (p *Scoped) CheckMove(nodes []string, group string) error {
 		if err != nil {
 			return err
 		}
-
 		n.Group = group
 		if err := p.CheckRetains(n, "in "+group); err != nil {
 			return err
@@ -207,7 +204,6 @@ func (p *Scoped) HasJob(id string) bool {
 	}
 
 	j := record.Get(p.whole, &job.Kind, id)
-
 	return j != nil && j.In(p)
 }
 
@@ -249,7 +245,6 @@ func (p *Scoped) Text(text string) string {
 	if p.All() || !strings.Contains(text, "-") {
 		return text
 	}
-
 	return nodeWord.ReplaceAllStringFunc(text, p.word)
 }
 
@@ -263,7 +258,6 @@ func (p *Scoped) word(word string) string {
 		if isAlphanumeric(word[0]) {
 			name = p.nameAt(word)
 		}
-
 		word = word[len(name):]
 
 		if p.hides(name) {
@@ -349,7 +343,6 @@ func (p *Scoped) Error(err error) error {
 	if !ok || p.All() {
 		return err
 	}
-
 	shown := *e
 	shown.Message, shown.Remedy = p.Text(e.Message), p.Text(e.Remedy)
 	shown.Nodes, shown.Actions = p.Names(e.Nodes), p.Actions(e.Actions)
@@ -362,7 +355,6 @@ func (p *Scoped) Show(n *inventory.Node) *inventory.Node {
 	if p.All() {
 		return n
 	}
-
 	return within(n, p)
 }
 
@@ -371,7 +363,6 @@ func (p *Scoped) ShowJob(j job.Job) job.Job {
 	if p.All() {
 		return j
 	}
-
 	return j.Within(p)
 }
 
@@ -380,7 +371,6 @@ func (p *Scoped) WholeJob(j job.Job) job.Job {
 	if whole, err := p.whole.Job(j.ID); err == nil {
 		return whole
 	}
-
 	return j
 }
 
@@ -421,6 +411,5 @@ func (p *Scoped) nodeThen(r any) any {
 	if n, ok := r.(*inventory.Node); ok && p.filter.Contains(n) {
 		return p.Show(n)
 	}
-
 	return nil
 }

@@ -101,7 +101,6 @@ func TestScopedJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if strings.Contains(string(shown), "web-1") || !strings.Contains(string(shown), HiddenNode) {
 		t.Errorf("the job shows %s", shown)
 	}

@@ -60,7 +60,6 @@ func RetryUnavailable(ctx context.Context, delay time.Duration, warn func(error)
 		if err != nil && inventory.KindOf(err) != inventory.KindUnavailable {
 			err = backoff.Permanent(err)
 		}
-
 		return struct{}{}, err
 	}
 	delays := &backoff.ExponentialBackOff{

@@ -63,7 +63,6 @@ var Variables = record.Kind[ScopeVars]{
 		if v.Scope.In(s) {
 			return v
 		}
-
 		return nil
 	},
 }
@@ -86,7 +85,6 @@ func VarsOf(r record.Reader, s Scope) configuration.Vars {
 	if v := record.Get(r, &Variables, string(s)); v != nil {
 		return v.Vars
 	}
-
 	return nil
 }
 

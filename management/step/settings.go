@@ -98,7 +98,6 @@ func (s Settings) InputsOf(
 	if !known {
 		return s.Merge(v, group, t.Node()), s.Connect(v, group, t.Node())
 	}
-
 	return vars, connection
 }
 
@@ -107,6 +106,5 @@ func inputGroup(j job.Job, run job.Run, i int) string {
 	if j.TakesAddrs() {
 		return ""
 	}
-
 	return run.Groups[i]
 }

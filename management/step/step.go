@@ -60,7 +60,6 @@ func (x Executors) Of(v job.Verb) ([]Executor, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		all = append(all, executor)
 	}
 
@@ -72,7 +71,6 @@ func (x Executors) Get(kind job.StepKind) (Executor, error) {
 	if executor, ok := x[kind]; ok {
 		return executor, nil
 	}
-
 	return nil, inventory.Errorf(inventory.KindInternal, "this manager has no executor for steps of the kind %q", kind)
 }
 

@@ -75,7 +75,6 @@ func (c Change) Secrets() func(name string) bool {
 	return func(name string) bool {
 		_, before := c.Before[name].(configuration.Secret)
 		_, after := c.After[name].(configuration.Secret)
-
 		return before || after
 	}
 }
@@ -168,7 +167,6 @@ func (vs *Variables) Undo(ctx context.Context, c access.Caller, scope state.Scop
 			if err != nil {
 				return nil, err
 			}
-
 			vars, err := stateAt(old, history, to)
 
 			return vars.Mark(state.Marked(tx.Base())), err

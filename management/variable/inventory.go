@@ -54,7 +54,6 @@ func (s Settings) MasterVarsSum(
 		if err != nil {
 			return ""
 		}
-
 		sums[m.Name] = configuration.Var{Value: sum}
 	}
 
@@ -111,6 +110,5 @@ func (m Merger) Inventory(n *inventory.Node) (InventoryHost, error) {
 // the rest.
 func (m Merger) Settings() ([]byte, error) {
 	s := m.settings
-
 	return json.Marshal([]any{s.Vars, s.Secrets, s.Connection, s.Connections, s.Rotation})
 }

@@ -55,12 +55,10 @@ func TestInventory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	text, err := json.Marshal(got)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if strings.Contains(string(text), "s3cret") || strings.Contains(string(text), configuration.Hidden) {
 		t.Errorf("the answer contains a secret, or a text in its place: %s", text)
 	}
@@ -103,7 +101,6 @@ func TestInventorySettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if seen[string(b)] {
 			t.Errorf("%+v has the bytes of others: %s", s, b)
 		}

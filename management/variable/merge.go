@@ -72,12 +72,10 @@ func (s Settings) Connect(v *state.View, group, node string) configuration.Conne
 	if r := s.Rotation; r != nil && site.KeyFile == r.Setting {
 		site.KeyFile, site.FormerKeyFile = r.KeyFile, r.Former
 	}
-
 	c := s.Connections[group].Over(site)
 	if own := v.Connection(node); own != nil {
 		c = own.Over(c)
 	}
-
 	return c
 }
 

@@ -52,7 +52,6 @@ func New(o Options) *Variables {
 	if vs.marked == nil {
 		vs.marked = func() {}
 	}
-
 	return vs
 }
 
@@ -101,13 +100,11 @@ func (vs *Variables) give(
 			if err != nil {
 				return nil, err
 			}
-
 			return apply(old, restored.Mark(state.Marked(tx.Base()))), nil
 		})
 	if err != nil {
 		return out, err
 	}
-
 	for _, path := range configuration.LooksLikeTemplate(given) {
 		out.Warnings = append(out.Warnings, TemplateWarning(path))
 	}
@@ -133,7 +130,6 @@ func (vs *Variables) change(
 		if err != nil {
 			return err
 		}
-
 		out.Revision = max(out.Revision, revision)
 
 		if hasSecret(made.After) {
@@ -213,7 +209,6 @@ func (vs *Variables) checkScope(v *state.View, scope state.Scope) error {
 		}
 
 		_, err := vs.settings().Groups.Get(name)
-
 		return err
 	}
 
@@ -228,7 +223,6 @@ func (vs *Variables) Get(scope state.Scope) (configuration.Vars, error) {
 	if err := vs.checkScope(v, scope); err != nil {
 		return nil, err
 	}
-
 	return vs.settings().Secrets.HideVars(state.VarsOf(v, scope).Mark(state.Marked(v))), nil
 }
 
@@ -241,7 +235,6 @@ func (vs *Variables) Merged(node string) (map[string]configuration.Var, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return vs.Merger(v).Of(&n), nil
 }
 
@@ -252,6 +245,5 @@ func (vs *Variables) Merger(v *state.View) Merger { return NewMerger(v, vs.setti
 func (vs *Variables) Hider() func(configuration.Vars) configuration.Vars {
 	// A value that was set before it was marked is as secret as in the history.
 	marked, secrets := state.Marked(vs.view()), vs.settings().Secrets
-
 	return func(vars configuration.Vars) configuration.Vars { return secrets.HideVars(vars.Mark(marked)) }
 }

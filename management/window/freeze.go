@@ -26,7 +26,6 @@ var FreezeKind = record.Kind[Freeze]{
 	Show: func(f *Freeze, s record.Scope) *Freeze {
 		shown := *f
 		shown.Reason = s.Text(f.Reason)
-
 		return &shown
 	},
 }

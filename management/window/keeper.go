@@ -80,7 +80,6 @@ func (k *Keeper) Freeze(ctx context.Context, c access.Caller, until time.Time, r
 		}
 
 		f.On, f.Until, f.Actor, f.Reason = true, until, c.Principal, reason
-
 		return nil
 	})
 }
@@ -120,7 +119,6 @@ func (k *Keeper) change(
 				if err := change(&f); err != nil {
 					return f, err
 				}
-
 				record.Put(tx, &FreezeKind, &f)
 
 				return f, nil

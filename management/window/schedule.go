@@ -62,7 +62,6 @@ func parseCron(text string) (expression, error) {
 	if err != nil {
 		return expression{}, err
 	}
-
 	e := expression{SpecSchedule: parsed.(*cron.SpecSchedule)}
 
 	for m := range minutesPerDay {
@@ -91,7 +90,6 @@ func (e expression) matches(t time.Time) bool {
 	if has(e.Dom, star) || has(e.Dow, star) {
 		return has(e.Month, int(t.Month())) && ofMonth && ofWeek
 	}
-
 	return has(e.Month, int(t.Month())) && (ofMonth || ofWeek)
 }
 
@@ -162,7 +160,6 @@ func (s schedule) shortest() time.Duration {
 		if next.IsZero() || next.After(checkedFrom.AddDate(checkedYears, 0, 0)) {
 			break
 		}
-
 		if interval := next.Sub(last); shortest == 0 || interval < shortest {
 			shortest = interval
 		}
@@ -179,7 +176,6 @@ func (s schedule) next(t time.Time) time.Time {
 	if next.IsZero() {
 		return time.Time{}
 	}
-
 	return s.instant(next)
 }
 
@@ -236,7 +232,6 @@ func (s schedule) open(t time.Time) span {
 	if last.IsZero() {
 		return span{}
 	}
-
 	opened := s.instant(last)
 
 	for range joined {
@@ -268,6 +263,5 @@ func shorten(text string) string {
 	if len(text) > limit {
 		return text[:limit] + "…"
 	}
-
 	return text
 }

@@ -55,7 +55,6 @@ func (t Times) String() string {
 	if t.schedule.zone == nil {
 		return t.text
 	}
-
 	return t.text + " " + t.schedule.zone.String()
 }
 
@@ -64,7 +63,6 @@ func (t Times) Next(at time.Time) time.Time {
 	if t.schedule.zone == nil {
 		return time.Time{}
 	}
-
 	return t.schedule.next(at)
 }
 
@@ -78,6 +76,5 @@ func (t Times) Last(at time.Time) time.Time {
 	if last.IsZero() {
 		return time.Time{}
 	}
-
 	return t.schedule.instant(last)
 }

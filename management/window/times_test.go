@@ -29,7 +29,6 @@ func TestTimes(t *testing.T) {
 		if got := times.Last(at).UTC().Format(time.RFC3339); got != c.last {
 			t.Errorf("%s before %s is %s, want %s", times, c.at, got, c.last)
 		}
-
 		if got := times.Next(at).UTC().Format(time.RFC3339); got != c.next {
 			t.Errorf("%s after %s is %s, want %s", times, c.at, got, c.next)
 		}

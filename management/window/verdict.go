@@ -30,7 +30,6 @@ func (c Calendar) Allowed(v *state.View, n *inventory.Node, now time.Time, group
 	if frozen := Frozen(v, now); !frozen.OK {
 		return frozen
 	}
-
 	return judge(c.Of(n, groups...), []string{n.Name}, now)
 }
 
@@ -84,7 +83,6 @@ func judge(windows []*Window, nodes []string, now time.Time) Verdict {
 	if first == nil {
 		return Verdict{Reason: closed + ", which does not open again"}
 	}
-
 	return Verdict{Until: opens, Reason: closed + ", which opens on " + first.Format(opens)}
 }
 
@@ -107,7 +105,6 @@ func isOrAre(nodes []string) string {
 	if len(nodes) == 1 {
 		verb = " is"
 	}
-
 	return job.ShortList(nodes) + verb
 }
 
@@ -137,7 +134,6 @@ func (c Calendar) parts(v *state.View, j job.Job) []part {
 		if len(windows) == 0 {
 			continue
 		}
-
 		key := names(windows)
 
 		i, known := index[key]
@@ -203,7 +199,6 @@ func judgeParts(parts []part, now time.Time) Verdict {
 	if len(parts) > 1 && w != nil {
 		reasons = append(reasons, "all of its nodes may change together on "+w.Format(together))
 	}
-
 	return Verdict{Until: together, Reason: strings.Join(reasons, "; ")}
 }
 
@@ -275,7 +270,6 @@ func (c Calendar) CheckJob(v *state.View, j job.Job, now time.Time) error {
 	if len(parts) < 2 {
 		return nil
 	}
-
 	if _, w := common(parts, now); w != nil || judgeParts(parts, now).OK {
 		return nil
 	}

@@ -68,7 +68,6 @@ func New(specs []Spec, groups inventory.Groups) (Calendar, error) {
 		if err != nil {
 			return c, fmt.Errorf("window %d, %s: %w", i+1, s.Name, err)
 		}
-
 		c.windows = append(c.windows, w)
 	}
 
@@ -163,7 +162,6 @@ func (w *Window) Open(t time.Time) time.Time {
 	if !s.closes.IsZero() {
 		w.latest.Store(&s)
 	}
-
 	return s.closes
 }
 
@@ -182,7 +180,6 @@ func (w *Window) Concerns(n *inventory.Node, groups ...string) bool {
 	if n != nil {
 		groups = append(groups, n.Group)
 	}
-
 	return slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(w.Groups, g) })
 }
 

@@ -25,7 +25,6 @@ var nightly = Spec{
 func with(change func(*Spec)) Spec {
 	s := nightly
 	change(&s)
-
 	return s
 }
 
@@ -41,7 +40,6 @@ func calendar(t *testing.T, specs ...Spec) Calendar {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return c
 }
 
@@ -53,7 +51,6 @@ func at(t *testing.T, text string) time.Time {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return parsed
 }
 
@@ -184,7 +181,6 @@ func TestDaylightSaving(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			w := c.Windows()[0]
 
 			opens := w.Next(at(t, tt.from))
@@ -201,7 +197,6 @@ func TestDaylightSaving(t *testing.T) {
 			if !w.Open(opens.Add(-time.Second)).IsZero() || w.Open(opens).IsZero() {
 				t.Error("it does not open when it should")
 			}
-
 			if got := w.Open(opens); !strings.HasPrefix(tt.cron, "*") && !got.Equal(closes) {
 				t.Errorf("closes at %s, want %s", got.UTC(), tt.close)
 			}
@@ -322,7 +317,6 @@ func TestTimesOfMinute(t *testing.T) {
 			if got := ours.next(now); !got.Equal(next) {
 				t.Fatalf("%s: after %s comes %s, want %s", text, now, got, next)
 			}
-
 			if got := ours.last(now); !got.IsZero() && (got.After(now) || !theirs.Next(got).Equal(next)) {
 				t.Fatalf("%s: the last one at %s is %s", text, now, got)
 			}
@@ -472,7 +466,6 @@ func TestJudge(t *testing.T) {
 			if got.OK != (tt.until == "") || !strings.Contains(got.Reason, tt.reason) {
 				t.Errorf("%+v", got)
 			}
-
 			if !got.OK && !got.Until.Equal(at(t, tt.until)) {
 				t.Errorf("until %s, want %s", got.Until.UTC(), tt.until)
 			}

@@ -123,7 +123,6 @@ func (m Manager) connect() (*client.Client, error) {
 		if err != nil {
 			return nil, inventory.Errorf(inventory.KindInvalid, "report_to: %s: the CA cannot be read: %w", m.URL, err)
 		}
-
 		o.Trust.CA = ca
 	}
 
@@ -132,7 +131,6 @@ func (m Manager) connect() (*client.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("report_to: %s: %w", m.URL, err)
 		}
-
 		o.Token = token
 	}
 
@@ -140,7 +138,6 @@ func (m Manager) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report_to: %s: %w", m.URL, err)
 	}
-
 	return c, nil
 }
 

@@ -37,7 +37,6 @@ func Start(ctx context.Context, o Options) (*Monitor, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	o.Log.SetLevel(level)
 
 	unlock, err := lock(o.Config.DataDir)
@@ -58,7 +57,6 @@ func Start(ctx context.Context, o Options) (*Monitor, error) {
 // on. The managers keep the last report.
 func (m *Monitor) Leave(ctx context.Context) error {
 	defer m.unlock()
-
 	return m.Source.Leave(ctx)
 }
 
@@ -70,7 +68,6 @@ func Run(ctx context.Context, o Options, ready func()) error {
 		if err != nil {
 			return nil, err
 		}
-
 		return m, nil
 	}
 
@@ -92,7 +89,6 @@ func (o Options) start(ctx context.Context) (serf.Source, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		sinks = append(sinks, newReporter(manager, m.URL, c.observer(), reported, o.Log.WithField("manager", m.URL)))
 	}
 
@@ -105,7 +101,6 @@ func (o Options) start(ctx context.Context) (serf.Source, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		return r, nil
 	}
 
@@ -118,7 +113,6 @@ func (o Options) start(ctx context.Context) (serf.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return a, nil
 }
 

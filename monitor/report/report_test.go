@@ -66,7 +66,6 @@ func (m *fakeManager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", api.TypeProblem)
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprintf(w, `{"type":%q,"title":"t","status":503,"detail":"no store"}`, api.ProblemBase+string(fail))
-
 		return
 	}
 
@@ -114,7 +113,6 @@ func (m *fakeManager) take() string {
 
 	posts := strings.Join(m.posts, "; ")
 	m.posts = nil
-
 	return posts
 }
 
@@ -136,7 +134,6 @@ func connect(t *testing.T, m *fakeManager, file string, log *logrus.Logger) *rep
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return newReporter(manager, "manager", observer, nodes, log)
 }
 
@@ -340,7 +337,6 @@ func TestManagers(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-
 		return Load(path)
 	}
 
@@ -388,7 +384,6 @@ func TestCredentialFiles(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}

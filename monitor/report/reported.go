@@ -34,7 +34,6 @@ func openReported(path string, managers []string) (*reported, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return t, nil
 	}
-
 	if err == nil {
 		err = json.Unmarshal(data, &t.nodes)
 	}
@@ -53,7 +52,6 @@ func openReported(path string, managers []string) (*reported, error) {
 func (t *reported) names() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-
 	return slices.Concat(slices.Collect(maps.Values(t.nodes))...)
 }
 
@@ -81,13 +79,11 @@ func (t *reported) update(manager string, rep monitor.Report) error {
 	if slices.Equal(names, t.nodes[manager]) {
 		return nil
 	}
-
 	t.nodes[manager] = names
 
 	data, err := json.Marshal(t.nodes)
 	if err != nil {
 		return err
 	}
-
 	return localfile.Replace(t.path, append(data, '\n'))
 }

@@ -113,7 +113,6 @@ func (r *reporter) post(ctx context.Context, p part) error {
 	if p.full {
 		report.After, report.Until = p.names.After, p.names.Until
 	}
-
 	result, err := r.manager.Observe(ctx, report)
 	if err != nil {
 		return err
@@ -151,7 +150,6 @@ func (r *reporter) logDuplicate(s monitor.Sighting) {
 	if others == r.duplicates[name] {
 		return
 	}
-
 	r.duplicates[name] = others
 	if s.Duplicate {
 		r.log.WithField("node", name).

@@ -33,7 +33,6 @@ func splitAddr(s string) (host string, port int, err error) {
 		if inventory.CheckAddr(s) == nil {
 			return s, DefaultPort, nil
 		}
-
 		return "", 0, fmt.Errorf("%q is not an address; write HOST:PORT, and an IPv6 address as [ADDRESS]:PORT", s)
 	}
 
@@ -41,7 +40,6 @@ func splitAddr(s string) (host string, port int, err error) {
 	if err != nil {
 		return "", 0, fmt.Errorf("%q is not an address: its port is not a number up to 65535", s)
 	}
-
 	return h, int(n), nil
 }
 
@@ -51,7 +49,6 @@ func checkPeer(s string) error {
 	if err != nil {
 		return err
 	}
-
 	if port == 0 {
 		return fmt.Errorf("%q is not the address of a member: its port is 0", s)
 	}
@@ -69,7 +66,6 @@ func parseBind(s string) (host string, port int, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-
 	if host == "" {
 		return "", port, nil
 	}
@@ -123,7 +119,6 @@ func (o *Options) advertised(ctx context.Context, bind string, bound int) (netip
 		if err != nil {
 			return netip.AddrPort{}, fmt.Errorf("cannot resolve the address to advertise, %s: %w", o.Advertise, err)
 		}
-
 		if len(all) == 0 || all[0].Addr().IsUnspecified() {
 			return netip.AddrPort{}, fmt.Errorf("the address to advertise, %s, does not name one host", o.Advertise)
 		}
@@ -189,7 +184,6 @@ func sourceFor(peer netip.AddrPort) (netip.Addr, bool) {
 	if err != nil {
 		return netip.Addr{}, false
 	}
-
 	return ap.Addr().Unmap().WithZone(""), !ap.Addr().IsUnspecified()
 }
 
@@ -229,7 +223,6 @@ func usual(locals []netip.Addr, only4 bool) (netip.Addr, bool) {
 		if !ip.IsPrivate() {
 			r++
 		}
-
 		if !ip.Is4() {
 			r += 2
 		}

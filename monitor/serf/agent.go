@@ -155,7 +155,6 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 	if err != nil {
 		stop()
 		st.close()
-
 		return nil, err
 	}
 
@@ -268,7 +267,6 @@ func (a *Agent) Leave(ctx context.Context) error {
 func (a *Agent) Close() error {
 	a.stop()
 	<-a.done
-
 	return a.err
 }
 
@@ -283,7 +281,6 @@ func (a *Agent) become(in *instance) {
 func (a *Agent) current() *instance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-
 	return a.now
 }
 
@@ -295,6 +292,5 @@ func (a *Agent) name() string {
 	if a.now == nil {
 		return ""
 	}
-
 	return a.now.name
 }

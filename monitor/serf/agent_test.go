@@ -94,21 +94,18 @@ func (r *recorder) Observe(_ context.Context, rep monitor.Report) error {
 func (r *recorder) see(name string) monitor.Sighting {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	return r.now[name]
 }
 
 func (r *recorder) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	return r.reports
 }
 
 func (r *recorder) joins(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	return r.joined[name]
 }
 
@@ -125,7 +122,6 @@ func keyFile(t *testing.T, key string) string {
 	if err := os.WriteFile(path, []byte(key+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	return path
 }
 
@@ -159,7 +155,6 @@ func observer(t *testing.T, o Options) (*Agent, *recorder) {
 	t.Helper()
 	r := &recorder{}
 	o.Node, o.Sinks = Identity{}, []monitor.Sink{r}
-
 	return start(t, o), r
 }
 
@@ -306,7 +301,6 @@ func TestCopiedDataDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if err := os.WriteFile(filepath.Join(clone.DataDir, stateFile), b, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -438,7 +432,6 @@ func TestJoinIsRetried(t *testing.T) {
 	eventually(t, "a report without members", func() bool {
 		seen.mu.Lock()
 		defer seen.mu.Unlock()
-
 		return seen.reports > 0
 	})
 
@@ -504,7 +497,6 @@ func TestUnexpectedShutdown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if a.Err() != nil {
 		t.Fatal("the running agent has an error")
 	}

@@ -66,7 +66,6 @@ func defaultBind(addr string) string {
 	if _, err := netip.ParseAddr(addr); err != nil {
 		return ""
 	}
-
 	return net.JoinHostPort(addr, strconv.Itoa(DefaultPort))
 }
 
@@ -76,7 +75,6 @@ func (c AgentConfig) Check() error {
 	if c.DataDir == "" {
 		errs = append(errs, errors.New("data_dir: it is empty; name a directory the agent may write to"))
 	}
-
 	if c.Gossip.KeyFile == "" {
 		errs = append(errs, errors.New("gossip.key_file: it is empty; name the file that holds the gossip key"))
 	}
@@ -120,7 +118,6 @@ func keyed(key string, err error) error {
 	if err == nil {
 		return nil
 	}
-
 	return fmt.Errorf("%s: %w", key, err)
 }
 

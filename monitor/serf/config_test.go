@@ -25,7 +25,6 @@ func writeFile(t *testing.T, text string) string {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	return path
 }
 
@@ -36,7 +35,6 @@ func TestLoadAgentConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	_, example, _ := strings.Cut(string(readme), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 
@@ -44,7 +42,6 @@ func TestLoadAgentConfig(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the example in the README: %v", err)
 	}
-
 	if c.Node.Name() != "rack1-S0001" || len(c.Gossip.Join) != 1 || c.Gossip.Bind != "192.0.2.11:7946" {
 		t.Fatalf("%+v", c)
 	}
@@ -53,7 +50,6 @@ func TestLoadAgentConfig(t *testing.T) {
 	if err != nil || c.Gossip.Bind != "192.0.2.1:7946" || c.DataDir == "" || c.Gossip.KeyFile == "" {
 		t.Fatalf("%+v %v", c, err)
 	}
-
 	c, err = LoadAgentConfig(writeFile(t, "node: {label: a, serial: b, addr: '2001:db8::1'}"))
 	if err != nil || c.Gossip.Bind != "[2001:db8::1]:7946" {
 		t.Fatalf("%+v %v", c, err)
@@ -102,7 +98,6 @@ func TestRunAgent(t *testing.T) {
 	if err := os.WriteFile(key, []byte(testKey+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-
 	if err := os.Chmod(key, 0o644); err != nil { // independent of the umask
 		t.Fatal(err)
 	}
@@ -186,7 +181,6 @@ func TestState(t *testing.T) {
 	if err != nil || damage != nil {
 		t.Fatal(err, damage)
 	}
-
 	for i := range 2 * maxPeers {
 		s.Peers = append(s.Peers, fmt.Sprintf("10.0.%d.%d:7946", i/250, i%250))
 	}
@@ -203,7 +197,6 @@ func TestState(t *testing.T) {
 	if err != nil || damage != nil || s.Suffix != suffix || len(s.Peers) != maxPeers || s.Alive[0] != "a-b" {
 		t.Fatalf("%+v %v %v", s, damage, err)
 	}
-
 	s.close()
 
 	path := filepath.Join(dir, stateFile)
@@ -292,7 +285,6 @@ func TestAddresses(t *testing.T) {
 		if err != nil {
 			got = ""
 		}
-
 		if got != want {
 			t.Errorf("%q: %q %v, want %q", in, got, err, want)
 		}
@@ -423,7 +415,6 @@ func TestRivals(t *testing.T) {
 	if err := r.NotifyMerge(two); err != nil || r.of("c") != nil {
 		t.Fatal(err)
 	}
-
 	if err := r.NotifyMerge(two[:1]); err != nil || r.of("c")[0] != "2.2.2.2:2" {
 		t.Fatal(err)
 	}

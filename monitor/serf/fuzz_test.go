@@ -27,7 +27,6 @@ func FuzzKey(f *testing.F) {
 			if secret := strings.TrimSpace(s); len(secret) > 12 && strings.Contains(err.Error(), secret) {
 				t.Fatalf("the error shows the key: %v", err)
 			}
-
 			return
 		}
 

@@ -50,7 +50,6 @@ func Identify(n Identity, runsAgent bool) (Identity, error) {
 		if err != nil {
 			return n, err
 		}
-
 		n.Addr = addr
 	}
 
@@ -89,7 +88,6 @@ func ownAddr() (string, error) {
 			if !ok || !ip.IP.IsGlobalUnicast() {
 				continue
 			}
-
 			if ip.IP.To4() != nil {
 				return ip.IP.String(), nil
 			}

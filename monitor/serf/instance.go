@@ -117,7 +117,6 @@ func (a *Agent) memberName() string {
 			if r == '.' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
 				return r
 			}
-
 			return '-'
 		}, host[:min(len(host), 63)])
 	}
@@ -176,7 +175,6 @@ func (in *instance) member(m hserf.Member) monitor.Member {
 	if out.Alive {
 		out.Rivals = in.rivals.of(m.Name)
 	}
-
 	return out
 }
 

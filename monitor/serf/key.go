@@ -19,7 +19,6 @@ import (
 func GenerateKey() string {
 	key := make([]byte, 32)
 	rand.Read(key) // never fails, see crypto/rand
-
 	return base64.StdEncoding.EncodeToString(key)
 }
 
@@ -64,7 +63,6 @@ func (o *Options) keys() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the gossip key: %w", err)
 	}
-
 	keys, err := ParseKeys(string(b))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.KeyFile, err)

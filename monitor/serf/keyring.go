@@ -45,7 +45,6 @@ func ParseKeys(text string) ([]string, error) {
 		if key == "" {
 			continue
 		}
-
 		if err := CheckKey(key); err != nil {
 			return nil, err
 		}
@@ -152,7 +151,6 @@ func (s *store) openKeyring(file []string) (ring *memberlist.Keyring, damage err
 		if err != nil {
 			return nil, damage, err
 		}
-
 		if err := localfile.Replace(filepath.Join(s.dir, keyringFile), b); err != nil {
 			return nil, damage, fmt.Errorf("cannot write the gossip keys: %w", err)
 		}
@@ -185,7 +183,6 @@ func (a *Agent) AskKeys(ctx context.Context, op monitor.KeyOp, key string) ([]mo
 	if err != nil {
 		return nil, err
 	}
-
 	request, err := encodeKeyRequest(raw)
 	if err != nil {
 		return nil, err
@@ -237,7 +234,6 @@ func answersOf(members []hserf.Member, problems map[string]string, silence strin
 		if id, err := monitor.IdentityOf(m.Tags); err == nil {
 			node = id.Name()
 		}
-
 		answers = append(answers, monitor.KeyAnswer{Member: m.Name, Node: node, Problem: problem})
 	}
 
@@ -253,7 +249,6 @@ const (
 func encodeKeyRequest(key []byte) ([]byte, error) {
 	b := bytes.NewBuffer([]byte{messageKeyRequest})
 	err := codec.NewEncoder(b, &codec.MsgpackHandle{}).Encode(struct{ Key []byte }{key})
-
 	return b.Bytes(), err
 }
 
@@ -286,7 +281,6 @@ func refusalText(message string) string {
 		if r < ' ' || r > '~' {
 			return '?'
 		}
-
 		return r
 	}, inventory.Shorten(message, 200))
 
@@ -348,7 +342,6 @@ func (r *Remote) Keys(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	keys := slices.Sorted(maps.Keys(answer.Keys))
 	slices.SortStableFunc(keys, func(a, b string) int { return answer.Keys[b] - answer.Keys[a] })
 
@@ -387,7 +380,6 @@ func (r *Remote) AskKeys(ctx context.Context, op monitor.KeyOp, key string) ([]m
 	if err != nil {
 		return nil, err
 	}
-
 	members := liveMembers(ms)
 
 	problems := map[string]string{}

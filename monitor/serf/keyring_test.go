@@ -77,7 +77,6 @@ func TestRotateKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	eventually(t, "both are members", func() bool { return a.Stats().Alive == 2 && b.Stats().Alive == 2 })
 
 	// A key that nobody has cannot be used, nor the used one removed.
@@ -186,7 +185,6 @@ func TestKeyringDamage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			ring, _, err := s.openKeyring([]string{file})
 			if err != nil {
 				t.Fatal(err)
@@ -241,7 +239,6 @@ func TestKeyringDamage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			if got := keysOf(ring); !slices.Equal(got, c.want) || (damage != nil) != c.warns {
 				t.Errorf("%v, want %v; damage %v", got, c.want, damage)
 			}

@@ -17,7 +17,6 @@ import (
 func slow() Timing {
 	t := Loopback()
 	t.Alone, t.Answer, t.Ping = time.Minute, 5*time.Second, time.Second
-
 	return t
 }
 
@@ -118,7 +117,6 @@ func TestLiveKey(t *testing.T) {
 		if key != "" {
 			file = writeFile(t, key+"\n")
 		}
-
 		r, seen := watchIt(t, hub.RPC, func(o *RemoteOptions) { o.Timing, o.AuthFile = slow(), file })
 		if words == "" {
 			eventually(t, "the right key", func() bool { return r.Err() == nil && seen.see("node-221").Alive })

@@ -122,7 +122,6 @@ func parseLine(line string) (logrus.Level, string) {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
 			return '?'
 		}
-
 		return r
 	}, text)
 }

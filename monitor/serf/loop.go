@@ -252,7 +252,6 @@ func (l *loop) remind() {
 func sample(all []string, n int) []string {
 	all = slices.Clone(all)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) //nolint:gosec // it spreads load
-
 	return all[:min(len(all), n)]
 }
 
@@ -291,7 +290,6 @@ func (l *loop) giveUpName(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
 	l.in = in
 	l.become(in)
 	l.renames.Add(1)

@@ -91,7 +91,6 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	if open {
 		o.Log.Warnf("the RPC key %s is readable by other users; set its mode to 0600", o.AuthFile)
 	}
@@ -121,7 +120,6 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 		// Nobody gets r, so nobody can close it later.
 		r.stop()
 		<-r.done
-
 		return nil, ctx.Err()
 	}
 }
@@ -143,7 +141,6 @@ func readAuth(path string) (key string, open bool, err error) {
 	if err != nil {
 		return "", false, fmt.Errorf("cannot read the RPC key of the serf agent: %w", err)
 	}
-
 	if b = bytes.TrimSpace(b); len(b) == 0 {
 		return "", false, fmt.Errorf("%s is empty; put the rpc_auth of the serf agent into it", path)
 	}
@@ -155,7 +152,6 @@ func readAuth(path string) (key string, open bool, err error) {
 func (r *Remote) Close() error {
 	r.stop()
 	<-r.done
-
 	return nil
 }
 
@@ -195,7 +191,6 @@ func (r *Remote) Stats() Stats {
 	s.Health, s.Queues = r.health, maps.Clone(r.queues)
 	r.mu.Unlock()
 	s.Observer = r.watch.stats()
-
 	return s
 }
 
@@ -216,7 +211,6 @@ func (r *Remote) Self() (Self, error) {
 func (r *Remote) Node() Identity {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	return r.self.Node
 }
 
@@ -294,7 +288,6 @@ func (r *Remote) connection(ctx context.Context) (connected bool, err error) {
 	if err != nil {
 		return false, err
 	}
-
 	alone := r.connected(c, ms)
 	defer alone.Stop()
 	r.o.Log.Infof("gossip: the serf agent at %s is connected", r.o.Addr)
@@ -468,7 +461,6 @@ func (r *Remote) list(ctx context.Context) ([]monitor.Member, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	all := make([]monitor.Member, 0, len(ms))
 	for _, m := range ms {
 		all = append(all, asMember(m))

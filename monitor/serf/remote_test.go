@@ -62,7 +62,6 @@ func scripted(t *testing.T, key string) *scriptedAgent {
 	a.set(rpcAlive("self", 1, nil))
 	a.up()
 	t.Cleanup(a.down)
-
 	return a
 }
 
@@ -85,7 +84,6 @@ func (a *scriptedAgent) up() {
 			if err != nil {
 				return
 			}
-
 			go a.serve(conn)
 		}
 	}()
@@ -231,7 +229,6 @@ func TestRemoteFollows(t *testing.T) {
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
-
 	eventually(t, "the list is reported", func() bool { return seen.see("node-11").Alive && seen.see("node-1").Alive })
 
 	if two := seen.see("node-12"); two.Alive || two.Addr != at(12) {

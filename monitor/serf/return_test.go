@@ -25,7 +25,6 @@ func returning(t *testing.T, n int) (obs *Agent, seen *recorder, stays *Agent, b
 	quiet := func(n int) Options {
 		o := options(t, n)
 		o.DataDir, o.Timing.Sync = t.TempDir(), time.Hour
-
 		return o
 	}
 

@@ -46,7 +46,6 @@ func (r *rivals) NotifyMerge(ms []*hserf.Member) error {
 	if len(ms) == 1 {
 		r.observe(ms[0].Name, placeOf(*ms[0]), time.Now())
 	}
-
 	return nil
 }
 
@@ -61,7 +60,6 @@ func (r *rivals) observe(name, place string, now time.Time) {
 		if v, known := r.back[name]; !known || v.place != place {
 			r.back[name] = rival{place: place, first: now}
 		}
-
 		return
 	}
 
@@ -108,7 +106,6 @@ func (r *rivals) live(name, place string) {
 func (r *rivals) dead(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	delete(r.place, name)
 	delete(r.rival, name)
 }
@@ -133,7 +130,6 @@ func (r *rivals) returned(before time.Time) map[string]string {
 func (r *rivals) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	delete(r.back, name)
 }
 
@@ -158,7 +154,6 @@ func (r *rivals) of(name string) []string {
 	if v, ok := r.rival[name]; ok {
 		return []string{v.place}
 	}
-
 	return nil
 }
 
@@ -172,7 +167,6 @@ func (r *rivals) contested(name string) (place string, since time.Duration) {
 	if !ok {
 		return "", 0
 	}
-
 	return v.place, v.last.Sub(v.first)
 }
 

@@ -114,7 +114,6 @@ func dialRPC(ctx context.Context, addr string) (*rpc, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return newRPC(conn), nil
 }
 
@@ -124,7 +123,6 @@ func newRPC(conn net.Conn) *rpc {
 	h.TimeNotBuiltin = true
 	c := &rpc{conn: conn, in: &limited{r: conn}, out: bufio.NewWriter(conn), ended: make(chan struct{})}
 	c.dec, c.enc = codec.NewDecoder(bufio.NewReader(c.in), h), codec.NewEncoder(c.out, h)
-
 	return c
 }
 
@@ -253,7 +251,6 @@ func (c *rpc) failure() error {
 	if errors.Is(c.err, io.EOF) {
 		return errors.New("it closed the connection")
 	}
-
 	return c.err
 }
 
@@ -279,7 +276,6 @@ func (c *rpc) open(ctx context.Context, key string) error {
 	if err := c.login(ctx, key); err != nil {
 		return err
 	}
-
 	return c.call(ctx, "stream", map[string]string{"Type": rpcEvents}, nil)
 }
 
@@ -292,7 +288,6 @@ func (c *rpc) login(ctx context.Context, key string) error {
 	if key == "" {
 		return nil
 	}
-
 	return c.call(ctx, "auth", map[string]string{"AuthKey": key}, nil)
 }
 

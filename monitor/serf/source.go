@@ -57,7 +57,6 @@ func (c SourceConfig) MarshalYAML() (any, error) {
 	}
 
 	type plain SourceConfig
-
 	return plain(c), nil
 }
 

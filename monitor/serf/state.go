@@ -97,7 +97,6 @@ func (s *store) read(path string) error {
 	if err != nil {
 		return err
 	}
-
 	if err := json.Unmarshal(b, &s.state); err != nil {
 		return fmt.Errorf("%s does not parse: %w", path, err)
 	}
@@ -127,7 +126,6 @@ func (s *store) save() error {
 	if err != nil {
 		return err
 	}
-
 	if bytes.Equal(b, s.last) {
 		return nil
 	}
@@ -150,6 +148,5 @@ func (s *store) close() {
 func newSuffix() string {
 	b := make([]byte, 4)
 	rand.Read(b) // never fails, see crypto/rand
-
 	return hex.EncodeToString(b)
 }

@@ -16,7 +16,6 @@ func gossiping(join string, args ...string) []string {
 	if join != "" {
 		args = append(args, "-retry-join", join)
 	}
-
 	return args
 }
 

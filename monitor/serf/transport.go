@@ -91,7 +91,6 @@ func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Durati
 	if err != nil {
 		return nil, err
 	}
-
 	return &conn{Conn: c, stop: context.AfterFunc(t.ctx, func() { c.Close() })}, nil
 }
 
@@ -106,7 +105,6 @@ func (t *transport) discard() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-
 		_ = t.Shutdown() // always nil
 	}()
 
@@ -135,6 +133,5 @@ func (c *conn) Close() error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
-
 	return err
 }

@@ -109,7 +109,6 @@ func (w watch) alive() []string {
 	if len(w) == 0 {
 		return nil
 	}
-
 	return w[0].Alive()
 }
 
@@ -118,7 +117,6 @@ func (w watch) stats() monitor.Stats {
 	if len(w) == 0 {
 		return monitor.Stats{}
 	}
-
 	return w[0].Stats()
 }
 

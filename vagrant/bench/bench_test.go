@@ -57,9 +57,7 @@ func TestRows(t *testing.T) {
 // anything of the manager's plugins.
 func standIn(ctx context.Context, b *bench) []row {
 	const before = `if [ -z "$CLUSTERM_EVENTS" ] && grep clusterm_ "$ANSIBLE_CONFIG"; then exit 250; fi`
-
 	p := place{playbook: b.playbookScript(before, 1, firstNodes(b.hosts)...)}
-
 	return slices.Concat(b.jobOn(ctx, p, b.hosts, 4), b.verifyOn(ctx, p, b.hosts))
 }
 
@@ -89,14 +87,12 @@ func smoke(t *testing.T, program string, g group) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { os.RemoveAll(dir) })
 
 	b := &bench{sizes: small, top: "../..", dir: dir, bin: program}
 	if err := b.run(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-
 	if len(b.out.Rows) == 0 {
 		t.Error("no row was measured")
 	}
@@ -185,7 +181,6 @@ func TestStaleAnswersAreFound(t *testing.T) {
 
 	page := func(i int, addr, state string) bytes.Buffer {
 		const text = `{"items": [{"name": %q, "addr": %q, "state": %q}]}`
-
 		return *bytes.NewBufferString(fmt.Sprintf(text, name(i), addr, state))
 	}
 

@@ -44,7 +44,6 @@ func newOrigin(ctx context.Context, dir string, files int) *origin {
 	for i := range files {
 		path := filepath.Join(o.clone, "roles", fmt.Sprintf("role%d", i/10), "tasks", fmt.Sprintf("part%d.yml", i%10))
 		check(os.MkdirAll(filepath.Dir(path), 0o755))
-
 		text := fmt.Sprintf("- name: task %d\n  ansible.builtin.command: echo %d\n", i, i)
 		check(os.WriteFile(path, []byte(strings.Repeat(text, 20)), 0o644))
 	}
@@ -87,7 +86,6 @@ func fetches(ctx context.Context, b *bench) []row {
 	server := o.serve()
 
 	b.cleanup(server.Close)
-
 	return []row{o.row(ctx, "path", o.bare, ""), o.row(ctx, "https", server.URL+"/origin.git", o.ca)}
 }
 

@@ -112,7 +112,6 @@ func (b *bench) lab(ctx context.Context) place {
 		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			fail("lab %s: %w", strings.Join(args, " "), err)
 		}
-
 		return strings.TrimSpace(string(out))
 	}
 
@@ -214,7 +213,6 @@ func (m *managed) seconds(ctx context.Context, verb inventory.Verb, group string
 	if j.Started == nil || j.Ended == nil {
 		fail("the job has no times")
 	}
-
 	return j.Ended.Sub(*j.Started).Seconds()
 }
 
@@ -326,7 +324,6 @@ func (b *bench) jobOn(ctx context.Context, p place, hosts, lines int) []row {
 	if hosts == 1 {
 		return []row{settings}
 	}
-
 	defaults := settings
 	defaults.Against, defaults.floor = "ansible-playbook, its own defaults", atMost(0.25, 0, "<= 0.25 x")
 	defaults.baseline = func() float64 { return m.plain(ctx, true) }

@@ -26,7 +26,6 @@ const swapping = "compare-and-swap with a history record, raw client, 64 at once
 // that is submitted by a client.
 func (w *world) clearFirst(ctx context.Context, by *world) float64 {
 	w.quarantine(ctx, atOnce)
-
 	return 2 * atOnce / timed(func() { by.carryOut(ctx, clearing(firstNodes(atOnce)...)) })
 }
 
@@ -86,7 +85,6 @@ func (w *world) swaps(ctx context.Context) (rate side, note string) {
 					if !resp.Succeeded {
 						fail("a raw transition conflicted")
 					}
-
 					revisions[i] = resp.Header.Revision
 				}
 			})
@@ -125,7 +123,6 @@ func claims(ctx context.Context, b *bench) []row {
 			product: func() float64 {
 				_, latencies := w.claimAll(ctx)
 				busy = append(busy, latencies...)
-
 				return p99(busy)
 			},
 			baseline: func() float64 {
@@ -133,7 +130,6 @@ func claims(ctx context.Context, b *bench) []row {
 				defer stop()
 
 				idle = append(idle, w.probes(within)...)
-
 				return p99(idle)
 			},
 		},
@@ -146,7 +142,6 @@ func claims(ctx context.Context, b *bench) []row {
 			product: func() float64 {
 				if !blocked {
 					w.holdUp(ctx)
-
 					blocked = true
 				}
 
@@ -176,7 +171,6 @@ func (w *world) claimAll(ctx context.Context) (seconds float64, latencies []floa
 			if err == nil && (len(resp.Kvs) != 1 || resp.Kvs[0].Version < 2) {
 				err = errors.New("the job is not claimed")
 			}
-
 			return err
 		}))
 	})
@@ -226,7 +220,6 @@ func (w *world) holdUp(ctx context.Context) {
 		if err == nil && j.Status == api.Queued {
 			err = errors.New("the job that holds up the queue does not run")
 		}
-
 		return err
 	}))
 }

@@ -108,7 +108,6 @@ func (c *churn) send(ctx context.Context, w *world, lane int) {
 		if number%2 == 1 {
 			kind = "discovered"
 		}
-
 		err := w.report(ctx, kind, w.bench.changed(k), 1, addr)
 
 		c.mu.Lock()
@@ -207,7 +206,6 @@ func (r *reader) read(ctx context.Context, i int, path string) *bytes.Buffer {
 	}
 
 	check(fetch(ctx, r.Client, r.base+path, &r.answers[i]))
-
 	return &r.answers[i]
 }
 
@@ -243,7 +241,6 @@ func readPages(ctx context.Context, r *reader) {
 		if i > 0 {
 			q.Set("continue", next)
 		}
-
 		next = continuation(r.read(ctx, i, "/v1/nodes?"+q.Encode()).Bytes())
 	}
 }
@@ -253,7 +250,6 @@ func readPages(ctx context.Context, r *reader) {
 func continuation(body []byte) string {
 	_, rest, _ := bytes.Cut(body[max(0, len(body)-512):], []byte(`"continue":"`))
 	token, _, _ := bytes.Cut(rest, []byte(`"`))
-
 	return string(token)
 }
 
@@ -295,7 +291,6 @@ func (c *churn) row(ctx context.Context, w *world, base string, f form, conns in
 
 	for i := range conns {
 		readers[i], plain[i] = newReader(w.url), newReader(base)
-
 		w.bench.cleanup(func() { readers[i].CloseIdleConnections(); plain[i].CloseIdleConnections() })
 		// The first read opens the connection and sizes the buffers.
 		f.read(ctx, readers[i])

@@ -61,7 +61,6 @@ func reportRun(path string, hosts []string) {
 
 	for _, e := range append(events, event{"event": "stats", "stats": stats}) {
 		e["time"], e["play"], e["task"], e["action"] = time.Now().UTC(), "bench", "print", "debug"
-
 		check(json.NewEncoder(out).Encode(e))
 	}
 }
@@ -97,7 +96,6 @@ func (s *slowest) Write(b []byte) (int, error) {
 	begun := time.Now()
 	n, err := s.to.Write(b)
 	s.longest = max(s.longest, time.Since(begun))
-
 	return n, err
 }
 

@@ -92,7 +92,6 @@ func (b *bench) cleanup(do func()) { b.undo = append(b.undo, do) }
 // measureAll sets rows up, measures them, and cleans up.
 func (b *bench) measureAll(setUp func() []row) {
 	outer := len(b.undo)
-
 	defer func() {
 		for _, do := range slices.Backward(b.undo[outer:]) {
 			do()
@@ -116,7 +115,6 @@ func main() {
 	if !ok {
 		status = program()
 	}
-
 	os.Exit(status)
 }
 

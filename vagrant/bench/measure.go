@@ -112,7 +112,6 @@ func (r *row) take() {
 	if summarize == nil {
 		summarize = median
 	}
-
 	r.Product = summarize(product)
 	if r.baseline != nil {
 		r.Baseline = summarize(baseline)
@@ -133,7 +132,6 @@ func (r *row) log(product, baseline []float64) {
 	if r.OK {
 		verdict = "reaches"
 	}
-
 	if r.baseline != nil {
 		against = fmt.Sprintf(" against %s, ratio %.2f", figure(r.Baseline), r.Ratio)
 	}
@@ -175,7 +173,6 @@ func (r *report) print(w io.Writer) {
 		if row.Against != "" {
 			base, ratio = figure(row.Baseline), fmt.Sprintf("%.2f", row.Ratio)
 		}
-
 		cells := []string{row.Name, figure(row.Product), base, row.Unit, ratio, row.Floor, verdict, row.Against}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 
@@ -207,7 +204,6 @@ func figure(f float64) string {
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
-
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
@@ -268,8 +264,6 @@ func together(n int, do func(i int)) {
 // timed returns how long do takes, in seconds.
 func timed(do func()) float64 {
 	begun := time.Now()
-
 	do()
-
 	return time.Since(begun).Seconds()
 }

@@ -32,7 +32,6 @@ func outdated(ctx context.Context, b *bench) []row {
 			if total == want {
 				return
 			}
-
 			if time.Since(begun) > time.Minute {
 				fail("%d nodes are outdated, want %d", total, want)
 			}
@@ -48,9 +47,7 @@ func outdated(ctx context.Context, b *bench) []row {
 			baseline: func() float64 { return timed(func() { ask() }) },
 			product: func() float64 {
 				defer undo()
-
 				until(0)
-
 				return timed(func() { change(); until(b.nodes) })
 			},
 		}

@@ -69,7 +69,6 @@ func accessed(ctx context.Context, b *bench) []row {
 
 					for _, err := range over.EachNode(ctx, client.NodeFilter{}) {
 						check(err)
-
 						count++
 					}
 

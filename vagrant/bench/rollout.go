@@ -122,7 +122,6 @@ func (f *rolloutFleet) jump() (next time.Time) {
 			j := f.byID[id]
 			j.Status = jobs.Complete
 			f.byID[id] = j
-
 			delete(f.ends, id)
 		}
 	}

@@ -66,7 +66,6 @@ func (w *world) rolloutInStore(ctx context.Context) float64 {
 	var running sync.WaitGroup
 
 	running.Go(func() { l.Run(ctx) })
-
 	defer func() {
 		cancel()
 		running.Wait()
@@ -104,7 +103,6 @@ type storedFleet struct {
 func (f *storedFleet) View() *state.View {
 	v := *f.Store.View()
 	v.Nodes = f.nodes.snapshot.Nodes
-
 	return &v
 }
 
@@ -142,7 +140,6 @@ func (f *storedFleet) SubmitRollout(
 	if err == nil {
 		j.Revision, begun.Revision = revision, revision
 		end := time.Now().Add(rolloutJob)
-
 		f.tasks.Go(func() { f.carryOut(context.WithoutCancel(ctx), j, end) })
 	}
 
@@ -160,7 +157,6 @@ func (f *storedFleet) carryOut(ctx context.Context, j jobs.Job, end time.Time) {
 	j, err := f.PutJob(ctx, j)
 	if err == nil {
 		<-time.After(time.Until(end)) // the work of the job
-
 		j.Status, j.Ended = jobs.Complete, time.Now()
 		_, err = f.PutJob(ctx, j)
 	}

@@ -87,7 +87,6 @@ func (b *bench) world(ctx context.Context, extra string, through ...string) *wor
 func (b *bench) full(ctx context.Context, extra string) *world {
 	w := b.world(ctx, extra)
 	w.fill(ctx, b.nodes)
-
 	return w
 }
 
@@ -102,7 +101,6 @@ func dial(socket string) (*clientv3.Client, error) {
 func freePort() int {
 	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
-
 	return l.Addr().(*net.TCPAddr).Port
 }
 
@@ -202,7 +200,6 @@ func (w *world) report(ctx context.Context, kind string, first, count int, addr 
 	if err != nil {
 		return err
 	}
-
 	req.Header.Set("Content-Type", api.TypeJSON)
 
 	return send(w.http, req, &bytes.Buffer{})
@@ -244,7 +241,6 @@ func fetch(ctx context.Context, c *http.Client, url string, buf *bytes.Buffer) e
 	if err != nil {
 		return err
 	}
-
 	return send(c, req, buf)
 }
 
@@ -286,7 +282,6 @@ func (b *bench) over(ctx context.Context, c net.Conn, token string) *http.Client
 
 	// A request that hangs ends with the benchmark.
 	context.AfterFunc(ctx, func() { c.Close() })
-
 	return &http.Client{Transport: connection{c, bufio.NewReader(c), token}}
 }
 
@@ -306,7 +301,6 @@ func (c connection) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Write(c); err != nil {
 		return nil, err
 	}
-
 	return http.ReadResponse(c.answers, r)
 }
 
@@ -321,7 +315,6 @@ func (w *world) complete(ctx context.Context, id string) api.Job {
 	if j.Status != api.Complete {
 		fail("job %s is %s: %s", j.ID, j.Status, j.Message)
 	}
-
 	return j
 }
 

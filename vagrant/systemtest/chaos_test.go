@@ -29,7 +29,6 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		seed = uint64(time.Now().UnixNano())
 	}
-
 	t.Logf("CHAOS_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }

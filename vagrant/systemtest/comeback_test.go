@@ -27,19 +27,16 @@ func comeBackRounds(t *testing.T) int {
 	if s == "" {
 		return 1
 	}
-
 	n, err := strconv.Atoi(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return n
 }
 
 // crashTwice kills the manager two times, five seconds apart: it forgets who has left.
 func (w *world) crashTwice() {
 	w.t.Helper()
-
 	w.sh("host1", killDaemon+"; sleep 5; "+killDaemon)
 	w.awaitHealthy()
 }

@@ -48,7 +48,6 @@ func TestAutoCommission(t *testing.T) {
 			if n.Status == inventory.Allocated {
 				inService++
 			}
-
 			text += fmt.Sprintf("%s is %s (%s)\n", host, n.Status, n.Group)
 		}
 

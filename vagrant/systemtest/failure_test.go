@@ -144,7 +144,6 @@ func TestFailedUpgradeOfMasters(t *testing.T) {
 		if n.LastError == "" {
 			t.Errorf("%s has no last error", n.Name)
 		}
-
 		if n.Applied != "" {
 			t.Errorf("%s has the applied configuration of job %s; a failed upgrade makes it unknown", n.Name, n.Applied)
 		}
@@ -212,7 +211,6 @@ func (w *world) records(args ...string) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-
 	return string(text)
 }
 

@@ -52,7 +52,6 @@ func (w *world) peaks() map[string]int {
 		if err != nil {
 			w.t.Fatalf("%q: %v", line, err)
 		}
-
 		peaks[fields[1]] = max(peaks[fields[1]], size>>10)
 	}
 

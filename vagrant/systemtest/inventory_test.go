@@ -25,7 +25,6 @@ func testOwnAnsible(t *testing.T, suite string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	w.write("host1", "/root/.ansible/collections/ansible_collections/contiv/clusterm/plugins/inventory/nodes.py",
 		string(plugin))
 	w.write("host1", "/root/own/clusterm_inventory.yml", "plugin: contiv.clusterm.nodes\n")
@@ -46,7 +45,6 @@ func testOwnAnsible(t *testing.T, suite string) {
 		if strings.Count(out, "SUCCESS") != 2 || !strings.Contains(out, "pong") {
 			t.Errorf("%s: %s", source, out)
 		}
-
 		out = w.sh("host1", failing+"ansible -i "+source+" "+host2+" -m debug -a var=motd").stdout
 		if !strings.Contains(out, "{{ lookup") || w.hasFile("host1", "/root/evaluated") {
 			t.Errorf("%s: the template was evaluated: %s", source, out)

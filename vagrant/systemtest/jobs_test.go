@@ -19,7 +19,6 @@ func (w *world) jobProcesses() []string {
 	// Brackets keep the pattern from matching the grep itself.
 	pattern := `[a]nsible-playbook|[c]lusterm runner|[ /]ssh[: ]|[s]ftp|/var/lib/clusterm/[r]uns/`
 	out := w.sh("host1", `ps -eo pid,args | grep -E '`+pattern+`' || true`).stdout
-
 	return strings.FieldsFunc(out, func(r rune) bool { return r == '\n' })
 }
 

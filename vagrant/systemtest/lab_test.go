@@ -57,7 +57,6 @@ func run(m *testing.M) int {
 	limit, err := time.ParseDuration(flag.Lookup("test.timeout").Value.String())
 	if err == nil && limit > 2*teardownTime {
 		var cancel func()
-
 		ctx, cancel = context.WithTimeout(ctx, limit-teardownTime)
 		defer cancel()
 	}
@@ -127,7 +126,6 @@ func build(ctx context.Context, dir string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
-
 	return nil
 }
 
@@ -232,7 +230,6 @@ func (l *lab) runIn(ctx context.Context, env []string, stdin io.Reader, args ...
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		r.code, r.stderr = -1, r.stderr+"\n"+err.Error()
 	}
-
 	if ctx.Err() != nil {
 		r.stderr += fmt.Sprintf("\n(ended: %v)", context.Cause(ctx))
 	}

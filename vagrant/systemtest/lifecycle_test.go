@@ -210,7 +210,6 @@ func TestPowerFailureDuringJob(t *testing.T) {
 	if j.Status != api.Errored || !strings.Contains(j.Message, w.name("host3")) {
 		t.Errorf("the job is %s: %q", j.Status, j.Message)
 	}
-
 	if took := j.Ended.Sub(*j.Started); took > 3*time.Minute {
 		t.Errorf("the job took %s, want at most 3 min", took)
 	}
@@ -284,7 +283,6 @@ func TestChangedHostKey(t *testing.T) {
 	if !strings.Contains(stderr, "trust the new key") || !strings.Contains(j.Message, "host key") {
 		t.Errorf("the message lacks the remedy: %q; %s", j.Message, stderr)
 	}
-
 	if why := w.ctl("job", "why", j.ID); !strings.Contains(why.stdout, remedy) {
 		t.Errorf("the explanation lacks %s: %s", remedy, why)
 	}
@@ -493,7 +491,6 @@ func TestDiscover(t *testing.T) {
 	if !strings.Contains(stderr, "10.77.0.99") || !strings.Contains(j.Message, "10.77.0.99") {
 		t.Errorf("the message lacks the address that does not answer: %q; %s", j.Message, stderr)
 	}
-
 	if strings.Contains(j.Message, addr("host2")) {
 		t.Errorf("the message blames the address that answers: %q", j.Message)
 	}
@@ -653,7 +650,6 @@ func TestDuplicateIdentity(t *testing.T) {
 	await(t, time.Minute, "the duplicate is reported", func() (bool, string) {
 		n := w.node("host3")
 		reported := slices.Equal(n.Duplicates, []string{addr("host4")}) && n.Addr == addr("host3")
-
 		return reported, strings.Join(n.Duplicates, " ")
 	})
 

@@ -87,7 +87,6 @@ func TestMail(t *testing.T) {
 	await(t, time.Minute, "the relay is busy", func() (bool, string) {
 		r := w.ctl("notification", "log", "busy", "-o", "json")
 		d := decode[api.Deliveries](w, r).Items[0]
-
 		return delivered(d) || strings.Contains(d.Error, "try again later"), r.stdout
 	})
 	w.sh("host1", "systemctl reload clusterm")
@@ -114,7 +113,6 @@ func TestMail(t *testing.T) {
 		if d.Status != "pending" {
 			t.Fatalf("a relay with an unknown certificate: %+v", d)
 		}
-
 		return strings.Contains(d.Error, "certificate"), r.stdout
 	})
 
@@ -141,7 +139,6 @@ func (w *world) wantMails(dir, target string, list []api.Delivery, jobs ...strin
 		if err != nil {
 			w.t.Fatalf("%s: %v in\n%s", target, err, m.Data)
 		}
-
 		subject, err := new(mime.WordDecoder).DecodeHeader(message.Header.Get("Subject"))
 		if err != nil {
 			w.t.Error(err)

@@ -112,7 +112,6 @@ func TestNotifications(t *testing.T) {
 		r := w.ctl("notification", "log", "hook", "-o", "json")
 		log = decode[api.Deliveries](w, r).Items
 		open := slices.ContainsFunc(log, func(d api.Delivery) bool { return d.Status != "delivered" })
-
 		return !open && len(log) >= 3, r.stdout
 	})
 

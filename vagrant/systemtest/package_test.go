@@ -31,7 +31,6 @@ func makePackage(t *testing.T, packager, version string) string {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("want one package: %v, %v", files, err)
 	}
-
 	return files[0]
 }
 
@@ -43,7 +42,6 @@ func output(t *testing.T, name string, args ...string) string {
 	if err != nil {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
-
 	return string(out)
 }
 
@@ -68,7 +66,6 @@ func TestPackageContent(t *testing.T) {
 	if !strings.HasPrefix(got, "clusterm 1.2.3 Apache-2.0\n") || !strings.Contains(got, "ansible-core 2.14\n") {
 		t.Errorf("tags: %s", got)
 	}
-
 	got = output(t, "rpm", "-Kv", "--nosignature", rpm)
 	if !strings.Contains(got, "OK") || strings.Contains(got, "BAD") {
 		t.Errorf("digests: %s", got)
@@ -390,7 +387,6 @@ func (w *world) usePackage(p packaging, enabled map[string]string) {
 			if enabled[h] == unit {
 				want = "enabled\ninactive\n"
 			}
-
 			if got := w.try(h, "systemctl is-enabled "+unit+"; systemctl is-active "+unit).stdout; got != want {
 				t.Errorf("%s on %s after the installation: %s", unit, h, got)
 			}

@@ -85,7 +85,6 @@ func serveRelay(dir string) int {
 			if err != nil {
 				return err
 			}
-
 			go r.converse(conn)
 		}
 	}()
@@ -112,7 +111,6 @@ func (r *relay) converse(conn net.Conn) {
 		if err != nil {
 			return
 		}
-
 		verb, argument, _ := strings.Cut(line, " ")
 
 		switch strings.ToUpper(verb) {
@@ -125,11 +123,9 @@ func (r *relay) converse(conn net.Conn) {
 			}
 		case "STARTTLS":
 			say("220 go on")
-
 			text, mail.TLS = textproto.NewConn(tls.Server(conn, r.config)), true
 		case "MAIL":
 			mail = relayed{TLS: mail.TLS}
-
 			say("250 ok")
 		case "RCPT":
 			to := strings.Trim(strings.TrimPrefix(argument, "TO:"), "<>")
@@ -147,7 +143,6 @@ func (r *relay) converse(conn net.Conn) {
 			if err != nil {
 				return
 			}
-
 			mail.Data = string(data)
 			say("%s", r.keep(mail))
 		case "QUIT":
@@ -189,7 +184,6 @@ func (r *relay) keep(m relayed) string {
 	if err != nil {
 		return "554 " + err.Error()
 	}
-
 	_, err = f.Write(append(line, '\n'))
 	if err := errors.Join(err, f.Close()); err != nil {
 		return "554 " + err.Error()
@@ -207,7 +201,6 @@ func (w *world) startRelay(dir string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-
 	p := w.startLab("run", "env", relayFolder+"="+dir, program)
 
 	await(w.t, time.Minute, "the relay listens", func() (bool, string) {

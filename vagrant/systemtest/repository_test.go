@@ -52,7 +52,6 @@ func (r *playbookRepo) git(args ...string) string {
 	if err != nil {
 		r.w.t.Fatalf("git %v: %v\n%s", args, err, out)
 	}
-
 	return strings.TrimSpace(string(out))
 }
 
@@ -85,7 +84,6 @@ func (r *playbookRepo) push(message string, amend ...string) string {
 
 func (r *playbookRepo) serve() {
 	r.w.t.Helper()
-
 	r.w.sh("host1", "rm -rf "+servedRepo)
 	r.w.labDo("cp", r.bare, "host1:"+servedRepo)
 }
@@ -103,7 +101,6 @@ func (w *world) sync(commit string) api.Repository {
 	if r.InUse == nil || r.InUse.Hash != commit {
 		w.t.Fatalf("%+v is in use, want %s", r.InUse, commit)
 	}
-
 	return r
 }
 
@@ -180,7 +177,6 @@ func readSite(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return string(site)
 }
 

@@ -258,7 +258,6 @@ func TestRunnerKilled(t *testing.T) {
 		if j.Status != api.Errored || j.Cause != "interrupted" || j.Message == "" {
 			t.Errorf("%s: the job is %s (%s): %q", end.name, j.Status, j.Cause, j.Message)
 		}
-
 		if len(j.Runs) != 2 || j.Runs[1].Phase != "undo" {
 			t.Errorf("%s: the job ran %+v", end.name, j.Runs)
 		}

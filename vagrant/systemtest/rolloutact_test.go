@@ -17,7 +17,6 @@ func (w *world) operator(name string) []string {
 
 	file := "/root/" + name + ".token"
 	w.ctl("token", "create", "--role", "operator", "--name", name, "--save", file)
-
 	return []string{"--token-file", file}
 }
 
@@ -36,7 +35,6 @@ func (w *world) awaitHeld(id, host string) string {
 	w.awaitNodes(id, "the rollout begins "+host, func(r api.Rollout) bool {
 		i := slices.IndexFunc(r.Nodes, func(n api.RolloutNode) bool { return n.Name == name })
 		job = r.Nodes[i].Job
-
 		return job != ""
 	})
 	w.awaitLog(job, holdTask)

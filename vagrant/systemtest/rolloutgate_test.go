@@ -21,9 +21,7 @@ test -e "/root/well-$CLUSTERM_NODE" || { echo "no quorum yet" >&2; exit 3; }
 // rollOver starts an apply of the hosts, without a verification, and returns its id.
 func (w *world) rollOver(hosts []string, options ...string) string {
 	w.t.Helper()
-
 	args := append([]string{"rollout", "start", "--action", "apply", "--no-verify", "--yes", "-o", "json"}, options...)
-
 	return decode[api.Rollout](w, w.ctl(append(args, w.nodeNames(hosts...)...)...)).ID
 }
 

@@ -28,7 +28,6 @@ func (w *world) awaitScheduled(host string, want inventory.VerdictResult) {
 	w.t.Helper()
 	await(w.t, 5*time.Minute, "a scheduled verification finds "+host+" "+string(want), func() (bool, string) {
 		v := w.node(host).Verification
-
 		return v != nil && v.Result == want, fmt.Sprintf("%+v\n%s", v, w.tryCtl("policy", "show", "minutely"))
 	})
 }
@@ -98,7 +97,6 @@ func (w *world) wantScheduled(job, host string) {
 	if i < 0 {
 		w.t.Fatalf("no decision names job %s: %s", job, r.stdout)
 	}
-
 	d := decisions[i]
 	evidence := strings.Join(d.Evidence, "\n")
 

@@ -264,7 +264,6 @@ func TestHostileHost(t *testing.T) {
 	if !strings.Contains(out, "\x1b]0;evil") {
 		t.Error("the log lacks the warning: the host was not hostile")
 	}
-
 	if !strings.Contains(out, "lookup('pipe', 'touch /root/pwned')") {
 		t.Error("the log lacks the text of the host: the host was not hostile")
 	}

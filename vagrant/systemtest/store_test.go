@@ -43,7 +43,6 @@ func TestFullStore(t *testing.T) {
 		await(t, time.Minute, "job "+last+" ends, or the store is full", func() (bool, string) {
 			isFull = strings.Contains(w.tryCtl("status").stdout, "NOSPACE")
 			j := w.job(last)
-
 			return isFull || j.Status.Ended(), string(j.Status)
 		})
 	}
@@ -59,7 +58,6 @@ func TestFullStore(t *testing.T) {
 		if r.took > 2*time.Second {
 			t.Errorf("the refusal took %s", r.took)
 		}
-
 		if r := w.tryCtl("status"); r.code == 0 || !strings.Contains(r.stdout+r.stderr, "systemctl reload clusterm") {
 			t.Errorf("the health lacks the remedy: %s", r)
 		}

@@ -43,7 +43,6 @@ func (w *world) awaitUpgrade(commit, status string) api.Rollout {
 		if of := w.upgrades()[commit]; len(of) > 0 {
 			id = of[0].ID
 		}
-
 		return id != "", w.tryCtl("policy", "show", "follow").String()
 	})
 

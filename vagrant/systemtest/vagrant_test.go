@@ -204,7 +204,6 @@ func TestVagrantfile(t *testing.T) {
 		if i == 0 {
 			memory = 1024
 		}
-
 		if m.Name != name || m.Hostname != name || m.Primary != (i == 0) || m.Box != "generic/debian12" {
 			t.Errorf("%+v", m)
 		}

@@ -119,7 +119,6 @@ func skipWithoutLab(t *testing.T) {
 func (w *world) forSubtest(t *testing.T) *world {
 	sub := *w
 	sub.t = t
-
 	return &sub
 }
 
@@ -131,7 +130,6 @@ func (w *world) boot(s setup) {
 	if s.serf != "" {
 		up = append(up, "--serf-hosts", s.serf)
 	}
-
 	w.labDo(up...)
 
 	for i := range s.hosts {
@@ -158,7 +156,6 @@ func (w *world) installManager(s setup) {
 	if config != "" {
 		files = append(files, file{path: "/etc/clusterm/", mode: 0o700}, file{configFile, 0o600, []byte(config)})
 	}
-
 	r := w.install("host1", files, "systemctl enable --quiet --now clusterm")
 	if r.code != 0 {
 		w.t.Fatal(r)
@@ -169,7 +166,6 @@ func (w *world) installManager(s setup) {
 		if s.runsSerf(host) {
 			serial = 8
 		}
-
 		w.setName(host, serial)
 	}
 }
@@ -286,7 +282,6 @@ func (w *world) read(path string, mode int64, source string) file {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-
 	return file{path, mode, content}
 }
 
@@ -320,7 +315,6 @@ func (w *world) install(host string, files []file, script string) result {
 func addr(host string) string {
 	var i int
 	_, _ = fmt.Sscanf(host, "host%d", &i)
-
 	return fmt.Sprintf("10.77.0.%d", 10+i)
 }
 
@@ -332,7 +326,6 @@ func (w *world) name(host string) string {
 	if !ok {
 		w.t.Fatalf("the test has no %s", host)
 	}
-
 	return name
 }
 
@@ -361,7 +354,6 @@ func (w *world) labDo(args ...string) result {
 	if r.code != 0 {
 		w.t.Fatal(r)
 	}
-
 	return r
 }
 
@@ -373,7 +365,6 @@ func (w *world) run(stdin io.Reader, args ...string) result {
 	if r.took > 2*time.Second {
 		w.t.Logf("%.1f s: %.150q", r.took.Seconds(), r.cmd)
 	}
-
 	return r
 }
 
@@ -391,7 +382,6 @@ func (w *world) sh(host, script string) result {
 	if r.code != 0 {
 		w.t.Fatal(r)
 	}
-
 	return r
 }
 
@@ -435,7 +425,6 @@ func (w *world) ctl(args ...string) result {
 	if r.code != 0 {
 		w.t.Fatal(r)
 	}
-
 	return r
 }
 
@@ -465,7 +454,6 @@ func decode[T any](w *world, r result) T {
 	if err := json.Unmarshal([]byte(r.stdout), &v); err != nil {
 		w.t.Fatalf("%v: %s", err, r)
 	}
-
 	return v
 }
 
@@ -489,7 +477,6 @@ func (w *world) node(host string) api.Node {
 	if !ok {
 		w.t.Fatalf("the inventory lacks %s", w.name(host))
 	}
-
 	return n
 }
 
@@ -519,7 +506,6 @@ func (w *world) doFails(args ...string) (api.Job, string) {
 	if r.code != 3 {
 		w.t.Fatalf("exit %d, want 3 (the job failed): %s", r.code, r)
 	}
-
 	return decode[api.Job](w, r), r.stderr
 }
 
@@ -531,7 +517,6 @@ func (w *world) doLeaves(args ...string) api.Job {
 	if r.code != 8 {
 		w.t.Fatalf("exit %d, want 8 (residue is left): %s", r.code, r)
 	}
-
 	return decode[api.Job](w, r)
 }
 
@@ -555,7 +540,6 @@ func (w *world) awaitJob(id string) api.Job {
 	if r.code != 0 && r.code != 3 {
 		w.t.Fatal(r)
 	}
-
 	return decode[api.Job](w, r)
 }
 
@@ -567,7 +551,6 @@ func (w *world) awaitPhase(id, phase string) {
 		if j.Status.Ended() {
 			w.t.Fatalf("job %s ended %s before %s: %s", id, j.Status, phase, j.Message)
 		}
-
 		return j.Phase == phase, string(j.Status) + " " + j.Phase
 	})
 }
@@ -634,7 +617,6 @@ func (w *world) hasFile(host, path string) bool {
 	if r.code != 0 && r.code != 1 {
 		w.t.Fatal(r)
 	}
-
 	return r.code == 0
 }
 

@@ -24,7 +24,6 @@ func Build(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot build clusterm: %w", err)
 	}
-
 	module := strings.TrimSpace(string(root))
 	// Visit every directory of the module: go test then reuses a cached result only
 	// while the sources of the program are the same.
@@ -32,7 +31,6 @@ func Build(dir string) (string, error) {
 		if name := d.Name(); d.IsDir() && path != "." && (name[0] == '.' || name == "bin" || name == "dist") {
 			return fs.SkipDir
 		}
-
 		return err
 	})
 	if err != nil {

@@ -33,7 +33,6 @@ var program = sync.OnceValue(func() string {
 	if err != nil {
 		panic(err)
 	}
-
 	return path
 })
 
@@ -82,7 +81,6 @@ func dir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { os.RemoveAll(d) })
 
 	return d
@@ -94,7 +92,6 @@ func write(t *testing.T, path, text string) string {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
 	return path
 }
 
@@ -174,7 +171,6 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if _, stdout, _ := clusterm(t, "example"); stdout != string(text) {
 		t.Error("the printed example differs from the file")
 	}
@@ -242,7 +238,6 @@ func launchWith(t *testing.T, env []string, args ...string) *process {
 func (p *process) output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
 	return p.text
 }
 
@@ -303,7 +298,6 @@ func TestDaemon(t *testing.T) {
 		t.Helper()
 		p := launch(t, "--config", config(""))
 		p.awaitOutput("the API is served", 1)
-
 		return p
 	}
 
@@ -412,9 +406,7 @@ func TestReady(t *testing.T) {
 		"data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n", d, d)
 	begin := func(config string) *process {
 		t.Helper()
-
 		env := []string{"NOTIFY_SOCKET=" + d + "/notify", "JOURNAL_STREAM=8:1"}
-
 		return launchWith(t, env, "--config", write(t, d+"/clusterm.yaml", config))
 	}
 	notified := func(p *process, want string) {

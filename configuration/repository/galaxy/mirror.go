@@ -41,7 +41,6 @@ func CheckURL(text string) error {
 		if filepath.Clean(text) != text {
 			return bad
 		}
-
 		return nil
 	}
 
@@ -83,7 +82,6 @@ func (m Mirror) Fetch(ctx context.Context, all []Requirement, dir string) error 
 		if err != nil {
 			return err
 		}
-
 		left -= n
 
 		if err := bounds.check(filepath.Join(dir, r.Archive())); err != nil {
@@ -113,7 +111,6 @@ func (m Mirror) open(ctx context.Context, client *http.Client, name string) (io.
 	if err != nil {
 		return nil, err
 	}
-
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
@@ -139,7 +136,6 @@ func openFile(folder, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
@@ -173,7 +169,6 @@ func (m Mirror) copy(
 	if err != nil {
 		return 0, err
 	}
-
 	n, err = io.Copy(file, io.LimitReader(from, left+1))
 	if err = errors.Join(err, file.Close()); err != nil {
 		return n, missing(err)
@@ -206,7 +201,6 @@ func (b *bounds) check(archive string) error {
 	if err != nil {
 		return err
 	}
-
 	entries := tar.NewReader(unzipped)
 
 	for {
@@ -228,7 +222,6 @@ func (b *bounds) check(archive string) error {
 		if err != nil {
 			return err
 		}
-
 		b.size -= n
 		b.files--
 

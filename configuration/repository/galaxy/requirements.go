@@ -38,7 +38,6 @@ func (r Requirement) Archive() string {
 	if !r.Role {
 		name = strings.Replace(name, ".", "-", 1)
 	}
-
 	return name + "-" + r.Version + ".tar.gz"
 }
 
@@ -47,7 +46,6 @@ func (r Requirement) Folder() string {
 	if r.Role {
 		return "roles/" + r.Name
 	}
-
 	return "collections/ansible_collections/" + strings.Replace(r.Name, ".", "/", 1)
 }
 
@@ -183,7 +181,6 @@ func readFile(playbooks fs.FS, file string) ([]Requirement, error) {
 			if err != nil {
 				return nil, err
 			}
-
 			found = append(found, r)
 		}
 	}
@@ -201,7 +198,6 @@ func entry(n *yaml.Node, file string, role bool) (Requirement, error) {
 		if role {
 			separator = ","
 		}
-
 		r.Name, r.Version, _ = strings.Cut(n.Value, separator)
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {

@@ -70,7 +70,6 @@ func Diff(
 		if err != nil {
 			return nil, false, err
 		}
-
 		if a.equal(b) {
 			continue
 		}
@@ -83,7 +82,6 @@ func Diff(
 		if left -= len(change.Text); left < 0 {
 			change.Text, change.Note, more = "", "the text is left out: the difference is too long", true
 		}
-
 		changes = append(changes, change)
 	}
 
@@ -229,6 +227,5 @@ func unified(path string, a, b version) string {
 // gitMode returns the mode of a file or a link as git writes it.
 func gitMode(mode fs.FileMode) string {
 	m, _ := filemode.NewFromOSFileMode(mode) // files and links have one
-
 	return fmt.Sprintf("%o", uint32(m))
 }

@@ -22,7 +22,6 @@ func (n noisy) Open(name string) (fs.File, error) {
 	if d, ok := f.(fs.ReadDirFile); ok || err != nil {
 		return d, err
 	}
-
 	return noisyFile{f, n.largest}, err
 }
 
@@ -67,7 +66,6 @@ func TestDiff(t *testing.T) {
 	texts := map[string]string{}
 	for _, c := range changes {
 		got = append(got, fmt.Sprintf("%s %s %s", c.Path, c.Kind, c.Note))
-
 		texts[c.Path] = c.Text
 	}
 
@@ -120,7 +118,6 @@ func TestTrees(t *testing.T) {
 		if len(changes) != 1 || changes[0].Path != "site.yml" {
 			t.Errorf("got %+v", changes)
 		}
-
 		return err
 	}))
 

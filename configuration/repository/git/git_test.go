@@ -32,7 +32,6 @@ type testRepo struct {
 
 func newRepo(t *testing.T) *testRepo {
 	t.Helper()
-
 	return newRepoAt(t, filepath.Join(t.TempDir(), "origin.git"))
 }
 
@@ -78,7 +77,6 @@ func playbooks() map[string]file {
 
 func (r *testRepo) blob(content string) plumbing.Hash {
 	r.t.Helper()
-
 	return r.write(plumbing.BlobObject, []byte(content))
 }
 
@@ -163,7 +161,6 @@ func (r *testRepo) push(branch string, files map[string]file, sign ...func(*obje
 func (r *testRepo) set(name plumbing.ReferenceName, hash plumbing.Hash) string {
 	r.t.Helper()
 	must(r.t, r.store.SetReference(plumbing.NewHashReference(name, hash)))
-
 	return hash.String()
 }
 
@@ -195,7 +192,6 @@ func (r *testRepo) commit(files map[string]file, parents []plumbing.Hash, sign .
 // mirror returns a mirror of the repository.
 func (r *testRepo) mirror() *Mirror {
 	r.t.Helper()
-
 	return &Mirror{Dir: r.t.TempDir(), Options: Options{URL: r.dir, Limits: DefaultLimits}}
 }
 
@@ -214,7 +210,6 @@ func files(t *testing.T, m *Mirror, commit string) (map[string]string, error) {
 			if d.Type() == fs.ModeSymlink {
 				target, err := fs.ReadLink(src, path)
 				found[path] = "-> " + target
-
 				return err
 			}
 
@@ -265,7 +260,6 @@ func TestFetch(t *testing.T) {
 	packs := func() int {
 		found, err := filepath.Glob(filepath.Join(m.gitDir(), "objects/pack/*.pack"))
 		must(t, err)
-
 		return len(found)
 	}
 
@@ -279,7 +273,6 @@ func TestFetch(t *testing.T) {
 	if err != nil || more || len(log) != 1 || log[0].Hash != second {
 		t.Errorf("log: %v, %v, %v", log, more, err)
 	}
-
 	log, more, err = m.Log(t.Context(), second, nil, 1)
 	if err != nil || !more || len(log) != 1 {
 		t.Errorf("log: %v, %v, %v", log, more, err)
@@ -516,7 +509,6 @@ func TestLimits(t *testing.T) {
 			_, err := m.Fetch(t.Context())
 			if c.tree {
 				must(t, err)
-
 				_, err = files(t, m, commit)
 			}
 
@@ -655,7 +647,6 @@ func TestTreeFS(t *testing.T) {
 	must(t, m.Tree(t.Context(), commit, func(src fs.FS) error {
 		f, err := src.Open("site.yml")
 		must(t, err)
-
 		defer f.Close()
 
 		info, err := f.Stat()

@@ -58,7 +58,6 @@ func openLocal(e *gittransport.Endpoint, maxSize int64, have *mirrored, b *budge
 	if err != nil {
 		return nil, err
 	}
-
 	return &localSession{references, from, have, maxSize, b}, nil
 }
 
@@ -83,7 +82,6 @@ func (p plainFiles) OpenFile(name string, flag int, mode os.FileMode) (billy.Fil
 	if info, err := p.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-
 	return p.Filesystem.OpenFile(name, flag, mode)
 }
 
@@ -93,7 +91,6 @@ func (s *localSession) AdvertisedReferencesContext(ctx context.Context) (*packp.
 	if err != nil {
 		return nil, err
 	}
-
 	return ar, ar.Capabilities.Add(capability.AllowReachableSHA1InWant)
 }
 
@@ -136,7 +133,6 @@ func (s lazyStore) EncodedObject(_ plumbing.ObjectType, hash plumbing.Hash) (plu
 	if o := s.objects[hash]; o != nil {
 		return o, nil
 	}
-
 	return nil, plumbing.ErrObjectNotFound
 }
 
@@ -160,7 +156,6 @@ func (o *lazyObject) Reader() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return content.Reader()
 }
 

@@ -80,7 +80,6 @@ func ancestors(ctx context.Context, store *mirrored, of string, known map[plumbi
 		}
 
 		known[c.Hash] = true
-
 		return ctx.Err()
 	})
 
@@ -96,7 +95,6 @@ func (m *Mirror) Descends(ctx context.Context, commit, old string) (bool, error)
 		known := map[plumbing.Hash]bool{}
 		err := ancestors(ctx, store, commit, known)
 		found = known[plumbing.NewHash(old)]
-
 		return err
 	})
 

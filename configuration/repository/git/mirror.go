@@ -102,7 +102,6 @@ func (m *Mirror) fetch(ctx context.Context, store *mirrored) (configuration.Comm
 	if want := plumbing.NewHash(m.Options.Commit); m.Options.Commit != "" && store.has(want) {
 		return m.commit(store, want)
 	}
-
 	return m.fetchWithin(ctx, store, newBudget(m.Options.Limits.Fetch))
 }
 
@@ -335,7 +334,6 @@ func (s *mirrored) haves(from plumbing.ReferenceName) (found []plumbing.Hash) {
 	if err != nil {
 		return nil
 	}
-
 	newest, err := object.GetCommit(s, ref.Hash())
 	if err != nil {
 		return nil
@@ -346,7 +344,6 @@ func (s *mirrored) haves(from plumbing.ReferenceName) (found []plumbing.Hash) {
 		if found = append(found, c.Hash); len(found) == maxHaves {
 			return storer.ErrStop
 		}
-
 		return nil
 	})
 
@@ -360,7 +357,6 @@ func damaged(err error) error {
 	if err == nil {
 		return nil
 	}
-
 	return fmt.Errorf("%w: %w", errDamaged, err)
 }
 
@@ -445,6 +441,5 @@ func (m *Mirror) initialize() error {
 	if err := newStorage(m.gitDir()).Init(); err != nil {
 		return err
 	}
-
 	return localfile.Replace(filepath.Join(m.gitDir(), "HEAD"), []byte("ref: "+mainRef.String()+"\n"))
 }

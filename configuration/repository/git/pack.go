@@ -91,7 +91,6 @@ func (m *Mirror) checkObject(scanner *packfile.Scanner) error {
 	if header.Length > limit {
 		return errObject("", header.Length, limit)
 	}
-
 	start := &firstBytes{limit: 2 * binary.MaxVarintLen64}
 	n, _, err := scanner.NextObject(start)
 

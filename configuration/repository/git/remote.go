@@ -58,7 +58,6 @@ const maxReferences = 16 << 20
 func newBudget(limit int64) *budget {
 	b := &budget{limit: min(limit, maxReferences)}
 	b.left.Store(b.limit)
-
 	return b
 }
 
@@ -89,7 +88,6 @@ func (r budgetReader) Read(p []byte) (int, error) {
 	if r.budget.left.Add(-int64(n)) < 0 {
 		return 0, errBudget
 	}
-
 	return n, err
 }
 
@@ -101,7 +99,6 @@ func dial(ctx context.Context, addr string, b *budget) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	context.AfterFunc(ctx, func() { conn.Close() })
 
 	return countedConn{conn, b.reader(conn)}, nil
@@ -133,12 +130,10 @@ func openHTTPS(ctx context.Context, e *gittransport.Endpoint, o Options, b *budg
 		if err != nil {
 			return nil, about("credential_file", err)
 		}
-
 		user, password, both := strings.Cut(text, ":")
 		if !both {
 			user, password = "git", text
 		}
-
 		auth = &githttp.BasicAuth{Username: user, Password: password}
 	}
 
@@ -153,7 +148,6 @@ func errorMessage(err error) string {
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		return e.Message
 	}
-
 	return err.Error()
 }
 

@@ -35,7 +35,6 @@ func gitProgram(t *testing.T) string {
 	if err != nil {
 		t.Skip("it needs git as the server")
 	}
-
 	return path
 }
 
@@ -44,7 +43,6 @@ func write(t *testing.T, content string) string {
 
 	path := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(path, []byte(content), 0o600))
-
 	return path
 }
 
@@ -109,7 +107,6 @@ func endlessReferences(w http.ResponseWriter, body io.Writer) {
 		if i == 0 {
 			line = fmt.Sprintf("%040x refs/heads/b%d\x00 ofs-delta\n", i+1, i)
 		}
-
 		if _, err := fmt.Fprintf(body, "%04x%s", len(line)+4, line); err != nil {
 			return
 		}
@@ -167,7 +164,6 @@ func TestHTTPS(t *testing.T) {
 	for limit, want := range map[int64]string{150_000: "sends more than 150000 bytes", 300_000: ""} {
 		o := good
 		o.Limits.Fetch = limit
-
 		_, err := (&Mirror{Dir: t.TempDir(), Options: o}).Fetch(t.Context())
 		expect(t, err, want)
 	}
@@ -189,7 +185,6 @@ func sshServer(t *testing.T, user ssh.PublicKey, host ssh.Signer) string {
 			if c.User() != "git" || string(key.Marshal()) != string(user.Marshal()) {
 				return nil, fmt.Errorf("no")
 			}
-
 			return nil, nil //nolint:nilnil // as documented
 		},
 	}
@@ -207,7 +202,6 @@ func sshServer(t *testing.T, user ssh.PublicKey, host ssh.Signer) string {
 			if err != nil {
 				return
 			}
-
 			go serveSSH(ctx, conn, config, program)
 		}
 	}()
@@ -222,7 +216,6 @@ func serveSSH(ctx context.Context, conn net.Conn, config *ssh.ServerConfig, prog
 	if err != nil {
 		return
 	}
-
 	go ssh.DiscardRequests(requests)
 
 	for c := range channels {
@@ -315,7 +308,6 @@ func TestSSH(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := good
 			c.change(&o)
-
 			_, err := (&Mirror{Dir: t.TempDir(), Options: o}).Fetch(t.Context())
 			expect(t, err, c.err)
 		})

@@ -86,7 +86,6 @@ func KeysDigest(files []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	sums := make([]string, 0, len(keys.openPGP)+len(keys.ssh))
 
 	for _, armored := range keys.openPGP {
@@ -195,7 +194,6 @@ func (k keyring) verifySSH(c *object.Commit) error {
 	if err != nil {
 		return err
 	}
-
 	key, err := ssh.ParsePublicKey(s.PublicKey)
 	if err != nil {
 		return err
@@ -245,7 +243,6 @@ func parseSSHSignature(text string) (sshSignature, error) {
 	if block == nil || block.Type != "SSH SIGNATURE" || !bytes.HasPrefix(block.Bytes, []byte(sshMagic)) {
 		return s, errors.New("the signature is damaged")
 	}
-
 	if err := ssh.Unmarshal(block.Bytes[len(sshMagic):], &s); err != nil {
 		return s, err
 	}
@@ -263,7 +260,6 @@ func withoutSignature(c *object.Commit) ([]byte, error) {
 	if err := c.EncodeWithoutSignature(encoded); err != nil {
 		return nil, err
 	}
-
 	r, err := encoded.Reader()
 	if err != nil {
 		return nil, err

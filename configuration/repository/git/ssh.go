@@ -44,17 +44,14 @@ func dialSSH(ctx context.Context, e *gittransport.Endpoint, o Options, b *budget
 	if err != nil {
 		return nil, err
 	}
-
 	sshConn, channels, requests, err := ssh.NewClientConn(conn, host, config)
 	if err != nil {
 		return nil, sshError(host, err)
 	}
-
 	s := &sshSession{client: ssh.NewClient(sshConn, channels, requests), errors: &firstBytes{limit: 1000}}
 	if err := s.start(e.Path); err != nil {
 		return nil, err
 	}
-
 	return s, nil
 }
 
@@ -63,7 +60,6 @@ func sshConfig(user, host string, o Options) (*ssh.ClientConfig, error) {
 	if err != nil {
 		return nil, about("key_file", err)
 	}
-
 	key, err := ssh.ParsePrivateKey([]byte(pem))
 	if err != nil {
 		return nil, about("key_file", fmt.Errorf("%s is not a private key without a passphrase", o.KeyFile))
@@ -104,7 +100,6 @@ func (s *sshSession) start(path string) error {
 	if err != nil {
 		return err
 	}
-
 	if s.in, err = session.StdinPipe(); err != nil {
 		return err
 	}

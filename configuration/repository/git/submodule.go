@@ -53,7 +53,6 @@ func (l level) within(full string) string {
 	if l.under != "." {
 		rest = strings.TrimPrefix(strings.TrimPrefix(full, l.under), "/")
 	}
-
 	return path.Join(l.at, rest)
 }
 
@@ -133,7 +132,6 @@ func (s *modules) locate(l level, full string) (string, error) {
 		if err != nil {
 			return "", refusef("the submodule %s: %w", full, err)
 		}
-
 		return address, nil
 	}
 
@@ -146,17 +144,14 @@ func (s *modules) named(l level, at string) (map[string]*config.Submodule, error
 	if err != nil {
 		return nil, damaged(err)
 	}
-
 	e, err := root.FindEntry(modulesFile)
 	if err != nil || !e.Mode.IsFile() {
 		return nil, refusef("%s is a submodule, and there is no file %s", at, modulesFile)
 	}
-
 	blob, err := object.GetBlob(s.store, e.Hash)
 	if err != nil {
 		return nil, damaged(err)
 	}
-
 	if blob.Size > maxModulesFile {
 		return nil, refusef("%s is larger than %d bytes", modulesFile, maxModulesFile)
 	}
@@ -170,7 +165,6 @@ func (s *modules) named(l level, at string) (map[string]*config.Submodule, error
 	if err := parsed.Unmarshal(content); err != nil {
 		return nil, refusef("%s does not parse: %s", modulesFile, plain(err.Error(), 200))
 	}
-
 	return parsed.Submodules, nil
 }
 
@@ -191,12 +185,10 @@ func resolve(base, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	same := e.Protocol == own.Protocol && e.User == own.User && e.Host == own.Host && e.Port == own.Port
 	if e.Protocol == viaPath {
 		same = same && strings.HasPrefix(e.Path, path.Dir(own.Path)+"/")
 	}
-
 	if !same {
 		return "", errors.New("its URL " + quoted(text) + " is not on the server of the repository; move it there")
 	}

@@ -32,7 +32,6 @@ func withModule(commit, url string) map[string]file {
 	all := playbooks()
 	all["roles/shared"] = module(commit)
 	all[modulesFile] = text("[submodule \"shared\"]\n\tpath = roles/shared\n\turl = " + url + "\n")
-
 	return all
 }
 
@@ -91,7 +90,6 @@ func TestSubmodules(t *testing.T) {
 		if len(changes) != 1 || changes[0].Path != "sub/deep.yml" {
 			t.Errorf("got %+v", changes)
 		}
-
 		return err
 	}))
 }
@@ -128,7 +126,6 @@ func TestSubmoduleRefused(t *testing.T) {
 		{"does not parse", func() map[string]file {
 			all := withModule(pinned, "x")
 			all[modulesFile] = text("[submodule")
-
 			return all
 		}(), nil, inventory.KindRefused, "does not parse"},
 		{"gone", withModule(pinned, "../gone.git"), nil, inventory.KindUnavailable, "roles/shared: "},

@@ -23,7 +23,6 @@ func (b *firstBytes) Write(p []byte) (int, error) {
 	defer b.mu.Unlock()
 
 	b.text = append(b.text, p[:min(len(p), b.limit-len(b.text))]...)
-
 	return len(p), nil
 }
 
@@ -31,7 +30,6 @@ func (b *firstBytes) Write(p []byte) (int, error) {
 func (b *firstBytes) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-
 	return plain(string(b.text), b.limit)
 }
 
@@ -45,7 +43,6 @@ func plain(text string, limit int) string {
 		if !printable(string(r)) {
 			return '?'
 		}
-
 		return r
 	}, text)
 

@@ -126,7 +126,6 @@ func (m *Mirror) folder(store *mirrored, c *object.Commit) (plumbing.Hash, error
 	if err != nil {
 		return plumbing.ZeroHash, damaged(err)
 	}
-
 	e, err := root.FindEntry(m.Options.Folder)
 	if err != nil || e.Mode != filemode.Dir {
 		return plumbing.ZeroHash, inventory.Errorf(inventory.KindRefused, "commit %s has no folder %s",
@@ -248,7 +247,6 @@ func (t *tree) insert(ctx context.Context, l level, full string, e object.TreeEn
 	if err != nil {
 		return damaged(err)
 	}
-
 	if t.bytesLeft -= size; t.bytesLeft < 0 {
 		return refusef("its files have more than %d bytes, at %s (repository.limits.size)", t.limits.Size, full)
 	}
@@ -275,7 +273,6 @@ func (t *tree) submodule(ctx context.Context, l level, full string, hash plumbin
 	if err != nil {
 		return err
 	}
-
 	return t.add(ctx, inner, c.TreeHash, full, depth+1)
 }
 
@@ -289,7 +286,6 @@ func (t *tree) link(full string, e *entry) error {
 	if err != nil {
 		return err
 	}
-
 	e.target = string(content)
 
 	switch {
@@ -308,7 +304,6 @@ func (t *tree) read(e *entry) ([]byte, error) {
 	if err != nil {
 		return nil, damaged(err)
 	}
-
 	return readBlob(blob)
 }
 
@@ -340,7 +335,6 @@ func (t *tree) check() error {
 		if err != nil {
 			return err
 		}
-
 		if bytes.HasPrefix(content, []byte(pointer)) {
 			return refusef("%s is kept in Git LFS, which is not fetched; put the file itself into the repository", full)
 		}
@@ -391,7 +385,6 @@ func (t *tree) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	if !e.mode.IsRegular() {
 		return &opened{entry: e, left: e.children}, nil
 	}
@@ -400,7 +393,6 @@ func (t *tree) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, damaged(err)
 	}
-
 	r, err := blob.Reader()
 
 	return &opened{entry: e, content: r}, damaged(err)
@@ -410,7 +402,6 @@ func (t *tree) find(op, name string) (*entry, error) {
 	if e := t.entries[name]; e != nil && fs.ValidPath(name) {
 		return e, nil
 	}
-
 	return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 }
 
@@ -445,7 +436,6 @@ func (f *opened) Read(p []byte) (int, error) {
 	if f.content == nil {
 		return 0, &fs.PathError{Op: "read", Path: f.name, Err: fs.ErrInvalid}
 	}
-
 	return f.content.Read(p)
 }
 
@@ -469,6 +459,5 @@ func (f *opened) Close() error {
 	if f.content == nil {
 		return nil
 	}
-
 	return f.content.Close()
 }

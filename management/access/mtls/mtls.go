@@ -59,7 +59,6 @@ func Issued(dir string) access.IssuedFunc {
 		if err != nil {
 			return nil, nil, err
 		}
-
 		for _, c := range issued {
 			all = append(all, certificateOf(c.Certificate, c.Grant))
 		}
@@ -102,7 +101,6 @@ func Caller(known *access.Certificates) func(*x509.Certificate) (access.Identity
 		if err != nil {
 			return access.Identity{}, err
 		}
-
 		return known.Identity(certificateOf(c, grant), c.Issuer.CommonName)
 	}
 }

@@ -72,7 +72,6 @@ func New(o Options) *Verifier {
 
 	v := &Verifier{options: o, client: newClient(o.Roots, o.Keep), asking: make(chan struct{}, 1)}
 	v.asking <- struct{}{}
-
 	return v
 }
 
@@ -87,7 +86,6 @@ func (v *Verifier) Verify(ctx context.Context, token string) (access.Identity, e
 	if err != nil {
 		return access.Identity{}, v.unavailable(err)
 	}
-
 	failure := &keyFailure{keySet: keys}
 	config := &oidc.Config{ClientID: v.options.Audience, SupportedSigningAlgs: algorithms}
 
@@ -164,7 +162,6 @@ func (k *keyFailure) VerifySignature(ctx context.Context, token string) ([]byte,
 	if unfetched || ctx.Err() != nil {
 		k.err = err
 	}
-
 	return payload, err
 }
 

@@ -42,7 +42,6 @@ func newSigner(t *testing.T, id string) signer {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return signer{id, key}
 }
 
@@ -70,7 +69,6 @@ func encode(v any) string {
 	if err != nil {
 		panic(err)
 	}
-
 	return b64(b)
 }
 
@@ -85,7 +83,6 @@ func (s signer) sign(t *testing.T, claims map[string]any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return text + "." + b64(signature(r, v))
 }
 
@@ -93,7 +90,6 @@ func signature(r, s *big.Int) []byte {
 	out := make([]byte, 64)
 	r.FillBytes(out[:32])
 	s.FillBytes(out[32:])
-
 	return out
 }
 
@@ -146,7 +142,6 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 		if change != nil {
 			change(document)
 		}
-
 		_ = json.NewEncoder(w).Encode(document)
 	case "/keys":
 		i.fetches.Add(1)
@@ -165,7 +160,6 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 func (i *issuer) set(change func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-
 	change()
 }
 
@@ -211,7 +205,6 @@ func testCtx(t *testing.T) context.Context {
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-
 	return ctx
 }
 

@@ -91,12 +91,10 @@ func place(dataDir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return "", fmt.Errorf("%s has no inode", instanceFile)
 	}
-
 	return fmt.Sprintf("%d.%09d", stat.Ctim.Sec, stat.Ctim.Nsec), nil
 }
 
@@ -114,13 +112,11 @@ func Moved(dataDir string) (moved bool, settle func() error, err error) {
 	if err != nil && !os.IsNotExist(err) {
 		return false, nil, err
 	}
-
 	former := strings.TrimSpace(string(before))
 	settle = func() error {
 		if former == now {
 			return nil
 		}
-
 		return localfile.Replace(path, []byte(now+"\n"))
 	}
 

@@ -48,7 +48,6 @@ func Open(ctx context.Context, o Options) (*Tool, error) {
 
 		t.where = fmt.Sprintf("%s of %s", e.Prefix, strings.Join(e.Endpoints, ", "))
 		t.Client, err = etcd.DialExisting(ctx, *e, o.Server.Log)
-
 		return t, err
 	}
 
@@ -61,7 +60,6 @@ func Open(ctx context.Context, o Options) (*Tool, error) {
 	if running {
 		t.where = dir + ", served by the running daemon"
 		t.Client, err = etcd.Dial(ctx, etcd.Keys(etcd.DefaultPrefix), etcd.Endpoint(dir))
-
 		return t, err
 	}
 
@@ -94,7 +92,6 @@ func (t *Tool) Close() error {
 	if t.server != nil {
 		err = errors.Join(err, t.server.Close())
 	}
-
 	return err
 }
 

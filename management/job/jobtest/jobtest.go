@@ -105,7 +105,6 @@ func Planned(verb inventory.Verb, group string, targets ...string) job.Job {
 	if err != nil {
 		panic(err)
 	}
-
 	if v.Row.Accepts(inventory.FieldOnFailure) {
 		j.OnFailure = inventory.OnFailureBatch
 	}
@@ -117,7 +116,6 @@ func Planned(verb inventory.Verb, group string, targets ...string) job.Job {
 		if f[2] != "-" {
 			target.FromGroup = f[2]
 		}
-
 		if target.From == inventory.Allocated {
 			target.Applied = "3"
 		}

@@ -26,7 +26,6 @@ func gaugeOf(b bool) float64 {
 	if b {
 		return 1
 	}
-
 	return 0
 }
 
@@ -55,7 +54,6 @@ func dayTwoMetrics(v *state.View, emit func(string, float64, ...string)) {
 		if n.Verification != nil {
 			result = n.Verification.Result
 		}
-
 		verified[result]++
 	}
 

@@ -51,7 +51,6 @@ func (s *Store) Latest() (record.Reader, int64) {
 	if s.Base != nil {
 		return s.Base(s.tables.View(), s.revision), s.revision
 	}
-
 	return s.tables.View(), s.revision
 }
 
@@ -59,7 +58,6 @@ func (s *Store) Latest() (record.Reader, int64) {
 func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	return s.changed
 }
 
@@ -127,7 +125,6 @@ func (s *Store) apply(w record.Write) error {
 	if w.Value == nil {
 		delete(s.written, w.Path)
 	}
-
 	return s.tables.Apply(w.Path, w.Value, s.revision)
 }
 
@@ -149,6 +146,5 @@ func (s *Store) Write(path string, value []byte) error {
 func (s *Store) Commits() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	return s.commits
 }

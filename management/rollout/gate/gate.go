@@ -75,7 +75,6 @@ func ask(ctx context.Context, c *http.Client, target string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-
 	resp, err := c.Do(req)
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return 0, e.Err // without the URL, which the rollout has

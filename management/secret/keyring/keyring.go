@@ -99,7 +99,6 @@ func (f keyFile) read() (secret.Ring, error) {
 	if err != nil {
 		return secret.Ring{}, err
 	}
-
 	ring, err := secret.Parse(content)
 	if err != nil {
 		return secret.Ring{}, inventory.Errorf(inventory.KindRefused, "the key file %s is damaged: %w", f.path, err).
@@ -115,7 +114,6 @@ func (f keyFile) write(ring secret.Ring) error {
 	if _, err := secret.Parse(content); err != nil {
 		return err
 	}
-
 	return localfile.Replace(f.path, content)
 }
 
@@ -125,7 +123,6 @@ func (f keyFile) setAside() error {
 	if err := localfile.Rename(f.path, kept); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-
 	return nil
 }
 
@@ -152,7 +149,6 @@ func Open(c setting.Config, log logrus.FieldLogger) (*Keyring, *store.Secrets) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-
 	return s, store.NewSecrets(ring, err)
 }
 
@@ -172,7 +168,6 @@ func (s *Keyring) Settle(ctx context.Context, stored *store.Store, config func()
 	if err != nil {
 		s.log.WithError(err).Error("secret variables are locked")
 	}
-
 	at.Use(ring, err)
 
 	// Without a key, only the comparison of variables is missing. It is tried again.
@@ -256,7 +251,6 @@ func (s *Keyring) finish(ctx context.Context) (written int, err error) {
 	}
 
 	defer s.unlock()
-
 	return s.finishLocked(ctx)
 }
 
@@ -296,7 +290,6 @@ func (s *Keyring) finishLocked(ctx context.Context) (written int, err error) {
 	if err != nil {
 		return written, err
 	}
-
 	if err := needsFormer(ring, found); err != nil {
 		return written, err
 	}
@@ -337,7 +330,6 @@ func nameSome(names []string) string {
 	if len(names) > maxNamed {
 		names = append(slices.Clone(names[:maxNamed]), "and others")
 	}
-
 	return strings.Join(names, ", ")
 }
 
@@ -355,7 +347,6 @@ func (s *Keyring) Rotate(ctx context.Context, c access.Caller, abandon bool) (ap
 		// A client that gives up must not leave two keys behind.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rotateTimeout)
 		defer cancel()
-
 		return s.rotate(ctx, abandon)
 	})
 	if err != nil {
@@ -504,7 +495,6 @@ func (s *Keyring) Secret(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	if from.File != "" {
 		return outside.File(path)
 	}

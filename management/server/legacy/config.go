@@ -46,7 +46,6 @@ func withFormer(nested map[string]any, now api.Config) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		section[k.Name] = value
 	}
 
@@ -63,7 +62,6 @@ func (k formerKey) show(now api.Config) (string, error) {
 	if text, ok := value.(string); ok || value == nil || !k.Encoded {
 		return text, nil
 	}
-
 	text, err := json.Marshal(value)
 
 	return string(text), err
@@ -145,7 +143,6 @@ func translateKey(section, key string, value any, now api.Config, patch map[stri
 	if err != nil {
 		return err
 	}
-
 	if value == shown {
 		return nil
 	}

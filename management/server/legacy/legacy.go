@@ -244,7 +244,6 @@ func read(w http.ResponseWriter, r *http.Request, v any) error {
 	if err != nil || len(bytes.TrimSpace(body)) == 0 {
 		return err
 	}
-
 	return rest.Decode(body, v, false)
 }
 
@@ -312,7 +311,6 @@ func ExtraVars(
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		within := *e
 		within.Message = "extra_vars: " + e.Message
-
 		return nil, &within
 	}
 
@@ -355,7 +353,6 @@ func (a *API) submit(verb inventory.Verb) rest.Handler {
 		if err != nil {
 			return err
 		}
-
 		rest.Note(r, "job", j.ID)
 		// The job is active at once.
 		a.o.AwaitView(w, r, j.Revision)
@@ -388,12 +385,10 @@ func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
 	if !v.All() {
 		cache = &nodelist.Cache[infoEncoder]{}
 	}
-
 	texts, err := cache.Of(v.View, nodes, infoEncoder{a.o.Variables.Merger(v.Whole())})
 	if err != nil {
 		return err
 	}
-
 	nodelist.Write(w, []byte("{"), texts, []byte("}\n"))
 
 	return nil
@@ -408,7 +403,6 @@ func (a *API) getNode(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-
 	return rest.WriteJSON(w, http.StatusOK, infoOf(a.o.Variables.Merger(v.Whole()), &n))
 }
 
@@ -443,7 +437,6 @@ func statusOf(s inventory.Status) string {
 	if s == inventory.Decommissioning {
 		return "Cancelled"
 	}
-
 	return string(s)
 }
 
@@ -459,7 +452,6 @@ func (e infoEncoder) Encode(n *inventory.Node) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	return bytes.TrimSuffix(bytes.TrimPrefix(b, []byte("{")), []byte("}\n")), nil
 }
 
@@ -468,7 +460,6 @@ func (a *API) getGlobals(w http.ResponseWriter, _ *http.Request) error {
 	if err != nil {
 		return err
 	}
-
 	if vars == nil {
 		vars = configuration.Vars{}
 	}
@@ -516,7 +507,6 @@ func (a *API) getJob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-
 	text, err := a.o.Tail(r.Context(), j.ID, maxLogs)
 	if err != nil {
 		return err
@@ -535,7 +525,6 @@ func (a *API) getJob(w http.ResponseWriter, r *http.Request) error {
 	if j.Group != "" {
 		out.Desc += " in " + j.Group
 	}
-
 	if j.Status == job.Cancelled {
 		out.Status = string(job.Errored) // the contract has no status Cancelled
 	}
@@ -686,7 +675,6 @@ func (a *API) getConfig(w http.ResponseWriter, _ *http.Request) error {
 	if err != nil {
 		return err
 	}
-
 	return rest.WriteJSON(w, http.StatusOK, map[string]any{"config": config})
 }
 
@@ -754,7 +742,6 @@ func nested(c api.Config) map[string]any {
 			if !more {
 				break
 			}
-
 			if at[head] == nil {
 				at[head] = branch{}
 			}
@@ -763,7 +750,6 @@ func nested(c api.Config) map[string]any {
 			if !ok {
 				break // the prefix has a value itself, so the rest of the key stays dotted
 			}
-
 			at, rest = next, tail
 		}
 
@@ -804,6 +790,5 @@ func isPrefix(c api.Config, prefix string) bool {
 func sameJSON(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
-
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }

@@ -42,7 +42,6 @@ func TestNodesAreJoined(t *testing.T) {
 		if err := rest.WriteJSON(want, http.StatusOK, infos); err != nil {
 			t.Fatal(err)
 		}
-
 		if got.Body.String() != want.Body.String() {
 			t.Fatalf("round %d: joined\n%s\nwhole\n%s", round.Number, got.Body, want.Body)
 		}

@@ -78,7 +78,6 @@ func (c *Cache[E]) Of(v *state.View, nodes []*inventory.Node, by E) ([][]byte, e
 	if err := encodeAll(v.Nodes, missing, texts, by); err != nil {
 		return nil, err
 	}
-
 	for part := range slices.Chunk(texts, block) {
 		gather(part)
 	}
@@ -87,7 +86,6 @@ func (c *Cache[E]) Of(v *state.View, nodes []*inventory.Node, by E) ([][]byte, e
 	if v.Revision < c.revision { // a slow request with an older view must not replace the newer one
 		newest = &Cache[E]{}
 	}
-
 	newest.revision, newest.by, newest.nodes, newest.texts = v.Revision, by, v.Nodes, texts
 	newest.fresh = map[*inventory.Node][]byte{}
 

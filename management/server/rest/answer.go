@@ -26,7 +26,6 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	if err != nil {
 		return err
 	}
-
 	writeBody(w, status, b)
 
 	return nil

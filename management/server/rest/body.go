@@ -74,12 +74,10 @@ func CheckType(r *http.Request, also ...string) error {
 	if header == "" {
 		return nil
 	}
-
 	t, params, err := mime.ParseMediaType(header)
 	if err != nil || t != api.TypeJSON && !slices.Contains(also, t) {
 		return unsupported("content type", header)
 	}
-
 	charset := params["charset"]
 	utf8Compatible := charset == "" || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii")
 
@@ -105,7 +103,6 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	if err != nil {
 		return err
 	}
-
 	if len(bytes.TrimSpace(body)) == 0 {
 		return inventory.Errorf(inventory.KindInvalid, "the request has no body").Do("send a JSON object")
 	}
@@ -119,7 +116,6 @@ func ReadEmpty(w http.ResponseWriter, r *http.Request) error {
 	if err != nil || len(bytes.TrimSpace(body)) == 0 {
 		return err
 	}
-
 	return Decode(body, &struct{}{}, true)
 }
 
@@ -137,7 +133,6 @@ func Decode(body []byte, v any, strict bool) error {
 		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 			return badJSON(body, max(e.Offset-1, 0), e.Error())
 		}
-
 		return inventory.Errorf(inventory.KindInvalid, "the body is not JSON: %w", err)
 	}
 
@@ -161,7 +156,6 @@ func Decode(body []byte, v any, strict bool) error {
 		if e.Field != "" {
 			name = e.Field
 		}
-
 		return errorAt(body, max(e.Offset-1, 0), "%s cannot be a %s", name, e.Value)
 	}
 
@@ -184,7 +178,6 @@ func invalidUTF8(b []byte) int {
 		if r == utf8.RuneError && size == 1 {
 			return i
 		}
-
 		i += size
 	}
 
@@ -198,9 +191,7 @@ func badJSON(body []byte, at int64, reason string) error {
 // errorAt returns an error with its line and column in the body.
 func errorAt(body []byte, at int64, format string, args ...any) *inventory.Error {
 	line, column := position(body, at)
-
 	message := fmt.Sprintf(format, args...)
-
 	return inventory.Errorf(inventory.KindInvalid, "%s, at line %d, column %d", message, line, column)
 }
 
@@ -209,7 +200,6 @@ func errorAt(body []byte, at int64, format string, args ...any) *inventory.Error
 func position(body []byte, at int64) (line, column int) {
 	before := body[:min(at, int64(len(body)))]
 	start := bytes.LastIndexByte(before, '\n') + 1
-
 	return bytes.Count(before, []byte{'\n'}) + 1, utf8.RuneCount(before[start:]) + 1
 }
 
@@ -270,7 +260,6 @@ func (c *checker) value(t reflect.Type, path string, depth int) error {
 		if name == "" {
 			name = "the body"
 		}
-
 		return errorAt(c.body, at, "%s has to be %s, not %s", name, want, got)
 	}
 
@@ -283,7 +272,6 @@ func (c *checker) value(t reflect.Type, path string, depth int) error {
 			if !is(reflect.Slice, reflect.Array) {
 				return mismatch("a list")
 			}
-
 			return c.list(t, path, depth+1)
 		}
 
@@ -344,7 +332,6 @@ func (c *checker) object(t reflect.Type, path string, depth int) error {
 		if err != nil {
 			return err
 		}
-
 		name, _ := token.(string)
 
 		full := strings.TrimPrefix(path+"."+name, ".")
@@ -366,7 +353,6 @@ func (c *checker) object(t reflect.Type, path string, depth int) error {
 			if i < 0 {
 				return unknownName(c.body, at, full, name, fields)
 			}
-
 			elem = fields[i].of
 		}
 

@@ -45,7 +45,6 @@ func FuzzDecode(f *testing.F) {
 			if m == nil {
 				continue
 			}
-
 			line, _ := strconv.Atoi(m[1])
 			column, _ := strconv.Atoi(m[2])
 

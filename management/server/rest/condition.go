@@ -21,7 +21,6 @@ import (
 func Tag(revision int64, body []byte) string {
 	h := fnv.New64a()
 	_, _ = h.Write(body)
-
 	return fmt.Sprintf(`"%d.%016x"`, revision, h.Sum64())
 }
 
@@ -58,7 +57,6 @@ func tagsIn(r *http.Request, header string) (Tags, error) {
 	if len(values) == 0 {
 		return Tags{}, nil
 	}
-
 	text := strings.TrimSpace(strings.Join(values, ","))
 
 	switch text {
@@ -87,7 +85,6 @@ func tagsIn(r *http.Request, header string) (Tags, error) {
 		if strings.HasPrefix(body, `"`) {
 			end = strings.IndexByte(body[1:], '"')
 		}
-
 		if end < 0 {
 			return invalid(`write it like %s: "17", quotes included, as in the ETag of an answer`, header)
 		}
@@ -96,7 +93,6 @@ func tagsIn(r *http.Request, header string) (Tags, error) {
 		if weak {
 			tag = "W/" + tag
 		}
-
 		tags.list = append(tags.list, tag)
 		if rest = strings.TrimSpace(body[end+2:]); rest == "" {
 			return tags, nil
@@ -127,7 +123,6 @@ func PreconditionOf(r *http.Request) (Precondition, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	if !must.given() && !mustNot.given() {
 		return nil, nil
 	}
@@ -163,7 +158,6 @@ func checkHeaders(r *http.Request, rt Route) error {
 		if given("If-Match") {
 			return unused("If-Match", "compare the ETag of the answer, or send If-None-Match to receive changes only")
 		}
-
 		return nil
 	}
 
@@ -202,7 +196,6 @@ func WriteTagged(w http.ResponseWriter, r *http.Request, revision int64, v any) 
 	if err != nil {
 		return err
 	}
-
 	if done, err := NotModified(w, r, Tag(revision, body)); done || err != nil {
 		return err
 	}

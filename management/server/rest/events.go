@@ -27,7 +27,6 @@ func NewEventWriter(w http.ResponseWriter) *EventWriter {
 	// request may use it.
 	w.Header().Set("Connection", "close")
 	w.WriteHeader(http.StatusOK)
-
 	return &EventWriter{w: w}
 }
 
@@ -60,6 +59,5 @@ func (e *EventWriter) Flush() error {
 	if _, err := e.buf.WriteTo(e.w); err != nil {
 		return err
 	}
-
 	return http.NewResponseController(e.w).Flush()
 }

@@ -40,7 +40,6 @@ func FuzzConditions(f *testing.F) {
 			if inventory.KindOf(err) != inventory.KindInvalid {
 				t.Fatalf("%q, %q: %v", must, mustNot, err)
 			}
-
 			return
 		}
 
@@ -79,7 +78,6 @@ func FuzzIdempotencyKey(f *testing.F) {
 			if inventory.KindOf(err) != inventory.KindInvalid {
 				t.Fatalf("%q: %v", key, err)
 			}
-
 			return
 		}
 
@@ -131,13 +129,11 @@ func FuzzPages(f *testing.F) {
 			if err != nil {
 				return
 			}
-
 			page, answer, err := rest.Page[string, string](r, values, list, rest.Snapshot{Revision: 1}, items)
 			if err != nil {
 				if inventory.KindOf(err) != inventory.KindInvalid || len(page) > 0 {
 					t.Fatalf("sort=%q continue=%q limit=%q: %v", sort, token, limit, err)
 				}
-
 				return
 			}
 

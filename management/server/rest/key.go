@@ -27,7 +27,6 @@ func IdempotencyKey(r *http.Request, client string, body any) (*Key, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-
 	key := keys[0]
 	printable := !strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' })
 

@@ -56,7 +56,6 @@ func (s Snapshot) Tag() string {
 	if s.Stale {
 		return fmt.Sprintf(`W/"%d.stale"`, s.Revision)
 	}
-
 	return fmt.Sprintf(`W/"%d"`, s.Revision)
 }
 
@@ -109,7 +108,6 @@ func ListingOf[W any](order string, fields ...string) *Listing[W] {
 		if i < 0 {
 			panic(fmt.Sprintf("%T has no field %s", *new(W), name))
 		}
-
 		l.Fields[name] = func(item W) string {
 			return sortText(name, reflect.ValueOf(item).FieldByIndex(columns[i].at.Index).Interface())
 		}
@@ -135,7 +133,6 @@ func sortText(field string, value any) string {
 		if t == nil {
 			return ""
 		}
-
 		return SortTime(*t)
 	}
 
@@ -162,7 +159,6 @@ func SortNumber(s string) string {
 	if s == "" {
 		return ""
 	}
-
 	return strings.Repeat("0", max(0, 20-len(s))) + s
 }
 
@@ -171,7 +167,6 @@ func SortTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-
 	return t.UTC().Format("2006-01-02T15:04:05.000000000")
 }
 
@@ -257,7 +252,6 @@ func comparePlaces(a, b []string, by []order) int {
 			if o.descending {
 				return -c
 			}
-
 			return c
 		}
 	}
@@ -334,7 +328,6 @@ func (l Listing[T]) page(r *http.Request, q Values, items []T) (out []T, next st
 		if err != nil {
 			return nil, "", err
 		}
-
 		next = base64.RawURLEncoding.EncodeToString(b)
 	}
 
@@ -391,7 +384,6 @@ func WriteShown[T, W any](
 	if err != nil {
 		return err
 	}
-
 	if pick == nil {
 		return writePage(w, r, l, c, show)
 	}
@@ -401,7 +393,6 @@ func WriteShown[T, W any](
 		if err != nil {
 			return nil, err
 		}
-
 		return pick(reflect.ValueOf(shown))
 	})
 }
@@ -423,7 +414,6 @@ func writePage[T, W, P any](
 		if err != nil {
 			return err
 		}
-
 		list.Items = append(list.Items, shown)
 	}
 
@@ -507,7 +497,6 @@ func encodeColumns(item reflect.Value, columns []column) (json.RawMessage, error
 		if err != nil {
 			return nil, err
 		}
-
 		fmt.Fprintf(&b, "%q:%s", c.name, text)
 	}
 

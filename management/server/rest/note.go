@@ -48,7 +48,6 @@ func loggable(value any) any {
 	if v := reflect.ValueOf(value); v.Kind() == reflect.String && v.Len() > maxLogged {
 		return inventory.Shorten(v.String(), maxLogged)
 	}
-
 	return value
 }
 
@@ -63,7 +62,6 @@ func requestID(r *http.Request) string {
 	if ids := r.Header.Values(api.HeaderRequestID); len(ids) == 1 && api.IsRequestID(ids[0]) {
 		return ids[0]
 	}
-
 	return api.NewRequestID()
 }
 

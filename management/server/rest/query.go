@@ -60,7 +60,6 @@ func ParseQuery(query string, params []openapi.Param) (Values, error) {
 			if len(params) == 0 {
 				return Values{}, unknown.Do("leave it out: there are none")
 			}
-
 			return Values{}, unknown.Do("use %s", Names(params, func(i int) string { return params[i].Name }))
 		}
 
@@ -136,7 +135,6 @@ func (v Values) Text(name string) string {
 	if i := slices.IndexFunc(v.params, func(p openapi.Param) bool { return p.Name == name }); i >= 0 {
 		return v.params[i].Default
 	}
-
 	return ""
 }
 
@@ -167,7 +165,6 @@ func ParseEach[T any](texts []string, parse func(string) (T, error), remedy stri
 		if err != nil {
 			return nil, inventory.Errorf(inventory.KindInvalid, "%w", err).Do("%s", remedy)
 		}
-
 		all = append(all, value)
 	}
 

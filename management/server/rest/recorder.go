@@ -76,7 +76,6 @@ func EndStream(w http.ResponseWriter) {
 	if !ok {
 		return
 	}
-
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 

@@ -180,7 +180,6 @@ func (router *Router) notFound(w http.ResponseWriter, r *http.Request) {
 		if near := nearest(router.routes, path); near != "" {
 			return err.Do("did you mean %s?", near)
 		}
-
 		return err.Do("the paths begin with /v1; GET %s describes them", api.PathDocs)
 	}
 
@@ -220,7 +219,6 @@ func (router *Router) handle(w http.ResponseWriter, r *http.Request, rt Route) {
 		// The status is on the wire already. Breaking the connection is the only
 		// way left to show the client that the answer is incomplete.
 		broken = true
-
 		router.options.Logger.WithError(err).WithField("path", loggablePath(r)).Debug("broke off an incomplete answer")
 	}
 
@@ -243,7 +241,6 @@ func (router *Router) attempt(
 	w http.ResponseWriter, r *http.Request, n *note,
 ) (admitted *http.Request, err error) {
 	admitted = r
-
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it in the same way

@@ -32,7 +32,6 @@ func (x *Executor) cleanWarnings(j job.Job, unknown []string) []string {
 		if verb, err := job.VerbOf(j.Verb); err == nil && verb.Row.Verifies {
 			done = "verified"
 		}
-
 		warnings = append(warnings, fmt.Sprintf(
 			"%s: %s with today's playbooks; what configured it is not recorded", job.ShortList(unknown), done))
 	}

@@ -55,7 +55,6 @@ func (x *Executor) Keep(ctx context.Context, digest string) (bool, error) {
 	if x.Kept(ctx, digest) {
 		return true, nil
 	}
-
 	return x.Restore(ctx, digest)
 }
 
@@ -65,7 +64,6 @@ func (x *Executor) HostKeys(run string) (map[string][]string, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // after a takeover, the run and its keys are on another host
 	}
-
 	return active.HostKeys()
 }
 
@@ -104,7 +102,6 @@ func (x *Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.
 		if inventory.KindOf(err) == inventory.KindUnavailable && time.Now().Before(s.Job.Deadline) || ctx.Err() != nil {
 			return step.Result{}, err
 		}
-
 		return resultOf(s, *startFailed(&NotBegunError{job.CauseInternal, err}, run), nil), nil
 	}
 
@@ -136,7 +133,6 @@ func startFailed(err error, run job.Run) *RunExit {
 	if !known {
 		return interrupted(message)
 	}
-
 	return (&RunExit{Cause: e.Cause, Message: message}).notBegun(run)
 }
 

@@ -25,7 +25,6 @@ func (x *Executor) Prepare(ctx context.Context, r step.Request) (step.Pin, error
 	if err != nil {
 		return nil, err
 	}
-
 	if verb.InstallsAgent && settings.AgentVars == nil {
 		return nil, settings.NoAgents
 	}
@@ -211,7 +210,6 @@ func (x *Executor) checkOwn(
 	if verb.Row.Verifies {
 		files, aim = x.playbooksOf(verb, digest), "verify"
 	}
-
 	err = x.o.Content.Parse(ctx, digest, files, settings.Groups.Names(), nodes)
 	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Kind == inventory.KindInvalid {
 		return cleanWithCurrent(j, nodes, inventory.Errorf(inventory.KindRefused,
@@ -246,7 +244,6 @@ func cleanWithCurrent(j job.Job, nodes []string, e *inventory.Error) error {
 	if j.Verb.Verifies() {
 		aim = "compare"
 	}
-
 	return e.Do("restore the folder as it was, or %s with the playbooks of today", aim).
 		With(inventory.Submit(j.Verb, j.Names()...).Joining(j.Group).Cleaning(inventory.PlaybooksCurrent)).
 		About(nodes...)

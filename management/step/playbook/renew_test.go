@@ -40,7 +40,6 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 			if c.lost {
 				end(cluster.ErrOwnershipLost)
 			}
-
 			run := &renewed{done: func() { end(nil) }}
 			endSoon := func() { time.AfterFunc(10*time.Millisecond, func() { end(nil) }) }
 			e := New(Options{
@@ -83,6 +82,5 @@ type renewed struct {
 func (r *renewed) Renew(time.Time) error {
 	r.times++
 	r.done()
-
 	return nil
 }

@@ -23,7 +23,6 @@ func (x *Executor) result(ctx context.Context, s step.Step, exit RunExit, output
 	if err != nil {
 		log.WithError(err).Warn("the results of the run could not be read")
 	}
-
 	if err := x.explainFailures(ctx, s, results); err != nil {
 		log.WithError(err).Warn("the connections of the hosts could not be read; failures may name a wrong host")
 	}
@@ -65,7 +64,6 @@ func resultOf(s step.Step, exit RunExit, results map[string]job.HostResult) step
 		Cause: causeOf(exit, hosts), Message: exit.Message, Code: exit.Code, NotBegun: exit.NotBegun, Hosts: hosts,
 	}
 	maps.Copy(r.Hosts, helperResults(s.Job, s.Run(), results))
-
 	return r
 }
 

@@ -105,7 +105,6 @@ func (x *Executor) askSource(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the secret variable %q is not available: %w", name, err)
 	}
-
 	return text, nil
 }
 
@@ -132,7 +131,6 @@ func (x *Executor) formerSecrets(
 			if old.Seq() >= j.Seq() || r.NotBegun || !r.Phase.Configures() {
 				continue
 			}
-
 			whole := r.Phase != job.PhaseUpgrade && !old.Check && !old.Partial()
 			for _, name := range r.Hosts {
 				if open[name] {
@@ -159,7 +157,6 @@ func (x *Executor) secretsOfJob(
 	if err != nil {
 		return nil
 	}
-
 	texts := secrets.Values(in.Extra)
 
 	in.EachVars(func(name string, vars map[string]configuration.Var) {

@@ -79,7 +79,6 @@ func (x *Executor) spec(ctx context.Context, at step.Step) (RunSpec, error) {
 		if h.Extra = agent; len(lost) > 0 {
 			h.Extra = map[string]any{"clusterm_lost": lost}
 		}
-
 		spec.Hosts = append(spec.Hosts, h)
 	}
 
@@ -133,7 +132,6 @@ func takenKeys(v *state.View, j job.Job) map[string]string {
 	if j.TakesAddrs() {
 		return v.HostKeysInUse()
 	}
-
 	return v.HostKeys()
 }
 
@@ -170,7 +168,6 @@ func originOf(v *state.View, j job.Job) job.Job {
 		if err != nil {
 			break
 		}
-
 		j = former
 	}
 
@@ -215,7 +212,6 @@ func (x *Executor) Record(ctx context.Context, v *state.View, j job.Job, run *jo
 	if (run.Phase.Configures() || run.Phase.Verifies()) && !j.TakesAddrs() {
 		run.Masters, run.MasterNames, err = x.masters(ctx, v, j, *run)
 	}
-
 	return err
 }
 

@@ -81,7 +81,6 @@ func byPlaybooks(j job.Job) (digests []string, nodes map[string][]job.Target) {
 		if nodes[digest] == nil {
 			digests = append(digests, digest)
 		}
-
 		nodes[digest] = append(nodes[digest], t)
 	}
 
@@ -127,7 +126,6 @@ func add(texts []string, text string) []string {
 	if slices.Contains(texts, text) {
 		return texts
 	}
-
 	return append(texts, text)
 }
 
@@ -137,7 +135,6 @@ func listed(texts []string) string {
 	if more := len(texts) - most; more > 0 {
 		texts = append(texts[:most:most], inventory.Count(more, "more task", "more tasks"))
 	}
-
 	return strings.Join(texts, "; ")
 }
 

@@ -41,7 +41,6 @@ func (b *bmcs) has(node string) bool {
 	defer b.mu.Unlock()
 
 	_, ok := b.power[node]
-
 	return ok
 }
 
@@ -55,7 +54,6 @@ func (b *bmcs) set(ctx context.Context, node, to string) error {
 	if slow {
 		b.reached <- node
 		<-ctx.Done()
-
 		return ctx.Err()
 	}
 
@@ -75,7 +73,6 @@ func (b *bmcs) set(ctx context.Context, node, to string) error {
 func (b *bmcs) is() map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-
 	return maps.Clone(b.power)
 }
 

@@ -57,7 +57,6 @@ func (x executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 	if err != nil {
 		return step.Result{}, err
 	}
-
 	to := fmt.Sprint(in.Extra["to"])
 
 	return step.Each(ctx, s, out, atOnce, "power "+to, func(ctx context.Context, host string) error {

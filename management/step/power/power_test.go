@@ -45,7 +45,6 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	t.Cleanup(func() { os.RemoveAll(dir) })
 
 	s := &site{T: t, dir: dir, bmcs: newBMCs("a-1", "b-1", "c-1")}

@@ -120,6 +120,5 @@ func resultOf(r configuration.Reach) job.HostResult {
 	if !r.Silent {
 		host.Failed = 1
 	}
-
 	return host
 }

@@ -186,14 +186,12 @@ func Free(t testing.TB, ip string) string {
 		if err != nil {
 			continue
 		}
-
 		l.Close()
 
 		p, err := net.ListenPacket("udp", addr)
 		if err != nil {
 			continue
 		}
-
 		p.Close()
 
 		return addr

@@ -43,7 +43,6 @@ func Rounds(test func(Round)) {
 		if r.IntN(10) == 0 {
 			v = previous // of a slow request
 		}
-
 		if len(v.Nodes) == 0 {
 			v = newest
 		}
@@ -126,7 +125,6 @@ func someNodes(r *rand.Rand, all []*inventory.Node) []*inventory.Node {
 	case 1:
 		shuffled := slices.Clone(all)
 		r.Shuffle(len(shuffled), func(i, k int) { shuffled[i], shuffled[k] = shuffled[k], shuffled[i] })
-
 		return shuffled
 	case 2:
 		return all[:1]

@@ -98,12 +98,10 @@ func CheckFolder(ctx context.Context, config setting.Config, folder string, unre
 	if folder == "" && config.Repository.Used() {
 		begin = func() (*check, func(), error) { return newRepositoryCheck(ctx, config, "") }
 	}
-
 	c, done, err := begin()
 	if err != nil {
 		return Report{}, err
 	}
-
 	defer done()
 
 	if unread != nil {
@@ -159,7 +157,6 @@ func newCheck(
 		if folder == "" {
 			return store.Keep(ctx, bundled.FS())
 		}
-
 		return store.KeepDir(ctx, folder)
 	})
 }
@@ -190,12 +187,10 @@ func keepAndCheck(
 	if store.Roles, err = fs.Sub(bundled.FS(), bundled.RolesDir); err != nil {
 		return nil, nil, err
 	}
-
 	digest, err := keep(store)
 	if err != nil {
 		return nil, nil, err
 	}
-
 	c = checkOf(config, store, digest, temp)
 	c.report.Folder = shown
 
@@ -227,7 +222,6 @@ func (c *check) err(folder string) error {
 	if e == nil {
 		return nil
 	}
-
 	return e.Do("%s; to check the folder: clusterm playbooks check %s", e.Remedy, folder)
 }
 
@@ -256,7 +250,6 @@ func (c *check) first() *inventory.Error {
 	if at < 0 {
 		return nil
 	}
-
 	p := c.report.Problems[at]
 	message := p.Message
 
@@ -279,7 +272,6 @@ func (c *check) passwords(ids []string) {
 		if err != nil {
 			c.add(SeverityWarning, "", fmt.Sprintf("a password of vault_ids cannot be read: %v", err), "check as root")
 			c.locked = true
-
 			continue
 		}
 
@@ -296,7 +288,6 @@ func (c *check) variables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
 	if c.open {
 		err = ansible.CheckEncrypted(c.dir, c.groups, hosts)
 	}
@@ -351,7 +342,6 @@ func (c *check) missing(file, use string, required bool) {
 		if other := strings.TrimSuffix(file, ".yml") + ".yaml"; c.has(other) {
 			remedy = "rename " + other
 		}
-
 		c.add(SeverityError, file, "it is missing; the manager runs it for "+use, remedy)
 	case use != "":
 		c.add(SeverityWarning, file, "it is missing; without it, the manager refuses "+use, "add it, if you need that")
@@ -502,7 +492,6 @@ func (c *check) owned(folder string) {
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
 		message, remedy = e.Message, e.Remedy
 	}
-
 	c.add(severity, "", message, remedy)
 }
 

@@ -34,7 +34,6 @@ func (a Checks) CheckPlaybooks(ctx context.Context, config setting.Config) error
 	if err != nil {
 		return err
 	}
-
 	c, done, err := newCheck(ctx, config, folder, a.Temp)
 	if err != nil {
 		return err

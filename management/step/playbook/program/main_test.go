@@ -41,7 +41,6 @@ func open(t *testing.T, dataDir string, c *setting.Config) *Runner {
 	if err := r.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-
 	return r
 }
 
@@ -81,7 +80,6 @@ func folderOf(t *testing.T, files map[string]string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -70,7 +70,6 @@ func newNote(r *Runner, every time.Duration) *Note {
 // Begin notes the playbooks of the instance now, and whenever they change, until Stop.
 func (p *Note) Begin(ctx context.Context, instance string, store record.Store) {
 	p.instance, p.store = instance, store
-
 	p.Start(ctx)
 	p.Await(ctx)
 }
@@ -92,7 +91,6 @@ func (p *Note) pinned(digest string) {
 func (p *Note) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, refreshPatience)
 	defer cancel()
-
 	p.Await(ctx)
 }
 
@@ -122,7 +120,6 @@ func (p *Note) look(ctx context.Context) error {
 		if stored.Since = found.Since; !known || stored != found {
 			record.PutAt(tx, &state.InstancePlaybooks, p.instance, &found)
 		}
-
 		return struct{}{}, nil
 	})
 
@@ -180,7 +177,6 @@ func (p *Note) read(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	stamp, err := p.runner.Copies.Stamp(ctx, dir)
 	if err != nil {
 		return "", err

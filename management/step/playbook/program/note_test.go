@@ -41,7 +41,6 @@ func TestHungPlaybooks(t *testing.T) {
 			if reads.Add(1); hangs.Load() {
 				<-answers
 			}
-
 			return "new", ctx.Err()
 		}
 

@@ -106,7 +106,6 @@ func (a Checks) CheckRepository(ctx context.Context, config setting.Config) erro
 		return err
 	}
 	defer done()
-
 	return c.refusal(ctx)
 }
 
@@ -160,7 +159,6 @@ func (k keeping) tree(ctx context.Context, tree fs.FS) (digest string, err error
 		if err := galaxy.Refuse(tree); err != nil {
 			return "", err
 		}
-
 		return k.store.KeepTree(ctx, tree)
 	}
 
@@ -168,7 +166,6 @@ func (k keeping) tree(ctx context.Context, tree fs.FS) (digest string, err error
 	if err != nil {
 		return "", err
 	}
-
 	if len(required) == 0 {
 		return k.store.KeepTree(ctx, tree)
 	}
@@ -184,7 +181,6 @@ func (k keeping) tree(ctx context.Context, tree fs.FS) (digest string, err error
 	if err := os.CopyFS(folder, tree); err != nil {
 		return "", err
 	}
-
 	if err := k.install(ctx, required, folder, temp); err != nil {
 		return "", err
 	}
@@ -210,7 +206,6 @@ func (k keeping) install(ctx context.Context, required []galaxy.Requirement, fol
 		if err != nil {
 			return inventory.Errorf(inventory.KindUnavailable, "repository.requirements_mirror: %w", err)
 		}
-
 		mirror.URL = resolved
 	}
 
@@ -262,7 +257,6 @@ func plainModes(folder string) error {
 		if d.IsDir() || info.Mode().Perm()&0o100 != 0 {
 			mode = 0o755
 		}
-
 		return root.Chmod(path, mode)
 	})
 }
@@ -284,7 +278,6 @@ func (s gitSource) keeping() keeping {
 func (s gitSource) Fetch(ctx context.Context) (configuration.Commit, error) {
 	m := s.mirror()
 	s.sweep(filepath.Base(m.Dir))
-
 	return m.Fetch(ctx)
 }
 
@@ -336,7 +329,6 @@ func (s gitSource) check(ctx context.Context, digest string) error {
 	if err := c.refusal(ctx); err != nil {
 		return err
 	}
-
 	return s.covers(digest)
 }
 
@@ -465,7 +457,6 @@ func sourceOf(r setting.Repository) string {
 	if err != nil {
 		keys = "unreadable"
 	}
-
 	if keys != "" {
 		source += " signed by " + keys
 	}

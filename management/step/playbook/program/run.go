@@ -31,7 +31,6 @@ func (r run) Wait(ctx context.Context) (playbook.RunExit, error) {
 	if err != nil {
 		return playbook.RunExit{}, err
 	}
-
 	out := runExit(exit, r.Output())
 	out.Incomplete = out.Incomplete || exit.Reason != ansible.Done && r.Truncated(r.Events())
 	r.counts.ended(out, r.Truncated(r.Output()), r.Truncated(r.Events()))
@@ -92,7 +91,6 @@ func lastError(output string) string {
 	if err != nil {
 		return ""
 	}
-
 	text, err := io.ReadAll(io.NewSectionReader(f, max(end-tailSize, 0), tailSize))
 	if err != nil {
 		return ""

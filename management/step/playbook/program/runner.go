@@ -171,7 +171,6 @@ func (r *Runner) Check(ctx context.Context) error {
 	if err := r.CheckVersion(ctx); err != nil {
 		return err
 	}
-
 	return r.checkTemplates(ctx)
 }
 
@@ -195,7 +194,6 @@ func (r *Runner) CheckVersion(ctx context.Context) error {
 		if e, ok := errors.AsType[*inventory.Error](err); ok {
 			refused.Message, refused.Remedy = "no job can run: "+e.Message, e.Remedy
 		}
-
 		return refused
 	}
 
@@ -224,7 +222,6 @@ func (r *Runner) Pin(ctx context.Context) (digest string, err error) {
 	if err == nil {
 		r.Note.pinned(digest)
 	}
-
 	return digest, err
 }
 
@@ -257,7 +254,6 @@ func (r *Runner) keepBundled(ctx context.Context) (digest string, err error) {
 	if r.Copies.Intact(ctx, r.bundled) {
 		return r.bundled, nil
 	}
-
 	return r.Copies.Keep(ctx, bundled.FS())
 }
 
@@ -296,7 +292,6 @@ func (r *Runner) FolderVars(digest, node, group string) (configuration.FolderVar
 		if c.Repository.Used() || c.Playbooks == "" {
 			return configuration.FolderVars{}, false
 		}
-
 		if folder, err = repository.CheckOwned(c.Playbooks); err != nil {
 			return configuration.FolderVars{}, false
 		}
@@ -383,7 +378,6 @@ func (r *Runner) folder(ctx context.Context, digest string) (string, error) {
 	}
 
 	digest, err := r.keepBundled(ctx)
-
 	return r.Copies.Path(digest), err
 }
 
@@ -398,7 +392,6 @@ func startError(err error) error {
 	if e.Interrupted {
 		cause = job.CauseInterrupted
 	}
-
 	return &playbook.NotBegunError{Cause: cause, Err: err}
 }
 

@@ -47,7 +47,6 @@ func TestRunExit(t *testing.T) {
 		if got.Cause != tt.cause || got.NotBegun != tt.notBegun || got.Incomplete != tt.incomplete {
 			t.Errorf("%+v: %+v", tt.exit, got)
 		}
-
 		if got.Cause != "" && got.Cause != job.CauseCancelled && got.Message == "" {
 			t.Errorf("%+v: no message", tt.exit)
 		}
@@ -95,12 +94,10 @@ func TestBundledFolder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		file := filepath.Join(folder, job.PlaybookDiscoverUndo)
 		if got, err := os.ReadFile(file); err != nil || string(got) != string(want) {
 			t.Fatalf("%s has %q (%v)", file, got, err)
 		}
-
 		_ = os.Remove(file)
 		if err := os.WriteFile(file, []byte("- hosts: all\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -200,7 +197,6 @@ func TestJumpKeyFile(t *testing.T) {
 	if st, err := os.Stat(filepath.Dir(file)); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", st, err)
 	}
-
 	if r.Prober.JumpKeys != file || r.Pinger.JumpKeys != file {
 		t.Errorf("probes record in %q and %q", r.Prober.JumpKeys, r.Pinger.JumpKeys)
 	}
@@ -250,7 +246,6 @@ func TestParseEncrypted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	parse := func(group, host string) error {
 		return r.Parse(t.Context(), digest, []string{"site.yml"}, []string{group}, []string{host})
 	}

@@ -100,7 +100,6 @@ func (r *Runner) probe(ctx context.Context, id string) probed {
 func (r *Runner) lastProbe() probed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	return r.probed
 }
 
