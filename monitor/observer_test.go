@@ -345,9 +345,6 @@ func TestObserverConverges(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		coin := rand.New(rand.NewPCG(seed, 2))
 		sink := sinkFunc(func(ctx context.Context, rep Report) error {
-			mu.Lock()
-			defer mu.Unlock()
-
 			select {
 			case <-time.After(time.Duration(coin.IntN(800)) * time.Millisecond):
 			case <-ctx.Done():
@@ -357,6 +354,10 @@ func TestObserverConverges(t *testing.T) {
 			if coin.IntN(3) == 0 {
 				return errors.New("the sink fails")
 			}
+
+			// Not before: the clock of the bubble stands still while somebody waits for the lock.
+			mu.Lock()
+			defer mu.Unlock()
 
 			if rep.Full {
 				for n, s := range recorded {
