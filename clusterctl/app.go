@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
@@ -65,6 +66,8 @@ type app struct {
 	outTTY, errTTY bool
 	began          bool   // the command line was valid, and a command began
 	program        string // the command that reaches the same manager again; empty before a command began
+
+	saying sync.Mutex // held during a line of say: requests that run at once report themselves
 }
 
 // run runs the command line, and turns errors of the library into usage errors.
@@ -337,6 +340,9 @@ func dashed(flag string) string {
 
 // say prints one line to stderr.
 func (a *app) say(format string, args ...any) {
+	a.saying.Lock()
+	defer a.saying.Unlock()
+
 	fmt.Fprintf(a.Stderr, "%s\n", print.Text(fmt.Sprintf(format, args...)))
 }
 
