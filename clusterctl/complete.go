@@ -523,7 +523,22 @@ func verbThenNode(ctx context.Context, c *completer, _ string) []candidate {
 		return nil
 	}
 
-	out := words("get", "history", "explain", "ping", "set", "get-vars", "set-vars")
+	return append(words("get", "history", "explain", "ping", "set", "get-vars", "set-vars"), verbsOfNodes()...)
+}
+
+// actionThenNodes completes the action of a rollout, and then nodes.
+func actionThenNodes(ctx context.Context, c *completer, _ string) []candidate {
+	if len(c.args) > 0 || c.options["action"] != "" {
+		return c.nodes(ctx, nil)
+	}
+
+	return verbsOfNodes()
+}
+
+// verbsOfNodes returns the verbs that change nodes.
+func verbsOfNodes() []candidate {
+	var out []candidate
+
 	for _, row := range inventory.Lifecycle {
 		if takesNodes(row) && row.ChangesStatus() {
 			out = append(out, candidate{string(row.Verb), row.Meaning})

@@ -363,7 +363,7 @@ func (c *call) fleetAgain() string {
 func (c *call) sayOutdated(diff api.FleetDiff) {
 	for _, change := range diff.Changes {
 		if change.Part == api.PartVars || change.Part == api.PartSecrets {
-			c.say("nodes in service get changed variables with: %s rollout start --action %s -l outdated=true",
+			c.say("nodes in service get changed variables with: %s rollout start %s -l outdated=true",
 				c.self(), inventory.VerbApply)
 
 			return

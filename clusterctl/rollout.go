@@ -147,9 +147,10 @@ func (c *call) showRollout(r api.Rollout, err error) error {
 
 func (a *app) rolloutShow() leaf {
 	return leaf{
-		name: "show", aliases: []string{"get"}, args: "ID",
+		name: "show", aliases: []string{"get"}, args: "[ID]",
 		usage: "show a rollout with each of its nodes, or its events, and follow it", complete: rolloutIDs,
-		about: "With -f it follows the rollout, with a line for each change and the expected time, until it has " +
+		about: "ID is that of rollout list, or last for the newest rollout, as without ID.\n" +
+			"With -f it follows the rollout, with a line for each change and the expected time, until it has " +
 			"ended or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every " +
 			"node is done.\n" +
 			"--events shows who did what with the rollout, and what it decided, oldest first; the manager keeps the " +
@@ -169,6 +170,10 @@ func (a *app) rolloutShow() leaf {
 }
 
 func rolloutShow(ctx context.Context, c *call) error {
+	if err := c.resolveRollout(ctx); err != nil {
+		return err
+	}
+
 	switch {
 	case c.Bool("events") && c.format == print.FormatName:
 		return exit.Usagef("events have no names").Try("leave out -o name")
@@ -184,6 +189,25 @@ func rolloutShow(ctx context.Context, c *call) error {
 	}
 
 	return c.showRollout(c.manager.Rollout(ctx, c.args[0]))
+}
+
+// resolveRollout replaces "last", or a missing argument, by the id of the newest rollout.
+func (c *call) resolveRollout(ctx context.Context) error {
+	if len(c.args) > 0 && c.args[0] != jobLast {
+		return nil
+	}
+
+	all, err := c.manager.ListRollouts(ctx)
+	if err != nil {
+		return err
+	}
+	if len(all.Items) == 0 {
+		return exit.Errorf(exit.NotFound, "there are no rollouts yet").Try("to start one: %s rollout start", c.self())
+	}
+
+	c.args = []string{all.Items[0].ID}
+
+	return nil
 }
 
 // stopped is the status of a rollout with too many failures.
@@ -296,7 +320,7 @@ func (c *call) sayNodes(states map[string]string, r api.Rollout) {
 	}
 }
 
-const rolloutHelp = "A job for each node, in order: the canary first, then as many at a time as --max-unavailable " +
+const rolloutHelp = "ACTION is apply, update, maintenance, verify, commission or decommission. A job for each node, in order: the canary first, then as many at a time as --max-unavailable " +
 	"allows. After its job a node is verified, and passes the optional HTTP check, command and soak time, before it " +
 	"counts as done. The rollout stops when more than --max-failures nodes fail, or one of the canary; correct the " +
 	"cause, and resume it. It goes on without this command, over restarts of the manager, and keeps to maintenance " +
@@ -306,17 +330,17 @@ const rolloutHelp = "A job for each node, in order: the canary first, then as ma
 
 func (a *app) rolloutStart() leaf {
 	l := leaf{
-		name: "start", args: "NAME…", min: 0, max: -1, selects: true, names: true, usage: "start a rollout",
+		name: "start", args: "ACTION NAME…", min: 0, max: -1, usage: "start a rollout", complete: actionThenNodes,
 		about: rolloutHelp,
 		flags: append(rolloutFlags(), selectorFlag(), yesFlag(), extraVarsFlag("variables for its jobs only"),
 			timeoutFlag("as configured"), switchFlag("plan", "do nothing, and print the plan")),
 		examples: []string{
-			"clusterctl rollout start --action apply -l group=service-worker --canary 1 --max-unavailable 10%",
-			"clusterctl rollout start --action maintenance -l group=service-worker --order label:rack --soak 5m " +
+			"clusterctl rollout start apply -l group=service-worker --canary 1 --max-unavailable 10%",
+			"clusterctl rollout start maintenance -l group=service-worker --order label:rack --soak 5m " +
 				"--max-failures 2 --promote --canary 2",
-			"clusterctl rollout start --action apply web-1-AB12 web-2-CD34 --http-check http://:8080/health --plan",
-			"clusterctl rollout start --action apply --clean -l rack=r1 --check-command smoke --command-timeout 5m",
-			"clusterctl rollout start --action update -l outdated=true --require-approval --reason 'release 2.1' --yes",
+			"clusterctl rollout start apply web-1-AB12 web-2-CD34 --http-check http://:8080/health --plan",
+			"clusterctl rollout start apply --clean -l rack=r1 --check-command smoke --command-timeout 5m",
+			"clusterctl rollout start update -l outdated=true --require-approval --reason 'release 2.1' --yes",
 		},
 		run: startRollout,
 	}
@@ -327,11 +351,8 @@ func (a *app) rolloutStart() leaf {
 // rolloutFlags are the options of a specification.
 func rolloutFlags() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{
-			Name: "action", Required: true,
-			Usage: "the `VERB` for each node: apply, update, maintenance, verify, commission or decommission",
-		},
-		cleanFlag("with --action apply: first take each node out of service, and clean it"),
+		valueFlag("action", "the `VERB` for each node, instead of ACTION"),
+		cleanFlag("with the action apply: first take each node out of service, and clean it"),
 		valueFlag("host-group", "commission, update: the `GROUP` to join", "g"),
 		valueFlag("max-unavailable", "the `NUMBER` of nodes out of service at a time, or their share such as 10% "+
 			"(default: 1)"),
@@ -355,7 +376,12 @@ func rolloutFlags() []cli.Flag {
 
 // startRollout shows the plan of a rollout, and starts it once that is confirmed.
 func startRollout(ctx context.Context, c *call) error {
-	request, err := c.rolloutRequest(ctx)
+	action, err := c.takeAction(ctx)
+	if err != nil {
+		return err
+	}
+
+	request, err := c.rolloutRequest(ctx, action)
 	if err != nil {
 		return err
 	}
@@ -406,8 +432,38 @@ func startRollout(ctx context.Context, c *call) error {
 	return nil
 }
 
+// takeAction returns the action of a rollout: that of --action, or else the first word. It leaves the names of nodes
+// in c.args, whole.
+func (c *call) takeAction(ctx context.Context) (inventory.Verb, error) {
+	action := inventory.Verb(c.String("action"))
+
+	if !c.IsSet("action") {
+		if len(c.args) > 0 {
+			action = inventory.Verb(c.args[0])
+		}
+
+		if row, known := inventory.TransitionOf(action); !known || !takesNodes(row) {
+			return "", exit.Usagef("rollout start needs an action").
+				Try("begin with it: clusterctl rollout start apply NAME…; see: %s --help", c.FullName())
+		}
+
+		c.args = c.args[1:]
+	}
+
+	if c.IsSet("selector") {
+		if err := c.checkSelector(); err != nil {
+			return "", err
+		}
+	}
+
+	var err error
+	c.args, err = c.expand(ctx, c.args)
+
+	return action, err
+}
+
 // rolloutRequest returns the request that the command line describes.
-func (c *call) rolloutRequest(ctx context.Context) (r api.RolloutRequest, err error) {
+func (c *call) rolloutRequest(ctx context.Context, action inventory.Verb) (r api.RolloutRequest, err error) {
 	if c.hasSelector() == (len(c.args) > 0) {
 		return r, exit.Usagef("a rollout needs the names of its nodes, or a selector, and not both").
 			Try("give names, or -l SELECTOR")
@@ -420,7 +476,7 @@ func (c *call) rolloutRequest(ctx context.Context) (r api.RolloutRequest, err er
 
 	r.Nodes = c.args
 	r.Spec = api.RolloutSpec{
-		Action: inventory.Verb(c.String("action")), Selector: c.String("selector"), Group: c.String("host-group"),
+		Action: action, Selector: c.String("selector"), Group: c.String("host-group"),
 		MaxUnavailable: c.String("max-unavailable"), Promote: c.Bool("promote"),
 		RequireApproval: c.Bool("require-approval"), SharedOptions: options.SharedOptions,
 	}
@@ -428,7 +484,7 @@ func (c *call) rolloutRequest(ctx context.Context) (r api.RolloutRequest, err er
 	if c.Bool("clean") {
 		clean, ok := cleanVerb(r.Spec.Action)
 		if !ok {
-			return r, exit.Usagef("--clean belongs to --action apply").Try("leave out --clean")
+			return r, exit.Usagef("--clean belongs to the action apply").Try("leave out --clean")
 		}
 		r.Spec.Action = clean
 	}

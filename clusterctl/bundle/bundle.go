@@ -74,13 +74,17 @@ func Write(ctx context.Context, name string, o Options) (Result, error) {
 
 	zip := gzip.NewWriter(f)
 
-	b := &archive{options: o, tar: tar.NewWriter(zip), now: time.Now()}
-	if err := b.collect(ctx); err != nil {
-		return Result{}, err
-	}
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
 
-	if ctx.Err() != nil {
+	b := &archive{options: o, tar: tar.NewWriter(zip), flush: zip.Flush, now: time.Now(), stop: stop}
+	err = b.collect(asking)
+
+	switch {
+	case ctx.Err() != nil:
 		return Result{}, context.Cause(ctx)
+	case err != nil:
+		return Result{}, err
 	}
 
 	if err := errors.Join(b.tar.Close(), zip.Close(), f.Sync(), f.Close()); err != nil {
@@ -102,6 +106,8 @@ func writeError(err error) error {
 type archive struct {
 	options     Options
 	tar         *tar.Writer
+	flush       func() error // writes what tar has written to the disk, which may be full
+	stop        func()       // ends the requests to the manager: nothing more can be stored
 	now         time.Time
 	size        int64
 	contents    []string // one line per file
@@ -166,8 +172,13 @@ func (b *archive) addFile(name, description string, data []byte) {
 		_, err = b.tar.Write(data)
 	}
 
+	if err == nil {
+		err = b.flush()
+	}
+
 	if err != nil {
 		b.failed = writeError(err)
+		b.stop()
 	}
 }
 
