@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	asksAtOnce     = 32              // HTTP checks of a rollout
-	commandsAtOnce = 16              // commands of a rollout
-	checkEvery     = 2 * time.Second // of one node
+	asksAtOnce     = 32              // concurrent HTTP checks of a rollout
+	commandsAtOnce = 16              // concurrent commands of a rollout
+	checkEvery     = 2 * time.Second // polling interval of one node
 )
 
 // checkKey identifies the checks of an attempt.
@@ -28,20 +28,20 @@ type checkKey struct {
 type checkState struct {
 	result CheckResult
 	asking bool
-	cancel context.CancelFunc // ends the asking
-	next   time.Time          // when it is asked again
-	// used is the part of the time of a check that was over when it had to wait for its turn.
+	cancel context.CancelFunc // ends the check in progress
+	next   time.Time          // when to poll next
+	// used is the time the check had already spent when it was paused to wait for a free lane.
 	used time.Duration
 }
 
-// wait stops the time of the check.
+// wait pauses the clock of the check's timeout.
 func (s *checkState) wait(now time.Time) {
 	if !s.result.Since.IsZero() {
 		s.used, s.result.Since = now.Sub(s.result.Since), time.Time{}
 	}
 }
 
-// begin lets the time of the check go on.
+// begin starts or resumes the clock of the check's timeout.
 func (s *checkState) begin(now time.Time) {
 	s.asking = true
 
@@ -50,12 +50,12 @@ func (s *checkState) begin(now time.Time) {
 	}
 }
 
-// answer notes why the check failed, or nil. The command comes after the HTTP check, with a time
-// of its own.
+// answer records the result of an attempt; nil is success. The command follows the HTTP check and has
+// its own timeout.
 func (s *checkState) answer(g Gate, err error, now time.Time) {
 	switch {
 	case err != nil:
-		// The time counts from the answer, so that a slow node has a pause as well.
+		// The interval starts with the answer, so that a slow node gets a pause too.
 		s.result.Error, s.next = inventory.Shorten(err.Error(), maxError), now.Add(checkEvery)
 	case !s.result.Command && g.Command != nil:
 		s.result, s.used = CheckResult{Command: true}, 0
@@ -75,9 +75,9 @@ func (l *Loop) result(id, node string, attempt int) CheckResult {
 	return CheckResult{}
 }
 
-// check returns the act that asks the node, or none if it was asked just now, and when it is asked
-// again. Commands and the other checks of a rollout have a lane each, so that slow commands leave the
-// others alone.
+// check returns the act that polls the node, or none if the next poll is not due, and when it is due.
+// Commands and HTTP checks of a rollout run in separate lanes, so that slow commands do not delay
+// HTTP checks.
 func (l *Loop) check(r Record, c Check, now time.Time) ([]control.Act, time.Time) {
 	key, gate := checkKey{r.ID, c.Node, c.Attempt}, r.Spec.Gate
 
@@ -109,7 +109,7 @@ func (l *Loop) check(r Record, c Check, now time.Time) ([]control.Act, time.Time
 	return []control.Act{act}, now.Add(checkEvery)
 }
 
-// ask makes a check once, unless it is not due any more, and keeps its result.
+// ask polls once, unless the check is obsolete by now, and keeps the result.
 func (l *Loop) ask(ctx context.Context, s *checkState, r Record, c Check) {
 	now, _ := l.Clock()
 	gate := r.Spec.Gate
@@ -146,7 +146,7 @@ func (l *Loop) ask(ctx context.Context, s *checkState, r Record, c Check) {
 	}
 }
 
-// later returns at, but not before the next check.
+// later returns at, or the time of the next poll if at has passed.
 func later(at, now time.Time) time.Time {
 	if at.After(now) {
 		return at
@@ -154,7 +154,8 @@ func later(at, now time.Time) time.Time {
 	return now.Add(checkEvery)
 }
 
-// whileAwaited returns the context of a check. Nobody waits for a command after its time.
+// whileAwaited returns the context of a check. A command is ended at the timeout of its check, because a
+// later result is ignored.
 func whileAwaited(
 	ctx context.Context, g Gate, c CheckResult,
 ) (context.Context, context.CancelFunc) {
@@ -179,8 +180,8 @@ func (l *Loop) askHTTP(ctx context.Context, c *HTTPCheck, addr string) error {
 // maxError bounds the error of a check, in bytes.
 const maxError = 200
 
-// forgetChecks drops the results of checks that none of the rollouts waits for, and ends those
-// that are being made.
+// forgetChecks drops the results of checks that no rollout waits for any more, and cancels such checks
+// that are in progress.
 func (l *Loop) forgetChecks(list []*Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +204,7 @@ func (l *Loop) forgetChecks(list []*Record) {
 		switch {
 		case open[key]:
 		case s.asking:
-			s.cancel() // its end wakes the round that drops it
+			s.cancel() // its end wakes the round, which drops it
 		default:
 			delete(l.checked, key)
 		}

@@ -35,8 +35,8 @@ func (l *Loop) Remaining(r Record) (left time.Duration, known bool) {
 	return r.Remaining(l.Settings().JobLimit, time.Now())
 }
 
-// Preview returns the rollout that Start would start, Planned, with the reasons of nodes that
-// it could not begin now. It stores nothing.
+// Preview returns what Start would store, in status Planned. Nodes that could not begin now have the
+// reason. It stores nothing.
 func (l *Loop) Preview(ctx context.Context, c access.Caller, req Request) (Record, error) {
 	v, err := c.Check(ctx, l.State, l.State.View(), Starting(req))
 	if err != nil {
@@ -49,8 +49,7 @@ func (l *Loop) Preview(ctx context.Context, c access.Caller, req Request) (Recor
 	return l.prepare(ctx, c, v, r.Foresee(v.Snapshot), req.Extra)
 }
 
-// Start starts a rollout: its nodes and its playbooks are fixed from now on. It returns as soon
-// as the rollout is stored.
+// Start starts a rollout and pins its nodes and playbooks. It returns as soon as the rollout is stored.
 func (l *Loop) Start(ctx context.Context, c access.Caller, req Request) (Record, error) {
 	entry := access.Record{Action: "rollouts.start." + string(req.Action), Targets: req.Nodes, Reason: req.Reason}
 
@@ -67,7 +66,7 @@ func (l *Loop) Start(ctx context.Context, c access.Caller, req Request) (Record,
 	)
 }
 
-// Undo starts the rollout that takes another one back, see Record.Undo.
+// Undo starts a rollout that reverts another one, see Record.Undo.
 func (l *Loop) Undo(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
 	if err := inventory.CheckReason(reason); err != nil {
 		return Record{}, err
@@ -83,7 +82,7 @@ func (l *Loop) Undo(ctx context.Context, c access.Caller, id, reason string) (Re
 		}
 
 		undo, err := r.Undo(v.Snapshot, record.List(v, &Kind), func(digest string) (bool, error) {
-			// Thousands of nodes have a few digests.
+			// Thousands of nodes share a few digests.
 			if is, asked := kept[digest]; asked {
 				return is, nil
 			}
@@ -99,8 +98,8 @@ func (l *Loop) Undo(ctx context.Context, c access.Caller, id, reason string) (Re
 	})
 }
 
-// started stores the rollout that plan returns, and leaves the audit record. playbooks is the
-// digest that its playbooks must have, or "".
+// started stores the rollout that plan returns, with its audit record. playbooks is the required
+// playbook digest, or "" for any.
 func (l *Loop) started(
 	ctx context.Context, c access.Caller, entry access.Record, subject access.Subject,
 	extra configuration.Vars, playbooks string,
@@ -159,7 +158,7 @@ func (l *Loop) add(
 			return Record{}, err
 		}
 
-		// Only these playbooks were checked; newer ones may be broken.
+		// Only these playbooks were parsed; newer ones may be broken.
 		r.ID, r.Playbooks, r.Commit = NewID(), prepared.Playbooks, prepared.Commit
 		r = r.Begin(c.Principal, time.Now())
 
@@ -176,9 +175,9 @@ func (l *Loop) once() access.Once[Record] {
 	return access.Once[Record]{Kind: &Kind, Records: l.Records, Results: l.Store, State: l.State}
 }
 
-// prepare refuses a rollout if none of its nodes could be begun, or if its playbooks cannot run,
-// and fixes the playbooks. An undo has those of its nodes, and may be needed because the
-// playbooks of now are broken.
+// prepare refuses a rollout if none of its nodes could begin or its playbooks cannot run, and pins the
+// playbooks. An undo uses the playbooks recorded for its nodes: the current ones may be broken, which
+// may be the reason for the undo.
 func (l *Loop) prepare(
 	ctx context.Context, c access.Caller, v *state.View, r Record, extra configuration.Vars,
 ) (Record, error) {
@@ -210,7 +209,7 @@ func (l *Loop) prepare(
 			continue
 		}
 
-		// One node stands for its group: a play for each group is needed.
+		// One node of each group suffices: each group needs a play.
 		asked[n.Group] = true
 
 		digest, commit, err := l.Jobs.PrepareRollout(ctx, c, r.RequestOf(Begin{Node: n.Name}, extra))
@@ -227,8 +226,8 @@ func (l *Loop) prepare(
 	return r, nil
 }
 
-// repairedFirst returns the nodes that are unavailable before the others, as their budgets permit them: the
-// rollout brings them back before it takes others.
+// repairedFirst moves unavailable nodes to the front, in the order in which their budgets permit them:
+// the rollout brings them back before it takes others out of service.
 func repairedFirst(v *state.View, nodes []Node) []Node {
 	sorted := slices.Clone(nodes)
 	rank := func(n Node) int {
@@ -243,7 +242,7 @@ func repairedFirst(v *state.View, nodes []Node) []Node {
 	return sorted
 }
 
-// Approve lets a rollout begin that another person started.
+// Approve lets a rollout begin. Another person must have started it.
 func (l *Loop) Approve(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
 	act := func(r Record) (Record, error) { return r.Approve(mark(c, reason)) }
 	return l.control(ctx, c, Beginning(id, nil), "rollouts.approve", id, reason, act)
@@ -319,7 +318,7 @@ func (l *Loop) Retry(
 	return l.control(ctx, c, Beginning(id, &o), "rollouts.retry", id, o.Reason, act)
 }
 
-// repin returns the change that binds a rollout to the playbooks of now, if that is wanted.
+// repin returns a change that pins the current playbooks, or nil if the request does not ask for it.
 func (l *Loop) repin(
 	ctx context.Context, m Mark, wanted bool,
 ) (func(Record) (Record, error), error) {
@@ -331,7 +330,7 @@ func (l *Loop) repin(
 	return func(r Record) (Record, error) { return r.Repin(m, digest, commit) }, err
 }
 
-// noting returns the operator's reason with a change that is a part of the act, if there is one.
+// noting appends the description of a side change of the act to the operator's reason.
 func noting(reason, change string) string {
 	if reason == "" || change == "" {
 		return reason + change
@@ -343,12 +342,12 @@ func mark(c access.Caller, reason string) Mark {
 	return Mark{By: c.Principal, At: time.Now(), Reason: reason}
 }
 
-// Starting returns the subject of a start: the nodes, and the group that they enter.
+// Starting returns the scope subject of a start: the nodes and the group they join.
 func Starting(r Request) access.Subject {
 	return func(s *state.Scoped) error { return s.CheckMove(r.Nodes, r.Group) }
 }
 
-// Undoing returns the subject of an undo: each node goes back to its group before.
+// Undoing returns the scope subject of an undo: each node returns to its former group.
 func Undoing(id string) access.Subject {
 	return func(s *state.Scoped) error {
 		r, err := Get(s.View, id)
@@ -366,7 +365,7 @@ func Undoing(id string) access.Subject {
 	}
 }
 
-// Known returns the subject of an act that begins nothing: the rollout.
+// Known returns the scope subject of an act that begins no node: the rollout itself.
 func Known(id string) access.Subject {
 	return func(s *state.Scoped) error {
 		_, err := Get(s.View, id)
@@ -374,8 +373,8 @@ func Known(id string) access.Subject {
 	}
 }
 
-// Beginning returns the subject of an act that lets nodes be begun: those that wait, and those of a retry.
-// They enter a group as at the start, and may have left the scope since.
+// Beginning returns the scope subject of an act that lets nodes begin: the waiting nodes, and the retried
+// ones. They join a group as at the start, and may have left the caller's scope since.
 func Beginning(id string, retry *RetryOptions) access.Subject {
 	return func(s *state.Scoped) error {
 		r, err := Get(s.View, id)
@@ -422,7 +421,7 @@ func (l *Loop) control(
 				return r, err
 			}
 
-			// Of two acts that find the same node free, one is a conflict, and finds it taken then.
+			// If two acts find the same node free, one conflicts, runs again and finds it taken.
 			if r.TakesNodes(before) {
 				if err := r.CheckFree(record.List(tx, &Kind)); err != nil {
 					return r, err
@@ -445,7 +444,7 @@ func (l *Loop) control(
 	return changed, err
 }
 
-// Held returns why the maintenance windows of a node hold it back from the rollout now, or "".
+// Held returns the reason if the node's maintenance windows keep the rollout from it now, or "".
 func (l *Loop) Held(v *state.View, r Record, node string) string {
 	n, known := v.Lookup(node)
 	if !known || l.Allowed == nil || r.Spec.OverrideWindow {

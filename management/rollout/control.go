@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// Begin returns the planned rollout as it starts: it runs, or awaits the approval.
+// Begin returns the planned rollout as Running, or as AwaitingApproval if it needs one.
 func (r Record) Begin(actor string, now time.Time) Record {
 	r.Actor, r.Created = actor, now
 	r.Status, r.Started = Running, now
@@ -46,13 +46,14 @@ func (r Record) Approve(m Mark) (Record, error) {
 		return r, r.errUnclear(m)
 	}
 
-	// The time before the approval is no time of the rollout.
+	// The duration of the rollout does not include the wait for approval.
 	r.Status, r.Reason, r.Approved, r.Started = Running, "", &m, m.At
 
 	return r.acted(EventApproved, m, m.Reason), nil
 }
 
-// unclear reports whether nobody knows that the act is that of another person than the starter.
+// unclear reports whether the actor or the starter is anonymous, so that nobody can be sure that they are
+// two persons.
 func (r Record) unclear(m Mark) bool { return job.Anonymous(m.By) || job.Anonymous(r.Actor) }
 
 func (r Record) errUnclear(m Mark) error {
@@ -65,8 +66,8 @@ func (r Record) errUnclear(m Mark) error {
 		"another person", r.ID).Do("abort it, and start it with a token")
 }
 
-// Repin binds the rollout to other playbooks. Its starter cannot, if it was to be approved:
-// the approval of the other person was for the former playbooks.
+// Repin pins other playbooks. If the rollout required approval, its starter cannot repin it: the
+// approval was given for the former playbooks.
 func (r Record) Repin(m Mark, playbooks, commit string) (Record, error) {
 	needsOther := r.Spec.RequireApproval && playbooks != r.Playbooks
 
@@ -90,7 +91,7 @@ func (r Record) Repin(m Mark, playbooks, commit string) (Record, error) {
 	return r, nil
 }
 
-// Repinned describes the change from other playbooks to those of the rollout; "": there is none.
+// Repinned describes the change from former playbooks to the pinned ones, or returns "" if they are the same.
 func (r Record) Repinned(before string) string {
 	if r.Playbooks == before {
 		return ""
@@ -108,7 +109,7 @@ func (r Record) Promote(m Mark) (Record, error) {
 	return r.acted(EventPromoted, m, m.Reason), nil
 }
 
-// Pause keeps the rollout from beginning nodes. Those in progress go on. To pause a paused
+// Pause stops the rollout from beginning further nodes. Nodes in progress continue. Pausing a paused
 // rollout changes nothing.
 func (r Record) Pause(m Mark) (Record, error) {
 	switch r.Status {
@@ -132,8 +133,8 @@ func pausedBy(m Mark) string {
 	return inventory.Shorten(text, maxText)
 }
 
-// Resume lets a paused or stopped rollout go on. The failures that stopped it are excused:
-// only later ones count for its limits. To resume a running rollout changes nothing.
+// Resume continues a paused or stopped rollout. The failures so far are excused: only later ones count
+// towards its limits. Resuming a running rollout changes nothing.
 func (r Record) Resume(m Mark) (Record, error) {
 	switch r.Status {
 	case Running:
@@ -155,7 +156,7 @@ func (r Record) Resume(m Mark) (Record, error) {
 	r.Status, r.Reason = Running, ""
 	r = r.acted(EventResumed, m, m.Reason)
 
-	// A pause does not replace the promotion.
+	// A resume after a pause still needs the promotion.
 	if !r.CanaryDone.IsZero() && r.Spec.Promote && r.Promoted == nil {
 		r.Status, r.Reason = AwaitingPromotion, "the canary is done, and a person has to promote the rollout"
 	}
@@ -163,8 +164,8 @@ func (r Record) Resume(m Mark) (Record, error) {
 	return r, nil
 }
 
-// Abort ends the rollout: it begins no node, its queued jobs are cancelled, and its running
-// jobs finish, unless they are to be cancelled too. A second abort may ask for that.
+// Abort ends the rollout: no further node begins, and queued jobs are cancelled. Running jobs finish,
+// unless the abort asks to cancel them too; a second abort may still ask for that.
 func (r Record) Abort(m Mark, cancel bool) (Record, error) {
 	switch {
 	case r.Status == Aborting && (r.Cancel || !cancel):
@@ -180,8 +181,8 @@ func (r Record) Abort(m Mark, cancel bool) (Record, error) {
 	return r.acted(EventAbort, m, m.Reason), nil
 }
 
-// Retry lets failed nodes be begun once more, with their next attempt: those named, which may
-// be skipped ones too, or all that failed. A stopped or finished rollout goes on with that.
+// Retry schedules another attempt for the named nodes, which must have failed or been skipped, or for
+// all failed nodes. It continues a stopped or finished rollout.
 func (r Record) Retry(m Mark, names []string) (Record, error) {
 	switch r.Status {
 	case Running, Paused, Stopped, Done, Fruitless, AwaitingPromotion:
@@ -199,7 +200,7 @@ func (r Record) Retry(m Mark, names []string) (Record, error) {
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if !slices.Contains(chosen, n.Name) {
-			// The person resuming the rollout knows the nodes that stay behind.
+			// Whoever continues the rollout has seen the other failed nodes.
 			n.Excused = n.Excused || n.State == Failed && r.Status != Running
 			continue
 		}
@@ -218,8 +219,8 @@ func (r Record) Retry(m Mark, names []string) (Record, error) {
 	return r.acted(EventRetried, m, text), nil
 }
 
-// Remedy returns how a rollout that failures stopped goes on, in words and as actions: one of them, the likely one
-// first. Any other rollout has none. inUse are the configured playbooks; without a digest they are unknown.
+// Remedy returns how to continue a rollout that was stopped by failures: in words, and as alternative actions, the
+// most likely first. Any other rollout has none. inUse are the configured playbooks; without a digest they are unknown.
 func (r Record) Remedy(inUse state.Playbooks) (remedy string, actions []inventory.Action) {
 	if r.Status != Stopped && r.Status != Fruitless || r.Count().Failed == 0 {
 		return "", nil
@@ -229,12 +230,12 @@ func (r Record) Remedy(inUse state.Playbooks) (remedy string, actions []inventor
 	now := inventory.RetryRollout(r.ID, inventory.PlaybooksCurrent)
 
 	switch {
-	case r.UndoOf != "": // each node goes back to playbooks of its own
+	case r.UndoOf != "": // each node returns to its own former playbooks
 		return "once the cause is corrected, retry it", []inventory.Action{again}
 	case inUse.Digest != "" && inUse.Digest != r.Playbooks:
 		return "the playbooks have changed since: retry it with the corrected ones, or, if the cause was elsewhere, " +
 			"with those of its start", []inventory.Action{now, again}
-	case inUse.Commit != "": // until they are fetched, now takes the playbooks of its start
+	case inUse.Commit != "": // before the next fetch, the current playbooks are those of its start
 		return "once the cause is corrected, retry it; if it is in the playbooks, commit the correction, fetch it, " +
 			"and retry it with that", []inventory.Action{again, inventory.SyncRepository(), now}
 	default:
@@ -256,7 +257,7 @@ func (r Record) retried(names []string) ([]string, error) {
 		}
 	}
 
-	// A name that means nothing here is a mistake, even beside others that do.
+	// An unknown name is a mistake, even beside valid ones.
 	for _, name := range names {
 		if !slices.Contains(chosen, name) {
 			return nil, inventory.

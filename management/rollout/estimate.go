@@ -11,11 +11,10 @@ import (
 	"github.com/contiv/cluster/management/plan"
 )
 
-// ownSamples is the number of its own nodes from which a rollout estimates by them.
+// ownSamples is the number of finished nodes from which on a rollout estimates by its own durations.
 const ownSamples = 3
 
-// pace returns the expected duration of a node, from earlier jobs of the action and of the
-// verification.
+// pace returns the expected duration per node, from the history of the action and its verification.
 func pace(jobs []*job.Job, s Spec) Pace {
 	expected := plan.Expect(jobs, job.Job{
 		Verb: s.Action, JobOptions: inventory.JobOptions{SharedOptions: s.SharedOptions},
@@ -32,10 +31,9 @@ func pace(jobs []*job.Job, s Spec) Pace {
 	return p
 }
 
-// Remaining returns how long the rollout is expected to take from now on, if nothing fails or
-// waits, and whether that is known. It goes by the median of its own nodes once some are done,
-// and by earlier jobs before. It is not known while something else than its own nodes holds
-// the rollout back. limit is the number of jobs that may run at a time.
+// Remaining estimates the remaining duration, if nothing fails or waits. It uses the median of the
+// rollout's own nodes once some are done, and earlier jobs before. known is false while something other
+// than its own nodes holds the rollout back. limit is the number of jobs that may run at a time.
 func (r Record) Remaining(limit int, now time.Time) (left time.Duration, known bool) {
 	switch {
 	case r.Status.Ended():
@@ -54,7 +52,7 @@ func (r Record) Remaining(limit int, now time.Time) (left time.Duration, known b
 		return 0, false
 	}
 
-	// A node that soaks needs a place of the window, and no job.
+	// A soaking node occupies a slot of the window, but no job.
 	places = min(places, len(r.Nodes))
 	if r.Spec.Soak == 0 {
 		places = min(places, max(limit, 1))
@@ -62,7 +60,7 @@ func (r Record) Remaining(limit int, now time.Time) (left time.Duration, known b
 	return r.schedule(each, places, now), true
 }
 
-// perNode returns the duration of a node with its gate and soak.
+// perNode returns the duration of a node including gate and soak.
 func (r Record) perNode() (time.Duration, bool) {
 	var own []time.Duration
 	for i := range r.Nodes {
@@ -79,10 +77,9 @@ func (r Record) perNode() (time.Duration, bool) {
 	return r.Estimate.Node + r.Spec.Soak, r.Estimate.Jobs > 0
 }
 
-// schedule returns the time until the last node is done: each place takes the next node when
-// it is free.
+// schedule returns the time until the last node is done, if each free slot takes the next node at once.
 func (r Record) schedule(each time.Duration, places int, now time.Time) time.Duration {
-	var free []time.Duration // when each place is free, the soonest first
+	var free []time.Duration // when each slot becomes free, the soonest first
 
 	waiting := 0
 
@@ -91,7 +88,7 @@ func (r Record) schedule(each time.Duration, places int, now time.Time) time.Dur
 		case n.State == Waiting:
 			waiting++
 		case n.State.InProgress():
-			// A node that takes longer than expected may end at any moment.
+			// An overdue node may finish at any moment.
 			free = append(free, max(0, each-now.Sub(n.Begun)))
 		}
 	}
@@ -104,7 +101,7 @@ func (r Record) schedule(each time.Duration, places int, now time.Time) time.Dur
 
 	last := free[len(free)-1]
 
-	// Every place does its share; equal durations keep the order of the places.
+	// All nodes take equally long, so slots become free in turn.
 	for k := range waiting {
 		at := free[k%len(free)] + each
 		free[k%len(free)] = at

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/cluster/management/record"
 )
 
-// Kind are the stored rollouts, the oldest first. A rollout is written twice for each of its nodes, and
-// may have thousands, so they are stored in chunks.
+// Kind is the kind of rollouts, the oldest first. A rollout is written twice per node and may have
+// thousands, so its nodes are stored in chunks.
 var Kind = record.Kind[Record]{
 	Name:    "rollouts",
 	Key:     func(r *Record) string { return r.ID },
@@ -59,7 +59,7 @@ func (headCodec) Decode(key string, value []byte) (*Record, error) {
 	return &h.Record, nil
 }
 
-// chunk is the stored form of successive nodes.
+// chunk is the stored form of a run of consecutive nodes.
 type chunk struct {
 	Rollout string `json:"rollout"`
 	Chunk   int    `json:"chunk"`
@@ -73,23 +73,22 @@ var chunks = record.Chunks[Record, Node, chunk]{
 	Elements: func(c chunk) (string, int, []Node) { return c.Rollout, c.Chunk, c.Nodes },
 }
 
-// sameNode reports whether two records of a node are stored the same.
+// sameNode reports whether two node records have the same stored form.
 func sameNode(a, b Node) bool {
 	if !a.Since.Equal(b.Since) || !a.Begun.Equal(b.Begun) {
 		return false
 	}
 
-	// One side may have a monotonic clock or another zone.
+	// Times may differ in monotonic reading or zone.
 	b.Since, b.Begun = a.Since, a.Begun
 
 	return a == b
 }
 
-// fields are those of a Spec, without its methods.
+// fields is Spec without its methods.
 type fields Spec
 
-// stored is the stored form of a Spec. It has the tags in an object of their own, as the stored form of a
-// job has: see there.
+// stored is the stored form of a Spec. Tags are in a nested object, as in the stored form of a job.
 type stored struct {
 	fields // without the tags
 
@@ -116,13 +115,13 @@ func (s *Spec) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// InputsOf returns the name of the inputs that have the extra variables of a rollout.
+// InputsOf returns the name under which a rollout's extra variables are stored.
 func InputsOf(id string) string { return job.InputsName(Kind.Name, id) }
 
 // in reports whether all nodes of the rollout belong to the scope, or did at its start.
 func (r *Record) in(s record.Scope) bool {
 	outside := func(n Node) bool {
-		// The nodes of a commission were in no group: the record has the one that they join.
+		// Commissioned nodes had no group before: the record holds the group they join.
 		if n.Group == r.Spec.Group {
 			n.Group = ""
 		}
@@ -132,7 +131,7 @@ func (r *Record) in(s record.Scope) bool {
 	return len(r.Nodes) > 0 && !slices.ContainsFunc(r.Nodes, outside)
 }
 
-// Within returns the form of a rollout in the scope: without the names of other nodes in its texts.
+// Within returns the rollout as a caller of that scope sees it: its texts hide the names of other nodes.
 func (r Record) Within(s record.Scope) Record {
 	r.Reason, r.Waits = s.Text(r.Reason), s.Text(r.Waits)
 

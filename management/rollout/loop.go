@@ -24,21 +24,21 @@ import (
 )
 
 const (
-	// shortest and longest are the pauses between two rounds. Each node waits
-	// for it at the end of its job, so it is short.
+	// shortest and longest bound the pause between rounds. Each node waits for a round when its
+	// job ends, so the pause is short.
 	shortest = 10 * time.Millisecond
 	longest  = 15 * time.Second
-	// share: the pause is at least so many times as long as the decisions before it took, so
-	// that many changes of a large fleet do not keep a processor busy.
+	// share bounds the load: the pause is at least share times as long as the last round took, so
+	// that frequent changes of a large fleet do not keep a processor busy.
 	share = 5
 	// actTime bounds one step, such as the acceptance of a job.
 	actTime = 2 * time.Minute
-	// room is the number of queued jobs beyond which a rollout submits none: the rest of the
-	// queue is for people.
+	// room is the queue length at which rollouts stop submitting jobs: the rest of the queue is
+	// reserved for people.
 	room = job.MaxQueued / 2
 )
 
-// Store keeps what belongs to rollouts. A write returns once the view shows it.
+// Store writes nodes and reads inputs. A write returns once the view shows it.
 type Store interface {
 	// PutNodes stores nodes and returns the names of those that were changed since they were read.
 	PutNodes(ctx context.Context, writes []state.NodeWrite) (conflicts []string, err error)
@@ -60,8 +60,8 @@ type Jobs interface {
 	PrepareRollout(ctx context.Context, c access.Caller, r job.Request) (digest, commit string, err error)
 	// PinPlaybooks keeps a copy of the playbooks of now.
 	PinPlaybooks(ctx context.Context) (digest, commit string, err error)
-	// KeptPlaybooks reports whether the playbooks with that digest are still there, or why that
-	// is not known.
+	// KeptPlaybooks reports whether the playbooks with that digest are still available. With an
+	// error, that is not known.
 	KeptPlaybooks(ctx context.Context, digest string) (bool, error)
 }
 
@@ -147,8 +147,8 @@ func New(o Options) *Loop {
 	return l
 }
 
-// begun forgets what an earlier leader may have done since: the leader of now checks anew, and the
-// times of its own checks count.
+// begun resets the results of checks: after a change of leadership they are stale, so the new leader
+// checks again.
 func (l *Loop) begun(context.Context) error {
 	l.forgetChecks(nil)
 	l.soaks = soaks{}
@@ -183,7 +183,7 @@ func (l *Loop) round(ctx context.Context) (next control.Next, err error) {
 
 	next.Pause = min(next.Pause, longest)
 
-	// Nodes that have come to their gates in this round are in the newest view only.
+	// Nodes that reached their gates in this round are only in the newest view.
 	l.forgetChecks(record.List(l.State.View(), &Kind))
 	l.soaks.forget()
 
@@ -194,7 +194,7 @@ func (l *Loop) round(ctx context.Context) (next control.Next, err error) {
 	return next, errors.Join(failures...)
 }
 
-// isOvertaken reports whether a change came first. The next round decides on it.
+// isOvertaken reports whether a concurrent change won. The next round decides anew.
 func isOvertaken(err error) bool {
 	kind := inventory.KindOf(err)
 	return kind == inventory.KindConflict || kind == inventory.KindPrecondition
@@ -219,9 +219,9 @@ func (l *Loop) drive(ctx context.Context, id string) (next control.Next, err err
 	steps := Next(r, w, now)
 	next.At, next.Pause = steps.Due, share*time.Since(began)
 
-	// The first job is accepted together with what was decided before it, which saves a write
-	// for each node. A status is stored, and reported, by itself, and so are nodes that failed
-	// their gate.
+	// The pending changes of the record are written together with the acceptance of the first job,
+	// which saves a write per node. A new status, and nodes that failed their gate, are written and
+	// reported on their own.
 	joined := steps.Changed && len(steps.Begin) > 0 && steps.Record.Status == r.Status && len(steps.Unfit) == 0
 
 	switch {
@@ -245,8 +245,7 @@ func (l *Loop) drive(ctx context.Context, id string) (next control.Next, err err
 
 	begun, err := l.begin(ctx, r, steps.Begin)
 
-	// No job was accepted, and the outcomes must not wait for one. The write is refused if the
-	// record has moved.
+	// No job was accepted, so write the outcomes now. The write conflicts if the record has changed.
 	if joined && begun.Revision == r.Revision {
 		_, failed := l.put(ctx, r, r)
 		err = errors.Join(err, failed)
@@ -255,8 +254,8 @@ func (l *Loop) drive(ctx context.Context, id string) (next control.Next, err err
 	return next, errors.Join(err, l.cancel(ctx, r, steps.Cancel))
 }
 
-// markUnfit stores that the gate of the rollout failed on the nodes, for these reasons: they do not
-// count as healthy.
+// markUnfit records on the nodes that they failed the gate, with the reasons: they no longer count as
+// healthy.
 func (l *Loop) markUnfit(
 	ctx context.Context, v *state.View, r Record, reasons map[string]string, now time.Time,
 ) error {
@@ -296,8 +295,7 @@ func (l *Loop) put(ctx context.Context, was, is Record) (Record, error) {
 	return stored, err
 }
 
-// replace stores the next record of a rollout. It is KindConflict if the record is not at its revision
-// any more.
+// replace stores the next record of a rollout, or returns KindConflict if the stored revision differs.
 func (l *Loop) replace(ctx context.Context, r Record) (Record, error) {
 	revision, err := record.Replace(ctx, l.Records, &Kind, r.ID, r.Revision, &r)
 	if err == nil {
@@ -308,7 +306,7 @@ func (l *Loop) replace(ctx context.Context, r Record) (Record, error) {
 
 // world returns the facts that the decision depends on.
 func (l *Loop) world(v *state.View, r Record) World {
-	// A look-up for each node in a list of all jobs would be quadratic.
+	// An index: searching all jobs per node would be quadratic.
 	jobs := make(map[string]*job.Job, len(v.Jobs))
 	for _, j := range v.Jobs {
 		jobs[j.ID] = j
@@ -321,7 +319,7 @@ func (l *Loop) world(v *state.View, r Record) World {
 				return *j, true
 			}
 
-			// It holds its node until its record can be read, or is removed.
+			// An unreadable job holds its node until it becomes readable or is removed.
 			if v.UnreadableJob(id) != nil {
 				return job.Job{ID: id, Status: job.Running}, true
 			}
@@ -366,8 +364,8 @@ func (l *Loop) cancel(ctx context.Context, r Record, list []Cancel) error {
 	return errors.Join(failures...)
 }
 
-// mayCancel refuses a job that was cancelled already, and one that is to be left alone once
-// it runs: a second cancel would skip its cleanup.
+// mayCancel refuses jobs that were cancelled already, because a second cancel would skip the cleanup,
+// and running jobs if only queued ones are to be cancelled.
 func mayCancel(c Cancel) access.Precondition {
 	return func(v *state.View) error {
 		j, err := v.Job(c.Job)
@@ -378,8 +376,7 @@ func mayCancel(c Cancel) access.Precondition {
 	}
 }
 
-// begin submits jobs, one after the other: each is noted in the record with its acceptance. It
-// returns the newest record.
+// begin submits jobs one by one. Each acceptance also updates the record. It returns the newest record.
 func (l *Loop) begin(ctx context.Context, r Record, list []Begin) (Record, error) {
 	if len(list) == 0 {
 		return r, nil
@@ -403,8 +400,8 @@ func (l *Loop) begin(ctx context.Context, r Record, list []Begin) (Record, error
 	return r, nil
 }
 
-// submit submits a job, and returns the record with it. A refusal for good fails the node, and
-// an error that is about the node alone postpones it.
+// submit submits a job and returns the record with it. A permanent refusal fails the node; a temporary
+// one that concerns this node alone postpones it.
 func (l *Loop) submit(
 	ctx context.Context, r Record, b Begin, extra configuration.Vars,
 ) (Record, error) {
@@ -429,7 +426,7 @@ func (l *Loop) submit(
 
 		log.Warn("a job of a rollout could not be accepted; retrying")
 
-		// A reason that is stored already needs no write.
+		// The reason is already stored.
 		postponed := r.Postponed(b, internal, time.Now())
 		if slices.Equal(postponed.Nodes, r.Nodes) {
 			return r, nil
@@ -443,8 +440,8 @@ func (l *Loop) submit(
 // internal stands for the text of an error that may contain anything.
 const internal = "an internal error; the log of the daemon has the details"
 
-// isNext reports whether the job is a next step of the rollout by the newest view, too. What a
-// node waits for, or is skipped for, may have come after the decision.
+// isNext reports whether the newest view leads to the same job: since the decision, something may have
+// appeared that the node has to wait for or is skipped for.
 func (l *Loop) isNext(r Record, b Begin) bool {
 	now, _ := l.Clock()
 	return slices.Contains(Next(r, l.world(l.State.View(), r), now).Begin, b)
@@ -455,7 +452,7 @@ func principal(r Record) access.Caller {
 	return access.Caller{Principal: Principal(r.ID)}
 }
 
-// report logs a change of the status, and leaves its audit record.
+// report logs a status change and writes its audit record.
 func (l *Loop) report(ctx context.Context, was, is Record) {
 	if was.Status == is.Status {
 		return
@@ -465,7 +462,7 @@ func (l *Loop) report(ctx context.Context, was, is Record) {
 
 	reason := string(is.Status) + ": " + is.Reason
 	entry := access.Record{Action: "rollouts.decide", Targets: []string{is.ID}, Reason: reason}
-	// The status is stored already, so nothing is left to do here that could fail.
+	// The status is already stored, so an error here changes nothing.
 	_ = access.Audited(ctx, l.Audit, principal(is), entry, func(*access.Record) error { return nil })
 }
 

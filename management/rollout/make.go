@@ -46,7 +46,7 @@ func (s Spec) joins() bool {
 // Check refuses a specification that would be refused for any nodes.
 func (s Spec) Check(groups inventory.Groups) error { return s.check(groups, MaxNodes) }
 
-// check refuses a specification that is wrong in itself. nodes is their number.
+// check validates the specification by itself. nodes is the number of nodes.
 func (s Spec) check(groups inventory.Groups, nodes int) error {
 	if !slices.Contains(Actions, s.Action) {
 		return inventory.Errorf(inventory.KindInvalid, "a rollout cannot carry out %q",
@@ -182,13 +182,13 @@ func (s Spec) checkRun(inventory.Groups, int) error {
 	return options.CheckOptions()
 }
 
-// check refuses a check that no host could pass, or that has no valid path.
+// check refuses an HTTP check that no host could pass, or whose path is invalid.
 func (c *HTTPCheck) check() error {
 	if c == nil {
 		return nil
 	}
 
-	// Anything that is more than a path could send the request elsewhere.
+	// Anything beyond a path could redirect the request to another host.
 	u, err := url.ParseRequestURI(cmp.Or(c.Path, "/"))
 
 	switch {
@@ -210,7 +210,7 @@ func (c *HTTPCheck) check() error {
 	return nil
 }
 
-// check refuses a check that no configuration can have.
+// check refuses a command check whose name or timeout is invalid.
 func (c *CommandCheck) check() error {
 	if c == nil {
 		return nil
@@ -250,7 +250,7 @@ func UnknownCommand(name string, known []string) error {
 // Checks reports whether the gate has a check besides the verification.
 func (g Gate) Checks() bool { return g.HTTP != nil || g.Command != nil }
 
-// current returns the check that is made now, in words, and for how long it is repeated.
+// current returns the check in progress, in words, and its timeout.
 func (g Gate) current(command bool) (what string, within time.Duration) {
 	if command {
 		return "command " + g.Command.Name, cmp.Or(g.Command.Timeout, DefaultCheckTime)
@@ -306,8 +306,8 @@ func Unknown(id string) error {
 		With(inventory.ListRollouts())
 }
 
-// Make returns the rollout of a request, Planned, or refuses it. Its nodes are fixed from now
-// on, in their order.
+// Make validates a request and returns its rollout, Planned. The nodes and their order are fixed from
+// now on.
 func Make(s job.Snapshot, groups inventory.Groups, open []*Record, req Request, now time.Time) (Record, error) {
 	if err := job.CheckNames("node", req.Nodes, inventory.CheckName); err != nil {
 		return Record{}, err
@@ -334,7 +334,7 @@ func Make(s job.Snapshot, groups inventory.Groups, open []*Record, req Request, 
 	r := Record{Status: Planned, Spec: req.Spec, Created: now, ExtraNames: slices.Sorted(maps.Keys(req.Extra))}
 	r.ExtraNames = r.ExtraNames[:min(len(r.ExtraNames), inventory.MaxExtraNames)]
 
-	// Group and rack are those of now: a label that changes later moves nothing.
+	// Group and rack are copied: a later change of a label does not reorder the rollout.
 	for _, name := range req.Nodes {
 		n, _ := s.Lookup(name)
 		r.Nodes = append(r.Nodes, r.node(n))
@@ -352,8 +352,7 @@ func Make(s job.Snapshot, groups inventory.Groups, open []*Record, req Request, 
 	return r, checkFree(open, r)
 }
 
-// checkTags refuses tags of the request that a group of the nodes does not run: each job
-// would be refused.
+// checkTags refuses tags that are not enabled for one of the groups: every job there would be refused.
 func (r Record) checkTags(groups inventory.Groups) error {
 	if !r.Spec.Partial() {
 		return nil
@@ -375,8 +374,8 @@ func (r Record) checkTags(groups inventory.Groups) error {
 	return nil
 }
 
-// Foresee returns the rollout with the reasons of nodes that it would skip, or that would have
-// to wait for a job of somebody else, if their turn were now.
+// Foresee marks the nodes that would be skipped, or would wait for another job, if it were their turn
+// now.
 func (r Record) Foresee(s job.Snapshot) Record {
 	row, _ := inventory.TransitionOf(r.Spec.Action)
 	r.Nodes = slices.Clone(r.Nodes)
@@ -396,8 +395,7 @@ func (r Record) Foresee(s job.Snapshot) Record {
 	return r
 }
 
-// strategies returns the bounds of the request, completed by those that the groups of the
-// nodes are configured with.
+// strategies returns the per-group limits of the request, completed by those of the configuration.
 func (r Record) strategies(groups inventory.Groups) map[string]Strategy {
 	all := maps.Clone(r.Spec.Strategies)
 	if all == nil {
@@ -453,7 +451,7 @@ func (r *Record) sort() {
 	})
 }
 
-// TakesNodes reports whether the rollout is to begin nodes that it was not to begin before.
+// TakesNodes reports whether the rollout will begin nodes that it would not have begun before the change.
 func (r Record) TakesNodes(before Record) bool {
 	for i := range r.Nodes {
 		if was := before.Nodes[i].State; r.Nodes[i].State == Waiting && was != Waiting {
@@ -464,14 +462,14 @@ func (r Record) TakesNodes(before Record) bool {
 	return false
 }
 
-// CheckFree refuses to begin nodes again that another rollout is to change.
+// CheckFree refuses to begin nodes that belong to another open rollout.
 func (r Record) CheckFree(list []*Record) error {
 	others := slices.DeleteFunc(slices.Clone(list), func(o *Record) bool { return o.ID == r.ID })
 	return checkFree(others, r.waiting())
 }
 
-// checkFree refuses a rollout beside too many others, and one of nodes that another one has
-// not finished.
+// checkFree refuses a rollout if too many are open, or if another open one has not finished one of its
+// nodes.
 func checkFree(list []*Record, r Record) error {
 	open, busy := 0, map[string]*Record{}
 
@@ -503,8 +501,8 @@ func checkFree(list []*Record, r Record) error {
 	return nil
 }
 
-// refuseNode refuses another rollout of a node of an unfinished rollout, with the way to its
-// end: time, or a person.
+// refuseNode returns the error for a node that an unfinished rollout holds, with how that one ends: by
+// itself, or by an operator.
 func (r Record) refuseNode(name string) error {
 	remedy, actions := "wait for it, or abort it", []inventory.Action{inventory.ShowRollout(r.ID)}
 
@@ -548,12 +546,12 @@ func (r Record) RequestOf(b Begin, extra configuration.Vars) job.Request {
 		req.Verb, req.Group, req.Extra = inventory.VerbVerify, "", nil
 	}
 
-	// A verification takes not all options of the action.
+	// A verification does not accept all options of the action.
 	row, _ := inventory.TransitionOf(req.Verb)
 	req.JobOptions = req.For(row)
 	req.Reason = inventory.Shorten(reason, maxJobReason)
 
-	// Back to the group before, which may differ from node to node.
+	// An undo returns each node to its own former group.
 	if r.UndoOf != "" && row.Accepts(inventory.FieldGroup) {
 		req.Group = r.Nodes[i].Group
 	}
@@ -585,8 +583,8 @@ func (r Record) InUse() []string {
 	return slices.Sorted(maps.Keys(kept))
 }
 
-// Expired returns the ids of the rollouts that are no longer kept: the oldest that have ended,
-// beyond MaxKept. list is sorted, the oldest first.
+// Expired returns the ids of the rollouts to remove: the oldest ended ones beyond MaxKept. list is
+// sorted, the oldest first.
 func Expired(list []*Record) []string {
 	var ids []string
 

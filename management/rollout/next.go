@@ -17,30 +17,30 @@ import (
 type World struct {
 	// Node returns the node of that name, or nil if there is none.
 	Node func(name string) *inventory.Node
-	// Job returns the job with that id. known is false if it is no longer kept. A job that
-	// cannot be read is a Running one.
+	// Job returns the job with that id. known is false if it is no longer kept. An unreadable job
+	// counts as Running.
 	Job func(id string) (j job.Job, known bool)
 	// Checked returns the newest result of the checks of the gate of an attempt on a node.
 	Checked func(node string, attempt int) CheckResult
-	// Age returns for how long a node has been in its state, also if the clock was set meanwhile.
-	// known is false if another clock, which was ahead, began that time. nil: by the clock of now.
+	// Age returns how long a node has been in its state, immune to clock changes. known is false
+	// if the start lies in the future, written by a clock that was ahead. nil: by the wall clock.
 	Age func(n *Node) (age time.Duration, known bool)
 	// Allowed reports whether a job of the rollout may begin on the node now. nil: always.
 	Allowed func(n *inventory.Node, now time.Time) Permission
-	// Permits returns the answers of the budgets, with the nodes of that names in progress:
-	// whether a further node may be out of service, besides those that are already and those
-	// that were permitted before. The reason of a refusal is in words. nil: always.
+	// Permits returns a check of the disruption budgets, given the names of the nodes in progress:
+	// whether one more node may be out of service, besides those that already are and those it
+	// has permitted. A refusal has a reason. nil: always permitted.
 	Permits func(working []string) Permits
-	// Halted is the reason why no node may be begun at all, in words; empty: none.
+	// Halted is the reason why no node may begin at all; empty: nodes may begin.
 	Halted string
-	// Room is the number of jobs that may be submitted now. Jobs that have begun are counted.
+	// Room is the number of jobs that may be submitted now.
 	Room int
 }
 
-// Permits permits one node after the other, or refuses it with the reason.
+// Permits is asked for one node after another. It permits the node, or returns the reason.
 type Permits func(n *inventory.Node) (ok bool, reason string)
 
-// Permission is the answer of a maintenance window.
+// Permission is the decision of the maintenance windows on a node.
 type Permission struct {
 	OK     bool
 	Until  time.Time // when the answer changes; zero: unknown
@@ -50,38 +50,38 @@ type Permission struct {
 // CheckResult is the newest result of the checks of a gate.
 type CheckResult struct {
 	OK bool // all of them succeeded
-	// Command: the command is asked, as the HTTP check, if there is one, has succeeded.
+	// Command means that the command is being checked: the HTTP check, if any, has succeeded.
 	Command bool
-	// Since is the start of the time of the current check; zero: it has not begun, or waits
-	// for its turn.
+	// Since is the start of the current check's timeout; zero: it has not begun, or waits for a
+	// free lane.
 	Since time.Time
 	Error string // of the current check, in words
 }
 
-// Steps are the next things to be done. Carrying them out twice does no harm: each is bound to
-// the revision of the record.
+// Steps are the result of Next. Carrying them out twice is harmless: each is guarded by the revision of
+// the record.
 type Steps struct {
-	// Record is the record with the newest events. It is to be stored first, if Changed.
+	// Record is the updated record. If Changed, store it first.
 	Record  Record
 	Changed bool
 	// Begin are the jobs to be submitted, in order. Each is stored in one transaction with
 	// Record.Begun.
 	Begin []Begin
-	// Checks are the nodes of which the HTTP check and the command are to be asked.
+	// Checks are the nodes to poll by HTTP check or command.
 	Checks []Check
 	// Cancel are the ids of jobs to be cancelled.
 	Cancel []Cancel
-	// Unfit are the nodes that failed their gate just now, with the reasons. They are marked before
-	// Record is stored.
+	// Unfit are the nodes that just failed their gate, with the reasons. Mark them before storing
+	// Record.
 	Unfit map[string]string
-	// Due is when something changes by time alone; zero: nothing does.
+	// Due is the next time at which Next returns something else without a change of the world; zero: never.
 	Due time.Time
 }
 
 // Begin is a job to be submitted for one node.
 type Begin struct {
 	Node string
-	Gate bool // the verification of the gate, and not the action
+	Gate bool // the job is the verification of the gate, not the action
 }
 
 // Check is a node that is checked after its job.
@@ -95,12 +95,12 @@ type Check struct {
 // Cancel is a job to be cancelled.
 type Cancel struct {
 	Job string
-	// Queued: only if it has not begun.
+	// Queued: cancel it only if it has not begun.
 	Queued bool
 }
 
-// Next decides on the next steps: which outcomes are recorded, which jobs are submitted,
-// whether the rollout stops, waits or is over. It is pure.
+// Next decides on the next steps: which outcomes to record, which jobs to submit, and whether the
+// rollout stops, waits or ends. It is pure.
 func Next(r Record, w World, now time.Time) Steps {
 	if r.Status.Ended() || r.Status == Planned {
 		return Steps{Record: r}
@@ -111,7 +111,7 @@ func Next(r Record, w World, now time.Time) Steps {
 	d.Nodes = slices.Clone(r.Nodes)
 	d.Events = slices.Clip(r.Events)
 
-	// First the outcomes, then whether it goes on, and only then the nodes to begin.
+	// Order matters: record outcomes, decide whether to continue, and only then begin nodes.
 	d.advance()
 	d.review()
 
@@ -169,7 +169,7 @@ func (d *decision) unfit() map[string]string {
 	return unfit
 }
 
-// wake notes that something changes at that time.
+// wake schedules the next decision for that time, if it is the earliest.
 func (d *decision) wake(at time.Time) {
 	if !at.IsZero() && (d.due.IsZero() || at.Before(d.due)) {
 		d.due = at
@@ -185,17 +185,17 @@ func (d *decision) move(n *Node, s State, reason string) {
 	case Failed:
 		d.note(Event{Kind: EventFailed, Node: n.Name, Text: n.Reason})
 	case Skipped:
-		// An abort skips thousands, and has an event of its own.
+		// An abort may skip thousands of nodes, and has one event for all.
 		if d.Status != Aborting {
 			d.note(Event{Kind: EventSkipped, Node: n.Name, Text: n.Reason})
 		}
 	}
 }
 
-// advance follows each node as far as its jobs and checks have come.
+// advance moves each node through as many states as its jobs and checks allow.
 func (d *decision) advance() {
 	for i := range d.Nodes {
-		// By a time in the future, a soak could last for years.
+		// With a start in the future, a soak could last for years.
 		if n := &d.Nodes[i]; n.State.InProgress() {
 			if _, known := d.age(n); !known {
 				n.Since, d.changed = d.now, true
@@ -242,8 +242,8 @@ func (d *decision) step(n *Node) {
 	}
 }
 
-// follow returns the job of the node, and whether it has ended. A job that is no longer kept
-// ends the node.
+// follow returns the job of the node and whether it has ended. If the job is no longer kept, the node
+// fails.
 func (d *decision) follow(n *Node, id string) (job.Job, bool) {
 	j, known := d.w.Job(id)
 
@@ -278,14 +278,14 @@ func (d *decision) judge(n *Node, j job.Job) {
 		d.move(n, Waiting, "not begun: "+outcome(n, j))
 		n.Job = ""
 
-		// What is there before its first change may be different by then.
+		// Its state before the first change may differ by the next attempt.
 		if n.Changed == "" {
 			n.Former, n.Applied = "", ""
 		}
 	case j.Status == job.Complete:
 		d.pass(n, Working)
 	case d.row.Verifies && j.Cause == job.CauseDrifted:
-		// As in a single verification, drift is a finding and no failure.
+		// Drift is a finding, not a failure, as in a single verification.
 		d.move(n, Succeeded, outcome(n, j))
 	default:
 		d.move(n, Failed, outcome(n, j))
@@ -298,8 +298,8 @@ func mayHaveChanged(n *Node, j job.Job) bool {
 	return j.Status == job.Complete || !queued && !isNeverBegun(j) && !j.Outcomes[n.Name].AsBefore
 }
 
-// isNeverBegun reports whether the job was no longer legal when its turn came, such as with a
-// budget that was used up meanwhile.
+// isNeverBegun reports whether the job was refused at its turn, for example because a budget was used up
+// meanwhile.
 func isNeverBegun(j job.Job) bool { return j.Cause == job.CausePrecondition && len(j.Runs) == 0 }
 
 // outcome describes the end of a job in words.
@@ -314,7 +314,7 @@ func outcome(n *Node, j job.Job) string {
 	return fmt.Sprintf("job %s: %s", j.ID, cmp.Or(text, string(j.Cause), string(j.Status)))
 }
 
-// pass moves the node to the next part of its gate after the one that it passed.
+// pass moves the node to the next stage of its gate.
 func (d *decision) pass(n *Node, passed State) {
 	gate := d.Spec.Gate
 
@@ -345,7 +345,7 @@ func (d *decision) soak(n *Node) time.Duration {
 	return d.Spec.Soak
 }
 
-// stepGate follows the verification of the gate, or has it submitted.
+// stepGate submits the verification of the gate, or follows it.
 func (d *decision) stepGate(n *Node) {
 	if n.Gate == "" {
 		switch node := d.w.Node(n.Name); {
@@ -355,7 +355,7 @@ func (d *decision) stepGate(n *Node) {
 			d.move(n, Failed, "it was forgotten before its verification")
 		case n.Reason != "" && d.remains(n, gatePatience) <= 0:
 			d.move(n, Failed, "its verification could not be begun: "+n.Reason)
-		// The room was counted before this decision, so its own jobs use it up too.
+		// Room does not include the jobs of this decision, so count them here.
 		case d.w.Room > len(d.begin):
 			d.begin = append(d.begin, Begin{Node: n.Name, Gate: true})
 		}
@@ -386,15 +386,15 @@ func (d *decision) stepGate(n *Node) {
 }
 
 const (
-	// gatePatience is how long the verification of a node may be postponed: it holds a place of the
-	// window.
+	// gatePatience limits how long the verification of a node may be postponed, because the node
+	// occupies a slot of the window.
 	gatePatience = 10 * time.Minute
-	// gatePause is the time between two verifications that were refused when their turn came.
+	// gatePause is the delay before a verification that was refused at its turn is submitted again.
 	gatePause = 30 * time.Second
 )
 
-// remains returns how much of the time is left to the node in its state, and has it looked at
-// again when that is over.
+// remains returns how much of the limit is left to the node in its state, and schedules a decision for
+// its end.
 func (d *decision) remains(n *Node, limit time.Duration) time.Duration {
 	age, known := d.age(n)
 	if !known || age >= limit {
@@ -410,8 +410,8 @@ func isClean(o inventory.Outcome) bool {
 	return o.Verdict != nil && o.Verdict.Result == inventory.Clean
 }
 
-// stepCheck follows the HTTP check and the command of the gate. The time of each begins when it
-// is asked first.
+// stepCheck follows the HTTP check and the command of the gate. The timeout of each starts with its
+// first attempt.
 func (d *decision) stepCheck(n *Node) {
 	last, gate := d.w.Checked(n.Name, n.Attempt), d.Spec.Gate
 	what, within := gate.current(last.Command || gate.HTTP == nil)
@@ -495,14 +495,14 @@ func (d *decision) review() {
 	}
 }
 
-// stop keeps the rollout from beginning nodes, because of the failures that the reason names.
+// stop moves the rollout to Stopped. reason names the failures.
 func (d *decision) stop(reason string) {
 	d.Status, d.Reason = Stopped, reason
 	d.note(Event{Kind: EventStopped, Text: reason})
 }
 
-// Excess describes the failures that exceed a limit of the rollout, or returns "". Excused ones
-// count for none.
+// Excess describes the failures that exceed a limit of the rollout, or returns "". Excused failures do
+// not count.
 func (r Record) Excess() string {
 	failed, groups := 0, map[string]int{}
 
@@ -550,8 +550,8 @@ func (r Record) Excess() string {
 func (d *decision) canaryLeft() int {
 	left := d.Spec.Canary
 
-	// A canary that was skipped, or that failed before somebody resumed the rollout, is
-	// replaced by the next node, if there is one.
+	// The next node replaces a canary that was skipped or whose failure was excused, if there is
+	// a next node.
 	for i := range d.Nodes {
 		if n := &d.Nodes[i]; n.State == Succeeded || n.State == Failed && !n.Excused {
 			left--
@@ -561,7 +561,7 @@ func (d *decision) canaryLeft() int {
 	return min(max(left, 0), d.Count().Waiting+d.Count().InProgress)
 }
 
-// finish ends a rollout without anything left.
+// finish ends a rollout whose nodes all have an end.
 func (d *decision) finish() {
 	c := d.Count()
 	if c.InProgress > 0 {
@@ -573,7 +573,7 @@ func (d *decision) finish() {
 		d.end(Aborted, "")
 	case c.Waiting > 0 || d.Status == AwaitingApproval:
 	case excess != "":
-		// The last nodes may break a limit while it is paused.
+		// While it is paused, the last nodes may still exceed a limit.
 		if d.Status != Stopped {
 			d.stop(excess)
 		}
@@ -586,7 +586,7 @@ func (d *decision) finish() {
 	}
 }
 
-// end ends the rollout. cause is the limit that failures exceeded, or "".
+// end ends the rollout. cause names the exceeded failure limit, or is "".
 func (d *decision) end(s Status, cause string) {
 	c := d.Count()
 	d.Status, d.Ended, d.Waits, d.WaitsUntil = s, d.now, "", time.Time{}
@@ -616,12 +616,12 @@ func (d *decision) note(e Event) {
 // note adds an event, and drops the oldest beyond MaxEvents.
 func (r *Record) note(e Event) {
 	e.Text = inventory.Shorten(e.Text, maxText)
-	// Clip makes append copy, so that records with the same events keep theirs.
+	// Clip makes append copy: other records share these events.
 	r.Events = append(slices.Clip(r.Events), e)
 	r.Events = r.Events[max(0, len(r.Events)-MaxEvents):]
 }
 
-// Begun returns the record once the job was accepted for the node.
+// Begun returns the record after the job of the node was accepted.
 func (r Record) Begun(b Begin, j job.Job, now time.Time) Record {
 	r.Nodes = slices.Clone(r.Nodes)
 
@@ -635,7 +635,7 @@ func (r Record) Begun(b Begin, j job.Job, now time.Time) Record {
 		return r
 	}
 
-	// Later jobs find the work of the first one.
+	// Only the first job found the node as it was before the rollout.
 	if t, ok := j.Target(b.Node); ok && !n.hadJob() {
 		n.Applied, n.Former = t.Applied, t.Playbooks[t.FromGroup]
 	}
@@ -646,8 +646,7 @@ func (r Record) Begun(b Begin, j job.Job, now time.Time) Record {
 	return r
 }
 
-// Postponed returns the record once the job for the node could not be accepted, for a reason that
-// may pass. A node that waits backs off.
+// Postponed returns the record after a temporary refusal of the node's job. A waiting node backs off.
 func (r Record) Postponed(b Begin, reason string, now time.Time) Record {
 	r.Nodes = slices.Clone(r.Nodes)
 
@@ -664,7 +663,7 @@ func (r Record) Postponed(b Begin, reason string, now time.Time) Record {
 	return r
 }
 
-// Refused returns the record once the job for the node was refused for good.
+// Refused returns the record after a permanent refusal of the node's job.
 func (r Record) Refused(b Begin, reason string, now time.Time) Record {
 	r.Nodes = slices.Clone(r.Nodes)
 
@@ -673,7 +672,7 @@ func (r Record) Refused(b Begin, reason string, now time.Time) Record {
 		return r
 	}
 
-	// A refused job was an attempt, so a retry is the next one.
+	// A refused job counts as an attempt.
 	n := &r.Nodes[i]
 	if !b.Gate {
 		n.Attempt, n.Begun = n.Attempt+1, now

@@ -13,13 +13,13 @@ import (
 const (
 	MaxNodes  = job.MaxNames // of one rollout
 	MaxOpen   = 20           // rollouts that have not ended
-	MaxKept   = 200          // rollouts in the store; the oldest that have ended are dropped
-	MaxEvents = 200          // of one rollout; the oldest are dropped
+	MaxKept   = 200          // stored rollouts; the oldest ended ones are dropped
+	MaxEvents = 200          // events of one rollout; the oldest are dropped
 
 	maxText = 300 // bytes of a reason in a record
 )
 
-// Status is the position of a rollout in its life.
+// Status is the state of a rollout as a whole.
 type Status string
 
 // The statuses of rollouts.
@@ -41,10 +41,10 @@ var Statuses = []Status{
 	AwaitingApproval, Running, Paused, AwaitingPromotion, Stopped, Aborting, Aborted, Done, Fruitless,
 }
 
-// Ended reports whether the rollout begins no further node, and none of its jobs goes on.
+// Ended reports whether the rollout is over: no node begins, and no job of it is active.
 func (s Status) Ended() bool { return s == Aborted || s == Done || s == Fruitless }
 
-// moves reports whether the rollout goes on without a person.
+// moves reports whether the rollout proceeds without an operator.
 func (s Status) moves() bool { return s == Planned || s == Running || s == Aborting }
 
 // State is the progress of one node of a rollout.
@@ -62,7 +62,7 @@ const (
 	Skipped   State = "skipped" // it was not begun, or is gone
 )
 
-// InProgress reports whether a node of this state occupies a place of the window.
+// InProgress reports whether a node in this state occupies a slot of the window.
 func (s State) InProgress() bool {
 	return s == Working || s == Verifying || s == Checking || s == Soaking
 }
@@ -73,10 +73,9 @@ type Record struct {
 	Status Status `json:"status"`
 	// Reason is the cause of the status in words, such as the failures that stopped it.
 	Reason string `json:"reason,omitempty"`
-	// Waits is the reason why no node is begun now, in words; empty: nodes are begun, or
-	// the status says it all.
+	// Waits is the reason why no node begins now; empty: nodes begin, or the status is the reason.
 	Waits string `json:"waits,omitempty"`
-	// WaitsUntil is when that is over by itself; zero: unknown.
+	// WaitsUntil is when Waits ends by itself; zero: unknown.
 	WaitsUntil time.Time `json:"waits_until,omitzero"`
 
 	Spec       Spec     `json:"spec"`
@@ -96,11 +95,11 @@ type Record struct {
 
 	Approved *Mark `json:"approved,omitempty"` // nil: not approved
 	Promoted *Mark `json:"promoted,omitempty"` // nil: not promoted
-	// CanaryDone is when the canary was over; zero: it is not, or there is none.
+	// CanaryDone is when the canary ended; zero: it has not, or there is none.
 	CanaryDone time.Time `json:"canary_done,omitzero"`
 	// Cancel: an abort cancels the jobs instead of letting them finish.
 	Cancel bool `json:"cancel,omitempty"`
-	// UndoOf is the id of the rollout that this one takes back.
+	// UndoOf is the id of the rollout that this one reverts.
 	UndoOf string `json:"undo_of,omitempty"`
 
 	Events []Event `json:"events,omitempty"` // the oldest first
@@ -111,7 +110,7 @@ type Record struct {
 	Revision int64 `json:"-"`
 }
 
-// Mark is an act of a person on a rollout.
+// Mark records who approved or promoted a rollout, and when.
 type Mark struct {
 	By     string    `json:"by,omitempty"` // the principal
 	At     time.Time `json:"at"`
@@ -130,17 +129,17 @@ type Node struct {
 	Gate    string    `json:"gate,omitempty"` // the id of the verification of the attempt
 	Since   time.Time `json:"since,omitzero"`
 	Begun   time.Time `json:"begun,omitzero"` // of the attempt
-	// Reason says why it failed, was skipped or could not be begun, or another fact about its end.
+	// Reason is why it failed, was skipped or could not begin, or a remark on its success.
 	Reason string `json:"reason,omitempty"`
-	// Excused: it failed, and a resume has excused that. It counts for no limit.
+	// Excused: a resume excused its failure, which no longer counts towards limits.
 	Excused bool `json:"excused,omitempty"`
-	// Playbooks is the digest of the playbooks of its job, if it is not that of the rollout.
+	// Playbooks is the digest of its own playbooks, if they differ from those of the rollout.
 	Playbooks string `json:"playbooks,omitempty"`
-	// Former is the digest of the playbooks that had configured the node before the first job
-	// of the rollout, and Applied the job that had done it; empty: unknown.
+	// Former is the digest of the playbooks that configured the node before the rollout, and
+	// Applied the id of that job; empty: unknown.
 	Former  string `json:"former,omitempty"`
 	Applied string `json:"applied,omitempty"`
-	// Changed is its newest job that may have changed the node, of whatever attempt; empty: none.
+	// Changed is the id of the newest job, of any attempt, that may have changed the node; empty: none.
 	Changed string `json:"changed,omitempty"`
 }
 

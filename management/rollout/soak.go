@@ -8,23 +8,22 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// stay is the time of a node in one state.
+// stay identifies a period of a node in one state.
 type stay struct {
 	rollout, node string
 	since         int64 // Node.Since, in nanoseconds since 1970
 }
 
-// soaks remembers the ages of nodes in their states on a clock that never jumps: a wall clock that
-// is set during a soak must neither end it nor begin it anew. Only the age at the first sight,
-// after a start or a takeover, is by the wall clock. The zero value remembers nothing. It is
-// for one goroutine at a time.
+// soaks measures how long nodes have been in their states with a monotonic clock, so that setting the
+// wall clock neither ends nor restarts a soak. Only the first observation after a start or a takeover
+// uses the wall clock. The zero value is empty. It is not safe for concurrent use.
 type soaks struct {
 	began map[stay]time.Duration // on the steady clock
-	seen  map[stay]time.Duration // those of began that were asked for since forget
+	seen  map[stay]time.Duration // entries of began that age returned since the last forget
 }
 
-// age returns for how long the node has been in its state. known is false at the first sight of
-// a time in the future.
+// age returns how long the node has been in its state. known is false if the state began in the future
+// by the wall clock.
 func (s *soaks) age(id string, n *Node, now time.Time, steady time.Duration) (age time.Duration, known bool) {
 	key := stay{id, n.Name, n.Since.UnixNano()}
 
@@ -50,5 +49,5 @@ func (s *soaks) age(id string, n *Node, now time.Time, steady time.Duration) (ag
 	return steady - began, true
 }
 
-// forget drops the ages that were not asked for since the last call.
+// forget drops the entries that age did not use since the last call.
 func (s *soaks) forget() { s.began, s.seen = s.seen, nil }

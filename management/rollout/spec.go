@@ -9,23 +9,23 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Spec describes the work of a rollout, and how careful it is.
+// Spec describes what a rollout does, and within which limits.
 type Spec struct {
 	Action inventory.Verb `json:"action"` // one of Actions
-	// Selector is the text that selected the nodes, for people; empty: they were named.
+	// Selector is the selector of the request, for display; empty: nodes were named.
 	Selector string `json:"selector,omitempty"`
 	Group    string `json:"group,omitempty"` // commission: the group to join; update: the group to move to, or empty
 
 	// MaxUnavailable bounds the nodes out of service at any time: a number, or a share of all
 	// nodes such as 10%, rounded down and at least 1. Empty: 1.
 	MaxUnavailable string `json:"max_unavailable,omitempty"`
-	// MaxFailures is the number of failed nodes with which further nodes are begun.
+	// MaxFailures is the number of failed nodes that the rollout tolerates: one more stops it.
 	MaxFailures int `json:"max_failures,omitempty"`
 	// Canary is the number of nodes that go first. All of them must succeed. 0: none.
 	Canary int `json:"canary,omitempty"`
 	// Promote: after the canary, a person must promote the rollout.
 	Promote bool `json:"promote,omitempty"`
-	// Soak is how long a node that passed its gate must remain visible before it is done.
+	// Soak is how long a node must stay discovered after its gate before it is done.
 	Soak  time.Duration `json:"soak,omitempty"`
 	Order Order         `json:"order,omitzero"`
 	// Strategies bound the nodes of single groups further, by the group's name.
@@ -66,8 +66,8 @@ type Strategy struct {
 
 // Gate is the set of checks that a node must pass after its job.
 type Gate struct {
-	// SkipVerify leaves out the verification of the node. Actions that configure a node have
-	// one otherwise, and it must find the node clean.
+	// SkipVerify skips the verification, which actions that configure a node otherwise have. A
+	// verification passes if it finds no drift.
 	SkipVerify bool       `json:"skip_verify,omitempty"`
 	HTTP       *HTTPCheck `json:"http,omitempty"` // nil: none
 	// Command is run once the HTTP check has succeeded, if there are both. nil: none.
@@ -93,7 +93,7 @@ type CommandCheck struct {
 	Timeout time.Duration `json:"timeout,omitempty"` // 0: DefaultCheckTime
 }
 
-// DefaultCheckTime is how long a check is repeated after it was first asked, unless it says so.
+// DefaultCheckTime is the timeout of a check that sets none, from its first attempt.
 const DefaultCheckTime = time.Minute
 
 // Request asks for a rollout.

@@ -26,8 +26,7 @@ import (
 // maxKeyFile bounds a private key, in bytes. An RSA key of 16384 bits has less.
 const maxKeyFile = 32 << 10
 
-// usualKeys are the files in ~/.ssh that ssh tries if none is configured, without those of
-// hardware keys, which need a person.
+// usualKeys are the default identity files of ssh in ~/.ssh, except hardware keys, which need a person.
 var usualKeys = []string{"id_rsa", "id_ecdsa", "id_ed25519"}
 
 // readKey returns the public half of a private key. Errors are of kind invalid.
@@ -60,7 +59,7 @@ func readKey(path string) (public string, err error) {
 	return configuration.ParseHostKey(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
 }
 
-// present refuses a key without its private half on this host, or is another one by now.
+// present returns an error if the private half is not on this host, or has been replaced.
 func present(key Key) error {
 	public, err := readKey(key.Path)
 
@@ -100,8 +99,7 @@ func readPrivate(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxKeyFile))
 }
 
-// generate writes a new key to a file, and its public half beside it. It replaces a file
-// of a rotation that did not begin.
+// generate writes a new key pair. It replaces files that a failed start of a rotation left behind.
 func generate(path, comment string) (public string, err error) {
 	pub, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -129,7 +127,7 @@ func generate(path, comment string) (public string, err error) {
 	return line, err
 }
 
-// remove removes both halves of a key, which may be gone.
+// remove removes both files of a key. Missing files are no error.
 func remove(path string) error {
 	for _, file := range []string{path, path + ".pub"} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -140,7 +138,7 @@ func remove(path string) error {
 	return localfile.SyncDir(filepath.Dir(path))
 }
 
-// findUsual returns the key that ssh finds by itself in a home directory.
+// findUsual returns the default identity in a home directory, or an error unless there is exactly one.
 func findUsual(home string) (string, error) {
 	var found []string
 	for _, name := range usualKeys {

@@ -28,8 +28,7 @@ import (
 type Hosts interface {
 	// Probe tries a login on each host, and changes nothing.
 	Probe(ctx context.Context, hosts []configuration.Host) []configuration.Reach
-	// EditAuthorizedKeys replaces the authorized_keys file of the account that h connects
-	// to by the result of edit.
+	// EditAuthorizedKeys applies edit to the authorized_keys file of the account that h logs in to.
 	EditAuthorizedKeys(ctx context.Context, h configuration.Host, edit func([]byte) ([]byte, error)) error
 }
 
@@ -51,7 +50,7 @@ type Options struct {
 	Records  record.Store
 	Hosts    Hosts
 	Settings func() Settings
-	// Switch sets ssh.key_file as a key wants it. It may be repeated.
+	// Switch sets ssh.key_file for a key. It is idempotent.
 	Switch  func(ctx context.Context, k Key) error
 	Leads   func() bool // reports whether this instance carries rotations out
 	Dir     string      // for generated keys; made if it is missing
@@ -100,7 +99,7 @@ func New(o Options) *Keeper {
 	return k
 }
 
-// goOn does a round of a rotation that has not ended.
+// goOn runs a round if a rotation is running.
 func (k *Keeper) goOn(ctx context.Context) (control.Next, error) {
 	if !k.Rotation().Phase.Running() {
 		return control.Next{}, nil
@@ -218,8 +217,8 @@ func (k *Keeper) laggards(v *state.View, r Rotation, known []*inventory.Node) []
 	return all
 }
 
-// holders are the running jobs by the names and the addresses on which they act. Their
-// connections may rely on the key of their start.
+// holders maps names and addresses of nodes to the running job that acts on them. Its connections may
+// depend on the key that was in use when it began.
 type holders struct{ byName, byAddr map[string]string }
 
 func holdersOf(v *state.View) holders {
@@ -253,13 +252,13 @@ func (h holders) of(n *inventory.Node) string {
 type Request struct {
 	// To is the path of the new key, which exists; "": the manager generates one.
 	To string
-	// Force goes on without the nodes in LockOut, which have to be all that the running
-	// rotation waits for.
+	// Force continues without the nodes in LockOut, which must be exactly the nodes that the
+	// running rotation waits for.
 	Force   bool
 	LockOut []string
 }
 
-// Rotate begins a rotation, or goes on without nodes. It returns when the record is
+// Rotate begins a rotation, or with Force continues without some nodes. It returns when the record is
 // stored.
 func (k *Keeper) Rotate(ctx context.Context, c access.Caller, r Request) (Status, error) {
 	record := access.Record{Action: "ssh-key.rotate", Targets: r.LockOut}
@@ -279,8 +278,8 @@ func (k *Keeper) Rotate(ctx context.Context, c access.Caller, r Request) (Status
 	})
 }
 
-// Cancel takes the running rotation back: the nodes accept the old key again, and no
-// longer the new one. It returns when the record is stored.
+// Cancel reverts the running rotation: the nodes accept the old key again and stop accepting the new
+// one. It returns when the record is stored.
 func (k *Keeper) Cancel(ctx context.Context, c access.Caller) (Status, error) {
 	return k.act(ctx, c, access.Record{Action: "ssh-key.cancel"}, func(_ *state.View, now *Rotation) error {
 		switch {
@@ -292,7 +291,7 @@ func (k *Keeper) Cancel(ctx context.Context, c access.Caller) (Status, error) {
 				Do("follow it").With(inventory.ShowSSHKey())
 		}
 
-		// The nodes must not accept a key again that nobody has, or that was deleted for a reason.
+		// Do not reinstall a public key whose private half is lost or was deleted on purpose.
 		if err := present(now.Old); err != nil {
 			return inventory.Errorf(inventory.KindRefused, "the rotation cannot be taken back: %w", err).
 				Do("bring the file back, or let the rotation go on").With(inventory.ShowSSHKey())
@@ -307,7 +306,7 @@ func (k *Keeper) Cancel(ctx context.Context, c access.Caller) (Status, error) {
 	})
 }
 
-// act changes the record for a caller, and lets the rotation go on at once.
+// act changes the record on behalf of a caller and wakes the loop.
 func (k *Keeper) act(
 	ctx context.Context, c access.Caller, record access.Record, apply func(*state.View, *Rotation) error,
 ) (Status, error) {
@@ -389,7 +388,7 @@ func (k *Keeper) begin(now *Rotation, to, actor string) error {
 	return nil
 }
 
-// generate makes the new key of a rotation, in a file that is none of those used.
+// generate makes the new key of a rotation in an unused file.
 func (k *Keeper) generate(next *Rotation, used ...string) error {
 	number := next.Number
 	path := func() string { return filepath.Join(k.Dir, fmt.Sprintf("id_ed25519-%d", number)) }
@@ -434,7 +433,7 @@ func (k *Keeper) current(last Rotation) (Key, error) {
 	return key, err
 }
 
-// giveUp lets the running rotation go on without the nodes.
+// giveUp makes the running rotation continue without the nodes.
 func (k *Keeper) giveUp(v *state.View, now *Rotation, nodes []string) error {
 	if !now.Phase.Running() {
 		return inventory.Errorf(inventory.KindRefused, "no rotation of the ssh key is running").

@@ -2,16 +2,15 @@
 
 // Package sshkey rotates the ssh key with which the manager logs in to nodes.
 //
-// The public half of the new key is put beside the old one on every node, and counts
-// only after a login with the new key alone. Then the manager uses the new key, offers
-// the old one after it, and takes the old one away from the nodes that have confirmed,
-// each by itself. The old private key is removed after the last one.
+// A rotation installs the new public key beside the old one on every node and confirms
+// it by a login with the new key alone. Then the manager switches to the new key, keeps
+// offering the old one as a fallback, and revokes the old key node by node on those that
+// have confirmed. The old private key is deleted after the last node.
 //
-// A rotation is an operation of its own, and no job: a job holds its nodes and has a
-// deadline, and a rotation waits for weeks for a node that is away while other jobs run.
-// Its record is in the store, written after each step and read before it, and each step
-// may be repeated, so that a rotation goes on after a crash at any point. The leader
-// carries it out. The record has no private key: those stay in their files.
+// A rotation is not a job: a job locks its nodes and has a deadline, while a rotation may
+// wait weeks for an absent node without blocking other jobs. The leader carries it out.
+// Every step is idempotent and recorded in the store, so a rotation survives a crash at
+// any point. The record holds no private keys; those stay in files.
 package sshkey
 
 import (
@@ -35,17 +34,17 @@ const (
 	PhaseDone    Phase = "done"
 )
 
-// Running reports whether a rotation is to go on.
+// Running reports whether the rotation has not ended.
 func (p Phase) Running() bool { return p == PhaseInstall || p == PhaseUse || p == PhaseRemove }
 
 // Key is an ssh key of the manager.
 type Key struct {
 	Path   string `json:"path"`   // of the private half, on the host of the manager
 	Public string `json:"public"` // in the form of configuration.Host.HostKeys
-	// Generated keys were made by a rotation, and are the manager's to remove.
+	// Generated: a rotation made the key, so the manager may delete its files.
 	Generated bool `json:"generated,omitempty"`
-	// Setting is the value of ssh.key_file under which the key is used, and RunTime
-	// whether it was set at run time. Without a value, ssh finds the key by itself.
+	// Setting is the value of ssh.key_file that selects the key, and RunTime whether it was
+	// set at run time. Empty: ssh finds the key by itself.
 	Setting string `json:"setting,omitempty"`
 	RunTime bool   `json:"run_time,omitempty"`
 }
@@ -56,21 +55,21 @@ type Rotation struct {
 	Phase  Phase `json:"phase"`
 	New    Key   `json:"new"`
 	Old    Key   `json:"old"`
-	// Reverts marks a rotation that takes a cancelled one back.
+	// Reverts marks a rotation that reverts a cancelled one.
 	Reverts bool      `json:"reverts,omitempty"`
 	Actor   string    `json:"actor,omitempty"`
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"` // zero: not yet
 
-	// Confirmed nodes accept the new key, and Removed ones no longer the old one. Both
-	// are sorted.
+	// Confirmed nodes accept the new key; Removed nodes no longer accept the old one. Both
+	// lists are sorted.
 	Confirmed []string `json:"confirmed,omitempty"`
 	Removed   []string `json:"removed,omitempty"`
 	// LockedOut nodes are not waited for: an operator gave them up.
 	LockedOut []string `json:"locked_out,omitempty"`
 }
 
-// newest is the key of the newest rotation; no other one is kept.
+// newest is the key under which the rotation is stored; only the newest is kept.
 const newest = "newest"
 
 // Kind are the rotations. They hold no private keys.
@@ -103,10 +102,10 @@ func (r Rotation) confirmedBy(known []*inventory.Node) bool {
 	return slices.ContainsFunc(known, func(n *inventory.Node) bool { return has(r.Confirmed, n.Name) })
 }
 
-// locksAllOut refuses to go on without the laggards if the manager could then log in to
-// none of the nodes. inUse is the setting of the key in use.
+// locksAllOut refuses to give up the laggards if the manager could then log in to no node at all.
+// inUse is the setting of the key in use.
 func (r Rotation) locksAllOut(known []*inventory.Node, inUse string) error {
-	// A rotation that is taken back before the switch keeps the key in use.
+	// A rotation cancelled before the switch keeps the key in use.
 	keeps := r.Phase == PhaseInstall && inUse == r.New.Setting
 	if keeps || len(known) == 0 || r.confirmedBy(known) {
 		return nil
@@ -121,14 +120,14 @@ func (r Rotation) locksAllOut(known []*inventory.Node, inUse string) error {
 		With(inventory.ShowSSHKey(), inventory.CancelSSHKey())
 }
 
-// Former returns the key that is offered after the one in use, and the setting and the
-// path of that one. ok is false if one key suffices.
+// Former returns the fallback key, and the setting and path of the key in use. ok is false if no
+// fallback is needed.
 func (r Rotation) Former() (setting, path, former string, ok bool) {
 	switch {
 	case r.Phase == PhaseUse, r.Phase == PhaseRemove:
 		return r.New.Setting, r.New.Path, r.Old.Path, true
 	case r.Phase == PhaseInstall && r.Reverts:
-		// The manager may use the key that is taken back, and some nodes never accepted that.
+		// The manager may still use the key being reverted, which some nodes never accepted.
 		return r.Old.Setting, r.Old.Path, r.New.Path, true
 	}
 

@@ -23,19 +23,19 @@ const (
 	roundTime = 3 * time.Minute
 	keepTime  = 10 * time.Second
 
-	// batch is the number of nodes between two looks at the phase, and visits of these are
-	// at once.
+	// batch is the number of nodes visited before the phase is checked again; visits of them run
+	// concurrently.
 	batch  = 128
 	visits = 32
 
-	// A node on which an attempt failed is tried again after retryFirst, and later after
-	// up to retryMost; at once when its state changes.
+	// A failed attempt on a node is retried after retryFirst, doubling up to retryMost, and at once
+	// when the node's state changes.
 	retryFirst = 10 * time.Second
 	retryMost  = 5 * time.Minute
 )
 
-// Round carries the running rotation on, as far as the nodes let it. It may be repeated,
-// and interrupted at any point.
+// Round advances the running rotation as far as possible now. It is idempotent and may be interrupted at
+// any point.
 func (k *Keeper) Round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTime)
 	defer cancel()
@@ -54,7 +54,7 @@ func (k *Keeper) Round(ctx context.Context) error {
 	}
 }
 
-// note remembers why the rotation cannot go on.
+// note records why the rotation cannot continue.
 func (k *Keeper) note(r Rotation, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -73,13 +73,11 @@ func (k *Keeper) forget(r Rotation) {
 	}
 }
 
-// step carries out a part of the phase. goesOn reports whether another step is due at
-// once.
+// step does one batch of the phase. goesOn reports whether another step is due at once.
 func (k *Keeper) step(ctx context.Context, r Rotation) (goesOn bool, err error) {
 	settings := k.Settings()
 
-	// A login without the new key proves nothing about it, and the next step may be to
-	// take the old one away.
+	// Without the new key nothing can be confirmed, and the next step might revoke the old one.
 	if err := present(r.New); err != nil {
 		return false, err
 	}
@@ -88,7 +86,7 @@ func (k *Keeper) step(ctx context.Context, r Rotation) (goesOn bool, err error) 
 		return true, k.use(ctx, r, settings)
 	}
 
-	// Without the new key, the removal of the old one would be an end of all access.
+	// Revoking the old key without having the new one would end all access.
 	if r.Phase == PhaseRemove && settings.KeyFile != r.New.Setting {
 		return false, errChanged(settings.KeyFile, r.New)
 	}
@@ -102,8 +100,7 @@ func (k *Keeper) step(ctx context.Context, r Rotation) (goesOn bool, err error) 
 	}
 
 	switch {
-	// A laggard does not hold the others up. If no node at all has confirmed, there is
-	// another cause.
+	// Laggards do not delay the others. But if no node at all has confirmed, something else is wrong.
 	case r.Phase == PhaseInstall && (r.confirmedBy(known) || left == 0):
 		if err := r.locksAllOut(known, settings.KeyFile); err != nil {
 			return false, err
@@ -125,10 +122,10 @@ func errChanged(setting string, key Key) error {
 	return changed.Do("set it back").With(inventory.UnsetSetting("ssh.key_file"))
 }
 
-// use makes the manager use the new key.
+// use switches the manager to the new key.
 func (k *Keeper) use(ctx context.Context, r Rotation, settings Settings) error {
 	switch settings.KeyFile {
-	case r.New.Setting: // a repetition, or a cancelled rotation that never got here
+	case r.New.Setting: // repeated step, or a cancelled rotation that never got here
 	case r.Old.Setting:
 		if err := k.Switch(ctx, r.New); err != nil {
 			return fmt.Errorf("ssh.key_file cannot be set: %w", err)
@@ -180,8 +177,8 @@ func (k *Keeper) progress(ctx context.Context, r Rotation, apply func(*Rotation)
 	})
 }
 
-// due returns a batch of the nodes to visit now, those whose last attempt is longest ago
-// first, and the number of all that are left.
+// due returns the next batch of nodes to visit, least recently attempted first, and the number of all
+// remaining nodes.
 func (k *Keeper) due(r Rotation, known []*inventory.Node) (due []*inventory.Node, left int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -209,7 +206,7 @@ func (k *Keeper) due(r Rotation, known []*inventory.Node) (due []*inventory.Node
 	return due[:min(len(due), batch)], left
 }
 
-// due reports whether a node is to be tried again.
+// due reports whether the retry of a node is due.
 func (a attempt) due(now time.Time, state inventory.State) bool {
 	delay := retryMost
 	if a.failures < 6 {
@@ -218,8 +215,8 @@ func (a attempt) due(now time.Time, state inventory.State) bool {
 	return a.why == "" || a.state != state || !now.Before(a.at.Add(delay))
 }
 
-// visit carries the rotation on on the nodes. Each result is kept as it comes, so that
-// slow nodes, or the end of the round, cost no other node its result.
+// visit does the phase's work on the nodes. Each result is kept as it arrives, so that slow nodes or the
+// end of the round do not lose the results of others.
 func (k *Keeper) visit(ctx context.Context, r Rotation, due []*inventory.Node) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -261,7 +258,7 @@ func (k *Keeper) visit(ctx context.Context, r Rotation, due []*inventory.Node) e
 	return failed
 }
 
-// waiting returns the results that nobody has taken yet.
+// waiting returns the results that have arrived so far.
 func waiting(results <-chan result) (all []result) {
 	for {
 		select {
@@ -294,7 +291,7 @@ func (k *Keeper) keep(ctx context.Context, r Rotation, results []result) error {
 			removed = append(removed, name)
 		}
 
-		// An interrupted visit is no fault of the node.
+		// The node is not to blame for an interrupted visit.
 		if k.number == r.Number && (done.err == nil || ctx.Err() == nil) {
 			k.attempts[name] = done.attempt(k.Now(), k.attempts[name])
 		}
@@ -315,7 +312,7 @@ func (k *Keeper) keep(ctx context.Context, r Rotation, results []result) error {
 	})
 }
 
-// result is that of one visit.
+// result is the outcome of one visit.
 type result struct {
 	node      *inventory.Node
 	confirmed bool // the node accepts the new key
@@ -324,7 +321,7 @@ type result struct {
 	err       error
 }
 
-// attempt returns the attempt that the result ends. last is the one before it.
+// attempt converts the result. last is the attempt before it.
 func (r result) attempt(at time.Time, last attempt) attempt {
 	now := attempt{at: at, state: r.node.State}
 	if r.err == nil {
@@ -337,7 +334,7 @@ func (r result) attempt(at time.Time, last attempt) attempt {
 	return now
 }
 
-// visitNode carries the rotation on on one node.
+// visitNode does the phase's work on one node.
 func (k *Keeper) visitNode(ctx context.Context, r Rotation, n *inventory.Node) result {
 	done := result{node: n}
 	v := k.State.View()
@@ -377,7 +374,7 @@ func (k *Keeper) host(v *state.View, n *inventory.Node) (configuration.Host, err
 		Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, HostCAs: settings.HostCAs,
 	}
 
-	// Another machine could confirm in the place of the node.
+	// Without a known host key, another machine could confirm instead of the node.
 	if len(h.HostKeys)+len(h.HostCAs) == 0 {
 		return h, errors.New("its ssh host key is not recorded, so another machine could answer for it")
 	}
@@ -385,7 +382,7 @@ func (k *Keeper) host(v *state.View, n *inventory.Node) (configuration.Host, err
 	return h, configuration.CheckHosts([]configuration.Host{h})
 }
 
-// keyed returns the host with the key, and the one that is offered after it.
+// keyed returns the host with the key to log in with and its fallback.
 func keyed(h configuration.Host, key, former string) configuration.Host {
 	h.Connection.KeyFile, h.Connection.FormerKeyFile = key, former
 	return h
@@ -396,8 +393,7 @@ func (k *Keeper) probe(ctx context.Context, h configuration.Host, key Key) confi
 	return k.Hosts.Probe(ctx, []configuration.Host{keyed(h, key.Path, "")})[0]
 }
 
-// confirm makes a host accept the new key beside the old one, and returns nil after a
-// login with the new one alone.
+// confirm installs the new key beside the old one, and returns nil after a login with the new key alone.
 func (k *Keeper) confirm(ctx context.Context, r Rotation, h configuration.Host) error {
 	reach := k.probe(ctx, h, r.New)
 	if reach.OK() {
@@ -421,8 +417,8 @@ func (k *Keeper) confirm(ctx context.Context, r Rotation, h configuration.Host) 
 	return nil
 }
 
-// revoke takes the old key away from a host, by a login with the new one alone, and
-// returns nil after a login with the old one was denied.
+// revoke removes the old key from a host, logged in with the new key alone, and returns nil after a
+// login with the old key was denied.
 func (k *Keeper) revoke(ctx context.Context, r Rotation, h configuration.Host) error {
 	edit := func() error {
 		return k.Hosts.EditAuthorizedKeys(ctx, keyed(h, r.New.Path, ""), func(file []byte) ([]byte, error) {
@@ -432,7 +428,7 @@ func (k *Keeper) revoke(ctx context.Context, r Rotation, h configuration.Host) e
 
 	err := edit()
 	if err != nil && configuration.DeniedBy(h, err.Error()) {
-		// It has lost the new key, as after a new installation.
+		// The host lost the new key, for example by a reinstallation.
 		if err = k.confirm(ctx, r, h); err == nil {
 			err = edit()
 		}
@@ -446,7 +442,7 @@ func (k *Keeper) revoke(ctx context.Context, r Rotation, h configuration.Host) e
 		return fmt.Errorf("the new key does not log in: %s", reach.Reason())
 	}
 
-	// A jump host may be a node, which no longer accepts the old key.
+	// A jump host may itself be a node that no longer accepts the old key.
 	h.JumpKeyFile = r.New.Path
 
 	switch reach := k.probe(ctx, h, r.Old); {
