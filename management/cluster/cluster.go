@@ -23,19 +23,21 @@ var ErrOwnershipLost = errors.New("this instance no longer owns the job")
 // may be called at once.
 type Membership interface {
 	// Leads reports whether this instance does the singleton duties now: it
-	// schedules the queue and applies the retention. It does not block. The jobs that it owns
-	// do not depend on it.
+	// schedules the queue, assigns its jobs to instances, and applies the retention. It does
+	// not block. The jobs that an instance owns do not depend on it.
 	Leads() bool
 
-	// Own makes this instance the owner of the job. The returned context ends
+	// Own makes this instance the owner of a job that is assigned to it. assigned is the
+	// revision of the job's record that says so. The returned context ends
 	// with ErrOwnershipLost as its cause when the ownership is lost. Work on the
 	// job, including all its writes, runs under that context. The caller must
 	// call release, which ends the context and gives the job up; it may block for
 	// a few seconds.
 	//
-	// Own blocks while the store is slow. It returns KindRefused if another live
-	// instance owns the job, and KindUnavailable if the store does not answer.
-	Own(ctx context.Context, jobID string) (owned context.Context, release func(), err error)
+	// Own blocks while the store is slow. It returns KindConflict if the record has changed,
+	// KindRefused if another live instance owns the job, and KindUnavailable if the store
+	// does not answer.
+	Own(ctx context.Context, jobID string, assigned int64) (owned context.Context, release func(), err error)
 }
 
 // Alone is the membership of an instance without others: it always leads, and
@@ -48,7 +50,7 @@ var _ Membership = Alone{}
 func (Alone) Leads() bool { return true }
 
 // Own returns a child of ctx that ends with release.
-func (Alone) Own(ctx context.Context, _ string) (context.Context, func(), error) {
+func (Alone) Own(ctx context.Context, _ string, _ int64) (context.Context, func(), error) {
 	owned, release := context.WithCancel(ctx)
 	return owned, release, nil
 }

@@ -16,7 +16,7 @@ func TestAlone(t *testing.T) {
 		t.Error("an instance without others does not lead")
 	}
 
-	owned, release, err := Alone{}.Own(t.Context(), "1")
+	owned, release, err := Alone{}.Own(t.Context(), "1", 0)
 	if err != nil || owned.Err() != nil {
 		t.Fatalf("Own: %v, %v", err, owned.Err())
 	}

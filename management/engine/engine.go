@@ -41,6 +41,9 @@ type JobStore interface {
 	Claim(ctx context.Context, c state.Claim) (job.Job, error)
 	// PutJob stores the job if it is still at j.Revision.
 	PutJob(ctx context.Context, j job.Job) (job.Job, error)
+	// Assign stores a Running job with another instance to run it, if it is still at
+	// j.Revision and nobody owns it.
+	Assign(ctx context.Context, j job.Job) (job.Job, error)
 	// Finish writes the nodes that a job releases, and then the end of the job.
 	// It may be repeated after a partial failure.
 	Finish(ctx context.Context, j job.Job, writes []state.NodeWrite) (job.Job, error)
@@ -152,6 +155,7 @@ type Engine struct {
 	tasks      sync.WaitGroup
 	stop       context.CancelFunc
 	scheduling *control.Loop
+	owning     *control.Loop
 	retaining  *control.Loop
 }
 
@@ -173,11 +177,11 @@ func New(o Options) *Engine {
 	return e
 }
 
-// Start begins to run jobs: first those that an earlier process left Running,
-// then those of the queue. They run until Stop.
+// Start begins to run jobs: those that an earlier process left Running, and those that are
+// assigned to this instance from then on. They run until Stop.
 func (e *Engine) Start(ctx context.Context) {
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	e.scheduling, e.retaining = e.schedule(ctx), e.retention()
+	e.scheduling, e.owning, e.retaining = e.schedule(ctx), e.own(ctx), e.retention()
 
 	for _, l := range e.Loops() {
 		l.Start(ctx)
@@ -201,7 +205,9 @@ func (e *Engine) Stop() {
 }
 
 // Loops returns the loops of the engine, once it has started.
-func (e *Engine) Loops() []*control.Loop { return []*control.Loop{e.scheduling, e.retaining} }
+func (e *Engine) Loops() []*control.Loop {
+	return []*control.Loop{e.owning, e.scheduling, e.retaining}
+}
 
 // Waits returns the jobs a Queued job waits for, and why. until is when its maintenance window
 // opens, or the freeze ends, if it waits for that; zero: unknown.

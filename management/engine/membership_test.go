@@ -32,7 +32,7 @@ func newMembership() *scriptedMembership {
 
 func (m *scriptedMembership) Leads() bool { return !m.follows.Load() }
 
-func (m *scriptedMembership) Own(ctx context.Context, id string) (context.Context, func(), error) {
+func (m *scriptedMembership) Own(ctx context.Context, id string, _ int64) (context.Context, func(), error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 

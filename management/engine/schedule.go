@@ -27,10 +27,8 @@ const (
 	maxJobBackoff    = 30 * time.Second // longest delay before a failed job is continued
 )
 
-// schedule returns the loop that claims jobs and begins to run them, under ctx: they outlive the
-// lead. What the former leader has begun must be seen first. A job that is Running but has no
-// goroutine here belongs to an earlier process, or the answer to its claim was lost: it is
-// continued first.
+// schedule returns the leader's loop, which claims jobs, and assigns them to instances. What the
+// former leader has begun must be seen first.
 func (e *Engine) schedule(ctx context.Context) *control.Loop {
 	return control.New(control.Options{
 		Name:    "queue of jobs",
@@ -40,27 +38,42 @@ func (e *Engine) schedule(ctx context.Context) *control.Loop {
 		Every:   scheduleInterval,
 		Round: func(context.Context) (control.Next, error) {
 			// Most changes are reports, and most of the time there is nothing to run.
-			if e.state.Narrow().Busy() {
-				e.resume(ctx)
-				e.advance(ctx)
+			if !e.state.Narrow().Busy() {
+				return control.Next{}, nil
 			}
 
-			return control.Next{}, nil
+			err := e.reassign(ctx)
+			e.advance(ctx)
+
+			return control.Next{}, err
 		},
 		Trouble: "the queue of jobs waits for the store",
 		Logger:  e.log,
 	})
 }
 
-// resume continues every Running job without a goroutine.
-func (e *Engine) resume(ctx context.Context) {
-	v := e.state.View()
-	for _, j := range v.Jobs {
-		if j.Status == job.Running && e.launch(ctx, j.ID) {
-			e.log.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("continuing a running job")
-		}
-	}
+// own returns the loop that runs the jobs that are assigned to this instance, under ctx. One that is Running without a
+// goroutine here was begun by an earlier process, or was assigned by the leader.
+func (e *Engine) own(ctx context.Context) *control.Loop {
+	return control.New(control.Options{
+		Name:    "jobs of this instance",
+		Changed: e.state.Changed,
+		Every:   scheduleInterval,
+		Round: func(context.Context) (control.Next, error) {
+			for _, j := range e.state.Narrow().Jobs {
+				if e.isMine(j) && e.launch(ctx, j.ID) {
+					e.log.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("continuing a running job")
+				}
+			}
+
+			return control.Next{}, nil
+		},
+		Logger: e.log,
+	})
 }
+
+// isMine reports whether this instance is to run the job.
+func (e *Engine) isMine(j *job.Job) bool { return j.Status == job.Running && j.Instance == e.self.Node }
 
 // advance begins to claim or to end the queued jobs that need not wait. Each of them has a
 // goroutine of its own: a large claim delays no other.
@@ -69,6 +82,7 @@ func (e *Engine) advance(ctx context.Context) {
 	claiming := e.claimsUnderWay()
 	v, settings := e.state.View(), e.settings()
 	hold := settings.hold(v, time.Now())
+	runners := e.runners(v, claiming)
 
 	for t := range job.Turns(v.Snapshot, settings.Groups, settings.JobLimit, claiming, hold) {
 		if ctx.Err() != nil {
@@ -77,6 +91,10 @@ func (e *Engine) advance(ctx context.Context) {
 
 		if _, already := claiming[t.Job.ID]; already {
 			continue
+		}
+
+		if t.Err == nil {
+			t.Job.Instance = runners.choose(t.Job)
 		}
 
 		e.mu.Lock()
@@ -167,6 +185,7 @@ func (e *Engine) settle(ctx context.Context, v *state.View, id string) bool {
 // end ends a job that holds no nodes, because its precondition failed.
 func (e *Engine) end(ctx context.Context, j job.Job, failed error) error {
 	j.Status, j.Cause, j.Message, j.Ended = job.Errored, job.CausePrecondition, failed.Error(), time.Now()
+	j.Instance = "" // none has begun it
 	if _, err := e.logLine(ctx, j, fmt.Sprintf("# job %s ended %s: %s", j.ID, j.Status, j.Message)); err != nil {
 		return err
 	}
@@ -202,7 +221,7 @@ func (e *Engine) claim(ctx context.Context, v *state.View, t job.Turn) error {
 	}
 
 	now := time.Now()
-	j.Status, j.Instance, j.Started, j.Deadline = job.Running, e.self.Node, now, now.Add(j.Timeout)
+	j.Status, j.Started, j.Deadline = job.Running, now, now.Add(j.Timeout)
 
 	if err := e.completeClaim(ctx, &j); err != nil {
 		return err
@@ -221,8 +240,13 @@ func (e *Engine) claim(ctx context.Context, v *state.View, t job.Turn) error {
 		return err
 	}
 
-	e.log.WithFields(logrus.Fields{"job": j.ID, "verb": j.Verb, "nodes": j.Names()}).Info("job started")
-	e.launch(ctx, claimed.ID)
+	e.log.WithFields(logrus.Fields{
+		"job": j.ID, "verb": j.Verb, "nodes": j.Names(), "instance": j.Instance,
+	}).Info("job started")
+
+	if e.isMine(&claimed) {
+		e.launch(ctx, claimed.ID)
+	}
 
 	return nil
 }
@@ -309,21 +333,20 @@ func (e *Engine) persevere(ctx context.Context, id string) {
 // executeOwned executes a job as its owner. It returns ErrOwnershipLost if the
 // ownership was lost before the job ended.
 func (e *Engine) executeOwned(ctx context.Context, id string) error {
-	e.mu.Lock()
-	former := !e.running[id].IsZero() // it was owned here before
-	e.mu.Unlock()
+	var (
+		owned   context.Context
+		release func()
+	)
 
-	// What another instance has begun or taken over is the leader's to continue.
-	if !former && !e.members.Leads() {
-		return backoff.Permanent(cluster.ErrOwnershipLost)
-	}
-
-	owned, release, err := e.members.Own(ctx, id)
-	if err != nil {
-		kind := inventory.KindOf(err)
-		if !e.members.Leads() && (kind == inventory.KindRefused || kind == inventory.KindConflict) {
-			err = backoff.Permanent(err)
+	err := e.retryConflict(ctx, func(v *state.View) error {
+		j, err := v.Job(id)
+		if err != nil || !e.isMine(&j) {
+			return backoff.Permanent(cluster.ErrOwnershipLost)
 		}
+		owned, release, err = e.members.Own(ctx, id, j.Revision)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	defer release()

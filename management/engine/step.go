@@ -64,7 +64,7 @@ func (e *Engine) executeStep(ctx context.Context, j job.Job) error {
 // on: it ends with its lease, and nothing has renewed the lease since this instance owns the job.
 func (e *Engine) takeOver(ctx context.Context, s step.Step, outlives bool) (step.Step, error) {
 	j := s.Job
-	if j.Instance == e.self.Node {
+	if j.Former == "" {
 		return s, nil
 	}
 
@@ -75,12 +75,12 @@ func (e *Engine) takeOver(ctx context.Context, s step.Step, outlives bool) (step
 	if wait := time.Until(over); wait > 0 && outlives {
 		line := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended "+
 			"for sure",
-			j.ID, j.Instance, over.UTC().Format(time.RFC3339))
+			j.ID, j.Former, over.UTC().Format(time.RFC3339))
 		if _, err := e.logLine(ctx, j, line); err != nil {
 			return s, err
 		}
 
-		e.log.WithFields(logrus.Fields{"job": j.ID, "instance": j.Instance, "until": over}).
+		e.log.WithFields(logrus.Fields{"job": j.ID, "instance": j.Former, "until": over}).
 			Warn("waiting for the runner of another instance to end")
 
 		select {
@@ -92,9 +92,9 @@ func (e *Engine) takeOver(ctx context.Context, s step.Step, outlives bool) (step
 
 	var taken job.Job
 
-	record := access.Record{Action: "jobs.takeover", Targets: j.Names(), Job: j.ID, Reason: "run by " + j.Instance}
+	record := access.Record{Action: "jobs.takeover", Targets: j.Names(), Job: j.ID, Reason: "run by " + j.Former}
 	err := e.decideItself(ctx, record, func() (err error) {
-		taken, err = e.update(ctx, j.ID, func(j *job.Job) { j.Instance, j.Runs[s.Index].TakenOver = e.self.Node, true })
+		taken, err = e.update(ctx, j.ID, func(j *job.Job) { j.Former, j.Runs[s.Index].TakenOver = "", true })
 		return err
 	})
 

@@ -86,12 +86,12 @@ func (m *Membership) Leads() bool {
 }
 
 // Own makes this instance the owner of the job.
-func (m *Membership) Own(ctx context.Context, job string) (context.Context, func(), error) {
+func (m *Membership) Own(ctx context.Context, job string, assigned int64) (context.Context, func(), error) {
 	session := m.current()
 	if session == nil {
 		return nil, nil, errReadOnly()
 	}
-	return session.Own(ctx, job)
+	return session.Own(ctx, job, assigned)
 }
 
 // Close ends the membership.

@@ -39,12 +39,12 @@ func errNotEntered() error {
 		Do("restart clusterm")
 }
 
-// Own makes this instance the owner of the job. The ownership is a key under a
-// lease of its own. It replaces the ownership of an earlier process of the same
-// instance.
-func (n *Session) Own(ctx context.Context, job string) (context.Context, func(), error) {
+// Own makes this instance the owner of the job, if the record that assigns it is still at the
+// revision. The ownership is a key under a lease of its own. It replaces the ownership of an
+// earlier process of the same instance.
+func (n *Session) Own(ctx context.Context, job string, assigned int64) (context.Context, func(), error) {
 	// A job rarely has an owner already, so only a conflict is a reason to read it.
-	owned, release, err := n.own(ctx, job, nil)
+	owned, release, err := n.own(ctx, job, assigned, nil)
 
 	for range ownAttempts {
 		if inventory.KindOf(err) != inventory.KindConflict {
@@ -52,10 +52,15 @@ func (n *Session) Own(ctx context.Context, job string) (context.Context, func(),
 		}
 
 		found, unowned := n.ownable(ctx, job)
-		if unowned != nil {
+
+		switch {
+		case unowned != nil:
 			return nil, nil, unowned
+		case found == nil: // the assignment has changed
+			return nil, nil, err
 		}
-		owned, release, err = n.own(ctx, job, found)
+
+		owned, release, err = n.own(ctx, job, assigned, found)
 	}
 
 	return owned, release, err
@@ -86,9 +91,10 @@ func (n *Session) ownable(ctx context.Context, job string) (*mvccpb.KeyValue, er
 }
 
 // own writes the ownership under a lease that no other job uses, if the key is still
-// as found. To own a job for the first time takes the right to begin jobs; a lost one is regained
-// without.
-func (n *Session) own(ctx context.Context, job string, found *mvccpb.KeyValue) (context.Context, func(), error) {
+// as found.
+func (n *Session) own(
+	ctx context.Context, job string, assigned int64, found *mvccpb.KeyValue,
+) (context.Context, func(), error) {
 	lease, err := n.lend(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -106,7 +112,7 @@ func (n *Session) own(ctx context.Context, job string, found *mvccpb.KeyValue) (
 	}
 
 	revision, err := n.store.commit(ctx, etcd.Ops{
-		If:   append(n.mayOwn(job), atRevision(key, foundAt)),
+		If:   []clientv3.Cmp{atRevision(n.store.jobKey(job), assigned), atRevision(key, foundAt)},
 		Then: []clientv3.Op{clientv3.OpPut(key, string(record), clientv3.WithLease(lease.id))},
 	})
 
@@ -123,22 +129,7 @@ func (n *Session) own(ctx context.Context, job string, found *mvccpb.KeyValue) (
 		_ = n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
 	}
 
-	n.mu.Lock()
-	n.jobs[job] = true
-	n.mu.Unlock()
-
-	return n.hold(ctx, lease, &fencingToken{job: job, key: key, revision: revision})
-}
-
-// mayOwn guards the ownership of a job.
-func (n *Session) mayOwn(job string) []clientv3.Cmp {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	if n.jobs[job] {
-		return nil
-	}
-	return n.store.holderFence()
+	return n.hold(ctx, lease, &fencingToken{key: key, revision: revision})
 }
 
 // hold returns the context of the ownership, and its release.
@@ -179,10 +170,6 @@ func (n *Session) hold(
 // another job only if the ownership lasted until then.
 func (n *Session) disown(lease *jobLease, token *fencingToken) {
 	if token.ended.Load() {
-		n.mu.Lock()
-		delete(n.jobs, token.job)
-		n.mu.Unlock()
-
 		n.reuse(lease)
 		return
 	}
@@ -280,7 +267,6 @@ func (n *Session) grant(ctx context.Context) (clientv3.LeaseID, error) {
 
 // fencingToken is the revision at which the ownership of a job was written.
 type fencingToken struct {
-	job      string
 	key      string
 	revision int64
 	ended    atomic.Bool // the end of the job removed the key

@@ -54,12 +54,12 @@ func TestOwn(t *testing.T) {
 	a, err := enter(t, s, instance("a"), time.Hour, renewedBy(make(chan time.Time)))
 	must(t, err)
 
-	owned, release, err := a.Own(t.Context(), "7")
+	owned, release, err := a.Own(t.Context(), "7", 0)
 	must(t, err)
 
 	b := rival(t, s)
 
-	_, _, err = b.Own(t.Context(), "7")
+	_, _, err = b.Own(t.Context(), "7", 0)
 	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "host-a") {
 		t.Errorf("the second owner got: %v", err)
 	}
@@ -75,15 +75,30 @@ func TestOwn(t *testing.T) {
 		t.Errorf("after the release: %v, %d owners", cause, owners(t, s, "7"))
 	}
 
-	_, release, err = b.Own(t.Context(), "7")
+	_, release, err = b.Own(t.Context(), "7", 0)
 	must(t, err)
 	release()
 
-	// The rival leads, so the first can own no other job, and regain what it had.
-	_, _, err = a.Own(t.Context(), "8")
+	// What an instance owns does not depend on the lead, but on the record that assigns it.
+	j := accepted(t, s, seen(t, s, 1))
+	_, release, err = a.Own(t.Context(), j.ID, j.Revision)
+	must(t, err)
+
+	must(t, b.store.Sync(t.Context()))
+
+	taken := j
+	taken.Instance = "host-b"
+	_, err = b.store.Assign(t.Context(), taken)
+	conflict(t, err)
+	release()
+
+	taken, err = b.store.Assign(t.Context(), taken)
+	must(t, err)
+
+	_, _, err = a.Own(t.Context(), j.ID, j.Revision)
 	conflict(t, err)
 
-	_, release, err = a.Own(t.Context(), "7")
+	_, release, err = b.Own(t.Context(), j.ID, taken.Revision)
 	must(t, err)
 	release()
 }
@@ -95,7 +110,7 @@ func TestOwnAfterARestart(t *testing.T) {
 	s := store(t)
 	a, err := enter(t, s, instance("a"), time.Hour)
 	must(t, err)
-	before, release, err := a.Own(t.Context(), "7")
+	before, release, err := a.Own(t.Context(), "7", 0)
 	must(t, err)
 	defer release()
 
@@ -103,7 +118,7 @@ func TestOwnAfterARestart(t *testing.T) {
 	again, err := enter(t, open(t, s.client), instance("a"), time.Hour)
 	must(t, err)
 
-	owned, releaseAgain, err := again.Own(t.Context(), "7")
+	owned, releaseAgain, err := again.Own(t.Context(), "7", 0)
 	must(t, err)
 	defer releaseAgain()
 
@@ -124,7 +139,7 @@ func TestOwnershipIsLost(t *testing.T) {
 	j := accepted(t, s, seen(t, s, 1))
 	a, err := enter(t, s, instance("a"), 3*time.Second)
 	must(t, err)
-	owned, release, err := a.Own(t.Context(), j.ID)
+	owned, release, err := a.Own(t.Context(), j.ID, j.Revision)
 	must(t, err)
 	defer release()
 
@@ -145,7 +160,7 @@ func TestOwnershipIsLost(t *testing.T) {
 		t.Errorf("the context ended with: %v", cause)
 	}
 
-	regained, releaseAgain, err := a.Own(t.Context(), j.ID)
+	regained, releaseAgain, err := a.Own(t.Context(), j.ID, j.Revision)
 	must(t, err)
 	defer releaseAgain()
 
@@ -159,7 +174,7 @@ func TestOwnershipEndsWithTheSession(t *testing.T) {
 
 	a, err := enter(t, store(t), instance("a"), time.Hour)
 	must(t, err)
-	owned, release, err := a.Own(t.Context(), "7")
+	owned, release, err := a.Own(t.Context(), "7", 0)
 	must(t, err)
 	a.Close()
 
@@ -190,7 +205,7 @@ func TestOwnershipOutlivesTheLead(t *testing.T) {
 	running, err = s.Claim(t.Context(), state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
 	must(t, err)
 
-	owned, release, err := a.Own(t.Context(), j.ID)
+	owned, release, err := a.Own(t.Context(), j.ID, running.Revision)
 	must(t, err)
 	defer release()
 
@@ -231,7 +246,7 @@ func TestFinishEndsTheOwnership(t *testing.T) {
 	must(t, err)
 
 	j := accepted(t, s, seen(t, s, 1))
-	owned, release, err := a.Own(t.Context(), j.ID)
+	owned, release, err := a.Own(t.Context(), j.ID, j.Revision)
 	must(t, err)
 
 	lease := must2(s.client.Get(t.Context(), s.ownerKey(j.ID))).Kvs[0].Lease
@@ -256,7 +271,7 @@ func TestFinishEndsTheOwnership(t *testing.T) {
 
 	release()
 
-	_, releaseNext, err := a.Own(t.Context(), "8")
+	_, releaseNext, err := a.Own(t.Context(), "8", 0)
 	must(t, err)
 	defer releaseNext()
 
@@ -277,9 +292,9 @@ func TestLeaseOfAnEarlierJob(t *testing.T) {
 		return clientv3.LeaseID(must2(s.client.Get(t.Context(), s.ownerKey(job))).Kvs[0].Lease)
 	}
 
-	_, release7, err := a.Own(t.Context(), "7")
+	_, release7, err := a.Own(t.Context(), "7", 0)
 	must(t, err)
-	_, release8, err := a.Own(t.Context(), "8")
+	_, release8, err := a.Own(t.Context(), "8", 0)
 	must(t, err)
 
 	first, second := leaseOf("7"), leaseOf("8")
@@ -289,7 +304,7 @@ func TestLeaseOfAnEarlierJob(t *testing.T) {
 
 	release7()
 
-	_, release9, err := a.Own(t.Context(), "9")
+	_, release9, err := a.Own(t.Context(), "9", 0)
 	must(t, err)
 
 	if got := leaseOf("9"); got != first {
@@ -299,7 +314,7 @@ func TestLeaseOfAnEarlierJob(t *testing.T) {
 	must(t, a.revoke(first, time.Minute))
 	release9()
 
-	_, release10, err := a.Own(t.Context(), "10")
+	_, release10, err := a.Own(t.Context(), "10", 0)
 	must(t, err)
 
 	last := leaseOf("10")
@@ -355,7 +370,7 @@ func TestUnreadableOwners(t *testing.T) {
 
 	damage(t, s, "v/owners/7")
 	remedied(func() error {
-		_, release, err := a.Own(t.Context(), "7")
+		_, release, err := a.Own(t.Context(), "7", 0)
 		if err == nil {
 			release()
 		}

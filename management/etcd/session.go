@@ -44,10 +44,9 @@ type Session struct {
 
 	mu      sync.Mutex
 	lease   clientv3.LeaseID
-	expires time.Time       // the lease is alive until then, even if etcd does not answer
-	leases  []*jobLease     // of earlier jobs, each without a key
-	jobs    map[string]bool // that this session owns, or has owned before their ends
-	closed  bool            // no further lease is kept
+	expires time.Time   // the lease is alive until then, even if etcd does not answer
+	leases  []*jobLease // of earlier jobs, each without a key
+	closed  bool        // no further lease is kept
 
 	ended   chan struct{} // closed by end
 	endOnce sync.Once
@@ -82,7 +81,6 @@ func (s *Store) Enter(ctx context.Context, o SessionOptions) (*Session, error) {
 		ttl:   o.TTL,
 		lost:  o.Lost,
 		ended: make(chan struct{}),
-		jobs:  map[string]bool{},
 	}
 	if err := n.gain(ctx); err != nil {
 		return nil, err

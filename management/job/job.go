@@ -227,7 +227,9 @@ type Job struct {
 	GroupTags map[string]inventory.Selection `json:"group_tags,omitempty"`
 	Timeout   time.Duration                  `json:"timeout"`
 
-	Instance string    `json:"instance,omitempty"` // the instance that runs the job
+	Instance string `json:"instance,omitempty"` // the instance that runs the job, by its node
+	// Former is the instance that ran the job before, and was lost. What it has begun may go on; empty: nothing does.
+	Former   string    `json:"former,omitempty"`
 	Accepted time.Time `json:"accepted"`
 	Started  time.Time `json:"started,omitzero"`
 	Ended    time.Time `json:"ended,omitzero"`

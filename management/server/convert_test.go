@@ -202,6 +202,7 @@ var conversions = []conversion{
 
 			"WithoutHelpers": "Helpers is what it holds",
 
+			"Former":   "used only until another instance has taken the job over",
 			"Targets":  "Nodes or Addrs name them",
 			"Timeout":  "Deadline is the time that counts",
 			"Runs":     "left out of lists; wholeJob adds them",
