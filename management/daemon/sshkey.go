@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/sshkey"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // openSSHKey makes the keeper of the manager's ssh key.
@@ -30,12 +30,12 @@ func (d *Daemon) openSSHKey() {
 }
 
 // keyRotation returns the part of a rotation of the ssh key that connections need, or nil.
-func (d *Daemon) keyRotation() *variable.KeyRotation {
+func (d *Daemon) keyRotation() *merge.KeyRotation {
 	setting, path, former, ok := sshkey.RotationOf(d.store.View()).Former()
 	if !ok {
 		return nil
 	}
-	return &variable.KeyRotation{Setting: setting, KeyFile: path, Former: former}
+	return &merge.KeyRotation{Setting: setting, KeyFile: path, Former: former}
 }
 
 // explainSettings returns the settings of the explanations.

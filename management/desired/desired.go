@@ -11,23 +11,23 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // Source has the desired configurations of an instance. Its methods may be called at
 // once.
 type Source struct {
 	instance string
-	settings func() variable.Settings
+	settings func() merge.Settings
 
 	mu   sync.Mutex
 	last *Configurations // of the newest inputs
 }
 
 // New returns the source of the instance with that id.
-func New(instance string, settings func() variable.Settings) *Source {
+func New(instance string, settings func() merge.Settings) *Source {
 	return &Source{instance: instance, settings: settings}
 }
 
@@ -59,16 +59,16 @@ func (s *Source) Of(v *state.View) *Configurations {
 
 // masters returns the nodes that every inventory has. One that a job works on comes back, so it
 // counts: nobody becomes outdated for the time of an update.
-func masters(nodes []*inventory.Node, groups inventory.Groups) []variable.Master {
+func masters(nodes []*inventory.Node, groups inventory.Groups) []merge.Master {
 	required := map[string]bool{}
 	for _, name := range groups.Names() {
 		required[name] = groups.Required(name) > 0
 	}
 
-	var found []variable.Master
+	var found []merge.Master
 	for _, n := range nodes {
 		if (n.Status == inventory.Allocated || n.Status == inventory.Maintenance) && required[n.Group] {
-			found = append(found, variable.Master{Name: n.Name, Addr: n.Addr, Group: n.Group})
+			found = append(found, merge.Master{Name: n.Name, Addr: n.Addr, Group: n.Group})
 		}
 	}
 
@@ -78,18 +78,18 @@ func masters(nodes []*inventory.Node, groups inventory.Groups) []variable.Master
 // inputs are everything that desired configurations depend on, the nodes that are no masters apart.
 type inputs struct {
 	view      *state.View
-	settings  variable.Settings
+	settings  merge.Settings
 	playbooks state.Playbooks
 	key       configuration.ChecksumKey
-	masters   []variable.Master
+	masters   []merge.Master
 }
 
 func (i inputs) same(as inputs) bool {
-	merger := variable.NewMerger(i.view, i.settings)
+	merger := merge.NewMerger(i.view, i.settings)
 
 	return i.playbooks == as.playbooks && i.key == as.key && slices.Equal(i.masters, as.masters) &&
 		slices.EqualFunc(i.settings.Groups, as.settings.Groups, alikeGroups) &&
-		merger.Alike(variable.NewMerger(as.view, as.settings)) == nil
+		merger.Alike(merge.NewMerger(as.view, as.settings)) == nil
 }
 
 // alikeGroups reports whether both groups give their nodes the same configuration, the
@@ -125,7 +125,7 @@ func newConfigurations(in inputs, folder *sync.Map) *Configurations {
 		c.groups[name] = c.sumsOf(name)
 	}
 
-	c.mastersSum = inventory.MastersOf(variable.MastersSum(c.key, c.masters),
+	c.mastersSum = inventory.MastersOf(merge.MastersSum(c.key, c.masters),
 		in.settings.MasterVarsSum(c.view, c.key, c.masters, nil))
 
 	return c

@@ -14,10 +14,10 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/desired"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/state/statetest"
-	"github.com/contiv/cluster/management/variable"
 )
 
 var key = configuration.NewChecksumKey()
@@ -25,7 +25,7 @@ var key = configuration.NewChecksumKey()
 // world is a view with settings, both of which a test may replace.
 type world struct {
 	view     *state.View
-	settings variable.Settings
+	settings merge.Settings
 	source   *desired.Source
 }
 
@@ -37,7 +37,7 @@ func newWorld() *world {
 				"i": {Digest: "p"}, "other": {Digest: "x"},
 			}),
 		},
-		settings: variable.Settings{
+		settings: merge.Settings{
 			Groups: inventory.DefaultGroups(), Vars: configuration.Vars{"file": "1"}, Sources: []string{"outside"},
 		},
 	}
@@ -45,7 +45,7 @@ func newWorld() *world {
 	statetest.SetVars(w.view, state.ScopeGlobal, configuration.Vars{"a": "1", "db_password": "s"})
 	statetest.SetVars(w.view, state.ScopeNode("w2"), configuration.Vars{"a": "2"})
 	statetest.SetVars(w.view, state.ScopeGroup(inventory.GroupMaster), configuration.Vars{"m": "1"})
-	w.source = desired.New("i", func() variable.Settings { return w.settings })
+	w.source = desired.New("i", func() merge.Settings { return w.settings })
 	w.view.Nodes = []*inventory.Node{
 		{Name: "m1", Status: inventory.Allocated, Group: inventory.GroupMaster},
 		{Name: "u1", Status: inventory.Unallocated},

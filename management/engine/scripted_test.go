@@ -29,6 +29,7 @@ import (
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
@@ -544,7 +545,7 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 		settings: Settings{
 			JobLimit: 4, Timeout: time.Hour,
 			Settings: step.Settings{
-				Settings: variable.Settings{Groups: inventory.DefaultGroups()}, Appear: time.Minute, Lease: time.Minute,
+				Settings: merge.Settings{Groups: inventory.DefaultGroups()}, Appear: time.Minute, Lease: time.Minute,
 				AgentVars: map[string]any{"clusterm_gossip_port": "7946"}, Manager: "manager-1",
 			},
 		},
@@ -642,7 +643,7 @@ func (b *bench) up() {
 	})
 	b.variables = variable.New(variable.Options{
 		Store: b.store, Audit: &b.audit,
-		Settings: func() variable.Settings { return b.current().Settings.Settings },
+		Settings: func() merge.Settings { return b.current().Settings.Settings },
 	})
 	b.explainer = explain.New(b.store, nil, func() explain.Settings {
 		return explain.Settings{Groups: b.current().Groups, JobLimit: b.current().JobLimit}

@@ -14,11 +14,11 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // Submit accepts a job or refuses it. It returns as soon as the job is queued.
@@ -300,7 +300,7 @@ func (e *Engine) judge(
 	}
 
 	for _, path := range configuration.LooksLikeTemplate(r.Extra) {
-		j.Warnings = append(j.Warnings, variable.TemplateWarning(path))
+		j.Warnings = append(j.Warnings, merge.TemplateWarning(path))
 	}
 
 	j.Actor, j.Accepted = c.Principal, time.Now()

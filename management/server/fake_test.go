@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/record"
@@ -328,8 +329,8 @@ func (m fakeVariables) Get(scope state.Scope) (configuration.Vars, error) {
 	return state.VarsOf(m.View(), scope), nil
 }
 
-func (m fakeVariables) Merger(v *state.View) variable.Merger {
-	return variable.NewMerger(v, variable.Settings{})
+func (m fakeVariables) Merger(v *state.View) merge.Merger {
+	return merge.NewMerger(v, merge.Settings{})
 }
 
 func (m *fakeManager) Inputs(_ context.Context, id string) (job.Inputs, error) {
@@ -953,8 +954,8 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Variables:  fakeVariables{m},
 		VarsPast:   fakeVariables{m},
 		Explain:    fakeExplainer{m},
-		Desired: desired.New("i", func() variable.Settings {
-			return variable.Settings{Groups: inventory.DefaultGroups()}
+		Desired: desired.New("i", func() merge.Settings {
+			return merge.Settings{Groups: inventory.DefaultGroups()}
 		}),
 		Settings:    config,
 		StreamGrace: 100 * time.Millisecond,

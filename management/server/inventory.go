@@ -9,10 +9,10 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // tagSalt keeps a tag from telling whether a guess of the settings, which have secrets,
@@ -64,7 +64,7 @@ func (s *Server) getInventory(w http.ResponseWriter, r *http.Request, v *state.S
 }
 
 // inventoryHostOf returns the wire form of a node in the inventory.
-func inventoryHostOf(n *inventory.Node, h variable.InventoryHost) api.InventoryHost {
+func inventoryHostOf(n *inventory.Node, h merge.InventoryHost) api.InventoryHost {
 	return api.InventoryHost{
 		Name: n.Name, Group: n.Group, Vars: h.Data, Templates: h.Templates, Omitted: h.Omitted, HostKeys: n.HostKeys,
 	}

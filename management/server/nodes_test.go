@@ -12,15 +12,15 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/desired"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/server/nodelist/nodelisttest"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/state"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // noDesired has configurations of the default groups only.
 func noDesired() *desired.Source {
-	return desired.New("i", func() variable.Settings { return variable.Settings{Groups: inventory.DefaultGroups()} })
+	return desired.New("i", func() merge.Settings { return merge.Settings{Groups: inventory.DefaultGroups()} })
 }
 
 // TestWriteNodes expects a list that is joined from cached nodes to be the same,

@@ -15,10 +15,10 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/state/statetest"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // configureAll puts the nodes a-1 and bb-1 into service. a-1 was configured as is desired
@@ -47,7 +47,7 @@ func configureAll(t *testing.T, s *site) {
 					Configuration: inventory.Configuration{
 						Playbooks: "p1", Group: inventory.GroupWorker, Variables: sum,
 						Masters: inventory.MastersOf(
-							variable.MastersSum(key, nil), variable.Settings{}.MasterVarsSum(v, key, nil, nil)),
+							merge.MastersSum(key, nil), merge.Settings{}.MasterVarsSum(v, key, nil, nil)),
 					},
 					Time: time.Unix(1, 0),
 				}

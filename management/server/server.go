@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/server/legacy"
 	"github.com/contiv/cluster/management/server/nodelist"
@@ -152,7 +153,7 @@ type Variables interface {
 	// no such group or node.
 	Get(s state.Scope) (configuration.Vars, error)
 	// Merger merges the variables of the view's nodes.
-	Merger(v *state.View) variable.Merger
+	Merger(v *state.View) merge.Merger
 	// Hider returns a function that hides the secrets in variables.
 	Hider() func(configuration.Vars) configuration.Vars
 }

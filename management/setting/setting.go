@@ -25,13 +25,13 @@ import (
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
-	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -56,8 +56,8 @@ type Options struct {
 	Adapters   Adapters
 	Membership Membership
 	// KeyRotation returns the running rotation of the ssh key, or nil. It must not block.
-	KeyRotation func() *variable.KeyRotation
-	FolderVars  variable.FolderVars // may be nil
+	KeyRotation func() *merge.KeyRotation
+	FolderVars  merge.FolderVars // may be nil
 	// Apply puts a changed configuration into force outside the use cases, e.g.
 	// the log level. It must not block or call Settings.
 	Apply  func(Config)
@@ -73,8 +73,8 @@ type Settings struct {
 	store      record.Store
 	adapters   Adapters
 	membership Membership
-	rotation   func() *variable.KeyRotation
-	folderVars variable.FolderVars
+	rotation   func() *merge.KeyRotation
+	folderVars merge.FolderVars
 	applyHook  func(Config)
 	audit      access.Auditor
 	log        logrus.FieldLogger
@@ -514,10 +514,10 @@ func (s *Settings) Engine() engine.Settings {
 }
 
 // Variables returns the settings of the variables.
-func (s *Settings) Variables() variable.Settings { return s.variables(s.Current()) }
+func (s *Settings) Variables() merge.Settings { return s.variables(s.Current()) }
 
-func (s *Settings) variables(c Config) variable.Settings {
-	out := variable.Settings{
+func (s *Settings) variables(c Config) merge.Settings {
+	out := merge.Settings{
 		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Sources: slices.Sorted(maps.Keys(c.Secrets.Sources)),
 		Connection: c.SSH.Connection, Connections: c.GroupSSH, FolderVars: s.folderVars,
 	}

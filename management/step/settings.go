@@ -9,13 +9,13 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/state"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // Settings is the part of the configuration that executors depend on. It may change at any time.
 type Settings struct {
-	variable.Settings
+	merge.Settings
 
 	Appear time.Duration // discover: how long a host may take to appear
 	Lease  time.Duration // how long a runner goes on without the daemon

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package variable holds the variables of the site, the groups and the nodes:
-// setting and reading them, and merging them for a node.
+// Package variable sets and reads the variables of the site, the groups and the nodes, and keeps the
+// history of their changes. Package merge merges them.
 package variable

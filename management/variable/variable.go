@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -31,7 +32,7 @@ type Recorded struct {
 // Options are the dependencies of Variables.
 type Options struct {
 	Store    Store
-	Settings func() Settings
+	Settings func() merge.Settings
 	Audit    access.Auditor
 	// Marked is called after a change with a secret, which may be one of that name in other
 	// scopes as well. It must not block. It may be nil.
@@ -41,7 +42,7 @@ type Options struct {
 // Variables sets and reads variables. All methods may be called at once.
 type Variables struct {
 	store    Store
-	settings func() Settings
+	settings func() merge.Settings
 	audit    access.Auditor
 	marked   func()
 }
@@ -106,7 +107,7 @@ func (vs *Variables) give(
 		return out, err
 	}
 	for _, path := range configuration.LooksLikeTemplate(given) {
-		out.Warnings = append(out.Warnings, TemplateWarning(path))
+		out.Warnings = append(out.Warnings, merge.TemplateWarning(path))
 	}
 
 	return out, nil
@@ -239,7 +240,7 @@ func (vs *Variables) Merged(node string) (map[string]configuration.Var, error) {
 }
 
 // Merger returns the merger for the view with the current settings.
-func (vs *Variables) Merger(v *state.View) Merger { return NewMerger(v, vs.settings()) }
+func (vs *Variables) Merger(v *state.View) merge.Merger { return merge.NewMerger(v, vs.settings()) }
 
 // Hider returns a function that hides the secrets in variables.
 func (vs *Variables) Hider() func(configuration.Vars) configuration.Vars {

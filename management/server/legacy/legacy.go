@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/nodelist"
 	"github.com/contiv/cluster/management/server/rest"
@@ -39,7 +40,7 @@ type Nodes interface {
 type Variables interface {
 	Get(s state.Scope) (configuration.Vars, error)
 	Set(ctx context.Context, c access.Caller, s state.Scope, v configuration.Vars) (variable.Changed, error)
-	Merger(v *state.View) variable.Merger
+	Merger(v *state.View) merge.Merger
 }
 
 // Settings shows and changes the configuration.
@@ -406,7 +407,7 @@ func (a *API) getNode(w http.ResponseWriter, r *http.Request) error {
 	return rest.WriteJSON(w, http.StatusOK, infoOf(a.o.Variables.Merger(v.Whole()), &n))
 }
 
-func infoOf(m variable.Merger, n *inventory.Node) api.LegacyNodeInfo {
+func infoOf(m merge.Merger, n *inventory.Node) api.LegacyNodeInfo {
 	var out api.LegacyNodeInfo
 	out.Monitoring.Label, out.Monitoring.Serial, out.Monitoring.Addr = n.Label, n.Serial, n.Addr
 	out.Inventory.Name = n.Name
@@ -441,7 +442,7 @@ func statusOf(s inventory.Status) string {
 }
 
 // infoEncoder encodes nodes as members of the object that /info/nodes returns.
-type infoEncoder struct{ merger variable.Merger }
+type infoEncoder struct{ merger merge.Merger }
 
 func (e infoEncoder) Alike(older infoEncoder) func(*inventory.Node) bool {
 	return e.merger.Alike(older.merger)

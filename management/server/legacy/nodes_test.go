@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/server/nodelist"
 	"github.com/contiv/cluster/management/server/nodelist/nodelisttest"
 	"github.com/contiv/cluster/management/server/rest"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // TestNodesAreJoined expects the object that is joined from cached nodes to be
@@ -23,7 +23,7 @@ func TestNodesAreJoined(t *testing.T) {
 
 	nodelisttest.Rounds(func(round nodelisttest.Round) {
 		v := round.View
-		merger := variable.NewMerger(v, round.Settings)
+		merger := merge.NewMerger(v, round.Settings)
 
 		texts, err := cache.Of(v, v.Nodes, infoEncoder{merger})
 		if err != nil {

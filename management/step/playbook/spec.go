@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // spec collects the parameters of a run: the job's pinned inputs, and the
@@ -225,10 +225,10 @@ func (x *Executor) masters(
 ) (sum string, names []string, err error) {
 	settings := x.o.Settings()
 
-	var all []variable.Master
+	var all []merge.Master
 	for _, n := range j.Serving(v.Nodes) {
 		if provides(settings, n) && !j.Occupies(run, n.Name) {
-			all = append(all, variable.Master{Name: n.Name, Addr: n.Addr, Group: n.Group})
+			all = append(all, merge.Master{Name: n.Name, Addr: n.Addr, Group: n.Group})
 		}
 	}
 
@@ -236,7 +236,7 @@ func (x *Executor) masters(
 
 	for i, name := range run.Hosts {
 		if n, known := v.Lookup(name); known && settings.Groups.Required(run.Groups[i]) > 0 {
-			all = append(all, variable.Master{Name: name, Addr: n.Addr, Group: run.Groups[i]})
+			all = append(all, merge.Master{Name: name, Addr: n.Addr, Group: run.Groups[i]})
 			targets[name] = i
 		}
 	}
@@ -253,7 +253,7 @@ func (x *Executor) masters(
 
 	key := state.ChecksumKey(v)
 
-	sum = variable.MastersSum(key, all)
+	sum = merge.MastersSum(key, all)
 	if len(j.ExtraNames) > 0 {
 		return sum, names, nil
 	}
@@ -266,7 +266,7 @@ func (x *Executor) masters(
 	}
 
 	// A target has the variables of the acceptance of its job.
-	merged := func(m variable.Master) map[string]configuration.Var {
+	merged := func(m merge.Master) map[string]configuration.Var {
 		if i, target := targets[m.Name]; target {
 			vars, _ := settings.InputsOf(v, j, run, i, in)
 			return vars

@@ -11,9 +11,9 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // rounds is the number of views in a sequence.
@@ -24,7 +24,7 @@ type Round struct {
 	Number   int
 	View     *state.View // sometimes older than that of an earlier round
 	Nodes    []*inventory.Node
-	Settings variable.Settings
+	Settings merge.Settings
 }
 
 // Rounds calls test with a sequence of views. Between two views nodes, connections,
@@ -32,7 +32,7 @@ type Round struct {
 func Rounds(test func(Round)) {
 	r := rand.New(rand.NewPCG(3, 4))
 	newest := &state.View{}
-	settings := variable.Settings{Vars: configuration.Vars{"a": "<&>"}}
+	settings := merge.Settings{Vars: configuration.Vars{"a": "<&>"}}
 
 	for round := range rounds {
 		previous := newest
@@ -106,7 +106,7 @@ func nextView(r *rand.Rand, v *state.View, round int) *state.View {
 	return &next
 }
 
-func nextSettings(r *rand.Rand, settings variable.Settings, round int) variable.Settings {
+func nextSettings(r *rand.Rand, settings merge.Settings, round int) merge.Settings {
 	switch r.IntN(8) {
 	case 0:
 		settings.Vars = configuration.Vars{"a": fmt.Sprint(round)}

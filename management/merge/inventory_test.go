@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package variable_test
+package merge_test
 
 import (
 	"encoding/json"
@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/state/statetest"
-	"github.com/contiv/cluster/management/variable"
 )
 
 // TestInventory: a node has the variables and the connection of a run, and no
@@ -44,14 +44,14 @@ func TestInventory(t *testing.T) {
 		statetest.SetVars(view, scope, vars)
 	}
 
-	settings := variable.Settings{
+	settings := merge.Settings{
 		Vars:        configuration.Vars{"motd": "file", "path": "{{ only }}", "file_secret": "s3cret"},
 		Secrets:     configuration.DefaultSecrets(),
 		Connection:  configuration.Connection{User: "admin"},
 		Connections: map[string]configuration.Connection{"service-worker": {Jump: "gate"}},
 	}
 
-	got, err := variable.NewMerger(view, settings).Inventory(n)
+	got, err := merge.NewMerger(view, settings).Inventory(n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,14 +90,14 @@ func TestInventorySettings(t *testing.T) {
 	yes := true
 	seen := map[string]bool{}
 
-	for _, s := range []variable.Settings{
+	for _, s := range []merge.Settings{
 		{},
 		{Vars: configuration.Vars{"a": "b"}},
 		{Secrets: configuration.Secrets{"a"}},
 		{Connection: configuration.Connection{Become: &yes}},
 		{Connections: map[string]configuration.Connection{"g": {Become: &yes}}},
 	} {
-		b, err := variable.NewMerger(&state.View{}, s).Settings()
+		b, err := merge.NewMerger(&state.View{}, s).Settings()
 		if err != nil {
 			t.Fatal(err)
 		}
