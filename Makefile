@@ -136,7 +136,7 @@ lab-deps:
 
 .PHONY: docs
 docs: ## regenerate the references and tables in docs/
-	go test -count=1 ./inventory ./management/access ./management/metrics ./management/openapi ./clusterctl \
+	go test -count=1 ./inventory ./management/server ./management/metrics ./management/openapi ./clusterctl \
 		./management/fleet -run Document -update
 
 .PHONY: man

@@ -3,53 +3,29 @@
 package access
 
 import (
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
 )
 
-// TestPermissionsTable expects one row per route, known roles in their order,
-// and an admin who may use every route.
-func TestPermissionsTable(t *testing.T) {
-	t.Parallel()
-
-	if len(permitted()) != len(Permissions) {
-		t.Errorf("the table has %d rows for %d routes", len(Permissions), len(permitted()))
-	}
-
-	for _, p := range Permissions {
-		known := slices.DeleteFunc(slices.Clone(Roles), func(r Role) bool { return !slices.Contains(p.Roles, r) })
-		if !slices.Equal(p.Roles, known) || !slices.Contains(p.Roles, RoleAdmin) {
-			t.Errorf("%s: the roles are %v", p.Route, p.Roles)
-		}
-
-		changes := p.Method != http.MethodGet && p.Path != "/info/nodes" && p.Path != "/v1/fleet/diff"
-		if changes && slices.Contains(p.Roles, RoleViewer) {
-			t.Errorf("%s: a viewer may change something", p.Route)
-		}
-	}
-}
-
 // TestAuthorize expects every role to be denied by default.
 func TestAuthorize(t *testing.T) {
 	t.Parallel()
 
-	jobs := Route{http.MethodPost, "/v1/jobs"}
+	jobs := Operators.Scoped()
 
 	for _, tt := range []struct {
-		name  string
-		id    Identity
-		route Route
-		want  string // in the error; empty: permitted
+		name string
+		id   Identity
+		may  Permission
+		want string // in the error; empty: permitted
 	}{
 		{"permitted", Identity{Role: RoleOperator}, jobs, ""},
 		{"within a scope", Identity{Role: RoleOperator, Scope: Scope{Groups: []string{"a"}}}, jobs, ""},
 		{
 			"the whole manager", Identity{Principal: "token:x", Role: RoleOperator, Scope: Scope{Selector: "rack=r1"}},
-			Route{http.MethodPut, "/v1/vars/global"}, "token:x has the scope selector rack=r1",
+			Operators, "token:x has the scope selector rack=r1",
 		},
 		{"no role", Identity{}, jobs, `the role "" may not use POST /v1/jobs`},
 		{"an unknown role", Identity{Role: "root"}, jobs, `the role "root"`},
@@ -58,10 +34,9 @@ func TestAuthorize(t *testing.T) {
 			"plain HTTP", Identity{Role: RoleViewer, Credential: CredentialPlainHTTP}, jobs,
 			"set plain_http_role in the configuration file to operator or admin",
 		},
-		{"an unknown path", Identity{Role: RoleAdmin}, Route{http.MethodPost, "/v1/spare"}, "may not use"},
-		{"another method", Identity{Role: RoleAdmin}, Route{http.MethodDelete, "/v1/jobs"}, "may not use"},
+		{"no permission", Identity{Role: RoleAdmin}, Permission{}, "may not use"},
 	} {
-		err := Authorize(tt.id, tt.route)
+		err := tt.may.Authorize(tt.id, "POST /v1/jobs")
 
 		switch {
 		case tt.want == "" && err != nil:
@@ -70,30 +45,6 @@ func TestAuthorize(t *testing.T) {
 		case inventory.KindOf(err) != inventory.KindForbidden || !strings.Contains(err.Error(), tt.want):
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		}
-	}
-}
-
-// TestCheckRoutes expects routes and rows without a counterpart to be named.
-func TestCheckRoutes(t *testing.T) {
-	t.Parallel()
-
-	var served []Route
-	for _, p := range Permissions {
-		served = append(served, p.Route)
-	}
-
-	if err := CheckRoutes(served); err != nil {
-		t.Errorf("all routes: %v", err)
-	}
-
-	missing := served[1:]
-	if err := CheckRoutes(missing); err == nil || !strings.Contains(err.Error(), served[0].String()+", which is not") {
-		t.Errorf("a row without a route: %v", err)
-	}
-
-	more := append(slices.Clone(served), Route{http.MethodGet, "/v1/spare"})
-	if err := CheckRoutes(more); err == nil || !strings.Contains(err.Error(), "GET /v1/spare has no row") {
-		t.Errorf("a route without a row: %v", err)
 	}
 }
 

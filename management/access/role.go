@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 )
 
-// Role is a set of permissions; see Permissions.
+// Role is a set of permissions; see Permission.
 type Role string
 
 // The roles.

@@ -5,7 +5,6 @@ package access
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -163,13 +162,6 @@ func (t *Tokens) check(tx *record.Tx, made Token, by Identity, age time.Duration
 func (t *Tokens) decide(ctx context.Context, decide func(*record.Tx) error) error {
 	_, _, err := record.Decide(ctx, t.store, func(tx *record.Tx) (struct{}, error) { return struct{}{}, decide(tx) })
 	return err
-}
-
-// covers reports whether a role has every permission of another one.
-func covers(role, other Role) bool {
-	return !slices.ContainsFunc(Permissions, func(p Permission) bool {
-		return slices.Contains(p.Roles, other) && !slices.Contains(p.Roles, role)
-	})
 }
 
 // Revoke removes the token with the id or the name, and returns the revision. The

@@ -23,9 +23,9 @@ import (
 	"github.com/contiv/cluster/clusterctl/bundle"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/server"
 )
 
 // canary is part of every secret of a site with leaks.
@@ -325,7 +325,7 @@ func (s *site) checkAnswers(plan, rollout string) {
 	)
 	answered := 0
 
-	for _, p := range access.Permissions {
+	for _, p := range server.Routes() {
 		if p.Method != http.MethodGet {
 			continue
 		}

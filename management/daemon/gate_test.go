@@ -21,6 +21,8 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/pki"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/server/rest"
 )
 
 // credential is one way to prove an identity over HTTPS.
@@ -29,19 +31,19 @@ type credential struct {
 	token string          // sent as it is; empty: none
 	cert  tls.Certificate // empty: none
 	// allowed reports whether the credential opens a route; nil: none.
-	allowed func(access.Permission) bool
+	allowed func(rest.Route) bool
 	// refused is the status of a route that it does not open; 0: the handshake fails.
 	refused int
 }
 
 // role returns the condition that a role opens a route.
-func role(r access.Role) func(access.Permission) bool {
-	return func(p access.Permission) bool { return slices.Contains(p.Roles, r) }
+func role(r access.Role) func(rest.Route) bool {
+	return func(p rest.Route) bool { return slices.Contains(p.Allow.Roles, r) }
 }
 
 // within returns the condition that a role with a scope opens a route.
-func within(r access.Role) func(access.Permission) bool {
-	return func(p access.Permission) bool { return slices.Contains(p.Roles, r) && p.Reach == access.Within }
+func within(r access.Role) func(rest.Route) bool {
+	return func(p rest.Route) bool { return slices.Contains(p.Allow.Roles, r) && p.Allow.Within }
 }
 
 // tokenFor returns a new token.
@@ -168,7 +170,7 @@ var parameter = regexp.MustCompile(`\{[^}]*\}`)
 
 // knock sends a request of a route without a body, and returns the status; 0: there was
 // no answer.
-func (s *site) knock(c credential, h *http.Client, p access.Permission) int {
+func (s *site) knock(c credential, h *http.Client, p rest.Route) int {
 	s.t.Helper()
 
 	ctx, cancel := context.WithCancel(s.ctx())
@@ -214,7 +216,7 @@ func TestGateOverHTTPS(t *testing.T) {
 		transport := &http.Transport{TLSClientConfig: config}
 		h := &http.Client{Transport: transport}
 
-		for _, p := range access.Permissions {
+		for _, p := range server.Routes() {
 			status := s.knock(c, h, p)
 			denied := status == http.StatusUnauthorized || status == http.StatusForbidden || status == 0
 
@@ -222,10 +224,10 @@ func TestGateOverHTTPS(t *testing.T) {
 				opened++
 
 				if denied {
-					t.Errorf("%s, %s: %d, and it is allowed", p.Route, c.what, status)
+					t.Errorf("%s, %s: %d, and it is allowed", p, c.what, status)
 				}
 			} else if status != c.refused {
-				t.Errorf("%s, %s: %d, want %d", p.Route, c.what, status, c.refused)
+				t.Errorf("%s, %s: %d, want %d", p, c.what, status, c.refused)
 			}
 		}
 
@@ -241,7 +243,7 @@ func TestGateOverHTTPS(t *testing.T) {
 		t.Errorf("the identity of a certificate: %+v", id)
 	}
 
-	if opened < len(access.Permissions) {
+	if opened < len(server.Routes()) {
 		t.Errorf("only %d allowed pairs were tried", opened)
 	}
 }

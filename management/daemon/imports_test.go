@@ -298,7 +298,7 @@ var mayImport = map[string][]string{
 	},
 	"management/etcd/tool": {"inventory", "inventory/etcd", "management/etcd", "management/record"},
 	// The HTTP kit contains no use case, so that every API family can use it.
-	"management/server/rest":     {"inventory", "management/api", "management/openapi"},
+	"management/server/rest":     {"inventory", "management/access", "management/api", "management/openapi"},
 	"management/server/nodelist": {"inventory", "management/api", "management/state"},
 	"management/server/nodelist/nodelisttest": {
 		"configuration",

@@ -40,17 +40,10 @@ const pathLamps = "/v1/lamps"
 func init() {
 	kinds = append(kinds, &lamps)
 	server.Resources = append(server.Resources, &server.ResourceOf[lamp, lamp]{
-		Kind: &lamps, Path: pathLamps, One: pathLamps + "/{name}",
+		Kind: &lamps, Path: pathLamps, One: pathLamps + "/{name}", Allow: access.Readers.Scoped(),
 		List: rest.ListingOf[lamp]("level", "name", "level"),
 		Show: func(_ *state.View, l *lamp) lamp { return *l },
 	})
-
-	for _, path := range []string{pathLamps, pathLamps + "/{name}"} {
-		access.Permissions = append(access.Permissions, access.Permission{
-			Route: access.Route{Method: http.MethodGet, Path: path},
-			Roles: []access.Role{access.RoleViewer, access.RoleOperator, access.RoleAdmin}, Reach: access.Within,
-		})
-	}
 }
 
 // put writes lamps in one revision, and removes those without nodes.

@@ -10,8 +10,9 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/server/rest"
 )
 
 // scopedRequests are the bodies of the routes that name something, by the route. NODE stands for a node.
@@ -86,7 +87,7 @@ func TestScopedRoutes(t *testing.T) {
 	})
 	h := s.checked()
 
-	ask := func(p access.Permission, node, group, job, plan, rollout string) (int, string) {
+	ask := func(p rest.Route, node, group, job, plan, rollout string) (int, string) {
 		path := p.Path
 
 		switch {
@@ -127,9 +128,9 @@ func TestScopedRoutes(t *testing.T) {
 
 	before := s.outsideOf("a-1")
 
-	for _, p := range access.Permissions {
+	for _, p := range server.Routes() {
 		body, ok := scopedRequests[p.String()]
-		if named := strings.Contains(p.Path, "{"); p.Reach != access.Within || !named && p.Method == http.MethodGet {
+		if named := strings.Contains(p.Path, "{"); !p.Allow.Within || !named && p.Method == http.MethodGet {
 			continue
 		} else if !ok && p.Method != http.MethodGet {
 			t.Errorf("%s: what would name a node outside of the scope?", p)

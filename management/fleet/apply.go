@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/contiv/cluster/configuration"
@@ -19,11 +18,10 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// The routes whose permissions decide who may change the configuration and the variables of
-// every node, here as there.
-var (
-	configRoute     = access.Route{Method: http.MethodPatch, Path: api.PathConfig}
-	globalVarsRoute = access.Route{Method: http.MethodPatch, Path: api.PathGlobalVars}
+// The routes that change the configuration and the variables of every node. A step needs their permission.
+const (
+	configRoute     = "PATCH " + api.PathConfig
+	globalVarsRoute = "PATCH " + api.PathGlobalVars
 )
 
 // maxConflicts bounds the attempts of a step whose record others change, in other places.
@@ -111,9 +109,9 @@ func (m Manager) readStep(by access.Identity, a api.FleetApply) (*step, error) {
 func mayWrite(by access.Identity, c Cell) error {
 	switch kind := kindOf(c); {
 	case kind == stepConfig:
-		return access.Authorize(by, configRoute)
+		return access.ChangeConfig.Authorize(by, configRoute)
 	case kind == stepVars && c.Level == api.LevelManager:
-		return access.Authorize(by, globalVarsRoute)
+		return access.ChangeGlobals.Authorize(by, globalVarsRoute)
 	case kind == stepNode && c.Part == api.PartConnection:
 		return access.AuthorizeReach(by)
 	}

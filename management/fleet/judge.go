@@ -30,7 +30,7 @@ func (m Manager) judge(ctx context.Context, by access.Identity, now Config, p *P
 		return nil
 	}
 
-	if err := access.Authorize(by, configRoute); err != nil {
+	if err := access.ChangeConfig.Authorize(by, configRoute); err != nil {
 		p.Unchecked = err.Error()
 		return nil
 	}

@@ -17,19 +17,6 @@ import (
 	"github.com/contiv/cluster/management/server/rest"
 )
 
-// routeOf identifies a route in the table of permissions.
-func routeOf(rt rest.Route) access.Route { return access.Route{Method: rt.Method, Path: rt.Path} }
-
-// checkPermissions compares the routes with the table of permissions.
-func checkPermissions(routes []rest.Route) error {
-	served := make([]access.Route, len(routes))
-	for i, rt := range routes {
-		served[i] = routeOf(rt)
-	}
-
-	return access.CheckRoutes(served)
-}
-
 // admit authenticates the caller of a request, and refuses a caller whose role
 // may not use the route. The context that it returns carries the origin of the
 // request, and the identity of the caller if it is known.
@@ -50,7 +37,7 @@ func (s *Server) admit(r *http.Request, rt rest.Route) (context.Context, string,
 
 	// Every known caller may learn that a path is not served.
 	if rt.Served() {
-		if err := access.Authorize(id, routeOf(rt)); err != nil {
+		if err := rt.Allow.Authorize(id, rt.String()); err != nil {
 			return ctx, id.Principal, err
 		}
 

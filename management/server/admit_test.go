@@ -160,7 +160,7 @@ func TestGate(t *testing.T) {
 	socket, plainHTTP := server.OnSocket(ctx, 0, "root"), server.OnPlain(ctx)
 
 	for _, rt := range s.Routes() {
-		roles := access.RolesFor(access.Route{Method: rt.Method, Path: rt.Path})
+		roles := rt.Allow.Roles
 
 		want := func(what string, status int, w *httptest.ResponseRecorder) {
 			t.Helper()
@@ -213,10 +213,8 @@ func TestGate(t *testing.T) {
 		wantPassed("the account of the daemon", gate(server.OnSocket(ctx, own, "own"), s, rt))
 
 		for role, token := range given.scoped {
-			within := access.ReachOf(access.Route{Method: rt.Method, Path: rt.Path}) == access.Within
-
 			w := gate(server.OnTLS(ctx), s, rt, "Bearer "+token)
-			if slices.Contains(roles, role) && within {
+			if slices.Contains(roles, role) && rt.Allow.Within {
 				wantPassed("a scoped token of "+string(role), w)
 			} else {
 				want("a scoped token of "+string(role), 403, w)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
 	"github.com/contiv/cluster/management/openapi"
@@ -61,7 +62,8 @@ func (s *Server) auditRoutes() []rest.Route {
 
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathAudit, Serve: s.getAudit, Streams: true, Query: paging,
+			Method: http.MethodGet, Path: api.PathAudit,
+			Allow: access.Admins, Serve: s.getAudit, Streams: true, Query: paging,
 			Doc: &openapi.Doc{
 				ID: "listAudit", Summary: "Read or follow the audit trail",
 				Text: "Returns the entries of the answering manager, the oldest first: every change, every " +
@@ -75,7 +77,8 @@ func (s *Server) auditRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathAuditLines, Serve: s.getAuditLines, Streams: true, Query: filters,
+			Method: http.MethodGet, Path: api.PathAuditLines,
+			Allow: access.Admins, Serve: s.getAuditLines, Streams: true, Query: filters,
 			Doc: &openapi.Doc{
 				ID: "exportAudit", Summary: "Export the audit trail",
 				Text: "Returns the entries as they are stored, one `AuditEntry` per line, with its hash as the " +
@@ -85,7 +88,7 @@ func (s *Server) auditRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathAuditCheck, Serve: s.getAuditCheck,
+			Method: http.MethodGet, Path: api.PathAuditCheck, Allow: access.Admins, Serve: s.getAuditCheck,
 			Doc: &openapi.Doc{
 				ID: "verifyAudit", Summary: "Check the chain of the audit trail",
 				Text: "Reads the whole trail and reports missing and changed entries. Keep the last number and " +

@@ -5,6 +5,7 @@ package server
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
@@ -17,7 +18,7 @@ import (
 func (s *Server) authRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathWhoAmI, Serve: s.getWhoAmI,
+			Method: http.MethodGet, Path: api.PathWhoAmI, Allow: access.Everyone.Scoped(), Serve: s.getWhoAmI,
 			Doc: &openapi.Doc{
 				ID: "whoAmI", Summary: "Show the caller",
 				Text:   "Returns the principal, the role and the scope of the caller, as the manager knows them.",
@@ -25,7 +26,7 @@ func (s *Server) authRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathCanI, Serve: s.getCanI,
+			Method: http.MethodGet, Path: api.PathCanI, Allow: access.Everyone.Scoped(), Serve: s.getCanI,
 			Query: []openapi.Param{
 				{
 					Name: "verb", Required: true, Example: "commission",
@@ -61,7 +62,7 @@ func (s *Server) getCanI(w http.ResponseWriter, r *http.Request) error {
 			Do("write ?verb=commission&node=NAME")
 	}
 
-	question, err := access.QuestionOf(verb)
+	route, err := s.routeOf(verb)
 	if err != nil {
 		return err
 	}
@@ -69,17 +70,44 @@ func (s *Server) getCanI(w http.ResponseWriter, r *http.Request) error {
 	id := access.IdentityOf(r.Context())
 	answer := api.Permission{Verb: verb, Node: name, Principal: id.Principal, Role: string(id.Role)}
 
-	if err = access.Authorize(id, question.Route); err == nil {
+	if err = route.Allow.Authorize(id, route.String()); err == nil {
 		_, err = s.view(r.Context()).Node(name)
 	}
 
-	answer.Reason = "the role " + string(id.Role) + " may use " + question.Route.String()
+	answer.Reason = "the role " + string(id.Role) + " may use " + route.String()
 
 	if answer.Allowed = err == nil; !answer.Allowed {
 		answer.Reason = reasonOf(err)
 	}
 
 	return rest.WriteJSON(w, http.StatusOK, answer)
+}
+
+// routeOf returns the route that a verb of can-i is about: one with that name, or that of jobs.
+func (s *Server) routeOf(verb string) (rest.Route, error) {
+	var verbs []string
+
+	for _, rt := range s.router.Routes() {
+		if rt.Verb == verb {
+			return rt, nil
+		}
+		if rt.Verb != "" {
+			verbs = append(verbs, rt.Verb)
+		}
+	}
+
+	for _, t := range inventory.Lifecycle {
+		if !t.ChangesStatus() || t.TakesAddrs || slices.Contains(verbs, string(t.Verb)) {
+			continue
+		}
+		if string(t.Verb) == verb {
+			return s.route(http.MethodPost, api.PathJobs), nil
+		}
+		verbs = append(verbs, string(t.Verb))
+	}
+
+	return rest.Route{}, inventory.Errorf(inventory.KindInvalid, "there is no verb %q", verb).
+		Do("the verbs are %s", strings.Join(verbs, ", "))
 }
 
 // reasonOf returns the message and the remedy of an error.

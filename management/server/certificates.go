@@ -23,7 +23,8 @@ type Certificates interface {
 func (s *Server) certificateRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathCertificates, Serve: s.reading(s.getCertificates),
+			Method: http.MethodGet, Path: api.PathCertificates,
+			Allow: access.Admins, Serve: s.reading(s.getCertificates),
 			Query: certificateListing.Query(),
 			Doc: &openapi.Doc{
 				ID: "listCertificates", Summary: "List the client certificates",
@@ -34,7 +35,7 @@ func (s *Server) certificateRoutes() []rest.Route {
 			},
 		},
 		act(s, s.deleteCertificate, rest.Route{
-			Method: http.MethodDelete, Path: api.PathCertificate,
+			Method: http.MethodDelete, Path: api.PathCertificate, Allow: access.Admins,
 			Doc: &openapi.Doc{
 				ID: "revokeCertificate", Summary: "Revoke client certificates",
 				Text: "The certificates are refused from now on, on open connections as well, and their open " +

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/legacy"
@@ -35,7 +34,7 @@ var Document = sync.OnceValues(func() ([]byte, error) {
 				doc.Tag, r.Doc = tag, &doc
 			}
 
-			for _, role := range access.RolesFor(routeOf(rt)) {
+			for _, role := range rt.Allow.Roles {
 				r.Roles = append(r.Roles, string(role))
 			}
 

@@ -16,7 +16,7 @@ import (
 func (s *Server) fleetRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathFleet, Serve: s.reading(s.getFleet),
+			Method: http.MethodGet, Path: api.PathFleet, Allow: access.Readers.Scoped(), Serve: s.reading(s.getFleet),
 			Doc: &openapi.Doc{
 				ID: "getFleet", Summary: "Export the fleet file",
 				Text: "Returns the fleet file of the manager as JSON, which is YAML as well, with its sections in " +
@@ -27,7 +27,8 @@ func (s *Server) fleetRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodPost, Path: api.PathFleetDiff, Serve: s.postFleetDiff, ReadOnly: true,
+			Method: http.MethodPost, Path: api.PathFleetDiff,
+			Allow: access.Readers.Scoped(), Serve: s.postFleetDiff, ReadOnly: true,
 			// As text in JSON, most characters of a file take one byte, and some take two.
 			BodyLimit: 2 * api.MaxFleetBytes,
 			Doc: &openapi.Doc{
@@ -42,7 +43,7 @@ func (s *Server) fleetRoutes() []rest.Route {
 			},
 		},
 		act(s, s.postFleetApply, rest.Route{
-			Path: api.PathFleetApply,
+			Path: api.PathFleetApply, Allow: access.Operators.Scoped(),
 			Doc: &openapi.Doc{
 				ID: "applyFleet", Summary: "Carry out one step of a fleet difference",
 				Text: "Changes the values of one record, all or none. A value that is neither as the difference " +

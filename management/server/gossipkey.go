@@ -16,7 +16,7 @@ import (
 func (s *Server) gossipKeyRoutes() []rest.Route {
 	return []rest.Route{
 		show(s, s.getGossipKey, rest.Route{
-			Path: api.PathGossipKey,
+			Path: api.PathGossipKey, Allow: access.Readers,
 			Doc: &openapi.Doc{
 				ID: "getGossipKey", Summary: "Show the rotation of the gossip key",
 				Text: "Returns the newest rotation of the key that encrypts the gossip, and what it waits for. " +
@@ -25,7 +25,7 @@ func (s *Server) gossipKeyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postRotateGossipKey, rest.Route{
-			Path: api.PathRotateGossipKey,
+			Path: api.PathRotateGossipKey, Allow: access.Admins,
 			Doc: &openapi.Doc{
 				ID: "rotateGossipKey", Summary: "Rotate the gossip key",
 				Text: "Begins to replace the key that encrypts the gossip, or lets the running rotation go on at " +

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
@@ -15,7 +16,7 @@ import (
 func (s *Server) healthRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathHealth, Serve: s.getHealth,
+			Method: http.MethodGet, Path: api.PathHealth, Allow: access.Everyone.Scoped(), Serve: s.getHealth,
 			Doc: &openapi.Doc{
 				ID: "getHealth", Summary: "Check the health of the daemon", Answer: api.Health{},
 				Success: "The daemon is healthy.",
@@ -23,7 +24,7 @@ func (s *Server) healthRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathVersion, Serve: s.getVersion,
+			Method: http.MethodGet, Path: api.PathVersion, Allow: access.Everyone.Scoped(), Serve: s.getVersion,
 			Doc: &openapi.Doc{
 				ID: "getVersion", Summary: "Show the versions", Answer: api.Version{},
 				Success: "The versions.", Tagged: true,

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/openapi"
@@ -22,7 +23,8 @@ var tagSalt = rand.Text()
 func (s *Server) inventoryRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathInventory, Serve: s.reading(s.getInventory),
+			Method: http.MethodGet, Path: api.PathInventory,
+			Allow: access.Readers.Scoped(), Serve: s.reading(s.getInventory),
 			Query: nodeListing.Query(nodeQuery...),
 			Doc: &openapi.Doc{
 				ID: "getInventory", Tag: aboutNodes, Summary: "Get nodes as hosts of an Ansible inventory",

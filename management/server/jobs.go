@@ -31,7 +31,7 @@ const (
 func (s *Server) jobRoutes() []rest.Route {
 	return []rest.Route{
 		list(s, jobListing, s.getJobs, rest.Route{
-			Path: api.PathJobs,
+			Path: api.PathJobs, Allow: access.Readers.Scoped(),
 			Query: []openapi.Param{
 				{
 					Name: "status", Type: openapi.Texts,
@@ -47,7 +47,7 @@ func (s *Server) jobRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postJob, rest.Route{
-			Path: api.PathJobs, Idempotent: true,
+			Path: api.PathJobs, Allow: access.Operators.Scoped(), Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "submitJob", Tag: aboutJobs, Summary: "Submit a job",
 				Text: "The manager checks the job against the status of its nodes after all jobs ahead of it. When " +
@@ -81,7 +81,8 @@ func (s *Server) jobRoutes() []rest.Route {
 			},
 		}),
 		{
-			Method: http.MethodGet, Path: api.PathJob, Serve: s.reading(s.getJob), Streams: true,
+			Method: http.MethodGet, Path: api.PathJob,
+			Allow: access.Readers.Scoped(), Serve: s.reading(s.getJob), Streams: true,
 			Query: []openapi.Param{
 				{Name: "wait", Example: "30s", Help: "How long to wait for the job to end, at most `1m`."},
 				{
@@ -102,7 +103,7 @@ func (s *Server) jobRoutes() []rest.Route {
 			},
 		},
 		act(s, s.postCancel, rest.Route{
-			Path: api.PathCancel, Conditional: true, Idempotent: true,
+			Path: api.PathCancel, Allow: access.Operators.Scoped(), Conditional: true, Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "cancelJob", Tag: aboutJobs, Summary: "Cancel a job",
 				Text: "A queued job ends at once. A running job stops its playbook and cleans up as after a " +
@@ -113,7 +114,7 @@ func (s *Server) jobRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postRetry, rest.Route{
-			Path: api.PathRetry, Idempotent: true,
+			Path: api.PathRetry, Allow: access.Operators.Scoped(), Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "retryJob", Tag: aboutJobs, Summary: "Retry an ended job",
 				Text: "The new job has the verb, the group, the extra variables and the options of the old one, " +
@@ -132,7 +133,7 @@ func (s *Server) jobRoutes() []rest.Route {
 			},
 		}),
 		show(s, s.getJobExplanation, rest.Route{
-			Path: api.PathExplainJob,
+			Path: api.PathExplainJob, Allow: access.Readers.Scoped(),
 			Doc: &openapi.Doc{
 				ID: "explainJob", Tag: aboutJobs,
 				Summary: "Explain why a job is queued, is still running, or has failed", Path: []openapi.Param{jobID},

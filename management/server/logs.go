@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/openapi"
@@ -28,7 +29,8 @@ func (s *Server) logRoutes() []rest.Route {
 
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathLog, Serve: text, Streams: true, Query: query,
+			Method: http.MethodGet, Path: api.PathLog,
+			Allow: access.Readers.Scoped(), Serve: text, Streams: true, Query: query,
 			Doc: &openapi.Doc{
 				ID: "getLog", Tag: aboutJobs, Summary: "Read or follow the output of a job",
 				Text: "Returns the output of ansible-playbook and of the job itself, byte for byte, from an offset " +
@@ -42,7 +44,8 @@ func (s *Server) logRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathEvents, Serve: events, Streams: true, Query: query,
+			Method: http.MethodGet, Path: api.PathEvents,
+			Allow: access.Readers.Scoped(), Serve: events, Streams: true, Query: query,
 			Doc: &openapi.Doc{
 				ID: "getEvents", Tag: aboutJobs, Summary: "Read or follow the events of a job",
 				Text: "Returns the results per host and task, one JSON object (`Event`) per line. Offsets and the " +

@@ -24,9 +24,9 @@ func (s *Server) nodeRoutes() []rest.Route {
 	return []rest.Route{
 		{
 			Method: http.MethodGet,
-			Path:   api.PathNodes,
-			Serve:  s.reading(s.getNodes),
-			Query:  nodeListing.Query(nodeQuery...),
+			Path:   api.PathNodes, Allow: access.Readers.Scoped(),
+			Serve: s.reading(s.getNodes),
+			Query: nodeListing.Query(nodeQuery...),
 			Doc: &openapi.Doc{
 				ID: "listNodes", Tag: aboutNodes, Summary: "List nodes",
 				Text: "Returns the nodes that match all given parameters; all nodes without parameters. A repeated " +
@@ -36,14 +36,14 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		},
 		show(s, s.getNode, rest.Route{
-			Path: api.PathNode,
+			Path: api.PathNode, Allow: access.Readers.Scoped(), Verb: "get",
 			Doc: &openapi.Doc{
 				ID: "getNode", Tag: aboutNodes, Summary: "Show one node", Path: []openapi.Param{nodeName},
 				Success: "The node.",
 			},
 		}),
 		act(s, s.patchNode, rest.Route{
-			Method: http.MethodPatch, Path: api.PathNode, Conditional: true,
+			Method: http.MethodPatch, Path: api.PathNode, Allow: access.Operators.Scoped(), Verb: "set", Conditional: true,
 			Doc: &openapi.Doc{
 				ID: "patchNode", Tag: aboutNodes, Summary: "Change a node's connection settings and labels",
 				Text: "Absent fields stay as they are. `connection` and `forget_host_key` need the role admin: " +
@@ -54,7 +54,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		}),
 		list(s, historyListing, s.getHistory, rest.Route{
-			Path: api.PathHistory,
+			Path: api.PathHistory, Allow: access.Readers.Scoped(), Verb: "history",
 			Doc: &openapi.Doc{
 				ID: "getHistory", Tag: aboutNodes, Summary: "Show a node's history",
 				Text: "Returns every status transition and every change of state, newest first. The manager keeps " +
@@ -63,14 +63,14 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		}),
 		show(s, s.getNodeExplanation, rest.Route{
-			Path: api.PathExplain,
+			Path: api.PathExplain, Allow: access.Readers.Scoped(), Verb: "explain",
 			Doc: &openapi.Doc{
 				ID: "explainNode", Tag: aboutNodes, Summary: "Explain why a node is, or is not, in service",
 				Path: []openapi.Param{nodeName}, Success: "The explanation.",
 			},
 		}),
 		show(s, s.getDifference, rest.Route{
-			Path: api.PathDifference,
+			Path: api.PathDifference, Allow: access.Readers.Scoped(),
 			Doc: &openapi.Doc{
 				ID: "diffNode", Tag: aboutNodes, Summary: "Show what the last verification of a node found",
 				Text: "The findings are those of the job in `verification`. They are gone with it: then verify the " +
@@ -80,7 +80,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postForget, rest.Route{
-			Path: api.PathForget, Idempotent: true,
+			Path: api.PathForget, Allow: access.Operators.Scoped(), Verb: "forget", Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "forgetNodes", Tag: aboutNodes, Summary: "Forget nodes",
 				Text: "Removes the records of disappeared nodes with their history and variables, and leaves a " +
@@ -94,7 +94,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postPing, rest.Route{
-			Path: api.PathPing,
+			Path: api.PathPing, Allow: access.Operators.Scoped(), Verb: "ping",
 			Doc: &openapi.Doc{
 				ID: "pingNodes", Tag: aboutNodes, Summary: "Try an ssh login on nodes",
 				Text: "Tries an ssh login on each node, from the manager, with the node's connection settings and " +
@@ -106,7 +106,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postScanHostKeys, rest.Route{
-			Path: api.PathScanHostKeys,
+			Path: api.PathScanHostKeys, Allow: access.Operators.Scoped(),
 			Doc: &openapi.Doc{
 				ID: "scanHostKeys", Tag: aboutNodes, Summary: "Show the ssh host keys of a node",
 				Text: "Asks the host of the node for its ssh host keys, with the node's connection settings, and " +
@@ -117,7 +117,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.putHostKeys, rest.Route{
-			Method: http.MethodPut, Path: api.PathHostKeys, Conditional: true,
+			Method: http.MethodPut, Path: api.PathHostKeys, Allow: access.Admins, Conditional: true,
 			Doc: &openapi.Doc{
 				ID: "trustHostKey", Tag: aboutNodes, Summary: "Record another ssh host key of a node",
 				Text: "Records an ssh host key in place of those recorded, after a legitimate change. The manager " +
@@ -129,7 +129,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postObservations, rest.Route{
-			Path: api.PathObservations,
+			Path: api.PathObservations, Allow: access.Reporters,
 			Doc: &openapi.Doc{
 				ID: "reportObservations", Tag: aboutNodes, Summary: "Report observations of nodes",
 				Text: "Records the view of one observer, such as `clusterm monitor`. The manager keeps the views " +

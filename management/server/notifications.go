@@ -32,13 +32,14 @@ func (s *Server) notificationRoutes() []rest.Route {
 	target := openapi.Param{Name: "name", Help: "The name of the target.", Example: "chat"}
 
 	return []rest.Route{
-		{Method: http.MethodGet, Path: api.PathNotifications, Serve: s.getNotifications, Doc: &openapi.Doc{
-			ID: "listNotifications", Summary: "List the targets of notifications",
-			Text:   "Returns the targets of the configuration, in its order, with the number of their deliveries.",
-			Answer: api.Notifications{}, Success: "The targets.",
-		}},
+		{Method: http.MethodGet, Path: api.PathNotifications, Serve: s.getNotifications,
+			Allow: access.Readers, Doc: &openapi.Doc{
+				ID: "listNotifications", Summary: "List the targets of notifications",
+				Text:   "Returns the targets of the configuration, in its order, with the number of their deliveries.",
+				Answer: api.Notifications{}, Success: "The targets.",
+			}},
 		{
-			Method: http.MethodGet, Path: api.PathDeliveries, Serve: s.getDeliveries,
+			Method: http.MethodGet, Path: api.PathDeliveries, Allow: access.Readers, Serve: s.getDeliveries,
 			Query: []openapi.Param{{
 				Name: "status", Help: "Only deliveries with this status.", Values: []string{
 					string(notify.Pending), string(notify.Delivered), string(notify.Dead), string(notify.Bundled),
@@ -55,7 +56,7 @@ func (s *Server) notificationRoutes() []rest.Route {
 				Fails:   openapi.Fails{404: ""},
 			},
 		},
-		act(s, s.testNotification, rest.Route{Path: api.PathTestNotification, Doc: &openapi.Doc{
+		act(s, s.testNotification, rest.Route{Path: api.PathTestNotification, Allow: access.Admins, Doc: &openapi.Doc{
 			ID:      "testNotification",
 			Summary: "Test a target",
 			Text: "Sends a test event to the target at once, and answers when the target did. It is refused if " +
@@ -64,7 +65,7 @@ func (s *Server) notificationRoutes() []rest.Route {
 			Success: "The target, which accepted the test.",
 			Fails:   openapi.Fails{404: ""},
 		}}),
-		act(s, s.retryDeliveries, rest.Route{Path: api.PathRetryDeliveries, Doc: &openapi.Doc{
+		act(s, s.retryDeliveries, rest.Route{Path: api.PathRetryDeliveries, Allow: access.Operators, Doc: &openapi.Doc{
 			ID: "retryDeliveries", Summary: "Deliver what is dead again",
 			Text:    "Makes the dead deliveries of the target pending again.",
 			Path:    []openapi.Param{target},

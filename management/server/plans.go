@@ -41,7 +41,7 @@ type PlanReader interface {
 func (s *Server) planRoutes() []rest.Route {
 	return []rest.Route{
 		act(s, s.postPlan, rest.Route{
-			Path: api.PathPlans, Idempotent: true,
+			Path: api.PathPlans, Allow: access.Operators.Scoped(), Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "makePlan", Tag: aboutJobs, Summary: "Plan a job",
 				Text: "Takes the same request as `POST /v1/jobs` and decides about it in the same way, but does " +
@@ -54,7 +54,7 @@ func (s *Server) planRoutes() []rest.Route {
 			},
 		}),
 		show(s, s.getPlan, rest.Route{
-			Path: api.PathPlan,
+			Path: api.PathPlan, Allow: access.Readers.Scoped(),
 			Query: []openapi.Param{
 				{
 					Name: "vars", Type: openapi.Flag, Default: "true",
@@ -69,7 +69,7 @@ func (s *Server) planRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.deletePlan, rest.Route{
-			Method: http.MethodDelete, Path: api.PathPlan,
+			Method: http.MethodDelete, Path: api.PathPlan, Allow: access.Operators.Scoped(),
 			Doc: &openapi.Doc{
 				ID: "deletePlan", Tag: aboutJobs, Summary: "Delete a plan",
 				Text: "Its job, if it was applied, goes on.", Path: []openapi.Param{planID},
@@ -77,7 +77,7 @@ func (s *Server) planRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postApplyPlan, rest.Route{
-			Path: api.PathApplyPlan, Idempotent: true,
+			Path: api.PathApplyPlan, Allow: access.Operators.Scoped(), Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "applyPlan", Tag: aboutJobs, Summary: "Apply a plan",
 				Text: "Submits the job of the plan: the same nodes, playbooks, variables and options. If anything " +

@@ -18,7 +18,7 @@ import (
 func (s *Server) policyRoutes() []rest.Route {
 	return []rest.Route{
 		show(s, s.getPolicies, rest.Route{
-			Path: api.PathPolicies,
+			Path: api.PathPolicies, Allow: access.Readers,
 			Doc: &openapi.Doc{
 				ID: "listPolicies", Summary: "Show what the manager decides by itself",
 				Text: "Returns the policies, the brake, and the newest decisions with their evidence. A policy " +
@@ -27,7 +27,7 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		show(s, s.getPolicy, rest.Route{
-			Path: api.PathPolicy,
+			Path: api.PathPolicy, Allow: access.Readers,
 			Doc: &openapi.Doc{
 				ID: "getPolicy", Summary: "Show a policy",
 				Text: "Returns one policy and its newest decisions.", Path: []openapi.Param{policyName},
@@ -35,7 +35,7 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.controlPolicy(Policies.Pause), rest.Route{
-			Path: api.PathPausePolicy,
+			Path: api.PathPausePolicy, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "pausePolicy", Summary: "Pause a policy",
 				Text: "The policy decides nothing until it is resumed. Jobs that run go on, and what it decided " +
@@ -46,7 +46,7 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.controlPolicy(Policies.Resume), rest.Route{
-			Path: api.PathResumePolicy,
+			Path: api.PathResumePolicy, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "resumePolicy", Summary: "Resume a policy",
 				Text: "Ends the pause of a policy, or with the name `all` that of all. A policy goes on only when " +
@@ -56,7 +56,7 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.enablePolicy, rest.Route{
-			Path: api.PathEnablePolicy,
+			Path: api.PathEnablePolicy, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "enablePolicy", Summary: "Turn a policy on",
 				Text: "A policy with a selector is off until it is turned on, and again once its kind or its nodes " +
@@ -68,7 +68,7 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.controlPolicy(Policies.Disable), rest.Route{
-			Path: api.PathDisablePolicy,
+			Path: api.PathDisablePolicy, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "disablePolicy", Summary: "Turn a policy off",
 				Text:    "The policy decides nothing until it is turned on. Jobs that run go on.",
@@ -77,7 +77,7 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.testPolicy, rest.Route{
-			Path: api.PathTestPolicy,
+			Path: api.PathTestPolicy, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "testPolicy", Summary: "Test a policy",
 				Text: "Returns what the policy would do if it were on and nothing held it, with the inventory of " +
@@ -87,7 +87,7 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.releaseBrake, rest.Route{
-			Path: api.PathReleaseBrake,
+			Path: api.PathReleaseBrake, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "releaseBrake", Summary: "Release the brake",
 				Text: "Lets automation go on after many nodes vanished at once. Absences from before the release " +

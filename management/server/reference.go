@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
@@ -46,21 +47,24 @@ func (s *Server) referenceRoutes() []rest.Route {
 
 	return []rest.Route{
 		{
-			Method: get, Path: api.PathOpenAPI, Serve: s.getReference(api.PathOpenAPI, api.TypeYAML),
+			Method: get, Path: api.PathOpenAPI,
+			Allow: access.Everyone.Scoped(), Serve: s.getReference(api.PathOpenAPI, api.TypeYAML),
 			Doc: &openapi.Doc{
 				ID: "getContract", Summary: "Read this document", Answer: "", Type: api.TypeYAML,
 				Success: "This document.", Tagged: true,
 			},
 		},
 		{
-			Method: get, Path: api.PathOpenAPIJSON, Serve: s.getReference(api.PathOpenAPIJSON, api.TypeJSON),
+			Method: get, Path: api.PathOpenAPIJSON,
+			Allow: access.Everyone.Scoped(), Serve: s.getReference(api.PathOpenAPIJSON, api.TypeJSON),
 			Doc: &openapi.Doc{
 				ID: "getContractJSON", Summary: "Read this document as JSON",
 				Answer: json.RawMessage{}, Success: "This document.", Tagged: true,
 			},
 		},
 		{
-			Method: get, Path: api.PathDocs, Serve: s.getReference(api.PathDocs, api.TypeHTML),
+			Method: get, Path: api.PathDocs,
+			Allow: access.Everyone.Scoped(), Serve: s.getReference(api.PathDocs, api.TypeHTML),
 			Doc: &openapi.Doc{
 				ID: "getReference", Summary: "Read this document as a page",
 				Text: "The reference as one page of HTML, without scripts and external files.", Answer: "",

@@ -31,7 +31,7 @@ type Repository interface {
 func (s *Server) repositoryRoutes() []rest.Route {
 	return []rest.Route{
 		show(s, s.getRepository, rest.Route{
-			Path: api.PathRepository,
+			Path: api.PathRepository, Allow: access.Readers.Scoped(),
 			Doc: &openapi.Doc{
 				ID: "getRepository", Summary: "Show the git repository of playbooks",
 				Text: "Returns the commit in use, the newest one, the last fetch, and which playbooks configured " +
@@ -40,7 +40,7 @@ func (s *Server) repositoryRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.syncRepository, rest.Route{
-			Path: api.PathSyncRepository,
+			Path: api.PathSyncRepository, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "syncRepository", Summary: "Fetch the repository of playbooks now",
 				Text: "Fetches the repository, as the manager does at each interval, and puts its newest commit " +
@@ -52,7 +52,7 @@ func (s *Server) repositoryRoutes() []rest.Route {
 			},
 		}),
 		show(s, s.getRepositoryLog, rest.Route{
-			Path: api.PathRepositoryLog,
+			Path: api.PathRepositoryLog, Allow: access.Readers,
 			Query: []openapi.Param{
 				{
 					Name: "limit", Type: openapi.Number, Min: 1, Max: 200, Default: "50", Example: "10",
@@ -71,7 +71,7 @@ func (s *Server) repositoryRoutes() []rest.Route {
 			},
 		}),
 		show(s, s.getRepositoryDiff, rest.Route{
-			Path: api.PathRepositoryDiff,
+			Path: api.PathRepositoryDiff, Allow: access.Operators,
 			Query: []openapi.Param{
 				{
 					Name: "node", Example: "host5-9c1e",

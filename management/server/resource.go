@@ -33,7 +33,7 @@ var Resources = []Resource{
 		Show: func(_ *state.View, j *job.Job) api.Job { return jobOf(*j) },
 	},
 	&ResourceOf[window.Freeze, api.Freeze]{
-		Kind: &window.FreezeKind, Path: api.PathFreeze, One: api.PathFreeze,
+		Kind: &window.FreezeKind, Path: api.PathFreeze, One: api.PathFreeze, Allow: access.Readers.Scoped(),
 		// The wire form shows whether it is active now: it may end by itself.
 		Show: func(_ *state.View, f *window.Freeze) api.Freeze { return freezeOf(*f, time.Now()) },
 		Doc: openapi.Doc{
@@ -43,7 +43,7 @@ var Resources = []Resource{
 		},
 	},
 	&ResourceOf[state.Instance, api.Instance]{
-		Kind: &state.Instances, Path: api.PathInstances,
+		Kind: &state.Instances, Path: api.PathInstances, Allow: access.Readers.Scoped(),
 		List: rest.ListingOf[api.Instance]("started", "id", "node", "addr", "version", "started"),
 		// The identity of an instance is two fields on the wire.
 		Show: func(_ *state.View, in *state.Instance) api.Instance { return instanceOf(in) },
@@ -56,7 +56,7 @@ var Resources = []Resource{
 	},
 	// The wire form lacks the secrets of a request, and shows whether the plan is still open.
 	&ResourceOf[plan.Plan, api.Plan]{
-		Kind: &plan.Kind, Path: api.PathPlans,
+		Kind: &plan.Kind, Path: api.PathPlans, Allow: access.Readers.Scoped(),
 		List: rest.ListingOf[api.Plan]("-created", "id", "actor", "created", "expires").
 			By("verb", func(p api.Plan) string { return string(p.Request.Verb) }),
 		Show: func(_ *state.View, p *plan.Plan) api.Plan { return planOf(*p, time.Now()) },
@@ -81,7 +81,7 @@ var Resources = []Resource{
 		Kind: &sshkey.Kind, Path: api.PathSSHKey, Show: itself[sshkey.Rotation],
 	},
 	&ResourceOf[access.Token, api.Token]{
-		Kind: &access.TokenKind, Path: api.PathTokens,
+		Kind: &access.TokenKind, Path: api.PathTokens, Allow: access.Admins,
 		List: rest.ListingOf[api.Token]("name", "id", "name", "role", "created", "expires", "used"),
 		// The wire form has no hash, and the last use, which is a record of its own.
 		Show: func(v *state.View, t *access.Token) api.Token { return tokenOf(t.WithUse(v)) },
@@ -102,8 +102,8 @@ type Resource interface {
 	name() api.WatchKind
 	// kind is the name of the kind of record.
 	kind() string
-	// permission is the route whose callers may see the records.
-	permission() access.Route
+	// path is that of the GET whose callers may see the records.
+	path() string
 	// objects returns what callers see of the records of a view, with their keys.
 	objects(v *state.View) iter.Seq2[string, any]
 	// object returns what callers see of a record, or nil. former, unless nil, is an earlier form of
@@ -127,15 +127,15 @@ type ResourceOf[T, W any] struct {
 	// One is the path of a single record, with {name} for its key unless the kind is Single.
 	// A GET without List and One has a handler of its own.
 	One string
+	// Allow says who may GET Path and One.
+	Allow access.Permission
 	// Doc describes GET of Path or One, whichever is set.
 	Doc openapi.Doc
 }
 
 func (o *ResourceOf[T, W]) kind() string { return o.Kind.Name }
 
-func (o *ResourceOf[T, W]) permission() access.Route {
-	return access.Route{Method: http.MethodGet, Path: o.Path}
-}
+func (o *ResourceOf[T, W]) path() string { return o.Path }
 
 func (o *ResourceOf[T, W]) name() api.WatchKind {
 	if o.Name != "" {
@@ -172,11 +172,11 @@ func (o *ResourceOf[T, W]) routes(s *Server) []rest.Route {
 	doc := o.Doc // a copy, which the route completes
 
 	if o.List != nil {
-		routes = append(routes, list(s, *o.List, o.getList, rest.Route{Path: o.Path, Doc: &doc}))
+		routes = append(routes, list(s, *o.List, o.getList, rest.Route{Path: o.Path, Allow: o.Allow, Doc: &doc}))
 	}
 
 	if o.One != "" {
-		routes = append(routes, show(s, o.getOne, rest.Route{Path: o.One, Doc: &doc}))
+		routes = append(routes, show(s, o.getOne, rest.Route{Path: o.One, Allow: o.Allow, Doc: &doc}))
 	}
 
 	return routes

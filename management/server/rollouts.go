@@ -55,7 +55,7 @@ type RolloutSwitch interface {
 func (s *Server) rolloutRoutes() []rest.Route {
 	routes := []rest.Route{
 		list(s, rolloutListing, s.getRollouts, rest.Route{
-			Path: api.PathRollouts,
+			Path: api.PathRollouts, Allow: access.Readers.Scoped(),
 			Doc: &openapi.Doc{
 				ID: "listRollouts", Tag: aboutJobs, Summary: "List rollouts",
 				Text: "Returns the rollouts, the newest first, without their nodes and events. A token with a " +
@@ -64,7 +64,7 @@ func (s *Server) rolloutRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postRollout, rest.Route{
-			Path: api.PathRollouts, Idempotent: true,
+			Path: api.PathRollouts, Allow: access.Operators.Scoped(), Idempotent: true,
 			Doc: &openapi.Doc{
 				ID: "startRollout", Tag: aboutJobs, Summary: "Start a rollout",
 				Text: "Starts an operation over many nodes: a job for each, in order. The nodes and the playbooks " +
@@ -75,7 +75,7 @@ func (s *Server) rolloutRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.previewRollout, rest.Route{
-			Path: api.PathPreviewRollout,
+			Path: api.PathPreviewRollout, Allow: access.Operators.Scoped(),
 			Doc: &openapi.Doc{
 				ID: "previewRollout", Tag: aboutJobs, Summary: "Preview a rollout",
 				Text: "Returns the rollout that the same request would start, with the status `Planned`. It shows " +
@@ -86,7 +86,8 @@ func (s *Server) rolloutRoutes() []rest.Route {
 			},
 		}),
 		{
-			Method: http.MethodGet, Path: api.PathRollout, Serve: s.reading(s.getRollout), Streams: true,
+			Method: http.MethodGet, Path: api.PathRollout,
+			Allow: access.Readers.Scoped(), Serve: s.reading(s.getRollout), Streams: true,
 			Query: []openapi.Param{
 				{Name: "wait", Help: "The longest time to wait, at most 1m."},
 				{Name: "after", Type: openapi.Number, Help: "Wait for a change after this revision of the rollout."},
@@ -163,6 +164,7 @@ func (s *Server) rolloutRoutes() []rest.Route {
 
 	for _, rt := range acts {
 		d := rt.Doc
+		rt.Allow = access.Operators.Scoped()
 		d.Tag, d.Path, d.Success = aboutJobs, []openapi.Param{rolloutID}, "The rollout."
 		d.Revision, d.Fails = true, openapi.Fails{409: "", 412: ""}
 		routes = append(routes, rt)

@@ -6,12 +6,21 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
-// routes returns every route of the API.
+// Routes returns every route of the API.
+func Routes() []rest.Route { return (&Server{}).routes() }
+
+// route returns a served route.
+func (s *Server) route(method, path string) rest.Route {
+	routes := s.router.Routes()
+	return routes[slices.IndexFunc(routes, func(rt rest.Route) bool { return rt.Method == method && rt.Path == path })]
+}
+
 func (s *Server) routes() []rest.Route { return append(s.versioned(), s.legacy().Routes()...) }
 
 // versioned returns the routes of /v1, and /metrics.
@@ -53,7 +62,7 @@ func (s *Server) versioned() []rest.Route {
 	}
 
 	return append(routes, rest.Route{
-		Method: http.MethodGet, Path: api.PathMetrics, Family: rest.Plain,
+		Method: http.MethodGet, Path: api.PathMetrics, Allow: access.Readers, Family: rest.Plain,
 		Doc: &openapi.Doc{
 			ID: "getMetrics", Summary: "Read the metrics",
 			Text: "Returns metrics in the text format of Prometheus. docs/metrics.md explains them.", Answer: "",

@@ -14,7 +14,7 @@ import (
 func (s *Server) secretRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathSecrets, Serve: s.getSecrets,
+			Method: http.MethodGet, Path: api.PathSecrets, Allow: access.Readers, Serve: s.getSecrets,
 			Doc: &openapi.Doc{
 				ID: "getSecrets", Summary: "Show the state of the secret variables",
 				Text: "Returns the keys that encrypt secret variables in the store, and what cannot be decrypted. " +
@@ -23,7 +23,7 @@ func (s *Server) secretRoutes() []rest.Route {
 			},
 		},
 		act(s, s.rotateSecrets, rest.Route{
-			Path: api.PathRotate,
+			Path: api.PathRotate, Allow: access.Admins,
 			Doc: &openapi.Doc{
 				ID: "rotateSecrets", Summary: "Encrypt all secrets with a new key",
 				Text: "Makes a new key, encrypts every secret with it, and then removes the former one from the " +

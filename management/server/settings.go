@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
@@ -18,7 +19,7 @@ import (
 func (s *Server) settingRoutes() []rest.Route {
 	return []rest.Route{
 		{
-			Method: http.MethodGet, Path: api.PathConfig, Serve: s.reading(s.getConfig),
+			Method: http.MethodGet, Path: api.PathConfig, Allow: access.Readers, Serve: s.reading(s.getConfig),
 			Doc: &openapi.Doc{
 				ID: "getConfig", Summary: "Show the effective configuration",
 				Text: "Returns every dotted key with its value and origin, without secrets.", Answer: api.Config{},
@@ -26,7 +27,8 @@ func (s *Server) settingRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodPatch, Path: api.PathConfig, Serve: s.patchConfig, Conditional: true,
+			Method: http.MethodPatch, Path: api.PathConfig,
+			Allow: access.ChangeConfig, Serve: s.patchConfig, Conditional: true,
 			Query: []openapi.Param{
 				{
 					Name: "dry_run", Type: openapi.Flag,
@@ -46,7 +48,7 @@ func (s *Server) settingRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodPost, Path: api.PathReload, Serve: s.reloadConfig,
+			Method: http.MethodPost, Path: api.PathReload, Allow: access.Admins, Serve: s.reloadConfig,
 			Doc: &openapi.Doc{
 				ID: "reloadConfig", Summary: "Reload the configuration file",
 				Text: "Makes the instance read its configuration file again. The file takes effect as a whole " +
@@ -60,7 +62,8 @@ func (s *Server) settingRoutes() []rest.Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: api.PathGroups, Serve: s.reading(s.getGroups), Query: groupListing.Query(),
+			Method: http.MethodGet, Path: api.PathGroups,
+			Allow: access.Readers.Scoped(), Serve: s.reading(s.getGroups), Query: groupListing.Query(),
 			Doc: &openapi.Doc{
 				ID: "listGroups", Tag: aboutNodes, Summary: "List host groups",
 				Text: "Returns the groups for commissioned nodes with their rules, in the order of the " +

@@ -17,7 +17,7 @@ import (
 func (s *Server) sshKeyRoutes() []rest.Route {
 	return []rest.Route{
 		show(s, s.getSSHKey, rest.Route{
-			Path: api.PathSSHKey,
+			Path: api.PathSSHKey, Allow: access.Readers,
 			Doc: &openapi.Doc{
 				ID: "getSSHKey", Summary: "Show the rotation of the ssh key",
 				Text: "Returns the newest rotation of the ssh key with which the manager logs in to nodes, and " +
@@ -26,7 +26,7 @@ func (s *Server) sshKeyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postRotateSSHKey, rest.Route{
-			Path: api.PathRotateSSHKey,
+			Path: api.PathRotateSSHKey, Allow: access.Admins,
 			Doc: &openapi.Doc{
 				ID: "rotateSSHKey", Summary: "Rotate the ssh key",
 				Text: "Begins to replace the ssh key with which the manager logs in to nodes. The public half of " +
@@ -46,7 +46,7 @@ func (s *Server) sshKeyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postCancelSSHKey, rest.Route{
-			Path: api.PathCancelSSHKey,
+			Path: api.PathCancelSSHKey, Allow: access.Admins,
 			Doc: &openapi.Doc{
 				ID: "cancelSSHKey", Summary: "Take the rotation of the ssh key back",
 				Text: "Replaces the running rotation by one in the other direction: every node accepts the old key " +

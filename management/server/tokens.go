@@ -15,7 +15,7 @@ import (
 
 func (s *Server) tokenRoutes() []rest.Route {
 	return []rest.Route{
-		act(s, s.postToken, rest.Route{Path: api.PathTokens, Doc: &openapi.Doc{
+		act(s, s.postToken, rest.Route{Path: api.PathTokens, Allow: access.Admins, Doc: &openapi.Doc{
 			ID:      "createToken",
 			Summary: "Create a bearer token",
 			Text: "The answer holds the token, and no other answer does: only a hash is stored. Its role has " +
@@ -25,13 +25,14 @@ func (s *Server) tokenRoutes() []rest.Route {
 			Success: "The token is valid.",
 			Fails:   openapi.Fails{404: "", 409: ""},
 		}}),
-		act(s, s.deleteToken, rest.Route{Method: http.MethodDelete, Path: api.PathToken, Doc: &openapi.Doc{
-			ID: "revokeToken", Summary: "Revoke a bearer token",
-			Text:    "The token is refused from now on, on open connections as well, and its open streams end.",
-			Path:    []openapi.Param{{Name: "id", Help: "The id or the name of a token.", Example: "pipeline"}},
-			Success: "The token is revoked.", Revision: true,
-			Fails: openapi.Fails{404: ""},
-		}}),
+		act(s, s.deleteToken, rest.Route{Path: api.PathToken, Method: http.MethodDelete,
+			Allow: access.Admins, Doc: &openapi.Doc{
+				ID: "revokeToken", Summary: "Revoke a bearer token",
+				Text:    "The token is refused from now on, on open connections as well, and its open streams end.",
+				Path:    []openapi.Param{{Name: "id", Help: "The id or the name of a token.", Example: "pipeline"}},
+				Success: "The token is revoked.", Revision: true,
+				Fails: openapi.Fails{404: ""},
+			}}),
 	}
 }
 

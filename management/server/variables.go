@@ -41,18 +41,24 @@ func (s *Server) variableRoutes() []rest.Route {
 		scope       scopeOf
 		name, words string // in the ids and in the summaries of the operations
 		in          []openapi.Param
+		read, write access.Permission
+		change      string // the verb of can-i
 		get         rest.Route
 	}{
-		{api.PathGlobalVars, global, "Global", "the globals", nil, rest.Route{Doc: &openapi.Doc{
-			Answer: openapi.Ref("Vars"), Success: "The variables of this scope.",
-		}}},
+		{
+			api.PathGlobalVars, global, "Global", "the globals", nil, access.Readers, access.ChangeGlobals, "",
+			rest.Route{Doc: &openapi.Doc{Answer: openapi.Ref("Vars"), Success: "The variables of this scope."}},
+		},
 		{
 			api.PathGroupVars, namedScope(state.ScopeGroup), "Group", "a group's variables", []openapi.Param{groupName},
+			access.Readers.Scoped(), access.Operators.Scoped(), "",
 			rest.Route{Doc: &openapi.Doc{Answer: openapi.Ref("Vars"), Success: "The variables of this scope."}},
 		},
 		{
 			api.PathNodeVars, namedScope(state.ScopeNode), "Node", "a node's variables", []openapi.Param{nodeName},
+			access.Readers.Scoped(), access.Operators.Scoped(), "set-vars",
 			rest.Route{
+				Verb: "get-vars",
 				Query: []openapi.Param{{
 					Name: "merged", Type: openapi.Flag,
 					Help: "Whether to return all variables of the node, merged from all scopes and each with its " +
@@ -78,7 +84,7 @@ func (s *Server) variableRoutes() []rest.Route {
 			},
 		}, {
 			Method: http.MethodPatch, Path: row.path, Serve: s.changeVars(row.scope, Variables.Patch),
-			Conditional: true, Query: secret, Doc: &openapi.Doc{
+			Conditional: true, Verb: row.change, Query: secret, Doc: &openapi.Doc{
 				ID: "patch" + row.name + "Vars", Summary: "Change some of " + row.words,
 				Text: "Sets the variables in the body; `null` removes a variable.", Body: vars,
 				Answer: api.Changed{}, Success: "The variables are changed.", Revision: true,
@@ -104,7 +110,11 @@ func (s *Server) variableRoutes() []rest.Route {
 		}}
 
 		for _, rt := range rows {
-			rt.Doc.Tag, rt.Doc.Path = aboutVariables, row.in
+			rt.Doc.Tag, rt.Doc.Path, rt.Allow = aboutVariables, row.in, row.write
+			if rt.Method == http.MethodGet {
+				rt.Allow = row.read
+			}
+
 			routes = append(routes, rt)
 		}
 	}

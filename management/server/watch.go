@@ -30,7 +30,8 @@ const watchBatch = 256
 
 func (s *Server) watchRoutes() []rest.Route {
 	return []rest.Route{{
-		Method: http.MethodGet, Path: api.PathWatch, Serve: s.reading(s.getWatch), Streams: true,
+		Method: http.MethodGet, Path: api.PathWatch,
+		Allow: access.Readers.Scoped(), Serve: s.reading(s.getWatch), Streams: true,
 		Query: []openapi.Param{
 			{
 				Name: "kinds", Type: openapi.Texts,
@@ -214,16 +215,17 @@ func WatchKinds() []api.WatchKind {
 }
 
 // mayWatch returns an error if the identity may not read the objects of a kind.
-func mayWatch(id access.Identity, kind api.WatchKind) error {
+func (s *Server) mayWatch(id access.Identity, kind api.WatchKind) error {
 	if o := resourceNamed(kind); o != nil {
-		return access.Authorize(id, o.permission())
+		rt := s.route(http.MethodGet, o.path())
+		return rt.Allow.Authorize(id, rt.String())
 	}
 	return nil
 }
 
 // permitted returns those of the kinds of which the identity may read the objects.
-func permitted(id access.Identity, kinds []api.WatchKind) []api.WatchKind {
-	return slices.DeleteFunc(slices.Clone(kinds), func(k api.WatchKind) bool { return mayWatch(id, k) != nil })
+func (s *Server) permitted(id access.Identity, kinds []api.WatchKind) []api.WatchKind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k api.WatchKind) bool { return s.mayWatch(id, k) != nil })
 }
 
 func (s *Server) selectionOf(id access.Identity, v *state.Scoped, q rest.Values) (selection, error) {
@@ -234,7 +236,7 @@ func (s *Server) selectionOf(id access.Identity, v *state.Scoped, q rest.Values)
 		for name := range strings.SplitSeq(text, ",") {
 			kind := api.WatchKind(name)
 			if kind == api.WatchAll {
-				selected.kinds = append(selected.kinds, permitted(id, known)...)
+				selected.kinds = append(selected.kinds, s.permitted(id, known)...)
 				continue
 			}
 
@@ -244,7 +246,7 @@ func (s *Server) selectionOf(id access.Identity, v *state.Scoped, q rest.Values)
 						rest.Names(known, func(i int) string { return string(known[i]) }), api.WatchAll)
 			}
 
-			if err := mayWatch(id, kind); err != nil {
+			if err := s.mayWatch(id, kind); err != nil {
 				return selected, err
 			}
 

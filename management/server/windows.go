@@ -17,7 +17,7 @@ import (
 
 func (s *Server) windowRoutes() []rest.Route {
 	return []rest.Route{
-		show(s, s.getWindows, rest.Route{Path: api.PathWindows, Doc: &openapi.Doc{
+		show(s, s.getWindows, rest.Route{Path: api.PathWindows, Allow: access.Readers, Doc: &openapi.Doc{
 			ID:      "listWindows",
 			Summary: "List the maintenance windows",
 			Text: "Returns the maintenance windows of the setting `windows`, which are open, when each opens " +
@@ -25,7 +25,7 @@ func (s *Server) windowRoutes() []rest.Route {
 				"queue.",
 			Success: "The windows and the freeze.",
 		}}),
-		act(s, s.postFreeze, rest.Route{Path: api.PathFreeze, Doc: &openapi.Doc{
+		act(s, s.postFreeze, rest.Route{Path: api.PathFreeze, Allow: access.Operators, Doc: &openapi.Doc{
 			ID:      "freeze",
 			Summary: "Freeze changes",
 			Text: "Holds back every job that would change a host, until the given time or until the freeze is " +
@@ -36,7 +36,7 @@ func (s *Server) windowRoutes() []rest.Route {
 			Success:  "The freeze.",
 			Revision: true,
 		}}),
-		act(s, s.postLift, rest.Route{Path: api.PathLiftFreeze, Doc: &openapi.Doc{
+		act(s, s.postLift, rest.Route{Path: api.PathLiftFreeze, Allow: access.Operators, Doc: &openapi.Doc{
 			ID:      "liftFreeze",
 			Summary: "Lift the freeze",
 			Text: "Ends the freeze. The jobs that wait for it begin, as far as the maintenance windows of " +

@@ -96,7 +96,7 @@ func writeError(w http.ResponseWriter, f rest.Failure) {
 // Routes returns the routes of the contract. Unknown names in a body or a query
 // are ignored, as the first generation did.
 func (a *API) Routes() []rest.Route {
-	get, post := http.MethodGet, http.MethodPost
+	get, post, read := http.MethodGet, http.MethodPost, access.Readers.Scoped()
 
 	node := openapi.Param{Name: "name", Help: "The node's name, `LABEL-SERIAL`.", Example: "host2-04f4"}
 	reported := openapi.Param{Name: "node", Help: node.Help, Example: "host13-e055"}
@@ -114,59 +114,60 @@ func (a *API) Routes() []rest.Route {
 	}}
 
 	routes := []rest.Route{
-		{Method: get, Path: api.LegacyNodes, Serve: a.getNodes, Doc: &openapi.Doc{
+		{Method: get, Path: api.LegacyNodes, Allow: read, Serve: a.getNodes, Doc: &openapi.Doc{
 			ID: "legacyNodes", Summary: "List nodes",
 			Text: "An optional body selects nodes, as with POST; some clients send one.",
 			Body: api.LegacyRequest{}, Optional: true, Answer: map[string]api.LegacyNodeInfo{},
 			Success: "The nodes, by name.",
 		}},
-		{Method: post, Path: api.LegacyNodes, Serve: a.getNodes, ReadOnly: true, Doc: &openapi.Doc{
+		{Method: post, Path: api.LegacyNodes, Allow: read, Serve: a.getNodes, ReadOnly: true, Doc: &openapi.Doc{
 			ID: "legacySomeNodes", Summary: "List some nodes",
 			Text: "Returns those of the named nodes that exist; an empty list selects all nodes.",
 			Body: api.LegacyRequest{}, Optional: true, Answer: map[string]api.LegacyNodeInfo{},
 			Success: "The nodes, by name.",
 		}},
-		{Method: get, Path: api.LegacyNode, Serve: a.getNode, Doc: &openapi.Doc{
+		{Method: get, Path: api.LegacyNode, Allow: read, Serve: a.getNode, Doc: &openapi.Doc{
 			ID: "legacyNode", Summary: "Show one node", Path: []openapi.Param{node}, Answer: api.LegacyNodeInfo{},
 			Success: "The node.",
 		}},
-		{Method: get, Path: api.LegacyGlobals, Serve: a.getGlobals, Doc: &openapi.Doc{
+		{Method: get, Path: api.LegacyGlobals, Allow: access.Readers, Serve: a.getGlobals, Doc: &openapi.Doc{
 			ID: "legacyGlobals", Summary: "Show the globals", Answer: openapi.Ref("LegacyVars"),
 			Success: "The globals.",
 		}},
-		{Method: get, Path: api.LegacyJob, Serve: a.getJob, Doc: &openapi.Doc{
+		{Method: get, Path: api.LegacyJob, Allow: read, Serve: a.getJob, Doc: &openapi.Doc{
 			ID: "legacyJob", Summary: "Show one job", Path: []openapi.Param{job}, Answer: api.LegacyJobInfo{},
 			Success: "The job.",
 		}},
-		{Method: get, Path: api.LegacyLogs, Serve: a.getLog, Streams: true, Doc: &openapi.Doc{
+		{Method: get, Path: api.LegacyLogs, Allow: read, Serve: a.getLog, Streams: true, Doc: &openapi.Doc{
 			ID: "legacyLogs", Summary: "Follow the output of a job to its end", Path: []openapi.Param{job},
 			Answer: "", Type: api.TypeText, Success: "The output.",
 		}},
-		{Method: post, Path: api.LegacySetGlobals, Serve: a.setGlobals, Query: extra, Doc: &openapi.Doc{
-			ID: "legacySetGlobals", Summary: "Replace the globals",
-			Text: "Requires `extra_vars`; `{}` removes all globals. What is not a JSON object changes nothing.",
-			Body: api.LegacyRequest{}, Optional: true, Revision: true,
-		}},
-		{Method: post, Path: api.LegacyMonitorEvent, Serve: a.postEvent, Doc: &openapi.Doc{
+		{Method: post, Path: api.LegacySetGlobals, Serve: a.setGlobals, Query: extra,
+			Allow: access.ChangeGlobals, Doc: &openapi.Doc{
+				ID: "legacySetGlobals", Summary: "Replace the globals",
+				Text: "Requires `extra_vars`; `{}` removes all globals. What is not a JSON object changes nothing.",
+				Body: api.LegacyRequest{}, Optional: true, Revision: true,
+			}},
+		{Method: post, Path: api.LegacyMonitorEvent, Allow: access.Reporters, Serve: a.postEvent, Doc: &openapi.Doc{
 			ID: "legacyEvent", Summary: "Report that nodes appeared or disappeared",
 			Text: "Records all nodes or none.", Body: openapi.Ref("LegacyReport"),
 		}},
-		{Method: post, Path: api.LegacyMonitorNamed, Serve: a.postMembers, Doc: &openapi.Doc{
+		{Method: post, Path: api.LegacyMonitorNamed, Allow: access.Reporters, Serve: a.postMembers, Doc: &openapi.Doc{
 			ID: "legacyMembers", Summary: "Report that nodes appeared or disappeared, in serf's terms",
 			Text: "Records all nodes or none. This path takes precedence over `/monitor/{event}/{node}`.",
 			Path: []openapi.Param{event}, Body: []api.LegacyMember{},
 		}},
-		{Method: post, Path: api.LegacyMonitorNode, Serve: a.postMember, Doc: &openapi.Doc{
+		{Method: post, Path: api.LegacyMonitorNode, Allow: access.Reporters, Serve: a.postMember, Doc: &openapi.Doc{
 			ID: "legacyMember", Summary: "Report that one node appeared or disappeared",
 			Text: "The body has to name the node of the path.", Path: []openapi.Param{event, reported},
 			Body: api.LegacyMember{},
 		}},
-		{Method: get, Path: api.LegacyConfig, Serve: a.getConfig, Doc: &openapi.Doc{
+		{Method: get, Path: api.LegacyConfig, Allow: access.Readers, Serve: a.getConfig, Doc: &openapi.Doc{
 			ID: "legacyConfig", Summary: "Show the configuration", Answer: openapi.Ref("LegacyConfig"),
 			Success: "The configuration, as a tree, with the first generation's sections `ansible` and `manager` " +
 				"beside today's keys.",
 		}},
-		{Method: post, Path: api.LegacyConfig, Serve: a.setConfig, Doc: &openapi.Doc{
+		{Method: post, Path: api.LegacyConfig, Allow: access.Admins, Serve: a.setConfig, Doc: &openapi.Doc{
 			ID: "legacySetConfig", Summary: "Change the configuration",
 			Text: "Takes a whole configuration, as GET returns it, or a part. Unchanged keys are ignored. The first " +
 				"generation's keys with an equivalent (such as `ansible.user`) set that; others are refused by name.",
@@ -205,7 +206,12 @@ func (a *API) Routes() []rest.Route {
 			"Upgrade nodes in place", "", "Upgrade one node in place",
 		},
 	} {
-		submit := rest.Route{Method: post, Path: row.many, Serve: a.submit(row.verb), Query: extra}
+		submit := rest.Route{
+			Method: post, Path: row.many, Serve: a.submit(row.verb), Query: extra, Allow: access.Operators.Scoped(),
+		}
+		if row.verb == inventory.VerbDiscover {
+			submit.Allow = access.Operators // it names hosts, which are in no scope
+		}
 		submit.Doc = &openapi.Doc{
 			ID: row.id, Summary: row.summary, Text: row.text, Body: api.LegacyRequest{}, Revision: true,
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
 )
@@ -20,6 +21,10 @@ type Route struct {
 	Path   string // a gorilla/mux template, e.g. "/v1/nodes/{name}"
 	Serve  Handler
 	Family *Family
+	// Allow says who may use the route. The server does not start with a route that nobody may use.
+	Allow access.Permission
+	// Verb is the name of the route where a caller asks for its permissions; empty: it has none.
+	Verb string
 	// Query lists the accepted query parameters. A strict family refuses others.
 	Query []openapi.Param
 	// ReadOnly marks a POST that changes nothing.
@@ -43,6 +48,9 @@ type Route struct {
 // Served reports whether the path has the method. Every caller may learn that a
 // route is not served, and nothing else about it.
 func (rt Route) Served() bool { return !rt.unserved }
+
+// String returns the route as "GET /v1/nodes/{name}".
+func (rt Route) String() string { return rt.Method + " " + rt.Path }
 
 // Mutates reports whether the route changes state.
 func (rt Route) Mutates() bool {
