@@ -8,16 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
 )
-
-func addrFileFlag() cli.Flag {
-	return valueFlag("file", "also the addresses in this `FILE`, one address or range per line, # for comments; - is "+
-		"stdin", "f")
-}
 
 // addresses returns the addresses and the ranges of the arguments and of --file,
 // each once.

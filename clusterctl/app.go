@@ -94,12 +94,11 @@ func (a *app) run(ctx context.Context, args []string) error {
 }
 
 func (a *app) root() *cli.Command {
+	program := commandBook().at[""]
 	root := &cli.Command{
-		Name:  "clusterctl",
-		Usage: "commission and maintain the hosts of a cluster",
-		Description: "clusterctl talks to clusterm, the cluster manager: through the Unix socket " + api.DefaultSocket +
-			", or to a manager on another host after clusterctl login. Nodes are named LABEL-SERIAL; " +
-			"`clusterctl nodes get` lists them.",
+		Name:            "clusterctl",
+		Usage:           program.usage,
+		Description:     strings.Join(program.text, "\n"),
 		HideHelp:        true,
 		HideHelpCommand: true,
 		HideVersion:     true,
@@ -107,22 +106,9 @@ func (a *app) root() *cli.Command {
 		ErrWriter:       a.Stderr,
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
 		Flags:           rootFlags(),
-		Commands: append(a.commands(slices.Concat([]leaf{a.nodes()}, a.verbs(takesAddrs), []leaf{
-			a.job(), a.plan(), a.apply(), a.events(), a.audit(), a.vars(), a.global(), a.config(), a.fleet(),
-			a.login(), a.logout(), a.context(), a.inventory(), a.token(), a.certificate(), a.auth(),
-			a.notification(), a.key(), a.policy(), a.rollout(), a.groups(), a.items(groupNoun), a.windows(),
-			a.items(windowNoun), a.freeze(), a.pause(), a.resume(), a.repo(), a.status(), a.supportBundle(),
-			a.completion(), a.man(),
-		})), a.help()),
+		Commands:        append(a.commands(), a.help()),
+		Metadata:        map[string]any{metaExamples: program.examples},
 	}
-	// The help shows one example for each step of the main job.
-	root.Metadata = map[string]any{metaExamples: []string{
-		"clusterctl discover 192.168.2.11 192.168.2.12",
-		"clusterctl nodes get",
-		"clusterctl nodes commission web-1-AB12 -g service-master -e '{\"env\": {\"proxy\": \"http://proxy:3128\"}}'",
-		"clusterctl nodes maintenance web-1-AB12 --no-wait",
-		"clusterctl job logs -f",
-	}}
 	root.Action = func(ctx context.Context, c *cli.Command) error {
 		if c.Bool("version") && !c.Args().Present() {
 			a.began = true
@@ -137,31 +123,25 @@ func (a *app) root() *cli.Command {
 	return root
 }
 
+// rootFlags returns the options of every command.
 func rootFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{
-			Name:    "url",
-			Aliases: []string{"u"},
-			Sources: cli.EnvVars("CLUSTERM_URL"),
-			Usage: "the `URL` of the manager: https://HOST:PORT, http://HOST:PORT or unix:///PATH (default: the " +
-				"context in use, else the Unix socket " + api.DefaultSocket + ")",
-		},
-		valueFlag("context", "the `NAME` of a manager of clusterctl login; see clusterctl context list [$"+
-			envContext+"]"),
-		valueFlag("token-file", "a `FILE` with a token for the manager (default: the variable "+tokenEnv+", or "+
-			"none: root on the socket needs none)"),
-		&cli.StringFlag{
-			Name:    "output",
-			Aliases: []string{"o"},
-			Value:   print.FormatTable,
-			Usage: "output `FORMAT`: table, wide (more columns and whole text, for lists), long (everything), json, " +
-				"yaml, name, jsonpath=PATH or go-template=TEMPLATE (parts of json)",
-		},
-		switchFlag("verbose", "show each request on stderr, without its body", "v"),
-		switchFlag("no-headers", "tables without the line of headers"),
-		switchFlag("help", "show help; after a command, for that command", "h"),
-		&cli.BoolFlag{Name: "version", Local: true, Usage: "print the version of clusterctl"},
+	flags := flagsAt("")
+
+	for _, f := range flags {
+		switch f := f.(type) {
+		case *cli.StringFlag:
+			switch f.Name {
+			case "url":
+				f.Sources = cli.EnvVars("CLUSTERM_URL")
+			case "output":
+				f.Value = print.FormatTable
+			}
+		case *cli.BoolFlag:
+			f.Local = f.Name == "version"
+		}
 	}
+
+	return flags
 }
 
 // prepare sets the properties that the library does not pass on to subcommands.
@@ -170,7 +150,6 @@ func (a *app) prepare(c *cli.Command, path []string) {
 	// A value of -e contains commas.
 	c.DisableSliceFlagSeparator = true
 	takeOnce(c.Flags)
-	required := takeRequired(c.Flags)
 	c.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 		return a.flagError(cmd, path, err)
 	}
@@ -187,13 +166,6 @@ func (a *app) prepare(c *cli.Command, path []string) {
 		if cmd.Bool("help") && !unknown {
 			a.began = true
 			return a.printHelp(cmd)
-		}
-
-		for _, name := range required {
-			if !cmd.IsSet(name) {
-				return exit.Usagef("%s needs --%s", short(cmd.FullName()), name).
-					Try("give it; see: %s --help", cmd.FullName())
-			}
 		}
 
 		return action(ctx, cmd)
@@ -216,21 +188,6 @@ func takeOnce(flags []cli.Flag) {
 			f.OnlyOnce = true
 		}
 	}
-}
-
-// takeRequired returns the names of the options that a command needs. The library would
-// refuse a call without them before it knows that help is wanted.
-func takeRequired(flags []cli.Flag) []string {
-	var names []string
-
-	for _, f := range flags {
-		if f, ok := f.(*cli.StringFlag); ok && f.Required {
-			f.Required = false
-			names = append(names, f.Name)
-		}
-	}
-
-	return names
 }
 
 // group is the action of a command that only has subcommands.

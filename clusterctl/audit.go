@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/follow"
 	"github.com/contiv/cluster/clusterctl/print"
@@ -19,40 +17,13 @@ import (
 // auditTail is the default of audit --tail.
 const auditTail = 50
 
-func (a *app) audit() leaf {
-	return leaf{
-		name: "audit", args: "[verify]",
-		formats:  []string{print.FormatWide, print.FormatJSON, print.FormatYAML, print.FormatLines},
-		usage:    "print the audit trail: who did what, from where, and what was refused",
-		complete: func(context.Context, *completer, string) []candidate { return words("verify") },
-		about: "One line for each change, refusal and decision of the manager, the oldest first: by default the " +
-			"newest " + strconv.Itoa(auditTail) + ". Of several filters, all must hold. It needs the role admin. " +
-			"With several instances it shows the trail of the one that answers.\n" +
-			"-o jsonl exports the entries as they are stored, one per line and with their hashes; `clusterm audit " +
-			"verify --export FILE` checks such a file on any host.\n" +
-			"With the word verify, the manager checks the chain of its trail, and changes nothing: exit code 1 if an " +
-			"entry is missing or was changed. Keep the last number and hash on another host: the chain alone cannot " +
-			"show entries that were cut off at its end.",
-		flags: []cli.Flag{
-			switchFlag("follow", "wait for new entries, until Ctrl-C", "f"),
-			sinceFlag("all entries"),
-			valueFlag("until", "only entries before `TIME`, in the same forms"),
-			valueFlag("who", "only entries of the principal `NAME`, such as root or token:ci"),
-			valueFlag("verb", "only entries of the `VERB`, or of its beginning: jobs, jobs.cancel"),
-			valueFlag("node", "only entries about the `NODE`, address, job or level of variables"),
-			valueFlag("result", "only entries with the `RESULT`: done, failed, or a kind of error such as forbidden"),
-			valueFlag("job", "only entries about the job `NUMBER`"),
-			valueFlag("request", "only entries of the request `ID`, which -v and errors show"),
-			valueFlag("tail", "the newest `NUMBER` of entries (default: "+strconv.Itoa(auditTail)+")"),
+func auditRows() rows {
+	return rows{
+		"audit": {
+			formats:  []string{print.FormatWide, print.FormatJSON, print.FormatYAML, print.FormatLines},
+			complete: func(context.Context, *completer, string) []candidate { return words("verify") },
+			run:      showAudit,
 		},
-		examples: []string{
-			"clusterctl audit",
-			"clusterctl audit -f --result failed",
-			"clusterctl audit --since 24h --node web-1-AB12",
-			"clusterctl audit --since 720h -o jsonl > audit.jsonl",
-			"clusterctl audit verify",
-		},
-		run: showAudit,
 	}
 }
 

@@ -10,29 +10,10 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) auth() leaf {
-	return leaf{
-		name: "auth", usage: "show who you are for the manager, and what you may do",
-		commands: []leaf{
-			{
-				name: "whoami", formats: objectFormats, usage: "show your principal, role and scope",
-				about:    "The manager answers as it knows the caller: by the socket, a token or a certificate.",
-				examples: []string{"clusterctl auth whoami", "clusterctl auth whoami -o json"},
-				run:      whoAmI,
-			},
-			{
-				name: "can-i", args: "VERB NODE", usage: "check whether you may apply a verb to a node",
-				complete: verbThenNode,
-				about: "VERB is a verb of a job (commission, update, …), or get, history, explain, ping, set, " +
-					"get-vars, set-vars or forget. The answer is about role and scope only: the status of the node " +
-					"may still forbid the verb. The exit code is 0 for yes and 1 for no; the reason is on stderr.",
-				examples: []string{
-					"clusterctl auth can-i commission web-1-AB12",
-					"clusterctl auth can-i get web-1-AB12 -o json",
-				},
-				run: canI,
-			},
-		},
+func authRows() rows {
+	return rows{
+		"auth whoami": {formats: objectFormats, run: whoAmI},
+		"auth can-i":  {complete: verbThenNode, run: canI},
 	}
 }
 

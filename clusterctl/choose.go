@@ -13,36 +13,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
-
-// confirmHelp is the one rule about confirmation.
-const confirmHelp = "A command that changes more than one node, changes nodes that a selector chose, or takes a " +
-	"node out of service asks for confirmation at a terminal, with the names of the nodes; any answer but yes ends " +
-	"it without a change (exit code 1). Without a terminal, several nodes and a selector need --yes (exit code 2)."
-
-const chooseHelp = "Give the names of nodes, or choose them with --selector; a selector without a match is an error " +
-	"(exit code 4). " + abbreviationHelp + "\n" + confirmHelp
-
-// abbreviationHelp is the one rule about abbreviated names.
-const abbreviationHelp = "At a terminal, the label of a node or the beginning of its name is enough if it fits one " +
-	"node only; scripts give whole names."
-
-func selectorFlag() cli.Flag {
-	return valueFlag("selector", "choose nodes by fields and labels instead of names, with a `SELECTOR` such as "+
-		"'group=service-worker,status!=Allocated,rack in (r1,r2)', verification=drifted, outdated=true or "+
-		"state=Disappeared", "l")
-}
-
-func yesFlag() cli.Flag {
-	return switchFlag("yes", "do not ask for confirmation", "y")
-}
 
 // choose resolves --selector to c.args, and has the operator confirm a command
 // about several nodes, or about a node that was not given by its whole name.

@@ -237,12 +237,24 @@ func TestVerbsHaveCommands(t *testing.T) {
 			t.Errorf("there is no command %q", path)
 		}
 	}
+}
 
-	for verb := range verbHelps {
-		if _, ok := inventory.TransitionOf(verb); !ok {
-			t.Errorf("help for %q, which has no row in the lifecycle table", verb)
+// TestCommandsText requires an entry of commands.md for every row, and a row for every entry that is no group. A verb
+// has its row in the lifecycle table.
+func TestCommandsText(t *testing.T) {
+	b := commandBook()
+
+	for path := range allRows() {
+		if _, isVerb := verbAt(path); b.at[path] == nil && !isVerb {
+			t.Errorf("commands.md lacks %q", path)
 		}
 	}
+
+	leaves(tree(t), "", func(c *cli.Command, path string) {
+		if path = path[1:]; allRows()[path].run == nil && path != "help" {
+			t.Errorf("commands.md describes %q, which no row carries out", path)
+		}
+	})
 }
 
 // TestCompletions requires a completion for every command with arguments.

@@ -40,15 +40,16 @@ var (
 // impatient makes a client fail at once while the manager is unreachable.
 const impatient = -1
 
-// leaf is a command: one with run, or a group of further commands.
+// leaf is a command, or without run a group of further commands. commandsText has the name, the text, the options and
+// the examples of most of them.
 type leaf struct {
-	commands    []leaf // of a group
 	name, usage string
 	args        string // the positional arguments in the help, e.g. "NAME…"
 	min, max    int    // the number of positional arguments; max -1: unlimited; both 0: as args says
 	about       string
 	examples    []string
 	flags       []cli.Flag
+	needs       string   // the option that must be given
 	formats     []string // the values of --output besides table; nil: objectFormats
 	columns     []string // of the table, for --columns and --sort; nil: they cannot be chosen
 	complete    positional
@@ -73,20 +74,11 @@ type call struct {
 	abbreviated bool // the operator did not type the whole name of a node
 }
 
-func (a *app) commands(all []leaf) []*cli.Command {
-	out := make([]*cli.Command, len(all))
-	for i, l := range all {
-		out[i] = a.leaf(l)
-	}
-
-	return out
-}
-
 func (a *app) leaf(l leaf) *cli.Command {
-	if l.commands != nil {
+	if l.run == nil {
 		return &cli.Command{
 			Name: l.name, Aliases: l.aliases, Usage: l.usage, Description: l.about, Hidden: l.hidden,
-			Metadata: map[string]any{metaExamples: l.examples}, Commands: a.commands(l.commands),
+			Metadata: map[string]any{metaExamples: l.examples},
 		}
 	}
 
@@ -211,6 +203,10 @@ func (c *call) check(l leaf) error {
 
 	if err := c.checkArgs(l); err != nil {
 		return err
+	}
+
+	if l.needs != "" && !c.IsSet(l.needs) {
+		return exit.Usagef("%s needs --%s", short(c.FullName()), l.needs).Try("give it; see: %s --help", c.FullName())
 	}
 
 	// Before a job is requested.
@@ -396,6 +392,14 @@ func actor() string {
 		return ""
 	}
 	return name
+}
+
+// text returns the value of an option, or the other text if it is not given.
+func (c *call) text(flag, otherwise string) string {
+	if c.IsSet(flag) {
+		return c.String(flag)
+	}
+	return otherwise
 }
 
 // valueFlag is an option with a value, the name of which stands between backquotes in the usage.

@@ -43,25 +43,21 @@ var zshScript string
 //go:embed completion/fish
 var fishScript string
 
-func (a *app) completion() leaf {
-	group := leaf{
-		name: "completion", usage: "print a completion script for bash, zsh or fish",
-		about: "The script completes commands, options, and the names of nodes, jobs and groups. It asks the manager " +
-			"for names, and waits one second at most.",
-	}
-	for _, shell := range []struct{ name, script, example string }{
-		{"bash", bashScript, "clusterctl completion bash > /etc/bash_completion.d/clusterctl"},
-		{"zsh", zshScript, "clusterctl completion zsh > /usr/local/share/zsh/site-functions/_clusterctl"},
-		{"fish", fishScript, "clusterctl completion fish > /etc/fish/completions/clusterctl.fish"},
-	} {
-		group.commands = append(group.commands, leaf{
-			name: shell.name, local: true, formats: []string{}, usage: "print the script for " + shell.name,
-			examples: []string{shell.example},
-			run:      func(_ context.Context, c *call) error { return c.write([]byte(shell.script)) },
-		})
+func completionRows() rows {
+	script := func(text string) leaf {
+		return leaf{
+			local: true, formats: []string{},
+			run: func(_ context.Context, c *call) error { return c.write([]byte(text)) },
+		}
 	}
 
-	return group
+	return rows{
+		"completion bash": script(
+			bashScript,
+		),
+		"completion zsh":  script(zshScript),
+		"completion fish": script(fishScript),
+	}
 }
 
 // candidate is a possible word at the cursor.

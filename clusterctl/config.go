@@ -9,79 +9,52 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) config() leaf {
-	return leaf{
-		name: "config", usage: "show and change the configuration of the manager",
-		commands: []leaf{
-			{
-				name: "get", args: "[KEY]", usage: "show the configuration in force, and the origin of each value",
-				complete: configKeys(false),
-				about: "KEY is a key (jobs.forks) or a prefix of keys (jobs). -o long includes whether a key can be " +
-					"set here; the others belong to the configuration file of the manager.",
-				examples: []string{
-					"clusterctl config get",
-					"clusterctl config get jobs",
-					"clusterctl config get -o long",
-				},
-				run: configGet,
+func configRows() rows {
+	return rows{
+		"config get": {complete: configKeys(false), run: configGet},
+		"config set": {
+			complete: func(ctx context.Context, c *completer, current string) []candidate {
+				keys := configKeys(true)(ctx, c, current)
+				for i := range keys {
+					keys[i].word += "="
+				}
+
+				return keys
 			},
-			{
-				name: "set", args: "KEY=VALUE…", usage: "change the configuration at once",
-				about: "A value set here overrides the configuration file, and survives restarts. After a change of " +
-					"playbooks, the command lists the nodes that are still cleaned with the former ones.\n" + valueHelp,
-				flags: []cli.Flag{dryRunFlag()},
-				examples: []string{
-					"clusterctl config set jobs.limit=8 jobs.timeout=2h",
-					"clusterctl config set playbooks=/srv/playbooks --dry-run",
-				},
-				complete: func(ctx context.Context, c *completer, current string) []candidate {
-					keys := configKeys(true)(ctx, c, current)
-					for i := range keys {
-						keys[i].word += "="
+			run: func(ctx context.Context, c *call) error {
+				// The first generation took a file, or - for stdin.
+				if len(c.args) == 1 && isFileOrStdin(c.args[0]) {
+					if c.Bool("dry-run") {
+						return exit.Usagef("a configuration of the first generation cannot be checked only").
+							Try("leave out --dry-run, or give KEY=VALUE")
 					}
 
-					return keys
-				},
-				run: func(ctx context.Context, c *call) error {
-					// The first generation took a file, or - for stdin.
-					if len(c.args) == 1 && isFileOrStdin(c.args[0]) {
-						if c.Bool("dry-run") {
-							return exit.Usagef("a configuration of the first generation cannot be checked only").
-								Try("leave out --dry-run, or give KEY=VALUE")
-						}
+					return c.formerConfig(ctx, c.args[0])
+				}
 
-						return c.formerConfig(ctx, c.args[0])
-					}
-
-					v, err := assignments(c.args)
-					if err != nil {
-						return err
-					}
-					return c.patchConfig(ctx, v, "set")
-				},
+				v, err := assignments(c.args)
+				if err != nil {
+					return err
+				}
+				return c.patchConfig(ctx, v, "set")
 			},
-			{
-				name: "unset", args: "KEY…", usage: "remove overrides; the configuration file applies again",
-				complete: configKeys(true),
-				flags:    []cli.Flag{dryRunFlag()},
-				examples: []string{"clusterctl config unset jobs.limit"},
-				run: func(ctx context.Context, c *call) error {
-					// In a patch, null removes an override.
-					v := api.Vars{}
-					for _, k := range c.args {
-						v[k] = nil
-					}
+		},
+		"config unset": {
+			complete: configKeys(true),
+			run: func(ctx context.Context, c *call) error {
+				// In a patch, null removes an override.
+				v := api.Vars{}
+				for _, k := range c.args {
+					v[k] = nil
+				}
 
-					return c.patchConfig(ctx, v, "unset")
-				},
+				return c.patchConfig(ctx, v, "unset")
 			},
 		},
 	}
@@ -119,10 +92,6 @@ func configGet(ctx context.Context, c *call) error {
 	}
 
 	return c.showConfig(matches)
-}
-
-func dryRunFlag() cli.Flag {
-	return switchFlag("dry-run", "check the change as if it were made, and change nothing")
 }
 
 // patchConfig changes the configuration, and shows the new values.

@@ -14,12 +14,6 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-// contextHelp is the one rule about the choice of a manager.
-const contextHelp = "The first of these selects the manager: --url or --context, the environment variables " +
-	"CLUSTERM_URL and CLUSTERCTL_CONTEXT, the context in use, the Unix socket " + api.DefaultSocket + " of this " +
-	"host, which has the context name " + contexts.Local + ". Contexts are in " +
-	"~/.config/clusterctl/config.yaml (mode 0600)."
-
 // envContext is the environment variable with the name of a context.
 const envContext = "CLUSTERCTL_CONTEXT"
 
@@ -70,54 +64,41 @@ func place(url, name string, urlFlag bool) (client.Options, error) {
 // environment.
 func urlOnCommandLine(url string) bool { return url != "" && url != os.Getenv("CLUSTERM_URL") }
 
-func (a *app) context() leaf {
-	return leaf{
-		name: "context", aliases: []string{"contexts"},
-		usage: "list, select and remove the managers of clusterctl login",
-		commands: []leaf{
-			{
-				name: "list", local: true, usage: "list the managers",
-				about:    contextHelp,
-				examples: []string{"clusterctl context list", "clusterctl context list -o name"},
-				run:      contextList,
+func contextRows() rows {
+	return rows{
+		"context list": {local: true, run: contextList},
+		"context use": {
+			local:    true,
+			formats:  []string{},
+			complete: func(context.Context, *completer, string) []candidate { return words(contextNames()...) },
+			run: func(_ context.Context, c *call) error {
+				name := c.args[0]
+
+				return updateContexts(func(f *contexts.File) error {
+					if name == contexts.Local {
+						f.Current = ""
+						return nil
+					}
+
+					_, err := f.Get(name)
+					f.Current = name
+
+					return err
+				}, func() { c.say("commands now reach %s", name) })
 			},
-			{
-				name: "use", args: "NAME", local: true, formats: []string{},
-				usage:    "select the manager for commands without --context and --url",
-				complete: func(context.Context, *completer, string) []candidate { return words(contextNames()...) },
-				about:    "NAME " + contexts.Local + " is the manager on this host.\n" + contextHelp,
-				examples: []string{"clusterctl context use prod", "clusterctl context use " + contexts.Local},
-				run: func(_ context.Context, c *call) error {
-					name := c.args[0]
+		},
+		"context remove": {
+			local:    true,
+			formats:  []string{},
+			complete: func(context.Context, *completer, string) []candidate { return words(contextNames()[1:]...) },
+			run: func(_ context.Context, c *call) error {
+				name := c.args[0]
 
-					return updateContexts(func(f *contexts.File) error {
-						if name == contexts.Local {
-							f.Current = ""
-							return nil
-						}
-
-						_, err := f.Get(name)
-						f.Current = name
-
-						return err
-					}, func() { c.say("commands now reach %s", name) })
-				},
-			},
-			{
-				name: "remove", args: "NAME", local: true, formats: []string{},
-				usage:    "remove a manager, with its pinned CA and its token",
-				complete: func(context.Context, *completer, string) []candidate { return words(contextNames()[1:]...) },
-				about:    "The token stays valid at the manager: an admin revokes it there.",
-				examples: []string{"clusterctl context remove lab"},
-				run: func(_ context.Context, c *call) error {
-					name := c.args[0]
-
-					return updateContexts(func(f *contexts.File) error {
-						_, err := f.Get(name)
-						f.Remove(name)
-						return err
-					}, func() { c.say("removed: %s", name) })
-				},
+				return updateContexts(func(f *contexts.File) error {
+					_, err := f.Get(name)
+					f.Remove(name)
+					return err
+				}, func() { c.say("removed: %s", name) })
 			},
 		},
 	}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/follow"
 	"github.com/contiv/cluster/clusterctl/print"
@@ -22,81 +20,38 @@ import (
 // waitTime is the default of nodes wait --timeout.
 const waitTime = 10 * time.Minute
 
-func (a *app) events() leaf {
-	return leaf{
-		name: "events", formats: []string{print.FormatJSON},
-		usage: "print every change in the cluster as it happens, one per line",
-		about: "Changes of variables and configuration come with the names of the keys, all others with their " +
-			"content. Kinds that you may not read are left out. The command ends with Ctrl-C (exit code 130), and " +
-			"continues after a restart of the manager. --since begins with the past of nodes and jobs, as far as the " +
-			"manager keeps it; see also `nodes history`, `job list` and `vars history`.\n" +
-			"-o json prints the events of GET /v1/watch, one per line.",
-		flags: []cli.Flag{
-			listFlag("kind", "only changes of this `KIND`: "+strings.Join(watchKinds(), ", ")),
-			sinceFlag("first the recorded changes of nodes and jobs"),
+func eventsRows() rows {
+	return rows{
+		"nodes wait": {selects: true, names: true, formats: []string{}, run: waitNodes},
+		"events": {
+			formats: []string{print.FormatJSON},
+			run: func(ctx context.Context, c *call) error {
+				chosen, err := choices(c, "kind", "a kind of change", api.WatchKinds)
+				if err != nil {
+					return err
+				}
+				o := follow.EventOptions{Kinds: chosen, JSON: c.format == print.FormatJSON}
+
+				if o.Since, err = c.since(); err != nil {
+					return err
+				}
+
+				hasPast := len(chosen) == 0 ||
+					slices.Contains(chosen, api.WatchNodes) || slices.Contains(chosen, api.WatchJobs)
+
+				switch {
+				case o.Since.IsZero():
+				case o.JSON:
+					return exit.Usagef("--since and -o json exclude each other").
+						Try("the past of jobs in JSON: %s job list -o json", c.self())
+				case !hasPast:
+					return exit.Usagef("--since shows the past of nodes and jobs, and --kind leaves out both").
+						Try("for that of the global variables: %s vars history --global", c.self())
+				}
+
+				return follow.Events(ctx, c.manager, o, c.output())
+			},
 		},
-		examples: []string{
-			"clusterctl events",
-			"clusterctl events --since 10m",
-			"clusterctl events --kind jobs,config",
-			"clusterctl events -o json",
-		},
-		run: func(ctx context.Context, c *call) error {
-			chosen, err := choices(c, "kind", "a kind of change", api.WatchKinds)
-			if err != nil {
-				return err
-			}
-			o := follow.EventOptions{Kinds: chosen, JSON: c.format == print.FormatJSON}
-
-			if o.Since, err = c.since(); err != nil {
-				return err
-			}
-
-			hasPast := len(chosen) == 0 ||
-				slices.Contains(chosen, api.WatchNodes) || slices.Contains(chosen, api.WatchJobs)
-
-			switch {
-			case o.Since.IsZero():
-			case o.JSON:
-				return exit.Usagef("--since and -o json exclude each other").
-					Try("the past of jobs in JSON: %s job list -o json", c.self())
-			case !hasPast:
-				return exit.Usagef("--since shows the past of nodes and jobs, and --kind leaves out both").
-					Try("for that of the global variables: %s vars history --global", c.self())
-			}
-
-			return follow.Events(ctx, c.manager, o, c.output())
-		},
-	}
-}
-
-// watchKinds returns the kinds of events --kind.
-func watchKinds() []string {
-	kinds := make([]string, len(api.WatchKinds))
-	for i, k := range api.WatchKinds {
-		kinds[i] = string(k)
-	}
-
-	return kinds
-}
-
-func (a *app) nodesWait() leaf {
-	return leaf{
-		name: "wait", args: "NAME…", selects: true, names: true, formats: []string{},
-		usage: "wait until nodes have a status or a state",
-		about: "Every condition of --for must hold for every node. A named node that does not exist yet is awaited, " +
-			"too. After the time limit the exit code is 1, and the command names the nodes that lack the condition.",
-		flags: []cli.Flag{
-			listFlag("for", "the `CONDITION`: status=STATUS or state=STATE; if repeated, all must hold"),
-			valueFlag("timeout", "the time limit: a `DURATION` such as 90s, 15m or 1h30m (default: "+
-				print.Duration(waitTime)+")"),
-			selectorFlag(),
-		},
-		examples: []string{
-			"clusterctl nodes wait web-1-AB12 --for state=Discovered --timeout 5m",
-			"clusterctl nodes wait -l group=service-worker --for status=Allocated --for state=Discovered",
-		},
-		run: waitNodes,
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/fleet"
 	"github.com/contiv/cluster/clusterctl/print"
@@ -18,70 +16,16 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-const fleetHelp = "A fleet file is one YAML document: settings, variables, connections, groups with their rules, and " +
-	"nodes with their groups, labels and variables. What it does not name is left alone."
-
-func (a *app) fleet() leaf {
-	return leaf{
-		name: "fleet", usage: "describe the whole fleet in a file, and bring the manager to it",
-		about: fleetHelp,
-		commands: []leaf{
-			{
-				name: "export", formats: []string{print.FormatJSON, print.FormatYAML},
-				usage: "print the fleet file of the manager",
-				about: "Secrets are not part of it: each is marked as one to keep. A caller with a scope gets the " +
-					"part within it. A node that a job holds, or that is Quarantined, has no group in the file.",
-				examples: []string{"clusterctl fleet export > fleet.yaml", "clusterctl fleet export -o json"},
-				run:      fleetExport,
-			},
-			{
-				name: "diff", formats: []string{print.FormatJSON, print.FormatYAML},
-				usage: "show what fleet apply would do, and change nothing",
-				about: "The exit code is 0 if there is nothing to do, and 7 otherwise. An error in the file has its " +
-					"position.",
-				flags: fleetFlags(),
-				examples: []string{
-					"clusterctl fleet diff -f fleet.yaml",
-					"clusterctl fleet diff -f fleet.yaml --prune",
-					"clusterctl fleet diff -f fleet.yaml -o json",
-				},
-				run: fleetDiff,
-			},
-			{
-				name: "apply", formats: []string{print.FormatJSON, print.FormatYAML},
-				usage: "bring the manager to the state of a fleet file",
-				about: "It shows the difference and asks. Then it changes settings, variables, labels and " +
-					"connections, and submits the jobs, one after the other: a node that enters a group is " +
-					"commissioned, one that changes it is updated, one whose group is none is decommissioned. The " +
-					"first failure ends it, with a list of the steps done and not done; a repeat goes on. What " +
-					"somebody else changed since the difference was made is refused, by name.\n" +
-					"Without a terminal, or with the file from stdin, it needs --yes.",
-				flags: append(fleetFlags(), yesFlag(),
-					valueFlag("reason", "the `REASON` for the history (default: fleet apply)")),
-				examples: []string{
-					"clusterctl fleet apply -f fleet.yaml",
-					"clusterctl fleet apply -f fleet.yaml --prune",
-					"clusterctl fleet apply -f fleet.yaml --yes --reason 'rack r2 is new'",
-				},
-				run: fleetApply,
-			},
-			{
-				name: "schema", local: true, formats: []string{print.FormatJSON},
-				usage:    "print the JSON schema of fleet files, for editors",
-				examples: []string{"clusterctl fleet schema > fleet.schema.json"},
-				run:      func(_ context.Context, c *call) error { return c.write(api.FleetSchema) },
-			},
+func fleetRows() rows {
+	return rows{
+		"fleet export": {formats: []string{print.FormatJSON, print.FormatYAML}, run: fleetExport},
+		"fleet diff":   {formats: []string{print.FormatJSON, print.FormatYAML}, run: fleetDiff},
+		"fleet apply":  {formats: []string{print.FormatJSON, print.FormatYAML}, run: fleetApply},
+		"fleet schema": {
+			local:   true,
+			formats: []string{print.FormatJSON},
+			run:     func(_ context.Context, c *call) error { return c.write(api.FleetSchema) },
 		},
-	}
-}
-
-func fleetFlags() []cli.Flag {
-	return []cli.Flag{
-		valueFlag("file", "the fleet `FILE`, a folder of files (*.yaml, *.yml, *.json) to merge, or - for stdin", "f"),
-		switchFlag("prune", "also remove what the sections of the file do not name, and decommission the nodes in "+
-			"service that it does not name; no node is forgotten"),
-		switchFlag("ignore-missing", "leave out nodes and secrets that the manager does not have"),
-		switchFlag("secrets", "write secrets with a source even where the manager has a value"),
 	}
 }
 

@@ -16,19 +16,10 @@ var groups = noun[print.Group]{
 	all: allGroups,
 }
 
-func (a *app) groups() leaf {
-	return groups.list(leaf{
-		name: "groups", usage: "list the host groups with their nodes, rules and settings",
-		about: "A node is healthy if it is in service and Discovered: only those count for the requirements of other " +
-			"groups. A caller with a scope counts the nodes within it. The groups are a setting, groups; `clusterctl " +
-			"group set` changes one of them.",
-		examples: []string{
-			"clusterctl groups",
-			"clusterctl groups --columns name,nodes,tags",
-			"clusterctl groups -o wide",
-			"clusterctl groups -o json",
-		},
-	})
+func groupsRows() rows {
+	return rows{
+		"groups": groups.list(leaf{}),
+	}
 }
 
 // allGroups returns the groups with the numbers of their nodes.

@@ -19,11 +19,6 @@ func hostKeyFlag(meaning string) cli.Flag {
 	return listFlag("host-key", "`ADDR=KEY`: "+meaning)
 }
 
-func knownHostsFlag() cli.Flag {
-	return valueFlag("known-hosts", "a known_hosts `FILE` with the keys of all named addresses; hashed names are "+
-		"understood")
-}
-
 // hostKeys returns the ssh host keys that the command line gives for the addresses.
 func (c *call) hostKeys(addrs []string) (map[string][]string, error) {
 	keys := map[string][]string{}

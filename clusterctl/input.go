@@ -313,11 +313,6 @@ func number(c *call, flag string, low int) (int, error) {
 	return n, nil
 }
 
-// sinceFlag returns the option --since. Its usage begins with the things.
-func sinceFlag(things string) cli.Flag {
-	return valueFlag("since", things+" since `TIME`: an age such as 10m, or a time such as 2026-01-02T15:04:05Z")
-}
-
 // since returns the value of --since, or the zero time.
 func (c *call) since() (time.Time, error) {
 	if !c.IsSet("since") {

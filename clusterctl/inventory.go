@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/hosts"
 	"github.com/contiv/cluster/clusterctl/print"
@@ -16,31 +14,9 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-func (a *app) inventory() leaf {
-	return leaf{
-		name: "inventory", selects: true, formats: []string{print.FormatJSON},
-		usage: "print the nodes as an inventory for your own Ansible",
-		about: "The hosts have the groups, the connection and the variables that a run of the manager gives them, " +
-			"without secrets. A node without a group is in the group ungrouped. Text from the API is never a " +
-			"template. Make a script once, and use it with any program of Ansible: chmod +x nodes.sh, then ansible " +
-			"-i ./nodes.sh all -m ping.\n" +
-			"The manager knows nothing of such runs: they hold no node and leave no history.",
-		flags: []cli.Flag{
-			switchFlag("list", "print groups and hosts, as Ansible asks an inventory script"),
-			valueFlag("host", "print the variables of the node `NAME`, as Ansible asks"),
-			switchFlag("script", "print an inventory script with the other options in it"),
-			valueFlag("known-hosts", "write the recorded ssh host keys to this `FILE`, and have ssh check them "+
-				"there; other lines stay (--script: beside the script by default)"),
-			selectorFlag(),
-			groupFilterFlag(),
-		},
-		examples: []string{
-			"clusterctl inventory --script > nodes.sh",
-			"clusterctl inventory --script -l status=Allocated,rack=r1 > rack1.sh",
-			"clusterctl inventory --list --known-hosts /srv/play/known_hosts",
-			"clusterctl inventory --host web-1-AB12",
-		},
-		run: writeInventory,
+func inventoryRows() rows {
+	return rows{
+		"inventory": {selects: true, formats: []string{print.FormatJSON}, run: writeInventory},
 	}
 }
 

@@ -20,42 +20,23 @@ import (
 
 // itemNoun is a noun whose items are parts of a setting, each with a name.
 type itemNoun struct {
-	word, usage string
-	list        string   // the command that lists the items
-	keys        []string // the settings with the items; the last part of each is the kind
-	names       positional
-	examples    []string // of set
+	word, list string   // list is the command that lists the items
+	keys       []string // the settings with the items; the last part of each is the kind
+	names      positional
 }
 
 var (
-	groupNoun = itemNoun{
-		word: "group", usage: "change one host group", list: "groups", keys: []string{"groups"}, names: groupNames,
-		examples: []string{
-			"clusterctl group set db requires.service-master=1 budget.max_unavailable=1 budget.per=rack",
-			"clusterctl group set service-worker on_return=verify-and-repair --dry-run",
-			"clusterctl group set service-worker budget=",
-		},
-	}
+	groupNoun  = itemNoun{word: "group", list: "groups", keys: []string{"groups"}, names: groupNames}
 	windowNoun = itemNoun{
-		word: "window", usage: "change one maintenance window", list: "windows", keys: []string{"windows"},
+		word: "window", list: "windows", keys: []string{"windows"},
 		names: offer(func(ctx context.Context, m *client.Client) ([]api.Window, error) {
 			l, err := m.Windows(ctx)
 			return l.Windows, err
 		}, func(w api.Window) candidate { return candidate{w.Name, w.Cron} }),
-		examples: []string{
-			`clusterctl window set nightly 'cron=0 2 * * *' duration=3h 'groups=["service-worker"]'`,
-			"clusterctl window set nightly time_zone=Europe/Berlin",
-		},
 	}
 	policyNoun = itemNoun{
-		word: "policy", list: "policy list",
-		keys:  []string{"policies.commission", "policies.upgrade", "policies.verify"},
-		names: policyNames,
-		examples: []string{
-			"clusterctl policy set workers --kind commission match=label=host group=service-worker maximum=20",
-			"clusterctl policy set nightly --kind verify all=true 'cron=0 3 * * *'",
-			"clusterctl policy set nightly spread=2h",
-		},
+		word: "policy", list: "policy list", names: policyNames,
+		keys: []string{"policies.commission", "policies.upgrade", "policies.verify"},
 	}
 )
 
@@ -73,53 +54,29 @@ func (n itemNoun) kinds() []string {
 	return kinds
 }
 
-// items is the command of a noun that has no other commands.
-func (a *app) items(n itemNoun) leaf {
-	return leaf{
-		name: n.word, usage: n.usage,
-		commands: []leaf{a.itemSet(n), a.itemDelete(n)},
-	}
-}
-
-func (a *app) itemSet(n itemNoun) leaf {
-	flags := []cli.Flag{dryRunFlag()}
-	if len(n.keys) > 1 {
-		flags = append(flags, valueFlag(flagKind, "the `KIND` of a new "+n.word+": "+inventory.Choices(n.kinds())))
-	}
-
-	return leaf{
-		name: "set", args: "NAME FIELD=VALUE…", formats: namelessFormats, usage: "change a " + n.word + ", or add one",
-		complete: n.names,
-		about: "Only the given fields change; an empty value removes one, and a.b=VALUE is a part of a field. They " +
-			"are those of the setting `" + strings.Join(n.keys, "`, `") + "`, and a VALUE is written as in " +
-			"`clusterctl config set`. A name that does not exist yet makes a new " + n.word + ". All others stay as " +
-			"they are, also if somebody changes them at the same time.\n" +
-			"What is set here overrides the configuration file: from the first change on, the whole setting is that " +
-			"of run time, as after `clusterctl config set`.",
-		flags: flags, examples: n.examples,
-		run: func(ctx context.Context, c *call) error {
-			return c.changeItem(ctx, n, func(item map[string]any) (map[string]any, error) {
-				return edited(item, c.args[1:])
-			})
+// itemRows are the commands that change the items of a noun.
+func itemRows(n itemNoun) rows {
+	return rows{
+		n.word + " set": {
+			formats: namelessFormats, complete: n.names,
+			run: func(ctx context.Context, c *call) error {
+				return c.changeItem(ctx, n, func(item map[string]any) (map[string]any, error) {
+					return edited(item, c.args[1:])
+				})
+			},
 		},
-	}
-}
+		n.word + " delete": {
+			formats: namelessFormats, complete: n.names,
+			run: func(ctx context.Context, c *call) error {
+				return c.changeItem(ctx, n, func(item map[string]any) (map[string]any, error) {
+					if item == nil {
+						return nil, exit.Errorf(exit.NotFound, "there is no %s %q", n.word, c.args[0]).
+							Try("to list them: %s %s", c.self(), n.list)
+					}
 
-func (a *app) itemDelete(n itemNoun) leaf {
-	return leaf{
-		name: "delete", args: "NAME", formats: namelessFormats, usage: "delete a " + n.word, complete: n.names,
-		about:    "All others stay as they are. The manager refuses to delete what is in use.",
-		flags:    []cli.Flag{dryRunFlag()},
-		examples: []string{"clusterctl " + n.word + " delete old", "clusterctl " + n.word + " delete old --dry-run"},
-		run: func(ctx context.Context, c *call) error {
-			return c.changeItem(ctx, n, func(item map[string]any) (map[string]any, error) {
-				if item == nil {
-					return nil, exit.Errorf(exit.NotFound, "there is no %s %q", n.word, c.args[0]).
-						Try("to list them: %s %s", c.self(), n.list)
-				}
-
-				return nil, nil //nolint:nilnil // no item: it is deleted
-			})
+					return nil, nil //nolint:nilnil // no item: it is deleted
+				})
+			},
 		},
 	}
 }

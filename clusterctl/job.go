@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/follow"
 	"github.com/contiv/cluster/clusterctl/print"
@@ -18,12 +16,6 @@ import (
 )
 
 const (
-	jobIDs = "ID is the number of a job, active (the running job that started last) or last (the newest job, which " +
-		"may still be queued)."
-	readJobHelp   = jobIDs + " Without ID, the command is about the newest job."
-	changeJobHelp = jobIDs + " Only a number needs no confirmation: for active and last, the command asks at a " +
-		"terminal, and needs --yes in a script."
-
 	// jobActive and jobLast stand for the number of a job.
 	jobActive = "active"
 	jobLast   = "last"
@@ -32,35 +24,115 @@ const (
 	defaultJobs = 20
 )
 
-func (a *app) job() leaf {
-	return leaf{
-		name: "job", aliases: []string{"jobs"}, usage: "list, follow, explain, retry and cancel jobs",
-		commands: []leaf{a.jobList(), a.jobGet(), a.jobWhy(), a.jobLogs(), a.jobWait(), a.jobRetry(), a.jobCancel()},
-	}
-}
+func jobRows() rows {
+	list := jobs.list(leaf{})
+	list.run = listJobs
 
-func (a *app) jobList() leaf {
-	flags := []cli.Flag{
-		listFlag("status", "only jobs with this `STATUS`: Queued, Running, Complete, Errored or Cancelled"),
-		valueFlag("node", "only jobs of the node or address `NAME`"),
-		&cli.StringFlag{Name: "limit", Value: fmt.Sprint(defaultJobs), Usage: "at most the newest `N` jobs; 0: all"},
-		watchFlag(),
-	}
-
-	l := jobs.list(leaf{
-		name: "list", usage: "list jobs, newest last", flags: flags,
-		examples: []string{
-			"clusterctl job list",
-			"clusterctl job list --status Running,Queued",
-			"clusterctl job list --limit 0 -o json",
-			"clusterctl job list -o wide --sort -duration",
-			"clusterctl job list --columns id,nodes,message --sort status,-id",
-			"clusterctl job list -w",
+	return rows{
+		"job list": list,
+		"job get": {
+			readsJob: true,
+			run: func(ctx context.Context, c *call) error {
+				j, err := c.manager.Job(ctx, c.args[0])
+				if err != nil {
+					return err
+				}
+				return c.showJob(j)
+			},
 		},
-	})
-	l.run = listJobs
+		"job why": {
+			readsJob: true,
+			formats:  namelessFormats,
+			run: func(ctx context.Context, c *call) error {
+				return view(c, func(p *print.Printer, e api.JobExplanation) {
+					p.JobExplanation(e, c.self())
+				})(c.manager.ExplainJob(ctx, c.args[0]))
+			},
+		},
+		"job logs": {
+			readsJob: true,
+			formats:  []string{},
+			run: func(ctx context.Context, c *call) error {
+				// follow.Log reports outages, which a patient client would hide.
+				m, err := c.dial(impatient)
+				if err != nil {
+					return err
+				}
 
-	return l
+				tail, err := number(c, "tail", 1)
+				if err != nil {
+					return err
+				}
+
+				since, err := c.since()
+				if err != nil {
+					return err
+				}
+
+				events, timed := c.Bool("events"), c.Bool("timestamps")
+
+				switch {
+				case events && timed:
+					return exit.Usagef("--events and --timestamps exclude each other").
+						Try("drop --timestamps: each event has its time")
+				case tail > 0 && (events || timed || !since.IsZero()):
+					return exit.Usagef("--tail excludes --events, --timestamps and --since").
+						Try("drop --tail, or choose the latest results with --since")
+				}
+
+				o := follow.LogOptions{
+					Follow: c.Bool("follow"), Events: events, Timed: timed || !since.IsZero(), Tail: tail, Since: since,
+				}
+
+				out := c.output()
+				if c.Bool("raw") {
+					out.Text = c.write
+				}
+				return follow.Log(ctx, m, c.args[0], o, out)
+			},
+		},
+		"job wait": {
+			readsJob: true,
+			complete: jobsThat(isOpen, jobActive),
+			run: func(ctx context.Context, c *call) error {
+				j, err := c.manager.Job(ctx, c.args[0])
+				if err != nil {
+					return err
+				}
+				c.say("job %s: %s", j.ID, print.Title(j))
+
+				return c.wait(ctx, j)
+			},
+		},
+		"job retry": {
+			changesJob: true,
+			complete:   jobsThat(func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete }, jobLast),
+			run: func(ctx context.Context, c *call) error {
+				timeout, err := c.duration("timeout")
+				if err != nil {
+					return err
+				}
+
+				vars, err := c.extraVars(ctx)
+				if err != nil {
+					return err
+				}
+				extra, err := raw(vars)
+				if err != nil {
+					return err
+				}
+
+				j, err := c.manager.Retry(ctx, c.args[0], api.Retry{
+					Serial: c.String("serial"), ExtraVars: extra,
+					Failed: c.Bool("failed"), All: c.Bool("all"), Nodes: c.args[1:], Pinned: c.Bool("pinned"),
+					Playbooks: c.String("playbooks"), Timeout: timeout,
+				})
+
+				return c.accepted(ctx, j, err)
+			},
+		},
+		"job cancel": {changesJob: true, complete: jobsThat(isOpen, jobActive), run: cancelJob},
+	}
 }
 
 var jobs = noun[api.Job]{
@@ -103,183 +175,6 @@ func jobsThat(keep func(api.Job) bool, aliases ...string) positional {
 }
 
 func isOpen(j api.Job) bool { return !j.Status.Ended() }
-
-func (a *app) jobGet() leaf {
-	return leaf{
-		name: "get", args: "[ID]", readsJob: true, usage: "show one job",
-		about:    readJobHelp + " -o long includes its variables.",
-		examples: []string{"clusterctl job get", "clusterctl job get 12 -o long"},
-		run: func(ctx context.Context, c *call) error {
-			j, err := c.manager.Job(ctx, c.args[0])
-			if err != nil {
-				return err
-			}
-			return c.showJob(j)
-		},
-	}
-}
-
-func (a *app) jobLogs() leaf {
-	return leaf{
-		name: "logs", aliases: []string{"log"}, args: "[ID]", readsJob: true, formats: []string{},
-		usage: "print the output of a job",
-		about: readJobHelp + "\n" +
-			"Control characters that a host printed are replaced, unless you give --raw.\n" +
-			"The output has no times. --timestamps prints instead one line for each result of a host and task, with " +
-			"its time, and --since only the later ones of these lines.",
-		flags: []cli.Flag{
-			switchFlag("follow", "continue until the job ends", "f"),
-			valueFlag("tail", "only the last `N` lines of the output so far"),
-			switchFlag("raw", "the output as Ansible wrote it, control characters included"),
-			switchFlag("events", "the results per host and task instead of the text, one JSON object per line"),
-			switchFlag("timestamps", "the results per host and task instead of the text, one line each, with its time"),
-			sinceFlag("as --timestamps (or --events), but only the results"),
-		},
-		examples: []string{
-			"clusterctl job logs",
-			"clusterctl job logs -f --tail 20",
-			"clusterctl job logs --timestamps 12",
-			"clusterctl job logs -f --since 10m",
-			"clusterctl job logs --events 12",
-		},
-		run: func(ctx context.Context, c *call) error {
-			// follow.Log reports outages, which a patient client would hide.
-			m, err := c.dial(impatient)
-			if err != nil {
-				return err
-			}
-
-			tail, err := number(c, "tail", 1)
-			if err != nil {
-				return err
-			}
-
-			since, err := c.since()
-			if err != nil {
-				return err
-			}
-
-			events, timed := c.Bool("events"), c.Bool("timestamps")
-
-			switch {
-			case events && timed:
-				return exit.Usagef("--events and --timestamps exclude each other").
-					Try("drop --timestamps: each event has its time")
-			case tail > 0 && (events || timed || !since.IsZero()):
-				return exit.Usagef("--tail excludes --events, --timestamps and --since").
-					Try("drop --tail, or choose the latest results with --since")
-			}
-
-			o := follow.LogOptions{
-				Follow: c.Bool("follow"), Events: events, Timed: timed || !since.IsZero(), Tail: tail, Since: since,
-			}
-
-			out := c.output()
-			if c.Bool("raw") {
-				out.Text = c.write
-			}
-			return follow.Log(ctx, m, c.args[0], o, out)
-		},
-	}
-}
-
-func (a *app) jobWait() leaf {
-	return leaf{
-		name: "wait", args: "[ID]", readsJob: true, usage: "follow the progress of a job until it ends",
-		complete: jobsThat(isOpen, jobActive),
-		about: readJobHelp + " The exit code is 3 if the job fails, 8 if it leaves residue, and 1 after " +
-			"--wait-timeout.",
-		flags: []cli.Flag{waitTimeoutFlag()},
-		examples: []string{
-			"clusterctl job wait",
-			"clusterctl job wait 12",
-			"clusterctl job wait 12 --wait-timeout 10m",
-		},
-		run: func(ctx context.Context, c *call) error {
-			j, err := c.manager.Job(ctx, c.args[0])
-			if err != nil {
-				return err
-			}
-			c.say("job %s: %s", j.ID, print.Title(j))
-
-			return c.wait(ctx, j)
-		},
-	}
-}
-
-func (a *app) jobRetry() leaf {
-	return leaf{
-		name: "retry", args: "ID [NAME…]", changesJob: true,
-		usage:    "repeat a failed job, with the playbooks and variables of today",
-		complete: jobsThat(func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete }, jobLast),
-		about: changeJobHelp + "\n" +
-			"The new job has the verb, group, extra variables and options of the original. Everything else is as " +
-			"today, because that is where causes are corrected; the differences are printed: playbooks, names of " +
-			"changed variables, groups and their tags, and nodes that cannot be retried. With --pinned the new job " +
-			"has the playbooks, variables and tags of groups of the original, even if they have changed since.\n" +
-			"Nodes that a failed update has taken out of service are commissioned, into the group of the update. The " +
-			"nodes on which an update succeeded are left out and named, because a second update would take them out " +
-			"of service again; --all includes them. NAME limits the new job to these nodes of the original. A job " +
-			"without a failure is refused.\n" +
-			"\n" + waitHelp,
-		flags: []cli.Flag{
-			switchFlag("failed", "only the nodes on which the job failed"),
-			switchFlag("all", "all nodes, also those on which an update succeeded"),
-			switchFlag("pinned", "with the playbooks, variables and tags of groups of the original"),
-			valueFlag("playbooks", "the `PLAYBOOKS` of the cleanup: current for the configured folder (default: as "+
-				"in the original)"),
-			valueFlag("serial", "the `SIZE` of a batch (default: that of the original)"),
-			extraVarsFlag("variables that override those of the original request"),
-			timeoutFlag("that of the original"),
-			yesFlag(),
-			noWaitFlag(),
-			waitTimeoutFlag(),
-		},
-		examples: []string{
-			"clusterctl job retry 12",
-			"clusterctl job retry 12 --failed",
-			"clusterctl job retry 12 web-1-AB12",
-			"clusterctl job retry 12 --pinned",
-			"clusterctl job retry 12 -e release=2.2",
-			"clusterctl job retry 12 --timeout 2h",
-		},
-		run: func(ctx context.Context, c *call) error {
-			timeout, err := c.duration("timeout")
-			if err != nil {
-				return err
-			}
-
-			vars, err := c.extraVars(ctx)
-			if err != nil {
-				return err
-			}
-			extra, err := raw(vars)
-			if err != nil {
-				return err
-			}
-
-			j, err := c.manager.Retry(ctx, c.args[0], api.Retry{
-				Serial: c.String("serial"), ExtraVars: extra,
-				Failed: c.Bool("failed"), All: c.Bool("all"), Nodes: c.args[1:], Pinned: c.Bool("pinned"),
-				Playbooks: c.String("playbooks"), Timeout: timeout,
-			})
-
-			return c.accepted(ctx, j, err)
-		},
-	}
-}
-
-func (a *app) jobCancel() leaf {
-	return leaf{
-		name: "cancel", args: "ID", changesJob: true, usage: "cancel a job", complete: jobsThat(isOpen, jobActive),
-		about: changeJobHelp + "\n" +
-			"A queued job ends at once. A running job stops and cleans up. To skip the cleanup, cancel again; the " +
-			"nodes of the job are then Quarantined.",
-		flags:    []cli.Flag{yesFlag()},
-		examples: []string{"clusterctl job cancel 12", "clusterctl job cancel active --yes"},
-		run:      cancelJob,
-	}
-}
 
 // resolveJob replaces "last", or a missing argument, by the number of the newest
 // job. The API's own "last" is the job that ended last, but the operator's last job
@@ -415,20 +310,4 @@ func (c *call) showJob(j api.Job) error {
 		Table: func(p *print.Printer) { p.Job(j, false) },
 		Long:  func(p *print.Printer) { p.Job(j, true) },
 	})
-}
-
-func (a *app) jobWhy() leaf {
-	return leaf{
-		name: "why", args: "[ID]", readsJob: true, formats: namelessFormats,
-		usage: "explain why a job waits, still runs or has failed, with remedies",
-		about: readJobHelp + "\n" +
-			"The explanation shows the position of the job in the queue and its obstacle, the failed hosts with task " +
-			"and output, the steps that the manager took, and a command for every problem.",
-		examples: []string{"clusterctl job why", "clusterctl job why 12 -o json"},
-		run: func(ctx context.Context, c *call) error {
-			return view(c, func(p *print.Printer, e api.JobExplanation) {
-				p.JobExplanation(e, c.self())
-			})(c.manager.ExplainJob(ctx, c.args[0]))
-		},
-	}
 }

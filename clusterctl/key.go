@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
@@ -25,24 +23,20 @@ const (
 	keySecrets = "secrets"
 )
 
-// key returns the commands for the keys of the manager.
-func (a *app) key() leaf {
-	return leaf{
-		name: "key", usage: "rotate the keys of the manager, and follow the rotation",
-		examples: []string{"clusterctl key rotate ssh", "clusterctl key status gossip", "clusterctl key cancel ssh"},
-		commands: []leaf{
-			{
-				name: "rotate", usage: "replace a key",
-				commands: []leaf{rotateGossip(), rotateSSH(), rotateSecrets()},
-			},
-			{
-				name: "status", usage: "show the state of a key",
-				commands: []leaf{gossipStatus(), sshStatus(), statusOfSecrets()},
-			},
-			{
-				name: "cancel", usage: "take the running rotation of a key back",
-				commands: []leaf{cancelSSH()},
-			},
+func keyRows() rows {
+	return rows{
+		"key rotate ssh":     {formats: namelessFormats, run: rotateSSHKey},
+		"key rotate secrets": {run: secretsRotate},
+		"key status secrets": {run: secretsStatus},
+		"key rotate gossip":  {formats: namelessFormats, run: gossipRotation.rotate},
+		"key status gossip": {
+			formats: namelessFormats,
+			run:     one((*client.Client).GossipKey, print.GossipKeyDetails.Details),
+		},
+		"key status ssh": {formats: namelessFormats, run: one((*client.Client).SSHKey, print.SSHKeyDetails.Details)},
+		"key cancel ssh": {
+			formats: namelessFormats,
+			run:     one((*client.Client).CancelSSHKey, print.SSHKeyDetails.Details),
 		},
 	}
 }
@@ -50,19 +44,9 @@ func (a *app) key() leaf {
 // rotationPoll is the time between two looks at a running rotation.
 const rotationPoll = time.Second
 
-// rotationFlags returns the flags of a command that rotates a key.
-func rotationFlags() []cli.Flag {
-	return []cli.Flag{
-		switchFlag("force", "lock the laggards of the running rotation out"),
-		&cli.StringFlag{Name: "wait", Value: "2m", Usage: "how long to wait for the end: a `DURATION`"},
-		switchFlag("no-wait", "begin the rotation, and do not wait"),
-		yesFlag(),
-	}
-}
-
 // rotationWait returns how long to wait for the end of a rotation; 0: not at all.
 func (c *call) rotationWait() (time.Duration, error) {
-	wait, err := time.ParseDuration(c.String("wait"))
+	wait, err := time.ParseDuration(c.text("wait", "2m"))
 	if err != nil || wait <= 0 {
 		return 0, exit.Usagef("--wait: %q is not a duration", c.String("wait")).
 			Try("write a number and a unit, such as 5m")
@@ -194,36 +178,6 @@ func (r rotation[S]) await(ctx context.Context, c *call, state S, limit time.Dur
 	}
 }
 
-func rotateGossip() leaf {
-	return leaf{
-		name: keyGossip, formats: namelessFormats,
-		usage: "replace the gossip key on all members, without an interruption",
-		about: "The manager installs a new key on every member, then uses it, and removes the old one only after " +
-			"every known node has confirmed the new one. A node that the gossip does not reach gets it over ssh. " +
-			"Until then the old key is accepted as well, and key status gossip lists the laggards. The rotation goes " +
-			"on after a restart of the manager; a second rotate waits for the running one.\n" +
-			"--force removes the old key without the laggards: they are locked out of the gossip until a discover " +
-			"prepares them anew. The command names them and asks.",
-		flags: rotationFlags(),
-		examples: []string{
-			"clusterctl key rotate gossip",
-			"clusterctl key rotate gossip --no-wait -o json",
-			"clusterctl key rotate gossip --force",
-		},
-		run: gossipRotation.rotate,
-	}
-}
-
-func gossipStatus() leaf {
-	return leaf{
-		name: keyGossip, formats: namelessFormats,
-		usage:    "show the newest rotation of the gossip key, and what it waits for",
-		about:    "Keys are shown as fingerprints only.",
-		examples: []string{"clusterctl key status gossip", "clusterctl key status gossip -o json"},
-		run:      one((*client.Client).GossipKey, print.GossipKeyDetails.Details),
-	}
-}
-
 var gossipRotation = rotation[api.GossipKey]{
 	name: keyGossip, loss: "out of the gossip", details: print.GossipKeyDetails,
 	state: (*client.Client).GossipKey,
@@ -236,50 +190,6 @@ var gossipRotation = rotation[api.GossipKey]{
 			inventory.Count(len(state.Laggards), "member", "members")).
 			Try("reach the laggards over ssh, or forget nodes that are gone; then: %s key rotate gossip", c.self())
 	},
-}
-
-func rotateSSH() leaf {
-	to := valueFlag("to", "a private key on the manager's host, with an absolute `PATH`")
-
-	return leaf{
-		name: keySSH, formats: namelessFormats,
-		usage: "replace the manager's ssh key on all nodes, without an interruption",
-		about: "The manager makes a new key, or takes the one of --to, puts its public half beside the old one on " +
-			"every node, and tries a login with the new one alone. Then it uses the new key, and takes the old one " +
-			"away from every node that has confirmed. Nodes that are away or held by a job are laggards: until they " +
-			"return and follow, the old key stays valid, and key status ssh lists them. The rotation goes on after a " +
-			"restart of the manager. Nodes with a key_file of their own, or of their group, keep it.\n" +
-			"--force ends the rotation without the laggards: the manager can no longer log in to them. The command " +
-			"names them and asks. It is refused while no node has confirmed the new key.",
-		flags: append([]cli.Flag{to}, rotationFlags()...),
-		examples: []string{
-			"clusterctl key rotate ssh",
-			"clusterctl key rotate ssh --to /etc/clusterm/id_ed25519",
-			"clusterctl key rotate ssh --no-wait -o json",
-			"clusterctl key rotate ssh --force",
-		},
-		run: rotateSSHKey,
-	}
-}
-
-func sshStatus() leaf {
-	return leaf{
-		name: keySSH, formats: namelessFormats,
-		usage:    "show the manager's ssh key, its newest rotation, and what that waits for",
-		about:    "Of a key, its file on the manager's host and the public half are shown.",
-		examples: []string{"clusterctl key status ssh", "clusterctl key status ssh -o json"},
-		run:      one((*client.Client).SSHKey, print.SSHKeyDetails.Details),
-	}
-}
-
-func cancelSSH() leaf {
-	return leaf{
-		name: keySSH, formats: namelessFormats, usage: "take the running rotation back, so that the old key stays",
-		about: "Every node accepts the old key again, the manager uses it again, and the new one is taken away from " +
-			"the nodes. That is a rotation in the other direction, which waits for the same laggards.",
-		examples: []string{"clusterctl key cancel ssh"},
-		run:      one((*client.Client).CancelSSHKey, print.SSHKeyDetails.Details),
-	}
 }
 
 var sshRotation = rotation[api.SSHKey]{

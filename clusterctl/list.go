@@ -190,10 +190,6 @@ func offer[T any](
 	}
 }
 
-func watchFlag() cli.Flag {
-	return switchFlag("watch", "print a row for every change, until Ctrl-C; for tables only", "w")
-}
-
 // checkWatch refuses --watch with a format other than a table.
 func (c *call) checkWatch() error {
 	if c.format == print.FormatTable || c.format == print.FormatWide {

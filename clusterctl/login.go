@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/urfave/cli/v3"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/clusterctl/contexts"
@@ -19,23 +18,32 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-func (a *app) login() leaf {
-	return leaf{
-		name: "login", args: "URL", local: true, formats: []string{},
-		usage: "log in to a manager on another host, and use it from now on", complete: nothing,
-		about: "URL is https://HOST:PORT, with the port of the key listen in the manager's clusterm.yaml. Compare " +
-			"the fingerprint with the output of `clusterm ca fingerprint` on the manager's host. Without a terminal, " +
-			"--fingerprint and --token-file are needed.\n" + contextHelp,
-		flags: []cli.Flag{
-			valueFlag("fingerprint", "pin the CA of the manager with this SHA-256 `FINGERPRINT`"),
-			valueFlag("ca-file", "trust the CAs of the site in this `FILE` (PEM) instead"),
-			valueFlag("token-file", "read the token from this `FILE`, or from stdin with -"),
+func loginRows() rows {
+	return rows{
+		"login": {local: true, formats: []string{}, complete: nothing, run: login},
+		"logout": {
+			local:   true,
+			formats: []string{},
+			run: func(_ context.Context, c *call) error {
+				name := cmp.Or(c.String("context"), os.Getenv(envContext))
+
+				return updateContexts(func(f *contexts.File) error {
+					if name = cmp.Or(name, f.Current, contexts.Local); name == contexts.Local {
+						return exit.Usagef("the manager on this host has no token").
+							Try("name a context: clusterctl logout --context NAME")
+					}
+
+					entry, err := f.Get(name)
+					if err != nil {
+						return err
+					}
+					entry.Token = ""
+					f.Set(entry)
+
+					return nil
+				}, func() { c.say("logged out of %s", name) })
+			},
 		},
-		examples: []string{
-			"clusterctl login https://manager:9443",
-			"clusterctl login https://manager:9443 --context prod --fingerprint sha256:… --token-file token",
-		},
-		run: login,
 	}
 }
 
@@ -224,32 +232,4 @@ func hideTyping(fd int) (show func(), err error) {
 	hidden.Lflag |= unix.ICANON | unix.ISIG
 
 	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, was) }, unix.IoctlSetTermios(fd, unix.TCSETS, &hidden)
-}
-
-func (a *app) logout() leaf {
-	return leaf{
-		name: "logout", local: true, formats: []string{}, usage: "remove the token of a context",
-		about: "It is the context in use, or that of --context. Its pinned CA stays. The token stays valid at the " +
-			"manager: an admin revokes it there.",
-		examples: []string{"clusterctl logout", "clusterctl logout --context prod"},
-		run: func(_ context.Context, c *call) error {
-			name := cmp.Or(c.String("context"), os.Getenv(envContext))
-
-			return updateContexts(func(f *contexts.File) error {
-				if name = cmp.Or(name, f.Current, contexts.Local); name == contexts.Local {
-					return exit.Usagef("the manager on this host has no token").
-						Try("name a context: clusterctl logout --context NAME")
-				}
-
-				entry, err := f.Get(name)
-				if err != nil {
-					return err
-				}
-				entry.Token = ""
-				f.Set(entry)
-
-				return nil
-			}, func() { c.say("logged out of %s", name) })
-		},
-	}
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/follow"
 	"github.com/contiv/cluster/clusterctl/print"
@@ -18,149 +16,78 @@ import (
 	"github.com/contiv/cluster/management/client"
 )
 
-func (a *app) nodes() leaf {
-	return leaf{
-		name: "nodes", aliases: []string{"node"}, usage: "list nodes, and manage their life cycle",
-		commands: slices.Concat(
-			[]leaf{a.nodesGet(), a.nodesWatch()},
-			a.verbs(takesNodes),
-			[]leaf{
-				a.nodesExplain(),
-				a.nodesDiff(),
-				a.nodesHistory(),
-				a.nodesPing(),
-				a.nodesTrust(),
-				a.nodesWait(),
-				a.nodesSet(),
-				a.nodesLabel(),
+func nodesRows() rows {
+	return rows{
+		"nodes get": {
+			selects: true, names: true, formats: tableFormats, columns: print.NodeColumns.Names(), run: listNodes,
+		},
+		"nodes watch": {
+			selects: true,
+			names:   true,
+			formats: []string{print.FormatJSON},
+			run: func(ctx context.Context, c *call) error {
+				o := client.WatchOptions{Names: c.args, Groups: values(c, "group"), Selector: c.String("selector")}
+				return follow.Nodes(ctx, c.manager, o, c.format == print.FormatJSON, c.output())
 			},
-		),
-	}
-}
+		},
+		"nodes explain": {
+			names:   true,
+			formats: namelessFormats,
+			run: func(ctx context.Context, c *call) error {
+				return view(c, func(p *print.Printer, e api.NodeExplanation) {
+					p.NodeExplanation(e, c.self())
+				})(c.manager.Explain(ctx, c.args[0]))
+			},
+		},
+		"nodes diff": {
+			names:   true,
+			formats: namelessFormats,
+			run: func(ctx context.Context, c *call) error {
+				d, err := c.manager.Difference(ctx, c.args[0])
+				if err != nil {
+					return err
+				}
 
-func (a *app) nodesGet() leaf {
-	flags := []cli.Flag{
-		selectorFlag(),
-		listFlag("status", "only nodes with this `STATUS`, e.g. Allocated"),
-		listFlag("state", "only nodes in this `STATE`: Discovered, Disappeared or Unknown"),
-		groupFilterFlag(),
-		watchFlag(),
-	}
+				// Such a difference is no drift of the host: an apply would take an upgrade back.
+				if n, err := c.manager.Node(ctx, c.args[0]); err == nil && len(n.RequestVars) > 0 {
+					c.say(
+						"only the request of job %s had set %s: nodes apply would take that back; "+
+							"to keep it: %s nodes explain %s",
+						n.Applied,
+						strings.Join(n.RequestVars, ", "),
+						c.self(),
+						n.Name,
+					)
+				}
 
-	return leaf{
-		name: "get", args: "[NAME…]", selects: true, names: true, formats: tableFormats,
-		columns: print.NodeColumns.Names(), usage: "list nodes: all, or the named ones",
-		about: "A filter accepts several values, repeated or separated by commas; a node must match one value of " +
-			"each filter. A selector without a match is an error (exit code 4). If some of the named nodes do not " +
-			"exist, the others are printed all the same, and the exit code is 1. " + abbreviationHelp,
-		flags: flags,
-		examples: []string{
-			"clusterctl nodes get",
-			"clusterctl nodes get -l 'group=service-worker,status!=Allocated,rack in (r1,r2)'",
-			"clusterctl nodes get -o wide --sort group,-updated",
-			"clusterctl nodes get --columns name,status,note",
-			"clusterctl nodes get web-1-AB12 -o long",
-			"clusterctl nodes get --status Allocated --group service-worker -o name",
-			"clusterctl nodes get -w -g service-worker",
+				return view(c, (*print.Printer).Difference)(d, nil)
+			},
 		},
-		run: listNodes,
-	}
-}
+		"nodes history": {
+			names:   true,
+			formats: namelessFormats,
+			run: func(ctx context.Context, c *call) error {
+				limit, err := number(c, "limit", 1)
+				if err != nil {
+					return err
+				}
 
-func (a *app) nodesWatch() leaf {
-	return leaf{
-		name: "watch", args: "[NAME…]", selects: true, names: true, formats: []string{print.FormatJSON},
-		usage: "print every change of nodes as it happens, one per line",
-		about: "The watch ends with Ctrl-C (exit code 130), and continues after a restart of the manager.\n" +
-			"-o json prints the events of GET /v1/watch, one per line: the initial state, then sync, then changes.",
-		flags: []cli.Flag{selectorFlag(), groupFilterFlag()},
-		examples: []string{
-			"clusterctl nodes watch",
-			"clusterctl nodes watch web-1-AB12 web-2-CD34",
-			"clusterctl nodes watch -g service-worker -o json",
+				return noun[api.HistoryEntry]{
+					columns: print.HistoryColumns, long: print.HistoryDetails.Blocks,
+					empty: "no history of " + c.args[0] + " is recorded",
+					all: func(ctx context.Context, c *call) (listing[api.HistoryEntry], error) {
+						return listingOf(c.manager.History(ctx, c.args[0], limit))
+					},
+				}.showAll(ctx, c)
+			},
 		},
-		run: func(ctx context.Context, c *call) error {
-			o := client.WatchOptions{Names: c.args, Groups: values(c, "group"), Selector: c.String("selector")}
-			return follow.Nodes(ctx, c.manager, o, c.format == print.FormatJSON, c.output())
-		},
-	}
-}
-
-func (a *app) nodesHistory() leaf {
-	return leaf{
-		name: "history", args: "NAME", names: true, formats: namelessFormats,
-		usage: "show the history of a node, oldest first",
-		flags: []cli.Flag{valueFlag("limit", "at most the last `N` entries")},
-		examples: []string{
-			"clusterctl nodes history web-1-AB12",
-			"clusterctl nodes history web-1-AB12 --limit 5 -o long",
-		},
-		run: func(ctx context.Context, c *call) error {
-			limit, err := number(c, "limit", 1)
-			if err != nil {
-				return err
-			}
-
-			return noun[api.HistoryEntry]{
-				columns: print.HistoryColumns, long: print.HistoryDetails.Blocks,
-				empty: "no history of " + c.args[0] + " is recorded",
-				all: func(ctx context.Context, c *call) (listing[api.HistoryEntry], error) {
-					return listingOf(c.manager.History(ctx, c.args[0], limit))
-				},
-			}.showAll(ctx, c)
-		},
-	}
-}
-
-func (a *app) nodesSet() leaf {
-	return leaf{
-		name: "set", args: "NAME…", selects: true, names: true, usage: "change the ssh connection settings of nodes",
-		about: "Settings that are not given stay as they are. An empty value removes a setting; that of the group " +
-			"applies then, or that of the site.\n" + chooseHelp,
-		flags: []cli.Flag{
-			valueFlag("user", "the login `USER`"),
-			valueFlag("port", "the `PORT` of sshd"),
-			valueFlag("key-file", "the private key: a `PATH` on the host of the manager"),
-			valueFlag("jump", "the jump host: `USER@HOST:PORT`"),
-			valueFlag("python", "the Python interpreter: a `PATH` on the node"),
-			&cli.BoolWithInverseFlag{Name: "become", Usage: "become another user after the login, or do not"},
-			valueFlag("become-user", "the `USER` to become"),
-			switchFlag("reset", "first remove all settings of this node"),
-			switchFlag("forget-host-key", "forget the recorded ssh host key; the next connection records a new one"),
-			selectorFlag(),
-			yesFlag(),
-		},
-		examples: []string{
-			"clusterctl nodes set web-1-AB12 --port 2222 --user admin",
-			"clusterctl nodes set -l rack=r1 --jump ops@gate.example:22",
-			"clusterctl nodes set web-1-AB12 --forget-host-key",
-		},
-		run: setNodes,
-	}
-}
-
-func (a *app) nodesLabel() leaf {
-	return leaf{
-		name: "label", args: "NAME… KEY=VALUE… KEY-…", min: 1, max: -1,
-		usage: "set labels of nodes, or remove them (KEY-)", complete: anyNodes,
-		about: "Selectors match labels as well as fields, and playbooks find them in node_labels. Jobs never change " +
-			"labels; forget removes them with the node.\n" + chooseHelp,
-		flags: []cli.Flag{selectorFlag(), yesFlag()},
-		examples: []string{
-			"clusterctl nodes label web-1-AB12 rack=r1 zone=north",
-			"clusterctl nodes label web-1-AB12 web-2-CD34 rack=r2 zone- --yes",
-			"clusterctl nodes label -l group=service-worker tier=back",
-		},
-		run: labelNodes,
+		"nodes set":   {selects: true, names: true, run: setNodes},
+		"nodes label": {min: 1, max: -1, complete: anyNodes, run: labelNodes},
 	}
 }
 
 var nodeNoun = noun[api.Node]{
 	columns: print.NodeColumns, long: print.NodeDetails.Blocks, name: func(n api.Node) string { return n.Name },
-}
-
-func groupFilterFlag() cli.Flag {
-	return listFlag("group", "only nodes of this host `GROUP`", "host-group", "g")
 }
 
 // values returns the values of an option that accepts several, repeated or
@@ -629,52 +556,4 @@ func labelArgs(words []string) (names []string, labels map[string]*string, err e
 	}
 
 	return names, labels, nil
-}
-
-func (a *app) nodesExplain() leaf {
-	return leaf{
-		name: "explain", args: "NAME", names: true, formats: namelessFormats,
-		usage: "explain why a node is, or is not, in service, with remedies",
-		about: "The explanation shows since when the node has its status and state, the requirements of its group, " +
-			"the jobs that claim it or wait for it, failed tasks with their output, residue, tombstone, duplicates " +
-			"and host key. It shows the next automatic step, and a command for every obstacle.",
-		examples: []string{"clusterctl nodes explain web-1-AB12", "clusterctl nodes explain web-1-AB12 -o json"},
-		run: func(ctx context.Context, c *call) error {
-			return view(c, func(p *print.Printer, e api.NodeExplanation) {
-				p.NodeExplanation(e, c.self())
-			})(c.manager.Explain(ctx, c.args[0]))
-		},
-	}
-}
-
-func (a *app) nodesDiff() leaf {
-	return leaf{
-		name: "diff", args: "NAME", names: true, formats: namelessFormats,
-		usage: "show what the last verification of a node found, task by task",
-		about: "For each task that would change the node, it shows the file and line in the playbooks and the " +
-			"difference, if the module reports one: - is what the node has, + what the playbooks want. It also shows " +
-			"failed checks of verify.yml, tasks that check mode cannot judge, and tasks that were executed all the " +
-			"same. Secrets are hidden. nodes verify makes a new verification; nodes apply configures the node again.",
-		examples: []string{"clusterctl nodes diff web-1-AB12", "clusterctl nodes diff web-1-AB12 -o json"},
-		run: func(ctx context.Context, c *call) error {
-			d, err := c.manager.Difference(ctx, c.args[0])
-			if err != nil {
-				return err
-			}
-
-			// Such a difference is no drift of the host: an apply would take an upgrade back.
-			if n, err := c.manager.Node(ctx, c.args[0]); err == nil && len(n.RequestVars) > 0 {
-				c.say(
-					"only the request of job %s had set %s: nodes apply would take that back; "+
-						"to keep it: %s nodes explain %s",
-					n.Applied,
-					strings.Join(n.RequestVars, ", "),
-					c.self(),
-					n.Name,
-				)
-			}
-
-			return view(c, (*print.Printer).Difference)(d, nil)
-		},
-	}
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 )
@@ -35,38 +33,12 @@ var deliveries = noun[api.Delivery]{
 
 var targetNames = targets.offer(func(n api.Notification) candidate { return candidate{n.Name, n.To} })
 
-func (a *app) notification() leaf {
-	return leaf{
-		name: "notification", usage: "show and test who is told what happens",
-		commands: []leaf{
-			targets.list(leaf{
-				name: "list", usage: "list the targets with their deliveries",
-				about: "The targets are in the configuration file (notifications). A delivery is pending until the " +
-					"target accepts it, and dead once the target refused it or a day has passed.",
-				examples: []string{"clusterctl notification list", "clusterctl notification list -o wide"},
-			}),
-			deliveries.list(leaf{
-				name: "log", args: "TARGET", usage: "list the deliveries of a target, the oldest first",
-				complete: targetNames,
-				about:    "Deliveries that have ended are kept for 7 days, and the newest 1000.",
-				flags:    []cli.Flag{valueFlag("status", "only those that are pending, delivered, dead or bundled")},
-				examples: []string{
-					"clusterctl notification log chat",
-					"clusterctl notification log chat --status dead",
-				},
-			}),
-			{
-				name: "test", args: "TARGET…", usage: "send a test event to targets, and wait for their answers",
-				complete: targetNames,
-				examples: []string{"clusterctl notification test chat"},
-				run:      notificationTest,
-			},
-			{
-				name: "retry", args: "TARGET…", usage: "deliver what is dead again", complete: targetNames,
-				examples: []string{"clusterctl notification retry chat"},
-				run:      notificationRetry,
-			},
-		},
+func notificationRows() rows {
+	return rows{
+		"notification list":  targets.list(leaf{}),
+		"notification log":   deliveries.list(leaf{complete: targetNames}),
+		"notification test":  {complete: targetNames, run: notificationTest},
+		"notification retry": {complete: targetNames, run: notificationRetry},
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -16,37 +14,10 @@ import (
 // withAll begins the reason for which pause --all pauses a rollout. resume --all leaves other paused rollouts alone.
 const withAll = "with everything (pause --all)"
 
-const pauseAllHelp = "Policies decide nothing, and their rollouts and those of people begin no further node. Jobs " +
-	"that run go on, and so does what people start; 'clusterctl freeze on' holds that back, too. One policy or one " +
-	"rollout has commands of its own: policy pause, rollout pause."
-
-const resumeAllHelp = "It ends the pause of all policies, and resumes the rollouts that pause --all has paused. A " +
-	"policy or a rollout that somebody paused by itself stays paused."
-
-func allFlags() []cli.Flag {
-	return []cli.Flag{
-		switchFlag("all", "all policies and all rollouts"),
-		valueFlag("reason", "the `REASON` for their events and the audit trail"),
-	}
-}
-
-func (a *app) pause() leaf {
-	return leaf{
-		name: "pause", formats: []string{}, usage: "pause everything that begins by itself: policies and rollouts",
-		about:    pauseAllHelp,
-		flags:    allFlags(),
-		examples: []string{"clusterctl pause --all --reason 'an audit'"},
-		run:      pauseAll,
-	}
-}
-
-func (a *app) resume() leaf {
-	return leaf{
-		name: "resume", formats: []string{}, usage: "end the pause of everything",
-		about:    resumeAllHelp,
-		flags:    allFlags(),
-		examples: []string{"clusterctl resume --all"},
-		run:      resumeAll,
+func pauseRows() rows {
+	return rows{
+		"pause":  {formats: []string{}, run: pauseAll},
+		"resume": {formats: []string{}, run: resumeAll},
 	}
 }
 

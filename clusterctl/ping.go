@@ -7,28 +7,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) nodesPing() leaf {
-	return leaf{
-		name: "ping", args: "NAME…", selects: true, names: true, formats: tableFormats,
-		usage: "check from the manager that nodes answer over ssh",
-		about: "The manager tries a login on each node, with its connection settings and its recorded host key, as a " +
-			"job does. Nothing is changed, and jobs go on meanwhile. The exit code is 1 if a node does not answer; " +
-			"stderr has the cause and the remedy for each.",
-		flags: []cli.Flag{selectorFlag()},
-		examples: []string{
-			"clusterctl nodes ping web-1-AB12",
-			"clusterctl nodes ping -l group=service-worker",
-			"clusterctl nodes ping web-1-AB12 web-2-CD34 -o json",
-		},
-		run: pingNodes,
+func pingRows() rows {
+	return rows{
+		"nodes ping": {selects: true, names: true, formats: tableFormats, run: pingNodes},
 	}
 }
 

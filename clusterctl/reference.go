@@ -16,26 +16,28 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// man is the hidden command that writes the manual pages for packages.
-func (a *app) man() leaf {
-	return leaf{
-		name: "man", args: "DIR", hidden: true, local: true, formats: []string{},
-		usage: "write the manual page of every command to a directory", complete: fileNames,
-		examples: []string{"clusterctl man /usr/share/man/man1"},
-		run: func(_ context.Context, c *call) error {
-			//nolint:gosec // manual pages are for everybody
-			if err := os.MkdirAll(c.args[0], 0o755); err != nil {
-				return exit.Errorf(exit.Failed, "cannot create the directory: %v", err)
-			}
-
-			for name, page := range Man(c.app.Version) {
+func referenceRows() rows {
+	return rows{
+		"man": {
+			hidden:   true,
+			local:    true,
+			formats:  []string{},
+			complete: fileNames,
+			run: func(_ context.Context, c *call) error {
 				//nolint:gosec // manual pages are for everybody
-				if err := os.WriteFile(filepath.Join(c.args[0], name), page, 0o644); err != nil {
-					return exit.Errorf(exit.Failed, "cannot write the page: %v", err)
+				if err := os.MkdirAll(c.args[0], 0o755); err != nil {
+					return exit.Errorf(exit.Failed, "cannot create the directory: %v", err)
 				}
-			}
 
-			return nil
+				for name, page := range Man(c.app.Version) {
+					//nolint:gosec // manual pages are for everybody
+					if err := os.WriteFile(filepath.Join(c.args[0], name), page, 0o644); err != nil {
+						return exit.Errorf(exit.Failed, "cannot write the page: %v", err)
+					}
+				}
+
+				return nil
+			},
 		},
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
@@ -31,74 +29,44 @@ var rolloutIDs = rollouts.offer(func(r api.Rollout) candidate {
 	return candidate{r.ID, string(r.Spec.Action) + ": " + print.RolloutLine(r)}
 })
 
-func (a *app) rollout() leaf {
-	return leaf{
-		name: "rollout", aliases: []string{"rollouts"}, usage: "carry out an operation over many nodes, in waves",
-		commands: []leaf{
-			a.rolloutStart(),
-			rollouts.list(leaf{
-				name: "list", usage: "list the rollouts, newest first",
-				examples: []string{"clusterctl rollout list", "clusterctl rollout list -o json"},
-			}),
-			a.rolloutShow(),
-			a.rolloutAct("pause", "begin no further node; those in progress go on", nil,
-				plain((*client.Client).PauseRollout)),
-			a.rolloutAct("resume", "go on with a rollout that is paused or was stopped by failures",
-				[]cli.Flag{playbooksNowFlag()},
-				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-					return c.manager.ResumeRollout(ctx, id, api.RolloutResume{
-						PlaybooksNow: c.Bool("playbooks-now"), Reason: reason,
-					})
-				}),
-			a.rolloutAct("abort", "end a rollout; its jobs that run finish",
-				[]cli.Flag{switchFlag("cancel", "cancel its jobs, too")},
-				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-					return c.manager.AbortRollout(ctx, id, api.RolloutAbort{Cancel: c.Bool("cancel"), Reason: reason})
-				}),
-			a.rolloutAct("retry", "begin the failed nodes of a rollout once more",
-				[]cli.Flag{
-					listFlag("node", "only the failed or skipped node `NAME` (repeatable)"),
-					playbooksNowFlag(),
-				},
-				func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-					return c.manager.RetryRollout(ctx, id, api.RolloutRetry{
-						Nodes: values(c, "node"), PlaybooksNow: c.Bool("playbooks-now"), Reason: reason,
-					})
-				}),
-			a.rolloutAct("undo", "start the rollout that takes another one back: to the playbooks before",
-				[]cli.Flag{yesFlag()}, undoRollout),
-			a.rolloutAct("promote", "go on with a rollout whose canary is done", nil,
-				plain((*client.Client).PromoteRollout)),
-			a.rolloutAct("approve", "let a rollout begin that another person started", nil,
-				plain((*client.Client).ApproveRollout)),
+func rolloutRows() rows {
+	return rows{
+		"rollout list": rollouts.list(leaf{}),
+		"rollout show": {complete: rolloutIDs, run: rolloutShow},
+		"rollout start": {
+			max: -1, complete: actionThenNodes, run: startRollout,
+			flags: append(flagsAt("rollout start"),
+				optionFlags(func(o inventory.JobOption) bool { return o.Shared })...),
 		},
+		"rollout pause":   rolloutAct(plain((*client.Client).PauseRollout)),
+		"rollout undo":    rolloutAct(undoRollout),
+		"rollout promote": rolloutAct(plain((*client.Client).PromoteRollout)),
+		"rollout approve": rolloutAct(plain((*client.Client).ApproveRollout)),
+		"rollout resume": rolloutAct(func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+			return c.manager.ResumeRollout(ctx, id, api.RolloutResume{
+				PlaybooksNow: c.Bool("playbooks-now"), Reason: reason,
+			})
+		}),
+		"rollout abort": rolloutAct(func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+			return c.manager.AbortRollout(ctx, id, api.RolloutAbort{Cancel: c.Bool("cancel"), Reason: reason})
+		}),
+		"rollout retry": rolloutAct(func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
+			return c.manager.RetryRollout(ctx, id, api.RolloutRetry{
+				Nodes: values(c, "node"), PlaybooksNow: c.Bool("playbooks-now"), Reason: reason,
+			})
+		}),
 	}
 }
 
-func playbooksNowFlag() cli.Flag {
-	return switchFlag("playbooks-now", "take the configured playbooks as they are now, and not those of the start")
-}
-
-// rolloutAct returns the command that changes a rollout.
-func (a *app) rolloutAct(
-	name, usage string, flags []cli.Flag,
-	act func(ctx context.Context, c *call, id, reason string) (api.Rollout, error),
-) leaf {
-	return leaf{
-		name: name, args: "ID", usage: usage, complete: rolloutIDs,
-		flags: append(flags, valueFlag("reason", "the `REASON` for its events and the audit trail")),
-		examples: []string{
-			"clusterctl rollout " + name + " r7b1e44d2",
-			"clusterctl rollout " + name + " r7b1e44d2 --reason 'as agreed'",
-		},
-		run: func(ctx context.Context, c *call) error {
-			r, err := act(ctx, c, c.args[0], c.String("reason"))
-			if err != nil {
-				return err
-			}
-			return c.announce(r)
-		},
-	}
+// rolloutAct is a command that changes a rollout.
+func rolloutAct(act func(ctx context.Context, c *call, id, reason string) (api.Rollout, error)) leaf {
+	return leaf{complete: rolloutIDs, run: func(ctx context.Context, c *call) error {
+		r, err := act(ctx, c, c.args[0], c.String("reason"))
+		if err != nil {
+			return err
+		}
+		return c.announce(r)
+	}}
 }
 
 // undoRollout starts the rollout that takes another one back, once that is confirmed.
@@ -143,30 +111,6 @@ func (c *call) showRollout(r api.Rollout, err error) error {
 	}
 
 	return err
-}
-
-func (a *app) rolloutShow() leaf {
-	return leaf{
-		name: "show", aliases: []string{"get"}, args: "[ID]",
-		usage: "show a rollout with each of its nodes, or its events, and follow it", complete: rolloutIDs,
-		about: "ID is that of rollout list, or last for the newest rollout, as without ID.\n" +
-			"With -f it follows the rollout, with a line for each change and the expected time, until it has " +
-			"ended or failures have stopped it. Ctrl-C stops the display only. The exit code of -f is 3 unless every " +
-			"node is done.\n" +
-			"--events shows who did what with the rollout, and what it decided, oldest first; the manager keeps the " +
-			"last 200 events. With -f it also prints each new one; with -o json as well, one object per line.",
-		flags: []cli.Flag{
-			switchFlag("follow", "show each change, until the end", "f"),
-			switchFlag("events", "show the events instead"),
-			valueFlag("limit", "with --events: at most the last `N`"),
-		},
-		examples: []string{
-			"clusterctl rollout show r7b1e44d2",
-			"clusterctl rollout show -f r7b1e44d2",
-			"clusterctl rollout show --events --limit 5 r7b1e44d2",
-		},
-		run: rolloutShow,
-	}
 }
 
 func rolloutShow(ctx context.Context, c *call) error {
@@ -318,60 +262,6 @@ func (c *call) sayNodes(states map[string]string, r api.Rollout) {
 
 		c.say("%s  %s", time.Now().Format(time.TimeOnly), print.Line(text))
 	}
-}
-
-const rolloutHelp = "ACTION is apply, update, maintenance, verify, commission or decommission. A job for each node, in order: the canary first, then as many at a time as --max-unavailable " +
-	"allows. After its job a node is verified, and passes the optional HTTP check, command and soak time, before it " +
-	"counts as done. The rollout stops when more than --max-failures nodes fail, or one of the canary; correct the " +
-	"cause, and resume it. It goes on without this command, over restarts of the manager, and keeps to maintenance " +
-	"windows.\n" +
-	"The plan is shown first: the nodes in their order, and who is left out or has to wait. With --plan nothing else " +
-	"is done."
-
-func (a *app) rolloutStart() leaf {
-	l := leaf{
-		name: "start", args: "ACTION NAME…", min: 0, max: -1, usage: "start a rollout", complete: actionThenNodes,
-		about: rolloutHelp,
-		flags: append(rolloutFlags(), selectorFlag(), yesFlag(), extraVarsFlag("variables for its jobs only"),
-			timeoutFlag("as configured"), switchFlag("plan", "do nothing, and print the plan")),
-		examples: []string{
-			"clusterctl rollout start apply -l group=service-worker --canary 1 --max-unavailable 10%",
-			"clusterctl rollout start maintenance -l group=service-worker --order label:rack --soak 5m " +
-				"--max-failures 2 --promote --canary 2",
-			"clusterctl rollout start apply web-1-AB12 web-2-CD34 --http-check http://:8080/health --plan",
-			"clusterctl rollout start apply --clean -l rack=r1 --check-command smoke --command-timeout 5m",
-			"clusterctl rollout start update -l outdated=true --require-approval --reason 'release 2.1' --yes",
-		},
-		run: startRollout,
-	}
-
-	return l
-}
-
-// rolloutFlags are the options of a specification.
-func rolloutFlags() []cli.Flag {
-	return append([]cli.Flag{
-		valueFlag("action", "the `VERB` for each node, instead of ACTION"),
-		cleanFlag("with the action apply: first take each node out of service, and clean it"),
-		valueFlag("host-group", "commission, update: the `GROUP` to join", "g"),
-		valueFlag("max-unavailable", "the `NUMBER` of nodes out of service at a time, or their share such as 10% "+
-			"(default: 1)"),
-		valueFlag("max-failures", "the `NUMBER` of failed nodes with which further nodes are begun (default: 0)"),
-		valueFlag("canary", "the `NUMBER` of nodes that go first (default: none)"),
-		switchFlag("promote", "after the canary, wait until a person promotes the rollout"),
-		valueFlag("soak", "the `DURATION` for which a node is watched before it is done"),
-		valueFlag("order", "begin the nodes by name, by group, or by label:KEY such as label:rack, and never two of "+
-			"one value at once: `ORDER` (default: name)"),
-		listFlag("strategy", "bounds for one group: `GROUP:KEY=VALUE[;KEY=VALUE]` with the keys max-unavailable, "+
-			"max-failures and soak (repeatable)"),
-		switchFlag("no-verify", "leave out the verification of each node"),
-		valueFlag("http-check", "a `URL` without a host, such as http://:8080/health, that each node has to answer"),
-		valueFlag("http-timeout", "the `DURATION` for which the check is repeated (default: 1m)"),
-		valueFlag("check-command", "the command `NAME`, of gate_commands in the manager's file, that has to succeed "+
-			"for each node"),
-		valueFlag("command-timeout", "the `DURATION` for which the command is repeated (default: 1m)"),
-		switchFlag("require-approval", "begin once another person approves it"),
-	}, optionFlags(func(o inventory.JobOption) bool { return o.Shared })...)
 }
 
 // startRollout shows the plan of a rollout, and starts it once that is confirmed.

@@ -7,37 +7,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/management/api"
 )
-
-func statusOfSecrets() leaf {
-	return leaf{
-		name: keySecrets, usage: "show the keys of the secrets, and what is locked",
-		about:    "It never shows a value. A secret is locked if its key is missing.",
-		examples: []string{"clusterctl key status secrets", "clusterctl key status secrets -o json"},
-		run:      secretsStatus,
-	}
-}
-
-func rotateSecrets() leaf {
-	return leaf{
-		name: keySecrets, usage: "encrypt all secrets with a new key, and remove the former one",
-		about: "The former key is removed once nothing needs it; keep a copy for backups of the store. If the " +
-			"rotation is interrupted, both keys are kept, and it continues at the next start of clusterm or with " +
-			"this command.",
-		flags: []cli.Flag{
-			switchFlag("abandon", "begin with a new key although the one of the store is lost; what it has encrypted "+
-				"stays locked until you set it anew"),
-		},
-		examples: []string{"clusterctl key rotate secrets"},
-		run:      secretsRotate,
-	}
-}
 
 func secretsStatus(ctx context.Context, c *call) error {
 	return c.showSecrets(c.manager.Secrets(ctx))

@@ -51,14 +51,9 @@ type state struct {
 	Instances []api.Instance `json:"instances"`
 }
 
-func (a *app) status() leaf {
-	return leaf{
-		name: "status", aliases: []string{"version", "health"}, formats: namelessFormats,
-		usage: "show the health of the manager, its version and its instances",
-		about: "The exit code is 1 unless the manager is healthy. An instance that crashed disappears from the list " +
-			"after 15 seconds. The version of clusterctl alone needs no manager: clusterctl --version.",
-		examples: []string{"clusterctl status", "clusterctl status -o json"},
-		run:      showStatus,
+func statusRows() rows {
+	return rows{
+		"status": {formats: namelessFormats, run: showStatus},
 	}
 }
 

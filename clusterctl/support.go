@@ -6,24 +6,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/bundle"
 	"github.com/contiv/cluster/clusterctl/exit"
 )
 
-func (a *app) supportBundle() leaf {
-	return leaf{
-		name: "support-bundle", args: "[FILE]", formats: []string{},
-		usage: "collect diagnostics for a problem report in a .tar.gz file", complete: fileNames,
-		about: "The bundle contains versions, configuration, health, metrics, instances, nodes and jobs; output and " +
-			"events of the last failed jobs; history and explanation of nodes with a problem.\n" +
-			"The values of variables are left out, and everything that looks like a password, token or private key " +
-			"is redacted. The output of a task may still contain private data: read the files before you send them. " +
-			"README.txt in the bundle lists the contents and the omissions. Only you can read the file (mode 0600).",
-		flags:    []cli.Flag{switchFlag("journal", "include the last lines of the journal of clusterm on this host")},
-		examples: []string{"clusterctl support-bundle", "clusterctl support-bundle --journal report.tar.gz"},
-		run:      writeBundle,
+func supportRows() rows {
+	return rows{
+		"support-bundle": {formats: []string{}, complete: fileNames, run: writeBundle},
 	}
 }
 

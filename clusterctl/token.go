@@ -9,8 +9,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
@@ -28,56 +26,21 @@ var tokens = noun[api.Token]{
 	all:     every((*client.Client).Tokens),
 }
 
-func (a *app) token() leaf {
-	return leaf{
-		name: "token", usage: "create and revoke tokens for programs and remote operators",
-		commands: []leaf{
-			{
-				name: "create", usage: "create a token and print it, once",
-				about: "Only the hash of the token is stored, so it cannot be shown again. Give the token to a " +
-					"program in a file (--token-file) or in " + tokenEnv + "; a command line is visible to other " +
-					"users.\n" +
-					"Roles: viewer reads; monitor reports observations; operator also runs jobs and changes nodes " +
-					"and variables; admin does everything.\n" +
-					"A scope limits a viewer or an operator to some nodes. Other nodes do not exist for the token: " +
-					"neither in lists, watches, logs and jobs, nor for a change.",
-				flags: []cli.Flag{
-					&cli.StringFlag{Name: "role", Usage: "viewer, monitor, operator or admin", Required: true},
-					valueFlag("name", "a unique name for lists and the audit log (default: the id)"),
-					listFlag("scope-group", "only the nodes of this `GROUP`; may be repeated"),
-					valueFlag("scope-selector", "only the nodes that match `SELECTOR`, e.g. rack=r1"),
-					&cli.StringFlag{Name: "expires", Value: "720h", Usage: "`TIME` to the end of the token"},
-					valueFlag("save", "write the token to a new `FILE` for you only, not to stdout"),
-				},
-				examples: []string{
-					"clusterctl token create --role operator --name pipeline --expires 168h --save pipeline.token",
-					"clusterctl token create --role operator --scope-group service-worker --save workers.token",
-					"clusterctl token create --role viewer --scope-selector rack=r1",
-					"clusterctl token create --role viewer -o json",
-				},
-				run: tokenCreate,
-			},
-			tokens.list(leaf{
-				name: "list", usage: "list the tokens, without their secrets",
-				about: "The last use is shown to the minute. Tokens that have expired stay in the list until you " +
-					"revoke them.",
-				examples: []string{"clusterctl token list", "clusterctl token list --sort used"},
-			}),
-			{
-				name: "revoke", args: "TOKEN…", usage: "revoke tokens, by id or name",
-				complete: tokens.offer(func(t api.Token) candidate { return candidate{t.Name, t.Role} }),
-				about:    "The token is refused at once, on open connections as well, and its open streams end.",
-				examples: []string{"clusterctl token revoke pipeline"},
-				run: func(ctx context.Context, c *call) error {
-					return c.changeEach(ctx, c.manager.RevokeToken, "the token %s is revoked")
-				},
+func tokenRows() rows {
+	return rows{
+		"token create": {needs: "role", run: tokenCreate},
+		"token list":   tokens.list(leaf{}),
+		"token revoke": {
+			complete: tokens.offer(func(t api.Token) candidate { return candidate{t.Name, t.Role} }),
+			run: func(ctx context.Context, c *call) error {
+				return c.changeEach(ctx, c.manager.RevokeToken, "the token %s is revoked")
 			},
 		},
 	}
 }
 
 func tokenCreate(ctx context.Context, c *call) error {
-	request := api.TokenRequest{Role: c.String("role"), Name: c.String("name"), Expires: c.String("expires")}
+	request := api.TokenRequest{Role: c.String("role"), Name: c.String("name"), Expires: c.text("expires", "720h")}
 	// An empty flag, as of an unset variable, must not be every node.
 	if c.IsSet("scope-group") || c.IsSet("scope-selector") {
 		request.Scope = &api.Scope{Groups: c.StringSlice("scope-group"), Selector: c.String("scope-selector")}

@@ -7,36 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 )
 
-func (a *app) nodesTrust() leaf {
-	return leaf{
-		name: "trust", args: "NAME…", selects: true, names: true, formats: tableFormats,
-		usage: "record the ssh host key that nodes show now, after a legitimate change",
-		about: "The manager asks the host for its keys, and you compare the fingerprint with that of ssh-keygen -l " +
-			"on the host itself. With --host-key or --fingerprint nothing is asked, and another key is refused. The " +
-			"change is in the history of the node. A node that a job holds keeps its key.",
-		flags: []cli.Flag{
-			valueFlag("host-key", "the public `KEY` that the node must show, as 'ssh-ed25519 AAAA…'"),
-			valueFlag("fingerprint", "the `FINGERPRINT` that the node must show, as SHA256:…"),
-			valueFlag("reason", "the `REASON` for the history"),
-			switchFlag("set-aside", "also set aside the other addresses at which the nodes are claimed, so that jobs "+
-				"take them; needs --reason"),
-			selectorFlag(),
-			switchFlag("yes", "record whatever key the nodes show, without a question", "y"),
-		},
-		examples: []string{
-			"clusterctl nodes trust web-1-AB12",
-			"clusterctl nodes trust web-1-AB12 --fingerprint SHA256:p9s6V+Gr1eaCde02tN2mqA2e1wDrrWssF2TugK8gsV0",
-			"clusterctl nodes trust -l rack=r1 --reason 'reinstalled'",
-			"clusterctl nodes trust web-1-AB12 --set-aside --reason 'the monitor in rack 2 is misconfigured'",
-		},
-		run: trustNodes,
+func trustRows() rows {
+	return rows{
+		"nodes trust": {selects: true, names: true, formats: tableFormats, run: trustNodes},
 	}
 }
 

@@ -10,93 +10,51 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
 
-const valueHelp = "A VALUE is true, a number, or JSON such as \"text\", [\"a\", 2] or {\"k\": 1}; everything else is " +
-	"text.\nTo keep a number or a boolean as text, or text that begins with @, quote it twice: 'release=\"1.10\"'."
+func varsRows() rows {
+	return rows{
+		"vars get":   {complete: varKeys, run: varsGet},
+		"vars set":   {complete: nothing, run: varsSet},
+		"vars unset": {complete: varKeys, run: varsUnset},
+		"vars history": {
+			run: func(ctx context.Context, c *call) error {
+				s, err := c.scope(ctx)
+				if err != nil {
+					return err
+				}
 
-const secretHelp = "With --secret, KEY=@FILE and KEY=- read the value from a file or from stdin, so that no other " +
-	"process sees it; every VALUE is text, without a newline at its end. KEY alone makes a variable that is set " +
-	"secret. A secret variable stays secret until it is unset."
+				limit, err := number(c, "limit", 1)
+				if err != nil {
+					return err
+				}
 
-func (a *app) vars() leaf {
-	return leaf{
-		name: "vars", usage: "show and change playbook variables: global, per group, per node",
-		about: "Precedence, lowest first: configuration file, global, group, node, request (-e of a verb). A key " +
-			"replaces the whole value of a lower level.",
-		commands: []leaf{
-			{
-				name: "get", args: "[KEY…]", usage: "show the variables of a level: all, or the named ones",
-				complete: varKeys,
-				flags: append(scopeFlags(),
-					switchFlag("merged", "with --node: the effective variables of the node, with their origins")),
-				examples: []string{
-					"clusterctl vars get --global",
-					"clusterctl vars get --node web-1-AB12 --merged",
-					"clusterctl vars get --group service-worker env -o json",
-				},
-				run: varsGet,
-			},
-			{
-				name: "set", args: "[KEY=VALUE…]", usage: "set variables, and keep the others", complete: nothing,
-				about: valueHelp + "\n" + secretHelp,
-				flags: append(scopesFlags(), extraVarsFlag("variables to set"),
-					switchFlag("secret", "encrypt the variables, and never show their values again")),
-				examples: []string{
-					"clusterctl vars set --global proxy=http://proxy:3128 retries=3",
-					"clusterctl vars set --global --secret db_pin=@pin.txt",
-					"clusterctl vars set --group service-worker -e '{\"env\": {\"tier\": \"back\"}}'",
-					"clusterctl vars set --node web-1-AB12 --node web-2-CD34 -e @vars.yml",
-				},
-				run: varsSet,
-			},
-			{
-				name: "unset", args: "KEY…", usage: "remove variables", complete: varKeys,
-				about:    "If one of the keys is not set, the command removes none and fails (exit code 4).",
-				flags:    scopesFlags(),
-				examples: []string{"clusterctl vars unset --node web-1-AB12 proxy retries"},
-				run:      varsUnset,
-			},
-			a.varsHistory(), a.varsUndo(),
-		},
-	}
-}
-
-// global is the hidden command tree of the first generation.
-func (a *app) global() leaf {
-	return leaf{
-		name: "global", aliases: []string{"globals"}, hidden: true,
-		usage: "show and replace the global variables (first generation; see clusterctl vars)",
-		commands: []leaf{
-			{
-				name: "get", usage: "show the global variables",
-				examples: []string{"clusterctl global get", "clusterctl global get -o yaml"},
-				run: func(ctx context.Context, c *call) error {
-					v, err := c.manager.Vars(ctx, client.ScopeGlobal)
-					if err != nil {
-						return err
-					}
-					return c.showVars(v)
-				},
-			},
-			{
-				name: "set", usage: "replace all global variables",
-				about: "Variables that are not given are removed; `clusterctl vars set --global` changes single keys.",
-				flags: []cli.Flag{extraVarsFlag("all global variables")},
-				examples: []string{
-					"clusterctl global set -e '{\"env\": {\"proxy\": \"http://proxy:3128\"}}'",
-					"clusterctl global set -e @globals.yml",
-					"clusterctl global set -e '{}'",
-				},
-				run: globalSet,
+				return noun[api.VarsChange]{
+					columns: print.VarsChangeColumns, long: print.VarsChangeDetails.Blocks,
+					name:  func(change api.VarsChange) string { return strconv.FormatInt(change.Revision, 10) },
+					empty: "no change of the variables of " + s.title + " is recorded",
+					all: func(ctx context.Context, c *call) (listing[api.VarsChange], error) {
+						return listingOf(c.manager.VarsHistory(ctx, s.Scope, limit))
+					},
+				}.showAll(ctx, c)
 			},
 		},
+		"vars undo": {run: varsUndo},
+		"global":    {hidden: true},
+		"global get": {
+			run: func(ctx context.Context, c *call) error {
+				v, err := c.manager.Vars(ctx, client.ScopeGlobal)
+				if err != nil {
+					return err
+				}
+				return c.showVars(v)
+			},
+		},
+		"global set": {run: globalSet},
 	}
 }
 
@@ -120,36 +78,6 @@ func globalSet(ctx context.Context, c *call) error {
 		return err
 	}
 	return c.changed(done, slices.Sorted(maps.Keys(v)), "the global variables are now: %s", keys(v))
-}
-
-// The options that name a level of variables.
-const (
-	groupUsage = "the variables of the host group `GROUP`"
-	nodeUsage  = "the variables of the node `NAME`"
-)
-
-var groupAliases, nodeAliases = []string{"host-group", "g"}, []string{"n"}
-
-func globalFlag() cli.Flag {
-	return switchFlag("global", "the variables of every node")
-}
-
-// scopeFlags are the options of a command about one level.
-func scopeFlags() []cli.Flag {
-	return []cli.Flag{
-		globalFlag(),
-		valueFlag("group", groupUsage, groupAliases...),
-		valueFlag("node", nodeUsage, nodeAliases...),
-	}
-}
-
-// scopesFlags are the options of a command about one level or several.
-func scopesFlags() []cli.Flag {
-	return []cli.Flag{
-		globalFlag(),
-		listFlag("group", groupUsage+"; may be repeated", groupAliases...),
-		listFlag("node", nodeUsage+"; may be repeated", nodeAliases...),
-	}
 }
 
 // scope is the level that --global, --group or --node names.
@@ -496,49 +424,6 @@ func (c *call) showVars(v api.Vars) error {
 	}
 
 	return c.showVariables(v, known)
-}
-
-func (a *app) varsHistory() leaf {
-	return leaf{
-		name: "history", usage: "show the changes of the variables of a level, oldest first",
-		about: "The manager keeps the newest 50 changes of each level, within 64 KiB. -o long shows whole values.",
-		flags: append(scopeFlags(), valueFlag("limit", "at most the last `N` changes")),
-		examples: []string{
-			"clusterctl vars history --global",
-			"clusterctl vars history --node web-1-AB12 --limit 1 -o long",
-		},
-		run: func(ctx context.Context, c *call) error {
-			s, err := c.scope(ctx)
-			if err != nil {
-				return err
-			}
-
-			limit, err := number(c, "limit", 1)
-			if err != nil {
-				return err
-			}
-
-			return noun[api.VarsChange]{
-				columns: print.VarsChangeColumns, long: print.VarsChangeDetails.Blocks,
-				name:  func(change api.VarsChange) string { return strconv.FormatInt(change.Revision, 10) },
-				empty: "no change of the variables of " + s.title + " is recorded",
-				all: func(ctx context.Context, c *call) (listing[api.VarsChange], error) {
-					return listingOf(c.manager.VarsHistory(ctx, s.Scope, limit))
-				},
-			}.showAll(ctx, c)
-		},
-	}
-}
-
-func (a *app) varsUndo() leaf {
-	return leaf{
-		name: "undo", usage: "undo the last change of the variables of a level, or all changes after a revision",
-		about: "It sets all variables of the level to their values at that time, hidden ones included. The undo is a " +
-			"change of its own, so it can be undone too. If somebody changes the variables meanwhile, it fails.",
-		flags:    append(scopeFlags(), valueFlag("to", "return to the variables as of `REVISION`, from vars history")),
-		examples: []string{"clusterctl vars undo --global", "clusterctl vars undo --group service-worker --to 412"},
-		run:      varsUndo,
-	}
 }
 
 func varsUndo(ctx context.Context, c *call) error {

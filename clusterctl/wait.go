@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/follow"
 	"github.com/contiv/cluster/clusterctl/print"
@@ -19,21 +17,8 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-const waitHelp = "The command waits for the job, also for its turn and its maintenance window, and shows its " +
-	"progress. Ctrl-C detaches, as does the end of --wait-timeout, and the job continues. The exit code is 3 if the " +
-	"job fails, 8 if it leaves residue on nodes out of service, and 1 after --wait-timeout."
-
-func noWaitFlag() cli.Flag {
-	return switchFlag("no-wait", "print the id of the job, and do not wait")
-}
-
 // flagWaitTimeout is the option that bounds the wait for a job.
 const flagWaitTimeout = "wait-timeout"
-
-func waitTimeoutFlag() cli.Flag {
-	return valueFlag(flagWaitTimeout, "the longest time to wait for the job, which continues after it: a `DURATION` "+
-		"such as 90s, 15m or 1h30m (default: until it ends)")
-}
 
 // waitTimeout returns the value of --wait-timeout, or 0 without the option.
 func (c *call) waitTimeout() (time.Duration, error) {

@@ -6,69 +6,36 @@ import (
 	"context"
 	"time"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
 
-func (a *app) windows() leaf {
-	return leaf{
-		name: "windows", formats: namelessFormats,
-		usage: "list the maintenance windows, and whether changes are frozen",
-		about: "A job that would change a node outside of its maintenance windows waits in the queue, as does every " +
-			"such job during a freeze. Nodes without a window may always change. The windows are a setting, windows; " +
-			"`clusterctl window set` changes one of them.",
-		examples: []string{"clusterctl windows", "clusterctl windows -o json"},
-		run: func(ctx context.Context, c *call) error {
-			windows, err := c.manager.Windows(ctx)
-			if err != nil {
-				return err
-			}
-			if c.isEmpty(len(windows.Windows)) {
-				c.say("no maintenance windows are configured")
-			}
+func windowsRows() rows {
+	return rows{
+		"windows": {
+			formats: namelessFormats,
+			run: func(ctx context.Context, c *call) error {
+				windows, err := c.manager.Windows(ctx)
+				if err != nil {
+					return err
+				}
+				if c.isEmpty(len(windows.Windows)) {
+					c.say("no maintenance windows are configured")
+				}
 
-			return view(c, (*print.Printer).Windows)(windows, nil)
-		},
-	}
-}
-
-func (a *app) freeze() leaf {
-	return leaf{
-		name: "freeze", usage: "hold back every change of hosts",
-		commands: []leaf{
-			{
-				name: "on", formats: namelessFormats, usage: "hold back every job that would change a host",
-				about: "Jobs wait in the queue; those that run go on. Verifications and checks are not held back, " +
-					"nor a job with --override-window. A second freeze takes the place of the first one.",
-				flags: []cli.Flag{
-					valueFlag("until", "the end: a `TIME` such as 2026-01-05T08:00:00Z or \"2026-01-05 08:00:00\", "+
-						"or a time from now such as 72h (default: until it is lifted)"),
-					valueFlag("reason", "the `REASON`, which everyone who waits is shown"),
-				},
-				examples: []string{
-					"clusterctl freeze on --until 2027-01-04T08:00:00Z --reason 'the end of the year'",
-					"clusterctl freeze on --until 2h --reason 'an incident'",
-				},
-				run: freezeOn,
-			},
-			{
-				name: "off", formats: namelessFormats, usage: "end the freeze",
-				flags:    []cli.Flag{valueFlag("reason", "the `REASON` for the audit trail")},
-				examples: []string{"clusterctl freeze off", "clusterctl freeze off --reason 'the incident is over'"},
-				run: func(ctx context.Context, c *call) error {
-					return c.showFreeze(c.manager.LiftFreeze(ctx, c.String("reason")))
-				},
-			},
-			{
-				name: "status", formats: namelessFormats, usage: "show whether changes are frozen, until when and why",
-				examples: []string{"clusterctl freeze status", "clusterctl freeze status -o json"},
-				run:      one((*client.Client).Freeze, (*print.Printer).Freeze),
+				return view(c, (*print.Printer).Windows)(windows, nil)
 			},
 		},
+		"freeze on": {formats: namelessFormats, run: freezeOn},
+		"freeze off": {
+			formats: namelessFormats,
+			run: func(ctx context.Context, c *call) error {
+				return c.showFreeze(c.manager.LiftFreeze(ctx, c.String("reason")))
+			},
+		},
+		"freeze status": {formats: namelessFormats, run: one((*client.Client).Freeze, (*print.Printer).Freeze)},
 	}
 }
 

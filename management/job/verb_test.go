@@ -108,7 +108,7 @@ func walkOutcomes(t *testing.T, name string, j Job, cancel int, exits []string) 
 // change there.
 var singleVerb = map[string]string{
 	"management/server/legacy/*.go": "the fixed contract of the first generation",
-	"clusterctl/verbs.go":           "help and examples beside the table",
+	"clusterctl/verbs.go":           "the commands apply and forget, which may take no job of their verb",
 	"management/api/command.go":     "the words of clusterctl for a verb",
 	"vagrant/bench/*.go":            "benchmarks of particular verbs",
 }
