@@ -264,7 +264,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.onStop("repository", func(context.Context) error { d.repository.Stop(); return nil })
 
 	d.run(ctx, d.nodes.WatchMonitors(d.member.Leads))
-	d.background(ctx, "notifications", d.notifier.Run)
+	d.run(ctx, d.notifier.Loops()...)
 	d.background(ctx, "automation", d.runAutomation)
 
 	d.run(ctx, d.tokens.Loops()...)

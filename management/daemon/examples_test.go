@@ -496,14 +496,14 @@ func (aHost) HostKeys(context.Context, configuration.Host) ([]string, error) {
 // chat is a notifier with one target.
 type chat struct{}
 
-func (chat) Status(context.Context) ([]notify.TargetStatus, error) {
+func (chat) Status() []notify.TargetStatus {
 	return []notify.TargetStatus{{
 		Name: "chat", To: "https://chat.example.com", Delivered: 12,
 		Events: []notify.Kind{notify.KindNodeStatus, notify.KindJobFailed, notify.KindHealth},
-	}}, nil
+	}}
 }
 
-func (chat) List(context.Context, string) ([]notify.Delivery, error) {
+func (chat) List(string) ([]notify.Delivery, error) {
 	at := time.Date(2026, 11, 20, 16, 47, 31, 0, time.UTC)
 
 	return []notify.Delivery{{

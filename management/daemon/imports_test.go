@@ -197,6 +197,7 @@ var mayImport = map[string][]string{
 	"management/notify": {
 		"inventory",
 		"management/access",
+		"management/control",
 		"management/job",
 		"management/record",
 		"management/rollout",

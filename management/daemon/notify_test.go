@@ -19,6 +19,8 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 )
 
@@ -93,8 +95,7 @@ func TestNotifications(t *testing.T) {
 	s.must(os.WriteFile(file, []byte(secret+"\n"), 0o600))
 	s.must(second(s.Client.ReloadConfig(s.ctx())))
 	s.eventually("the notifier follows the store", func() bool {
-		p, err := s.store.Position(s.ctx())
-		return err == nil && p.Revision > 0
+		return record.One(s.store.View(), &notify.PositionKind).Revision > 0
 	})
 	s.report("a")
 	s.eventually("a first attempt", func() bool {
@@ -172,8 +173,7 @@ func TestRolloutIsNotified(t *testing.T) {
 	t.Cleanup(func() { s.down() })
 
 	s.eventually("the notifier follows the store", func() bool {
-		p, err := s.store.Position(s.ctx())
-		return err == nil && p.Revision > 0
+		return record.One(s.store.View(), &notify.PositionKind).Revision > 0
 	})
 
 	names, fault := s.fleet("a b c")

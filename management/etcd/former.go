@@ -176,3 +176,35 @@ func isZeroSetting(value any) bool {
 
 	return false
 }
+
+// moveDeliveries moves deliveries of notifications, and their position, from where the view did not have them.
+func (s *Store) moveDeliveries(ctx context.Context) error {
+	const page = etcd.MaxOps/2 - 1 // a key is written and removed
+
+	for _, move := range [][2]string{{"/x/deliveries/", "/v/deliveries/"}, {"/x/notified/position", "/v/notified"}} {
+		from, to := s.client.Prefix+move[0], s.client.Prefix+move[1]
+
+		for {
+			resp, err := s.client.Get(ctx, from, clientv3.WithPrefix(), clientv3.WithLimit(page))
+			if err != nil {
+				return etcd.Error(err)
+			}
+			if len(resp.Kvs) == 0 {
+				break
+			}
+
+			var ops etcd.Ops
+
+			for _, kv := range resp.Kvs {
+				key := to + strings.TrimPrefix(string(kv.Key), from)
+				ops.Then = append(ops.Then, clientv3.OpPut(key, string(kv.Value)), clientv3.OpDelete(string(kv.Key)))
+			}
+
+			if _, err := s.commit(ctx, ops); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}

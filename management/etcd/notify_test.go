@@ -3,10 +3,10 @@
 package etcd
 
 import (
-	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -17,29 +17,17 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// follow sends the changes that FollowChanges emits after the revision, until the test ends. The
-// channel is closed at its end, with the error in ended.
-func follow(t *testing.T, s *Store, after int64) (emitted <-chan record.RawChange, stop func() error) {
+// read returns the changes of records after the revision, and the revision of the last one.
+func read(t *testing.T, s *Store, after int64) (list []record.RawChange, last int64) {
 	t.Helper()
 
-	ctx, cancel := context.WithCancel(within(t, patience))
-	out, ended := make(chan record.RawChange, 100), make(chan error, 1)
+	_, err := s.ReadChanges(within(t, patience), after, func(revision int64, changes []record.RawChange) error {
+		list, last = append(list, changes...), revision
+		return nil
+	})
+	must(t, err)
 
-	go func() {
-		ended <- s.FollowChanges(ctx, after, func(revision int64, list []record.RawChange) error {
-			out <- record.RawChange{Revision: revision}
-
-			for _, c := range list {
-				if s.key("/v/%s", c.Path) != headKey(s.client.Prefix) {
-					out <- c
-				}
-			}
-
-			return nil
-		})
-	}()
-
-	return out, func() error { cancel(); return <-ended }
+	return list, last
 }
 
 // TestPositionSurvivesCompaction: without any event, the stored position follows the
@@ -50,66 +38,65 @@ func TestPositionSurvivesCompaction(t *testing.T) {
 	s := open(t, dial(t, own(t), "/p"))
 	ctx := within(t, patience)
 
-	begin, err := s.Head(ctx)
+	begin, err := s.ReadChanges(ctx, 0, nil)
 	must(t, err)
 
-	emitted, stop := follow(t, s, begin)
-
-	// Writes that are no changes of nodes and jobs, as the output of a job.
+	// Writes that are no changes of records, as the output of a job.
 	for range 10 {
 		must(t, second(s.client.Put(ctx, s.key("/x/something"), "")))
 	}
 
-	// The position becomes that of its own last write, as in the sweep of a notifier.
+	// The position becomes that of its own last write, as in the rounds of a notifier.
 	at := notify.Position{Revision: begin}
 
 	for range 2 {
-		must(t, s.Enqueue(ctx, at, nil))
-
-		select {
-		case c := <-emitted:
-			at.Revision = c.Revision
-		case <-ctx.Done():
-			t.Fatal("the write of the position is not reported")
-		}
+		must(t, second(record.Replace(ctx, s, &notify.PositionKind, "",
+			record.Revision(s.View(), &notify.PositionKind, ""), &at)))
+		_, at.Revision = read(t, s, at.Revision)
 	}
 
-	must(t, s.Enqueue(ctx, at, nil))
+	must(t, second(record.Replace(ctx, s, &notify.PositionKind, "",
+		record.Revision(s.View(), &notify.PositionKind, ""), &at)))
 
-	if err := stop(); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-
-	head, err := s.Head(ctx)
+	head, err := s.ReadChanges(ctx, 0, nil)
 	must(t, err)
 	must(t, second(s.client.Compact(ctx, head, clientv3.WithCompactPhysical())))
 
-	stored, err := s.Position(ctx)
+	name := seen(t, s, 1)[0]
+	list, _ := read(t, s, record.One(s.View(), &notify.PositionKind).Revision)
+
+	for _, c := range list {
+		if is, was, _, err := state.Nodes.Sides(c); err != nil || is != nil && (is.Name != name || was != nil) {
+			t.Errorf("the change is %+v, %v", c, err)
+		} else if is != nil {
+			return
+		}
+	}
+
+	t.Errorf("the changes are %+v", list)
+}
+
+// TestFormerDeliveries: deliveries and the position of a former version go on.
+func TestFormerDeliveries(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+
+	for i := range 100 {
+		must(t, second(s.client.Put(ctx, s.key("/x/deliveries/chat/%d-health", i),
+			fmt.Sprintf(`{"id":"chat/%d-health","target":"chat","status":"pending"}`, i))))
+	}
+
+	must(t, second(s.client.Put(ctx, s.key("/x/notified/position"), `{"revision":7}`)))
+	must(t, second(enter(t, s, instance("a"), 2*time.Second)))
+
+	left, err := s.client.Get(ctx, s.key("/x/"), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	must(t, err)
 
-	emitted, stop = follow(t, s, stored.Revision)
-	name := seen(t, s, 1)[0]
-
-	for {
-		select {
-		case c := <-emitted:
-			is, was, _, err := state.Nodes.Sides(c)
-			must(t, err)
-
-			if is == nil {
-				continue
-			}
-
-			if is.Name != name || was != nil {
-				t.Errorf("the change is %+v", c)
-			}
-
-			_ = stop()
-
-			return
-		case <-ctx.Done():
-			t.Fatal(stop())
-		}
+	if n := len(record.List(s.View(), &notify.DeliveryKind)); n != 100 || left.Count != 0 ||
+		record.One(s.View(), &notify.PositionKind).Revision != 7 {
+		t.Errorf("%d deliveries in the view, %d keys left", n, left.Count)
 	}
 }
 
@@ -120,15 +107,20 @@ func TestForgottenChanges(t *testing.T) {
 	s := open(t, dial(t, own(t), "/p"))
 	ctx := within(t, patience)
 
-	begin, err := s.Head(ctx)
+	begin, err := s.ReadChanges(ctx, 0, nil)
 	must(t, err)
-	changeAddr(t, s, seen(t, s, 1)[0])
 
-	head, err := s.Head(ctx)
+	names := seen(t, s, 1)
+	changeAddr(t, s, names[0])
+
+	head, err := s.ReadChanges(ctx, 0, nil)
 	must(t, err)
 	must(t, second(s.client.Compact(ctx, head, clientv3.WithCompactPhysical())))
 
-	err = s.FollowChanges(ctx, begin, func(int64, []record.RawChange) error { return nil })
+	// One that is still kept ends the range.
+	changeAddr(t, s, names[0])
+
+	_, err = s.ReadChanges(ctx, begin, func(int64, []record.RawChange) error { return nil })
 	if inventory.KindOf(err) != inventory.KindExpired {
 		t.Errorf("the error is %v", err)
 	}
@@ -142,7 +134,7 @@ func TestChangesWithActors(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 
-	begin, err := s.Head(ctx)
+	begin, err := s.ReadChanges(ctx, 0, nil)
 	must(t, err)
 
 	name := seen(t, s, 1)[0]
@@ -160,43 +152,35 @@ func TestChangesWithActors(t *testing.T) {
 	r.Status, r.Actor = rollout.Done, "eve"
 	putRollout(t, s, r)
 
-	emitted, stop := follow(t, s, begin)
-
 	var got []string
 
-	for len(got) < 5 {
-		select {
-		case c := <-emitted:
-			n, _, _, err := state.Nodes.Sides(c)
-			must(t, err)
+	list, _ := read(t, s, begin)
+	for _, c := range list {
+		n, _, _, err := state.Nodes.Sides(c)
+		must(t, err)
 
-			gone, _, _, err := state.Tombstones.Sides(c)
-			must(t, err)
+		gone, _, _, err := state.Tombstones.Sides(c)
+		must(t, err)
 
-			a, _, _, err := state.Memory.Sides(c)
-			must(t, err)
+		a, _, _, err := state.Memory.Sides(c)
+		must(t, err)
 
-			r, was, _, err := rollout.Kind.Sides(c)
-			must(t, err)
+		r, was, _, err := rollout.Kind.Sides(c)
+		must(t, err)
 
-			switch {
-			case n != nil:
-				got = append(got, n.Actor)
-			case gone != nil:
-				got = append(got, gone.Actor)
-			case a != nil:
-				got = append(got, a.Resumed.Actor)
-			case r != nil && (was == nil || was.Status == rollout.Running && r.Status == rollout.Done):
-				got = append(got, r.Actor)
-			}
-		case <-ctx.Done():
-			t.Fatalf("got %q, %v", got, stop())
+		switch {
+		case n != nil:
+			got = append(got, n.Actor)
+		case gone != nil:
+			got = append(got, gone.Actor)
+		case a != nil:
+			got = append(got, a.Resumed.Actor)
+		case r != nil && (was == nil || was.Status == rollout.Running && r.Status == rollout.Done):
+			got = append(got, r.Actor)
 		}
 	}
 
 	if want := []string{"monitor:gossip", "ann", "bob", "anna", "eve"}; !slices.Equal(got, want) {
 		t.Errorf("the actors are %q", got)
 	}
-
-	_ = stop()
 }

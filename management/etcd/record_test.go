@@ -65,7 +65,7 @@ func TestRecordsMatchDomain(t *testing.T) {
 	})
 	t.Run("delivery", func(t *testing.T) {
 		t.Parallel()
-		checkRecord(t, same[notify.Delivery], same[notify.Delivery], revision)
+		checkRecord(t, same[notify.Delivery], same, revision)
 	})
 	t.Run("position", func(t *testing.T) {
 		t.Parallel()

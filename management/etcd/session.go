@@ -249,6 +249,10 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 		n.log.Info(change)
 	}
 
+	if err := n.store.moveDeliveries(ctx); err != nil {
+		n.log.WithError(err).Warn("former notifications are not taken over; the next start tries it again")
+	}
+
 	if found != nil && found.Lease != 0 {
 		_ = n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -34,18 +33,16 @@ type Unreadable struct {
 // decoders decode the value of a key by the first two parts of the key, and report
 // only whether that succeeds. name is the rest of the key.
 var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
-	"v/holder":     decodes[state.Instance],
-	"v/owners":     decodes[ownerRecord],
-	"v/seq":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
-	"x/history":    decodes[inventory.HistoryEntry],
-	"x/vars":       decodes[variablesChangeRecord],
-	"x/results":    decodes[access.Result],
-	"x/inputs":     func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeInputs(kv)) },
-	"x/secrets":    decodes[secretsRecord],
-	"x/deliveries": decodes[notify.Delivery],
-	"x/notified":   decodes[notify.Position],
-	"x/log":        func(_ string, kv *mvccpb.KeyValue) error { return errorOf(record.Expand(kv.Value)) },
-	"x/tail":       func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
+	"v/holder":  decodes[state.Instance],
+	"v/owners":  decodes[ownerRecord],
+	"v/seq":     func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
+	"x/history": decodes[inventory.HistoryEntry],
+	"x/vars":    decodes[variablesChangeRecord],
+	"x/results": decodes[access.Result],
+	"x/inputs":  func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeInputs(kv)) },
+	"x/secrets": decodes[secretsRecord],
+	"x/log":     func(_ string, kv *mvccpb.KeyValue) error { return errorOf(record.Expand(kv.Value)) },
+	"x/tail":    func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
 }
 
 func errorOf[T any](_ T, err error) error { return err }

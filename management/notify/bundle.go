@@ -3,7 +3,6 @@
 package notify
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +25,9 @@ type storm struct {
 	until  time.Time   // the end of the window
 }
 
+// storms are the storms by stormKey.
+type storms map[string]storm
+
 // bundles reports whether events of the kind may share a message: those about nodes and
 // jobs, of which there can be many.
 func (k Kind) bundles() bool {
@@ -34,9 +36,32 @@ func (k Kind) bundles() bool {
 
 func stormKey(d Delivery) string { return d.Target + " " + string(d.Event.Kind) }
 
-// hold sets Held of a new delivery in a storm. The caller holds the lock moving.
-func (n *Notifier) hold(d *Delivery) {
-	s := n.storms[stormKey(*d)]
+// stormsOf returns the storms at the end of all deliveries, the oldest first.
+func stormsOf(list []Delivery) storms {
+	all := storms{}
+
+	for _, d := range list {
+		if d.Event.Count > 0 || !d.Event.Kind.bundles() {
+			continue
+		}
+
+		s := all[stormKey(d)]
+		if s.recent = append(s.recent, d.Created); len(s.recent) > calm {
+			s.recent = s.recent[1:]
+		}
+		if d.Held.After(s.until) {
+			s.until = d.Held
+		}
+
+		all[stormKey(d)] = s
+	}
+
+	return all
+}
+
+// hold sets Held of a new delivery in a storm.
+func (all storms) hold(d *Delivery) {
+	s := all[stormKey(*d)]
 	begin := d.Created.Add(-calmTime)
 	s.recent = slices.DeleteFunc(s.recent, func(t time.Time) bool { return !t.After(begin) })
 
@@ -49,92 +74,43 @@ func (n *Notifier) hold(d *Delivery) {
 	}
 
 	s.recent = append(s.recent, d.Created)
-	n.storms[stormKey(*d)] = s
+	all[stormKey(*d)] = s
 }
 
-// recallStorms sets the storms from the stored deliveries, the oldest first. The caller
-// holds the lock moving.
-func (n *Notifier) recallStorms(list []Delivery) {
-	n.storms = map[string]storm{}
+// bundle returns a delivery for each window that has ended, and marks those that it contains. A window
+// with only one is left alone.
+func bundle(list []Delivery, now time.Time) (bundles []write) {
+	windows := map[string][]int{}
 
-	for _, d := range list {
-		if d.Event.Count > 0 || !d.Event.Kind.bundles() {
+	for i, d := range list {
+		if d.isMember() && !d.Held.After(now) {
+			key := stormKey(d) + d.Held.String()
+			windows[key] = append(windows[key], i)
+		}
+	}
+
+	for _, window := range windows {
+		if len(window) < 2 {
 			continue
 		}
 
-		s := n.storms[stormKey(d)]
-		if s.recent = append(s.recent, d.Created); len(s.recent) > calm {
-			s.recent = s.recent[1:]
-		}
-		if d.Held.After(s.until) {
-			s.until = d.Held
+		members := make([]Delivery, len(window))
+
+		for at, i := range window {
+			members[at] = list[i]
+			list[i].Status = Bundled
 		}
 
-		n.storms[stormKey(d)] = s
+		bundles = append(bundles, write{Delivery: bundleOf(members)})
 	}
+
+	return bundles
 }
 
-// bundleRipe turns held deliveries at the end of their window into one for each window.
-// If a bundle cannot be stored, its members are sent one by one.
-func (n *Notifier) bundleRipe(ctx context.Context, now time.Time) {
-	for _, members := range n.ripe(now) {
-		bounded, cancel := context.WithTimeout(ctx, lastWriteTime)
-		bundle := bundleOf(members)
-		err := n.Store.PutDelivery(bounded, bundle)
-
-		cancel()
-
-		if err != nil {
-			n.Logger.WithError(err).Warn("notifications of one kind cannot be bundled")
-			continue
-		}
-
-		n.mu.Lock()
-		n.queue[bundle.ID] = bundle
-
-		for _, d := range members {
-			d.Status = Bundled
-			n.queue[d.ID] = d
-		}
-
-		n.mu.Unlock()
-	}
+// isMember reports whether the delivery was held to become a part of a bundle, and was not sent alone.
+func (d Delivery) isMember() bool {
+	return !d.Held.IsZero() && d.Event.Count == 0 && d.Status == Pending && d.Attempts == 0
 }
-
-// ripe returns the members of each window that has ended, the oldest first. A window of
-// which a member was sent already, or has no second one, is left alone.
-func (n *Notifier) ripe(now time.Time) [][]Delivery {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	windows := map[string][]Delivery{}
-	begun := map[string]bool{}
-
-	for _, d := range n.queue {
-		if !d.isMember() || d.Held.After(now) || d.Status != Pending {
-			continue
-		}
-
-		key := stormKey(d) + d.Held.String()
-		windows[key] = append(windows[key], d)
-		// A member that was sent, or is being sent, would come a second time in the bundle.
-		begun[key] = begun[key] || d.Attempts > 0 || n.busy[d.Target] == d.ID
-	}
-
-	var list [][]Delivery
-
-	for key, members := range windows {
-		if len(members) > 1 && !begun[key] {
-			slices.SortFunc(members, byAge)
-			list = append(list, members)
-		}
-	}
-
-	return list
-}
-
-// isMember reports whether the delivery was held to become a part of a bundle.
-func (d Delivery) isMember() bool { return !d.Held.IsZero() && d.Event.Count == 0 }
 
 // bundleOf returns the delivery for all members, which are at least two, the oldest first.
 func bundleOf(members []Delivery) Delivery {
@@ -219,7 +195,7 @@ func markBundled(list []Delivery) {
 	}
 
 	for i, d := range list {
-		if !d.isMember() || d.Status != Pending || d.Attempts > 0 {
+		if !d.isMember() {
 			continue
 		}
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/record"
 )
 
 // vanish adds count nodes that disappear, each some time after the one before.
@@ -31,7 +32,7 @@ func (m *memory) vanish(begin, count int, every time.Duration) {
 func told(t *testing.T, b *bench) (messages, events int) {
 	t.Helper()
 
-	list, err := b.List(t.Context(), "a")
+	list, err := b.List("a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +56,9 @@ func TestStorm(t *testing.T) {
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
 		defer b.run(t)()
 
-		synctest.Wait()
+		settle()
 		store.vanish(0, 200, 100*time.Millisecond)
-		synctest.Wait()
+		settle()
 
 		if messages, _ := told(t, b); messages != 5 {
 			t.Errorf("%d messages at once", messages)
@@ -65,20 +66,20 @@ func TestStorm(t *testing.T) {
 
 		// Another kind does not wait.
 		store.add(nodeChange(500, inventory.Allocated, inventory.Quarantined))
-		synctest.Wait()
+		settle()
 
 		if got := r.ids(); got[len(got)-1] != "500-node.status-n-1" {
 			t.Errorf("delivered %v", got)
 		}
 
 		time.Sleep(time.Minute)
-		synctest.Wait()
+		settle()
 
 		if messages, events := told(t, b); messages != 7 || events != 201 {
 			t.Errorf("%d messages of %d events", messages, events)
 		}
 
-		list, _ := b.List(t.Context(), "a")
+		list, _ := b.List("a")
 		e := list[slices.IndexFunc(list, func(d notify.Delivery) bool { return d.Event.Count > 0 })].Event
 
 		if want := "195 times node.state: n-005, n-006, n-007, n-008, n-009, n-010, n-011, " +
@@ -98,7 +99,7 @@ func TestStorm(t *testing.T) {
 		// After the storm, one event is one message at once.
 		time.Sleep(time.Minute)
 		store.vanish(600, 1, 0)
-		synctest.Wait()
+		settle()
 
 		if messages, _ := told(t, b); messages != 8 {
 			t.Errorf("%d messages after the storm", messages)
@@ -116,7 +117,7 @@ func TestStormLosesNothing(t *testing.T) {
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
 		stop := b.run(t)
 
-		synctest.Wait()
+		settle()
 
 		// A restart in every phase: in the window, and after the bundle was stored.
 		for part := range 4 {
@@ -129,11 +130,15 @@ func TestStormLosesNothing(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		stop()
 
-		// The store takes no bundle: its members go one by one.
-		store.beforePut = func(d notify.Delivery) error {
-			if d.Event.Count > 0 && d.Attempts == 0 {
-				return errors.New("full")
+		// The store takes no bundle for a while: its members wait.
+		full := time.Now().Add(5 * time.Minute)
+		store.Before = func(tx *record.Tx) error {
+			for _, d := range written(tx) {
+				if d.Event.Count > 0 && d.Attempts == 0 && time.Now().Before(full) {
+					return errors.New("full")
+				}
 			}
+
 			return nil
 		}
 		b = newBench(store, b.target)
@@ -144,7 +149,7 @@ func TestStormLosesNothing(t *testing.T) {
 		r.fail = nil
 		r.mu.Unlock()
 		time.Sleep(time.Hour)
-		synctest.Wait()
+		settle()
 		stop()
 
 		messages, events := told(t, b)
@@ -168,9 +173,9 @@ func TestSingle(t *testing.T) {
 		store, r := newMemory(), &receiver{}
 		defer newBench(store, notify.Target{Name: "a", Events: everything, Single: true, Sender: r}).run(t)()
 
-		synctest.Wait()
+		settle()
 		store.vanish(0, 50, time.Millisecond)
-		synctest.Wait()
+		settle()
 
 		if got := r.ids(); len(got) != 50 || strings.Contains(strings.Join(got, " "), "bundle") {
 			t.Errorf("%d messages: %v", len(got), got)

@@ -3,7 +3,9 @@
 package notify
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/management/record"
@@ -23,7 +25,7 @@ const (
 	Bundled Status = "bundled"
 )
 
-// Delivery is one event on its way to one target. Its JSON is what the store keeps.
+// Delivery is one event on its way to one target.
 type Delivery struct {
 	ID       string    `json:"id"` // of the event, and the target: unique
 	Target   string    `json:"target"`
@@ -39,11 +41,23 @@ type Delivery struct {
 	Held    time.Time `json:"held,omitzero"`
 	Through time.Time `json:"through,omitzero"` // of a bundle: the creation of its newest member
 
-	// Revision is the store's revision of this record, where Deliveries returned it.
-	Revision int64 `json:"-"`
+	Revision int64 `json:"-"` // of the last write; 0: it is not stored
 }
 
-// Position is how far the records were turned into events. Its JSON is what the store keeps.
+// DeliveryKind are the deliveries, in the order in which they are sent.
+var DeliveryKind = record.Kind[Delivery]{
+	Name:    "deliveries",
+	Key:     func(d *Delivery) string { return d.ID },
+	At:      func(d *Delivery, revision int64) { d.Revision = revision },
+	Compare: func(a, b *Delivery) int { return byAge(*a, *b) },
+}
+
+// byAge orders deliveries by their creation.
+func byAge(a, b Delivery) int {
+	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+}
+
+// Position is how far the records were turned into events.
 type Position struct {
 	// Revision is the last one whose changes are in deliveries; 0: begin now.
 	Revision int64 `json:"revision"`
@@ -51,24 +65,15 @@ type Position struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Store keeps deliveries, and the position. Errors are those of package state.
+// PositionKind is the position.
+var PositionKind = record.Kind[Position]{Name: "notified", Single: true}
+
+// Store keeps records, and their changes for a while.
 type Store interface {
-	// FollowChanges calls emit with the changes of records after the revision, all of one
-	// revision at a time and with its number, until ctx ends or emit fails. Each Enqueue leads
-	// to a call. It is KindExpired if some of the changes are no longer kept.
-	FollowChanges(ctx context.Context, after int64, emit func(revision int64, list []record.RawChange) error) error
-	// Position returns the zero value if there is none.
-	Position(ctx context.Context) (Position, error)
-	// Enqueue adds the deliveries and sets the position, or does neither. It replaces
-	// no delivery that exists.
-	Enqueue(ctx context.Context, p Position, list []Delivery) error
-	// Deliveries returns all deliveries, the oldest first.
-	Deliveries(ctx context.Context) ([]Delivery, error)
-	// PutDelivery writes a delivery. With a Revision it is KindConflict unless the record
-	// is still at it.
-	PutDelivery(ctx context.Context, d Delivery) error
-	// DeleteDeliveries removes the deliveries with the ids.
-	DeleteDeliveries(ctx context.Context, ids []string) error
-	// Head returns the newest revision.
-	Head(ctx context.Context) (int64, error)
+	record.Store
+	// ReadChanges calls emit with the changes of records after the revision, all of one revision
+	// at a time and with its number, up to those of now. It returns the newest revision of the
+	// store, and is KindExpired if some of the changes are no longer kept.
+	ReadChanges(ctx context.Context, after int64, emit func(revision int64, list []record.RawChange) error) (
+		newest int64, err error)
 }

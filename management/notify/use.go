@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/record"
 )
 
 // TargetStatus is a target with its deliveries.
@@ -27,11 +28,8 @@ type TargetStatus struct {
 
 // Counts counts the deliveries that are kept by status, those to former targets as well.
 func (n *Notifier) Counts() map[Status]int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
 	counts := map[Status]int{}
-	for _, d := range n.queue {
+	for _, d := range n.deliveries() {
 		counts[d.Status]++
 	}
 
@@ -39,12 +37,8 @@ func (n *Notifier) Counts() map[Status]int {
 }
 
 // Status returns the targets of the configuration, in its order.
-func (n *Notifier) Status(ctx context.Context) ([]TargetStatus, error) {
-	stored, err := n.Store.Deliveries(ctx)
-	if err != nil {
-		return nil, err
-	}
-	markBundled(stored)
+func (n *Notifier) Status() []TargetStatus {
+	stored := n.deliveries()
 
 	var list []TargetStatus
 
@@ -75,21 +69,16 @@ func (n *Notifier) Status(ctx context.Context) ([]TargetStatus, error) {
 		list = append(list, s)
 	}
 
-	return list, nil
+	return list
 }
 
 // List returns the deliveries of a target, the oldest first. It is KindNotFound for a
 // target that is not configured.
-func (n *Notifier) List(ctx context.Context, target string) ([]Delivery, error) {
+func (n *Notifier) List(target string) ([]Delivery, error) {
 	if _, err := n.target(target); err != nil {
 		return nil, err
 	}
-
-	stored, err := n.Store.Deliveries(ctx)
-	markBundled(stored)
-	slices.SortFunc(stored, byAge) // in the order in which they are sent
-
-	return slices.DeleteFunc(stored, func(d Delivery) bool { return d.Target != target }), err
+	return slices.DeleteFunc(n.deliveries(), func(d Delivery) bool { return d.Target != target }), nil
 }
 
 // target returns the target, or KindNotFound.
@@ -115,9 +104,9 @@ func (n *Notifier) target(name string) (Target, error) {
 // Test sends a test event to a target at once, and returns its answer as an error of
 // KindRefused.
 func (n *Notifier) Test(ctx context.Context, c access.Caller, name string) error {
-	record := access.Record{Action: "notifications.test", Targets: []string{name}}
+	tried := access.Record{Action: "notifications.test", Targets: []string{name}}
 
-	return access.Audited(ctx, n.Audit, c, record, func(*access.Record) error {
+	return access.Audited(ctx, n.Audit, c, tried, func(*access.Record) error {
 		t, err := n.target(name)
 		if err != nil {
 			return err
@@ -138,12 +127,7 @@ func (n *Notifier) Test(ctx context.Context, c access.Caller, name string) error
 				Do("correct the target in the configuration file, or the receiver")
 		}
 
-		// The pending deliveries can go now.
-		n.mu.Lock()
-		defer n.mu.Unlock()
-
-		delete(n.fails, name)
-		n.wake()
+		n.Reloaded() // the pending deliveries can go now
 
 		return nil
 	})
@@ -152,11 +136,22 @@ func (n *Notifier) Test(ctx context.Context, c access.Caller, name string) error
 // Failing returns a target that has accepted nothing for at least the given time, and since
 // when; an empty name if there is none.
 func (n *Notifier) Failing(atLeast time.Duration) (name string, since time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	failing, accepted := map[string]time.Time{}, map[string]time.Time{}
 
-	for _, target := range slices.Sorted(maps.Keys(n.fails)) {
-		if since := n.fails[target].since; time.Since(since) >= atLeast {
+	for _, d := range n.deliveries() {
+		switch _, known := failing[d.Target]; {
+		case d.Status == Delivered && d.Last.After(accepted[d.Target]):
+			accepted[d.Target] = d.Last
+		case d.Status == Pending && d.Attempts > 0 && !known:
+			failing[d.Target] = d.Created
+		}
+	}
+
+	for _, target := range slices.Sorted(maps.Keys(failing)) {
+		if since = failing[target]; since.Before(accepted[target]) {
+			since = accepted[target]
+		}
+		if _, err := n.target(target); err == nil && time.Since(since) >= atLeast {
 			return target, since
 		}
 	}
@@ -167,58 +162,43 @@ func (n *Notifier) Failing(atLeast time.Duration) (name string, since time.Time)
 // Retry makes the Dead deliveries of a target pending again, and returns their number.
 // The target is tried at once, with its pending deliveries as well.
 func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (count int, err error) {
-	record := access.Record{Action: "notifications.retry", Targets: []string{name}}
+	done := access.Record{Action: "notifications.retry", Targets: []string{name}}
 
-	err = access.Audited(ctx, n.Audit, c, record, func(*access.Record) error {
-		list, err := n.List(ctx, name)
+	err = access.Audited(ctx, n.Audit, c, done, func(*access.Record) error {
+		list, err := n.List(name)
 		if err != nil {
 			return err
 		}
 
-		// The pending deliveries can go now, too.
-		n.mu.Lock()
-		delete(n.fails, name)
-		n.wake()
-		n.mu.Unlock()
+		defer n.Reloaded()
 
-		for _, d := range list {
-			if d.Status != Dead {
-				continue
-			}
+		for chunk := range slices.Chunk(list, batch) {
+			again, _, err := record.Decide(ctx, n.Store, func(tx *record.Tx) (again int, err error) {
+				for _, d := range chunk {
+					now := record.Get(tx, &DeliveryKind, d.ID)
+					if now == nil || now.Status != Dead {
+						continue
+					}
 
-			switch err := n.retry(ctx, d); inventory.KindOf(err) {
-			case "":
-				count++
-			case inventory.KindConflict: // somebody else did, or it was removed
-			default:
+					// It has a day again.
+					d = *now
+					d.Status, d.Created, d.Retries = Pending, time.Now(), d.Retries+1
+					record.Put(tx, &DeliveryKind, &d)
+
+					again++
+				}
+
+				return again, nil
+			})
+			if err != nil {
 				return err
 			}
+
+			count += again
 		}
 
 		return nil
 	})
 
 	return count, err
-}
-
-// retry makes a Dead delivery pending again, or is KindConflict.
-func (n *Notifier) retry(ctx context.Context, d Delivery) error {
-	if err := n.lockWrites(ctx); err != nil {
-		return err
-	}
-
-	defer n.unlockWrites()
-
-	// It has a day again. Another instance that leads finds it at its next look.
-	d.Status, d.Created, d.Retries = Pending, time.Now(), d.Retries+1
-	if err := n.Store.PutDelivery(ctx, d); err != nil {
-		return err
-	}
-
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	n.again(d)
-
-	return nil
 }

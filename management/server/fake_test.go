@@ -965,13 +965,13 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 // fakeNotifier has the target chat, with a delivery that it refused.
 type fakeNotifier struct{}
 
-func (fakeNotifier) Status(context.Context) ([]notify.TargetStatus, error) {
+func (fakeNotifier) Status() []notify.TargetStatus {
 	return []notify.TargetStatus{{
 		Name: "chat", To: "https://chat.example.com", Events: []notify.Kind{notify.KindHealth}, Dead: 1,
-	}}, nil
+	}}
 }
 
-func (f fakeNotifier) List(_ context.Context, target string) ([]notify.Delivery, error) {
+func (f fakeNotifier) List(target string) ([]notify.Delivery, error) {
 	if target != "chat" {
 		return nil, inventory.Errorf(inventory.KindNotFound, "there is no notification target %q", target).
 			Do("the targets are chat")
@@ -984,12 +984,12 @@ func (f fakeNotifier) List(_ context.Context, target string) ([]notify.Delivery,
 }
 
 func (f fakeNotifier) Test(ctx context.Context, _ access.Caller, target string) error {
-	_, err := f.List(ctx, target)
+	_, err := f.List(target)
 	return err
 }
 
 func (f fakeNotifier) Retry(ctx context.Context, _ access.Caller, target string) (int, error) {
-	_, err := f.List(ctx, target)
+	_, err := f.List(target)
 	return 1, err
 }
 

@@ -18,9 +18,9 @@ import (
 
 // Notifier tells targets what happens; see notify.Notifier.
 type Notifier interface {
-	Status(ctx context.Context) ([]notify.TargetStatus, error)
+	Status() []notify.TargetStatus
 	// List returns the deliveries of a target, the oldest first, or KindNotFound.
-	List(ctx context.Context, target string) ([]notify.Delivery, error)
+	List(target string) ([]notify.Delivery, error)
 	// Test sends a test event to a target at once. It is KindRefused if the target did
 	// not accept it.
 	Test(ctx context.Context, c access.Caller, target string) error
@@ -75,19 +75,12 @@ func (s *Server) notificationRoutes() []rest.Route {
 	}
 }
 
-func (s *Server) getNotifications(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.notifications(r.Context())
-	if err != nil {
-		return err
-	}
-	return rest.WriteJSON(w, http.StatusOK, api.Notifications{Items: list})
+func (s *Server) getNotifications(w http.ResponseWriter, _ *http.Request) error {
+	return rest.WriteJSON(w, http.StatusOK, api.Notifications{Items: s.notifications()})
 }
 
-func (s *Server) notifications(ctx context.Context) ([]api.Notification, error) {
-	targets, err := s.Notifier.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) notifications() []api.Notification {
+	targets := s.Notifier.Status()
 	list := make([]api.Notification, len(targets))
 
 	for i, t := range targets {
@@ -106,15 +99,12 @@ func (s *Server) notifications(ctx context.Context) ([]api.Notification, error) 
 		}
 	}
 
-	return list, nil
+	return list
 }
 
 // notification returns one target as it is now.
-func (s *Server) notification(ctx context.Context, name string) (api.Notification, error) {
-	list, err := s.notifications(ctx)
-	if err != nil {
-		return api.Notification{}, err
-	}
+func (s *Server) notification(name string) (api.Notification, error) {
+	list := s.notifications()
 
 	// A reload may have removed it since.
 	i := slices.IndexFunc(list, func(n api.Notification) bool { return n.Name == name })
@@ -131,7 +121,7 @@ func (s *Server) getDeliveries(w http.ResponseWriter, r *http.Request) error {
 
 	status := rest.Query(r).Text("status")
 
-	list, err := s.Notifier.List(r.Context(), name)
+	list, err := s.Notifier.List(name)
 	if err != nil {
 		return err
 	}
@@ -154,7 +144,7 @@ func (s *Server) testNotification(r *http.Request, c access.Caller, _ openapi.Em
 	if err := s.Notifier.Test(r.Context(), c, name); err != nil {
 		return api.Notification{}, err
 	}
-	return s.notification(r.Context(), name)
+	return s.notification(name)
 }
 
 func (s *Server) retryDeliveries(r *http.Request, c access.Caller, _ openapi.Empty) (api.Notification, error) {
@@ -163,7 +153,7 @@ func (s *Server) retryDeliveries(r *http.Request, c access.Caller, _ openapi.Emp
 	if _, err := s.Notifier.Retry(r.Context(), c, name); err != nil {
 		return api.Notification{}, err
 	}
-	return s.notification(r.Context(), name)
+	return s.notification(name)
 }
 
 func deliveryOf(d notify.Delivery) api.Delivery {

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/control"
+	"github.com/contiv/cluster/management/record"
+)
+
+const (
+	healthEvery  = 15 * time.Second // between looks at the health
+	healthSteady = 2                // looks with the same result before it is an event
+)
+
+func (n *Notifier) beginHealth(context.Context) error {
+	n.looks = map[string]int{}
+	return nil
+}
+
+// lookAtHealth stores an event if a part of the manager failed, or is well again, and that lasts.
+func (n *Notifier) lookAtHealth(ctx context.Context) (next control.Next, err error) {
+	if len(n.Targets()) == 0 {
+		return next, nil
+	}
+
+	r, _ := n.Store.Latest()
+	was := record.One(r, &PositionKind).Problems
+	problems := n.Health(ctx)
+
+	is := lasting(was, problems, n.looks)
+	if slices.Equal(is, was) {
+		return next, nil
+	}
+
+	// The looks stay if the write fails, so that the next one tries it again.
+	e := happening{Event: healthEvent(was, is, problems)}
+	if _, err = n.enqueue(ctx, []happening{e}, func(p *Position) { p.Problems = is }); err == nil {
+		clear(n.looks)
+	}
+
+	return next, err
+}
+
+// lasting returns the parts with a lasting problem, sorted. A change counts once it was
+// seen in healthSteady looks in a row; looks counts those of each part.
+func lasting(told []string, problems map[string]string, looks map[string]int) []string {
+	parts := map[string]bool{}
+	for _, part := range told {
+		parts[part] = true
+	}
+
+	changed := map[string]bool{}
+
+	for part := range problems {
+		changed[part] = !parts[part]
+	}
+
+	for _, part := range told {
+		_, still := problems[part]
+		changed[part] = !still
+	}
+
+	// A part that is as it was begins anew.
+	for part := range looks {
+		if !changed[part] {
+			delete(looks, part)
+		}
+	}
+
+	for part, is := range changed {
+		if !is {
+			continue
+		}
+
+		if looks[part]++; looks[part] >= healthSteady {
+			_, failed := problems[part]
+			parts[part] = failed
+		}
+	}
+
+	maps.DeleteFunc(parts, func(_ string, failed bool) bool { return !failed })
+
+	return slices.Sorted(maps.Keys(parts))
+}
+
+// healthEvent returns the event that the parts with problems changed.
+func healthEvent(was, is []string, problems map[string]string) Event {
+	at := time.Now()
+	e := Event{
+		ID: string(KindHealth) + "-" + strconv.FormatInt(at.UnixNano(), 10), Kind: KindHealth, Time: at,
+		Actor: access.Manager, From: healthOf(was), To: healthOf(is),
+	}
+
+	more := without(is, was)
+
+	switch {
+	case len(is) == 0:
+		e.Summary = "the manager is well again"
+	case len(was) == 0:
+		e.Summary = "the manager is degraded: " + strings.Join(is, ", ")
+	case len(more) > 0:
+		e.Summary = "the manager has another problem: " + strings.Join(more, ", ")
+	default:
+		e.Summary = strings.Join(without(was, is), ", ") + " is well again; the manager is still degraded: " +
+			strings.Join(is, ", ")
+	}
+
+	var details []string
+	for _, part := range is {
+		details = append(details, part+": "+cmp.Or(problems[part], "well again for a moment"))
+	}
+
+	e.Detail = oneLine(strings.Join(details, "; "))
+
+	return e
+}
+
+func healthOf(problems []string) string {
+	if len(problems) == 0 {
+		return "ok"
+	}
+	return "degraded"
+}
+
+// without returns the names that are not among others.
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+}
