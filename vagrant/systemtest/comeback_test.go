@@ -4,61 +4,24 @@ package systemtest
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
 )
 
-// The long form of TestComeBack has CLUSTERM_ROUNDS rounds, and lasts a minute for each.
 const (
 	knownWithin = 5 * time.Second
 	// exchange is longer than the time in which each member exchanges states with another.
 	exchange = 35 * time.Second
 )
 
-// comeBackRounds returns the number of rounds.
-func comeBackRounds(t *testing.T) int {
-	s := os.Getenv("CLUSTERM_ROUNDS")
-	if s == "" {
-		return 1
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // crashTwice kills the manager two times, five seconds apart: it forgets who has left.
 func (w *world) crashTwice() {
 	w.t.Helper()
 	w.sh("host1", killDaemon+"; sleep 5; "+killDaemon)
 	w.awaitHealthy()
-}
-
-// each runs a script on all hosts at once.
-func (w *world) each(hosts []string, script string) {
-	w.t.Helper()
-
-	var all sync.WaitGroup
-	results := make([]result, len(hosts))
-
-	for i, h := range hosts {
-		all.Go(func() { results[i] = w.try(h, script) })
-	}
-
-	all.Wait()
-
-	for _, r := range results {
-		if r.code != 0 {
-			w.t.Fatal(r)
-		}
-	}
 }
 
 // wantKnown requires that the manager and the agents of the other hosts know all
@@ -157,28 +120,10 @@ const (
 func TestComeBack(t *testing.T) {
 	w := newWorld(t, setup{testPlaybooks: true})
 
-	for i := range comeBackRounds(t) {
-		t.Logf("round %d", i+1)
-		w.comeBack([]string{"host3"},
-			func() { w.sh("host3", stopAgent) },
-			func() { w.sh("host3", runAgent) })
-		w.comeBack([]string{"host4"},
-			func() { w.try("host4", "systemctl poweroff") },
-			func() { w.labDo("boot", "host4") })
-	}
-}
-
-// TestComeBackOfTwenty: as TestComeBack, with the agents of twenty hosts at once.
-func TestComeBackOfTwenty(t *testing.T) {
-	if os.Getenv("CLUSTERM_ROUNDS") == "" {
-		t.Skip("needs twenty hosts and many minutes; set CLUSTERM_ROUNDS=20")
-	}
-
-	w := newWorld(t, setup{testPlaybooks: true, hosts: 22})
-	twenty := w.hosts[2:] // host2 remembers their end
-
-	for i := range comeBackRounds(t) {
-		t.Logf("round %d", i+1)
-		w.comeBack(twenty, func() { w.each(twenty, stopAgent) }, func() { w.each(twenty, runAgent) })
-	}
+	w.comeBack([]string{"host3"},
+		func() { w.sh("host3", "systemctl stop clusterm-agent") },
+		func() { w.sh("host3", "systemctl start clusterm-agent") })
+	w.comeBack([]string{"host4"},
+		func() { w.try("host4", "systemctl poweroff") },
+		func() { w.labDo("boot", "host4") })
 }

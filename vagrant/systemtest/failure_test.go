@@ -3,7 +3,6 @@
 package systemtest
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -76,46 +75,6 @@ END`)
 	}
 }
 
-// TestFailedCleanup: on_failure limits the cleanup to the failed nodes; a node whose
-// cleanup fails is Quarantined until an operator clears it.
-func TestFailedCleanup(t *testing.T) {
-	w := newWorld(t, setup{testPlaybooks: true})
-
-	w.doFails("nodes", "commission", "-g", master, "--on-failure", "failed", "-e", "fail_on: host3",
-		w.name("host2"), w.name("host3"))
-	w.wantNode("host2", inventory.Allocated, master)
-	w.wantNode("host3", inventory.Unallocated, "")
-
-	if !w.hasFile("host2", "/etc/systemtest") || w.hasFile("host3", "/etc/systemtest") {
-		t.Error("host2 must be configured, and host3 must not")
-	}
-
-	w.doFails("nodes", "commission", "-g", worker, "-e", "fail_on: host3\nfail_cleanup_on: host4",
-		w.name("host3"), w.name("host4"))
-	w.wantNode("host3", inventory.Unallocated, "")
-	w.wantNode("host4", inventory.Quarantined, worker)
-
-	if n := w.node("host4"); !strings.Contains(n.LastError, "simulated failure of the cleanup") {
-		t.Errorf("the last error of %s lacks the reason of the quarantine: %q", n.Name, n.LastError)
-	}
-
-	w.wantRefused(5, []string{w.name("host4"), "Quarantined", "clear"},
-		"nodes", "commission", "-g", worker, w.name("host4"))
-
-	j, _ := w.doFails("nodes", "clear", w.name("host4"), "-e", "fail_cleanup_on: host4")
-	if j.Cause != "failed" {
-		t.Errorf("the cause of the failed clear is %q", j.Cause)
-	}
-
-	w.wantNode("host4", inventory.Quarantined, worker)
-	w.do("nodes", "clear", w.name("host4"))
-	w.wantNode("host4", inventory.Unallocated, "")
-
-	if w.hasFile("host4", "/etc/systemtest") {
-		t.Error("the clear did not clean host4")
-	}
-}
-
 // TestFailedUpgradeOfMasters: a failed upgrade takes no master out of service.
 func TestFailedUpgradeOfMasters(t *testing.T) {
 	w := newWorld(t, setup{})
@@ -177,41 +136,6 @@ func TestFailedUpgradeOfMasters(t *testing.T) {
 	}
 
 	w.wantMembers("host4", masters...)
-}
-
-// wantUnchanged requires that f changes no node and no job.
-func (w *world) wantUnchanged(f func()) {
-	w.t.Helper()
-	nodes, jobs := w.records("nodes", "get"), w.records("job", "list")
-
-	f()
-
-	if now := w.records("nodes", "get"); now != nodes {
-		w.t.Errorf("nodes changed: %s", difference(nodes, now))
-	}
-
-	if now := w.records("job", "list"); now != jobs {
-		w.t.Errorf("jobs changed: %s", difference(jobs, now))
-	}
-}
-
-// records returns a list as JSON, without the parts that follow from another record: the
-// revision of the whole, and how nodes compare with the folder of playbooks.
-func (w *world) records(args ...string) string {
-	w.t.Helper()
-
-	list := decode[struct{ Items []map[string]any }](w, w.ctl(append(args, "-o", "json")...))
-	for _, item := range list.Items {
-		for _, derived := range []string{"desired", "outdated", "differs"} {
-			delete(item, derived)
-		}
-	}
-
-	text, err := json.MarshalIndent(list.Items, "", "  ")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return string(text)
 }
 
 // difference lists the lines that only one of the texts has.

@@ -3,16 +3,18 @@
 package systemtest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/management/api"
 )
 
 // TestFreeze: a freeze holds jobs and rollouts, shows its author and its reason, and survives the
 // kill of the manager. Verifications go on, and so do jobs that override it with a reason, which
-// is in the history and in the audit trail. It ends at its time, or with a word.
+// is in the history and in the audit trail. Budgets and windows hold jobs as well.
 func TestFreeze(t *testing.T) {
 	const year, emergency = "the end of the year", "CVE-2026-0001 is exploited"
 
@@ -53,7 +55,7 @@ func TestFreeze(t *testing.T) {
 
 	urgent := w.rollOver([]string{"host2"}, "--override-window", "--reason", emergency, "-e", "note=emergency")
 	w.awaitRollout(urgent, "Done")
-	w.wantContents(master+" emergency", "host2", "host3")
+	w.wantNotes("emergency", "host2", "host3")
 
 	if history := w.history("host3"); !slices.ContainsFunc(history, func(e api.HistoryEntry) bool {
 		return e.Job == j.ID && strings.Contains(e.Reason, emergency)
@@ -70,52 +72,35 @@ func TestFreeze(t *testing.T) {
 
 	w.replaceProcess(daemonProcess, killDaemon)
 	frozen()
-	w.endsInTime(held, id)
-	w.endsWithAWord()
+
+	w.ctl("freeze", "off", "--reason", "the year is over")
+	w.awaitRollout(id, "Done")
+	w.wantComplete(held)
+	w.wantNotes("held", "host2")
+	w.wantNotes("rolled", "host3")
+
+	// A budget refuses what it can never allow.
+	w.ctl("config", "set", `groups=[{"name":"service-master","budget":{"min_available":1}},{"name":"service-worker"}]`)
+	w.wantRefused(5, []string{"service-master must keep 1 node available"},
+		append([]string{"nodes", "apply"}, w.nodeNames("host2", "host3")...)...)
+
+	// A window that has just closed opens in an hour, unless it is taken away.
+	w.ctl("config", "set", fmt.Sprintf(`windows=[{"name":"night","cron":"%d * * * *","duration":"1m","groups":["%s"]}]`,
+		time.Now().UTC().Add(-2*time.Minute).Minute(), master))
+	waiting := w.submit("nodes", "apply", w.name("host2"))
+	if j := w.job(waiting); j.Status != api.Queued || !strings.Contains(j.WaitReason, "night") {
+		t.Errorf("job %s is %s: %q", waiting, j.Status, j.WaitReason)
+	}
+
+	w.ctl("config", "unset", "windows")
+	w.wantComplete(waiting)
 }
 
-// endsInTime freezes changes for some seconds. The job and the rollout that wait begin by
-// themselves, and not before.
-func (w *world) endsInTime(held, id string) {
+// wantComplete waits for the end of the job, and requires its success.
+func (w *world) wantComplete(id string) {
 	w.t.Helper()
-
-	on := w.ctl("freeze", "on", "--until", "10s", "--reason", "a moment", "-o", "json")
-	freeze := decode[api.Freeze](w, on)
-
-	if freeze.Until == nil || !strings.Contains(on.stderr, "the end of the year") {
-		w.t.Fatalf("a second freeze: %s", on)
-	}
-
-	r := w.awaitRollout(id, "Done")
-	for _, job := range []string{held, r.Nodes[0].Job} {
-		if j := w.awaitJob(job); j.Status != api.Complete || j.Started.Before(*freeze.Until) {
-			w.t.Errorf("job %s is %s, and began at %s; the freeze was until %s", job, j.Status, j.Started, freeze.Until)
-		}
-	}
-
-	w.wantContents(master+" held", "host2")
-	w.wantContents(master+" rolled", "host3")
-}
-
-// endsWithAWord freezes changes without an end, and lifts that.
-func (w *world) endsWithAWord() {
-	w.t.Helper()
-	w.ctl("freeze", "on", "--reason", "until I say so")
-
-	id := w.submit("nodes", "apply", w.name("host2"), "-e", "note=last")
-	if j := w.job(id); j.Status != api.Queued || !strings.Contains(j.WaitReason, "until it is lifted: until I say so") {
-		w.t.Errorf("job %s is %s: %s", id, j.Status, j.WaitReason)
-	}
-
-	w.ctl("freeze", "off", "--reason", "I say so")
 
 	if j := w.awaitJob(id); j.Status != api.Complete {
 		w.t.Errorf("job %s is %s: %s", id, j.Status, j.Message)
 	}
-
-	if decode[api.Freeze](w, w.ctl("freeze", "status", "-o", "json")).Active {
-		w.t.Error("a freeze that was lifted is active")
-	}
-
-	w.wantContents(master+" last", "host2")
 }

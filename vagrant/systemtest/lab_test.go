@@ -41,10 +41,6 @@ var suite struct {
 }
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(relayFolder); dir != "" {
-		os.Exit(serveRelay(dir))
-	}
-
 	os.Exit(run(m))
 }
 

@@ -139,57 +139,6 @@ func TestDecommissionDeadHost(t *testing.T) {
 	w.wantKey("host4", "kept", "yes")
 }
 
-// TestPowerOffAndReboot: power-off, power-on and reboot change the state of a node, and
-// never its status.
-func TestPowerOffAndReboot(t *testing.T) {
-	w := newWorld(t, setup{testPlaybooks: true, serf: "host4"})
-	w.commission(master, "host2")
-	w.commission(worker, "host3", "host4")
-	wantStatuses := func() {
-		t.Helper()
-		w.wantNode("host2", inventory.Allocated, master)
-		w.wantNode("host3", inventory.Allocated, worker)
-		w.wantNode("host4", inventory.Allocated, worker)
-	}
-
-	w.labDo("kill", "host3", "host4")
-	w.awaitState(inventory.Disappeared, "host3", "host4")
-	w.awaitState(inventory.Discovered, "host2")
-	wantStatuses()
-	w.labDo("boot", "host3", "host4")
-	w.awaitState(inventory.Discovered, "host3", "host4")
-	wantStatuses()
-
-	w.labDo("reboot", "host3")
-	w.awaitState(inventory.Discovered, "host3")
-	wantStatuses()
-	// An agent leaves the gossip before a reboot, so a reboot is never missed.
-	await(t, time.Minute, "the history has both absences", func() (bool, string) {
-		var states []string
-		for _, e := range w.history("host3") {
-			if e.Verb == inventory.VerbDisappeared || e.Verb == inventory.VerbDiscovered {
-				if e.From != e.To && e.From != "" {
-					t.Fatalf("an observation changed the status from %s to %s", e.From, e.To)
-				}
-
-				states = append(states, string(e.State))
-			}
-		}
-
-		all := strings.Join(states, " ")
-
-		return all == "Discovered Disappeared Discovered Disappeared Discovered", all
-	})
-	wantStatuses()
-	w.do("nodes", "maintenance", w.name("host3"), w.name("host4"))
-
-	// After a reboot of its own host the manager starts with all of its state.
-	w.labDo("reboot", "host1")
-	w.awaitHealthy()
-	w.awaitState(inventory.Discovered, w.hosts...)
-	wantStatuses()
-}
-
 func (w *world) history(host string) []api.HistoryEntry {
 	w.t.Helper()
 	return decode[api.List[api.HistoryEntry]](w, w.ctl("nodes", "history", w.name(host), "-o", "json")).Items
@@ -248,15 +197,6 @@ func TestNetworkCut(t *testing.T) {
 	w.awaitState(inventory.Discovered, "host3")
 	w.wantNode("host3", inventory.Unallocated, "")
 	w.commission(worker, "host3")
-
-	// If the manager itself is cut off, all other nodes disappear and keep their status.
-	w.labDo("cut", "host1")
-	w.awaitState(inventory.Disappeared, "host2", "host3", "host4")
-	w.wantNode("host2", inventory.Allocated, master)
-	w.wantNode("host3", inventory.Allocated, worker)
-	w.labDo("heal")
-	w.awaitState(inventory.Discovered, w.hosts...)
-	w.do("nodes", "maintenance", w.name("host3"))
 }
 
 // TestChangedHostKey: the manager does not connect to a host with a changed ssh key
@@ -462,26 +402,6 @@ func TestForgetAndDiscoverAgain(t *testing.T) {
 	}
 }
 
-// TestChangedAddress: the manager follows a host to another address.
-func TestChangedAddress(t *testing.T) {
-	w := newWorld(t, setup{testPlaybooks: true, hosts: 3})
-	w.commission(master, "host2")
-	w.sh("host2", "ip addr add 10.77.0.112/24 dev eth0; "+
-		`sed -i 's/addr: "10.77.0.12"/addr: "10.77.0.112"/' /etc/clusterm/agent.yaml`)
-	w.sh("host2", "systemctl restart clusterm-agent; iptables -A INPUT -d 10.77.0.12 -p tcp --dport 22 -j REJECT")
-	await(t, time.Minute, "the node has the new address", func() (bool, string) {
-		n := w.node("host2")
-		return n.Addr == "10.77.0.112" && n.State == inventory.Discovered, n.Addr
-	})
-	w.wantNode("host2", inventory.Allocated, master)
-	w.do("nodes", "maintenance", w.name("host2"))
-	w.do("nodes", "decommission", w.name("host2"))
-
-	if w.hasFile("host2", "/etc/systemtest") {
-		t.Error("host2 was not cleaned at its new address")
-	}
-}
-
 // TestDiscover: discover is Complete when every address has appeared, and names the
 // addresses that have not.
 func TestDiscover(t *testing.T) {
@@ -637,42 +557,4 @@ func TestHostOfAnotherManager(t *testing.T) {
 	if w.hasFile("host2", "/etc/clusterm/manager.json") {
 		t.Error("the identity file is left on host2")
 	}
-}
-
-// TestDuplicateIdentity: two hosts with one identity are reported and cannot be
-// commissioned, and their agents go on running.
-func TestDuplicateIdentity(t *testing.T) {
-	w := newWorld(t, setup{testPlaybooks: true, hosts: 4})
-	// host4 becomes a copy of host3.
-	w.sh("host4", "systemctl stop clusterm-agent; rm -rf /var/lib/clusterm-agent/*")
-	w.awaitState(inventory.Disappeared, "host4")
-	w.installAgent("host4", "host3", w.serial("host3"), w.gossipKey())
-	await(t, time.Minute, "the duplicate is reported", func() (bool, string) {
-		n := w.node("host3")
-		reported := slices.Equal(n.Duplicates, []string{addr("host4")}) && n.Addr == addr("host3")
-		return reported, strings.Join(n.Duplicates, " ")
-	})
-
-	if out := w.ctl("nodes", "get").stdout; !strings.Contains(out, "also claimed by "+addr("host4")) {
-		t.Errorf("the list lacks the duplicate: %s", out)
-	}
-
-	w.wantUnchanged(func() {
-		w.wantRefused(5, []string{w.name("host3"), addr("host3"), addr("host4")},
-			"nodes", "commission", "-g", master, w.name("host3"))
-	})
-
-	for _, h := range []string{"host3", "host4"} {
-		s := w.sh(h, "systemctl show clusterm-agent -p ActiveState,NRestarts").stdout
-		if s != "NRestarts=0\nActiveState=active\n" {
-			t.Errorf("the agent of %s: %s", h, s)
-		}
-	}
-
-	w.sh("host4", "systemctl stop clusterm-agent")
-	await(t, time.Minute, "the duplicate is gone", func() (bool, string) {
-		n := w.node("host3")
-		return len(n.Duplicates) == 0 && n.State == inventory.Discovered, string(n.State)
-	})
-	w.commission(master, "host3")
 }

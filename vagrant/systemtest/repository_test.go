@@ -114,7 +114,7 @@ func TestRepository(t *testing.T) {
 
 	// Without a commit, no job is accepted.
 	w.awaitState(inventory.Discovered, "host2", "host3")
-	w.wantRefused(exitRefused, []string{"no commit of " + servedRepo, "is not a git repository"},
+	w.wantRefused(5, []string{"no commit of " + servedRepo, "is not a git repository"},
 		"nodes", "commission", w.name("host2"), "-g", master)
 
 	repo := w.newRepo()
@@ -164,9 +164,6 @@ func TestRepository(t *testing.T) {
 	if !strings.Contains(diff, "added: files/motd") || !strings.Contains(diff, "+hello") {
 		t.Errorf("the difference is\n%s", diff)
 	}
-
-	w.refusedCommits(repo, own, second)
-	w.survivedRepository(repo)
 }
 
 // readSite returns the site.yml of the test playbooks.
@@ -178,85 +175,4 @@ func readSite(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(site)
-}
-
-// exitRefused is the exit code of a refusal.
-const exitRefused = 5
-
-// refusedCommits pushes commits that are not used, and then a good one.
-func (w *world) refusedCommits(repo *playbookRepo, site, inUse string) {
-	w.t.Helper()
-
-	for _, bad := range []struct{ site, reason string }{
-		{"- hosts: all\n  tasks: nonsense\n", "site.yml does not parse"},
-		{"- hosts: service-worker\n", "no play of site.yml is for the group service-master"},
-	} {
-		repo.write("site.yml", bad.site)
-		commit := repo.push("bad")
-		r := w.tryCtl("repo", "sync")
-
-		if r.code == 0 || !strings.Contains(r.stderr, bad.reason) || !strings.Contains(r.stderr, commit[:12]) {
-			w.t.Errorf("sync: %d\n%s", r.code, r.stderr)
-		}
-
-		if r := w.repository(); r.InUse.Hash != inUse || r.Refused == nil || r.Refused.Hash != commit {
-			w.t.Errorf("%s: %+v", bad.reason, r)
-		}
-
-		if r := w.tryCtl("status"); r.code == 0 || !strings.Contains(r.stdout+r.stderr, bad.reason) {
-			w.t.Errorf("health: %d\n%s%s", r.code, r.stdout, r.stderr)
-		}
-	}
-
-	repo.write("site.yml", site)
-	w.sync(repo.push("mended"))
-	w.awaitHealthy()
-}
-
-// survivedRepository: a force-push, kill -9 during fetches, and a deleted branch.
-func (w *world) survivedRepository(repo *playbookRepo) {
-	w.t.Helper()
-
-	former := w.repository().InUse.Hash
-	forced := repo.push("forced", "--amend")
-
-	if r := w.sync(forced); r.Rewritten != former {
-		w.t.Errorf("the force-push is not shown: %+v", r)
-	}
-
-	last := forced
-
-	for i := range 5 {
-		repo.write("files/motd", fmt.Sprintf("hello %d\n", i))
-		last = repo.push(fmt.Sprint("killed ", i))
-
-		w.sh("host1", fmt.Sprintf(`pid=$(systemctl show -p MainPID --value clusterm)
-			clusterctl repo sync >/dev/null 2>&1 &
-			sleep 0.%d; kill -9 $pid; wait; systemctl reset-failed clusterm; systemctl start clusterm`, i))
-		w.awaitHealthy()
-		w.sync(last)
-	}
-
-	repo.git("push", "--quiet", repo.bare, "main:other")
-	repo.git("--git-dir", repo.bare, "update-ref", "-d", "refs/heads/main")
-	repo.serve()
-
-	if r := w.tryCtl(
-		"repo",
-		"sync",
-	); r.code == 0 ||
-		!strings.Contains(r.stderr, "has no branch main; its branches are other") {
-		w.t.Errorf("sync: %d\n%s", r.code, r.stderr)
-	}
-
-	text := w.ctl("repo", "status").stdout
-	if !strings.Contains(text, "has no branch main") || !strings.Contains(text, last[:12]) {
-		w.t.Errorf("the status is\n%s", text)
-	}
-
-	// The commit in use stays in use, and nodes are cleaned with those that configured them.
-	w.do("nodes", "apply", w.name("host2"))
-	w.do("nodes", "decommission", w.name("host3"))
-	w.do("nodes", "decommission", w.name("host2"))
-	w.wantNode("host2", inventory.Decommissioned, "")
 }

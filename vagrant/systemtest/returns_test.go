@@ -191,32 +191,6 @@ func (w *world) wantVerification(j api.Job, host string, want inventory.VerdictR
 	}
 }
 
-// TestReturnsForeignHost: a host that returns with another ssh host key is fenced.
-func TestReturnsForeignHost(t *testing.T) {
-	w := newWorld(t, setup{testPlaybooks: true, hosts: 3, config: quickReturns})
-	w.commission(master, "host2")
-	w.commission(worker, "host3")
-
-	w.labDo("cut", "host3")
-	w.awaitState(inventory.Disappeared, "host3")
-	w.sh("host3", "rm /etc/ssh/ssh_host_*; ssh-keygen -qA; systemctl restart ssh")
-	w.labDo("heal")
-	w.awaitState(inventory.Discovered, "host3")
-
-	await(t, 90*time.Second, "host3 is Quarantined", func() (bool, string) {
-		n := w.node("host3")
-		return n.Status == inventory.Quarantined, fmt.Sprintf("%s: %s", n.Status, n.LastError)
-	})
-
-	if n := w.node("host3"); !strings.Contains(n.LastError, "another host answers under its name") {
-		t.Errorf("%q", n.LastError)
-	}
-
-	if all := w.decisions("host3"); len(all) != 1 || all[0].Action != "quarantine" {
-		t.Errorf("%+v", all)
-	}
-}
-
 // TestBrake: when the manager itself is cut off, all nodes vanish. Automation stops and
 // says so, keeps that over a restart, and goes on after a release. People can act.
 func TestBrake(t *testing.T) {

@@ -22,18 +22,21 @@ func (w *world) rollout(options ...string) string {
 	return r.ID
 }
 
-// awaitRollout waits until the rollout has that status, and returns it.
-func (w *world) awaitRollout(id, status string) api.Rollout {
+// awaitNodes waits until the rollout meets the condition, and returns it.
+func (w *world) awaitNodes(id, what string, ok func(api.Rollout) bool) (r api.Rollout) {
 	w.t.Helper()
-
-	var r api.Rollout
-
-	await(w.t, 4*time.Minute, "rollout "+id+" is "+status, func() (bool, string) {
+	await(w.t, 4*time.Minute, what, func() (bool, string) {
 		r = decode[api.Rollout](w, w.ctl("rollout", "show", id, "-o", "json"))
-		return string(r.Status) == status, fmt.Sprintf("%s %+v %s", r.Status, r.Count, r.Reason)
+		return ok(r), fmt.Sprintf("%s %+v, reason %q, waits %q", r.Status, r.Count, r.Reason, r.Waits)
 	})
 
 	return r
+}
+
+// awaitRollout waits until the rollout has that status, and returns it.
+func (w *world) awaitRollout(id, status string) api.Rollout {
+	w.t.Helper()
+	return w.awaitNodes(id, "rollout "+id+" is "+status, func(r api.Rollout) bool { return string(r.Status) == status })
 }
 
 // wantNotes requires the note in the file of each of the hosts.
@@ -49,7 +52,7 @@ func (w *world) wantNotes(note string, hosts ...string) {
 
 // TestRollout: a change rolls over the workers behind a canary; a bad one stops at the
 // canary and leaves the others alone, and goes on once it is corrected. A manager that is
-// killed in the middle goes on, and visits each node once.
+// killed in the middle goes on, and visits each node once. An undo brings the former playbooks back.
 func TestRollout(t *testing.T) {
 	w := newWorld(t, setup{hosts: 5, testPlaybooks: true})
 	w.commission(master, "host2")
@@ -80,10 +83,7 @@ func TestRollout(t *testing.T) {
 	id = w.rollout("--max-unavailable", "2", "--no-verify")
 
 	// The run on host4 waits at the gate, and no other one is about to begin.
-	await(t, 2*time.Minute, "the others are done", func() (bool, string) {
-		r := decode[api.Rollout](w, w.ctl("rollout", "show", id, "-o", "json"))
-		return r.Count.Done == 2, fmt.Sprintf("%s %+v %s", r.Status, r.Count, r.Reason)
-	})
+	w.awaitNodes(id, "the others are done", func(r api.Rollout) bool { return r.Count.Done == 2 })
 	w.awaitLog(w.node("host4").Job, holdTask)
 	w.sh("host1", killDaemon)
 	w.awaitHealthy()
@@ -103,4 +103,11 @@ func TestRollout(t *testing.T) {
 			t.Errorf("the visits are %v", visits)
 		}
 	}
+
+	w.sh("host1", "sed -i 's/{{ node_group }} /{{ node_group }} changed /' "+testPlaybooks+"/site.yml")
+	id = w.rollout("--no-verify")
+	w.awaitRollout(id, "Done")
+	w.wantNotes("changed third", "host3", "host4", "host5")
+	w.awaitRollout(decode[api.Rollout](w, w.ctl("rollout", "undo", id, "--yes", "-o", "json")).ID, "Done")
+	w.wantNotes(worker+" third", "host3", "host4", "host5")
 }

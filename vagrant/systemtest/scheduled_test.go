@@ -35,11 +35,8 @@ func (w *world) awaitScheduled(host string, want inventory.VerdictResult) {
 // TestScheduledVerification: a file is changed by hand. The next run of the schedule finds the
 // drift and mends nothing, a webhook tells of it, and the decision of the policy is shown.
 func TestScheduledVerification(t *testing.T) {
-	config := "playbooks: " + testPlaybooks + fmt.Sprintf(scheduled, addr("host2"))
-	w := newWorld(t, setup{hosts: 3, config: config})
-	w.installStub("host2")
-	w.installStub("host3")
-	w.ctl("vars", "set", "--global", "--secret", "stub_password=hunter2")
+	w := newWorld(t, setup{hosts: 3, testPlaybooks: true, config: fmt.Sprintf(scheduled, addr("host2"))})
+	w.ctl("vars", "set", "--global", "--secret", "note=hunter2")
 
 	w.write("host1", "/etc/clusterm/hook.secret", "a-secret-of-the-lab-with-enough-bytes\n")
 	w.write("host2", receiverSecret, "a-secret-of-the-lab-with-enough-bytes\n")
@@ -55,15 +52,16 @@ func TestScheduledVerification(t *testing.T) {
 	w.awaitScheduled("host2", inventory.Clean)
 	w.awaitScheduled("host3", inventory.Clean)
 
-	w.sh("host3", "sed -i s/1/2/ /etc/stub.conf")
+	w.sh("host3", "echo changed >/etc/systemtest")
 	w.awaitScheduled("host3", inventory.Drifted)
 	w.ctl("policy", "disable", "minutely", "--reason", "the drift is found")
 
-	if text := w.ctl("nodes", "diff", w.name("host3")).stdout; !strings.Contains(text, "-port: 2") {
+	if text := w.ctl("nodes", "diff", w.name("host3")).stdout; !strings.Contains(text, "would change: Write the file") ||
+		strings.Contains(text, "hunter2") {
 		t.Errorf("the difference is\n%s", text)
 	}
 
-	w.sh("host3", "grep -q 'port: 2' /etc/stub.conf")
+	w.sh("host3", "grep -q changed /etc/systemtest")
 	w.wantNode("host3", inventory.Allocated, worker)
 	w.wantVerdict("host2", inventory.Clean)
 
