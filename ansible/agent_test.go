@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/ansible"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // host is a folder that the scripts of the role agent take for a host, with a
@@ -42,12 +43,8 @@ func newHost(t *testing.T, files map[string]string) host {
 	t.Helper()
 
 	h := host{t: t, root: t.TempDir(), bin: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(h.bin, "systemctl"), []byte(systemctl), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(h.root, "units"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(filepath.Join(h.bin, "systemctl"), []byte(systemctl), 0o700))
+	errtest.None(t, os.Mkdir(filepath.Join(h.root, "units"), 0o700))
 
 	h.write(files)
 
@@ -60,13 +57,9 @@ func (h host) write(files map[string]string) {
 
 	for path, content := range files {
 		path = filepath.Join(h.root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			h.t.Fatal(err)
-		}
+		errtest.None(h.t, os.MkdirAll(filepath.Dir(path), 0o700))
 		_ = os.Remove(path)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			h.t.Fatal(err)
-		}
+		errtest.None(h.t, os.WriteFile(path, []byte(content), 0o600))
 	}
 }
 
@@ -74,9 +67,7 @@ func (h host) run(script string, args ...string) string {
 	h.t.Helper()
 
 	content, err := fs.ReadFile(ansible.FS(), ansible.RolesDir+"/agent/files/"+script)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	errtest.None(h.t, err)
 	cmd := exec.CommandContext(h.t.Context(), "sh", append([]string{"-c", string(content), script}, args...)...)
 	cmd.Env = []string{"PATH=" + h.bin + ":/usr/sbin:/usr/bin:/sbin:/bin", "ROOT=" + h.root}
 
@@ -106,9 +97,7 @@ func (h host) files() map[string]string {
 
 		return err
 	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	errtest.None(h.t, err)
 
 	return all
 }
@@ -237,9 +226,7 @@ func TestAgentBesideManager(t *testing.T) {
 	const enabled = "/etc/systemd/system/multi-user.target.wants/clusterm.service"
 
 	content, err := fs.ReadFile(ansible.FS(), ansible.RolesDir+"/agent/files/clusterm-agent.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	// As systemd reads it.
 	_, script, _ := strings.Cut(strings.ReplaceAll(string(content), "\\\n", " "), "\nExecCondition=+/bin/sh -c '")

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/contiv/cluster/ansible"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // playbooks copies the embedded playbooks to a directory, as a run uses them.
@@ -24,9 +25,7 @@ func playbooks(t *testing.T) string {
 	t.Helper()
 
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, ansible.FS()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.CopyFS(dir, ansible.FS()))
 	return dir
 }
 
@@ -48,9 +47,7 @@ func command(t *testing.T, name string, args ...string) *exec.Cmd {
 
 	// An empty configuration, so that the machine's own has no effect.
 	config := filepath.Join(home, "ansible.cfg")
-	if err := os.WriteFile(config, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(config, nil, 0o600))
 
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(s string) bool {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestVerifyGoesOn: a failed check does not hide the others of its node, and a play that loses all its hosts does
@@ -15,16 +17,12 @@ func TestVerifyGoesOn(t *testing.T) {
 	t.Parallel()
 
 	text, err := os.ReadFile("verify.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var plays []struct {
 		Goes bool `yaml:"ignore_errors"`
 	}
-	if err := yaml.Unmarshal(text, &plays); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, yaml.Unmarshal(text, &plays))
 
 	if len(plays) != 1 || !plays[0].Goes {
 		t.Errorf("verify.yml has the plays %+v, want one that ignores errors", plays)

@@ -8,15 +8,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func checksumOf(t *testing.T, k ChecksumKey, vars map[string]Var, request Vars) string {
 	t.Helper()
 
 	sum, err := k.Checksum(vars, request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return sum
 }
 

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -26,20 +28,14 @@ func golden(t *testing.T, dir, ext string, f func(t *testing.T, input []byte) []
 		base := strings.TrimSuffix(in, ".json")
 		t.Run(filepath.Base(base), func(t *testing.T) {
 			input, err := os.ReadFile(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			got := f(t, input)
 			if *update {
-				if err := os.WriteFile(base+ext, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, os.WriteFile(base+ext, got, 0o644))
 			}
 
 			want, err := os.ReadFile(base + ext)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			if !bytes.Equal(got, want) {
 				t.Errorf("the result differs from %s (go test -update rewrites it):\n%s", base+ext, got)
 			}
@@ -50,14 +46,10 @@ func golden(t *testing.T, dir, ext string, f func(t *testing.T, input []byte) []
 func TestInventoryGolden(t *testing.T) {
 	golden(t, "inventory", ".yml", func(t *testing.T, input []byte) []byte {
 		var hosts []Host
-		if err := json.Unmarshal(input, &hosts); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, json.Unmarshal(input, &hosts))
 
 		got, err := Inventory(hosts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		return got
 	})
 }
@@ -65,14 +57,10 @@ func TestInventoryGolden(t *testing.T) {
 func TestMergeGolden(t *testing.T) {
 	golden(t, "merge", ".golden", func(t *testing.T, input []byte) []byte {
 		var layers []Layer
-		if err := json.Unmarshal(input, &layers); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, json.Unmarshal(input, &layers))
 
 		got, err := json.MarshalIndent(Merge(layers...), "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		return append(got, '\n')
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 const testKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKX0Cq0cJ6v5wF0b9a5C7Yw5Sg0T0Gk3o0G8o5oVb1n2"
@@ -68,18 +70,14 @@ func TestEveryCharacterSurvives(t *testing.T) {
 	for _, trusted := range []bool{false, true} {
 		b, err := Inventory([]Host{{Name: "a-1", Addr: "10.0.0.1", Role: RoleTarget,
 			Vars: map[string]Var{"x": {Value: []any{all.String()}, Trusted: trusted}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		var doc struct {
 			All struct {
 				Hosts map[string]map[string]yaml.Node
 			}
 		}
-		if err := yaml.Unmarshal(b, &doc); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, yaml.Unmarshal(b, &doc))
 
 		x := doc.All.Hosts["a-1"]["x"]
 		if got := x.Content[0].Value; got != all.String() {
@@ -102,9 +100,7 @@ func TestInventoryVars(t *testing.T) {
 		}}
 
 	got, err := h.InventoryVars()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if want := map[string]any{"template": "{{ y }}"}; !reflect.DeepEqual(got.Templates, want) {
 		t.Errorf("templates %v, want %v", got.Templates, want)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func TestSecretsValues(t *testing.T) {
@@ -76,9 +78,7 @@ func TestEventMask(t *testing.T) {
 			}
 		}
 
-		if err := m.Close(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, m.Close())
 
 		var stream EventStream
 
@@ -99,9 +99,7 @@ func TestEventMaskDiff(t *testing.T) {
 		"-password=former\n\\ No newline at end of file\n+password=hunter2\n"
 
 	line, err := json.Marshal(Event{Event: EventOK, Host: "a", Foreseen: true, Diff: diff})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var out strings.Builder
 

@@ -14,6 +14,8 @@ import (
 	"unicode/utf16"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // randomSecret returns printable text: punctuation of ASCII above all, and what JSON and Python escape.
@@ -61,9 +63,7 @@ func marshal(t *testing.T, encode func(any) ([]byte, error), value any) string {
 	t.Helper()
 
 	b, err := encode(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return string(b)
 }
 
@@ -78,9 +78,7 @@ func forms(t *testing.T, s string) map[string]string {
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
 
-		if err := e.Encode(s); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, e.Encode(s))
 
 		return b.String()
 	}
@@ -139,9 +137,7 @@ func TestMaskForms(t *testing.T) {
 				[]byte(marshal(t, json.Marshal, Event{Event: EventFailed, Message: text, Diff: "+" + text}) + "\n"),
 			)
 
-			if err := m.Close(); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, m.Close())
 
 			// What remains are the ends of the text and quotes.
 			got := strings.Trim(strings.TrimSpace(strings.ReplaceAll(out.String(), "key: ", "")), " ")

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestSecretIsNotShown writes secrets with every encoder and formatter, alone and inside
@@ -34,9 +35,7 @@ func TestSecretIsNotShown(t *testing.T) {
 			j, err := json.Marshal(value)
 			y, yerr := yaml.Marshal(value)
 
-			if err := errors.Join(err, yerr); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, errors.Join(err, yerr))
 
 			texts = append(texts, string(j), string(y))
 			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
@@ -71,9 +70,7 @@ func TestSecretReachesAnsible(t *testing.T) {
 	inventory, err := Inventory(host(NewSecret([]any{canary})))
 	extra, eerr := ExtraVars(Vars{"pin": NewSecret(canary)})
 
-	if err := errors.Join(err, eerr); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, errors.Join(err, eerr))
 
 	for _, text := range []string{string(inventory), string(extra)} {
 		if !strings.Contains(text, `!unsafe "`+canary+`"`) {
@@ -150,9 +147,7 @@ func TestRestoreMarked(t *testing.T) {
 	got, err := Secrets(nil).Restore(Vars{
 		"pin": Hidden, "note": NewSecret(Hidden), "locked": Hidden, "new": NewSecret("n"), "text": Hidden,
 	}, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	want := Vars{
 		"pin": set["pin"], "note": NewSecret("plain"), "locked": set["locked"], "new": NewSecret("n"), "text": Hidden,

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func TestBudgetCheck(t *testing.T) {
@@ -30,9 +32,7 @@ func TestBudgetCheck(t *testing.T) {
 		`{max_unavailable: 1, per: status}`:      "status",
 	} {
 		var b Budget
-		if err := yaml.Unmarshal([]byte(text), &b); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, yaml.Unmarshal([]byte(text), &b))
 
 		err := Groups{{Name: "a", Budget: b}}.Check()
 		if want == "" && err != nil ||
@@ -42,9 +42,7 @@ func TestBudgetCheck(t *testing.T) {
 
 		// A budget survives JSON.
 		data, err := json.Marshal(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		var back Budget
 		if err := json.Unmarshal(data, &back); err != nil || back != b {

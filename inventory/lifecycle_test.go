@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -307,9 +309,7 @@ func TestRelease(t *testing.T) {
 			}
 
 			held, _, err := nodeIn(tr.From[0], Discovered).Hold(tr, "", Trigger{Job: "10", Time: noon})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			held.Revision = 43
 			outcome.Status = to
 			free, entry := held.Release(outcome, Trigger{Actor: "anna", Job: "10", Time: noon.Add(time.Minute)})

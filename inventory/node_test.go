@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func observation(observer string, alive bool) Observation {
@@ -227,16 +229,12 @@ func TestHistorySequence(t *testing.T) {
 	tr, _ := TransitionOf(VerbCommission)
 
 	held, entry, err := n.Hold(tr, GroupMaster, Trigger{Job: "1", Time: noon})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	seqs = append(seqs, entry.Seq)
 
 	// The sequence number of a withdrawn reservation is not used again.
 	again, entry, err := held.Unreserved().Hold(tr, GroupMaster, Trigger{Job: "2", Time: noon})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	seqs = append(seqs, entry.Seq)
 
 	_, entry = again.Release(Outcome{Status: Allocated}, Trigger{Job: "2", Time: noon})
@@ -319,9 +317,7 @@ func TestClone(t *testing.T) {
 	n.Configured = &Configured{Extra: []string{"e"}}
 
 	want, err := json.Marshal(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	m := n.Clone()
 	m.Residue[0], m.Duplicates[0], m.HostKeys[0], m.SetAside[0] = "x", "x", "x", "x"

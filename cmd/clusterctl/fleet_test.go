@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/fleet"
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -36,9 +37,7 @@ func TestFleetSettles(t *testing.T) {
 	defer cancel()
 
 	d, err := startDaemon(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	t.Cleanup(func() {
 		if err := d.stop(); err != nil {
@@ -47,9 +46,7 @@ func TestFleetSettles(t *testing.T) {
 	})
 
 	manager, err := client.New(client.Options{Socket: d.socket()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	f := &fleets{t, ctx, manager}
 	p := newProxy(d)
 
@@ -101,18 +98,14 @@ func TestFleetSettles(t *testing.T) {
 func (f *fleets) must(err error) {
 	f.Helper()
 
-	if err != nil {
-		f.Fatal(err)
-	}
+	errtest.None(f, err)
 }
 
 func wire(t *testing.T, v any) string {
 	t.Helper()
 
 	out, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return string(out)
 }
 

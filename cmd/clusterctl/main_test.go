@@ -23,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -184,9 +185,7 @@ func TestLogsControlCharacters(t *testing.T) {
 	defer server.Close()
 
 	path, err := exec.LookPath("clusterctl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	for _, raw := range []bool{false, true} {
 		args := []string{"job", "logs", "7"}
@@ -197,9 +196,7 @@ func TestLogsControlCharacters(t *testing.T) {
 		c.Env = append(os.Environ(), "CLUSTERM_URL="+server.URL)
 
 		out, err := c.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		switch {
 		case raw && string(out) != text:
@@ -222,20 +219,14 @@ func TestSecondInterrupt(t *testing.T) {
 	defer server.Close()
 
 	path, err := exec.LookPath("clusterctl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	c := exec.Command(path, "job", "logs", "7")
 	c.Env = append(os.Environ(), "CLUSTERM_URL="+server.URL)
 
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, c.Start())
 
 	if _, err := out.Read(make([]byte, 1)); err != nil { // from here on its writes block
 		t.Fatal(err)

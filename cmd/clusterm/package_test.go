@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestPurge runs the scripts of the Debian package as dpkg does for a purge, on a tree of its own.
@@ -49,26 +51,18 @@ func TestPurge(t *testing.T) {
 				config: "playbooks: /srv/playbooks\n", bin + "/clusterctl": "#!/bin/sh\n" + clusterctl + "\n",
 				bin + "/systemctl": "#!/bin/sh\n", root + "/var/lib/clusterm/instance.id": "a\n",
 			} {
-				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, os.MkdirAll(filepath.Dir(file), 0o700))
 
-				if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, os.WriteFile(file, []byte(text), 0o700))
 			}
 
 			if c.data {
-				if err := os.MkdirAll(root+data, 0o700); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, os.MkdirAll(root+data, 0o700))
 			}
 
 			run := func(script, action string) (string, error) {
 				text, err := os.ReadFile("package/deb/" + script)
-				if err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, err)
 
 				paths := strings.NewReplacer(
 					"/var/lib/",
@@ -95,9 +89,7 @@ func TestPurge(t *testing.T) {
 			}
 
 			// dpkg removes the files of the configuration first.
-			if err := os.Remove(config); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, os.Remove(config))
 
 			out, err := run("postrm.sh", "purge")
 

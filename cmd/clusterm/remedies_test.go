@@ -20,6 +20,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 var (
@@ -144,9 +145,7 @@ func texts(t *testing.T) map[string]string {
 
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	return out
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/step/playbook/program"
 )
 
@@ -103,9 +104,7 @@ func TestPrintPlaybooks(t *testing.T) {
 			"        nonsense: {{ b }}\n     ^ here\n  correct it\n",
 	} {
 		var out strings.Builder
-		if err := printPlaybooks(&out, r, width); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, printPlaybooks(&out, r, width))
 
 		if out.String() != want {
 			t.Errorf("width %d: got\n%swant\n%s", width, out.String(), want)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestMain makes the test binary also the runner process, and a daemon that is
@@ -62,9 +63,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func fake(t *testing.T, name string) string {
 	path, err := filepath.Abs(filepath.Join("testdata", "fake", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return path
 }
 
@@ -73,12 +72,8 @@ func fakeSpec(t *testing.T, name string) Spec {
 	base := t.TempDir()
 
 	playbooks := filepath.Join(base, "playbooks")
-	if err := os.MkdirAll(playbooks, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(playbooks, "site.yml"), []byte("- hosts: all\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.MkdirAll(playbooks, 0o755))
+	errtest.None(t, os.WriteFile(filepath.Join(playbooks, "site.yml"), []byte("- hosts: all\n"), 0o644))
 
 	return Spec{
 		ID: "job-1", Dir: filepath.Join(base, "run"), Playbooks: playbooks, Playbook: "site.yml",
@@ -92,9 +87,7 @@ func fakeSpec(t *testing.T, name string) Spec {
 // no process is left.
 func start(t *testing.T, s Spec) *Run {
 	run, err := self.Start(within(t, patience), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -118,17 +111,13 @@ func start(t *testing.T, s Spec) *Run {
 
 func wait(t *testing.T, run *Run) Exit {
 	e, err := run.Wait(within(t, patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return e
 }
 
 func read(t *testing.T, path string) string {
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return string(b)
 }
 
@@ -209,9 +198,7 @@ func TestCompleteRun(t *testing.T) {
 
 	// Another process gets the same result.
 	again, err := Attach(s.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if e2 := wait(t, again); e2 != e || again.Alive() {
 		t.Errorf("attached: %+v", e2)
 	}
@@ -232,9 +219,7 @@ func TestEnvironmentOfARun(t *testing.T) {
 	t.Setenv("PASSED_ON", "yes")
 
 	listener, err := os.Create(filepath.Join(t.TempDir(), "listener-of-the-daemon"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer listener.Close()
 	s := fakeSpec(t, "shows-environment")
 	s.Env = []string{"PASSED_ON"}
@@ -296,9 +281,7 @@ func TestCancel(t *testing.T) {
 			}
 
 			for range 2 {
-				if err := run.Cancel(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, run.Cancel(t.Context()))
 			}
 
 			e := wait(t, run)
@@ -326,9 +309,7 @@ func TestDeadline(t *testing.T) {
 			continue
 		}
 
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		if e := wait(t, run); e.Reason != DeadlineExceeded || e.OK() {
 			t.Errorf("exit %+v", e)
@@ -346,9 +327,7 @@ func TestLease(t *testing.T) {
 	waitForOutput(t, run, "started")
 	// A renewal may also shorten the lease. The run must not end earlier.
 	until := time.Now().Add(400 * time.Millisecond)
-	if err := run.Renew(until); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, run.Renew(until))
 	if e := wait(t, run); e.Reason != LeaseLost || e.Ended.Before(until.Add(-100*time.Millisecond)) {
 		t.Errorf("exit %+v of a run with a lease until %s", e, until)
 	}
@@ -359,9 +338,7 @@ func TestFirstRenewCreatesTheLease(t *testing.T) {
 	run := start(t, fakeSpec(t, "waits-until-interrupted"))
 	waitForOutput(t, run, "started")
 
-	if err := run.Renew(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, run.Renew(time.Now()))
 
 	if e := wait(t, run); e.Reason != LeaseLost {
 		t.Errorf("exit %+v", e)
@@ -464,9 +441,7 @@ func TestKilledRunner(t *testing.T) {
 	waitForOutput(t, run, "started")
 
 	info, err := run.runnerInfo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	waiter := make(chan Exit)
 	go func() {
@@ -474,14 +449,10 @@ func TestKilledRunner(t *testing.T) {
 		waiter <- e
 	}()
 
-	if err := unix.Kill(info.PID, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, unix.Kill(info.PID, unix.SIGKILL))
 
 	again, err := Attach(s.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	e := wait(t, again)
 	if e.Reason != Vanished || e.Started.IsZero() || e.OK() {
 		t.Errorf("exit %+v", e)
@@ -503,20 +474,14 @@ func TestPlaybookDiesWithItsRunner(t *testing.T) {
 	waitForOutput(t, run, "started")
 
 	info, err := run.runnerInfo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	playbook := descendants(info.PID)[0]
 
 	gone, err := unix.PidfdOpen(playbook, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer unix.Close(gone)
 
-	if err := unix.Kill(info.PID, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, unix.Kill(info.PID, unix.SIGKILL))
 
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(gone), Events: unix.POLLIN}}, int(patience/time.Millisecond))
@@ -535,13 +500,9 @@ func TestPreparedButNeverStarted(t *testing.T) {
 	t.Parallel()
 
 	s := fakeSpec(t, "prints-and-fails")
-	if err := prepare(s); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, prepare(s))
 	run, err := Attach(s.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if e := wait(t, run); e.Reason != GivenUp || !e.Started.IsZero() {
 		t.Errorf("exit %+v", e)
 	}
@@ -558,37 +519,27 @@ func TestRunSurvivesTheDaemon(t *testing.T) {
 	s := fakeSpec(t, "waits-until-interrupted")
 
 	spec, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	daemon := exec.Command(os.Args[0], "killed-daemon", string(spec))
 
 	out, err := daemon.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	daemon.Stderr = os.Stderr
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, daemon.Start())
 
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "started\n" {
 		t.Fatalf("the daemon printed %q, %v", line, err)
 	}
 
-	if err := daemon.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, daemon.Process.Kill())
 
 	if err := daemon.Wait(); err == nil {
 		t.Fatal("the daemon was not killed")
 	}
 
 	run, err := Attach(s.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	waitForOutput(t, run, "started")
 
 	if !run.Alive() {
@@ -602,9 +553,7 @@ func TestRunSurvivesTheDaemon(t *testing.T) {
 		t.Errorf("Wait with an expired context returned %v", err)
 	}
 
-	if err := run.Cancel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, run.Cancel(t.Context()))
 
 	if e := wait(t, run); e.Reason != Cancelled || e.Code != 99 {
 		t.Errorf("exit %+v", e)
@@ -649,9 +598,7 @@ func TestStartFails(t *testing.T) {
 	broken := fakeSpec(t, "prints-and-fails")
 
 	broken.AnsiblePlaybook = filepath.Join(t.TempDir(), "not-a-program")
-	if err := writeProgram(broken.AnsiblePlaybook, "\x7fELF"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, writeProgram(broken.AnsiblePlaybook, "\x7fELF"))
 
 	_, err = self.Start(within(t, patience), broken)
 	if !isNotBegun(err, false) || !strings.Contains(err.Error(), "start ansible-playbook") {
@@ -659,9 +606,7 @@ func TestStartFails(t *testing.T) {
 	}
 
 	run, err := Attach(broken.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if e := wait(t, run); e.Reason != NotStarted || e.Error == "" || e.Code != -1 {
 		t.Errorf("exit %+v", e)
 	}
@@ -767,19 +712,13 @@ func TestNewHostKeys(t *testing.T) {
 		configuration.Host{Name: "Known-1", Addr: "127.0.0.3", Role: configuration.RolePeer, HostKeys: []string{key}},
 		configuration.Host{Name: "New-1", Addr: "127.0.0.4", Role: configuration.RoleTarget},
 	)
-	if err := prepare(s); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, prepare(s))
 
 	f, err := os.OpenFile(filepath.Join(s.Dir, fileKnownHosts), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	fmt.Fprintf(f, "new-1 %s\nstranger-1 %s\n", key, key)
 
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, f.Close())
 
 	got, err := NewHostKeys(s.Dir)
 	if err != nil || len(got) != 1 || !slices.Equal(got["New-1"], []string{key}) {
@@ -801,9 +740,7 @@ func TestCheck(t *testing.T) {
 
 	script := func(text string) string {
 		path := filepath.Join(t.TempDir(), "ansible-playbook")
-		if err := writeProgram(path, text); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, writeProgram(path, text))
 		return path
 	}
 	for text, want := range map[string]string{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 const (
@@ -39,9 +40,7 @@ func newAccount(t *testing.T, setting string) account {
 	bin := filepath.Join(dir, "bin")
 
 	for _, d := range []string{home, bin} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.Mkdir(d, 0o700))
 	}
 
 	setting = strings.ReplaceAll(setting, "HOME", home)
@@ -65,18 +64,14 @@ func newAccount(t *testing.T, setting string) account {
 func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
 
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.MkdirAll(filepath.Dir(path), 0o700))
 
 	// A process that another test starts meanwhile would keep the file open for writing,
 	// and a script that is open for writing does not run.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 
-	if err := os.WriteFile(path, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte(content), mode))
 }
 
 func (a account) authorize(t *testing.T) error {
@@ -97,9 +92,7 @@ func TestEditAuthorizedKeys(t *testing.T) {
 	a := newAccount(t, ".ssh/authorized_keys .ssh/authorized_keys2")
 	writeFile(t, a.file, before, 0o640)
 
-	if err := os.Chmod(a.file, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Chmod(a.file, 0o640))
 
 	for range 2 {
 		if err := a.authorize(t); err != nil || read(t, a.file) != after {
@@ -113,9 +106,7 @@ func TestEditAuthorizedKeys(t *testing.T) {
 
 	// A link leads to the file afterwards as well.
 	elsewhere := filepath.Join(a.home, "keys")
-	if err := errors.Join(os.Rename(a.file, elsewhere), os.Symlink(elsewhere, a.file)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, errors.Join(os.Rename(a.file, elsewhere), os.Symlink(elsewhere, a.file)))
 
 	err := a.EditAuthorizedKeys(t.Context(), a.host, func(file []byte) ([]byte, error) {
 		return configuration.RevokeKey(file, myKey), nil
@@ -138,9 +129,7 @@ func TestEditAuthorizedKeysMissing(t *testing.T) {
 	t.Parallel()
 
 	a := newAccount(t, "%h/.ssh/authorized_keys")
-	if err := a.authorize(t); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, a.authorize(t))
 	if got := read(t, a.file); !strings.HasSuffix(got, " "+nextKey+" next\n") {
 		t.Errorf("%q", got)
 	}

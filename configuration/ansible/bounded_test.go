@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func TestBounded(t *testing.T) {
@@ -41,9 +43,7 @@ func TestBounded(t *testing.T) {
 			}
 		}
 
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, b.Close())
 
 		got := out.String()
 		if tt.same != (got == text) || strings.Count(got, ">\n") != tt.marks {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // crashedDaemon starts a run by a daemon whose runner is the script, and returns once that
@@ -20,9 +22,7 @@ func crashedDaemon(t *testing.T, s Spec, script string) {
 	t.Helper()
 
 	spec, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	daemon := exec.CommandContext(within(t, patience), os.Args[0], "killed-daemon", string(spec))
 	daemon.Env = append(os.Environ(), "TEST_RUNNER="+script)
 
@@ -50,9 +50,7 @@ kill -9 $PPID`,
 			crashedDaemon(t, s, script)
 
 			run, err := Attach(s.Dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			if e := wait(t, run); !e.Reason.NotExecuted() || e.Error == "" {
 				t.Errorf("exit %+v", e)
 			}
@@ -75,9 +73,7 @@ kill -9 $!
 kill -9 $PPID`)
 
 	run, err := Attach(s.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if e := wait(t, run); e.Reason != Vanished || e.Reason.NotExecuted() {
 		t.Errorf("exit %+v", e)
 	}
@@ -91,23 +87,17 @@ func TestDaemonCrashesDuringThePreparation(t *testing.T) {
 	whole := fakeSpec(t, "prints-and-fails")
 
 	files, err := whole.files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	// In the order in which they are written.
 	names := slices.Sorted(maps.Keys(files))
 
 	for written := range len(names) + 1 {
 		s := fakeSpec(t, "prints-and-fails")
-		if err := os.Mkdir(s.Dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.Mkdir(s.Dir, 0o700))
 
 		for _, name := range names[:written] {
-			if err := os.WriteFile(filepath.Join(s.Dir, name), files[name], 0o600); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, os.WriteFile(filepath.Join(s.Dir, name), files[name], 0o600))
 		}
 
 		run, err := Attach(s.Dir)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // hostileModule is a module with facts that name variables of the inventory.
@@ -52,14 +53,10 @@ func TestLiveHostileFacts(t *testing.T) {
 		"site.yml":        {Data: []byte(hostilePlaybook), Mode: 0o644},
 		"library/hostile": {Data: []byte(hostileModule), Mode: 0o755},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	cache, err := store.Keep(t.Context(), os.DirFS("../../ansible/plugins/cache"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	host := func(name, addr string) configuration.Host {
 		return configuration.Host{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestFolderKeepsHostKeysLive: variables beside the playbooks, which many folders have to
@@ -58,14 +59,10 @@ func TestFolderKeepsHostKeysLive(t *testing.T) {
 			folder["site.yml"] = &fstest.MapFile{Data: []byte(site + "  tasks:\n    - raw: 'true'\n")}
 
 			digest, err := store.Keep(t.Context(), folder)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 
 			callback, err := store.Keep(t.Context(), os.DirFS("../../ansible/plugins/callback"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 
 			same, changed := sshd.host("web-1", liveAddrs[0]), sshd.host("web-2", liveAddrs[1])
 			same.HostKeys, changed.HostKeys = []string{sshd.hostKey}, []string{other}

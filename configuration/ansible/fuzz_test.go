@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // FuzzPlays expects the list of plays never to have more plays or hosts than lines,
@@ -67,9 +68,7 @@ func FuzzNewHostKeys(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, spec, hosts []byte) {
 		for name, content := range map[string][]byte{fileSpec: spec, fileKnownHosts: hosts} {
-			if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 		}
 
 		found, err := NewHostKeys(dir)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // fakePlaybook writes an ansible-playbook that runs a script.
@@ -18,9 +19,7 @@ func fakePlaybook(t *testing.T, script string) string {
 	path := filepath.Join(t.TempDir(), "ansible-playbook")
 
 	const head = "#!/bin/sh\nfor playbook; do :; done\ndir=$(dirname \"$playbook\")\n"
-	if err := writeProgram(path, head+script); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, writeProgram(path, head+script))
 
 	return path
 }
@@ -73,9 +72,7 @@ func TestLiveProbe(t *testing.T) {
 		t.Skip("set CLUSTERM_LAB=1 to run the real Ansible")
 	}
 
-	if err := ProbeTemplates(t.Context(), "", t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, ProbeTemplates(t.Context(), "", t.TempDir()))
 
 	// The same playbook, with the facts marked as trusted templates, evaluates them.
 	path := filepath.Join(t.TempDir(), "ansible-playbook")
@@ -85,9 +82,7 @@ for playbook; do :; done
 sed -i 's/!unsafe//g' "$(dirname "$playbook")/extra.yml"
 exec ansible-playbook "$@"
 `
-	if err := writeProgram(path, trusting); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, writeProgram(path, trusting))
 
 	if err := ProbeTemplates(t.Context(), path, t.TempDir()); inventory.KindOf(err) != inventory.KindRefused {
 		t.Errorf("an Ansible that evaluates variables: %v", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // limitPlays are plays by the hosts on which each acts. web-1 is the target,
@@ -73,14 +74,10 @@ func limitSpec(t *testing.T, files fstest.MapFS) Spec {
 	store := &repository.Store{Dir: filepath.Join(base, "playbooks")}
 
 	digest, err := store.Keep(t.Context(), files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	callback, err := store.Keep(t.Context(), os.DirFS("../../ansible/plugins/callback"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	host := func(name, group string, role configuration.Role) configuration.Host {
 		return configuration.Host{Name: name, Addr: "127.0.0.9", Group: group, Role: role}
@@ -170,9 +167,7 @@ func TestLiveLimitWithoutPlugin(t *testing.T) {
 	needAnsible(t)
 
 	broken := t.TempDir()
-	if err := os.WriteFile(filepath.Join(broken, "clusterm_events.py"), []byte("import nothing\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(filepath.Join(broken, "clusterm_events.py"), []byte("import nothing\n"), 0o600))
 
 	for _, dir := range []string{"", broken} {
 		s := limitSpec(t, fstest.MapFS{"cleanup.yml": {Data: []byte(limitTwoPlays)}})

@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 var ansibleMissing = sync.OnceValue(func() error {
@@ -105,9 +106,7 @@ func startSSHD(t *testing.T, principals ...string) liveSSH {
 		t.Skip("no loopback network: ", err)
 	}
 	port := free.Addr().(*net.TCPAddr).Port
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, free.Close())
 
 	config := strings.Join([]string{
 		"HostKey " + dir + "/host",
@@ -126,14 +125,10 @@ func startSSHD(t *testing.T, principals ...string) liveSSH {
 		config += fmt.Sprintf("ListenAddress %s:%d\n", a, port)
 	}
 
-	if err := os.WriteFile(filepath.Join(dir, "sshd_config"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(filepath.Join(dir, "sshd_config"), []byte(config), 0o600))
 
 	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	cmd := exec.Command(sshd, "-D", "-e", "-f", filepath.Join(dir, "sshd_config"))
 	cmd.Stdout, cmd.Stderr = log, log
@@ -249,14 +244,10 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 `)},
 		"ansible.cfg": {Data: []byte("[defaults]\nhost_key_checking = False\nforks = 1\n")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	callback, err := store.Keep(t.Context(), os.DirFS("../../ansible/plugins/callback"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	roles, err := store.Keep(
 		t.Context(),
@@ -264,9 +255,7 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 			"bundled/tasks/main.yml": {Data: []byte("- name: greet\n  ansible.builtin.debug: {msg: hello}\n")},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	hosts := []configuration.Host{
 		sshd.host("Web-1", liveAddrs[0]),
@@ -368,9 +357,7 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 		var got, want map[string]any
 
 		received := read(t, filepath.Join(store.Path(digest), h.Name+".json"))
-		if err := json.Unmarshal([]byte(received), &got); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, json.Unmarshal([]byte(received), &got))
 
 		want = map[string]any{
 			"evil":         evil,
@@ -387,9 +374,7 @@ func liveContacts(t *testing.T, sshd liveSSH) {
 	}
 
 	keys, err := NewHostKeys(first.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	wantKeys := map[string][]string{
 		"Web-1":   {sshd.hostKey},
@@ -458,9 +443,7 @@ func liveCancel(t *testing.T, sshd liveSSH) {
     - name: take some time
       ansible.builtin.command: sleep 60
 `)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	s := Spec{
 		ID: "cancel", Dir: filepath.Join(base, "run"), Playbooks: store.Path(digest), Playbook: "site.yml",
@@ -471,9 +454,7 @@ func liveCancel(t *testing.T, sshd liveSSH) {
 	run := start(t, s)
 	waitForOutput(t, run, "TASK [take some time]")
 
-	if err := run.Cancel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, run.Cancel(t.Context()))
 
 	e := wait(t, run)
 	if e.Reason != Cancelled || e.Code == 0 {
@@ -511,9 +492,7 @@ func TestSyntaxChecker(t *testing.T) {
 
 		"roles/own/tasks/main.yml": {Data: []byte("- ansible.builtin.debug: {msg: hello}\n")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var checker SyntaxChecker
 

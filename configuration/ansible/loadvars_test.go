@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestLiveCheckVars: variables with which a run would break off before its first task
@@ -25,9 +26,7 @@ func TestLiveCheckVars(t *testing.T) {
 	password, other := filepath.Join(dir, "password"), filepath.Join(dir, "other")
 
 	for path, text := range map[string]string{password: "open sesame\n", other: "something else\n"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 
 	mapping, value := string(encrypt(t, password, "a: 1\n")), string(encrypt(t, password, "1"))
@@ -113,9 +112,7 @@ func TestCheckVarsRuns(t *testing.T) {
 
 	script := "#!/bin/sh\necho run >>" + dir + "/runs\n" +
 		"! [ -e " + dir + "/fails ] || { echo 'ERROR! no' >&2; exit 4; }\n"
-	if err := writeProgram(program, script); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, writeProgram(program, script))
 
 	c := &SyntaxChecker{AnsiblePlaybook: program, TempDir: t.TempDir()}
 	folder := writeVaultFolder(t, map[string]string{"group_vars/all": "a: 1", "host_vars/b-1": "a: 1"}, "", "")
@@ -136,15 +133,11 @@ func TestCheckVarsRuns(t *testing.T) {
 
 	check(empty, false, 0, "a-1")
 
-	if err := os.WriteFile(dir+"/fails", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(dir+"/fails", nil, 0o600))
 
 	check(folder, true, 1, "a-1")
 
-	if err := os.Remove(dir + "/fails"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Remove(dir+"/fails"))
 
 	check(folder, false, 2, "a-1")
 	check(folder, false, 2, "a-1", "a-2")
@@ -162,12 +155,8 @@ func TestFolderVars(t *testing.T) {
 		"web-2.yml":   "color: red\n",
 	} {
 		path := filepath.Join(folder, "host_vars", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 
 	want := map[string]configuration.FileVar{

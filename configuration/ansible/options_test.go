@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 const optionPlays = `
@@ -42,9 +43,7 @@ func TestLiveOptions(t *testing.T) {
 	ofGroup, err := configuration.AnsibleOptions{}.Within("g", inventory.Selection{
 		Tags: []string{"web", "look"}, SkipTags: []string{"look"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	for _, c := range []struct {
 		name     string
@@ -93,9 +92,7 @@ func TestLiveOptions(t *testing.T) {
 			}
 
 			files, err := os.ReadDir(folder)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 
 			var written []string
 			for _, f := range files {
@@ -126,9 +123,7 @@ func TestOptionsOfASpec(t *testing.T) {
 		Check: true, Diff: true, Tags: []string{"web", "db"}, SkipTags: []string{"slow"}, Verbosity: 2,
 	}
 
-	if err := prepare(s); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, prepare(s))
 
 	want := " --limit job_targets --check --diff --tags=web,db --skip-tags=slow -vv " + s.Playbooks
 	if l, err := readLaunch(s.Dir); err != nil || !strings.Contains(strings.Join(l.Args, " "), want) {

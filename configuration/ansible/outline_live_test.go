@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // outlineFiles are playbooks with the ways in which a task runs in spite of check mode.
@@ -134,9 +135,7 @@ func TestLiveOutline(t *testing.T) {
 	store := &repository.Store{Dir: t.TempDir()}
 
 	digest, err := store.Keep(t.Context(), files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	named, dynamic := map[string]string{}, []string{}
 

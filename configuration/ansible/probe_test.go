@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // serve accepts connections on a loopback address and greets each with the text.
@@ -23,9 +24,7 @@ func serve(t *testing.T, greeting string) int {
 	t.Helper()
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	t.Cleanup(func() { l.Close() })
 
 	go func() {
@@ -69,9 +68,7 @@ func TestProbePort(t *testing.T) {
 
 	closed := func() int {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		defer l.Close()
 		return int(netip.MustParseAddrPort(l.Addr().String()).Port())
 	}()
@@ -195,18 +192,14 @@ func TestProbeOfALogin(t *testing.T) {
 	t.Parallel()
 
 	end := filepath.Join(t.TempDir(), "end")
-	if err := unix.Mkfifo(end, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, unix.Mkfifo(end, 0o600))
 
 	// The child waits until the test opens the FIFO and closes it.
 	p := &Prober{Dir: t.TempDir(), SSH: fakeSSH(t, "read line <"+end+" &\nexit 0"), patience: patience}
 	r := p.Probe(t.Context(), []configuration.Host{host(serve(t, "SSH-2.0-test\r\n"))})[0]
 
 	f, err := os.OpenFile(end, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	f.Close()
 
 	if !r.OK() {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestScriptLive runs a script on a real sshd, with a secret as its input.
@@ -21,9 +23,7 @@ func TestScriptLive(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "it's here")
 
 	script := "umask 077 && cat >" + quote(file) + " && echo done"
-	if err := p.Script(t.Context(), h, script, []byte("a secret\n")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, p.Script(t.Context(), h, script, []byte("a secret\n")))
 
 	if b, err := os.ReadFile(file); err != nil || string(b) != "a secret\n" {
 		t.Errorf("%q, %v", b, err)

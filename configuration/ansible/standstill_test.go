@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // isNotBegun reports whether the error is a NotBegunError with that field.
@@ -51,9 +53,7 @@ func hasOutput(s Spec, text string) func() bool {
 
 func makeFIFO(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, unix.Mkfifo(path, 0o600))
 	return path
 }
 
@@ -132,16 +132,12 @@ wait`, leader, gate)
 		}
 	}
 
-	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(gate, []byte("go\n"), 0))
 
 	expectUntouched(t, s, <-ended)
 
 	run, err := Attach(s.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if e := wait(t, run); e.Reason != GivenUp || !e.Reason.NotExecuted() {
 		t.Errorf("exit %+v", e)
 	}
@@ -163,9 +159,7 @@ func TestRunnerStoppedAfterThePermit(t *testing.T) {
 
 	// The reply that ansible-playbook was executed never arrives.
 	run, err := shellRunner(`"$0" runner "$1" 5>&1 1>&2 | head -c 6 >&5; kill -STOP $$`).Start(ctx, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if e := wait(t, run); e.Reason != Vanished || e.Reason.NotExecuted() || !strings.Contains(e.Error, "stood still") {
 		t.Errorf("exit %+v", e)
 	}
@@ -189,12 +183,8 @@ func stopRunner(t *testing.T, run *Run) {
 	waitForOutput(t, run, "started")
 
 	info, err := run.runnerInfo()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := info.signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
+	errtest.None(t, info.signal(unix.SIGSTOP))
 }
 
 func TestCancelOfAStoppedRunner(t *testing.T) {
@@ -202,9 +192,7 @@ func TestCancelOfAStoppedRunner(t *testing.T) {
 	run := start(t, fakeSpec(t, "waits-until-interrupted"))
 	stopRunner(t, run)
 
-	if err := run.Cancel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, run.Cancel(t.Context()))
 
 	if e := wait(t, run); e.Reason != Cancelled {
 		t.Errorf("exit %+v", e)
@@ -220,13 +208,9 @@ func TestRunnerStoppedPastItsDeadline(t *testing.T) {
 	stopRunner(t, run)
 
 	info, err := run.runnerInfo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	info.Deadline = sinceBoot() - s.GraceInt - s.GraceTerm - overdueAfter
-	if err := writeJSON(filepath.Join(s.Dir, fileRunner), info); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, writeJSON(filepath.Join(s.Dir, fileRunner), info))
 
 	if e := wait(t, run); e.Reason != Vanished {
 		t.Errorf("exit %+v", e)
@@ -247,14 +231,10 @@ func TestLostFiles(t *testing.T) {
 			s := fakeSpec(t, "ignores-everything")
 
 			run, err := self.Start(within(t, patience), s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			waitForOutput(t, run, "started")
 
-			if err := lose(s.Dir); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, lose(s.Dir))
 
 			_, err = self.Start(within(t, patience), s)
 			if _, ok := errors.AsType[*NotBegunError](err); err == nil || ok {
@@ -267,13 +247,9 @@ func TestLostFiles(t *testing.T) {
 				return
 			}
 
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 
-			if err := killMarked(t.Context(), s.Dir, ""); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, killMarked(t.Context(), s.Dir, ""))
 
 			if e := wait(t, again); e.Reason != Vanished {
 				t.Errorf("exit %+v", e)
@@ -287,13 +263,9 @@ func TestDamagedExitRecord(t *testing.T) {
 
 	for _, record := range []string{"", "{", "{}"} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, fileExit), []byte(record), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(filepath.Join(dir, fileExit), []byte(record), 0o600))
 		run, err := Attach(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		if e, err := run.exit(); err != nil || e.Reason != Vanished || !strings.Contains(e.Error, "damaged") {
 			t.Errorf("%q: %+v, %v", record, e, err)
 		}
@@ -312,32 +284,22 @@ func TestSweepSockets(t *testing.T) {
 		filepath.Join(runs, "dead"), filepath.Join(runs, "gone"), filepath.Join(runs, "active"),
 		filepath.Join(others, "dead"),
 	} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.MkdirAll(dir, 0o700))
 
 		s := socketDir(dir)
-		if err := makeSockets(dir, s); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, makeSockets(dir, s))
 		t.Cleanup(func() { os.RemoveAll(s) })
 
 		sockets[strings.TrimPrefix(dir, long+"/")] = s
 	}
 
 	held, err := lock(filepath.Join(runs, "active"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer held.Close()
 
-	if err := os.RemoveAll(filepath.Join(runs, "gone")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.RemoveAll(filepath.Join(runs, "gone")))
 
-	if err := SweepSockets(runs); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, SweepSockets(runs))
 
 	for name, s := range sockets {
 		_, err := os.Lstat(s)
@@ -360,9 +322,7 @@ func TestSocketDir(t *testing.T) {
 	}
 
 	taken := filepath.Join(t.TempDir(), "taken")
-	if err := os.Mkdir(taken, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Mkdir(taken, 0o755))
 	if err := makePrivate(taken); err == nil {
 		t.Error("a directory that others can read was accepted")
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // canary is the secret of these runs.
@@ -52,9 +53,7 @@ func filesWith(t *testing.T, folder string) []string {
 
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	return found
 }
@@ -77,23 +76,15 @@ func TestSecretsGoWithTheRun(t *testing.T) {
 	}
 
 	info, err := run.runnerInfo()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Kill(info.PID, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
+	errtest.None(t, unix.Kill(info.PID, unix.SIGKILL))
 
 	wait(t, run)
 
 	never := secretSpec(t, "prints-and-fails")
-	if err := prepare(never); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, prepare(never))
 	unattended, err := Attach(never.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	wait(t, unattended)
 
 	for name, dir := range map[string]string{"ended": ended.Dir, "killed": killed.Dir, "never begun": never.Dir} {
@@ -115,14 +106,10 @@ func TestSweepSecrets(t *testing.T) {
 	dead := active
 	dead.Dir = filepath.Join(filepath.Dir(active.Dir), "dead")
 
-	if err := prepare(dead); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, prepare(dead))
 
 	runs := filepath.Dir(active.Dir)
-	if err := SweepSecrets(runs); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, SweepSecrets(runs))
 
 	if found := filesWith(t, dead.Dir); found != nil {
 		t.Errorf("of the dead run, the secret is in %v", found)

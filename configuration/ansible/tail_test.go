@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func TestTailFollowsAndEnds(t *testing.T) {
@@ -66,9 +68,7 @@ func TestTailFollowsAndEnds(t *testing.T) {
 
 func TestTailStops(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte("abc"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte("abc"), 0o600))
 
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/repository"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestTakenKeyLive: a host without a recorded key that shows the key of another node is
@@ -55,9 +56,7 @@ func TestTakenKeyLive(t *testing.T) {
 	digest, err := store.Keep(t.Context(), fstest.MapFS{"site.yml": {
 		Data: []byte("- hosts: all\n  gather_facts: false\n  tasks:\n    - raw: 'touch " + base + "/touched'\n"),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	run := start(t, Spec{
 		ID: "taken", Dir: filepath.Join(base, "run"), Playbooks: store.Path(digest), Playbook: "site.yml",
@@ -88,9 +87,7 @@ func TestJumpKeyLive(t *testing.T) {
 
 	// of the account, which has no need for HOME
 	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	own := filepath.Join(me.HomeDir, ".ssh", "known_hosts")
 	before, _ := os.ReadFile(own)
 
@@ -107,9 +104,7 @@ func TestJumpKeyLive(t *testing.T) {
 		t.Errorf("recorded %q, want %q", got, entry)
 	}
 	changed := strings.Replace(entry, s.hostKey, otherKey(t), 1)
-	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(file, []byte(changed), 0o600))
 
 	r := p.Probe(t.Context(), []configuration.Host{h})[0]
 	if r.OK() || !configuration.AboutJumpKey(r.Login) || !strings.Contains(r.Login, file) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestTurns: a party whose hosts all stand still leaves turns for the others, and the
@@ -116,9 +117,7 @@ func TestTurnsBusy(t *testing.T) {
 		}
 
 		release, err := turns.take(t.Context(), "good")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		release()
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func TestVaultSettings(t *testing.T) {
@@ -39,9 +40,7 @@ func encrypt(t *testing.T, passwordFile, text string) []byte {
 	cmd.Stdin = strings.NewReader(text)
 
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return out
 }
 
@@ -55,12 +54,8 @@ func TestLiveVault(t *testing.T) {
 	base := t.TempDir()
 
 	plain, script := filepath.Join(base, "password"), filepath.Join(base, "script")
-	if err := os.WriteFile(plain, []byte("open sesame\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeProgram(script, "#!/bin/sh\necho other secret\n"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(plain, []byte("open sesame\n"), 0o600))
+	errtest.None(t, writeProgram(script, "#!/bin/sh\necho other secret\n"))
 
 	store := &repository.Store{Dir: filepath.Join(base, "playbooks")}
 
@@ -76,9 +71,7 @@ func TestLiveVault(t *testing.T) {
 		"secrets.yml": {Data: encrypt(t, plain, "db_user: alice\n"), Mode: 0o644},
 		"files/motd":  {Data: encrypt(t, "prod@"+script, "well met"), Mode: 0o644},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	ids := []string{plain, "prod@" + script}
 	folder := store.Path(digest)
@@ -150,13 +143,9 @@ func writeVaultFolder(t *testing.T, files map[string]string, mapping, value stri
 		text = strings.NewReplacer("VAULT", mapping, "VALUE", value).Replace(text)
 		path := filepath.Join(folder, name)
 
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.MkdirAll(filepath.Dir(path), 0o755))
 
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 
 	return folder
@@ -193,9 +182,7 @@ func TestCheckEncrypted(t *testing.T) {
 
 	// A link to a folder above ends.
 	loop := writeVaultFolder(t, map[string]string{"group_vars/all/a": "a: 1"}, "", "")
-	if err := os.Symlink("..", filepath.Join(loop, "group_vars/all/loop")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Symlink("..", filepath.Join(loop, "group_vars/all/loop")))
 	if err := CheckEncrypted(loop, nil, nil); err != nil {
 		t.Errorf("a loop: %v", err)
 	}
@@ -208,9 +195,7 @@ func TestLiveEncrypted(t *testing.T) {
 	needAnsible(t)
 
 	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte("open sesame\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(password, []byte("open sesame\n"), 0o600))
 	mapping, value := string(encrypt(t, password, "a: 1\n")), string(encrypt(t, password, "1"))
 
 	for _, tt := range vaultFolders {

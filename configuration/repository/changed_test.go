@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestChanged names each file that an edit adds, removes or changes.
@@ -19,8 +20,8 @@ func TestChanged(t *testing.T) {
 	s, dir := &Store{Dir: filepath.Join(t.TempDir(), "kept")}, t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		errtest.None(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		errtest.None(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 
 	write("site.yml", "a")
@@ -30,12 +31,12 @@ func TestChanged(t *testing.T) {
 
 	write("site.yml", "b")
 	write("roles/web/main.yml", "a")
-	must(t, os.Remove(filepath.Join(dir, `odd "name".yml`)))
-	must(t, os.Symlink("site.yml", filepath.Join(dir, "link.yml")))
+	errtest.None(t, os.Remove(filepath.Join(dir, `odd "name".yml`)))
+	errtest.None(t, os.Symlink("site.yml", filepath.Join(dir, "link.yml")))
 	now := keep(t, s, dir)
 
 	changed, err := s.Changed(t.Context(), then, now)
-	must(t, err)
+	errtest.None(t, err)
 
 	want := []string{"link.yml", `odd "name".yml`, "roles", "roles/web", "roles/web/main.yml", "site.yml"}
 	if !slices.Equal(changed, want) {

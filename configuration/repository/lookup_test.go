@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestOutlineLookups: a lookup that acts on the host of the manager is named, wherever an
@@ -47,7 +49,7 @@ func TestOutlineLookups(t *testing.T) {
 		"roles/own/templates/t.j2":    file("x\n# {{ lookup('pipe', 'y') }}\n"),
 		"roles/other/vars/main.yml":   file("a: \"{{ lookup('pipe', 'unused') }}\"\n"),
 	})
-	must(t, err)
+	errtest.None(t, err)
 
 	want := []string{
 		"a: the lookup lines (roles/own/tasks/main.yml:2) manager",
@@ -76,7 +78,7 @@ func TestOutlineHugeTemplate(t *testing.T) {
 		"site.yml":       {Data: []byte("- hosts: a\n  tasks: [{command: x}]\n")},
 		"templates/huge": {Data: bytes.Repeat([]byte("x\n"), maxLookupBytes)},
 	})
-	must(t, err)
+	errtest.None(t, err)
 
 	want := []string{"a: lookups in the variables and templates of site.yml (site.yml) dynamic"}
 
@@ -105,7 +107,7 @@ func TestOutlineLoses(t *testing.T) {
 		store := &Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
 		digest, err := store.Keep(t.Context(), fstest.MapFS{"site.yml": {Data: []byte(
 			"- hosts: a\n  vars:\n    secret: >-\n      {{ lookup('password'," + argument + ") }}\n")}})
-		must(t, err)
+		errtest.None(t, err)
 
 		found := store.Outline(digest, "site.yml", t.TempDir()).Plays[0].Executed
 		if len(found) != 1 || found[0].Loses != want {
@@ -117,7 +119,7 @@ func TestOutlineLoses(t *testing.T) {
 	store := &Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
 	digest, err := store.Keep(t.Context(), fstest.MapFS{"site.yml": {Data: []byte(
 		"- hosts: a\n  vars: {x: \"{{ lookup('pipe', 'date') }}\"}\n")}})
-	must(t, err)
+	errtest.None(t, err)
 
 	if found := store.Outline(digest, "site.yml", t.TempDir()).Plays[0].Executed; len(found) != 1 || found[0].Loses {
 		t.Errorf("%+v", found)

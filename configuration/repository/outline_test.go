@@ -12,6 +12,7 @@ import (
 	"testing/fstest"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // executed returns the tasks of an outline, one line each.
@@ -44,7 +45,7 @@ func TestOutline(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	bundled := t.TempDir()
 
-	must(t, os.CopyFS(bundled, fstest.MapFS{
+	errtest.None(t, os.CopyFS(bundled, fstest.MapFS{
 		"base/tasks/main.yml": file("- name: bundled\n  command: x\n  check_mode: no\n"),
 		"own/tasks/main.yml":  file("- name: hidden by the role of the folder\n  command: x\n  check_mode: no\n"),
 	}))
@@ -91,7 +92,7 @@ func TestOutline(t *testing.T) {
 		"roles/own/tasks/other.yml":    file("- name: other\n  command: x\n"),
 		"roles/own/meta/main.yml":      file("dependencies: [own]\n"),
 	})
-	must(t, err)
+	errtest.None(t, err)
 
 	want := []string{
 		"a: runs (site.yml:6)",
@@ -150,7 +151,7 @@ func TestOutlineNamesTheUnknown(t *testing.T) {
 		"action_plugins/own.py":                file(""),
 		"collections/ansible_collections/site/tools/plugins/action/other.py": file(""),
 	})
-	must(t, err)
+	errtest.None(t, err)
 
 	want := []string{
 		"a: secret.yml (secret.yml:1) dynamic",

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestCheckOwned changes one file or folder at a time, and expects the folder of
@@ -48,9 +49,7 @@ func TestCheckOwned(t *testing.T) {
 			must := func(err error) {
 				t.Helper()
 
-				if err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, err)
 			}
 
 			must(os.MkdirAll(filepath.Join(top, filepath.Dir(task)), 0o755))
@@ -128,9 +127,7 @@ func TestCheckOwnedLinks(t *testing.T) {
 			must := func(err error) {
 				t.Helper()
 
-				if err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, err)
 			}
 			must(err)
 
@@ -166,9 +163,7 @@ func TestCheckOwnedLinks(t *testing.T) {
 	}
 
 	loop := filepath.Join(t.TempDir(), "loop")
-	if err := os.Symlink("loop", loop); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Symlink("loop", loop))
 	if _, err := CheckOwned(loop); err == nil || !strings.Contains(err.Error(), "too many links") {
 		t.Errorf("a loop: %v", err)
 	}
@@ -179,13 +174,9 @@ func TestCheckOwnedNames(t *testing.T) {
 	t.Parallel()
 
 	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	smoke := filepath.Join(top, "smoke")
-	if err := errors.Join(os.WriteFile(smoke, nil, 0o700), os.Chmod(smoke, 0o777)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, errors.Join(os.WriteFile(smoke, nil, 0o700), os.Chmod(smoke, 0o777)))
 
 	for _, path := range []string{smoke, filepath.Join(top, "missing")} {
 		_, err := CheckOwnedFile(path)
@@ -194,9 +185,7 @@ func TestCheckOwnedNames(t *testing.T) {
 		}
 	}
 
-	if err := os.Chmod(top, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Chmod(top, 0o777))
 
 	if _, err := CheckOwnedFolder(top); err == nil ||
 		!strings.HasPrefix(err.Error(), "the folder "+top+" cannot be used: others ") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestPack: playbooks that one host packs are kept by another one with the same digest,
@@ -25,34 +26,22 @@ func TestPack(t *testing.T) {
 	for name, mode := range map[string]os.FileMode{
 		"site.yml": 0o644, "a b/ü.yml": 0o600, "a b/run.sh": 0o755, "z\nz": 0o644,
 	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755))
 
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("content of "+name), mode); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(filepath.Join(folder, name), []byte("content of "+name), mode))
 	}
 
-	if err := os.Symlink("a b/run.sh", filepath.Join(folder, "0 link")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Symlink("a b/run.sh", filepath.Join(folder, "0 link")))
 
 	from := &repository.Store{Dir: filepath.Join(t.TempDir(), "kept"), Roles: os.DirFS(folder)}
 
 	digest, err := from.KeepDir(t.Context(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(from.Path(digest), "added.log"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
+	errtest.None(t, os.WriteFile(filepath.Join(from.Path(digest), "added.log"), nil, 0o644))
 
 	var archive, again bytes.Buffer
 	for _, to := range []*bytes.Buffer{&archive, &again} {
-		if err := from.Pack(t.Context(), digest, to); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, from.Pack(t.Context(), digest, to))
 	}
 
 	if !bytes.Equal(archive.Bytes(), again.Bytes()) {
@@ -61,9 +50,7 @@ func TestPack(t *testing.T) {
 
 	to := &repository.Store{Dir: filepath.Join(t.TempDir(), "kept")}
 	for range 2 {
-		if err := to.Unpack(t.Context(), digest, bytes.NewReader(archive.Bytes())); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, to.Unpack(t.Context(), digest, bytes.NewReader(archive.Bytes())))
 	}
 
 	if !to.Intact(t.Context(), digest) || to.RolesPath(digest) == "" {
@@ -91,9 +78,7 @@ func kept(t *testing.T, s *repository.Store, digests ...string) {
 	t.Helper()
 
 	entries, err := os.ReadDir(s.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var names []string
 	for _, e := range entries {
@@ -115,22 +100,16 @@ func archived(t *testing.T, entries ...tar.Header) []byte {
 	w := tar.NewWriter(zipped)
 
 	for _, e := range entries {
-		if err := w.WriteHeader(&e); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, w.WriteHeader(&e))
 
 		if _, err := w.Write(make([]byte, e.Size)); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, w.Close())
 
-	if err := zipped.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, zipped.Close())
 
 	return out.Bytes()
 }
@@ -201,9 +180,7 @@ func FuzzUnpack(f *testing.F) {
 		if _, err := w.Write(archive); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, w.Close())
 
 		if err := s.Unpack(t.Context(), strings.Repeat("0", 64), &zipped); err == nil {
 			t.Error("an archive has a digest that it cannot have")

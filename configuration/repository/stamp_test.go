@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestStamp changes a folder in every way: the stamp differs wherever the digest does,
@@ -43,19 +45,13 @@ func TestStamp(t *testing.T) {
 		{"a folder", func() error { return os.Mkdir(filepath.Join(dir, "roles"), 0o700) }, false},
 		{"a link", func() error { return os.Symlink("a.yml", filepath.Join(dir, "b.yml")) }, false},
 	} {
-		if err := step.do(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, step.do())
 
 		gotStamp, err := s.Stamp(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		gotDigest, err := s.DigestDir(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		if (gotStamp == stamp) != step.same || (gotDigest == digest) != step.same {
 			t.Errorf("%s: stamp %t, digest %t, want the same: %t",

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // playbookDir creates a folder of playbooks with a program, a link and files
@@ -33,29 +34,21 @@ func playbookDir(t *testing.T) string {
 		"site.retry":                "x",
 	} {
 		path = filepath.Join(dir, path)
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(t, os.WriteFile(path, []byte(text), 0o644))
+		errtest.None(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 
-	must(t, os.Chmod(filepath.Join(dir, "bin/tool"), 0o755))
-	must(t, os.Symlink("../roles/a", filepath.Join(dir, "bin/link")))
+	errtest.None(t, os.Chmod(filepath.Join(dir, "bin/tool"), 0o755))
+	errtest.None(t, os.Symlink("../roles/a", filepath.Join(dir, "bin/link")))
 
 	return dir
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func keep(t *testing.T, s *Store, dir string) (digest string) {
 	t.Helper()
 
 	digest, err := s.KeepDir(t.Context(), dir)
-	must(t, err)
+	errtest.None(t, err)
 	return digest
 }
 
@@ -100,7 +93,7 @@ func TestKeepReusesAnIntactCopy(t *testing.T) {
 	copied := filepath.Join(store.Path(first), "site.yml")
 
 	before, err := os.Stat(copied)
-	must(t, err)
+	errtest.None(t, err)
 
 	if second := keep(t, store, src); second != first {
 		t.Errorf("the same content has the digests %s and %s", first, second)
@@ -110,7 +103,7 @@ func TestKeepReusesAnIntactCopy(t *testing.T) {
 		t.Errorf("the same content was copied twice: %v", err)
 	}
 
-	must(t, os.WriteFile(copied, []byte("damaged"), 0o644))
+	errtest.None(t, os.WriteFile(copied, []byte("damaged"), 0o644))
 
 	if second := keep(t, store, src); second != first {
 		t.Errorf("the same content has the digests %s and %s", first, second)
@@ -152,7 +145,7 @@ func TestIntact(t *testing.T) {
 	} {
 		store := &Store{Dir: filepath.Join(t.TempDir(), "playbooks")}
 		digest := keep(t, store, playbookDir(t))
-		must(t, tt.change(store.Path(digest)))
+		errtest.None(t, tt.change(store.Path(digest)))
 
 		if got := store.Intact(t.Context(), digest); got != tt.want {
 			t.Errorf("%s: intact is %v", tt.name, got)
@@ -186,7 +179,7 @@ func TestEveryEditChangesTheDigest(t *testing.T) {
 		}},
 		{"folder", func() error { return os.Mkdir(at("empty"), 0o755) }},
 	} {
-		must(t, edit.do())
+		errtest.None(t, edit.do())
 
 		digest := keep(t, store, src)
 		if earlier, found := digests[digest]; found {
@@ -214,7 +207,7 @@ func TestPruneRemovesLeftovers(t *testing.T) {
 
 	store := &Store{Dir: t.TempDir()}
 	for _, name := range []string{prefixCopying + "1", prefixDamaged + "1", "lost+found"} {
-		must(t, os.MkdirAll(filepath.Join(store.Dir, name, "roles"), 0o755))
+		errtest.None(t, os.MkdirAll(filepath.Join(store.Dir, name, "roles"), 0o755))
 	}
 
 	if removed, err := store.Prune(nil, 0); err != nil || len(removed) > 0 {
@@ -239,7 +232,7 @@ func TestKeepFS(t *testing.T) {
 	src := fstest.MapFS{"roles/a/tasks/main.yml": {Data: []byte("[]"), Mode: 0o444}}
 
 	digest, err := store.Keep(t.Context(), src)
-	must(t, err)
+	errtest.None(t, err)
 	expectContent(t, filepath.Join(store.Path(digest), "roles/a/tasks/main.yml"), "[]")
 }
 
@@ -273,10 +266,10 @@ func TestKeepRefuses(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for _, file := range []string{"/1.yml", "/2.yml", "/3.yml"} {
-			must(t, os.WriteFile(dir+file, nil, 0o644))
+			errtest.None(t, os.WriteFile(dir+file, nil, 0o644))
 		}
 
-		must(t, tt.make(dir))
+		errtest.None(t, tt.make(dir))
 
 		store := &Store{Dir: t.TempDir(), MaxFiles: 5, MaxBytes: 100}
 		if name == "link over a link" {
@@ -325,7 +318,7 @@ func TestKeepDirAddsTheRoles(t *testing.T) {
 
 	// A copy of a copy has the roles of its own time.
 	brought := filepath.Join(dir, rolesName, "other")
-	must(t, os.MkdirAll(brought, 0o755))
+	errtest.None(t, os.MkdirAll(brought, 0o755))
 
 	store.Roles = roles("old")
 	old := keep(t, store, dir)
@@ -341,7 +334,7 @@ func TestKeepDirAddsTheRoles(t *testing.T) {
 	expectEntries(t, store.RolesPath(now), 1)
 	expectContent(t, filepath.Join(store.Path(old), "site.yml"), "- hosts: all\n")
 
-	must(t, os.RemoveAll(brought))
+	errtest.None(t, os.RemoveAll(brought))
 
 	if again := keep(t, store, dir); again != now {
 		t.Errorf("what the folder brought along changes the digest from %s to %s", now, again)
@@ -352,7 +345,7 @@ func TestKeepDirAddsTheRoles(t *testing.T) {
 	}
 
 	file := filepath.Join(store.RolesPath(old), task)
-	must(t, os.Remove(file))
+	errtest.None(t, os.Remove(file))
 
 	if store.Intact(t.Context(), old) {
 		t.Error("a copy without one of its roles counts as intact")

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func TestFile(t *testing.T) {
@@ -33,9 +35,7 @@ func TestFile(t *testing.T) {
 		"group reads": {"s3cret", 0o640, "", "others can read"},
 	} {
 		path := filepath.Join(t.TempDir(), "secret")
-		if err := os.WriteFile(path, []byte(c.content), c.mode); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(c.content), c.mode))
 		got, err := File(path)
 		if got != c.value || (err == nil) != (c.problem == "") {
 			t.Errorf("%s: %.20q, %v", name, got, err)
@@ -118,13 +118,9 @@ func TestBackground(t *testing.T) {
 
 	for status, want := range map[string]string{"0": "", "3": "exit status 3"} {
 		path := filepath.Join(t.TempDir(), "alive")
-		if err := syscall.Mkfifo(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, syscall.Mkfifo(path, 0o600))
 		alive, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		defer alive.Close()
 
 		got, err := Command(
@@ -135,9 +131,7 @@ func TestBackground(t *testing.T) {
 		}
 
 		// The end of the last process that has it open for writing is its end.
-		if err := alive.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, alive.SetReadDeadline(time.Now().Add(20*time.Second)))
 
 		if _, err := io.ReadAll(alive); err != nil {
 			t.Errorf("%s: a process outlives the call: %v", status, err)
@@ -160,13 +154,9 @@ func TestOwnSession(t *testing.T) {
 	}
 
 	text, err := os.ReadFile(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	id, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if err := syscall.Kill(id, syscall.SIGKILL); err != nil {
 		t.Errorf("it has ended: %v", err)
 	}

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func TestExistingCheck(t *testing.T) {
@@ -98,9 +99,7 @@ func certificate(t *testing.T, dir, name string) (cert, key string) {
 	t.Helper()
 
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
@@ -111,20 +110,14 @@ func certificate(t *testing.T, dir, name string) (cert, key string) {
 	}
 
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	write := func(suffix, kind string, bytes []byte) string {
 		path := filepath.Join(dir, name+suffix)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600))
 		return path
 	}
 
@@ -141,9 +134,7 @@ func TestExistingFiles(t *testing.T) {
 
 	write := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(d, name)
-		if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode)))
 		return path
 	}
 
@@ -182,9 +173,7 @@ func TestExistingFiles(t *testing.T) {
 	}
 
 	// The next handshake reads the changed files.
-	if err := os.Rename(other, key); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Rename(other, key))
 
 	if _, err := c.TLS.GetClientCertificate(nil); err == nil {
 		t.Error("the certificate is not read again")
@@ -285,9 +274,7 @@ func (s *fakeServer) serve(t *testing.T) string {
 	t.Helper()
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	g := grpc.NewServer()
 	pb.RegisterKVServer(g, s)
@@ -343,9 +330,7 @@ func TestServerVersion(t *testing.T) {
 				return
 			}
 
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 
 			defer c.Close()
 
@@ -368,9 +353,7 @@ func TestServerVersionChanges(t *testing.T) {
 	existing := Existing{Endpoints: []string{s.serve(t)}, Prefix: DefaultPrefix}
 
 	c, err := DialExisting(within(t, testTimeout), existing, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer c.Close()
 
 	for _, tt := range []struct{ version, logged string }{
@@ -418,9 +401,7 @@ func TestRestrictedUser(t *testing.T) {
 			clientv3.PermissionType(clientv3.PermReadWrite))),
 		errorOf(admin.AuthEnable(ctx)),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 	}
 
 	login := func(user, password, prefix string) (*Client, error) {
@@ -440,9 +421,7 @@ func TestRestrictedUser(t *testing.T) {
 	}
 
 	c, err := login("clusterm", "secret", "/mine")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer c.Close()
 }
 

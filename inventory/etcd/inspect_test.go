@@ -13,6 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // writtenKeys is the number of keys of a store with several snapshots.
@@ -33,9 +34,7 @@ func written(t *testing.T, snapshotEntries uint64) string {
 		}
 	}
 
-	if err := errors.Join(c.Close(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, errors.Join(c.Close(), s.Close()))
 
 	return o.Dir
 }
@@ -94,17 +93,13 @@ func TestDamage(t *testing.T) {
 					o := ServerOptions{Dir: shortDir(t), Command: []string{os.Args[0], "etcd"}, MustExist: true}
 					data := filepath.Join(o.Dir, "data")
 
-					if err := os.CopyFS(data, os.DirFS(filepath.Join(template, "data"))); err != nil {
-						t.Fatal(err)
-					}
+					errtest.None(t, os.CopyFS(data, os.DirFS(filepath.Join(template, "data"))))
 
 					paths, err := filepath.Glob(filepath.Join(o.Dir, "data", file))
 					if err != nil || len(paths) == 0 {
 						t.Fatal(paths, err)
 					}
-					if err := do(paths[len(paths)-1]); err != nil {
-						t.Fatal(err)
-					}
+					errtest.None(t, do(paths[len(paths)-1]))
 
 					checkDamaged(t, o, paths[0])
 				})
@@ -134,9 +129,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 			o := ServerOptions{Dir: shortDir(t), NoSync: true, MustExist: true, Log: discardLog()}
 			path := filepath.Join(o.Dir, "data", databaseFile)
 
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), make(path)); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), make(path)))
 
 			if _, err := StartServer(within(t, testTimeout), o); !errors.Is(err, ErrNoData) {
 				t.Errorf("got %v, want ErrNoData", err)

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // The test binary doubles as the embedded etcd, and as a child that exits at once.
@@ -60,9 +61,7 @@ func shortDir(t *testing.T) string {
 	t.Helper()
 
 	d, err := os.MkdirTemp("", "cm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	t.Cleanup(func() { os.RemoveAll(d) })
 
 	return d
@@ -137,9 +136,7 @@ func start(t *testing.T, o ServerOptions) *Server {
 	}
 
 	s, err := StartServer(within(t, testTimeout), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	t.Cleanup(func() { s.Close() })
 
 	return s
@@ -149,9 +146,7 @@ func dial(t *testing.T, s *Server, prefix string) *Client {
 	t.Helper()
 
 	c, err := Dial(within(t, testTimeout), prefix, s.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	t.Cleanup(func() { c.Close() })
 
 	return c
@@ -177,9 +172,7 @@ func TestServer(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				if err := errors.Join(c.Close(), s.Close()); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, errors.Join(c.Close(), s.Close()))
 			}
 
 			if info, err := os.Stat(o.Dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -209,9 +202,7 @@ func TestServerWaitsForSharedLocks(t *testing.T) {
 	t.Parallel()
 
 	o := ServerOptions{Dir: shortDir(t), NoSync: true}
-	if err := start(t, o).Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, start(t, o).Close())
 	wal := filepath.Join(o.Dir, "data", "member", "wal")
 
 	files, err := filepath.Glob(filepath.Join(wal, "*.wal"))
@@ -219,17 +210,13 @@ func TestServerWaitsForSharedLocks(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	shared, err := os.OpenFile(files[0], os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer shared.Close()
 
 	// A process that another test forks may still share the lock of the server.
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 	for unix.FcntlFlock(shared.Fd(), unix.F_OFD_SETLK, &lock) != nil {
-		if err := awaitUnlocked(within(t, testTimeout), wal); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, awaitUnlocked(within(t, testTimeout), wal))
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -244,9 +231,7 @@ func TestServerWaitsForSharedLocks(t *testing.T) {
 
 	shared.Close()
 
-	if err := <-unlocked; err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, <-unlocked)
 
 	start(t, o)
 }
@@ -269,9 +254,7 @@ func TestKilledChildIsRestarted(t *testing.T) {
 	}
 
 	pid, err := os.ReadFile(pidfile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if out, err := exec.Command("kill", "-KILL", strings.TrimSpace(string(pid))).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -301,9 +284,7 @@ func TestRelay(t *testing.T) {
 	s := start(t, ServerOptions{Dir: shortDir(t), Command: []string{os.Args[0], "log-and-exit"}, Log: logger})
 	log.await(within(t, testTimeout), t, "restarting it")
 
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.Close())
 
 	for _, want := range []string{
 		`level=warning msg="something is odd"`,
@@ -345,9 +326,7 @@ func TestServerRefuses(t *testing.T) {
 	t.Parallel()
 
 	file := filepath.Join(shortDir(t), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(file, nil, 0o600))
 
 	used := ServerOptions{Dir: shortDir(t), NoSync: true}
 	start(t, used)
@@ -378,9 +357,7 @@ func TestDirectoryNotWritable(t *testing.T) {
 	t.Parallel()
 
 	d := shortDir(t)
-	if err := os.Chmod(d, 0o500); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Chmod(d, 0o500))
 	if os.Geteuid() == 0 || syscall.Access(d, unix.W_OK) == nil {
 		t.Skip("this account may write everywhere")
 	}
@@ -398,9 +375,7 @@ func TestLockDirWaits(t *testing.T) {
 	d := shortDir(t)
 
 	first, err := lockDir(within(t, testTimeout), d, "lock", func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	got := make(chan error, 1)
 	go func() {
@@ -412,9 +387,7 @@ func TestLockDirWaits(t *testing.T) {
 		got <- err
 	}()
 
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, first.Close())
 
 	if err := <-got; err != nil {
 		t.Error(err)

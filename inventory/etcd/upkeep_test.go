@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 const mib = 1 << 20
@@ -129,9 +130,7 @@ func fill(t *testing.T, c *Client, overwrite bool) {
 			return
 		}
 
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 	}
 
 	t.Fatal("the store is not full")
@@ -162,17 +161,13 @@ func TestUpkeepOfAFullStore(t *testing.T) {
 
 			// A file that is full has free pages, so it takes several turns.
 			for !tt.overwrite {
-				if err := c.DefragmentAll(ctx); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, c.DefragmentAll(ctx))
 
 				if c.Spaces(ctx)[0].Share() > 0.95 {
 					break
 				}
 
-				if err := c.Disarm(ctx, AlarmNoSpace); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, c.Disarm(ctx, AlarmNoSpace))
 
 				fill(t, c, false)
 			}
@@ -192,9 +187,7 @@ func TestUpkeepOfAFullStore(t *testing.T) {
 					return err
 				},
 			}
-			if err := u.work(ctx); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, u.work(ctx))
 
 			_, err := c.Put(ctx, "/t/more", "x")
 			if got := err == nil; got != tt.want {
@@ -230,9 +223,7 @@ func TestUpkeepOfACrowdedStore(t *testing.T) {
 	work := func() Space {
 		t.Helper()
 
-		if err := u.work(ctx); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, u.work(ctx))
 		return c.Spaces(ctx)[0]
 	}
 
@@ -293,9 +284,7 @@ func TestUpkeepLeavesCorruption(t *testing.T) {
 	}
 
 	u := &Upkeep{Client: c, Log: discardLog(), Done: func(a UpkeepAction) { t.Errorf("did %s", a) }}
-	if err := u.work(ctx); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, u.work(ctx))
 
 	_, err := dial(t, s, "/t").Put(ctx, "/t/key", "x")
 	if err = Error(err); inventory.KindOf(err) != inventory.KindUnavailable ||
@@ -303,9 +292,7 @@ func TestUpkeepLeavesCorruption(t *testing.T) {
 		t.Errorf("got %v, want the alarm", err)
 	}
 
-	if err := c.Disarm(ctx, AlarmCorrupt); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, c.Disarm(ctx, AlarmCorrupt))
 
 	if _, err := c.Put(ctx, "/t/key", "x"); err != nil {
 		t.Error(err)
@@ -324,9 +311,7 @@ func TestOpeningWritesNothing(t *testing.T) {
 		t.Error("a new prefix is not empty")
 	}
 
-	if err := c.Initialize(ctx); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, c.Initialize(ctx))
 
 	before := c.Spaces(ctx)[0].Revision
 
@@ -346,13 +331,9 @@ func raise(t *testing.T, c *Client) {
 	ctx := within(t, testTimeout)
 
 	members, err := c.MemberList(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
 		Action: pb.AlarmRequest_ACTIVATE, MemberID: members.Members[0].ID, Alarm: pb.AlarmType_CORRUPT,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 }

@@ -14,6 +14,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestNoPings: neither side sends a ping to each message, in order to find out a window.
@@ -37,9 +39,7 @@ func TestNoPings(t *testing.T) {
 	))
 
 	c, err := open(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer c.Close()
 
 	const puts = 30
@@ -78,9 +78,7 @@ func TestAnswerBeyondWindow(t *testing.T) {
 	}
 
 	resp, err := c.Get(within(t, testTimeout), "/t/large/", clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if len(resp.Kvs) != count || len(resp.Kvs[count-1].Value) != size {
 		t.Errorf("got %d records of %d", len(resp.Kvs), count)
 	}

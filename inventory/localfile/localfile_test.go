@@ -9,14 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func TestReplace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	for _, content := range []string{"old and longer", "new"} {
-		if err := Replace(path, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, Replace(path, []byte(content)))
 
 		got, err := os.ReadFile(path)
 		if err != nil || string(got) != content {
@@ -42,13 +42,9 @@ func TestRename(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 
-	if err := os.Mkdir(from, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Mkdir(from, 0o700))
 
-	if err := Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, Rename(from, to))
 
 	if err := Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing source: %v", err)
@@ -63,9 +59,7 @@ func TestLock(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "new", "dir")
 
 		unlock, err := Lock(dir, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		if _, err := Lock(dir, name); !errors.Is(err, ErrLocked) {
 			t.Errorf("second lock: %v, want ErrLocked", err)
@@ -90,22 +84,16 @@ func TestChildKeepsTheLock(t *testing.T) {
 		t.Helper()
 
 		lock, err := TryLock(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		// cat runs until its standard input closes.
 		child := exec.Command("cat")
 		child.ExtraFiles = []*os.File{lock.File()}
 
 		stdin, err := child.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, child.Start())
 
 		return lock, func() {
 			if err := errors.Join(stdin.Close(), child.Wait()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 type sample struct {
@@ -27,9 +28,7 @@ func TestLoad(t *testing.T) {
 	load := func(text string) (sample, *yaml.Node, error) {
 		t.Helper()
 
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 
 		s := sample{Name: "default"}
 		top, err := Load(path, &s, "see the manual")
@@ -69,9 +68,7 @@ func TestLoad(t *testing.T) {
 
 func TestCheckKeys(t *testing.T) {
 	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte("name: a\nskip: b\n"), &doc); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, yaml.Unmarshal([]byte("name: a\nskip: b\n"), &doc))
 
 	err := CheckKeys(doc.Content[0], reflect.TypeFor[sample](), "sample")
 	if err == nil || err.Error() != "line 2: field skip not found in sample" {
@@ -99,9 +96,7 @@ func TestDecodeOrOff(t *testing.T) {
 		{text: "size: many", err: "cannot unmarshal"},
 	} {
 		var doc yaml.Node
-		if err := yaml.Unmarshal([]byte(tt.text), &doc); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, yaml.Unmarshal([]byte(tt.text), &doc))
 
 		got := sample{Name: "default"}
 		off, err := DecodeOrOff(doc.Content[0], "sample", &got)

@@ -27,6 +27,7 @@ const (
 var mayImport = map[string][]string{
 	"inventory":             {},
 	"inventory/doctest":     {},
+	"inventory/errtest":     {},
 	"inventory/optiontest":  {"inventory"},
 	"inventory/etcd":        {"inventory", "inventory/localfile"},
 	"inventory/localfile":   {},

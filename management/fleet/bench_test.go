@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/fleet"
 )
@@ -27,9 +28,7 @@ func BenchmarkFleet(b *testing.B) {
 	}
 
 	data, err := print.Answer{Wire: fleet.Export(s)}.Render(print.FormatYAML, print.Style{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.None(b, err)
 
 	for i := range s.Nodes {
 		s.Nodes[i].Group = inventory.GroupMaster
@@ -39,13 +38,9 @@ func BenchmarkFleet(b *testing.B) {
 
 	for b.Loop() {
 		d, err := fleet.Read(api.FleetFile{Name: "f", Text: string(data)})
-		if err != nil {
-			b.Fatal(err)
-		}
+		errtest.None(b, err)
 		plan, err := fleet.Compare(d, s, fleet.Options{Prune: true})
-		if err != nil {
-			b.Fatal(err)
-		}
+		errtest.None(b, err)
 		steps := plan.Steps
 		if len(plan.Jobs) != 1 || len(plan.Jobs[0].Nodes) != 10_000 || len(steps) == 0 {
 			b.Fatal(len(plan.Jobs), plan.Obstacles)

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/fleet"
 	"github.com/contiv/cluster/management/job"
@@ -23,9 +24,7 @@ func text(t *testing.T, s *fleet.Snapshot, format string) []byte {
 	t.Helper()
 
 	out, err := print.Answer{Wire: fleet.Export(s)}.Render(format, print.Style{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return out
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/fleet"
 )
@@ -171,9 +172,7 @@ func TestReadAmounts(t *testing.T) {
 		file := "fleet: 1\ngroups: {a: {budget: " + bound + ", strategy: " + bound + "}}\n"
 
 		d, err := fleet.Read(api.FleetFile{Name: "f.yaml", Text: file})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		for _, w := range d.Wants {
 			if rule, ok := w.Value.(map[string]any); ok && rule["max_unavailable"] != "2" {

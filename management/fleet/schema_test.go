@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/fleet"
 )
@@ -29,14 +30,10 @@ func TestSchemaDocument(t *testing.T) {
 	t.Parallel()
 
 	want, err := fleet.Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	if *update {
-		if err := os.WriteFile(schemaDocument, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(schemaDocument, want, 0o644))
 	}
 
 	if got, err := os.ReadFile(schemaDocument); err != nil || !bytes.Equal(got, want) {
@@ -49,22 +46,14 @@ func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 
 	text, err := fleet.Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("fleet.json", doc); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, c.AddResource("fleet.json", doc))
 	s, err := c.Compile("fleet.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return s
 }
 
@@ -78,9 +67,7 @@ func TestSchemaAccepts(t *testing.T) {
 		data := text(t, randomSnapshot(rand.New(rand.NewPCG(seed, 2))), print.FormatJSON)
 
 		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		if err := s.Validate(doc); err != nil {
 			t.Fatalf("%v\n%s", err, data)
 		}
@@ -110,9 +97,7 @@ func TestSchemaAccepts(t *testing.T) {
 		{"{fleet: 1, secrets: {a: {}}}", false},
 	} {
 		var doc any
-		if err := yaml.Unmarshal([]byte(tt.file), &doc); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, yaml.Unmarshal([]byte(tt.file), &doc))
 
 		valid := s.Validate(doc)
 		_, err := fleet.Read(api.FleetFile{Name: "f", Text: tt.file})
@@ -128,9 +113,7 @@ func TestSchemaDescribes(t *testing.T) {
 	t.Parallel()
 
 	text, err := fleet.Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	// The settings of a connection have the names of the settings ssh.NAME.
 	for _, key := range strings.Fields("settings groups nodes requires selector labels secrets file env") {
@@ -147,16 +130,12 @@ func TestDocumentedFile(t *testing.T) {
 	t.Parallel()
 
 	guide, err := os.ReadFile("../../docs/operating/fleet.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	_, after, _ := strings.Cut(string(guide), "```yaml\n")
 	example, _, _ := strings.Cut(after, "```")
 
 	var doc any
-	if err := yaml.Unmarshal([]byte(example), &doc); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, yaml.Unmarshal([]byte(example), &doc))
 
 	if err := schema(t).Validate(doc); err != nil {
 		t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/fleet"
 )
@@ -20,9 +21,7 @@ func changes(t *testing.T, p *fleet.Plan) string {
 
 	for _, c := range p.Changes {
 		from, err := json.Marshal([]any{c.Before, c.After})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		all = append(all, c.Action+" "+c.String()+" "+string(from))
 	}
 

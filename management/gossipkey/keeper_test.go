@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
@@ -128,9 +129,7 @@ func (h *host) change(op monitor.KeyOp, key string) string {
 // new one.
 func (s *site) checkRemoval() {
 	var r Rotation
-	if err := json.Unmarshal(s.saved, &r); err != nil {
-		s.t.Fatal(err)
-	}
+	errtest.None(s.t, json.Unmarshal(s.saved, &r))
 
 	for name, h := range s.hosts {
 		if !slices.Contains(h.keys, r.New) && !slices.Contains(r.LockedOut, name) {
@@ -233,9 +232,7 @@ func (s *site) boot() *Keeper {
 			}}
 		},
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	errtest.None(s.t, err)
 	return k
 }
 
@@ -272,9 +269,7 @@ func TestRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := k.Round(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, k.Round(t.Context()))
 
 	status := k.Status()
 	if status.Phase != PhaseDone || len(status.Laggards) > 0 || status.Ended.IsZero() || status.Known != 4 {
@@ -376,9 +371,7 @@ func TestRotateWaits(t *testing.T) {
 			}
 
 			for range 2 {
-				if err := k.Round(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, k.Round(t.Context()))
 			}
 
 			if got := k.Status(); got.Phase != c.phase || !strings.HasPrefix(laggards(got), c.laggard) {
@@ -392,9 +385,7 @@ func TestRotateWaits(t *testing.T) {
 
 			c.mend(s)
 
-			if err := k.Round(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, k.Round(t.Context()))
 
 			// One more for a host that was just given a key over ssh.
 			if err := k.Round(t.Context()); err != nil || k.Status().Phase != PhaseDone {
@@ -425,9 +416,7 @@ func TestRotateForce(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := k.Round(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, k.Round(t.Context()))
 
 	for want, names := range map[inventory.Kind][]string{
 		inventory.KindRefused: {"dead-1"},
@@ -545,9 +534,7 @@ func TestSupersedes(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if err := k.Round(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, k.Round(t.Context()))
 
 		made = append(made, k.Rotation().New)
 

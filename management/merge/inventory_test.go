@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/record"
@@ -52,13 +53,9 @@ func TestInventory(t *testing.T) {
 	}
 
 	got, err := merge.NewMerger(view, settings).Inventory(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	text, err := json.Marshal(got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if strings.Contains(string(text), "s3cret") || strings.Contains(string(text), configuration.Hidden) {
 		t.Errorf("the answer contains a secret, or a text in its place: %s", text)
 	}
@@ -98,9 +95,7 @@ func TestInventorySettings(t *testing.T) {
 		{Connections: map[string]configuration.Connection{"g": {Become: &yes}}},
 	} {
 		b, err := merge.NewMerger(&state.View{}, s).Settings()
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		if seen[string(b)] {
 			t.Errorf("%+v has the bytes of others: %s", s, b)
 		}

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/inventory/doctest"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 const docs = "../../docs/"
@@ -124,17 +125,13 @@ func readRules(t *testing.T) rules {
 	t.Helper()
 
 	f, err := os.Open(docs + "prometheus/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer f.Close()
 	var r rules
 	d := yaml.NewDecoder(f)
 	d.KnownFields(true)
 
-	if err := d.Decode(&r); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, d.Decode(&r))
 
 	return r
 }
@@ -143,14 +140,10 @@ func readBoard(t *testing.T) board {
 	t.Helper()
 
 	data, err := os.ReadFile(docs + "grafana/clusterm.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var b board
-	if err := json.Unmarshal(data, &b); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, json.Unmarshal(data, &b))
 
 	return b
 }
@@ -260,9 +253,7 @@ func TestAlerts(t *testing.T) {
 	t.Parallel()
 
 	text, err := os.ReadFile(docs + "metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	count := 0
 	for _, g := range readRules(t).Groups {
@@ -320,8 +311,6 @@ func TestPromtool(t *testing.T) {
 	}
 
 	path := filepath.Join(t.TempDir(), "board.yml")
-	if err := os.WriteFile(path, []byte(asRules.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte(asRules.String()), 0o644))
 	run("check", "rules", path)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
@@ -110,9 +111,7 @@ func TestPing(t *testing.T) {
 	results, err := pinged(
 		p,
 	).Ping(t.Context(), access.Caller{}, []string{"f-1", "e-1", "d-1", "c-1", "b-1", "a-1", "h-1", "i-1", "g-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var lines []string
 	for _, r := range results {

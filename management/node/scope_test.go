@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/state"
 )
@@ -21,9 +22,7 @@ func TestForgetOutsideScope(t *testing.T) {
 	v.Nodes = []*inventory.Node{{Name: "a-1", Group: "worker"}, {Name: "b-1", Group: "master"}}
 
 	filter, err := access.Scope{Groups: []string{"worker"}}.Filter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var ended []string
 

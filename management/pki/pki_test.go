@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/inventory/localfile"
 )
 
@@ -39,9 +40,7 @@ func open(t *testing.T, o Options) *Keeper {
 	t.Helper()
 
 	k, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return k
 }
 
@@ -49,9 +48,7 @@ func refresh(t *testing.T, k *Keeper) []string {
 	t.Helper()
 
 	changes, err := k.Refresh()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return changes
 }
 
@@ -78,9 +75,7 @@ func TestOpen(t *testing.T) {
 	}
 
 	// A crash leaves a temporary file of localfile.Replace.
-	if err := os.WriteFile(filepath.Join(o.Dir, ".new-1"), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(filepath.Join(o.Dir, ".new-1"), []byte("half"), 0o600))
 
 	second := open(t, o)
 	if second.Fingerprint() != first.Fingerprint() || !second.current.own.cert.Equal(c) {
@@ -144,9 +139,7 @@ func TestDamage(t *testing.T) {
 			o := Options{Dir: filepath.Join(t.TempDir(), "pki"), Names: names("host1")}
 			before := open(t, o)
 
-			if err := c.damage(o.Dir); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, c.damage(o.Dir))
 
 			after, err := Open(o)
 			if c.want != "" {
@@ -156,9 +149,7 @@ func TestDamage(t *testing.T) {
 				return
 			}
 
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 
 			if after.Fingerprint() != before.Fingerprint() || after.current.own.cert.Equal(before.current.own.cert) {
 				t.Error("not only the server certificate was replaced")
@@ -339,9 +330,7 @@ func TestRenewalFails(t *testing.T) {
 	k := open(t, o)
 	s := listener(t, k)
 
-	if err := os.Rename(o.Dir, o.Dir+".away"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Rename(o.Dir, o.Dir+".away"))
 
 	now.advance(80 * 24 * time.Hour)
 
@@ -359,9 +348,7 @@ func TestRenewalFails(t *testing.T) {
 		t.Errorf("Check: %v", problem)
 	}
 
-	if err := os.Rename(o.Dir+".away", o.Dir); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Rename(o.Dir+".away", o.Dir))
 
 	if changes := refresh(t, k); len(changes) != 1 {
 		t.Errorf("changes: %q", changes)
@@ -377,9 +364,7 @@ func foreign(t *testing.T, life time.Duration) (ca, server *pair) {
 	t.Helper()
 
 	ca, err := newCA(nil, time.Now(), 100*life)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if server, err = newServer(ca, []string{"127.0.0.1"}, time.Now(), life); err != nil {
 		t.Fatal(err)
 	}
@@ -394,9 +379,7 @@ func writeSite(t *testing.T, dir string, ca, server *pair) Site {
 	s := Site{filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")}
 
 	content, err := server.encode(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	cut := bytes.Index(content, []byte("-----BEGIN P"))
 	if err := errors.Join(
 		localfile.Replace(s.CertFile, content[:cut]), localfile.Replace(s.KeyFile, content[cut:]),
@@ -455,9 +438,7 @@ func TestSite(t *testing.T) {
 		{func() error { return os.WriteFile(site.KeyFile, slices.Repeat([]byte("x"), maxFile+1), 0o600) }, "larger"},
 		{func() error { return os.WriteFile(site.ClientCAFile, []byte("none"), 0o600) }, "holds no certificate"},
 	} {
-		if err := broken.damage(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, broken.damage())
 
 		if _, err := k.Refresh(); err == nil || !strings.Contains(err.Error(), broken.want) {
 			t.Errorf("%v; want %q", err, broken.want)
@@ -470,9 +451,7 @@ func TestSite(t *testing.T) {
 		expect(server)
 
 		_ = os.Remove(site.KeyFile)
-		if err := localfile.Replace(site.KeyFile, key); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, localfile.Replace(site.KeyFile, key))
 
 		writeSite(t, files, ca, server)
 	}
@@ -501,9 +480,7 @@ func TestSiteAtStart(t *testing.T) {
 	ca, server := foreign(t, time.Hour)
 	site := writeSite(t, t.TempDir(), ca, server)
 
-	if err := os.Chmod(site.KeyFile, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Chmod(site.KeyFile, 0o640))
 
 	_, err := Open(Options{Dir: filepath.Join(t.TempDir(), "pki"), Site: site})
 	if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), "chmod 600") {
@@ -525,13 +502,9 @@ func TestClientCertificates(t *testing.T) {
 	s := listener(t, k)
 
 	issued, err := IssueClient(o.Dir, Grant{Name: "rack1", Role: "monitor"}, 24*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	own, err := tls.X509KeyPair(issued, issued)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	ask := func(c tls.Certificate) (string, error) {
 		return get(t, pinned(now, k.Fingerprint(), c), s.URL)
@@ -543,9 +516,7 @@ func TestClientCertificates(t *testing.T) {
 	otherCA, _ := foreign(t, time.Hour)
 
 	other, err := newClient(otherCA, Grant{Name: "rack1", Role: "admin"}, time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	// A client sends no certificate of a CA that the server does not name: insist.
 	insist := pinned(now, k.Fingerprint())
@@ -621,9 +592,7 @@ func TestGrantOf(t *testing.T) {
 
 		for _, s := range c.uris {
 			u, err := url.Parse(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			cert.URIs = append(cert.URIs, u)
 		}
 
@@ -681,9 +650,7 @@ func TestProtocol(t *testing.T) {
 		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.URL, "https://"), &tls.Config{
 			InsecureSkipVerify: true, NextProtos: []string{protocol}, //nolint:gosec // a test of the protocol only
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		if got := conn.ConnectionState().NegotiatedProtocol; got != protocol {
 			t.Errorf("%s: %q", protocol, got)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
@@ -74,9 +75,7 @@ func newClocked(t *testing.T, seed uint64) *clocked {
 	c.rule = c.world.Settings.Commission[0]
 
 	times, err := window.ParseTimes("0 * * * *", "UTC")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	c.verify = policy.Verify{Rule: policy.VerifyRule{
 		Name: "hourly", Match: func(*inventory.Node) bool { return true }, All: true, Times: times,

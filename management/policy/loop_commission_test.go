@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/state"
@@ -264,9 +265,7 @@ func TestEnableAgain(t *testing.T) {
 		of := func(status api.Policies, err error) api.Policy {
 			t.Helper()
 
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			return status.Policies[1]
 		}
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
@@ -395,9 +396,7 @@ func TestPauseReason(t *testing.T) {
 			{"cid", "an audit", "bob: an audit"}, {"ann", "a move", "ann: a move"},
 		} {
 			status, err := l.Pause(t.Context(), access.Caller{Principal: step.actor}, state.AllPolicies, step.reason)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			if p := status.Paused; p == nil || p.Actor+": "+p.Reason != step.want || !p.Since.Equal(begun) {
 				t.Errorf("%+v: %+v", step, p)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -267,9 +268,7 @@ func TestAutoUpgradeHeld(t *testing.T) {
 		l := s.leader()
 
 		_, err := l.Enable(t.Context(), ann, "follow", false, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		if _, err = l.Pause(t.Context(), ann, state.AllPolicies, "an audit"); err != nil {
 			t.Fatal(err)

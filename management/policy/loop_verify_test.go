@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/window"
 )
 
@@ -18,9 +19,7 @@ func nightWatch(t *testing.T, nodes int) *site {
 	s := newSite(t, nodes)
 
 	times, err := window.ParseTimes("0 3 * * *", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	s.settings.Verify = []VerifyRule{{
 		Name: "nightly", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",
@@ -143,9 +142,7 @@ func TestNightWatchMoved(t *testing.T) {
 		s.wantVerified("the first night", 1)
 
 		times, err := window.ParseTimes("0 16 * * *", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		s.mu.Lock()
 		s.settings.Verify[0].Times = times

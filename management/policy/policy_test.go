@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
@@ -748,9 +749,7 @@ func TestWindow(t *testing.T) {
 	w.Settings.Windows, err = window.New([]window.Spec{
 		{Name: "evening", Cron: "0 18 * * *", Duration: time.Hour, Groups: []string{"service-worker"}},
 	}, inventory.DefaultGroups())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	if p := decide(w); actions(p) != "verify b-1" {
 		t.Errorf("got %s", actions(p))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/policy"
@@ -23,9 +24,7 @@ func nightly(t *testing.T) policy.VerifyRule {
 	t.Helper()
 
 	times, err := window.ParseTimes("0 12 * * *", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	return policy.VerifyRule{
 		Name: "nightly", Match: func(n *inventory.Node) bool { return n.Label == "n" }, Selector: "label=n",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/state"
 )
@@ -441,9 +442,7 @@ func TestSides(t *testing.T) {
 
 	for n := range 2 {
 		k.script.newest = hash(n + 1)
-		if err := k.Sync(t.Context(), operator); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, k.Sync(t.Context(), operator))
 	}
 
 	for _, c := range []struct {
@@ -481,9 +480,7 @@ func TestJudgedAgain(t *testing.T) {
 	t.Parallel()
 
 	k := newKeeper(t)
-	if err := k.Sync(t.Context(), operator); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, k.Sync(t.Context(), operator))
 	k.now.Source = "here main signed by 1"
 
 	if _, err := k.Pin(t.Context()); inventory.KindOf(err) != inventory.KindRefused {
@@ -507,9 +504,7 @@ func TestJudgedAgain(t *testing.T) {
 
 	delete(k.script.bad, hash(1))
 
-	if err := k.Sync(t.Context(), operator); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, k.Sync(t.Context(), operator))
 
 	if digest, err := k.Pin(t.Context()); digest != "digest of 1" || err != nil {
 		t.Errorf("%q, %v", digest, err)
@@ -521,9 +516,7 @@ func TestFaultOfCommit(t *testing.T) {
 	t.Parallel()
 
 	k := newKeeper(t)
-	if err := k.Sync(t.Context(), operator); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, k.Sync(t.Context(), operator))
 	k.script.newest, k.script.err = hash(2), inventory.Errorf(inventory.KindTooLarge, "an object is too large")
 
 	for range 2 {
@@ -554,9 +547,7 @@ func TestKeepFails(t *testing.T) {
 	t.Parallel()
 
 	k := newKeeper(t)
-	if err := k.Sync(t.Context(), operator); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, k.Sync(t.Context(), operator))
 	k.script.newest, k.script.bad[hash(2)] = hash(2), inventory.Errorf(inventory.KindUnavailable, "the disk is full")
 
 	if err := k.sync(t.Context(), false); err == nil {
@@ -584,9 +575,7 @@ func TestKeepFails(t *testing.T) {
 
 	k.script.refused = nil
 
-	if err := k.sync(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, k.sync(t.Context(), false))
 
 	if s := k.Status(k.State.View()); s.Failure != nil {
 		t.Errorf("the state is %+v", s)

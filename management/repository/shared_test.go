@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -103,9 +104,7 @@ func TestShare(t *testing.T) {
 		t.Helper()
 
 		k.script.newest = hash(n)
-		if err := k.Sync(t.Context(), operator); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, k.Sync(t.Context(), operator))
 	}
 
 	sync(1)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -93,9 +94,7 @@ func TestRefusalBreaksTheLimit(t *testing.T) {
 	}}
 
 	paused, err := r.Refused(Begin{Node: "w-0001"}, "no play", epoch).Pause(Mark{By: "bob", At: epoch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	f := newFleet(t, 1, 2)
 	for _, r := range []Record{r.Refused(Begin{Node: "w-0001"}, "no play", epoch), paused} {

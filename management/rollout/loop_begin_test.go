@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/rollout"
 )
 
@@ -32,9 +33,7 @@ func TestLastingError(t *testing.T) {
 			r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
 				o.Gate.SkipVerify, o.MaxFailures, o.MaxUnavailable = !gate, 1, "1"
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			r = s.run(l, r.ID, 3*time.Hour, func(r rollout.Record) bool { return r.Count().Succeeded == 3 })
 			n := r.Nodes[1]
 
@@ -89,9 +88,7 @@ func TestRefusedMeanwhile(t *testing.T) {
 		l := s.leader()
 
 		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) { o.Gate.SkipVerify = true }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		r = s.run(l, r.ID, 30*time.Minute, func(r rollout.Record) bool { return r.Waits != "" })
 		if c := r.Count(); r.Status != rollout.Running || c.Waiting != 2 || !strings.Contains(r.Waits, "nightly") {
 			t.Errorf("%s, %+v, %q", r.Status, c, r.Waits)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/rollout"
 )
 
@@ -40,9 +41,7 @@ func TestSoakOverJumps(t *testing.T) {
 				r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
 					o.Gate.SkipVerify, o.Soak = true, soak
 				}))
-				if err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, err)
 				soaks := func(r rollout.Record) bool { return r.Nodes[0].State == rollout.Soaking }
 				s.run(l, r.ID, time.Hour, soaks)
 
@@ -82,9 +81,7 @@ func TestSoakAfterTakeOver(t *testing.T) {
 			r, err := former.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
 				o.Gate.SkipVerify, o.Soak = true, 10*time.Minute
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			s.run(former, r.ID, time.Hour, func(r rollout.Record) bool { return r.Nodes[0].State == rollout.Soaking })
 
 			start := time.Now()

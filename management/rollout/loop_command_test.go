@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
@@ -55,9 +56,7 @@ func TestCommandGate(t *testing.T) {
 			o.Gate.Command = &rollout.CommandCheck{Name: "smoke", Timeout: 30 * time.Second}
 			o.MaxFailures = 1
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		r = s.run(l, r.ID, time.Hour, ended)
 		if r.Nodes[0].State != rollout.Succeeded || r.Nodes[1].State != rollout.Failed || ran["w-0000"] != 3 ||
 			ran["w-0001"] < 10 || !strings.Contains(r.Nodes[1].Reason,
@@ -109,9 +108,7 @@ func TestSlowCommands(t *testing.T) {
 		slow.Nodes = s.names()[:100]
 
 		a, err := l.Start(t.Context(), ann, slow)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		s.run(l, a.ID, time.Hour, func(r rollout.Record) bool {
 			for _, n := range r.Nodes {
@@ -129,9 +126,7 @@ func TestSlowCommands(t *testing.T) {
 		quick.Nodes = s.names()[100:]
 
 		b, err := l.Start(t.Context(), ann, quick)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		if b = s.run(l, b.ID, s.takes+5*time.Second, ended); b.Count().Succeeded != 1 {
 			t.Errorf("the quick one: %s, %+v", b.Status, b.Nodes)
 		}
@@ -167,9 +162,7 @@ func TestAbortEndsCommand(t *testing.T) {
 		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
 			o.Gate.SkipVerify, o.Gate.Command = true, &rollout.CommandCheck{Name: "smoke", Timeout: time.Hour}
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		go func() {
 			<-began
@@ -228,9 +221,7 @@ func TestCommandHasItsTime(t *testing.T) {
 				o.Gate.HTTP = &rollout.HTTPCheck{Port: 80, Path: "/", Timeout: time.Minute}
 				o.Gate.Command = &rollout.CommandCheck{Name: "smoke", Timeout: time.Minute}
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			r = s.run(l, r.ID, time.Hour, func(r rollout.Record) bool { return r.Status != rollout.Running })
 			if n := r.Nodes[0]; n.Reason != want || (n.State == rollout.Succeeded) != (want == "") {
 				t.Errorf("%s: %q, want %q", n.State, n.Reason, want)
@@ -277,9 +268,7 @@ func TestUndoWithoutCommand(t *testing.T) {
 			r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
 				o.Gate.SkipVerify, o.Gate.Command = true, &rollout.CommandCheck{Name: "smoke"}
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			s.run(l, r.ID, time.Hour, ended)
 			s.mu.Lock()
 			s.publish(func(v *state.View) {

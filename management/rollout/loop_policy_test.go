@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
@@ -31,9 +32,7 @@ func TestPausedPolicyHolds(t *testing.T) {
 			r, err := l.Start(t.Context(), access.Caller{Principal: "policy:follow"}, s.apply(func(r *rollout.Spec) {
 				r.RequireApproval = approved
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 
 			if approved {
 				if r, err = l.Approve(t.Context(), ann, r.ID, "looks good"); err != nil {
@@ -98,9 +97,7 @@ func TestRemovedPolicyHolds(t *testing.T) {
 			l := s.leader()
 
 			r, err := l.Start(t.Context(), access.Caller{Principal: "policy:follow"}, s.apply(nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			r = s.run(l, r.ID, time.Hour, ended)
 			if !strings.Contains(r.Waits, c.want) || r.Status.Ended() != (c.want == "") {
 				t.Errorf("%s: %s, waits %q", c.name, r.Status, r.Waits)

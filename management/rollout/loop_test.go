@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -38,9 +39,7 @@ func TestOwnTime(t *testing.T) {
 		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
 			o.MaxUnavailable, o.Gate.SkipVerify = "10", true
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		begun := time.Now()
 		r = s.run(l, r.ID, 24*time.Hour, ended)
@@ -69,9 +68,7 @@ func TestOutcomeNeedsNoJob(t *testing.T) {
 		l := s.leader()
 
 		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) { o.Gate.SkipVerify = true }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		s.run(l, r.ID, time.Hour, func(r rollout.Record) bool { return r.Count().InProgress == 1 })
 		s.refuse = inventory.Errorf(inventory.KindUnavailable, "the store is full")
 
@@ -106,9 +103,7 @@ func TestLoopKilledAnywhere(t *testing.T) {
 				r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) {
 					o.MaxUnavailable, o.MaxFailures, o.Canary = "2", 1, 1
 				}))
-				if err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, err)
 
 				// From here on the first manager is dead, but does not know it.
 				s.crash, s.late = crash, late
@@ -144,9 +139,7 @@ func TestTwoDeciders(t *testing.T) {
 		l := s.leader()
 
 		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) { o.MaxUnavailable = "3" }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		other := make(chan struct{})
 		go func() { defer close(other); s.run(s.leader(), r.ID, time.Hour, ended) }()
@@ -178,9 +171,7 @@ func TestWindowCloses(t *testing.T) {
 		l := s.leader()
 
 		r, err := l.Start(t.Context(), ann, s.apply(func(o *rollout.Spec) { o.Gate.SkipVerify = true }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		r = s.run(l, r.ID, 30*time.Minute, func(r rollout.Record) bool { return r.Waits != "" })
 		if c := r.Count(); c.Succeeded != 3 || c.Waiting != 3 || c.InProgress != 0 ||
 			!strings.Contains(r.Waits, "nightly") || !r.WaitsUntil.Equal(opens) {
@@ -206,9 +197,7 @@ func TestBrakeHolds(t *testing.T) {
 		l := s.leader()
 
 		r, err := l.Start(t.Context(), ann, s.apply(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		brake := func(on bool) {
 			s.mu.Lock()
@@ -247,9 +236,7 @@ func TestFollowerDrivesNothing(t *testing.T) {
 		l := s.leader()
 
 		r, err := l.Start(t.Context(), ann, s.apply(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		s.leads = false
 
@@ -271,9 +258,7 @@ func TestHTTPGate(t *testing.T) {
 			o.Gate.HTTP = &rollout.HTTPCheck{Port: 8080, Path: "/health", Timeout: 30 * time.Second}
 			o.MaxFailures = 1
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		// The first node answers with an error until it is corrected below.
 		s.run(l, r.ID, time.Hour, func(r rollout.Record) bool { return r.Nodes[0].State == rollout.Checking })
@@ -317,9 +302,7 @@ func TestRefusals(t *testing.T) {
 		l := s.leader()
 
 		r, err := l.Start(t.Context(), ann, s.apply(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		// An outage is waited for.
 		s.refuse = inventory.Errorf(inventory.KindUnavailable, "etcd does not answer")
@@ -354,9 +337,7 @@ func TestRepinRunning(t *testing.T) {
 		l := s.leader()
 
 		r, err := l.Start(t.Context(), ann, s.apply(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		now := rollout.ResumeOptions{PlaybooksNow: true, Reason: "fixed"}
 

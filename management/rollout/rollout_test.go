@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/inventory/optiontest"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
@@ -123,9 +124,7 @@ func TestOrder(t *testing.T) {
 	} {
 		r, err := Make(f.snapshot(), inventory.DefaultGroups(), nil,
 			Request{Spec: Spec{Action: inventory.VerbApply, Order: order}, Nodes: f.names}, epoch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		var got []string
 		for _, n := range r.Nodes {
@@ -691,9 +690,7 @@ func TestUndo(t *testing.T) {
 	kept := func(digest string) (bool, error) { return digest == "former", nil }
 
 	u, err := f.record.Undo(f.snapshot(), nil, kept, "too slow", f.now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var got []string
 	for _, n := range u.Nodes {
@@ -746,9 +743,7 @@ func TestEstimate(t *testing.T) {
 	r, err := Make(s, inventory.DefaultGroups(), nil, Request{
 		Spec: Spec{Action: inventory.VerbApply, MaxUnavailable: "10", Gate: Gate{SkipVerify: true}}, Nodes: f.names,
 	}, epoch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	f.begun(r)
 
 	if left, known := f.record.Remaining(100, epoch); !known || left != 3*time.Minute {

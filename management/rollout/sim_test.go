@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -157,9 +158,7 @@ func (f *fleet) start(spec Spec) {
 	f.t.Helper()
 
 	r, err := Make(f.snapshot(), inventory.DefaultGroups(), nil, Request{Spec: spec, Nodes: f.names}, f.now)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	errtest.None(f.t, err)
 	f.begun(r)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
 )
 
@@ -70,9 +71,7 @@ func TestUndoAfterARetry(t *testing.T) {
 	}
 	retried := func(r Record, _ World) Record {
 		r, err := r.Retry(Mark{At: epoch}, []string{"a"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		return r
 	}
 	refused := func(r Record, _ World) Record { return r.Refused(Begin{Node: "a"}, "no play", epoch) }

@@ -8,15 +8,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestBox seals a value, and opens it with every ring and at every place.
 func TestBox(t *testing.T) {
@@ -26,7 +20,7 @@ func TestBox(t *testing.T) {
 	here := Place{"vars", "global", "db"}
 
 	box, err := NewRing(old).Seal(here, []byte(`"canary"`))
-	must(t, err)
+	errtest.None(t, err)
 
 	if strings.Contains(string(box), "canary") || box.KeyID() != old.ID() {
 		t.Errorf("the box is %s", box)
@@ -69,7 +63,7 @@ func TestBoxesDiffer(t *testing.T) {
 
 	for _, value := range []string{`"a"`, `"a"`, `"a much longer password"`} {
 		box, err := ring.Seal(Place{"x"}, []byte(value))
-		must(t, err)
+		errtest.None(t, err)
 		boxes[box], lengths[len(box)] = true, true
 	}
 
@@ -84,7 +78,7 @@ func TestDamagedBox(t *testing.T) {
 
 	ring := NewRing(NewKey())
 	box, err := ring.Seal(Place{"x"}, []byte(`1`))
-	must(t, err)
+	errtest.None(t, err)
 
 	for i := range box {
 		changed := []byte(box)
@@ -109,7 +103,7 @@ func TestKeyFile(t *testing.T) {
 	ring := NewRing(NewKey()).With(NewKey())
 
 	again, err := Parse(ring.Encode())
-	must(t, err)
+	errtest.None(t, err)
 
 	if fmt.Sprint(again.IDs()) != fmt.Sprint(ring.IDs()) || again.Active() != ring.IDs()[0] || len(ring.IDs()) != 2 {
 		t.Errorf("%v became %v", ring.IDs(), again.IDs())

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // acceptAll accepts every section and every Ansible.
@@ -30,9 +31,7 @@ func write(t *testing.T, text string) string {
 	t.Helper()
 
 	path := filepath.Join(t.TempDir(), "clusterm.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -58,9 +57,7 @@ func TestExample(t *testing.T) {
 	t.Parallel()
 
 	f, err := Load(write(t, string(Example)), acceptAll{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defaults, example := entries(Default()), entries(f.Config)
 	for i, want := range defaults {
 		got := example[i]
@@ -112,17 +109,13 @@ func TestOIDCRefuses(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "clusterm.yaml")
 	load := func(text string) error {
-		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
 
 		_, err := Load(path, acceptAll{})
 		return err
 	}
 
-	if err := load(start + rule + "}]}"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, load(start+rule+"}]}"))
 
 	for text, want := range map[string]string{
 		`oidc: {issuer: "http://a", audience: a, ` + rule + `}]}`:      "oidc.issuer:",

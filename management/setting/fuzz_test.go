@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // anyAdapters accept every section and read no file.
@@ -24,9 +25,7 @@ func (anyAdapters) CheckSections(Gossip, Etcd, Repository) error { return nil }
 // pass the checks, whatever it contains.
 func FuzzFile(f *testing.F) {
 	example, err := os.ReadFile("clusterm.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	errtest.None(f, err)
 	f.Add(example)
 
 	for _, s := range []string{
@@ -42,9 +41,7 @@ func FuzzFile(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "clusterm.yaml")
 
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, text, 0o600))
 
 		c, err := Load(path, anyAdapters{})
 		if err != nil {
@@ -69,9 +66,7 @@ func FuzzFile(f *testing.F) {
 func FuzzOverlay(f *testing.F) {
 	for i, key := range slices.Sorted(maps.Keys(settable)) {
 		value, err := json.Marshal(settable[key])
-		if err != nil {
-			f.Fatal(err)
-		}
+		errtest.None(f, err)
 		f.Add(uint8(i), string(value))
 	}
 

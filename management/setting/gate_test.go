@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -21,9 +22,7 @@ func TestGateCommands(t *testing.T) {
 		"gate: {command: {name: smoke, timeout: 5m}}}}}"
 
 	f, err := Load(write(t, "gate_commands: {smoke: [/usr/local/bin/smoke, s3cret]}\n"+policies), acceptAll{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if g := f.Config.upgradeRules()[0].Spec.Gate.Command; g == nil || g.Name != "smoke" || g.Timeout.Minutes() != 5 {
 		t.Errorf("%+v", g)
 	}

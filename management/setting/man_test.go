@@ -5,6 +5,8 @@ package setting
 import (
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestManualPage requires every key of the configuration in the manual page, with its
@@ -13,9 +15,7 @@ func TestManualPage(t *testing.T) {
 	t.Parallel()
 
 	page, err := ManualPage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	text := string(page)
 	for _, e := range entries(Default()) {
 		if strings.Count(text, `\fB`+roff(e.key)+`\fR`) != 1 {

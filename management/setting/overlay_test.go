@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
 )
@@ -146,9 +147,7 @@ func TestOverlay(t *testing.T) {
 	}
 
 	c, err := overlaid(file, settable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	// Maps are replaced, not merged.
 	if c.Vars["file"] != nil || len(c.GroupSSH) != 1 ||

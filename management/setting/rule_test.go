@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/policy"
 )
 
@@ -29,9 +30,7 @@ func TestUpgradeRules(t *testing.T) {
       gate: {skip_verify: true, http: {port: 80, path: /health}}, tags: [app], timeout: 10m}
     every: {all: true, mode: upgrade, action: reapply, settle: 1h}
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	got := c.upgradeRules()
 	if len(got) != 2 || got[0].Name != "every" || !got[0].All || got[0].Settle != time.Hour ||
 		got[0].Spec.Action != inventory.VerbReapply || got[0].Mode != policy.UpgradeRun {
@@ -57,9 +56,7 @@ func TestZero(t *testing.T) {
   upgrade: {u: {all: true, mode: plan, settle: 0s}}
   verify: {v: {all: true, cron: 0 3 * * *, spread: 0s}, w: {all: true, cron: 0 3 * * *}}
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	verify := c.verifyRules()
 	if quiet, settle := c.commissionRules()[0].Quiet, c.upgradeRules()[0].Settle; quiet != 0 || settle != 0 ||
 		verify[0].Spread == nil || *verify[0].Spread != 0 || verify[1].Spread != nil {
@@ -139,9 +136,7 @@ func TestSilentValues(t *testing.T) {
 		dec := json.NewDecoder(strings.NewReader(c.value))
 		dec.UseNumber()
 
-		if err := dec.Decode(&value); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, dec.Decode(&value))
 
 		if _, err := overlaid(Default(), map[string]any{c.key: value}); err == nil ||
 			!strings.Contains(err.Error(), c.want) {

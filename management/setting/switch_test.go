@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
@@ -22,9 +23,7 @@ func TestSwitchIsForOnePolicy(t *testing.T) {
 		t.Helper()
 
 		c, err := rules(t, "  "+section+"\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		p := policy.Named(policy.Settings{
 			Commission: c.commissionRules(), Upgrade: c.upgradeRules(), Verify: c.verifyRules(),
 		}, "workers")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func TestVaultFiles(t *testing.T) {
@@ -19,12 +20,8 @@ func TestVaultFiles(t *testing.T) {
 		0o777: "changed by others",
 	} {
 		path := filepath.Join(dir, mode.String())
-		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte("x"), 0o600))
+		errtest.None(t, os.Chmod(path, mode))
 
 		c := Default()
 		c.VaultIDs = []string{"prod@" + path}

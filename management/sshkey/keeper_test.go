@@ -22,6 +22,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
@@ -79,9 +80,7 @@ func newSite(t *testing.T, names ...string) *site {
 	s.old = filepath.Join(s.dir, "operators")
 
 	public, err := generate(s.old, "me")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	s.keyFile, s.records = s.old, recordtest.NewStore(&Kind)
 	s.records.Before = s.beforeCommit
@@ -286,9 +285,7 @@ func (s *site) rotate(k *Keeper, r Request) error {
 func (s *site) round(k *Keeper) Status {
 	s.t.Helper()
 
-	if err := k.Round(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	errtest.None(s.t, k.Round(s.t.Context()))
 
 	s.clock = s.clock.Add(time.Hour)
 
@@ -339,9 +336,7 @@ func TestRotate(t *testing.T) {
 	s.hosts["own-1"].own = true
 	k := s.boot()
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	first := s.round(k)
 	if first.Phase != PhaseDone || first.Known != 2 || len(first.Laggards) > 0 || first.Ended.IsZero() ||
@@ -368,9 +363,7 @@ func TestRotate(t *testing.T) {
 		t.Errorf("the new key: %v, %v", info.Mode(), err)
 	}
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	second := s.round(k)
 	if second.Phase != PhaseDone || !second.Old.Generated || exists(first.New.Path) || exists(first.New.Path+".pub") ||
@@ -414,9 +407,7 @@ func TestCrash(t *testing.T) {
 		k = s.boot()
 
 		if !k.Rotation().Phase.Running() && k.Rotation().Phase != PhaseDone {
-			if err := s.rotate(k, Request{}); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, s.rotate(k, Request{}))
 		}
 
 		if done := s.round(k); done.Phase != PhaseDone || waits(done) != "" ||
@@ -446,9 +437,7 @@ func TestLaggards(t *testing.T) {
 	s.jobs = []job.Job{{ID: "8", Status: job.Running, Helpers: []string{"helper-1"}}}
 	k := s.boot()
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	status := s.round(k)
 
@@ -499,9 +488,7 @@ func TestSlowLogins(t *testing.T) {
 		s.hosts["stuck-1"].slow = 2 * roundTime
 		k := s.boot()
 
-		if err := s.rotate(k, Request{}); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, s.rotate(k, Request{}))
 
 		if got := s.round(k); !slices.Equal(got.Confirmed, []string{"quick-1"}) || got.Problem != "" ||
 			waits(got) != "stuck-1: it was not tried yet" {
@@ -521,9 +508,7 @@ func TestSlowLogins(t *testing.T) {
 		}
 
 		k := s.boot()
-		if err := s.rotate(k, Request{}); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, s.rotate(k, Request{}))
 
 		for rounds := 1; s.round(k).Phase != PhaseDone; rounds++ {
 			if rounds == 10 {
@@ -542,9 +527,7 @@ func TestJumpHost(t *testing.T) {
 	s.hosts["behind-1"].also, _ = readKey(s.old)
 	k := s.boot()
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	s.round(k)
 
@@ -577,9 +560,7 @@ func TestNoneConfirms(t *testing.T) {
 	s.hosts["a-1"].up, s.hosts["b-1"].up = false, false
 	k := s.boot()
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	if status := s.round(k); status.Phase != PhaseInstall || s.keyFile != s.old {
 		t.Errorf("%+v with %s", status, s.keyFile)
@@ -596,9 +577,7 @@ func TestReinstalled(t *testing.T) {
 	before := slices.Clone(s.hosts["a-1"].file)
 	s.hosts["a-1"].also, _ = readKey(s.old)
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	s.round(k)
 	s.hosts["a-1"].file, s.hosts["a-1"].also = before, ""
@@ -621,9 +600,7 @@ func TestForce(t *testing.T) {
 		t.Errorf("force without a rotation: %v", err)
 	}
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	s.round(k)
 
@@ -644,9 +621,7 @@ func TestForce(t *testing.T) {
 	s.hosts["held-1"].job = ""
 	s.round(k)
 
-	if err := s.rotate(k, Request{Force: true, LockOut: []string{"dead-1"}}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{Force: true, LockOut: []string{"dead-1"}}))
 
 	if status := s.round(k); status.Phase != PhaseDone || !slices.Equal(status.LockedOut, []string{"dead-1"}) {
 		t.Errorf("%+v", status)
@@ -662,9 +637,7 @@ func TestForceAll(t *testing.T) {
 	s.hosts["a-1"].up, s.hosts["b-1"].up = false, false
 	k := s.boot()
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	s.round(k)
 
@@ -687,9 +660,7 @@ func TestForceAll(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 
-	if err := force("b-1"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, force("b-1"))
 
 	gone := s.hosts["a-1"]
 	delete(s.hosts, "a-1")
@@ -713,9 +684,7 @@ func TestForceBack(t *testing.T) {
 	s.hosts["dead-1"].up = false
 	k := s.boot()
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	s.round(k)
 
@@ -725,9 +694,7 @@ func TestForceBack(t *testing.T) {
 
 	s.round(k)
 
-	if err := s.rotate(k, Request{Force: true, LockOut: []string{"dead-1"}}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{Force: true, LockOut: []string{"dead-1"}}))
 
 	if status := s.round(k); status.Phase != PhaseDone || s.keyFile != s.old {
 		t.Errorf("%+v with %s", status, s.keyFile)
@@ -750,15 +717,11 @@ func TestCancel(t *testing.T) {
 		t.Errorf("without a rotation: %v", err)
 	}
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	made := s.round(k).New
 
-	if err := cancel(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, cancel())
 
 	for name := range s.hosts {
 		if !s.reaches(k, name) {
@@ -799,9 +762,7 @@ func TestCrashedCancel(t *testing.T) {
 			s.hosts["away-1"].up = false
 			k := s.boot()
 
-			if err := s.rotate(k, Request{}); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, s.rotate(k, Request{}))
 
 			s.crash = at
 			if k.Round(t.Context()) == nil && s.ops < at {
@@ -833,9 +794,7 @@ func TestChangedSetting(t *testing.T) {
 	s.hosts["away-1"].up = false
 	k := s.boot()
 
-	if err := s.rotate(k, Request{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{}))
 
 	status := s.round(k)
 	s.hosts["away-1"].up = true
@@ -876,9 +835,7 @@ func TestKeys(t *testing.T) {
 	}
 
 	private, err := os.ReadFile(s.old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	for _, c := range []struct{ path, want string }{
 		{"relative", "is not an absolute path"},
@@ -915,9 +872,7 @@ func TestKeys(t *testing.T) {
 	if _, err := generate(to, "x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.rotate(k, Request{To: to}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.rotate(k, Request{To: to}))
 
 	if status := s.round(k); status.Phase != PhaseDone || s.keyFile != to || !exists(usual) {
 		t.Errorf("%+v", status)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestTimes: the time before and the time after, across a change of the clocks.
@@ -21,9 +23,7 @@ func TestTimes(t *testing.T) {
 		{"30 2 * * *", "Europe/Berlin", "2026-03-29T12:00:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"},
 	} {
 		times, err := ParseTimes(c.cron, c.zone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		at, _ := time.Parse(time.RFC3339, c.at)
 		if got := times.Last(at).UTC().Format(time.RFC3339); got != c.last {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -32,14 +33,10 @@ func with(change func(*Spec)) Spec {
 func calendar(t *testing.T, specs ...Spec) Calendar {
 	t.Helper()
 
-	if err := Check(specs, inventory.DefaultGroups()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, Check(specs, inventory.DefaultGroups()))
 
 	c, err := New(specs, inventory.DefaultGroups())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return c
 }
 
@@ -48,9 +45,7 @@ func at(t *testing.T, text string) time.Time {
 	t.Helper()
 
 	parsed, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return parsed
 }
 
@@ -178,9 +173,7 @@ func TestDaylightSaving(t *testing.T) {
 			t.Parallel()
 
 			c, err := New([]Spec{with(func(s *Spec) { s.Cron = tt.cron })}, inventory.DefaultGroups())
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			w := c.Windows()[0]
 
 			opens := w.Next(at(t, tt.from))
@@ -306,9 +299,7 @@ func TestTimesOfMinute(t *testing.T) {
 		"0 12 29 2 *", "5 1 1-7 * *",
 	} {
 		ours, err := parseCron(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		theirs, _ := cronParser.Parse(text)
 
@@ -367,9 +358,7 @@ func BenchmarkOpen(b *testing.B) {
 	for _, cron := range []string{"30 2 * * *", "0 * * * *", "0 2 * * 6"} {
 		b.Run(cron, func(b *testing.B) {
 			c, err := New([]Spec{with(func(s *Spec) { s.Cron = cron })}, inventory.DefaultGroups())
-			if err != nil {
-				b.Fatal(err)
-			}
+			errtest.None(b, err)
 
 			now := time.Date(2026, time.March, 2, 1, 45, 0, 0, time.UTC)
 			for b.Loop() {

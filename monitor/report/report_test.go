@@ -20,6 +20,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/monitor"
@@ -126,14 +127,10 @@ func connect(t *testing.T, m *fakeManager, file string, log *logrus.Logger) *rep
 	t.Cleanup(srv.Close)
 
 	manager, err := client.New(client.Options{URL: srv.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	nodes, err := openReported(file, []string{"manager"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return newReporter(manager, "manager", observer, nodes, log)
 }
 
@@ -201,9 +198,7 @@ func TestReporter(t *testing.T) {
 	m.refuse = ""
 	step(true, "f g h", "full f-1 g-1 h-1")
 
-	if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(file, []byte("nonsense"), 0o600))
 
 	if _, err := openReported(file, nil); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a malformed file: %v", err)
@@ -251,9 +246,7 @@ func TestConfig(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "monitor.yaml")
 	put := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	put(string(Example))
 
@@ -334,9 +327,7 @@ func TestManagers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "monitor.yaml")
 	load := func(manager string) (Config, error) {
 		text := "report_to: [" + manager + "]\ngossip: {rpc: \"127.0.0.1:7373\"}\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 		return Load(path)
 	}
 
@@ -381,12 +372,8 @@ func TestCredentialFiles(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
+		errtest.None(t, os.Chmod(path, mode))
 
 		return path
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
@@ -119,9 +120,7 @@ func keyFile(t *testing.T, key string) string {
 	t.Helper()
 
 	path := filepath.Join(t.TempDir(), "gossip.key")
-	if err := os.WriteFile(path, []byte(key+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte(key+"\n"), 0o600))
 	return path
 }
 
@@ -137,9 +136,7 @@ func start(t *testing.T, o Options) *Agent {
 	t.Helper()
 
 	a, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	t.Cleanup(func() {
 		if err := a.Close(); err != nil {
@@ -164,9 +161,7 @@ func leave(t *testing.T, a *Agent) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 
-	if err := a.Leave(ctx); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, a.Leave(ctx))
 }
 
 func alone(a *Agent) bool { return a.Stats().Alive == 1 }
@@ -214,9 +209,7 @@ func TestJoinFailReturnLeave(t *testing.T) {
 		t.Fatalf("%+v", st)
 	}
 
-	if err := a.Err(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, a.Err())
 
 	// It comes back at another address.
 	o.Bind, o.Node.Addr = at(3)+":0", at(3)
@@ -298,12 +291,8 @@ func TestCopiedDataDir(t *testing.T) {
 	clone.DataDir, clone.Bind = t.TempDir(), at(32)+":0"
 
 	b, err := os.ReadFile(filepath.Join(o.DataDir, stateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(clone.DataDir, stateFile), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
+	errtest.None(t, os.WriteFile(filepath.Join(clone.DataDir, stateFile), b, 0o600))
 
 	c := start(t, clone)
 	eventually(t, "the copy is reported", func() bool { return seen.see("node-31").Duplicate })
@@ -319,9 +308,7 @@ func TestCopiedDataDir(t *testing.T) {
 		return s.Alive && !s.Duplicate
 	})
 
-	if err := a.Err(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, a.Err())
 }
 
 // TestPartition splits four members in two halves and heals the partition.
@@ -494,9 +481,7 @@ func TestUnexpectedShutdown(t *testing.T) {
 	t.Parallel()
 
 	a, err := Start(t.Context(), options(t, 90))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if a.Err() != nil {
 		t.Fatal("the running agent has an error")
 	}
@@ -528,9 +513,7 @@ func TestLeaveIsBounded(t *testing.T) {
 		}
 	}
 
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, a.Close())
 }
 
 func TestStartRefuses(t *testing.T) {
@@ -540,9 +523,7 @@ func TestStartRefuses(t *testing.T) {
 	a := start(t, busy)
 
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("not a key"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(file, []byte("not a key"), 0o600))
 
 	for _, c := range []struct {
 		name   string
@@ -606,9 +587,7 @@ func TestStartRefuses(t *testing.T) {
 		return err == nil || !strings.Contains(err.Error(), "in use")
 	})
 
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	if err := again.Close(); err != nil {
 		t.Error(err)

@@ -16,15 +16,15 @@ import (
 	hserf "github.com/hashicorp/serf/serf"
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 
 	path := filepath.Join(t.TempDir(), "agent.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -32,9 +32,7 @@ const minimal = "node: {label: a, serial: b, addr: 192.0.2.1}\n"
 
 func TestLoadAgentConfig(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	_, example, _ := strings.Cut(string(readme), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 
@@ -95,9 +93,7 @@ func TestRunAgent(t *testing.T) {
 	obs, seen := observer(t, options(t, 130))
 
 	key := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(key, []byte(testKey+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(key, []byte(testKey+"\n"), 0o644))
 	if err := os.Chmod(key, 0o644); err != nil { // independent of the umask
 		t.Fatal(err)
 	}
@@ -115,9 +111,7 @@ func TestRunAgent(t *testing.T) {
 	eventually(t, "the node is seen", func() bool { return seen.see("node-131").Alive })
 	cancel()
 
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, <-done)
 
 	eventually(t, "the node has left", func() bool { return obs.Stats().Left == 1 && !seen.see("node-131").Alive })
 
@@ -186,9 +180,7 @@ func TestState(t *testing.T) {
 	}
 
 	s.Alive = []string{"a-b"}
-	if err := s.save(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.save())
 
 	suffix := s.Suffix
 	s.close()
@@ -205,9 +197,7 @@ func TestState(t *testing.T) {
 	}
 
 	for _, bad := range []string{"", "{", `{"suffix": "../../x"}`, `{"suffix": "0123abcd", "peers": ["a b"]}`, `[]`} {
-		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(bad), 0o600))
 
 		s, damage, err := openStore(dir)
 		if err != nil || damage == nil || s.Suffix == suffix || !suffixForm.MatchString(s.Suffix) ||

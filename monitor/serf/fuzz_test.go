@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // FuzzKey expects the content of a key file to be refused without a part of it in
@@ -95,9 +96,7 @@ func FuzzRPC(f *testing.F) {
 
 	event := rpcEvent{"member-join", []rpcMember{rpcAlive("web-1", 1, map[string]string{"NodeLabel": "web"})}}
 	for _, v := range []any{rpcAnswer{Seq: 1}, event, rpcAnswer{Seq: 1, Error: "x"}} {
-		if err := c.enc.Encode(v); err != nil {
-			f.Fatal(err)
-		}
+		errtest.None(f, c.enc.Encode(v))
 	}
 
 	f.Add(sample.Bytes())

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
 
@@ -24,9 +25,7 @@ func TestEventHandlerRetries(t *testing.T) {
 	t.Parallel()
 
 	script, err := os.ReadFile("handler/serf-handler.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	const (
 		taken   = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -67,9 +66,7 @@ func TestEventHandlerRetries(t *testing.T) {
 			err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text), 0o700)
 			syscall.ForkLock.RUnlock()
 
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 		}
 
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", string(script))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
@@ -39,9 +40,7 @@ func asked(t *testing.T, a *Agent, op monitor.KeyOp, key string) map[string]stri
 	t.Helper()
 
 	answers, err := a.AskKeys(t.Context(), op, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	problems := map[string]string{}
 	for _, answer := range answers {
@@ -74,9 +73,7 @@ func TestRotateKeys(t *testing.T) {
 	other.DataDir, other.Join = t.TempDir(), []string{a.Addr()}
 
 	b, err := Start(t.Context(), other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	eventually(t, "both are members", func() bool { return a.Stats().Alive == 2 && b.Stats().Alive == 2 })
 
 	// A key that nobody has cannot be used, nor the used one removed.
@@ -113,9 +110,7 @@ func TestRotateKeys(t *testing.T) {
 	wantKeys(t, b, next)
 
 	// The key file still has the old key.
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, b.Close())
 
 	b = start(t, other)
 	wantKeys(t, b, next)
@@ -130,9 +125,7 @@ func TestRotateKeys(t *testing.T) {
 		t.Error("a member with the removed key has joined")
 	}
 
-	if err := os.WriteFile(late.KeyFile, []byte(next+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(late.KeyFile, []byte(next+"\n"), 0o600))
 
 	late.Node = node(93)
 	inside := start(t, late)
@@ -182,46 +175,30 @@ func TestKeyringDamage(t *testing.T) {
 			dir := t.TempDir()
 
 			s, _, err := openStore(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			ring, _, err := s.openKeyring([]string{file})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 
 			// A rotation, as serf carries it out.
 			raw, _ := parseKey(rotated)
 			old, _ := parseKey(file)
 
-			if err := ring.AddKey(raw); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, ring.AddKey(raw))
 
-			if err := ring.UseKey(raw); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, ring.UseKey(raw))
 
-			if err := ring.RemoveKey(old); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, ring.RemoveKey(old))
 
 			content := `["` + rotated + `"]`
-			if err := os.WriteFile(filepath.Join(dir, keyringFile), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, os.WriteFile(filepath.Join(dir, keyringFile), []byte(content), 0o600))
 
 			s.Keys = keysOf(ring)
-			if err := s.save(); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, s.save())
 
 			s.close()
 
 			if c.damage != nil {
-				if err := c.damage(dir); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, c.damage(dir))
 			}
 
 			keys := []string{file}
@@ -230,15 +207,11 @@ func TestKeyringDamage(t *testing.T) {
 			}
 
 			again, _, err := openStore(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			defer again.close()
 
 			ring, damage, err := again.openKeyring(keys)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			if got := keysOf(ring); !slices.Equal(got, c.want) || (damage != nil) != c.warns {
 				t.Errorf("%v, want %v; damage %v", got, c.want, damage)
 			}

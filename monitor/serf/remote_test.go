@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -70,9 +71,7 @@ func (a *scriptedAgent) up() {
 	a.t.Helper()
 
 	l, err := net.Listen("tcp", a.addr)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	errtest.None(a.t, err)
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,9 +205,7 @@ func watchIt(t *testing.T, addr string, adjust ...func(*RemoteOptions)) (*Remote
 	}
 
 	r, err := WatchRemote(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
@@ -226,9 +223,7 @@ func TestRemoteFollows(t *testing.T) {
 	a.set(rpcAlive("self", 1, node(1).Tags()), one, two.is("failed"), rpcAlive("stranger", 13, nil))
 
 	r, seen := watchIt(t, a.addr)
-	if err := r.Err(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, r.Err())
 	eventually(t, "the list is reported", func() bool { return seen.see("node-11").Alive && seen.see("node-1").Alive })
 
 	if two := seen.see("node-12"); two.Alive || two.Addr != at(12) {
@@ -444,9 +439,7 @@ func TestRemoteKey(t *testing.T) {
 	without, _ := watchIt(t, a.addr)
 	fails(without, "it requires a key")
 
-	if err := os.WriteFile(path, []byte("wrong\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte("wrong\n"), 0o600))
 
 	r, seen := watchIt(t, a.addr, func(o *RemoteOptions) { o.AuthFile = path })
 	fails(r, "it refuses the key")
@@ -456,9 +449,7 @@ func TestRemoteKey(t *testing.T) {
 	}
 
 	// The file is read before each attempt.
-	if err := os.WriteFile(path, []byte("open sesame\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte("open sesame\n"), 0o600))
 
 	eventually(t, "the right key", func() bool { return r.Err() == nil && seen.see("node-61").Alive })
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -70,14 +71,10 @@ func storedPeers(t *testing.T, o Options) []string {
 	t.Helper()
 
 	b, err := os.ReadFile(filepath.Join(o.DataDir, stateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var st state
-	if err := json.Unmarshal(b, &st); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, json.Unmarshal(b, &st))
 
 	return st.Peers
 }
@@ -139,18 +136,14 @@ func TestReturnOfAForgetfulNode(t *testing.T) {
 		err = json.Unmarshal(b, &st)
 	}
 
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	st["peers"] = nil
 	if b, err = json.Marshal(st); err == nil {
 		err = os.WriteFile(path, b, 0o600)
 	}
 
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	wantReturn(t, obs, seen, stays, back)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/cmd/clusterm/processtest"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestMain serves as the helper processes of the rows.
@@ -84,15 +85,11 @@ func smoke(t *testing.T, program string, g group) {
 	t.Helper()
 
 	dir, err := os.MkdirTemp("", "bench") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 
 	b := &bench{sizes: small, top: "../..", dir: dir, bin: program}
-	if err := b.run(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, b.run(t.Context(), g))
 	if len(b.out.Rows) == 0 {
 		t.Error("no row was measured")
 	}

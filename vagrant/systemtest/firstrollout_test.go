@@ -11,15 +11,14 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestFirstRolloutPage does what docs/operating/first-rollout.md says, in its order:
 // it writes each file and runs each command, with the addresses of the lab.
 func TestFirstRolloutPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operating/first-rollout.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	w := newWorld(t, setup{noAgents: true})
 	w.write("host1", "/root/.gitconfig", "[user]\nname = operator\nemail = operator@example.com\n")

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestOwnAnsible: a stock Ansible of the operator reaches the nodes by script and by
@@ -22,9 +24,7 @@ func testOwnAnsible(t *testing.T, suite string) {
 	w.ctl("vars", "set", "--global", "motd={{ lookup('pipe', 'touch /root/evaluated') }}")
 
 	plugin, err := os.ReadFile(repoFile("ansible/collection/plugins/inventory/nodes.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	w.write("host1", "/root/.ansible/collections/ansible_collections/contiv/clusterm/plugins/inventory/nodes.py",
 		string(plugin))
 	w.write("host1", "/root/own/clusterm_inventory.yml", "plugin: contiv.clusterm.nodes\n")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -327,9 +328,7 @@ func (w *world) provideDependencies(pkg string) {
 		content := fmt.Sprintf("{name: distribution, arch: all, version: %s, maintainer: lab, description: lab,"+
 			" provides: [ansible-core = %[1]s, systemd = 252]}", core)
 
-		if err := os.WriteFile(description, []byte(content), 0o600); err != nil {
-			w.t.Fatal(err)
-		}
+		errtest.None(w.t, os.WriteFile(description, []byte(content), 0o600))
 
 		target := dir + "/distribution.rpm"
 		output(w.t, repoFile("bin/nfpm"), "package", "--config", description, "--packager", "rpm", "--target", target)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -30,9 +31,7 @@ func (w *world) newRepo() *playbookRepo {
 	dir := w.t.TempDir()
 	r := &playbookRepo{w: w, clone: filepath.Join(dir, "clone"), bare: filepath.Join(dir, "bare.git")}
 
-	if err := os.CopyFS(r.clone, os.DirFS("testdata/playbooks")); err != nil {
-		w.t.Fatal(err)
-	}
+	errtest.None(w.t, os.CopyFS(r.clone, os.DirFS("testdata/playbooks")))
 
 	r.git("init", "--quiet", "--initial-branch=main")
 	r.git("init", "--quiet", "--bare", "--initial-branch=main", r.bare)
@@ -65,9 +64,7 @@ func (r *playbookRepo) write(name, content string) {
 		err = os.WriteFile(path, []byte(content), 0o644)
 	}
 
-	if err != nil {
-		r.w.t.Fatal(err)
-	}
+	errtest.None(r.w.t, err)
 }
 
 // push commits everything, and puts the repository on host1.
@@ -171,8 +168,6 @@ func readSite(t *testing.T) string {
 	t.Helper()
 
 	site, err := os.ReadFile("testdata/playbooks/site.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return string(site)
 }

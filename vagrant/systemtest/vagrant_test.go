@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestVagrant runs the provisioning of the Vagrantfile on hosts of the lab: uploads,
@@ -119,9 +120,7 @@ func TestVagrantfile(t *testing.T) {
 	}
 
 	stub, err := filepath.Abs("testdata/vagrant.rb")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	root := t.TempDir()
 
@@ -129,9 +128,7 @@ func TestVagrantfile(t *testing.T) {
 	state := filepath.Join(dir, ".vagrant/clusterm")
 
 	for _, d := range []string{dir, dist} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.Mkdir(d, 0o755))
 	}
 
 	output(t, "cp", "../Vagrantfile", "../provision", "../flow", dir)
@@ -180,13 +177,9 @@ func TestVagrantfile(t *testing.T) {
 
 	older, newer := filepath.Join(dist, "clusterm_1.0.1-1_amd64.deb"), filepath.Join(dist, "clusterm_1.0.0-1_amd64.deb")
 	for file, age := range map[string]time.Duration{older: time.Hour, newer: 0} {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(file, nil, 0o600))
 
-		if err := os.Chtimes(file, time.Now().Add(-age), time.Now().Add(-age)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.Chtimes(file, time.Now().Add(-age), time.Now().Add(-age)))
 	}
 
 	machines, message := evaluate("up", "HOSTS=3", "BOX=generic/debian12")
@@ -195,9 +188,7 @@ func TestVagrantfile(t *testing.T) {
 	}
 
 	key, err := os.ReadFile(filepath.Join(state, "id_ed25519"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	for i, m := range machines {
 		name, memory := fmt.Sprintf("host%d", i+1), 512

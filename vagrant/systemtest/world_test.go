@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -279,9 +280,7 @@ func (w *world) read(path string, mode int64, source string) file {
 	w.t.Helper()
 
 	content, err := os.ReadFile(source)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	errtest.None(w.t, err)
 	return file{path, mode, content}
 }
 
@@ -671,9 +670,7 @@ func (w *world) startLab(args ...string) *process {
 
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 
-	if err := p.cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	errtest.None(w.t, p.cmd.Start())
 
 	go func() {
 		_ = p.cmd.Wait()

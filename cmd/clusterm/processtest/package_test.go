@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestPackageDescription: the packages depend on the same version of ansible-core
@@ -19,9 +20,7 @@ func TestPackageDescription(t *testing.T) {
 	t.Parallel()
 
 	data, err := os.ReadFile("../package/nfpm.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var d struct {
 		Contents []struct {
@@ -32,9 +31,7 @@ func TestPackageDescription(t *testing.T) {
 			Scripts map[string]string `yaml:"scripts"`
 		} `yaml:"overrides"`
 	}
-	if err := yaml.Unmarshal(data, &d); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, yaml.Unmarshal(data, &d))
 
 	oldest := fmt.Sprintf(">= %d.%d", ansible.MinVersion.Major, ansible.MinVersion.Minor)
 	for _, packager := range []string{"deb", "rpm"} {

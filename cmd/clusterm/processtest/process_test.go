@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -78,9 +79,7 @@ func dir(t *testing.T) string {
 	t.Helper()
 
 	d, err := os.MkdirTemp("", "cm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	t.Cleanup(func() { os.RemoveAll(d) })
 
 	return d
@@ -89,9 +88,7 @@ func dir(t *testing.T) string {
 func write(t *testing.T, path, text string) string {
 	t.Helper()
 
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -168,9 +165,7 @@ func TestCommands(t *testing.T) {
 	}
 
 	text, err := os.ReadFile(example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if _, stdout, _ := clusterm(t, "example"); stdout != string(text) {
 		t.Error("the printed example differs from the file")
 	}
@@ -198,17 +193,13 @@ func launchWith(t *testing.T, env []string, args ...string) *process {
 	p := &process{t: t, cmd: exec.Command(program(), args...), more: make(chan struct{}, 1), over: make(chan struct{})}
 
 	r, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
 	p.cmd.Env = append(os.Environ(), env...)
 
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, p.cmd.Start())
 
 	go func() {
 		defer close(p.over)
@@ -263,9 +254,7 @@ func (p *process) awaitOutput(words string, times int) {
 func (p *process) end(signal syscall.Signal) error {
 	p.t.Helper()
 
-	if err := p.cmd.Process.Signal(signal); err != nil {
-		p.t.Fatal(err)
-	}
+	errtest.None(p.t, p.cmd.Process.Signal(signal))
 
 	select {
 	case <-p.over:
@@ -302,9 +291,7 @@ func TestDaemon(t *testing.T) {
 	}
 
 	c, err := client.New(client.Options{Socket: d + "/s"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	p := begin()
 
@@ -316,9 +303,7 @@ func TestDaemon(t *testing.T) {
 	reload := func() {
 		t.Helper()
 
-		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	}
 	reload()
 	p.awaitOutput("the configuration was reloaded", 1)
@@ -398,9 +383,7 @@ func TestReady(t *testing.T) {
 	d := dir(t)
 
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: d + "/notify", Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer socket.Close()
 	good := fmt.Sprintf(
 		"data_dir: %s/d\nsocket: %s/s\ngossip: off\nansible_playbook: /nope\nnode: {label: m, serial: \"1\"}\n", d, d)
@@ -412,9 +395,7 @@ func TestReady(t *testing.T) {
 	notified := func(p *process, want string) {
 		t.Helper()
 
-		if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, socket.SetReadDeadline(time.Now().Add(patience)))
 
 		buf := make([]byte, 1024)
 

@@ -21,15 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestRead(t *testing.T) {
 	t.Parallel()
@@ -45,7 +38,7 @@ func TestRead(t *testing.T) {
 		"collections/requirements.yml": file("collections: []\n"),
 		"roles/requirements.yaml":      file(""),
 	})
-	must(t, err)
+	errtest.None(t, err)
 
 	want := []Requirement{
 		{File: "requirements.yml", Name: "acme.web", Version: "1.0.0"},
@@ -127,12 +120,12 @@ func archive(t *testing.T, h tar.Header, content string) string {
 	zipped := gzip.NewWriter(&b)
 	w := tar.NewWriter(zipped)
 	h.Size, h.Mode = int64(len(content)), 0o644
-	must(t, w.WriteHeader(&h))
+	errtest.None(t, w.WriteHeader(&h))
 
 	_, err := w.Write([]byte(content))
-	must(t, err)
-	must(t, w.Close())
-	must(t, zipped.Close())
+	errtest.None(t, err)
+	errtest.None(t, w.Close())
+	errtest.None(t, zipped.Close())
 
 	return b.String()
 }
@@ -186,7 +179,7 @@ func TestFetch(t *testing.T) {
 
 			dir := t.TempDir()
 			if c.content != "" {
-				must(t, os.WriteFile(filepath.Join(dir, wanted.Archive()), []byte(c.content), 0o600))
+				errtest.None(t, os.WriteFile(filepath.Join(dir, wanted.Archive()), []byte(c.content), 0o600))
 			}
 
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -201,7 +194,7 @@ func TestFetch(t *testing.T) {
 
 			ca := filepath.Join(t.TempDir(), "ca")
 			block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-			must(t, os.WriteFile(ca, block, 0o600))
+			errtest.None(t, os.WriteFile(ca, block, 0o600))
 
 			for _, m := range []Mirror{{URL: dir}, {URL: server.URL, CAFile: ca}} {
 				m.Size, m.Files, m.Time = 1<<20, 100, time.Minute
@@ -235,7 +228,7 @@ func TestPipe(t *testing.T) {
 
 	wanted := Requirement{Role: true, Name: "nginx", Version: "1.0.0"}
 	dir := t.TempDir()
-	must(t, unix.Mkfifo(filepath.Join(dir, wanted.Archive()), 0o600))
+	errtest.None(t, unix.Mkfifo(filepath.Join(dir, wanted.Archive()), 0o600))
 
 	m := Mirror{URL: dir, Size: 1, Files: 1, Time: time.Minute}
 	if err := m.Fetch(

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // noisy is a file system that counts the largest buffer that a reader of it offers.
@@ -59,7 +61,7 @@ func TestDiff(t *testing.T) {
 		changed,
 		func(path string, _ fs.DirEntry) bool { return path == "skipped" },
 	)
-	must(t, err)
+	errtest.None(t, err)
 
 	var got []string
 
@@ -111,9 +113,9 @@ func TestTrees(t *testing.T) {
 	m.Options.SignedBy = []string{"/nonexistent"}
 
 	_, err := m.Fetch(t.Context())
-	must(t, err)
+	errtest.None(t, err)
 
-	must(t, m.Trees(t.Context(), []string{first, second}, func(trees []fs.FS) error {
+	errtest.None(t, m.Trees(t.Context(), []string{first, second}, func(trees []fs.FS) error {
 		changes, _, err := Diff(t.Context(), trees[0], trees[1], func(string, fs.DirEntry) bool { return false })
 		if len(changes) != 1 || changes[0].Path != "site.yml" {
 			t.Errorf("got %+v", changes)

@@ -19,6 +19,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // testRepo is a bare repository in a folder, written object by object: the library would
@@ -39,21 +40,13 @@ func newRepoAt(t *testing.T, dir string) *testRepo {
 	t.Helper()
 
 	store := newStorage(dir)
-	must(t, os.MkdirAll(dir, 0o755))
-	must(t, store.Init())
-	must(t, os.WriteFile(filepath.Join(dir, "config"), []byte("[core]\n\tbare = true\n"), 0o600))
-	must(t, store.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, "refs/heads/main")))
+	errtest.None(t, os.MkdirAll(dir, 0o755))
+	errtest.None(t, store.Init())
+	errtest.None(t, os.WriteFile(filepath.Join(dir, "config"), []byte("[core]\n\tbare = true\n"), 0o600))
+	errtest.None(t, store.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, "refs/heads/main")))
 	t.Cleanup(func() { store.Close() })
 
 	return &testRepo{t: t, dir: dir, store: &mirrored{store}}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // file is an entry of a tree: a file, unless it has another mode.
@@ -87,14 +80,14 @@ func (r *testRepo) write(kind plumbing.ObjectType, content []byte) plumbing.Hash
 	o.SetType(kind)
 
 	w, err := o.Writer()
-	must(r.t, err)
+	errtest.None(r.t, err)
 
 	_, err = w.Write(content)
-	must(r.t, err)
-	must(r.t, w.Close())
+	errtest.None(r.t, err)
+	errtest.None(r.t, w.Close())
 
 	hash, err := r.store.SetEncodedObject(o)
-	must(r.t, err)
+	errtest.None(r.t, err)
 
 	return hash
 }
@@ -160,7 +153,7 @@ func (r *testRepo) push(branch string, files map[string]file, sign ...func(*obje
 
 func (r *testRepo) set(name plumbing.ReferenceName, hash plumbing.Hash) string {
 	r.t.Helper()
-	must(r.t, r.store.SetReference(plumbing.NewHashReference(name, hash)))
+	errtest.None(r.t, r.store.SetReference(plumbing.NewHashReference(name, hash)))
 	return hash.String()
 }
 
@@ -181,10 +174,10 @@ func (r *testRepo) commit(files map[string]file, parents []plumbing.Hash, sign .
 	}
 
 	o := r.store.NewEncodedObject()
-	must(r.t, c.Encode(o))
+	errtest.None(r.t, c.Encode(o))
 
 	hash, err := r.store.SetEncodedObject(o)
-	must(r.t, err)
+	errtest.None(r.t, err)
 
 	return hash
 }
@@ -236,14 +229,14 @@ func TestFetch(t *testing.T) {
 	m := r.mirror()
 
 	c, err := m.Fetch(t.Context())
-	must(t, err)
+	errtest.None(t, err)
 
 	if c.Hash != first || c.Author != "A. Uthor" || c.Subject != "change ?[31mb" || c.Time.Unix() != 1_700_000_001 {
 		t.Errorf("got %+v", c)
 	}
 
 	got, err := files(t, m, first)
-	must(t, err)
+	errtest.None(t, err)
 
 	want := map[string]string{
 		"site.yml": "-rw-r--r-- - hosts: all\n", "cleanup.yml": "-rw-r--r-- - hosts: all\n",
@@ -259,7 +252,7 @@ func TestFetch(t *testing.T) {
 	second := r.push("main", changed)
 	packs := func() int {
 		found, err := filepath.Glob(filepath.Join(m.gitDir(), "objects/pack/*.pack"))
-		must(t, err)
+		errtest.None(t, err)
 		return len(found)
 	}
 
@@ -309,10 +302,10 @@ func TestReferences(t *testing.T) {
 		Tagger: object.Signature{Name: "n", Email: "e", When: time.Unix(1, 0)},
 	}
 	o := r.store.NewEncodedObject()
-	must(t, tag.Encode(o))
+	errtest.None(t, tag.Encode(o))
 
 	hash, err := r.store.SetEncodedObject(o)
-	must(t, err)
+	errtest.None(t, err)
 	r.set("refs/tags/v1", hash)
 	r.set("refs/tags/light", plumbing.NewHash(branch))
 	r.set("refs/tags/blob", r.blob("x"))
@@ -351,7 +344,7 @@ func TestReferences(t *testing.T) {
 	m.Options.Folder = "deploy"
 
 	_, err = m.Fetch(t.Context())
-	must(t, err)
+	errtest.None(t, err)
 
 	got, err := files(t, m, first)
 	if err != nil || len(got) != 1 || got["site.yml"] == "" {
@@ -386,7 +379,7 @@ func TestForcePush(t *testing.T) {
 	m.Options.Branch = "main"
 
 	_, err := m.Fetch(t.Context())
-	must(t, err)
+	errtest.None(t, err)
 
 	changed := playbooks()
 	changed["new"] = text("new")
@@ -401,7 +394,7 @@ func TestForcePush(t *testing.T) {
 		t.Errorf("got %v, %v", descends, err)
 	}
 
-	must(t, r.store.RemoveReference("refs/heads/main"))
+	errtest.None(t, r.store.RemoveReference("refs/heads/main"))
 	r.push("other", playbooks())
 
 	_, err = m.Fetch(t.Context())
@@ -462,7 +455,7 @@ func TestBadTrees(t *testing.T) {
 			m := r.mirror()
 
 			_, err := m.Fetch(t.Context())
-			must(t, err)
+			errtest.None(t, err)
 
 			_, err = files(t, m, commit)
 			expect(t, err, c.err)
@@ -508,7 +501,7 @@ func TestLimits(t *testing.T) {
 
 			_, err := m.Fetch(t.Context())
 			if c.tree {
-				must(t, err)
+				errtest.None(t, err)
 				_, err = files(t, m, commit)
 			}
 
@@ -560,15 +553,15 @@ func TestDamagedMirror(t *testing.T) {
 	m := r.mirror()
 
 	_, err := m.Fetch(t.Context())
-	must(t, err)
+	errtest.None(t, err)
 
 	left := filepath.Join(m.Dir, "incoming-1")
-	must(t, os.WriteFile(left, []byte("x"), 0o600))
+	errtest.None(t, os.WriteFile(left, []byte("x"), 0o600))
 
 	packs, err := filepath.Glob(filepath.Join(m.gitDir(), "objects/pack/*.pack"))
-	must(t, err)
-	must(t, os.Chmod(packs[0], 0o600))
-	must(t, os.WriteFile(packs[0], []byte("PACK\x00\x00\x00\x02"), 0o600))
+	errtest.None(t, err)
+	errtest.None(t, os.Chmod(packs[0], 0o600))
+	errtest.None(t, os.WriteFile(packs[0], []byte("PACK\x00\x00\x00\x02"), 0o600))
 
 	if _, err := m.Fetch(t.Context()); err != nil {
 		t.Fatal(err)
@@ -642,15 +635,15 @@ func TestTreeFS(t *testing.T) {
 	m := r.mirror()
 
 	_, err := m.Fetch(t.Context())
-	must(t, err)
+	errtest.None(t, err)
 
-	must(t, m.Tree(t.Context(), commit, func(src fs.FS) error {
+	errtest.None(t, m.Tree(t.Context(), commit, func(src fs.FS) error {
 		f, err := src.Open("site.yml")
-		must(t, err)
+		errtest.None(t, err)
 		defer f.Close()
 
 		info, err := f.Stat()
-		must(t, err)
+		errtest.None(t, err)
 
 		content, err := io.ReadAll(f)
 		if err != nil || int64(len(content)) != info.Size() {
@@ -683,13 +676,13 @@ func TestBrokenTree(t *testing.T) {
 	r.push("main", playbooks())
 
 	_, err := m.Fetch(t.Context())
-	must(t, err)
+	errtest.None(t, err)
 
 	broken := playbooks()
 	broken["lost"] = text("an object that disappears")
 	commit := r.push("main", broken)
 	hash := plumbing.ComputeHash(plumbing.BlobObject, []byte(broken["lost"].text)).String()
-	must(t, os.Remove(filepath.Join(r.dir, "objects", hash[:2], hash[2:])))
+	errtest.None(t, os.Remove(filepath.Join(r.dir, "objects", hash[:2], hash[2:])))
 
 	c, err := m.Fetch(t.Context())
 	if c.Hash != commit || inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), hash) {
@@ -700,10 +693,10 @@ func TestBrokenTree(t *testing.T) {
 	tree := r.write(plumbing.TreeObject, []byte("100644 site.yml"))
 	o := r.store.NewEncodedObject()
 	at := object.Signature{Name: "n", Email: "e", When: time.Unix(1, 0)}
-	must(t, (&object.Commit{Author: at, Committer: at, TreeHash: tree}).Encode(o))
+	errtest.None(t, (&object.Commit{Author: at, Committer: at, TreeHash: tree}).Encode(o))
 
 	unreadable, err := r.store.SetEncodedObject(o)
-	must(t, err)
+	errtest.None(t, err)
 
 	commit = r.set("refs/heads/main", unreadable)
 
@@ -726,21 +719,21 @@ func TestMirrorIsFetchedAnew(t *testing.T) {
 		t.Helper()
 
 		_, err := m.Fetch(t.Context())
-		must(t, err)
+		errtest.None(t, err)
 
 		packs, err := filepath.Glob(filepath.Join(m.gitDir(), "objects/pack/*.pack"))
-		must(t, err)
+		errtest.None(t, err)
 
 		for _, pack := range packs {
-			must(t, os.Chmod(pack, 0o600))
+			errtest.None(t, os.Chmod(pack, 0o600))
 			content, err := os.ReadFile(pack)
-			must(t, err)
+			errtest.None(t, err)
 
 			for i := 20; i < len(content); i++ {
 				content[i] ^= 0xff
 			}
 
-			must(t, os.WriteFile(pack, content, 0o600))
+			errtest.None(t, os.WriteFile(pack, content, 0o600))
 		}
 	}
 
@@ -753,7 +746,7 @@ func TestMirrorIsFetchedAnew(t *testing.T) {
 	damage()
 
 	hash := plumbing.ComputeHash(plumbing.BlobObject, []byte("[]\n")).String()
-	must(t, os.Remove(filepath.Join(r.dir, "objects", hash[:2], hash[2:])))
+	errtest.None(t, os.Remove(filepath.Join(r.dir, "objects", hash[:2], hash[2:])))
 
 	_, err := files(t, m, commit)
 	if inventory.KindOf(err) != inventory.KindRefused {
@@ -772,20 +765,20 @@ func TestLocalMemory(t *testing.T) {
 	defer local.Close()
 
 	head, err := local.Reference("refs/heads/main")
-	must(t, err)
+	errtest.None(t, err)
 
 	c := copier{
 		ctx: t.Context(), from: local, have: &mirrored{newStorage(t.TempDir())},
 		seen: map[plumbing.Hash]*lazyObject{}, maxSize: DefaultLimits.Size,
 	}
-	must(t, c.collect(head.Hash()))
+	errtest.None(t, c.collect(head.Hash()))
 
 	for _, hash := range c.found {
 		o, err := lazyStore{local, c.seen}.EncodedObject(plumbing.AnyObject, hash)
-		must(t, err)
+		errtest.None(t, err)
 
 		whole, err := local.EncodedObject(plumbing.AnyObject, hash)
-		must(t, err)
+		errtest.None(t, err)
 
 		if o.Type() != whole.Type() || o.Size() != whole.Size() || o.Hash() != whole.Hash() {
 			t.Errorf("%s: %s of %d bytes, want %s of %d", hash, o.Type(), o.Size(), whole.Type(), whole.Size())

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // gitProgram returns the path of git, or skips the test.
@@ -42,7 +43,7 @@ func write(t *testing.T, content string) string {
 	t.Helper()
 
 	path := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(path, []byte(content), 0o600))
+	errtest.None(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -56,7 +57,7 @@ func fetchTwice(t *testing.T, r *testRepo, m *Mirror) {
 		commit := r.push("main", all)
 
 		c, err := m.Fetch(t.Context())
-		must(t, err)
+		errtest.None(t, err)
 
 		got, err := files(t, m, c.Hash)
 		if err != nil || c.Hash != commit || got["count"] != fmt.Sprintf("-rw-r--r-- %d", i) {
@@ -158,7 +159,7 @@ func TestHTTPS(t *testing.T) {
 	// The limit is one of what arrives, and counts it once.
 	noise := make([]byte, 200_000)
 	_, err := rand.Read(noise)
-	must(t, err)
+	errtest.None(t, err)
 	r.push("main", map[string]file{"noise": text(string(noise))})
 
 	for limit, want := range map[int64]string{150_000: "sends more than 150000 bytes", 300_000: ""} {
@@ -169,7 +170,7 @@ func TestHTTPS(t *testing.T) {
 	}
 
 	exposed := good.CredentialFile
-	must(t, os.Chmod(exposed, 0o644))
+	errtest.None(t, os.Chmod(exposed, 0o644))
 
 	_, err = (&Mirror{Dir: t.TempDir(), Options: good}).Fetch(t.Context())
 	expect(t, err, "others can read")
@@ -191,7 +192,7 @@ func sshServer(t *testing.T, user ssh.PublicKey, host ssh.Signer) string {
 	config.AddHostKey(host)
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	errtest.None(t, err)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() { cancel(); listener.Close() })
@@ -259,13 +260,13 @@ func sshKey(t *testing.T) (ssh.Signer, string) {
 	t.Helper()
 
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	errtest.None(t, err)
 
 	signer, err := ssh.NewSignerFromKey(private)
-	must(t, err)
+	errtest.None(t, err)
 
 	block, err := ssh.MarshalPrivateKey(private, "")
-	must(t, err)
+	errtest.None(t, err)
 
 	return signer, write(t, string(pem.EncodeToMemory(block)))
 }
@@ -299,7 +300,7 @@ func TestSSH(t *testing.T) {
 		{"no key", func(o *Options) { o.KeyFile = write(t, "x") }, "is not a private key"},
 		{"exposed key", func(o *Options) {
 			o.KeyFile = write(t, "x")
-			must(t, os.Chmod(o.KeyFile, 0o640))
+			errtest.None(t, os.Chmod(o.KeyFile, 0o640))
 		}, "others can read"},
 		{"other host", func(o *Options) { o.KnownHostsFile = known(other.PublicKey()) }, "differs from"},
 		{"unknown host", func(o *Options) { o.KnownHostsFile = write(t, "# none\n") }, "is not in"},
@@ -319,7 +320,7 @@ func TestSilentServer(t *testing.T) {
 	t.Parallel()
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	errtest.None(t, err)
 	t.Cleanup(func() { listener.Close() })
 
 	host, keyFile := sshKey(t)

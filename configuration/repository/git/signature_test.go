@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // signSSH signs a commit as git does with gpg.format=ssh.
@@ -24,13 +25,13 @@ func signSSH(t *testing.T, key ssh.Signer, namespace string) func(*object.Commit
 
 	return func(c *object.Commit) {
 		content, err := withoutSignature(c)
-		must(t, err)
+		errtest.None(t, err)
 
 		sum := sha512.Sum512(content)
 		data := ssh.Marshal(signedData{namespace, "", "sha512", sum[:]})
 
 		signature, err := key.Sign(rand.Reader, append([]byte(sshMagic), data...))
-		must(t, err)
+		errtest.None(t, err)
 
 		blob := ssh.Marshal(sshSignature{1, key.PublicKey().Marshal(), namespace, "", "sha512", ssh.Marshal(signature)})
 		c.PGPSignature = string(pem.EncodeToMemory(
@@ -44,14 +45,14 @@ func openPGPKey(t *testing.T) (*openpgp.Entity, string) {
 	t.Helper()
 
 	entity, err := openpgp.NewEntity("A. Uthor", "", "a@example.com", nil)
-	must(t, err)
+	errtest.None(t, err)
 
 	var b bytes.Buffer
 
 	w, err := armor.Encode(&b, openpgp.PublicKeyType, nil)
-	must(t, err)
-	must(t, entity.Serialize(w))
-	must(t, w.Close())
+	errtest.None(t, err)
+	errtest.None(t, entity.Serialize(w))
+	errtest.None(t, w.Close())
 
 	return entity, b.String()
 }
@@ -61,10 +62,10 @@ func signOpenPGP(t *testing.T, key *openpgp.Entity) func(*object.Commit) {
 
 	return func(c *object.Commit) {
 		content, err := withoutSignature(c)
-		must(t, err)
+		errtest.None(t, err)
 
 		var b bytes.Buffer
-		must(t, openpgp.ArmoredDetachSign(&b, key, bytes.NewReader(content), nil))
+		errtest.None(t, openpgp.ArmoredDetachSign(&b, key, bytes.NewReader(content), nil))
 		c.PGPSignature = b.String()
 	}
 }
@@ -111,7 +112,7 @@ func TestSignatures(t *testing.T) {
 
 			// The commit is known, so that its refusal can be reported.
 			got, err := m.Fetch(t.Context())
-			must(t, err)
+			errtest.None(t, err)
 
 			if got.Hash != commit {
 				t.Errorf("got %+v", got)
@@ -135,7 +136,7 @@ func TestSignatures(t *testing.T) {
 		m.Options.SignedBy = []string{file}
 
 		_, err := m.Fetch(t.Context())
-		must(t, err)
+		errtest.None(t, err)
 
 		// It is no verdict about the commit.
 		if _, err := files(t, m, commit); inventory.KindOf(err) != inventory.KindUnavailable {
@@ -160,7 +161,7 @@ func TestKeysDigest(t *testing.T) {
 		}
 
 		d, err := KeysDigest(files)
-		must(t, err)
+		errtest.None(t, err)
 
 		return d
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // beside returns another repository on the server of r.
@@ -57,11 +58,11 @@ func TestSubmodules(t *testing.T) {
 			m.Options.Branch, m.Options.Submodules = name, true
 
 			_, err := m.Fetch(t.Context())
-			must(t, err)
+			errtest.None(t, err)
 
 			for range 2 {
 				got, err := files(t, m, commit)
-				must(t, err)
+				errtest.None(t, err)
 
 				if got["roles/shared/tasks/main.yml"] != "-rw-r--r-- []\n" ||
 					got["roles/shared/files/inner/deep.yml"] != "-rw-r--r-- deep\n" || got["site.yml"] == "" {
@@ -83,9 +84,9 @@ func TestSubmodules(t *testing.T) {
 	m.Options.Branch, m.Options.Folder, m.Options.Submodules = "folder", "deploy", true
 
 	_, err := m.Fetch(t.Context())
-	must(t, err)
+	errtest.None(t, err)
 
-	must(t, m.Trees(t.Context(), []string{old, commit}, func(trees []fs.FS) error {
+	errtest.None(t, m.Trees(t.Context(), []string{old, commit}, func(trees []fs.FS) error {
 		changes, _, err := Diff(t.Context(), trees[0], trees[1], func(string, fs.DirEntry) bool { return false })
 		if len(changes) != 1 || changes[0].Path != "sub/deep.yml" {
 			t.Errorf("got %+v", changes)
@@ -148,7 +149,7 @@ func TestSubmoduleRefused(t *testing.T) {
 			}
 
 			_, err := m.Fetch(t.Context())
-			must(t, err)
+			errtest.None(t, err)
 
 			_, err = files(t, m, commit)
 			if inventory.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.err) {
@@ -178,7 +179,7 @@ func TestSubmoduleSignature(t *testing.T) {
 		m.Options.SignedBy = []string{write(t, string(ssh.MarshalAuthorizedKey(key.PublicKey())))}
 
 		_, err := m.Fetch(t.Context())
-		must(t, err)
+		errtest.None(t, err)
 
 		_, err = files(t, m, top)
 		expect(t, err, want)
@@ -204,7 +205,7 @@ func TestSubmoduleHTTPS(t *testing.T) {
 	}}
 
 	_, err := m.Fetch(t.Context())
-	must(t, err)
+	errtest.None(t, err)
 
 	got, err := files(t, m, commit)
 	if err != nil || got["roles/shared/tasks/main.yml"] != "-rw-r--r-- []\n" {

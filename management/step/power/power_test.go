@@ -20,6 +20,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/daemon"
@@ -42,9 +43,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 
 	dir, err := os.MkdirTemp("", "cm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 
 	s := &site{T: t, dir: dir, bmcs: newBMCs("a-1", "b-1", "c-1")}
@@ -96,9 +95,7 @@ func (s *site) down() { s.must(s.daemon.Stop(context.WithoutCancel(s.Context()))
 func (s *site) must(err error) {
 	s.Helper()
 
-	if err != nil {
-		s.Fatal(err)
-	}
+	errtest.None(s, err)
 }
 
 // clusterctl runs a command, and returns its exit code and its output.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/setting"
 )
@@ -38,9 +39,7 @@ func open(t *testing.T, dataDir string, c *setting.Config) *Runner {
 		DataDir: dataDir, Config: func() setting.Config { return *c }, Metrics: metrics.NewRegistry(),
 		Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0], "runner"}, Logger: logrus.New(),
 	})
-	if err := r.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, r.Open(t.Context()))
 	return r
 }
 
@@ -63,9 +62,7 @@ func program(t *testing.T, text string) string {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte(text), 0o700))
 
 	return path
 }
@@ -77,12 +74,8 @@ func folderOf(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 
 	return dir

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestLastError checks that the last error line comes from ansible-playbook itself,
@@ -30,9 +32,7 @@ func TestLastError(t *testing.T) {
 
 		"ERROR! long ago\n" + strings.Repeat("ok: [a-1] => \"ERROR! not this\"\n", 1000): "",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(name, []byte(text), 0o600))
 
 		if got := lastError(name); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/step/playbook"
@@ -77,31 +78,23 @@ func TestBundledFolder(t *testing.T) {
 
 	site := t.TempDir()
 	for _, file := range []string{job.PlaybookCleanup, job.PlaybookDiscoverUndo} {
-		if err := os.WriteFile(filepath.Join(site, file), []byte("- hosts: all\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(filepath.Join(site, file), []byte("- hosts: all\n"), 0o600))
 	}
 
 	r := open(t, t.TempDir(), &setting.Config{Playbooks: site})
 
 	want, err := fs.ReadFile(bundled.FS(), job.PlaybookDiscoverUndo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	for range 2 {
 		folder, err := r.folder(t.Context(), job.PlaybooksBundled)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		file := filepath.Join(folder, job.PlaybookDiscoverUndo)
 		if got, err := os.ReadFile(file); err != nil || string(got) != string(want) {
 			t.Fatalf("%s has %q (%v)", file, got, err)
 		}
 		_ = os.Remove(file)
-		if err := os.WriteFile(file, []byte("- hosts: all\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(file, []byte("- hosts: all\n"), 0o600))
 	}
 }
 
@@ -131,9 +124,7 @@ esac
 	before.Copies.Roles = fstest.MapFS{"agent/tasks/main.yml": {Data: []byte("# of then\n")}}
 
 	digest, err := before.Pin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	after := open(t, dataDir, &c)
 
@@ -155,9 +146,7 @@ esac
 			Name: "a-1", Addr: "127.0.0.1", Label: "a", Serial: "1", Group: "web", Role: configuration.RoleTarget,
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -202,9 +191,7 @@ func TestJumpKeyFile(t *testing.T) {
 	}
 
 	digest, err := r.Pin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	run, err := r.Start(t.Context(), playbook.RunSpec{
 		ID: "1-0", PlaybookDigest: digest, Playbook: job.PlaybookSite, Deadline: time.Now().Add(patience),
@@ -212,9 +199,7 @@ func TestJumpKeyFile(t *testing.T) {
 			Name: "a-1", Addr: "127.0.0.1", Label: "a", Serial: "1", Group: "web", Role: configuration.RoleTarget,
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -243,9 +228,7 @@ func TestParseEncrypted(t *testing.T) {
 	r := open(t, t.TempDir(), &c)
 
 	digest, err := r.Copies.KeepDir(t.Context(), c.Playbooks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	parse := func(group, host string) error {
 		return r.Parse(t.Context(), digest, []string{"site.yml"}, []string{group}, []string{host})
 	}
@@ -275,9 +258,7 @@ func TestRunnerFolderVars(t *testing.T) {
 	r := open(t, t.TempDir(), &c)
 
 	digest, err := r.Copies.DigestDir(t.Context(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	check := func(when, want string) {
 		t.Helper()
@@ -294,9 +275,7 @@ func TestRunnerFolderVars(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := os.WriteFile(filepath.Join(folder, "host_vars", "m-1.yml"), []byte("color: red"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(filepath.Join(folder, "host_vars", "m-1.yml"), []byte("color: red"), 0o600))
 
 	check("a copy", "blue")
 
