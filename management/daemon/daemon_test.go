@@ -986,65 +986,6 @@ func TestStopWithoutStore(t *testing.T) {
 	s.must(<-closed)
 }
 
-// TestManyNodes reports 1 000 nodes in one event, and claims them in one job.
-func TestManyNodes(t *testing.T) {
-	t.Parallel()
-	s := begin(t)
-
-	var nodes, names []string
-	for i := range 1000 {
-		nodes = append(nodes, fmt.Sprintf(`{"label":"n","serial":"%04d","addr":"10.1.%d.%d"}`, i, i/250, i%250+1))
-		names = append(names, fmt.Sprintf("n-%04d", i))
-	}
-
-	begun := time.Now()
-	lap := func(what string) {
-		t.Logf("%s: %s", what, time.Since(begun).Round(time.Millisecond))
-		begun = time.Now()
-	}
-
-	if status, text := s.post(
-		api.LegacyMonitorEvent,
-		`{"monitor_event":{"name":"discovered","nodes":[`+strings.Join(nodes, ",")+`]}}`,
-	); status != 200 {
-		t.Fatalf("%d: %s", status, text)
-	}
-
-	lap("seen")
-	fifo := s.fifo("gate")
-	j, err := s.Client.Submit(
-		s.ctx(),
-		api.JobRequest{
-			Verb:      inventory.VerbCommission,
-			Nodes:     names,
-			Group:     inventory.GroupMaster,
-			ExtraVars: []byte(`{"waits_at":"` + fifo + `"}`),
-		},
-	)
-	s.must(err)
-	lap("accepted")
-	s.until(j.ID, "it runs", func(j api.Job) bool { return j.Status == api.Running })
-	lap("claimed")
-	list, err := s.Nodes(s.ctx(), client.NodeFilter{Status: []inventory.Status{inventory.Provisioning}})
-	s.must(err)
-
-	if len(list.Items) != 1000 {
-		t.Errorf("%d are held", len(list.Items))
-	}
-
-	lap("listed")
-	s.release(fifo)
-	j, err = s.Client.WaitJob(s.ctx(), j.ID)
-	s.must(err)
-	lap("done")
-	list, err = s.Nodes(s.ctx(), client.NodeFilter{Status: []inventory.Status{inventory.Allocated}})
-	s.must(err)
-
-	if j.Status != api.Complete || len(list.Items) != 1000 || len(j.Hosts) != 1000 {
-		t.Errorf("%s %s: %d are in service", j.Status, j.Message, len(list.Items))
-	}
-}
-
 // TestPlaybooks checks that a defect of the folder is reported before a job is accepted.
 func TestPlaybooks(t *testing.T) {
 	t.Parallel()

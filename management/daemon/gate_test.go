@@ -194,14 +194,19 @@ func (s *site) knock(c credential, h *http.Client, p rest.Route) int {
 	return res.StatusCode
 }
 
-// TestGateOverHTTPS tries every route with every kind of credentials, on a real
-// listener.
+// TestGateOverHTTPS tries routes with every kind of credentials, on a real listener.
 func TestGateOverHTTPS(t *testing.T) {
 	t.Parallel()
 
 	i := startIssuer(t)
 	s := secureSite(t, fmt.Sprintf("oidc: {issuer: %q, audience: clusterm, ca_file: %q, rules: ["+
 		"{value: sre, role: admin}, {value: workers, role: operator, groups: [service-worker]}]}", i.URL, i.caFile(t)))
+
+	// One route of each kind: a test of the server tries all of them.
+	tried := map[string]rest.Route{}
+	for _, p := range server.Routes() {
+		tried[fmt.Sprint(p.Allow)] = p
+	}
 
 	opened := 0
 
@@ -216,7 +221,7 @@ func TestGateOverHTTPS(t *testing.T) {
 		transport := &http.Transport{TLSClientConfig: config}
 		h := &http.Client{Transport: transport}
 
-		for _, p := range server.Routes() {
+		for _, p := range tried {
 			status := s.knock(c, h, p)
 			denied := status == http.StatusUnauthorized || status == http.StatusForbidden || status == 0
 
@@ -243,7 +248,7 @@ func TestGateOverHTTPS(t *testing.T) {
 		t.Errorf("the identity of a certificate: %+v", id)
 	}
 
-	if opened < len(server.Routes()) {
+	if opened < len(tried) {
 		t.Errorf("only %d allowed pairs were tried", opened)
 	}
 }

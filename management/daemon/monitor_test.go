@@ -323,52 +323,6 @@ func TestMonitorHTTPS(t *testing.T) {
 	checkError(t, err, inventory.KindForbidden, "reports as")
 }
 
-// TestLiveMonitor watches Debian's serf for a manager outside the gossip.
-func TestLiveMonitor(t *testing.T) {
-	serftest.NeedLab(t)
-	t.Parallel()
-	hub := serftest.Start(t, "hub", "127.0.4.11")
-	leaver := serftest.Start(
-		t,
-		"leaver",
-		"127.0.4.12",
-		append(serftest.Tags("leaver", "1", "127.0.4.12"), "-retry-join", hub.Bound)...)
-	crasher := serftest.Start(
-		t,
-		"crasher",
-		"127.0.4.13",
-		append(serftest.Tags("crasher", "1", "127.0.4.13"), "-retry-join", hub.Bound)...)
-	s := begin(t)
-	w := watch(t, serf.SourceConfig{RPC: hub.RPC}, "unix://"+s.dir+"/s")
-	s.state("leaver-1", inventory.Discovered)
-	s.state("crasher-1", inventory.Discovered)
-
-	// The agent goes, one node with it, and the manager, too: nobody disappears
-	// for want of somebody to ask, and afterwards all is as it is.
-	hub.Kill()
-	s.restart()
-	w.end()
-	w.start()
-
-	if n, err := s.store.View().Node("crasher-1"); err != nil || n.State != inventory.Discovered {
-		t.Errorf("%+v, %v", n, err)
-	}
-
-	leaver.Ask("leave")
-	hub.Args = append(hub.Args, "-retry-join", crasher.Bound)
-	hub.Restart()
-	s.state("leaver-1", inventory.Disappeared)
-	s.state("crasher-1", inventory.Discovered)
-
-	crasher.Ask("tags", "-set", "NodeAddr=127.0.4.14")
-	wait(t, "a new address", func() bool {
-		n, err := s.store.View().Node("crasher-1")
-		return err == nil && n.Addr == "127.0.4.14"
-	})
-	crasher.Kill()
-	s.state("crasher-1", inventory.Disappeared)
-}
-
 // TestLiveEventHandler checks that the script reports the events of serf, by HTTP and
 // through the socket.
 func TestLiveEventHandler(t *testing.T) {

@@ -207,11 +207,16 @@ func TestRemediesOfNodes(t *testing.T) {
 	t.Parallel()
 
 	f := beginFaults(t)
+	walked := map[string]bool{}
+
 	for i, c := range failures {
 		// Of the jobs that were ended, the node has the same to show as its job.
-		if c.waits != "" || c.verb == inventory.VerbDiscover {
+		kind := fmt.Sprint(c.verb, c.idle)
+		if c.waits != "" || c.verb == inventory.VerbDiscover || walked[kind] {
 			continue
 		}
+
+		walked[kind] = true
 
 		nodes, _ := f.suffer(c, i)
 		f.rule()

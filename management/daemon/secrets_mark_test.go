@@ -77,38 +77,6 @@ func TestMarkHidesThePast(t *testing.T) {
 	shows("after the undo", "/v1/vars/global", "/v1/vars/global/history", "/v1/vars/nodes/a-1/history")
 }
 
-// TestMarkAgain marks a variable that was secret before, and in the clear since then. A
-// setting that is made after the mark is secret as well.
-func TestMarkAgain(t *testing.T) {
-	t.Parallel()
-
-	s := begin(t)
-	s.report("a")
-
-	node := client.ScopeNode("a-1")
-	s.setSecret("pin", "first-8f3k2q")
-	s.encrypted()
-	s.must(second(s.Client.PatchVars(s.ctx(), client.ScopeGlobal, api.Vars{"pin": nil})))
-	s.must(second(s.Client.PatchVars(s.ctx(), node, api.Vars{"pin": "second-8f3k2q"})))
-	s.setSecret("pin", "third-8f3k2q")
-	s.encrypted()
-
-	for _, path := range []string{"/v1/vars/nodes/a-1", "/v1/vars/nodes/a-1/history"} {
-		if code, text := s.get(path); code != 200 || strings.Contains(text, "8f3k2q") {
-			t.Errorf("%s: %d %s", path, code, text)
-		}
-	}
-
-	_, err := s.Client.PatchConfig(s.ctx(), map[string]any{"vars": map[string]any{"pin": "fourth-8f3k2q", "x": "y"}})
-	s.must(err)
-	s.encrypted()
-
-	code, text := s.get("/v1/config")
-	if code != 200 || strings.Contains(text, "8f3k2q") || !strings.Contains(text, `"y"`) {
-		t.Errorf("the settings: %d %s", code, text)
-	}
-}
-
 // TestUnsetLockedSecret unsets a secret whose key is missing. With the key again, an
 // undo brings it back.
 func TestUnsetLockedSecret(t *testing.T) {

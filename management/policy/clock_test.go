@@ -287,8 +287,8 @@ func TestClockJumps(t *testing.T) {
 	t.Parallel()
 
 	const (
-		seeds = 6
-		steps = 1800
+		seeds = 4
+		steps = 1200
 	)
 
 	total := map[string]int{}

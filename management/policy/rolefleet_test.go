@@ -372,7 +372,7 @@ func (f *site) checkFleet() {
 	}
 }
 
-const seeds = 48
+const seeds = 28
 
 // TestRolesOfFleets runs simulated fleets for four hours each.
 func TestRolesOfFleets(t *testing.T) {

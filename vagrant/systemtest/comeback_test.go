@@ -110,11 +110,6 @@ func (w *world) comeBack(hosts []string, stop, back func()) {
 	w.wantStays(hosts, before)
 }
 
-const (
-	stopAgent = "systemctl stop clusterm-agent"
-	runAgent  = "systemctl start clusterm-agent"
-)
-
 // TestComeBack: a host that returns after its manager has crashed, while others
 // remember its end, stays. An agent that was stopped and a rebooted host are the same.
 func TestComeBack(t *testing.T) {
