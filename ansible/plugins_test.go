@@ -311,11 +311,7 @@ func TestEventsOfACheck(t *testing.T) {
 
 	folder := t.TempDir()
 	for name, content := range map[string]string{"a": "new a\n", "b": "by hand\n"} {
-		if err := os.WriteFile(
-			filepath.Join(folder, name),
-			[]byte(content),
-			0o644,
-		); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -106,12 +106,7 @@ func TestAuthorizeKeyErrors(t *testing.T) {
 		"with option": {nil, "restrict " + freshKey, "c", inventory.KindInvalid},
 		"comment":     {nil, freshKey, "c\n" + otherUser, inventory.KindInvalid},
 	} {
-		if got, err := AuthorizeKey(
-			c.file,
-			c.key,
-			formerKey,
-			c.comment,
-		); inventory.KindOf(err) != c.kind ||
+		if got, err := AuthorizeKey(c.file, c.key, formerKey, c.comment); inventory.KindOf(err) != c.kind ||
 			got != nil {
 			t.Errorf("%s: %.100q, %v", name, got, err)
 		}

@@ -24,9 +24,7 @@ func TestSecretsValues(t *testing.T) {
 		"pin_password": "123",
 	})
 
-	want := []string{
-		"-----BEGIN-----", "123456", "AAAA", "BBBB", `a "quoted" one`, "deep-value", "hunter2",
-	}
+	want := []string{"-----BEGIN-----", "123456", "AAAA", "BBBB", `a "quoted" one`, "deep-value", "hunter2"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

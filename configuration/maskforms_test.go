@@ -97,8 +97,7 @@ func forms(t *testing.T, s string) map[string]string {
 		"YAML, single quotes": "'" + strings.ReplaceAll(s, "'", "''") + "'",
 		"Go's quotes":         strconv.Quote(s),
 		"ASCII in quotes":     strconv.QuoteToASCII(s),
-		"Python's repr": "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\t", `\t`, "\u00ad", `\xad`).
-			Replace(s) +
+		"Python's repr": "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\t", `\t`, "\u00ad", `\xad`).Replace(s) +
 			"'",
 		"shell":                          shell(s),
 		"shell in shell":                 shell(shell(s)),

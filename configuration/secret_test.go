@@ -19,11 +19,8 @@ func TestSecretsHide(t *testing.T) {
 		"motd":        "hello",
 		"api_key":     int64(7),
 		"passwords":   map[string]any{"x": "y"},
-		"users": []any{
-			map[string]any{"name": "n", "password_hash": "h"},
-			"plain",
-		},
-		"env": map[string]any{"proxy": "p", "auth": map[string]any{"Token": nil}},
+		"users":       []any{map[string]any{"name": "n", "password_hash": "h"}, "plain"},
+		"env":         map[string]any{"proxy": "p", "auth": map[string]any{"Token": nil}},
 	}
 
 	want := Vars{
@@ -32,11 +29,8 @@ func TestSecretsHide(t *testing.T) {
 		"motd":        "hello",
 		"api_key":     Hidden,
 		"passwords":   Hidden,
-		"users": []any{
-			map[string]any{"name": "n", "password_hash": Hidden},
-			"plain",
-		},
-		"env": map[string]any{"proxy": "p", "auth": map[string]any{"Token": Hidden}},
+		"users":       []any{map[string]any{"name": "n", "password_hash": Hidden}, "plain"},
+		"env":         map[string]any{"proxy": "p", "auth": map[string]any{"Token": Hidden}},
 	}
 	if got := secrets.HideVars(given); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -295,9 +295,7 @@ func TestReleaseAsBefore(t *testing.T) {
 func TestRelease(t *testing.T) {
 	t.Parallel()
 
-	outcome := Outcome{
-		Group: "g", Applied: "10", Residue: []string{"r"}, Error: "it broke", Reason: "in words",
-	}
+	outcome := Outcome{Group: "g", Applied: "10", Residue: []string{"r"}, Error: "it broke", Reason: "in words"}
 	for _, tr := range Lifecycle {
 		if !tr.ChangesStatus() {
 			continue

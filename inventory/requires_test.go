@@ -183,9 +183,7 @@ func TestDefaultGroupOfSeveral(t *testing.T) {
 		{Name: "etcd"},
 	}
 
-	for groups, want := range map[*Groups]string{
-		&several: "etcd m m w w", &layers: "etcd etcd etcd m m w w",
-	} {
+	for groups, want := range map[*Groups]string{&several: "etcd m m w w", &layers: "etcd etcd etcd m m w w"} {
 		var (
 			nodes []*Node
 			got   []string

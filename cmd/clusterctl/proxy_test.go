@@ -52,10 +52,7 @@ func newProxy(d *testDaemon) *proxy {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", d.socket())
 	}
-	p.transport = contracttest.Transport{
-		Base:   faults{p, &http.Transport{DialContext: dial}},
-		Report: p.violation,
-	}
+	p.transport = contracttest.Transport{Base: faults{p, &http.Transport{DialContext: dial}}, Report: p.violation}
 
 	return p
 }

@@ -29,17 +29,9 @@ func TestHelpFits(t *testing.T) {
 		printHelp(&whole, template, c, 0)
 		printHelp(&folded, template, c, columns)
 
-		if a, b := strings.Fields(
-			whole.String(),
-		), strings.Fields(
+		if a, b := strings.Fields(whole.String()), strings.Fields(
 			folded.String(),
-		); strings.Join(
-			a,
-			" ",
-		) != strings.Join(
-			b,
-			" ",
-		) {
+		); strings.Join(a, " ") != strings.Join(b, " ") {
 			t.Errorf("%s: the words of the help change:\n%s", path, folded.String())
 		}
 

@@ -134,10 +134,8 @@ func TestOutdated(t *testing.T) {
 		change func(*world)
 		want   []string
 	}{
-		"nothing": {func(*world) {}, nil},
-		"another address of a master": {
-			node("m1", func(n *inventory.Node) { n.Addr = "192.0.2.9" }), masters,
-		},
+		"nothing":                     {func(*world) {}, nil},
+		"another address of a master": {node("m1", func(n *inventory.Node) { n.Addr = "192.0.2.9" }), masters},
 		"another address of a worker": {node("w1", func(n *inventory.Node) { n.Addr = "192.0.2.9" }), nil},
 		"a master more": {
 			node("u1", func(n *inventory.Node) { n.Status, n.Group = inventory.Allocated, inventory.GroupMaster }),
@@ -243,9 +241,7 @@ func TestOutdated(t *testing.T) {
 		"a group that is gone": {
 			func(w *world) { w.settings.Groups = nil }, masters, // nobody requires them any more
 		},
-		"a record of an earlier version": {
-			node("w1", func(n *inventory.Node) { n.Configured = nil }), []string{"w1?"},
-		},
+		"a record of an earlier version": {node("w1", func(n *inventory.Node) { n.Configured = nil }), []string{"w1?"}},
 		"out of service": {
 			node("w1", func(n *inventory.Node) { n.Status, n.Configured = inventory.Quarantined, nil }), nil,
 		},

@@ -54,10 +54,7 @@ func failed(undo string, outcome inventory.Status) job.Job {
 	}, undo)
 	j.Cause, j.Message, j.Ended = job.CauseFailed, "site.yml failed on a-1", jobtest.Noon.Add(5*time.Minute)
 	j.Outcomes = map[string]inventory.Outcome{
-		"a-1": {
-			Status: outcome,
-			Error:  "task \"etcd : install\": no space left",
-		},
+		"a-1": {Status: outcome, Error: "task \"etcd : install\": no space left"},
 		"b-1": {Status: outcome, Error: "site.yml failed on a-1"},
 	}
 
@@ -241,10 +238,7 @@ func TestExplainNode(t *testing.T) {
 			set: func(_ *state.View, a *inventory.Node) {
 				a.LastError = "the ssh host key of a-1 is not the one recorded at the first contact"
 			},
-			has: []string{
-				"trust-host-key nodes=a-1", "a job broke off",
-				"submit verb=apply nodes=a-1",
-			}},
+			has: []string{"trust-host-key nodes=a-1", "a job broke off", "submit verb=apply nodes=a-1"}},
 		{name: "a worker without masters", nodes: []string{"a w Allocated Discovered", "b m Allocated Disappeared"},
 			about: "rule", summary: "requires 1 healthy node of service-master, and there is none; " +
 				"not healthy: b-1 (Disappeared)",
@@ -338,10 +332,7 @@ func TestExplainNode(t *testing.T) {
 			}
 
 			all := strings.Join(append(text, e.Next), "\n")
-			if got := strings.Join(
-				about,
-				" ",
-			); got != c.about || e.Ready != c.ready ||
+			if got := strings.Join(about, " "); got != c.about || e.Ready != c.ready ||
 				!strings.Contains(e.Summary, c.summary) {
 				t.Errorf(
 					"about %q, want %q; ready %t, want %t; %q, want %q\n%s",
@@ -400,9 +391,7 @@ func TestExplainJob(t *testing.T) {
 					job.Queued)
 			},
 			about: "job queue", summary: "it is queued: place 2 of 2 in the queue, a-1 needed by jobs 3, 4",
-			has: []string{
-				"wait-for-job job=3", "explain-job job=4",
-			}},
+			has: []string{"wait-for-job job=3", "explain-job job=4"}},
 		{name: "queued and hopeless", status: job.Queued, nodes: []string{"a m Allocated Discovered"},
 			job: func() job.Job {
 				return jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
@@ -443,10 +432,7 @@ func TestExplainJob(t *testing.T) {
 			},
 			before:  func(v *state.View) { v.Nodes[0].Residue = []string{"service-master"} },
 			summary: "it is complete, but not everything could be cleaned",
-			has: []string{
-				"decommission them again",
-				"submit verb=decommission nodes=a-1 playbooks=current",
-			}},
+			has:     []string{"decommission them again", "submit verb=decommission nodes=a-1 playbooks=current"}},
 		{name: "a task of the cleanup failed", status: job.Complete,
 			nodes: []string{"a - Decommissioned Discovered", "b - Decommissioned Discovered"}, about: "failure residue",
 			job: func() job.Job {
@@ -511,9 +497,7 @@ func TestExplainJob(t *testing.T) {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Cause, j.Message = job.CauseCancelled, "cancelled by anna while it was queued"
 				return j
-			}, summary: "it ended Cancelled: cancelled by anna", has: []string{
-				"no host touched", "retry-job job=5",
-			}},
+			}, summary: "it ended Cancelled: cancelled by anna", has: []string{"no host touched", "retry-job job=5"}},
 		{name: "discovered by now", status: job.Errored, nodes: []string{"a - Unallocated Discovered"}, about: "state",
 			job:     func() job.Job { return undiscovered("10.0.0.1", job.HostResult{Unreachable: true}) },
 			summary: "it ended Errored", has: []string{"10.0.0.1 is node a-1 by now", "nothing is to be done for it"}},

@@ -41,8 +41,7 @@ func TestPending(t *testing.T) {
 		{"an empty text is no removal", write{variable, "a", nil}, "", false, 0, "was changed meanwhile"},
 		{"a setting in another spelling", write{timeout, "1h0m0s", "2h"}, "2h0m0s", false, 0, ""},
 		{"a secret that is not set", write{secret, nil, "x"}, nil, false, 1, ""},
-		{"a secret of somebody else", write{secret, nil, "x"}, "(hidden)", false, 0,
-			"was changed meanwhile"},
+		{"a secret of somebody else", write{secret, nil, "x"}, "(hidden)", false, 0, "was changed meanwhile"},
 		{"a secret after a lost answer", write{secret, nil, "x"}, "(hidden)", true, 1, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -111,10 +111,7 @@ func TestReadRefuses(t *testing.T) {
 			`f.yaml:2:14: strategy: soak is "soon"`,
 		},
 		{"a list of groups", "fleet: 1\ngroups: [a]\n", "f.yaml:2:9: a mapping belongs here, not a list"},
-		{
-			"a variable that is reserved", "fleet: 1\nvars: {ansible_host: a}\n",
-			"f.yaml:2:8: variable \"ansible_host\"",
-		},
+		{"a variable that is reserved", "fleet: 1\nvars: {ansible_host: a}\n", "f.yaml:2:8: variable \"ansible_host\""},
 		{"a variable that is no value", "fleet: 1\nvars: {a: .nan}\n", "f.yaml:2:11: .nan is not a finite number"},
 		{"a tag", "fleet: 1\nvars: {a: !!binary aGk=}\n", "f.yaml:2:11: the tag !!binary is not supported"},
 		{
@@ -253,11 +250,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 
-		if _, err := fleet.Compare(
-			d,
-			s,
-			fleet.Options{Prune: true, IgnoreMissing: true},
-		); err != nil &&
+		if _, err := fleet.Compare(d, s, fleet.Options{Prune: true, IgnoreMissing: true}); err != nil &&
 			inventory.KindOf(err) != inventory.KindInvalid {
 			t.Error(err)
 		}

@@ -131,8 +131,7 @@ func TestPruneOfEveryNode(t *testing.T) {
 	s := manager(t, "a m Allocated Discovered", "b w Allocated Discovered")
 
 	for _, section := range []string{"nodes:", "nodes: {}", "nodes: {x: {}}"} {
-		_, err := fleet.Compare(read(t, "fleet: 1\n"+section+"\n"), s,
-			fleet.Options{Prune: true, IgnoreMissing: true})
+		_, err := fleet.Compare(read(t, "fleet: 1\n"+section+"\n"), s, fleet.Options{Prune: true, IgnoreMissing: true})
 		if want := "fleet.yaml:2:1: the section names no node of this manager"; err == nil ||
 			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "group: none") {
 			t.Errorf("%s: %v, want %s", section, err, want)

@@ -403,10 +403,7 @@ func TestRotateForce(t *testing.T) {
 	s.hosts["dead-1"], s.hosts["dead-2"] = &host{keys: []string{oldKey}}, &host{keys: []string{oldKey}}
 	k := s.boot()
 
-	if _, err := s.rotate(
-		k,
-		Request{Force: true, LockOut: []string{"dead-1"}},
-	); inventory.KindOf(
+	if _, err := s.rotate(k, Request{Force: true, LockOut: []string{"dead-1"}}); inventory.KindOf(
 		err,
 	) != inventory.KindRefused {
 		t.Errorf("without a rotation: %v", err)
@@ -549,8 +546,7 @@ func TestSupersedes(t *testing.T) {
 		t.Error("the record has a key that was replaced long ago")
 	}
 
-	if r := s.boot().
-		Rotation(); !r.Supersedes(oldKey) ||
+	if r := s.boot().Rotation(); !r.Supersedes(oldKey) ||
 		len(replace(r.Replaced, make([]string, 2*maxReplaced))) != maxReplaced {
 		t.Errorf("the next process has %v", r.Replaced)
 	}

@@ -37,10 +37,8 @@ func TestInventory(t *testing.T) {
 	for scope, vars := range map[state.Scope]configuration.Vars{
 		state.ScopeGlobal:                  {"motd": "global", "only": "{{ global }}", "api_token": "s3cret"},
 		state.ScopeGroup("service-worker"): {"motd": "group"},
-		state.ScopeNode("web-1"): {
-			"motd": "node", "db": map[string]any{"password": "s3cret", "host": "h"},
-		},
-		state.ScopeNode("web-10"): {"motd": "another node"},
+		state.ScopeNode("web-1"):           {"motd": "node", "db": map[string]any{"password": "s3cret", "host": "h"}},
+		state.ScopeNode("web-10"):          {"motd": "another node"},
 	} {
 		statetest.SetVars(view, scope, vars)
 	}

@@ -83,12 +83,7 @@ func TestMoreNodesThanFit(t *testing.T) {
 		t.Errorf("a further node: %v", err)
 	}
 
-	refused, _, err := nodes.Report(
-		t.Context(),
-		"rack-1",
-		nil,
-		[]inventory.Observation{seen("new"), seen("host00001")},
-	)
+	refused, _, err := nodes.Report(t.Context(), "rack-1", nil, []inventory.Observation{seen("new"), seen("host00001")})
 	if err != nil || len(refused) != 1 || inventory.KindOf(refused[0]) != inventory.KindRefused {
 		t.Errorf("a report with a further node: %v, %v", refused, err)
 	}

@@ -64,28 +64,16 @@ func TestTrustHostKey(t *testing.T) {
 			node: "a-1", trust: Trust{Fingerprint: fingerprint, Reason: "new disk"},
 			text: "in place of ssh-ed25519 ",
 		},
-		"key":   {node: "a-1", trust: Trust{Key: newKey + " root@a"}, text: fingerprint},
-		"first": {node: "b-1", trust: Trust{Key: newKey}, text: fingerprint},
-		"another": {
-			node: "a-1", trust: Trust{Fingerprint: other},
-			kind: inventory.KindRefused, text: fingerprint,
-		},
-		"held": {
-			node: "d-1", trust: Trust{Fingerprint: fingerprint},
-			kind: inventory.KindRefused, text: "job 7",
-		},
+		"key":     {node: "a-1", trust: Trust{Key: newKey + " root@a"}, text: fingerprint},
+		"first":   {node: "b-1", trust: Trust{Key: newKey}, text: fingerprint},
+		"another": {node: "a-1", trust: Trust{Fingerprint: other}, kind: inventory.KindRefused, text: fingerprint},
+		"held":    {node: "d-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindRefused, text: "job 7"},
 		"silent": {
 			node: "e-1", trust: Trust{Fingerprint: fingerprint},
 			kind: inventory.KindUnavailable, text: "refuses",
 		},
-		"hostile": {
-			node: "g-1", trust: Trust{Fingerprint: fingerprint},
-			kind: inventory.KindInvalid, text: "address",
-		},
-		"unknown": {
-			node: "z-1", trust: Trust{Fingerprint: fingerprint},
-			kind: inventory.KindNotFound, text: "z-1",
-		},
+		"hostile": {node: "g-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindInvalid, text: "address"},
+		"unknown": {node: "z-1", trust: Trust{Fingerprint: fingerprint}, kind: inventory.KindNotFound, text: "z-1"},
 		"taken": {
 			node: "b-1", trust: Trust{Fingerprint: configuration.Fingerprint(takenKey)},
 			kind: inventory.KindRefused, text: "b-1, " + configuration.Fingerprint(takenKey) + ", is that of node j-1",

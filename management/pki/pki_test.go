@@ -630,11 +630,7 @@ func TestProtocol(t *testing.T) {
 	k := open(t, Options{Dir: filepath.Join(t.TempDir(), "pki"), Names: names("127.0.0.1")})
 	s := listener(t, k)
 
-	if answer, err := get(
-		t,
-		pinned(now, k.Fingerprint()),
-		s.URL,
-	); err != nil ||
+	if answer, err := get(t, pinned(now, k.Fingerprint()), s.URL); err != nil ||
 		answer != fmt.Sprint(tls.VersionTLS13) {
 		t.Errorf("%q, %v", answer, err)
 	}

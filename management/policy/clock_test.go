@@ -362,8 +362,7 @@ func (c *clocked) calm() {
 	}
 
 	if healthy == 2 {
-		c.Errorf("%d masters are healthy, and none is replaced: %v", healthy,
-			slices.Sorted(maps.Keys(c.lost)))
+		c.Errorf("%d masters are healthy, and none is replaced: %v", healthy, slices.Sorted(maps.Keys(c.lost)))
 	}
 }
 

@@ -395,9 +395,7 @@ func TestRepairAfterVerification(t *testing.T) {
 			t.Errorf("%s: doubled evidence: %q", c.name, evidence)
 		}
 
-		if text := policy.Sentence(
-			p.Decisions[0],
-		); !strings.Contains(
+		if text := policy.Sentence(p.Decisions[0]); !strings.Contains(
 			text,
 			"job 5 found it drifted: 2 tasks would change",
 		) ||

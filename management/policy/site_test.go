@@ -307,15 +307,13 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 
 		s.publish(func(v *state.View) {
 			accepted = job.Job{
-				ID:     strconv.Itoa(len(v.Jobs) + 1),
-				Verb:   r.Verb,
-				Actor:  c.Principal,
-				Status: job.Running,
-				JobOptions: inventory.JobOptions{
-					SharedOptions: inventory.SharedOptions{Reason: r.Reason},
-				},
-				Group:    r.Group,
-				Accepted: time.Now(),
+				ID:         strconv.Itoa(len(v.Jobs) + 1),
+				Verb:       r.Verb,
+				Actor:      c.Principal,
+				Status:     job.Running,
+				JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{Reason: r.Reason}},
+				Group:      r.Group,
+				Accepted:   time.Now(),
 			}
 			for _, name := range r.Nodes {
 				accepted.Targets = append(accepted.Targets, job.Target{Name: name})

@@ -718,9 +718,7 @@ func TestDiffBeforeFetch(t *testing.T) {
 		Commit: configuration.Commit{Hash: hash(4)}, Digest: "digest of 4",
 	}}
 
-	for want, bad := range map[string]*Refusal{
-		hash(4): nil, hash(9): {Commit: configuration.Commit{Hash: hash(9)}},
-	} {
+	for want, bad := range map[string]*Refusal{hash(4): nil, hash(9): {Commit: configuration.Commit{Hash: hash(9)}}} {
 		k.script.record.Bad = bad
 
 		if _, err := k.load(t.Context()); err != nil {

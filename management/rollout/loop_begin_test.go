@@ -38,8 +38,7 @@ func TestLastingError(t *testing.T) {
 			n := r.Nodes[1]
 
 			want := map[bool]rollout.State{false: rollout.Waiting, true: rollout.Failed}[gate]
-			if r.Count().Succeeded != 3 ||
-				n.State != want || !strings.Contains(n.Reason, "internal error") ||
+			if r.Count().Succeeded != 3 || n.State != want || !strings.Contains(n.Reason, "internal error") ||
 				strings.Contains(n.Reason, "secret") {
 				t.Errorf("gate %t: %s, %+v", gate, r.Status, r.Nodes)
 			}

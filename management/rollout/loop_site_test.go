@@ -306,15 +306,13 @@ func (s *site) SubmitRollout(
 		// The view of now is read by others, so only the next one has the new number.
 		seq := s.view.Seq + 1
 		j := job.Job{
-			ID:     strconv.FormatUint(seq, 10),
-			Verb:   request.Verb,
-			Status: job.Running,
-			Actor:  c.Principal,
-			JobOptions: inventory.JobOptions{
-				SharedOptions: inventory.SharedOptions{Reason: request.Reason},
-			},
-			Rollout: r.ID,
-			Targets: []job.Target{{Name: b.Node, From: n.Status, FromGroup: n.Group}},
+			ID:         strconv.FormatUint(seq, 10),
+			Verb:       request.Verb,
+			Status:     job.Running,
+			Actor:      c.Principal,
+			JobOptions: inventory.JobOptions{SharedOptions: inventory.SharedOptions{Reason: request.Reason}},
+			Rollout:    r.ID,
+			Targets:    []job.Target{{Name: b.Node, From: n.Status, FromGroup: n.Group}},
 		}
 
 		if begun, err = s.put(r.Begun(b, j, time.Now())); err != nil {

@@ -456,9 +456,7 @@ func TestKilledAnywhere(t *testing.T) {
 		f := newFleet(t, 7, 12)
 		f.kill = func() bool { return f.stored == at }
 		f.fails = func(node string, attempt int, gate bool) bool { return node == "w-0005" && attempt == 1 && gate }
-		f.start(Spec{
-			Action: inventory.VerbUpdate, MaxUnavailable: "3", MaxFailures: 1, Canary: 2, Soak: time.Minute,
-		})
+		f.start(Spec{Action: inventory.VerbUpdate, MaxUnavailable: "3", MaxFailures: 1, Canary: 2, Soak: time.Minute})
 		f.run(24*time.Hour, nil)
 		f.holdsNothing()
 

@@ -59,9 +59,7 @@ func TestUndoAfterARetry(t *testing.T) {
 	t.Parallel()
 
 	target := func(applied, digest string) []job.Target {
-		return []job.Target{{
-			Name: "a", FromGroup: "g", Applied: applied, Playbooks: map[string]string{"g": digest},
-		}}
+		return []job.Target{{Name: "a", FromGroup: "g", Applied: applied, Playbooks: map[string]string{"g": digest}}}
 	}
 
 	begun := func(id string, found []job.Target) func(Record, World) Record {

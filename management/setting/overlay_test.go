@@ -24,19 +24,17 @@ var settable = map[string]any{
 			"strategy": map[string]any{"max_unavailable": "10%", "max_failures": 0, "soak": "5m"},
 		},
 	},
-	"playbooks":       "/srv/playbooks",
-	"vars":            map[string]any{"a": "b"},
-	"secret_vars":     []any{"*_pin"},
-	"ssh.user":        "root",
-	"ssh.key_file":    "/etc/key",
-	"ssh.port":        2222,
-	"ssh.become":      true,
-	"ssh.become_user": "admin",
-	"ssh.jump":        "gate",
-	"ssh.python":      "/usr/bin/python3",
-	"ssh.host_ca": []any{
-		"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV ca",
-	},
+	"playbooks":         "/srv/playbooks",
+	"vars":              map[string]any{"a": "b"},
+	"secret_vars":       []any{"*_pin"},
+	"ssh.user":          "root",
+	"ssh.key_file":      "/etc/key",
+	"ssh.port":          2222,
+	"ssh.become":        true,
+	"ssh.become_user":   "admin",
+	"ssh.jump":          "gate",
+	"ssh.python":        "/usr/bin/python3",
+	"ssh.host_ca":       []any{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV ca"},
 	"group_ssh":         map[string]any{"service-worker": map[string]any{"user": "worker"}},
 	"jobs.limit":        9,
 	"jobs.timeout":      "2h",
@@ -150,8 +148,7 @@ func TestOverlay(t *testing.T) {
 	errtest.None(t, err)
 
 	// Maps are replaced, not merged.
-	if c.Vars["file"] != nil || len(c.GroupSSH) != 1 ||
-		c.GroupSSH["service-worker"].User != "worker" {
+	if c.Vars["file"] != nil || len(c.GroupSSH) != 1 || c.GroupSSH["service-worker"].User != "worker" {
 		t.Errorf("vars %v, group_ssh %v", c.Vars, c.GroupSSH)
 	}
 
@@ -208,12 +205,10 @@ func TestUnfit(t *testing.T) {
 	file.Repository.URL = "https://git.example.com/playbooks"
 
 	overlay := map[string]any{
-		"groups":    []any{map[string]any{"name": "db"}},
-		"group_ssh": map[string]any{"db": map[string]any{"user": "x"}},
-		"policies.commission": map[string]any{
-			"db": map[string]any{"match": "label=db", "group": "db", "maximum": 5},
-		},
-		"playbooks": "/srv/playbooks",
+		"groups":              []any{map[string]any{"name": "db"}},
+		"group_ssh":           map[string]any{"db": map[string]any{"user": "x"}},
+		"policies.commission": map[string]any{"db": map[string]any{"match": "label=db", "group": "db", "maximum": 5}},
+		"playbooks":           "/srv/playbooks",
 	}
 
 	if got := unfit(file, overlay); !slices.Equal(got, []string{"playbooks"}) {

@@ -69,10 +69,7 @@ func TestCheckRefuses(t *testing.T) {
 		},
 		{"the 61st minute", []Spec{with(func(s *Spec) { s.Cron = "61 * * * *" })}, "field 1, the minute"},
 		{"a step of zero", []Spec{with(func(s *Spec) { s.Cron = "*/0 * * * *" })}, "field 1, the minute"},
-		{
-			"30 February", []Spec{with(func(s *Spec) { s.Cron = "0 2 30 2 *" })},
-			`"0 2 30 2 *" never comes`,
-		},
+		{"30 February", []Spec{with(func(s *Spec) { s.Cron = "0 2 30 2 *" })}, `"0 2 30 2 *" never comes`},
 		{"31 June", []Spec{with(func(s *Spec) { s.Cron = "0 2 31 6 *" })}, "never comes"},
 		{"no duration", []Spec{with(func(s *Spec) { s.Duration = 0 })}, "duration: 0s is not longer than zero"},
 		{"a negative duration", []Spec{with(func(s *Spec) { s.Duration = -hour })}, "is not longer than zero"},
@@ -103,10 +100,7 @@ func TestCheckRefuses(t *testing.T) {
 			"a bad selector", []Spec{with(func(s *Spec) { s.Groups, s.Selector = nil, "rack in (" })},
 			"selector: the selector",
 		},
-		{
-			"outdated", []Spec{with(func(s *Spec) { s.Groups, s.Selector = nil, "outdated=true" })},
-			"selector: outdated",
-		},
+		{"outdated", []Spec{with(func(s *Spec) { s.Groups, s.Selector = nil, "outdated=true" })}, "selector: outdated"},
 		{"too many", make([]Spec, Max+1), "there are 65 windows; 64 fit"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -181,8 +175,7 @@ func TestDaylightSaving(t *testing.T) {
 				t.Fatalf("opens at %s, want %s", opens.UTC(), tt.opens)
 			}
 
-			if then := w.Next(opens.Add(time.Minute)); !then.Equal(at(t, tt.then)) &&
-				!strings.HasPrefix(tt.cron, "*") {
+			if then := w.Next(opens.Add(time.Minute)); !then.Equal(at(t, tt.then)) && !strings.HasPrefix(tt.cron, "*") {
 				t.Errorf("opens again at %s, want %s", then.UTC(), tt.then)
 			}
 
@@ -398,9 +391,7 @@ func TestJudge(t *testing.T) {
 	utc := func(s *Spec) { s.TimeZone = "" }
 	c := calendar(t, with(utc), Spec{
 		Name: "weekend", Cron: "0 0 * * 6", Duration: 48 * hour, Selector: "rack=r1",
-	}, Spec{
-		Name: "masters", Cron: "0 3 * * *", Duration: hour, Groups: []string{inventory.GroupMaster},
-	})
+	}, Spec{Name: "masters", Cron: "0 3 * * *", Duration: hour, Groups: []string{inventory.GroupMaster}})
 
 	// It is Sunday, 1 March 2026.
 	const open, closed = "2026-03-02T02:45:00Z", "2026-03-02T12:00:00Z"

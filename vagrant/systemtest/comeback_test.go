@@ -118,7 +118,5 @@ func TestComeBack(t *testing.T) {
 	w.comeBack([]string{"host3"},
 		func() { w.sh("host3", "systemctl stop clusterm-agent") },
 		func() { w.sh("host3", "systemctl start clusterm-agent") })
-	w.comeBack([]string{"host4"},
-		func() { w.try("host4", "systemctl poweroff") },
-		func() { w.labDo("boot", "host4") })
+	w.comeBack([]string{"host4"}, func() { w.try("host4", "systemctl poweroff") }, func() { w.labDo("boot", "host4") })
 }

@@ -94,9 +94,7 @@ func TestRotateGossipKey(t *testing.T) {
 		if out := w.sh(
 			"host1",
 			"journalctl -u clusterm --no-pager | grep -cF "+secret+" || true",
-		).stdout; strings.TrimSpace(
-			out,
-		) != "0" {
+		).stdout; strings.TrimSpace(out) != "0" {
 			t.Errorf("a key is in the log: %s", out)
 		}
 	}

@@ -543,8 +543,7 @@ func TestHostOfAnotherManager(t *testing.T) {
 	if out := w.try(
 		"host2",
 		"systemctl is-active clusterm clusterm-agent; systemctl is-enabled clusterm",
-	).stdout; out !=
-		"inactive\nactive\ndisabled\n" {
+	).stdout; out != "inactive\nactive\ndisabled\n" {
 		t.Errorf("after the take-over the units are %q", out)
 	}
 

@@ -105,9 +105,7 @@ func (w *world) sync(commit string) api.Repository {
 // it brings; a bad commit, a force-push, a deleted branch and kill -9 change nothing that
 // they should not.
 func TestRepository(t *testing.T) {
-	w := newWorld(t, setup{
-		hosts: 3, config: "repository: {url: " + servedRepo + ", branch: main, interval: 10s}\n",
-	})
+	w := newWorld(t, setup{hosts: 3, config: "repository: {url: " + servedRepo + ", branch: main, interval: 10s}\n"})
 
 	// Without a commit, no job is accepted.
 	w.awaitState(inventory.Discovered, "host2", "host3")

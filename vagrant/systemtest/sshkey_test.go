@@ -73,11 +73,7 @@ func TestSSHKeyRotate(t *testing.T) {
 		}
 	}
 
-	if out := w.ctl(
-		"nodes",
-		"explain",
-		w.name(away),
-	).stdout; !strings.Contains(
+	if out := w.ctl("nodes", "explain", w.name(away)).stdout; !strings.Contains(
 		out,
 		"rotation of the manager's ssh key",
 	) {
