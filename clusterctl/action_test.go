@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -123,9 +124,7 @@ func TestActionKeepsOptions(t *testing.T) {
 	var filled api.JobRequest
 
 	for _, a := range api.ActionsOf(actions) {
-		if err := json.Unmarshal(a.Body, &filled); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, json.Unmarshal(a.Body, &filled))
 	}
 
 	v := reflect.ValueOf(filled)
@@ -186,8 +185,7 @@ func TestActionCommands(t *testing.T) {
 			if slices.Contains(words, "web-2") || slices.Contains(words, "forget") {
 				words = append(words, "--yes")
 			}
-			code := Run(t.Context(), words,
-				Options{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &problems})
+			code := Run(t.Context(), words, Options{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &problems})
 			if code == exit.Usage {
 				t.Fatalf("%s: %s", lines[0], &problems)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/contexts"
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -47,12 +48,7 @@ func TestImports(t *testing.T) {
 		"inventory",
 		"configuration", // pure: the grammar of variables
 	}
-	banned := []string{
-		"go.etcd.io/",
-		"github.com/hashicorp/serf",
-		"google.golang.org/grpc",
-		"github.com/gorilla/mux",
-	}
+	banned := []string{"go.etcd.io/", "github.com/hashicorp/serf", "google.golang.org/grpc", "github.com/gorilla/mux"}
 
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
@@ -92,33 +88,23 @@ func TestExamples(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 
-	if err := os.WriteFile(filepath.Join(dir, "hosts.txt"), []byte("192.0.2.1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(filepath.Join(dir, "hosts.txt"), []byte("192.0.2.1\n"), 0o600))
 
 	known := "192.168.2.11,192.168.2.12 ssh-ed25519 AAAA\n"
-	if err := os.WriteFile(filepath.Join(dir, "site_known_hosts"), []byte(known), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(filepath.Join(dir, "site_known_hosts"), []byte(known), 0o600))
 
 	for _, name := range []string{"vars.yml", "globals.yml", "pin.txt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("a: 1\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(filepath.Join(dir, name), []byte("a: 1\n"), 0o600))
 	}
 
 	for name, content := range map[string]string{"fleet.yaml": "fleet: 1\n", "nodes.json": `{"items": []}`} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 
 	t.Setenv("CLUSTERM_URL", "unix://"+filepath.Join(dir, "missing"))
 	t.Setenv("XDG_CONFIG_HOME", dir)
 
-	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("t\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(filepath.Join(dir, "token"), []byte("t\n"), 0o600))
 
 	if err := updateContexts(func(f *contexts.File) error {
 		f.Contexts = []contexts.Context{{Name: "prod", URL: "https://prod"}, {Name: "lab", URL: "https://lab"}}

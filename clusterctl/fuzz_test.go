@@ -42,8 +42,7 @@ func FuzzAssignments(f *testing.F) {
 				t.Fatalf("%q: %v", arg, err)
 			}
 			back, err := configuration.ParseValue(append([]byte(" "), sent...))
-			if arrived, ok := back.(string); isText && err == nil &&
-				(!ok || arrived != text) {
+			if arrived, ok := back.(string); isText && err == nil && (!ok || arrived != text) {
 				t.Fatalf("%q is sent as %s, which is %v", arg, sent, back)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/contexts"
 	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // dialogue is a command on a terminal, and a person before it.
@@ -35,9 +36,7 @@ func (m *remoteManager) begin(ctx context.Context, line string) *dialogue {
 	m.Helper()
 
 	master, slave, err := pty.Open()
-	if err != nil {
-		m.Fatal(err)
-	}
+	errtest.None(m, err)
 	m.Cleanup(func() { _, _ = master.Close(), slave.Close() })
 	d := &dialogue{T: m.T, master: master, slave: slave, code: make(chan int, 1), more: make(chan struct{})}
 
@@ -128,9 +127,7 @@ func (m *remoteManager) stored() []contexts.Context {
 	m.Helper()
 
 	f, err := contexts.Load(m.path())
-	if err != nil {
-		m.Fatal(err)
-	}
+	errtest.None(m, err)
 	return f.Contexts
 }
 
@@ -190,9 +187,7 @@ func TestLoginInterrupted(t *testing.T) {
 	d.shows("token: ")
 
 	before, err := term.GetState(int(d.slave.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	cancel()
 

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/contexts"
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/pki"
 )
@@ -36,9 +37,7 @@ func remote(t *testing.T) *remoteManager {
 	k, err := pki.Open(pki.Options{
 		Dir: filepath.Join(t.TempDir(), "pki"), Names: func() []string { return []string{"127.0.0.1"} },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer "+goodToken {
@@ -99,9 +98,7 @@ func TestLogin(t *testing.T) {
 		t.Helper()
 
 		_ = os.Remove(file)
-		if err := os.WriteFile(file, []byte(goodToken+"\n"), mode); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(file, []byte(goodToken+"\n"), mode))
 	}
 	write(0o600)
 
@@ -144,9 +141,7 @@ func TestLogin(t *testing.T) {
 	m.ctl(exit.Done, "", "context remove lab", "removed: lab")
 	m.ctl(exit.NotFound, "", "status --context lab", "there is no context")
 
-	if err := os.Chmod(m.path(), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Chmod(m.path(), 0o640))
 
 	m.ctl(exit.Refused, "", "status", "which holds tokens", "chmod 600")
 	m.ctl(exit.Refused, "", pinned+" --token-file "+file, "which holds tokens")

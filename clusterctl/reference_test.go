@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -31,9 +32,7 @@ const (
 func TestReferenceDocument(t *testing.T) {
 	want := reference()
 	if *update {
-		if err := os.WriteFile(document, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(document, want, 0o644))
 	}
 
 	if got, err := os.ReadFile(document); err != nil || !bytes.Equal(got, want) {
@@ -65,9 +64,7 @@ func TestReferenceIsWhole(t *testing.T) {
 	dir := t.TempDir()
 
 	name := filepath.Join(dir, "clusterctl.1")
-	if err := os.WriteFile(name, pages["clusterctl.1"], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(name, pages["clusterctl.1"], 0o600))
 	c := exec.Command(man, "--warnings", "-l", name)
 	c.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANPAGER=cat", "MANWIDTH=80")
 	var errs bytes.Buffer

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/client"
 )
 
@@ -26,9 +27,7 @@ func TestFullDiskEndsTheRequests(t *testing.T) {
 	t.Cleanup(manager.Close)
 
 	m, err := client.New(client.Options{URL: manager.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	ctx, stop := context.WithCancel(t.Context())
 	b := &archive{

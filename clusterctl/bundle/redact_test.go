@@ -101,34 +101,19 @@ func TestRedactJSON(t *testing.T) {
 	t.Parallel()
 
 	for _, test := range [][2]string{
-		{
-			`{"cmd":["app","--token","swordfish","-v"]}`,
-			`{"cmd":["app","--token","[redacted]","-v"]}`,
-		},
-		{
-			`{"cmd":["app","--token","-v",1,"--password",2]}`,
-			`{"cmd":["app","--token","-v",1,"--password",2]}`,
-		},
+		{`{"cmd":["app","--token","swordfish","-v"]}`, `{"cmd":["app","--token","[redacted]","-v"]}`},
+		{`{"cmd":["app","--token","-v",1,"--password",2]}`, `{"cmd":["app","--token","-v",1,"--password",2]}`},
 		{
 			`{"password":"x","tokens":["a"],"pin":{"secret":3}}`,
 			`{"password":"[redacted]","pin":{"secret":"[redacted]"},"tokens":["a"]}`,
 		},
-		{
-			`{"cmd":["app","--token=two words","-v"]}`,
-			`{"cmd":["app","--token=[redacted]","-v"]}`,
-		},
-		{
-			`{"cmd":["curl","-u","admin:a b","http://h:80/"]}`,
-			`{"cmd":["curl","-u","admin:[redacted]","http://h:80/"]}`,
-		},
+		{`{"cmd":["app","--token=two words","-v"]}`, `{"cmd":["app","--token=[redacted]","-v"]}`},
+		{`{"cmd":["curl","-u","admin:a b","http://h:80/"]}`, `{"cmd":["curl","-u","admin:[redacted]","http://h:80/"]}`},
 		{
 			`{"cmd":["curl","--user","admin","--user=a:b c",1]}`,
 			`{"cmd":["curl","--user","admin","--user=a:[redacted]",1]}`,
 		},
-		{
-			`{"stdout":"mysql --password hunter2"}`,
-			`{"stdout":"mysql --password [redacted]"}`,
-		},
+		{`{"stdout":"mysql --password hunter2"}`, `{"stdout":"mysql --password [redacted]"}`},
 	} {
 		given, want := test[0], test[1]
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/inventory/localfile"
 )
 
@@ -25,9 +26,7 @@ func TestUpdate(t *testing.T) {
 	}
 
 	for _, c := range []Context{{Name: "prod", URL: "https://old"}, want, {Name: "lab", URL: "https://lab"}} {
-		if err := Update(path, func(f *File) error { f.Set(c); f.Current = c.Name; return nil }); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, Update(path, func(f *File) error { f.Set(c); f.Current = c.Name; return nil }))
 	}
 
 	f, err := Load(path)
@@ -42,9 +41,7 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 
-	if _, err := f.Get(
-		"prd",
-	); inventory.KindOf(err) != inventory.KindNotFound ||
+	if _, err := f.Get("prd"); inventory.KindOf(err) != inventory.KindNotFound ||
 		!strings.Contains(err.Error(), "prod") {
 		t.Errorf("a wrong name: %v", err)
 	}
@@ -59,9 +56,7 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	if err := Update(path, func(f *File) error { f.Remove("prod"); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, Update(path, func(f *File) error { f.Remove("prod"); return nil }))
 
 	if f, err := Load(path); err != nil || f.Current != "lab" || len(f.Contexts) != 1 {
 		t.Errorf("%+v, %v", f, err)
@@ -78,26 +73,18 @@ func TestLoad(t *testing.T) {
 		"contexts: {":                              "config.yaml",
 	} {
 		path := filepath.Join(t.TempDir(), "config.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 
-		if _, err := Load(
-			path,
-		); inventory.KindOf(err) != inventory.KindInvalid ||
+		if _, err := Load(path); inventory.KindOf(err) != inventory.KindInvalid ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}
 
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(path, nil, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, nil, 0o640))
 
-	if _, err := Load(
-		path,
-	); inventory.KindOf(err) != inventory.KindRefused ||
+	if _, err := Load(path); inventory.KindOf(err) != inventory.KindRefused ||
 		!strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("an open file: %v", err)
 	}
@@ -109,9 +96,7 @@ func TestLocked(t *testing.T) {
 	dir := t.TempDir()
 
 	unlock, err := localfile.Lock(dir, ".lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer unlock()
 
 	err = Update(filepath.Join(dir, "config.yaml"), func(*File) error { return nil })

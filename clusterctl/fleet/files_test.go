@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/fleet"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -19,9 +20,7 @@ func TestSources(t *testing.T) {
 
 	files := map[string]string{"b.yml": "b", "a.yaml": "a", "c.json": "c", "d.txt": "d", ".e.yaml": "e"}
 	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600))
 	}
 
 	sources, err := fleet.Sources(dir, nil)
@@ -55,9 +54,7 @@ func TestFillSecrets(t *testing.T) {
 	t.Parallel()
 
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "pin"), []byte("1234\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(filepath.Join(dir, "pin"), []byte("1234\n"), 0o600))
 	at := api.FleetPlace{File: filepath.Join(dir, "a.yaml"), Line: 2, Column: 3}
 	steps := func(secrets ...api.FleetSecret) []api.FleetStep {
 		apply := &api.FleetApply{}

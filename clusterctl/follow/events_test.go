@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -31,9 +32,7 @@ func TestUnknownKind(t *testing.T) {
 		{Type: api.ChangeDelete, Kind: "lamps", Name: "x"},
 		put(`{"level":3}`),
 	} {
-		if err := e.show(change); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, e.show(change))
 	}
 
 	want := []string{

@@ -126,11 +126,7 @@ func TestJob(t *testing.T) {
 		took  time.Duration // at most
 		kind  inventory.Kind
 	}{
-		{
-			name: "no outage",
-			m:    flakyManager{end: time.Minute, down: time.Hour},
-			took: time.Minute,
-		},
+		{name: "no outage", m: flakyManager{end: time.Minute, down: time.Hour}, took: time.Minute},
 		{
 			name:  "an outage is reported and survived",
 			m:     flakyManager{end: time.Minute, down: 10 * time.Second, up: 50 * time.Second},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -76,9 +77,7 @@ func TestLogTimes(t *testing.T) {
 				Style: print.Style{},
 			}
 
-			if err := Log(t.Context(), events, "1", LogOptions{Timed: true, Since: tt.since}, out); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, Log(t.Context(), events, "1", LogOptions{Timed: true, Since: tt.since}, out))
 
 			if got.String() != tt.want {
 				t.Errorf("the output is\n%swant\n%s", &got, tt.want)

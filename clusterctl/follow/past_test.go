@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -44,9 +45,7 @@ func (m recordedPast) History(_ context.Context, name string, _ int) (out api.Li
 
 func (m *recordedPast) put(kind api.WatchKind, name string, object any) {
 	raw, err := json.Marshal(object)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	errtest.None(m.t, err)
 	m.state = append(m.state, api.Change{Type: api.ChangePut, Kind: kind, Name: name, Object: raw})
 }
 
@@ -79,14 +78,9 @@ func TestEventsSince(t *testing.T) {
 
 	var got strings.Builder
 
-	out := Output{
-		Write: func(b []byte) error { got.Write(b); return nil },
-		Say:   func(string, ...any) {},
-	}
+	out := Output{Write: func(b []byte) error { got.Write(b); return nil }, Say: func(string, ...any) {}}
 
-	if err := Events(t.Context(), m, EventOptions{Since: at(2)}, out); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, Events(t.Context(), m, EventOptions{Since: at(2)}, out))
 
 	lines := strings.Split(strings.TrimSpace(got.String()), "\n")
 	for i, want := range []string{

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/inventory/localfile"
 	"github.com/contiv/cluster/management/api"
 )
@@ -48,9 +49,7 @@ func TestMarks(t *testing.T) {
 			var bad api.InventoryHost
 
 			text := fmt.Sprintf(`{"name": "bad-1", %q: {"x": [{%q: "y"}], "kept": 1}}`, part, key)
-			if err := json.Unmarshal([]byte(text), &bad); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, json.Unmarshal([]byte(text), &bad))
 
 			// A hostile or broken value of one host takes the inventory from no other.
 			got, omitted, err := List([]api.InventoryHost{bad, h}, "")
@@ -84,9 +83,7 @@ func TestKnownHosts(t *testing.T) {
 	expect := func(want string, all ...api.InventoryHost) {
 		t.Helper()
 
-		if err := KnownHosts(t.Context(), file, all); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, KnownHosts(t.Context(), file, all))
 
 		got, err := os.ReadFile(file)
 		if err != nil || string(got) != want {
@@ -99,9 +96,7 @@ func TestKnownHosts(t *testing.T) {
 
 	// A first contact by ssh, in lower case and without a line break at the end.
 	added := "web-10 " + keyB
-	if err := os.WriteFile(file, []byte("web-1 "+keyB+"\n"+added), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(file, []byte("web-1 "+keyB+"\n"+added), 0o600))
 	expect(added+"\nWeb-1 "+keyA+"\nWeb-1 "+keyB+"\n", web, api.InventoryHost{Name: "web-10"})
 
 	// Another selection of nodes keeps the lines of these.
@@ -141,9 +136,7 @@ func TestKnownHostsLocked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "known")
 
 	l, err := localfile.TryLock(file + ".lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer l.Close()
 
 	ctx, cancel := context.WithCancel(t.Context())

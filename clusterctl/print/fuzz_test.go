@@ -67,9 +67,7 @@ func FuzzCells(f *testing.F) {
 			t.Errorf("%q became the line %q", text, line)
 		}
 		clipped := Clip(line, width)
-		if columns := len(
-			[]rune(Pad(clipped, width)),
-		); strings.ContainsFunc(clipped, isUnsafe) ||
+		if columns := len([]rune(Pad(clipped, width))); strings.ContainsFunc(clipped, isUnsafe) ||
 			columns > 2*width+len([]rune(line)) {
 			t.Errorf("%q at %d columns became %q", text, width, clipped)
 		}

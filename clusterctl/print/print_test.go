@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -194,14 +195,10 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	}
 
 	nodes, err := NodeColumns.Layout(nil, nil, FormatTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	jobs, err := JobColumns.Layout(nil, nil, FormatTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	tables := map[string]func(p *Printer){
 		node.Name:       func(p *Printer) { nodes.Print(p, []api.Node{node}) },

@@ -23,9 +23,7 @@ func TestRolloutShowsWhatIsApproved(t *testing.T) {
 			Canary:  2,
 			Promote: true,
 			Soak:    api.Duration(5 * time.Minute),
-			Timeout: api.Duration(
-				time.Hour,
-			),
+			Timeout: api.Duration(time.Hour),
 			SharedOptions: inventory.SharedOptions{
 				Tags:     []string{"web", "db"},
 				SkipTags: []string{"slow"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -86,9 +87,7 @@ In short  !
 	}
 
 	layout, err := thingColumns.Layout([]string{"id", "made-at", "reason-given", "in-short"}, nil, FormatTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	const table = "ID   MADE AT               REASON GIVEN   IN SHORT\n" +
 		"7    2026-01-02 03:04:05   one            7!\n                           two\n"
@@ -114,9 +113,7 @@ func TestColumnsSort(t *testing.T) {
 		layout, err := append(
 			thingColumns,
 			ColumnsOf[thing](nil, "made_at,age")...).Layout(nil, []string{by}, FormatTable)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		sorted := slices.Clone(things)
 		layout.Sort(sorted)

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // hostile are texts of a host, and the same at a terminal.
@@ -78,9 +80,7 @@ func TestFormatsEscape(t *testing.T) {
 	answer := Answer{Wire: map[string]any{"k" + evil: evil, "list": []string{evil}}}
 	for _, format := range []string{FormatJSON, FormatYAML} {
 		out, err := answer.Render(format, Style{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		for _, r := range string(out) {
 			if r != '\n' && isUnsafe(r) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/record/recordtest"
 )
@@ -27,9 +28,7 @@ func revocations(t *testing.T, all ...Revocation) *recordtest.Store {
 			err = s.Write(RevocationKind.PathOf(&r), value)
 		}
 
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 	}
 
 	return s

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/record/recordtest"
 )
@@ -54,9 +55,7 @@ func TestTokenLife(t *testing.T) {
 		}
 
 		made, token, err := tokens.Create(t.Context(), root, admin, TokenRequest{Name: "ci", Role: RoleOperator})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		age := made.Expires.Sub(made.Created)
 		if !tokenForm.MatchString(token) || made.CreatedBy != "root" || age != DefaultTokenAge {
 			t.Errorf("made %+v, %d bytes", made, len(token))
@@ -144,13 +143,9 @@ func TestTokenExpires(t *testing.T) {
 		tokens := NewTokens(m, m, inventory.DefaultGroups)
 
 		_, token, err := tokens.Create(t.Context(), root, admin, TokenRequest{Role: RoleViewer, Expires: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		id, err := tokens.Authenticate(t.Context(), token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		open := tokens.Follow(t.Context(), id)
 
 		time.Sleep(time.Hour + time.Second)
@@ -187,9 +182,7 @@ func TestOtherIssuer(t *testing.T) {
 		tokens := NewTokens(m, m, inventory.DefaultGroups)
 
 		_, own, err := tokens.Create(t.Context(), root, admin, TokenRequest{Role: RoleViewer})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		if _, err := tokens.Authenticate(t.Context(), "a.b.c"); inventory.KindOf(err) != inventory.KindUnauthenticated {
 			t.Errorf("without an issuer: %v", err)
@@ -207,9 +200,7 @@ func TestOtherIssuer(t *testing.T) {
 		}
 
 		id, err := tokens.Authenticate(t.Context(), "a.b.c")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		open := tokens.Follow(t.Context(), id)
 
 		time.Sleep(time.Minute + time.Second)
@@ -296,9 +287,7 @@ func TestStoredToken(t *testing.T) {
 		`"created_by":"root","expires":"2026-02-02T03:04:05Z","scope_groups":["a"],"scope_selector":"rack=r1"}`
 
 	token, err := TokenKind.Decode("1", []byte(stored), 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	if token.Scope.Selector != "rack=r1" || !slices.Equal(token.Scope.Groups, []string{"a"}) ||
 		token.Role != RoleViewer {

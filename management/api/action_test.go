@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -48,14 +49,10 @@ func TestActionRoundTrip(t *testing.T) {
 		}
 
 		text, err := json.Marshal(api.ActionsOf([]inventory.Action{a}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		var wire []api.Action
-		if err := json.Unmarshal(text, &wire); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, json.Unmarshal(text, &wire))
 
 		if wire[0].Method == "" || !strings.HasPrefix(wire[0].Path, "/v1/") || strings.Contains(wire[0].Path, "{") {
 			t.Errorf("%s has the request %q %q", row.Name, wire[0].Method, wire[0].Path)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -33,9 +34,7 @@ func TestKindTable(t *testing.T) {
 			t.Errorf("%s: %+v", row.Kind, p)
 		}
 
-		if p := api.ProblemOf(
-			&inventory.Error{Kind: row.Kind, Message: "m"},
-		); p.Remedy == "" ||
+		if p := api.ProblemOf(&inventory.Error{Kind: row.Kind, Message: "m"}); p.Remedy == "" ||
 			p.Remedy != row.Remedy {
 			t.Errorf("%s without a remedy: %+v", row.Kind, p)
 		}
@@ -100,9 +99,7 @@ func TestEvent(t *testing.T) {
 
 		// The encoded event decodes to the same event.
 		b, err := json.Marshal(got)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		var again api.Event
 		if err := json.Unmarshal(b, &again); err != nil || !reflect.DeepEqual(again, got) {
@@ -122,9 +119,7 @@ func TestNodeIsOneObject(t *testing.T) {
 	}
 
 	b, err := json.Marshal(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var flat map[string]any
 	if err := json.Unmarshal(b, &flat); err != nil || flat["name"] != "a-1" || flat["revision"] != 5.0 {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -41,9 +42,7 @@ func TestAddresses(t *testing.T) {
 		"ftp://x", "unix://", "unix:///", "unix://host/path",
 		"http://", "http://u:p@x", "http://x?y=z", "http://x y", "://", "http://x#f",
 	} {
-		if _, err := New(
-			Options{URL: bad},
-		); inventory.KindOf(err) != inventory.KindInvalid ||
+		if _, err := New(Options{URL: bad}); inventory.KindOf(err) != inventory.KindInvalid ||
 			!strings.Contains(err.Error(), "write https://") {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -69,9 +68,7 @@ func TestEmptyQuery(t *testing.T) {
 	var uri string
 
 	c, err := New(Options{URL: manager.URL, Observe: func(e Exchange) { uri = e.URI }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	for _, tt := range []struct {
 		filter NodeFilter
@@ -89,16 +86,12 @@ func TestEmptyQuery(t *testing.T) {
 // TestUnreachable expects the problem and the remedy in errors of the connection.
 func TestUnreachable(t *testing.T) {
 	dir, err := os.MkdirTemp("", "cli")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer func() { _ = os.RemoveAll(dir) }()
 	dead := filepath.Join(dir, "dead.sock")
 
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
 	const closed = "127.0.0.1:1" // another process may reuse a port that was just closed
@@ -142,9 +135,7 @@ func TestUnreachable(t *testing.T) {
 			c.o.Patience = -1
 
 			cl, err := New(c.o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			_, err = cl.Nodes(context.Background(), NodeFilter{})
 
 			_, logErr := cl.Log(context.Background(), "1", 0, true)
@@ -166,10 +157,7 @@ func TestUnreachable(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 
-	if _, err := c.Nodes(
-		ctx,
-		NodeFilter{},
-	); !errors.Is(err, context.Canceled) ||
+	if _, err := c.Nodes(ctx, NodeFilter{}); !errors.Is(err, context.Canceled) ||
 		inventory.KindOf(err) == inventory.KindUnavailable {
 		t.Errorf("cancelled by the caller: %v", err)
 	}
@@ -177,10 +165,7 @@ func TestUnreachable(t *testing.T) {
 	ctx, cancel = context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 
-	if _, err := c.Nodes(
-		ctx,
-		NodeFilter{},
-	); inventory.KindOf(err) != inventory.KindUnavailable ||
+	if _, err := c.Nodes(ctx, NodeFilter{}); inventory.KindOf(err) != inventory.KindUnavailable ||
 		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the caller's deadline: %v", err)
 	}
@@ -227,9 +212,7 @@ func TestReconnects(t *testing.T) {
 	defer s.Close()
 
 	c, err := New(Options{URL: s.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var hosts []string
 	if err := c.Events(context.Background(), "active", 0, true, func(e api.Event) error {
@@ -248,13 +231,7 @@ func TestReconnects(t *testing.T) {
 	}
 
 	stop := errors.New("enough")
-	if err := c.Events(
-		context.Background(),
-		"1",
-		0,
-		true,
-		func(api.Event) error { return stop },
-	); !errors.Is(
+	if err := c.Events(context.Background(), "1", 0, true, func(api.Event) error { return stop }); !errors.Is(
 		err,
 		stop,
 	) {
@@ -280,13 +257,9 @@ func TestGivesUp(t *testing.T) {
 	}))
 
 	c, err := New(Options{URL: s.URL, Patience: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	log, err := c.Log(context.Background(), "1", 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if _, err := io.ReadAll(log); inventory.KindOf(err) != inventory.KindNotFound {
 		t.Errorf("a deleted job: %v", err)
 	}
@@ -298,9 +271,7 @@ func TestGivesUp(t *testing.T) {
 	s.Close()
 
 	c, err = New(Options{URL: s.URL, Patience: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if _, err := c.WaitJob(context.Background(), "1"); inventory.KindOf(err) != inventory.KindUnavailable {
 		t.Errorf("a stopped daemon: %v", err)
 	}
@@ -315,9 +286,7 @@ func TestNotRunning(t *testing.T) {
 	socket := filepath.Join(dir, "s")
 	file := filepath.Join(dir, "file")
 
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(file, nil, 0o600))
 
 	version := func(o Options) string {
 		t.Helper()
@@ -325,9 +294,7 @@ func TestNotRunning(t *testing.T) {
 		o.Patience = -1
 
 		c, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		_, err = c.Version(t.Context())
 		if inventory.KindOf(err) != inventory.KindUnavailable {
 			t.Errorf("%v is %s", err, inventory.KindOf(err))
@@ -352,9 +319,7 @@ func TestNotRunning(t *testing.T) {
 	}
 
 	failure := `{"time":"2026-03-01T10:00:00Z","message":"the configuration /x is wrong: line 2","remedy":"mend it"}`
-	if err := os.WriteFile(api.FailurePath(socket), []byte(failure), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(api.FailurePath(socket), []byte(failure), 0o600))
 
 	got := version(Options{Socket: socket})
 	if !strings.Contains(got, "clusterm is not running; it failed at 2026-03-01 ") ||

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -38,9 +39,7 @@ func TestClosedIdleConnection(t *testing.T) {
 	defer srv.Close()
 
 	c, err := New(Options{URL: srv.URL, Patience: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	ctx := t.Context()
 	rack := "r1"

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -30,14 +31,10 @@ func TestDecodeList(t *testing.T) {
 	}
 
 	body, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var want, got api.List[api.Node]
-	if err := json.Unmarshal(body, &want); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, json.Unmarshal(body, &want))
 
 	if err := decodeList(body, &got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v; %d items", err, len(got.Items))

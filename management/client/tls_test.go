@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/pki"
@@ -34,9 +35,7 @@ func keeper(t *testing.T, made time.Time, names ...string) *pki.Keeper {
 		Dir: filepath.Join(t.TempDir(), "pki"), Names: func() []string { return names },
 		Now: func() time.Time { return made },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return k
 }
 
@@ -175,9 +174,7 @@ func TestCertificateErrors(t *testing.T) {
 			url := secure(t, k.ServerConfig(), func(http.ResponseWriter, *http.Request) { requests.Add(1) })
 
 			m, err := client.New(client.Options{URL: url, Trust: client.Trust{Fingerprint: k.Fingerprint()}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			_, err = m.Version(t.Context())
 			checkFailure(t, err, c.want...)
 
@@ -201,10 +198,7 @@ func TestCertificate(t *testing.T) {
 		t.Errorf("trusted %v, %v", trusted, err)
 	}
 
-	if _, _, err := client.Certificate(
-		t.Context(),
-		"http://127.0.0.1:1",
-	); inventory.KindOf(
+	if _, _, err := client.Certificate(t.Context(), "http://127.0.0.1:1"); inventory.KindOf(
 		err,
 	) != inventory.KindInvalid {
 		t.Errorf("an http URL: %v", err)
@@ -218,14 +212,10 @@ func TestCertificate(t *testing.T) {
 
 	// A certificate without the CA in its chain cannot be pinned.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	full, err := k.ServerConfig().GetConfigForClient(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	leaf := full.Certificates[0]
 	leaf.Certificate = leaf.Certificate[:1]
 	bare := httptest.NewUnstartedServer(http.HandlerFunc(answerVersion))
@@ -238,9 +228,7 @@ func TestCertificate(t *testing.T) {
 
 	// A server that does not answer has a deadline.
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer silent.Close()
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -284,9 +272,7 @@ func TestRedirect(t *testing.T) {
 
 	for _, h := range []*http.Client{nil, {}} {
 		m, err := client.New(client.Options{URL: redirecting.URL, Token: testToken, HTTPClient: h})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		if _, err := m.Version(t.Context()); err == nil {
 			t.Error("a redirect is an answer")
 		}
@@ -305,40 +291,28 @@ func TestClientCertificate(t *testing.T) {
 	k, err := pki.Open(
 		pki.Options{Dir: filepath.Join(dir, "pki"), Names: func() []string { return []string{"127.0.0.1"} }},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	url, file := secure(t, k.ServerConfig(), answerVersion), filepath.Join(dir, "client.pem")
 	issue := func(ca string) {
 		t.Helper()
 
 		content, err := pki.IssueClient(ca, pki.Grant{Name: "rack1", Role: "monitor"}, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
+		errtest.None(t, os.WriteFile(file, content, 0o600))
 	}
-	options := client.Options{
-		URL: url, Trust: client.Trust{Fingerprint: k.Fingerprint(), CertFile: file}, Patience: -1,
-	}
+	options := client.Options{URL: url, Trust: client.Trust{Fingerprint: k.Fingerprint(), CertFile: file}, Patience: -1}
 
 	_, err = client.New(options)
 	checkFailure(t, err, "the client certificate cannot be used", "no such file")
 	issue(filepath.Join(dir, "pki"))
 
 	m, err := client.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if v, err := m.Version(t.Context()); err != nil || v.Commit != "rack1" {
 		t.Errorf("%+v, %v", v, err)
 	}
 
-	if err := os.Chmod(file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Chmod(file, 0o644))
 
 	_, err = client.New(options)
 	checkFailure(t, err, "others than the owner", "chmod 600")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/contracttest"
 )
@@ -17,9 +18,7 @@ import (
 // server's own test compares the documented requests with its routes.
 func TestActions(t *testing.T) {
 	c, err := contracttest.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	schema := c.Components.Schemas["Action"]
 	if names := schema.Value.Properties["action"].Value.Enum; len(names) != len(inventory.Actions) {
 		t.Errorf("%d names are documented, there are %d actions", len(names), len(inventory.Actions))
@@ -36,9 +35,7 @@ func TestActions(t *testing.T) {
 		wire := api.ActionsOf([]inventory.Action{a})[0]
 
 		text, err := json.Marshal(wire)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		if err := c.Check("Action", text); err != nil {
 			t.Errorf("%s: %v", a, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/contracttest"
 )
@@ -92,9 +93,7 @@ func TestProblems(t *testing.T) {
 		p := api.ProblemOf(inventory.Errorf(row.Kind, "x"))
 
 		text, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		if err := c.Check("Problem", text); err != nil {
 			t.Errorf("%s: %v", row.Kind, err)
 		}
@@ -154,8 +153,6 @@ func load(t *testing.T) *contracttest.Contract {
 	t.Helper()
 
 	c, err := contracttest.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return c
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/monitor/serf/serftest"
 )
@@ -38,22 +39,16 @@ func startPrometheus(t *testing.T, target string) *prometheusServer {
 	dir := t.TempDir()
 
 	data, err := os.ReadFile(root + "/docs/prometheus/scrape.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	rules, err := filepath.Abs(root + "/docs/prometheus/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	config := "global: {evaluation_interval: 1s}\n" + strings.NewReplacer("127.0.0.1:9009", target,
 		"scrape_interval: 15s", "scrape_interval: 1s\n    scrape_timeout: 1s", "alerts.yml", rules).
 		Replace(string(data))
 
 	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(file, []byte(config), 0o600))
 
 	p := &prometheusServer{
 		t:       t,
@@ -63,9 +58,7 @@ func startPrometheus(t *testing.T, target string) *prometheusServer {
 	}
 
 	log, err := os.Create(p.logFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer log.Close()
 	cmd := exec.Command(
 		"prometheus",
@@ -119,9 +112,7 @@ func (p *prometheusServer) ask(path string, query url.Values, data any) bool {
 	p.checkAlive()
 
 	resp, err := http.Get("http://" + p.addr + "/api/v1/" + path + "?" + query.Encode())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	errtest.None(p.t, err)
 	defer resp.Body.Close()
 
 	if resp.StatusCode == http.StatusServiceUnavailable {
@@ -219,9 +210,7 @@ func TestLiveBoard(t *testing.T) {
 	}
 
 	data, err := os.ReadFile(root + "/docs/grafana/clusterm.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var board struct {
 		Templating struct {
@@ -232,9 +221,7 @@ func TestLiveBoard(t *testing.T) {
 			Targets []struct{ Expr, LegendFormat string }
 		}
 	}
-	if err := json.Unmarshal(data, &board); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, json.Unmarshal(data, &board))
 
 	// What the variable $instance is chosen from, and how Grafana would write all.
 	asked := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/bundle"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/server"
@@ -37,9 +38,7 @@ func leakingSite(t *testing.T) *site {
 	t.Helper()
 
 	playbook, err := filepath.Abs("testdata/fake/leaking-playbook")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	s := prepare(t, "ansible_playbook: "+playbook)
 	file, command := filepath.Join(s.dir, "outside"), filepath.Join(s.dir, "get-secret")
 	s.must(os.WriteFile(file, []byte(canary+"-file\n"), 0o600))
@@ -396,9 +395,7 @@ func (s *site) checkBundle() {
 	s.t.Helper()
 
 	path := filepath.Join(s.dir, "bundle.tar.gz")
-	_, err := bundle.Write(s.ctx(), path, bundle.Options{
-		Manager: s.Client, Say: func(string, ...any) {},
-	})
+	_, err := bundle.Write(s.ctx(), path, bundle.Options{Manager: s.Client, Say: func(string, ...any) {}})
 	s.must(err)
 
 	f, err := os.Open(path)

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 var (
@@ -160,9 +162,7 @@ func makeTargets(t *testing.T) map[string]bool {
 	t.Helper()
 
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	out := map[string]bool{}
 	for _, match := range targetPattern.FindAllStringSubmatch(string(text), -1) {

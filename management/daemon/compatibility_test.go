@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -592,9 +593,7 @@ func TestCompatibilityPage(t *testing.T) {
 	t.Parallel()
 
 	text, err := os.ReadFile("../../docs/compatibility.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	rows := scenarioRow.FindAllStringSubmatch(string(text), -1)
 	if len(rows) != len(scenarios) || len(scenarios) != 38 {
 		t.Fatalf("the page has %d scenarios, the test %d", len(rows), len(scenarios))
@@ -627,9 +626,7 @@ func TestCompatibilityPage(t *testing.T) {
 
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	for name, found := range named {
 		if !found {

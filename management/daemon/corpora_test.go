@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestCorpora expects every fuzz target to have a corpus in the repository, which every
@@ -24,9 +26,7 @@ func TestCorpora(t *testing.T) {
 		}
 
 		content, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		for _, found := range target.FindAllSubmatch(content, -1) {
 			count++

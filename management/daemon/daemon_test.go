@@ -30,6 +30,7 @@ import (
 
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -137,9 +138,7 @@ func prepare(t *testing.T, yaml ...string) *site {
 	t.Helper()
 
 	dir, err := os.MkdirTemp("", "cm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &site{t: t, dir: dir, file: filepath.Join(dir, "clusterm.yaml"), staleAfter: 30 * time.Second}
 	t.Cleanup(func() {
@@ -148,9 +147,7 @@ func prepare(t *testing.T, yaml ...string) *site {
 		}
 	})
 
-	if err := os.CopyFS(filepath.Join(dir, "playbooks"), os.DirFS("testdata/playbooks")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.CopyFS(filepath.Join(dir, "playbooks"), os.DirFS("testdata/playbooks")))
 
 	s.write(yaml...)
 
@@ -162,9 +159,7 @@ func (s *site) write(yaml ...string) {
 	s.t.Helper()
 
 	fake, err := filepath.Abs("testdata/fake/ansible-playbook")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	errtest.None(s.t, err)
 
 	lines := []string{
 		"data_dir: " + s.dir + "/d",
@@ -183,9 +178,7 @@ func (s *site) write(yaml ...string) {
 		lines = append(lines, more)
 	}
 
-	if err := os.WriteFile(s.file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	errtest.None(s.t, os.WriteFile(s.file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 }
 
 func (s *site) options() Options {
@@ -247,9 +240,7 @@ func (s *site) checked() *http.Client {
 func (s *site) up() {
 	s.t.Helper()
 
-	if err := s.try(patience); err != nil {
-		s.t.Fatal(err)
-	}
+	errtest.None(s.t, s.try(patience))
 }
 
 func (s *site) down() {
@@ -286,9 +277,7 @@ func (s *site) ctx() context.Context {
 func (s *site) must(err error) {
 	s.t.Helper()
 
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	errtest.None(s.t, err)
 }
 
 // post and get send a request over plain HTTP, and return status and text.
@@ -443,9 +432,7 @@ func TestFirstGenerationTakenPort(t *testing.T) {
 	t.Parallel()
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer l.Close()
 	s := prepare(t, "plain_http: "+l.Addr().String())
 	checkError(t, s.try(patience), inventory.KindRefused, "another process listens on "+l.Addr().String())
@@ -455,9 +442,7 @@ func TestFirstGenerationTakenPort(t *testing.T) {
 	}
 
 	u, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer u.Close()
 	s.write("gossip: {bind: \""+u.LocalAddr().String()+"\"}", `node: {label: manager, serial: "1", addr: 127.0.0.1}`)
 
@@ -482,9 +467,7 @@ func TestStartRefuses(t *testing.T) {
 		"a data directory in use": {
 			[]string{"data_dir: " + s.dir + "/d"}, inventory.KindUnavailable, "in use by another clusterm",
 		},
-		"a socket in use": {
-			[]string{"socket: " + s.dir + "/s"}, inventory.KindRefused, "another process listens on",
-		},
+		"a socket in use": {[]string{"socket: " + s.dir + "/s"}, inventory.KindRefused, "another process listens on"},
 		"a data directory below a file": {
 			[]string{"data_dir: " + s.file + "/d"}, inventory.KindUnavailable, "cannot be made",
 		},
@@ -646,8 +629,7 @@ func TestFirstGenerationLife(t *testing.T) {
 	if code, text := s.post(
 		api.LegacyMonitorEvent,
 		`{"monitor_event":{"name":"Disappeared","nodes":[{"label":"b","serial":"1","addr":"10.0.0.2"}]}}`,
-	); code != 200 ||
-		text != "" {
+	); code != 200 || text != "" {
 		t.Fatalf("%d %s", code, text)
 	}
 
@@ -840,11 +822,7 @@ func TestFirstGenerationGracefulLeave(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	agent, err := serf.Start(s.ctx(), serf.Options{
-		Node: monitor.Identity{
-			Label:  "a",
-			Serial: "1",
-			Addr:   "127.0.0.1",
-		},
+		Node:    monitor.Identity{Label: "a", Serial: "1", Addr: "127.0.0.1"},
 		Bind:    "127.0.0.1:0",
 		KeyFile: s.dir + "/d/gossip.key",
 		Join:    []string{s.agentVars()["clusterm_gossip_join"].([]any)[0].(string)},

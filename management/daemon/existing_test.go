@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/monitor/serf/serftest"
@@ -111,17 +112,13 @@ func (m *peer) start() {
 	m.t.Helper()
 
 	log, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	errtest.None(m.t, err)
 	defer log.Close()
 	m.cmd = exec.Command("etcd", m.args...)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 
 	m.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	if err := m.cmd.Start(); err != nil {
-		m.t.Fatal(err)
-	}
+	errtest.None(m.t, m.cmd.Start())
 
 	gone := make(chan struct{})
 
@@ -151,9 +148,7 @@ func (p *peers) admin(user, password string) *clientv3.Client {
 	}
 
 	c, err := clientv3.New(config)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	errtest.None(p.t, err)
 	p.t.Cleanup(func() { c.Close() })
 
 	return c
@@ -191,9 +186,7 @@ func newAuthority(t *testing.T) *authority {
 	a.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 
 	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	a.file = a.write(t, "ca.crt", "CERTIFICATE", der)
 
 	return a
@@ -203,9 +196,7 @@ func (a *authority) write(t *testing.T, name, kind string, data []byte) string {
 	t.Helper()
 
 	path := filepath.Join(a.dir, name)
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600))
 	return path
 }
 
@@ -227,14 +218,10 @@ func (a *authority) issue(t *testing.T, name string, ips ...string) (cert, key s
 	private, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, private.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	bytes, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return a.write(t, name+".crt", "CERTIFICATE", der), a.write(t, name+".key", "PRIVATE KEY", bytes)
 }
 
@@ -242,9 +229,7 @@ func (a *authority) client(t *testing.T, name string) *tls.Config {
 	t.Helper()
 
 	pair, err := tls.LoadX509KeyPair(a.issue(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
@@ -484,16 +469,12 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 		second(admin.UserAdd(ctx, "clusterm", "pass word")), second(admin.UserGrantRole(ctx, "clusterm", "clusterm")),
 		second(admin.AuthEnable(ctx)),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 	}
 
 	file := func(name, content string) string {
 		path := filepath.Join(ca.dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	good, wrong := file("password", "pass word\n"), file("wrong", "guess\n")
@@ -516,9 +497,7 @@ func TestExistingEtcdAccess(t *testing.T) { // several servers: not beside other
 			tls + ", prefix: /site/a, user: nobody, password_file: " + good, inventory.KindUnavailable,
 			"check etcd.user",
 		},
-		"no user": {
-			tls + ", prefix: /site/a", inventory.KindUnavailable, "the store refuses clusterm",
-		},
+		"no user": {tls + ", prefix: /site/a", inventory.KindUnavailable, "the store refuses clusterm"},
 		"another prefix": {
 			tls + ", prefix: /site/b, " + user, inventory.KindUnavailable, "read and write access below etcd.prefix",
 		},

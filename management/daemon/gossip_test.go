@@ -14,6 +14,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/monitor/serf"
 	"github.com/contiv/cluster/monitor/serf/serftest"
@@ -27,9 +28,7 @@ func TestPlainGossip(t *testing.T) {
 	hub := serftest.Start(t, "hub", "127.0.3.11", serftest.Tags("hub", "1", "127.0.3.11")...)
 
 	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte(serf.GenerateKey()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, []byte(serf.GenerateKey()), 0o600))
 	s := begin(t, `gossip: {rpc: "`+hub.RPC+`", key_file: `+path+`}`)
 	s.state("hub-1", inventory.Discovered)
 	checkError(

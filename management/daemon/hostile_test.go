@@ -163,12 +163,8 @@ var hostileFields = map[string]hostileField{
 	"watched kinds": inPath("/v1/watch?kinds=%s"),
 	"a path":        inPath("/v1/%s"),
 
-	"a node, formerly": {method: "POST", path: api.LegacyCommission, body: `{"nodes":[%s]}`},
-	"a group, formerly": {
-		method: "POST",
-		path:   api.LegacyCommission,
-		body:   `{"nodes":["node-1"],"host_group":%s}`,
-	},
+	"a node, formerly":     {method: "POST", path: api.LegacyCommission, body: `{"nodes":[%s]}`},
+	"a group, formerly":    {method: "POST", path: api.LegacyCommission, body: `{"nodes":["node-1"],"host_group":%s}`},
 	"an address, formerly": {method: "POST", path: api.LegacyDiscover, body: `{"addrs":[%s]}`},
 	"variables, formerly":  {method: "POST", path: api.LegacySetGlobals, body: `{"extra_vars":{%s:1}}`},
 	"a name, formerly":     inPath("/info/node/%s"),
@@ -577,9 +573,7 @@ func TestNamesMatchWhole(t *testing.T) {
 
 	// And a prefix of a name is no name.
 	for _, name := range []string{"node", "node-", "node-1", "node-10 ", "node-1*", "NODE-10"} {
-		if status, text := s.get(
-			"/v1/nodes/" + url.PathEscape(name),
-		); status != http.StatusNotFound &&
+		if status, text := s.get("/v1/nodes/" + url.PathEscape(name)); status != http.StatusNotFound &&
 			status != http.StatusBadRequest {
 			t.Errorf("%q: %d %s", name, status, text)
 		}

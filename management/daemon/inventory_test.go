@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -211,9 +212,7 @@ func (a controller) path(name string) string { return filepath.Join(a.dir, name)
 func (a controller) write(name, text string) {
 	a.t.Helper()
 
-	if err := os.WriteFile(a.path(name), []byte(text), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	errtest.None(a.t, os.WriteFile(a.path(name), []byte(text), 0o600))
 }
 
 // run returns stdout and stderr in one line: Ansible folds its warnings.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 var (
@@ -109,9 +111,7 @@ func markdown(t *testing.T) map[string]string {
 
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	return pages
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/setting"
 )
@@ -33,9 +34,7 @@ func startRelay(t *testing.T) (addr, caFile string, mails <-chan string) {
 	if err == nil {
 		err = os.WriteFile(caFile, ca, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	t.Cleanup(func() { l.Close() })
 
 	got := make(chan string, 2)

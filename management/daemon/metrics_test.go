@@ -152,22 +152,14 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 
-	if size, quota := value(
-		families,
-		"clusterm_etcd_db_size_bytes",
-	), value(
+	if size, quota := value(families, "clusterm_etcd_db_size_bytes"), value(
 		families,
 		"clusterm_etcd_db_quota_bytes",
-	); size <= 0 ||
-		quota <= size {
+	); size <= 0 || quota <= size {
 		t.Errorf("the database has %v of %v bytes", size, quota)
 	}
 
-	if n, want := len(
-		families["clusterm_nodes"].GetMetric(),
-	), len(
-		inventory.Statuses,
-	)*len(
+	if n, want := len(families["clusterm_nodes"].GetMetric()), len(inventory.Statuses)*len(
 		inventory.States,
 	); n != want {
 		t.Errorf("%d combinations of status and state, want %d", n, want)

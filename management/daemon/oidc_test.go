@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/client"
 )
 
@@ -33,9 +34,7 @@ func startIssuer(t *testing.T) issuer {
 	t.Helper()
 
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	i := issuer{key: key}
 
 	b64 := base64.RawURLEncoding.EncodeToString
@@ -69,9 +68,7 @@ func (i issuer) caFile(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	block := &pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}
 
-	if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 
 	return path
 }
@@ -87,16 +84,12 @@ func (i issuer) token(t *testing.T, audience string, groups ...string) string {
 		"groups": groups,
 		"exp":    time.Now().Add(time.Hour).Unix(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	text := b64([]byte(`{"alg":"ES256","kid":"1"}`)) + "." + b64(claims)
 	digest := sha256.Sum256([]byte(text))
 
 	r, s, err := ecdsa.Sign(rand.Reader, i.key, digest[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return text + "." + b64(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 

@@ -15,6 +15,7 @@ import (
 
 	bundled "github.com/contiv/cluster/ansible"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/step/playbook/program"
 )
 
@@ -36,12 +37,8 @@ func folderOf(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 
 	return dir
@@ -65,13 +62,9 @@ func TestCheckPlaybooks(t *testing.T) {
 	config := filepath.Join(dir, "clusterm.yaml")
 	text := "groups: [{name: web}, {name: db}]\nansible_playbook: " + dir + "/ansible-playbook\n"
 
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(config, []byte(text), 0o600))
 
-	if err := writeProgram(dir+"/ansible-playbook", listingPlaybook); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, writeProgram(dir+"/ansible-playbook", listingPlaybook))
 
 	list := func(name, pattern string, hosts ...string) string {
 		return fmt.Sprintf("  play #1 (%s): %s\tTAGS: []\n    pattern: ['%s']\n    hosts (%d):\n      %s\n",
@@ -88,13 +81,9 @@ func TestCheckPlaybooks(t *testing.T) {
 		"rolling-upgrade.yml.list": list("Here", "localhost", "localhost") + list("Help", "job_helpers", "the-helper"),
 		"verify.yml.list":          list("All", "all", "a-host-of-web", "a-host-of-db", "a-host-of-cluster-node"),
 	})
-	if err := os.Chmod(filepath.Join(folder, "verify.yml"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Chmod(filepath.Join(folder, "verify.yml"), 0o666))
 	r, err := CheckPlaybooks(t.Context(), config, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	// The tests may run as another account, which gets a warning.
 	severity := program.SeverityWarning
@@ -131,9 +120,7 @@ warning: files/run: it is a script without the permission to execute it`
 	})
 
 	r, err = CheckPlaybooks(t.Context(), config, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	want = `warning: rolling-upgrade.yml: it is missing; without it, the manager refuses maintenance
 warning: site.yml: no play acts on the group db
@@ -152,18 +139,12 @@ warning: site.yml: no play acts on the group cluster-node`
 	// cannot read it.
 	for _, name := range []string{"group_vars/all.yml", "host_vars/web-1.yml"} {
 		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("$ANSIBLE_VAULT;1.1;AES256\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		errtest.None(t, os.WriteFile(path, []byte("$ANSIBLE_VAULT;1.1;AES256\n"), 0o600))
 	}
 
 	r, err = CheckPlaybooks(t.Context(), config, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	encrypted := "error: : variables in the playbook folder are encrypted with Ansible Vault, " +
 		"and no password is configured: group_vars/all.yml, host_vars/web-1.yml"
@@ -171,14 +152,10 @@ warning: site.yml: no play acts on the group cluster-node`
 		t.Errorf("ok %t, with the problems\n%s", r.OK, got)
 	}
 
-	if err := os.WriteFile(config, []byte(text+"vault_ids: [/nonexistent/password]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(config, []byte(text+"vault_ids: [/nonexistent/password]\n"), 0o600))
 
 	r, err = CheckPlaybooks(t.Context(), config, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	unread := "warning: : a password of vault_ids cannot be read: open /nonexistent/password: no such file or directory"
 	if got := problems(r); got != unread+"\n"+want || !r.OK {
@@ -186,9 +163,7 @@ warning: site.yml: no play acts on the group cluster-node`
 	}
 
 	// A folder that the manager could not copy.
-	if err := os.Symlink("/etc", filepath.Join(folder, "out")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Symlink("/etc", filepath.Join(folder, "out")))
 
 	_, err = CheckPlaybooks(t.Context(), config, folder)
 	checkError(t, err, inventory.KindInvalid, "out")
@@ -229,9 +204,7 @@ func TestExportPlaybooks(t *testing.T) {
 
 	site, own := filepath.Join(dir, "site.yml"), filepath.Join(dir, "own.yml")
 	for _, path := range []string{site, own} {
-		if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte("mine"), 0o600))
 	}
 
 	_, err = program.Export(dir, false)
@@ -267,9 +240,7 @@ func TestLivePlaybooks(t *testing.T) {
 	t.Parallel()
 
 	config := filepath.Join(t.TempDir(), "clusterm.yaml")
-	if err := os.WriteFile(config, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(config, nil, 0o600))
 
 	exported := filepath.Join(t.TempDir(), "exported")
 	if _, err := program.Export(exported, false); err != nil {
@@ -281,9 +252,7 @@ func TestLivePlaybooks(t *testing.T) {
 	}
 
 	document, err := os.ReadFile(filepath.Join(root, "docs/playbooks.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	block := regexp.MustCompile("(?s)```yaml\n# ([a-z-]+\\.yml)\n(.*?)```")
 	files := map[string]string{}
@@ -306,9 +275,7 @@ func TestLivePlaybooks(t *testing.T) {
 	host := "all: {children: {service-worker: {hosts: {web-1: {ansible_connection: local, node_name: web-1, " +
 		"node_group: service-worker, note_file: " + note + "}}}}}\n"
 
-	if err := os.WriteFile(inv, []byte(host), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(inv, []byte(host), 0o600))
 
 	run := func(playbook, recap string) {
 		t.Helper()
@@ -339,13 +306,9 @@ func TestCheckPlaybooksOfPersons(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "clusterm.yaml")
 
-	if err := os.WriteFile(config, []byte("ansible_playbook: "+dir+"/ansible-playbook\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(config, []byte("ansible_playbook: "+dir+"/ansible-playbook\n"), 0o600))
 
-	if err := writeProgram(dir+"/ansible-playbook", listingPlaybook); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, writeProgram(dir+"/ansible-playbook", listingPlaybook))
 
 	folder := folderOf(t, map[string]string{
 		"site.yml": "- hosts: all\n  vars_prompt: [{name: release}, {name: sure, default: x}]\n" +
@@ -356,9 +319,7 @@ func TestCheckPlaybooksOfPersons(t *testing.T) {
 	})
 
 	r, err := CheckPlaybooks(t.Context(), config, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	const want = `warning: site.yml: it asks for release (vars_prompt), and nobody answers in a job
 warning: site.yml: the lookup password keeps its file in the manager's copy of the folder (site.yml:4), ` +

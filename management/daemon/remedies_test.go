@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // commandLine matches text that only an operator of the command line can follow:
@@ -108,9 +110,7 @@ func TestDomainSpeaksNoCommandLine(t *testing.T) {
 
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 	}
 
 	if texts < 1000 {

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/clusterctl"
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/job"
@@ -268,9 +269,7 @@ func prepareHost(t *testing.T) *site {
 	t.Helper()
 
 	sshd, err := net.Listen("tcp", net.JoinHostPort(discovered, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	var greeters sync.WaitGroup
 	greeters.Go(func() {

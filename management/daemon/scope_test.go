@@ -82,9 +82,7 @@ func TestScopedRoutes(t *testing.T) {
 	_, err = s.WatchRollout(s.ctx(), started.ID, func(api.Rollout) bool { return true })
 	s.must(err)
 
-	token := s.tokenFor(api.TokenRequest{
-		Role: "operator", Scope: &api.Scope{Groups: []string{inventory.GroupWorker}},
-	})
+	token := s.tokenFor(api.TokenRequest{Role: "operator", Scope: &api.Scope{Groups: []string{inventory.GroupWorker}}})
 	h := s.checked()
 
 	ask := func(p rest.Route, node, group, job, plan, rollout string) (int, string) {

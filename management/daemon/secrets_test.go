@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/secret"
@@ -391,9 +392,7 @@ func TestSecretCredential(t *testing.T) {
 	ring := secret.NewRing(secret.NewKey())
 	path := filepath.Join(dir, keyring.FileName)
 
-	if err := os.WriteFile(path, ring.Encode(), 0o440); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, ring.Encode(), 0o440))
 
 	s := begin(t)
 	s.setSecret("pin", "1234")
@@ -416,9 +415,7 @@ func TestSecretCredential(t *testing.T) {
 	now := ring.With(secret.NewKey())
 	s.down()
 
-	if err := os.WriteFile(path, now.Encode(), 0o440); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(path, now.Encode(), 0o440))
 
 	s.up()
 	s.eventually("the secrets have the new key", func() bool {

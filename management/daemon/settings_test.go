@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/clusterctl"
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -90,9 +91,7 @@ func TestSectionsRefused(t *testing.T) {
 			"existing serf agent",
 		"etcd: {user: a}\n": "etcd.user: it is for an existing etcd",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 
 		_, err := setting.Load(path, adapters{})
 		checkError(t, err, inventory.KindInvalid, want, path, "clusterm example")
@@ -115,9 +114,7 @@ func TestCheckFile(t *testing.T) {
 			"/none\n": "ansible_playbook: ansible-playbook cannot be run",
 		"ansible_playbook: " + dir + "/none\nlog_level: debug\nx: [1]\n": "line 3: key x not found",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 
 		err := CheckFile(t.Context(), path)
 		if message == "" && err != nil || message != "" && (err == nil || !strings.Contains(err.Error(), message)) {
@@ -167,10 +164,7 @@ func TestFirstGenerationConfig(t *testing.T) {
 		t.Errorf("not in force: %+v", got)
 	}
 
-	if code, text := s.post(
-		api.LegacyMonitorEvent,
-		strings.Repeat(" ", 3000)+"{}",
-	); code != 500 ||
+	if code, text := s.post(api.LegacyMonitorEvent, strings.Repeat(" ", 3000)+"{}"); code != 500 ||
 		!strings.Contains(text, "2048") {
 		t.Errorf("the limit of bodies is not in force: %d %s", code, text)
 	}
@@ -545,9 +539,7 @@ func TestFileThatIsNotInForce(t *testing.T) {
 	s.write("jobs: {limit: 4}")
 	healthy("ok", "")
 
-	if err := os.Remove(s.file); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.Remove(s.file))
 
 	healthy("cannot be read", "")
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/pki"
@@ -107,9 +108,7 @@ func TestHTTPS(t *testing.T) {
 		t.Errorf("health: %v, %v", h.Checks, err)
 	}
 
-	if _, text := s.get(
-		"/metrics",
-	); !strings.Contains(
+	if _, text := s.get("/metrics"); !strings.Contains(
 		text,
 		`clusterm_certificate_expiry_timestamp_seconds{certificate="ca"}`,
 	) {
@@ -318,19 +317,13 @@ func TestSiteCertificate(t *testing.T) {
 	other, err := pki.Open(
 		pki.Options{Dir: filepath.Join(dir, "pki"), Names: func() []string { return []string{"127.0.0.1"} }},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	content, err := os.ReadFile(filepath.Join(dir, "pki", "server.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	file := filepath.Join(dir, "site.pem")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, os.WriteFile(file, content, 0o600))
 	s := secureSite(t, "tls: {cert_file: "+file+", key_file: "+file+"}")
 
 	m, err := client.New(client.Options{URL: s.secureURL(), Trust: client.Trust{Fingerprint: other.Fingerprint()}})

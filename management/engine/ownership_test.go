@@ -99,10 +99,7 @@ func TestJobsOutliveTheLeader(t *testing.T) {
 	a.end(kept.ID, "Complete")
 	a.are("a Allocated service-worker, b Provisioning service-worker")
 
-	if text, want := a.log(
-		kept.ID,
-		job.StreamText,
-	), job.PlaybookSite+" begins\nbefore\nafter\n"; !strings.Contains(
+	if text, want := a.log(kept.ID, job.StreamText), job.PlaybookSite+" begins\nbefore\nafter\n"; !strings.Contains(
 		text,
 		want,
 	) {

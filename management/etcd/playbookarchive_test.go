@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 )
 
 // TestSharedPlaybooks: another instance reads the archives that one has stored, whole or
@@ -37,9 +38,7 @@ func TestSharedPlaybooks(t *testing.T) {
 	for digest, archive := range map[string][]byte{"a": large, "b": []byte("small")} {
 		// The second one changes nothing.
 		for _, one := range [][]byte{archive, []byte("other bytes of the same playbooks")} {
-			if err := s.SharePlaybooks(t.Context(), digest, one); err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, s.SharePlaybooks(t.Context(), digest, one))
 		}
 
 		if got, err := other.SharedPlaybooks(t.Context(), digest); err != nil || !bytes.Equal(got, archive) {
@@ -48,9 +47,7 @@ func TestSharedPlaybooks(t *testing.T) {
 	}
 
 	// The writer of c died half-way.
-	if err := s.putArchive(t.Context(), "c", s.archiveKey("c", 0), "half"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.putArchive(t.Context(), "c", s.archiveKey("c", 0), "half"))
 
 	missing("c")
 
@@ -64,9 +61,7 @@ func TestSharedPlaybooks(t *testing.T) {
 
 	missing("e")
 
-	if err := other.KeepShared(t.Context(), []string{"b", "d"}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, other.KeepShared(t.Context(), []string{"b", "d"}))
 
 	missing("a")
 

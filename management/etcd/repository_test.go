@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/repository"
 )
 
@@ -29,9 +30,7 @@ func TestRepository(t *testing.T) {
 		Bad: &repository.Refusal{Commit: one.Commit, Reason: "why", Remedy: "do", Time: at},
 	}
 
-	if err := s.SaveRepository(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, s.SaveRepository(t.Context(), want))
 
 	if r, err = open(t, s.client).LoadRepository(t.Context()); err != nil || !reflect.DeepEqual(r, want) {
 		t.Errorf("got %+v, %v", r, err)

@@ -45,14 +45,8 @@ func TestVariablesHistory(t *testing.T) {
 	before := s.View()
 	second := set(nil, configuration.Vars{"a": "1"})
 	want := []variable.Change{
-		{
-			Seq: 1, Revision: first, Time: noon, Actor: "root", Action: "set",
-			After: configuration.Vars{"a": "1"},
-		},
-		{
-			Seq: 2, Revision: second, Time: noon, Actor: "root", Action: "set",
-			Before: configuration.Vars{"a": "1"},
-		},
+		{Seq: 1, Revision: first, Time: noon, Actor: "root", Action: "set", After: configuration.Vars{"a": "1"}},
+		{Seq: 2, Revision: second, Time: noon, Actor: "root", Action: "set", Before: configuration.Vars{"a": "1"}},
 	}
 
 	if got := history(); !reflect.DeepEqual(got, want) {

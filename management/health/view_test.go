@@ -47,10 +47,7 @@ func TestFreeSpace(t *testing.T) {
 	t.Parallel()
 
 	dir := t.TempDir()
-	if err := freeSpace(
-		dir,
-		1<<63,
-	); err == nil ||
+	if err := freeSpace(dir, 1<<63); err == nil ||
 		!strings.Contains(err.Error(), "bytes left on the file system of "+dir) {
 		t.Errorf("%v", err)
 	}

@@ -961,9 +961,7 @@ func checkEnd(j Job, s Step) error {
 		}
 
 		// An empty status after a failure restores the status before.
-		legal := []inventory.Status{
-			row.Success, cmp.Or(row.Failed, target.From), cmp.Or(row.Dirty, target.From),
-		}
+		legal := []inventory.Status{row.Success, cmp.Or(row.Failed, target.From), cmp.Or(row.Dirty, target.From)}
 		if !slices.Contains(legal, o.Status) {
 			return fmt.Errorf("%s ends %q, but the row of %s has %q", target.Name, o.Status, j.Verb, legal)
 		}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	. "github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 )
@@ -146,9 +147,7 @@ func TestNoCodeComparesVerbs(t *testing.T) {
 
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 }
 
 // TestComparedVerbs keeps TestNoCodeComparesVerbs from passing blindly.
@@ -166,9 +165,7 @@ func f(v inventory.Verb) bool {
 }`
 
 	f, err := parser.ParseFile(token.NewFileSet(), "", source, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	want := []string{"VerbClear", "VerbForget", "VerbDiscover", "VerbCommission"}
 	if got := comparedVerbs(f); !slices.Equal(got, want) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/notify"
 )
 
@@ -24,9 +25,7 @@ func names(t *testing.T, to netip.Addr) *net.Resolver {
 	t.Helper()
 
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	ended := make(chan struct{})
 
@@ -131,9 +130,7 @@ func TestNameOfRefusedHost(t *testing.T) {
 			URL: "http://chat.example.com:9/secret-path", Format: notify.FormatJSON,
 			Resolver: names(t, netip.MustParseAddr(addr)),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		err = w.Send(ctx, notify.Event{ID: "1"}, time.Now())
@@ -157,9 +154,7 @@ func TestNameOfThisHost(t *testing.T) {
 	defer receiver.Close()
 
 	u, err := url.Parse(receiver.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	o := notify.WebhookOptions{
 		URL: "http://chat.example.com:" + u.Port(), Format: notify.FormatJSON,
@@ -170,9 +165,7 @@ func TestNameOfThisHost(t *testing.T) {
 		o.AllowLocal = allowed
 
 		w, err := notify.NewWebhook(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		if err := w.Send(t.Context(), notify.Event{ID: "1"}, time.Now()); (err == nil) != allowed {
 			t.Errorf("allowed %t: %v", allowed, err)
 		}
@@ -188,9 +181,7 @@ func TestOwnAddresses(t *testing.T) {
 	t.Parallel()
 
 	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	for _, a := range addrs {
 		ip, ok := a.(*net.IPNet)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/notify"
 )
 
@@ -20,9 +21,7 @@ func relay(t *testing.T, recipient string) (addr string, got <-chan string) {
 	t.Helper()
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	mails := make(chan string, 1)
 
@@ -78,9 +77,7 @@ func mailTo(t *testing.T, addr string, to ...string) *notify.Mail {
 	t.Helper()
 
 	m, err := notify.NewMail(notify.MailOptions{Relay: addr, From: "clusterm@example.com", To: to, PlainText: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return m
 }
 
@@ -95,9 +92,7 @@ func TestMail(t *testing.T) {
 		Summary: "job 3 is Errored\r\nBcc: x@y.z", Detail: "a task failed", Nodes: []string{"n-1", "n-2"},
 	}
 
-	if err := mailTo(t, addr, "ops@example.com", "b@example.com").Send(t.Context(), e, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, mailTo(t, addr, "ops@example.com", "b@example.com").Send(t.Context(), e, time.Now()))
 
 	text := <-got
 	for _, word := range []string{
@@ -137,9 +132,7 @@ func TestMailRefused(t *testing.T) {
 	addr, _ := relay(t, "250 ok")
 
 	strict, err := notify.NewMail(notify.MailOptions{Relay: addr, From: "a@b.c", To: []string{"a@b.c"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if err := strict.Send(t.Context(), notify.Event{ID: "1"}, time.Now()); err == nil {
 		t.Error("a mail went to a relay without TLS")
 	}
@@ -151,9 +144,7 @@ func TestSilentRelay(t *testing.T) {
 	t.Parallel()
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer l.Close()
 
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

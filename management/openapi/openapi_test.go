@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server"
 )
@@ -23,13 +24,9 @@ func load(t *testing.T) *openapi.Document {
 	t.Helper()
 
 	text, err := server.Document()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	d, err := openapi.Load(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return d
 }
 
@@ -48,16 +45,12 @@ func TestReferenceDocument(t *testing.T) {
 
 	want := append([]byte(overviewNote), d.Overview()...)
 	if *update {
-		if err := os.WriteFile(overviewFile, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, os.WriteFile(overviewFile, want, 0o644))
 		return
 	}
 
 	got, err := os.ReadFile(overviewFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s is out of date: run make docs", overviewFile)
 	}
@@ -77,9 +70,7 @@ func TestPage(t *testing.T) {
 	d := load(t)
 
 	b, err := d.Page()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	page := string(b)
 	checkLinks(t, page)
 
@@ -169,9 +160,7 @@ components:
       required: [x]
       properties: {x: {type: integer}, o: {type: object, properties: {p: {type: boolean}}}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	put, get := d.Operations[0], d.Operations[1]
 	if put.Method != "PUT" || get.OperationID != "getA" {
 		t.Errorf("operations out of order: %s, %s", put.Method, get.Method)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/openapi"
 )
 
@@ -114,9 +115,7 @@ func TestTypes(t *testing.T) {
 	t.Parallel()
 
 	types, err := openapi.NewTypes(nil, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	route := openapi.Route{
 		Method:     "POST",

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/record/recordtest"
 )
@@ -70,9 +71,7 @@ func put(t *testing.T, s *recordtest.Store, c crate) (paths []string) {
 
 		return nil, err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	return paths
 }
@@ -135,9 +134,7 @@ func TestTornChunks(t *testing.T) {
 
 	chunk := func(id string, number int, items ...int) []byte {
 		b, err := json.Marshal(crateChunk{id, number, items})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		return record.Compress(b)
 	}
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/record/recordtest"
 )
@@ -89,9 +90,7 @@ func TestViewsNeverChange(t *testing.T) {
 
 	two := view(s)
 
-	if err := write(t, s, "notes/a", ""); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, write(t, s, "notes/a", ""))
 
 	one := view(s)
 
@@ -177,9 +176,7 @@ func TestWithinScope(t *testing.T) {
 		"notes/none": `{"id":"none"}`, "hidden/in": `{"id":"in","nodes":["a-1"]}`, "board": `{"on":true}`,
 		"by-node/a-1": `{"on":true}`, "by-node/b-1": `{"on":true}`,
 	} {
-		if err := write(t, s, path, value); err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, write(t, s, path, value))
 	}
 
 	part := view(s).Within(inScope{"a-1"})
@@ -225,9 +222,7 @@ func TestDecisionsAreGuarded(t *testing.T) {
 
 			s := newStore()
 			for _, id := range []string{"a", "b"} {
-				if err := write(t, s, "notes/"+id, `{"id":"`+id+`"}`); err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, write(t, s, "notes/"+id, `{"id":"`+id+`"}`))
 			}
 
 			meanwhile := true

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/record"
@@ -43,9 +44,7 @@ func changeToken(t *testing.T, store *recordtest.Store, name string, change func
 
 		return struct{}{}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 }
 
 // noAudit drops audit records.
@@ -71,9 +70,7 @@ func issue(t *testing.T, tokens *access.Tokens, store *recordtest.Store) issued 
 		_, token, err := tokens.Create(t.Context(), access.Caller{}, admin, access.TokenRequest{
 			Name: name, Role: role, Scope: access.Scope{Groups: groups},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		return token
 	}
 

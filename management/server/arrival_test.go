@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/server"
 )
@@ -23,14 +24,10 @@ func dialSite(t *testing.T, s *site, text string) net.Conn {
 	t.Helper()
 
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, c.SetDeadline(time.Now().Add(patience)))
 
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)

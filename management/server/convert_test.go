@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/explain"
@@ -57,33 +58,19 @@ var conversions = []conversion{
 			"RequestVars": "variables of the view and of the configuration: TestDesired",
 		},
 	},
-	{
-		domain: inventory.Before{},
-		wire:   func(b any) any { before := b.(inventory.Before); return *beforeOf(&before) },
-	},
+	{domain: inventory.Before{}, wire: func(b any) any { before := b.(inventory.Before); return *beforeOf(&before) }},
 	{
 		domain:   configuration.Connection{},
 		wire:     func(c any) any { connection := c.(configuration.Connection); return *connectionOf(&connection) },
 		internal: map[string]string{"FormerKeyFile": "a rotation of the key sets it for the moment"},
 	},
+	{domain: inventory.HistoryEntry{}, wire: func(e any) any { return historyEntryOf(e.(inventory.HistoryEntry)) }},
+	{domain: variable.Change{}, wire: func(c any) any { return varsChangeOf(c.(variable.Change)) }},
+	{domain: inventory.Group{}, wire: func(g any) any { return groupOf(g.(inventory.Group)) }},
 	{
-		domain: inventory.HistoryEntry{},
-		wire:   func(e any) any { return historyEntryOf(e.(inventory.HistoryEntry)) },
-	},
-	{
-		domain: variable.Change{},
-		wire:   func(c any) any { return varsChangeOf(c.(variable.Change)) },
-	},
-	{
-		domain: inventory.Group{},
-		wire:   func(g any) any { return groupOf(g.(inventory.Group)) },
-	},
-	{
-		domain: state.Instance{},
-		wire:   func(in any) any { instance := in.(state.Instance); return instanceOf(&instance) },
-		internal: map[string]string{
-			"Identity": "its fields ID and Node are on the wire",
-		},
+		domain:   state.Instance{},
+		wire:     func(in any) any { instance := in.(state.Instance); return instanceOf(&instance) },
+		internal: map[string]string{"Identity": "its fields ID and Node are on the wire"},
 	},
 	{
 		domain: node.PingResult{},
@@ -106,10 +93,7 @@ var conversions = []conversion{
 			"Playbooks": "Commit, whose playbooks they are",
 		},
 	},
-	{
-		domain: rotation.Laggard{},
-		wire:   func(l any) any { return api.Laggard(l.(rotation.Laggard)) },
-	},
+	{domain: rotation.Laggard{}, wire: func(l any) any { return api.Laggard(l.(rotation.Laggard)) }},
 	{
 		domain: node.HostKeys{},
 		wire:   func(k any) any { return hostKeysOf(k.(node.HostKeys)) },
@@ -131,17 +115,12 @@ var conversions = []conversion{
 		},
 		added: map[string]string{"Scope": "Scope of the domain, absent for every node"},
 	},
+	{domain: access.Scope{}, wire: func(s any) any { return *accessScopeOf(s.(access.Scope)) }},
 	{
-		domain: access.Scope{},
-		wire:   func(s any) any { return *accessScopeOf(s.(access.Scope)) },
-	},
-	{
-		domain: explain.Finding{},
-		wire:   func(f any) any { return findingsOf([]explain.Finding{f.(explain.Finding)})[0] },
-		internal: map[string]string{
-			"Actions": "a conversion of its own, inventory.Action",
-		},
-		added: map[string]string{"Actions": "Actions of the domain, with their requests"},
+		domain:   explain.Finding{},
+		wire:     func(f any) any { return findingsOf([]explain.Finding{f.(explain.Finding)})[0] },
+		internal: map[string]string{"Actions": "a conversion of its own, inventory.Action"},
+		added:    map[string]string{"Actions": "Actions of the domain, with their requests"},
 	},
 	{
 		domain: inventory.Action{},
@@ -408,9 +387,7 @@ func equalOnWire(t *testing.T, domain, wire reflect.Value) bool {
 	texts := make([]string, 2)
 	for i, v := range []reflect.Value{domain, wire} {
 		text, err := json.Marshal(v.Interface())
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		texts[i] = strings.TrimSpace(string(text))
 	}
 
@@ -424,14 +401,10 @@ func TestConfigured(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 	encoded, err := json.Marshal(configuredOf(&inventory.Configured{
-		Configuration: inventory.Configuration{
-			Playbooks: "p", Commit: "c", Group: "g", Variables: "v", Image: "i",
-		},
-		Time: at, Extra: []string{"e"},
+		Configuration: inventory.Configuration{Playbooks: "p", Commit: "c", Group: "g", Variables: "v", Image: "i"},
+		Time:          at, Extra: []string{"e"},
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	want := `{"playbooks":"p","commit":"c","group":"g","variables":"v","image":"i",` +
 		`"time":"2026-01-02T12:00:00Z","extra_vars":["e"]}`

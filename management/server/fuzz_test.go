@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/server/legacy"
@@ -105,9 +106,7 @@ func FuzzRequest(f *testing.F) {
 		ctx := server.OnSocket(t.Context(), 0, "root")
 
 		r, err := http.NewRequestWithContext(ctx, rt.Method, "http://localhost/", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		r.URL.Path, _ = url.PathUnescape(path)
 		r.URL.RawPath, r.URL.RawQuery, r.RequestURI = path, query, path
 

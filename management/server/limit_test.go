@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
@@ -151,9 +152,7 @@ func TestStreamsAtOnce(t *testing.T) {
 	_, err := c.manager.Submit(t.Context(), access.Caller{}, job.Request{
 		Verb: inventory.VerbCommission, Nodes: []string{"a-1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	open := func(token, path string) (end func()) {
 		t.Helper()

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/pki"
@@ -45,18 +46,12 @@ func besiege(t *testing.T, adjust ...func(*server.Options)) *besieged {
 	k, err := pki.Open(
 		pki.Options{Dir: filepath.Join(t.TempDir(), "pki"), Names: func() []string { return []string{"127.0.0.1"} }},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	l, err := server.ListenTLS("127.0.0.1:0", k.ServerConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	stats, err := server.ListenMetrics("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	b := &besieged{
 		site: serve(t, adjust...), tls: l.Addr().String(), stats: stats.Addr().String(), roots: x509.NewCertPool(),
 	}
@@ -71,9 +66,7 @@ func besiege(t *testing.T, adjust ...func(*server.Options)) *besieged {
 	_, b.token, err = b.Server.Tokens.Create(testCtx(t), access.Caller{Principal: "root"}, root, access.TokenRequest{
 		Name: "good", Role: access.RoleAdmin, Expires: time.Hour,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	return b
 }
@@ -407,9 +400,7 @@ func idleConns(t *testing.T) int {
 	}
 
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 
 	limit.Cur = limit.Max
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -511,9 +502,7 @@ func (b *besieged) medians(t *testing.T) map[string]time.Duration {
 
 			for range requests {
 				req, err := http.NewRequestWithContext(testCtx(t), http.MethodGet, url, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				errtest.None(t, err)
 				if way == "https" {
 					req.Header.Set("Authorization", "Bearer "+b.token)
 				}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/server"
@@ -23,23 +24,17 @@ func (s *site) ask(t *testing.T, method, path, body string, headers ...string) (
 	t.Helper()
 
 	req, err := http.NewRequestWithContext(testCtx(t), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		req.Header[headers[i]] = append(req.Header[headers[i]], headers[i+1])
 	}
 
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer res.Body.Close()
 
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return res, string(text)
 }
 
@@ -52,14 +47,7 @@ func TestRequestID(t *testing.T) {
 	for _, sent := range []string{
 		"3f2504e0-4f89-11d3-9a0c-0305e82c3301", "a", "build.42_x", strings.Repeat("x", api.MaxRequestID),
 	} {
-		if res, _ := s.ask(
-			t,
-			"GET",
-			"/v1/nodes",
-			"",
-			api.HeaderRequestID,
-			sent,
-		); res.Header.Get(
+		if res, _ := s.ask(t, "GET", "/v1/nodes", "", api.HeaderRequestID, sent); res.Header.Get(
 			api.HeaderRequestID,
 		) != sent {
 			t.Errorf("%q became %q", sent, res.Header.Get(api.HeaderRequestID))

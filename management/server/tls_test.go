@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/pki"
 )
 
@@ -22,9 +23,7 @@ func TestBoundedListener(t *testing.T) {
 	t.Parallel()
 
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer inner.Close()
 
 	for _, c := range []struct{ most, mostPerAddr int }{{3, 9}, {9, 3}} {
@@ -34,9 +33,7 @@ func TestBoundedListener(t *testing.T) {
 			t.Helper()
 
 			conn, err := net.Dial("tcp", inner.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			t.Cleanup(func() { _ = conn.Close() })
 			_ = conn.SetDeadline(time.Now().Add(time.Minute))
 
@@ -47,9 +44,7 @@ func TestBoundedListener(t *testing.T) {
 			t.Helper()
 
 			conn, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.None(t, err)
 			return conn
 		}
 
@@ -122,13 +117,9 @@ func TestHandshakeDeadline(t *testing.T) {
 	t.Parallel()
 
 	k, err := pki.Open(pki.Options{Dir: filepath.Join(t.TempDir(), "pki")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	l, err := ListenTLS("127.0.0.1:0", k.ServerConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	s := &http.Server{ReadHeaderTimeout: 20 * time.Millisecond}
 	defer s.Close()
@@ -137,9 +128,7 @@ func TestHandshakeDeadline(t *testing.T) {
 
 	for _, sent := range []string{"", "\x16\x03\x01\x02\x00\x01"} {
 		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.None(t, err)
 		defer conn.Close()
 
 		if _, err := io.WriteString(conn, sent); err != nil {
@@ -162,9 +151,7 @@ func TestListenTLS(t *testing.T) {
 	t.Parallel()
 
 	l, err := ListenMetrics("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	defer l.Close()
 
 	for addr, kind := range map[string]inventory.Kind{

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
 )
 
@@ -39,9 +40,7 @@ func newSigner(t *testing.T, id string) signer {
 	t.Helper()
 
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return signer{id, key}
 }
 
@@ -80,9 +79,7 @@ func (s signer) sign(t *testing.T, claims map[string]any) string {
 	digest := sha256.Sum256([]byte(text))
 
 	r, v, err := ecdsa.Sign(rand.Reader, s.key, digest[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 	return text + "." + b64(signature(r, v))
 }
 
@@ -355,10 +352,7 @@ func TestKeyRotation(t *testing.T) {
 		t.Errorf("the new key: %v", err)
 	}
 
-	if _, err := v.Verify(
-		testCtx(t),
-		old.sign(t, i.claims(nil)),
-	); inventory.KindOf(
+	if _, err := v.Verify(testCtx(t), old.sign(t, i.claims(nil))); inventory.KindOf(
 		err,
 	) != inventory.KindUnauthenticated {
 		t.Errorf("the removed key: %v", err)
