@@ -331,30 +331,3 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 	_, err = s.Rollouts().Undo(s.ctx(), ann, r.ID, "again")
 	checkError(t, err, inventory.KindRefused, "no node of rollout "+r.ID+" can go back")
 }
-
-// TestRolloutKeepsBudget: the budget of a group is a limit below that of the rollout, and
-// the rollout names the reason of its wait.
-func TestRolloutKeepsBudget(t *testing.T) {
-	t.Parallel()
-	s := begin(t, `groups: [{name: service-master, budget: {max_unavailable: 1}}]`)
-	names, fault := s.fleet("a b c")
-	release := s.hold(fault)
-	t.Cleanup(release)
-
-	r, err := s.Rollouts().Start(s.ctx(), ann, apply(names, func(r *rollout.Request) { r.MaxUnavailable = "3" }))
-	s.must(err)
-
-	r = s.reach(r.ID, "it waits for the budget", func(r rollout.Record) bool { return r.Waits != "" })
-	s.waitOutput(r.Nodes[0].Job, "waiting\n")
-
-	if r = s.rollout(r.ID); r.Count().InProgress != 1 || !strings.Contains(r.Waits, "max_unavailable 1") {
-		t.Errorf("%+v, waits: %q", r.Count(), r.Waits)
-	}
-
-	release()
-
-	r = s.reach(r.ID, "it is done", is(rollout.Done))
-	if c := r.Count(); c.Succeeded != 3 {
-		t.Errorf("%+v", c)
-	}
-}
