@@ -56,8 +56,8 @@ func TestScheduledVerification(t *testing.T) {
 	w.awaitScheduled("host3", inventory.Drifted)
 	w.ctl("policy", "disable", "minutely", "--reason", "the drift is found")
 
-	if text := w.ctl("nodes", "diff", w.name("host3")).stdout; !strings.Contains(text, "would change: Write the file") ||
-		strings.Contains(text, "hunter2") {
+	text := w.ctl("nodes", "diff", w.name("host3")).stdout
+	if !strings.Contains(text, "would change: Write the file") || strings.Contains(text, "hunter2") {
 		t.Errorf("the difference is\n%s", text)
 	}
 
