@@ -18,6 +18,7 @@ import (
 	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/record"
@@ -39,9 +40,7 @@ func newHook(t *testing.T, secret string) *hook {
 	t.Helper()
 
 	verifier, err := webhooks.NewWebhookRaw([]byte(secret))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.None(t, err)
 
 	h := &hook{down: true, got: make(chan struct{}, 100)}
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
