@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/audit"
-	"github.com/contiv/cluster/management/daemon"
 )
 
 // auditCommand reads the audit trail, with or without a running daemon.
@@ -66,23 +66,37 @@ func printAudit(ctx context.Context, c *cli.Command) error {
 
 	out := c.Root().Writer
 
-	return daemon.ReadAudit(ctx, auditConfig(c), audit.Filter{
+	filter := audit.Filter{
 		Since: since, Until: until, Who: c.String("who"), Verb: c.String("verb"), Target: c.String("node"),
 		Result: c.String("result"), Job: c.String("job"), Request: c.String("request"),
-	}, func(e audit.Entry) error {
-		if c.Bool("json") {
-			_, err := fmt.Fprintf(out, "%s\n", e.Export())
+	}
+
+	return withTrail(ctx, c, func(r audit.Reader) error {
+		return r.Read(ctx, filter, func(e audit.Entry) error {
+			line := auditLine(e)
+			if c.Bool("json") {
+				line = string(e.Export())
+			}
+
+			_, err := fmt.Fprintln(out, line)
 			return err
-		}
-
-		_, err := fmt.Fprintln(out, auditLine(e))
-
-		return err
+		})
 	})
 }
 
-func auditConfig(c *cli.Command) string {
-	return daemon.Options{ConfigPath: c.String("config"), UsualPath: defaultConfig}.Path()
+// withTrail reads the trail in the store.
+func withTrail(ctx context.Context, c *cli.Command, read func(audit.Reader) error) (err error) {
+	t, err := openStore(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+
+	r, err := t.Trail(ctx)
+	if err != nil {
+		return err
+	}
+	return read(r)
 }
 
 // timeOf parses an option: an age or a time. Empty is the zero time.
@@ -163,10 +177,15 @@ func auditVerifyCommand() *cli.Command {
 	}
 }
 
-func verifyAudit(ctx context.Context, c *cli.Command) (audit.Report, error) {
+func verifyAudit(ctx context.Context, c *cli.Command) (r audit.Report, err error) {
 	path := c.String("export")
 	if path == "" {
-		return daemon.VerifyAudit(ctx, auditConfig(c))
+		err = withTrail(ctx, c, func(t audit.Reader) error {
+			r, err = t.Verify(ctx)
+			return err
+		})
+
+		return r, err
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -201,7 +220,7 @@ func printReport(out io.Writer, r audit.Report, selected bool) error {
 
 	if len(r.Problems) > 0 {
 		return inventory.Errorf(inventory.KindRefused, "the audit trail is damaged").
-			Do("compare it with the journal: journalctl -u clusterm; and keep a copy of data_dir/audit")
+			Do("compare it with the journal: journalctl -u clusterm; and keep a copy of the data directory")
 	}
 
 	if r.Missing > 0 && !selected {

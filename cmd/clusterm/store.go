@@ -181,17 +181,7 @@ func withStore(do func(context.Context, *tool.Tool, *cli.Command) error) cli.Act
 			return usageError{fmt.Errorf("store %s takes no argument %q", c.Name, c.Args().First())}
 		}
 
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-
-		log := logger()
-		log.SetLevel(logrus.ErrorLevel)
-
-		t, err := daemon.OpenStoreTool(ctx, daemon.Options{
-			ConfigPath: c.String("config"), UsualPath: defaultConfig, Command: []string{self}, Logger: log,
-		})
+		t, err := openStore(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -199,4 +189,19 @@ func withStore(do func(context.Context, *tool.Tool, *cli.Command) error) cli.Act
 
 		return do(ctx, t, c)
 	}
+}
+
+// openStore connects to the store, and runs it if no daemon does.
+func openStore(ctx context.Context, c *cli.Command) (*tool.Tool, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+
+	log := logger()
+	log.SetLevel(logrus.ErrorLevel)
+
+	return daemon.OpenStoreTool(ctx, daemon.Options{
+		ConfigPath: c.String("config"), UsualPath: defaultConfig, Command: []string{self}, Logger: log,
+	})
 }

@@ -3,7 +3,9 @@
 package access
 
 import (
+	"cmp"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -28,6 +30,7 @@ type Record struct {
 	Request   string   // the id of the request; empty for the manager itself
 	From, Via string   // as in Origin
 	Deferred  bool     // the record may be stored soon after the answer, e.g. that of an observation
+	Stored    bool     // the transaction of the change has the record
 	Err       error    // nil: the mutation was made
 }
 
@@ -37,22 +40,95 @@ type Auditor interface {
 	Record(ctx context.Context, r Record)
 }
 
+// Encoder is an Auditor whose records can be stored in the transaction of the change.
+type Encoder interface {
+	// Encode returns the stored form of a record, of one line.
+	Encode(ctx context.Context, r Record) ([]byte, error)
+}
+
 // Audited carries out a mutation and leaves its audit record. mutate may complete
-// the record, e.g. with the id of the new job.
-func Audited(ctx context.Context, a Auditor, c Caller, r Record, mutate func(*Record) error) error {
+// the record, e.g. with the id of the new job. A transaction of the store under the context of mutate has
+// the record; it must be the only one, or the last one, of the change. Else the record follows.
+func Audited(
+	ctx context.Context, a Auditor, c Caller, r Record, mutate func(context.Context, *Record) error,
+) error {
+	change := &Change{caller: c, record: &r}
+
+	mutating := ctx
+	if e, ok := a.(Encoder); ok && !r.Deferred {
+		change.encode = e.Encode
+		mutating = context.WithValue(ctx, changeKey{}, change)
+	}
+
 	// A refusal is part of the trail, so the error does not end this function.
-	err := mutate(&r)
+	err := mutate(mutating, &r)
+	r.Stored = change.state.Swap(changeOver) == changeStored
 
-	r.Time, r.Principal, r.Err = time.Now(), c.Principal, err
-	r.Replayed = c.Replayed()
+	complete(ctx, &r, c)
+	r.Err, r.Replayed = err, c.Replayed()
 
-	origin := OriginOf(ctx)
-	origin.recorded.Store(true)
-	r.Request, r.From, r.Via = origin.Request, origin.From, origin.Via
-
-	r.Action, r.Reason = inventory.Shorten(r.Action, maxText), inventory.Shorten(r.Reason, maxText)
-	r.Targets = inventory.ShortenAll(r.Targets, maxTargets, maxTarget)
+	OriginOf(ctx).recorded.Store(true)
 	a.Record(ctx, r)
 
 	return err
+}
+
+// complete sets what a record has of the request, and bounds the rest.
+func complete(ctx context.Context, r *Record, c Caller) {
+	origin := OriginOf(ctx)
+	r.Time, r.Principal = time.Now(), c.Principal
+	r.Request, r.From, r.Via = origin.Request, origin.From, origin.Via
+	r.Action, r.Reason = inventory.Shorten(r.Action, maxText), inventory.Shorten(r.Reason, maxText)
+	r.Targets = inventory.ShortenAll(r.Targets, maxTargets, maxTarget)
+}
+
+// Change is a mutation under way, whose record a transaction of the store can have.
+type Change struct {
+	encode func(context.Context, Record) ([]byte, error)
+	caller Caller
+	record *Record
+	state  atomic.Int32
+}
+
+// The states of a Change.
+const (
+	changeOpen int32 = iota
+	changeTaken
+	changeStored
+	changeOver
+)
+
+type changeKey struct{}
+
+// ChangeOf returns the mutation under a context, or nil.
+func ChangeOf(ctx context.Context) *Change {
+	c, _ := ctx.Value(changeKey{}).(*Change)
+	return c
+}
+
+// Take returns the stored form of the record for a transaction, which Stored must follow; nil if another transaction
+// has it. job is the job that the transaction makes or changes, or "".
+func (c *Change) Take(ctx context.Context, job string) ([]byte, error) {
+	if c == nil || !c.state.CompareAndSwap(changeOpen, changeTaken) {
+		return nil, nil
+	}
+
+	r := *c.record
+	complete(ctx, &r, c.caller)
+	r.Job = cmp.Or(r.Job, job)
+
+	line, err := c.encode(ctx, r)
+	if err != nil {
+		c.Stored(false)
+	}
+	return line, err
+}
+
+// Stored ends Take, after the transaction was carried out or not.
+func (c *Change) Stored(stored bool) {
+	next := changeOpen
+	if stored {
+		next = changeStored
+	}
+	c.state.CompareAndSwap(changeTaken, next)
 }

@@ -160,7 +160,7 @@ func (c *Certificates) Revoke(
 	ctx context.Context, caller Caller, ref string,
 ) (revision int64, warnings []string, err error) {
 	entry := Record{Action: "certificates.revoke", Targets: []string{ref}}
-	err = Audited(ctx, c.audit, caller, entry, func(entry *Record) error {
+	err = Audited(ctx, c.audit, caller, entry, func(ctx context.Context, entry *Record) error {
 		named, damaged, err := c.find(ref)
 		warnings = damagedWarnings(damaged)
 

@@ -96,7 +96,7 @@ func (t *Tokens) Create(
 		entry.Targets = append(entry.Targets, r.Scope.String())
 	}
 
-	err = Audited(ctx, t.audit, c, entry, func(*Record) error {
+	err = Audited(ctx, t.audit, c, entry, func(ctx context.Context, _ *Record) error {
 		return t.decide(ctx, func(tx *record.Tx) error {
 			if err := t.check(tx, made, by, r.Expires); err != nil {
 				return err
@@ -168,7 +168,7 @@ func (t *Tokens) decide(ctx context.Context, decide func(*record.Tx) error) erro
 // open requests of the token end.
 func (t *Tokens) Revoke(ctx context.Context, c Caller, ref string) (revision int64, err error) {
 	entry := Record{Action: "tokens.revoke", Targets: []string{ref}}
-	err = Audited(ctx, t.audit, c, entry, func(entry *Record) error {
+	err = Audited(ctx, t.audit, c, entry, func(ctx context.Context, entry *Record) error {
 		_, revision, err = record.Decide(ctx, t.store, func(tx *record.Tx) (struct{}, error) {
 			for id, token := range record.All(tx, &TokenKind) {
 				if ref == id || ref == token.Name {

@@ -9,7 +9,7 @@ import "time"
 // An export has one per line.
 type AuditEntry struct {
 	Hash     string    `json:"hash"`     // the SHA-256 of the stored entry
-	Seq      uint64    `json:"seq"`      // its number: from 1, without gaps, for each instance
+	Seq      uint64    `json:"seq"`      // its number: from 1, without gaps
 	Time     time.Time `json:"time"`     // the time of the decision
 	Instance string    `json:"instance"` // the manager that wrote the entry
 	// The principal: an account, `token:NAME`, `certificate:NAME`, `http:ADDRESS`, `monitor:OBSERVER`,

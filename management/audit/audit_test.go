@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package audit
+package audit_test
 
 import (
 	"bytes"
@@ -18,6 +18,10 @@ import (
 	"time"
 
 	logtest "github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/audit/audittest"
+	"github.com/contiv/cluster/management/record"
 )
 
 // noon is the time of the first entry of a test.
@@ -31,106 +35,144 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// open opens a trail in a folder; small files hold about two entries.
-func open(t *testing.T, dir string, adjust ...func(*Options)) *Log {
-	t.Helper()
-
+// open makes the trail of an instance. Its loop does not run.
+func open(s audit.Store, adjust ...func(*audit.Options)) *audit.Trail {
 	logger, _ := logtest.NewNullLogger()
 
-	o := Options{Dir: dir, Instance: "one", Keep: 1000, KeepFor: 100 * time.Hour, Logger: logger, fileSize: 400}
+	o := audit.Options{
+		Store: s, Instance: "one", Keep: 1000, KeepFor: 100 * time.Hour, Leads: func() bool { return true },
+		Logger: logger,
+	}
 	for _, f := range adjust {
 		f(&o)
 	}
 
-	l, err := Open(o)
-	must(t, err)
-
-	return l
+	return audit.New(o)
 }
 
-// fill appends a number of entries.
-func fill(t *testing.T, l *Log, n int) {
+// fill appends a number of entries, and seals them.
+func fill(t *testing.T, l *audit.Trail, n int) {
 	t.Helper()
 
 	for i := range n {
-		must(t, l.Append(t.Context(), Entry{
-			Time: noon.Add(time.Duration(i) * time.Minute), Who: "root", Verb: "jobs.submit.commission", Result: Done,
-			Targets: []string{fmt.Sprint("node", i)}, Job: fmt.Sprint(i),
+		must(t, l.Append(t.Context(), audit.Entry{
+			Time: noon.Add(time.Duration(i) * time.Minute), Who: "root", Verb: "jobs.submit.commission",
+			Result: audit.Done, Targets: []string{fmt.Sprint("node", i)}, Job: fmt.Sprint(i),
 		}))
+	}
+
+	must(t, l.Sync(t.Context()))
+}
+
+// fillSegments makes segments of about 90 entries.
+func fillSegments(t *testing.T, l *audit.Trail, n int) {
+	t.Helper()
+
+	for range n {
+		for i := range 90 {
+			must(t, l.Defer(audit.Entry{
+				Time: noon.Add(time.Duration(i) * time.Second), Who: "root", Verb: "nodes.patch", Result: audit.Done,
+				Reason: strings.Repeat("r", 600),
+			}))
+		}
+
+		must(t, l.Sync(t.Context()))
 	}
 }
 
-func verified(t *testing.T, dir string) Report {
+func snapshot(t *testing.T, s audit.Store) audit.Reader {
 	t.Helper()
 
-	r, err := Verify(t.Context(), dir)
+	r, err := audit.Snapshot(t.Context(), s)
 	must(t, err)
 	return r
 }
 
-// TestChain continues a trail over several files and opens.
+func verified(t *testing.T, s audit.Store) audit.Report {
+	t.Helper()
+
+	r, err := snapshot(t, s).Verify(t.Context())
+	must(t, err)
+	return r
+}
+
+func read(t *testing.T, s audit.Store, f audit.Filter) (all []audit.Entry) {
+	t.Helper()
+	must(t, snapshot(t, s).Read(t.Context(), f, func(e audit.Entry) error { all = append(all, e); return nil }))
+	return all
+}
+
+// copied returns the records as a kill leaves them.
+func copied(s *audittest.Store) *audittest.Store {
+	return &audittest.Store{Records: maps.Clone(s.Records), Writes: s.Writes, Revision: s.Revision}
+}
+
+// TestChain continues a chain over several segments, instances and restarts, also without its head.
 func TestChain(t *testing.T) {
 	t.Parallel()
 
-	dir := filepath.Join(t.TempDir(), "audit")
-	for range 3 {
-		l := open(t, dir)
-		fill(t, l, 7)
-		must(t, l.Close())
+	s := &audittest.Store{}
+	for i := range 3 {
+		fillSegments(t, open(s, func(o *audit.Options) { o.Instance = fmt.Sprint(i) }), 2)
 	}
 
-	if r := verified(t, dir); r.Entries != 21 || r.First != 1 || r.Last != 21 || len(r.Problems) > 0 || r.Lost > 0 {
+	s.Change(audit.HeadKey, func([]byte) []byte { return []byte("damaged") })
+	fill(t, open(s), 7)
+	s.Change(audit.HeadKey, func([]byte) []byte { return nil })
+	fill(t, open(s), 7)
+
+	if r := verified(t, s); r.Entries != 554 || r.First != 1 || r.Last != 554 || len(r.Problems) > 0 || r.Lost > 0 {
 		t.Errorf("%+v", r)
 	}
 
-	files, err := filesIn(dir)
-	if must(t, err); len(files) < 4 {
-		t.Errorf("the trail has the files %v", files)
+	if keys := s.Keys(audit.LogPrefix); len(keys) < 4 || len(s.Keys(audit.NewPrefix)) > 0 {
+		t.Errorf("the trail has the records %v", s.Keys(""))
 	}
 
-	for _, f := range files {
-		if st, err := os.Stat(filepath.Join(dir, f.name)); err != nil || st.Mode().Perm() != 0o600 {
-			t.Errorf("%v, %v", st, err)
-		}
-	}
+	// What is not sealed shows as it will be.
+	must(t, open(s).Append(t.Context(), audit.Entry{Time: noon, Verb: "x"}))
 
-	if err := open(t, dir).Close(); err != nil {
-		t.Error(err)
+	before := verified(t, s)
+	fill(t, open(s), 0)
+
+	if after := verified(t, s); before.Last != 555 || before.LastHash != after.LastHash {
+		t.Errorf("%+v, then %+v", before, after)
 	}
 }
 
-// TestConcurrentEntries appends from many goroutines; each entry is there once.
+// TestConcurrentEntries appends from many goroutines and instances; each entry is there once.
 func TestConcurrentEntries(t *testing.T) {
 	t.Parallel()
 
-	dir := t.TempDir()
-	l := open(t, dir)
+	s := &audittest.Store{}
+	instances := []*audit.Trail{open(s), open(s)}
 
 	var all sync.WaitGroup
 	for i := range 50 {
 		all.Go(func() {
-			add := l.Append
-			if i%2 == 0 {
+			l := instances[i%2]
+
+			add := func(e audit.Entry) error { return l.Append(t.Context(), e) }
+			if i%3 == 0 {
 				add = l.Defer
 			}
-			if err := add(t.Context(), Entry{Time: noon, Verb: "x", Job: fmt.Sprint(i)}); err != nil {
+			if err := errors.Join(
+				add(audit.Entry{Time: noon, Verb: "x", Job: fmt.Sprint(i)}), l.Sync(t.Context()),
+			); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 
 	all.Wait()
-	must(t, l.Close())
 
 	seen := map[string]bool{}
-	must(t, Read(t.Context(), dir, Filter{}, func(e Entry) error { seen[e.Job] = true; return nil }))
-
-	if r := verified(t, dir); r.Entries != 50 || len(r.Problems) > 0 || len(seen) != 50 {
-		t.Errorf("%+v, %d seen", r, len(seen))
+	for _, e := range read(t, s, audit.Filter{}) {
+		seen[e.Job] = true
 	}
 
-	if err := l.Append(t.Context(), Entry{}); err == nil {
-		t.Error("a closed trail takes an entry")
+	if r := verified(t, s); r.Entries != 50 || len(r.Problems) > 0 || len(seen) != 50 {
+		t.Errorf("%+v, %d seen", r, len(seen))
 	}
 }
 
@@ -138,17 +180,17 @@ func TestConcurrentEntries(t *testing.T) {
 func TestTampering(t *testing.T) {
 	t.Parallel()
 
-	edit := func(change func(lines [][]byte) [][]byte) func(t *testing.T, dir string, files []named) {
-		return func(t *testing.T, dir string, files []named) {
-			path := filepath.Join(dir, files[1].name)
-			text, err := os.ReadFile(path)
-			must(t, err)
-			must(t, os.WriteFile(path, bytes.Join(change(slices.Collect(bytes.Lines(text))), nil), 0o600))
+	edit := func(change func(lines [][]byte) [][]byte) func(*audittest.Store, string) {
+		return func(s *audittest.Store, key string) {
+			s.Change(key, func(value []byte) []byte {
+				text, _ := record.Expand(value)
+				return record.Compress(bytes.Join(change(slices.Collect(bytes.Lines(text))), nil))
+			})
 		}
 	}
 
 	for name, c := range map[string]struct {
-		change  func(t *testing.T, dir string, files []named)
+		change  func(s *audittest.Store, second string)
 		problem string
 	}{
 		"changed": {edit(func(lines [][]byte) [][]byte {
@@ -156,252 +198,224 @@ func TestTampering(t *testing.T) {
 			return lines
 		}), "damaged"},
 		"changed with its hash": {edit(func(lines [][]byte) [][]byte {
-			e, _, _ := parseLine(bytes.TrimSpace(lines[0]))
+			e, _, _ := audit.ParseLine(bytes.TrimSpace(lines[0]))
 			e.Who = "toor"
-			lines[0], _, _ = e.line()
+			lines[0], _, _ = audit.LineOf(e)
 			return lines
 		}), "that one was changed"},
-		"removed":  {edit(func(lines [][]byte) [][]byte { return lines[1:] }), "begins with entry"},
+		"removed":  {edit(func(lines [][]byte) [][]byte { return lines[1:] }), "is where entry"},
 		"repeated": {edit(func(lines [][]byte) [][]byte { return append(lines[:1:1], lines...) }), "follows entry"},
 		"swapped": {edit(func(lines [][]byte) [][]byte {
-			lines[0], lines[1] = lines[1], lines[0]
+			lines[1], lines[2] = lines[2], lines[1]
 			return lines
 		}), "follows entry"},
-		"cut off": {edit(func(lines [][]byte) [][]byte {
-			last := len(lines) - 1
-			lines[last] = lines[last][:20]
-			return lines
-		}), "incomplete"},
-		"file removed": {func(t *testing.T, dir string, files []named) {
-			must(t, os.Remove(filepath.Join(dir, files[1].name)))
+		"segment damaged": {func(s *audittest.Store, second string) {
+			s.Change(second, func([]byte) []byte { return []byte("damaged") })
+		}, "are damaged"},
+		"segment removed": {func(s *audittest.Store, second string) {
+			s.Change(second, func([]byte) []byte { return nil })
 		}, "follows entry"},
-		"file renamed": {func(t *testing.T, dir string, files []named) {
-			must(t, os.Rename(filepath.Join(dir, files[0].name), filepath.Join(dir, fileName(2))))
-		}, "begins with entry 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			dir := t.TempDir()
-			l := open(t, dir)
-			fill(t, l, 12)
-			must(t, l.Close())
+			s := &audittest.Store{}
+			fillSegments(t, open(s), 4)
+			c.change(s, s.Keys(audit.LogPrefix)[1])
 
-			files, err := filesIn(dir)
-			must(t, err)
-			c.change(t, dir, files)
-
-			if r := verified(t, dir); !strings.Contains(strings.Join(r.Problems, "\n"), c.problem) {
+			if r := verified(t, s); !strings.Contains(strings.Join(r.Problems, "\n"), c.problem) {
 				t.Errorf("%+v, want %q", r, c.problem)
 			}
 
 			// The manager goes on with a damaged trail: the damage stays visible.
-			l = open(t, dir)
-			fill(t, l, 3)
-			must(t, l.Close())
+			fill(t, open(s), 3)
 
-			if name != "cut off" && len(verified(t, dir).Problems) == 0 {
+			if len(verified(t, s).Problems) == 0 {
 				t.Error("new entries hide the damage")
 			}
 		})
 	}
+
+	// An end that was cut off shows as long as the head is there.
+	s := &audittest.Store{}
+	fillSegments(t, open(s), 4)
+	s.Change(s.Keys(audit.LogPrefix)[3], func([]byte) []byte { return nil })
+
+	if r := verified(t, s); !strings.Contains(strings.Join(r.Problems, "\n"), "the trail ends with entry") {
+		t.Errorf("cut off: %+v", r)
+	}
 }
 
-// TestCrash cuts the last line at each byte: what was complete stays, and an entry
-// names the rest.
-func TestCrash(t *testing.T) {
+// TestAway: while the store takes no entries they wait in memory. Those that found no room are counted.
+func TestAway(t *testing.T) {
 	t.Parallel()
 
-	dir := t.TempDir()
-	l := open(t, dir, func(o *Options) { o.fileSize = 1 << 20 })
-	fill(t, l, 2)
-	must(t, l.Close())
+	s := &audittest.Store{}
+	l := open(s)
+	fill(t, l, 1)
 
-	path := filepath.Join(dir, fileName(1))
+	s.Fail = errors.New("away")
 
-	text, err := os.ReadFile(path)
-	must(t, err)
+	must(t, l.Append(t.Context(), audit.Entry{Time: noon, Verb: "x"}))
 
-	end := bytes.IndexByte(text, '\n') + 1
-	for cut := end; cut < len(text); cut += 13 {
-		must(t, os.WriteFile(path, text[:cut], 0o600))
+	if err := l.Sync(t.Context()); err == nil {
+		t.Error("entries that are not stored are in sync")
+	}
 
-		l := open(t, dir, func(o *Options) { o.fileSize = 1 << 20 })
-		fill(t, l, 1)
-		must(t, l.Close())
+	for range audit.QueueLength + 1 {
+		_ = l.Refuse(audit.Entry{Time: noon, Verb: "y", Result: "unavailable"})
+	}
 
-		want := uint64(3)
-		if cut == end {
-			want = 2
-		}
-		if r := verified(t, dir); r.Entries != want || len(r.Problems) > 0 {
-			t.Fatalf("cut at %d: %+v", cut, r)
-		}
+	s.Fail = nil
+	fill(t, l, 1)
+
+	verbs := map[string]int{}
+	for _, e := range read(t, s, audit.Filter{}) {
+		verbs[e.Verb+e.Reason]++
+	}
+
+	want := map[string]int{
+		"jobs.submit.commission": 2, "x": 1, "y": audit.QueueLength - 1,
+		audit.VerbLost + "2 entries were dropped before this one": 1,
+	}
+	if r := verified(t, s); !maps.Equal(verbs, want) || len(r.Problems) > 0 || r.Lost != 1 {
+		t.Errorf("%v, %+v", verbs, r)
 	}
 }
 
-// TestFailedWrite: an entry that cannot be written is an error, and the next one
-// follows an entry with the number of lost ones.
-func TestFailedWrite(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	l := open(t, dir)
-	fill(t, l, 1)
-
-	// Nothing else runs between two entries.
-	writable := l.file
-	readOnly, err := os.Open(writable.Name())
-	must(t, err)
-
-	l.file = readOnly
-
-	if err := l.Append(t.Context(), Entry{Verb: "x"}); err == nil {
-		t.Error("an entry that was not written is no error")
-	}
-
-	l.file = writable
-	fill(t, l, 1)
-	must(t, l.Close())
-
-	var actions []string
-
-	must(t, Read(t.Context(), dir, Filter{}, func(e Entry) error {
-		actions = append(actions, e.Verb+e.Reason)
-		return nil
-	}))
-
-	want := []string{
-		"jobs.submit.commission", VerbLost + "1 entries were dropped before this one", "jobs.submit.commission",
-	}
-	if r := verified(t, dir); !slices.Equal(actions, want) || len(r.Problems) > 0 || r.Lost != 1 {
-		t.Errorf("%q, %+v", actions, r)
-	}
-}
-
-// age makes the files of a trail older.
-func age(t *testing.T, dir string, files []named, by time.Duration) {
+// bubble runs the loop of a trail in the time of a synctest bubble.
+func bubble(t *testing.T, s audit.Store, adjust ...func(*audit.Options)) *audit.Trail {
 	t.Helper()
 
-	for _, f := range files {
-		must(t, os.Chtimes(filepath.Join(dir, f.name), noon, time.Now().Add(-by)))
-	}
+	l := open(s, adjust...)
+	l.Loop.Start(t.Context())
+	t.Cleanup(l.Loop.Stop)
+	synctest.Wait()
+
+	return l
 }
 
-// TestRetention removes whole files beyond the age, and beyond the number those that are not young. An entry tells.
+// TestRetention removes whole segments beyond the age, and beyond the number those that are not young. An entry tells.
 func TestRetention(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &audittest.Store{}
+		few := func(o *audit.Options) { o.Keep, o.KeepFor = 100, 1000*time.Hour }
 
-	dir := t.TempDir()
-	few := func(o *Options) { o.Keep, o.KeepFor = 5, 1000*time.Hour }
+		old := func(age time.Duration, segments int) {
+			t.Helper()
 
-	l := open(t, dir, few)
-	fill(t, l, 30)
-	must(t, l.Close())
-	must(t, open(t, dir, few).Close())
+			l := open(s, few)
+			for range segments {
+				for range 90 {
+					must(t, l.Defer(audit.Entry{
+						Time: time.Now().Add(-age), Who: "root", Verb: "x", Reason: strings.Repeat("r", 700),
+					}))
+				}
 
-	if r := verified(t, dir); r.First != 1 || r.Last != 30 || len(r.Problems) > 0 {
-		t.Errorf("many young entries pushed out others: %+v", r)
-	}
-
-	files, err := filesIn(dir)
-	must(t, err)
-	age(t, dir, files, 8*24*time.Hour)
-	must(t, open(t, dir, few).Close())
-
-	r := verified(t, dir)
-	if r.Last != 31 || r.Entries < 5 || r.Entries > 12 || len(r.Problems) > 0 || len(r.Dropped) != 1 ||
-		!strings.Contains(r.Dropped[0], fmt.Sprintf("entries 1 to %d were removed", r.First-1)) {
-		t.Errorf("%+v", r)
-	}
-
-	files, err = filesIn(dir)
-	must(t, err)
-	age(t, dir, files, time.Hour)
-	age(t, dir, files[:1], 10*365*24*time.Hour)
-	must(t, open(t, dir).Close())
-
-	if after := verified(t, dir); after.First != files[1].first || after.Last != 32 || len(after.Problems) > 0 {
-		t.Errorf("%+v, want it to begin at %d", after, files[1].first)
-	}
-}
-
-// TestRepeatedChanges: a caller who makes a change to one thing again and again shares an entry, and nobody else does.
-func TestRepeatedChanges(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	l := open(t, dir, func(o *Options) { o.fileSize = 0 })
-
-	change := func(who, target string, n int) {
-		t.Helper()
-
-		for i := range n {
-			must(t, l.Append(t.Context(), Entry{
-				Time: noon.Add(time.Duration(i) * time.Second), Who: who, Credential: "token:" + who, Via: "https",
-				From: "192.0.2.1:99", Verb: "nodes.patch", Targets: []string{target}, Result: Done,
-				Request: fmt.Sprint(i),
-			}))
-		}
-	}
-
-	change("eve", "web-1", 500)
-	change("eve", "web-2", 3)
-	change("ann", "web-1", 3)
-
-	// A kill leaves the files as they are; the copy is continued by another process.
-	killed := t.TempDir()
-	must(t, os.CopyFS(killed, os.DirFS(dir)))
-
-	after := open(t, killed)
-	must(t, after.Sync(t.Context()))
-	must(t, l.Close())
-	must(t, after.Close())
-
-	for _, dir := range []string{dir, killed} {
-		changes := map[string]uint64{}
-		entries := read(t, dir, Filter{Verb: "nodes.patch"})
-
-		for _, e := range entries {
-			changes[e.Who+" "+e.Targets[0]] += max(1, e.Count)
-
-			if e.Count > 1 && (e.Request != "499" || !e.Time.Equal(noon.Add(499*time.Second))) {
-				t.Errorf("%+v", e)
+				must(t, l.Sync(t.Context()))
 			}
 		}
 
-		want := map[string]uint64{"eve web-1": 500, "eve web-2": 3, "ann web-1": 3}
-		if !maps.Equal(changes, want) || len(entries) > 40 {
-			t.Errorf("%d entries: %v", len(entries), changes)
+		sweep := func(adjust ...func(*audit.Options)) audit.Report {
+			t.Helper()
+
+			l := bubble(t, s, adjust...)
+			time.Sleep(2 * audit.RoundTime)
+			l.Loop.Stop()
+
+			return verified(t, s)
 		}
 
-		if r := verified(t, dir); len(r.Problems) > 0 || r.Lost > 0 {
+		old(24*time.Hour, 4)
+
+		if r := sweep(few); r.First != 1 || r.Last != 360 || len(r.Problems) > 0 {
+			t.Errorf("many young entries pushed out others: %+v", r)
+		}
+
+		s = &audittest.Store{}
+		old(8*24*time.Hour, 4)
+
+		r := sweep(few)
+		if r.Last != 361 || r.Entries < 100 || r.Entries > 300 || len(r.Problems) > 0 || len(r.Dropped) != 1 ||
+			!strings.Contains(r.Dropped[0], fmt.Sprintf("entries 1 to %d were removed", r.First-1)) {
 			t.Errorf("%+v", r)
 		}
-	}
+
+		if after := sweep(); after.First <= r.First || after.Last != 362 || len(after.Problems) > 0 {
+			t.Errorf("%+v, then %+v", r, after)
+		}
+
+		// A segment begins after a part of the age, so that the age bounds what is kept.
+		before := len(s.Keys(audit.LogPrefix))
+
+		time.Sleep(1000*time.Hour/audit.SegmentsPerAge + time.Minute)
+		fill(t, open(s, few), 1)
+
+		if now := len(s.Keys(audit.LogPrefix)); now != before+1 {
+			t.Errorf("%d segments, and then %d", before, now)
+		}
+	})
 }
 
-// TestRepeatedObservations: whoever posts one event of a node again and again shares an entry, as for any other change.
-func TestRepeatedObservations(t *testing.T) {
+// TestRepeatedChanges: a caller who makes a change to one thing again and again shares an entry, and nobody else does,
+// also over the end of a process.
+func TestRepeatedChanges(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &audittest.Store{}
+		l := bubble(t, s)
+		began := time.Now()
 
-	dir := t.TempDir()
-	l := open(t, dir, func(o *Options) { o.fileSize = 0 })
+		change := func(who, target string, n int, add func(audit.Entry) error) {
+			t.Helper()
 
-	const events = 500
-	for i := range events {
-		must(t, l.Defer(t.Context(), Entry{
-			Time: noon.Add(time.Duration(i) * time.Second), Who: "monitor:post", Credential: "token:eve", Via: "https",
-			From: "192.0.2.1:99", Verb: "nodes.observe", Targets: []string{"web-1"}, Result: Done,
-		}))
-	}
+			for i := range n {
+				must(t, add(audit.Entry{
+					Time: began.Add(time.Duration(i) * time.Millisecond), Who: who, Credential: "token:" + who,
+					Via: "https", From: "192.0.2.1:99", Verb: "nodes.patch", Targets: []string{target},
+					Result: audit.Done, Request: fmt.Sprint(i),
+				}))
+			}
+		}
+		add := func(e audit.Entry) error { return l.Append(t.Context(), e) }
 
-	must(t, l.Close())
+		change("eve", "web-1", 500, add)
+		change("eve", "web-2", 3, add)
+		change("ann", "web-1", 3, add)
+		change("monitor:post", "web-3", 500, l.Defer) // an observation is a change as well
+		must(t, l.Sync(t.Context()))
 
-	all := read(t, dir, Filter{Verb: "nodes.observe"})
-	if last := all[len(all)-1]; len(all) != changeEntries+1 || last.Count != events-changeEntries {
-		t.Errorf("%d entries, the last %+v", len(all), last)
-	}
+		killed := copied(s)
+		after := bubble(t, killed)
+
+		time.Sleep(audit.FloodTime + 2*audit.RoundTime)
+		l.Loop.Stop()
+		after.Loop.Stop()
+
+		for _, s := range []*audittest.Store{s, killed} {
+			changes := map[string]uint64{}
+			entries := read(t, s, audit.Filter{Verb: "nodes.patch"})
+
+			for _, e := range entries {
+				changes[e.Who+" "+e.Targets[0]] += max(1, e.Count)
+
+				if e.Count > 1 && (e.Request != "499" || !e.Time.Equal(began.Add(499*time.Millisecond)) ||
+					e.Count != 500-audit.ChangeEntries) {
+					t.Errorf("%+v", e)
+				}
+			}
+
+			want := map[string]uint64{"eve web-1": 500, "eve web-2": 3, "ann web-1": 3, "monitor:post web-3": 500}
+			if !maps.Equal(changes, want) || len(entries) != 2*(audit.ChangeEntries+1)+6 {
+				t.Errorf("%d entries: %v", len(entries), changes)
+			}
+
+			if r := verified(t, s); len(r.Problems) > 0 || r.Lost > 0 {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
 }
 
 // TestHeldRefusals: a refusal that shares an entry keeps its own time, and a kill does not lose it. Root on the socket
@@ -409,11 +423,12 @@ func TestRepeatedObservations(t *testing.T) {
 func TestHeldRefusals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, dir := bubble(t)
+		s := &audittest.Store{}
+		l := bubble(t, s)
 
 		for i := range 10 {
 			for _, via := range []string{"socket", "plain_http"} {
-				must(t, l.Refuse(Entry{
+				must(t, l.Refuse(audit.Entry{
 					Time: time.Now(), Who: "root", Credential: via, Via: via, Verb: "jobs.submit", Result: "refused",
 					Request: fmt.Sprint(i),
 				}))
@@ -424,29 +439,25 @@ func TestHeldRefusals(t *testing.T) {
 
 		last := time.Now().Add(-time.Minute / 10)
 
-		time.Sleep(gatherTime)
+		time.Sleep(audit.RoundTime)
 		synctest.Wait()
 
-		if n := len(read(t, dir, Filter{Result: Failed})); n != 10+strangerEntries {
+		if n := len(read(t, s, audit.Filter{Result: audit.Failed})); n != 10+audit.StrangerEntries {
 			t.Errorf("%d entries", n)
 		}
 
-		killed := t.TempDir()
-		must(t, os.CopyFS(killed, os.DirFS(dir)))
+		killed := copied(s)
+		for range 2 {
+			bubble(t, killed).Loop.Stop()
+		}
 
-		after := open(t, killed)
-		must(t, after.Sync(t.Context()))
-		must(t, after.Close())
-		must(t, open(t, killed).Close())
+		time.Sleep(2 * audit.FloodTime)
 
-		time.Sleep(2 * floodTime)
-		must(t, l.Close())
-
-		for _, dir := range []string{dir, killed} {
-			all := read(t, dir, Filter{Result: Failed})
+		for _, s := range []*audittest.Store{s, killed} {
+			all := read(t, s, audit.Filter{Result: audit.Failed})
 			e := all[len(all)-1]
 
-			if len(all) != 10+strangerEntries+1 || e.Count != 10-strangerEntries || !e.Time.Equal(last) ||
+			if len(all) != 10+audit.StrangerEntries+1 || e.Count != 10-audit.StrangerEntries || !e.Time.Equal(last) ||
 				e.Request != "9" {
 				t.Errorf("%d entries, the last %+v", len(all), e)
 			}
@@ -454,55 +465,17 @@ func TestHeldRefusals(t *testing.T) {
 	})
 }
 
-// TestFailedTruncate: what cannot be removed from the end of a file stays there, and the trail goes on in the next one.
-func TestFailedTruncate(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	l := open(t, dir)
-	fill(t, l, 1)
-
-	// A pipe without a reader takes nothing and cannot be truncated.
-	r, w, err := os.Pipe()
-	must(t, err)
-	must(t, r.Close())
-
-	whole := l.file
-	l.file = w
-
-	if err := l.Append(t.Context(), Entry{Verb: "x"}); err == nil {
-		t.Error("an entry that was not written is no error")
-	}
-
-	must(t, whole.Close())
-	fill(t, l, 1)
-	must(t, l.Close())
-
-	files, err := filesIn(dir)
-	if must(t, err); len(files) != 2 {
-		t.Errorf("the trail has the files %v", files)
-	}
-
-	if r := verified(t, dir); r.Entries != 3 || r.Lost != 1 || len(r.Problems) > 0 {
-		t.Errorf("%+v", r)
-	}
-}
-
 // TestReadEnds reads a trail under a context that has ended: every way to read it ends.
 func TestReadEnds(t *testing.T) {
 	t.Parallel()
 
-	dir := t.TempDir()
-	l := open(t, dir)
+	l := open(&audittest.Store{})
 	fill(t, l, 5)
-	must(t, l.Close())
-
-	l = open(t, dir) // it reads the entries from its files
 
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := 0
 
-	err := Read(ctx, dir, Filter{}, func(Entry) error {
+	err := l.Read(ctx, audit.Filter{}, func(audit.Entry) error {
 		seen++
 		cancel()
 		return nil
@@ -514,34 +487,31 @@ func TestReadEnds(t *testing.T) {
 	export := strings.NewReader(strings.Repeat("{}\n", 10))
 
 	for what, read := range map[string]func() error{
-		"no entry is selected": func() error { return Read(ctx, dir, Filter{Who: "nobody"}, nil) },
-		"the newest":           func() error { _, err := Newest(ctx, dir, Filter{Who: "nobody"}, 3); return err },
-		"a check":              func() error { _, err := Verify(ctx, dir); return err },
-		"a check of an export": func() error { _, err := VerifyExport(ctx, export); return err },
+		"no entry is selected": func() error { return l.Read(ctx, audit.Filter{Who: "nobody"}, nil) },
+		"the newest":           func() error { _, err := l.Newest(ctx, audit.Filter{Who: "nobody"}, 3); return err },
+		"a check":              func() error { _, err := l.Verify(ctx); return err },
+		"a check of an export": func() error { _, err := audit.VerifyExport(ctx, export); return err },
 		"a follower":           func() error { _, _, err := l.After(ctx, 0); return err },
 	} {
 		if err := read(); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-
-	must(t, l.Close())
 }
 
 // TestRead selects entries, and cleans hostile text.
 func TestRead(t *testing.T) {
 	t.Parallel()
 
-	dir := t.TempDir()
-	l := open(t, dir)
+	s := &audittest.Store{}
+	l := open(s)
 	fill(t, l, 5)
-	must(t, l.Append(t.Context(), Entry{
+	must(t, l.Append(t.Context(), audit.Entry{
 		Time: noon, Who: "eve\n\x1b[2J\u202e", Verb: "nodes.forget", Targets: []string{"node1", "\xff"},
 		Result: "refused", From: "192.0.2.1:5", Via: "https", Request: "f00d",
 	}))
-	must(t, l.Close())
 
-	for want, f := range map[int]Filter{
+	for want, f := range map[int]audit.Filter{
 		6: {},
 		2: {Target: "node1"},
 		1: {Target: "node1", Verb: "jobs"},
@@ -549,88 +519,88 @@ func TestRead(t *testing.T) {
 		5: {Who: "root"},
 		0: {Verb: "job"},
 	} {
-		got := 0
-		must(t, Read(t.Context(), dir, f, func(e Entry) error {
-			got++
+		got := read(t, s, f)
+		if len(got) != want {
+			t.Errorf("%+v selects %d, want %d", f, len(got), want)
+		}
 
+		for _, e := range got {
 			if e.Who != "root" && e.Who != "eve\ufffd\ufffd[2J\ufffd" {
 				t.Errorf("the principal %q", e.Who)
 			}
-			return nil
-		}))
-
-		if got != want {
-			t.Errorf("%+v selects %d, want %d", f, got, want)
 		}
 	}
 }
 
-// bubble opens a trail whose time is that of a synctest bubble.
-func bubble(t *testing.T) (*Log, string) {
-	t.Helper()
-	dir := t.TempDir()
-	return open(t, dir, func(o *Options) { o.fileSize = 1 << 20 }), dir
+// TestLongRead: of a trail of many segments, those that cannot have a selected entry are not read.
+func TestLongRead(t *testing.T) {
+	t.Parallel()
+
+	s := &audittest.Store{}
+	l := open(s)
+
+	for day := range 20 {
+		for range 90 {
+			must(t, l.Defer(audit.Entry{
+				Time: noon.Add(time.Duration(day-20) * 24 * time.Hour), Verb: "x", Reason: strings.Repeat("r", 800),
+			}))
+		}
+
+		must(t, l.Sync(t.Context()))
+	}
+
+	since := audit.Filter{Since: noon.Add(-2*24*time.Hour - time.Minute)}
+	if n := len(read(t, s, since)); n != 180 {
+		t.Errorf("%d entries", n)
+	}
+
+	newest, err := l.Newest(t.Context(), since, 100)
+	if must(t, err); len(newest) != 100 || newest[99].Seq != 1800 || newest[0].Seq != 1701 {
+		t.Errorf("%d newest", len(newest))
+	}
+
+	if newest, err = l.Newest(t.Context(), since, 1000); err != nil || len(newest) != 180 {
+		t.Errorf("%d newest, %v", len(newest), err)
+	}
 }
 
-func read(t *testing.T, dir string, f Filter) (all []Entry) {
-	t.Helper()
-	must(t, Read(t.Context(), dir, f, func(e Entry) error { all = append(all, e); return nil }))
-	return all
-}
-
-// TestDeferredEntries: entries that nobody waits for share one sync, which follows
-// within a bounded time, with the next awaited entry, or at the end.
+// TestDeferredEntries: entries that nobody waits for share one write, which follows within a bounded time.
 func TestDeferredEntries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, dir := bubble(t)
+		s := &audittest.Store{}
+		l := bubble(t, s)
 
-		observe := func(n int) {
-			t.Helper()
-
-			began := time.Now()
-			for range n {
-				must(t, l.Defer(t.Context(), Entry{Time: time.Now(), Who: "monitor:rack", Verb: "nodes.observe"}))
-			}
-
-			synctest.Wait()
-
-			if waited := time.Since(began); waited > 0 {
-				t.Errorf("%d observations waited for %s", n, waited)
-			}
+		for range 20 {
+			must(t, l.Defer(audit.Entry{Time: time.Now(), Who: "monitor:rack", Verb: "nodes.observe"}))
 		}
 
-		expect := func(when string, entries, syncs int) {
-			t.Helper()
-
-			if got := len(read(t, dir, Filter{})); got != entries || int(l.syncs.Load()) != syncs {
-				t.Errorf("%s: %d entries with %d syncs, want %d with %d", when, got, l.syncs.Load(), entries, syncs)
-			}
-		}
-
-		observe(20)
-		expect("at once", 0, 0)
-		time.Sleep(gatherTime)
 		synctest.Wait()
-		expect("at the deadline", 20, 1)
 
-		observe(20)
-		must(t, l.Append(t.Context(), Entry{Time: time.Now(), Who: "root", Verb: "nodes.patch"}))
-		expect("with a mutation", 41, 2)
+		if got := len(read(t, s, audit.Filter{})); got != 0 || s.Writes != 0 {
+			t.Errorf("at once: %d entries, %d writes", got, s.Writes)
+		}
 
-		observe(5)
-		must(t, l.Sync(t.Context()))
-		expect("after Sync", 46, 3)
-		must(t, l.Sync(t.Context()))
-		expect("after an idle Sync", 46, 3)
+		time.Sleep(audit.RoundTime)
+		synctest.Wait()
 
-		observe(batchLength + 1)
-		expect("with a full batch", 46+batchLength, 4)
-		must(t, l.Close())
-		expect("at the end", 46+batchLength+1, 5)
+		// The second write seals them.
+		if got := len(read(t, s, audit.Filter{})); got != 20 || s.Writes != 2 {
+			t.Errorf("after a round: %d entries, %d writes", got, s.Writes)
+		}
 
-		if r := verified(t, dir); len(r.Problems) > 0 || r.Lost > 0 {
-			t.Errorf("%+v", r)
+		time.Sleep(10 * audit.RoundTime)
+
+		if s.Writes != 2 {
+			t.Errorf("an idle trail makes %d writes", s.Writes-2)
+		}
+
+		must(t, l.Defer(audit.Entry{Time: time.Now(), Verb: "nodes.observe"}))
+		l.Loop.Stop()
+		l.Close(t.Context())
+
+		if got := len(read(t, s, audit.Filter{})); got != 21 {
+			t.Errorf("at the end: %d entries", got)
 		}
 	})
 }
@@ -640,11 +610,12 @@ func TestDeferredEntries(t *testing.T) {
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, dir := bubble(t)
+		s := &audittest.Store{}
+		l := bubble(t, s)
 
 		refuse := func(who, credential, from, request string) {
 			t.Helper()
-			must(t, l.Refuse(Entry{
+			must(t, l.Refuse(audit.Entry{
 				Time: time.Now(), Who: who, Credential: credential, From: from, Via: "https", Request: request,
 				Verb: "requests.refuse", Result: "unauthenticated", Error: "no",
 			}))
@@ -653,14 +624,12 @@ func TestFloods(t *testing.T) {
 		for i := range 1000 {
 			refuse("anonymous", "", fmt.Sprintf("192.0.2.1:%d", i), fmt.Sprint("s", i))
 			refuse("token:ci", "token:1", "192.0.2.9:5", fmt.Sprint("t", i))
-			synctest.Wait()
 		}
 
-		time.Sleep(floodTime + 2*sweepTime)
-		synctest.Wait()
+		time.Sleep(audit.FloodTime + 2*audit.RoundTime)
 
-		count := func(who string) (entries, refusals uint64, last Entry) {
-			for _, e := range read(t, dir, Filter{Who: who, Result: Failed}) {
+		count := func(who string) (entries, refusals uint64, last audit.Entry) {
+			for _, e := range read(t, s, audit.Filter{Who: who, Result: audit.Failed}) {
 				entries, refusals, last = entries+1, refusals+max(1, e.Count), e
 			}
 
@@ -668,131 +637,114 @@ func TestFloods(t *testing.T) {
 		}
 
 		entries, refusals, last := count("anonymous")
-		if entries != strangerEntries+1 || refusals != 1000 || last.Request != "s999" ||
+		if entries != audit.StrangerEntries+1 || refusals != 1000 || last.Request != "s999" ||
 			!strings.HasPrefix(last.Reason, "the last of 997 refusals since ") {
 			t.Errorf("%d entries for %d refusals, the last %+v", entries, refusals, last)
 		}
 
-		if entries, refusals, _ := count("token:ci"); entries != knownEntries+1 || refusals != 1000 {
+		if entries, refusals, _ := count("token:ci"); entries != audit.KnownEntries+1 || refusals != 1000 {
 			t.Errorf("%d entries for %d refusals of a token", entries, refusals)
 		}
 
 		// From very many addresses, and with the window of before ended.
 		for i := range 5000 {
 			refuse("anonymous", "", fmt.Sprintf("[2001:db8::%x]:1", i), "")
-
-			if i%100 == 0 {
-				synctest.Wait()
-			}
 		}
 
-		must(t, l.Close())
+		l.Loop.Stop()
+		l.Close(t.Context())
 
 		now, total, _ := count("anonymous")
-		if now-entries > strangerSources*(strangerEntries+1)+1 || total != 6000 {
+		if now-entries > audit.StrangerSources*(audit.StrangerEntries+1)+1 || total != 6000 {
 			t.Errorf("%d entries for 5000 refusals of strangers, %d in total", now-entries, total)
 		}
 
-		if r := verified(t, dir); len(r.Problems) > 0 || r.Lost > 0 {
-			t.Errorf("%+v", r)
+		if r := verified(t, s); len(r.Problems) > 0 || r.Lost > 0 || len(s.Keys("held/")) > 0 {
+			t.Errorf("%+v, %v", r, s.Keys("held/"))
 		}
 	})
 }
 
-// TestFollow returns the entries after each number once, from memory and from files.
+// TestFollow returns the entries after each number once.
 func TestFollow(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &audittest.Store{}
+		l, other := open(s), open(s)
+		fill(t, l, 5)
 
-	dir := t.TempDir()
-	l := open(t, dir)
-	fill(t, l, 5)
-	must(t, l.Close())
+		follow := func(from uint64) (seqs []uint64, woken <-chan struct{}) {
+			t.Helper()
 
-	l = open(t, dir, func(o *Options) { o.Keep = 100_000 })
-	defer l.Close()
+			for {
+				list, more, err := l.After(t.Context(), from)
+				must(t, err)
 
-	follow := func(from uint64) (seqs []uint64, woken <-chan struct{}) {
-		t.Helper()
+				if len(list) == 0 {
+					return seqs, more
+				}
 
-		for {
-			list, more, err := l.After(t.Context(), from)
-			must(t, err)
-
-			if len(list) == 0 {
-				return seqs, more
-			}
-
-			for _, e := range list {
-				seqs, from = append(seqs, e.Seq), e.Seq
+				for _, e := range list {
+					seqs, from = append(seqs, e.Seq), e.Seq
+				}
 			}
 		}
-	}
 
-	got, woken := follow(2)
-	if !slices.Equal(got, []uint64{3, 4, 5}) {
-		t.Errorf("from files: %v", got)
-	}
-
-	fill(t, l, 2)
-	<-woken
-
-	if got, _ := follow(3); !slices.Equal(got, []uint64{4, 5, 6, 7}) {
-		t.Errorf("from both: %v", got)
-	}
-
-	if got, _ := follow(5); !slices.Equal(got, []uint64{6, 7}) {
-		t.Errorf("from memory: %v", got)
-	}
-
-	// More than there is room for in memory.
-	for range 3 * recentLength {
-		must(t, l.Defer(t.Context(), Entry{Time: noon, Verb: "x"}))
-	}
-
-	must(t, l.Sync(t.Context()))
-
-	got, _ = follow(0)
-	for i, seq := range got {
-		if seq != uint64(i+1) {
-			t.Fatalf("entry %d is number %d", i, seq)
+		got, woken := follow(2)
+		if !slices.Equal(got, []uint64{3, 4, 5}) {
+			t.Errorf("got %v", got)
 		}
-	}
 
-	if len(got) != 7+3*recentLength {
-		t.Errorf("%d entries", len(got))
-	}
+		fill(t, other, 2)
+		<-woken
 
-	newest, err := l.Newest(t.Context(), Filter{Who: "root"}, 3)
-	if must(t, err); len(newest) != 3 || newest[0].Seq != 5 || newest[2].Seq != 7 {
-		t.Errorf("the newest ones are %+v", newest)
-	}
+		if got, _ := follow(3); !slices.Equal(got, []uint64{4, 5, 6, 7}) {
+			t.Errorf("got %v", got)
+		}
+
+		// More than one call returns.
+		for range 3000 {
+			must(t, l.Defer(audit.Entry{Time: noon, Verb: "x"}))
+		}
+
+		got, _ = follow(0)
+		for i, seq := range got {
+			if seq != uint64(i+1) {
+				t.Fatalf("entry %d is number %d", i, seq)
+			}
+		}
+
+		if len(got) != 3007 {
+			t.Errorf("%d entries", len(got))
+		}
+	})
 }
 
 // TestExport verifies an export, and each way to change it.
 func TestExport(t *testing.T) {
 	t.Parallel()
 
-	dir := t.TempDir()
-	l := open(t, dir)
+	s := &audittest.Store{}
+	l := open(s)
 	fill(t, l, 6)
-	must(t, l.Append(t.Context(), Entry{Time: noon, Who: "<a&b>", Verb: "x", Error: "q\"uote"}))
-	must(t, l.Close())
+	must(t, l.Append(t.Context(), audit.Entry{Time: noon, Who: "<a&b>", Verb: "x", Error: "q\"uote"}))
+	must(t, l.Sync(t.Context()))
 
 	var export []string
-	for _, e := range read(t, dir, Filter{}) {
+	for _, e := range read(t, s, audit.Filter{}) {
 		export = append(export, string(e.Export()))
 	}
 
-	check := func(lines ...string) Report {
+	check := func(lines ...string) audit.Report {
 		t.Helper()
 
-		r, err := VerifyExport(t.Context(), strings.NewReader(strings.Join(lines, "\n")))
+		r, err := audit.VerifyExport(t.Context(), strings.NewReader(strings.Join(lines, "\n")))
 		must(t, err)
 		return r
 	}
 
 	whole := check(export...)
-	if r := verified(t, dir); whole.LastHash != r.LastHash || whole.Entries != 7 || len(whole.Problems) > 0 {
+	if r := verified(t, s); whole.LastHash != r.LastHash || whole.Entries != 7 || len(whole.Problems) > 0 {
 		t.Errorf("%+v, want %+v", whole, r)
 	}
 
@@ -812,11 +764,11 @@ func TestExport(t *testing.T) {
 		}
 	}
 
-	e, _, err := parseExport([]byte(export[1]))
+	e, _, err := audit.ParseExport([]byte(export[1]))
 	must(t, err)
 
 	e.Who = "toor"
-	_, e, err = e.line()
+	_, e, err = audit.LineOf(e)
 	must(t, err)
 
 	if r := check(export[0], string(e.Export()), export[2]); len(r.Problems) != 1 {
@@ -824,46 +776,57 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestAge begins a file after a part of the age, so that the age bounds what is kept.
-func TestAge(t *testing.T) {
+// TestTakeOver continues the chain of the files of an earlier version: with its damage, without an incomplete line, and
+// with what waited for a shared entry.
+func TestTakeOver(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l, dir := bubble(t)
-		fill(t, l, 1)
-		time.Sleep(100*time.Hour/filesPerAge + time.Minute)
-		fill(t, l, 1)
-		must(t, l.Close())
 
-		files, err := filesIn(dir)
-		if must(t, err); len(files) != 2 {
-			t.Errorf("the trail has the files %v", files)
-		}
-	})
-}
+	former := filepath.Join(t.TempDir(), "audit")
+	must(t, os.Mkdir(former, 0o700))
 
-// BenchmarkEntry compares what the caller of a mutation and a reporting monitor wait for.
-func BenchmarkEntry(b *testing.B) {
-	logger, _ := logtest.NewNullLogger()
+	var (
+		prev  string
+		lines [][]byte
+	)
 
-	for name, add := range map[string]func(*Log, context.Context, Entry) error{
-		"mutation": (*Log).Append, "observation": (*Log).Defer,
-	} {
-		b.Run(name, func(b *testing.B) {
-			l, err := Open(Options{Dir: b.TempDir(), Instance: "one", Keep: 1000, KeepFor: time.Hour, Logger: logger})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer l.Close()
+	for i := range 9 {
+		line, e, err := audit.LineOf(
+			audit.Entry{Seq: uint64(i + 4), Time: noon, Instance: "old", Verb: "x", Prev: prev},
+		)
+		must(t, err)
 
-			for b.Loop() {
-				if err := add(
-					l,
-					b.Context(),
-					Entry{Time: noon, Who: "monitor:rack", Verb: "nodes.observe"},
-				); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+		lines, prev = append(lines, line), e.Hash()
+	}
+
+	write := func(name string, text ...[]byte) {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(former, name), bytes.Join(text, nil), 0o600))
+	}
+	write("00000000000000000004.log", lines[:5]...)
+	write("00000000000000000009.log", append(lines[5:8:8], lines[8][:30])...)
+	write("held.json", []byte(`[{"time":"2026-01-01T00:00:00Z","who":"eve","verb":"y","result":"refused","count":7}]`))
+
+	s := &audittest.Store{}
+	follower := open(s, func(o *audit.Options) { o.Former, o.Leads = former, func() bool { return false } })
+	fill(t, follower, 1)
+
+	if s.Records[audit.HeadKey].Revision != 0 {
+		t.Error("an instance that does not lead takes over its files")
+	}
+
+	for range 2 {
+		fill(t, open(s, func(o *audit.Options) { o.Former = former }), 1)
+	}
+
+	if r := verified(t, s); r.First != 4 || r.Entries != 12 || len(r.Problems) > 0 {
+		t.Errorf("%+v", r)
+	}
+
+	if e := read(t, s, audit.Filter{Verb: "y"}); len(e) != 1 || e[0].Count != 7 || e[0].Seq < 12 {
+		t.Errorf("%+v", e)
+	}
+
+	if _, err := os.Stat(former + ".former"); err != nil {
+		t.Error(err)
 	}
 }

@@ -16,9 +16,8 @@ import (
 
 // The verbs of entries about the trail itself.
 const (
-	VerbLost      = "audit.lost"      // entries were dropped; Reason has their number
-	VerbDropped   = "audit.dropped"   // the retention removed entries; Count is their number
-	VerbRecovered = "audit.recovered" // an incomplete line was removed at the start
+	VerbLost    = "audit.lost"    // entries were dropped; Reason has their number
+	VerbDropped = "audit.dropped" // the retention removed entries; Count is their number
 )
 
 // Done is the Result of a mutation that was made.

@@ -5,6 +5,7 @@ package audit
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,9 +21,10 @@ const (
 	knownSources, knownEntries       = 256, 50
 )
 
-// changeEntries bounds the entries of a caller who makes the same change to one thing again and again, and
-// changeSources the things that count apart; a change to a further one has an entry of its own.
-const changeSources, changeEntries = 100_000, 20
+// changeEntries bounds the entries of a caller who makes the same change to one thing again and again, changeSources
+// the things that count apart, and changeHeld those that share an entry at a time; a change to a further one has an
+// entry of its own.
+const changeSources, changeHeld, changeEntries = 100_000, 256, 20
 
 // plainHTTP is the credential of everybody that reaches the listener of that name. On the socket, the kernel proves
 // the account.
@@ -33,16 +35,17 @@ type source struct{ via, credential, who, host, result, verb, targets string }
 
 // flood counts the entries of one source.
 type flood struct {
-	began time.Time
-	seen  uint64
-	held  uint64 // without an entry of their own
-	last  Entry  // the last of them
+	Began time.Time `json:"began"`
+	Seen  uint64    `json:"seen"`
+	Held  uint64    `json:"held"` // without an entry of their own
+	Last  Entry     `json:"last"` // the last of them
 }
 
 // floods bounds the entries of sources: the first ones of each have an entry each, and the others one
 // entry with their number.
 type floods struct {
 	sources int    // counted apart; more share one count, or changes are not bounded
+	sharing int    // that share an entry at a time, of changes
 	entries uint64 // of each source
 	changes bool   // not refusals
 
@@ -56,11 +59,7 @@ func (f *floods) admits(e Entry) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	own, entries := sourceOf(e), f.entries
-	if f.changes {
-		own.verb, own.targets = e.Verb, strings.Join(e.Targets, "\n")
-	}
-
+	own, entries := f.sourceOf(e), f.entries
 	if f.open[own] == nil && len(f.open) >= f.sources {
 		if f.changes {
 			return true
@@ -71,17 +70,17 @@ func (f *floods) admits(e Entry) bool {
 
 	one := f.open[own]
 	if one == nil {
-		one = &flood{began: e.Time}
+		one = &flood{Began: e.Time}
 		f.open[own] = one
 	}
 
-	one.seen++
-	if one.seen <= entries {
+	one.Seen++
+	if one.Seen <= entries || f.changes && one.Held == 0 && len(f.waiting()) >= f.sharing {
 		return true
 	}
 
-	one.held++
-	one.last = e
+	one.Held++
+	one.Last = e
 	f.changed = true
 
 	return false
@@ -90,8 +89,9 @@ func (f *floods) admits(e Entry) bool {
 // isStranger reports whether the caller has no credential of its own.
 func isStranger(e Entry) bool { return e.Credential == "" || e.Credential == plainHTTP }
 
-// sourceOf returns the source of an entry. Every connection has another port, and a stranger any name.
-func sourceOf(e Entry) source {
+// sourceOf returns the source of an entry, with the change if changes count. Every connection has another port, and a
+// stranger any name.
+func (f *floods) sourceOf(e Entry) source {
 	host, _, err := net.SplitHostPort(e.From)
 	if err != nil {
 		host = e.From
@@ -100,6 +100,10 @@ func sourceOf(e Entry) source {
 	if !isStranger(e) {
 		s.who = e.Who
 	}
+	if f.changes {
+		s.verb, s.targets = e.Verb, strings.Join(e.Targets, "\n")
+	}
+
 	return s
 }
 
@@ -112,13 +116,13 @@ func (f *floods) end(before time.Time) []Entry {
 	var ended []Entry
 
 	for own, one := range f.open {
-		if !one.began.Before(before) {
+		if !one.Began.Before(before) {
 			continue
 		}
 
 		delete(f.open, own)
 
-		if one.held > 0 {
+		if one.Held > 0 {
 			ended, f.changed = append(ended, one.entry(f.changes)), true
 		}
 	}
@@ -131,10 +135,8 @@ func (f *floods) held() (entries []Entry, changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	for _, one := range f.open {
-		if one.held > 0 {
-			entries = append(entries, one.entry(f.changes))
-		}
+	for _, one := range f.waiting() {
+		entries = append(entries, one.entry(f.changes))
 	}
 
 	changed, f.changed = f.changed, false
@@ -142,10 +144,23 @@ func (f *floods) held() (entries []Entry, changed bool) {
 	return entries, changed
 }
 
+// waiting returns the floods that have entries without one of their own, the oldest first.
+func (f *floods) waiting() (list []*flood) {
+	for _, one := range f.open {
+		if one.Held > 0 {
+			list = append(list, one)
+		}
+	}
+
+	slices.SortFunc(list, func(a, b *flood) int { return a.Began.Compare(b.Began) })
+
+	return list
+}
+
 // entry returns the entry for those that have none of their own, with the time of the last of them.
 func (f *flood) entry(changes bool) Entry {
-	e := f.last
-	if f.held == 1 {
+	e := f.Last
+	if f.Held == 1 {
 		return e
 	}
 
@@ -154,9 +169,9 @@ func (f *flood) entry(changes bool) Entry {
 		what = "changes"
 	}
 
-	e.Count = f.held
+	e.Count = f.Held
 	e.Reason = strings.TrimSpace(fmt.Sprintf("the last of %d %s since %s %s",
-		f.held, what, f.began.UTC().Format(time.RFC3339), e.Reason))
+		f.Held, what, f.Began.UTC().Format(time.RFC3339), e.Reason))
 
 	return e
 }

@@ -5,68 +5,187 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/contiv/cluster/management/record"
 )
 
 const (
-	suffix = ".log"
-	// maxLine bounds the memory for one line of a damaged file, in bytes.
+	// maxLine bounds the memory for one line of a damaged export, in bytes.
 	maxLine = 1 << 20
 	// maxProblems bounds the problems of a report.
 	maxProblems = 20
 )
 
-// named is a file of the trail.
-type named struct {
-	name  string
-	first uint64 // number of its first entry
+// Reader reads the sealed entries of a trail.
+type Reader struct {
+	store Store
+
+	// Of a Snapshot.
+	end   *head
+	fresh []byte
 }
 
-func fileName(first uint64) string { return fmt.Sprintf("%020d%s", first, suffix) }
+// head is what continues the chain, and what the seal remembers.
+type head struct {
+	Seq     uint64    `json:"seq"`               // of the last entry
+	Hash    string    `json:"hash"`              // its hash
+	Segment uint64    `json:"segment,omitempty"` // the number of the first entry of the newest segment; 0: none
+	Begun   time.Time `json:"begun,omitzero"`    // when that segment began
+	Held    []*flood  `json:"held,omitempty"`    // the changes that share an entry
+}
 
-// filesIn lists the files of the trail, the oldest first.
-func filesIn(dir string) ([]named, error) {
-	entries, err := os.ReadDir(dir)
+// head returns the head of the trail and its revision. One that cannot be read is made of the newest segment.
+func (r Reader) head(ctx context.Context) (h head, revision int64, err error) {
+	if r.end != nil {
+		return *r.end, 0, nil
+	}
+
+	stored, err := r.store.AuditRecords(ctx, Query{Prefix: HeadKey, Limit: 1})
+	if err != nil {
+		return h, 0, err
+	}
+
+	if len(stored) > 0 {
+		revision = stored[0].Revision
+
+		text, err := record.Expand(stored[0].Value)
+		if err == nil {
+			err = json.Unmarshal(text, &h)
+		}
+		if err == nil {
+			return h, revision, nil
+		}
+	}
+
+	segments, err := r.segments(ctx)
+	if err != nil || len(segments) == 0 {
+		return head{}, revision, err
+	}
+
+	h = head{Segment: segments[len(segments)-1], Begun: time.Now()}
+	h.Seq = h.Segment - 1
+
+	text, err := r.segment(ctx, h.Segment)
+	h.follow(text)
+
+	return h, revision, err
+}
+
+// follow continues the chain after stored lines. A damaged one keeps its place, so that Verify finds it.
+func (h *head) follow(text []byte) {
+	for line := range bytes.Lines(text) {
+		h.Seq++
+		if e, hash, err := parseLine(bytes.TrimSuffix(line, []byte("\n"))); err == nil {
+			h.Seq, h.Hash = e.Seq, hash
+		}
+	}
+}
+
+// Snapshot returns a reader of the trail with the entries that are not sealed, as they will be. It writes nothing.
+func Snapshot(ctx context.Context, s Store) (Reader, error) {
+	r := Reader{store: s}
+
+	h, _, err := r.head(ctx)
+	if err != nil {
+		return r, err
+	}
+
+	fresh, err := s.AuditRecords(ctx, Query{Prefix: NewPrefix, Oldest: true})
+	if err != nil || len(fresh) == 0 {
+		return r, err
+	}
+
+	h.Segment = h.Seq + 1
+
+	for _, one := range fresh {
+		for _, e := range entriesOf(one.Value) {
+			line, err := h.add(e)
+			if err != nil {
+				return r, err
+			}
+			r.fresh = append(r.fresh, line...)
+		}
+	}
+
+	r.end = &h
+
+	return r, nil
+}
+
+// add adds an entry to the chain, and returns its line.
+func (h *head) add(e Entry) ([]byte, error) {
+	e.Seq, e.Prev = h.Seq+1, h.Hash
+
+	line, sealed, err := e.line()
+	if err == nil {
+		h.Seq, h.Hash = e.Seq, sealed.Hash()
+	}
+	return line, err
+}
+
+func segmentKey(first uint64) string { return fmt.Sprintf("%s%020d", logPrefix, first) }
+
+// segments returns the numbers of the first entries of all segments, in order.
+func (r Reader) segments(ctx context.Context) ([]uint64, error) {
+	keys, err := r.store.AuditRecords(ctx, Query{Prefix: logPrefix, Keys: true})
 	if err != nil {
 		return nil, err
 	}
 
-	var files []named
+	var firsts []uint64
 
-	for _, e := range entries {
-		number, ok := strings.CutSuffix(e.Name(), suffix)
-
-		first, err := strconv.ParseUint(number, 10, 64)
-		if ok && err == nil && e.Name() == fileName(first) && first > 0 {
-			files = append(files, named{e.Name(), first})
+	for _, k := range keys {
+		if first, err := strconv.ParseUint(strings.TrimPrefix(k.Key, logPrefix), 10, 64); err == nil && first > 0 {
+			firsts = append(firsts, first)
 		}
 	}
 
-	return files, nil
-}
-
-// lines calls found with each line of a file, without its end, until found returns an
-// error or ctx ends.
-func lines(ctx context.Context, path string, found func(line []byte, complete bool) error) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
+	if r.end != nil {
+		firsts = append(firsts, r.end.Segment)
 	}
-	defer f.Close()
-	return linesOf(ctx, f, found)
+
+	return firsts, nil
 }
 
-func linesOf(ctx context.Context, from io.Reader, found func(line []byte, complete bool) error) error {
+// segment returns the lines of a segment; nil: it is damaged, or the retention removed it.
+func (r Reader) segment(ctx context.Context, first uint64) ([]byte, error) {
+	if r.end != nil && first == r.end.Segment {
+		return r.fresh, nil
+	}
+
+	stored, err := r.store.AuditRecords(ctx, Query{Prefix: segmentKey(first), Limit: 1})
+	if err != nil || len(stored) == 0 {
+		return nil, err
+	}
+
+	text, err := record.Expand(stored[0].Value)
+	if err != nil {
+		return nil, nil //nolint:nilerr // see above
+	}
+	return text, nil
+}
+
+// lastTime returns the time of the last entry of a segment that can be read; zero: none.
+func (r Reader) lastTime(ctx context.Context, first uint64) (last time.Time, err error) {
+	text, err := r.segment(ctx, first)
+	err = cmp.Or(err, emit(ctx, text, Filter{}, func(e Entry) error { last = e.Time; return nil }))
+
+	return last, err
+}
+
+// linesOf calls found with each line, without its end, until found returns an error or ctx ends.
+func linesOf(ctx context.Context, from io.Reader, found func(line []byte) error) error {
 	r := bufio.NewReaderSize(from, 64<<10)
 
 	for {
@@ -84,7 +203,7 @@ func linesOf(ctx context.Context, from io.Reader, found func(line []byte, comple
 
 		line = append(line, part...)
 		if len(line) > 0 {
-			if err := found(bytes.TrimSuffix(line, []byte("\n")), bytes.HasSuffix(line, []byte("\n"))); err != nil {
+			if err := found(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
 				return err
 			}
 		}
@@ -96,17 +215,6 @@ func linesOf(ctx context.Context, from io.Reader, found func(line []byte, comple
 			return err
 		}
 	}
-}
-
-func lastHash(ctx context.Context, path string) (hash string, err error) {
-	err = lines(ctx, path, func(line []byte, _ bool) error {
-		if _, h, err := parseLine(line); err == nil {
-			hash = h
-		}
-		return nil
-	})
-
-	return hash, err
 }
 
 // Report is the result of Verify.
@@ -157,52 +265,67 @@ func (v *verification) report() Report {
 	return v.Report
 }
 
-// Verify reads the whole trail and checks its chain. Entries that are appended meanwhile
-// may count. It reports an incomplete last line, which a running manager may just write.
-// It ends with ctx.
-func Verify(ctx context.Context, dir string) (Report, error) {
+// Verify reads the whole trail and checks its chain. Entries that are sealed meanwhile may count. It ends with ctx.
+func (r Reader) Verify(ctx context.Context) (Report, error) {
 	var v verification
 
-	files, err := filesIn(dir)
+	h, _, err := r.head(ctx)
 	if err != nil {
 		return v.Report, err
 	}
 
-	for i, f := range files {
-		first := true
-
-		err := lines(ctx, filepath.Join(dir, f.name), func(line []byte, complete bool) error {
-			e, hash, err := parseLine(line)
-
-			switch {
-			case !complete:
-				v.problem("%s: the last line is incomplete", f.name)
-				return nil
-			case err != nil:
-				v.problem("%s: the entry after %d: %v", f.name, v.Last, err)
-				return nil
-			case first && e.Seq != f.first:
-				v.problem("%s: it begins with entry %d", f.name, e.Seq)
-			case (i > 0 || !first) && e.Seq != v.Last+1:
-				v.problem("%s: entry %d follows entry %d", f.name, e.Seq, v.Last)
-			case (i > 0 || !first) && e.Prev != v.LastHash:
-				v.problem("%s: entry %d does not follow the entry before it: that one was changed", f.name, e.Seq)
-			case i == 0 && first && e.Seq == 1 && e.Prev != "":
-				v.problem("%s: entry 1 follows an entry that is missing", f.name)
-			}
-
-			v.add(e, hash)
-
-			first = false
-
-			return nil
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return v.Report, err
-		}
+	segments, err := r.segments(ctx)
+	if err != nil {
+		return v.Report, err
 	}
 
-	return v.report(), nil
+	for _, first := range segments {
+		text, err := r.segment(ctx, first)
+		if err != nil {
+			return v.Report, err
+		}
+
+		if text == nil {
+			if left, err := r.segments(ctx); err != nil || len(left) > 0 && left[0] <= first {
+				v.problem("the entries from %d on are damaged", first)
+			}
+		}
+
+		v.segment(first, text)
+	}
+
+	if v.Last < h.Seq {
+		v.problem("the trail ends with entry %d, and entry %d was there", v.Last, h.Seq)
+	}
+
+	return v.report(), ctx.Err()
+}
+
+// segment checks the lines of a segment.
+func (v *verification) segment(first uint64, text []byte) {
+	begins := true
+
+	for line := range bytes.Lines(text) {
+		e, hash, err := parseLine(bytes.TrimSuffix(line, []byte("\n")))
+
+		switch {
+		case err != nil:
+			v.problem("the entry after %d: %v", max(v.Last, first-1), err)
+			continue
+		case begins && e.Seq != first:
+			v.problem("entry %d is where entry %d belongs", e.Seq, first)
+		case v.Entries > 0 && e.Seq != v.Last+1:
+			v.problem("entry %d follows entry %d", e.Seq, v.Last)
+		case v.Entries > 0 && e.Prev != v.LastHash:
+			v.problem("entry %d does not follow the entry before it: that one was changed", e.Seq)
+		case v.Entries == 0 && e.Seq == 1 && e.Prev != "":
+			v.problem("entry 1 follows an entry that is missing")
+		}
+
+		v.add(e, hash)
+
+		begins = false
+	}
 }
 
 // VerifyExport checks lines of Entry.Export, in their order. An export of selected
@@ -213,7 +336,7 @@ func VerifyExport(ctx context.Context, from io.Reader) (Report, error) {
 
 	number := 0
 
-	err := linesOf(ctx, from, func(line []byte, _ bool) error {
+	err := linesOf(ctx, from, func(line []byte) error {
 		number++
 
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -273,85 +396,97 @@ func (f Filter) selects(e Entry) bool {
 // Selects reports whether the filter selects an entry.
 func (f Filter) Selects(e Entry) bool { return f.selects(e) }
 
-// Read calls emit with the selected entries, the oldest first, until emit returns an
+// slack is by how much an entry can be older than those before it: refusals share one after some time.
+const slack = floodTime + 5*time.Minute
+
+// Read calls do with the selected entries, the oldest first, until do returns an
 // error or ctx ends. It skips damaged entries, which Verify reports.
-func Read(ctx context.Context, dir string, filter Filter, emit func(Entry) error) error {
-	files, err := filesIn(dir)
+func (r Reader) Read(ctx context.Context, filter Filter, do func(Entry) error) error {
+	segments, err := r.segments(ctx)
 	if err != nil {
 		return err
 	}
 
-	for i, f := range files {
-		// All its entries come before the selected ones.
-		if i+1 < len(files) && files[i+1].first <= filter.After+1 || isOlder(dir, f, filter.Since) {
-			continue
+	// The first segment with an entry that can be selected, by number and by time.
+	from := sort.Search(len(segments), func(i int) bool {
+		if i+1 < len(segments) && segments[i+1] <= filter.After+1 {
+			return false
+		}
+		if err != nil || filter.Since.IsZero() {
+			return true
 		}
 
-		if err := readFile(ctx, dir, f, filter, emit); err != nil {
+		var last time.Time
+		last, err = r.lastTime(ctx, segments[i])
+
+		return !last.Before(filter.Since.Add(-slack))
+	})
+
+	for _, first := range segments[from:] {
+		text, readErr := r.segment(ctx, first)
+		if err = cmp.Or(err, readErr); err != nil {
+			return err
+		}
+
+		if err := emit(ctx, text, filter, do); err != nil {
 			return err
 		}
 	}
 
-	return nil
+	return err
 }
 
 // Newest returns the newest selected entries, at most the number, the oldest first.
 // It ends with ctx.
-func Newest(ctx context.Context, dir string, filter Filter, most int) ([]Entry, error) {
-	files, err := filesIn(dir)
+func (r Reader) Newest(ctx context.Context, filter Filter, most int) ([]Entry, error) {
+	segments, err := r.segments(ctx)
 	if err != nil {
 		return nil, err
 	}
 
 	var newest []Entry
 
-	for i := len(files) - 1; i >= 0 && len(newest) < most; i-- {
-		if isOlder(dir, files[i], filter.Since) {
-			break
-		}
+	for _, first := range slices.Backward(segments) {
+		var (
+			found []Entry
+			last  time.Time
+		)
 
-		var found []Entry
-
-		err := readFile(ctx, dir, files[i], filter, func(e Entry) error {
-			if found = append(found, e); len(found) > 2*most {
-				found = slices.Clone(found[len(found)-most:])
+		text, err := r.segment(ctx, first)
+		err = cmp.Or(err, emit(ctx, text, Filter{}, func(e Entry) error {
+			if last = e.Time; filter.selects(e) {
+				found = append(found, e)
 			}
 			return nil
-		})
+		}))
 		if err != nil {
 			return nil, err
 		}
 
 		newest = append(found[max(0, len(found)-(most-len(newest))):], newest...)
+		if len(newest) == most || last.Before(filter.Since.Add(-slack)) {
+			break
+		}
 	}
 
 	return newest, nil
 }
 
-// isOlder reports whether a file has not changed since a time.
-func isOlder(dir string, f named, since time.Time) bool {
-	if since.IsZero() {
-		return false
-	}
-
-	st, err := os.Stat(filepath.Join(dir, f.name))
-
-	// The clock of a file system may be a little behind.
-	return err == nil && st.ModTime().Before(since.Add(-time.Minute))
-}
-
-func readFile(ctx context.Context, dir string, f named, filter Filter, emit func(Entry) error) error {
-	err := lines(ctx, filepath.Join(dir, f.name), func(line []byte, complete bool) error {
-		e, _, err := parseLine(line)
-		if err != nil || !complete || !filter.selects(e) {
-			return nil
+// emit calls do with the selected entries among lines.
+func emit(ctx context.Context, text []byte, filter Filter, do func(Entry) error) error {
+	for line := range bytes.Lines(text) {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		return emit(e)
-	})
-	// Retention may remove the file meanwhile.
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+
+		e, _, err := parseLine(bytes.TrimSuffix(line, []byte("\n")))
+		if err != nil || !filter.selects(e) {
+			continue
+		}
+		if err := do(e); err != nil {
+			return err
+		}
 	}
 
-	return err
+	return ctx.Err()
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/audit"
-	"github.com/contiv/cluster/management/setting"
 )
 
 // maxAuditError bounds the error in an audit record, in bytes.
@@ -20,24 +19,21 @@ const maxAuditError = 4 << 10
 
 // auditor writes audit records to the audit trail and to the daemon's log.
 type auditor struct {
-	trail *audit.Log
+	trail *audit.Trail
 	log   logrus.FieldLogger
 }
 
-// Record returns once the record of a change is synced. A refusal does not wait, so
-// that a flood of refused requests costs no syncs, nor does a deferred record.
-func (a auditor) Record(ctx context.Context, r access.Record) {
-	entry := audit.Entry{
-		Time: r.Time, Who: r.Principal, Credential: access.IdentityOf(ctx).Credential, From: r.From, Via: r.Via,
-		Request: r.Request, Verb: r.Action, Targets: r.Targets, Job: r.Job, Reason: r.Reason, Replayed: r.Replayed,
-		Result: audit.Done,
-	}
+var _ access.Encoder = auditor{}
 
-	if r.Err != nil {
-		// The error may quote the request.
-		entry.Result = string(inventory.KindOf(r.Err))
-		entry.Error = inventory.Shorten(r.Err.Error(), maxAuditError)
-	}
+// Encode implements access.Encoder.
+func (a auditor) Encode(ctx context.Context, r access.Record) ([]byte, error) {
+	return a.trail.Encode(entryOf(ctx, r))
+}
+
+// Record returns once the record of a change is stored. A refusal does not wait, so
+// that a flood of refused requests costs no writes, nor does a deferred record.
+func (a auditor) Record(ctx context.Context, r access.Record) {
+	entry := entryOf(ctx, r)
 
 	var err error
 
@@ -45,8 +41,8 @@ func (a auditor) Record(ctx context.Context, r access.Record) {
 	case r.Err != nil:
 		err = a.trail.Refuse(entry)
 	case r.Deferred:
-		err = a.trail.Defer(ctx, entry)
-	default:
+		err = a.trail.Defer(entry)
+	case !r.Stored:
 		err = a.trail.Append(ctx, entry)
 	}
 
@@ -62,6 +58,23 @@ func (a auditor) Record(ctx context.Context, r access.Record) {
 	default:
 		log.Info("mutation")
 	}
+}
+
+// entryOf returns the entry of a record.
+func entryOf(ctx context.Context, r access.Record) audit.Entry {
+	entry := audit.Entry{
+		Time: r.Time, Who: r.Principal, Credential: access.IdentityOf(ctx).Credential, From: r.From, Via: r.Via,
+		Request: r.Request, Verb: r.Action, Targets: r.Targets, Job: r.Job, Reason: r.Reason, Replayed: r.Replayed,
+		Result: audit.Done,
+	}
+
+	if r.Err != nil {
+		// The error may quote the request.
+		entry.Result = string(inventory.KindOf(r.Err))
+		entry.Error = inventory.Shorten(r.Err.Error(), maxAuditError)
+	}
+
+	return entry
 }
 
 // fieldsOf returns the fields of a record in the log.
@@ -91,43 +104,18 @@ func fieldsOf(r access.Record, entry audit.Entry) logrus.Fields {
 	return fields
 }
 
-// openAudit continues the audit trail.
-func (d *Daemon) openAudit() error {
-	trail, err := audit.Open(audit.Options{
-		Dir: auditDir(d.file.Config), Instance: d.node.Name(), Keep: d.file.Audit.Keep,
-		KeepFor: time.Duration(d.file.Audit.KeepFor), Logger: d.opts.Logger,
+// openAudit makes the audit trail. Until its loop runs, entries wait in memory.
+func (d *Daemon) openAudit() {
+	d.trail = audit.New(audit.Options{
+		Store: d.store, Instance: d.node.Name(), Keep: d.file.Audit.Keep, KeepFor: time.Duration(d.file.Audit.KeepFor),
+		Leads:  func() bool { return d.member != nil && d.member.Leads() },
+		Former: filepath.Join(d.file.DataDir, "audit"), Logger: d.opts.Logger,
 	})
-	if err != nil {
-		return inventory.Errorf(inventory.KindUnavailable, "%w", err).
-			Do("make %s writable, with space for it, or restore it", auditDir(d.file.Config))
-	}
-
-	d.onStop("audit trail", func(context.Context) error { return trail.Close() })
-	d.trail, d.audit = trail, auditor{trail, d.opts.Logger}
-
-	return nil
+	d.audit = auditor{d.trail, d.opts.Logger}
 }
 
-func auditDir(c setting.Config) string { return filepath.Join(c.DataDir, "audit") }
-
-// VerifyAudit checks the audit trail of the configuration in a file, with or without a
-// running daemon. It ends with ctx.
-func VerifyAudit(ctx context.Context, configPath string) (audit.Report, error) {
-	f, err := setting.Load(configPath, adapters{})
-	if err != nil {
-		return audit.Report{}, err
-	}
-	return audit.Verify(ctx, auditDir(f.Config))
-}
-
-// ReadAudit calls emit with the selected entries of the audit trail, the oldest first,
-// until ctx ends.
-func ReadAudit(
-	ctx context.Context, configPath string, filter audit.Filter, emit func(audit.Entry) error,
-) error {
-	f, err := setting.Load(configPath, adapters{})
-	if err != nil {
-		return err
-	}
-	return audit.Read(ctx, auditDir(f.Config), filter, emit)
+// runAudit seals entries until Stop, which stores those that wait.
+func (d *Daemon) runAudit(ctx context.Context) {
+	d.onStop("entries of the audit trail", func(ctx context.Context) error { d.trail.Close(ctx); return nil })
+	d.run(ctx, d.trail.Loop)
 }

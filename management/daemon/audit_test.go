@@ -27,7 +27,7 @@ func TestAuditTrail(t *testing.T) {
 
 	entries := func(f audit.Filter) (found []string) {
 		t.Helper()
-		s.must(ReadAudit(s.ctx(), s.file, f, func(e audit.Entry) error {
+		s.must(s.readAudit(f, func(e audit.Entry) error {
 			found = append(found, strings.Join([]string{e.Verb, strings.Join(e.Targets, ","), e.Job, e.Result}, " "))
 
 			if e.Who == "" || e.Instance == "" || e.Time.IsZero() {
@@ -60,7 +60,7 @@ func TestAuditTrail(t *testing.T) {
 		t.Errorf("the refusal is %q", got)
 	}
 
-	r, err := VerifyAudit(s.ctx(), s.file)
+	r, err := s.auditReader().Verify(s.ctx())
 	if err != nil || len(r.Problems) > 0 || r.Lost > 0 || r.Entries < uint64(before) || r.First != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -146,4 +146,23 @@ func TestAuditOrigin(t *testing.T) {
 	if r, err := s.Client.VerifyAudit(s.ctx()); err != nil || len(r.Problems) > 0 || r.Lost > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
+}
+
+// auditReader reads the trail in the store, beside the daemon.
+func (s *site) auditReader() audit.Reader {
+	s.t.Helper()
+
+	t, err := OpenStoreTool(s.ctx(), s.options())
+	s.must(err)
+	s.t.Cleanup(func() { _ = t.Close() })
+
+	r, err := t.Trail(s.ctx())
+	s.must(err)
+
+	return r
+}
+
+func (s *site) readAudit(f audit.Filter, do func(audit.Entry) error) error {
+	s.t.Helper()
+	return s.auditReader().Read(s.ctx(), f, do)
 }

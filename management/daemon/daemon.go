@@ -119,7 +119,7 @@ type Daemon struct {
 	variables *variable.Variables
 	engine    *engine.Engine
 	audit     access.Auditor
-	trail     *audit.Log
+	trail     *audit.Trail
 	tokens    *access.Tokens
 	clients   *access.Certificates // of clients
 	secrets   *keyring.Keyring
@@ -225,6 +225,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		return err
 	}
 
+	d.runAudit(ctx)
 	d.identifyManager(ctx)
 
 	if d.gossipKey, err = d.gossip.Keeper(gossipkey.Options{

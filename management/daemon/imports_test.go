@@ -95,7 +95,8 @@ var mayImport = map[string][]string{
 		"management/record",
 	},
 	"management/state/statetest": {"configuration", "management/record", "management/state"},
-	"management/audit":           {"inventory/localfile"},
+	"management/audit":           {"inventory", "management/control", "management/record"},
+	"management/audit/audittest": {"inventory", "management/audit"},
 	"management/access": {
 		"inventory",
 		"management/control",
@@ -284,6 +285,7 @@ var mayImport = map[string][]string{
 		"configuration",
 		"inventory/etcd",
 		"management/access",
+		"management/audit",
 		"management/cluster",
 		"management/job",
 		"management/plan",
@@ -298,7 +300,9 @@ var mayImport = map[string][]string{
 		"management/record",
 		"management/metrics",
 	},
-	"management/etcd/tool": {"inventory", "inventory/etcd", "management/etcd", "management/record"},
+	"management/etcd/tool": {
+		"inventory", "inventory/etcd", "management/audit", "management/etcd", "management/record",
+	},
 	// The HTTP kit contains no use case, so that every API family can use it.
 	"management/server/rest":     {"inventory", "management/access", "management/api", "management/openapi"},
 	"management/server/nodelist": {"inventory", "management/api", "management/state"},

@@ -58,6 +58,7 @@ func limits() []limit {
 		{"jobs with their inputs", "`jobs.keep`, and the queue", int64(jobs.Keep) + job.MaxQueued, jobBytes},
 		{"logs of ended jobs", "`jobs.keep_bytes`", 1, jobs.KeepBytes},
 		{"logs of running jobs", "`jobs.limit`, output and events", 2 * int64(jobs.Limit), jobs.OutputLimit},
+		{"audit trail", "`audit.keep`", int64(setting.Default().Audit.Keep), 200},
 		{"results of idempotency keys", "", access.ResultLimit, resultBytes},
 	}
 }

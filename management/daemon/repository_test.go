@@ -451,7 +451,7 @@ func TestRepositoryAudit(t *testing.T) {
 
 	found := map[string]string{}
 
-	s.must(ReadAudit(t.Context(), s.file, audit.Filter{Verb: "repository.use"}, func(e audit.Entry) error {
+	s.must(s.readAudit(audit.Filter{Verb: "repository.use"}, func(e audit.Entry) error {
 		if e.Who == repository.Principal {
 			found[e.Targets[0]] = e.Result
 		}
@@ -505,7 +505,7 @@ func TestRepositoryKeys(t *testing.T) {
 
 	refusals := 0
 
-	s.must(ReadAudit(t.Context(), s.file, audit.Filter{Verb: "repository.use"}, func(e audit.Entry) error {
+	s.must(s.readAudit(audit.Filter{Verb: "repository.use"}, func(e audit.Entry) error {
 		if e.Who == repository.Principal && e.Targets[0] == first && e.Result == string(inventory.KindRefused) {
 			refusals++
 		}

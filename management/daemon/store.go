@@ -57,9 +57,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 
 	d.onStop("view", func(context.Context) error { d.store.Close(); return nil })
 
-	if err := d.openAudit(); err != nil {
-		return err
-	}
+	d.openAudit()
 
 	d.settings = setting.New(setting.Options{
 		File:       d.file,

@@ -260,7 +260,7 @@ func (e *Engine) hidden(in job.Inputs) job.Inputs {
 // decideItself carries out a decision of the manager and leaves its audit record.
 func (e *Engine) decideItself(ctx context.Context, r access.Record, carryOut func() error) error {
 	self := access.Caller{Principal: access.Manager}
-	return access.Audited(ctx, e.audit, self, r, func(*access.Record) error { return carryOut() })
+	return access.Audited(ctx, e.audit, self, r, func(_ context.Context, _ *access.Record) error { return carryOut() })
 }
 
 // retryConflict and retryUnavailable repeat writes, see package state.

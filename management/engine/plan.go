@@ -30,7 +30,8 @@ func (e *Engine) Plan(ctx context.Context, c access.Caller, r job.Request) (plan
 
 	var made plan.Plan
 
-	err := access.Audited(ctx, e.audit, c, entry, func(entry *access.Record) (err error) {
+	asked := entry.Targets
+	err := access.Audited(ctx, e.audit, c, entry, func(ctx context.Context, entry *access.Record) (err error) {
 		made, err = inTurn(ctx, e, c, e.plans, func(v *state.View) (plan.Plan, error) {
 			settings := e.settings()
 			if err := e.mayPlan(v, settings); err != nil {
@@ -41,11 +42,14 @@ func (e *Engine) Plan(ctx context.Context, c access.Caller, r job.Request) (plan
 				return plan.Plan{}, err
 			}
 			return e.plans.Decide(ctx, c, access.Request(r, settings.Groups), func(tx *record.Tx) (plan.Plan, error) {
-				return e.addPlan(ctx, c, tx, settings, r, pins)
+				p, err := e.addPlan(ctx, c, tx, settings, r, pins)
+				entry.Job, entry.Targets = p.Check, slices.Concat([]string{p.ID}, asked)
+				return p, err
 			})
 		})
-		if err == nil {
-			entry.Job, entry.Targets = made.Check, slices.Concat([]string{made.ID}, entry.Targets)
+
+		if entry.Job, entry.Targets = "", asked; err == nil {
+			entry.Job, entry.Targets = made.Check, slices.Concat([]string{made.ID}, asked)
 		}
 
 		return err
@@ -126,7 +130,7 @@ func nextJob(v *state.View) string { return strconv.FormatUint(v.Seq+1, 10) }
 func (e *Engine) ApplyPlan(ctx context.Context, c access.Caller, id string) (job.Job, error) {
 	entry := access.Record{Action: "plans.apply", Targets: []string{id}}
 
-	return e.audited(ctx, c, entry, func(entry *access.Record) (job.Job, error) {
+	return e.audited(ctx, c, entry, func(ctx context.Context, entry *access.Record) (job.Job, error) {
 		return inTurn(ctx, e, c, e.jobs, func(v *state.View) (job.Job, error) {
 			return e.applyPlan(ctx, c, v, id, entry)
 		})
@@ -318,7 +322,7 @@ func shorten(digest string) string { return digest[:min(len(digest), 12)] }
 // it was applied, goes on.
 func (e *Engine) DeletePlan(ctx context.Context, c access.Caller, id string) (revision int64, err error) {
 	entry := access.Record{Action: "plans.delete", Targets: []string{id}}
-	err = access.Audited(ctx, e.audit, c, entry, func(*access.Record) error {
+	err = access.Audited(ctx, e.audit, c, entry, func(ctx context.Context, _ *access.Record) error {
 		subject := func(s *state.Scoped) error {
 			_, err := e.FindPlan(s.View, id)
 			return err

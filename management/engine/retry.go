@@ -24,7 +24,7 @@ func (e *Engine) Retry(
 ) (job.Job, error) {
 	record := access.Record{Action: "jobs.retry", Targets: []string{ref}}
 
-	return e.audited(ctx, c, record, func(record *access.Record) (job.Job, error) {
+	return e.audited(ctx, c, record, func(ctx context.Context, record *access.Record) (job.Job, error) {
 		return e.retry(ctx, c, ref, r, record)
 	})
 }

@@ -25,7 +25,7 @@ func (e *Engine) SubmitRollout(
 		Action: "jobs.submit." + string(request.Verb), Targets: request.Nodes, Reason: request.Reason,
 	}
 
-	_, err := e.audited(ctx, c, entry, func(*access.Record) (j job.Job, err error) {
+	_, err := e.audited(ctx, c, entry, func(ctx context.Context, _ *access.Record) (j job.Job, err error) {
 		j, r, err = e.submitRollout(ctx, c, r, b, request)
 		return j, err
 	})

@@ -28,7 +28,7 @@ func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (jo
 		Reason: r.AuditReason(),
 	}
 
-	return e.audited(ctx, c, entry, func(*access.Record) (job.Job, error) {
+	return e.audited(ctx, c, entry, func(ctx context.Context, _ *access.Record) (job.Job, error) {
 		return e.queue(ctx, c, e.settings(), r, nil, nil)
 	})
 }
@@ -36,13 +36,14 @@ func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (jo
 // audited carries out a request for a job and leaves its audit record, which
 // names the job if there is one.
 func (e *Engine) audited(
-	ctx context.Context, c access.Caller, r access.Record, request func(*access.Record) (job.Job, error),
+	ctx context.Context, c access.Caller, r access.Record,
+	request func(context.Context, *access.Record) (job.Job, error),
 ) (job.Job, error) {
 	var accepted job.Job
 
-	err := access.Audited(ctx, e.audit, c, r, func(record *access.Record) (err error) {
+	err := access.Audited(ctx, e.audit, c, r, func(ctx context.Context, record *access.Record) (err error) {
 		// After an error the job may have the number of somebody else's.
-		if accepted, err = request(record); err == nil {
+		if accepted, err = request(ctx, record); err == nil {
 			record.Job = accepted.ID
 		}
 		return err
@@ -444,7 +445,7 @@ func hideAll(
 func (e *Engine) Cancel(ctx context.Context, c access.Caller, id string) (job.Job, error) {
 	entry := access.Record{Action: "jobs.cancel", Targets: []string{id}}
 
-	return e.audited(ctx, c, entry, func(*access.Record) (job.Job, error) {
+	return e.audited(ctx, c, entry, func(ctx context.Context, _ *access.Record) (job.Job, error) {
 		return e.jobs.Decide(ctx, c, access.Job(id), func(tx *record.Tx) (job.Job, error) {
 			j, err := state.ViewOf(tx).Job(id)
 			if err != nil {

@@ -35,7 +35,7 @@ func (s *Store) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	revision, err := s.commit(ctx, ops)
+	revision, err := s.commitRecorded(ctx, ops)
 	if !etcd.IsFull(err) {
 		return revision, err
 	}

@@ -327,6 +327,8 @@ func (s *Store) writeTogether(writes []*groupWrite) writeResult {
 		}
 	}
 
+	ops.Then = s.joinEntries(ops.Then)
+
 	return s.writeAlone(ctx, ops)
 }
 

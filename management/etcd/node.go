@@ -118,7 +118,11 @@ func (s *Store) PutNodes(ctx context.Context, writes []state.NodeWrite) (conflic
 }
 
 func (s *Store) putChunk(ctx context.Context, chunk []state.NodeWrite, ops etcd.Ops) (conflicts []string, err error) {
-	_, err = s.commit(ctx, ops)
+	if len(chunk) == 1 {
+		_, err = s.commitRecorded(ctx, ops)
+	} else {
+		_, err = s.commit(ctx, ops)
+	}
 
 	switch {
 	case inventory.KindOf(err) != inventory.KindConflict:

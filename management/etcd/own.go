@@ -17,15 +17,17 @@ func (v *view) applyOwn(revision int64, ops []clientv3.Op) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
-	isNoPut := func(op clientv3.Op) bool { return !op.IsPut() }
-	if v.loading || v.whole != revision-1 || slices.ContainsFunc(ops, isNoPut) {
+	shown := func(op clientv3.Op) bool { return strings.HasPrefix(string(op.KeyBytes()), v.client.Prefix+"/v/") }
+	isDeletion := func(op clientv3.Op) bool { return !op.IsPut() && shown(op) }
+
+	if v.loading || v.whole != revision-1 || slices.ContainsFunc(ops, isDeletion) {
 		return
 	}
 
 	var events []*clientv3.Event
 
 	for _, op := range ops {
-		if strings.HasPrefix(string(op.KeyBytes()), v.client.Prefix+"/v/") {
+		if shown(op) {
 			events = append(events, &clientv3.Event{Type: mvccpb.Event_PUT, Kv: &mvccpb.KeyValue{
 				Key: op.KeyBytes(), Value: op.ValueBytes(), ModRevision: revision,
 			}})

@@ -112,7 +112,7 @@ func (s *Store) SaveRepository(ctx context.Context, r repository.Record) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, etcd.Ops{Then: []clientv3.Op{op}})
+	_, err = s.commitRecorded(ctx, etcd.Ops{Then: []clientv3.Op{op}})
 
 	return err
 }

@@ -68,9 +68,14 @@ func (s *Store) Forget(
 	chunks[0].If = append(chunks[0].If, groups.If...)
 
 	var revision int64
-	for _, ops := range chunks {
+	for i, ops := range chunks {
 		ops.Then = append(append(ops.Then, groups.Then...), unmark...)
-		if revision, err = s.commit(ctx, ops); err != nil {
+
+		commit := s.commit
+		if i == len(chunks)-1 {
+			commit = s.commitRecorded
+		}
+		if revision, err = commit(ctx, ops); err != nil {
 			return 0, err
 		}
 	}

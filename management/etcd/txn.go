@@ -91,8 +91,8 @@ func atRevision(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
 }
 
-// headOps is the number of operations that commit adds.
-const headOps = 1
+// headOps is the number of operations that commit adds, with the audit entry of commitRecorded.
+const headOps = 2
 
 // pack distributes parts over as few transactions as etcd's limits allow. It never
 // splits a part, and leaves room for spare operations in each transaction. It

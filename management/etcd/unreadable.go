@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/audit"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
@@ -36,6 +37,7 @@ var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/holder":  decodes[state.Instance],
 	"v/owners":  decodes[ownerRecord],
 	"v/seq":     func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
+	"x/audit":   func(name string, kv *mvccpb.KeyValue) error { return audit.Check(name, kv.Value) },
 	"x/history": decodes[inventory.HistoryEntry],
 	"x/vars":    decodes[variablesChangeRecord],
 	"x/results": decodes[access.Result],

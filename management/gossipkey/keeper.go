@@ -162,7 +162,7 @@ type Request struct {
 func (k *Keeper) Rotate(ctx context.Context, c access.Caller, r Request) (Status, error) {
 	record := access.Record{Action: "gossip-key.rotate", Targets: r.LockOut}
 
-	err := access.Audited(ctx, k.Audit, c, record, func(*access.Record) error {
+	err := access.Audited(ctx, k.Audit, c, record, func(_ context.Context, _ *access.Record) error {
 		if r.Force {
 			return k.giveUp(r.LockOut)
 		}
@@ -395,7 +395,7 @@ func (k *Keeper) advance(ctx context.Context, r Rotation, next Phase, blocked, w
 	record := access.Record{Action: "gossip-key." + string(next), Reason: "rotation begun by " + r.Actor}
 
 	return access.Audited(ctx, k.Audit, access.Caller{Principal: access.Manager}, record,
-		func(*access.Record) error { return store() })
+		func(_ context.Context, _ *access.Record) error { return store() })
 }
 
 // pushAbsent installs the keys over ssh on nodes without a live member that have not

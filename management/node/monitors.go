@@ -181,5 +181,5 @@ func (ns *Nodes) withdraw(ctx context.Context, observer string) error {
 	record := access.Record{Action: "monitors.expire", Targets: changed, Reason: reason}
 
 	return access.Audited(ctx, ns.audit, access.Caller{Principal: access.Manager}, record,
-		func(*access.Record) error { return err })
+		func(_ context.Context, _ *access.Record) error { return err })
 }

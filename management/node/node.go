@@ -119,7 +119,7 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 	f := forgetting{ForgetRequest: r, caller: c, begun: time.Now(), left: r.Nodes}
 
 	record := access.Record{Action: "nodes.forget", Targets: r.Nodes, Reason: r.Reason}
-	err = access.Audited(ctx, ns.audit, c, record, func(*access.Record) error {
+	err = access.Audited(ctx, ns.audit, c, record, func(recording context.Context, _ *access.Record) error {
 		// A request that will be refused must not end anything on nodes that the caller does not see.
 		sees := c.Scope.View(ns.state.View()).HasNode
 		seen := slices.DeleteFunc(slices.Clone(r.Nodes), func(name string) bool { return !sees(name) })
@@ -155,7 +155,7 @@ func (ns *Nodes) Forget(ctx context.Context, c access.Caller, r ForgetRequest) (
 				return nil
 			}
 
-			revision, err = ns.store.Forget(ctx, v.Revision, ns.rulesOf(writes), writes, c.Key)
+			revision, err = ns.store.Forget(recording, v.Revision, ns.rulesOf(writes), writes, c.Key)
 
 			return err
 		})
@@ -275,7 +275,7 @@ func (ns *Nodes) Patch(ctx context.Context, c access.Caller, name string, p Patc
 	var patched inventory.Node
 
 	record := access.Record{Action: "nodes.patch", Targets: []string{name}}
-	err := access.Audited(ctx, ns.audit, c, record, func(*access.Record) error {
+	err := access.Audited(ctx, ns.audit, c, record, func(recording context.Context, _ *access.Record) error {
 		if p.ForgetHostKey {
 			if err := ns.yield(ctx, c.Principal, []string{name}); err != nil {
 				return err
@@ -296,7 +296,7 @@ func (ns *Nodes) Patch(ctx context.Context, c access.Caller, name string, p Patc
 			}
 
 			writes := []state.NodeWrite{{Node: n, Connection: p.Connection}}
-			if err := PutNodes(ctx, ns.store, writes); err != nil {
+			if err := PutNodes(recording, ns.store, writes); err != nil {
 				return err
 			}
 

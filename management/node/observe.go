@@ -98,7 +98,7 @@ func (ns *Nodes) Observe(ctx context.Context, observer string, observations []in
 	caller := access.Caller{Principal: observerPrincipal(observer)}
 	record := access.Record{Action: "nodes.observe", Targets: targets, Deferred: true}
 
-	return access.Audited(ctx, ns.audit, caller, record, func(*access.Record) error {
+	return access.Audited(ctx, ns.audit, caller, record, func(_ context.Context, _ *access.Record) error {
 		return state.RetryConflict(ctx, reported{ns.state, targets}, func(v *state.View) error {
 			r := report{view: v, accepted: map[string]inventory.Observation{}}
 			for i, o := range observations {
@@ -320,7 +320,7 @@ func (ns *Nodes) Report(
 	if err != nil || len(changed) > 0 {
 		caller := access.Caller{Principal: observerPrincipal(observer)}
 		record := access.Record{Action: "nodes.observe", Targets: changed, Deferred: true}
-		err = access.Audited(ctx, ns.audit, caller, record, func(*access.Record) error { return err })
+		err = access.Audited(ctx, ns.audit, caller, record, func(_ context.Context, _ *access.Record) error { return err })
 	}
 
 	return refused, ns.state.View().Revision, err

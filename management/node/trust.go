@@ -125,7 +125,7 @@ func (ns *Nodes) TrustHostKey(ctx context.Context, c access.Caller, name string,
 	var trusted inventory.Node
 
 	record := access.Record{Action: "nodes.trust", Targets: []string{name}, Reason: t.Reason}
-	err := access.Audited(ctx, ns.audit, c, record, func(record *access.Record) error {
+	err := access.Audited(ctx, ns.audit, c, record, func(recording context.Context, record *access.Record) error {
 		keys, err := ns.ScanHostKeys(ctx, c, name)
 		if err != nil {
 			return err
@@ -142,7 +142,7 @@ func (ns *Nodes) TrustHostKey(ctx context.Context, c access.Caller, name string,
 		}
 
 		record.Reason = trustReason(keys.Shown[i], keys.Recorded, t.Reason)
-		trusted, err = ns.recordHostKey(ctx, c, keys, keys.Shown[i], record.Reason, t.SetAside)
+		trusted, err = ns.recordHostKey(recording, c, keys, keys.Shown[i], record.Reason, t.SetAside)
 
 		return err
 	})

@@ -106,7 +106,7 @@ func (n *Notifier) target(name string) (Target, error) {
 func (n *Notifier) Test(ctx context.Context, c access.Caller, name string) error {
 	tried := access.Record{Action: "notifications.test", Targets: []string{name}}
 
-	return access.Audited(ctx, n.Audit, c, tried, func(*access.Record) error {
+	return access.Audited(ctx, n.Audit, c, tried, func(_ context.Context, _ *access.Record) error {
 		t, err := n.target(name)
 		if err != nil {
 			return err
@@ -164,7 +164,7 @@ func (n *Notifier) Failing(atLeast time.Duration) (name string, since time.Time)
 func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (count int, err error) {
 	done := access.Record{Action: "notifications.retry", Targets: []string{name}}
 
-	err = access.Audited(ctx, n.Audit, c, done, func(*access.Record) error {
+	err = access.Audited(ctx, n.Audit, c, done, func(_ context.Context, _ *access.Record) error {
 		list, err := n.List(name)
 		if err != nil {
 			return err

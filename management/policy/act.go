@@ -244,7 +244,7 @@ func (l *Loop) noteDecision(ctx context.Context, d state.Decision) error {
 func (l *Loop) quarantine(ctx context.Context, c access.Caller, d state.Decision) error {
 	record := access.Record{Action: "nodes.quarantine", Targets: []string{d.Node}, Reason: d.Case}
 
-	return access.Audited(ctx, l.Audit, c, record, func(*access.Record) error {
+	return access.Audited(ctx, l.Audit, c, record, func(_ context.Context, _ *access.Record) error {
 		return state.RetryConflict(ctx, l.State, func(v *state.View) error {
 			n, err := v.Node(d.Node)
 

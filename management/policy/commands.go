@@ -187,7 +187,7 @@ func (l *Loop) control(
 
 	record := access.Record{Action: action, Targets: []string{name}, Reason: reason}
 
-	err := access.Audited(ctx, l.Audit, c, record, func(*access.Record) error {
+	err := access.Audited(ctx, l.Audit, c, record, func(ctx context.Context, _ *access.Record) error {
 		return l.change(ctx, c, func(_ *state.View, a state.Automation) (*state.Automation, error) {
 			return &a, change(&a)
 		})

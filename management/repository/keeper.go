@@ -234,7 +234,7 @@ func (k *Keeper) problem() error {
 func (k *Keeper) Sync(ctx context.Context, c access.Caller) error {
 	record := access.Record{Action: "repository.sync", Targets: []string{k.Settings().URL}}
 
-	return access.Audited(ctx, k.Audit, c, record, func(*access.Record) error {
+	return access.Audited(ctx, k.Audit, c, record, func(_ context.Context, _ *access.Record) error {
 		if err := k.refuse(); err != nil {
 			return err
 		}
@@ -409,11 +409,11 @@ func (k *Keeper) change(ctx context.Context, record Record, commit configuration
 
 	caller := access.Caller{Principal: Principal}
 
-	return access.Audited(ctx, k.Audit, caller, audit, func(*access.Record) error {
-		if err != nil {
+	return access.Audited(ctx, k.Audit, caller, audit, func(recording context.Context, _ *access.Record) error {
+		if err != nil { // the audit record has the refusal, and not that it was stored
 			return k.reject(ctx, record, commit, err)
 		}
-		return k.accept(ctx, record, commit, digest)
+		return k.accept(recording, record, commit, digest)
 	})
 }
 

@@ -105,7 +105,8 @@ func (l *Loop) started(
 	extra configuration.Vars, playbooks string,
 	plan func(*state.View) (Record, error),
 ) (started Record, err error) {
-	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) error {
+	asked := entry.Targets
+	err = access.Audited(ctx, l.Audit, c, entry, func(ctx context.Context, entry *access.Record) error {
 		v := l.State.View()
 		if r, found, err := l.once().Replay(ctx, c); found || err != nil {
 			started = r
@@ -133,8 +134,12 @@ func (l *Loop) started(
 				prepared.Playbooks, playbooks)
 		}
 
-		started, err = l.add(ctx, c, subject, prepared, extra, plan)
-		entry.Targets = slices.Concat([]string{started.ID}, entry.Targets)
+		started, err = l.add(ctx, c, subject, prepared, extra, func(v *state.View) (Record, error) {
+			r, err := plan(v)
+			r.ID = NewID()
+			entry.Targets = slices.Concat([]string{r.ID}, asked)
+			return r, err
+		})
 
 		return err
 	})
@@ -159,7 +164,7 @@ func (l *Loop) add(
 		}
 
 		// Only these playbooks were parsed; newer ones may be broken.
-		r.ID, r.Playbooks, r.Commit = NewID(), prepared.Playbooks, prepared.Commit
+		r.Playbooks, r.Commit = prepared.Playbooks, prepared.Commit
 		r = r.Begin(c.Principal, time.Now())
 
 		record.Put(tx, &Kind, &r)
@@ -408,7 +413,7 @@ func (l *Loop) control(
 
 	entry := access.Record{Action: action, Targets: []string{id}, Reason: reason}
 
-	err = access.Audited(ctx, l.Audit, c, entry, func(entry *access.Record) (err error) {
+	err = access.Audited(ctx, l.Audit, c, entry, func(ctx context.Context, entry *access.Record) (err error) {
 		changed, err = l.once().Decide(ctx, c, subject, func(tx *record.Tx) (Record, error) {
 			before, err := Get(state.ViewOf(tx), id)
 			if err != nil {

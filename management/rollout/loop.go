@@ -463,7 +463,7 @@ func (l *Loop) report(ctx context.Context, was, is Record) {
 	reason := string(is.Status) + ": " + is.Reason
 	entry := access.Record{Action: "rollouts.decide", Targets: []string{is.ID}, Reason: reason}
 	// The status is already stored, so an error here changes nothing.
-	_ = access.Audited(ctx, l.Audit, principal(is), entry, func(*access.Record) error { return nil })
+	_ = access.Audited(ctx, l.Audit, principal(is), entry, func(_ context.Context, _ *access.Record) error { return nil })
 }
 
 // expire removes the rollouts that are no longer kept.
@@ -476,7 +476,7 @@ func (l *Loop) expire(ctx context.Context, v *state.View) error {
 	self := access.Caller{Principal: access.Manager}
 	entry := access.Record{Action: "rollouts.expire", Targets: ids, Reason: "more have ended than are kept"}
 
-	return access.Audited(ctx, l.Audit, self, entry, func(*access.Record) error {
+	return access.Audited(ctx, l.Audit, self, entry, func(_ context.Context, _ *access.Record) error {
 		for _, id := range ids {
 			_, _, err := record.Decide(ctx, l.Records, func(tx *record.Tx) (any, error) {
 				tx.Attach(state.DropInputs{Name: InputsOf(id)})

@@ -74,7 +74,7 @@ func (s *Server) failed(r *http.Request, rt rest.Route, err *inventory.Error) {
 	}
 	c := access.Caller{Principal: cmp.Or(access.IdentityOf(ctx).Principal, anonymous)}
 	record := access.Record{Action: actionRefused, Targets: []string{r.Method + " " + r.URL.Path}}
-	_ = access.Audited(ctx, s.Audit, c, record, func(*access.Record) error { return err })
+	_ = access.Audited(ctx, s.Audit, c, record, func(_ context.Context, _ *access.Record) error { return err })
 }
 
 // authenticate returns the identity of the caller: that of its bearer token, or

@@ -66,7 +66,7 @@ func (s *Server) auditRoutes() []rest.Route {
 			Allow: access.Admins, Serve: s.getAudit, Streams: true, Query: paging,
 			Doc: &openapi.Doc{
 				ID: "listAudit", Summary: "Read or follow the audit trail",
-				Text: "Returns the entries of the answering manager, the oldest first: every change, every " +
+				Text: "Returns the entries of all managers, the oldest first: every change, every " +
 					"refusal, and every decision of the manager itself. The entries of changes that were answered " +
 					"before are included.\n\n" +
 					"With `follow=true` the answer is a stream of server-sent events, each an `AuditEvent`: the " +

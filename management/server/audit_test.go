@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,25 +19,23 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/audit/audittest"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/server"
 )
 
 // openTrail opens a trail with entries about node1, node2 and so on, a minute apart,
 // every third one refused.
-func openTrail(t *testing.T, entries int) *audit.Log {
+func openTrail(t *testing.T, entries int) *audit.Trail {
 	t.Helper()
 
 	logger, _ := logtest.NewNullLogger()
 	logger.SetLevel(logrus.ErrorLevel)
 
-	l, err := audit.Open(audit.Options{
-		Dir: filepath.Join(t.TempDir(), "audit"), Instance: "one", Keep: 1000, KeepFor: time.Hour, Logger: logger,
+	l := audit.New(audit.Options{
+		Store: &audittest.Store{}, Instance: "one", Keep: 1000, KeepFor: time.Hour, Leads: func() bool { return true },
+		Logger: logger,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
 	addEntries(t, l, 1, entries)
 
 	return l
@@ -47,7 +44,7 @@ func openTrail(t *testing.T, entries int) *audit.Log {
 // auditNoon is the time of entry 0.
 var auditNoon = time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
 
-func addEntries(t *testing.T, l *audit.Log, from, to int) {
+func addEntries(t *testing.T, l *audit.Trail, from, to int) {
 	t.Helper()
 
 	for i := from; i <= to; i++ {
@@ -247,7 +244,7 @@ func (b *breakable) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // slowTrail is a trail whose reads last until their context ends.
-type slowTrail struct{ *audit.Log }
+type slowTrail struct{ *audit.Trail }
 
 func (slowTrail) Read(ctx context.Context, _ audit.Filter, _ func(audit.Entry) error) error {
 	<-ctx.Done()
@@ -282,7 +279,7 @@ func TestAuditDeadline(t *testing.T) {
 }
 
 // prunedTrail is a trail whose oldest entries the retention has removed.
-type prunedTrail struct{ *audit.Log }
+type prunedTrail struct{ *audit.Trail }
 
 func (prunedTrail) Verify(context.Context) (audit.Report, error) {
 	return audit.Report{Entries: 1, First: 4, Last: 4, Dropped: []string{"entries 1 to 3 were removed"}}, nil

@@ -215,7 +215,7 @@ type Tokens interface {
 	Revoke(ctx context.Context, c access.Caller, ref string) (revision int64, err error)
 }
 
-// Trail reads the audit trail; see audit.Log. Its methods may block while they read
+// Trail reads the audit trail; see audit.Trail. Its methods may block while they read
 // files, until their context ends.
 type Trail interface {
 	// Sync returns once the other methods show every record that was made before.

@@ -235,7 +235,7 @@ func (s *Settings) Values() api.Config {
 func (s *Settings) Reload(ctx context.Context, c access.Caller) error {
 	record := access.Record{Action: "settings.reload", Targets: []string{s.path()}}
 
-	return access.Audited(ctx, s.audit, c, record, func(*access.Record) error {
+	return access.Audited(ctx, s.audit, c, record, func(_ context.Context, _ *access.Record) error {
 		file, err := Load(s.path(), s.adapters)
 		if err == nil {
 			err = s.replace(ctx, file)
@@ -375,7 +375,9 @@ func (c *Config) keepsGroups(groups map[string]string) error {
 func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
 	record := access.Record{Action: "settings.patch", Targets: slices.Sorted(maps.Keys(patch))}
 
-	err := access.Audited(ctx, s.audit, c, record, func(*access.Record) error { return s.patch(ctx, c, patch) })
+	err := access.Audited(ctx, s.audit, c, record, func(ctx context.Context, _ *access.Record) error {
+		return s.patch(ctx, c, patch)
+	})
 	if err != nil {
 		return nil, err
 	}

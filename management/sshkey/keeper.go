@@ -310,7 +310,7 @@ func (k *Keeper) Cancel(ctx context.Context, c access.Caller) (Status, error) {
 func (k *Keeper) act(
 	ctx context.Context, c access.Caller, record access.Record, apply func(*state.View, *Rotation) error,
 ) (Status, error) {
-	err := access.Audited(ctx, k.Audit, c, record, func(*access.Record) error {
+	err := access.Audited(ctx, k.Audit, c, record, func(ctx context.Context, _ *access.Record) error {
 		if !k.Leads() {
 			return inventory.Errorf(inventory.KindUnavailable,
 				"this instance does not lead, and the leader has the keys").

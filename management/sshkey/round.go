@@ -158,7 +158,7 @@ func (k *Keeper) advance(ctx context.Context, r Rotation, next Phase) error {
 	}
 
 	return access.Audited(ctx, k.Audit, access.Caller{Principal: access.Manager}, record,
-		func(*access.Record) error {
+		func(ctx context.Context, _ *access.Record) error {
 			return k.progress(ctx, r, func(now *Rotation) {
 				if now.Phase = next; next == PhaseDone {
 					now.Ended = k.Now()

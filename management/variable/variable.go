@@ -121,7 +121,7 @@ func (vs *Variables) change(
 	decide func(tx *record.Tx, old configuration.Vars) (configuration.Vars, error),
 ) (out Changed, err error) {
 	trail := access.Record{Action: "variables." + action, Targets: []string{string(scope)}}
-	err = access.Audited(ctx, vs.audit, c, trail, func(*access.Record) error {
+	err = access.Audited(ctx, vs.audit, c, trail, func(ctx context.Context, _ *access.Record) error {
 		subject := access.Variables(scope)
 
 		made, revision, err := access.Decide(ctx, vs.store, c, subject, func(tx *record.Tx) (Change, error) {

@@ -113,7 +113,7 @@ func (k *Keeper) change(
 		k.Audit,
 		c,
 		access.Record{Action: action, Reason: reason},
-		func(*access.Record) (err error) {
+		func(ctx context.Context, _ *access.Record) (err error) {
 			out, _, err = access.Decide(ctx, k.Store, c, nil, func(tx *record.Tx) (Freeze, error) {
 				f := FreezeOf(tx)
 				if err := change(&f); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/audit"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/record"
 )
@@ -84,6 +85,11 @@ func Open(ctx context.Context, o Options) (*Tool, error) {
 // Settings returns what was set at run time.
 func (t *Tool) Settings(ctx context.Context) (map[string]any, error) {
 	return store.StoredSettings(ctx, t.Client)
+}
+
+// Trail returns the audit trail as it is, with the entries that no daemon has sealed. It changes nothing.
+func (t *Tool) Trail(ctx context.Context) (audit.Reader, error) {
+	return audit.Snapshot(ctx, store.NewAuditReader(t.Client))
 }
 
 // Close ends the connection, and the server if this tool runs it.

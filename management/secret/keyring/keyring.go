@@ -343,7 +343,7 @@ func (s *Keyring) Rotate(ctx context.Context, c access.Caller, abandon bool) (ap
 		record.Reason = "the former key is abandoned"
 	}
 
-	err := access.Audited(ctx, s.audit, c, record, func(*access.Record) error {
+	err := access.Audited(ctx, s.audit, c, record, func(_ context.Context, _ *access.Record) error {
 		// A client that gives up must not leave two keys behind.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rotateTimeout)
 		defer cancel()
