@@ -496,20 +496,20 @@ func (aHost) HostKeys(context.Context, configuration.Host) ([]string, error) {
 // chat is a notifier with one target.
 type chat struct{}
 
-func (chat) Status() []notify.TargetStatus {
-	return []notify.TargetStatus{{
+func (chat) Status() []api.Notification {
+	return []api.Notification{{
 		Name: "chat", To: "https://chat.example.com", Delivered: 12,
-		Events: []notify.Kind{notify.KindNodeStatus, notify.KindJobFailed, notify.KindHealth},
+		Events: []string{notify.KindNodeStatus, notify.KindJobFailed, notify.KindHealth},
 	}}
 }
 
-func (chat) List(string) ([]notify.Delivery, error) {
+func (chat) List(string) ([]api.Delivery, error) {
 	at := time.Date(2026, 11, 20, 16, 47, 31, 0, time.UTC)
 
-	return []notify.Delivery{{
-		ID: "chat/4711-job.failed-12", Target: "chat", Status: notify.Dead, Created: at, Attempts: 1, Last: at,
+	return []api.Delivery{{
+		ID: "chat/4711-job.failed-12", Target: "chat", Status: notify.Dead, Created: at, Attempts: 1, Last: &at,
 		Error: "https://chat.example.com answered 410 Gone",
-		Event: notify.Event{
+		Event: api.NotifiedEvent{
 			ID: "4711-job.failed-12", Kind: notify.KindJobFailed, Time: at, Manager: "host1-35a0",
 			Summary: "job 12 (commission of host3-35a0) is Errored", To: "Errored", Job: "12", Verb: "commission",
 			Nodes: []string{"host3-35a0"}, Detail: "a task failed on host3-35a0",

@@ -199,6 +199,7 @@ var mayImport = map[string][]string{
 	"management/notify": {
 		"inventory",
 		"management/access",
+		"management/api",
 		"management/control",
 		"management/job",
 		"management/record",

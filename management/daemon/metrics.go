@@ -33,8 +33,8 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 	emit("clusterm_nodes_configuration_unknown", float64(counts.Unknown))
 
 	deliveries := d.notifier.Counts()
-	for _, status := range []notify.Status{notify.Pending, notify.Delivered, notify.Dead} {
-		emit("clusterm_notification_deliveries", float64(deliveries[status]), string(status))
+	for _, status := range []string{notify.Pending, notify.Delivered, notify.Dead} {
+		emit("clusterm_notification_deliveries", float64(deliveries[status]), status)
 	}
 
 	emit("clusterm_ssh_key_laggards", float64(len(d.sshKey.Laggards())))

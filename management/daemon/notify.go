@@ -42,10 +42,7 @@ func (t *targets) set(c setting.Config) {
 		if err != nil {
 			errs[n.Name], sender = err, unusable{err}
 		}
-		target := notify.Target{Name: n.Name, Single: n.Single, Sender: sender}
-		for _, e := range n.Events {
-			target.Events = append(target.Events, notify.Kind(e))
-		}
+		target := notify.Target{Name: n.Name, Single: n.Single, Sender: sender, Events: n.Events}
 
 		// The configuration was checked, so there is no error.
 		target.Matches, _ = n.Matcher(c.Groups)

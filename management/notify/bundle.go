@@ -30,18 +30,18 @@ type storms map[string]storm
 
 // bundles reports whether events of the kind may share a message: those about nodes and
 // jobs, of which there can be many.
-func (k Kind) bundles() bool {
-	return strings.HasPrefix(string(k), "node.") || strings.HasPrefix(string(k), "job.")
+func bundles(k Kind) bool {
+	return strings.HasPrefix(k, "node.") || strings.HasPrefix(k, "job.")
 }
 
-func stormKey(d Delivery) string { return d.Target + " " + string(d.Event.Kind) }
+func stormKey(d Delivery) string { return d.Target + " " + d.Event.Kind }
 
 // stormsOf returns the storms at the end of all deliveries, the oldest first.
 func stormsOf(list []Delivery) storms {
 	all := storms{}
 
 	for _, d := range list {
-		if d.Event.Count > 0 || !d.Event.Kind.bundles() {
+		if d.Event.Count > 0 || !bundles(d.Event.Kind) {
 			continue
 		}
 
@@ -166,10 +166,10 @@ func bundleOf(members []Delivery) Delivery {
 	e.Nodes = nodes[:min(len(nodes), maxNodes)]
 
 	// It is created just after its newest member, so it keeps their place in the order of sending.
-	return Delivery{
-		ID: first.Target + "/" + e.ID, Target: first.Target, Event: e, Status: Pending,
-		Created: last.Created.Add(time.Nanosecond), Held: first.Held, Through: last.Created,
-	}
+	bundle := pending(first.Target, e, last.Created.Add(time.Nanosecond))
+	bundle.Held, bundle.Through = first.Held, last.Created
+
+	return bundle
 }
 
 // appendNew appends the names that the list does not have.

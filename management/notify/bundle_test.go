@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/record"
 )
@@ -80,7 +81,7 @@ func TestStorm(t *testing.T) {
 		}
 
 		list, _ := b.List("a")
-		e := list[slices.IndexFunc(list, func(d notify.Delivery) bool { return d.Event.Count > 0 })].Event
+		e := list[slices.IndexFunc(list, func(d api.Delivery) bool { return d.Event.Count > 0 })].Event
 
 		if want := "195 times node.state: n-005, n-006, n-007, n-008, n-009, n-010, n-011, " +
 			"n-012, n-013, n-014 and 185 more " +
@@ -91,7 +92,7 @@ func TestStorm(t *testing.T) {
 		}
 
 		if n := len(
-			slices.DeleteFunc(list, func(d notify.Delivery) bool { return d.Status != notify.Bundled }),
+			slices.DeleteFunc(list, func(d api.Delivery) bool { return d.Status != notify.Bundled }),
 		); n != 195 {
 			t.Errorf("the log has %d bundled ones", n)
 		}

@@ -44,7 +44,7 @@ func decide(list []Delivery, targets []Target, now time.Time) decision {
 	}
 
 	bundles := bundle(list, now)
-	pending, ended := map[string]int{}, map[string]int{}
+	waiting, ended := map[string]int{}, map[string]int{}
 
 	for _, one := range slices.Backward(list) {
 		switch target := one.Target; {
@@ -57,7 +57,7 @@ func decide(list []Delivery, targets []Target, now time.Time) decision {
 		case one.Held.After(now): // the held ones become one delivery
 			d.next = control.Earliest(d.next, one.Held)
 		default:
-			if pending[target]++; pending[target] > maxPending {
+			if waiting[target]++; waiting[target] > maxPending {
 				d.writes = append(d.writes, one.ended(fmt.Sprintf("more than %d newer ones were pending", maxPending)))
 				continue
 			}
@@ -82,7 +82,7 @@ func (d Delivery) ended(reason string) write {
 // after returns the delivery after an attempt that failed, or did not. A success of an earlier attempt
 // without an answer cannot be known.
 func (d Delivery) after(failed error, now time.Time) Delivery {
-	d.Attempts, d.Last, d.Status, d.Error = d.Attempts+1, now, Delivered, ""
+	d.Attempts, d.Last, d.Status, d.Error = d.Attempts+1, &now, Delivered, ""
 
 	if failed != nil {
 		d.Status, d.Error = Pending, oneLine(failed.Error())

@@ -8,34 +8,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/record"
 )
 
-// Status is the position of a delivery in its life.
-type Status string
-
 // The statuses of a delivery.
 const (
-	Pending   Status = "pending"
-	Delivered Status = "delivered"
+	Pending   = "pending"
+	Delivered = "delivered"
 	// Dead: the target refused it for good, or did not accept it in time. Retry makes it
 	// pending again.
-	Dead Status = "dead"
+	Dead = "dead"
 	// Bundled: it is a part of another delivery, with a Count.
-	Bundled Status = "bundled"
+	Bundled = "bundled"
 )
 
-// Delivery is one event on its way to one target.
+// Delivery is one event on its way to one target. Its ID is that of the event, and the target.
 type Delivery struct {
-	ID       string    `json:"id"` // of the event, and the target: unique
-	Target   string    `json:"target"`
-	Event    Event     `json:"event"`
-	Status   Status    `json:"status"`
-	Created  time.Time `json:"created"`
-	Attempts int       `json:"attempts,omitempty"`
-	Last     time.Time `json:"last,omitzero"`     // of the last attempt
-	Error    string    `json:"error,omitempty"`   // of the last attempt; empty: none
-	Retries  int       `json:"retries,omitempty"` // how often somebody made it pending again
+	api.Delivery
+
+	Retries int `json:"retries,omitempty"` // how often somebody made it pending again
 	// Held is when an event in a storm is sent or bundled; zero: at once. It is that of its
 	// members in a bundle.
 	Held    time.Time `json:"held,omitzero"`
@@ -50,6 +42,13 @@ var DeliveryKind = record.Kind[Delivery]{
 	Key:     func(d *Delivery) string { return d.ID },
 	At:      func(d *Delivery, revision int64) { d.Revision = revision },
 	Compare: func(a, b *Delivery) int { return byAge(*a, *b) },
+}
+
+// pending returns a new delivery of an event.
+func pending(target string, e Event, created time.Time) Delivery {
+	return Delivery{Delivery: api.Delivery{
+		ID: target + "/" + e.ID, Target: target, Event: e, Status: Pending, Created: created,
+	}}
 }
 
 // byAge orders deliveries by their creation.

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -19,7 +19,7 @@ import (
 )
 
 // Kind is the kind of an event.
-type Kind string
+type Kind = string
 
 // The kinds of event.
 const (
@@ -49,36 +49,8 @@ var Kinds = []Kind{
 	KindPolicyStopped, KindPolicyResumed, KindHealth,
 }
 
-// Event is something that happened. Its JSON is the body of a webhook in the format
-// json.
-type Event struct {
-	// ID is the same for the same event, also after a restart.
-	ID   string    `json:"id"`
-	Kind Kind      `json:"kind"`
-	Time time.Time `json:"time"`
-	// Manager is the name of the manager's node.
-	Manager string `json:"manager"`
-	// Summary is one line for people.
-	Summary string `json:"summary"`
-	// Actor is the principal that caused it: a person or program, policy:NAME, or
-	// monitor:OBSERVER.
-	Actor string `json:"actor,omitempty"`
-	Node  string `json:"node,omitempty"`
-	Group string `json:"group,omitempty"` // of the node
-	From  string `json:"from,omitempty"`  // the status, state or result before
-	To    string `json:"to,omitempty"`    // the new one
-	// Job is the id of the job that ended, or that changed the node.
-	Job string `json:"job,omitempty"`
-	// Rollout is the id of the rollout that the event is about, or to which the job belongs.
-	Rollout string   `json:"rollout,omitempty"`
-	Policy  string   `json:"policy,omitempty"` // that stopped or goes on; brake or all: every policy
-	Verb    string   `json:"verb,omitempty"`   // of the job or the rollout
-	Nodes   []string `json:"nodes,omitempty"`  // of the job, at most 50
-	Detail  string   `json:"detail,omitempty"` // why; without secrets
-	// Count is the number of events in this message; 0: it is one event. The fields have
-	// the values that all of them share, and Detail is that of the first.
-	Count int `json:"count,omitempty"`
-}
+// Event is something that happened. Its ID is the same for the same event, also after a restart.
+type Event = api.NotifiedEvent
 
 // happening is an event with the node that it is about, for selectors; nil: none.
 type happening struct {
@@ -104,7 +76,7 @@ func events(changes []record.RawChange) (list []happening, unreadable error) {
 
 		for _, e := range found {
 			e.ID = strings.Join([]string{
-				strconv.FormatInt(c.Revision, 10), string(e.Kind), cmp.Or(e.Node, e.Job, e.Rollout, e.Policy),
+				strconv.FormatInt(c.Revision, 10), e.Kind, cmp.Or(e.Node, e.Job, e.Rollout, e.Policy),
 			}, "-")
 			e.Detail = oneLine(e.Detail)
 			list = append(list, e)

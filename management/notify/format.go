@@ -74,24 +74,9 @@ func render(name string, e Event) ([]byte, error) {
 	}
 
 	values := []string{
-		"{summary}",
-		e.Summary,
-		"{detail}",
-		detail,
-		"{actor}",
-		actor,
-		"{kind}",
-		string(e.Kind),
-		"{time}",
-		e.Time.UTC().Format(time.RFC3339),
-		"{node}",
-		e.Node,
-		"{job}",
-		e.Job,
-		"{rollout}",
-		e.Rollout,
-		"{manager}",
-		e.Manager,
+		"{summary}", e.Summary, "{detail}", detail, "{actor}", actor, "{kind}", e.Kind,
+		"{time}", e.Time.UTC().Format(time.RFC3339), "{node}", e.Node, "{job}", e.Job, "{rollout}", e.Rollout,
+		"{manager}", e.Manager,
 	}
 
 	// The order does not matter: no text to escape is the beginning of another.

@@ -96,7 +96,7 @@ func lasting(told []string, problems map[string]string, looks map[string]int) []
 func healthEvent(was, is []string, problems map[string]string) Event {
 	at := time.Now()
 	e := Event{
-		ID: string(KindHealth) + "-" + strconv.FormatInt(at.UnixNano(), 10), Kind: KindHealth, Time: at,
+		ID: KindHealth + "-" + strconv.FormatInt(at.UnixNano(), 10), Kind: KindHealth, Time: at,
 		Actor: access.Manager, From: healthOf(was), To: healthOf(is),
 	}
 

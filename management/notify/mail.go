@@ -121,7 +121,7 @@ func (m *Mail) message(e Event) (*mail.Msg, error) {
 
 	// The rows are aligned for people, and easy to filter by.
 	for _, row := range []struct{ name, value string }{
-		{"manager", e.Manager}, {"event", string(e.Kind)}, {"time", e.Time.UTC().Format(time.RFC3339)},
+		{"manager", e.Manager}, {"event", e.Kind}, {"time", e.Time.UTC().Format(time.RFC3339)},
 		{"actor", e.Actor}, {"policy", e.Policy}, {"node", e.Node}, {"group", e.Group},
 		{"job", e.Job}, {"rollout", e.Rollout}, {"verb", e.Verb},
 		{"nodes", strings.Join(e.Nodes, " ")},

@@ -257,8 +257,8 @@ func (n *Notifier) wanted(happened []happening) (list []Delivery) {
 				created = all[last].Created.Add(time.Nanosecond)
 			}
 
-			d := Delivery{ID: t.Name + "/" + e.ID, Target: t.Name, Event: e.Event, Status: Pending, Created: created}
-			if !t.Single && e.Kind.bundles() {
+			d := pending(t.Name, e.Event, created)
+			if !t.Single && bundles(e.Kind) {
 				storms.hold(&d)
 			}
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/record"
@@ -391,7 +392,7 @@ func TestReceiverThatIsDown(t *testing.T) {
 		settle()
 
 		list, _ := b.List("a")
-		if !slices.ContainsFunc(list, func(d notify.Delivery) bool {
+		if !slices.ContainsFunc(list, func(d api.Delivery) bool {
 			return d.Status == notify.Dead && d.Error == "answered 500" && d.Attempts > 1
 		}) {
 			t.Fatalf("after a day: %+v", list)
@@ -519,9 +520,9 @@ func TestTriedAtOnce(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store, r := newMemory(), &receiver{fail: func(int) error { return errors.New("down") }}
-				store.put(notify.Delivery{
+				store.put(notify.Delivery{Delivery: api.Delivery{
 					ID: "a/dead", Target: "a", Status: notify.Dead, Created: time.Now(), Event: notify.Event{ID: "dead"},
-				})
+				}})
 
 				b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
 				defer b.run(t)()
@@ -597,10 +598,10 @@ func TestLimitWhileSending(t *testing.T) {
 
 		for i := range 1000 {
 			id := fmt.Sprintf("a/%d", i)
-			store.put(notify.Delivery{
+			store.put(notify.Delivery{Delivery: api.Delivery{
 				ID: id, Target: "a", Status: notify.Pending, Event: notify.Event{ID: id},
 				Created: time.Now().Add(time.Duration(i-2000) * time.Second),
-			})
+			}})
 		}
 
 		// The write of the end takes longer than the attempt.
@@ -717,6 +718,7 @@ func TestNoTargets(t *testing.T) {
 
 		// The target is removed, and comes back an hour later.
 		b.none.Store(true)
+		b.Reloaded()
 		time.Sleep(2 * time.Minute)
 		store.add(nodeChange(30, inventory.Allocated, inventory.Quarantined))
 
@@ -731,7 +733,8 @@ func TestNoTargets(t *testing.T) {
 		}
 
 		b.none.Store(false)
-		time.Sleep(time.Minute)
+		b.Reloaded()
+		settle()
 		store.add(nodeChange(60, inventory.Quarantined, inventory.Unallocated))
 		settle()
 
@@ -784,8 +787,8 @@ func TestLimits(t *testing.T) {
 		down := &receiver{fail: func(int) error { return errors.New("down") }}
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: down})
 
-		put := func(id string, status notify.Status, age time.Duration) {
-			store.put(notify.Delivery{ID: id, Target: "a", Status: status, Created: time.Now().Add(-age)})
+		put := func(id string, status string, age time.Duration) {
+			store.put(notify.Delivery{Delivery: api.Delivery{ID: id, Target: "a", Status: status, Created: time.Now().Add(-age)}})
 		}
 		for i := range 1100 {
 			put(fmt.Sprintf("pending-%d", i), notify.Pending, time.Hour+time.Duration(i)*time.Second)

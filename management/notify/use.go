@@ -12,23 +12,13 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/record"
 )
 
-// TargetStatus is a target with its deliveries.
-type TargetStatus struct {
-	Name   string
-	To     string // where it sends to, without secrets
-	Events []Kind
-	// Pending, Delivered and Dead count its deliveries, ended ones as long as they are
-	// kept.
-	Pending, Delivered, Dead int
-	Last                     *Delivery // the newest that was tried; nil: none
-}
-
 // Counts counts the deliveries that are kept by status, those to former targets as well.
-func (n *Notifier) Counts() map[Status]int {
-	counts := map[Status]int{}
+func (n *Notifier) Counts() map[string]int {
+	counts := map[string]int{}
 	for _, d := range n.deliveries() {
 		counts[d.Status]++
 	}
@@ -36,14 +26,15 @@ func (n *Notifier) Counts() map[Status]int {
 	return counts
 }
 
-// Status returns the targets of the configuration, in its order.
-func (n *Notifier) Status() []TargetStatus {
+// Status returns the targets of the configuration, in its order, with the numbers of their deliveries.
+func (n *Notifier) Status() []api.Notification {
 	stored := n.deliveries()
-
-	var list []TargetStatus
+	list := []api.Notification{}
 
 	for _, t := range n.Targets() {
-		s := TargetStatus{Name: t.Name, To: t.Sender.Describe(), Events: t.Events}
+		s := api.Notification{Name: t.Name, To: t.Sender.Describe(), Events: t.Events}
+		// A bundled one counts as its bundle.
+		counts := map[string]*int{Pending: &s.Pending, Delivered: &s.Delivered, Dead: &s.Dead, Bundled: new(int)}
 
 		// Few targets, and a bounded number of deliveries of each.
 		for _, d := range stored {
@@ -51,18 +42,10 @@ func (n *Notifier) Status() []TargetStatus {
 				continue
 			}
 
-			switch d.Status {
-			case Pending:
-				s.Pending++
-			case Delivered:
-				s.Delivered++
-			case Dead:
-				s.Dead++
-			case Bundled: // it counts as its bundle
-			}
+			*counts[d.Status]++
 
-			if d.Attempts > 0 && (s.Last == nil || d.Last.After(s.Last.Last)) {
-				s.Last = &d
+			if d.Last != nil && (s.Last == nil || d.Last.After(*s.Last.Last)) {
+				s.Last = &d.Delivery
 			}
 		}
 
@@ -74,11 +57,20 @@ func (n *Notifier) Status() []TargetStatus {
 
 // List returns the deliveries of a target, the oldest first. It is KindNotFound for a
 // target that is not configured.
-func (n *Notifier) List(target string) ([]Delivery, error) {
+func (n *Notifier) List(target string) ([]api.Delivery, error) {
 	if _, err := n.target(target); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(n.deliveries(), func(d Delivery) bool { return d.Target != target }), nil
+
+	list := []api.Delivery{}
+
+	for _, d := range n.deliveries() {
+		if d.Target == target {
+			list = append(list, d.Delivery)
+		}
+	}
+
+	return list, nil
 }
 
 // target returns the target, or KindNotFound.
@@ -141,7 +133,7 @@ func (n *Notifier) Failing(atLeast time.Duration) (name string, since time.Time)
 	for _, d := range n.deliveries() {
 		switch _, known := failing[d.Target]; {
 		case d.Status == Delivered && d.Last.After(accepted[d.Target]):
-			accepted[d.Target] = d.Last
+			accepted[d.Target] = *d.Last
 		case d.Status == Pending && d.Attempts > 0 && !known:
 			failing[d.Target] = d.Created
 		}
@@ -174,14 +166,14 @@ func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (cou
 
 		for chunk := range slices.Chunk(list, batch) {
 			again, _, err := record.Decide(ctx, n.Store, func(tx *record.Tx) (again int, err error) {
-				for _, d := range chunk {
-					now := record.Get(tx, &DeliveryKind, d.ID)
+				for _, one := range chunk {
+					now := record.Get(tx, &DeliveryKind, one.ID)
 					if now == nil || now.Status != Dead {
 						continue
 					}
 
 					// It has a day again.
-					d = *now
+					d := *now
 					d.Status, d.Created, d.Retries = Pending, time.Now(), d.Retries+1
 					record.Put(tx, &DeliveryKind, &d)
 

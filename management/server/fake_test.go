@@ -965,21 +965,21 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 // fakeNotifier has the target chat, with a delivery that it refused.
 type fakeNotifier struct{}
 
-func (fakeNotifier) Status() []notify.TargetStatus {
-	return []notify.TargetStatus{{
-		Name: "chat", To: "https://chat.example.com", Events: []notify.Kind{notify.KindHealth}, Dead: 1,
+func (fakeNotifier) Status() []api.Notification {
+	return []api.Notification{{
+		Name: "chat", To: "https://chat.example.com", Events: []string{notify.KindHealth}, Dead: 1,
 	}}
 }
 
-func (f fakeNotifier) List(target string) ([]notify.Delivery, error) {
+func (f fakeNotifier) List(target string) ([]api.Delivery, error) {
 	if target != "chat" {
 		return nil, inventory.Errorf(inventory.KindNotFound, "there is no notification target %q", target).
 			Do("the targets are chat")
 	}
 
-	return []notify.Delivery{{
+	return []api.Delivery{{
 		ID: "chat/1-health", Target: "chat", Status: notify.Dead, Created: time.Unix(1, 0), Attempts: 1,
-		Event: notify.Event{ID: "1-health", Kind: notify.KindHealth, Time: time.Unix(1, 0), Summary: "degraded"},
+		Event: api.NotifiedEvent{ID: "1-health", Kind: notify.KindHealth, Time: time.Unix(1, 0), Summary: "degraded"},
 	}}, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
@@ -18,9 +17,9 @@ import (
 
 // Notifier tells targets what happens; see notify.Notifier.
 type Notifier interface {
-	Status() []notify.TargetStatus
+	Status() []api.Notification
 	// List returns the deliveries of a target, the oldest first, or KindNotFound.
-	List(target string) ([]notify.Delivery, error)
+	List(target string) ([]api.Delivery, error)
 	// Test sends a test event to a target at once. It is KindRefused if the target did
 	// not accept it.
 	Test(ctx context.Context, c access.Caller, target string) error
@@ -42,7 +41,7 @@ func (s *Server) notificationRoutes() []rest.Route {
 			Method: http.MethodGet, Path: api.PathDeliveries, Allow: access.Readers, Serve: s.getDeliveries,
 			Query: []openapi.Param{{
 				Name: "status", Help: "Only deliveries with this status.", Values: []string{
-					string(notify.Pending), string(notify.Delivered), string(notify.Dead), string(notify.Bundled),
+					notify.Pending, notify.Delivered, notify.Dead, notify.Bundled,
 				},
 			}},
 			Doc: &openapi.Doc{
@@ -76,35 +75,12 @@ func (s *Server) notificationRoutes() []rest.Route {
 }
 
 func (s *Server) getNotifications(w http.ResponseWriter, _ *http.Request) error {
-	return rest.WriteJSON(w, http.StatusOK, api.Notifications{Items: s.notifications()})
-}
-
-func (s *Server) notifications() []api.Notification {
-	targets := s.Notifier.Status()
-	list := make([]api.Notification, len(targets))
-
-	for i, t := range targets {
-		list[i] = api.Notification{
-			Name: t.Name, To: t.To, Events: make([]string, len(t.Events)),
-			Pending: t.Pending, Delivered: t.Delivered, Dead: t.Dead,
-		}
-
-		for j, kind := range t.Events {
-			list[i].Events[j] = string(kind)
-		}
-
-		if t.Last != nil {
-			last := deliveryOf(*t.Last)
-			list[i].Last = &last
-		}
-	}
-
-	return list
+	return rest.WriteJSON(w, http.StatusOK, api.Notifications{Items: s.Notifier.Status()})
 }
 
 // notification returns one target as it is now.
 func (s *Server) notification(name string) (api.Notification, error) {
-	list := s.notifications()
+	list := s.Notifier.Status()
 
 	// A reload may have removed it since.
 	i := slices.IndexFunc(list, func(n api.Notification) bool { return n.Name == name })
@@ -126,16 +102,11 @@ func (s *Server) getDeliveries(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	// An empty list, and not null.
-	items := []api.Delivery{}
-
-	for _, d := range list {
-		if status == "" || d.Status == notify.Status(status) {
-			items = append(items, deliveryOf(d))
-		}
+	if status != "" {
+		list = slices.DeleteFunc(list, func(d api.Delivery) bool { return d.Status != status })
 	}
 
-	return rest.WriteJSON(w, http.StatusOK, api.Deliveries{Items: items})
+	return rest.WriteJSON(w, http.StatusOK, api.Deliveries{Items: list})
 }
 
 func (s *Server) testNotification(r *http.Request, c access.Caller, _ openapi.Empty) (api.Notification, error) {
@@ -154,22 +125,4 @@ func (s *Server) retryDeliveries(r *http.Request, c access.Caller, _ openapi.Emp
 		return api.Notification{}, err
 	}
 	return s.notification(name)
-}
-
-func deliveryOf(d notify.Delivery) api.Delivery {
-	e := d.Event
-	out := api.Delivery{
-		ID: d.ID, Target: d.Target, Status: string(d.Status), Created: d.Created, Attempts: d.Attempts, Error: d.Error,
-		Event: api.NotifiedEvent{
-			ID: e.ID, Kind: string(e.Kind), Time: e.Time, Manager: e.Manager, Summary: e.Summary, Node: e.Node,
-			Group: e.Group, From: e.From, To: e.To, Job: e.Job, Verb: e.Verb, Nodes: e.Nodes, Detail: e.Detail,
-			Actor: e.Actor, Rollout: e.Rollout, Policy: e.Policy, Count: e.Count,
-		},
-	}
-
-	if d.Last != (time.Time{}) {
-		out.Last = &d.Last
-	}
-
-	return out
 }

@@ -86,7 +86,7 @@ func (n Notification) check(groups inventory.Groups) error {
 	}
 
 	for _, e := range n.Events {
-		if !slices.Contains(notify.Kinds, notify.Kind(e)) {
+		if !slices.Contains(notify.Kinds, e) {
 			return fmt.Errorf("%q is not an event; write some of %s", e, kinds())
 		}
 	}
@@ -180,14 +180,7 @@ func (n Notification) Matcher(groups inventory.Groups) (func(*inventory.Node) bo
 	return s.Matches, nil
 }
 
-func kinds() string {
-	names := make([]string, len(notify.Kinds))
-	for i, k := range notify.Kinds {
-		names[i] = string(k)
-	}
-
-	return strings.Join(names, ", ")
-}
+func kinds() string { return strings.Join(notify.Kinds, ", ") }
 
 // hideURLs returns the targets with the host alone of each URL, because the path of a
 // chat's URL is a secret.
