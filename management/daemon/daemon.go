@@ -126,7 +126,6 @@ type Daemon struct {
 	gossip    *gossip.Gossip
 	gossipKey *gossipkey.Keeper
 	notifier  *notify.Notifier
-	targets   targets
 	sshKey    *sshkey.Keeper
 	policies  *policy.Loop
 	rollouts  *rollout.Loop
@@ -506,10 +505,8 @@ func (d *Daemon) apply(c setting.Config) {
 		d.opts.Logger.SetLevel(level)
 	}
 
-	d.targets.set(c)
-
 	if d.notifier != nil {
-		d.notifier.Reloaded()
+		d.notifier.SetTargets(c.Targets())
 	}
 
 	// The folder may have changed.

@@ -50,7 +50,7 @@ func (d *Daemon) checks() []health.Check {
 		health.Problem("secrets", func(context.Context, *state.View) error { return d.store.Secrets().Problem() }),
 		health.Problem("instance", func(context.Context, *state.View) error { return d.member.Problem() }),
 		{Part: "notifications", Do: func(context.Context, *state.View) ([]string, error) {
-			return health.Text(d.failingTarget()), d.targets.problem()
+			return health.Text(d.failingTarget()), d.notifier.Problem()
 		}},
 		health.Problem("disk", func(context.Context, *state.View) error { return health.FreeSpace(d.file.DataDir) }),
 		d.certificateCheck(),

@@ -31,9 +31,7 @@ const lastWriteTime = 5 * time.Second
 
 // Options are the dependencies of a Notifier.
 type Options struct {
-	Store Store
-	// Targets returns the targets of the configuration. They may change at any time.
-	Targets func() []Target
+	Store   Store
 	Timeout time.Duration // of one attempt; 0: 10 s
 	// Leads reports whether this instance leads; only the leader delivers.
 	Leads func() bool
@@ -57,6 +55,7 @@ type Notifier struct {
 	saved   int64 // the revision of the newest write of the position
 	savedAt time.Time
 
+	targets   atomic.Pointer[[]Target]
 	corrected atomic.Int64 // counts the occasions to try every target at once
 
 	mu   sync.Mutex
@@ -67,6 +66,7 @@ type Notifier struct {
 func New(o Options) *Notifier {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	n := &Notifier{Options: o}
+	n.targets.Store(new([]Target))
 
 	n.Loop = control.New(control.Options{
 		Name: "notifications", Duty: o.Leads, Begin: n.begin, Round: n.round, Changed: o.Store.Changed, Pace: pace,
@@ -392,9 +392,18 @@ func (n *Notifier) isLate(target string) bool {
 	return late
 }
 
-// Reloaded lets every target be tried at once, because its configuration may have been
+// SetTargets replaces the targets, and lets each be tried at once: its configuration may have been
 // corrected.
-func (n *Notifier) Reloaded() {
+func (n *Notifier) SetTargets(list []Target) {
+	n.targets.Store(&list)
+	n.retryNow()
+}
+
+// Targets returns the targets of the configuration, in its order.
+func (n *Notifier) Targets() []Target { return *n.targets.Load() }
+
+// retryNow lets every target be tried at once.
+func (n *Notifier) retryNow() {
 	n.corrected.Add(1)
 	n.Kick()
 }

@@ -251,20 +251,14 @@ type bench struct {
 	store    *memory
 	target   notify.Target
 	problems atomic.Pointer[map[string]string]
-	none     atomic.Bool // there is no target
-	follows  bool        // another instance leads
+	follows  bool // another instance leads
 }
 
 func newBench(store *memory, target notify.Target) *bench {
 	b := &bench{store: store, target: target}
 	log, _ := test.NewNullLogger()
 	b.Notifier = notify.New(notify.Options{
-		Store: store, Targets: func() []notify.Target {
-			if b.none.Load() {
-				return nil
-			}
-			return []notify.Target{b.target}
-		},
+		Store: store,
 		Leads: func() bool { return !b.follows }, Health: func(context.Context) map[string]string {
 			if p := b.problems.Load(); p != nil {
 				return *p
@@ -273,6 +267,8 @@ func newBench(store *memory, target notify.Target) *bench {
 		},
 		Manager: "m-1", Audit: noAudit{}, Logger: log,
 	})
+
+	b.SetTargets([]notify.Target{target})
 
 	return b
 }
@@ -493,7 +489,7 @@ func TestTriedAtOnce(t *testing.T) {
 	t.Parallel()
 
 	for name, correct := range map[string]func(t *testing.T, b *bench){
-		"a reload": func(_ *testing.T, b *bench) { b.Reloaded() },
+		"a reload": func(_ *testing.T, b *bench) { b.SetTargets([]notify.Target{b.target}) },
 		"a test": func(t *testing.T, b *bench) {
 			if err := b.Test(t.Context(), access.Caller{}, "a"); err != nil {
 				t.Error(err)
@@ -521,7 +517,8 @@ func TestTriedAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, r := newMemory(), &receiver{fail: func(int) error { return errors.New("down") }}
 				store.put(notify.Delivery{Delivery: api.Delivery{
-					ID: "a/dead", Target: "a", Status: notify.Dead, Created: time.Now(), Event: notify.Event{ID: "dead"},
+					ID: "a/dead", Target: "a", Status: notify.Dead, Created: time.Now(),
+					Event: notify.Event{ID: "dead"},
 				}})
 
 				b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: r})
@@ -717,8 +714,7 @@ func TestNoTargets(t *testing.T) {
 		time.Sleep(time.Minute)
 
 		// The target is removed, and comes back an hour later.
-		b.none.Store(true)
-		b.Reloaded()
+		b.SetTargets(nil)
 		time.Sleep(2 * time.Minute)
 		store.add(nodeChange(30, inventory.Allocated, inventory.Quarantined))
 
@@ -732,8 +728,7 @@ func TestNoTargets(t *testing.T) {
 			t.Errorf("without targets: %+v at %+v", d, store.position())
 		}
 
-		b.none.Store(false)
-		b.Reloaded()
+		b.SetTargets([]notify.Target{b.target})
 		settle()
 		store.add(nodeChange(60, inventory.Quarantined, inventory.Unallocated))
 		settle()

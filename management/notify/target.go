@@ -32,6 +32,18 @@ type Sender interface {
 	Describe() string
 }
 
+// unusable is the sender of a target that cannot be used. It keeps its deliveries until it can.
+type unusable struct{ err error }
+
+// Unusable returns the sender of a target that cannot be used for a reason.
+func Unusable(reason error) Sender { return unusable{reason} }
+
+// Describe implements Sender.
+func (u unusable) Describe() string { return "nowhere: " + u.err.Error() }
+
+// Send implements Sender.
+func (u unusable) Send(context.Context, Event, time.Time) error { return u.err }
+
 // permanent is an error that a repetition does not mend.
 type permanent struct{ error }
 

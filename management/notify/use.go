@@ -119,10 +119,21 @@ func (n *Notifier) Test(ctx context.Context, c access.Caller, name string) error
 				Do("correct the target in the configuration file, or the receiver")
 		}
 
-		n.Reloaded() // the pending deliveries can go now
+		n.retryNow() // the pending deliveries can go now
 
 		return nil
 	})
+}
+
+// Problem returns why some target cannot be used, or nil.
+func (n *Notifier) Problem() error {
+	for _, t := range n.Targets() {
+		if u, is := t.Sender.(unusable); is {
+			return fmt.Errorf("the notification target %s cannot be used: %w", t.Name, u.err)
+		}
+	}
+
+	return nil
 }
 
 // Failing returns a target that has accepted nothing for at least the given time, and since
@@ -162,7 +173,7 @@ func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (cou
 			return err
 		}
 
-		defer n.Reloaded()
+		defer n.retryNow()
 
 		for chunk := range slices.Chunk(list, batch) {
 			again, _, err := record.Decide(ctx, n.Store, func(tx *record.Tx) (again int, err error) {

@@ -3,6 +3,7 @@
 package setting
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -148,14 +149,18 @@ func (n Notification) checkMail() error {
 	}
 
 	// The password is read when the target is made.
-	_, err := notify.NewMail(notify.MailOptions{
-		Relay: m.Relay, From: m.From, To: m.To, PlainText: m.TLS == "off", User: m.User,
-	})
-	if err != nil {
+	if _, err := m.sender("", nil); err != nil {
 		return fmt.Errorf("mail: %w", err)
 	}
 
 	return nil
+}
+
+func (m *NotificationMail) sender(password string, config *tls.Config) (*notify.Mail, error) {
+	return notify.NewMail(notify.MailOptions{
+		Relay: m.Relay, From: m.From, To: m.To, PlainText: m.TLS == "off", User: m.User, Password: password,
+		TLS: config,
+	})
 }
 
 // Matcher returns the condition on nodes; nil: every node.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package setting
 
 import (
 	"crypto/tls"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/notify"
-	"github.com/contiv/cluster/management/setting"
 )
 
 // startRelay starts a mail relay that offers STARTTLS, and accepts mail over TLS only. It returns its address, the file
@@ -92,12 +91,10 @@ func TestMail(t *testing.T) {
 	event := notify.Event{ID: "7-job.ended-3", Summary: "job 3 is Complete", Manager: "m-1", Time: time.Unix(1, 0)}
 
 	for caFile, problem := range map[string]string{ca: "", "": "certificate"} {
-		target, err := senderOf(setting.Notification{Name: "ops", CAFile: caFile, Mail: &setting.NotificationMail{
+		config := Config{Notifications: []Notification{{Name: "ops", CAFile: caFile, Mail: &NotificationMail{
 			Relay: addr, From: "clusterm@example.com", To: []string{"ops@example.com"},
-		}})
-		if err == nil {
-			err = target.Send(t.Context(), event, time.Now())
-		}
+		}}}}
+		err := config.Targets()[0].Sender.Send(t.Context(), event, time.Now())
 
 		switch {
 		case problem == "" && err != nil:
