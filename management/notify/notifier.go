@@ -163,7 +163,10 @@ func (n *Notifier) follow(ctx context.Context) error {
 
 	flush := func() error {
 		revision, err := n.enqueue(ctx, happened, func(p *Position) { p.Revision = n.read })
-		happened, n.saved, n.savedAt = nil, revision, time.Now()
+		if err == nil {
+			happened, n.saved, n.savedAt = nil, revision, time.Now()
+		}
+
 		return err
 	}
 
@@ -173,7 +176,14 @@ func (n *Notifier) follow(ctx context.Context) error {
 			n.Logger.WithError(unreadable).Error("a record cannot be read, so that its events are missed")
 		}
 
-		happened, n.read = append(happened, found...), revision
+		n.read = revision
+
+		for _, e := range found {
+			if slices.ContainsFunc(n.Targets(), func(t Target) bool { return t.wants(e) }) {
+				happened = append(happened, e)
+			}
+		}
+
 		if len(happened) < batch {
 			return nil
 		}
@@ -183,21 +193,22 @@ func (n *Notifier) follow(ctx context.Context) error {
 
 	switch {
 	case inventory.KindOf(err) == inventory.KindExpired:
-		n.read, happened = newest, append(happened, gap(newest))
-	case err != nil:
-		n.read = position.Revision
-		return err
+		n.read, happened, err = newest, append(happened, gap(newest)), nil
 	case n.read == 0: // the first target begins with the next event
 		n.read = newest
 	}
 
 	// The position follows the store without an event as well. Otherwise a restart would miss changes that
 	// the store no longer keeps.
-	if len(happened) == 0 && (newest <= n.saved || time.Since(n.savedAt) < saveEvery) {
-		return nil
+	if err == nil && (len(happened) > 0 || newest > n.saved && time.Since(n.savedAt) >= saveEvery) {
+		err = flush()
 	}
 
-	return flush()
+	if err != nil {
+		n.read = position.Revision // the same events come again, and find their deliveries
+	}
+
+	return err
 }
 
 // gap is the event that events are missing.

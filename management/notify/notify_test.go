@@ -543,6 +543,52 @@ func TestTriedAtOnce(t *testing.T) {
 	}
 }
 
+// TestLateEvent: an event whose delivery the store did not take is not lost, and an event that nobody wants
+// writes nothing.
+func TestLateEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, r := newMemory(), &receiver{}
+		b := newBench(store, notify.Target{Name: "a", Events: []notify.Kind{notify.KindNodeStatus}, Sender: r})
+
+		var full atomic.Bool
+
+		store.Before = func(*record.Tx) error {
+			if full.Load() {
+				return errors.New("full")
+			}
+			return nil
+		}
+
+		stop := b.run(t)
+
+		settle()
+
+		full.Store(true)
+		store.add(nodeChange(2, inventory.Unallocated, inventory.Allocated))
+		time.Sleep(5 * time.Second)
+
+		full.Store(false)
+		time.Sleep(30 * time.Second) // within the minute in which the position alone is not written
+		settle()
+
+		if got := r.ids(); !slices.Equal(got, []string{"2-node.status-n-1"}) {
+			t.Errorf("delivered %v", got)
+		}
+
+		commits := store.Commits()
+		gone := nodeChange(3, inventory.Allocated, inventory.Allocated)
+		gone.Node.State = inventory.Disappeared
+		store.add(gone)
+		settle()
+		stop()
+
+		if n := store.Commits() - commits; n > 0 {
+			t.Errorf("%d writes for an event that nobody wants", n)
+		}
+	})
+}
+
 // TestLateResult: a result that the store did not take is stored later. Until then, the
 // older record in the store is no reason to send the event again.
 func TestLateResult(t *testing.T) {
