@@ -52,44 +52,26 @@ func (n *Notifier) lookAtHealth(ctx context.Context) (next control.Next, err err
 
 // lasting returns the parts with a lasting problem, sorted. A change counts once it was
 // seen in healthSteady looks in a row; looks counts those of each part.
-func lasting(told []string, problems map[string]string, looks map[string]int) []string {
-	parts := map[string]bool{}
-	for _, part := range told {
-		parts[part] = true
-	}
+func lasting(was []string, problems map[string]string, looks map[string]int) (is []string) {
+	parts := slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(was), maps.Keys(problems)))))
+	maps.DeleteFunc(looks, func(part string, _ int) bool { return !slices.Contains(parts, part) })
 
-	changed := map[string]bool{}
+	for _, part := range parts {
+		failed := slices.Contains(was, part)
 
-	for part := range problems {
-		changed[part] = !parts[part]
-	}
-
-	for _, part := range told {
-		_, still := problems[part]
-		changed[part] = !still
-	}
-
-	// A part that is as it was begins anew.
-	for part := range looks {
-		if !changed[part] {
+		// A part that is as it was begins anew.
+		if _, fails := problems[part]; fails == failed {
 			delete(looks, part)
+		} else if looks[part]++; looks[part] >= healthSteady {
+			failed = fails
+		}
+
+		if failed {
+			is = append(is, part)
 		}
 	}
 
-	for part, is := range changed {
-		if !is {
-			continue
-		}
-
-		if looks[part]++; looks[part] >= healthSteady {
-			_, failed := problems[part]
-			parts[part] = failed
-		}
-	}
-
-	maps.DeleteFunc(parts, func(_ string, failed bool) bool { return !failed })
-
-	return slices.Sorted(maps.Keys(parts))
+	return is
 }
 
 // healthEvent returns the event that the parts with problems changed.

@@ -9,25 +9,17 @@ import (
 	"github.com/contiv/cluster/management/rollout"
 )
 
-// rolloutKind returns the kind of event that a rollout of this status is; none for a status
-// in which it goes on.
-func rolloutKind(s rollout.Status) (Kind, bool) {
-	switch s {
-	case rollout.Done, rollout.Fruitless, rollout.Aborted:
-		return KindRolloutEnded, true
-	case rollout.Stopped, rollout.Paused:
-		return KindRolloutStopped, true
-	case rollout.AwaitingApproval, rollout.AwaitingPromotion:
-		return KindRolloutWaiting, true
-	default:
-		return "", false
-	}
+// rolloutKinds are the kinds of event by the status of a rollout; it goes on in another one.
+var rolloutKinds = map[rollout.Status]Kind{
+	rollout.Done: KindRolloutEnded, rollout.Fruitless: KindRolloutEnded, rollout.Aborted: KindRolloutEnded,
+	rollout.Stopped: KindRolloutStopped, rollout.Paused: KindRolloutStopped,
+	rollout.AwaitingApproval: KindRolloutWaiting, rollout.AwaitingPromotion: KindRolloutWaiting,
 }
 
 // rolloutEvents returns the event of a rollout that ended, or that needs a person to go on.
 // The nodes of the records are not looked at.
 func rolloutEvents(was, is *rollout.Record) []happening {
-	kind, known := rolloutKind(is.Status)
+	kind, known := rolloutKinds[is.Status]
 	if !known || was != nil && was.Status == is.Status {
 		return nil
 	}
@@ -70,19 +62,12 @@ func isStopped(r *rollout.Record) bool {
 
 // decidedBy returns who paused or aborted the rollout, or "" if nobody did.
 func decidedBy(r *rollout.Record) string {
-	var kind rollout.EventKind
-
-	switch r.Status {
-	case rollout.Paused:
-		kind = rollout.EventPaused
-	case rollout.Aborted:
-		kind = rollout.EventAbort
-	default:
-		return ""
-	}
+	kind, decided := map[rollout.Status]rollout.EventKind{
+		rollout.Paused: rollout.EventPaused, rollout.Aborted: rollout.EventAbort,
+	}[r.Status]
 
 	for _, e := range slices.Backward(r.Events) {
-		if e.Kind == kind {
+		if decided && e.Kind == kind {
 			return e.Actor
 		}
 	}
