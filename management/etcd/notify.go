@@ -32,6 +32,14 @@ func (s *Store) ReadChanges(
 	}
 
 	newest = resp.Header.Revision
+	forgotten := inventory.Errorf(
+		inventory.KindExpired, "the changes after revision %d are not those of this store, or no longer kept", after,
+	)
+
+	// A store that was restored from a backup begins its revisions anew.
+	if after > newest {
+		return newest, forgotten
+	}
 	if after == 0 || len(resp.Kvs) == 0 || resp.Kvs[0].ModRevision <= after {
 		return newest, nil
 	}
@@ -46,9 +54,7 @@ func (s *Store) ReadChanges(
 	) {
 		switch err := resp.Err(); {
 		case errors.Is(err, rpctypes.ErrCompacted):
-			return newest, inventory.Errorf(
-				inventory.KindExpired, "the changes after revision %d are no longer kept", after,
-			)
+			return newest, forgotten
 		case err != nil:
 			return newest, etcd.Error(err)
 		}

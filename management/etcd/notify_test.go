@@ -100,7 +100,7 @@ func TestFormerDeliveries(t *testing.T) {
 	}
 }
 
-// TestForgottenChanges: a position that the store has compacted away is expired.
+// TestForgottenChanges: a position that the store has compacted away, or that was another store's, is expired.
 func TestForgottenChanges(t *testing.T) {
 	t.Parallel()
 
@@ -120,9 +120,11 @@ func TestForgottenChanges(t *testing.T) {
 	// One that is still kept ends the range.
 	changeAddr(t, s, names[0])
 
-	_, err = s.ReadChanges(ctx, begin, func(int64, []record.RawChange) error { return nil })
-	if inventory.KindOf(err) != inventory.KindExpired {
-		t.Errorf("the error is %v", err)
+	for _, after := range []int64{begin, head + 1000} {
+		_, err = s.ReadChanges(ctx, after, func(int64, []record.RawChange) error { return nil })
+		if inventory.KindOf(err) != inventory.KindExpired {
+			t.Errorf("after %d: %v", after, err)
+		}
 	}
 }
 
