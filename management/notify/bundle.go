@@ -19,15 +19,6 @@ const (
 	bundleFor = time.Minute // the length of a window
 )
 
-// storm is the recent past of one kind of event for one target.
-type storm struct {
-	recent []time.Time // the newest events, calm at most
-	until  time.Time   // the end of the window
-}
-
-// storms are the storms by stormKey.
-type storms map[string]storm
-
 // bundles reports whether events of the kind may share a message: those about nodes and
 // jobs, of which there can be many.
 func bundles(k Kind) bool {
@@ -36,45 +27,36 @@ func bundles(k Kind) bool {
 
 func stormKey(d Delivery) string { return d.Target + " " + d.Event.Kind }
 
-// stormsOf returns the storms at the end of all deliveries, the oldest first.
-func stormsOf(list []Delivery) storms {
-	all := storms{}
+// hold sets Held of a new delivery in a storm. before are all deliveries before it, the oldest first.
+func (d *Delivery) hold(before []Delivery) {
+	recent := 0
 
-	for _, d := range list {
-		if d.Event.Count > 0 || !bundles(d.Event.Kind) {
+	var until time.Time // the end of the newest window
+
+	for _, b := range slices.Backward(before) {
+		age := d.Created.Sub(b.Created)
+		if age >= calmTime+bundleFor || recent >= calm && !until.IsZero() {
+			break
+		}
+		if b.Target != d.Target || b.Event.Kind != d.Event.Kind || b.Event.Count > 0 {
 			continue
 		}
 
-		s := all[stormKey(d)]
-		if s.recent = append(s.recent, d.Created); len(s.recent) > calm {
-			s.recent = s.recent[1:]
+		if age < calmTime {
+			recent++
 		}
-		if d.Held.After(s.until) {
-			s.until = d.Held
+		if b.Held.After(until) {
+			until = b.Held
 		}
-
-		all[stormKey(d)] = s
 	}
 
-	return all
-}
-
-// hold sets Held of a new delivery in a storm.
-func (all storms) hold(d *Delivery) {
-	s := all[stormKey(*d)]
-	begin := d.Created.Add(-calmTime)
-	s.recent = slices.DeleteFunc(s.recent, func(t time.Time) bool { return !t.After(begin) })
-
-	if len(s.recent) >= calm {
-		if !d.Created.Before(s.until) {
-			s.until = d.Created.Add(bundleFor)
-		}
-
-		d.Held, s.recent = s.until, s.recent[1:]
+	switch {
+	case recent < calm:
+	case d.Created.Before(until):
+		d.Held = until
+	default:
+		d.Held = d.Created.Add(bundleFor)
 	}
-
-	s.recent = append(s.recent, d.Created)
-	all[stormKey(*d)] = s
 }
 
 // bundle returns a delivery for each window that has ended, and marks those that it contains. A window

@@ -252,7 +252,6 @@ func (n *Notifier) enqueue(ctx context.Context, happened []happening, move func(
 // wanted returns the deliveries of events to the targets that want them.
 func (n *Notifier) wanted(happened []happening) (list []Delivery) {
 	all := n.deliveries()
-	storms := stormsOf(all)
 	created := time.Now()
 
 	for _, e := range happened {
@@ -270,7 +269,7 @@ func (n *Notifier) wanted(happened []happening) (list []Delivery) {
 
 			d := pending(t.Name, e.Event, created)
 			if !t.Single && bundles(e.Kind) {
-				storms.hold(&d)
+				d.hold(all)
 			}
 
 			all, list = append(all, d), append(list, d)

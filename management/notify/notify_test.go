@@ -676,7 +676,8 @@ func TestGap(t *testing.T) {
 		store, r := newMemory(), &receiver{}
 		store.floor = 5
 
-		if _, err := record.Replace(t.Context(), store, &notify.PositionKind, "", 0, &notify.Position{Revision: 2}); err != nil {
+		before := &notify.Position{Revision: 2}
+		if _, err := record.Replace(t.Context(), store, &notify.PositionKind, "", 0, before); err != nil {
 			t.Fatal(err)
 		}
 
