@@ -261,25 +261,20 @@ func automationEvents(was, is *state.Automation) []happening {
 		})
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(is.Paused)) {
-		if _, before := was.Paused[name]; before {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(
+		slices.AppendSeq(slices.Collect(maps.Keys(is.Paused)), maps.Keys(was.Paused)),
+	))) {
+		p, paused := is.Paused[name]
+		if _, before := was.Paused[name]; paused == before {
 			continue
 		}
 
-		p := is.Paused[name]
-		add(KindPolicyStopped, Event{
-			Time: p.Since, Actor: p.Actor, Policy: name, Summary: policyName(name) + " paused", Detail: p.Reason,
-		})
-	}
-
-	for _, name := range slices.Sorted(maps.Keys(was.Paused)) {
-		if _, still := is.Paused[name]; still {
-			continue
+		kind, done := KindPolicyStopped, " paused"
+		if !paused {
+			p, kind, done = is.Resumed, KindPolicyResumed, " resumed"
 		}
-
-		p := is.Resumed
-		add(KindPolicyResumed, Event{
-			Time: p.Since, Actor: p.Actor, Policy: name, Summary: policyName(name) + " resumed", Detail: p.Reason,
+		add(kind, Event{
+			Time: p.Since, Actor: p.Actor, Policy: name, Summary: policyName(name) + done, Detail: p.Reason,
 		})
 	}
 
