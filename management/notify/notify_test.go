@@ -830,7 +830,9 @@ func TestLimits(t *testing.T) {
 		b := newBench(store, notify.Target{Name: "a", Events: everything, Sender: down})
 
 		put := func(id string, status string, age time.Duration) {
-			store.put(notify.Delivery{Delivery: api.Delivery{ID: id, Target: "a", Status: status, Created: time.Now().Add(-age)}})
+			store.put(notify.Delivery{Delivery: api.Delivery{
+				ID: id, Target: "a", Status: status, Created: time.Now().Add(-age),
+			}})
 		}
 		for i := range 1100 {
 			put(fmt.Sprintf("pending-%d", i), notify.Pending, time.Hour+time.Duration(i)*time.Second)
