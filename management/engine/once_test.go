@@ -63,7 +63,7 @@ func TestOnce(t *testing.T) {
 
 	_, _, err = submit("k1", "r2", "b-1")
 	b.refused(err, inventory.KindKeyReused, "already used for a different request")
-	b.begun(g)
+	run := b.begun(g)
 	b.restart()
 
 	if j, again, err := submit("k1", "r1", "a-1"); err != nil || !again || j.Status != job.Running {
@@ -83,6 +83,9 @@ func TestOnce(t *testing.T) {
 	if j, again := cancel(); !again || j.Cancel != 1 {
 		t.Errorf("%+v", j)
 	}
+
+	// The gate is opened for the cleanup.
+	<-run.cancelled
 
 	g.open <- succeeds
 
