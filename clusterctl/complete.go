@@ -457,13 +457,13 @@ func (c *completer) nodes(ctx context.Context, keep func(api.Node) bool) []candi
 func (c *completer) groups(ctx context.Context) []candidate { return groupNames(ctx, c, "") }
 
 // groupNames completes the names of host groups.
-var groupNames = offer(func(ctx context.Context, m *client.Client) ([]api.Group, error) {
+var groupNames = offer(func(ctx context.Context, m *client.Client) ([]inventory.Group, error) {
 	l, err := m.Groups(ctx)
 	return l.Items, err
-}, func(g api.Group) candidate {
+}, func(g inventory.Group) candidate {
 	about := ""
 	if len(g.Requires) > 0 {
-		about = "requires " + inventory.Requirements(g.Requires).String()
+		about = "requires " + g.Requires.String()
 	}
 	return candidate{g.Name, about}
 })

@@ -41,7 +41,7 @@ func allGroups(ctx context.Context, c *call) (listing[print.Group], error) {
 }
 
 // countGroups returns the groups with the numbers of their nodes.
-func countGroups(groups []api.Group, nodes []api.Node) []print.Group {
+func countGroups(groups []inventory.Group, nodes []api.Node) []print.Group {
 	counted := make([]print.Group, len(groups))
 	at := map[string]*print.Group{}
 

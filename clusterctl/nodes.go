@@ -72,10 +72,10 @@ func nodesRows() rows {
 					return err
 				}
 
-				return noun[api.HistoryEntry]{
+				return noun[inventory.HistoryEntry]{
 					columns: print.HistoryColumns, long: print.HistoryDetails.Blocks,
 					empty: "no history of " + c.args[0] + " is recorded",
-					all: func(ctx context.Context, c *call) (listing[api.HistoryEntry], error) {
+					all: func(ctx context.Context, c *call) (listing[inventory.HistoryEntry], error) {
 						return listingOf(c.manager.History(ctx, c.args[0], limit))
 					},
 				}.showAll(ctx, c)

@@ -10,16 +10,14 @@ import (
 	"strings"
 )
 
-// Budget limits how many nodes of a group are out of service at the same time. It holds
-// for every verb but a verification, which leaves nodes in service. The zero value is no
-// limit.
+// Budget is how many nodes of a group may be out of service at a time. It holds for every verb but verify.
+//
+// The zero value is no limit.
 type Budget struct {
-	// MinAvailable is the number of nodes of the group that stay available.
-	MinAvailable int `json:"min_available,omitempty" yaml:"min_available,omitempty"`
-	// MaxUnavailable limits the nodes that are unavailable at a time. Empty: no limit.
+	MinAvailable int `json:"min_available,omitempty" yaml:"min_available,omitempty" minimum:"1"` // the number of nodes that stay available
+	// The number of nodes that may be unavailable at a time, such as 2, or their share, such as 25%.
 	MaxUnavailable Amount `json:"max_unavailable,omitempty" yaml:"max_unavailable,omitempty"`
-	// Per is the key of a label. MaxUnavailable then holds among the nodes with the same
-	// value of it, such as those of one rack, and among those without the label.
+	// The key of a label, such as rack: max_unavailable then holds among the nodes with the same value of it.
 	Per string `json:"per,omitempty" yaml:"per,omitempty"`
 }
 

@@ -8,24 +8,23 @@ import (
 	"time"
 )
 
-// Configuration identifies the configuration of a node, applied or desired. An empty
-// field is not known, or does not apply.
+// Configuration is what a node would be configured with. An absent member is not known, or does not apply.
+//
+// Variables are the id of the key, a hyphen, and the hash. Masters have the same form, and after another hyphen the
+// variables of these groups and nodes. A record of an earlier version lacks one or both: that is unknown, so that an
+// upgrade of the program makes no node outdated.
 type Configuration struct {
 	Playbooks string `json:"playbooks,omitempty"` // the digest of the playbooks
-	Commit    string `json:"commit,omitempty"`    // the commit of their git repository; empty: a folder
+	Commit    string `json:"commit,omitempty"`    // the commit of their git repository
 	Group     string `json:"group,omitempty"`     // the host group
-	// Variables is a keyed hash of the merged variables, secrets included: the id of
-	// the key, a hyphen, and the hash. Equal variables have equal hashes with a key;
-	// nobody can read a value from one.
+	// A keyed hash of the merged variables, secrets included. Equal variables have equal hashes; no value can be
+	// read from one.
 	Variables string `json:"variables,omitempty"`
-	Image     string `json:"image,omitempty"` // of the operating system
-	// Tags describe the choice of tasks of the group, see Selection.String. Empty: every
-	// task. They are known if the group is.
+	Image     string `json:"image,omitempty"` // the image of the operating system
+	// The choice of tasks of the group, as text, such as `tags web, db; skip_tags slow`; absent for all tasks.
 	Tags string `json:"tags,omitempty"`
-	// Masters are keyed hashes of what every inventory says about the nodes of groups that others
-	// require: names, addresses and groups, in the form of Variables, and after another hyphen the
-	// variables of these groups and nodes. A record of an earlier version lacks one or both: that
-	// is unknown, so that an upgrade of the program makes no node outdated.
+	// Keyed hashes of the nodes in service of groups that others require: of names, addresses and groups, and of
+	// their variables.
 	Masters string `json:"masters,omitempty"`
 }
 

@@ -20,20 +20,20 @@ var reservedGroups = []string{GroupPrepare, "all", "ungrouped", "job_targets", "
 
 // Group is a host group with its rules.
 type Group struct {
-	Name string `json:"name" yaml:"name"`
-	// Requires are the groups that must have healthy nodes outside the request before a
-	// node of this group is commissioned, and while one is in service. Empty: no rule.
+	Name string `json:"name" yaml:"name"` // the name
+	// The groups that must have so many healthy (commissioned and `Discovered`) nodes outside the request before
+	// a node joins this group, and as long as a node of this group is in service.
 	Requires Requirements `json:"requires,omitempty" yaml:"requires,omitempty"`
-	// Budget limits how many of its nodes are out of service at a time.
+	// How many of its nodes may be out of service at a time; absent: no limit.
 	Budget Budget `json:"budget,omitzero" yaml:"budget,omitempty"`
-	// OnReturn is the reaction to a node in service that disappeared and appears again.
-	// Empty: DefaultReaction.
-	OnReturn Reaction `json:"on_return,omitempty" yaml:"on_return,omitempty"`
-	// Strategy bounds its nodes in a rollout that does not say otherwise.
+	// What happens to a node in service that disappeared and appears again; absent: `verify`.
+	OnReturn Reaction `json:"on_return,omitempty" yaml:"on_return,omitempty" enum:"record,verify,verify-and-repair,repair"`
+	// Bounds for its nodes in rollouts that do not say otherwise; absent: none.
 	Strategy Strategy `json:"strategy,omitzero" yaml:"strategy,omitempty"`
-	// Tags and SkipTags choose the tasks of the playbooks that configure and verify its
-	// nodes, see Selection. They do not limit a cleanup.
-	Tags     []string `json:"tags,omitempty" yaml:"tags,omitempty"`
+	// Run only the tasks with one of these tags when its nodes are configured or verified; absent: all tasks.
+	// They do not limit a cleanup.
+	Tags []string `json:"tags,omitempty" yaml:"tags,omitempty"`
+	// Leave out the tasks with one of these tags when its nodes are configured or verified.
 	SkipTags []string `json:"skip_tags,omitempty" yaml:"skip_tags,omitempty"`
 }
 

@@ -85,33 +85,6 @@ type Node struct {
 	Revision int64 `json:"-"`
 }
 
-// Before is the part of a node that a reservation changes.
-type Before struct {
-	Status     Status   `json:"status"`
-	PrevStatus Status   `json:"prev_status,omitempty"`
-	Group      string   `json:"group,omitempty"`
-	LastError  string   `json:"last_error,omitempty"`
-	Applied    string   `json:"applied,omitempty"`
-	Residue    []string `json:"residue,omitempty"`
-	Entries    uint64   `json:"entries"`
-}
-
-// HistoryEntry is one transition, or one change of state, in a node's history.
-type HistoryEntry struct {
-	Seq    uint64    `json:"seq"` // increases from 1; a withdrawn reservation leaves a gap
-	Time   time.Time `json:"time"`
-	Verb   Verb      `json:"verb"`
-	From   Status    `json:"from,omitempty"`
-	To     Status    `json:"to"`
-	State  State     `json:"state"` // the state after the change
-	Group  string    `json:"group,omitempty"`
-	Actor  string    `json:"actor,omitempty"`
-	Job    string    `json:"job,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	// Read is the revision of the record on which the transition was decided.
-	Read int64 `json:"read_revision,omitempty"`
-}
-
 // HistoryLimit is the number of history entries kept per node.
 const HistoryLimit = 1000
 

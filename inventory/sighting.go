@@ -15,9 +15,9 @@ const maxConflict = 400
 
 // Sighting is what one observer says about a node that it sees alive.
 type Sighting struct {
-	Addr   string    `json:"addr"`             // of the node
-	Others []string  `json:"others,omitempty"` // of other live members with its identity, sorted
-	Since  time.Time `json:"since,omitzero"`   // since when the observer says so; zero: unknown
+	Addr   string    `json:"addr"`             // the address of the node
+	Others []string  `json:"others,omitempty"` // addresses of other live members with its identity
+	Since  time.Time `json:"since,omitzero"`   // since when the observer says so; absent if it is not known
 }
 
 func (s Sighting) equal(t Sighting) bool {

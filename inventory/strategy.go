@@ -11,17 +11,14 @@ import (
 // MaxSoak is the longest soak time of a node in a rollout.
 const MaxSoak = 7 * 24 * time.Hour
 
-// Strategy bounds the nodes of a group in a rollout, besides the bounds of the rollout.
+// Strategy is bounds for the nodes of a group in every rollout that does not say otherwise.
+//
 // The zero value is no further bound.
 type Strategy struct {
-	// MaxUnavailable limits the nodes of the group in the rollout that are out of service
-	// at a time. Empty: no further limit.
-	MaxUnavailable Amount `json:"max_unavailable,omitempty" yaml:"max_unavailable,omitempty"`
-	// MaxFailures is the number of failed nodes of the group with which further nodes are
-	// begun. nil: no further limit.
-	MaxFailures *int `json:"max_failures,omitempty" yaml:"max_failures,omitempty"`
-	// Soak is how long a node of the group must remain visible before it is done, such as
-	// 5m. Empty: as long as the rollout says.
+	MaxUnavailable Amount `json:"max_unavailable,omitempty" yaml:"max_unavailable,omitempty"` // as in RolloutSpec, of the nodes of the group
+	// As in RolloutSpec, of the nodes of the group.
+	MaxFailures *int `json:"max_failures,omitempty" yaml:"max_failures,omitempty" type:"integer,null"`
+	// The soak time of the nodes of the group, as it is configured: 5m.
 	Soak string `json:"soak,omitempty" yaml:"soak,omitempty"`
 }
 

@@ -20,10 +20,13 @@ var tagName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]*$`)
 // specialTags have a meaning of their own for Ansible.
 var specialTags = []string{"all", "always", "never", "tagged", "untagged"}
 
-// Selection chooses tasks of playbooks by their tags. The zero value chooses all.
+// Selection is the tags of a group, which choose the tasks of the playbooks that configure and verify its nodes, or
+// those of a job.
+//
+// The zero value chooses all tasks.
 type Selection struct {
-	Tags     []string `json:"tags,omitempty"`      // run only tasks with one of them; empty: all
-	SkipTags []string `json:"skip_tags,omitempty"` // leave out tasks with one of them
+	Tags     []string `json:"tags,omitempty"`      // only the tasks with one of these tags run; absent: all tasks
+	SkipTags []string `json:"skip_tags,omitempty"` // the tasks with one of these tags are left out
 }
 
 // Empty reports whether the selection chooses all tasks.

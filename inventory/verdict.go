@@ -19,20 +19,22 @@ const (
 
 // Verdict is the result of a verification of a node.
 type Verdict struct {
-	Result VerdictResult `json:"result"`
-	Time   time.Time     `json:"time"`
-	Job    string        `json:"job"` // the id of the verification
-	// Differences are the tasks that would change the node, Unjudged those that check mode cannot judge, and Executed
-	// those that ran all the same and reported a change or a failure.
-	Differences int `json:"differences,omitempty"`
-	Unjudged    int `json:"unjudged,omitempty"`
-	Executed    int `json:"executed,omitempty"`
-	// Outdated: the node was compared with variables or playbooks that were not applied to it. Their changes
-	// count as a difference.
+	// `clean`: the node carries what its playbooks configure; `drifted`: it differs; `unknown`: the verification
+	// could not tell.
+	Result      VerdictResult `json:"result"`
+	Time        time.Time     `json:"time"`                  // the end of the verification
+	Job         string        `json:"job"`                   // the verification
+	Differences int           `json:"differences,omitempty"` // tasks that would change the node
+	Unjudged    int           `json:"unjudged,omitempty"`    // tasks that check mode cannot judge
+	// Tasks that ran in spite of check mode, with a change or a failure.
+	Executed int `json:"executed,omitempty"`
+	// Whether the node was compared with variables or playbooks that were not applied to it yet, which count as
+	// differences.
 	Outdated bool `json:"outdated,omitempty"`
-	// Failed: a check of verify.yml or a gate failed, so the node does not serve as it should.
+	// Whether a check of verify.yml failed. The node is not healthy then: it does not count for the requirements
+	// of groups, and uses up the budget of its own.
 	Failed bool `json:"failed,omitempty"`
-	// Reason is the check or the gate that failed, or why the result is unknown; mostly empty.
+	// A check of verify.yml that failed, or why the result is unknown.
 	Reason string `json:"reason,omitempty"`
 }
 

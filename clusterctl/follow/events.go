@@ -22,7 +22,7 @@ import (
 type Recorder interface {
 	Watcher
 	// History returns at most limit entries of a node, oldest first; 0: all.
-	History(ctx context.Context, name string, limit int) (api.List[api.HistoryEntry], error)
+	History(ctx context.Context, name string, limit int) (api.List[inventory.HistoryEntry], error)
 }
 
 // EventOptions select the changes of Events.

@@ -20,7 +20,7 @@ import (
 type recordedPast struct {
 	t         *testing.T
 	state     []api.Change
-	histories map[string][]api.HistoryEntry
+	histories map[string][]inventory.HistoryEntry
 }
 
 func (m recordedPast) Watch(context.Context, client.WatchOptions) iter.Seq2[api.Change, error] {
@@ -33,7 +33,7 @@ func (m recordedPast) Watch(context.Context, client.WatchOptions) iter.Seq2[api.
 	}
 }
 
-func (m recordedPast) History(_ context.Context, name string, _ int) (out api.List[api.HistoryEntry], err error) {
+func (m recordedPast) History(_ context.Context, name string, _ int) (out api.List[inventory.HistoryEntry], err error) {
 	entries, exists := m.histories[name]
 	if !exists {
 		return out, inventory.Errorf(inventory.KindNotFound, "there is no node %s", name)
@@ -57,7 +57,7 @@ func TestEventsSince(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 1, 2, 15, minute, 0, 0, time.Local) }
 	started, ended := at(3), at(5)
 
-	m := &recordedPast{t: t, histories: map[string][]api.HistoryEntry{
+	m := &recordedPast{t: t, histories: map[string][]inventory.HistoryEntry{
 		"a-1": {
 			{Seq: 1, Time: at(1), Verb: inventory.VerbDiscovered, To: inventory.Unallocated},
 			{

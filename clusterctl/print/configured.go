@@ -14,7 +14,7 @@ import (
 const shortDigest = 8
 
 // desiredOf returns the desired configuration of a node in service; nil otherwise.
-func desiredOf(n *api.Node) *api.Configuration {
+func desiredOf(n *api.Node) *inventory.Configuration {
 	switch {
 	case n.Desired != nil:
 		return n.Desired
@@ -35,7 +35,7 @@ func shortConfigured(n *api.Node) string {
 
 // shortConfiguration returns the beginnings of the commit or the digest of the playbooks,
 // and of the hash of the variables.
-func shortConfiguration(c *api.Configuration) string {
+func shortConfiguration(c *inventory.Configuration) string {
 	if c == nil {
 		return ""
 	}
@@ -122,7 +122,7 @@ func desiredText(n *api.Node) string {
 }
 
 // configurationText returns a configuration with a line for each part.
-func configurationText(c api.Configuration) string {
+func configurationText(c inventory.Configuration) string {
 	var lines []string
 	for _, part := range []struct{ name, value string }{
 		{"playbooks", c.Playbooks},

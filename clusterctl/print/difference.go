@@ -69,7 +69,7 @@ func (p *Printer) finding(f api.TaskFinding) {
 }
 
 // verdict describes a verdict with its age.
-func (p Paint) verdict(v *api.Verdict) string {
+func (p Paint) verdict(v *inventory.Verdict) string {
 	if v == nil {
 		return ""
 	}

@@ -8,12 +8,11 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/api"
 )
 
 // Group is a host group with the numbers of its nodes.
 type Group struct {
-	api.Group
+	inventory.Group
 
 	Nodes   int `json:"nodes"`   // of the group, in whatever status
 	Healthy int `json:"healthy"` // in service and Discovered
@@ -21,43 +20,21 @@ type Group struct {
 
 // GroupColumns are the columns of a table of groups.
 var GroupColumns = ColumnsOf(Cells[Group]{
-	"requires": func(_ Paint, g *Group) string { return Line(inventory.Requirements(g.Requires).String()) },
-	"budget":   func(_ Paint, g *Group) string { return Line(budgetOf(g.Budget)) },
-	"strategy": func(_ Paint, g *Group) string { return Line(strategyOf(g.Strategy)) },
+	"requires": func(_ Paint, g *Group) string { return Line(g.Requires.String()) },
+	"budget":   func(_ Paint, g *Group) string { return Line(g.Budget.String()) },
+	"strategy": func(_ Paint, g *Group) string { return Line(g.Strategy.String()) },
 	"tags": func(_ Paint, g *Group) string {
-		return tagsOf(api.GroupTags{Tags: g.Tags, SkipTags: g.SkipTags})
+		return Line(inventory.Selection{Tags: g.Tags, SkipTags: g.SkipTags}.String())
 	},
 }, "name", "nodes", "healthy", "requires", "budget", "on_return,else "+string(inventory.DefaultReaction),
 	"strategy,wide", "tags")
 
-func budgetOf(b *api.Budget) string {
-	if b == nil {
-		return ""
-	}
-
-	return inventory.Budget{
-		MinAvailable: b.MinAvailable, MaxUnavailable: inventory.Amount(b.MaxUnavailable), Per: b.Per,
-	}.String()
-}
-
-func tagsOf(t api.GroupTags) string { return Line(inventory.Selection(t).String()) }
-
 // groupTags returns the tags of groups, with a line for each group.
-func groupTags(tags map[string]api.GroupTags) string {
+func groupTags(tags map[string]inventory.Selection) string {
 	var lines []string
 	for _, group := range slices.Sorted(maps.Keys(tags)) {
-		lines = append(lines, Line(group)+": "+tagsOf(tags[group]))
+		lines = append(lines, Line(group)+": "+Line(tags[group].String()))
 	}
 
 	return strings.Join(lines, "\n")
-}
-
-func strategyOf(s *api.GroupStrategy) string {
-	if s == nil {
-		return ""
-	}
-
-	return inventory.Strategy{
-		MaxUnavailable: inventory.Amount(s.MaxUnavailable), MaxFailures: s.MaxFailures, Soak: s.Soak,
-	}.String()
 }

@@ -45,7 +45,7 @@ func nodeJob(_ Paint, n *api.Node) string {
 }
 
 // sightings lists what the observers say that see a node.
-func sightings(all map[string]api.Sighting) string {
+func sightings(all map[string]inventory.Sighting) string {
 	lines := make([]string, 0, len(all))
 	for _, observer := range slices.Sorted(maps.Keys(all)) {
 		s := all[observer]
@@ -240,7 +240,7 @@ func withPrevious(shown, now, previous string) string {
 }
 
 // beforeJob formats the record that a node returns to if its job is undone.
-func beforeJob(b *api.Before) string {
+func beforeJob(b *inventory.Before) string {
 	if b == nil {
 		return ""
 	}
@@ -305,7 +305,7 @@ func (p *Printer) NodeChanges(before, after api.Node) []string {
 }
 
 // EntryChanges returns an entry of a history in words.
-func (p *Printer) EntryChanges(e api.HistoryEntry) []string {
+func (p *Printer) EntryChanges(e inventory.HistoryEntry) []string {
 	out := []string{Line(string(e.Verb)), "status " + p.Paint.transition(e)}
 
 	for _, f := range []Field{{"group", e.Group}, {"job", e.Job}, {"by", e.Actor}, {"reason:", e.Reason}} {
@@ -322,8 +322,8 @@ func (p *Printer) Change(at time.Time, name string, changes ...string) {
 	p.Printf("%s  %s  %s\n", Time(at), Line(name), strings.Join(changes, "; "))
 }
 
-var historyCells = Cells[api.HistoryEntry]{
-	"status": func(p Paint, e *api.HistoryEntry) string { return p.transition(*e) },
+var historyCells = Cells[inventory.HistoryEntry]{
+	"status": func(p Paint, e *inventory.HistoryEntry) string { return p.transition(*e) },
 }
 
 var (
@@ -334,7 +334,7 @@ var (
 		"reason,text", "Read revision=read_revision")
 )
 
-func (p Paint) transition(e api.HistoryEntry) string {
+func (p Paint) transition(e inventory.HistoryEntry) string {
 	if e.From == "" || e.From == e.To {
 		return p.Status(e.To)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 )
@@ -131,7 +132,7 @@ func TestLongShowsEverything(t *testing.T) {
 	j.Status, j.CancelledByYou = api.Queued, false // else it is "you" in place of a name
 	checkShown(t, "job", j, printed(func(p *Printer) { p.Job(j, true) }))
 
-	var e api.HistoryEntry
+	var e inventory.HistoryEntry
 	fill(reflect.ValueOf(&e).Elem(), &n)
 	text := printed(func(p *Printer) { HistoryDetails.Details(p, e) })
 
@@ -185,7 +186,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 			{Phase: "configure", Kind: "playbook", Playbook: "rolling-upgrade.yml", Hosts: []string{node.Name}},
 		},
 	}
-	entry := api.HistoryEntry{
+	entry := inventory.HistoryEntry{
 		Time: now, Verb: "decommission", From: "Decommissioning", To: "Unallocated", State: "Disappeared",
 		Group: "service-master", Job: "1234", Actor: "monitor:host2-cc31d6b268d4", Reason: long,
 	}
@@ -205,7 +206,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		"1234":          func(p *Printer) { jobs.Print(p, []api.Job{j}) },
 		node.Name + " ": func(p *Printer) { p.Summary(j) },
 		"configure":     func(p *Printer) { runColumns.Table(p, j.Runs) },
-		Time(now):       func(p *Printer) { HistoryColumns.Table(p, []api.HistoryEntry{entry}) },
+		Time(now):       func(p *Printer) { HistoryColumns.Table(p, []inventory.HistoryEntry{entry}) },
 		Time(now) + " ": func(p *Printer) { RolloutEventColumns.Table(p, []api.RolloutEvent{event}) },
 	}
 

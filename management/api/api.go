@@ -281,7 +281,7 @@ type Job struct {
 
 	// The tags that groups of its nodes had at its acceptance, by group. They choose the tasks of its runs,
 	// besides its own tags; groups with all tasks are absent.
-	GroupTags map[string]GroupTags `json:"group_tags,omitempty"`
+	GroupTags map[string]inventory.Selection `json:"group_tags,omitempty"`
 
 	Actor     string `json:"actor,omitempty"`      // the user who submitted the job
 	RetryOf   string `json:"retry_of,omitempty"`   // the job that this job retries

@@ -39,7 +39,7 @@ type Node struct {
 	// node takes them back, unless its request sets them. To keep one, set it for the node.
 	RequestVars []string `json:"request_vars,omitempty"`
 	// What a node in service would be configured with now; absent if that is what was applied.
-	Desired *Configuration `json:"desired,omitempty"`
+	Desired *inventory.Configuration `json:"desired,omitempty"`
 	// Whether these differ; absent if that is not known, or if the node is not in service. An event of a watch
 	// has the value of its time: a change of variables or playbooks alone is no event of a node.
 	Outdated *bool            `json:"outdated,omitempty"`
@@ -49,18 +49,18 @@ type Node struct {
 	// The reason for the last failure; the next verb clears it.
 	LastError string `json:"last_error,omitempty"`
 	// The last verdict on a node in service; absent if there is none since its last configuration.
-	Verification *Verdict `json:"verification,omitempty"`
+	Verification *inventory.Verdict `json:"verification,omitempty"`
 
-	Job    string         `json:"job,omitempty"`    // the job that holds the node
-	Verb   inventory.Verb `json:"verb,omitempty"`   // the verb of that job
-	Before *Before        `json:"before,omitempty"` // the node before that job reserved it
+	Job    string            `json:"job,omitempty"`    // the job that holds the node
+	Verb   inventory.Verb    `json:"verb,omitempty"`   // the verb of that job
+	Before *inventory.Before `json:"before,omitempty"` // the node before that job reserved it
 
 	Labels map[string]string `json:"labels,omitempty"` // labels set by operators; no verb changes them
 	// The latest report by observer (`gossip`, `post`): whether it sees the node.
 	Seen map[string]bool `json:"seen,omitempty"`
 	// What the observers say that see the node alive, by observer. The address of `gossip` counts first, then
 	// that of the monitor that has said the same for the longest time, then that of `post`.
-	Sightings map[string]Sighting `json:"sightings,omitempty"`
+	Sightings map[string]inventory.Sighting `json:"sightings,omitempty"`
 	// The other addresses at which the node is claimed: by further live hosts with its identity, or since
 	// another observer sees it there. Every job refuses the node meanwhile.
 	Duplicates []string `json:"duplicates,omitempty"`
@@ -83,26 +83,10 @@ type Node struct {
 	Revision   int64       `json:"revision"`             // the store's revision of this record
 }
 
-// Configuration is what a node would be configured with. An absent member is not known, or does not apply.
-type Configuration struct {
-	Playbooks string `json:"playbooks,omitempty"` // the digest of the playbooks
-	Commit    string `json:"commit,omitempty"`    // the commit of their git repository
-	Group     string `json:"group,omitempty"`     // the host group
-	// A keyed hash of the merged variables, secrets included. Equal variables have equal hashes; no value can be
-	// read from one.
-	Variables string `json:"variables,omitempty"`
-	Image     string `json:"image,omitempty"` // the image of the operating system
-	// The choice of tasks of the group, as text, such as `tags web, db; skip_tags slow`; absent for all tasks.
-	Tags string `json:"tags,omitempty"`
-	// Keyed hashes of the nodes in service of groups that others require: of names, addresses and groups, and of
-	// their variables.
-	Masters string `json:"masters,omitempty"`
-}
-
 // Configured is a configuration that a verb has applied to a node. An absent member is not known, or does not
 // apply.
 type Configured struct {
-	Configuration
+	inventory.Configuration
 
 	Time time.Time `json:"time"` // when the verb succeeded
 	// Names of variables that the request of that verb had set, at most 16. Nothing keeps them for the next
@@ -110,35 +94,11 @@ type Configured struct {
 	ExtraVars []string `json:"extra_vars,omitempty"`
 }
 
-// Verdict is the result of a verification of a node.
-type Verdict struct {
-	// `clean`: the node carries what its playbooks configure; `drifted`: it differs; `unknown`: the verification
-	// could not tell.
-	Result      inventory.VerdictResult `json:"result"`
-	Time        time.Time               `json:"time"`                  // the end of the verification
-	Job         string                  `json:"job"`                   // the verification
-	Differences int                     `json:"differences,omitempty"` // tasks that would change the node
-	Unjudged    int                     `json:"unjudged,omitempty"`    // tasks that check mode cannot judge
-	// Tasks that ran in spite of check mode, with a change or a failure.
-	Executed int `json:"executed,omitempty"`
-	// Whether the node was compared with variables or playbooks that were not applied to it yet, which count as
-	// differences.
-	Outdated bool `json:"outdated,omitempty"`
-	// Whether a check of verify.yml failed. The node is not healthy then: it does not count for the requirements
-	// of groups, and uses up the budget of its own.
-	Failed bool `json:"failed,omitempty"`
-	// A check of verify.yml that failed, or why the result is unknown.
-	Reason string `json:"reason,omitempty"`
-}
-
-// Describe returns the verdict in words, such as "drifted: 3 tasks would change".
-func (v Verdict) Describe() string { return inventory.Verdict(v).Describe() }
-
 // Difference is what the last verification of a node found, task by task.
 type Difference struct {
-	Node         string        `json:"node"`         // the node
-	Verification Verdict       `json:"verification"` // the verdict
-	Tasks        []TaskFinding `json:"tasks"`        // the findings, in the order of the runs
+	Node         string            `json:"node"`         // the node
+	Verification inventory.Verdict `json:"verification"` // the verdict
+	Tasks        []TaskFinding     `json:"tasks"`        // the findings, in the order of the runs
 	// Whether findings are missing, because the events of the job reached their limit.
 	Truncated bool `json:"truncated,omitempty"`
 }
@@ -166,86 +126,6 @@ type TaskFinding struct {
 	Message  string `json:"message,omitempty"` // the message of a failure
 	// The difference, in the format of `diff -u`, if the module reports one. Secrets are hidden.
 	Diff string `json:"diff,omitempty"`
-}
-
-// Before is the part of a node that a reservation changes.
-type Before struct {
-	Status     inventory.Status `json:"status"`
-	PrevStatus inventory.Status `json:"prev_status,omitempty"`
-	Group      string           `json:"group,omitempty"`      // the group
-	LastError  string           `json:"last_error,omitempty"` // the reason for the previous failure
-	Applied    string           `json:"applied,omitempty"`    // the job that had configured the node
-	// Groups with configuration that no cleanup has removed yet.
-	Residue []string `json:"residue,omitempty"`
-	Entries uint64   `json:"entries"` // the number of history entries written by then
-}
-
-// Sighting is what one observer says about a node that it sees alive.
-type Sighting struct {
-	Addr   string    `json:"addr"`             // the address of the node
-	Others []string  `json:"others,omitempty"` // addresses of other live members with its identity
-	Since  time.Time `json:"since,omitzero"`   // since when the observer says so; absent if it is not known
-}
-
-// HistoryEntry is one entry of a node's history.
-type HistoryEntry struct {
-	Seq  uint64         `json:"seq" minimum:"1"` // counts upwards from 1; there may be gaps
-	Time time.Time      `json:"time"`            // the time of the change
-	Verb inventory.Verb `json:"verb"`
-	// The status before the change; absent in the first entry of a node.
-	From  inventory.Status `json:"from,omitempty"`
-	To    inventory.Status `json:"to"`              // the status after the change
-	State inventory.State  `json:"state"`           // the state at that time
-	Group string           `json:"group,omitempty"` // the group at that time
-	// The user or the part of the manager that made the change.
-	Actor  string `json:"actor,omitempty"`
-	Job    string `json:"job,omitempty"`           // the job that made the change
-	Reason string `json:"reason,omitempty"`        // the reason for the change
-	Read   int64  `json:"read_revision,omitempty"` // the revision of the record that the change was based on
-}
-
-// Group is a host group and its rules.
-type Group struct {
-	Name string `json:"name"` // the name
-	// The groups that must have so many healthy (commissioned and `Discovered`) nodes outside the request before
-	// a node joins this group, and as long as a node of this group is in service.
-	Requires map[string]int `json:"requires,omitempty"`
-	// How many of its nodes may be out of service at a time; absent: no limit.
-	Budget *Budget `json:"budget,omitempty"`
-	// What happens to a node in service that disappeared and appears again; absent: `verify`.
-	OnReturn string `json:"on_return,omitempty" enum:"record,verify,verify-and-repair,repair"`
-	// Bounds for its nodes in rollouts that do not say otherwise; absent: none.
-	Strategy *GroupStrategy `json:"strategy,omitempty"`
-	// Run only the tasks with one of these tags when its nodes are configured or verified; absent: all tasks.
-	// They do not limit a cleanup.
-	Tags []string `json:"tags,omitempty"`
-	// Leave out the tasks with one of these tags when its nodes are configured or verified.
-	SkipTags []string `json:"skip_tags,omitempty"`
-}
-
-// GroupTags is the tags of a group, which choose the tasks of the playbooks that configure and verify its
-// nodes.
-type GroupTags struct {
-	Tags     []string `json:"tags,omitempty"`      // only the tasks with one of these tags run; absent: all tasks
-	SkipTags []string `json:"skip_tags,omitempty"` // the tasks with one of these tags are left out
-}
-
-// GroupStrategy is bounds for the nodes of a group in every rollout that does not say otherwise.
-type GroupStrategy struct {
-	MaxUnavailable string `json:"max_unavailable,omitempty"` // as in RolloutSpec, of the nodes of the group
-	// As in RolloutSpec, of the nodes of the group.
-	MaxFailures *int `json:"max_failures,omitempty" type:"integer,null"`
-	// The soak time of the nodes of the group, as it is configured: 5m.
-	Soak string `json:"soak,omitempty"`
-}
-
-// Budget is how many nodes of a group may be out of service at a time. It holds for every verb but verify.
-type Budget struct {
-	MinAvailable int `json:"min_available,omitempty" minimum:"1"` // the number of nodes that stay available
-	// The number of nodes that may be unavailable at a time, such as 2, or their share, such as 25%.
-	MaxUnavailable string `json:"max_unavailable,omitempty"`
-	// The key of a label, such as rack: max_unavailable then holds among the nodes with the same value of it.
-	Per string `json:"per,omitempty"`
 }
 
 // Check returns the reason that the transition is refused for the node, or nil

@@ -107,8 +107,8 @@ func (c *Client) PatchNode(ctx context.Context, name string, p api.NodePatch) (a
 
 // History returns the newest entries of a node's history, newest last; all of
 // them with limit 0.
-func (c *Client) History(ctx context.Context, name string, limit int) (api.List[api.HistoryEntry], error) {
-	out, err := find[api.List[api.HistoryEntry]](ctx, c, api.PathHistory, paged(nil, limit, ""), name)
+func (c *Client) History(ctx context.Context, name string, limit int) (api.List[inventory.HistoryEntry], error) {
+	out, err := find[api.List[inventory.HistoryEntry]](ctx, c, api.PathHistory, paged(nil, limit, ""), name)
 	slices.Reverse(out.Items)
 	return out, err
 }
@@ -256,8 +256,8 @@ type Page struct {
 
 // Groups returns the host groups, or a page of them, by default in the order of
 // the configuration.
-func (c *Client) Groups(ctx context.Context, page ...Page) (api.List[api.Group], error) {
-	return listed[api.Group](ctx, c, api.PathGroups, page)
+func (c *Client) Groups(ctx context.Context, page ...Page) (api.List[inventory.Group], error) {
+	return listed[inventory.Group](ctx, c, api.PathGroups, page)
 }
 
 // listed returns a list without filters, or a page of it.

@@ -48,7 +48,7 @@ func (f nodeForms) of(n inventory.Node) api.Node {
 
 	// The applied configuration is on the wire already.
 	if judged.InService && (n.Configured == nil || judged.Desired != n.Configured.Configuration) {
-		out.Desired = (*api.Configuration)(&judged.Desired)
+		out.Desired = &judged.Desired
 	}
 
 	return out
@@ -63,8 +63,8 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 		Group: n.Group, Residue: n.Residue, Applied: n.Applied, Cleaned: n.Cleaned,
 		Configured: configuredOf(n.Configured),
 		Playbooks:  n.Playbooks, LastError: n.LastError,
-		Verification: verdictOf(n.Verification), Job: n.Job, Verb: n.Verb, Before: beforeOf(n.Before),
-		Labels: n.Labels, Seen: n.Seen, Sightings: sightingsOf(n.Sightings), Duplicates: n.Duplicates,
+		Verification: n.Verification, Job: n.Job, Verb: n.Verb, Before: n.Before,
+		Labels: n.Labels, Seen: n.Seen, Sightings: n.Sightings, Duplicates: n.Duplicates,
 		SetAside: n.SetAside, HostKeys: n.HostKeys,
 		AnnouncedFrom: n.AnnouncedFrom,
 		Entries:       n.Entries, Created: n.Created, Updated: n.Updated,
@@ -72,44 +72,11 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 	}
 }
 
-func sightingsOf(all map[string]inventory.Sighting) map[string]api.Sighting {
-	if len(all) == 0 {
-		return nil
-	}
-
-	out := make(map[string]api.Sighting, len(all))
-	for observer, s := range all {
-		out[observer] = api.Sighting(s)
-	}
-
-	return out
-}
-
 func configuredOf(c *inventory.Configured) *api.Configured {
 	if c == nil {
 		return nil
 	}
-	return &api.Configured{Configuration: api.Configuration(c.Configuration), Time: c.Time, ExtraVars: c.Extra}
-}
-
-func verdictOf(v *inventory.Verdict) *api.Verdict {
-	if v == nil {
-		return nil
-	}
-
-	wire := api.Verdict(*v)
-	return &wire
-}
-
-func beforeOf(b *inventory.Before) *api.Before {
-	if b == nil {
-		return nil
-	}
-
-	return &api.Before{
-		Status: b.Status, PrevStatus: b.PrevStatus, Group: b.Group, LastError: b.LastError,
-		Applied: b.Applied, Residue: b.Residue, Entries: b.Entries,
-	}
+	return &api.Configured{Configuration: c.Configuration, Time: c.Time, ExtraVars: c.Extra}
 }
 
 func connectionOf(c *configuration.Connection) *api.Connection {
@@ -130,13 +97,6 @@ func connectionFrom(c api.Connection) configuration.Connection {
 	}
 }
 
-func historyEntryOf(e inventory.HistoryEntry) api.HistoryEntry {
-	return api.HistoryEntry{
-		Seq: e.Seq, Time: e.Time, Verb: e.Verb, From: e.From, To: e.To, State: e.State, Group: e.Group,
-		Actor: e.Actor, Job: e.Job, Reason: e.Reason, Read: e.Read,
-	}
-}
-
 func varsChangeOf(c variable.Change) api.VarsChange {
 	return api.VarsChange{
 		Seq:      c.Seq,
@@ -147,36 +107,6 @@ func varsChangeOf(c variable.Change) api.VarsChange {
 		Before:   c.Before,
 		After:    c.After,
 	}
-}
-
-func groupTagsOf(tags map[string]inventory.Selection) map[string]api.GroupTags {
-	if len(tags) == 0 {
-		return nil
-	}
-
-	out := make(map[string]api.GroupTags, len(tags))
-	for group, s := range tags {
-		out[group] = api.GroupTags(s)
-	}
-
-	return out
-}
-
-func groupOf(g inventory.Group) api.Group {
-	group := api.Group{
-		Name: g.Name, Requires: g.Requires, OnReturn: string(g.OnReturn), Tags: g.Tags, SkipTags: g.SkipTags,
-	}
-	if b := g.Budget; b != (inventory.Budget{}) {
-		group.Budget = &api.Budget{MinAvailable: b.MinAvailable, MaxUnavailable: string(b.MaxUnavailable), Per: b.Per}
-	}
-
-	if s := g.Strategy; s != (inventory.Strategy{}) {
-		group.Strategy = &api.GroupStrategy{
-			MaxUnavailable: string(s.MaxUnavailable), MaxFailures: s.MaxFailures, Soak: s.Soak,
-		}
-	}
-
-	return group
 }
 
 // tokenOf returns the wire form of a token.
@@ -222,7 +152,7 @@ func jobOf(j job.Job) api.Job {
 		Helpers:        j.Helpers,
 		Group:          j.Group,
 		JobOptions:     j.JobOptions,
-		GroupTags:      groupTagsOf(j.GroupTags),
+		GroupTags:      j.GroupTags,
 		Actor:          j.Actor,
 		RetryOf:        j.RetryOf,
 		Plan:           j.Plan,

@@ -42,7 +42,6 @@ var conversions = []conversion{
 		domain: inventory.Node{},
 		wire:   func(n any) any { return nodeWith(n.(inventory.Node), nil) },
 		internal: map[string]string{
-			"Before":     "a type of its own: see the next row",
 			"Configured": "a type of its own: TestConfigured",
 			"Presence":   "evidence for policies, in the explanation in words",
 			"Actor":      "of the newest history entry, which is on the wire",
@@ -58,15 +57,12 @@ var conversions = []conversion{
 			"RequestVars": "variables of the view and of the configuration: TestDesired",
 		},
 	},
-	{domain: inventory.Before{}, wire: func(b any) any { before := b.(inventory.Before); return *beforeOf(&before) }},
 	{
 		domain:   configuration.Connection{},
 		wire:     func(c any) any { connection := c.(configuration.Connection); return *connectionOf(&connection) },
 		internal: map[string]string{"FormerKeyFile": "a rotation of the key sets it for the moment"},
 	},
-	{domain: inventory.HistoryEntry{}, wire: func(e any) any { return historyEntryOf(e.(inventory.HistoryEntry)) }},
 	{domain: variable.Change{}, wire: func(c any) any { return varsChangeOf(c.(variable.Change)) }},
-	{domain: inventory.Group{}, wire: func(g any) any { return groupOf(g.(inventory.Group)) }},
 	{
 		domain:   state.Instance{},
 		wire:     func(in any) any { instance := in.(state.Instance); return instanceOf(&instance) },

@@ -55,7 +55,7 @@ func (s *Server) getDifference(r *http.Request, v *state.Scoped) (api.Difference
 
 	out := api.Difference{
 		Node:         found.Node,
-		Verification: *verdictOf(&found.Verdict),
+		Verification: found.Verdict,
 		Tasks:        found.Tasks,
 		Truncated:    found.Truncated,
 	}

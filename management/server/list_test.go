@@ -243,8 +243,8 @@ func TestSmallLists(t *testing.T) {
 		c.Instances(testCtx(t), client.Page{Sort: []string{"-id"}, Limit: 2, Continue: page.Continue}),
 	)
 	expect(t, "last", page.Items[0].ID, "a")
-	groups := must[api.List[api.Group]](t)(c.Groups(testCtx(t), client.Page{Limit: 1}))
-	expect(t, "first", groups.Items, []api.Group{{Name: inventory.GroupMaster}})
+	groups := must[api.List[inventory.Group]](t)(c.Groups(testCtx(t), client.Page{Limit: 1}))
+	expect(t, "first", groups.Items, []inventory.Group{{Name: inventory.GroupMaster}})
 	_, err := c.Groups(testCtx(t), client.Page{Limit: -1})
 	expect(t, "limit", inventory.KindOf(err), inventory.KindInvalid)
 }

@@ -433,7 +433,7 @@ func (s *Server) patchNode(r *http.Request, _ access.Caller, body api.NodePatch)
 
 func (s *Server) getHistory(
 	r *http.Request, v *state.Scoped,
-) ([]inventory.HistoryEntry, func(inventory.HistoryEntry) api.HistoryEntry, error) {
+) ([]inventory.HistoryEntry, func(inventory.HistoryEntry) inventory.HistoryEntry, error) {
 	name := rest.Param(r, "name")
 
 	if _, err := v.Node(name); err != nil {
@@ -445,9 +445,9 @@ func (s *Server) getHistory(
 		return nil, nil, v.Error(err)
 	}
 
-	return entries, func(e inventory.HistoryEntry) api.HistoryEntry {
+	return entries, func(e inventory.HistoryEntry) inventory.HistoryEntry {
 		e.Reason = v.Text(e.Reason)
-		return historyEntryOf(e)
+		return e
 	}, nil
 }
 

@@ -68,7 +68,7 @@ func (s *Server) settingRoutes() []rest.Route {
 				ID: "listGroups", Tag: aboutNodes, Summary: "List host groups",
 				Text: "Returns the groups for commissioned nodes with their rules, in the order of the " +
 					"configuration.",
-				Answer: api.List[api.Group]{}, Success: "The groups.",
+				Answer: api.List[inventory.Group]{}, Success: "The groups.",
 			},
 		},
 	}
@@ -102,12 +102,12 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request, v *state.Scop
 		placed[i] = placedGroup{i, g}
 	}
 
-	return rest.WriteList(w, r, groupListing, rest.Contents[placedGroup, api.Group]{
+	return rest.WriteList(w, r, groupListing, rest.Contents[placedGroup, inventory.Group]{
 		At: snapshotOf(v),
 		// Groups belong to the configuration: the revision of the view does not
 		// change with them.
 		Tag:   "W/" + rest.Tag(0, body),
-		Items: placed, Show: func(g placedGroup) api.Group { return groupOf(g.group) },
+		Items: placed, Show: func(g placedGroup) inventory.Group { return g.group },
 	})
 }
 

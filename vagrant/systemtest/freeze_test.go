@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -57,7 +58,7 @@ func TestFreeze(t *testing.T) {
 	w.awaitRollout(urgent, "Done")
 	w.wantNotes("emergency", "host2", "host3")
 
-	if history := w.history("host3"); !slices.ContainsFunc(history, func(e api.HistoryEntry) bool {
+	if history := w.history("host3"); !slices.ContainsFunc(history, func(e inventory.HistoryEntry) bool {
 		return e.Job == j.ID && strings.Contains(e.Reason, emergency)
 	}) {
 		t.Errorf("the history lacks the reason: %+v", history)

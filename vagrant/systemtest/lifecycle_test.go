@@ -139,9 +139,9 @@ func TestDecommissionDeadHost(t *testing.T) {
 	w.wantKey("host4", "kept", "yes")
 }
 
-func (w *world) history(host string) []api.HistoryEntry {
+func (w *world) history(host string) []inventory.HistoryEntry {
 	w.t.Helper()
-	return decode[api.List[api.HistoryEntry]](w, w.ctl("nodes", "history", w.name(host), "-o", "json")).Items
+	return decode[api.List[inventory.HistoryEntry]](w, w.ctl("nodes", "history", w.name(host), "-o", "json")).Items
 }
 
 // TestPowerFailureDuringJob: a host whose power fails delays its job only briefly, and
