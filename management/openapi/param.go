@@ -19,7 +19,7 @@ type Param struct {
 	Example    string
 	Default    string
 	Values     []string // of a text; none: any
-	Min, Max   int64    // of a number; a Max of 0 is none
+	Min, Max   int64    // of a number; a Max of 0 is none. Max of a duration is in nanoseconds
 	Required   bool     // those of a path always are
 	Missing    string   // of a path: what 404 means
 }
@@ -29,11 +29,12 @@ type ParamType int
 
 // The forms of parameters. All but Texts are given once.
 const (
-	Text   ParamType = iota
-	Texts            // may be repeated
-	Number           // a whole number, 0 or more
-	Flag             // true or false
-	Time             // in RFC 3339
+	Text     ParamType = iota
+	Texts              // may be repeated
+	Number             // a whole number, 0 or more
+	Flag               // true or false
+	Time               // in RFC 3339
+	Duration           // such as 30s or 1m30s, from 0s to Max
 )
 
 // schema returns the schema of a value.
@@ -52,6 +53,8 @@ func (p Param) schema() *yaml.Node {
 		s = pairs("type", "boolean", "default", scalarNode(cmp.Or(p.Default, "false")))
 	case Time:
 		s = pairs("type", "string", "format", "date-time")
+	case Duration:
+		s = pairs("type", "string", "pattern", `^(0|([0-9.]+(ns|us|ms|s|m|h))+)$`)
 	default:
 		s = pairs("type", "string")
 		if len(p.Values) > 0 {
@@ -76,7 +79,7 @@ func (p Param) node(in string) *yaml.Node {
 
 	switch {
 	case p.Example == "":
-	case p.Type == Text:
+	case p.Type == Text || p.Type == Duration:
 		set(n, "example", stringNode(p.Example))
 	default:
 		set(n, "example", scalarNode(p.Example))

@@ -57,11 +57,6 @@ func (s *Server) getCanI(w http.ResponseWriter, r *http.Request) error {
 
 	verb, name := q.Text("verb"), q.Text("node")
 
-	if verb == "" || name == "" {
-		return inventory.Errorf(inventory.KindInvalid, "the query lacks verb or node").
-			Do("write ?verb=commission&node=NAME")
-	}
-
 	route, err := s.routeOf(verb)
 	if err != nil {
 		return err

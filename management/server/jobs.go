@@ -84,7 +84,10 @@ func (s *Server) jobRoutes() []rest.Route {
 			Method: http.MethodGet, Path: api.PathJob,
 			Allow: access.Readers.Scoped(), Serve: s.reading(s.getJob), Streams: true,
 			Query: []openapi.Param{
-				{Name: "wait", Example: "30s", Help: "How long to wait for the job to end, at most `1m`."},
+				{
+					Name: "wait", Type: openapi.Duration, Max: int64(maxWait), Example: "30s",
+					Help: "How long to wait for the job to end, at most `1m`.",
+				},
 				{
 					Name: "after", Type: openapi.Number,
 					Help: "A revision of the job's record. With `wait`, the request returns as soon as the record " +
@@ -275,20 +278,8 @@ type jobWait struct {
 	after   int64
 }
 
-func jobWaitOf(q rest.Values) (wait jobWait, err error) {
-	wait.after, wait.changes = q.Number("after"), q.Has("after")
-
-	text := q.Text("wait")
-	if text == "" {
-		return wait, nil
-	}
-
-	if wait.limit, err = time.ParseDuration(text); err != nil || wait.limit < 0 || wait.limit > maxWait {
-		return wait, inventory.Errorf(inventory.KindInvalid, "the query parameter wait is %q", text).
-			Do("write a duration from 0s to %s", inventory.ShortDuration(maxWait))
-	}
-
-	return wait, nil
+func jobWaitOf(q rest.Values) jobWait {
+	return jobWait{limit: q.Duration("wait"), changes: q.Has("after"), after: q.Number("after")}
 }
 
 // getJob answers with a job: at once, or after the long poll that the query asks
@@ -296,16 +287,11 @@ func jobWaitOf(q rest.Values) (wait jobWait, err error) {
 func (s *Server) getJob(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	q, ref := rest.Query(r), rest.Param(r, "id")
 
-	wait, err := jobWaitOf(q)
-	if err != nil {
-		return err
-	}
-
 	j, err := v.Job(ref)
 	if err != nil {
 		return err
 	}
-	if v, j, err = s.awaitJob(r.Context(), v, j, wait); err != nil {
+	if v, j, err = s.awaitJob(r.Context(), v, j, jobWaitOf(q)); err != nil {
 		return err
 	}
 

@@ -89,7 +89,10 @@ func (s *Server) rolloutRoutes() []rest.Route {
 			Method: http.MethodGet, Path: api.PathRollout,
 			Allow: access.Readers.Scoped(), Serve: s.reading(s.getRollout), Streams: true,
 			Query: []openapi.Param{
-				{Name: "wait", Help: "The longest time to wait, at most 1m."},
+				{
+					Name: "wait", Type: openapi.Duration, Max: int64(maxWait),
+					Help: "The longest time to wait, at most 1m.",
+				},
 				{Name: "after", Type: openapi.Number, Help: "Wait for a change after this revision of the rollout."},
 			},
 			Doc: &openapi.Doc{
@@ -195,16 +198,11 @@ func (s *Server) getRollouts(
 func (s *Server) getRollout(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	q, id := rest.Query(r), rest.Param(r, "id")
 
-	wait, err := jobWaitOf(q)
-	if err != nil {
-		return err
-	}
-
 	one, err := rollout.Get(v.View, id)
 	if err != nil {
 		return err
 	}
-	if v, one, err = s.awaitRollout(r.Context(), v, one, wait); err != nil {
+	if v, one, err = s.awaitRollout(r.Context(), v, one, jobWaitOf(q)); err != nil {
 		return err
 	}
 

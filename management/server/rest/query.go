@@ -46,7 +46,8 @@ type Values struct {
 // Query returns the query parameters of a request of a strict family.
 func Query(r *http.Request) Values { return noteOf(r).query }
 
-// ParseQuery parses a query, and refuses unknown parameters, and values in another form than the declared one.
+// ParseQuery parses a query, and refuses unknown and missing parameters, and values in another form than
+// the declared one.
 func ParseQuery(query string, params []openapi.Param) (Values, error) {
 	q, err := url.ParseQuery(query)
 	if err != nil {
@@ -65,6 +66,13 @@ func ParseQuery(query string, params []openapi.Param) (Values, error) {
 
 		if err := check(params[i], q[name]); err != nil {
 			return Values{}, err
+		}
+	}
+
+	for _, p := range params {
+		if p.Required && !q.Has(p.Name) {
+			return Values{}, inventory.Errorf(inventory.KindInvalid, "the query parameter %s is missing", p.Name).
+				Do("add %s=%s", p.Name, p.Example)
 		}
 	}
 
@@ -105,6 +113,11 @@ func check(p openapi.Param, values []string) error {
 	case openapi.Time:
 		if _, err := time.Parse(time.RFC3339, text); err != nil {
 			wanted = "a time like 2026-01-02T15:04:05Z"
+		}
+	case openapi.Duration:
+		most := time.Duration(p.Max)
+		if d, err := time.ParseDuration(text); err != nil || d < 0 || d > most {
+			wanted = "a duration from 0s to " + inventory.ShortDuration(most)
 		}
 	default:
 		if len(p.Values) > 0 && !slices.Contains(p.Values, text) {
@@ -154,6 +167,12 @@ func (v Values) Flag(name string) bool {
 func (v Values) Time(name string) time.Time {
 	t, _ := time.Parse(time.RFC3339, v.Text(name))
 	return t
+}
+
+// Duration returns a parameter, or 0.
+func (v Values) Duration(name string) time.Duration {
+	d, _ := time.ParseDuration(v.Text(name))
+	return d
 }
 
 // ParseEach parses every text. remedy belongs to the error of a text that does
