@@ -31,16 +31,10 @@ func (c *call) showHealth(h api.Health, answer print.Answer) error {
 	return nil
 }
 
-// highlyAvailable is the least number of instances that tolerates the loss of one.
-const highlyAvailable = 3
-
-// warnOfInstances warns of too few instances: etcd needs a majority of its members.
+// warnOfInstances warns of a single instance. Several share an etcd that is not inside any of them.
 func (c *call) warnOfInstances(n int) {
-	switch {
-	case n == 1:
+	if n == 1 {
 		c.say("warning: a single instance is not highly available: while its host is down, nothing is managed")
-	case n < highlyAvailable:
-		c.say("warning: %d instances are not highly available: tolerating the loss of one takes %d", n, highlyAvailable)
 	}
 }
 

@@ -106,6 +106,18 @@ var seeds = []seed{
 		becomes: `r.CheckFree(record.List(state.ViewOf(tx), &Kind))`,
 	},
 	{
+		name: "to own a job takes the lead", file: "management/etcd/ownership.go",
+		pkg: "management/etcd", test: "TestOwn$",
+		is:      `[]clientv3.Cmp{atRevision(n.store.jobKey(job), assigned), atRevision(key, foundAt)}`,
+		becomes: `append(n.store.holderFence(), atRevision(n.store.jobKey(job), assigned), atRevision(key, foundAt))`,
+	},
+	{
+		name: "a job with an owner is assigned anew", file: "management/etcd/job.go",
+		pkg: "management/etcd", test: "TestOwn$",
+		is:      `If: []clientv3.Cmp{atRevision(s.ownerKey(j.ID), 0)}`,
+		becomes: ``,
+	},
+	{
 		name: "a refused repair is silent for ever", file: "management/policy/policy.go",
 		pkg: "management/policy", test: "TestRefusedForAWhile",
 		is:      `case refused != nil:`,

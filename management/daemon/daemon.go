@@ -75,6 +75,8 @@ type Options struct {
 	// StaleAfter is the silence of the store after which reads are marked stale;
 	// 0: the default of management/etcd. For tests.
 	StaleAfter time.Duration
+	// InstanceTTL is how long an instance counts as alive without contact to the store; 0: as usual. For tests.
+	InstanceTTL time.Duration
 	// Quota of an embedded etcd in this process, in bytes, and the time between two
 	// looks at its size (negative: none); 0: as usual. For tests.
 	Quota       int64
@@ -113,7 +115,7 @@ type Daemon struct {
 	identity cluster.Identity
 	addrs    []net.Addr
 
-	member    *store.Membership // by which this is the instance that runs the jobs
+	member    *store.Membership // of the instances that run jobs
 	settings  *setting.Settings
 	nodes     *node.Nodes
 	variables *variable.Variables
@@ -228,7 +230,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.identifyManager(ctx)
 
 	if d.gossipKey, err = d.gossip.Keeper(gossipkey.Options{
-		State: d.store, Settings: d.settings.GossipKey, Audit: d.audit,
+		State: d.store, Node: d.node.Name(), Settings: d.settings.GossipKey, Audit: d.audit,
 		Logger: d.opts.Logger.WithField("part", "gossip key"),
 	}, d.programs.NewProber()); err != nil {
 		return err
@@ -263,7 +265,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.repository.Start(ctx)
 	d.onStop("repository", func(context.Context) error { d.repository.Stop(); return nil })
 
-	d.run(ctx, d.nodes.WatchMonitors(d.member.Leads))
+	d.run(ctx, d.nodes.WatchMonitors())
 	d.run(ctx, d.notifier.Loops()...)
 	d.background(ctx, "automation", d.runAutomation)
 
@@ -304,7 +306,7 @@ func (d *Daemon) prepareHost() error {
 	return d.openIssuer()
 }
 
-// enter makes this the instance that runs the jobs.
+// enter makes this one of the instances that run jobs.
 func (d *Daemon) enter(ctx context.Context) error {
 	id, err := datadir.InstanceID(d.file.DataDir)
 	if err != nil {
@@ -323,13 +325,28 @@ func (d *Daemon) enter(ctx context.Context) error {
 	}
 
 	d.member, err = d.store.Join(ctx, store.SessionOptions{
-		Self: self, TTL: store.SessionTTL, Log: d.opts.Logger, Lost: func(err error) { d.failed <- err },
+		Self: self, TTL: cmp.Or(d.opts.InstanceTTL, store.SessionTTL), Log: d.opts.Logger, Lost: func(err error) { d.failed <- err },
+		Beside: d.mayStandBeside,
 	})
 	if err != nil {
 		return err
 	}
 
 	d.onStop("instance", func(context.Context) error { d.member.Close(); return nil })
+
+	return nil
+}
+
+// mayStandBeside refuses to run jobs beside another instance without the keys that they need.
+func (d *Daemon) mayStandBeside() error {
+	if err := d.store.Secrets().Problem(); err != nil {
+		return err
+	}
+
+	if sshkey.RotationOf(d.store.View()).Phase.Running() {
+		return inventory.Errorf(inventory.KindRefused, "another instance is rotating the ssh key, which is not on this host").
+			Do("wait for the end of the rotation (clusterctl key status ssh), and copy the new key to this host")
+	}
 
 	return nil
 }
@@ -426,6 +443,7 @@ func (d *Daemon) wireUseCases() {
 		Yield: func(ctx context.Context, who string, nodes []string) error {
 			return d.policies.Yield(ctx, who, nodes)
 		},
+		Leads:  d.member.Leads,
 		Audit:  d.audit,
 		Logger: log,
 	})

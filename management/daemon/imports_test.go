@@ -74,6 +74,7 @@ var mayImport = map[string][]string{
 		"management/etcd",
 		"management/secret",
 		"management/setting",
+		"management/state",
 	},
 	"management/record":            {"inventory"},
 	"management/record/recordtest": {"inventory", "management/record"},

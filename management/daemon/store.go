@@ -73,7 +73,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		Logger:     d.opts.Logger,
 	})
 
-	d.secrets.Settle(ctx, d.store, d.settings.Current, d.audit)
+	d.secrets.Settle(ctx, d.store, d.node.Name(), d.settings.Current, d.audit)
 
 	return nil
 }

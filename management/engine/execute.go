@@ -93,15 +93,7 @@ func (e *Engine) begin(ctx context.Context, j job.Job, next job.Step) error {
 		Hosts: next.Hosts, Groups: next.Groups, Started: time.Now(),
 	}
 
-	err = e.retryUnavailable(ctx, func() (err error) {
-		if run.Text, err = e.store.LogSize(ctx, j.ID, job.StreamText); err != nil {
-			return err
-		}
-
-		run.Events, err = e.store.LogSize(ctx, j.ID, job.StreamEvents)
-		return err
-	})
-	if err != nil {
+	if run.Text, run.Events, err = e.logSizes(ctx, j.ID); err != nil {
 		return err
 	}
 

@@ -75,6 +75,20 @@ func (e *Engine) Log(
 	}
 }
 
+// logSizes returns the sizes of both logs of a job.
+func (e *Engine) logSizes(ctx context.Context, id string) (text, events int64, err error) {
+	err = e.retryUnavailable(ctx, func() (err error) {
+		if text, err = e.store.LogSize(ctx, id, job.StreamText); err != nil {
+			return err
+		}
+
+		events, err = e.store.LogSize(ctx, id, job.StreamEvents)
+		return err
+	})
+
+	return text, events, err
+}
+
 // append adds bytes to a job's log, and retries while the store is unavailable.
 func (e *Engine) append(ctx context.Context, id string, s job.Stream, offset int64, data []byte) error {
 	err := e.retryUnavailable(ctx, func() error { return e.store.AppendLog(ctx, id, s, offset, data) })

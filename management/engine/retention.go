@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -22,15 +21,20 @@ import (
 // retentionInterval is the time between two applications of the retention.
 const retentionInterval = time.Minute
 
-// retention returns the loop that applies the retention.
+// retention returns the loop that applies the retention: every instance to the files of its host, and the leader to
+// the records.
 func (e *Engine) retention() *control.Loop {
 	return control.New(control.Options{
 		Name:    "retention",
-		Duty:    e.members.Leads,
 		Every:   retentionInterval,
 		Trouble: "old jobs could not be removed; retrying",
-		Round:   func(ctx context.Context) (control.Next, error) { return control.Next{}, e.Prune(ctx) },
-		Logger:  e.log,
+		Round: func(ctx context.Context) (control.Next, error) {
+			if e.members.Leads() {
+				return control.Next{}, e.Prune(ctx)
+			}
+			return control.Next{}, e.pruneFiles(ctx)
+		},
+		Logger: e.log,
 	})
 }
 
@@ -63,13 +67,21 @@ func (e *Engine) Prune(ctx context.Context) error {
 		return err
 	}
 
+	if err := e.pruneFiles(ctx); err != nil {
+		return err
+	}
+
+	// The last, because a full store refuses it.
+	return e.expireTombstones(ctx, now)
+}
+
+// pruneFiles removes files of this host that nothing needs any more.
+func (e *Engine) pruneFiles(ctx context.Context) error {
 	// A run of an unreadable job may go on. The health names the record.
 	if e.state.View().UnreadableFiles() != nil {
 		return nil
 	}
-
-	// The last, because a full store refuses it.
-	return errors.Join(e.playbooks.Prune(ctx, e.inUse), e.expireTombstones(ctx, now))
+	return e.playbooks.Prune(ctx, e.inUse)
 }
 
 // maxRemoved is the number of tombstones that one transaction removes.

@@ -61,7 +61,7 @@ func (e *Engine) own(ctx context.Context) *control.Loop {
 		Every:   scheduleInterval,
 		Round: func(context.Context) (control.Next, error) {
 			for _, j := range e.state.Narrow().Jobs {
-				if e.isMine(j) && e.launch(ctx, j.ID) {
+				if e.isMine(j) && e.launch(ctx, j.ID) && len(j.Runs) > 0 {
 					e.log.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("continuing a running job")
 				}
 			}

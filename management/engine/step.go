@@ -90,11 +90,20 @@ func (e *Engine) takeOver(ctx context.Context, s step.Step, outlives bool) (step
 		}
 	}
 
+	// What the former instance has shipped is not the beginning of the output here.
+	text, events, err := e.logSizes(ctx, j.ID)
+	if err != nil {
+		return s, err
+	}
+
 	var taken job.Job
 
 	record := access.Record{Action: "jobs.takeover", Targets: j.Names(), Job: j.ID, Reason: "run by " + j.Former}
-	err := e.decideItself(ctx, record, func() (err error) {
-		taken, err = e.update(ctx, j.ID, func(j *job.Job) { j.Former, j.Runs[s.Index].TakenOver = "", true })
+	err = e.decideItself(ctx, record, func() (err error) {
+		taken, err = e.update(ctx, j.ID, func(j *job.Job) {
+			run := &j.Runs[s.Index]
+			j.Former, run.TakenOver, run.Text, run.Events = "", true, text, events
+		})
 		return err
 	})
 

@@ -28,7 +28,7 @@ type Membership struct {
 
 var _ cluster.Membership = (*Membership)(nil)
 
-// Join makes this the instance that runs the jobs, as Enter does. If the store is full, it returns at once, and enters
+// Join makes this one of the instances that run jobs, as Enter does. If the store is full, it returns at once, and enters
 // when there is room; o.Lost is also called if it cannot enter then.
 func (s *Store) Join(ctx context.Context, o SessionOptions) (*Membership, error) {
 	m := &Membership{stop: func() {}}
@@ -113,11 +113,11 @@ func errReadOnly() error {
 
 // Problem returns the reason why no job starts now, or nil.
 func (m *Membership) Problem() error {
-	switch {
-	case m.Leads():
-		return nil
-	case m.current() == nil:
+	switch session := m.current(); {
+	case session == nil:
 		return errReadOnly()
+	case session.Alive():
+		return nil
 	}
 
 	return inventory.Errorf(inventory.KindUnavailable,

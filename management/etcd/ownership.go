@@ -129,7 +129,11 @@ func (n *Session) own(
 		_ = n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
 	}
 
-	return n.hold(ctx, lease, &fencingToken{key: key, revision: revision})
+	n.mu.Lock()
+	n.jobs[job] = true
+	n.mu.Unlock()
+
+	return n.hold(ctx, lease, &fencingToken{job: job, key: key, revision: revision})
 }
 
 // hold returns the context of the ownership, and its release.
@@ -170,6 +174,10 @@ func (n *Session) hold(
 // another job only if the ownership lasted until then.
 func (n *Session) disown(lease *jobLease, token *fencingToken) {
 	if token.ended.Load() {
+		n.mu.Lock()
+		delete(n.jobs, token.job)
+		n.mu.Unlock()
+
 		n.reuse(lease)
 		return
 	}
@@ -267,6 +275,7 @@ func (n *Session) grant(ctx context.Context) (clientv3.LeaseID, error) {
 
 // fencingToken is the revision at which the ownership of a job was written.
 type fencingToken struct {
+	job      string
 	key      string
 	revision int64
 	ended    atomic.Bool // the end of the job removed the key

@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -24,29 +25,33 @@ import (
 const SessionTTL = 15 * time.Second
 
 // Session is the presence of an instance: a record under a lease that the
-// instance renews. With it goes the right to begin jobs, which one instance has at
-// a time: the holder key, written once each time the right is gained. The
-// revision of that write is the fencing token, which only grows. It guards the
-// writes of jobs that this instance does not own.
+// instance renews. One instance at a time leads, and has the right to begin jobs: it has
+// the holder key, under the same lease. The revision of the write of that key is the fencing
+// token, which only grows. It guards the writes of jobs that this instance does not own.
+// The others follow: they run the jobs that are assigned to them, and gain the lead when
+// nobody has it.
 //
 // The session renews its lease itself: each renewal also checks the holder key,
 // and the lease expires here by a clock that starts before the request. So this
 // instance never counts its lease as alive for longer than etcd does.
 //
-// The jobs that this instance owns depend on their own leases: they go on when it loses the right
-// to begin others, until Close. To run jobs on several instances, begin where Enter refuses.
+// The jobs that this instance owns depend on their own leases: they go on when it loses the
+// lead, until Close.
 type Session struct {
-	store *Store
-	log   logrus.FieldLogger
-	self  state.Instance
-	ttl   time.Duration
-	lost  func(error)
+	store  *Store
+	log    logrus.FieldLogger
+	self   state.Instance
+	ttl    time.Duration
+	lost   func(error)
+	beside func() error
 
 	mu      sync.Mutex
 	lease   clientv3.LeaseID
-	expires time.Time   // the lease is alive until then, even if etcd does not answer
-	leases  []*jobLease // of earlier jobs, each without a key
-	closed  bool        // no further lease is kept
+	expires time.Time       // the lease is alive until then, even if etcd does not answer
+	leads   bool            // it had the lead at the last look
+	leases  []*jobLease     // of earlier jobs, each without a key
+	jobs    map[string]bool // that this session has owned, and whose ends it has not written
+	closed  bool            // no further lease is kept
 
 	ended   chan struct{} // closed by end
 	endOnce sync.Once
@@ -54,7 +59,8 @@ type Session struct {
 	tasks   sync.WaitGroup
 }
 
-func (s *Store) instanceKey(id string) string { return s.key("/v/instances/%s", id) }
+func (s *Store) instancesPrefix() string      { return s.key("/v/instances/") }
+func (s *Store) instanceKey(id string) string { return s.instancesPrefix() + id }
 func (s *Store) holderKey() string            { return s.key("/v/holder") }
 
 // SessionOptions are the parameters of Enter.
@@ -62,16 +68,18 @@ type SessionOptions struct {
 	Self state.Instance
 	// TTL is SessionTTL except in tests; at least 2 s.
 	TTL time.Duration
-	// Lost is called once, if another instance gains the right to begin jobs.
+	// Beside returns why this instance must not work beside another one, or nil. nil: it may.
+	Beside func() error
+	// Lost is called once, if this instance can no longer work beside the others.
 	Lost func(error)
 	Log  logrus.FieldLogger
 
 	ticks <-chan time.Time // when to renew the lease; nil: three times in TTL
 }
 
-// Enter registers the instance and gains the right to run jobs. It replaces an
-// earlier process of the same instance at once. If another instance has the
-// right, Enter blocks until the lease of that one expires, and returns
+// Enter registers the instance, and gains the lead unless another one has it. It replaces an
+// earlier process of the same instance at once. If this one must not work beside another
+// instance, Enter blocks until the lease of that one expires, and returns
 // KindRefused if that one renews its lease.
 func (s *Store) Enter(ctx context.Context, o SessionOptions) (*Session, error) {
 	n := &Session{
@@ -79,8 +87,9 @@ func (s *Store) Enter(ctx context.Context, o SessionOptions) (*Session, error) {
 		log:   o.Log,
 		self:  o.Self,
 		ttl:   o.TTL,
-		lost:  o.Lost,
+		lost:  o.Lost, beside: o.Beside,
 		ended: make(chan struct{}),
+		jobs:  map[string]bool{},
 	}
 	if err := n.gain(ctx); err != nil {
 		return nil, err
@@ -100,7 +109,7 @@ func (s *Store) Enter(ctx context.Context, o SessionOptions) (*Session, error) {
 	return n, nil
 }
 
-// gain waits until no other instance has the right to run jobs, and enters.
+// gain waits until no other instance is in the way, and enters.
 func (n *Session) gain(ctx context.Context) error {
 	// etcd takes its time to expire a lease. The waiting time is bounded as a
 	// whole, because a slow request is no sign that the other instance is alive.
@@ -113,45 +122,153 @@ func (n *Session) gain(ctx context.Context) error {
 	)
 
 	for {
-		holder, kv, err := n.store.holder(ctx)
+		found, err := n.look(ctx)
 		if err != nil {
 			return err
 		}
 
-		if kv == nil || holder.Identity == n.self.Identity {
-			err := n.enter(ctx, kv)
+		other, refusal := n.mayEnter(ctx, found)
+		if refusal == nil {
+			err := n.enter(ctx, found)
 			if inventory.KindOf(err) != inventory.KindConflict {
 				return err
 			}
 
 			continue // another instance was faster
 		}
+		if other == nil {
+			return refusal
+		}
 
-		lease := clientv3.LeaseID(kv.Lease)
-
-		remaining, err := n.remaining(ctx, lease)
+		remaining, err := n.remaining(ctx, other.lease)
 		if err != nil {
 			return err
 		}
 
 		switch {
-		case lease != awaited:
-			n.log.Warnf("the instance %s on %s runs the jobs; waiting up to %s for its lease to expire",
-				holder.ID, holder.Node, n.ttl)
+		case other.lease != awaited:
+			n.log.WithError(refusal).Warnf("the instance %s on %s is in the way; waiting up to %s for its lease to expire",
+				other.ID, other.Node, n.ttl)
 		case remaining > left: // it was renewed
-			return n.heldBy(holder)
+			return refusal
 		}
 
-		awaited, left = lease, remaining
+		awaited, left = other.lease, remaining
 
 		select {
 		case <-ctx.Done():
-			return n.heldBy(holder)
+			return refusal
 		case <-patience.C:
-			return n.heldBy(holder)
+			return refusal
 		case <-time.After(n.ttl / 15):
 		}
 	}
+}
+
+// presence is the record of an instance, or of the one that leads, as it was found.
+type presence struct {
+	state.Instance
+	lease    clientv3.LeaseID
+	revision int64
+}
+
+// at returns the revision, 0 for nil.
+func (p *presence) at() int64 {
+	if p == nil {
+		return 0
+	}
+	return p.revision
+}
+
+// found is what etcd has of the instances.
+type found struct {
+	holder *presence // the instance that leads; nil: none
+	self   *presence // the record under the id of this instance
+	rival  *presence // an instance with the id or on the node of this one
+}
+
+// look reads the instances.
+func (n *Session) look(ctx context.Context) (f found, err error) {
+	ctx, cancel := etcd.Bounded(ctx)
+	defer cancel()
+
+	resp, err := n.store.client.Txn(ctx).Then(
+		clientv3.OpGet(n.store.holderKey()), clientv3.OpGet(n.store.instancesPrefix(), clientv3.WithPrefix()),
+	).Commit()
+	if err != nil {
+		return f, etcd.Error(err)
+	}
+
+	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
+		if f.holder, err = presenceOf(kv); err != nil {
+			return f, inventory.Errorf(inventory.KindInternal,
+				"cannot read the record of the instance that runs the jobs: %w", err).
+				Do("remove it: clusterm store remove %s", n.store.below(n.store.holderKey()))
+		}
+	}
+
+	for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
+		own := string(kv.Key) == n.store.instanceKey(n.self.ID)
+
+		p, err := presenceOf(kv)
+
+		switch {
+		case err != nil && !own: // the health names it
+			continue
+		case err != nil:
+			p.Identity = n.self.Identity
+		}
+
+		if own {
+			f.self = p
+		}
+		if (p.ID == n.self.ID || p.Node == n.self.Node) && p.Identity != n.self.Identity {
+			f.rival = p
+		}
+	}
+
+	// The record of an instance may have been removed.
+	if f.holder != nil && f.rival == nil && !f.leads(n.self.Identity) &&
+		(f.holder.ID == n.self.ID || f.holder.Node == n.self.Node) {
+		f.rival = f.holder
+	}
+
+	return f, nil
+}
+
+func presenceOf(kv *mvccpb.KeyValue) (*presence, error) {
+	instance, err := decode[state.Instance](kv.Value)
+	return &presence{instance, clientv3.LeaseID(kv.Lease), kv.ModRevision}, err
+}
+
+// leads reports whether the instance leads.
+func (f found) leads(i cluster.Identity) bool { return f.holder != nil && f.holder.Identity == i }
+
+// mayEnter returns why this instance may not enter now, and the instance whose end would change that.
+func (n *Session) mayEnter(ctx context.Context, f found) (*presence, error) {
+	switch {
+	case f.rival != nil:
+		return f.rival, heldBy(f.rival.Instance)
+	case f.holder == nil || f.leads(n.self.Identity):
+		return nil, nil
+	}
+
+	// Only the leader brings the stored data to another version. Until then, those beside it
+	// may write in the former form.
+	switch _, changes, err := n.store.upgradeOps(ctx); {
+	case err != nil:
+		return nil, err
+	case len(changes) > 0:
+		return f.holder, heldBy(f.holder.Instance)
+	}
+
+	if n.beside != nil {
+		if err := n.beside(); err != nil {
+			return f.holder, err
+		}
+	}
+
+	return nil, nil
 }
 
 // remaining returns the seconds until the lease expires. An expired lease has
@@ -167,39 +284,21 @@ func (n *Session) remaining(ctx context.Context, lease clientv3.LeaseID) (int64,
 	return resp.TTL, nil
 }
 
-func (n *Session) heldBy(holder state.Instance) *inventory.Error {
+func heldBy(holder state.Instance) *inventory.Error {
 	return inventory.Errorf(inventory.KindRefused,
 		"another clusterm uses this etcd prefix and is alive: %s, instance %s, version %s, since %s",
 		holder.Node, holder.ID, holder.Version, holder.Started.Format(time.RFC3339)).
 		Do("stop that one first (systemctl stop clusterm on its host), or configure another etcd.prefix for this one")
 }
 
-// holder returns the instance with the right to run jobs, and its key. The key
-// is nil if there is none.
-func (s *Store) holder(ctx context.Context) (state.Instance, *mvccpb.KeyValue, error) {
-	ctx, cancel := etcd.Bounded(ctx)
-	defer cancel()
+// notLeading is the fencing token of an instance that follows: no key is ever at it.
+const notLeading = -1
 
-	var holder state.Instance
-
-	resp, err := s.client.Get(ctx, s.holderKey())
-	if err != nil || len(resp.Kvs) == 0 {
-		return holder, nil, etcd.Error(err)
-	}
-
-	if holder, err = decode[state.Instance](resp.Kvs[0].Value); err != nil {
-		return holder, nil, inventory.Errorf(inventory.KindInternal,
-			"cannot read the record of the instance that runs the jobs: %w", err).
-			Do("remove it: clusterm store remove %s", s.below(s.holderKey()))
-	}
-
-	return holder, resp.Kvs[0], nil
-}
-
-// enter writes both keys under a new lease, if the holder's key is still as found. With them
+// enter writes the record of this instance under a new lease, and takes the lead if nobody else has it, if all that is
+// still as found. With the lead
 // it brings the stored data to this version: not before, because until then another instance
 // may write in the former form.
-func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
+func (n *Session) enter(ctx context.Context, f found) error {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 
@@ -220,19 +319,21 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 		return err
 	}
 
-	foundAt := int64(0)
-	if found != nil {
-		foundAt = found.ModRevision
-	}
+	leads := f.holder == nil || f.leads(n.self.Identity)
+	put := func(key string) clientv3.Op { return clientv3.OpPut(key, string(record), clientv3.WithLease(lease)) }
 
 	ops := etcd.Ops{
-		If: []clientv3.Cmp{atRevision(n.store.holderKey(), foundAt)},
-		Then: []clientv3.Op{
-			clientv3.OpPut(n.store.holderKey(), string(record), clientv3.WithLease(lease)),
-			clientv3.OpPut(n.store.instanceKey(n.self.ID), string(record), clientv3.WithLease(lease)),
+		If: []clientv3.Cmp{
+			atRevision(n.store.holderKey(), f.holder.at()), atRevision(n.store.instanceKey(n.self.ID), f.self.at()),
 		},
+		Then: []clientv3.Op{put(n.store.instanceKey(n.self.ID))},
 	}
-	ops.Add(upgrade)
+	if leads {
+		ops.Then = append(ops.Then, put(n.store.holderKey()))
+		ops.Add(upgrade)
+	} else {
+		ops.If = append(ops.If, upgrade.If...)
+	}
 
 	revision, err := n.store.commit(ctx, ops)
 	if err != nil && revision == 0 {
@@ -243,21 +344,46 @@ func (n *Session) enter(ctx context.Context, found *mvccpb.KeyValue) error {
 	n.mu.Lock()
 	n.lease, n.expires = lease, begun.Add(n.ttl)
 	n.mu.Unlock()
-	n.store.token.Store(revision)
 
-	for _, change := range changes {
-		n.log.Info(change)
+	if leads {
+		n.lead(f, revision)
+
+		for _, change := range changes {
+			n.log.Info(change)
+		}
+
+		if err := n.store.moveDeliveries(ctx); err != nil {
+			n.log.WithError(err).Warn("former notifications are not taken over; the next start tries it again")
+		}
+	} else {
+		n.lead(f, notLeading)
 	}
 
-	if err := n.store.moveDeliveries(ctx); err != nil {
-		n.log.WithError(err).Warn("former notifications are not taken over; the next start tries it again")
-	}
-
-	if found != nil && found.Lease != 0 {
-		_ = n.revoke(clientv3.LeaseID(found.Lease), revokeTimeout)
+	for _, p := range []*presence{f.self, f.holder} {
+		if p != nil && p.Identity == n.self.Identity && p.lease != 0 {
+			_ = n.revoke(p.lease, revokeTimeout)
+		}
 	}
 
 	return nil
+}
+
+// lead notes whether this instance leads, by the token of the lead.
+func (n *Session) lead(f found, token int64) {
+	n.mu.Lock()
+	was := n.leads
+	n.leads = token != notLeading
+	now := n.leads
+	n.mu.Unlock()
+
+	before := n.store.token.Swap(token)
+
+	switch {
+	case now && !was:
+		n.log.Info("this instance leads: it begins the jobs of the cluster")
+	case !now && before != notLeading:
+		n.log.Warnf("the instance %s on %s leads; this one runs the jobs that it is given", f.holder.ID, f.holder.Node)
+	}
 }
 
 // Time limits of the revocation of a lease. It is an optimization, because every
@@ -283,8 +409,7 @@ func (n *Session) revoke(lease clientv3.LeaseID, timeout time.Duration) error {
 	return err
 }
 
-// supervise renews the lease until ctx ends or another instance has the right
-// to run jobs.
+// supervise renews the lease until ctx ends or this instance cannot work beside the others.
 func (n *Session) supervise(ctx context.Context, ticks <-chan time.Time) {
 	failing := false
 
@@ -300,6 +425,7 @@ func (n *Session) supervise(ctx context.Context, ticks <-chan time.Time) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case inventory.KindOf(err) == inventory.KindConflict: // another instance was faster
 		case err == nil:
 			if failing {
 				n.log.Info("the lease of this instance is renewed again")
@@ -308,7 +434,7 @@ func (n *Session) supervise(ctx context.Context, ticks <-chan time.Time) {
 			failing = false
 		case inventory.KindOf(err) == inventory.KindRefused:
 			n.follow()
-			n.lost(fmt.Errorf("another instance runs the jobs: %w", err))
+			n.lost(fmt.Errorf("this instance cannot go on beside the others: %w", err))
 			return
 		case !failing:
 			failing = true
@@ -338,31 +464,39 @@ func (n *Session) renew(ctx context.Context) error {
 
 	expired := err != nil
 
-	holder, kv, err := n.store.holder(ctx)
+	f, err := n.look(ctx)
 	if err != nil {
 		return err
 	}
 
-	if kv == nil {
-		n.log.Warn("the lease of this instance expired; entering again")
-		return n.enter(ctx, nil)
-	}
+	token := n.store.token.Load()
+	leads := f.leads(n.self.Identity)
 
-	if kv.ModRevision != n.store.token.Load() {
-		// This process wrote the key if the answer to an earlier attempt was lost.
-		if holder.Identity == n.self.Identity && holder.Started.Equal(n.self.Started) {
-			return n.enter(ctx, kv)
-		}
-
-		e := n.heldBy(holder)
+	switch {
+	case f.self != nil && f.rival == nil && !f.self.Started.Equal(n.self.Started):
+		f.rival = f.self // a later process of this instance
+		fallthrough
+	case f.rival != nil:
+		e := heldBy(f.rival.Instance)
 		e.Message = "the lease of this instance expired meanwhile: " + e.Message
 
 		return e
+	case expired, f.self == nil, f.self.lease != lease, f.holder == nil, leads && f.holder.revision != token:
+		if expired {
+			n.log.Warn("the lease of this instance expired; entering again")
+		}
+
+		if _, err := n.mayEnter(ctx, f); err != nil {
+			return err
+		}
+		return n.enter(ctx, f)
 	}
 
-	if expired { // etcd is about to delete the key
-		return inventory.Errorf(inventory.KindUnavailable, "the lease has expired")
+	if !leads {
+		token = notLeading
 	}
+
+	n.lead(f, token)
 
 	n.mu.Lock()
 	n.expires = begun.Add(n.ttl)
@@ -371,8 +505,15 @@ func (n *Session) renew(ctx context.Context) error {
 	return nil
 }
 
-// Leads reports whether no other instance can have the right to run jobs.
+// Leads reports whether no other instance can have the right to begin jobs.
 func (n *Session) Leads() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leads && time.Now().Before(n.expires)
+}
+
+// Alive reports whether the lease of this instance is certain to last still.
+func (n *Session) Alive() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return time.Now().Before(n.expires)
@@ -382,7 +523,7 @@ func (n *Session) Leads() bool {
 func (n *Session) follow() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.expires = time.Time{}
+	n.expires, n.leads = time.Time{}, false
 }
 
 // end gives up the right to begin jobs, and ends the ownership of all jobs.
@@ -391,14 +532,15 @@ func (n *Session) end() {
 	n.endOnce.Do(func() { close(n.ended) })
 }
 
-// Close leaves: it removes the record, so another instance may enter at once.
+// Close leaves, so another instance may lead at once. If jobs of this instance go on, its record stays until its lease
+// expires: until then they wait for its next process.
 func (n *Session) Close() {
 	n.stop()
 	n.tasks.Wait()
 	n.end()
 
 	n.mu.Lock()
-	lease, idle := n.lease, n.leases
+	lease, idle, waited := n.lease, n.leases, len(n.jobs) > 0
 	n.leases, n.closed = nil, true
 	n.mu.Unlock()
 
@@ -407,11 +549,29 @@ func (n *Session) Close() {
 	}
 
 	// A lease without a key may expire by itself if etcd does not answer in time.
-	_ = n.revoke(lease, n.revokeTimeout())
+	if waited {
+		n.leave(lease)
+	} else {
+		_ = n.revoke(lease, n.revokeTimeout())
+	}
 
 	for _, l := range idle {
 		if n.revoke(l.id, n.revokeTimeout()) != nil {
 			break
 		}
 	}
+}
+
+// leave gives up the lead only. If it fails, the lead ends with the lease.
+func (n *Session) leave(lease clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.Background(), n.revokeTimeout())
+	defer cancel()
+
+	if _, err := n.store.client.KeepAliveOnce(ctx, lease); err != nil {
+		return
+	}
+
+	_, _ = n.store.client.Txn(ctx).
+		If(atRevision(n.store.holderKey(), n.store.token.Load())).
+		Then(clientv3.OpDelete(n.store.holderKey())).Commit()
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	logtest "github.com/sirupsen/logrus/hooks/test"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/configuration"
@@ -129,8 +128,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionIsRefused: a live instance keeps the right to run jobs, and the
-// refusal of another one names it.
+// TestSessionIsRefused: a live instance refuses another one with its identity on another host, or with another identity
+// on its host, and one that must not work beside it. The refusal says why.
 func TestSessionIsRefused(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -141,13 +140,26 @@ func TestSessionIsRefused(t *testing.T) {
 	a, err := enter(t, s, instance("a"), time.Hour, renewedBy(tick.C))
 	must(t, err)
 	other := open(t, s.client)
+
 	copied := instance("a") // its data directory was copied to another host
 	copied.Node = "host-b"
+	second := instance("b") // a second daemon on the host
+	second.Node = "host-a"
 
-	refused := make(chan error, 2) // both wait at the same time
-	for _, self := range []state.Instance{instance("b"), copied} {
+	const remedy = "host-a, instance a"
+
+	refused := make(chan error, 3) // all wait at the same time
+
+	for _, self := range []state.Instance{copied, second, instance("c")} {
 		go func() {
-			_, err := enter(t, other, self, SessionTTL)
+			_, err := enter(t, other, self, SessionTTL, func(o *SessionOptions) {
+				if self.ID == "c" {
+					o.Beside = func() error {
+						return inventory.Errorf(inventory.KindRefused, "no key here, unlike "+remedy).
+							Do("systemctl stop clusterm; etcd.prefix")
+					}
+				}
+			})
 			refused <- err
 		}()
 	}
@@ -158,7 +170,7 @@ func TestSessionIsRefused(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 
-		for _, want := range []string{"host-a", "instance a", "systemctl stop clusterm", "etcd.prefix"} {
+		for _, want := range []string{remedy, "systemctl stop clusterm", "etcd.prefix"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("no %q in: %v", want, err)
 			}
@@ -176,9 +188,9 @@ func TestSessionIsRefused(t *testing.T) {
 	}
 }
 
-// TestSessionAfterAKill: an instance that restarts after kill -9 enters at once;
-// another one enters when the lease of the first has expired.
-func TestSessionAfterAKill(t *testing.T) {
+// TestSessionFollows: a second instance follows, and may claim nothing. It gains the lead when the lease of the first
+// has expired, which an instance regains at once that restarts after kill -9.
+func TestSessionFollows(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 	a, err := enter(t, s, instance("a"), time.Hour)
@@ -192,31 +204,72 @@ func TestSessionAfterAKill(t *testing.T) {
 	}
 
 	again.kill()
-	b := open(t, s.client)
-	log, warned := logtest.NewNullLogger()
 
-	ended := make(chan error, 1)
-	go func() {
-		_, err := enter(t, b, instance("b"), 6*time.Second, func(o *SessionOptions) { o.Log = log })
-		ended <- err
-	}()
-	await(t, "b waits", func() bool { return len(warned.AllEntries()) > 0 })
+	ticks := make(chan time.Time)
+	b, err := enter(t, open(t, s.client), instance("b"), time.Hour, renewedBy(ticks))
+	must(t, err)
+	await(t, "both are alive", func() bool { return ids(b.store.View()) == "a b" })
+
+	ticks <- time.Now()
+
+	if b.Leads() || !b.Alive() || !again.Leads() {
+		t.Errorf("the second instance leads: %t, alive %t; the first one leads: %t", b.Leads(), b.Alive(), again.Leads())
+	}
+
+	j := accepted(t, b.store, seen(t, b.store, 1))
+	running, writes := held(t, b.store.View(), j)
+	claim := state.Claim{Job: running, Writes: writes, Revision: b.store.View().Revision}
+	_, err = b.store.Claim(t.Context(), claim)
+	conflict(t, err)
+
 	// Both keys of a expire with its lease: in an hour, or by the revocation below.
 	lease, err := s.client.TimeToLive(t.Context(), again.lease, clientv3.WithAttachedKeys())
 	must(t, err)
 
-	if len(lease.Keys) != 2 || lease.GrantedTTL != 3600 || ids(b.View()) != "a" {
-		t.Errorf("the lease holds the keys %q for %d s; instances: %q", lease.Keys, lease.GrantedTTL, ids(b.View()))
+	if len(lease.Keys) != 2 || lease.GrantedTTL != 3600 {
+		t.Errorf("the lease holds the keys %q for %d s", lease.Keys, lease.GrantedTTL)
 	}
 
 	must(t, second(s.client.Revoke(t.Context(), again.lease)))
-	must(t, <-ended)
-	await(t, "b alone", func() bool { return ids(b.View()) == "b" })
+
+	ticks <- time.Now()
+
+	await(t, "b leads alone", func() bool { return b.Leads() && ids(b.store.View()) == "b" })
+	must(t, b.store.Sync(t.Context()))
+
+	_, err = b.store.Claim(t.Context(), claim)
+	must(t, err)
+}
+
+// TestSessionLeavesTheLead: an instance that stops while a job of it goes on leaves the lead at once, and is
+// alive until its lease expires. Without a job it is gone.
+func TestSessionLeavesTheLead(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	a, err := enter(t, s, instance("a"), time.Hour)
+	must(t, err)
+
+	_, release, err := a.Own(t.Context(), "7", 0)
+	must(t, err)
+	release()
+	a.Close()
+
+	b, err := enter(t, open(t, s.client), instance("b"), time.Hour)
+	must(t, err)
+
+	if !b.Leads() || ids(b.store.View()) != "a b" {
+		t.Errorf("the second instance leads: %t; alive: %s", b.Leads(), ids(b.store.View()))
+	}
+
+	again, err := enter(t, open(t, s.client), instance("a"), time.Hour)
+	must(t, err)
+	again.Close()
+	await(t, "a is gone", func() bool { return ids(b.store.View()) == "b" })
 }
 
 // TestSessionIsLost: once another instance has entered after the lease of the
-// first expired, the first can write neither jobs nor their nodes, and reports
-// the loss at its next renewal.
+// first expired, the first can write neither jobs nor their nodes, and follows from its next renewal on. A later process
+// of the same instance ends it.
 func TestSessionIsLost(t *testing.T) {
 	t.Parallel()
 	s := store(t)
@@ -239,21 +292,10 @@ func TestSessionIsLost(t *testing.T) {
 	_, err = s.Finish(t.Context(), j, nil)
 	conflict(t, err)
 	conflict(t, s.AppendLog(t.Context(), j.ID, job.StreamText, 0, []byte("x")))
+
 	ticks <- time.Now()
 
-	select {
-	case err := <-a.lost:
-		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "expired") ||
-			!strings.Contains(err.Error(), "host-b") {
-			t.Errorf("the loss is reported as: %v", err)
-		}
-	case <-time.After(patience):
-		t.Fatal("the loss is not reported")
-	}
-
-	if a.Leads() {
-		t.Error("the first instance still leads")
-	}
+	await(t, "the first instance follows", func() bool { return a.Alive() && !a.Leads() && ids(s.View()) == "a b" })
 
 	// The new holder can write jobs, and both can write everything else.
 	must(t, other.Sync(t.Context()))
@@ -275,6 +317,25 @@ func TestSessionIsLost(t *testing.T) {
 
 	if !b.Leads() {
 		t.Error("the other instance does not lead")
+	}
+
+	_, err = enter(t, open(t, s.client), instance("a"), time.Hour)
+	must(t, err)
+
+	ticks <- time.Now()
+
+	select {
+	case err := <-a.lost:
+		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "expired") ||
+			!strings.Contains(err.Error(), "host-a") {
+			t.Errorf("the loss is reported as: %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the loss is not reported")
+	}
+
+	if a.Leads() || a.Alive() {
+		t.Error("the first instance still leads, or lives")
 	}
 }
 

@@ -66,6 +66,7 @@ type Options struct {
 	// Ring returns the gossip, or the reason why there is none now.
 	Ring     func() (Ring, error)
 	Pusher   Pusher
+	Node     string // of this instance
 	Settings func() Settings
 	Generate func() string // a new key
 	// Finish stores the key for the next start of the manager. It may be repeated.
@@ -181,6 +182,10 @@ func (k *Keeper) Rotate(ctx context.Context, c access.Caller, r Request) (Status
 func (k *Keeper) begin(ctx context.Context, actor string) error {
 	if k.Rotation().Phase.Running() {
 		return nil
+	}
+
+	if err := state.CheckAlone(k.State.View(), k.Node); err != nil {
+		return err
 	}
 
 	ring, err := k.Ring()

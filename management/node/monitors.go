@@ -94,21 +94,25 @@ func (m *monitors) tick(observers map[string]bool) (silent []string) {
 }
 
 // WatchMonitors returns the loop that makes the reports of each monitor void that has been silent
-// for MonitorTimeout. Every instance counts, and acts only while leads returns true.
-func (ns *Nodes) WatchMonitors(leads func() bool) *control.Loop {
+// for MonitorTimeout. Only the leader gets reports, so the time counts from the gain of the lead on.
+func (ns *Nodes) WatchMonitors() *control.Loop {
 	return control.New(control.Options{
 		Name: "watch of the monitors", Trouble: "the reports of a silent monitor could not be withdrawn; retrying",
 		Round: func(ctx context.Context) (control.Next, error) {
-			err := ns.tickMonitors(ctx, leads())
+			err := ns.tickMonitors(ctx)
 			return control.Next{At: time.Now().Add(ns.settings().MonitorTimeout / silentTicks)}, err
 		},
 		Logger: ns.log,
 	})
 }
 
-// tickMonitors counts a tick, and withdraws the reports of silent monitors if this
-// instance leads.
-func (ns *Nodes) tickMonitors(ctx context.Context, leads bool) error {
+// tickMonitors counts a tick, and withdraws the reports of silent monitors.
+func (ns *Nodes) tickMonitors(ctx context.Context) error {
+	if !ns.leads() {
+		ns.monitors.tick(nil)
+		return nil
+	}
+
 	observers := map[string]bool{}
 
 	for _, n := range ns.state.View().Nodes {
@@ -122,10 +126,6 @@ func (ns *Nodes) tickMonitors(ctx context.Context, leads bool) error {
 	}
 
 	silent := ns.monitors.tick(observers)
-
-	if !leads {
-		return nil
-	}
 
 	var failures []error
 	for _, observer := range silent {

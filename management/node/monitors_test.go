@@ -83,8 +83,13 @@ func TestSilentMonitor(t *testing.T) {
 		const timeout = 5 * time.Minute
 
 		m := &memory{nodes: map[string]*inventory.Node{}}
+
+		var leads atomic.Bool
+
+		leads.Store(true)
+
 		nodes := node.New(node.Options{
-			State: m, Store: m, Audit: m, Logger: log,
+			State: m, Store: m, Audit: m, Logger: log, Leads: leads.Load,
 			Settings: func() node.Settings { return node.Settings{MonitorTimeout: timeout} },
 		})
 		report := func(observer string, alive bool, labels ...string) {
@@ -106,11 +111,7 @@ func TestSilentMonitor(t *testing.T) {
 		// A former process recorded this observer, which never reports again.
 		report("retired", false, "a")
 
-		var leads atomic.Bool
-
-		leads.Store(true)
-
-		watch := nodes.WatchMonitors(leads.Load)
+		watch := nodes.WatchMonitors()
 		watch.Start(t.Context())
 		defer watch.Stop()
 
@@ -177,6 +178,20 @@ func TestSilentMonitor(t *testing.T) {
 
 		if s, _ := m.state("a-1"); s != inventory.Discovered {
 			t.Errorf("without the lead, a-1 is %s", s)
+		}
+
+		if _, _, err := nodes.Report(t.Context(), "rack1", nil, nil); inventory.KindOf(err) != inventory.KindUnavailable {
+			t.Errorf("without the lead, a report got: %v", err)
+		}
+
+		// What it has not heard meanwhile is no silence.
+		leads.Store(true)
+
+		time.Sleep(timeout / 2)
+		synctest.Wait()
+
+		if s, _ := m.state("a-1"); s != inventory.Discovered {
+			t.Errorf("soon after the gain of the lead, a-1 is %s", s)
 		}
 	})
 }

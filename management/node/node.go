@@ -57,7 +57,9 @@ type Options struct {
 	Settings func() Settings
 	// Yield makes room for a change of nodes: it ends what the manager does on them by
 	// itself and may be interrupted. It may block for some seconds. nil: nothing does.
-	Yield  func(ctx context.Context, who string, nodes []string) error
+	Yield func(ctx context.Context, who string, nodes []string) error
+	// Leads reports whether this instance records the reports of monitors, its own among them; nil: it does.
+	Leads  func() bool
 	Audit  access.Auditor
 	Logger logrus.FieldLogger
 }
@@ -69,6 +71,7 @@ type Nodes struct {
 	prober   func(caller string) Prober
 	settings func() Settings
 	yield    func(ctx context.Context, who string, nodes []string) error
+	leads    func() bool
 	audit    access.Auditor
 	log      logrus.FieldLogger
 	monitors monitors
@@ -80,8 +83,12 @@ func New(o Options) *Nodes {
 		o.Yield = func(context.Context, string, []string) error { return nil }
 	}
 
+	if o.Leads == nil {
+		o.Leads = func() bool { return true }
+	}
+
 	return &Nodes{
-		yield: o.Yield,
+		yield: o.Yield, leads: o.Leads,
 		state: o.State, store: o.Store, prober: o.Prober, settings: o.Settings, audit: o.Audit, log: o.Logger,
 		monitors: monitors{silent: map[string]int{}, full: map[string]bool{}},
 	}

@@ -237,8 +237,13 @@ type Sink struct {
 }
 
 // Observe records a report. It logs and skips a member without a valid identity,
-// so that one bad member does not hide the others.
+// so that one bad member does not hide the others. An instance that follows records
+// nothing: a full report comes every minute, and the leader observes the same.
 func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
+	if !s.Nodes.leads() {
+		return nil
+	}
+
 	observations := make([]inventory.Observation, len(r.Sightings))
 	for i, m := range r.Sightings {
 		observations[i] = inventory.Observation{
@@ -271,6 +276,12 @@ func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 func (ns *Nodes) Report(
 	ctx context.Context, observer string, full *inventory.NameRange, observations []inventory.Observation,
 ) (refused map[int]error, revision int64, err error) {
+	if !ns.leads() {
+		return nil, 0, inventory.Errorf(inventory.KindUnavailable,
+			"this instance does not lead, so it takes no reports of monitors").
+			Do("report to the instance that leads")
+	}
+
 	var changed []string
 
 	ns.monitors.hear(observer)

@@ -52,6 +52,7 @@ type Options struct {
 	Settings func() Settings
 	// Switch sets ssh.key_file for a key. It is idempotent.
 	Switch  func(ctx context.Context, k Key) error
+	Node    string      // of this instance
 	Leads   func() bool // reports whether this instance carries rotations out
 	Dir     string      // for generated keys; made if it is missing
 	Home    string      // of the account that clusterm runs as
@@ -353,6 +354,10 @@ func (k *Keeper) begin(now *Rotation, to, actor string) error {
 			now.Started.UTC().Format(time.RFC3339), now.Actor).
 			Do("see what it waits for, or take it back").
 			With(inventory.ShowSSHKey(), inventory.CancelSSHKey())
+	}
+
+	if err := state.CheckAlone(k.State.View(), k.Node); err != nil {
+		return err
 	}
 
 	next := Rotation{

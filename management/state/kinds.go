@@ -23,6 +23,20 @@ type Instance struct {
 	Started time.Time `json:"started"`
 }
 
+// CheckAlone refuses what changes a file that every instance has on its own host, beside other instances than those
+// on the node.
+func CheckAlone(r record.Reader, node string) error {
+	for _, i := range record.List(r, &Instances) {
+		if i.Node != node {
+			return inventory.Errorf(inventory.KindRefused,
+				"another instance is alive, on %s: it would not have the new key", i.Node).
+				Do("stop clusterm there, try again, and copy the key to it before its start")
+		}
+	}
+
+	return nil
+}
+
 // Playbooks are the playbooks that an instance would run now.
 type Playbooks struct {
 	Digest string    `json:"digest,omitempty"` // empty: they cannot be read, see Problem

@@ -30,6 +30,7 @@ import (
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/secret"
 	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/state"
 )
 
 // FileName is the name of the key file in the data directory, and of the systemd
@@ -130,6 +131,7 @@ func (f keyFile) setAside() error {
 type Keyring struct {
 	*control.Loop
 	file   keyFile
+	node   string
 	config func() setting.Config
 	audit  access.Auditor
 	log    logrus.FieldLogger
@@ -154,8 +156,11 @@ func Open(c setting.Config, log logrus.FieldLogger) (*Keyring, *store.Secrets) {
 
 // Settle compares the key with the one that the store names. The first start makes
 // both. It is called before all other methods.
-func (s *Keyring) Settle(ctx context.Context, stored *store.Store, config func() setting.Config, a access.Auditor) {
-	s.stored, s.config, s.audit = stored, config, a
+// node is that of this instance.
+func (s *Keyring) Settle(
+	ctx context.Context, stored *store.Store, node string, config func() setting.Config, a access.Auditor,
+) {
+	s.stored, s.node, s.config, s.audit = stored, node, config, a
 	stored.Secrets().UsePatterns(func() configuration.Secrets { return config().SecretVars })
 
 	at := s.stored.Secrets()
@@ -199,6 +204,12 @@ func (s *Keyring) settle(ctx context.Context, ring secret.Ring) (secret.Ring, er
 	}
 
 	// Another first line in the file is a rotation, begun by this daemon or by hand.
+	if named != "" {
+		if err := state.CheckAlone(s.stored.View(), s.node); err != nil {
+			return ring, fmt.Errorf("the key file %s begins with another key than that of the store: %w", s.file.path, err)
+		}
+	}
+
 	err = s.stored.NoteSecretsKey(ctx, named, ring.Active(), named != "" && !s.file.readOnly)
 	if err != nil {
 		return ring, fmt.Errorf("the key of the secrets could not be noted in the store: %w", err)
@@ -362,6 +373,10 @@ func (s *Keyring) rotate(ctx context.Context, abandon bool) error {
 	}
 
 	defer s.unlock()
+
+	if err := state.CheckAlone(s.stored.View(), s.node); err != nil {
+		return err
+	}
 
 	at := s.stored.Secrets()
 

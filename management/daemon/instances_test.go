@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/api"
+)
+
+// cord leads from a TCP port to the socket of an etcd, until it is cut.
+type cord struct {
+	net.Listener
+	socket string
+
+	mu    sync.Mutex
+	cut   bool
+	ends  []net.Conn
+	tasks sync.WaitGroup
+}
+
+func newCord(t *testing.T, socket string) *cord {
+	t.Helper()
+
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	c := &cord{Listener: l, socket: socket}
+	c.tasks.Go(c.serve)
+	t.Cleanup(func() { l.Close(); c.set(true); c.tasks.Wait() })
+
+	return c
+}
+
+func (c *cord) serve() {
+	for {
+		from, err := c.Accept()
+		if err != nil {
+			return
+		}
+
+		to, err := net.Dial("unix", c.socket)
+
+		c.mu.Lock()
+		keep := err == nil && !c.cut
+		c.ends = append(c.ends, from)
+
+		if err == nil {
+			c.ends = append(c.ends, to)
+		}
+		c.mu.Unlock()
+
+		if !keep {
+			from.Close()
+			continue
+		}
+
+		copied := func(to, from net.Conn) func() { return func() { _, _ = io.Copy(to, from); to.Close() } }
+		c.tasks.Go(copied(to, from))
+		c.tasks.Go(copied(from, to))
+	}
+}
+
+// set cuts the cord, or mends it.
+func (c *cord) set(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.cut = cut
+	for _, end := range c.ends {
+		end.Close()
+	}
+
+	c.ends = nil
+}
+
+// instances prepares several managers on hosts of their own, with the same playbooks and one etcd.
+func instances(t *testing.T, labels ...string) (sites []*site, cords []*cord) {
+	t.Helper()
+
+	dir := filepath.Join(prepare(t).dir, "etcd")
+
+	log := prepare(t).options().Logger
+
+	server, err := etcd.StartServer(t.Context(), etcd.ServerOptions{Dir: dir, NoSync: true, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+
+	for _, label := range labels {
+		c := newCord(t, strings.TrimPrefix(server.Endpoint(), "unix://"))
+		cords = append(cords, c)
+		s := prepare(t, `etcd: {endpoints: ["http://`+c.Addr().String()+`"]}`, `node: {label: `+label+`, serial: "1"}`,
+			"jobs: {runner_lease: 20s}")
+		s.tune = func(o *Options) { o.InstanceTTL = 8 * time.Second }
+		sites = append(sites, s)
+	}
+
+	return sites, cords
+}
+
+// copyKey gives a manager the key of the secrets of another one.
+func (s *site) copyKey(other *site) {
+	s.t.Helper()
+
+	key, err := os.ReadFile(filepath.Join(other.dir, "d", "secrets.key"))
+	s.must(err)
+	s.must(os.MkdirAll(filepath.Join(s.dir, "d"), 0o700))
+	s.must(os.WriteFile(filepath.Join(s.dir, "d", "secrets.key"), key, 0o600))
+}
+
+// TestInstances: two managers on one etcd run a job each. The one that leads is cut off. The job of the other is not
+// interrupted; that one gains the lead, begins another job, and brings the job of the lost one to its end. No playbook
+// runs twice, except that of the lost manager, once its first run has ended for sure.
+func TestInstances(t *testing.T) {
+	t.Parallel()
+
+	sites, cords := instances(t, "first", "second")
+	first, second := sites[0], sites[1]
+
+	first.up()
+	t.Cleanup(first.down)
+
+	second.must(os.MkdirAll(filepath.Join(second.dir, "d"), 0o700))
+	checkError(t, second.try(patience), inventory.KindRefused, "secret variables are locked", "from the other instance")
+	second.copyKey(first)
+	second.up()
+	t.Cleanup(second.down)
+
+	for _, s := range sites {
+		h, err := s.Health(s.ctx())
+		if err != nil || h.Status != api.HealthOK {
+			t.Errorf("the health of %s: %+v, %v", filepath.Base(s.dir), h, err)
+		}
+
+		l, err := s.Instances(s.ctx())
+		if err != nil || len(l.Items) != 2 {
+			t.Errorf("the instances: %+v, %v", l.Items, err)
+		}
+	}
+
+	first.report("a b c m")
+	first.runJob(api.JobRequest{Verb: inventory.VerbCommission, Nodes: []string{"m-1"}, Group: inventory.GroupMaster})
+
+	submit := func(s *site, node string) (api.Job, string) {
+		t.Helper()
+
+		gate := first.fifo("gate-" + node)
+		j, err := s.Client.Submit(s.ctx(), api.JobRequest{
+			Verb: inventory.VerbCommission, Nodes: []string{node}, Group: inventory.GroupWorker,
+			ExtraVars: []byte(`{"waits_at":"` + gate + `"}`),
+		})
+		s.must(err)
+		s.waitOutput(j.ID, "waiting\n")
+
+		j, err = s.Client.Job(s.ctx(), j.ID)
+		s.must(err)
+
+		return j, gate
+	}
+	ends := func(j api.Job, instance string, runs int) {
+		t.Helper()
+
+		j, err := second.Client.WaitJob(second.ctx(), j.ID)
+		second.must(err)
+
+		text := second.output(j.ID)
+		if j.Status != api.Complete || j.Instance != instance || len(j.Runs) != 1 || strings.Count(text, "waiting\n") != runs ||
+			second.status(j.Nodes[0]) != "Allocated service-worker" {
+			t.Errorf("%s on %s after %d runs, want %d on %s; %+v\n%s", j.Status, j.Instance, strings.Count(text, "waiting\n"),
+				runs, instance, j.Runs, text)
+		}
+	}
+
+	// A request to the one that follows is accepted, too.
+	lost, lostGate := submit(first, "a-1")
+	kept, keptGate := submit(second, "b-1")
+
+	if lost.Instance != "first-1" || kept.Instance != "second-1" || second.member.Leads() {
+		t.Fatalf("jobs on %s and %s; the second leads: %t", lost.Instance, kept.Instance, second.member.Leads())
+	}
+
+	cords[0].set(true)
+	second.eventually("the second leads", second.member.Leads)
+
+	begun, begunGate := submit(second, "c-1")
+	second.release(keptGate)
+	second.release(begunGate)
+	ends(kept, "second-1", 1)
+	ends(begun, "second-1", 1)
+
+	// The lost one comes back, without its job.
+	second.until(lost.ID, "another instance has the job", func(j api.Job) bool { return j.Instance == "second-1" })
+	cords[0].set(false)
+	first.eventually("the first follows", func() bool { return first.member.Problem() == nil && !first.member.Leads() })
+
+	second.eventually("the playbook of the lost job runs again", func() bool {
+		return strings.Count(second.output(lost.ID), "waiting\n") == 2
+	})
+	second.release(lostGate)
+	ends(lost, "second-1", 2)
+	second.eventually("both are alive", func() bool {
+		l, err := second.Instances(second.ctx())
+		return err == nil && len(l.Items) == 2
+	})
+
+	if len(first.failed) > 0 {
+		t.Errorf("the first has failed: %v", <-first.failed)
+	}
+
+	// A stop leaves the job to the next process. The leader has one, so that the next one is the other's.
+	first.report("d e")
+
+	_, busyGate := submit(second, "d-1")
+	stays, staysGate := submit(second, "e-1")
+	first.restart()
+	second.release(busyGate)
+	second.release(staysGate)
+	ends(stays, "first-1", 1)
+}
