@@ -152,6 +152,10 @@ func TestAuditOrigin(t *testing.T) {
 func (s *site) auditReader() audit.Reader {
 	s.t.Helper()
 
+	// It stores the refusals that wait in memory for up to a second.
+	_, err := s.Client.VerifyAudit(s.ctx())
+	s.must(err)
+
 	t, err := OpenStoreTool(s.ctx(), s.options())
 	s.must(err)
 	s.t.Cleanup(func() { _ = t.Close() })
