@@ -3,8 +3,6 @@
 package clusterctl
 
 import (
-	"context"
-
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -27,9 +25,7 @@ func certificateRows() rows {
 				}
 				return candidate{known.Name, known.Role}
 			}),
-			run: func(ctx context.Context, c *call) error {
-				return c.changeEach(ctx, c.manager.RevokeCertificate, "the certificate %s is revoked")
-			},
+			run: onEach((*client.Client).RevokeCertificate, "the certificate %s is revoked"),
 		},
 	}
 }

@@ -108,8 +108,8 @@ func jobRows() rows {
 			changesJob: true,
 			complete:   jobsThat(func(j api.Job) bool { return j.Status.Ended() && j.Status != api.Complete }, jobLast),
 			run: func(ctx context.Context, c *call) error {
-				timeout, err := c.duration("timeout")
-				if err != nil {
+				request := api.Retry{Nodes: c.args[1:]}
+				if err := c.fill(&request); err != nil {
 					return err
 				}
 
@@ -117,16 +117,11 @@ func jobRows() rows {
 				if err != nil {
 					return err
 				}
-				extra, err := raw(vars)
-				if err != nil {
+				if request.ExtraVars, err = raw(vars); err != nil {
 					return err
 				}
 
-				j, err := c.manager.Retry(ctx, c.args[0], api.Retry{
-					Serial: c.String("serial"), ExtraVars: extra,
-					Failed: c.Bool("failed"), All: c.Bool("all"), Nodes: c.args[1:], Pinned: c.Bool("pinned"),
-					Playbooks: c.String("playbooks"), Timeout: timeout,
-				})
+				j, err := c.manager.Retry(ctx, c.args[0], request)
 
 				return c.accepted(ctx, j, err)
 			},

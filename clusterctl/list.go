@@ -129,11 +129,14 @@ func one[T any](
 	return func(ctx context.Context, c *call) error { return view(c, draw)(ask(c.manager, ctx)) }
 }
 
-// named is one for the thing that the argument names.
+// named is one for the thing that the argument names. name is for -o name.
 func named[T any](
 	ask func(*client.Client, context.Context, string) (T, error), draw func(*print.Printer, T),
+	name ...func(T) string,
 ) func(context.Context, *call) error {
-	return func(ctx context.Context, c *call) error { return view(c, draw)(ask(c.manager, ctx, c.args[0])) }
+	return func(ctx context.Context, c *call) error {
+		return view(c, draw, name...)(ask(c.manager, ctx, c.args[0]))
+	}
 }
 
 // plain adapts an act of the manager that takes a name and a reason only.
@@ -145,24 +148,26 @@ func plain[T any](
 	}
 }
 
-// changeEach changes the things that the arguments name, one by one; done is the sentence about each.
-// The first refusal ends the command.
-func (c *call) changeEach(
-	ctx context.Context, change func(context.Context, string) (api.Changed, error), done string,
-) error {
-	for _, ref := range c.args {
-		changed, err := change(ctx, ref)
-		if err != nil {
-			return err
-		}
-		for _, w := range changed.Warnings {
-			c.say("warning: %s", w)
+// onEach is what a leaf runs that changes the things which the arguments name, one by one; done is the sentence about
+// each. The first refusal ends the command.
+func onEach(
+	change func(*client.Client, context.Context, string) (api.Changed, error), done string,
+) func(context.Context, *call) error {
+	return func(ctx context.Context, c *call) error {
+		for _, ref := range c.args {
+			changed, err := change(c.manager, ctx, ref)
+			if err != nil {
+				return err
+			}
+			for _, w := range changed.Warnings {
+				c.say("warning: %s", w)
+			}
+
+			c.say(done, ref)
 		}
 
-		c.say(done, ref)
+		return nil
 	}
-
-	return nil
 }
 
 // offer completes the things of a list of the manager.

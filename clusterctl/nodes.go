@@ -455,37 +455,18 @@ var connectionFlags = []string{"user", "port", "key-file", "jump", "python", "be
 
 // setConnection applies the given options to conn.
 func setConnection(c *call, conn *api.Connection) error {
-	for flag, field := range map[string]*string{
-		"user":        &conn.User,
-		"key-file":    &conn.KeyFile,
-		"jump":        &conn.Jump,
-		"python":      &conn.Python,
-		"become-user": &conn.BecomeUser,
-	} {
-		if c.IsSet(flag) {
-			*field = c.String(flag)
-		}
+	if err := c.fill(conn, "port"); err != nil || !c.IsSet("port") {
+		return err
 	}
 
-	// Three states: yes, no, and inherited.
-	if c.IsSet("become") {
-		become := c.Bool("become")
-		conn.Become = &become
+	if conn.Port = 0; c.String("port") == "" {
+		return nil
 	}
 
-	switch {
-	case !c.IsSet("port"):
-	case c.String("port") == "":
-		conn.Port = 0
-	default:
-		port, err := number(c, "port", 1)
-		if err != nil {
-			return err
-		}
-		conn.Port = port
-	}
+	var err error
+	conn.Port, err = number(c, "port", 1)
 
-	return nil
+	return err
 }
 
 func labelNodes(ctx context.Context, c *call) error {

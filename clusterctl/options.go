@@ -3,12 +3,17 @@
 package clusterctl
 
 import (
+	"context"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
 
 // fieldFlags builds the option for each field of a request that is no option of its job, from the
@@ -82,21 +87,64 @@ func valueName(usage, word string) string {
 	return strings.Replace(usage, word, "`"+strings.ToUpper(word)+"`", 1)
 }
 
+// fill sets the fields of a request for which the command line has an option: that with the name of the field in JSON,
+// with - for _. An option for each text of a list may lack the s at the end. The options in but are left out.
+func (c *call) fill(request any, but ...string) (err error) {
+	v := reflect.ValueOf(request).Elem()
+
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name = strings.ReplaceAll(name, "_", "-")
+		field := v.FieldByIndex(f.Index).Addr().Interface()
+
+		if _, isList := field.(*[]string); isList && !c.IsSet(name) {
+			name = strings.TrimSuffix(name, "s")
+		}
+
+		if !c.IsSet(name) || slices.Contains(but, name) {
+			continue
+		}
+
+		switch field := field.(type) {
+		case *bool:
+			*field = c.Bool(name)
+		case **bool: // yes, no, and inherited
+			*field = new(c.Bool(name))
+		case *string:
+			*field = c.String(name)
+		case *[]string:
+			*field = values(c, name)
+		case *api.Duration:
+			*field, err = c.duration(name)
+		case *int:
+			*field, err = number(c, name, 0)
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// filled adapts an act of the manager that takes a name and a request with a reason, among others.
+func filled[B, T any](
+	act func(*client.Client, context.Context, string, B) (T, error),
+) func(context.Context, *call, string, string) (T, error) {
+	return func(ctx context.Context, c *call, name, _ string) (done T, err error) {
+		var body B
+		if err := c.fill(&body); err != nil {
+			return done, err
+		}
+		return act(c.manager, ctx, name, body)
+	}
+}
+
 // jobOptions returns the options of a job that the command line has.
 func (c *call) jobOptions() (options inventory.JobOptions, err error) {
-	for _, o := range inventory.Options {
-		switch value := o.In(&options).(type) {
-		case *bool:
-			*value = c.Bool(o.Name())
-		case *string:
-			*value = c.String(o.Name())
-		case *[]string:
-			*value = values(c, o.Name())
-		case *int:
-			if *value, err = number(c, o.Name(), 0); err != nil {
-				return options, err
-			}
-		}
+	if err = c.fill(&options); err != nil {
+		return options, err
 	}
 
 	for _, o := range inventory.Options {

@@ -24,15 +24,11 @@ func planRows() rows {
 		"plan list": plans.list(leaf{}),
 		"plan show": {
 			complete: planIDs,
-			run: func(ctx context.Context, c *call) error {
-				return c.showPlan(c.manager.PlanOf(ctx, c.args[0]))
-			},
+			run:      named((*client.Client).PlanOf, (*print.Printer).Plan, plans.name),
 		},
 		"plan delete": {
 			complete: planIDs,
-			run: func(ctx context.Context, c *call) error {
-				return c.changeEach(ctx, c.manager.DeletePlan, "the plan %s is deleted")
-			},
+			run:      onEach((*client.Client).DeletePlan, "the plan %s is deleted"),
 		},
 		"apply": {needs: "plan",
 			run: func(ctx context.Context, c *call) error {

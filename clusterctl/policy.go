@@ -38,12 +38,7 @@ func policyRows() rows {
 				return view(c, (*print.Printer).PolicyTested)(c.manager.TestPolicy(ctx, c.args[0], in))
 			},
 		},
-		"policy enable": policyAct(
-			policyNames,
-			func(ctx context.Context, c *call, name, reason string) (api.Policies, error) {
-				return c.manager.EnablePolicy(ctx, name, api.PolicyEnable{All: c.Bool("all"), Reason: reason})
-			},
-		),
+		"policy enable":  policyAct(policyNames, filled((*client.Client).EnablePolicy)),
 		"policy disable": policyAct(policyNames, plain((*client.Client).DisablePolicy)),
 		"policy pause":   policyAct(policyNamesAndAll, plain((*client.Client).PausePolicy)),
 		"policy resume":  policyAct(policyNamesAndAll, plain((*client.Client).ResumePolicy)),

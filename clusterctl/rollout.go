@@ -42,19 +42,9 @@ func rolloutRows() rows {
 		"rollout undo":    rolloutAct(undoRollout),
 		"rollout promote": rolloutAct(plain((*client.Client).PromoteRollout)),
 		"rollout approve": rolloutAct(plain((*client.Client).ApproveRollout)),
-		"rollout resume": rolloutAct(func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-			return c.manager.ResumeRollout(ctx, id, api.RolloutResume{
-				PlaybooksNow: c.Bool("playbooks-now"), Reason: reason,
-			})
-		}),
-		"rollout abort": rolloutAct(func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-			return c.manager.AbortRollout(ctx, id, api.RolloutAbort{Cancel: c.Bool("cancel"), Reason: reason})
-		}),
-		"rollout retry": rolloutAct(func(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-			return c.manager.RetryRollout(ctx, id, api.RolloutRetry{
-				Nodes: values(c, "node"), PlaybooksNow: c.Bool("playbooks-now"), Reason: reason,
-			})
-		}),
+		"rollout resume":  rolloutAct(filled((*client.Client).ResumeRollout)),
+		"rollout abort":   rolloutAct(filled((*client.Client).AbortRollout)),
+		"rollout retry":   rolloutAct(filled((*client.Client).RetryRollout)),
 	}
 }
 
@@ -365,10 +355,10 @@ func (c *call) rolloutRequest(ctx context.Context, action inventory.Verb) (r api
 	}
 
 	r.Nodes = c.args
-	r.Spec = api.RolloutSpec{
-		Action: action, Selector: c.String("selector"), Group: c.String("host-group"),
-		MaxUnavailable: c.String("max-unavailable"), Promote: c.Bool("promote"),
-		RequireApproval: c.Bool("require-approval"), SharedOptions: options.SharedOptions,
+	r.Spec = api.RolloutSpec{Action: action, Group: c.String("host-group"), SharedOptions: options.SharedOptions}
+
+	if err := c.fill(&r.Spec); err != nil {
+		return r, err
 	}
 
 	if c.Bool("clean") {
@@ -381,23 +371,6 @@ func (c *call) rolloutRequest(ctx context.Context, action inventory.Verb) (r api
 
 	if c.IsSet("max-unavailable") && r.Spec.MaxUnavailable == "" {
 		return r, exit.Usagef("--max-unavailable is empty").Try("give a number such as 2, or a share such as 10%%")
-	}
-
-	for _, n := range []struct {
-		flag string
-		to   *int
-	}{{"max-failures", &r.Spec.MaxFailures}, {"canary", &r.Spec.Canary}} {
-		if *n.to, err = number(c, n.flag, 0); err != nil {
-			return r, err
-		}
-	}
-
-	if r.Spec.Soak, err = c.duration("soak"); err != nil {
-		return r, err
-	}
-
-	if r.Spec.Timeout, err = c.duration("timeout"); err != nil {
-		return r, err
 	}
 
 	if r.Spec.Order, err = orderFrom(c.String("order")); err != nil {

@@ -32,9 +32,7 @@ func tokenRows() rows {
 		"token list":   tokens.list(leaf{}),
 		"token revoke": {
 			complete: tokens.offer(func(t api.Token) candidate { return candidate{t.Name, t.Role} }),
-			run: func(ctx context.Context, c *call) error {
-				return c.changeEach(ctx, c.manager.RevokeToken, "the token %s is revoked")
-			},
+			run:      onEach((*client.Client).RevokeToken, "the token %s is revoked"),
 		},
 	}
 }
