@@ -14,7 +14,8 @@ import (
 //
 // The zero value is no limit.
 type Budget struct {
-	MinAvailable int `json:"min_available,omitempty" yaml:"min_available,omitempty" minimum:"1"` // the number of nodes that stay available
+	// The number of nodes that stay available.
+	MinAvailable int `json:"min_available,omitempty" yaml:"min_available,omitempty" minimum:"1"`
 	// The number of nodes that may be unavailable at a time, such as 2, or their share, such as 25%.
 	MaxUnavailable Amount `json:"max_unavailable,omitempty" yaml:"max_unavailable,omitempty"`
 	// The key of a label, such as rack: max_unavailable then holds among the nodes with the same value of it.

@@ -27,7 +27,7 @@ type Group struct {
 	// How many of its nodes may be out of service at a time; absent: no limit.
 	Budget Budget `json:"budget,omitzero" yaml:"budget,omitempty"`
 	// What happens to a node in service that disappeared and appears again; absent: `verify`.
-	OnReturn Reaction `json:"on_return,omitempty" yaml:"on_return,omitempty" enum:"record,verify,verify-and-repair,repair"`
+	OnReturn Reaction `json:"on_return,omitempty" yaml:"on_return,omitempty"`
 	// Bounds for its nodes in rollouts that do not say otherwise; absent: none.
 	Strategy Strategy `json:"strategy,omitzero" yaml:"strategy,omitempty"`
 	// Run only the tasks with one of these tags when its nodes are configured or verified; absent: all tasks.

@@ -15,7 +15,8 @@ const MaxSoak = 7 * 24 * time.Hour
 //
 // The zero value is no further bound.
 type Strategy struct {
-	MaxUnavailable Amount `json:"max_unavailable,omitempty" yaml:"max_unavailable,omitempty"` // as in RolloutSpec, of the nodes of the group
+	// As in RolloutSpec, of the nodes of the group.
+	MaxUnavailable Amount `json:"max_unavailable,omitempty" yaml:"max_unavailable,omitempty"`
 	// As in RolloutSpec, of the nodes of the group.
 	MaxFailures *int `json:"max_failures,omitempty" yaml:"max_failures,omitempty" type:"integer,null"`
 	// The soak time of the nodes of the group, as it is configured: 5m.

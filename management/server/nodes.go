@@ -43,7 +43,8 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.patchNode, rest.Route{
-			Method: http.MethodPatch, Path: api.PathNode, Allow: access.Operators.Scoped(), Verb: "set", Conditional: true,
+			Method: http.MethodPatch, Path: api.PathNode, Conditional: true,
+			Allow: access.Operators.Scoped(), Verb: "set",
 			Doc: &openapi.Doc{
 				ID: "patchNode", Tag: aboutNodes, Summary: "Change a node's connection settings and labels",
 				Text: "Absent fields stay as they are. `connection` and `forget_host_key` need the role admin: " +

@@ -192,7 +192,7 @@ func TestBadInput(t *testing.T) {
 		{name: "offset", method: "GET", path: "/v1/jobs/1/log?offset=x", status: 400, detail: "offset"},
 		{name: "follow", method: "GET", path: "/v1/jobs/1/log?follow=maybe", status: 400, detail: "follow"},
 		{name: "wait", method: "GET", path: "/v1/jobs/1?wait=1h", status: 400, detail: "wait", remedy: "1m"},
-		{name: "required", method: "GET", path: "/v1/auth/can-i?verb=get", status: 400, detail: "node", remedy: "node="},
+		{name: "required", method: "GET", path: "/v1/auth/can-i?verb=get", status: 400, remedy: "node="},
 		{name: "revision", method: "GET", path: "/v1/nodes?min_revision=new", status: 400, detail: "min_revision"},
 		{
 			name: "consistency", method: "GET", path: "/v1/groups?consistency=strong", status: 400, detail: "strong",
