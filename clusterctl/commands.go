@@ -209,7 +209,8 @@ func allRows() rows {
 
 	for _, some := range []rows{
 		nodesRows(), verbRows(), jobRows(), planRows(), eventsRows(), auditRows(), varsRows(), configRows(),
-		fleetRows(), loginRows(), contextRows(), inventoryRows(), tokenRows(), certificateRows(), authRows(), notificationRows(),
+		fleetRows(), loginRows(), contextRows(), inventoryRows(), tokenRows(), certificateRows(), authRows(),
+		notificationRows(),
 		keyRows(), policyRows(), rolloutRows(), groupsRows(), windowsRows(), pauseRows(), repoRows(), statusRows(),
 		supportRows(), completionRows(), referenceRows(), pingRows(), trustRows(),
 		itemRows(groupNoun), itemRows(windowNoun), itemRows(policyNoun),

@@ -325,7 +325,10 @@ func (d *Daemon) enter(ctx context.Context) error {
 	}
 
 	d.member, err = d.store.Join(ctx, store.SessionOptions{
-		Self: self, TTL: cmp.Or(d.opts.InstanceTTL, store.SessionTTL), Log: d.opts.Logger, Lost: func(err error) { d.failed <- err },
+		Self:   self,
+		TTL:    cmp.Or(d.opts.InstanceTTL, store.SessionTTL),
+		Log:    d.opts.Logger,
+		Lost:   func(err error) { d.failed <- err },
 		Beside: d.mayStandBeside,
 	})
 	if err != nil {
@@ -344,7 +347,8 @@ func (d *Daemon) mayStandBeside() error {
 	}
 
 	if sshkey.RotationOf(d.store.View()).Phase.Running() {
-		return inventory.Errorf(inventory.KindRefused, "another instance is rotating the ssh key, which is not on this host").
+		return inventory.Errorf(inventory.KindRefused,
+			"another instance is rotating the ssh key, which is not on this host").
 			Do("wait for the end of the rotation (clusterctl key status ssh), and copy the new key to this host")
 	}
 

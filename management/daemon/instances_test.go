@@ -177,10 +177,11 @@ func TestInstances(t *testing.T) {
 		second.must(err)
 
 		text := second.output(j.ID)
-		if j.Status != api.Complete || j.Instance != instance || len(j.Runs) != 1 || strings.Count(text, "waiting\n") != runs ||
+		if j.Status != api.Complete || j.Instance != instance || len(j.Runs) != 1 ||
+			strings.Count(text, "waiting\n") != runs ||
 			second.status(j.Nodes[0]) != "Allocated service-worker" {
-			t.Errorf("%s on %s after %d runs, want %d on %s; %+v\n%s", j.Status, j.Instance, strings.Count(text, "waiting\n"),
-				runs, instance, j.Runs, text)
+			t.Errorf("%s on %s after %d runs, want %d on %s; %+v\n%s",
+				j.Status, j.Instance, strings.Count(text, "waiting\n"), runs, instance, j.Runs, text)
 		}
 	}
 

@@ -28,8 +28,8 @@ type Membership struct {
 
 var _ cluster.Membership = (*Membership)(nil)
 
-// Join makes this one of the instances that run jobs, as Enter does. If the store is full, it returns at once, and enters
-// when there is room; o.Lost is also called if it cannot enter then.
+// Join makes this one of the instances that run jobs, as Enter does. If the store is full, it returns at once,
+// and enters when there is room; o.Lost is also called if it cannot enter then.
 func (s *Store) Join(ctx context.Context, o SessionOptions) (*Membership, error) {
 	m := &Membership{stop: func() {}}
 

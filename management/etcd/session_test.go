@@ -213,7 +213,8 @@ func TestSessionFollows(t *testing.T) {
 	ticks <- time.Now()
 
 	if b.Leads() || !b.Alive() || !again.Leads() {
-		t.Errorf("the second instance leads: %t, alive %t; the first one leads: %t", b.Leads(), b.Alive(), again.Leads())
+		t.Errorf("the second instance leads: %t, alive %t; the first one leads: %t",
+			b.Leads(), b.Alive(), again.Leads())
 	}
 
 	j := accepted(t, b.store, seen(t, b.store, 1))
@@ -267,9 +268,9 @@ func TestSessionLeavesTheLead(t *testing.T) {
 	await(t, "a is gone", func() bool { return ids(b.store.View()) == "b" })
 }
 
-// TestSessionIsLost: once another instance has entered after the lease of the
-// first expired, the first can write neither jobs nor their nodes, and follows from its next renewal on. A later process
-// of the same instance ends it.
+// TestSessionIsLost: once another instance has entered after the lease of the first expired, the first can
+// write neither jobs nor their nodes, and follows from its next renewal on. A later process of the same
+// instance ends it.
 func TestSessionIsLost(t *testing.T) {
 	t.Parallel()
 	s := store(t)

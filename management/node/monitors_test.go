@@ -180,7 +180,8 @@ func TestSilentMonitor(t *testing.T) {
 			t.Errorf("without the lead, a-1 is %s", s)
 		}
 
-		if _, _, err := nodes.Report(t.Context(), "rack1", nil, nil); inventory.KindOf(err) != inventory.KindUnavailable {
+		_, _, err := nodes.Report(t.Context(), "rack1", nil, nil)
+		if inventory.KindOf(err) != inventory.KindUnavailable {
 			t.Errorf("without the lead, a report got: %v", err)
 		}
 

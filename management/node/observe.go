@@ -331,7 +331,8 @@ func (ns *Nodes) Report(
 	if err != nil || len(changed) > 0 {
 		caller := access.Caller{Principal: observerPrincipal(observer)}
 		record := access.Record{Action: "nodes.observe", Targets: changed, Deferred: true}
-		err = access.Audited(ctx, ns.audit, caller, record, func(_ context.Context, _ *access.Record) error { return err })
+		failed := err
+		err = access.Audited(ctx, ns.audit, caller, record, func(context.Context, *access.Record) error { return failed })
 	}
 
 	return refused, ns.state.View().Revision, err

@@ -224,7 +224,8 @@ func (l *Loop) announce(ctx context.Context, decisions []state.Decision) {
 			Reason:  Sentence(d),
 		}
 		// The decision is stored already, so a failure of the audit must not hold it up.
-		_ = access.Audited(ctx, l.Audit, principal(d.Policy), r, func(_ context.Context, _ *access.Record) error { return nil })
+		done := func(context.Context, *access.Record) error { return nil }
+		_ = access.Audited(ctx, l.Audit, principal(d.Policy), r, done)
 	}
 }
 
@@ -251,9 +252,8 @@ func (l *Loop) notes(notes map[string]map[string]string, at time.Time) (acts []c
 				Targets: slices.Sorted(maps.Keys(reasons)), Deferred: true,
 			}
 
-			return access.Audited(ctx, l.Audit, principal(policy), record, func(_ context.Context, _ *access.Record) error {
-				return l.note(ctx, policy, reasons, at)
-			})
+			note := func(context.Context, *access.Record) error { return l.note(ctx, policy, reasons, at) }
+			return access.Audited(ctx, l.Audit, principal(policy), record, note)
 		}})
 	}
 

@@ -463,7 +463,8 @@ func (l *Loop) report(ctx context.Context, was, is Record) {
 	reason := string(is.Status) + ": " + is.Reason
 	entry := access.Record{Action: "rollouts.decide", Targets: []string{is.ID}, Reason: reason}
 	// The status is already stored, so an error here changes nothing.
-	_ = access.Audited(ctx, l.Audit, principal(is), entry, func(_ context.Context, _ *access.Record) error { return nil })
+	done := func(context.Context, *access.Record) error { return nil }
+	_ = access.Audited(ctx, l.Audit, principal(is), entry, done)
 }
 
 // expire removes the rollouts that are no longer kept.

@@ -206,7 +206,8 @@ func (s *Keyring) settle(ctx context.Context, ring secret.Ring) (secret.Ring, er
 	// Another first line in the file is a rotation, begun by this daemon or by hand.
 	if named != "" {
 		if err := state.CheckAlone(s.stored.View(), s.node); err != nil {
-			return ring, fmt.Errorf("the key file %s begins with another key than that of the store: %w", s.file.path, err)
+			return ring, fmt.Errorf("the key file %s begins with another key than that of the store: %w",
+				s.file.path, err)
 		}
 	}
 
