@@ -133,7 +133,7 @@ func TestCallerCheck(t *testing.T) {
 	t.Parallel()
 
 	v := &state.View{}
-	v.Nodes = []*inventory.Node{{Name: "a-1", Group: "worker"}, {Name: "b-1", Group: "master"}}
+	v.SetNodes([]*inventory.Node{{Name: "a-1", Group: "worker"}, {Name: "b-1", Group: "master"}}...)
 
 	filter, err := Scope{Groups: []string{"worker"}}.Filter()
 	if err != nil {

@@ -79,7 +79,7 @@ func TestContract(t *testing.T) {
 	// ended follows the newest job's log to its end, and returns the job.
 	ended := func() (api.LegacyJobInfo, string) {
 		t.Helper()
-		jobs := s.View().Jobs
+		jobs := s.View().Jobs()
 		id := jobs[len(jobs)-1].ID
 
 		code, log := s.get("/info/logs/" + id)
@@ -124,7 +124,7 @@ func TestContract(t *testing.T) {
 	fails("/commission/nodes", `{"nodes":["a-1"],"extra_vars":{"ansible_connection":"local"}}`, "ansible_connection")
 	fails("/commission/nodes", `{"nodes":["a-1"],`)
 
-	if len(s.View().Jobs) != 0 {
+	if len(s.View().Jobs()) != 0 {
 		t.Error("a refused request left a job")
 	}
 

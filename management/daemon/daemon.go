@@ -696,7 +696,7 @@ func (d *Daemon) former(ctx context.Context) (names []string) {
 		return nil
 	}
 
-	for _, n := range d.store.View().Nodes {
+	for _, n := range d.store.View().Nodes() {
 		if n.CarriesOther(digest) {
 			names = append(names, n.Name)
 		}

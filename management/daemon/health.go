@@ -26,7 +26,7 @@ func (d *Daemon) health(ctx context.Context) api.Health {
 	v := d.store.View()
 	h := health.Of(ctx, d.identity.Node, v, d.checks())
 
-	counts := d.desired.Of(v).Count(v.Nodes)
+	counts := d.desired.Of(v).Count(v.Nodes())
 	h.Outdated, h.Unknown = counts.Outdated, counts.Unknown
 	return h
 }
@@ -67,7 +67,7 @@ func (d *Daemon) checks() []health.Check {
 				warnings = append(warnings, text+": clusterctl policy release")
 			}
 			warnings = append(warnings, slices.Concat(health.Text(pausedWarning(a)), d.policies.Warnings())...)
-			for _, problem := range config.Groups.BudgetProblems(v.Nodes) {
+			for _, problem := range config.Groups.BudgetProblems(v.Nodes()) {
 				warnings = append(
 					warnings,
 					problem+"; add a node to the group, or lower the budget in the setting groups: "+
@@ -84,7 +84,7 @@ func (d *Daemon) checks() []health.Check {
 			return d.gossip.Err()
 		}),
 		health.Warn(func(v *state.View) []string { return health.PlaybookWarnings(v, d.identity.ID) }),
-		health.Warn(func(v *state.View) []string { return health.NodeWarnings(v.Nodes) }),
+		health.Warn(func(v *state.View) []string { return health.NodeWarnings(v.Nodes()) }),
 	}
 }
 

@@ -311,6 +311,7 @@ var mayImport = map[string][]string{
 	"management/server/nodelist/nodelisttest": {
 		"configuration",
 		"inventory",
+		"management/job",
 		"management/state",
 		"management/merge",
 		"management/record",

@@ -28,7 +28,7 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 	v := d.store.View()
 	present.Measure(v, d.settings.Current().Jobs.Forks, time.Now(), emit)
 
-	counts := d.desired.Of(v).Count(v.Nodes)
+	counts := d.desired.Of(v).Count(v.Nodes())
 	emit("clusterm_nodes_outdated", float64(counts.Outdated))
 	emit("clusterm_nodes_configuration_unknown", float64(counts.Unknown))
 

@@ -278,7 +278,7 @@ func TestMonitorHTTPS(t *testing.T) {
 		}
 	}
 
-	if nodes := s.store.View().Nodes; len(nodes) > 0 {
+	if nodes := s.store.View().Nodes(); len(nodes) > 0 {
 		t.Fatalf("a refused report counted: %v", nodes)
 	}
 
@@ -376,7 +376,7 @@ func TestLiveEventHandler(t *testing.T) {
 			s.state("crasher-1", inventory.Disappeared)
 			evil.Kill()
 
-			if nodes := s.store.View().Nodes; len(nodes) != 3 {
+			if nodes := s.store.View().Nodes(); len(nodes) != 3 {
 				t.Errorf("%+v", nodes)
 			}
 		})

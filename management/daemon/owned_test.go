@@ -63,7 +63,7 @@ func TestEditedCopy(t *testing.T) {
 		})
 		s.must(err)
 
-		jobs := s.View().Jobs
+		jobs := s.View().Jobs()
 		copied := filepath.Join(s.dir, "d", "playbooks", jobs[len(jobs)-1].PlaybookDigest, "cleanup.yml")
 		s.must(os.WriteFile(copied, []byte("- hosts: all\n"), 0o600))
 

@@ -28,8 +28,8 @@ func TestRolloutOfHopelessBudget(t *testing.T) {
 		checkError(t, err, inventory.KindRefused, "add a node to the group, or lower min_available")
 	}
 
-	if v := s.View(); len(record.List(v, &rollout.Kind)) > 0 || len(v.Jobs) != 1 {
-		t.Errorf("%d rollouts, %d jobs", len(record.List(v, &rollout.Kind)), len(v.Jobs))
+	if v := s.View(); len(record.List(v, &rollout.Kind)) > 0 || len(v.Jobs()) != 1 {
+		t.Errorf("%d rollouts, %d jobs", len(record.List(v, &rollout.Kind)), len(v.Jobs()))
 	}
 }
 

@@ -62,7 +62,7 @@ func (d *Daemon) rolloutPermits(v *state.View, r rollout.Record, working []strin
 		return func(*inventory.Node) (bool, string) { return true, "" }
 	}
 
-	taking := d.settings.Groups().Taking(v.Nodes, working)
+	taking := d.settings.Groups().Taking(v.Nodes(), working)
 
 	return func(n *inventory.Node) (bool, string) {
 		if err := taking.Take(n); err != nil {

@@ -111,7 +111,7 @@ func apply(nodes []string, change func(*rollout.Request)) rollout.Request {
 func (s *site) attempts(id string) map[string]int {
 	count := map[string]int{}
 
-	for _, j := range s.View().Jobs {
+	for _, j := range s.View().Jobs() {
 		if j.Rollout == id && j.Verb != inventory.VerbVerify {
 			count[j.Names()[0]]++
 		}
@@ -142,7 +142,7 @@ func TestRolloutStopsAndGoesOn(t *testing.T) {
 		t.Errorf("%+v, %q", c, r.Reason)
 	}
 
-	for _, j := range s.View().Jobs {
+	for _, j := range s.View().Jobs() {
 		if j.Rollout == r.ID && (j.Actor != "rollout:"+r.ID || !strings.Contains(j.Reason, "of ann: the new kernel") ||
 			!slices.Equal(j.ExtraNames, []string{"motd"})) {
 			t.Errorf("%+v", j)
@@ -252,7 +252,7 @@ func TestRolloutAborted(t *testing.T) {
 		t.Errorf("%+v: %+v", c, r.Nodes)
 	}
 
-	for _, n := range s.View().Nodes {
+	for _, n := range s.View().Nodes() {
 		if n.Status.InProgress() || n.Job != "" {
 			t.Errorf("%s is %s by job %s", n.Name, n.Status, n.Job)
 		}
@@ -266,7 +266,7 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	names, fault := s.fleet("a b c")
-	former := s.View().Nodes[0].Playbooks[inventory.GroupMaster]
+	former := s.View().Nodes()[0].Playbooks[inventory.GroupMaster]
 	s.must(os.WriteFile(fault, []byte("a-1\n"), 0o600))
 
 	r, err := s.Rollouts().Start(s.ctx(), ann, apply(names, func(r *rollout.Request) {
@@ -311,7 +311,7 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 		t.Errorf("%s, %t", left, known)
 	}
 
-	for _, n := range s.View().Nodes {
+	for _, n := range s.View().Nodes() {
 		if n.Playbooks[inventory.GroupMaster] != r.Playbooks || former == r.Playbooks {
 			t.Errorf("%s has %v, want %s", n.Name, n.Playbooks, r.Playbooks)
 		}
@@ -322,7 +322,7 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 	s.must(err)
 	u = s.reach(u.ID, "it is undone", is(rollout.Done))
 
-	for _, n := range s.View().Nodes {
+	for _, n := range s.View().Nodes() {
 		if n.Playbooks[inventory.GroupMaster] != former {
 			t.Errorf("%s has %v, want %s: %+v", n.Name, n.Playbooks, former, u.Nodes)
 		}

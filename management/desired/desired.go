@@ -36,12 +36,12 @@ func New(instance string, settings func() merge.Settings) *Source {
 func (s *Source) Of(v *state.View) *Configurations {
 	next := inputs{
 		// The nodes of the view are no part of the inputs, and must not be held.
-		view:      &state.View{View: record.Only(v, &state.Variables)},
+		view:      &state.View{Snapshot: job.Snapshot{View: record.Only(v, &state.Variables)}},
 		settings:  s.settings(),
 		playbooks: state.PlaybooksOf(v, s.instance),
 		key:       state.ChecksumKey(v),
 	}
-	next.masters = masters(v.Nodes, next.settings.Groups)
+	next.masters = masters(v.Nodes(), next.settings.Groups)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/desired"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -33,9 +34,9 @@ type world struct {
 func newWorld() *world {
 	w := &world{
 		view: &state.View{
-			View: record.With(record.View{}, &state.InstancePlaybooks, map[string]*state.Playbooks{
+			Snapshot: job.Snapshot{View: record.With(record.View{}, &state.InstancePlaybooks, map[string]*state.Playbooks{
 				"i": {Digest: "p"}, "other": {Digest: "x"},
-			}),
+			})},
 		},
 		settings: merge.Settings{
 			Groups: inventory.DefaultGroups(), Vars: configuration.Vars{"file": "1"}, Sources: []string{"outside"},
@@ -46,12 +47,12 @@ func newWorld() *world {
 	statetest.SetVars(w.view, state.ScopeNode("w2"), configuration.Vars{"a": "2"})
 	statetest.SetVars(w.view, state.ScopeGroup(inventory.GroupMaster), configuration.Vars{"m": "1"})
 	w.source = desired.New("i", func() merge.Settings { return w.settings })
-	w.view.Nodes = []*inventory.Node{
+	w.view.SetNodes([]*inventory.Node{
 		{Name: "m1", Status: inventory.Allocated, Group: inventory.GroupMaster},
 		{Name: "u1", Status: inventory.Unallocated},
 		{Name: "w1", Status: inventory.Allocated, Group: inventory.GroupWorker},
 		{Name: "w2", Status: inventory.Allocated, Group: inventory.GroupWorker},
-	}
+	}...)
 
 	w.apply()
 
@@ -62,19 +63,19 @@ func newWorld() *world {
 func (w *world) apply() {
 	now := w.source.Of(w.view)
 
-	for i, n := range w.view.Nodes {
+	for _, n := range w.view.Nodes() {
 		m := n.Clone()
 		if want, ok := now.Of(n); ok {
 			m.Configured = &inventory.Configured{Configuration: want, Time: time.Unix(1, 0)}
 		}
-		w.view.Nodes[i] = &m
+		w.view.PutNode(&m)
 	}
 }
 
 // change replaces the view by a changed copy.
 func (w *world) change(f func(v *state.View)) {
 	v := *w.view
-	v.Nodes = slices.Clone(v.Nodes)
+
 	f(&v)
 	w.view = &v
 }
@@ -90,7 +91,7 @@ func (w *world) outdated() []string {
 	now := w.source.Of(w.view)
 
 	var out []string
-	for _, n := range w.view.Nodes {
+	for _, n := range w.view.Nodes() {
 		switch j := now.Judge(n); {
 		case j.Outdated:
 			out = append(out, fmt.Sprint(n.Name, j.Differs))
@@ -113,10 +114,10 @@ func TestOutdated(t *testing.T) {
 	node := func(name string, f func(*inventory.Node)) func(*world) {
 		return func(w *world) {
 			w.change(func(v *state.View) {
-				i := slices.IndexFunc(v.Nodes, func(n *inventory.Node) bool { return n.Name == name })
-				m := v.Nodes[i].Clone()
+				i := slices.IndexFunc(v.Nodes(), func(n *inventory.Node) bool { return n.Name == name })
+				m := v.Nodes()[i].Clone()
 				f(&m)
-				v.Nodes[i] = &m
+				v.PutNode(&m)
 			})
 		}
 	}
@@ -281,7 +282,7 @@ func TestShared(t *testing.T) {
 	// The store shares the variables that have not changed.
 	same := *w.view
 	same.Revision++
-	same.Nodes = same.Nodes[:1]
+	same.SetNodes(same.Nodes()[:1]...)
 	same.View = record.With(same.View, &state.InstancePlaybooks, map[string]*state.Playbooks{"i": {Digest: "p"}})
 
 	if w.source.Of(&same) != first || first.Alike(first) != nil {
@@ -296,13 +297,13 @@ func TestShared(t *testing.T) {
 	}
 
 	alike := third.Alike(first)
-	for _, n := range w.view.Nodes {
+	for _, n := range w.view.Nodes() {
 		if alike(n) != (n.Name != "w1") {
 			t.Errorf("%s is alike: %t", n.Name, alike(n))
 		}
 	}
 
-	if counts := third.Count(w.view.Nodes); counts != (desired.Counts{Outdated: 1}) {
+	if counts := third.Count(w.view.Nodes()); counts != (desired.Counts{Outdated: 1}) {
 		t.Errorf("%+v", counts)
 	}
 }
@@ -311,7 +312,7 @@ func TestShared(t *testing.T) {
 // variables of its own.
 func BenchmarkJudge(b *testing.B) {
 	w := newWorld()
-	w.view.Nodes = nil
+	w.view.SetNodes()
 
 	globals := configuration.Vars{}
 	for i := range 200 {
@@ -322,7 +323,7 @@ func BenchmarkJudge(b *testing.B) {
 
 	for i := range 10_000 {
 		name := fmt.Sprintf("n%05d", i)
-		w.view.Nodes = append(w.view.Nodes, &inventory.Node{
+		w.view.PutNode(&inventory.Node{
 			Name: name, Status: inventory.Allocated, Group: inventory.GroupWorker,
 		})
 
@@ -340,7 +341,7 @@ func BenchmarkJudge(b *testing.B) {
 			statetest.SetVars(v, state.ScopeGlobal, vars)
 		})
 
-		if c := w.source.Of(w.view).Count(w.view.Nodes); c.Outdated != 10_000 {
+		if c := w.source.Of(w.view).Count(w.view.Nodes()); c.Outdated != 10_000 {
 			b.Fatalf("%+v", c)
 		}
 	}

@@ -57,7 +57,7 @@ func TestOrderOfArrival(t *testing.T) {
 		cancel()
 	}
 
-	if n := len(b.View().Jobs); n > 0 {
+	if n := len(b.View().Jobs()); n > 0 {
 		t.Errorf("%d jobs were accepted", n)
 	}
 

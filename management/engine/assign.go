@@ -31,7 +31,7 @@ func (e *Engine) runners(v *state.View, claiming map[string]job.Turn) runners {
 		r.jobs[i.Node], r.playbooks[i.Node] = 0, state.PlaybooksOf(v, id).Digest
 	}
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		if _, claimed := claiming[j.ID]; j.Status == job.Running && !claimed {
 			r.jobs[j.Instance]++
 		}
@@ -66,12 +66,12 @@ func (r runners) choose(j job.Job) string {
 
 // reassign gives the running jobs of instances that are gone to live ones, once nobody owns them.
 func (e *Engine) reassign(ctx context.Context) error {
-	v := e.state.Narrow()
+	v := e.state.View()
 	runners := e.runners(v, nil)
 
 	var failures []error
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		if _, lives := runners.playbooks[j.Instance]; j.Status != job.Running || lives || j.Instance == e.self.Node {
 			continue
 		}

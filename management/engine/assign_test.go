@@ -23,13 +23,13 @@ func TestChoose(t *testing.T) {
 		v.View = record.Set(v.View, &state.InstancePlaybooks, id, &state.Playbooks{Digest: strings.TrimPrefix(id, "c")})
 	}
 
-	v.Jobs = []*job.Job{
+	v.SetJobs([]*job.Job{
 		{ID: "1", Status: job.Running, Instance: "node-a"},
 		{ID: "2", Status: job.Complete, Instance: "node-b"},
 		{ID: "3", Status: job.Running, Instance: "node-gone"},
 		{ID: "4", Status: job.Queued},
 		{ID: "5", Status: job.Running, Instance: "node-b"}, // its claim is not over
-	}
+	}...)
 
 	e := &Engine{self: cluster.Identity{ID: "a", Node: "node-a"}}
 	r := e.runners(v, map[string]job.Turn{"5": {Job: job.Job{Instance: "node-b"}}})

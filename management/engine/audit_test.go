@@ -91,6 +91,6 @@ func TestEveryMutationIsAudited(t *testing.T) {
 
 	b.set(func(s *Settings) { s.Retention.Count = 1 })
 	b.restart()
-	b.until("the old jobs are dropped", func(v *state.View) bool { return len(v.Jobs) == 1 })
+	b.until("the old jobs are dropped", func(v *state.View) bool { return len(v.Jobs()) == 1 })
 	expect("the retention", access.Manager+" jobs.expire 2,1")
 }

@@ -44,7 +44,7 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 			continue
 		}
 
-		step := job.Plan(j, time.Now(), job.RulesOf(j, v.Nodes, e.settings().Groups))
+		step := job.Plan(j, time.Now(), job.RulesOf(j, v.Nodes(), e.settings().Groups))
 		if step.Kind == "" {
 			return e.conclude(ctx, j, step)
 		}

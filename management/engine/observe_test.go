@@ -22,7 +22,7 @@ import (
 
 func (b *bench) states() string {
 	var out []string
-	for _, n := range b.View().Nodes {
+	for _, n := range b.View().Nodes() {
 		out = append(out, fmt.Sprintf("%s %s", n.Name, n.State))
 	}
 
@@ -142,7 +142,7 @@ func TestFirstGenerationListing(t *testing.T) {
 		readers.Go(func() {
 			for {
 				changed := b.store.Changed()
-				for _, n := range b.View().Nodes {
+				for _, n := range b.View().Nodes() {
 					for observer, alive := range n.Seen {
 						_ = fmt.Sprint(observer, alive)
 					}
@@ -176,7 +176,7 @@ func TestFirstGenerationListing(t *testing.T) {
 	close(done)
 	readers.Wait()
 
-	for _, n := range b.View().Nodes {
+	for _, n := range b.View().Nodes() {
 		h, err := b.History(t.Context(), n.Name, 0)
 		if err != nil || len(h) == 0 || uint64(len(h)) != n.Entries || h[len(h)-1].Seq != n.Entries {
 			t.Errorf("%s has %d entries, its history %d: %v", n.Name, n.Entries, len(h), err)

@@ -57,7 +57,7 @@ func TestOnce(t *testing.T) {
 
 	all.Wait()
 
-	if len(ids) != 1 || replayed != 7 || len(b.View().Jobs) != 1 {
+	if len(ids) != 1 || replayed != 7 || len(b.View().Jobs()) != 1 {
 		t.Fatalf("jobs %v, %d replayed", ids, replayed)
 	}
 

@@ -103,7 +103,7 @@ func TestLostAnswers(t *testing.T) {
 		t.Errorf("%s", phases(j))
 	}
 
-	for _, j := range b.View().Jobs {
+	for _, j := range b.View().Jobs() {
 		text := b.log(j.ID, job.StreamText)
 		for _, r := range j.Runs {
 			if strings.Count(text, r.Playbook+" ran on ") > len(j.Runs) {
@@ -129,7 +129,7 @@ func TestLostAnswers(t *testing.T) {
 
 	b.restart()
 
-	for _, n := range b.View().Nodes {
+	for _, n := range b.View().Nodes() {
 		if n.Job != "" || n.Status.InProgress() {
 			t.Errorf("%+v", n)
 		}

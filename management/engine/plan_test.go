@@ -65,7 +65,7 @@ func TestPlanAndApply(t *testing.T) {
 	b.must(err)
 	b.set(func(s *Settings) { s.Secrets = configuration.DefaultSecrets() })
 
-	jobs, nodes := len(b.View().Jobs), records(b.View())
+	jobs, nodes := len(b.View().Jobs()), records(b.View())
 	b.audit.take()
 
 	p := b.plan(job.Request{
@@ -75,7 +75,7 @@ func TestPlanAndApply(t *testing.T) {
 		Extra:      configuration.Vars{"release": "2"},
 	})
 
-	if len(b.View().Jobs) != jobs || !reflect.DeepEqual(records(b.View()), nodes) {
+	if len(b.View().Jobs()) != jobs || !reflect.DeepEqual(records(b.View()), nodes) {
 		t.Error("the plan has done something")
 	}
 
@@ -200,12 +200,12 @@ func TestPlanRefusesChange(t *testing.T) {
 			p := b.plan(job.Request{Verb: apply, Nodes: names("a b")})
 			c.change(b)
 
-			jobs := len(b.View().Jobs)
+			jobs := len(b.View().Jobs())
 			_, err := b.applyPlan(p.ID)
 			b.refused(err, inventory.KindRefused, append(c.words, "plan "+p.ID+" does not fit any more",
 				"make a new plan", "make-plan verb=apply nodes=a-1,b-1")...)
 
-			if len(b.View().Jobs) != jobs {
+			if len(b.View().Jobs()) != jobs {
 				t.Error("a job was accepted")
 			}
 		})
@@ -315,7 +315,7 @@ func TestPlanIsCheckedAsRequest(t *testing.T) {
 	_, err = b.applyPlan(forgotten.ID)
 	b.refused(err, inventory.KindRefused, "no job is accepted")
 
-	if jobs := b.View().Jobs; len(jobs) != 0 {
+	if jobs := b.View().Jobs(); len(jobs) != 0 {
 		t.Errorf("accepted %+v", jobs)
 	}
 }
@@ -435,7 +435,7 @@ func TestPlanOnce(t *testing.T) {
 	// The two with the key are one request.
 	slices.Sort(ids)
 
-	if ids = slices.Compact(ids); len(ids) != 1 || len(b.View().Jobs) != 2 || len(errs) < 2 {
+	if ids = slices.Compact(ids); len(ids) != 1 || len(b.View().Jobs()) != 2 || len(errs) < 2 {
 		t.Fatalf("jobs %v, errors %v", ids, errs)
 	}
 
@@ -472,7 +472,7 @@ func TestPlanNoGap(t *testing.T) {
 	_, err := b.applyPlan(p.ID)
 	b.refused(err, inventory.KindRefused, "a-1: variables changed: late")
 
-	if len(b.View().Jobs) != 1 {
+	if len(b.View().Jobs()) != 1 {
 		t.Error("a job was accepted")
 	}
 }

@@ -75,7 +75,7 @@ func TestOwnPlaybooks(t *testing.T) {
 	b.books.pruned = func() { close(pruned) }
 
 	b.up()
-	b.until("only the last job is kept", func(v *state.View) bool { return len(v.Jobs) == 1 })
+	b.until("only the last job is kept", func(v *state.View) bool { return len(v.Jobs()) == 1 })
 
 	select {
 	case <-pruned:

@@ -47,7 +47,7 @@ func (e *Engine) Prune(ctx context.Context) error {
 
 	var expired []string
 	if settings.Incomplete == nil {
-		expired = settings.Retention.Expired(e.state.View().Jobs, now)
+		expired = settings.Retention.Expired(e.state.View().Jobs(), now)
 	}
 
 	if len(expired) > 0 {
@@ -121,7 +121,7 @@ func (e *Engine) inUse() (runs, digests []string) {
 	v := e.state.View()
 	kept := map[string]bool{}
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		for _, digest := range n.Playbooks {
 			kept[digest] = true
 		}
@@ -145,7 +145,7 @@ func (e *Engine) inUse() (runs, digests []string) {
 		}
 	}
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		for _, digest := range j.InUse() {
 			kept[digest] = true
 		}

@@ -38,7 +38,7 @@ func (e *Engine) schedule(ctx context.Context) *control.Loop {
 		Every:   scheduleInterval,
 		Round: func(context.Context) (control.Next, error) {
 			// Most changes are reports, and most of the time there is nothing to run.
-			if !e.state.Narrow().Busy() {
+			if !e.state.View().Busy() {
 				return control.Next{}, nil
 			}
 
@@ -60,7 +60,7 @@ func (e *Engine) own(ctx context.Context) *control.Loop {
 		Changed: e.state.Changed,
 		Every:   scheduleInterval,
 		Round: func(context.Context) (control.Next, error) {
-			for _, j := range e.state.Narrow().Jobs {
+			for _, j := range e.state.View().Jobs() {
 				if e.isMine(j) && e.launch(ctx, j.ID) && len(j.Runs) > 0 {
 					e.log.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("continuing a running job")
 				}

@@ -749,7 +749,7 @@ func (b *bench) until(what string, is func(*state.View) bool) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			b.t.Fatalf("%s: not so after %s\njobs %+v\nnodes %+v", what, patience, v.Jobs, records(v))
+			b.t.Fatalf("%s: not so after %s\njobs %+v\nnodes %+v", what, patience, v.Jobs(), records(v))
 		}
 	}
 }
@@ -876,8 +876,8 @@ func (b *bench) refused(err error, kind inventory.Kind, words ...string) {
 
 // records are the view's nodes by value, for comparing and for printing.
 func records(v *state.View) []inventory.Node {
-	out := make([]inventory.Node, len(v.Nodes))
-	for i, n := range v.Nodes {
+	out := make([]inventory.Node, len(v.Nodes()))
+	for i, n := range v.Nodes() {
 		out[i] = *n
 	}
 

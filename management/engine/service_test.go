@@ -579,7 +579,7 @@ func TestFirstGenerationRestart(t *testing.T) {
 
 	after := b.View()
 	if !reflect.DeepEqual(records(after), records(before)) ||
-		!reflect.DeepEqual(after.Jobs, before.Jobs) ||
+		!reflect.DeepEqual(after.Jobs(), before.Jobs()) ||
 		!reflect.DeepEqual(record.List(after, &state.Variables), record.List(before, &state.Variables)) ||
 		b.log("1", job.StreamText) != log {
 		t.Errorf("it was\n%+v\nand is\n%+v", before, after)
@@ -972,8 +972,8 @@ func TestRefusedSubmit(t *testing.T) {
 	})
 	b.refused(ask(job.Request{Verb: discover, Addrs: []string{"10.0.0.9"}}), inventory.KindRefused, "gossip: off")
 
-	if v := b.View(); len(v.Jobs) != 0 || v.Seq != 0 {
-		t.Errorf("%+v", v.Jobs)
+	if v := b.View(); len(v.Jobs()) != 0 || v.Seq != 0 {
+		t.Errorf("%+v", v.Jobs())
 	}
 
 	b.must(ask(good))
@@ -999,7 +999,7 @@ func TestFirstGenerationLastJob(t *testing.T) {
 		}
 	}
 
-	if last, err := b.View().Job("last"); err != nil || last.ID != j.ID || len(b.View().Jobs) != 1 {
+	if last, err := b.View().Job("last"); err != nil || last.ID != j.ID || len(b.View().Jobs()) != 1 {
 		t.Errorf("%+v, %v", last, err)
 	}
 }
@@ -1033,16 +1033,16 @@ func TestManyAtOnce(t *testing.T) {
 
 	wg.Wait()
 	b.until("all have ended", func(v *state.View) bool {
-		return !slices.ContainsFunc(v.Jobs, func(j *job.Job) bool { return !j.Status.Ended() })
+		return !slices.ContainsFunc(v.Jobs(), func(j *job.Job) bool { return !j.Status.Ended() })
 	})
 
-	for i, j := range b.View().Jobs {
+	for i, j := range b.View().Jobs() {
 		if j.Seq() != uint64(i+1) || j.Status != job.Complete {
 			t.Errorf("%+v", j)
 		}
 	}
 
-	for _, n := range b.View().Nodes {
+	for _, n := range b.View().Nodes() {
 		if n.Status.InProgress() || n.Job != "" {
 			t.Errorf("%+v", n)
 		}
@@ -1432,7 +1432,7 @@ func TestForget(t *testing.T) {
 	b.must(lose("a b", false))
 
 	tomb := record.Get(b.View(), &state.Tombstones, "a-1")
-	if v := b.View(); len(v.Nodes) != 1 || tomb == nil || tomb.Reason != "scrapped" || tomb.Actor != "anna" {
+	if v := b.View(); len(v.Nodes()) != 1 || tomb == nil || tomb.Reason != "scrapped" || tomb.Actor != "anna" {
 		t.Errorf("%+v", v)
 	}
 
@@ -1467,7 +1467,7 @@ func TestForgetWithAgent(t *testing.T) {
 
 	b.lose("a") // its agent says so on its way out
 
-	if len(b.View().Nodes) != 2 {
+	if len(b.View().Nodes()) != 2 {
 		t.Errorf("%+v", records(b.View()))
 	}
 
@@ -1477,7 +1477,7 @@ func TestForgetWithAgent(t *testing.T) {
 	g.open <- succeeds
 	b.end(j.ID, "Complete")
 
-	if len(b.View().Nodes) != 1 {
+	if len(b.View().Nodes()) != 1 {
 		t.Errorf("%+v", records(b.View()))
 	}
 }
@@ -1502,10 +1502,10 @@ func TestRetention(t *testing.T) {
 	pruned, tell := context.WithCancel(context.Background())
 	b.books.pruned = tell
 	b.up() // it is looked after at the start
-	b.until("old jobs are gone", func(v *state.View) bool { return len(v.Jobs) == 3 })
+	b.until("old jobs are gone", func(v *state.View) bool { return len(v.Jobs()) == 3 })
 
-	if v := b.View(); v.Jobs[0].ID != "3" || v.Seq != 5 {
-		t.Errorf("%+v", v.Jobs)
+	if v := b.View(); v.Jobs()[0].ID != "3" || v.Seq != 5 {
+		t.Errorf("%+v", v.Jobs())
 	}
 
 	_, err := b.Inputs(t.Context(), "1")
@@ -1551,15 +1551,15 @@ func TestIncompleteSettings(t *testing.T) {
 	b.refused(err, inventory.KindRefused, "no job is accepted: jobs.keep does not fit", "config unset jobs.keep")
 	b.must(b.Engine.Prune(t.Context()))
 
-	if v := b.View(); len(v.Jobs) != 2 {
-		t.Errorf("%+v", v.Jobs)
+	if v := b.View(); len(v.Jobs()) != 2 {
+		t.Errorf("%+v", v.Jobs())
 	}
 
 	b.set(func(s *Settings) { s.Incomplete = nil })
 	b.must(b.Engine.Prune(t.Context()))
 
-	if v := b.View(); len(v.Jobs) != 1 {
-		t.Errorf("%+v", v.Jobs)
+	if v := b.View(); len(v.Jobs()) != 1 {
+		t.Errorf("%+v", v.Jobs())
 	}
 
 	b.do(maintenance, "a", "", "Complete")
@@ -1790,8 +1790,8 @@ func TestSubmitAtOnce(t *testing.T) {
 		}
 	}
 
-	if v := b.View(); len(v.Jobs) != len(labels) || v.Seq != uint64(len(labels)) {
-		t.Errorf("%d jobs, the newest is number %d", len(v.Jobs), v.Seq)
+	if v := b.View(); len(v.Jobs()) != len(labels) || v.Seq != uint64(len(labels)) {
+		t.Errorf("%d jobs, the newest is number %d", len(v.Jobs()), v.Seq)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -75,7 +76,7 @@ func TestVerify(t *testing.T) {
 
 	// A gate is no verification.
 	gated := b.node("a-1").FailGate("no answer", time.Now())
-	_, err = b.Difference(t.Context(), &state.View{Snapshot: job.Snapshot{Nodes: []*inventory.Node{&gated}}}, "a-1")
+	_, err = b.Difference(t.Context(), &state.View{Snapshot: jobtest.With(&gated)}, "a-1")
 	b.refused(err, inventory.KindNotFound, "a-1 was not verified", "submit verb=verify nodes=a-1")
 
 	runs := len(b.books.started())

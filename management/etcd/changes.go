@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -34,7 +35,7 @@ func (v *view) markRecord(ref record.Ref, before any, size int) {
 
 	switch ref.Kind {
 	case state.Connections.Name: // shown with the node
-		ref.Kind = state.Nodes.Name
+		ref.Kind = job.Nodes.Name
 		before = v.tables.Get(ref)
 	case state.Overlays.Name, state.ConfigFiles.Name: // there is one configuration
 		ref = state.Config
@@ -74,7 +75,7 @@ func (v *view) endRevision() {
 			now, former, size, changed := v.tables.Change(ref, p.before[ref])
 
 			// The connection of a node may have changed alone, or is left of one that is gone.
-			if !changed && (now == nil || ref.Kind != state.Nodes.Name) {
+			if !changed && (now == nil || ref.Kind != job.Nodes.Name) {
 				continue
 			}
 
@@ -114,12 +115,12 @@ func (v *view) markDifferences(old record.View, revision int64) {
 	now := v.tables.View()
 
 	// A change of a connection marks the node as it is now, so those that differ come first.
-	record.Differences(record.Only(old, &state.Nodes), record.Only(now, &state.Nodes), mark)
+	record.Differences(record.Only(old, &job.Nodes), record.Only(now, &job.Nodes), mark)
 
 	// A job commits its reservations without a write of the nodes.
 	for name := range v.reserved {
-		if before := record.Get(old, &state.Nodes, name); before != nil && before.Job != v.node(name).Job {
-			mark(record.Ref{Kind: state.Nodes.Name, Key: name}, before)
+		if before := record.Get(old, &job.Nodes, name); before != nil && before.Job != v.node(name).Job {
+			mark(record.Ref{Kind: job.Nodes.Name, Key: name}, before)
 		}
 	}
 

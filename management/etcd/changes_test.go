@@ -40,14 +40,14 @@ func copyOf(v *state.View) *replica {
 		c.tombs[name] = true
 	}
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		c.nodes[n.Name] = *n
 		if conn := v.Connection(n.Name); conn != nil {
 			c.conns[n.Name] = *conn
 		}
 	}
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		c.jobs[j.ID] = *j
 	}
 
@@ -85,7 +85,7 @@ func (c *replica) apply(t *testing.T, v *state.View, ch state.Change) {
 	t.Helper()
 
 	switch ch.Kind {
-	case state.Nodes.Name:
+	case job.Nodes.Name:
 		was, ok := c.nodes[ch.Key]
 		if ok != (ch.Former != nil) || ok && !reflect.DeepEqual(was, *ch.Former.(*inventory.Node)) {
 			t.Fatalf("revision %d: %s was %+v, but the change has %+v", ch.Revision, ch.Key, was, ch.Former)
@@ -146,14 +146,14 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 	v := s.View()
 
 	var free []string
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if n.Job == "" && r.IntN(3) == 0 {
 			free = append(free, n.Name)
 		}
 	}
 
 	newest := func(status job.Status) (job.Job, bool) {
-		for _, j := range slices.Backward(v.Jobs) {
+		for _, j := range slices.Backward(v.Jobs()) {
 			if j.Status == status {
 				return *j, true
 			}
@@ -163,10 +163,10 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 	}
 	switch r.IntN(12) {
 	case 0, 1:
-		changeAddr(t, s, v.Nodes[r.IntN(len(v.Nodes))].Name)
+		changeAddr(t, s, v.Nodes()[r.IntN(len(v.Nodes()))].Name)
 		return "address"
 	case 2:
-		setConnection(t, s, v.Nodes[r.IntN(len(v.Nodes))].Name, configuration.Connection{User: fmt.Sprint(i)})
+		setConnection(t, s, v.Nodes()[r.IntN(len(v.Nodes()))].Name, configuration.Connection{User: fmt.Sprint(i)})
 		return "connection"
 	case 3:
 		var vars configuration.Vars // nil removes them
@@ -174,7 +174,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 			vars = configuration.Vars{"i": fmt.Sprint(i)}
 		}
 
-		_, err := putVars(ctx, s, s.View(), state.ScopeNode(v.Nodes[0].Name), vars, variable.Change{})
+		_, err := putVars(ctx, s, s.View(), state.ScopeNode(v.Nodes()[0].Name), vars, variable.Change{})
 		must(t, err)
 
 		return "vars"
@@ -221,7 +221,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 			return "cancel"
 		}
 	case 9:
-		if len(free) > 0 && len(v.Nodes) > 6 {
+		if len(free) > 0 && len(v.Nodes()) > 6 {
 			n, err := v.Node(free[0])
 			must(t, err)
 			_, err = s.Forget(
@@ -297,7 +297,7 @@ func TestChangesMakeTheView(t *testing.T) {
 		}
 	}
 
-	changeAddr(t, s, s.View().Nodes[0].Name)
+	changeAddr(t, s, s.View().Nodes()[0].Name)
 
 	late := open(t, s.client)
 	if _, err := late.Changes(c.revision, 10); inventory.KindOf(err) != inventory.KindExpired {

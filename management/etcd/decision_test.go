@@ -64,11 +64,11 @@ func TestDecisionsConflict(t *testing.T) {
 			func(t *testing.T, s *Store) { t.Helper(); removeToken(t, s, "b") }, 2,
 		},
 		{
-			"all nodes, one forgotten", func(tx *record.Tx) { record.List(tx, &state.Nodes) },
+			"all nodes, one forgotten", func(tx *record.Tx) { record.List(tx, &job.Nodes) },
 			func(t *testing.T, s *Store) {
 				t.Helper()
 
-				n := s.View().Nodes[0]
+				n := s.View().Nodes()[0]
 				gone := inventory.Tombstone{Name: n.Name, Time: noon, Actor: "ann"}
 				must(t, second(s.Forget(t.Context(), s.View().Revision, nil,
 					[]state.NodeWrite{{Node: *n, Tombstone: &gone}}, nil)))
@@ -78,7 +78,7 @@ func TestDecisionsConflict(t *testing.T) {
 			"all jobs, one dropped", func(tx *record.Tx) { record.List(tx, &job.Kind) },
 			func(t *testing.T, s *Store) {
 				t.Helper()
-				must(t, s.DropJobs(t.Context(), []string{s.View().Jobs[0].ID}))
+				must(t, s.DropJobs(t.Context(), []string{s.View().Jobs()[0].ID}))
 			}, 2,
 		},
 		{

@@ -73,9 +73,9 @@ func TestFormerRecords(t *testing.T) {
 	}
 
 	v := s.View()
-	if len(v.Unreadable) > 0 || len(v.Nodes) != 4 || len(record.List(v, &plan.Kind)) != 1 || v.Seq != 25 {
+	if len(v.Unreadable) > 0 || len(v.Nodes()) != 4 || len(record.List(v, &plan.Kind)) != 1 || v.Seq != 25 {
 		t.Errorf("unreadable: %v; %d nodes, %d plans, job %d is the newest",
-			v.Unreadable, len(v.Nodes), len(record.List(v, &plan.Kind)), v.Seq)
+			v.Unreadable, len(v.Nodes()), len(record.List(v, &plan.Kind)), v.Seq)
 	}
 
 	for id, want := range map[string]job.Status{"4": job.Complete, "24": job.Running, "25": job.Queued} {
@@ -96,7 +96,7 @@ func TestFormerRecords(t *testing.T) {
 		t.Errorf("freeze %+v, policies %+v", frozen, a)
 	}
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if n.Cleaned || n.Group != "" && !n.Commissioned() {
 			t.Errorf("%s is %s in %s, cleaned: %v", n.Name, n.Status, n.Group, n.Cleaned)
 		}
@@ -122,7 +122,7 @@ func TestFormerRecordsKeepEveryField(t *testing.T) {
 
 		switch kind {
 		case "nodes":
-			again, err = storedAgain(&state.Nodes, name, value)
+			again, err = storedAgain(&job.Nodes, name, value)
 		case "jobs":
 			again, err = storedAgain(&job.Kind, name, value)
 		case "tokens":

@@ -121,7 +121,7 @@ func (s *Store) unmarkOps(writes []state.NodeWrite) (ops []clientv3.Op) {
 	}
 
 	if forgotten {
-		ops = append(ops, clientv3.OpPut(s.removedKey(state.Nodes.Name), ""),
+		ops = append(ops, clientv3.OpPut(s.removedKey(job.Nodes.Name), ""),
 			clientv3.OpPut(s.removedKey(state.Connections.Name), ""))
 	}
 

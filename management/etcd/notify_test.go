@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -66,7 +67,7 @@ func TestPositionSurvivesCompaction(t *testing.T) {
 	list, _ := read(t, s, record.One(s.View(), &notify.PositionKind).Revision)
 
 	for _, c := range list {
-		if is, was, _, err := state.Nodes.Sides(c); err != nil || is != nil && (is.Name != name || was != nil) {
+		if is, was, _, err := job.Nodes.Sides(c); err != nil || is != nil && (is.Name != name || was != nil) {
 			t.Errorf("the change is %+v, %v", c, err)
 		} else if is != nil {
 			return
@@ -158,7 +159,7 @@ func TestChangesWithActors(t *testing.T) {
 
 	list, _ := read(t, s, begin)
 	for _, c := range list {
-		n, _, _, err := state.Nodes.Sides(c)
+		n, _, _, err := job.Nodes.Sides(c)
 		must(t, err)
 
 		gone, _, _, err := state.Tombstones.Sides(c)

@@ -61,8 +61,8 @@ func TestParts(t *testing.T) {
 	p.Revision = revision
 
 	v := openWith(t, s, testSecrets()).View()
-	if got := record.Get(v, &plan.Kind, p.ID); got == nil || !reflect.DeepEqual(*got, p) || len(v.Jobs) != 1 {
-		t.Errorf("%+v, %+v", got, v.Jobs)
+	if got := record.Get(v, &plan.Kind, p.ID); got == nil || !reflect.DeepEqual(*got, p) || len(v.Jobs()) != 1 {
+		t.Errorf("%+v, %+v", got, v.Jobs())
 	}
 
 	result, err := s.Result(ctx, "k")

@@ -20,7 +20,6 @@ import (
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
 )
 
@@ -191,7 +190,7 @@ func BenchmarkDecodeNode(b *testing.B) {
 	b.ReportAllocs()
 
 	for b.Loop() {
-		if _, err := state.Nodes.Decode(n.Name, kv.Value, kv.ModRevision); err != nil {
+		if _, err := job.Nodes.Decode(n.Name, kv.Value, kv.ModRevision); err != nil {
 			b.Fatal(err)
 		}
 	}

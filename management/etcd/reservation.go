@@ -235,7 +235,7 @@ func (v *view) job(id string) *job.Job {
 
 // node returns the node as it counts, without an uncommitted reservation, or nil.
 func (v *view) node(name string) *inventory.Node {
-	n, _ := v.tables.Get(record.Ref{Kind: state.Nodes.Name, Key: name}).(*inventory.Node)
+	n, _ := v.tables.Get(record.Ref{Kind: job.Nodes.Name, Key: name}).(*inventory.Node)
 	return n
 }
 
@@ -259,7 +259,7 @@ func (v *view) reserve(name string) {
 
 	if n := v.node(name); n != nil && n.Before != nil {
 		v.reserved[name] = n
-		v.tables.Replace(record.Ref{Kind: state.Nodes.Name, Key: name}, n.As(v.holds(n.Job)))
+		v.tables.Replace(record.Ref{Kind: job.Nodes.Name, Key: name}, n.As(v.holds(n.Job)))
 	}
 }
 
@@ -267,7 +267,7 @@ func (v *view) reserve(name string) {
 func (v *view) decide(id string) {
 	for name, n := range v.reserved {
 		if n.Job == id {
-			v.tables.Replace(record.Ref{Kind: state.Nodes.Name, Key: name}, n.As(v.holds(id)))
+			v.tables.Replace(record.Ref{Kind: job.Nodes.Name, Key: name}, n.As(v.holds(id)))
 		}
 	}
 }

@@ -103,9 +103,6 @@ func (s *Store) Staleness() time.Duration {
 // View returns the newest view, never nil.
 func (s *Store) View() *state.View { return s.view.current() }
 
-// Narrow returns the newest view with the named nodes only.
-func (s *Store) Narrow(names ...string) *state.View { return s.view.narrow(names) }
-
 // Changed returns a channel that is closed when a newer view exists.
 func (s *Store) Changed() <-chan struct{} {
 	s.view.mu.Lock()

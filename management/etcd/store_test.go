@@ -278,7 +278,7 @@ func released(t *testing.T, v *state.View, j job.Job) (job.Job, []state.NodeWrit
 // statuses counts the nodes of each status.
 func statuses(v *state.View) map[inventory.Status]int {
 	out := map[inventory.Status]int{}
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		out[n.Status]++
 	}
 
@@ -396,7 +396,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 
-	if len(first.Nodes) != 3 || fmt.Sprint(state.VarsOf(first, state.ScopeGlobal)["a"]) != "1.5" ||
+	if len(first.Nodes()) != 3 || fmt.Sprint(state.VarsOf(first, state.ScopeGlobal)["a"]) != "1.5" ||
 		first.Connection(names[1]).Port != 2222 ||
 		first.Connection(names[0]) != nil ||
 		state.OverlayOf(first)["log_level"] != "debug" ||
@@ -520,7 +520,7 @@ func TestConflictsInAChunk(t *testing.T) {
 	changeAddr(t, s, names[70])
 
 	var writes []state.NodeWrite
-	for _, n := range old.Nodes {
+	for _, n := range old.Nodes() {
 		m, e, _ := n.Observe(inventory.Observation{Observer: "gossip", Label: n.Label, Serial: n.Serial}, noon)
 		writes = append(writes, state.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{*e}})
 	}
@@ -531,7 +531,7 @@ func TestConflictsInAChunk(t *testing.T) {
 	}
 
 	gone := 0
-	for _, n := range s.View().Nodes {
+	for _, n := range s.View().Nodes() {
 		if n.State == inventory.Disappeared {
 			gone++
 		}
@@ -611,7 +611,7 @@ func watchForPartialClaims(t *testing.T, s *Store, count int) (end func()) {
 			v := s.View()
 			in := statuses(v)
 
-			queued := slices.ContainsFunc(v.Jobs, func(j *job.Job) bool { return j.Status == job.Queued })
+			queued := slices.ContainsFunc(v.Jobs(), func(j *job.Job) bool { return j.Status == job.Queued })
 			if queued && in[inventory.Unallocated] != count || !queued && in[inventory.Unallocated] != 0 {
 				t.Errorf("the view shows a part of a claim: queued %v, %v", queued, in)
 			}
@@ -666,8 +666,8 @@ func TestClaimRefused(t *testing.T) {
 			conflict(t, err)
 
 			after := s.View()
-			for i := range after.Nodes {
-				n, want := *after.Nodes[i], *before.Nodes[i]
+			for i := range after.Nodes() {
+				n, want := *after.Nodes()[i], *before.Nodes()[i]
 				// A withdrawn reservation leaves a newer record and a gap in the numbers.
 				n.Revision, n.Entries, n.Updated, n.Actor = want.Revision, want.Entries, want.Updated, want.Actor
 				if !reflect.DeepEqual(n, want) {
@@ -682,7 +682,7 @@ func TestClaimRefused(t *testing.T) {
 			}
 
 			// Another process reads the same.
-			for _, n := range open(t, s.client).View().Nodes {
+			for _, n := range open(t, s.client).View().Nodes() {
 				if n.Status != inventory.Unallocated || n.Job != "" || n.Before != nil {
 					t.Fatalf("%+v", n)
 				}
@@ -889,7 +889,7 @@ func TestAbandonedReservation(t *testing.T) {
 	_, err = s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: v.Revision})
 	must(t, err)
 
-	for _, n := range s.View().Nodes {
+	for _, n := range s.View().Nodes() {
 		if n.Job != second.ID || n.Status != inventory.Provisioning || n.PrevStatus != inventory.Unallocated ||
 			n.Before.Status != inventory.Unallocated {
 			t.Errorf("%+v", n)
@@ -909,7 +909,7 @@ func TestAbandonedReservation(t *testing.T) {
 	}
 
 	// A restart reads the same.
-	for _, n := range open(t, s.client).View().Nodes {
+	for _, n := range open(t, s.client).View().Nodes() {
 		if n.Job != second.ID {
 			t.Errorf("%+v", n)
 		}
@@ -1032,7 +1032,7 @@ func TestViewNeverGoesBack(t *testing.T) {
 					t.Errorf("revision %d after %d", v.Revision, last)
 				}
 				last = v.Revision
-				for _, n := range v.Nodes {
+				for _, n := range v.Nodes() {
 					_ = n.Seen["gossip"]
 				}
 
@@ -1088,7 +1088,7 @@ func TestForget(t *testing.T) {
 	must(t, err)
 	setConnection(t, s, names[0], configuration.Connection{User: "u"})
 	forgets := func(count int) (writes []state.NodeWrite) {
-		for _, n := range s.View().Nodes[:count] {
+		for _, n := range s.View().Nodes()[:count] {
 			writes = append(
 				writes,
 				state.NodeWrite{
@@ -1106,7 +1106,7 @@ func TestForget(t *testing.T) {
 	_, err = s.Forget(ctx, decided, uses, writes, nil)
 	conflict(t, err)
 
-	if len(s.View().Nodes) != 60 || len(record.List(s.View(), &state.Tombstones)) != 0 {
+	if len(s.View().Nodes()) != 60 || len(record.List(s.View(), &state.Tombstones)) != 0 {
 		t.Error("a refused request forgot nodes")
 	}
 
@@ -1125,11 +1125,11 @@ func TestForget(t *testing.T) {
 	}
 
 	v := s.View()
-	if len(v.Nodes) != 1 || len(record.List(v, &state.Tombstones)) != 59 ||
+	if len(v.Nodes()) != 1 || len(record.List(v, &state.Tombstones)) != 59 ||
 		record.Get(v, &state.Tombstones, names[0]).HostKeys[0] != "k" ||
 		state.VarsOf(v, state.ScopeNode(names[0])) != nil ||
 		v.Connection(names[0]) != nil {
-		t.Errorf("%d nodes, %d tombstones", len(v.Nodes), len(record.List(v, &state.Tombstones)))
+		t.Errorf("%d nodes, %d tombstones", len(v.Nodes()), len(record.List(v, &state.Tombstones)))
 	}
 
 	if h, err := s.History(ctx, names[0], 10); err != nil || len(h) != 0 {
@@ -1152,8 +1152,8 @@ func TestForgetAtTheEndOfAJob(t *testing.T) {
 	_, err = s.Finish(ctx, ending, writes)
 	must(t, err)
 
-	if v := s.View(); len(v.Nodes) != 1 || v.Nodes[0].Name != names[1] || len(record.List(v, &state.Tombstones)) != 1 {
-		t.Errorf("%+v", v.Nodes[0])
+	if v := s.View(); len(v.Nodes()) != 1 || v.Nodes()[0].Name != names[1] || len(record.List(v, &state.Tombstones)) != 1 {
+		t.Errorf("%+v", v.Nodes()[0])
 	}
 }
 
@@ -1206,11 +1206,11 @@ func TestBadRecord(t *testing.T) {
 	must(t, err)
 	must(t, s.Wait(ctx, resp.Header.Revision))
 
-	if got := len(s.View().Nodes); got != 2 {
+	if got := len(s.View().Nodes()); got != 2 {
 		t.Errorf("%d nodes", got)
 	}
 
-	if got := len(open(t, s.client).View().Nodes); got != 2 {
+	if got := len(open(t, s.client).View().Nodes()); got != 2 {
 		t.Errorf("%d nodes after a restart", got)
 	}
 
@@ -1294,7 +1294,7 @@ func TestUnreadableNode(t *testing.T) {
 	s := store(t)
 	ctx := within(t, patience)
 	name := seen(t, s, 1)[0]
-	label, serial := s.View().Nodes[0].Label, s.View().Nodes[0].Serial
+	label, serial := s.View().Nodes()[0].Label, s.View().Nodes()[0].Serial
 
 	running, writes := held(t, s.View(), accepted(t, s, []string{name}))
 	j, err := s.Claim(ctx, state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
@@ -1448,7 +1448,7 @@ func TestCompaction(t *testing.T) {
 	defer late.Close()
 	must(t, late.Wait(ctx, s.View().Revision))
 
-	if v := late.View(); len(v.Nodes) != 2 || len(record.List(v, &state.Tombstones)) != 1 {
+	if v := late.View(); len(v.Nodes()) != 2 || len(record.List(v, &state.Tombstones)) != 1 {
 		t.Errorf("%+v", v)
 	}
 
@@ -1522,7 +1522,7 @@ func TestStale(t *testing.T) {
 	signal("STOP")
 	awaitStale(t, s, true)
 
-	if len(s.View().Nodes) != 2 {
+	if len(s.View().Nodes()) != 2 {
 		t.Error("a stale view lost its nodes")
 	}
 
@@ -1657,8 +1657,8 @@ func TestDropJobs(t *testing.T) {
 		t.Errorf("%d keys, then %d", before.Count, after.Count)
 	}
 
-	if v := s.View(); len(v.Jobs) != 1 || v.Jobs[0].ID != "2" || v.Seq != 3 {
-		t.Errorf("%+v", v.Jobs)
+	if v := s.View(); len(v.Jobs()) != 1 || v.Jobs()[0].ID != "2" || v.Seq != 3 {
+		t.Errorf("%+v", v.Jobs())
 	}
 
 	if size, err := s.LogSize(ctx, "2", job.StreamText); err != nil || size != 10 {

@@ -291,7 +291,7 @@ func (s *Store) removeJob(ctx context.Context, id string) ([]etcd.Ops, error) {
 
 	var parts []etcd.Ops
 	for _, kv := range resp.Kvs {
-		n, err := state.Nodes.Decode(strings.TrimPrefix(string(kv.Key), prefix), kv.Value, kv.ModRevision)
+		n, err := job.Nodes.Decode(strings.TrimPrefix(string(kv.Key), prefix), kv.Value, kv.ModRevision)
 		if err != nil || n.Job != id || n.Before == nil {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -317,7 +316,7 @@ func (v *view) apply(e *clientv3.Event) {
 	v.noteUnreadable("v/"+key, err)
 
 	switch {
-	case kind == state.Nodes.Name && err == nil:
+	case kind == job.Nodes.Name && err == nil:
 		v.reserve(name)
 	case kind == job.Kind.Name && v.holds(name) != held:
 		v.decide(name)
@@ -368,44 +367,18 @@ func (v *view) current() *state.View {
 		return v.snapshot
 	}
 
-	v.snapshot = v.with(record.List(v.tables.View(), &state.Nodes))
-
-	return v.snapshot
-}
-
-// narrow returns the newest snapshot with the named nodes only. It leaves the list of all
-// nodes as it is, because its copy is the largest part of a change.
-func (v *view) narrow(names []string) *state.View {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-
-	// A name that is not known is left out, as in the whole view.
-	nodes := make([]*inventory.Node, 0, len(names))
-
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		if n := v.node(name); n != nil {
-			nodes = append(nodes, n)
-		}
-	}
-
-	return v.with(nodes)
-}
-
-// with returns a snapshot that lists the nodes. The caller holds the lock.
-func (v *view) with(nodes []*inventory.Node) *state.View {
 	records := v.tables.View()
 	for path, err := range v.tables.Joined() { // before what is unreadable is shared
 		v.noteUnreadable("v/"+path, err)
 	}
 
-	return &state.View{
-		Snapshot: job.Snapshot{
-			Nodes: nodes, Jobs: record.List(records, &job.Kind), Seq: v.seq, Unreadable: v.unreadable.share(),
-		},
-		View:     records,
+	v.snapshot = &state.View{
+		Snapshot: job.Snapshot{View: records, Seq: v.seq, Unreadable: v.unreadable.share()},
 		Revision: v.revision,
-		Stale:    v.isStale(),
+		Stale:    stale,
 	}
+
+	return v.snapshot
 }
 
 // wait blocks until the view has reached the revision.

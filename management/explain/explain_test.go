@@ -25,12 +25,12 @@ func facts(v *state.View) Facts {
 // put adds a job to the view under its own number, and lets it hold what it runs on.
 func put(v *state.View, j job.Job, id string, status job.Status) {
 	j.ID, j.Status = id, status
-	v.Jobs = append(v.Jobs, &j)
+	v.PutJob(&j)
 
 	v.Seq = max(v.Seq, j.Seq())
-	for i := range v.Nodes {
-		if _, ok := j.Target(v.Nodes[i].Name); ok && status == job.Running {
-			v.Nodes[i].Job, v.Nodes[i].Verb = id, j.Verb
+	for i := range v.Nodes() {
+		if _, ok := j.Target(v.Nodes()[i].Name); ok && status == job.Running {
+			v.Nodes()[i].Job, v.Nodes()[i].Verb = id, j.Verb
 		}
 	}
 }
@@ -275,8 +275,8 @@ func TestExplainNode(t *testing.T) {
 				j.Outcomes, j.Cancel, j.CancelBy, j.Runs[1].Exit = nil, 1, "anna", ""
 				put(v, j, "5", job.Running)
 				// past the verb's own deadline
-				v.Jobs[0].Runs[1].Started, v.Jobs[0].Timeout = jobtest.Noon.Add(5*time.Minute), 15*time.Minute
-				v.Jobs[0].Deadline = jobtest.Noon.Add(time.Minute)
+				v.Jobs()[0].Runs[1].Started, v.Jobs()[0].Timeout = jobtest.Noon.Add(5*time.Minute), 15*time.Minute
+				v.Jobs()[0].Deadline = jobtest.Noon.Add(time.Minute)
 			}, has: []string{
 				"on /dev/sda1", "become Unallocated, or Quarantined where it fails",
 				"its deadline is 2026-01-02T12:20:00Z, in 10m",
@@ -316,9 +316,9 @@ func TestExplainNode(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			v := &state.View{Snapshot: *jobtest.Snapshot(t, c.nodes...)}
 			if c.set != nil {
-				c.set(v, v.Nodes[0])
+				c.set(v, v.Nodes()[0])
 			}
-			e := ExplainNode(facts(v), *v.Nodes[0], c.history)
+			e := ExplainNode(facts(v), *v.Nodes()[0], c.history)
 
 			var about, text []string
 			for _, f := range e.Findings {
@@ -430,7 +430,7 @@ func TestExplainJob(t *testing.T) {
 				j.Message = "not everything could be cleaned"
 				return j
 			},
-			before:  func(v *state.View) { v.Nodes[0].Residue = []string{"service-master"} },
+			before:  func(v *state.View) { v.Nodes()[0].Residue = []string{"service-master"} },
 			summary: "it is complete, but not everything could be cleaned",
 			has:     []string{"decommission them again", "submit verb=decommission nodes=a-1 playbooks=current"}},
 		{name: "a task of the cleanup failed", status: job.Complete,
@@ -440,7 +440,7 @@ func TestExplainJob(t *testing.T) {
 				j.Message = "not everything could be cleaned"
 				return j
 			},
-			before:  func(v *state.View) { v.Nodes[0].Residue = []string{"service-master"} },
+			before:  func(v *state.View) { v.Nodes()[0].Residue = []string{"service-master"} },
 			summary: "it is complete, but not everything could be cleaned",
 			has: []string{
 				"decommission them again; if its cleanup.yml is at fault, correct that in the folder",
@@ -524,7 +524,7 @@ func TestExplainJob(t *testing.T) {
 				c.before(v)
 			}
 			put(v, c.job(), "5", c.status)
-			e := ExplainJob(facts(v), *v.Jobs[len(v.Jobs)-1])
+			e := ExplainJob(facts(v), *v.Jobs()[len(v.Jobs())-1])
 
 			var about, text []string
 			for _, f := range e.Findings {
@@ -563,7 +563,7 @@ func TestCorrectionInARepository(t *testing.T) {
 	f.Playbooks.Commit = "c0ffee"
 
 	const want = "[submit verb=clear nodes=a-1,b-1 sync-repository submit verb=clear nodes=a-1 playbooks=current]"
-	if found := ExplainJob(f, *v.Jobs[0]).Findings[0]; fmt.Sprint(found.Actions) != want ||
+	if found := ExplainJob(f, *v.Jobs()[0]).Findings[0]; fmt.Sprint(found.Actions) != want ||
 		!strings.Contains(found.Remedy, "commit a correction, fetch it, and clean with the playbooks of today") {
 		t.Errorf("%s: %s, want %s", found.Remedy, found.Actions, want)
 	}
@@ -582,7 +582,7 @@ func TestExplainIncompleteSettings(t *testing.T) {
 	f.Incomplete = inventory.Errorf(inventory.KindRefused, "groups does not fit").Do("remove it").
 		With(inventory.UnsetSetting("groups"))
 
-	e := ExplainJob(f, *v.Jobs[0])
+	e := ExplainJob(f, *v.Jobs()[0])
 	if !strings.Contains(e.Summary, "no job begins: groups does not fit") || len(e.Findings) != 1 {
 		t.Fatalf("%+v", e)
 	}
@@ -603,7 +603,7 @@ func TestExplainToWhoCancelled(t *testing.T) {
 		lastError := "not upgraded: cancelled by anna"
 		j.Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Allocated, Error: lastError}}
 		put(v, j, "5", job.Cancelled)
-		v.Nodes[0].LastError = lastError
+		v.Nodes()[0].LastError = lastError
 	}
 	queued := func(v *state.View) {
 		j := jobtest.Planned(inventory.VerbMaintenance, "", "a-1 Allocated service-master")
@@ -636,12 +636,12 @@ func TestExplainToWhoCancelled(t *testing.T) {
 		f := facts(v)
 		f.Reader.Name = c.reader
 
-		if got := ExplainJob(f, *v.Jobs[0]).Summary; !strings.Contains(got, c.job) {
+		if got := ExplainJob(f, *v.Jobs()[0]).Summary; !strings.Contains(got, c.job) {
 			t.Errorf("job, to %q: %q, want %q", c.reader, got, c.job)
 		}
 
 		var why []string
-		for _, found := range ExplainNode(f, *v.Nodes[0], nil).Findings {
+		for _, found := range ExplainNode(f, *v.Nodes()[0], nil).Findings {
 			why = append(why, found.Message)
 		}
 
@@ -708,7 +708,7 @@ func TestExplainConnection(t *testing.T) {
 		j.Runs[0].Results["a-1"] = job.HostResult{Unreachable: true, Message: message}
 		j.Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Allocated, Error: message}}
 		put(v, j, "5", job.Errored)
-		v.Nodes[0].LastError = message
+		v.Nodes()[0].LastError = message
 
 		f := facts(v)
 		f.Connect = connect
@@ -741,7 +741,7 @@ func TestExplainConnection(t *testing.T) {
 			t.Errorf("%s: nothing is said about %q", what, message)
 		}
 
-		check("job", c.job, ExplainJob(f, *v.Jobs[0]).Findings)
-		check("node", c.node, ExplainNode(f, *v.Nodes[0], nil).Findings)
+		check("job", c.job, ExplainJob(f, *v.Jobs()[0]).Findings)
+		check("node", c.node, ExplainNode(f, *v.Nodes()[0], nil).Findings)
 	}
 }

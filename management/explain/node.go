@@ -280,13 +280,13 @@ func (e *nodeExplainer) rule() {
 			inventory.Count(g.Requires[required], "healthy node", "healthy nodes"), required))
 	}
 
-	if use := g.BudgetUse(e.View.Nodes); use != "" {
+	if use := g.BudgetUse(e.View.Nodes()); use != "" {
 		rules = append(rules, fmt.Sprintf("the budget of %s is %s", g.Name, use))
 	}
 
 	e.Rule = strings.Join(rules, "; ")
 
-	for _, u := range e.Groups.Unmet(e.View.Nodes, []string{n.Name}, g.Name) {
+	for _, u := range e.Groups.Unmet(e.View.Nodes(), []string{n.Name}, g.Name) {
 		missing := finding(AboutRule, "its group %s requires %s", g.Name, u).
 			do("bring one back, or commission one").
 			with(inventory.Submit(inventory.VerbCommission).Joining(u.Group))
@@ -432,7 +432,7 @@ func (e *nodeExplainer) idle() {
 // node names the job that holds it to everybody.
 func (f Facts) jobsOf(n inventory.Node) []job.Job {
 	var jobs []job.Job
-	for _, j := range f.View.Jobs {
+	for _, j := range f.View.Jobs() {
 		targeted := slices.ContainsFunc(j.Targets, func(t job.Target) bool {
 			return t.Name == n.Name || j.TakesAddrs() && t.Addr == n.Addr
 		})
@@ -453,7 +453,7 @@ func helps(j job.Job, n inventory.Node) bool {
 
 // newestJob returns the newest job with the node as a target, or nil.
 func (f Facts) newestJob(n inventory.Node) *job.Job {
-	for _, j := range slices.Backward(f.View.Jobs) {
+	for _, j := range slices.Backward(f.View.Jobs()) {
 		if _, ok := j.Target(n.Name); ok {
 			return j
 		}
@@ -464,7 +464,7 @@ func (f Facts) newestJob(n inventory.Node) *job.Job {
 
 // lastToChange returns the newest job that may have changed the node's host, or nil.
 func (f Facts) lastToChange(n inventory.Node) *job.Job {
-	for _, j := range slices.Backward(f.View.Jobs) {
+	for _, j := range slices.Backward(f.View.Jobs()) {
 		if o, ended := j.Outcomes[n.Name]; ended && !o.AsBefore && !o.Untouched {
 			return j
 		}
@@ -477,7 +477,7 @@ func (f Facts) lastToChange(n inventory.Node) *job.Job {
 // error, or nil.
 func (f Facts) culpritOf(n inventory.Node) *job.Job {
 	var culprit *job.Job
-	for _, j := range f.View.Jobs {
+	for _, j := range f.View.Jobs() {
 		if n.Job != "" {
 			if j.ID == n.Job {
 				return j

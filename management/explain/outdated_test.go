@@ -230,7 +230,7 @@ func TestExplainOutdated(t *testing.T) {
 			t.Parallel()
 
 			v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
-			n := v.Nodes[0]
+			n := v.Nodes()[0]
 			n.Applied, n.Configured = "3", configured.Clone()
 
 			if c.node != nil {
@@ -292,12 +292,12 @@ func TestExplainUnknownConfiguration(t *testing.T) {
 			inventory.VerbReapply},
 	} {
 		v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered")}
-		v.Jobs = jobtest.List(
+		v.SetJobs(jobtest.List(
 			c.job, ended("8", inventory.VerbVerify, inventory.Outcome{AsBefore: true}),
 			ended("9", inventory.VerbUpdate, inventory.Outcome{Untouched: true}),
-		)
+		)...)
 
-		found := ExplainNode(facts(v), *v.Nodes[0], nil).Findings
+		found := ExplainNode(facts(v), *v.Nodes()[0], nil).Findings
 
 		at := slices.IndexFunc(found, func(f Finding) bool { return f.About == AboutApplied })
 		if at < 0 || found[at].Message != c.want+": its configuration is unknown" ||
@@ -322,7 +322,7 @@ func TestExplainWithinBudget(t *testing.T) {
 		f := facts(v)
 		f.Groups[0].Budget.MinAvailable = minimum
 
-		found := ExplainNode(f, *v.Nodes[0], nil).Findings
+		found := ExplainNode(f, *v.Nodes()[0], nil).Findings
 
 		at := slices.IndexFunc(found, func(f Finding) bool { return f.About == AboutApplied })
 		if at < 0 || fmt.Sprint(found[at].Remedy, " ", found[at].Actions) != want {
@@ -337,7 +337,7 @@ func TestExplainFailedGate(t *testing.T) {
 	t.Parallel()
 
 	v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")}
-	n := v.Nodes[0].FailGate("the gate of rollout r1 failed: no answer", jobtest.Noon)
+	n := v.Nodes()[0].FailGate("the gate of rollout r1 failed: no answer", jobtest.Noon)
 
 	found := ExplainNode(facts(v), n, nil).Findings
 
@@ -369,7 +369,7 @@ func TestExplainStoppedRollout(t *testing.T) {
 	const want = "[show-rollout rollout=r1 retry-rollout rollout=r1 playbooks=current retry-rollout rollout=r1]"
 
 	for what, findings := range map[string][]Finding{
-		"node": ExplainNode(f, *v.Nodes[0], nil).Findings, "job": ExplainJob(f, *v.Jobs[0]).Findings,
+		"node": ExplainNode(f, *v.Nodes()[0], nil).Findings, "job": ExplainJob(f, *v.Jobs()[0]).Findings,
 	} {
 		at := slices.IndexFunc(findings, func(f Finding) bool { return f.About == AboutRollout })
 		if at < 0 || fmt.Sprint(findings[at].Actions) != want ||

@@ -58,10 +58,10 @@ const (
 func (m Manager) load(v *state.Scoped, scope access.Scope) (*Snapshot, error) {
 	s := &Snapshot{
 		Partial: !v.All(), Scope: scope.String(), Vars: map[string]configuration.Vars{},
-		Nodes: v.Nodes, Connections: maps.Collect(record.All(v.View, &state.Connections)),
+		Nodes: v.Nodes(), Connections: maps.Collect(record.All(v.View, &state.Connections)),
 	}
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		if !j.Status.Ended() {
 			s.Jobs = append(s.Jobs, j)
 		}

@@ -172,7 +172,7 @@ func agentAddrs(c serf.SourceConfig, host string) (bind, advertise string) {
 // observations of the gossip.
 func observedNodes(v *state.View) []string {
 	var names []string
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if n.Seen[observer] {
 			names = append(names, n.Name)
 		}

@@ -147,7 +147,7 @@ func (k *Keeper) Status() Status {
 
 // known returns the nodes that need the key.
 func (k *Keeper) known() []*inventory.Node {
-	return slices.DeleteFunc(slices.Clone(k.State.View().Nodes), func(n *inventory.Node) bool { return !isKnown(n) })
+	return slices.DeleteFunc(slices.Clone(k.State.View().Nodes()), func(n *inventory.Node) bool { return !isKnown(n) })
 }
 
 // Request asks for a rotation.

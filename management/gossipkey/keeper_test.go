@@ -19,7 +19,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
 )
@@ -213,7 +213,7 @@ func (v view) View() *state.View {
 		nodes = append(nodes, n)
 	}
 
-	return &state.View{Snapshot: job.Snapshot{Nodes: nodes}}
+	return &state.View{Snapshot: jobtest.With(nodes...)}
 }
 
 // boot returns the keeper of a new process.

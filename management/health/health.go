@@ -50,7 +50,7 @@ func Of(ctx context.Context, node string, v *state.View, checks []Check) api.Hea
 	defer cancel()
 
 	h := api.Health{
-		Status: api.HealthOK, Instance: node, Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes),
+		Status: api.HealthOK, Instance: node, Revision: v.Revision, Stale: v.Stale, Nodes: len(v.Nodes()),
 		Checks: map[string]string{}, Jobs: map[api.JobStatus]int{},
 	}
 
@@ -69,7 +69,7 @@ func Of(ctx context.Context, node string, v *state.View, checks []Check) api.Hea
 		}
 	}
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		if !j.Status.Ended() {
 			h.Jobs[api.JobStatus(j.Status)]++
 		}

@@ -71,7 +71,7 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 			return Job{}, err
 		}
 
-		return j, identify(s.Nodes, &j)
+		return j, identify(s.Nodes(), &j)
 	}
 
 	names, err := v.nodeNames(r)
@@ -133,7 +133,7 @@ func (s Snapshot) checkProjected(projected []*inventory.Node, groups inventory.G
 
 	err := legal(projected, groups, j)
 	if e, ok := errors.AsType[*inventory.Error](err); ok {
-		if is := legal(s.Nodes, groups, &now); is == nil || is.Error() != e.Error() {
+		if is := legal(s.Nodes(), groups, &now); is == nil || is.Error() != e.Error() {
 			e.Message += s.describeAhead(e.Nodes)
 		}
 	}
@@ -144,9 +144,9 @@ func (s Snapshot) checkProjected(projected []*inventory.Node, groups inventory.G
 // project returns the nodes as they will be if every job that has not ended
 // succeeds. With seq > 0 it considers only jobs before that number.
 func (s Snapshot) project(seq uint64) []*inventory.Node {
-	nodes, copied, gone := s.Nodes, false, false
+	nodes, copied, gone := s.Nodes(), false, false
 
-	for _, j := range s.Jobs {
+	for _, j := range s.Jobs() {
 		// A later job can run already, if a window held the earlier one back.
 		if j.Status.Ended() || seq != 0 && j.Seq() >= seq && j.Status != Running {
 			continue
@@ -159,12 +159,12 @@ func (s Snapshot) project(seq uint64) []*inventory.Node {
 
 		// Most decisions have no job ahead. Do not copy the nodes for them.
 		if !copied {
-			nodes, copied = slices.Clone(s.Nodes), true
+			nodes, copied = slices.Clone(s.Nodes()), true
 		}
 
 		// A node may be the target of several jobs ahead: project one on the other.
 		for _, target := range j.Targets {
-			at, known := search(s.Nodes, target.Name)
+			at, known := search(s.Nodes(), target.Name)
 			if !known || nodes[at] == nil {
 				continue
 			}
@@ -216,7 +216,7 @@ func (s Snapshot) describeAhead(nodes []string) string {
 	concerns := func(name string) bool { return slices.Contains(nodes, name) }
 
 	var ids []string
-	for _, j := range s.Jobs {
+	for _, j := range s.Jobs() {
 		if !j.Status.Ended() && slices.ContainsFunc(j.Names(), concerns) {
 			ids = append(ids, j.ID)
 		}

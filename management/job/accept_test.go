@@ -36,7 +36,7 @@ func queue(t *testing.T, v *Snapshot, r Request) Job {
 
 	v.Seq++
 	j.ID, j.Accepted = strconv.FormatUint(v.Seq, 10), jobtest.Noon
-	v.Jobs = append(v.Jobs, &j)
+	v.PutJob(&j)
 
 	return j
 }
@@ -45,7 +45,7 @@ func queue(t *testing.T, v *Snapshot, r Request) Job {
 func claimed(t *testing.T, v *Snapshot, id string) {
 	t.Helper()
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		if j.ID != id {
 			continue
 		}
@@ -54,7 +54,7 @@ func claimed(t *testing.T, v *Snapshot, id string) {
 
 		row, _ := inventory.TransitionOf(j.Verb)
 		for _, target := range j.Targets {
-			for k, n := range v.Nodes {
+			for _, n := range v.Nodes() {
 				if n.Name != target.Name {
 					continue
 				}
@@ -67,7 +67,7 @@ func claimed(t *testing.T, v *Snapshot, id string) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				v.Nodes[k] = &held
+				v.PutNode(&held)
 			}
 		}
 	}
@@ -284,7 +284,7 @@ func TestAccept(t *testing.T) {
 		"worker w Allocated Discovered",
 		"gone - Unallocated Disappeared",
 	)
-	v.Nodes[1].Residue, v.Nodes[1].Applied = []string{"x"}, "7" // gone-1
+	v.Nodes()[1].Residue, v.Nodes()[1].Applied = []string{"x"}, "7" // gone-1
 
 	j := queue(t, v, request(inventory.VerbCommission, "free", ""))
 	if j.Group != inventory.GroupWorker || !strings.Contains(j.Note, "service-worker is taken") ||
@@ -399,7 +399,7 @@ func TestAcceptProjects(t *testing.T) {
 		}
 
 		// It is the same when the job ahead runs already.
-		for _, j := range v.Jobs {
+		for _, j := range v.Jobs() {
 			if j.Verb != forget {
 				claimed(t, v, j.ID)
 			}
@@ -419,7 +419,7 @@ func TestProjectionKnowsOutcomes(t *testing.T) {
 	queue(t, v, request(inventory.VerbCommission, "a", inventory.GroupMaster))
 	claimed(t, v, "1")
 
-	v.Jobs[0].Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Unallocated}}
+	v.Jobs()[0].Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Unallocated}}
 	if _, err := Accept(
 		*v,
 		inventory.DefaultGroups(),
@@ -434,7 +434,7 @@ func TestQueueIsBounded(t *testing.T) {
 
 	v := jobtest.Snapshot(t, "a m Allocated Discovered")
 	for i := range MaxQueued {
-		v.Jobs = append(v.Jobs, &Job{ID: strconv.Itoa(i + 1), Status: Queued, Verb: inventory.VerbMaintenance})
+		v.PutJob(&Job{ID: strconv.Itoa(i + 1), Status: Queued, Verb: inventory.VerbMaintenance})
 	}
 
 	if _, err := Accept(

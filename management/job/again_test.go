@@ -34,7 +34,7 @@ func TestRetryKeepsOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.ID, old.Status, old.Cause = "1", Errored, CauseFailed
-	v.Jobs = append(v.Jobs, &old)
+	v.PutJob(&old)
 
 	again, _, err := v.Retry(old, RetryRequest{All: true})
 	if want := old.Again(nil); err != nil || !again.OverrideWindow || !reflect.DeepEqual(again, want) {

@@ -354,10 +354,10 @@ func TestServing(t *testing.T) {
 	queue(t, v, r)
 	claimed(t, v, "1")
 
-	j := *v.Jobs[0]
+	j := *v.Jobs()[0]
 	serves := func() string {
 		var names []string
-		for _, n := range j.Serving(v.Nodes) {
+		for _, n := range j.Serving(v.Nodes()) {
 			if n.Commissioned() {
 				names = append(names, n.Label)
 			}
@@ -372,14 +372,14 @@ func TestServing(t *testing.T) {
 			t.Errorf("after %d runs %q serve, want %q", len(j.Runs), got, serving)
 		}
 
-		if got := j.HelpersOf(*j.LastRun(), j.Serving(v.Nodes), groups); strings.Join(got, " ") != helpers {
+		if got := j.HelpersOf(*j.LastRun(), j.Serving(v.Nodes()), groups); strings.Join(got, " ") != helpers {
 			t.Errorf("after %d runs the helpers are %q, want %q", len(j.Runs), got, helpers)
 		}
 	}
 	run := func(exit string) {
 		t.Helper()
 
-		step := Plan(j, jobtest.Noon, RulesOf(j, v.Nodes, groups))
+		step := Plan(j, jobtest.Noon, RulesOf(j, v.Nodes(), groups))
 		if step.Kind == "" {
 			t.Fatalf("ended: %+v", step)
 		}
@@ -403,8 +403,8 @@ func TestServing(t *testing.T) {
 	expect("b c w", "c-1")
 
 	// b disappears, so c is the last master of w.
-	v.Nodes[1].State = inventory.Disappeared
-	end := Plan(j, jobtest.Noon, RulesOf(j, v.Nodes, groups))
+	v.Nodes()[1].State = inventory.Disappeared
+	end := Plan(j, jobtest.Noon, RulesOf(j, v.Nodes(), groups))
 
 	if end.Kind != "" || !strings.Contains(end.Message, "without c-1") ||
 		end.Outcomes["c-1"].Status != inventory.Allocated {

@@ -230,7 +230,7 @@ func TestBudgetAfterRepair(t *testing.T) {
 			"submit verb=apply nodes=c-1,a-1,b-1 serial=1"},
 	} {
 		v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered", "c m Allocated Discovered")
-		tt.down(v.Nodes[2])
+		tt.down(v.Nodes()[2])
 
 		j, refused := Accept(*v, groups, Request{Verb: tt.verb, Nodes: jobtest.Names(tt.nodes), JobOptions: tt.options})
 		err := v.InBatches(groups, j, refused, func(j Job) ([]inventory.Action, string) {
@@ -265,7 +265,7 @@ func TestBudgetsHold(t *testing.T) {
 			"d w Allocated Discovered", "e w Allocated Discovered", "f w Allocated Discovered",
 			"g w Allocated Discovered", "h w Allocated Discovered", "i w Allocated Discovered")
 
-		for i, n := range v.Nodes {
+		for i, n := range v.Nodes() {
 			n.Labels = map[string]string{"rack": strconv.Itoa(i % 2)}
 		}
 
@@ -274,26 +274,26 @@ func TestBudgetsHold(t *testing.T) {
 			case 0, 1:
 				submitRandom(r, v, budgeted)
 			case 2:
-				n := v.Nodes[r.IntN(len(v.Nodes))]
+				n := v.Nodes()[r.IntN(len(v.Nodes()))]
 				n.State = []inventory.State{inventory.Discovered, inventory.Disappeared}[r.IntN(2)]
 			case 3:
 				endRandom(r, v)
 			}
 
-			for i := range v.Jobs {
-				if v.Jobs[i].Status != Queued {
+			for i := range v.Jobs() {
+				if v.Jobs()[i].Status != Queued {
 					continue
 				}
 
-				turn := TurnOf(*v, budgeted, 4, *v.Jobs[i])
+				turn := TurnOf(*v, budgeted, 4, *v.Jobs()[i])
 
 				switch {
 				case turn.Err != nil:
-					v.Jobs[i].Status, v.Jobs[i].Ended = Errored, jobtest.Noon
+					v.Jobs()[i].Status, v.Jobs()[i].Ended = Errored, jobtest.Noon
 				case turn.Claim:
 					claims++
-					*v.Jobs[i] = turn.Job
-					v.Jobs[i].Status = Running
+					*v.Jobs()[i] = turn.Job
+					v.Jobs()[i].Status = Running
 
 					before := unavailable(v)
 					hold(v, turn.Job)
@@ -328,12 +328,12 @@ func TestBudgetBeforeBatch(t *testing.T) {
 	j.ID, j.Status = "1", Running
 	hold(v, j)
 
-	rules := RulesOf(j, v.Nodes, budgeted)
+	rules := RulesOf(j, v.Nodes(), budgeted)
 	if err := rules.MayBegin(j.Batches()[0]); err != nil {
 		t.Errorf("with c: %v", err)
 	}
 
-	v.Nodes[2].State = inventory.Disappeared
+	v.Nodes()[2].State = inventory.Disappeared
 
 	if err := rules.MayBegin(j.Batches()[0]); err != nil {
 		t.Errorf("with b, whose batch has not begun: %v", err)
@@ -344,9 +344,9 @@ func TestBudgetBeforeBatch(t *testing.T) {
 		Step{Kind: StepPlaybook, Phase: PhaseApply, Hosts: jobtest.Names("a"), Groups: []string{inventory.GroupMaster}},
 		"failed a-1=failed",
 	)
-	v.Nodes[0].State = inventory.Disappeared
+	v.Nodes()[0].State = inventory.Disappeared
 
-	err = RulesOf(j, v.Nodes, budgeted).MayBegin(j.Batches()[1])
+	err = RulesOf(j, v.Nodes(), budgeted).MayBegin(j.Batches()[1])
 	if err == nil || !strings.Contains(err.Error(), "unavailable already: a-1 (Disappeared), c-1 (Disappeared)") {
 		t.Errorf("with neither: %v", err)
 	}
@@ -362,7 +362,7 @@ func submitRandom(r *rand.Rand, v *Snapshot, groups inventory.Groups) {
 	req := Request{Verb: verbs[r.IntN(len(verbs))]}
 	share := 4 * (1 + r.IntN(3)) // large jobs and small ones
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if r.IntN(share) == 0 {
 			req.Nodes = append(req.Nodes, n.Name)
 		}
@@ -375,35 +375,35 @@ func submitRandom(r *rand.Rand, v *Snapshot, groups inventory.Groups) {
 
 	v.Seq++
 	j.ID = strconv.FormatUint(v.Seq, 10)
-	v.Jobs = append(v.Jobs, &j)
+	v.PutJob(&j)
 }
 
 // hold takes the nodes of a claimed job, as the store does.
 func hold(v *Snapshot, j Job) {
 	for _, t := range j.Targets {
 		n := inventory.Node{}
-		for i := range v.Nodes {
-			if v.Nodes[i].Name == t.Name {
-				n = v.Nodes[i].Clone()
+		for i := range v.Nodes() {
+			if v.Nodes()[i].Name == t.Name {
+				n = v.Nodes()[i].Clone()
 				n.Status, n.Job, n.Verb = inventory.Maintenance, j.ID, j.Verb
-				v.Nodes[i] = &n
+				v.PutNode(&n)
 			}
 		}
 	}
 }
 
 func endRandom(r *rand.Rand, v *Snapshot) {
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		if j.Status != Running || r.IntN(2) == 0 {
 			continue
 		}
 
 		j.Status, j.Ended = Complete, jobtest.Noon
-		for k, n := range v.Nodes {
+		for _, n := range v.Nodes() {
 			if n.Job == j.ID {
 				free := n.Clone()
 				free.Status, free.Job, free.Verb = inventory.Allocated, "", ""
-				v.Nodes[k] = &free
+				v.PutNode(&free)
 			}
 		}
 	}
@@ -411,7 +411,7 @@ func endRandom(r *rand.Rand, v *Snapshot) {
 
 func unavailable(v *Snapshot) map[string]bool {
 	down := map[string]bool{}
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		down[n.Name] = n.State != inventory.Discovered || n.Status != inventory.Allocated
 	}
 
@@ -426,7 +426,7 @@ func checkBudgetsHold(t *testing.T, seed uint64, v *Snapshot, before map[string]
 	masters := 0
 	racks := map[string]int{}
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		down := n.State != inventory.Discovered || n.Status != inventory.Allocated
 
 		switch {
@@ -438,7 +438,7 @@ func checkBudgetsHold(t *testing.T, seed uint64, v *Snapshot, before map[string]
 	}
 
 	for _, target := range j.Targets {
-		n := Find(v.Nodes, target.Name)
+		n := v.Find(target.Name)
 		if before[n.Name] {
 			continue
 		}

@@ -25,12 +25,12 @@ func TestBudgetOfEveryVerb(t *testing.T) {
 		v := jobtest.Snapshot(t, "a m Allocated Discovered", "b m Allocated Discovered")
 		j := jobtest.Planned(verb.Name, inventory.GroupWorker, "a-1 Allocated service-master")
 
-		if verb.Row.TakesAddrs || verb.Row.Check(*v.Nodes[0]) != nil {
+		if verb.Row.TakesAddrs || verb.Row.Check(*v.Nodes()[0]) != nil {
 			continue
 		}
 
 		j.ID, j.Status = "1", Queued
-		v.Jobs = append(v.Jobs, &j)
+		v.PutJob(&j)
 
 		turn := TurnOf(*v, groups, 4, j)
 		if verb.Row.Verifies != turn.Claim {

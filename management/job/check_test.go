@@ -222,12 +222,12 @@ func TestCheckAhead(t *testing.T) {
 	t.Parallel()
 
 	v := jobtest.Snapshot(t, "a m Allocated Discovered")
-	v.Nodes[0].Playbooks = map[string]string{"service-master": "old"}
-	v.Jobs = []*Job{{
+	v.Nodes()[0].Playbooks = map[string]string{"service-master": "old"}
+	v.SetJobs([]*Job{{
 		ID: "1", Verb: inventory.VerbApply, Status: Queued, PlaybookDigest: "new",
 		Targets:    []Target{{Name: "a-1", Group: "service-master"}},
 		JobOptions: inventory.JobOptions{Check: true},
-	}}
+	}}...)
 	v.Seq = 1
 
 	j, err := Accept(*v, inventory.DefaultGroups(), Request{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}})

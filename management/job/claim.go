@@ -83,8 +83,8 @@ func Turns(
 
 		q := newQueue(s, claiming)
 
-		for i, j := range q.Jobs {
-			if j.Status != Queued || holdReason(holds, *j) != "" {
+		for _, j := range s.Jobs() {
+			if _, about := claiming[j.ID]; about || j.Status != Queued || holdReason(holds, *j) != "" {
 				continue
 			}
 
@@ -114,7 +114,7 @@ func Turns(
 					continue
 				}
 
-				claimed := q.claim(i, t)
+				claimed := q.claim(t)
 				q.ahead[len(q.ahead)-1] = claimed
 				q.running = append(q.running, claimed.ID)
 				q.want(claimed)
@@ -130,7 +130,7 @@ func Turns(
 // running returns the number of jobs that run, or are about to.
 func (s Snapshot) running(claiming map[string]Turn) int {
 	n := 0
-	for _, j := range s.Jobs {
+	for _, j := range s.Jobs() {
 		// Most jobs have ended, and need no look-up.
 		if j.Status.Ended() {
 			continue
@@ -156,10 +156,7 @@ type queue struct {
 func newQueue(s Snapshot, claiming map[string]Turn) *queue {
 	q := &queue{Snapshot: s, wanted: map[string]bool{}}
 
-	// Jobs that have ended matter to an error only, which reads them from the list as well.
-	q.Jobs = slices.Clone(s.Jobs)
-
-	for i, j := range q.Jobs {
+	for _, j := range s.Jobs() {
 		if j.Status.Ended() {
 			continue
 		}
@@ -168,7 +165,7 @@ func newQueue(s Snapshot, claiming map[string]Turn) *queue {
 			q.footprints = append(q.footprints, t.Footprint)
 
 			if j.Status == Queued {
-				j = q.claim(i, t)
+				j = q.claim(t)
 			}
 		}
 
@@ -181,11 +178,11 @@ func newQueue(s Snapshot, claiming map[string]Turn) *queue {
 	return q
 }
 
-// claim puts the job at the index, as it is to run, in the place of the queued one.
-func (q *queue) claim(i int, t Turn) *Job {
+// claim puts the job, as it is to run, in the place of the queued one.
+func (q *queue) claim(t Turn) *Job {
 	j := t.Job
 	j.Status = Running
-	q.Jobs[i] = &j
+	q.PutJob(&j)
 	return &j
 }
 

@@ -39,7 +39,7 @@ func (w *claimWorld) decide(t *testing.T, seed uint64) {
 	for turn := range Turns(*w.Snapshot, withStores, w.limit, w.claiming) {
 		if turn.Err != nil {
 			i := w.find(turn.Job.ID)
-			w.Jobs[i].Status, w.Jobs[i].Ended = Errored, jobtest.Noon
+			w.Jobs()[i].Status, w.Jobs()[i].Ended = Errored, jobtest.Noon
 			continue
 		}
 
@@ -87,8 +87,8 @@ func (w *claimWorld) commit(t *testing.T, seed uint64) {
 	w.inOrder(t, seed, turn.Job)
 
 	i := w.find(id)
-	*w.Jobs[i] = turn.Job
-	w.Jobs[i].Status = Running
+	*w.Jobs()[i] = turn.Job
+	w.Jobs()[i].Status = Running
 
 	before := unavailable(w.Snapshot)
 	hold(w.Snapshot, turn.Job)
@@ -96,7 +96,7 @@ func (w *claimWorld) commit(t *testing.T, seed uint64) {
 	w.change(turn.Footprint.Changes)
 
 	running := 0
-	for _, j := range w.Jobs {
+	for _, j := range w.Jobs() {
 		if j.Status == Running {
 			running++
 		}
@@ -111,7 +111,7 @@ func (w *claimWorld) commit(t *testing.T, seed uint64) {
 func (w *claimWorld) inOrder(t *testing.T, seed uint64, j Job) {
 	t.Helper()
 
-	for _, other := range w.Jobs {
+	for _, other := range w.Jobs() {
 		if other.ID == j.ID || other.Status.Ended() || other.Status == Queued && other.Seq() > j.Seq() {
 			continue
 		}
@@ -131,7 +131,7 @@ func (w *claimWorld) change(groups []string) {
 }
 
 func (w *claimWorld) find(id string) int {
-	return slices.IndexFunc(w.Jobs, func(j *Job) bool { return j.ID == id })
+	return slices.IndexFunc(w.Jobs(), func(j *Job) bool { return j.ID == id })
 }
 
 // TestConcurrentClaims lets random jobs be claimed at the same time: the budgets hold after
@@ -147,7 +147,7 @@ func TestConcurrentClaims(t *testing.T) {
 			"g w Allocated Discovered", "h w Allocated Discovered", "i w Allocated Discovered",
 			"j w Allocated Discovered", "k w Allocated Discovered", "l w Allocated Discovered")
 
-		for i, n := range v.Nodes {
+		for i, n := range v.Nodes() {
 			n.Labels = map[string]string{"rack": strconv.Itoa(i % 2)}
 
 			if i >= 7 {
@@ -167,7 +167,7 @@ func TestConcurrentClaims(t *testing.T) {
 			case 2:
 				// A report changes no generation, so it may overtake a claim.
 				if len(w.claiming) == 0 {
-					n := v.Nodes[w.r.IntN(len(v.Nodes))]
+					n := v.Nodes()[w.r.IntN(len(v.Nodes()))]
 					n.State = []inventory.State{inventory.Discovered, inventory.Disappeared}[w.r.IntN(2)]
 				}
 			case 3:
@@ -206,7 +206,7 @@ func TestTurnsAsTurnOf(t *testing.T) {
 
 		var first *Turn
 
-		for _, j := range v.Jobs {
+		for _, j := range v.Jobs() {
 			if turn := TurnOf(*v, budgeted, 4, *j); turn.Claim || turn.Err != nil {
 				first = &turn
 				break
@@ -244,7 +244,8 @@ func TestTurnsTakeDisjointJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		j.ID = strconv.Itoa(i + 1)
-		v.Jobs, v.Seq = append(v.Jobs, &j), uint64(i+1)
+		v.PutJob(&j)
+		v.Seq = uint64(i + 1)
 	}
 
 	turns := func(limit int, claiming map[string]Turn) string {
@@ -265,7 +266,7 @@ func TestTurnsTakeDisjointJobs(t *testing.T) {
 		t.Errorf("with a limit of 1: got %s", got)
 	}
 
-	under := map[string]Turn{"1": {Job: *v.Jobs[0], Claim: true}, "2": {Job: *v.Jobs[1], Claim: true}}
+	under := map[string]Turn{"1": {Job: *v.Jobs()[0], Claim: true}, "2": {Job: *v.Jobs()[1], Claim: true}}
 	if got := turns(8, under); got != "4" {
 		t.Errorf("with claims under way that use no group: got %s", got)
 	}

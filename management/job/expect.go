@@ -55,7 +55,7 @@ func (s Snapshot) checkExpected(projected []*inventory.Node, r Request) error {
 
 	// A job ahead may be the reason.
 	if slices.ContainsFunc(names, func(name string) bool {
-		is := Find(s.Nodes, name)
+		is := s.Find(name)
 		return is != nil && is.Status == r.Expect[name].Status && is.Group == r.Expect[name].Group
 	}) {
 		message += s.describeAhead(names)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/record"
 )
 
@@ -28,6 +29,45 @@ var Kind = record.Kind[Job]{
 		shown := j.Within(s)
 		return &shown
 	},
+}
+
+// Nodes are the nodes, by name. In a view, a reservation that is not committed counts as absent. Watches
+// show each of their steps.
+var Nodes = record.Kind[inventory.Node]{
+	Name:    "nodes",
+	Key:     func(n *inventory.Node) string { return n.Name },
+	At:      func(n *inventory.Node, revision int64) { n.Revision = revision },
+	Damaged: func(_ string, last *inventory.Node) *inventory.Node { return last },
+	Every:   true,
+	Former:  true, // a scope, and a watch, select by more than the name
+	ByNode:  true,
+	Show: func(n *inventory.Node, s record.Scope) *inventory.Node {
+		if !s.HasNode(n.Name) {
+			return nil
+		}
+		return NodeWithin(n, s)
+	},
+}
+
+// NodeWithin returns a node of the scope without the names of other nodes in its texts.
+func NodeWithin(n *inventory.Node, s record.Scope) *inventory.Node {
+	text := s.Text(n.LastError)
+	verdict := n.Verification.Reworded(s.Text)
+
+	if text == n.LastError && verdict == n.Verification && n.Before == nil {
+		return n
+	}
+
+	shown := *n
+	shown.LastError, shown.Verification = text, verdict
+
+	if n.Before != nil {
+		before := *n.Before
+		before.LastError = s.Text(before.LastError)
+		shown.Before = &before
+	}
+
+	return &shown
 }
 
 // compareIDs orders the ids of jobs by number.

@@ -48,7 +48,7 @@ func (s Snapshot) Recall(j *Job, kept func(digest string) bool) (unknown []strin
 		t := &j.Targets[i]
 
 		// A job ahead may be about to configure the node.
-		n := Find(s.Nodes, t.Name)
+		n := s.Find(t.Name)
 		if n == nil {
 			continue
 		}
@@ -60,9 +60,9 @@ func (s Snapshot) Recall(j *Job, kept func(digest string) bool) (unknown []strin
 
 			digest := ""
 
-			at := slices.IndexFunc(s.Jobs, func(old *Job) bool { return old.ID == n.Applied })
+			at := slices.IndexFunc(s.Jobs(), func(old *Job) bool { return old.ID == n.Applied })
 			if at >= 0 && group == n.Group {
-				digest = s.Jobs[at].PlaybookDigest
+				digest = s.Jobs()[at].PlaybookDigest
 			}
 
 			switch {

@@ -240,14 +240,14 @@ func TestRecall(t *testing.T) {
 	v := jobtest.Snapshot(t, "a w Allocated Discovered", "b w Allocated Discovered", "c w Allocated Discovered",
 		"d w Allocated Discovered", "e m Allocated Discovered")
 	for i, applied := range []string{"1", "2", "3", "", "1"} {
-		v.Nodes[i].Applied = applied
+		v.Nodes()[i].Applied = applied
 	}
 
-	v.Nodes[4].Playbooks = map[string]string{inventory.GroupMaster: "own"}
-	v.Jobs = []*Job{
+	v.Nodes()[4].Playbooks = map[string]string{inventory.GroupMaster: "own"}
+	v.SetJobs([]*Job{
 		{ID: "1", Status: Complete, PlaybookDigest: "old"},
 		{ID: "2", Status: Complete, PlaybookDigest: "gone"},
-	}
+	}...)
 	kept := func(digest string) bool { return digest == "old" }
 
 	accept := func(r Request) Job {

@@ -48,7 +48,7 @@ func TurnOf(s Snapshot, groups inventory.Groups, limit int, j Job, holds ...Hold
 func (s Snapshot) turn(groups inventory.Groups, limit int, j Job, ahead []*Job, running []string) Turn {
 	// legal fills in the targets as they are now. The queued record must not change.
 	j.Targets = slices.Clone(j.Targets)
-	if err := legal(s.Nodes, groups, &j); err != nil {
+	if err := legal(s.Nodes(), groups, &j); err != nil {
 		accepted, _ := s.ahead(j)
 		return s.notLegalYet(groups, j, accepted, err)
 	}
@@ -77,7 +77,7 @@ func (s Snapshot) turn(groups inventory.Groups, limit int, j Job, ahead []*Job, 
 // require, if j brings nodes to that group as well, or "". Both would found a cluster of their own.
 func (s Snapshot) founding(groups inventory.Groups, j Job, ahead []*Job) string {
 	serves := func(n *inventory.Node) bool { return n.Group == j.Group && n.Commissioned() }
-	if j.Group == "" || groups.Required(j.Group) == 0 || slices.ContainsFunc(s.Nodes, serves) {
+	if j.Group == "" || groups.Required(j.Group) == 0 || slices.ContainsFunc(s.Nodes(), serves) {
 		return ""
 	}
 
@@ -93,7 +93,7 @@ func (s Snapshot) founding(groups inventory.Groups, j Job, ahead []*Job) string 
 // ahead returns the jobs that run or were accepted before j, and the ids of
 // those that run.
 func (s Snapshot) ahead(j Job) (ahead []*Job, running []string) {
-	for _, other := range s.Jobs {
+	for _, other := range s.Jobs() {
 		if other.Status == Running {
 			running = append(running, other.ID)
 		}
@@ -206,7 +206,7 @@ func (s Snapshot) chooseHelpers(groups inventory.Groups, j Job, ahead []*Job) (h
 }
 
 func (s Snapshot) chooseHelper(group string, j Job, ahead []*Job) (helper string, holders []string) {
-	for _, n := range s.Nodes {
+	for _, n := range s.Nodes() {
 		_, target := j.Target(n.Name)
 
 		serves := n.Group == group && n.Healthy()
@@ -232,7 +232,7 @@ func (s Snapshot) blame(groups inventory.Groups, j Job, err error) error {
 	}
 
 	var culprit *Job
-	for _, other := range s.Jobs {
+	for _, other := range s.Jobs() {
 		if !other.Status.Ended() || other.ID == j.ID || other.Ended.Before(j.Accepted) {
 			continue
 		}
@@ -274,7 +274,7 @@ func (s Snapshot) changedGround(other, j Job, nodes []string) bool {
 			return other.Status == Complete
 		}
 
-		n := Find(s.Nodes, t.Name)
+		n := s.Find(t.Name)
 		unseen := n != nil && row.Takes(*n) && row.NeedsDiscover && n.State != inventory.Discovered
 
 		return !unseen && (o.Status != t.From || o.Group != t.FromGroup)

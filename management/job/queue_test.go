@@ -23,7 +23,7 @@ func ended(v *Snapshot, verb inventory.Verb, status Status, at time.Time, labels
 		j.Targets = append(j.Targets, Target{Name: name})
 	}
 
-	v.Jobs = append(v.Jobs, &j)
+	v.PutJob(&j)
 }
 
 func TestTurn(t *testing.T) {
@@ -105,22 +105,22 @@ func TestTurn(t *testing.T) {
 			want{waits: "1", says: "not legal before the end of job 1: b-1 cannot join"}},
 		{"its master has failed", three, []Request{request(commission, "a", m)}, "", request(commission, "b", w),
 			func(v *Snapshot) {
-				v.Jobs[0].Status, v.Jobs[0].Ended = Errored, jobtest.Noon.Add(time.Minute)
+				v.Jobs()[0].Status, v.Jobs()[0].Ended = Errored, jobtest.Noon.Add(time.Minute)
 			}, 4, want{
 				says: "b-1 cannot join service-worker: it requires 1 healthy node of service-master " +
 					"outside this request, and there is none (since job 1, a commission of a-1, ended Errored)",
 			}},
 		{"its master has failed, and is about to say so", three, []Request{request(commission, "a", m)}, "1",
 			request(commission, "b", w), func(v *Snapshot) {
-				v.Jobs[0].Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Unallocated}}
+				v.Jobs()[0].Outcomes = map[string]inventory.Outcome{"a-1": {Status: inventory.Unallocated}}
 			}, 4, want{waits: "1", says: "job 1 is about to end"}},
 		{"somebody forgot the node", three, nil, "", request(commission, "b", m), func(v *Snapshot) {
-			v.Nodes = slices.Delete(v.Nodes, 1, 2)
+			v.SetNodes(slices.Delete(slices.Clone(v.Nodes()), 1, 2)...)
 		}, 4, want{says: "b-1 is no longer known"}},
 		{"somebody else changed the node", masters, nil, "", request(maintenance, "a", ""), func(v *Snapshot) {
 			ended(v, decommission, Complete, jobtest.Noon.Add(time.Minute), "a")
 			ended(v, maintenance, Complete, jobtest.Noon.Add(2*time.Minute), "b")
-			v.Nodes[0].Status = inventory.Decommissioned
+			v.Nodes()[0].Status = inventory.Decommissioned
 		}, 4, want{
 			says: "a-1 is Decommissioned; maintenance takes nodes that are Allocated (since job 2, a decommission " +
 				"of a-1, ended Complete)",
@@ -128,15 +128,15 @@ func TestTurn(t *testing.T) {
 		{"a later job that changed nothing", masters, nil, "", request(maintenance, "a", ""), func(v *Snapshot) {
 			ended(v, decommission, Complete, jobtest.Noon.Add(time.Minute), "a")
 			ended(v, maintenance, Errored, jobtest.Noon.Add(2*time.Minute), "a")
-			v.Nodes[0].Status = inventory.Decommissioned
+			v.Nodes()[0].Status = inventory.Decommissioned
 		}, 4, want{says: "(since job 2, a decommission of a-1, ended Complete)"}},
 		{"an unrelated failure ahead", masters, []Request{request(maintenance, "b", "")}, "",
 			request(maintenance, "a", ""), func(v *Snapshot) {
-				v.Jobs[0].Status, v.Jobs[0].Ended = Errored, jobtest.Noon.Add(time.Minute)
-				v.Nodes[0].Status = inventory.Unallocated
+				v.Jobs()[0].Status, v.Jobs()[0].Ended = Errored, jobtest.Noon.Add(time.Minute)
+				v.Nodes()[0].Status = inventory.Unallocated
 			}, 4, want{says: "takes nodes that are Allocated; legal now: commission, forget"}},
 		{"nobody is to blame", masters, nil, "", request(maintenance, "a", ""), func(v *Snapshot) {
-			v.Nodes[0].State = inventory.Disappeared
+			v.Nodes()[0].State = inventory.Disappeared
 		}, 4, want{says: "a-1 is Disappeared, and maintenance needs it Discovered"}},
 		{
 			"the first other master helps", masters, nil, "", request(decommission, "a", ""), nil, 4,
@@ -157,16 +157,16 @@ func TestTurn(t *testing.T) {
 			"1 2", request(commission, "c", m), nil, 4,
 			want{waits: "1 2", says: "the helper it needs is held by jobs 1, 2"}},
 		{"a helper that is away does not help", masters, nil, "", request(commission, "c", m), func(v *Snapshot) {
-			v.Nodes[0].State = inventory.Disappeared
+			v.Nodes()[0].State = inventory.Disappeared
 		}, 4, want{claim: true, helpers: "b-1"}},
 		{"a helper is held", masters, nil, "", request(maintenance, "a", ""), func(v *Snapshot) {
-			v.Jobs = append(v.Jobs, &Job{
+			v.PutJob(&Job{
 				ID: "7", Status: Running, Verb: commission, Targets: []Target{{Name: "c-1"}}, Helpers: []string{"a-1"},
 			})
 		}, 4, want{waits: "7", says: "a-1 needed by job 7"}},
 		{"residue of a master needs help", []string{"a m Allocated Discovered", "b - Decommissioned Discovered"}, nil,
 			"", request(commission, "b", w), func(v *Snapshot) {
-				v.Nodes[1].Residue = []string{inventory.GroupMaster}
+				v.Nodes()[1].Residue = []string{inventory.GroupMaster}
 			}, 4, want{claim: true, helpers: "a-1"}},
 		{"clear of a quarantined master needs help", []string{"a m Allocated Discovered", "b m Quarantined Discovered"},
 			nil, "", request(clearNodes, "b", ""), nil, 4,
@@ -176,7 +176,7 @@ func TestTurn(t *testing.T) {
 			want{waits: "1", says: "10.0.0.9 needed by job 1"}},
 		{"an address that has appeared meanwhile", []string{"a - Unallocated Disappeared"}, nil, "",
 			Request{Verb: discover, Addrs: []string{"10.0.0.1"}}, func(v *Snapshot) {
-				v.Nodes[0].State = inventory.Discovered
+				v.Nodes()[0].State = inventory.Discovered
 			}, 4, want{says: "10.0.0.1 is node a-1, which is Discovered already"}},
 		{"a commission of a node that is being prepared again", []string{
 			"a - Unallocated Disappeared", "b - Unallocated Discovered",
@@ -228,8 +228,8 @@ func TestTurnTakesTheNodesAsTheyAre(t *testing.T) {
 	v := jobtest.Snapshot(t, "a m Allocated Discovered")
 	queue(t, v, request(inventory.VerbDecommission, "a", ""))
 	j := queue(t, v, request(inventory.VerbCommission, "a", inventory.GroupMaster))
-	v.Jobs[0].Status = Complete
-	n := v.Nodes[0]
+	v.Jobs()[0].Status = Complete
+	n := v.Nodes()[0]
 	n.Status, n.Group, n.Residue, n.Addr = inventory.Decommissioned, "", []string{inventory.GroupMaster}, "10.0.0.77"
 
 	got := TurnOf(*v, inventory.DefaultGroups(), 4, j)
@@ -288,13 +288,13 @@ func TestReferences(t *testing.T) {
 		}
 	}
 
-	v.Jobs = []*Job{
+	v.SetJobs([]*Job{
 		{ID: "1", Status: Complete, Ended: at(9)},
 		{ID: "2", Status: Running, Started: at(5)},
 		{ID: "3", Status: Running, Started: at(4)},
 		{ID: "4", Status: Cancelled, Ended: at(3)},
 		{ID: "5", Status: Queued},
-	}
+	}...)
 	for ref, want := range map[string]string{"active": "2", "last": "1", "4": "4"} {
 		if j, err := v.Job(ref); err != nil || j.ID != want {
 			t.Errorf("%s: %s, %v", ref, j.ID, err)
@@ -335,7 +335,7 @@ func TestHeld(t *testing.T) {
 	}
 
 	// Whether it is legal counts when it may begin: a host may be down for a while.
-	v.Nodes[0].State = inventory.Disappeared
+	v.Nodes()[0].State = inventory.Disappeared
 
 	if got := turn(held, hold); got.Err != nil {
 		t.Errorf("%+v", got)

@@ -61,9 +61,9 @@ func TestRequirementAtAcceptance(t *testing.T) {
 		t.Fatalf("behind the second master: %v", err)
 	}
 	worker.ID = "2"
-	v.Jobs = append(v.Jobs, &worker)
+	v.PutJob(&worker)
 
-	if turn := TurnOf(*v, twoMasters, 4, worker); turn.Claim || strings.Join(turn.WaitsFor, "") != v.Jobs[0].ID {
+	if turn := TurnOf(*v, twoMasters, 4, worker); turn.Claim || strings.Join(turn.WaitsFor, "") != v.Jobs()[0].ID {
 		t.Errorf("behind the second master: %+v", turn)
 	}
 }
@@ -87,13 +87,13 @@ func TestRequirementBeforeBatch(t *testing.T) {
 	j.ID, j.Status = "1", Running
 	hold(v, j)
 
-	if err := RulesOf(j, v.Nodes, twoMasters).MayBegin(j.Targets); err != nil {
+	if err := RulesOf(j, v.Nodes(), twoMasters).MayBegin(j.Targets); err != nil {
 		t.Errorf("with b and c: %v", err)
 	}
 
-	v.Nodes[2].State = inventory.Disappeared
+	v.Nodes()[2].State = inventory.Disappeared
 
-	err = RulesOf(j, v.Nodes, twoMasters).MayBegin(j.Targets)
+	err = RulesOf(j, v.Nodes(), twoMasters).MayBegin(j.Targets)
 	if err == nil || !strings.Contains(err.Error(), "there is 1: b-1; not healthy: c-1 (Disappeared)") {
 		t.Errorf("without c: %v", err)
 	}
@@ -117,30 +117,30 @@ func TestRequirementsHold(t *testing.T) {
 			case 0, 1:
 				updateRandom(r, v)
 			case 2:
-				n := v.Nodes[r.IntN(len(v.Nodes))].Clone()
+				n := v.Nodes()[r.IntN(len(v.Nodes()))].Clone()
 				n.State = []inventory.State{inventory.Discovered, inventory.Disappeared}[r.IntN(2)]
 				replaceNode(v, n)
 			case 3:
 				endRandom(r, v)
 			}
 
-			for i := range v.Jobs {
-				if v.Jobs[i].Status != Queued {
+			for i := range v.Jobs() {
+				if v.Jobs()[i].Status != Queued {
 					continue
 				}
 
-				turn := TurnOf(*v, twoMasters, 4, *v.Jobs[i])
+				turn := TurnOf(*v, twoMasters, 4, *v.Jobs()[i])
 
 				switch {
 				case turn.Err != nil:
 					refusals++
-					v.Jobs[i].Status, v.Jobs[i].Ended = Errored, jobtest.Noon
+					v.Jobs()[i].Status, v.Jobs()[i].Ended = Errored, jobtest.Noon
 				case turn.Claim:
 					claims++
 					checkMasters(t, seed, v, turn.Job)
 
-					*v.Jobs[i] = turn.Job
-					v.Jobs[i].Status = Running
+					*v.Jobs()[i] = turn.Job
+					v.Jobs()[i].Status = Running
 					hold(v, turn.Job)
 				}
 			}
@@ -153,7 +153,7 @@ func TestRequirementsHold(t *testing.T) {
 }
 
 func updateRandom(r *rand.Rand, v *Snapshot) {
-	req := Request{Verb: inventory.VerbUpdate, Nodes: []string{v.Nodes[r.IntN(len(v.Nodes))].Name}}
+	req := Request{Verb: inventory.VerbUpdate, Nodes: []string{v.Nodes()[r.IntN(len(v.Nodes()))].Name}}
 	if r.IntN(3) == 0 {
 		req.Verb = inventory.VerbMaintenance
 	}
@@ -164,13 +164,13 @@ func updateRandom(r *rand.Rand, v *Snapshot) {
 
 	v.Seq++
 	j.ID = strconv.FormatUint(v.Seq, 10)
-	v.Jobs = append(v.Jobs, &j)
+	v.PutJob(&j)
 }
 
 func replaceNode(v *Snapshot, n inventory.Node) {
-	for i := range v.Nodes {
-		if v.Nodes[i].Name == n.Name {
-			v.Nodes[i] = &n
+	for i := range v.Nodes() {
+		if v.Nodes()[i].Name == n.Name {
+			v.PutNode(&n)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func checkMasters(t *testing.T, seed uint64, v *Snapshot, j Job) {
 	healthy, workers := 0, 0
 	takesMaster, joins := false, false
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		serves := n.Status == inventory.Allocated || n.Verb == inventory.VerbMaintenance
 
 		_, taken := j.Target(n.Name)

@@ -66,7 +66,7 @@ func (s Snapshot) Retries(old Job, names []string) (retries []Retry, left []*inv
 	}
 
 	for _, name := range names {
-		n := Find(s.Nodes, name)
+		n := s.Find(name)
 		if n == nil {
 			left = append(left, inventory.Errorf(inventory.KindRefused, "%s is no longer known", name).About(name))
 			continue
@@ -96,13 +96,13 @@ func (s Snapshot) Retries(old Job, names []string) (retries []Retry, left []*inv
 
 // DiscoveredAt returns the Discovered node with the address; ok is false if there is none.
 func (s Snapshot) DiscoveredAt(addr string) (n *inventory.Node, ok bool) {
-	i := slices.IndexFunc(s.Nodes, func(n *inventory.Node) bool {
+	i := slices.IndexFunc(s.Nodes(), func(n *inventory.Node) bool {
 		return n.Addr == addr && n.State == inventory.Discovered
 	})
 	if i < 0 {
 		return nil, false
 	}
-	return s.Nodes[i], true
+	return s.Nodes()[i], true
 }
 
 // outOfService reports whether the node needs the verb's RetryAs.
@@ -131,7 +131,7 @@ func (s Snapshot) Left(old Job) []string {
 	left := old.Unfinished()
 	repeats := map[string]bool{old.ID: true}
 
-	for _, j := range s.Jobs {
+	for _, j := range s.Jobs() {
 		if j.RetryOf == "" || !repeats[j.RetryOf] {
 			continue
 		}
@@ -242,12 +242,12 @@ func (s Snapshot) CleanupFailed(name string) bool {
 // lastCleanup returns the result of the last cleanup of a node that carries
 // configuration.
 func (s Snapshot) lastCleanup(name string) (result HostResult, cleaned bool) {
-	n := Find(s.Nodes, name)
+	n := s.Find(name)
 	if n == nil || len(n.Carries()) == 0 {
 		return HostResult{}, false
 	}
 
-	for _, j := range slices.Backward(s.Jobs) {
+	for _, j := range slices.Backward(s.Jobs()) {
 		if result, cleaned := j.cleanupOf(name); cleaned && j.Status.Ended() {
 			return result, true
 		}

@@ -9,16 +9,15 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 )
 
 // Snapshot is the state that decisions about jobs depend on, at one revision of
 // the store. It is immutable.
 type Snapshot struct {
-	// Nodes are sorted by name. A reservation of a job that is not committed
-	// counts as absent.
-	Nodes []*inventory.Node
-	// Jobs are sorted by number. Each is shared with other snapshots.
-	Jobs []*Job
+	// View has the records of the kinds.
+	record.View
+
 	// Seq is the number of the newest job ever accepted.
 	Seq uint64
 	// Unreadable are the reasons why records cannot be read, by their key in the
@@ -26,9 +25,32 @@ type Snapshot struct {
 	Unreadable map[string]string
 }
 
+// Nodes returns the nodes, by name. The list is shared and must not be changed.
+func (s Snapshot) Nodes() []*inventory.Node { return record.List(s.View, &Nodes) }
+
+// SetNodes replaces the nodes by others.
+func (s *Snapshot) SetNodes(nodes ...*inventory.Node) {
+	s.View = record.WithList(s.View, &Nodes, nodes...)
+}
+
+// PutNode adds a node, or replaces the one of its name.
+func (s *Snapshot) PutNode(n *inventory.Node) { s.View = record.Set(s.View, &Nodes, n.Name, n) }
+
+// Find returns the node of that name, or nil.
+func (s Snapshot) Find(name string) *inventory.Node { return record.Get(s.View, &Nodes, name) }
+
+// Jobs returns the jobs, by number. The list is shared and must not be changed.
+func (s Snapshot) Jobs() []*Job { return record.List(s.View, &Kind) }
+
+// SetJobs replaces the jobs by others.
+func (s *Snapshot) SetJobs(jobs ...*Job) { s.View = record.WithList(s.View, &Kind, jobs...) }
+
+// PutJob adds a job, or replaces the one with its id.
+func (s *Snapshot) PutJob(j *Job) { s.View = record.Set(s.View, &Kind, j.ID, j) }
+
 // Node returns the node of that name, or KindNotFound.
 func (s Snapshot) Node(name string) (inventory.Node, error) {
-	if n := Find(s.Nodes, name); n != nil {
+	if n := s.Find(name); n != nil {
 		return *n, nil
 	}
 
@@ -116,7 +138,7 @@ func (s Snapshot) MissingNodes(missing []string) error {
 
 // Lookup returns the node of that name and whether it exists.
 func (s Snapshot) Lookup(name string) (inventory.Node, bool) {
-	if n := Find(s.Nodes, name); n != nil {
+	if n := s.Find(name); n != nil {
 		return *n, true
 	}
 	return inventory.Node{}, false
@@ -141,7 +163,7 @@ func search(nodes []*inventory.Node, name string) (int, bool) {
 func (s Snapshot) Missing(names []string) []string {
 	var missing []string
 	for _, name := range names {
-		if Find(s.Nodes, name) == nil {
+		if s.Find(name) == nil {
 			missing = append(missing, name)
 		}
 	}
@@ -159,10 +181,8 @@ func (s Snapshot) Job(ref string) (Job, error) {
 		return s.last()
 	}
 
-	for _, j := range s.Jobs {
-		if j.ID == ref {
-			return *j, nil
-		}
+	if j := record.Get(s.View, &Kind, ref); j != nil {
+		return *j, nil
 	}
 
 	if err := s.UnreadableJob(ref); err != nil {
@@ -182,7 +202,7 @@ func (s Snapshot) Job(ref string) (Job, error) {
 
 func (s Snapshot) active() (Job, error) {
 	var found *Job
-	for _, j := range s.Jobs {
+	for _, j := range s.Jobs() {
 		if j.Status == Running && (found == nil || !j.Started.Before(found.Started)) {
 			found = j
 		}
@@ -198,7 +218,7 @@ func (s Snapshot) active() (Job, error) {
 
 func (s Snapshot) last() (Job, error) {
 	var found *Job
-	for _, j := range s.Jobs {
+	for _, j := range s.Jobs() {
 		if j.Status.Ended() && (found == nil || !j.Ended.Before(found.Ended)) {
 			found = j
 		}
@@ -215,7 +235,7 @@ func (s Snapshot) last() (Job, error) {
 // Queued returns the number of Queued jobs.
 func (s Snapshot) Queued() int {
 	n := 0
-	for _, j := range s.Jobs {
+	for _, j := range s.Jobs() {
 		if j.Status == Queued {
 			n++
 		}
@@ -232,7 +252,7 @@ func (s Snapshot) Position(j Job) int {
 	}
 
 	place := 1
-	for _, other := range s.Jobs {
+	for _, other := range s.Jobs() {
 		if other.Status == Queued && other.Seq() < j.Seq() {
 			place++
 		}

@@ -76,12 +76,12 @@ func (j *Job) pinTags(s Snapshot) {
 		targets[t.Name] = true
 		pin(t.Group)
 
-		if n := Find(s.Nodes, t.Name); n != nil {
+		if n := s.Find(t.Name); n != nil {
 			pin(n.Group)
 		}
 	}
 
-	for _, ahead := range s.Jobs {
+	for _, ahead := range s.Jobs() {
 		if ahead.Status.Ended() {
 			continue
 		}

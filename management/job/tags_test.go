@@ -33,7 +33,7 @@ func servers(t *testing.T) *Snapshot {
 	v := jobtest.Snapshot(t,
 		"db - Allocated Discovered", "edge - Allocated Discovered", "free - Unallocated Discovered",
 		"plain - Allocated Discovered", "web - Allocated Discovered")
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if n.Status == inventory.Allocated {
 			n.Group = n.Label
 		}
@@ -248,7 +248,7 @@ func TestWaitingJobKeepsTags(t *testing.T) {
 
 	v.Seq++
 	j.ID, j.Accepted = strconv.FormatUint(v.Seq, 10), jobtest.Noon
-	v.Jobs = append(v.Jobs, &j)
+	v.PutJob(&j)
 	groups[0].Tags, groups[1].SkipTags = []string{"other"}, nil
 
 	claims := 0
@@ -284,21 +284,22 @@ func TestTagsBetweenJobs(t *testing.T) {
 
 		v.Seq++
 		j.ID, j.Accepted = strconv.Itoa(i+1), jobtest.Noon
-		v.Jobs = append(v.Jobs, &j)
+		v.PutJob(&j)
 	}
 
 	// The first succeeds, and the second is cancelled while it waits.
-	v.Jobs = jobtest.Copies(v.Jobs)
-	v.Jobs[0].Status, v.Jobs[1].Status = Complete, Cancelled
+	v.SetJobs(jobtest.Copies(v.Jobs())...)
+	v.Jobs()[0].Status, v.Jobs()[1].Status = Complete, Cancelled
 
-	for i, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if n.Name == "plain-1" {
 			m := n.Clone()
-			m.Group, v.Nodes[i] = "db", &m
+			m.Group = "db"
+			v.PutNode(&m)
 		}
 	}
 
-	turn := TurnOf(*v, groups, 4, *v.Jobs[2])
+	turn := TurnOf(*v, groups, 4, *v.Jobs()[2])
 	if !turn.Claim || turn.Err != nil || turn.Job.Targets[0].Group != "db" {
 		t.Fatalf("%t, %v, %+v", turn.Claim, turn.Err, turn.Job.Targets)
 	}
@@ -323,7 +324,8 @@ func TestRetryTags(t *testing.T) {
 	}
 	old.ID, old.Status, old.Cause = "1", Errored, CauseFailed
 	old.Outcomes = map[string]inventory.Outcome{"web-1": {Status: inventory.Allocated, Group: "web", Error: "no"}}
-	v.Seq, v.Jobs = 1, []*Job{&old}
+	v.Seq = 1
+	v.SetJobs(&old)
 	groups[0].Tags = []string{"app", "new"}
 
 	for pinned, want := range map[bool]string{

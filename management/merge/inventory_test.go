@@ -28,11 +28,11 @@ func TestInventory(t *testing.T) {
 		State: inventory.Disappeared, Group: "service-worker", Labels: map[string]string{"rack": "r1"},
 	}
 	view := &state.View{
-		Snapshot: job.Snapshot{Nodes: []*inventory.Node{n}},
-		View: record.With(record.View{}, &state.Connections, map[string]*configuration.Connection{
+		Snapshot: job.Snapshot{View: record.With(record.View{}, &state.Connections, map[string]*configuration.Connection{
 			"web-1": {Port: 2222}, "web-10": {Port: 23},
-		}),
+		})},
 	}
+	view.SetNodes(n)
 
 	for scope, vars := range map[state.Scope]configuration.Vars{
 		state.ScopeGlobal:                  {"motd": "global", "only": "{{ global }}", "api_token": "s3cret"},

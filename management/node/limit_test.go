@@ -13,7 +13,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
 )
@@ -22,7 +22,6 @@ import (
 type fixed struct{ view *state.View }
 
 func (f fixed) View() *state.View                 { return f.view }
-func (f fixed) Narrow(...string) *state.View      { return f.view }
 func (f fixed) Changed() <-chan struct{}          { return nil }
 func (f fixed) Wait(context.Context, int64) error { return nil }
 func (f fixed) Sync(context.Context) error        { return nil }
@@ -68,7 +67,7 @@ func TestMoreNodesThanFit(t *testing.T) {
 
 	store := &writes{}
 	nodes := node.New(node.Options{
-		State: fixed{&state.View{Snapshot: job.Snapshot{Nodes: all}}}, Store: store, Audit: &recorded, Logger: log,
+		State: fixed{&state.View{Snapshot: jobtest.With(all...)}}, Store: store, Audit: &recorded, Logger: log,
 		Settings: func() node.Settings { return node.Settings{} },
 	})
 

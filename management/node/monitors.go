@@ -50,7 +50,7 @@ func (ns *Nodes) Observed() time.Time {
 		return m.complete
 	}
 
-	for _, n := range ns.state.View().Nodes {
+	for _, n := range ns.state.View().Nodes() {
 		for observer := range n.Seen {
 			if observer != inventory.ObserverPost && !m.full[observer] {
 				return time.Time{}
@@ -115,7 +115,7 @@ func (ns *Nodes) tickMonitors(ctx context.Context) error {
 
 	observers := map[string]bool{}
 
-	for _, n := range ns.state.View().Nodes {
+	for _, n := range ns.state.View().Nodes() {
 		for observer := range n.Seen {
 			// The manager observes the gossip itself, and reports by POST have no
 			// monitor that could repeat them.
@@ -149,7 +149,7 @@ func (ns *Nodes) withdraw(ctx context.Context, observer string) error {
 		changed, lost = nil, nil
 
 		var writes []state.NodeWrite
-		for _, n := range v.Nodes {
+		for _, n := range v.Nodes() {
 			if _, reported := n.Seen[observer]; !reported {
 				continue
 			}

@@ -39,13 +39,11 @@ func (m *memory) View() *state.View {
 
 	v := &state.View{}
 	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
-		v.Nodes = append(v.Nodes, m.nodes[name])
+		v.PutNode(m.nodes[name])
 	}
 
 	return v
 }
-
-func (m *memory) Narrow(...string) *state.View { return m.View() }
 
 func (m *memory) PutNodes(_ context.Context, writes []state.NodeWrite) ([]string, error) {
 	m.mu.Lock()

@@ -234,13 +234,13 @@ func (ns *Nodes) tombstones(v *state.View, f *forgetting) ([]state.NodeWrite, er
 		return nil, err
 	}
 
-	return writes, ns.settings().Groups.CheckLeave(v.Nodes, f.Nodes)
+	return writes, ns.settings().Groups.CheckLeave(v.Nodes(), f.Nodes)
 }
 
 // checkNotHelper refuses a node that helps a running job.
 func checkNotHelper(v *state.View, name string) []*inventory.Error {
 	var refusals []*inventory.Error
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		if j.Status == job.Running && slices.Contains(j.Helpers, name) {
 			refusals = append(refusals, inventory.Errorf(inventory.KindRefused, "%s helps job %s", name, j.ID).
 				Do("wait for the job").With(inventory.WaitForJob(j.ID)).About(name))

@@ -65,8 +65,8 @@ func (r *report) check(o inventory.Observation) error {
 		return inventory.Errorf(inventory.KindInvalid, "%s is reported at %s and at %s", name, earlier.Addr, o.Addr).
 			Do("report each node once").About(name)
 	case !known && !repeated:
-		if r.unknown++; len(r.view.Nodes)+r.unknown > MaxNodes {
-			return inventory.Errorf(inventory.KindRefused, "%d nodes are known already", len(r.view.Nodes)).
+		if r.unknown++; len(r.view.Nodes())+r.unknown > MaxNodes {
+			return inventory.Errorf(inventory.KindRefused, "%d nodes are known already", len(r.view.Nodes())).
 				Do("forget some").With(inventory.ForgetNodes())
 		}
 	}
@@ -99,7 +99,7 @@ func (ns *Nodes) Observe(ctx context.Context, observer string, observations []in
 	record := access.Record{Action: "nodes.observe", Targets: targets, Deferred: true}
 
 	return access.Audited(ctx, ns.audit, caller, record, func(_ context.Context, _ *access.Record) error {
-		return state.RetryConflict(ctx, reported{ns.state, targets}, func(v *state.View) error {
+		return state.RetryConflict(ctx, ns.state, func(v *state.View) error {
 			r := report{view: v, accepted: map[string]inventory.Observation{}}
 			for i, o := range observations {
 				err := r.check(o)
@@ -115,27 +115,6 @@ func (ns *Nodes) Observe(ctx context.Context, observer string, observations []in
 			return PutNodes(ctx, ns.store, ns.record(v, observations))
 		})
 	})
-}
-
-// reported reads the nodes of a report. Only a report of a node that is not known yet
-// needs the others, since their number is bounded.
-type reported struct {
-	state.Reader
-	names []string
-}
-
-// View returns the newest view of the nodes.
-func (r reported) View() *state.View {
-	// A report names few nodes of many.
-	v := r.Narrow(r.names...)
-
-	for _, name := range r.names {
-		if _, known := v.Lookup(name); !known {
-			return r.Reader.View()
-		}
-	}
-
-	return v
 }
 
 func observerPrincipal(observer string) string { return "monitor:" + observer }
@@ -342,7 +321,7 @@ func (ns *Nodes) Report(
 // is not in its full report on the range.
 func (r *report) missing(observer string, full inventory.NameRange) []inventory.Observation {
 	var lost []inventory.Observation
-	for _, n := range r.view.Nodes {
+	for _, n := range r.view.Nodes() {
 		if _, reported := r.accepted[n.Name]; n.Seen[observer] && !reported && full.Contains(n.Name) {
 			lost = append(lost, inventory.Observation{
 				Observer: observer, Label: n.Label, Serial: n.Serial, Addr: n.Addr,

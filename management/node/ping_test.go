@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -71,7 +71,7 @@ func pinged(p Prober) *Nodes {
 		return n
 	}
 
-	v := &state.View{Snapshot: job.Snapshot{Nodes: []*inventory.Node{
+	v := &state.View{Snapshot: jobtest.With(
 		node("a", nil),
 		node("b", func(n *inventory.Node) { n.HostKeys = nil }),
 		node("c", func(n *inventory.Node) { n.State = inventory.Disappeared }),
@@ -82,7 +82,7 @@ func pinged(p Prober) *Nodes {
 		node("h", nil),
 		node("i", nil),
 		node("j", func(n *inventory.Node) { n.HostKeys = []string{takenKey} }),
-	}}}
+	)}
 
 	return New(Options{State: fixedView{view: v}, Prober: func(string) Prober { return p }, Settings: func() Settings {
 		return Settings{Connect: func(_ *state.View, group, node string) configuration.Connection {

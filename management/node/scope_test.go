@@ -19,7 +19,7 @@ func TestForgetOutsideScope(t *testing.T) {
 	t.Parallel()
 
 	v := &state.View{}
-	v.Nodes = []*inventory.Node{{Name: "a-1", Group: "worker"}, {Name: "b-1", Group: "master"}}
+	v.SetNodes([]*inventory.Node{{Name: "a-1", Group: "worker"}, {Name: "b-1", Group: "master"}}...)
 
 	filter, err := access.Scope{Groups: []string{"worker"}}.Filter()
 	errtest.None(t, err)

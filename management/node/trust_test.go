@@ -31,9 +31,9 @@ func (s *aStore) PutNodes(_ context.Context, writes []state.NodeWrite) ([]string
 	s.writes = append(s.writes, writes...)
 
 	for _, w := range writes {
-		for i, n := range s.view.Nodes {
+		for _, n := range s.view.Nodes() {
 			if n.Name == w.Node.Name {
-				s.view.Nodes[i] = &w.Node
+				s.view.PutNode(&w.Node)
 			}
 		}
 	}
@@ -171,7 +171,7 @@ func TestTrustSetsAside(t *testing.T) {
 			store := &aStore{view: v}
 			ns.audit, ns.store = &aTrail{}, store
 
-			for i, n := range v.Nodes {
+			for _, n := range v.Nodes() {
 				if n.Name == "a-1" {
 					m, _, _ := n.Observe(
 						inventory.Observation{Observer: "gossip", Addr: n.Addr, Alive: true},
@@ -181,7 +181,7 @@ func TestTrustSetsAside(t *testing.T) {
 						inventory.Observation{Observer: "m2", Addr: "192.0.2.9", Alive: true},
 						time.Now(),
 					)
-					v.Nodes[i] = &m
+					v.PutNode(&m)
 				}
 			}
 

@@ -89,7 +89,7 @@ func events(changes []record.RawChange) (list []happening, unreadable error) {
 // eventsOf returns the events in one of the changes of a revision. The removal of a job or of a
 // rollout is no event.
 func eventsOf(c record.RawChange, all []record.RawChange) ([]happening, error) {
-	if is, was, known, err := state.Nodes.Sides(c); known {
+	if is, was, known, err := job.Nodes.Sides(c); known {
 		if err != nil || is == nil && was == nil {
 			return nil, err
 		}

@@ -45,7 +45,7 @@ type change struct {
 
 func (c change) stored() []record.RawChange {
 	return slices.Concat(
-		stored(&state.Nodes, c.Revision, c.Node, c.WasNode), stored(&state.Tombstones, c.Revision, c.Tombstone, nil),
+		stored(&job.Nodes, c.Revision, c.Node, c.WasNode), stored(&state.Tombstones, c.Revision, c.Tombstone, nil),
 		stored(&job.Kind, c.Revision, c.Job, c.WasJob), stored(&rollout.Kind, c.Revision, c.Rollout, c.WasRollout),
 		stored(&state.Memory, c.Revision, c.Automation, c.WasAutomation),
 	)

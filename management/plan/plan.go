@@ -142,7 +142,7 @@ func (p *Plan) Describe(s job.Snapshot, limit int, hold job.Hold) {
 	// The rules are judged on the nodes after the jobs ahead.
 	nodes := s.Projected()
 	p.Rules, p.Service = rules(p.Job, nodes, p.Groups), service(p.Job, nodes, p.Groups)
-	p.Expected = Expect(s.Jobs, p.Job)
+	p.Expected = Expect(s.Jobs(), p.Job)
 }
 
 // InUse returns the digests of the playbooks that the plan needs at that time, sorted.

@@ -333,9 +333,9 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 
-	s := job.Snapshot{Nodes: []*inventory.Node{
+	s := jobtest.With(
 		node("a-1", "master"), node("b-1", "master"), node("c-1", "worker"), node("d-1", "worker"),
-	}}
+	)
 	groups := inventory.Groups{{Name: "master"}, {Name: "worker", Requires: inventory.Requirements{"master": 1}}}
 
 	for _, c := range []struct {

@@ -84,7 +84,7 @@ func (m *assignment) cannotJoin(group string) string {
 	if known {
 		return text
 	}
-	if err := m.Settings.Groups.CheckJoin(m.View.Nodes, []string{"a new node"}, group); err != nil {
+	if err := m.Settings.Groups.CheckJoin(m.View.Nodes(), []string{"a new node"}, group); err != nil {
 		text = "it cannot join yet: " + job.Message(err)
 	}
 
@@ -123,7 +123,7 @@ func (w World) fresh() []*inventory.Node {
 		}
 	}
 
-	for _, n := range w.View.Nodes {
+	for _, n := range w.View.Nodes() {
 		if isUnused(n) && !decided[n.Name] {
 			fresh = append(fresh, n)
 		}

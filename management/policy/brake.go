@@ -110,7 +110,7 @@ func (w World) vanished() (lost []string, visible int) {
 	within := min(w.Settings.Brake.Within, released)
 	working := w.workOfPeople(within)
 
-	for _, n := range w.View.Nodes {
+	for _, n := range w.View.Nodes() {
 		age, known := w.Age(n.Presence.Lost)
 
 		gone := known && age < within && !w.short(n) && !w.excused(n, working[n.Name])
@@ -139,7 +139,7 @@ func (w World) short(n *inventory.Node) bool {
 func (w World) workOfPeople(within time.Duration) map[string][]*job.Job {
 	working := map[string][]*job.Job{}
 
-	for _, j := range w.View.Jobs {
+	for _, j := range w.View.Jobs() {
 		ended, known := w.Age(j.Ended)
 		over := j.Status.Ended() && known && ended-noticed > within
 		// A verification changes no host, so it explains no absence.

@@ -243,7 +243,8 @@ func TestBrakeSparesJobsOfPeople(t *testing.T) {
 		}
 
 		w := world(nodes...)
-		w.View.Jobs, w.Now = []*job.Job{&j}, noon.Add(2*time.Minute)
+		w.Now = noon.Add(2 * time.Minute)
+		w.View.SetJobs(&j)
 
 		if b, _ := policy.Brake(w); b.On != c.on {
 			t.Errorf("%s: %+v", c.name, b)
@@ -258,16 +259,16 @@ func TestBrakeSparesJobsOfPeople(t *testing.T) {
 
 	w := world(nodes...)
 	w.Now = noon.Add(time.Minute)
-	w.View.Jobs = []*job.Job{{
+	w.View.SetJobs([]*job.Job{{
 		ID: "1", Verb: inventory.VerbMaintenance, Actor: "ann", Status: job.Queued,
 		Helpers: []string{"n-00", "n-01", "n-02", "n-03", "n-04"},
-	}}
+	}}...)
 
 	if b, _ := policy.Brake(w); !b.On {
 		t.Error("a queued job excuses its nodes")
 	}
 
-	w.View.Jobs[0].Status, w.View.Jobs[0].Started = job.Running, noon.Add(-time.Minute)
+	w.View.Jobs()[0].Status, w.View.Jobs()[0].Started = job.Running, noon.Add(-time.Minute)
 
 	if b, _ := policy.Brake(w); b.On {
 		t.Errorf("the helpers count: %+v", b)

@@ -135,7 +135,7 @@ func Ahead(w World) []inventory.Node {
 
 	var ahead []inventory.Node
 
-	for _, n := range w.View.Nodes {
+	for _, n := range w.View.Nodes() {
 		if w.future(n.Presence.Newest()) {
 			m := n.Clone()
 			m.Presence = n.Presence.Until(w.Now)

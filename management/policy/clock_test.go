@@ -129,7 +129,7 @@ func (c *clocked) step(calm bool) {
 
 	// The work of the leader.
 	for _, n := range policy.Ahead(c.world) {
-		*job.Find(c.world.View.Nodes, n.Name) = n
+		*c.world.View.Find(n.Name) = n
 		c.count["mended"]++
 	}
 
@@ -145,14 +145,14 @@ func (c *clocked) step(calm bool) {
 		plan := policy.Decide(p, c.world)
 
 		for _, name := range plan.Ask {
-			n := job.Find(c.world.View.Nodes, name)
+			n := c.world.View.Find(name)
 			if up := n.State == inventory.Discovered; !n.Presence.Since.After(c.wall()) {
 				*n = n.Contacted(inventory.Contact{Time: c.wall(), Reached: up, Silent: !up, Boot: bootA})
 			}
 		}
 
 		for name, text := range plan.Notes {
-			n := job.Find(c.world.View.Nodes, name)
+			n := c.world.View.Find(name)
 			*n, _ = n.Decided(inventory.Trigger{Time: c.wall(), Reason: text})
 		}
 
@@ -182,7 +182,7 @@ func (c *clocked) happen() {
 
 	silent := 0
 
-	for _, n := range c.world.View.Nodes {
+	for _, n := range c.world.View.Nodes() {
 		switch {
 		case n.State == inventory.Disappeared:
 			if one(150) {
@@ -219,7 +219,7 @@ func (c *clocked) decided(d state.Decision) {
 	}
 
 	for _, name := range names {
-		n := job.Find(c.world.View.Nodes, name)
+		n := c.world.View.Find(name)
 		if d.Node != "" && d.Action == state.ActionVerify {
 			*n, _ = n.Decided(inventory.Trigger{Time: c.wall()})
 		}
@@ -234,8 +234,8 @@ func (c *clocked) decided(d state.Decision) {
 		j.Targets = append(j.Targets, job.Target{Name: name})
 	}
 
-	jobs := append(c.world.View.Jobs, &j)
-	c.world.View.Jobs = jobs[max(0, len(jobs)-50):]
+	jobs := append(c.world.View.Jobs(), &j)
+	c.world.View.SetJobs(jobs[max(0, len(jobs)-50):]...)
 	setMemory(c.world.View, policy.Remember(c.world, state.AutomationOf(c.world.View).With(d)))
 }
 
@@ -343,7 +343,7 @@ func (c *clocked) calm() {
 
 	healthy := 0
 
-	for _, n := range c.world.View.Nodes {
+	for _, n := range c.world.View.Nodes() {
 		if n.Available() && n.Group == "service-master" {
 			healthy++
 		}
@@ -581,7 +581,7 @@ func TestClockShortWaits(t *testing.T) {
 	returned := world(back("n-1", time.Minute, reached))
 
 	// Its answer came after the jump.
-	returned.View.Nodes[0].Presence.Back.Time = jump
+	returned.View.Nodes()[0].Presence.Back.Time = jump
 
 	busy := freshWorld([]policy.Rule{rule}, newcomer("n-0", noon.Add(-time.Hour)))
 	for i := range rule.Rate {

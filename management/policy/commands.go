@@ -287,11 +287,13 @@ func (l *Loop) Test(name string, given []inventory.Node) (api.PolicyTested, erro
 		}
 
 		// Jobs, rollouts and decisions are about the nodes of the store, and not about the given ones.
-		v.Nodes, v.Jobs, a.Decisions = nodes, nil, nil
+		v.SetNodes(nodes...)
+		v.SetJobs()
+		a.Decisions = nil
 		v.View = record.WithList(v.View, &rollout.Kind)
 	}
 
-	out.Nodes = len(v.Nodes)
+	out.Nodes = len(v.Nodes())
 
 	w := World{View: withMemory(&v, a), Settings: settings, Now: now}
 	if given == nil {

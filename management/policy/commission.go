@@ -147,7 +147,7 @@ func (c Commission) failed(w World) []attempt {
 
 	var ended []attempt
 
-	for _, j := range w.View.Jobs {
+	for _, j := range w.View.Jobs() {
 		if j.Actor == state.PolicyPrincipal(c.Name()) && j.Accepted.After(since) && !w.future(j.Accepted) &&
 			(j.Status == job.Complete || j.Status == job.Errored && !isRefused(j)) {
 			ended = append(ended, attempt{

@@ -98,13 +98,13 @@ func TestCommission(t *testing.T) {
 			"",
 			"several live hosts"},
 		{"a person wants it", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []*job.Job{{
+			w.View.SetJobs([]*job.Job{{
 				ID: "4", Verb: inventory.VerbCommission, Status: job.Queued, Actor: "ann",
 				Targets: []job.Target{{Name: "n-1"}},
-			}}
+			}}...)
 		}, "", "job 4 (commission) of ann is due on it first"},
 		{"no master is there", func(w *policy.World, _ *inventory.Node) {
-			w.View.Nodes[0].Status = inventory.Decommissioned
+			w.View.Nodes()[0].Status = inventory.Decommissioned
 		},
 			"", "it cannot join yet: a new node cannot join service-worker: it requires"},
 		{"one master is too few", func(w *policy.World, _ *inventory.Node) {
@@ -219,13 +219,12 @@ func TestCommissionLimits(t *testing.T) {
 	}
 
 	// With seven workers in service there is room for three.
-	full := freshWorld([]policy.Rule{workers()}, append(slices.Clone(nodes), fleet(8)...)...)
-	for _, n := range full.View.Nodes {
-		if n.Status == inventory.Allocated && n.Group == "service-worker" {
-			n.Name = "w-" + n.Serial
-		}
+	serving := fleet(8)
+	for _, n := range serving {
+		n.Name = "w-" + n.Serial
 	}
 
+	full := freshWorld([]policy.Rule{workers()}, append(slices.Clone(nodes), serving...)...)
 	full.Settings.Commission[0].Rate = 100
 
 	p = policy.Decide(policy.Commission{Rule: full.Settings.Commission[0]}, full)
@@ -265,7 +264,7 @@ func TestCommissionStops(t *testing.T) {
 			"commission n-9"},
 	} {
 		w := freshWorld([]policy.Rule{workers()}, newcomer("n-9", noon))
-		w.View.Jobs = jobtest.List(c.jobs...)
+		w.View.SetJobs(jobtest.List(c.jobs...)...)
 
 		p := policy.Decide(policy.Commission{Rule: workers()}, w)
 		if got := actions(p); got != c.want {
@@ -320,10 +319,10 @@ func TestCommissionAfterYield(t *testing.T) {
 		d := policy.Decide(policy.Commission{Rule: workers()}, w).Decisions[0]
 		d.Phase, d.Job = state.PhaseDone, "7"
 		setMemory(w.View, state.AutomationOf(w.View).With(d))
-		w.View.Jobs = []*job.Job{{
+		w.View.SetJobs([]*job.Job{{
 			ID: "7", Verb: inventory.VerbCommission, Actor: "policy:workers", Status: job.Cancelled, CancelBy: by,
 			Targets: []job.Target{{Name: "n-1"}},
-		}}
+		}}...)
 
 		if got := plan(w, workers()); got != want {
 			t.Errorf("cancelled by %s: %q, want %q", by, got, want)

@@ -80,10 +80,10 @@ func TestDropQueued(t *testing.T) {
 			d := policy.Decide(rule, w).Decisions[0]
 			d.Phase, d.Job = state.PhaseDone, "7"
 			setMemory(w.View, state.AutomationOf(w.View).With(d))
-			w.View.Jobs = []*job.Job{{
+			w.View.SetJobs([]*job.Job{{
 				ID: "7", Verb: inventory.VerbCommission, Group: d.Group, Status: status, Actor: "policy:site",
 				Targets: []job.Target{{Name: d.Node}},
-			}}
+			}}...)
 
 			c.change(&w, m[0])
 
@@ -112,7 +112,7 @@ func TestHeldJobsLeaveTheirTurn(t *testing.T) {
 	w.Settings.Jobs = 2
 
 	for i := range 2 {
-		w.View.Jobs = append(w.View.Jobs, &job.Job{
+		w.View.PutJob(&job.Job{
 			ID: fmt.Sprint(i), Verb: inventory.VerbCommission, Group: "service-master", Status: job.Queued,
 			Actor: "policy:site", Targets: []job.Target{{Name: fmt.Sprint("x-", i)}},
 		})

@@ -31,7 +31,7 @@ type usage struct {
 func (w World) usage(ofJob func(*job.Job) bool, ofDecision func(*state.Decision) bool) usage {
 	u := usage{oldest: w.Now}
 
-	for _, j := range w.View.Jobs {
+	for _, j := range w.View.Jobs() {
 		// One that waits for a window leaves its turn to the others.
 		held := j.Status == job.Queued && !w.Settings.Windows.Judge(w.View, *j, w.Now).OK
 		if !j.Status.Ended() && !held && state.IsPolicy(j.Actor) && ofJob(j) {
@@ -122,7 +122,7 @@ func (w World) fences() (left int, reason string) {
 
 	fenced := len(names)
 
-	all, s := len(w.View.Nodes), w.Settings.Brake
+	all, s := len(w.View.Nodes()), w.Settings.Brake
 	// The smallest number that sets off the brake: at least Minimum, and at least the share.
 	braked := max(s.Minimum, (s.Share*all+99)/100)
 

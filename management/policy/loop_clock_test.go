@@ -45,9 +45,10 @@ func TestClockJumps(t *testing.T) {
 		// The clock was ahead as it was lost.
 		wrong.Store(0)
 		s.publish(func(v *state.View) {
-			n := v.Nodes[0].Clone()
+			n := v.Nodes()[0].Clone()
 			n.Presence.Since, n.Presence.Lost = time.Now().AddDate(1, 0, 0), time.Now().AddDate(1, 0, 0)
-			n.Revision, v.Nodes[0] = v.Revision, &n
+			n.Revision = v.Revision
+			v.PutNode(&n)
 		})
 		s.run(l, 29*time.Minute)
 
@@ -58,7 +59,7 @@ func TestClockJumps(t *testing.T) {
 		s.run(l, time.Hour)
 
 		if m := s.inGroup(inventory.GroupMaster); !strings.Contains(m, "n-003") {
-			t.Errorf("masters %s; %s; %+v", m, s.jobs(), s.View().Nodes[0].Presence)
+			t.Errorf("masters %s; %s; %+v", m, s.jobs(), s.View().Nodes()[0].Presence)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func TestAutoCommission(t *testing.T) {
 			}
 		}
 
-		if j := s.View().Jobs[0]; j.Actor != "policy:workers" || j.Group != "service-worker" {
+		if j := s.View().Jobs()[0]; j.Actor != "policy:workers" || j.Group != "service-worker" {
 			t.Errorf("%+v", j)
 		}
 
@@ -109,7 +109,7 @@ func TestAutoCommissionStops(t *testing.T) {
 		s.run(l, time.Hour)
 
 		status := l.Status().Policies[1]
-		if n := len(s.View().Jobs); n != 2 || status.On || status.Turned.Actor != "policy:workers" ||
+		if n := len(s.View().Jobs()); n != 2 || status.On || status.Turned.Actor != "policy:workers" ||
 			!strings.Contains(status.Halted, "2 commissions failed in a row") {
 			t.Fatalf("%d jobs, %+v", n, status)
 		}
@@ -125,7 +125,7 @@ func TestAutoCommissionStops(t *testing.T) {
 
 		s.run(l, time.Hour)
 
-		if n := len(s.View().Jobs); n != 5 {
+		if n := len(s.View().Jobs()); n != 5 {
 			t.Errorf("%d jobs, want one for each of 5 nodes: %s", n, s.jobs())
 		}
 	})

@@ -36,8 +36,8 @@ func roleSite(t *testing.T, masters, fresh int) *site {
 	}
 
 	s.publish(func(v *state.View) {
-		for i := range v.Nodes {
-			n := v.Nodes[i].Clone()
+		for i := range v.Nodes() {
+			n := v.Nodes()[i].Clone()
 			n.Labels = map[string]string{"rack": string(rune('a' + i%3))}
 			n.Revision = v.Revision
 
@@ -45,7 +45,7 @@ func roleSite(t *testing.T, masters, fresh int) *site {
 				n.Group = inventory.GroupMaster
 			}
 
-			v.Nodes[i] = &n
+			v.PutNode(&n)
 		}
 	})
 
@@ -56,7 +56,7 @@ func roleSite(t *testing.T, masters, fresh int) *site {
 func (s *site) inGroup(group string) string {
 	var names []string
 
-	for _, n := range s.View().Nodes {
+	for _, n := range s.View().Nodes() {
 		if n.Status == inventory.Allocated && n.Group == group {
 			names = append(names, n.Name)
 		}
@@ -98,7 +98,7 @@ func TestDynamicRoles(t *testing.T) {
 				Observer: inventory.ObserverGossip, Label: "n", Serial: "006", Addr: "192.0.2.1", Alive: true,
 			}, nil, time.Now())
 			n.Revision = v.Revision
-			v.Nodes = append(v.Nodes, &n)
+			v.PutNode(&n)
 		})
 		s.run(l, time.Hour)
 
@@ -113,7 +113,7 @@ func TestDynamicRoles(t *testing.T) {
 
 		s.boots[name(1)] = bootA
 		s.see(true, 1)
-		before := len(s.View().Jobs)
+		before := len(s.View().Jobs())
 		s.run(l, time.Hour)
 
 		role := l.Status().Policies[1].Roles[0]
@@ -126,7 +126,7 @@ func TestDynamicRoles(t *testing.T) {
 		}
 
 		// The return is verified, as that of every node.
-		if jobs := s.View().Jobs[before:]; len(jobs) != 1 || jobs[0].Verb != inventory.VerbVerify {
+		if jobs := s.View().Jobs()[before:]; len(jobs) != 1 || jobs[0].Verb != inventory.VerbVerify {
 			t.Errorf("%s", s.jobs())
 		}
 	})
@@ -165,7 +165,7 @@ func TestDynamicRolesStart(t *testing.T) {
 		observed.Store(&now)
 		s.run(l, time.Hour)
 
-		for _, j := range s.View().Jobs {
+		for _, j := range s.View().Jobs() {
 			if j.Group == inventory.GroupMaster {
 				t.Errorf("%+v", j)
 			}
@@ -191,7 +191,7 @@ func TestDynamicRolesKilled(t *testing.T) {
 		reached := s.revive()
 		s.run(s.leader(), 2*time.Hour)
 
-		begun := slices.DeleteFunc(slices.Clone(s.View().Jobs), func(j *job.Job) bool {
+		begun := slices.DeleteFunc(slices.Clone(s.View().Jobs()), func(j *job.Job) bool {
 			return j.Verb != inventory.VerbCommission || j.Group != inventory.GroupMaster
 		})
 
@@ -280,7 +280,7 @@ func TestDynamicRolesFail(t *testing.T) {
 				}
 
 				used := func() (failed int) {
-					for _, j := range s.View().Jobs {
+					for _, j := range s.View().Jobs() {
 						if j.Group == inventory.GroupMaster && j.Status == job.Errored {
 							failed++
 						}
@@ -323,7 +323,7 @@ func (s *site) discover(first, count int) {
 				Addr: fmt.Sprint("192.0.2.", 100+first+i), Alive: true,
 			}, nil, time.Now())
 			n.Revision = v.Revision
-			v.Nodes = append(v.Nodes, &n)
+			v.PutNode(&n)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func TestReturn(t *testing.T) {
 		s.see(false, 3)
 		s.run(l, time.Minute)
 
-		if away := s.View().Nodes[3].Presence.Away; away.Time.IsZero() || away.Reached {
+		if away := s.View().Nodes()[3].Presence.Away; away.Time.IsZero() || away.Reached {
 			t.Errorf("no second opinion: %+v", away)
 		}
 
@@ -57,7 +57,7 @@ func TestReturn(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 
-		j := s.View().Jobs[0]
+		j := s.View().Jobs()[0]
 		if j.Actor != "policy:returns" || !strings.Contains(j.Reason, string(CaseNetwork)) {
 			t.Errorf("%+v", j)
 		}
@@ -70,7 +70,7 @@ func TestReturn(t *testing.T) {
 			t.Errorf("no audit record: %+v", s.trail)
 		}
 
-		if findings := l.Explain(s.View(), *s.View().Nodes[3]); len(findings) != 1 || findings[0].Job != "1" {
+		if findings := l.Explain(s.View(), *s.View().Nodes()[3]); len(findings) != 1 || findings[0].Job != "1" {
 			t.Errorf("%+v", findings)
 		}
 
@@ -124,13 +124,13 @@ func TestNetworkFault(t *testing.T) {
 
 		s.run(l, 9*time.Minute)
 
-		if n := len(s.View().Jobs); n != 20 || s.busiest > 2 {
+		if n := len(s.View().Jobs()); n != 20 || s.busiest > 2 {
 			t.Errorf("%d jobs within the window, %d at a time", n, s.busiest)
 		}
 
 		s.run(l, 30*time.Minute)
 
-		if n := len(s.View().Jobs); n != 30 {
+		if n := len(s.View().Jobs()); n != 30 {
 			t.Errorf("%d jobs, want one for each of 30 nodes", n)
 		}
 
@@ -212,8 +212,9 @@ func TestUnknownConfigurationIsCleaned(t *testing.T) {
 
 		s.mu.Lock()
 		s.publish(func(v *state.View) {
-			n := v.Nodes[2].Clone()
-			n.Applied, v.Nodes[2] = "", &n
+			n := v.Nodes()[2].Clone()
+			n.Applied = ""
+			v.PutNode(&n)
 		})
 		s.mu.Unlock()
 		s.run(l, time.Hour)
@@ -257,7 +258,7 @@ func TestForeignHost(t *testing.T) {
 		s.see(true, 2)
 		s.run(l, 10*time.Minute)
 
-		n := s.View().Nodes[2]
+		n := s.View().Nodes()[2]
 		if n.Status != inventory.Quarantined || !strings.Contains(n.LastError, "another host answers under its name") ||
 			s.jobs() != "" {
 			t.Errorf("%s, %q, jobs %q", n.Status, n.LastError, s.jobs())
@@ -280,7 +281,7 @@ func TestYields(t *testing.T) {
 
 		s.mu.Lock()
 		s.publish(func(v *state.View) {
-			v.Jobs = append(v.Jobs, &job.Job{
+			v.PutJob(&job.Job{
 				ID:      "2",
 				Verb:    inventory.VerbReapply,
 				Status:  job.Queued,
@@ -291,7 +292,7 @@ func TestYields(t *testing.T) {
 		s.mu.Unlock()
 		s.run(l, 10*time.Second)
 
-		if j := s.View().Jobs[0]; j.Status != job.Cancelled || j.Cancel != 1 {
+		if j := s.View().Jobs()[0]; j.Status != job.Cancelled || j.Cancel != 1 {
 			t.Errorf("%+v", j)
 		}
 	})
@@ -330,8 +331,8 @@ func TestYieldsToAChange(t *testing.T) {
 				t.Error(err)
 			}
 
-			if took := time.Since(begun); took > c.took || s.View().Jobs[0].Status != c.want {
-				t.Errorf("%s: job %s after %s", c.mode, s.View().Jobs[0].Status, took)
+			if took := time.Since(begun); took > c.took || s.View().Jobs()[0].Status != c.want {
+				t.Errorf("%s: job %s after %s", c.mode, s.View().Jobs()[0].Status, took)
 			}
 
 			cancel()
@@ -497,7 +498,7 @@ func TestQuestionsAreFair(t *testing.T) {
 		}
 
 		s.mu.Lock()
-		s.publish(func(v *state.View) { v.Nodes = v.Nodes[:3] })
+		s.publish(func(v *state.View) { v.SetNodes(v.Nodes()[:3]...) })
 		s.mu.Unlock()
 		s.run(l, time.Minute)
 
@@ -540,13 +541,13 @@ func TestSlowSubmit(t *testing.T) {
 
 		s.mu.Lock()
 		s.publish(func(v *state.View) {
-			v.Jobs = append(v.Jobs, &job.Job{
+			v.PutJob(&job.Job{
 				ID: "2", Verb: inventory.VerbReapply, Status: job.Queued, Actor: "ann",
 				Targets: []job.Target{{Name: name(2)}},
 			})
 		})
 		s.mu.Unlock()
-		s.await(func() bool { return s.view.Jobs[0].Status == job.Cancelled })
+		s.await(func() bool { return s.view.Jobs()[0].Status == job.Cancelled })
 
 		if took := time.Since(begun); took > 3*time.Second {
 			t.Errorf("the job of a person waited %s", took)
@@ -599,7 +600,7 @@ func TestHeldDecisionIsJudgedAgain(t *testing.T) {
 
 		s.mu.Lock()
 		s.publish(func(v *state.View) {
-			v.Jobs = append(v.Jobs, &job.Job{
+			v.PutJob(&job.Job{
 				ID: "1", Verb: inventory.VerbReapply, Status: job.Running, Actor: "ann",
 				Targets: []job.Target{{Name: name(2)}},
 			})
@@ -615,7 +616,7 @@ func TestHeldDecisionIsJudgedAgain(t *testing.T) {
 
 		s.mu.Lock()
 		s.publish(func(v *state.View) {
-			v.Jobs[0].Status, v.Jobs[0].Ended = job.Errored, time.Now()
+			v.Jobs()[0].Status, v.Jobs()[0].Ended = job.Errored, time.Now()
 		})
 		s.mu.Unlock()
 		s.run(l, time.Hour)
@@ -649,7 +650,7 @@ func TestOutdatedDriftIsLeft(t *testing.T) {
 			t.Errorf("jobs %s, %+v", s.jobs(), all)
 		}
 
-		if n := s.View().Nodes[2]; !n.Presence.Handled.Equal(all[1].Time) {
+		if n := s.View().Nodes()[2]; !n.Presence.Handled.Equal(all[1].Time) {
 			t.Errorf("not in the history: handled %s, decided %s", n.Presence.Handled, all[1].Time)
 		}
 	})

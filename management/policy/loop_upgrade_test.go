@@ -29,7 +29,7 @@ func followers(t *testing.T, nodes int) *site {
 
 	s.move("1")
 
-	for _, n := range s.view.Nodes {
+	for _, n := range s.view.Nodes() {
 		n.Configured = configured("1")
 	}
 
@@ -140,10 +140,10 @@ func (s *site) conclude(id string, status rollout.Status, commit string) {
 	}
 
 	s.publish(func(v *state.View) {
-		for i, n := range v.Nodes {
+		for _, n := range v.Nodes() {
 			m := n.Clone()
 			m.Configured = configured(commit)
-			v.Nodes[i] = &m
+			v.PutNode(&m)
 		}
 	})
 }

@@ -33,7 +33,7 @@ func nightWatch(t *testing.T, nodes int) *site {
 func (s *site) verifications() map[string]int {
 	count := map[string]int{}
 
-	for _, j := range s.View().Jobs {
+	for _, j := range s.View().Jobs() {
 		if j.Verb != inventory.VerbVerify || j.Cancel > 0 {
 			continue
 		}
@@ -50,7 +50,7 @@ func (s *site) wantVerified(when string, times int) {
 	s.t.Helper()
 
 	count := s.verifications()
-	for _, n := range s.View().Nodes {
+	for _, n := range s.View().Nodes() {
 		if count[n.Name] != times {
 			s.t.Errorf("%s: %s was verified %d times, want %d", when, n.Name, count[n.Name], times)
 		}
@@ -95,7 +95,7 @@ func TestNightWatch(t *testing.T) {
 			t.Errorf("%d jobs at a time", s.busiest)
 		}
 
-		for _, j := range s.View().Jobs {
+		for _, j := range s.View().Jobs() {
 			if j.Actor != "policy:nightly" || len(j.Targets) > 2 ||
 				!strings.Contains(j.Reason, "scheduled verification") {
 				t.Errorf("%+v", j)

@@ -136,10 +136,10 @@ func TestTriedIsNotForgotten(t *testing.T) {
 	w := freshWorld([]policy.Rule{workers()}, n)
 	d := policy.Decide(policy.Commission{Rule: workers()}, w).Decisions[0]
 	d.Phase, d.Job, d.Time = state.PhaseDone, "3", noon.Add(-50*time.Minute)
-	w.View.Jobs = []*job.Job{{
+	w.View.SetJobs([]*job.Job{{
 		ID: "3", Actor: "policy:workers", Verb: inventory.VerbCommission, Status: job.Cancelled, CancelBy: "ann",
 		Accepted: d.Time, Ended: d.Time, Targets: []job.Target{{Name: n.Name}},
-	}}
+	}}...)
 	setMemory(w.View, state.AutomationOf(w.View).With(d))
 	setMemory(w.View, flood(w))
 
@@ -190,16 +190,16 @@ func TestDriftIsNotForgotten(t *testing.T) {
 
 	d := decide(w).Decisions[0]
 	d.Phase, d.Job = state.PhaseDone, "4"
-	w.View.Jobs = []*job.Job{{
+	w.View.SetJobs([]*job.Job{{
 		ID: "4", Verb: inventory.VerbVerify, Status: job.Running, Actor: "policy:returns",
 		Targets: []job.Target{{Name: "n-1"}},
-	}}
+	}}...)
 	setMemory(w.View, state.AutomationOf(w.View).With(d))
 	*n, _ = n.Decided(inventory.Trigger{Time: w.Now})
 	w.Now = w.Now.Add(time.Hour)
 	setMemory(w.View, flood(w))
 
-	w.View.Jobs[0].Status, w.View.Jobs[0].Ended = job.Complete, w.Now
+	w.View.Jobs()[0].Status, w.View.Jobs()[0].Ended = job.Complete, w.Now
 	n.Verification = &inventory.Verdict{Result: inventory.Drifted, Time: w.Now, Job: "4"}
 	w.Now = w.Now.Add(time.Hour)
 	setMemory(w.View, flood(w))

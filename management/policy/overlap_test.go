@@ -110,7 +110,7 @@ func TestVerifyOverlap(t *testing.T) {
 	done := plan.Decisions[0]
 	done.Phase, done.Job = state.PhaseDone, "7"
 	setMemory(w.View, state.AutomationOf(w.View).Replace(done))
-	w.View.Nodes[0].Verification = &inventory.Verdict{Result: inventory.Clean, Time: w.Now}
+	w.View.Nodes()[0].Verification = &inventory.Verdict{Result: inventory.Clean, Time: w.Now}
 
 	if got := batches(policy.Decide(second, w)); got != "" {
 		t.Errorf("the node is verified, and the second one decides on %s", got)

@@ -209,7 +209,7 @@ func withMemory(v *state.View, a state.Automation) *state.View {
 func (w World) yields(policy string) []state.Decision {
 	var decisions []state.Decision
 
-	for _, j := range w.View.Jobs {
+	for _, j := range w.View.Jobs() {
 		if j.Status.Ended() || j.Actor != state.PolicyPrincipal(policy) || j.Cancel > 0 {
 			continue
 		}
@@ -265,7 +265,7 @@ func (w World) preempted(j job.Job) string {
 
 	hold := w.Settings.Windows.Hold(w.View, w.Now)
 
-	for _, k := range w.View.Jobs {
+	for _, k := range w.View.Jobs() {
 		if k.Status != job.Queued || state.IsPolicy(k.Actor) {
 			continue
 		}

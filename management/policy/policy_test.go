@@ -71,7 +71,7 @@ func world(nodes ...*inventory.Node) policy.World {
 	slices.SortFunc(nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })
 
 	return policy.World{
-		View: &state.View{Snapshot: job.Snapshot{Nodes: nodes}}, Settings: settings(), Now: noon.Add(10 * time.Minute),
+		View: &state.View{Snapshot: jobtest.With(nodes...)}, Settings: settings(), Now: noon.Add(10 * time.Minute),
 	}
 }
 
@@ -221,28 +221,28 @@ func TestReturned(t *testing.T) {
 		{"the brake is on", func(w *policy.World, _ *inventory.Node) { setBrake(w.View, state.Brake{On: true}) },
 			"", "", false},
 		{"a person verified it since", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []*job.Job{{
+			w.View.SetJobs([]*job.Job{{
 				ID: "3", Verb: inventory.VerbVerify, Status: job.Complete, Actor: "root",
 				Ended: noon.Add(5 * time.Minute), Targets: []job.Target{{Name: "b-1"}},
-			}}
+			}}...)
 		}, "", "job 3 (verify of root) completed on it since", false},
 		{"a person verified it before", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []*job.Job{{
+			w.View.SetJobs([]*job.Job{{
 				ID: "3", Verb: inventory.VerbVerify, Status: job.Complete, Ended: noon,
 				Targets: []job.Target{{Name: "b-1"}},
-			}}
+			}}...)
 		}, "verify b-1", "", false},
 		{"a person's job failed since", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []*job.Job{{
+			w.View.SetJobs([]*job.Job{{
 				ID: "3", Verb: inventory.VerbApply, Status: job.Errored, Ended: noon.Add(5 * time.Minute),
 				Targets: []job.Target{{Name: "b-1"}},
-			}}
+			}}...)
 		}, "verify b-1", "", false},
 		{"a person's job is queued", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []*job.Job{{
+			w.View.SetJobs([]*job.Job{{
 				ID: "3", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "root",
 				Targets: []job.Target{{Name: "b-1"}},
-			}}
+			}}...)
 		}, "", "", false},
 	} {
 		n := back("b-1", 2*time.Minute, reached)
@@ -361,7 +361,7 @@ func TestRepairAfterVerification(t *testing.T) {
 		case "outdated when it was verified":
 			n.Verification.Outdated = true
 		case "a person's job waits":
-			w.View.Jobs = []*job.Job{
+			w.View.SetJobs([]*job.Job{
 				{
 					ID:      "9",
 					Verb:    inventory.VerbUpdate,
@@ -369,7 +369,7 @@ func TestRepairAfterVerification(t *testing.T) {
 					Actor:   "ann",
 					Targets: []job.Target{{Name: "b-1"}},
 				},
-			}
+			}...)
 		case "two hosts claim to be it":
 			n.Duplicates = []string{"192.0.2.9"}
 		}
@@ -427,7 +427,7 @@ func TestOutdatedByMasters(t *testing.T) {
 			n.Job = "9"
 		}, "", ""},
 		{"a master comes", inventory.ReactionVerifyAndRepair, func(w *policy.World, _ *inventory.Node) {
-			w.View.Nodes = append(w.View.Nodes, &inventory.Node{
+			w.View.PutNode(&inventory.Node{
 				Name: "m-2", Group: inventory.GroupMaster, Status: inventory.Provisioning, Job: "8",
 			})
 		}, "", "only its masters have changed since it was configured; it waits: job 8 changes the masters (m-2)"},
@@ -500,16 +500,16 @@ func TestConfirm(t *testing.T) {
 			n.Presence.Back.Time = w.Now
 		}, ""},
 		{"a person's job waits", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []*job.Job{{
+			w.View.SetJobs([]*job.Job{{
 				ID: "9", Verb: inventory.VerbUpdate, Status: job.Queued, Actor: "ann",
 				Targets: []job.Target{{Name: "b-1"}},
-			}}
+			}}...)
 		}, "job 9 (update) of ann is due on it first"},
 		{"a person verified it", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []*job.Job{{
+			w.View.SetJobs([]*job.Job{{
 				ID: "9", Verb: inventory.VerbVerify, Status: job.Complete, Actor: "ann", Ended: w.Now,
 				Targets: []job.Target{{Name: "b-1"}},
-			}}
+			}}...)
 		}, "completed on it since"},
 		{"two hosts claim to be it", func(_ *policy.World, n *inventory.Node) { n.Duplicates = []string{"192.0.2.9"} },
 			"several live hosts"},
@@ -520,7 +520,7 @@ func TestConfirm(t *testing.T) {
 		}, "it returned 2 times in 8m"},
 		{"decommissioned", func(_ *policy.World, n *inventory.Node) { n.Status = inventory.Decommissioned },
 			"stays Decommissioned"},
-		{"forgotten", func(w *policy.World, _ *inventory.Node) { w.View.Nodes = nil }, "no longer known"},
+		{"forgotten", func(w *policy.World, _ *inventory.Node) { w.View.SetNodes() }, "no longer known"},
 		{"to be repaired", func(w *policy.World, _ *inventory.Node) {
 			w.Settings.Groups = reacting(inventory.ReactionRepair)
 		}, "the next step is repair now"},
@@ -705,7 +705,8 @@ func TestMassReturn(t *testing.T) {
 			began = append(began, d.Node)
 		}
 
-		w.View = &state.View{Snapshot: job.Snapshot{Nodes: nodes}, View: w.View.View}
+		w.View.SetNodes(nodes...)
+		w.View.SetJobs()
 		w.Now = w.Now.Add(time.Minute)
 	}
 
@@ -725,10 +726,10 @@ func TestMassReturn(t *testing.T) {
 
 	// Jobs that still run count as well.
 	w.View.View = record.Change(w.View.View, &state.Memory, func(a *state.Automation) { a.Decisions = nil })
-	w.View.Jobs = []*job.Job{
+	w.View.SetJobs([]*job.Job{
 		{ID: "1", Status: job.Running, Actor: "policy:returns", Verb: inventory.VerbVerify},
 		{ID: "2", Status: job.Running, Actor: "root", Verb: inventory.VerbVerify},
-	}
+	}...)
 
 	if p := decide(w); len(p.Decisions) != 1 {
 		t.Errorf("beside a running job: %s", actions(p))
@@ -772,7 +773,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("within its window: %s, asks %v", actions(p), p.Ask)
 	}
 
-	w.View.Nodes[0].Presence.Back.Time = evening
+	w.View.Nodes()[0].Presence.Back.Time = evening
 	if p := decide(w); actions(p) != "repair b-1" {
 		t.Errorf("within its window: %s", actions(p))
 	}
@@ -798,7 +799,7 @@ func TestRepairWithinBudget(t *testing.T) {
 	}
 
 	setMemory(w.View, state.Automation{})
-	w.View.Nodes[2].Status = inventory.Maintenance
+	w.View.Nodes()[2].Status = inventory.Maintenance
 
 	if again := decide(w); len(again.Decisions) > 0 {
 		t.Errorf("another node is down: %q", actions(again))
@@ -810,7 +811,7 @@ func TestRepairWithinBudget(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 
-	w.View.Nodes[2].Status = inventory.Allocated
+	w.View.Nodes()[2].Status = inventory.Allocated
 	if again := decide(w); actions(again) != "repair b-1" {
 		t.Errorf("there is room again: %q", actions(again))
 	}
@@ -863,7 +864,7 @@ func TestYield(t *testing.T) {
 		}
 
 		w := world(a, b)
-		w.View.Jobs = jobtest.List(c.jobs...)
+		w.View.SetJobs(jobtest.List(c.jobs...)...)
 		setBrake(w.View, state.Brake{On: c.brake})
 		p := decide(w)
 

@@ -76,7 +76,7 @@ func refusedForAWhile(t *testing.T, reaction inventory.Reaction, verb inventory.
 		t.Errorf("completed %q, want %q", got, want)
 	}
 
-	if attempts := s.refused + len(s.View().Jobs); attempts < 3 || attempts > 14 {
+	if attempts := s.refused + len(s.View().Jobs()); attempts < 3 || attempts > 14 {
 		t.Errorf("%d attempts in two hours", attempts)
 	}
 

@@ -19,13 +19,13 @@ import (
 func fail(w *policy.World, d state.Decision, id string) {
 	d.Phase, d.Job = state.PhaseDone, id
 	setMemory(w.View, state.AutomationOf(w.View).With(d))
-	w.View.Jobs = append(w.View.Jobs, &job.Job{
+	w.View.PutJob(&job.Job{
 		ID: id, Verb: inventory.VerbCommission, Actor: "policy:" + d.Policy, Status: job.Errored, Group: d.Group,
 		Targets: []job.Target{{Name: d.Node}}, Accepted: w.Now, Ended: w.Now, Message: "etcd is not healthy",
 		Runs: []job.Run{{}},
 	})
 
-	n := job.Find(w.View.Nodes, d.Node)
+	n := w.View.Find(d.Node)
 	n.PrevStatus, n.LastError = inventory.Provisioning, "etcd is not healthy"
 }
 
@@ -81,7 +81,7 @@ func TestReplacementFailed(t *testing.T) {
 		for what, texts := range map[string][]string{
 			"the health": policy.Warnings(w), "the policy": role.Warnings, "the notes": role.Notes,
 			"the explanation": {findings(rule, w, *lost)[0].Message},
-			"the next node":   {findings(rule, w, *job.Find(w.View.Nodes, fmt.Sprint("n-", i+1)))[0].Message},
+			"the next node":   {findings(rule, w, *w.View.Find(fmt.Sprint("n-", i+1)))[0].Message},
 		} {
 			text := strings.Join(texts, "\n")
 			if !strings.Contains(text, want) || !strings.Contains(text, "job "+last+" on n-"+fmt.Sprint(i)+
@@ -121,7 +121,7 @@ func TestReplacementFailed(t *testing.T) {
 
 // succeed adds a commission of the policy that went well, so that no failures are in a row.
 func succeed(w *policy.World, i int) {
-	w.View.Jobs = append(w.View.Jobs, &job.Job{
+	w.View.PutJob(&job.Job{
 		ID: fmt.Sprint(100 + i), Verb: inventory.VerbCommission, Actor: "policy:site", Status: job.Complete,
 		Group: "service-worker", Targets: []job.Target{{Name: "w-0"}}, Accepted: w.Now, Ended: w.Now.Add(time.Second),
 	})
@@ -176,7 +176,7 @@ func TestReplacementUnderWay(t *testing.T) {
 	rule := policy.Commission{Rule: w.Settings.Commission[0]}
 	fail(&w, policy.Decide(rule, w).Decisions[0], "7")
 
-	j, n := w.View.Jobs[0], job.Find(w.View.Nodes, "n-0")
+	j, n := w.View.Jobs()[0], w.View.Find("n-0")
 	j.Status, j.Ended, j.Message = job.Running, time.Time{}, ""
 	n.Status, n.Group, n.Job = inventory.Provisioning, "service-master", "7"
 
@@ -214,7 +214,7 @@ func TestReplacementTwoLost(t *testing.T) {
 
 		for what, texts := range map[string][]string{
 			"the health": policy.Warnings(w), "the policy": rule.Roles(w)[0].Warnings,
-			"the new node": {findings(rule, w, *job.Find(w.View.Nodes, "n-1"))[0].Message},
+			"the new node": {findings(rule, w, *w.View.Find("n-1"))[0].Message},
 			"the lost one": {findings(rule, w, *m[0])[0].Message},
 		} {
 			if text := strings.Join(texts, "\n"); !strings.Contains(text, reason) {
@@ -274,7 +274,7 @@ func TestFailedReplacementIsNotForgotten(t *testing.T) {
 	fail(&w, policy.Decide(rule, w).Decisions[0], "7")
 
 	// Jobs are kept for a shorter time.
-	w.View.Jobs = nil
+	w.View.SetJobs()
 	w.Now = w.Now.Add(time.Hour)
 	setMemory(w.View, flood(w))
 

@@ -58,7 +58,7 @@ func (r Returns) Judge(w World) []Judgement {
 	served := w.served()
 	w.working = w.work()
 
-	for _, n := range w.View.Nodes {
+	for _, n := range w.View.Nodes() {
 		if j := r.judge(w, n, served[n.Name]); j != (Judgement{}) {
 			j.Node = n
 			all = append(all, j)
@@ -114,7 +114,7 @@ func byTurn(a, b Judgement) int {
 func (w World) served() map[string]*job.Job {
 	served := map[string]*job.Job{}
 
-	for _, j := range w.View.Jobs {
+	for _, j := range w.View.Jobs() {
 		row, known := inventory.TransitionOf(j.Verb)
 		if !known || row.Success != inventory.Allocated || !j.Status.Ended() || w.scheduled(j) {
 			continue
@@ -261,13 +261,13 @@ func (r Returns) mended(w World, n *inventory.Node) Judgement {
 
 // busyMaster returns another node of a group that others require that a job holds, or nil.
 func (w World) busyMaster(n *inventory.Node) *inventory.Node {
-	i := slices.IndexFunc(w.View.Nodes, func(m *inventory.Node) bool {
+	i := slices.IndexFunc(w.View.Nodes(), func(m *inventory.Node) bool {
 		return m.Job != "" && m.Name != n.Name && w.Settings.Groups.Required(m.Group) > 0
 	})
 	if i < 0 {
 		return nil
 	}
-	return w.View.Nodes[i]
+	return w.View.Nodes()[i]
 }
 
 // drifted returns the decision to verify the node after its newest return, if that
@@ -484,7 +484,7 @@ func (w World) due(p inventory.Presence) (time.Time, string) {
 func (w World) work() map[string]*job.Job {
 	work := map[string]*job.Job{}
 
-	for _, j := range w.View.Jobs {
+	for _, j := range w.View.Jobs() {
 		for _, t := range j.Targets {
 			if !j.Status.Ended() && work[t.Name] == nil {
 				work[t.Name] = j

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -94,7 +93,7 @@ func (w World) groups() map[string]*members {
 		return c
 	}
 
-	for _, n := range w.View.Nodes {
+	for _, n := range w.View.Nodes() {
 		switch {
 		case n.Status == inventory.Quarantined && n.Group != "":
 			of(n.Group).fenced = append(of(n.Group).fenced, n)
@@ -105,13 +104,13 @@ func (w World) groups() map[string]*members {
 
 	// An update inside of a group makes nobody a new member.
 	come := func(group, name string) {
-		n := job.Find(w.View.Nodes, name)
+		n := w.View.Find(name)
 		if n == nil || n.Group != group || !n.InService() {
 			of(group).coming[name] = n
 		}
 	}
 
-	for _, j := range w.View.Jobs {
+	for _, j := range w.View.Jobs() {
 		if j.Status.Ended() || j.Group == "" {
 			continue
 		}
@@ -262,7 +261,7 @@ func (c *members) count(w World, by Commission, r Role) roleCount {
 	}
 
 	if r.Rest {
-		t.vacant = len(w.View.Nodes)
+		t.vacant = len(w.View.Nodes())
 		t.missing = t.vacant
 		return t
 	}

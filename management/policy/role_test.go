@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/state"
 )
@@ -155,7 +154,7 @@ func TestRolesWait(t *testing.T) {
 	if got := joins(policy.Decide(rule, w)); got != "n-0 master, n-1 master, n-2 master" {
 		t.Error(got)
 	}
-	last := w.View.Nodes[3]
+	last := w.View.Nodes()[3]
 	if f := findings(rule, w, *last); len(f) != 1 || !strings.Contains(f[0].Message,
 		"cannot join service-worker: it requires 1 healthy node of service-master") {
 		t.Errorf("%+v", f)
@@ -215,13 +214,13 @@ func TestRolesReplace(t *testing.T) {
 			m[1].Status, m[1].Verb = inventory.Maintenance, inventory.VerbUpdate
 		}, "n-1 worker", "1 of 3 nodes of service-master are healthy"},
 		{"an operator forgot it", func(w *policy.World, _ []*inventory.Node) {
-			w.View.Nodes = w.View.Nodes[1:]
+			w.View.SetNodes(w.View.Nodes()[1:]...)
 		}, "n-0 master, n-1 worker", "commissioned to service-master now"},
 		{"another one is on its way", func(w *policy.World, m []*inventory.Node) {
 			lose(*w, m[0], time.Hour)
-			w.View.Nodes = append(w.View.Nodes, master("m-3", "a"))
-			w.View.Nodes[len(w.View.Nodes)-1].Status = inventory.Provisioning
-			slices.SortFunc(w.View.Nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })
+			coming := master("m-3", "a")
+			coming.Status = inventory.Provisioning
+			w.View.PutNode(coming)
 		}, "n-0 worker, n-1 worker", "service-worker now"},
 		{"the brake is on", func(w *policy.World, m []*inventory.Node) {
 			lose(*w, m[0], time.Hour)
@@ -245,7 +244,7 @@ func TestRolesReplace(t *testing.T) {
 
 		confirmAll(t, c.name, w, p)
 
-		f := findings(rule, w, *job.Find(w.View.Nodes, "n-0"))
+		f := findings(rule, w, *w.View.Find("n-0"))
 		if len(f) != 1 || !strings.Contains(f[0].Message, c.text) {
 			t.Errorf("%s: explained %+v, want %q", c.name, f, c.text)
 		}
@@ -283,13 +282,13 @@ func TestRolesReplaceOneAtATime(t *testing.T) {
 	d := p.Decisions[0]
 	setMemory(w.View, state.AutomationOf(w.View).With(d))
 
-	kept := findings(rule, w, *job.Find(w.View.Nodes, "n-1"))
+	kept := findings(rule, w, *w.View.Find("n-1"))
 	if got := joins(policy.Decide(rule, w)); got != "" || len(kept) != 1 ||
 		!strings.Contains(kept[0].Message, "one node is replaced at a time") {
 		t.Errorf("%s, %+v", got, kept)
 	}
 
-	n := job.Find(w.View.Nodes, "n-0")
+	n := w.View.Find("n-0")
 	n.Status, n.PrevStatus, n.Group = inventory.Allocated, inventory.Provisioning, "service-master"
 	d.Phase = state.PhaseDone
 	setMemory(w.View, state.AutomationOf(w.View).Replace(d))
@@ -341,7 +340,7 @@ func TestRolesReplaced(t *testing.T) {
 	*m[0] = back
 
 	// The replacement is in service, and an answer of ssh from before it is old by now.
-	fourth := w.View.Nodes[4]
+	fourth := w.View.Nodes()[4]
 	fourth.Status, fourth.PrevStatus, fourth.Group = inventory.Allocated, inventory.Provisioning, "service-master"
 	d.Phase = state.PhaseDone
 	setMemory(w.View, state.AutomationOf(w.View).Replace(d))

@@ -51,7 +51,7 @@ func (f *site) chance(n int) bool { return f.random.IntN(n) == 0 }
 
 // some returns a random node that fits, or nil.
 func (f *site) some(fits func(*inventory.Node) bool) *inventory.Node {
-	nodes := slices.DeleteFunc(slices.Clone(f.world.View.Nodes), func(n *inventory.Node) bool { return !fits(n) })
+	nodes := slices.DeleteFunc(slices.Clone(f.world.View.Nodes()), func(n *inventory.Node) bool { return !fits(n) })
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -62,11 +62,11 @@ func (f *site) some(fits func(*inventory.Node) bool) *inventory.Node {
 func (f *site) step() {
 	f.world.Now = f.world.Now.Add(30 * time.Second)
 
-	if f.chance(6) && len(f.world.View.Nodes) < 40 {
+	if f.chance(6) && len(f.world.View.Nodes()) < 40 {
 		f.made++
 		rack := strings.Fields("a b c d -")[f.random.IntN(5)]
-		nodes := append(f.world.View.Nodes, inRack(fmt.Sprintf("n-%03d", f.made), rack, f.world.Now))
-		f.world.View.Nodes = nodes
+		nodes := append(f.world.View.Nodes(), inRack(fmt.Sprintf("n-%03d", f.made), rack, f.world.Now))
+		f.world.View.SetNodes(nodes...)
 	}
 
 	present := func(n *inventory.Node) bool { return n.State == inventory.Discovered }
@@ -76,7 +76,7 @@ func (f *site) step() {
 	}
 
 	// Some silent hosts answer ssh, others do not.
-	for _, n := range f.world.View.Nodes {
+	for _, n := range f.world.View.Nodes() {
 		if n.State == inventory.Disappeared && f.chance(4) {
 			reached := f.chance(8)
 			*n = n.Contacted(inventory.Contact{Time: f.world.Now, Reached: reached, Silent: !reached})
@@ -107,7 +107,7 @@ func (f *site) returns(n *inventory.Node) {
 func (f *site) operator() {
 	if n := f.some(func(n *inventory.Node) bool { return n.State == inventory.Disappeared }); n != nil &&
 		n.Status != inventory.Provisioning && f.chance(60) {
-		f.world.View.Nodes = slices.DeleteFunc(f.world.View.Nodes, func(o *inventory.Node) bool { return o == n })
+		f.world.View.SetNodes(slices.DeleteFunc(slices.Clone(f.world.View.Nodes()), func(o *inventory.Node) bool { return o == n })...)
 	}
 
 	if n := f.some(func(n *inventory.Node) bool { return n.Status == inventory.Allocated }); n != nil && f.chance(150) {
@@ -142,7 +142,7 @@ func (f *site) work() {
 		setMemory(f.world.View, a)
 	}
 
-	for _, j := range f.world.View.Jobs {
+	for _, j := range f.world.View.Jobs() {
 		if !j.Status.Ended() && !f.world.Now.Before(f.ends[j.ID]) {
 			f.end(j)
 		}
@@ -152,12 +152,12 @@ func (f *site) work() {
 func (f *site) begin(d state.Decision) {
 	id := fmt.Sprint(len(f.ends) + 1)
 	f.ends[id] = f.world.Now.Add(time.Duration(1+f.random.IntN(5)) * time.Minute)
-	f.world.View.Jobs = append(f.world.View.Jobs, &job.Job{
+	f.world.View.PutJob(&job.Job{
 		ID: id, Verb: inventory.VerbCommission, Actor: state.PolicyPrincipal(d.Policy), Status: job.Running,
 		Group: d.Group, Targets: []job.Target{{Name: d.Node}}, Accepted: f.world.Now,
 	})
 
-	n := job.Find(f.world.View.Nodes, d.Node)
+	n := f.world.View.Find(d.Node)
 	if n.Status != inventory.Unallocated {
 		f.Fatalf("%s is %s and is commissioned", n.Name, n.Status)
 	}
@@ -167,7 +167,7 @@ func (f *site) begin(d state.Decision) {
 func (f *site) end(j *job.Job) {
 	j.Status, j.Ended = job.Complete, f.world.Now
 
-	n := job.Find(f.world.View.Nodes, j.Targets[0].Name)
+	n := f.world.View.Find(j.Targets[0].Name)
 	if n == nil {
 		return
 	}
@@ -194,7 +194,7 @@ func (f *site) masters() members {
 		}
 	}
 
-	for _, n := range f.world.View.Nodes {
+	for _, n := range f.world.View.Nodes() {
 		of := n.Group == "service-master"
 
 		switch {
@@ -236,7 +236,7 @@ func (f *site) decide() {
 func (f *site) check(d state.Decision) {
 	f.Helper()
 
-	n := job.Find(f.world.View.Nodes, d.Node)
+	n := f.world.View.Find(d.Node)
 	if d.Action != state.ActionCommission || n == nil || n.Status != inventory.Unallocated || n.PrevStatus != "" {
 		f.Fatalf("%s on %+v, which is not new", d.Action, n)
 	}
@@ -295,7 +295,7 @@ func (f *site) checkRack(d state.Decision, n *inventory.Node) {
 		}
 	}
 
-	for _, o := range f.world.View.Nodes {
+	for _, o := range f.world.View.Nodes() {
 		group := o.Group
 		if o.Status == inventory.Unallocated {
 			group = decided[o.Name]
@@ -333,7 +333,7 @@ func (f *site) checkRack(d state.Decision, n *inventory.Node) {
 func (f *site) silentIn(rack string) int {
 	silent := 0
 
-	for _, n := range f.world.View.Nodes {
+	for _, n := range f.world.View.Nodes() {
 		if _, absent := f.gone[n.Name]; absent && n.Group == "service-master" && n.Labels["rack"] == rack {
 			silent++
 		}
@@ -349,7 +349,7 @@ func (f *site) checkFleet() {
 
 	back := 0
 
-	for _, n := range f.world.View.Nodes {
+	for _, n := range f.world.View.Nodes() {
 		if f.taken[n.Name] && n.Status == inventory.Allocated && n.State == inventory.Discovered {
 			back++
 		}

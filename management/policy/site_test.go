@@ -109,7 +109,7 @@ func newSite(t *testing.T, nodes int) *site {
 		all = append(all, &n)
 	}
 
-	s.view = &state.View{Snapshot: job.Snapshot{Nodes: all}, Revision: 1}
+	s.view = &state.View{Snapshot: jobtest.With(all...), Revision: 1}
 
 	return s
 }
@@ -159,7 +159,7 @@ func (s *site) operate(effect func() error) error {
 // publish makes the next view from a changed copy. The caller holds the lock.
 func (s *site) publish(change func(*state.View)) {
 	v := *s.view
-	v.Nodes, v.Jobs = slices.Clone(v.Nodes), jobtest.Copies(v.Jobs)
+	v.SetJobs(jobtest.Copies(v.Jobs())...)
 	v.Revision++
 	change(&v)
 	s.view = &v
@@ -173,8 +173,6 @@ func (s *site) View() *state.View {
 	defer s.mu.Unlock()
 	return s.view
 }
-
-func (s *site) Narrow(...string) *state.View { return s.View() }
 
 func (s *site) Changed() <-chan struct{} {
 	s.mu.Lock()
@@ -230,14 +228,14 @@ func (s *site) PutNodes(_ context.Context, writes []state.NodeWrite) (conflicts 
 	err = s.operate(func() error {
 		s.publish(func(v *state.View) {
 			for _, w := range writes {
-				i := slices.IndexFunc(v.Nodes, func(n *inventory.Node) bool { return n.Name == w.Node.Name })
-				if v.Nodes[i].Revision != w.Node.Revision {
+				i := slices.IndexFunc(v.Nodes(), func(n *inventory.Node) bool { return n.Name == w.Node.Name })
+				if v.Nodes()[i].Revision != w.Node.Revision {
 					conflicts = append(conflicts, w.Node.Name)
 					continue
 				}
 
 				w.Node.Revision = v.Revision
-				v.Nodes[i] = &w.Node
+				v.PutNode(&w.Node)
 			}
 		})
 
@@ -307,7 +305,7 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 
 		s.publish(func(v *state.View) {
 			accepted = job.Job{
-				ID:         strconv.Itoa(len(v.Jobs) + 1),
+				ID:         strconv.Itoa(len(v.Jobs()) + 1),
 				Verb:       r.Verb,
 				Actor:      c.Principal,
 				Status:     job.Running,
@@ -319,9 +317,9 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 				accepted.Targets = append(accepted.Targets, job.Target{Name: name})
 			}
 
-			v.Jobs = append(v.Jobs, &accepted)
+			v.PutJob(&accepted)
 			s.results[c.Key.ID] = accepted.ID
-			s.busiest = max(s.busiest, automatic(v.Jobs))
+			s.busiest = max(s.busiest, automatic(v.Jobs()))
 		})
 
 		id := accepted.ID
@@ -352,7 +350,7 @@ func (s *site) finish(id string) {
 	s.publish(func(v *state.View) {
 		i, _ := strconv.Atoi(id)
 
-		j := v.Jobs[i-1]
+		j := v.Jobs()[i-1]
 		if j.Status.Ended() {
 			return
 		}
@@ -368,12 +366,12 @@ func (s *site) finish(id string) {
 			return
 		}
 
-		for k, n := range v.Nodes {
+		for _, n := range v.Nodes() {
 			if _, target := j.Target(n.Name); target && j.Verb == inventory.VerbVerify {
 				m := n.Clone()
 				m.Verification = &inventory.Verdict{Result: s.verdict, Job: id, Time: time.Now(), Differences: 1}
 				m.Revision = v.Revision
-				v.Nodes[k] = &m
+				v.PutNode(&m)
 			}
 		}
 	})
@@ -381,7 +379,7 @@ func (s *site) finish(id string) {
 
 // commissioned ends a commission. The caller holds the lock.
 func (s *site) commissioned(v *state.View, j *job.Job) {
-	for k, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if _, target := j.Target(n.Name); !target {
 			continue
 		}
@@ -394,7 +392,7 @@ func (s *site) commissioned(v *state.View, j *job.Job) {
 			m.Status, m.Group, m.LastError = inventory.Unallocated, "", j.Message
 		}
 
-		v.Nodes[k] = &m
+		v.PutNode(&m)
 	}
 }
 
@@ -408,12 +406,12 @@ func (s *site) refresh(nodes ...int) {
 			n, _ := inventory.NewNode(inventory.Observation{
 				Observer: inventory.ObserverGossip,
 				Label:    "n",
-				Serial:   v.Nodes[i].Serial,
+				Serial:   v.Nodes()[i].Serial,
 				Addr:     "192.0.2.1",
 				Alive:    true,
 			}, nil, time.Now())
 			n.Revision = v.Revision
-			v.Nodes[i] = &n
+			v.PutNode(&n)
 		}
 	})
 }
@@ -426,9 +424,9 @@ func (s *site) Cancel(_ context.Context, c access.Caller, id string) (cancelled 
 
 		s.publish(func(v *state.View) {
 			i, _ := strconv.Atoi(id)
-			v.Jobs[i-1].Cancel++
-			v.Jobs[i-1].Status = job.Cancelled
-			cancelled = *v.Jobs[i-1]
+			v.Jobs()[i-1].Cancel++
+			v.Jobs()[i-1].Status = job.Cancelled
+			cancelled = *v.Jobs()[i-1]
 		})
 
 		return nil
@@ -470,15 +468,15 @@ func (s *site) see(alive bool, nodes ...int) {
 
 	s.publish(func(v *state.View) {
 		for _, i := range nodes {
-			m, _, _ := v.Nodes[i].Observe(inventory.Observation{
+			m, _, _ := v.Nodes()[i].Observe(inventory.Observation{
 				Observer: inventory.ObserverGossip,
 				Label:    "n",
-				Serial:   v.Nodes[i].Serial,
+				Serial:   v.Nodes()[i].Serial,
 				Addr:     "192.0.2.1",
 				Alive:    alive,
 			}, time.Now())
 			m.Revision = v.Revision
-			v.Nodes[i] = &m
+			v.PutNode(&m)
 		}
 	})
 }
@@ -489,9 +487,9 @@ func (s *site) hold(i int, id string) {
 	defer s.mu.Unlock()
 
 	s.publish(func(v *state.View) {
-		m := v.Nodes[i].Clone()
+		m := v.Nodes()[i].Clone()
 		m.Job, m.Revision = id, v.Revision
-		v.Nodes[i] = &m
+		v.PutNode(&m)
 	})
 }
 
@@ -530,7 +528,7 @@ func killedAnywhere(t *testing.T, first int, test func(t *testing.T, crash int, 
 func (s *site) completed() string {
 	var all []string
 
-	for _, j := range s.View().Jobs {
+	for _, j := range s.View().Jobs() {
 		if j.Status == job.Complete {
 			all = append(all, string(j.Verb)+" "+strings.Join(j.Names(), ","))
 		}
@@ -542,7 +540,7 @@ func (s *site) completed() string {
 // jobs returns the jobs as VERB NODE, in the order of their acceptance.
 func (s *site) jobs() string {
 	var out []string
-	for _, j := range s.View().Jobs {
+	for _, j := range s.View().Jobs() {
 		out = append(out, string(j.Verb)+" "+j.Targets[0].Name)
 	}
 

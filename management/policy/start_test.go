@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 )
 
@@ -59,7 +58,7 @@ func TestReplaceAfterStart(t *testing.T) {
 			t.Errorf("%s: asks %v", c.name, p.Ask)
 		}
 
-		f := findings(rule, w, *job.Find(w.View.Nodes, "n-0"))
+		f := findings(rule, w, *w.View.Find("n-0"))
 		if len(f) != 1 || !strings.Contains(f[0].Message, c.text) {
 			t.Errorf("%s: explained %+v, want %q", c.name, f, c.text)
 		}

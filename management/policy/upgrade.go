@@ -110,7 +110,7 @@ func (u Upgrade) Judge(w World) []Judgement {
 
 	p := w.playbooks()
 
-	for _, n := range w.View.Nodes {
+	for _, n := range w.View.Nodes() {
 		if unready := u.unready(w, n); unready != "" && u.isBehind(w, n, p) {
 			step = wait("it is left out for now: " + unready)
 			step.Node, step.Action = n, state.ActionUpgrade
@@ -190,7 +190,7 @@ func (w World) playbooks() state.Playbooks {
 func (u Upgrade) behind(w World, p state.Playbooks) []*inventory.Node {
 	var behind []*inventory.Node
 
-	for _, n := range w.View.Nodes {
+	for _, n := range w.View.Nodes() {
 		if u.isBehind(w, n, p) && u.unready(w, n) == "" {
 			behind = append(behind, n)
 		}
@@ -260,7 +260,7 @@ func (u Upgrade) first(w World, n *inventory.Node) string {
 func (u Upgrade) overlap(w World) string {
 	counts := map[string]int{}
 
-	for _, n := range w.View.Nodes {
+	for _, n := range w.View.Nodes() {
 		if n.InService() && u.Rule.Match(n) {
 			if first := u.first(w, n); first != "" {
 				counts[first]++
@@ -520,7 +520,7 @@ func (u Upgrade) decision(w World, p state.Playbooks, nodes []string) state.Deci
 
 	if w.Settings.TakenBack != nil {
 		for _, name := range nodes {
-			if text := w.Settings.TakenBack(w.View, job.Find(w.View.Nodes, name)); text != "" {
+			if text := w.Settings.TakenBack(w.View, w.View.Find(name)); text != "" {
 				d.Evidence = append(d.Evidence, text)
 			}
 		}
@@ -528,7 +528,7 @@ func (u Upgrade) decision(w World, p state.Playbooks, nodes []string) state.Deci
 
 	var left []string
 
-	for _, n := range w.View.Nodes {
+	for _, n := range w.View.Nodes() {
 		if u.isBehind(w, n, p) && u.unready(w, n) != "" {
 			left = append(left, n.Name)
 		}
@@ -578,7 +578,7 @@ func (u Upgrade) commits(w World, nodes []string) map[string]int {
 
 	for _, name := range nodes {
 		commit := ""
-		if n := job.Find(w.View.Nodes, name); n != nil && n.Configured != nil {
+		if n := w.View.Find(name); n != nil && n.Configured != nil {
 			commit = n.Configured.Commit
 		}
 		commits[commit]++

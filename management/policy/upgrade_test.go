@@ -285,7 +285,7 @@ func TestUpgradeEvidence(t *testing.T) {
 	}
 
 	// The repository moves back before the rollout starts.
-	back := moved(oldCommit, w.View.Nodes...)
+	back := moved(oldCommit, w.View.Nodes()...)
 	setMemory(back.View, state.AutomationOf(w.View))
 
 	if why := policy.Confirm(u, back, d); why == "" {

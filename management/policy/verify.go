@@ -235,13 +235,13 @@ func (v Verify) batches(all []Judgement, alone map[string]bool) (batches [][]*Ju
 func (v Verify) vanished(w World, r run) map[string]bool {
 	vanished := map[string]bool{}
 
-	for _, j := range w.View.Jobs {
+	for _, j := range w.View.Jobs() {
 		if j.Actor != state.PolicyPrincipal(v.Name()) || j.Accepted.Before(r.at) || j.Status != job.Cancelled {
 			continue
 		}
 
 		for _, t := range j.Targets {
-			if n := job.Find(w.View.Nodes, t.Name); n != nil && n.Presence.Lost.After(j.Accepted) {
+			if n := w.View.Find(t.Name); n != nil && n.Presence.Lost.After(j.Accepted) {
 				vanished[t.Name] = true
 			}
 		}
@@ -301,7 +301,7 @@ func lastVerified(n *inventory.Node) string {
 func (v Verify) judgements(w World, r run) []Judgement {
 	var nodes []*inventory.Node
 
-	for _, n := range w.View.Nodes {
+	for _, n := range w.View.Nodes() {
 		if n.InService() && v.Rule.Match(n) {
 			nodes = append(nodes, n)
 		}
@@ -373,7 +373,7 @@ func (v Verify) tried(w World, r run) map[string]string {
 		}
 	}
 
-	for _, j := range w.View.Jobs {
+	for _, j := range w.View.Jobs() {
 		jobs[j.ID] = true
 
 		if j.Actor != state.PolicyPrincipal(v.Name()) || j.Accepted.Before(r.at) || j.Status == job.Cancelled ||

@@ -66,7 +66,7 @@ func TestVerify(t *testing.T) {
 	t.Parallel()
 
 	byPolicy := func(w *policy.World, status job.Status, accepted time.Time) {
-		w.View.Jobs = append(w.View.Jobs, &job.Job{
+		w.View.PutJob(&job.Job{
 			ID: "7", Verb: inventory.VerbVerify, Actor: "policy:nightly", Status: status, Accepted: accepted,
 			Started: accepted, Targets: []job.Target{{Name: "n-1"}},
 		})
@@ -122,10 +122,10 @@ func TestVerify(t *testing.T) {
 		}, "verify n-1", "it is verified now"},
 		{"held by a job", func(_ *policy.World, n *inventory.Node) { n.Job = "9" }, "", "job 9 holds it"},
 		{"wanted by a person", func(w *policy.World, _ *inventory.Node) {
-			w.View.Jobs = []*job.Job{{
+			w.View.SetJobs([]*job.Job{{
 				ID: "9", Verb: inventory.VerbApply, Actor: "ann", Status: job.Queued,
 				Targets: []job.Target{{Name: "n-1"}},
-			}}
+			}}...)
 		}, "", "job 9 (apply) of ann is due on it first"},
 		{"its job runs", func(w *policy.World, _ *inventory.Node) { byPolicy(w, job.Running, noon) }, "", ""},
 		{"its job failed", func(w *policy.World, _ *inventory.Node) { byPolicy(w, job.Errored, noon) }, "", ""},
@@ -236,7 +236,7 @@ func TestVerifyDecision(t *testing.T) {
 	w := night(rule, verified("n-1", time.Time{}), verified("n-2", at), verified("n-3", at))
 	w.Now = noon.Add(time.Hour)
 	// n-1 was verified, and upgraded after that.
-	w.View.Nodes[0].Configured = &inventory.Configured{Time: at}
+	w.View.Nodes()[0].Configured = &inventory.Configured{Time: at}
 	v := policy.Verify{Rule: rule}
 
 	decided := policy.Decide(v, w).Decisions
@@ -260,7 +260,7 @@ func TestVerifyDecision(t *testing.T) {
 		t.Error(why)
 	}
 
-	job.Find(w.View.Nodes, "n-2").Job = "9"
+	w.View.Find("n-2").Job = "9"
 
 	if why := policy.Confirm(v, w, d); why != "n-2: it waits: job 9 holds it" {
 		t.Error(why)
@@ -275,13 +275,13 @@ func TestVerifyYields(t *testing.T) {
 	n := verified("n-1", time.Time{})
 	n.Job, n.Status = "7", inventory.Maintenance
 	w := night(rule, n)
-	w.View.Jobs = []*job.Job{
+	w.View.SetJobs([]*job.Job{
 		{
 			ID: "7", Verb: inventory.VerbVerify, Actor: "policy:nightly", Status: job.Running, Accepted: noon,
 			Started: noon, Targets: []job.Target{{Name: "n-1"}},
 		},
 		{ID: "8", Verb: inventory.VerbApply, Actor: "ann", Status: job.Queued, Targets: []job.Target{{Name: "n-1"}}},
-	}
+	}...)
 
 	if got := batches(policy.Decide(policy.Verify{Rule: rule}, w)); got != "yield 7" {
 		t.Errorf("decided %q", got)
@@ -297,10 +297,10 @@ func TestScheduledVerificationAnswersNoReturn(t *testing.T) {
 		{"policy:nightly", "verify n-1"}, {"policy:returns", ""}, {"ann", ""},
 	} {
 		w := world(back("n-1", time.Minute, reached))
-		w.View.Jobs = []*job.Job{{
+		w.View.SetJobs([]*job.Job{{
 			ID: "5", Verb: inventory.VerbVerify, Actor: c.actor, Status: job.Complete,
 			Started: noon.Add(3 * time.Minute), Ended: noon.Add(4 * time.Minute), Targets: []job.Target{{Name: "n-1"}},
-		}}
+		}}...)
 
 		if got := actions(decide(w)); got != c.want {
 			t.Errorf("verified by %s: %q, want %q", c.actor, got, c.want)
@@ -364,7 +364,7 @@ func TestScheduledVerificationLeavesRoom(t *testing.T) {
 				n = back("x-3", 2*time.Minute, foreign)
 			}
 			n.Presence.Back.Time = w.Now
-			w.View.Nodes = append(w.View.Nodes, n)
+			w.View.PutNode(n)
 		}
 
 		got := actions(decide(w))
@@ -386,14 +386,14 @@ func TestVanishingNodeIsVerifiedAlone(t *testing.T) {
 	setMemory(w.View, state.AutomationOf(w.View).Turn("returns", state.Switch{}))
 
 	cancelled := func(accepted time.Time) {
-		w.View.Jobs = []*job.Job{{
+		w.View.SetJobs([]*job.Job{{
 			ID: "1", Verb: inventory.VerbVerify, Actor: "policy:nightly", Status: job.Cancelled,
 			CancelBy: "policy:nightly", Accepted: accepted, Started: accepted, Ended: accepted.Add(time.Minute),
 			Targets: []job.Target{{Name: "n-0"}, {Name: "n-1"}},
-		}}
+		}}...)
 	}
 
-	n := w.View.Nodes[0]
+	n := w.View.Nodes()[0]
 	seen(n, false, noon.Add(90*time.Minute))
 	seen(n, true, noon.Add(91*time.Minute))
 
@@ -501,7 +501,7 @@ func TestFailedVerificationIsNotRepeated(t *testing.T) {
 		{"the job was cancelled, and is gone", noon.Add(time.Minute), nil, []state.Decision{yield}, "verify n-1"},
 	} {
 		w := night(nightly(t), verified("n-1", time.Time{}))
-		w.View.Jobs = jobtest.List(c.jobs...)
+		w.View.SetJobs(jobtest.List(c.jobs...)...)
 		setMemory(w.View, state.AutomationOf(w.View).With(state.Decision{
 			ID: "d", Time: c.decided, Policy: "nightly", Nodes: []string{"n-1"}, Action: state.ActionVerify,
 			Phase: state.PhaseDone, Job: "7",

@@ -29,7 +29,7 @@ func (w World) held() func(*Judgement) window.Verdict {
 		}
 
 		if taking == nil {
-			taking = w.Settings.Groups.Taking(w.View.Nodes, w.leaving())
+			taking = w.Settings.Groups.Taking(w.View.Nodes(), w.leaving())
 		}
 
 		if err := taking.Take(j.Node); err != nil {
@@ -44,7 +44,7 @@ func (w World) held() func(*Judgement) window.Verdict {
 func (w World) leaving() []string {
 	var names []string
 
-	for _, j := range w.View.Jobs {
+	for _, j := range w.View.Jobs() {
 		if j.Status == job.Queued && state.IsPolicy(j.Actor) && j.ChangesHosts() {
 			names = append(names, j.Names()...)
 		}

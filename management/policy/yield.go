@@ -77,5 +77,5 @@ func held(v *state.View, nodes []string) []*job.Job {
 		})
 	}
 
-	return slices.DeleteFunc(slices.Clone(v.Jobs), func(j *job.Job) bool { return !Yields(*j) || !holds(j) })
+	return slices.DeleteFunc(slices.Clone(v.Jobs()), func(j *job.Job) bool { return !Yields(*j) || !holds(j) })
 }

@@ -374,16 +374,19 @@ func Set[T any](v View, k *Kind[T], key string, r *T) View { return SetAt(v, k, 
 
 // SetAt is Set with the revision of the record.
 func SetAt[T any](v View, k *Kind[T], key string, r *T, revision int64) View {
-	tree := k.tree()
-	if former := itemsOf(v, k, "", true); former != nil {
+	tree, former := k.tree(), itemsOf(v, k, "", true)
+	if former != nil {
 		tree = former.records().Clone()
 	}
 	if tree.ReplaceOrInsert(entry[T]{key, r, revision}); r == nil {
 		tree.Delete(entry[T]{key: key})
 	}
 
+	now := &items[T]{kind: k, tree: tree}
+	now.since(former, []string{key})
+
 	v = With(v, k, nil)
-	v.items[k.Name] = &items[T]{kind: k, tree: tree}
+	v.items[k.Name] = now
 
 	return v
 }

@@ -469,13 +469,13 @@ func (k *Keeper) carried() func(digest string) bool {
 	digests := map[string]bool{}
 
 	v := k.State.View()
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		for _, digest := range n.Playbooks {
 			digests[digest] = true
 		}
 	}
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		digests[j.PlaybookDigest] = true
 	}
 

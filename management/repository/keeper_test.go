@@ -432,9 +432,9 @@ func TestSides(t *testing.T) {
 
 	k := newKeeper(t)
 	v := &state.View{}
-	v.Nodes = []*inventory.Node{
+	v.SetNodes([]*inventory.Node{
 		{Name: "a-1", Group: "g", Playbooks: map[string]string{"g": "digest of 1"}}, {Name: "b-1"},
-	}
+	}...)
 
 	if _, err := k.Diff(t.Context(), v, DiffRequest{}); inventory.KindOf(err) != inventory.KindRefused {
 		t.Errorf("without a commit in use: %v", err)

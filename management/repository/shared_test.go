@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
-	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -88,9 +88,9 @@ func TestShare(t *testing.T) {
 	shared := &sharedMap{archives: map[string]string{"of another repository": ""}}
 	k := newKeeper(t)
 	k.Shared = shared
-	k.State = fixedState{view: &state.View{Snapshot: job.Snapshot{Nodes: []*inventory.Node{{
+	k.State = fixedState{view: &state.View{Snapshot: jobtest.With([]*inventory.Node{{
 		Name: "node1", Playbooks: map[string]string{"site": "digest of 1"},
-	}}}}}
+	}}...)}}
 
 	digests := func(want ...string) {
 		t.Helper()

@@ -77,7 +77,7 @@ func (s Status) newest() string {
 func (s Status) nodes(v *state.View) []NodeUse {
 	uses := []NodeUse{}
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		for _, group := range n.Carries() {
 			digest := n.Playbooks[group]
 			if digest == "" {

@@ -269,7 +269,7 @@ func (l *Loop) markUnfit(
 	var writes []state.NodeWrite
 
 	for _, name := range slices.Sorted(maps.Keys(reasons)) {
-		if n := job.Find(v.Nodes, name); n != nil {
+		if n := v.Find(name); n != nil {
 			why := fmt.Sprintf("the gate of rollout %s failed: %s", r.ID, reasons[name])
 			writes = append(writes, state.NodeWrite{Node: n.FailGate(why, now)})
 		}
@@ -306,16 +306,10 @@ func (l *Loop) replace(ctx context.Context, r Record) (Record, error) {
 
 // world returns the facts that the decision depends on.
 func (l *Loop) world(v *state.View, r Record) World {
-	// An index: searching all jobs per node would be quadratic.
-	jobs := make(map[string]*job.Job, len(v.Jobs))
-	for _, j := range v.Jobs {
-		jobs[j.ID] = j
-	}
-
 	w := World{
-		Node: func(name string) *inventory.Node { return job.Find(v.Nodes, name) },
+		Node: v.Find,
 		Job: func(id string) (job.Job, bool) {
-			if j := jobs[id]; j != nil {
+			if j := record.Get(v, &job.Kind, id); j != nil {
 				return *j, true
 			}
 

@@ -272,10 +272,10 @@ func TestUndoWithoutCommand(t *testing.T) {
 			s.run(l, r.ID, time.Hour, ended)
 			s.mu.Lock()
 			s.publish(func(v *state.View) {
-				node := v.Nodes[0].Clone()
+				node := v.Nodes()[0].Clone()
 				done := *record.Get(v, &rollout.Kind, r.ID)
 				node.Applied = done.Nodes[0].Job
-				v.Nodes[0] = &node
+				v.PutNode(&node)
 
 				// The jobs of this site have no former playbooks.
 				done.Nodes = slices.Clone(done.Nodes)

@@ -29,9 +29,9 @@ func TestNoNodeCanBegin(t *testing.T) {
 
 			s.publish(func(v *state.View) {
 				for i := from; i < to; i++ {
-					m := v.Nodes[i].Clone()
+					m := v.Nodes()[i].Clone()
 					m.Status, m.Job = inventory.Maintenance, "9"
-					v.Nodes[i] = &m
+					v.PutNode(&m)
 				}
 			})
 		}

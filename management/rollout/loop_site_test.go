@@ -71,7 +71,7 @@ func newSite(t testing.TB, nodes int) *site {
 	}
 
 	for i := range nodes {
-		s.view.Nodes = append(s.view.Nodes, &inventory.Node{
+		s.view.PutNode(&inventory.Node{
 			Name: fmt.Sprintf("w-%04d", i), Label: "w", Serial: fmt.Sprintf("%04d", i),
 			Addr:   fmt.Sprintf("10.0.0.%d", i%250+1),
 			Status: inventory.Allocated, State: inventory.Discovered, Group: inventory.GroupWorker, Applied: "1",
@@ -83,7 +83,7 @@ func newSite(t testing.TB, nodes int) *site {
 }
 
 func (s *site) names() (names []string) {
-	for _, n := range s.View().Nodes {
+	for _, n := range s.View().Nodes() {
 		names = append(names, n.Name)
 	}
 
@@ -95,8 +95,6 @@ func (s *site) View() *state.View {
 	defer s.mu.Unlock()
 	return s.view
 }
-
-func (s *site) Narrow(...string) *state.View { return s.View() }
 
 func (s *site) Changed() <-chan struct{} {
 	s.mu.Lock()
@@ -111,7 +109,7 @@ func (s *site) Sync(context.Context) error        { return nil }
 func (s *site) publish(change func(v *state.View)) {
 	v := *s.view
 	v.Revision++
-	v.Jobs, v.Nodes = jobtest.Copies(v.Jobs), slices.Clone(v.Nodes)
+	v.SetJobs(jobtest.Copies(v.Jobs())...)
 	change(&v)
 	s.view = &v
 
@@ -260,15 +258,15 @@ func (s *site) written(tx *record.Tx, writes []record.Write) map[string]*rollout
 func (s *site) PutNodes(_ context.Context, writes []state.NodeWrite) (conflicts []string, err error) {
 	err = s.operate(func() error {
 		for _, w := range writes {
-			i := slices.IndexFunc(s.view.Nodes, func(n *inventory.Node) bool { return n.Name == w.Node.Name })
-			if i < 0 || s.view.Nodes[i].Revision != w.Node.Revision {
+			i := slices.IndexFunc(s.view.Nodes(), func(n *inventory.Node) bool { return n.Name == w.Node.Name })
+			if i < 0 || s.view.Nodes()[i].Revision != w.Node.Revision {
 				conflicts = append(conflicts, w.Node.Name)
 				continue
 			}
 
 			n := w.Node
 			n.Revision = s.view.Revision + 1
-			s.publish(func(v *state.View) { v.Nodes[i] = &n })
+			s.publish(func(v *state.View) { v.PutNode(&n) })
 		}
 
 		return nil
@@ -331,7 +329,7 @@ func (s *site) SubmitRollout(
 		fails := !b.Gate && s.fails(b.Node, s.tries[b.Node])
 		s.publish(func(v *state.View) {
 			v.Seq = seq
-			v.Jobs = append(v.Jobs, &j)
+			v.PutJob(&j)
 			hold(v, b.Node, j.ID)
 		})
 		s.tasks.Go(func() { s.end(j.ID, b.Node, fails) })
@@ -344,15 +342,15 @@ func (s *site) SubmitRollout(
 
 // hold lets the job hold the node, or nobody.
 func hold(v *state.View, name, id string) {
-	i := slices.IndexFunc(v.Nodes, func(n *inventory.Node) bool { return n.Name == name })
-	n := *v.Nodes[i]
+	i := slices.IndexFunc(v.Nodes(), func(n *inventory.Node) bool { return n.Name == name })
+	n := *v.Nodes()[i]
 
 	n.Job, n.Status = id, inventory.Allocated
 	if id != "" {
 		n.Status = inventory.Maintenance
 	}
 
-	v.Nodes[i] = &n
+	v.PutNode(&n)
 }
 
 // end ends the job after its time, or its cancel.
@@ -375,8 +373,8 @@ func (s *site) end(id, node string, fails bool) {
 	defer s.mu.Unlock()
 
 	s.publish(func(v *state.View) {
-		i := slices.IndexFunc(v.Jobs, func(j *job.Job) bool { return j.ID == id })
-		j := v.Jobs[i]
+		i := slices.IndexFunc(v.Jobs(), func(j *job.Job) bool { return j.ID == id })
+		j := v.Jobs()[i]
 
 		switch j.Status = job.Complete; {
 		case j.Cancel > 0:
@@ -398,7 +396,7 @@ func (s *site) Cancel(_ context.Context, c access.Caller, id string) (job.Job, e
 		}
 
 		s.publish(func(v *state.View) {
-			v.Jobs[slices.IndexFunc(v.Jobs, func(j *job.Job) bool { return j.ID == id })].Cancel++
+			v.Jobs()[slices.IndexFunc(v.Jobs(), func(j *job.Job) bool { return j.ID == id })].Cancel++
 		})
 
 		return nil

@@ -281,7 +281,7 @@ func TestHTTPGate(t *testing.T) {
 
 		// It serves, says its agent; its gate says that it does not.
 		for i, healthy := range []bool{true, false} {
-			if n := s.View().Nodes[i]; n.Healthy() != healthy {
+			if n := s.View().Nodes()[i]; n.Healthy() != healthy {
 				t.Errorf("%s: healthy %v, %+v", n.Name, n.Healthy(), n.Verification)
 			}
 		}

@@ -347,7 +347,7 @@ func Make(s job.Snapshot, groups inventory.Groups, open []*Record, req Request, 
 	r.Spec.Strategies = r.strategies(groups)
 
 	r.sort()
-	r.Estimate = pace(s.Jobs, r.Spec)
+	r.Estimate = pace(s.Jobs(), r.Spec)
 
 	return r, checkFree(open, r)
 }

@@ -735,10 +735,10 @@ func TestEstimate(t *testing.T) {
 	f.takes = func() time.Duration { return 2 * time.Minute }
 
 	s := f.snapshot()
-	s.Jobs = []*job.Job{{
+	s.SetJobs([]*job.Job{{
 		Verb: inventory.VerbApply, Status: job.Complete, Started: epoch, Ended: epoch.Add(4 * time.Minute),
 		Targets: []job.Target{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}},
-	}}
+	}}...)
 
 	r, err := Make(s, inventory.DefaultGroups(), nil, Request{
 		Spec: Spec{Action: inventory.VerbApply, MaxUnavailable: "10", Gate: Gate{SkipVerify: true}}, Nodes: f.names,

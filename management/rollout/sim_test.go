@@ -146,7 +146,7 @@ func (s *site) snapshot() job.Snapshot {
 	snapshot := job.Snapshot{Seq: uint64(s.seq)}
 	for _, name := range s.all {
 		if n := s.nodes[name]; n != nil {
-			snapshot.Nodes = append(snapshot.Nodes, n)
+			snapshot.PutNode(n)
 		}
 	}
 
@@ -208,7 +208,7 @@ func (f *fleet) node(name string) Node {
 
 // permits answers as the manager does.
 func (f *fleet) permits(working []string) Permits {
-	taking := f.groups.Taking(f.snapshot().Nodes, working)
+	taking := f.groups.Taking(f.snapshot().Nodes(), working)
 
 	return func(n *inventory.Node) (bool, string) {
 		if err := taking.Take(n); err != nil {

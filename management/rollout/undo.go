@@ -80,7 +80,7 @@ func (r Record) Undo(
 		return r, r.nothingToUndo(u)
 	}
 
-	u.Estimate = pace(s.Jobs, u.Spec)
+	u.Estimate = pace(s.Jobs(), u.Spec)
 
 	// The skipped nodes stay as they are, so another rollout may have them.
 	return u, checkFree(open, u.waiting())

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 )
 
 // TestUndoAfterAnyActs: whatever was refused, failed, retried and aborted, the undo brings back
@@ -143,9 +144,7 @@ func TestUndoAfterARetry(t *testing.T) {
 		}
 
 		r.Status = Fruitless
-		s := job.Snapshot{
-			Nodes: []*inventory.Node{{Name: "a", Group: "g", Applied: tt.applied}, {Name: "b", Applied: "1"}},
-		}
+		s := jobtest.With(&inventory.Node{Name: "a", Group: "g", Applied: tt.applied}, &inventory.Node{Name: "b", Applied: "1"})
 
 		u, err := r.Undo(s, nil, func(string) (bool, error) { return true, nil }, "", epoch)
 		if err != nil || len(u.Nodes) != 2 {

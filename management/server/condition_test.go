@@ -332,7 +332,7 @@ func TestAddrRivals(t *testing.T) {
 	s.manager.change(func(v *state.View) {
 		rival := aNode("dddd")
 		rival.Addr = before.Addr
-		v.Nodes = append(v.Nodes, rival)
+		v.PutNode(rival)
 	})
 
 	expect(t, "rivals", must[api.Node](t)(c.Node(ctx, "bb-1")).AddrRivals, []string{"dddd-1"})

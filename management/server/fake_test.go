@@ -74,18 +74,13 @@ func newFakeManager() *fakeManager {
 	m := &fakeManager{
 		view: &state.View{
 			Revision: 10,
-			Snapshot: job.Snapshot{Nodes: []*inventory.Node{aNode("a"), aNode("bb"), aNode("ccc")}},
-			View: record.Set(
-				record.View{},
-				&state.Connections,
-				"a-1",
-				&configuration.Connection{User: "admin", Port: 2222},
-			),
+			Snapshot: jobtest.With(aNode("a"), aNode("bb"), aNode("ccc")),
 		},
 		feed:    state.NewFeed(10, 10_000, 10_000_000),
 		changed: make(chan struct{}), inputs: map[string]job.Inputs{}, logs: map[string][]byte{},
 		results: map[string]access.Result{},
 	}
+	m.view.View = record.Set(m.view.View, &state.Connections, "a-1", &configuration.Connection{User: "admin", Port: 2222})
 	statetest.SetVars(m.view, state.ScopeGlobal, configuration.Vars{"motd": "hello", "port": int64(8080)})
 
 	return m
@@ -96,10 +91,9 @@ func (m *fakeManager) change(f func(v *state.View)) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v := *m.view
-	v.Nodes, v.Jobs = slices.Clone(v.Nodes), jobtest.Copies(v.Jobs)
+	v.SetJobs(jobtest.Copies(v.Jobs())...)
 	v.Revision++
 	f(&v)
-	v.View = record.WithList(v.View, &job.Kind, v.Jobs...)
 	m.feed.Publish(v.Revision, changesOf(m.view, &v))
 	m.view = &v
 	m.wake()
@@ -118,7 +112,7 @@ func changesOf(old, v *state.View) []state.Change {
 	}
 
 	nodes := map[string][2]*inventory.Node{}
-	for i, list := range [][]*inventory.Node{old.Nodes, v.Nodes} {
+	for i, list := range [][]*inventory.Node{old.Nodes(), v.Nodes()} {
 		for _, n := range list {
 			pair := nodes[n.Name]
 			pair[i] = n
@@ -129,14 +123,14 @@ func changesOf(old, v *state.View) []state.Change {
 	for name, pair := range nodes {
 		was, now := old.Connection(name), v.Connection(name)
 		add(
-			record.Ref{Kind: state.Nodes.Name, Key: name},
+			record.Ref{Kind: job.Nodes.Name, Key: name},
 			[]any{pair[0], was},
 			[]any{pair[1], now},
 			state.Change{Former: untyped(pair[0]), Record: untyped(pair[1])},
 		)
 	}
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		was, _ := old.Job(j.ID)
 		add(record.Ref{Kind: job.Kind.Name, Key: j.ID}, was, *j, state.Change{Record: j})
 	}
@@ -146,7 +140,7 @@ func changesOf(old, v *state.View) []state.Change {
 			scope := state.Scope(ref.Key)
 			vars := state.VarsOf(v, scope)
 			add(ref, state.VarsOf(old, scope), vars, state.Change{Record: &state.ScopeVars{Scope: scope, Vars: vars}})
-		} else if ref.Kind != state.Connections.Name && ref.Kind != job.Kind.Name {
+		} else if !slices.Contains([]string{state.Connections.Name, job.Kind.Name, job.Nodes.Name}, ref.Kind) {
 			out = append(out, state.Change{
 				Ref: ref, Revision: v.Revision, Former: before, Size: 1000,
 			})
@@ -395,14 +389,14 @@ func (m *fakeManager) Submit(_ context.Context, c access.Caller, r job.Request) 
 	var j job.Job
 	m.change(func(v *state.View) {
 		j = job.Job{
-			ID: strconv.Itoa(len(v.Jobs) + 1), Verb: r.Verb, Status: job.Queued, Group: r.Group, Actor: c.Principal,
+			ID: strconv.Itoa(len(v.Jobs()) + 1), Verb: r.Verb, Status: job.Queued, Group: r.Group, Actor: c.Principal,
 			Accepted: time.Unix(1700000000, 0).UTC(), Revision: v.Revision,
 		}
 		for _, n := range names {
 			j.Targets = append(j.Targets, job.Target{Name: n})
 		}
 
-		v.Jobs = append(v.Jobs, &j)
+		v.PutJob(&j)
 	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -421,10 +415,10 @@ func (m *fakeManager) Submit(_ context.Context, c access.Caller, r job.Request) 
 // setJob changes a job.
 func (m *fakeManager) setJob(id string, f func(*job.Job)) {
 	m.change(func(v *state.View) {
-		for i := range v.Jobs {
-			if v.Jobs[i].ID == id {
-				f(v.Jobs[i])
-				v.Jobs[i].Revision = v.Revision
+		for i := range v.Jobs() {
+			if v.Jobs()[i].ID == id {
+				f(v.Jobs()[i])
+				v.Jobs()[i].Revision = v.Revision
 			}
 		}
 	})
@@ -482,10 +476,11 @@ func (m *fakeManager) TrustHostKey(
 	}
 
 	m.change(func(v *state.View) {
-		for i, n := range v.Nodes {
+		for _, n := range v.Nodes() {
 			if n.Name == name {
 				changed := n.Clone()
-				changed.HostKeys, v.Nodes[i] = []string{shownKey}, &changed
+				changed.HostKeys = []string{shownKey}
+				v.PutNode(&changed)
 			}
 		}
 	})
@@ -634,7 +629,7 @@ func (m *fakeManager) Forget(ctx context.Context, c access.Caller, r node.Forget
 	}
 
 	return m.change(func(v *state.View) {
-		v.Nodes = slices.DeleteFunc(v.Nodes, func(n *inventory.Node) bool { return slices.Contains(r.Nodes, n.Name) })
+		v.SetNodes(slices.DeleteFunc(slices.Clone(v.Nodes()), func(n *inventory.Node) bool { return slices.Contains(r.Nodes, n.Name) })...)
 	}), nil
 }
 
@@ -654,13 +649,13 @@ func (m *fakeManager) Patch(
 		m.change(func(v *state.View) { v.View = record.Set(v.View, &state.Connections, name, p.Connection) })
 	}
 
-	for i, n := range m.View().Nodes {
+	for _, n := range m.View().Nodes() {
 		if n.Name == name && p.Labels != nil {
 			n, err := n.Relabel(p.Labels)
 			if err != nil {
 				return inventory.Node{}, err
 			}
-			m.change(func(v *state.View) { n.Revision = v.Revision; v.Nodes[i] = &n })
+			m.change(func(v *state.View) { n.Revision = v.Revision; v.PutNode(&n) })
 		}
 	}
 
@@ -783,7 +778,7 @@ func (m *fakeManager) Difference(_ context.Context, v *state.View, name string) 
 	}
 
 	// A task may be named for another node.
-	for _, other := range v.Nodes {
+	for _, other := range v.Nodes() {
 		if name != other.Name && other.Name == outside {
 			finding.Play, finding.Role, finding.Task = "for "+other.Name, other.Name, "Write_"+other.Name+".conf"
 			finding.Path, finding.Message = other.Name+".yml:3", "asked "+other.Name
@@ -1015,5 +1010,4 @@ func (f fakeSecrets) Rotate(ctx context.Context, _ access.Caller, abandon bool) 
 }
 
 // Changed and Narrow complete state.Reader, which preconditions need.
-func (m *fakeManager) Changed() <-chan struct{}     { return nil }
-func (m *fakeManager) Narrow(...string) *state.View { return m.View() }
+func (m *fakeManager) Changed() <-chan struct{} { return nil }

@@ -50,11 +50,11 @@ func (s *Server) healthOf(ctx context.Context, v *state.Scoped) api.Health {
 		return h
 	}
 
-	counts := s.Desired.Of(v.Whole()).Count(v.Nodes)
+	counts := s.Desired.Of(v.Whole()).Count(v.Nodes())
 	h.Outdated, h.Unknown = counts.Outdated, counts.Unknown
-	h.Nodes, h.Jobs = len(v.Nodes), map[api.JobStatus]int{}
+	h.Nodes, h.Jobs = len(v.Nodes()), map[api.JobStatus]int{}
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		if !j.Status.Ended() {
 			h.Jobs[api.JobStatus(j.Status)]++
 		}

@@ -115,7 +115,7 @@ func TestSubmitOverLossyConnection(t *testing.T) {
 	way.left.Store(2)
 	j := must[api.Job](t)(c.Submit(testCtx(t), ask))
 	expect(t, "job", j.ID, "1")
-	expect(t, "jobs", len(s.manager.View().Jobs), 1)
+	expect(t, "jobs", len(s.manager.View().Jobs()), 1)
 	expect(t, "another", must[api.Job](t)(c.Submit(testCtx(t), ask)).ID, "2")
 	expect(t, "with a key", must[api.Job](t)(c.IdempotencyKey("k").Submit(testCtx(t), ask)).ID, "3")
 	expect(t, "with the same key", must[api.Job](t)(c.IdempotencyKey("k").Submit(testCtx(t), ask)).ID, "3")

@@ -174,7 +174,7 @@ func (s *Server) getJobs(r *http.Request, v *state.Scoped) ([]*job.Job, func(*jo
 	onNode := func(t job.Target) bool { return t.Name == node || t.Addr == node }
 
 	var found []*job.Job
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		if emptyOrContains(statuses, j.Status) && (node == "" || slices.ContainsFunc(j.Targets, onNode)) {
 			found = append(found, j)
 		}

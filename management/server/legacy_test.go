@@ -365,9 +365,9 @@ func TestLegacyReads(t *testing.T) {
 		inventory.VerbVerify: "Allocated", inventory.VerbApply: "Maintenance",
 	} {
 		s.manager.change(func(v *state.View) {
-			n := v.Nodes[0].Clone()
+			n := v.Nodes()[0].Clone()
 			n.Status, n.Verb = inventory.Maintenance, verb
-			v.Nodes[0] = &n
+			v.PutNode(&n)
 		})
 
 		state, _ := get("GET", "/info/node/a-1", "")["inventory_state"].(map[string]any)

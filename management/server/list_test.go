@@ -47,12 +47,12 @@ func values(l api.List[map[string]any], field string) string {
 // fill replaces the nodes of the view: n000-1 and so on, in four groups.
 func (s *site) fill(count int) {
 	s.manager.change(func(v *state.View) {
-		v.Nodes = []*inventory.Node{}
+		v.SetNodes()
 		for i := range count {
 			n := aNode(fmt.Sprintf("n%03d", i))
 			n.Addr, n.Group = fmt.Sprintf("10.0.%d.%d", i/4, 100-i%100), "g"+strconv.Itoa(i%4)
 			n.Updated = time.Unix(1700000000+int64(i%7), 0).UTC()
-			v.Nodes = append(v.Nodes, n)
+			v.PutNode(n)
 		}
 	})
 }
@@ -91,26 +91,26 @@ func TestPagesUnderChange(t *testing.T) {
 			query.Set("continue", page.Continue)
 			s.manager.change(func(v *state.View) {
 				for range 3 {
-					i := random.IntN(len(v.Nodes))
-					n := v.Nodes[i].Clone()
+					i := random.IntN(len(v.Nodes()))
+					n := v.Nodes()[i].Clone()
 
 					touched[n.Name] = true
 					switch random.IntN(3) {
 					case 0: // remove it
-						v.Nodes = slices.Delete(v.Nodes, i, i+1)
+						v.SetNodes(slices.Delete(slices.Clone(v.Nodes()), i, i+1)...)
 					case 1: // change its position
 						n.Group, n.Updated, n.Status = "g"+strconv.Itoa(
 							random.IntN(9),
 						), n.Updated.Add(
 							time.Hour,
 						), inventory.Allocated
-						v.Nodes[i] = &n
+						v.PutNode(&n)
 					case 2: // add another
 						n.Name += "x"
 
 						touched[n.Name] = true
 						if _, err := v.Node(n.Name); err != nil {
-							v.Nodes = slices.Insert(v.Nodes, i+1, &n)
+							v.PutNode(&n)
 						}
 					}
 				}
@@ -134,9 +134,9 @@ func TestSorting(t *testing.T) {
 	s := serve(t)
 	s.fill(6)
 	s.manager.change(func(v *state.View) {
-		six := *v.Nodes[5]
+		six := *v.Nodes()[5]
 		six.Addr = "fd00::1"
-		v.Nodes[5] = &six
+		v.PutNode(&six)
 	})
 
 	for sort, want := range map[string]string{

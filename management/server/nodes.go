@@ -213,11 +213,11 @@ func (f nodeFilter) accepts(n *inventory.Node) bool {
 // cache recognizes it.
 func (f nodeFilter) of(v *state.Scoped) []*inventory.Node {
 	if f.all {
-		return v.Nodes
+		return v.Nodes()
 	}
 
 	var nodes []*inventory.Node
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if f.accepts(n) {
 			nodes = append(nodes, n)
 		}
@@ -284,7 +284,7 @@ func (s *Server) parseSelector(v *state.Scoped, q rest.Values) (string, selector
 		inGroup := func(n *inventory.Node) bool { return n.Group == group }
 
 		// A group that was removed from the configuration may still have nodes.
-		if err != nil && slices.ContainsFunc(v.Nodes, inGroup) {
+		if err != nil && slices.ContainsFunc(v.Nodes(), inGroup) {
 			return nil
 		}
 		return err

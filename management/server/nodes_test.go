@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
@@ -60,7 +59,7 @@ func BenchmarkWriteNodes(b *testing.B) {
 	v := &state.View{}
 
 	for i := range 10_000 {
-		v.Nodes = append(v.Nodes, &inventory.Node{
+		v.PutNode(&inventory.Node{
 			Name:  fmt.Sprintf("host%05d-0123456789ab", i),
 			Label: fmt.Sprintf("host%05d", i), Serial: "0123456789ab", Addr: "10.1.2.3",
 			Status: inventory.Unallocated, State: inventory.Discovered, PrevState: inventory.Unknown,
@@ -71,16 +70,14 @@ func BenchmarkWriteNodes(b *testing.B) {
 	for b.Loop() {
 		next := *v
 		next.Revision++
-		next.Nodes = slices.Clone(v.Nodes)
-
-		changed := *next.Nodes[500]
-		next.Nodes[500] = &changed
+		changed := *next.Nodes()[500]
+		next.PutNode(&changed)
 		v = &next
 
 		w := httptest.NewRecorder()
 		w.Body = nil
 
-		if err := s.writeNodes(w, v.In(nil), v.Nodes, api.List[api.Node]{Items: []api.Node{}}); err != nil {
+		if err := s.writeNodes(w, v.In(nil), v.Nodes(), api.List[api.Node]{Items: []api.Node{}}); err != nil {
 			b.Fatal(err)
 		}
 	}

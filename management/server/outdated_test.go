@@ -39,7 +39,7 @@ func configureAll(t *testing.T, s *site) {
 		}
 
 		for i, name := range []string{"a-1", "bb-1"} {
-			m := v.Nodes[i].Clone()
+			m := v.Nodes()[i].Clone()
 			m.Status, m.Group, m.Applied = inventory.Allocated, inventory.GroupWorker, "3"
 
 			if name == "a-1" {
@@ -53,7 +53,7 @@ func configureAll(t *testing.T, s *site) {
 				}
 			}
 
-			v.Nodes[i] = &m
+			v.PutNode(&m)
 		}
 	})
 }
@@ -144,12 +144,12 @@ func TestDesiredWithinScope(t *testing.T) {
 		statetest.SetChecksumKey(v, configuration.NewChecksumKey())
 		v.View = record.Set(v.View, &state.InstancePlaybooks, "i", &state.Playbooks{Digest: "p2"})
 
-		for i, n := range v.Nodes {
+		for _, n := range v.Nodes() {
 			m := n.Clone()
 			if m.Group != "" {
 				m.Configured = &inventory.Configured{Configuration: inventory.Configuration{Playbooks: "p1"}}
 			}
-			v.Nodes[i] = &m
+			v.PutNode(&m)
 		}
 	})
 

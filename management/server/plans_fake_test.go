@@ -105,7 +105,7 @@ func (m *fakeManager) FindPlan(v *state.View, id string) (plan.Plan, error) {
 
 	p := record.Get(v, &plan.Kind, id)
 	if p == nil {
-		return plan.Plan{}, plan.Unknown(id, v.Jobs)
+		return plan.Plan{}, plan.Unknown(id, v.Jobs())
 	}
 	return *p, nil
 }
@@ -149,9 +149,9 @@ func (m *fakeManager) ApplyPlan(ctx context.Context, c access.Caller, id string)
 
 	m.change(func(v *state.View) {
 		j = p.Job
-		j.ID, j.Status, j.Plan, j.PlannedBy, j.Actor = strconv.Itoa(len(v.Jobs)+1), job.Queued, id, p.Actor, c.Principal
+		j.ID, j.Status, j.Plan, j.PlannedBy, j.Actor = strconv.Itoa(len(v.Jobs())+1), job.Queued, id, p.Actor, c.Principal
 		j.Accepted, j.Revision = time.Unix(1700000000, 0).UTC(), v.Revision
-		v.Jobs = append(v.Jobs, &j)
+		v.PutJob(&j)
 
 		p.Applied, p.AppliedBy, p.AppliedAt = j.ID, c.Principal, time.Now()
 		v.View = record.Set(v.View, &plan.Kind, id, &p)

@@ -10,7 +10,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -54,7 +53,7 @@ func everyPlanRoute(t *testing.T, s *site, c *client.Client) {
 	_, err = c.PlanOf(ctx, p.ID)
 	expect(t, "deleted", inventory.KindOf(err), inventory.KindRefused) // its job names it
 
-	s.manager.change(func(v *state.View) { v.Jobs = v.Jobs[:len(v.Jobs)-1] })
+	s.manager.change(func(v *state.View) { v.SetJobs(v.Jobs()[:len(v.Jobs())-1]...) })
 }
 
 // TestPlanAnswers: what the routes of plans refuse, and what they answer with.
@@ -107,7 +106,7 @@ func TestPlanAnswers(t *testing.T) {
 
 	// The job of the check may be gone before the plan.
 	s.exchange(t, "POST", "/v1/plans", `{"verb":"apply","nodes":["a-1"],"check":true}`)
-	s.manager.change(func(v *state.View) { v.Jobs = []*job.Job{} })
+	s.manager.change(func(v *state.View) { v.SetJobs() })
 
 	if res, text := s.exchange(t, "GET", "/v1/plans/"+planID(2), ""); res.StatusCode != 200 ||
 		!strings.Contains(text, "the job is no longer kept") {

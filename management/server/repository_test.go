@@ -43,7 +43,7 @@ func (fakeRepository) Status(v *state.View) repository.Status {
 		Failing: time.Unix(4, 0),
 	}
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		s.Nodes = append(s.Nodes, repository.NodeUse{
 			Name: n.Name, Group: "service-master", Digest: use.Digest, Commit: commitOne, Current: true,
 		})
@@ -126,7 +126,7 @@ func TestScopedRepository(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 
-	for _, n := range s.manager.View().Nodes {
+	for _, n := range s.manager.View().Nodes() {
 		if n.Group != inventory.GroupWorker && strings.Contains(w.Body.String(), n.Name) {
 			t.Errorf("it names %s: %s", n.Name, w.Body)
 		}

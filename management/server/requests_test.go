@@ -560,7 +560,7 @@ func mustRequest[T any](value T, err error) T {
 func TestCancelledByYou(t *testing.T) {
 	s := serve(t)
 	s.manager.change(func(v *state.View) {
-		v.Jobs = []*job.Job{{ID: "1", Verb: inventory.VerbMaintenance, Status: job.Queued}}
+		v.SetJobs([]*job.Job{{ID: "1", Verb: inventory.VerbMaintenance, Status: job.Queued}}...)
 	})
 
 	overSocket := s.client(t)

@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
@@ -263,7 +262,7 @@ func (s *Server) rolloutRequest(r *http.Request, body api.RolloutRequest) (rollo
 	}
 	chosen = chosen.Judging(s.Desired.Of(v.Whole()).Word)
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if chosen.Matches(n) {
 			out.Nodes = append(out.Nodes, n.Name)
 		}
@@ -296,7 +295,7 @@ func (s *Server) previewRollout(
 
 	if row, _ := inventory.TransitionOf(one.Spec.Action); row.Success == inventory.Allocated && !row.Verifies {
 		for _, n := range one.Nodes {
-			if text := s.Desired.Of(v.Whole()).TakenBack(job.Find(v.Nodes, n.Name), one.ExtraNames); text != "" {
+			if text := s.Desired.Of(v.Whole()).TakenBack(v.Find(n.Name), one.ExtraNames); text != "" {
 				out.Warnings = append(out.Warnings, v.Text(text))
 			}
 		}

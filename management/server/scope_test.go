@@ -80,7 +80,9 @@ func fillScoped(m *fakeManager) {
 	}
 
 	m.change(func(v *state.View) {
-		v.Nodes, v.Jobs, v.Seq = []*inventory.Node{worker, master}, jobtest.List(jobs...), 6
+		v.SetNodes(worker, master)
+		v.SetJobs(jobtest.List(jobs...)...)
+		v.Seq = 6
 
 		v.View = record.With(v.View, &state.Variables, nil)
 
@@ -445,9 +447,10 @@ func TestScopedWatch(t *testing.T) {
 	since := m.View().Revision
 
 	m.change(func(v *state.View) {
-		worker, master := *v.Nodes[0], *v.Nodes[1]
+		worker, master := *v.Nodes()[0], *v.Nodes()[1]
 		worker.Group, master.Labels = inventory.GroupMaster, nil
-		v.Nodes[0], v.Nodes[1] = &worker, &master
+		v.PutNode(&worker)
+		v.PutNode(&master)
 	})
 	m.setJob("2", func(j *job.Job) { j.Status = job.Complete })
 	m.setJob("6", func(j *job.Job) { j.Note = "kept" })
@@ -455,8 +458,8 @@ func TestScopedWatch(t *testing.T) {
 	changes := must[state.Changes](t)(m.Changes(since, 100))
 	// A job that is gone is shown to those who saw it.
 	changes.List = append(changes.List,
-		state.Change{Ref: record.Ref{Kind: job.Kind.Name, Key: "2"}, Former: m.View().Jobs[1]},
-		state.Change{Ref: record.Ref{Kind: job.Kind.Name, Key: "6"}, Former: m.View().Jobs[5]},
+		state.Change{Ref: record.Ref{Kind: job.Kind.Name, Key: "2"}, Former: m.View().Jobs()[1]},
+		state.Change{Ref: record.Ref{Kind: job.Kind.Name, Key: "6"}, Former: m.View().Jobs()[5]},
 		state.Change{Ref: state.Config},
 		state.Change{Ref: record.Ref{Kind: state.Variables.Name, Key: "global"}})
 

@@ -26,9 +26,9 @@ func TestScopeOfMixedRollout(t *testing.T) {
 	own, mixed := rolloutID("1"), rolloutID("2")
 
 	s.manager.change(func(v *state.View) {
-		for i := range v.Jobs {
-			if v.Jobs[i].ID == "4" {
-				v.Jobs[i].Rollout = mixed
+		for i := range v.Jobs() {
+			if v.Jobs()[i].ID == "4" {
+				v.Jobs()[i].Rollout = mixed
 			}
 		}
 	})
@@ -109,9 +109,9 @@ func TestScopeKeepsItsRollout(t *testing.T) {
 			}
 		})
 		// One was forgotten since, the other has no group any more.
-		v.Nodes = append(slices.Clip(v.Nodes), &inventory.Node{
+		v.SetNodes(append(slices.Clip(v.Nodes()), &inventory.Node{
 			Name: "left-1", Label: "left", Serial: "1", Status: inventory.Decommissioned, State: inventory.Discovered,
-		})
+		})...)
 	})
 
 	for _, c := range []struct {

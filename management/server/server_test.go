@@ -1134,7 +1134,7 @@ func TestRestart(t *testing.T) {
 	stop()
 	manager.write("1", job.StreamText, "meanwhile ")
 	manager.change(func(v *state.View) { // another job is the active one now
-		v.Jobs = append(v.Jobs, &job.Job{ID: "2", Status: job.Running, Started: time.Now()})
+		v.PutJob(&job.Job{ID: "2", Status: job.Running, Started: time.Now()})
 	})
 	stop = start()
 	manager.write("1", job.StreamText, "after")
@@ -1163,7 +1163,7 @@ func TestBrokenOff(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s.manager.change(func(v *state.View) { v.Jobs = nil }) // the log fails now
+	s.manager.change(func(v *state.View) { v.SetJobs() }) // the log fails now
 
 	_, err := io.ReadAll(log)
 	if err == nil {
@@ -1286,7 +1286,7 @@ func TestConcurrentClients(t *testing.T) {
 	}
 
 	all.Wait()
-	expect(t, "jobs", len(s.manager.View().Jobs), 80)
+	expect(t, "jobs", len(s.manager.View().Jobs()), 80)
 }
 
 // TestSummaries covers the result of a job for a host.
@@ -1295,7 +1295,7 @@ func TestSummaries(t *testing.T) {
 	s := serve(t)
 	c := s.client(t)
 	ended := func(j job.Job) []api.HostSummary {
-		s.manager.change(func(v *state.View) { v.Jobs = []*job.Job{&j} })
+		s.manager.change(func(v *state.View) { v.SetJobs([]*job.Job{&j}...) })
 		return must[api.Job](t)(c.Job(testCtx(t), j.ID)).Hosts
 	}
 	target := func(names ...string) (out []job.Target) {

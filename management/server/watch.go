@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server/rest"
@@ -334,7 +335,7 @@ func (e *eventWriter) objects(v *state.Scoped, kind api.WatchKind) iter.Seq2[str
 		case api.WatchNodes:
 			forms := e.forms(v)
 
-			for _, n := range v.Nodes {
+			for _, n := range v.Nodes() {
 				if e.selected.hasNode(n) && !yield(n.Name, forms.of(*n)) {
 					return
 				}
@@ -464,7 +465,7 @@ func (e *eventWriter) writeChanges(v *state.Scoped, list []state.Change) error {
 
 	var pending *api.Change
 	for i, c := range list {
-		if c.Record == nil && c.Kind != state.Nodes.Name && last[c.Ref] != i {
+		if c.Record == nil && c.Kind != job.Nodes.Name && last[c.Ref] != i {
 			continue
 		}
 
@@ -522,7 +523,7 @@ func (e *eventWriter) eventOf(
 		if set, ok := c.Record.(*state.ScopeVars); ok && len(set.Vars) > 0 {
 			object = hide()(set.Vars)
 		}
-	case c.Kind == state.Nodes.Name:
+	case c.Kind == job.Nodes.Name:
 		// A node that leaves the selection is deleted for this watch.
 		now, _ := c.Record.(*inventory.Node)
 		before, _ := c.Former.(*inventory.Node)

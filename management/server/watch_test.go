@@ -116,11 +116,8 @@ func (m *fakeManager) put(nodes ...inventory.Node) int64 {
 	return m.change(func(v *state.View) {
 		for _, n := range nodes {
 			n.Revision = v.Revision
-			v.Nodes = slices.DeleteFunc(v.Nodes, func(old *inventory.Node) bool { return old.Name == n.Name })
-			v.Nodes = append(v.Nodes, &n)
+			v.PutNode(&n)
 		}
-
-		slices.SortFunc(v.Nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })
 	})
 }
 

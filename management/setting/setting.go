@@ -343,7 +343,7 @@ func (s *Settings) check(ctx context.Context, c Config) error {
 	}
 
 	groups := map[string]string{}
-	for _, n := range s.state.View().Nodes {
+	for _, n := range s.state.View().Nodes() {
 		groups[n.Name] = n.Group
 	}
 

@@ -164,7 +164,7 @@ func (k *Keeper) Why(node string) (reason string, since time.Time, ok bool) {
 func (k *Keeper) nodes(v *state.View) (known []*inventory.Node, own []string) {
 	settings := k.Settings()
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if settings.OwnKey(v, n.Group, n.Name) {
 			own = append(own, n.Name)
 		} else {
@@ -225,7 +225,7 @@ type holders struct{ byName, byAddr map[string]string }
 func holdersOf(v *state.View) holders {
 	h := holders{map[string]string{}, map[string]string{}}
 
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		if j.Status != job.Running {
 			continue
 		}

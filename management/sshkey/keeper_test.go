@@ -253,7 +253,10 @@ func (v view) View() *state.View {
 		nodes = append(nodes, n)
 	}
 
-	return &state.View{Snapshot: job.Snapshot{Nodes: nodes, Jobs: jobtest.List(v.site.jobs...)}}
+	view := &state.View{Snapshot: jobtest.With(nodes...)}
+	view.SetJobs(jobtest.List(v.site.jobs...)...)
+
+	return view
 }
 
 // boot returns the keeper of a new process.

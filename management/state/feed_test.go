@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 )
 
 func changes(revisions ...int64) []Change {
 	var out []Change
 	for i, r := range revisions {
-		out = append(out, Change{Ref: record.Ref{Kind: Nodes.Name, Key: fmt.Sprint(i)}, Revision: r, Size: 10})
+		out = append(out, Change{Ref: record.Ref{Kind: job.Nodes.Name, Key: fmt.Sprint(i)}, Revision: r, Size: 10})
 	}
 
 	return out

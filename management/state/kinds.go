@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 )
 
@@ -77,47 +78,8 @@ var Tombstones = record.Kind[inventory.Tombstone]{
 	Key:  func(t *inventory.Tombstone) string { return t.Name },
 }
 
-// Nodes are the nodes, by name. In a view, a reservation that is not committed counts as absent. Watches
-// show each of their steps.
-var Nodes = record.Kind[inventory.Node]{
-	Name:    "nodes",
-	Key:     func(n *inventory.Node) string { return n.Name },
-	At:      func(n *inventory.Node, revision int64) { n.Revision = revision },
-	Damaged: func(_ string, last *inventory.Node) *inventory.Node { return last },
-	Every:   true,
-	Former:  true, // a scope, and a watch, select by more than the name
-	ByNode:  true,
-	Show: func(n *inventory.Node, s record.Scope) *inventory.Node {
-		if !s.HasNode(n.Name) {
-			return nil
-		}
-		return within(n, s)
-	},
-}
-
-// within returns a node of the scope without the names of other nodes in its texts.
-func within(n *inventory.Node, s record.Scope) *inventory.Node {
-	text := s.Text(n.LastError)
-	verdict := n.Verification.Reworded(s.Text)
-
-	if text == n.LastError && verdict == n.Verification && n.Before == nil {
-		return n
-	}
-
-	shown := *n
-	shown.LastError, shown.Verification = text, verdict
-
-	if n.Before != nil {
-		before := *n.Before
-		before.LastError = s.Text(before.LastError)
-		shown.Before = &before
-	}
-
-	return &shown
-}
-
 // Kinds are the kinds of this package.
 var Kinds = []record.Any{
-	&Nodes, &Instances, &InstancePlaybooks, &Connections, &Tombstones, &Memory,
+	&job.Nodes, &Instances, &InstancePlaybooks, &Connections, &Tombstones, &Memory,
 	&Variables, &Checksums, &Overlays, &ConfigFiles,
 }

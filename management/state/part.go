@@ -49,27 +49,12 @@ func (v *View) In(f Filter) *Scoped {
 		return &Scoped{View: v, whole: v}
 	}
 
-	within := &View{
-		Revision: v.Revision, Stale: v.Stale,
-	}
+	within := &View{Revision: v.Revision, Stale: v.Stale}
 	p := &Scoped{View: within, whole: v, filter: f, names: map[string]bool{}}
-
-	for _, n := range v.Nodes {
-		if !f.Contains(n) {
-			continue
-		}
-
-		within.Nodes = append(within.Nodes, n)
-	}
 
 	p.nameAll()
 
-	for i, n := range within.Nodes {
-		within.Nodes[i] = p.Show(n)
-	}
-
-	within.View = v.View.Within(p)
-	within.Jobs = record.List(within, &job.Kind)
+	within.Snapshot.View = v.Snapshot.View.Within(p)
 
 	return p
 }
@@ -81,7 +66,14 @@ func (p *Scoped) All() bool { return p.filter == nil }
 func (p *Scoped) Whole() *View { return p.whole }
 
 // HasNode implements record.Scope.
-func (p *Scoped) HasNode(name string) bool { return job.Find(p.Nodes, name) != nil }
+func (p *Scoped) HasNode(name string) bool {
+	if p.All() {
+		return p.Find(name) != nil
+	}
+
+	hidden, known := p.names[name]
+	return known && !hidden
+}
 
 // OwnsGroup implements record.Scope.
 func (p *Scoped) OwnsGroup(group string) bool { return p.All() || p.filter.OwnsGroup(group) }
@@ -194,7 +186,7 @@ func (p *Scoped) CheckJob(ref string) error {
 
 // HadNode implements record.Scope.
 func (p *Scoped) HadNode(name, group string) bool {
-	return p.All() || p.filter.ContainsTarget(job.Target{Name: name, FromGroup: group}, job.Find(p.whole.Nodes, name))
+	return p.All() || p.filter.ContainsTarget(job.Target{Name: name, FromGroup: group}, p.whole.Find(name))
 }
 
 // HasJob implements record.Scope.
@@ -207,7 +199,7 @@ func (p *Scoped) HasJob(id string) bool {
 	return j != nil && j.In(p)
 }
 
-// nameAll fills the names. The nodes of the scope must be complete.
+// nameAll fills the names.
 func (p *Scoped) nameAll() {
 	for name := range record.All(p.whole, &Tombstones) {
 		p.names[name] = true
@@ -219,12 +211,8 @@ func (p *Scoped) nameAll() {
 		}
 	}
 
-	for _, n := range p.whole.Nodes {
-		p.names[n.Name] = true
-	}
-
-	for _, n := range p.Nodes {
-		p.names[n.Name] = false
+	for _, n := range p.whole.Nodes() {
+		p.names[n.Name] = !p.filter.Contains(n)
 	}
 
 	for name := range p.names {
@@ -355,7 +343,7 @@ func (p *Scoped) Show(n *inventory.Node) *inventory.Node {
 	if p.All() {
 		return n
 	}
-	return within(n, p)
+	return job.NodeWithin(n, p)
 }
 
 // ShowJob returns the form of a job that belongs to the scope.
@@ -397,7 +385,7 @@ func (p *Scoped) change(c *Change) bool {
 	switch c.Kind {
 	case Config.Kind:
 		return false
-	case Nodes.Name:
+	case job.Nodes.Name:
 		c.Record, c.Former = p.nodeThen(c.Record), p.nodeThen(c.Former)
 		return c.Record != nil || c.Former != nil
 	default:

@@ -28,9 +28,10 @@ func (shownNodes) CheckGroup(string) error                               { retur
 func TestScopedText(t *testing.T) {
 	t.Parallel()
 
-	view := &View{View: record.WithList(record.View{}, &Tombstones, &inventory.Tombstone{Name: "former-1"})}
+	view := &View{}
+	view.View = record.WithList(view.View, &Tombstones, &inventory.Tombstone{Name: "former-1"})
 	for _, name := range []string{"a.b-1", "node-1", "node-1-2", "node-10", "web-1"} {
-		view.Nodes = append(view.Nodes, &inventory.Node{Name: name})
+		view.PutNode(&inventory.Node{Name: name})
 	}
 
 	p := view.In(shownNodes{"node-1-2", "node-10"})
@@ -72,7 +73,7 @@ func TestScopedJob(t *testing.T) {
 
 	view := &View{}
 	for _, name := range []string{"node-1", "web-1"} {
-		view.Nodes = append(view.Nodes, &inventory.Node{Name: name})
+		view.PutNode(&inventory.Node{Name: name})
 	}
 
 	const said = "as web-1 says"

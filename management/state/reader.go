@@ -15,9 +15,6 @@ import (
 type Reader interface {
 	// View returns the newest view, never nil.
 	View() *View
-	// Narrow returns the newest view with the named nodes only, as far as they are
-	// known. After a change it costs less than View, which lists every node again.
-	Narrow(names ...string) *View
 	// Changed returns a channel that is closed when a newer view exists.
 	Changed() <-chan struct{}
 	// Wait blocks until the view has reached the revision.

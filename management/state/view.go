@@ -18,8 +18,6 @@ import (
 // has not changed.
 type View struct {
 	job.Snapshot
-	// View has the records of the kinds.
-	record.View
 
 	Revision int64
 	// Stale: the store has not answered for 3 seconds, so the view may be old.
@@ -32,7 +30,7 @@ func ViewOf(tx *record.Tx) *View { return tx.Base().(*View) }
 
 // Busy reports whether a job is queued or runs.
 func (v *View) Busy() bool {
-	return slices.ContainsFunc(v.Jobs, func(j *job.Job) bool { return !j.Status.Ended() })
+	return slices.ContainsFunc(v.Jobs(), func(j *job.Job) bool { return !j.Status.Ended() })
 }
 
 // Connection returns the ssh parameters set for the node, or nil.
@@ -41,12 +39,12 @@ func (v *View) Connection(node string) *configuration.Connection {
 }
 
 // HostKeys returns the recorded ssh host keys, each with the name of its node.
-func (v *View) HostKeys() map[string]string { return hostKeys(v.Nodes) }
+func (v *View) HostKeys() map[string]string { return hostKeys(v.Nodes()) }
 
 // HostKeysInUse is HostKeys without those of nodes that are gone: at another address, their
 // hosts are discovered anew.
 func (v *View) HostKeysInUse() map[string]string {
-	return hostKeys(slices.DeleteFunc(slices.Clone(v.Nodes), func(n *inventory.Node) bool {
+	return hostKeys(slices.DeleteFunc(slices.Clone(v.Nodes()), func(n *inventory.Node) bool {
 		return n.State != inventory.Discovered && n.Job == ""
 	}))
 }
@@ -79,13 +77,13 @@ func (v *View) AddrRivals(names ...string) map[string][]string {
 
 	wanted := map[endpoint][]string{}
 	for _, name := range names {
-		if n := job.Find(v.Nodes, name); n != nil {
+		if n := v.Find(name); n != nil {
 			wanted[at(n)] = append(wanted[at(n)], name)
 		}
 	}
 
 	rivals := map[string][]string{}
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if n.State != inventory.Discovered && len(n.Carries()) == 0 {
 			continue
 		}

@@ -48,7 +48,7 @@ func (k *Keeper) Status(v *state.View) Status {
 	for _, w := range k.Calendar().Windows() {
 		one := WindowStatus{Window: w, Closes: w.Open(s.Now), Opens: w.Next(s.Now)}
 
-		for _, n := range v.Nodes {
+		for _, n := range v.Nodes() {
 			if w.Concerns(n) {
 				one.Nodes++
 			}

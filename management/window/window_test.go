@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -363,14 +364,14 @@ func BenchmarkOpen(b *testing.B) {
 
 // testView returns a view with a worker in rack r1, a master and a node without a group.
 func testView() *state.View {
-	return &state.View{Snapshot: job.Snapshot{Nodes: []*inventory.Node{
+	return &state.View{Snapshot: jobtest.With([]*inventory.Node{
 		{Name: "free-1", Status: inventory.Unallocated},
 		{Name: "master-1", Group: inventory.GroupMaster, Status: inventory.Allocated},
 		{
 			Name: "worker-1", Group: inventory.GroupWorker, Status: inventory.Allocated,
 			Labels: map[string]string{"rack": "r1"},
 		},
-	}}}
+	}...)}
 }
 
 // testJob returns a job on nodes of the view.

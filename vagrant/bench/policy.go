@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
-	jobs "github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/selector"
@@ -62,7 +61,7 @@ func policies(_ context.Context, b *bench) (rows []row) {
 }
 
 func compared(world policy.World) (found int) {
-	for _, n := range world.View.Nodes {
+	for _, n := range world.View.Nodes() {
 		if n.Labels["rack"] == "r001" && n.Labels["zone"] == "z1" {
 			found++
 		}
@@ -77,7 +76,7 @@ const policySelector = "rack in (r001,r002,r003,r004), zone!=z9, status=Unalloca
 func selected(world policy.World) (found int) {
 	s := must(selector.Parse(policySelector, nil))
 
-	for _, n := range world.View.Nodes {
+	for _, n := range world.View.Nodes() {
 		if s.Matches(n) {
 			found++
 		}
@@ -103,7 +102,7 @@ func policyFleet(nodes, fresh int) policy.World {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	world := policy.World{
 		Now:  now,
-		View: &state.View{Snapshot: jobs.Snapshot{Nodes: make([]*inventory.Node, nodes)}},
+		View: &state.View{},
 		Settings: policy.Settings{
 			Settle: time.Minute, Jobs: 100, Rate: 100, Limit: 100, Groups: inventory.DefaultGroups(),
 			Brake: policy.BrakeSettings{Share: 30, Minimum: 3, Within: 5 * time.Minute},
@@ -124,7 +123,7 @@ func policyFleet(nodes, fresh int) policy.World {
 			}
 		}
 
-		world.View.Nodes[i] = &n
+		world.View.PutNode(&n)
 	}
 
 	if fresh < nodes {
@@ -138,11 +137,11 @@ func policyFleet(nodes, fresh int) policy.World {
 
 // loseMaster makes the first node silent for an hour.
 func loseMaster(world policy.World) {
-	n, _, _ := world.View.Nodes[0].Observe(inventory.Observation{
-		Observer: inventory.ObserverGossip, Label: "host", Serial: world.View.Nodes[0].Serial, Addr: "192.0.2.1",
+	n, _, _ := world.View.Nodes()[0].Observe(inventory.Observation{
+		Observer: inventory.ObserverGossip, Label: "host", Serial: world.View.Nodes()[0].Serial, Addr: "192.0.2.1",
 	}, world.Now.Add(-time.Hour))
 	n = n.Contacted(inventory.Contact{Time: world.Now.Add(-time.Minute), Silent: true, Reason: "no route"})
-	world.View.Nodes[0] = &n
+	world.View.PutNode(&n)
 }
 
 // addRules adds the rules to the fleet, turned on.
@@ -152,10 +151,10 @@ func addRules(world *policy.World) {
 
 	for i, r := range []policy.Rule{
 		{Selector: "zone in (z0,z1,z2)", Roles: []policy.Role{
-			master, {Group: inventory.GroupWorker, Count: len(world.View.Nodes)},
+			master, {Group: inventory.GroupWorker, Count: len(world.View.Nodes())},
 		}},
-		{Selector: "zone=z3, rack!=r001", Group: inventory.GroupWorker, Maximum: len(world.View.Nodes)},
-		{Selector: "zone in (z4)", Group: inventory.GroupWorker, Maximum: len(world.View.Nodes)},
+		{Selector: "zone=z3, rack!=r001", Group: inventory.GroupWorker, Maximum: len(world.View.Nodes())},
+		{Selector: "zone in (z4)", Group: inventory.GroupWorker, Maximum: len(world.View.Nodes())},
 		{Selector: "rack", Roles: []policy.Role{
 			master, {Group: inventory.GroupWorker, Spread: "rack", Rest: true},
 		}},

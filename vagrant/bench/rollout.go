@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	jobs "github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/state"
 )
 
 const (
@@ -57,10 +58,19 @@ func newRolloutFleet(nodes int) *rolloutFleet {
 			Name: fmt.Sprintf("w-%05d", i), Status: inventory.Allocated, State: inventory.Discovered,
 			Group: inventory.GroupWorker,
 		}
-		f.names, f.snapshot.Nodes = append(f.names, n.Name), append(f.snapshot.Nodes, n)
+		f.names = append(f.names, n.Name)
+		f.snapshot.PutNode(n)
 	}
 
 	return f
+}
+
+// writes returns the writes of its nodes.
+func (f *rolloutFleet) writes() (all []state.NodeWrite) {
+	for _, n := range f.snapshot.Nodes() {
+		all = append(all, state.NodeWrite{Node: *n})
+	}
+	return all
 }
 
 // request is the request for a rollout over the fleet.
@@ -79,7 +89,7 @@ func (f *rolloutFleet) carryOut() {
 	now := time.Unix(0, 0)
 	r := must(rollout.Make(f.snapshot, inventory.DefaultGroups(), nil, f.request(), now))
 	world := rollout.World{
-		Node: func(name string) *inventory.Node { return jobs.Find(f.snapshot.Nodes, name) },
+		Node: func(name string) *inventory.Node { return f.snapshot.Find(name) },
 		Job:  func(id string) (jobs.Job, bool) { j, ok := f.byID[id]; return j, ok },
 		Room: len(f.names),
 	}

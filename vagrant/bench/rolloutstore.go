@@ -50,10 +50,12 @@ func (w *world) rolloutInStore(ctx context.Context) float64 {
 
 	secrets := stored.NewSecrets(secret.NewRing(secret.NewKey()), nil)
 
-	store := must(stored.Open(ctx, client, []record.Any{&rollout.Kind}, secrets, log, stored.StaleAfter))
+	store := must(stored.Open(ctx, client, []record.Any{&rollout.Kind, &jobs.Kind, &jobs.Nodes}, secrets, log, stored.StaleAfter))
 	defer store.Close()
 
 	f := &storedFleet{Store: store, nodes: newRolloutFleet(w.bench.rollout)}
+	must(store.PutNodes(ctx, f.nodes.writes()))
+
 	l := rollout.New(rollout.Options{
 		State: f, Records: f, Store: store, Jobs: f, Leads: func() bool { return true }, Audit: f, Logger: log,
 		Settings: func() rollout.Settings {
@@ -97,19 +99,6 @@ type storedFleet struct {
 
 	nodes *rolloutFleet
 	tasks sync.WaitGroup
-}
-
-// View returns the view of the store, with the nodes of the fleet.
-func (f *storedFleet) View() *state.View {
-	v := *f.Store.View()
-	v.Nodes = f.nodes.snapshot.Nodes
-	return &v
-}
-
-// Latest returns the view of decisions.
-func (f *storedFleet) Latest() (record.Reader, int64) {
-	v := f.View()
-	return v, v.Revision
 }
 
 // SubmitRollout accepts a job as the engine does, and lets it begin and end.

@@ -5,7 +5,6 @@ package jobtest
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,18 +39,23 @@ func Snapshot(t *testing.T, lines ...string) *job.Snapshot {
 			n.Job = "99"
 		}
 
-		v.Nodes = append(v.Nodes, &n)
+		v.PutNode(&n)
 	}
-
-	slices.SortFunc(v.Nodes, func(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) })
 
 	return v
 }
 
+// With returns a snapshot of nodes.
+func With(nodes ...*inventory.Node) job.Snapshot {
+	var s job.Snapshot
+	s.SetNodes(nodes...)
+	return s
+}
+
 // Records are the view's nodes by value, for comparing and for printing.
 func Records(v *job.Snapshot) []inventory.Node {
-	out := make([]inventory.Node, len(v.Nodes))
-	for i, n := range v.Nodes {
+	out := make([]inventory.Node, len(v.Nodes()))
+	for i, n := range v.Nodes() {
 		out[i] = *n
 	}
 

@@ -32,7 +32,7 @@ func gaugeOf(b bool) float64 {
 func policyMetrics(v *state.View, emit func(string, float64, ...string)) {
 	pending := 0
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if n.State == inventory.Discovered && n.Presence.Pending() {
 			pending++
 		}
@@ -45,7 +45,7 @@ func policyMetrics(v *state.View, emit func(string, float64, ...string)) {
 func dayTwoMetrics(v *state.View, emit func(string, float64, ...string)) {
 	verified := map[inventory.VerdictResult]int{}
 
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if n.Status != inventory.Allocated {
 			continue
 		}
@@ -84,7 +84,7 @@ func nodeMetrics(v *state.View, emit func(string, float64, ...string)) {
 	count := map[kind]int{}
 
 	var failed, residue, duplicated int
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		count[kind{n.Status, n.State}]++
 		if n.LastError != "" {
 			failed++
@@ -138,7 +138,7 @@ func jobMetrics(v *state.View, limit int, now time.Time, emit func(string, float
 	queued, forks := 0, 0
 
 	oldest := now
-	for _, j := range v.Jobs {
+	for _, j := range v.Jobs() {
 		count[kind{j.Verb, j.Status}]++
 		switch j.Status {
 		case job.Queued:

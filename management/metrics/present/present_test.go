@@ -24,11 +24,12 @@ func TestJobMetrics(t *testing.T) {
 		return job.Job{ID: id, Verb: inventory.VerbUpdate, Status: job.Running,
 			Runs: []job.Run{{Playbook: "site.yml", Hosts: make([]string, hosts), Exit: exit}}}
 	}
-	v := &state.View{Snapshot: job.Snapshot{Jobs: jobtest.List(
+	v := &state.View{}
+	v.SetJobs(jobtest.List(
 		job.Job{ID: "1", Verb: inventory.VerbCommission, Status: job.Queued, Accepted: now.Add(-time.Minute)},
 		job.Job{ID: "2", Verb: inventory.VerbCommission, Status: job.Queued, Accepted: now.Add(-time.Hour)},
 		running("3", 80, ""), running("4", 3, ""), running("5", 7, "done"),
-	)}}
+	)...)
 	got := map[string]float64{}
 	jobMetrics(v, 50, now, func(name string, value float64, labels ...string) { got[fmt.Sprint(name, labels)] = value })
 
@@ -48,8 +49,8 @@ func TestDayTwoMetrics(t *testing.T) {
 
 	v := &state.View{Snapshot: *jobtest.Snapshot(t,
 		"a m Allocated Discovered", "b m Allocated Discovered", "c - Unallocated Discovered")}
-	v.Nodes[0].Verification = &inventory.Verdict{Result: inventory.Drifted}
-	v.Nodes[2].Verification = &inventory.Verdict{Result: inventory.Clean}
+	v.Nodes()[0].Verification = &inventory.Verdict{Result: inventory.Drifted}
+	v.Nodes()[2].Verification = &inventory.Verdict{Result: inventory.Clean}
 	v.View = record.WithList(v.View, &rollout.Kind, &rollout.Record{ID: "r1", Status: rollout.Running},
 		&rollout.Record{ID: "r2", Status: rollout.Done}, &rollout.Record{ID: "r3", Status: rollout.Done})
 

@@ -105,7 +105,8 @@ func TestAskThisHost(t *testing.T) {
 		return
 	}
 
-	v := &state.View{View: record.WithList(record.View{}, &state.Instances, &state.Instance{Addr: own})}
+	v := &state.View{}
+	v.View = record.WithList(v.View, &state.Instances, &state.Instance{Addr: own})
 	if _, err := Ask(t.Context(), v, check.URL(own)); err != nil || requests.Load() != 1 {
 		t.Errorf("the node of the manager: %v", err)
 	}

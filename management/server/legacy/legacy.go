@@ -377,10 +377,10 @@ func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
 	v := a.o.View(r.Context())
 
 	// Unknown names are ignored, as in the first generation.
-	nodes := v.Nodes
+	nodes := v.Nodes()
 	if len(body.Nodes) > 0 {
 		nodes = nil
-		for _, n := range v.Nodes {
+		for _, n := range v.Nodes() {
 			if slices.Contains(body.Nodes, n.Name) {
 				nodes = append(nodes, n)
 			}
@@ -549,7 +549,7 @@ func (a *API) jobOf(r *http.Request) (job.Job, error) {
 
 	v := a.o.View(r.Context())
 	if ref == "active" {
-		if j := newest(v.Jobs); j != nil {
+		if j := newest(v.Jobs()); j != nil {
 			return *j, nil
 		}
 	}

@@ -25,7 +25,7 @@ func TestNodesAreJoined(t *testing.T) {
 		v := round.View
 		merger := merge.NewMerger(v, round.Settings)
 
-		texts, err := cache.Of(v, v.Nodes, infoEncoder{merger})
+		texts, err := cache.Of(v, v.Nodes(), infoEncoder{merger})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestNodesAreJoined(t *testing.T) {
 		nodelist.Write(got, []byte("{"), texts, []byte("}\n"))
 
 		infos := map[string]api.LegacyNodeInfo{}
-		for _, n := range v.Nodes {
+		for _, n := range v.Nodes() {
 			infos[n.Name] = infoOf(merger, n)
 		}
 

@@ -57,7 +57,7 @@ func (c *Cache[E]) Of(v *state.View, nodes []*inventory.Node, by E) ([][]byte, e
 		return c.texts, nil
 	}
 
-	if same == nil && !sameList(nodes, v.Nodes) {
+	if same == nil && !sameList(nodes, v.Nodes()) {
 		// A page or a selection does not justify encoding the whole view: keep
 		// its changed nodes aside.
 		texts, missing := c.kept(nodes, nil)
@@ -74,8 +74,8 @@ func (c *Cache[E]) Of(v *state.View, nodes []*inventory.Node, by E) ([][]byte, e
 		}
 	}
 
-	texts, missing := c.kept(v.Nodes, same)
-	if err := encodeAll(v.Nodes, missing, texts, by); err != nil {
+	texts, missing := c.kept(v.Nodes(), same)
+	if err := encodeAll(v.Nodes(), missing, texts, by); err != nil {
 		return nil, err
 	}
 	for part := range slices.Chunk(texts, block) {
@@ -86,10 +86,10 @@ func (c *Cache[E]) Of(v *state.View, nodes []*inventory.Node, by E) ([][]byte, e
 	if v.Revision < c.revision { // a slow request with an older view must not replace the newer one
 		newest = &Cache[E]{}
 	}
-	newest.revision, newest.by, newest.nodes, newest.texts = v.Revision, by, v.Nodes, texts
+	newest.revision, newest.by, newest.nodes, newest.texts = v.Revision, by, v.Nodes(), texts
 	newest.fresh = map[*inventory.Node][]byte{}
 
-	if sameList(nodes, v.Nodes) {
+	if sameList(nodes, v.Nodes()) {
 		return texts, nil
 	}
 

@@ -101,7 +101,7 @@ func appeared(v *state.View, j job.Job, run job.Run) (seen map[string]string, ab
 	for _, name := range run.Hosts {
 		t, _ := j.Target(name)
 
-		i := slices.IndexFunc(v.Nodes, func(n *inventory.Node) bool {
+		i := slices.IndexFunc(v.Nodes(), func(n *inventory.Node) bool {
 			return n.Addr == t.Addr && n.State == inventory.Discovered
 		})
 		if i < 0 {
@@ -109,7 +109,7 @@ func appeared(v *state.View, j job.Job, run job.Run) (seen map[string]string, ab
 			continue
 		}
 
-		seen[t.Addr] = v.Nodes[i].Name
+		seen[t.Addr] = v.Nodes()[i].Name
 	}
 
 	return seen, absent

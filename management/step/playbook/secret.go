@@ -119,7 +119,7 @@ func (x *Executor) formerSecrets(
 		open[name] = true
 	}
 
-	for _, old := range slices.Backward(x.o.State.View().Jobs) {
+	for _, old := range slices.Backward(x.o.State.View().Jobs()) {
 		if len(open) == 0 {
 			break
 		}

@@ -178,7 +178,7 @@ func originOf(v *state.View, j job.Job) job.Job {
 // the commissioned nodes of groups that others require, so that templates can refer
 // to them, and the helpers. Only helpers are acted on, by plays that name them.
 func peers(v *state.View, settings step.Settings, j job.Job, run job.Run) []configuration.Host {
-	serving := j.Serving(v.Nodes)
+	serving := j.Serving(v.Nodes())
 	helpers := j.HelpersOf(run, serving, settings.Groups)
 
 	var hosts []configuration.Host
@@ -226,7 +226,7 @@ func (x *Executor) masters(
 	settings := x.o.Settings()
 
 	var all []merge.Master
-	for _, n := range j.Serving(v.Nodes) {
+	for _, n := range j.Serving(v.Nodes()) {
 		if provides(settings, n) && !j.Occupies(run, n.Name) {
 			all = append(all, merge.Master{Name: n.Name, Addr: n.Addr, Group: n.Group})
 		}
@@ -282,7 +282,7 @@ func (x *Executor) masters(
 // those that are Discovered or held by a job, with their addresses.
 func namesInUse(v *state.View) map[string]any {
 	used := map[string]any{}
-	for _, n := range v.Nodes {
+	for _, n := range v.Nodes() {
 		if n.State == inventory.Discovered || n.Job != "" {
 			used[n.Name] = n.Addr
 		}

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -43,62 +43,51 @@ func Rounds(test func(Round)) {
 		if r.IntN(10) == 0 {
 			v = previous // of a slow request
 		}
-		if len(v.Nodes) == 0 {
+		if len(v.Nodes()) == 0 {
 			v = newest
 		}
 
-		test(Round{Number: round, View: v, Nodes: someNodes(r, v.Nodes), Settings: settings})
+		test(Round{Number: round, View: v, Nodes: someNodes(r, v.Nodes()), Settings: settings})
 	}
 }
-
-func byName(a, b *inventory.Node) int { return strings.Compare(a.Name, b.Name) }
 
 // nextView returns a view with up to two nodes and one other record changed.
 func nextView(r *rand.Rand, v *state.View, round int) *state.View {
 	next := *v
 	next.Revision++
-	next.Nodes = slices.Clone(v.Nodes)
 
 	for range r.IntN(3) {
+		name := fmt.Sprintf("n-%03d", r.IntN(400))
 		n := &inventory.Node{
-			Name:      fmt.Sprintf("n-%03d", r.IntN(400)),
+			Name:      name,
 			LastError: fmt.Sprintf("<%d> & \"quoted\" \u2028 é", round),
 			Group:     []string{"", "x", "y"}[r.IntN(3)],
 			Revision:  int64(round),
 		}
 
-		i, found := slices.BinarySearchFunc(next.Nodes, n, byName)
-
-		switch {
-		case !found:
-			next.Nodes = slices.Insert(next.Nodes, i, n)
-		case r.IntN(3) == 0:
-			next.Nodes = slices.Delete(next.Nodes, i, i+1)
-		default:
-			next.Nodes[i] = n
+		if next.Find(name) != nil && r.IntN(3) == 0 {
+			n = nil
 		}
+		next.View = record.Set(next.View, &job.Nodes, name, n)
 	}
 
 	if round == 0 {
 		// More nodes than one goroutine encodes.
 		for i := range 300 {
-			next.Nodes = append(next.Nodes, &inventory.Node{Name: fmt.Sprintf("n-%03d", i)})
+			next.PutNode(&inventory.Node{Name: fmt.Sprintf("n-%03d", i)})
 		}
-
-		slices.SortFunc(next.Nodes, byName)
-		next.Nodes = slices.CompactFunc(next.Nodes, func(a, b *inventory.Node) bool { return a.Name == b.Name })
 	}
 
-	some := next.Nodes[r.IntN(len(next.Nodes))].Name
+	some := next.Nodes()[r.IntN(len(next.Nodes()))].Name
 
 	switch r.IntN(6) {
 	case 0:
-		next.View = record.Set(v.View, &state.Connections, some, &configuration.Connection{Port: round + 1})
+		next.View = record.Set(next.View, &state.Connections, some, &configuration.Connection{Port: round + 1})
 	case 1:
-		next.View = record.With(v.View, &state.Connections, nil)
+		next.View = record.With(next.View, &state.Connections, nil)
 	case 2, 3:
 		scope := []state.Scope{state.ScopeGlobal, state.ScopeGroup("x"), state.ScopeNode(some)}[r.IntN(3)]
-		next.View = record.Set(v.View, &state.Variables, string(scope), &state.ScopeVars{
+		next.View = record.Set(next.View, &state.Variables, string(scope), &state.ScopeVars{
 			Scope: scope, Vars: configuration.Vars{"v": fmt.Sprint(round), "my_token": "t"},
 		})
 	}

@@ -339,7 +339,7 @@ func (s gitSource) covers(digest string) error {
 
 	var idle, groups []string
 
-	for _, n := range s.view().Nodes {
+	for _, n := range s.view().Nodes() {
 		acts := func(p configuration.Play) bool { return p.Matches(n.Name, n.Group) != configuration.No }
 		if n.Group == "" || slices.ContainsFunc(plays, acts) {
 			continue
