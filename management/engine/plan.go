@@ -229,7 +229,7 @@ func planOf(r record.Reader, v *state.View, manager, id string) (plan.Plan, erro
 
 	p := record.Get(r, &plan.Kind, id)
 	if p == nil {
-		return plan.Plan{}, cmp.Or(v.UnreadablePlan(id), plan.Unknown(id, v.Jobs()))
+		return plan.Plan{}, cmp.Or(v.Damaged(&plan.Kind, id), plan.Unknown(id, v.Jobs()))
 	}
 	return *p, nil
 }

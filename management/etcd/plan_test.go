@@ -134,7 +134,7 @@ func TestUnreadablePlan(t *testing.T) {
 	again := openWith(t, s, testSecrets())
 	v := again.View()
 
-	if len(record.List(v, &plan.Kind)) != 1 || v.UnreadablePlan("3f9a1c20-00000002") == nil ||
+	if len(record.List(v, &plan.Kind)) != 1 || v.Damaged(&plan.Kind, "3f9a1c20-00000002") == nil ||
 		v.UnreadableFiles() == nil {
 		t.Errorf("%v", v.Unreadable)
 	}

@@ -284,7 +284,7 @@ func dropUncommitted(v *state.View, entries []inventory.HistoryEntry) []inventor
 		if e.To.InProgress() && !released[e.Job] {
 			// The job holds its nodes while its record cannot be read.
 			j, err := v.Job(e.Job)
-			if v.UnreadableJob(e.Job) == nil && (err != nil || j.Started.IsZero()) {
+			if v.Damaged(&job.Kind, e.Job) == nil && (err != nil || j.Started.IsZero()) {
 				continue
 			}
 		}

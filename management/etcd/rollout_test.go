@@ -122,7 +122,7 @@ func TestIncompleteRollout(t *testing.T) {
 
 		again := openWith(t, s, testSecrets())
 		for _, v := range []*state.View{s.View(), again.View()} {
-			if v.UnreadableRollout(id) == nil || v.UnreadableFiles() == nil || len(stored(v)) > 0 {
+			if v.Damaged(&rollout.Kind, id) == nil || v.UnreadableFiles() == nil || len(stored(v)) > 0 {
 				t.Errorf("%s: %+v, %v", id, stored(v), v.Unreadable)
 			}
 		}
@@ -186,7 +186,7 @@ func TestUnreadableRollout(t *testing.T) {
 	again := openWith(t, s, testSecrets())
 	v := again.View()
 
-	if len(stored(v)) != 1 || v.UnreadableRollout("r0000000b") == nil || v.UnreadableFiles() == nil {
+	if len(stored(v)) != 1 || v.Damaged(&rollout.Kind, "r0000000b") == nil || v.UnreadableFiles() == nil {
 		t.Errorf("%+v, %v", stored(v), v.Unreadable)
 	}
 

@@ -1254,7 +1254,7 @@ func TestUnreadableJob(t *testing.T) {
 			t.Errorf("%s, %d nodes are held, want %d", when, got, count-1)
 		}
 
-		if v.UnreadableJob(running.ID) == nil || v.UnreadableFiles() == nil {
+		if v.Damaged(&job.Kind, running.ID) == nil || v.UnreadableFiles() == nil {
 			t.Errorf("%s, the record is not reported", when)
 		}
 	}

@@ -97,7 +97,7 @@ func (e *nodeExplainer) holder() {
 		}
 	}
 
-	if err := e.View.UnreadableJob(e.Node.Job); err != nil {
+	if err := e.View.Damaged(&job.Kind, e.Node.Job); err != nil {
 		e.add(finding(AboutJob, "job %s holds it: %s", e.Node.Job, err.Error()))
 	}
 }

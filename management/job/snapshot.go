@@ -68,17 +68,11 @@ func (s Snapshot) UnreadableNode(name string) error {
 	return cmp.Or(s.unreadable("v/nodes/"+name), s.unreadable("v/tombstones/"+name))
 }
 
-// UnreadableJob returns an error if the record of the job cannot be read. The job holds
-// its nodes then, because its playbook may still run.
-func (s Snapshot) UnreadableJob(id string) error { return s.unreadable("v/jobs/" + id) }
-
-// UnreadablePlan returns an error if the record of the plan cannot be read.
-func (s Snapshot) UnreadablePlan(id string) error { return s.unreadable("v/plans/" + id) }
-
-// UnreadableRollout returns an error if the record of the rollout, or a part of it, cannot
-// be read.
-func (s Snapshot) UnreadableRollout(id string) error {
-	return cmp.Or(s.unreadableOf([]string{"v/rollouts/" + id + "/"}), s.unreadable("v/rollouts/"+id))
+// Damaged returns an error if the record under a key, or a part of it, cannot be read. A job holds its
+// nodes then, because its playbook may still run.
+func (s Snapshot) Damaged(k record.Any, key string) error {
+	path := "v/" + k.Path(key)
+	return cmp.Or(s.unreadable(path), s.unreadableOf([]string{path + "/"}))
 }
 
 // inputKinds are the beginnings of the keys of records that every job depends on. A
@@ -185,7 +179,7 @@ func (s Snapshot) Job(ref string) (Job, error) {
 		return *j, nil
 	}
 
-	if err := s.UnreadableJob(ref); err != nil {
+	if err := s.Damaged(&Kind, ref); err != nil {
 		return Job{}, err
 	}
 

@@ -141,7 +141,7 @@ func (l *Loop) turn(ctx context.Context) (control.Next, error) {
 		return control.Next{}, nil
 	}
 
-	if v.Stale || settings.Incomplete != nil || v.Unreadable[automationKey] != "" {
+	if v.Stale || settings.Incomplete != nil || v.Damaged(&state.Memory, "") != nil {
 		return control.Next{}, nil
 	}
 
@@ -189,9 +189,6 @@ func (l *Loop) start() (now time.Time, start Start) {
 	}
 	return l.time.read(l.Clock, start)
 }
-
-// automationKey is the key of the record of the policies among unreadable records.
-const automationKey = "v/automation"
 
 // change stores the memory that decide returns, unless it is nil.
 func (l *Loop) change(

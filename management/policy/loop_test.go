@@ -417,7 +417,7 @@ func TestFollowerDecidesNothing(t *testing.T) {
 		func(s *site) { s.settings.Incomplete = errCrash },
 		func(s *site) { s.publish(func(v *state.View) { v.Stale = true }) },
 		func(s *site) {
-			s.publish(func(v *state.View) { v.Unreadable = map[string]string{automationKey: "damaged"} })
+			s.publish(func(v *state.View) { v.Unreadable = map[string]string{"v/automation": "damaged"} })
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ func Get(v *state.View, id string) (Record, error) {
 
 	r := record.Get(v, &Kind, id)
 	if r == nil {
-		return Record{}, cmp.Or(v.UnreadableRollout(id), Unknown(id))
+		return Record{}, cmp.Or(v.Damaged(&Kind, id), Unknown(id))
 	}
 	return *r, nil
 }

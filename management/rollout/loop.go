@@ -314,7 +314,7 @@ func (l *Loop) world(v *state.View, r Record) World {
 			}
 
 			// An unreadable job holds its node until it becomes readable or is removed.
-			if v.UnreadableJob(id) != nil {
+			if v.Damaged(&job.Kind, id) != nil {
 				return job.Job{ID: id, Status: job.Running}, true
 			}
 

@@ -33,13 +33,10 @@ func (c Calendar) Allowed(v *state.View, n *inventory.Node, now time.Time, group
 	return judge(c.Of(n, groups...), []string{n.Name}, now)
 }
 
-// freezeKey is the key of the freeze in the store.
-const freezeKey = "v/freeze"
-
 // Frozen reports whether a freeze holds changes back at that time. One that cannot be read
 // does.
 func Frozen(v *state.View, now time.Time) Verdict {
-	if _, unreadable := v.Unreadable[freezeKey]; unreadable {
+	if v.Damaged(&FreezeKind, "") != nil {
 		return Verdict{Reason: "the record of the freeze cannot be read, so it counts as frozen (v/freeze)"}
 	}
 

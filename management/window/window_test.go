@@ -517,7 +517,7 @@ func TestFrozen(t *testing.T) {
 
 	// A record that cannot be read may be a freeze.
 	v.View = record.WithOne(v.View, &FreezeKind, Freeze{})
-	v.Unreadable = map[string]string{freezeKey: "damaged"}
+	v.Unreadable = map[string]string{"v/freeze": "damaged"}
 
 	if got := c.Allowed(v, &free, now); got.OK {
 		t.Errorf("%+v", got)
