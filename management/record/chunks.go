@@ -203,6 +203,7 @@ func (c *chunked[T, E, C]) join(key string) {
 
 	p := c.parts[key]
 	if p == nil || p.head == nil {
+		delete(c.joins, c.kind.Path(key)) // of parts that are gone
 		c.set(entry[T]{key: key})
 		return
 	}
