@@ -32,11 +32,10 @@ type world struct {
 
 // newWorld has one node of each group, and one without a group, configured as desired.
 func newWorld() *world {
+	playbooks := map[string]*state.Playbooks{"i": {Digest: "p"}, "other": {Digest: "x"}}
 	w := &world{
 		view: &state.View{
-			Snapshot: job.Snapshot{View: record.With(record.View{}, &state.InstancePlaybooks, map[string]*state.Playbooks{
-				"i": {Digest: "p"}, "other": {Digest: "x"},
-			})},
+			Snapshot: job.Snapshot{View: record.With(record.View{}, &state.InstancePlaybooks, playbooks)},
 		},
 		settings: merge.Settings{
 			Groups: inventory.DefaultGroups(), Vars: configuration.Vars{"file": "1"}, Sources: []string{"outside"},

@@ -147,7 +147,7 @@ func (n *Session) gain(ctx context.Context) error {
 
 		switch {
 		case other.lease != awaited:
-			n.log.WithError(refusal).Warnf("the instance %s on %s is in the way; waiting up to %s for the end of its lease",
+			n.log.WithError(refusal).Warnf("the instance %s on %s is in the way; waiting up to %s for its end",
 				other.ID, other.Node, n.ttl)
 		case remaining > left: // it was renewed
 			return refusal

@@ -1152,8 +1152,9 @@ func TestForgetAtTheEndOfAJob(t *testing.T) {
 	_, err = s.Finish(ctx, ending, writes)
 	must(t, err)
 
-	if v := s.View(); len(v.Nodes()) != 1 || v.Nodes()[0].Name != names[1] || len(record.List(v, &state.Tombstones)) != 1 {
-		t.Errorf("%+v", v.Nodes()[0])
+	v := s.View()
+	if len(v.Nodes()) != 1 || v.Nodes()[0].Name != names[1] || len(record.List(v, &state.Tombstones)) != 1 {
+		t.Errorf("%+v", v.Nodes())
 	}
 }
 

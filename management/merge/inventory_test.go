@@ -27,10 +27,9 @@ func TestInventory(t *testing.T) {
 		Name: "web-1", Label: "web", Serial: "1", Addr: "10.0.0.7", Status: inventory.Quarantined,
 		State: inventory.Disappeared, Group: "service-worker", Labels: map[string]string{"rack": "r1"},
 	}
+	connections := map[string]*configuration.Connection{"web-1": {Port: 2222}, "web-10": {Port: 23}}
 	view := &state.View{
-		Snapshot: job.Snapshot{View: record.With(record.View{}, &state.Connections, map[string]*configuration.Connection{
-			"web-1": {Port: 2222}, "web-10": {Port: 23},
-		})},
+		Snapshot: job.Snapshot{View: record.With(record.View{}, &state.Connections, connections)},
 	}
 	view.SetNodes(n)
 

@@ -310,8 +310,9 @@ func (ns *Nodes) Report(
 	if err != nil || len(changed) > 0 {
 		caller := access.Caller{Principal: observerPrincipal(observer)}
 		record := access.Record{Action: "nodes.observe", Targets: changed, Deferred: true}
-		failed := err
-		err = access.Audited(ctx, ns.audit, caller, record, func(context.Context, *access.Record) error { return failed })
+		observed := err
+		failed := func(context.Context, *access.Record) error { return observed }
+		err = access.Audited(ctx, ns.audit, caller, record, failed)
 	}
 
 	return refused, ns.state.View().Revision, err

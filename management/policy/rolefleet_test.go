@@ -107,7 +107,8 @@ func (f *site) returns(n *inventory.Node) {
 func (f *site) operator() {
 	if n := f.some(func(n *inventory.Node) bool { return n.State == inventory.Disappeared }); n != nil &&
 		n.Status != inventory.Provisioning && f.chance(60) {
-		f.world.View.SetNodes(slices.DeleteFunc(slices.Clone(f.world.View.Nodes()), func(o *inventory.Node) bool { return o == n })...)
+		others := slices.DeleteFunc(slices.Clone(f.world.View.Nodes()), func(o *inventory.Node) bool { return o == n })
+		f.world.View.SetNodes(others...)
 	}
 
 	if n := f.some(func(n *inventory.Node) bool { return n.Status == inventory.Allocated }); n != nil && f.chance(150) {

@@ -144,7 +144,9 @@ func TestUndoAfterARetry(t *testing.T) {
 		}
 
 		r.Status = Fruitless
-		s := jobtest.With(&inventory.Node{Name: "a", Group: "g", Applied: tt.applied}, &inventory.Node{Name: "b", Applied: "1"})
+		s := jobtest.With(
+			&inventory.Node{Name: "a", Group: "g", Applied: tt.applied}, &inventory.Node{Name: "b", Applied: "1"},
+		)
 
 		u, err := r.Undo(s, nil, func(string) (bool, error) { return true, nil }, "", epoch)
 		if err != nil || len(u.Nodes) != 2 {

@@ -80,7 +80,8 @@ func newFakeManager() *fakeManager {
 		changed: make(chan struct{}), inputs: map[string]job.Inputs{}, logs: map[string][]byte{},
 		results: map[string]access.Result{},
 	}
-	m.view.View = record.Set(m.view.View, &state.Connections, "a-1", &configuration.Connection{User: "admin", Port: 2222})
+	connection := &configuration.Connection{User: "admin", Port: 2222}
+	m.view.View = record.Set(m.view.View, &state.Connections, "a-1", connection)
 	statetest.SetVars(m.view, state.ScopeGlobal, configuration.Vars{"motd": "hello", "port": int64(8080)})
 
 	return m
@@ -629,7 +630,8 @@ func (m *fakeManager) Forget(ctx context.Context, c access.Caller, r node.Forget
 	}
 
 	return m.change(func(v *state.View) {
-		v.SetNodes(slices.DeleteFunc(slices.Clone(v.Nodes()), func(n *inventory.Node) bool { return slices.Contains(r.Nodes, n.Name) })...)
+		forgotten := func(n *inventory.Node) bool { return slices.Contains(r.Nodes, n.Name) }
+		v.SetNodes(slices.DeleteFunc(slices.Clone(v.Nodes()), forgotten)...)
 	}), nil
 }
 

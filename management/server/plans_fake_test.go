@@ -149,7 +149,8 @@ func (m *fakeManager) ApplyPlan(ctx context.Context, c access.Caller, id string)
 
 	m.change(func(v *state.View) {
 		j = p.Job
-		j.ID, j.Status, j.Plan, j.PlannedBy, j.Actor = strconv.Itoa(len(v.Jobs())+1), job.Queued, id, p.Actor, c.Principal
+		j.ID, j.Status = strconv.Itoa(len(v.Jobs())+1), job.Queued
+		j.Plan, j.PlannedBy, j.Actor = id, p.Actor, c.Principal
 		j.Accepted, j.Revision = time.Unix(1700000000, 0).UTC(), v.Revision
 		v.PutJob(&j)
 

@@ -50,7 +50,8 @@ func (w *world) rolloutInStore(ctx context.Context) float64 {
 
 	secrets := stored.NewSecrets(secret.NewRing(secret.NewKey()), nil)
 
-	store := must(stored.Open(ctx, client, []record.Any{&rollout.Kind, &jobs.Kind, &jobs.Nodes}, secrets, log, stored.StaleAfter))
+	kinds := []record.Any{&rollout.Kind, &jobs.Kind, &jobs.Nodes}
+	store := must(stored.Open(ctx, client, kinds, secrets, log, stored.StaleAfter))
 	defer store.Close()
 
 	f := &storedFleet{Store: store, nodes: newRolloutFleet(w.bench.rollout)}
