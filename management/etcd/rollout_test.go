@@ -102,6 +102,12 @@ func TestIncompleteRollout(t *testing.T) {
 
 	s, ctx := store(t), within(t, patience)
 
+	// Sync waits for the newest write of the head.
+	write := func(op clientv3.Op) {
+		head := clientv3.OpPut(headKey(s.client.Prefix), "")
+		must(t, second(s.client.Txn(ctx).Then(op, head).Commit()))
+	}
+
 	for id, key := range map[string]string{"r0000000a": "", "r0000000b": "/01", "r0000000c": ""} {
 		putRollout(t, s, aRollout(id, 40))
 
@@ -109,13 +115,13 @@ func TestIncompleteRollout(t *testing.T) {
 
 		switch id {
 		case "r0000000a": // it is gone
-			must(t, second(s.client.Delete(ctx, chunk)))
+			write(clientv3.OpDelete(chunk))
 		case "r0000000b":
-			must(t, second(s.client.Put(ctx, chunk, "nonsense")))
+			write(clientv3.OpPut(chunk, "nonsense"))
 		case "r0000000c": // the chunk of another rollout
 			resp, err := s.client.Get(ctx, rolloutKey(s, id+"/00"))
 			must(t, err)
-			must(t, second(s.client.Put(ctx, chunk, string(resp.Kvs[0].Value))))
+			write(clientv3.OpPut(chunk, string(resp.Kvs[0].Value)))
 		}
 
 		must(t, s.Sync(ctx))
