@@ -147,6 +147,7 @@ var mayImport = map[string][]string{
 		"management/gossipkey",
 		"management/node",
 		"management/state",
+		"management/record",
 	},
 	"management/rotation": {"inventory"},
 	"management/gossipkey": {

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
@@ -78,7 +79,7 @@ func (g *Gossip) Start(ctx context.Context, v *state.View, nodes *node.Nodes) er
 	case g.Config.RPC != "":
 		return g.watchAgent(ctx, v, sink)
 	default:
-		return g.startAgent(ctx, sink)
+		return g.startAgent(ctx, v, sink)
 	}
 }
 
@@ -117,7 +118,7 @@ func (g *Gossip) watchAgent(ctx context.Context, v *state.View, sink monitor.Sin
 }
 
 // startAgent starts the agent inside.
-func (g *Gossip) startAgent(ctx context.Context, sink monitor.Sink) error {
+func (g *Gossip) startAgent(ctx context.Context, v *state.View, sink monitor.Sink) error {
 	c := g.Config
 	keyPath := cmp.Or(c.KeyFile, g.keyFile())
 
@@ -130,7 +131,8 @@ func (g *Gossip) startAgent(ctx context.Context, sink monitor.Sink) error {
 
 	agent, err := serf.Start(ctx, serf.Options{
 		Node: g.Node,
-		Bind: bind, Advertise: advertise, KeyFile: keyPath, Join: c.Join,
+		Bind: bind, Advertise: advertise, KeyFile: keyPath,
+		Join:    slices.Concat(c.Join, instances(v, g.Node.Addr, bind)),
 		DataDir: filepath.Join(g.DataDir, "gossip"),
 		Timing:  g.Timing, Log: g.Logger, Sinks: []monitor.Sink{sink},
 	})
@@ -148,6 +150,21 @@ func (g *Gossip) startAgent(ctx context.Context, sink monitor.Sink) error {
 	}()
 
 	return nil
+}
+
+// instances returns the addresses of the agents of the other live instances, which have the port of this one. An
+// instance in a gossip of its own would count all nodes as lost once it leads.
+func instances(v *state.View, own, bind string) []string {
+	var peers []string
+
+	_, port, _ := net.SplitHostPort(bind)
+	for _, i := range record.List(v, &state.Instances) {
+		if i.Addr != "" && i.Addr != own && port != "0" {
+			peers = append(peers, net.JoinHostPort(i.Addr, port))
+		}
+	}
+
+	return peers
 }
 
 // agentAddrs returns the addresses that an agent on a host binds to and
