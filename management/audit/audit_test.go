@@ -104,7 +104,7 @@ func read(t *testing.T, s audit.Store, f audit.Filter) (all []audit.Entry) {
 
 // copied returns the records as a kill leaves them.
 func copied(s *audittest.Store) *audittest.Store {
-	return &audittest.Store{Records: maps.Clone(s.Records), Writes: s.Writes, Revision: s.Revision}
+	return &audittest.Store{Records: maps.Clone(s.Records), Revision: s.Revision}
 }
 
 // TestChain continues a chain over several segments, instances and restarts, also without its head.
@@ -254,7 +254,7 @@ func TestAway(t *testing.T) {
 	l := open(s)
 	fill(t, l, 1)
 
-	s.Fail = errors.New("away")
+	s.Refuse(errors.New("away"))
 
 	must(t, l.Append(t.Context(), audit.Entry{Time: noon, Verb: "x"}))
 
@@ -266,7 +266,7 @@ func TestAway(t *testing.T) {
 		_ = l.Refuse(audit.Entry{Time: noon, Verb: "y", Result: "unavailable"})
 	}
 
-	s.Fail = nil
+	s.Refuse(nil)
 	fill(t, l, 1)
 
 	verbs := map[string]int{}
@@ -577,22 +577,22 @@ func TestDeferredEntries(t *testing.T) {
 
 		synctest.Wait()
 
-		if got := len(read(t, s, audit.Filter{})); got != 0 || s.Writes != 0 {
-			t.Errorf("at once: %d entries, %d writes", got, s.Writes)
+		if got := len(read(t, s, audit.Filter{})); got != 0 || s.Writes() != 0 {
+			t.Errorf("at once: %d entries, %d writes", got, s.Writes())
 		}
 
 		time.Sleep(audit.RoundTime)
 		synctest.Wait()
 
 		// The second write seals them.
-		if got := len(read(t, s, audit.Filter{})); got != 20 || s.Writes != 2 {
-			t.Errorf("after a round: %d entries, %d writes", got, s.Writes)
+		if got := len(read(t, s, audit.Filter{})); got != 20 || s.Writes() != 2 {
+			t.Errorf("after a round: %d entries, %d writes", got, s.Writes())
 		}
 
 		time.Sleep(10 * audit.RoundTime)
 
-		if s.Writes != 2 {
-			t.Errorf("an idle trail makes %d writes", s.Writes-2)
+		if s.Writes() != 2 {
+			t.Errorf("an idle trail makes %d writes", s.Writes()-2)
 		}
 
 		must(t, l.Defer(audit.Entry{Time: time.Now(), Verb: "nodes.observe"}))

@@ -20,10 +20,8 @@ type Store struct {
 	mu       sync.Mutex
 	Records  map[string]audit.Stored
 	Revision int64 // of the last write
-	// Fail, unless nil, is the error of every request.
-	Fail error
-	// Writes is the number of writes.
-	Writes int
+	fail     error // of every request; nil: none
+	writes   int
 }
 
 // AuditRecords implements audit.Store.
@@ -31,7 +29,7 @@ func (s *Store) AuditRecords(ctx context.Context, q audit.Query) ([]audit.Stored
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if err := cmp.Or(s.Fail, ctx.Err()); err != nil {
+	if err := cmp.Or(s.fail, ctx.Err()); err != nil {
 		return nil, err
 	}
 
@@ -58,7 +56,7 @@ func (s *Store) WriteAudit(ctx context.Context, w audit.Write) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if err := cmp.Or(s.Fail, ctx.Err()); err != nil {
+	if err := cmp.Or(s.fail, ctx.Err()); err != nil {
 		return 0, err
 	}
 	if w.Guarded && s.Records[audit.HeadKey].Revision != w.Head {
@@ -70,7 +68,7 @@ func (s *Store) WriteAudit(ctx context.Context, w audit.Write) (int64, error) {
 	}
 
 	s.Revision++
-	s.Writes++
+	s.writes++
 
 	for key, value := range w.Put {
 		s.Records[key] = audit.Stored{Key: key, Value: value, Revision: s.Revision}
@@ -103,4 +101,18 @@ func (s *Store) Keys(prefix string) []string {
 
 	keys := slices.Sorted(maps.Keys(s.Records))
 	return slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, prefix) })
+}
+
+// Writes returns the number of writes.
+func (s *Store) Writes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes
+}
+
+// Refuse lets every further request fail with the error; nil: none.
+func (s *Store) Refuse(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
 }
