@@ -403,6 +403,15 @@ func TestExplainJob(t *testing.T) {
 			summary: "it runs: commission of a-1, b-1, undo (cleanup.yml)", has: []string{
 				"configure (site.yml) failed on a-1", "undo (cleanup.yml) runs on a-1, b-1", "follow-log job=5",
 			}},
+		{name: "taken over, and waiting for what may go on", status: job.Running,
+			nodes: []string{"a m Provisioning Discovered"}, about: "job",
+			job: func() job.Job {
+				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
+				j.Instance, j.Former = "m-2", "m-1"
+				return j
+			},
+			summary: "it runs: commission of a-1", has: []string{"the instance m-1, which ran it, is gone",
+				"it goes on at m-2", "jobs.runner_lease", "follow-log job=5"}},
 		{name: "failed and cleaned", status: job.Errored,
 			nodes: []string{"a - Unallocated Discovered", "b - Unallocated Discovered"}, about: "failure",
 			job:     func() job.Job { return failed("done", inventory.Unallocated) },

@@ -70,6 +70,12 @@ func (e *jobExplainer) running() {
 	j := e.Job
 	e.Summary, e.Next = "it runs: "+e.progress(j), e.nextOfJob(j)
 
+	if j.Former != "" {
+		e.add(finding(AboutJob, "the instance %s, which ran it, is gone: it goes on at %s when what was started there "+
+			"has ended for sure, at most jobs.runner_lease after the loss", j.Former, j.Instance).of(j).
+			do("wait; its output has the time").with(inventory.FollowLog(j.ID)))
+	}
+
 	if hosts := hostsOf(e.Failures); len(hosts) > 0 {
 		e.add(finding(AboutFailure, "it has failed on %s", join(hosts)).of(j).on(hosts...).
 			do("read its output").with(inventory.FollowLog(j.ID)))
