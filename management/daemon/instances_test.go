@@ -222,7 +222,7 @@ func TestInstances(t *testing.T) {
 	}
 
 	// A stop leaves the job to the next process. The leader has one, so that the next one is the other's.
-	first.report("d e")
+	second.report("d e")
 
 	_, busyGate := submit(second, "d-1")
 	stays, staysGate := submit(second, "e-1")
