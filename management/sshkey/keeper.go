@@ -315,7 +315,8 @@ func (k *Keeper) act(
 		if !k.Leads() {
 			return inventory.Errorf(inventory.KindUnavailable,
 				"this instance does not lead, and the leader has the keys").
-				Do("ask again soon").With(inventory.ShowHealth())
+				Do("ask the other instance, if the status lists one; otherwise ask again soon").
+				With(inventory.ShowHealth())
 		}
 
 		return k.change(ctx, func(now *Rotation) error { return apply(k.State.View(), now) })
