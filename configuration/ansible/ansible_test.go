@@ -333,6 +333,21 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// TestLeaseIsGone: a run whose lease was removed, as with its whole folder, ends.
+func TestLeaseIsGone(t *testing.T) {
+	t.Parallel()
+	s := fakeSpec(t, "waits-until-interrupted")
+	s.Lease = time.Now().Add(30 * time.Minute)
+	run := start(t, s)
+	waitForOutput(t, run, "started")
+
+	errtest.None(t, os.Remove(filepath.Join(run.Dir(), "lease")))
+
+	if e := wait(t, run); e.Reason != LeaseLost {
+		t.Errorf("exit %+v", e)
+	}
+}
+
 func TestFirstRenewCreatesTheLease(t *testing.T) {
 	t.Parallel()
 	run := start(t, fakeSpec(t, "waits-until-interrupted"))

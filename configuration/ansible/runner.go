@@ -62,6 +62,7 @@ type runner struct {
 	ended chan unix.WaitStatus // of ansible-playbook
 	gone  chan struct{}        // closed when the last child is gone
 
+	leased     bool   // the run has had a lease
 	stopReason Reason // empty unless the run is being ended early
 	stopStep   int
 	escalate   <-chan time.Time
@@ -425,12 +426,16 @@ func (r *runner) timeLeft() (time.Duration, Reason) {
 }
 
 // lease reads the expiry of the lease; ok is false if the run needs no lease.
-// A lease that cannot be read has expired.
+// A lease that cannot be read has expired, and so has one that is gone: nobody can
+// renew it after the folder of the run was removed.
 func (r *runner) lease() (until time.Duration, ok bool) {
 	b, err := os.ReadFile(r.path(fileLease))
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) && !r.leased {
 		return 0, false
 	}
+
+	r.leased = true
+
 	n, perr := strconv.ParseInt(strings.TrimLeft(strings.TrimSpace(string(b)), "0"), 10, 64)
 	if err != nil || perr != nil {
 		r.log.Printf("read the lease: %v", errors.Join(err, perr))
