@@ -23,7 +23,6 @@ import (
 // playbooks copies the embedded playbooks to a directory, as a run uses them.
 func playbooks(t *testing.T) string {
 	t.Helper()
-
 	dir := t.TempDir()
 	errtest.None(t, os.CopyFS(dir, ansible.FS()))
 	return dir

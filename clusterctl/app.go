@@ -299,7 +299,6 @@ func dashed(flag string) string {
 func (a *app) say(format string, args ...any) {
 	a.saying.Lock()
 	defer a.saying.Unlock()
-
 	fmt.Fprintf(a.Stderr, "%s\n", print.Text(fmt.Sprintf(format, args...)))
 }
 

@@ -217,7 +217,6 @@ func (c *call) confirm(ctx context.Context, question string) error {
 // ask asks a question, and reports whether the answer is yes.
 func (c *call) ask(ctx context.Context, question string) (bool, error) {
 	fmt.Fprintf(c.Stderr, "%s? [y/N] ", question)
-
 	answer, err := c.readLine(ctx)
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes", err

@@ -74,7 +74,6 @@ var commandBook = sync.OnceValue(func() book {
 		if m := phraseLine.FindStringSubmatch(title); m != nil {
 			phrases = append(phrases, "{"+m[1]+"}", strings.Join(paragraphs(body), "\n\n"))
 			b.phrases[m[1]] = strings.Join(paragraphs(body), "\n")
-
 			continue
 		}
 
@@ -82,12 +81,10 @@ var commandBook = sync.OnceValue(func() book {
 		if m == nil {
 			panic("commands.md: not a command: " + title)
 		}
-
 		e := &entry{path: strings.TrimPrefix(m[1], "clusterctl"), args: m[3]}
 		if m[2] != "" {
 			e.aliases = strings.Split(m[2], ", ")
 		}
-
 		for _, paragraph := range paragraphs(body) {
 			b.add(e, paragraph)
 		}

@@ -527,7 +527,6 @@ func actionThenNodes(ctx context.Context, c *completer, _ string) []candidate {
 	if len(c.args) > 0 || c.options["action"] != "" {
 		return c.nodes(ctx, nil)
 	}
-
 	return verbsOfNodes()
 }
 

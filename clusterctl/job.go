@@ -100,7 +100,6 @@ func jobRows() rows {
 					return err
 				}
 				c.say("job %s: %s", j.ID, print.Title(j))
-
 				return c.wait(ctx, j)
 			},
 		},

@@ -119,7 +119,6 @@ func (c *call) trust(ctx context.Context, entry *contexts.Context) error {
 			return exit.Usagef("cannot read the CA: %v", err)
 		}
 		entry.CA = string(pem)
-
 		return nil
 	}
 

@@ -125,7 +125,6 @@ func (d *dialogue) ends(code int, text string) {
 // stored returns the contexts of the person.
 func (m *remoteManager) stored() []contexts.Context {
 	m.Helper()
-
 	f, err := contexts.Load(m.path())
 	errtest.None(m, err)
 	return f.Contexts

@@ -96,7 +96,6 @@ func TestLogin(t *testing.T) {
 	file := filepath.Join(m.home, "token")
 	write := func(mode os.FileMode) {
 		t.Helper()
-
 		_ = os.Remove(file)
 		errtest.None(t, os.WriteFile(file, []byte(goodToken+"\n"), mode))
 	}

@@ -34,7 +34,6 @@ func TestReferenceDocument(t *testing.T) {
 	if *update {
 		errtest.None(t, os.WriteFile(document, want, 0o644))
 	}
-
 	if got, err := os.ReadFile(document); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s does not match the command tree (%v); to rewrite it: make docs", document, err)
 	}

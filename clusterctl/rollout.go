@@ -260,7 +260,6 @@ func startRollout(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-
 	request, err := c.rolloutRequest(ctx, action)
 	if err != nil {
 		return err

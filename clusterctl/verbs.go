@@ -85,7 +85,6 @@ func verb(row inventory.Transition) leaf {
 	if row.Accepts(inventory.FieldCheck) {
 		about[len(about)-1] += " " + phrase("plan check")
 	}
-
 	l.about = strings.TrimSpace(strings.Join(about, "\n"))
 	l.flags = append(l.flags, jobFlags(row)...)
 

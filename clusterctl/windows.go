@@ -24,7 +24,6 @@ func windowsRows() rows {
 				if c.isEmpty(len(windows.Windows)) {
 					c.say("no maintenance windows are configured")
 				}
-
 				return view(c, (*print.Printer).Windows)(windows, nil)
 			},
 		},

@@ -14,7 +14,6 @@ import (
 
 func checksumOf(t *testing.T, k ChecksumKey, vars map[string]Var, request Vars) string {
 	t.Helper()
-
 	sum, err := k.Checksum(vars, request)
 	errtest.None(t, err)
 	return sum

@@ -61,7 +61,6 @@ func pythonJSON(s string) string {
 
 func marshal(t *testing.T, encode func(any) ([]byte, error), value any) string {
 	t.Helper()
-
 	b, err := encode(value)
 	errtest.None(t, err)
 	return string(b)

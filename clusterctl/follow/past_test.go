@@ -39,7 +39,6 @@ func (m recordedPast) History(_ context.Context, name string, _ int) (out api.Li
 		return out, inventory.Errorf(inventory.KindNotFound, "there is no node %s", name)
 	}
 	out.Items = entries
-
 	return out, nil
 }
 

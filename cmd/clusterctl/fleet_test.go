@@ -97,13 +97,11 @@ func TestFleetSettles(t *testing.T) {
 
 func (f *fleets) must(err error) {
 	f.Helper()
-
 	errtest.None(f, err)
 }
 
 func wire(t *testing.T, v any) string {
 	t.Helper()
-
 	out, err := json.MarshalIndent(v, "", "  ")
 	errtest.None(t, err)
 	return string(out)

@@ -53,7 +53,6 @@ func newProxy(d *testDaemon) *proxy {
 		return (&net.Dialer{}).DialContext(ctx, "unix", d.socket())
 	}
 	p.transport = contracttest.Transport{Base: faults{p, &http.Transport{DialContext: dial}}, Report: p.violation}
-
 	return p
 }
 

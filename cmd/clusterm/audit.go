@@ -77,7 +77,6 @@ func printAudit(ctx context.Context, c *cli.Command) error {
 			if c.Bool("json") {
 				line = string(e.Export())
 			}
-
 			_, err := fmt.Fprintln(out, line)
 			return err
 		})

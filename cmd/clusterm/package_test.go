@@ -52,7 +52,6 @@ func TestPurge(t *testing.T) {
 				bin + "/systemctl": "#!/bin/sh\n", root + "/var/lib/clusterm/instance.id": "a\n",
 			} {
 				errtest.None(t, os.MkdirAll(filepath.Dir(file), 0o700))
-
 				errtest.None(t, os.WriteFile(file, []byte(text), 0o700))
 			}
 

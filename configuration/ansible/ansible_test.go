@@ -506,7 +506,6 @@ func TestPlaybookDiesWithItsRunner(t *testing.T) {
 		if n != 1 || err != nil {
 			t.Errorf("ansible-playbook survives its runner: %v", err)
 		}
-
 		return
 	}
 }

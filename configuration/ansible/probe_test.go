@@ -50,7 +50,6 @@ func serve(t *testing.T, greeting string) int {
 // fakeSSH is a program in place of ssh that records its arguments.
 func fakeSSH(t *testing.T, script string) (path string) {
 	t.Helper()
-
 	path = filepath.Join(t.TempDir(), "ssh")
 	writeFile(t, path, "#!/bin/sh\n"+script+"\n", 0o700)
 	return path

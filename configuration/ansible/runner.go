@@ -409,7 +409,6 @@ func (r *runner) result(status unix.WaitStatus) Exit {
 	if r.stopReason != "" {
 		exit.Reason = r.stopReason
 	}
-
 	return exit
 }
 
@@ -514,7 +513,6 @@ func reserveExit(path string) (*os.File, error) {
 	if _, err := f.Write(make([]byte, exitSpace)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-
 	return f, f.Sync()
 }
 

@@ -181,7 +181,6 @@ func TestLeaseExpiredBeforeTheBeginning(t *testing.T) {
 // stopRunner stops the runner of a run whose playbook runs.
 func stopRunner(t *testing.T, run *Run) {
 	waitForOutput(t, run, "started")
-
 	info, err := run.runnerInfo()
 	errtest.None(t, err)
 	errtest.None(t, info.signal(unix.SIGSTOP))

@@ -48,7 +48,6 @@ func TestCheckOwned(t *testing.T) {
 			top := t.TempDir()
 			must := func(err error) {
 				t.Helper()
-
 				errtest.None(t, err)
 			}
 
@@ -126,7 +125,6 @@ func TestCheckOwnedLinks(t *testing.T) {
 			top, err := filepath.EvalSymlinks(t.TempDir())
 			must := func(err error) {
 				t.Helper()
-
 				errtest.None(t, err)
 			}
 			must(err)

@@ -27,7 +27,6 @@ func TestPack(t *testing.T) {
 		"site.yml": 0o644, "a b/ü.yml": 0o600, "a b/run.sh": 0o755, "z\nz": 0o644,
 	} {
 		errtest.None(t, os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755))
-
 		errtest.None(t, os.WriteFile(filepath.Join(folder, name), []byte("content of "+name), mode))
 	}
 

@@ -46,7 +46,6 @@ func playbookDir(t *testing.T) string {
 
 func keep(t *testing.T, s *Store, dir string) (digest string) {
 	t.Helper()
-
 	digest, err := s.KeepDir(t.Context(), dir)
 	errtest.None(t, err)
 	return digest

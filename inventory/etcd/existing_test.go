@@ -331,7 +331,6 @@ func TestServerVersion(t *testing.T) {
 			}
 
 			errtest.None(t, err)
-
 			defer c.Close()
 
 			version, warning, problem := c.Server()

@@ -63,7 +63,6 @@ func shortDir(t *testing.T) string {
 	d, err := os.MkdirTemp("", "cm")
 	errtest.None(t, err)
 	t.Cleanup(func() { os.RemoveAll(d) })
-
 	return d
 }
 
@@ -72,7 +71,6 @@ const testTimeout = time.Minute
 
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
-
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
@@ -148,7 +146,6 @@ func dial(t *testing.T, s *Server, prefix string) *Client {
 	c, err := Dial(within(t, testTimeout), prefix, s.Endpoint())
 	errtest.None(t, err)
 	t.Cleanup(func() { c.Close() })
-
 	return c
 }
 

@@ -222,7 +222,6 @@ func TestUpkeepOfACrowdedStore(t *testing.T) {
 
 	work := func() Space {
 		t.Helper()
-
 		errtest.None(t, u.work(ctx))
 		return c.Spaces(ctx)[0]
 	}

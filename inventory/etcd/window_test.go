@@ -31,7 +31,6 @@ func TestNoPings(t *testing.T) {
 	config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(
 		func(ctx context.Context, addr string) (net.Conn, error) {
 			var d net.Dialer
-
 			path := "/" + strings.TrimLeft(strings.TrimPrefix(addr, "unix:"), "/")
 			c, err := d.DialContext(ctx, "unix", path)
 			return &tapped{Conn: c, sent: &sent, received: &received}, err

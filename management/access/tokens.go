@@ -173,7 +173,6 @@ func (t *Tokens) Revoke(ctx context.Context, c Caller, ref string) (revision int
 			for id, token := range record.All(tx, &TokenKind) {
 				if ref == id || ref == token.Name {
 					entry.Targets = []string{id, token.Name}
-
 					record.Remove(tx, &TokenUseKind, id)
 					record.Remove(tx, &TokenKind, id)
 					return struct{}{}, nil

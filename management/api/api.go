@@ -671,6 +671,5 @@ func (d *Duration) UnmarshalText(b []byte) error {
 		return inventory.Errorf(inventory.KindInvalid, "%q is not a duration", b).Do("write it like 90s, 15m or 1h30m")
 	}
 	*d = Duration(v)
-
 	return nil
 }

@@ -82,7 +82,6 @@ func fillSegments(t *testing.T, l *audit.Trail, n int) {
 
 func snapshot(t *testing.T, s audit.Store) audit.Reader {
 	t.Helper()
-
 	r, err := audit.Snapshot(t.Context(), s)
 	must(t, err)
 	return r
@@ -90,7 +89,6 @@ func snapshot(t *testing.T, s audit.Store) audit.Reader {
 
 func verified(t *testing.T, s audit.Store) audit.Report {
 	t.Helper()
-
 	r, err := snapshot(t, s).Verify(t.Context())
 	must(t, err)
 	return r
@@ -323,7 +321,6 @@ func TestRetention(t *testing.T) {
 			l := bubble(t, s, adjust...)
 			time.Sleep(2 * audit.RoundTime)
 			l.Loop.Stop()
-
 			return verified(t, s)
 		}
 
@@ -553,12 +550,10 @@ func TestLongRead(t *testing.T) {
 	if n := len(read(t, s, since)); n != 180 {
 		t.Errorf("%d entries", n)
 	}
-
 	newest, err := l.Newest(t.Context(), since, 100)
 	if must(t, err); len(newest) != 100 || newest[99].Seq != 1800 || newest[0].Seq != 1701 {
 		t.Errorf("%d newest", len(newest))
 	}
-
 	if newest, err = l.Newest(t.Context(), since, 1000); err != nil || len(newest) != 180 {
 		t.Errorf("%d newest, %v", len(newest), err)
 	}
@@ -737,7 +732,6 @@ func TestExport(t *testing.T) {
 
 	check := func(lines ...string) audit.Report {
 		t.Helper()
-
 		r, err := audit.VerifyExport(t.Context(), strings.NewReader(strings.Join(lines, "\n")))
 		must(t, err)
 		return r

@@ -97,7 +97,6 @@ func (e Entry) line() ([]byte, Entry, error) {
 		return nil, e, err
 	}
 	e.text = text
-
 	return append(append([]byte(e.Hash()+" "), text...), '\n'), e, nil
 }
 
@@ -115,7 +114,6 @@ func parseLine(line []byte) (e Entry, hash string, err error) {
 		return Entry{}, hash, errDamaged
 	}
 	e, err = parseText([]byte(text), hash)
-
 	return e, hash, err
 }
 

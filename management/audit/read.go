@@ -72,7 +72,6 @@ func (r Reader) head(ctx context.Context) (h head, revision int64, err error) {
 	if err != nil || len(segments) == 0 {
 		return head{}, revision, err
 	}
-
 	h = head{Segment: segments[len(segments)-1], Begun: time.Now()}
 	h.Seq = h.Segment - 1
 
@@ -168,7 +167,6 @@ func (r Reader) segment(ctx context.Context, first uint64) ([]byte, error) {
 	if err != nil || len(stored) == 0 {
 		return nil, err
 	}
-
 	text, err := record.Expand(stored[0].Value)
 	if err != nil {
 		return nil, nil //nolint:nilerr // see above
@@ -180,7 +178,6 @@ func (r Reader) segment(ctx context.Context, first uint64) ([]byte, error) {
 func (r Reader) lastTime(ctx context.Context, first uint64) (last time.Time, err error) {
 	text, err := r.segment(ctx, first)
 	err = cmp.Or(err, emit(ctx, text, Filter{}, func(e Entry) error { last = e.Time; return nil }))
-
 	return last, err
 }
 
@@ -427,7 +424,6 @@ func (r Reader) Read(ctx context.Context, filter Filter, do func(Entry) error) e
 		if err = cmp.Or(err, readErr); err != nil {
 			return err
 		}
-
 		if err := emit(ctx, text, filter, do); err != nil {
 			return err
 		}

@@ -98,7 +98,6 @@ func (t *Trail) begin(ctx context.Context) error {
 	if lines, err := record.Expand(held[0].Value); err == nil && len(lines) > 0 {
 		w.Put = map[string][]byte{newKey(): lines}
 	}
-
 	_, err = t.Store.WriteAudit(ctx, w)
 
 	return err
@@ -224,7 +223,6 @@ func (t *Trail) flush(ctx context.Context, began time.Time) error {
 			t.mu.Lock()
 			t.queue = append(entries, t.queue...)
 			t.mu.Unlock()
-
 			return err
 		}
 
@@ -477,7 +475,6 @@ func (t *Trail) prune(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-
 	w.Put = map[string][]byte{newKey(): line}
 	_, err = t.Store.WriteAudit(ctx, w)
 

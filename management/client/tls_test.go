@@ -295,7 +295,6 @@ func TestClientCertificate(t *testing.T) {
 	url, file := secure(t, k.ServerConfig(), answerVersion), filepath.Join(dir, "client.pem")
 	issue := func(ca string) {
 		t.Helper()
-
 		content, err := pki.IssueClient(ca, pki.Grant{Name: "rack1", Role: "monitor"}, time.Hour)
 		errtest.None(t, err)
 		errtest.None(t, os.WriteFile(file, content, 0o600))

@@ -151,7 +151,6 @@ func compareEnum(t *testing.T, s *openapi3.SchemaRef, want []any) {
 
 func load(t *testing.T) *contracttest.Contract {
 	t.Helper()
-
 	c, err := contracttest.Load()
 	errtest.None(t, err)
 	return c

@@ -57,7 +57,6 @@ func (f oldClient) send(method, path string, body []byte) (int, string) {
 
 func (f oldClient) request(path string, r formerRequest) (int, string) {
 	f.t.Helper()
-
 	body, err := json.Marshal(r)
 	f.must(err)
 	return f.send(http.MethodPost, path, append(body, '\n'))
@@ -118,7 +117,6 @@ func (f oldClient) unreadable(path string, words ...string) {
 // field returns a field of a part of a node's information.
 func (f oldClient) field(node, part, name string) string {
 	f.t.Helper()
-
 	section, _ := f.read("/info/node/" + node)[part].(map[string]any)
 	text, _ := section[name].(string)
 	return text

@@ -239,7 +239,6 @@ func (s *site) checked() *http.Client {
 
 func (s *site) up() {
 	s.t.Helper()
-
 	errtest.None(s.t, s.try(patience))
 }
 
@@ -276,7 +275,6 @@ func (s *site) ctx() context.Context {
 
 func (s *site) must(err error) {
 	s.t.Helper()
-
 	errtest.None(s.t, err)
 }
 
@@ -856,7 +854,6 @@ func TestFirstGenerationGracefulLeave(t *testing.T) {
 // agentVars returns what hosts get to join the gossip.
 func (s *site) agentVars() map[string]any {
 	s.t.Helper()
-
 	vars, err := s.gossip.AgentVars()
 	s.must(err)
 	return vars

@@ -194,7 +194,6 @@ func newAuthority(t *testing.T) *authority {
 
 func (a *authority) write(t *testing.T, name, kind string, data []byte) string {
 	t.Helper()
-
 	path := filepath.Join(a.dir, name)
 	errtest.None(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600))
 	return path

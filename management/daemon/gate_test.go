@@ -49,7 +49,6 @@ func within(r access.Role) func(rest.Route) bool {
 // tokenFor returns a new token.
 func (s *site) tokenFor(r api.TokenRequest) string {
 	s.t.Helper()
-
 	made, err := s.CreateToken(s.ctx(), r)
 	s.must(err)
 	return made.Token

@@ -35,7 +35,6 @@ func newCord(t *testing.T, socket string) *cord {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	c := &cord{Listener: l, socket: socket}
 	c.tasks.Go(c.serve)
 	t.Cleanup(func() { l.Close(); c.set(true); c.tasks.Wait() })

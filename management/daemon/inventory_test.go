@@ -51,7 +51,6 @@ func TestInventoryOfTheFile(t *testing.T) {
 
 	s.eventually("the same inventory has its tag", func() bool {
 		var again int
-
 		tag, status = s.inventoryTag("")
 		_, again = s.inventoryTag(tag)
 		return status == http.StatusOK && again == http.StatusNotModified
@@ -211,7 +210,6 @@ func (a controller) path(name string) string { return filepath.Join(a.dir, name)
 
 func (a controller) write(name, text string) {
 	a.t.Helper()
-
 	errtest.None(a.t, os.WriteFile(a.path(name), []byte(text), 0o600))
 }
 

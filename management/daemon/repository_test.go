@@ -150,7 +150,6 @@ func (c *clone) section(more string) []string {
 // repository returns the state of the repository.
 func (s *site) repository() api.Repository {
 	s.t.Helper()
-
 	r, err := s.Client.Repository(s.ctx())
 	s.must(err)
 	return r

@@ -234,7 +234,6 @@ func TestRemediesOfNodes(t *testing.T) {
 		if c.waits != "" || c.verb == inventory.VerbDiscover || walked[kind] {
 			continue
 		}
-
 		walked[kind] = true
 
 		nodes, _ := f.suffer(c, i)

@@ -18,7 +18,6 @@ import (
 // firstRevision returns the revision of the oldest recorded change of a scope.
 func (s *site) firstRevision(scope client.Scope) int64 {
 	s.t.Helper()
-
 	history, err := s.Client.VarsHistory(s.ctx(), scope, 50)
 	s.must(err)
 	return history.Items[0].Revision

@@ -92,7 +92,6 @@ func TestSectionsRefused(t *testing.T) {
 		"etcd: {user: a}\n": "etcd.user: it is for an existing etcd",
 	} {
 		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
-
 		_, err := setting.Load(path, adapters{})
 		checkError(t, err, inventory.KindInvalid, want, path, "clusterm example")
 	}

@@ -282,7 +282,6 @@ func TestCertificateRenewal(t *testing.T) {
 		defer conn.Close()
 
 		chain := conn.ConnectionState().PeerCertificates
-
 		return chain[0], chain[1]
 	}
 	first, _ := shown()

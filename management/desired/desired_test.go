@@ -74,7 +74,6 @@ func (w *world) apply() {
 // change replaces the view by a changed copy.
 func (w *world) change(f func(v *state.View)) {
 	v := *w.view
-
 	f(&v)
 	w.view = &v
 }

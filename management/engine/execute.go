@@ -122,7 +122,6 @@ func headline(j job.Job, next job.Step, does string) string {
 			event = "was cancelled"
 		}
 		line := fmt.Sprintf("# job %s %s; cleaning up %s (%s)", j.ID, event, job.ShortList(next.Hosts), does)
-
 		return line + attempt(j, next)
 	}
 

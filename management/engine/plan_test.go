@@ -35,7 +35,6 @@ func planner(t *testing.T, change ...func(*bench)) *bench {
 
 func (b *bench) plan(r job.Request) plan.Plan {
 	b.t.Helper()
-
 	p, err := b.Engine.Plan(b.within(patience), anna(), r)
 	b.must(err)
 	return p

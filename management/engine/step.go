@@ -122,7 +122,6 @@ type events struct {
 func (o *events) Line(ctx context.Context, text string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-
 	_, err := o.engine.logLine(ctx, o.step.Job, text)
 	return err
 }

@@ -43,7 +43,6 @@ func (s *Store) AuditRecords(ctx context.Context, q audit.Query) ([]audit.Stored
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
-
 	records := make([]audit.Stored, len(resp.Kvs))
 	for i, kv := range resp.Kvs {
 		records[i] = audit.Stored{
@@ -76,7 +75,6 @@ func (s *Store) WriteAudit(ctx context.Context, w audit.Write) (int64, error) {
 	if result.err == nil && !result.succeeded {
 		return 0, errConflict()
 	}
-
 	return result.revision, result.err
 }
 

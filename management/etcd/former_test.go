@@ -192,7 +192,6 @@ func compareRollouts(t *testing.T) {
 
 func expanded(t *testing.T, value []byte) []byte {
 	t.Helper()
-
 	text, err := record.Expand(value)
 	must(t, err)
 	return text
@@ -200,7 +199,6 @@ func expanded(t *testing.T, value []byte) []byte {
 
 func readRecord[R any](t *testing.T, value []byte) R {
 	t.Helper()
-
 	record, err := decode[R](value)
 	must(t, err)
 	return record

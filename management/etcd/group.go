@@ -105,7 +105,6 @@ func (s *Store) writeAlone(ctx context.Context, ops etcd.Ops) writeResult {
 	if resp.Succeeded {
 		s.view.applyOwn(resp.Header.Revision, ops.Then)
 	}
-
 	return writeResult{revision: resp.Header.Revision, succeeded: resp.Succeeded}
 }
 
@@ -134,7 +133,6 @@ func (g *group) isFree() bool { return g.flights-g.slow < groupFlights && g.flig
 // begin begins a flight. The caller holds the lock.
 func (g *group) begin(s *Store) *flight {
 	g.flights++
-
 	f := &flight{store: s}
 	f.timer = time.AfterFunc(groupPatience, f.makeWay)
 	return f

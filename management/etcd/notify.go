@@ -30,7 +30,6 @@ func (s *Store) ReadChanges(
 	if err != nil {
 		return 0, s.failure(bounded, err)
 	}
-
 	newest = resp.Header.Revision
 	forgotten := inventory.Errorf(
 		inventory.KindExpired, "the changes after revision %d are not those of this store, or no longer kept", after,

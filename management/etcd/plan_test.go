@@ -32,7 +32,6 @@ func aPlan(id string) (plan.Plan, job.Inputs) {
 // commit commits what decide puts into a transaction, once.
 func commit(t *testing.T, s *Store, decide func(tx *record.Tx)) (int64, error) {
 	t.Helper()
-
 	tx := record.NewTx(s)
 	decide(tx)
 	return s.Commit(within(t, patience), tx)

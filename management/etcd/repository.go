@@ -113,6 +113,5 @@ func (s *Store) SaveRepository(ctx context.Context, r repository.Record) error {
 		return err
 	}
 	_, err = s.commitRecorded(ctx, etcd.Ops{Then: []clientv3.Op{op}})
-
 	return err
 }

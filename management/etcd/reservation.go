@@ -118,7 +118,6 @@ func (s *Store) Finish(ctx context.Context, j job.Job, writes []state.NodeWrite)
 func (s *Store) decided(j job.Job) bool {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
-
 	stored := s.view.job(j.ID)
 	return j.Outcomes == nil || stored.Revision == j.Revision && stored.Outcomes != nil
 }

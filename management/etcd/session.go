@@ -126,7 +126,6 @@ func (n *Session) gain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-
 		other, refusal := n.mayEnter(ctx, found)
 		if refusal == nil {
 			err := n.enter(ctx, found)
@@ -294,10 +293,10 @@ func heldBy(holder state.Instance) *inventory.Error {
 // notLeading is the fencing token of an instance that follows: no key is ever at it.
 const notLeading = -1
 
-// enter writes the record of this instance under a new lease, and takes the lead if nobody else has it, if all that is
-// still as found. With the lead
-// it brings the stored data to this version: not before, because until then another instance
-// may write in the former form.
+// enter writes the record of this instance under a new lease, and takes the lead unless another
+// instance has it. It is KindConflict if the instances are not as found any more. With the lead it
+// brings the stored data to this version: not before, because until then another instance may write
+// in the former form.
 func (n *Session) enter(ctx context.Context, f found) error {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
@@ -404,7 +403,6 @@ func (n *Session) revokeTimeout() time.Duration {
 func (n *Session) revoke(lease clientv3.LeaseID, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-
 	_, err := n.store.client.Revoke(ctx, lease)
 	return err
 }
@@ -479,7 +477,6 @@ func (n *Session) renew(ctx context.Context) error {
 	case f.rival != nil:
 		e := heldBy(f.rival.Instance)
 		e.Message = "the lease of this instance expired meanwhile: " + e.Message
-
 		return e
 	case expired, f.self == nil, f.self.lease != lease, f.holder == nil, leads && f.holder.revision != token:
 		if expired {

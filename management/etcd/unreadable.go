@@ -206,7 +206,6 @@ func get(
 ) (*clientv3.GetResponse, error) {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
-
 	resp, err := client.Get(ctx, key, opts...)
 	return resp, etcd.Error(err)
 }

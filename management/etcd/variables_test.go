@@ -35,7 +35,6 @@ func TestVariablesHistory(t *testing.T) {
 	}
 	history := func() []variable.Change {
 		t.Helper()
-
 		h, err := s.VarsHistory(ctx, scope)
 		must(t, err)
 		return h

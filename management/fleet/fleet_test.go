@@ -22,7 +22,6 @@ import (
 // text returns the export of a snapshot as clusterctl prints it.
 func text(t *testing.T, s *fleet.Snapshot, format string) []byte {
 	t.Helper()
-
 	out, err := print.Answer{Wire: fleet.Export(s)}.Render(format, print.Style{})
 	errtest.None(t, err)
 	return out

@@ -369,7 +369,6 @@ func TestRotateWaits(t *testing.T) {
 			if _, err := s.rotate(k, Request{}); err != nil {
 				t.Fatal(err)
 			}
-
 			for range 2 {
 				errtest.None(t, k.Round(t.Context()))
 			}

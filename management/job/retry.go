@@ -121,7 +121,6 @@ func (s Snapshot) ineligible(row inventory.Transition, n inventory.Node) *invent
 	if n.Status == inventory.Quarantined {
 		return e.Do("inspect the host, clear it, then retry again").With(s.ClearActions(n.Name)...)
 	}
-
 	return e
 }
 

@@ -339,7 +339,6 @@ func Patching(name string, p Patch) access.Subject {
 		if n, err = n.Relabel(p.Labels); err != nil {
 			return err
 		}
-
 		return s.CheckRetains(n, "with these labels")
 	}
 }

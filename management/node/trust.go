@@ -159,7 +159,6 @@ func trustReason(key string, recorded []string, reason string) string {
 	if reason != "" {
 		text += ": " + reason
 	}
-
 	return text
 }
 

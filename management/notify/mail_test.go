@@ -75,7 +75,6 @@ func converse(conn net.Conn, recipient string) string {
 
 func mailTo(t *testing.T, addr string, to ...string) *notify.Mail {
 	t.Helper()
-
 	m, err := notify.NewMail(notify.MailOptions{Relay: addr, From: "clusterm@example.com", To: to, PlainText: true})
 	errtest.None(t, err)
 	return m

@@ -105,7 +105,6 @@ func (n *Notifier) round(ctx context.Context) (control.Next, error) {
 	if err := n.write(ctx, p.writes); err != nil {
 		return control.Next{}, err
 	}
-
 	next := control.Next{At: p.next}
 
 	for _, t := range n.Targets() {
@@ -151,7 +150,6 @@ func (n *Notifier) follow(ctx context.Context) error {
 		}
 
 		_, err := n.enqueue(ctx, nil, func(p *Position) { *p = Position{} })
-
 		return err
 	}
 
@@ -166,7 +164,6 @@ func (n *Notifier) follow(ctx context.Context) error {
 		if err == nil {
 			happened, n.saved, n.savedAt = nil, revision, time.Now()
 		}
-
 		return err
 	}
 
@@ -271,7 +268,6 @@ func (n *Notifier) wanted(happened []happening) (list []Delivery) {
 			if !t.Single && bundles(e.Kind) {
 				d.hold(all)
 			}
-
 			all, list = append(all, d), append(list, d)
 		}
 	}
@@ -336,7 +332,6 @@ func (n *Notifier) attempt(ctx context.Context, t Target, d Delivery) error {
 	if failed != nil && ctx.Err() != nil {
 		return failed // the next leader repeats it
 	}
-
 	d = d.after(failed, now)
 	if d.Status == Dead {
 		n.Logger.WithError(failed).WithFields(logrus.Fields{"target": d.Target, "event": d.Event.ID}).
@@ -397,7 +392,6 @@ func (n *Notifier) storeResult(ctx context.Context, target string) error {
 func (n *Notifier) isLate(target string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-
 	_, late := n.late[target]
 	return late
 }

@@ -92,7 +92,6 @@ func newMemory() *memory {
 func (m *memory) add(changes ...change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	m.changes = append(m.changes, changes...)
 	m.wake()
 }

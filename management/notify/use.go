@@ -196,7 +196,6 @@ func (n *Notifier) Retry(ctx context.Context, c access.Caller, name string) (cou
 			if err != nil {
 				return err
 			}
-
 			count += again
 		}
 

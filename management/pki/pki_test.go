@@ -38,7 +38,6 @@ func names(list ...string) func() []string { return func() []string { return lis
 
 func open(t *testing.T, o Options) *Keeper {
 	t.Helper()
-
 	k, err := Open(o)
 	errtest.None(t, err)
 	return k
@@ -46,7 +45,6 @@ func open(t *testing.T, o Options) *Keeper {
 
 func refresh(t *testing.T, k *Keeper) []string {
 	t.Helper()
-
 	changes, err := k.Refresh()
 	errtest.None(t, err)
 	return changes
@@ -368,7 +366,6 @@ func foreign(t *testing.T, life time.Duration) (ca, server *pair) {
 	if server, err = newServer(ca, []string{"127.0.0.1"}, time.Now(), life); err != nil {
 		t.Fatal(err)
 	}
-
 	return ca, server
 }
 

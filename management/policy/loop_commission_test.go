@@ -264,7 +264,6 @@ func TestEnableAgain(t *testing.T) {
 
 		of := func(status api.Policies, err error) api.Policy {
 			t.Helper()
-
 			errtest.None(t, err)
 			return status.Policies[1]
 		}

@@ -239,7 +239,6 @@ func TestDecisionsAreGuarded(t *testing.T) {
 
 			_, revision, err := record.Decide(t.Context(), s, func(tx *record.Tx) (struct{}, error) {
 				decided++
-
 				c.read(tx)
 				record.PutAt(tx, &byNode, "a-1", &switchboard{On: true})
 				return struct{}{}, nil

@@ -218,7 +218,6 @@ func List[T any](r Reader, k *Kind[T]) []*T {
 		return nil
 	}
 	found.order()
-
 	return slices.Clip(found.list)
 }
 

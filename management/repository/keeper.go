@@ -686,7 +686,6 @@ func (k *Keeper) noCommit(r Record, s Settings) error {
 func (k *Keeper) CommitOf(digest string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-
 	use, _ := k.record.ByDigest(digest)
 	return use.Hash
 }

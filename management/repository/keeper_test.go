@@ -58,7 +58,6 @@ func (s *scripted) set(change func()) {
 func (s *scripted) Fetch(context.Context) (configuration.Commit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	s.fetches = append(s.fetches, time.Now())
 	return configuration.Commit{Hash: s.newest}, s.err
 }

@@ -50,7 +50,6 @@ func (m *sharedMap) SharedPlaybooks(_ context.Context, digest string) ([]byte, e
 func (m *sharedMap) KeepShared(_ context.Context, digests []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	maps.DeleteFunc(m.archives, func(digest, _ string) bool { return !slices.Contains(digests, digest) })
 	return m.err
 }
@@ -62,7 +61,6 @@ func (s *scripted) Pack(_ context.Context, digest string, w io.Writer) error {
 		text = strings.Repeat("x", maxSharedBytes+1)
 	}
 	_, err := io.WriteString(w, text)
-
 	return err
 }
 
@@ -102,7 +100,6 @@ func TestShare(t *testing.T) {
 
 	sync := func(n int) {
 		t.Helper()
-
 		k.script.newest = hash(n)
 		errtest.None(t, k.Sync(t.Context(), operator))
 	}

@@ -96,7 +96,6 @@ func TestSlowCommands(t *testing.T) {
 		smoke(l, func(context.Context, rollout.CommandNode) error {
 			count(1)
 			defer count(-1)
-
 			time.Sleep(9 * time.Minute)
 			return nil
 		})

@@ -401,7 +401,6 @@ func (d *decision) remains(n *Node, limit time.Duration) time.Duration {
 		return 0
 	}
 	d.wake(d.now.Add(limit - age))
-
 	return limit - age
 }
 

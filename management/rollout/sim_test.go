@@ -156,7 +156,6 @@ func (s *site) snapshot() job.Snapshot {
 // start stores a running rollout.
 func (f *fleet) start(spec Spec) {
 	f.t.Helper()
-
 	r, err := Make(f.snapshot(), inventory.DefaultGroups(), nil, Request{Spec: spec, Nodes: f.names}, f.now)
 	errtest.None(f.t, err)
 	f.begun(r)

@@ -210,7 +210,6 @@ func (s *Server) postJob(r *http.Request, c access.Caller, body api.JobRequest) 
 		return api.Job{}, err
 	}
 	j, err := s.Jobs.Submit(r.Context(), c, request)
-
 	return s.accepted(r, j, err)
 }
 

@@ -66,7 +66,6 @@ func (c *callers) send(ctx context.Context, w http.ResponseWriter, token, method
 // get returns the answer to a request of a caller.
 func (c *callers) get(t *testing.T, token, path string) *httptest.ResponseRecorder {
 	t.Helper()
-
 	w := httptest.NewRecorder()
 	c.send(testCtx(t), w, token, http.MethodGet, path)
 	return w

@@ -382,7 +382,6 @@ func pour(c net.Conn, header string, size int) (sent, status int) {
 // heap returns the memory in use, in bytes.
 func heap() int64 {
 	runtime.GC()
-
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapInuse + m.StackInuse)

@@ -80,7 +80,6 @@ func (s *Server) getLog(stream job.Stream, contentType string) rest.Handler {
 				return err
 			}
 			w.Header().Set(api.HeaderNextOffset, strconv.FormatInt(size, 10))
-
 			return nil
 		}
 

@@ -101,7 +101,6 @@ func (s *Server) getDeliveries(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-
 	if status != "" {
 		list = slices.DeleteFunc(list, func(d api.Delivery) bool { return d.Status != status })
 	}

@@ -135,7 +135,6 @@ func (s *Server) deletePlan(r *http.Request, c access.Caller, _ openapi.Empty) (
 func (s *Server) postApplyPlan(r *http.Request, c access.Caller, _ openapi.Empty) (api.Job, error) {
 	id := rest.Param(r, "id")
 	rest.Note(r, "plan", id)
-
 	j, err := s.Plans.ApplyPlan(r.Context(), c, id)
 	return s.accepted(r, j, err)
 }

@@ -162,7 +162,6 @@ func (o *ResourceOf[T, W]) object(v *state.View, key string, former any) any {
 	if r != nil {
 		return o.Show(v, r)
 	}
-
 	return nil
 }
 

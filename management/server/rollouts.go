@@ -310,7 +310,6 @@ func (s *Server) postRollout(r *http.Request, c access.Caller, body api.RolloutR
 		return api.Rollout{}, err
 	}
 	one, err := s.Rollouts.Start(r.Context(), c, request)
-
 	return s.changedRollout(r, one, err)
 }
 

@@ -42,7 +42,6 @@ func TestBoundedListener(t *testing.T) {
 
 		accept := func() net.Conn {
 			t.Helper()
-
 			conn, err := l.Accept()
 			errtest.None(t, err)
 			return conn

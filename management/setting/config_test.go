@@ -29,7 +29,6 @@ func (acceptAll) CheckRepository(context.Context, Config) error { return nil }
 // write writes a configuration file and returns its path.
 func write(t *testing.T, text string) string {
 	t.Helper()
-
 	path := filepath.Join(t.TempDir(), "clusterm.yaml")
 	errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
@@ -110,7 +109,6 @@ func TestOIDCRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "clusterm.yaml")
 	load := func(text string) error {
 		errtest.None(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
-
 		_, err := Load(path, acceptAll{})
 		return err
 	}

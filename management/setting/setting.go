@@ -569,7 +569,6 @@ func (s *Settings) UseSSHKey(ctx context.Context, k sshkey.Key) error {
 		patch[keySSHKeyFile] = k.Setting
 	}
 	_, err := s.Patch(ctx, access.Caller{Principal: access.Manager}, patch)
-
 	return err
 }
 

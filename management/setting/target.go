@@ -28,7 +28,6 @@ func (c *Config) Targets() []notify.Target {
 		if err != nil {
 			sender = notify.Unusable(err)
 		}
-
 		list[i] = notify.Target{Name: n.Name, Events: n.Events, Single: n.Single, Sender: sender}
 		// The configuration was checked, so there is no error.
 		list[i].Matches, _ = n.Matcher(c.Groups)
@@ -49,7 +48,6 @@ func (n Notification) sender() (notify.Sender, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		return m.sender(string(password), config)
 	}
 

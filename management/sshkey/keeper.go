@@ -143,7 +143,6 @@ func (k *Keeper) Laggards() []rotation.Laggard {
 		return nil
 	}
 	known, _ := k.nodes(v)
-
 	return k.laggards(v, r, known)
 }
 
@@ -341,7 +340,6 @@ func (k *Keeper) change(ctx context.Context, apply func(*Rotation) error) error 
 			return struct{}{}, err
 		}
 		record.PutAt(tx, &Kind, newest, &r)
-
 		return struct{}{}, nil
 	})
 

@@ -291,7 +291,6 @@ func (s *site) round(k *Keeper) Status {
 	errtest.None(s.t, k.Round(s.t.Context()))
 
 	s.clock = s.clock.Add(time.Hour)
-
 	return k.Status()
 }
 

@@ -330,7 +330,6 @@ func (r result) attempt(at time.Time, last attempt) attempt {
 	if now.why = r.err.Error(); !r.held {
 		now.failures = last.failures + 1
 	}
-
 	return now
 }
 

@@ -120,7 +120,6 @@ func (k *Keeper) change(
 					return f, err
 				}
 				record.Put(tx, &FreezeKind, &f)
-
 				return f, nil
 			})
 

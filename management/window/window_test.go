@@ -44,7 +44,6 @@ func calendar(t *testing.T, specs ...Spec) Calendar {
 // at parses a time.
 func at(t *testing.T, text string) time.Time {
 	t.Helper()
-
 	parsed, err := time.Parse(time.RFC3339, text)
 	errtest.None(t, err)
 	return parsed
@@ -175,7 +174,6 @@ func TestDaylightSaving(t *testing.T) {
 			if !opens.Equal(at(t, tt.opens)) {
 				t.Fatalf("opens at %s, want %s", opens.UTC(), tt.opens)
 			}
-
 			if then := w.Next(opens.Add(time.Minute)); !then.Equal(at(t, tt.then)) && !strings.HasPrefix(tt.cron, "*") {
 				t.Errorf("opens again at %s, want %s", then.UTC(), tt.then)
 			}

@@ -374,7 +374,6 @@ func TestCredentialFiles(t *testing.T) {
 		path := filepath.Join(dir, name)
 		errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 		errtest.None(t, os.Chmod(path, mode))
-
 		return path
 	}
 

@@ -118,7 +118,6 @@ func node(n int) Identity { return Identity{Label: "node", Serial: fmt.Sprint(n)
 // keyFile writes a gossip key to a file.
 func keyFile(t *testing.T, key string) string {
 	t.Helper()
-
 	path := filepath.Join(t.TempDir(), "gossip.key")
 	errtest.None(t, os.WriteFile(path, []byte(key+"\n"), 0o600))
 	return path

@@ -22,7 +22,6 @@ import (
 
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
-
 	path := filepath.Join(t.TempDir(), "agent.yaml")
 	errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 	return path

@@ -65,7 +65,6 @@ func TestEventHandlerRetries(t *testing.T) {
 			syscall.ForkLock.RLock()
 			err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text), 0o700)
 			syscall.ForkLock.RUnlock()
-
 			errtest.None(t, err)
 		}
 

@@ -164,7 +164,6 @@ func TestRepository(t *testing.T) {
 // readSite returns the site.yml of the test playbooks.
 func readSite(t *testing.T) string {
 	t.Helper()
-
 	site, err := os.ReadFile("testdata/playbooks/site.yml")
 	errtest.None(t, err)
 	return string(site)

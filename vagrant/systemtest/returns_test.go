@@ -43,7 +43,6 @@ func (w *world) awaitDecision(host string, n int) (d api.Decision, j api.Job) {
 			return false, fmt.Sprintf("%+v; %s", all, w.tryCtl("nodes", "explain", w.name(host)))
 		}
 		d = all[n-1]
-
 		return true, ""
 	})
 

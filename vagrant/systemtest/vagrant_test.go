@@ -178,7 +178,6 @@ func TestVagrantfile(t *testing.T) {
 	older, newer := filepath.Join(dist, "clusterm_1.0.1-1_amd64.deb"), filepath.Join(dist, "clusterm_1.0.0-1_amd64.deb")
 	for file, age := range map[string]time.Duration{older: time.Hour, newer: 0} {
 		errtest.None(t, os.WriteFile(file, nil, 0o600))
-
 		errtest.None(t, os.Chtimes(file, time.Now().Add(-age), time.Now().Add(-age)))
 	}
 

@@ -278,7 +278,6 @@ type file struct {
 // read is a file on a host with the content of one of this machine.
 func (w *world) read(path string, mode int64, source string) file {
 	w.t.Helper()
-
 	content, err := os.ReadFile(source)
 	errtest.None(w.t, err)
 	return file{path, mode, content}

@@ -81,13 +81,11 @@ func dir(t *testing.T) string {
 	d, err := os.MkdirTemp("", "cm")
 	errtest.None(t, err)
 	t.Cleanup(func() { os.RemoveAll(d) })
-
 	return d
 }
 
 func write(t *testing.T, path, text string) string {
 	t.Helper()
-
 	errtest.None(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
@@ -302,7 +300,6 @@ func TestDaemon(t *testing.T) {
 	config("jobs: {limit: 9}")
 	reload := func() {
 		t.Helper()
-
 		errtest.None(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	}
 	reload()

@@ -41,7 +41,6 @@ func gitProgram(t *testing.T) string {
 
 func write(t *testing.T, content string) string {
 	t.Helper()
-
 	path := filepath.Join(t.TempDir(), "file")
 	errtest.None(t, os.WriteFile(path, []byte(content), 0o600))
 	return path

@@ -38,7 +38,6 @@ type signer struct {
 
 func newSigner(t *testing.T, id string) signer {
 	t.Helper()
-
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	errtest.None(t, err)
 	return signer{id, key}
@@ -199,7 +198,6 @@ func (i *issuer) verifier(adjust ...func(*Options)) *Verifier {
 
 func testCtx(t *testing.T) context.Context {
 	t.Helper()
-
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx

@@ -98,7 +98,6 @@ func (s *Store) Change(key string, change func([]byte) []byte) {
 func (s *Store) Keys(prefix string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
 	keys := slices.Sorted(maps.Keys(s.Records))
 	return slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, prefix) })
 }

@@ -46,7 +46,6 @@ func Open(ctx context.Context, o Options) (*Tool, error) {
 
 	if e := o.Existing; e != nil {
 		var err error
-
 		t.where = fmt.Sprintf("%s of %s", e.Prefix, strings.Join(e.Endpoints, ", "))
 		t.Client, err = etcd.DialExisting(ctx, *e, o.Server.Log)
 		return t, err

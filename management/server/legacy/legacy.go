@@ -470,7 +470,6 @@ func (a *API) getGlobals(w http.ResponseWriter, _ *http.Request) error {
 	if vars == nil {
 		vars = configuration.Vars{}
 	}
-
 	return rest.WriteJSON(w, http.StatusOK, map[string]any{"extra_vars": vars})
 }
 

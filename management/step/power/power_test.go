@@ -94,7 +94,6 @@ func (s *site) down() { s.must(s.daemon.Stop(context.WithoutCancel(s.Context()))
 
 func (s *site) must(err error) {
 	s.Helper()
-
 	errtest.None(s, err)
 }
 
