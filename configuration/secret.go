@@ -300,3 +300,18 @@ func (s Secrets) restore(at, name string, given, set any, isSet bool) (any, erro
 
 	return given, nil
 }
+
+// SecretSource is where the value of a secret variable comes from when a run begins:
+// the output of a command, or a file.
+type SecretSource struct {
+	Command []string `yaml:"command" json:"command,omitempty"` // a program with its arguments
+	File    string   `yaml:"file"    json:"file,omitempty"`
+}
+
+// Path returns the file, or the program.
+func (s SecretSource) Path() string {
+	if len(s.Command) > 0 {
+		return s.Command[0]
+	}
+	return s.File
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/step/playbook/program"
 	"github.com/contiv/cluster/monitor/serf"
@@ -62,7 +63,7 @@ func CheckReload(
 type adapters struct{ program.Checks }
 
 // CheckSections refuses invalid values of the sections gossip, etcd and repository.
-func (adapters) CheckSections(gossip setting.Gossip, section setting.Etcd, r setting.Repository) error {
+func (adapters) CheckSections(gossip setting.Gossip, section setting.Etcd, r repository.Config) error {
 	if err := program.CheckSection(r); err != nil {
 		return err
 	}

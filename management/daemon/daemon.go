@@ -46,6 +46,7 @@ import (
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
+	"github.com/contiv/cluster/management/step/playbook"
 	"github.com/contiv/cluster/management/step/playbook/program"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
@@ -182,7 +183,7 @@ func New(o Options) (*Daemon, error) {
 		Set(1)
 	d.programs = program.New(program.Options{
 		DataDir: file.DataDir, Command: slices.Concat(o.Command, []string{"runner"}),
-		Config:  func() setting.Config { return d.settings.Current() },
+		Config:  func() playbook.Config { return d.settings.Current().Programs() },
 		Metrics: d.metrics, Logger: o.Logger, LookEvery: o.PlaybooksEvery,
 	})
 	d.apply(file.Config)

@@ -73,7 +73,6 @@ var mayImport = map[string][]string{
 		"management/control",
 		"management/etcd",
 		"management/secret",
-		"management/setting",
 		"management/state",
 	},
 	"management/record":            {"inventory"},
@@ -188,7 +187,6 @@ var mayImport = map[string][]string{
 		"management/api",
 		"management/control",
 		"management/node",
-		"management/explain",
 		"management/job",
 		"management/rollout",
 		"management/state",
@@ -239,6 +237,7 @@ var mayImport = map[string][]string{
 		"management/state",
 		"management/step",
 		"management/merge",
+		"management/repository",
 	},
 	// The programs behind the executor of playbooks.
 	"management/step/playbook/program": {
@@ -255,7 +254,6 @@ var mayImport = map[string][]string{
 		"management/metrics",
 		"management/record",
 		"management/repository",
-		"management/setting",
 		"management/state",
 		"management/step/playbook",
 	},
@@ -282,6 +280,8 @@ var mayImport = map[string][]string{
 		"management/notify",
 		"management/selector",
 		"management/window",
+		"management/repository",
+		"management/step/playbook",
 	},
 	"management/etcd": {
 		"inventory",

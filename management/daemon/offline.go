@@ -42,7 +42,7 @@ func CheckPlaybooks(ctx context.Context, configPath, folder string) (program.Rep
 	}
 	config, unread := atRunTime(ctx, configPath, f)
 
-	return program.CheckFolder(ctx, config, folder, unread)
+	return program.CheckFolder(ctx, config.Programs(), folder, unread)
 }
 
 // atRunTime returns the configuration of the file with what was set at run time, if a manager runs. The

@@ -42,7 +42,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 
 	var secrets *store.Secrets
 
-	d.secrets, secrets = keyring.Open(d.file.Config, d.opts.Logger)
+	d.secrets, secrets = keyring.Open(d.file.Secrets.KeyFile, d.file.DataDir, d.opts.Logger)
 	if d.store, err = store.Open(
 		ctx, d.etcd, kinds, secrets, d.opts.Logger, d.opts.StaleAfter,
 	); err != nil {
@@ -73,7 +73,10 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		Logger:     d.opts.Logger,
 	})
 
-	d.secrets.Settle(ctx, d.store, d.node.Name(), d.settings.Current, d.audit)
+	d.secrets.Settle(ctx, d.store, d.node.Name(), func() keyring.Config {
+		c := d.settings.Current()
+		return keyring.Config{Patterns: c.SecretVars, Sources: c.Secrets.Sources}
+	}, d.audit)
 
 	return nil
 }

@@ -124,8 +124,8 @@ type Facts struct {
 	Request configuration.Vars
 	// HostVars are the variables that host_vars of the playbooks sets for the node, if Judgement.Undone has any.
 	HostVars map[string]configuration.FileVar
-	// Automation are the findings of the policies about the node.
-	Automation []Finding
+	// Automation are the reasons of the policies for the node.
+	Automation []state.PolicyReason
 }
 
 // Reader is who asks for an explanation.
@@ -198,8 +198,8 @@ type Settings struct {
 
 // Automation explains the decisions of the manager itself.
 type Automation interface {
-	// Explain returns findings about a node.
-	Explain(v *state.View, n inventory.Node) []Finding
+	// Explain returns the reasons of the policies for a node.
+	Explain(v *state.View, n inventory.Node) []state.PolicyReason
 }
 
 // Explainer answers why a node or a job is as it is.

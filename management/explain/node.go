@@ -44,7 +44,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 
 	f.obey(e.Findings)
 
-	e.Findings = append(e.Findings, f.Automation...)
+	e.policies()
 	e.windows()
 	e.rollouts()
 
@@ -68,6 +68,20 @@ type nodeExplainer struct {
 }
 
 func (e *nodeExplainer) add(f Finding) { e.Findings = append(e.Findings, f) }
+
+// policies reports the reasons of the policies.
+func (e *nodeExplainer) policies() {
+	for _, reason := range e.Automation {
+		f := Finding{
+			About: AboutPolicy, Nodes: []string{e.Node.Name}, Job: reason.Job, Since: reason.Since, Message: reason.Message,
+		}
+		if reason.Return {
+			f.About = AboutReturn
+		}
+
+		e.add(f)
+	}
+}
 
 // readHistory finds the start of the current status and state.
 func (e *nodeExplainer) readHistory(history []inventory.HistoryEntry) {

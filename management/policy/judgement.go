@@ -10,7 +10,6 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/control"
-	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -164,38 +163,29 @@ func Pending(judgements []Judgement) (n int) {
 }
 
 // Explain returns the next step of each policy on a node, and the newest decision on it.
-func Explain(w World, n inventory.Node) (findings []explain.Finding) {
-	a := state.AutomationOf(w.View)
-	about := func(policy string) explain.Finding {
-		f := explain.Finding{About: explain.AboutPolicy, Nodes: []string{n.Name}}
-		if policy == (Returns{}).Name() {
-			f.About = explain.AboutReturn
-		}
-		return f
-	}
+func Explain(w World, n inventory.Node) (reasons []state.PolicyReason) {
+	isReturn := func(policy string) bool { return policy == Returns{}.Name() }
 
 	if text := opinion(n); text != "" {
-		f := about(Returns{}.Name())
-		f.Message = text
-		findings = append(findings, f)
+		reasons = append(reasons, state.PolicyReason{Return: true, Message: text})
 	}
 
 	for _, p := range All(w.Settings) {
 		if text := explained(p, w, n); text != "" {
-			f := about(p.Name())
-			f.Message = fmt.Sprintf("policy %s: %s", p.Name(), text)
-			findings = append(findings, f)
+			reasons = append(reasons, state.PolicyReason{
+				Return: isReturn(p.Name()), Message: fmt.Sprintf("policy %s: %s", p.Name(), text),
+			})
 		}
 	}
 
-	if of := a.Of(n.Name); len(of) > 0 {
+	if of := state.AutomationOf(w.View).Of(n.Name); len(of) > 0 {
 		d := of[len(of)-1]
-		f := about(d.Policy)
-		f.Job, f.Since, f.Message = d.Job, d.Time, Sentence(d)
-		findings = append(findings, f)
+		reasons = append(reasons, state.PolicyReason{
+			Return: isReturn(d.Policy), Job: d.Job, Since: d.Time, Message: Sentence(d),
+		})
 	}
 
-	return findings
+	return reasons
 }
 
 // explained returns the next step of a policy on a node in words, or "". Only the policy on returns speaks while it

@@ -7,15 +7,15 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/state"
 )
 
 // findings returns what a policy of the world has to say about a node.
-func findings(p policy.Policy, w policy.World, n inventory.Node) []explain.Finding {
-	return slices.DeleteFunc(policy.Explain(w, n), func(f explain.Finding) bool {
+func findings(p policy.Policy, w policy.World, n inventory.Node) []state.PolicyReason {
+	return slices.DeleteFunc(policy.Explain(w, n), func(f state.PolicyReason) bool {
 		if p == (policy.Returns{}) {
-			return f.About != explain.AboutReturn
+			return !f.Return
 		}
 		return !strings.HasPrefix(f.Message, "policy "+p.Name()+": ")
 	})

@@ -15,7 +15,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/control"
-	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/record"
@@ -278,7 +277,7 @@ func (l *Loop) note(ctx context.Context, policy string, reasons map[string]strin
 	})
 }
 
-// Explain returns the findings of all policies about a node.
-func (l *Loop) Explain(v *state.View, n inventory.Node) []explain.Finding {
+// Explain returns the reasons of all policies for a node.
+func (l *Loop) Explain(v *state.View, n inventory.Node) []state.PolicyReason {
 	return Explain(l.world(v, l.Settings()), n)
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/repository"
+	"github.com/contiv/cluster/management/step/playbook"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -35,12 +37,12 @@ type Config struct {
 	Node      monitor.Identity `yaml:"node"` // of the daemon's own host
 	Gossip    Gossip           `yaml:"gossip"`
 	// MonitorTimeout is the silence after which the reports of a monitor are void.
-	MonitorTimeout Duration         `yaml:"monitor_timeout"`
-	Etcd           Etcd             `yaml:"etcd"`
-	Groups         inventory.Groups `yaml:"groups"`
-	Playbooks      string           `yaml:"playbooks"`
-	Repository     Repository       `yaml:"repository"`
-	Ansible        string           `yaml:"ansible_playbook"`
+	MonitorTimeout Duration          `yaml:"monitor_timeout"`
+	Etcd           Etcd              `yaml:"etcd"`
+	Groups         inventory.Groups  `yaml:"groups"`
+	Playbooks      string            `yaml:"playbooks"`
+	Repository     repository.Config `yaml:"repository"`
+	Ansible        string            `yaml:"ansible_playbook"`
 	// AcceptVulnerable runs jobs with an ansible-playbook that evaluates text of hosts.
 	AcceptVulnerable bool               `yaml:"accept_vulnerable_ansible"`
 	VaultIDs         []string           `yaml:"vault_ids"`
@@ -110,23 +112,8 @@ func (r OIDCRule) Scope() access.Scope { return access.Scope{Groups: r.Groups, S
 // Secrets has the key that encrypts secret variables, and the sources of those that are
 // not stored.
 type Secrets struct {
-	KeyFile string                  `yaml:"key_file"` // empty: see clusterm.yaml
-	Sources map[string]SecretSource `yaml:"sources"`  // by variable
-}
-
-// SecretSource is where the value of a secret variable comes from when a run begins:
-// the output of a command, or a file.
-type SecretSource struct {
-	Command []string `yaml:"command" json:"command,omitempty"` // a program with its arguments
-	File    string   `yaml:"file"    json:"file,omitempty"`
-}
-
-// Path returns the file, or the program.
-func (s SecretSource) Path() string {
-	if len(s.Command) > 0 {
-		return s.Command[0]
-	}
-	return s.File
+	KeyFile string                                `yaml:"key_file"` // empty: see clusterm.yaml
+	Sources map[string]configuration.SecretSource `yaml:"sources"`  // by variable
 }
 
 // Gossip selects the source of membership: an agent inside the process, an
@@ -218,12 +205,12 @@ func Default() Config {
 		MonitorTimeout: Duration(5 * time.Minute),
 		Etcd:           Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},
 		Groups:         inventory.DefaultGroups(),
-		Repository:     defaultRepository(),
+		Repository:     repository.DefaultConfig(),
 		Ansible:        "ansible-playbook",
 		VaultIDs:       []string{},
 		Vars:           configuration.Vars{},
 		SecretVars:     configuration.DefaultSecrets(),
-		Secrets:        Secrets{Sources: map[string]SecretSource{}},
+		Secrets:        Secrets{Sources: map[string]configuration.SecretSource{}},
 		SSH:            SSH{HostCA: []string{}},
 		GroupSSH:       map[string]configuration.Connection{},
 		Jobs: Jobs{
@@ -277,24 +264,13 @@ func (g *Gossip) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Duration is a time.Duration in the form "1h30m" in YAML and JSON.
-type Duration time.Duration
-
-// MarshalText returns the form of inventory.ShortDuration.
-func (d Duration) MarshalText() ([]byte, error) {
-	return []byte(inventory.ShortDuration(time.Duration(d))), nil
-}
-
-// String returns the same form.
-func (d Duration) String() string { return inventory.ShortDuration(time.Duration(d)) }
-
-// UnmarshalText accepts the forms of time.ParseDuration, without negative values.
-func (d *Duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	if err != nil || v < 0 {
-		return inventory.Errorf(inventory.KindInvalid, "%q is not a duration", b).Do("write it like 90s, 15m or 1h30m")
+// Programs returns the part that the programs behind a run of a playbook depend on.
+func (c Config) Programs() playbook.Config {
+	return playbook.Config{
+		Playbooks: c.Playbooks, Repository: c.Repository, Ansible: c.Ansible, AcceptVulnerable: c.AcceptVulnerable,
+		VaultIDs: c.VaultIDs, Groups: c.Groups, Forks: c.Jobs.Forks, OutputLimit: c.Jobs.OutputLimit,
 	}
-	*d = Duration(v)
-
-	return nil
 }
+
+// Duration is a time.Duration in the form "1h30m" in YAML and JSON.
+type Duration = inventory.Duration

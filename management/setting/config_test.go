@@ -13,18 +13,20 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
+	"github.com/contiv/cluster/management/repository"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // acceptAll accepts every section and every Ansible.
 type acceptAll struct{}
 
-func (acceptAll) CheckSections(Gossip, Etcd, Repository) error { return nil }
-func (acceptAll) CheckAnsible(context.Context, string) error   { return nil }
-func (acceptAll) CheckOwner(string) error                      { return nil }
-func (acceptAll) CheckPlaybooks(context.Context, Config) error { return nil }
-func (acceptAll) CheckOwned(string) error                      { return nil }
+func (acceptAll) CheckSections(Gossip, Etcd, repository.Config) error   { return nil }
+func (acceptAll) CheckAnsible(context.Context, string) error            { return nil }
+func (acceptAll) CheckOwner(string) error                               { return nil }
+func (acceptAll) CheckPlaybooks(context.Context, playbook.Config) error { return nil }
+func (acceptAll) CheckOwned(string) error                               { return nil }
 
-func (acceptAll) CheckRepository(context.Context, Config) error { return nil }
+func (acceptAll) CheckRepository(context.Context, playbook.Config) error { return nil }
 
 // write writes a configuration file and returns its path.
 func write(t *testing.T, text string) string {

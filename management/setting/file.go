@@ -17,6 +17,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/repository"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // Adapters checks the values that only their adapters understand. Errors are of
@@ -24,7 +26,7 @@ import (
 type Adapters interface {
 	// CheckSections refuses invalid values of the sections gossip, etcd and repository.
 	// It reads no file.
-	CheckSections(Gossip, Etcd, Repository) error
+	CheckSections(Gossip, Etcd, repository.Config) error
 	// CheckAnsible runs the ansible-playbook to get its version, and refuses one
 	// that is missing or too old. It blocks until then.
 	CheckAnsible(ctx context.Context, path string) error
@@ -32,10 +34,10 @@ type Adapters interface {
 	CheckOwner(dir string) error
 	// CheckPlaybooks refuses a configuration whose folder of playbooks jobs could not
 	// use, e.g. because one does not parse. It runs Ansible and blocks until then.
-	CheckPlaybooks(ctx context.Context, c Config) error
+	CheckPlaybooks(ctx context.Context, c playbook.Config) error
 	// CheckRepository fetches the configured repository, and refuses one whose playbooks
 	// jobs could not use.
-	CheckRepository(ctx context.Context, c Config) error
+	CheckRepository(ctx context.Context, c playbook.Config) error
 	// CheckOwned refuses a file that is missing, or that others than root may change.
 	CheckOwned(path string) error
 }
@@ -156,7 +158,7 @@ func (c *Config) CheckHost(ctx context.Context, old Config, adapters Adapters) e
 		return nil
 	}
 
-	return inventory.Under("playbooks", adapters.CheckPlaybooks(ctx, *c))
+	return inventory.Under("playbooks", adapters.CheckPlaybooks(ctx, c.Programs()))
 }
 
 // checkVaultFile refuses a file that is missing, that others can read, or that

@@ -14,12 +14,13 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
+	"github.com/contiv/cluster/management/repository"
 )
 
 // anyAdapters accept every section and read no file.
 type anyAdapters struct{ Adapters }
 
-func (anyAdapters) CheckSections(Gossip, Etcd, Repository) error { return nil }
+func (anyAdapters) CheckSections(Gossip, Etcd, repository.Config) error { return nil }
 
 // FuzzFile expects a configuration file to be refused as invalid with its name, or to
 // pass the checks, whatever it contains.

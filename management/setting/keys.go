@@ -160,8 +160,8 @@ func values(c Config, named map[string]bool, overlay map[string]any, own monitor
 
 // hideArguments returns the sources without the arguments of their commands, which may
 // be secret.
-func (s Secrets) hideArguments() map[string]SecretSource {
-	out := make(map[string]SecretSource, len(s.Sources))
+func (s Secrets) hideArguments() map[string]configuration.SecretSource {
+	out := make(map[string]configuration.SecretSource, len(s.Sources))
 	for name, source := range s.Sources {
 		if len(source.Command) > 1 {
 			source.Command = []string{source.Command[0], configuration.Hidden}

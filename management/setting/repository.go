@@ -7,60 +7,13 @@ import (
 	"errors"
 	"path/filepath"
 	"reflect"
-	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/repository"
 )
 
-// Repository selects a git repository with the playbooks, in place of a folder. Its
-// adapter checks URL, Branch, Tag, Commit and Folder.
-type Repository struct {
-	URL    string `yaml:"url"` // empty: none
-	Branch string `yaml:"branch"`
-	Tag    string `yaml:"tag"`
-	Commit string `yaml:"commit"`
-	Folder string `yaml:"folder"` // relative, with site.yml
-
-	KeyFile        string   `yaml:"key_file"`
-	KnownHostsFile string   `yaml:"known_hosts_file"`
-	CredentialFile string   `yaml:"credential_file"`
-	CAFile         string   `yaml:"ca_file"`
-	SignedBy       []string `yaml:"signed_by"` // files of public keys
-
-	Submodules         bool   `yaml:"submodules"`
-	RequirementsMirror string `yaml:"requirements_mirror"` // a folder or an https URL; empty: none
-
-	Interval Duration         `yaml:"interval"`
-	OnMove   string           `yaml:"on_move"`
-	Limits   RepositoryLimits `yaml:"limits"`
-}
-
-// RepositoryLimits bound a fetch.
-type RepositoryLimits struct {
-	Fetch int64    `yaml:"fetch"` // bytes on the wire
-	Size  int64    `yaml:"size"`  // bytes of the files of one commit
-	Files int      `yaml:"files"` // of one commit
-	Time  Duration `yaml:"time"`
-}
-
-// OnMoveNotify is the value of Repository.OnMove with which a new commit marks nodes as
-// outdated, and changes none.
-const OnMoveNotify = "notify"
-
-func defaultRepository() Repository {
-	return Repository{
-		SignedBy: []string{}, Interval: Duration(5 * time.Minute), OnMove: OnMoveNotify,
-		Limits: RepositoryLimits{
-			Fetch: 256 << 20, Size: 64 << 20, Files: 10_000, Time: Duration(5 * time.Minute),
-		},
-	}
-}
-
-// Used reports whether a repository is configured.
-func (r Repository) Used() bool { return r.URL != "" }
-
-// files returns the files that r names, by key.
-func (r Repository) files() []namedFile {
+// filesOf returns the files that r names, by key.
+func filesOf(r repository.Config) []namedFile {
 	files := []namedFile{
 		{"repository.key_file", r.KeyFile}, {"repository.known_hosts_file", r.KnownHostsFile},
 		{"repository.credential_file", r.CredentialFile}, {"repository.ca_file", r.CAFile},
@@ -77,11 +30,11 @@ type namedFile struct{ key, path string }
 func (c *Config) checkRepository() error {
 	r := c.Repository
 
-	if r.OnMove != OnMoveNotify {
-		return invalid("repository.on_move", "%q is not %s", r.OnMove, OnMoveNotify)
+	if r.OnMove != repository.OnMoveNotify {
+		return invalid("repository.on_move", "%q is not %s", r.OnMove, repository.OnMoveNotify)
 	}
 
-	for _, f := range r.files() {
+	for _, f := range filesOf(r) {
 		if f.path != "" && !filepath.IsAbs(f.path) {
 			return invalid(f.key, "%q is not an absolute path", f.path)
 		}
@@ -129,7 +82,7 @@ func (c *Config) repositoryProblem(ctx context.Context, old Config, adapters Ada
 		return nil
 	}
 
-	for _, f := range c.Repository.files() {
+	for _, f := range filesOf(c.Repository) {
 		if f.path == "" {
 			continue
 		}
@@ -139,7 +92,7 @@ func (c *Config) repositoryProblem(ctx context.Context, old Config, adapters Ada
 		}
 	}
 
-	err := adapters.CheckRepository(ctx, *c)
+	err := adapters.CheckRepository(ctx, c.Programs())
 	if errors.Is(err, context.Canceled) {
 		return err
 	}

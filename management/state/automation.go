@@ -163,6 +163,14 @@ type Decision struct {
 	Result    string `json:"result,omitempty"` // why it was refused, or a note
 }
 
+// PolicyReason is why a policy does something about a node, or will, or does not.
+type PolicyReason struct {
+	Return  bool      // it is about the return of a node that had disappeared
+	Job     string    // the id of the job that carries the decision out; may be empty
+	Since   time.Time // of the decision; zero: it is not made yet
+	Message string
+}
+
 // IsPaused reports whether the policy decides nothing, and why.
 func (a Automation) IsPaused(policy string) (Pause, bool) {
 	for _, name := range []string{AllPolicies, policy} {

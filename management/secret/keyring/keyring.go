@@ -29,7 +29,6 @@ import (
 	"github.com/contiv/cluster/management/control"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/secret"
-	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -54,10 +53,10 @@ type keyFile struct {
 
 // findKeyFile returns the configured file, or the credential, or that of the data
 // directory.
-func findKeyFile(c setting.Config) keyFile {
+func findKeyFile(configured, dataDir string) keyFile {
 	credentials := os.Getenv("CREDENTIALS_DIRECTORY")
 
-	path := c.Secrets.KeyFile
+	path := configured
 	if path == "" && credentials != "" {
 		given := filepath.Join(credentials, FileName)
 
@@ -68,7 +67,7 @@ func findKeyFile(c setting.Config) keyFile {
 	}
 
 	if path == "" {
-		path = filepath.Join(c.DataDir, FileName)
+		path = filepath.Join(dataDir, FileName)
 	}
 
 	isCredential := credentials != "" && strings.HasPrefix(path, filepath.Clean(credentials)+"/")
@@ -132,7 +131,7 @@ type Keyring struct {
 	*control.Loop
 	file   keyFile
 	node   string
-	config func() setting.Config
+	config func() Config
 	audit  access.Auditor
 	log    logrus.FieldLogger
 
@@ -141,10 +140,16 @@ type Keyring struct {
 	rotating chan struct{} // full during a rotation, and during the encryption of stored secrets
 }
 
-// Open reads the key file of the configuration. Without a usable key the daemon starts all the same:
-// only the secrets are locked.
-func Open(c setting.Config, log logrus.FieldLogger) (*Keyring, *store.Secrets) {
-	s := &Keyring{file: findKeyFile(c), log: log, rotating: make(chan struct{}, 1)}
+// Config is the part of the configuration that may change while the daemon runs.
+type Config struct {
+	Patterns configuration.Secrets                 // of the names of secret variables
+	Sources  map[string]configuration.SecretSource // of secret variables that are not stored, by name
+}
+
+// Open reads the configured key file, or that of the data directory. Without a usable key the daemon starts all the
+// same: only the secrets are locked.
+func Open(keyFile, dataDir string, log logrus.FieldLogger) (*Keyring, *store.Secrets) {
+	s := &Keyring{file: findKeyFile(keyFile, dataDir), log: log, rotating: make(chan struct{}, 1)}
 	s.Loop = s.newLoop()
 
 	ring, err := s.file.read()
@@ -158,10 +163,10 @@ func Open(c setting.Config, log logrus.FieldLogger) (*Keyring, *store.Secrets) {
 // both. It is called before all other methods.
 // node is that of this instance.
 func (s *Keyring) Settle(
-	ctx context.Context, stored *store.Store, node string, config func() setting.Config, a access.Auditor,
+	ctx context.Context, stored *store.Store, node string, config func() Config, a access.Auditor,
 ) {
 	s.stored, s.node, s.config, s.audit = stored, node, config, a
-	stored.Secrets().UsePatterns(func() configuration.Secrets { return config().SecretVars })
+	stored.Secrets().UsePatterns(func() configuration.Secrets { return config().Patterns })
 
 	at := s.stored.Secrets()
 	if at.Problem() != nil {
@@ -489,7 +494,7 @@ func (s *Keyring) Status(ctx context.Context) (api.Secrets, error) {
 		out.Problem = problem.Error()
 	}
 
-	for name := range s.config().Secrets.Sources {
+	for name := range s.config().Sources {
 		out.Sources = append(out.Sources, name)
 	}
 
@@ -500,7 +505,7 @@ func (s *Keyring) Status(ctx context.Context) (api.Secrets, error) {
 
 // Secret returns the value of a secret variable from outside.
 func (s *Keyring) Secret(ctx context.Context, name string) (string, error) {
-	from, ok := s.config().Secrets.Sources[name]
+	from, ok := s.config().Sources[name]
 	if !ok {
 		return "", inventory.Errorf(inventory.KindRefused, "its source is no longer configured").
 			Do("add it to secrets.sources in the configuration file, or set the variable, and submit a new job")

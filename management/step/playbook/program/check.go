@@ -19,7 +19,7 @@ import (
 	"github.com/contiv/cluster/configuration/repository"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // Report is the result of a check of a folder of playbooks. Its JSON is the
@@ -85,7 +85,7 @@ var uses = []struct {
 // configuration, or the bundled one. unread is why the settings that were set at run time are no part of the
 // configuration, or nil. The error is that of a check that cannot be made; it is KindInvalid for a folder that the
 // manager could not copy.
-func CheckFolder(ctx context.Context, config setting.Config, folder string, unread error) (Report, error) {
+func CheckFolder(ctx context.Context, config playbook.Config, folder string, unread error) (Report, error) {
 	if _, err := ansible.Check(ctx, config.Ansible); err != nil {
 		return Report{}, err
 	}
@@ -151,7 +151,7 @@ type check struct {
 // newCheck copies the playbooks as for a job: those of the folder, or the
 // bundled ones. The copy is below temp until done is called.
 func newCheck(
-	ctx context.Context, config setting.Config, folder, temp string,
+	ctx context.Context, config playbook.Config, folder, temp string,
 ) (c *check, done func(), err error) {
 	return keepAndCheck(ctx, config, folder, temp, func(store *repository.Store) (string, error) {
 		if folder == "" {
@@ -164,7 +164,7 @@ func newCheck(
 // keepAndCheck begins a check of the playbooks that keep adds to a store below temp,
 // until done is called. shown is their place in messages.
 func keepAndCheck(
-	ctx context.Context, config setting.Config, shown, temp string, keep func(*repository.Store) (string, error),
+	ctx context.Context, config playbook.Config, shown, temp string, keep func(*repository.Store) (string, error),
 ) (c *check, done func(), err error) {
 	if temp != "" {
 		if err := os.MkdirAll(temp, 0o700); err != nil {
@@ -198,7 +198,7 @@ func keepAndCheck(
 }
 
 // checkOf begins a check of kept playbooks.
-func checkOf(config setting.Config, store *repository.Store, digest, temp string) *check {
+func checkOf(config playbook.Config, store *repository.Store, digest, temp string) *check {
 	c := &check{
 		report: Report{Problems: []Problem{}},
 		dir:    store.Path(digest), roles: store.RolesPath(digest), open: len(config.VaultIDs) == 0,

@@ -7,7 +7,7 @@ import (
 
 	"github.com/contiv/cluster/configuration/ansible"
 	"github.com/contiv/cluster/configuration/repository"
-	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // Checks checks values of the configuration; see setting.Adapters.
@@ -28,7 +28,7 @@ func (Checks) CheckOwner(dir string) error {
 }
 
 // CheckPlaybooks refuses a folder that `clusterm playbooks check` finds an error in.
-func (a Checks) CheckPlaybooks(ctx context.Context, config setting.Config) error {
+func (a Checks) CheckPlaybooks(ctx context.Context, config playbook.Config) error {
 	// Playbooks run as root: check the folder whose owner was checked.
 	folder, err := repository.CheckOwned(config.Playbooks)
 	if err != nil {

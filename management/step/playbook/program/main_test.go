@@ -16,7 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/metrics"
-	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // patience limits every wait.
@@ -32,11 +32,11 @@ func TestMain(m *testing.M) {
 }
 
 // open opens a Runner with a data directory and a configuration.
-func open(t *testing.T, dataDir string, c *setting.Config) *Runner {
+func open(t *testing.T, dataDir string, c *playbook.Config) *Runner {
 	t.Helper()
 
 	r := New(Options{
-		DataDir: dataDir, Config: func() setting.Config { return *c }, Metrics: metrics.NewRegistry(),
+		DataDir: dataDir, Config: func() playbook.Config { return *c }, Metrics: metrics.NewRegistry(),
 		Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", os.Args[0], "runner"}, Logger: logrus.New(),
 	})
 	errtest.None(t, r.Open(t.Context()))

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/management/record/recordtest"
-	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // TestHungPlaybooks: a folder that does not answer makes the playbooks unknown after a
@@ -35,7 +35,7 @@ func TestHungPlaybooks(t *testing.T) {
 			return state.PlaybooksOf(latest, "i")
 		}
 
-		p := newNote(&Runner{config: func() setting.Config { return setting.Config{Playbooks: folder} }}, 0)
+		p := newNote(&Runner{config: func() playbook.Config { return playbook.Config{Playbooks: folder} }}, 0)
 		p.store, p.instance = store, "i"
 		p.source = func(ctx context.Context) (string, error) {
 			if reads.Add(1); hangs.Load() {
@@ -104,7 +104,7 @@ func TestInterruptedPlaybooks(t *testing.T) {
 			return state.PlaybooksOf(latest, "i")
 		}
 
-		p := newNote(&Runner{config: func() setting.Config { return setting.Config{} }}, 0)
+		p := newNote(&Runner{config: func() playbook.Config { return playbook.Config{} }}, 0)
 		p.store, p.instance = store, "i"
 		p.source = func(ctx context.Context) (string, error) {
 			select {

@@ -22,13 +22,13 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/repository"
-	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step/playbook"
 )
 
 // CheckSection refuses invalid values of the section repository. It reads
 // nothing.
-func CheckSection(r setting.Repository) error {
+func CheckSection(r repository.Config) error {
 	if !r.Used() {
 		return nil
 	}
@@ -79,7 +79,7 @@ func CheckSection(r setting.Repository) error {
 
 // mirrorOf returns the mirror of the configured repository, in a folder of its own below
 // dir.
-func mirrorOf(r setting.Repository, dir string) *git.Mirror {
+func mirrorOf(r repository.Config, dir string) *git.Mirror {
 	sum := sha256.Sum256([]byte(r.URL))
 
 	return &git.Mirror{
@@ -96,11 +96,11 @@ func mirrorOf(r setting.Repository, dir string) *git.Mirror {
 }
 
 // referenceOf describes the selected branch, tag or commit.
-func referenceOf(r setting.Repository) string { return mirrorOf(r, "").Options.Reference() }
+func referenceOf(r repository.Config) string { return mirrorOf(r, "").Options.Reference() }
 
 // CheckRepository fetches the configured repository, and refuses a newest commit with
 // an error that `clusterm playbooks check` would find.
-func (a Checks) CheckRepository(ctx context.Context, config setting.Config) error {
+func (a Checks) CheckRepository(ctx context.Context, config playbook.Config) error {
 	c, done, err := newRepositoryCheck(ctx, config, a.Temp)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (a Checks) CheckRepository(ctx context.Context, config setting.Config) erro
 // newRepositoryCheck fetches the configured repository for a check, below temp until done
 // is called.
 func newRepositoryCheck(
-	ctx context.Context, config setting.Config, temp string,
+	ctx context.Context, config playbook.Config, temp string,
 ) (c *check, done func(), err error) {
 	if err := git.CheckKeys(config.Repository.SignedBy); err != nil {
 		return nil, nil, err
@@ -136,7 +136,7 @@ func newRepositoryCheck(
 
 // keeping adds the playbooks of commits to a store.
 type keeping struct {
-	config setting.Config
+	config playbook.Config
 	store  *kept.Store
 	temp   string // folder for temporary files
 }
@@ -449,7 +449,7 @@ func (s gitSource) settings() repository.Settings {
 
 // sourceOf identifies the repository with all that decides which of its commits are good: a
 // commit in use is judged again when it changes. It reads the files with keys.
-func sourceOf(r setting.Repository) string {
+func sourceOf(r repository.Config) string {
 	source := fmt.Sprintf("%s %s %s", r.URL, referenceOf(r), r.Folder)
 
 	// Keys that cannot be read judge no commit good.

@@ -22,7 +22,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
-	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/step/playbook"
 )
 
@@ -45,7 +44,7 @@ type Runner struct {
 	// Note keeps the store informed about the playbooks of this instance.
 	Note *Note
 
-	config     func() setting.Config
+	config     func() playbook.Config
 	ansible    ansible.Runner
 	dataDir    string
 	runs       string // folder of run directories
@@ -87,7 +86,7 @@ type pinner interface {
 type Options struct {
 	DataDir string
 	Command []string // argv of the process that supervises one run
-	Config  func() setting.Config
+	Config  func() playbook.Config
 	Metrics metrics.Registry
 	Logger  logrus.FieldLogger
 	// LookEvery is the time between two looks at the folder of playbooks; 0: 5 s.
@@ -356,9 +355,9 @@ func (r *Runner) Start(ctx context.Context, spec playbook.RunSpec) (playbook.Run
 		ID: spec.ID, Dir: r.dir(spec.ID), Playbooks: playbooks, Playbook: spec.Playbook,
 		BundledRoles: r.rolesOf(spec.PlaybookDigest), CallbackDir: r.bundledDir(bundled.CallbackDir),
 		CacheDir: r.bundledDir(bundled.CacheDir),
-		Hosts:    spec.Hosts, JumpKeys: r.jumpKeys, ExtraVars: spec.Extra, Options: spec.Ansible, Forks: c.Jobs.Forks,
+		Hosts:    spec.Hosts, JumpKeys: r.jumpKeys, ExtraVars: spec.Extra, Options: spec.Ansible, Forks: c.Forks,
 		Deadline: spec.Deadline, Lease: spec.Lease,
-		OutputLimit: c.Jobs.OutputLimit, AnsiblePlaybook: c.Ansible, VaultIDs: c.VaultIDs,
+		OutputLimit: c.OutputLimit, AnsiblePlaybook: c.Ansible, VaultIDs: c.VaultIDs,
 		Secrets: spec.Secrets,
 	})
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/step/playbook"
 )
 
@@ -81,7 +80,7 @@ func TestBundledFolder(t *testing.T) {
 		errtest.None(t, os.WriteFile(filepath.Join(site, file), []byte("- hosts: all\n"), 0o600))
 	}
 
-	r := open(t, t.TempDir(), &setting.Config{Playbooks: site})
+	r := open(t, t.TempDir(), &playbook.Config{Playbooks: site})
 
 	want, err := fs.ReadFile(bundled.FS(), job.PlaybookDiscoverUndo)
 	errtest.None(t, err)
@@ -116,7 +115,7 @@ case "$*" in
 *) head -1 "$role" ;;
 esac
 `
-	c := setting.Config{
+	c := playbook.Config{
 		Ansible: program(t, shows), Playbooks: folderOf(t, map[string]string{"cleanup.yml": "- hosts: all\n"}),
 	}
 
@@ -175,7 +174,7 @@ esac
 func TestJumpKeyFile(t *testing.T) {
 	t.Parallel()
 
-	c := setting.Config{
+	c := playbook.Config{
 		Ansible: program(t, succeeds), Playbooks: folderOf(t, map[string]string{job.PlaybookSite: "- hosts: all\n"}),
 	}
 	dataDir := t.TempDir()
@@ -219,7 +218,7 @@ func TestJumpKeyFile(t *testing.T) {
 func TestParseEncrypted(t *testing.T) {
 	t.Parallel()
 
-	c := setting.Config{Ansible: program(t, succeeds), Playbooks: folderOf(t, map[string]string{
+	c := playbook.Config{Ansible: program(t, succeeds), Playbooks: folderOf(t, map[string]string{
 		"site.yml":           "- hosts: web",
 		"group_vars/web.yml": "$ANSIBLE_VAULT;1.1;AES256\n",
 		"host_vars/m-1":      "$ANSIBLE_VAULT;",
@@ -253,7 +252,7 @@ func TestRunnerFolderVars(t *testing.T) {
 	t.Parallel()
 
 	folder := folderOf(t, map[string]string{"site.yml": "- hosts: web", "host_vars/m-1.yml": "color: blue"})
-	c := setting.Config{Playbooks: folder}
+	c := playbook.Config{Playbooks: folder}
 
 	r := open(t, t.TempDir(), &c)
 
