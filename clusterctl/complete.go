@@ -457,10 +457,7 @@ func (c *completer) nodes(ctx context.Context, keep func(api.Node) bool) []candi
 func (c *completer) groups(ctx context.Context) []candidate { return groupNames(ctx, c, "") }
 
 // groupNames completes the names of host groups.
-var groupNames = offer(func(ctx context.Context, m *client.Client) ([]inventory.Group, error) {
-	l, err := m.Groups(ctx)
-	return l.Items, err
-}, func(g inventory.Group) candidate {
+var groupNames = groups.offer(func(g api.Group) candidate {
 	about := ""
 	if len(g.Requires) > 0 {
 		about = "requires " + g.Requires.String()

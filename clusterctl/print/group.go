@@ -8,22 +8,15 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 )
 
-// Group is a host group with the numbers of its nodes.
-type Group struct {
-	inventory.Group
-
-	Nodes   int `json:"nodes"`   // of the group, in whatever status
-	Healthy int `json:"healthy"` // in service and Discovered
-}
-
 // GroupColumns are the columns of a table of groups.
-var GroupColumns = ColumnsOf(Cells[Group]{
-	"requires": func(_ Paint, g *Group) string { return Line(g.Requires.String()) },
-	"budget":   func(_ Paint, g *Group) string { return Line(g.Budget.String()) },
-	"strategy": func(_ Paint, g *Group) string { return Line(g.Strategy.String()) },
-	"tags": func(_ Paint, g *Group) string {
+var GroupColumns = ColumnsOf(Cells[api.Group]{
+	"requires": func(_ Paint, g *api.Group) string { return Line(g.Requires.String()) },
+	"budget":   func(_ Paint, g *api.Group) string { return Line(g.Budget.String()) },
+	"strategy": func(_ Paint, g *api.Group) string { return Line(g.Strategy.String()) },
+	"tags": func(_ Paint, g *api.Group) string {
 		return Line(inventory.Selection{Tags: g.Tags, SkipTags: g.SkipTags}.String())
 	},
 }, "name", "nodes", "healthy", "requires", "budget", "on_return,else "+string(inventory.DefaultReaction),

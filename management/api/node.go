@@ -136,3 +136,11 @@ func (n Node) Check(t inventory.Transition) error {
 		AnnouncedFrom: n.AnnouncedFrom, HostKeys: n.HostKeys,
 	})
 }
+
+// Group is a host group with the numbers of its nodes.
+type Group struct {
+	inventory.Group
+
+	Nodes   int `json:"nodes"`   // the nodes in the group that the caller sees, in whatever status
+	Healthy int `json:"healthy"` // those of them that are in service and `Discovered`
+}

@@ -256,8 +256,8 @@ type Page struct {
 
 // Groups returns the host groups, or a page of them, by default in the order of
 // the configuration.
-func (c *Client) Groups(ctx context.Context, page ...Page) (api.List[inventory.Group], error) {
-	return listed[inventory.Group](ctx, c, api.PathGroups, page)
+func (c *Client) Groups(ctx context.Context, page ...Page) (api.List[api.Group], error) {
+	return listed[api.Group](ctx, c, api.PathGroups, page)
 }
 
 // listed returns a list without filters, or a page of it.

@@ -243,8 +243,8 @@ func TestSmallLists(t *testing.T) {
 		c.Instances(testCtx(t), client.Page{Sort: []string{"-id"}, Limit: 2, Continue: page.Continue}),
 	)
 	expect(t, "last", page.Items[0].ID, "a")
-	groups := must[api.List[inventory.Group]](t)(c.Groups(testCtx(t), client.Page{Limit: 1}))
-	expect(t, "first", groups.Items, []inventory.Group{{Name: inventory.GroupMaster}})
+	groups := must[api.List[api.Group]](t)(c.Groups(testCtx(t), client.Page{Limit: 1}))
+	expect(t, "first", groups.Items, []api.Group{{Group: inventory.Group{Name: inventory.GroupMaster}}})
 	_, err := c.Groups(testCtx(t), client.Page{Limit: -1})
 	expect(t, "limit", inventory.KindOf(err), inventory.KindInvalid)
 }
@@ -389,4 +389,26 @@ func TestClientPages(t *testing.T) {
 	expect(t, "newest", []string{page.Items[0].ID, page.Items[1].ID}, []string{"2", "3"})
 	page = must[api.List[api.Job]](t)(c.Jobs(testCtx(t), client.JobFilter{Limit: 2, Continue: page.Continue}))
 	expect(t, "older", page.Items[0].ID, "1")
+}
+
+// TestGroupsCountTheirNodes: a group has the number of its nodes, and of those that are in service and seen.
+func TestGroupsCountTheirNodes(t *testing.T) {
+	t.Parallel()
+
+	s := serve(t)
+
+	s.manager.change(func(v *state.View) {
+		for label, state := range map[string]inventory.State{
+			"dddd": inventory.Discovered, "eeee": inventory.Disappeared,
+		} {
+			n := aNode(label)
+			n.Group, n.Status, n.State = inventory.GroupWorker, inventory.Allocated, state
+			v.PutNode(n)
+		}
+	})
+
+	groups := must[api.List[api.Group]](t)(s.client(t).Groups(testCtx(t))).Items
+	expect(t, "nodes of the masters", groups[0].Nodes, 0)
+	expect(t, "nodes of the workers", groups[1].Nodes, 2)
+	expect(t, "healthy workers", groups[1].Healthy, 1)
 }

@@ -353,7 +353,7 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	)
 	expect(t, "history", len(must[api.List[inventory.HistoryEntry]](t)(c.History(ctx, "a-1", 0)).Items), 2)
 	expect(t, "newest entry", must[api.List[inventory.HistoryEntry]](t)(c.History(ctx, "a-1", 1)).Items[0].Seq, 2)
-	expect(t, "groups", must[api.List[inventory.Group]](t)(c.Groups(ctx)).Items[1].Requires[inventory.GroupMaster], 1)
+	expect(t, "groups", must[api.List[api.Group]](t)(c.Groups(ctx)).Items[1].Requires[inventory.GroupMaster], 1)
 
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	s.manager.change(func(v *state.View) {

@@ -66,9 +66,9 @@ func (s *Server) settingRoutes() []rest.Route {
 			Allow: access.Readers.Scoped(), Serve: s.reading(s.getGroups), Query: groupListing.Query(),
 			Doc: &openapi.Doc{
 				ID: "listGroups", Tag: aboutNodes, Summary: "List host groups",
-				Text: "Returns the groups for commissioned nodes with their rules, in the order of the " +
-					"configuration.",
-				Answer: api.List[inventory.Group]{}, Success: "The groups.",
+				Text: "Returns the groups for commissioned nodes with their rules and the numbers of their nodes, in " +
+					"the order of the configuration.",
+				Answer: api.List[api.Group]{}, Success: "The groups.",
 			},
 		},
 	}
@@ -77,37 +77,48 @@ func (s *Server) settingRoutes() []rest.Route {
 // placedGroup is a group with its place in the configuration, the default order.
 type placedGroup struct {
 	place int
-	group inventory.Group
+	api.Group
 }
 
 var groupListing = rest.Listing[placedGroup]{
 	Key: "place", Default: "place",
 	Fields: map[string]func(placedGroup) string{
 		"place":    func(g placedGroup) string { return rest.SortNumber(strconv.Itoa(g.place)) },
-		"name":     func(g placedGroup) string { return g.group.Name },
-		"requires": func(g placedGroup) string { return g.group.Requires.String() },
+		"name":     func(g placedGroup) string { return g.Name },
+		"requires": func(g placedGroup) string { return g.Requires.String() },
 	},
 }
 
 func (s *Server) getGroups(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
 	groups := v.Groups(s.Settings.Groups())
+	placed, at := make([]placedGroup, len(groups)), map[string]*placedGroup{}
 
-	body, err := rest.EncodeJSON(groups)
+	for i, g := range groups {
+		placed[i] = placedGroup{i, api.Group{Group: g}}
+		at[g.Name] = &placed[i]
+	}
+
+	for _, n := range v.Nodes() {
+		if g := at[n.Group]; g != nil {
+			g.Nodes++
+
+			if n.Healthy() {
+				g.Healthy++
+			}
+		}
+	}
+
+	body, err := rest.EncodeJSON(placed)
 	if err != nil {
 		return err
 	}
 
-	placed := make([]placedGroup, len(groups))
-	for i, g := range groups {
-		placed[i] = placedGroup{i, g}
-	}
-
-	return rest.WriteList(w, r, groupListing, rest.Contents[placedGroup, inventory.Group]{
+	return rest.WriteList(w, r, groupListing, rest.Contents[placedGroup, api.Group]{
 		At: snapshotOf(v),
 		// Groups belong to the configuration: the revision of the view does not
 		// change with them.
 		Tag:   "W/" + rest.Tag(0, body),
-		Items: placed, Show: func(g placedGroup) inventory.Group { return g.group },
+		Items: placed, Show: func(g placedGroup) api.Group { return g.Group },
 	})
 }
 
