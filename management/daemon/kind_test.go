@@ -18,7 +18,6 @@ import (
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/server/rest"
-	"github.com/contiv/cluster/management/state"
 )
 
 // lamp is a record that no code of the product knows.
@@ -42,7 +41,7 @@ func init() {
 	server.Resources = append(server.Resources, &server.ResourceOf[lamp, lamp]{
 		Kind: &lamps, Path: pathLamps, One: pathLamps + "/{name}", Allow: access.Readers.Scoped(),
 		List: rest.ListingOf[lamp]("level", "name", "level"),
-		Show: func(_ *state.View, l *lamp) lamp { return *l },
+		Show: func(_ *server.Seen, l *lamp) lamp { return *l },
 	})
 }
 

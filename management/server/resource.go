@@ -7,12 +7,15 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
@@ -23,19 +26,34 @@ import (
 	"github.com/contiv/cluster/management/window"
 )
 
-// Resources are the kinds of record that the API shows, in the order of a watch. The watch
-// of all kinds, their lists and their reads are written once, over this table. The order is
-// that of api.WatchKinds.
+// Resources are what the API shows, in the order of a watch. The watch of all kinds, their lists
+// and their reads are written once, over this table. The order is that of api.WatchKinds.
 var Resources = []Resource{
+	// The wire form has what depends on other records: the connection and the desired configuration.
+	&ResourceOf[inventory.Node, api.Node]{
+		Kind: &job.Nodes, Path: api.PathNodes,
+		Show: func(v *Seen, n *inventory.Node) api.Node { return v.nodes().of(*n) },
+	},
 	// The wire form counts what a job has by thousands.
 	&ResourceOf[job.Job, api.Job]{
 		Kind: &job.Kind, Path: api.PathJobs,
-		Show: func(_ *state.View, j *job.Job) api.Job { return jobOf(*j) },
+		Show: func(_ *Seen, j *job.Job) api.Job { return jobOf(*j) },
 	},
+	// The wire form hides secrets. A scope without variables is not shown.
+	&ResourceOf[state.ScopeVars, any]{
+		Kind: &state.Variables, Path: api.PathNodeVars,
+		Show: func(v *Seen, set *state.ScopeVars) any {
+			if len(set.Vars) == 0 {
+				return nil
+			}
+			return v.hide()(set.Vars)
+		},
+	},
+	effectiveConfig{},
 	&ResourceOf[window.Freeze, api.Freeze]{
 		Kind: &window.FreezeKind, Path: api.PathFreeze, One: api.PathFreeze, Allow: access.Readers.Scoped(),
 		// The wire form shows whether it is active now: it may end by itself.
-		Show: func(_ *state.View, f *window.Freeze) api.Freeze { return freezeOf(*f, time.Now()) },
+		Show: func(_ *Seen, f *window.Freeze) api.Freeze { return freezeOf(*f, time.Now()) },
 		Doc: openapi.Doc{
 			ID: "getFreeze", Summary: "Show the freeze",
 			Text:    "Returns whether changes of hosts are frozen, until when, by whom and why.",
@@ -46,7 +64,7 @@ var Resources = []Resource{
 		Kind: &state.Instances, Path: api.PathInstances, Allow: access.Readers.Scoped(),
 		List: rest.ListingOf[api.Instance]("started", "id", "node", "addr", "version", "started"),
 		// The identity of an instance is two fields on the wire.
-		Show: func(_ *state.View, in *state.Instance) api.Instance { return instanceOf(in) },
+		Show: func(_ *Seen, in *state.Instance) api.Instance { return instanceOf(in) },
 		Doc: openapi.Doc{
 			ID: "listInstances", Summary: "List the instances of the manager",
 			Text: "Returns every live clusterm, oldest first. An instance that crashes stays in the list for " +
@@ -59,12 +77,17 @@ var Resources = []Resource{
 		Kind: &plan.Kind, Path: api.PathPlans, Allow: access.Readers.Scoped(),
 		List: rest.ListingOf[api.Plan]("-created", "id", "actor", "created", "expires").
 			By("verb", func(p api.Plan) string { return string(p.Request.Verb) }),
-		Show: func(_ *state.View, p *plan.Plan) api.Plan { return planOf(*p, time.Now()) },
+		Show: func(_ *Seen, p *plan.Plan) api.Plan { return planOf(*p, time.Now()) },
 		Doc: openapi.Doc{
 			ID: "listPlans", Tag: aboutJobs, Summary: "List plans",
 			Text:    "Returns plans, newest first, without targets, variables and checks.",
 			Success: "The plans, newest first.",
 		},
+	},
+	// GET marks those that a bundle contains; a watch shows each delivery as it was made.
+	&ResourceOf[notify.Delivery, api.Delivery]{
+		Kind: &notify.DeliveryKind, Name: "notifications", Path: api.PathDeliveries,
+		Show: func(_ *Seen, d *notify.Delivery) api.Delivery { return d.Delivery },
 	},
 	// GET shows what the policies judge at that moment; a watch shows their memory.
 	&ResourceOf[state.Automation, *state.Automation]{
@@ -74,7 +97,7 @@ var Resources = []Resource{
 	// an estimate of its moment, for GET.
 	&ResourceOf[rollout.Record, api.Rollout]{
 		Kind: &rollout.Kind, Path: api.PathRollouts,
-		Show: func(_ *state.View, r *rollout.Record) api.Rollout { return rolloutRecordOf(*r) },
+		Show: func(_ *Seen, r *rollout.Record) api.Rollout { return rolloutRecordOf(*r) },
 	},
 	// GET shows which nodes are left to do; a watch shows the record of the rotation.
 	&ResourceOf[sshkey.Rotation, *sshkey.Rotation]{
@@ -84,7 +107,7 @@ var Resources = []Resource{
 		Kind: &access.TokenKind, Path: api.PathTokens, Allow: access.Admins,
 		List: rest.ListingOf[api.Token]("name", "id", "name", "role", "created", "expires", "used"),
 		// The wire form has no hash, and the last use, which is a record of its own.
-		Show: func(v *state.View, t *access.Token) api.Token { return tokenOf(t.WithUse(v)) },
+		Show: func(v *Seen, t *access.Token) api.Token { return tokenOf(t.WithUse(v)) },
 		Doc: openapi.Doc{
 			ID: "listTokens", Summary: "List the bearer tokens",
 			Text:    "Returns every token without its secret, by name, those that have expired included.",
@@ -94,9 +117,25 @@ var Resources = []Resource{
 }
 
 // itself shows a record as it is.
-func itself[T any](_ *state.View, r *T) *T { return r }
+func itself[T any](_ *Seen, r *T) *T { return r }
 
-// Resource is a kind of record that the API shows: a ResourceOf.
+// Seen is what a caller sees of a view, with what the wire forms of its records depend on.
+type Seen struct {
+	*state.Scoped
+
+	server *Server
+	nodes  func() nodeForms
+	hide   func() func(configuration.Vars) configuration.Vars
+}
+
+func (s *Server) seen(v *state.Scoped) *Seen {
+	return &Seen{
+		Scoped: v, server: s, nodes: sync.OnceValue(func() nodeForms { return s.forms(v) }),
+		hide: sync.OnceValue(func() func(configuration.Vars) configuration.Vars { return s.Variables.Hider() }),
+	}
+}
+
+// Resource is what the API shows of a kind of record: a ResourceOf, or the configuration.
 type Resource interface {
 	// name is that of the kind in the API.
 	name() api.WatchKind
@@ -104,11 +143,10 @@ type Resource interface {
 	kind() string
 	// path is that of the GET whose callers may see the records.
 	path() string
-	// objects returns what callers see of the records of a view, with their keys.
-	objects(v *state.View) iter.Seq2[string, any]
-	// object returns what callers see of a record, or nil. former, unless nil, is an earlier form of
-	// the record, in place of that of the view.
-	object(v *state.View, key string, former any) any
+	// objects returns what callers see of the accepted records of a view, with their keys.
+	objects(v *Seen, accepts func(record any) bool) iter.Seq2[string, any]
+	// object returns what callers see of a record after a change, or nil.
+	object(v *Seen, c state.Change) any
 	routes(s *Server) []rest.Route
 }
 
@@ -120,8 +158,8 @@ type ResourceOf[T, W any] struct {
 	// Path is the path of the list, or that of the only record. Whoever may GET it may watch
 	// the records.
 	Path string
-	// Show returns the wire form of a record of the view.
-	Show func(v *state.View, r *T) W
+	// Show returns the wire form of a record of the view. An untyped nil is not shown.
+	Show func(v *Seen, r *T) W
 	// List makes GET of Path a list in this order. The key of the records is its Key.
 	List *rest.Listing[W]
 	// One is the path of a single record, with {name} for its key unless the kind is Single.
@@ -144,20 +182,24 @@ func (o *ResourceOf[T, W]) name() api.WatchKind {
 	return api.WatchKind(o.Kind.Name)
 }
 
-func (o *ResourceOf[T, W]) objects(v *state.View) iter.Seq2[string, any] {
+func (o *ResourceOf[T, W]) objects(v *Seen, accepts func(any) bool) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for key, r := range record.All(v, o.Kind) {
-			if !yield(key, o.Show(v, r)) {
+			if !accepts(r) {
+				continue
+			}
+
+			if shown := any(o.Show(v, r)); shown != nil && !yield(key, shown) {
 				return
 			}
 		}
 	}
 }
 
-func (o *ResourceOf[T, W]) object(v *state.View, key string, former any) any {
-	r, ok := former.(*T)
-	if !ok {
-		r = record.Get(v, o.Kind, key)
+func (o *ResourceOf[T, W]) object(v *Seen, c state.Change) any {
+	r, ok := c.Record.(*T)
+	if !ok && !o.Kind.Every {
+		r = record.Get(v, o.Kind, c.Key)
 	}
 	if r != nil {
 		return o.Show(v, r)
@@ -171,47 +213,69 @@ func (o *ResourceOf[T, W]) routes(s *Server) []rest.Route {
 	doc := o.Doc // a copy, which the route completes
 
 	if o.List != nil {
-		routes = append(routes, list(s, *o.List, o.getList, rest.Route{Path: o.Path, Allow: o.Allow, Doc: &doc}))
+		routes = append(routes, list(s, *o.List, o.getList(s), rest.Route{Path: o.Path, Allow: o.Allow, Doc: &doc}))
 	}
 
 	if o.One != "" {
-		routes = append(routes, show(s, o.getOne, rest.Route{Path: o.One, Allow: o.Allow, Doc: &doc}))
+		routes = append(routes, show(s, o.getOne(s), rest.Route{Path: o.One, Allow: o.Allow, Doc: &doc}))
 	}
 
 	return routes
 }
 
-func (o *ResourceOf[T, W]) getList(_ *http.Request, v *state.Scoped) ([]W, func(W) W, error) {
-	// A listing expects its items in the order of the key.
-	all := maps.Collect(record.All(v.View, o.Kind))
+func (o *ResourceOf[T, W]) getList(s *Server) func(*http.Request, *state.Scoped) ([]W, func(W) W, error) {
+	return func(_ *http.Request, v *state.Scoped) ([]W, func(W) W, error) {
+		seen := s.seen(v)
+		// A listing expects its items in the order of the key.
+		all := maps.Collect(record.All(v, o.Kind))
 
-	items := make([]W, 0, len(all))
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		items = append(items, o.Show(v.View, all[key]))
+		items := make([]W, 0, len(all))
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			items = append(items, o.Show(seen, all[key]))
+		}
+
+		return items, func(item W) W { return item }, nil
 	}
-
-	return items, func(item W) W { return item }, nil
 }
 
 // getOne answers with a record. The only one of a kind may be zero, because it was never
 // written.
-func (o *ResourceOf[T, W]) getOne(r *http.Request, v *state.Scoped) (shown W, revision int64, err error) {
-	if o.Kind.Single {
-		only := record.One(v.View, o.Kind)
-		return o.Show(v.View, &only), 0, nil
+func (o *ResourceOf[T, W]) getOne(s *Server) func(*http.Request, *state.Scoped) (W, int64, error) {
+	return func(r *http.Request, v *state.Scoped) (shown W, revision int64, err error) {
+		if o.Kind.Single {
+			only := record.One(v, o.Kind)
+			return o.Show(s.seen(v), &only), 0, nil
+		}
+
+		key := rest.Param(r, "name")
+
+		found := record.Get(v, o.Kind, key)
+		if found == nil {
+			return shown, 0, inventory.
+				Errorf(inventory.KindNotFound, "there is no %q among the %s", inventory.Shorten(key, 100), o.name()).
+				Do("GET %s lists them", o.Path)
+		}
+
+		return o.Show(s.seen(v), found), 0, nil
 	}
-
-	key := rest.Param(r, "name")
-
-	found := record.Get(v.View, o.Kind, key)
-	if found == nil {
-		return shown, 0, inventory.
-			Errorf(inventory.KindNotFound, "there is no %q among the %s", inventory.Shorten(key, 100), o.name()).
-			Do("GET %s lists them", o.Path)
-	}
-
-	return o.Show(v.View, found), 0, nil
 }
+
+// effectiveConfig is the configuration, which is made of the overlay and the file of an instance.
+type effectiveConfig struct{}
+
+func (effectiveConfig) name() api.WatchKind { return api.WatchConfig }
+
+func (effectiveConfig) kind() string { return state.Config.Kind }
+
+func (effectiveConfig) path() string { return api.PathConfig }
+
+func (effectiveConfig) routes(*Server) []rest.Route { return nil }
+
+func (effectiveConfig) objects(v *Seen, _ func(any) bool) iter.Seq2[string, any] {
+	return maps.All(map[string]any{"": v.server.Settings.Config()})
+}
+
+func (effectiveConfig) object(v *Seen, _ state.Change) any { return v.server.Settings.Config() }
 
 // resourceRoutes returns the routes that read records.
 func (s *Server) resourceRoutes() []rest.Route {
@@ -225,17 +289,9 @@ func (s *Server) resourceRoutes() []rest.Route {
 
 // resourceOf returns the resource of a kind of record, or nil if the API does not show it.
 func resourceOf(kind string) Resource {
-	return resource(func(o Resource) bool { return o.kind() == kind })
-}
-
-// resourceNamed returns the resource with that name in the API, or nil.
-func resourceNamed(kind api.WatchKind) Resource {
-	return resource(func(o Resource) bool { return o.name() == kind })
-}
-
-func resource(match func(Resource) bool) Resource {
-	if i := slices.IndexFunc(Resources, match); i >= 0 {
-		return Resources[i]
+	i := slices.IndexFunc(Resources, func(o Resource) bool { return o.kind() == kind })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return Resources[i]
 }

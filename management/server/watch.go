@@ -6,16 +6,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"iter"
 	"net/http"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
@@ -36,10 +33,9 @@ func (s *Server) watchRoutes() []rest.Route {
 		Query: []openapi.Param{
 			{
 				Name: "kinds", Type: openapi.Texts,
-				Help: "The kinds to watch, separated by commas: `nodes`, `jobs`, `vars`, `config`, `freeze`, " +
-					"`instances`, `plans`, `policies`, `rollouts`, `ssh-key`, `tokens`, or `all` for each of these " +
-					"that the caller may read. A kind that the caller may not read by its path is forbidden. " +
-					"Default: the first four, or only nodes if one of the next parameters selects nodes.",
+				Help: "The kinds to watch, separated by commas: `" + strings.Join(watchKinds(), "`, `") + "`, or `all` for " +
+					"each of these that the caller may read. A kind that the caller may not read by its path is " +
+					"forbidden. Default: the first four, or only nodes if one of the next parameters selects nodes.",
 			},
 			{Name: "name", Type: openapi.Texts, Help: "Names of nodes."},
 			{Name: "group", Type: openapi.Texts, Help: "Groups of nodes."},
@@ -205,11 +201,9 @@ var defaultKinds = []api.WatchKind{api.WatchNodes, api.WatchJobs, api.WatchVars,
 
 // WatchKinds returns the kinds that a watch accepts.
 func WatchKinds() []api.WatchKind {
-	all := slices.Clone(defaultKinds)
-	for _, o := range Resources {
-		if !slices.Contains(defaultKinds, o.name()) {
-			all = append(all, o.name())
-		}
+	all := make([]api.WatchKind, len(Resources))
+	for i, o := range Resources {
+		all[i] = o.name()
 	}
 
 	return all
@@ -217,11 +211,10 @@ func WatchKinds() []api.WatchKind {
 
 // mayWatch returns an error if the identity may not read the objects of a kind.
 func (s *Server) mayWatch(id access.Identity, kind api.WatchKind) error {
-	if o := resourceNamed(kind); o != nil {
-		rt := s.route(http.MethodGet, o.path())
-		return rt.Allow.Authorize(id, rt.String())
-	}
-	return nil
+	i := slices.Index(WatchKinds(), kind)
+	rt := s.route(http.MethodGet, Resources[i].path())
+
+	return rt.Allow.Authorize(id, rt.String())
 }
 
 // permitted returns those of the kinds of which the identity may read the objects.
@@ -276,7 +269,7 @@ func (s *Server) selectionOf(id access.Identity, v *state.Scoped, q rest.Values)
 	case len(selected.kinds) == 0 && filtered:
 		selected.kinds = onlyNodes
 	case len(selected.kinds) == 0:
-		selected.kinds = defaultKinds
+		selected.kinds = s.permitted(id, defaultKinds)
 	case filtered && !slices.Equal(selected.kinds, onlyNodes):
 		return selected, inventory.
 			Errorf(inventory.KindInvalid, "name, group and selector filter nodes, but other kinds are watched too").
@@ -288,8 +281,17 @@ func (s *Server) selectionOf(id access.Identity, v *state.Scoped, q rest.Values)
 
 func (s selection) has(kind api.WatchKind) bool { return slices.Contains(s.kinds, kind) }
 
-// hasNode reports whether the node exists and is selected.
-func (s selection) hasNode(n *inventory.Node) bool { return n != nil && s.nodes.accepts(n) }
+// hasNode reports whether the record is a node that is selected.
+func (s selection) hasNode(record any) bool {
+	n, ok := record.(*inventory.Node)
+	return ok && s.nodes.accepts(n)
+}
+
+// accepts reports whether the record is selected. Only nodes may be not.
+func (s selection) accepts(record any) bool {
+	_, isNode := record.(*inventory.Node)
+	return !isNode || s.hasNode(record)
+}
 
 // eventWriter writes the events of one watch.
 type eventWriter struct {
@@ -305,13 +307,15 @@ func (e *eventWriter) write(c api.Change, id int64) error { return e.out.Write(s
 
 // writeState writes the selected state of a view, followed by a sync event.
 func (e *eventWriter) writeState(v *state.Scoped) error {
-	for _, kind := range WatchKinds() {
-		if !e.selected.has(kind) {
+	seen := e.seen(v)
+
+	for _, o := range Resources {
+		if !e.selected.has(o.name()) {
 			continue
 		}
 
-		for name, object := range e.objects(v, kind) {
-			c, err := putOf(kind, name, v.Revision, object)
+		for name, object := range o.objects(seen, e.selected.accepts) {
+			c, err := putOf(o.name(), name, v.Revision, object)
 			if err != nil {
 				return err
 			}
@@ -322,40 +326,6 @@ func (e *eventWriter) writeState(v *state.Scoped) error {
 	}
 
 	return e.writeMark(api.ChangeSync, v.Stale)
-}
-
-// objects returns the selected objects of a kind, with their names.
-func (e *eventWriter) objects(v *state.Scoped, kind api.WatchKind) iter.Seq2[string, any] {
-	if o := resourceNamed(kind); o != nil {
-		return o.objects(v.View)
-	}
-
-	return func(yield func(string, any) bool) {
-		switch kind {
-		case api.WatchNodes:
-			forms := e.forms(v)
-
-			for _, n := range v.Nodes() {
-				if e.selected.hasNode(n) && !yield(n.Name, forms.of(*n)) {
-					return
-				}
-			}
-		case api.WatchVars:
-			for scope := range record.All(v, &state.Variables) {
-				// Get hides secrets. Its result may be newer than v; the next change
-				// event then repeats it.
-				vars, err := e.Variables.Get(state.Scope(scope))
-				if err == nil && len(vars) > 0 && !yield(scope, vars) {
-					return
-				}
-			}
-		case api.WatchConfig:
-			// A caller with a scope has no configuration.
-			if v.All() {
-				yield("", e.Settings.Config())
-			}
-		}
-	}
 }
 
 // writeMark writes a sync or progress event: every change up to the position is
@@ -451,7 +421,7 @@ func (e *eventWriter) writeChanges(v *state.Scoped, list []state.Change) error {
 		return nil
 	}
 
-	forms := e.forms(v)
+	seen := e.seen(v)
 
 	// An event without a record of its own shows the newest one, so the last change of each is enough. A node
 	// may leave the selection with each.
@@ -461,15 +431,13 @@ func (e *eventWriter) writeChanges(v *state.Scoped, list []state.Change) error {
 		last[list[i].Ref] = i
 	}
 
-	hide := sync.OnceValue(e.Variables.Hider)
-
 	var pending *api.Change
 	for i, c := range list {
 		if c.Record == nil && c.Kind != job.Nodes.Name && last[c.Ref] != i {
 			continue
 		}
 
-		next, err := e.eventOf(forms, hide, c)
+		next, err := e.eventOf(seen, c)
 		if err != nil {
 			return err
 		}
@@ -498,45 +466,20 @@ func (e *eventWriter) writeChanges(v *state.Scoped, list []state.Change) error {
 }
 
 // eventOf returns the event of a change, or nil if the change is not selected.
-func (e *eventWriter) eventOf(
-	forms nodeForms, hide func() func(configuration.Vars) configuration.Vars, c state.Change,
-) (*api.Change, error) {
-	kind := api.WatchKind(c.Kind)
-
+func (e *eventWriter) eventOf(v *Seen, c state.Change) (*api.Change, error) {
 	o := resourceOf(c.Kind)
-	if o != nil {
-		kind = o.name()
-	}
-
-	if !e.selected.has(kind) {
+	if o == nil || !e.selected.has(o.name()) {
 		return nil, nil
 	}
 
-	var object any
-
-	switch {
-	case o != nil:
-		object = o.object(forms.view, c.Key, c.Record)
-	case c.Ref == state.Config:
-		object = e.Settings.Config()
-	case c.Kind == state.Variables.Name:
-		if set, ok := c.Record.(*state.ScopeVars); ok && len(set.Vars) > 0 {
-			object = hide()(set.Vars)
-		}
-	case c.Kind == job.Nodes.Name:
-		// A node that leaves the selection is deleted for this watch.
-		now, _ := c.Record.(*inventory.Node)
-		before, _ := c.Former.(*inventory.Node)
-
-		switch {
-		case e.selected.hasNode(now):
-			object = forms.of(*now)
-		case !e.selected.hasNode(before):
+	// A node that leaves the selection is deleted for this watch.
+	if c.Kind == job.Nodes.Name && !e.selected.hasNode(c.Record) {
+		if c.Record = nil; !e.selected.hasNode(c.Former) {
 			return nil, nil
 		}
 	}
 
-	return changeOf(kind, c.Key, c.Revision, object)
+	return changeOf(o.name(), c.Key, c.Revision, o.object(v, c))
 }
 
 // changeOf returns the event of a change to the object; nil: it is gone.

@@ -26,6 +26,7 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
@@ -673,6 +674,29 @@ func TestWatchRecords(t *testing.T) {
 	s.watch(t, "?kinds=freeze").wants("- put freeze 14", "14 sync 14")
 	s.watch(t, "?since=10").wants("14 put nodes a-1 14", "14 sync 14")
 	s.watch(t, "?kinds=nodes,freeze&since=10").wants("13 put freeze 13", "14 put nodes a-1 14", "14 sync 14")
+}
+
+// TestWatchNotifications expects the deliveries of notifications in the watch of a viewer.
+func TestWatchNotifications(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(o *server.Options) { o.PlainHTTPRole = access.RoleViewer })
+
+	deliver := func(status string) {
+		s.manager.change(func(v *state.View) {
+			d := notify.Delivery{Delivery: api.Delivery{ID: "chat/4711-job.failed-12", Target: "chat", Status: status}}
+			v.View = record.SetAt(v.View, &notify.DeliveryKind, d.ID, &d, v.Revision)
+		})
+	}
+
+	deliver(notify.Pending)
+
+	w := s.watch(t, "?kinds=notifications")
+	w.wants("- put notifications chat/4711-job.failed-12 11", "11 sync 11")
+	deliver(notify.Dead)
+	w.wants("12 put notifications chat/4711-job.failed-12 12")
+
+	s.manager.change(func(v *state.View) { v.View = record.WithList(v.View, &notify.DeliveryKind) })
+	w.wants("13 delete notifications chat/4711-job.failed-12 13")
 }
 
 // TestWatchPermission expects a watch to show only what the caller may read by its path.
