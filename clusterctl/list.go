@@ -139,15 +139,6 @@ func named[T any](
 	}
 }
 
-// plain adapts an act of the manager that takes a name and a reason only.
-func plain[T any](
-	act func(*client.Client, context.Context, string, string) (T, error),
-) func(context.Context, *call, string, string) (T, error) {
-	return func(ctx context.Context, c *call, name, reason string) (T, error) {
-		return act(c.manager, ctx, name, reason)
-	}
-}
-
 // onEach is what a leaf runs that changes the things which the arguments name, one by one; done is the sentence about
 // each. The first refusal ends the command.
 func onEach(

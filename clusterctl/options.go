@@ -3,7 +3,6 @@
 package clusterctl
 
 import (
-	"context"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
-	"github.com/contiv/cluster/management/client"
 )
 
 // fieldFlags builds the option for each field of a request that is no option of its job, from the
@@ -126,19 +124,6 @@ func (c *call) fill(request any, but ...string) (err error) {
 	}
 
 	return nil
-}
-
-// filled adapts an act of the manager that takes a name and a request with a reason, among others.
-func filled[B, T any](
-	act func(*client.Client, context.Context, string, B) (T, error),
-) func(context.Context, *call, string, string) (T, error) {
-	return func(ctx context.Context, c *call, name, _ string) (done T, err error) {
-		var body B
-		if err := c.fill(&body); err != nil {
-			return done, err
-		}
-		return act(c.manager, ctx, name, body)
-	}
 }
 
 // jobOptions returns the options of a job that the command line has.

@@ -31,12 +31,15 @@ func (c *call) needsAll() error {
 		Try("for one policy or rollout: %[1]s policy %[2]s NAME, %[1]s rollout %[2]s ID", c.self(), c.Name)
 }
 
+// because is the request to pause or resume policies.
+func (c *call) because() api.PolicyControl { return api.PolicyControl{Reason: c.String("reason")} }
+
 func pauseAll(ctx context.Context, c *call) error {
 	if err := c.needsAll(); err != nil {
 		return err
 	}
 
-	if _, err := c.manager.PausePolicy(ctx, api.AllPolicies, c.String("reason")); err != nil {
+	if _, err := c.manager.ControlPolicy(ctx, api.PathPausePolicy, c.because(), api.AllPolicies); err != nil {
 		return err
 	}
 
@@ -48,7 +51,7 @@ func pauseAll(ctx context.Context, c *call) error {
 	going := func(r api.Rollout) bool { return r.Status == "Running" || r.Status == "AwaitingPromotion" }
 
 	err := c.eachRollout(ctx, going, "paused", func(id string) error {
-		_, err := c.manager.PauseRollout(ctx, id, reason)
+		_, err := c.manager.ControlRollout(ctx, api.PathPauseRollout, api.RolloutControl{Reason: reason}, id)
 		return err
 	})
 	if err != nil {
@@ -68,14 +71,15 @@ func resumeAll(ctx context.Context, c *call) error {
 	paused := func(r api.Rollout) bool { return r.Status == "Paused" && strings.Contains(r.Reason, ": "+withAll) }
 
 	err := c.eachRollout(ctx, paused, "resumed", func(id string) error {
-		_, err := c.manager.ResumeRollout(ctx, id, api.RolloutResume{Reason: c.String("reason")})
+		body := api.RolloutResume{Reason: c.String("reason")}
+		_, err := c.manager.ControlRollout(ctx, api.PathResumeRollout, body, id)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 
-	if _, err := c.manager.ResumePolicy(ctx, api.AllPolicies, c.String("reason")); err != nil {
+	if _, err := c.manager.ControlPolicy(ctx, api.PathResumePolicy, c.because(), api.AllPolicies); err != nil {
 		return err
 	}
 

@@ -38,50 +38,39 @@ func policyRows() rows {
 				return view(c, (*print.Printer).PolicyTested)(c.manager.TestPolicy(ctx, c.args[0], in))
 			},
 		},
-		"policy enable":  policyAct(policyNames, filled((*client.Client).EnablePolicy)),
-		"policy disable": policyAct(policyNames, plain((*client.Client).DisablePolicy)),
-		"policy pause":   policyAct(policyNamesAndAll, plain((*client.Client).PausePolicy)),
-		"policy resume":  policyAct(policyNamesAndAll, plain((*client.Client).ResumePolicy)),
-		"policy release": {
-			formats: namelessFormats,
-			run: func(ctx context.Context, c *call) error {
-				state, err := c.manager.ReleaseBrake(ctx, c.String("reason"))
-				if err != nil || !c.forPeople() {
-					return view(c, (*print.Printer).Policies)(state, err)
-				}
-
-				c.say("the brake is released")
-
-				return nil
-			},
-		},
+		"policy enable":  policyAct[api.PolicyEnable](api.PathEnablePolicy, policyNames),
+		"policy disable": policyAct[api.PolicyControl](api.PathDisablePolicy, policyNames),
+		"policy pause":   policyAct[api.PolicyControl](api.PathPausePolicy, policyNamesAndAll),
+		"policy resume":  policyAct[api.PolicyControl](api.PathResumePolicy, policyNamesAndAll),
+		"policy release": policyAct[api.PolicyControl](api.PathReleaseBrake, nil),
 	}
 }
 
-// policyAct is a command that changes a policy, and prints its state in one line. A program gets the state of
-// automation.
-func policyAct(
-	names positional, act func(ctx context.Context, c *call, name, reason string) (api.Policies, error),
-) leaf {
+// policyAct is a command that changes a policy, or releases the brake, by a request of type B to the path. It prints
+// the state of the policy in one line. A program gets the state of automation.
+func policyAct[B any](path string, names positional) leaf {
 	return leaf{formats: namelessFormats, complete: names, run: func(ctx context.Context, c *call) error {
-		name := c.args[0]
-
-		state, err := act(ctx, c, name, c.String("reason"))
-		if err != nil {
+		var body B
+		if err := c.fill(&body); err != nil {
 			return err
 		}
 
-		if c.forPeople() {
-			c.say("%s", print.PolicyLine(state, name))
-		} else if err := view(c, (*print.Printer).Policies)(state, nil); err != nil {
-			return err
+		state, err := c.manager.ControlPolicy(ctx, path, body, c.args...)
+
+		switch {
+		case err != nil || !c.forPeople():
+			err = view(c, (*print.Printer).Policies)(state, err)
+		case len(c.args) == 0:
+			c.say("the brake is released")
+		default:
+			c.say("%s", print.PolicyLine(state, c.args[0]))
 		}
 
-		if c.Name == "pause" {
-			c.say("to go on: %s policy resume %s", c.self(), name)
+		if err == nil && path == api.PathPausePolicy {
+			c.say("to go on: %s policy resume %s", c.self(), c.args[0])
 		}
 
-		return nil
+		return err
 	}}
 }
 

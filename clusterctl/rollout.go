@@ -38,44 +38,51 @@ func rolloutRows() rows {
 			flags: append(flagsAt("rollout start"),
 				optionFlags(func(o inventory.JobOption) bool { return o.Shared })...),
 		},
-		"rollout pause":   rolloutAct(plain((*client.Client).PauseRollout)),
-		"rollout undo":    rolloutAct(undoRollout),
-		"rollout promote": rolloutAct(plain((*client.Client).PromoteRollout)),
-		"rollout approve": rolloutAct(plain((*client.Client).ApproveRollout)),
-		"rollout resume":  rolloutAct(filled((*client.Client).ResumeRollout)),
-		"rollout abort":   rolloutAct(filled((*client.Client).AbortRollout)),
-		"rollout retry":   rolloutAct(filled((*client.Client).RetryRollout)),
+		"rollout pause":   rolloutAct[api.RolloutControl](api.PathPauseRollout),
+		"rollout undo":    rolloutAct[api.RolloutControl](api.PathUndoRollout, confirmUndo),
+		"rollout promote": rolloutAct[api.RolloutControl](api.PathPromoteRollout),
+		"rollout approve": rolloutAct[api.RolloutControl](api.PathApproveRollout),
+		"rollout resume":  rolloutAct[api.RolloutResume](api.PathResumeRollout),
+		"rollout abort":   rolloutAct[api.RolloutAbort](api.PathAbortRollout),
+		"rollout retry":   rolloutAct[api.RolloutRetry](api.PathRetryRollout),
 	}
 }
 
-// rolloutAct is a command that changes a rollout.
-func rolloutAct(act func(ctx context.Context, c *call, id, reason string) (api.Rollout, error)) leaf {
+// rolloutAct is a command that changes a rollout, by a request of type B to the path. It begins with first.
+func rolloutAct[B any](path string, first ...func(ctx context.Context, c *call) error) leaf {
 	return leaf{complete: rolloutIDs, run: func(ctx context.Context, c *call) error {
-		r, err := act(ctx, c, c.args[0], c.String("reason"))
+		for _, f := range first {
+			if err := f(ctx, c); err != nil {
+				return err
+			}
+		}
+
+		var body B
+		if err := c.fill(&body); err != nil {
+			return err
+		}
+
+		r, err := c.manager.ControlRollout(ctx, path, body, c.args[0])
 		if err != nil {
 			return err
 		}
+
 		return c.announce(r)
 	}}
 }
 
-// undoRollout starts the rollout that takes another one back, once that is confirmed.
-func undoRollout(ctx context.Context, c *call, id, reason string) (api.Rollout, error) {
-	r, err := c.manager.Rollout(ctx, id)
+// confirmUndo asks before a rollout is taken back.
+func confirmUndo(ctx context.Context, c *call) error {
+	r, err := c.manager.Rollout(ctx, c.args[0])
 	if err != nil {
-		return r, err
+		return err
 	}
 
 	// Only nodes that were done are taken back.
 	question := fmt.Sprintf("take rollout %s back on %s", r.ID, inventory.Count(r.Count.Done, "node", "nodes"))
 
-	err = c.approve(ctx, question, exit.Usagef("rollout undo needs a confirmation, which takes a terminal").
+	return c.approve(ctx, question, exit.Usagef("rollout undo needs a confirmation, which takes a terminal").
 		Try("to confirm it here: add --yes"))
-	if err != nil {
-		return r, err
-	}
-
-	return c.manager.UndoRollout(ctx, id, reason)
 }
 
 // announce prints the state of a rollout that was changed.

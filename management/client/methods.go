@@ -156,34 +156,15 @@ func (c *Client) Policy(ctx context.Context, name string) (api.Policy, error) {
 	return get[api.Policy](ctx, c, api.PathPolicy, name)
 }
 
-// PausePolicy pauses a policy, or api.AllPolicies.
-func (c *Client) PausePolicy(ctx context.Context, name, reason string) (api.Policies, error) {
-	return post[api.Policies](ctx, c, api.PathPausePolicy, api.PolicyControl{Reason: reason}, name)
-}
-
-// ResumePolicy ends the pause of a policy, or that of api.AllPolicies.
-func (c *Client) ResumePolicy(ctx context.Context, name, reason string) (api.Policies, error) {
-	return post[api.Policies](ctx, c, api.PathResumePolicy, api.PolicyControl{Reason: reason}, name)
-}
-
-// EnablePolicy turns a policy on; all: one that is for every node.
-func (c *Client) EnablePolicy(ctx context.Context, name string, in api.PolicyEnable) (api.Policies, error) {
-	return post[api.Policies](ctx, c, api.PathEnablePolicy, in, name)
-}
-
-// DisablePolicy turns a policy off.
-func (c *Client) DisablePolicy(ctx context.Context, name, reason string) (api.Policies, error) {
-	return post[api.Policies](ctx, c, api.PathDisablePolicy, api.PolicyControl{Reason: reason}, name)
+// ControlPolicy carries out an act on a policy, or on api.AllPolicies. path is that of the act, as api.PathPausePolicy,
+// and in is its request. api.PathReleaseBrake takes no name.
+func (c *Client) ControlPolicy(ctx context.Context, path string, in any, name ...string) (api.Policies, error) {
+	return post[api.Policies](ctx, c, path, in, name...)
 }
 
 // TestPolicy returns the effects that a policy would have. It changes nothing.
 func (c *Client) TestPolicy(ctx context.Context, name string, in api.PolicyTest) (api.PolicyTested, error) {
 	return post[api.PolicyTested](ctx, c, api.PathTestPolicy, in, name)
-}
-
-// ReleaseBrake lets automation go on after many nodes vanished.
-func (c *Client) ReleaseBrake(ctx context.Context, reason string) (api.Policies, error) {
-	return post[api.Policies](ctx, c, api.PathReleaseBrake, api.PolicyControl{Reason: reason})
 }
 
 // GossipKey returns the state of the newest rotation of the gossip key.

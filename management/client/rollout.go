@@ -60,37 +60,8 @@ func (c *Client) WatchRollout(ctx context.Context, id string, each func(api.Roll
 	}
 }
 
-// PauseRollout keeps a rollout from beginning nodes.
-func (c *Client) PauseRollout(ctx context.Context, id, reason string) (api.Rollout, error) {
-	return once[api.Rollout](ctx, c, api.PathPauseRollout, api.RolloutControl{Reason: reason}, id)
-}
-
-// PromoteRollout lets a rollout go on after its canary.
-func (c *Client) PromoteRollout(ctx context.Context, id, reason string) (api.Rollout, error) {
-	return once[api.Rollout](ctx, c, api.PathPromoteRollout, api.RolloutControl{Reason: reason}, id)
-}
-
-// ApproveRollout lets a rollout begin that another person started.
-func (c *Client) ApproveRollout(ctx context.Context, id, reason string) (api.Rollout, error) {
-	return once[api.Rollout](ctx, c, api.PathApproveRollout, api.RolloutControl{Reason: reason}, id)
-}
-
-// UndoRollout starts the rollout that takes another one back, and returns it.
-func (c *Client) UndoRollout(ctx context.Context, id, reason string) (api.Rollout, error) {
-	return once[api.Rollout](ctx, c, api.PathUndoRollout, api.RolloutControl{Reason: reason}, id)
-}
-
-// ResumeRollout lets a paused or stopped rollout go on.
-func (c *Client) ResumeRollout(ctx context.Context, id string, in api.RolloutResume) (api.Rollout, error) {
-	return once[api.Rollout](ctx, c, api.PathResumeRollout, in, id)
-}
-
-// AbortRollout ends a rollout.
-func (c *Client) AbortRollout(ctx context.Context, id string, in api.RolloutAbort) (api.Rollout, error) {
-	return once[api.Rollout](ctx, c, api.PathAbortRollout, in, id)
-}
-
-// RetryRollout begins nodes of a rollout once more.
-func (c *Client) RetryRollout(ctx context.Context, id string, in api.RolloutRetry) (api.Rollout, error) {
-	return once[api.Rollout](ctx, c, api.PathRetryRollout, in, id)
+// ControlRollout carries out an act on a rollout. path is that of the act, as api.PathPauseRollout, and in is its request.
+// It returns the rollout; api.PathUndoRollout returns the new one.
+func (c *Client) ControlRollout(ctx context.Context, path string, in any, id string) (api.Rollout, error) {
+	return once[api.Rollout](ctx, c, path, in, id)
 }

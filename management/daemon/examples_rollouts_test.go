@@ -56,36 +56,36 @@ type steps struct {
 	view func() *state.View
 }
 
-func mark(c access.Caller, reason string) rollout.Mark {
-	return rollout.Mark{By: c.Principal, At: time.Now(), Reason: reason}
-}
-
 func (s steps) Start(ctx context.Context, c access.Caller, req rollout.Request) (rollout.Record, error) {
 	r, err := s.Preview(ctx, c, req)
 	r.ID = documentedRollout
 	return r.Begin(c.Principal, time.Now()), err
 }
 
-func (steps) Pause(_ context.Context, c access.Caller, _, reason string) (rollout.Record, error) {
-	return documented().Pause(mark(c, reason))
-}
-
-func (steps) Resume(
-	_ context.Context, c access.Caller, _ string, o rollout.ResumeOptions,
+func (steps) Control(
+	_ context.Context, c access.Caller, _ string, act rollout.Act, o rollout.ActOptions,
 ) (rollout.Record, error) {
-	r := documented()
-	r.Status = rollout.Paused
-	return r.Resume(mark(c, o.Reason))
-}
+	r, m := documented(), rollout.Mark{By: c.Principal, At: time.Now(), Reason: o.Reason}
 
-func (steps) Abort(_ context.Context, c access.Caller, _ string, o rollout.AbortOptions) (rollout.Record, error) {
-	return documented().Abort(mark(c, o.Reason), o.Cancel)
-}
+	switch act {
+	case rollout.ActPause:
+		return r.Pause(m)
+	case rollout.ActResume:
+		r.Status = rollout.Paused
+		return r.Resume(m)
+	case rollout.ActAbort:
+		return r.Abort(m, o.Cancel)
+	case rollout.ActRetry:
+		r.Status, r.Nodes[0].State = rollout.Stopped, rollout.Failed
+		return r.Retry(m, o.Nodes)
+	case rollout.ActPromote:
+		r.Status = rollout.AwaitingPromotion
+		return r.Promote(m)
+	}
 
-func (steps) Retry(_ context.Context, c access.Caller, _ string, o rollout.RetryOptions) (rollout.Record, error) {
-	r := documented()
-	r.Status, r.Nodes[0].State = rollout.Stopped, rollout.Failed
-	return r.Retry(mark(c, o.Reason), o.Nodes)
+	r.Status, r.Actor = rollout.AwaitingApproval, "bob"
+
+	return r.Approve(m)
 }
 
 func (s steps) Undo(_ context.Context, c access.Caller, _, reason string) (rollout.Record, error) {
@@ -99,18 +99,6 @@ func (s steps) Undo(_ context.Context, c access.Caller, _, reason string) (rollo
 	u.ID = "r9c1d20a5"
 
 	return u.Begin(c.Principal, time.Now()), err
-}
-
-func (steps) Promote(_ context.Context, c access.Caller, _, reason string) (rollout.Record, error) {
-	r := documented()
-	r.Status = rollout.AwaitingPromotion
-	return r.Promote(mark(c, reason))
-}
-
-func (steps) Approve(_ context.Context, c access.Caller, _, reason string) (rollout.Record, error) {
-	r := documented()
-	r.Actor, r.Status = "bob", rollout.AwaitingApproval
-	return r.Approve(mark(c, reason))
 }
 
 // nightly has one window, which is open. That of a daemon would be open at night only, and

@@ -189,7 +189,7 @@ func TestRolloutIsNotified(t *testing.T) {
 
 	<-h.got
 	s.must(os.WriteFile(fault, nil, 0o600))
-	s.must(second(s.Rollouts().Retry(s.ctx(), bob, r.ID, rollout.RetryOptions{})))
+	s.must(second(s.Rollouts().Control(s.ctx(), bob, r.ID, rollout.ActRetry, rollout.ActOptions{})))
 	s.reach(r.ID, "it is done", is(rollout.Done))
 	<-h.got
 

@@ -51,7 +51,8 @@ func (d *Daemon) pauseRestored(ctx context.Context) error {
 				continue
 			}
 
-			if _, err := d.rollouts.Pause(ctx, caller, r.ID, restoredReason); err != nil {
+			why := rollout.ActOptions{Reason: restoredReason}
+			if _, err := d.rollouts.Control(ctx, caller, r.ID, rollout.ActPause, why); err != nil {
 				return err
 			}
 		}

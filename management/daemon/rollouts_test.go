@@ -154,7 +154,7 @@ func TestRolloutStopsAndGoesOn(t *testing.T) {
 	checkError(t, err, inventory.KindRefused, "h-1", r.ID)
 
 	s.must(os.WriteFile(fault, nil, 0o600))
-	_, err = s.Rollouts().Retry(s.ctx(), bob, r.ID, rollout.RetryOptions{})
+	_, err = s.Rollouts().Control(s.ctx(), bob, r.ID, rollout.ActRetry, rollout.ActOptions{})
 	s.must(err)
 
 	r = s.reach(r.ID, "it is done", is(rollout.Done))
@@ -234,7 +234,7 @@ func TestRolloutAborted(t *testing.T) {
 	r = s.reach(r.ID, "three begin", func(r rollout.Record) bool { return r.Count().InProgress == 3 })
 	s.waitOutput(r.Nodes[0].Job, "waiting\n")
 
-	_, err = s.Rollouts().Abort(s.ctx(), bob, r.ID, rollout.AbortOptions{Reason: "the wrong kernel"})
+	_, err = s.Rollouts().Control(s.ctx(), bob, r.ID, rollout.ActAbort, rollout.ActOptions{Reason: "the wrong kernel"})
 	s.must(err)
 
 	// The queued ones end at once; the running one finishes.
@@ -244,7 +244,7 @@ func TestRolloutAborted(t *testing.T) {
 	}
 
 	// A second abort may be harder than the first.
-	_, err = s.Rollouts().Abort(s.ctx(), bob, r.ID, rollout.AbortOptions{Cancel: true})
+	_, err = s.Rollouts().Control(s.ctx(), bob, r.ID, rollout.ActAbort, rollout.ActOptions{Cancel: true})
 	s.must(err)
 
 	r = s.reach(r.ID, "it is aborted", is(rollout.Aborted))
@@ -274,14 +274,14 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 	}))
 	s.must(err)
 
-	_, err = s.Rollouts().Approve(s.ctx(), ann, r.ID, "")
+	_, err = s.Rollouts().Control(s.ctx(), ann, r.ID, rollout.ActApprove, rollout.ActOptions{})
 	checkError(t, err, inventory.KindRefused, "another person")
 
 	if got := s.rollout(r.ID); got.Status != rollout.AwaitingApproval || len(s.attempts(r.ID)) > 0 {
 		t.Fatalf("%+v", got)
 	}
 
-	_, err = s.Rollouts().Approve(s.ctx(), bob, r.ID, "reviewed")
+	_, err = s.Rollouts().Control(s.ctx(), bob, r.ID, rollout.ActApprove, rollout.ActOptions{Reason: "reviewed"})
 	s.must(err)
 
 	r = s.reach(r.ID, "the canary fails", is(rollout.Stopped))
@@ -294,16 +294,16 @@ func TestRolloutCanaryAndUndo(t *testing.T) {
 	s.must(os.WriteFile(fault, nil, 0o600))
 
 	// Bob has not approved these playbooks.
-	_, err = s.Rollouts().Retry(s.ctx(), ann, r.ID, rollout.RetryOptions{PlaybooksNow: true})
+	_, err = s.Rollouts().Control(s.ctx(), ann, r.ID, rollout.ActRetry, rollout.ActOptions{PlaybooksNow: true})
 	checkError(t, err, inventory.KindRefused, "its playbooks changed since")
-	_, err = s.Rollouts().Resume(s.ctx(), ann, r.ID, rollout.ResumeOptions{PlaybooksNow: true})
+	_, err = s.Rollouts().Control(s.ctx(), ann, r.ID, rollout.ActResume, rollout.ActOptions{PlaybooksNow: true})
 	checkError(t, err, inventory.KindRefused, "its playbooks changed since")
 
-	_, err = s.Rollouts().Retry(s.ctx(), bob, r.ID, rollout.RetryOptions{PlaybooksNow: true})
+	_, err = s.Rollouts().Control(s.ctx(), bob, r.ID, rollout.ActRetry, rollout.ActOptions{PlaybooksNow: true})
 	s.must(err)
 
 	s.reach(r.ID, "the canary is done", is(rollout.AwaitingPromotion))
-	_, err = s.Rollouts().Promote(s.ctx(), bob, r.ID, "")
+	_, err = s.Rollouts().Control(s.ctx(), bob, r.ID, rollout.ActPromote, rollout.ActOptions{})
 	s.must(err)
 
 	r = s.reach(r.ID, "it is done", is(rollout.Done))

@@ -144,6 +144,6 @@ func TestActsMeet(t *testing.T) {
 
 func retry(id string) func(context.Context, *rollout.Loop) error {
 	return func(ctx context.Context, l *rollout.Loop) error {
-		return second(l.Retry(ctx, access.Caller{Principal: "bob"}, id, rollout.RetryOptions{}))
+		return second(l.Control(ctx, access.Caller{Principal: "bob"}, id, rollout.ActRetry, rollout.ActOptions{}))
 	}
 }

@@ -283,7 +283,7 @@ func (l *Loop) upgrade(
 	ctx context.Context, settings Settings, c access.Caller, d state.Decision,
 ) (state.Decision, error) {
 	if d.Action == state.ActionSupersede {
-		_, err := l.Rollouts.Abort(ctx, c, d.Rollout, rollout.AbortOptions{
+		_, err := l.Rollouts.Control(ctx, c, d.Rollout, rollout.ActAbort, rollout.ActOptions{
 			Reason: inventory.Shorten(d.Case, maxReason),
 		})
 

@@ -49,7 +49,8 @@ type Jobs interface {
 // was carried out already returns the same rollout.
 type Rollouts interface {
 	Start(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error)
-	Abort(ctx context.Context, c access.Caller, id string, o rollout.AbortOptions) (rollout.Record, error)
+	Control(ctx context.Context, c access.Caller, id string, act rollout.Act, o rollout.ActOptions) (
+		rollout.Record, error)
 }
 
 // Prober reads the signs of life of hosts over ssh. It blocks for some seconds at most.

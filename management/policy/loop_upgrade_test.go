@@ -91,8 +91,8 @@ func (s *site) Start(_ context.Context, c access.Caller, r rollout.Request) (sta
 	return started, err
 }
 
-// Abort ends a rollout. Its nodes in hand take a minute.
-func (s *site) Abort(_ context.Context, c access.Caller, id string, o rollout.AbortOptions) (
+// Control aborts a rollout. Its nodes in hand take a minute.
+func (s *site) Control(_ context.Context, c access.Caller, id string, _ rollout.Act, o rollout.ActOptions) (
 	aborted rollout.Record, err error,
 ) {
 	err = s.operate(func() error {

@@ -247,92 +247,24 @@ func repairedFirst(v *state.View, nodes []Node) []Node {
 	return sorted
 }
 
-// Approve lets a rollout begin. Another person must have started it.
-func (l *Loop) Approve(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
-	act := func(r Record) (Record, error) { return r.Approve(mark(c, reason)) }
-	return l.control(ctx, c, Beginning(id, nil), "rollouts.approve", id, reason, act)
-}
-
-// Promote lets a rollout go on after its canary.
-func (l *Loop) Promote(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
-	act := func(r Record) (Record, error) { return r.Promote(mark(c, reason)) }
-	return l.control(ctx, c, Beginning(id, nil), "rollouts.promote", id, reason, act)
-}
-
-// Pause keeps a rollout from beginning nodes.
-func (l *Loop) Pause(ctx context.Context, c access.Caller, id, reason string) (Record, error) {
-	act := func(r Record) (Record, error) { return r.Pause(mark(c, reason)) }
-	return l.control(ctx, c, Known(id), "rollouts.pause", id, reason, act)
-}
-
-// Resume lets a paused or stopped rollout go on.
-func (l *Loop) Resume(
-	ctx context.Context, c access.Caller, id string, o ResumeOptions,
-) (Record, error) {
-	repin, err := l.repin(ctx, mark(c, o.Reason), o.PlaybooksNow)
-	if err != nil {
-		return Record{}, err
-	}
-
-	act := func(r Record) (Record, error) {
-		repinned, err := repin(r)
-
-		switch {
-		case err != nil:
-			return r, err
-		case r.Status == Running && repinned.Playbooks != r.Playbooks:
+// acts are the acts on a rollout. before is the record as it was, and r the one that may have other playbooks.
+var acts = map[Act]struct {
+	begins bool // it lets nodes begin
+	do     func(before, r Record, m Mark, o ActOptions) (Record, error)
+}{
+	ActApprove: {true, func(_, r Record, m Mark, _ ActOptions) (Record, error) { return r.Approve(m) }},
+	ActPromote: {true, func(_, r Record, m Mark, _ ActOptions) (Record, error) { return r.Promote(m) }},
+	ActPause:   {false, func(_, r Record, m Mark, _ ActOptions) (Record, error) { return r.Pause(m) }},
+	ActAbort:   {false, func(_, r Record, m Mark, o ActOptions) (Record, error) { return r.Abort(m, o.Cancel) }},
+	ActRetry:   {true, func(_, r Record, m Mark, o ActOptions) (Record, error) { return r.Retry(m, o.Nodes) }},
+	ActResume: {true, func(before, r Record, m Mark, _ ActOptions) (Record, error) {
+		if r.Status == Running && r.Playbooks != before.Playbooks {
 			return r, inventory.Errorf(inventory.KindRefused,
 				"rollout %s is %s, and its nodes would get different playbooks while it goes on", r.ID, r.Status).
 				Do("pause it first, then resume it with the playbooks of now")
 		}
-
-		return repinned.Resume(mark(c, o.Reason))
-	}
-
-	return l.control(ctx, c, Beginning(id, nil), "rollouts.resume", id, o.Reason, act)
-}
-
-// Abort ends a rollout.
-func (l *Loop) Abort(
-	ctx context.Context, c access.Caller, id string, o AbortOptions,
-) (Record, error) {
-	act := func(r Record) (Record, error) {
-		return r.Abort(mark(c, o.Reason), o.Cancel)
-	}
-
-	return l.control(ctx, c, Known(id), "rollouts.abort", id, o.Reason, act)
-}
-
-// Retry lets nodes of a rollout be begun once more.
-func (l *Loop) Retry(
-	ctx context.Context, c access.Caller, id string, o RetryOptions,
-) (Record, error) {
-	repin, err := l.repin(ctx, mark(c, o.Reason), o.PlaybooksNow)
-	if err != nil {
-		return Record{}, err
-	}
-
-	act := func(r Record) (Record, error) {
-		r, err := repin(r)
-		if err != nil {
-			return r, err
-		}
-		return r.Retry(mark(c, o.Reason), o.Nodes)
-	}
-
-	return l.control(ctx, c, Beginning(id, &o), "rollouts.retry", id, o.Reason, act)
-}
-
-// repin returns a change that pins the current playbooks, or nil if the request does not ask for it.
-func (l *Loop) repin(
-	ctx context.Context, m Mark, wanted bool,
-) (func(Record) (Record, error), error) {
-	if !wanted {
-		return func(r Record) (Record, error) { return r, nil }, nil
-	}
-
-	digest, commit, err := l.Jobs.PinPlaybooks(ctx)
-	return func(r Record) (Record, error) { return r.Repin(m, digest, commit) }, err
+		return r.Resume(m)
+	}},
 }
 
 // noting appends the description of a side change of the act to the operator's reason.
@@ -341,10 +273,6 @@ func noting(reason, change string) string {
 		return reason + change
 	}
 	return reason + "; " + change
-}
-
-func mark(c access.Caller, reason string) Mark {
-	return Mark{By: c.Principal, At: time.Now(), Reason: reason}
 }
 
 // Starting returns the scope subject of a start: the nodes and the group they join.
@@ -370,28 +298,19 @@ func Undoing(id string) access.Subject {
 	}
 }
 
-// Known returns the scope subject of an act that begins no node: the rollout itself.
-func Known(id string) access.Subject {
-	return func(s *state.Scoped) error {
-		_, err := Get(s.View, id)
-		return err
-	}
-}
-
-// Beginning returns the scope subject of an act that lets nodes begin: the waiting nodes, and the retried
-// ones. They join a group as at the start, and may have left the caller's scope since.
-func Beginning(id string, retry *RetryOptions) access.Subject {
+// Acting returns the scope subject of an act: the rollout and, if the act lets nodes begin, the waiting nodes and the
+// retried ones. They join a group as at the start, and may have left the caller's scope since.
+func Acting(id string, act Act, o ActOptions) access.Subject {
 	return func(s *state.Scoped) error {
 		r, err := Get(s.View, id)
-		if err != nil {
+		if err != nil || !acts[act].begins {
 			return err
 		}
 
 		var names []string
 
 		for _, n := range r.Nodes {
-			again := retry != nil &&
-				(len(retry.Nodes) == 0 && n.State == Failed || slices.Contains(retry.Nodes, n.Name))
+			again := act == ActRetry && (len(o.Nodes) == 0 && n.State == Failed || slices.Contains(o.Nodes, n.Name))
 
 			if n.State == Waiting || again {
 				names = append(names, n.Name)
@@ -402,27 +321,39 @@ func Beginning(id string, retry *RetryOptions) access.Subject {
 	}
 }
 
-// control carries out an act of a person on a rollout, with its audit record.
-func (l *Loop) control(
-	ctx context.Context, c access.Caller, subject access.Subject, action, id, reason string,
-	act func(Record) (Record, error),
+// Control carries out an act of a person on a rollout, with its audit record.
+func (l *Loop) Control(
+	ctx context.Context, c access.Caller, id string, act Act, o ActOptions,
 ) (changed Record, err error) {
-	if err := inventory.CheckReason(reason); err != nil {
+	if err := inventory.CheckReason(o.Reason); err != nil {
 		return Record{}, err
 	}
 
-	entry := access.Record{Action: action, Targets: []string{id}, Reason: reason}
+	var digest, commit string
+	if o.PlaybooksNow {
+		if digest, commit, err = l.Jobs.PinPlaybooks(ctx); err != nil {
+			return Record{}, err
+		}
+	}
+
+	entry := access.Record{Action: "rollouts." + string(act), Targets: []string{id}, Reason: o.Reason}
 
 	err = access.Audited(ctx, l.Audit, c, entry, func(ctx context.Context, entry *access.Record) (err error) {
-		changed, err = l.once().Decide(ctx, c, subject, func(tx *record.Tx) (Record, error) {
+		changed, err = l.once().Decide(ctx, c, Acting(id, act, o), func(tx *record.Tx) (Record, error) {
 			before, err := Get(state.ViewOf(tx), id)
 			if err != nil {
 				return before, err
 			}
 
 			// The act is decided anew on the newest record after a conflict.
-			r, err := act(before)
-			if err != nil {
+			r, m := before, Mark{By: c.Principal, At: time.Now(), Reason: o.Reason}
+			if o.PlaybooksNow {
+				if r, err = r.Repin(m, digest, commit); err != nil {
+					return r, err
+				}
+			}
+
+			if r, err = acts[act].do(before, r, m, o); err != nil {
 				return r, err
 			}
 
@@ -433,7 +364,7 @@ func (l *Loop) control(
 				}
 			}
 
-			entry.Reason = noting(reason, r.Repinned(before.Playbooks))
+			entry.Reason = noting(o.Reason, r.Repinned(before.Playbooks))
 
 			record.Put(tx, &Kind, &r)
 			c.Keep(tx, access.Result{Rollout: r.ID})

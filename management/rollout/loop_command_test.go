@@ -166,7 +166,7 @@ func TestAbortEndsCommand(t *testing.T) {
 		go func() {
 			<-began
 
-			if _, err := l.Abort(t.Context(), ann, r.ID, rollout.AbortOptions{}); err != nil {
+			if _, err := l.Control(t.Context(), ann, r.ID, rollout.ActAbort, rollout.ActOptions{}); err != nil {
 				t.Error(err)
 			}
 		}()

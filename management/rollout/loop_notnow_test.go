@@ -68,7 +68,7 @@ func TestOtherPlaybooks(t *testing.T) {
 		if err != nil || first.Playbooks == "" {
 			t.Fatalf("%+v: %v", first, err)
 		}
-		if _, err = l.Abort(t.Context(), ann, first.ID, rollout.AbortOptions{}); err != nil {
+		if _, err = l.Control(t.Context(), ann, first.ID, rollout.ActAbort, rollout.ActOptions{}); err != nil {
 			t.Fatal(err)
 		}
 

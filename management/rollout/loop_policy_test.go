@@ -35,7 +35,8 @@ func TestPausedPolicyHolds(t *testing.T) {
 			errtest.None(t, err)
 
 			if approved {
-				if r, err = l.Approve(t.Context(), ann, r.ID, "looks good"); err != nil {
+				why := rollout.ActOptions{Reason: "looks good"}
+				if r, err = l.Control(t.Context(), ann, r.ID, rollout.ActApprove, why); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -339,9 +339,9 @@ func TestRepinRunning(t *testing.T) {
 		r, err := l.Start(t.Context(), ann, s.apply(nil))
 		errtest.None(t, err)
 
-		now := rollout.ResumeOptions{PlaybooksNow: true, Reason: "fixed"}
+		now := rollout.ActOptions{PlaybooksNow: true, Reason: "fixed"}
 
-		_, err = l.Resume(t.Context(), ann, r.ID, now)
+		_, err = l.Control(t.Context(), ann, r.ID, rollout.ActResume, now)
 		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "different playbooks") {
 			t.Error(err)
 		}
@@ -351,16 +351,16 @@ func TestRepinRunning(t *testing.T) {
 		}
 
 		// Without a change of the playbooks, a repetition does no harm.
-		if _, err = l.Resume(t.Context(), ann, r.ID, rollout.ResumeOptions{}); err != nil {
+		if _, err = l.Control(t.Context(), ann, r.ID, rollout.ActResume, rollout.ActOptions{}); err != nil {
 			t.Error(err)
 		}
 
-		if _, err = l.Pause(t.Context(), ann, r.ID, ""); err != nil {
+		if _, err = l.Control(t.Context(), ann, r.ID, rollout.ActPause, rollout.ActOptions{}); err != nil {
 			t.Fatal(err)
 		}
 
 		for range 2 {
-			if r, err = l.Resume(t.Context(), ann, r.ID, now); err != nil {
+			if r, err = l.Control(t.Context(), ann, r.ID, rollout.ActResume, now); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -106,26 +106,25 @@ type Request struct {
 	Playbooks string
 }
 
-// Options of the acts on a rollout.
-type (
-	// ResumeOptions are those of a resume.
-	ResumeOptions struct {
-		// PlaybooksNow takes the configured playbooks as they are now for the nodes still to
-		// be begun.
-		PlaybooksNow bool
-		Reason       string
-	}
+// Act is what a person does to a rollout.
+type Act string
 
-	// AbortOptions are those of an abort.
-	AbortOptions struct {
-		Cancel bool // cancel the jobs of the rollout instead of letting them finish
-		Reason string
-	}
-
-	// RetryOptions are those of a retry.
-	RetryOptions struct {
-		Nodes        []string // of the failed and skipped nodes; empty: all that failed
-		PlaybooksNow bool     // as for ResumeOptions
-		Reason       string
-	}
+// The acts.
+const (
+	ActApprove Act = "approve" // let it begin; another person must have started it
+	ActPromote Act = "promote" // let it go on after its canary
+	ActPause   Act = "pause"   // keep it from beginning nodes
+	ActResume  Act = "resume"  // let it go on after a pause, or after failures
+	ActAbort   Act = "abort"   // end it
+	ActRetry   Act = "retry"   // let nodes be begun once more
 )
+
+// ActOptions are the options of acts.
+type ActOptions struct {
+	Nodes []string // of a retry: of the failed and skipped nodes; empty: all that failed
+	// PlaybooksNow, of a resume or a retry, takes the configured playbooks as they are now for the nodes
+	// still to be begun.
+	PlaybooksNow bool
+	Cancel       bool // of an abort: cancel the jobs of the rollout instead of letting them finish
+	Reason       string
+}

@@ -22,33 +22,19 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// RolloutMaker starts rollouts.
-type RolloutMaker interface {
+// Rollouts starts and changes rollouts. The changes return when they are stored.
+type Rollouts interface {
 	// Preview returns the rollout that Start would start. It stores nothing.
 	Preview(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error)
 	Start(ctx context.Context, c access.Caller, r rollout.Request) (rollout.Record, error)
 	// Undo starts the rollout that takes another one back.
 	Undo(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error)
+	Control(ctx context.Context, c access.Caller, id string, act rollout.Act, o rollout.ActOptions) (
+		rollout.Record, error)
 	// Remaining returns how long a rollout is expected to take from now on, if that is known.
 	Remaining(r rollout.Record) (left time.Duration, known bool)
 	// Held returns why the maintenance windows of a node hold it back now, or "".
 	Held(v *state.View, r rollout.Record, node string) string
-}
-
-// Rollouts starts and changes rollouts. The changes return when they are stored.
-type Rollouts interface {
-	RolloutMaker
-	RolloutSwitch
-	Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error)
-	Resume(ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions) (rollout.Record, error)
-	Abort(ctx context.Context, c access.Caller, id string, o rollout.AbortOptions) (rollout.Record, error)
-	Retry(ctx context.Context, c access.Caller, id string, o rollout.RetryOptions) (rollout.Record, error)
-}
-
-// RolloutSwitch lets rollouts go on that wait for a person.
-type RolloutSwitch interface {
-	Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error)
-	Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error)
 }
 
 func (s *Server) rolloutRoutes() []rest.Route {
@@ -103,65 +89,49 @@ func (s *Server) rolloutRoutes() []rest.Route {
 		},
 	}
 
+	plain := func(b api.RolloutControl) rollout.ActOptions { return rollout.ActOptions{Reason: b.Reason} }
+
 	acts := []rest.Route{
-		act(
-			s,
-			s.controlRollout(Rollouts.Pause),
-			rest.Route{Path: api.PathPauseRollout, Idempotent: true, Doc: &openapi.Doc{
-				ID: "pauseRollout", Summary: "Pause a rollout",
-				Text: "Begins no further node. Those in progress go on.",
-			}},
-		),
-		act(s, func(r *http.Request, c access.Caller, body api.RolloutResume) (api.Rollout, error) {
-			one, err := s.Rollouts.Resume(r.Context(), c, rest.Param(r, "id"), rollout.ResumeOptions(body))
-			return s.changedRollout(r, one, err)
-		}, rest.Route{Path: api.PathResumeRollout, Idempotent: true, Doc: &openapi.Doc{
+		controlRollout(s, rollout.ActPause, plain, rest.Route{Path: api.PathPauseRollout, Doc: &openapi.Doc{
+			ID: "pauseRollout", Summary: "Pause a rollout",
+			Text: "Begins no further node. Those in progress go on.",
+		}}),
+		controlRollout(s, rollout.ActResume, func(b api.RolloutResume) rollout.ActOptions {
+			return rollout.ActOptions{PlaybooksNow: b.PlaybooksNow, Reason: b.Reason}
+		}, rest.Route{Path: api.PathResumeRollout, Doc: &openapi.Doc{
 			ID: "resumeRollout", Summary: "Resume a rollout",
 			Text: "Goes on with a paused rollout, or with one that failures have stopped; those count no more.",
 		}}),
-		act(s, func(r *http.Request, c access.Caller, body api.RolloutAbort) (api.Rollout, error) {
-			one, err := s.Rollouts.Abort(r.Context(), c, rest.Param(r, "id"), rollout.AbortOptions(body))
-			return s.changedRollout(r, one, err)
-		}, rest.Route{Path: api.PathAbortRollout, Idempotent: true, Doc: &openapi.Doc{
+		controlRollout(s, rollout.ActAbort, func(b api.RolloutAbort) rollout.ActOptions {
+			return rollout.ActOptions{Cancel: b.Cancel, Reason: b.Reason}
+		}, rest.Route{Path: api.PathAbortRollout, Doc: &openapi.Doc{
 			ID: "abortRollout", Summary: "Abort a rollout",
 			Text: "Ends the rollout. Its queued jobs are cancelled, and its running jobs finish, or are cancelled " +
 				"with `cancel`.",
 		}}),
-		act(s, func(r *http.Request, c access.Caller, body api.RolloutRetry) (api.Rollout, error) {
-			one, err := s.Rollouts.Retry(r.Context(), c, rest.Param(r, "id"), rollout.RetryOptions(body))
-			return s.changedRollout(r, one, err)
-		}, rest.Route{Path: api.PathRetryRollout, Idempotent: true, Doc: &openapi.Doc{
+		controlRollout(s, rollout.ActRetry, func(b api.RolloutRetry) rollout.ActOptions {
+			return rollout.ActOptions{Nodes: b.Nodes, PlaybooksNow: b.PlaybooksNow, Reason: b.Reason}
+		}, rest.Route{Path: api.PathRetryRollout, Doc: &openapi.Doc{
 			ID: "retryRollout", Summary: "Retry nodes of a rollout",
 			Text: "Begins the nodes that failed once more, or the named ones.",
 		}}),
-		act(
-			s,
-			s.controlRollout(Rollouts.Undo),
-			rest.Route{Path: api.PathUndoRollout, Idempotent: true, Doc: &openapi.Doc{
-				ID:      "undoRollout",
-				Summary: "Take a rollout back",
-				Text: "Starts the rollout that brings each changed node back to the playbooks before, and " +
-					"returns it.",
-				Status:   http.StatusCreated,
-				Location: "rollout",
-			}},
-		),
-		act(
-			s,
-			s.controlRollout(Rollouts.Promote),
-			rest.Route{Path: api.PathPromoteRollout, Idempotent: true, Doc: &openapi.Doc{
-				ID: "promoteRollout", Summary: "Promote a rollout",
-				Text: "Goes on with a rollout whose canary is done.",
-			}},
-		),
-		act(
-			s,
-			s.controlRollout(Rollouts.Approve),
-			rest.Route{Path: api.PathApproveRollout, Idempotent: true, Doc: &openapi.Doc{
-				ID: "approveRollout", Summary: "Approve a rollout",
-				Text: "Lets a rollout begin that another person started with `require_approval`.",
-			}},
-		),
+		act(s, func(r *http.Request, c access.Caller, body api.RolloutControl) (api.Rollout, error) {
+			one, err := s.Rollouts.Undo(r.Context(), c, rest.Param(r, "id"), body.Reason)
+			return s.changedRollout(r, one, err)
+		}, rest.Route{Path: api.PathUndoRollout, Idempotent: true, Doc: &openapi.Doc{
+			ID: "undoRollout", Summary: "Take a rollout back",
+			Text: "Starts the rollout that brings each changed node back to the playbooks before, and " +
+				"returns it.",
+			Status: http.StatusCreated, Location: "rollout",
+		}}),
+		controlRollout(s, rollout.ActPromote, plain, rest.Route{Path: api.PathPromoteRollout, Doc: &openapi.Doc{
+			ID: "promoteRollout", Summary: "Promote a rollout",
+			Text: "Goes on with a rollout whose canary is done.",
+		}}),
+		controlRollout(s, rollout.ActApprove, plain, rest.Route{Path: api.PathApproveRollout, Doc: &openapi.Doc{
+			ID: "approveRollout", Summary: "Approve a rollout",
+			Text: "Lets a rollout begin that another person started with `require_approval`.",
+		}}),
 	}
 
 	for _, rt := range acts {
@@ -313,14 +283,16 @@ func (s *Server) postRollout(r *http.Request, c access.Caller, body api.RolloutR
 	return s.changedRollout(r, one, err)
 }
 
-// controlRollout carries out an act on one rollout that takes no more than a reason.
-func (s *Server) controlRollout(
-	act func(m Rollouts, ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error),
-) func(*http.Request, access.Caller, api.RolloutControl) (api.Rollout, error) {
-	return func(r *http.Request, c access.Caller, body api.RolloutControl) (api.Rollout, error) {
-		one, err := act(s.Rollouts, r.Context(), c, rest.Param(r, "id"), body.Reason)
+// controlRollout returns the route of an act on one rollout, with a body of type B that has the options.
+func controlRollout[B any](
+	s *Server, what rollout.Act, options func(B) rollout.ActOptions, rt rest.Route,
+) rest.Route {
+	rt.Idempotent = true
+
+	return act(s, func(r *http.Request, c access.Caller, body B) (api.Rollout, error) {
+		one, err := s.Rollouts.Control(r.Context(), c, rest.Param(r, "id"), what, options(body))
 		return s.changedRollout(r, one, err)
-	}
+	}, rt)
 }
 
 // changedRollout returns a rollout that was started or changed.

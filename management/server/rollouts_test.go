@@ -79,34 +79,14 @@ func (f fakeRollouts) act(
 	return one, f.m.called("%s rollout %s %s actor=%s", what, id, details, c.Principal)
 }
 
-func (f fakeRollouts) Approve(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return f.act(ctx, c, rollout.Beginning(id, nil), "approve", id, reason)
-}
-
-func (f fakeRollouts) Promote(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return f.act(ctx, c, rollout.Beginning(id, nil), "promote", id, reason)
-}
-
-func (f fakeRollouts) Pause(ctx context.Context, c access.Caller, id, reason string) (rollout.Record, error) {
-	return f.act(ctx, c, rollout.Known(id), "pause", id, reason)
-}
-
-func (f fakeRollouts) Resume(
-	ctx context.Context, c access.Caller, id string, o rollout.ResumeOptions,
+func (f fakeRollouts) Control(
+	ctx context.Context, c access.Caller, id string, act rollout.Act, o rollout.ActOptions,
 ) (rollout.Record, error) {
-	return f.act(ctx, c, rollout.Beginning(id, nil), "resume", id, o.Reason)
-}
-
-func (f fakeRollouts) Abort(
-	ctx context.Context, c access.Caller, id string, o rollout.AbortOptions,
-) (rollout.Record, error) {
-	return f.act(ctx, c, rollout.Known(id), "abort", id, o.Reason)
-}
-
-func (f fakeRollouts) Retry(
-	ctx context.Context, c access.Caller, id string, o rollout.RetryOptions,
-) (rollout.Record, error) {
-	return f.act(ctx, c, rollout.Beginning(id, &o), "retry", id, strings.Join(o.Nodes, ","))
+	details := o.Reason
+	if act == rollout.ActRetry {
+		details = strings.Join(o.Nodes, ",")
+	}
+	return f.act(ctx, c, rollout.Acting(id, act, o), string(act), id, details)
 }
 
 // rolloutMethods checks the methods of the client about rollouts.
@@ -164,14 +144,20 @@ func rolloutMethods(t *testing.T, c *client.Client) {
 
 	must[api.Rollout](t)(c.Rollout(ctx, started.ID))
 	must[api.Rollout](t)(c.WatchRollout(ctx, started.ID, func(api.Rollout) bool { return false }))
-	must[api.Rollout](t)(c.PauseRollout(ctx, started.ID, "x"))
-	must[api.Rollout](t)(c.ResumeRollout(ctx, started.ID, api.RolloutResume{}))
-	must[api.Rollout](t)(c.AbortRollout(ctx, started.ID, api.RolloutAbort{Cancel: true}))
-	must[api.Rollout](t)(c.RetryRollout(ctx, started.ID, api.RolloutRetry{Nodes: []string{"a-1"}}))
-	must[api.Rollout](t)(c.PromoteRollout(ctx, started.ID, ""))
-	must[api.Rollout](t)(c.ApproveRollout(ctx, started.ID, ""))
 
-	if undo := must[api.Rollout](t)(c.UndoRollout(ctx, started.ID, "")); undo.UndoOf != started.ID {
+	for path, body := range map[string]any{
+		api.PathPauseRollout:   api.RolloutControl{Reason: "x"},
+		api.PathResumeRollout:  api.RolloutResume{},
+		api.PathAbortRollout:   api.RolloutAbort{Cancel: true},
+		api.PathRetryRollout:   api.RolloutRetry{Nodes: []string{"a-1"}},
+		api.PathPromoteRollout: api.RolloutControl{},
+		api.PathApproveRollout: api.RolloutControl{},
+	} {
+		must[api.Rollout](t)(c.ControlRollout(ctx, path, body, started.ID))
+	}
+
+	undo := must[api.Rollout](t)(c.ControlRollout(ctx, api.PathUndoRollout, api.RolloutControl{}, started.ID))
+	if undo.UndoOf != started.ID {
 		t.Errorf("%+v", undo)
 	}
 

@@ -1440,11 +1440,12 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 		t.Error(err)
 	}
 
-	must[api.Policies](t)(c.PausePolicy(ctx, api.AllPolicies, "a move"))
-	must[api.Policies](t)(c.ResumePolicy(ctx, "returns", ""))
-	must[api.Policies](t)(c.ReleaseBrake(ctx, "repaired"))
-	must[api.Policies](t)(c.EnablePolicy(ctx, "returns", api.PolicyEnable{All: true, Reason: "wired"}))
-	must[api.Policies](t)(c.DisablePolicy(ctx, "returns", "by hand"))
+	paused := api.PolicyControl{Reason: "a move"}
+	must[api.Policies](t)(c.ControlPolicy(ctx, api.PathPausePolicy, paused, api.AllPolicies))
+	must[api.Policies](t)(c.ControlPolicy(ctx, api.PathResumePolicy, api.PolicyControl{}, "returns"))
+	must[api.Policies](t)(c.ControlPolicy(ctx, api.PathReleaseBrake, api.PolicyControl{Reason: "repaired"}))
+	must[api.Policies](t)(c.ControlPolicy(ctx, api.PathEnablePolicy, api.PolicyEnable{All: true}, "returns"))
+	must[api.Policies](t)(c.ControlPolicy(ctx, api.PathDisablePolicy, api.PolicyControl{}, "returns"))
 	testsPolicies(t, c)
 	windowMethods(t, c)
 	rolloutMethods(t, c)
