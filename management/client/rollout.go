@@ -60,8 +60,8 @@ func (c *Client) WatchRollout(ctx context.Context, id string, each func(api.Roll
 	}
 }
 
-// ControlRollout carries out an act on a rollout. path is that of the act, as api.PathPauseRollout, and in is its request.
-// It returns the rollout; api.PathUndoRollout returns the new one.
+// ControlRollout carries out an act on a rollout. path is that of the act, as api.PathPauseRollout, and in is its
+// request. It returns the rollout; api.PathUndoRollout returns the new one.
 func (c *Client) ControlRollout(ctx context.Context, path string, in any, id string) (api.Rollout, error) {
 	return once[api.Rollout](ctx, c, path, in, id)
 }

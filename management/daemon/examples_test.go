@@ -380,23 +380,24 @@ func (w *world) send(fault string, req *http.Request) (int, string) {
 			Jobs: w.engine,
 		}, req)
 	case "shown":
-		return w.sendTo(server.Options{Desired: w.desired, HostKeys: node.New(node.Options{
+		return w.sendTo(server.Options{Desired: w.desired, Keys: server.Keys{HostKeys: node.New(node.Options{
 			State:    w.store,
 			Store:    w.store,
 			Prober:   func(string) node.Prober { return aHost{} },
 			Settings: w.settings.Nodes,
 			Audit:    w.audit,
-		})}, req)
+		})}}, req)
 	case "told":
-		return w.sendTo(server.Options{Notifier: chat{}}, req)
+		return w.sendTo(server.Options{Automation: server.Automation{Notifier: chat{}}}, req)
 	case "rolls":
 		return w.sendTo(server.Options{
-			State: rolling{w.store}, Rollouts: steps{w.Rollouts(), w.store.View}, Desired: w.desired,
+			State: rolling{w.store}, Desired: w.desired,
+			Automation: server.Automation{Rollouts: steps{w.Rollouts(), w.store.View}},
 		}, req)
 	case "night":
-		return w.sendTo(server.Options{Windows: nightly{}}, req)
+		return w.sendTo(server.Options{Automation: server.Automation{Windows: nightly{}}}, req)
 	case "waits":
-		return w.sendTo(server.Options{SSHKey: waitingKey{}}, req)
+		return w.sendTo(server.Options{Keys: server.Keys{SSHKey: waitingKey{}}}, req)
 	case "":
 	default:
 		w.t.Fatalf("there is no fault %q", fault)

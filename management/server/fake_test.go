@@ -928,12 +928,6 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 	m.tokens = store
 
 	return server.Options{
-		Notifier: fakeNotifier{},
-		Tokens:   access.NewTokens(store, noAudit{}, inventory.DefaultGroups),
-		Secrets:  fakeSecrets{},
-
-		Certificates: access.NewCertificates(store, noAudit{}, fakeIssued),
-
 		State:      m,
 		Jobs:       m,
 		Plans:      m,
@@ -941,21 +935,23 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Logs:       m,
 		Nodes:      m,
 		Ping:       m,
-		HostKeys:   m,
-		GossipKey:  m,
-		SSHKey:     fakeSSHKey{m},
-		Policies:   fakePolicies{m},
-		Windows:    fakeWindows{m},
-		Rollouts:   fakeRollouts{m},
-		Repository: fakeRepository{},
 		Variables:  fakeVariables{m},
 		VarsPast:   fakeVariables{m},
 		Explain:    fakeExplainer{m},
 		Desired: desired.New("i", func() merge.Settings {
 			return merge.Settings{Groups: inventory.DefaultGroups()}
 		}),
-		Settings:    config,
-		StreamGrace: 100 * time.Millisecond,
+		Settings: config,
+		Automation: server.Automation{
+			Policies: fakePolicies{m}, Windows: fakeWindows{m}, Rollouts: fakeRollouts{m},
+			Repository: fakeRepository{}, Notifier: fakeNotifier{},
+		},
+		Keys: server.Keys{HostKeys: m, GossipKey: m, SSHKey: fakeSSHKey{m}, Secrets: fakeSecrets{}},
+		Access: server.Access{
+			Tokens:       access.NewTokens(store, noAudit{}, inventory.DefaultGroups),
+			Certificates: access.NewCertificates(store, noAudit{}, fakeIssued),
+		},
+		Limits: server.Limits{StreamGrace: 100 * time.Millisecond},
 	}
 }
 

@@ -124,11 +124,6 @@ type Policies interface {
 	Pause(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error)
 	Resume(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error)
 	Release(ctx context.Context, c access.Caller, reason string) (api.Policies, error)
-	PolicyTurner
-}
-
-// PolicyTurner turns policies on and off, and tests them.
-type PolicyTurner interface {
 	Enable(ctx context.Context, c access.Caller, name string, all bool, reason string) (api.Policies, error)
 	Disable(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error)
 	// Test changes nothing. Without given nodes it uses the inventory of today.
@@ -240,27 +235,42 @@ type Options struct {
 	State      State
 	Jobs       Jobs
 	Plans      Plans
+	PlanReader PlanReader // of the plans that Plans makes
 	Logs       Logs
 	Nodes      Nodes
 	Ping       Pinger
-	HostKeys   HostKeeper
-	GossipKey  GossipKeeper
-	SSHKey     SSHKeeper
-	Repository Repository
-	Policies   Policies
-	Windows    Windows
-	Rollouts   Rollouts
 	Variables  Variables
 	VarsPast   VariableHistory
 	Explain    Explainer
 	Desired    Desired
 	Settings   Settings
-	// PlanReader reads the plans that Plans makes.
-	PlanReader PlanReader
-	// Health returns the health of the daemon. It may block until ctx ends.
-	Health func(ctx context.Context) api.Health
-	// Version returns the running versions. It may block until ctx ends.
-	Version func(ctx context.Context) api.Version
+
+	Automation
+	Keys
+	Access
+	Telemetry
+	Limits
+}
+
+// Automation has what happens without a request for each step, and who hears of it.
+type Automation struct {
+	Policies   Policies
+	Windows    Windows
+	Rollouts   Rollouts
+	Repository Repository
+	Notifier   Notifier
+}
+
+// Keys are the keys of the manager and of the nodes.
+type Keys struct {
+	HostKeys  HostKeeper
+	GossipKey GossipKeeper
+	SSHKey    SSHKeeper
+	Secrets   Secrets
+}
+
+// Access decides who a caller is, and records what callers do.
+type Access struct {
 	// PlainHTTPRole is the role of every request over plain HTTP. Empty: every such
 	// request is denied.
 	PlainHTTPRole access.Role
@@ -270,18 +280,28 @@ type Options struct {
 	// Certificates are the known client certificates. With nil the routes refuse.
 	Certificates Certificates
 	Tokens       Tokens
-	Secrets      Secrets
-	Notifier     Notifier
 	// Audit receives the records of requests that no use case decides on. With nil
 	// there are none.
 	Audit access.Auditor
 	// Trail is the audit trail to read. With nil the routes refuse.
 	Trail Trail
+}
+
+// Telemetry shows how the daemon is.
+type Telemetry struct {
+	// Health returns the health of the daemon. It may block until ctx ends.
+	Health func(ctx context.Context) api.Health
+	// Version returns the running versions. It may block until ctx ends.
+	Version func(ctx context.Context) api.Version
 	// Metrics serves /metrics. With nil the path has nothing to show.
 	Metrics http.Handler
 	// Registerer receives the metrics of the server itself. It may be nil.
 	Registerer prometheus.Registerer
 	Logger     logrus.FieldLogger
+}
+
+// Limits protect the server from its clients.
+type Limits struct {
 	// HeaderTime limits the arrival of a request's header. 0 is 10 s.
 	HeaderTime time.Duration
 	// BodyTime limits the arrival of a request's body. 0 is 30 s.
