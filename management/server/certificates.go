@@ -22,18 +22,16 @@ type Certificates interface {
 
 func (s *Server) certificateRoutes() []rest.Route {
 	return []rest.Route{
-		{
-			Method: http.MethodGet, Path: api.PathCertificates,
-			Allow: access.Admins, Serve: s.reading(s.getCertificates),
-			Query: certificateListing.Query(),
+		list(s, certificateListing, s.getCertificates, rest.Route{
+			Path: api.PathCertificates, Allow: access.Admins,
 			Doc: &openapi.Doc{
 				ID: "listCertificates", Summary: "List the client certificates",
 				Text: "Returns the certificates that the CA of this manager has issued, and all that are revoked, " +
 					"by name. One of a site's own CA is known once it is revoked. A damaged copy of an issued one " +
 					"is left out; the health names it.",
-				Answer: api.List[api.Certificate]{}, Success: "The certificates.",
+				Success: "The certificates.",
 			},
-		},
+		}),
 		act(s, s.deleteCertificate, rest.Route{
 			Method: http.MethodDelete, Path: api.PathCertificate, Allow: access.Admins,
 			Doc: &openapi.Doc{
@@ -55,7 +53,7 @@ func (s *Server) certificateRoutes() []rest.Route {
 }
 
 var certificateListing = rest.Listing[access.Certificate]{
-	Key: "serial", Default: "name",
+	Key: "serial", Default: "name", Outside: true,
 	Fields: map[string]func(access.Certificate) string{
 		"serial":  func(c access.Certificate) string { return c.Serial },
 		"name":    func(c access.Certificate) string { return c.Name },
@@ -70,24 +68,16 @@ var certificateListing = rest.Listing[access.Certificate]{
 var errNoCertificates = inventory.Errorf(inventory.KindUnavailable, "this manager checks no client certificates").
 	Do("set listen in clusterm.yaml and restart clusterm")
 
-func (s *Server) getCertificates(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
+func (s *Server) getCertificates(
+	*http.Request, *state.Scoped,
+) ([]access.Certificate, func(access.Certificate) api.Certificate, error) {
 	if s.Certificates == nil {
-		return errNoCertificates
+		return nil, nil, errNoCertificates
 	}
 
 	all, err := s.Certificates.List()
-	if err != nil {
-		return err
-	}
 
-	// The issued ones are files, which have no revision.
-	text, err := rest.EncodeJSON(all)
-	if err != nil {
-		return err
-	}
-	return rest.WriteList(w, r, certificateListing, rest.Contents[access.Certificate, api.Certificate]{
-		At: snapshotOf(v), Tag: "W/" + rest.Tag(v.Revision, text), Items: all, Show: certificateOf,
-	})
+	return all, certificateOf, err
 }
 
 func (s *Server) deleteCertificate(r *http.Request, c access.Caller, _ openapi.Empty) (api.Changed, error) {

@@ -151,8 +151,17 @@ func list[T, W any](
 		}
 
 		at := snapshotOf(v)
+		tag := at.Tag()
 
-		return rest.WriteList(w, r, l, rest.Contents[T, W]{At: at, Tag: at.Tag(), Items: items, Show: show})
+		if l.Outside {
+			text, err := rest.EncodeJSON(items)
+			if err != nil {
+				return err
+			}
+			tag = "W/" + rest.Tag(0, text)
+		}
+
+		return rest.WriteList(w, r, l, rest.Contents[T, W]{At: at, Tag: tag, Items: items, Show: show})
 	})
 
 	return rt

@@ -54,7 +54,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 				Fails: openapi.Fails{409: refused, 412: "The node no longer matches `If-Match`."},
 			},
 		}),
-		list(s, historyListing, s.getHistory, rest.Route{
+		list(s, *rest.ListingOf[inventory.HistoryEntry]("-seq", "seq", "time", "verb", "to"), s.getHistory, rest.Route{
 			Path: api.PathHistory, Allow: access.Readers.Scoped(), Verb: "history",
 			Doc: &openapi.Doc{
 				ID: "getHistory", Tag: aboutNodes, Summary: "Show a node's history",
@@ -165,16 +165,6 @@ var nodeListing = rest.Listing[*inventory.Node]{
 		"created":  func(n *inventory.Node) string { return rest.SortTime(n.Created) },
 		"updated":  func(n *inventory.Node) string { return rest.SortTime(n.Updated) },
 		"revision": func(n *inventory.Node) string { return rest.SortNumber(strconv.FormatInt(n.Revision, 10)) },
-	},
-}
-
-var historyListing = rest.Listing[inventory.HistoryEntry]{
-	Key: "seq", Default: "-seq",
-	Fields: map[string]func(inventory.HistoryEntry) string{
-		"seq":  func(e inventory.HistoryEntry) string { return rest.SortNumber(strconv.FormatUint(e.Seq, 10)) },
-		"time": func(e inventory.HistoryEntry) string { return rest.SortTime(e.Time) },
-		"verb": func(e inventory.HistoryEntry) string { return string(e.Verb) },
-		"to":   func(e inventory.HistoryEntry) string { return string(e.To) },
 	},
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
@@ -61,16 +60,14 @@ func (s *Server) settingRoutes() []rest.Route {
 				Fails: openapi.Fails{409: "The file is wrong, needs a restart, or does not fit the nodes."},
 			},
 		},
-		{
-			Method: http.MethodGet, Path: api.PathGroups,
-			Allow: access.Readers.Scoped(), Serve: s.reading(s.getGroups), Query: groupListing.Query(),
-			Doc: &openapi.Doc{
+		list(s, groupListing, s.getGroups, rest.Route{
+			Path: api.PathGroups, Allow: access.Readers.Scoped(), Doc: &openapi.Doc{
 				ID: "listGroups", Tag: aboutNodes, Summary: "List host groups",
 				Text: "Returns the groups for commissioned nodes with their rules and the numbers of their nodes, in " +
 					"the order of the configuration.",
-				Answer: api.List[api.Group]{}, Success: "The groups.",
+				Success: "The groups.",
 			},
-		},
+		}),
 	}
 }
 
@@ -81,7 +78,7 @@ type placedGroup struct {
 }
 
 var groupListing = rest.Listing[placedGroup]{
-	Key: "place", Default: "place",
+	Key: "place", Default: "place", Outside: true,
 	Fields: map[string]func(placedGroup) string{
 		"place":    func(g placedGroup) string { return rest.SortNumber(strconv.Itoa(g.place)) },
 		"name":     func(g placedGroup) string { return g.Name },
@@ -89,7 +86,9 @@ var groupListing = rest.Listing[placedGroup]{
 	},
 }
 
-func (s *Server) getGroups(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
+func (s *Server) getGroups(
+	_ *http.Request, v *state.Scoped,
+) ([]placedGroup, func(placedGroup) api.Group, error) {
 	groups := v.Groups(s.Settings.Groups())
 	placed, at := make([]placedGroup, len(groups)), map[string]*placedGroup{}
 
@@ -108,18 +107,7 @@ func (s *Server) getGroups(w http.ResponseWriter, r *http.Request, v *state.Scop
 		}
 	}
 
-	body, err := rest.EncodeJSON(placed)
-	if err != nil {
-		return err
-	}
-
-	return rest.WriteList(w, r, groupListing, rest.Contents[placedGroup, api.Group]{
-		At: snapshotOf(v),
-		// Groups belong to the configuration: the revision of the view does not
-		// change with them.
-		Tag:   "W/" + rest.Tag(0, body),
-		Items: placed, Show: func(g placedGroup) api.Group { return g.Group },
-	})
+	return placed, func(g placedGroup) api.Group { return g.Group }, nil
 }
 
 func (s *Server) getConfig(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {

@@ -65,6 +65,8 @@ type Listing[T any] struct {
 	Default string // the order without the query parameter sort
 	// Fields maps each sortable field to text that sorts as the field does.
 	Fields map[string]func(T) string
+	// Outside: not all of an item is in the view, so that the revision does not tell whether it has changed.
+	Outside bool
 }
 
 // Query returns the query parameters of the list, with these filters.
@@ -137,7 +139,7 @@ func sortText(field string, value any) string {
 	}
 
 	switch {
-	case reflect.ValueOf(value).CanInt():
+	case reflect.ValueOf(value).CanInt(), reflect.ValueOf(value).CanUint():
 		return SortNumber(text)
 	case field == "addr":
 		return SortAddr(text)
