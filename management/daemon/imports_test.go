@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"inventory/optiontest":  {"inventory"},
 	"inventory/etcd":        {"inventory", "inventory/localfile"},
 	"inventory/localfile":   {},
+	"inventory/machine":     {},
 	"inventory/yamlfile":    {"inventory"},
 	"monitor":               {"inventory"},
 	"monitor/serf":          {"inventory", "inventory/localfile", "inventory/yamlfile", "monitor"},
@@ -91,7 +92,7 @@ var mayImport = map[string][]string{
 		"management/rollout", "management/state",
 	},
 	"management/state": {
-		"inventory", "configuration", "management/cluster", "management/job",
+		"inventory", "inventory/machine", "configuration", "management/cluster", "management/job",
 		"management/record",
 	},
 	"management/state/statetest": {"configuration", "management/record", "management/state"},

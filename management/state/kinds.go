@@ -81,5 +81,5 @@ var Tombstones = record.Kind[inventory.Tombstone]{
 // Kinds are the kinds of this package.
 var Kinds = []record.Any{
 	&job.Nodes, &Instances, &InstancePlaybooks, &Connections, &Tombstones, &Memory,
-	&Variables, &Checksums, &Overlays, &ConfigFiles,
+	&Variables, &Checksums, &Overlays, &ConfigFiles, &Machines,
 }
