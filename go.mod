@@ -39,14 +39,28 @@ require (
 require (
 	github.com/PaesslerAG/jsonpath v0.1.1
 	github.com/ProtonMail/go-crypto v1.1.6
+	github.com/bougou/go-ipmi v0.9.1
 	github.com/coreos/go-oidc/v3 v3.17.0
 	github.com/creack/pty v1.1.24
 	github.com/go-git/go-billy/v5 v5.9.0
 	github.com/go-git/go-git/v5 v5.19.1
 	github.com/skeema/knownhosts v1.3.1
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
+	github.com/stmcginnis/gofish v0.21.0
 	github.com/wneessen/go-mail v0.7.2
 	go.etcd.io/bbolt v1.5.0
+)
+
+require (
+	github.com/fatih/color v1.16.0 // indirect
+	github.com/go-ole/go-ole v1.3.0 // indirect
+	github.com/kr/pretty v0.3.1 // indirect
+	github.com/kr/text v0.2.0 // indirect
+	github.com/mattn/go-colorable v0.1.13 // indirect
+	github.com/mattn/go-isatty v0.0.20 // indirect
+	github.com/olekukonko/errors v1.1.0 // indirect
+	github.com/olekukonko/ll v0.0.9 // indirect
+	github.com/olekukonko/tablewriter v1.0.9 // indirect
 )
 
 require (
