@@ -3,6 +3,7 @@
 package desired
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -22,8 +23,9 @@ type Source struct {
 	instance string
 	settings func() merge.Settings
 
-	mu   sync.Mutex
-	last *Configurations // of the newest inputs
+	mu      sync.Mutex
+	last    *Configurations // of the newest inputs
+	masters masterList
 }
 
 // New returns the source of the instance with that id.
@@ -41,10 +43,11 @@ func (s *Source) Of(v *state.View) *Configurations {
 		playbooks: state.PlaybooksOf(v, s.instance),
 		key:       state.ChecksumKey(v),
 	}
-	next.masters = masters(v.Nodes(), next.settings.Groups)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	next.masters = s.masters.of(v.Nodes(), next.settings.Groups)
 
 	if s.last == nil || !s.last.same(next) {
 		folder := &sync.Map{}
@@ -57,12 +60,24 @@ func (s *Source) Of(v *state.View) *Configurations {
 	return s.last
 }
 
-// masters returns the nodes that every inventory has. One that a job works on comes back, so it
+// masterList has the masters among a list of nodes. Most requests are about the list of the one before.
+type masterList struct {
+	nodes    []*inventory.Node
+	required map[string]bool // the groups that others require
+	found    []merge.Master
+}
+
+// of returns the nodes that every inventory has. One that a job works on comes back, so it
 // counts: nobody becomes outdated for the time of an update.
-func masters(nodes []*inventory.Node, groups inventory.Groups) []merge.Master {
+func (l *masterList) of(nodes []*inventory.Node, groups inventory.Groups) []merge.Master {
 	required := map[string]bool{}
 	for _, name := range groups.Names() {
 		required[name] = groups.Required(name) > 0
+	}
+
+	sameList := len(nodes) == len(l.nodes) && (len(nodes) == 0 || &nodes[0] == &l.nodes[0])
+	if sameList && maps.Equal(required, l.required) {
+		return l.found
 	}
 
 	var found []merge.Master
@@ -71,6 +86,8 @@ func masters(nodes []*inventory.Node, groups inventory.Groups) []merge.Master {
 			found = append(found, merge.Master{Name: n.Name, Addr: n.Addr, Group: n.Group})
 		}
 	}
+
+	*l = masterList{nodes, required, found}
 
 	return found
 }

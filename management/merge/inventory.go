@@ -43,18 +43,34 @@ func MastersSum(key configuration.ChecksumKey, masters []Master) string {
 func (s Settings) MasterVarsSum(
 	r record.Reader, key configuration.ChecksumKey, masters []Master, merged func(Master) map[string]configuration.Var,
 ) string {
-	if merged == nil {
-		merged = func(m Master) map[string]configuration.Var { return s.Merge(r, m.Group, m.Name) }
-	}
-
 	shared, sums := s.Merge(r, "", ""), map[string]configuration.Var{}
 
+	// Masters without variables of their own have those of their group.
+	groups := map[string]string{}
+
 	for _, m := range masters {
-		sum, err := key.Checksum(beyond(key, merged(m), shared), nil)
+		ofGroup := merged == nil && len(state.VarsOf(r, state.ScopeNode(m.Name))) == 0
+		if sum, ok := groups[m.Group]; ok && ofGroup {
+			sums[m.Name] = configuration.Var{Value: sum}
+			continue
+		}
+
+		var vars map[string]configuration.Var
+		if merged == nil {
+			vars = s.Merge(r, m.Group, m.Name)
+		} else {
+			vars = merged(m)
+		}
+
+		sum, err := key.Checksum(beyond(key, vars, shared), nil)
 		if err != nil {
 			return ""
 		}
 		sums[m.Name] = configuration.Var{Value: sum}
+
+		if ofGroup {
+			groups[m.Group] = sum
+		}
 	}
 
 	sum, _ := key.Checksum(sums, nil)

@@ -74,28 +74,41 @@ func (w *world) changePlaybooks(ctx context.Context) {
 	_ = must(w.raw.Put(ctx, string(resp.Kvs[0].Key), record))
 }
 
-// allocate puts all nodes into service in the records, as is desired.
+// allocate puts all nodes into service in the records, as is desired: three masters, and workers.
 func (w *world) allocate(ctx context.Context) {
-	w.rewrite(ctx, func(record map[string]any) {
-		record["status"], record["group"] = inventory.Allocated, inventory.GroupMaster
-	})
-
-	n := must(w.Node(ctx, name(0)))
-	if n.Desired == nil {
-		fail("a node in service has no desired configuration")
+	group := func(i int) string {
+		if i < 3 {
+			return inventory.GroupMaster
+		}
+		return inventory.GroupWorker
 	}
 
-	w.rewrite(ctx, func(record map[string]any) {
+	w.rewrite(ctx, func(i int, record map[string]any) {
+		record["status"], record["group"] = inventory.Allocated, group(i)
+	})
+
+	desired := map[string]inventory.Configuration{}
+
+	for _, i := range []int{0, 3} {
+		n := must(w.Node(ctx, name(i)))
+		if n.Desired == nil {
+			fail("a node in service has no desired configuration")
+		}
+
+		desired[group(i)] = *n.Desired
+	}
+
+	w.rewrite(ctx, func(i int, record map[string]any) {
 		record["applied"] = "1"
 		record["configured"] = map[string]any{
-			"time": time.Now(), "group": inventory.GroupMaster,
-			"playbooks": n.Desired.Playbooks, "variables": n.Desired.Variables,
+			"time": time.Now(), "group": group(i),
+			"playbooks": desired[group(i)].Playbooks, "variables": desired[group(i)].Variables,
 		}
 	})
 }
 
 // rewrite changes the records of all nodes.
-func (w *world) rewrite(ctx context.Context, change func(record map[string]any)) {
+func (w *world) rewrite(ctx context.Context, change func(i int, record map[string]any)) {
 	w.puts(ctx, w.bench.nodes, func(i int) clientv3.Op {
 		key := keys + "/v/nodes/" + name(i)
 		record := map[string]any{}
@@ -104,7 +117,7 @@ func (w *world) rewrite(ctx context.Context, change func(record map[string]any))
 			check(json.Unmarshal(kv.Value, &record))
 		}
 
-		change(record)
+		change(i, record)
 
 		return clientv3.OpPut(key, string(must(json.Marshal(record))))
 	})

@@ -109,6 +109,8 @@ func policyFleet(nodes, fresh int) policy.World {
 		},
 	}
 
+	all := make([]*inventory.Node, nodes)
+
 	for i := range nodes {
 		n, _ := inventory.NewNode(inventory.Observation{
 			Observer: inventory.ObserverGossip, Label: "host", Serial: fmt.Sprintf("%06d", i), Addr: "192.0.2.1",
@@ -123,8 +125,10 @@ func policyFleet(nodes, fresh int) policy.World {
 			}
 		}
 
-		world.View.PutNode(&n)
+		all[i] = &n
 	}
+
+	world.View.SetNodes(all...)
 
 	if fresh < nodes {
 		loseMaster(world)
