@@ -31,6 +31,11 @@ func (e *Engine) runners(v *state.View, claiming map[string]job.Turn) runners {
 		r.jobs[i.Node], r.playbooks[i.Node] = 0, state.PlaybooksOf(v, id).Digest
 	}
 
+	// Without others there is no choice.
+	if _, own := r.playbooks[r.self]; own && len(r.playbooks) == 1 {
+		return r
+	}
+
 	for _, j := range v.Jobs() {
 		if _, claimed := claiming[j.ID]; j.Status == job.Running && !claimed {
 			r.jobs[j.Instance]++
