@@ -322,41 +322,51 @@ const waitStep = 25 * time.Second
 // restarts of the daemon, each for up to Options.Patience. The functions each are
 // called for every change of the job's record, the last one included.
 func (c *Client) WaitJob(ctx context.Context, id string, each ...func(api.Job)) (api.Job, error) {
+	shown := int64(-1)
+
+	return poll(ctx, c, api.PathJob, id, url.Values{"vars": {"false"}}, func(j api.Job, q url.Values) (string, bool) {
+		if j.Revision != shown {
+			for _, f := range each {
+				f(j)
+			}
+		}
+
+		shown = j.Revision
+		if len(each) > 0 {
+			q.Set("after", strconv.FormatInt(shown, 10))
+		}
+
+		return j.ID, j.Status.Ended() // "active" may be another job by now
+	})
+}
+
+// poll requests a record until seen reports that it is done: at once, and then by long polls, so that a lost connection
+// costs little. seen gets each answer and the query of the next request, and returns the id of the record. poll survives
+// restarts of the daemon, each for up to Options.Patience.
+func poll[T any](
+	ctx context.Context, c *Client, path, id string, q url.Values, seen func(T, url.Values) (id string, done bool),
+) (T, error) {
 	p := c.patience()
-	q := url.Values{"vars": {"false"}} // the first request returns at once
 
-	after := int64(-1)
 	for {
-		// Each round is one long poll, so that a lost connection costs little.
-		var j api.Job
+		var found, none T
 
-		k := call{method: http.MethodGet, path: api.PathJob, params: []string{id}, query: q, extra: waitStep}
+		k := call{method: http.MethodGet, path: path, params: []string{id}, query: q, extra: waitStep}
 
-		if err := c.do(ctx, k, &j); err != nil {
+		if err := c.do(ctx, k, &found); err != nil {
 			if err := p.wait(ctx, err); err != nil {
-				return api.Job{}, err
+				return none, err
 			}
 
 			continue
 		}
 
 		p.reset()
-
-		if j.Revision != after {
-			for _, f := range each {
-				f(j)
-			}
-		}
-
-		if j.Status.Ended() {
-			return j, nil
-		}
-
-		id, after = j.ID, j.Revision // "active" may be another job by now
 		q.Set("wait", waitStep.String())
 
-		if len(each) > 0 {
-			q.Set("after", strconv.FormatInt(after, 10))
+		done := false
+		if id, done = seen(found, q); done {
+			return found, nil
 		}
 	}
 }

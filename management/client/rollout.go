@@ -4,7 +4,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 
@@ -34,30 +33,10 @@ func (c *Client) Rollout(ctx context.Context, id string) (api.Rollout, error) {
 // WatchRollout calls each for every change of a rollout until that reports false, or the
 // rollout has ended. It survives restarts of the daemon, each for up to Options.Patience.
 func (c *Client) WatchRollout(ctx context.Context, id string, each func(api.Rollout) bool) (api.Rollout, error) {
-	p, q := c.patience(), url.Values{} // the first request returns at once
-
-	for {
-		var r api.Rollout
-
-		k := call{method: http.MethodGet, path: api.PathRollout, params: []string{id}, query: q, extra: waitStep}
-
-		if err := c.do(ctx, k, &r); err != nil {
-			if err := p.wait(ctx, err); err != nil {
-				return api.Rollout{}, err
-			}
-
-			continue
-		}
-
-		p.reset()
-
-		if !each(r) || r.Status.Ended() {
-			return r, nil
-		}
-
-		q.Set("wait", waitStep.String())
+	return poll(ctx, c, api.PathRollout, id, url.Values{}, func(r api.Rollout, q url.Values) (string, bool) {
 		q.Set("after", strconv.FormatInt(r.Revision, 10))
-	}
+		return r.ID, !each(r) || r.Status.Ended()
+	})
 }
 
 // ControlRollout carries out an act on a rollout. path is that of the act, as api.PathPauseRollout, and in is its

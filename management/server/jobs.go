@@ -270,31 +270,53 @@ func (s *Server) postRetry(r *http.Request, c access.Caller, body api.Retry) (ap
 	return s.accepted(r, j, err)
 }
 
-// jobWait is the long poll that the query of a job asks for.
-type jobWait struct {
-	limit   time.Duration // 0 answers at once
-	changes bool          // answer at the first change after the revision
-	after   int64
-}
+// await returns what find finds in the view: at once or, if the query asks to wait, when that has ended, or has changed
+// after the revision of the query. When the time is over or the server stops, it is the latest state.
+func await[T any](
+	s *Server, r *http.Request, v *state.Scoped,
+	find func(*state.Scoped) (T, error), at func(T) (revision int64, ended bool),
+) (*state.Scoped, T, error) {
+	q := rest.Query(r)
 
-func jobWaitOf(q rest.Values) jobWait {
-	return jobWait{limit: q.Duration("wait"), changes: q.Has("after"), after: q.Number("after")}
+	found, err := find(v)
+	if err != nil || q.Duration("wait") == 0 {
+		return v, found, err
+	}
+
+	ctx, cancel := context.WithTimeout(r.Context(), q.Duration("wait"))
+	defer cancel()
+	defer context.AfterFunc(s.draining, cancel)()
+
+	for {
+		revision, ended := at(found)
+		if ended || q.Has("after") && revision > q.Number("after") || s.State.Wait(ctx, v.Revision+1) != nil {
+			return v, found, nil
+		}
+
+		v = s.view(ctx)
+		if found, err = find(v); err != nil {
+			return v, found, err
+		}
+	}
 }
 
 // getJob answers with a job: at once, or after the long poll that the query asks
 // for.
 func (s *Server) getJob(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
-	q, ref := rest.Query(r), rest.Param(r, "id")
+	ref := rest.Param(r, "id")
 
-	j, err := v.Job(ref)
+	v, j, err := await(s, r, v, func(v *state.Scoped) (job.Job, error) {
+		j, err := v.Job(ref)
+		if err == nil {
+			ref = j.ID // "active" may be another job by then
+		}
+		return j, err
+	}, func(j job.Job) (int64, bool) { return j.Revision, j.Status.Ended() })
 	if err != nil {
 		return err
 	}
-	if v, j, err = s.awaitJob(r.Context(), v, j, jobWaitOf(q)); err != nil {
-		return err
-	}
 
-	out, err := s.wholeJob(r.Context(), v, j, q.Flag("vars"))
+	out, err := s.wholeJob(r.Context(), v, j, rest.Query(r).Flag("vars"))
 	if err != nil {
 		return err
 	}
@@ -303,38 +325,6 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request, v *state.Scoped)
 	rest.ShowRevision(w, v.Revision)
 
 	return rest.WriteTagged(w, r, j.Revision, out)
-}
-
-// awaitJob blocks until the job has ended or, if the client waits for changes, has
-// changed. When the time is over or the server stops, it returns the latest state.
-func (s *Server) awaitJob(
-	request context.Context,
-	v *state.Scoped,
-	j job.Job,
-	wait jobWait,
-) (*state.Scoped, job.Job, error) {
-	if wait.limit == 0 {
-		return v, j, nil
-	}
-
-	ctx, cancel := context.WithTimeout(request, wait.limit)
-	defer cancel()
-	defer context.AfterFunc(s.draining, cancel)()
-
-	for !j.Status.Ended() && (!wait.changes || j.Revision <= wait.after) {
-		if s.State.Wait(ctx, v.Revision+1) != nil {
-			break
-		}
-
-		v = s.view(ctx)
-
-		var err error
-		if j, err = v.Job(j.ID); err != nil {
-			return nil, job.Job{}, err
-		}
-	}
-
-	return v, j, nil
 }
 
 func (s *Server) postCancel(r *http.Request, c access.Caller, _ openapi.Empty) (api.Job, error) {

@@ -165,48 +165,16 @@ func (s *Server) getRollouts(
 
 // getRollout answers with a rollout: at once, or after the long poll that the query asks for.
 func (s *Server) getRollout(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
-	q, id := rest.Query(r), rest.Param(r, "id")
-
-	one, err := rollout.Get(v.View, id)
+	v, one, err := await(s, r, v, func(v *state.Scoped) (rollout.Record, error) {
+		return rollout.Get(v.View, rest.Param(r, "id"))
+	}, func(r rollout.Record) (int64, bool) { return r.Revision, r.Status.Ended() })
 	if err != nil {
-		return err
-	}
-	if v, one, err = s.awaitRollout(r.Context(), v, one, jobWaitOf(q)); err != nil {
 		return err
 	}
 
 	rest.ShowRevision(w, v.Revision)
 
 	return rest.WriteTagged(w, r, one.Revision, s.wholeRollout(v, one))
-}
-
-// awaitRollout blocks until the rollout has changed or ended. When the time is over or the
-// server stops, it returns the latest state.
-func (s *Server) awaitRollout(
-	request context.Context, v *state.Scoped, one rollout.Record, wait jobWait,
-) (*state.Scoped, rollout.Record, error) {
-	if wait.limit == 0 {
-		return v, one, nil
-	}
-
-	ctx, cancel := context.WithTimeout(request, wait.limit)
-	defer cancel()
-	defer context.AfterFunc(s.draining, cancel)()
-
-	for !one.Status.Ended() && (!wait.changes || one.Revision <= wait.after) {
-		if s.State.Wait(ctx, v.Revision+1) != nil {
-			break
-		}
-
-		v = s.view(ctx)
-
-		var err error
-		if one, err = rollout.Get(v.View, one.ID); err != nil {
-			return nil, rollout.Record{}, err
-		}
-	}
-
-	return v, one, nil
 }
 
 // rolloutRequest returns the request for a rollout. A selector without names chooses the nodes
