@@ -4,9 +4,13 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/localfile"
 )
 
 // DaemonFailure is the reason why a daemon did not start, or ended by itself. While it
@@ -23,6 +27,21 @@ const MaxFailureText = 4 << 10
 
 // FailurePath returns the path of the failure of the daemon with the socket.
 func FailurePath(socket string) string { return socket + ".failure" }
+
+// NoteFailure writes the reason of a failure of the daemon with the socket. It is a help, so a file that cannot be
+// written is no error.
+func NoteFailure(socket string, err error) {
+	f := DaemonFailure{Time: time.Now().UTC(), Message: err.Error()}
+	if e, ok := errors.AsType[*inventory.Error](err); ok {
+		f.Message, f.Remedy = e.Message, e.Remedy
+	}
+	f.Message = inventory.Shorten(f.Message, MaxFailureText)
+	f.Remedy = inventory.Shorten(f.Remedy, MaxFailureText)
+
+	if text, err := json.Marshal(f); err == nil {
+		_ = localfile.Replace(FailurePath(socket), append(text, '\n'))
+	}
+}
 
 // ReadFailure reads the failure of the daemon with the socket. The error is
 // fs.ErrNotExist if there is none.

@@ -19,7 +19,6 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/access/mtls"
 	"github.com/contiv/cluster/management/access/oidc"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
@@ -29,10 +28,8 @@ import (
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
-	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossip"
 	"github.com/contiv/cluster/management/gossipkey"
-	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
@@ -103,57 +100,70 @@ type Options struct {
 	Status func(string)
 }
 
-// Daemon is one clusterm. New makes it; Start sets the fields below file.
+// Daemon is one clusterm. New makes it; Start completes it.
 type Daemon struct {
 	opts   Options
 	file   setting.File // as read at the start
 	failed chan error   // failures that end the daemon
+	parts  control.Parts
 
-	node     monitor.Identity // of this host, complete
-	etcd     *etcd.Client
-	embedded *etcd.Server // nil: an existing etcd is used
-	store    *store.Store
-	identity cluster.Identity
-	addrs    []net.Addr
+	host
+	records
+	keys
+	callers
+	useCases
 
-	member    *store.Membership // of the instances that run jobs
-	settings  *setting.Settings
-	nodes     *node.Nodes
-	variables *variable.Variables
-	engine    *engine.Engine
-	audit     access.Auditor
-	trail     *audit.Trail
-	tokens    *access.Tokens
-	clients   *access.Certificates // of clients
-	secrets   *keyring.Keyring
-	gossip    *gossip.Gossip
-	gossipKey *gossipkey.Keeper
-	notifier  *notify.Notifier
-	sshKey    *sshkey.Keeper
-	policies  *policy.Loop
-	rollouts  *rollout.Loop
-	programs  *program.Runner
-	desired   *desired.Source
+	metrics metrics.Registry
 
-	repository *repository.Keeper
-
-	certificates *pki.Keeper    // nil: no HTTPS
-	refresh      *control.Loop  // of the certificates
-	issuer       *oidc.Verifier // nil: no tokens of an issuer
-
-	metrics   metrics.Registry
-	decisions *metrics.CounterVec // of policies
-
-	mu       sync.Mutex // guards server, which a changed configuration may reach before it exists, and loops
-	server   *server.Server
-	loops    []*control.Loop // that are measured
-	teardown []cleanup
+	mu     sync.Mutex // guards server, which a changed configuration may reach before it exists
+	server *server.Server
 }
 
-// cleanup is a named step of the teardown.
-type cleanup struct {
-	name string
-	do   func(context.Context) error
+// host is this host and its place among others.
+type host struct {
+	node     monitor.Identity // complete
+	identity cluster.Identity // of the instance
+	addrs    []net.Addr       // of the API
+	gossip   *gossip.Gossip
+	programs *program.Runner
+}
+
+// records are what the store has, beside the use cases.
+type records struct {
+	etcd     *etcd.Opened
+	store    *store.Store
+	member   *store.Membership // of the instances that run jobs
+	audit    access.Auditor
+	trail    *audit.Trail
+	settings *setting.Settings
+}
+
+// keys look after the keys of the manager.
+type keys struct {
+	secrets   *keyring.Keyring
+	gossipKey *gossipkey.Keeper
+	sshKey    *sshkey.Keeper
+}
+
+// callers decide who a caller is.
+type callers struct {
+	tokens       *access.Tokens
+	clients      *access.Certificates // of clients
+	issuer       *oidc.Verifier       // nil: no tokens of an issuer
+	certificates *pki.Keeper          // nil: no HTTPS
+	refresh      *control.Loop        // of the certificates
+}
+
+// useCases are what the API and the loops act through.
+type useCases struct {
+	nodes      *node.Nodes
+	variables  *variable.Variables
+	engine     *engine.Engine
+	policies   *policy.Loop
+	rollouts   *rollout.Loop
+	notifier   *notify.Notifier
+	desired    *desired.Source
+	repository *repository.Keeper
 }
 
 // Path returns the configuration file to read now, or "" for the defaults.
@@ -177,7 +187,7 @@ func New(o Options) (*Daemon, error) {
 	// health and shutdownAPI derive their timeouts from it.
 	o.StaleAfter = cmp.Or(o.StaleAfter, store.StaleAfter)
 	d := &Daemon{opts: o, file: file, failed: make(chan error, 4), metrics: metrics.NewRegistry()}
-	d.decisions = newDecisions(d.metrics)
+	d.parts.Logger = o.Logger
 	d.metrics.Gauge("clusterm_build_info").
 		WithLabelValues(o.Version.Version, o.Version.Commit, runtime.Version()).
 		Set(1)
@@ -189,11 +199,6 @@ func New(o Options) (*Daemon, error) {
 	d.apply(file.Config)
 
 	return d, nil
-}
-
-// onStop adds a step to the teardown. Stop runs the steps in reverse order.
-func (d *Daemon) onStop(name string, do func(context.Context) error) {
-	d.teardown = append(d.teardown, cleanup{name, do})
 }
 
 // Start starts every part after the parts that it needs, and returns when the
@@ -243,35 +248,35 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 
 	// Before the API: without the note of the playbooks, no node would be outdated at first.
 	d.programs.Note.Begin(ctx, d.identity.ID, d.store)
-	d.onStop(d.programs.Note.Name, func(context.Context) error { d.programs.Note.Stop(); return nil })
+	d.parts.OnStopOf(d.programs.Note.Name, d.programs.Note.Stop)
 
 	// Before the API: its first answer carries the entity tag of this file.
 	d.settings.Start(ctx, d.identity.ID)
-	d.onStop("settings", func(context.Context) error { d.settings.Stop(); return nil })
+	d.parts.OnStopOf("settings", d.settings.Stop)
 
-	d.onStop("gossip", func(context.Context) error { return d.gossip.Close() })
+	d.parts.OnStop("gossip", func(context.Context) error { return d.gossip.Close() })
 
 	if err := d.gossip.Start(ctx, d.store.View(), d.nodes); err != nil {
 		return err
 	}
 
-	d.measure(d.programs.Note.Loop, d.repository.Loop, d.policies.Loop, d.rollouts.Loop)
-	d.run(ctx, d.gossipKey.Loop, d.sshKey.Loop)
+	d.parts.Measure(d.programs.Note.Loop, d.repository.Loop, d.policies.Loop, d.rollouts.Loop)
+	d.parts.Run(ctx, d.gossipKey.Loop, d.sshKey.Loop)
 
 	// After the gossip: a step that waits for hosts needs current observations.
 	d.engine.Start(ctx)
-	d.measure(d.engine.Loops()...)
-	d.onStop("jobs", func(context.Context) error { d.engine.Stop(); return nil })
+	d.parts.Measure(d.engine.Loops()...)
+	d.parts.OnStopOf("jobs", d.engine.Stop)
 
 	d.repository.Start(ctx)
-	d.onStop("repository", func(context.Context) error { d.repository.Stop(); return nil })
+	d.parts.OnStopOf("repository", d.repository.Stop)
 
-	d.run(ctx, d.nodes.WatchMonitors())
-	d.run(ctx, d.notifier.Loops()...)
-	d.background(ctx, "automation", d.runAutomation)
+	d.parts.Run(ctx, d.nodes.WatchMonitors())
+	d.parts.Run(ctx, d.notifier.Loops()...)
+	d.parts.Go(ctx, "automation", d.runAutomation)
 
-	d.run(ctx, d.tokens.Loops()...)
-	d.run(ctx, d.secrets.Loop)
+	d.parts.Run(ctx, d.tokens.Loops()...)
+	d.parts.Run(ctx, d.secrets.Loop)
 	d.startUpkeep(ctx)
 	d.serve(listeners)
 	d.checkRunner(ctx)
@@ -326,32 +331,18 @@ func (d *Daemon) enter(ctx context.Context) error {
 	}
 
 	d.member, err = d.store.Join(ctx, store.SessionOptions{
-		Self:   self,
-		TTL:    cmp.Or(d.opts.InstanceTTL, store.SessionTTL),
-		Log:    d.opts.Logger,
-		Lost:   func(err error) { d.failed <- err },
-		Beside: d.mayStandBeside,
+		Self: self,
+		TTL:  cmp.Or(d.opts.InstanceTTL, store.SessionTTL),
+		Log:  d.opts.Logger,
+		Lost: func(err error) { d.failed <- err },
+		// Another instance has keys that this one needs.
+		Beside: func() error { return cmp.Or(d.store.Secrets().Problem(), sshkey.CheckBeside(d.store.View())) },
 	})
 	if err != nil {
 		return err
 	}
 
-	d.onStop("instance", func(context.Context) error { d.member.Close(); return nil })
-
-	return nil
-}
-
-// mayStandBeside refuses to run jobs beside another instance without the keys that they need.
-func (d *Daemon) mayStandBeside() error {
-	if err := d.store.Secrets().Problem(); err != nil {
-		return err
-	}
-
-	if sshkey.RotationOf(d.store.View()).Phase.Running() {
-		return inventory.Errorf(inventory.KindRefused,
-			"another instance is rotating the ssh key, which is not on this host").
-			Do("wait for the end of the rotation (clusterctl key status ssh), and copy the new key to this host")
-	}
+	d.parts.OnStopOf("instance", d.member.Close)
 
 	return nil
 }
@@ -359,75 +350,48 @@ func (d *Daemon) mayStandBeside() error {
 // identifyManager identifies the manager. It tries again in the background while the
 // store accepts no writes. Until then no host can be prepared; all else works.
 func (d *Daemon) identifyManager(ctx context.Context) {
-	err := d.gossip.Identify(ctx, d.store)
-	if err == nil {
-		return
+	if err := d.gossip.Identify(ctx, d.store); err != nil {
+		d.opts.Logger.WithError(err).Warn("the identity of the manager cannot be read; no host can be prepared yet")
+		d.parts.Go(ctx, "identity of the manager", func(ctx context.Context) { d.gossip.IdentifyLater(ctx, d.store) })
 	}
-
-	d.opts.Logger.WithError(err).Warn("the identity of the manager cannot be read; no host can be prepared yet")
-
-	d.background(ctx, "identity of the manager", func(ctx context.Context) {
-		warn := func(error) {} // a request to prepare a host gets the reason
-
-		err := state.RetryUnavailable(ctx, retryEvery, warn, func() error { return d.gossip.Identify(ctx, d.store) })
-
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			d.opts.Logger.WithError(err).Error("the identity of the manager cannot be read; no host can be prepared")
-		default:
-			d.opts.Logger.Info("the manager has its identity: hosts can be prepared")
-		}
-	})
 }
 
 // listen binds the addresses of the API.
-func (d *Daemon) listen() ([]net.Listener, error) {
-	socket, err := server.ListenUnix(d.file.Socket)
-	if err != nil {
-		return nil, err
-	}
-	d.onStop("socket", func(context.Context) error { return ignoreClosed(socket.Close()) })
+func (d *Daemon) listen() (listeners []net.Listener, err error) {
+	for _, at := range []struct {
+		name, addr string
+		listen     func(addr string) (net.Listener, error)
+	}{
+		{"socket", d.file.Socket, server.ListenUnix},
+		{"port", d.file.PlainHTTP, server.ListenLoopback},
+		// Behind the socket: a second daemon with this data directory has failed by now.
+		{"HTTPS", d.file.Listen, d.listenTLS},
+		{"metrics", d.file.Metrics, server.ListenMetrics},
+	} {
+		if at.addr == "" {
+			continue
+		}
 
-	listeners := []net.Listener{socket}
-
-	if d.file.PlainHTTP != "" {
-		port, err := server.ListenLoopback(d.file.PlainHTTP)
+		l, err := at.listen(at.addr)
 		if err != nil {
 			return nil, err
 		}
-		d.onStop("port", func(context.Context) error { return ignoreClosed(port.Close()) })
-		listeners = append(listeners, port)
-	}
 
-	// Behind the socket: a second daemon with this data directory has failed by now.
-	if d.file.Listen != "" {
-		if err := d.openCertificates(); err != nil {
-			return nil, err
-		}
+		d.parts.OnStop(at.name, func(context.Context) error { return ignoreClosed(l.Close()) })
 
-		port, err := server.ListenTLS(d.file.Listen, d.certificates.ServerConfig())
-		if err != nil {
-			return nil, err
-		}
-		d.onStop("HTTPS", func(context.Context) error { return ignoreClosed(port.Close()) })
-		listeners = append(listeners, port)
-	}
-
-	if d.file.Metrics != "" {
-		port, err := server.ListenMetrics(d.file.Metrics)
-		if err != nil {
-			return nil, err
-		}
-		d.onStop("metrics", func(context.Context) error { return ignoreClosed(port.Close()) })
-		listeners = append(listeners, port)
-	}
-
-	for _, l := range listeners {
+		listeners = append(listeners, l)
 		d.addrs = append(d.addrs, l.Addr())
 	}
 
 	return listeners, nil
+}
+
+// listenTLS binds the address of HTTPS.
+func (d *Daemon) listenTLS(addr string) (net.Listener, error) {
+	if err := d.openCertificates(); err != nil {
+		return nil, err
+	}
+	return server.ListenTLS(addr, d.certificates.ServerConfig())
 }
 
 func ignoreClosed(err error) error {
@@ -435,84 +399,6 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
-}
-
-// wireUseCases makes the use cases and the server, and starts none of them.
-func (d *Daemon) wireUseCases() {
-	log := d.opts.Logger
-	d.nodes = node.New(node.Options{
-		State:    d.store,
-		Store:    d.store,
-		Prober:   func(caller string) node.Prober { return d.programs.Pinger.For(caller) },
-		Settings: d.settings.Nodes,
-		Yield: func(ctx context.Context, who string, nodes []string) error {
-			return d.policies.Yield(ctx, who, nodes)
-		},
-		Leads:  d.member.Leads,
-		Audit:  d.audit,
-		Logger: log,
-	})
-	d.variables = variable.New(variable.Options{
-		Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.Kick,
-	})
-	d.desired = desired.New(d.identity.ID, d.settings.Variables)
-	executors, playbooks := d.newExecutors()
-	d.engine = engine.New(engine.Options{
-		State: d.store, Store: d.store, Metrics: d.metrics, Records: d.store, Executors: executors,
-		Playbooks: playbooks, Settings: d.settings.Engine, Self: d.identity,
-		Membership: d.member, Audit: d.audit, Logger: log,
-	})
-
-	d.rollouts = d.newRollouts()
-	d.policies = d.newPolicies()
-
-	d.tokens = access.NewTokens(d.store, d.audit, func() inventory.Groups { return d.settings.Current().Groups })
-
-	d.clients = access.NewCertificates(d.store, d.audit, mtls.Issued(d.pkiDir()))
-	d.tokens.WatchCertificates(d.clients)
-
-	if d.issuer != nil {
-		d.tokens.Trust(d.issuer)
-	}
-
-	d.metrics.MustRegister(metrics.Snapshot(d.snapshot))
-
-	d.wireNotifier()
-
-	api := server.New(server.Options{
-		State:      d.store,
-		Jobs:       d.engine,
-		Plans:      d.engine,
-		PlanReader: d.engine,
-		Logs:       d.engine,
-		Nodes:      d.nodes,
-		Ping:       d.nodes,
-		Variables:  d.variables,
-		VarsPast:   d.variables,
-		Explain:    explain.New(d.store, d.desired, d.explainSettings, d.policies),
-		Desired:    d.desired,
-		Settings:   settingsAPI{d.settings, d.reload, d.former},
-
-		Automation: server.Automation{
-			Policies: d.policies, Windows: d.newWindows(), Rollouts: d.rollouts, Repository: d.repository,
-			Notifier: d.notifier,
-		},
-		Keys: server.Keys{HostKeys: d.nodes, GossipKey: d.gossipKey, SSHKey: d.sshKey, Secrets: d.secrets},
-		Access: server.Access{
-			PlainHTTPRole: access.Role(d.file.PlainRole), CertifiedCaller: mtls.Caller(d.clients),
-			Certificates: d.clients, Tokens: d.tokens, Audit: d.audit, Trail: d.trail,
-		},
-		Telemetry: server.Telemetry{
-			Health: d.health, Version: d.version, Metrics: d.metrics.Handler(), Registerer: d.metrics, Logger: log,
-		},
-	})
-
-	d.mu.Lock()
-	d.server = api
-	d.mu.Unlock()
-
-	// The overlay may have set the body limit before the server existed.
-	d.apply(d.settings.Current())
 }
 
 // apply puts the parts of a configuration into force that no use case reads.
@@ -557,7 +443,7 @@ func (d *Daemon) serve(listeners []net.Listener) {
 			d.failed <- fmt.Errorf("the API: %w", err)
 		}
 	}()
-	d.onStop("API", func(ctx context.Context) error {
+	d.parts.OnStop("API", func(ctx context.Context) error {
 		err := d.shutdownAPI(ctx)
 		<-stopped
 		return err
@@ -592,67 +478,31 @@ func (d *Daemon) shutdownAPI(ctx context.Context) error {
 // checkRunner warns if no job can run. It does not block: the check takes as
 // long as the rest of the start, and no part waits for it.
 func (d *Daemon) checkRunner(ctx context.Context) {
-	d.background(ctx, "check of ansible-playbook", func(ctx context.Context) {
+	d.parts.Go(ctx, "check of ansible-playbook", func(ctx context.Context) {
 		if err := d.programs.Check(ctx); err != nil && ctx.Err() == nil {
 			d.opts.Logger.WithError(err).Warn("no job can run yet")
 		}
 	})
 }
 
-// measure lets the metrics have loops.
-func (d *Daemon) measure(loops ...*control.Loop) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.loops = append(d.loops, loops...)
-}
-
-// run starts loops, which go on until Stop.
-func (d *Daemon) run(ctx context.Context, loops ...*control.Loop) {
-	d.measure(loops...)
-
-	for _, l := range loops {
-		l.Start(ctx)
-		d.onStop(l.Name, func(context.Context) error { l.Stop(); return nil })
-	}
-}
-
-// background runs a part of the daemon that ends with its context. Stop ends it,
-// not ctx, and waits for it.
-func (d *Daemon) background(ctx context.Context, name string, run func(context.Context)) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-
-	go func() {
-		defer close(ended)
-		run(ctx)
-	}()
-	d.onStop(name, func(context.Context) error { cancel(); <-ended; return nil })
-}
-
 // Addrs returns the addresses of the Unix socket, and then of plain HTTP, HTTPS and
 // the metrics, as far as they are configured.
 func (d *Daemon) Addrs() []net.Addr { return d.addrs }
 
-// signalPrincipal is the principal of a reload by SIGHUP. The kernel does not
-// record the sender of a signal.
-const signalPrincipal = "signal:SIGHUP"
-
 // Reload reads the configuration file again. It takes effect as a whole, or is
 // refused with the reason and changes nothing.
 func (d *Daemon) Reload() error {
-	_, err := d.reload(context.Background(), access.Caller{Principal: signalPrincipal})
+	// The kernel does not record the sender of a signal.
+	_, err := d.settings.Reload(context.Background(), access.Caller{Principal: "signal:SIGHUP"})
 	return err
 }
 
-// reload returns the nodes of former, if the folder of playbooks has changed.
-func (d *Daemon) reload(ctx context.Context, c access.Caller) (former []string, err error) {
-	folder := d.settings.Current().Playbooks
-
-	err = d.settings.Reload(ctx, c)
-	if err != nil {
-		d.opts.Logger.WithError(err).Error("the configuration was not reloaded; the old one stays in force")
-		d.status("serving with the former configuration; the reload was refused: " + oneLine(err))
-		return nil, err
+// reloaded reports a reload of the configuration file.
+func (d *Daemon) reloaded(ctx context.Context, refused error) {
+	if refused != nil {
+		d.opts.Logger.WithError(refused).Error("the configuration was not reloaded; the old one stays in force")
+		d.status("serving with the former configuration; the reload was refused: " + oneLine(refused))
+		return
 	}
 
 	// A file of the site that cannot be used shows in health.
@@ -662,43 +512,6 @@ func (d *Daemon) reload(ctx context.Context, c access.Caller) (former []string, 
 
 	d.opts.Logger.Info("the configuration was reloaded")
 	d.status(serving)
-
-	if d.settings.Current().Playbooks == folder {
-		return nil, nil
-	}
-
-	if former = d.former(ctx); len(former) > 0 {
-		d.opts.Logger.Infof("still cleaned with the playbooks that configured them: %s", job.ShortList(former))
-	}
-
-	return former, nil
-}
-
-// formerTimeout bounds the copy of the folder of playbooks for former.
-const formerTimeout = time.Minute
-
-// former returns the nodes that other playbooks than the configured ones clean,
-// because those configured them. It is called after a change that has taken effect, so
-// a folder that cannot be read is logged only.
-func (d *Daemon) former(ctx context.Context) (names []string) {
-	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
-	defer cancel()
-
-	digest, err := d.programs.Pin(ctx)
-	if err != nil {
-		d.opts.Logger.WithError(err).Warn("the nodes with other playbooks than the configured ones are unknown")
-		return nil
-	}
-
-	for _, n := range d.store.View().Nodes() {
-		if n.CarriesOther(digest) {
-			names = append(names, n.Name)
-		}
-	}
-
-	slices.Sort(names)
-
-	return names
 }
 
 // serving is the status of a daemon that serves its API.
@@ -716,28 +529,7 @@ func (d *Daemon) status(text string) {
 func (d *Daemon) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopBudget)
 	defer cancel()
-
-	var errs []error
-	for _, step := range slices.Backward(d.teardown) {
-		d.opts.Logger.WithField("part", step.name).Debug("stopping")
-
-		// A step that ignores ctx must not keep the others from their turn.
-		done := make(chan error, 1)
-		go func() { done <- step.do(ctx) }()
-
-		select {
-		case err := <-done:
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
-			}
-		case <-ctx.Done():
-			errs = append(errs, fmt.Errorf("%s did not end in time", step.name))
-		}
-	}
-
-	d.teardown = nil
-
-	return errors.Join(errs...)
+	return d.parts.Stop(ctx)
 }
 
 // Run starts the daemon, serves until ctx ends or a part fails for good, and

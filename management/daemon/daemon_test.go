@@ -907,7 +907,7 @@ func TestRun(t *testing.T) {
 	reload <- unix.SIGHUP // refused
 	reload <- unix.SIGHUP
 
-	if got := d.settings.Values()["jobs.limit"]; fmt.Sprint(got.Value) != "9" || got.Origin != "file" {
+	if got := d.settings.Config()["jobs.limit"]; fmt.Sprint(got.Value) != "9" || got.Origin != "file" {
 		t.Errorf("%+v", got)
 	}
 
@@ -932,7 +932,7 @@ func TestStopWithoutStore(t *testing.T) {
 	t.Cleanup(s.down)
 
 	closed := make(chan error, 1)
-	go func() { closed <- s.embedded.Close() }() // it takes its time, and serves nobody meanwhile
+	go func() { closed <- s.etcd.Embedded.Close() }() // it takes its time, and serves nobody meanwhile
 	s.eventually("stale", func() bool { return s.store.View().Stale })
 
 	answered := make(chan error, 1)

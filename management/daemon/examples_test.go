@@ -420,7 +420,7 @@ func (w *world) sendTo(o server.Options, req *http.Request) (int, string) {
 	}
 
 	o.Logs, o.Nodes, o.Variables = w.engine, w.nodes, w.variables
-	o.Settings = settingsAPI{w.settings, w.reload, w.former}
+	o.Settings = w.settings
 	o.Tokens = w.tokens
 	s := server.New(o)
 	path := filepath.Join(w.dir, "broken")

@@ -73,13 +73,6 @@ func TestFormerPlaybooks(t *testing.T) {
 
 	now, err = s.ReloadConfig(s.ctx())
 	expect("a reload without a change of the folder", now, err)
-
-	// The change stands, though the folder is gone when it is read.
-	s.must(os.RemoveAll(folders["other"]))
-
-	if names := s.former(s.ctx()); names != nil {
-		t.Errorf("without a folder: %q", names)
-	}
 }
 
 // TestBrokenPlaybooks: a folder with a playbook that does not parse is refused when it

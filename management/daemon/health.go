@@ -5,21 +5,17 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"time"
 
-	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/access/mtls"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/health"
-	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/metrics/present"
+	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/state"
 )
-
-// notifyPatience is how long a target of notifications may accept nothing without a warning.
-const notifyPatience = 5 * time.Minute
 
 // health checks every part. It blocks for some seconds at most.
 func (d *Daemon) health(ctx context.Context) api.Health {
@@ -41,7 +37,7 @@ func (d *Daemon) checks() []health.Check {
 			return health.Text(warning), errors.Join(d.probeStore(ctx, v.Stale), problem)
 		}},
 		{Part: "space", Do: func(ctx context.Context, _ *state.View) ([]string, error) {
-			return d.spaceHealth(ctx)
+			return health.Space(d.etcd.Spaces(ctx), d.etcd.Embedded != nil)
 		}},
 		{Part: "ansible", Do: func(ctx context.Context, _ *state.View) ([]string, error) {
 			return d.programs.Health(ctx)
@@ -50,7 +46,7 @@ func (d *Daemon) checks() []health.Check {
 		health.Problem("secrets", func(context.Context, *state.View) error { return d.store.Secrets().Problem() }),
 		health.Problem("instance", func(context.Context, *state.View) error { return d.member.Problem() }),
 		{Part: "notifications", Do: func(context.Context, *state.View) ([]string, error) {
-			return health.Text(d.failingTarget()), d.notifier.Problem()
+			return health.Text(d.notifier.Warning()), d.notifier.Problem()
 		}},
 		health.Problem("disk", func(context.Context, *state.View) error { return health.FreeSpace(d.file.DataDir) }),
 		d.certificateCheck(),
@@ -60,22 +56,8 @@ func (d *Daemon) checks() []health.Check {
 			Do:   func(context.Context, *state.View) ([]string, error) { return d.settings.Health() },
 		},
 		health.Warn(func(v *state.View) []string {
-			a := state.AutomationOf(v)
-
-			warnings := slices.Concat(health.Text(d.sshKey.Warning()), health.Text(d.plainHTTPWarning()))
-			if text := policy.Describe(a.Brake); text != "" {
-				warnings = append(warnings, text+": clusterctl policy release")
-			}
-			warnings = append(warnings, slices.Concat(health.Text(pausedWarning(a)), d.policies.Warnings())...)
-			for _, problem := range config.Groups.BudgetProblems(v.Nodes()) {
-				warnings = append(
-					warnings,
-					problem+"; add a node to the group, or lower the budget in the setting groups: "+
-						"clusterctl config get groups",
-				)
-			}
-
-			return warnings
+			return slices.Concat(health.Text(d.sshKey.Warning()), d.policies.Warnings(),
+				health.BudgetWarnings(config.Groups, v.Nodes()))
 		}),
 		health.Problem("gossip", func(context.Context, *state.View) error {
 			if d.gossip.Off() {
@@ -86,16 +68,6 @@ func (d *Daemon) checks() []health.Check {
 		health.Warn(func(v *state.View) []string { return health.PlaybookWarnings(v, d.identity.ID) }),
 		health.Warn(func(v *state.View) []string { return health.NodeWarnings(v.Nodes()) }),
 	}
-}
-
-// failingTarget returns the warning about a target of notifications that accepts nothing, or "".
-func (d *Daemon) failingTarget() string {
-	target, since := d.notifier.Failing(notifyPatience)
-	if target == "" {
-		return ""
-	}
-	return fmt.Sprintf("the notification target %s has accepted nothing since %s; see clusterctl notification log %s",
-		target, since.UTC().Format("2006-01-02 15:04:05 UTC"), target)
 }
 
 // certificateCheck checks the certificates of HTTPS, if that is served.
@@ -122,16 +94,6 @@ func (d *Daemon) repositoryCheck(used bool) health.Check {
 	}}
 }
 
-// plainHTTPWarning returns the warning about plain HTTP with all rights, or "".
-func (d *Daemon) plainHTTPWarning() string {
-	if d.file.PlainHTTP == "" || access.Role(d.file.PlainRole) != access.RoleAdmin {
-		return ""
-	}
-
-	return "plain_http_role is admin, so every program on this host controls all nodes; " +
-		"set it to viewer or operator in the configuration file, and restart clusterm"
-}
-
 // probeStore makes a round trip to the store.
 func (d *Daemon) probeStore(ctx context.Context, stale bool) error {
 	if stale {
@@ -155,4 +117,34 @@ func (d *Daemon) version(ctx context.Context) api.Version {
 	v.Etcd, _, _ = d.etcd.Server()
 	v.Ansible, _ = d.programs.Version(ctx)
 	return v
+}
+
+// snapshot emits the metrics of the present state.
+func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string)) {
+	v := d.store.View()
+	present.Measure(v, d.settings.Current().Jobs.Forks, time.Now(), emit)
+
+	counts := d.desired.Of(v).Count(v.Nodes())
+	emit("clusterm_nodes_outdated", float64(counts.Outdated))
+	emit("clusterm_nodes_configuration_unknown", float64(counts.Unknown))
+
+	deliveries := d.notifier.Counts()
+	for _, status := range []string{notify.Pending, notify.Delivered, notify.Dead} {
+		emit("clusterm_notification_deliveries", float64(deliveries[status]), status)
+	}
+
+	emit("clusterm_ssh_key_laggards", float64(len(d.sshKey.Laggards())))
+	d.store.Measure(emit)
+	d.gossip.Measure(emit)
+	d.parts.Emit(emit)
+
+	if d.etcd.Embedded != nil {
+		emit("clusterm_etcd_restarts_total", float64(d.etcd.Embedded.Restarts()))
+	}
+
+	if d.certificates != nil {
+		server, ca := d.certificates.Expiry()
+		emit("clusterm_certificate_expiry_timestamp_seconds", float64(server.Unix()), "server")
+		emit("clusterm_certificate_expiry_timestamp_seconds", float64(ca.Unix()), "ca")
+	}
 }

@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"configuration/ansible":    {"inventory", "inventory/localfile", "configuration"},
 	"configuration/repository": {"inventory", "inventory/localfile", "configuration"},
 	"configuration/source":     {"inventory", "configuration"},
-	"management/api":           {"inventory"},
+	"management/api":           {"inventory", "inventory/localfile"},
 	"management/openapi":       {},
 	"management/contracttest":  {"management/api", "management/openapi", "management/server"},
 	"management/client":        {"inventory", "management/api"},
@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"management/metrics/present": {
 		"inventory", "management/job", "management/record", "management/rollout", "management/state",
 	},
-	"management/health":   {"inventory", "management/api", "management/record", "management/state"},
+	"management/health":   {"inventory", "inventory/etcd", "management/api", "management/record", "management/state"},
 	"management/selector": {"inventory"},
 	"management/cluster":  {},
 	"management/control":  {"inventory", "management/record"},
@@ -98,7 +98,7 @@ var mayImport = map[string][]string{
 		"management/record",
 	},
 	"management/state/statetest": {"configuration", "management/record", "management/state"},
-	"management/audit":           {"inventory", "management/control", "management/record"},
+	"management/audit":           {"inventory", "management/access", "management/control", "management/record"},
 	"management/audit/audittest": {"inventory", "management/audit"},
 	"management/access": {
 		"inventory",
@@ -191,6 +191,7 @@ var mayImport = map[string][]string{
 		"management/control",
 		"management/node",
 		"management/job",
+		"management/metrics",
 		"management/rollout",
 		"management/state",
 		"management/window",
@@ -724,6 +725,71 @@ func TestImports(t *testing.T) {
 		if packages[dir] == nil && dir != "vagrant/systemtest" {
 			t.Errorf("%s has no Go files", dir)
 		}
+	}
+}
+
+// TestFloors expects no longer chain of imports than today's.
+func TestFloors(t *testing.T) {
+	t.Parallel()
+
+	const most = 10
+
+	packages := sources(t)
+	chains := map[string][]string{} // the longest one down from each package
+
+	var chain func(dir string) []string
+
+	chain = func(dir string) []string {
+		if found, ok := chains[dir]; ok {
+			return found
+		}
+
+		var longest []string
+		for name := range packages[dir].imports {
+			below, ours := strings.CutPrefix(name, module+"/")
+			if ours && len(chain(below)) > len(longest) {
+				longest = chain(below)
+			}
+		}
+
+		chains[dir] = append([]string{dir}, longest...)
+
+		return chains[dir]
+	}
+
+	for dir := range packages {
+		if found := chain(dir); len(found) > most {
+			t.Errorf("imports on %d floors, more than %d: %s", len(found), most, strings.Join(found, " > "))
+		}
+	}
+}
+
+// TestDaemonWires bounds the daemon: what does more than wire parts belongs to the room of its noun.
+func TestDaemonWires(t *testing.T) {
+	t.Parallel()
+
+	const most = 1500
+
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	lines := 0
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines += bytes.Count(text, []byte("\n"))
+	}
+
+	if lines == 0 || lines > most {
+		t.Errorf("the daemon has %d lines; at most %d", lines, most)
 	}
 }
 

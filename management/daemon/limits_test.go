@@ -95,15 +95,15 @@ func TestLimitsFitTheQuota(t *testing.T) {
 	}
 
 	// More logs than by default are allowed up to a warning.
-	most := setting.Jobs{KeepBytes: logRoom}
+	most := setting.Jobs{KeepBytes: setting.LogRoom}
 	byDefault := setting.Default().Jobs
-	more := logRoom - byDefault.KeepBytes - 2*int64(byDefault.Limit)*byDefault.OutputLimit
+	more := setting.LogRoom - byDefault.KeepBytes - 2*int64(byDefault.Limit)*byDefault.OutputLimit
 
-	if share := float64(total+more) / etcd.DefaultQuota; share >= etcd.CheckShare || checkLogs(most) != nil {
+	if share := float64(total+more) / etcd.DefaultQuota; share >= etcd.CheckShare || most.LogWarnings() != nil {
 		t.Errorf("with all logs allowed, the store has %.0f %% of its quota", 100*share)
 	}
 
-	if most.Limit, most.OutputLimit = 1, 1; len(checkLogs(most)) != 1 {
+	if most.Limit, most.OutputLimit = 1, 1; len(most.LogWarnings()) != 1 {
 		t.Error("no warning of more logs than there is room for")
 	}
 

@@ -4,14 +4,10 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/inventory/localfile"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/setting"
 )
@@ -56,7 +52,7 @@ func Main(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	switch {
 	case err != nil:
 		status(oneLine(err))
-		noteFailure(failure, err)
+		api.NoteFailure(socket, err)
 	case served:
 		_ = os.Remove(failure) // of another daemon that this one kept from starting
 	}
@@ -64,29 +60,9 @@ func Main(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	return err
 }
 
-// noteFailure writes the reason of a failure for clients. It is a help, so a file
-// that cannot be written is no error.
-func noteFailure(path string, err error) {
-	f := api.DaemonFailure{Time: time.Now().UTC(), Message: err.Error()}
-	if e, ok := errors.AsType[*inventory.Error](err); ok {
-		f.Message, f.Remedy = e.Message, e.Remedy
-	}
-	f.Message, f.Remedy = shorten(f.Message, api.MaxFailureText), shorten(f.Remedy, api.MaxFailureText)
-
-	if text, err := json.Marshal(f); err == nil {
-		_ = localfile.Replace(path, append(text, '\n'))
-	}
-}
-
 // oneLine returns an error as one line of bounded length.
 func oneLine(err error) string { return line(err.Error()) }
 
-func line(text string) string { return shorten(strings.Join(strings.Fields(text), " "), maxStatus) }
-
-// shorten cuts a text to a number of bytes.
-func shorten(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
+func line(text string) string {
+	return inventory.Shorten(strings.Join(strings.Fields(text), " "), maxStatus)
 }

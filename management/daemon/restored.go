@@ -4,7 +4,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/contiv/cluster/management/access"
@@ -59,27 +58,4 @@ func (d *Daemon) pauseRestored(ctx context.Context) error {
 	}
 
 	return settle()
-}
-
-// pausedWarning is the health's word on automation that is paused as a whole, or "".
-func pausedWarning(a state.Automation) string {
-	p, paused := a.Paused[state.AllPolicies]
-	if !paused {
-		return ""
-	}
-	since := p.Since.UTC().Format("2006-01-02 15:04:05 UTC")
-	if p.Actor == access.Manager {
-		return fmt.Sprintf(
-			"all policies and rollouts are paused since %s: %s; compare the nodes with their hosts, then: "+
-				"clusterctl policy resume all, and clusterctl rollout resume ID for each of them that is to go on",
-			since,
-			p.Reason,
-		)
-	}
-
-	text := fmt.Sprintf("all policies are paused since %s by %s", since, p.Actor)
-	if p.Reason != "" {
-		text += ": " + p.Reason
-	}
-	return text + "; to go on: clusterctl resume --all"
 }

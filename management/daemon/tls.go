@@ -10,7 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/access/mtls"
+	"github.com/contiv/cluster/management/access/oidc"
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/pki"
 	"github.com/contiv/cluster/management/setting"
@@ -30,9 +32,6 @@ func OpenCA(path string) (mtls.CA, error) {
 	return mtls.OpenCA(pkiDir(file))
 }
 
-// refreshEvery is the time between two looks at the certificates.
-const refreshEvery = time.Minute
-
 // openCertificates opens the certificates of the API over HTTPS. The first start
 // with HTTPS makes them.
 func (d *Daemon) openCertificates() (err error) {
@@ -51,18 +50,17 @@ func (d *Daemon) openCertificates() (err error) {
 	}
 
 	d.refresh = control.New(control.Options{
-		Name: "certificates", Every: cmp.Or(d.opts.CertificatesEvery, refreshEvery), Logger: d.opts.Logger,
+		Name: "certificates", Every: cmp.Or(d.opts.CertificatesEvery, time.Minute), Logger: d.opts.Logger,
 		Trouble: "the certificates were not refreshed; the former ones stay in force",
 		Round: func(context.Context) (control.Next, error) {
 			changes, err := d.certificates.Refresh()
 			for _, change := range changes {
 				d.opts.Logger.Info(change)
 			}
-
 			return control.Next{}, err
 		},
 	})
-	d.run(context.Background(), d.refresh)
+	d.parts.Run(context.Background(), d.refresh)
 
 	return nil
 }
@@ -79,4 +77,28 @@ func (d *Daemon) hostNames() []string {
 	}
 
 	return append(names, pki.HostNames()...)
+}
+
+// openIssuer prepares the verification of an issuer's tokens, if one is configured. It
+// does not ask the issuer: the manager starts without it.
+func (d *Daemon) openIssuer() (err error) {
+	c := d.file.OIDC
+	if c.Issuer == "" {
+		return nil
+	}
+	o := oidc.Options{Issuer: c.Issuer, Audience: c.Audience, NameClaim: c.NameClaim, Claim: c.Claim}
+
+	for _, r := range c.Rules {
+		o.Rules = append(o.Rules, oidc.Rule{Value: r.Value, Role: access.Role(r.Role), Scope: r.Scope()})
+	}
+
+	if c.CAFile != "" {
+		if o.Roots, err = oidc.ReadRoots(c.CAFile); err != nil {
+			return err
+		}
+	}
+
+	d.issuer = oidc.New(o)
+
+	return nil
 }

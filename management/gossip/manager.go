@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/contiv/cluster/inventory/localfile"
 	"github.com/contiv/cluster/management/cluster/datadir"
+	"github.com/contiv/cluster/management/state"
 )
 
 // manager is the identity of a manager as its hosts carry it, so that another
@@ -25,6 +27,9 @@ type manager struct {
 func (m manager) vars() map[string]any {
 	return map[string]any{"id": m.ID, "name": m.Name, "addr": m.Addr}
 }
+
+// retryEvery is the time between the first two attempts of IdentifyLater.
+const retryEvery = 2 * time.Second
 
 // Store has the identity of the manager.
 type Store interface {
@@ -65,4 +70,18 @@ func (g *Gossip) Identify(ctx context.Context, s Store) error {
 	}
 
 	return nil
+}
+
+// IdentifyLater repeats Identify while the store accepts no writes. Until then all else works.
+func (g *Gossip) IdentifyLater(ctx context.Context, s Store) {
+	warn := func(error) {} // a request to prepare a host gets the reason
+	err := state.RetryUnavailable(ctx, retryEvery, warn, func() error { return g.Identify(ctx, s) })
+
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		g.Logger.WithError(err).Error("the identity of the manager cannot be read; no host can be prepared")
+	default:
+		g.Logger.Info("the manager has its identity: hosts can be prepared")
+	}
 }

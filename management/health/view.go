@@ -43,6 +43,16 @@ func NodeWarnings(nodes []*inventory.Node) (warnings []string) {
 	return warnings
 }
 
+// BudgetWarnings reports the budgets that allow no job to take a node of their group.
+func BudgetWarnings(groups inventory.Groups, nodes []*inventory.Node) (warnings []string) {
+	for _, problem := range groups.BudgetProblems(nodes) {
+		warnings = append(warnings, problem+"; add a node to the group, or lower the budget in the setting groups: "+
+			"clusterctl config get groups")
+	}
+
+	return warnings
+}
+
 // PlaybookWarnings reports playbooks that this instance cannot read, and instances with
 // others: which nodes are outdated depends on the instance then.
 func PlaybookWarnings(v *state.View, self string) (warnings []string) {

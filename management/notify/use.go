@@ -136,6 +136,19 @@ func (n *Notifier) Problem() error {
 	return nil
 }
 
+// patience is how long a target may accept nothing without a warning.
+const patience = 5 * time.Minute
+
+// Warning returns the warning about a target that accepts nothing, or "".
+func (n *Notifier) Warning() string {
+	target, since := n.Failing(patience)
+	if target == "" {
+		return ""
+	}
+	return fmt.Sprintf("the notification target %s has accepted nothing since %s; see clusterctl notification log %s",
+		target, since.UTC().Format("2006-01-02 15:04:05 UTC"), target)
+}
+
 // Failing returns a target that has accepted nothing for at least the given time, and since
 // when; an empty name if there is none.
 func (n *Notifier) Failing(atLeast time.Duration) (name string, since time.Time) {

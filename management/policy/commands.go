@@ -4,6 +4,7 @@ package policy
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -59,9 +60,43 @@ func rolesOf(p Policy, w World) []api.PolicyRole {
 	return nil
 }
 
-// Warnings returns the warnings about the roles that policies fill.
-func (l *Loop) Warnings() []string {
-	return Warnings(l.world(l.State.View(), l.Settings()))
+// Warnings returns the warnings about automation that is stopped or paused, and about the roles that policies fill.
+func (l *Loop) Warnings() (warnings []string) {
+	v := l.State.View()
+	a := state.AutomationOf(v)
+
+	if text := Describe(a.Brake); text != "" {
+		warnings = append(warnings, text+": clusterctl policy release")
+	}
+
+	if text := pausedWarning(a); text != "" {
+		warnings = append(warnings, text)
+	}
+
+	return append(warnings, Warnings(l.world(v, l.Settings()))...)
+}
+
+// pausedWarning returns the warning about automation that is paused as a whole, or "".
+func pausedWarning(a state.Automation) string {
+	p, paused := a.Paused[state.AllPolicies]
+	if !paused {
+		return ""
+	}
+	since := stamp(p.Since)
+	if p.Actor == access.Manager {
+		return fmt.Sprintf(
+			"all policies and rollouts are paused since %s: %s; compare the nodes with their hosts, then: "+
+				"clusterctl policy resume all, and clusterctl rollout resume ID for each of them that is to go on",
+			since,
+			p.Reason,
+		)
+	}
+
+	text := fmt.Sprintf("all policies are paused since %s by %s", since, p.Actor)
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+	return text + "; to go on: clusterctl resume --all"
 }
 
 func pauseOf(a state.Automation, name string) *api.PolicyPause {

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/window"
@@ -45,10 +46,10 @@ func All(s Settings) []Policy {
 	return all
 }
 
-// Actions lists the actions of each policy, and those of the brake.
-var Actions = []struct {
-	Policy string
-	Action state.Action
+// actions lists the actions of each policy, and those of the brake.
+var actions = []struct {
+	policy string
+	action state.Action
 }{
 	{Returns{}.Name(), state.ActionVerify},
 	{Returns{}.Name(), state.ActionRepair},
@@ -57,6 +58,18 @@ var Actions = []struct {
 	{Returns{}.Name(), state.ActionYield},
 	{BrakeName, state.ActionBrake},
 	{BrakeName, state.ActionRelease},
+}
+
+// NewCount returns the metric of the decisions, for Options.
+func NewCount(r metrics.Registry) func(policy string, action state.Action) {
+	count := r.Counter("clusterm_policy_decisions_total")
+
+	// Without a sample before it, the first decision would not be an increase.
+	for _, a := range actions {
+		count.WithLabelValues(a.policy, string(a.action))
+	}
+
+	return func(policy string, action state.Action) { count.WithLabelValues(policy, string(action)).Inc() }
 }
 
 // World is everything that a policy decides from. Its memory is in state.AutomationOf(View) and

@@ -68,9 +68,6 @@ func (c *Config) hideGateArguments() map[string][]string {
 	return out
 }
 
-// GateCommands returns the names of the commands that a gate may have, sorted.
-func (s *Settings) GateCommands() []string { return sortedKeys(s.Current().GateCommands) }
-
 // GateCommand returns the program of a command of a gate with its arguments.
 func (s *Settings) GateCommand(name string) ([]string, error) {
 	command := s.Current().GateCommands[name]

@@ -55,14 +55,18 @@ type Options struct {
 	Store      record.Store
 	Adapters   Adapters
 	Membership Membership
+	// Pin keeps a copy of the configured playbooks as they are now.
+	Pin func(ctx context.Context) (digest string, err error)
 	// KeyRotation returns the running rotation of the ssh key, or nil. It must not block.
 	KeyRotation func() *merge.KeyRotation
 	FolderVars  merge.FolderVars // may be nil
 	// Apply puts a changed configuration into force outside the use cases, e.g.
 	// the log level. It must not block or call Settings.
-	Apply  func(Config)
-	Audit  access.Auditor
-	Logger logrus.FieldLogger
+	Apply func(Config)
+	// Reloaded is called after a reload of the file, with the reason if it was refused.
+	Reloaded func(ctx context.Context, refused error)
+	Audit    access.Auditor
+	Logger   logrus.FieldLogger
 }
 
 // Settings is the configuration in force. All methods may be called at once.
@@ -73,9 +77,11 @@ type Settings struct {
 	store      record.Store
 	adapters   Adapters
 	membership Membership
+	pin        func(ctx context.Context) (digest string, err error)
 	rotation   func() *merge.KeyRotation
 	folderVars merge.FolderVars
 	applyHook  func(Config)
+	reloaded   func(ctx context.Context, refused error)
 	audit      access.Auditor
 	log        logrus.FieldLogger
 
@@ -101,7 +107,8 @@ type refusal struct {
 func New(o Options) *Settings {
 	return &Settings{
 		path: o.Path, node: o.Node, state: o.State, store: o.Store, adapters: o.Adapters, membership: o.Membership,
-		rotation: o.KeyRotation, folderVars: o.FolderVars, applyHook: o.Apply, audit: o.Audit, log: o.Logger,
+		pin: o.Pin, rotation: o.KeyRotation, folderVars: o.FolderVars, applyHook: o.Apply, reloaded: o.Reloaded,
+		audit: o.Audit, log: o.Logger,
 		note: fileNote{changed: make(chan struct{}, 1)},
 		file: o.File, current: o.File.Config,
 	}
@@ -215,8 +222,8 @@ func (s *Settings) Pending() []string {
 // now. They have no effect.
 func (s *Settings) Misplaced() []string { return misplaced(state.OverlayOf(s.state.View())) }
 
-// Values returns the configuration in force with the origin of every key.
-func (s *Settings) Values() api.Config {
+// Config returns the configuration in force with the origin of every key.
+func (s *Settings) Config() api.Config {
 	c := s.Current()
 
 	s.mu.Lock()
@@ -231,8 +238,28 @@ func (s *Settings) Values() api.Config {
 
 // Reload reads the configuration file again. It takes effect as a whole, or is
 // refused with the reason and changes nothing. It blocks while a changed
-// ansible-playbook is checked.
-func (s *Settings) Reload(ctx context.Context, c access.Caller) error {
+// ansible-playbook is checked. It returns the configuration then in force.
+func (s *Settings) Reload(ctx context.Context, c access.Caller) (api.Config, error) {
+	folder := s.Current().Playbooks
+
+	err := s.reloadFile(ctx, c)
+	s.reloaded(ctx, err)
+
+	if err != nil {
+		return nil, err
+	}
+
+	config := s.Config()
+	if s.Current().Playbooks != folder {
+		if former := s.addFormer(ctx, config); len(former) > 0 {
+			s.log.Infof("still cleaned with the playbooks that configured them: %s", job.ShortList(former))
+		}
+	}
+
+	return config, nil
+}
+
+func (s *Settings) reloadFile(ctx context.Context, c access.Caller) error {
 	record := access.Record{Action: "settings.reload", Targets: []string{s.path()}}
 
 	return access.Audited(ctx, s.audit, c, record, func(_ context.Context, _ *access.Record) error {
@@ -381,7 +408,13 @@ func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]
 	if err != nil {
 		return nil, err
 	}
-	return s.Values(), nil
+
+	config := s.Config()
+	if _, ok := patch[keyPlaybooks]; ok {
+		s.addFormer(ctx, config)
+	}
+
+	return config, nil
 }
 
 func (s *Settings) patch(ctx context.Context, c access.Caller, patch map[string]any) error {
@@ -632,5 +665,31 @@ func (s *Settings) Health() (warnings []string, problem error) {
 			strings.Join(keys, ", "), strings.Join(keys, " ")))
 	}
 
+	c := s.Current()
+	if !c.Etcd.Used() {
+		warnings = append(warnings, c.Jobs.LogWarnings()...)
+	}
+
+	if c.PlainHTTP != "" && access.Role(c.PlainRole) == access.RoleAdmin {
+		warnings = append(warnings, "plain_http_role is admin, so every program on this host controls all nodes; "+
+			"set it to viewer or operator in the configuration file, and restart clusterm")
+	}
+
 	return warnings, problem
+}
+
+// LogRoom is the space in the quota for the logs of jobs, in bytes, in a manager at all
+// its other limits.
+const LogRoom = 1536 << 20
+
+// LogWarnings returns a warning if the configuration allows for more logs than the store of a large manager has
+// room for.
+func (j Jobs) LogWarnings() (warnings []string) {
+	// Each running job has output and events.
+	allowed := j.KeepBytes + 2*int64(j.Limit)*j.OutputLimit
+	if allowed <= LogRoom {
+		return nil
+	}
+	return []string{fmt.Sprintf("jobs.keep_bytes and jobs.limit × jobs.output_limit allow for %d MiB of logs; "+
+		"the store of a large manager has room for %d MiB", allowed>>20, LogRoom>>20)}
 }

@@ -4,6 +4,7 @@ package sshkey
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -162,4 +164,13 @@ func findUsual(home string) (string, error) {
 
 	return "", set(inventory.Errorf(inventory.KindRefused,
 		"ssh.key_file is not set, and ssh would try several keys: %s", strings.Join(found, ", ")))
+}
+
+// Home returns the home of the account. ssh finds keys there, whatever HOME is.
+func Home() string {
+	home := os.Getenv("HOME")
+	if me, err := user.Current(); err == nil {
+		home = cmp.Or(me.HomeDir, home)
+	}
+	return home
 }

@@ -84,6 +84,17 @@ func RotationOf(r record.Reader) Rotation {
 	return Rotation{}
 }
 
+// CheckBeside refuses an instance that begins to run jobs while another one rotates the key.
+func CheckBeside(r record.Reader) error {
+	if !RotationOf(r).Phase.Running() {
+		return nil
+	}
+
+	return inventory.Errorf(inventory.KindRefused,
+		"another instance is rotating the ssh key, which is not on this host").
+		Do("wait for the end of the rotation (clusterctl key status ssh), and copy the new key to this host")
+}
+
 // has reports whether a sorted list contains a name.
 func has(names []string, name string) bool {
 	_, found := slices.BinarySearch(names, name)

@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
+
+	"github.com/contiv/cluster/inventory"
 )
 
 const (
@@ -22,6 +25,23 @@ const (
 	// maxAnswers bounds the number of documents that are kept. An issuer has two.
 	maxAnswers = 8
 )
+
+// ReadRoots reads the file with the CAs of an issuer.
+func ReadRoots(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, inventory.Errorf(inventory.KindInvalid, "oidc.ca_file: %w", err).
+			Do("write the path of the CA of the issuer, or leave it empty")
+	}
+
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, inventory.Errorf(inventory.KindInvalid, "oidc.ca_file: %s holds no certificate", path).
+			Do("write the CA of the issuer into it, PEM")
+	}
+
+	return roots, nil
+}
 
 // fetchError is the failure to get a document of the issuer.
 type fetchError struct{ err error }

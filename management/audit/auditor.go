@@ -1,52 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package audit
 
 import (
 	"context"
-	"path/filepath"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/audit"
 )
 
-// maxAuditError bounds the error in an audit record, in bytes.
-const maxAuditError = 4 << 10
+// maxError bounds the error in an entry, in bytes.
+const maxError = 4 << 10
 
-// auditor writes audit records to the audit trail and to the daemon's log.
-type auditor struct {
-	trail *audit.Trail
-	log   logrus.FieldLogger
+// Auditor enters the records of mutations in the trail and in a log.
+type Auditor struct {
+	Trail *Trail
+	Log   logrus.FieldLogger
 }
 
-var _ access.Encoder = auditor{}
+var _ access.Encoder = Auditor{}
 
 // Encode implements access.Encoder.
-func (a auditor) Encode(ctx context.Context, r access.Record) ([]byte, error) {
-	return a.trail.Encode(entryOf(ctx, r))
+func (a Auditor) Encode(ctx context.Context, r access.Record) ([]byte, error) {
+	return a.Trail.Encode(entryOf(ctx, r))
 }
 
 // Record returns once the record of a change is stored. A refusal does not wait, so
 // that a flood of refused requests costs no writes, nor does a deferred record.
-func (a auditor) Record(ctx context.Context, r access.Record) {
+func (a Auditor) Record(ctx context.Context, r access.Record) {
 	entry := entryOf(ctx, r)
 
 	var err error
 
 	switch {
 	case r.Err != nil:
-		err = a.trail.Refuse(entry)
+		err = a.Trail.Refuse(entry)
 	case r.Deferred:
-		err = a.trail.Defer(entry)
+		err = a.Trail.Defer(entry)
 	case !r.Stored:
-		err = a.trail.Append(ctx, entry)
+		err = a.Trail.Append(ctx, entry)
 	}
 
-	log := a.log.WithFields(fieldsOf(r, entry))
+	log := a.Log.WithFields(fieldsOf(r, entry))
 
 	switch {
 	case err != nil:
@@ -61,24 +58,24 @@ func (a auditor) Record(ctx context.Context, r access.Record) {
 }
 
 // entryOf returns the entry of a record.
-func entryOf(ctx context.Context, r access.Record) audit.Entry {
-	entry := audit.Entry{
+func entryOf(ctx context.Context, r access.Record) Entry {
+	entry := Entry{
 		Time: r.Time, Who: r.Principal, Credential: access.IdentityOf(ctx).Credential, From: r.From, Via: r.Via,
 		Request: r.Request, Verb: r.Action, Targets: r.Targets, Job: r.Job, Reason: r.Reason, Replayed: r.Replayed,
-		Result: audit.Done,
+		Result: Done,
 	}
 
 	if r.Err != nil {
 		// The error may quote the request.
 		entry.Result = string(inventory.KindOf(r.Err))
-		entry.Error = inventory.Shorten(r.Err.Error(), maxAuditError)
+		entry.Error = inventory.Shorten(r.Err.Error(), maxError)
 	}
 
 	return entry
 }
 
 // fieldsOf returns the fields of a record in the log.
-func fieldsOf(r access.Record, entry audit.Entry) logrus.Fields {
+func fieldsOf(r access.Record, entry Entry) logrus.Fields {
 	fields := logrus.Fields{"audit": r.Action, "principal": r.Principal, "targets": r.Targets}
 
 	if r.Request != "" {
@@ -102,20 +99,4 @@ func fieldsOf(r access.Record, entry audit.Entry) logrus.Fields {
 	}
 
 	return fields
-}
-
-// openAudit makes the audit trail. Until its loop runs, entries wait in memory.
-func (d *Daemon) openAudit() {
-	d.trail = audit.New(audit.Options{
-		Store: d.store, Instance: d.node.Name(), Keep: d.file.Audit.Keep, KeepFor: time.Duration(d.file.Audit.KeepFor),
-		Leads:  func() bool { return d.member != nil && d.member.Leads() },
-		Former: filepath.Join(d.file.DataDir, "audit"), Logger: d.opts.Logger,
-	})
-	d.audit = auditor{d.trail, d.opts.Logger}
-}
-
-// runAudit seals entries until Stop, which stores those that wait.
-func (d *Daemon) runAudit(ctx context.Context) {
-	d.onStop("entries of the audit trail", func(ctx context.Context) error { d.trail.Close(ctx); return nil })
-	d.run(ctx, d.trail.Loop)
 }

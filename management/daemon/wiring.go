@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/access/mtls"
+	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/desired"
+	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/merge"
+	"github.com/contiv/cluster/management/metrics"
+	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/plan"
+	"github.com/contiv/cluster/management/policy"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/rollout/gate"
+	"github.com/contiv/cluster/management/server"
+	"github.com/contiv/cluster/management/sshkey"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
+	"github.com/contiv/cluster/management/step/appear"
+	"github.com/contiv/cluster/management/step/playbook"
+	"github.com/contiv/cluster/management/step/probe"
+	"github.com/contiv/cluster/management/variable"
+	"github.com/contiv/cluster/management/window"
+)
+
+// wireUseCases makes the use cases and the server, and starts none of them.
+func (d *Daemon) wireUseCases() {
+	log := d.opts.Logger
+	d.nodes = node.New(node.Options{
+		State:    d.store,
+		Store:    d.store,
+		Prober:   func(caller string) node.Prober { return d.programs.Pinger.For(caller) },
+		Settings: d.settings.Nodes,
+		Yield: func(ctx context.Context, who string, nodes []string) error {
+			return d.policies.Yield(ctx, who, nodes)
+		},
+		Leads:  d.member.Leads,
+		Audit:  d.audit,
+		Logger: log,
+	})
+	d.variables = variable.New(variable.Options{
+		Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.Kick,
+	})
+	d.desired = desired.New(d.identity.ID, d.settings.Variables)
+	executors, playbooks := d.newExecutors()
+	d.engine = engine.New(engine.Options{
+		State: d.store, Store: d.store, Metrics: d.metrics, Records: d.store, Executors: executors,
+		Playbooks: playbooks, Settings: d.settings.Engine, Self: d.identity,
+		Membership: d.member, Audit: d.audit, Logger: log,
+	})
+
+	d.rollouts = d.newRollouts()
+	d.policies = d.newPolicies()
+
+	d.tokens = access.NewTokens(d.store, d.audit, func() inventory.Groups { return d.settings.Current().Groups })
+
+	d.clients = access.NewCertificates(d.store, d.audit, mtls.Issued(d.pkiDir()))
+	d.tokens.WatchCertificates(d.clients)
+
+	if d.issuer != nil {
+		d.tokens.Trust(d.issuer)
+	}
+
+	d.metrics.MustRegister(metrics.Snapshot(d.snapshot))
+
+	d.wireNotifier()
+
+	api := server.New(server.Options{
+		State:      d.store,
+		Jobs:       d.engine,
+		Plans:      d.engine,
+		PlanReader: d.engine,
+		Logs:       d.engine,
+		Nodes:      d.nodes,
+		Ping:       d.nodes,
+		Variables:  d.variables,
+		VarsPast:   d.variables,
+		Explain:    explain.New(d.store, d.desired, d.explainSettings, d.policies),
+		Desired:    d.desired,
+		Settings:   d.settings,
+
+		Automation: server.Automation{
+			Policies: d.policies,
+			Windows:  window.NewKeeper(window.Options{Store: d.store, Calendar: d.settings.Windows, Audit: d.audit}),
+			Rollouts: d.rollouts, Repository: d.repository,
+			Notifier: d.notifier,
+		},
+		Keys: server.Keys{HostKeys: d.nodes, GossipKey: d.gossipKey, SSHKey: d.sshKey, Secrets: d.secrets},
+		Access: server.Access{
+			PlainHTTPRole: access.Role(d.file.PlainRole), CertifiedCaller: mtls.Caller(d.clients),
+			Certificates: d.clients, Tokens: d.tokens, Audit: d.audit, Trail: d.trail,
+		},
+		Telemetry: server.Telemetry{
+			Health: d.health, Version: d.version, Metrics: d.metrics.Handler(), Registerer: d.metrics, Logger: log,
+		},
+	})
+
+	d.mu.Lock()
+	d.server = api
+	d.mu.Unlock()
+
+	// The overlay may have set the body limit before the server existed.
+	d.apply(d.settings.Current())
+}
+
+// newExecutors returns the executors of all kinds of step, and the playbooks among them.
+func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
+	settings := func() step.Settings { return d.settings.Engine().Settings }
+	playbooks := playbook.New(playbook.Options{
+		State:     d.store,
+		Inputs:    d.store,
+		Runner:    d.programs,
+		Playbooks: d.programs,
+		Content:   d.programs,
+		Sources:   d.secrets,
+		Settings:  settings,
+		Logger:    d.opts.Logger,
+	})
+	all := step.Executors{
+		job.StepPlaybook: playbooks,
+		job.StepProbe:    probe.New(probe.Options{State: d.store, Prober: d.programs.Prober, Settings: settings}),
+		job.StepAppear: appear.New(appear.Options{
+			State: d.store, Store: d.store, Settings: settings, Keys: playbooks.HostKeys,
+		}),
+	}
+	maps.Copy(all, d.opts.Executors)
+
+	return all, playbooks
+}
+
+// newRollouts makes the part that drives rollout.
+func (d *Daemon) newRollouts() *rollout.Loop {
+	return rollout.New(rollout.Options{
+		State: d.store, Records: d.store, Store: d.store, Jobs: d.engine, Leads: d.member.Leads, Audit: d.audit,
+		Settings: d.settings.Rollouts, Allowed: d.settings.AllowsRollout, Permits: d.settings.RolloutPermits,
+		Ask: func(ctx context.Context, url string) (int, error) { return gate.Ask(ctx, d.store.View(), url) },
+		Command: func(ctx context.Context, name string, n rollout.CommandNode, within time.Duration) error {
+			command, err := d.settings.GateCommand(name)
+			if err != nil {
+				return err
+			}
+			return gate.Run(ctx, command, n, within)
+		},
+		Halted: func(a state.Automation, r rollout.Record) string {
+			return policy.HaltedRollout(d.settings.Policies(), a, r)
+		},
+		Logger: d.opts.Logger.WithField("part", "rollouts"),
+	})
+}
+
+// newPolicies makes the automation of the manager.
+func (d *Daemon) newPolicies() *policy.Loop {
+	return policy.New(policy.Options{
+		State: d.store, Store: d.store, Jobs: d.engine, Rollouts: d.rollouts, Prober: d.programs.Pinger,
+		Settings: d.policySettings,
+		Leads:    d.member.Leads, Observed: d.nodes.Observed, Audit: d.audit,
+		Logger: d.opts.Logger.WithField("part", "policies"),
+		Count:  policy.NewCount(d.metrics),
+		Halted: d.noteBrake,
+	})
+}
+
+// policySettings returns the settings of the policies, with the outdated parts of nodes.
+func (d *Daemon) policySettings() policy.Settings {
+	s := d.settings.Policies()
+	s.Outdated = func(v *state.View, n *inventory.Node) []inventory.Part { return d.desired.Of(v).Judge(n).Differs }
+	s.TakenBack = func(v *state.View, n *inventory.Node) string { return d.desired.Of(v).TakenBack(n, nil) }
+	s.Playbooks = func(v *state.View) state.Playbooks { return d.desired.Of(v).Playbooks() }
+	return s
+}
+
+// noteBrake shows the state of the brake to the supervisor and in the log.
+func (d *Daemon) noteBrake(text string) {
+	if text == "" {
+		d.opts.Logger.Info("automation goes on")
+		d.status(serving)
+		return
+	}
+
+	d.opts.Logger.Warn(text)
+	d.status(serving + "; " + text)
+}
+
+// wireNotifier makes the notifier, and starts nothing.
+func (d *Daemon) wireNotifier() {
+	d.notifier = notify.New(notify.Options{
+		Store: d.store, Leads: d.member.Leads, Health: d.complaints,
+		Manager: d.node.Name(), Audit: d.audit, Logger: d.opts.Logger.WithField("part", "notifications"),
+	})
+
+	config := d.settings.Current()
+	d.notifier.SetTargets(config.Targets())
+}
+
+// complaints returns the checks of the health that failed, by part, without that of the
+// notifications itself.
+func (d *Daemon) complaints(ctx context.Context) map[string]string {
+	checks := maps.Clone(d.health(ctx).Checks)
+
+	// Gossip that is off is no problem, and a target that is down is no reason to notify
+	// others.
+	maps.DeleteFunc(checks, func(part, said string) bool {
+		return said == "ok" || said == "off" || part == "notifications"
+	})
+
+	return checks
+}
+
+// openSSHKey makes the keeper of the manager's ssh key.
+func (d *Daemon) openSSHKey() {
+	d.sshKey = sshkey.New(sshkey.Options{
+		State: d.store, Records: d.store, Hosts: d.programs.NewProber(),
+		Settings: d.settings.SSHKey, Switch: d.settings.UseSSHKey, Leads: d.member.Leads,
+		Node: d.node.Name(),
+		Dir:  filepath.Join(d.file.DataDir, "ssh"), Home: sshkey.Home(), Comment: cmp.Or("clusterm@"+d.node.Name(), "clusterm"),
+		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "ssh key"),
+	})
+}
+
+// keyRotation returns the part of a rotation of the ssh key that connections need, or nil.
+func (d *Daemon) keyRotation() *merge.KeyRotation {
+	setting, path, former, ok := sshkey.RotationOf(d.store.View()).Former()
+	if !ok {
+		return nil
+	}
+	return &merge.KeyRotation{Setting: setting, KeyFile: path, Former: former}
+}
+
+// explainSettings returns the settings of the explanations.
+func (d *Daemon) explainSettings() explain.Settings {
+	s := d.settings.Explain()
+	s.KeyLaggard = d.sshKey.Why
+	return s
+}
+
+// openAudit makes the audit trail. Until its loop runs, entries wait in memory.
+func (d *Daemon) openAudit() {
+	d.trail = audit.New(audit.Options{
+		Store: d.store, Instance: d.node.Name(), Keep: d.file.Audit.Keep, KeepFor: time.Duration(d.file.Audit.KeepFor),
+		Leads:  func() bool { return d.member != nil && d.member.Leads() },
+		Former: filepath.Join(d.file.DataDir, "audit"), Logger: d.opts.Logger,
+	})
+	d.audit = audit.Auditor{Trail: d.trail, Log: d.opts.Logger}
+}
+
+// runAudit seals entries until Stop, which stores those that wait.
+func (d *Daemon) runAudit(ctx context.Context) {
+	d.parts.OnStop("entries of the audit trail", func(ctx context.Context) error { d.trail.Close(ctx); return nil })
+	d.parts.Run(ctx, d.trail.Loop)
+}
+
+// kinds are the kinds of record that the store keeps for their packages.
+var kinds = slices.Concat(state.Kinds, []record.Any{
+	&job.Kind, &plan.Kind, &rollout.Kind,
+	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &window.FreezeKind,
+	&notify.DeliveryKind, &notify.PositionKind,
+})
