@@ -58,22 +58,10 @@ func testMainJob(t *testing.T, suite string) {
 	w.wantKey("host3", "greeting", "hello")
 	w.wantKey("host4", "greeting", "hello")
 
-	t.Run("a second run changes nothing", func(t *testing.T) {
-		groups := map[string]string{"host2": master, "host3": worker, "host4": worker}
-		out := w.runAgain(groups, "etcd_heartbeat_interval: 150")
-
-		hosts := regexp.MustCompile(`(?m)^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)`).
-			FindAllStringSubmatch(out, -1)
-		if len(hosts) != 3 {
-			t.Errorf("the recap has %d hosts, want 3: %s", len(hosts), out)
-		}
-
-		for _, m := range hosts {
-			if m[2] != "0" || m[3] != "0" || m[4] != "0" {
-				t.Errorf("%s: %q; the whole run:\n%s", m[0], changedTasks(out, m[1]), out)
-			}
-		}
-	})
+	// On the lab's own release, TestVerify expects check mode to find nothing to change.
+	if suite == "trixie" {
+		w.wantNoChange()
+	}
 
 	w.do("nodes", "maintenance", w.name("host3"))
 	w.wantNode("host3", inventory.Allocated, worker)
@@ -87,6 +75,27 @@ func testMainJob(t *testing.T, suite string) {
 	w.do("nodes", "decommission", w.name("host3"), w.name("host2"))
 	w.wantFiles("host2", before["host2"])
 	w.awaitState(inventory.Discovered, w.hosts...)
+}
+
+// wantNoChange expects a second run of site.yml to change nothing.
+func (w *world) wantNoChange() {
+	t := w.t
+	t.Helper()
+
+	groups := map[string]string{"host2": master, "host3": worker, "host4": worker}
+	out := w.runAgain(groups, "etcd_heartbeat_interval: 150")
+
+	hosts := regexp.MustCompile(`(?m)^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)`).
+		FindAllStringSubmatch(out, -1)
+	if len(hosts) != 3 {
+		t.Errorf("the recap has %d hosts, want 3: %s", len(hosts), out)
+	}
+
+	for _, m := range hosts {
+		if m[2] != "0" || m[3] != "0" || m[4] != "0" {
+			t.Errorf("%s: %q; the whole run:\n%s", m[0], changedTasks(out, m[1]), out)
+		}
+	}
 }
 
 // changedTasks returns the tasks that changed something on a host, from the output of
