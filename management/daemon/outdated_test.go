@@ -31,12 +31,24 @@ func (s *site) outdated() []string {
 	return names
 }
 
+// beginLooking is begin with frequent looks at the folder of playbooks.
+func beginLooking(t *testing.T) *site {
+	t.Helper()
+
+	s := prepare(t)
+	s.tune = func(o *Options) { o.PlaybooksEvery = 200 * time.Millisecond }
+	s.up()
+	t.Cleanup(s.down)
+
+	return s
+}
+
 // TestOutdated: variables, a request and the folder of playbooks make a node outdated,
 // which apply and reapply mend, also across a restart.
 func TestOutdated(t *testing.T) {
 	t.Parallel()
 
-	s := begin(t)
+	s := beginLooking(t)
 	s.report("a b")
 
 	run := func(r api.JobRequest) api.Job {
@@ -190,7 +202,7 @@ func TestRequestVars(t *testing.T) {
 func TestRequestVarsOfFolder(t *testing.T) {
 	t.Parallel()
 
-	s := begin(t)
+	s := beginLooking(t)
 	s.report("a")
 
 	a := []string{"a-1"}
