@@ -226,9 +226,9 @@ func (d *Daemon) openSSHKey() {
 	d.sshKey = sshkey.New(sshkey.Options{
 		State: d.store, Records: d.store, Hosts: d.programs.NewProber(),
 		Settings: d.settings.SSHKey, Switch: d.settings.UseSSHKey, Leads: d.member.Leads,
-		Node: d.node.Name(),
-		Dir:  filepath.Join(d.file.DataDir, "ssh"), Home: sshkey.Home(), Comment: cmp.Or("clusterm@"+d.node.Name(), "clusterm"),
-		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "ssh key"),
+		Node: d.node.Name(), Dir: filepath.Join(d.file.DataDir, "ssh"), Home: sshkey.Home(),
+		Comment: cmp.Or("clusterm@"+d.node.Name(), "clusterm"),
+		Audit:   d.audit, Logger: d.opts.Logger.WithField("part", "ssh key"),
 	})
 }
 

@@ -73,7 +73,8 @@ func (e *nodeExplainer) add(f Finding) { e.Findings = append(e.Findings, f) }
 func (e *nodeExplainer) policies() {
 	for _, reason := range e.Automation {
 		f := Finding{
-			About: AboutPolicy, Nodes: []string{e.Node.Name}, Job: reason.Job, Since: reason.Since, Message: reason.Message,
+			About: AboutPolicy, Nodes: []string{e.Node.Name}, Job: reason.Job, Since: reason.Since,
+			Message: reason.Message,
 		}
 		if reason.Return {
 			f.About = AboutReturn
