@@ -23,13 +23,13 @@ func (s *Settings) addFormer(ctx context.Context, config api.Config) (names []st
 	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
 	defer cancel()
 
-	digest, err := s.pin(ctx)
+	digest, err := s.opts.Pin(ctx)
 	if err != nil {
-		s.log.WithError(err).Warn("the nodes with other playbooks than the configured ones are unknown")
+		s.opts.Logger.WithError(err).Warn("the nodes with other playbooks than the configured ones are unknown")
 		return nil
 	}
 
-	for _, n := range s.state.View().Nodes() {
+	for _, n := range s.opts.State.View().Nodes() {
 		if n.CarriesOther(digest) {
 			names = append(names, n.Name)
 		}

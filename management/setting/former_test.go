@@ -18,7 +18,9 @@ func TestFormerWithoutFolder(t *testing.T) {
 	t.Parallel()
 
 	log, logged := test.NewNullLogger()
-	s := &Settings{log: log, pin: func(context.Context) (string, error) { return "", fs.ErrNotExist }}
+	s := &Settings{opts: Options{
+		Logger: log, Pin: func(context.Context) (string, error) { return "", fs.ErrNotExist },
+	}}
 	config := api.Config{keyPlaybooks: {}}
 
 	if names := s.addFormer(t.Context(), config); names != nil || config[keyPlaybooks].Former != nil {

@@ -45,7 +45,7 @@ func (s *Settings) Start(ctx context.Context, instance string) {
 	write := func(ctx context.Context) error { return s.writeNote(ctx, instance) }
 
 	if err := write(ctx); err != nil {
-		s.log.WithError(err).Warn("cannot store the digest of the configuration file; retrying")
+		s.opts.Logger.WithError(err).Warn("cannot store the digest of the configuration file; retrying")
 		s.note.request()
 	}
 
@@ -72,7 +72,7 @@ func (s *Settings) Start(ctx context.Context, instance string) {
 
 // writeNote stores the digest of the file, unless the store has it.
 func (s *Settings) writeNote(ctx context.Context, instance string) error {
-	_, _, err := record.Decide(ctx, s.store, func(tx *record.Tx) (struct{}, error) {
+	_, _, err := record.Decide(ctx, s.opts.Store, func(tx *record.Tx) (struct{}, error) {
 		now := state.ConfigFile{Digest: s.fileDigest()}
 		if stored := record.Get(tx, &state.ConfigFiles, instance); stored == nil || *stored != now {
 			record.PutAt(tx, &state.ConfigFiles, instance, &now)
@@ -95,7 +95,7 @@ func (s *Settings) fileDigest() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	visible, err := json.Marshal(values(s.file.Config, s.file.named, nil, s.node))
+	visible, err := json.Marshal(values(s.file.Config, s.file.named, nil, s.opts.Node))
 	if err != nil {
 		return err.Error()
 	}

@@ -14,7 +14,7 @@ func TestNoteOfFile(t *testing.T) {
 	t.Parallel()
 
 	records := recordtest.NewStore(&state.ConfigFiles)
-	s := &Settings{store: records, file: File{Config: Default()}}
+	s := &Settings{opts: Options{Store: records}, file: File{Config: Default()}}
 
 	for i, want := range []int{1, 1, 2} {
 		if i == 2 {

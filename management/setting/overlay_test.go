@@ -115,7 +115,7 @@ func TestOverlay(t *testing.T) {
 				t.Errorf("%s: %+v, %+v", e.key, v[e.key], v["jobs.limit"])
 			}
 
-			_, err = (&Settings{state: noOverlay{}, current: file}).patched(nil, stored)
+			_, err = (&Settings{opts: Options{State: noOverlay{}}, current: file}).patched(nil, stored)
 			checkError(t, err, inventory.KindRefused, e.key+" belongs to the configuration file")
 
 			continue

@@ -71,19 +71,7 @@ type Options struct {
 
 // Settings is the configuration in force. All methods may be called at once.
 type Settings struct {
-	path       func() string
-	node       monitor.Identity
-	state      state.Reader
-	store      record.Store
-	adapters   Adapters
-	membership Membership
-	pin        func(ctx context.Context) (digest string, err error)
-	rotation   func() *merge.KeyRotation
-	folderVars merge.FolderVars
-	applyHook  func(Config)
-	reloaded   func(ctx context.Context, refused error)
-	audit      access.Auditor
-	log        logrus.FieldLogger
+	opts Options
 
 	note     fileNote
 	calendar calendarCache
@@ -106,11 +94,7 @@ type refusal struct {
 // first look at the configuration.
 func New(o Options) *Settings {
 	return &Settings{
-		path: o.Path, node: o.Node, state: o.State, store: o.Store, adapters: o.Adapters, membership: o.Membership,
-		pin: o.Pin, rotation: o.KeyRotation, folderVars: o.FolderVars, applyHook: o.Apply, reloaded: o.Reloaded,
-		audit: o.Audit, log: o.Logger,
-		note: fileNote{changed: make(chan struct{}, 1)},
-		file: o.File, current: o.File.Config,
+		opts: o, note: fileNote{changed: make(chan struct{}, 1)}, file: o.File, current: o.File.Config,
 	}
 }
 
@@ -125,7 +109,7 @@ func (s *Settings) Current() Config {
 // inForce returns the configuration in force, and the reason why the overlay is no
 // part of it, or nil.
 func (s *Settings) inForce() (Config, error) {
-	overlay := state.OverlayOf(s.state.View())
+	overlay := state.OverlayOf(s.opts.State.View())
 
 	s.mu.Lock()
 	if len(overlay) == 0 && len(s.overlay) == 0 || reflect.DeepEqual(overlay, s.overlay) {
@@ -137,14 +121,15 @@ func (s *Settings) inForce() (Config, error) {
 	if err != nil {
 		// The file was changed so that the overlay no longer fits it.
 		merged, err = s.file.Config, misfit(err, s.file.Config, overlay)
-		s.log.WithError(err).Error("the overlay does not fit the configuration file; no job is accepted until it does")
+		s.opts.Logger.WithError(err).
+			Error("the overlay does not fit the configuration file; no job is accepted until it does")
 	}
 
 	s.overlay, s.current, s.refused = overlay, merged, err
 	s.mu.Unlock()
 
 	// Outside the lock: the hook takes locks of its own.
-	s.applyHook(merged)
+	s.opts.Apply(merged)
 
 	return merged, err
 }
@@ -162,13 +147,13 @@ func (s *Settings) Problem() error {
 		return err
 	}
 
-	return current.checkFiles(Default(), s.adapters)
+	return current.checkFiles(Default(), s.opts.Adapters)
 }
 
 // fileProblem returns the reason why a reload of the file on disk would fail, as
 // far as the file itself or the last reload shows it.
 func (s *Settings) fileProblem() error {
-	file, err := Load(s.path(), s.adapters)
+	file, err := Load(s.opts.Path(), s.opts.Adapters)
 	if err != nil {
 		return notInForce(err, "until then the former file stays in force, and a restart would fail")
 	}
@@ -206,7 +191,7 @@ func notInForce(err error, until string) error {
 // Pending returns the keys of the file on disk that differ from the file in force:
 // a reload would change them. It reads the file.
 func (s *Settings) Pending() []string {
-	file, err := Load(s.path(), s.adapters)
+	file, err := Load(s.opts.Path(), s.opts.Adapters)
 	if err != nil {
 		return nil
 	}
@@ -220,7 +205,7 @@ func (s *Settings) Pending() []string {
 
 // Misplaced returns the keys that are set at run time and that only the file sets by
 // now. They have no effect.
-func (s *Settings) Misplaced() []string { return misplaced(state.OverlayOf(s.state.View())) }
+func (s *Settings) Misplaced() []string { return misplaced(state.OverlayOf(s.opts.State.View())) }
 
 // Config returns the configuration in force with the origin of every key.
 func (s *Settings) Config() api.Config {
@@ -233,7 +218,7 @@ func (s *Settings) Config() api.Config {
 	if s.refused != nil {
 		overlay = nil
 	}
-	return values(c, s.file.named, overlay, s.node)
+	return values(c, s.file.named, overlay, s.opts.Node)
 }
 
 // Reload reads the configuration file again. It takes effect as a whole, or is
@@ -243,7 +228,7 @@ func (s *Settings) Reload(ctx context.Context, c access.Caller) (api.Config, err
 	folder := s.Current().Playbooks
 
 	err := s.reloadFile(ctx, c)
-	s.reloaded(ctx, err)
+	s.opts.Reloaded(ctx, err)
 
 	if err != nil {
 		return nil, err
@@ -252,7 +237,7 @@ func (s *Settings) Reload(ctx context.Context, c access.Caller) (api.Config, err
 	config := s.Config()
 	if s.Current().Playbooks != folder {
 		if former := s.addFormer(ctx, config); len(former) > 0 {
-			s.log.Infof("still cleaned with the playbooks that configured them: %s", job.ShortList(former))
+			s.opts.Logger.Infof("still cleaned with the playbooks that configured them: %s", job.ShortList(former))
 		}
 	}
 
@@ -260,10 +245,10 @@ func (s *Settings) Reload(ctx context.Context, c access.Caller) (api.Config, err
 }
 
 func (s *Settings) reloadFile(ctx context.Context, c access.Caller) error {
-	record := access.Record{Action: "settings.reload", Targets: []string{s.path()}}
+	record := access.Record{Action: "settings.reload", Targets: []string{s.opts.Path()}}
 
-	return access.Audited(ctx, s.audit, c, record, func(_ context.Context, _ *access.Record) error {
-		file, err := Load(s.path(), s.adapters)
+	return access.Audited(ctx, s.opts.Audit, c, record, func(_ context.Context, _ *access.Record) error {
+		file, err := Load(s.opts.Path(), s.opts.Adapters)
 		if err == nil {
 			err = s.replace(ctx, file)
 		}
@@ -293,7 +278,7 @@ func (s *Settings) replace(ctx context.Context, file File) error {
 		return errNeedsRestart(fixed)
 	}
 
-	overlay := state.OverlayOf(s.state.View())
+	overlay := state.OverlayOf(s.opts.State.View())
 
 	merged, err := overlaid(file.Config, overlay)
 	if err != nil {
@@ -309,7 +294,7 @@ func (s *Settings) replace(ctx context.Context, file File) error {
 	s.file, s.overlay, s.current, s.refused = file, overlay, merged, nil
 	s.mu.Unlock()
 
-	s.applyHook(merged)
+	s.opts.Apply(merged)
 	s.note.request()
 
 	return nil
@@ -365,12 +350,12 @@ func changedKeys(old, c Config) []string {
 // check refuses a configuration that this host cannot serve, or that lacks the
 // group of a node.
 func (s *Settings) check(ctx context.Context, c Config) error {
-	if err := c.CheckHost(ctx, s.Current(), s.adapters); err != nil {
+	if err := c.CheckHost(ctx, s.Current(), s.opts.Adapters); err != nil {
 		return err
 	}
 
 	groups := map[string]string{}
-	for _, n := range s.state.View().Nodes() {
+	for _, n := range s.opts.State.View().Nodes() {
 		groups[n.Name] = n.Group
 	}
 
@@ -402,7 +387,7 @@ func (c *Config) keepsGroups(groups map[string]string) error {
 func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
 	record := access.Record{Action: "settings.patch", Targets: slices.Sorted(maps.Keys(patch))}
 
-	err := access.Audited(ctx, s.audit, c, record, func(ctx context.Context, _ *access.Record) error {
+	err := access.Audited(ctx, s.opts.Audit, c, record, func(ctx context.Context, _ *access.Record) error {
 		return s.patch(ctx, c, patch)
 	})
 	if err != nil {
@@ -418,7 +403,7 @@ func (s *Settings) Patch(ctx context.Context, c access.Caller, patch map[string]
 }
 
 func (s *Settings) patch(ctx context.Context, c access.Caller, patch map[string]any) error {
-	_, _, err := access.Decide(ctx, s.store, c, nil, func(tx *record.Tx) (next, error) {
+	_, _, err := access.Decide(ctx, s.opts.Store, c, nil, func(tx *record.Tx) (next, error) {
 		n, err := s.prepare(ctx, tx, patch)
 		if err == nil {
 			record.Put(tx, &state.Overlays, &state.Overlay{Keys: n.overlay})
@@ -433,13 +418,13 @@ func (s *Settings) patch(ctx context.Context, c access.Caller, patch map[string]
 // configuration that Patch would put into force. Preview may run ansible-playbook and
 // fetch a repository to check them.
 func (s *Settings) Preview(ctx context.Context, c access.Caller, patch map[string]any) (api.Config, error) {
-	n, _, err := access.Decide(ctx, s.store, c, nil, func(tx *record.Tx) (next, error) {
+	n, _, err := access.Decide(ctx, s.opts.Store, c, nil, func(tx *record.Tx) (next, error) {
 		return s.prepare(ctx, tx, patch)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return values(n.config, n.file.named, n.overlay, s.node), nil
+	return values(n.config, n.file.named, n.overlay, s.opts.Node), nil
 }
 
 // next is a configuration that passed every check and is not in force yet.
@@ -530,7 +515,7 @@ func (s *Settings) Engine() engine.Settings {
 			Settings: s.variables(c),
 			Appear:   time.Duration(c.Jobs.Appear),
 			Lease:    time.Duration(c.Jobs.RunnerLease),
-			Manager:  s.membership.Manager(),
+			Manager:  s.opts.Membership.Manager(),
 			HostCAs:  c.hostCAs(),
 		},
 		JobLimit:   c.Jobs.Limit,
@@ -539,11 +524,11 @@ func (s *Settings) Engine() engine.Settings {
 		PlanFor:    time.Duration(c.Jobs.PlanFor),
 		PlanLimit:  c.Jobs.Plans,
 		EventLimit: c.Jobs.OutputLimit,
-		Own:        s.membership.Own(),
+		Own:        s.opts.Membership.Own(),
 		Windows:    s.Windows(),
 		Incomplete: refused,
 	}
-	out.AgentVars, out.NoAgents = s.membership.AgentVars()
+	out.AgentVars, out.NoAgents = s.opts.Membership.AgentVars()
 
 	return out
 }
@@ -554,10 +539,10 @@ func (s *Settings) Variables() merge.Settings { return s.variables(s.Current()) 
 func (s *Settings) variables(c Config) merge.Settings {
 	out := merge.Settings{
 		Groups: c.Groups, Vars: c.Vars, Secrets: c.SecretVars, Sources: slices.Sorted(maps.Keys(c.Secrets.Sources)),
-		Connection: c.SSH.Connection, Connections: c.GroupSSH, FolderVars: s.folderVars,
+		Connection: c.SSH.Connection, Connections: c.GroupSSH, FolderVars: s.opts.FolderVars,
 	}
-	if s.rotation != nil {
-		out.Rotation = s.rotation()
+	if s.opts.KeyRotation != nil {
+		out.Rotation = s.opts.KeyRotation()
 	}
 	return out
 }
@@ -567,7 +552,7 @@ func (s *Settings) Nodes() node.Settings {
 	c := s.Current()
 
 	return node.Settings{
-		Groups: c.Groups, Own: s.membership.Own(), MonitorTimeout: time.Duration(c.MonitorTimeout),
+		Groups: c.Groups, Own: s.opts.Membership.Own(), MonitorTimeout: time.Duration(c.MonitorTimeout),
 		Connect: s.variables(c).Connect, HostCAs: c.hostCAs(),
 	}
 }
