@@ -12,6 +12,7 @@ import (
 	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 )
 
 // inService commissions the labels as masters, one job.
@@ -241,8 +242,8 @@ func TestRestartBetweenBatches(t *testing.T) {
 			holding := make(chan struct{}, 1)
 			release := make(chan struct{})
 			b := newBench(t, func(b *bench) {
-				b.wrap = func(s Store) Store {
-					return &heldStore{Store: s, at: phase, holding: holding, release: release}
+				b.wrap = func(s keeper) keeper {
+					return &heldStore{keeper: s, at: phase, holding: holding, release: release}
 				}
 			})
 			b.inService("m", "a b c")
@@ -273,26 +274,27 @@ func TestRestartBetweenBatches(t *testing.T) {
 // heldStore refuses every write of a job once its runs are at the given phases:
 // the manager is gone then.
 type heldStore struct {
-	Store
+	keeper
 	at      string
 	holding chan struct{}
 	release chan struct{}
 	held    bool
 }
 
-func (s *heldStore) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
-	if s.held {
-		return j, errGone
+func (s *heldStore) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
+	j := runningIn(tx)
+	if j != nil && s.held {
+		return 0, errGone
 	}
 
-	j, err := s.Store.PutJob(ctx, j)
-	if err == nil && phases(j) == s.at {
+	revision, err := s.keeper.Commit(ctx, tx)
+	if err == nil && j != nil && phases(*j) == s.at {
 		s.held = true
 		s.holding <- struct{}{}
 		<-s.release
 	}
 
-	return j, err
+	return revision, err
 }
 
 var errGone = inventory.Errorf(inventory.KindInternal, "the manager is gone")

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
 // crash is the death of a manager at one of its steps: nothing is written from then on.
 type crash struct {
-	Store
+	keeper
 
 	mu   sync.Mutex
 	left int           // steps that are still carried out
@@ -49,28 +49,30 @@ func (c *crash) Claim(ctx context.Context, claim state.Claim) (job.Job, error) {
 	if err := c.step(ctx); err != nil {
 		return job.Job{}, err
 	}
-	return c.Store.Claim(ctx, claim)
+	return c.keeper.Claim(ctx, claim)
 }
 
-func (c *crash) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
-	if err := c.step(ctx); err != nil {
-		return j, err
+func (c *crash) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
+	if runningIn(tx) != nil {
+		if err := c.step(ctx); err != nil {
+			return 0, err
+		}
 	}
-	return c.Store.PutJob(ctx, j)
+	return c.keeper.Commit(ctx, tx)
 }
 
 func (c *crash) Finish(ctx context.Context, j job.Job, w []state.NodeWrite) (job.Job, error) {
 	if err := c.step(ctx); err != nil {
 		return j, err
 	}
-	return c.Store.Finish(ctx, j, w)
+	return c.keeper.Finish(ctx, j, w)
 }
 
 func (c *crash) AppendLog(ctx context.Context, id string, stream job.Stream, offset int64, data []byte) error {
 	if err := c.step(ctx); err != nil {
 		return err
 	}
-	return c.Store.AppendLog(ctx, id, stream, offset, data)
+	return c.keeper.AppendLog(ctx, id, stream, offset, data)
 }
 
 // outlived waits for the crash, or for the end of the job, and reports whether that came first.
@@ -144,7 +146,7 @@ func crashAt(t *testing.T, steps int, prepared bool, next string) (job.Job, bool
 	b := newBench(t, func(b *bench) {
 		b.prefix += fmt.Sprint("/", steps)
 		b.settings.Lease = 10 * time.Millisecond
-		b.wrap = func(s Store) Store { c.Store = s; return c }
+		b.wrap = func(s keeper) keeper { c.keeper = s; return c }
 	})
 	b.see("a")
 

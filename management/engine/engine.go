@@ -39,8 +39,6 @@ type Store interface {
 type JobStore interface {
 	// Claim makes a Queued job Running and reserves its nodes, or does neither.
 	Claim(ctx context.Context, c state.Claim) (job.Job, error)
-	// PutJob stores the job if it is still at j.Revision.
-	PutJob(ctx context.Context, j job.Job) (job.Job, error)
 	// Assign stores a Running job with another instance to run it, if it is still at
 	// j.Revision and nobody owns it.
 	Assign(ctx context.Context, j job.Job) (job.Job, error)

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 )
@@ -54,23 +55,26 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 	}
 }
 
-// update changes a job's record, and decides anew if the record was written
-// meanwhile.
-func (e *Engine) update(ctx context.Context, id string, change func(*job.Job)) (job.Job, error) {
-	var updated job.Job
+// update changes the record of a job as its owner.
+func (e *Engine) update(ctx context.Context, id string, change func(*job.Job)) (updated job.Job, err error) {
+	err = e.retryUnavailable(ctx, func() error {
+		j, revision, err := record.Decide(ctx, e.records, func(tx *record.Tx) (job.Job, error) {
+			v := state.ViewOf(tx)
 
-	err := e.retryUnavailable(ctx, func() error {
-		return e.retryConflict(ctx, func(v *state.View) error {
+			// In place of a record that cannot be read, the view has an older one.
 			j, err := v.Job(id)
-			if err != nil {
-				return err
+			if err := cmp.Or(err, v.Damaged(&job.Kind, id)); err != nil {
+				return j, err
 			}
 			j.Runs = slices.Clone(j.Runs)
 			change(&j)
-			updated, err = e.store.PutJob(ctx, j)
+			record.Put(tx, &job.Kind, &j)
 
-			return err
+			return j, nil
 		})
+		j.Revision, updated = revision, j
+
+		return err
 	})
 
 	return updated, err

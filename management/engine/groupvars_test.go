@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/configuration"
-	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
 )
@@ -229,7 +228,7 @@ func TestRetryOfACleanupHasTheSameVariables(t *testing.T) {
 // TestVariablesOfFormerInputs: the inputs of jobs accepted by a version that kept one group for each target.
 func TestVariablesOfFormerInputs(t *testing.T) {
 	t.Parallel()
-	b := newGroupBench(t, func(b *bench) { b.wrap = func(s Store) Store { return formerStore{s} } })
+	b := newGroupBench(t, func(b *bench) { b.wrap = func(s keeper) keeper { return formerStore{s} } })
 	since := len(b.books.started())
 
 	b.books.on(job.PlaybookCleanup, failsOn("a-1"))
@@ -246,9 +245,9 @@ func TestVariablesOfFormerInputs(t *testing.T) {
 }
 
 // formerStore returns inputs as former versions stored them.
-type formerStore struct{ Store }
+type formerStore struct{ keeper }
 
 func (s formerStore) Inputs(ctx context.Context, id string) (job.Inputs, error) {
-	in, err := s.Store.Inputs(ctx, id)
+	in, err := s.keeper.Inputs(ctx, id)
 	return job.Inputs{Vars: in.Vars, Connections: in.Connections, Extra: in.Extra}, err
 }

@@ -16,15 +16,15 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
-	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
 // answerLoser is a store whose answers get lost: every write is carried out,
 // and every first answer of its kind says that the store does not answer.
 type answerLoser struct {
-	Store
+	keeper
 	mu       sync.Mutex
 	lost     map[string]int
 	finished map[string]int // by job
@@ -41,23 +41,23 @@ func (s *answerLoser) lose(what string) error {
 }
 
 func (s *answerLoser) Claim(ctx context.Context, c state.Claim) (job.Job, error) {
-	out, err := s.Store.Claim(ctx, c)
+	out, err := s.keeper.Claim(ctx, c)
 	if err == nil {
 		err = s.lose("claim")
 	}
 	return out, err
 }
 
-func (s *answerLoser) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
-	out, err := s.Store.PutJob(ctx, j)
-	if err == nil {
+func (s *answerLoser) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
+	revision, err := s.keeper.Commit(ctx, tx)
+	if err == nil && runningIn(tx) != nil {
 		err = s.lose("put")
 	}
-	return out, err
+	return revision, err
 }
 
 func (s *answerLoser) Finish(ctx context.Context, j job.Job, w []state.NodeWrite) (job.Job, error) {
-	out, err := s.Store.Finish(ctx, j, w)
+	out, err := s.keeper.Finish(ctx, j, w)
 	if err == nil {
 		s.mu.Lock()
 		s.finished[j.ID]++
@@ -69,7 +69,7 @@ func (s *answerLoser) Finish(ctx context.Context, j job.Job, w []state.NodeWrite
 }
 
 func (s *answerLoser) AppendLog(ctx context.Context, id string, stream job.Stream, offset int64, data []byte) error {
-	err := s.Store.AppendLog(ctx, id, stream, offset, data)
+	err := s.keeper.AppendLog(ctx, id, stream, offset, data)
 	if err == nil {
 		err = s.lose("append")
 	}
@@ -83,8 +83,8 @@ func TestLostAnswers(t *testing.T) {
 
 	loser := &answerLoser{lost: map[string]int{}, finished: map[string]int{}}
 	b := newBench(t, func(b *bench) {
-		b.wrap = func(s Store) Store {
-			loser.Store = s
+		b.wrap = func(s keeper) keeper {
+			loser.keeper = s
 			return loser
 		}
 	})
@@ -138,7 +138,7 @@ func TestLostAnswers(t *testing.T) {
 
 // lateClaimer is a store that answers the first claim before it has carried it out.
 type lateClaimer struct {
-	Store
+	keeper
 	mu    sync.Mutex
 	first *state.Claim
 	late  error // of the first claim, carried out before the second one
@@ -156,10 +156,10 @@ func (s *lateClaimer) Claim(ctx context.Context, c state.Claim) (job.Job, error)
 
 	if !s.begun {
 		s.begun = true
-		_, s.late = s.Store.Claim(ctx, *s.first)
+		_, s.late = s.keeper.Claim(ctx, *s.first)
 	}
 
-	return s.Store.Claim(ctx, c)
+	return s.keeper.Claim(ctx, c)
 }
 
 // TestLateClaim: a claim without an answer cannot be made any more once another one is
@@ -169,8 +169,8 @@ func TestLateClaim(t *testing.T) {
 
 	late := &lateClaimer{}
 	b := newBench(t, func(b *bench) {
-		b.wrap = func(s Store) Store {
-			late.Store = s
+		b.wrap = func(s keeper) keeper {
+			late.keeper = s
 			return late
 		}
 	})
@@ -187,7 +187,7 @@ func TestLateClaim(t *testing.T) {
 
 // claimRefuser is a store that never lets a job of that node begin.
 type claimRefuser struct {
-	Store
+	keeper
 	node string
 	why  error
 }
@@ -196,7 +196,7 @@ func (s *claimRefuser) Claim(ctx context.Context, c state.Claim) (job.Job, error
 	if slices.Contains(c.Job.Names(), s.node) {
 		return job.Job{}, s.why
 	}
-	return s.Store.Claim(ctx, c)
+	return s.keeper.Claim(ctx, c)
 }
 
 // TestClaimNeverSucceeds: a job that cannot be claimed ends, or waits alone; it
@@ -212,7 +212,7 @@ func TestClaimNeverSucceeds(t *testing.T) {
 		{errors.New("a fault"), ""},
 	} {
 		b := newBench(t, func(b *bench) {
-			b.wrap = func(s Store) Store { return &claimRefuser{s, "b-1", c.why} }
+			b.wrap = func(s keeper) keeper { return &claimRefuser{s, "b-1", c.why} }
 		})
 		b.see("a b c")
 		b.do(commission, "a", master, "Complete")

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 )
@@ -161,7 +162,7 @@ func (e *Engine) settle(ctx context.Context, v *state.View, id string) bool {
 	}
 
 	write := func() (struct{}, error) {
-		_, err := e.store.PutJob(ctx, queued)
+		_, err := record.Replace(ctx, e.records, &job.Kind, id, queued.Revision, &queued)
 
 		// Everything else is an answer.
 		switch inventory.KindOf(err) {

@@ -470,7 +470,7 @@ type bench struct {
 	secrets *store.Secrets
 	store   *store.Store
 	books   *scriptedPlaybooks
-	wrap    func(Store) Store
+	wrap    func(keeper) keeper
 	before  func(tx *record.Tx) // each commit of records; nil: nothing
 
 	*Engine
@@ -570,8 +570,32 @@ func (b *bench) current() Settings {
 // kinds are the kinds of record in the store of a bench.
 var kinds = append([]record.Any{&job.Kind, &plan.Kind}, state.Kinds...)
 
-// records returns the store of records for an engine.
-func (b *bench) records() record.Store { return between{b.store, b.before} }
+// keeper is all that an engine uses of its store.
+type keeper interface {
+	Store
+	record.Store
+}
+
+// runningIn returns the Running job that a transaction writes, or nil.
+func runningIn(tx *record.Tx) *job.Job {
+	writes, err := tx.Writes(nil)
+	if err != nil {
+		return nil
+	}
+
+	for _, w := range writes {
+		id, isJob := strings.CutPrefix(w.Path, job.Kind.Path(""))
+		if !isJob {
+			continue
+		}
+
+		if j, err := job.Kind.Decode(id, w.Value, 0); err == nil && j.Status == job.Running {
+			return j
+		}
+	}
+
+	return nil
+}
 
 // between calls a function between each decision and its commit.
 type between struct {
@@ -588,7 +612,7 @@ func (s between) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 }
 
 // options returns those of an engine of the bench with the store.
-func (b *bench) options(s Store) Options {
+func (b *bench) options(s keeper) Options {
 	settings := func() step.Settings { return b.current().Settings }
 	playbooks := playbook.New(playbook.Options{
 		State: b.store, Inputs: s, Runner: b.books, Playbooks: b.books, Content: b.books, Sources: b.sources,
@@ -598,7 +622,7 @@ func (b *bench) options(s Store) Options {
 	return Options{
 		State:   b.store,
 		Store:   s,
-		Records: b.records(),
+		Records: between{s, b.before},
 		Executors: step.Executors{
 			job.StepPlaybook: playbooks,
 			job.StepProbe:    probe.New(probe.Options{State: b.store, Prober: &b.prober, Settings: settings}),
@@ -628,7 +652,7 @@ func (b *bench) up() {
 		b.t.Fatal(err)
 	}
 
-	var s Store = b.store
+	var s keeper = b.store
 	if b.wrap != nil {
 		s = b.wrap(s)
 	}

@@ -1795,19 +1795,21 @@ func TestSubmitAtOnce(t *testing.T) {
 	}
 }
 
-// pausedWriter is a store that takes records of jobs when the channel is closed.
+// pausedWriter is a store that takes the records of an owner's jobs when the channel is closed.
 type pausedWriter struct {
-	Store
+	keeper
 	on chan struct{}
 }
 
-func (p pausedWriter) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
-	select {
-	case <-p.on:
-		return p.Store.PutJob(ctx, j)
-	case <-ctx.Done():
-		return j, ctx.Err()
+func (p pausedWriter) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
+	if j := runningIn(tx); j != nil && j.Cancel == 0 {
+		select {
+		case <-p.on:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
+	return p.keeper.Commit(ctx, tx)
 }
 
 // TestTakeOver: another instance, on a host that knows nothing of the run, goes
@@ -1832,7 +1834,7 @@ func TestTakeOver(t *testing.T) {
 			}
 
 			on := make(chan struct{})
-			b.wrap = func(s Store) Store { return pausedWriter{s, on} }
+			b.wrap = func(s keeper) keeper { return pausedWriter{s, on} }
 			before := time.Now()
 			b.up()
 

@@ -243,7 +243,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 	case 11: // the commit point after an uncommitted reservation
 		if j, ok := newest(job.Queued); ok && reservedBy(s, j.ID) {
 			j.Status, j.Started = job.Running, noon
-			_, err := s.PutJob(ctx, j)
+			_, err := putJob(ctx, s, j)
 			must(t, err)
 			return "commit"
 		}

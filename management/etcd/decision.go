@@ -27,7 +27,8 @@ func (s *Store) Latest() (record.Reader, int64) {
 // show it.
 func (s *Store) removedKey(kind string) string { return s.key("/x/removed/%s", kind) }
 
-// Commit implements record.Store. A full store accepts a transaction that only removes.
+// Commit implements record.Store. Under the context of an owned job, the ownership is a guard. A full
+// store accepts a transaction that only removes.
 func (s *Store) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 	defer s.secrets.hold()()
 
@@ -58,6 +59,7 @@ func (s *Store) txOps(ctx context.Context, tx *record.Tx) (etcd.Ops, error) {
 		return etcd.Ops{}, err
 	}
 	ops := marks.ops(s, tx.Revision(), writes)
+	ops.If = append(ops.If, ownerFence(ctx)...)
 
 	for _, part := range tx.Parts() {
 		more, err := s.partOps(ctx, part)

@@ -49,11 +49,6 @@ func (s *Store) acceptOps(j job.Job, in job.Inputs) (etcd.Ops, error) {
 	}, nil
 }
 
-// PutJob stores the job if it is still at j.Revision.
-func (s *Store) PutJob(ctx context.Context, j job.Job) (job.Job, error) {
-	return s.commitJob(ctx, j, etcd.Ops{})
-}
-
 // Assign stores a job that another instance is to run, if it is still at j.Revision, nobody owns it, and this instance
 // leads.
 func (s *Store) Assign(ctx context.Context, j job.Job) (job.Job, error) {

@@ -293,10 +293,18 @@ type fencingKey struct{}
 // fence guards the writes of jobs: under the context of an owned job by the ownership alone, and
 // else by the right to begin jobs. This instance may have lost either without having noticed.
 func (s *Store) fence(ctx context.Context) []clientv3.Cmp {
+	if fence := ownerFence(ctx); fence != nil {
+		return fence
+	}
+	return s.holderFence()
+}
+
+// ownerFence guards a write under the context of an owned job by the ownership.
+func ownerFence(ctx context.Context) []clientv3.Cmp {
 	if token := tokenOf(ctx); token != nil {
 		return []clientv3.Cmp{atRevision(token.key, token.revision)}
 	}
-	return s.holderFence()
+	return nil
 }
 
 // holderFence guards a write by the right to begin jobs.

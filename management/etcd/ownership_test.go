@@ -123,10 +123,10 @@ func TestOwnAfterARestart(t *testing.T) {
 
 	// The context of the earlier process still lives: only the fence stops it.
 	j := accepted(t, s, seen(t, s, 1))
-	_, err = s.PutJob(before, j)
+	_, err = putJob(before, s, j)
 	conflict(t, err)
 	must(t, again.store.Sync(t.Context()))
-	_, err = again.store.PutJob(owned, j)
+	_, err = putJob(owned, again.store, j)
 	must(t, err)
 }
 
@@ -142,7 +142,7 @@ func TestOwnershipIsLost(t *testing.T) {
 	must(t, err)
 	defer release()
 
-	j, err = s.PutJob(owned, j)
+	j, err = putJob(owned, s, j)
 	must(t, err)
 	must(t, s.AppendLog(owned, j.ID, job.StreamText, 0, []byte("x")))
 
@@ -151,7 +151,7 @@ func TestOwnershipIsLost(t *testing.T) {
 
 	// The fence acts before the instance has noticed.
 	late := context.WithoutCancel(owned)
-	_, err = s.PutJob(late, j)
+	_, err = putJob(late, s, j)
 	conflict(t, err)
 	conflict(t, s.AppendLog(late, j.ID, job.StreamText, 1, []byte("y")))
 
@@ -163,7 +163,7 @@ func TestOwnershipIsLost(t *testing.T) {
 	must(t, err)
 	defer releaseAgain()
 
-	_, err = s.PutJob(regained, j)
+	_, err = putJob(regained, s, j)
 	must(t, err)
 }
 
@@ -218,7 +218,7 @@ func TestOwnershipOutlivesTheLead(t *testing.T) {
 	}
 
 	must(t, s.AppendLog(owned, j.ID, job.StreamText, 0, []byte("x")))
-	running, err = s.PutJob(owned, running)
+	running, err = putJob(owned, s, running)
 	must(t, err)
 
 	over, free := released(t, s.View(), running)
@@ -246,7 +246,7 @@ func TestFinishEndsTheOwnership(t *testing.T) {
 
 	lease := must2(s.client.Get(t.Context(), s.ownerKey(j.ID))).Kvs[0].Lease
 	j.Status = job.Running
-	j, err = s.PutJob(owned, j)
+	j, err = putJob(owned, s, j)
 	must(t, err)
 
 	over := j
@@ -260,7 +260,7 @@ func TestFinishEndsTheOwnership(t *testing.T) {
 
 	_, err = s.Finish(owned, over, nil)
 	conflict(t, err)
-	_, err = s.PutJob(owned, over)
+	_, err = putJob(owned, s, over)
 	conflict(t, err)
 	conflict(t, s.AppendLog(owned, j.ID, job.StreamText, 0, []byte("late")))
 

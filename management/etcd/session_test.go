@@ -288,8 +288,6 @@ func TestSessionIsLost(t *testing.T) {
 	running, writes := held(t, s.View(), j)
 	_, err = s.Claim(t.Context(), state.Claim{Job: running, Writes: writes, Revision: s.View().Revision})
 	conflict(t, err)
-	_, err = s.PutJob(t.Context(), j)
-	conflict(t, err)
 	_, err = s.Finish(t.Context(), j, nil)
 	conflict(t, err)
 	conflict(t, s.AppendLog(t.Context(), j.ID, job.StreamText, 0, []byte("x")))

@@ -144,11 +144,11 @@ func (f *storedFleet) carryOut(ctx context.Context, j jobs.Job, end time.Time) {
 
 	j.Status, j.Started = jobs.Running, time.Now()
 
-	j, err := f.PutJob(ctx, j)
+	revision, err := record.Replace(ctx, f, &jobs.Kind, j.ID, j.Revision, &j)
 	if err == nil {
 		<-time.After(time.Until(end)) // the work of the job
 		j.Status, j.Ended = jobs.Complete, time.Now()
-		_, err = f.PutJob(ctx, j)
+		_, err = record.Replace(ctx, f, &jobs.Kind, j.ID, revision, &j)
 	}
 
 	if err != nil {
