@@ -112,9 +112,27 @@ var seeds = []seed{
 		becomes: `append(n.store.holderFence(), atRevision(n.store.jobKey(job), assigned), atRevision(key, foundAt))`,
 	},
 	{
-		name: "a job with an owner is assigned anew", file: "management/etcd/job.go",
-		pkg: "management/etcd", test: "TestOwn$",
-		is:      `If: []clientv3.Cmp{atRevision(s.ownerKey(j.ID), 0)}`,
+		name: "a job with an owner is assigned anew", file: "management/engine/assign.go",
+		pkg: "management/engine", test: "TestReassign",
+		is:      `record.Get(tx, &state.Owners, j.ID) != nil || `,
+		becomes: ``,
+	},
+	{
+		name: "an owner that comes late loses its job", file: "management/engine/assign.go",
+		pkg: "management/engine", test: "TestReassign",
+		is:      `record.Get(tx, &state.Owners, j.ID)`,
+		becomes: `record.Get(v, &state.Owners, j.ID)`,
+	},
+	{
+		name: "an instance that comes back loses its job", file: "management/engine/assign.go",
+		pkg: "management/engine", test: "TestReassign",
+		is:      `e.runners(tx, v, nil)`,
+		becomes: `e.runners(v, v, nil)`,
+	},
+	{
+		name: "a former owner writes", file: "management/etcd/decision.go",
+		pkg: "management/etcd", test: "TestOwnershipIsLost",
+		is:      `ops.If = append(ops.If, ownerFence(ctx)...)`,
 		becomes: ``,
 	},
 	{

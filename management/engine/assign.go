@@ -4,13 +4,11 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -23,30 +21,30 @@ type runners struct {
 	playbooks map[string]string // the digest of those that each would run now
 }
 
-// runners returns the live instances with the jobs of the view, and those that are about to run.
-func (e *Engine) runners(v *state.View, claiming map[string]job.Turn) runners {
-	r := runners{self: e.self.Node, jobs: map[string]int{e.self.Node: 0}, playbooks: map[string]string{}}
+// runners returns the live instances with the jobs of the view, and those that are about to run. r has the records of v.
+func (e *Engine) runners(r record.Reader, v *state.View, claiming map[string]job.Turn) runners {
+	run := runners{self: e.self.Node, jobs: map[string]int{e.self.Node: 0}, playbooks: map[string]string{}}
 
-	for id, i := range record.All(v, &state.Instances) {
-		r.jobs[i.Node], r.playbooks[i.Node] = 0, state.PlaybooksOf(v, id).Digest
+	for id, i := range record.All(r, &state.Instances) {
+		run.jobs[i.Node], run.playbooks[i.Node] = 0, state.PlaybooksOf(r, id).Digest
 	}
 
 	// Without others there is no choice.
-	if _, own := r.playbooks[r.self]; own && len(r.playbooks) == 1 {
-		return r
+	if _, own := run.playbooks[run.self]; own && len(run.playbooks) == 1 {
+		return run
 	}
 
 	for _, j := range v.Jobs() {
 		if _, claimed := claiming[j.ID]; j.Status == job.Running && !claimed {
-			r.jobs[j.Instance]++
+			run.jobs[j.Instance]++
 		}
 	}
 
 	for _, t := range claiming {
-		r.jobs[t.Job.Instance]++
+		run.jobs[t.Job.Instance]++
 	}
 
-	return r
+	return run
 }
 
 // choose returns the live instance with the fewest jobs, this one if it has no more than the others, and counts the job
@@ -71,13 +69,29 @@ func (r runners) choose(j job.Job) string {
 
 // reassign gives the running jobs of instances that are gone to live ones, once nobody owns them.
 func (e *Engine) reassign(ctx context.Context) error {
-	v := e.state.View()
-	runners := e.runners(v, nil)
+	for {
+		j, _, err := record.Decide(ctx, e.records, e.reassignOne)
+		if j == nil || err != nil {
+			return err
+		}
 
-	var failures []error
+		e.log.WithFields(logrus.Fields{"job": j.ID, "instance": j.Instance, "former": j.Former}).
+			Warn("a running job goes to another instance, because its own is gone")
+	}
+}
+
+// reassignOne gives the oldest of these jobs to a live instance, or returns nil if there is none. The instances and the
+// owner are read through the transaction: an instance that comes back in time keeps its job.
+func (e *Engine) reassignOne(tx *record.Tx) (*job.Job, error) {
+	v := state.ViewOf(tx)
+	runners := e.runners(tx, v, nil)
 
 	for _, j := range v.Jobs() {
 		if _, lives := runners.playbooks[j.Instance]; j.Status != job.Running || lives || j.Instance == e.self.Node {
+			continue
+		}
+
+		if record.Get(tx, &state.Owners, j.ID) != nil || v.Damaged(&job.Kind, j.ID) != nil {
 			continue
 		}
 
@@ -92,15 +106,10 @@ func (e *Engine) reassign(ctx context.Context) error {
 			next.Former = ""
 		}
 
-		log := e.log.WithFields(logrus.Fields{"job": j.ID, "instance": next.Instance, "former": j.Instance})
+		record.Put(tx, &job.Kind, &next)
 
-		switch _, err := e.store.Assign(ctx, next); {
-		case err == nil:
-			log.Warn("a running job goes to another instance, because its own is gone")
-		case inventory.KindOf(err) != inventory.KindConflict:
-			failures = append(failures, err)
-		}
+		return &next, nil
 	}
 
-	return errors.Join(failures...)
+	return nil, nil
 }

@@ -39,9 +39,6 @@ type Store interface {
 type JobStore interface {
 	// Claim makes a Queued job Running and reserves its nodes, or does neither.
 	Claim(ctx context.Context, c state.Claim) (job.Job, error)
-	// Assign stores a Running job with another instance to run it, if it is still at
-	// j.Revision and nobody owns it.
-	Assign(ctx context.Context, j job.Job) (job.Job, error)
 	// Finish writes the nodes that a job releases, and then the end of the job.
 	// It may be repeated after a partial failure.
 	Finish(ctx context.Context, j job.Job, writes []state.NodeWrite) (job.Job, error)

@@ -83,7 +83,7 @@ func (e *Engine) advance(ctx context.Context) {
 	claiming := e.claimsUnderWay()
 	v, settings := e.state.View(), e.settings()
 	hold := settings.hold(v, time.Now())
-	runners := e.runners(v, claiming)
+	runners := e.runners(v, v, claiming)
 
 	for t := range job.Turns(v.Snapshot, settings.Groups, settings.JobLimit, claiming, hold) {
 		if ctx.Err() != nil {

@@ -49,12 +49,6 @@ func (s *Store) acceptOps(j job.Job, in job.Inputs) (etcd.Ops, error) {
 	}, nil
 }
 
-// Assign stores a job that another instance is to run, if it is still at j.Revision, nobody owns it, and this instance
-// leads.
-func (s *Store) Assign(ctx context.Context, j job.Job) (job.Job, error) {
-	return s.commitJob(ctx, j, etcd.Ops{If: []clientv3.Cmp{atRevision(s.ownerKey(j.ID), 0)}})
-}
-
 // DropJobs removes ended jobs with their inputs and logs.
 func (s *Store) DropJobs(ctx context.Context, ids []string) error {
 	for _, id := range ids {

@@ -4,7 +4,6 @@ package etcd
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,20 +14,12 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/state"
 )
 
 var _ cluster.Membership = (*Session)(nil)
 
-func (s *Store) ownerKey(job string) string { return s.key("/v/owners/%s", job) }
-
-// ownerRecord is the owner of a job.
-type ownerRecord struct {
-	ID   string `json:"id"`
-	Node string `json:"node"`
-}
-
-func newOwnerRecord(i cluster.Identity) ownerRecord { return ownerRecord(i) }
-func (r ownerRecord) owner() cluster.Identity       { return cluster.Identity(r) }
+func (s *Store) ownerKey(job string) string { return s.key("/v/%s", state.Owners.Path(job)) }
 
 // ownAttempts bounds how often Own reads the owner again after a conflict.
 const ownAttempts = 5
@@ -76,13 +67,13 @@ func (n *Session) ownable(ctx context.Context, job string) (*mvccpb.KeyValue, er
 	if err != nil || len(resp.Kvs) == 0 {
 		return nil, etcd.Error(err)
 	}
-	record, err := decode[ownerRecord](resp.Kvs[0].Value)
+	owner, err := state.Owners.Decode(job, resp.Kvs[0].Value, 0)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInternal, "cannot read the owner of job %s: %w", job, err).
 			Do("remove the record: clusterm store remove %s", n.store.below(n.store.ownerKey(job)))
 	}
 
-	if owner := record.owner(); owner != n.self.Identity {
+	if *owner != n.self.Identity {
 		return nil, inventory.Errorf(inventory.KindRefused,
 			"job %s belongs to the instance %s on %s until its lease expires", job, owner.ID, owner.Node)
 	}
@@ -105,7 +96,7 @@ func (n *Session) own(
 		foundAt = found.ModRevision
 	}
 
-	record, err := json.Marshal(newOwnerRecord(n.self.Identity))
+	record, err := state.Owners.Encode(&n.self.Identity)
 	if err != nil {
 		n.reuse(lease)
 		return nil, nil, err

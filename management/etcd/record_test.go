@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/plan"
@@ -60,7 +61,7 @@ func TestRecordsMatchDomain(t *testing.T) {
 	})
 	t.Run("owner", func(t *testing.T) {
 		t.Parallel()
-		checkRecord(t, newOwnerRecord, ownerRecord.owner, nil)
+		checkRecord(t, same[cluster.Identity], same, nil)
 	})
 	t.Run("delivery", func(t *testing.T) {
 		t.Parallel()
@@ -158,7 +159,7 @@ func TestRecordsHaveJSONNames(t *testing.T) {
 	for _, record := range []any{
 		inventory.Node{}, inventory.Before{}, inventory.HistoryEntry{}, inventory.Sighting{},
 		inventory.Presence{}, inventory.Contact{},
-		inputsRecord{}, ownerRecord{}, access.Result{},
+		inputsRecord{}, cluster.Identity{}, access.Result{},
 		job.Job{}, job.Target{}, job.Run{}, job.HostResult{}, inventory.Outcome{}, inventory.Verdict{},
 		inventory.Configured{}, plan.Plan{}, plan.Node{}, api.PlanRule{}, api.PlanService{}, api.PlanTime{},
 		rollout.Record{}, rollout.Node{}, rollout.Mark{}, rollout.Event{}, rollout.Pace{}, rollout.Spec{},

@@ -35,7 +35,6 @@ type Unreadable struct {
 // only whether that succeeds. name is the rest of the key.
 var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/holder":  decodes[state.Instance],
-	"v/owners":  decodes[ownerRecord],
 	"v/seq":     func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
 	"x/audit":   func(name string, kv *mvccpb.KeyValue) error { return audit.Check(name, kv.Value) },
 	"x/history": decodes[inventory.HistoryEntry],

@@ -69,6 +69,13 @@ func PlaybooksOf(r record.Reader, instance string) Playbooks {
 	return Playbooks{}
 }
 
+// Owners are the instances that run a job now, by its number. Each record goes with its lease, so one that cannot be read
+// is of an instance that is not known.
+var Owners = record.Kind[cluster.Identity]{
+	Name:    "owners",
+	Damaged: func(string, *cluster.Identity) *cluster.Identity { return &cluster.Identity{} },
+}
+
 // Connections are the ssh parameters set for single nodes, by name.
 var Connections = record.Kind[configuration.Connection]{Name: "connections", ByNode: true}
 
@@ -80,6 +87,6 @@ var Tombstones = record.Kind[inventory.Tombstone]{
 
 // Kinds are the kinds of this package.
 var Kinds = []record.Any{
-	&job.Nodes, &Instances, &InstancePlaybooks, &Connections, &Tombstones, &Memory,
+	&job.Nodes, &Instances, &InstancePlaybooks, &Owners, &Connections, &Tombstones, &Memory,
 	&Variables, &Checksums, &Overlays, &ConfigFiles, &Machines,
 }
