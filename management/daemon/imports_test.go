@@ -81,7 +81,7 @@ var mayImport = map[string][]string{
 	"management/record":            {"inventory"},
 	"management/record/recordtest": {"inventory", "management/record"},
 	"management/job":               {"inventory", "configuration", "management/api", "management/record"},
-	"management/job/jobtest":       {"inventory", "management/job"},
+	"management/job/jobtest":       {"inventory", "management/job", "management/record"},
 	"management/plan": {
 		"inventory", "configuration", "management/api", "management/job", "management/record",
 	},

@@ -5,7 +5,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -149,10 +148,10 @@ func TestOnceIsForgotten(t *testing.T) {
 
 	// accept stores a job with the result of the request with that key.
 	accept := func(key int, j job.Job) error {
-		j.ID = strconv.FormatUint(b.View().Seq+1, 10)
+		j.ID = b.View().NextID()
 
 		tx := record.NewTx(b.store)
-		tx.Attach(state.AcceptJob{Job: j})
+		state.Accept(tx, j, job.Inputs{})
 		access.Caller{Key: &access.Key{ID: fmt.Sprint(key)}}.Keep(tx, access.Result{Job: j.ID})
 
 		_, err := b.store.Commit(ctx, tx)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -99,9 +98,9 @@ func (e *Engine) addPlan(
 
 	if r.Check {
 		check := j
-		check.ID, check.Diff = nextJob(v), true
+		check.ID, check.Diff = v.NextID(), true
 		checked, j.Check = check.ID, false
-		tx.Attach(state.AcceptJob{Job: check, Inputs: in})
+		state.Accept(tx, check, in)
 	}
 
 	now := time.Now()
@@ -119,9 +118,6 @@ func (e *Engine) addPlan(
 
 	return p, nil
 }
-
-// nextJob returns the id of the job that is accepted next.
-func nextJob(v *state.View) string { return strconv.FormatUint(v.Seq+1, 10) }
 
 // ApplyPlan submits the job of a plan: the same nodes, playbooks, variables and options.
 // It refuses if the world has changed since the plan was made, and names the changes. The

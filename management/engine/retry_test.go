@@ -90,7 +90,7 @@ func TestPinnedRetry(t *testing.T) {
 	}
 
 	// What cannot be retried.
-	before := b.View().Seq
+	before := b.View().Newest()
 	_, err = b.Retry(ctx, again.ID, false, "ben", nil)
 	b.refused(err, inventory.KindRefused, "nothing failed in job 2", "there is nothing to repeat")
 	_, err = b.Retry(ctx, first.ID, true, "ben", nil)
@@ -121,7 +121,7 @@ func TestPinnedRetry(t *testing.T) {
 	g.open <- succeeds
 	b.end(running.ID, "Complete")
 
-	if got := b.View().Seq; got != before+2 {
+	if got := b.View().Newest(); got != before+2 {
 		t.Errorf("the newest job is %d, want %d", got, before+2)
 	}
 }

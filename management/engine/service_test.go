@@ -972,7 +972,7 @@ func TestRefusedSubmit(t *testing.T) {
 	})
 	b.refused(ask(job.Request{Verb: discover, Addrs: []string{"10.0.0.9"}}), inventory.KindRefused, "gossip: off")
 
-	if v := b.View(); len(v.Jobs()) != 0 || v.Seq != 0 {
+	if v := b.View(); len(v.Jobs()) != 0 || v.Newest() != 0 {
 		t.Errorf("%+v", v.Jobs())
 	}
 
@@ -1504,7 +1504,7 @@ func TestRetention(t *testing.T) {
 	b.up() // it is looked after at the start
 	b.until("old jobs are gone", func(v *state.View) bool { return len(v.Jobs()) == 3 })
 
-	if v := b.View(); v.Jobs()[0].ID != "3" || v.Seq != 5 {
+	if v := b.View(); v.Jobs()[0].ID != "3" || v.Newest() != 5 {
 		t.Errorf("%+v", v.Jobs())
 	}
 
@@ -1790,8 +1790,8 @@ func TestSubmitAtOnce(t *testing.T) {
 		}
 	}
 
-	if v := b.View(); len(v.Jobs()) != len(labels) || v.Seq != uint64(len(labels)) {
-		t.Errorf("%d jobs, the newest is number %d", len(v.Jobs()), v.Seq)
+	if v := b.View(); len(v.Jobs()) != len(labels) || v.Newest() != uint64(len(labels)) {
+		t.Errorf("%d jobs, the newest is number %d", len(v.Jobs()), v.Newest())
 	}
 }
 

@@ -257,12 +257,12 @@ func (e *Engine) accept(
 	if err != nil {
 		return job.Job{}, err
 	}
-	j.ID = nextJob(v)
+	j.ID = v.NextID()
 	if err := with(&j, in); err != nil {
 		return job.Job{}, err
 	}
 
-	tx.Attach(state.AcceptJob{Job: j, Inputs: in})
+	state.Accept(tx, j, in)
 	c.Keep(tx, access.Result{Job: j.ID})
 
 	return j, nil

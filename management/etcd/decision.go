@@ -111,8 +111,6 @@ func (s *Store) partOps(ctx context.Context, part any) (etcd.Ops, error) {
 	switch part := part.(type) {
 	case variable.Recorded:
 		return s.recordOps(ctx, part.Scope, part.Change)
-	case state.AcceptJob:
-		return s.acceptOps(part.Job, part.Inputs)
 	case state.PutInputs:
 		in, marks := s.markInputs(part.Inputs)
 		write, err := s.putInputs(part.Name, in)

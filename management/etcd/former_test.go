@@ -73,9 +73,9 @@ func TestFormerRecords(t *testing.T) {
 	}
 
 	v := s.View()
-	if len(v.Unreadable) > 0 || len(v.Nodes()) != 4 || len(record.List(v, &plan.Kind)) != 1 || v.Seq != 25 {
+	if len(v.Unreadable) > 0 || len(v.Nodes()) != 4 || len(record.List(v, &plan.Kind)) != 1 || v.Newest() != 25 {
 		t.Errorf("unreadable: %v; %d nodes, %d plans, job %d is the newest",
-			v.Unreadable, len(v.Nodes()), len(record.List(v, &plan.Kind)), v.Seq)
+			v.Unreadable, len(v.Nodes()), len(record.List(v, &plan.Kind)), v.Newest())
 	}
 
 	for id, want := range map[string]job.Status{"4": job.Complete, "24": job.Running, "25": job.Queued} {

@@ -174,7 +174,7 @@ func TestMarkMeanwhile(t *testing.T) {
 		},
 		Extra: plainPin,
 	}
-	_, err := accept(ctx, s, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in)
+	_, err := accept(ctx, s, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in)
 	must(t, err)
 
 	if written := checkEncrypted(t, s); written != 0 {

@@ -49,7 +49,7 @@ func TestParts(t *testing.T) {
 
 	accept := func(tx *record.Tx) {
 		record.Put(tx, &plan.Kind, &p)
-		tx.Attach(state.AcceptJob{Job: p.Job, Inputs: in})
+		state.Accept(tx, p.Job, in)
 		tx.Attach(state.PutInputs{Name: plan.InputsOf(p.ID), Inputs: in})
 		access.Caller{Key: key}.Keep(tx, access.Result{Plan: p.ID})
 	}
@@ -86,7 +86,10 @@ func TestParts(t *testing.T) {
 
 	// Each part has its guard: the number of the job, and the key of the request.
 	for what, part := range map[string]func(*record.Tx){
-		"the job": func(tx *record.Tx) { tx.Attach(state.AcceptJob{Job: p.Job}) },
+		"the job": func(tx *record.Tx) {
+			j := accepted(t, s, nil)
+			state.Accept(tx, job.Job{ID: j.ID}, job.Inputs{})
+		},
 		"the key": func(tx *record.Tx) { access.Caller{Key: key}.Keep(tx, access.Result{}) },
 		"all": func(tx *record.Tx) {
 			tx.GuardAll()

@@ -83,7 +83,7 @@ func storeSecrets(t *testing.T, s *Store) {
 	overlay := configuration.Vars{"log_level": "debug", "vars": map[string]any(secretVars())}
 	must(t, putOverlay(ctx, s, s.View(), overlay))
 
-	_, err = accept(ctx, s, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, secretInputs())
+	_, err = accept(ctx, s, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, secretInputs())
 	must(t, err)
 }
 
@@ -407,7 +407,7 @@ func TestMarkedPast(t *testing.T) {
 		},
 		Extra: plain,
 	}
-	_, err := accept(ctx, s, 0, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in)
+	_, err := accept(ctx, s, job.Job{Verb: inventory.VerbCommission, Status: job.Queued}, in)
 	must(t, err)
 
 	if written, err := s.EncryptOnce(ctx); err != nil || written != 0 {

@@ -14,7 +14,6 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -214,7 +213,7 @@ func accepted(t *testing.T, s *Store, names []string) job.Job {
 		j.Targets = append(j.Targets, job.Target{Name: name, Group: inventory.GroupMaster})
 	}
 
-	j, err := accept(within(t, patience), s, s.View().Seq, j, job.Inputs{})
+	j, err := accept(within(t, patience), s, j, job.Inputs{})
 	must(t, err)
 
 	return j
@@ -226,12 +225,11 @@ func putJob(ctx context.Context, s *Store, j job.Job) (_ job.Job, err error) {
 	return j, err
 }
 
-// accept stores a Queued job and its inputs under the number seq+1.
-func accept(ctx context.Context, s *Store, seq uint64, j job.Job, in job.Inputs) (job.Job, error) {
-	j.ID = strconv.FormatUint(seq+1, 10)
-
+// accept stores a Queued job and its inputs under the next number.
+func accept(ctx context.Context, s *Store, j job.Job, in job.Inputs) (job.Job, error) {
 	tx := record.NewTx(s)
-	tx.Attach(state.AcceptJob{Job: j, Inputs: in})
+	j.ID = state.ViewOf(tx).NextID()
+	state.Accept(tx, j, in)
 
 	var err error
 	j.Revision, err = s.Commit(ctx, tx)
@@ -342,7 +340,6 @@ func TestRoundTrip(t *testing.T) {
 	j, err := accept(
 		ctx,
 		s,
-		0,
 		job.Job{
 			Verb:     inventory.VerbCommission,
 			Status:   job.Queued,
@@ -406,7 +403,7 @@ func TestRoundTrip(t *testing.T) {
 		first.Connection(names[1]).Port != 2222 ||
 		first.Connection(names[0]) != nil ||
 		state.OverlayOf(first)["log_level"] != "debug" ||
-		first.Seq != 1 ||
+		first.Newest() != 1 ||
 		first.Stale {
 		t.Errorf("%+v", first)
 	}
@@ -491,9 +488,10 @@ func TestConflicts(t *testing.T) {
 		t.Errorf("%v, %v", conflicts, err)
 	}
 
+	late := record.NewTx(s)
 	j := accepted(t, s, names[:1])
-	_, err = accept(ctx, s, 0, j, job.Inputs{})
-	conflict(t, err)
+	state.Accept(late, job.Job{ID: j.ID}, job.Inputs{})
+	conflict(t, second(s.Commit(ctx, late)))
 	later, err := putJob(ctx, s, j)
 	must(t, err)
 	_, err = putJob(ctx, s, j)
@@ -1664,7 +1662,7 @@ func TestDropJobs(t *testing.T) {
 		t.Errorf("%d keys, then %d", before.Count, after.Count)
 	}
 
-	if v := s.View(); len(v.Jobs()) != 1 || v.Jobs()[0].ID != "2" || v.Seq != 3 {
+	if v := s.View(); len(v.Jobs()) != 1 || v.Jobs()[0].ID != "2" || v.Newest() != 3 {
 		t.Errorf("%+v", v.Jobs())
 	}
 

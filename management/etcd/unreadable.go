@@ -35,7 +35,6 @@ type Unreadable struct {
 // only whether that succeeds. name is the rest of the key.
 var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
 	"v/holder":  decodes[state.Instance],
-	"v/seq":     func(_ string, kv *mvccpb.KeyValue) error { return errorOf(decodeNumber(kv)) },
 	"x/audit":   func(name string, kv *mvccpb.KeyValue) error { return audit.Check(name, kv.Value) },
 	"x/history": decodes[inventory.HistoryEntry],
 	"x/vars":    decodes[variablesChangeRecord],
@@ -222,7 +221,7 @@ func repairs(ctx context.Context, client *etcd.Client, key string) ([]etcd.Ops, 
 	below, _ := strings.CutPrefix(key, "v/") // the keys below /x have other kinds
 
 	switch kind, name, _ := strings.Cut(below, "/"); {
-	case key == "v/seq":
+	case kind == job.Newest.Name:
 		restore, err := restoreSeq(ctx, client, full)
 		return []etcd.Ops{{Then: []clientv3.Op{restore}}}, err
 	case kind == "nodes":

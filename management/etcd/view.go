@@ -40,7 +40,6 @@ type view struct {
 
 	mu        sync.Mutex
 	tables    *record.Tables // the records of the kinds; of nodes, the form that counts
-	seq       uint64
 	revision  int64
 	whole     int64          // the view has all that was written up to this revision
 	own       map[int64]bool // revisions that the view has before the watch, see applyOwn
@@ -70,7 +69,7 @@ func (v *view) init(client *etcd.Client, kinds []record.Any, log logrus.FieldLog
 func (v *view) reset() {
 	v.tables = record.NewTables(v.tables.Kinds())
 	v.tables.Open, v.tables.Written = v.secrets.openPlace, v.markRecord
-	v.seq, v.own = 0, map[int64]bool{}
+	v.own = map[int64]bool{}
 	v.unreadable = copyOnWrite[string, string]{}
 	v.reserved = map[string]*inventory.Node{}
 }
@@ -306,13 +305,7 @@ func (v *view) apply(e *clientv3.Event) {
 
 	held := kind == job.Kind.Name && v.holds(name)
 
-	var err error
-	if kind != "seq" {
-		err = v.applyRecord(key, deleted, e.Kv)
-	} else if v.seq = 0; !deleted {
-		v.seq, err = decodeNumber(e.Kv)
-	}
-
+	err := v.applyRecord(key, deleted, e.Kv)
 	v.noteUnreadable("v/"+key, err)
 
 	switch {
@@ -373,7 +366,7 @@ func (v *view) current() *state.View {
 	}
 
 	v.snapshot = &state.View{
-		Snapshot: job.Snapshot{View: records, Seq: v.seq, Unreadable: v.unreadable.share()},
+		Snapshot: job.Snapshot{View: records, Unreadable: v.unreadable.share()},
 		Revision: v.revision,
 		Stale:    stale,
 	}

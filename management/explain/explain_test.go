@@ -27,7 +27,7 @@ func put(v *state.View, j job.Job, id string, status job.Status) {
 	j.ID, j.Status = id, status
 	v.PutJob(&j)
 
-	v.Seq = max(v.Seq, j.Seq())
+	jobtest.SetNewest(&v.Snapshot, max(v.Newest(), j.Seq()))
 	for i := range v.Nodes() {
 		if _, ok := j.Target(v.Nodes()[i].Name); ok && status == job.Running {
 			v.Nodes()[i].Job, v.Nodes()[i].Verb = id, j.Verb

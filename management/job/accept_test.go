@@ -34,8 +34,8 @@ func queue(t *testing.T, v *Snapshot, r Request) Job {
 		t.Fatalf("%s of %v: %v", r.Verb, r.Nodes, err)
 	}
 
-	v.Seq++
-	j.ID, j.Accepted = strconv.FormatUint(v.Seq, 10), jobtest.Noon
+	jobtest.SetNewest(v, v.Newest()+1)
+	j.ID, j.Accepted = strconv.FormatUint(v.Newest(), 10), jobtest.Noon
 	v.PutJob(&j)
 
 	return j

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
@@ -112,7 +111,7 @@ func AnewWithout(old Job, names []string, usual time.Duration) (a []inventory.Ac
 // Ahead returns the ids of the jobs that the job would wait for if it were accepted
 // now, because they share a node with it.
 func (s Snapshot) Ahead(j Job) []string {
-	j.ID = strconv.FormatUint(s.Seq+1, 10)
+	j.ID = s.NextID()
 
 	ahead, _ := s.ahead(j)
 	ids, _ := overlap(j, ahead)

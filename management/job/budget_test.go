@@ -373,8 +373,8 @@ func submitRandom(r *rand.Rand, v *Snapshot, groups inventory.Groups) {
 		return
 	}
 
-	v.Seq++
-	j.ID = strconv.FormatUint(v.Seq, 10)
+	jobtest.SetNewest(v, v.Newest()+1)
+	j.ID = strconv.FormatUint(v.Newest(), 10)
 	v.PutJob(&j)
 }
 

@@ -228,7 +228,7 @@ func TestCheckAhead(t *testing.T) {
 		Targets:    []Target{{Name: "a-1", Group: "service-master"}},
 		JobOptions: inventory.JobOptions{Check: true},
 	}}...)
-	v.Seq = 1
+	jobtest.SetNewest(v, 1)
 
 	j, err := Accept(*v, inventory.DefaultGroups(), Request{Verb: inventory.VerbDecommission, Nodes: []string{"a-1"}})
 	if err != nil || j.Targets[0].Playbooks["service-master"] != "old" {

@@ -245,7 +245,7 @@ func TestTurnsTakeDisjointJobs(t *testing.T) {
 		}
 		j.ID = strconv.Itoa(i + 1)
 		v.PutJob(&j)
-		v.Seq = uint64(i + 1)
+		jobtest.SetNewest(v, uint64(i+1))
 	}
 
 	turns := func(limit int, claiming map[string]Turn) string {

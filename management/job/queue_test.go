@@ -16,9 +16,9 @@ import (
 
 // ended puts an ended job into the view.
 func ended(v *Snapshot, verb inventory.Verb, status Status, at time.Time, labels string) {
-	v.Seq++
+	jobtest.SetNewest(v, v.Newest()+1)
 
-	j := Job{ID: strconv.FormatUint(v.Seq, 10), Verb: verb, Status: status, Ended: at}
+	j := Job{ID: strconv.FormatUint(v.Newest(), 10), Verb: verb, Status: status, Ended: at}
 	for _, name := range jobtest.Names(labels) {
 		j.Targets = append(j.Targets, Target{Name: name})
 	}

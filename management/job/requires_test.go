@@ -162,8 +162,8 @@ func updateRandom(r *rand.Rand, v *Snapshot) {
 		return
 	}
 
-	v.Seq++
-	j.ID = strconv.FormatUint(v.Seq, 10)
+	jobtest.SetNewest(v, v.Newest()+1)
+	j.ID = strconv.FormatUint(v.Newest(), 10)
 	v.PutJob(&j)
 }
 

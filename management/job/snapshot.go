@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
@@ -18,8 +19,6 @@ type Snapshot struct {
 	// View has the records of the kinds.
 	record.View
 
-	// Seq is the number of the newest job ever accepted.
-	Seq uint64
 	// Unreadable are the reasons why records cannot be read, by their key in the
 	// store: v/nodes/NAME, v/jobs/ID and others.
 	Unreadable map[string]string
@@ -47,6 +46,17 @@ func (s *Snapshot) SetJobs(jobs ...*Job) { s.View = record.WithList(s.View, &Kin
 
 // PutJob adds a job, or replaces the one with its id.
 func (s *Snapshot) PutJob(j *Job) { s.View = record.Set(s.View, &Kind, j.ID, j) }
+
+// Newest returns the number of the newest job ever accepted, or 0.
+func (s Snapshot) Newest() uint64 {
+	if n := record.Get(s.View, &Newest, ""); n != nil {
+		return *n
+	}
+	return 0
+}
+
+// NextID returns the id of the job that is accepted next.
+func (s Snapshot) NextID() string { return strconv.FormatUint(s.Newest()+1, 10) }
 
 // Node returns the node of that name, or KindNotFound.
 func (s Snapshot) Node(name string) (inventory.Node, error) {
@@ -184,7 +194,7 @@ func (s Snapshot) Job(ref string) (Job, error) {
 	}
 
 	// A number up to the newest was a job once: it has expired.
-	if n := (Job{ID: ref}).Seq(); n > 0 && n <= s.Seq {
+	if n := (Job{ID: ref}).Seq(); n > 0 && n <= s.Newest() {
 		return Job{}, inventory.Errorf(
 			inventory.KindNotFound, "job %s is no longer kept, nor are its inputs and its output", ref).
 			Do("see how many jobs are kept").With(inventory.ShowSettings("jobs"))

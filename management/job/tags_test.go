@@ -246,8 +246,8 @@ func TestWaitingJobKeepsTags(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	v.Seq++
-	j.ID, j.Accepted = strconv.FormatUint(v.Seq, 10), jobtest.Noon
+	jobtest.SetNewest(v, v.Newest()+1)
+	j.ID, j.Accepted = strconv.FormatUint(v.Newest(), 10), jobtest.Noon
 	v.PutJob(&j)
 	groups[0].Tags, groups[1].SkipTags = []string{"other"}, nil
 
@@ -282,7 +282,7 @@ func TestTagsBetweenJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		v.Seq++
+		jobtest.SetNewest(v, v.Newest()+1)
 		j.ID, j.Accepted = strconv.Itoa(i+1), jobtest.Noon
 		v.PutJob(&j)
 	}
@@ -324,7 +324,7 @@ func TestRetryTags(t *testing.T) {
 	}
 	old.ID, old.Status, old.Cause = "1", Errored, CauseFailed
 	old.Outcomes = map[string]inventory.Outcome{"web-1": {Status: inventory.Allocated, Group: "web", Error: "no"}}
-	v.Seq = 1
+	jobtest.SetNewest(v, 1)
 	v.SetJobs(&old)
 	groups[0].Tags = []string{"app", "new"}
 

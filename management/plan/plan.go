@@ -4,7 +4,6 @@ package plan
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -134,7 +133,7 @@ func NewWorld(s job.Snapshot, j job.Job, groups inventory.Groups, hostCAs []stri
 // the number of jobs that may run at a time, and hold the hold of the queue.
 func (p *Plan) Describe(s job.Snapshot, limit int, hold job.Hold) {
 	next := p.Job
-	next.ID = strconv.FormatUint(s.Seq+1, 10)
+	next.ID = s.NextID()
 
 	turn := job.TurnOf(s, p.Groups, limit, next, hold)
 	p.Helpers, p.Waits = turn.Job.Helpers, turn.Reason

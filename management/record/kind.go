@@ -12,8 +12,8 @@ import (
 	"github.com/google/btree"
 )
 
-// Kind describes the records of one kind. T is a struct; records are shared as *T and
-// never changed. A Kind does not change after its first use.
+// Kind describes the records of one kind. Records are shared as *T and never
+// changed. A Kind does not change after its first use.
 type Kind[T any] struct {
 	// Name begins the keys of the records: the one under KEY has the key NAME/KEY in the
 	// store.

@@ -302,7 +302,7 @@ func (s *site) SubmitRollout(
 		n, _ := s.view.Lookup(b.Node)
 
 		// The view of now is read by others, so only the next one has the new number.
-		seq := s.view.Seq + 1
+		seq := s.view.Newest() + 1
 		j := job.Job{
 			ID:         strconv.FormatUint(seq, 10),
 			Verb:       request.Verb,
@@ -328,7 +328,7 @@ func (s *site) SubmitRollout(
 
 		fails := !b.Gate && s.fails(b.Node, s.tries[b.Node])
 		s.publish(func(v *state.View) {
-			v.Seq = seq
+			jobtest.SetNewest(&v.Snapshot, seq)
 			v.PutJob(&j)
 			hold(v, b.Node, j.ID)
 		})

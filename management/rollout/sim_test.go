@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/job/jobtest"
 )
 
 // site is a simulated world: nodes, jobs with scripted ends, and a clock that jumps to the next
@@ -143,7 +144,9 @@ func (s *site) fleet(names []string) *fleet {
 }
 
 func (s *site) snapshot() job.Snapshot {
-	snapshot := job.Snapshot{Seq: uint64(s.seq)}
+	var snapshot job.Snapshot
+	jobtest.SetNewest(&snapshot, uint64(s.seq))
+
 	for _, name := range s.all {
 		if n := s.nodes[name]; n != nil {
 			snapshot.PutNode(n)

@@ -82,7 +82,7 @@ func fillScoped(m *fakeManager) {
 	m.change(func(v *state.View) {
 		v.SetNodes(worker, master)
 		v.SetJobs(jobtest.List(jobs...)...)
-		v.Seq = 6
+		jobtest.SetNewest(&v.Snapshot, 6)
 
 		v.View = record.With(v.View, &state.Variables, nil)
 

@@ -87,6 +87,6 @@ var Tombstones = record.Kind[inventory.Tombstone]{
 
 // Kinds are the kinds of this package.
 var Kinds = []record.Any{
-	&job.Nodes, &Instances, &InstancePlaybooks, &Owners, &Connections, &Tombstones, &Memory,
+	&job.Nodes, &job.Newest, &Instances, &InstancePlaybooks, &Owners, &Connections, &Tombstones, &Memory,
 	&Variables, &Checksums, &Overlays, &ConfigFiles, &Machines,
 }

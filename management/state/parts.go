@@ -2,17 +2,13 @@
 
 package state
 
-import "github.com/contiv/cluster/management/job"
+import (
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
+)
 
 // What a transaction can have besides records of kinds, see record.Tx.Attach.
 type (
-	// AcceptJob stores a Queued job with its inputs. The number of the job must be the one after the
-	// newest, or the commit is KindConflict.
-	AcceptJob struct {
-		Job    job.Job
-		Inputs job.Inputs
-	}
-
 	// PutInputs stores inputs under a name, encrypted as those of jobs.
 	PutInputs struct {
 		Name   string
@@ -22,3 +18,13 @@ type (
 	// DropInputs removes the inputs under a name.
 	DropInputs struct{ Name string }
 )
+
+// Accept stores a Queued job, which has the next number, with its inputs. Two transactions that were decided on the same
+// queue cannot both be committed.
+func Accept(tx *record.Tx, j job.Job, in job.Inputs) {
+	number := j.Seq()
+
+	record.Put(tx, &job.Newest, &number)
+	record.Put(tx, &job.Kind, &j)
+	tx.Attach(PutInputs{Name: j.ID, Inputs: in})
+}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 
@@ -109,7 +108,7 @@ func (f *storedFleet) SubmitRollout(
 	request := r.RequestOf(b, extra)
 	tx := record.NewTx(f)
 	j := jobs.Job{
-		ID:     strconv.FormatUint(state.ViewOf(tx).Seq+1, 10),
+		ID:     state.ViewOf(tx).NextID(),
 		Verb:   request.Verb,
 		Status: jobs.Queued,
 		Actor:  c.Principal,
@@ -124,7 +123,7 @@ func (f *storedFleet) SubmitRollout(
 	begun := r.Begun(b, j, time.Now())
 
 	record.Put(tx, &rollout.Kind, &begun)
-	tx.Attach(state.AcceptJob{Job: j, Inputs: jobs.Inputs{Extra: extra}})
+	state.Accept(tx, j, jobs.Inputs{Extra: extra})
 
 	revision, err := f.Commit(ctx, tx)
 	if err == nil {

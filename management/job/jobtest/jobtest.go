@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 )
 
 // Noon is the time at which tests begin.
@@ -51,6 +52,9 @@ func With(nodes ...*inventory.Node) job.Snapshot {
 	s.SetNodes(nodes...)
 	return s
 }
+
+// SetNewest sets the number of the newest job.
+func SetNewest(v *job.Snapshot, n uint64) { v.View = record.Set(v.View, &job.Newest, "", &n) }
 
 // Records are the view's nodes by value, for comparing and for printing.
 func Records(v *job.Snapshot) []inventory.Node {
