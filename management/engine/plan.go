@@ -235,9 +235,8 @@ func (e *Engine) acceptPlan(
 	ctx context.Context, c access.Caller, tx *record.Tx, id string, then job.Inputs,
 	pins []step.Pin, changed []plan.Difference,
 ) (job.Job, error) {
-	// The plan was compared with nodes, jobs and variables, nearly all there is. A change of the settings
-	// after v is a change of the view too, unless it is in a file.
-	tx.GuardAll()
+	// All that plan.Compare may find different, but for the settings in a file.
+	tx.DependOn(&job.Nodes, &job.Kind, &state.Variables, &state.Connections, &state.Overlays)
 	v := state.ViewOf(tx)
 
 	settings := e.settings()

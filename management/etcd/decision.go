@@ -69,10 +69,6 @@ func (s *Store) txOps(ctx context.Context, tx *record.Tx) (etcd.Ops, error) {
 		ops.Add(more)
 	}
 
-	if tx.GuardsAll() {
-		ops.If = append(ops.If, unchanged(headKey(s.client.Prefix), tx.Revision()))
-	}
-
 	records, kinds := tx.Guards()
 	for path, revision := range records {
 		ops.If = append(ops.If, atRevision(s.key("/v/%s", path), revision))

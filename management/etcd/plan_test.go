@@ -91,9 +91,13 @@ func TestParts(t *testing.T) {
 			state.Accept(tx, job.Job{ID: j.ID}, job.Inputs{})
 		},
 		"the key": func(tx *record.Tx) { access.Caller{Key: key}.Keep(tx, access.Result{}) },
-		"all": func(tx *record.Tx) {
-			tx.GuardAll()
+		"the variables": func(tx *record.Tx) {
+			tx.DependOn(&state.Connections, &state.Variables)
 			must(t, setVars(t, s, nil, state.ScopeGroup("g"), configuration.Vars{"a": "b"}))
+		},
+		"the settings": func(tx *record.Tx) {
+			tx.DependOn(&state.Overlays)
+			must(t, putOverlay(ctx, s, s.View(), configuration.Vars{"log_level": "debug"}))
 		},
 	} {
 		other := p

@@ -79,6 +79,8 @@ type Any interface {
 	// Rewrite returns the stored form of a record with its secrets converted.
 	Rewrite(key string, value []byte, convert Convert) ([]byte, error)
 
+	// guard guards the commit of a transaction by all records.
+	guard(tx *Tx)
 	// table returns an empty table, which calls written after each write of a record.
 	table(written func(key string, before any, size int)) table
 }
@@ -171,6 +173,8 @@ func (k *Kind[T]) Check(rest string, value []byte) error {
 
 // HasSecrets implements Any.
 func (k *Kind[T]) HasSecrets() bool { return k.Secret != nil }
+
+func (k *Kind[T]) guard(tx *Tx) { itemsOf(tx, k, "", !k.Single) }
 
 // Rewrite implements Any.
 func (k *Kind[T]) Rewrite(key string, value []byte, convert Convert) ([]byte, error) {

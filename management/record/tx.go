@@ -31,7 +31,6 @@ type Tx struct {
 	revision int64
 	guards   map[string]int64 // the revisions of records by their key in the store
 	kinds    map[string]bool  // kinds that were read as a whole
-	whole    bool             // everything in the store is a guard
 	writes   []func(seal Convert) (Write, error)
 	parts    []any
 }
@@ -76,12 +75,12 @@ func (tx *Tx) Writes(seal Convert) ([]Write, error) {
 	return writes, nil
 }
 
-// GuardAll lets the commit fail if anything in the store is newer than Revision. It is for a decision
-// on nearly all there is, which reads Base.
-func (tx *Tx) GuardAll() { tx.whole = true }
-
-// GuardsAll reports whether GuardAll was called.
-func (tx *Tx) GuardsAll() bool { return tx.whole }
+// DependOn guards the commit by all records of the kinds. It is for a decision that reads many of them of Base.
+func (tx *Tx) DependOn(kinds ...Any) {
+	for _, k := range kinds {
+		k.guard(tx)
+	}
+}
 
 // Attach adds a part to the transaction that is no record of a kind, such as the inputs of a job. The
 // store knows the types of such parts.

@@ -155,8 +155,8 @@ func (l *Loop) add(
 	plan func(*state.View) (Record, error),
 ) (Record, error) {
 	return l.once().Decide(ctx, c, subject, func(tx *record.Tx) (Record, error) {
-		// The plan depends on all nodes and jobs.
-		tx.GuardAll()
+		// A rollout may have more nodes than a commit has guards.
+		tx.DependOn(&Kind, &job.Nodes)
 
 		r, err := plan(state.ViewOf(tx))
 		if err != nil {

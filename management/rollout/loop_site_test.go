@@ -211,8 +211,8 @@ func (s *site) isOvertaken(tx *record.Tx) bool {
 		}
 	}
 
-	return tx.GuardsAll() && base.Revision != s.view.Revision ||
-		kinds[rollout.Kind.Name] && !record.Same(base, s.view, &rollout.Kind)
+	return kinds[rollout.Kind.Name] && !record.Same(base, s.view, &rollout.Kind) ||
+		kinds[job.Nodes.Name] && !record.Same(base, s.view, &job.Nodes)
 }
 
 // written returns the rollouts as the writes of a transaction leave them. The caller holds the lock.

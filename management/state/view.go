@@ -25,7 +25,7 @@ type View struct {
 }
 
 // ViewOf returns the view that a transaction on the store of the manager reads. What is read of it
-// without the transaction is no guard, see record.Tx.GuardAll.
+// without the transaction is no guard, see record.Tx.DependOn.
 func ViewOf(tx *record.Tx) *View { return tx.Base().(*View) }
 
 // Busy reports whether a job is queued or runs.

@@ -87,10 +87,6 @@ func (s *Store) Commit(_ context.Context, tx *record.Tx) (int64, error) {
 		}
 	}
 
-	if tx.GuardsAll() && s.revision > tx.Revision() {
-		return 0, inventory.Errorf(inventory.KindConflict, "a record has changed")
-	}
-
 	for kind := range kinds {
 		if s.newest[kind] > tx.Revision() {
 			return 0, inventory.Errorf(inventory.KindConflict, "a record of the kind %s has changed", kind)
