@@ -59,7 +59,7 @@ func (d *Daemon) wireUseCases() {
 	d.desired = desired.New(d.identity.ID, d.settings.Variables)
 	executors, playbooks := d.newExecutors()
 	d.engine = engine.New(engine.Options{
-		State: d.store, Store: d.store, Metrics: d.metrics, Records: d.store, Executors: executors,
+		State: d.store, Store: d.store, Results: d.store, Records: d.store, Metrics: d.metrics, Executors: executors,
 		Playbooks: playbooks, Settings: d.settings.Engine, Self: d.identity,
 		Membership: d.member, Audit: d.audit, Logger: log,
 	})

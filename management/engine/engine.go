@@ -30,9 +30,9 @@ import (
 type Store interface {
 	JobStore
 	LogStore
-	Archive
 	node.Putter
-	access.Results
+	// Inputs returns the inputs a job was accepted with, or KindNotFound.
+	Inputs(ctx context.Context, id string) (job.Inputs, error)
 }
 
 // JobStore writes the records of jobs.
@@ -55,12 +55,9 @@ type LogStore interface {
 	LogSize(ctx context.Context, id string, s job.Stream) (int64, error)
 }
 
-// Archive keeps the inputs of jobs, and drops expired jobs and results.
-type Archive interface {
-	// Inputs returns the inputs a job was accepted with, or KindNotFound.
-	Inputs(ctx context.Context, id string) (job.Inputs, error)
-	// DropJobs removes ended jobs with their inputs and logs.
-	DropJobs(ctx context.Context, ids []string) error
+// Results keeps the results of mutations.
+type Results interface {
+	access.Results
 	// DropResults removes the stored results of mutations that are older than
 	// before, and the oldest of those over the limit.
 	DropResults(ctx context.Context, before time.Time, limit int) error
@@ -107,6 +104,7 @@ type Settings struct {
 type Options struct {
 	State     state.Reader
 	Store     Store
+	Results   Results
 	Records   record.Store
 	Executors step.Executors
 	Playbooks Playbooks
@@ -124,6 +122,7 @@ type Options struct {
 type Engine struct {
 	state     state.Reader
 	store     Store
+	results   Results
 	records   record.Store
 	jobs      access.Once[job.Job]
 	plans     access.Once[plan.Plan]
@@ -157,9 +156,9 @@ type Engine struct {
 // New returns an engine that accepts jobs. Start makes it run them.
 func New(o Options) *Engine {
 	e := &Engine{
-		state: o.State, store: o.Store, records: o.Records, executors: o.Executors, playbooks: o.Playbooks,
-		jobs:     access.Once[job.Job]{Kind: &job.Kind, Records: o.Records, Results: o.Store, State: o.State},
-		plans:    access.Once[plan.Plan]{Kind: &plan.Kind, Records: o.Records, Results: o.Store, State: o.State},
+		state: o.State, store: o.Store, results: o.Results, records: o.Records, executors: o.Executors, playbooks: o.Playbooks,
+		jobs:     access.Once[job.Job]{Kind: &job.Kind, Records: o.Records, Results: o.Results, State: o.State},
+		plans:    access.Once[plan.Plan]{Kind: &plan.Kind, Records: o.Records, Results: o.Results, State: o.State},
 		settings: o.Settings,
 		self:     o.Self, members: o.Membership, audit: o.Audit, log: o.Logger, counts: newCounts(o.Metrics),
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,

@@ -122,7 +122,7 @@ func TestOnce(t *testing.T) {
 		t.Errorf("forgotten at %v", revisions)
 	}
 
-	b.must(b.store.DropJobs(ctx, []string{"1"}))
+	b.dropJob("1")
 	_, _, err = submit("k1", "r1", "a-1")
 	b.refused(err, inventory.KindExpired, "as job 1, which is no longer kept")
 }
@@ -151,7 +151,7 @@ func TestOnceIsForgotten(t *testing.T) {
 		j.ID = b.View().NextID()
 
 		tx := record.NewTx(b.store)
-		state.Accept(tx, j, job.Inputs{})
+		state.AcceptJob(tx, j, job.Inputs{})
 		access.Caller{Key: &access.Key{ID: fmt.Sprint(key)}}.Keep(tx, access.Result{Job: j.ID})
 
 		_, err := b.store.Commit(ctx, tx)

@@ -100,7 +100,7 @@ func (e *Engine) addPlan(
 		check := j
 		check.ID, check.Diff = v.NextID(), true
 		checked, j.Check = check.ID, false
-		state.Accept(tx, check, in)
+		state.AcceptJob(tx, check, in)
 	}
 
 	now := time.Now()
@@ -352,17 +352,5 @@ func (e *Engine) expirePlans(ctx context.Context, now time.Time) error {
 	}
 	entry := access.Record{Action: "plans.expire", Targets: expired, Reason: "their time is over (jobs.plan_for)"}
 
-	return e.decideItself(ctx, entry, func() error {
-		for _, id := range expired {
-			_, _, err := record.Decide(ctx, e.records, func(tx *record.Tx) (any, error) {
-				dropPlan(tx, id)
-				return nil, nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-
-		return nil
-	})
+	return e.decideItself(ctx, entry, func() error { return e.drop(ctx, expired, dropPlan) })
 }

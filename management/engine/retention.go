@@ -53,7 +53,7 @@ func (e *Engine) Prune(ctx context.Context) error {
 	if len(expired) > 0 {
 		record := access.Record{Action: "jobs.expire", Targets: expired, Reason: "outside the configured retention"}
 
-		err := e.decideItself(ctx, record, func() error { return e.store.DropJobs(ctx, expired) })
+		err := e.decideItself(ctx, record, func() error { return e.drop(ctx, expired, state.DropJob) })
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (e *Engine) Prune(ctx context.Context) error {
 		return err
 	}
 
-	if err := e.store.DropResults(ctx, now.Add(-access.ResultAge), access.ResultLimit); err != nil {
+	if err := e.results.DropResults(ctx, now.Add(-access.ResultAge), access.ResultLimit); err != nil {
 		return err
 	}
 
@@ -73,6 +73,21 @@ func (e *Engine) Prune(ctx context.Context) error {
 
 	// The last, because a full store refuses it.
 	return e.expireTombstones(ctx, now)
+}
+
+// drop removes records, each in a transaction of its own: a job may have many logs.
+func (e *Engine) drop(ctx context.Context, ids []string, remove func(tx *record.Tx, id string)) error {
+	for _, id := range ids {
+		_, _, err := record.Decide(ctx, e.records, func(tx *record.Tx) (any, error) {
+			remove(tx, id)
+			return nil, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // pruneFiles removes files of this host that nothing needs any more.

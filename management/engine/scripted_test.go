@@ -597,6 +597,17 @@ func runningIn(tx *record.Tx) *job.Job {
 	return nil
 }
 
+// dropJob removes a job, as the retention does.
+func (b *bench) dropJob(id string) {
+	b.t.Helper()
+
+	_, _, err := record.Decide(b.within(patience), b.store, func(tx *record.Tx) (any, error) {
+		state.DropJob(tx, id)
+		return nil, nil
+	})
+	b.must(err)
+}
+
 // between calls a function between each decision and its commit.
 type between struct {
 	record.Store
@@ -622,6 +633,7 @@ func (b *bench) options(s keeper) Options {
 	return Options{
 		State:   b.store,
 		Store:   s,
+		Results: b.store,
 		Records: between{s, b.before},
 		Executors: step.Executors{
 			job.StepPlaybook: playbooks,

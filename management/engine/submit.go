@@ -262,7 +262,7 @@ func (e *Engine) accept(
 		return job.Job{}, err
 	}
 
-	state.Accept(tx, j, in)
+	state.AcceptJob(tx, j, in)
 	c.Keep(tx, access.Result{Job: j.ID})
 
 	return j, nil

@@ -139,7 +139,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("after apply: %+v", v)
 	}
 
-	b.must(b.store.DropJobs(t.Context(), []string{j.ID}))
+	b.dropJob(j.ID)
 	_, err = b.Difference(t.Context(), b.View(), "a-1")
 	b.refused(err, inventory.KindNotFound, "job "+j.ID+", which has expired", "submit verb=verify nodes=a-1")
 }

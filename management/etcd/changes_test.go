@@ -236,7 +236,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, i int) (change string) {
 		}
 	case 10:
 		if j, ok := newest(job.Complete); ok {
-			must(t, s.DropJobs(ctx, []string{j.ID}))
+			dropJobs(t, s, j.ID)
 			return "drop"
 		}
 

@@ -113,6 +113,8 @@ func (s *Store) partOps(ctx context.Context, part any) (etcd.Ops, error) {
 		return etcd.Ops{If: []clientv3.Cmp{marks}, Then: []clientv3.Op{write}}, err
 	case state.DropInputs:
 		return etcd.Ops{Then: []clientv3.Op{clientv3.OpDelete(s.inputsKey(part.Name))}}, nil
+	case state.DropLogs:
+		return etcd.Ops{Then: s.dropLogOps(part.Job)}, nil
 	case access.StoreResult:
 		var ops etcd.Ops
 		err := s.addResult(&ops, &part.Key, part.Result)

@@ -78,7 +78,7 @@ func TestDecisionsConflict(t *testing.T) {
 			"all jobs, one dropped", func(tx *record.Tx) { record.List(tx, &job.Kind) },
 			func(t *testing.T, s *Store) {
 				t.Helper()
-				must(t, s.DropJobs(t.Context(), []string{s.View().Jobs()[0].ID}))
+				dropJobs(t, s, s.View().Jobs()[0].ID)
 			}, 2,
 		},
 		{

@@ -32,6 +32,14 @@ func (s *Store) logSizeKey(job string, stream job.Stream) string {
 	return s.key("/x/tail/%s/%s", job, stream)
 }
 
+// dropLogOps returns the operations that remove the logs of a job.
+func (s *Store) dropLogOps(job string) []clientv3.Op {
+	return []clientv3.Op{
+		clientv3.OpDelete(s.key("/x/log/%s/", job), clientv3.WithPrefix()),
+		clientv3.OpDelete(s.key("/x/tail/%s/", job), clientv3.WithPrefix()),
+	}
+}
+
 // AppendLog stores bytes of a job's log. offset must be the size of the log, or of an
 // earlier append of the same bytes, which succeeds again. It is KindConflict
 // otherwise, and if another instance has the right to run jobs.

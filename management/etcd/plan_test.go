@@ -49,7 +49,7 @@ func TestParts(t *testing.T) {
 
 	accept := func(tx *record.Tx) {
 		record.Put(tx, &plan.Kind, &p)
-		state.Accept(tx, p.Job, in)
+		state.AcceptJob(tx, p.Job, in)
 		tx.Attach(state.PutInputs{Name: plan.InputsOf(p.ID), Inputs: in})
 		access.Caller{Key: key}.Keep(tx, access.Result{Plan: p.ID})
 	}
@@ -88,7 +88,7 @@ func TestParts(t *testing.T) {
 	for what, part := range map[string]func(*record.Tx){
 		"the job": func(tx *record.Tx) {
 			j := accepted(t, s, nil)
-			state.Accept(tx, job.Job{ID: j.ID}, job.Inputs{})
+			state.AcceptJob(tx, job.Job{ID: j.ID}, job.Inputs{})
 		},
 		"the key": func(tx *record.Tx) { access.Caller{Key: key}.Keep(tx, access.Result{}) },
 		"the variables": func(tx *record.Tx) {

@@ -225,11 +225,20 @@ func putJob(ctx context.Context, s *Store, j job.Job) (_ job.Job, err error) {
 	return j, err
 }
 
+// dropJobs removes jobs with their inputs and logs.
+func dropJobs(t *testing.T, s *Store, ids ...string) {
+	t.Helper()
+
+	for _, id := range ids {
+		must(t, second(commit(t, s, func(tx *record.Tx) { state.DropJob(tx, id) })))
+	}
+}
+
 // accept stores a Queued job and its inputs under the next number.
 func accept(ctx context.Context, s *Store, j job.Job, in job.Inputs) (job.Job, error) {
 	tx := record.NewTx(s)
 	j.ID = state.ViewOf(tx).NextID()
-	state.Accept(tx, j, in)
+	state.AcceptJob(tx, j, in)
 
 	var err error
 	j.Revision, err = s.Commit(ctx, tx)
@@ -490,7 +499,7 @@ func TestConflicts(t *testing.T) {
 
 	late := record.NewTx(s)
 	j := accepted(t, s, names[:1])
-	state.Accept(late, job.Job{ID: j.ID}, job.Inputs{})
+	state.AcceptJob(late, job.Job{ID: j.ID}, job.Inputs{})
 	conflict(t, second(s.Commit(ctx, late)))
 	later, err := putJob(ctx, s, j)
 	must(t, err)
@@ -906,7 +915,7 @@ func TestAbandonedReservation(t *testing.T) {
 	}
 
 	// The history omits the abandoned claim even without the record of its job.
-	must(t, s.DropJobs(ctx, []string{first.ID}))
+	dropJobs(t, s, first.ID)
 
 	if h, err := s.History(ctx, names[1], 10); err != nil || len(h) != 2 || h[1].Job != second.ID {
 		t.Errorf("%+v, %v", h, err)
@@ -1638,8 +1647,8 @@ func TestIdle(t *testing.T) {
 	awaitStale(t, s, false)
 }
 
-// TestDropJobs checks that no key of a dropped job is left. One key says that jobs are gone.
-func TestDropJobs(t *testing.T) {
+// TestDropJob checks that no key of a dropped job is left. One key says that jobs are gone.
+func TestDropJob(t *testing.T) {
 	t.Parallel()
 	s := store(t)
 
@@ -1654,7 +1663,7 @@ func TestDropJobs(t *testing.T) {
 
 	before, err := s.client.Get(ctx, s.client.Prefix+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	must(t, err)
-	must(t, s.DropJobs(ctx, []string{"1", "3"}))
+	dropJobs(t, s, "1", "3")
 	after, err := s.client.Get(ctx, s.client.Prefix+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	must(t, err)
 

@@ -35,22 +35,9 @@ func (s *Store) commit(ctx context.Context, ops etcd.Ops) (int64, error) {
 	return result.revision, s.explained(bounded, s.view.wait(bounded, result.revision))
 }
 
-// delete carries out deletions, the last one of a record of the view, and waits until
-// the view has reached their revision. A full store accepts no transaction with a
-// write, so it then leaves out the head key: until the next write, a view that missed
-// the deletions passes for current.
-func (s *Store) delete(ctx context.Context, deletions ...clientv3.Op) error {
-	ops := etcd.Ops{Then: deletions}
-
-	_, err := s.commit(ctx, ops)
-	if etcd.IsFull(err) {
-		_, err = s.removeFromFull(ctx, ops)
-	}
-	return err
-}
-
 // removeFromFull carries out the deletions of ops, which end with one, in a store that accepts no
-// writes, see delete.
+// transaction with a write. It leaves out the head key: until the next write, a view that missed the
+// deletions passes for current.
 func (s *Store) removeFromFull(ctx context.Context, ops etcd.Ops) (int64, error) {
 	ops.Then = slices.DeleteFunc(slices.Clone(ops.Then), clientv3.Op.IsPut)
 

@@ -17,14 +17,24 @@ type (
 
 	// DropInputs removes the inputs under a name.
 	DropInputs struct{ Name string }
+
+	// DropLogs removes the logs of a job.
+	DropLogs struct{ Job string }
 )
 
-// Accept stores a Queued job, which has the next number, with its inputs. Two transactions that were decided on the same
+// AcceptJob stores a Queued job, which has the next number, with its inputs. Two transactions that were decided on the same
 // queue cannot both be committed.
-func Accept(tx *record.Tx, j job.Job, in job.Inputs) {
+func AcceptJob(tx *record.Tx, j job.Job, in job.Inputs) {
 	number := j.Seq()
 
 	record.Put(tx, &job.Newest, &number)
 	record.Put(tx, &job.Kind, &j)
 	tx.Attach(PutInputs{Name: j.ID, Inputs: in})
+}
+
+// DropJob removes a job with its inputs and logs.
+func DropJob(tx *record.Tx, id string) {
+	tx.Attach(DropLogs{Job: id})
+	tx.Attach(DropInputs{Name: id})
+	record.Remove(tx, &job.Kind, id)
 }

@@ -123,7 +123,7 @@ func (f *storedFleet) SubmitRollout(
 	begun := r.Begun(b, j, time.Now())
 
 	record.Put(tx, &rollout.Kind, &begun)
-	state.Accept(tx, j, jobs.Inputs{Extra: extra})
+	state.AcceptJob(tx, j, jobs.Inputs{Extra: extra})
 
 	revision, err := f.Commit(ctx, tx)
 	if err == nil {
