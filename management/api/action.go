@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,122 +132,154 @@ func (a Action) withRequest(to inventory.Action) inventory.Action {
 	return to
 }
 
-// request returns the request that carries the action out; all are empty for an
-// unknown action. body is nil for a request without one.
-func request(a inventory.Action) (method, path string, body json.RawMessage) {
-	switch a.Name {
-	// Nodes
-	case inventory.ActionListNodes:
-		return http.MethodGet, PathNodes, nil
-	case inventory.ActionSubmit:
-		return http.MethodPost, PathJobs, encode(jobRequest(a))
-	case inventory.ActionShowDiff:
-		return http.MethodGet, pathOf(PathDifference, a.Nodes...), nil
-	case inventory.ActionForgetNodes:
-		return http.MethodPost, PathForget, encode(Forget{Nodes: append([]string{}, a.Nodes...), Force: a.Force})
-	case inventory.ActionTrustHostKey:
-		// The operator compares the fingerprints, and then puts one.
-		return http.MethodPost, pathOf(PathScanHostKeys, a.Nodes...), nil
-	case inventory.ActionSetConnection:
-		// The operator fills the settings in.
-		return http.MethodPatch, pathOf(PathNode, a.Nodes...), encode(NodePatch{Connection: &Connection{}})
+// form is how an action is carried out: by a request, and by a command of clusterctl.
+type form struct {
+	method, path string
+	body         func(inventory.Action) any // nil: none
+	// command has words in capitals for the fields of the action. The first of them is the parameter of the path.
+	command string
+	more    func(inventory.Action) []string // further words of the command; nil: none
+}
 
-	// Jobs
-	case inventory.ActionListJobs:
-		return http.MethodGet, PathJobs, nil
-	case inventory.ActionShowJob:
-		return http.MethodGet, pathOf(PathJob, a.Job), nil
-	case inventory.ActionWaitForJob:
-		return http.MethodGet, pathOf(PathJob, a.Job) + "?wait=30s", nil
-	case inventory.ActionExplainJob:
-		return http.MethodGet, pathOf(PathExplainJob, a.Job), nil
-	case inventory.ActionReadLog:
-		return http.MethodGet, pathOf(PathLog, a.Job), nil
-	case inventory.ActionFollowLog:
-		return http.MethodGet, pathOf(PathLog, a.Job) + "?follow=true", nil
-	case inventory.ActionCancelJob:
-		return http.MethodPost, pathOf(PathCancel, a.Job), nil
-	case inventory.ActionRetryJob:
-		return http.MethodPost, pathOf(PathRetry, a.Job), encode(Retry{
-			Failed:    a.Failed,
-			Nodes:     a.Nodes,
-			Playbooks: a.Playbooks,
-			Timeout:   Duration(a.Timeout),
-			Serial:    a.Serial,
-		})
+// forms are those of all actions.
+var forms = map[inventory.ActionName]form{
+	inventory.ActionListNodes: {http.MethodGet, PathNodes, nil, "nodes get", nil},
+	inventory.ActionSubmit:    {http.MethodPost, PathJobs, submitted, "", submitWords},
+	inventory.ActionShowDiff:  {http.MethodGet, PathDifference, nil, "nodes diff NODES", nil},
+	inventory.ActionForgetNodes: {http.MethodPost, PathForget, func(a inventory.Action) any {
+		return Forget{Nodes: append([]string{}, a.Nodes...), Force: a.Force}
+	}, "", forgetWords},
+	// The operator compares the fingerprints, and then puts one.
+	inventory.ActionTrustHostKey: {http.MethodPost, PathScanHostKeys, nil, "nodes trust NODES", nil},
+	// The operator fills the settings in.
+	inventory.ActionSetConnection: {
+		http.MethodPatch, PathNode, always(NodePatch{Connection: &Connection{}}), "nodes get NODES -o long", nil,
+	},
 
-	// Plans
-	case inventory.ActionMakePlan:
-		return http.MethodPost, PathPlans, encode(jobRequest(a))
-	case inventory.ActionListPlans:
-		return http.MethodGet, PathPlans, nil
-	case inventory.ActionShowPlan:
-		return http.MethodGet, pathOf(PathPlan, a.Plan), nil
+	inventory.ActionListJobs:   {http.MethodGet, PathJobs, nil, "job list", nil},
+	inventory.ActionShowJob:    {http.MethodGet, PathJob, nil, "job get JOB -o long", nil},
+	inventory.ActionWaitForJob: {http.MethodGet, PathJob + "?wait=30s", nil, "job wait JOB", nil},
+	inventory.ActionExplainJob: {http.MethodGet, PathExplainJob, nil, "job why JOB", nil},
+	inventory.ActionReadLog:    {http.MethodGet, PathLog, nil, "job logs JOB", nil},
+	inventory.ActionFollowLog:  {http.MethodGet, PathLog + "?follow=true", nil, "job logs -f JOB", nil},
+	inventory.ActionCancelJob:  {http.MethodPost, PathCancel, nil, "job cancel JOB", nil},
+	inventory.ActionRetryJob: {http.MethodPost, PathRetry, func(a inventory.Action) any {
+		return Retry{
+			Failed: a.Failed, Nodes: a.Nodes, Playbooks: a.Playbooks, Timeout: Duration(a.Timeout), Serial: a.Serial,
+		}
+	}, "job retry JOB NODES", func(a inventory.Action) []string {
+		return confirmed(append(option("--failed", a.Failed), optionWords(a)...), a)
+	}},
 
-	// The manager
-	case inventory.ActionShowSettings, inventory.ActionSetGroup:
-		// The groups are one setting, which the operator changes as a whole.
-		return http.MethodGet, PathConfig, nil
-	case inventory.ActionSetSetting:
-		return http.MethodPatch, PathConfig, encode(map[string]string{a.Key: a.Value})
-	case inventory.ActionUnsetSetting:
+	inventory.ActionMakePlan: {http.MethodPost, PathPlans, submitted, "", func(a inventory.Action) []string {
+		return confirmed(append(submitCommand(a), "--plan"), a)
+	}},
+	inventory.ActionListPlans: {http.MethodGet, PathPlans, nil, "plan list", nil},
+	inventory.ActionShowPlan:  {http.MethodGet, PathPlan, nil, "plan show PLAN", nil},
+
+	inventory.ActionShowSettings: {http.MethodGet, PathConfig, nil, "config get KEYS", nil},
+	// The groups are one setting, which the operator changes as a whole.
+	inventory.ActionSetGroup: {http.MethodGet, PathConfig, nil, "group set GROUP KEY=VALUE", nil},
+	inventory.ActionSetSetting: {http.MethodPatch, PathConfig, func(a inventory.Action) any {
+		return map[string]string{a.Key: a.Value}
+	}, "config set KEY=VALUE", nil},
+	inventory.ActionUnsetSetting: {http.MethodPatch, PathConfig, func(a inventory.Action) any {
 		unset := map[string]*string{}
 		for _, key := range strings.Fields(a.Key) {
 			unset[key] = nil
 		}
 
-		return http.MethodPatch, PathConfig, encode(unset)
-	case inventory.ActionSetVariable:
-		return http.MethodPatch, pathOf(PathNodeVars, a.Nodes...), encode(map[string]json.RawMessage{
-			a.Key: json.RawMessage(cmp.Or(a.Value, "null")),
-		})
-	case inventory.ActionShowSSHKey:
-		return http.MethodGet, PathSSHKey, nil
-	case inventory.ActionCancelSSHKey:
-		return http.MethodPost, PathCancelSSHKey, nil
-	case inventory.ActionShowHealth:
-		return http.MethodGet, PathHealth, nil
-	case inventory.ActionListRollouts:
-		return http.MethodGet, PathRollouts, nil
-	case inventory.ActionShowRollout:
-		return http.MethodGet, pathOf(PathRollout, a.Rollout), nil
-	case inventory.ActionPromote:
-		return http.MethodPost, pathOf(PathPromoteRollout, a.Rollout), encode(RolloutControl{})
-	case inventory.ActionApprove:
-		return http.MethodPost, pathOf(PathApproveRollout, a.Rollout), encode(RolloutControl{})
-	case inventory.ActionResume:
-		return http.MethodPost, pathOf(PathResumeRollout, a.Rollout), encode(RolloutResume{})
-	case inventory.ActionRetryRollout:
-		return http.MethodPost, pathOf(PathRetryRollout, a.Rollout), encode(RolloutRetry{
-			PlaybooksNow: a.Playbooks == inventory.PlaybooksCurrent,
-		})
-	case inventory.ActionAbort:
-		return http.MethodPost, pathOf(PathAbortRollout, a.Rollout), encode(RolloutAbort{})
-	case inventory.ActionListWindows:
-		return http.MethodGet, PathWindows, nil
-	case inventory.ActionListPolicies:
-		return http.MethodGet, PathPolicies, nil
-	case inventory.ActionTestPolicy:
-		return http.MethodPost, pathOf(PathTestPolicy, a.Key), encode(PolicyTest{})
-	case inventory.ActionEnablePolicy:
-		return http.MethodPost, pathOf(PathEnablePolicy, a.Key), encode(PolicyEnable{
-			All: a.Value == inventory.ForEveryNode,
-		})
-	case inventory.ActionLiftFreeze:
-		return http.MethodPost, PathLiftFreeze, encode(FreezeLift{})
-	case inventory.ActionReleaseBrake:
-		return http.MethodPost, PathReleaseBrake, encode(PolicyControl{})
-	case inventory.ActionShowVersion:
-		return http.MethodGet, PathVersion, nil
-	case inventory.ActionShowRepo:
-		return http.MethodGet, PathRepository, nil
-	case inventory.ActionSyncRepo:
-		return http.MethodPost, PathSyncRepository, nil
-	case inventory.ActionLogRepo:
-		return http.MethodGet, PathRepositoryLog, nil
+		return unset
+	}, "config unset KEYS", nil},
+	inventory.ActionSetVariable: {http.MethodPatch, PathNodeVars, func(a inventory.Action) any {
+		return map[string]json.RawMessage{a.Key: json.RawMessage(cmp.Or(a.Value, "null"))}
+	}, "vars set --node NODES KEY=VALUE", nil},
+
+	inventory.ActionShowSSHKey:   {http.MethodGet, PathSSHKey, nil, "key status ssh", nil},
+	inventory.ActionCancelSSHKey: {http.MethodPost, PathCancelSSHKey, nil, "key cancel ssh", nil},
+	inventory.ActionShowHealth:   {http.MethodGet, PathHealth, nil, "status", nil},
+	inventory.ActionShowVersion:  {http.MethodGet, PathVersion, nil, "status", nil},
+
+	inventory.ActionListRollouts: {http.MethodGet, PathRollouts, nil, "rollout list", nil},
+	inventory.ActionShowRollout:  {http.MethodGet, PathRollout, nil, "rollout show ROLLOUT", nil},
+	inventory.ActionPromote: {
+		http.MethodPost, PathPromoteRollout, always(RolloutControl{}), "rollout promote ROLLOUT", nil,
+	},
+	inventory.ActionApprove: {
+		http.MethodPost, PathApproveRollout, always(RolloutControl{}), "rollout approve ROLLOUT", nil,
+	},
+	inventory.ActionResume: {
+		http.MethodPost, PathResumeRollout, always(RolloutResume{}), "rollout resume ROLLOUT", nil,
+	},
+	inventory.ActionAbort: {http.MethodPost, PathAbortRollout, always(RolloutAbort{}), "rollout abort ROLLOUT", nil},
+	inventory.ActionRetryRollout: {http.MethodPost, PathRetryRollout, func(a inventory.Action) any {
+		return RolloutRetry{PlaybooksNow: a.Playbooks == inventory.PlaybooksCurrent}
+	}, "rollout retry ROLLOUT", func(a inventory.Action) []string {
+		return option("--playbooks-now", a.Playbooks == inventory.PlaybooksCurrent)
+	}},
+
+	inventory.ActionListWindows:  {http.MethodGet, PathWindows, nil, "windows", nil},
+	inventory.ActionLiftFreeze:   {http.MethodPost, PathLiftFreeze, always(FreezeLift{}), "freeze off", nil},
+	inventory.ActionListPolicies: {http.MethodGet, PathPolicies, nil, "policy list", nil},
+	inventory.ActionTestPolicy:   {http.MethodPost, PathTestPolicy, always(PolicyTest{}), "policy test KEY", nil},
+	inventory.ActionReleaseBrake: {http.MethodPost, PathReleaseBrake, always(PolicyControl{}), "policy release", nil},
+	inventory.ActionEnablePolicy: {http.MethodPost, PathEnablePolicy, func(a inventory.Action) any {
+		return PolicyEnable{All: a.Value == inventory.ForEveryNode}
+	}, "policy enable KEY", func(a inventory.Action) []string {
+		return option("--all", a.Value == inventory.ForEveryNode)
+	}},
+
+	inventory.ActionShowRepo: {http.MethodGet, PathRepository, nil, "repo status", nil},
+	inventory.ActionSyncRepo: {http.MethodPost, PathSyncRepository, nil, "repo sync", nil},
+	inventory.ActionLogRepo:  {http.MethodGet, PathRepositoryLog, nil, "repo log", nil},
+}
+
+// always is a body without fields of the action.
+func always(body any) func(inventory.Action) any { return func(inventory.Action) any { return body } }
+
+func submitted(a inventory.Action) any { return jobRequest(a) }
+
+// request returns the request that carries the action out; all are empty for an
+// unknown action. body is nil for a request without one.
+func request(a inventory.Action) (method, path string, body json.RawMessage) {
+	f := forms[a.Name]
+	if f.body != nil {
+		body = encode(f.body(a))
 	}
 
-	return "", "", nil
+	_, fields := f.words(a)
+
+	return f.method, pathOf(f.path, fields...), body
+}
+
+// words returns the words of the command, and those of them that are fields of the action.
+func (f form) words(a inventory.Action) (words, fields []string) {
+	one := strings.NewReplacer(
+		"JOB", a.Job, "PLAN", a.Plan, "ROLLOUT", a.Rollout, "GROUP", a.Group, "KEY", a.Key, "VALUE", a.Value,
+	)
+
+	for word := range strings.FieldsSeq(f.command) {
+		values := []string{one.Replace(word)}
+
+		switch word {
+		case "NODES":
+			values = a.Nodes
+		case "KEYS":
+			values = strings.Fields(a.Key)
+		}
+
+		if word == strings.ToUpper(word) {
+			fields = append(fields, append(slices.Clone(values), "")[0])
+		}
+
+		words = append(words, values...)
+	}
+
+	if f.more != nil {
+		words = append(words, f.more(a)...)
+	}
+
+	return words, fields
 }
 
 // pathOf returns the path of an action. An empty parameter leaves the pattern.

@@ -24,7 +24,7 @@ import (
 func CommandsOf(program string, actions []inventory.Action) []string {
 	var lines []string
 	for _, a := range actions {
-		words := command(a)
+		words, _ := forms[a.Name].words(a)
 		if words == nil {
 			continue
 		}
@@ -43,120 +43,21 @@ func CommandsOf(program string, actions []inventory.Action) []string {
 // listNodes are the arguments of clusterctl that list the nodes to choose from.
 var listNodes = []string{"nodes", "get"}
 
-// command returns the arguments of clusterctl for the action, or nil for an
-// unknown one.
-func command(a inventory.Action) []string {
-	switch a.Name {
-	// Nodes
-	case inventory.ActionListNodes:
-		return listNodes
-	case inventory.ActionSubmit:
-		return confirmed(submitCommand(a), a)
-	case inventory.ActionShowDiff:
-		return append([]string{"nodes", "diff"}, a.Nodes...)
-	case inventory.ActionForgetNodes:
-		if len(a.Nodes) == 0 {
-			return listNodes
-		}
-		return confirmed(append(append([]string{"nodes", "forget"}, a.Nodes...), optionWords(a)...), a)
-	case inventory.ActionTrustHostKey:
-		return append([]string{"nodes", "trust"}, a.Nodes...)
-	case inventory.ActionSetConnection:
-		return append(append([]string{"nodes", "get"}, a.Nodes...), "-o", "long")
-
-	// Jobs
-	case inventory.ActionListJobs:
-		return []string{"job", "list"}
-	case inventory.ActionShowJob:
-		return []string{"job", "get", a.Job, "-o", "long"}
-	case inventory.ActionWaitForJob:
-		return []string{"job", "wait", a.Job}
-	case inventory.ActionExplainJob:
-		return []string{"job", "why", a.Job}
-	case inventory.ActionReadLog:
-		return []string{"job", "logs", a.Job}
-	case inventory.ActionFollowLog:
-		return []string{"job", "logs", "-f", a.Job}
-	case inventory.ActionCancelJob:
-		return []string{"job", "cancel", a.Job}
-	case inventory.ActionRetryJob:
-		words := append([]string{"job", "retry", a.Job}, a.Nodes...)
-		if a.Failed {
-			words = append(words, "--failed")
-		}
-		return confirmed(append(words, optionWords(a)...), a)
-
-	// Plans
-	case inventory.ActionMakePlan:
-		return confirmed(append(submitCommand(a), "--plan"), a)
-	case inventory.ActionListPlans:
-		return []string{"plan", "list"}
-	case inventory.ActionShowPlan:
-		return []string{"plan", "show", a.Plan}
-
-	// The manager
-	case inventory.ActionShowSettings:
-		if a.Key == "" {
-			return []string{"config", "get"}
-		}
-		return []string{"config", "get", a.Key}
-	case inventory.ActionSetSetting:
-		return []string{"config", "set", a.Key + "=" + a.Value}
-	case inventory.ActionUnsetSetting:
-		return append([]string{"config", "unset"}, strings.Fields(a.Key)...)
-	case inventory.ActionSetGroup:
-		return []string{"group", "set", a.Group, a.Key + "=" + a.Value}
-	case inventory.ActionSetVariable:
-		return append(append([]string{"vars", "set", "--node"}, a.Nodes...), a.Key+"="+a.Value)
-	case inventory.ActionShowSSHKey:
-		return []string{"key", "status", "ssh"}
-	case inventory.ActionCancelSSHKey:
-		return []string{"key", "cancel", "ssh"}
-	case inventory.ActionListRollouts:
-		return []string{"rollout", "list"}
-	case inventory.ActionShowRollout:
-		return []string{"rollout", "show", a.Rollout}
-	case inventory.ActionPromote:
-		return []string{"rollout", "promote", a.Rollout}
-	case inventory.ActionApprove:
-		return []string{"rollout", "approve", a.Rollout}
-	case inventory.ActionResume:
-		return []string{"rollout", "resume", a.Rollout}
-	case inventory.ActionRetryRollout:
-		words := []string{"rollout", "retry", a.Rollout}
-		if a.Playbooks == inventory.PlaybooksCurrent {
-			words = append(words, "--playbooks-now")
-		}
-		return words
-	case inventory.ActionAbort:
-		return []string{"rollout", "abort", a.Rollout}
-	case inventory.ActionListWindows:
-		return []string{"windows"}
-	case inventory.ActionListPolicies:
-		return []string{"policy", "list"}
-	case inventory.ActionTestPolicy:
-		return []string{"policy", "test", a.Key}
-	case inventory.ActionEnablePolicy:
-		words := []string{"policy", "enable", a.Key}
-		if a.Value == inventory.ForEveryNode {
-			words = append(words, "--all")
-		}
-		return words
-	case inventory.ActionLiftFreeze:
-		return []string{"freeze", "off"}
-	case inventory.ActionReleaseBrake:
-		return []string{"policy", "release"}
-	case inventory.ActionShowHealth, inventory.ActionShowVersion:
-		return []string{"status"}
-	case inventory.ActionShowRepo:
-		return []string{"repo", "status"}
-	case inventory.ActionSyncRepo:
-		return []string{"repo", "sync"}
-	case inventory.ActionLogRepo:
-		return []string{"repo", "log"}
+// option returns the option if it is set.
+func option(name string, set bool) []string {
+	if set {
+		return []string{name}
 	}
-
 	return nil
+}
+
+func submitWords(a inventory.Action) []string { return confirmed(submitCommand(a), a) }
+
+func forgetWords(a inventory.Action) []string {
+	if len(a.Nodes) == 0 {
+		return listNodes
+	}
+	return confirmed(slices.Concat([]string{"nodes", "forget"}, a.Nodes, optionWords(a)), a)
 }
 
 // VerbWords returns the verb of a job as clusterctl has it: a command, with the option that belongs to it.

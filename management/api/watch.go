@@ -24,8 +24,8 @@ type Change struct {
 	// The revision of the change; before `sync`, the revision of the initial state.
 	Revision int64 `json:"revision"`
 	// put: the current object: a Node, a Job as in lists but without position and wait, Vars, Config, a Freeze, an
-	// Instance, a Token, or a Plan or Rollout as in lists but without the time that is left. The object of notifications
-	// is a Delivery, which stays `pending` there when it is bundled. The object of policies
+	// Instance, a Token, or a Plan or Rollout as in lists but without the time that is left. The object of
+	// notifications is a Delivery, which stays `pending` there when it is bundled. The object of policies
 	// has the brake, the pauses and the newest decisions, that of ssh-key the newest rotation: what GET shows beyond
 	// them is judged at its time. Likewise, `active` of a freeze and `used` of a token are those of the time of the
 	// event.

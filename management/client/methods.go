@@ -340,9 +340,9 @@ func (c *Client) WaitJob(ctx context.Context, id string, each ...func(api.Job)) 
 	})
 }
 
-// poll requests a record until seen reports that it is done: at once, and then by long polls, so that a lost connection
-// costs little. seen gets each answer and the query of the next request, and returns the id of the record. poll survives
-// restarts of the daemon, each for up to Options.Patience.
+// poll requests a record until seen reports that it is done: at once, and then by long polls, so that a lost
+// connection costs little. seen gets each answer and the query of the next request, and returns the id of the record.
+// poll survives restarts of the daemon, each for up to Options.Patience.
 func poll[T any](
 	ctx context.Context, c *Client, path, id string, q url.Values, seen func(T, url.Values) (id string, done bool),
 ) (T, error) {

@@ -33,9 +33,10 @@ func (s *Server) watchRoutes() []rest.Route {
 		Query: []openapi.Param{
 			{
 				Name: "kinds", Type: openapi.Texts,
-				Help: "The kinds to watch, separated by commas: `" + strings.Join(watchKinds(), "`, `") + "`, or `all` for " +
-					"each of these that the caller may read. A kind that the caller may not read by its path is " +
-					"forbidden. Default: the first four, or only nodes if one of the next parameters selects nodes.",
+				Help: "The kinds to watch, separated by commas: `" + strings.Join(watchKinds(), "`, `") +
+					"`, or `all` for each of these that the caller may read. A kind that the caller may not read by " +
+					"its path is forbidden. Default: the first four, or only nodes if one of the next parameters " +
+					"selects nodes.",
 			},
 			{Name: "name", Type: openapi.Texts, Help: "Names of nodes."},
 			{Name: "group", Type: openapi.Texts, Help: "Groups of nodes."},
