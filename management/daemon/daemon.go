@@ -235,13 +235,10 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.runAudit(ctx)
 	d.identifyManager(ctx)
 
-	if d.gossipKey, err = d.gossip.Keeper(gossipkey.Options{
-		State: d.store, Node: d.node.Name(), Settings: d.settings.GossipKey, Audit: d.audit,
-		Logger: d.opts.Logger.WithField("part", "gossip key"),
-	}, d.programs.NewProber()); err != nil {
-		return err
-	}
-
+	d.gossipKey = d.gossip.Keeper(gossipkey.Options{
+		State: d.store, Records: d.store, Leads: d.member.Leads, Node: d.node.Name(), Settings: d.settings.GossipKey,
+		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "gossip key"),
+	}, d.programs.NewProber())
 	d.openSSHKey()
 	d.trackRepository()
 	d.wireUseCases()

@@ -153,8 +153,8 @@ var mayImport = map[string][]string{
 	},
 	"management/rotation": {"inventory"},
 	"management/gossipkey": {
-		"inventory", "monitor", "configuration", "management/access", "management/control", "management/rotation",
-		"management/state",
+		"inventory", "monitor", "configuration", "management/access", "management/control", "management/record",
+		"management/rotation", "management/state",
 	},
 	"management/sshkey": {
 		"inventory",

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/metrics"
@@ -267,6 +268,6 @@ func (d *Daemon) runAudit(ctx context.Context) {
 // kinds are the kinds of record that the store keeps for their packages.
 var kinds = slices.Concat(state.Kinds, []record.Any{
 	&job.Kind, &plan.Kind, &rollout.Kind,
-	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &window.FreezeKind,
+	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &gossipkey.Kind, &window.FreezeKind,
 	&notify.DeliveryKind, &notify.PositionKind,
 })

@@ -242,8 +242,10 @@ func whereOf(at []string) string {
 		return at[1]
 	case state.Overlays.Name:
 		return "config"
-	default:
+	case state.Checksums.Name:
 		return "of the checksums"
+	default:
+		return "record " + at[0]
 	}
 }
 

@@ -3,8 +3,8 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -18,33 +18,49 @@ import (
 	"github.com/contiv/cluster/monitor/serf"
 )
 
-// Keeper returns the keeper of the gossip key, with the rotation of an earlier process. The options have what is not
-// about the gossip.
-func (g *Gossip) Keeper(o gossipkey.Options, ssh *ansible.Prober) (*gossipkey.Keeper, error) {
-	o.Records = rotationFile(filepath.Join(g.DataDir, "gossip-rotation.json"))
-	o.Ring, o.Pusher, o.Generate, o.Finish = g.ring, keyPusher{ssh}, serf.GenerateKey, g.finishRotation
+// Keeper returns the keeper of the gossip key. The options have what is not about the gossip.
+func (g *Gossip) Keeper(o gossipkey.Options, ssh *ansible.Prober) *gossipkey.Keeper {
+	o.Former = filepath.Join(g.DataDir, "gossip-rotation.json")
+	o.Ring, o.Pusher, o.Generate, o.Follow = g.ring, keyPusher{ssh}, serf.GenerateKey, g.follow
 
-	k, err := gossipkey.New(o)
-	if err == nil {
-		g.set(func() { g.rotation = k.Rotation })
-	}
-	return k, err
+	k := gossipkey.New(o)
+	g.set(func() { g.rotation = k.Rotation })
+
+	return k
 }
 
 // keyFile is the file of the key, unless the configuration names one.
 func (g *Gossip) keyFile() string { return filepath.Join(g.DataDir, "gossip.key") }
 
-// finishRotation stores the key for the next start. An operator's own file stays as it
+// follow replaces a key file whose key a rotation has replaced. An operator's own file stays as it
 // is; the keyring counts more, until that file is changed.
-func (g *Gossip) finishRotation(key string) error {
-	if c := g.Config; c.KeyFile != "" || c.RPC != "" {
-		g.Logger.WithField("key_file", c.KeyFile).
+func (g *Gossip) follow(r gossipkey.Rotation) error {
+	if c := g.Config; c.Off || c.RPC != "" && c.KeyFile == "" {
+		return nil
+	}
+
+	text, err := readKey(cmp.Or(g.Config.KeyFile, g.keyFile()), false)
+	if err != nil {
+		return err
+	}
+
+	first, _, _ := strings.Cut(text, "\n")
+
+	switch {
+	case !r.Supersedes(first):
+		return nil
+	case g.Config.KeyFile != "":
+		g.Logger.WithField("key_file", g.Config.KeyFile).
 			Warn("the gossip key was rotated; gossip.key_file still has the old one")
 
 		return nil
 	}
 
-	return localfile.Replace(g.keyFile(), []byte(key+"\n"))
+	keys, err := r.Keys()
+	if err != nil {
+		return err
+	}
+	return localfile.Replace(g.keyFile(), []byte(keys[0]+"\n"))
 }
 
 // readKey reads the key of the gossip. If create is set, it generates a missing one.
@@ -105,45 +121,13 @@ func (g *Gossip) keys() string {
 	if g.rotation != nil {
 		r := g.rotation()
 		if first, _, _ := strings.Cut(g.key, "\n"); r.Supersedes(first) {
-			return strings.Join(r.Keys(), "\n")
+			if keys, err := r.Keys(); err == nil {
+				return strings.Join(keys, "\n")
+			}
 		}
 	}
 
 	return g.key
-}
-
-// rotationFile keeps the record of the newest rotation. It implements
-// gossipkey.Records.
-type rotationFile string
-
-// Load reads the record.
-func (f rotationFile) Load() (gossipkey.Rotation, error) {
-	var r gossipkey.Rotation
-
-	b, err := os.ReadFile(string(f))
-	if errors.Is(err, os.ErrNotExist) {
-		return r, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-
-	if err != nil {
-		return r, inventory.Errorf(inventory.KindInvalid,
-			"the record of the rotation of the gossip key cannot be read: %s: %w", string(f), err).
-			Do("move the file away; an unfinished rotation can then be begun anew")
-	}
-
-	return r, nil
-}
-
-// Save replaces the record, durably.
-func (f rotationFile) Save(r gossipkey.Rotation) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return localfile.Replace(string(f), append(b, '\n'))
 }
 
 // keyPusher implements gossipkey.Pusher with the login of a ping.

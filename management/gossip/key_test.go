@@ -5,6 +5,7 @@ package gossip
 import (
 	"testing"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/monitor/serf"
 )
@@ -16,7 +17,8 @@ func TestKeysOfExistingAgent(t *testing.T) {
 
 	first, second, third, set := serf.GenerateKey(), serf.GenerateKey(), serf.GenerateKey(), serf.GenerateKey()
 	r := gossipkey.Rotation{
-		Phase: gossipkey.PhaseDone, New: third, Old: []string{second},
+		Phase:    gossipkey.PhaseDone,
+		Secret:   configuration.Vars{"new_gossip_key": configuration.NewSecret(third), "old_gossip_keys": second},
 		Replaced: []string{gossipkey.Fingerprint(first), gossipkey.Fingerprint(second)},
 	}
 

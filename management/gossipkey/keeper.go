@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/control"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
@@ -27,6 +28,9 @@ const (
 
 	// pushes is the number of absent nodes that one round tries over ssh.
 	pushes = 64
+
+	// noteTime is how often a round without progress is noted in the store.
+	noteTime = 5 * time.Minute
 )
 
 // Ring reads and changes the keyrings of all live members. Its methods block for some
@@ -44,13 +48,6 @@ type Pusher interface {
 	PushKeys(ctx context.Context, h configuration.Host, keys []string) error
 }
 
-// Records keeps the record of the newest rotation, which contains keys.
-type Records interface {
-	// Load returns the zero value if there is none.
-	Load() (Rotation, error)
-	Save(r Rotation) error
-}
-
 // Settings is the part of the configuration that a rotation depends on.
 type Settings struct {
 	// Connect merges the ssh parameters of site, group and node.
@@ -62,15 +59,18 @@ type Settings struct {
 // Options are the dependencies of a Keeper.
 type Options struct {
 	State   state.Reader
-	Records Records
+	Records record.Store
+	Leads   func() bool // reports whether this instance carries rotations out
 	// Ring returns the gossip, or the reason why there is none now.
-	Ring     func() (Ring, error)
-	Pusher   Pusher
-	Node     string // of this instance
+	Ring   func() (Ring, error)
+	Pusher Pusher
+	Node   string // of this instance
+	// Former is the file of an earlier version, which kept the rotation on its host.
+	Former   string
 	Settings func() Settings
 	Generate func() string // a new key
-	// Finish stores the key for the next start of the manager. It may be repeated.
-	Finish func(key string) error
+	// Follow puts the key of a finished rotation into the key file of this host. It may be repeated.
+	Follow func(r Rotation) error
 	Audit  access.Auditor
 	Logger logrus.FieldLogger
 	Every  time.Duration // between two rounds; 0: 15 s
@@ -81,42 +81,30 @@ type Keeper struct {
 	Options
 	*control.Loop
 
-	mu     sync.Mutex
-	record Rotation
-	tried  map[string]time.Time // the last push to each node
-	why    map[string]string    // why it failed
+	mu       sync.Mutex
+	tried    map[string]time.Time // the last push to each node
+	why      map[string]string    // why it failed
+	followed time.Time            // the end of the rotation that the key file of this host has
 }
 
-// New returns a Keeper with the record of an earlier process.
-func New(o Options) (*Keeper, error) {
+// New returns a Keeper.
+func New(o Options) *Keeper {
 	o.Every = cmp.Or(o.Every, 15*time.Second)
 
-	record, err := o.Records.Load()
-	if err != nil {
-		return nil, err
-	}
-	k := &Keeper{Options: o, record: record, tried: map[string]time.Time{}, why: map[string]string{}}
+	k := &Keeper{Options: o, tried: map[string]time.Time{}, why: map[string]string{}}
 	k.Loop = control.New(control.Options{
-		Name: "rotation of the gossip key", Every: o.Every, Round: k.goOn,
+		Name: "rotation of the gossip key", Every: o.Every, Begin: k.takeOver,
+		Round:   func(ctx context.Context) (control.Next, error) { return control.Next{}, k.Round(ctx) },
 		Trouble: "the rotation of the gossip key is held up", Logger: o.Logger,
 	})
 
-	return k, nil
-}
-
-// goOn does a round of a rotation that has not ended.
-func (k *Keeper) goOn(ctx context.Context) (control.Next, error) {
-	if !k.Rotation().Phase.Running() {
-		return control.Next{}, nil
-	}
-	return control.Next{}, k.Round(ctx)
+	return k
 }
 
 // Rotation returns the record of the newest rotation.
 func (k *Keeper) Rotation() Rotation {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.record.clone()
+	latest, _ := k.Records.Latest()
+	return record.One(latest, &Kind)
 }
 
 // Status is the state of the gossip key.
@@ -128,26 +116,26 @@ type Status struct {
 	OldKeys []string
 }
 
-// Status returns the state of the newest rotation.
-func (k *Keeper) Status() Status {
-	s := Status{Rotation: k.Rotation(), Known: len(k.known())}
-	for _, key := range s.Old {
-		s.OldKeys = append(s.OldKeys, Fingerprint(key))
+// StatusOf returns the state of a rotation. It has no key.
+func StatusOf(v *state.View, r Rotation) Status {
+	s := Status{Rotation: r, Known: len(known(v))}
+
+	if fresh, old, err := r.keys(); err == nil {
+		s.Key = Fingerprint(fresh)
+
+		for _, key := range old {
+			s.OldKeys = append(s.OldKeys, Fingerprint(key))
+		}
 	}
 
-	if s.New != "" {
-		s.Key = Fingerprint(s.New)
-	}
-
-	// The keys themselves stay here.
-	s.New, s.Old, s.Replaced = "", nil, nil
+	s.Secret = nil
 
 	return s
 }
 
 // known returns the nodes that need the key.
-func (k *Keeper) known() []*inventory.Node {
-	return slices.DeleteFunc(slices.Clone(k.State.View().Nodes()), func(n *inventory.Node) bool { return !isKnown(n) })
+func known(v *state.View) []*inventory.Node {
+	return slices.DeleteFunc(slices.Clone(v.Nodes()), func(n *inventory.Node) bool { return !isKnown(n) })
 }
 
 // Request asks for a rotation.
@@ -163,9 +151,9 @@ type Request struct {
 func (k *Keeper) Rotate(ctx context.Context, c access.Caller, r Request) (Status, error) {
 	record := access.Record{Action: "gossip-key.rotate", Targets: r.LockOut}
 
-	err := access.Audited(ctx, k.Audit, c, record, func(_ context.Context, _ *access.Record) error {
+	err := access.Audited(ctx, k.Audit, c, record, func(ctx context.Context, _ *access.Record) error {
 		if r.Force {
-			return k.giveUp(r.LockOut)
+			return k.giveUp(ctx, r.LockOut)
 		}
 		return k.begin(ctx, c.Principal)
 	})
@@ -175,19 +163,11 @@ func (k *Keeper) Rotate(ctx context.Context, c access.Caller, r Request) (Status
 
 	k.Kick()
 
-	return k.Status(), nil
+	return StatusOf(k.State.View(), k.Rotation()), nil
 }
 
-// begin stores a new rotation, unless one is running.
+// begin stores a new rotation, unless one is running. One whose keys are lost begins anew.
 func (k *Keeper) begin(ctx context.Context, actor string) error {
-	if k.Rotation().Phase.Running() {
-		return nil
-	}
-
-	if err := state.CheckAlone(k.State.View(), k.Node); err != nil {
-		return err
-	}
-
 	ring, err := k.Ring()
 	if err != nil {
 		return err
@@ -198,25 +178,22 @@ func (k *Keeper) begin(ctx context.Context, actor string) error {
 			Do("see the health of the manager").With(inventory.ShowHealth())
 	}
 
-	return k.change(func(r *Rotation) error {
-		// Another request may have been faster.
-		if r.Phase.Running() {
+	return k.change(ctx, func(r *Rotation) error {
+		if _, _, err := r.keys(); r.Phase.Running() && err == nil {
 			return nil
 		}
 
 		*r = Rotation{
-			Phase: PhaseInstall, New: k.Generate(), Old: old, Actor: actor, Started: time.Now(),
-			Replaced:  replace(r.Replaced, old),
-			Confirmed: map[string]time.Time{}, Removed: map[string]time.Time{},
-		}
+			Phase: PhaseInstall, Actor: actor, Started: time.Now(), Replaced: replace(r.Replaced, old),
+		}.withKeys(k.Generate(), old)
 
 		return nil
 	})
 }
 
 // giveUp lets the running rotation go on without the nodes.
-func (k *Keeper) giveUp(nodes []string) error {
-	return k.change(func(r *Rotation) error {
+func (k *Keeper) giveUp(ctx context.Context, nodes []string) error {
+	return k.change(ctx, func(r *Rotation) error {
 		if !r.Phase.Running() {
 			return inventory.Errorf(inventory.KindRefused, "no rotation of the gossip key is running").
 				Do("begin one without force, and give nodes up when it waits for them")
@@ -233,37 +210,36 @@ func (k *Keeper) giveUp(nodes []string) error {
 	})
 }
 
-// change changes the record, on disk first.
-func (k *Keeper) change(apply func(*Rotation) error) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// change changes the record in the store.
+func (k *Keeper) change(ctx context.Context, apply func(*Rotation) error) error {
+	_, _, err := record.Decide(ctx, k.Records, func(tx *record.Tx) (struct{}, error) {
+		r := record.One(tx, &Kind)
+		if err := apply(&r); err != nil {
+			return struct{}{}, err
+		}
+		record.Put(tx, &Kind, &r)
+		return struct{}{}, nil
+	})
 
-	changed := k.record.clone()
-	if err := apply(&changed); err != nil {
-		return err
-	}
-
-	if err := k.Records.Save(changed); err != nil {
-		return inventory.Errorf(inventory.KindUnavailable, "the rotation of the gossip key cannot be stored: %w", err).
-			Do("check the data directory")
-	}
-
-	k.record = changed
-
-	return nil
+	return err
 }
 
-// Round carries the running rotation on, as far as the members let it. It may be
-// repeated, and interrupted at any point.
+// Round carries the running rotation on, as far as the members let it, or follows one that is done.
+// It may be repeated, and interrupted at any point.
 func (k *Keeper) Round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTime)
 	defer cancel()
 
 	for {
 		before := k.Rotation()
-		if !before.Phase.Running() {
+
+		switch {
+		case before.Phase == PhaseDone:
+			return k.follow(before)
+		case !before.Phase.Running() || !k.Leads():
 			return nil
 		}
+
 		if err := k.step(ctx, before); err != nil {
 			return err
 		}
@@ -275,142 +251,182 @@ func (k *Keeper) Round(ctx context.Context) error {
 	}
 }
 
+// follow lets the key file of this host follow a rotation, once.
+func (k *Keeper) follow(r Rotation) error {
+	if k.followed.Equal(r.Ended) {
+		return nil
+	}
+	if err := k.Follow(r); err != nil {
+		return err
+	}
+	k.followed = r.Ended
+
+	return nil
+}
+
 // step carries out one phase, and advances if it is complete.
 func (k *Keeper) step(ctx context.Context, r Rotation) error {
+	fresh, old, err := r.keys()
+	if err != nil {
+		return err
+	}
 	ring, err := k.Ring()
 	if err != nil {
 		return err
 	}
 
-	nodes := k.known()
+	v, now := k.State.View(), r
+	nodes := known(v)
 
 	// Members that joined since, or lost a keyring, count too.
-	installed, err := ring.AskKeys(ctx, monitor.KeyInstall, r.New)
+	as, err := ring.AskKeys(ctx, monitor.KeyInstall, fresh)
 	if err != nil {
 		return err
 	}
-	absent := answers(installed).note(nodes, r.Confirmed, time.Now())
-	k.pushAbsent(ctx, r, absent, r.Confirmed, r.Keys())
+	installed := answers(as)
 
-	pending := answers(installed).pending(r.LockedOut)
+	keys, _ := r.Keys()
+	now.Confirmed = k.confirm(ctx, r, nodes, installed, r.Confirmed, keys)
+
+	pending := rotation.Merge(installed.pending(r.LockedOut), k.unheard(v, installed, r.LockedOut))
+	waiting := k.waiting(r, nodes, now.Confirmed, installed)
+
 	if r.Phase == PhaseInstall {
-		return k.advance(ctx, r, PhaseUse, pending, k.waiting(r, nodes, r.Confirmed, installed))
+		return k.advance(ctx, r, now, PhaseUse, pending, waiting)
 	}
 
-	used, err := ring.AskKeys(ctx, monitor.KeyUse, r.New)
+	used, err := ring.AskKeys(ctx, monitor.KeyUse, fresh)
 	if err != nil {
 		return err
 	}
 	pending = rotation.Merge(pending, answers(used).pending(r.LockedOut))
-	waiting := k.waiting(r, nodes, r.Confirmed, installed)
 
 	if r.Phase == PhaseUse {
-		return k.advance(ctx, r, PhaseRemove, pending, waiting)
+		return k.advance(ctx, r, now, PhaseRemove, pending, waiting)
 	}
 
 	// The old key stays until every known node has the new one.
 	if blocked := rotation.Merge(pending, waiting); len(blocked) > 0 {
-		return k.advance(ctx, r, PhaseRemove, blocked, nil)
+		return k.advance(ctx, r, now, PhaseRemove, blocked, nil)
 	}
 
-	return k.remove(ctx, ring, r, nodes)
-}
-
-// remove removes the old keys from all members, and from the absent nodes over ssh.
-func (k *Keeper) remove(ctx context.Context, ring Ring, r Rotation, nodes []*inventory.Node) error {
-	var pending []rotation.Laggard
-
+	// Remove the old keys from all members, and from the absent nodes over ssh.
 	removed := answers{}
-	for _, old := range r.Old {
-		as, err := ring.AskKeys(ctx, monitor.KeyRemove, old)
+
+	for _, key := range old {
+		as, err := ring.AskKeys(ctx, monitor.KeyRemove, key)
 		if err != nil {
 			return err
 		}
-		pending = rotation.Merge(pending, answers(as).pending(r.LockedOut))
 		removed = append(removed, as...)
 	}
 
-	absent := removed.note(nodes, r.Removed, time.Now())
-	k.pushAbsent(ctx, r, absent, r.Removed, []string{r.New})
+	now.Removed = k.confirm(ctx, r, nodes, removed, r.Removed, []string{fresh})
+	blocked := rotation.Merge(removed.pending(r.LockedOut), k.waiting(r, nodes, now.Removed, removed))
 
-	waiting := k.waiting(r, nodes, r.Removed, removed)
-	if blocked := rotation.Merge(pending, waiting); len(blocked) > 0 {
-		return k.advance(ctx, r, PhaseRemove, blocked, nil)
+	return k.advance(ctx, r, now, PhaseDone, blocked, nil)
+}
+
+// confirm returns the sorted list of nodes with those that have confirmed now: by their member, or over ssh.
+func (k *Keeper) confirm(
+	ctx context.Context, r Rotation, nodes []*inventory.Node, as answers, confirmed, keys []string,
+) []string {
+	more, absent := as.note(nodes)
+	confirmed = rotation.With(confirmed, more)
+
+	return rotation.With(confirmed, k.pushAbsent(ctx, r, absent, confirmed, keys))
+}
+
+// unheard returns the other live instances whose member has not answered: without the new key, one could
+// not lead.
+func (k *Keeper) unheard(v *state.View, as answers, lockedOut []string) []rotation.Laggard {
+	var all []rotation.Laggard
+
+	for _, i := range record.List(v, &state.Instances) {
+		heard := slices.ContainsFunc(as, func(a monitor.KeyAnswer) bool { return i.Node == a.Node || i.Node == a.Member })
+
+		if !heard && i.Node != k.Node && !slices.Contains(lockedOut, i.Node) {
+			all = append(all, rotation.Laggard{Name: i.Node, Reason: "its clusterm is not in this gossip"})
+		}
 	}
 
-	if err := k.Finish(r.New); err != nil {
-		return err
-	}
-
-	return k.advance(ctx, r, PhaseDone, nil, nil)
+	return all
 }
 
 // waiting returns the nodes that have not confirmed, each with the reason.
-func (k *Keeper) waiting(
-	r Rotation,
-	nodes []*inventory.Node,
-	confirmed map[string]time.Time,
-	as answers,
-) []rotation.Laggard {
-	return r.unconfirmed(nodes, confirmed, func(node string) string {
-		problem, live := as.of(node)
+func (k *Keeper) waiting(r Rotation, nodes []*inventory.Node, confirmed []string, as answers) []rotation.Laggard {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 
-		k.mu.Lock()
-		failed := k.why[node]
-		k.mu.Unlock()
+	var all []rotation.Laggard
 
-		switch {
-		case live && problem == "":
-			return "several hosts claim to be it"
-		case live:
-			return problem
+	for _, n := range nodes {
+		if rotation.Has(confirmed, n.Name) || slices.Contains(r.LockedOut, n.Name) {
+			continue
 		}
 
-		return cmp.Or(failed, "it is not in the gossip, and was not tried over ssh yet")
-	})
+		reason, live := as.of(n.Name)
+
+		switch {
+		case live && reason == "":
+			reason = "several hosts claim to be it"
+		case !live:
+			reason = cmp.Or(k.why[n.Name], "it is not in the gossip, and was not tried over ssh yet")
+		}
+
+		all = append(all, rotation.Laggard{Name: n.Name, Reason: reason})
+	}
+
+	return all
 }
 
-// advance stores the progress, and the next phase unless blocked names members. The
+// advance stores the progress from r to now, and the next phase unless blocked names members. The
 // others in waiting do not hold the phase up.
-func (k *Keeper) advance(ctx context.Context, r Rotation, next Phase, blocked, waiting []rotation.Laggard) error {
-	store := func() error {
-		return k.change(func(now *Rotation) error {
-			now.Confirmed, now.Removed = r.Confirmed, r.Removed
-			now.Laggards, now.Round = rotation.Merge(blocked, waiting), time.Now()
+func (k *Keeper) advance(ctx context.Context, r, now Rotation, next Phase, blocked, waiting []rotation.Laggard) error {
+	now.Laggards, now.Round = rotation.Merge(blocked, waiting), time.Now()
+	if len(blocked) == 0 {
+		now.Phase = next
+	}
+	if now.Phase == PhaseDone {
+		now.Ended = now.Round
+	}
 
-			if len(blocked) == 0 {
-				now.Phase = next
+	same := now.Phase == r.Phase && len(now.Confirmed) == len(r.Confirmed) && len(now.Removed) == len(r.Removed) &&
+		slices.Equal(now.Laggards, r.Laggards)
+	if same && now.Round.Sub(r.Round) < noteTime {
+		return nil
+	}
+
+	store := func(ctx context.Context, _ *access.Record) error {
+		return k.change(ctx, func(stored *Rotation) error {
+			// Another leader may have been faster, and an operator gives nodes up meanwhile.
+			if stored.Started.Equal(r.Started) && stored.Phase == r.Phase {
+				lockedOut := stored.LockedOut
+				*stored = now
+				stored.LockedOut = lockedOut
 			}
-
-			if now.Phase == PhaseDone {
-				now.Ended = now.Round
-			}
-
 			return nil
 		})
 	}
 
-	if len(blocked) > 0 || next == r.Phase {
-		return store()
+	if now.Phase == r.Phase {
+		return store(ctx, nil)
 	}
 
-	k.Logger.WithFields(logrus.Fields{"phase": next, "key": Fingerprint(r.New)}).
-		Info("the rotation of the gossip key goes on")
+	k.Logger.WithField("phase", next).Info("the rotation of the gossip key goes on")
 
 	record := access.Record{Action: "gossip-key." + string(next), Reason: "rotation begun by " + r.Actor}
 
-	return access.Audited(ctx, k.Audit, access.Caller{Principal: access.Manager}, record,
-		func(_ context.Context, _ *access.Record) error { return store() })
+	return access.Audited(ctx, k.Audit, access.Caller{Principal: access.Manager}, record, store)
 }
 
 // pushAbsent installs the keys over ssh on nodes without a live member that have not
-// confirmed: those whose last attempt is longest ago first.
+// confirmed: those whose last attempt is longest ago first. It returns the names of those that have the keys.
 func (k *Keeper) pushAbsent(
-	ctx context.Context, r Rotation, absent []*inventory.Node, confirmed map[string]time.Time, keys []string,
-) {
+	ctx context.Context, r Rotation, absent []*inventory.Node, confirmed, keys []string,
+) (done []string) {
 	due := slices.DeleteFunc(absent, func(n *inventory.Node) bool {
-		_, ok := confirmed[n.Name]
-		return ok || slices.Contains(r.LockedOut, n.Name)
+		return rotation.Has(confirmed, n.Name) || slices.Contains(r.LockedOut, n.Name)
 	})
 
 	k.mu.Lock()
@@ -442,8 +458,10 @@ func (k *Keeper) pushAbsent(
 
 		delete(k.why, n.Name)
 
-		confirmed[n.Name] = now
+		done = append(done, n.Name)
 	}
+
+	return done
 }
 
 // push installs the keys on the host of a node.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +21,10 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job/jobtest"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
 )
@@ -47,14 +52,21 @@ type site struct {
 	dup    string // a node with two claimants
 	ops    int
 	crash  int // 0: never
-	saved  []byte
+	dir    string
+	store  *recordtest.Store
 	stored string // the key for the next start
 	trail  []access.Record
 }
 
 func newSite(t *testing.T) *site {
 	member := func() *host { return &host{keys: []string{oldKey}, live: true, ssh: true} }
-	return &site{t: t, stored: oldKey, hosts: map[string]*host{"m-1": member(), "a-1": member(), "b-1": member()}}
+	s := &site{
+		t: t, stored: oldKey, hosts: map[string]*host{"m-1": member(), "a-1": member(), "b-1": member()},
+		dir: t.TempDir(), store: recordtest.NewStore(&Kind, &state.Instances),
+	}
+	s.store.Before = func(*record.Tx) error { return s.operate() }
+
+	return s
 }
 
 func (s *site) operate() error {
@@ -128,11 +140,13 @@ func (h *host) change(op monitor.KeyOp, key string) string {
 // checkRemoval: the old key is removed only if every host that was not given up has the
 // new one.
 func (s *site) checkRemoval() {
-	var r Rotation
-	errtest.None(s.t, json.Unmarshal(s.saved, &r))
+	latest, _ := s.store.Latest()
+	r := record.One(latest, &Kind)
+	fresh, _, err := r.keys()
+	errtest.None(s.t, err)
 
 	for name, h := range s.hosts {
-		if !slices.Contains(h.keys, r.New) && !slices.Contains(r.LockedOut, name) {
+		if !slices.Contains(h.keys, fresh) && !slices.Contains(r.LockedOut, name) {
 			s.t.Errorf("the old key is removed, and %s has only %v", name, h.keys)
 		}
 	}
@@ -150,24 +164,6 @@ func (s *site) PushKeys(_ context.Context, h configuration.Host, keys []string) 
 	to.keys = slices.Clone(keys)
 
 	return nil
-}
-
-func (s *site) Load() (r Rotation, err error) {
-	if s.saved != nil {
-		err = json.Unmarshal(s.saved, &r)
-	}
-	return r, err
-}
-
-func (s *site) Save(r Rotation) error {
-	if err := s.operate(); err != nil {
-		return err
-	}
-
-	var err error
-	s.saved, err = json.Marshal(r)
-
-	return err
 }
 
 func (s *site) Record(_ context.Context, r access.Record) { s.trail = append(s.trail, r) }
@@ -213,7 +209,12 @@ func (v view) View() *state.View {
 		nodes = append(nodes, n)
 	}
 
-	return &state.View{Snapshot: jobtest.With(nodes...)}
+	latest, _ := v.site.store.Latest()
+
+	now := &state.View{Snapshot: jobtest.With(nodes...)}
+	now.View = record.WithList(now.View, &state.Instances, record.List(latest, &state.Instances)...)
+
+	return now
 }
 
 // boot returns the keeper of a new process.
@@ -221,20 +222,31 @@ func (s *site) boot() *Keeper {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 
-	k, err := New(Options{
-		State: view{site: s}, Records: s, Pusher: s, Audit: s, Logger: log,
+	return New(Options{
+		State: view{site: s}, Records: s.store, Leads: func() bool { return true }, Node: "m-1",
+		Pusher: s, Audit: s, Logger: log, Former: filepath.Join(s.dir, "former.json"),
 		Ring:     func() (Ring, error) { return s, nil },
 		Generate: func() string { return newKey },
-		Finish:   func(key string) error { s.stored = key; return s.operate() },
+		Follow:   s.follow,
 		Settings: func() Settings {
 			return Settings{Connect: func(*state.View, string, string) configuration.Connection {
 				return configuration.Connection{}
 			}}
 		},
 	})
-	errtest.None(s.t, err)
-	return k
 }
+
+// follow replaces the key of the next start, if the rotation has replaced it.
+func (s *site) follow(r Rotation) error {
+	if r.Supersedes(s.stored) {
+		fresh, _, err := r.keys()
+		errtest.None(s.t, err)
+		s.stored = fresh
+	}
+	return s.operate()
+}
+
+func (k *Keeper) status() Status { return StatusOf(k.State.View(), k.Rotation()) }
 
 func (s *site) rotate(k *Keeper, r Request) (Status, error) {
 	return k.Rotate(s.t.Context(), access.Caller{Principal: "ann"}, r)
@@ -271,7 +283,7 @@ func TestRotate(t *testing.T) {
 
 	errtest.None(t, k.Round(t.Context()))
 
-	status := k.Status()
+	status := k.status()
 	if status.Phase != PhaseDone || len(status.Laggards) > 0 || status.Ended.IsZero() || status.Known != 4 {
 		t.Errorf("%+v", status)
 	}
@@ -285,8 +297,8 @@ func TestRotate(t *testing.T) {
 		s.want(name, newKey)
 	}
 
-	if s.stored != newKey || !slices.Equal(k.Rotation().Keys(), []string{newKey}) {
-		t.Errorf("the next start has %s", s.stored)
+	if keys, err := k.Rotation().Keys(); s.stored != newKey || err != nil || !slices.Equal(keys, []string{newKey}) {
+		t.Errorf("the next start has %s, and a host that joins %v, %v", s.stored, keys, err)
 	}
 
 	var actions []string
@@ -373,7 +385,7 @@ func TestRotateWaits(t *testing.T) {
 				errtest.None(t, k.Round(t.Context()))
 			}
 
-			if got := k.Status(); got.Phase != c.phase || !strings.HasPrefix(laggards(got), c.laggard) {
+			if got := k.status(); got.Phase != c.phase || !strings.HasPrefix(laggards(got), c.laggard) {
 				t.Errorf("%s: %s", got.Phase, laggards(got))
 			}
 
@@ -387,8 +399,8 @@ func TestRotateWaits(t *testing.T) {
 			errtest.None(t, k.Round(t.Context()))
 
 			// One more for a host that was just given a key over ssh.
-			if err := k.Round(t.Context()); err != nil || k.Status().Phase != PhaseDone {
-				t.Errorf("afterwards: %s, %s, %v", k.Status().Phase, laggards(k.Status()), err)
+			if err := k.Round(t.Context()); err != nil || k.status().Phase != PhaseDone {
+				t.Errorf("afterwards: %s, %s, %v", k.status().Phase, laggards(k.status()), err)
 			}
 		})
 	}
@@ -424,16 +436,16 @@ func TestRotateForce(t *testing.T) {
 		}
 	}
 
-	if err := k.Round(t.Context()); err != nil || k.Status().Phase != PhaseRemove {
-		t.Errorf("a refused force has an effect: %s, %v", k.Status().Phase, err)
+	if err := k.Round(t.Context()); err != nil || k.status().Phase != PhaseRemove {
+		t.Errorf("a refused force has an effect: %s, %v", k.status().Phase, err)
 	}
 
 	if _, err := s.rotate(k, Request{Force: true, LockOut: []string{"dead-1", "dead-2"}}); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := k.Round(t.Context()); err != nil || k.Status().Phase != PhaseDone {
-		t.Errorf("%s, %v", k.Status().Phase, err)
+	if err := k.Round(t.Context()); err != nil || k.status().Phase != PhaseDone {
+		t.Errorf("%s, %v", k.status().Phase, err)
 	}
 
 	s.want("a-1", newKey)
@@ -467,7 +479,7 @@ func TestRotateCrash(t *testing.T) {
 		k = s.boot()
 
 		// An operator repeats a request that got no answer.
-		if k.Status().Phase != PhaseDone {
+		if k.status().Phase != PhaseDone {
 			if _, err := s.rotate(k, Request{}); err != nil {
 				t.Fatalf("crash %d: %v", crash, err)
 			}
@@ -479,8 +491,8 @@ func TestRotateCrash(t *testing.T) {
 			}
 		}
 
-		if k.Status().Phase != PhaseDone {
-			t.Fatalf("crash %d: %s", crash, fmt.Sprint(k.Status()))
+		if k.status().Phase != PhaseDone {
+			t.Fatalf("crash %d: %s", crash, fmt.Sprint(k.status()))
 		}
 
 		for _, name := range s.names() {
@@ -500,15 +512,147 @@ func TestRotateCrash(t *testing.T) {
 	}
 }
 
+// TestOtherInstances: the leader carries a rotation on that another instance began, waits for the instances
+// outside of the gossip, and each instance writes the key file of its own host.
+func TestOtherInstances(t *testing.T) {
+	t.Parallel()
+
+	s := newSite(t)
+	first, other := s.boot(), s.boot()
+	first.Leads = func() bool { return false }
+
+	in, err := json.Marshal(state.Instance{Identity: cluster.Identity{ID: "2", Node: "c-1"}})
+	errtest.None(t, err)
+	errtest.None(t, s.store.Write("instances/2", in))
+
+	if _, err := s.rotate(first, Request{}); err != nil {
+		t.Fatal(err)
+	}
+
+	errtest.None(t, first.Round(t.Context()))
+	s.want("m-1", oldKey)
+
+	errtest.None(t, other.Round(t.Context()))
+
+	if got := other.status(); got.Phase != PhaseInstall || laggards(got) != "c-1: its clusterm is not in this gossip" {
+		t.Errorf("%s: %s", got.Phase, laggards(got))
+	}
+
+	s.hosts["c-1"] = &host{keys: []string{oldKey}, live: true}
+	errtest.None(t, other.Round(t.Context()))
+	s.want("c-1", newKey)
+
+	if s.stored != newKey {
+		t.Errorf("the leader starts with %s", s.stored)
+	}
+
+	s.stored = oldKey // of the host of the first
+	errtest.None(t, first.Round(t.Context()))
+
+	if s.stored != newKey {
+		t.Errorf("the other instance starts with %s", s.stored)
+	}
+
+	// An operator who then changes the file has the last word.
+	s.stored = "bWluZQ"
+	for _, k := range []*Keeper{first, s.boot()} {
+		errtest.None(t, k.Round(t.Context()))
+	}
+
+	if s.stored != "bWluZQ" {
+		t.Errorf("a key file changed by hand was replaced by %s", s.stored)
+	}
+}
+
+// TestFormerFile: a rotation that an earlier version has in a file goes on, and the file is removed.
+func TestFormerFile(t *testing.T) {
+	t.Parallel()
+
+	const former = `{"phase": "use", "new": "bmV3", "old": ["b2xk"], "actor": "ann", "started": "2026-01-02T12:00:00Z",
+		"confirmed": {"b-1": "2026-01-02T12:00:01Z", "a-1": "2026-01-02T12:00:01Z"}, "removed": {},
+		"replaced": ["sha256:00"]}`
+
+	s := newSite(t)
+	for _, name := range s.names() {
+		s.hosts[name].keys = []string{oldKey, newKey}
+	}
+
+	k := s.boot()
+	errtest.None(t, os.WriteFile(k.Former, []byte("{"), 0o600))
+
+	if err := k.takeOver(t.Context()); err == nil || !strings.Contains(err.Error(), k.Former) {
+		t.Errorf("a damaged file: %v", err)
+	}
+
+	errtest.None(t, os.WriteFile(k.Former, []byte(former), 0o600))
+	errtest.None(t, k.takeOver(t.Context()))
+
+	got := k.Rotation()
+	if got.Phase != PhaseUse || got.Actor != "ann" || !slices.Equal(got.Confirmed, []string{"a-1", "b-1"}) ||
+		!slices.Equal(got.Replaced, []string{"sha256:00"}) {
+		t.Errorf("%+v", got)
+	}
+
+	if _, err := os.Stat(k.Former); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
+
+	errtest.None(t, k.takeOver(t.Context()))
+	errtest.None(t, k.Round(t.Context()))
+
+	for _, name := range s.names() {
+		s.want(name, newKey)
+	}
+}
+
+// TestKeysAreSealed: the store gets both keys as secrets whatever their names, and none is shown once they
+// cannot be read; a rotation is then begun anew.
+func TestKeysAreSealed(t *testing.T) {
+	t.Parallel()
+
+	r := Rotation{Phase: PhaseInstall}.withKeys(newKey, []string{oldKey})
+	sealed := 0
+
+	locked, err := Kind.Secret(&r, func(_ []string, values map[string]any) (map[string]any, error) {
+		out := map[string]any{}
+		for name, value := range values {
+			if _, secret := value.(configuration.Secret); secret {
+				sealed++
+			}
+			out[name] = configuration.LockedSecret("somewhere", "box", "its key is missing")
+		}
+		return out, nil
+	})
+	if err != nil || sealed != 2 {
+		t.Errorf("%d of 2 keys are secrets: %v", sealed, err)
+	}
+
+	if keys, err := locked.Keys(); err == nil {
+		t.Errorf("locked keys: %v", keys)
+	}
+
+	s := newSite(t)
+	k := s.boot()
+	errtest.None(t, s.store.Write("gossip-key", []byte(`{"phase": "remove", "started": "2026-01-02T12:00:00Z"}`)))
+
+	if err := k.Round(t.Context()); inventory.KindOf(err) != inventory.KindRefused {
+		t.Errorf("a round without keys: %v", err)
+	}
+
+	if now, err := s.rotate(k, Request{}); err != nil || now.Phase != PhaseInstall || now.Key != Fingerprint(newKey) {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
 func TestKeysWhileRotating(t *testing.T) {
 	t.Parallel()
 
 	for phase, want := range map[Phase]string{
 		PhaseNone: "", PhaseInstall: "old new", PhaseUse: "new old", PhaseRemove: "new old", PhaseDone: "new",
 	} {
-		r := Rotation{Phase: phase, New: "new", Old: []string{"old"}}
-		if got := strings.Join(r.Keys(), " "); got != want {
-			t.Errorf("%s: %s, want %s", phase, got, want)
+		r := Rotation{Phase: phase}.withKeys("new", []string{"old"})
+		if keys, err := r.Keys(); err != nil || strings.Join(keys, " ") != want {
+			t.Errorf("%s: %s, %v, want %s", phase, keys, err, want)
 		}
 	}
 }
@@ -532,7 +676,10 @@ func TestSupersedes(t *testing.T) {
 
 		errtest.None(t, k.Round(t.Context()))
 
-		made = append(made, k.Rotation().New)
+		fresh, _, err := k.Rotation().keys()
+		errtest.None(t, err)
+
+		made = append(made, fresh)
 
 		for i, key := range made {
 			if got, want := k.Rotation().Supersedes(key), i < len(made)-1; got != want {
@@ -541,8 +688,8 @@ func TestSupersedes(t *testing.T) {
 		}
 	}
 
-	if strings.Contains(string(s.saved), `"`+oldKey+`"`) {
-		t.Error("the record has a key that was replaced long ago")
+	if b, err := Kind.Encode(new(s.boot().Rotation())); err != nil || strings.Contains(string(b), oldKey+`"`) {
+		t.Errorf("the record has a key that was replaced long ago: %v", err)
 	}
 
 	if r := s.boot().Rotation(); !r.Supersedes(oldKey) ||

@@ -4,19 +4,21 @@
 // members, then used, and the old one is removed only after every known node has
 // confirmed the new one; a node that the gossip does not reach gets it over ssh.
 //
-// The record of a rotation is written before each step, and each step may be repeated,
-// so that a rotation goes on after a crash at any point.
+// The record of a rotation is in the store, and written before each step. Each step may be repeated,
+// so that a rotation goes on after a crash at any point, and another leader continues it. What each
+// host has of its own is its keyring and its key file, which its instance writes when the rotation is done.
 package gossipkey
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/monitor"
 )
@@ -39,15 +41,16 @@ func (p Phase) Running() bool { return p == PhaseInstall || p == PhaseUse || p =
 // Rotation is the record of the newest rotation.
 type Rotation struct {
 	Phase   Phase     `json:"phase"`
-	New     string    `json:"new"`
-	Old     []string  `json:"old"`
 	Actor   string    `json:"actor"`
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
 
-	// Confirmed nodes accept the new key, and Removed ones no longer the old one.
-	Confirmed map[string]time.Time `json:"confirmed"`
-	Removed   map[string]time.Time `json:"removed"`
+	// Secret has the keys: the new one, and those that it replaces, one per line. The store has them encrypted.
+	Secret configuration.Vars `json:"keys"`
+
+	// Confirmed nodes accept the new key, and Removed ones no longer the old one. Both lists are sorted.
+	Confirmed []string `json:"confirmed,omitempty"`
+	Removed   []string `json:"removed,omitempty"`
 	// Replaced are the fingerprints of the keys that this and earlier rotations replace,
 	// the newest last.
 	Replaced []string `json:"replaced,omitempty"`
@@ -55,7 +58,52 @@ type Rotation struct {
 	LockedOut []string `json:"locked_out,omitempty"`
 	// Laggards are the members that the rotation waits for, as of the last round.
 	Laggards []rotation.Laggard `json:"laggards,omitempty"`
-	Round    time.Time          `json:"round,omitzero"` // the end of the last round
+	Round    time.Time          `json:"round,omitzero"` // when the members were last asked
+}
+
+// The names in Rotation.Secret, which errors show.
+const nameNew, nameOld = "new_gossip_key", "old_gossip_keys"
+
+// Kind is the one rotation of a store, the newest.
+var Kind = record.Kind[Rotation]{
+	Name: "gossip-key", Single: true,
+	Secret: func(r *Rotation, convert record.Convert) (*Rotation, error) {
+		// Their names may match no pattern of secret names.
+		keys, err := convert([]string{"gossip-key"}, r.Secret.Mark(func(name string) bool {
+			_, plain := r.Secret[name].(string)
+			return plain
+		}))
+		sealed := *r
+		sealed.Secret = keys
+
+		return &sealed, err
+	},
+}
+
+// withKeys returns the rotation with its keys.
+func (r Rotation) withKeys(fresh string, old []string) Rotation {
+	r.Secret = configuration.Vars{nameNew: fresh, nameOld: strings.Join(old, "\n")}
+	return r
+}
+
+// keys returns the new key and those that it replaces.
+func (r Rotation) keys() (fresh string, old []string, err error) {
+	var text [2]string
+
+	for i, name := range []string{nameNew, nameOld} {
+		value := r.Secret[name]
+		if hidden, ok := value.(configuration.Secret); ok {
+			value, err = hidden.Reveal()
+		}
+
+		if text[i], _ = value.(string); err != nil || text[i] == "" {
+			return "", nil, inventory.Errorf(inventory.KindRefused,
+				"the keys of the rotation of the gossip key cannot be read, see the check secrets").
+				Do("bring the key of the secrets back, or rotate the gossip key again")
+		}
+	}
+
+	return text[0], strings.Fields(text[1]), nil
 }
 
 // Fingerprint identifies a gossip key without revealing it.
@@ -81,25 +129,23 @@ func replace(replaced, keys []string) []string {
 func (r Rotation) Supersedes(key string) bool { return slices.Contains(r.Replaced, Fingerprint(key)) }
 
 // Keys returns the keys for a member that joins now, the one that encrypts first.
-func (r Rotation) Keys() []string {
-	switch r.Phase {
-	case PhaseInstall:
-		return append(slices.Clone(r.Old), r.New)
-	case PhaseUse, PhaseRemove:
-		return append([]string{r.New}, r.Old...)
-	case PhaseDone:
-		return []string{r.New}
-	case PhaseNone:
+func (r Rotation) Keys() ([]string, error) {
+	if r.Phase == PhaseNone {
+		return nil, nil
 	}
 
-	return nil
-}
+	fresh, old, err := r.keys()
 
-func (r Rotation) clone() Rotation {
-	r.Old, r.LockedOut, r.Laggards = slices.Clone(r.Old), slices.Clone(r.LockedOut), slices.Clone(r.Laggards)
-	r.Replaced = slices.Clone(r.Replaced)
-	r.Confirmed, r.Removed = maps.Clone(r.Confirmed), maps.Clone(r.Removed)
-	return r
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Phase == PhaseInstall:
+		return append(old, fresh), nil
+	case r.Phase == PhaseDone:
+		return []string{fresh}, nil
+	default:
+		return append([]string{fresh}, old...), nil
+	}
 }
 
 // isKnown reports whether the node has ever been a member of this gossip.
@@ -147,10 +193,8 @@ func (as answers) pending(lockedOut []string) []rotation.Laggard {
 	return all
 }
 
-// note records in confirmed which of the nodes have confirmed, and returns the nodes
-// without a live member.
-func (as answers) note(nodes []*inventory.Node, confirmed map[string]time.Time, at time.Time) []*inventory.Node {
-	var absent []*inventory.Node
+// note returns the names of the nodes that have confirmed, and the nodes without a live member.
+func (as answers) note(nodes []*inventory.Node) (confirmed []string, absent []*inventory.Node) {
 	for _, n := range nodes {
 		problem, live := as.of(n.Name)
 
@@ -158,25 +202,9 @@ func (as answers) note(nodes []*inventory.Node, confirmed map[string]time.Time, 
 		case !live:
 			absent = append(absent, n)
 		case problem == "" && len(n.Duplicates) == 0:
-			confirmed[n.Name] = at
+			confirmed = append(confirmed, n.Name)
 		}
 	}
 
-	return absent
-}
-
-// unconfirmed returns the nodes that are not in confirmed, and were not given up.
-func (r Rotation) unconfirmed(
-	nodes []*inventory.Node,
-	confirmed map[string]time.Time,
-	why func(string) string,
-) []rotation.Laggard {
-	var all []rotation.Laggard
-	for _, n := range nodes {
-		if _, ok := confirmed[n.Name]; !ok && !slices.Contains(r.LockedOut, n.Name) {
-			all = append(all, rotation.Laggard{Name: n.Name, Reason: why(n.Name)})
-		}
-	}
-
-	return all
+	return confirmed, absent
 }

@@ -62,3 +62,16 @@ func CheckLockOut(laggards []Laggard, names []string) error {
 
 	return nil
 }
+
+// Has reports whether a sorted list contains a name.
+func Has(names []string, name string) bool {
+	_, found := slices.BinarySearch(names, name)
+	return found
+}
+
+// With returns the sorted list with more names.
+func With(names, more []string) []string {
+	all := slices.Concat(names, more)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

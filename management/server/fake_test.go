@@ -489,12 +489,6 @@ func (m *fakeManager) TrustHostKey(
 	return m.View().Node(name)
 }
 
-func (m *fakeManager) Status() gossipkey.Status {
-	return gossipkey.Status{Known: 2, Key: "sha256:00", Rotation: gossipkey.Rotation{
-		Phase: gossipkey.PhaseRemove, Laggards: []rotation.Laggard{{Name: "a-1", Reason: "it does not answer"}},
-	}}
-}
-
 // fakePolicies has a policy, and a decision of it.
 type fakePolicies struct{ m *fakeManager }
 
@@ -570,7 +564,7 @@ func (fakePolicies) Test(name string, given []inventory.Node) (api.PolicyTested,
 }
 
 func (m *fakeManager) Rotate(_ context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error) {
-	return m.Status(), m.called("rotate force=%t lock_out=%v actor=%s", r.Force, r.LockOut, c.Principal)
+	return gossipkey.StatusOf(m.View(), record.One(m.View(), &gossipkey.Kind)), m.called("rotate force=%t lock_out=%v actor=%s", r.Force, r.LockOut, c.Principal)
 }
 
 // fakeSSHKey has a rotation that waits for one node.

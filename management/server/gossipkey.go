@@ -10,20 +10,10 @@ import (
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/server/rest"
-	"github.com/contiv/cluster/management/state"
 )
 
 func (s *Server) gossipKeyRoutes() []rest.Route {
 	return []rest.Route{
-		show(s, s.getGossipKey, rest.Route{
-			Path: api.PathGossipKey, Allow: access.Readers,
-			Doc: &openapi.Doc{
-				ID: "getGossipKey", Summary: "Show the rotation of the gossip key",
-				Text: "Returns the newest rotation of the key that encrypts the gossip, and what it waits for. " +
-					"Keys are shown as fingerprints only.",
-				Success: "The state of the rotation.",
-			},
-		}),
 		act(s, s.postRotateGossipKey, rest.Route{
 			Path: api.PathRotateGossipKey, Allow: access.Admins,
 			Doc: &openapi.Doc{
@@ -40,10 +30,6 @@ func (s *Server) gossipKeyRoutes() []rest.Route {
 			},
 		}),
 	}
-}
-
-func (s *Server) getGossipKey(r *http.Request, _ *state.Scoped) (api.GossipKey, int64, error) {
-	return gossipKeyOf(s.GossipKey.Status()), 0, nil
 }
 
 func (s *Server) postRotateGossipKey(

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/openapi"
@@ -58,6 +59,19 @@ var Resources = []Resource{
 			ID: "getFreeze", Summary: "Show the freeze",
 			Text:    "Returns whether changes of hosts are frozen, until when, by whom and why.",
 			Success: "The freeze.",
+		},
+	},
+	&ResourceOf[gossipkey.Rotation, api.GossipKey]{
+		Kind: &gossipkey.Kind, Path: api.PathGossipKey, One: api.PathGossipKey, Allow: access.Readers,
+		// The wire form has fingerprints, and no key.
+		Show: func(v *Seen, r *gossipkey.Rotation) api.GossipKey {
+			return gossipKeyOf(gossipkey.StatusOf(v.View, *r))
+		},
+		Doc: openapi.Doc{
+			ID: "getGossipKey", Summary: "Show the rotation of the gossip key",
+			Text: "Returns the newest rotation of the key that encrypts the gossip, and what it waits for. " +
+				"Keys are shown as fingerprints only.",
+			Success: "The state of the rotation.",
 		},
 	},
 	&ResourceOf[state.Instance, api.Instance]{

@@ -105,7 +105,6 @@ type HostKeeper interface {
 
 // GossipKeeper rotates the key of the gossip. It does not block for long.
 type GossipKeeper interface {
-	Status() gossipkey.Status
 	Rotate(ctx context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error)
 }
 

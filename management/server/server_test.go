@@ -35,10 +35,12 @@ import (
 	"github.com/contiv/cluster/management/contracttest"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/variable"
@@ -620,7 +622,7 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 		t.Errorf("refused: %+v", reported.Refused)
 	}
 
-	pings(ctx, t, c)
+	pings(ctx, t, c, s.manager)
 
 	forgotten := must[api.Changed](t)(c.Forget(ctx, api.Forget{Nodes: []string{"ccc-1"}, Force: true, Reason: "gone"}))
 	expectActor()
@@ -1374,7 +1376,7 @@ func TestSummaries(t *testing.T) {
 }
 
 // pings pings nodes, of which the second one does not answer.
-func pings(ctx context.Context, t *testing.T, c *client.Client) {
+func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) {
 	t.Helper()
 
 	if node.MaxPing != api.MaxPing {
@@ -1394,6 +1396,12 @@ func pings(ctx context.Context, t *testing.T, c *client.Client) {
 		second.Actions[0].Path != "/v1/nodes/bb-1" {
 		t.Errorf("%+v", second)
 	}
+
+	m.change(func(v *state.View) {
+		v.View = record.WithOne(v.View, &gossipkey.Kind, gossipkey.Rotation{
+			Phase: gossipkey.PhaseRemove, Laggards: []rotation.Laggard{{Name: "a-1", Reason: "it does not answer"}},
+		})
+	})
 
 	rotation := must[api.GossipKey](t)(c.GossipKey(ctx))
 	if rotation.Phase != "remove" || len(rotation.Laggards) != 1 || rotation.Laggards[0].Name != "a-1" {

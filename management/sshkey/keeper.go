@@ -180,7 +180,7 @@ func (r Rotation) isDone(node string) bool {
 	if r.Phase == PhaseInstall {
 		done = r.Confirmed
 	}
-	return has(done, node) || slices.Contains(r.LockedOut, node)
+	return rotation.Has(done, node) || slices.Contains(r.LockedOut, node)
 }
 
 // laggards returns the nodes that the rotation waits for, each with the reason.

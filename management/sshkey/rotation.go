@@ -95,22 +95,9 @@ func CheckBeside(r record.Reader) error {
 		Do("wait for the end of the rotation (clusterctl key status ssh), and copy the new key to this host")
 }
 
-// has reports whether a sorted list contains a name.
-func has(names []string, name string) bool {
-	_, found := slices.BinarySearch(names, name)
-	return found
-}
-
-// with returns the sorted list with more names.
-func with(names, more []string) []string {
-	all := slices.Concat(names, more)
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // confirmedBy reports whether one of the nodes has confirmed.
 func (r Rotation) confirmedBy(known []*inventory.Node) bool {
-	return slices.ContainsFunc(known, func(n *inventory.Node) bool { return has(r.Confirmed, n.Name) })
+	return slices.ContainsFunc(known, func(n *inventory.Node) bool { return rotation.Has(r.Confirmed, n.Name) })
 }
 
 // locksAllOut refuses to give up the laggards if the manager could then log in to no node at all.

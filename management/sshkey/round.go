@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -308,7 +309,7 @@ func (k *Keeper) keep(ctx context.Context, r Rotation, results []result) error {
 	defer cancel()
 
 	return k.progress(ctx, r, func(now *Rotation) {
-		now.Confirmed, now.Removed = with(now.Confirmed, confirmed), with(now.Removed, removed)
+		now.Confirmed, now.Removed = rotation.With(now.Confirmed, confirmed), rotation.With(now.Removed, removed)
 	})
 }
 
@@ -349,7 +350,7 @@ func (k *Keeper) visitNode(ctx context.Context, r Rotation, n *inventory.Node) r
 		return done
 	}
 
-	if !has(r.Confirmed, n.Name) {
+	if !rotation.Has(r.Confirmed, n.Name) {
 		if done.err = k.confirm(ctx, r, h); done.err != nil {
 			return done
 		}
