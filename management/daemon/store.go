@@ -61,7 +61,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		Logger:     d.opts.Logger,
 	})
 
-	d.secrets.Settle(ctx, d.store, d.node.Name(), func() keyring.Config {
+	d.secrets.Settle(ctx, d.store, d.node.Name(), d.leads, func() keyring.Config {
 		c := d.settings.Current()
 		return keyring.Config{Patterns: c.SecretVars, Sources: c.Secrets.Sources}
 	}, d.audit)

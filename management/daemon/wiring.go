@@ -253,11 +253,14 @@ func (d *Daemon) explainSettings() explain.Settings {
 func (d *Daemon) openAudit() {
 	d.trail = audit.New(audit.Options{
 		Store: d.store, Instance: d.node.Name(), Keep: d.file.Audit.Keep, KeepFor: time.Duration(d.file.Audit.KeepFor),
-		Leads:  func() bool { return d.member != nil && d.member.Leads() },
+		Leads:  d.leads,
 		Former: filepath.Join(d.file.DataDir, "audit"), Logger: d.opts.Logger,
 	})
 	d.audit = audit.Auditor{Trail: d.trail, Log: d.opts.Logger}
 }
+
+// leads reports whether this instance leads. None does before it is a member.
+func (d *Daemon) leads() bool { return d.member != nil && d.member.Leads() }
 
 // runAudit seals entries until Stop, which stores those that wait.
 func (d *Daemon) runAudit(ctx context.Context) {

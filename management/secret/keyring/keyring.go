@@ -42,7 +42,7 @@ const maxKeyFile = 16 << 10
 // rotateTimeout bounds a rotation. It may be continued after that.
 const rotateTimeout = 10 * time.Minute
 
-// retryEncrypt is the delay before the encryption of stored secrets is tried again.
+// retryEncrypt is the longest time before stored secrets are looked at again.
 const retryEncrypt = time.Minute
 
 // keyFile is the file with the keys of the secrets.
@@ -131,6 +131,7 @@ type Keyring struct {
 	*control.Loop
 	file   keyFile
 	node   string
+	leads  func() bool
 	config func() Config
 	audit  access.Auditor
 	log    logrus.FieldLogger
@@ -161,11 +162,11 @@ func Open(keyFile, dataDir string, log logrus.FieldLogger) (*Keyring, *store.Sec
 
 // Settle compares the key with the one that the store names. The first start makes
 // both. It is called before all other methods.
-// node is that of this instance.
+// node is that of this instance, and leads reports whether it encrypts what is stored.
 func (s *Keyring) Settle(
-	ctx context.Context, stored *store.Store, node string, config func() Config, a access.Auditor,
+	ctx context.Context, stored *store.Store, node string, leads func() bool, config func() Config, a access.Auditor,
 ) {
-	s.stored, s.node, s.config, s.audit = stored, node, config, a
+	s.stored, s.node, s.leads, s.config, s.audit = stored, node, leads, config, a
 	stored.Secrets().UsePatterns(func() configuration.Secrets { return config().Patterns })
 
 	at := s.stored.Secrets()
@@ -238,12 +239,13 @@ func (s *Keyring) errMissing(ring secret.Ring, named string) error {
 			"lost, run clusterctl key rotate secrets --abandon, and set the secret variables anew")
 }
 
-// newLoop returns the loop that encrypts what is stored in the clear or with a former key,
+// newLoop returns the leader's loop that encrypts what is stored in the clear or with a former key,
 // at the start and after each change of the patterns or marks of secret names, and continues a
-// rotation.
+// rotation. A change that another instance has made is found within a minute.
 func (s *Keyring) newLoop() *control.Loop {
 	return control.New(control.Options{
-		Name: "encryption of secrets", Backoff: retryEncrypt, Logger: s.log,
+		Name: "encryption of secrets", Duty: func() bool { return s.leads() }, Every: retryEncrypt,
+		Backoff: retryEncrypt, Logger: s.log,
 		Trouble: "stored secrets could not be encrypted; retrying",
 		Round: func(ctx context.Context) (control.Next, error) {
 			if s.stored.Secrets().Problem() != nil {
