@@ -444,9 +444,7 @@ func TestHeldRefusals(t *testing.T) {
 		}
 
 		killed := copied(s)
-		for range 2 {
-			bubble(t, killed).Loop.Stop()
-		}
+		bubble(t, killed)
 
 		time.Sleep(2 * audit.FloodTime)
 
@@ -654,8 +652,86 @@ func TestFloods(t *testing.T) {
 			t.Errorf("%d entries for 5000 refusals of strangers, %d in total", now-entries, total)
 		}
 
-		if r := verified(t, s); len(r.Problems) > 0 || r.Lost > 0 || len(s.Keys("held/")) > 0 {
-			t.Errorf("%+v, %v", r, s.Keys("held/"))
+		if r := verified(t, s); len(r.Problems) > 0 || r.Lost > 0 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestFloodsOverInstances: refusals of one source share an entry over seconds and instances, also if each of them
+// seals.
+func TestFloodsOverInstances(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &audittest.Store{}
+		instances := []*audit.Trail{bubble(t, s), bubble(t, s)}
+
+		const seconds, each = 100, 20
+
+		for range seconds {
+			for i := range each {
+				must(t, instances[i%2].Refuse(audit.Entry{
+					Time: time.Now(), Who: "token:ci", Credential: "token:1", From: "192.0.2.9:5", Via: "https",
+					Verb: "jobs.submit", Result: "refused", Targets: make([]string, 50),
+					Error: strings.Repeat("e", 4096),
+				}))
+			}
+
+			time.Sleep(time.Second)
+		}
+
+		head, err := record.Expand(s.Records[audit.HeadKey].Value)
+		if must(t, err); len(head) > 4096 {
+			t.Errorf("the head has %d bytes", len(head))
+		}
+
+		time.Sleep(2 * audit.FloodTime)
+		synctest.Wait()
+
+		entries, refusals := 0, uint64(0)
+		for _, e := range read(t, s, audit.Filter{Result: audit.Failed}) {
+			entries, refusals = entries+1, refusals+max(1, e.Count)
+		}
+
+		if refusals != seconds*each || entries > 2*audit.KnownEntries {
+			t.Errorf("%d entries for %d refusals", entries, refusals)
+		}
+	})
+}
+
+// TestUnwritable: an entry that cannot be encoded is counted as lost, and the others are written.
+func TestUnwritable(t *testing.T) {
+	t.Parallel()
+
+	s := &audittest.Store{}
+	l := open(s)
+
+	for _, at := range []time.Time{noon, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), noon} {
+		must(t, l.Defer(audit.Entry{Time: at, Verb: "nodes.observe"}))
+	}
+
+	must(t, l.Sync(t.Context()))
+
+	if all := read(t, s, audit.Filter{}); len(all) != 3 || all[0].Verb != "nodes.observe" ||
+		all[1].Verb != audit.VerbLost || all[2].Verb != "nodes.observe" {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestFormerHeld: the refusals that instances of an earlier version held back become entries.
+func TestFormerHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		held := func(who string) audit.Stored {
+			line := fmt.Sprintf(`{"time":"2026-01-01T00:00:00Z","who":%q,"verb":"y","result":"refused"}`, who)
+			return audit.Stored{Key: "held/" + who, Value: record.Compress([]byte(line))}
+		}
+		s := &audittest.Store{Records: map[string]audit.Stored{"held/a": held("a"), "held/b": held("b")}}
+
+		bubble(t, s)
+
+		if all := read(t, s, audit.Filter{Verb: "y"}); len(all) != 2 || len(s.Keys("held/")) > 0 {
+			t.Errorf("%+v, %v", all, s.Keys("held/"))
 		}
 	})
 }

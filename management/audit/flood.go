@@ -4,14 +4,16 @@ package audit
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/contiv/cluster/inventory"
 )
 
-// floodTime is how long refusals of one kind are counted together.
+// floodTime is how long refusals and changes of one kind are counted together.
 const floodTime = 10 * time.Minute
 
 // The bounds on the refusals within floodTime. A caller without a credential of its
@@ -26,6 +28,9 @@ const (
 // entry of its own.
 const changeSources, changeHeld, changeEntries = 100_000, 256, 20
 
+// A shared entry of refusals names heldTargets targets, and has heldError bytes of the error: the head has all of them.
+const heldTargets, heldError = 10, 256
+
 // plainHTTP is the credential of everybody that reaches the listener of that name. On the socket, the kernel proves
 // the account.
 const plainHTTP = "plain_http"
@@ -38,60 +43,94 @@ type flood struct {
 	Began time.Time `json:"began"`
 	Seen  uint64    `json:"seen"`
 	Held  uint64    `json:"held"` // without an entry of their own
-	Last  Entry     `json:"last"` // the last of them
+	Last  Entry     `json:"last"` // the last of them; of refusals, the last of all
 }
 
-// floods bounds the entries of sources: the first ones of each have an entry each, and the others one
-// entry with their number.
-type floods struct {
-	sources int    // counted apart; more share one count, or changes are not bounded
-	sharing int    // that share an entry at a time, of changes
-	entries uint64 // of each source
-	changes bool   // not refusals
+// folds bound the entries of each source: the first ones have an entry each, and the others one entry with their
+// number. They are not safe for concurrent use.
+type folds struct{ strangers, known, changes floods }
 
-	mu      sync.Mutex
+type floods struct {
+	sources int    // counted apart
+	entries uint64 // of each source
 	open    map[source]*flood
-	changed bool // since the last call of held
+}
+
+// newFolds returns folds that go on with some floods.
+func newFolds(held []*flood) *folds {
+	f := &folds{
+		strangers: floods{strangerSources, strangerEntries, map[source]*flood{}},
+		known:     floods{knownSources, knownEntries, map[source]*flood{}},
+		changes:   floods{changeSources, changeEntries, map[source]*flood{}},
+	}
+	for _, one := range held {
+		f.of(one.Last).open[sourceOf(one.Last)] = one
+	}
+
+	return f
+}
+
+func (f *folds) of(e Entry) *floods {
+	switch {
+	case e.Result == Done:
+		return &f.changes
+	case isStranger(e):
+		return &f.strangers
+	default:
+		return &f.known
+	}
 }
 
 // admits reports whether an entry is one of its own.
-func (f *floods) admits(e Entry) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	own, entries := f.sourceOf(e), f.entries
-	if f.open[own] == nil && len(f.open) >= f.sources {
-		if f.changes {
-			return true
-		}
-
-		own, entries = source{}, 0
-	}
-
-	one := f.open[own]
-	if one == nil {
-		one = &flood{Began: e.Time}
-		f.open[own] = one
-	}
-
-	one.Seen++
-	if one.Seen <= entries || f.changes && one.Held == 0 && len(f.waiting()) >= f.sharing {
+func (f *folds) admits(e Entry) bool {
+	// The manager's own failures and changes cannot be forced by anybody.
+	if e.Via == "" {
 		return true
 	}
 
-	one.Held++
-	one.Last = e
-	f.changed = true
+	counted, own := f.of(e), sourceOf(e)
+	entries := counted.entries
 
-	return false
+	if counted.open[own] == nil && len(counted.open) >= counted.sources {
+		if e.Result == Done {
+			return true
+		}
+
+		own, entries = source{}, 0 // all further sources of refusals are one
+	}
+
+	one := counted.open[own]
+	if one == nil {
+		one = &flood{Began: e.Time}
+		counted.open[own] = one
+	}
+
+	number := max(1, e.Count)
+	one.Seen += number
+
+	// What shared an entry already does so again.
+	admitted := e.Count == 0 && (one.Seen <= entries ||
+		e.Result == Done && one.Held == 0 && len(counted.waiting()) >= changeHeld)
+
+	if e.Result != Done {
+		e.Targets, e.Error = e.Targets[:min(len(e.Targets), heldTargets)], inventory.Shorten(e.Error, heldError)
+	}
+	if !admitted || e.Result != Done {
+		one.Last = e
+	}
+	if !admitted {
+		one.Held += number
+	}
+
+	return admitted
 }
 
 // isStranger reports whether the caller has no credential of its own.
 func isStranger(e Entry) bool { return e.Credential == "" || e.Credential == plainHTTP }
 
-// sourceOf returns the source of an entry, with the change if changes count. Every connection has another port, and a
+// sourceOf returns the source of an entry, with the change if it is one. Every connection has another port, and a
 // stranger any name.
-func (f *floods) sourceOf(e Entry) source {
+func sourceOf(e Entry) source {
 	host, _, err := net.SplitHostPort(e.From)
 	if err != nil {
 		host = e.From
@@ -100,48 +139,36 @@ func (f *floods) sourceOf(e Entry) source {
 	if !isStranger(e) {
 		s.who = e.Who
 	}
-	if f.changes {
+	if e.Result == Done {
 		s.verb, s.targets = e.Verb, strings.Join(e.Targets, "\n")
 	}
 
 	return s
 }
 
-// end ends the counts that began before a time, and returns an entry for each of
-// them that has some without one of their own.
-func (f *floods) end(before time.Time) []Entry {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// end ends the counts that began before a time, and returns those that have entries without one of their own.
+func (f *folds) end(before time.Time) (ended []*flood) {
+	for _, counted := range []floods{f.strangers, f.known, f.changes} {
+		for own, one := range counted.open {
+			if one.Began.Before(before) {
+				delete(counted.open, own)
 
-	var ended []Entry
-
-	for own, one := range f.open {
-		if !one.Began.Before(before) {
-			continue
-		}
-
-		delete(f.open, own)
-
-		if one.Held > 0 {
-			ended, f.changed = append(ended, one.entry(f.changes)), true
+				if one.Held > 0 {
+					ended = append(ended, one)
+				}
+			}
 		}
 	}
+
+	slices.SortFunc(ended, func(a, b *flood) int { return a.Began.Compare(b.Began) })
 
 	return ended
 }
 
-// held returns the entries that wait for the end of their counts, and whether they have changed since the last call.
-func (f *floods) held() (entries []Entry, changed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	for _, one := range f.waiting() {
-		entries = append(entries, one.entry(f.changes))
-	}
-
-	changed, f.changed = f.changed, false
-
-	return entries, changed
+// kept returns what another instance needs to go on: all refusals, and the changes that share an entry.
+func (f *folds) kept() []*flood {
+	return slices.Concat(
+		slices.Collect(maps.Values(f.strangers.open)), slices.Collect(maps.Values(f.known.open)), f.changes.waiting())
 }
 
 // waiting returns the floods that have entries without one of their own, the oldest first.
@@ -157,21 +184,29 @@ func (f *floods) waiting() (list []*flood) {
 	return list
 }
 
-// entry returns the entry for those that have none of their own, with the time of the last of them.
-func (f *flood) entry(changes bool) Entry {
+// folded returns the last of the entries that have none of their own, with their number.
+func (f *flood) folded() Entry {
 	e := f.Last
-	if f.Held == 1 {
+	if e.Count = f.Held; f.Held == 1 {
+		e.Count = 0
+	}
+	return e
+}
+
+// entry returns the entry of those that have none of their own.
+func (f *flood) entry() Entry {
+	e := f.folded()
+	if e.Count == 0 {
 		return e
 	}
 
 	what := "refusals"
-	if changes {
+	if e.Result == Done {
 		what = "changes"
 	}
 
-	e.Count = f.Held
 	e.Reason = strings.TrimSpace(fmt.Sprintf("the last of %d %s since %s %s",
-		f.Held, what, f.Began.UTC().Format(time.RFC3339), e.Reason))
+		e.Count, what, f.Began.UTC().Format(time.RFC3339), e.Reason))
 
 	return e
 }

@@ -47,13 +47,9 @@ func (t *Trail) takeOver(ctx context.Context) error {
 
 	// What waited for its shared entry. An unreadable file has had its day.
 	var held []Entry
-	if text, err := os.ReadFile(
-		filepath.Join(t.Former, "held.json"),
-	); err == nil &&
-		json.Unmarshal(text, &held) == nil {
-		if lines, n, err := t.lines(held); err == nil && n > 0 {
-			put[newKey()] = lines
-		}
+	text, err := os.ReadFile(filepath.Join(t.Former, "held.json"))
+	if err == nil && json.Unmarshal(text, &held) == nil && len(held) > 0 {
+		put[newKey()], _ = t.lines(held)
 	}
 
 	if _, err := t.Store.WriteAudit(ctx, Write{Guarded: true, Put: put}); err != nil {
@@ -100,4 +96,25 @@ func (t *Trail) takeOverFile(ctx context.Context, h *head, path string) error {
 	}
 
 	return nil
+}
+
+// takeOverHeld makes entries of the refusals that an earlier version held back, each instance in a record.
+func (t *Trail) takeOverHeld(ctx context.Context) error {
+	held, err := t.Store.AuditRecords(ctx, Query{Prefix: heldPrefix})
+	if err != nil || len(held) == 0 {
+		return err
+	}
+
+	w := Write{Put: map[string][]byte{}}
+
+	for _, one := range held {
+		w.Drop = append(w.Drop, one.Key)
+		if lines, err := record.Expand(one.Value); err == nil && len(lines) > 0 {
+			w.Put[newKey()] = lines
+		}
+	}
+
+	_, err = t.Store.WriteAudit(ctx, w)
+
+	return err
 }

@@ -42,7 +42,7 @@ type head struct {
 	Hash    string    `json:"hash"`              // its hash
 	Segment uint64    `json:"segment,omitempty"` // the number of the first entry of the newest segment; 0: none
 	Begun   time.Time `json:"begun,omitzero"`    // when that segment began
-	Held    []*flood  `json:"held,omitempty"`    // the changes that share an entry
+	Held    []*flood  `json:"held,omitempty"`    // the refusals, and the changes that share an entry
 }
 
 // head returns the head of the trail and its revision. One that cannot be read is made of the newest segment.

@@ -51,7 +51,7 @@ const (
 	// the keys have no order.
 	NewPrefix  = "new/"
 	logPrefix  = "log/"  // of segments: the number of the first entry follows
-	heldPrefix = "held/" // of refusals that wait for their shared entry: the name of the instance follows
+	heldPrefix = "held/" // of an earlier version: the refusals of an instance that wait for their shared entry
 )
 
 // Check returns the reason for which a record cannot be read, or nil.

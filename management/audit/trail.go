@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -62,60 +61,38 @@ type Trail struct {
 
 	mu    sync.Mutex
 	queue []Entry
+	fresh *folds // of the refusals since the last flush
 	lost  uint64 // entries dropped since the last one that was written
 
-	writing          sync.Mutex // a flush or a seal is under way
-	strangers, known *floods    // refusals
-	stale            bool       // the record of held refusals is
-	changes          *floods    // of the head
-	at               int64      // the revision of the head that they belong to
-	swept            time.Time
+	writing sync.Mutex // a flush or a seal is under way
+	away    bool       // the last flush failed
+	sealed  *folds     // of the head
+	at      int64      // the revision of the head that they belong to
+	swept   time.Time
 }
 
 // New returns a trail. Start begins it.
 func New(o Options) *Trail {
-	t := &Trail{
-		Reader: Reader{store: o.Store}, Options: o,
-		strangers: &floods{sources: strangerSources, entries: strangerEntries, open: map[source]*flood{}},
-		known:     &floods{sources: knownSources, entries: knownEntries, open: map[source]*flood{}},
-	}
+	t := &Trail{Reader: Reader{store: o.Store}, Options: o, fresh: newFolds(nil)}
 	t.Loop = control.New(control.Options{
-		Name: "audit trail", Begin: t.begin, Round: t.round, Every: roundTime, Backoff: roundTime,
+		Name: "audit trail", Begin: t.takeOverHeld, Round: t.round, Every: roundTime, Backoff: roundTime,
 		Trouble: "entries of the audit trail wait in memory, or are not sealed yet; retrying", Logger: o.Logger,
 	})
 
 	return t
 }
 
-// begin enters the refusals that the last process held back.
-func (t *Trail) begin(ctx context.Context) error {
-	held, err := t.Store.AuditRecords(ctx, Query{Prefix: t.heldKey(), Limit: 1})
-	if err != nil || len(held) == 0 {
-		return err
-	}
-
-	w := Write{Drop: []string{t.heldKey()}}
-	if lines, err := record.Expand(held[0].Value); err == nil && len(lines) > 0 {
-		w.Put = map[string][]byte{newKey(): lines}
-	}
-	_, err = t.Store.WriteAudit(ctx, w)
-
-	return err
-}
-
-func (t *Trail) heldKey() string { return heldPrefix + t.Instance }
-
 func newKey() string { return NewPrefix + rand.Text() }
 
 func (t *Trail) round(ctx context.Context) (control.Next, error) {
 	now := time.Now()
 
-	err := t.flush(ctx, now.Add(-floodTime))
+	err := t.flush(ctx)
 	if err != nil || !t.Leads() {
 		return control.Next{}, err
 	}
 
-	if err := t.seal(ctx); err != nil || now.Sub(t.swept) < sweepTime {
+	if err := t.seal(ctx, now.Add(-floodTime)); err != nil || now.Sub(t.swept) < sweepTime {
 		return control.Next{}, err
 	}
 
@@ -166,59 +143,47 @@ func (t *Trail) Defer(e Entry) error {
 // Refuse adds an entry about a refusal, and does not block. Many refusals of one source
 // share an entry, which follows within some minutes.
 func (t *Trail) Refuse(e Entry) error {
-	counted := t.known
-	if isStranger(e) {
-		counted = t.strangers
-	}
+	t.mu.Lock()
+	admitted := t.fresh.admits(e)
+	t.mu.Unlock()
 
-	// The manager's own failures cannot be forced by anybody.
-	if e.Via != "" && !counted.admits(e) {
+	if !admitted {
 		return nil
 	}
-
 	return t.Defer(e)
 }
 
-// flush writes what waits in memory, with the shared entries of the refusals that began before a time. After an error
-// it waits still.
-func (t *Trail) flush(ctx context.Context, began time.Time) error {
+// flush writes what waits in memory, with the refusals that share an entry since the last flush. After an error it
+// waits still, and refusals share their entries on.
+func (t *Trail) flush(ctx context.Context) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 
 	t.mu.Lock()
-	entries := slices.Concat(t.queue, t.strangers.end(began), t.known.end(began))
-	if t.lost > 0 {
-		entries = append(entries, Entry{
-			Time: time.Now(), Who: self, Verb: VerbLost, Result: Done,
-			Reason: fmt.Sprintf("%d entries were dropped before this one", t.lost),
-		})
+	entries := t.queue
+
+	if !t.away {
+		for _, one := range t.fresh.end(time.Now().Add(floodTime)) {
+			entries = append(entries, one.folded())
+		}
+
+		t.fresh = newFolds(nil)
 	}
+
+	if t.lost > 0 {
+		entries = append(entries, lostEntry(fmt.Sprintf("%d entries were dropped before this one", t.lost)))
+	}
+
 	t.queue, t.lost = nil, 0
 	t.mu.Unlock()
 
-	for {
-		text, n, err := t.lines(entries)
-		if err != nil {
-			return err
-		}
+	t.away = false
 
-		var w Write
-		if n > 0 {
-			w.Put = map[string][]byte{newKey(): text}
-		}
+	for len(entries) > 0 {
+		text, n := t.lines(entries)
 
-		if n == len(entries) {
-			if err := t.addHeld(&w); err != nil {
-				return err
-			}
-		}
-
-		if len(w.Put)+len(w.Drop) == 0 {
-			return nil
-		}
-
-		if _, err := t.Store.WriteAudit(ctx, w); err != nil {
-			t.stale = true
+		if _, err := t.Store.WriteAudit(ctx, Write{Put: map[string][]byte{newKey(): text}}); err != nil {
+			t.away = true
 
 			t.mu.Lock()
 			t.queue = append(entries, t.queue...)
@@ -226,18 +191,23 @@ func (t *Trail) flush(ctx context.Context, began time.Time) error {
 			return err
 		}
 
-		if entries = entries[n:]; len(entries) == 0 {
-			return nil
-		}
+		entries = entries[n:]
 	}
+
+	return nil
+}
+
+// lostEntry returns an entry about others that the trail does not have.
+func lostEntry(reason string) Entry {
+	return Entry{Time: time.Now(), Who: self, Verb: VerbLost, Result: Done, Reason: reason}
 }
 
 // lines returns the lines of as many entries as fit into a write, and their number.
-func (t *Trail) lines(entries []Entry) (text []byte, n int, err error) {
+func (t *Trail) lines(entries []Entry) (text []byte, n int) {
 	for n < len(entries) && len(text) < writeSize {
 		line, err := t.Encode(entries[n])
 		if err != nil {
-			return nil, 0, err
+			line, _ = t.Encode(lostEntry(fmt.Sprintf("an entry about %s could not be written: %v", entries[n].Verb, err)))
 		}
 
 		if n++; n > 1 {
@@ -246,48 +216,28 @@ func (t *Trail) lines(entries []Entry) (text []byte, n int, err error) {
 		text = append(text, line...)
 	}
 
-	return text, n, nil
-}
-
-// addHeld adds the record of the refusals that wait for their shared entry, if it changed.
-func (t *Trail) addHeld(w *Write) error {
-	strangers, changed := t.strangers.held()
-	known, more := t.known.held()
-
-	if !changed && !more && !t.stale {
-		return nil
-	}
-
-	t.stale = false
-	held := append(strangers, known...)
-
-	if len(held) == 0 {
-		w.Drop = []string{t.heldKey()}
-		return nil
-	}
-
-	text, _, err := t.lines(held)
-	if w.Put == nil {
-		w.Put = map[string][]byte{}
-	}
-	w.Put[t.heldKey()] = record.Compress(text)
-
-	return err
+	return text, n
 }
 
 // Sync returns once every entry is sealed that was added before.
 func (t *Trail) Sync(ctx context.Context) error {
-	if err := t.flush(ctx, time.Now().Add(-floodTime)); err != nil {
+	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	return t.seal(ctx)
+	return t.seal(ctx, time.Now().Add(-floodTime))
 }
 
-// Close writes and seals the entries that wait, if the store takes them. Loop has ended before.
+// Close writes and seals the entries that wait, if the store takes them, those of the leader without a wait for
+// others to share them. Loop has ended before.
 func (t *Trail) Close(ctx context.Context) {
-	err := t.flush(ctx, time.Now().Add(floodTime))
+	began := time.Now().Add(-floodTime)
+	if t.Leads() {
+		began = time.Now().Add(floodTime)
+	}
+
+	err := t.flush(ctx)
 	if err == nil {
-		err = t.seal(ctx)
+		err = t.seal(ctx, began)
 	}
 	if err != nil {
 		t.Logger.WithError(err).
@@ -295,8 +245,8 @@ func (t *Trail) Close(ctx context.Context) {
 	}
 }
 
-// seal takes new entries into the chain until there are none.
-func (t *Trail) seal(ctx context.Context) error {
+// seal takes new entries into the chain until there are none. It ends the shared entries that began before a time.
+func (t *Trail) seal(ctx context.Context, began time.Time) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 
@@ -306,7 +256,7 @@ func (t *Trail) seal(ctx context.Context) error {
 
 	// Another instance may seal as well, for a reader.
 	for conflicts := 0; ; {
-		more, err := t.sealSome(ctx)
+		more, err := t.sealSome(ctx, began)
 
 		switch {
 		case inventory.KindOf(err) == inventory.KindConflict && conflicts < sealLength:
@@ -318,7 +268,7 @@ func (t *Trail) seal(ctx context.Context) error {
 }
 
 // sealSome takes the oldest new entries into the chain, and reports whether there may be more.
-func (t *Trail) sealSome(ctx context.Context) (more bool, err error) {
+func (t *Trail) sealSome(ctx context.Context, began time.Time) (more bool, err error) {
 	h, at, err := t.head(ctx)
 	if err != nil || at == 0 && !t.Leads() { // the first one takes over the former trail
 		return false, err
@@ -329,14 +279,8 @@ func (t *Trail) sealSome(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 
-	if t.changes == nil || t.at != at {
-		t.changes = &floods{
-			sources: changeSources, sharing: changeHeld, entries: changeEntries, changes: true,
-			open: map[source]*flood{},
-		}
-		for _, one := range h.Held {
-			t.changes.open[t.changes.sourceOf(one.Last)] = one
-		}
+	if t.sealed == nil || t.at != at {
+		t.sealed = newFolds(h.Held)
 	}
 
 	w := Write{Guarded: true, Head: at}
@@ -348,25 +292,28 @@ func (t *Trail) sealSome(ctx context.Context) (more bool, err error) {
 		w.Drop, size = append(w.Drop, one.Key), size+len(one.Value)
 
 		for _, e := range entriesOf(one.Value) {
-			if e.Via == "" || e.Result != Done || t.changes.admits(e) {
+			if t.sealed.admits(e) {
 				entries = append(entries, e)
 			}
 		}
 	}
 
-	entries = append(entries, t.changes.end(time.Now().Add(-floodTime))...)
+	for _, one := range t.sealed.end(began) {
+		entries = append(entries, one.entry())
+	}
+
 	if len(w.Drop)+len(entries) == 0 {
 		return false, nil
 	}
 
-	h.Held = t.changes.waiting()
+	h.Held = t.sealed.kept()
 
 	if w.Put, err = t.extend(ctx, &h, entries); err == nil {
 		t.at, err = t.Store.WriteAudit(ctx, w)
 	}
 
 	if err != nil {
-		t.changes = nil // they count entries that were not sealed
+		t.sealed = nil // they count entries that were not sealed
 		return false, err
 	}
 
@@ -380,10 +327,7 @@ func entriesOf(text []byte) (entries []Entry) {
 	for _, line := range bytes.Split(text, []byte("\n")) {
 		var e Entry
 		if err := json.Unmarshal(line, &e); err != nil {
-			e = Entry{
-				Time: time.Now(), Who: self, Verb: VerbLost, Result: Done,
-				Reason: fmt.Sprintf("an entry could not be read: %v", err),
-			}
+			e = lostEntry(fmt.Sprintf("an entry could not be read: %v", err))
 		}
 
 		entries = append(entries, e)
