@@ -82,6 +82,24 @@ func complete(ctx context.Context, r *Record, c Caller) {
 	r.Targets = inventory.ShortenAll(r.Targets, maxTargets, maxTarget)
 }
 
+// Entry is a part of a transaction: an audit record in its stored form.
+type Entry []byte
+
+// Announce returns the audit record of a decision of the manager as a part of the transaction that stores the
+// decision, and what to call once that is carried out.
+func Announce(ctx context.Context, a Auditor, c Caller, r Record) (part Entry, stored func()) {
+	complete(ctx, &r, c)
+
+	if e, ok := a.(Encoder); ok {
+		// Without its stored form, the record follows.
+		var err error
+		part, err = e.Encode(ctx, r)
+		r.Stored = err == nil
+	}
+
+	return part, func() { a.Record(ctx, r) }
+}
+
 // Change is a mutation under way, whose record a transaction of the store can have.
 type Change struct {
 	encode func(context.Context, Record) ([]byte, error)

@@ -153,7 +153,7 @@ func TestRemember(t *testing.T) {
 		}
 
 		m.Count++
-		d := control.Decision[note]{Recorded: func(context.Context) { recorded = append(recorded, stored()) }}
+		d := control.Decision[note]{Recorded: func() { recorded = append(recorded, stored()) }}
 
 		if m.Count < 12 {
 			d.Memory, d.Acts = &m, []control.Act{{Key: "act"}}

@@ -11,8 +11,10 @@ import (
 // Decision is what a loop with a memory decides at a time.
 type Decision[M any] struct {
 	Memory *M // what it remembers from now on; nil: the same as before
+	// Attach are parts of the transaction that stores Memory, such as audit records, see record.Tx.
+	Attach []any
 	// Recorded is called once Memory is in the store. It may be nil.
-	Recorded func(ctx context.Context)
+	Recorded func()
 	// Next has the acts. They are carried out only after the memory is in the store.
 	Next
 }
@@ -28,6 +30,9 @@ func Remember[M any](
 			d := decide(tx.Base(), record.One(tx, k))
 			if d.Memory != nil {
 				record.Put(tx, k, d.Memory)
+				for _, part := range d.Attach {
+					tx.Attach(part)
+				}
 			}
 			return d, nil
 		})
@@ -35,7 +40,7 @@ func Remember[M any](
 			return Next{}, err
 		}
 		if d.Memory != nil && d.Recorded != nil {
-			d.Recorded(ctx)
+			d.Recorded()
 		}
 
 		return d.Next, nil

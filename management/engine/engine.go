@@ -251,10 +251,12 @@ func (e *Engine) hidden(in job.Inputs) job.Inputs {
 	return in
 }
 
-// decideItself carries out a decision of the manager and leaves its audit record.
-func (e *Engine) decideItself(ctx context.Context, r access.Record, carryOut func() error) error {
+// decideItself carries out a decision of the manager and leaves its audit record, see access.Audited.
+func (e *Engine) decideItself(ctx context.Context, r access.Record, carryOut func(context.Context) error) error {
 	self := access.Caller{Principal: access.Manager}
-	return access.Audited(ctx, e.audit, self, r, func(_ context.Context, _ *access.Record) error { return carryOut() })
+	return access.Audited(ctx, e.audit, self, r, func(ctx context.Context, _ *access.Record) error {
+		return carryOut(ctx)
+	})
 }
 
 // retryConflict and retryUnavailable repeat writes, see package state.

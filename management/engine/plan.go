@@ -352,5 +352,5 @@ func (e *Engine) expirePlans(ctx context.Context, now time.Time) error {
 	}
 	entry := access.Record{Action: "plans.expire", Targets: expired, Reason: "their time is over (jobs.plan_for)"}
 
-	return e.decideItself(ctx, entry, func() error { return e.drop(ctx, expired, dropPlan) })
+	return e.decideItself(ctx, entry, func(context.Context) error { return e.drop(ctx, expired, dropPlan) })
 }

@@ -53,7 +53,9 @@ func (e *Engine) Prune(ctx context.Context) error {
 	if len(expired) > 0 {
 		record := access.Record{Action: "jobs.expire", Targets: expired, Reason: "outside the configured retention"}
 
-		err := e.decideItself(ctx, record, func() error { return e.drop(ctx, expired, state.DropJob) })
+		err := e.decideItself(ctx, record, func(context.Context) error {
+			return e.drop(ctx, expired, state.DropJob)
+		})
 		if err != nil {
 			return err
 		}
@@ -99,33 +101,34 @@ func (e *Engine) pruneFiles(ctx context.Context) error {
 	return e.playbooks.Prune(ctx, e.inUse)
 }
 
-// maxRemoved is the number of tombstones that one transaction removes.
+// maxRemoved is the number of records that one transaction removes.
 const maxRemoved = 100
 
 func (e *Engine) expireTombstones(ctx context.Context, now time.Time) error {
 	names := inventory.ExpiredTombstones(record.List(e.state.View(), &state.Tombstones), now)
-	if len(names) == 0 {
-		return nil
-	}
-	entry := access.Record{Action: "tombstones.expire", Targets: names, Reason: "too old, or too many"}
 
-	return e.decideItself(ctx, entry, func() error {
-		for {
-			removed, _, err := record.Decide(ctx, e.records, func(tx *record.Tx) (int, error) {
-				expired := inventory.ExpiredTombstones(record.List(tx, &state.Tombstones), now)
-				expired = expired[:min(len(expired), maxRemoved)]
+	for batch := range slices.Chunk(names, maxRemoved) {
+		entry := access.Record{Action: "tombstones.expire", Targets: batch, Reason: "too old, or too many"}
 
-				for _, name := range expired {
-					record.Remove(tx, &state.Tombstones, name)
+		err := e.decideItself(ctx, entry, func(ctx context.Context) error {
+			_, _, err := record.Decide(ctx, e.records, func(tx *record.Tx) (any, error) {
+				for _, name := range inventory.ExpiredTombstones(record.List(tx, &state.Tombstones), now) {
+					if slices.Contains(batch, name) {
+						record.Remove(tx, &state.Tombstones, name)
+					}
 				}
 
-				return len(expired), nil
+				return nil, nil
 			})
-			if err != nil || removed < maxRemoved {
-				return err
-			}
+
+			return err
+		})
+		if err != nil {
+			return err
 		}
-	})
+	}
+
+	return nil
 }
 
 // inUse returns the runs of jobs that have not ended, and the playbooks of all

@@ -193,7 +193,7 @@ func (e *Engine) end(ctx context.Context, j job.Job, failed error) error {
 
 	record := access.Record{Action: "jobs.end", Targets: j.Names(), Job: j.ID, Reason: j.Message}
 
-	return e.decideItself(ctx, record, func() error {
+	return e.decideItself(ctx, record, func(ctx context.Context) error {
 		_, err := e.storeEnd(ctx, j, nil)
 		return err
 	})

@@ -99,7 +99,7 @@ func (e *Engine) takeOver(ctx context.Context, s step.Step, outlives bool) (step
 	var taken job.Job
 
 	record := access.Record{Action: "jobs.takeover", Targets: j.Names(), Job: j.ID, Reason: "run by " + j.Former}
-	err = e.decideItself(ctx, record, func() (err error) {
+	err = e.decideItself(ctx, record, func(ctx context.Context) (err error) {
 		taken, err = e.update(ctx, j.ID, func(j *job.Job) {
 			run := &j.Runs[s.Index]
 			j.Former, run.TakenOver, run.Text, run.Events = "", true, text, events

@@ -90,11 +90,19 @@ func (s *Store) commitRecorded(ctx context.Context, ops etcd.Ops) (int64, error)
 		return s.commit(ctx, ops)
 	}
 
-	ops.Then = append(slices.Clip(ops.Then), clientv3.OpPut(s.auditKey(audit.NewPrefix+rand.Text()), string(entry)))
+	ops.Then = append(slices.Clip(ops.Then), s.entryOps(entry)...)
 	revision, err := s.commit(ctx, ops)
 	change.Stored(revision != 0)
 
 	return revision, err
+}
+
+// entryOps returns the operation that adds an entry to the audit trail, or none for an empty one.
+func (s *Store) entryOps(entry []byte) []clientv3.Op {
+	if len(entry) == 0 {
+		return nil
+	}
+	return []clientv3.Op{clientv3.OpPut(s.auditKey(audit.NewPrefix+rand.Text()), string(entry))}
 }
 
 // writtenJob returns the only job that is written, or "".

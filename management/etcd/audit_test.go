@@ -123,3 +123,40 @@ func TestAuditedTransaction(t *testing.T) {
 		t.Errorf("%d entries of %d changes", len(found), len(revisions))
 	}
 }
+
+// TestAnnouncedDecisions: the entries of decisions are written at the revision of the record that has them, or with
+// it not at all.
+func TestAnnouncedDecisions(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	a := &auditor{}
+
+	put := func(id string, revision int64) int64 {
+		var parts []any
+		for _, who := range []string{"policy:one", "policy:two"} {
+			entry, stored := access.Announce(t.Context(), a, access.Caller{Principal: who}, access.Record{Action: id})
+			parts = append(parts, entry)
+
+			defer stored()
+		}
+
+		revision, _ = record.Replace(t.Context(), s, &access.TokenKind, id, revision, &access.Token{ID: id}, parts...)
+
+		return revision
+	}
+
+	if made, refused := put("a", 0), put("b", 7); made == 0 || refused != 0 {
+		t.Fatalf("made at %d, refused at %d", made, refused)
+	} else {
+		stored, err := s.AuditRecords(t.Context(), audit.Query{Prefix: audit.NewPrefix})
+		if must(t, err); len(stored) != 1 || stored[0].Revision != made ||
+			strings.Count(string(stored[0].Value), `"verb":"a"`) != 2 || strings.Contains(string(stored[0].Value), `"b"`) {
+			t.Errorf("made at %d, with the entries %+v", made, stored)
+		}
+	}
+
+	if len(a.late) > 0 {
+		t.Errorf("outside of the transaction: %+v", a.late)
+	}
+}

@@ -69,6 +69,8 @@ func (s *Store) txOps(ctx context.Context, tx *record.Tx) (etcd.Ops, error) {
 		ops.Add(more)
 	}
 
+	ops.Then = s.joinEntries(ops.Then)
+
 	records, kinds := tx.Guards()
 	for path, revision := range records {
 		ops.If = append(ops.If, atRevision(s.key("/v/%s", path), revision))
@@ -115,6 +117,8 @@ func (s *Store) partOps(ctx context.Context, part any) (etcd.Ops, error) {
 		return etcd.Ops{Then: []clientv3.Op{clientv3.OpDelete(s.inputsKey(part.Name))}}, nil
 	case state.DropLogs:
 		return etcd.Ops{Then: s.dropLogOps(part.Job)}, nil
+	case access.Entry:
+		return etcd.Ops{Then: s.entryOps(part)}, nil
 	case access.StoreResult:
 		var ops etcd.Ops
 		err := s.addResult(&ops, &part.Key, part.Result)

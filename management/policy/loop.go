@@ -166,9 +166,10 @@ func (l *Loop) decision(r record.Reader, _ state.Automation) control.Decision[st
 		memory = *o.Memory
 	}
 
+	entries, announced := l.announce(context.Background(), o.Decided)
+
 	return control.Decision[state.Automation]{
-		Memory:   o.Memory,
-		Recorded: func(ctx context.Context) { l.announce(ctx, o.Decided) },
+		Memory: o.Memory, Attach: entries, Recorded: announced,
 		Next: control.Next{
 			At: o.Next, Acts: slices.Concat(l.acts(settings, memory), l.notes(o.Notes, w.Now), l.questions(w, o.Ask)),
 		},
@@ -205,24 +206,34 @@ func (l *Loop) change(
 	return err
 }
 
-// announce logs decisions that are stored, and leaves their audit records.
-func (l *Loop) announce(ctx context.Context, decisions []state.Decision) {
+// announce returns the audit records of decisions for the transaction that stores them, and what to call after it.
+func (l *Loop) announce(ctx context.Context, decisions []state.Decision) (entries []any, announced func()) {
+	var stored []func()
+
 	for _, d := range decisions {
-		l.Logger.WithFields(logrus.Fields{"policy": d.Policy, "node": d.Node, "action": d.Action, "id": d.ID}).
-			Info("decided: " + d.Case)
-
-		if l.Count != nil {
-			l.Count(d.Policy, d.Action)
-		}
-
-		r := access.Record{
+		entry, done := access.Announce(ctx, l.Audit, principal(d.Policy), access.Record{
 			Action:  "policies.decide." + string(d.Action),
 			Targets: targets(d),
 			Reason:  Sentence(d),
+		})
+
+		entries = append(entries, entry)
+		stored = append(stored, func() {
+			l.Logger.WithFields(logrus.Fields{"policy": d.Policy, "node": d.Node, "action": d.Action, "id": d.ID}).
+				Info("decided: " + d.Case)
+
+			if l.Count != nil {
+				l.Count(d.Policy, d.Action)
+			}
+
+			done()
+		})
+	}
+
+	return entries, func() {
+		for _, announce := range stored {
+			announce()
 		}
-		// The decision is stored already, so a failure of the audit must not hold it up.
-		done := func(context.Context, *access.Record) error { return nil }
-		_ = access.Audited(ctx, l.Audit, principal(d.Policy), r, done)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -26,10 +26,10 @@ func (l *Loop) Yield(ctx context.Context, who string, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, yieldTime)
 	defer cancel()
 
-	var decisions []state.Decision
+	announced, _, err := record.Decide(ctx, l.Store, func(tx *record.Tx) (func(), error) {
+		v, a := state.ViewOf(tx), record.One(tx, &state.Memory)
 
-	err := l.change(ctx, access.Caller{}, func(v *state.View, a state.Automation) (*state.Automation, error) {
-		decisions = nil
+		var decisions []state.Decision
 
 		for _, j := range held(v, nodes) {
 			d := YieldOf(*j, job.OrSomebody(who)+" changes the node", time.Now())
@@ -39,18 +39,24 @@ func (l *Loop) Yield(ctx context.Context, who string, nodes []string) error {
 		}
 
 		if len(decisions) == 0 {
-			return nil, nil
+			return func() {}, nil
 		}
 
 		a = Remember(l.world(v, l.Settings()), a.With(decisions...))
+		record.Put(tx, &state.Memory, &a)
 
-		return &a, nil
+		entries, announced := l.announce(ctx, decisions)
+		for _, entry := range entries {
+			tx.Attach(entry)
+		}
+
+		return announced, nil
 	})
 	if err != nil {
 		return err
 	}
 
-	l.announce(ctx, decisions)
+	announced()
 	l.Kick()
 
 	for {

@@ -175,9 +175,12 @@ func Decide[R any](
 }
 
 // Replace writes the record under a key, if the store has it at the revision still (0: if there
-// is none). Else it changes nothing and returns KindConflict.
-func Replace[T any](ctx context.Context, s Store, k *Kind[T], key string, revision int64, r *T) (int64, error) {
+// is none), and the parts, see Attach. Else it changes nothing and returns KindConflict.
+func Replace[T any](
+	ctx context.Context, s Store, k *Kind[T], key string, revision int64, r *T, parts ...any,
+) (int64, error) {
 	tx := NewTx(s)
+	tx.parts = parts
 	PutAt(tx, k, key, r)
 	tx.guard(k.Path(key), revision)
 	return s.Commit(ctx, tx)

@@ -283,21 +283,32 @@ func (l *Loop) markUnfit(
 	return err
 }
 
-// put stores the next record of a rollout, and reports it.
+// put stores the next record of a rollout. A change of its status is logged, and the transaction has its audit record.
 func (l *Loop) put(ctx context.Context, was, is Record) (Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
 
-	stored, err := l.replace(ctx, is)
-	if err == nil {
-		l.report(ctx, was, stored)
+	if was.Status == is.Status {
+		return l.replace(ctx, is)
 	}
+
+	entry, announced := access.Announce(ctx, l.Audit, principal(is), access.Record{
+		Action: "rollouts.decide", Targets: []string{is.ID}, Reason: string(is.Status) + ": " + is.Reason,
+	})
+
+	stored, err := l.replace(ctx, is, entry)
+	if err == nil {
+		l.Logger.WithField("rollout", is.ID).Infof("%s: %s", is.Status, is.Reason)
+		announced()
+	}
+
 	return stored, err
 }
 
-// replace stores the next record of a rollout, or returns KindConflict if the stored revision differs.
-func (l *Loop) replace(ctx context.Context, r Record) (Record, error) {
-	revision, err := record.Replace(ctx, l.Records, &Kind, r.ID, r.Revision, &r)
+// replace stores the next record of a rollout with parts of its transaction, or returns KindConflict if the stored
+// revision differs.
+func (l *Loop) replace(ctx context.Context, r Record, parts ...any) (Record, error) {
+	revision, err := record.Replace(ctx, l.Records, &Kind, r.ID, r.Revision, &r, parts...)
 	if err == nil {
 		r.Revision = revision
 	}
@@ -446,21 +457,6 @@ func principal(r Record) access.Caller {
 	return access.Caller{Principal: Principal(r.ID)}
 }
 
-// report logs a status change and writes its audit record.
-func (l *Loop) report(ctx context.Context, was, is Record) {
-	if was.Status == is.Status {
-		return
-	}
-
-	l.Logger.WithField("rollout", is.ID).Infof("%s: %s", is.Status, is.Reason)
-
-	reason := string(is.Status) + ": " + is.Reason
-	entry := access.Record{Action: "rollouts.decide", Targets: []string{is.ID}, Reason: reason}
-	// The status is already stored, so an error here changes nothing.
-	done := func(context.Context, *access.Record) error { return nil }
-	_ = access.Audited(ctx, l.Audit, principal(is), entry, done)
-}
-
 // expire removes the rollouts that are no longer kept.
 func (l *Loop) expire(ctx context.Context, v *state.View) error {
 	ids := Expired(record.List(v, &Kind))
@@ -469,20 +465,25 @@ func (l *Loop) expire(ctx context.Context, v *state.View) error {
 	}
 
 	self := access.Caller{Principal: access.Manager}
-	entry := access.Record{Action: "rollouts.expire", Targets: ids, Reason: "more have ended than are kept"}
 
-	return access.Audited(ctx, l.Audit, self, entry, func(_ context.Context, _ *access.Record) error {
-		for _, id := range ids {
+	for _, id := range ids {
+		entry := access.Record{
+			Action: "rollouts.expire", Targets: []string{id}, Reason: "more have ended than are kept",
+		}
+
+		err := access.Audited(ctx, l.Audit, self, entry, func(ctx context.Context, _ *access.Record) error {
 			_, _, err := record.Decide(ctx, l.Records, func(tx *record.Tx) (any, error) {
 				tx.Attach(state.DropInputs{Name: InputsOf(id)})
 				record.Remove(tx, &Kind, id)
 				return nil, nil
 			})
-			if err != nil {
-				return err
-			}
-		}
 
-		return nil
-	})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
