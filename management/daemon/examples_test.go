@@ -532,7 +532,7 @@ func (waitingKey) Status() sshkey.Status {
 		Known:    4,
 		Laggards: []rotation.Laggard{{Name: "host8-71b3", Reason: "it is Disappeared: no route to the host"}},
 		Rotation: sshkey.Rotation{
-			Phase: sshkey.PhaseRemove, Actor: "ann", Confirmed: make([]string, 3), Removed: make([]string, 3),
+			Phase: rotation.PhaseRemove, Actor: "ann", Confirmed: make([]string, 3), Removed: make([]string, 3),
 			New: sshkey.Key{Path: "/var/lib/clusterm/ssh/id_ed25519-1", Public: keys[0], Generated: true},
 		},
 	}

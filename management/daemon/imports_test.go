@@ -361,6 +361,7 @@ var mayImport = map[string][]string{
 		"management/openapi",
 		"management/plan",
 		"management/repository",
+		"management/rotation",
 		"management/selector",
 		"management/sshkey",
 		"management/server/legacy",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/management/gossipkey"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
@@ -17,7 +18,7 @@ func TestKeysOfExistingAgent(t *testing.T) {
 
 	first, second, third, set := serf.GenerateKey(), serf.GenerateKey(), serf.GenerateKey(), serf.GenerateKey()
 	r := gossipkey.Rotation{
-		Phase:    gossipkey.PhaseDone,
+		Phase:    rotation.PhaseDone,
 		Secret:   configuration.Vars{"new_gossip_key": configuration.NewSecret(third), "old_gossip_keys": second},
 		Replaced: []string{gossipkey.Fingerprint(first), gossipkey.Fingerprint(second)},
 	}

@@ -184,7 +184,7 @@ func (k *Keeper) begin(ctx context.Context, actor string) error {
 		}
 
 		*r = Rotation{
-			Phase: PhaseInstall, Actor: actor, Started: time.Now(), Replaced: replace(r.Replaced, old),
+			Phase: rotation.PhaseInstall, Actor: actor, Started: time.Now(), Replaced: replace(r.Replaced, old),
 		}.withKeys(k.Generate(), old)
 
 		return nil
@@ -234,7 +234,7 @@ func (k *Keeper) Round(ctx context.Context) error {
 		before := k.Rotation()
 
 		switch {
-		case before.Phase == PhaseDone:
+		case before.Phase == rotation.PhaseDone:
 			return k.follow(before)
 		case !before.Phase.Running() || !k.Leads():
 			return nil
@@ -291,8 +291,8 @@ func (k *Keeper) step(ctx context.Context, r Rotation) error {
 	pending := rotation.Merge(installed.pending(r.LockedOut), k.unheard(v, installed, r.LockedOut))
 	waiting := k.waiting(r, nodes, now.Confirmed, installed)
 
-	if r.Phase == PhaseInstall {
-		return k.advance(ctx, r, now, PhaseUse, pending, waiting)
+	if r.Phase == rotation.PhaseInstall {
+		return k.advance(ctx, r, now, rotation.PhaseUse, pending, waiting)
 	}
 
 	used, err := ring.AskKeys(ctx, monitor.KeyUse, fresh)
@@ -301,13 +301,13 @@ func (k *Keeper) step(ctx context.Context, r Rotation) error {
 	}
 	pending = rotation.Merge(pending, answers(used).pending(r.LockedOut))
 
-	if r.Phase == PhaseUse {
-		return k.advance(ctx, r, now, PhaseRemove, pending, waiting)
+	if r.Phase == rotation.PhaseUse {
+		return k.advance(ctx, r, now, rotation.PhaseRemove, pending, waiting)
 	}
 
 	// The old key stays until every known node has the new one.
 	if blocked := rotation.Merge(pending, waiting); len(blocked) > 0 {
-		return k.advance(ctx, r, now, PhaseRemove, blocked, nil)
+		return k.advance(ctx, r, now, rotation.PhaseRemove, blocked, nil)
 	}
 
 	// Remove the old keys from all members, and from the absent nodes over ssh.
@@ -324,7 +324,7 @@ func (k *Keeper) step(ctx context.Context, r Rotation) error {
 	now.Removed = k.confirm(ctx, r, nodes, removed, r.Removed, []string{fresh})
 	blocked := rotation.Merge(removed.pending(r.LockedOut), k.waiting(r, nodes, now.Removed, removed))
 
-	return k.advance(ctx, r, now, PhaseDone, blocked, nil)
+	return k.advance(ctx, r, now, rotation.PhaseDone, blocked, nil)
 }
 
 // confirm returns the sorted list of nodes with those that have confirmed now: by their member, or over ssh.
@@ -382,12 +382,12 @@ func (k *Keeper) waiting(r Rotation, nodes []*inventory.Node, confirmed []string
 
 // advance stores the progress from r to now, and the next phase unless blocked names members. The
 // others in waiting do not hold the phase up.
-func (k *Keeper) advance(ctx context.Context, r, now Rotation, next Phase, blocked, waiting []rotation.Laggard) error {
+func (k *Keeper) advance(ctx context.Context, r, now Rotation, next rotation.Phase, blocked, waiting []rotation.Laggard) error {
 	now.Laggards, now.Round = rotation.Merge(blocked, waiting), time.Now()
 	if len(blocked) == 0 {
 		now.Phase = next
 	}
-	if now.Phase == PhaseDone {
+	if now.Phase == rotation.PhaseDone {
 		now.Ended = now.Round
 	}
 

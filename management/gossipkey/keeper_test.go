@@ -25,6 +25,7 @@ import (
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/record/recordtest"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/monitor"
 )
@@ -284,7 +285,7 @@ func TestRotate(t *testing.T) {
 	errtest.None(t, k.Round(t.Context()))
 
 	status := k.status()
-	if status.Phase != PhaseDone || len(status.Laggards) > 0 || status.Ended.IsZero() || status.Known != 4 {
+	if status.Phase != rotation.PhaseDone || len(status.Laggards) > 0 || status.Ended.IsZero() || status.Known != 4 {
 		t.Errorf("%+v", status)
 	}
 
@@ -319,55 +320,55 @@ func TestRotateWaits(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		prepare func(s *site)
-		phase   Phase
+		phase   rotation.Phase
 		laggard string // with the reason
 		mend    func(s *site)
 	}{
 		"dead": {
 			prepare: func(s *site) { s.hosts["dead-1"] = &host{keys: []string{oldKey}} },
-			phase:   PhaseRemove, laggard: "dead-1: " + unreached + "no route to the host",
+			phase:   rotation.PhaseRemove, laggard: "dead-1: " + unreached + "no route to the host",
 			mend: func(s *site) { s.hosts["dead-1"].ssh = true },
 		},
 		"dead, and back": {
 			prepare: func(s *site) { s.hosts["dead-1"] = &host{keys: []string{oldKey}} },
-			phase:   PhaseRemove, laggard: "dead-1: ",
+			phase:   rotation.PhaseRemove, laggard: "dead-1: ",
 			mend: func(s *site) { s.hosts["dead-1"] = &host{keys: []string{oldKey}, live: true} },
 		},
 		"dead, and forgotten": {
 			prepare: func(s *site) { s.hosts["dead-1"] = &host{keys: []string{oldKey}} },
-			phase:   PhaseRemove, laggard: "dead-1: ",
+			phase:   rotation.PhaseRemove, laggard: "dead-1: ",
 			mend: func(s *site) { delete(s.hosts, "dead-1") },
 		},
 		"unverified": {
 			prepare: func(s *site) { s.hosts["unverified-1"] = &host{keys: []string{oldKey}, ssh: true} },
-			phase:   PhaseRemove, laggard: "unverified-1: " + unreached + "its ssh host key is not known",
+			phase:   rotation.PhaseRemove, laggard: "unverified-1: " + unreached + "its ssh host key is not known",
 			mend: func(s *site) { s.hosts["unverified-1"].live = true },
 		},
 		"full disk": {
 			prepare: func(s *site) { s.hosts["a-1"].refuses = monitor.KeyInstall },
-			phase:   PhaseInstall, laggard: "a-1: it refuses: disk full",
+			phase:   rotation.PhaseInstall, laggard: "a-1: it refuses: disk full",
 			mend: func(s *site) { s.hosts["a-1"].refuses = "" },
 		},
 		"no use": {
 			prepare: func(s *site) { s.hosts["a-1"].refuses = monitor.KeyUse },
-			phase:   PhaseUse, laggard: "a-1: it refuses: disk full",
+			phase:   rotation.PhaseUse, laggard: "a-1: it refuses: disk full",
 			mend: func(s *site) { s.hosts["a-1"].refuses = "" },
 		},
 		"no removal": {
 			prepare: func(s *site) { s.hosts["a-1"].refuses = monitor.KeyRemove },
-			phase:   PhaseRemove, laggard: "a-1: it refuses: disk full",
+			phase:   rotation.PhaseRemove, laggard: "a-1: it refuses: disk full",
 			mend: func(s *site) { s.hosts["a-1"].refuses = "" },
 		},
 		"stock serf": {
 			prepare: func(s *site) {
 				s.hosts["serf"] = &host{keys: []string{oldKey}, live: true, stock: true, refuses: monitor.KeyInstall}
 			},
-			phase: PhaseInstall, laggard: "serf-0a: it refuses: disk full",
+			phase: rotation.PhaseInstall, laggard: "serf-0a: it refuses: disk full",
 			mend: func(s *site) { s.hosts["serf"].refuses = "" },
 		},
 		"twin": {
 			prepare: func(s *site) { s.dup = "b-1" },
-			phase:   PhaseRemove, laggard: "b-1: several hosts claim to be it",
+			phase:   rotation.PhaseRemove, laggard: "b-1: several hosts claim to be it",
 			mend: func(s *site) { s.dup = "" },
 		},
 	} {
@@ -399,7 +400,7 @@ func TestRotateWaits(t *testing.T) {
 			errtest.None(t, k.Round(t.Context()))
 
 			// One more for a host that was just given a key over ssh.
-			if err := k.Round(t.Context()); err != nil || k.status().Phase != PhaseDone {
+			if err := k.Round(t.Context()); err != nil || k.status().Phase != rotation.PhaseDone {
 				t.Errorf("afterwards: %s, %s, %v", k.status().Phase, laggards(k.status()), err)
 			}
 		})
@@ -436,7 +437,7 @@ func TestRotateForce(t *testing.T) {
 		}
 	}
 
-	if err := k.Round(t.Context()); err != nil || k.status().Phase != PhaseRemove {
+	if err := k.Round(t.Context()); err != nil || k.status().Phase != rotation.PhaseRemove {
 		t.Errorf("a refused force has an effect: %s, %v", k.status().Phase, err)
 	}
 
@@ -444,7 +445,7 @@ func TestRotateForce(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := k.Round(t.Context()); err != nil || k.status().Phase != PhaseDone {
+	if err := k.Round(t.Context()); err != nil || k.status().Phase != rotation.PhaseDone {
 		t.Errorf("%s, %v", k.status().Phase, err)
 	}
 
@@ -479,7 +480,7 @@ func TestRotateCrash(t *testing.T) {
 		k = s.boot()
 
 		// An operator repeats a request that got no answer.
-		if k.status().Phase != PhaseDone {
+		if k.status().Phase != rotation.PhaseDone {
 			if _, err := s.rotate(k, Request{}); err != nil {
 				t.Fatalf("crash %d: %v", crash, err)
 			}
@@ -491,7 +492,7 @@ func TestRotateCrash(t *testing.T) {
 			}
 		}
 
-		if k.status().Phase != PhaseDone {
+		if k.status().Phase != rotation.PhaseDone {
 			t.Fatalf("crash %d: %s", crash, fmt.Sprint(k.status()))
 		}
 
@@ -534,7 +535,7 @@ func TestOtherInstances(t *testing.T) {
 
 	errtest.None(t, other.Round(t.Context()))
 
-	if got := other.status(); got.Phase != PhaseInstall || laggards(got) != "c-1: its clusterm is not in this gossip" {
+	if got := other.status(); got.Phase != rotation.PhaseInstall || laggards(got) != "c-1: its clusterm is not in this gossip" {
 		t.Errorf("%s: %s", got.Phase, laggards(got))
 	}
 
@@ -588,7 +589,7 @@ func TestFormerFile(t *testing.T) {
 	errtest.None(t, k.takeOver(t.Context()))
 
 	got := k.Rotation()
-	if got.Phase != PhaseUse || got.Actor != "ann" || !slices.Equal(got.Confirmed, []string{"a-1", "b-1"}) ||
+	if got.Phase != rotation.PhaseUse || got.Actor != "ann" || !slices.Equal(got.Confirmed, []string{"a-1", "b-1"}) ||
 		!slices.Equal(got.Replaced, []string{"sha256:00"}) {
 		t.Errorf("%+v", got)
 	}
@@ -610,7 +611,7 @@ func TestFormerFile(t *testing.T) {
 func TestKeysAreSealed(t *testing.T) {
 	t.Parallel()
 
-	r := Rotation{Phase: PhaseInstall}.withKeys(newKey, []string{oldKey})
+	r := Rotation{Phase: rotation.PhaseInstall}.withKeys(newKey, []string{oldKey})
 	sealed := 0
 
 	locked, err := Kind.Secret(&r, func(_ []string, values map[string]any) (map[string]any, error) {
@@ -639,7 +640,7 @@ func TestKeysAreSealed(t *testing.T) {
 		t.Errorf("a round without keys: %v", err)
 	}
 
-	if now, err := s.rotate(k, Request{}); err != nil || now.Phase != PhaseInstall || now.Key != Fingerprint(newKey) {
+	if now, err := s.rotate(k, Request{}); err != nil || now.Phase != rotation.PhaseInstall || now.Key != Fingerprint(newKey) {
 		t.Errorf("%+v, %v", now, err)
 	}
 }
@@ -647,8 +648,8 @@ func TestKeysAreSealed(t *testing.T) {
 func TestKeysWhileRotating(t *testing.T) {
 	t.Parallel()
 
-	for phase, want := range map[Phase]string{
-		PhaseNone: "", PhaseInstall: "old new", PhaseUse: "new old", PhaseRemove: "new old", PhaseDone: "new",
+	for phase, want := range map[rotation.Phase]string{
+		rotation.PhaseNone: "", rotation.PhaseInstall: "old new", rotation.PhaseUse: "new old", rotation.PhaseRemove: "new old", rotation.PhaseDone: "new",
 	} {
 		r := Rotation{Phase: phase}.withKeys("new", []string{"old"})
 		if keys, err := r.Keys(); err != nil || strings.Join(keys, " ") != want {

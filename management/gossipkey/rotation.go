@@ -23,27 +23,12 @@ import (
 	"github.com/contiv/cluster/monitor"
 )
 
-// Phase is the position of a rotation.
-type Phase string
-
-// The phases of a rotation, in order.
-const (
-	PhaseNone    Phase = ""        // there was none yet
-	PhaseInstall Phase = "install" // all members learn the new key, and the old one encrypts
-	PhaseUse     Phase = "use"     // the new one encrypts, on one member after the other
-	PhaseRemove  Phase = "remove"  // the old one is removed once every known node has confirmed
-	PhaseDone    Phase = "done"
-)
-
-// Running reports whether a rotation is to go on.
-func (p Phase) Running() bool { return p == PhaseInstall || p == PhaseUse || p == PhaseRemove }
-
 // Rotation is the record of the newest rotation.
 type Rotation struct {
-	Phase   Phase     `json:"phase"`
-	Actor   string    `json:"actor"`
-	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended,omitzero"`
+	Phase   rotation.Phase `json:"phase"`
+	Actor   string         `json:"actor"`
+	Started time.Time      `json:"started"`
+	Ended   time.Time      `json:"ended,omitzero"`
 
 	// Secret has the keys: the new one, and those that it replaces, one per line. The store has them encrypted.
 	Secret configuration.Vars `json:"keys"`
@@ -130,7 +115,7 @@ func (r Rotation) Supersedes(key string) bool { return slices.Contains(r.Replace
 
 // Keys returns the keys for a member that joins now, the one that encrypts first.
 func (r Rotation) Keys() ([]string, error) {
-	if r.Phase == PhaseNone {
+	if r.Phase == rotation.PhaseNone {
 		return nil, nil
 	}
 
@@ -139,9 +124,9 @@ func (r Rotation) Keys() ([]string, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case r.Phase == PhaseInstall:
+	case r.Phase == rotation.PhaseInstall:
 		return append(old, fresh), nil
-	case r.Phase == PhaseDone:
+	case r.Phase == rotation.PhaseDone:
 		return []string{fresh}, nil
 	default:
 		return append([]string{fresh}, old...), nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rotation is the common part of rotations of keys: laggards, and giving them up.
+// Package rotation is the common part of rotations of keys: phases, laggards, and giving them up.
 package rotation
 
 import (
@@ -10,6 +10,21 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 )
+
+// Phase is the position of a rotation.
+type Phase string
+
+// The phases of a rotation, in order.
+const (
+	PhaseNone    Phase = ""        // there was none yet
+	PhaseInstall Phase = "install" // all hosts learn the new key, and the old one is in use
+	PhaseUse     Phase = "use"     // the new one begins to be used
+	PhaseRemove  Phase = "remove"  // the old one is removed from hosts that have confirmed the new one
+	PhaseDone    Phase = "done"
+)
+
+// Running reports whether the rotation has not ended.
+func (p Phase) Running() bool { return p == PhaseInstall || p == PhaseUse || p == PhaseRemove }
 
 // Laggard is a node, or another host, that a rotation waits for.
 type Laggard struct {

@@ -572,7 +572,7 @@ type fakeSSHKey struct{ *fakeManager }
 
 func (m fakeSSHKey) Status() sshkey.Status {
 	return sshkey.Status{Known: 2, OwnKeys: []string{"c-1"}, Rotation: sshkey.Rotation{
-		Phase: sshkey.PhaseRemove, New: sshkey.Key{Path: "/k", Public: shownKey, Generated: true},
+		Phase: rotation.PhaseRemove, New: sshkey.Key{Path: "/k", Public: shownKey, Generated: true},
 		Confirmed: []string{"b-1"}, Started: time.Unix(0, 0),
 	}, Laggards: []rotation.Laggard{{Name: "a-1", Reason: "it does not answer"}}}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/openapi"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server/rest"
 )
 
@@ -58,7 +59,7 @@ func gossipKeyOf(s gossipkey.Status) api.GossipKey {
 		Laggards: make([]api.Laggard, len(s.Laggards)),
 	}
 
-	if s.Phase == gossipkey.PhaseNone {
+	if s.Phase == rotation.PhaseNone {
 		out.Phase = api.GossipKeyNever
 	}
 

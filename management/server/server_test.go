@@ -1399,7 +1399,7 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 
 	m.change(func(v *state.View) {
 		v.View = record.WithOne(v.View, &gossipkey.Kind, gossipkey.Rotation{
-			Phase: gossipkey.PhaseRemove, Laggards: []rotation.Laggard{{Name: "a-1", Reason: "it does not answer"}},
+			Phase: rotation.PhaseRemove, Laggards: []rotation.Laggard{{Name: "a-1", Reason: "it does not answer"}},
 		})
 	})
 

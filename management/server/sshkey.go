@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
@@ -88,7 +89,7 @@ func sshKeyOf(s sshkey.Status) api.SSHKey {
 		Laggards: make([]api.Laggard, len(s.Laggards)), OwnKeys: s.OwnKeys,
 	}
 
-	if s.Phase == sshkey.PhaseNone {
+	if s.Phase == rotation.PhaseNone {
 		out.Phase = api.SSHKeyNever
 	}
 

@@ -126,7 +126,7 @@ func (k *Keeper) Status() Status {
 		k.mu.Lock()
 		s.Problem = k.problem
 		k.mu.Unlock()
-	case r.Phase == PhaseNone:
+	case r.Phase == rotation.PhaseNone:
 		var err error
 		if s.New, err = k.current(r); err != nil {
 			s.Problem = err.Error()
@@ -177,7 +177,7 @@ func (k *Keeper) nodes(v *state.View) (known []*inventory.Node, own []string) {
 // isDone reports whether a node has nothing left to do in the phase.
 func (r Rotation) isDone(node string) bool {
 	done := r.Removed
-	if r.Phase == PhaseInstall {
+	if r.Phase == rotation.PhaseInstall {
 		done = r.Confirmed
 	}
 	return rotation.Has(done, node) || slices.Contains(r.LockedOut, node)
@@ -298,7 +298,7 @@ func (k *Keeper) Cancel(ctx context.Context, c access.Caller) (Status, error) {
 		}
 
 		*now = Rotation{
-			Number: now.Number + 1, Phase: PhaseInstall, New: now.Old, Old: now.New, Reverts: true,
+			Number: now.Number + 1, Phase: rotation.PhaseInstall, New: now.Old, Old: now.New, Reverts: true,
 			Actor: c.Principal, Started: k.Now(),
 		}
 
@@ -360,7 +360,7 @@ func (k *Keeper) begin(now *Rotation, to, actor string) error {
 	}
 
 	next := Rotation{
-		Number: now.Number + 1, Phase: PhaseInstall, Actor: actor, Started: k.Now(),
+		Number: now.Number + 1, Phase: rotation.PhaseInstall, Actor: actor, Started: k.Now(),
 		New: Key{Path: to, Setting: to, RunTime: true},
 	}
 
@@ -432,7 +432,7 @@ func (k *Keeper) current(last Rotation) (Key, error) {
 	}
 
 	key.Public, err = readKey(key.Path)
-	key.Generated = last.Phase == PhaseDone && last.New.Generated && last.New.Path == key.Path
+	key.Generated = last.Phase == rotation.PhaseDone && last.New.Generated && last.New.Path == key.Path
 
 	return key, err
 }

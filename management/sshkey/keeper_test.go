@@ -28,6 +28,7 @@ import (
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/record/recordtest"
+	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -65,7 +66,7 @@ type site struct {
 	ops   int
 	crash int // 0: never
 
-	unwritten Phase // a phase that the store does not take; empty: none
+	unwritten rotation.Phase // a phase that the store does not take; empty: none
 
 	keyFile string // ssh.key_file
 	runTime bool
@@ -341,7 +342,7 @@ func TestRotate(t *testing.T) {
 	errtest.None(t, s.rotate(k, Request{}))
 
 	first := s.round(k)
-	if first.Phase != PhaseDone || first.Known != 2 || len(first.Laggards) > 0 || first.Ended.IsZero() ||
+	if first.Phase != rotation.PhaseDone || first.Known != 2 || len(first.Laggards) > 0 || first.Ended.IsZero() ||
 		!slices.Equal(first.OwnKeys, []string{"own-1"}) {
 		t.Fatalf("%+v", first)
 	}
@@ -368,7 +369,7 @@ func TestRotate(t *testing.T) {
 	errtest.None(t, s.rotate(k, Request{}))
 
 	second := s.round(k)
-	if second.Phase != PhaseDone || !second.Old.Generated || exists(first.New.Path) || exists(first.New.Path+".pub") ||
+	if second.Phase != rotation.PhaseDone || !second.Old.Generated || exists(first.New.Path) || exists(first.New.Path+".pub") ||
 		!exists(second.New.Path) {
 		t.Errorf("%+v: %t", second, exists(first.New.Path))
 	}
@@ -408,11 +409,11 @@ func TestCrash(t *testing.T) {
 		s.crash = 0
 		k = s.boot()
 
-		if !k.Rotation().Phase.Running() && k.Rotation().Phase != PhaseDone {
+		if !k.Rotation().Phase.Running() && k.Rotation().Phase != rotation.PhaseDone {
 			errtest.None(t, s.rotate(k, Request{}))
 		}
 
-		if done := s.round(k); done.Phase != PhaseDone || waits(done) != "" ||
+		if done := s.round(k); done.Phase != rotation.PhaseDone || waits(done) != "" ||
 			!slices.Equal(s.accepts("a-1", done.Old, done.New), []bool{false, true}) {
 			t.Fatalf("killed at operation %d: %+v", crash, done)
 		}
@@ -450,7 +451,7 @@ func TestLaggards(t *testing.T) {
 		t.Errorf("it waits for\n%s, want\n%s", waits(status), want)
 	}
 
-	if status.Phase != PhaseRemove || s.keyFile != status.New.Path ||
+	if status.Phase != rotation.PhaseRemove || s.keyFile != status.New.Path ||
 		!slices.Equal(s.accepts("a-1", status.Old, status.New), []bool{false, true}) ||
 		!slices.Equal(s.accepts("held-1", status.Old, status.New), []bool{true, false}) {
 		t.Errorf("%+v", status)
@@ -475,7 +476,7 @@ func TestLaggards(t *testing.T) {
 	s.hosts["unverified-1"].noKey = false
 	s.hosts["twice-1"].also = ""
 
-	if status = s.round(k); status.Phase != PhaseDone {
+	if status = s.round(k); status.Phase != rotation.PhaseDone {
 		t.Errorf("%s: %s", status.Phase, waits(status))
 	}
 }
@@ -512,7 +513,7 @@ func TestSlowLogins(t *testing.T) {
 		k := s.boot()
 		errtest.None(t, s.rotate(k, Request{}))
 
-		for rounds := 1; s.round(k).Phase != PhaseDone; rounds++ {
+		for rounds := 1; s.round(k).Phase != rotation.PhaseDone; rounds++ {
 			if rounds == 10 {
 				t.Fatalf("after %d rounds: %+v", rounds, k.Status())
 			}
@@ -535,7 +536,7 @@ func TestJumpHost(t *testing.T) {
 
 	// The jump host no longer accepts the old key, and the node does.
 	status := s.round(k)
-	if status.Phase != PhaseRemove || !slices.Equal(status.Removed, []string{"gate-1"}) ||
+	if status.Phase != rotation.PhaseRemove || !slices.Equal(status.Removed, []string{"gate-1"}) ||
 		!strings.Contains(waits(status), "behind-1: it still accepts the old key") {
 		t.Fatalf("%+v: %s", status, waits(status))
 	}
@@ -543,13 +544,13 @@ func TestJumpHost(t *testing.T) {
 	gate := s.hosts["gate-1"].file
 	s.hosts["gate-1"].file = nil
 
-	if status = s.round(k); status.Phase != PhaseRemove || !strings.Contains(waits(status), jumpDenied) {
+	if status = s.round(k); status.Phase != rotation.PhaseRemove || !strings.Contains(waits(status), jumpDenied) {
 		t.Fatalf("%+v: %s", status, waits(status))
 	}
 
 	s.hosts["gate-1"].file, s.hosts["behind-1"].also = gate, ""
 
-	if status = s.round(k); status.Phase != PhaseDone {
+	if status = s.round(k); status.Phase != rotation.PhaseDone {
 		t.Errorf("%+v: %s", status, waits(status))
 	}
 }
@@ -564,7 +565,7 @@ func TestNoneConfirms(t *testing.T) {
 
 	errtest.None(t, s.rotate(k, Request{}))
 
-	if status := s.round(k); status.Phase != PhaseInstall || s.keyFile != s.old {
+	if status := s.round(k); status.Phase != rotation.PhaseInstall || s.keyFile != s.old {
 		t.Errorf("%+v with %s", status, s.keyFile)
 	}
 }
@@ -584,7 +585,7 @@ func TestReinstalled(t *testing.T) {
 	s.round(k)
 	s.hosts["a-1"].file, s.hosts["a-1"].also = before, ""
 
-	if status := s.round(k); status.Phase != PhaseDone ||
+	if status := s.round(k); status.Phase != rotation.PhaseDone ||
 		!slices.Equal(s.accepts("a-1", status.Old, status.New), []bool{false, true}) {
 		t.Errorf("%s: %s: %q", status.Phase, waits(status), s.hosts["a-1"].file)
 	}
@@ -625,7 +626,7 @@ func TestForce(t *testing.T) {
 
 	errtest.None(t, s.rotate(k, Request{Force: true, LockOut: []string{"dead-1"}}))
 
-	if status := s.round(k); status.Phase != PhaseDone || !slices.Equal(status.LockedOut, []string{"dead-1"}) {
+	if status := s.round(k); status.Phase != rotation.PhaseDone || !slices.Equal(status.LockedOut, []string{"dead-1"}) {
 		t.Errorf("%+v", status)
 	}
 }
@@ -652,13 +653,13 @@ func TestForceAll(t *testing.T) {
 	}
 
 	// The node confirms, and the next phase is not stored.
-	s.hosts["a-1"].up, s.unwritten = true, PhaseUse
+	s.hosts["a-1"].up, s.unwritten = true, rotation.PhaseUse
 	s.clock = s.clock.Add(time.Hour)
 
 	_ = k.Round(t.Context())
 	s.unwritten = ""
 
-	if got := k.Rotation(); got.Phase != PhaseInstall || !slices.Equal(got.Confirmed, []string{"a-1"}) {
+	if got := k.Rotation(); got.Phase != rotation.PhaseInstall || !slices.Equal(got.Confirmed, []string{"a-1"}) {
 		t.Fatalf("%+v", got)
 	}
 
@@ -672,7 +673,7 @@ func TestForceAll(t *testing.T) {
 	}
 
 	s.hosts["a-1"] = gone
-	if status := s.round(k); status.Phase != PhaseDone || !exists(s.old) {
+	if status := s.round(k); status.Phase != rotation.PhaseDone || !exists(s.old) {
 		t.Errorf("%+v", status)
 	}
 }
@@ -698,7 +699,7 @@ func TestForceBack(t *testing.T) {
 
 	errtest.None(t, s.rotate(k, Request{Force: true, LockOut: []string{"dead-1"}}))
 
-	if status := s.round(k); status.Phase != PhaseDone || s.keyFile != s.old {
+	if status := s.round(k); status.Phase != rotation.PhaseDone || s.keyFile != s.old {
 		t.Errorf("%+v with %s", status, s.keyFile)
 	}
 }
@@ -736,13 +737,13 @@ func TestCancel(t *testing.T) {
 	}
 
 	status := s.round(k)
-	if !status.Reverts || status.Phase != PhaseRemove || s.keyFile != s.old || s.runTime {
+	if !status.Reverts || status.Phase != rotation.PhaseRemove || s.keyFile != s.old || s.runTime {
 		t.Errorf("%+v with %s", status, s.keyFile)
 	}
 
 	s.hosts["away-1"].up = true
 
-	if status = s.round(k); status.Phase != PhaseDone || exists(made.Path) || !exists(s.old) {
+	if status = s.round(k); status.Phase != rotation.PhaseDone || exists(made.Path) || !exists(s.old) {
 		t.Errorf("%+v", status)
 	}
 
@@ -812,7 +813,7 @@ func TestChangedSetting(t *testing.T) {
 	}
 
 	s.keyFile = status.New.Path
-	if got := s.round(k); got.Phase != PhaseDone || got.Problem != "" {
+	if got := s.round(k); got.Phase != rotation.PhaseDone || got.Problem != "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -866,7 +867,7 @@ func TestKeys(t *testing.T) {
 	}
 
 	usual := write("home/.ssh/id_ed25519", string(private), 0o600)
-	if status := k.Status(); status.New.Path != usual || status.Phase != PhaseNone || status.Problem != "" {
+	if status := k.Status(); status.New.Path != usual || status.Phase != rotation.PhaseNone || status.Problem != "" {
 		t.Errorf("%+v", status)
 	}
 
@@ -876,7 +877,7 @@ func TestKeys(t *testing.T) {
 	}
 	errtest.None(t, s.rotate(k, Request{To: to}))
 
-	if status := s.round(k); status.Phase != PhaseDone || s.keyFile != to || !exists(usual) {
+	if status := s.round(k); status.Phase != rotation.PhaseDone || s.keyFile != to || !exists(usual) {
 		t.Errorf("%+v", status)
 	}
 

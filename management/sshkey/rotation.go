@@ -22,21 +22,6 @@ import (
 	"github.com/contiv/cluster/management/rotation"
 )
 
-// Phase is the position of a rotation.
-type Phase string
-
-// The phases of a rotation, in order.
-const (
-	PhaseNone    Phase = ""        // there was none yet
-	PhaseInstall Phase = "install" // the nodes accept both keys, and the manager uses the old one
-	PhaseUse     Phase = "use"     // the manager begins to use the new one
-	PhaseRemove  Phase = "remove"  // the nodes that have confirmed no longer accept the old one
-	PhaseDone    Phase = "done"
-)
-
-// Running reports whether the rotation has not ended.
-func (p Phase) Running() bool { return p == PhaseInstall || p == PhaseUse || p == PhaseRemove }
-
 // Key is an ssh key of the manager.
 type Key struct {
 	Path   string `json:"path"`   // of the private half, on the host of the manager
@@ -51,10 +36,10 @@ type Key struct {
 
 // Rotation is the record of the newest rotation.
 type Rotation struct {
-	Number int   `json:"number"` // counts the rotations
-	Phase  Phase `json:"phase"`
-	New    Key   `json:"new"`
-	Old    Key   `json:"old"`
+	Number int            `json:"number"` // counts the rotations
+	Phase  rotation.Phase `json:"phase"`
+	New    Key            `json:"new"`
+	Old    Key            `json:"old"`
 	// Reverts marks a rotation that reverts a cancelled one.
 	Reverts bool      `json:"reverts,omitempty"`
 	Actor   string    `json:"actor,omitempty"`
@@ -104,7 +89,7 @@ func (r Rotation) confirmedBy(known []*inventory.Node) bool {
 // inUse is the setting of the key in use.
 func (r Rotation) locksAllOut(known []*inventory.Node, inUse string) error {
 	// A rotation cancelled before the switch keeps the key in use.
-	keeps := r.Phase == PhaseInstall && inUse == r.New.Setting
+	keeps := r.Phase == rotation.PhaseInstall && inUse == r.New.Setting
 	if keeps || len(known) == 0 || r.confirmedBy(known) {
 		return nil
 	}
@@ -122,9 +107,9 @@ func (r Rotation) locksAllOut(known []*inventory.Node, inUse string) error {
 // fallback is needed.
 func (r Rotation) Former() (setting, path, former string, ok bool) {
 	switch {
-	case r.Phase == PhaseUse, r.Phase == PhaseRemove:
+	case r.Phase == rotation.PhaseUse, r.Phase == rotation.PhaseRemove:
 		return r.New.Setting, r.New.Path, r.Old.Path, true
-	case r.Phase == PhaseInstall && r.Reverts:
+	case r.Phase == rotation.PhaseInstall && r.Reverts:
 		// The manager may still use the key being reverted, which some nodes never accepted.
 		return r.Old.Setting, r.Old.Path, r.New.Path, true
 	}

@@ -83,12 +83,12 @@ func (k *Keeper) step(ctx context.Context, r Rotation) (goesOn bool, err error) 
 		return false, err
 	}
 
-	if r.Phase == PhaseUse {
+	if r.Phase == rotation.PhaseUse {
 		return true, k.use(ctx, r, settings)
 	}
 
 	// Revoking the old key without having the new one would end all access.
-	if r.Phase == PhaseRemove && settings.KeyFile != r.New.Setting {
+	if r.Phase == rotation.PhaseRemove && settings.KeyFile != r.New.Setting {
 		return false, errChanged(settings.KeyFile, r.New)
 	}
 
@@ -102,12 +102,12 @@ func (k *Keeper) step(ctx context.Context, r Rotation) (goesOn bool, err error) 
 
 	switch {
 	// Laggards do not delay the others. But if no node at all has confirmed, something else is wrong.
-	case r.Phase == PhaseInstall && (r.confirmedBy(known) || left == 0):
+	case r.Phase == rotation.PhaseInstall && (r.confirmedBy(known) || left == 0):
 		if err := r.locksAllOut(known, settings.KeyFile); err != nil {
 			return false, err
 		}
-		return true, k.advance(ctx, r, PhaseUse)
-	case r.Phase == PhaseRemove && left == 0:
+		return true, k.advance(ctx, r, rotation.PhaseUse)
+	case r.Phase == rotation.PhaseRemove && left == 0:
 		return false, k.finish(ctx, r)
 	}
 
@@ -135,7 +135,7 @@ func (k *Keeper) use(ctx context.Context, r Rotation, settings Settings) error {
 		return errChanged(settings.KeyFile, r.New)
 	}
 
-	return k.advance(ctx, r, PhaseRemove)
+	return k.advance(ctx, r, rotation.PhaseRemove)
 }
 
 // finish removes the old key from the host of the manager.
@@ -146,11 +146,11 @@ func (k *Keeper) finish(ctx context.Context, r Rotation) error {
 		}
 	}
 
-	return k.advance(ctx, r, PhaseDone)
+	return k.advance(ctx, r, rotation.PhaseDone)
 }
 
 // advance stores the next phase.
-func (k *Keeper) advance(ctx context.Context, r Rotation, next Phase) error {
+func (k *Keeper) advance(ctx context.Context, r Rotation, next rotation.Phase) error {
 	k.Logger.WithFields(logrus.Fields{"phase": next, "key": configuration.Fingerprint(r.New.Public)}).
 		Info("the rotation of the ssh key goes on")
 
@@ -161,7 +161,7 @@ func (k *Keeper) advance(ctx context.Context, r Rotation, next Phase) error {
 	return access.Audited(ctx, k.Audit, access.Caller{Principal: access.Manager}, record,
 		func(ctx context.Context, _ *access.Record) error {
 			return k.progress(ctx, r, func(now *Rotation) {
-				if now.Phase = next; next == PhaseDone {
+				if now.Phase = next; next == rotation.PhaseDone {
 					now.Ended = k.Now()
 				}
 			})
@@ -358,7 +358,7 @@ func (k *Keeper) visitNode(ctx context.Context, r Rotation, n *inventory.Node) r
 		done.confirmed = true
 	}
 
-	if r.Phase == PhaseRemove {
+	if r.Phase == rotation.PhaseRemove {
 		done.err = k.revoke(ctx, r, h)
 		done.removed = done.err == nil
 	}
