@@ -207,7 +207,8 @@ func (t *Trail) lines(entries []Entry) (text []byte, n int) {
 	for n < len(entries) && len(text) < writeSize {
 		line, err := t.Encode(entries[n])
 		if err != nil {
-			line, _ = t.Encode(lostEntry(fmt.Sprintf("an entry about %s could not be written: %v", entries[n].Verb, err)))
+			lost := fmt.Sprintf("an entry about %s could not be written: %v", entries[n].Verb, err)
+			line, _ = t.Encode(lostEntry(lost))
 		}
 
 		if n++; n > 1 {

@@ -343,9 +343,9 @@ func (k *Keeper) unheard(v *state.View, as answers, lockedOut []string) []rotati
 	var all []rotation.Laggard
 
 	for _, i := range record.List(v, &state.Instances) {
-		heard := slices.ContainsFunc(as, func(a monitor.KeyAnswer) bool { return i.Node == a.Node || i.Node == a.Member })
+		isIts := func(a monitor.KeyAnswer) bool { return i.Node == a.Node || i.Node == a.Member }
 
-		if !heard && i.Node != k.Node && !slices.Contains(lockedOut, i.Node) {
+		if !slices.ContainsFunc(as, isIts) && i.Node != k.Node && !slices.Contains(lockedOut, i.Node) {
 			all = append(all, rotation.Laggard{Name: i.Node, Reason: "its clusterm is not in this gossip"})
 		}
 	}

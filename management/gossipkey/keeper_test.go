@@ -535,7 +535,8 @@ func TestOtherInstances(t *testing.T) {
 
 	errtest.None(t, other.Round(t.Context()))
 
-	if got := other.status(); got.Phase != rotation.PhaseInstall || laggards(got) != "c-1: its clusterm is not in this gossip" {
+	if got := other.status(); got.Phase != rotation.PhaseInstall ||
+		laggards(got) != "c-1: its clusterm is not in this gossip" {
 		t.Errorf("%s: %s", got.Phase, laggards(got))
 	}
 
@@ -649,7 +650,8 @@ func TestKeysWhileRotating(t *testing.T) {
 	t.Parallel()
 
 	for phase, want := range map[rotation.Phase]string{
-		rotation.PhaseNone: "", rotation.PhaseInstall: "old new", rotation.PhaseUse: "new old", rotation.PhaseRemove: "new old", rotation.PhaseDone: "new",
+		rotation.PhaseNone: "", rotation.PhaseInstall: "old new", rotation.PhaseUse: "new old",
+		rotation.PhaseRemove: "new old", rotation.PhaseDone: "new",
 	} {
 		r := Rotation{Phase: phase}.withKeys("new", []string{"old"})
 		if keys, err := r.Keys(); err != nil || strings.Join(keys, " ") != want {

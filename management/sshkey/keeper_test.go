@@ -369,7 +369,8 @@ func TestRotate(t *testing.T) {
 	errtest.None(t, s.rotate(k, Request{}))
 
 	second := s.round(k)
-	if second.Phase != rotation.PhaseDone || !second.Old.Generated || exists(first.New.Path) || exists(first.New.Path+".pub") ||
+	if second.Phase != rotation.PhaseDone || !second.Old.Generated || exists(first.New.Path) ||
+		exists(first.New.Path+".pub") ||
 		!exists(second.New.Path) {
 		t.Errorf("%+v: %t", second, exists(first.New.Path))
 	}
