@@ -21,7 +21,8 @@ type runners struct {
 	playbooks map[string]string // the digest of those that each would run now
 }
 
-// runners returns the live instances with the jobs of the view, and those that are about to run. r has the records of v.
+// runners returns the live instances with the jobs of the view, and those that are about to run. r reads the records
+// of v.
 func (e *Engine) runners(r record.Reader, v *state.View, claiming map[string]job.Turn) runners {
 	run := runners{self: e.self.Node, jobs: map[string]int{e.self.Node: 0}, playbooks: map[string]string{}}
 

@@ -156,7 +156,8 @@ type Engine struct {
 // New returns an engine that accepts jobs. Start makes it run them.
 func New(o Options) *Engine {
 	e := &Engine{
-		state: o.State, store: o.Store, results: o.Results, records: o.Records, executors: o.Executors, playbooks: o.Playbooks,
+		state: o.State, store: o.Store, results: o.Results, records: o.Records,
+		executors: o.Executors, playbooks: o.Playbooks,
 		jobs:     access.Once[job.Job]{Kind: &job.Kind, Records: o.Records, Results: o.Results, State: o.State},
 		plans:    access.Once[plan.Plan]{Kind: &plan.Kind, Records: o.Records, Results: o.Results, State: o.State},
 		settings: o.Settings,

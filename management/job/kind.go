@@ -49,7 +49,8 @@ var Nodes = record.Kind[inventory.Node]{
 	},
 }
 
-// Newest is the number of the newest job ever accepted. A scope has none: a job outside of it is like one that never was.
+// Newest is the number of the newest job ever accepted. A scope has none: a job outside of it is like one that never
+// was.
 var Newest = record.Kind[uint64]{Name: "seq", Single: true}
 
 // NodeWithin returns a node of the scope without the names of other nodes in its texts.

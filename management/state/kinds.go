@@ -69,8 +69,8 @@ func PlaybooksOf(r record.Reader, instance string) Playbooks {
 	return Playbooks{}
 }
 
-// Owners are the instances that run a job now, by its number. Each record goes with its lease, so one that cannot be read
-// is of an instance that is not known.
+// Owners are the instances that run a job now, by its number. Each record goes with its lease. One that cannot be read
+// is of an unknown instance.
 var Owners = record.Kind[cluster.Identity]{
 	Name:    "owners",
 	Damaged: func(string, *cluster.Identity) *cluster.Identity { return &cluster.Identity{} },

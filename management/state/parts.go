@@ -22,8 +22,8 @@ type (
 	DropLogs struct{ Job string }
 )
 
-// AcceptJob stores a Queued job, which has the next number, with its inputs. Two transactions that were decided on the same
-// queue cannot both be committed.
+// AcceptJob stores a Queued job, which has the next number, with its inputs. Two transactions that were decided on the
+// same queue cannot both be committed.
 func AcceptJob(tx *record.Tx, j job.Job, in job.Inputs) {
 	number := j.Seq()
 
