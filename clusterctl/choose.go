@@ -31,7 +31,7 @@ func (c *call) choose(ctx context.Context, verb string) error {
 
 // chooseTargets is choose for the nodes of a job. It names what the job takes out of service, and at a terminal
 // asks about a single node of that, too. A script that names one node is asked nothing.
-func (c *call) chooseTargets(ctx context.Context, row inventory.Transition) error {
+func (c *call) chooseTargets(ctx context.Context, row inventory.Transition, words string) error {
 	if err := c.selectNodes(ctx); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (c *call) chooseTargets(ctx context.Context, row inventory.Transition) erro
 		warn = func(ctx context.Context, asks bool) error { return c.warnOfInterruption(ctx, row, asks) }
 	}
 
-	return c.confirmNodes(ctx, api.VerbWords(row.Verb), row.EndsService() && c.atTerminal(), warn)
+	return c.confirmNodes(ctx, words, row.EndsService() && c.atTerminal(), warn)
 }
 
 // chooseForgotten is choose for nodes whose records go. It names the residue that nobody would know of

@@ -210,6 +210,7 @@ func allRows() rows {
 		notificationRows(),
 		keyRows(), policyRows(), rolloutRows(), groupsRows(), windowsRows(), pauseRows(), repoRows(), statusRows(),
 		supportRows(), completionRows(), referenceRows(), pingRows(), trustRows(),
+		powerRows(),
 		itemRows(groupNoun), itemRows(windowNoun), itemRows(policyNoun),
 	} {
 		maps.Copy(all, some)

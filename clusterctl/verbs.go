@@ -46,8 +46,10 @@ func verbAt(path string) (inventory.Transition, bool) {
 }
 
 // verb returns the command that requests a job of the verb.
-func verb(row inventory.Transition) leaf {
-	path := verbPath(row)
+func verb(row inventory.Transition) leaf { return verbAs(row, verbPath(row)) }
+
+// verbAs is verb for a command at another path.
+func verbAs(row inventory.Transition, path string) leaf {
 	l := leaf{
 		min: 1, max: -1, usage: row.Meaning, hidden: row.Verb == inventory.VerbReapply,
 		flags: append(flagsOf(row), flagsAt(path)...),
@@ -126,6 +128,11 @@ func jobFlags(row inventory.Transition) []cli.Flag {
 
 // submit requests the job that the command line describes, and waits for it.
 func (c *call) submit(ctx context.Context, row inventory.Transition) error {
+	return c.submitAs(ctx, row, api.VerbWords(row.Verb), nil)
+}
+
+// submitAs is submit with the words of the question for a confirmation, and with variables of the command itself.
+func (c *call) submitAs(ctx context.Context, row inventory.Transition, words string, own api.Vars) error {
 	options, err := c.jobOptions()
 	if err != nil {
 		return err
@@ -133,7 +140,7 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 
 	// The operator confirms names, so that a selector cannot surprise.
 	if takesNodes(row) {
-		choose := c.chooseTargets
+		choose := func(ctx context.Context, row inventory.Transition) error { return c.chooseTargets(ctx, row, words) }
 
 		switch {
 		case c.Bool("plan"):
@@ -150,6 +157,9 @@ func (c *call) submit(ctx context.Context, row inventory.Transition) error {
 	vars, err := c.extraVars(ctx)
 	if err != nil {
 		return err
+	}
+	if own != nil {
+		vars = own
 	}
 	if err := c.askToTakeBack(ctx, row, vars); err != nil {
 		return err

@@ -23,6 +23,9 @@ const (
 	Quarantined     Status = "Quarantined"     // possibly unclean, or another host under this name
 )
 
+// AsBefore is no status of a node: the success of a verb that gives nodes back the status that they had before.
+const AsBefore Status = "as before"
+
 // Statuses lists every status with its meaning, in the order of the lifecycle.
 var Statuses = []struct {
 	Status     Status
@@ -36,6 +39,18 @@ var Statuses = []struct {
 	{Decommissioning, "being decommissioned, cleared or forgotten", true},
 	{Decommissioned, "configuration removed; may be commissioned again", false},
 	{Quarantined, "possibly unclean, or another host under this name; fenced until an operator clears it", false},
+}
+
+// settled returns the statuses in which no job holds a node.
+func settled() []Status {
+	var all []Status
+	for _, row := range Statuses {
+		if !row.InProgress {
+			all = append(all, row.Status)
+		}
+	}
+
+	return all
 }
 
 // ParseStatus returns the named status, ignoring case.
@@ -110,6 +125,7 @@ const (
 	VerbMaintenance  Verb = "maintenance"  // upgrade a node in place
 	VerbVerify       Verb = "verify"       // compare a node with the configuration that it should carry
 	VerbDecommission Verb = "decommission" // take a node out of service and clean it, best effort
+	VerbPower        Verb = "power"        // switch a node, or set what it boots from, by its BMC
 	VerbClear        Verb = "clear"        // clean a quarantined node and trust it again
 	VerbForget       Verb = "forget"       // remove the record of a node, leaving a tombstone
 )
@@ -126,7 +142,7 @@ type Transition struct {
 	FromResidue []Status
 
 	Through Status // the in-progress status while the job runs
-	Success Status // the status after success; empty: the record is removed
+	Success Status // the status after success, or AsBefore; empty: the record is removed
 	// Failed is the status after a failure if the cleanup succeeded or none was
 	// needed. Empty restores the status before the job.
 	Failed Status
@@ -309,6 +325,17 @@ var Lifecycle = []Transition{
 		Failure: "Quarantined",
 	},
 	{
+		Verb: VerbPower, From: settled(), Through: Maintenance, Success: AsBefore,
+		Options: []Option{
+			{FieldExtraVars, "to: on, off, cycle, reset or soft; boot: pxe, disk, cdrom, setup or default, with mode: bios" +
+				" or uefi, and lasting: true for every boot from now on"},
+			optionSerial, optionMaxFailures,
+			{FieldForce, "switch nodes in service too; needs a reason"},
+		},
+		Meaning: "switch nodes on or off by their BMCs, or set what they boot from",
+		Failure: "the status before, with `last_error` set",
+	},
+	{
 		// Removing the record alone takes no job, see Node.CheckForget.
 		Verb: VerbForget, From: []Status{Unallocated, Decommissioned, Quarantined}, Through: Decommissioning,
 		NeedsDiscover: true,
@@ -333,6 +360,14 @@ func (t Transition) EndsService() bool { return slices.Contains(t.From, Allocate
 // Interrupts reports whether the verb takes nodes out of service until it
 // succeeds.
 func (t Transition) Interrupts() bool { return t.EndsService() && t.Success == Allocated }
+
+// After returns the status after success of a node with the status before; empty: it is removed.
+func (t Transition) After(before Status) Status {
+	if t.Success == AsBefore {
+		return before
+	}
+	return t.Success
+}
 
 // Accepts reports whether a request may set the field.
 func (t Transition) Accepts(f Field) bool {
@@ -409,7 +444,8 @@ func (t Transition) Takes(n Node) bool {
 func legalVerbs(n Node) []Verb {
 	var verbs []Verb
 	for _, t := range Lifecycle {
-		if t.Takes(n) {
+		// What leads to no other status is no way out of this one.
+		if t.Takes(n) && t.Success != AsBefore {
 			verbs = append(verbs, t.Verb)
 		}
 	}

@@ -53,7 +53,7 @@ type JobOptions struct {
 	Diff bool `json:"diff,omitempty"`
 	// The verbosity of ansible-playbook: the number of `v` in `-v`.
 	Verbosity int `json:"verbosity,omitempty" maximum:"4"`
-	// clear: skip the cleanup; requires a reason.
+	// clear: skip the cleanup. power: switch nodes in service too. Requires a reason.
 	Force bool `json:"force,omitempty"`
 	// discover: also take hosts that belong to another manager, and stop a manager that runs on them; requires a
 	// reason.
@@ -147,7 +147,7 @@ var Options = []JobOption{
 	},
 	{
 		Field: FieldForce, In: func(o *JobOptions) any { return &o.Force },
-		Label: "Force", Long: true, Reason: "clear without a cleanup",
+		Label: "Force", Long: true, Reason: "force it",
 	},
 	{
 		Field: FieldOnFailure, In: func(o *JobOptions) any { return &o.OnFailure },

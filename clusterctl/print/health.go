@@ -15,6 +15,9 @@ import (
 var InstanceColumns = ColumnsOf[api.Instance](nil,
 	"id", "node", "addr", "version", "started,age", "started,wide", "api,wide")
 
+// PowerColumns are the columns of a table of the power of nodes.
+var PowerColumns = ColumnsOf[api.Power](nil, "node", "power,else unknown", "since", "problem", "problem_since,wide")
+
 // TokenColumns are the columns of a table of bearer tokens.
 var TokenColumns = ColumnsOf[api.Token](nil,
 	"id", "name", "role", "scope", "expires", "used", "created,wide", "by=created_by,wide")

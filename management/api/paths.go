@@ -47,6 +47,7 @@ const (
 	PathFleetDiff  = "/v1/fleet/diff"               // POST FleetRequest: FleetDiff
 	PathFleetApply = "/v1/fleet/apply"              // POST FleetApply: Changed
 	PathReload     = "/v1/config/reload"            // POST: Config, as the file on disk makes it
+	PathPower      = "/v1/power"                    // GET: List[Power], by node
 	PathInstances  = "/v1/instances"                // GET: List[Instance], oldest first
 	PathTokens     = "/v1/tokens"                   // GET: List[Token]; POST TokenRequest: NewToken
 	PathSecrets    = "/v1/secrets"                  // GET: Secrets

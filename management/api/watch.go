@@ -67,7 +67,7 @@ const WatchAll WatchKind = "all"
 // their objects are read. A later manager may have more.
 var WatchKinds = []WatchKind{
 	WatchNodes, WatchJobs, WatchVars, WatchConfig, "freeze", "gossip-key", "instances", "plans", "notifications",
-	"policies", "rollouts", "ssh-key", "tokens",
+	"policies", "power", "rollouts", "ssh-key", "tokens",
 }
 
 // TypeEventStream is the content type of a watch.

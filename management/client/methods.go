@@ -522,6 +522,11 @@ func (c *Client) config(ctx context.Context, k call) (api.Config, error) {
 	return out, err
 }
 
+// Power returns the power of the registered machines, or a page of them, by node.
+func (c *Client) Power(ctx context.Context, page ...Page) (api.List[api.Power], error) {
+	return listed[api.Power](ctx, c, api.PathPower, page)
+}
+
 // Instances returns the live daemons, or a page of them, by default oldest first.
 func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Instance], error) {
 	return listed[api.Instance](ctx, c, api.PathInstances, page)

@@ -17,6 +17,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/bmc"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/access/oidc"
@@ -164,6 +165,7 @@ type useCases struct {
 	notifier   *notify.Notifier
 	desired    *desired.Source
 	repository *repository.Keeper
+	bmcs       *bmc.Pool
 }
 
 // Path returns the configuration file to read now, or "" for the defaults.
@@ -268,7 +270,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.repository.Start(ctx)
 	d.parts.OnStopOf("repository", d.repository.Stop)
 
-	d.parts.Run(ctx, d.nodes.WatchMonitors())
+	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.newPowerWatch())
 	d.parts.Run(ctx, d.notifier.Loops()...)
 	d.parts.Go(ctx, "automation", d.runAutomation)
 

@@ -29,6 +29,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/bmc/bmctest"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -234,6 +235,9 @@ func newWorld(t *testing.T) *world {
 		Verb: inventory.VerbCommission, Nodes: []string{"host4-6d21"}, Group: inventory.GroupWorker,
 	})
 	s.must(err)
+
+	s.register("host3-35a0", bmctest.NewRedfish(t, 1).BMC)
+	s.eventually("its power", func() bool { return len(s.powers()) == 1 })
 
 	w.gate, w.running, w.plan = fifo, running.ID, planned.ID
 

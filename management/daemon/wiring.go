@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/bmc"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/access/mtls"
 	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/explain"
@@ -34,6 +36,7 @@ import (
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/appear"
 	"github.com/contiv/cluster/management/step/playbook"
+	"github.com/contiv/cluster/management/step/power"
 	"github.com/contiv/cluster/management/step/probe"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/management/window"
@@ -58,6 +61,7 @@ func (d *Daemon) wireUseCases() {
 		Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.Kick,
 	})
 	d.desired = desired.New(d.identity.ID, d.settings.Variables)
+	d.bmcs = bmc.New()
 	executors, playbooks := d.newExecutors()
 	d.engine = engine.New(engine.Options{
 		State: d.store, Store: d.store, Results: d.store, Records: d.store, Metrics: d.metrics, Executors: executors,
@@ -119,6 +123,13 @@ func (d *Daemon) wireUseCases() {
 	d.apply(d.settings.Current())
 }
 
+// newPowerWatch returns the loop that keeps the power of the machines.
+func (d *Daemon) newPowerWatch() *control.Loop {
+	return power.Watch(power.WatchOptions{
+		State: d.store, Leads: d.member.Leads, Asker: d.bmcs, Record: power.RecordIn(d.store), Logger: d.opts.Logger,
+	})
+}
+
 // newExecutors returns the executors of all kinds of step, and the playbooks among them.
 func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 	settings := func() step.Settings { return d.settings.Engine().Settings }
@@ -138,6 +149,7 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 		job.StepAppear: appear.New(appear.Options{
 			State: d.store, Store: d.store, Settings: settings, Keys: playbooks.HostKeys,
 		}),
+		job.StepPower: power.New(power.Registered{Pool: d.bmcs}, power.RecordIn(d.store)),
 	}
 	maps.Copy(all, d.opts.Executors)
 

@@ -622,6 +622,13 @@ func (s between) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 	return s.Store.Commit(ctx, tx)
 }
 
+// switched is an executor of one step on every host, which succeeds.
+type switched struct{ step.Plain }
+
+func (switched) Run(ctx context.Context, s step.Step, out step.Events) (step.Result, error) {
+	return step.Each(ctx, s, out, 1, "power", func(context.Context, string) error { return nil })
+}
+
 // options returns those of an engine of the bench with the store.
 func (b *bench) options(s keeper) Options {
 	settings := func() step.Settings { return b.current().Settings }
@@ -641,6 +648,7 @@ func (b *bench) options(s keeper) Options {
 			job.StepAppear: appear.New(appear.Options{
 				State: b.store, Store: s, Settings: settings, Keys: playbooks.HostKeys,
 			}),
+			job.StepPower: switched{},
 		},
 		Playbooks:  playbooks,
 		Settings:   b.current,

@@ -539,8 +539,12 @@ func (f Facts) nextOfJob(j job.Job) string {
 	}
 
 	success := fmt.Sprintf("its nodes become %s", verb.Row.Success)
-	if verb.Row.Success == "" {
+
+	switch verb.Row.Success {
+	case "":
 		success = "its nodes are forgotten"
+	case inventory.AsBefore:
+		success = "its nodes have the status before"
 	}
 
 	// The row is written for the documentation, in markdown.

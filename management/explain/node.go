@@ -206,10 +206,26 @@ func (e *nodeExplainer) unseen() {
 		seen = e.StateReason
 	}
 
-	e.add(finding(AboutState, "it is %s: %s%s", n.State, seen, since(e.StateSince)).
+	f := finding(AboutState, "it is %s: %s%s", n.State, seen, since(e.StateSince)).
 		on(n.Name).since(e.StateSince).
 		do("see that it has power, then 'systemctl status clusterm-agent' on %s, or prepare the host again", n.Addr).
-		with(inventory.Discover(n.Addr)))
+		with(inventory.Discover(n.Addr))
+
+	// The BMC is a second opinion.
+	switch p := record.Get(e.View, &state.Powers, n.Name); {
+	case p == nil:
+	case p.Problem != "":
+		f.Message += "; its BMC does not say whether it is on: " + p.Problem
+	case p.Power == "off":
+		f.Message += "; it is powered off" + since(*p.Since)
+		f = f.do("turn it on")
+		f.Actions = nil
+	default:
+		f.Message += "; it is powered on" + since(*p.Since) + ", but its agent is silent"
+		f = f.do("look at 'systemctl status clusterm-agent' on %s and at its network, or prepare the host again", n.Addr)
+	}
+
+	e.add(f)
 }
 
 // keyLaggard reports that a rotation of the manager's ssh key waits for the node.

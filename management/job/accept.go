@@ -187,6 +187,15 @@ func (j *Job) projectNode(n inventory.Node, row inventory.Transition, target Tar
 		return nil
 	}
 
+	if row.Success == inventory.AsBefore {
+		if n.Status.InProgress() {
+			n.Status = target.From
+		}
+		n.Job, n.Verb, n.Before = "", "", nil
+
+		return &n
+	}
+
 	was, success := n, j.success(target)
 	n.Cleaned, n.Verification = n.CleanedAfter(success), n.VerificationAfter(success, row.Success)
 	n.Status, n.Group = row.Success, target.Group

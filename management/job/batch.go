@@ -324,6 +324,9 @@ func lowers(a inventory.Action) bool { return a.Name == inventory.ActionSetGroup
 // groups depend on it.
 func (j Job) success(t Target) inventory.Outcome {
 	row := j.verb().Row
+	if row.Success == inventory.AsBefore {
+		return inventory.Outcome{Status: t.From, Group: t.FromGroup, AsBefore: true}
+	}
 	o := inventory.Outcome{Status: row.Success, Group: t.Group, AsBefore: j.Check}
 
 	if row.Verifies {

@@ -22,9 +22,9 @@ func holdReason(holds []Hold, j Job) string {
 }
 
 // ChangesHosts reports whether the job may change a host. A verification and a check
-// only look, and a forced job runs no playbook.
+// only look, and a forced job skips its cleanup.
 func (j Job) ChangesHosts() bool {
-	return !j.Verb.Verifies() && !j.Check && !j.Force
+	return !j.Verb.Verifies() && !j.Check && !(j.Force && j.verb().Cleans)
 }
 
 // Unless returns the hold of all jobs while the settings are not those that the operator chose,

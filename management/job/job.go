@@ -58,6 +58,7 @@ const (
 	PhaseProbe     Phase = "probe"     // try to reach the hosts of a discover by ssh
 	PhaseVerify    Phase = "verify"    // verify.yml
 	PhaseDrift     Phase = "drift"     // site.yml in check mode, with differences
+	PhasePower     Phase = "power"     // switch the hosts by their BMCs
 )
 
 // Configures reports whether a run of the phase puts a configuration on its hosts.

@@ -897,7 +897,8 @@ func checkStep(j Job, s Step, now time.Time) error {
 	}
 
 	for i, h := range s.Hosts {
-		if _, ok := j.Target(h); !ok || slices.Contains(s.Hosts[:i], h) || s.Groups[i] == "" {
+		if _, ok := j.Target(h); !ok || slices.Contains(s.Hosts[:i], h) ||
+			s.Groups[i] == "" && s.Kind == StepPlaybook {
 			return fmt.Errorf("a run on hosts %v in groups %v", s.Hosts, s.Groups)
 		}
 	}
@@ -961,13 +962,15 @@ func checkEnd(j Job, s Step) error {
 		}
 
 		// An empty status after a failure restores the status before.
-		legal := []inventory.Status{row.Success, cmp.Or(row.Failed, target.From), cmp.Or(row.Dirty, target.From)}
+		success := row.After(target.From)
+
+		legal := []inventory.Status{success, cmp.Or(row.Failed, target.From), cmp.Or(row.Dirty, target.From)}
 		if !slices.Contains(legal, o.Status) {
 			return fmt.Errorf("%s ends %q, but the row of %s has %q", target.Name, o.Status, j.Verb, legal)
 		}
 
-		if o.Error == "" && o.Status != row.Success {
-			return fmt.Errorf("%s ends %q without an error, want %q", target.Name, o.Status, row.Success)
+		if o.Error == "" && o.Status != success {
+			return fmt.Errorf("%s ends %q without an error, want %q", target.Name, o.Status, success)
 		}
 
 		if err := checkOutcome(j, s, target, o); err != nil {
@@ -992,7 +995,13 @@ func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
 	_, undone := ran(PhaseUndo)
 
 	cleaned, _ := ran(PhaseCleanup)
+	row, _ := inventory.TransitionOf(j.Verb)
+
 	switch {
+	case row.Success == inventory.AsBefore:
+		if o.Status != target.From || o.Group != target.FromGroup || (s.Status == Complete) && o.Error != "" {
+			return fmt.Errorf("the node is not as before")
+		}
 	case s.Status == Complete && j.Verb != inventory.VerbDecommission && (o.Error != "" ||
 		o.Status != inventory.Allocated && o.Status != inventory.Unallocated && o.Status != ""):
 		return fmt.Errorf("the job is Complete, the node is not")

@@ -46,9 +46,10 @@ func (j Job) TargetResult(name string) TargetResult {
 
 	if o, ok := j.Outcomes[name]; ok {
 		row := j.verb().Row
+		t, _ := j.Target(name)
 		result.Status, result.Error = o.Status, o.Error
 		// A best-effort verb reaches its status with an error, too.
-		result.OK = o.Error == "" && (!row.ChangesStatus() || o.Status == row.Success)
+		result.OK = o.Error == "" && (!row.ChangesStatus() || o.Status == row.After(t.From))
 
 		if !result.OK && result.Error == "" {
 			result.Error = cmp.Or(problem, o.Reason, j.Message)

@@ -19,6 +19,7 @@ type StepKind string
 const (
 	StepPlaybook StepKind = "playbook" // run a playbook on the hosts
 	StepAppear   StepKind = "appear"   // wait until the hosts are observed as nodes
+	StepPower    StepKind = "power"    // switch the hosts by their BMCs
 	StepProbe    StepKind = "probe"    // try an ssh login on the hosts
 )
 

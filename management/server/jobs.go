@@ -69,6 +69,8 @@ func (s *Server) jobRoutes() []rest.Route {
 					"cleans a node with `residue` again |\n" +
 					"| `clear` | `nodes` | cleans up quarantined nodes and trusts them again; `force` with a " +
 					"`reason` skips the cleanup |\n" +
+					"| `power` | `nodes` | switches nodes, or sets what they boot from, by their BMCs: `extra_vars` " +
+					"has `to` or `boot`; nodes in service need `force` with a `reason` |\n" +
 					"| `forget` | `nodes` | removes the agent from nodes, then their records |\n" +
 					"| `discover` | `addrs` | prepares hosts to appear as nodes |",
 				Status: 202, Success: "The accepted job.", Revision: true,

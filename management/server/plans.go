@@ -249,7 +249,7 @@ func planTargets(p plan.Plan) []api.PlanTarget {
 		for _, t := range batch {
 			out := api.PlanTarget{
 				Name: t.Name, Addr: t.Addr, State: states[t.Name], Batch: i + 1,
-				Status: t.From, StatusAfter: row.Success, Group: t.FromGroup, GroupAfter: t.Group,
+				Status: t.From, StatusAfter: row.After(t.From), Group: t.FromGroup, GroupAfter: t.Group,
 				Residue: t.Residue, Applied: t.Applied, Playbooks: t.Playbooks,
 			}
 			if row.TakesAddrs {

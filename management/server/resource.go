@@ -107,6 +107,18 @@ var Resources = []Resource{
 	&ResourceOf[state.Automation, *state.Automation]{
 		Kind: &state.Memory, Name: "policies", Path: api.PathPolicies, Show: itself[state.Automation],
 	},
+	&ResourceOf[inventory.Power, api.Power]{
+		Kind: &state.Powers, Path: api.PathPower, Allow: access.Readers.Scoped(),
+		Show: func(_ *Seen, p *inventory.Power) api.Power { return *p },
+		List: rest.ListingOf[api.Power]("node", "node", "power", "since"),
+		Doc: openapi.Doc{
+			ID: "listPower", Tag: aboutNodes, Summary: "List the power of the nodes",
+			Text: "Returns whether the nodes with a registered BMC are on, as their BMCs said when the manager last " +
+				"asked: every 5 minutes, and after each job that switches them. A BMC that does not answer is a fact " +
+				"about the BMC: it changes no status.",
+			Success: "The power of each node, by name.",
+		},
+	},
 	// The wire form counts the nodes, of which there may be thousands. The time that is left is
 	// an estimate of its moment, for GET.
 	&ResourceOf[rollout.Record, api.Rollout]{

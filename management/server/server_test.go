@@ -364,6 +364,10 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 			Started: noon,
 		})
 	})
+	if powers := must[api.List[api.Power]](t)(c.Power(ctx)); powers.Total != 0 {
+		t.Errorf("machines without a BMC have a power: %+v", powers)
+	}
+
 	instances := must[api.List[api.Instance]](t)(c.Instances(ctx))
 	expect(
 		t,

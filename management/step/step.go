@@ -114,6 +114,9 @@ func (s Step) Inputs(ctx context.Context) (job.Inputs, error) {
 	return InputsOf(ctx, s.inputs, s.Job.ID)
 }
 
+// View returns the newest view.
+func (s Step) View() *state.View { return s.state.View() }
+
 // Run returns the record of the step: its phase, and its hosts with their groups.
 func (s Step) Run() job.Run { return s.Job.Runs[s.Index] }
 

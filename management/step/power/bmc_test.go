@@ -8,14 +8,19 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/contiv/cluster/inventory/bmc"
+	"github.com/contiv/cluster/inventory/machine"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step/power"
 )
 
 // bmcs are the BMCs of some machines, and outlive a manager.
 type bmcs struct {
-	kind string
-
 	mu    sync.Mutex
 	power map[string]string // by node; no entry: there is no BMC
+	boots map[string]bmc.Boot
+	seen  map[string]string // the power that was recorded
 	dead  []string          // do not answer
 	slow  map[string]bool   // answer when their caller gives up, or to the next call after reached
 	calls map[string]int
@@ -26,7 +31,7 @@ type bmcs struct {
 // newBMCs returns one BMC for each node. Their machines are on.
 func newBMCs(nodes ...string) *bmcs {
 	b := &bmcs{
-		kind: "Redfish", power: map[string]string{}, slow: map[string]bool{}, calls: map[string]int{},
+		power: map[string]string{}, boots: map[string]bmc.Boot{}, seen: map[string]string{}, slow: map[string]bool{}, calls: map[string]int{},
 		reached: make(chan string, len(nodes)),
 	}
 	for _, name := range nodes {
@@ -36,16 +41,25 @@ func newBMCs(nodes ...string) *bmcs {
 	return b
 }
 
-func (b *bmcs) has(node string) bool {
+// Of returns the BMC of a node. Its address is the name of the node.
+func (b *bmcs) Of(_ *state.View, node string) (machine.BMC, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
 	_, ok := b.power[node]
-	return ok
+	return machine.BMC{Address: node}, ok
 }
 
-// set switches a machine.
-func (b *bmcs) set(ctx context.Context, node, to string) error {
+// Boot sets what a machine boots from.
+func (b *bmcs) Boot(_ context.Context, of machine.BMC, boot bmc.Boot) error {
+	b.change(func() { b.boots[of.Address] = boot })
+	return nil
+}
+
+// Act switches a machine.
+func (b *bmcs) Act(ctx context.Context, of machine.BMC, a bmc.Action) error {
+	node := of.Address
+
 	b.mu.Lock()
 	b.calls[node]++
 	slow := b.slow[node]
@@ -64,7 +78,18 @@ func (b *bmcs) set(ctx context.Context, node, to string) error {
 		return errors.New("the BMC does not answer")
 	}
 
-	b.power[node] = to
+	b.power[node] = string(a)
+
+	return nil
+}
+
+// record keeps what a job has seen of the power.
+func (b *bmcs) record(_ context.Context, seen ...power.Seen) error {
+	b.change(func() {
+		for _, one := range seen {
+			b.seen[one.Node] = string(one.Power)
+		}
+	})
 
 	return nil
 }

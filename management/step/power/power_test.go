@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package power_test proves that a new kind of step is a value: a verb, its executor and the client of that, in the
-// files of this folder alone. The engine, the store, the API and clusterctl are those of every manager. This one has
-// no Ansible and no playbooks.
+// The tests follow the verb from its command to the history of its nodes, on a manager without Ansible and playbooks.
 package power_test
 
 import (
@@ -20,11 +18,14 @@ import (
 
 	"github.com/contiv/cluster/clusterctl"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/bmc"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/daemon"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/step"
+	"github.com/contiv/cluster/management/step/power"
 )
 
 // patience bounds every wait; one that is fulfilled ends at once.
@@ -77,7 +78,7 @@ func (s *site) up() {
 
 	d, err := daemon.New(daemon.Options{
 		ConfigPath: s.file(), Command: []string{os.Args[0]}, InProcess: true, Logger: log,
-		Executors: step.Executors{kind: executor{bmcs: s.bmcs}},
+		Executors: step.Executors{job.StepPower: power.New(s.bmcs, s.bmcs.record)},
 	})
 	s.must(err)
 
@@ -130,7 +131,7 @@ func (s *site) power(nodes ...string) string {
 	s.Helper()
 
 	j, err := s.client.Submit(s.Context(), api.JobRequest{
-		Verb: verb, Nodes: nodes, ExtraVars: json.RawMessage(`{"to":"off"}`),
+		Verb: inventory.VerbPower, Nodes: nodes, ExtraVars: json.RawMessage(`{"to":"off"}`),
 	})
 	s.must(err)
 
@@ -167,13 +168,13 @@ func TestPower(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 
-	s.says(0, []string{"switch nodes on or off", "to: on or off"}, "nodes", "power", "--help")
+	s.says(0, []string{"switch nodes on or off"}, "nodes", "power", "--help")
 	s.says(0, []string{"job 1", "power off", "Complete"}, "nodes", "power", "a-1", "b-1", "-e", "to=off", "--yes")
 	s.are("off off on")
 
 	s.says(
 		0,
-		[]string{"power of a-1, b-1: power (Redfish)", "a-1: power off: ok", "ended Complete"},
+		[]string{"power of a-1, b-1", "a-1: power off: ok", "ended Complete"},
 		"job",
 		"logs",
 		"1",
@@ -181,10 +182,19 @@ func TestPower(t *testing.T) {
 	s.says(0, []string{`"event":"ok"`, `"host":"b-1"`, `"task":"power off"`}, "job", "logs", "1", "--events")
 	s.says(0, []string{"power", "Maintenance", "Unallocated"}, "nodes", "history", "a-1")
 	s.says(0, []string{"Complete", "power succeeded on a-1, b-1"}, "job", "why", "1")
-	s.says(0, []string{"power", "power on by Redfish"}, "nodes", "power", "a-1", "-e", "to=on", "--plan")
+	s.says(0, []string{"power", "power on"}, "nodes", "power", "a-1", "-e", "to=on", "--plan")
+
+	s.says(0, []string{"Complete"}, "nodes", "power", "a-1", "-e", "boot=pxe", "-e", "mode=uefi", "--yes")
+
+	if got, want := s.bmcs.boots["a-1"], (bmc.Boot{Device: bmc.PXE, Mode: bmc.UEFI}); got != want {
+		t.Errorf("a-1 boots from %+v, want %+v", got, want)
+	}
 
 	// What it cannot do is refused, with every node.
-	s.says(2, []string{"on or off, not up"}, "nodes", "power", "a-1", "-e", "to=up", "--yes")
+	s.says(2, []string{"does not say what to do"}, "nodes", "power", "a-1", "--yes")
+	s.says(2, []string{"power takes no variable too"}, "nodes", "power", "a-1", "-e", "too=off", "--yes")
+	s.says(2, []string{"not from what"}, "nodes", "power", "a-1", "-e", "to=off", "-e", "mode=bios", "--yes")
+	s.says(2, []string{"the variable to is up", "on, off, cycle, reset, soft"}, "nodes", "power", "a-1", "-e", "to=up", "--yes")
 	s.bmcs.change(func() { delete(s.bmcs.power, "b-1"); delete(s.bmcs.power, "c-1") })
 	s.says(5, []string{"no BMC is known of b-1, c-1"}, "nodes", "power", "a-1", "b-1", "c-1", "-e", "to=on", "--yes")
 
@@ -236,12 +246,20 @@ func TestPowerIsCancelled(t *testing.T) {
 	s := newSite(t)
 	s.bmcs.change(func() { s.bmcs.slow["a-1"], s.bmcs.slow["b-1"], s.bmcs.slow["c-1"] = true, true, true })
 
-	id := s.power("a-1", "b-1", "c-1")
+	const atOnce = 2
+
+	j, err := s.client.Submit(s.Context(), api.JobRequest{
+		Verb: inventory.VerbPower, Nodes: []string{"a-1", "b-1", "c-1"}, ExtraVars: json.RawMessage(`{"to":"off"}`),
+		JobOptions: inventory.JobOptions{Serial: "2"},
+	})
+	s.must(err)
+
+	id := j.ID
 	for range atOnce {
 		s.reached("")
 	}
 
-	_, err := s.client.Cancel(s.Context(), id)
+	_, err = s.client.Cancel(s.Context(), id)
 	s.must(err)
 	s.end(id, "Cancelled")
 	s.are("on on on")

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"slices"
+
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+var powers = noun[api.Power]{
+	columns: print.PowerColumns,
+	name:    func(p api.Power) string { return p.Node },
+	empty:   "no node has a registered BMC",
+	all: func(ctx context.Context, c *call) (listing[api.Power], error) {
+		if err := c.selectNodes(ctx); err != nil {
+			return listing[api.Power]{}, err
+		}
+
+		l, err := c.manager.Power(ctx)
+		if len(c.args) > 0 {
+			l.Items = slices.DeleteFunc(l.Items, func(p api.Power) bool { return !slices.Contains(c.args, p.Node) })
+			l.Total = len(l.Items)
+		}
+
+		return listingOf(l, err)
+	},
+}
+
+// powerRows returns the commands that switch nodes: the verb power with its variables.
+func powerRows() rows {
+	all := rows{"power status": powers.list(leaf{max: -1, selects: true, names: true, complete: anyNodes})}
+
+	for _, to := range []string{"on", "off", "cycle", "reset", "soft"} {
+		// Nothing stops when a node is turned on.
+		all["power "+to] = powerVerb("power "+to, to == "on", func(c *call) api.Vars { return api.Vars{"to": to} })
+	}
+
+	for _, device := range []string{"pxe", "disk", "cdrom", "setup", "default"} {
+		path := "power boot " + device
+		all[path] = powerVerb(path, true, func(c *call) api.Vars {
+			vars := api.Vars{"boot": device}
+			if c.IsSet("mode") {
+				vars["mode"] = c.String("mode")
+			}
+			if c.Bool("lasting") {
+				vars["lasting"] = true
+			}
+
+			return vars
+		})
+	}
+
+	return all
+}
+
+// powerVerb returns a command that requests the verb power with variables of its own.
+func powerVerb(path string, gentle bool, vars func(*call) api.Vars) leaf {
+	row, _ := inventory.TransitionOf(inventory.VerbPower)
+
+	shown := row
+	shown.KeepsService = gentle
+	shown.Options = slices.DeleteFunc(slices.Clone(row.Options), func(o inventory.Option) bool {
+		return o.Field == inventory.FieldExtraVars || gentle && o.Field == inventory.FieldForce
+	})
+
+	l := verbAs(shown, path)
+	l.usage = ""
+	l.run = func(ctx context.Context, c *call) error { return c.submitAs(ctx, shown, path, vars(c)) }
+
+	return l
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package power has the executor of steps that switch machines by their BMCs, or set what they boot from.
+package power
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/bmc"
+	"github.com/contiv/cluster/inventory/machine"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
+)
+
+// atOnce is how many machines of a job are switched at a time. A job with the option serial takes fewer.
+const atOnce = 50
+
+// BMCs reaches the BMCs of nodes.
+type BMCs interface {
+	// Of returns the BMC of a node, if it is known.
+	Of(v *state.View, node string) (machine.BMC, bool)
+	// Act and Boot are those of bmc.Pool.
+	Act(ctx context.Context, b machine.BMC, a bmc.Action) error
+	Boot(ctx context.Context, b machine.BMC, boot bmc.Boot) error
+}
+
+// Registered reaches the BMCs of registered machines.
+type Registered struct{ *bmc.Pool }
+
+// Of returns the BMC of the machine that is registered for the node.
+func (Registered) Of(v *state.View, node string) (machine.BMC, bool) {
+	return bmcOf(record.Get(v, &state.Machines, node))
+}
+
+func bmcOf(m *state.Machine) (machine.BMC, bool) {
+	if m == nil || m.BMC == nil || m.BMC.Driver == machine.Manual {
+		return machine.BMC{}, false
+	}
+	b := *m.BMC
+	b.Password, _ = m.Secrets[state.SecretBMC].(string)
+
+	return b, true
+}
+
+// Executor implements step.Executor.
+type Executor struct {
+	step.Plain
+
+	bmcs   BMCs
+	record Record
+}
+
+var _ step.Executor = Executor{}
+
+// New returns the executor, which records the power of the machines that it has switched.
+func New(b BMCs, r Record) Executor { return Executor{bmcs: b, record: r} }
+
+// order is what a job is to do: its variables.
+type order struct {
+	boot bmc.Boot   // without a device: leave it
+	to   bmc.Action // "": leave the power
+}
+
+// The variables of a request.
+const (
+	varTo      = "to"
+	varBoot    = "boot"
+	varMode    = "mode"
+	varLasting = "lasting"
+)
+
+// parse reads the variables of a request.
+func parse(vars configuration.Vars) (order, error) {
+	var (
+		o                order
+		actions, devices []string
+	)
+
+	for _, a := range bmc.Actions {
+		actions = append(actions, string(a.Action))
+	}
+	for _, d := range bmc.Devices {
+		devices = append(devices, string(d.Device))
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		text, isText := vars[name].(string)
+		lasting, isBool := vars[name].(bool)
+
+		good, want := false, ""
+
+		switch name {
+		case varTo:
+			o.to, good, want = bmc.Action(text), isText && slices.Contains(actions, text), strings.Join(actions, ", ")
+		case varBoot:
+			o.boot.Device, good = bmc.Device(text), isText && slices.Contains(devices, text)
+			want = strings.Join(devices, ", ")
+		case varMode:
+			o.boot.Mode, want = bmc.Mode(text), "bios, uefi"
+			good = o.boot.Mode == bmc.BIOS || o.boot.Mode == bmc.UEFI
+		case varLasting:
+			o.boot.Lasting, good, want = lasting, isBool, "true, false"
+		default:
+			return order{}, inventory.Errorf(inventory.KindInvalid, "power takes no variable %s", name).
+				Do("it takes to, boot, mode and lasting")
+		}
+
+		if !good {
+			return order{}, inventory.Errorf(inventory.KindInvalid, "the variable %s is %v", name, vars[name]).
+				Do("it may be %s", want)
+		}
+	}
+
+	switch {
+	case o.to == "" && o.boot.Device == "":
+		return order{}, inventory.Errorf(inventory.KindInvalid, "the request does not say what to do").
+			Do("set the variable to (%s), or boot (%s)", strings.Join(actions, ", "), strings.Join(devices, ", "))
+	case o.boot.Device == "" && o.boot != bmc.Boot{}:
+		return order{}, inventory.Errorf(inventory.KindInvalid, "mode and lasting say how to boot, but not from what").
+			Do("set the variable boot (%s)", strings.Join(devices, ", "))
+	}
+
+	return o, nil
+}
+
+// String describes the order in a few words.
+func (o order) String() string {
+	var parts []string
+
+	if o.boot.Device != "" {
+		text := "boot from " + string(o.boot.Device)
+		if o.boot.Mode != "" {
+			text += " by " + string(o.boot.Mode)
+		}
+		if !o.boot.Lasting {
+			text += ", once"
+		}
+		parts = append(parts, text)
+	}
+
+	if o.to != "" {
+		parts = append(parts, "power "+string(o.to))
+	}
+
+	return strings.Join(parts, "; ")
+}
+
+// interrupts reports whether the machines do not serve afterwards, or not for a while.
+func (o order) interrupts() bool { return o.to != "" && o.to != bmc.TurnOn }
+
+// Prepare refuses unknown orders, nodes without a BMC, and nodes in service that would stop without force.
+func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
+	o, err := parse(r.Extra)
+	if err != nil {
+		return nil, err
+	}
+
+	var without, serving []string
+
+	for _, t := range r.Job.Targets {
+		if _, known := x.bmcs.Of(r.View, t.Name); !known {
+			without = append(without, t.Name)
+		}
+		if t.From == inventory.Allocated {
+			serving = append(serving, t.Name)
+		}
+	}
+
+	switch {
+	case len(without) > 0:
+		return nil, inventory.Errorf(inventory.KindRefused, "no BMC is known of %s", job.ShortList(without)).
+			Do("register it, or switch them by hand").About(without...)
+	case o.interrupts() && len(serving) > 0 && !r.Job.Force:
+		return nil, inventory.Errorf(inventory.KindRefused, "in service: %s; power %s would interrupt that",
+			job.ShortList(serving), o.to).
+			Do("decommission them first, or force it with a reason").About(serving...)
+	}
+
+	return func(_ context.Context, _ *state.View, j *job.Job) error {
+		j.Note = o.String()
+		return nil
+	}, nil
+}
+
+// Run carries the order out on every machine of the step. After a restart all of them have their turn again: one that
+// is on or off as wanted is left alone, but a cycle or a reset is repeated.
+func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.Result, error) {
+	in, err := s.Inputs(ctx)
+	if err != nil {
+		return step.Result{}, err
+	}
+	o, err := parse(in.Extra)
+	if err != nil {
+		return step.Result{}, err
+	}
+
+	return step.Each(ctx, s, out, atOnce, o.String(), func(ctx context.Context, host string) error {
+		b, known := x.bmcs.Of(s.View(), host)
+		if !known {
+			return fmt.Errorf("no BMC is known of %s any more", host)
+		}
+
+		if o.boot.Device != "" {
+			if err := x.bmcs.Boot(ctx, b, o.boot); err != nil {
+				return err
+			}
+		}
+		if o.to == "" {
+			return nil
+		}
+
+		if err := x.bmcs.Act(ctx, b, o.to); err != nil {
+			return err
+		}
+
+		now := bmc.On
+		if o.to == bmc.TurnOff || o.to == bmc.Soft {
+			now = bmc.Off
+		}
+
+		return step.Retry(ctx, func() error { return x.record(ctx, Seen{Node: host, Power: now}) })
+	})
+}
