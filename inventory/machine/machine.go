@@ -41,7 +41,7 @@ func (d Driver) SpeaksRedfish() bool { return d != IPMI && d != Manual }
 
 // BMC is how the BMC of a machine is reached.
 type BMC struct {
-	Driver  Driver `json:"driver"`
+	Driver  Driver `json:"driver"`            // how the power is controlled
 	Address string `json:"address,omitempty"` // a host name, or an IP address without brackets; empty: Manual
 	Port    int    `json:"port,omitempty"`    // 0: 623 for IPMI; for Redfish 443, or 80 if Plain
 	User    string `json:"user,omitempty"`    // empty: that of the firmware without a name (IPMI)
@@ -58,7 +58,7 @@ type BMC struct {
 // Port is a network port of a machine.
 type Port struct {
 	MAC string `json:"mac"` // lower case, with colons
-	// Other fields of the port in the file, which have no effect.
+	// Other fields of the port in the list, which have no effect.
 	Extra map[string]any `json:"extra,omitempty"`
 }
 
@@ -68,21 +68,21 @@ type Machine struct {
 	UUID string `json:"uuid,omitempty"` // of the system (SMBIOS), lower case; empty: unknown
 	BMC  *BMC   `json:"bmc,omitempty"`  // nil: it has none
 
-	Ports []Port `json:"ports,omitempty"`
+	Ports []Port `json:"ports,omitempty"` // the network ports
 
 	// What the machine is expected to have; 0 or empty: unknown.
-	CPUs     int    `json:"cpus,omitempty"`
+	CPUs     int    `json:"cpus,omitempty"`      // processors
 	MemoryMB int    `json:"memory_mb,omitempty"` // MiB
 	DiskGB   int    `json:"disk_gb,omitempty"`   // GiB, of the root device
 	Arch     string `json:"arch,omitempty"`      // as uname -m prints it
 
-	Capabilities map[string]string `json:"capabilities,omitempty"`
+	Capabilities map[string]string `json:"capabilities,omitempty"` // what it can do, in words of the site
 	// RootDevice are the hints that choose the disk of the operating system, by their names in OpenStack Ironic.
 	RootDevice map[string]any `json:"root_device,omitempty"`
 	// Extra are other fields of the file, which are kept and have no effect.
 	Extra map[string]any `json:"extra,omitempty"`
 
-	Registered time.Time `json:"registered"`
+	Registered time.Time `json:"registered"`      // when it was registered first
 	Actor      string    `json:"actor,omitempty"` // who registered it
 }
 
@@ -98,4 +98,16 @@ func (m Machine) Clone() Machine {
 	m.RootDevice, m.Extra = maps.Clone(m.RootDevice), maps.Clone(m.Extra)
 
 	return m
+}
+
+// DefaultPort is the port of a BMC whose record has none.
+func (b BMC) DefaultPort() int {
+	switch {
+	case b.Driver == IPMI:
+		return 623
+	case b.Plain:
+		return 80
+	default:
+		return 443
+	}
 }
