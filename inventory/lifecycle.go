@@ -8,12 +8,13 @@ import (
 )
 
 // Status is a step in the lifecycle of a node. Operators and jobs set it. The
-// monitor sets it only once, for a node that appears for the first time:
+// monitor sets it only once, for a node whose agent speaks for the first time:
 // Unallocated, or Quarantined if there is a tombstone.
 type Status string
 
 // The statuses.
 const (
+	Enrolled        Status = "Enrolled"        // registered from a list of machines; no agent has spoken yet
 	Unallocated     Status = "Unallocated"     // ready to be commissioned
 	Provisioning    Status = "Provisioning"    // being configured by a commission
 	Allocated       Status = "Allocated"       // commissioned, in service
@@ -32,6 +33,7 @@ var Statuses = []struct {
 	Meaning    string
 	InProgress bool // a job holds every node of this status
 }{
+	{Enrolled, "registered from a list of machines; no agent has spoken yet", false},
 	{Unallocated, "ready to be commissioned", false},
 	{Provisioning, "being configured by a commission", true},
 	{Allocated, "commissioned, in service", false},
@@ -113,6 +115,7 @@ type Verb string
 const (
 	VerbDiscovered   Verb = "discovered"   // the monitor sees the node, for the first time or again
 	VerbDisappeared  Verb = "disappeared"  // the monitor lost the node
+	VerbRegister     Verb = "register"     // an operator registered the machine, or changed what is registered of it
 	VerbReturned     Verb = "returned"     // a policy decided on a node that is seen again
 	VerbQuarantine   Verb = "quarantine"   // a policy fenced a node: another host answers under its name
 	VerbConflict     Verb = "conflict"     // the addresses at which observers see the node began or ceased to differ
@@ -337,7 +340,7 @@ var Lifecycle = []Transition{
 	},
 	{
 		// Removing the record alone takes no job, see Node.CheckForget.
-		Verb: VerbForget, From: []Status{Unallocated, Decommissioned, Quarantined}, Through: Decommissioning,
+		Verb: VerbForget, From: []Status{Enrolled, Unallocated, Decommissioned, Quarantined}, Through: Decommissioning,
 		NeedsDiscover: true,
 		Options:       []Option{{FieldExtraVars, "variables for the removal of the agent"}},
 		Meaning:       "remove the records of nodes, optionally with the agents of their hosts",

@@ -38,9 +38,9 @@ var table = []struct {
 	},
 	{VerbClear, "Quarantined", Decommissioning, Unallocated, Quarantined, Quarantined, false, false, ""},
 	{
-		VerbPower, "Unallocated Allocated Decommissioned Quarantined", Maintenance, AsBefore, "", "", false, false, "",
+		VerbPower, "Enrolled Unallocated Allocated Decommissioned Quarantined", Maintenance, AsBefore, "", "", false, false, "",
 	},
-	{VerbForget, "Unallocated Decommissioned Quarantined", Decommissioning, "", "", "", true, false, ""},
+	{VerbForget, "Enrolled Unallocated Decommissioned Quarantined", Decommissioning, "", "", "", true, false, ""},
 }
 
 func TestLifecycle(t *testing.T) {
@@ -88,7 +88,8 @@ func TestLifecycleIsConsistent(t *testing.T) {
 		return err == nil && !s.InProgress()
 	}
 
-	reached := map[Status]bool{Unallocated: true, Quarantined: true} // by the first observation
+	// By an import, and by the first observation.
+	reached := map[Status]bool{Enrolled: true, Unallocated: true, Quarantined: true}
 	for _, r := range Lifecycle {
 		if !r.ChangesStatus() {
 			if statuses := []Status{r.Success, r.Failed, r.Dirty}; len(r.From) > 0 || slices.Max(statuses) != "" {
@@ -389,7 +390,9 @@ func TestCheckForget(t *testing.T) {
 			for _, force := range []bool{false, true} {
 				err := nodeIn(s.Status, st.State).CheckForget(force)
 
-				legal := !s.InProgress && (force || st.State == Disappeared)
+				registered := s.Status == Enrolled && st.State == Unknown // no agent could bring it back
+
+				legal := !s.InProgress && (force || st.State == Disappeared || registered)
 				if (err == nil) != legal {
 					t.Errorf("forget of %s, %s, force %v: got %v, want legal %v", s.Status, st.State, force, err, legal)
 				} else if err != nil && KindOf(err) != KindRefused {

@@ -12,10 +12,10 @@ import (
 
 // Node is the record of one host.
 type Node struct {
-	Name   string `json:"name"`   // LABEL-SERIAL
-	Label  string `json:"label"`  // as reported by its agent
+	Name   string `json:"name"`   // LABEL-SERIAL; of a registered machine, the name that it was registered with
+	Label  string `json:"label"`  // as reported by its agent; empty: none has spoken yet
 	Serial string `json:"serial"` // as reported by its agent
-	Addr   string `json:"addr"`   // the address for Ansible: IPv4, IPv6 or a host name
+	Addr   string `json:"addr"`   // the address for Ansible: IPv4, IPv6 or a host name; empty: unknown (Enrolled)
 
 	Status     Status `json:"status"`
 	PrevStatus Status `json:"prev_status,omitempty"`
@@ -390,6 +390,30 @@ func NewNode(o Observation, tomb *Tombstone, at time.Time) (Node, HistoryEntry) 
 	return n, n.log(VerbDiscovered, "", trigger)
 }
 
+// Enroll returns the record of a machine that is registered before its agent speaks.
+func Enroll(name, addr string, t Trigger) (Node, HistoryEntry) {
+	n := Node{Name: name, Addr: addr, Status: Enrolled, State: Unknown, PrevState: Unknown, Created: t.Time}
+	n.Presence.Since = t.Time
+
+	return n, n.log(VerbRegister, "", t)
+}
+
+// Announced returns the name that the agent of the node announces; that of the node, until one has spoken.
+func (n Node) Announced() string {
+	if n.Label == "" {
+		return n.Name
+	}
+	return NodeName(n.Label, n.Serial)
+}
+
+// OwnName returns the name of the node if its agent announces another one, or "".
+func (n Node) OwnName() string {
+	if n.Label == "" || n.Name == n.Announced() {
+		return ""
+	}
+	return n.Name
+}
+
 // Observe returns a copy with the observation applied. changed reports any
 // difference in the record; entry is nil unless the state changed, or the addresses
 // at which the node is claimed.
@@ -398,6 +422,16 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 	if m.Seen == nil {
 		m.Seen = map[string]bool{}
 	}
+
+	// The agent of a registered machine tells its identity.
+	if m.Label == "" && o.Alive {
+		m.Label, m.Serial = o.Label, o.Serial
+	}
+
+	if m.Status == Enrolled && o.Alive {
+		m.PrevStatus, m.Status = Enrolled, Unallocated
+	}
+
 	m.apply(o, at)
 
 	if entry = m.observed(n, o.Observer, "", at); entry != nil {
@@ -436,6 +470,10 @@ func (n *Node) observed(before Node, observer, reason string, at time.Time) *His
 		n.Presence.moved(before.State, n.State, at)
 
 		verb = VerbDiscovered
+		if before.Status == Enrolled {
+			reason = "its agent speaks for the first time, as " + n.Announced()
+		}
+
 		if n.State == Disappeared {
 			verb = VerbDisappeared
 		}
@@ -448,7 +486,7 @@ func (n *Node) observed(before Node, observer, reason string, at time.Time) *His
 		return nil
 	}
 
-	e := n.log(verb, n.Status, Trigger{Actor: "monitor:" + observer, Job: n.Job, Reason: reason, Time: at})
+	e := n.log(verb, before.Status, Trigger{Actor: "monitor:" + observer, Job: n.Job, Reason: reason, Time: at})
 
 	return &e
 }
@@ -492,6 +530,8 @@ func (n Node) CheckForget(force bool) error {
 	switch {
 	case n.Status.InProgress():
 		return n.held()
+	case n.Status == Enrolled && n.State == Unknown:
+		return nil // there is no agent that could bring it back
 	case n.State != Disappeared && !force && n.Status == Allocated:
 		return Errorf(KindRefused, "%s is %s and still %s", n.Name, n.Status, n.State).
 			Do("decommission it first: forgotten by force, its services would run on").

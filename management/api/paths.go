@@ -43,6 +43,9 @@ const (
 	PathGroupVars  = "/v1/vars/groups/{name}"       // the same
 	PathNodeVars   = "/v1/vars/nodes/{name}"        // the same; GET ?merged=true: MergedVars
 	PathConfig     = "/v1/config"                   // GET: Config; PATCH an object (null removes a key): Config
+	PathImport     = "/v1/nodes/import"             // POST Import: Imported
+	PathMachines   = "/v1/machines"                 // GET: List of machine.Machine
+	PathExport     = "/v1/machines/export"          // GET: a list of machines, as an Import takes it
 	PathFleet      = "/v1/fleet"                    // GET: a fleet file
 	PathFleetDiff  = "/v1/fleet/diff"               // POST FleetRequest: FleetDiff
 	PathFleetApply = "/v1/fleet/apply"              // POST FleetApply: Changed

@@ -66,8 +66,8 @@ const WatchAll WatchKind = "all"
 // WatchKinds lists every kind. The further kinds have the name of the path below /v1 where
 // their objects are read. A later manager may have more.
 var WatchKinds = []WatchKind{
-	WatchNodes, WatchJobs, WatchVars, WatchConfig, "freeze", "gossip-key", "instances", "plans", "notifications",
-	"policies", "power", "rollouts", "ssh-key", "tokens",
+	WatchNodes, WatchJobs, WatchVars, WatchConfig, "freeze", "gossip-key", "instances", "machines", "plans",
+	"notifications", "policies", "power", "rollouts", "ssh-key", "tokens",
 }
 
 // TypeEventStream is the content type of a watch.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -126,6 +127,19 @@ func (c *Client) Difference(ctx context.Context, name string) (api.Difference, e
 // Forget removes the records of nodes.
 func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) {
 	return once[api.Changed](ctx, c, api.PathForget, f)
+}
+
+// importTime is how long the manager may take for an import, beyond the time of a request.
+const importTime = 2 * time.Minute
+
+// Import registers the machines of a list.
+func (c *Client) Import(ctx context.Context, r api.Import) (api.Imported, error) {
+	return ask[api.Imported](ctx, c, call{method: http.MethodPost, path: api.PathImport, in: r, extra: importTime})
+}
+
+// Export returns the registered machines as a list that Import takes.
+func (c *Client) Export(ctx context.Context) (json.RawMessage, error) {
+	return get[json.RawMessage](ctx, c, api.PathExport)
 }
 
 // ScanHostKeys returns the ssh host keys of a node: the recorded ones, and those that
@@ -530,6 +544,11 @@ func (c *Client) Power(ctx context.Context, page ...Page) (api.List[api.Power], 
 // Instances returns the live daemons, or a page of them, by default oldest first.
 func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Instance], error) {
 	return listed[api.Instance](ctx, c, api.PathInstances, page)
+}
+
+// Machines returns the registered machines, or a page of them, by the names of their nodes.
+func (c *Client) Machines(ctx context.Context, page ...Page) (api.List[machine.Machine], error) {
+	return listed[machine.Machine](ctx, c, api.PathMachines, page)
 }
 
 // WhoAmI returns the caller as the manager knows it.

@@ -28,6 +28,7 @@ import (
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/enroll"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/gossip"
 	"github.com/contiv/cluster/management/gossipkey"
@@ -158,6 +159,7 @@ type callers struct {
 // useCases are what the API and the loops act through.
 type useCases struct {
 	nodes      *node.Nodes
+	imports    *enroll.Service
 	variables  *variable.Variables
 	engine     *engine.Engine
 	policies   *policy.Loop
@@ -270,7 +272,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.repository.Start(ctx)
 	d.parts.OnStopOf("repository", d.repository.Stop)
 
-	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.newPowerWatch())
+	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.imports.Loop, d.newPowerWatch())
 	d.parts.Run(ctx, d.notifier.Loops()...)
 	d.parts.Go(ctx, "automation", d.runAutomation)
 

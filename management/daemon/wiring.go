@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/engine"
+	"github.com/contiv/cluster/management/enroll"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
@@ -57,6 +58,9 @@ func (d *Daemon) wireUseCases() {
 		Audit:  d.audit,
 		Logger: log,
 	})
+	d.imports = enroll.New(enroll.Options{
+		State: d.store, Store: d.store, Leads: d.member.Leads, Audit: d.audit, Logger: log,
+	})
 	d.variables = variable.New(variable.Options{
 		Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.Kick,
 	})
@@ -93,6 +97,7 @@ func (d *Daemon) wireUseCases() {
 		Logs:       d.engine,
 		Nodes:      d.nodes,
 		Ping:       d.nodes,
+		Importer:   d.imports,
 		Variables:  d.variables,
 		VarsPast:   d.variables,
 		Explain:    explain.New(d.store, d.desired, d.explainSettings, d.policies),
@@ -284,5 +289,5 @@ func (d *Daemon) runAudit(ctx context.Context) {
 var kinds = slices.Concat(state.Kinds, []record.Any{
 	&job.Kind, &plan.Kind, &rollout.Kind,
 	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &gossipkey.Kind, &window.FreezeKind,
-	&notify.DeliveryKind, &notify.PositionKind,
+	&notify.DeliveryKind, &notify.PositionKind, &enroll.Kind,
 })

@@ -109,6 +109,8 @@ func (s *Store) partOps(ctx context.Context, part any) (etcd.Ops, error) {
 	switch part := part.(type) {
 	case variable.Recorded:
 		return s.recordOps(ctx, part.Scope, part.Change)
+	case state.NodeWrite:
+		return s.putNodeOps(part.Node, part.Entries)
 	case state.PutInputs:
 		in, marks := s.markInputs(part.Inputs)
 		write, err := s.putInputs(part.Name, in)

@@ -456,7 +456,8 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 
 		// Pin the node as it is, because the job changes it.
 		*target = Target{
-			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, From: n.Status, FromGroup: n.Group,
+			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Known: n.OwnName(),
+			From: n.Status, FromGroup: n.Group,
 			Residue: slices.Clone(n.Residue), Applied: n.Applied, Playbooks: playbooks,
 			Variables: target.Variables,
 		}
@@ -558,7 +559,7 @@ func identify(nodes []*inventory.Node, j *Job) error {
 					Do("trust the new key first, if it was changed on purpose").
 					With(inventory.TrustHostKey(n.Name)).About(n.Name))
 			default:
-				target.Label, target.Serial = n.Label, n.Serial
+				target.Label, target.Serial, target.Known = n.Label, n.Serial, n.OwnName()
 			}
 		}
 

@@ -73,6 +73,7 @@ type Target struct {
 	Addr      string           `json:"addr"`
 	Label     string           `json:"label,omitempty"`
 	Serial    string           `json:"serial,omitempty"`
+	Known     string           `json:"known,omitempty"` // the name of the node, if that is not LABEL-SERIAL
 	From      inventory.Status `json:"from,omitempty"`
 	FromGroup string           `json:"from_group,omitempty"` // its group before the job
 	Group     string           `json:"group,omitempty"`      // its group after success; empty: none
@@ -102,9 +103,13 @@ type Target struct {
 // Node returns the name of the target's node, or "" for an address without a
 // node.
 func (t Target) Node() string {
-	if t.Label == "" {
+	switch {
+	case t.Label == "":
 		return ""
+	case t.Known != "":
+		return t.Known
 	}
+
 	return inventory.NodeName(t.Label, t.Serial)
 }
 

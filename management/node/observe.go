@@ -29,6 +29,7 @@ const maxLogged = 50
 // report checks the observations of one report against the view and each other.
 type report struct {
 	view     *state.View
+	names    names
 	accepted map[string]inventory.Observation // by node name
 	unknown  int                              // nodes that are not in the view
 }
@@ -37,12 +38,15 @@ type report struct {
 // under the name of a node with another label and serial, or in contradiction to
 // an earlier one of the same report.
 func (r *report) check(o inventory.Observation) error {
-	err := errors.Join(inventory.CheckLabel(o.Label), inventory.CheckSerial(o.Serial), inventory.CheckAddr(o.Addr))
-	if e, invalid := errors.AsType[*inventory.Error](err); invalid {
+	wrong := errors.Join(inventory.CheckLabel(o.Label), inventory.CheckSerial(o.Serial), inventory.CheckAddr(o.Addr))
+	if e, invalid := errors.AsType[*inventory.Error](wrong); invalid {
 		return e
 	}
 
-	name := inventory.NodeName(o.Label, o.Serial)
+	name, err := r.names.of(r.view, o)
+	if err != nil {
+		return err
+	}
 	n, known := r.view.Lookup(name)
 
 	// A repetition of the report would meet the same record again.
@@ -57,6 +61,8 @@ func (r *report) check(o inventory.Observation) error {
 	}
 
 	switch {
+	case known && n.Label == "" && !repeated:
+		// A registered machine takes the identity of its agent.
 	case (known || repeated) && (n.Label != o.Label || n.Serial != o.Serial):
 		return inventory.Errorf(inventory.KindRefused,
 			"the name %s belongs to the node with label %q and serial %q", name, n.Label, n.Serial).
@@ -100,7 +106,7 @@ func (ns *Nodes) Observe(ctx context.Context, observer string, observations []in
 
 	return access.Audited(ctx, ns.audit, caller, record, func(_ context.Context, _ *access.Record) error {
 		return state.RetryConflict(ctx, ns.state, func(v *state.View) error {
-			r := report{view: v, accepted: map[string]inventory.Observation{}}
+			r := newReport(v)
 			for i, o := range observations {
 				err := r.check(o)
 				if e, ok := errors.AsType[*inventory.Error](err); ok && len(observations) > 1 && len(e.Nodes) == 0 {
@@ -112,7 +118,7 @@ func (ns *Nodes) Observe(ctx context.Context, observer string, observations []in
 				}
 			}
 
-			return PutNodes(ctx, ns.store, ns.record(v, observations))
+			return PutNodes(ctx, ns.store, ns.record(v, r.names, observations))
 		})
 	})
 }
@@ -140,7 +146,7 @@ func (n *news) log(log logrus.FieldLogger) {
 
 // record returns the writes that the observations cause. Several observations
 // of one node are applied in order.
-func (ns *Nodes) record(v *state.View, observations []inventory.Observation) []state.NodeWrite {
+func (ns *Nodes) record(v *state.View, names names, observations []inventory.Observation) []state.NodeWrite {
 	var (
 		writes []state.NodeWrite
 		news   news
@@ -151,7 +157,12 @@ func (ns *Nodes) record(v *state.View, observations []inventory.Observation) []s
 
 	at, index := time.Now(), map[string]int{}
 	for _, o := range observations {
-		name := inventory.NodeName(o.Label, o.Serial)
+		// check has refused what has no name.
+		name, err := names.of(v, o)
+		if err != nil {
+			continue
+		}
+
 		i, repeated := index[name]
 
 		// Continue with the result of the earlier observation.
@@ -196,6 +207,10 @@ func (ns *Nodes) observeOne(
 		})
 
 		return fresh, []inventory.HistoryEntry{entry}, true
+	}
+
+	if n.Label == "" && !o.Alive {
+		return n, nil, false // neither has a registered machine whose agent has not spoken
 	}
 
 	m, entry, changed := n.Observe(o, at)
@@ -266,7 +281,7 @@ func (ns *Nodes) Report(
 	ns.monitors.hear(observer)
 
 	err = state.RetryConflict(ctx, ns.state, func(v *state.View) error {
-		checked := report{view: v, accepted: map[string]inventory.Observation{}}
+		checked := newReport(v)
 		refused, changed = map[int]error{}, nil // of this attempt only
 
 		var accepted []inventory.Observation
@@ -293,7 +308,7 @@ func (ns *Nodes) Report(
 			accepted = append(accepted, checked.missing(observer, *full)...)
 		}
 
-		writes := ns.record(v, accepted)
+		writes := ns.record(v, checked.names, accepted)
 		for _, w := range writes {
 			changed = append(changed, w.Node.Name)
 		}
@@ -323,7 +338,7 @@ func (ns *Nodes) Report(
 func (r *report) missing(observer string, full inventory.NameRange) []inventory.Observation {
 	var lost []inventory.Observation
 	for _, n := range r.view.Nodes() {
-		if _, reported := r.accepted[n.Name]; n.Seen[observer] && !reported && full.Contains(n.Name) {
+		if _, reported := r.accepted[n.Name]; n.Seen[observer] && !reported && full.Contains(n.Announced()) {
 			lost = append(lost, inventory.Observation{
 				Observer: observer, Label: n.Label, Serial: n.Serial, Addr: n.Addr,
 			})

@@ -114,8 +114,8 @@ func TestVerbsInTheDocument(t *testing.T) {
 	table := c.Operation("POST", api.PathJobs).Description
 
 	want := []any{
-		string(inventory.VerbDiscovered), string(inventory.VerbDisappeared), string(inventory.VerbConflict),
-		string(inventory.VerbTrust),
+		string(inventory.VerbDiscovered), string(inventory.VerbDisappeared), string(inventory.VerbRegister),
+		string(inventory.VerbConflict), string(inventory.VerbTrust),
 	}
 
 	for _, row := range inventory.Lifecycle {

@@ -586,6 +586,18 @@ func (m fakeSSHKey) Cancel(_ context.Context, c access.Caller) (sshkey.Status, e
 }
 
 // Ping answers for every known node but the second one of a request.
+func (m *fakeManager) Import(
+	ctx context.Context, c access.Caller, _ error, r api.Import,
+) (api.Imported, error) {
+	if _, err := c.Check(ctx, m, m.View(), nil); err != nil {
+		return api.Imported{}, err
+	}
+
+	return api.Imported{
+		Machines: []api.ImportedMachine{{Node: r.File, Action: api.ImportCreated}}, DryRun: r.DryRun, Revision: m.View().Revision,
+	}, nil
+}
+
 func (m *fakeManager) Ping(ctx context.Context, c access.Caller, names []string) ([]node.PingResult, error) {
 	if _, err := c.Check(ctx, m, m.View(), access.Nodes(names...)); err != nil {
 		return nil, err
@@ -929,6 +941,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Logs:       m,
 		Nodes:      m,
 		Ping:       m,
+		Importer:   m,
 		Variables:  fakeVariables{m},
 		VarsPast:   fakeVariables{m},
 		Explain:    fakeExplainer{m},

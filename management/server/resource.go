@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/gossipkey"
@@ -84,6 +85,18 @@ var Resources = []Resource{
 			Text: "Returns every live clusterm, oldest first. An instance that crashes stays in the list for " +
 				"15 seconds.",
 			Success: "The instances.",
+		},
+	},
+	// The wire form lacks the secrets.
+	&ResourceOf[state.Machine, machine.Machine]{
+		Kind: &state.Machines, Path: api.PathMachines, Allow: access.Readers.Scoped(),
+		List: rest.ListingOf[machine.Machine]("node", "node", "uuid", "arch", "cpus", "memory_mb", "disk_gb", "registered"),
+		Show: func(_ *Seen, m *state.Machine) machine.Machine { return m.Machine },
+		Doc: openapi.Doc{
+			ID: "listMachines", Tag: aboutNodes, Summary: "List the registered machines",
+			Text: "Returns what was imported of machines: their BMC, network ports and expected hardware. A node that " +
+				"appeared by its agent alone has none. Passwords are never shown.",
+			Success: "The machines, by the names of their nodes.",
 		},
 	},
 	// The wire form lacks the secrets of a request, and shows whether the plan is still open.

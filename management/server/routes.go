@@ -27,6 +27,7 @@ func (s *Server) routes() []rest.Route { return append(s.versioned(), s.legacy()
 func (s *Server) versioned() []rest.Route {
 	routes := slices.Concat(
 		s.nodeRoutes(),
+		s.enrollRoutes(),
 		s.inventoryRoutes(),
 		s.jobRoutes(),
 		s.planRoutes(),

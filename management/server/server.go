@@ -103,6 +103,13 @@ type HostKeeper interface {
 	TrustHostKey(ctx context.Context, c access.Caller, name string, t node.Trust) (inventory.Node, error)
 }
 
+// Importer registers machines from lists.
+type Importer interface {
+	// Import returns once all machines are registered, or within minutes. mayReach is why the caller may not change how
+	// nodes are reached, or nil.
+	Import(ctx context.Context, c access.Caller, mayReach error, r api.Import) (api.Imported, error)
+}
+
 // GossipKeeper rotates the key of the gossip. It does not block for long.
 type GossipKeeper interface {
 	Rotate(ctx context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error)
@@ -238,6 +245,7 @@ type Options struct {
 	Logs       Logs
 	Nodes      Nodes
 	Ping       Pinger
+	Importer   Importer
 	Variables  Variables
 	VarsPast   VariableHistory
 	Explain    Explainer

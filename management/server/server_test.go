@@ -28,6 +28,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -1462,6 +1463,11 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 	windowMethods(t, c)
 	rolloutMethods(t, c)
 	repositoryMethods(t, c)
+
+	imported := must[api.Imported](t)(c.Import(ctx, api.Import{File: "list", DryRun: true}))
+	expect(t, "imported", imported.Machines, []api.ImportedMachine{{Node: "list", Action: api.ImportCreated}})
+	expect(t, "machines", must[api.List[machine.Machine]](t)(c.Machines(ctx)).Total, 0)
+	expect(t, "export", string(must[json.RawMessage](t)(c.Export(ctx))), `{"nodes":[]}`)
 
 	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))
 	if len(keys.Shown) != 1 || keys.Shown[0].Key != shownKey ||

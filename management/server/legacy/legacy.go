@@ -439,11 +439,15 @@ func infoOf(m merge.Merger, n *inventory.Node) api.LegacyNodeInfo {
 }
 
 // statusOf returns the name of a status in the contract, in which a node that is
-// being decommissioned is Cancelled.
+// being decommissioned is Cancelled, and one that is not ready for use Incomplete.
 func statusOf(s inventory.Status) string {
-	if s == inventory.Decommissioning {
+	switch s {
+	case inventory.Decommissioning:
 		return "Cancelled"
+	case inventory.Enrolled:
+		return "Incomplete"
 	}
+
 	return string(s)
 }
 

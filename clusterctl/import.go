@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+func importRows() rows {
+	return rows{
+		"nodes import": {formats: namelessFormats, complete: fileNames, run: importNodes},
+		"nodes add":    {formats: namelessFormats, complete: nothing, run: addNode},
+		"nodes export": {formats: []string{print.FormatJSON, print.FormatYAML}, run: exportNodes},
+	}
+}
+
+func importNodes(ctx context.Context, c *call) error {
+	data, err := c.list(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+
+	return c.importList(ctx, api.Import{File: string(data), Prune: c.Bool("prune"), DryRun: c.Bool("dry-run")})
+}
+
+// list reads a list of machines. A larger one than the manager takes is not read to its end.
+func (c *call) list(ctx context.Context, name string) ([]byte, error) {
+	data, err := until(ctx, func() ([]byte, error) {
+		if name == "-" {
+			return io.ReadAll(io.LimitReader(c.Stdin, api.MaxImportBytes+1))
+		}
+
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+
+		return io.ReadAll(io.LimitReader(f, api.MaxImportBytes+1))
+	})
+
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, exit.Usagef("cannot read the list: %v", err).Try("give a file, or - for stdin")
+	case len(data) > api.MaxImportBytes:
+		return nil, exit.Usagef("the list is larger than %d MiB", api.MaxImportBytes>>20).Try("split it")
+	}
+
+	return data, nil
+}
+
+func (c *call) importList(ctx context.Context, r api.Import) error {
+	done, err := c.manager.Import(ctx, r)
+
+	// The list is at fault, and no log of the manager tells more about it.
+	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Kind == inventory.KindInvalid {
+		e.Request = ""
+	}
+
+	if err != nil {
+		return err
+	}
+
+	for _, w := range done.Warnings {
+		c.say("warning: %s", w)
+	}
+
+	if r.DryRun {
+		c.say("nothing was changed; without --dry-run:")
+	}
+
+	return c.show(print.Answer{
+		Wire:  done,
+		Table: func(p *print.Printer) { print.ImportColumns.Table(p, done.Machines) },
+	})
+}
+
+// addFields are the options of nodes add, with the fields of a list that they set.
+var addFields = []struct{ option, field string }{
+	{"addr", "addr"},
+	{"bmc", "pm_type"},
+	{"bmc-addr", "pm_addr"},
+	{"bmc-port", "pm_port"},
+	{"bmc-user", "pm_user"},
+	{"bmc-system", "pm_system_id"},
+	{"uuid", "uuid"},
+	{"arch", "arch"},
+}
+
+// addNode imports a list of one machine.
+func addNode(ctx context.Context, c *call) error {
+	e := map[string]any{"name": c.args[0]}
+
+	for _, f := range addFields {
+		if c.IsSet(f.option) {
+			e[f.field] = c.String(f.option)
+		}
+	}
+
+	if macs := values(c, "mac"); len(macs) > 0 {
+		e["ports"] = macs
+	}
+
+	if name := c.String("bmc-password-file"); name != "" {
+		data, err := c.list(ctx, name)
+		if err != nil {
+			return err
+		}
+
+		e["pm_password"] = strings.TrimRight(string(data), "\r\n")
+	}
+
+	data, err := json.Marshal([]any{e})
+	if err != nil {
+		return err
+	}
+
+	return c.importList(ctx, api.Import{File: string(data), DryRun: c.Bool("dry-run")})
+}
+
+func exportNodes(ctx context.Context, c *call) error {
+	list, err := c.manager.Newest().Export(ctx)
+	if err != nil {
+		return err
+	}
+
+	if c.format == print.FormatTable {
+		c.format = print.FormatYAML
+	}
+
+	return c.show(print.Answer{Wire: list})
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/contiv/cluster/management/api"
+)
+
+// ImportColumns are the columns of the result of an import.
+var ImportColumns = ColumnsOf(Cells[api.ImportedMachine]{
+	"detail": func(_ Paint, m *api.ImportedMachine) string { return importDetail(m) },
+}, "node", "action", "detail")
+
+// importDetail returns the reason or the changes of a machine.
+func importDetail(m *api.ImportedMachine) string {
+	if m.Reason != "" {
+		return m.Reason
+	}
+
+	texts := make([]string, len(m.Changes))
+
+	for i, c := range m.Changes {
+		texts[i] = c.Field + " changed"
+		if c.Before != nil || c.After != nil {
+			texts[i] = fmt.Sprintf("%s %s → %s", c.Field, importValue(c.Before), importValue(c.After))
+		}
+	}
+
+	return strings.Join(texts, ", ")
+}
+
+func importValue(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "none"
+	case string:
+		return value
+	}
+
+	b, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+
+	return string(b)
+}

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package enroll
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/machine"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/enroll/listing"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Registration is what an import says of one machine. What it leaves out stays as it is.
+type Registration struct {
+	machine.Machine
+
+	Addr       string                   `json:"addr,omitempty"`
+	Connection configuration.Connection `json:"connection,omitzero"`
+	Labels     map[string]string        `json:"labels,omitempty"`
+
+	password string
+	vars     configuration.Vars
+}
+
+// current is a machine and its node as they are.
+type current struct {
+	node       *inventory.Node // nil: there is none
+	machine    state.Machine
+	connection configuration.Connection
+	vars       configuration.Vars
+}
+
+func currentOf(v *state.View, name string) current {
+	var c current
+
+	if n, known := v.Lookup(name); known {
+		c.node = &n
+	}
+
+	if m := record.Get(v, &state.Machines, name); m != nil {
+		c.machine = *m
+	}
+
+	if conn := v.Connection(name); conn != nil {
+		c.connection = *conn
+	}
+
+	c.vars = state.VarsOf(v, state.ScopeNode(name))
+
+	return c
+}
+
+// busy returns why the node must not be touched, or "".
+func (c current) busy() string {
+	switch n := c.node; {
+	case n == nil:
+		return ""
+	case n.Job != "" || n.Status.InProgress():
+		return fmt.Sprintf("it is %s: job %s holds it", n.Status, n.Job)
+	case n.Status == inventory.Allocated:
+		return "it is Allocated: in service"
+	}
+
+	return ""
+}
+
+// merged returns the machine after the registration, with its secrets.
+func (c current) merged(r Registration) state.Machine {
+	out := c.machine
+	out.Machine = c.machine.Clone()
+	out.Node = r.Node
+
+	if r.BMC != nil {
+		out.BMC = r.BMC
+	}
+
+	if len(r.Ports) > 0 {
+		out.Ports = r.Ports
+	}
+
+	out.UUID, out.Arch = cmp.Or(r.UUID, out.UUID), cmp.Or(r.Arch, out.Arch)
+	out.CPUs, out.MemoryMB, out.DiskGB = cmp.Or(r.CPUs, out.CPUs), cmp.Or(r.MemoryMB, out.MemoryMB),
+		cmp.Or(r.DiskGB, out.DiskGB)
+
+	if len(r.Capabilities) > 0 {
+		out.Capabilities = r.Capabilities
+	}
+
+	if len(r.RootDevice) > 0 {
+		out.RootDevice = r.RootDevice
+	}
+
+	if len(r.Extra) > 0 {
+		out.Extra = r.Extra
+	}
+
+	if r.password != "" && r.password != c.password() {
+		out.Secrets = configuration.Vars{state.SecretBMC: configuration.NewSecret(r.password)}
+	}
+
+	return out
+}
+
+// password returns the stored password of the BMC; "" if there is none, or it cannot be read.
+func (c current) password() string {
+	secret, _ := c.machine.Secrets[state.SecretBMC].(configuration.Secret)
+	value, _ := secret.Reveal()
+	text, _ := value.(string)
+
+	return text
+}
+
+// outcome is a machine and its node after a registration.
+type outcome struct {
+	machine    state.Machine
+	addr       string
+	connection configuration.Connection
+	labels     map[string]string
+	vars       configuration.Vars
+}
+
+func (c current) after(r Registration) outcome {
+	out := outcome{machine: c.merged(r), connection: r.Connection.Over(c.connection), vars: maps.Clone(c.vars)}
+
+	if c.node != nil {
+		out.addr, out.labels = c.node.Addr, maps.Clone(c.node.Labels)
+	}
+
+	// The address of a node whose agent has spoken is observed.
+	if r.Addr != "" && (c.node == nil || c.node.Label == "") {
+		out.addr = r.Addr
+	}
+
+	if out.labels == nil && len(r.Labels) > 0 {
+		out.labels = map[string]string{}
+	}
+
+	maps.Copy(out.labels, r.Labels)
+
+	if out.vars == nil && len(r.vars) > 0 {
+		out.vars = configuration.Vars{}
+	}
+
+	maps.Copy(out.vars, r.vars)
+
+	return out
+}
+
+// changes returns the fields that the registration changes, in the order of their names.
+func (c current) changes(after outcome) []api.ImportChange {
+	before := outcome{machine: c.machine, connection: c.connection, vars: c.vars}
+	if c.node != nil {
+		before.addr, before.labels = c.node.Addr, c.node.Labels
+	}
+
+	was, is := before.flat(), after.flat()
+
+	names := map[string]bool{}
+	for name := range was {
+		names[name] = true
+	}
+
+	for name := range is {
+		names[name] = true
+	}
+
+	var changes []api.ImportChange
+
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !reflect.DeepEqual(was[name], is[name]) {
+			changes = append(changes, api.ImportChange{Field: name, Before: was[name], After: is[name]})
+		}
+	}
+
+	secret := func(s configuration.Vars) any {
+		value, _ := s[state.SecretBMC].(configuration.Secret)
+		revealed, _ := value.Reveal()
+
+		return revealed
+	}
+	if secret(c.machine.Secrets) != secret(after.machine.Secrets) {
+		changes = append(changes, api.ImportChange{Field: "password"})
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(after.vars)) {
+		if !sameValue(c.vars[name], after.vars[name]) {
+			changes = append(changes, api.ImportChange{Field: "vars." + name})
+		}
+	}
+
+	return changes
+}
+
+// sameValue compares a stored variable, which may be a secret, with a given one.
+func sameValue(stored, given any) bool {
+	if s, ok := stored.(configuration.Secret); ok {
+		stored, _ = s.Reveal()
+	}
+
+	if s, ok := given.(configuration.Secret); ok {
+		given, _ = s.Reveal()
+	}
+
+	return reflect.DeepEqual(plain(stored), plain(given))
+}
+
+// plain returns a value as JSON has it.
+func plain(value any) (out any) {
+	b, err := json.Marshal(value)
+	if err != nil || json.Unmarshal(b, &out) != nil {
+		return value
+	}
+
+	return out
+}
+
+// flat returns the fields of a machine that can be shown, those of its parts under dotted names.
+func (o outcome) flat() map[string]any {
+	m := o.machine.Machine
+	m.Node, m.Actor = "", ""
+
+	fields, _ := plain(m).(map[string]any)
+	delete(fields, "node")
+	delete(fields, "registered")
+
+	if o.addr != "" {
+		fields["addr"] = o.addr
+	}
+
+	for name, part := range map[string]any{"connection": o.connection, "labels": o.labels, "bmc": m.BMC} {
+		values, _ := plain(part).(map[string]any)
+		delete(fields, name)
+
+		for key, value := range values {
+			fields[name+"."+key] = value
+		}
+	}
+
+	return fields
+}
+
+// String returns the change in words.
+func inWords(changes []api.ImportChange) string {
+	texts := make([]string, len(changes))
+
+	for i, c := range changes {
+		switch {
+		case c.Before == nil && c.After == nil:
+			texts[i] = c.Field + " changed"
+		default:
+			texts[i] = fmt.Sprintf("%s %s → %s", c.Field, brief(c.Before), brief(c.After))
+		}
+	}
+
+	return inventory.Shorten(strings.Join(texts, ", "), 400)
+}
+
+func brief(value any) string {
+	if value == nil {
+		return "none"
+	}
+
+	if text, ok := value.(string); ok {
+		return inventory.Shorten(text, 60)
+	}
+
+	b, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+
+	return inventory.Shorten(string(b), 60)
+}
+
+// planned is what an import would do.
+type planned struct {
+	machines      []api.ImportedMachine
+	registrations []Registration
+	remove        []string
+}
+
+// index finds nodes by the evidence of their identity.
+type index map[string][]string
+
+func indexOf(v *state.View) index {
+	in := index{}
+
+	for _, n := range v.Nodes() {
+		m := record.Get(v, &state.Machines, n.Name)
+		if m == nil {
+			m = &state.Machine{}
+		}
+
+		for _, key := range listing.Keys(&m.Machine, n.Addr) {
+			if !slices.Contains(in[key], n.Name) {
+				in[key] = append(in[key], n.Name)
+			}
+		}
+	}
+
+	return in
+}
+
+// find returns the nodes that share evidence with an entry, and that evidence.
+func (in index) find(keys []string) (names, why []string) {
+	for _, key := range keys {
+		for _, name := range in[key] {
+			if !slices.Contains(names, name) {
+				names, why = append(names, name), append(why, name+" by its "+strings.Replace(key, "ssh", "address", 1))
+			}
+		}
+	}
+
+	return names, why
+}
+
+// plan compares a list with what there is.
+func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listing.Problem) {
+	var (
+		p        planned
+		problems []listing.Problem
+	)
+
+	in, listed := indexOf(v), map[string]int{}
+
+	for i, e := range entries {
+		problem := func(format string, args ...any) {
+			problems = append(problems, listing.Problem{
+				Entry: i + 1, Name: e.Node, Line: e.Line, Message: fmt.Sprintf(format, args...),
+			})
+		}
+
+		r := registrationOf(e)
+
+		names, why := in.find(listing.Keys(&r.Machine, r.Addr))
+
+		switch {
+		case len(names) > 1:
+			problem("it fits several nodes: %s", strings.Join(why, ", "))
+			continue
+		case len(names) == 1:
+			r.Node = names[0]
+		default:
+			// A node without a record may be any machine; one with a record is another machine.
+			_, known := v.Lookup(r.Node)
+			if known && record.Get(v, &state.Machines, r.Node) != nil {
+				problem("the name is that of a registered machine with another BMC, MAC, UUID and address")
+				continue
+			}
+		}
+
+		if first, twice := listed[r.Node]; twice {
+			problem("it is the node %s, as is entry %d", r.Node, first)
+			continue
+		}
+
+		listed[r.Node] = i + 1
+
+		c := currentOf(v, r.Node)
+		m := api.ImportedMachine{Node: r.Node, Changes: c.changes(c.after(r))}
+
+		_, registered := v.Lookup(r.Node)
+		isNew := record.Get(v, &state.Machines, r.Node) == nil
+
+		switch busy := c.busy(); {
+		case len(m.Changes) == 0 && registered && !isNew:
+			m.Action = api.ImportSame
+		case busy != "":
+			m.Action, m.Changes, m.Reason = api.ImportSkipped, nil, busy
+		case !registered:
+			m.Action, m.Changes = api.ImportCreated, nil
+			p.registrations = append(p.registrations, r)
+		default:
+			m.Action = api.ImportChanged
+			p.registrations = append(p.registrations, r)
+		}
+
+		p.machines = append(p.machines, m)
+	}
+
+	if n := len(v.Nodes()) + len(p.registrations); n > listing.MaxEntries && len(problems) == 0 {
+		created := 0
+
+		for _, m := range p.machines {
+			if m.Action == api.ImportCreated {
+				created++
+			}
+		}
+
+		if len(v.Nodes())+created > listing.MaxEntries {
+			problems = append(problems, listing.Problem{
+				Message: fmt.Sprintf("%d nodes are known, and %d would be new; the limit is %d", len(v.Nodes()), created,
+					listing.MaxEntries),
+			})
+		}
+	}
+
+	if prune {
+		p.prune(v, func(name string) bool { return listed[name] > 0 })
+	}
+
+	return p, problems
+}
+
+// prune removes the imported machines that are not listed, and lists the other nodes with the reason.
+func (p *planned) prune(v *state.View, listed func(name string) bool) {
+	for _, n := range v.Nodes() {
+		if listed(n.Name) {
+			continue
+		}
+
+		m := api.ImportedMachine{Node: n.Name, Action: api.ImportKept, Reason: keptBecause(v, n.Name)}
+		if m.Reason == "" {
+			m.Action = api.ImportRemoved
+			p.remove = append(p.remove, n.Name)
+		}
+
+		p.machines = append(p.machines, m)
+	}
+}
+
+// keptBecause returns why prune leaves a node that is not listed, or "".
+func keptBecause(v *state.View, name string) string {
+	c := currentOf(v, name)
+
+	switch busy := c.busy(); {
+	case record.Get(v, &state.Machines, name) == nil:
+		return "it was not imported"
+	case busy != "":
+		return busy
+	case c.node != nil && c.node.State == inventory.Discovered:
+		return "its agent speaks: it would come back as another node"
+	}
+
+	return ""
+}
+
+// registrationOf returns what an entry says.
+func registrationOf(e listing.Entry) Registration {
+	r := Registration{
+		Machine: e.Machine, Connection: e.Connection, Labels: e.Labels, vars: e.Vars,
+	}
+
+	if e.Addr != "" {
+		r.Addr = job.CanonicalAddr(e.Addr)
+	}
+
+	if e.BMC != nil {
+		b := *e.BMC
+		r.password, b.Password = b.Password, ""
+		r.BMC = &b
+	}
+
+	return r
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/enroll"
+	"github.com/contiv/cluster/management/openapi"
+	"github.com/contiv/cluster/management/server/rest"
+	"github.com/contiv/cluster/management/state"
+)
+
+func (s *Server) enrollRoutes() []rest.Route {
+	return []rest.Route{
+		act(s, s.postImport, rest.Route{
+			Path: api.PathImport, Allow: access.Operators,
+			// As text in JSON, most characters of a file take one byte, and some take two.
+			BodyLimit: 2 * api.MaxImportBytes,
+			Doc: &openapi.Doc{
+				ID: "importNodes", Tag: aboutNodes, Summary: "Register machines from a list",
+				Text: "Registers the machines of a list: all of them, or none if the list has a mistake. The form is " +
+					"told from the content: TripleO's instackenv as JSON, YAML or CSV, Bifrost's map, or an inventory " +
+					"of Ansible as INI or YAML. A fault of the list is `invalid`, and its detail names every mistake " +
+					"with entry, line and field. A machine that is registered already, by its BMC, a MAC, its UUID or " +
+					"its address, is changed; what the list leaves out stays as it is. A node in service, or held by " +
+					"a job, is skipped. With `prune`, imported machines that the list does not name are forgotten, " +
+					"unless they are in service or their agent speaks. With `dry_run`, nothing is changed. Settings of " +
+					"connections need the role admin. The answer comes once all machines are registered.",
+				Success: "What was done with each machine.", Revision: true,
+				Fails: openapi.Fails{400: "The list has mistakes: the detail names them all."},
+			},
+		}),
+		{
+			Method: http.MethodGet, Path: api.PathExport, Allow: access.Readers.Scoped(), Serve: s.reading(s.getExport),
+			Doc: &openapi.Doc{
+				ID: "exportNodes", Tag: aboutNodes, Summary: "Export the registered machines as a list",
+				Text: "Returns the list of machines that an import takes, without passwords and variables. An import " +
+					"of it changes nothing.",
+				Answer: map[string]any{}, Success: "The list.",
+			},
+		},
+	}
+}
+
+func (s *Server) postImport(r *http.Request, c access.Caller, body api.Import) (api.Imported, error) {
+	rest.Note(r, "bytes", len(body.File))
+
+	return s.Importer.Import(r.Context(), c, access.AuthorizeReach(access.IdentityOf(r.Context())), body)
+}
+
+func (s *Server) getExport(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
+	return rest.WriteTagged(w, r, 0, enroll.Export(v.View))
+}
