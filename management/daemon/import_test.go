@@ -20,7 +20,7 @@ func TestImport(t *testing.T) {
 
 	const password = "bmc-pa55w0rd"
 
-	list := `[{"name":"r1","pm_type":"ipmi","pm_addr":"10.9.0.5","pm_user":"root","pm_password":"` + password + `",
+	list := `[{"name":"r1","pm_type":"ipmi","pm_addr":"127.9.0.5","pm_user":"root","pm_password":"` + password + `",
 "addr":"10.0.7.1","vars":{"zone":"z1","db_password":"` + password + `"},"labels":{"rack":"a"},
 "connection":{"user":"admin","port":2222}}, {"name":"r2","addr":"10.0.7.2"}]`
 
@@ -151,7 +151,7 @@ func TestImportOfManyNodes(t *testing.T) {
 
 	var b strings.Builder
 	for i := range 1000 {
-		fmt.Fprintf(&b, "ipmi,10.9.%d.%d,root,secret-%d,52:54:00:00:%02x:%02x\n", i>>8, i&255, i, i>>8, i&255)
+		fmt.Fprintf(&b, "ipmi,127.9.%d.%d,root,secret-%d,52:54:00:00:%02x:%02x\n", i>>8, i&255, i, i>>8, i&255)
 	}
 
 	done, err := s.Import(s.ctx(), api.Import{File: b.String()})

@@ -22,7 +22,7 @@ func (s *site) register(node string, b machine.BMC) {
 
 	m := state.Machine{
 		Machine: machine.Machine{Node: node, BMC: &b},
-		Secrets: configuration.Vars{state.SecretBMC: b.Password},
+		Secrets: configuration.Vars{state.SecretBMC: configuration.NewSecret(b.Password)},
 	}
 
 	_, _, err := record.Decide(s.ctx(), s.store, func(tx *record.Tx) (any, error) {

@@ -105,20 +105,12 @@ func (c current) merged(r Registration) state.Machine {
 		out.Extra = r.Extra
 	}
 
-	if r.password != "" && r.password != c.password() {
+	// One that cannot be read is replaced.
+	if stored, err := c.machine.Password(); r.password != "" && (err != nil || r.password != stored) {
 		out.Secrets = configuration.Vars{state.SecretBMC: configuration.NewSecret(r.password)}
 	}
 
 	return out
-}
-
-// password returns the stored password of the BMC; "" if there is none, or it cannot be read.
-func (c current) password() string {
-	secret, _ := c.machine.Secrets[state.SecretBMC].(configuration.Secret)
-	value, _ := secret.Reveal()
-	text, _ := value.(string)
-
-	return text
 }
 
 // outcome is a machine and its node after a registration.

@@ -3,6 +3,8 @@
 package state
 
 import (
+	"fmt"
+
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/record"
@@ -12,16 +14,32 @@ import (
 type Machine struct {
 	machine.Machine
 
-	// Secrets are the passwords of its BMC, by SecretBMC; nil: there is none. They are stored encrypted, and the wire form
-	// lacks them.
+	// Secrets has the password of its BMC, by SecretBMC; nil: there is none. It is stored encrypted, and the wire
+	// form lacks it.
 	Secrets configuration.Vars `json:"secrets,omitempty"`
 }
 
 // SecretBMC is the name of the password of a BMC among the secrets of its machine.
 const SecretBMC = "bmc_password"
 
-// Machines are the machines that were registered, by the names of their nodes. A node that appeared by its agent alone
-// has none.
+// Password returns the password of its BMC, "" if there is none, or why it cannot be read.
+func (m *Machine) Password() (string, error) {
+	value := m.Secrets[SecretBMC]
+
+	if hidden, ok := value.(configuration.Secret); ok {
+		var err error
+		if value, err = hidden.Reveal(); err != nil {
+			return "", fmt.Errorf("the password of its BMC cannot be read: %w", err)
+		}
+	}
+
+	text, _ := value.(string)
+
+	return text, nil
+}
+
+// Machines are the machines that were registered, by the names of their nodes. A node that appeared by its agent
+// alone has none.
 var Machines = record.Kind[Machine]{
 	Name: "machines", ByNode: true,
 	Key: func(m *Machine) string { return m.Node },

@@ -42,12 +42,15 @@ func newBMCs(nodes ...string) *bmcs {
 }
 
 // Of returns the BMC of a node. Its address is the name of the node.
-func (b *bmcs) Of(_ *state.View, node string) (machine.BMC, bool) {
+func (b *bmcs) Of(_ *state.View, node string) (machine.BMC, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	_, ok := b.power[node]
-	return machine.BMC{Address: node}, ok
+	if _, known := b.power[node]; !known {
+		return machine.BMC{}, power.ErrNone
+	}
+
+	return machine.BMC{Address: node}, nil
 }
 
 // Boot sets what a machine boots from.

@@ -5,7 +5,7 @@ package power
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -25,8 +25,8 @@ const atOnce = 50
 
 // BMCs reaches the BMCs of nodes.
 type BMCs interface {
-	// Of returns the BMC of a node, if it is known.
-	Of(v *state.View, node string) (machine.BMC, bool)
+	// Of returns the BMC of a node, or why it cannot be reached.
+	Of(v *state.View, node string) (machine.BMC, error)
 	// Act and Boot are those of bmc.Pool.
 	Act(ctx context.Context, b machine.BMC, a bmc.Action) error
 	Boot(ctx context.Context, b machine.BMC, boot bmc.Boot) error
@@ -35,20 +35,25 @@ type BMCs interface {
 // Registered reaches the BMCs of registered machines.
 type Registered struct{ *bmc.Pool }
 
+// ErrNone is returned for a node of which no BMC is known.
+var ErrNone = errors.New("no BMC is known of it")
+
 // Of returns the BMC of the machine that is registered for the node.
-func (Registered) Of(v *state.View, node string) (machine.BMC, bool) {
-	return bmcOf(record.Get(v, &state.Machines, node))
-}
-
-func bmcOf(m *state.Machine) (machine.BMC, bool) {
-	if m == nil || m.BMC == nil || m.BMC.Driver == machine.Manual {
-		return machine.BMC{}, false
+func (Registered) Of(v *state.View, node string) (machine.BMC, error) {
+	m := record.Get(v, &state.Machines, node)
+	if !hasBMC(m) {
+		return machine.BMC{}, ErrNone
 	}
-	b := *m.BMC
-	b.Password, _ = m.Secrets[state.SecretBMC].(string)
 
-	return b, true
+	b := *m.BMC
+
+	var err error
+	b.Password, err = m.Password()
+
+	return b, err
 }
+
+func hasBMC(m *state.Machine) bool { return m != nil && m.BMC != nil && m.BMC.Driver != machine.Manual }
 
 // Executor implements step.Executor.
 type Executor struct {
@@ -163,11 +168,14 @@ func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
 		return nil, err
 	}
 
-	var without, serving []string
+	var without, locked, serving []string
 
 	for _, t := range r.Job.Targets {
-		if _, known := x.bmcs.Of(r.View, t.Name); !known {
+		switch _, err := x.bmcs.Of(r.View, t.Name); {
+		case errors.Is(err, ErrNone):
 			without = append(without, t.Name)
+		case err != nil:
+			locked = append(locked, t.Name+": "+err.Error())
 		}
 		if t.From == inventory.Allocated {
 			serving = append(serving, t.Name)
@@ -178,6 +186,9 @@ func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
 	case len(without) > 0:
 		return nil, inventory.Errorf(inventory.KindRefused, "no BMC is known of %s", job.ShortList(without)).
 			Do("register it, or switch them by hand").About(without...)
+	case len(locked) > 0:
+		return nil, inventory.Errorf(inventory.KindRefused, "%s", job.ShortList(locked)).
+			Do("restore the key of the secrets, or import the machines anew with their passwords")
 	case o.interrupts() && len(serving) > 0 && !r.Job.Force:
 		return nil, inventory.Errorf(inventory.KindRefused, "in service: %s; power %s would interrupt that",
 			job.ShortList(serving), o.to).
@@ -203,9 +214,9 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 	}
 
 	return step.Each(ctx, s, out, atOnce, o.String(), func(ctx context.Context, host string) error {
-		b, known := x.bmcs.Of(s.View(), host)
-		if !known {
-			return fmt.Errorf("no BMC is known of %s any more", host)
+		b, err := x.bmcs.Of(s.View(), host)
+		if err != nil {
+			return err
 		}
 
 		if o.boot.Device != "" {

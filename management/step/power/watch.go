@@ -65,7 +65,7 @@ func RecordIn(s record.Store) Record {
 
 // keep writes the power of a node if it has changed, and removes it without a BMC.
 func keep(tx *record.Tx, seen Seen, now time.Time) {
-	if _, known := bmcOf(record.Get(tx, &state.Machines, seen.Node)); !known {
+	if !hasBMC(record.Get(tx, &state.Machines, seen.Node)) {
 		record.Remove(tx, &state.Powers, seen.Node)
 		return
 	}
@@ -128,9 +128,10 @@ func Watch(o WatchOptions) *control.Loop {
 			}
 			asked = all
 
-			return control.Next{At: again}, o.look(ctx, all, due)
+			return control.Next{At: again}, o.look(ctx, due)
 		},
-		Changed: o.State.Changed, Pace: watchPace, Every: o.Every, Backoff: time.Second, Trouble: "the power of machines could not be recorded; retrying",
+		Changed: o.State.Changed, Pace: watchPace, Every: o.Every, Backoff: time.Second,
+		Trouble: "the power of machines could not be recorded; retrying",
 	})
 }
 
@@ -139,7 +140,8 @@ func machines(v *state.View) map[string]machine.BMC {
 	all := map[string]machine.BMC{}
 
 	for name := range record.All(v, &state.Machines) {
-		if b, known := (Registered{}).Of(v, name); known {
+		// One without a password is asked once that can be read.
+		if b, err := (Registered{}).Of(v, name); err == nil {
 			all[name] = b
 		}
 	}
@@ -148,7 +150,7 @@ func machines(v *state.View) map[string]machine.BMC {
 }
 
 // look asks the BMCs that are due, and records what they say.
-func (o WatchOptions) look(ctx context.Context, all, due map[string]machine.BMC) error {
+func (o WatchOptions) look(ctx context.Context, due map[string]machine.BMC) error {
 	names := slices.Sorted(maps.Keys(due))
 	seen := make([]Seen, len(names))
 	slots := make(chan struct{}, watchAtOnce)
@@ -171,15 +173,16 @@ func (o WatchOptions) look(ctx context.Context, all, due map[string]machine.BMC)
 		return ctx.Err()
 	}
 
-	return o.Record(ctx, append(seen, o.gone(all)...)...)
+	return o.Record(ctx, append(seen, o.gone()...)...)
 }
 
 // gone returns the nodes with a record of their power, but without a BMC.
-func (o WatchOptions) gone(all map[string]machine.BMC) []Seen {
+func (o WatchOptions) gone() []Seen {
 	var gone []Seen
 
-	for name := range record.All(o.State.View(), &state.Powers) {
-		if _, known := all[name]; !known {
+	v := o.State.View()
+	for name := range record.All(v, &state.Powers) {
+		if !hasBMC(record.Get(v, &state.Machines, name)) {
 			gone = append(gone, Seen{Node: name})
 		}
 	}
