@@ -330,9 +330,13 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbPower, From: settled(), Through: Maintenance, Success: AsBefore,
 		Options: []Option{
-			{FieldExtraVars, "to: on, off, cycle, reset or soft; boot: pxe, disk, cdrom, setup or default, with mode: bios" +
-				" or uefi, and lasting: true for every boot from now on"},
-			optionSerial, optionMaxFailures,
+			{
+				FieldExtraVars,
+				"to: on, off, cycle, reset or soft; boot: pxe, disk, cdrom, setup or default, with mode: bios" +
+					" or uefi, and lasting: true for every boot from now on",
+			},
+			optionSerial,
+			optionMaxFailures,
 			{FieldForce, "switch nodes in service too; needs a reason"},
 		},
 		Meaning: "switch nodes on or off by their BMCs, or set what they boot from",

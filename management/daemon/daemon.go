@@ -47,6 +47,7 @@ import (
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/playbook"
 	"github.com/contiv/cluster/management/step/playbook/program"
+	"github.com/contiv/cluster/management/step/power"
 	"github.com/contiv/cluster/management/variable"
 	"github.com/contiv/cluster/monitor"
 	"github.com/contiv/cluster/monitor/serf"
@@ -272,7 +273,9 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.repository.Start(ctx)
 	d.parts.OnStopOf("repository", d.repository.Stop)
 
-	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.imports.Loop, d.newPowerWatch())
+	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.imports.Loop, power.Watch(power.WatchOptions{
+		State: d.store, Leads: d.member.Leads, Asker: d.bmcs, Record: power.RecordIn(d.store), Logger: d.opts.Logger,
+	}))
 	d.parts.Run(ctx, d.notifier.Loops()...)
 	d.parts.Go(ctx, "automation", d.runAutomation)
 
@@ -502,7 +505,7 @@ func (d *Daemon) Reload() error {
 func (d *Daemon) reloaded(ctx context.Context, refused error) {
 	if refused != nil {
 		d.opts.Logger.WithError(refused).Error("the configuration was not reloaded; the old one stays in force")
-		d.status("serving with the former configuration; the reload was refused: " + oneLine(refused))
+		d.status("serving with the former configuration; the reload was refused: " + line(refused.Error()))
 		return
 	}
 

@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/bmc/bmctest"
+	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -97,6 +98,7 @@ type world struct {
 	gate    string // where the running job waits
 	plan    string // the id of a plan that can be applied
 	running string
+	bmc     machine.BMC
 }
 
 func newWorld(t *testing.T) *world {
@@ -236,10 +238,11 @@ func newWorld(t *testing.T) *world {
 	})
 	s.must(err)
 
-	s.register("host3-35a0", bmctest.NewRedfish(t, 1).BMC)
+	redfish := bmctest.NewRedfish(t, 1).BMC
+	s.register("host3-35a0", redfish)
 	s.eventually("its power", func() bool { return len(s.powers()) == 1 })
 
-	w.gate, w.running, w.plan = fifo, running.ID, planned.ID
+	w.gate, w.running, w.plan, w.bmc = fifo, running.ID, planned.ID, redfish
 
 	return w
 }
@@ -289,7 +292,7 @@ func (w *world) example(o openapi.Operation, c openapi.Case, answers map[int]str
 		return
 	}
 
-	text = w.plain.Replace(text)
+	text = strings.ReplaceAll(w.plain.Replace(text), fmt.Sprintf(":%d", w.bmc.Port), ":8443")
 
 	var got any = text
 	if strings.HasSuffix(c.ContentType, "json") && c.ContentType != api.TypeLines {

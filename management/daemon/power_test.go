@@ -5,6 +5,7 @@ package daemon
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -21,7 +22,7 @@ func (s *site) register(node string, b machine.BMC) {
 	s.t.Helper()
 
 	m := state.Machine{
-		Machine: machine.Machine{Node: node, BMC: &b},
+		Machine: machine.Machine{Node: node, BMC: &b, Registered: time.Now()},
 		Secrets: configuration.Vars{state.SecretBMC: configuration.NewSecret(b.Password)},
 	}
 

@@ -12,9 +12,6 @@ import (
 	"github.com/contiv/cluster/management/setting"
 )
 
-// maxStatus bounds a status line, in bytes.
-const maxStatus = 500
-
 // Main runs a daemon until ctx ends or a part fails for good. Each value on reload
 // makes it read its configuration file again. The reason of a failed start, or of
 // an end by itself, reaches the supervisor as the status, and clients as the file
@@ -51,7 +48,7 @@ func Main(ctx context.Context, o Options, reload <-chan os.Signal) error {
 
 	switch {
 	case err != nil:
-		status(oneLine(err))
+		status(line(err.Error()))
 		api.NoteFailure(socket, err)
 	case served:
 		_ = os.Remove(failure) // of another daemon that this one kept from starting
@@ -60,9 +57,7 @@ func Main(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	return err
 }
 
-// oneLine returns an error as one line of bounded length.
-func oneLine(err error) string { return line(err.Error()) }
-
+// line returns a text as one line of at most 500 bytes.
 func line(text string) string {
-	return inventory.Shorten(strings.Join(strings.Fields(text), " "), maxStatus)
+	return inventory.Shorten(strings.Join(strings.Fields(text), " "), 500)
 }

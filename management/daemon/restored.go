@@ -8,8 +8,6 @@ import (
 
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/cluster/datadir"
-	"github.com/contiv/cluster/management/record"
-	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -45,15 +43,8 @@ func (d *Daemon) pauseRestored(ctx context.Context) error {
 			return err
 		}
 
-		for _, r := range record.All(d.store.View(), &rollout.Kind) {
-			if r.Status != rollout.Running {
-				continue
-			}
-
-			why := rollout.ActOptions{Reason: restoredReason}
-			if _, err := d.rollouts.Control(ctx, caller, r.ID, rollout.ActPause, why); err != nil {
-				return err
-			}
+		if err := d.rollouts.PauseAll(ctx, caller, restoredReason); err != nil {
+			return err
 		}
 	}
 

@@ -15,7 +15,6 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/access/mtls"
 	"github.com/contiv/cluster/management/audit"
-	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/enroll"
@@ -126,13 +125,6 @@ func (d *Daemon) wireUseCases() {
 
 	// The overlay may have set the body limit before the server existed.
 	d.apply(d.settings.Current())
-}
-
-// newPowerWatch returns the loop that keeps the power of the machines.
-func (d *Daemon) newPowerWatch() *control.Loop {
-	return power.Watch(power.WatchOptions{
-		State: d.store, Leads: d.member.Leads, Asker: d.bmcs, Record: power.RecordIn(d.store), Logger: d.opts.Logger,
-	})
 }
 
 // newExecutors returns the executors of all kinds of step, and the playbooks among them.

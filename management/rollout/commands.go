@@ -380,6 +380,21 @@ func (l *Loop) Control(
 	return changed, err
 }
 
+// PauseAll pauses every rollout that runs.
+func (l *Loop) PauseAll(ctx context.Context, c access.Caller, reason string) error {
+	for _, r := range record.All(l.State.View(), &Kind) {
+		if r.Status != Running {
+			continue
+		}
+
+		if _, err := l.Control(ctx, c, r.ID, ActPause, ActOptions{Reason: reason}); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
 // Held returns the reason if the node's maintenance windows keep the rollout from it now, or "".
 func (l *Loop) Held(v *state.View, r Record, node string) string {
 	n, known := v.Lookup(node)

@@ -31,7 +31,11 @@ type bmcs struct {
 // newBMCs returns one BMC for each node. Their machines are on.
 func newBMCs(nodes ...string) *bmcs {
 	b := &bmcs{
-		power: map[string]string{}, boots: map[string]bmc.Boot{}, seen: map[string]string{}, slow: map[string]bool{}, calls: map[string]int{},
+		power:   map[string]string{},
+		boots:   map[string]bmc.Boot{},
+		seen:    map[string]string{},
+		slow:    map[string]bool{},
+		calls:   map[string]int{},
 		reached: make(chan string, len(nodes)),
 	}
 	for _, name := range nodes {

@@ -194,7 +194,16 @@ func TestPower(t *testing.T) {
 	s.says(2, []string{"does not say what to do"}, "nodes", "power", "a-1", "--yes")
 	s.says(2, []string{"power takes no variable too"}, "nodes", "power", "a-1", "-e", "too=off", "--yes")
 	s.says(2, []string{"not from what"}, "nodes", "power", "a-1", "-e", "to=off", "-e", "mode=bios", "--yes")
-	s.says(2, []string{"the variable to is up", "on, off, cycle, reset, soft"}, "nodes", "power", "a-1", "-e", "to=up", "--yes")
+	s.says(
+		2,
+		[]string{"the variable to is up", "on, off, cycle, reset, soft"},
+		"nodes",
+		"power",
+		"a-1",
+		"-e",
+		"to=up",
+		"--yes",
+	)
 	s.bmcs.change(func() { delete(s.bmcs.power, "b-1"); delete(s.bmcs.power, "c-1") })
 	s.says(5, []string{"no BMC is known of b-1, c-1"}, "nodes", "power", "a-1", "b-1", "c-1", "-e", "to=on", "--yes")
 

@@ -130,7 +130,10 @@ func Watch(o WatchOptions) *control.Loop {
 
 			return control.Next{At: again}, o.look(ctx, due)
 		},
-		Changed: o.State.Changed, Pace: watchPace, Every: o.Every, Backoff: time.Second,
+		Changed: o.State.Changed,
+		Pace:    watchPace,
+		Every:   o.Every,
+		Backoff: time.Second,
 		Trouble: "the power of machines could not be recorded; retrying",
 	})
 }
