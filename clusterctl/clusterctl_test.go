@@ -99,7 +99,8 @@ func TestExamples(t *testing.T) {
 	}
 
 	for name, content := range map[string]string{
-		"fleet.yaml": "fleet: 1\n", "nodes.json": `{"items": []}`, "instackenv.json": `{"nodes": []}`, "hosts.ini": "a b=c\n",
+		"fleet.yaml": "fleet: 1\n", "nodes.json": `{"items": []}`, "instackenv.json": `{"nodes": []}`,
+		"hosts.ini": "a b=c\n",
 	} {
 		errtest.None(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}

@@ -205,12 +205,11 @@ func allRows() rows {
 	all := rows{}
 
 	for _, some := range []rows{
-		nodesRows(), importRows(), verbRows(), jobRows(), planRows(), eventsRows(), auditRows(), varsRows(), configRows(),
-		fleetRows(), loginRows(), contextRows(), inventoryRows(), tokenRows(), certificateRows(), authRows(),
-		notificationRows(),
-		keyRows(), policyRows(), rolloutRows(), groupsRows(), windowsRows(), pauseRows(), repoRows(), statusRows(),
-		supportRows(), completionRows(), referenceRows(), pingRows(), trustRows(),
-		powerRows(),
+		nodesRows(), importRows(), verbRows(), jobRows(), planRows(), eventsRows(), auditRows(), varsRows(),
+		configRows(), fleetRows(), loginRows(), contextRows(), inventoryRows(), tokenRows(), certificateRows(),
+		authRows(), notificationRows(), keyRows(), policyRows(), rolloutRows(), groupsRows(), windowsRows(),
+		pauseRows(), repoRows(), statusRows(), supportRows(), completionRows(), referenceRows(), pingRows(),
+		trustRows(), powerRows(),
 		itemRows(groupNoun), itemRows(windowNoun), itemRows(policyNoun),
 	} {
 		maps.Copy(all, some)

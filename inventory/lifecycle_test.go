@@ -38,7 +38,15 @@ var table = []struct {
 	},
 	{VerbClear, "Quarantined", Decommissioning, Unallocated, Quarantined, Quarantined, false, false, ""},
 	{
-		VerbPower, "Enrolled Unallocated Allocated Decommissioned Quarantined", Maintenance, AsBefore, "", "", false, false, "",
+		VerbPower,
+		"Enrolled Unallocated Allocated Decommissioned Quarantined",
+		Maintenance,
+		AsBefore,
+		"",
+		"",
+		false,
+		false,
+		"",
 	},
 	{VerbForget, "Enrolled Unallocated Decommissioned Quarantined", Decommissioning, "", "", "", true, false, ""},
 }

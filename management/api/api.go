@@ -313,7 +313,7 @@ type Job struct {
 	// Running: the current phase. `verify`: verify.yml; `drift`: site.yml in check mode, with differences;
 	// `residue`: cleanup that an earlier decommission left undone; `probe`: a try of an ssh login at each
 	// address; `undo`: cleanup after a failure; `appear`: wait for the hosts to appear.
-	Phase string `json:"phase,omitempty" enum:"residue,probe,configure,cleanup,apply,upgrade,verify,drift,undo,appear,power"`
+	Phase string `json:"phase,omitempty" enum:"residue,probe,configure,cleanup,apply,upgrade,verify,drift,undo,appear,power"` //nolint:lll // a tag is one line
 	// The number of cancel requests; the second skips the cleanup.
 	Cancel   int    `json:"cancel,omitempty" minimum:"1"`
 	CancelBy string `json:"cancel_by,omitempty"` // the user of the first cancel request

@@ -392,8 +392,12 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 
 		if len(v.Nodes())+created > listing.MaxEntries {
 			problems = append(problems, listing.Problem{
-				Message: fmt.Sprintf("%d nodes are known, and %d would be new; the limit is %d", len(v.Nodes()), created,
-					listing.MaxEntries),
+				Message: fmt.Sprintf(
+					"%d nodes are known, and %d would be new; the limit is %d",
+					len(v.Nodes()),
+					created,
+					listing.MaxEntries,
+				),
 			})
 		}
 	}

@@ -105,8 +105,14 @@ type Service struct {
 func New(o Options) *Service {
 	s := &Service{Options: o}
 	s.Loop = control.New(control.Options{
-		Name: "imports", Duty: o.Leads, Round: s.round, Changed: o.State.Changed, Backoff: time.Second, Every: time.Minute,
-		Trouble: "an import could not be carried out; retrying", Logger: o.Logger,
+		Name:    "imports",
+		Duty:    o.Leads,
+		Round:   s.round,
+		Changed: o.State.Changed,
+		Backoff: time.Second,
+		Every:   time.Minute,
+		Trouble: "an import could not be carried out; retrying",
+		Logger:  o.Logger,
 	})
 
 	return s

@@ -217,9 +217,10 @@ func TestIdentity(t *testing.T) {
 	before := len(w.View().Nodes())
 
 	for list, says := range map[string]string{
-		`[{"pm_type":"ipmi","pm_addr":"10.0.0.9","mac":["52:54:00:00:00:01"]},{"name":"ok","addr":"10.2.0.1"}]`: "b by its bmc",
-		`[{"name":"a","pm_type":"ipmi","pm_addr":"10.0.0.77"}]`:                                                 "another BMC",
-		`[{"addr":"10.1.0.1"},{"pm_type":"ipmi","pm_addr":"10.0.0.1"}]`:                                         "as is entry 1",
+		`[{"pm_type":"ipmi","pm_addr":"10.0.0.9","mac":["52:54:00:00:00:01"]},
+		{"name":"ok","addr":"10.2.0.1"}]`: "b by its bmc",
+		`[{"name":"a","pm_type":"ipmi","pm_addr":"10.0.0.77"}]`:         "another BMC",
+		`[{"addr":"10.1.0.1"},{"pm_type":"ipmi","pm_addr":"10.0.0.1"}]`: "as is entry 1",
 	} {
 		_, err := w.request(s, api.Import{File: list})
 		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(fmt.Sprint(err), says) {
@@ -234,7 +235,12 @@ func TestIdentity(t *testing.T) {
 
 func nodeOf(name string, status inventory.Status, state inventory.State) inventory.Node {
 	return inventory.Node{
-		Name: name, Label: strings.TrimSuffix(name, "-1"), Serial: "1", Addr: name + ".example", Status: status, State: state,
+		Name:   name,
+		Label:  strings.TrimSuffix(name, "-1"),
+		Serial: "1",
+		Addr:   name + ".example",
+		Status: status,
+		State:  state,
 	}
 }
 

@@ -222,7 +222,10 @@ func (e *nodeExplainer) unseen() {
 		f.Actions = nil
 	default:
 		f.Message += "; it is powered on" + since(*p.Since) + ", but its agent is silent"
-		f = f.do("look at 'systemctl status clusterm-agent' on %s and at its network, or prepare the host again", n.Addr)
+		f = f.do(
+			"look at 'systemctl status clusterm-agent' on %s and at its network, or prepare the host again",
+			n.Addr,
+		)
 	}
 
 	e.add(f)

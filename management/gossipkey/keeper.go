@@ -382,7 +382,12 @@ func (k *Keeper) waiting(r Rotation, nodes []*inventory.Node, confirmed []string
 
 // advance stores the progress from r to now, and the next phase unless blocked names members. The
 // others in waiting do not hold the phase up.
-func (k *Keeper) advance(ctx context.Context, r, now Rotation, next rotation.Phase, blocked, waiting []rotation.Laggard) error {
+func (k *Keeper) advance(
+	ctx context.Context,
+	r, now Rotation,
+	next rotation.Phase,
+	blocked, waiting []rotation.Laggard,
+) error {
 	now.Laggards, now.Round = rotation.Merge(blocked, waiting), time.Now()
 	if len(blocked) == 0 {
 		now.Phase = next

@@ -641,7 +641,11 @@ func TestKeysAreSealed(t *testing.T) {
 		t.Errorf("a round without keys: %v", err)
 	}
 
-	if now, err := s.rotate(k, Request{}); err != nil || now.Phase != rotation.PhaseInstall || now.Key != Fingerprint(newKey) {
+	if now, err := s.rotate(
+		k,
+		Request{},
+	); err != nil || now.Phase != rotation.PhaseInstall ||
+		now.Key != Fingerprint(newKey) {
 		t.Errorf("%+v, %v", now, err)
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// names finds the nodes that agents announce. Most have the announced name. A registered machine keeps its own name: its
-// agent is told by the address at its first report, and from then on by the label and serial number of that report.
+// names finds the nodes that agents announce. Most have the announced name. A registered machine keeps its own
+// name: the agent is told by the address at its first report, and from then on by the label and serial number of that
+// report.
 type names struct {
 	announced map[string]string   // nodes with another name than the announced one, by that
 	waiting   map[string][]string // registered machines whose agent has not spoken, by address
@@ -37,8 +38,8 @@ func newReport(v *state.View) report {
 	return r
 }
 
-// of returns the name of the node that an observation is about, which may be new. It is an error if the observation fits
-// several registered machines: none of them is taken for the host.
+// of returns the name of the node that an observation is about, which may be new. It is an error if the
+// observation fits several registered machines: none of them is taken for the host.
 func (ns names) of(v *state.View, o inventory.Observation) (string, error) {
 	announced := inventory.NodeName(o.Label, o.Serial)
 	if name := ns.announced[announced]; name != "" {

@@ -21,14 +21,15 @@ func (s *Server) enrollRoutes() []rest.Route {
 			BodyLimit: 2 * api.MaxImportBytes,
 			Doc: &openapi.Doc{
 				ID: "importNodes", Tag: aboutNodes, Summary: "Register machines from a list",
-				Text: "Registers the machines of a list: all of them, or none if the list has a mistake. The form is " +
-					"told from the content: TripleO's instackenv as JSON, YAML or CSV, Bifrost's map, or an inventory " +
-					"of Ansible as INI or YAML. A fault of the list is `invalid`, and its detail names every mistake " +
-					"with entry, line and field. A machine that is registered already, by its BMC, a MAC, its UUID or " +
-					"its address, is changed; what the list leaves out stays as it is. A node in service, or held by " +
-					"a job, is skipped. With `prune`, imported machines that the list does not name are forgotten, " +
-					"unless they are in service or their agent speaks. With `dry_run`, nothing is changed. Settings of " +
-					"connections need the role admin. The answer comes once all machines are registered.",
+				Text: "Registers the machines of a list: all of them, or none if the list has a mistake. The form " +
+					"is told from the content: TripleO's instackenv as JSON, YAML or CSV, Bifrost's map, or an " +
+					"inventory of Ansible as INI or YAML. A fault of the list is `invalid`, and its detail names " +
+					"every mistake with entry, line and field. A machine that is registered already, by its BMC, a " +
+					"MAC, its UUID or its address, is changed; what the list leaves out stays as it is. A node in " +
+					"service, or held by a job, is skipped. With `prune`, imported machines that the list does not " +
+					"name are forgotten, unless they are in service or their agent speaks. With `dry_run`, nothing " +
+					"is changed. Settings of connections need the role admin. The answer comes once all machines " +
+					"are registered.",
 				Success: "What was done with each machine.", Revision: true,
 				Fails: openapi.Fails{400: "The list has mistakes: the detail names them all."},
 			},

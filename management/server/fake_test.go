@@ -564,7 +564,8 @@ func (fakePolicies) Test(name string, given []inventory.Node) (api.PolicyTested,
 }
 
 func (m *fakeManager) Rotate(_ context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error) {
-	return gossipkey.StatusOf(m.View(), record.One(m.View(), &gossipkey.Kind)), m.called("rotate force=%t lock_out=%v actor=%s", r.Force, r.LockOut, c.Principal)
+	status := gossipkey.StatusOf(m.View(), record.One(m.View(), &gossipkey.Kind))
+	return status, m.called("rotate force=%t lock_out=%v actor=%s", r.Force, r.LockOut, c.Principal)
 }
 
 // fakeSSHKey has a rotation that waits for one node.
@@ -594,7 +595,11 @@ func (m *fakeManager) Import(
 	}
 
 	return api.Imported{
-		Machines: []api.ImportedMachine{{Node: r.File, Action: api.ImportCreated}}, DryRun: r.DryRun, Revision: m.View().Revision,
+		Machines: []api.ImportedMachine{
+			{Node: r.File, Action: api.ImportCreated},
+		},
+		DryRun:   r.DryRun,
+		Revision: m.View().Revision,
 	}, nil
 }
 

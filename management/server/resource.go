@@ -90,12 +90,14 @@ var Resources = []Resource{
 	// The wire form lacks the secrets.
 	&ResourceOf[state.Machine, machine.Machine]{
 		Kind: &state.Machines, Path: api.PathMachines, Allow: access.Readers.Scoped(),
-		List: rest.ListingOf[machine.Machine]("node", "node", "uuid", "arch", "cpus", "memory_mb", "disk_gb", "registered"),
+		List: rest.ListingOf[machine.Machine](
+			"node", "node", "uuid", "arch", "cpus", "memory_mb", "disk_gb", "registered",
+		),
 		Show: func(_ *Seen, m *state.Machine) machine.Machine { return m.Machine },
 		Doc: openapi.Doc{
 			ID: "listMachines", Tag: aboutNodes, Summary: "List the registered machines",
-			Text: "Returns what was imported of machines: their BMC, network ports and expected hardware. A node that " +
-				"appeared by its agent alone has none. Passwords are never shown.",
+			Text: "Returns what was imported of machines: their BMC, network ports and expected hardware. A node " +
+				"that appeared by its agent alone has none. Passwords are never shown.",
 			Success: "The machines, by the names of their nodes.",
 		},
 	},

@@ -161,7 +161,7 @@ func hostRange(pattern string) ([]string, error) {
 	for i := first; i <= last; i++ {
 		part := fmt.Sprintf("%0*d", len(from), i)
 		if letter {
-			part = string(rune(i))
+			part = fmt.Sprintf("%c", i)
 		}
 
 		names = append(names, before+part+after)

@@ -206,8 +206,8 @@ func (p *parser) entry(number int, raw raw) {
 			r.keep(f.value, 1024)
 			r.warn("it has no effect here")
 		default:
-			if close := inventory.Closest(f.key, slices.Sorted(maps.Keys(fields))); close != "" {
-				r.wrong("there is no such field; did you mean %s?", close)
+			if similar := inventory.Closest(f.key, slices.Sorted(maps.Keys(fields))); similar != "" {
+				r.wrong("there is no such field; did you mean %s?", similar)
 			} else {
 				r.wrong("there is no such field")
 			}

@@ -314,7 +314,8 @@ func (p *parser) push(r raw) bool {
 // bifrostFields are the fields of Bifrost and their names in instackenv. Fields without a name are left out.
 var bifrostFields = map[string]string{
 	"name": "name", "uuid": "uuid", "driver": "pm_type", "instance_info": "", "host_groups": "", "ipv4_address": "addr",
-	"provisioning_ipv4_address": "", "ansible_ssh_host": "", "addressing_mode": "", "inventory_dhcp": "", "nics": "ports",
+	"provisioning_ipv4_address": "", "ansible_ssh_host": "", "addressing_mode": "", "inventory_dhcp": "",
+	"nics":                "ports",
 	"properties.cpu_arch": "arch", "properties.ram": "memory", "properties.memory_mb": "memory",
 	"properties.disk_size": "disk", "properties.local_gb": "disk", "properties.cpus": "cpu",
 	"properties.capabilities": "capabilities", "properties.root_device": "root_device",
@@ -353,7 +354,8 @@ func (p *parser) bifrostOne(r *raw, prefix string, n *yaml.Node) {
 		name := prefix + key.Value
 
 		// Older files sort driver_info by power and deploy.
-		if value.Kind == yaml.MappingNode && (name == "driver_info" || name == "properties" || prefix == "driver_info.") {
+		if value.Kind == yaml.MappingNode &&
+			(name == "driver_info" || name == "properties" || prefix == "driver_info.") {
 			within := prefix
 			if within == "" {
 				within = name + "."

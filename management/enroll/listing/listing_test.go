@@ -174,7 +174,8 @@ func TestMistakes(t *testing.T) {
 		}
 
 		p := problems[0]
-		if p.Entry != 2 || p.Line != 3 || p.Name != "b" || p.Field != row.field || !strings.Contains(p.Message, row.says) {
+		if p.Entry != 2 || p.Line != 3 || p.Name != "b" || p.Field != row.field ||
+			!strings.Contains(p.Message, row.says) {
 			t.Errorf("%s: %s, want entry 2, line 3, field %s, and %q", row.fields, p, row.field, row.says)
 		}
 	}
@@ -382,7 +383,13 @@ func laughs() string {
 	b.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
 
 	for i := range 20 {
-		fmt.Fprintf(&b, "a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i), 10), ","))
+		fmt.Fprintf(
+			&b,
+			"a%d: &a%d [%s]\n",
+			i+1,
+			i+1,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i), 10), ","),
+		)
 	}
 
 	return b.String()
@@ -393,7 +400,16 @@ func TestBounds(t *testing.T) {
 
 	var b strings.Builder
 	for i := range MaxEntries + 1 {
-		fmt.Fprintf(&b, "ipmi,10.%d.%d.%d,u,p,52:54:00:%02x:%02x:%02x\n", i>>16, i>>8&255, i&255, i>>16, i>>8&255, i&255)
+		fmt.Fprintf(
+			&b,
+			"ipmi,10.%d.%d.%d,u,p,52:54:00:%02x:%02x:%02x\n",
+			i>>16,
+			i>>8&255,
+			i&255,
+			i>>16,
+			i>>8&255,
+			i&255,
+		)
 	}
 
 	if _, _, problems := Parse([]byte(b.String())); len(problems) != 1 {
