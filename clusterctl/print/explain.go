@@ -43,7 +43,7 @@ func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 	}
 
 	p.Fields([]Field{
-		{"Node", Line(n.Name) + " at " + Line(n.Addr)},
+		{"Node", Line(n.Name) + withPrefix(" at ", Line(n.Addr))},
 		{"In service", inService},
 		{"Status", p.statusWithOrigin(e)},
 		{"State", p.stateWithObservers(e)},

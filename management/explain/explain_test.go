@@ -166,6 +166,12 @@ func TestExplainNode(t *testing.T) {
 			name: "never seen", nodes: []string{"a - Unallocated Unknown"}, about: "state idle",
 			summary: "no observer has reported it yet",
 		},
+		{
+			name: "registered without an address", nodes: []string{"a - Enrolled Unknown"}, about: "state",
+			summary: "it is Unknown: no observer has reported it yet",
+			set:     func(_ *state.View, a *inventory.Node) { a.Addr = "" },
+			has:     []string{"no address of it is known", "at which ssh reaches it"},
+		},
 		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates",
 			summary: "10.0.0.1, 10.0.0.9 (gossip sees it at 10.0.0.1, m2 sees it at 10.0.0.9)",
 			set: func(_ *state.View, a *inventory.Node) {

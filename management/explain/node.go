@@ -211,6 +211,11 @@ func (e *nodeExplainer) unseen() {
 		do("see that it has power, then 'systemctl status clusterm-agent' on %s, or prepare the host again", n.Addr).
 		with(inventory.Discover(n.Addr))
 
+	if n.Addr == "" {
+		f = f.do("no address of it is known: register the one at which ssh reaches it, then prepare the host there")
+		f.Actions = nil
+	}
+
 	// The BMC is a second opinion.
 	switch p := record.Get(e.View, &state.Powers, n.Name); {
 	case p == nil:
@@ -222,6 +227,11 @@ func (e *nodeExplainer) unseen() {
 		f.Actions = nil
 	default:
 		f.Message += "; it is powered on" + since(*p.Since) + ", but its agent is silent"
+
+		if n.Addr == "" {
+			break
+		}
+
 		f = f.do(
 			"look at 'systemctl status clusterm-agent' on %s and at its network, or prepare the host again",
 			n.Addr,
