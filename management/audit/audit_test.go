@@ -680,6 +680,8 @@ func TestFloodsOverInstances(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 
+		synctest.Wait()
+
 		head, err := record.Expand(s.Records[audit.HeadKey].Value)
 		if must(t, err); len(head) > 4096 {
 			t.Errorf("the head has %d bytes", len(head))
