@@ -242,7 +242,7 @@ func (o outcome) flat() map[string]any {
 	return fields
 }
 
-// String returns the change in words.
+// inWords describes changes for the history of a node.
 func inWords(changes []api.ImportChange) string {
 	texts := make([]string, len(changes))
 
@@ -381,25 +381,18 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 		p.machines = append(p.machines, m)
 	}
 
-	if n := len(v.Nodes()) + len(p.registrations); n > listing.MaxEntries && len(problems) == 0 {
-		created := 0
+	created := 0
 
-		for _, m := range p.machines {
-			if m.Action == api.ImportCreated {
-				created++
-			}
+	for _, m := range p.machines {
+		if m.Action == api.ImportCreated {
+			created++
 		}
+	}
 
-		if len(v.Nodes())+created > listing.MaxEntries {
-			problems = append(problems, listing.Problem{
-				Message: fmt.Sprintf(
-					"%d nodes are known, and %d would be new; the limit is %d",
-					len(v.Nodes()),
-					created,
-					listing.MaxEntries,
-				),
-			})
-		}
+	if known := len(v.Nodes()); created > 0 && known+created > listing.MaxEntries {
+		problems = append(problems, listing.Problem{Message: fmt.Sprintf(
+			"%d nodes are known, and %d would be new; the limit is %d", known, created, listing.MaxEntries,
+		)})
 	}
 
 	if prune {
