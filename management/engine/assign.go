@@ -88,7 +88,12 @@ func (e *Engine) reassignOne(tx *record.Tx) (*job.Job, error) {
 	runners := e.runners(tx, v, nil)
 
 	for _, j := range v.Jobs() {
-		if _, lives := runners.playbooks[j.Instance]; j.Status != job.Running || lives || j.Instance == e.self.Node {
+		// Most jobs are not running: only of one that is, the instance is looked up.
+		if j.Status != job.Running || j.Instance == e.self.Node {
+			continue
+		}
+
+		if _, lives := runners.playbooks[j.Instance]; lives {
 			continue
 		}
 

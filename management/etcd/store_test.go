@@ -1498,13 +1498,41 @@ func child(t *testing.T) (*etcd.Server, func(sig string)) {
 		pid, err := os.ReadFile(pidfile)
 		must(t, err)
 
-		if out, err := exec.Command("kill", "-"+sig, strings.TrimSpace(string(pid))).CombinedOutput(); err != nil {
+		of := strings.TrimSpace(string(pid))
+		if out, err := exec.Command("kill", "-"+sig, of).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
+		}
+
+		for ctx := within(t, patience); sig == "STOP" && !stopped(t, of); {
+			if ctx.Err() != nil {
+				t.Fatal("etcd does not stop")
+			}
 		}
 	}
 	t.Cleanup(func() { server.Close(); os.RemoveAll(dir) })
 
 	return server, signal
+}
+
+// stopped reports whether no thread of the process runs any more: a signal returns before that, and a
+// busy process answers one request more.
+func stopped(t *testing.T, pid string) bool {
+	t.Helper()
+
+	threads, err := filepath.Glob("/proc/" + pid + "/task/*/stat")
+	must(t, err)
+
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		must(t, err)
+
+		// The name of the command, in parentheses, may hold anything.
+		if _, after, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(after, "T") {
+			return false
+		}
+	}
+
+	return len(threads) > 0
 }
 
 func awaitStale(t *testing.T, s *Store, stale bool) {
