@@ -30,8 +30,16 @@ help: ## list the targets
 build: bin/clusterm bin/clusterctl ## build bin/clusterm and bin/clusterctl
 
 .PHONY: bin/clusterm bin/clusterctl
+bin/clusterm: facts
 bin/clusterm bin/clusterctl:
 	go build -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(notdir $@)
+
+.PHONY: facts
+facts: ## build the program that collects facts, for every architecture, into inventory/facts/program/built
+	mkdir -p bin
+	for arch in amd64 arm64; do \
+	  GOARCH=$$arch go build -buildvcs=false -ldflags "-s -w" -o bin/clusterm-facts-$$arch ./cmd/clusterm-facts; \
+	  gzip -9nc bin/clusterm-facts-$$arch > inventory/facts/program/built/clusterm-facts-$$arch.gz; done
 
 .PHONY: check
 check: lint unit ## the linters and the unit tests: what to run before a commit
@@ -82,7 +90,7 @@ bin/govulncheck: .ci/vuln/go.mod
 
 .PHONY: sbom
 sbom: build bin/cyclonedx-gomod ## the modules in each program, as CycloneDX JSON in bin/
-	for p in clusterm clusterctl; do \
+	for p in clusterm clusterctl clusterm-facts-amd64; do \
 	  bin/cyclonedx-gomod bin -json -std -noserial -output-version 1.5 -version $(VERSION) -output bin/$$p.cdx.json bin/$$p; done
 
 bin/cyclonedx-gomod: .ci/sbom/go.mod

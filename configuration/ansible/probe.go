@@ -261,14 +261,30 @@ func (p *Prober) makeDir(h configuration.Host) (dir string, remove func(), err e
 func (p *Prober) login(
 	ctx context.Context, h configuration.Host, args []string, stdin io.Reader, stdout io.Writer,
 ) (r configuration.Reach, failed error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.patience, loginTimeout))
+	return p.run(ctx, h, sshCall{
+		args: args, stdin: stdin, stdout: stdout, within: loginTimeout, late: "the login was not complete within %s",
+	})
+}
+
+// sshCall is a call of ssh.
+type sshCall struct {
+	args   []string
+	stdin  io.Reader
+	stdout io.Writer
+	within time.Duration
+	late   string // what a timeout means, with a verb for the time
+}
+
+// run runs ssh. failed is the error of the command after a login.
+func (p *Prober) run(ctx context.Context, h configuration.Host, call sshCall) (r configuration.Reach, failed error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.patience, call.within))
 	defer cancel()
 
 	stderr := beginning{limit: maxMessages}
 
 	//nolint:gosec // CheckHosts has checked every part of the arguments
-	cmd := exec.CommandContext(ctx, cmp.Or(p.SSH, "ssh"), args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, &stderr
+	cmd := exec.CommandContext(ctx, cmp.Or(p.SSH, "ssh"), call.args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = call.stdin, call.stdout, &stderr
 	cmd.WaitDelay = time.Second
 
 	// ssh to a jump host is a child of ssh.
@@ -286,7 +302,7 @@ func (p *Prober) login(
 		// Another status than ssh's own is that of the command, after a login.
 		return configuration.Reach{}, scriptError(exit.ExitCode(), stderr.String())
 	case ctx.Err() != nil:
-		return configuration.Reach{Login: fmt.Sprintf("the login was not complete within %s", loginTimeout)}, nil
+		return configuration.Reach{Login: fmt.Sprintf(call.late, call.within)}, nil
 	case !ended:
 		return configuration.Reach{Login: noLogin + err.Error()}, nil
 	}
@@ -373,20 +389,24 @@ func isBeyond(stderr string) bool {
 // maxMessages bounds the kept messages of ssh, in bytes.
 const maxMessages = 8 << 10
 
-// beginning is a writer that keeps the beginning.
+// beginning is a writer that keeps the beginning. It does not embed the buffer, whose ReadFrom would have no bound.
 type beginning struct {
-	bytes.Buffer
-
+	kept  bytes.Buffer
 	limit int
 	more  bool // something was dropped
 }
 
 func (b *beginning) Write(data []byte) (int, error) {
-	room := b.limit - b.Len()
+	room := b.limit - b.kept.Len()
 	if len(data) > room {
 		b.more = true
 	}
-	b.Buffer.Write(data[:min(max(room, 0), len(data))])
+	b.kept.Write(data[:min(max(room, 0), len(data))])
 
 	return len(data), nil
 }
+
+// Bytes returns what was kept.
+func (b *beginning) Bytes() []byte { return b.kept.Bytes() }
+
+func (b *beginning) String() string { return b.kept.String() }

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package facts describes the hardware of a machine and what runs on it, as the program clusterm-facts found it: one
+// form with units, its check, and what differs between two inspections.
+//
+// Whoever controls a machine controls its facts, so they are untrusted. See Parse.
+package facts
+
+// Schema is the number of the form. New fields do not change it: a reader ignores those that it does not know, and a
+// field that was not found is empty.
+const Schema = 1
+
+// Facts are what was found on a machine.
+type Facts struct {
+	Schema int    `json:"schema"`         // 1
+	Arch   string `json:"arch,omitempty"` // as uname -m prints it: x86_64, aarch64
+
+	System   System   `json:"system,omitzero"`   // the machine
+	Firmware Firmware `json:"firmware,omitzero"` // its BIOS or UEFI
+	OS       OS       `json:"os,omitzero"`       // the system that runs
+	CPU      CPU      `json:"cpu,omitzero"`      // the processors
+	Memory   Memory   `json:"memory,omitzero"`   // the memory
+
+	Disks      []Disk      `json:"disks,omitempty"`      // the disks, without partitions and virtual ones
+	Interfaces []Interface `json:"interfaces,omitempty"` // the network ports, without virtual ones
+	PCI        []PCI       `json:"pci,omitempty"`        // the devices on PCI
+	NUMA       []NUMA      `json:"numa,omitempty"`       // the NUMA nodes
+
+	BMC BMC `json:"bmc,omitzero"` // the BMC, as the machine itself sees it
+
+	Problems []string `json:"problems,omitempty"` // what could not be read, and why
+}
+
+// System identifies a machine (SMBIOS).
+type System struct {
+	Vendor  string `json:"vendor,omitempty"`
+	Product string `json:"product,omitempty"`
+	Version string `json:"version,omitempty"`
+	Serial  string `json:"serial,omitempty"`
+	UUID    string `json:"uuid,omitempty"` // lower case
+
+	BoardVendor  string `json:"board_vendor,omitempty"`  // of the mainboard
+	BoardProduct string `json:"board_product,omitempty"` // of the mainboard
+	BoardSerial  string `json:"board_serial,omitempty"`  // of the mainboard
+}
+
+// Firmware is the BIOS or UEFI of a machine.
+type Firmware struct {
+	Vendor   string `json:"vendor,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Date     string `json:"date,omitempty"`                       // as the vendor writes it
+	BootMode string `json:"boot_mode,omitempty" enum:"bios,uefi"` // how the machine was booted
+}
+
+// OS is the operating system that runs on a machine.
+type OS struct {
+	Name   string `json:"name,omitempty"`   // with its version, for people
+	ID     string `json:"id,omitempty"`     // such as debian; see os-release(5)
+	Kernel string `json:"kernel,omitempty"` // the release, as uname -r prints it
+}
+
+// CPU describes the processors of a machine.
+type CPU struct {
+	Model   string `json:"model,omitempty"`   // of the first one
+	Sockets int    `json:"sockets,omitempty"` // processors
+	Cores   int    `json:"cores,omitempty"`   // of all processors
+	Threads int    `json:"threads,omitempty"` // of all processors
+}
+
+// Memory is the memory of a machine.
+type Memory struct {
+	TotalMB int      `json:"total_mb,omitempty"` // MiB: the sum of the modules, or else what the kernel has
+	Modules []Module `json:"modules,omitempty"`  // those that are present (SMBIOS); empty: unknown
+}
+
+// Module is a memory module.
+type Module struct {
+	Slot   string `json:"slot"`              // as the vendor names it
+	SizeMB int    `json:"size_mb,omitempty"` // MiB
+	Type   string `json:"type,omitempty"`    // such as DDR4
+	Speed  int    `json:"speed,omitempty"`   // as configured, in MT/s
+	Vendor string `json:"vendor,omitempty"`
+	Part   string `json:"part,omitempty"` // the number of the vendor
+	Serial string `json:"serial,omitempty"`
+}
+
+// Disk is a disk.
+type Disk struct {
+	Name       string `json:"name"` // of the kernel, such as sda; it may change with each boot
+	SizeBytes  int    `json:"size_bytes,omitempty"`
+	Vendor     string `json:"vendor,omitempty"`
+	Model      string `json:"model,omitempty"`
+	Serial     string `json:"serial,omitempty"`
+	WWN        string `json:"wwn,omitempty"`
+	Path       string `json:"path,omitempty"` // its name in /dev/disk/by-path
+	Rotational bool   `json:"rotational,omitempty"`
+	Removable  bool   `json:"removable,omitempty"`
+}
+
+// Interface is a network port.
+type Interface struct {
+	Name      string     `json:"name"`                 // of the kernel; it may change with each boot
+	MAC       string     `json:"mac,omitempty"`        // the permanent one if it is known, lower case
+	SpeedMbps int        `json:"speed_mbps,omitempty"` // Mbit/s; 0: unknown, or no link
+	Carrier   bool       `json:"carrier,omitempty"`    // it has a link
+	PCI       string     `json:"pci,omitempty"`        // the address of its device
+	Driver    string     `json:"driver,omitempty"`
+	Neighbour *Neighbour `json:"neighbour,omitempty"` // as lldpd sees it
+}
+
+// Neighbour is the port at the other end of a cable (LLDP).
+type Neighbour struct {
+	Name        string `json:"name,omitempty"`        // of the switch
+	Chassis     string `json:"chassis,omitempty"`     // the id of the switch
+	Port        string `json:"port,omitempty"`        // the id of its port
+	Description string `json:"description,omitempty"` // of its port
+}
+
+// PCI is a device on PCI.
+type PCI struct {
+	Address   string `json:"address"`             // such as 0000:3b:00.0
+	Class     string `json:"class,omitempty"`     // six hexadecimal digits
+	ID        string `json:"id,omitempty"`        // VENDOR:DEVICE, hexadecimal
+	Subsystem string `json:"subsystem,omitempty"` // VENDOR:DEVICE, hexadecimal
+	Driver    string `json:"driver,omitempty"`
+	Node      *int   `json:"numa_node,omitempty"` // absent: no node in particular
+}
+
+// NUMA is a NUMA node.
+type NUMA struct {
+	ID       int `json:"id"`
+	Threads  int `json:"threads,omitempty"`
+	MemoryMB int `json:"memory_mb,omitempty"` // MiB
+}
+
+// BMC is the BMC of a machine, as the machine sees it.
+type BMC struct {
+	Address string `json:"address,omitempty"` // of its network port
+	MAC     string `json:"mac,omitempty"`     // lower case
+}
