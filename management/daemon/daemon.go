@@ -238,7 +238,9 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	}
 
 	d.runAudit(ctx)
-	d.identifyManager(ctx)
+	d.gossip.Identify(ctx, d.store, func(later func(context.Context)) {
+		d.parts.Go(ctx, "identity of the manager", later)
+	})
 
 	d.gossipKey = d.gossip.Keeper(gossipkey.Options{
 		State: d.store, Records: d.store, Leads: d.member.Leads, Node: d.node.Name(), Settings: d.settings.GossipKey,
@@ -283,7 +285,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.parts.Run(ctx, d.secrets.Loop)
 	d.startUpkeep(ctx)
 	d.serve(listeners)
-	d.checkRunner(ctx)
+	d.parts.Go(ctx, "check of ansible-playbook", d.programs.WarnUnable)
 
 	return nil
 }
@@ -349,15 +351,6 @@ func (d *Daemon) enter(ctx context.Context) error {
 	d.parts.OnStopOf("instance", d.member.Close)
 
 	return nil
-}
-
-// identifyManager identifies the manager. It tries again in the background while the
-// store accepts no writes. Until then no host can be prepared; all else works.
-func (d *Daemon) identifyManager(ctx context.Context) {
-	if err := d.gossip.Identify(ctx, d.store); err != nil {
-		d.opts.Logger.WithError(err).Warn("the identity of the manager cannot be read; no host can be prepared yet")
-		d.parts.Go(ctx, "identity of the manager", func(ctx context.Context) { d.gossip.IdentifyLater(ctx, d.store) })
-	}
 }
 
 // listen binds the addresses of the API.
@@ -477,16 +470,6 @@ func (d *Daemon) shutdownAPI(ctx context.Context) error {
 	defer time.AfterFunc(grace, cancelIfStale).Stop()
 
 	return d.server.Shutdown(ctx)
-}
-
-// checkRunner warns if no job can run. It does not block: the check takes as
-// long as the rest of the start, and no part waits for it.
-func (d *Daemon) checkRunner(ctx context.Context) {
-	d.parts.Go(ctx, "check of ansible-playbook", func(ctx context.Context) {
-		if err := d.programs.Check(ctx); err != nil && ctx.Err() == nil {
-			d.opts.Logger.WithError(err).Warn("no job can run yet")
-		}
-	})
 }
 
 // Addrs returns the addresses of the Unix socket, and then of plain HTTP, HTTPS and

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/management/enroll"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
+	"github.com/contiv/cluster/management/health"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/metrics"
@@ -158,14 +159,8 @@ func (d *Daemon) newRollouts() *rollout.Loop {
 	return rollout.New(rollout.Options{
 		State: d.store, Records: d.store, Store: d.store, Jobs: d.engine, Leads: d.member.Leads, Audit: d.audit,
 		Settings: d.settings.Rollouts, Allowed: d.settings.AllowsRollout, Permits: d.settings.RolloutPermits,
-		Ask: func(ctx context.Context, url string) (int, error) { return gate.Ask(ctx, d.store.View(), url) },
-		Command: func(ctx context.Context, name string, n rollout.CommandNode, within time.Duration) error {
-			command, err := d.settings.GateCommand(name)
-			if err != nil {
-				return err
-			}
-			return gate.Run(ctx, command, n, within)
-		},
+		Ask:     func(ctx context.Context, url string) (int, error) { return gate.Ask(ctx, d.store.View(), url) },
+		Command: gate.Command(d.settings.GateCommand),
 		Halted: func(a state.Automation, r rollout.Record) string {
 			return policy.HaltedRollout(d.settings.Policies(), a, r)
 		},
@@ -209,26 +204,14 @@ func (d *Daemon) noteBrake(text string) {
 // wireNotifier makes the notifier, and starts nothing.
 func (d *Daemon) wireNotifier() {
 	d.notifier = notify.New(notify.Options{
-		Store: d.store, Leads: d.member.Leads, Health: d.complaints,
+		Store: d.store, Leads: d.member.Leads,
+		Health: func(ctx context.Context) map[string]string { return health.Complaints(d.health(ctx)) },
+
 		Manager: d.node.Name(), Audit: d.audit, Logger: d.opts.Logger.WithField("part", "notifications"),
 	})
 
 	config := d.settings.Current()
 	d.notifier.SetTargets(config.Targets())
-}
-
-// complaints returns the checks of the health that failed, by part, without that of the
-// notifications itself.
-func (d *Daemon) complaints(ctx context.Context) map[string]string {
-	checks := maps.Clone(d.health(ctx).Checks)
-
-	// Gossip that is off is no problem, and a target that is down is no reason to notify
-	// others.
-	maps.DeleteFunc(checks, func(part, said string) bool {
-		return said == "ok" || said == "off" || part == "notifications"
-	})
-
-	return checks
 }
 
 // openSSHKey makes the keeper of the manager's ssh key.

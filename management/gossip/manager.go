@@ -28,7 +28,7 @@ func (m manager) vars() map[string]any {
 	return map[string]any{"id": m.ID, "name": m.Name, "addr": m.Addr}
 }
 
-// retryEvery is the time between the first two attempts of IdentifyLater.
+// retryEvery is the time between the first two attempts of identifyLater.
 const retryEvery = 2 * time.Second
 
 // Store has the identity of the manager.
@@ -37,9 +37,18 @@ type Store interface {
 	Identity(ctx context.Context, former string) (string, error)
 }
 
-// Identify reads the identity of the store, and writes it into the data directory:
+// Identify identifies the manager. While the store accepts no writes, it is tried again later: until then all else
+// works.
+func (g *Gossip) Identify(ctx context.Context, s Store, later func(func(context.Context))) {
+	if err := g.identify(ctx, s); err != nil {
+		g.Logger.WithError(err).Warn("the identity of the manager cannot be read; no host can be prepared yet")
+		later(func(ctx context.Context) { g.identifyLater(ctx, s) })
+	}
+}
+
+// identify reads the identity of the store, and writes it into the data directory:
 // other managers recognize the host by it. Until it succeeds, no host can be prepared.
-func (g *Gossip) Identify(ctx context.Context, s Store) error {
+func (g *Gossip) identify(ctx context.Context, s Store) error {
 	path := filepath.Join(g.DataDir, "manager.json")
 	old, _ := os.ReadFile(path) // unreadable: none
 
@@ -72,10 +81,10 @@ func (g *Gossip) Identify(ctx context.Context, s Store) error {
 	return nil
 }
 
-// IdentifyLater repeats Identify while the store accepts no writes. Until then all else works.
-func (g *Gossip) IdentifyLater(ctx context.Context, s Store) {
+// identifyLater repeats identify while the store accepts no writes. Until then all else works.
+func (g *Gossip) identifyLater(ctx context.Context, s Store) {
 	warn := func(error) {} // a request to prepare a host gets the reason
-	err := state.RetryUnavailable(ctx, retryEvery, warn, func() error { return g.Identify(ctx, s) })
+	err := state.RetryUnavailable(ctx, retryEvery, warn, func() error { return g.identify(ctx, s) })
 
 	switch {
 	case ctx.Err() != nil:

@@ -6,6 +6,7 @@ package health
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/contiv/cluster/management/api"
@@ -42,6 +43,17 @@ func Text(warning string) []string {
 		return nil
 	}
 	return []string{warning}
+}
+
+// Complaints returns the checks that failed, by part, without that of the notifications itself: a target that is down
+// is no reason to notify others. What is turned off is no problem.
+func Complaints(h api.Health) map[string]string {
+	checks := maps.Clone(h.Checks)
+	maps.DeleteFunc(checks, func(part, said string) bool {
+		return said == "ok" || said == ErrOff.Error() || part == "notifications"
+	})
+
+	return checks
 }
 
 // Of makes the checks of the instance with that name in order.

@@ -25,6 +25,19 @@ import (
 // askTime bounds one request.
 const askTime = 5 * time.Second
 
+// Command returns what runs a program of the settings by its name.
+func Command(
+	program func(name string) (command []string, err error),
+) func(ctx context.Context, name string, n rollout.CommandNode, within time.Duration) error {
+	return func(ctx context.Context, name string, n rollout.CommandNode, within time.Duration) error {
+		command, err := program(name)
+		if err != nil {
+			return err
+		}
+		return Run(ctx, command, n, within)
+	}
+}
+
 // Run runs a command for a node, at most that long, and returns why it failed, or nil.
 func Run(ctx context.Context, command []string, n rollout.CommandNode, within time.Duration) error {
 	// An account that can change the program has the rights of the manager.

@@ -173,6 +173,13 @@ func (r *Runner) Check(ctx context.Context) error {
 	return r.checkTemplates(ctx)
 }
 
+// WarnUnable warns if no job can run. It may run ansible-playbook, and block until that answers.
+func (r *Runner) WarnUnable(ctx context.Context) {
+	if err := r.Check(ctx); err != nil && ctx.Err() == nil {
+		r.log.WithError(err).Warn("no job can run yet")
+	}
+}
+
 // CheckVersion refuses if ansible-playbook is missing or too old. It may run it.
 func (r *Runner) CheckVersion(ctx context.Context) error {
 	path := r.config().Ansible
