@@ -55,11 +55,12 @@ type leaf struct {
 	complete    positional
 	aliases     []string
 	hidden      bool
-	selects     bool // --selector can replace the arguments
-	names       bool // the arguments are names of nodes
-	readsJob    bool // the argument is a job, by default the newest one
-	local       bool // the command needs no manager
-	changesJob  bool // the argument is a job, and its number needs no confirmation
+	selects     bool   // --selector can replace the arguments
+	all         string // the selector that --all stands for; empty: there is no such option
+	names       bool   // the arguments are names of nodes
+	readsJob    bool   // the argument is a job, by default the newest one
+	local       bool   // the command needs no manager
+	changesJob  bool   // the argument is a job, and its number needs no confirmation
 	run         func(ctx context.Context, c *call) error
 }
 
@@ -192,6 +193,17 @@ func (c *call) resolve(ctx context.Context, l leaf) (err error) {
 
 // check refuses a wrong number of arguments and an unsupported format.
 func (c *call) check(l leaf) error {
+	if l.all != "" && c.Bool("all") {
+		if c.IsSet("selector") || len(c.args) > 0 {
+			return exit.Usagef("%s takes --all, names or a selector, and not several of them", short(c.FullName())).
+				Try("give one of them")
+		}
+
+		if err := c.Set("selector", l.all); err != nil {
+			return err
+		}
+	}
+
 	if l.selects && c.IsSet("selector") {
 		if err := c.checkSelector(); err != nil {
 			return err

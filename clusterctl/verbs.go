@@ -79,6 +79,11 @@ func verbAs(row inventory.Transition, path string) leaf {
 	} else {
 		l.args, l.selects, l.names, l.complete = "NAME…", true, true, nodesFor(row)
 		l.flags = append(l.flags, shared("selector", "yes")...)
+
+		if row.All != "" {
+			l.all = "status=" + string(row.All)
+		}
+
 		about = append(about[:len(about):len(about)], phrase("choose"))
 	}
 

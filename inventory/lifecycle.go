@@ -14,7 +14,9 @@ type Status string
 
 // The statuses.
 const (
-	Enrolled        Status = "Enrolled"        // registered from a list of machines; no agent has spoken yet
+	Enrolled        Status = "Enrolled"        // registered from a list of machines; credentials not verified yet
+	Verifying       Status = "Verifying"       // its credentials (ssh, BMC) are being checked
+	Manageable      Status = "Manageable"      // its credentials work; not offered for use yet
 	Unallocated     Status = "Unallocated"     // ready to be commissioned
 	Provisioning    Status = "Provisioning"    // being configured by a commission
 	Allocated       Status = "Allocated"       // commissioned, in service
@@ -33,7 +35,9 @@ var Statuses = []struct {
 	Meaning    string
 	InProgress bool // a job holds every node of this status
 }{
-	{Enrolled, "registered from a list of machines; no agent has spoken yet", false},
+	{Enrolled, "registered from a list of machines; its credentials are not verified yet", false},
+	{Verifying, "credentials (ssh, BMC) are being checked", true},
+	{Manageable, "credentials work; not yet offered for use", false},
 	{Unallocated, "ready to be commissioned", false},
 	{Provisioning, "being configured by a commission", true},
 	{Allocated, "commissioned, in service", false},
@@ -121,6 +125,7 @@ const (
 	VerbConflict     Verb = "conflict"     // the addresses at which observers see the node began or ceased to differ
 	VerbTrust        Verb = "trust"        // an operator recorded another ssh host key
 	VerbDiscover     Verb = "discover"     // prepare hosts, by address, for discovery
+	VerbManage       Verb = "manage"       // check the credentials of a node: its ssh login and its BMC
 	VerbCommission   Verb = "commission"   // configure a node and bring it into service
 	VerbUpdate       Verb = "update"       // move a node to another group, or set it up anew
 	VerbApply        Verb = "apply"        // configure a node again in place
@@ -157,9 +162,15 @@ type Transition struct {
 	// Verifies: the job compares its nodes with their configuration, by the playbooks that configured them. It leaves
 	// them as they were, with a verdict.
 	Verifies bool
+	// Looks: the job changes nothing on the hosts, so that no maintenance window holds it. All verifications do.
+	Looks bool
 
 	// Undo is the verb that takes it back, given the group and the playbooks before; empty: none does.
 	Undo Verb
+
+	// All is the status of the nodes that are meant by all nodes: those for which the verb is the next step. By name,
+	// the verb may take others. Empty: all is never meant.
+	All Status
 
 	// TakesAddrs: a request names addresses of hosts instead of nodes.
 	TakesAddrs bool
@@ -228,6 +239,12 @@ var Lifecycle = []Transition{
 		Failure: "the hosts that appear become nodes; the others are restored to their state before the job",
 	},
 	{
+		Verb: VerbManage, From: []Status{Enrolled, Unallocated, Decommissioned}, Through: Verifying,
+		Success: Manageable, Looks: true, All: Enrolled,
+		Meaning: "check the credentials of nodes: the ssh login with become, the login at the BMC and the power state",
+		Failure: "the status before, with `last_error` set: all that failed on the node, each with its remedy",
+	},
+	{
 		Verb: VerbCommission, From: []Status{Unallocated, Decommissioned}, Through: Provisioning, Success: Allocated,
 		Failed: Unallocated, Dirty: Quarantined, NeedsDiscover: true,
 		Undo: VerbDecommission,
@@ -290,7 +307,7 @@ var Lifecycle = []Transition{
 	},
 	{
 		Verb: VerbVerify, From: []Status{Allocated}, Through: Maintenance, Success: Allocated,
-		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true, Verifies: true,
+		Failed: Allocated, Dirty: Allocated, NeedsDiscover: true, KeepsService: true, Verifies: true, Looks: true,
 		Options: []Option{
 			{FieldExtraVars, "variables for this verification only"},
 			optionSerial,
@@ -344,11 +361,11 @@ var Lifecycle = []Transition{
 	},
 	{
 		// Removing the record alone takes no job, see Node.CheckForget.
-		Verb: VerbForget, From: []Status{Enrolled, Unallocated, Decommissioned, Quarantined}, Through: Decommissioning,
-		NeedsDiscover: true,
-		Options:       []Option{{FieldExtraVars, "variables for the removal of the agent"}},
-		Meaning:       "remove the records of nodes, optionally with the agents of their hosts",
-		Failure:       "back to the status before",
+		Verb: VerbForget, From: []Status{Enrolled, Manageable, Unallocated, Decommissioned, Quarantined},
+		Through: Decommissioning, NeedsDiscover: true,
+		Options: []Option{{FieldExtraVars, "variables for the removal of the agent"}},
+		Meaning: "remove the records of nodes, optionally with the agents of their hosts",
+		Failure: "back to the status before",
 	},
 }
 

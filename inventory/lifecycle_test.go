@@ -26,6 +26,7 @@ var table = []struct {
 	residue                        string // further statuses of nodes with residue
 }{
 	{VerbDiscover, "", "", "", "", "", false, false, ""},
+	{VerbManage, "Enrolled Unallocated Decommissioned", Verifying, Manageable, "", "", false, false, ""},
 	{VerbCommission, "Unallocated Decommissioned", Provisioning, Allocated, Unallocated, Quarantined, true, false, ""},
 	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true, false, ""},
 	{VerbApply, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true, ""},
@@ -39,7 +40,7 @@ var table = []struct {
 	{VerbClear, "Quarantined", Decommissioning, Unallocated, Quarantined, Quarantined, false, false, ""},
 	{
 		VerbPower,
-		"Enrolled Unallocated Allocated Decommissioned Quarantined",
+		"Enrolled Manageable Unallocated Allocated Decommissioned Quarantined",
 		Maintenance,
 		AsBefore,
 		"",
@@ -48,7 +49,10 @@ var table = []struct {
 		false,
 		"",
 	},
-	{VerbForget, "Enrolled Unallocated Decommissioned Quarantined", Decommissioning, "", "", "", true, false, ""},
+	{
+		VerbForget, "Enrolled Manageable Unallocated Decommissioned Quarantined",
+		Decommissioning, "", "", "", true, false, "",
+	},
 }
 
 func TestLifecycle(t *testing.T) {
@@ -398,7 +402,8 @@ func TestCheckForget(t *testing.T) {
 			for _, force := range []bool{false, true} {
 				err := nodeIn(s.Status, st.State).CheckForget(force)
 
-				registered := s.Status == Enrolled && st.State == Unknown // no agent could bring it back
+				// No agent could bring it back.
+				registered := (s.Status == Enrolled || s.Status == Manageable) && st.State == Unknown
 
 				legal := !s.InProgress && (force || st.State == Disappeared || registered)
 				if (err == nil) != legal {

@@ -15,7 +15,7 @@ type Node struct {
 	Name   string `json:"name"`   // LABEL-SERIAL; of a registered machine, the name that it was registered with
 	Label  string `json:"label"`  // as reported by its agent; empty: none has spoken yet
 	Serial string `json:"serial"` // as reported by its agent
-	Addr   string `json:"addr"`   // the address for Ansible: IPv4, IPv6 or a host name; empty: unknown (Enrolled)
+	Addr   string `json:"addr"`   // the address for Ansible: IPv4, IPv6 or a host name; empty: unknown
 
 	Status     Status `json:"status"`
 	PrevStatus Status `json:"prev_status,omitempty"`
@@ -423,13 +423,13 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 		m.Seen = map[string]bool{}
 	}
 
-	// The agent of a registered machine tells its identity.
+	// The agent of a registered machine tells its identity. Credentials that were checked decide on the status.
 	if m.Label == "" && o.Alive {
 		m.Label, m.Serial = o.Label, o.Serial
-	}
 
-	if m.Status == Enrolled && o.Alive {
-		m.PrevStatus, m.Status = Enrolled, Unallocated
+		if m.Status == Enrolled {
+			m.PrevStatus, m.Status = Enrolled, Unallocated
+		}
 	}
 
 	m.apply(o, at)
@@ -470,7 +470,7 @@ func (n *Node) observed(before Node, observer, reason string, at time.Time) *His
 		n.Presence.moved(before.State, n.State, at)
 
 		verb = VerbDiscovered
-		if before.Status == Enrolled {
+		if before.Label == "" {
 			reason = "its agent speaks for the first time, as " + n.Announced()
 		}
 
@@ -530,7 +530,7 @@ func (n Node) CheckForget(force bool) error {
 	switch {
 	case n.Status.InProgress():
 		return n.held()
-	case n.Status == Enrolled && n.State == Unknown:
+	case (n.Status == Enrolled || n.Status == Manageable) && n.State == Unknown:
 		return nil // there is no agent that could bring it back
 	case n.State != Disappeared && !force && n.Status == Allocated:
 		return Errorf(KindRefused, "%s is %s and still %s", n.Name, n.Status, n.State).

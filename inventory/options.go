@@ -199,7 +199,7 @@ var Options = []JobOption{
 	},
 	{
 		Field: FieldOverrideWindow, In: func(o *JobOptions) any { return &o.OverrideWindow },
-		Shared: true, Takes: func(row Transition) bool { return !row.Verifies },
+		Shared: true, Takes: func(row Transition) bool { return !row.Looks },
 		Meaning: "begin outside of maintenance windows, and during a freeze",
 		Label:   "Override window", Long: true,
 		Reason: "begin outside of a maintenance window", Audit: "override of the maintenance window",

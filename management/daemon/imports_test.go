@@ -243,6 +243,10 @@ var mayImport = map[string][]string{
 	"management/step/appear": {
 		"inventory", "management/job", "management/node", "management/state", "management/step",
 	},
+	"management/step/credentials": {
+		"inventory", "inventory/bmc", "inventory/machine", "configuration", "management/state", "management/step",
+		"management/step/power",
+	},
 	"management/step/power": {
 		"inventory",
 		"inventory/bmc",
@@ -428,6 +432,7 @@ var mayImport = map[string][]string{
 		"management/step",
 		"inventory/bmc",
 		"management/step/appear",
+		"management/step/credentials",
 		"management/step/power",
 		"management/step/playbook",
 		"management/step/playbook/program",

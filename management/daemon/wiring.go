@@ -36,6 +36,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/appear"
+	"github.com/contiv/cluster/management/step/credentials"
 	"github.com/contiv/cluster/management/step/playbook"
 	"github.com/contiv/cluster/management/step/power"
 	"github.com/contiv/cluster/management/step/probe"
@@ -132,14 +133,8 @@ func (d *Daemon) wireUseCases() {
 func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 	settings := func() step.Settings { return d.settings.Engine().Settings }
 	playbooks := playbook.New(playbook.Options{
-		State:     d.store,
-		Inputs:    d.store,
-		Runner:    d.programs,
-		Playbooks: d.programs,
-		Content:   d.programs,
-		Sources:   d.secrets,
-		Settings:  settings,
-		Logger:    d.opts.Logger,
+		State: d.store, Inputs: d.store, Runner: d.programs, Playbooks: d.programs, Content: d.programs,
+		Sources: d.secrets, Settings: settings, Logger: d.opts.Logger,
 	})
 	all := step.Executors{
 		job.StepPlaybook: playbooks,
@@ -147,7 +142,8 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 		job.StepAppear: appear.New(appear.Options{
 			State: d.store, Store: d.store, Settings: settings, Keys: playbooks.HostKeys,
 		}),
-		job.StepPower: power.New(power.Registered{Pool: d.bmcs}, power.RecordIn(d.store)),
+		job.StepPower:       power.New(power.Registered{Pool: d.bmcs}, power.RecordIn(d.store)),
+		job.StepCredentials: credentials.New(d.programs.NewProber(), power.Registered{Pool: d.bmcs}, settings),
 	}
 	maps.Copy(all, d.opts.Executors)
 

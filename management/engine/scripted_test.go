@@ -648,7 +648,8 @@ func (b *bench) options(s keeper) Options {
 			job.StepAppear: appear.New(appear.Options{
 				State: b.store, Store: s, Settings: settings, Keys: playbooks.HostKeys,
 			}),
-			job.StepPower: switched{},
+			job.StepPower:       switched{},
+			job.StepCredentials: switched{},
 		},
 		Playbooks:  playbooks,
 		Settings:   b.current,

@@ -167,10 +167,22 @@ func TestExplainNode(t *testing.T) {
 			summary: "no observer has reported it yet",
 		},
 		{
-			name: "registered without an address", nodes: []string{"a - Enrolled Unknown"}, about: "state",
-			summary: "it is Unknown: no observer has reported it yet",
+			name: "registered without an address", nodes: []string{"a - Enrolled Unknown"}, about: "idle state",
+			summary: "it is registered, and its credentials are not verified yet",
 			set:     func(_ *state.View, a *inventory.Node) { a.Addr = "" },
-			has:     []string{"no address of it is known", "at which ssh reaches it"},
+			has: []string{
+				"submit verb=manage nodes=a-1", "no address of it is known", "at which ssh reaches it",
+			},
+		},
+		{
+			name: "credentials that do not work", nodes: []string{"a - Enrolled Unknown"}, about: "failure state",
+			summary: "the last verb failed: the BMC refused the login",
+			set:     func(_ *state.View, a *inventory.Node) { a.LastError = "the BMC refused the login" },
+			has:     []string{"submit verb=manage nodes=a-1", "check the credentials again"},
+		},
+		{
+			name: "manageable", nodes: []string{"a - Manageable Unknown"}, about: "idle",
+			summary: "its credentials work, and it is not offered for use yet",
 		},
 		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates",
 			summary: "10.0.0.1, 10.0.0.9 (gossip sees it at 10.0.0.1, m2 sees it at 10.0.0.9)",

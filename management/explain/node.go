@@ -34,7 +34,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	// The order is the order of importance: the first finding is the summary of
 	// a node that is not in service.
 	for _, find := range []func(){
-		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.unseen, e.otherJobs, e.rule,
+		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.registered, e.unseen, e.otherJobs, e.rule,
 		e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
 		e.verification, e.outdated, e.notRecorded, e.idle, e.keyLaggard,
 		e.contradiction,
@@ -194,7 +194,7 @@ func (e *nodeExplainer) sharedAddr() {
 // unseen reports that no observer sees the node.
 func (e *nodeExplainer) unseen() {
 	n := e.Node
-	if n.State == inventory.Discovered {
+	if n.State == inventory.Discovered || n.State == inventory.Unknown && n.Status == inventory.Manageable {
 		return
 	}
 
@@ -379,7 +379,7 @@ func (e *nodeExplainer) lastErrorText() string {
 
 func (e *nodeExplainer) lastError() {
 	n := e.Node
-	if n.LastError == "" || n.Status == inventory.Quarantined {
+	if n.LastError == "" || n.Status == inventory.Quarantined || n.Status == inventory.Enrolled {
 		return
 	}
 	failed := finding(AboutFailure, "the last verb failed: %s", e.lastErrorText()).on(n.Name)
@@ -387,6 +387,27 @@ func (e *nodeExplainer) lastError() {
 		failed = e.retryRemedy(failed.of(*e.culprit), *e.culprit, n)
 	}
 	e.add(failed)
+}
+
+// registered reports how far a registered machine is. Nobody expects its agent yet.
+func (e *nodeExplainer) registered() {
+	n := e.Node
+
+	switch {
+	case len(e.Jobs) > 0:
+	case n.Status == inventory.Enrolled && n.LastError != "":
+		failed := finding(AboutFailure, "the last verb failed: %s", e.lastErrorText()).on(n.Name)
+		if e.culprit != nil {
+			failed = failed.of(*e.culprit)
+		}
+		e.add(failed.do("correct the cause, then check the credentials again").
+			with(inventory.Submit(inventory.VerbManage, n.Name)))
+	case n.Status == inventory.Enrolled:
+		e.add(finding(AboutIdle, "it is registered, and its credentials are not verified yet").on(n.Name).
+			do("check the credentials").with(inventory.Submit(inventory.VerbManage, n.Name)))
+	case n.Status == inventory.Manageable:
+		e.add(finding(AboutIdle, "its credentials work, and it is not offered for use yet").on(n.Name))
+	}
 }
 
 // connection reports the reasons for which ssh cannot connect.

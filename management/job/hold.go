@@ -21,10 +21,10 @@ func holdReason(holds []Hold, j Job) string {
 	return ""
 }
 
-// ChangesHosts reports whether the job may change a host. A verification and a check
+// ChangesHosts reports whether the job may change a host. Some verbs and a check
 // only look, and a forced job skips its cleanup.
 func (j Job) ChangesHosts() bool {
-	return !j.Verb.Verifies() && !j.Check && !(j.Force && j.verb().Cleans)
+	return !j.verb().Row.Looks && !j.Check && !(j.Force && j.verb().Cleans)
 }
 
 // Unless returns the hold of all jobs while the settings are not those that the operator chose,

@@ -59,6 +59,8 @@ const (
 	PhaseVerify    Phase = "verify"    // verify.yml
 	PhaseDrift     Phase = "drift"     // site.yml in check mode, with differences
 	PhasePower     Phase = "power"     // switch the hosts by their BMCs
+	// PhaseCredentials checks the credentials of the hosts: ssh and BMC.
+	PhaseCredentials Phase = "credentials"
 )
 
 // Configures reports whether a run of the phase puts a configuration on its hosts.

@@ -1003,7 +1003,7 @@ func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
 			return fmt.Errorf("the node is not as before")
 		}
 	case s.Status == Complete && j.Verb != inventory.VerbDecommission && (o.Error != "" ||
-		o.Status != inventory.Allocated && o.Status != inventory.Unallocated && o.Status != ""):
+		o.Status != row.After(target.From)):
 		return fmt.Errorf("the job is Complete, the node is not")
 	case o.Status == inventory.Quarantined && o.Error == "":
 		return fmt.Errorf("quarantined without a word")

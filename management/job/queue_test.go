@@ -134,7 +134,7 @@ func TestTurn(t *testing.T) {
 			request(maintenance, "a", ""), func(v *Snapshot) {
 				v.Jobs()[0].Status, v.Jobs()[0].Ended = Errored, jobtest.Noon.Add(time.Minute)
 				v.Nodes()[0].Status = inventory.Unallocated
-			}, 4, want{says: "takes nodes that are Allocated; legal now: commission, forget"}},
+			}, 4, want{says: "takes nodes that are Allocated; legal now: manage, commission, forget"}},
 		{"nobody is to blame", masters, nil, "", request(maintenance, "a", ""), func(v *Snapshot) {
 			v.Nodes()[0].State = inventory.Disappeared
 		}, 4, want{says: "a-1 is Disappeared, and maintenance needs it Discovered"}},

@@ -21,6 +21,8 @@ const (
 	StepAppear   StepKind = "appear"   // wait until the hosts are observed as nodes
 	StepPower    StepKind = "power"    // switch the hosts by their BMCs
 	StepProbe    StepKind = "probe"    // try an ssh login on the hosts
+	// StepCredentials checks the credentials of the hosts: ssh and BMC.
+	StepCredentials StepKind = "credentials"
 )
 
 // Step is the next thing a Running job does: a step for an executor, or the end
@@ -315,7 +317,7 @@ func (r *Run) describeFailure() string {
 
 // describe returns the failure of one host in one line.
 func describe(r HostResult) string {
-	const limit = 300 // bytes; the whole message is in the events
+	const limit = 600 // bytes; the whole message is in the events
 
 	msg, _, _ := strings.Cut(r.Message, "\n")
 	msg = inventory.Shorten(msg, limit)
@@ -538,7 +540,12 @@ func (p *Planner) inPlace(phase Phase, playbook, undone string) Step {
 }
 
 // Once is the plan of verbs that have one step on every target, which leaves the record of a node as it was.
-func (p *Planner) Once(kind StepKind, phase Phase) Step {
+func (p *Planner) Once(kind StepKind, phase Phase) Step { return p.once(kind, phase, false) }
+
+// OnceTo is Once for verbs that bring a node to another status. After a failure it has the status before, and the error.
+func (p *Planner) OnceTo(kind StepKind, phase Phase) Step { return p.once(kind, phase, true) }
+
+func (p *Planner) once(kind StepKind, phase Phase, moves bool) Step {
 	run := p.last(phase)
 	if run == nil && p.stop == "" {
 		step := p.run(phase, "", formerGroup, everyTarget)
@@ -552,10 +559,16 @@ func (p *Planner) Once(kind StepKind, phase Phase) Step {
 	}
 
 	return p.end(cause, message, p.each(func(t Target) inventory.Outcome {
-		o := inventory.Outcome{Status: t.From, Group: t.FromGroup, AsBefore: true}
-		if run == nil || !run.succeeded(t.Name) {
+		o := inventory.Outcome{
+			Status: t.From, Group: t.FromGroup, Applied: t.Applied, Residue: t.Residue, AsBefore: !moves,
+		}
+
+		switch {
+		case run == nil || !run.succeeded(t.Name):
 			o.Error = hostFailure(run, t.Name, message)
 			o.Reason = o.Error
+		case moves:
+			o.Status = p.row.Success
 		}
 
 		return o

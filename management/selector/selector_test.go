@@ -127,7 +127,7 @@ func TestRefused(t *testing.T) {
 	for text, part := range map[string]string{
 		" ":                          "is blank",
 		"\t\n":                       "is blank",
-		"status=Alocated":            `"Alocated" is not a status; the statuses are Enrolled, Unallocated, `,
+		"status=Alocated":            `"Alocated" is not a status; the statuses are Enrolled, `,
 		"status in (Allocated,nope)": `"nope" is not a status`,
 		"status!=nope":               `"nope" is not a status`,
 		"state=gone":                 `"gone" is not a state; the states are Unknown, Discovered, Disappeared`,

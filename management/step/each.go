@@ -14,7 +14,7 @@ import (
 )
 
 // messageLimit bounds the message of a host in the record of its job, in bytes.
-const messageLimit = 200
+const messageLimit = 600
 
 // Each carries out a task on every host of the step, on at most limit hosts at a time, and reports how it went on each.
 // A cancel or the deadline of the job ends the context of do, and no further host is begun.

@@ -444,7 +444,7 @@ func statusOf(s inventory.Status) string {
 	switch s {
 	case inventory.Decommissioning:
 		return "Cancelled"
-	case inventory.Enrolled:
+	case inventory.Enrolled, inventory.Verifying, inventory.Manageable:
 		return "Incomplete"
 	}
 
