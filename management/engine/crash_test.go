@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
 )
 
 // crash is the death of a manager at one of its steps: nothing is written from then on.
@@ -170,4 +172,95 @@ func crashAt(t *testing.T, steps int, prepared bool, next string) (job.Job, bool
 	b.are("a Allocated service-master")
 
 	return j, true
+}
+
+// pulses is an executor of a task that must not be done twice on a host.
+type pulses struct {
+	step.Plain
+
+	dead func() bool // the manager has died: what it sends does not arrive
+
+	mu    sync.Mutex
+	count map[string]int // by host
+}
+
+func (p *pulses) Run(ctx context.Context, s step.Step, out step.Events) (step.Result, error) {
+	return step.Task{Name: "pulse", Limit: 2, Once: true, Do: func(_ context.Context, host string) error {
+		if p.dead() {
+			return nil
+		}
+
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.count[host]++
+
+		return nil
+	}}.Each(ctx, s, out)
+}
+
+// reached returns how often the task was done on the host.
+func (p *pulses) reached(host string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count[host]
+}
+
+// TestCrashRepeatsNothing: wherever a manager dies, what must not be done twice is not. A host of which the next one
+// does not know whether it was done fails, and says so.
+func TestCrashRepeatsNothing(t *testing.T) {
+	t.Parallel()
+
+	crashed, doubtful, went := 0, 0, 0
+
+	for steps := 0; ; steps++ {
+		c := &crash{left: steps, dead: make(chan struct{})}
+		p := &pulses{dead: c.reached, count: map[string]int{}}
+		b := newBench(t, func(b *bench) {
+			b.prefix += fmt.Sprint("/", steps)
+			b.wrap = func(s keeper) keeper { c.keeper = s; return c }
+			b.power = p
+		})
+		b.see("a b c")
+
+		id := b.ask(inventory.VerbPower, "a b c", "").ID
+		if c.outlived(b, id) {
+			break
+		}
+		crashed++
+
+		b.down()
+		b.wrap, p.dead = nil, func() bool { return false }
+		b.up()
+		b.until("the end of the job", func(v *state.View) bool {
+			j, err := v.Job(id)
+			return err == nil && j.Status.Ended()
+		})
+
+		unknown := 0
+
+		for _, name := range names("a b c") {
+			result := b.job(id).TargetResult(name)
+
+			switch n := p.reached(name); {
+			case result.OK && n == 1:
+			case !result.OK && n <= 1 && strings.Contains(result.Error, "not repeated by itself"):
+				unknown++
+			default:
+				t.Errorf("after %d steps %s was reached %d times, and ended %+v", steps, name, n, result)
+			}
+		}
+
+		switch status := b.job(id).Status; {
+		case unknown > 0 && status == job.Errored:
+			doubtful++
+		case unknown == 0 && status == job.Complete:
+			went++
+		default:
+			t.Errorf("after %d steps: %d in doubt, and the job ended %s", steps, unknown, status)
+		}
+	}
+
+	if crashed < 10 || doubtful < 3 || went < 3 {
+		t.Errorf("the manager died at %d steps: %d times in doubt, %d times not", crashed, doubtful, went)
+	}
 }

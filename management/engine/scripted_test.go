@@ -472,6 +472,7 @@ type bench struct {
 	books   *scriptedPlaybooks
 	wrap    func(keeper) keeper
 	before  func(tx *record.Tx) // each commit of records; nil: nothing
+	power   step.Executor
 
 	*Engine
 	nodes     *node.Nodes
@@ -541,6 +542,7 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 		prefix:   fmt.Sprintf("/%d", prefixes.Add(1)),
 		books:    newPlaybooks(),
 		instance: "bench-1",
+		power:    switched{},
 		audit:    auditTrail{written: make(chan struct{}, 1)},
 		settings: Settings{
 			JobLimit: 4, Timeout: time.Hour,
@@ -648,7 +650,7 @@ func (b *bench) options(s keeper) Options {
 			job.StepAppear: appear.New(appear.Options{
 				State: b.store, Store: s, Settings: settings, Keys: playbooks.HostKeys,
 			}),
-			job.StepPower:       switched{},
+			job.StepPower:       b.power,
 			job.StepCredentials: switched{},
 		},
 		Playbooks:  playbooks,

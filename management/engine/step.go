@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -149,6 +150,21 @@ func (o *events) Event(ctx context.Context, e step.Event) error {
 		data = []byte(truncated)
 	}
 	return o.engine.append(ctx, o.step.Job.ID, job.StreamEvents, offset, data)
+}
+
+// Results adds results of hosts to the record of the run.
+func (o *events) Results(ctx context.Context, hosts map[string]job.HostResult) error {
+	_, err := o.engine.update(ctx, o.step.Job.ID, func(j *job.Job) {
+		run := &j.Runs[o.step.Index]
+
+		// The view has the old ones.
+		all := make(map[string]job.HostResult, len(run.Hosts))
+		maps.Copy(all, run.Results)
+		maps.Copy(all, hosts)
+		run.Results = all
+	})
+
+	return err
 }
 
 // Copy copies a stream into that of the job, from the end of the job's log on.

@@ -5,6 +5,7 @@ package step
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -16,24 +17,53 @@ import (
 // messageLimit bounds the message of a host in the record of its job, in bytes.
 const messageLimit = 600
 
-// Each carries out a task on every host of the step, on at most limit hosts at a time, and reports how it went on each.
-// A cancel or the deadline of the job ends the context of do, and no further host is begun.
-//
-// After a restart of the manager all hosts have their turn again, so do must be idempotent.
+// Task is what a step does on each of its hosts.
+type Task struct {
+	Name  string
+	Limit int // of hosts at a time
+	// Once: it must not be done twice on a host, so that it is begun is recorded before. A host on which it is not known
+	// after a restart of the manager whether it was done fails. Any other task must be idempotent.
+	Once bool
+	Do   func(ctx context.Context, host string) error
+}
+
+// Each carries out a task on every host of the step, on at most limit hosts at a time. See Task.Each.
 func Each(
 	ctx context.Context, s Step, out Events, limit int, task string, do func(ctx context.Context, host string) error,
 ) (Result, error) {
+	return Task{Name: task, Limit: limit, Do: do}.Each(ctx, s, out)
+}
+
+// Each carries out the task on every host of the step, and reports how it went on each. A cancel or the deadline of the
+// job ends the context of Do, and no further host is begun.
+//
+// After a restart of the manager, hosts with a recorded result keep it, and the others have their turn again.
+func (t Task) Each(ctx context.Context, s Step, out Events) (Result, error) {
 	within, cancel := s.Until(ctx)
 	defer cancel()
 
 	hosts := s.Run().Hosts
 	results := make([]job.HostResult, len(hosts))
 	failures := make([]error, len(hosts))
-	slots := make(chan struct{}, max(limit, 1))
+	slots := make(chan struct{}, max(t.Limit, 1))
+	kept := &journal{out: out}
 
-	var tasks sync.WaitGroup
+	recording, stop := context.WithCancel(ctx)
+	defer stop()
+
+	var tasks, recorder sync.WaitGroup
+
+	recorder.Go(func() { kept.keep(recording) })
 
 	for i, host := range hosts {
+		before := s.Run().Results[host]
+		if before.Done || before.Failed > 0 {
+			results[i] = before
+			continue
+		}
+
+		on := hostTask{Task: t, host: host, interrupted: t.Once && before.Begun, out: out, kept: kept}
+
 		tasks.Go(func() {
 			select {
 			case slots <- struct{}{}:
@@ -42,15 +72,17 @@ func Each(
 			}
 
 			// Both may be ready.
-			if within.Err() == nil {
-				results[i], failures[i] = one(ctx, within, out, task, host, do)
+			if within.Err() == nil || on.interrupted {
+				results[i], failures[i] = on.do(ctx, within)
 			}
 		})
 	}
 
 	tasks.Wait()
+	stop()
+	recorder.Wait()
 
-	// The next owner of the job begins the step anew.
+	// The next owner of the job goes on with the step.
 	if ctx.Err() != nil {
 		return Result{}, ctx.Err()
 	}
@@ -70,31 +102,66 @@ func Each(
 	return r, nil
 }
 
-// one carries out the task on one host. The error is that of the report.
-func one(
-	ctx, within context.Context, out Events, task, host string, do func(context.Context, string) error,
-) (job.HostResult, error) {
-	if err := out.Event(ctx, Event{Kind: configuration.EventTask, Target: host, Task: task}); err != nil {
+// hostTask is a task on one host.
+type hostTask struct {
+	Task
+
+	host        string
+	interrupted bool // an earlier process has begun it, and has recorded no result
+	out         Events
+	kept        *journal
+}
+
+// errInterrupted is the failure of a task that must not be done twice.
+var errInterrupted = errors.New("the manager ended while this was under way; it may or may not have happened, and is " +
+	"not repeated by itself: look at the node, then retry")
+
+// do carries the task out, and reports it. The error is that of the report.
+func (t hostTask) do(ctx, within context.Context) (job.HostResult, error) {
+	if err := t.out.Event(ctx, Event{Kind: configuration.EventTask, Target: t.host, Task: t.Name}); err != nil {
 		return job.HostResult{}, err
 	}
 
 	begun := time.Now()
-	failure := do(within, host)
-	end := Event{Kind: configuration.EventOK, Target: host, Task: task, Took: time.Since(begun)}
+
+	failure := errInterrupted
+	if !t.interrupted {
+		if t.Once {
+			if err := t.kept.write(ctx, t.host, job.HostResult{Begun: true}); err != nil {
+				return job.HostResult{}, err
+			}
+		}
+		failure = t.Do(within, t.host)
+	}
+
+	// A call that ended with the ownership of the job has no result.
+	if ctx.Err() != nil {
+		return job.HostResult{}, ctx.Err()
+	}
+
+	end := Event{Kind: configuration.EventOK, Target: t.host, Task: t.Name, Took: time.Since(begun)}
 	result := job.HostResult{Begun: true, Done: true, OK: 1}
-	line := host + ": " + task + ": ok"
+	line := t.host + ": " + t.Name + ": ok"
 
 	if failure != nil {
 		end.Kind, end.Message = configuration.EventFailed, failure.Error()
 		result = job.HostResult{
-			Begun: true, Failed: 1, Task: task, Message: inventory.Shorten(failure.Error(), messageLimit),
+			Begun: true, Failed: 1, Task: t.Name, Message: inventory.Shorten(failure.Error(), messageLimit),
 		}
-		line = host + ": " + task + ": failed: " + failure.Error()
+		line = t.host + ": " + t.Name + ": failed: " + failure.Error()
 	}
 
-	if err := out.Event(ctx, end); err != nil {
+	if t.Once {
+		if err := t.kept.write(ctx, t.host, result); err != nil {
+			return result, err
+		}
+	} else {
+		t.kept.add(t.host, result)
+	}
+
+	if err := t.out.Event(ctx, end); err != nil {
 		return result, err
 	}
 
-	return result, out.Line(ctx, line)
+	return result, t.out.Line(ctx, line)
 }

@@ -183,6 +183,9 @@ type Events interface {
 	Line(ctx context.Context, text string) error
 	// Event adds an event to the events of the job.
 	Event(ctx context.Context, e Event) error
+	// Results records results of hosts before the end of the step; Begun alone: what becomes of the host is not known
+	// yet. After a restart, they are in the record of the run.
+	Results(ctx context.Context, hosts map[string]job.HostResult) error
 	// Copy copies a stream of a program into that of the job byte for byte, from where an earlier process ended. tail
 	// emits the stream from the offset on, to its end.
 	Copy(ctx context.Context, s job.Stream, tail Tail) error

@@ -201,8 +201,11 @@ func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
 	}, nil
 }
 
-// Run carries the order out on every machine of the step. After a restart all of them have their turn again: one that
-// is on or off as wanted is left alone, but a cycle or a reset is repeated.
+// repeats reports whether the order does more if it is carried out twice: nothing shows that a machine was restarted.
+func (o order) repeats() bool { return o.to == bmc.Cycle || o.to == bmc.Reset }
+
+// Run carries the order out on every machine of the step. After a restart of the manager the machines without a result
+// have their turn again, unless that could restart them twice.
 func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.Result, error) {
 	in, err := s.Inputs(ctx)
 	if err != nil {
@@ -213,7 +216,8 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 		return step.Result{}, err
 	}
 
-	return step.Each(ctx, s, out, atOnce, o.String(), func(ctx context.Context, host string) error {
+	each := step.Task{Name: o.String(), Limit: atOnce, Once: o.repeats()}
+	each.Do = func(ctx context.Context, host string) error {
 		b, err := x.bmcs.Of(s.View(), host)
 		if err != nil {
 			return err
@@ -238,5 +242,7 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 		}
 
 		return step.Retry(ctx, func() error { return x.record(ctx, Seen{Node: host, Power: now}) })
-	})
+	}
+
+	return each.Each(ctx, s, out)
 }

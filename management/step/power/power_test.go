@@ -249,6 +249,36 @@ func TestPowerGoesOn(t *testing.T) {
 	}
 }
 
+// TestPowerRepeatsNoCycle: a manager that ends during a cycle has its successor report it as unknown, until a person
+// repeats it.
+func TestPowerRepeatsNoCycle(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.bmcs.change(func() { s.bmcs.slow["b-1"] = true })
+
+	j, err := s.client.Submit(s.Context(), api.JobRequest{
+		Verb: inventory.VerbPower, Nodes: []string{"b-1"}, ExtraVars: json.RawMessage(`{"to":"cycle"}`),
+	})
+	s.must(err)
+	s.reached("b-1")
+	s.down()
+	s.bmcs.change(func() { s.bmcs.slow["b-1"] = false })
+	s.up()
+
+	s.end(j.ID, "Errored")
+	s.are("on on on")
+	s.says(0, []string{
+		"it may or may not have happened", "look at the node", "job retry " + j.ID + " --failed",
+	}, "job", "why", j.ID)
+
+	s.says(0, []string{"Complete"}, "job", "retry", j.ID, "--failed")
+	s.are("on cycle on")
+
+	if calls := s.bmcs.calls["b-1"]; calls != 2 {
+		t.Errorf("b-1 was reached %d times", calls)
+	}
+}
+
 // TestPowerIsCancelled: a cancel ends what goes on, and begins nothing more.
 func TestPowerIsCancelled(t *testing.T) {
 	t.Parallel()
