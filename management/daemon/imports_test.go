@@ -504,11 +504,12 @@ var mayImport = map[string][]string{
 	"ansible":                  {},
 	".ci/seeds":                {},
 	"vagrant/bench": {
-		"configuration", "configuration/repository/git", "inventory", "inventory/etcd", "management/access",
+		"configuration", "configuration/repository/git", "inventory", "inventory/bmc", "inventory/bmc/bmctest",
+		"inventory/etcd", "inventory/machine", "management/access",
 		"management/api", "management/client", "management/etcd", "management/job", "management/policy",
 		"management/record",
 		"management/rollout", "management/secret", "management/selector",
-		"management/state",
+		"management/state", "management/step/power",
 	},
 	"vagrant/systemtest": {"inventory", "management/api", "management/client"},
 }

@@ -44,6 +44,8 @@ var groups = []group{
 	{"claim", "a claim of all nodes, and the jobs of a full queue", claims},
 	{"access", "requests over HTTPS with a token", accessed},
 	{"discover", "nodes discovered through POST /monitor/event", discover},
+	{"import", "machines from a list to nodes", imports},
+	{"power", "the power of simulated machines, by their BMCs", powers},
 	{"report", "reports of one node to a request", reported},
 	{"watch", "from an event to a watch", watch},
 	{"log", "output of a job", logs},
@@ -68,11 +70,13 @@ type sizes struct {
 	events  int // in a round of the row watch
 	files   int // of the repository in the row fetch
 	hosts   int // of the lab
+	bmcs    int // machines of a list, and simulated BMCs
 	rounds  int // of every row, and no row is measured again; 0: as the row says
 }
 
 var usual = sizes{
 	nodes: 10_000, lines: 200_000, waiting: 1000, rollout: 1000, reports: 500, events: 200, files: 1000, hosts: 20,
+	bmcs: 1000,
 }
 
 // bench is shared by all rows.

@@ -11,6 +11,13 @@ import (
 	"github.com/contiv/cluster/inventory/bmc"
 )
 
+// TB is the part of a test, or of a benchmark, that a BMC needs.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+	Cleanup(do func())
+}
+
 // The user of every BMC.
 const (
 	User     = "admin"

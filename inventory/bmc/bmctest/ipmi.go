@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	ipmi "github.com/bougou/go-ipmi/pkg/bmc"
@@ -32,7 +31,7 @@ type IPMI struct {
 }
 
 // NewIPMI starts a BMC with a machine that is off. It answers after the delay, with these cipher suites; none: all.
-func NewIPMI(t testing.TB, delay time.Duration, suites ...types.CipherSuiteID) *IPMI {
+func NewIPMI(t TB, delay time.Duration, suites ...types.CipherSuiteID) *IPMI {
 	t.Helper()
 
 	listener, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})

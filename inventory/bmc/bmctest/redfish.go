@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
-	"testing"
 
 	"github.com/contiv/cluster/inventory/bmc"
 	"github.com/contiv/cluster/inventory/machine"
@@ -32,7 +31,7 @@ type Redfish struct {
 }
 
 // NewRedfish starts a BMC with a number of systems, named 1, 2, and so on. Their machines are off.
-func NewRedfish(t testing.TB, systems int) *Redfish {
+func NewRedfish(t TB, systems int) *Redfish {
 	t.Helper()
 
 	r := &Redfish{sessions: map[string]string{}, revision: map[*Machine]int{}}

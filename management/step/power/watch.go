@@ -154,7 +154,17 @@ func machines(v *state.View) map[string]machine.BMC {
 
 // look asks the BMCs that are due, and records what they say.
 func (o WatchOptions) look(ctx context.Context, due map[string]machine.BMC) error {
-	names := slices.Sorted(maps.Keys(due))
+	seen := Ask(ctx, o.Asker, due)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+
+	return o.Record(ctx, append(seen, o.gone()...)...)
+}
+
+// Ask asks BMCs, given by node, for the power of their machines, many at a time.
+func Ask(ctx context.Context, a Asker, of map[string]machine.BMC) []Seen {
+	names := slices.Sorted(maps.Keys(of))
 	seen := make([]Seen, len(names))
 	slots := make(chan struct{}, watchAtOnce)
 
@@ -165,18 +175,14 @@ func (o WatchOptions) look(ctx context.Context, due map[string]machine.BMC) erro
 
 		tasks.Go(func() {
 			defer func() { <-slots }()
-			power, err := o.Asker.Power(ctx, due[name])
+			power, err := a.Power(ctx, of[name])
 			seen[i] = Seen{Node: name, Power: power, Err: err}
 		})
 	}
 
 	tasks.Wait()
 
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-
-	return o.Record(ctx, append(seen, o.gone()...)...)
+	return seen
 }
 
 // gone returns the nodes with a record of their power, but without a BMC.
