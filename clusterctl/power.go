@@ -36,7 +36,16 @@ func powerRows() rows {
 
 	for _, to := range []string{"on", "off", "cycle", "reset", "soft"} {
 		// Nothing stops when a node is turned on.
-		all["power "+to] = powerVerb("power "+to, to == "on", func(c *call) api.Vars { return api.Vars{"to": to} })
+		all["power "+to] = powerVerb("power "+to, to == "on", func(c *call) api.Vars {
+			vars := api.Vars{"to": to}
+			for flag, name := range map[string]string{"ramp": "ramp", "per-rack": "per_rack"} {
+				if c.IsSet(flag) {
+					vars[name] = c.String(flag)
+				}
+			}
+
+			return vars
+		})
 	}
 
 	for _, device := range []string{"pxe", "disk", "cdrom", "setup", "default"} {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
@@ -24,7 +26,12 @@ type Task struct {
 	// Once: it must not be done twice on a host, so that it is begun is recorded before. A host on which it is not known
 	// after a restart of the manager whether it was done fails. Any other task must be idempotent.
 	Once bool
-	Do   func(ctx context.Context, host string) error
+	// Pause is the least time from the begin on a host to that on the next one.
+	Pause time.Duration
+	// PerPart is the number of hosts at a time of those with the same Part; 0: no further limit.
+	PerPart int
+	Part    func(host string) string
+	Do      func(ctx context.Context, host string) error
 }
 
 // Each carries out a task on every host of the step, on at most limit hosts at a time. See Task.Each.
@@ -45,7 +52,7 @@ func (t Task) Each(ctx context.Context, s Step, out Events) (Result, error) {
 	hosts := s.Run().Hosts
 	results := make([]job.HostResult, len(hosts))
 	failures := make([]error, len(hosts))
-	slots := make(chan struct{}, max(t.Limit, 1))
+	turns := t.turns(s)
 	kept := &journal{out: out}
 
 	recording, stop := context.WithCancel(ctx)
@@ -65,13 +72,11 @@ func (t Task) Each(ctx context.Context, s Step, out Events) (Result, error) {
 		on := hostTask{Task: t, host: host, interrupted: t.Once && before.Begun, out: out, kept: kept}
 
 		tasks.Go(func() {
-			select {
-			case slots <- struct{}{}:
-				defer func() { <-slots }()
-			case <-within.Done():
+			if !on.interrupted {
+				defer turns.take(within, host)()
 			}
 
-			// Both may be ready.
+			// The turn may have come with the end.
 			if within.Err() == nil || on.interrupted {
 				results[i], failures[i] = on.do(ctx, within)
 			}
@@ -100,6 +105,65 @@ func (t Task) Each(ctx context.Context, s Step, out Events) (Result, error) {
 	}
 
 	return r, nil
+}
+
+// turns says when a host has its turn.
+type turns struct {
+	all   chan struct{}
+	parts map[string]chan struct{} // by host; nil: no limit
+	pace  *rate.Limiter
+}
+
+func (t Task) turns(s Step) turns {
+	u := turns{all: make(chan struct{}, max(t.Limit, 1)), pace: rate.NewLimiter(rate.Every(t.Pause), 1)}
+
+	// The process before this one may have begun a host just now.
+	if len(s.Run().Results) > 0 {
+		u.pace.Allow()
+	}
+
+	if t.PerPart == 0 {
+		return u
+	}
+
+	u.parts = map[string]chan struct{}{}
+	of := map[string]chan struct{}{}
+
+	for _, host := range s.Run().Hosts {
+		part := t.Part(host)
+		if of[part] == nil {
+			of[part] = make(chan struct{}, t.PerPart)
+		}
+		u.parts[host] = of[part]
+	}
+
+	return u
+}
+
+// take waits until the host has its turn, or ctx ends. It returns how the turn is given back.
+func (u turns) take(ctx context.Context, host string) (give func()) {
+	var taken []chan struct{}
+
+	// A host that waits for its part must not keep the others waiting.
+	for _, slots := range []chan struct{}{u.parts[host], u.all} {
+		if slots == nil {
+			continue
+		}
+
+		select {
+		case slots <- struct{}{}:
+			taken = append(taken, slots)
+		case <-ctx.Done():
+		}
+	}
+
+	_ = u.pace.Wait(ctx) // the caller looks at the context
+
+	return func() {
+		for _, slots := range taken {
+			<-slots
+		}
+	}
 }
 
 // hostTask is a task on one host.

@@ -6,9 +6,12 @@ package power
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
@@ -70,9 +73,18 @@ func New(b BMCs, r Record) Executor { return Executor{bmcs: b, record: r} }
 
 // order is what a job is to do: its variables.
 type order struct {
-	boot bmc.Boot   // without a device: leave it
-	to   bmc.Action // "": leave the power
+	boot    bmc.Boot   // without a device: leave it
+	to      bmc.Action // "": leave the power
+	ramp    int        // machines a minute; 0: no limit
+	perRack int        // machines of a rack at a time; 0: no limit
 }
+
+const (
+	// labelRack is the label of nodes with their rack. Those without it count as one rack.
+	labelRack = "rack"
+	// maxRamp and maxPerRack bound what a request may ask for.
+	maxRamp, maxPerRack = 10_000, 1000
+)
 
 // The variables of a request.
 const (
@@ -80,6 +92,8 @@ const (
 	varBoot    = "boot"
 	varMode    = "mode"
 	varLasting = "lasting"
+	varRamp    = "ramp"
+	varPerRack = "per_rack"
 )
 
 // parse reads the variables of a request.
@@ -113,9 +127,16 @@ func parse(vars configuration.Vars) (order, error) {
 			good = o.boot.Mode == bmc.BIOS || o.boot.Mode == bmc.UEFI
 		case varLasting:
 			o.boot.Lasting, good, want = lasting, isBool, "true, false"
+		case varRamp:
+			rate, perMinute := strings.CutSuffix(text, "/min")
+			o.ramp, good = number(rate, maxRamp)
+			good, want = good && perMinute, fmt.Sprintf("1/min to %d/min", maxRamp)
+		case varPerRack:
+			o.perRack, good = number(fmt.Sprint(vars[name]), maxPerRack)
+			want = fmt.Sprintf("1 to %d", maxPerRack)
 		default:
 			return order{}, inventory.Errorf(inventory.KindInvalid, "power takes no variable %s", name).
-				Do("it takes to, boot, mode and lasting")
+				Do("it takes to, boot, mode, lasting, ramp and per_rack")
 		}
 
 		if !good {
@@ -134,6 +155,20 @@ func parse(vars configuration.Vars) (order, error) {
 	}
 
 	return o, nil
+}
+
+// number reads a number from 1 to most.
+func number(text string, most int) (int, bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 1 && n <= most
+}
+
+// pause is the time from one machine to the next.
+func (o order) pause() time.Duration {
+	if o.ramp == 0 {
+		return 0
+	}
+	return time.Minute / time.Duration(o.ramp)
 }
 
 // String describes the order in a few words.
@@ -156,6 +191,20 @@ func (o order) String() string {
 	}
 
 	return strings.Join(parts, "; ")
+}
+
+// note is the order with its limits.
+func (o order) note() string {
+	text := o.String()
+
+	if o.ramp > 0 {
+		text += fmt.Sprintf("; at most %d a minute", o.ramp)
+	}
+	if o.perRack > 0 {
+		text += fmt.Sprintf("; at most %d of a rack at a time", o.perRack)
+	}
+
+	return text
 }
 
 // interrupts reports whether the machines do not serve afterwards, or not for a while.
@@ -195,8 +244,14 @@ func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
 			Do("decommission them first, or force it with a reason").About(serving...)
 	}
 
+	if takes := o.pause() * time.Duration(len(r.Job.Targets)-1); takes > r.Job.Timeout {
+		return nil, inventory.Errorf(inventory.KindInvalid, "with %d a minute, %s take %s, and the job has %s", o.ramp,
+			inventory.Count(len(r.Job.Targets), "node", "nodes"), takes.Round(time.Minute), r.Job.Timeout).
+			Do("give the job more time (timeout), or more nodes a minute (ramp)")
+	}
+
 	return func(_ context.Context, _ *state.View, j *job.Job) error {
-		j.Note = o.String()
+		j.Note = o.note()
 		return nil
 	}, nil
 }
@@ -216,7 +271,14 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 		return step.Result{}, err
 	}
 
-	each := step.Task{Name: o.String(), Limit: atOnce, Once: o.repeats()}
+	v := s.View()
+	each := step.Task{
+		Name: o.String(), Limit: atOnce, Once: o.repeats(), Pause: o.pause(), PerPart: o.perRack,
+		Part: func(host string) string {
+			n, _ := v.Lookup(host)
+			return n.Labels[labelRack]
+		},
+	}
 	each.Do = func(ctx context.Context, host string) error {
 		b, err := x.bmcs.Of(s.View(), host)
 		if err != nil {
