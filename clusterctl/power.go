@@ -63,6 +63,10 @@ func powerRows() rows {
 		})
 	}
 
+	all["power rotate-password"] = powerVerb("power rotate-password", true, func(*call) api.Vars {
+		return api.Vars{"rotate_password": true}
+	})
+
 	return all
 }
 

@@ -350,7 +350,8 @@ var Lifecycle = []Transition{
 			{
 				FieldExtraVars,
 				"to: on, off, cycle, reset or soft; boot: pxe, disk, cdrom, setup or default, with mode: bios" +
-					" or uefi, and lasting: true for every boot from now on; ramp: the nodes a minute, such as 20/min;" +
+					" or uefi, and lasting: true for every boot from now on; rotate_password: true for a new" +
+					" password of the BMC; ramp: the nodes a minute, such as 20/min;" +
 					" per_rack: the nodes of a rack at a time",
 			},
 			optionSerial,

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -124,9 +125,10 @@ type gate struct {
 	datagram time.Duration // see Pool
 
 	// Only the holder of the turn uses the others.
-	refused *credentials // of the last login, if the BMC refused them
-	suite   cipherSuite  // that worked (IPMI); 0: not known
-	system  string       // the only one that the BMC has (Redfish); "": not known
+	refused []credentials // of the record, as far as the BMC has refused them
+	login   credentials   // of the session
+	suite   cipherSuite   // that worked (IPMI); 0: not known
+	system  string        // the only one that the BMC has (Redfish); "": not known
 }
 
 type credentials struct{ user, password string }
@@ -136,6 +138,7 @@ type session interface {
 	power(ctx context.Context) (Power, error)
 	act(ctx context.Context, a Action) error
 	boot(ctx context.Context, b Boot) error
+	setPassword(ctx context.Context, password string) error
 	close(ctx context.Context)
 }
 
@@ -177,6 +180,41 @@ func (p *Pool) Act(ctx context.Context, b machine.BMC, a Action) error {
 	}
 
 	return p.await(ctx, b, a)
+}
+
+// SetPassword gives the user of the BMC the password Next of its record, and returns once a login with that has worked.
+// After an error the BMC has one of the two passwords.
+func (p *Pool) SetPassword(ctx context.Context, b machine.BMC) error {
+	g := p.gate(b)
+
+	err := p.with(ctx, b, func(ctx context.Context, s session) error {
+		// An earlier attempt has set it.
+		if g.login.password == b.Next {
+			return nil
+		}
+
+		if err := s.setPassword(ctx, b.Next); err != nil {
+			return err
+		}
+		// If the BMC has refused the password, that was before.
+		g.refused = nil
+
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	b.Password, b.Next = b.Next, ""
+
+	_, err = p.Power(ctx, b)
+	if errors.Is(err, ErrLogin) {
+		return inventory.Errorf(inventory.KindUnavailable,
+			"the BMC at %s has taken the new password, and %w with it", hostPort(b), err).
+			Do("try again: it has the new password or the one before, and both are kept")
+	}
+
+	return err
 }
 
 // after returns what is to be done to a machine with this power; "": nothing.
@@ -268,37 +306,62 @@ func (p *Pool) with(ctx context.Context, b machine.BMC, f func(context.Context, 
 			Do("try again")
 	}
 
-	login := credentials{b.User, b.Password}
-	if g.refused != nil && *g.refused == login {
-		return inventory.Errorf(inventory.KindRefused,
-			"%w of %s at %s before, and is not asked again, because BMCs lock accounts out",
-			ErrLogin, name(b.User), hostPort(b)).
-			Do("correct the user or the password of the BMC")
-	}
-
 	limited, cancel := context.WithTimeout(ctx, waitSession)
 	defer cancel()
 
+	s, err := g.connect(limited, b)
+	if err == nil {
+		err = f(limited, s)
+		s.close(limited)
+	}
+
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+
+	return err
+}
+
+// connect opens a session with the password of the record, or else the next one. What the BMC has refused is not tried
+// again.
+func (g *gate) connect(ctx context.Context, b machine.BMC) (session, error) {
 	connect := connectIPMI
 	if b.Driver.SpeaksRedfish() {
 		connect = connectRedfish
 	}
 
-	s, err := connect(limited, b, g)
-	if err == nil {
-		g.refused = nil
-		err = f(limited, s)
-		s.close(limited)
+	logins := []credentials{{b.User, b.Password}}
+	if b.Next != "" {
+		logins = append(logins, credentials{b.User, b.Next})
 	}
 
-	switch {
-	case errors.Is(err, ErrLogin):
-		g.refused = &login
-	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
+	// Those of another record may work by the time that it has them again.
+	g.refused = slices.DeleteFunc(g.refused, func(c credentials) bool { return !slices.Contains(logins, c) })
+
+	var err error = inventory.Errorf(inventory.KindRefused,
+		"%w of %s at %s before, and is not asked again, because BMCs lock accounts out",
+		ErrLogin, name(b.User), hostPort(b)).
+		Do("correct the user or the password of the BMC")
+
+	for _, login := range logins {
+		if slices.Contains(g.refused, login) {
+			continue
+		}
+		b.Password = login.password
+
+		var s session
+		if s, err = connect(ctx, b, g); err == nil {
+			g.login = login
+			return s, nil
+		}
+
+		if !errors.Is(err, ErrLogin) {
+			break
+		}
+		g.refused = append(g.refused, login)
 	}
 
-	return err
+	return nil, err
 }
 
 // gate returns what is shared by all sessions with the BMC.

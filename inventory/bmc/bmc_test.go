@@ -148,6 +148,97 @@ func TestRefusedOnce(t *testing.T) {
 	}
 }
 
+// TestPasswords: a password is set and proven by a login. With two passwords in the record, each of them is tried once.
+func TestPasswords(t *testing.T) {
+	t.Parallel()
+
+	ipmi, service := bmctest.NewIPMI(t, 0), bmctest.NewRedfish(t, 1)
+
+	for _, test := range []struct {
+		name    string
+		bmc     machine.BMC
+		accepts func(string) bool
+		touched func() int // grows with each login
+	}{
+		{"IPMI", ipmi.BMC, ipmi.Accepts, ipmi.Datagrams},
+		{"Redfish", service.BMC, service.Accepts, service.Logins},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+
+			p, b := bmc.New(), test.bmc
+			b.Next = "second-password-20by"
+			errtest.None(t, p.SetPassword(t.Context(), b))
+
+			if !test.accepts(b.Next) || test.accepts(b.Password) {
+				t.Fatal("the BMC has not taken the new password")
+			}
+
+			// The record of before has both, as after a crash. A second attempt finds it set.
+			for range 2 {
+				p := bmc.New()
+
+				_, err := p.Power(t.Context(), b)
+				errtest.None(t, err)
+				errtest.None(t, p.SetPassword(t.Context(), b))
+			}
+
+			// What was refused is not tried again while the record has it.
+			_, err := p.Power(t.Context(), b)
+			errtest.None(t, err)
+
+			before := test.touched()
+			_, err = p.Power(t.Context(), b)
+			errtest.None(t, err)
+			once := test.touched() - before
+
+			right := b
+			right.Password, right.Next = b.Next, ""
+			before = test.touched()
+			_, err = p.Power(t.Context(), right)
+			errtest.None(t, err)
+
+			if alone := test.touched() - before; once != alone {
+				t.Errorf("a login with two passwords took %d, one with the right one alone %d", once, alone)
+			}
+
+			// Neither is right.
+			wrong := b
+			wrong.Password, wrong.Next = "wrong", "wrong too"
+
+			if _, err := p.Power(t.Context(), wrong); !errors.Is(err, bmc.ErrLogin) {
+				t.Errorf("two wrong passwords: %v", err)
+			}
+
+			before = test.touched()
+			for range 3 {
+				if err := p.SetPassword(t.Context(), wrong); !errors.Is(err, bmc.ErrLogin) {
+					t.Errorf("two wrong passwords: %v", err)
+				}
+			}
+
+			if after := test.touched(); after != before {
+				t.Errorf("the BMC was reached %d times more", after-before)
+			}
+		})
+	}
+
+	// A BMC that only says so.
+	forgetful := bmctest.NewRedfish(t, 1)
+	forgetful.Forget(true)
+
+	p, b := bmc.New(), forgetful.BMC
+	b.Next = "next"
+
+	if err := p.SetPassword(t.Context(), b); inventory.KindOf(err) != inventory.KindUnavailable ||
+		!strings.Contains(err.Error(), "has taken the new password, and the BMC refused the login") {
+		t.Errorf("a BMC that forgets its password: %v", err)
+	}
+
+	forgetful.Forget(false)
+	errtest.None(t, p.SetPassword(t.Context(), b))
+}
+
 // TestOneSession: callers have one session after the other.
 func TestOneSession(t *testing.T) {
 	t.Parallel()

@@ -75,6 +75,14 @@ func unprivileged(b machine.BMC, role string) error {
 		Do("give it the role %s there", role)
 }
 
+// asAdministrator returns the error of a request that needs more rights than the others.
+func asAdministrator(b machine.BMC, err error) error {
+	if inventory.KindOf(err) == inventory.KindRefused {
+		return unprivileged(b, "Administrator")
+	}
+	return err
+}
+
 // protocol names the protocol of the BMC.
 func protocol(b machine.BMC) string {
 	if b.Driver.SpeaksRedfish() {

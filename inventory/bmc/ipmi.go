@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bougou/go-ipmi/pkg/client"
+	"github.com/bougou/go-ipmi/pkg/command/app"
 	"github.com/bougou/go-ipmi/pkg/command/chassis"
 	"github.com/bougou/go-ipmi/pkg/types"
 
@@ -278,6 +279,43 @@ func (s *ipmi) boot(ctx context.Context, b Boot) error {
 		}
 		return s.client.SetBootDevice(ctx, selectors[b.Device], mode, b.Lasting)
 	})
+}
+
+// thisChannel is the channel of the session.
+const thisChannel = 0x0e
+
+// setPassword changes the password of the user of the session.
+func (s *ipmi) setPassword(ctx context.Context, password string) error {
+	if err := s.raise(ctx); err != nil {
+		return err
+	}
+
+	id := uint8(1) // of the user without a name
+
+	if s.bmc.User != "" {
+		err := s.call(ctx, func(ctx context.Context) error {
+			users, err := s.client.GetUsers(ctx, thisChannel)
+
+			i := slices.IndexFunc(users, func(u *app.User) bool { return u.Name == s.bmc.User })
+			switch {
+			case err != nil:
+				return err
+			case i < 0:
+				return unable(s.bmc, "it does not list "+name(s.bmc.User))
+			}
+			id = users[i].ID
+
+			return nil
+		})
+		if err != nil {
+			return asAdministrator(s.bmc, err)
+		}
+	}
+
+	return asAdministrator(s.bmc, s.call(ctx, func(ctx context.Context) error {
+		_, err := s.client.SetUserPassword(ctx, id, password, true)
+		return err
+	}))
 }
 
 // close ends the session. A BMC has few of them, and a lost one lasts a minute.

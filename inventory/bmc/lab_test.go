@@ -120,8 +120,16 @@ mc_enable 0x20
 		t.Errorf("ipmi_sim was told\n%s want\n%s", said, want)
 	}
 
+	next := b
+	next.Next = "another-password-20b"
+	errtest.None(t, p.SetPassword(t.Context(), next))
+
+	b.Password = next.Next
+	_, err = bmc.New().Power(t.Context(), b)
+	errtest.None(t, err)
+
 	wrong := b
-	wrong.Password = "wrong"
+	wrong.Password = bmctest.Password
 
 	if _, err := bmc.New().Power(t.Context(), wrong); !errors.Is(err, bmc.ErrLogin) {
 		t.Errorf("a wrong password: %v", err)

@@ -139,6 +139,18 @@ func (s *redfish) error(err error) error {
 	}
 }
 
+// collectionError translates the error of a collection: that of one of its members.
+func (s *redfish) collectionError(err error) error {
+	var failed *schemas.CollectionError
+	if errors.As(err, &failed) {
+		for _, one := range failed.Failures {
+			err = one
+		}
+	}
+
+	return s.error(err)
+}
+
 // message returns what a service says about an error.
 func message(e *schemas.Error) string {
 	for _, info := range e.ExtendedInfos {
@@ -154,13 +166,7 @@ func message(e *schemas.Error) string {
 func (s *redfish) only() (string, error) {
 	systems, err := s.client.Service.Systems()
 	if err != nil {
-		var failed *schemas.CollectionError
-		if errors.As(err, &failed) {
-			for _, one := range failed.Failures {
-				err = one
-			}
-		}
-		return "", s.error(err)
+		return "", s.collectionError(err)
 	}
 
 	paths := make([]string, 0, len(systems))
@@ -293,16 +299,48 @@ func (s *redfish) boot(_ context.Context, b Boot) error {
 		boot["BootSourceOverrideMode"] = schemas.UEFIBootSourceOverrideMode
 	}
 
+	return s.patch(s.path, system.RawData, map[string]any{"Boot": boot})
+}
+
+// patch changes fields of a resource, of which raw is the newest form.
+func (s *redfish) patch(path string, raw []byte, fields map[string]any) error {
 	headers := map[string]string{}
 
 	var tagged struct {
 		ETag string `json:"@odata.etag"`
 	}
-	if err := json.Unmarshal(system.RawData, &tagged); err == nil && tagged.ETag != "" {
+	if err := json.Unmarshal(raw, &tagged); err == nil && tagged.ETag != "" {
 		headers["If-Match"] = tagged.ETag
 	}
 
-	return s.send(s.client.PatchWithHeaders(s.path, map[string]any{"Boot": boot}, headers))
+	return s.send(s.client.PatchWithHeaders(path, fields, headers))
+}
+
+// setPassword changes the password of the user of the session.
+func (s *redfish) setPassword(_ context.Context, password string) error {
+	service, err := s.client.Service.AccountService()
+
+	switch {
+	case err != nil:
+		return asAdministrator(s.bmc, s.error(err))
+	case service == nil:
+		return unable(s.bmc, "it has no service for accounts")
+	}
+
+	// Some of many accounts may be out of reach.
+	accounts, err := service.Accounts()
+
+	i := slices.IndexFunc(accounts, func(a *schemas.ManagerAccount) bool { return a.UserName == s.bmc.User })
+	switch {
+	case i >= 0:
+	case err != nil:
+		return asAdministrator(s.bmc, s.collectionError(err))
+	default:
+		return unable(s.bmc, "it does not list "+name(s.bmc.User))
+	}
+
+	return asAdministrator(s.bmc,
+		s.patch(accounts[i].ODataID, accounts[i].RawData, map[string]any{"Password": password}))
 }
 
 // send ends a request whose answer does not matter.

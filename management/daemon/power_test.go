@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory/bmc/bmctest"
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -24,6 +25,9 @@ func (s *site) register(node string, b machine.BMC) {
 	m := state.Machine{
 		Machine: machine.Machine{Node: node, BMC: &b, Registered: time.Now()},
 		Secrets: configuration.Vars{state.SecretBMC: configuration.NewSecret(b.Password)},
+	}
+	if b.Next != "" {
+		m.Secrets[state.SecretBMCNext] = configuration.NewSecret(b.Next)
 	}
 
 	_, _, err := record.Decide(s.ctx(), s.store, func(tx *record.Tx) (any, error) {
@@ -92,5 +96,111 @@ func TestPower(t *testing.T) {
 		if got := s.status(n); !strings.HasPrefix(got, string(inventory.Unallocated)) {
 			t.Errorf("%s is %s", n, got)
 		}
+	}
+}
+
+// TestBMCPasswords: passwords of BMCs are replaced, also after a crash between any two steps, and are not taken back by
+// an old list.
+func TestBMCPasswords(t *testing.T) {
+	t.Parallel()
+	s := prepare(t)
+	s.up()
+	t.Cleanup(s.down)
+	s.report("web db set stored bad two")
+
+	const stored = "stored-before-the-crash"
+
+	redfish, ipmi := bmctest.NewRedfish(t, 1), bmctest.NewIPMI(t, 0)
+	set, left, bad, shared := bmctest.NewIPMI(t, 0), bmctest.NewRedfish(t, 1), bmctest.NewRedfish(t, 1), bmctest.NewRedfish(t, 2)
+	bad.Forget(true)
+
+	s.register("web-1", redfish.BMC)
+	s.register("db-1", ipmi.BMC)
+	s.register("bad-1", bad.BMC)
+
+	// A manager has crashed before it set the new password, or after that.
+	half := set.BMC
+	half.Next = stored[:20]
+	s.must(bmc.New().SetPassword(s.ctx(), half))
+	s.register("set-1", half)
+
+	half = left.BMC
+	half.Next = stored
+	s.register("stored-1", half)
+
+	s.eventually("the power of all", func() bool { return len(s.powers()) == 5 })
+
+	for node, p := range s.powers() {
+		if p.Power != string(bmc.Off) || p.Problem != "" {
+			t.Errorf("with both passwords, %s is %+v", node, p)
+		}
+	}
+
+	nodes := []string{"web-1", "db-1", "set-1", "stored-1", "bad-1"}
+
+	j := s.runJob(api.JobRequest{
+		Verb: inventory.VerbPower, Nodes: nodes, ExtraVars: []byte(`{"rotate_password":true}`),
+	})
+	if j.Status != api.Errored || !strings.Contains(j.Message, "has taken the new password") {
+		t.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
+	}
+
+	accepts := map[string]func(string) bool{
+		"web-1": redfish.Accepts, "db-1": ipmi.Accepts, "set-1": set.Accepts, "stored-1": left.Accepts,
+		"bad-1": bad.Accepts,
+	}
+	seen, output := map[string]bool{}, ""
+
+	for _, stream := range []job.Stream{job.StreamText, job.StreamEvents} {
+		part, err := s.store.ReadLog(s.ctx(), j.ID, stream, 0)
+		s.must(err)
+		output += string(part)
+	}
+
+	for _, node := range nodes {
+		m := record.Get(s.store.View(), &state.Machines, node)
+		now, err := m.Password()
+		s.must(err)
+		next, err := m.Secret(state.SecretBMCNext)
+		s.must(err)
+
+		if !accepts[node](now) || (next != "") != (node == "bad-1") || (now == bmctest.Password) != (node == "bad-1") {
+			t.Errorf("%s: the BMC takes the stored password: %t; there is a next one: %t", node, accepts[node](now),
+				next != "")
+		}
+
+		if seen[now] {
+			t.Errorf("%s has the password of another one", node)
+		}
+		seen[now] = true
+
+		if strings.Contains(j.Message+output, now) {
+			t.Errorf("the password of %s is shown", node)
+		}
+	}
+
+	// What failed goes on once the BMC does what it says.
+	bad.Forget(false)
+
+	retried, err := s.Retry(s.ctx(), j.ID, api.Retry{Failed: true})
+	s.must(err)
+	done, err := s.WaitJob(s.ctx(), retried.ID)
+	s.must(err)
+
+	if done.Status != api.Complete || bad.Accepts(bmctest.Password) {
+		t.Errorf("the retry is %s: %s", done.Status, done.Message)
+	}
+
+	// Systems of one service have one password.
+	first, second := shared.BMC, shared.BMC
+	first.System, second.System = "/redfish/v1/Systems/1", "/redfish/v1/Systems/2"
+	s.register("two-1", first)
+	s.register("web-1", second)
+
+	_, err = s.Submit(s.ctx(), api.JobRequest{
+		Verb: inventory.VerbPower, Nodes: []string{"two-1"}, ExtraVars: []byte(`{"rotate_password":true}`),
+	})
+	if err == nil || !strings.Contains(err.Error(), "two-1, web-1 have one BMC") {
+		t.Errorf("a shared BMC: %v", err)
 	}
 }

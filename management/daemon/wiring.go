@@ -142,7 +142,7 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 		job.StepAppear: appear.New(appear.Options{
 			State: d.store, Store: d.store, Settings: settings, Keys: playbooks.HostKeys,
 		}),
-		job.StepPower:       power.New(power.Registered{Pool: d.bmcs}, power.RecordIn(d.store)),
+		job.StepPower:       power.New(power.Registered{Pool: d.bmcs}, power.RecordIn(d.store), power.PasswordsIn(d.store)),
 		job.StepCredentials: credentials.New(d.programs.NewProber(), power.Registered{Pool: d.bmcs}, settings),
 	}
 	maps.Copy(all, d.opts.Executors)

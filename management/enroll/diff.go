@@ -106,7 +106,8 @@ func (c current) merged(r Registration) state.Machine {
 	}
 
 	// One that cannot be read is replaced.
-	if stored, err := c.machine.Password(); r.password != "" && (err != nil || r.password != stored) {
+	stored, err := c.machine.Password()
+	if r.password != "" && (err != nil || r.password != stored && !c.machine.Replaced(r.password)) {
 		out.Secrets = configuration.Vars{state.SecretBMC: configuration.NewSecret(r.password)}
 	}
 

@@ -14,17 +14,30 @@ import (
 type Machine struct {
 	machine.Machine
 
-	// Secrets has the password of its BMC, by SecretBMC; nil: there is none. It is stored encrypted, and the wire
-	// form lacks it.
+	// Secrets has the passwords of its BMC, by SecretBMC and so on; nil: there is none. They are stored encrypted, and the
+	// wire form lacks them.
 	Secrets configuration.Vars `json:"secrets,omitempty"`
 }
 
-// SecretBMC is the name of the password of a BMC among the secrets of its machine.
-const SecretBMC = "bmc_password"
+// The names of the passwords of a BMC among the secrets of its machine.
+const (
+	SecretBMC       = "bmc_password"
+	SecretBMCNext   = "bmc_password_next"   // is being set: the BMC has this one or the other
+	SecretBMCFormer = "bmc_password_former" // until the manager made the other
+)
 
 // Password returns the password of its BMC, "" if there is none, or why it cannot be read.
-func (m *Machine) Password() (string, error) {
-	value := m.Secrets[SecretBMC]
+func (m *Machine) Password() (string, error) { return m.Secret(SecretBMC) }
+
+// Replaced reports whether the manager has replaced the password by one of its own: a list that still has it is older.
+func (m *Machine) Replaced(password string) bool {
+	former, err := m.Secret(SecretBMCFormer)
+	return err == nil && former != "" && former == password
+}
+
+// Secret returns the secret of that name, "" if there is none, or why it cannot be read.
+func (m *Machine) Secret(name string) (string, error) {
+	value := m.Secrets[name]
 
 	if hidden, ok := value.(configuration.Secret); ok {
 		var err error

@@ -27,7 +27,17 @@ type IPMI struct {
 	Machine *Machine
 	BMC     machine.BMC // how it is reached
 
-	conn *datagrams
+	conn  *datagrams
+	users *ipmi.UserStore
+}
+
+// userID is the number of the user.
+const userID = 2
+
+// Accepts reports whether the user has the password.
+func (b *IPMI) Accepts(password string) bool {
+	user, err := b.users.Get(userID)
+	return err == nil && user.VerifyPassword([]byte(password))
 }
 
 // NewIPMI starts a BMC with a machine that is off. It answers after the delay, with these cipher suites; none: all.
@@ -51,13 +61,15 @@ func NewIPMI(t TB, delay time.Duration, suites ...types.CipherSuiteID) *IPMI {
 	h := &hardware{HAL: mock.New(), machine: b.Machine}
 	simulated := ipmi.New(ipmi.DeviceInfo{IPMIVersion: 0x20}, [16]byte{}, h)
 
-	user, err := simulated.Users.Add(2, User)
+	user, err := simulated.Users.Add(userID, User)
 	if err != nil {
 		t.Fatal(err)
 	}
 	user.SetPassword([]byte(Password))
 	user.Enabled = true
 	user.ChannelAccess[1] = ipmi.UserChannelAccess{MaxPrivilege: ipmi.PrivilegeLevelAdministrator, Enabled: true}
+
+	b.users = simulated.Users
 
 	var options []server.ServerOption
 	if len(suites) > 0 {

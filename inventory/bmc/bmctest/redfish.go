@@ -28,13 +28,15 @@ type Redfish struct {
 	next     int
 	answer   http.HandlerFunc // in the place of all others; nil: none
 	revision map[*Machine]int // of the ETag
+	password string
+	forgets  bool // says that it has taken a new password, and keeps the one that it has
 }
 
 // NewRedfish starts a BMC with a number of systems, named 1, 2, and so on. Their machines are off.
 func NewRedfish(t TB, systems int) *Redfish {
 	t.Helper()
 
-	r := &Redfish{sessions: map[string]string{}, revision: map[*Machine]int{}}
+	r := &Redfish{sessions: map[string]string{}, revision: map[*Machine]int{}, password: Password}
 	for range systems {
 		r.systems = append(r.systems, &Machine{})
 	}
@@ -81,6 +83,20 @@ func (r *Redfish) Answer(f http.HandlerFunc) {
 	r.answer = f
 }
 
+// Accepts reports whether the user has the password.
+func (r *Redfish) Accepts(password string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.password == password
+}
+
+// Forget has the BMC say that it takes a new password, and keep the one that it has.
+func (r *Redfish) Forget(passwords bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forgets = passwords
+}
+
 // object is a resource.
 type object map[string]any
 
@@ -90,6 +106,8 @@ const (
 	servicePath  = rootPath + "SessionService"
 	sessionsPath = servicePath + "/Sessions"
 	systemsPath  = rootPath + "Systems"
+	accountsPath = rootPath + "AccountService/Accounts"
+	accountPath  = accountsPath + "/2"
 	resetPath    = "/Actions/ComputerSystem.Reset"
 )
 
@@ -141,6 +159,18 @@ func (r *Redfish) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		delete(r.sessions, q.URL.Path)
 		w.WriteHeader(http.StatusNoContent)
 	})
+	closed.HandleFunc("GET "+rootPath+"AccountService", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, object{
+			"@odata.id": rootPath + "AccountService", "@odata.type": "#AccountService.v1_15_0.AccountService",
+			"Id": "AccountService", "Name": "Accounts", "ServiceEnabled": true, "Accounts": link(accountsPath),
+		})
+	})
+	closed.HandleFunc("GET "+accountsPath, func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, collection(accountsPath, "#ManagerAccountCollection.ManagerAccountCollection",
+			[]string{accountPath}))
+	})
+	closed.HandleFunc("GET "+accountPath, r.account)
+	closed.HandleFunc("PATCH "+accountPath, r.setPassword)
 	closed.HandleFunc("GET "+systemsPath, func(w http.ResponseWriter, _ *http.Request) {
 		var paths []string
 		for i := range r.systems {
@@ -174,7 +204,7 @@ func (r *Redfish) known(q *http.Request) bool {
 
 	if user, password, ok := q.BasicAuth(); ok {
 		r.logins++
-		return user == User && password == Password
+		return user == User && password == r.password
 	}
 
 	for _, token := range r.sessions {
@@ -193,6 +223,7 @@ func (r *Redfish) root(w http.ResponseWriter, _ *http.Request) {
 		"UUID":           "92384634-2938-2342-8820-489239905423",
 		"Systems":        link(systemsPath),
 		"SessionService": link(servicePath),
+		"AccountService": link(rootPath + "AccountService"),
 		"Links":          object{"Sessions": link(sessionsPath)},
 	})
 }
@@ -208,7 +239,7 @@ func (r *Redfish) login(w http.ResponseWriter, q *http.Request) {
 	defer r.mu.Unlock()
 
 	r.logins++
-	if body.UserName != User || body.Password != Password {
+	if body.UserName != User || body.Password != r.password {
 		refuse(w, http.StatusUnauthorized, "InsufficientPrivilege", "The user name or the password is wrong.")
 		return
 	}
@@ -223,6 +254,29 @@ func (r *Redfish) login(w http.ResponseWriter, q *http.Request) {
 		"@odata.id": path, "@odata.type": "#Session.v1_5_0.Session",
 		"Id": strconv.Itoa(r.next), "Name": "Session", "UserName": User,
 	})
+}
+
+func (r *Redfish) account(w http.ResponseWriter, _ *http.Request) {
+	reply(w, http.StatusOK, object{
+		"@odata.id": accountPath, "@odata.type": "#ManagerAccount.v1_12_0.ManagerAccount",
+		"Id": "2", "Name": "Account", "UserName": User, "RoleId": "Administrator", "Enabled": true, "Locked": false,
+		"Password": nil, "AccountTypes": []string{"Redfish"},
+	})
+}
+
+func (r *Redfish) setPassword(w http.ResponseWriter, q *http.Request) {
+	var body struct{ Password string }
+	if err := json.NewDecoder(q.Body).Decode(&body); err != nil || body.Password == "" {
+		refuse(w, http.StatusBadRequest, "PropertyValueFormatError", "The password is none.")
+		return
+	}
+
+	r.mu.Lock()
+	if !r.forgets {
+		r.password = body.Password
+	}
+	r.mu.Unlock()
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // system returns a handler that calls f with the system.

@@ -63,6 +63,9 @@ func (b *bmcs) Boot(_ context.Context, of machine.BMC, boot bmc.Boot) error {
 	return nil
 }
 
+// SetPassword changes no password: that is tested with the records of machines.
+func (*bmcs) SetPassword(context.Context, machine.BMC) error { return errors.ErrUnsupported }
+
 // Act switches a machine.
 func (b *bmcs) Act(ctx context.Context, of machine.BMC, a bmc.Action) error {
 	node := of.Address

@@ -4,6 +4,7 @@
 package power
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,9 +31,10 @@ const atOnce = 50
 type BMCs interface {
 	// Of returns the BMC of a node, or why it cannot be reached.
 	Of(v *state.View, node string) (machine.BMC, error)
-	// Act and Boot are those of bmc.Pool.
+	// Act, Boot and SetPassword are those of bmc.Pool.
 	Act(ctx context.Context, b machine.BMC, a bmc.Action) error
 	Boot(ctx context.Context, b machine.BMC, boot bmc.Boot) error
+	SetPassword(ctx context.Context, b machine.BMC) error
 }
 
 // Registered reaches the BMCs of registered machines.
@@ -43,17 +45,22 @@ var ErrNone = errors.New("no BMC is known of it")
 
 // Of returns the BMC of the machine that is registered for the node.
 func (Registered) Of(v *state.View, node string) (machine.BMC, error) {
-	m := record.Get(v, &state.Machines, node)
+	return bmcOf(record.Get(v, &state.Machines, node))
+}
+
+// bmcOf returns the BMC of a machine, with its passwords.
+func bmcOf(m *state.Machine) (machine.BMC, error) {
 	if !hasBMC(m) {
 		return machine.BMC{}, ErrNone
 	}
 
 	b := *m.BMC
 
-	var err error
-	b.Password, err = m.Password()
+	var errs [2]error
+	b.Password, errs[0] = m.Password()
+	b.Next, errs[1] = m.Secret(state.SecretBMCNext)
 
-	return b, err
+	return b, cmp.Or(errs[0], errs[1])
 }
 
 func hasBMC(m *state.Machine) bool { return m != nil && m.BMC != nil && m.BMC.Driver != machine.Manual }
@@ -62,19 +69,21 @@ func hasBMC(m *state.Machine) bool { return m != nil && m.BMC != nil && m.BMC.Dr
 type Executor struct {
 	step.Plain
 
-	bmcs   BMCs
-	record Record
+	bmcs      BMCs
+	record    Record
+	passwords Passwords
 }
 
 var _ step.Executor = Executor{}
 
 // New returns the executor, which records the power of the machines that it has switched.
-func New(b BMCs, r Record) Executor { return Executor{bmcs: b, record: r} }
+func New(b BMCs, r Record, p Passwords) Executor { return Executor{bmcs: b, record: r, passwords: p} }
 
 // order is what a job is to do: its variables.
 type order struct {
 	boot    bmc.Boot   // without a device: leave it
 	to      bmc.Action // "": leave the power
+	rotate  bool       // replace the password of the BMC
 	ramp    int        // machines a minute; 0: no limit
 	perRack int        // machines of a rack at a time; 0: no limit
 }
@@ -94,6 +103,7 @@ const (
 	varLasting = "lasting"
 	varRamp    = "ramp"
 	varPerRack = "per_rack"
+	varRotate  = "rotate_password"
 )
 
 // parse reads the variables of a request.
@@ -112,7 +122,7 @@ func parse(vars configuration.Vars) (order, error) {
 
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		text, isText := vars[name].(string)
-		lasting, isBool := vars[name].(bool)
+		yes, isBool := vars[name].(bool)
 
 		good, want := false, ""
 
@@ -126,7 +136,9 @@ func parse(vars configuration.Vars) (order, error) {
 			o.boot.Mode, want = bmc.Mode(text), "bios, uefi"
 			good = o.boot.Mode == bmc.BIOS || o.boot.Mode == bmc.UEFI
 		case varLasting:
-			o.boot.Lasting, good, want = lasting, isBool, "true, false"
+			o.boot.Lasting, good, want = yes, isBool, "true, false"
+		case varRotate:
+			o.rotate, good, want = yes, yes, "true"
 		case varRamp:
 			rate, perMinute := strings.CutSuffix(text, "/min")
 			o.ramp, good = number(rate, maxRamp)
@@ -136,7 +148,7 @@ func parse(vars configuration.Vars) (order, error) {
 			want = fmt.Sprintf("1 to %d", maxPerRack)
 		default:
 			return order{}, inventory.Errorf(inventory.KindInvalid, "power takes no variable %s", name).
-				Do("it takes to, boot, mode, lasting, ramp and per_rack")
+				Do("it takes to, boot, mode, lasting, rotate_password, ramp and per_rack")
 		}
 
 		if !good {
@@ -146,9 +158,13 @@ func parse(vars configuration.Vars) (order, error) {
 	}
 
 	switch {
-	case o.to == "" && o.boot.Device == "":
+	case o.rotate && (o.to != "" || o.boot != bmc.Boot{}):
+		return order{}, inventory.Errorf(inventory.KindInvalid, "rotate_password goes alone").
+			Do("leave out to and boot, or rotate the passwords by a request of their own")
+	case !o.rotate && o.to == "" && o.boot.Device == "":
 		return order{}, inventory.Errorf(inventory.KindInvalid, "the request does not say what to do").
-			Do("set the variable to (%s), or boot (%s)", strings.Join(actions, ", "), strings.Join(devices, ", "))
+			Do("set the variable to (%s), boot (%s), or rotate_password (true)", strings.Join(actions, ", "),
+				strings.Join(devices, ", "))
 	case o.boot.Device == "" && o.boot != bmc.Boot{}:
 		return order{}, inventory.Errorf(inventory.KindInvalid, "mode and lasting say how to boot, but not from what").
 			Do("set the variable boot (%s)", strings.Join(devices, ", "))
@@ -188,6 +204,10 @@ func (o order) String() string {
 
 	if o.to != "" {
 		parts = append(parts, "power "+string(o.to))
+	}
+
+	if o.rotate {
+		parts = append(parts, "new password of the BMC")
 	}
 
 	return strings.Join(parts, "; ")
@@ -244,6 +264,12 @@ func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
 			Do("decommission them first, or force it with a reason").About(serving...)
 	}
 
+	if o.rotate {
+		if err := checkShared(r.View, r.Job.Names()); err != nil {
+			return nil, err
+		}
+	}
+
 	if takes := o.pause() * time.Duration(len(r.Job.Targets)-1); takes > r.Job.Timeout {
 		return nil, inventory.Errorf(inventory.KindInvalid, "with %d a minute, %s take %s, and the job has %s", o.ramp,
 			inventory.Count(len(r.Job.Targets), "node", "nodes"), takes.Round(time.Minute), r.Job.Timeout).
@@ -283,6 +309,10 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 		b, err := x.bmcs.Of(s.View(), host)
 		if err != nil {
 			return err
+		}
+
+		if o.rotate {
+			return x.rotate(ctx, host)
 		}
 
 		if o.boot.Device != "" {

@@ -78,7 +78,7 @@ func (s *site) up() {
 
 	d, err := daemon.New(daemon.Options{
 		ConfigPath: s.file(), Command: []string{os.Args[0]}, InProcess: true, Logger: log,
-		Executors: step.Executors{job.StepPower: power.New(s.bmcs, s.bmcs.record)},
+		Executors: step.Executors{job.StepPower: power.New(s.bmcs, s.bmcs.record, nil)},
 	})
 	s.must(err)
 
@@ -277,10 +277,10 @@ func TestPowerRepeatsNoCycle(t *testing.T) {
 	s.end(j.ID, "Errored")
 	s.are("on on on")
 	s.says(0, []string{
-		"it may or may not have happened", "look at the node", "job retry " + j.ID + " --failed",
+		"it may or may not have happened", "look at the node", "job retry " + j.ID,
 	}, "job", "why", j.ID)
 
-	s.says(0, []string{"Complete"}, "job", "retry", j.ID, "--failed")
+	s.says(0, []string{"Complete"}, "job", "retry", j.ID)
 	s.are("on cycle on")
 
 	if calls := s.bmcs.calls["b-1"]; calls != 2 {
