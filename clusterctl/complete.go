@@ -400,7 +400,7 @@ func (c *completer) selector(ctx context.Context, current string) []candidate {
 	key, value, ok := strings.Cut(current[i:], "=")
 	if !ok {
 		return prefixed(current[:i], words("status=", "status!=", "state=", "state!=", "group=", "group!=",
-			"verification=", "outdated=", "last_error", "label=", "name="))
+			"verification=", "outdated=", "power=", "last_error", "label=", "name="))
 	}
 
 	before := strings.TrimSuffix(current, value)
@@ -417,6 +417,8 @@ func (c *completer) selector(ctx context.Context, current string) []candidate {
 			{string(inventory.Drifted), "differs from its configuration"},
 			{string(inventory.Unverified), "the verification could not tell"},
 		})
+	case "power":
+		return prefixed(before, words("on", "off", "changing"))
 	case "outdated":
 		return prefixed(before, []candidate{
 			{"true", "would be configured with something else now"}, {"false", "has the configuration of now"},

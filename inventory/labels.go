@@ -93,6 +93,7 @@ var nodeFields = []string{
 	"outdated",
 	"differs",
 	"presence",
+	"power",
 }
 
 // Relabel returns a copy of the node with the patch applied to its labels: a value

@@ -31,7 +31,7 @@ var NodeColumns = ColumnsOf(Cells[api.Node]{
 	"note":       func(_ Paint, n *api.Node) string { return nodeNote(n) },
 }, "name", "Address=addr", "status", "state", "group", "job", "created,age", "labels,wide",
 	"applied,number,wide", "applied-at=configured.time,wide", "configured,wide", "desired,wide", "outdated,wide",
-	"verified,wide", "Previous=prev_status,wide", "seen-by,wide", "created,wide", "updated,wide", "note").
+	"verified,wide", "power,wide", "Previous=prev_status,wide", "seen-by,wide", "created,wide", "updated,wide", "note").
 	sorted("job", ByNumber(func(n *api.Node) string { return n.Job }))
 
 func nodeSeenBy(_ Paint, n *api.Node) string { return strings.Join(observers(n, true), ",") }
@@ -201,7 +201,7 @@ var NodeDetails = slices.Concat(ColumnsOf(Cells[api.Node]{
 	"before the job": func(_ Paint, n *api.Node) string { return beforeJob(n.Before) },
 	"observers":      func(_ Paint, n *api.Node) string { return observations(n.Seen) },
 	"seen at":        func(_ Paint, n *api.Node) string { return sightings(n.Sightings) },
-}, "name", "label", "serial", "address", "status", "verified", "state", "group", "outdated", "applied by job",
+}, "name", "label", "serial", "address", "status", "verified", "state", "power", "group", "outdated", "applied by job",
 	"applied", "desired", "playbooks", "Residue of=residue", "last_error,text", "Claimed by job=job", "verb",
 	"before the job", "labels", "observers", "seen at", "duplicates", "set_aside", "host_keys,lines"),
 	connection, ColumnsOf[api.Node](nil, "History entries=entries", "created", "updated", "revision"))

@@ -76,13 +76,17 @@ func (s Scope) check(exists func(group string) error) error {
 	return err
 }
 
-// parseScope parses the selector of a scope. Whether a node is outdated is no part of a
-// scope: a change of variables would move it.
+// parseScope parses the selector of a scope. What is not in the record of a node, such as whether it is outdated, is no
+// part of a scope: a change of variables would move it.
 func parseScope(text string, checkGroup func(string) error) (selector.Selector, error) {
 	parsed, err := selector.Parse(text, checkGroup)
-	if err == nil && parsed.Judges() {
-		err = inventory.Errorf(inventory.KindInvalid, "the selector of a scope depends on outdated").
-			Do("use labels, or fields that a change of variables or playbooks does not touch")
+	if err != nil {
+		return parsed, err
+	}
+
+	if field := parsed.Judged(); field != "" {
+		err = inventory.Errorf(inventory.KindInvalid, "the selector of a scope depends on %s", field).
+			Do("use labels, or fields that are in the record of a node")
 	}
 
 	return parsed, err

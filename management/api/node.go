@@ -44,6 +44,9 @@ type Node struct {
 	// has the value of its time: a change of variables or playbooks alone is no event of a node.
 	Outdated *bool            `json:"outdated,omitempty"`
 	Differs  []inventory.Part `json:"differs,omitempty"` // the parts that differ
+	// The power as its BMC last said it; absent: no BMC ever did. `GET /v1/power` has more, and a watch of the kind
+	// `power` its changes: they are no events of a node.
+	Power string `json:"power,omitempty" enum:"on,off,changing"`
 	// The digests of the playbooks that configured the node, by each group that it carries. They clean it, too.
 	Playbooks map[string]string `json:"playbooks,omitempty"`
 	// The reason for the last failure; the next verb clears it.

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory/bmc/bmctest"
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -91,6 +92,25 @@ func TestPower(t *testing.T) {
 		all := s.powers()
 		return all["web-1"].Power == string(bmc.On) && all["db-1"].Power == string(bmc.On)
 	})
+
+	n, err := s.Node(s.ctx(), "web-1")
+	s.must(err)
+	if n.Power != string(bmc.On) {
+		t.Errorf("web-1 shows the power %q", n.Power)
+	}
+
+	for selected, want := range map[string]string{"power=on": "db-1 web-1", "!power": "old-1", "power!=on": "old-1"} {
+		var names []string
+
+		for n, err := range s.EachNode(s.ctx(), client.NodeFilter{Selector: selected + ",label in (web,db,old)"}) {
+			s.must(err)
+			names = append(names, n.Name)
+		}
+
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s selects %s, want %s", selected, got, want)
+		}
+	}
 
 	for _, n := range []string{"web-1", "db-1", "old-1"} {
 		if got := s.status(n); !strings.HasPrefix(got, string(inventory.Unallocated)) {

@@ -132,6 +132,7 @@ func (d *Daemon) wireUseCases() {
 // newExecutors returns the executors of all kinds of step, and the playbooks among them.
 func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 	settings := func() step.Settings { return d.settings.Engine().Settings }
+	bmcs := power.Registered{Pool: d.bmcs}
 	playbooks := playbook.New(playbook.Options{
 		State: d.store, Inputs: d.store, Runner: d.programs, Playbooks: d.programs, Content: d.programs,
 		Sources: d.secrets, Settings: settings, Logger: d.opts.Logger,
@@ -142,8 +143,8 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 		job.StepAppear: appear.New(appear.Options{
 			State: d.store, Store: d.store, Settings: settings, Keys: playbooks.HostKeys,
 		}),
-		job.StepPower:       power.New(power.Registered{Pool: d.bmcs}, power.RecordIn(d.store), power.PasswordsIn(d.store)),
-		job.StepCredentials: credentials.New(d.programs.NewProber(), power.Registered{Pool: d.bmcs}, settings),
+		job.StepPower:       power.New(bmcs, power.RecordIn(d.store), power.PasswordsIn(d.store)),
+		job.StepCredentials: credentials.New(d.programs.NewProber(), bmcs, settings),
 	}
 	maps.Copy(all, d.opts.Executors)
 

@@ -82,6 +82,12 @@ var fields = []field{
 		}
 		return s, nil
 	}},
+	{"power", nil, func(s string) (string, error) {
+		if s != "on" && s != "off" && s != "changing" {
+			return "", fmt.Errorf("power is on, off or changing, or absent where no BMC ever said it, and not %q", s)
+		}
+		return s, nil
+	}},
 }
 
 // Fields returns the names of the selectable fields.
@@ -96,9 +102,12 @@ func Fields() []string {
 
 // Selector selects nodes. The zero value selects all.
 type Selector struct {
-	all      []requirement
-	outdated func(*inventory.Node) string
+	all   []requirement
+	judge Judge
 }
+
+// Judge returns the value of a field that is not in the record of a node, or "" where that is not known.
+type Judge func(field string, n *inventory.Node) string
 
 type requirement struct {
 	key    string
@@ -276,28 +285,32 @@ func (s Selector) Keys() []string {
 	return keys
 }
 
-// Judges reports whether the selection depends on whether a node is outdated, which its
-// record does not show.
-func (s Selector) Judges() bool {
-	return slices.ContainsFunc(s.all, func(r requirement) bool { return r.field != nil && r.field.value == nil })
+// Judged returns the first field that the selection depends on and that is not in the record of a node; "": there is
+// none.
+func (s Selector) Judged() string {
+	for _, r := range s.all {
+		if r.field != nil && r.field.value == nil {
+			return r.key
+		}
+	}
+
+	return ""
 }
 
-// Judging returns a selector for which outdated returns true or false of a node, or ""
-// where that is not known.
-func (s Selector) Judging(outdated func(*inventory.Node) string) Selector {
-	s.outdated = outdated
+// Judging returns a selector that asks judge for the fields that are not in the record of a node.
+func (s Selector) Judging(judge Judge) Selector {
+	s.judge = judge
 	return s
 }
 
-// Matches reports whether the selector selects the node. One that Judges selects none
-// before Judging.
+// Matches reports whether the selector selects the node. One with a field that is Judged selects none before Judging.
 func (s Selector) Matches(n *inventory.Node) bool {
-	if s.outdated == nil && s.Judges() {
+	if s.judge == nil && s.Judged() != "" {
 		return false
 	}
 
 	for i := range s.all {
-		if !s.all[i].matches(n, s.outdated) {
+		if !s.all[i].matches(n, s.judge) {
 			return false
 		}
 	}
@@ -306,14 +319,14 @@ func (s Selector) Matches(n *inventory.Node) bool {
 }
 
 // matches follows Kubernetes: an absent value differs from every value.
-func (r *requirement) matches(n *inventory.Node, outdated func(*inventory.Node) string) bool {
+func (r *requirement) matches(n *inventory.Node, judge Judge) bool {
 	value, has := "", false
 
 	switch {
 	case r.field == nil:
 		value, has = n.Labels[r.key]
 	case r.field.value == nil:
-		value = outdated(n)
+		value = judge(r.key, n)
 		has = value != ""
 	default:
 		value = r.field.value(n)

@@ -289,10 +289,22 @@ func (s *Server) parseSelector(v *state.Scoped, q rest.Values) (string, selector
 	text := q.Text("selector")
 
 	parsed, err := selector.Parse(text, checkGroup)
-	if err == nil && parsed.Judges() {
-		parsed = parsed.Judging(s.Desired.Of(v.Whole()).Word)
+	if parsed.Judged() != "" {
+		parsed = parsed.Judging(s.judge(v))
 	}
 	return text, parsed, err
+}
+
+// judge returns the values of fields that are not in the records of nodes.
+func (s *Server) judge(v *state.Scoped) selector.Judge {
+	configurations := s.Desired.Of(v.Whole())
+
+	return func(field string, n *inventory.Node) string {
+		if field == "power" {
+			return v.PowerOf(n.Name)
+		}
+		return configurations.Word(n)
+	}
 }
 
 func (s *Server) getNodes(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {
@@ -333,21 +345,22 @@ func (e nodeEncoder) Encode(n *inventory.Node) ([]byte, error) {
 	return bytes.TrimSuffix(b, []byte("\n")), err
 }
 
-// Alike compares the connection settings and the desired configurations, the only parts
-// outside the record.
+// Alike compares the connection settings, the power and the desired configurations, the only parts outside the record.
 func (e nodeEncoder) Alike(older nodeEncoder) func(*inventory.Node) bool {
 	if older.view == nil {
 		return func(*inventory.Node) bool { return false }
 	}
 
 	judged := e.desired.Alike(older.desired)
-	if record.Same(e.view, older.view, &state.Connections) {
+	if record.Same(e.view, older.view, &state.Connections) && record.Same(e.view, older.view, &state.Powers) {
 		return judged
 	}
 
 	return func(n *inventory.Node) bool {
 		a, b := e.view.Connection(n.Name), older.view.Connection(n.Name)
-		return (a == nil && b == nil || a != nil && b != nil && *a == *b) && (judged == nil || judged(n))
+		connected := a == nil && b == nil || a != nil && b != nil && *a == *b
+
+		return connected && e.view.PowerOf(n.Name) == older.view.PowerOf(n.Name) && (judged == nil || judged(n))
 	}
 }
 

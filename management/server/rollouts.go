@@ -198,7 +198,7 @@ func (s *Server) rolloutRequest(r *http.Request, body api.RolloutRequest) (rollo
 	if err != nil || len(out.Nodes) > 0 {
 		return out, err
 	}
-	chosen = chosen.Judging(s.Desired.Of(v.Whole()).Word)
+	chosen = chosen.Judging(s.judge(v))
 
 	for _, n := range v.Nodes() {
 		if chosen.Matches(n) {

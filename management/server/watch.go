@@ -254,9 +254,9 @@ func (s *Server) selectionOf(id access.Identity, v *state.Scoped, q rest.Values)
 		return selected, err
 	}
 
-	// A change of variables or playbooks is no event of a node.
-	if parsed.Judges() {
-		return selected, inventory.Errorf(inventory.KindInvalid, "a watch cannot select nodes by outdated").
+	// A change of what is not in the record is no event of a node.
+	if field := parsed.Judged(); field != "" {
+		return selected, inventory.Errorf(inventory.KindInvalid, "a watch cannot select nodes by %s", field).
 			Do("list the nodes with this selector, or watch all nodes")
 	}
 

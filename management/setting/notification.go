@@ -178,8 +178,8 @@ func (n Notification) Matcher(groups inventory.Groups) (func(*inventory.Node) bo
 	if err != nil {
 		return nil, err
 	}
-	if s.Judges() {
-		return nil, errors.New("outdated is not in the record of a node; leave it out")
+	if field := s.Judged(); field != "" {
+		return nil, fmt.Errorf("%s is not in the record of a node; leave it out", field)
 	}
 
 	return s.Matches, nil

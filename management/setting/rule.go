@@ -50,8 +50,8 @@ func matcher(match string, groups inventory.Groups) (func(*inventory.Node) bool,
 	if err != nil {
 		return nil, err
 	}
-	if s.Judges() {
-		return nil, errors.New("outdated is not in the record of a node; leave it out")
+	if field := s.Judged(); field != "" {
+		return nil, fmt.Errorf("%s is not in the record of a node; leave it out", field)
 	}
 
 	return s.Matches, nil

@@ -38,6 +38,14 @@ func (v *View) Connection(node string) *configuration.Connection {
 	return record.Get(v, &Connections, node)
 }
 
+// PowerOf returns the power of a node as its BMC last said it: on, off or changing; "": no BMC ever did.
+func (v *View) PowerOf(node string) string {
+	if p := record.Get(v, &Powers, node); p != nil {
+		return p.Power
+	}
+	return ""
+}
+
 // HostKeys returns the recorded ssh host keys, each with the name of its node.
 func (v *View) HostKeys() map[string]string { return hostKeys(v.Nodes()) }
 

@@ -142,8 +142,8 @@ func (w *Window) parseNodes(groups inventory.Groups) error {
 		return fmt.Errorf("selector: %w", err)
 	}
 
-	if w.selector.Judges() {
-		return errors.New("selector: outdated is not in the record of a node; leave it out")
+	if field := w.selector.Judged(); field != "" {
+		return fmt.Errorf("selector: %s is not in the record of a node; leave it out", field)
 	}
 
 	return nil
