@@ -30,7 +30,7 @@ const (
 //go:embed roles/*/filter_plugins/*.py
 var files embed.FS
 
-// FS returns the bundled playbooks: site.yml, cleanup.yml, verify.yml,
-// rolling-upgrade.yml and discover-undo.yml, and the folders roles and plugins. It is read-only and
+// FS returns the bundled playbooks: site.yml, cleanup.yml, clean.yml, erase.yml,
+// verify.yml, rolling-upgrade.yml and discover-undo.yml, and the folders roles and plugins. It is read-only and
 // safe for concurrent use.
 func FS() fs.FS { return files }

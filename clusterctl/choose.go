@@ -41,7 +41,32 @@ func (c *call) chooseTargets(ctx context.Context, row inventory.Transition, word
 		warn = func(ctx context.Context, asks bool) error { return c.warnOfInterruption(ctx, row, asks) }
 	}
 
-	return c.confirmNodes(ctx, words, row.EndsService() && c.atTerminal(), warn)
+	if err := c.confirmNodes(ctx, words, row.EndsService() && c.atTerminal() || c.danger() != "", warn); err != nil {
+		return err
+	}
+	return c.confirmDanger(ctx)
+}
+
+// danger returns what an option of the command line destroys, or "".
+func (c *call) danger() string {
+	for _, o := range inventory.Options {
+		if o.Danger != "" && c.IsSet(o.Name()) {
+			return o.Danger
+		}
+	}
+
+	return ""
+}
+
+// confirmDanger asks once more before something is destroyed.
+func (c *call) confirmDanger(ctx context.Context) error {
+	danger := c.danger()
+	if danger == "" || c.Bool("yes") {
+		return nil
+	}
+
+	return c.confirm(ctx, fmt.Sprintf("destroy %s, on %s: nothing brings it back", danger,
+		inventory.Count(len(c.args), "node", "nodes")))
 }
 
 // chooseForgotten is choose for nodes whose records go. It names the residue that nobody would know of

@@ -17,6 +17,7 @@ const (
 	Enrolled        Status = "Enrolled"        // registered from a list of machines; credentials not verified yet
 	Verifying       Status = "Verifying"       // its credentials (ssh, BMC) are being checked
 	Manageable      Status = "Manageable"      // its credentials work; not offered for use yet
+	Cleaning        Status = "Cleaning"        // being cleaned before it is offered for use
 	Unallocated     Status = "Unallocated"     // ready to be commissioned
 	Provisioning    Status = "Provisioning"    // being configured by a commission
 	Allocated       Status = "Allocated"       // commissioned, in service
@@ -38,6 +39,7 @@ var Statuses = []struct {
 	{Enrolled, "registered from a list of machines; its credentials are not verified yet", false},
 	{Verifying, "credentials (ssh, BMC) are being checked", true},
 	{Manageable, "credentials work; not yet offered for use", false},
+	{Cleaning, "residues of earlier use are being removed before it is offered", true},
 	{Unallocated, "ready to be commissioned", false},
 	{Provisioning, "being configured by a commission", true},
 	{Allocated, "commissioned, in service", false},
@@ -126,6 +128,7 @@ const (
 	VerbTrust        Verb = "trust"        // an operator recorded another ssh host key
 	VerbDiscover     Verb = "discover"     // prepare hosts, by address, for discovery
 	VerbManage       Verb = "manage"       // check the credentials of a node: its ssh login and its BMC
+	VerbProvide      Verb = "provide"      // clean a node, and offer it for use
 	VerbCommission   Verb = "commission"   // configure a node and bring it into service
 	VerbUpdate       Verb = "update"       // move a node to another group, or set it up anew
 	VerbApply        Verb = "apply"        // configure a node again in place
@@ -243,6 +246,18 @@ var Lifecycle = []Transition{
 		Success: Manageable, Looks: true, All: Enrolled,
 		Meaning: "check the credentials of nodes: the ssh login with become, the login at the BMC and the power state",
 		Failure: "the status before, with `last_error` set: all that failed on the node, each with its remedy",
+	},
+	{
+		Verb: VerbProvide, From: []Status{Manageable}, Through: Cleaning, Success: Unallocated,
+		Failed: Manageable, Dirty: Quarantined, All: Manageable,
+		Options: []Option{
+			{FieldExtraVars, "variables for the cleaning"},
+			{FieldErase, "erase the disks that the running system does not use: metadata or full"},
+			optionPlaybooks,
+		},
+		Meaning: "clean nodes and offer them for use",
+		Failure: "Quarantined, with what is left in `last_error`; a host that ssh never reached is as it was, and" +
+			" stays Manageable",
 	},
 	{
 		Verb: VerbCommission, From: []Status{Unallocated, Decommissioned}, Through: Provisioning, Success: Allocated,
@@ -428,6 +443,12 @@ func (t Transition) Check(n Node) error {
 			return Errorf(KindRefused, "%s is %s, and %s needs it Discovered", n.Name, n.State, t.Verb).
 				Do("start its agent, or forget the record alone if the host is gone").
 				With(ForgetNodes(n.Name)).
+				About(n.Name)
+		}
+
+		if n.Addr == "" {
+			return Errorf(KindRefused, "%s is %s, and %s needs it Discovered", n.Name, n.State, t.Verb).
+				Do("import its addr for ssh, then prepare it").
 				About(n.Name)
 		}
 

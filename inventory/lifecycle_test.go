@@ -27,6 +27,7 @@ var table = []struct {
 }{
 	{VerbDiscover, "", "", "", "", "", false, false, ""},
 	{VerbManage, "Enrolled Unallocated Decommissioned", Verifying, Manageable, "", "", false, false, ""},
+	{VerbProvide, "Manageable", Cleaning, Unallocated, Manageable, Quarantined, false, false, ""},
 	{VerbCommission, "Unallocated Decommissioned", Provisioning, Allocated, Unallocated, Quarantined, true, false, ""},
 	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true, false, ""},
 	{VerbApply, "Allocated", Maintenance, Allocated, Allocated, Allocated, true, true, ""},
@@ -454,3 +455,26 @@ func TestForgetSeen(t *testing.T) {
 }
 
 func same(a, b Node) bool { return reflect.DeepEqual(a, b) }
+
+// TestMachineWithoutAgent: no agent can bring a machine back whose agent never spoke, whatever was done with it.
+func TestMachineWithoutAgent(t *testing.T) {
+	t.Parallel()
+
+	for _, s := range []Status{Enrolled, Manageable, Unallocated, Quarantined} {
+		n := nodeIn(s, Unknown)
+		n.Label, n.Serial, n.Addr = "", "", ""
+
+		if err := n.CheckForget(false); err != nil {
+			t.Errorf("forget of %s: %v", s, err)
+		}
+	}
+
+	n := nodeIn(Unallocated, Unknown)
+	n.Addr = ""
+	row, _ := TransitionOf(VerbCommission)
+
+	e, ok := errors.AsType[*Error](row.Check(n))
+	if !ok || len(e.Actions) > 0 || !strings.Contains(e.Remedy, "import its addr") {
+		t.Errorf("got %+v, want no action without an address", e)
+	}
+}

@@ -530,7 +530,7 @@ func (n Node) CheckForget(force bool) error {
 	switch {
 	case n.Status.InProgress():
 		return n.held()
-	case (n.Status == Enrolled || n.Status == Manageable) && n.State == Unknown:
+	case (n.Status == Enrolled || n.Status == Manageable || n.Label == "") && n.State == Unknown:
 		return nil // there is no agent that could bring it back
 	case n.State != Disappeared && !force && n.Status == Allocated:
 		return Errorf(KindRefused, "%s is %s and still %s", n.Name, n.Status, n.State).

@@ -53,6 +53,9 @@ type JobOptions struct {
 	Diff bool `json:"diff,omitempty"`
 	// The verbosity of ansible-playbook: the number of `v` in `-v`.
 	Verbosity int `json:"verbosity,omitempty" maximum:"4"`
+	// provide: erase the disks that the running system of the node does not use. `metadata`: the partition tables and
+	// the signatures of file systems, RAID and LVM; `full`: every block.
+	Erase string `json:"erase,omitempty" enum:"metadata,full"`
 	// clear: skip the cleanup. power: switch nodes in service too. Requires a reason.
 	Force bool `json:"force,omitempty"`
 	// discover: also take hosts that belong to another manager, and stop a manager that runs on them; requires a
@@ -71,6 +74,12 @@ const (
 	OnFailureFailed = "failed" // clean up only the nodes that failed
 )
 
+// The values of JobOptions.Erase.
+const (
+	EraseMetadata = "metadata"
+	EraseFull     = "full"
+)
+
 // MaxVerbosity is the highest verbosity of ansible-playbook that a request may ask for.
 const MaxVerbosity = 4
 
@@ -81,6 +90,7 @@ const maxReason = 1024
 const (
 	FieldPlaybooks      Field = "playbooks"
 	FieldForce          Field = "force"
+	FieldErase          Field = "erase"
 	FieldOnFailure      Field = "on_failure"
 	FieldSerial         Field = "serial"
 	FieldMaxFailures    Field = "max_failures"
@@ -118,6 +128,8 @@ type JobOption struct {
 	Refusal string
 	// Audit is what the audit trail says before the reason.
 	Audit string
+	// Danger is what the option destroys. clusterctl asks about it once more.
+	Danger string
 	// Check refuses a value that no verb takes. nil: all values are good.
 	Check func(JobOptions) error
 
@@ -148,6 +160,22 @@ var Options = []JobOption{
 	{
 		Field: FieldForce, In: func(o *JobOptions) any { return &o.Force },
 		Label: "Force", Long: true, Reason: "force it",
+	},
+	{
+		Field: FieldErase, In: func(o *JobOptions) any { return &o.Erase },
+		Value: "how", Label: "Erase",
+		Choices: []Choice{
+			{EraseMetadata, "partition tables and signatures"}, {EraseFull, "every block"},
+		},
+		Danger: "the data on every disk that the running system does not use",
+		Check: func(o JobOptions) error {
+			if o.Erase == EraseMetadata || o.Erase == EraseFull {
+				return nil
+			}
+
+			return Errorf(KindInvalid, "erase is %q", o.Erase).
+				Do("use %q or %q, or leave it out to keep the disks as they are", EraseMetadata, EraseFull)
+		},
 	},
 	{
 		Field: FieldOnFailure, In: func(o *JobOptions) any { return &o.OnFailure },

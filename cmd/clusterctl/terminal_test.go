@@ -101,18 +101,20 @@ func cmdTerminal(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-var question = regexp.MustCompile(`\[y/N\]`)
-
-// cmdAsked is `asked CODE ANSWER PROGRAM ARG…`: it runs the program with a terminal as
-// stdin, stdout and stderr, and answers its question. An empty ANSWER expects no
-// question. The output is left in $WORK/tty.
+// cmdAsked is `asked CODE ANSWERS PROGRAM ARG…`: it runs the program with a terminal as
+// stdin, stdout and stderr, and answers its questions, such as y,n for two of them. Empty ANSWERS
+// expect no question. The output is left in $WORK/tty.
 func cmdAsked(ts *testscript.TestScript, _ bool, args []string) {
 	t := onTerminal(ts, command(ts, args[2:]), true)
 
 	var err error
 	if args[1] != "" {
-		if err = t.shows(question); err == nil {
-			t.types(args[1] + "\n")
+		for i, answer := range strings.Split(args[1], ",") {
+			asked := regexp.MustCompile(fmt.Sprintf(`(?s)(\[y/N\].*){%d}`, i+1))
+			if err = t.shows(asked); err != nil {
+				break
+			}
+			t.types(answer + "\n")
 		}
 	}
 

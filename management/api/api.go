@@ -222,7 +222,7 @@ const CauseDrifted = "drifted"
 
 // JobRequest is a request for a job.
 type JobRequest struct {
-	// manage, commission, update, apply, reapply, maintenance, verify, decommission, clear, power, forget or discover.
+	// manage, provide, commission, update, apply, reapply, maintenance, verify, decommission, clear, power, forget or discover.
 	Verb inventory.Verb `json:"verb"`
 	// The nodes, in order; for every verb except discover.
 	Nodes []string `json:"nodes,omitempty" type:"array,null"`
@@ -311,9 +311,10 @@ type Job struct {
 	Deadline *time.Time `json:"deadline,omitempty"`
 
 	// Running: the current phase. `verify`: verify.yml; `drift`: site.yml in check mode, with differences;
-	// `residue`: cleanup that an earlier decommission left undone; `probe`: a try of an ssh login at each
-	// address; `undo`: cleanup after a failure; `appear`: wait for the hosts to appear.
-	Phase string `json:"phase,omitempty" enum:"residue,probe,configure,cleanup,apply,upgrade,verify,drift,undo,appear,power,credentials"` //nolint:lll // a tag is one line
+	// `residue`: cleanup that an earlier decommission left undone; `erase`: erase.yml; `clean`: clean.yml;
+	// `probe`: a try of an ssh login at each address; `undo`: cleanup after a failure; `appear`: wait for the hosts
+	// to appear.
+	Phase string `json:"phase,omitempty" enum:"residue,probe,erase,clean,configure,cleanup,apply,upgrade,verify,drift,undo,appear,power,credentials"` //nolint:lll // a tag is one line
 	// The number of cancel requests; the second skips the cleanup.
 	Cancel   int    `json:"cancel,omitempty" minimum:"1"`
 	CancelBy string `json:"cancel_by,omitempty"` // the user of the first cancel request
@@ -340,10 +341,10 @@ type Run struct {
 	// hosts are observed; for the verbs of the same names, power and credentials.
 	Kind string `json:"kind" enum:"playbook,probe,appear,power,credentials"`
 	// The phase of the job, as in Job.
-	Phase    string `json:"phase" enum:"residue,probe,configure,cleanup,apply,upgrade,verify,drift,undo,appear,power,credentials"` //nolint:lll // a tag is one line
-	Playbook string `json:"playbook"`                                                                                              // the playbook; empty for `appear`
+	Phase    string `json:"phase" enum:"residue,probe,erase,clean,configure,cleanup,apply,upgrade,verify,drift,undo,appear,power,credentials"` //nolint:lll // a tag is one line
+	Playbook string `json:"playbook"`                                                                                                          // the playbook; empty for `appear`
 	// The digest of the playbooks of this run; a cleanup has those that configured its nodes. `bundled`: those
-	// of the program, which undo a discover.
+	// of the program, which undo a discover, erase disks, and clean if the folder has no clean.yml.
 	PlaybookDigest string   `json:"playbook_digest,omitempty"`
 	Hosts          []string `json:"hosts" type:"array,null"` // the hosts
 	// Parallel to hosts: the group of each host in this run.

@@ -550,7 +550,7 @@ func TestPlanExpires(t *testing.T) {
 func TestPlanOfEveryVerb(t *testing.T) {
 	t.Parallel()
 	b := planner(t)
-	b.see("a b q u v")
+	b.see("a b q u v w")
 	b.do(commission, "a b", master, "Complete")
 	b.books.on(job.PlaybookSite, failsOn("q-1"))
 	b.books.on(job.PlaybookCleanup, failsOn("q-1"))
@@ -565,6 +565,9 @@ func TestPlanOfEveryVerb(t *testing.T) {
 		clearing:     {Nodes: names("q")},
 		forget:       {Nodes: names("v")},
 		decommission: {Nodes: names("b")},
+
+		inventory.VerbManage:  {Nodes: names("w")},
+		inventory.VerbProvide: {Nodes: names("w")},
 	}
 
 	for _, row := range inventory.Lifecycle {

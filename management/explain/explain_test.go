@@ -183,6 +183,7 @@ func TestExplainNode(t *testing.T) {
 		{
 			name: "manageable", nodes: []string{"a - Manageable Unknown"}, about: "idle",
 			summary: "its credentials work, and it is not offered for use yet",
+			has:     []string{"submit verb=provide nodes=a-1"},
 		},
 		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates",
 			summary: "10.0.0.1, 10.0.0.9 (gossip sees it at 10.0.0.1, m2 sees it at 10.0.0.9)",

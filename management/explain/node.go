@@ -406,7 +406,8 @@ func (e *nodeExplainer) registered() {
 		e.add(finding(AboutIdle, "it is registered, and its credentials are not verified yet").on(n.Name).
 			do("check the credentials").with(inventory.Submit(inventory.VerbManage, n.Name)))
 	case n.Status == inventory.Manageable:
-		e.add(finding(AboutIdle, "its credentials work, and it is not offered for use yet").on(n.Name))
+		e.add(finding(AboutIdle, "its credentials work, and it is not offered for use yet").on(n.Name).
+			do("clean it, and offer it for use").with(inventory.Submit(inventory.VerbProvide, n.Name)))
 	}
 }
 

@@ -447,6 +447,14 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 			continue
 		}
 
+		if j.Erase != "" && n.Addr == "" {
+			refusals = append(refusals, inventory.Errorf(inventory.KindRefused,
+				"no address of %s is known at which ssh could reach it to erase its disks", n.Name).
+				Do("import its addr, or leave it out").About(n.Name))
+
+			continue
+		}
+
 		// The queued job may have found the playbooks of a node without a record of
 		// them, see Snapshot.Recall.
 		playbooks := maps.Clone(n.Playbooks)
@@ -454,9 +462,15 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 			playbooks = target.Playbooks
 		}
 
+		// A registered machine is a node before its agent has told its label.
+		label, known := n.Label, n.OwnName()
+		if label == "" {
+			label, known = n.Name, n.Name
+		}
+
 		// Pin the node as it is, because the job changes it.
 		*target = Target{
-			Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Known: n.OwnName(),
+			Name: n.Name, Addr: n.Addr, Label: label, Serial: n.Serial, Known: known,
 			From: n.Status, FromGroup: n.Group,
 			Residue: slices.Clone(n.Residue), Applied: n.Applied, Playbooks: playbooks,
 			Variables: target.Variables,

@@ -49,6 +49,8 @@ type Phase string
 // The phases.
 const (
 	PhaseResidue   Phase = "residue"   // cleanup.yml for the residue of an earlier decommission
+	PhaseErase     Phase = "erase"     // erase.yml
+	PhaseClean     Phase = "clean"     // clean.yml
 	PhaseConfigure Phase = "configure" // site.yml
 	PhaseCleanup   Phase = "cleanup"   // cleanup.yml as a part of the verb
 	PhaseApply     Phase = "apply"     // site.yml on nodes in service

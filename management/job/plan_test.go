@@ -639,6 +639,87 @@ func TestPlan(t *testing.T) {
 			> done 10.0.0.1=unreachable
 			Errored absent
 			reason: no address of the range accepts ssh connections`},
+		{"provide", jobtest.Planned(inventory.VerbProvide, "", "a Manageable -", "b Manageable -"), nobodyMinds, `
+			clean clean.yml a: b:
+			> done
+			Complete
+			a: Unallocated
+			b: Unallocated`},
+		{"provide removes residue first", jobtest.Planned(inventory.VerbProvide, "",
+			"a Manageable - service-worker service-master", "b Manageable - service-worker", "c Manageable -"),
+			nobodyMinds, `
+			residue cleanup.yml a:service-worker b:service-worker
+			> failed a=done b=failed
+			residue cleanup.yml a:service-master
+			> done
+			clean clean.yml a: c:
+			> done
+			Errored failed
+			reason: cleanup.yml failed on b: task "Install": no such package
+			a: Unallocated
+			b: Quarantined +service-worker | not cleaned: task "Install": no such package
+			c: Unallocated`},
+		{"provide fails on one host, and never reaches another",
+			jobtest.Planned(inventory.VerbProvide, "", "a Manageable -", "b Manageable -", "c Manageable -"),
+			nobodyMinds, `
+			clean clean.yml a: b: c:
+			> failed a=failed b=closed c=done
+			Errored failed
+			a: Quarantined | not cleaned: task "Install": no such package
+			b: Manageable | not cleaned: unreachable: no ssh connection to a, port 22: connection refused
+			c: Unallocated`},
+		{"provide is interrupted", jobtest.Planned(inventory.VerbProvide, "", "a Manageable -"), nobodyMinds, `
+			clean clean.yml a:
+			> interrupted a=begun
+			clean clean.yml a:
+			> done
+			Complete
+			a: Unallocated`},
+		{"provide is cancelled", jobtest.Planned(inventory.VerbProvide, "", "a Manageable -", "b Manageable -"),
+			nobodyMinds, `
+			clean clean.yml a: b:
+			cancel
+			> cancelled a=begun b=closed
+			Cancelled cancelled
+			a: Quarantined | not cleaned: cancelled by anna
+			b: Manageable | not cleaned: unreachable: no ssh connection to a, port 22: connection refused`},
+		{"provide is cancelled after the end", jobtest.Planned(inventory.VerbProvide, "", "a Manageable -"),
+			nobodyMinds, `
+			clean clean.yml a:
+			> done
+			cancel
+			Complete
+			a: Unallocated`},
+		{"provide is cancelled before it begins",
+			withoutAddr(jobtest.Planned(inventory.VerbProvide, "", "a Manageable -", "b Manageable -")), nobodyMinds, `
+			cancel
+			Cancelled cancelled
+			a: Manageable | not cleaned: cancelled by anna
+			b: Manageable | not cleaned: cancelled by anna`},
+		{"provide that erases disks",
+			erasing(jobtest.Planned(inventory.VerbProvide, "", "a Manageable -", "b Manageable - service-worker")),
+			nobodyMinds, `
+			residue cleanup.yml b:service-worker
+			> done
+			erase erase.yml a: b:
+			> failed a=failed b=done
+			clean clean.yml b:
+			> done
+			Errored failed
+			reason: erase.yml failed on a: task "Install": no such package
+			a: Quarantined | not cleaned: task "Install": no such package
+			b: Unallocated`},
+		{"provide of a machine without an address, and of a host",
+			withoutAddr(jobtest.Planned(inventory.VerbProvide, "", "a Manageable -", "b Manageable -")), nobodyMinds, `
+			clean clean.yml b:
+			> failed b=closed
+			Errored failed
+			a: Unallocated
+			b: Manageable | not cleaned: unreachable: no ssh connection to a, port 22: connection refused`},
+		{"provide of a machine without an address",
+			withoutAddr(jobtest.Planned(inventory.VerbProvide, "", "a Manageable -")), nobodyMinds, `
+			Complete
+			a: Unallocated`},
 		{"discover is cancelled while it probes",
 			jobtest.Planned(inventory.VerbDiscover, "", "10.0.0.1 - -"), nobodyMinds, `
 			probe  10.0.0.1:cluster-node
@@ -665,6 +746,11 @@ func TestPlan(t *testing.T) {
 var refuses = rules{leave: inventory.Errorf(inventory.KindRefused, "it would leave b alone").Do("mind b")}
 
 func onlyFailed(j Job) Job { j.OnFailure = inventory.OnFailureFailed; return j }
+
+func erasing(j Job) Job { j.Erase = inventory.EraseMetadata; return j }
+
+// withoutAddr takes the address from the first target.
+func withoutAddr(j Job) Job { j.Targets[0].Addr = ""; return j }
 
 func ranged(j Job) Job {
 	for i := range j.Targets {
@@ -748,7 +834,8 @@ func TestFirstCancelNeverEndsTheCleanup(t *testing.T) {
 	t.Parallel()
 
 	for _, phase := range []Phase{
-		PhaseResidue, PhaseConfigure, PhaseCleanup, PhaseApply, PhaseUpgrade, PhaseUndo, PhaseAppear,
+		PhaseResidue, PhaseErase, PhaseClean, PhaseConfigure, PhaseCleanup, PhaseApply, PhaseUpgrade, PhaseUndo,
+		PhaseAppear,
 	} {
 		for cancel := range 3 {
 			want := cancel > 0
@@ -797,7 +884,8 @@ func anyJob(r *rand.Rand) Job {
 			group = pick(r, inventory.GroupMaster, inventory.GroupWorker)
 		}
 
-		if status == inventory.Decommissioned || status == inventory.Quarantined {
+		if status == inventory.Decommissioned || status == inventory.Quarantined ||
+			verb == inventory.VerbProvide && r.IntN(2) == 0 {
 			for _, g := range []string{inventory.GroupMaster, inventory.GroupWorker} {
 				if r.IntN(2) == 0 {
 					residue += " " + g
@@ -811,6 +899,13 @@ func anyJob(r *rand.Rand) Job {
 	j := jobtest.Planned(verb, pick(r, inventory.GroupMaster, inventory.GroupWorker), targets...)
 	if verb == inventory.VerbCommission && r.IntN(2) == 0 {
 		j.OnFailure = inventory.OnFailureFailed
+	}
+	switch {
+	case verb != inventory.VerbProvide:
+	case r.IntN(3) == 0: // acceptance refuses to erase a machine without an address
+		j.Targets[0].Addr, j.Targets[0].Residue = "", nil
+	case r.IntN(2) == 0:
+		j.Erase = inventory.EraseFull
 	}
 	if verb == inventory.VerbClear && r.IntN(4) == 0 {
 		j.Force, j.Reason = true, "x"
@@ -898,12 +993,13 @@ func checkStep(j Job, s Step, now time.Time) error {
 
 	for i, h := range s.Hosts {
 		if _, ok := j.Target(h); !ok || slices.Contains(s.Hosts[:i], h) ||
-			s.Groups[i] == "" && s.Kind == StepPlaybook {
+			s.Groups[i] == "" && s.Kind == StepPlaybook && s.Phase != PhaseClean && s.Phase != PhaseErase {
 			return fmt.Errorf("a run on hosts %v in groups %v", s.Hosts, s.Groups)
 		}
 	}
 
-	bundled := s.PlaybookDigest == PlaybooksBundled && s.Playbook == PlaybookDiscoverUndo
+	bundled := s.PlaybookDigest == PlaybooksBundled &&
+		(s.Playbook == PlaybookDiscoverUndo || s.Playbook == PlaybookErase && j.Erase != "")
 	if !slices.Contains(playbooksOf(j.Verb), s.Playbook) && s.Kind == StepPlaybook && !bundled {
 		return fmt.Errorf("%s was not checked when the job was accepted", s.Playbook)
 	}
@@ -994,6 +1090,9 @@ func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
 	configured, _ := ran(PhaseConfigure)
 	_, undone := ran(PhaseUndo)
 
+	_, ended := ran(PhaseClean)
+	_, erased := ran(PhaseErase)
+
 	cleaned, _ := ran(PhaseCleanup)
 	row, _ := inventory.TransitionOf(j.Verb)
 
@@ -1005,6 +1104,12 @@ func checkOutcome(j Job, s Step, target Target, o inventory.Outcome) error {
 	case s.Status == Complete && j.Verb != inventory.VerbDecommission && (o.Error != "" ||
 		o.Status != row.After(target.From)):
 		return fmt.Errorf("the job is Complete, the node is not")
+	case j.Verb == inventory.VerbProvide && o.Status == inventory.Unallocated && target.Addr != "" && !ended.Done:
+		return fmt.Errorf("offered without a cleaning")
+	case j.Verb == inventory.VerbProvide && o.Status == inventory.Unallocated && j.Erase != "" && !erased.Done:
+		return fmt.Errorf("offered with its data")
+	case j.Verb == inventory.VerbProvide && o.Status == inventory.Manageable && ended.Failed+erased.Failed > 0:
+		return fmt.Errorf("as before, although a task of the cleaning has failed on it")
 	case o.Status == inventory.Quarantined && o.Error == "":
 		return fmt.Errorf("quarantined without a word")
 	case j.Verb == inventory.VerbCommission && o.Status == inventory.Unallocated && configured != nil && !undone.Done:

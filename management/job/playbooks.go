@@ -89,7 +89,7 @@ func (j Job) Own() (targets map[string][]string, others bool) {
 	v := j.verb()
 	targets = map[string][]string{}
 	uses := v.Cleans || v.Row.Verifies
-	others = !uses || v.Cleans && len(v.Playbooks) > 1
+	others = !uses || v.Cleans && len(v.Playbooks)+len(v.Optional) > 1
 
 	for _, t := range j.Targets {
 		groups := carried(t)

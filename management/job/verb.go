@@ -13,14 +13,16 @@ const (
 	PlaybookSite    = "site.yml"
 	PlaybookCleanup = "cleanup.yml"
 	PlaybookVerify  = "verify.yml"
+	PlaybookClean   = "clean.yml"
 	PlaybookUpgrade = "rolling-upgrade.yml"
 )
 
-// PlaybookDiscoverUndo is a bundled playbook that is never run from the configured
-// folder. PlaybooksBundled takes the place of the digest of its folder: each
+// PlaybookDiscoverUndo and PlaybookErase are bundled playbooks that are never run from the configured
+// folder. PlaybooksBundled takes the place of the digest of their folder: each
 // instance runs its own copy.
 const (
 	PlaybookDiscoverUndo = "discover-undo.yml"
+	PlaybookErase        = "erase.yml"
 	PlaybooksBundled     = "bundled"
 )
 

@@ -174,7 +174,6 @@ func (p *Planner) endDiscover(cause Cause, message string) Step {
 		cause, message = cmp.Or(cause, CauseFailed), also(unreachable, message)
 	}
 
-	bundled := func(Target, string) string { return PlaybooksBundled }
 	step := p.runOf(bundled, PhaseUndo, PlaybookDiscoverUndo, prepareGroup, p.leftPrepared)
 	restored := p.last(PhaseUndo)
 

@@ -139,6 +139,8 @@ func hostResults(
 			aim, remedy := "cleaned", "; add a play for that, and clean with the playbooks of today"
 
 			switch {
+			case run.Phase == job.PhaseClean:
+				remedy = "; add a play with the hosts job_targets"
 			case run.Phase.Configures():
 				aim, remedy = "configured", ""
 			case run.Phase.Verifies():

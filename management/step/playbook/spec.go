@@ -72,6 +72,16 @@ func (x *Executor) spec(ctx context.Context, at step.Step) (RunSpec, error) {
 		agent["clusterm_job"] = settings.Manager + "-" + j.ID
 	}
 
+	// A cleaning refuses hosts of other managers, too.
+	if verb.Row.Accepts(inventory.FieldErase) {
+		agent = map[string]any{"clusterm_erase": j.Erase}
+		for _, name := range []string{"clusterm_manager", "clusterm_gossip_key"} {
+			if value, set := settings.AgentVars[name]; set {
+				agent[name] = value
+			}
+		}
+	}
+
 	lost := lostNodes(v, j)
 
 	for i := range run.Hosts {
@@ -207,8 +217,19 @@ func provides(settings step.Settings, n *inventory.Node) bool {
 	return n.Commissioned() && settings.Groups.Required(n.Group) > 0
 }
 
-// Record notes the masters of a run that configures or verifies nodes.
+// Record notes the masters of a run that configures or verifies nodes. A cleaning has the bundled playbook if the
+// folder has none.
 func (x *Executor) Record(ctx context.Context, v *state.View, j job.Job, run *job.Run) (err error) {
+	if run.Playbook == job.PlaybookClean {
+		// Without its folder the run is refused later, with the reason.
+		kept, _ := x.Keep(ctx, run.PlaybookDigest)
+		if kept && x.o.Content.Outline(run.PlaybookDigest, run.Playbook).Missing {
+			run.PlaybookDigest = job.PlaybooksBundled
+		}
+
+		return ctx.Err()
+	}
+
 	if (run.Phase.Configures() || run.Phase.Verifies()) && !j.TakesAddrs() {
 		run.Masters, run.MasterNames, err = x.masters(ctx, v, j, *run)
 	}

@@ -79,6 +79,7 @@ var uses = []struct {
 	{job.PlaybookCleanup, "decommission, clear, update, and after failures", true},
 	{job.PlaybookUpgrade, "maintenance", false},
 	{job.PlaybookVerify, "", false},
+	{job.PlaybookClean, "", false},
 }
 
 // CheckFolder checks a folder of playbooks without a manager and without hosts. An empty folder is that of the
