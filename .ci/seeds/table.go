@@ -142,6 +142,24 @@ var seeds = []seed{
 		becomes: `case false:`,
 	},
 	{
+		name: "a node is offered with its data", file: "management/job/verb_provide.go",
+		pkg: "management/job", test: "TestPlan",
+		is:      `erased := p.Erase == "" || p.cleaned(PhaseErase, t, "")`,
+		becomes: `erased := true`,
+	},
+	{
+		name: "a node is offered uncleaned", file: "management/job/verb_provide.go",
+		pkg: "management/job", test: "TestPlan",
+		is:      `return p.stop == "" || len(p.Runs) > 0`,
+		becomes: `return true`,
+	},
+	{
+		name: "a registered machine is reached as any host", file: "management/job/accept.go",
+		pkg: "management/engine", test: "TestProvideOfARegisteredMachine",
+		is:      `label, known = n.Name, n.Name`,
+		becomes: `label, known = n.Name, ""`,
+	},
+	{
 		name: "the brake counts a short absence", file: "management/policy/brake.go",
 		pkg: "management/policy", test: "TestBrakeShortAbsences",
 		is:      ` && !w.short(n)`,

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	. "github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/state"
@@ -127,15 +129,7 @@ func TestProvideOfARegisteredMachine(t *testing.T) {
 	b := newBench(t)
 	b.see("a")
 
-	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"
-	registered := inventory.Node{
-		Name: "r1", Addr: "10.0.0.77", Status: inventory.Manageable, State: inventory.Unknown, HostKeys: []string{key},
-	}
-	b.must(node.PutNodes(b.within(patience), b.store, []state.NodeWrite{{Node: registered}}))
-	b.until("it is known", func(v *state.View) bool { _, known := v.Lookup("r1"); return known })
-
-	_, _, err := b.SetVars(b.within(patience), state.ScopeNode("r1"), configuration.Vars{"rack": "r7"}, "anna", nil)
-	b.must(err)
+	registered := b.register(inventory.Manageable)
 
 	j, err := b.Submit(b.within(patience), job.Request{Verb: inventory.VerbProvide, Nodes: []string{"r1"}})
 	b.must(err)
@@ -144,12 +138,48 @@ func TestProvideOfARegisteredMachine(t *testing.T) {
 	specs := b.books.started()
 	h := specs[len(specs)-1].Hosts[0]
 
-	if h.Name != "r1" || h.Addr != "10.0.0.77" || !slices.Equal(h.HostKeys, []string{key}) ||
+	if h.Name != "r1" || h.Addr != "10.0.0.77" || !slices.Equal(h.HostKeys, registered.HostKeys) ||
 		h.Vars["rack"].Value != "r7" {
 		t.Errorf("%+v", h)
 	}
 
 	if n, _ := b.View().Lookup("r1"); n.Status != inventory.Unallocated || n.Label != "" {
 		t.Errorf("%+v", n)
+	}
+}
+
+// register makes the node r1 of a registered machine, with a host key and a variable.
+func (b *bench) register(status inventory.Status) inventory.Node {
+	b.t.Helper()
+
+	n := inventory.Node{
+		Name: "r1", Addr: "10.0.0.77", Status: status, State: inventory.Unknown,
+		HostKeys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MDC4Qo5Gf9dTcQZ3d9vV"},
+	}
+	b.must(node.PutNodes(b.within(patience), b.store, []state.NodeWrite{{Node: n}}))
+	b.until("it is known", func(v *state.View) bool { _, known := v.Lookup("r1"); return known })
+
+	_, _, err := b.SetVars(b.within(patience), state.ScopeNode("r1"), configuration.Vars{"rack": "r7"}, "anna", nil)
+	b.must(err)
+
+	return n
+}
+
+// TestDiscoverOfARegisteredMachine: the host is reached as it was registered, and keeps its name.
+func TestDiscoverOfARegisteredMachine(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.set(func(s *Settings) { s.Appear = 50 * time.Millisecond })
+	registered := b.register(inventory.Unallocated)
+
+	j, err := b.Submit(b.within(patience), job.Request{Verb: discover, Addrs: []string{registered.Addr}})
+	b.must(err)
+	b.end(j.ID, "Errored absent")
+
+	h := b.books.started()[0].Hosts[0]
+	if h.Name != registered.Addr || h.Label != "" || !slices.Equal(h.HostKeys, registered.HostKeys) ||
+		h.Vars["rack"].Value != "r7" {
+		t.Errorf("%+v", h)
 	}
 }

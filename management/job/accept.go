@@ -574,6 +574,9 @@ func identify(nodes []*inventory.Node, j *Job) error {
 					With(inventory.TrustHostKey(n.Name)).About(n.Name))
 			default:
 				target.Label, target.Serial, target.Known = n.Label, n.Serial, n.OwnName()
+				if n.Label == "" { // a registered machine; its agent will tell the label
+					target.Known = n.Name
+				}
 			}
 		}
 

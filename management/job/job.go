@@ -108,10 +108,10 @@ type Target struct {
 // node.
 func (t Target) Node() string {
 	switch {
-	case t.Label == "":
-		return ""
 	case t.Known != "":
 		return t.Known
+	case t.Label == "":
+		return ""
 	}
 
 	return inventory.NodeName(t.Label, t.Serial)
