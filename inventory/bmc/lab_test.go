@@ -121,7 +121,7 @@ mc_enable 0x20
 	}
 
 	next := b
-	next.Next = "another-password-20b"
+	next.Next = "another-password"
 	errtest.None(t, p.SetPassword(t.Context(), next))
 
 	b.Password = next.Next

@@ -81,9 +81,9 @@ func putSecrets(tx *record.Tx, m *state.Machine, changes configuration.Vars) {
 	record.Put(tx, &state.Machines, &changed)
 }
 
-// newPassword returns a random password: 90 bits, with capitals, small letters and digits, which many BMCs demand, in
-// the 20 bytes that IPMI allows.
-func newPassword() string { return rand.Text()[:18] + "a1" }
+// newPassword returns a random password: 70 bits, with capitals, small letters and digits, which many BMCs demand. IPMI
+// allows 20 bytes, but some BMCs keep 16 of them, and do not say so.
+func newPassword() string { return rand.Text()[:14] + "a1" }
 
 // rotate replaces the password of the BMC of a node. After a crash it goes on with the password that was stored.
 func (x Executor) rotate(ctx context.Context, node string) error {
