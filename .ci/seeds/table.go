@@ -136,6 +136,24 @@ var seeds = []seed{
 		becomes: ``,
 	},
 	{
+		name: "a cycle is repeated after a crash", file: "management/step/each.go",
+		pkg: "management/engine", test: "TestCrashRepeatsNothing",
+		is:      `interrupted: t.Once && before.Begun`,
+		becomes: `interrupted: false`,
+	},
+	{
+		name: "the begin of a cycle is not recorded", file: "management/step/each.go",
+		pkg: "management/engine", test: "TestCrashRepeatsNothing",
+		is:      `if err := t.kept.write(ctx, t.host, job.HostResult{Begun: true}); err != nil {`,
+		becomes: `if err := ctx.Err(); err != nil {`,
+	},
+	{
+		name: "a refused password is tried again", file: "inventory/bmc/bmc.go",
+		pkg: "inventory/bmc", test: "TestPasswords",
+		is:      `g.refused = append(g.refused, login)`,
+		becomes: `_ = append(g.refused, login)`,
+	},
+	{
 		name: "a refused repair is silent for ever", file: "management/policy/policy.go",
 		pkg: "management/policy", test: "TestRefusedForAWhile",
 		is:      `case refused != nil:`,
