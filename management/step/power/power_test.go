@@ -17,6 +17,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/clusterctl"
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/bmc"
 	"github.com/contiv/cluster/inventory/errtest"
@@ -24,6 +25,7 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/daemon"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/power"
 )
@@ -218,6 +220,48 @@ func TestPower(t *testing.T) {
 
 	// A verb with a playbook needs what the others do not.
 	s.says(5, []string{"no job can run"}, "nodes", "commission", "a-1", "-g", inventory.GroupMaster, "--yes")
+}
+
+// TestPowerInService: what interrupts a node in service needs force, and nothing else does.
+func TestPowerInService(t *testing.T) {
+	t.Parallel()
+
+	x := power.New(newBMCs("a-1", "b-1"), nil, nil)
+
+	for _, test := range []struct {
+		vars       configuration.Vars
+		interrupts bool
+	}{
+		{configuration.Vars{"to": "on"}, false},
+		{configuration.Vars{"to": "off"}, true},
+		{configuration.Vars{"to": "soft"}, true},
+		{configuration.Vars{"to": "cycle"}, true},
+		{configuration.Vars{"to": "reset"}, true},
+		{configuration.Vars{"to": "off", "boot": "pxe"}, true},
+		{configuration.Vars{"boot": "pxe"}, false},
+		{configuration.Vars{"rotate_password": true}, false},
+	} {
+		for _, status := range []inventory.Status{inventory.Allocated, inventory.Unallocated, inventory.Quarantined} {
+			for _, force := range []bool{false, true} {
+				j := job.Job{
+					Verb: inventory.VerbPower, Timeout: time.Hour,
+					Targets: []job.Target{{Name: "a-1", From: inventory.Unallocated}, {Name: "b-1", From: status}},
+				}
+				j.Force = force
+
+				_, err := x.Prepare(t.Context(), step.Request{View: &state.View{}, Job: j, Extra: test.vars})
+
+				want := test.interrupts && status == inventory.Allocated && !force
+				if refused := inventory.KindOf(err) == inventory.KindRefused; refused != want || !want && err != nil {
+					t.Errorf("%v of a node that is %s, force %t: %v", test.vars, status, force, err)
+				}
+
+				if want && !strings.Contains(err.Error(), "in service: b-1; power ") {
+					t.Errorf("the refusal does not name the node: %v", err)
+				}
+			}
+		}
+	}
 }
 
 // TestPowerFails: a BMC that does not answer is the failure of its node alone.
