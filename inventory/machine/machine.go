@@ -47,7 +47,7 @@ type BMC struct {
 	User    string `json:"user,omitempty"`    // empty: that of the firmware without a name (IPMI)
 	// Password is no part of the record: it is stored encrypted beside it, and never shown.
 	Password string `json:"-"`
-	// Next is a password that is being set, and kept likewise: the BMC has it already, or still has Password; empty: none.
+	// Next is a password that is being set, and kept likewise: the BMC has it, or still has Password; empty: none.
 	Next string `json:"-"`
 	// System is the Redfish path of the machine, such as /redfish/v1/Systems/1; empty: the BMC has one machine.
 	System string `json:"system,omitempty"`

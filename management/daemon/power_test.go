@@ -131,7 +131,8 @@ func TestBMCPasswords(t *testing.T) {
 	const stored = "stored-before-the-crash"
 
 	redfish, ipmi := bmctest.NewRedfish(t, 1), bmctest.NewIPMI(t, 0)
-	set, left, bad, shared := bmctest.NewIPMI(t, 0), bmctest.NewRedfish(t, 1), bmctest.NewRedfish(t, 1), bmctest.NewRedfish(t, 2)
+	set, left := bmctest.NewIPMI(t, 0), bmctest.NewRedfish(t, 1)
+	bad, shared := bmctest.NewRedfish(t, 1), bmctest.NewRedfish(t, 2)
 	bad.Forget(true)
 
 	s.register("web-1", redfish.BMC)

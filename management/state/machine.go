@@ -14,8 +14,8 @@ import (
 type Machine struct {
 	machine.Machine
 
-	// Secrets has the passwords of its BMC, by SecretBMC and so on; nil: there is none. They are stored encrypted, and the
-	// wire form lacks them.
+	// Secrets has the passwords of its BMC, by SecretBMC and so on; nil: there is none. They are stored encrypted, and
+	// the wire form lacks them.
 	Secrets configuration.Vars `json:"secrets,omitempty"`
 }
 

@@ -23,8 +23,8 @@ const messageLimit = 600
 type Task struct {
 	Name  string
 	Limit int // of hosts at a time
-	// Once: it must not be done twice on a host, so that it is begun is recorded before. A host on which it is not known
-	// after a restart of the manager whether it was done fails. Any other task must be idempotent.
+	// Once: it must not be done twice on a host, so its begin is recorded first. After a restart of the manager, a host
+	// that was begun and has no result fails. Any other task must be idempotent.
 	Once bool
 	// Pause is the least time from the begin on a host to that on the next one.
 	Pause time.Duration

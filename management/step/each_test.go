@@ -119,22 +119,32 @@ func TestEachPart(t *testing.T) {
 		s, out := stepOn(9, nil)
 		begun := time.Now()
 
-		_, err := step.Task{Name: "x", Limit: 4, PerPart: 2, Part: part, Do: func(_ context.Context, host string) error {
-			p := part(host)
+		_, err := step.Task{
+			Name:    "x",
+			Limit:   4,
+			PerPart: 2,
+			Part:    part,
+			Do: func(_ context.Context, host string) error {
+				p := part(host)
 
-			mu.Lock()
-			now[p]++
-			most[p] = max(most[p], now[p])
-			mu.Unlock()
+				mu.Lock()
+				now[p]++
+				most[p] = max(most[p], now[p])
+				mu.Unlock()
 
-			time.Sleep(time.Second)
+				time.Sleep(time.Second)
 
-			mu.Lock()
-			now[p]--
-			mu.Unlock()
+				mu.Lock()
+				now[p]--
+				mu.Unlock()
 
-			return nil
-		}}.Each(t.Context(), s, out)
+				return nil
+			},
+		}.Each(
+			t.Context(),
+			s,
+			out,
+		)
 		errtest.None(t, err)
 
 		if most["big"] != 2 || most["small"] != 2 {

@@ -30,7 +30,16 @@ func TestMain(m *testing.M) {
 
 // small are sizes with which a row takes a moment.
 var small = sizes{
-	nodes: 200, lines: 500, waiting: 100, rollout: 10, reports: 10, events: 10, files: 20, hosts: 2, bmcs: 20, rounds: 1,
+	nodes:   200,
+	lines:   500,
+	waiting: 100,
+	rollout: 10,
+	reports: 10,
+	events:  10,
+	files:   20,
+	hosts:   2,
+	bmcs:    20,
+	rounds:  1,
 }
 
 // TestRows measures every row in miniature, without a judgement of its figures. The rows of

@@ -85,8 +85,8 @@ func (b *bench) instackenv(round int) string {
 // bmcDelay is how long a simulated BMC takes for each answer.
 const bmcDelay = 20 * time.Millisecond
 
-// powers measures the time for the power of simulated machines. A session with a BMC takes five answers, so most of it is
-// waits.
+// powers measures the time for the power of simulated machines. A session with a BMC takes five answers, so most of it
+// is waits.
 func powers(ctx context.Context, b *bench) []row {
 	of, pool := map[string]machines.BMC{}, bmc.New()
 

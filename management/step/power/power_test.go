@@ -210,7 +210,16 @@ func TestPower(t *testing.T) {
 	// The limits of many at once.
 	s.says(0, []string{"power on; at most 10000 a minute; at most 2 of a rack at a time"},
 		"power", "on", "a-1", "b-1", "--ramp", "10000/min", "--per-rack", "2", "--yes", "-o", "long")
-	s.says(2, []string{"the variable ramp is 20/h", "1/min to 10000/min"}, "power", "on", "a-1", "--ramp", "20/h", "--yes")
+	s.says(
+		2,
+		[]string{"the variable ramp is 20/h", "1/min to 10000/min"},
+		"power",
+		"on",
+		"a-1",
+		"--ramp",
+		"20/h",
+		"--yes",
+	)
 	s.says(2, []string{"the variable per_rack is 0", "1 to 1000"}, "power", "on", "a-1", "--per-rack", "0", "--yes")
 	s.says(2, []string{"with 1 a minute, 3 nodes take 2m0s, and the job has 1m30s"},
 		"power", "on", "a-1", "b-1", "c-1", "--ramp", "1/min", "--timeout", "90s", "--yes")
