@@ -343,6 +343,8 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 			return several(current, words(api.WatchKinds...))
 		}
 		return words(policyNoun.kinds()...)
+	case "blocks":
+		return several(current, words(blockable()...))
 	case "role":
 		return words("viewer", "monitor", "operator", "admin")
 	case "selector", "scope-selector":

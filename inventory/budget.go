@@ -215,9 +215,10 @@ func (u *usage) add(n *Node, taken bool) {
 func (n Node) Available() bool { return n.Healthy() && (n.Status == Allocated || n.Verb.Verifies()) }
 
 // member reports whether the node counts for the budget of its group. One that is being
-// commissioned has not served yet.
+// commissioned has not served yet, and one with an alert that excludes it is left out.
 func (n Node) member() bool {
-	return n.Status == Allocated || n.Status == Maintenance || n.Status == Decommissioning
+	serves := n.Status == Allocated || n.Status == Maintenance || n.Status == Decommissioning
+	return serves && n.Alerted(Excluded) == nil
 }
 
 // checkMin checks the number of nodes that stay available.

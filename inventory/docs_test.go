@@ -19,6 +19,30 @@ func TestLifecycleDocument(t *testing.T) {
 	})
 }
 
+// TestAlertDocument compares the table of docs/operating/alerts.md with the data.
+func TestAlertDocument(t *testing.T) {
+	t.Parallel()
+
+	doctest.Check(t, "../docs/operating/alerts.md", map[string]string{"effects": effectTable()})
+}
+
+func effectTable() string {
+	var b strings.Builder
+	b.WriteString("| effect | meaning | refused verbs |\n|---|---|---|\n")
+
+	for _, e := range Effects {
+		var verbs []string
+		for _, row := range Lifecycle {
+			if row.RefusedBy == e.Effect {
+				verbs = append(verbs, "`"+string(row.Verb)+"`")
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.Effect, e.Meaning, strings.Join(verbs, ", "))
+	}
+
+	return b.String()
+}
+
 func statusTable() string {
 	var b strings.Builder
 	b.WriteString("| status | meaning | a job holds it |\n|---|---|---|\n")

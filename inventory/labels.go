@@ -79,6 +79,8 @@ var nodeFields = []string{
 	"sightings",
 	"duplicates",
 	"set_aside",
+	"alert",
+	"alerts",
 	"host_keys",
 	"entries",
 	"created",

@@ -126,6 +126,7 @@ const (
 	VerbQuarantine   Verb = "quarantine"   // a policy fenced a node: another host answers under its name
 	VerbConflict     Verb = "conflict"     // the addresses at which observers see the node began or ceased to differ
 	VerbTrust        Verb = "trust"        // an operator recorded another ssh host key
+	VerbAlert        Verb = "alert"        // an alert on the node was added, changed or ended
 	VerbDiscover     Verb = "discover"     // prepare hosts, by address, for discovery
 	VerbManage       Verb = "manage"       // check the credentials of a node: its ssh login and its BMC
 	VerbProvide      Verb = "provide"      // clean a node, and offer it for use
@@ -161,7 +162,9 @@ type Transition struct {
 	// equals Failed for verbs without cleanup.
 	Dirty         Status
 	NeedsDiscover bool // legal only for a Discovered node
-	KeepsService  bool // the node serves while the job runs
+	// RefusedBy is the effect of an alert that refuses the verb on its node; empty: none does.
+	RefusedBy    Effect
+	KeepsService bool // the node serves while the job runs
 	// Verifies: the job compares its nodes with their configuration, by the playbooks that configured them. It leaves
 	// them as they were, with a verdict.
 	Verifies bool
@@ -261,7 +264,7 @@ var Lifecycle = []Transition{
 	},
 	{
 		Verb: VerbCommission, From: []Status{Unallocated, Decommissioned}, Through: Provisioning, Success: Allocated,
-		Failed: Unallocated, Dirty: Quarantined, NeedsDiscover: true,
+		Failed: Unallocated, Dirty: Quarantined, NeedsDiscover: true, RefusedBy: BlocksCommission,
 		Undo: VerbDecommission,
 		Options: []Option{
 			{FieldGroup, "the host group to join, e.g. service-master"},
@@ -360,7 +363,7 @@ var Lifecycle = []Transition{
 		Failure: "Quarantined",
 	},
 	{
-		Verb: VerbPower, From: settled(), Through: Maintenance, Success: AsBefore,
+		Verb: VerbPower, From: settled(), Through: Maintenance, Success: AsBefore, RefusedBy: BlocksPower,
 		Options: []Option{
 			{
 				FieldExtraVars,
@@ -438,6 +441,8 @@ func (t Transition) Check(n Node) error {
 			n.Name, n.Status, t.Verb, joinWords(t.From, " or ")).
 			Do("legal now: %s", joinWords(legalVerbs(n), ", ")).
 			About(n.Name)
+	case n.Alerted(t.RefusedBy) != nil:
+		return t.refusedBy(*n.Alerted(t.RefusedBy), n)
 	case t.NeedsDiscover && n.State != Discovered:
 		if t.Success == "" && n.State == Disappeared {
 			return Errorf(KindRefused, "%s is %s, and %s needs it Discovered", n.Name, n.State, t.Verb).

@@ -56,6 +56,9 @@ type Node struct {
 	// Labels are set by operators, for selectors; see Relabel. Verbs keep them.
 	Labels map[string]string `json:"labels,omitempty"`
 
+	// Alerts are what somebody found about the node, at most MaxAlerts, the oldest first.
+	Alerts []Alert `json:"alerts,omitempty"`
+
 	// Seen is the latest report of each observer: true for alive.
 	Seen map[string]bool `json:"seen,omitempty"`
 	// Sightings are what the observers say that see the node alive.
@@ -149,6 +152,7 @@ func (n Node) InService() bool {
 func (n Node) Clone() Node {
 	n.Residue = slices.Clone(n.Residue)
 	n.Duplicates = slices.Clone(n.Duplicates)
+	n.Alerts = slices.Clone(n.Alerts) // the effects of an alert are immutable
 	n.HostKeys = slices.Clone(n.HostKeys)
 	n.Labels = maps.Clone(n.Labels)
 	n.Playbooks = maps.Clone(n.Playbooks)

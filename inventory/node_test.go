@@ -315,6 +315,7 @@ func TestClone(t *testing.T) {
 	n.Playbooks = map[string]string{"g": "d"}
 	n.Verification = &Verdict{Result: Clean}
 	n.Configured = &Configured{Extra: []string{"e"}}
+	n.Alerts = []Alert{{Reason: "r"}}
 
 	want, err := json.Marshal(n)
 	errtest.None(t, err)
@@ -324,7 +325,7 @@ func TestClone(t *testing.T) {
 	m.Sightings["gossip"] = Sighting{Addr: "x"}
 	m.Before.Residue[0], m.Before.Status = "x", "x"
 	m.Labels["l"], m.Playbooks["g"], m.Seen["gossip"] = "x", "x", false
-	m.Verification.Result = Drifted
+	m.Verification.Result, m.Alerts[0].Reason = Drifted, "x"
 	m.Configured.Extra[0], m.Configured.Group = "x", "x"
 
 	if got, _ := json.Marshal(n); string(got) != string(want) {
@@ -339,8 +340,8 @@ func TestClone(t *testing.T) {
 		}
 	}
 
-	if references != 11 {
-		t.Errorf("Node has %d reference fields, want 11: add the new one to Clone and to this test", references)
+	if references != 12 {
+		t.Errorf("Node has %d reference fields, want 12: add the new one to Clone and to this test", references)
 	}
 }
 

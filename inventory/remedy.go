@@ -21,6 +21,8 @@ const (
 	ActionSubmit        ActionName = "submit"
 	ActionShowDiff      ActionName = "show-difference"
 	ActionForgetNodes   ActionName = "forget-nodes"
+	ActionListAlerts    ActionName = "list-alerts"
+	ActionEndAlert      ActionName = "end-alert"
 	ActionTrustHostKey  ActionName = "trust-host-key"
 	ActionSetConnection ActionName = "set-connection"
 	ActionListJobs      ActionName = "list-jobs"
@@ -74,6 +76,8 @@ var Actions = []struct {
 	},
 	{ActionShowDiff, "show what the last verification of a node found"},
 	{ActionForgetNodes, "remove the records of nodes; without nodes, the operator names them"},
+	{ActionListAlerts, "list the alerts"},
+	{ActionEndAlert, "end the alert key on all nodes that have it"},
 	{ActionTrustHostKey, "compare the ssh host key that a node shows with the recorded one, and record it"},
 	{ActionSetConnection, "change the ssh parameters of nodes; the operator enters them"},
 	{ActionListJobs, "list the jobs"},
@@ -232,6 +236,12 @@ func (a Action) Cleaning(playbooks string) Action {
 
 // ForgetNodes returns the action that removes the records of nodes.
 func ForgetNodes(nodes ...string) Action { return Action{Name: ActionForgetNodes, Nodes: nodes} }
+
+// ListAlerts returns the action that lists the alerts.
+func ListAlerts() Action { return Action{Name: ActionListAlerts} }
+
+// EndAlert returns the action that ends an alert on all nodes that have it.
+func EndAlert(id string) Action { return Action{Name: ActionEndAlert, Key: id} }
 
 // Forced returns a without the check of the node's state.
 func (a Action) Forced() Action {

@@ -76,6 +76,10 @@ func nodeNote(n *api.Node) string {
 		notes = append(notes, "residue of "+List(n.Residue))
 	}
 
+	for _, a := range n.Alerts {
+		notes = append(notes, "alert: "+Line(a.Reason))
+	}
+
 	switch {
 	case n.LastError != "":
 		notes = append(notes, Line(n.LastError))
@@ -199,11 +203,12 @@ var NodeDetails = slices.Concat(ColumnsOf(Cells[api.Node]{
 	"desired":        func(_ Paint, n *api.Node) string { return desiredText(n) },
 	"playbooks":      func(_ Paint, n *api.Node) string { return playbooks(n.Playbooks) },
 	"before the job": func(_ Paint, n *api.Node) string { return beforeJob(n.Before) },
+	"alerts":         func(_ Paint, n *api.Node) string { return alertLines(n.Alerts) },
 	"observers":      func(_ Paint, n *api.Node) string { return observations(n.Seen) },
 	"seen at":        func(_ Paint, n *api.Node) string { return sightings(n.Sightings) },
 }, "name", "label", "serial", "address", "status", "verified", "state", "power", "group", "outdated", "applied by job",
 	"applied", "desired", "playbooks", "Residue of=residue", "last_error,text", "Claimed by job=job", "verb",
-	"before the job", "labels", "observers", "seen at", "duplicates", "set_aside", "host_keys,lines"),
+	"before the job", "labels", "alerts", "observers", "seen at", "duplicates", "set_aside", "host_keys,lines"),
 	connection, ColumnsOf[api.Node](nil, "History entries=entries", "created", "updated", "revision"))
 
 // observations lists the observers with what they say.
@@ -291,6 +296,7 @@ func (p *Printer) NodeChanges(before, after api.Node) []string {
 
 	add("labels", LabelLine(before.Labels), LabelLine(after.Labels))
 	add("residue", List(before.Residue), List(after.Residue))
+	add("alerts", alertWords(before.Alerts), alertWords(after.Alerts))
 	add("duplicates", List(before.Duplicates), List(after.Duplicates))
 
 	switch {

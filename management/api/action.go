@@ -149,6 +149,10 @@ var forms = map[inventory.ActionName]form{
 	inventory.ActionForgetNodes: {http.MethodPost, PathForget, func(a inventory.Action) any {
 		return Forget{Nodes: append([]string{}, a.Nodes...), Force: a.Force}
 	}, "", forgetWords},
+	inventory.ActionListAlerts: {http.MethodGet, PathAlerts, nil, "alert list", nil},
+	inventory.ActionEndAlert: {http.MethodPost, PathEndAlert, func(a inventory.Action) any {
+		return AlertEnd{ID: a.Key}
+	}, "alert end KEY", nil},
 	// The operator compares the fingerprints, and then puts one.
 	inventory.ActionTrustHostKey: {http.MethodPost, PathScanHostKeys, nil, "nodes trust NODES", nil},
 	// The operator fills the settings in.

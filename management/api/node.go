@@ -59,6 +59,7 @@ type Node struct {
 	Before *inventory.Before `json:"before,omitempty"` // the node before that job reserved it
 
 	Labels map[string]string `json:"labels,omitempty"` // labels set by operators; no verb changes them
+	Alerts []inventory.Alert `json:"alerts,omitempty"` // what somebody found about it, the oldest first
 	// The latest report by observer (`gossip`, `post`): whether it sees the node.
 	Seen map[string]bool `json:"seen,omitempty"`
 	// What the observers say that see the node alive, by observer. The address of `gossip` counts first, then
@@ -136,7 +137,7 @@ type TaskFinding struct {
 func (n Node) Check(t inventory.Transition) error {
 	return t.Check(inventory.Node{
 		Name: n.Name, Addr: n.Addr, Status: n.Status, State: n.State, Job: n.Job, Duplicates: n.Duplicates,
-		AnnouncedFrom: n.AnnouncedFrom, HostKeys: n.HostKeys,
+		AnnouncedFrom: n.AnnouncedFrom, HostKeys: n.HostKeys, Alerts: n.Alerts,
 	})
 }
 

@@ -51,6 +51,8 @@ const (
 	PathFleetApply = "/v1/fleet/apply"              // POST FleetApply: Changed
 	PathReload     = "/v1/config/reload"            // POST: Config, as the file on disk makes it
 	PathPower      = "/v1/power"                    // GET: List[Power], by node
+	PathAlerts     = "/v1/alerts"                   // GET: List[NodeAlert]; POST AlertRequest: List[NodeAlert]
+	PathEndAlert   = PathAlerts + "/end"            // POST AlertEnd: List[NodeAlert]
 	PathInstances  = "/v1/instances"                // GET: List[Instance], oldest first
 	PathTokens     = "/v1/tokens"                   // GET: List[Token]; POST TokenRequest: NewToken
 	PathSecrets    = "/v1/secrets"                  // GET: Secrets

@@ -541,6 +541,21 @@ func (c *Client) Power(ctx context.Context, page ...Page) (api.List[api.Power], 
 	return listed[api.Power](ctx, c, api.PathPower, page)
 }
 
+// Alerts returns the alerts on nodes, or a page of them, by node.
+func (c *Client) Alerts(ctx context.Context, page ...Page) (api.List[api.NodeAlert], error) {
+	return listed[api.NodeAlert](ctx, c, api.PathAlerts, page)
+}
+
+// AddAlert puts an alert on nodes. A repetition changes nothing.
+func (c *Client) AddAlert(ctx context.Context, r api.AlertRequest) (api.List[api.NodeAlert], error) {
+	return post[api.List[api.NodeAlert]](ctx, c, api.PathAlerts, r)
+}
+
+// EndAlert ends an alert, and returns it with the nodes that had it.
+func (c *Client) EndAlert(ctx context.Context, r api.AlertEnd) (api.List[api.NodeAlert], error) {
+	return post[api.List[api.NodeAlert]](ctx, c, api.PathEndAlert, r)
+}
+
 // Instances returns the live daemons, or a page of them, by default oldest first.
 func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Instance], error) {
 	return listed[api.Instance](ctx, c, api.PathInstances, page)

@@ -275,7 +275,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.repository.Start(ctx)
 	d.parts.OnStopOf("repository", d.repository.Stop)
 
-	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.imports.Loop, power.Watch(power.WatchOptions{
+	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.nodes.WatchAlerts(), d.imports.Loop, power.Watch(power.WatchOptions{
 		State: d.store, Leads: d.member.Leads, Asker: d.bmcs, Record: power.RecordIn(d.store), Logger: d.opts.Logger,
 	}))
 	d.parts.Run(ctx, d.notifier.Loops()...)

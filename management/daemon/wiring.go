@@ -98,6 +98,7 @@ func (d *Daemon) wireUseCases() {
 		Logs:       d.engine,
 		Nodes:      d.nodes,
 		Ping:       d.nodes,
+		Alerts:     d.nodes,
 		Importer:   d.imports,
 		Variables:  d.variables,
 		VarsPast:   d.variables,

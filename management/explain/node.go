@@ -35,7 +35,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	// a node that is not in service.
 	for _, find := range []func(){
 		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.registered, e.unseen, e.otherJobs, e.rule,
-		e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
+		e.alerts, e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
 		e.verification, e.outdated, e.notRecorded, e.idle, e.keyLaggard,
 		e.contradiction,
 	} {
@@ -341,6 +341,27 @@ func (e *nodeExplainer) rule() {
 	}
 }
 
+// alerts reports the alerts on the node, with what they prevent.
+func (e *nodeExplainer) alerts() {
+	for _, a := range e.Node.Alerts {
+		var prevents []string
+		for _, row := range inventory.Effects {
+			if slices.Contains(a.Effects, row.Effect) {
+				prevents = append(prevents, row.Meaning)
+			}
+		}
+
+		text := a.String()
+		if len(prevents) > 0 {
+			text += ": " + strings.Join(prevents, "; ")
+		}
+
+		e.add(finding(AboutAlert, "%s", text).on(e.Node.Name).since(a.Since).
+			do("end it when its reason is gone").
+			with(inventory.EndAlert(a.ID)))
+	}
+}
+
 func (e *nodeExplainer) decommissioned() {
 	if e.Node.Status != inventory.Decommissioned || len(e.Jobs) > 0 {
 		return
@@ -356,6 +377,10 @@ func (e *nodeExplainer) decommissioned() {
 // commission returns the action that brings the node into service: into the group
 // for which it was meant last, if there is one.
 func (e *nodeExplainer) commission() []inventory.Action {
+	if row, _ := inventory.TransitionOf(inventory.VerbCommission); e.Node.Alerted(row.RefusedBy) != nil {
+		return nil
+	}
+
 	group := e.lastGroup
 	if j := e.newestJob(e.Node); j != nil {
 		t, _ := j.Target(e.Node.Name)

@@ -5,6 +5,7 @@ package job
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
@@ -58,12 +59,17 @@ func NodeWithin(n *inventory.Node, s record.Scope) *inventory.Node {
 	text := s.Text(n.LastError)
 	verdict := n.Verification.Reworded(s.Text)
 
-	if text == n.LastError && verdict == n.Verification && n.Before == nil {
+	if text == n.LastError && verdict == n.Verification && n.Before == nil && len(n.Alerts) == 0 {
 		return n
 	}
 
 	shown := *n
 	shown.LastError, shown.Verification = text, verdict
+	shown.Alerts = slices.Clone(n.Alerts)
+
+	for i, a := range shown.Alerts {
+		shown.Alerts[i].Reason, shown.Alerts[i].Source = s.Text(a.Reason), s.Text(a.Source)
+	}
 
 	if n.Before != nil {
 		before := *n.Before

@@ -362,5 +362,9 @@ func (t Target) wants(e happening) bool {
 		return false
 	}
 
-	return e.node == nil || t.Matches == nil || t.Matches(e.node)
+	if e.node == nil {
+		return true
+	}
+
+	return e.node.Alerted(inventory.Silenced) == nil && (t.Matches == nil || t.Matches(e.node))
 }

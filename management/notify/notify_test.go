@@ -1116,7 +1116,12 @@ func TestChosen(t *testing.T) {
 			Targets: []job.Target{{Name: "n-1"}},
 		}
 
-		store.add(other, gone, held, done,
+		// The alert may come with the change.
+		silenced := nodeChange(4, inventory.Unallocated, inventory.Allocated)
+		silenced.Node.Labels = map[string]string{"rack": "a"}
+		silenced.Node.Alerts = []inventory.Alert{{ID: "1", Effects: []inventory.Effect{inventory.Silenced}}}
+
+		store.add(other, gone, silenced, held, done,
 			change{Revision: 7, Job: running}, change{Revision: 8, WasJob: running, Job: failed},
 			change{Revision: 9, WasJob: failed, Job: failed})
 		settle()

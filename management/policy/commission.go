@@ -205,9 +205,13 @@ func (c Commission) judge(m *assignment, n *inventory.Node) candidate {
 	wait := func(text string) candidate { return candidate{Judgement: wait(text)} }
 	quiet := m.settled(n.Presence.Since).Add(c.Rule.Quiet)
 
+	row, _ := inventory.TransitionOf(inventory.VerbCommission)
+
 	switch occupied := m.occupied(n); {
 	case occupied != "":
 		return wait(occupied)
+	case n.Alerted(row.RefusedBy) != nil:
+		return wait("it has an alert that refuses it: " + n.Alerted(row.RefusedBy).String())
 	case n.Presence.Pending() && len(n.HostKeys) > 0:
 		return wait("it returned, and policy " + Returns{}.Name() + " has not decided on it")
 	case m.Now.Before(quiet):

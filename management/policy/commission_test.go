@@ -97,6 +97,15 @@ func TestCommission(t *testing.T) {
 		{"two hosts claim to be it", func(_ *policy.World, n *inventory.Node) { n.Duplicates = []string{"192.0.2.9"} },
 			"",
 			"several live hosts"},
+		{"an alert excludes it", func(_ *policy.World, n *inventory.Node) {
+			n.Alerts = []inventory.Alert{{Reason: "on the bench", Effects: []inventory.Effect{inventory.Excluded}}}
+		}, "", "it has an alert that excludes it: on the bench"},
+		{"an alert refuses it", func(_ *policy.World, n *inventory.Node) {
+			n.Alerts = []inventory.Alert{{Reason: "it is hot", Effects: []inventory.Effect{inventory.BlocksCommission}}}
+		}, "", "it has an alert that refuses it: it is hot"},
+		{"an alert informs", func(_ *policy.World, n *inventory.Node) {
+			n.Alerts = []inventory.Alert{{Reason: "it is hot", Effects: []inventory.Effect{inventory.BlocksPower}}}
+		}, "commission n-1", "it is commissioned to service-worker now"},
 		{"a person wants it", func(w *policy.World, _ *inventory.Node) {
 			w.View.SetJobs([]*job.Job{{
 				ID: "4", Verb: inventory.VerbCommission, Status: job.Queued, Actor: "ann",

@@ -308,6 +308,12 @@ func (w World) dropped(j job.Job) string {
 		return "the policy may not act: " + halted
 	}
 
+	for _, t := range j.Targets {
+		if n := w.View.Find(t.Name); n != nil && exclusion(n) != "" {
+			return t.Name + ": " + exclusion(n)
+		}
+	}
+
 	for _, d := range a.Decisions {
 		if d.Job != j.ID || d.Replaces == "" {
 			continue

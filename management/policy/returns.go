@@ -349,9 +349,11 @@ func (r Returns) returned(w World, n *inventory.Node, served *job.Job) Judgement
 	returned := p.Returned()
 	guarded := n.Status == inventory.Unallocated && len(n.HostKeys) > 0
 
-	switch {
+	switch excluded := exclusion(n); {
 	case n.Job != "":
 		return wait("job " + n.Job + " holds it")
+	case excluded != "":
+		return wait(excluded)
 	case n.Status != inventory.Allocated && !guarded:
 		return note(fmt.Sprintf("it returned, and stays %s", n.Status))
 	case n.Status == inventory.Allocated && reaction == inventory.ReactionRecord:
@@ -495,11 +497,22 @@ func (w World) work() map[string]*job.Job {
 	return work
 }
 
+// exclusion returns the alert that excludes the node from policies, in words, or "".
+func exclusion(n *inventory.Node) string {
+	a := n.Alerted(inventory.Excluded)
+	if a == nil {
+		return ""
+	}
+	return "it has an alert that excludes it: " + a.String()
+}
+
 // occupied returns why no policy acts on a node now, in words, or "".
 func (w World) occupied(n *inventory.Node) string {
-	due := w.working[n.Name]
+	due, excluded := w.working[n.Name], exclusion(n)
 
 	switch {
+	case excluded != "":
+		return excluded
 	case n.State != inventory.Discovered:
 		return "the observers do not see it"
 	case n.Job != "":

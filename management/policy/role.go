@@ -202,7 +202,9 @@ func (w World) absent(r Role, n *inventory.Node) absence {
 	early, settled := w.early()
 	a.text = fmt.Sprintf("%s is %s since %s", n.Name, what, stamp(a.since))
 
-	switch {
+	switch excluded := exclusion(n); {
+	case excluded != "":
+		a.text = fmt.Sprintf("%s is %s, and keeps its place: %s", n.Name, what, excluded)
 	case r.ReplaceAfter == 0 || a.since.IsZero():
 		a.text = fmt.Sprintf("%s is %s, and keeps its place", n.Name, what)
 	case w.Now.Before(due):

@@ -203,8 +203,11 @@ func (u Upgrade) behind(w World, p state.Playbooks) []*inventory.Node {
 // node to begin is refused.
 func (u Upgrade) unready(w World, n *inventory.Node) string {
 	row, _ := inventory.TransitionOf(u.Rule.Spec.Action)
+	excluded := exclusion(n)
 
 	switch {
+	case excluded != "":
+		return excluded
 	case n.State != inventory.Discovered:
 		return "the observers do not see it"
 	case n.Job != "":

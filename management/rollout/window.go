@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/state"
 )
 
 // Window returns the number of the nodes that may be out of service at a time. size is that
@@ -213,6 +214,12 @@ func (p *picker) consider(n *Node) {
 
 	if err := p.row.Check(*node); err != nil {
 		p.move(n, Skipped, job.Message(err))
+		return
+	}
+
+	// The policy that started it leaves the node as it is.
+	if a := node.Alerted(inventory.Excluded); a != nil && state.IsPolicy(p.Actor) {
+		p.move(n, Skipped, "it has an alert that excludes it from policies: "+a.String())
 		return
 	}
 

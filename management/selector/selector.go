@@ -76,6 +76,14 @@ var fields = []field{
 	{"last_error", func(n *inventory.Node) string { return n.LastError }, func(string) (string, error) {
 		return "", errors.New("last_error has no value to compare")
 	}},
+	{"alert", func(n *inventory.Node) string {
+		if len(n.Alerts) == 0 {
+			return ""
+		}
+		return n.Alerts[0].ID
+	}, func(string) (string, error) {
+		return "", errors.New("a node can have several alerts, so alert has no value to compare")
+	}},
 	{"outdated", nil, func(s string) (string, error) {
 		if s != "true" && s != "false" {
 			return "", fmt.Errorf("outdated is true or false, or absent where that is not known, and not %q", s)
@@ -271,6 +279,7 @@ var remedies = func() map[string]string {
 		"verb":   "the verbs are " + strings.Join(verbs, ", "),
 		"job":    "give the number of a job",
 
+		"alert":      "to test for presence, write alert or !alert",
 		"last_error": "to test for presence, write last_error or !last_error",
 	}
 }()

@@ -115,7 +115,7 @@ func TestVerbsInTheDocument(t *testing.T) {
 
 	want := []any{
 		string(inventory.VerbDiscovered), string(inventory.VerbDisappeared), string(inventory.VerbRegister),
-		string(inventory.VerbConflict), string(inventory.VerbTrust),
+		string(inventory.VerbConflict), string(inventory.VerbTrust), string(inventory.VerbAlert),
 	}
 
 	for _, row := range inventory.Lifecycle {

@@ -65,7 +65,7 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 		Configured: configuredOf(n.Configured),
 		Playbooks:  n.Playbooks, LastError: n.LastError,
 		Verification: n.Verification, Job: n.Job, Verb: n.Verb, Before: n.Before,
-		Labels: n.Labels, Seen: n.Seen, Sightings: n.Sightings, Duplicates: n.Duplicates,
+		Labels: n.Labels, Alerts: n.Alerts, Seen: n.Seen, Sightings: n.Sightings, Duplicates: n.Duplicates,
 		SetAside: n.SetAside, HostKeys: n.HostKeys,
 		AnnouncedFrom: n.AnnouncedFrom,
 		Entries:       n.Entries, Created: n.Created, Updated: n.Updated,

@@ -587,6 +587,50 @@ func (m fakeSSHKey) Cancel(_ context.Context, c access.Caller) (sshkey.Status, e
 }
 
 // Ping answers for every known node but the second one of a request.
+func (m *fakeManager) Alert(
+	ctx context.Context, c access.Caller, r node.AlertRequest,
+) ([]node.Alerted, error) {
+	subject := func(s *state.Scoped) error { return s.CheckNodes(r.Nodes) }
+	if _, err := c.Check(ctx, m, m.View(), subject); err != nil {
+		return nil, err
+	}
+
+	alert, err := inventory.NewAlert(r.Reason, r.Source, r.Effects, r.Until, c.Principal, time.Now())
+	if err != nil {
+		return nil, err
+	}
+
+	for _, name := range r.Nodes {
+		m.change(func(v *state.View) {
+			n, _ := v.Lookup(name)
+			n.Alerts, n.Revision = []inventory.Alert{alert}, v.Revision
+			v.PutNode(&n)
+		})
+	}
+
+	return node.Alerts(m.View().Nodes()), nil
+}
+
+func (m *fakeManager) EndAlert(
+	ctx context.Context, c access.Caller, r node.AlertEnd,
+) ([]node.Alerted, error) {
+	subject := func(s *state.Scoped) error { return s.CheckNodes(r.Nodes) }
+	if _, err := c.Check(ctx, m, m.View(), subject); err != nil {
+		return nil, err
+	}
+
+	ended := node.Alerts(m.View().Nodes())
+	for _, a := range ended {
+		m.change(func(v *state.View) {
+			n, _ := v.Lookup(a.Node)
+			n.Alerts, n.Revision = nil, v.Revision
+			v.PutNode(&n)
+		})
+	}
+
+	return ended, nil
+}
+
 func (m *fakeManager) Import(
 	ctx context.Context, c access.Caller, _ error, r api.Import,
 ) (api.Imported, error) {
@@ -946,6 +990,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Logs:       m,
 		Nodes:      m,
 		Ping:       m,
+		Alerts:     m,
 		Importer:   m,
 		Variables:  fakeVariables{m},
 		VarsPast:   fakeVariables{m},

@@ -28,6 +28,7 @@ func (s *Server) versioned() []rest.Route {
 	routes := slices.Concat(
 		s.nodeRoutes(),
 		s.enrollRoutes(),
+		s.alertRoutes(),
 		s.inventoryRoutes(),
 		s.jobRoutes(),
 		s.planRoutes(),

@@ -133,6 +133,8 @@ var scopedBodies = map[string]string{
 	"POST /v1/fleet/diff":                      `{"files":[{"name":"f","text":"fleet: 1\nnodes: {NODE: }"}]}`,
 	"POST /v1/fleet/apply":                     `{"changes":[{"level":"node","name":"NODE","part":"vars","key":"a"}]}`,
 	"POST /v1/forget":                          `{"nodes":["NODE"],"force":true,"reason":"x"}`,
+	"POST /v1/alerts":                          `{"nodes":["NODE"],"reason":"x"}`,
+	"POST /v1/alerts/end":                      `{"id":"ID","nodes":["NODE"]}`,
 	"POST /v1/ping":                            `{"nodes":["NODE"]}`,
 	"POST /v1/rollouts":                        `{"spec":{"action":"apply"},"nodes":["NODE"]}`,
 	"POST /v1/rollout-preview":                 `{"spec":{"action":"apply"},"nodes":["NODE"]}`,

@@ -103,6 +103,12 @@ type HostKeeper interface {
 	TrustHostKey(ctx context.Context, c access.Caller, name string, t node.Trust) (inventory.Node, error)
 }
 
+// Alerter puts alerts on nodes.
+type Alerter interface {
+	Alert(ctx context.Context, c access.Caller, r node.AlertRequest) ([]node.Alerted, error)
+	EndAlert(ctx context.Context, c access.Caller, r node.AlertEnd) ([]node.Alerted, error)
+}
+
 // Importer registers machines from lists.
 type Importer interface {
 	// Import returns once all machines are registered, or within minutes. mayReach is why the caller may not change how
@@ -245,6 +251,7 @@ type Options struct {
 	Logs       Logs
 	Nodes      Nodes
 	Ping       Pinger
+	Alerts     Alerter
 	Importer   Importer
 	Variables  Variables
 	VarsPast   VariableHistory

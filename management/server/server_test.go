@@ -1464,6 +1464,15 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 	rolloutMethods(t, c)
 	repositoryMethods(t, c)
 
+	alert := api.AlertRequest{
+		Nodes: []string{"a-1"}, Reason: "a disk fails", Effects: []inventory.Effect{inventory.Silenced},
+	}
+	added := must[api.List[api.NodeAlert]](t)(c.AddAlert(ctx, alert))
+	expect(t, "added alerts", added.Items[0].Reason, alert.Reason)
+	expect(t, "alerts", must[api.List[api.NodeAlert]](t)(c.Alerts(ctx)).Items, added.Items)
+	ended := must[api.List[api.NodeAlert]](t)(c.EndAlert(ctx, api.AlertEnd{ID: added.Items[0].ID}))
+	expect(t, "ended alerts", ended.Items, added.Items)
+
 	imported := must[api.Imported](t)(c.Import(ctx, api.Import{File: "list", DryRun: true}))
 	expect(t, "imported", imported.Machines, []api.ImportedMachine{{Node: "list", Action: api.ImportCreated}})
 	expect(t, "machines", must[api.List[machine.Machine]](t)(c.Machines(ctx)).Total, 0)
