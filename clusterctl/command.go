@@ -73,6 +73,7 @@ type call struct {
 	format  string
 
 	abbreviated bool // the operator did not type the whole name of a node
+	answered    bool // stdout has its one document already
 }
 
 func (a *app) leaf(l leaf) *cli.Command {

@@ -30,7 +30,7 @@ func importNodes(ctx context.Context, c *call) error {
 		return err
 	}
 
-	return c.importList(ctx, api.Import{File: string(data), Prune: c.Bool("prune"), DryRun: c.Bool("dry-run")})
+	return c.importList(ctx, api.Import{File: string(data), Prune: c.Bool("prune")})
 }
 
 // list reads a list of machines. A larger one than the manager takes is not read to its end.
@@ -62,6 +62,11 @@ func (c *call) list(ctx context.Context, name string) ([]byte, error) {
 }
 
 func (c *call) importList(ctx context.Context, r api.Import) error {
+	r.DryRun = c.Bool("dry-run")
+	if !c.Bool("no-manage") {
+		r.Then = []inventory.Verb{inventory.VerbManage}
+	}
+
 	done, err := c.manager.Import(ctx, r)
 
 	// The list is at fault, and no log of the manager tells more about it.
@@ -81,10 +86,32 @@ func (c *call) importList(ctx context.Context, r api.Import) error {
 		c.say("nothing was changed; without --dry-run:")
 	}
 
-	return c.show(print.Answer{
+	err = c.show(print.Answer{
 		Wire:  done,
 		Table: func(p *print.Printer) { print.ImportColumns.Table(p, done.Machines) },
 	})
+	if err != nil || len(done.Jobs) == 0 {
+		return err
+	}
+
+	return c.afterImport(ctx, done.Jobs[0])
+}
+
+// afterImport waits for the job that follows an import. The answer of the import is all that is printed for programs.
+func (c *call) afterImport(ctx context.Context, id string) error {
+	j, err := c.manager.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+
+	if c.Bool("no-wait") {
+		c.say("job %s: %s", j.ID, print.Title(j))
+		return nil
+	}
+
+	c.answered = !c.forPeople()
+
+	return c.accepted(ctx, j, nil)
 }
 
 // addFields are the options of nodes add, with the fields of a list that they set.
@@ -127,7 +154,7 @@ func addNode(ctx context.Context, c *call) error {
 		return err
 	}
 
-	return c.importList(ctx, api.Import{File: string(data), DryRun: c.Bool("dry-run")})
+	return c.importList(ctx, api.Import{File: string(data)})
 }
 
 func exportNodes(ctx context.Context, c *call) error {

@@ -141,9 +141,11 @@ func (c *call) follow(ctx context.Context, j api.Job) (api.Job, error) {
 func (c *call) showResult(j api.Job) error {
 	var err error
 	// A table has the result per host only; other formats have the whole record.
-	if c.format == print.FormatTable {
+	switch {
+	case c.answered:
+	case c.format == print.FormatTable:
 		err = c.show(print.Answer{Table: func(p *print.Printer) { p.Summary(j) }})
-	} else {
+	default:
 		err = c.showJob(j)
 	}
 

@@ -30,6 +30,10 @@ func importDetail(m *api.ImportedMachine) string {
 		}
 	}
 
+	if len(m.Checks) > 0 {
+		texts = append(texts, "credentials: "+strings.Join(m.Checks, ", "))
+	}
+
 	return strings.Join(texts, ", ")
 }
 

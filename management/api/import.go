@@ -2,6 +2,8 @@
 
 package api
 
+import "github.com/contiv/cluster/inventory"
+
 // MaxImportBytes bounds a list of machines.
 const MaxImportBytes = 8 << 20
 
@@ -12,6 +14,9 @@ type Import struct {
 	File   string `json:"file"`
 	Prune  bool   `json:"prune,omitempty"`   // also forget imported machines that the list does not name
 	DryRun bool   `json:"dry_run,omitempty"` // change nothing, and return what would be done
+	// The verbs that follow, in order, such as `manage`: a job each, on the created nodes and the changed ones that
+	// are Enrolled, as far as the job before succeeded for them.
+	Then []inventory.Verb `json:"then,omitempty"`
 }
 
 // ImportAction is what an import does with a machine.
@@ -33,7 +38,9 @@ type Imported struct {
 	Machines []ImportedMachine `json:"machines"`
 	Warnings []string          `json:"warnings,omitempty"` // about fields of the list
 	DryRun   bool              `json:"dry_run,omitempty"`  // nothing was changed
-	Revision int64             `json:"revision"`           // the revision of the store after the import
+	// The jobs that follow and are accepted already: the first of `then`. Absent: no node goes on.
+	Jobs     []string `json:"jobs,omitempty"`
+	Revision int64    `json:"revision"` // the revision of the store after the import
 }
 
 // ImportedMachine is what an import did, or would do, with a machine.
@@ -42,6 +49,8 @@ type ImportedMachine struct {
 	Action  ImportAction   `json:"action"`            // what was done
 	Changes []ImportChange `json:"changes,omitempty"` // the fields that differ
 	Reason  string         `json:"reason,omitempty"`  // why it was skipped or kept
+	// How the credentials of an Enrolled node can be checked.
+	Checks []string `json:"checks,omitempty" enum:"ssh,bmc"`
 }
 
 // ImportChange is a changed field of a machine. Secrets and variables have no values.

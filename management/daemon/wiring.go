@@ -59,9 +59,6 @@ func (d *Daemon) wireUseCases() {
 		Audit:  d.audit,
 		Logger: log,
 	})
-	d.imports = enroll.New(enroll.Options{
-		State: d.store, Store: d.store, Leads: d.member.Leads, Audit: d.audit, Logger: log,
-	})
 	d.variables = variable.New(variable.Options{
 		Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.Kick,
 	})
@@ -74,6 +71,9 @@ func (d *Daemon) wireUseCases() {
 		Membership: d.member, Audit: d.audit, Logger: log,
 	})
 
+	d.imports = enroll.New(enroll.Options{
+		State: d.store, Store: d.store, Jobs: d.engine, Leads: d.member.Leads, Audit: d.audit, Logger: log,
+	})
 	d.rollouts = d.newRollouts()
 	d.policies = d.newPolicies()
 

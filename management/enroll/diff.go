@@ -379,6 +379,11 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 			p.registrations = append(p.registrations, r)
 		}
 
+		if c.node == nil || c.node.Status == inventory.Enrolled {
+			after := c.after(r)
+			m.Checks = checks(&after.machine.Machine, after.addr)
+		}
+
 		p.machines = append(p.machines, m)
 	}
 

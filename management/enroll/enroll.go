@@ -36,9 +36,15 @@ type Import struct {
 	// Secrets has the passwords and the variables by node, each set as one secret.
 	Secrets configuration.Vars `json:"secrets,omitempty"`
 
-	Ended time.Time `json:"ended,omitzero"` // zero: it goes on
+	Ended time.Time `json:"ended,omitzero"` // when all machines were registered; zero: that goes on
 	// Skipped are the nodes that were left as they are, with the reason: they changed meanwhile.
 	Skipped map[string]string `json:"skipped,omitempty"`
+
+	// Then are the verbs that follow: a job each, on the nodes for which the one before succeeded.
+	Then    []inventory.Verb `json:"then,omitempty"`
+	Nodes   []string         `json:"nodes,omitempty"` // of the first of these jobs
+	Jobs    []string         `json:"jobs,omitempty"`  // those that were accepted, in order
+	Problem string           `json:"problem,omitempty"`
 }
 
 // The names of Import.Secrets.
@@ -90,6 +96,7 @@ type Store interface {
 type Options struct {
 	State  state.Reader
 	Store  Store
+	Jobs   Jobs
 	Leads  func() bool // nil: this instance carries out imports
 	Audit  access.Auditor
 	Logger logrus.FieldLogger
@@ -121,6 +128,10 @@ func New(o Options) *Service {
 // Import registers the machines of a list: all of them, or none if the list has a mistake. It returns once all are
 // registered.
 func (s *Service) Import(ctx context.Context, c access.Caller, mayReach error, r api.Import) (api.Imported, error) {
+	if err := checkThen(r.Then); err != nil {
+		return api.Imported{}, err
+	}
+
 	entries, warnings, problems := listing.Parse([]byte(r.File))
 
 	if err := listing.Err(problems); err != nil {
@@ -155,7 +166,7 @@ func (s *Service) Import(ctx context.Context, c access.Caller, mayReach error, r
 
 	err := access.Audited(ctx, s.Audit, c, access.Record{Action: "nodes.import", Targets: names},
 		func(ctx context.Context, _ *access.Record) (err error) {
-			out.Machines, accepted, err = s.accept(ctx, c, entries, r.Prune)
+			out.Machines, accepted, err = s.accept(ctx, c, entries, r)
 			return err
 		})
 	if err != nil {
@@ -163,13 +174,18 @@ func (s *Service) Import(ctx context.Context, c access.Caller, mayReach error, r
 	}
 
 	if accepted != nil {
-		skipped, err := s.await(ctx, accepted.ID)
+		done, err := s.await(ctx, accepted.ID)
 		if err != nil {
 			return api.Imported{}, err
 		}
 
+		out.Jobs = done.Jobs
+		if done.Problem != "" {
+			out.Warnings = append(out.Warnings, done.Problem)
+		}
+
 		for i, m := range out.Machines {
-			if reason := skipped[m.Node]; reason != "" {
+			if reason := done.Skipped[m.Node]; reason != "" {
 				out.Machines[i] = api.ImportedMachine{Node: m.Node, Action: api.ImportSkipped, Reason: reason}
 			}
 		}
@@ -200,7 +216,7 @@ func (s *Service) preview(
 
 // accept stores the import once no other one is being carried out. It is nil if there is nothing to change.
 func (s *Service) accept(
-	ctx context.Context, c access.Caller, entries []listing.Entry, prune bool,
+	ctx context.Context, c access.Caller, entries []listing.Entry, r api.Import,
 ) ([]api.ImportedMachine, *Import, error) {
 	for {
 		// Take the channel first: a change during the decision must wake the wait.
@@ -219,7 +235,7 @@ func (s *Service) accept(
 				return result{}, nil
 			}
 
-			p, problems := plan(state.ViewOf(tx), entries, prune)
+			p, problems := plan(state.ViewOf(tx), entries, r.Prune)
 			if err := listing.Err(problems); err != nil {
 				return result{}, err
 			}
@@ -229,6 +245,7 @@ func (s *Service) accept(
 				return result{machines: p.machines}, err
 			}
 
+			accepted.Then = r.Then
 			record.Put(tx, &Kind, accepted)
 
 			return result{p.machines, accepted}, nil
@@ -299,24 +316,24 @@ func (p planned) record(actor string, now time.Time) (*Import, error) {
 	return out, nil
 }
 
-// await waits for the end of an import, and returns the nodes that it skipped.
-func (s *Service) await(ctx context.Context, id string) (map[string]string, error) {
+// await waits until an import has registered all machines, and the first job that follows is accepted.
+func (s *Service) await(ctx context.Context, id string) (Import, error) {
 	for {
 		changed := s.State.Changed()
 
 		i := record.Get(s.State.View(), &Kind, id)
 		if i == nil {
-			return nil, nil // it ended long ago
+			return Import{}, nil // it ended long ago
 		}
 
-		if !i.Ended.IsZero() {
-			return i.Skipped, nil
+		if !i.Ended.IsZero() && (len(i.Then) == 0 || len(i.Jobs) > 0) {
+			return *i, nil
 		}
 
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, inventory.Errorf(inventory.KindUnavailable, "the import is stored, and has not ended yet").
+			return Import{}, inventory.Errorf(inventory.KindUnavailable, "the import is stored, and has not ended yet").
 				Do("it goes on by itself; repeat the request to see its result")
 		}
 	}
@@ -332,6 +349,10 @@ func (s *Service) round(ctx context.Context) (control.Next, error) {
 		switch {
 		case i.Ended.IsZero():
 			if err := s.carryOut(ctx, *i); err != nil {
+				return next, err
+			}
+		case len(i.Then) > 0:
+			if err := s.next(ctx, *i); err != nil {
 				return next, err
 			}
 		case time.Now().Before(end):
@@ -381,9 +402,13 @@ func (s *Service) carryOut(ctx context.Context, i Import) error {
 	}
 
 	_, _, err := record.Decide(ctx, s.Store, func(tx *record.Tx) (none struct{}, err error) {
-		record.Put(tx, &Kind, &Import{
-			ID: i.ID, Actor: i.Actor, Started: i.Started, Ended: time.Now(), Skipped: skipped,
-		})
+		ended := &Import{ID: i.ID, Actor: i.Actor, Started: i.Started, Ended: time.Now(), Skipped: skipped}
+
+		if ended.Nodes = i.goesOn(state.ViewOf(tx), skipped); len(ended.Nodes) > 0 {
+			ended.Then = i.Then
+		}
+
+		record.Put(tx, &Kind, ended)
 
 		return none, nil
 	})

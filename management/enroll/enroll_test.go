@@ -28,7 +28,8 @@ import (
 type world struct {
 	*recordtest.Store
 
-	t *testing.T
+	t    *testing.T
+	jobs *jobs
 
 	mu      sync.Mutex
 	nodes   map[string]inventory.Node
@@ -38,7 +39,7 @@ type world struct {
 func newWorld(t *testing.T, nodes ...inventory.Node) *world {
 	t.Helper()
 
-	w := &world{t: t, nodes: map[string]inventory.Node{}, history: map[string][]inventory.HistoryEntry{}}
+	w := &world{t: t, jobs: &jobs{byKey: map[string]job.Job{}}, nodes: map[string]inventory.Node{}, history: map[string][]inventory.HistoryEntry{}}
 	for _, n := range nodes {
 		w.nodes[n.Name] = n
 	}
@@ -105,7 +106,7 @@ func (w *world) service() *Service {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 
-	return New(Options{State: w, Store: w, Audit: noAudit{}, Logger: log})
+	return New(Options{State: w, Store: w, Jobs: w.jobs, Audit: noAudit{}, Logger: log})
 }
 
 // run runs the loop of a service until the end of the test.

@@ -29,7 +29,7 @@ func (s *Server) enrollRoutes() []rest.Route {
 					"service, or held by a job, is skipped. With `prune`, imported machines that the list does not " +
 					"name are forgotten, unless they are in service or their agent speaks. With `dry_run`, nothing " +
 					"is changed. Settings of connections need the role admin. The answer comes once all machines " +
-					"are registered.",
+					"are registered, and the first job of `then` is accepted.",
 				Success: "What was done with each machine.", Revision: true,
 				Fails: openapi.Fails{400: "The list has mistakes: the detail names them all."},
 			},

@@ -6,6 +6,7 @@ package credentials_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -332,4 +333,53 @@ func TestManageIsCancelled(t *testing.T) {
 	}
 
 	s.are("a Enrolled")
+}
+
+// TestImportGoesOn: a plain import checks the credentials of what it created, and says who stays behind and why.
+func TestImportGoesOn(t *testing.T) {
+	t.Parallel()
+
+	s := newSite(t)
+	s.hosts.refuses["10.0.7.2"] = "ssh access as root@10.0.7.2 was denied: check user and key_file"
+
+	file := filepath.Join(s.dir, "list.json")
+	write := func(list string) { errtest.None(t, os.WriteFile(file, []byte(list), 0o600)) }
+
+	write(`[{"name":"a","addr":"10.0.7.1"},{"name":"b","addr":"10.0.7.2"}]`)
+	s.says(0, []string{"a", "created", "credentials: ssh"}, "nodes", "import", file, "--dry-run")
+	s.are()
+	s.says(3, []string{"created", "credentials: ssh", "Manageable", "ssh access as root@10.0.7.2 was denied"},
+		"nodes", "import", file)
+	s.are("a Manageable", "b Enrolled")
+
+	// A second import changes nothing, and checks nothing.
+	logins := len(s.hosts.logins)
+	s.says(0, []string{"same"}, "nodes", "import", file)
+
+	if len(s.hosts.logins) != logins {
+		t.Errorf("the second import has logged in: %s", s.hosts.logins)
+	}
+
+	// One document for programs, and one that is changed is checked again.
+	s.hosts.change(func() { s.hosts.refuses = map[string]string{} })
+	write(`[{"name":"a","addr":"10.0.7.1","memory":1},{"name":"b","addr":"10.0.7.2","memory":1}]`)
+
+	var out bytes.Buffer
+
+	args := []string{"clusterctl", "--url", "unix://" + s.dir + "/s", "nodes", "import", file, "-o", "json"}
+	code := clusterctl.Run(t.Context(), args,
+		clusterctl.Options{Stdin: strings.NewReader(""), Stdout: &out, Stderr: io.Discard})
+
+	var answer api.Imported
+	if err := json.Unmarshal(out.Bytes(), &answer); err != nil || code != 0 || len(answer.Jobs) != 1 {
+		t.Errorf("exit code %d, %v: %s", code, err, out.String())
+	}
+
+	s.are("a Manageable", "b Manageable")
+
+	s.says(0, []string{"created"}, "nodes", "add", "c", "--addr", "10.0.7.3", "--no-manage")
+	s.says(0, []string{"created", "Complete"}, "nodes", "add", "d", "--addr", "10.0.7.4")
+	s.says(0, []string{"job 4"}, "nodes", "add", "e", "--addr", "10.0.7.5", "--no-wait")
+	s.says(0, nil, "job", "wait", "4")
+	s.are("a Manageable", "b Manageable", "c Enrolled", "d Manageable", "e Manageable")
 }
