@@ -144,7 +144,7 @@ lab-deps:
 
 .PHONY: docs
 docs: ## regenerate the references and tables in docs/
-	go test -count=1 ./inventory ./management/server ./management/metrics ./management/openapi ./clusterctl \
+	go test -count=1 ./inventory ./inventory/evidence ./management/server ./management/metrics ./management/openapi ./clusterctl \
 		./management/fleet -run Document -update
 
 .PHONY: man

@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"inventory/etcd":          {"inventory", "inventory/localfile"},
 	"inventory/localfile":     {},
 	"inventory/machine":       {},
+	"inventory/evidence":      {},
 	"inventory/bmc":           {"inventory", "inventory/machine"},
 	"inventory/bmc/bmctest":   {"inventory/bmc", "inventory/machine"},
 	"inventory/facts":         {"inventory"},
@@ -39,11 +40,11 @@ var mayImport = map[string][]string{
 	"inventory/facts/program": {"inventory"},
 	"inventory/yamlfile":      {"inventory"},
 	"management/enroll": {
-		"inventory", "inventory/machine", "configuration", "management/access", "management/api", "management/control",
+		"inventory", "inventory/evidence", "inventory/machine", "configuration", "management/access", "management/api", "management/control",
 		"management/enroll/listing", "management/job", "management/node", "management/record", "management/state",
 	},
 	"management/enroll/listing": {
-		"inventory", "inventory/machine", "inventory/yamlfile", "configuration", "management/api",
+		"inventory", "inventory/evidence", "inventory/machine", "inventory/yamlfile", "configuration", "management/api",
 	},
 	"monitor":               {"inventory"},
 	"monitor/serf":          {"inventory", "inventory/localfile", "inventory/yamlfile", "monitor"},
@@ -104,7 +105,7 @@ var mayImport = map[string][]string{
 		"management/rollout", "management/state",
 	},
 	"management/state": {
-		"inventory", "inventory/machine", "configuration", "management/cluster", "management/job",
+		"inventory", "inventory/evidence", "inventory/machine", "configuration", "management/cluster", "management/job",
 		"management/record",
 	},
 	"management/state/statetest": {"configuration", "management/record", "management/state"},
@@ -179,6 +180,7 @@ var mayImport = map[string][]string{
 	},
 	"management/explain": {
 		"inventory",
+		"inventory/evidence",
 		"configuration",
 		"management/api",
 		"management/desired",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/evidence"
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/enroll/listing"
@@ -343,6 +344,12 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 			problem("it fits several nodes: %s", strings.Join(why, ", "))
 			continue
 		case len(names) == 1:
+			// A node that shares little and differs in much is another machine, as one at a former address.
+			if v := compare(v, r, names[0]); v.Score < 0 {
+				problem("it seems to be another machine than %s: it has %s", names[0], v)
+				continue
+			}
+
 			r.Node = names[0]
 		default:
 			// A node without a record may be any machine; one with a record is another machine.
@@ -406,6 +413,16 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 	}
 
 	return p, problems
+}
+
+// compare compares an entry with a node. What the entry leaves out says nothing.
+func compare(v *state.View, r Registration, name string) evidence.Verdict {
+	n, _ := v.Lookup(name)
+
+	listed := state.EvidenceOfMachine(&state.Machine{Machine: r.Machine})
+	listed.Addr = r.Addr
+
+	return evidence.Compare(listed, state.EvidenceOf(v, &n))
 }
 
 // prune removes the imported machines that are not listed, and lists the other nodes with the reason.

@@ -215,12 +215,20 @@ func TestIdentity(t *testing.T) {
 		File: `[{"name":"z","uuid":"4c4c4544-0000-1000-8000-000000000002","pm_type":"ipmi","pm_addr":"10.0.0.9"}]`,
 	}, "b changed: bmc.address 10.0.0.2 → 10.0.0.9")
 
+	// Vendors give many machines the same UUID.
+	const madeUp = `"uuid":"03000200-0400-0500-0006-000700080009"`
+
+	w.expect(s, api.Import{File: `[{"name":"m1","addr":"10.3.0.1",` + madeUp + `},{"name":"m2","addr":"10.3.0.2",` +
+		madeUp + `}]`}, "m1 created\nm2 created")
+
 	before := len(w.View().Nodes())
 
 	for list, says := range map[string]string{
 		`[{"pm_type":"ipmi","pm_addr":"10.0.0.9","mac":["52:54:00:00:00:01"]},
 		{"name":"ok","addr":"10.2.0.1"}]`: "b by its bmc",
-		`[{"name":"a","pm_type":"ipmi","pm_addr":"10.0.0.77"}]`:         "another BMC",
+		`[{"name":"a","pm_type":"ipmi","pm_addr":"10.0.0.77"}]`: "another BMC",
+		`[{"name":"n","pm_type":"ipmi","pm_addr":"10.0.0.88","mac":["52:54:00:00:00:09"],"addr":"10.1.0.1"}]`: "it seems " +
+			"to be another machine than a: it has the same address 10.1.0.1, but another BMC, MAC (-10)",
 		`[{"addr":"10.1.0.1"},{"pm_type":"ipmi","pm_addr":"10.0.0.1"}]`: "as is entry 1",
 	} {
 		_, err := w.request(s, api.Import{File: list})

@@ -37,6 +37,7 @@ const (
 	AboutAccess     About = "access"     // the host does not accept the manager's credentials
 	AboutFailure    About = "failure"    // a task, or the whole job, failed
 	AboutRefusal    About = "refusal"    // the precondition of a job failed, so it was not begun
+	AboutIdentity   About = "identity"   // which machine the node is
 	AboutAlert      About = "alert"      // somebody found something about the node
 	AboutResidue    About = "residue"    // configuration that could not be removed
 	AboutRule       About = "rule"       // the node's group lacks a provider

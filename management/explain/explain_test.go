@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/job/jobtest"
 	"github.com/contiv/cluster/management/record"
@@ -771,5 +772,45 @@ func TestExplainConnection(t *testing.T) {
 
 		check("job", c.job, ExplainJob(f, *v.Jobs()[0]).Findings)
 		check("node", c.node, ExplainNode(f, *v.Nodes()[0], nil).Findings)
+	}
+}
+
+// TestExplainTwin names another node that seems to be the same machine, and none that only shares an address or what
+// vendors make up.
+func TestExplainTwin(t *testing.T) {
+	t.Parallel()
+
+	const madeUp = "03000200-0400-0500-0006-000700080009"
+
+	v := &state.View{}
+
+	for name, m := range map[string]machine.Machine{
+		"r1": {UUID: "4c4c4544-0042-3510-8054-b4c04f4d5932", Ports: []machine.Port{{MAC: "52:54:00:aa:00:01"}}},
+		"r2": {UUID: "4c4c4544-0042-3510-8054-b4c04f4d5932", Ports: []machine.Port{{MAC: "52:54:00:aa:00:02"}}},
+		"r3": {UUID: madeUp}, "r4": {UUID: madeUp},
+		"r5": {Ports: []machine.Port{{MAC: "52:54:00:aa:00:03"}}},
+	} {
+		m.Node = name
+		v.PutNode(&inventory.Node{Name: name, Addr: "10.0.0.1", Status: inventory.Enrolled})
+		v.View = record.Set(v.View, &state.Machines, name, &state.Machine{Machine: m})
+	}
+
+	for name, want := range map[string]string{
+		"r1": "r2 seems to be the same machine: it has the same UUID 4c4c4544-0042-3510-8054-b4c04f4d5932, " +
+			"address 10.0.0.1, but another MAC (60)",
+		"r2": "r1 seems to be", "r3": "", "r4": "", "r5": "",
+	} {
+		n, _ := v.Lookup(name)
+
+		var got []string
+		for _, f := range ExplainNode(facts(v), n, nil).Findings {
+			if f.About == AboutIdentity {
+				got = append(got, f.Message)
+			}
+		}
+
+		if text := strings.Join(got, "; "); want == "" && text != "" || !strings.HasPrefix(text, want) {
+			t.Errorf("%s: %q, want %q", name, text, want)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/evidence"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -36,7 +37,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	for _, find := range []func(){
 		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.registered, e.unseen, e.otherJobs, e.rule,
 		e.alerts, e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
-		e.verification, e.outdated, e.notRecorded, e.idle, e.keyLaggard,
+		e.identity, e.verification, e.outdated, e.notRecorded, e.idle, e.keyLaggard,
 		e.contradiction,
 	} {
 		find()
@@ -338,6 +339,19 @@ func (e *nodeExplainer) rule() {
 		e.add(missing)
 
 		e.Ready = false
+	}
+}
+
+// identity reports other nodes that seem to be the same machine, with the evidence.
+func (e *nodeExplainer) identity() {
+	own := state.EvidenceOf(e.View, &e.Node)
+
+	for _, n := range e.View.Nodes() {
+		if v := evidence.Compare(own, state.EvidenceOf(e.View, n)); n.Name != e.Node.Name && v.Score >= evidence.Certain {
+			e.add(finding(AboutIdentity, "%s seems to be the same machine: it has %s", n.Name, v).
+				on(e.Node.Name, n.Name).
+				do("find out which of the two is right, and forget the other one"))
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/evidence"
 	"github.com/contiv/cluster/inventory/machine"
 )
 
@@ -94,6 +95,8 @@ var fields = map[string]func(*reader, *yaml.Node){
 		r.UUID = strings.ToLower(r.text(n))
 		if !uuid.MatchString(r.UUID) {
 			r.wrong("%s is no UUID", short(r.UUID))
+		} else if evidence.MadeUp(r.UUID) {
+			r.warn("%s is made up by a vendor, so it identifies nothing", short(r.UUID))
 		}
 	},
 	"cpu":    func(r *reader, n *yaml.Node) { r.CPUs = r.number1(n, 1<<20) },

@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/evidence"
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/api"
 )
@@ -254,7 +255,7 @@ func (e *Entry) identities() []identity {
 }
 
 // Keys returns the evidence of the identity of a machine: its BMC, MACs, UUID and ssh address. Two machines that share
-// one are the same.
+// one are the same. A UUID that a vendor made up is none.
 func Keys(m *machine.Machine, addr string) (keys []string) {
 	if b := m.BMC; b != nil && b.Address != "" {
 		key := "bmc " + strings.ToLower(b.Address)
@@ -269,7 +270,7 @@ func Keys(m *machine.Machine, addr string) (keys []string) {
 		keys = append(keys, "mac "+port.MAC)
 	}
 
-	if m.UUID != "" {
+	if !evidence.MadeUp(m.UUID) {
 		keys = append(keys, "uuid "+m.UUID)
 	}
 
