@@ -8,7 +8,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
@@ -18,10 +20,65 @@ import (
 
 func importRows() rows {
 	return rows{
-		"nodes import": {formats: namelessFormats, complete: fileNames, run: importNodes},
-		"nodes add":    {formats: namelessFormats, complete: nothing, run: addNode},
-		"nodes export": {formats: []string{print.FormatJSON, print.FormatYAML}, run: exportNodes},
+		"nodes import":   {formats: namelessFormats, complete: fileNames, run: importNodes},
+		"nodes add":      {formats: namelessFormats, complete: nothing, run: addNode},
+		"nodes expected": expected.list(leaf{}),
+		"nodes export":   {formats: []string{print.FormatJSON, print.FormatYAML}, run: exportNodes},
 	}
+}
+
+var expected = noun[api.ExpectedMachine]{
+	columns: print.ExpectedColumns,
+	name:    api.ExpectedMachine.Key,
+	empty:   "nothing is registered, and nothing is seen",
+	all: func(ctx context.Context, c *call) (listing[api.ExpectedMachine], error) {
+		if c.Bool("scan") {
+			if err := c.scan(ctx); err != nil {
+				return listing[api.ExpectedMachine]{}, err
+			}
+		}
+
+		l, err := c.manager.Expected(ctx)
+
+		if only := values(c, "result"); len(only) > 0 {
+			l.Items = slices.DeleteFunc(l.Items, func(e api.ExpectedMachine) bool {
+				return !slices.Contains(only, string(e.Result))
+			})
+			l.Total = len(l.Items)
+		}
+
+		return listingOf(l, err)
+	},
+}
+
+// scanPoll is the time between two looks at a scan that runs.
+const scanPoll = 200 * time.Millisecond
+
+// scan asks for a scan for BMCs, and waits for its end.
+func (c *call) scan(ctx context.Context) error {
+	s, err := c.manager.StartScan(ctx)
+	if err != nil {
+		return err
+	}
+
+	c.say("asking %d addresses for BMCs", s.Addresses)
+
+	for s.Running() {
+		select {
+		case <-ctx.Done():
+			c.say("the scan goes on; its result: %s nodes expected", c.self())
+			return context.Cause(ctx)
+		case <-time.After(scanPoll):
+		}
+
+		if s, err = c.manager.Scan(ctx); err != nil {
+			return err
+		}
+	}
+
+	c.say("%d answers", s.Found)
+
+	return nil
 }
 
 func importNodes(ctx context.Context, c *call) error {

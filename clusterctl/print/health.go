@@ -18,6 +18,9 @@ var InstanceColumns = ColumnsOf[api.Instance](nil,
 // PowerColumns are the columns of a table of the power of nodes.
 var PowerColumns = ColumnsOf[api.Power](nil, "node", "power,else unknown", "since", "problem", "problem_since,wide")
 
+// ExpectedColumns are the columns of the comparison of what is registered with what is seen.
+var ExpectedColumns = ColumnsOf[api.ExpectedMachine](nil, "result", "node", "addr", "bmc", "listed", "seen", "product")
+
 // TokenColumns are the columns of a table of bearer tokens.
 var TokenColumns = ColumnsOf[api.Token](nil,
 	"id", "name", "role", "scope", "expires", "used", "created,wide", "by=created_by,wide")

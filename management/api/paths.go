@@ -53,6 +53,8 @@ const (
 	PathPower      = "/v1/power"                    // GET: List[Power], by node
 	PathAlerts     = "/v1/alerts"                   // GET: List[NodeAlert]; POST AlertRequest: List[NodeAlert]
 	PathEndAlert   = PathAlerts + "/end"            // POST AlertEnd: List[NodeAlert]
+	PathScan       = "/v1/scan"                     // GET: Scan; POST: Scan
+	PathExpected   = "/v1/expected"                 // GET: List[ExpectedMachine], by node or BMC
 	PathInstances  = "/v1/instances"                // GET: List[Instance], oldest first
 	PathTokens     = "/v1/tokens"                   // GET: List[Token]; POST TokenRequest: NewToken
 	PathSecrets    = "/v1/secrets"                  // GET: Secrets

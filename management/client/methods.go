@@ -556,6 +556,21 @@ func (c *Client) EndAlert(ctx context.Context, r api.AlertEnd) (api.List[api.Nod
 	return post[api.List[api.NodeAlert]](ctx, c, api.PathEndAlert, r)
 }
 
+// Expected compares what is registered with what is seen.
+func (c *Client) Expected(ctx context.Context, page ...Page) (api.List[api.ExpectedMachine], error) {
+	return listed[api.ExpectedMachine](ctx, c, api.PathExpected, page)
+}
+
+// Scan returns the newest scan for BMCs.
+func (c *Client) Scan(ctx context.Context) (api.Scan, error) {
+	return get[api.Scan](ctx, c, api.PathScan)
+}
+
+// StartScan asks for a scan for BMCs, and returns before it ends.
+func (c *Client) StartScan(ctx context.Context) (api.Scan, error) {
+	return post[api.Scan](ctx, c, api.PathScan, nil)
+}
+
 // Instances returns the live daemons, or a page of them, by default oldest first.
 func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Instance], error) {
 	return listed[api.Instance](ctx, c, api.PathInstances, page)

@@ -39,6 +39,7 @@ import (
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/scan"
 	"github.com/contiv/cluster/management/secret/keyring"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/setting"
@@ -161,6 +162,7 @@ type callers struct {
 type useCases struct {
 	nodes      *node.Nodes
 	imports    *enroll.Service
+	scanner    *scan.Scanner
 	variables  *variable.Variables
 	engine     *engine.Engine
 	policies   *policy.Loop
@@ -275,9 +277,10 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.repository.Start(ctx)
 	d.parts.OnStopOf("repository", d.repository.Stop)
 
-	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.nodes.WatchAlerts(), d.imports.Loop, power.Watch(power.WatchOptions{
-		State: d.store, Leads: d.member.Leads, Asker: d.bmcs, Record: power.RecordIn(d.store), Logger: d.opts.Logger,
-	}))
+	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.nodes.WatchAlerts(), d.imports.Loop, d.scanner.Loop,
+		power.Watch(power.WatchOptions{
+			State: d.store, Leads: d.member.Leads, Asker: d.bmcs, Record: power.RecordIn(d.store), Logger: d.opts.Logger,
+		}))
 	d.parts.Run(ctx, d.notifier.Loops()...)
 	d.parts.Go(ctx, "automation", d.runAutomation)
 

@@ -31,6 +31,7 @@ import (
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/rollout/gate"
+	"github.com/contiv/cluster/management/scan"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
@@ -64,6 +65,11 @@ func (d *Daemon) wireUseCases() {
 	})
 	d.desired = desired.New(d.identity.ID, d.settings.Variables)
 	d.bmcs = bmc.New()
+	ranges, _ := d.file.Scan.Parsed() // the file was checked
+	d.scanner = scan.New(scan.Options{
+		Config: ranges, Store: d.store, Sync: d.store.Sync, Leads: d.member.Leads, Watch: d.store.Changed,
+		Greet: bmc.Greet, Audit: d.audit, Logger: log,
+	})
 	executors, playbooks := d.newExecutors()
 	d.engine = engine.New(engine.Options{
 		State: d.store, Store: d.store, Results: d.store, Records: d.store, Metrics: d.metrics, Executors: executors,
@@ -100,6 +106,7 @@ func (d *Daemon) wireUseCases() {
 		Ping:       d.nodes,
 		Alerts:     d.nodes,
 		Importer:   d.imports,
+		Scanner:    d.scanner,
 		Variables:  d.variables,
 		VarsPast:   d.variables,
 		Explain:    explain.New(d.store, d.desired, d.explainSettings, d.policies),
@@ -262,5 +269,5 @@ func (d *Daemon) runAudit(ctx context.Context) {
 var kinds = slices.Concat(state.Kinds, []record.Any{
 	&job.Kind, &plan.Kind, &rollout.Kind,
 	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &gossipkey.Kind, &window.FreezeKind,
-	&notify.DeliveryKind, &notify.PositionKind, &enroll.Kind,
+	&notify.DeliveryKind, &notify.PositionKind, &enroll.Kind, &scan.Kind, &scan.FoundKind,
 })

@@ -631,6 +631,10 @@ func (m *fakeManager) EndAlert(
 	return ended, nil
 }
 
+func (m *fakeManager) Request(_ context.Context, c access.Caller) (api.Scan, error) {
+	return api.Scan{Requested: time.Unix(1, 0), Actor: c.Principal, Addresses: 4}, nil
+}
+
 func (m *fakeManager) Import(
 	ctx context.Context, c access.Caller, _ error, r api.Import,
 ) (api.Imported, error) {
@@ -992,6 +996,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Ping:       m,
 		Alerts:     m,
 		Importer:   m,
+		Scanner:    m,
 		Variables:  fakeVariables{m},
 		VarsPast:   fakeVariables{m},
 		Explain:    fakeExplainer{m},

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
+	"github.com/contiv/cluster/management/scan"
 	"github.com/contiv/cluster/management/server/rest"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
@@ -139,6 +140,14 @@ var Resources = []Resource{
 	&ResourceOf[rollout.Record, api.Rollout]{
 		Kind: &rollout.Kind, Path: api.PathRollouts,
 		Show: func(_ *Seen, r *rollout.Record) api.Rollout { return rolloutRecordOf(*r) },
+	},
+	&ResourceOf[api.Scan, *api.Scan]{
+		Kind: &scan.Kind, Path: api.PathScan, One: api.PathScan, Allow: access.Readers.Scoped(), Show: itself[api.Scan],
+		Doc: openapi.Doc{
+			ID: "getScan", Tag: aboutNodes, Summary: "Show the newest scan for BMCs",
+			Text:    "Returns when BMCs were looked for in the ranges of the site, and how many answers there were.",
+			Success: "The scan.",
+		},
 	},
 	// GET shows which nodes are left to do; a watch shows the record of the rotation.
 	&ResourceOf[sshkey.Rotation, *sshkey.Rotation]{

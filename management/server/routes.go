@@ -29,6 +29,7 @@ func (s *Server) versioned() []rest.Route {
 		s.nodeRoutes(),
 		s.enrollRoutes(),
 		s.alertRoutes(),
+		s.scanRoutes(),
 		s.inventoryRoutes(),
 		s.jobRoutes(),
 		s.planRoutes(),

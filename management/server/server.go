@@ -116,6 +116,12 @@ type Importer interface {
 	Import(ctx context.Context, c access.Caller, mayReach error, r api.Import) (api.Imported, error)
 }
 
+// Scanner looks for BMCs.
+type Scanner interface {
+	// Request asks for a scan, and returns before it ends.
+	Request(ctx context.Context, c access.Caller) (api.Scan, error)
+}
+
 // GossipKeeper rotates the key of the gossip. It does not block for long.
 type GossipKeeper interface {
 	Rotate(ctx context.Context, c access.Caller, r gossipkey.Request) (gossipkey.Status, error)
@@ -253,6 +259,7 @@ type Options struct {
 	Ping       Pinger
 	Alerts     Alerter
 	Importer   Importer
+	Scanner    Scanner
 	Variables  Variables
 	VarsPast   VariableHistory
 	Explain    Explainer

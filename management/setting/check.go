@@ -40,6 +40,7 @@ func (c *Config) Check() error {
 		c.checkNumbers,
 		c.checkDurations,
 		c.checkNotifications,
+		c.checkScan,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -303,6 +304,13 @@ func (c *Config) checkPolicies() error {
 	return nil
 }
 
+func (c *Config) checkScan() error {
+	if _, err := c.Scan.Parsed(); err != nil {
+		return invalid("scan.ranges", "%w", err)
+	}
+	return nil
+}
+
 func (c *Config) checkNumbers() error {
 	for _, n := range []struct {
 		key              string
@@ -322,6 +330,7 @@ func (c *Config) checkNumbers() error {
 		{"repository.limits.fetch", c.Repository.Limits.Fetch, 64 << 10, 16 << 30},
 		{"repository.limits.size", c.Repository.Limits.Size, 64 << 10, 64 << 20},
 		{"repository.limits.files", int64(c.Repository.Limits.Files), 1, 10_000},
+		{"scan.rate", int64(c.Scan.Rate), 1, 1000},
 		{"max_body", c.MaxBody, 1 << 10, 1 << 30},
 		{"max_requests", int64(c.MaxRequests), 2, 10_000},
 		{"max_streams", int64(c.MaxStreams), 2, 256},

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/repository"
+	"github.com/contiv/cluster/management/scan"
 	"github.com/contiv/cluster/management/step/playbook"
 	"github.com/contiv/cluster/monitor"
 )
@@ -66,6 +67,7 @@ type Config struct {
 	Audit       Audit `yaml:"audit"`
 
 	Notifications []Notification `yaml:"notifications"`
+	Scan          Scan           `yaml:"scan"`
 
 	LogLevel string `yaml:"log_level"`
 }
@@ -186,6 +188,33 @@ type Audit struct {
 	KeepFor Duration `yaml:"keep_for"`
 }
 
+// Scan says where the BMCs of the site are, and how often to look for them.
+type Scan struct {
+	Ranges []string `yaml:"ranges"` // see scan.ParseRange
+	Every  Duration `yaml:"every"`  // 0: only when asked to
+	Rate   int      `yaml:"rate"`   // addresses in a second
+}
+
+// Parsed returns the ranges, and the error of the first one that is none.
+func (s Scan) Parsed() (scan.Config, error) {
+	parsed := scan.Config{Every: time.Duration(s.Every), Rate: s.Rate}
+
+	for _, text := range s.Ranges {
+		r, err := scan.ParseRange(text)
+		if err != nil {
+			return parsed, err
+		}
+		parsed.Ranges = append(parsed.Ranges, r)
+	}
+
+	if n := parsed.Size(); n > scan.MaxAddresses {
+		return parsed, inventory.Errorf(inventory.KindInvalid, "the ranges have %d addresses, and may have %d", n,
+			scan.MaxAddresses).Do("name smaller ranges, of BMCs only")
+	}
+
+	return parsed, nil
+}
+
 // The defaults of the adapters' sections.
 const (
 	DefaultBind   = "0.0.0.0:7946"
@@ -237,6 +266,7 @@ func Default() Config {
 		MaxStreams:    64,
 		Audit:         Audit{Keep: 100_000, KeepFor: Duration(365 * 24 * time.Hour)},
 		Notifications: []Notification{},
+		Scan:          Scan{Ranges: []string{}, Rate: 20},
 		LogLevel:      "info",
 	}
 }
