@@ -32,6 +32,8 @@ var tagged = map[string]bool{
 	"/v1/alerts":                             true,
 	"/v1/machines/export":                    false,
 	"/v1/power":                              true,
+	"/v1/expected":                           true,
+	"/v1/scan":                               false,
 	"/v1/tokens":                             true,
 	"/v1/certificates":                       true,
 	"/v1/nodes/a-1":                          false,

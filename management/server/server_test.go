@@ -1476,6 +1476,10 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 	imported := must[api.Imported](t)(c.Import(ctx, api.Import{File: "list", DryRun: true}))
 	expect(t, "imported", imported.Machines, []api.ImportedMachine{{Node: "list", Action: api.ImportCreated}})
 	expect(t, "machines", must[api.List[machine.Machine]](t)(c.Machines(ctx)).Total, 0)
+	expect(t, "a new scan", must[api.Scan](t)(c.StartScan(ctx)).Addresses, 4)
+	expect(t, "the scan", must[api.Scan](t)(c.Scan(ctx)).Found, 0)
+	expect(t, "what is seen and not listed", must[api.List[api.ExpectedMachine]](t)(c.Expected(ctx)).Items[0].Result,
+		api.ExpectedUnknown)
 	expect(t, "export", string(must[json.RawMessage](t)(c.Export(ctx))), `{"nodes":[]}`)
 
 	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))

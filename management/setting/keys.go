@@ -37,6 +37,7 @@ var startKeys = []string{
 	"gossip",
 	"etcd",
 	"audit",
+	"scan",
 	"secrets.key_file",
 }
 
