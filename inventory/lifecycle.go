@@ -9,7 +9,7 @@ import (
 
 // Status is a step in the lifecycle of a node. Operators and jobs set it. The
 // monitor sets it only once, for a node whose agent speaks for the first time:
-// Unallocated, or Quarantined if there is a tombstone.
+// Unallocated or Manageable, as the site has it, or Quarantined if there is a tombstone.
 type Status string
 
 // The statuses.

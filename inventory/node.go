@@ -364,19 +364,22 @@ type Observation struct {
 	Joined   bool     // the observer's previous report, if any, was not alive
 	Others   []string // addresses of other live members with the same identity
 	From     string   // address of its member in the gossip, if that is not Addr
+	Becomes  Status   // the status of a node whose agent speaks for the first time; empty: Unallocated
 }
+
+func (o Observation) becomes() Status { return cmp.Or(o.Becomes, Unallocated) }
 
 // ObserverPost is the observer of all reports without an observer identity (plain
 // POSTs). Its latest report holds until the next one, or until another observer
 // sees the node join anew.
 const ObserverPost = "post"
 
-// NewNode returns the record of a node at its first observation: Unallocated, or
+// NewNode returns the record of a node at its first observation: as the observation has it, or
 // Quarantined if tomb is not nil.
 func NewNode(o Observation, tomb *Tombstone, at time.Time) (Node, HistoryEntry) {
 	n := Node{
 		Name: NodeName(o.Label, o.Serial), Label: o.Label, Serial: o.Serial, Addr: o.Addr,
-		Status: Unallocated, State: Unknown, PrevState: Unknown, Created: at, Seen: map[string]bool{},
+		Status: o.becomes(), State: Unknown, PrevState: Unknown, Created: at, Seen: map[string]bool{},
 	}
 	trigger := Trigger{Actor: "monitor:" + o.Observer, Reason: "seen for the first time", Time: at}
 
@@ -432,7 +435,7 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 		m.Label, m.Serial = o.Label, o.Serial
 
 		if m.Status == Enrolled {
-			m.PrevStatus, m.Status = Enrolled, Unallocated
+			m.PrevStatus, m.Status = Enrolled, o.becomes()
 		}
 	}
 

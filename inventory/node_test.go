@@ -429,3 +429,39 @@ func TestExpiredTombstones(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestDiscoveredStatus: the site decides what a host becomes whose agent speaks for the first time.
+func TestDiscoveredStatus(t *testing.T) {
+	t.Parallel()
+
+	for _, want := range []Status{Unallocated, Manageable} {
+		o := observation(ObserverGossip, true)
+		o.Becomes = want
+
+		if n, entry := NewNode(o, nil, noon); n.Status != want || entry.To != want {
+			t.Errorf("a new node is %s with the entry %+v, want %s", n.Status, entry, want)
+		}
+
+		if n, _ := NewNode(o, &Tombstone{Time: noon}, noon); n.Status != Quarantined {
+			t.Errorf("a forgotten node is %s", n.Status)
+		}
+
+		registered, _ := Enroll("r1", "10.0.0.1", Trigger{Time: noon})
+		if m, entry, _ := registered.Observe(o, noon); m.Status != want || entry.To != want || m.Label == "" {
+			t.Errorf("a registered machine is %+v with the entry %+v, want %s", m, entry, want)
+		}
+
+		// Credentials that were checked decide, and an agent that has spoken already changes no status.
+		registered.Status = Manageable
+		if m, _, _ := registered.Observe(o, noon); m.Status != Manageable {
+			t.Errorf("a machine with verified credentials is %s", m.Status)
+		}
+
+		spoken, _ := NewNode(o, nil, noon)
+		spoken.Status = Enrolled
+
+		if m, _, _ := spoken.Observe(o, noon); m.Status != Enrolled {
+			t.Errorf("a node whose agent has spoken before is %s", m.Status)
+		}
+	}
+}

@@ -42,6 +42,8 @@ type Settings struct {
 	Own string
 	// MonitorTimeout is the silence after which the reports of a monitor are void.
 	MonitorTimeout time.Duration
+	// Discovered is the status of a node whose agent speaks for the first time; empty: Unallocated.
+	Discovered inventory.Status
 	// Connect merges the ssh parameters of site, group and node.
 	Connect func(v *state.View, group, node string) configuration.Connection
 	// HostCAs are the keys of the CAs for host certificates, see configuration.Host.
@@ -81,6 +83,10 @@ type Nodes struct {
 func New(o Options) *Nodes {
 	if o.Yield == nil {
 		o.Yield = func(context.Context, string, []string) error { return nil }
+	}
+
+	if o.Settings == nil {
+		o.Settings = func() Settings { return Settings{} }
 	}
 
 	if o.Leads == nil {

@@ -190,6 +190,8 @@ func (ns *Nodes) record(v *state.View, names names, observations []inventory.Obs
 func (ns *Nodes) observeOne(
 	v *state.View, n inventory.Node, known bool, o inventory.Observation, at time.Time, news *news,
 ) (_ inventory.Node, entries []inventory.HistoryEntry, changed bool) {
+	o.Becomes = ns.settings().Discovered
+
 	if !known {
 		if !o.Alive {
 			return n, nil, false // an unknown node has no state to lose

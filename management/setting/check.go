@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -37,6 +38,7 @@ func (c *Config) Check() error {
 		c.checkGateCommands,
 		c.checkWindows,
 		c.checkPolicies,
+		c.checkDiscovered,
 		c.checkNumbers,
 		c.checkDurations,
 		c.checkNotifications,
@@ -307,6 +309,18 @@ func (c *Config) checkPolicies() error {
 func (c *Config) checkScan() error {
 	if _, err := c.Scan.Parsed(); err != nil {
 		return invalid("scan.ranges", "%w", err)
+	}
+	return nil
+}
+
+// discovered are the values of Config.Discovered, the default first.
+var discovered = []string{
+	strings.ToLower(string(inventory.Unallocated)), strings.ToLower(string(inventory.Manageable)),
+}
+
+func (c *Config) checkDiscovered() error {
+	if !slices.Contains(discovered, c.Discovered) {
+		return invalid("discovered", "%q is not one of %s", c.Discovered, strings.Join(discovered, ", "))
 	}
 	return nil
 }

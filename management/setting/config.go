@@ -38,12 +38,14 @@ type Config struct {
 	Node      monitor.Identity `yaml:"node"` // of the daemon's own host
 	Gossip    Gossip           `yaml:"gossip"`
 	// MonitorTimeout is the silence after which the reports of a monitor are void.
-	MonitorTimeout Duration          `yaml:"monitor_timeout"`
-	Etcd           Etcd              `yaml:"etcd"`
-	Groups         inventory.Groups  `yaml:"groups"`
-	Playbooks      string            `yaml:"playbooks"`
-	Repository     repository.Config `yaml:"repository"`
-	Ansible        string            `yaml:"ansible_playbook"`
+	MonitorTimeout Duration `yaml:"monitor_timeout"`
+	// Discovered is the status, in lower case, of a node whose agent speaks for the first time.
+	Discovered string            `yaml:"discovered"`
+	Etcd       Etcd              `yaml:"etcd"`
+	Groups     inventory.Groups  `yaml:"groups"`
+	Playbooks  string            `yaml:"playbooks"`
+	Repository repository.Config `yaml:"repository"`
+	Ansible    string            `yaml:"ansible_playbook"`
 	// AcceptVulnerable runs jobs with an ansible-playbook that evaluates text of hosts.
 	AcceptVulnerable bool               `yaml:"accept_vulnerable_ansible"`
 	VaultIDs         []string           `yaml:"vault_ids"`
@@ -232,6 +234,7 @@ func Default() Config {
 		OIDC:           OIDC{NameClaim: "sub", Claim: "groups", Rules: []OIDCRule{}},
 		Gossip:         Gossip{Bind: DefaultBind, Join: []string{}},
 		MonitorTimeout: Duration(5 * time.Minute),
+		Discovered:     discovered[0],
 		Etcd:           Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},
 		Groups:         inventory.DefaultGroups(),
 		Repository:     repository.DefaultConfig(),

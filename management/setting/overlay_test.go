@@ -71,6 +71,7 @@ var settable = map[string]any{
 
 	"max_body":        4096,
 	"monitor_timeout": "10m",
+	"discovered":      "manageable",
 	"max_requests":    100,
 	"max_streams":     20,
 	"log_level":       "debug",

@@ -550,9 +550,10 @@ func (s *Settings) variables(c Config) merge.Settings {
 // Nodes returns the settings of the nodes.
 func (s *Settings) Nodes() node.Settings {
 	c := s.Current()
+	discovered, _ := inventory.ParseStatus(c.Discovered) // it is checked
 
 	return node.Settings{
-		Groups: c.Groups, Own: s.opts.Membership.Own(), MonitorTimeout: time.Duration(c.MonitorTimeout),
+		Groups: c.Groups, Discovered: discovered, Own: s.opts.Membership.Own(), MonitorTimeout: time.Duration(c.MonitorTimeout),
 		Connect: s.variables(c).Connect, HostCAs: c.hostCAs(),
 	}
 }
