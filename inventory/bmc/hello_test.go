@@ -53,7 +53,9 @@ func TestGreet(t *testing.T) {
 func TestGreetHostile(t *testing.T) {
 	t.Parallel()
 
-	for _, answer := range []string{"", "\x06", "\x06\x00\xff\x06\x00\x00\x11\xbe\x40\x00\x00\xff", strings.Repeat("\xff", 2000)} {
+	for _, answer := range []string{
+		"", "\x06", "\x06\x00\xff\x06\x00\x00\x11\xbe\x40\x00\x00\xff", strings.Repeat("\xff", 2000),
+	} {
 		listener, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {
 			t.Fatal(err)

@@ -106,7 +106,8 @@ func TestMadeUp(t *testing.T) {
 
 	for value, want := range map[string]bool{
 		"": true, "To Be Filled By O.E.M.": true, "To be filled by O.E.M": true, "Default string": true,
-		"0123456789": true, "System Serial Number": true, "0": true, "00000000": true, "N/A": true, "............": true,
+		"0123456789": true, "System Serial Number": true, "0": true, "00000000": true, "N/A": true,
+		"............":                         true,
 		"00000000-0000-0000-0000-000000000000": true, "ffffffff-ffff-ffff-ffff-ffffffffffff": true,
 		"FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF": true, "03000200-0400-0500-0006-000700080009": true,
 		"B5THMY2": false, "4c4c4544-0042-3510-8054-b4c04f4d5932": false, "CZJ1234567": false,
@@ -130,7 +131,10 @@ func TestWords(t *testing.T) {
 	b.MACs = append(b.MACs, whole().MACs[1])
 
 	text := evidence.Compare(whole(), b).String()
-	if !strings.HasPrefix(text, "the same MAC 52:54:00:aa:00:02, but another ssh host key, agent, UUID, serial number, BMC") {
+	if !strings.HasPrefix(
+		text,
+		"the same MAC 52:54:00:aa:00:02, but another ssh host key, agent, UUID, serial number, BMC",
+	) {
 		t.Errorf("%q", text)
 	}
 }

@@ -222,7 +222,8 @@ const CauseDrifted = "drifted"
 
 // JobRequest is a request for a job.
 type JobRequest struct {
-	// manage, provide, commission, update, apply, reapply, maintenance, verify, decommission, clear, power, forget or discover.
+	// manage, provide, commission, update, apply, reapply, maintenance, verify, decommission, clear, power, forget or
+	// discover.
 	Verb inventory.Verb `json:"verb"`
 	// The nodes, in order; for every verb except discover.
 	Nodes []string `json:"nodes,omitempty" type:"array,null"`

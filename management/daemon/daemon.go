@@ -279,7 +279,11 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 
 	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.nodes.WatchAlerts(), d.imports.Loop, d.scanner.Loop,
 		power.Watch(power.WatchOptions{
-			State: d.store, Leads: d.member.Leads, Asker: d.bmcs, Record: power.RecordIn(d.store), Logger: d.opts.Logger,
+			State:  d.store,
+			Leads:  d.member.Leads,
+			Asker:  d.bmcs,
+			Record: power.RecordIn(d.store),
+			Logger: d.opts.Logger,
 		}))
 	d.parts.Run(ctx, d.notifier.Loops()...)
 	d.parts.Go(ctx, "automation", d.runAutomation)

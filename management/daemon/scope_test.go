@@ -27,6 +27,8 @@ var scopedRequests = map[string]string{
 	"POST /v1/plans":                       `{"verb":"update","nodes":["NODE"]}`,
 	"DELETE /v1/plans/{id}":                ``,
 	"POST /v1/plans/{id}/apply":            ``,
+	"POST /v1/alerts":                      `{"nodes":["NODE"],"reason":"smoke"}`,
+	"POST /v1/alerts/end":                  `{"id":"aa","nodes":["NODE"]}`,
 	"POST /v1/rollouts":                    `{"spec":{"action":"apply"},"nodes":["NODE"]}`,
 	"POST /v1/rollout-preview":             `{"spec":{"action":"apply"},"nodes":["NODE"]}`,
 	"POST /v1/rollouts/{id}/pause":         `{}`,

@@ -39,7 +39,12 @@ type world struct {
 func newWorld(t *testing.T, nodes ...inventory.Node) *world {
 	t.Helper()
 
-	w := &world{t: t, jobs: &jobs{byKey: map[string]job.Job{}}, nodes: map[string]inventory.Node{}, history: map[string][]inventory.HistoryEntry{}}
+	w := &world{
+		t:       t,
+		jobs:    &jobs{byKey: map[string]job.Job{}},
+		nodes:   map[string]inventory.Node{},
+		history: map[string][]inventory.HistoryEntry{},
+	}
 	for _, n := range nodes {
 		w.nodes[n.Name] = n
 	}
@@ -227,8 +232,8 @@ func TestIdentity(t *testing.T) {
 		`[{"pm_type":"ipmi","pm_addr":"10.0.0.9","mac":["52:54:00:00:00:01"]},
 		{"name":"ok","addr":"10.2.0.1"}]`: "b by its bmc",
 		`[{"name":"a","pm_type":"ipmi","pm_addr":"10.0.0.77"}]`: "another BMC",
-		`[{"name":"n","pm_type":"ipmi","pm_addr":"10.0.0.88","mac":["52:54:00:00:00:09"],"addr":"10.1.0.1"}]`: "it seems " +
-			"to be another machine than a: it has the same address 10.1.0.1, but another BMC, MAC (-10)",
+		`[{"name":"n","pm_type":"ipmi","pm_addr":"10.0.0.88","mac":["52:54:00:00:00:09"],"addr":"10.1.0.1"}]`: "it " +
+			"seems to be another machine than a: it has the same address 10.1.0.1, but another BMC, MAC (-10)",
 		`[{"addr":"10.1.0.1"},{"pm_type":"ipmi","pm_addr":"10.0.0.1"}]`: "as is entry 1",
 	} {
 		_, err := w.request(s, api.Import{File: list})

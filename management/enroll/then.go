@@ -34,8 +34,8 @@ func checkThen(verbs []inventory.Verb) error {
 	for _, v := range verbs {
 		row, known := inventory.TransitionOf(v)
 		if !known || !slices.Contains(row.From, status) || row.After(status) == "" {
-			return inventory.Errorf(inventory.KindInvalid, "then: %s does not follow, the nodes are %s by then", v, status).
-				Do("name verbs in the order of the lifecycle")
+			return inventory.Errorf(inventory.KindInvalid, "then: %s does not follow, the nodes are %s by then", v,
+				status).Do("name verbs in the order of the lifecycle")
 		}
 
 		status = row.After(status)

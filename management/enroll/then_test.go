@@ -126,7 +126,8 @@ func TestThenIsRefused(t *testing.T) {
 	s := w.run()
 
 	done, err := w.request(s, api.Import{Then: manage, File: one})
-	if err != nil || len(done.Jobs) > 0 || !strings.Contains(strings.Join(done.Warnings, " "), "no job is accepted now") {
+	if err != nil || len(done.Jobs) > 0 ||
+		!strings.Contains(strings.Join(done.Warnings, " "), "no job is accepted now") {
 		t.Errorf("got %+v, %v", done, err)
 	}
 
@@ -135,8 +136,8 @@ func TestThenIsRefused(t *testing.T) {
 	}
 }
 
-// TestThenAfterACrash stops the leader after each number of commits, and once between the job and its record. The job is
-// accepted once.
+// TestThenAfterACrash stops the leader after each number of commits, and once between the job and its record. The job
+// is accepted once.
 func TestThenAfterACrash(t *testing.T) {
 	t.Parallel()
 
@@ -165,7 +166,12 @@ func TestThenAfterACrash(t *testing.T) {
 		result := make(chan error, 1)
 
 		go func() {
-			_, err := first.Import(ctx, access.Caller{Principal: "anna"}, nil, api.Import{File: many(nodes), Then: manage})
+			_, err := first.Import(
+				ctx,
+				access.Caller{Principal: "anna"},
+				nil,
+				api.Import{File: many(nodes), Then: manage},
+			)
 			result <- err
 		}()
 

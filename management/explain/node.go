@@ -347,7 +347,11 @@ func (e *nodeExplainer) identity() {
 	own := state.EvidenceOf(e.View, &e.Node)
 
 	for _, n := range e.View.Nodes() {
-		if v := evidence.Compare(own, state.EvidenceOf(e.View, n)); n.Name != e.Node.Name && v.Score >= evidence.Certain {
+		if v := evidence.Compare(
+			own,
+			state.EvidenceOf(e.View, n),
+		); n.Name != e.Node.Name &&
+			v.Score >= evidence.Certain {
 			e.add(finding(AboutIdentity, "%s seems to be the same machine: it has %s", n.Name, v).
 				on(e.Node.Name, n.Name).
 				do("find out which of the two is right, and forget the other one"))

@@ -153,7 +153,9 @@ func TestAcceptRefuses(t *testing.T) {
 		},
 		{
 			"update of what is not commissioned", usual, request(update, "free", ""), inventory.KindRefused,
-			[]string{"free-1 is Unallocated; update takes nodes that are Allocated", "legal now: manage, commission, forget"},
+			[]string{
+				"free-1 is Unallocated; update takes nodes that are Allocated", "legal now: manage, commission, forget",
+			},
 		},
 		{
 			"maintenance of a node that is away", []string{"m m Allocated Disappeared"}, request(maintenance, "m", ""),

@@ -542,7 +542,8 @@ func (p *Planner) inPlace(phase Phase, playbook, undone string) Step {
 // Once is the plan of verbs that have one step on every target, which leaves the record of a node as it was.
 func (p *Planner) Once(kind StepKind, phase Phase) Step { return p.once(kind, phase, false) }
 
-// OnceTo is Once for verbs that bring a node to another status. After a failure it has the status before, and the error.
+// OnceTo is Once for verbs that bring a node to another status. After a failure it has the status before, and the
+// error.
 func (p *Planner) OnceTo(kind StepKind, phase Phase) Step { return p.once(kind, phase, true) }
 
 func (p *Planner) once(kind StepKind, phase Phase, moves bool) Step {

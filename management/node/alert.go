@@ -135,8 +135,8 @@ func (ns *Nodes) EndAlert(ctx context.Context, c access.Caller, r AlertEnd) (end
 			}
 
 			if len(names) == 0 {
-				return inventory.Errorf(inventory.KindNotFound, "no node has the alert %q", inventory.Shorten(r.ID, 100)).
-					Do("list the alerts").
+				return inventory.Errorf(inventory.KindNotFound, "no node has the alert %q",
+					inventory.Shorten(r.ID, 100)).Do("list the alerts").
 					With(inventory.ListAlerts())
 			}
 

@@ -169,21 +169,32 @@ func (s *Scanner) Request(ctx context.Context, c access.Caller) (api.Scan, error
 
 	var asked api.Scan
 
-	err := access.Audited(ctx, s.Audit, c, access.Record{Action: "scan.start"}, func(ctx context.Context, _ *access.Record) error {
-		var err error
-		asked, _, err = record.Decide(ctx, s.Store, func(tx *record.Tx) (api.Scan, error) {
-			next := record.One(tx, &Kind)
-			if next.Running() {
+	err := access.Audited(
+		ctx,
+		s.Audit,
+		c,
+		access.Record{Action: "scan.start"},
+		func(ctx context.Context, _ *access.Record) error {
+			var err error
+			asked, _, err = record.Decide(ctx, s.Store, func(tx *record.Tx) (api.Scan, error) {
+				next := record.One(tx, &Kind)
+				if next.Running() {
+					return next, nil
+				}
+
+				next = api.Scan{
+					Requested: time.Now(),
+					Actor:     c.Principal,
+					Addresses: s.Config.Size(),
+					Ended:     next.Ended,
+				}
+				record.Put(tx, &Kind, &next)
+
 				return next, nil
-			}
-
-			next = api.Scan{Requested: time.Now(), Actor: c.Principal, Addresses: s.Config.Size(), Ended: next.Ended}
-			record.Put(tx, &Kind, &next)
-
-			return next, nil
-		})
-		return err
-	})
+			})
+			return err
+		},
+	)
 
 	return asked, err
 }

@@ -29,7 +29,8 @@ func TestParseRange(t *testing.T) {
 	t.Parallel()
 
 	for text, want := range map[string]int{
-		"10.9.0.0/30": 4, "10.9.0.7": 1, "10.9.0.5/30:6230": 4, "fd00::/120": 256, "10.9.0.0/20": 4096, "[fd00::1]:623": 1,
+		"10.9.0.0/30": 4, "10.9.0.7": 1, "10.9.0.5/30:6230": 4, "fd00::/120": 256, "10.9.0.0/20": 4096,
+		"[fd00::1]:623": 1,
 	} {
 		r, err := ParseRange(text)
 		if err != nil || (Config{Ranges: []Range{r}}).Size() != want {
@@ -60,7 +61,10 @@ type site struct {
 func newSite(t *testing.T, every time.Duration, ranges ...string) *site {
 	t.Helper()
 
-	s := &site{store: recordtest.NewStore(&Kind, &FoundKind, &state.Machines, &state.Powers), bmcs: map[string]bmc.Hello{}}
+	s := &site{
+		store: recordtest.NewStore(&Kind, &FoundKind, &state.Machines, &state.Powers),
+		bmcs:  map[string]bmc.Hello{},
+	}
 	c := Config{Every: every, Rate: 1000}
 
 	for _, text := range ranges {
@@ -228,7 +232,9 @@ func TestExpected(t *testing.T) {
 	}
 
 	if _, _, err := record.Decide(t.Context(), store, func(tx *record.Tx) (any, error) {
-		for name, addr := range map[string]string{"both": "10.9.0.1", "dead": "10.9.0.2", "on": "10.9.0.3", "silent": "10.9.0.4"} {
+		for name, addr := range map[string]string{
+			"both": "10.9.0.1", "dead": "10.9.0.2", "on": "10.9.0.3", "silent": "10.9.0.4",
+		} {
 			record.Put(tx, &state.Machines, &state.Machine{Machine: machine.Machine{
 				Node: name, BMC: &machine.BMC{Driver: machine.IPMI, Address: addr},
 			}})
@@ -259,7 +265,10 @@ func TestExpected(t *testing.T) {
 			for i, s := range e.Seen {
 				by[i] = string(s)
 			}
-			lines = append(lines, strings.Join([]string{e.Key(), string(e.Result), strings.Join(by, "+"), e.Product}, " "))
+			lines = append(
+				lines,
+				strings.Join([]string{e.Key(), string(e.Result), strings.Join(by, "+"), e.Product}, " "),
+			)
 		}
 		return lines
 	}
@@ -274,7 +283,6 @@ func TestExpected(t *testing.T) {
 	if got := text(false); !slices.Equal(got, want[2:]) {
 		t.Errorf("within a scope: got\n%q\nwant\n%q", got, want[2:])
 	}
-
 }
 
 type noAudit struct{}

@@ -57,7 +57,8 @@ func (s *Server) jobRoutes() []rest.Route {
 					"| verb | needs | does |\n" +
 					"|---|---|---|\n" +
 					"| `manage` | `nodes` | checks the credentials of nodes, by ssh and at their BMCs |\n" +
-					"| `provide` | `nodes` | cleans nodes and offers them for use; with `erase` it erases their disks |\n" +
+					"| `provide` | `nodes` | cleans nodes and offers them for use; with `erase` it erases their " +
+					"disks |\n" +
 					"| `commission` | `nodes` | configures nodes and brings them into service, in `group` or a group " +
 					"of the manager's choice |\n" +
 					"| `update` | `nodes` | takes nodes out of service to move them to another `group`, or to set " +

@@ -14,15 +14,23 @@ import (
 )
 
 func (s *Server) scanRoutes() []rest.Route {
-	listing := rest.ListingOf[api.ExpectedMachine]("key", "result", "node", "addr", "bmc").By("key", api.ExpectedMachine.Key)
+	listing := rest.ListingOf[api.ExpectedMachine](
+		"key",
+		"result",
+		"node",
+		"addr",
+		"bmc",
+	).By("key", api.ExpectedMachine.Key)
 	listing.Key = "key"
 
 	return []rest.Route{
 		list(s, *listing, s.getExpected, rest.Route{
 			Path: api.PathExpected, Allow: access.Readers.Scoped(), Doc: &openapi.Doc{
-				ID: "listExpected", Tag: aboutNodes, Summary: "Compare what is registered with what is seen",
-				Text: "Returns every registered machine, and what is seen without being registered: nodes whose agent " +
-					"speaks, and BMCs that answered the newest scan. Within a scope there are nodes only.",
+				ID:      "listExpected",
+				Tag:     aboutNodes,
+				Summary: "Compare what is registered with what is seen",
+				Text: "Returns every registered machine, and what is seen without being registered: nodes whose " +
+					"agent speaks, and BMCs that answered the newest scan. Within a scope there are nodes only.",
 				Success: "The machines, by node, or by BMC.",
 			},
 		}),

@@ -553,8 +553,12 @@ func (s *Settings) Nodes() node.Settings {
 	discovered, _ := inventory.ParseStatus(c.Discovered) // it is checked
 
 	return node.Settings{
-		Groups: c.Groups, Discovered: discovered, Own: s.opts.Membership.Own(), MonitorTimeout: time.Duration(c.MonitorTimeout),
-		Connect: s.variables(c).Connect, HostCAs: c.hostCAs(),
+		Groups:         c.Groups,
+		Discovered:     discovered,
+		Own:            s.opts.Membership.Own(),
+		MonitorTimeout: time.Duration(c.MonitorTimeout),
+		Connect:        s.variables(c).Connect,
+		HostCAs:        c.hostCAs(),
 	}
 }
 
