@@ -46,6 +46,7 @@ func TestImports(t *testing.T) {
 		"management/client",
 		"management/api",
 		"inventory",
+		"inventory/facts",   // pure: what a machine is made of
 		"inventory/machine", // pure: the records of machines
 		"configuration",     // pure: the grammar of variables
 	}

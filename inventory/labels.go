@@ -96,6 +96,7 @@ var nodeFields = []string{
 	"differs",
 	"presence",
 	"power",
+	"hardware",
 }
 
 // Relabel returns a copy of the node with the patch applied to its labels: a value

@@ -17,6 +17,7 @@ const (
 	Enrolled        Status = "Enrolled"        // registered from a list of machines; credentials not verified yet
 	Verifying       Status = "Verifying"       // its credentials (ssh, BMC) are being checked
 	Manageable      Status = "Manageable"      // its credentials work; not offered for use yet
+	Inspecting      Status = "Inspecting"      // hardware facts are being collected
 	Cleaning        Status = "Cleaning"        // being cleaned before it is offered for use
 	Unallocated     Status = "Unallocated"     // ready to be commissioned
 	Provisioning    Status = "Provisioning"    // being configured by a commission
@@ -39,6 +40,7 @@ var Statuses = []struct {
 	{Enrolled, "registered from a list of machines; its credentials are not verified yet", false},
 	{Verifying, "credentials (ssh, BMC) are being checked", true},
 	{Manageable, "credentials work; not yet offered for use", false},
+	{Inspecting, "hardware facts are being collected", true},
 	{Cleaning, "residues of earlier use are being removed before it is offered", true},
 	{Unallocated, "ready to be commissioned", false},
 	{Provisioning, "being configured by a commission", true},
@@ -129,6 +131,7 @@ const (
 	VerbAlert        Verb = "alert"        // an alert on the node was added, changed or ended
 	VerbDiscover     Verb = "discover"     // prepare hosts, by address, for discovery
 	VerbManage       Verb = "manage"       // check the credentials of a node: its ssh login and its BMC
+	VerbInspect      Verb = "inspect"      // find the hardware facts of a node
 	VerbProvide      Verb = "provide"      // clean a node, and offer it for use
 	VerbCommission   Verb = "commission"   // configure a node and bring it into service
 	VerbUpdate       Verb = "update"       // move a node to another group, or set it up anew
@@ -249,6 +252,13 @@ var Lifecycle = []Transition{
 		Success: Manageable, Looks: true, All: Enrolled,
 		Meaning: "check the credentials of nodes: the ssh login with become, the login at the BMC and the power state",
 		Failure: "the status before, with `last_error` set: all that failed on the node, each with its remedy",
+	},
+	{
+		Verb: VerbInspect, From: []Status{Manageable}, Through: Inspecting,
+		Success: Manageable, Failed: Manageable, Dirty: Manageable, Looks: true, All: Manageable,
+		Options: []Option{{FieldConcurrency, "the number of nodes that are inspected at a time (default: 20)"}},
+		Meaning: "find the hardware facts of nodes over ssh, and keep them as a snapshot",
+		Failure: "Manageable, with `last_error` set; what was found of the other nodes is kept",
 	},
 	{
 		Verb: VerbProvide, From: []Status{Manageable}, Through: Cleaning, Success: Unallocated,

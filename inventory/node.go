@@ -79,6 +79,9 @@ type Node struct {
 
 	Presence Presence `json:"presence,omitzero"` // the evidence on its absences
 
+	// Hardware is what its newest inspection found; nil: it was not inspected.
+	Hardware *Hardware `json:"hardware,omitempty"`
+
 	Entries uint64    `json:"entries"` // history entries so far, pruned ones included
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
@@ -162,6 +165,11 @@ func (n Node) Clone() Node {
 
 	n.Configured = n.Configured.Clone()
 	n.Presence.Returns = slices.Clone(n.Presence.Returns)
+
+	if n.Hardware != nil {
+		h := *n.Hardware
+		n.Hardware = &h
+	}
 
 	if n.Verification != nil {
 		v := *n.Verification

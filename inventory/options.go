@@ -40,6 +40,8 @@ type JobOptions struct {
 	// update, apply, reapply, maintenance, verify, decommission: the number of failed nodes with which the next
 	// batch still begins; verify counts nodes without a verdict, not those that drifted. Needs serial.
 	MaxFailures int `json:"max_failures,omitempty"`
+	// inspect: the number of nodes that are inspected at a time.
+	Concurrency int `json:"concurrency,omitempty" maximum:"200"`
 	// Verbs that clean or verify nodes: `current` takes the configured folder. Without it, each node is cleaned
 	// or verified with the playbooks that configured it.
 	Playbooks string `json:"playbooks,omitempty" enum:"current"`
@@ -83,6 +85,9 @@ const (
 // MaxVerbosity is the highest verbosity of ansible-playbook that a request may ask for.
 const MaxVerbosity = 4
 
+// MaxConcurrency is the largest number of nodes at a time that a request may ask for.
+const MaxConcurrency = 200
+
 // maxReason bounds the reason of an operator, in bytes.
 const maxReason = 1024
 
@@ -94,6 +99,7 @@ const (
 	FieldOnFailure      Field = "on_failure"
 	FieldSerial         Field = "serial"
 	FieldMaxFailures    Field = "max_failures"
+	FieldConcurrency    Field = "concurrency"
 	FieldStrict         Field = "strict"
 	FieldTakeOver       Field = "take_over"
 	FieldOverrideWindow Field = "override_window"
@@ -218,6 +224,18 @@ var Options = []JobOption{
 			}
 
 			return nil
+		},
+	},
+	{
+		Field: FieldConcurrency, In: func(o *JobOptions) any { return &o.Concurrency },
+		Value: "number", Label: "Concurrency", Long: true,
+		Check: func(o JobOptions) error {
+			if o.Concurrency >= 1 && o.Concurrency <= MaxConcurrency {
+				return nil
+			}
+
+			return Errorf(KindInvalid, "concurrency is %d", o.Concurrency).
+				Do("write a number of nodes from 1 to %d", MaxConcurrency)
 		},
 	},
 	{Field: FieldStrict, In: func(o *JobOptions) any { return &o.Strict }, Label: "Strict"},

@@ -54,6 +54,7 @@ func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 		{"Outdated", p.Paint.outdated(&n)},
 		{"Applied by", withPrefix("job ", Line(n.Applied)) + withPrefix(" at ", appliedAt(&n))},
 		{"Host key", keys},
+		{"Hardware", hardware(&n)},
 		{"Next", Line(LocalTimes(e.Next))},
 	})
 	p.findings(e.Findings, program)

@@ -206,10 +206,12 @@ var NodeDetails = slices.Concat(ColumnsOf(Cells[api.Node]{
 	"alerts":         func(_ Paint, n *api.Node) string { return alertLines(n.Alerts) },
 	"observers":      func(_ Paint, n *api.Node) string { return observations(n.Seen) },
 	"seen at":        func(_ Paint, n *api.Node) string { return sightings(n.Sightings) },
+	"hardware":       func(_ Paint, n *api.Node) string { return hardware(n) },
 }, "name", "label", "serial", "address", "status", "verified", "state", "power", "group", "outdated", "applied by job",
 	"applied", "desired", "playbooks", "Residue of=residue", "last_error,text", "Claimed by job=job", "verb",
-	"before the job", "labels", "alerts", "observers", "seen at", "duplicates", "set_aside", "host_keys,lines"),
-	connection, ColumnsOf[api.Node](nil, "History entries=entries", "created", "updated", "revision"))
+	"before the job", "labels", "alerts", "hardware", "observers", "seen at", "duplicates", "set_aside",
+	"host_keys,lines"),
+	connection, hardwareDetails, ColumnsOf[api.Node](nil, "History entries=entries", "created", "updated", "revision"))
 
 // observations lists the observers with what they say.
 func observations(seen map[string]bool) string {
@@ -219,6 +221,22 @@ func observations(seen map[string]bool) string {
 	}
 
 	return strings.Join(lines, "\n")
+}
+
+// hardwareDetails are what the newest inspection of a node found.
+var hardwareDetails = ColumnsOf[api.Node](nil,
+	"Architecture=hardware.arch", "Serial number=hardware.serial", "UUID=hardware.uuid", "Boot mode=hardware.boot_mode",
+	"Firmware=hardware.firmware", "Kernel=hardware.kernel", "BMC=hardware.bmc", "Cores=hardware.cores",
+	"DIMMs=hardware.dimms", "Disks in GB=hardware.disk_gb", "PCI devices=hardware.pci")
+
+// hardware returns what the newest inspection of a node found, in short.
+func hardware(n *api.Node) string {
+	if n.Hardware == nil {
+		return ""
+	}
+	h := n.Hardware
+
+	return fmt.Sprintf("%s (inspection %d, %s)", Line(h.String()), h.Inspection, Time(h.Time))
 }
 
 // verified returns the last verdict on a node in service.

@@ -139,7 +139,7 @@ func (d *differ) modules(bySize map[string][]string, one, many string) {
 // key returns the slot of a module.
 func (m Module) key() string { return cmp.Or(m.Slot, "an unnamed slot") }
 
-func module(m Module) string { return mebibytes(m.SizeMB) + serial(m.Serial) }
+func module(m Module) string { return m.Size() + serial(m.Serial) }
 
 // disks compares disks.
 func (d *differ) disks(old, now []Disk) {
@@ -249,7 +249,7 @@ func (n *Neighbour) String() string {
 
 // pci compares the numbers of devices of each kind: their addresses shift when a device is added. Network ports are
 // compared by their MACs.
-func (d *differ) pci(old, now []PCI) {
+func (d *differ) pci(old, now []PCIDevice) {
 	was, is := byID(old), byID(now)
 
 	kinds := maps.Clone(was)
@@ -271,7 +271,7 @@ func (d *differ) pci(old, now []PCI) {
 const classNetwork = "02"
 
 // byID returns the addresses of devices by their kind.
-func byID(all []PCI) map[string][]string {
+func byID(all []PCIDevice) map[string][]string {
 	by := map[string][]string{}
 
 	for _, p := range all {
@@ -321,6 +321,15 @@ func mac(s string) string {
 	}
 	return " (MAC " + s + ")"
 }
+
+// Size returns the size as a person would write it.
+func (m Memory) Size() string { return mebibytes(m.TotalMB) }
+
+// Size returns the size as a person would write it.
+func (m Module) Size() string { return mebibytes(m.SizeMB) }
+
+// Size returns the size in the units of vendors.
+func (d Disk) Size() string { return bytes(d.SizeBytes) }
 
 // mebibytes writes a size of memory.
 func mebibytes(n int) string {

@@ -6,6 +6,8 @@
 // Whoever controls a machine controls its facts, so they are untrusted. See Parse.
 package facts
 
+import "time"
+
 // Schema is the number of the form. New fields do not change it: a reader ignores those that it does not know, and a
 // field that was not found is empty.
 const Schema = 1
@@ -23,21 +25,21 @@ type Facts struct {
 
 	Disks      []Disk      `json:"disks,omitempty"`      // the disks, without partitions and virtual ones
 	Interfaces []Interface `json:"interfaces,omitempty"` // the network ports, without virtual ones
-	PCI        []PCI       `json:"pci,omitempty"`        // the devices on PCI
-	NUMA       []NUMA      `json:"numa,omitempty"`       // the NUMA nodes
+	PCI        []PCIDevice `json:"pci,omitempty"`        // the devices on PCI
+	NUMA       []NUMANode  `json:"numa,omitempty"`       // the NUMA nodes
 
-	BMC BMC `json:"bmc,omitzero"` // the BMC, as the machine itself sees it
+	BMC BMCPort `json:"bmc,omitzero"` // the BMC, as the machine itself sees it
 
 	Problems []string `json:"problems,omitempty"` // what could not be read, and why
 }
 
 // System identifies a machine (SMBIOS).
 type System struct {
-	Vendor  string `json:"vendor,omitempty"`
-	Product string `json:"product,omitempty"`
-	Version string `json:"version,omitempty"`
-	Serial  string `json:"serial,omitempty"`
-	UUID    string `json:"uuid,omitempty"` // lower case
+	Vendor  string `json:"vendor,omitempty"`  // who made the machine
+	Product string `json:"product,omitempty"` // the model
+	Version string `json:"version,omitempty"` // of the product
+	Serial  string `json:"serial,omitempty"`  // the serial number
+	UUID    string `json:"uuid,omitempty"`    // lower case
 
 	BoardVendor  string `json:"board_vendor,omitempty"`  // of the mainboard
 	BoardProduct string `json:"board_product,omitempty"` // of the mainboard
@@ -46,8 +48,8 @@ type System struct {
 
 // Firmware is the BIOS or UEFI of a machine.
 type Firmware struct {
-	Vendor   string `json:"vendor,omitempty"`
-	Version  string `json:"version,omitempty"`
+	Vendor   string `json:"vendor,omitempty"`                     // who made it
+	Version  string `json:"version,omitempty"`                    // the version
 	Date     string `json:"date,omitempty"`                       // as the vendor writes it
 	BootMode string `json:"boot_mode,omitempty" enum:"bios,uefi"` // how the machine was booted
 }
@@ -79,22 +81,22 @@ type Module struct {
 	SizeMB int    `json:"size_mb,omitempty"` // MiB
 	Type   string `json:"type,omitempty"`    // such as DDR4
 	Speed  int    `json:"speed,omitempty"`   // as configured, in MT/s
-	Vendor string `json:"vendor,omitempty"`
-	Part   string `json:"part,omitempty"` // the number of the vendor
-	Serial string `json:"serial,omitempty"`
+	Vendor string `json:"vendor,omitempty"`  // who made it
+	Part   string `json:"part,omitempty"`    // the number of the vendor
+	Serial string `json:"serial,omitempty"`  // the serial number
 }
 
 // Disk is a disk.
 type Disk struct {
-	Name       string `json:"name"` // of the kernel, such as sda; it may change with each boot
-	SizeBytes  int    `json:"size_bytes,omitempty"`
-	Vendor     string `json:"vendor,omitempty"`
-	Model      string `json:"model,omitempty"`
-	Serial     string `json:"serial,omitempty"`
-	WWN        string `json:"wwn,omitempty"`
-	Path       string `json:"path,omitempty"` // its name in /dev/disk/by-path
-	Rotational bool   `json:"rotational,omitempty"`
-	Removable  bool   `json:"removable,omitempty"`
+	Name       string `json:"name"`                 // of the kernel, such as sda; it may change with each boot
+	SizeBytes  int    `json:"size_bytes,omitempty"` // the size, in bytes
+	Vendor     string `json:"vendor,omitempty"`     // who made it
+	Model      string `json:"model,omitempty"`      // the model
+	Serial     string `json:"serial,omitempty"`     // the serial number
+	WWN        string `json:"wwn,omitempty"`        // the World Wide Name
+	Path       string `json:"path,omitempty"`       // its name in /dev/disk/by-path
+	Rotational bool   `json:"rotational,omitempty"` // it has platters
+	Removable  bool   `json:"removable,omitempty"`  // its medium can be taken out
 }
 
 // Interface is a network port.
@@ -104,8 +106,8 @@ type Interface struct {
 	SpeedMbps int        `json:"speed_mbps,omitempty"` // Mbit/s; 0: unknown, or no link
 	Carrier   bool       `json:"carrier,omitempty"`    // it has a link
 	PCI       string     `json:"pci,omitempty"`        // the address of its device
-	Driver    string     `json:"driver,omitempty"`
-	Neighbour *Neighbour `json:"neighbour,omitempty"` // as lldpd sees it
+	Driver    string     `json:"driver,omitempty"`     // the driver of the kernel
+	Neighbour *Neighbour `json:"neighbour,omitempty"`  // as lldpd sees it
 }
 
 // Neighbour is the port at the other end of a cable (LLDP).
@@ -116,25 +118,32 @@ type Neighbour struct {
 	Description string `json:"description,omitempty"` // of its port
 }
 
-// PCI is a device on PCI.
-type PCI struct {
+// PCIDevice is a device on PCI.
+type PCIDevice struct {
 	Address   string `json:"address"`             // such as 0000:3b:00.0
 	Class     string `json:"class,omitempty"`     // six hexadecimal digits
 	ID        string `json:"id,omitempty"`        // VENDOR:DEVICE, hexadecimal
 	Subsystem string `json:"subsystem,omitempty"` // VENDOR:DEVICE, hexadecimal
-	Driver    string `json:"driver,omitempty"`
+	Driver    string `json:"driver,omitempty"`    // the driver of the kernel
 	Node      *int   `json:"numa_node,omitempty"` // absent: no node in particular
 }
 
-// NUMA is a NUMA node.
-type NUMA struct {
-	ID       int `json:"id"`
-	Threads  int `json:"threads,omitempty"`
+// NUMANode is a NUMA node.
+type NUMANode struct {
+	ID       int `json:"id"`                  // the number of the node
+	Threads  int `json:"threads,omitempty"`   // threads of processors
 	MemoryMB int `json:"memory_mb,omitempty"` // MiB
 }
 
-// BMC is the BMC of a machine, as the machine sees it.
-type BMC struct {
+// BMCPort is the network port of the BMC of a machine, as the machine sees it.
+type BMCPort struct {
 	Address string `json:"address,omitempty"` // of its network port
 	MAC     string `json:"mac,omitempty"`     // lower case
+}
+
+// Inspection is one look at the hardware of a node.
+type Inspection struct {
+	Number int       `json:"number"`        // counts the inspections of the node, from 1
+	Time   time.Time `json:"time"`          // when the facts were found
+	Job    string    `json:"job,omitempty"` // the job that found them
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/inventory/facts"
 )
@@ -37,7 +36,7 @@ func TestParseRefuses(t *testing.T) {
 		{strings.Repeat("[", 100_000), none},
 	} {
 		_, err := facts.Parse([]byte(tt.text))
-		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), tt.want) {
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%.60q: %v, want %q", tt.text, err, tt.want)
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"reflect"
 	"strings"
 	"unicode"
-
-	"github.com/contiv/cluster/inventory"
 )
 
 // MaxOutput bounds the facts as a machine sends them, in bytes.
@@ -27,8 +25,7 @@ const (
 // control characters in them replaced. Unknown fields are ignored.
 func Parse(output []byte) (Facts, error) {
 	refuse := func(format string, args ...any) (Facts, error) {
-		return Facts{}, inventory.Errorf(inventory.KindInvalid, format, args...).
-			Do("look at what clusterm-facts prints on the machine")
+		return Facts{}, fmt.Errorf(format+"; look at what clusterm-facts prints on the machine", args...)
 	}
 
 	if len(output) > MaxOutput {
@@ -92,12 +89,20 @@ func clean(path string, v reflect.Value) error {
 
 // text returns a text in one line, without control characters, and cut to the bound.
 func text(s string) string {
-	oneLine := strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
+	oneLine := strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
 			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+			return unicode.ReplacementChar
 		}
-		return r
-	}, s)
 
-	return inventory.Shorten(strings.TrimSpace(inventory.Printable(oneLine)), maxText)
+		return r
+	}, s))
+
+	const mark = " …"
+	if len(oneLine) <= maxText {
+		return oneLine
+	}
+	return strings.ToValidUTF8(oneLine[:maxText-len(mark)], "") + mark
 }

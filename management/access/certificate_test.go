@@ -205,6 +205,7 @@ func TestScopeOfCertificate(t *testing.T) {
 		"too many groups":     {Scope{Groups: many}, RoleOperator, false},
 		"a bad selector":      {Scope{Selector: "rack in ("}, RoleViewer, false},
 		"a moving selector":   {Scope{Selector: "outdated=true"}, RoleViewer, false},
+		"facts of the hosts":  {Scope{Selector: "facts.memory_mb>1"}, RoleViewer, false},
 		"an admin":            {Scope{Groups: []string{"g"}}, RoleAdmin, false},
 	} {
 		known := Certificate{Serial: "f", Name: "ann", Role: tt.role, Scope: tt.scope}

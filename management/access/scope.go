@@ -77,7 +77,7 @@ func (s Scope) check(exists func(group string) error) error {
 }
 
 // parseScope parses the selector of a scope. What is not in the record of a node, such as whether it is outdated, is no
-// part of a scope: a change of variables would move it.
+// part of a scope: a change of variables would move it. Nor are facts, which hosts say of themselves.
 func parseScope(text string, checkGroup func(string) error) (selector.Selector, error) {
 	parsed, err := selector.Parse(text, checkGroup)
 	if err != nil {
@@ -87,6 +87,10 @@ func parseScope(text string, checkGroup func(string) error) (selector.Selector, 
 	if field := parsed.Judged(); field != "" {
 		err = inventory.Errorf(inventory.KindInvalid, "the selector of a scope depends on %s", field).
 			Do("use labels, or fields that are in the record of a node")
+	}
+	if err == nil && parsed.OfHardware() {
+		err = inventory.Errorf(inventory.KindInvalid, "the selector of a scope depends on hardware facts").
+			Do("use labels: a host says its facts itself, and could choose its scope")
 	}
 
 	return parsed, err

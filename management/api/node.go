@@ -79,6 +79,9 @@ type Node struct {
 	// The ssh host keys recorded at the first contact, in the format of known_hosts without the host.
 	HostKeys []string `json:"host_keys,omitempty"`
 
+	// What the newest inspection found, in short; absent if there was none.
+	Hardware *inventory.Hardware `json:"hardware,omitempty"`
+
 	Entries uint64    `json:"entries"` // the number of history entries written so far
 	Created time.Time `json:"created"` // when the monitor first saw the node
 	Updated time.Time `json:"updated"` // when the record last changed

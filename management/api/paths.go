@@ -26,6 +26,7 @@ const (
 	PathHostKeys   = "/v1/nodes/{name}/host-keys"   // PUT HostKeyTrust: Node
 	PathInventory  = "/v1/inventory"                // GET, filters of PathNodes: List[InventoryHost]
 	PathDifference = "/v1/nodes/{name}/diff"        // GET: Difference
+	PathFacts      = "/v1/nodes/{name}/facts"       // GET ?inspection=N: NodeFacts
 	PathForget     = "/v1/forget"                   // POST Forget: Changed
 	PathPing       = "/v1/ping"                     // POST Ping: List[PingResult], in the order of the names
 	PathGroups     = "/v1/groups"                   // GET: List[Group], in configuration order

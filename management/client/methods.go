@@ -124,6 +124,15 @@ func (c *Client) Difference(ctx context.Context, name string) (api.Difference, e
 	return get[api.Difference](ctx, c, api.PathDifference, name)
 }
 
+// Facts returns what an inspection of a node has found; 0: the newest one.
+func (c *Client) Facts(ctx context.Context, name string, inspection int) (api.NodeFacts, error) {
+	q := url.Values{}
+	if inspection != 0 {
+		q.Set("inspection", strconv.Itoa(inspection))
+	}
+	return find[api.NodeFacts](ctx, c, api.PathFacts, q, name)
+}
+
 // Forget removes the records of nodes.
 func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) {
 	return once[api.Changed](ctx, c, api.PathForget, f)

@@ -337,6 +337,7 @@ func (s *site) checkAnswers(plan, rollout string) {
 		case code == http.StatusOK:
 			answered++
 		case strings.HasSuffix(p.Path, "/diff") && code == http.StatusNotFound: // a-1 is not in service
+		case p.Path == api.PathFacts && code == http.StatusNotFound: // a-1 was not inspected
 		case p.Path == api.PathRepositoryDiff && code == http.StatusConflict: // it has no repository
 		case strings.HasPrefix(p.Path, pathLamps) && code == http.StatusNotFound: // there are none
 		default:

@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/bmc/bmctest"
+	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
@@ -43,6 +44,7 @@ import (
 	"github.com/contiv/cluster/management/rotation"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/sshkey"
+	"github.com/contiv/cluster/management/step/inspect"
 )
 
 var update = flag.Bool("update", false, "write the answers of the examples in examples.yaml anew")
@@ -238,6 +240,11 @@ func newWorld(t *testing.T) *world {
 	})
 	s.must(err)
 
+	for _, disks := range []string{"S1", "S1 S2"} {
+		_, err := inspect.KeepIn(s.store)(s.ctx(), "host3-35a0", "", shownMachine(disks))
+		s.must(err)
+	}
+
 	redfish := bmctest.NewRedfish(t, 1).BMC
 	s.register("host3-35a0", redfish)
 	s.eventually("its power", func() bool { return len(s.powers()) == 1 })
@@ -245,6 +252,21 @@ func newWorld(t *testing.T) *world {
 	w.gate, w.running, w.plan, w.bmc = fifo, running.ID, planned.ID, redfish
 
 	return w
+}
+
+// shownMachine is a machine with disks of those serial numbers.
+func shownMachine(disks string) facts.Facts {
+	f := facts.Facts{
+		Schema: facts.Schema, Arch: "x86_64",
+		System: facts.System{Vendor: "Dell Inc.", Product: "PowerEdge R640", Serial: "ABC1234"},
+		CPU:    facts.CPU{Model: "Xeon Silver 4210", Sockets: 1, Cores: 10, Threads: 20},
+		Memory: facts.Memory{TotalMB: 16384, Modules: []facts.Module{{Slot: "A1", SizeMB: 16384, Type: "DDR4"}}},
+	}
+	for i, serial := range strings.Fields(disks) {
+		f.Disks = append(f.Disks, facts.Disk{Name: "sd" + string("ab"[i]), SizeBytes: 480_103_981_056, Serial: serial})
+	}
+
+	return f
 }
 
 // example makes one request and compares its answer.

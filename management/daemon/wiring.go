@@ -38,6 +38,7 @@ import (
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/appear"
 	"github.com/contiv/cluster/management/step/credentials"
+	"github.com/contiv/cluster/management/step/inspect"
 	"github.com/contiv/cluster/management/step/playbook"
 	"github.com/contiv/cluster/management/step/power"
 	"github.com/contiv/cluster/management/step/probe"
@@ -154,6 +155,9 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 		job.StepPower:       power.New(bmcs, power.RecordIn(d.store), power.PasswordsIn(d.store)),
 		job.StepCredentials: credentials.New(d.programs.NewProber(), bmcs, settings),
 	}
+	all[job.StepInspect] = inspect.New(inspect.Options{
+		Hosts: d.programs.NewProber(), Keep: inspect.KeepIn(d.store), Settings: settings,
+	})
 	maps.Copy(all, d.opts.Executors)
 
 	return all, playbooks

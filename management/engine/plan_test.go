@@ -567,6 +567,7 @@ func TestPlanOfEveryVerb(t *testing.T) {
 		decommission: {Nodes: names("b")},
 
 		inventory.VerbManage:  {Nodes: names("w")},
+		inventory.VerbInspect: {Nodes: names("w")},
 		inventory.VerbProvide: {Nodes: names("w")},
 	}
 

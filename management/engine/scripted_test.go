@@ -652,6 +652,7 @@ func (b *bench) options(s keeper) Options {
 			}),
 			job.StepPower:       b.power,
 			job.StepCredentials: switched{},
+			job.StepInspect:     switched{},
 		},
 		Playbooks:  playbooks,
 		Settings:   b.current,

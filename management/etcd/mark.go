@@ -123,7 +123,8 @@ func (s *Store) unmarkOps(writes []state.NodeWrite) (ops []clientv3.Op) {
 	if forgotten {
 		ops = append(ops, clientv3.OpPut(s.removedKey(job.Nodes.Name), ""),
 			clientv3.OpPut(s.removedKey(state.Connections.Name), ""),
-			clientv3.OpPut(s.removedKey(state.Machines.Name), ""))
+			clientv3.OpPut(s.removedKey(state.Machines.Name), ""),
+			clientv3.OpPut(s.removedKey(state.Facts.Name), ""))
 	}
 
 	if removed {

@@ -183,7 +183,13 @@ func TestExplainNode(t *testing.T) {
 		},
 		{
 			name: "manageable", nodes: []string{"a - Manageable Unknown"}, about: "idle",
+			summary: "its credentials work, and its hardware was not inspected yet",
+			has:     []string{"submit verb=inspect nodes=a-1"},
+		},
+		{
+			name: "inspected", nodes: []string{"a - Manageable Unknown"}, about: "idle",
 			summary: "its credentials work, and it is not offered for use yet",
+			set:     func(_ *state.View, a *inventory.Node) { a.Hardware = &inventory.Hardware{Inspection: 1} },
 			has:     []string{"submit verb=provide nodes=a-1"},
 		},
 		{name: "claimed twice", nodes: []string{"a m Allocated Discovered"}, about: "duplicates",

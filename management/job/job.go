@@ -63,6 +63,7 @@ const (
 	PhasePower     Phase = "power"     // switch the hosts by their BMCs
 	// PhaseCredentials checks the credentials of the hosts: ssh and BMC.
 	PhaseCredentials Phase = "credentials"
+	PhaseInspect     Phase = "inspect" // find the hardware facts of the hosts
 )
 
 // Configures reports whether a run of the phase puts a configuration on its hosts.

@@ -23,6 +23,7 @@ const (
 	StepProbe    StepKind = "probe"    // try an ssh login on the hosts
 	// StepCredentials checks the credentials of the hosts: ssh and BMC.
 	StepCredentials StepKind = "credentials"
+	StepInspect     StepKind = "inspect" // find the hardware facts of the hosts
 )
 
 // Step is the next thing a Running job does: a step for an executor, or the end

@@ -35,7 +35,7 @@ type field struct {
 	parse func(string) (string, error)
 }
 
-var fields = []field{
+var fields = append([]field{
 	{"name", func(n *inventory.Node) string { return n.Name }, nil},
 	{"label", func(n *inventory.Node) string { return n.Label }, nil},
 	{"serial", func(n *inventory.Node) string { return n.Serial }, nil},
@@ -96,6 +96,34 @@ var fields = []field{
 		}
 		return s, nil
 	}},
+}, hardwareFields()...)
+
+// hardwarePrefix begins the fields about hardware.
+const hardwarePrefix = "facts."
+
+// numbers are the fields that < and > compare.
+var numbers = map[string]bool{}
+
+func hardwareFields() []field {
+	var all []field
+
+	for _, h := range inventory.HardwareFields {
+		f := field{name: hardwarePrefix + h.Name, value: h.Of}
+		if h.Number {
+			numbers[f.name] = true
+			f.parse = func(s string) (string, error) {
+				n, err := strconv.ParseUint(s, 10, 63)
+				if err != nil {
+					return "", fmt.Errorf("%s is a number, and not %q", f.name, s)
+				}
+				return strconv.FormatUint(n, 10), nil
+			}
+		}
+
+		all = append(all, f)
+	}
+
+	return all
 }
 
 // Fields returns the names of the selectable fields.
@@ -106,6 +134,12 @@ func Fields() []string {
 	}
 
 	return names
+}
+
+// shownFields lists the fields for a remedy, those of hardware in short.
+func shownFields() string {
+	own := slices.DeleteFunc(Fields(), func(name string) bool { return strings.HasPrefix(name, hardwarePrefix) })
+	return strings.Join(own, ", ") + ", and those of hardware, such as " + hardwarePrefix + "memory_mb"
 }
 
 // Selector selects nodes. The zero value selects all.
@@ -208,7 +242,7 @@ func (r *requirement) check(checkGroup func(string) error) error {
 	if i < 0 {
 		if err := inventory.CheckLabelKey(r.key); err != nil {
 			return inventory.Errorf(inventory.KindInvalid, "%q is neither a field nor a valid label", r.key).
-				Do("use a label, or one of the fields %s", strings.Join(Fields(), ", "))
+				Do("use a label, or one of the fields %s", shownFields())
 		}
 
 		for _, value := range r.values {
@@ -228,7 +262,7 @@ func (r *requirement) check(checkGroup func(string) error) error {
 		parse = func(s string) (string, error) { return s, checkGroup(s) }
 	}
 
-	if r.op == selection.GreaterThan || r.op == selection.LessThan {
+	if (r.op == selection.GreaterThan || r.op == selection.LessThan) && !numbers[r.key] {
 		return inventory.Errorf(inventory.KindInvalid, "%s is not a number, so < and > do not apply", r.key).
 			Do("use =, !=, in or notin")
 	}
@@ -304,6 +338,11 @@ func (s Selector) Judged() string {
 	}
 
 	return ""
+}
+
+// OfHardware reports whether the selection depends on facts, which hosts say of themselves.
+func (s Selector) OfHardware() bool {
+	return slices.ContainsFunc(s.all, func(r requirement) bool { return strings.HasPrefix(r.key, hardwarePrefix) })
 }
 
 // Judging returns a selector that asks judge for the fields that are not in the record of a node.

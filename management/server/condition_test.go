@@ -62,6 +62,7 @@ var tagged = map[string]bool{
 	api.PathRepositoryLog:                    false,
 	api.PathRepositoryDiff:                   false,
 	"/v1/nodes/a-1/explanation":              false,
+	"/v1/nodes/a-1/facts":                    false,
 	"/v1/nodes/a-1/diff":                     false,
 	"/v1/jobs/1/explanation":                 false,
 	api.PathVersion:                          false,

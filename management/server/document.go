@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
@@ -16,7 +17,7 @@ import (
 // Document returns the document of the API: the head, the routes with the types of their bodies and answers, and the
 // examples.
 var Document = sync.OnceValues(func() ([]byte, error) {
-	types, err := openapi.NewTypes(fieldValues, api.Source, inventory.Source, machine.Source)
+	types, err := openapi.NewTypes(fieldValues, api.Source, inventory.Source, machine.Source, facts.Source)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/desired"
@@ -82,6 +83,7 @@ func newFakeManager() *fakeManager {
 	}
 	connection := &configuration.Connection{User: "admin", Port: 2222}
 	m.view.View = record.Set(m.view.View, &state.Connections, "a-1", connection)
+	m.view.View = record.WithList(m.view.View, &state.Facts, inspected("a-1"))
 	statetest.SetVars(m.view, state.ScopeGlobal, configuration.Vars{"motd": "hello", "port": int64(8080)})
 
 	return m
@@ -1071,3 +1073,15 @@ func (f fakeSecrets) Rotate(ctx context.Context, _ access.Caller, abandon bool) 
 
 // Changed and Narrow complete state.Reader, which preconditions need.
 func (m *fakeManager) Changed() <-chan struct{} { return nil }
+
+// inspected returns an inspection of a node.
+func inspected(node string) *state.Inspections {
+	var none *state.Inspections
+
+	i, err := none.With(node, "", facts.Facts{Schema: facts.Schema, Arch: "x86_64"}, time.Unix(1, 0))
+	if err != nil {
+		panic(err)
+	}
+
+	return i
+}

@@ -57,6 +57,7 @@ func (s *Server) jobRoutes() []rest.Route {
 					"| verb | needs | does |\n" +
 					"|---|---|---|\n" +
 					"| `manage` | `nodes` | checks the credentials of nodes, by ssh and at their BMCs |\n" +
+					"| `inspect` | `nodes` | finds the hardware facts of nodes over ssh |\n" +
 					"| `provide` | `nodes` | cleans nodes and offers them for use; with `erase` it erases their " +
 					"disks |\n" +
 					"| `commission` | `nodes` | configures nodes and brings them into service, in `group` or a group " +

@@ -28,6 +28,7 @@ func (s *Server) versioned() []rest.Route {
 	routes := slices.Concat(
 		s.nodeRoutes(),
 		s.enrollRoutes(),
+		s.factsRoutes(),
 		s.alertRoutes(),
 		s.scanRoutes(),
 		s.inventoryRoutes(),

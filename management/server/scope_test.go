@@ -97,6 +97,7 @@ func fillScoped(m *fakeManager) {
 		v.View = record.With(v.View, &state.Connections, map[string]*configuration.Connection{
 			inside: {User: "a"}, outside: {User: "hidden"},
 		})
+		v.View = record.WithList(v.View, &state.Facts, inspected(inside))
 		v.View = record.WithList(v.View, &state.Tombstones, &inventory.Tombstone{Name: "former-1"})
 		v.Unreadable = map[string]string{"v/nodes/broken-1": "damaged"}
 		v.View = record.WithList(v.View, &rollout.Kind, []*rollout.Record{

@@ -504,6 +504,10 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 
 	why := must[api.JobExplanation](t)(c.ExplainJob(ctx, "2"))
 	expect(t, "why", why.Summary, "it is queued: place 1 of 1 in the queue, and its turn has come")
+	if f := must[api.NodeFacts](t)(c.Facts(ctx, "a-1", 1)); f.Facts.Arch != "x86_64" {
+		t.Errorf("facts: %+v", f)
+	}
+
 	difference := must[api.Difference](t)(c.Difference(ctx, "a-1"))
 	expect(t, "difference", difference.Tasks, []api.TaskFinding{
 		{Kind: api.FindingDiffers, Playbook: "site.yml", Task: "Write", Path: "site.yml:3", Diff: "-x\n+y"},

@@ -52,6 +52,22 @@ func InputsOf(ctx context.Context, a Archive, id string) (in job.Inputs, err err
 	return in, err
 }
 
+// Login returns the host of a node as ssh reaches it now, without variables. A caller must check it, because the
+// address may come from the network.
+func (s Settings) Login(v *state.View, n inventory.Node) configuration.Host {
+	h := configuration.Host{
+		Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Role: configuration.RoleTarget,
+		Connection: s.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, HostCAs: s.HostCAs, Taken: v.HostKeys(),
+	}
+
+	// A registered machine is a node before its agent has told its label.
+	if h.Label == "" {
+		h.Label = n.Name
+	}
+
+	return h
+}
+
 // Target returns the host of the run at the index of its list, as ssh reaches it now, with the variables that the job
 // was accepted with.
 func (s Settings) Target(v *state.View, j job.Job, run job.Run, i int, in job.Inputs) configuration.Host {

@@ -331,7 +331,7 @@ func (c *collector) numa() error {
 	}
 
 	for _, n := range t.Nodes {
-		node := facts.NUMA{ID: n.ID}
+		node := facts.NUMANode{ID: n.ID}
 		for _, core := range n.Cores {
 			node.Threads += len(core.LogicalProcessors)
 		}
@@ -405,7 +405,7 @@ func (c *collector) pci() error {
 			return vendor + ":" + device
 		}
 
-		found := facts.PCI{
+		found := facts.PCIDevice{
 			Address: name, Class: hex(c.read(dir, "class")), ID: id("vendor", "device"),
 			Subsystem: id("subsystem_vendor", "subsystem_device"), Driver: c.link(dir, "driver"),
 		}

@@ -189,7 +189,7 @@ func TestCollect(t *testing.T) {
 	}
 
 	node := 1
-	if want := []facts.PCI{{
+	if want := []facts.PCIDevice{{
 		Address: "0000:00:1f.2", Class: "010601", ID: "8086:a182", Driver: "ahci", Node: &node,
 	}}; !reflect.DeepEqual(got.PCI, want) {
 		t.Errorf("pci: %+v", got.PCI)
@@ -262,7 +262,7 @@ func TestParseLAN(t *testing.T) {
 
 	got := parseLAN([]byte("Set in Progress         : Set Complete\nIP Address Source       : DHCP Address\n" +
 		"IP Address              : 127.0.0.9\nMAC Address             : AA:bb:cc:00:00:02\n"))
-	if want := (facts.BMC{Address: "127.0.0.9", MAC: "aa:bb:cc:00:00:02"}); got != want {
+	if want := (facts.BMCPort{Address: "127.0.0.9", MAC: "aa:bb:cc:00:00:02"}); got != want {
 		t.Errorf("%+v", got)
 	}
 }

@@ -187,7 +187,7 @@ func (c *collector) bmc(ctx context.Context) error {
 }
 
 // parseLAN reads what ipmitool lan print says.
-func parseLAN(out []byte) (b facts.BMC) {
+func parseLAN(out []byte) (b facts.BMCPort) {
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), ":")
 

@@ -444,7 +444,7 @@ func statusOf(s inventory.Status) string {
 	switch s {
 	case inventory.Decommissioning:
 		return "Cancelled"
-	case inventory.Enrolled, inventory.Verifying, inventory.Manageable, inventory.Cleaning:
+	case inventory.Enrolled, inventory.Verifying, inventory.Manageable, inventory.Inspecting, inventory.Cleaning:
 		return "Incomplete"
 	}
 

@@ -151,18 +151,7 @@ func (x Executor) check(ctx context.Context, v *state.View, node string) *found 
 
 // login checks the ssh login of a node.
 func (x Executor) login(ctx context.Context, v *state.View, n inventory.Node, f *found) {
-	settings := x.settings()
-
-	h := configuration.Host{
-		Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Role: configuration.RoleTarget,
-		Connection: settings.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, HostCAs: settings.HostCAs,
-		Taken: v.HostKeys(),
-	}
-
-	// A registered machine is a node before its agent has told its label.
-	if h.Label == "" {
-		h.Label = n.Name
-	}
+	h := x.settings().Login(v, n)
 
 	// The address may come from the network, and becomes an argument of ssh.
 	if err := configuration.CheckHosts([]configuration.Host{h}); err != nil {

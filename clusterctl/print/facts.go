@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package print
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/cluster/management/api"
+)
+
+// Facts prints what an inspection has found.
+func (p *Printer) Facts(f api.NodeFacts) {
+	h := &f.Facts
+	words := func(parts ...string) string { return Line(strings.Join(parts, " ")) }
+
+	var inspections []string
+	for _, i := range f.Inspections {
+		inspections = append(inspections, fmt.Sprintf("%d (%s)", i.Number, Time(i.Time)))
+	}
+
+	fields := []Field{
+		{"Node", Line(f.Node)},
+		{"Inspection", fmt.Sprintf("%d, %s", f.Inspection.Number, Time(f.Inspection.Time))},
+		{"By job", Line(f.Inspection.Job)},
+		{"System", words(h.System.Vendor, h.System.Product, h.System.Version)},
+		{"Serial", Line(h.System.Serial)},
+		{"UUID", Line(h.System.UUID)},
+		{"Mainboard", words(h.System.BoardVendor, h.System.BoardProduct, h.System.BoardSerial)},
+		{"Firmware", words(h.Firmware.Vendor, h.Firmware.Version, h.Firmware.Date)},
+		{"Boot mode", Line(h.Firmware.BootMode)},
+		{"BMC", words(h.BMC.Address, h.BMC.MAC)},
+		{"OS", Line(h.OS.Name)},
+		{"Kernel", words(h.OS.Kernel, h.Arch)},
+		{"CPU", Line(h.CPU.Model)},
+		{"Processors", fmt.Sprintf("%d, with %d cores and %d threads", h.CPU.Sockets, h.CPU.Cores, h.CPU.Threads)},
+		{"Memory", h.Memory.Size()},
+		{"NUMA nodes", number(len(h.NUMA))},
+		{"PCI devices", number(len(h.PCI))},
+		{"Inspections", strings.Join(inspections, "\n")},
+	}
+	p.Fields(fields)
+
+	modules := []string{"SLOT", "SIZE", "TYPE", "MT/S", "VENDOR", "PART", "SERIAL"}
+	p.section("Memory modules", modules, len(h.Memory.Modules),
+		func(i int) []string {
+			m := h.Memory.Modules[i]
+			return []string{m.Slot, m.Size(), m.Type, number(m.Speed), m.Vendor, m.Part, m.Serial}
+		})
+
+	disks := []string{"NAME", "SIZE", "KIND", "MODEL", "SERIAL", "WWN", "PATH"}
+	p.section("Disks", disks, len(h.Disks), func(i int) []string {
+		d := h.Disks[i]
+		kind := "ssd"
+		if d.Rotational {
+			kind = "hdd"
+		}
+
+		return []string{d.Name, d.Size(), kind, strings.TrimSpace(d.Vendor + " " + d.Model), d.Serial, d.WWN, d.Path}
+	})
+
+	p.section("Network ports", []string{"NAME", "MAC", "LINK", "PCI", "DRIVER", "NEIGHBOUR"}, len(h.Interfaces),
+		func(i int) []string {
+			n := h.Interfaces[i]
+			link, neighbour := "down", ""
+			if n.Carrier {
+				link = "up"
+			}
+			if n.Carrier && n.SpeedMbps > 0 {
+				link = strconv.Itoa(n.SpeedMbps) + " Mbit/s"
+			}
+			if n.Neighbour != nil {
+				neighbour = n.Neighbour.String()
+			}
+
+			return []string{n.Name, n.MAC, link, n.PCI, n.Driver, neighbour}
+		})
+
+	p.list("Changes since the inspection before", f.Changes)
+	p.list("Not found", h.Problems)
+}
+
+// FactsChanges prints what differs between two inspections.
+func (p *Printer) FactsChanges(c api.FactsChanges) {
+	for _, change := range c.Changes {
+		p.Printf("%s\n", Line(change))
+	}
+}
+
+// section prints a table with a title, unless it is empty.
+func (p *Printer) section(title string, header []string, rows int, row func(int) []string) {
+	if rows == 0 {
+		return
+	}
+
+	p.gap()
+	p.Printf("%s:\n", title)
+
+	table := make([][]string, rows)
+	for i := range table {
+		for _, cell := range row(i) {
+			table[i] = append(table[i], Line(cell))
+		}
+	}
+
+	p.Rows(header, table)
+}
+
+// list prints lines with a title, unless there are none.
+func (p *Printer) list(title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+
+	p.gap()
+	p.Printf("%s:\n", title)
+
+	for _, line := range lines {
+		p.Printf("  %s\n", p.fold(Line(line), len("  ")))
+	}
+}
+
+// number writes a number; 0: nothing.
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}

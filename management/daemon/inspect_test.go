@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/facts"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/step"
+	"github.com/contiv/cluster/management/step/inspect"
+)
+
+// inspected are hosts that answer an inspection, by name.
+type inspected struct {
+	mu      sync.Mutex
+	outputs map[string]string
+	silent  map[string]int // how often a host is silent yet
+	stuck   string         // a host that answers when its context ends
+	calls   map[string]int
+	begun   chan string
+}
+
+// RunProgram implements inspect.Hosts.
+func (i *inspected) RunProgram(
+	ctx context.Context, h configuration.Host, p configuration.Program,
+) ([]byte, configuration.Reach, error) {
+	i.mu.Lock()
+	i.calls[h.Name]++
+	silent := i.silent[h.Name] > 0
+	i.silent[h.Name]--
+	output, stuck := i.outputs[h.Name], i.stuck == h.Name
+	i.mu.Unlock()
+
+	switch {
+	case p.Limit != 1<<20:
+		return nil, configuration.Reach{}, errors.New("the output has no bound")
+	case stuck:
+		i.begun <- h.Name
+		<-ctx.Done()
+		return nil, configuration.Reach{}, ctx.Err()
+	case silent:
+		return nil, configuration.Reach{Port: "no route to the host", Silent: true}, errors.New("no route to the host")
+	case output == "":
+		return nil, configuration.Reach{Login: "denied"}, errors.New("the host denied the login")
+	}
+
+	return []byte(output), configuration.Reach{}, nil
+}
+
+// set changes what a host answers.
+func (i *inspected) set(name string, f facts.Facts) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	f.Schema = facts.Schema
+	b, _ := json.Marshal(f)
+	i.outputs[name] = string(b)
+}
+
+// inspectors begins a manager whose inspections reach the hosts, with nodes that are Manageable.
+func inspectors(t *testing.T, hosts *inspected, labels string) *site {
+	t.Helper()
+
+	hosts.outputs, hosts.calls = map[string]string{}, map[string]int{}
+	if hosts.silent == nil {
+		hosts.silent = map[string]int{}
+	}
+
+	s := prepare(t)
+	executor := inspect.New(inspect.Options{
+		Hosts: hosts, Retry: time.Millisecond, Settings: func() step.Settings { return step.Settings{} },
+		Keep: func(ctx context.Context, node, job string, found facts.Facts) ([]string, error) {
+			return inspect.KeepIn(s.store)(ctx, node, job, found)
+		},
+	})
+	s.tune = func(o *Options) { o.Executors = step.Executors{job.StepInspect: executor} }
+	s.up()
+	t.Cleanup(s.down)
+	s.report(labels)
+
+	for label := range strings.FieldsSeq(labels) {
+		_, _, err := record.Decide(s.ctx(), s.store, func(tx *record.Tx) (any, error) {
+			n, _ := state.ViewOf(tx).Lookup(label + "-1")
+			n.Status = inventory.Manageable
+			tx.Attach(state.NodeWrite{Node: n})
+			return nil, nil
+		})
+		s.must(err)
+	}
+
+	return s
+}
+
+// machineOf is a machine with memory and disks.
+func machineOf(memory int, disks ...string) facts.Facts {
+	f := facts.Facts{
+		Arch: "x86_64", System: facts.System{Vendor: "Dell Inc.", Product: "R640"},
+		Memory: facts.Memory{TotalMB: memory}, CPU: facts.CPU{Threads: 32},
+	}
+	for _, d := range disks {
+		f.Disks = append(f.Disks, facts.Disk{Name: "sd" + d, Serial: d, SizeBytes: 480_000_000_000})
+	}
+
+	return f
+}
+
+// TestInspect: what is found of each node is kept, in short in its record, and a node that fails keeps none of the
+// others from that.
+func TestInspect(t *testing.T) {
+	t.Parallel()
+
+	hosts := &inspected{silent: map[string]int{"db-1": 2, "dead-1": 1000}}
+	s := inspectors(t, hosts, "web db old dead")
+	hosts.set("web-1", machineOf(65536, "a"))
+	hosts.set("db-1", machineOf(32768, "b"))
+	hosts.set("dead-1", machineOf(1))
+	hosts.outputs["old-1"] = "bash: \x1b[2J: no such file"
+
+	all := []string{"web-1", "db-1", "old-1", "dead-1"}
+
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbInspect, Nodes: all})
+	if j.Status != api.Errored {
+		t.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
+	}
+
+	if hosts.calls["db-1"] != 3 || hosts.calls["dead-1"] != 3 || hosts.calls["old-1"] != 1 {
+		t.Errorf("calls: %v", hosts.calls)
+	}
+
+	for name, problem := range map[string]string{
+		"web-1": "", "db-1": "", "old-1": "not answered with facts", "dead-1": "no route to the host",
+	} {
+		n, err := s.Node(s.ctx(), name)
+		s.must(err)
+
+		if n.Status != inventory.Manageable || (n.Hardware == nil) != (problem != "") ||
+			!strings.Contains(n.LastError, problem) || (n.LastError == "") != (problem == "") {
+			t.Errorf("%s: %s, %q, %+v", name, n.Status, n.LastError, n.Hardware)
+		}
+	}
+
+	for selector, want := range map[string]string{
+		"facts.memory_mb>64000":                  "web-1",
+		"facts.memory_mb<64000":                  "db-1",
+		"facts.vendor=Dell-Inc,facts.threads=32": "db-1 web-1",
+		"!facts.memory_mb,status=Manageable":     "dead-1 old-1",
+		"facts.disk_gb in (480,481),name!=db-1":  "web-1",
+		"facts.arch=aarch64":                     "",
+	} {
+		list, err := s.Nodes(s.ctx(), client.NodeFilter{Selector: selector})
+		s.must(err)
+
+		var names []string
+		for _, n := range list.Items {
+			names = append(names, n.Name)
+		}
+
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %q, want %q", selector, got, want)
+		}
+	}
+
+	if _, err := s.Facts(s.ctx(), "old-1", 0); inventory.KindOf(err) != inventory.KindNotFound {
+		t.Errorf("facts of old-1: %v", err)
+	}
+}
+
+// TestInspectAgain: the newest inspections are kept, and each says what has changed.
+func TestInspectAgain(t *testing.T) {
+	t.Parallel()
+
+	hosts := &inspected{}
+	s := inspectors(t, hosts, "web")
+
+	const times = 12
+
+	for i := range times {
+		f := machineOf(65536, "a")
+		if i == times-1 {
+			f = machineOf(65536, "a", "b")
+		}
+
+		hosts.set("web-1", f)
+
+		j := s.runJob(api.JobRequest{Verb: inventory.VerbInspect, Nodes: []string{"web-1"}})
+		if j.Status != api.Complete {
+			t.Fatalf("job %s is %s: %s", j.ID, j.Status, j.Message)
+		}
+	}
+
+	f, err := s.Facts(s.ctx(), "web-1", 0)
+	s.must(err)
+
+	if f.Inspection.Number != times || len(f.Inspections) != 10 || f.Inspections[0].Number != 3 ||
+		!slices.Equal(f.Changes, []string{"disk sdb of 480 GB (serial b) was added"}) || len(f.Facts.Disks) != 2 {
+		t.Errorf("%+v", f)
+	}
+
+	f, err = s.Facts(s.ctx(), "web-1", times-1)
+	s.must(err)
+
+	if len(f.Changes) != 0 || len(f.Facts.Disks) != 1 {
+		t.Errorf("%+v", f)
+	}
+
+	if _, err := s.Facts(s.ctx(), "web-1", 2); inventory.KindOf(err) != inventory.KindNotFound {
+		t.Errorf("a pruned inspection: %v", err)
+	}
+}
+
+// TestInspectCrash: a manager that stops while it inspects does it again, and what the job had found of the other node
+// counts once.
+func TestInspectCrash(t *testing.T) {
+	t.Parallel()
+
+	hosts := &inspected{stuck: "db-1", begun: make(chan string, 10)}
+	s := inspectors(t, hosts, "web db")
+	hosts.set("web-1", machineOf(65536, "a"))
+	hosts.set("db-1", machineOf(32768, "b"))
+
+	j, err := s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbInspect, Nodes: []string{"web-1", "db-1"}})
+	s.must(err)
+	<-hosts.begun
+
+	// The result of one is there while the other hangs.
+	s.eventually("the facts of web-1", func() bool {
+		_, err := s.Facts(s.ctx(), "web-1", 0)
+		return err == nil
+	})
+
+	if got := s.status("web-1"); !strings.HasPrefix(got, string(inventory.Inspecting)) {
+		t.Errorf("web-1 is %s", got)
+	}
+
+	s.down()
+	hosts.mu.Lock()
+	hosts.stuck = ""
+	hosts.mu.Unlock()
+	s.up()
+
+	s.until(j.ID, "complete", func(j api.Job) bool { return j.Status == api.Complete })
+
+	f, err := s.Facts(s.ctx(), "web-1", 0)
+	s.must(err)
+
+	if len(f.Inspections) != 1 || f.Inspection.Number != 1 || f.Inspection.Job != j.ID {
+		t.Errorf("%+v", f.Inspections)
+	}
+}
