@@ -32,6 +32,18 @@ type inspected struct {
 	stuck   string         // a host that answers when its context ends
 	calls   map[string]int
 	begun   chan string
+	store   chan record.Store // has that of the manager while it runs
+}
+
+// Keep implements inspect.Keep. A job may go on before the start of its manager has returned.
+func (i *inspected) Keep(ctx context.Context, node, job string, found facts.Facts) ([]string, error) {
+	select {
+	case store := <-i.store:
+		i.store <- store
+		return inspect.KeepIn(store)(ctx, node, job, found)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // RunProgram implements inspect.Hosts.
@@ -75,7 +87,7 @@ func (i *inspected) set(name string, f facts.Facts) {
 func inspectors(t *testing.T, hosts *inspected, labels string) *site {
 	t.Helper()
 
-	hosts.outputs, hosts.calls = map[string]string{}, map[string]int{}
+	hosts.outputs, hosts.calls, hosts.store = map[string]string{}, map[string]int{}, make(chan record.Store, 1)
 	if hosts.silent == nil {
 		hosts.silent = map[string]int{}
 	}
@@ -83,13 +95,13 @@ func inspectors(t *testing.T, hosts *inspected, labels string) *site {
 	s := prepare(t)
 	executor := inspect.New(inspect.Options{
 		Hosts: hosts, Retry: time.Millisecond, Settings: func() step.Settings { return step.Settings{} },
-		Keep: func(ctx context.Context, node, job string, found facts.Facts) ([]string, error) {
-			return inspect.KeepIn(s.store)(ctx, node, job, found)
-		},
+		Keep: hosts.Keep,
 	})
 	s.tune = func(o *Options) { o.Executors = step.Executors{job.StepInspect: executor} }
 	s.up()
 	t.Cleanup(s.down)
+
+	hosts.store <- s.store
 	s.report(labels)
 
 	for label := range strings.FieldsSeq(labels) {
@@ -247,10 +259,13 @@ func TestInspectCrash(t *testing.T) {
 	}
 
 	s.down()
+	<-hosts.store
 	hosts.mu.Lock()
 	hosts.stuck = ""
 	hosts.mu.Unlock()
 	s.up()
+
+	hosts.store <- s.store
 
 	s.until(j.ID, "complete", func(j api.Job) bool { return j.Status == api.Complete })
 
