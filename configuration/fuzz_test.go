@@ -197,8 +197,8 @@ func FuzzInventory(f *testing.F) {
 
 		h := Host{
 			Name: name, Addr: addr, Label: "label", Serial: "1", Group: group, Role: RoleTarget,
-			Labels: map[string]string{key: label},
-			Vars:   map[string]Var{variable: {Value: v, Origin: OriginConfig, Trusted: trusted}},
+			Labels: map[string]string{key: label}, Hardware: &inventory.Hardware{Vendor: name, Product: value},
+			Vars: map[string]Var{variable: {Value: v, Origin: OriginConfig, Trusted: trusted}},
 		}
 		other := Host{Name: "zz-other", Addr: "10.9.9.9", Label: "zz", Serial: "other", Role: RolePeer}
 

@@ -49,11 +49,13 @@ type Host struct {
 	Commissioned bool   `json:"commissioned,omitempty"`
 	// Labels are those of the node, set by operators. There are none before the
 	// first discover.
-	Labels     map[string]string `json:"labels,omitempty"`
-	Role       Role              `json:"role"`
-	Vars       map[string]Var    `json:"vars,omitempty"`      // merged; Inventory omits those of a request
-	Extra      map[string]any    `json:"extra,omitempty"`     // of the manager, named clusterm_…; may be secret
-	Connection Connection        `json:"connection,omitzero"` // merged from site, group and node
+	Labels map[string]string `json:"labels,omitempty"`
+	// Hardware is what the newest inspection found, as the host itself says it; nil: none was made.
+	Hardware   *inventory.Hardware `json:"hardware,omitempty"`
+	Role       Role                `json:"role"`
+	Vars       map[string]Var      `json:"vars,omitempty"`      // merged; Inventory omits those of a request
+	Extra      map[string]any      `json:"extra,omitempty"`     // of the manager, named clusterm_…; may be secret
+	Connection Connection          `json:"connection,omitzero"` // merged from site, group and node
 	// HostKeys are lines of known_hosts without the name ("ssh-ed25519 AAAA…").
 	// There are none before the first contact.
 	HostKeys []string `json:"host_keys,omitempty"`
@@ -198,8 +200,8 @@ func shortHash(s string) string {
 // trusted variables. The same hosts give the same bytes.
 //
 // Each host has the variables node_name, node_addr, node_label, node_serial,
-// node_group (may be empty), node_commissioned and node_labels (an object, maybe
-// without keys).
+// node_group (may be empty), node_commissioned, node_labels and node_facts (objects,
+// maybe without keys).
 func Inventory(hosts []Host) ([]byte, error) {
 	if err := CheckHosts(hosts); err != nil {
 		return nil, err
@@ -349,6 +351,7 @@ func managerVars(h Host) map[string]any {
 	vars := map[string]any{
 		"node_name": h.Name, "node_addr": h.Addr, "node_label": h.Label, "node_serial": h.Serial,
 		"node_group": h.Group, "node_commissioned": h.Commissioned, "node_labels": labels,
+		"node_facts":         hardwareFacts(h.Hardware),
 		"ansible_connection": "ssh",
 		"ansible_host":       h.Addr,
 		// One ssh master per node, even if two nodes claim the same address. ssh
@@ -378,6 +381,22 @@ func managerVars(h Host) map[string]any {
 	}
 
 	return vars
+}
+
+// hardwareFacts returns the facts as an object, by their names in the API.
+func hardwareFacts(h *inventory.Hardware) map[string]any {
+	object := map[string]any{}
+	if h == nil {
+		return object
+	}
+
+	// Both work for every value: these are texts, whole numbers and a time.
+	b, _ := json.Marshal(h)
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	_ = d.Decode(&object)
+
+	return object
 }
 
 // SSHArgs returns the options of ssh for one host. CheckHosts has checked every

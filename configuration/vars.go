@@ -608,6 +608,7 @@ var identifier = lazy(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 // managerNames are host variables that the manager sets.
 var managerNames = []string{
 	"node_name", "node_addr", "node_label", "node_serial", "node_group", "node_commissioned", "node_labels",
+	"node_facts",
 }
 
 // magicNames are set by Ansible for every host. A variable of that name would

@@ -1285,13 +1285,22 @@ func TestLabels(t *testing.T) {
 	b.do(commission, "a", master, "Complete")
 	labels("map[rack:r2]")
 
-	// A run has the labels of its start.
+	n, _ := b.View().Lookup("a-1")
+	n.Hardware = &inventory.Hardware{MemoryMB: 65536}
+	b.must(node.PutNodes(t.Context(), b.store, []state.NodeWrite{{Node: n}}))
+
+	// A run has the labels and the hardware of its start.
 	b.do(maintenance, "a", "", "Complete")
 
 	for i, want := range []string{"map[old:r1 rack:r1]", "map[rack:r2]"} {
 		if got := b.books.started()[i].Hosts[0].Labels; fmt.Sprint(got) != want {
 			t.Errorf("run %d has the labels %v, want %s", i, got, want)
 		}
+	}
+
+	if first, then := b.books.started()[0].Hosts[0].Hardware, b.books.started()[1].Hosts[0].Hardware; first != nil ||
+		then == nil || then.MemoryMB != 65536 {
+		t.Errorf("the runs have the hardware %+v and %+v", first, then)
 	}
 
 	h, err := b.History(t.Context(), "a-1", 0)

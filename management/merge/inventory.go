@@ -18,6 +18,7 @@ func (s Settings) Host(v *state.View, n *inventory.Node) configuration.Host {
 		Name: n.Name, Addr: n.Addr, Label: n.Label, Serial: n.Serial, Group: n.Group,
 		Role: configuration.RolePeer, Commissioned: n.Commissioned(), Vars: s.Merge(v, n.Group, n.Name),
 		Connection: s.Connect(v, n.Group, n.Name), HostKeys: n.HostKeys, Labels: n.Labels,
+		Hardware: n.Hardware,
 	}
 }
 

@@ -26,6 +26,7 @@ func TestInventory(t *testing.T) {
 	n := &inventory.Node{
 		Name: "web-1", Label: "web", Serial: "1", Addr: "10.0.0.7", Status: inventory.Quarantined,
 		State: inventory.Disappeared, Group: "service-worker", Labels: map[string]string{"rack": "r1"},
+		Hardware: &inventory.Hardware{MemoryMB: 65536},
 	}
 	connections := map[string]*configuration.Connection{"web-1": {Port: 2222}, "web-10": {Port: 23}}
 	view := &state.View{
@@ -70,6 +71,10 @@ func TestInventory(t *testing.T) {
 		if got.Data[name] != want {
 			t.Errorf("%s is %v, want %v", name, got.Data[name], want)
 		}
+	}
+
+	if found, _ := got.Data["node_facts"].(map[string]any); found["memory_mb"] != json.Number("65536") {
+		t.Errorf("node_facts: %v", got.Data["node_facts"])
 	}
 
 	if len(got.Templates) != 1 || got.Templates["path"] != "{{ only }}" {

@@ -90,7 +90,7 @@ func (s Settings) Target(v *state.View, j job.Job, run job.Run, i int, in job.In
 	}
 
 	// The address of a node may have changed since the job was accepted.
-	h.Labels = n.Labels
+	h.Labels, h.Hardware = n.Labels, n.Hardware
 	if len(n.HostKeys) > 0 {
 		h.HostKeys = n.HostKeys
 	}
