@@ -205,7 +205,7 @@ func allRows() rows {
 	all := rows{}
 
 	for _, some := range []rows{
-		nodesRows(), importRows(), verbRows(), jobRows(), planRows(), eventsRows(), auditRows(), varsRows(),
+		nodesRows(), importRows(), moveRows(), verbRows(), jobRows(), planRows(), eventsRows(), auditRows(), varsRows(),
 		configRows(), fleetRows(), loginRows(), contextRows(), inventoryRows(), tokenRows(), certificateRows(),
 		authRows(), notificationRows(), keyRows(), policyRows(), rolloutRows(), groupsRows(), windowsRows(),
 		pauseRows(), repoRows(), statusRows(), supportRows(), completionRows(), referenceRows(), pingRows(),

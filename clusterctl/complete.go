@@ -323,6 +323,19 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		}
 
 		return several(current, out)
+	case "to":
+		if c.path != "nodes move" {
+			return nil
+		}
+
+		var out []candidate
+		for _, row := range inventory.Statuses {
+			if !row.InProgress {
+				out = append(out, candidate{string(row.Status), row.Meaning})
+			}
+		}
+
+		return out
 	case "state":
 		var out []candidate
 		for _, row := range inventory.States {
