@@ -33,7 +33,12 @@ type Hardware struct {
 	DiskGB     int `json:"disk_gb,omitempty"`    // GB (10⁹ bytes), of all disks
 	Interfaces int `json:"interfaces,omitempty"` // network ports
 	PCI        int `json:"pci,omitempty"`        // devices on PCI
+
+	MACs []string `json:"macs,omitempty"` // of network ports, 16 at most
 }
+
+// MaxMACs is the number of MACs that are kept of the hardware of a node.
+const MaxMACs = 16
 
 // String describes the hardware in a line.
 func (h *Hardware) String() string {

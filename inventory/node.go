@@ -151,6 +151,13 @@ func (n Node) InService() bool {
 	return n.Status == Provisioning || n.Status == Allocated || n.Status == Maintenance
 }
 
+// Fresh reports whether the node is offered for use and was not used since: it appeared by its agent, or it was cleaned
+// and provided.
+func (n Node) Fresh() bool {
+	offered := n.PrevStatus == "" || n.PrevStatus == Enrolled || n.PrevStatus == Cleaning
+	return n.Status == Unallocated && offered && n.LastError == "" && len(n.Residue) == 0
+}
+
 // Clone returns a deep copy.
 func (n Node) Clone() Node {
 	n.Residue = slices.Clone(n.Residue)
@@ -441,10 +448,11 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 	// The agent of a registered machine tells its identity. Credentials that were checked decide on the status.
 	if m.Label == "" && o.Alive {
 		m.Label, m.Serial = o.Label, o.Serial
+	}
 
-		if m.Status == Enrolled {
-			m.PrevStatus, m.Status = Enrolled, o.becomes()
-		}
+	// A check of credentials that failed while the agent spoke for the first time has left the node Enrolled.
+	if m.Status == Enrolled && o.Alive {
+		m.PrevStatus, m.Status = Enrolled, o.becomes()
 	}
 
 	m.apply(o, at)
@@ -492,6 +500,8 @@ func (n *Node) observed(before Node, observer, reason string, at time.Time) *His
 		if n.State == Disappeared {
 			verb = VerbDisappeared
 		}
+	case n.Status != before.Status:
+		verb, reason = VerbDiscovered, "its agent speaks as "+n.Announced()
 	case !slices.Equal(n.Duplicates, before.Duplicates):
 		verb, reason = VerbConflict, "all observers see it at "+n.Addr
 		if len(n.Duplicates) > 0 {

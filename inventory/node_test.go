@@ -432,6 +432,33 @@ func TestExpiredTombstones(t *testing.T) {
 	}
 }
 
+// TestFresh: who was used, or whose job failed, is not offered by itself.
+func TestFresh(t *testing.T) {
+	t.Parallel()
+
+	for _, row := range Statuses {
+		n := Node{Status: Unallocated, PrevStatus: row.Status}
+
+		want := row.Status == Enrolled || row.Status == Cleaning
+		if n.Fresh() != want {
+			t.Errorf("after %s: fresh %t, want %t", row.Status, !want, want)
+		}
+
+		n.PrevStatus, n.Status = "", row.Status
+		if want := row.Status == Unallocated; n.Fresh() != want {
+			t.Errorf("%s: fresh %t, want %t", row.Status, !want, want)
+		}
+	}
+
+	for _, n := range []Node{
+		{Status: Unallocated, LastError: "failed"}, {Status: Unallocated, Residue: []string{"service-worker"}},
+	} {
+		if n.Fresh() {
+			t.Errorf("%+v is fresh", n)
+		}
+	}
+}
+
 // TestDiscoveredStatus: the site decides what a host becomes whose agent speaks for the first time.
 func TestDiscoveredStatus(t *testing.T) {
 	t.Parallel()
@@ -453,17 +480,30 @@ func TestDiscoveredStatus(t *testing.T) {
 			t.Errorf("a registered machine is %+v with the entry %+v, want %s", m, entry, want)
 		}
 
-		// Credentials that were checked decide, and an agent that has spoken already changes no status.
+		// Credentials that were checked decide.
 		registered.Status = Manageable
 		if m, _, _ := registered.Observe(o, noon); m.Status != Manageable {
 			t.Errorf("a machine with verified credentials is %s", m.Status)
 		}
 
-		spoken, _ := NewNode(o, nil, noon)
-		spoken.Status = Enrolled
+		// The agent spoke while the credentials were checked, and then the check failed.
+		registered.Status = Verifying
 
-		if m, _, _ := spoken.Observe(o, noon); m.Status != Enrolled {
-			t.Errorf("a node whose agent has spoken before is %s", m.Status)
+		failed, _, _ := registered.Observe(o, noon)
+		if failed.Status != Verifying {
+			t.Errorf("a check is interrupted: the machine is %s", failed.Status)
+		}
+
+		failed.Status, failed.LastError = Enrolled, "the BMC refused the login"
+
+		m, entry, changed := failed.Observe(o, noon)
+		if m.Status != want || !changed || entry == nil || entry.From != Enrolled || entry.To != want ||
+			m.LastError == "" {
+			t.Errorf("after a failed check: %+v with the entry %+v, want %s", m, entry, want)
+		}
+
+		if _, entry, changed := m.Observe(o, noon); changed || entry != nil {
+			t.Errorf("the same report again changes %+v", entry)
 		}
 	}
 }

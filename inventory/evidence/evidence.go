@@ -7,6 +7,8 @@ package evidence
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -18,7 +20,7 @@ type Set struct {
 	HostKeys []string // of ssh, which are on its disk
 	UUID     string   // of the system (SMBIOS), lower case
 	Serial   string   // of the system (SMBIOS)
-	BMC      string   // the address of its BMC, with port and system if they are known
+	BMC      string   // the address of its BMC: with the port and the system, or the IP address alone
 	MACs     []string // lower case, with colons
 	Addr     string   // the address for ssh
 }
@@ -44,15 +46,16 @@ var Parts = []struct {
 	Part          Part
 	Same, Differs int
 	values        func(Set) []string
+	equal         func(a, b string) bool // nil: as they are
 }{
-	{HostKeys, 60, 40, func(e Set) []string { return e.HostKeys }},
-	{Agent, 60, 30, func(e Set) []string { return one(e.Agent) }},
-	{UUID, 50, 30, func(e Set) []string { return genuine(e.UUID) }},
-	{Serial, 40, 20, func(e Set) []string { return genuine(e.Serial) }},
-	{BMC, 40, 20, func(e Set) []string { return one(e.BMC) }},
-	{MACs, 40, 10, func(e Set) []string { return e.MACs }},
-	{Name, 30, 0, func(e Set) []string { return one(e.Name) }},
-	{Addr, 20, 0, func(e Set) []string { return one(e.Addr) }},
+	{HostKeys, 60, 40, func(e Set) []string { return e.HostKeys }, nil},
+	{Agent, 60, 30, func(e Set) []string { return one(e.Agent) }, nil},
+	{UUID, 50, 30, func(e Set) []string { return genuine(e.UUID) }, nil},
+	{Serial, 40, 20, func(e Set) []string { return genuine(e.Serial) }, nil},
+	{BMC, 40, 20, func(e Set) []string { return one(e.BMC) }, sameBMC},
+	{MACs, 40, 10, func(e Set) []string { return e.MACs }, nil},
+	{Name, 30, 0, func(e Set) []string { return one(e.Name) }, nil},
+	{Addr, 20, 0, func(e Set) []string { return one(e.Addr) }, nil},
 }
 
 // Certain is the score from which two descriptions are of one machine. Below zero they are of two.
@@ -73,6 +76,57 @@ func genuine(value string) []string {
 	return one(value)
 }
 
+// sameBMC compares two BMCs. A machine itself knows only the IP address of its BMC, and not the port.
+func sameBMC(a, b string) bool {
+	if _, err := netip.ParseAddr(a); err != nil {
+		a, b = b, a
+	}
+	if _, err := netip.ParseAddr(a); err != nil {
+		return false
+	}
+
+	place, _, _ := strings.Cut(b, " ")
+	host, _, err := net.SplitHostPort(place)
+
+	return err == nil && host == a
+}
+
+// Fact is a part of the evidence on a machine, with what it counts.
+type Fact struct {
+	Part          Part
+	Value         string
+	Same, Differs int
+}
+
+// Facts lists what is known, by the weight.
+func (e Set) Facts() []Fact {
+	var all []Fact
+
+	for _, part := range Parts {
+		if values := part.values(e); len(values) > 0 {
+			text := strings.Join(values[:min(len(values), maxValues)], ", ")
+			if more := len(values) - maxValues; more > 0 {
+				text += fmt.Sprintf(" and %d more", more)
+			}
+			if part.Part == HostKeys {
+				text = ""
+			}
+
+			all = append(all, Fact{part.Part, text, part.Same, part.Differs})
+		}
+	}
+
+	return all
+}
+
+// maxValues is how many values of a part are shown.
+const maxValues = 4
+
+// String describes the fact, such as "UUID 4c4c… (50)".
+func (f Fact) String() string {
+	return fmt.Sprintf("%s (%d)", strings.TrimSpace(string(f.Part)+" "+f.Value), f.Same)
+}
+
 // Verdict is the result of a comparison.
 type Verdict struct {
 	Score   int
@@ -90,7 +144,11 @@ func Compare(a, b Set) Verdict {
 			continue
 		}
 
-		i := slices.IndexFunc(left, func(value string) bool { return slices.Contains(right, value) })
+		i := slices.IndexFunc(left, func(value string) bool {
+			return slices.ContainsFunc(right, func(other string) bool {
+				return value == other || part.equal != nil && part.equal(value, other)
+			})
+		})
 		if i < 0 {
 			if v.Score -= part.Differs; part.Differs > 0 {
 				v.Differs = append(v.Differs, string(part.Part))

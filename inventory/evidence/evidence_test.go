@@ -152,3 +152,30 @@ func TestEvidenceDocument(t *testing.T) {
 
 	doctest.Check(t, "../../docs/operating/registration.md", map[string]string{"evidence": b.String()})
 }
+
+// TestBMC: a machine itself does not know the port of its BMC. Several machines may share an address.
+func TestBMC(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"10.9.0.5:623", "10.9.0.5", true},
+		{"10.9.0.5:443 /redfish/v1/Systems/1", "10.9.0.5", true},
+		{"[fd00::5]:623", "fd00::5", true},
+		{"10.9.0.5:623", "10.9.0.6", false},
+		{"10.9.0.5:6230", "10.9.0.5:6231", false},
+		{"10.9.0.5:443 /redfish/v1/Systems/1", "10.9.0.5:443 /redfish/v1/Systems/2", false},
+		{"bmc1:623", "10.9.0.5", false},
+	} {
+		for _, v := range []evidence.Verdict{
+			evidence.Compare(evidence.Set{BMC: c.a}, evidence.Set{BMC: c.b}),
+			evidence.Compare(evidence.Set{BMC: c.b}, evidence.Set{BMC: c.a}),
+		} {
+			if (v.Score == 40) != c.same || (v.Score == -20) == c.same {
+				t.Errorf("%s and %s: %s", c.a, c.b, v)
+			}
+		}
+	}
+}

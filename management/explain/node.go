@@ -38,7 +38,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.registered, e.unseen, e.otherJobs, e.rule,
 		e.alerts, e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
 		e.identity, e.verification, e.outdated, e.notRecorded, e.idle, e.keyLaggard,
-		e.contradiction,
+		e.contradiction, e.knownBy,
 	} {
 		find()
 	}
@@ -347,16 +347,27 @@ func (e *nodeExplainer) identity() {
 	own := state.EvidenceOf(e.View, &e.Node)
 
 	for _, n := range e.View.Nodes() {
-		if v := evidence.Compare(
-			own,
-			state.EvidenceOf(e.View, n),
-		); n.Name != e.Node.Name &&
-			v.Score >= evidence.Certain {
+		v := evidence.Compare(own, state.EvidenceOf(e.View, n))
+		if n.Name != e.Node.Name && v.Score >= evidence.Certain {
 			e.add(finding(AboutIdentity, "%s seems to be the same machine: it has %s", n.Name, v).
 				on(e.Node.Name, n.Name).
 				do("find out which of the two is right, and forget the other one"))
 		}
 	}
+}
+
+// knownBy reports the evidence on a machine that was registered or inspected, with its weights.
+func (e *nodeExplainer) knownBy() {
+	if record.Get(e.View, &state.Machines, e.Node.Name) == nil && e.Node.Hardware == nil {
+		return
+	}
+
+	var known []string
+	for _, fact := range state.EvidenceOf(e.View, &e.Node).Facts() {
+		known = append(known, fact.String())
+	}
+
+	e.add(finding(AboutIdentity, "it is known by its %s", strings.Join(known, ", ")).on(e.Node.Name))
 }
 
 // alerts reports the alerts on the node, with what they prevent.

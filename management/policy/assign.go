@@ -110,8 +110,8 @@ func (w World) rules() []Commission {
 	return rules
 }
 
-// fresh returns the nodes that were discovered and never used, the oldest first. One that
-// a decision is about to take is none.
+// fresh returns the nodes that are offered and were not used since, the oldest first. One that a decision is about to
+// take is none.
 func (w World) fresh() []*inventory.Node {
 	var fresh []*inventory.Node
 
@@ -124,7 +124,7 @@ func (w World) fresh() []*inventory.Node {
 	}
 
 	for _, n := range w.View.Nodes() {
-		if isUnused(n) && !decided[n.Name] {
+		if n.Fresh() && !decided[n.Name] {
 			fresh = append(fresh, n)
 		}
 	}
@@ -132,11 +132,6 @@ func (w World) fresh() []*inventory.Node {
 	slices.SortStableFunc(fresh, func(a, b *inventory.Node) int { return a.Created.Compare(b.Created) })
 
 	return fresh
-}
-
-// isUnused reports whether a node was never used.
-func isUnused(n *inventory.Node) bool {
-	return n.Status == inventory.Unallocated && n.PrevStatus == "" && n.LastError == "" && len(n.Residue) == 0
 }
 
 // take takes the new nodes of the rule out of the free ones, with that many decisions in

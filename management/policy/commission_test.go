@@ -54,6 +54,20 @@ func freshWorld(rules []policy.Rule, nodes ...*inventory.Node) policy.World {
 	return w
 }
 
+// commissionedBefore has the policy commission a provided node by a job that has ended, and somebody provide it again.
+func commissionedBefore(w *policy.World, n *inventory.Node, ended job.Status) {
+	n.PrevStatus = inventory.Cleaning
+
+	d := policy.Decide(policy.Commission{Rule: w.Settings.Commission[0]}, *w).Decisions[0]
+	d.Phase, d.Job, d.Time = state.PhaseDone, "4", noon.Add(-time.Hour)
+	setMemory(w.View, state.AutomationOf(w.View).With(d))
+
+	w.View.SetJobs([]*job.Job{{
+		ID: "4", Verb: inventory.VerbCommission, Status: ended, Actor: state.PolicyPrincipal("workers"),
+		Targets: []job.Target{{Name: n.Name}}, Accepted: noon.Add(-time.Hour), Ended: noon.Add(-time.Hour),
+	}}...)
+}
+
 func plan(w policy.World, r policy.Rule) string {
 	return actions(policy.Decide(policy.Commission{Rule: r}, w))
 }
@@ -91,6 +105,17 @@ func TestCommission(t *testing.T) {
 			"", ""},
 		{"it was used before", func(_ *policy.World, n *inventory.Node) { n.PrevStatus = inventory.Decommissioning },
 			"", ""},
+		{"it was provided", func(_ *policy.World, n *inventory.Node) { n.PrevStatus = inventory.Cleaning },
+			"commission n-1", "it is commissioned to service-worker now"},
+		{"its agent came after its registration", func(_ *policy.World, n *inventory.Node) {
+			n.PrevStatus = inventory.Enrolled
+		}, "commission n-1", "it is commissioned to service-worker now"},
+		{"it was commissioned, taken out of service, and provided again", func(w *policy.World, n *inventory.Node) {
+			commissionedBefore(w, n, job.Complete)
+		}, "commission n-1", "it is commissioned to service-worker now"},
+		{"a person cancelled its commission", func(w *policy.World, n *inventory.Node) {
+			commissionedBefore(w, n, job.Cancelled)
+		}, "", ""},
 		{"it carries a residue", func(_ *policy.World, n *inventory.Node) { n.Residue = []string{"service-worker"} },
 			"", ""},
 		{"Quarantined", func(_ *policy.World, n *inventory.Node) { n.Status = inventory.Quarantined }, "", ""},

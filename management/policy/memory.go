@@ -76,7 +76,7 @@ func (w World) matters(d state.Decision) bool {
 	if d.Action == state.ActionCommission {
 		lost, exists := w.View.Lookup(d.Replaces)
 		failed := n.Status == inventory.Unallocated // it counts for Rule.Failures
-		return isUnused(&n) || exists && lost.Group == d.Group && (failed || n.Group == d.Group)
+		return n.Fresh() || exists && lost.Group == d.Group && (failed || n.Group == d.Group)
 	}
 
 	r := Returns{}

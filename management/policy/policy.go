@@ -352,6 +352,19 @@ func (w World) madeRoom(id string) bool {
 	return err == nil && j.Status == job.Cancelled && j.Started.IsZero() && state.IsPolicy(j.CancelBy)
 }
 
+// reoffered reports whether the node of a decision was provided again since the decision commissioned it.
+func (w World) reoffered(d *state.Decision) bool {
+	n, known := w.View.Lookup(d.Node)
+	if !known || d.Action != state.ActionCommission || n.PrevStatus != inventory.Cleaning || !n.Fresh() {
+		return false
+	}
+
+	// A job that was cancelled, or failed, says that the node is not wanted now.
+	j, err := w.View.Job(d.Job)
+
+	return err == nil && j.Status == job.Complete
+}
+
 // neverBegan returns the job if it ended before it began, because it was no longer legal when its turn came, or nil.
 func (w World) neverBegan(id string) *job.Job {
 	if id == "" {
@@ -402,7 +415,7 @@ func (w World) standing(id string) standing {
 			s.due, s.reason = w.settled(refused.Ended).Add(delay), refused.Message
 		case d.Phase == state.PhaseWithdrawn:
 			s.due, s.reason = w.settled(d.Time).Add(delay), d.Result
-		case !w.madeRoom(d.Job):
+		case !w.madeRoom(d.Job) && !w.reoffered(d):
 			s.decided = true
 			return s
 		}

@@ -3,7 +3,11 @@
 package state
 
 import (
-	"fmt"
+	"cmp"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
@@ -11,7 +15,8 @@ import (
 	"github.com/contiv/cluster/management/record"
 )
 
-// EvidenceOf returns what is known of the identity of a node: what was registered, and what was observed.
+// EvidenceOf returns what is known of the identity of a node: what was registered, what an inspection found, and what
+// was observed. What was found is newer than what was registered.
 func EvidenceOf(r record.Reader, n *inventory.Node) evidence.Set {
 	var e evidence.Set
 
@@ -20,6 +25,21 @@ func EvidenceOf(r record.Reader, n *inventory.Node) evidence.Set {
 	}
 
 	e.HostKeys, e.Addr = n.HostKeys, n.Addr
+	if h := n.Hardware; h != nil {
+		e.UUID, e.Serial = cmp.Or(strings.ToLower(h.UUID), e.UUID), h.Serial
+
+		for _, mac := range h.MACs {
+			if !slices.Contains(e.MACs, mac) {
+				e.MACs = append(e.MACs, mac)
+			}
+		}
+
+		// A BMC that nobody has set up has no address, or one that many have.
+		ip, err := netip.ParseAddr(h.BMC)
+		if e.BMC == "" && err == nil && !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
+			e.BMC = ip.String()
+		}
+	}
 
 	if n.Label != "" {
 		e.Agent = n.Announced()
@@ -38,7 +58,8 @@ func EvidenceOfMachine(m *Machine) evidence.Set {
 			port = b.DefaultPort()
 		}
 
-		e.BMC = strings.TrimSpace(fmt.Sprintf("%s:%d %s", strings.ToLower(b.Address), port, b.System))
+		place := net.JoinHostPort(strings.ToLower(b.Address), strconv.Itoa(port))
+		e.BMC = strings.TrimSpace(place + " " + b.System)
 	}
 
 	for _, p := range m.Ports {

@@ -5,6 +5,8 @@ package state
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -122,6 +124,13 @@ func HardwareOf(f facts.Facts, i facts.Inspection) *inventory.Hardware {
 		Sockets: f.CPU.Sockets, Cores: f.CPU.Cores, Threads: f.CPU.Threads,
 		MemoryMB: f.Memory.TotalMB, DIMMs: len(f.Memory.Modules),
 		Disks: len(f.Disks), Interfaces: len(f.Interfaces), PCI: len(f.PCI),
+	}
+
+	for _, port := range f.Interfaces {
+		mac, err := net.ParseMAC(port.MAC)
+		if err == nil && len(mac) == 6 && len(h.MACs) < inventory.MaxMACs && !slices.Contains(h.MACs, port.MAC) {
+			h.MACs = append(h.MACs, port.MAC)
+		}
 	}
 
 	const giga = 1_000_000_000
