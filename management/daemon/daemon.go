@@ -45,6 +45,7 @@ import (
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/playbook"
 	"github.com/contiv/cluster/management/step/playbook/program"
@@ -93,8 +94,8 @@ type Options struct {
 	// Certificates has the lifetimes and the clock of the certificates; zero: as
 	// usual. For tests.
 	Certificates pki.Options
-	// Executors are those of further kinds of step. For tests.
-	Executors step.Executors
+	// Executors returns those of further kinds of step; it may be nil. For tests.
+	Executors func(record.Store) step.Executors
 	Version   api.Version
 	Logger    *logrus.Logger
 	// Ready is called when the daemon serves. It may be nil.

@@ -533,13 +533,12 @@ var mayImport = map[string][]string{
 	".ci/seeds":                {},
 	"vagrant/bench": {
 		"configuration", "configuration/repository/git", "inventory", "inventory/bmc", "inventory/bmc/bmctest",
-		"inventory/etcd", "inventory/machine", "management/access",
-		"management/api", "management/client", "management/etcd", "management/job", "management/policy",
-		"management/record",
-		"management/rollout", "management/secret", "management/selector",
-		"management/state", "management/step/power",
+		"inventory/etcd", "inventory/facts", "inventory/machine", "management/access",
+		"management/api", "management/client", "management/daemon", "management/etcd", "management/job",
+		"management/policy", "management/record", "management/rollout", "management/secret", "management/selector",
+		"management/state", "management/step", "management/step/inspect", "management/step/power",
 	},
-	"vagrant/systemtest": {"inventory", "management/api", "management/client"},
+	"vagrant/systemtest": {"inventory", "inventory/bmc/bmctest", "management/api", "management/client"},
 }
 
 // homes lists the only packages that may import paths with the prefix.

@@ -97,7 +97,9 @@ func inspectors(t *testing.T, hosts *inspected, labels string) *site {
 		Hosts: hosts, Retry: time.Millisecond, Settings: func() step.Settings { return step.Settings{} },
 		Keep: hosts.Keep,
 	})
-	s.tune = func(o *Options) { o.Executors = step.Executors{job.StepInspect: executor} }
+	s.tune = func(o *Options) {
+		o.Executors = func(record.Store) step.Executors { return step.Executors{job.StepInspect: executor} }
+	}
 	s.up()
 	t.Cleanup(s.down)
 

@@ -158,7 +158,9 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 	all[job.StepInspect] = inspect.New(inspect.Options{
 		Hosts: d.programs.NewProber(), Keep: inspect.KeepIn(d.store), Settings: settings,
 	})
-	maps.Copy(all, d.opts.Executors)
+	if d.opts.Executors != nil {
+		maps.Copy(all, d.opts.Executors(d.store))
+	}
 
 	return all, playbooks
 }

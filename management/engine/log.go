@@ -115,11 +115,16 @@ func (e *Engine) logLine(ctx context.Context, j job.Job, line string) (size int6
 		}
 	}
 
+	return e.logText(ctx, j.ID, text)
+}
+
+// logText adds text to a job's output, and returns the size of the output then.
+func (e *Engine) logText(ctx context.Context, id string, text []byte) (size int64, err error) {
 	err = e.retryUnavailable(ctx, func() error {
-		if size, err = e.store.LogSize(ctx, j.ID, job.StreamText); err != nil {
+		if size, err = e.store.LogSize(ctx, id, job.StreamText); err != nil {
 			return err
 		}
-		return e.append(ctx, j.ID, job.StreamText, size, text)
+		return e.append(ctx, id, job.StreamText, size, text)
 	})
 
 	return size + int64(len(text)), err

@@ -3,13 +3,13 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -29,7 +29,7 @@ func (e *Engine) executeStep(ctx context.Context, j job.Job) error {
 		return fmt.Errorf("job %s cannot go on: %w", j.ID, err)
 	}
 
-	out := &events{engine: e, step: s}
+	out := e.newEvents(ctx, s)
 
 	result, err := executor.Adopt(ctx, s, out)
 	elsewhere := errors.Is(err, step.ErrNotHere)
@@ -116,15 +116,25 @@ type events struct {
 	engine *Engine
 	step   step.Step
 
-	mu sync.Mutex // held from reading the size of a log until it has grown
+	text, events *collector
+}
+
+// newEvents returns the events of a step. They are written until ctx ends.
+func (e *Engine) newEvents(ctx context.Context, s step.Step) *events {
+	o := &events{engine: e, step: s}
+
+	o.text = newCollector(func(data []byte) error {
+		_, err := e.logText(ctx, s.Job.ID, data)
+		return err
+	})
+	o.events = newCollector(func(data []byte) error { return o.append(ctx, data) })
+
+	return o
 }
 
 // Line adds a line to the text of the job.
 func (o *events) Line(ctx context.Context, text string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, err := o.engine.logLine(ctx, o.step.Job, text)
-	return err
+	return o.text.add(ctx, []byte(oneLine(text)+"\n"))
 }
 
 // Event adds an event to the events of the job, up to their limit.
@@ -135,9 +145,11 @@ func (o *events) Event(ctx context.Context, e step.Event) error {
 		Seconds: e.Took.Seconds(),
 	})
 
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	return o.events.add(ctx, append(line, '\n'))
+}
 
+// append adds whole events to those of the job, up to their limit.
+func (o *events) append(ctx context.Context, data []byte) error {
 	limit := o.engine.settings().EventLimit
 
 	offset, full, err := o.engine.shipped(ctx, o.step.Job.ID, job.StreamEvents, o.step.Run().Events, limit)
@@ -145,10 +157,11 @@ func (o *events) Event(ctx context.Context, e step.Event) error {
 		return err
 	}
 
-	data := append(line, '\n')
 	if limit > 0 && offset+int64(len(data)) > limit {
-		data = []byte(truncated)
+		fit := data[:max(limit-offset, 0)]
+		data = append(bytes.Clone(fit[:bytes.LastIndexByte(fit, '\n')+1]), truncated...)
 	}
+
 	return o.engine.append(ctx, o.step.Job.ID, job.StreamEvents, offset, data)
 }
 

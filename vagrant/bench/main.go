@@ -45,6 +45,7 @@ var groups = []group{
 	{"access", "requests over HTTPS with a token", accessed},
 	{"discover", "nodes discovered through POST /monitor/event", discover},
 	{"import", "machines from a list to nodes", imports},
+	{"ready", "machines from a list until they are offered for use", readied},
 	{"power", "the power of simulated machines, by their BMCs", powers},
 	{"report", "reports of one node to a request", reported},
 	{"watch", "from an event to a watch", watch},

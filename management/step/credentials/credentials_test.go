@@ -29,6 +29,7 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/daemon"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/credentials"
 	"github.com/contiv/cluster/management/step/power"
@@ -115,9 +116,11 @@ func (s *site) up() {
 
 	d, err := daemon.New(daemon.Options{
 		ConfigPath: filepath.Join(s.dir, "clusterm.yaml"), Command: []string{os.Args[0]}, InProcess: true, Logger: log,
-		Executors: step.Executors{job.StepCredentials: credentials.New(
-			s.hosts, power.Registered{Pool: bmc.New()}, func() step.Settings { return step.Settings{} },
-		)},
+		Executors: func(record.Store) step.Executors {
+			return step.Executors{job.StepCredentials: credentials.New(
+				s.hosts, power.Registered{Pool: bmc.New()}, func() step.Settings { return step.Settings{} },
+			)}
+		},
 	})
 	errtest.None(s, err)
 

@@ -26,6 +26,7 @@ import (
 	"github.com/contiv/cluster/management/daemon"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/power"
 )
@@ -80,7 +81,9 @@ func (s *site) up() {
 
 	d, err := daemon.New(daemon.Options{
 		ConfigPath: s.file(), Command: []string{os.Args[0]}, InProcess: true, Logger: log,
-		Executors: step.Executors{job.StepPower: power.New(s.bmcs, s.bmcs.record, nil)},
+		Executors: func(record.Store) step.Executors {
+			return step.Executors{job.StepPower: power.New(s.bmcs, s.bmcs.record, nil)}
+		},
 	})
 	s.must(err)
 

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/cluster/inventory/errtest"
+)
+
+// TestCollector: what comes during a write is written together, nothing is lost, and whoever adds an entry waits for
+// the write that has it, and gets its error.
+func TestCollector(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			written strings.Builder
+			writes  int
+			all     sync.WaitGroup
+		)
+
+		broken := errors.New("broken")
+		c := newCollector(func(data []byte) error {
+			time.Sleep(time.Second)
+			if writes++; writes == 3 {
+				return broken
+			}
+			written.Write(data)
+
+			return nil
+		})
+
+		for i := range 100 {
+			all.Go(func() {
+				entry := fmt.Sprintf("<%d>", i)
+				errtest.None(t, c.add(t.Context(), []byte(entry)))
+
+				if !strings.Contains(written.String(), entry) {
+					t.Errorf("%s was not written when add returned", entry)
+				}
+			})
+		}
+
+		all.Wait()
+
+		if writes != 2 || strings.Count(written.String(), "<") != 100 {
+			t.Errorf("%d writes of %q, want 2 of a hundred entries", writes, written.String())
+		}
+
+		if err := c.add(t.Context(), []byte("x")); !errors.Is(err, broken) {
+			t.Errorf("add returned %v, and not the error of its write", err)
+		}
+
+		ended, end := context.WithCancel(t.Context())
+		end()
+
+		if err := c.add(ended, []byte("y")); err == nil || writes != 3 {
+			t.Errorf("an entry of a step that has ended: %v, %d writes", err, writes)
+		}
+
+		// A request has a bound.
+		writes = 10
+		big := []byte(strings.Repeat("z", batchLimit/2))
+
+		for range 5 {
+			all.Go(func() { errtest.None(t, c.add(t.Context(), big)) })
+		}
+		all.Wait()
+
+		if writes < 13 || writes > 15 {
+			t.Errorf("%d writes of two and a half times the limit", writes-10)
+		}
+	})
+}
