@@ -129,8 +129,8 @@ demo-down: ## remove the demo's hosts
 	$(LABCTL) down
 
 .PHONY: bench
-bench: ## measure clusterm against its building blocks; BENCH=list,cli: single rows; BENCH_JSON=FILE (job, verify: root and the lab)
-	if [[ -z "$(BENCH)" || "$(BENCH)" == *job* || "$(BENCH)" == *verify* || "$(BENCH)" == all ]]; then vagrant/deps; $(LABCTL) install; fi
+bench: facts ## measure clusterm against its building blocks; BENCH=list,cli: single rows; BENCH_JSON=FILE (job, verify, inspect: root and the lab)
+	if [[ -z "$(BENCH)" || "$(BENCH)" =~ job|verify|inspect || "$(BENCH)" == all ]]; then vagrant/deps; $(LABCTL) install; fi
 	mkdir -p bin
 	go run ./vagrant/bench -rows "$(BENCH)" -json "$(BENCH_JSON)"
 

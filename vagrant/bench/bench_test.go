@@ -54,7 +54,7 @@ func TestRows(t *testing.T) {
 	for _, g := range slices.Concat(groups, []group{{name: "stand-in", rows: standIn}}) {
 		t.Run(g.name, func(t *testing.T) {
 			// Two tests cannot share the lab.
-			if g.name != "job" && g.name != "verify" {
+			if !slices.Contains([]string{"job", "verify", "inspect"}, g.name) {
 				t.Parallel()
 			}
 

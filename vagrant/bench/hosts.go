@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -90,6 +91,7 @@ type place struct {
 	playbook string   // the path of ansible-playbook
 	settings string   // of the manager
 	through  []string // the command that runs a program there
+	key      string   // the path of the private key for ssh
 }
 
 // lab boots the lab's hosts, until the rows of the group are measured.
@@ -123,9 +125,11 @@ func (b *bench) lab(ctx context.Context) place {
 	})
 	lab(ctx, "up", fmt.Sprint(b.hosts))
 
+	key := lab(ctx, "key")
+
 	return place{
-		playbook: must(exec.LookPath("ansible-playbook")), through: []string{tool, "run"},
-		settings: "ssh: {user: root, key_file: " + lab(ctx, "key") + "}\n",
+		playbook: must(exec.LookPath("ansible-playbook")), through: []string{tool, "run"}, key: key,
+		settings: "ssh: {user: root, key_file: " + key + "}\n",
 	}
 }
 
@@ -343,5 +347,57 @@ func (b *bench) verifyOn(ctx context.Context, p place, hosts int) []row {
 		floor:    atMost(1.1, 0, "<= 1.1 x"),
 		product:  func() float64 { return m.seconds(ctx, inventory.VerbVerify, "") },
 		baseline: func() float64 { return m.plain(ctx, false) },
+	}}
+}
+
+// inspected compares inspections of lab hosts with a plain run of Ansible's module that finds facts.
+func inspected(ctx context.Context, b *bench) []row {
+	l := b.lab(ctx)
+	m := &managed{place: l, nodes: make([]string, b.hosts), world: b.world(ctx, l.settings, l.through...)}
+	addrs := make([]string, b.hosts)
+	list := []map[string]any{}
+
+	for i := range b.hosts {
+		m.nodes[i], addrs[i] = machineName(1, i), fmt.Sprintf("10.77.0.%d", 11+i)
+		list = append(list, map[string]any{"name": m.nodes[i], "addr": addrs[i]})
+	}
+
+	// The first login records the host key, outside the measurement.
+	_ = must(m.Import(ctx, api.Import{File: string(must(json.Marshal(map[string]any{"nodes": list})))}))
+	m.seconds(ctx, inventory.VerbManage, "")
+
+	config := filepath.Join(m.dir, "ansible.cfg")
+	check(os.WriteFile(config, []byte("[defaults]\nhost_key_checking = False\n"), 0o600))
+
+	return []row{{
+		Name: fmt.Sprintf("inspection, %d hosts", b.hosts), Unit: "s", Rounds: 5,
+		Against: "ansible -m setup, all hosts at a time",
+		floor:   atMost(1.2, 0, "<= 1.2 x"),
+		product: func() float64 { return m.seconds(ctx, inventory.VerbInspect, "") },
+		baseline: func() float64 {
+			sockets := must(os.MkdirTemp("/tmp", "cp"))
+			defer closeConnections(sockets)
+
+			cmd := exec.CommandContext(ctx, l.through[0], slices.Concat(l.through[1:], []string{
+				"env", "ANSIBLE_CONFIG=" + config, "ANSIBLE_SSH_CONTROL_PATH_DIR=" + sockets,
+				filepath.Join(filepath.Dir(l.playbook), "ansible"), "all", "-i", strings.Join(addrs, ",") + ",",
+				"-u", "root", "--private-key", l.key, "-f", fmt.Sprint(b.hosts), "-m", "setup",
+			})...)
+
+			out := must(os.Create(filepath.Join(m.dir, "setup")))
+			defer out.Close()
+
+			cmd.Stdout, cmd.Stderr = out, out
+			cmd.WaitDelay = 2 * time.Minute // see plainRun
+
+			seconds := timed(func() { check(cmd.Run()) })
+
+			text := string(must(os.ReadFile(out.Name())))
+			if n := strings.Count(text, "| SUCCESS"); n != b.hosts {
+				fail("ansible found facts of %d hosts:\n%.2000s", n, text)
+			}
+
+			return seconds
+		},
 	}}
 }

@@ -56,6 +56,7 @@ var groups = []group{
 	{"memory", "memory of daemon and etcd", memory},
 	{"job", "jobs on lab hosts against plain ansible-playbook", job},
 	{"verify", "verifications of lab hosts against plain ansible-playbook", verify},
+	{"inspect", "inspections of lab hosts against Ansible's module setup", inspected},
 }
 
 // limit is the time of a whole run.

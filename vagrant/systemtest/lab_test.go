@@ -41,6 +41,10 @@ var suite struct {
 }
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == redfishHelper {
+		serveRedfish()
+	}
+
 	os.Exit(run(m))
 }
 
