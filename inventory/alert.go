@@ -16,6 +16,7 @@ type Effect string
 
 // The effects of alerts.
 const (
+	BlocksProvide    Effect = "blocks-provide"    // no job offers the node for use
 	BlocksCommission Effect = "blocks-commission" // no job commissions the node
 	BlocksPower      Effect = "blocks-power"      // no job switches it by its BMC
 	Excluded         Effect = "excluded"          // budgets do not count it, and policies leave it as it is
@@ -27,6 +28,7 @@ var Effects = []struct {
 	Effect  Effect
 	Meaning string
 }{
+	{BlocksProvide, "no job offers the node for use"},
 	{BlocksCommission, "no job commissions the node"},
 	{BlocksPower, "no job switches the node by its BMC"},
 	{

@@ -157,7 +157,8 @@ func TestAlertRefuses(t *testing.T) {
 		}
 	}
 
-	if len(refused) != 2 || !refused["commission blocks-commission"] || !refused["power blocks-power"] {
+	if len(refused) != 3 || !refused["provide blocks-provide"] || !refused["commission blocks-commission"] ||
+		!refused["power blocks-power"] {
 		t.Errorf("refused are %v", refused)
 	}
 }

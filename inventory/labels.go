@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -97,6 +98,22 @@ var nodeFields = []string{
 	"presence",
 	"power",
 	"hardware",
+}
+
+// Rule returns a copy of the node with a label that a rule of the site sets after an inspection, and the entry that
+// names the rule. changed is false, and there is no entry, if the node has the label already.
+func (n Node) Rule(rule, key, value string, t Trigger) (m Node, entry HistoryEntry, changed bool, err error) {
+	if now, has := n.Labels[key]; has && now == value {
+		return n, entry, false, nil
+	}
+
+	if m, err = n.Relabel(map[string]*string{key: &value}); err != nil {
+		return n, entry, false, err
+	}
+
+	t.Reason = fmt.Sprintf("the rule %s set the label %s=%s", rule, key, value)
+
+	return m, m.log(VerbInspect, n.Status, t), true, nil
 }
 
 // Relabel returns a copy of the node with the patch applied to its labels: a value

@@ -262,7 +262,7 @@ var Lifecycle = []Transition{
 	},
 	{
 		Verb: VerbProvide, From: []Status{Manageable}, Through: Cleaning, Success: Unallocated,
-		Failed: Manageable, Dirty: Quarantined, All: Manageable,
+		Failed: Manageable, Dirty: Quarantined, RefusedBy: BlocksProvide, All: Manageable,
 		Options: []Option{
 			{FieldExtraVars, "variables for the cleaning"},
 			{FieldErase, "erase the disks that the running system does not use: metadata or full"},

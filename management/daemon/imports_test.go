@@ -269,8 +269,10 @@ var mayImport = map[string][]string{
 		"inventory", "inventory/bmc", "inventory/machine", "configuration", "management/state", "management/step",
 		"management/step/power",
 	},
+	"management/hardware": {"inventory", "management/access", "management/selector"},
 	"management/step/inspect": {
-		"inventory", "inventory/facts", "inventory/facts/program", "configuration", "management/record",
+		"inventory", "inventory/facts", "inventory/facts/program", "configuration", "management/hardware",
+		"management/record",
 		"management/state", "management/step",
 	},
 	"management/step/power": {
@@ -333,6 +335,7 @@ var mayImport = map[string][]string{
 		"management/step",
 		"management/merge",
 		"management/notify",
+		"management/hardware",
 		"management/selector",
 		"management/window",
 		"management/repository",

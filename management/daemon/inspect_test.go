@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
+	"github.com/contiv/cluster/management/hardware"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -31,8 +32,14 @@ type inspected struct {
 	silent  map[string]int // how often a host is silent yet
 	stuck   string         // a host that answers when its context ends
 	calls   map[string]int
+	rules   []hardware.Rule
 	begun   chan string
 	store   chan record.Store // has that of the manager while it runs
+}
+
+// site returns the rules of the site.
+func (i *inspected) site() hardware.Site {
+	return hardware.Site{Rules: i.rules, Groups: inventory.DefaultGroups()}
 }
 
 // Keep implements inspect.Keep. A job may go on before the start of its manager has returned.
@@ -40,7 +47,7 @@ func (i *inspected) Keep(ctx context.Context, node, job string, found facts.Fact
 	select {
 	case store := <-i.store:
 		i.store <- store
-		return inspect.KeepIn(store)(ctx, node, job, found)
+		return inspect.KeepIn(store, i.site)(ctx, node, job, found)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -233,6 +240,80 @@ func TestInspectAgain(t *testing.T) {
 
 	if _, err := s.Facts(s.ctx(), "web-1", 2); inventory.KindOf(err) != inventory.KindNotFound {
 		t.Errorf("a pruned inspection: %v", err)
+	}
+}
+
+// TestInspectionRules: a rule labels a node, another one fails it and keeps it from being provided, until an inspection
+// fits.
+func TestInspectionRules(t *testing.T) {
+	t.Parallel()
+
+	hosts := &inspected{rules: []hardware.Rule{
+		{Name: "dell", When: "facts.vendor=Dell-Inc", Labels: map[string]string{"vendor": "dell"}},
+		{Name: "small", When: "vendor=dell,facts.memory_mb<64000", Fail: "it has too little memory"},
+	}}
+	s := inspectors(t, hosts, "web db")
+	hosts.set("web-1", machineOf(65536, "a"))
+	hosts.set("db-1", machineOf(32768, "b"))
+
+	inspectBoth := func(want string) {
+		t.Helper()
+
+		j := s.runJob(api.JobRequest{Verb: inventory.VerbInspect, Nodes: []string{"web-1", "db-1"}})
+		if string(j.Status) != want {
+			t.Fatalf("job %s is %s: %s", j.ID, j.Status, j.Message)
+		}
+	}
+	nodeOf := func(name string) api.Node {
+		n, err := s.Node(s.ctx(), name)
+		s.must(err)
+
+		return n
+	}
+	labelled := func(name string) int {
+		h, err := s.History(s.ctx(), name, 0)
+		s.must(err)
+
+		count := 0
+		for _, e := range h.Items {
+			if e.Reason == "the rule dell set the label vendor=dell" {
+				count++
+			}
+		}
+
+		return count
+	}
+
+	inspectBoth("Errored")
+
+	if n := nodeOf("web-1"); n.Labels["vendor"] != "dell" || n.LastError != "" || len(n.Alerts) != 0 {
+		t.Errorf("%+v", n)
+	}
+
+	n := nodeOf("db-1")
+	if !strings.Contains(n.LastError, "the rule small fails it: it has too little memory") || len(n.Alerts) != 1 ||
+		n.Status != inventory.Manageable || n.Hardware == nil || n.Alerts[0].Source != "rule small" {
+		t.Fatalf("%+v", n)
+	}
+
+	provide := api.JobRequest{Verb: inventory.VerbProvide, Nodes: []string{"db-1"}}
+	if _, err := s.Submit(s.ctx(), provide); inventory.KindOf(err) != inventory.KindRefused ||
+		!strings.Contains(err.Error(), "db-1 has an alert that refuses provide: it has too little memory") {
+		t.Errorf("provide: %v", err)
+	}
+
+	// Nothing has changed: there is no second alert, and no second entry of the label.
+	inspectBoth("Errored")
+
+	if again := nodeOf("db-1"); len(again.Alerts) != 1 || !again.Alerts[0].Since.Equal(n.Alerts[0].Since) {
+		t.Errorf("%+v", again.Alerts)
+	}
+
+	hosts.set("db-1", machineOf(65536, "b"))
+	inspectBoth("Complete")
+
+	if n := nodeOf("db-1"); n.LastError != "" || len(n.Alerts) != 0 || labelled("db-1") != 1 || labelled("web-1") != 1 {
+		t.Errorf("%q, %+v, %d, %d", n.LastError, n.Alerts, labelled("db-1"), labelled("web-1"))
 	}
 }
 

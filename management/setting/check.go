@@ -43,6 +43,7 @@ func (c *Config) Check() error {
 		c.checkDurations,
 		c.checkNotifications,
 		c.checkScan,
+		c.checkInspection,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {

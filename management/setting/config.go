@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/hardware"
 	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/scan"
 	"github.com/contiv/cluster/management/step/playbook"
@@ -70,6 +71,7 @@ type Config struct {
 
 	Notifications []Notification `yaml:"notifications"`
 	Scan          Scan           `yaml:"scan"`
+	Inspection    Inspection     `yaml:"inspection"`
 
 	LogLevel string `yaml:"log_level"`
 }
@@ -270,6 +272,7 @@ func Default() Config {
 		Audit:         Audit{Keep: 100_000, KeepFor: Duration(365 * 24 * time.Hour)},
 		Notifications: []Notification{},
 		Scan:          Scan{Ranges: []string{}, Rate: 20},
+		Inspection:    Inspection{Rules: []hardware.Rule{}},
 		LogLevel:      "info",
 	}
 }

@@ -72,9 +72,13 @@ var settable = map[string]any{
 	"max_body":        4096,
 	"monitor_timeout": "10m",
 	"discovered":      "manageable",
-	"max_requests":    100,
-	"max_streams":     20,
-	"log_level":       "debug",
+	"inspection.rules": []any{map[string]any{
+		"name": "small", "when": "facts.memory_mb<64000", "labels": map[string]any{"size": "small"},
+		"fail": "it has too little memory",
+	}},
+	"max_requests": 100,
+	"max_streams":  20,
+	"log_level":    "debug",
 }
 
 // noOverlay is a store without an overlay.

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/inventory/facts/program"
+	"github.com/contiv/cluster/management/hardware"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
@@ -46,7 +47,8 @@ type Options struct {
 	Retry    time.Duration // the first delay before a host is tried again; 0: 2 s
 }
 
-// Keep keeps the facts of a node that a job has found, and returns what has changed since the inspection before.
+// Keep keeps the facts of a node that a job has found, and returns what has changed since the inspection before. The
+// facts are kept also if a rule of the site fails the node, which is the error then.
 type Keep func(ctx context.Context, node, job string, found facts.Facts) (changes []string, err error)
 
 // Executor implements step.Executor.
@@ -107,12 +109,10 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 
 		var changes []string
 
-		if err := step.Retry(ctx, func() (err error) {
+		err = step.Retry(ctx, func() (err error) {
 			changes, err = x.o.Keep(ctx, node, s.Job.ID, found)
 			return err
-		}); err != nil {
-			return err
-		}
+		})
 
 		for _, line := range append(found.Problems, changes...) {
 			if err := out.Line(ctx, node+": "+line); err != nil {
@@ -120,7 +120,7 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 			}
 		}
 
-		return nil
+		return err
 	})
 }
 
@@ -183,28 +183,42 @@ func archOf(n inventory.Node) string {
 	}
 }
 
-// KeepIn returns a Keep that has the facts as snapshots in a store, and in short in the record of the node.
-func KeepIn(store record.Store) Keep {
+// KeepIn returns a Keep that has the facts as snapshots in a store, and in short in the record of the node. site says
+// what follows from them; nil: nothing.
+func KeepIn(store record.Store, site func() hardware.Site) Keep {
+	if site == nil {
+		site = func() hardware.Site { return hardware.Site{} }
+	}
+
 	return func(ctx context.Context, node, job string, found facts.Facts) ([]string, error) {
-		changes, _, err := record.Decide(ctx, store, func(tx *record.Tx) ([]string, error) {
+		type result struct {
+			lines   []string
+			failure error
+		}
+
+		kept, _, err := record.Decide(ctx, store, func(tx *record.Tx) (result, error) {
 			n, known := state.ViewOf(tx).Lookup(node)
 			if !known {
-				return nil, inventory.Errorf(inventory.KindNotFound, "it is no longer known")
+				return result{}, inventory.Errorf(inventory.KindNotFound, "it is no longer known")
 			}
 
 			next, err := record.Get(tx, &state.Facts, node).With(node, job, found, time.Now())
 			if err != nil {
-				return nil, err
+				return result{}, err
 			}
 			record.Put(tx, &state.Facts, next)
 
 			n.Hardware = state.HardwareOf(found, next.All[len(next.All)-1])
-			tx.Attach(state.NodeWrite{Node: n})
+			v := site().Judge(n, job, time.Now())
+			tx.Attach(state.NodeWrite{Node: v.Node, Entries: v.Entries})
 
-			return changesOf(next), nil
+			return result{append(changesOf(next), v.Notes...), v.Failure}, nil
 		})
+		if err != nil {
+			return nil, err
+		}
 
-		return changes, err
+		return kept.lines, kept.failure
 	}
 }
 
