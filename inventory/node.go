@@ -379,6 +379,8 @@ type Observation struct {
 	Joined   bool     // the observer's previous report, if any, was not alive
 	Others   []string // addresses of other live members with the same identity
 	From     string   // address of its member in the gossip, if that is not Addr
+	UUID     string   // of the system, as the host says; empty: unknown
+	MACs     []string // of its network ports, as the host says
 	Becomes  Status   // the status of a node whose agent speaks for the first time; empty: Unallocated
 }
 

@@ -35,6 +35,9 @@ type Sighting struct {
 	// Others lists the addresses of all claimants of a duplicate, sorted: their
 	// management addresses or, where those are equal, the ip:port of their gossip.
 	Others []string
+
+	// Hardware is what the member says of its machine. A change of it alone is not reported.
+	Hardware Hardware
 }
 
 // Name is the name of the node: its label, a hyphen, its serial.

@@ -266,6 +266,7 @@ func (n *node) update() {
 	n.holder = holder.Name
 	n.view = Sighting{
 		Label: holder.id.Label, Serial: holder.id.Serial, Addr: holder.id.Addr, From: foreign(holder), Alive: true,
+		Hardware: HardwareOf(holder.Tags),
 	}
 
 	n.view.Duplicate, n.view.Others = claimants(live)

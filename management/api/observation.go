@@ -38,6 +38,11 @@ type Observation struct {
 
 	// Addresses of other live hosts with the same identity.
 	Others []string `json:"others,omitempty" maxItems:"16"`
+
+	// The UUID of the system. With the MACs it tells which registered machine a new host is.
+	UUID string `json:"uuid,omitempty"`
+	// The MACs of its network ports.
+	MACs []string `json:"macs,omitempty" maxItems:"16"`
 }
 
 // Reported is the result of a report.

@@ -160,6 +160,7 @@ var mayImport = map[string][]string{
 	},
 	"management/node": {
 		"inventory",
+		"inventory/evidence",
 		"monitor",
 		"configuration",
 		"management/access",

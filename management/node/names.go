@@ -7,35 +7,79 @@ import (
 	"strings"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/evidence"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
 // names finds the nodes that agents announce. Most have the announced name. A registered machine keeps its own
-// name: the agent is told by the address at its first report, and from then on by the label and serial number of that
+// name: the agent is told by the evidence of its first report, and from then on by the label and serial number of that
 // report.
 type names struct {
+	view      record.View         // of which they are
 	announced map[string]string   // nodes with another name than the announced one, by that
-	waiting   map[string][]string // registered machines whose agent has not spoken, by address
+	waiting   map[string][]string // registered machines whose agent has not spoken, by each of their marks
 }
 
-func newReport(v *state.View) report {
-	r := report{view: v, accepted: map[string]inventory.Observation{}}
-	r.names = names{announced: map[string]string{}, waiting: map[string][]string{}}
+func (ns *Nodes) newReport(v *state.View) report {
+	return report{view: v, names: ns.namesIn(v), accepted: map[string]inventory.Observation{}}
+}
 
-	for name := range record.All(v, &state.Machines) {
-		n, known := v.Lookup(name)
+// namesIn returns the names of a view. Most reports change nothing, so that those of the last view mostly serve.
+func (ns *Nodes) namesIn(v *state.View) names {
+	last := ns.names.Load()
+	if last != nil && record.Same(last.view, v.View, &job.Nodes) && record.Same(last.view, v.View, &state.Machines) {
+		return *last
+	}
 
+	in := names{view: v.View, announced: map[string]string{}, waiting: map[string][]string{}}
+
+	for _, n := range v.Nodes() {
 		switch {
-		case !known:
 		case n.OwnName() != "":
-			r.names.announced[n.Announced()] = name
-		case n.Label == "" && n.Addr != "":
-			r.names.waiting[n.Addr] = append(r.names.waiting[n.Addr], name)
+			in.announced[n.Announced()] = n.Name
+		case n.Label == "":
+			for _, mark := range marks(state.EvidenceOf(v, n)) {
+				in.waiting[mark] = append(in.waiting[mark], n.Name)
+			}
 		}
 	}
 
-	return r
+	ns.names.Store(&in)
+
+	return in
+}
+
+// marks returns what an agent may have in common with a registered machine.
+func marks(e evidence.Set) []string {
+	all := make([]string, 0, 2+len(e.MACs))
+	if e.Addr != "" {
+		all = append(all, "address "+e.Addr)
+	}
+
+	if !evidence.MadeUp(e.UUID) {
+		all = append(all, "UUID "+e.UUID)
+	}
+
+	for _, mac := range e.MACs {
+		all = append(all, "MAC "+mac)
+	}
+
+	return all
+}
+
+// maxMACs bounds the MACs of an observation that are looked at.
+const maxMACs = 16
+
+// saysOf returns the evidence of an observation.
+func saysOf(o inventory.Observation) evidence.Set {
+	e := evidence.Set{Addr: o.Addr, UUID: strings.ToLower(o.UUID)}
+	for _, mac := range o.MACs[:min(len(o.MACs), maxMACs)] {
+		e.MACs = append(e.MACs, strings.ToLower(mac))
+	}
+
+	return e
 }
 
 // of returns the name of the node that an observation is about, which may be new. It is an error if the
@@ -50,16 +94,14 @@ func (ns names) of(v *state.View, o inventory.Observation) (string, error) {
 		return announced, nil
 	}
 
-	found := ns.waiting[o.Addr]
+	found := ns.judge(v, saysOf(o))
 
 	switch {
 	case len(found) > 1:
-		slices.Sort(found)
-
 		return "", inventory.Errorf(inventory.KindRefused,
-			"the agent of %s speaks at %s, which is the address of several registered machines: %s",
+			"the agent of %s, which speaks at %s, fits several registered machines alike: %s",
 			announced, o.Addr, strings.Join(found, ", ")).
-			Do("correct their addresses, by another import").About(found...)
+			Do("correct their addresses and MACs, by another import").About(found...)
 	case len(found) == 1:
 		return found[0], nil
 	}
@@ -72,4 +114,36 @@ func (ns names) of(v *state.View, o inventory.Observation) (string, error) {
 	}
 
 	return announced, nil
+}
+
+// judge returns the registered machines that fit the evidence of an agent best, in their order. A machine that shares a
+// mark with it, and differs in more, is another one.
+func (ns names) judge(v *state.View, says evidence.Set) []string {
+	var (
+		found []string
+		best  = 1 // the least score that is for it
+		seen  = map[string]bool{}
+	)
+
+	for _, mark := range marks(says) {
+		for _, name := range ns.waiting[mark] {
+			n, known := v.Lookup(name)
+			if !known || seen[name] {
+				continue
+			}
+
+			seen[name] = true
+
+			switch score := evidence.Compare(says, state.EvidenceOf(v, &n)).Score; {
+			case score > best:
+				best, found = score, []string{name}
+			case score == best:
+				found = append(found, name)
+			}
+		}
+	}
+
+	slices.Sort(found)
+
+	return found
 }

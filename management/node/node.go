@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -77,6 +78,7 @@ type Nodes struct {
 	audit    access.Auditor
 	log      logrus.FieldLogger
 	monitors monitors
+	names    atomic.Pointer[names] // of the newest view with a report
 }
 
 // New returns the node use cases.

@@ -106,7 +106,7 @@ func (ns *Nodes) Observe(ctx context.Context, observer string, observations []in
 
 	return access.Audited(ctx, ns.audit, caller, record, func(_ context.Context, _ *access.Record) error {
 		return state.RetryConflict(ctx, ns.state, func(v *state.View) error {
-			r := newReport(v)
+			r := ns.newReport(v)
 			for i, o := range observations {
 				err := r.check(o)
 				if e, ok := errors.AsType[*inventory.Error](err); ok && len(observations) > 1 && len(e.Nodes) == 0 {
@@ -244,7 +244,7 @@ func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 	for i, m := range r.Sightings {
 		observations[i] = inventory.Observation{
 			Label: m.Label, Serial: m.Serial, Addr: m.Addr, Alive: m.Alive, Joined: m.Joined,
-			Others: m.OtherClaimants(), From: m.From,
+			Others: m.OtherClaimants(), From: m.From, UUID: m.Hardware.UUID, MACs: m.Hardware.MACs,
 		}
 	}
 
@@ -283,7 +283,7 @@ func (ns *Nodes) Report(
 	ns.monitors.hear(observer)
 
 	err = state.RetryConflict(ctx, ns.state, func(v *state.View) error {
-		checked := newReport(v)
+		checked := ns.newReport(v)
 		refused, changed = map[int]error{}, nil // of this attempt only
 
 		var accepted []inventory.Observation

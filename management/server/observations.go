@@ -75,7 +75,7 @@ func observationsOf(body api.Report) ([]inventory.Observation, error) {
 		all[i] = inventory.Observation{
 			Observer: body.Observer,
 			Label:    o.Label, Serial: o.Serial, Addr: o.Addr,
-			Alive: o.Alive, Joined: o.Joined, Others: o.Others,
+			Alive: o.Alive, Joined: o.Joined, Others: o.Others, UUID: o.UUID, MACs: o.MACs,
 		}
 	}
 

@@ -66,6 +66,7 @@ func (r *reporter) Observe(ctx context.Context, rep monitor.Report) error {
 func observationOf(s monitor.Sighting) api.Observation {
 	return api.Observation{
 		Label: s.Label, Serial: s.Serial, Addr: s.Addr, Alive: s.Alive, Joined: s.Joined, Others: s.OtherClaimants(),
+		UUID: s.Hardware.UUID, MACs: s.Hardware.MACs,
 	}
 }
 

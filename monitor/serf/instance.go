@@ -78,7 +78,7 @@ func (a *Agent) config(in *instance, events chan<- hserf.Event) *hserf.Config {
 
 	c.NodeName = in.name
 	if a.o.Node != (Identity{}) {
-		c.Tags = a.o.Node.Tags()
+		c.Tags = hardware(a.o.Node.Addr).Add(a.o.Node.Tags())
 	}
 
 	c.EventCh = events
