@@ -201,6 +201,15 @@ func valueText(p Paint, value any, omitEmpty bool) string {
 			return ""
 		}
 		return valueText(p, v.Elem().Interface(), false)
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.String {
+			words := make([]string, v.Len())
+			for i := range words {
+				words[i] = v.Index(i).String()
+			}
+
+			return List(words)
+		}
 	}
 
 	return Scalar(value)

@@ -19,28 +19,29 @@ type part struct {
 }
 
 type thing struct {
-	ID      string           `json:"id"`
-	Status  inventory.Status `json:"status"`
-	Made    time.Time        `json:"made_at"`
-	Ended   *time.Time       `json:"ended,omitempty"`
-	Soak    api.Duration     `json:"soak,omitempty"`
-	Tried   int              `json:"tried"`
-	Limit   int              `json:"limit,omitempty"`
-	Strict  bool             `json:"strict,omitempty"`
-	Open    bool             `json:"open"`
-	Become  *bool            `json:"become,omitempty"`
-	Nodes   []string         `json:"nodes,omitempty"`
-	Notes   []string         `json:"notes,omitempty"`
-	Scope   *api.Scope       `json:"scope,omitempty"`
-	Message string           `json:"message,omitempty"`
-	Last    *part            `json:"last,omitempty"`
-	Value   any              `json:"value"`
+	ID      string             `json:"id"`
+	Status  inventory.Status   `json:"status"`
+	Made    time.Time          `json:"made_at"`
+	Ended   *time.Time         `json:"ended,omitempty"`
+	Soak    api.Duration       `json:"soak,omitempty"`
+	Tried   int                `json:"tried"`
+	Limit   int                `json:"limit,omitempty"`
+	Strict  bool               `json:"strict,omitempty"`
+	Open    bool               `json:"open"`
+	Become  *bool              `json:"become,omitempty"`
+	Nodes   []string           `json:"nodes,omitempty"`
+	Notes   []string           `json:"notes,omitempty"`
+	Reached []inventory.Status `json:"reached,omitempty"`
+	Scope   *api.Scope         `json:"scope,omitempty"`
+	Message string             `json:"message,omitempty"`
+	Last    *part              `json:"last,omitempty"`
+	Value   any                `json:"value"`
 }
 
 var thingColumns = ColumnsOf(Cells[thing]{
 	"in short": func(_ Paint, t *thing) string { return t.ID + "!" },
 }, "id,number", "status", "made_at", "ended", "soak", "tried", "limit", "strict,else never", "open", "become", "nodes",
-	"notes,lines", "scope", "Reason given=message,text", "Last error=last.error", "last.count,wide", "value",
+	"notes,lines", "reached", "scope", "Reason given=message,text", "Last error=last.error", "last.count,wide", "value",
 	"in short")
 
 // TestColumnsOf prints values of each type of field, and of none.
@@ -49,7 +50,8 @@ func TestColumnsOf(t *testing.T) {
 	full := thing{
 		ID: "7", Status: inventory.Allocated, Made: at, Ended: &at, Soak: api.Duration(90 * time.Second), Tried: 3,
 		Limit: 2, Strict: true, Open: true, Become: &no, Nodes: []string{"a", "b"}, Notes: []string{"one", "two"},
-		Scope: &api.Scope{Selector: "rack=r1"}, Message: "one\ntwo\x1b[31m", Last: &part{"bad\n", 4}, Value: 1.5,
+		Reached: []inventory.Status{inventory.Enrolled, inventory.Manageable},
+		Scope:   &api.Scope{Selector: "rack=r1"}, Message: "one\ntwo\x1b[31m", Last: &part{"bad\n", 4}, Value: 1.5,
 	}
 
 	const want = `Id            7
@@ -65,6 +67,7 @@ Become        no
 Nodes         a, b
 Notes         one
               two
+Reached       Enrolled, Manageable
 Scope         selector rack=r1
 Reason given  one
               two

@@ -636,9 +636,13 @@ func (f Facts) nextOfNode(n inventory.Node, jobs []job.Job) string {
 		}
 	}
 
-	if n.State != inventory.Discovered {
-		return "it is Discovered again as soon as an observer sees it; " +
-			"its status stays until an operator asks for something"
+	const stays = "its status stays until an operator asks for something"
+
+	switch n.State {
+	case inventory.Disappeared:
+		return "it is Discovered again as soon as an observer sees it; " + stays
+	case inventory.Unknown:
+		return "it is Discovered as soon as an observer sees it; " + stays
 	}
 
 	return "nothing, until an operator asks for something"

@@ -87,7 +87,10 @@ var fields = map[string]func(*reader, *yaml.Node){
 
 	"ports": func(r *reader, n *yaml.Node) { r.ports(n) },
 	"mac": func(r *reader, n *yaml.Node) {
-		r.warn("mac is an old form of ports")
+		// In a CSV list it is the only form.
+		if n.Kind == yaml.SequenceNode {
+			r.warn("mac is an old form of ports")
+		}
 		r.ports(n)
 	},
 

@@ -96,7 +96,10 @@ func TestTheSameMachineInEveryForm(t *testing.T) {
 
 	// A CSV list without a header has less.
 	for _, port := range []string{"", ",6230"} {
-		entries, _ := read(t, "ipmi,10.9.0.5,root,x-secret-x,52:54:00:AA:00:01"+port+"\n")
+		entries, warnings := read(t, "ipmi,10.9.0.5,root,x-secret-x,52:54:00:AA:00:01"+port+"\n")
+		if len(warnings) != 0 {
+			t.Errorf("CSV without a header: warnings %v", warnings)
+		}
 
 		want := "bmc-10.9.0.5" + strings.Replace(port, ",", "-", 1)
 		if e := entries[0]; e.Node != want || e.Named || e.Ports[0].MAC != "52:54:00:aa:00:01" {
