@@ -130,6 +130,18 @@ var seeds = []seed{
 		becomes: `e.runners(v, v, nil)`,
 	},
 	{
+		name: "an event is cut at the limit", file: "management/engine/step.go",
+		pkg: "management/engine", test: "TestEventsOfManyHosts",
+		is:      `bytes.Clone(fit[:bytes.LastIndexByte(fit, '\n')+1])`,
+		becomes: `bytes.Clone(fit)`,
+	},
+	{
+		name: "a log that is not written has no error", file: "management/engine/collect.go",
+		pkg: "management/engine", test: "TestCollector",
+		is:      `return b.err`,
+		becomes: `return nil`,
+	},
+	{
 		name: "a former owner writes", file: "management/etcd/decision.go",
 		pkg: "management/etcd", test: "TestOwnershipIsLost",
 		is:      `ops.If = append(ops.If, ownerFence(ctx)...)`,

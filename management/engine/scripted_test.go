@@ -625,10 +625,14 @@ func (s between) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
 }
 
 // switched is an executor of one step on every host, which succeeds.
-type switched struct{ step.Plain }
+type switched struct {
+	step.Plain
 
-func (switched) Run(ctx context.Context, s step.Step, out step.Events) (step.Result, error) {
-	return step.Each(ctx, s, out, 1, "power", func(context.Context, string) error { return nil })
+	limit int // of nodes at a time; 0: 1
+}
+
+func (x switched) Run(ctx context.Context, s step.Step, out step.Events) (step.Result, error) {
+	return step.Each(ctx, s, out, max(x.limit, 1), "power", func(context.Context, string) error { return nil })
 }
 
 // options returns those of an engine of the bench with the store.
@@ -651,7 +655,7 @@ func (b *bench) options(s keeper) Options {
 				State: b.store, Store: s, Settings: settings, Keys: playbooks.HostKeys,
 			}),
 			job.StepPower:       b.power,
-			job.StepCredentials: switched{},
+			job.StepCredentials: switched{limit: 50},
 			job.StepInspect:     switched{},
 		},
 		Playbooks:  playbooks,

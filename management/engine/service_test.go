@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -1762,6 +1763,53 @@ func TestEventsAreBounded(t *testing.T) {
 			"\n{\"event\":\"truncated\",\"message\":\"further events of this job are not kept\"}\n",
 		) {
 		t.Errorf("%d bytes: %s", len(events), events)
+	}
+}
+
+// TestEventsOfManyHosts: what hosts report at once is in the logs, each entry whole, and the events have their bound.
+func TestEventsOfManyHosts(t *testing.T) {
+	t.Parallel()
+
+	const hosts, limit = 50, 4000
+
+	for _, bounded := range []bool{false, true} {
+		b := newBench(t, func(b *bench) {
+			if bounded {
+				b.settings.EventLimit = limit
+			}
+		})
+
+		var labels strings.Builder
+		for i := range hosts {
+			fmt.Fprintf(&labels, "n%02d ", i)
+		}
+
+		b.see(labels.String())
+		j := b.do(inventory.VerbManage, labels.String(), "", "Complete")
+
+		if text := b.log(j.ID, job.StreamText); strings.Count(text, ": power: ok\n") != hosts {
+			t.Errorf("the output lacks hosts:\n%s", text)
+		}
+
+		events := b.log(j.ID, job.StreamEvents)
+		ends := map[string]int{}
+
+		for line := range strings.Lines(events) {
+			var e struct{ Event, Host string }
+			if err := json.Unmarshal([]byte(line), &e); err != nil && line != "\n" {
+				t.Fatalf("%v: %s", err, line)
+			}
+			if e.Event != "task" {
+				ends[e.Event]++
+			}
+		}
+
+		switch {
+		case !bounded && ends["ok"] != hosts, !bounded && ends["truncated"] != 0:
+			t.Errorf("%v of %d hosts", ends, hosts)
+		case bounded && (ends["truncated"] != 1 || len(events) > limit+100 || len(events) < limit-400):
+			t.Errorf("%d bytes with a limit of %d: %v", len(events), limit, ends)
+		}
 	}
 }
 
