@@ -161,7 +161,7 @@ func (w *world) interrupt(i interruptible) {
 // TestRegistration follows machines from a list to service: hosts of which the address for ssh is known, and machines
 // of which a BMC is known, Debian's ipmi_sim and one that speaks Redfish.
 func TestRegistration(t *testing.T) {
-	w := newWorld(t, setup{hosts: 6, noAgents: true, testPlaybooks: true})
+	w := newWorld(t, setup{hosts: 7, noAgents: true, testPlaybooks: true})
 	w.ipmi(6230, "right")
 	w.ipmi(6231, "other")
 
@@ -303,6 +303,26 @@ ln -s /run/disk /run/blocks/sdx && mount --bind /run/blocks /sys/block`)
 
 		w.commission(master, "host2")
 		w.wantNode("host2", inventory.Allocated, master)
+	})
+
+	// It needs no address for that.
+	run("an agent with a registered MAC", func(t *testing.T, w *world) {
+		machine := byBMC("by-mac", "ipmi", 6240, "x")
+		machine["ports"] = []map[string]string{{
+			"address": strings.TrimSpace(w.sh("host7", "cat /sys/class/net/eth0/address").stdout),
+		}}
+		w.ctl("nodes", "import", w.list(machine), "--no-manage")
+
+		before := len(w.nodes())
+
+		w.setName("host7", 12)
+		w.installAgent("host7", "host7", w.serial("host7"), w.gossipKey())
+		w.names["host7"] = "by-mac"
+		w.awaitState(inventory.Discovered, "host7")
+
+		if n := w.node("host7"); n.Addr != addr("host7") || len(w.nodes()) != before {
+			t.Errorf("the agent made %d nodes; that of its MAC has the address %q", len(w.nodes())-before, n.Addr)
+		}
 	})
 
 	run("the others are left alone", func(t *testing.T, w *world) {
