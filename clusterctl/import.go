@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -21,6 +22,7 @@ import (
 func importRows() rows {
 	return rows{
 		"nodes import":   {formats: namelessFormats, complete: fileNames, run: importNodes},
+		"nodes imports":  {formats: objectFormats, complete: nothing, run: showImports},
 		"nodes add":      {formats: namelessFormats, complete: nothing, run: addNode},
 		"nodes expected": expected.list(leaf{}),
 		"nodes export":   {formats: []string{print.FormatJSON, print.FormatYAML}, run: exportNodes},
@@ -120,9 +122,13 @@ func (c *call) list(ctx context.Context, name string) ([]byte, error) {
 
 func (c *call) importList(ctx context.Context, r api.Import) error {
 	r.DryRun = c.Bool("dry-run")
-	if !c.Bool("no-manage") {
-		r.Then = []inventory.Verb{inventory.VerbManage}
+
+	then, err := c.then()
+	if err != nil {
+		return err
 	}
+
+	r.Then = then
 
 	done, err := c.manager.Import(ctx, r)
 
@@ -151,24 +157,211 @@ func (c *call) importList(ctx context.Context, r api.Import) error {
 		return err
 	}
 
-	return c.afterImport(ctx, done.Jobs[0])
+	// The answer of the import is all that is printed for programs.
+	c.answered = !c.forPeople()
+
+	return c.goesOn(ctx, done.ID)
 }
 
-// afterImport waits for the job that follows an import. The answer of the import is all that is printed for programs.
-func (c *call) afterImport(ctx context.Context, id string) error {
-	j, err := c.manager.Job(ctx, id)
+// then returns the verbs that follow an import, by the options.
+func (c *call) then() ([]inventory.Verb, error) {
+	var then []inventory.Verb
+
+	for _, v := range []struct {
+		verb  inventory.Verb
+		asked bool
+	}{
+		{inventory.VerbManage, !c.Bool("no-manage")},
+		{inventory.VerbInspect, c.Bool("introspect")},
+		{inventory.VerbProvide, c.Bool("provide")},
+	} {
+		switch {
+		case !v.asked:
+		case c.Bool("no-manage"):
+			return nil, exit.Usagef("--no-manage leaves the machines Enrolled, and %s takes Manageable ones", v.verb).
+				Try("drop one of the two options")
+		default:
+			then = append(then, v.verb)
+		}
+	}
+
+	return then, nil
+}
+
+// introspectAndProvide takes Manageable nodes to Unallocated, as the import of a list would.
+func introspectAndProvide(ctx context.Context, c *call, row inventory.Transition) error {
+	for _, other := range []string{"plan", "concurrency", "timeout", "reason"} {
+		if c.IsSet(other) {
+			return exit.Usagef("--provide and --%s exclude each other", other).Try("give the verbs one by one")
+		}
+	}
+
+	if err := c.chooseTargets(ctx, row, "introspect and provide"); err != nil {
+		return err
+	}
+
+	done, err := c.manager.Import(ctx, api.Import{
+		Nodes: c.args, Then: []inventory.Verb{inventory.VerbInspect, inventory.VerbProvide},
+	})
 	if err != nil {
 		return err
 	}
 
+	for _, w := range done.Warnings {
+		c.say("warning: %s", w)
+	}
+
+	return c.goesOn(ctx, done.ID)
+}
+
+// goesOn follows an import to the end of what follows it, or says how to.
+func (c *call) goesOn(ctx context.Context, id string) error {
 	if c.Bool("no-wait") {
-		c.say("job %s: %s", j.ID, print.Title(j))
+		c.say("the manager goes on; to see how far: %s nodes imports %s", c.self(), id)
 		return nil
 	}
 
-	c.answered = !c.forPeople()
+	limit, err := c.waitTimeout()
+	if err != nil {
+		return err
+	}
 
-	return c.accepted(ctx, j, nil)
+	bounded := ctx
+
+	if limit > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeoutCause(ctx, limit, errWaited)
+		defer cancel()
+	}
+
+	run, err := c.followImport(bounded, id)
+	remedy := fmt.Sprintf("to see how far: %[1]s nodes imports %[2]s\nto follow it:   %[1]s nodes imports %[2]s --wait",
+		c.self(), id)
+
+	switch {
+	case err != nil && ctx.Err() == nil && errors.Is(context.Cause(bounded), errWaited):
+		return exit.Errorf(exit.Failed, "after %s, the nodes have not come to the end; the manager goes on",
+			print.Duration(limit)).Try("%s", remedy)
+	case err != nil && ctx.Err() != nil:
+		return exit.Errorf(exit.Interrupted, "detached; the manager goes on").Try("%s", remedy)
+	case err != nil && exit.Code(err) == exit.Unreachable:
+		message, first := exit.Explain(c.self(), err)
+		return exit.Errorf(exit.Unreachable, "%s; the manager may still go on", message).Try("%s\n%s", first, remedy)
+	case err != nil:
+		return err
+	}
+
+	return c.showImport(run)
+}
+
+// followImport shows the jobs of an import one after the other, until nothing follows any more.
+func (c *call) followImport(ctx context.Context, id string) (api.ImportRun, error) {
+	for followed := 0; ; {
+		run, err := c.manager.ImportRun(ctx, id)
+
+		switch {
+		case err != nil:
+			return run, err
+		case followed < len(run.Jobs):
+			j, err := c.manager.Job(ctx, run.Jobs[followed])
+			if err != nil {
+				return run, err
+			}
+
+			c.say("job %s: %s", j.ID, print.Title(j))
+
+			if _, err := c.follow(ctx, j); err != nil {
+				return run, err
+			}
+
+			followed++
+
+			continue
+		case run.Done:
+			return run, nil
+		}
+
+		select {
+		case <-ctx.Done():
+			return run, context.Cause(ctx)
+		case <-time.After(scanPoll):
+		}
+	}
+}
+
+// showImport prints how far the nodes of an import came. Nodes that stopped on the way are an error.
+func (c *call) showImport(run api.ImportRun) error {
+	if !c.answered {
+		err := c.show(print.Answer{
+			Wire: run, Names: []string{run.ID},
+			Table: func(p *print.Printer) { print.ImportedNodeColumns.Table(p, run.Nodes) },
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	if !run.Done {
+		c.say("the manager goes on; to follow it: %s nodes imports %s --wait", c.self(), run.ID)
+		return nil
+	}
+
+	if run.Failed == 0 {
+		return nil
+	}
+
+	var remedies []string
+
+	for _, n := range run.Nodes {
+		if n.Error == "" || n.Step == "" {
+			continue
+		}
+
+		remedy := fmt.Sprintf("to see the cause and a remedy: %s nodes explain %s", c.self(), n.Node)
+		if n.Job != "" {
+			remedy = fmt.Sprintf("to see the cause and a remedy: %s job why %s", c.self(), n.Job)
+		}
+
+		if !slices.Contains(remedies, remedy) {
+			remedies = append(remedies, remedy)
+		}
+	}
+
+	const most = 5
+
+	return exit.Errorf(exit.JobFailed, "%d of %s stopped on the way", run.Failed,
+		inventory.Count(run.Total, "node", "nodes")).
+		Try("%s", strings.Join(remedies[:min(most, len(remedies))], "\n"))
+}
+
+// imports are the imports of the last day.
+var imports = noun[api.ImportRun]{
+	columns: print.ImportRunColumns,
+	name:    func(i api.ImportRun) string { return i.ID },
+	empty:   "nothing was imported in the last day",
+	all: func(ctx context.Context, c *call) (listing[api.ImportRun], error) {
+		return listingOf(c.manager.Imports(ctx))
+	},
+}
+
+// showImports lists the imports, or shows how far one came.
+func showImports(ctx context.Context, c *call) error {
+	switch {
+	case len(c.args) == 0 && c.Bool("wait"):
+		return exit.Usagef("nodes imports --wait needs the number of an import").
+			Try("to list them: %s nodes imports", c.self())
+	case len(c.args) == 0:
+		return imports.showAll(ctx, c)
+	case c.Bool("wait"):
+		return c.goesOn(ctx, c.args[0])
+	}
+
+	run, err := c.manager.ImportRun(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+
+	return c.showImport(run)
 }
 
 // addFields are the options of nodes add, with the fields of a list that they set.

@@ -59,6 +59,14 @@ func verbAs(row inventory.Transition, path string) leaf {
 	switch row.Verb {
 	case inventory.VerbApply:
 		l.run = func(ctx context.Context, c *call) error { return applyNodes(ctx, c, row) }
+	case inventory.VerbInspect:
+		l.run = func(ctx context.Context, c *call) error {
+			if c.Bool("provide") {
+				return introspectAndProvide(ctx, c, row)
+			}
+
+			return c.submit(ctx, row)
+		}
 	case inventory.VerbForget:
 		l.run = func(ctx context.Context, c *call) error { return forgetNodes(ctx, c, row) }
 	}

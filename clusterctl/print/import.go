@@ -15,6 +15,37 @@ var ImportColumns = ColumnsOf(Cells[api.ImportedMachine]{
 	"detail": func(_ Paint, m *api.ImportedMachine) string { return importDetail(m) },
 }, "node", "action", "detail")
 
+// ImportedNodeColumns are the columns of the nodes of an import.
+var ImportedNodeColumns = ColumnsOf(Cells[api.ImportedNode]{
+	"result": func(_ Paint, n *api.ImportedNode) string { return importResult(n) },
+}, "node", "action", "status", "step", "job", "result")
+
+// importResult returns how far a node came, in words.
+func importResult(n *api.ImportedNode) string {
+	switch {
+	case n.Error != "":
+		return n.Error
+	case n.Job != "":
+		return "goes on"
+	case n.Step != "":
+		return "waits"
+	}
+
+	return "done"
+}
+
+// ImportRunColumns are the columns of the list of imports.
+var ImportRunColumns = ColumnsOf(Cells[api.ImportRun]{
+	"then": func(_ Paint, i *api.ImportRun) string {
+		verbs := make([]string, len(i.Verbs))
+		for at, v := range i.Verbs {
+			verbs[at] = string(v)
+		}
+
+		return strings.Join(verbs, ", ")
+	},
+}, "id", "started", "actor", "then", "total", "failed", "done")
+
 // importDetail returns the reason or the changes of a machine.
 func importDetail(m *api.ImportedMachine) string {
 	if m.Reason != "" {

@@ -2,7 +2,11 @@
 
 package api
 
-import "github.com/contiv/cluster/inventory"
+import (
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+)
 
 // MaxImportBytes bounds a list of machines.
 const MaxImportBytes = 8 << 20
@@ -11,9 +15,12 @@ const MaxImportBytes = 8 << 20
 type Import struct {
 	// The list as text: TripleO's instackenv as JSON, YAML or CSV, Bifrost's map, an inventory of Ansible, or what
 	// `GET /v1/machines/export` returns.
-	File   string `json:"file"`
-	Prune  bool   `json:"prune,omitempty"`   // also forget imported machines that the list does not name
-	DryRun bool   `json:"dry_run,omitempty"` // change nothing, and return what would be done
+	File string `json:"file,omitempty"`
+	// In place of a list, the nodes that `then` takes.
+	Nodes []string `json:"nodes,omitempty"`
+
+	Prune  bool `json:"prune,omitempty"`   // also forget imported machines that the list does not name
+	DryRun bool `json:"dry_run,omitempty"` // change nothing, and return what would be done
 	// The verbs that follow, in order, such as `manage`: a job each, on the created nodes and the changed ones that
 	// are Enrolled, as far as the job before succeeded for them.
 	Then []inventory.Verb `json:"then,omitempty"`
@@ -38,6 +45,8 @@ type Imported struct {
 	Machines []ImportedMachine `json:"machines"`
 	Warnings []string          `json:"warnings,omitempty"` // about fields of the list
 	DryRun   bool              `json:"dry_run,omitempty"`  // nothing was changed
+	// The number under which `GET /v1/imports/{id}` shows how far its nodes came; absent: nothing was to be done.
+	ID string `json:"id,omitempty"`
 	// The jobs that follow and are accepted already: the first of `then`. Absent: no node goes on.
 	Jobs     []string `json:"jobs,omitempty"`
 	Revision int64    `json:"revision"` // the revision of the store after the import
@@ -58,4 +67,29 @@ type ImportChange struct {
 	Field  string `json:"field"`            // the name of the field
 	Before any    `json:"before,omitempty"` // its value before the import
 	After  any    `json:"after,omitempty"`  // its value after the import
+}
+
+// ImportRun is an import that was accepted, and how far it came.
+type ImportRun struct {
+	ID         string           `json:"id"`              // its number
+	Actor      string           `json:"actor"`           // who asked for it
+	Started    time.Time        `json:"started"`         // when it was accepted
+	Registered bool             `json:"registered"`      // whether all machines are registered
+	Verbs      []inventory.Verb `json:"verbs,omitempty"` // what follows, in order
+	Jobs       []string         `json:"jobs,omitempty"`  // the jobs of these verbs that were accepted, in order
+	Done       bool             `json:"done"`            // whether it has ended, with all that follows
+	Total      int              `json:"total"`           // the nodes that it concerns
+	Failed     int              `json:"failed"`          // the nodes that stopped on the way
+	Nodes      []ImportedNode   `json:"nodes,omitempty"` // how far each came; absent in lists
+}
+
+// ImportedNode is how far a node of an import came.
+type ImportedNode struct {
+	Node   string           `json:"node"`             // its name
+	Action ImportAction     `json:"action,omitempty"` // what the import did with it
+	Status inventory.Status `json:"status,omitempty"` // its status of now; absent: it is no longer known
+	// The verb that it waits for, that goes on, or that it stopped at; absent: nothing follows any more.
+	Step  inventory.Verb `json:"step,omitempty"`
+	Job   string         `json:"job,omitempty"`   // the job of that verb; absent: it has none
+	Error string         `json:"error,omitempty"` // why it stopped there, or why it was skipped
 }

@@ -46,6 +46,8 @@ const (
 	PathConfig     = "/v1/config"                   // GET: Config; PATCH an object (null removes a key): Config
 	PathImport     = "/v1/nodes/import"             // POST Import: Imported
 	PathMachines   = "/v1/machines"                 // GET: List of machine.Machine
+	PathImports    = "/v1/imports"                  // GET: ImportRun list
+	PathImportRun  = "/v1/imports/{id}"             // GET: ImportRun
 	PathExport     = "/v1/machines/export"          // GET: a list of machines, as an Import takes it
 	PathFleet      = "/v1/fleet"                    // GET: a fleet file
 	PathFleetDiff  = "/v1/fleet/diff"               // POST FleetRequest: FleetDiff

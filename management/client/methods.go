@@ -146,6 +146,16 @@ func (c *Client) Import(ctx context.Context, r api.Import) (api.Imported, error)
 	return ask[api.Imported](ctx, c, call{method: http.MethodPost, path: api.PathImport, in: r, extra: importTime})
 }
 
+// Imports returns the imports of the last day, or a page of them, by default the newest first.
+func (c *Client) Imports(ctx context.Context, page ...Page) (api.List[api.ImportRun], error) {
+	return listed[api.ImportRun](ctx, c, api.PathImports, page)
+}
+
+// ImportRun returns an import, and how far its nodes came.
+func (c *Client) ImportRun(ctx context.Context, id string) (api.ImportRun, error) {
+	return get[api.ImportRun](ctx, c, api.PathImportRun, id)
+}
+
 // Export returns the registered machines as a list that Import takes.
 func (c *Client) Export(ctx context.Context) (json.RawMessage, error) {
 	return get[json.RawMessage](ctx, c, api.PathExport)

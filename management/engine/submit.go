@@ -33,6 +33,36 @@ func (e *Engine) Submit(ctx context.Context, c access.Caller, r job.Request) (jo
 	})
 }
 
+// SubmitWith accepts a job unless with fails, which writes what belongs to it in the same transaction.
+func (e *Engine) SubmitWith(
+	ctx context.Context, c access.Caller, r job.Request, with func(tx *record.Tx, j *job.Job) error,
+) (job.Job, error) {
+	entry := access.Record{Action: "jobs.submit." + string(r.Verb), Targets: r.Nodes, Reason: r.AuditReason()}
+
+	return e.audited(ctx, c, entry, func(ctx context.Context, _ *access.Record) (job.Job, error) {
+		release, err := e.enter(ctx)
+		if err != nil {
+			return job.Job{}, err
+		}
+		defer release()
+
+		settings, v := e.settings(), e.state.View()
+
+		pins, err := e.prepare(ctx, c, v, settings, &r, nil)
+		if err != nil {
+			return job.Job{}, err
+		}
+
+		accepted, revision, err := record.Decide(ctx, e.records, func(tx *record.Tx) (job.Job, error) {
+			return e.accept(ctx, c, tx, settings, r, pins, nil,
+				func(j *job.Job, _ job.Inputs) error { return with(tx, j) })
+		})
+		accepted.Revision = revision
+
+		return accepted, err
+	})
+}
+
 // audited carries out a request for a job and leaves its audit record, which
 // names the job if there is one.
 func (e *Engine) audited(

@@ -40,11 +40,18 @@ type Import struct {
 	// Skipped are the nodes that were left as they are, with the reason: they changed meanwhile.
 	Skipped map[string]string `json:"skipped,omitempty"`
 
-	// Then are the verbs that follow: a job each, on the nodes for which the one before succeeded.
-	Then    []inventory.Verb `json:"then,omitempty"`
-	Nodes   []string         `json:"nodes,omitempty"` // of the first of these jobs
-	Jobs    []string         `json:"jobs,omitempty"`  // those that were accepted, in order
-	Problem string           `json:"problem,omitempty"`
+	// Actions are what the request does with the nodes that it concerns.
+	Actions map[string]api.ImportAction `json:"actions,omitempty"`
+
+	// Verbs are all that follow: a job each, on the nodes for which the one before succeeded. Then are those without a
+	// job yet.
+	Verbs []inventory.Verb `json:"verbs,omitempty"`
+	Then  []inventory.Verb `json:"then,omitempty"`
+	Nodes []string         `json:"nodes,omitempty"` // of the first of these jobs
+	// Jobs are those that were accepted, in order. The transaction that accepts a job writes its number here.
+	Jobs []string `json:"jobs,omitempty"`
+	// Refused are the nodes that a job was refused for, with the reason.
+	Refused map[string]string `json:"refused,omitempty"`
 }
 
 // The names of Import.Secrets.
@@ -72,8 +79,9 @@ var Kind = record.Kind[Import]{
 }
 
 const (
-	// keptFor is how long the result of an import is kept.
-	keptFor = 10 * time.Minute
+	// keptFor and keptCount bound the results that are kept.
+	keptFor   = 24 * time.Hour
+	keptCount = 50
 	// patience is how long a request waits for the end of its import, which goes on by itself.
 	patience = 2 * time.Minute
 	// maxSecrets and maxRecord bound the parts of the record, in bytes: the store takes 1.5 MB in a transaction.
@@ -128,7 +136,16 @@ func New(o Options) *Service {
 // Import registers the machines of a list: all of them, or none if the list has a mistake. It returns once all are
 // registered.
 func (s *Service) Import(ctx context.Context, c access.Caller, mayReach error, r api.Import) (api.Imported, error) {
-	if err := checkThen(r.Then); err != nil {
+	if r.File == "" && len(r.Nodes) > 0 {
+		return s.goOn(ctx, c, r)
+	}
+
+	if len(r.Nodes) > 0 {
+		return api.Imported{}, inventory.Errorf(inventory.KindInvalid, "the request has a list and names of nodes").
+			Do("give one of them")
+	}
+
+	if err := checkThen(inventory.Enrolled, r.Then); err != nil {
 		return api.Imported{}, err
 	}
 
@@ -179,10 +196,8 @@ func (s *Service) Import(ctx context.Context, c access.Caller, mayReach error, r
 			return api.Imported{}, err
 		}
 
-		out.Jobs = done.Jobs
-		if done.Problem != "" {
-			out.Warnings = append(out.Warnings, done.Problem)
-		}
+		out.ID, out.Jobs = accepted.ID, done.Jobs
+		out.Warnings = append(out.Warnings, done.refusals()...)
 
 		for i, m := range out.Machines {
 			if reason := done.Skipped[m.Node]; reason != "" {
@@ -245,7 +260,7 @@ func (s *Service) accept(
 				return result{machines: p.machines}, err
 			}
 
-			accepted.Then = r.Then
+			accepted.Verbs, accepted.Then = r.Then, r.Then
 			record.Put(tx, &Kind, accepted)
 
 			return result{p.machines, accepted}, nil
@@ -271,7 +286,14 @@ func (p planned) record(actor string, now time.Time) (*Import, error) {
 
 	out := &Import{
 		ID: rand.Text(), Actor: actor, Started: now, Registrations: p.registrations, Remove: p.remove,
-		Secrets: configuration.Vars{},
+		Secrets: configuration.Vars{}, Actions: map[string]api.ImportAction{},
+	}
+
+	for _, m := range p.machines {
+		switch m.Action {
+		case api.ImportCreated, api.ImportChanged, api.ImportRemoved:
+			out.Actions[m.Node] = m.Action
+		}
 	}
 
 	passwords, vars := map[string]any{}, map[string]any{}
@@ -343,7 +365,11 @@ func (s *Service) await(ctx context.Context, id string) (Import, error) {
 func (s *Service) round(ctx context.Context) (control.Next, error) {
 	var next control.Next
 
-	for _, i := range record.List(s.State.View(), &Kind) {
+	all := slices.Clone(record.List(s.State.View(), &Kind))
+	excess := len(all) - keptCount
+	slices.SortFunc(all, func(a, b *Import) int { return a.Started.Compare(b.Started) })
+
+	for at, i := range all {
 		end := i.Ended.Add(keptFor)
 
 		switch {
@@ -355,7 +381,7 @@ func (s *Service) round(ctx context.Context) (control.Next, error) {
 			if err := s.next(ctx, *i); err != nil {
 				return next, err
 			}
-		case time.Now().Before(end):
+		case at >= excess && time.Now().Before(end):
 			next.At = control.Earliest(next.At, end)
 		default:
 			_, _, err := record.Decide(ctx, s.Store, func(tx *record.Tx) (none struct{}, err error) {
@@ -402,7 +428,15 @@ func (s *Service) carryOut(ctx context.Context, i Import) error {
 	}
 
 	_, _, err := record.Decide(ctx, s.Store, func(tx *record.Tx) (none struct{}, err error) {
-		ended := &Import{ID: i.ID, Actor: i.Actor, Started: i.Started, Ended: time.Now(), Skipped: skipped}
+		// A former leader may be slow.
+		if now := record.Get(tx, &Kind, i.ID); now == nil || !now.Ended.IsZero() {
+			return none, nil
+		}
+
+		ended := &Import{
+			ID: i.ID, Actor: i.Actor, Started: i.Started, Ended: time.Now(), Skipped: skipped, Actions: i.Actions,
+			Verbs: i.Verbs,
+		}
 
 		if ended.Nodes = i.goesOn(state.ViewOf(tx), skipped); len(ended.Nodes) > 0 {
 			ended.Then = i.Then

@@ -41,7 +41,7 @@ func newWorld(t *testing.T, nodes ...inventory.Node) *world {
 
 	w := &world{
 		t:       t,
-		jobs:    &jobs{byKey: map[string]job.Job{}},
+		jobs:    &jobs{},
 		nodes:   map[string]inventory.Node{},
 		history: map[string][]inventory.HistoryEntry{},
 	}
@@ -49,7 +49,8 @@ func newWorld(t *testing.T, nodes ...inventory.Node) *world {
 		w.nodes[n.Name] = n
 	}
 
-	w.Store = recordtest.NewStore(&Kind, &state.Machines, &state.Connections, &state.Variables)
+	w.Store = recordtest.NewStore(&Kind, &state.Machines, &state.Connections, &state.Variables, &job.Kind)
+	w.jobs.store = w.Store
 	w.Base = func(records record.View, revision int64) record.Reader {
 		w.mu.Lock()
 		defer w.mu.Unlock()

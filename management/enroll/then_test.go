@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,29 +18,33 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
+	"github.com/contiv/cluster/management/state"
 )
 
-// jobs accepts jobs, each key once, as the engine does.
+// jobs accepts jobs, each in one transaction with what belongs to it.
 type jobs struct {
+	store *recordtest.Store
+
 	mu       sync.Mutex
 	accepted []job.Job
-	byKey    map[string]job.Job
 	calls    int
-	fails    error // of every call
+	fails    func(job.Request) error // of a call; nil: none does
+	ending   atomic.Bool             // a job ends, which is no commit of an import
 }
 
-func (j *jobs) Submit(_ context.Context, c access.Caller, r job.Request) (job.Job, error) {
+func (j *jobs) SubmitWith(
+	ctx context.Context, c access.Caller, r job.Request, with func(tx *record.Tx, j *job.Job) error,
+) (job.Job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
 	j.calls++
 
-	if was, again := j.byKey[c.Key.ID]; again {
-		return was, nil
-	}
-
 	if j.fails != nil {
-		return job.Job{}, j.fails
+		if err := j.fails(r); err != nil {
+			return job.Job{}, err
+		}
 	}
 
 	out := job.Job{ID: fmt.Sprint(len(j.accepted) + 1), Verb: r.Verb, Actor: c.Principal, Status: job.Running}
@@ -47,10 +52,51 @@ func (j *jobs) Submit(_ context.Context, c access.Caller, r job.Request) (job.Jo
 		out.Targets = append(out.Targets, job.Target{Name: name, From: inventory.Enrolled})
 	}
 
+	_, _, err := record.Decide(ctx, j.store, func(tx *record.Tx) (none struct{}, err error) {
+		record.Put(tx, &job.Kind, &out)
+		return none, with(tx, &out)
+	})
+	if err != nil {
+		return job.Job{}, err
+	}
+
 	j.accepted = append(j.accepted, out)
-	j.byKey[c.Key.ID] = out
 
 	return out, nil
+}
+
+// end ends the newest job. Some nodes have failed.
+func (j *jobs) end(t *testing.T, failed ...string) {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	is := j.accepted[len(j.accepted)-1]
+	row, _ := inventory.TransitionOf(is.Verb)
+	is.Status, is.Outcomes = job.Complete, map[string]inventory.Outcome{}
+
+	for i := range is.Targets {
+		name := is.Targets[i].Name
+		is.Outcomes[name] = inventory.Outcome{Status: row.Success}
+
+		if slices.Contains(failed, name) {
+			is.Status, is.Outcomes[name] = job.Errored, inventory.Outcome{
+				Status: row.From[0],
+				Error:  "no route to " + name,
+			}
+		}
+	}
+
+	j.ending.Store(true)
+	defer j.ending.Store(false)
+
+	_, _, err := record.Decide(t.Context(), j.store, func(tx *record.Tx) (none struct{}, err error) {
+		record.Put(tx, &job.Kind, &is)
+		return none, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // did returns the accepted jobs: VERB NODES by ACTOR.
@@ -122,7 +168,9 @@ func TestThenIsRefused(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t)
-	w.jobs.fails = inventory.Errorf(inventory.KindRefused, "no job is accepted now")
+	w.jobs.fails = func(job.Request) error {
+		return inventory.Errorf(inventory.KindRefused, "no job is accepted now")
+	}
 	s := w.run()
 
 	done, err := w.request(s, api.Import{Then: manage, File: one})
@@ -206,6 +254,279 @@ func TestThenAfterACrash(t *testing.T) {
 			t.Errorf("crash after %d commits: %d jobs were accepted: %s", crash, n, w.jobs.did())
 		}
 	}
+}
+
+// settle waits until a condition holds.
+func (w *world) settle(what string, holds func() bool) {
+	w.t.Helper()
+
+	limit := time.After(time.Minute)
+
+	for {
+		changed := w.Changed()
+		if holds() {
+			return
+		}
+
+		select {
+		case <-changed:
+		case <-limit:
+			w.t.Fatalf("%s: it did not happen; jobs: %s", what, w.jobs.did())
+		}
+	}
+}
+
+// came returns how far the nodes of an import came: NODE STEP:JOB ERROR.
+func (w *world) came(id string) string {
+	w.t.Helper()
+
+	run, err := Run(w.View(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+
+	lines := []string{fmt.Sprintf("done %t, failed %d of %d", run.Done, run.Failed, run.Total)}
+	for _, n := range run.Nodes {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s:%s %s", n.Node, n.Step, n.Job, n.Error)))
+	}
+
+	return strings.Join(lines, "; ")
+}
+
+// TestChain: a node that fails stops there with its error, one that is refused stops with the reason, and the others go
+// on to the end. All of it can be read.
+func TestChain(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t)
+	w.jobs.fails = func(r job.Request) error {
+		if r.Verb == inventory.VerbProvide && slices.Contains(r.Nodes, "held") {
+			return inventory.Errorf(inventory.KindRefused, "held is claimed by several live hosts").About("held")
+		}
+
+		return nil
+	}
+	s := w.run()
+
+	chain := []inventory.Verb{inventory.VerbManage, inventory.VerbInspect, inventory.VerbProvide}
+
+	done, err := w.request(s, api.Import{Then: chain, File: `[{"name":"good","addr":"10.0.0.1"},
+{"name":"dead","addr":"10.0.0.2"},{"name":"odd","addr":"10.0.0.3"},{"name":"held","addr":"10.0.0.4"}]`})
+	if err != nil || done.ID == "" {
+		t.Fatalf("%+v, %v", done, err)
+	}
+
+	expect := func(want string) {
+		t.Helper()
+
+		if got := w.came(done.ID); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	jobs := func(n int) func() bool {
+		return func() bool { run, _ := Run(w.View(), done.ID); return len(run.Jobs) == n }
+	}
+
+	expect("done false, failed 0 of 4; dead manage:1; good manage:1; held manage:1; odd manage:1")
+
+	w.jobs.end(t, "dead")
+	w.settle("the second job", jobs(2))
+	expect("done false, failed 1 of 4; dead manage:1 no route to dead; good inspect:2; held inspect:2; odd inspect:2")
+
+	w.jobs.end(t, "odd")
+	w.settle("the third job", jobs(3))
+	expect("done false, failed 3 of 4; dead manage:1 no route to dead; good provide:3; " +
+		"held provide: provide was refused: held is claimed by several live hosts; odd inspect:2 no route to odd")
+
+	w.jobs.end(t)
+	expect("done true, failed 3 of 4; dead manage:1 no route to dead; good :; " +
+		"held provide: provide was refused: held is claimed by several live hosts; odd inspect:2 no route to odd")
+
+	const jobsWere = "manage good,dead,odd,held by anna; inspect good,odd,held by anna; provide good by anna"
+	if got := w.jobs.did(); got != jobsWere {
+		t.Errorf("the jobs are %s", got)
+	}
+
+	if all := Runs(w.View()); len(all) != 1 || all[0].Nodes != nil || all[0].Failed != 3 || all[0].Total != 4 {
+		t.Errorf("the list has %+v", all)
+	}
+
+	if _, err := Run(w.View(), "nope"); inventory.KindOf(err) != inventory.KindNotFound {
+		t.Errorf("an import that never was: %v", err)
+	}
+}
+
+// TestChainOfNodes begins with nodes that are registered already, each in a status from which the verbs lead on.
+func TestChainOfNodes(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(
+		t,
+		nodeOf("m-1", inventory.Manageable, inventory.Unknown),
+		nodeOf(
+			"m-2",
+			inventory.Manageable,
+			inventory.Unknown,
+		),
+		nodeOf("a-1", inventory.Allocated, inventory.Discovered),
+	)
+	s := w.run()
+
+	then := []inventory.Verb{inventory.VerbInspect, inventory.VerbProvide}
+
+	for _, tt := range []struct {
+		r    api.Import
+		want inventory.Kind
+	}{
+		{api.Import{Nodes: []string{"m-1", "nope"}, Then: then}, inventory.KindNotFound},
+		{api.Import{Nodes: []string{"m-1", "a-1"}, Then: then}, inventory.KindInvalid},
+		{api.Import{Nodes: []string{"m-1"}}, inventory.KindInvalid},
+		{api.Import{Nodes: []string{"m-1"}, Then: then, Prune: true}, inventory.KindInvalid},
+		{api.Import{Nodes: []string{"m-1"}, Then: then, File: one}, inventory.KindInvalid},
+	} {
+		if _, err := w.request(s, tt.r); inventory.KindOf(err) != tt.want {
+			t.Errorf("%+v: %v", tt.r, err)
+		}
+	}
+
+	if got := w.jobs.did(); got != "" {
+		t.Fatalf("refused requests began %s", got)
+	}
+
+	done, err := w.request(s, api.Import{Nodes: []string{"m-2", "m-1", "m-2"}, Then: then})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w.jobs.end(t, "m-1")
+	w.settle("the end", func() bool { return len(w.jobs.did()) > 0 && strings.Contains(w.jobs.did(), "provide") })
+	w.jobs.end(t)
+
+	if got := w.jobs.did(); got != "inspect m-1,m-2 by anna; provide m-2 by anna" {
+		t.Errorf("the jobs are %s", got)
+	}
+
+	if got := w.came(done.ID); got != "done true, failed 1 of 2; m-1 inspect:1 no route to m-1; m-2 :" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestChainAfterACrash stops the leader after each number of its commits on the way of three verbs. Each verb is one
+// job all the same.
+func TestChainAfterACrash(t *testing.T) {
+	t.Parallel()
+
+	chain := []inventory.Verb{inventory.VerbManage, inventory.VerbInspect, inventory.VerbProvide}
+
+	for crash := 1; ; crash++ {
+		w := newWorld(t)
+
+		var (
+			commits atomic.Int64
+			crashed = make(chan struct{})
+		)
+
+		w.Before = func(*record.Tx) error {
+			if w.jobs.ending.Load() {
+				return nil
+			}
+
+			switch n := commits.Add(1); {
+			case n <= int64(crash):
+				return nil
+			case n == int64(crash)+1:
+				close(crashed)
+			}
+
+			return errors.New("the process was killed")
+		}
+
+		// drive ends the jobs until nothing follows any more, or the leader crashed.
+		drive := func() (isOver bool) {
+			limit := time.After(time.Minute)
+
+			for {
+				changed := w.Changed()
+
+				runs := Runs(w.View())
+				switch {
+				case len(runs) > 0 && runs[0].Done:
+					return true
+				case len(runs) > 0 && len(runs[0].Jobs) > 0 && w.jobs.runs(w.View()):
+					w.jobs.end(t)
+					continue
+				}
+
+				select {
+				case <-changed:
+				case <-crashed:
+					if w.Before != nil {
+						return false
+					}
+
+					crashed = nil
+				case <-limit:
+					t.Fatalf("crash after %d commits: the import does not end; jobs: %s", crash, w.jobs.did())
+				}
+			}
+		}
+
+		first := w.service()
+		first.Start(t.Context())
+
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+
+		go func() {
+			_, err := first.Import(ctx, access.Caller{Principal: "anna"}, nil, api.Import{File: many(40), Then: chain})
+			result <- err
+		}()
+
+		whole := drive()
+
+		first.Stop()
+		cancel()
+		<-result
+
+		if !whole {
+			w.Before = nil
+			w.run()
+			drive()
+		}
+
+		var verbs []string
+		for _, j := range w.jobs.accepted {
+			if len(j.Targets) == 40 {
+				verbs = append(verbs, string(j.Verb))
+			}
+		}
+
+		if got := strings.Join(verbs, " "); got != "manage inspect provide" || len(w.jobs.accepted) != 3 {
+			t.Errorf("crash after %d commits: the jobs were %s", crash, w.jobs.did())
+		}
+
+		if whole {
+			if crash < 5 {
+				t.Errorf("the way has only %d commits", crash)
+			}
+
+			return
+		}
+	}
+}
+
+// runs reports whether the newest job runs.
+func (j *jobs) runs(v *state.View) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	if len(j.accepted) == 0 {
+		return false
+	}
+
+	is, err := v.Job(j.accepted[len(j.accepted)-1].ID)
+
+	return err == nil && !is.Status.Ended()
 }
 
 // over reports whether nothing follows the imports any more.

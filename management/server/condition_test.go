@@ -29,6 +29,8 @@ var tagged = map[string]bool{
 	"/v1/groups?fields=name":                 true,
 	"/v1/instances":                          true,
 	"/v1/machines":                           true,
+	"/v1/imports":                            true,
+	"/v1/imports/first":                      false,
 	"/v1/alerts":                             true,
 	"/v1/machines/export":                    false,
 	"/v1/power":                              true,

@@ -34,6 +34,22 @@ func (s *Server) enrollRoutes() []rest.Route {
 				Fails: openapi.Fails{400: "The list has mistakes: the detail names them all."},
 			},
 		}),
+		list(s, *rest.ListingOf[api.ImportRun]("-started", "id", "actor", "started"), s.getImports, rest.Route{
+			Path: api.PathImports, Allow: access.Readers, Doc: &openapi.Doc{
+				ID: "listImports", Tag: aboutNodes, Summary: "List the imports",
+				Text:    "Returns the imports of the last day, newest first, without their nodes.",
+				Success: "The imports, newest first.",
+			},
+		}),
+		show(s, s.getImport, rest.Route{
+			Path: api.PathImportRun, Allow: access.Readers, Doc: &openapi.Doc{
+				ID: "getImport", Tag: aboutNodes, Summary: "Show how far an import came",
+				Text: "Returns what an import did with each node, and how far the node came on the way of `then`: a " +
+					"node that fails stops there with the error, and the others go on. It has no secrets.",
+				Path:    []openapi.Param{{Name: "id", Help: "The number of the import."}},
+				Success: "The import.", Fails: openapi.Fails{404: "There is no such import of the last day."},
+			},
+		}),
 		{
 			Method: http.MethodGet, Path: api.PathExport, Allow: access.Readers.Scoped(), Serve: s.reading(s.getExport),
 			Doc: &openapi.Doc{
@@ -50,6 +66,17 @@ func (s *Server) postImport(r *http.Request, c access.Caller, body api.Import) (
 	rest.Note(r, "bytes", len(body.File))
 
 	return s.Importer.Import(r.Context(), c, access.AuthorizeReach(access.IdentityOf(r.Context())), body)
+}
+
+func (s *Server) getImports(
+	_ *http.Request, v *state.Scoped,
+) ([]api.ImportRun, func(api.ImportRun) api.ImportRun, error) {
+	return enroll.Runs(v.View), func(i api.ImportRun) api.ImportRun { return i }, nil
+}
+
+func (s *Server) getImport(r *http.Request, v *state.Scoped) (api.ImportRun, int64, error) {
+	run, err := enroll.Run(v.View, rest.Param(r, "id"))
+	return run, 0, err
 }
 
 func (s *Server) getExport(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {

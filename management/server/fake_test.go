@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/desired"
+	"github.com/contiv/cluster/management/enroll"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/job"
@@ -84,6 +85,18 @@ func newFakeManager() *fakeManager {
 	connection := &configuration.Connection{User: "admin", Port: 2222}
 	m.view.View = record.Set(m.view.View, &state.Connections, "a-1", connection)
 	m.view.View = record.WithList(m.view.View, &state.Facts, inspected("a-1"))
+	m.view.View = record.Set(m.view.View, &enroll.Kind, "first", &enroll.Import{
+		ID:      "first",
+		Actor:   "anna",
+		Started: time.Unix(1, 0),
+		Ended:   time.Unix(2, 0),
+		Nodes:   []string{"a-1"},
+		Secrets: configuration.Vars{"passwords": configuration.NewSecret("secret-of-bmc")},
+		Verbs: []inventory.Verb{
+			inventory.VerbManage,
+		},
+		Refused: map[string]string{"a-1": "manage was refused: not now"},
+	})
 	statetest.SetVars(m.view, state.ScopeGlobal, configuration.Vars{"motd": "hello", "port": int64(8080)})
 
 	return m

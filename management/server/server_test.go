@@ -842,6 +842,8 @@ func TestLinearizable(t *testing.T) {
 			path = strings.ReplaceAll(path, "{id}", "1")
 		case strings.HasPrefix(path, "/v1/plans"):
 			path = strings.ReplaceAll(path, "{id}", planID(1))
+		case path == api.PathImportRun:
+			path = strings.ReplaceAll(path, "{id}", "first")
 		case path == api.PathRollout:
 			continue // there is none
 		case strings.HasPrefix(path, "/v1/vars/groups"):
@@ -1479,6 +1481,10 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 
 	imported := must[api.Imported](t)(c.Import(ctx, api.Import{File: "list", DryRun: true}))
 	expect(t, "imported", imported.Machines, []api.ImportedMachine{{Node: "list", Action: api.ImportCreated}})
+	expect(t, "imports", must[api.List[api.ImportRun]](t)(c.Imports(ctx)).Items[0].Failed, 1)
+	expect(t, "nodes of an import", must[api.ImportRun](t)(c.ImportRun(ctx, "first")).Nodes, []api.ImportedNode{{
+		Node: "a-1", Status: inventory.Unallocated, Step: inventory.VerbManage, Error: "manage was refused: not now",
+	}})
 	expect(t, "machines", must[api.List[machine.Machine]](t)(c.Machines(ctx)).Total, 0)
 	expect(t, "a new scan", must[api.Scan](t)(c.StartScan(ctx)).Addresses, 4)
 	expect(t, "the scan", must[api.Scan](t)(c.Scan(ctx)).Found, 0)

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package enroll
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Runs returns the imports of a view, the newest first, without their nodes.
+func Runs(v *state.View) []api.ImportRun {
+	all := []api.ImportRun{}
+
+	for _, i := range record.List(v, &Kind) {
+		run := i.run(v)
+		run.Nodes = nil
+		all = append(all, run)
+	}
+
+	slices.SortFunc(all, func(a, b api.ImportRun) int { return b.Started.Compare(a.Started) })
+
+	return all
+}
+
+// Run returns an import, and how far its nodes came.
+func Run(v *state.View, id string) (api.ImportRun, error) {
+	i := record.Get(v, &Kind, id)
+	if i == nil {
+		return api.ImportRun{}, inventory.Errorf(inventory.KindNotFound, "there is no import %q",
+			inventory.Shorten(id, 100)).Do("list the imports; the results of a day are kept")
+	}
+
+	return i.run(v), nil
+}
+
+func (i *Import) run(v *state.View) api.ImportRun {
+	out := api.ImportRun{
+		ID: i.ID, Actor: i.Actor, Started: i.Started, Registered: !i.Ended.IsZero(), Verbs: i.Verbs, Jobs: i.Jobs,
+		Done: !i.Ended.IsZero() && len(i.Then) == 0,
+	}
+
+	for _, id := range i.Jobs {
+		if j, err := v.Job(id); err == nil && !j.Status.Ended() {
+			out.Done = false
+		}
+	}
+
+	// A node may be of the request, or of the jobs alone.
+	names := map[string]bool{}
+	for _, name := range i.Nodes {
+		names[name] = true
+	}
+
+	for name := range i.Actions {
+		names[name] = true
+	}
+
+	for name := range i.Skipped {
+		names[name] = true
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		n := i.node(v, name)
+		if n.Error != "" && n.Step != "" {
+			out.Failed++
+		}
+
+		out.Nodes = append(out.Nodes, n)
+	}
+
+	out.Total = len(out.Nodes)
+
+	return out
+}
+
+// node returns how far a node came.
+func (i *Import) node(v *state.View, name string) api.ImportedNode {
+	out := api.ImportedNode{Node: name, Action: i.Actions[name]}
+
+	if n, known := v.Lookup(name); known {
+		out.Status = n.Status
+	}
+
+	if reason := i.Skipped[name]; reason != "" {
+		out.Action, out.Error = api.ImportSkipped, reason
+		return out
+	}
+
+	if !slices.Contains(i.Nodes, name) {
+		return out // nothing follows
+	}
+
+	for at, id := range i.Jobs {
+		j, err := v.Job(id)
+		if err != nil {
+			continue // it is no longer kept
+		}
+
+		if _, takes := j.Target(name); !takes {
+			out.Step, out.Job, out.Error = i.Verbs[at], "", i.Refused[name]
+			return out
+		}
+
+		out.Step, out.Job = j.Verb, id
+
+		if !j.Status.Ended() {
+			return out
+		}
+
+		if r := j.TargetResult(name); !r.OK {
+			out.Error = r.Error
+			return out
+		}
+	}
+
+	out.Step, out.Job, out.Error = "", "", i.Refused[name]
+	if left := i.Verbs[len(i.Jobs):]; len(left) > 0 && (out.Error != "" || len(i.Then) > 0) {
+		out.Step = left[0]
+	}
+
+	return out
+}
