@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -33,14 +34,7 @@ func factsRows() rows {
 				}
 
 				if f.Inspection.Number == f.Inspections[0].Number {
-					return exit.
-						Errorf(
-							exit.Failed,
-							"no inspection of %s before number %d is kept",
-							f.Node,
-							f.Inspection.Number,
-						).
-						Try("to inspect it again: %s nodes inspect %s", c.self(), f.Node)
+					return c.noInspectionBefore(ctx, f)
 				}
 
 				if len(f.Changes) == 0 {
@@ -53,6 +47,21 @@ func factsRows() rows {
 			},
 		},
 	}
+}
+
+// noInspectionBefore is the error for a comparison with an inspection that is not kept.
+func (c *call) noInspectionBefore(ctx context.Context, f api.NodeFacts) error {
+	n, err := c.manager.Node(ctx, f.Node)
+	if err != nil {
+		return err
+	}
+
+	remedy, actions := inventory.Toward(
+		inventory.VerbInspect, inventory.Node{Name: n.Name, Status: n.Status, Job: n.Job},
+	)
+
+	return exit.Errorf(exit.Failed, "no inspection of %s before number %d is kept", f.Node, f.Inspection.Number).
+		Try("%s", exit.Remedy(c.self(), remedy, actions))
 }
 
 // facts returns what the chosen inspection of a node has found.

@@ -36,7 +36,7 @@ type Cells[T any] map[string]func(p Paint, v *T) string
 //	lines      the texts of a list one below the other
 //	else WORD  the word for an empty cell
 //
-// A column that T does not have is a mistake of the program: it panics.
+// A column that T does not have, or whose values would be printed as JSON, is a mistake of the program: it panics.
 func ColumnsOf[T any](cells Cells[T], columns ...string) Columns[T] {
 	all := make(Columns[T], len(columns))
 	for i, spec := range columns {
@@ -137,7 +137,33 @@ func fieldOf(t reflect.Type, path string) field {
 
 	f.anything = t.Kind() == reflect.Interface
 
+	if !forPeople(t) {
+		panic(fmt.Sprintf("the field %q would be printed as JSON: give the column a cell", path))
+	}
+
 	return f
+}
+
+// forPeople reports whether valueText writes values of a type in words.
+func forPeople(t reflect.Type) bool {
+	if t.Implements(reflect.TypeFor[fmt.Stringer]()) {
+		return true
+	}
+
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+
+	switch t.Kind() {
+	case reflect.Struct:
+		return t == reflect.TypeFor[time.Time]()
+	case reflect.Slice:
+		return t.Elem().Kind() == reflect.String
+	case reflect.Map:
+		return t == reflect.TypeFor[map[string]string]()
+	}
+
+	return true
 }
 
 // value returns the value of the field, or nil if a part is absent.
@@ -185,8 +211,6 @@ func valueText(p Paint, value any, omitEmpty bool) string {
 		return Duration(time.Duration(value))
 	case fmt.Stringer:
 		return Line(value.String())
-	case []string:
-		return List(value)
 	case map[string]string:
 		return Labels(value)
 	case bool:

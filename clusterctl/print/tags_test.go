@@ -132,6 +132,33 @@ func TestColumnsSort(t *testing.T) {
 	}
 }
 
+// TestWordsNotJSON: a list of words of any type is joined, and what could only be JSON is refused.
+func TestWordsNotJSON(t *testing.T) {
+	seen := api.ExpectedMachine{Node: "r1", Seen: []api.SeenBy{api.SeenByGossip, api.SeenByScan}}.Judged()
+
+	got := printed(func(p *Printer) { ExpectedColumns.Table(p, []api.ExpectedMachine{seen}) })
+	if !strings.Contains(got, "gossip, scan") || strings.ContainsAny(got, `["`) {
+		t.Errorf("got\n%s", got)
+	}
+
+	type parts struct {
+		Parts []part         `json:"parts"`
+		Any   map[string]any `json:"any"`
+	}
+
+	for _, spec := range []string{"parts", "any"} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("the column %q was accepted", spec)
+				}
+			}()
+
+			ColumnsOf[parts](nil, spec)
+		}()
+	}
+}
+
 // TestColumnsThatAreNot: a column or an option that does not exist is found by the first test.
 func TestColumnsThatAreNot(t *testing.T) {
 	for _, spec := range []string{"nosuch", "last.nosuch", "Title=nosuch", "id,nosuch"} {

@@ -45,7 +45,7 @@ func (s *Server) getFacts(r *http.Request, v *state.Scoped) (api.NodeFacts, int6
 
 	kept := record.Get(v, &state.Facts, n.Name)
 
-	at, err := kept.At(n.Name, int(rest.Query(r).Number("inspection")))
+	at, err := kept.At(n, int(rest.Query(r).Number("inspection")))
 	if err != nil {
 		return api.NodeFacts{}, 0, err
 	}

@@ -55,10 +55,12 @@ func (i *Inspections) Facts() ([]facts.Facts, error) {
 }
 
 // At returns the index of the inspection of a node with the number; 0: the newest.
-func (i *Inspections) At(node string, number int) (int, error) {
+func (i *Inspections) At(n inventory.Node, number int) (int, error) {
 	if i == nil || len(i.All) == 0 {
-		return 0, inventory.Errorf(inventory.KindNotFound, "%s was not inspected yet", node).
-			Do("inspect it first").With(inventory.Submit(inventory.VerbInspect, node))
+		remedy, actions := inventory.Toward(inventory.VerbInspect, n)
+
+		return 0, inventory.Errorf(inventory.KindNotFound, "%s was not inspected yet", n.Name).
+			Do("%s", remedy).With(actions...)
 	}
 	if number == 0 {
 		return len(i.All) - 1, nil
@@ -70,7 +72,7 @@ func (i *Inspections) At(node string, number int) (int, error) {
 		}
 	}
 
-	return 0, inventory.Errorf(inventory.KindNotFound, "there is no inspection %d of %s", number, node).
+	return 0, inventory.Errorf(inventory.KindNotFound, "there is no inspection %d of %s", number, n.Name).
 		Do("those from %d to %d are kept", i.All[0].Number, i.All[len(i.All)-1].Number)
 }
 
