@@ -16,14 +16,19 @@ import (
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/api"
 )
 
 func importRows() rows {
 	return rows{
-		"nodes import":   {formats: namelessFormats, complete: fileNames, run: importNodes},
-		"nodes imports":  {formats: objectFormats, complete: nothing, run: showImports},
-		"nodes add":      {formats: namelessFormats, complete: nothing, run: addNode},
+		"nodes import":  {formats: namelessFormats, complete: fileNames, run: importNodes},
+		"nodes imports": {formats: objectFormats, complete: nothing, run: showImports},
+		"nodes add":     {formats: namelessFormats, complete: nothing, run: addNode},
+		"nodes configure": {
+			selects: true, names: true, all: "status=" + string(inventory.Manageable), formats: namelessFormats,
+			run: configureNodes,
+		},
 		"nodes expected": expected.list(leaf{}),
 		"nodes export":   {formats: []string{print.FormatJSON, print.FormatYAML}, run: exportNodes},
 	}
@@ -405,6 +410,78 @@ func addNode(ctx context.Context, c *call) error {
 	}
 
 	return c.importList(ctx, api.Import{File: string(data)})
+}
+
+func configureNodes(ctx context.Context, c *call) error {
+	r := api.Configure{RootDeviceStrategy: facts.Strategy(c.String("root-device-strategy"))}
+	if err := c.fill(&r); err != nil {
+		return err
+	}
+
+	for _, hint := range values(c, "root-device") {
+		key, value, ok := strings.Cut(hint, "=")
+		if !ok || key == "" {
+			return exit.Usagef("--root-device: %q is not HINT=VALUE", hint).
+				Try("write for example --root-device 'model=<in> SAMSUNG' --root-device 'size=>= 400'")
+		}
+
+		if r.RootDevice == nil {
+			r.RootDevice = map[string]any{}
+		}
+
+		r.RootDevice[key] = value
+	}
+
+	for _, label := range values(c, "label") {
+		key, value, ok := strings.Cut(label, "=")
+		if !ok {
+			return exit.Usagef("--label: %q is not KEY=VALUE", label).
+				Try("to remove a label: %s nodes label NAME %s-", c.self(), label)
+		}
+
+		if r.Labels == nil {
+			r.Labels = map[string]string{}
+		}
+
+		r.Labels[key] = value
+	}
+
+	var connection api.Connection
+	if err := setConnection(c, &connection); err != nil {
+		return err
+	}
+
+	if connection != (api.Connection{}) {
+		r.Connection = &connection
+	}
+
+	choose := c.selectNodes
+	if !r.DryRun {
+		choose = func(ctx context.Context) error { return c.choose(ctx, "configure") }
+	}
+
+	if err := choose(ctx); err != nil {
+		return err
+	}
+	r.Nodes = c.args
+
+	done, err := c.manager.Configure(ctx, r)
+	if err != nil {
+		return err
+	}
+
+	for _, w := range done.Warnings {
+		c.say("warning: %s", w)
+	}
+
+	if r.DryRun {
+		c.say("nothing was changed; without --dry-run:")
+	}
+
+	return c.show(print.Answer{
+		Wire:  done,
+		Table: func(p *print.Printer) { print.ImportColumns.Table(p, done.Machines) },
+	})
 }
 
 func exportNodes(ctx context.Context, c *call) error {

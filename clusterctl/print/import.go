@@ -3,7 +3,6 @@
 package print
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -76,10 +75,5 @@ func importValue(value any) string {
 		return value
 	}
 
-	b, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Sprint(value)
-	}
-
-	return string(b)
+	return Scalar(value)
 }

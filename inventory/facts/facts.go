@@ -54,6 +54,12 @@ type Firmware struct {
 	BootMode string `json:"boot_mode,omitempty" enum:"bios,uefi"` // how the machine was booted
 }
 
+// The boot modes.
+const (
+	BIOS = "bios"
+	UEFI = "uefi"
+)
+
 // OS is the operating system that runs on a machine.
 type OS struct {
 	Name   string `json:"name,omitempty"`   // with its version, for people

@@ -64,6 +64,9 @@ type Port struct {
 	Extra map[string]any `json:"extra,omitempty"`
 }
 
+// MaxText bounds the texts about an installation, in bytes.
+const MaxText = 1024
+
 // Machine is a machine as it was registered. It has the name of its node.
 type Machine struct {
 	Node string `json:"node"`           // the name of the node
@@ -81,11 +84,15 @@ type Machine struct {
 	Capabilities map[string]string `json:"capabilities,omitempty"` // what it can do, in words of the site
 	// RootDevice are the hints that choose the disk of the operating system, by their names in OpenStack Ironic.
 	RootDevice map[string]any `json:"root_device,omitempty"`
+	// What an installation takes. Nothing uses them yet.
+	Image      string `json:"image,omitempty"`       // the operating system, in words of the site
+	KernelArgs string `json:"kernel_args,omitempty"` // the arguments of its kernel
+
 	// Extra are other fields of the file, which are kept and have no effect.
 	Extra map[string]any `json:"extra,omitempty"`
 
-	Registered time.Time `json:"registered"`      // when it was registered first
-	Actor      string    `json:"actor,omitempty"` // who registered it
+	Registered time.Time `json:"registered,omitzero"` // when it was registered first; absent: only configured
+	Actor      string    `json:"actor,omitempty"`     // who registered it
 }
 
 // Clone returns a deep copy, but for the values of Extra and of hints, which are immutable.

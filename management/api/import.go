@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/facts"
 )
 
 // MaxImportBytes bounds a list of machines.
@@ -24,6 +25,21 @@ type Import struct {
 	// The verbs that follow, in order, such as `manage`: a job each, on the created nodes and the changed ones that
 	// are Enrolled, as far as the job before succeeded for them.
 	Then []inventory.Verb `json:"then,omitempty"`
+}
+
+// Configure asks for a change of what is registered of nodes that are Manageable. What is absent stays as it is.
+type Configure struct {
+	Nodes    []string `json:"nodes"`                                // by name
+	BootMode string   `json:"boot_mode,omitempty" enum:"bios,uefi"` // the capability boot_mode
+	// The hints for the disk of the operating system, by their names in Ironic: a disk of the newest inspection must fit.
+	RootDevice map[string]any `json:"root_device,omitempty"`
+	// Choose that disk from the newest inspection: `smallest`, of at least 4 GiB, or `largest`.
+	RootDeviceStrategy facts.Strategy    `json:"root_device_strategy,omitempty" enum:"smallest,largest"`
+	Image              string            `json:"image,omitempty"`       // the operating system to install
+	KernelArgs         string            `json:"kernel_args,omitempty"` // the arguments of its kernel
+	Labels             map[string]string `json:"labels,omitempty"`      // of the nodes; other labels stay
+	Connection         *Connection       `json:"connection,omitempty"`  // for ssh; needs the role admin
+	DryRun             bool              `json:"dry_run,omitempty"`     // change nothing, and return what would be done
 }
 
 // ImportAction is what an import does with a machine.

@@ -45,6 +45,7 @@ const (
 	PathNodeVars   = "/v1/vars/nodes/{name}"        // the same; GET ?merged=true: MergedVars
 	PathConfig     = "/v1/config"                   // GET: Config; PATCH an object (null removes a key): Config
 	PathImport     = "/v1/nodes/import"             // POST Import: Imported
+	PathConfigure  = "/v1/nodes/configure"          // POST Configure: Imported
 	PathMachines   = "/v1/machines"                 // GET: List of machine.Machine
 	PathImports    = "/v1/imports"                  // GET: ImportRun list
 	PathImportRun  = "/v1/imports/{id}"             // GET: ImportRun

@@ -156,6 +156,11 @@ func (c *Client) ImportRun(ctx context.Context, id string) (api.ImportRun, error
 	return get[api.ImportRun](ctx, c, api.PathImportRun, id)
 }
 
+// Configure changes what is registered of nodes.
+func (c *Client) Configure(ctx context.Context, r api.Configure) (api.Imported, error) {
+	return ask[api.Imported](ctx, c, call{method: http.MethodPost, path: api.PathConfigure, in: r, extra: importTime})
+}
+
 // Export returns the registered machines as a list that Import takes.
 func (c *Client) Export(ctx context.Context) (json.RawMessage, error) {
 	return get[json.RawMessage](ctx, c, api.PathExport)

@@ -30,6 +30,9 @@ type Registration struct {
 	Connection configuration.Connection `json:"connection,omitzero"`
 	Labels     map[string]string        `json:"labels,omitempty"`
 
+	// Configures: the node is known by its name, and changed only while it is Manageable.
+	Configures bool `json:"configures,omitempty"`
+
 	password string
 	vars     configuration.Vars
 }
@@ -38,9 +41,13 @@ type Registration struct {
 type current struct {
 	node       *inventory.Node // nil: there is none
 	machine    state.Machine
+	registered bool // there is a record of the machine
 	connection configuration.Connection
 	vars       configuration.Vars
 }
+
+// imported reports whether the machine is from a list. One that was only configured is not.
+func (c current) imported() bool { return c.registered && !c.machine.Machine.Registered.IsZero() }
 
 func currentOf(v *state.View, name string) current {
 	var c current
@@ -50,7 +57,7 @@ func currentOf(v *state.View, name string) current {
 	}
 
 	if m := record.Get(v, &state.Machines, name); m != nil {
-		c.machine = *m
+		c.machine, c.registered = *m, true
 	}
 
 	if conn := v.Connection(name); conn != nil {
@@ -71,6 +78,22 @@ func (c current) busy() string {
 		return fmt.Sprintf("it is %s: job %s holds it", n.Status, n.Job)
 	case n.Status == inventory.Allocated:
 		return "it is Allocated: in service"
+	}
+
+	return ""
+}
+
+// refuses returns why the registration must not touch the node, or "".
+func (c current) refuses(r Registration) string {
+	if busy := c.busy(); busy != "" || !r.Configures {
+		return busy
+	}
+
+	switch {
+	case c.node == nil:
+		return "it is no longer known"
+	case c.node.Status != inventory.Manageable:
+		return fmt.Sprintf("it is %s; only nodes that are %s are configured", c.node.Status, inventory.Manageable)
 	}
 
 	return ""
@@ -101,6 +124,8 @@ func (c current) merged(r Registration) state.Machine {
 	if len(r.RootDevice) > 0 {
 		out.RootDevice = r.RootDevice
 	}
+
+	out.Image, out.KernelArgs = cmp.Or(r.Image, out.Image), cmp.Or(r.KernelArgs, out.KernelArgs)
 
 	if len(r.Extra) > 0 {
 		out.Extra = r.Extra
@@ -269,12 +294,16 @@ func brief(value any) string {
 		return inventory.Shorten(text, 60)
 	}
 
-	b, err := json.Marshal(value)
-	if err != nil {
+	var b strings.Builder
+
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // operators of hints are < and >
+
+	if err := e.Encode(value); err != nil {
 		return fmt.Sprint(value)
 	}
 
-	return inventory.Shorten(string(b), 60)
+	return inventory.Shorten(strings.TrimSpace(b.String()), 60)
 }
 
 // planned is what an import would do.
@@ -282,6 +311,8 @@ type planned struct {
 	machines      []api.ImportedMachine
 	registrations []Registration
 	remove        []string
+	warnings      []string
+	then          []inventory.Verb
 }
 
 // index finds nodes by the evidence of their identity.
@@ -354,7 +385,7 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 		default:
 			// A node without a record may be any machine; one with a record is another machine.
 			_, known := v.Lookup(r.Node)
-			if known && record.Get(v, &state.Machines, r.Node) != nil {
+			if known && currentOf(v, r.Node).imported() {
 				problem("the name is that of a registered machine with another BMC, MAC, UUID and address")
 				continue
 			}
@@ -371,10 +402,9 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 		m := api.ImportedMachine{Node: r.Node, Changes: c.changes(c.after(r))}
 
 		_, registered := v.Lookup(r.Node)
-		isNew := record.Get(v, &state.Machines, r.Node) == nil
 
 		switch busy := c.busy(); {
-		case len(m.Changes) == 0 && registered && !isNew:
+		case len(m.Changes) == 0 && registered && c.imported():
 			m.Action = api.ImportSame
 		case busy != "":
 			m.Action, m.Changes, m.Reason = api.ImportSkipped, nil, busy
@@ -447,7 +477,7 @@ func keptBecause(v *state.View, name string) string {
 	c := currentOf(v, name)
 
 	switch busy := c.busy(); {
-	case record.Get(v, &state.Machines, name) == nil:
+	case !c.imported():
 		return "it was not imported"
 	case busy != "":
 		return busy

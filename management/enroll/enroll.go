@@ -169,21 +169,37 @@ func (s *Service) Import(ctx context.Context, c access.Caller, mayReach error, r
 		}
 	}
 
-	if r.DryRun {
-		p, err := s.preview(ctx, c, entries, r.Prune)
-		out.Machines, out.Revision = p.machines, s.State.View().Revision
+	decide := func(v *state.View) (planned, error) {
+		p, problems := plan(v, entries, r.Prune)
+		p.then = r.Then
 
-		return out, err
+		return p, listing.Err(problems)
 	}
 
+	if r.DryRun {
+		return s.preview(ctx, c, out, decide)
+	}
+
+	return s.apply(ctx, c, access.Record{Action: "nodes.import", Targets: names}, out, decide)
+}
+
+// decision decides what a request does. It has no effects.
+type decision func(v *state.View) (planned, error)
+
+// apply accepts what a request does, and returns once all machines are registered.
+func (s *Service) apply(
+	ctx context.Context, c access.Caller, r access.Record, out api.Imported, decide decision,
+) (api.Imported, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 
 	var accepted *Import
 
-	err := access.Audited(ctx, s.Audit, c, access.Record{Action: "nodes.import", Targets: names},
-		func(ctx context.Context, _ *access.Record) (err error) {
-			out.Machines, accepted, err = s.accept(ctx, c, entries, r)
+	err := access.Audited(ctx, s.Audit, c, r,
+		func(ctx context.Context, _ *access.Record) error {
+			p, i, err := s.accept(ctx, c, decide)
+			out.Machines, out.Warnings, accepted = p.machines, append(out.Warnings, p.warnings...), i
+
 			return err
 		})
 	if err != nil {
@@ -211,35 +227,34 @@ func (s *Service) Import(ctx context.Context, c access.Caller, mayReach error, r
 	return out, nil
 }
 
-// preview returns what an import would do.
+// preview returns what a request would do.
 func (s *Service) preview(
-	ctx context.Context, c access.Caller, entries []listing.Entry, prune bool,
-) (planned, error) {
+	ctx context.Context, c access.Caller, out api.Imported, decide decision,
+) (api.Imported, error) {
 	if err := s.State.Sync(ctx); err != nil {
-		return planned{}, err
+		return api.Imported{}, err
 	}
 
 	v, err := c.Check(ctx, s.State, s.State.View(), nil)
 	if err != nil {
-		return planned{}, err
+		return api.Imported{}, err
 	}
 
-	p, problems := plan(v, entries, prune)
+	p, err := decide(v)
+	out.Machines, out.Warnings, out.Revision = p.machines, append(out.Warnings, p.warnings...), v.Revision
 
-	return p, listing.Err(problems)
+	return out, err
 }
 
 // accept stores the import once no other one is being carried out. It is nil if there is nothing to change.
-func (s *Service) accept(
-	ctx context.Context, c access.Caller, entries []listing.Entry, r api.Import,
-) ([]api.ImportedMachine, *Import, error) {
+func (s *Service) accept(ctx context.Context, c access.Caller, decide decision) (planned, *Import, error) {
 	for {
 		// Take the channel first: a change during the decision must wake the wait.
 		changed := s.State.Changed()
 		busy := false
 
 		type result struct {
-			machines []api.ImportedMachine
+			planned
 			accepted *Import
 		}
 
@@ -250,29 +265,29 @@ func (s *Service) accept(
 				return result{}, nil
 			}
 
-			p, problems := plan(state.ViewOf(tx), entries, r.Prune)
-			if err := listing.Err(problems); err != nil {
+			p, err := decide(state.ViewOf(tx))
+			if err != nil {
 				return result{}, err
 			}
 
 			accepted, err := p.record(c.Principal, time.Now())
 			if err != nil || accepted == nil {
-				return result{machines: p.machines}, err
+				return result{planned: p}, err
 			}
 
-			accepted.Verbs, accepted.Then = r.Then, r.Then
+			accepted.Verbs, accepted.Then = p.then, p.then
 			record.Put(tx, &Kind, accepted)
 
-			return result{p.machines, accepted}, nil
+			return result{p, accepted}, nil
 		})
 		if err != nil || !busy {
-			return out.machines, out.accepted, err
+			return out.planned, out.accepted, err
 		}
 
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, nil, inventory.Errorf(inventory.KindUnavailable, "another import has not ended").
+			return planned{}, nil, inventory.Errorf(inventory.KindUnavailable, "another import has not ended").
 				Do("nothing was changed; try again later")
 		}
 	}
@@ -520,20 +535,18 @@ func register(tx *record.Tx, r Registration, i Import) string {
 	after := c.after(r)
 
 	changes := c.changes(after)
-	registered := record.Get(v, &state.Machines, r.Node) != nil
-
-	switch busy := c.busy(); {
-	case c.node != nil && registered && len(changes) == 0:
+	switch reason := c.refuses(r); {
+	case c.node != nil && (c.imported() || r.Configures) && len(changes) == 0:
 		return "" // by an earlier attempt
-	case busy != "":
-		return busy
-	case c.node != nil && registered && !share(c, r):
+	case reason != "":
+		return reason
+	case c.node != nil && c.imported() && !r.Configures && !share(c, r):
 		return "another machine was registered under its name meanwhile"
 	}
 
 	trigger := inventory.Trigger{Actor: i.Actor, Time: time.Now()}
 
-	if !registered {
+	if !c.imported() && !r.Configures {
 		after.machine.Registered, after.machine.Actor = i.Started, i.Actor
 	}
 
@@ -663,6 +676,8 @@ func exported(v *state.View, m *state.Machine) map[string]any {
 	set("arch", m.Arch, m.Arch != "")
 	set("capabilities", m.Capabilities, len(m.Capabilities) > 0)
 	set("root_device", m.RootDevice, len(m.RootDevice) > 0)
+	set("image", m.Image, m.Image != "")
+	set("kernel_args", m.KernelArgs, m.KernelArgs != "")
 	maps.Copy(e, m.Extra)
 
 	n, _ := v.Lookup(m.Node)

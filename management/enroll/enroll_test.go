@@ -49,7 +49,9 @@ func newWorld(t *testing.T, nodes ...inventory.Node) *world {
 		w.nodes[n.Name] = n
 	}
 
-	w.Store = recordtest.NewStore(&Kind, &state.Machines, &state.Connections, &state.Variables, &job.Kind)
+	w.Store = recordtest.NewStore(
+		&Kind, &state.Machines, &state.Connections, &state.Variables, &state.Facts, &job.Kind,
+	)
 	w.jobs.store = w.Store
 	w.Base = func(records record.View, revision int64) record.Reader {
 		w.mu.Lock()

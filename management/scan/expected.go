@@ -25,7 +25,7 @@ func Expected(r record.Reader, nodes []*inventory.Node, all bool) []api.Expected
 
 	for _, n := range nodes {
 		m := record.Get(r, &state.Machines, n.Name)
-		row := api.ExpectedMachine{Node: n.Name, Addr: n.Addr, Listed: m != nil}
+		row := api.ExpectedMachine{Node: n.Name, Addr: n.Addr, Listed: m != nil && !m.Registered.IsZero()}
 
 		if n.State == inventory.Discovered {
 			row.Seen = append(row.Seen, api.SeenByGossip)

@@ -236,7 +236,8 @@ func TestExpected(t *testing.T) {
 			"both": "10.9.0.1", "dead": "10.9.0.2", "on": "10.9.0.3", "silent": "10.9.0.4",
 		} {
 			record.Put(tx, &state.Machines, &state.Machine{Machine: machine.Machine{
-				Node: name, BMC: &machine.BMC{Driver: machine.IPMI, Address: addr},
+				Registered: time.Unix(1, 0),
+				Node:       name, BMC: &machine.BMC{Driver: machine.IPMI, Address: addr},
 			}})
 		}
 

@@ -5,6 +5,7 @@ package server
 import (
 	"net/http"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/enroll"
@@ -50,6 +51,22 @@ func (s *Server) enrollRoutes() []rest.Route {
 				Success: "The import.", Fails: openapi.Fails{404: "There is no such import of the last day."},
 			},
 		}),
+		act(s, s.postConfigure, rest.Route{
+			Path: api.PathConfigure, Allow: access.Operators,
+			Doc: &openapi.Doc{
+				ID: "configureNodes", Tag: aboutNodes, Summary: "Change what is registered of nodes",
+				Text: "Changes what is registered of nodes that are Manageable: of all of them, or of none, and then " +
+					"the detail names each node with the reason. A hint for the root device must fit a disk of the " +
+					"newest inspection; of a node without an inspection it is not checked, and the answer warns of " +
+					"it. A strategy becomes the hint of the disk that it chooses. Nodes that have all values already " +
+					"are `same`. Settings of connections need the role admin. With `dry_run`, nothing is changed.",
+				Success: "What was done with each node.", Revision: true,
+				Fails: openapi.Fails{
+					400: "A value is wrong: the detail names all of them.", 404: "One of the nodes does not exist.",
+					409: "A node is not Manageable, or has no disk that fits: the detail names all of them.",
+				},
+			},
+		}),
 		{
 			Method: http.MethodGet, Path: api.PathExport, Allow: access.Readers.Scoped(), Serve: s.reading(s.getExport),
 			Doc: &openapi.Doc{
@@ -77,6 +94,19 @@ func (s *Server) getImports(
 func (s *Server) getImport(r *http.Request, v *state.Scoped) (api.ImportRun, int64, error) {
 	run, err := enroll.Run(v.View, rest.Param(r, "id"))
 	return run, 0, err
+}
+
+func (s *Server) postConfigure(r *http.Request, c access.Caller, body api.Configure) (api.Imported, error) {
+	rest.Note(r, "nodes", body.Nodes)
+
+	var connection configuration.Connection
+	if body.Connection != nil {
+		connection = connectionFrom(*body.Connection)
+	}
+
+	mayReach := access.AuthorizeReach(access.IdentityOf(r.Context()))
+
+	return s.Importer.Configure(r.Context(), c, mayReach, body, connection)
 }
 
 func (s *Server) getExport(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {

@@ -666,6 +666,18 @@ func (m *fakeManager) Import(
 	}, nil
 }
 
+func (m *fakeManager) Configure(
+	ctx context.Context, c access.Caller, _ error, r api.Configure, _ configuration.Connection,
+) (api.Imported, error) {
+	if _, err := c.Check(ctx, m, m.View(), nil); err != nil {
+		return api.Imported{}, err
+	}
+
+	return api.Imported{
+		Machines: []api.ImportedMachine{{Node: r.Nodes[0], Action: api.ImportSame}}, Revision: m.View().Revision,
+	}, nil
+}
+
 func (m *fakeManager) Ping(ctx context.Context, c access.Caller, names []string) ([]node.PingResult, error) {
 	if _, err := c.Check(ctx, m, m.View(), access.Nodes(names...)); err != nil {
 		return nil, err

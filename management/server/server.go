@@ -114,6 +114,10 @@ type Importer interface {
 	// Import returns once all machines are registered, or within minutes. mayReach is why the caller may not change how
 	// nodes are reached, or nil.
 	Import(ctx context.Context, c access.Caller, mayReach error, r api.Import) (api.Imported, error)
+	// Configure changes what is registered of nodes by name. connection is that of r.
+	Configure(
+		ctx context.Context, c access.Caller, mayReach error, r api.Configure, connection configuration.Connection,
+	) (api.Imported, error)
 }
 
 // Scanner looks for BMCs.

@@ -1485,6 +1485,8 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 	expect(t, "nodes of an import", must[api.ImportRun](t)(c.ImportRun(ctx, "first")).Nodes, []api.ImportedNode{{
 		Node: "a-1", Status: inventory.Unallocated, Step: inventory.VerbManage, Error: "manage was refused: not now",
 	}})
+	same := must[api.Imported](t)(c.Configure(ctx, api.Configure{Nodes: []string{"a-1"}, BootMode: "uefi"}))
+	expect(t, "configured", same.Machines, []api.ImportedMachine{{Node: "a-1", Action: api.ImportSame}})
 	expect(t, "machines", must[api.List[machine.Machine]](t)(c.Machines(ctx)).Total, 0)
 	expect(t, "a new scan", must[api.Scan](t)(c.StartScan(ctx)).Addresses, 4)
 	expect(t, "the scan", must[api.Scan](t)(c.Scan(ctx)).Found, 0)

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/evidence"
+	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/inventory/machine"
 )
 
@@ -117,6 +118,9 @@ var fields = map[string]func(*reader, *yaml.Node){
 		r.capability("profile", r.bounded(n, 256))
 	},
 	"root_device": (*reader).rootDevice,
+
+	"image":       func(r *reader, n *yaml.Node) { r.Image = r.bounded(n, machine.MaxText) },
+	"kernel_args": func(r *reader, n *yaml.Node) { r.KernelArgs = r.bounded(n, machine.MaxText) },
 
 	"kernel_id":  func(r *reader, n *yaml.Node) { r.keep(n, 1024) },
 	"ramdisk_id": func(r *reader, n *yaml.Node) { r.keep(n, 1024) },
@@ -401,15 +405,9 @@ func (r *reader) capability(key, value string) {
 	r.Capabilities[key] = value
 }
 
-// rootHints are the hints for a root device that Ironic has.
-var rootHints = []string{
-	"by_path", "hctl", "model", "name", "rotational", "serial", "size", "vendor", "wwn", "wwn_vendor_extension",
-	"wwn_with_extension",
-}
-
 func (r *reader) rootDevice(n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
-		r.wrong("it is no mapping of hints: %s", strings.Join(rootHints, ", "))
+		r.wrong("it is no mapping of hints: %s", strings.Join(facts.HintNames(), ", "))
 		return
 	}
 
@@ -417,8 +415,12 @@ func (r *reader) rootDevice(n *yaml.Node) {
 
 	r.pairs(n, func(key, value *yaml.Node) {
 		v, err := valueOf(value)
-		if err != nil || value.Kind != yaml.ScalarNode || !slices.Contains(rootHints, key.Value) {
-			r.wrong("%s is no hint with a value; use %s", short(key.Value), strings.Join(rootHints, ", "))
+		if err == nil {
+			err = facts.CheckHints(map[string]any{key.Value: v})
+		}
+
+		if err != nil {
+			r.wrong("%v", err)
 		}
 
 		r.RootDevice[key.Value] = v
