@@ -209,7 +209,7 @@ func allRows() rows {
 		configRows(), fleetRows(), loginRows(), contextRows(), inventoryRows(), tokenRows(), certificateRows(),
 		authRows(), notificationRows(), keyRows(), policyRows(), rolloutRows(), groupsRows(), windowsRows(),
 		pauseRows(), repoRows(), statusRows(), supportRows(), completionRows(), referenceRows(), pingRows(),
-		trustRows(), powerRows(), alertRows(), factsRows(),
+		trustRows(), powerRows(), alertRows(), factsRows(), classRows(),
 		itemRows(groupNoun), itemRows(windowNoun), itemRows(policyNoun),
 	} {
 		maps.Copy(all, some)

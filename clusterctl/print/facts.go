@@ -77,8 +77,52 @@ func (p *Printer) Facts(f api.NodeFacts) {
 			return []string{n.Name, n.MAC, link, n.PCI, n.Driver, neighbour}
 		})
 
+	for _, c := range f.Classes {
+		lines := c.Differences
+		if len(lines) == 0 {
+			lines = []string{"nothing"}
+		}
+		p.list("Other than the class "+Line(c.Class), lines)
+	}
+
+	p.list("Other than most nodes of the product", f.Peers)
 	p.list("Changes since the inspection before", f.Changes)
 	p.list("Not found", h.Problems)
+}
+
+// ClassColumns are the columns of a table of classes of hardware.
+var ClassColumns = ColumnsOf[api.Class](nil, "name", "nodes", "from", "created", "by=actor,wide")
+
+// Class prints a class of hardware.
+func (p *Printer) Class(c api.Class) {
+	s := &c.Shape
+
+	p.Fields([]Field{
+		{"Class", Line(c.Name)},
+		{"Nodes", Line(c.Nodes)},
+		{"From", fmt.Sprintf("%s, inspection %d", Line(c.From), c.Inspection)},
+		{"Created", Time(c.Created)},
+		{"By", Line(c.Actor)},
+		{"System", Line(strings.TrimSpace(s.Vendor + " " + s.Product))},
+		{"BIOS", Line(s.Firmware)},
+		{"Boot mode", Line(s.BootMode)},
+		{"CPU", Line(s.CPU.Model)},
+		{"Processors", fmt.Sprintf("%d, with %d cores and %d threads", s.CPU.Sockets, s.CPU.Cores, s.CPU.Threads)},
+		{"Memory", s.Memory()},
+	})
+
+	p.section("Memory modules", []string{"SLOT", "SIZE"}, len(s.Modules), func(i int) []string {
+		return []string{s.Modules[i].Slot, s.Modules[i].Size()}
+	})
+	p.section("Disks", []string{"COUNT", "SIZE", "MODEL"}, len(s.Disks), func(i int) []string {
+		return []string{number(s.Disks[i].Count), s.Disks[i].Size(), s.Disks[i].Model}
+	})
+	p.section("Network ports", []string{"COUNT", "DRIVER"}, len(s.Ports), func(i int) []string {
+		return []string{number(s.Ports[i].Count), s.Ports[i].Driver}
+	})
+	p.section("PCI devices", []string{"COUNT", "ID"}, len(s.PCI), func(i int) []string {
+		return []string{number(s.PCI[i].Count), s.PCI[i].ID}
+	})
 }
 
 // FactsChanges prints what differs between two inspections.

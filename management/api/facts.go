@@ -11,6 +11,11 @@ type NodeFacts struct {
 	Facts      facts.Facts      `json:"facts"`      // what it has found
 	// What differs from the inspection before, as sentences; absent if there is none before.
 	Changes []string `json:"changes,omitempty"`
+	// What the node has otherwise than its classes of hardware, by class.
+	Classes []facts.Comparison `json:"classes,omitempty"`
+	// What the node has otherwise than most nodes of its vendor and product, as sentences; of the newest inspection
+	// only, and if it has no class.
+	Peers []string `json:"peers,omitempty"`
 	// The inspections that are kept of the node, the oldest first.
 	Inspections []facts.Inspection `json:"inspections"`
 }
@@ -20,4 +25,15 @@ type FactsChanges struct {
 	Node       string           `json:"node"`       // the node
 	Inspection facts.Inspection `json:"inspection"` // the later inspection
 	Changes    []string         `json:"changes"`    // what differs, as sentences
+}
+
+// Class is a class of hardware.
+type Class = facts.Class
+
+// ClassRequest asks for a class of hardware.
+type ClassRequest struct {
+	Name string `json:"name"` // lower-case letters, digits and dashes
+	From string `json:"from"` // an inspected node; the class has its shape
+	// A selector of the nodes of the class; by default those of the same vendor and product.
+	Nodes string `json:"nodes,omitempty"`
 }

@@ -49,6 +49,8 @@ const (
 	PathMachines   = "/v1/machines"                 // GET: List of machine.Machine
 	PathImports    = "/v1/imports"                  // GET: ImportRun list
 	PathImportRun  = "/v1/imports/{id}"             // GET: ImportRun
+	PathClasses    = "/v1/classes"                  // GET: List of Class; POST ClassRequest: Class
+	PathClass      = "/v1/classes/{name}"           // DELETE: Changed
 	PathExport     = "/v1/machines/export"          // GET: a list of machines, as an Import takes it
 	PathFleet      = "/v1/fleet"                    // GET: a fleet file
 	PathFleetDiff  = "/v1/fleet/diff"               // POST FleetRequest: FleetDiff

@@ -66,7 +66,8 @@ const WatchAll WatchKind = "all"
 // WatchKinds lists every kind. The further kinds have the name of the path below /v1 where
 // their objects are read. A later manager may have more.
 var WatchKinds = []WatchKind{
-	WatchNodes, WatchJobs, WatchVars, WatchConfig, "freeze", "gossip-key", "instances", "machines", "plans",
+	WatchNodes, WatchJobs, WatchVars, WatchConfig, "freeze", "gossip-key", "instances", "machines", "classes",
+	"plans",
 	"notifications", "policies", "power", "rollouts", "scan", "ssh-key", "tokens",
 }
 

@@ -605,6 +605,21 @@ func (c *Client) Machines(ctx context.Context, page ...Page) (api.List[machine.M
 	return listed[machine.Machine](ctx, c, api.PathMachines, page)
 }
 
+// Classes returns the classes of hardware, or a page of them, by name.
+func (c *Client) Classes(ctx context.Context, page ...Page) (api.List[api.Class], error) {
+	return listed[api.Class](ctx, c, api.PathClasses, page)
+}
+
+// CreateClass makes a class of hardware, in the place of an earlier one with the name.
+func (c *Client) CreateClass(ctx context.Context, r api.ClassRequest) (api.Class, error) {
+	return post[api.Class](ctx, c, api.PathClasses, r)
+}
+
+// DeleteClass removes the class of hardware.
+func (c *Client) DeleteClass(ctx context.Context, name string) (api.Changed, error) {
+	return remove(ctx, c, api.PathClass, name)
+}
+
 // WhoAmI returns the caller as the manager knows it.
 func (c *Client) WhoAmI(ctx context.Context) (api.Identity, error) {
 	return get[api.Identity](ctx, c, api.PathWhoAmI)

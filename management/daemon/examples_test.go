@@ -245,6 +245,9 @@ func newWorld(t *testing.T) *world {
 		s.must(err)
 	}
 
+	_, err = s.CreateClass(s.ctx(), api.ClassRequest{Name: "storage", From: "host3-35a0", Nodes: "use=storage"})
+	s.must(err)
+
 	redfish := bmctest.NewRedfish(t, 1).BMC
 	s.register("host3-35a0", redfish)
 	s.eventually("its power", func() bool { return len(s.powers()) == 1 })

@@ -277,7 +277,10 @@ var mayImport = map[string][]string{
 		"inventory", "inventory/bmc", "inventory/machine", "configuration", "management/state", "management/step",
 		"management/step/power",
 	},
-	"management/hardware": {"inventory", "management/access", "management/selector"},
+	"management/hardware": {
+		"inventory", "inventory/facts", "management/access", "management/record", "management/selector",
+		"management/state",
+	},
 	"management/step/inspect": {
 		"inventory", "inventory/facts", "inventory/facts/program", "configuration", "management/hardware",
 		"management/record",
@@ -409,7 +412,7 @@ var mayImport = map[string][]string{
 	},
 	"management/server": {
 		"inventory/facts",
-		"inventory",
+		"management/hardware", "inventory",
 		"inventory/machine",
 		"configuration",
 		"management/access",
@@ -492,7 +495,7 @@ var mayImport = map[string][]string{
 		"management/window",
 		"management/rollout",
 		"management/record",
-		"management/health",
+		"management/hardware", "management/health",
 		"management/metrics/present",
 	},
 	"clusterctl": {

@@ -6,9 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,13 +35,14 @@ type inspected struct {
 	stuck   string         // a host that answers when its context ends
 	calls   map[string]int
 	rules   []hardware.Rule
+	blocks  atomic.Bool // what does not fit its class is not provided
 	begun   chan string
 	store   chan record.Store // has that of the manager while it runs
 }
 
 // site returns the rules of the site.
 func (i *inspected) site() hardware.Site {
-	return hardware.Site{Rules: i.rules, Groups: inventory.DefaultGroups()}
+	return hardware.Site{Rules: i.rules, Groups: inventory.DefaultGroups(), ClassBlocks: i.blocks.Load()}
 }
 
 // Keep implements inspect.Keep. A job may go on before the start of its manager has returned.
@@ -314,6 +317,117 @@ func TestInspectionRules(t *testing.T) {
 
 	if n := nodeOf("db-1"); n.LastError != "" || len(n.Alerts) != 0 || labelled("db-1") != 1 || labelled("web-1") != 1 {
 		t.Errorf("%q, %+v, %d, %d", n.LastError, n.Alerts, labelled("db-1"), labelled("web-1"))
+	}
+}
+
+// TestClasses: an inspection compares a node with its class. What differs is an alert, which keeps the node from being
+// provided where the site says so, until an inspection fits.
+func TestClasses(t *testing.T) {
+	t.Parallel()
+
+	hosts := &inspected{}
+	s := inspectors(t, hosts, "web db")
+
+	modules := func(f facts.Facts, slots string) facts.Facts {
+		for slot := range strings.FieldsSeq(slots) {
+			f.Memory.Modules = append(f.Memory.Modules, facts.Module{Slot: slot, SizeMB: 16384})
+		}
+
+		return f
+	}
+	hosts.set("web-1", modules(machineOf(32768, "a"), "B2 B3"))
+
+	short := modules(machineOf(16384, "b"), "B2")
+	hosts.set("db-1", short)
+
+	_, err := s.CreateClass(s.ctx(), api.ClassRequest{Name: "r640", From: "web-1"})
+	if inventory.KindOf(err) != inventory.KindNotFound {
+		t.Errorf("a class of a node without facts: %v", err)
+	}
+
+	look := func(names ...string) {
+		t.Helper()
+
+		if j := s.runJob(api.JobRequest{Verb: inventory.VerbInspect, Nodes: names}); j.Status != api.Complete {
+			t.Fatalf("job %s is %s: %s", j.ID, j.Status, j.Message)
+		}
+	}
+	look("web-1", "db-1")
+
+	for _, wrong := range []api.ClassRequest{
+		{Name: "R 640", From: "web-1"}, {Name: "r640", From: "web-1", Nodes: "facts.disks>many"},
+		{Name: "r640", From: "web-1", Nodes: "group=none"},
+	} {
+		if _, err := s.CreateClass(s.ctx(), wrong); inventory.KindOf(err) != inventory.KindInvalid {
+			t.Errorf("%+v: %v", wrong, err)
+		}
+	}
+
+	class, err := s.CreateClass(s.ctx(), api.ClassRequest{Name: "r640", From: "web-1"})
+	s.must(err)
+
+	if class.Nodes != "facts.vendor=Dell-Inc,facts.product=R640" || len(class.Shape.Modules) != 2 {
+		t.Errorf("%+v", class)
+	}
+
+	alerts := func() (all []string) {
+		l, err := s.Alerts(s.ctx())
+		s.must(err)
+
+		for _, a := range l.Items {
+			all = append(all, fmt.Sprint(a.Node, " ", a.Source, ": ", a.Reason, " ", a.Effects))
+		}
+
+		return all
+	}
+	provide := api.JobRequest{Verb: inventory.VerbProvide, Nodes: []string{"db-1"}}
+
+	look("web-1", "db-1")
+
+	if got := alerts(); !slices.Equal(got, []string{"db-1 class r640: DIMM B3 missing []"}) {
+		t.Errorf("alerts: %q", got)
+	}
+
+	// The same alert blocks once the site says so.
+	hosts.blocks.Store(true)
+	look("db-1")
+
+	if got := alerts(); !slices.Equal(got, []string{"db-1 class r640: DIMM B3 missing [blocks-provide]"}) {
+		t.Errorf("alerts: %q", got)
+	}
+
+	if _, err := s.Submit(s.ctx(), provide); inventory.KindOf(err) != inventory.KindRefused ||
+		!strings.Contains(err.Error(), "db-1 has an alert that refuses provide: DIMM B3 missing") {
+		t.Errorf("provide: %v", err)
+	}
+
+	f, err := s.Facts(s.ctx(), "db-1", 0)
+	s.must(err)
+
+	if len(f.Classes) != 1 || f.Classes[0].Class != "r640" ||
+		!slices.Equal(f.Classes[0].Differences, []string{"DIMM B3 missing"}) {
+		t.Errorf("%+v", f.Classes)
+	}
+
+	hosts.set("db-1", modules(machineOf(32768, "b"), "B2 B3"))
+	look("db-1")
+
+	if got := alerts(); len(got) != 0 {
+		t.Errorf("alerts: %q", got)
+	}
+
+	// Without the class, nothing is compared.
+	_, err = s.DeleteClass(s.ctx(), "r640")
+	s.must(err)
+	hosts.set("db-1", short)
+	look("db-1")
+
+	if got := alerts(); len(got) != 0 {
+		t.Errorf("alerts: %q", got)
+	}
+
+	if _, err := s.DeleteClass(s.ctx(), "r640"); inventory.KindOf(err) != inventory.KindNotFound {
+		t.Errorf("deleted twice: %v", err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/cluster/management/enroll"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
+	"github.com/contiv/cluster/management/hardware"
 	"github.com/contiv/cluster/management/health"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/merge"
@@ -108,11 +109,14 @@ func (d *Daemon) wireUseCases() {
 		Alerts:     d.nodes,
 		Importer:   d.imports,
 		Scanner:    d.scanner,
-		Variables:  d.variables,
-		VarsPast:   d.variables,
-		Explain:    explain.New(d.store, d.desired, d.explainSettings, d.policies),
-		Desired:    d.desired,
-		Settings:   d.settings,
+		Classes: hardware.NewClasses(
+			hardware.Options{Store: d.store, Audit: d.audit, Groups: d.settings.Groups},
+		),
+		Variables: d.variables,
+		VarsPast:  d.variables,
+		Explain:   explain.New(d.store, d.desired, d.explainSettings, d.policies),
+		Desired:   d.desired,
+		Settings:  d.settings,
 
 		Automation: server.Automation{
 			Policies: d.policies,

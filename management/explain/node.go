@@ -36,7 +36,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 	// a node that is not in service.
 	for _, find := range []func(){
 		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.registered, e.unseen, e.otherJobs, e.rule,
-		e.alerts, e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
+		e.alerts, e.peers, e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
 		e.identity, e.verification, e.outdated, e.notRecorded, e.idle, e.keyLaggard,
 		e.contradiction, e.knownBy,
 	} {
@@ -389,6 +389,30 @@ func (e *nodeExplainer) alerts() {
 			do("end it when its reason is gone").
 			with(inventory.EndAlert(a.ID)))
 	}
+}
+
+// peers reports what the node has otherwise than most nodes of its product, of those that the reader sees.
+func (e *nodeExplainer) peers() {
+	nodes := e.View.Nodes()
+	if e.Sees != nil {
+		nodes = e.Sees.Nodes()
+	}
+
+	differs := inventory.Peers(e.Node, nodes)
+	if len(differs) == 0 {
+		return
+	}
+
+	e.add(
+		finding(
+			AboutHardware,
+			"its hardware is not that of most nodes of its product: %s",
+			strings.Join(differs, "; "),
+		).
+			on(e.Node.Name).
+			since(e.Node.Hardware.Time).
+			do("mend it and inspect it again"),
+	)
 }
 
 func (e *nodeExplainer) decommissioned() {

@@ -10,13 +10,17 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/record"
 )
 
 // Site is what the configuration says about inspections.
 type Site struct {
 	Rules  []Rule
 	Groups inventory.Groups
+	// ClassBlocks: a node that does not fit its class is not provided.
+	ClassBlocks bool
 }
 
 // Verdict is what follows from an inspection of a node.
@@ -27,8 +31,11 @@ type Verdict struct {
 	Failure error    // why the inspection fails; nil: it does not
 }
 
-// sourceRule begins the source of the alerts of rules.
-const sourceRule = "rule "
+// What begins the sources of the alerts of rules and classes.
+const (
+	sourceRule  = "rule "
+	sourceClass = "class "
+)
 
 // clock is any time, for the check of an alert.
 var clock = time.Unix(0, 0)
@@ -40,18 +47,22 @@ func (r Rule) alert(now time.Time) (inventory.Alert, error) {
 	)
 }
 
-// Judge applies the rules in their order to a node with the facts of its newest inspection. Later ones see the labels
-// of earlier ones.
-func (s Site) Judge(n inventory.Node, job string, now time.Time) Verdict {
+// Judge applies the rules in their order to a node with the facts of its newest inspection, and compares it with its
+// classes. Later rules see the labels of earlier ones, and classes see all.
+func (s Site) Judge(r record.Reader, n inventory.Node, found facts.Facts, job string, now time.Time) Verdict {
 	j := judge{
 		Verdict: Verdict{Node: n},
 		trigger: inventory.Trigger{Actor: access.Manager, Job: job, Time: now},
 	}
 
-	for _, r := range s.Rules {
-		if match, err := parse(r.When, s.Groups); err == nil && match.Matches(&j.Node) {
-			j.apply(r)
+	for _, rule := range s.Rules {
+		if match, err := parse(rule.When, s.Groups); err == nil && match.Matches(&j.Node) {
+			j.apply(rule)
 		}
+	}
+
+	for _, c := range Compare(r, j.Node, found) {
+		j.compared(c, s.ClassBlocks)
 	}
 
 	j.alert()
@@ -98,9 +109,41 @@ func (j *judge) apply(r Rule) {
 	}
 }
 
+// maxReason bounds the differences in an alert, in bytes.
+const maxReason = 280
+
+// compared notes the differences from a class, and raises an alert with them.
+func (j *judge) compared(c facts.Comparison, blocks bool) {
+	if len(c.Differences) == 0 {
+		return
+	}
+
+	for _, d := range c.Differences {
+		j.Notes = append(j.Notes, fmt.Sprintf("not as the class %s: %s", c.Class, d))
+	}
+
+	var effects []inventory.Effect
+	if blocks {
+		effects = append(effects, inventory.BlocksProvide)
+	}
+
+	// Texts of a host may have anything.
+	reason := strings.Join(strings.Fields(inventory.Printable(strings.Join(c.Differences, "; "))), " ")
+
+	a, err := inventory.NewAlert(inventory.Shorten(reason, maxReason), sourceClass+c.Class, effects, time.Time{},
+		access.Manager, j.trigger.Time)
+	if err != nil {
+		j.failures = append(j.failures, fmt.Sprintf("the class %s: %v", c.Class, err))
+		return
+	}
+
+	j.alerts = append(j.alerts, a)
+}
+
 // ours reports whether an inspection has raised the alert.
 func ours(a inventory.Alert) bool {
-	return a.Actor == access.Manager && strings.HasPrefix(a.Source, sourceRule)
+	return a.Actor == access.Manager &&
+		(strings.HasPrefix(a.Source, sourceRule) || strings.HasPrefix(a.Source, sourceClass))
 }
 
 // alert ends the alerts of earlier inspections that no longer hold, and raises those that do.

@@ -10,8 +10,10 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
+	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/hardware"
+	"github.com/contiv/cluster/management/record"
 )
 
 // TestCheck: a wrong rule is refused with its place, its name and the reason.
@@ -82,7 +84,7 @@ func TestJudge(t *testing.T) {
 		alert("rule gone", access.Manager), alert("rule disk", "ann"), alert("smartd", access.Manager),
 	}
 
-	v := site.Judge(n, "7", now)
+	v := site.Judge(record.View{}, n, facts.Facts{}, "7", now)
 	if len(v.Node.Alerts) != 2 || v.Node.Alerts[0].Actor != "ann" || v.Failure != nil || len(v.Entries) != 1 ||
 		v.Entries[0].Job != "7" || len(n.Alerts) != 3 {
 		t.Errorf("%+v", v)
@@ -93,7 +95,7 @@ func TestJudge(t *testing.T) {
 		n.Alerts = append(n.Alerts, alert(fmt.Sprint(i), "ann"))
 	}
 
-	v = site.Judge(n, "7", now)
+	v = site.Judge(record.View{}, n, facts.Facts{}, "7", now)
 	if len(v.Node.Alerts) != 8 || v.Failure == nil || !strings.Contains(v.Failure.Error(), "it has no disk") ||
 		!strings.Contains(v.Failure.Error(), "a-1 has 8 alerts") {
 		t.Errorf("%+v", v)

@@ -31,6 +31,7 @@ var tagged = map[string]bool{
 	"/v1/machines":                           true,
 	"/v1/imports":                            true,
 	"/v1/imports/first":                      false,
+	"/v1/classes":                            true,
 	"/v1/alerts":                             true,
 	"/v1/machines/export":                    false,
 	"/v1/power":                              true,

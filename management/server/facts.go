@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/hardware"
 	"github.com/contiv/cluster/management/openapi"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/server/rest"
@@ -32,7 +34,48 @@ func (s *Server) factsRoutes() []rest.Route {
 				Fails: openapi.Fails{404: "The node does not exist, or was not inspected."},
 			},
 		}),
+		act(s, s.postClass, rest.Route{
+			Path: api.PathClasses, Allow: access.Operators,
+			Doc: &openapi.Doc{
+				ID: "createClass", Tag: aboutNodes, Summary: "Make a class of hardware",
+				Text: "The class has the shape of the newest inspection of a node: parts by slot, model and number, " +
+					"and versions, without serial numbers. Each inspection compares the nodes that the selector of " +
+					"the class matches with it, and puts an alert on those that differ. A class of the same name is " +
+					"replaced.",
+				Success: "The class.", Revision: true,
+				Fails: openapi.Fails{
+					400: "The name or the selector is invalid.", 404: "The node does not exist, or was not inspected.",
+					409: "The vendor or product of the node is not known, or there are 100 classes.",
+				},
+			},
+		}),
+		act(s, s.deleteClass, rest.Route{
+			Path: api.PathClass, Method: http.MethodDelete, Allow: access.Operators,
+			Doc: &openapi.Doc{
+				ID: "deleteClass", Tag: aboutNodes, Summary: "Delete a class of hardware",
+				Text:    "The alerts that it has raised end with the next inspections of their nodes.",
+				Path:    []openapi.Param{{Name: "name", Help: "The name of the class.", Example: "r640"}},
+				Success: "The class is deleted.", Revision: true,
+				Fails: openapi.Fails{404: ""},
+			},
+		}),
 	}
+}
+
+func (s *Server) postClass(r *http.Request, c access.Caller, body api.ClassRequest) (api.Class, error) {
+	rest.Note(r, "class", body.Name)
+	return s.Classes.Create(r.Context(), c, body.Name, body.From, body.Nodes)
+}
+
+func (s *Server) deleteClass(r *http.Request, c access.Caller, _ openapi.Empty) (api.Changed, error) {
+	name := rest.Param(r, "name")
+	rest.Note(r, "class", name)
+
+	if err := s.Classes.Delete(r.Context(), c, name); err != nil {
+		return api.Changed{}, err
+	}
+
+	return api.Changed{Revision: s.view(r.Context()).Revision}, nil
 }
 
 func (s *Server) getFacts(r *http.Request, v *state.Scoped) (api.NodeFacts, int64, error) {
@@ -55,7 +98,13 @@ func (s *Server) getFacts(r *http.Request, v *state.Scoped) (api.NodeFacts, int6
 		return api.NodeFacts{}, 0, fmt.Errorf("the facts of %s cannot be read: %w", name, err)
 	}
 
-	out := api.NodeFacts{Node: name, Inspection: kept.All[at], Facts: all[at], Inspections: kept.All}
+	out := api.NodeFacts{
+		Node: name, Inspection: kept.All[at], Facts: all[at], Inspections: kept.All,
+		Classes: hardware.Compare(v.Whole(), n, all[at]),
+	}
+	if len(out.Classes) == 0 && at == len(all)-1 {
+		out.Peers = inventory.Peers(n, v.Nodes())
+	}
 	if at > 0 {
 		out.Changes = facts.Diff(all[at-1], all[at])
 	}

@@ -1024,6 +1024,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Alerts:     m,
 		Importer:   m,
 		Scanner:    m,
+		Classes:    fakeClasses{},
 		Variables:  fakeVariables{m},
 		VarsPast:   fakeVariables{m},
 		Explain:    fakeExplainer{m},
@@ -1110,3 +1111,12 @@ func inspected(node string) *state.Inspections {
 
 	return i
 }
+
+// fakeClasses makes classes without a shape, and keeps none.
+type fakeClasses struct{}
+
+func (fakeClasses) Create(_ context.Context, _ access.Caller, name, from, nodes string) (api.Class, error) {
+	return api.Class{Name: name, From: from, Nodes: nodes}, nil
+}
+
+func (fakeClasses) Delete(context.Context, access.Caller, string) error { return nil }

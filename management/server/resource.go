@@ -102,6 +102,18 @@ var Resources = []Resource{
 			Success: "The machines, by the names of their nodes.",
 		},
 	},
+	&ResourceOf[api.Class, api.Class]{
+		Kind: &state.Classes, Path: api.PathClasses, Allow: access.Readers,
+		List: rest.ListingOf[api.Class]("name", "name", "from", "created"),
+		Show: func(_ *Seen, c *api.Class) api.Class { return *c },
+		Doc: openapi.Doc{
+			ID:      "listClasses",
+			Tag:     aboutNodes,
+			Summary: "List the classes of hardware",
+			Text:    "Returns each class with its shape. `GET /v1/nodes/{name}/facts` compares a node with its classes.",
+			Success: "The classes, by name.",
+		},
+	},
 	// The wire form lacks the secrets of a request, and shows whether the plan is still open.
 	&ResourceOf[plan.Plan, api.Plan]{
 		Kind: &plan.Kind, Path: api.PathPlans, Allow: access.Readers.Scoped(),

@@ -120,6 +120,12 @@ type Importer interface {
 	) (api.Imported, error)
 }
 
+// Classes makes and removes classes of hardware.
+type Classes interface {
+	Create(ctx context.Context, c access.Caller, name, from, nodes string) (api.Class, error)
+	Delete(ctx context.Context, c access.Caller, name string) error
+}
+
 // Scanner looks for BMCs.
 type Scanner interface {
 	// Request asks for a scan, and returns before it ends.
@@ -264,6 +270,7 @@ type Options struct {
 	Alerts     Alerter
 	Importer   Importer
 	Scanner    Scanner
+	Classes    Classes
 	Variables  Variables
 	VarsPast   VariableHistory
 	Explain    Explainer

@@ -7,6 +7,8 @@ import "github.com/contiv/cluster/management/hardware"
 // Inspection says what follows from what inspections find.
 type Inspection struct {
 	Rules []hardware.Rule `yaml:"rules"`
+	// ClassBlocks: a node that does not fit its class is not provided.
+	ClassBlocks bool `yaml:"class_blocks"`
 }
 
 func (c *Config) checkInspection() error {
@@ -19,5 +21,5 @@ func (c *Config) checkInspection() error {
 // Inspection returns what follows from inspections.
 func (s *Settings) Inspection() hardware.Site {
 	c := s.Current()
-	return hardware.Site{Rules: c.Inspection.Rules, Groups: c.Groups}
+	return hardware.Site{Rules: c.Inspection.Rules, Groups: c.Groups, ClassBlocks: c.Inspection.ClassBlocks}
 }

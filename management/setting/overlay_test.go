@@ -69,9 +69,10 @@ var settable = map[string]any{
 	"policies.brake.within":        "1m",
 	"policies.brake.release_after": "0s",
 
-	"max_body":        4096,
-	"monitor_timeout": "10m",
-	"discovered":      "manageable",
+	"max_body":                4096,
+	"monitor_timeout":         "10m",
+	"discovered":              "manageable",
+	"inspection.class_blocks": true,
 	"inspection.rules": []any{map[string]any{
 		"name": "small", "when": "facts.memory_mb<64000", "labels": map[string]any{"size": "small"},
 		"fail": "it has too little memory",

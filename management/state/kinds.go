@@ -88,5 +88,5 @@ var Tombstones = record.Kind[inventory.Tombstone]{
 // Kinds are the kinds of this package.
 var Kinds = []record.Any{
 	&job.Nodes, &job.Newest, &Instances, &InstancePlaybooks, &Owners, &Connections, &Tombstones, &Memory,
-	&Variables, &Checksums, &Overlays, &ConfigFiles, &Machines, &Powers, &Facts,
+	&Variables, &Checksums, &Overlays, &ConfigFiles, &Machines, &Powers, &Facts, &Classes,
 }

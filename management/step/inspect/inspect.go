@@ -209,7 +209,7 @@ func KeepIn(store record.Store, site func() hardware.Site) Keep {
 			record.Put(tx, &state.Facts, next)
 
 			n.Hardware = state.HardwareOf(found, next.All[len(next.All)-1])
-			v := site().Judge(n, job, time.Now())
+			v := site().Judge(tx, n, found, job, time.Now())
 			tx.Attach(state.NodeWrite{Node: v.Node, Entries: v.Entries})
 
 			return result{append(changesOf(next), v.Notes...), v.Failure}, nil

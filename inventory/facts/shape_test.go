@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// TestDifferences: each part that differs from the class is one difference, and what has no part in the shape is none.
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+
+	good := func() Facts {
+		f := Facts{
+			System: System{Vendor: "Dell Inc.", Product: "R640", Serial: "A"},
+			Firmware: Firmware{
+				Version:  "1.4",
+				BootMode: "uefi",
+			},
+			CPU:    CPU{Model: "Gold", Sockets: 2, Cores: 20, Threads: 40},
+			Memory: Memory{TotalMB: 65536},
+			PCI:    []PCIDevice{{Address: "1", ID: "10de:20b0"}, {Address: "2", ID: "10de:20b0"}},
+		}
+		for i := range 4 {
+			f.Memory.Modules = append(
+				f.Memory.Modules,
+				Module{Slot: fmt.Sprint("B", i), SizeMB: 16384, Serial: fmt.Sprint(i)},
+			)
+			f.Disks = append(
+				f.Disks,
+				Disk{Name: fmt.Sprint("sd", i), Model: "M", SizeBytes: 480e9, Serial: fmt.Sprint(i)},
+			)
+		}
+		f.Interfaces = []Interface{{Name: "eth0", Driver: "ixgbe"}, {Name: "eth1", Driver: "ixgbe"}}
+
+		return f
+	}
+	shape := ShapeOf(good())
+
+	for name, c := range map[string]struct {
+		change func(*Facts)
+		want   []string
+	}{
+		"the same": {func(*Facts) {}, nil},
+		"another machine of the kind": {func(f *Facts) {
+			f.System.Serial, f.Disks[0].Serial, f.Disks[0].Name, f.Memory.Modules[0].Serial = "B", "x", "sdx", "y"
+			f.Interfaces[0].MAC, f.Interfaces[1].Name, f.Memory.TotalMB = "z", "lan", 64000
+			slices.Reverse(f.Disks)
+			slices.Reverse(f.Memory.Modules)
+		}, nil},
+		"a stick is left in": {func(f *Facts) { f.Disks = append(f.Disks, Disk{Name: "sdz", Removable: true}) }, nil},
+		"a module is gone":   {func(f *Facts) { f.Memory.Modules = slices.Delete(f.Memory.Modules, 3, 4) }, []string{"DIMM B3 missing"}},
+		"a module moved": {
+			func(f *Facts) { f.Memory.Modules[3].Slot = "B9" },
+			[]string{"DIMM B3 missing", "DIMM B9 of 16 GiB, class none"},
+		},
+		"a smaller module": {
+			func(f *Facts) { f.Memory.Modules[1].SizeMB = 8192 }, []string{"DIMM B1 of 8 GiB, class 16 GiB"},
+		},
+		"modules unknown": {func(f *Facts) { f.Memory.Modules = nil }, []string{"memory modules unknown, class 4"}},
+		"an older BIOS":   {func(f *Facts) { f.Firmware.Version = "1.2" }, []string{"BIOS 1.2, class 1.4"}},
+		"another kind of disk": {
+			func(f *Facts) { f.Disks[0].SizeBytes = 960e9 },
+			[]string{"3 disks of 480 GB M, class 4", "1 disks of 960 GB M, class 0"},
+		},
+		"a card is gone": {func(f *Facts) { f.PCI = f.PCI[:1] }, []string{"1 PCI devices 10de:20b0, class 2"}},
+		"a port is gone": {
+			func(f *Facts) { f.Interfaces = f.Interfaces[:1] },
+			[]string{"1 network ports with the driver ixgbe, class 2"},
+		},
+		"several": {
+			func(f *Facts) { f.CPU.Threads, f.Firmware.BootMode = 20, "bios" },
+			[]string{"20 threads, class 40", "boot mode bios, class uefi"},
+		},
+	} {
+		f := good()
+		c.change(&f)
+
+		if got := shape.Differences(f); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+
+	var huge Facts
+	for i := range 4000 {
+		huge.Memory.Modules = append(huge.Memory.Modules, Module{Slot: fmt.Sprint("X", i)})
+	}
+
+	if n := len(shape.Differences(huge)); n != 51 {
+		t.Errorf("%d differences", n)
+	}
+
+	// Without modules in the class, the memory of the kernel is compared with a margin.
+	loose := Shape{MemoryMB: 64000}
+	for total, want := range map[int]int{64000: 0, 62000: 0, 66000: 0, 48000: 1, 96000: 1} {
+		if got := loose.Differences(Facts{Memory: Memory{TotalMB: total}}); len(got) != want {
+			t.Errorf("%d MiB: %q", total, got)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hardware
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/facts"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/selector"
+	"github.com/contiv/cluster/management/state"
+)
+
+// MaxClasses is the number of classes.
+const MaxClasses = 100
+
+// Options are the dependencies of Classes.
+type Options struct {
+	Store  record.Store
+	Audit  access.Auditor
+	Groups func() inventory.Groups // that selectors may name
+}
+
+// Classes makes and removes classes of hardware.
+type Classes struct{ o Options }
+
+// NewClasses returns the use cases of classes.
+func NewClasses(o Options) *Classes { return &Classes{o} }
+
+// Create makes a class of the newest inspection of a node, in the place of an earlier class with the name. nodes is a
+// selector of its nodes; empty: those of the same vendor and product.
+func (s *Classes) Create(ctx context.Context, c access.Caller, name, from, nodes string) (facts.Class, error) {
+	if !ruleName.MatchString(name) {
+		return facts.Class{}, inventory.
+			Errorf(inventory.KindInvalid, "%q cannot be the name of a class", inventory.Shorten(name, maxShown)).
+			Do("use lower-case letters, digits and dashes, and 40 characters at most")
+	}
+
+	if nodes != "" {
+		if _, err := parse(nodes, s.o.Groups()); err != nil {
+			return facts.Class{}, inventory.Errorf(inventory.KindInvalid, "nodes: %w", err)
+		}
+	}
+
+	return s.change(ctx, c, "classes.create", name, func(tx *record.Tx) (facts.Class, error) {
+		return create(tx, facts.Class{Name: name, From: from, Nodes: nodes, Actor: c.Principal})
+	})
+}
+
+func create(tx *record.Tx, class facts.Class) (facts.Class, error) {
+	n, err := state.ViewOf(tx).Node(class.From)
+	if err != nil {
+		return class, err
+	}
+
+	kept := record.Get(tx, &state.Facts, n.Name)
+
+	at, err := kept.At(n, 0)
+	if err != nil {
+		return class, err
+	}
+
+	all, err := kept.Facts()
+	if err != nil {
+		return class, err
+	}
+
+	class.Shape, class.Inspection, class.Created = facts.ShapeOf(all[at]), kept.All[at].Number, time.Now()
+
+	if class.Nodes == "" {
+		vendor, product := inventory.SelectorWord(class.Shape.Vendor), inventory.SelectorWord(class.Shape.Product)
+		if vendor == "" || product == "" {
+			return class, inventory.Errorf(inventory.KindRefused, "the vendor or the product of %s is not known", n.Name).
+				Do("name the nodes of the class by a selector").
+				About(n.Name)
+		}
+
+		class.Nodes = fmt.Sprintf("facts.vendor=%s,facts.product=%s", vendor, product)
+	}
+
+	if record.Get(tx, &state.Classes, class.Name) == nil && len(record.List(tx, &state.Classes)) >= MaxClasses {
+		return class, inventory.Errorf(inventory.KindRefused, "there are %d classes, which is the limit", MaxClasses).
+			Do("delete one")
+	}
+
+	record.Put(tx, &state.Classes, &class)
+
+	return class, nil
+}
+
+// Delete removes a class. The alerts of its nodes end with their next inspections.
+func (s *Classes) Delete(ctx context.Context, c access.Caller, name string) error {
+	_, err := s.change(ctx, c, "classes.delete", name, func(tx *record.Tx) (facts.Class, error) {
+		class := record.Get(tx, &state.Classes, name)
+		if class == nil {
+			return facts.Class{}, inventory.
+				Errorf(inventory.KindNotFound, "there is no class %q", inventory.Shorten(name, maxShown))
+		}
+
+		record.Remove(tx, &state.Classes, name)
+
+		return *class, nil
+	})
+
+	return err
+}
+
+func (s *Classes) change(
+	ctx context.Context, c access.Caller, action, name string, decide func(*record.Tx) (facts.Class, error),
+) (out facts.Class, err error) {
+	entry := access.Record{Action: action, Targets: []string{inventory.Shorten(name, maxShown)}}
+	err = access.Audited(ctx, s.o.Audit, c, entry, func(ctx context.Context, _ *access.Record) (err error) {
+		out, _, err = access.Decide(ctx, s.o.Store, c, nil, decide)
+		return err
+	})
+
+	return out, err
+}
+
+// Compare returns what a node has otherwise than each class of which it is.
+func Compare(r record.Reader, n inventory.Node, found facts.Facts) []facts.Comparison {
+	var out []facts.Comparison
+
+	for _, class := range record.List(r, &state.Classes) {
+		// The groups were checked when the class was made. One that is gone has no nodes.
+		match, err := selector.Parse(class.Nodes, func(string) error { return nil })
+		if err != nil || !match.Matches(&n) {
+			continue
+		}
+
+		out = append(out, facts.Comparison{Class: class.Name, Differences: class.Shape.Differences(found)})
+	}
+
+	return out
+}
