@@ -30,7 +30,33 @@ func importRows() rows {
 			run: configureNodes,
 		},
 		"nodes expected": expected.list(leaf{}),
-		"nodes export":   {formats: []string{print.FormatJSON, print.FormatYAML}, run: exportNodes},
+		"nodes merge": {
+			names: true, formats: namelessFormats, complete: anyNodes,
+			run: func(ctx context.Context, c *call) error {
+				_, err := c.manager.Merge(ctx, api.Merge{
+					Machine: c.args[0], Node: c.args[1], Force: c.Bool("force"), Reason: c.String("reason"),
+				})
+				if err == nil {
+					c.say("%s and %s are one node: %s", c.args[0], c.args[1], c.args[1])
+				}
+
+				return err
+			},
+		},
+		"nodes split": {
+			names: true, formats: namelessFormats, needs: "as", complete: anyNodes,
+			run: func(ctx context.Context, c *call) error {
+				_, err := c.manager.Split(ctx, api.Split{
+					Node: c.args[0], As: c.String("as"), Reason: c.String("reason"),
+				})
+				if err == nil {
+					c.say("the registration of %s is the node %s", c.args[0], c.String("as"))
+				}
+
+				return err
+			},
+		},
+		"nodes export": {formats: []string{print.FormatJSON, print.FormatYAML}, run: exportNodes},
 	}
 }
 

@@ -360,6 +360,17 @@ func (n Node) Note(v Verb, t Trigger) (Node, HistoryEntry) {
 	return m, m.log(v, n.Status, t)
 }
 
+// Inherit returns n with the history of another node of the same machine, which goes.
+func (n Node) Inherit(from string, history []HistoryEntry) (Node, []HistoryEntry) {
+	entries := slices.Clone(history)
+	for i := range entries {
+		n.Entries++
+		entries[i].Seq, entries[i].Reason = n.Entries, strings.TrimSpace("as "+from+": "+entries[i].Reason)
+	}
+
+	return n, entries
+}
+
 // NameRange is the nodes with names after After, up to and including Until, in the
 // order of the bytes. An empty bound is no limit.
 type NameRange struct{ After, Until string }

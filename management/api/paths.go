@@ -46,6 +46,8 @@ const (
 	PathConfig     = "/v1/config"                   // GET: Config; PATCH an object (null removes a key): Config
 	PathImport     = "/v1/nodes/import"             // POST Import: Imported
 	PathConfigure  = "/v1/nodes/configure"          // POST Configure: Imported
+	PathMerge      = "/v1/nodes/merge"              // POST Merge: Changed
+	PathSplit      = "/v1/nodes/split"              // POST Split: Changed
 	PathMachines   = "/v1/machines"                 // GET: List of machine.Machine
 	PathImports    = "/v1/imports"                  // GET: ImportRun list
 	PathImportRun  = "/v1/imports/{id}"             // GET: ImportRun

@@ -595,6 +595,16 @@ func (c *Client) StartScan(ctx context.Context) (api.Scan, error) {
 	return post[api.Scan](ctx, c, api.PathScan, nil)
 }
 
+// Merge makes two nodes of one machine one.
+func (c *Client) Merge(ctx context.Context, r api.Merge) (api.Changed, error) {
+	return post[api.Changed](ctx, c, api.PathMerge, r)
+}
+
+// Split takes the registration of a machine from a node.
+func (c *Client) Split(ctx context.Context, r api.Split) (api.Changed, error) {
+	return post[api.Changed](ctx, c, api.PathSplit, r)
+}
+
 // Instances returns the live daemons, or a page of them, by default oldest first.
 func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Instance], error) {
 	return listed[api.Instance](ctx, c, api.PathInstances, page)

@@ -98,6 +98,8 @@ type Store interface {
 	Forget(
 		ctx context.Context, decided int64, uses []string, writes []state.NodeWrite, key *access.Key,
 	) (int64, error)
+	// History returns the newest entries of a node, oldest first.
+	History(ctx context.Context, node string, limit int) ([]inventory.HistoryEntry, error)
 }
 
 // Options are the dependencies of a Service.

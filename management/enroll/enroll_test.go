@@ -91,6 +91,13 @@ func (w *world) View() *state.View {
 	return v
 }
 
+func (w *world) History(_ context.Context, name string, _ int) ([]inventory.HistoryEntry, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.history[name], nil
+}
+
 func (w *world) Wait(context.Context, int64) error { return nil }
 
 func (w *world) Forget(

@@ -5,6 +5,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -100,7 +101,27 @@ func (s *Store) txOps(ctx context.Context, tx *record.Tx) (etcd.Ops, error) {
 		}
 	}
 
+	ops.Then = withoutRepeats(ops.Then)
+
 	return ops, nil
+}
+
+// withoutRepeats returns operations without repeated puts of the same mark, of which a transaction takes one. Parts
+// of a transaction put marks without knowledge of each other.
+func withoutRepeats(ops []clientv3.Op) []clientv3.Op {
+	put := map[string]bool{}
+
+	return slices.DeleteFunc(ops, func(op clientv3.Op) bool {
+		if !op.IsPut() || len(op.ValueBytes()) > 0 {
+			return false
+		}
+
+		key := string(op.KeyBytes())
+		repeated := put[key]
+		put[key] = true
+
+		return repeated
+	})
 }
 
 // partOps returns the operations of a part of a transaction that is no record of a kind. The caller
@@ -110,7 +131,14 @@ func (s *Store) partOps(ctx context.Context, part any) (etcd.Ops, error) {
 	case variable.Recorded:
 		return s.recordOps(ctx, part.Scope, part.Change)
 	case state.NodeWrite:
-		return s.putNodeOps(part.Node, part.Entries)
+		if part.Tombstone == nil {
+			return s.putNodeOps(part.Node, part.Entries)
+		}
+
+		ops, err := s.forgetOps(part.Node, *part.Tombstone)
+		ops.Then = append(ops.Then, s.unmarkOps([]state.NodeWrite{part})...)
+
+		return ops, err
 	case state.PutInputs:
 		in, marks := s.markInputs(part.Inputs)
 		write, err := s.putInputs(part.Name, in)

@@ -351,7 +351,7 @@ func (e *nodeExplainer) identity() {
 		if n.Name != e.Node.Name && v.Score >= evidence.Certain {
 			e.add(finding(AboutIdentity, "%s seems to be the same machine: it has %s", n.Name, v).
 				on(e.Node.Name, n.Name).
-				do("find out which of the two is right, and forget the other one"))
+				do("if they are one machine, merge both; else correct what is registered, by another import"))
 		}
 	}
 }

@@ -67,6 +67,31 @@ func (s *Server) enrollRoutes() []rest.Route {
 				},
 			},
 		}),
+		act(s, s.postMerge, rest.Route{
+			Path: api.PathMerge, Allow: access.Operators,
+			Doc: &openapi.Doc{
+				ID:      "mergeNodes",
+				Tag:     aboutNodes,
+				Summary: "Make two nodes of one machine one",
+				Text: "The registration of `machine`, whose agent never spoke, joins `node`, whose agent speaks: with " +
+					"its labels, and with its variables and its connection settings where the node has none. The " +
+					"newest entries of its history join that of the node. It is refused if the evidence says that " +
+					"they are two machines, unless with `force`. Connection settings need the role admin.",
+				Success:  "They are one node.",
+				Revision: true,
+				Fails:    openapi.Fails{404: "One of them does not exist.", 409: refused},
+			},
+		}),
+		act(s, s.postSplit, rest.Route{
+			Path: api.PathSplit, Allow: access.Operators,
+			Doc: &openapi.Doc{
+				ID: "splitNode", Tag: aboutNodes, Summary: "Take the registration of a machine from a node",
+				Text: "The registration becomes a node of its own, `Enrolled` and without an address. The node keeps " +
+					"its name, its history and everything else.",
+				Success: "They are two nodes.", Revision: true,
+				Fails: openapi.Fails{404: "The node does not exist.", 409: refused},
+			},
+		}),
 		{
 			Method: http.MethodGet, Path: api.PathExport, Allow: access.Readers.Scoped(), Serve: s.reading(s.getExport),
 			Doc: &openapi.Doc{
@@ -107,6 +132,22 @@ func (s *Server) postConfigure(r *http.Request, c access.Caller, body api.Config
 	mayReach := access.AuthorizeReach(access.IdentityOf(r.Context()))
 
 	return s.Importer.Configure(r.Context(), c, mayReach, body, connection)
+}
+
+func (s *Server) postMerge(r *http.Request, c access.Caller, body api.Merge) (api.Changed, error) {
+	rest.Note(r, "nodes", []string{body.Machine, body.Node})
+
+	revision, err := s.Importer.Merge(r.Context(), c, access.AuthorizeReach(access.IdentityOf(r.Context())), body)
+
+	return api.Changed{Revision: revision}, err
+}
+
+func (s *Server) postSplit(r *http.Request, c access.Caller, body api.Split) (api.Changed, error) {
+	rest.Note(r, "nodes", []string{body.Node, body.As})
+
+	revision, err := s.Importer.Split(r.Context(), c, body)
+
+	return api.Changed{Revision: revision}, err
 }
 
 func (s *Server) getExport(w http.ResponseWriter, r *http.Request, v *state.Scoped) error {

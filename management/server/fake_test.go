@@ -3,6 +3,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -601,7 +602,16 @@ func (m fakeSSHKey) Cancel(_ context.Context, c access.Caller) (sshkey.Status, e
 	return m.Status(), m.called("cancel ssh key actor=%s", c.Principal)
 }
 
-// Ping answers for every known node but the second one of a request.
+func (m *fakeManager) Merge(ctx context.Context, c access.Caller, _ error, r api.Merge) (int64, error) {
+	_, err := c.Check(ctx, m, m.View(), nil)
+	return m.View().Revision, cmp.Or(err, m.called("merge %s %s", r.Machine, r.Node))
+}
+
+func (m *fakeManager) Split(ctx context.Context, c access.Caller, r api.Split) (int64, error) {
+	_, err := c.Check(ctx, m, m.View(), nil)
+	return m.View().Revision, cmp.Or(err, m.called("split %s %s", r.Node, r.As))
+}
+
 func (m *fakeManager) Alert(
 	ctx context.Context, c access.Caller, r node.AlertRequest,
 ) ([]node.Alerted, error) {
@@ -678,6 +688,7 @@ func (m *fakeManager) Configure(
 	}, nil
 }
 
+// Ping answers for every known node but the second one of a request.
 func (m *fakeManager) Ping(ctx context.Context, c access.Caller, names []string) ([]node.PingResult, error) {
 	if _, err := c.Check(ctx, m, m.View(), access.Nodes(names...)); err != nil {
 		return nil, err

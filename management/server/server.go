@@ -118,6 +118,10 @@ type Importer interface {
 	Configure(
 		ctx context.Context, c access.Caller, mayReach error, r api.Configure, connection configuration.Connection,
 	) (api.Imported, error)
+	// Merge makes two nodes of one machine one. mayReach is that of Import.
+	Merge(ctx context.Context, c access.Caller, mayReach error, r api.Merge) (revision int64, err error)
+	// Split takes the registration of a machine from a node.
+	Split(ctx context.Context, c access.Caller, r api.Split) (revision int64, err error)
 }
 
 // Classes makes and removes classes of hardware.

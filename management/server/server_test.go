@@ -1498,6 +1498,9 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 		api.ExpectedUnknown)
 	expect(t, "export", string(must[json.RawMessage](t)(c.Export(ctx))), `{"nodes":[]}`)
 
+	must[api.Changed](t)(c.Merge(ctx, api.Merge{Machine: "r1", Node: "a-1"}))
+	must[api.Changed](t)(c.Split(ctx, api.Split{Node: "a-1", As: "r1"}))
+
 	keys := must[api.HostKeys](t)(c.ScanHostKeys(ctx, "a-1"))
 	if len(keys.Shown) != 1 || keys.Shown[0].Key != shownKey ||
 		!strings.HasPrefix(keys.Shown[0].Fingerprint, "SHA256:") {
