@@ -99,6 +99,14 @@ func (j *jobs) end(t *testing.T, failed ...string) {
 	}
 }
 
+// all returns the accepted jobs, once none is being accepted.
+func (j *jobs) all() []job.Job {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return slices.Clone(j.accepted)
+}
+
 // did returns the accepted jobs: VERB NODES by ACTOR.
 func (j *jobs) did() string {
 	j.mu.Lock()
@@ -250,8 +258,8 @@ func TestThenAfterACrash(t *testing.T) {
 			}
 		}
 
-		if n := len(w.jobs.accepted); n != 1 || len(w.jobs.accepted[0].Targets) != nodes {
-			t.Errorf("crash after %d commits: %d jobs were accepted: %s", crash, n, w.jobs.did())
+		if all := w.jobs.all(); len(all) != 1 || len(all[0].Targets) != nodes {
+			t.Errorf("crash after %d commits: %d jobs were accepted: %s", crash, len(all), w.jobs.did())
 		}
 	}
 }
@@ -495,13 +503,15 @@ func TestChainAfterACrash(t *testing.T) {
 		}
 
 		var verbs []string
-		for _, j := range w.jobs.accepted {
+
+		all := w.jobs.all()
+		for _, j := range all {
 			if len(j.Targets) == 40 {
 				verbs = append(verbs, string(j.Verb))
 			}
 		}
 
-		if got := strings.Join(verbs, " "); got != "manage inspect provide" || len(w.jobs.accepted) != 3 {
+		if got := strings.Join(verbs, " "); got != "manage inspect provide" || len(all) != 3 {
 			t.Errorf("crash after %d commits: the jobs were %s", crash, w.jobs.did())
 		}
 
