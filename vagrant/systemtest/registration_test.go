@@ -351,14 +351,25 @@ ln -s /run/disk /run/blocks/sdx && mount --bind /run/blocks /sys/block`)
 		w.ctl("nodes", "forget", "refused", "dead", "host6", "--force")
 		before := marks()
 
-		w.ctl("nodes", "import", w.list(append(good, bad[2])...), "--no-manage")
-		for _, verb := range []string{"manage", "inspect", "provide"} {
-			if j := w.do("nodes", verb, "--all"); !slices.Equal(j.Nodes, []string{"host6"}) {
-				t.Errorf("%s --all took %q", verb, j.Nodes)
+		shown := w.ctl("nodes", "import", w.list(append(good, bad[2])...), "--introspect", "--provide").stdout
+		w.wantMachine("host6", inventory.Unallocated)
+
+		// All the way is one command, whose answer has every node that was taken.
+		for _, h := range offered {
+			if strings.Contains(shown[strings.LastIndex(shown, "NODE"):], h) {
+				t.Errorf("%s was taken:\n%s", h, shown)
 			}
 		}
+		if n := w.nodes()["host6"]; n.Hardware == nil {
+			t.Error("host6 has no facts")
+		}
 
-		w.wantMachine("host6", inventory.Unallocated)
+		// Nothing is left that these may take.
+		for _, verb := range []string{"manage", "inspect", "provide"} {
+			if r := w.tryCtl("nodes", verb, "--all", "--yes"); r.code != 4 {
+				t.Errorf("%s --all: exit %d: %s", verb, r.code, r)
+			}
+		}
 
 		if after := marks(); !maps.Equal(before, after) || len(after) != len(offered) {
 			t.Errorf("nodes in service or on offer were touched: %+v, before %+v", after, before)
