@@ -25,8 +25,8 @@ import (
 	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/daemon"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/power"
 )
