@@ -360,9 +360,14 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 	in, listed := indexOf(v), map[string]int{}
 
 	for i, e := range entries {
+		if e.Node == "" {
+			continue // it has a mistake
+		}
+
+		field := ""
 		problem := func(format string, args ...any) {
 			problems = append(problems, listing.Problem{
-				Entry: i + 1, Name: e.Node, Line: e.Line, Message: fmt.Sprintf(format, args...),
+				Entry: i + 1, Name: e.Node, Line: e.Line, Field: field, Message: fmt.Sprintf(format, args...),
 			})
 		}
 
@@ -384,8 +389,8 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 			r.Node = names[0]
 		default:
 			// A node without a record may be any machine; one with a record is another machine.
-			_, known := v.Lookup(r.Node)
-			if known && currentOf(v, r.Node).imported() {
+			if c := currentOf(v, r.Node); c.node != nil && c.imported() && !share(c, r) {
+				field = "name"
 				problem("the name is that of a registered machine with another BMC, MAC, UUID and address")
 				continue
 			}

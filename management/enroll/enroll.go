@@ -153,8 +153,8 @@ func (s *Service) Import(ctx context.Context, c access.Caller, mayReach error, r
 
 	entries, warnings, problems := listing.Parse([]byte(r.File))
 
-	if err := listing.Err(problems); err != nil {
-		return api.Imported{}, err
+	if len(problems) > 0 {
+		return api.Imported{}, s.allWrong(ctx, c, entries, problems)
 	}
 
 	out := api.Imported{DryRun: r.DryRun}
@@ -227,6 +227,27 @@ func (s *Service) apply(
 	out.Revision = s.State.View().Revision
 
 	return out, nil
+}
+
+// allWrong returns the error for the mistakes of a list. The entries without a mistake are compared with the nodes, so
+// that what is wrong with them is said at once, too.
+func (s *Service) allWrong(
+	ctx context.Context, c access.Caller, entries []listing.Entry, problems []listing.Problem,
+) error {
+	v, err := c.Check(ctx, s.State, s.State.View(), nil)
+	if err != nil {
+		return listing.Err(problems)
+	}
+
+	for _, p := range problems {
+		if p.Entry > 0 && p.Entry <= len(entries) {
+			entries[p.Entry-1] = listing.Entry{}
+		}
+	}
+
+	_, more := plan(v, entries, false)
+
+	return listing.Err(append(problems, more...))
 }
 
 // preview returns what a request would do.
@@ -583,11 +604,13 @@ func register(tx *record.Tx, r Registration, i Import) string {
 	return ""
 }
 
-// share reports whether the registered machine and the registration have evidence of the same machine.
+// share reports whether the registered machine and the registration of its name have evidence of the same machine. If
+// one of them has no evidence at all, as a machine without a BMC whose MACs nobody knows, the name is all there is.
 func share(c current, r Registration) bool {
 	keys := listing.Keys(&c.machine.Machine, c.node.Addr)
+	given := listing.Keys(&r.Machine, r.Addr)
 
-	return slices.ContainsFunc(listing.Keys(&r.Machine, r.Addr), func(key string) bool {
+	return len(keys) == 0 || len(given) == 0 || slices.ContainsFunc(given, func(key string) bool {
 		return slices.Contains(keys, key)
 	})
 }

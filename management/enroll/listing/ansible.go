@@ -374,7 +374,7 @@ var connectionVars = map[string]string{
 
 // ansibleHost returns the entry of a host.
 func (p *parser) ansibleHost(name string, line int, vars map[string]*yaml.Node) raw {
-	r := raw{name: name, line: line}
+	r := raw{name: name, line: line, host: true}
 	r.addText("name", name, line)
 
 	number := len(p.raws) + 1

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,6 +28,7 @@ type reader struct {
 	*parser
 
 	number int
+	host   bool // of Ansible
 	bmc    machine.BMC
 	given  map[string]int // the fields that are there, with their lines
 	field  string         // that is being read
@@ -69,9 +71,9 @@ var fields = map[string]func(*reader, *yaml.Node){
 		}
 
 		if r.bmc.Driver = driver; driver == "" {
-			r.wrong("%s is not supported; supported are %s", word, driverNames())
+			r.wrong("%s is not supported; supported are %s", inventory.Shorten(word, 60), driverNames())
 		} else if alias {
-			r.warn("%s is an old word for %s", word, driver)
+			r.warn("%s is an old word for %s", inventory.Shorten(word, 60), driver)
 		}
 	},
 	"pm_addr":     (*reader).address,
@@ -79,7 +81,7 @@ var fields = map[string]func(*reader, *yaml.Node){
 	"pm_user":     func(r *reader, n *yaml.Node) { r.bmc.User = r.bounded(n, 128) },
 	"pm_password": func(r *reader, n *yaml.Node) { r.bmc.Password = r.bounded(n, 256) },
 	"pm_system_id": func(r *reader, n *yaml.Node) {
-		r.bmc.System = r.bounded(n, 256)
+		r.bmc.System = strings.TrimRight(r.bounded(n, 256), "/")
 		if !strings.HasPrefix(r.bmc.System, "/") && r.bmc.System != "" {
 			r.bmc.System = "/redfish/v1/Systems/" + r.bmc.System
 		}
@@ -126,7 +128,7 @@ var fields = map[string]func(*reader, *yaml.Node){
 	"ramdisk_id": func(r *reader, n *yaml.Node) { r.keep(n, 1024) },
 
 	"addr": func(r *reader, n *yaml.Node) {
-		r.Addr = r.text(n)
+		r.Addr = canonical(r.text(n))
 		if err := inventory.CheckAddr(r.Addr); err != nil {
 			r.wrong("%v", err)
 		}
@@ -195,11 +197,16 @@ func (p *parser) entry(number int, raw raw) {
 	}
 
 	e.Node = inventory.Shorten(raw.name, 128)
-	r := &reader{Entry: &e, parser: p, number: number, given: map[string]int{}}
+	r := &reader{Entry: &e, parser: p, number: number, host: raw.host, given: map[string]int{}}
 
+	// Null says nothing.
 	for _, f := range raw.fields {
-		r.given[f.key] = max(1, f.value.Line)
+		if f.value.Tag != "!!null" {
+			r.given[f.key] = max(1, f.value.Line)
+		}
 	}
+
+	e.lines = r.given
 
 	for _, f := range raw.fields {
 		r.field, r.line = f.key, f.value.Line
@@ -244,7 +251,7 @@ func (r *reader) power() {
 
 	switch {
 	case r.given["pm_type"] > 0:
-	case r.Addr != "" && r.bmc == (machine.BMC{}):
+	case r.host, r.Addr != "" && r.bmc == (machine.BMC{}):
 		return // reached by ssh alone
 	default:
 		r.problem("pm_type", line, "it is missing; use %s", driverNames())
@@ -308,10 +315,18 @@ func (r *reader) address(n *yaml.Node) {
 		}
 	}
 
-	r.bmc.Address = strings.ToLower(strings.Trim(host, "[]"))
+	r.bmc.Address = canonical(strings.ToLower(strings.Trim(host, "[]")))
 	if err := inventory.CheckAddr(r.bmc.Address); err != nil {
 		r.wrong("%v", err)
 	}
+}
+
+// canonical returns the one form of an IP address, and other addresses as they are.
+func canonical(addr string) string {
+	if ip, err := netip.ParseAddr(addr); err == nil {
+		return ip.String()
+	}
+	return addr
 }
 
 // ports reads a list of MACs or of ports.

@@ -287,7 +287,7 @@ func (p *parser) list(n *yaml.Node) {
 			})
 		}
 
-		if name := get(e, "name"); name != nil {
+		if name := get(e, "name"); name != nil && name.Tag != "!!null" {
 			r.name = name.Value
 		}
 
@@ -340,8 +340,10 @@ func (p *parser) bifrost(root *yaml.Node) {
 			return
 		}
 
-		if get(value, "name") == nil {
+		if name := get(value, "name"); name == nil {
 			r.add("name", key)
+		} else if name.Tag != "!!null" {
+			r.name = name.Value
 		}
 
 		p.bifrostOne(&r, "", value)
@@ -377,7 +379,7 @@ func (p *parser) bifrostOne(r *raw, prefix string, n *yaml.Node) {
 		known, ok := bifrostFields[name]
 
 		switch {
-		case known == "ports":
+		case known == "ports" && value.Kind == yaml.SequenceNode:
 			ports := &yaml.Node{Kind: yaml.SequenceNode, Line: value.Line}
 			for _, nic := range value.Content {
 				ports.Content = append(ports.Content, cmpNode(get(nic, "mac"), nic))
@@ -440,6 +442,13 @@ func (p *parser) csv(data []byte) {
 			if columns = cells; !slices.Contains(cells, "pm_type") {
 				p.whole(line, "the header lacks the column pm_type")
 				return
+			}
+
+			for i, name := range cells {
+				if slices.Contains(cells[:i], name) {
+					p.whole(line, "the header has the column %s twice", short(name))
+					return
+				}
 			}
 
 			continue

@@ -42,6 +42,8 @@ type Entry struct {
 	Connection configuration.Connection
 	Labels     map[string]string
 	Vars       configuration.Vars
+
+	lines map[string]int // of the fields that are there
 }
 
 // Problem is a mistake or a warning.
@@ -144,6 +146,7 @@ type raw struct {
 	name   string // for messages
 	line   int
 	bad    bool // a problem says so already
+	host   bool // a host of Ansible, which has no BMC
 	fields []field
 }
 
@@ -218,7 +221,14 @@ func (p *parser) distinct() {
 				message = id.what + " is there twice"
 			}
 
-			p.problems = append(p.problems, Problem{i + 1, e.Node, e.Line, id.field, message})
+			field := id.field
+			if field == "ports" && e.lines["ports"] == 0 {
+				field = "mac"
+			}
+
+			p.problems = append(p.problems, Problem{
+				i + 1, e.Node, cmp.Or(e.lines[field], e.Line), field, message,
+			})
 		}
 	}
 }
