@@ -106,7 +106,13 @@ func (c current) merged(r Registration) state.Machine {
 	out.Node = r.Node
 
 	if r.BMC != nil {
-		out.BMC = r.BMC
+		b := *r.BMC
+		// Another BMC has other users.
+		if was := out.BMC; was != nil && was.Driver == b.Driver && was.Address == b.Address {
+			b.User, b.System = cmp.Or(b.User, was.User), cmp.Or(b.System, was.System)
+		}
+
+		out.BMC = &b
 	}
 
 	if len(r.Ports) > 0 {

@@ -40,7 +40,7 @@ func TestExamples(t *testing.T) {
 		history  int // entries of all nodes
 	}{
 		{
-			name: "every form is the same node", before: full, want: "r1 same", nodes: 1, history: 1,
+			name: "every form is the same node", before: "[" + full + "]", want: "r1 same", nodes: 1, history: 1,
 			lists: []string{
 				"[" + full + "]",
 				"nodes:\n- " + full,
@@ -51,12 +51,13 @@ func TestExamples(t *testing.T) {
 			},
 		},
 		{
-			name: "mac is an old form of ports", before: full, want: "r1 same", nodes: 1, history: 1, warnings: 1,
+			name: "mac is an old form of ports", before: "[" + full + "]",
+			want: "r1 same", nodes: 1, history: 1, warnings: 1,
 			lists: []string{"[" + bmcOf("r1", "10.9.0.5", `,"pm_user":"root","mac":["52:54:00:AA:00:01"]`) + "]"},
 		},
 		{
-			name: "an address of Redfish in three forms", before: redfish("https://h/", "1"), want: "s same",
-			nodes: 1, history: 1,
+			name: "an address of Redfish in three forms", before: "[" + redfish("https://h/", "1") + "]",
+			want: "s same", nodes: 1, history: 1,
 			lists: []string{
 				"[" + redfish("h", "1") + "]",
 				"[" + redfish("https://H:443/", "/redfish/v1/Systems/1") + "]",
@@ -64,42 +65,49 @@ func TestExamples(t *testing.T) {
 			},
 		},
 		{
-			name: "http is the same BMC, without TLS", before: redfish("https://h/", "1"),
+			name: "http is the same BMC, without TLS", before: "[" + redfish("https://h/", "1") + "]",
 			want: "s changed: bmc.plain none → true", nodes: 1, history: 2,
 			lists: []string{"[" + redfish("http://h/", "1") + "]"},
 		},
 		{
-			name: "an IPv6 address in two forms", before: bmcOf("v6", "fd00::1", ""), want: "v6 same",
+			name: "an IPv6 address in two forms", before: "[" + bmcOf("v6", "fd00::1", "") + "]", want: "v6 same",
 			nodes: 1, history: 1,
 			lists: []string{"[" + bmcOf("v6", "FD00:0::1", "") + "]"},
 		},
 		{
-			name: "fields that are null are left out", before: full, want: "r1 same", nodes: 1, history: 1,
-			lists: []string{"- {name: null, pm_type: ipmi, pm_addr: 10.9.0.5, pm_user: root, ports: null, arch: null}"},
+			name: "fields that are null are left out", before: "[" + full + "]",
+			want: "bmc-10.9.0.7 created", nodes: 2, history: 2,
+			lists: []string{"- {name: null, pm_type: ipmi, pm_addr: 10.9.0.7, ports: null, arch: null}"},
 		},
 		{
-			name: "a machine that has its name alone", before: `{"name":"m","pm_type":"manual-management"}`,
+			name: "a machine that has its name alone", before: `[{"name":"m","pm_type":"manual-management"}]`,
 			want: "m same", nodes: 1, history: 1,
 			lists: []string{`[{"name":"m","pm_type":"manual-management"}]`},
 		},
 		{
 			name:   "a machine that has its name alone gets a MAC",
-			before: `{"name":"m","pm_type":"manual-management"}`, nodes: 1, history: 2,
+			before: `[{"name":"m","pm_type":"manual-management"}]`, nodes: 1, history: 2,
 			want:  `m changed: ports none → [{"mac":"52:54:00:aa:00:01"}]`,
 			lists: []string{`[{"name":"m","pm_type":"manual-management","ports":["52:54:00:aa:00:01"]}]`},
 		},
 		{
-			name: "the map of Bifrost gives the name", before: full, want: "r1 same", nodes: 1, history: 1,
-			lists: []string{`{"key":{"name":"r1","driver":"ipmi","driver_info":{"ipmi_address":"10.9.0.5",` +
-				`"ipmi_username":"root"},"nics":"52:54:00:aa:00:01"}}`},
+			name: "the map of Bifrost gives the name", want: "r1 same", nodes: 1, history: 1,
+			before: `{"key":{"name":"r1","driver":"ipmi","driver_info":{"ipmi_address":"10.9.0.5",` +
+				`"ipmi_username":"root"},"nics":"52:54:00:aa:00:01"}}`,
+			lists: []string{"[" + full + "]"},
 		},
 		{
-			name: "two ports are two nodes", before: full, want: "p1 created\np2 created", nodes: 3, history: 3,
+			name: "what is left out stays", before: "[" + full + "]", want: "r1 same", nodes: 1, history: 1,
+			lists: []string{"[" + bmcOf("r1", "10.9.0.5", "") + "]"},
+		},
+		{
+			name: "two ports are two nodes", before: "[" + full + "]",
+			want: "p1 created\np2 created", nodes: 3, history: 3,
 			lists: []string{"[" + bmcOf("p1", "10.9.0.6", `,"pm_port":6230`) + "," +
 				bmcOf("p2", "10.9.0.6", `,"pm_port":6231`) + "]"},
 		},
 		{
-			name: "fields that are kept", before: full, want: `r1 changed: extra none → ` +
+			name: "fields that are kept", before: "[" + full + "]", want: `r1 changed: extra none → ` +
 				`{"bios_interface":"x","conductor_group":"g","kernel_id":"k"}`, nodes: 1, history: 2, warnings: 2,
 			lists: []string{"[" + bmcOf("r1", "10.9.0.5", `,"pm_user":"root","_comment":{"any":["thing"]},`+
 				`"kernel_id":"k","bios_interface":"x","conductor_group":"g"`) + "]"},
@@ -107,7 +115,7 @@ func TestExamples(t *testing.T) {
 	} {
 		w := newWorld(t)
 		s := w.run()
-		w.imported(s, api.Import{File: "[" + row.before + "]"})
+		w.imported(s, api.Import{File: row.before})
 
 		for _, list := range row.lists {
 			done, err := w.request(s, api.Import{File: list, DryRun: true})
