@@ -370,8 +370,8 @@ func (s Strategy) Choose(disks []Disk) (Disk, error) {
 	}), nil
 }
 
-// HintsFor returns the hint that fits only one of the disks: by its WWN, serial number or place, which stay the same, or
-// else by its name.
+// HintsFor returns the hint that fits only one of the disks: by its WWN, serial number or place, which stay the same,
+// or else by its name.
 func HintsFor(chosen Disk, disks []Disk) map[string]any {
 	for _, h := range []struct{ name, value string }{
 		{"wwn_with_extension", chosen.WWN}, {"serial", chosen.Serial}, {"by_path", chosen.Path},

@@ -58,7 +58,10 @@ func TestRootDevice(t *testing.T) {
 		{map[string]any{"wwn_with_extension": "0x60000000000000015002538c40000002"}, "nvme0n1"},
 		{map[string]any{"hctl": "0:0:0:0"}, "have no hctl"},
 
-		{map[string]any{"model": "X"}, "no disk fits model=X: sdb 4.0 TB SEAGATE ST4000NM Z1, sda 480 GB ATA SAMSUNG MZ7 S1"},
+		{
+			map[string]any{"model": "X"},
+			"no disk fits model=X: sdb 4.0 TB SEAGATE ST4000NM Z1, sda 480 GB ATA SAMSUNG MZ7 S1",
+		},
 		{map[string]any{"size": "large"}, `"large" is no number`},
 		{map[string]any{"size": ">"}, "nothing follows >"},
 		{map[string]any{"size": "<range-in> 1 2"}, "is no range"},

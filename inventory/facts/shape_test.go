@@ -51,7 +51,9 @@ func TestDifferences(t *testing.T) {
 			slices.Reverse(f.Memory.Modules)
 		}, nil},
 		"a stick is left in": {func(f *Facts) { f.Disks = append(f.Disks, Disk{Name: "sdz", Removable: true}) }, nil},
-		"a module is gone":   {func(f *Facts) { f.Memory.Modules = slices.Delete(f.Memory.Modules, 3, 4) }, []string{"DIMM B3 missing"}},
+		"a module is gone": {
+			func(f *Facts) { f.Memory.Modules = slices.Delete(f.Memory.Modules, 3, 4) }, []string{"DIMM B3 missing"},
+		},
 		"a module moved": {
 			func(f *Facts) { f.Memory.Modules[3].Slot = "B9" },
 			[]string{"DIMM B3 missing", "DIMM B9 of 16 GiB, class none"},

@@ -31,7 +31,8 @@ type Import struct {
 type Configure struct {
 	Nodes    []string `json:"nodes"`                                // by name
 	BootMode string   `json:"boot_mode,omitempty" enum:"bios,uefi"` // the capability boot_mode
-	// The hints for the disk of the operating system, by their names in Ironic: a disk of the newest inspection must fit.
+	// The hints for the disk of the operating system, by their names in Ironic: a disk of the newest inspection must
+	// fit.
 	RootDevice map[string]any `json:"root_device,omitempty"`
 	// Choose that disk from the newest inspection: `smallest`, of at least 4 GiB, or `largest`.
 	RootDeviceStrategy facts.Strategy    `json:"root_device_strategy,omitempty" enum:"smallest,largest"`

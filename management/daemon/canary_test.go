@@ -316,7 +316,12 @@ func (s *site) checkRunFiles(id string) {
 func (s *site) checkAnswers(plan, rollout string) {
 	s.t.Helper()
 
+	imported, err := s.Client.Import(s.ctx(), api.Import{File: `[{"name":"m-1","pm_type":"ipmi",
+		"pm_addr":"127.9.0.5","pm_user":"root","pm_password":"` + canary + `-bmc"}]`})
+	s.must(err)
+
 	params := strings.NewReplacer(
+		"/imports/{id}", "/imports/"+imported.ID,
 		"/plans/{id}", "/plans/"+plan, "/rollouts/{id}", "/rollouts/"+rollout,
 		"/policies/{name}", "/policies/returns", "/notifications/{name}", "/notifications/chat",
 		"/vars/groups/{name}", "/vars/groups/"+inventory.GroupMaster, "{name}", "a-1", "{id}", "1", "{job}", "1",

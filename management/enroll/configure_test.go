@@ -138,16 +138,21 @@ func TestConfigureAllOrNothing(t *testing.T) {
 		want []string
 	}{
 		{
-			api.Configure{Nodes: []string{"r1", "u1", "s1", "r2", "r3"}, RootDeviceStrategy: facts.Smallest, Image: "debian"},
+			api.Configure{
+				Nodes: []string{"r1", "u1", "s1", "r2", "r3"}, RootDeviceStrategy: facts.Smallest, Image: "debian",
+			},
 			inventory.KindRefused,
 			[]string{
-				"3 nodes cannot be configured", "u1: it is Unallocated", "s1: it is Allocated", "r3: it was not inspected",
+				"3 nodes cannot be configured", "u1: it is Unallocated", "s1: it is Allocated",
+				"r3: it was not inspected",
 			},
 		},
 		{
 			api.Configure{Nodes: []string{"r1", "r2"}, RootDevice: map[string]any{"model": "Samsung", "serial": "Zr1"}},
 			inventory.KindRefused,
-			[]string{"2 nodes", "r1: no disk fits model=Samsung serial=Zr1: sda 480 GB Samsung, sdb 4.0 TB Seagate Zr1"},
+			[]string{
+				"2 nodes", "r1: no disk fits model=Samsung serial=Zr1: sda 480 GB Samsung, sdb 4.0 TB Seagate Zr1",
+			},
 		},
 		{
 			api.Configure{

@@ -74,7 +74,7 @@ func create(tx *record.Tx, class facts.Class) (facts.Class, error) {
 	if class.Nodes == "" {
 		vendor, product := inventory.SelectorWord(class.Shape.Vendor), inventory.SelectorWord(class.Shape.Product)
 		if vendor == "" || product == "" {
-			return class, inventory.Errorf(inventory.KindRefused, "the vendor or the product of %s is not known", n.Name).
+			return class, inventory.Errorf(inventory.KindRefused, "%s has no known vendor or product", n.Name).
 				Do("name the nodes of the class by a selector").
 				About(n.Name)
 		}

@@ -74,12 +74,16 @@ func TestNames(t *testing.T) {
 			inventory.Observation{Addr: "10.0.0.2", UUID: uuid1, MACs: []string{mac1}}, "r1",
 		},
 		{"a UUID that vendors make up", inventory.Observation{Addr: "10.0.0.99", UUID: madeUp}, "n-1"},
-		{"a made-up UUID, and a MAC", inventory.Observation{Addr: "10.0.0.99", UUID: madeUp, MACs: []string{mac3}}, "r3"},
+		{
+			"a made-up UUID, and a MAC",
+			inventory.Observation{Addr: "10.0.0.99", UUID: madeUp, MACs: []string{mac3}}, "r3",
+		},
 		{"two machines at an address", inventory.Observation{Addr: "10.0.0.5"}, "r5 r6"},
 		{"nothing in common", inventory.Observation{Addr: "10.0.0.99", MACs: []string{mac9, "evil", ""}}, "n-1"},
 		{
 			"an agent that has spoken, on a new mainboard",
-			inventory.Observation{Label: "web", Serial: "1", Addr: "10.0.0.7", UUID: uuid1, MACs: []string{mac1}}, "web",
+			inventory.Observation{Label: "web", Serial: "1", Addr: "10.0.0.7", UUID: uuid1, MACs: []string{mac1}},
+			"web",
 		},
 	} {
 		if c.says.Label == "" {

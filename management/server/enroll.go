@@ -47,7 +47,7 @@ func (s *Server) enrollRoutes() []rest.Route {
 				ID: "getImport", Tag: aboutNodes, Summary: "Show how far an import came",
 				Text: "Returns what an import did with each node, and how far the node came on the way of `then`: a " +
 					"node that fails stops there with the error, and the others go on. It has no secrets.",
-				Path:    []openapi.Param{{Name: "id", Help: "The number of the import."}},
+				Path:    []openapi.Param{{Name: "id", Help: "The number of the import.", Example: "Y2YFPQG2BMVLJXJMTCWR2ASZNM"}},
 				Success: "The import.", Fails: openapi.Fails{404: "There is no such import of the last day."},
 			},
 		}),
@@ -73,8 +73,8 @@ func (s *Server) enrollRoutes() []rest.Route {
 				ID:      "mergeNodes",
 				Tag:     aboutNodes,
 				Summary: "Make two nodes of one machine one",
-				Text: "The registration of `machine`, whose agent never spoke, joins `node`, whose agent speaks: with " +
-					"its labels, and with its variables and its connection settings where the node has none. The " +
+				Text: "The registration of `machine`, whose agent never spoke, joins `node`, whose agent speaks: with" +
+					" its labels, and with its variables and its connection settings where the node has none. The " +
 					"newest entries of its history join that of the node. It is refused if the evidence says that " +
 					"they are two machines, unless with `force`. Connection settings need the role admin.",
 				Success:  "They are one node.",

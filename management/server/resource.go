@@ -110,7 +110,7 @@ var Resources = []Resource{
 			ID:      "listClasses",
 			Tag:     aboutNodes,
 			Summary: "List the classes of hardware",
-			Text:    "Returns each class with its shape. `GET /v1/nodes/{name}/facts` compares a node with its classes.",
+			Text:    "Returns each class with its shape. `GET /v1/nodes/{name}/facts` compares a node with them.",
 			Success: "The classes, by name.",
 		},
 	},

@@ -381,8 +381,8 @@ func TestImportGoesOn(t *testing.T) {
 	s.are("a Manageable", "b Manageable")
 
 	s.says(0, []string{"created"}, "nodes", "add", "c", "--addr", "10.0.7.3", "--no-manage")
-	s.says(0, []string{"created", "Complete"}, "nodes", "add", "d", "--addr", "10.0.7.4")
-	s.says(0, []string{"job 4"}, "nodes", "add", "e", "--addr", "10.0.7.5", "--no-wait")
+	s.says(0, []string{"created", "Manageable", "done"}, "nodes", "add", "d", "--addr", "10.0.7.4")
+	s.says(0, []string{"to see how far: "}, "nodes", "add", "e", "--addr", "10.0.7.5", "--no-wait")
 	s.says(0, nil, "job", "wait", "4")
 	s.are("a Manageable", "b Manageable", "c Enrolled", "d Manageable", "e Manageable")
 }
