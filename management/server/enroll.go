@@ -44,11 +44,16 @@ func (s *Server) enrollRoutes() []rest.Route {
 		}),
 		show(s, s.getImport, rest.Route{
 			Path: api.PathImportRun, Allow: access.Readers, Doc: &openapi.Doc{
-				ID: "getImport", Tag: aboutNodes, Summary: "Show how far an import came",
+				ID:      "getImport",
+				Tag:     aboutNodes,
+				Summary: "Show how far an import came",
 				Text: "Returns what an import did with each node, and how far the node came on the way of `then`: a " +
 					"node that fails stops there with the error, and the others go on. It has no secrets.",
-				Path:    []openapi.Param{{Name: "id", Help: "The number of the import.", Example: "Y2YFPQG2BMVLJXJMTCWR2ASZNM"}},
-				Success: "The import.", Fails: openapi.Fails{404: "There is no such import of the last day."},
+				Path: []openapi.Param{
+					{Name: "id", Help: "The number of the import.", Example: "Y2YFPQG2BMVLJXJMTCWR2ASZNM"},
+				},
+				Success: "The import.",
+				Fails:   openapi.Fails{404: "There is no such import of the last day."},
 			},
 		}),
 		act(s, s.postConfigure, rest.Route{

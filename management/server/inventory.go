@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
@@ -29,7 +30,8 @@ func (s *Server) inventoryRoutes() []rest.Route {
 			Doc: &openapi.Doc{
 				ID: "getInventory", Tag: aboutNodes, Summary: "Get nodes as hosts of an Ansible inventory",
 				Text: "Returns the selected nodes with their groups, connections and merged variables, as the " +
-					"manager's own runs have them. Secrets are left out. `clusterctl inventory` and the collection " +
+					"manager's own runs have them. Nodes without an address for ssh, such as a machine of which only " +
+					"the BMC is known, and secrets are left out. `clusterctl inventory` and the collection " +
 					"`contiv.clusterm` read this route.",
 				Answer: api.List[api.InventoryHost]{}, Success: "The hosts, by name.",
 				Fails: openapi.Fails{404: "A requested node or group does not exist."},
@@ -54,8 +56,11 @@ func (s *Server) getInventory(w http.ResponseWriter, r *http.Request, v *state.S
 		return err
 	}
 
+	// A machine of which only the BMC is known is no host.
+	hosts := slices.DeleteFunc(slices.Clone(filter.of(v)), func(n *inventory.Node) bool { return n.Addr == "" })
+
 	contents := rest.Contents[*inventory.Node, api.InventoryHost]{
-		At: at, Items: filter.of(v),
+		At: at, Items: hosts,
 		Tag: "W/" + rest.Tag(at.Revision, fmt.Appendf(settings, "%t %s", at.Stale, tagSalt)),
 	}
 
