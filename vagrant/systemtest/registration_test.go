@@ -366,7 +366,7 @@ ln -s /run/disk /run/blocks/sdx && mount --bind /run/blocks /sys/block`)
 
 		// Nothing is left that these may take.
 		for _, verb := range []string{"manage", "inspect", "provide"} {
-			if r := w.tryCtl("nodes", verb, "--all", "--yes"); r.code != 4 {
+			if r := w.tryCtl("nodes", verb, "--all"); r.code != 4 {
 				t.Errorf("%s --all: exit %d: %s", verb, r.code, r)
 			}
 		}
