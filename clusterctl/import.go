@@ -3,6 +3,7 @@
 package clusterctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -282,7 +283,7 @@ func (c *call) goesOn(ctx context.Context, id string) error {
 		return err
 	}
 
-	return c.showImport(run)
+	return cmp.Or(c.showImport(run), c.stopped(run))
 }
 
 // followImport shows the jobs of an import one after the other, until nothing follows any more.
@@ -320,7 +321,7 @@ func (c *call) followImport(ctx context.Context, id string) (api.ImportRun, erro
 	}
 }
 
-// showImport prints how far the nodes of an import came. Nodes that stopped on the way are an error.
+// showImport prints how far the nodes of an import came.
 func (c *call) showImport(run api.ImportRun) error {
 	if !c.answered {
 		err := c.show(print.Answer{
@@ -334,9 +335,13 @@ func (c *call) showImport(run api.ImportRun) error {
 
 	if !run.Done {
 		c.say("the manager goes on; to follow it: %s nodes imports %s --wait", c.self(), run.ID)
-		return nil
 	}
 
+	return nil
+}
+
+// stopped returns an error if nodes of an import stopped on the way.
+func (c *call) stopped(run api.ImportRun) error {
 	if run.Failed == 0 {
 		return nil
 	}

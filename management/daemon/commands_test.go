@@ -20,6 +20,7 @@ var (
 	targetPattern  = regexp.MustCompile(`(?m)^([a-z-]+):.*##`)
 	endOfCommand   = regexp.MustCompile(`[|;&<>]| +# |\$\(|\)`)
 	sectionPattern = regexp.MustCompile(`^## (clusterctl .*)$`)
+	commandName    = regexp.MustCompile(`^[a-z][a-z-]*$`)
 )
 
 // options are the options of a command; true: the option takes a value.
@@ -92,8 +93,8 @@ func checkCommand(words []string, commands map[string]options) string {
 
 	known, isLeaf := commands[command]
 
-	isName := len(args) > 0 && !strings.HasPrefix(args[0], "-") && strings.ToLower(args[0]) == args[0]
-	if !isLeaf && isName {
+	isName := len(args) > 0 && commandName.MatchString(args[0])
+	if (!isLeaf || command == "clusterctl") && isName {
 		return "there is no such command"
 	}
 

@@ -174,7 +174,7 @@ func configured(v *state.View, r api.Configure, connection configuration.Connect
 			strings.Join(inventory.ShortenAll(refused, maxNamed, maxReason), "\n")).About(about...)
 
 		if len(toManage) > 0 {
-			return planned{}, err.Do("take them out of use by a check of their credentials, or leave them out").
+			return planned{}, err.Do("check their credentials, which makes them Manageable, or leave them out").
 				With(inventory.Submit(inventory.VerbManage, toManage[:min(len(toManage), maxNamed)]...))
 		}
 

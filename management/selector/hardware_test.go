@@ -42,6 +42,7 @@ func TestHardware(t *testing.T) {
 
 	for _, text := range []string{
 		"facts.memory_mb=many", "facts.memory_mb=-1", "facts.vendor>3", "facts.memory_mb=", "facts.memory_mb in (1,x)",
+		"facts.memory>64000", "facts.bogus", "!facts.Disks", "facts.",
 	} {
 		if _, err := selector.Parse(text, accept); inventory.KindOf(err) != inventory.KindInvalid {
 			t.Errorf("%s: %v", text, err)

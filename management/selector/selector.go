@@ -136,6 +136,11 @@ func Fields() []string {
 	return names
 }
 
+// hardwareNames returns the names of the fields about hardware.
+func hardwareNames() []string {
+	return slices.DeleteFunc(Fields(), func(name string) bool { return !strings.HasPrefix(name, hardwarePrefix) })
+}
+
 // shownFields lists the fields for a remedy, those of hardware in short.
 func shownFields() string {
 	own := slices.DeleteFunc(Fields(), func(name string) bool { return strings.HasPrefix(name, hardwarePrefix) })
@@ -240,6 +245,12 @@ func malformed(text string, f fault) error {
 func (r *requirement) check(checkGroup func(string) error) error {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.name == r.key })
 	if i < 0 {
+		// A label may have dots, but a misspelled fact would match no node without a word.
+		if name, fact := strings.CutPrefix(strings.ToLower(r.key), hardwarePrefix); fact {
+			return inventory.Errorf(inventory.KindInvalid, "there is no fact %q", name).
+				Do("write one of %s", strings.Join(hardwareNames(), ", "))
+		}
+
 		if err := inventory.CheckLabelKey(r.key); err != nil {
 			return inventory.Errorf(inventory.KindInvalid, "%q is neither a field nor a valid label", r.key).
 				Do("use a label, or one of the fields %s", shownFields())

@@ -914,7 +914,11 @@ func TestShutdownAnswers(t *testing.T) {
 			Nodes(testCtx(t), client.NodeFilter{})
 		answered <- err
 	}()
-	<-waits
+	select {
+	case <-waits:
+	case err := <-answered:
+		t.Fatalf("the request did not wait: %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 
