@@ -8,4 +8,4 @@ const (
 	BeginAttempts = beginAttempts
 )
 
-var Describe = describe
+var Describe = (*Run).describe

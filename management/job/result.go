@@ -40,7 +40,7 @@ func (j Job) TargetResult(name string) TargetResult {
 		}
 
 		if res.Bad() && problem == "" {
-			problem = describe(res)
+			problem = r.describe(res)
 		}
 	}
 

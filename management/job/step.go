@@ -300,7 +300,7 @@ func (r *Run) describeFailure() string {
 	var parts []string
 	for _, h := range slices.Concat(r.Hosts, r.Helped()) {
 		if res := r.Results[h]; res.Bad() {
-			parts = append(parts, h+": "+describe(res))
+			parts = append(parts, h+": "+r.describe(res))
 		}
 	}
 
@@ -316,23 +316,23 @@ func (r *Run) describeFailure() string {
 	return r.does() + " failed on " + strings.Join(parts, "; ")
 }
 
-// describe returns the failure of one host in one line.
-func describe(r HostResult) string {
+// describe returns the failure of one host in one line. A run without a playbook has one task, which its phase names.
+func (r *Run) describe(res HostResult) string {
 	const limit = 600 // bytes; the whole message is in the events
 
-	msg, _, _ := strings.Cut(r.Message, "\n")
+	msg, _, _ := strings.Cut(res.Message, "\n")
 	msg = inventory.Shorten(msg, limit)
 
 	switch {
-	case r.Unreachable:
+	case res.Unreachable:
 		return "unreachable: " + msg
-	case r.Task != "" && msg != "":
-		return fmt.Sprintf("task %q: %s", r.Task, msg)
-	case r.Task != "":
-		return fmt.Sprintf("task %q", r.Task)
-	case msg != "":
+	case msg != "" && (res.Task == "" || r.Playbook == ""):
 		return msg
-	case r.Begun:
+	case msg != "":
+		return fmt.Sprintf("task %q: %s", res.Task, msg)
+	case res.Task != "":
+		return fmt.Sprintf("task %q", res.Task)
+	case res.Begun:
 		return "did not reach the end"
 	}
 
@@ -344,7 +344,7 @@ func describe(r HostResult) string {
 func hostFailure(r *Run, name, message string) string {
 	if r != nil {
 		if res, ok := r.Results[name]; ok && res.Bad() {
-			return describe(res)
+			return r.describe(res)
 		}
 	}
 

@@ -197,7 +197,7 @@ func (v *verdict) verify(p *Planner, r *Run, res HostResult) {
 	case res.Ignored > 0 && (res.Failed > 0 || res.Done):
 	case res.Failed > 0:
 		v.Result, v.Failed = inventory.Drifted, true
-		v.because(PlaybookVerify + ": " + describe(res))
+		v.because(PlaybookVerify + ": " + r.describe(res))
 	case !res.Done:
 		v.unknown(p.incomplete(r, res))
 	case res.Doubt != "":
@@ -254,7 +254,7 @@ func (p *Planner) incomplete(r *Run, res HostResult) string {
 		return where(r) + " broke off: " + why
 	}
 
-	return where(r) + ": " + describe(res)
+	return where(r) + ": " + r.describe(res)
 }
 
 // where returns the playbook of a run, and how it ran.

@@ -286,7 +286,7 @@ func TestPowerFails(t *testing.T) {
 	s.end(id, "Errored")
 	s.are("off on off")
 	s.says(0, []string{
-		`power failed on b-1: task "power off": the BMC does not answer`, "job retry " + id + " --failed",
+		`power failed on b-1: the BMC does not answer`, "job retry " + id + " --failed",
 	}, "job", "why", id)
 
 	s.bmcs.change(func() { s.bmcs.dead = nil })
