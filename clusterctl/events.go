@@ -123,7 +123,7 @@ func waitNodes(ctx context.Context, c *call) error {
 	// The API reports each node once.
 	names := slices.Compact(slices.Sorted(slices.Values(c.args)))
 
-	late := exit.Errorf(exit.Failed, "after %s, not every node has %s", print.Duration(limit), wanted)
+	late := exit.Errorf(exit.Failed, "after %s, not every node has %s", inventory.ShortDuration(limit), wanted)
 
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()

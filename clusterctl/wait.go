@@ -97,7 +97,8 @@ func (c *call) wait(ctx context.Context, j api.Job) error {
 
 	switch {
 	case err != nil && ctx.Err() == nil && errors.Is(context.Cause(bounded), errWaited):
-		return exit.Errorf(exit.Failed, "after %s, job %s has not ended; it continues", print.Duration(limit), j.ID).
+		return exit.Errorf(exit.Failed, "after %s, job %s has not ended; it continues",
+			inventory.ShortDuration(limit), j.ID).
 			Try("to see what it waits for: %[1]s job get %[2]s\nto follow it: %[1]s job wait %[2]s\nto cancel it: "+
 				"%[1]s job cancel %[2]s", c.self(), j.ID)
 	case err != nil && ctx.Err() != nil:
