@@ -181,6 +181,8 @@ func configured(v *state.View, r api.Configure, connection configuration.Connect
 		return planned{}, err.Do("leave them out, or mend the cause")
 	}
 
+	p.warnings = inventory.ShortenAll(p.warnings, maxNamed, maxReason)
+
 	return p, nil
 }
 

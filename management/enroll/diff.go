@@ -322,10 +322,13 @@ type planned struct {
 }
 
 // index finds nodes by the evidence of their identity.
-type index map[string][]string
+type index struct {
+	names   map[string][]string // by a key of listing.Keys
+	systems map[string][]string // of the nodes whose BMC is at a place
+}
 
 func indexOf(v *state.View) index {
-	in := index{}
+	in := index{names: map[string][]string{}, systems: map[string][]string{}}
 
 	for _, n := range v.Nodes() {
 		m := record.Get(v, &state.Machines, n.Name)
@@ -334,9 +337,13 @@ func indexOf(v *state.View) index {
 		}
 
 		for _, key := range listing.Keys(&m.Machine, n.Addr) {
-			if !slices.Contains(in[key], n.Name) {
-				in[key] = append(in[key], n.Name)
+			if !slices.Contains(in.names[key], n.Name) {
+				in.names[key] = append(in.names[key], n.Name)
 			}
+		}
+
+		if place := listing.Place(m.BMC); place != "" {
+			in.systems[place] = append(in.systems[place], m.BMC.System)
 		}
 	}
 
@@ -346,7 +353,7 @@ func indexOf(v *state.View) index {
 // find returns the nodes that share evidence with an entry, and that evidence.
 func (in index) find(keys []string) (names, why []string) {
 	for _, key := range keys {
-		for _, name := range in[key] {
+		for _, name := range in.names[key] {
 			if !slices.Contains(names, name) {
 				names, why = append(names, name), append(why, name+" by its "+strings.Replace(key, "ssh", "address", 1))
 			}
@@ -354,6 +361,21 @@ func (in index) find(keys []string) (names, why []string) {
 	}
 
 	return names, why
+}
+
+// complete names the system that an entry leaves out, as idrac and ilo may, if its BMC has the one of a single node. It
+// returns the systems of several nodes.
+func (in index) complete(b *machine.BMC) (several []string) {
+	if b == nil || b.System != "" || !b.Driver.SpeaksRedfish() {
+		return nil
+	}
+
+	known := in.systems[listing.Place(b)]
+	if len(known) == 1 {
+		b.System, known = known[0], nil
+	}
+
+	return known
 }
 
 // plan compares a list with what there is.
@@ -378,6 +400,7 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 		}
 
 		r := registrationOf(e)
+		systems := in.complete(r.BMC)
 
 		names, why := in.find(listing.Keys(&r.Machine, r.Addr))
 
@@ -393,6 +416,11 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 			}
 
 			r.Node = names[0]
+		case len(systems) > 0:
+			field = "pm_system_id"
+			problem("the BMC has several nodes; say which one: %s",
+				strings.Join(inventory.ShortenAll(systems, maxNamed, maxName), ", "))
+			continue
 		default:
 			// A node without a record may be any machine; one with a record is another machine.
 			if c := currentOf(v, r.Node); c.node != nil && c.imported() && !share(c, r) {

@@ -157,10 +157,7 @@ func (s *Service) Import(ctx context.Context, c access.Caller, mayReach error, r
 		return api.Imported{}, s.allWrong(ctx, c, entries, problems)
 	}
 
-	out := api.Imported{DryRun: r.DryRun}
-	for _, w := range warnings {
-		out.Warnings = append(out.Warnings, w.String())
-	}
+	out := api.Imported{DryRun: r.DryRun, Warnings: listing.Lines(warnings)}
 
 	names := make([]string, len(entries))
 	for i, e := range entries {

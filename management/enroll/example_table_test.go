@@ -65,6 +65,15 @@ func TestExamples(t *testing.T) {
 			},
 		},
 		{
+			name: "idrac without the system that its only node has", nodes: 1, history: 1, want: "d same",
+			before: `[{"name":"d","pm_type":"idrac","pm_addr":"h","pm_system_id":"1","pm_user":"u"}]`,
+			lists: []string{
+				`[{"name":"d","pm_type":"idrac","pm_addr":"h","pm_user":"u"}]`,
+				`[{"pm_type":"idrac","pm_addr":"h","pm_user":"u"}]`,
+				"idrac,h,u,,",
+			},
+		},
+		{
 			name: "http is the same BMC, without TLS", before: "[" + redfish("https://h/", "1") + "]",
 			want: "s changed: bmc.plain none → true", nodes: 1, history: 2,
 			lists: []string{"[" + redfish("http://h/", "1") + "]"},
@@ -160,7 +169,9 @@ func TestRefusedExamples(t *testing.T) {
 
 	const mac = `,"mac":["52:54:00:00:00:01"]`
 
-	w.imported(s, api.Import{File: "[" + bmcOf("a", "10.0.0.1", mac) + "," + bmcOf("b", "10.0.0.2", "") + "]"})
+	w.imported(s, api.Import{File: "[" + bmcOf("a", "10.0.0.1", mac) + "," + bmcOf("b", "10.0.0.2", "") + `,
+{"name":"d1","pm_type":"idrac","pm_addr":"d","pm_system_id":"1","pm_user":"u"},
+{"name":"d2","pm_type":"idrac","pm_addr":"d","pm_system_id":"2","pm_user":"u"}]`})
 
 	nodes, history := w.counts()
 
@@ -182,6 +193,10 @@ func TestRefusedExamples(t *testing.T) {
 				"entry 1 (x): line 2: it fits several nodes: b by", "entry 3 (bad): line 4: pm_foobar: ",
 				"entry 4 (a): line 5: name: the name is that of a registered machine",
 			},
+		},
+		{
+			`[{"name":"d3","pm_type":"idrac","pm_addr":"d","pm_user":"u"}]`,
+			[]string{"entry 1 (d3): line 1: pm_system_id: the BMC has several nodes; say which one: /redfish/"},
 		},
 		// The line is that of the field.
 		{

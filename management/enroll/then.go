@@ -162,7 +162,7 @@ func refusedOf(err error, nodes []string) []string {
 
 // refusals returns the different reasons of refused jobs.
 func (i *Import) refusals() []string {
-	return slices.Compact(slices.Sorted(maps.Values(i.Refused)))
+	return inventory.ShortenAll(slices.Compact(slices.Sorted(maps.Values(i.Refused))), maxNamed, maxReason)
 }
 
 // goOn begins the verbs for nodes that are registered already.

@@ -40,7 +40,14 @@ func (r *reader) problem(field string, line int, format string, args ...any) {
 }
 
 // wrong notes a mistake of the field that is being read.
-func (r *reader) wrong(format string, args ...any) { r.problem(r.field, r.line, format, args...) }
+func (r *reader) wrong(format string, args ...any) {
+	if r.bare {
+		format, args = "the value is wrong, and not shown: it may be a password; without a header the columns are %s",
+			[]any{csvForm}
+	}
+
+	r.problem(r.field, r.line, format, args...)
+}
 
 func (r *reader) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, Problem{r.number, r.label(), r.line, r.field, fmt.Sprintf(format, args...)})
@@ -189,7 +196,7 @@ var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 
 // entry reads an entry.
 func (p *parser) entry(number int, raw raw) {
-	e := Entry{Line: raw.line}
+	e := Entry{Line: raw.line, bare: raw.bare}
 
 	if raw.bad {
 		p.entries = append(p.entries, e)

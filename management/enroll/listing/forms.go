@@ -404,6 +404,9 @@ func cmpNode(a, b *yaml.Node) *yaml.Node {
 // csvColumns are the columns of a CSV list without a header. The last one may be missing.
 var csvColumns = []string{"pm_type", "pm_addr", "pm_user", "pm_password", "mac", "pm_port"}
 
+// csvForm are these columns in words.
+var csvForm = strings.Join(csvColumns[:5], ",") + "[," + csvColumns[5] + "]"
+
 // isCSV reports whether a line begins a CSV list: it has a comma, and names the first column or a driver, or has more
 // columns than anything else.
 func isCSV(line string) bool {
@@ -455,11 +458,11 @@ func (p *parser) csv(data []byte) {
 		}
 
 		names := columns
-		if &columns[0] == &csvColumns[0] && len(cells) == len(csvColumns) {
+		row := raw{line: line, bare: &columns[0] == &csvColumns[0]}
+
+		if row.bare && len(cells) == len(csvColumns) {
 			names = csvColumns
 		}
-
-		row := raw{line: line}
 
 		// The cells of such a row are under wrong names, so that a message about one could show the password.
 		if row.bad = len(cells) != len(names); row.bad {

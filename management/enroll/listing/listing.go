@@ -29,7 +29,8 @@ const (
 
 	maxDepth    = 32
 	maxValues   = 1_000_000 // with the copies that aliases make
-	maxProblems = 200       // that are named
+	maxProblems = 200       // that are named, and as many warnings
+	maxLine     = 2000      // of one, in bytes
 )
 
 // Entry is a machine of a list.
@@ -44,6 +45,7 @@ type Entry struct {
 	Vars       configuration.Vars
 
 	lines map[string]int // of the fields that are there
+	bare  bool           // of a CSV list without a header
 }
 
 // Problem is a mistake or a warning.
@@ -90,19 +92,18 @@ func Err(problems []Problem) error {
 		return cmp.Or(a.Entry-b.Entry, a.Line-b.Line)
 	})
 
-	var lines []string
+	return inventory.Errorf(inventory.KindInvalid, "the list of machines is wrong: nothing was changed\n%s",
+		strings.Join(Lines(problems), "\n")).Do("correct the list, and import it again")
+}
 
-	for i, p := range problems {
-		if i == maxProblems {
-			lines = append(lines, fmt.Sprintf("and %d more", len(problems)-i))
-			break
-		}
-
+// Lines returns the problems in one line each: the first ones, and how many more there are.
+func Lines(problems []Problem) []string {
+	lines := make([]string, 0, len(problems))
+	for _, p := range problems {
 		lines = append(lines, p.String())
 	}
 
-	return inventory.Errorf(inventory.KindInvalid, "the list of machines is wrong: nothing was changed\n%s",
-		strings.Join(lines, "\n")).Do("correct the list, and import it again")
+	return inventory.ShortenAll(lines, maxProblems, maxLine)
 }
 
 // Parse reads a list. Without problems, entries has every machine of it.
@@ -147,6 +148,7 @@ type raw struct {
 	line   int
 	bad    bool // a problem says so already
 	host   bool // a host of Ansible, which has no BMC
+	bare   bool // of a CSV list without a header, whose columns may be swapped: no message shows a value
 	fields []field
 }
 
@@ -215,10 +217,14 @@ func (p *parser) distinct() {
 				continue
 			}
 
-			message := fmt.Sprintf("%s is that of entry %d (%s, line %d) already", id.what, first.entry, first.name,
-				first.line)
+			name, what, at := e.Node, id.what+" "+id.value, fmt.Sprintf("%s, line %d", first.name, first.line)
+			if e.bare {
+				name, what, at = "", id.what, fmt.Sprintf("line %d", first.line)
+			}
+
+			message := fmt.Sprintf("%s is that of entry %d (%s) already", what, first.entry, at)
 			if first.entry == i+1 {
-				message = id.what + " is there twice"
+				message = what + " is there twice"
 			}
 
 			field := id.field
@@ -227,7 +233,7 @@ func (p *parser) distinct() {
 			}
 
 			p.problems = append(p.problems, Problem{
-				i + 1, e.Node, cmp.Or(e.lines[field], e.Line), field, message,
+				i + 1, name, cmp.Or(e.lines[field], e.Line), field, message,
 			})
 		}
 	}
@@ -235,29 +241,29 @@ func (p *parser) distinct() {
 
 // identity is something that tells a machine from all others.
 type identity struct {
-	key   string // comparable
-	field string
-	what  string
+	key         string // comparable
+	field       string
+	what, value string // in words
 }
 
 // identities returns what tells the machine of the entry from all others.
 func (e *Entry) identities() []identity {
 	var ids []identity
 	if e.Node != "" {
-		ids = append(ids, identity{"name " + e.Node, "name", "the name " + e.Node})
+		ids = append(ids, identity{"name " + e.Node, "name", "the name", e.Node})
 	}
 
 	for _, key := range Keys(&e.Machine, e.Addr) {
 		kind, value, _ := strings.Cut(key, " ")
 		switch kind {
 		case "mac":
-			ids = append(ids, identity{key, "ports", "the MAC " + value})
+			ids = append(ids, identity{key, "ports", "the MAC", value})
 		case "uuid":
-			ids = append(ids, identity{key, "uuid", "the UUID " + value})
+			ids = append(ids, identity{key, "uuid", "the UUID", value})
 		case "bmc":
-			ids = append(ids, identity{key, "pm_addr", "the BMC " + value})
+			ids = append(ids, identity{key, "pm_addr", "the BMC", value})
 		case "ssh":
-			ids = append(ids, identity{key, "addr", "the address " + value})
+			ids = append(ids, identity{key, "addr", "the address", value})
 		}
 	}
 
@@ -267,13 +273,8 @@ func (e *Entry) identities() []identity {
 // Keys returns the evidence of the identity of a machine: its BMC, MACs, UUID and ssh address. Two machines that share
 // one are the same. A UUID that a vendor made up is none.
 func Keys(m *machine.Machine, addr string) (keys []string) {
-	if b := m.BMC; b != nil && b.Address != "" {
-		key := "bmc " + strings.ToLower(b.Address)
-		if b.Port != 0 {
-			key += fmt.Sprintf(":%d", b.Port)
-		}
-
-		keys = append(keys, strings.TrimSpace(key+" "+b.System))
+	if place := Place(m.BMC); place != "" {
+		keys = append(keys, strings.TrimSpace("bmc "+place+" "+m.BMC.System))
 	}
 
 	for _, port := range m.Ports {
@@ -289,4 +290,18 @@ func Keys(m *machine.Machine, addr string) (keys []string) {
 	}
 
 	return keys
+}
+
+// Place returns where a BMC is reached, which several machines may share; "": not known.
+func Place(b *machine.BMC) string {
+	if b == nil || b.Address == "" {
+		return ""
+	}
+
+	place := strings.ToLower(b.Address)
+	if b.Port != 0 {
+		place += fmt.Sprintf(":%d", b.Port)
+	}
+
+	return place
 }

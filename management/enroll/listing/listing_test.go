@@ -354,6 +354,11 @@ func TestHostile(t *testing.T) {
 		"CSV then JSON":    "ipmi,10.0.0.2,u,x-secret-x,52:54:00:aa:00:01\n" + `{"nodes":[]}` + "\n",
 		"missing column":   "ipmi,10.0.0.2,u,x-secret-x\n",
 		"unknown driver":   "foo,10.0.0.2,u,x-secret-x,52:54:00:aa:00:01\n",
+		"password first":   "x-secret-x,10.0.0.2,u,ipmi,52:54:00:aa:00:01\n",
+		"as the address":   "ipmi,x-secret-x!,u,10.0.0.2,52:54:00:aa:00:01\n",
+		"as the MAC":       "ipmi,10.0.0.2,u,52:54:00:aa:00:01,x-secret-x\n",
+		"as the port":      "ipmi,10.0.0.2,u,6230,52:54:00:aa:00:01,x-secret-x\n",
+		"twice the same":   "ipmi,x-secret-x,u,a,52:54:00:aa:00:01\nipmi,x-secret-x,u,a,52:54:00:aa:00:02\n",
 		"no type":          "name,pm_addr,pm_password\na,10.0.0.2,x-secret-x\n",
 		"swapped":          "ipmi,10.0.0.2,u,52:54:00:aa:00:01,a,b,x-secret-x\n",
 		"quotes":           "ipmi,10.0.0.2,u,\"x-secret-x,52:54:00:aa:00:01\n",
@@ -422,6 +427,23 @@ func TestBounds(t *testing.T) {
 	list := b.String()[:strings.LastIndex(strings.TrimSpace(b.String()), "\n")+1]
 	if entries, _ := read(t, list); len(entries) != MaxEntries {
 		t.Errorf("got %d entries", len(entries))
+	}
+}
+
+// TestLinesAreBounded counts what is not named.
+func TestLinesAreBounded(t *testing.T) {
+	t.Parallel()
+
+	var list []string
+	for i := range maxProblems + 7 {
+		list = append(list, fmt.Sprintf(`{"name":"n%d","pm_type":"pxe_ipmitool","pm_addr":"h%[1]d"}`, i))
+	}
+
+	_, warnings := read(t, "["+strings.Join(list, ",\n")+"]")
+
+	lines := Lines(warnings)
+	if len(lines) != maxProblems+1 || lines[maxProblems] != "and 7 more" || !strings.Contains(lines[0], "n0") {
+		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
 	}
 }
 
