@@ -273,7 +273,7 @@ func (c *call) goesOn(ctx context.Context, id string) error {
 	switch {
 	case err != nil && ctx.Err() == nil && errors.Is(context.Cause(bounded), errWaited):
 		return exit.Errorf(exit.Failed, "after %s, the nodes have not come to the end; the manager goes on",
-			print.Duration(limit)).Try("%s", remedy)
+			inventory.ShortDuration(limit)).Try("%s", remedy)
 	case err != nil && ctx.Err() != nil:
 		return exit.Errorf(exit.Interrupted, "detached; the manager goes on").Try("%s", remedy)
 	case err != nil && exit.Code(err) == exit.Unreachable:
@@ -409,7 +409,11 @@ var addFields = []struct{ option, field string }{
 	{"bmc-user", "pm_user"},
 	{"bmc-system", "pm_system_id"},
 	{"uuid", "uuid"},
+	{"cpus", "cpu"},
+	{"memory", "memory"},
+	{"disk", "disk"},
 	{"arch", "arch"},
+	{"profile", "profile"},
 }
 
 // addNode imports a list of one machine.
@@ -426,13 +430,28 @@ func addNode(ctx context.Context, c *call) error {
 		e["ports"] = macs
 	}
 
-	if name := c.String("bmc-password-file"); name != "" {
-		data, err := c.list(ctx, name)
-		if err != nil {
+	capabilities, err := pairs(c, "capability", "for example --capability boot_mode=uefi")
+	if err != nil {
+		return err
+	}
+
+	if capabilities != nil {
+		e["capabilities"] = capabilities
+	}
+
+	hints, err := rootDevice(c)
+	if err != nil {
+		return err
+	}
+
+	if hints != nil {
+		e["root_device"] = hints
+	}
+
+	if c.IsSet("bmc-password-file") {
+		if e["pm_password"], err = c.bmcPassword(ctx); err != nil {
 			return err
 		}
-
-		e["pm_password"] = strings.TrimRight(string(data), "\r\n")
 	}
 
 	data, err := json.Marshal([]any{e})
@@ -443,38 +462,74 @@ func addNode(ctx context.Context, c *call) error {
 	return c.importList(ctx, api.Import{File: string(data)})
 }
 
+// bmcPassword reads the password for a BMC from the file, from stdin, or from a terminal without echo.
+func (c *call) bmcPassword(ctx context.Context) (string, error) {
+	name := c.String("bmc-password-file")
+
+	if name == "-" && c.atTerminal() {
+		text, err := c.typeSecret(ctx, "password for the BMC: ")
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+
+		return strings.TrimRight(text, "\r\n"), err
+	}
+
+	data, _, err := c.readInput(ctx, name, "the password", "give --bmc-password-file FILE, or - for stdin")
+
+	return strings.TrimRight(string(data), "\r\n"), err
+}
+
+// pairs returns the values of an option that is repeated for each KEY=VALUE, or nil without it.
+func pairs(c *call, option, remedy string) (map[string]string, error) {
+	var all map[string]string
+
+	for _, pair := range values(c, option) {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, exit.Usagef("--%s: %q is not KEY=VALUE", option, pair).Try("%s", remedy)
+		}
+
+		if all == nil {
+			all = map[string]string{}
+		}
+
+		all[key] = value
+	}
+
+	return all, nil
+}
+
+// rootDevice returns the hints of --root-device, or nil without them.
+func rootDevice(c *call) (map[string]any, error) {
+	texts, err := pairs(c, "root-device",
+		"write for example --root-device 'model=<in> SAMSUNG' --root-device 'size=>= 400'")
+	if err != nil || texts == nil {
+		return nil, err
+	}
+
+	hints := map[string]any{}
+	for hint, value := range texts {
+		hints[hint] = value
+	}
+
+	return hints, nil
+}
+
 func configureNodes(ctx context.Context, c *call) error {
 	r := api.Configure{RootDeviceStrategy: facts.Strategy(c.String("root-device-strategy"))}
 	if err := c.fill(&r); err != nil {
 		return err
 	}
 
-	for _, hint := range values(c, "root-device") {
-		key, value, ok := strings.Cut(hint, "=")
-		if !ok || key == "" {
-			return exit.Usagef("--root-device: %q is not HINT=VALUE", hint).
-				Try("write for example --root-device 'model=<in> SAMSUNG' --root-device 'size=>= 400'")
-		}
-
-		if r.RootDevice == nil {
-			r.RootDevice = map[string]any{}
-		}
-
-		r.RootDevice[key] = value
+	var err error
+	if r.RootDevice, err = rootDevice(c); err != nil {
+		return err
 	}
 
-	for _, label := range values(c, "label") {
-		key, value, ok := strings.Cut(label, "=")
-		if !ok {
-			return exit.Usagef("--label: %q is not KEY=VALUE", label).
-				Try("to remove a label: %s nodes label NAME %s-", c.self(), label)
-		}
-
-		if r.Labels == nil {
-			r.Labels = map[string]string{}
-		}
-
-		r.Labels[key] = value
+	r.Labels, err = pairs(c, "label", fmt.Sprintf("to remove a label: %s nodes label NAME KEY-", c.self()))
+	if err != nil {
+		return err
 	}
 
 	var connection api.Connection

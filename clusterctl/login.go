@@ -177,7 +177,7 @@ func (c *call) token(ctx context.Context) (string, error) {
 	case name != "":
 		return client.ReadToken(name)
 	case c.atTerminal():
-		text, err = c.typeToken(ctx)
+		text, err = c.typeSecret(ctx, "token: ")
 	default:
 		return "", exit.Usagef("the token needs a terminal").
 			Try("give --token-file FILE, or --token-file - for stdin")
@@ -200,8 +200,8 @@ func (c *call) token(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// typeToken reads a line from the terminal without echo.
-func (c *call) typeToken(ctx context.Context) (string, error) {
+// typeSecret reads a line from the terminal without echo.
+func (c *call) typeSecret(ctx context.Context, prompt string) (string, error) {
 	f, ok := c.Stdin.(*os.File)
 	if !ok {
 		return "", os.ErrInvalid
@@ -214,7 +214,7 @@ func (c *call) typeToken(ctx context.Context) (string, error) {
 	}
 	defer show()
 
-	fmt.Fprint(c.Stderr, "token: ")
+	fmt.Fprint(c.Stderr, prompt)
 	defer fmt.Fprintln(c.Stderr)
 
 	return c.readLine(ctx)
