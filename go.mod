@@ -45,6 +45,7 @@ require (
 	github.com/digitalocean/go-smbios v0.0.0-20180907143718-390a4f403a8e
 	github.com/go-git/go-billy/v5 v5.9.0
 	github.com/go-git/go-git/v5 v5.19.1
+	github.com/google/go-tpm v0.9.8
 	github.com/jaypipes/ghw v0.27.0
 	github.com/skeema/knownhosts v1.3.1
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1

@@ -18,6 +18,7 @@ type Hardware struct {
 	Product string `json:"product,omitempty"` // of the vendor
 	Serial  string `json:"serial,omitempty"`  // of the machine
 	UUID    string `json:"uuid,omitempty"`    // of the machine (SMBIOS)
+	TPM     string `json:"tpm,omitempty"`     // the SHA-256 of the public endorsement key of the TPM, hexadecimal
 
 	BootMode string `json:"boot_mode,omitempty" enum:"bios,uefi"` // how it was booted
 	Firmware string `json:"firmware,omitempty"`                   // the version of the BIOS or UEFI
@@ -81,6 +82,7 @@ var HardwareFields = []HardwareField{
 	hardwareText("product", "the product", func(h *Hardware) string { return h.Product }),
 	hardwareText("serial", "the serial number of the machine", func(h *Hardware) string { return h.Serial }),
 	hardwareText("uuid", "the UUID of the machine", func(h *Hardware) string { return h.UUID }),
+	hardwareText("tpm", "the SHA-256 of the public key of the TPM", func(h *Hardware) string { return h.TPM }),
 	hardwareText("boot_mode", "bios or uefi", func(h *Hardware) string { return h.BootMode }),
 	hardwareText("firmware", "the version of the BIOS or UEFI", func(h *Hardware) string { return h.Firmware }),
 	hardwareText("kernel", "the release of the kernel", func(h *Hardware) string { return h.Kernel }),

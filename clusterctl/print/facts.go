@@ -27,6 +27,7 @@ func (p *Printer) Facts(f api.NodeFacts) {
 		{"System", words(h.System.Vendor, h.System.Product, h.System.Version)},
 		{"Serial", Line(h.System.Serial)},
 		{"UUID", Line(h.System.UUID)},
+		{"TPM", Line(h.System.TPM)},
 		{"Mainboard", words(h.System.BoardVendor, h.System.BoardProduct, h.System.BoardSerial)},
 		{"Firmware", words(h.Firmware.Vendor, h.Firmware.Version, h.Firmware.Date)},
 		{"Boot mode", Line(h.Firmware.BootMode)},

@@ -225,7 +225,8 @@ func observations(seen map[string]bool) string {
 
 // hardwareDetails are what the newest inspection of a node found.
 var hardwareDetails = ColumnsOf[api.Node](nil,
-	"Architecture=hardware.arch", "Serial number=hardware.serial", "UUID=hardware.uuid", "Boot mode=hardware.boot_mode",
+	"Architecture=hardware.arch", "Serial number=hardware.serial", "UUID=hardware.uuid", "TPM=hardware.tpm",
+	"Boot mode=hardware.boot_mode",
 	"Firmware=hardware.firmware", "Kernel=hardware.kernel", "BMC=hardware.bmc", "MACs=hardware.macs",
 	"Cores=hardware.cores", "DIMMs=hardware.dimms", "Disks in GB=hardware.disk_gb", "PCI devices=hardware.pci")
 

@@ -20,6 +20,7 @@ type Set struct {
 	HostKeys []string // of ssh, which are on its disk
 	UUID     string   // of the system (SMBIOS), lower case
 	Serial   string   // of the system (SMBIOS)
+	TPM      string   // the SHA-256 of the public endorsement key, hexadecimal
 	BMC      string   // the address of its BMC: with the port and the system, or the IP address alone
 	MACs     []string // lower case, with colons
 	Addr     string   // the address for ssh
@@ -34,6 +35,7 @@ const (
 	HostKeys Part = "ssh host key"
 	UUID     Part = "UUID"
 	Serial   Part = "serial number"
+	TPM      Part = "TPM"
 	BMC      Part = "BMC"
 	MACs     Part = "MAC"
 	Addr     Part = "address"
@@ -42,21 +44,30 @@ const (
 
 // Parts lists the parts with their weights: what equality counts for one machine, and what a difference counts against
 // it. What a repair or a new installation changes counts less against it.
+//
+// A TPM counts most: nobody can copy its key, or give two the same one. But it is soldered to the mainboard, and so are
+// UUID and serial number: one repair changes all three. See Mainboard.
 var Parts = []struct {
 	Part          Part
 	Same, Differs int
 	values        func(Set) []string
 	equal         func(a, b string) bool // nil: as they are
+	onMainboard   bool
 }{
-	{HostKeys, 60, 40, func(e Set) []string { return e.HostKeys }, nil},
-	{Agent, 60, 30, func(e Set) []string { return one(e.Agent) }, nil},
-	{UUID, 50, 30, func(e Set) []string { return genuine(e.UUID) }, nil},
-	{Serial, 40, 20, func(e Set) []string { return genuine(e.Serial) }, nil},
-	{BMC, 40, 20, func(e Set) []string { return one(e.BMC) }, sameBMC},
-	{MACs, 40, 10, func(e Set) []string { return e.MACs }, nil},
-	{Name, 30, 0, func(e Set) []string { return one(e.Name) }, nil},
-	{Addr, 20, 0, func(e Set) []string { return one(e.Addr) }, nil},
+	{TPM, 70, 50, func(e Set) []string { return one(e.TPM) }, nil, true},
+	{HostKeys, 60, 40, func(e Set) []string { return e.HostKeys }, nil, false},
+	{Agent, 60, 30, func(e Set) []string { return one(e.Agent) }, nil, false},
+	{UUID, 50, 30, func(e Set) []string { return genuine(e.UUID) }, nil, true},
+	{Serial, 40, 20, func(e Set) []string { return genuine(e.Serial) }, nil, true},
+	{BMC, 40, 20, func(e Set) []string { return one(e.BMC) }, sameBMC, false},
+	{MACs, 40, 10, func(e Set) []string { return e.MACs }, nil, false},
+	{Name, 30, 0, func(e Set) []string { return one(e.Name) }, nil, false},
+	{Addr, 20, 0, func(e Set) []string { return one(e.Addr) }, nil, false},
 }
+
+// Mainboard is the most that the parts on the mainboard together count against one machine, so that a new mainboard
+// makes no twin.
+const Mainboard = 50
 
 // Certain is the score from which two descriptions are of one machine. Below zero they are of two.
 const Certain = 50
@@ -136,7 +147,10 @@ type Verdict struct {
 
 // Compare compares two descriptions.
 func Compare(a, b Set) Verdict {
-	var v Verdict
+	var (
+		v         Verdict
+		mainboard = Mainboard // what may still count against it
+	)
 
 	for _, part := range Parts {
 		left, right := part.values(a), part.values(b)
@@ -150,7 +164,13 @@ func Compare(a, b Set) Verdict {
 			})
 		})
 		if i < 0 {
-			if v.Score -= part.Differs; part.Differs > 0 {
+			against := part.Differs
+			if part.onMainboard {
+				against = min(against, mainboard)
+				mainboard -= against
+			}
+
+			if v.Score -= against; part.Differs > 0 {
 				v.Differs = append(v.Differs, string(part.Part))
 			}
 
@@ -166,7 +186,7 @@ func Compare(a, b Set) Verdict {
 
 // shown describes a value. A key is too long.
 func shown(p Part, value string) string {
-	if p == HostKeys {
+	if p == HostKeys || p == TPM {
 		return string(p)
 	}
 	return string(p) + " " + value

@@ -15,7 +15,7 @@ import (
 func whole() evidence.Set {
 	return evidence.Set{
 		Agent: "web-0a1b2c3d4e5f", HostKeys: []string{"ssh-ed25519 AAAA1"},
-		UUID: "4c4c4544-0042-3510-8054-b4c04f4d5932", Serial: "B5THMY2", BMC: "10.9.0.5",
+		UUID: "4c4c4544-0042-3510-8054-b4c04f4d5932", Serial: "B5THMY2", TPM: strings.Repeat("a", 64), BMC: "10.9.0.5",
 		MACs: []string{"52:54:00:aa:00:01", "52:54:00:aa:00:02"}, Addr: "10.0.0.5",
 	}
 }
@@ -24,7 +24,7 @@ func whole() evidence.Set {
 func other() evidence.Set {
 	return evidence.Set{
 		Agent: "db-ffff2c3d4e5f", HostKeys: []string{"ssh-ed25519 AAAA2"},
-		UUID: "4c4c4544-0042-3510-8054-000000000001", Serial: "C6THMY2", BMC: "10.9.0.6",
+		UUID: "4c4c4544-0042-3510-8054-000000000001", Serial: "C6THMY2", TPM: strings.Repeat("b", 64), BMC: "10.9.0.6",
 		MACs: []string{"52:54:00:bb:00:01"}, Addr: "10.0.0.6",
 	}
 }
@@ -49,11 +49,11 @@ func TestCompare(t *testing.T) {
 		{"one of two network cards", func(b *evidence.Set) { b.MACs = b.MACs[1:] }, same},
 		{"a new mainboard", func(b *evidence.Set) {
 			o := other()
-			b.UUID, b.Serial, b.MACs = o.UUID, o.Serial, o.MACs
+			b.UUID, b.Serial, b.TPM, b.MACs = o.UUID, o.Serial, o.TPM, o.MACs
 		}, same},
 		{"a new mainboard, whose BMC has another address", func(b *evidence.Set) {
 			o := other()
-			b.UUID, b.Serial, b.MACs, b.BMC = o.UUID, o.Serial, o.MACs, o.BMC
+			b.UUID, b.Serial, b.TPM, b.MACs, b.BMC = o.UUID, o.Serial, o.TPM, o.MACs, o.BMC
 		}, same},
 		{"a new installation", func(b *evidence.Set) {
 			o := other()
@@ -74,6 +74,14 @@ func TestCompare(t *testing.T) {
 			*b = other()
 			b.Agent, b.HostKeys = disk.Agent, disk.HostKeys
 		}, unsure},
+		{"another TPM, in a slot", func(b *evidence.Set) { b.TPM = other().TPM }, same},
+		{"only the TPM is known", func(b *evidence.Set) { *b = evidence.Set{TPM: b.TPM} }, same},
+		{"another TPM, and an address that was given again", func(b *evidence.Set) {
+			*b = evidence.Set{TPM: other().TPM, Addr: b.Addr}
+		}, apart},
+		{"another TPM, and a serial number that many have", func(b *evidence.Set) {
+			*b = evidence.Set{TPM: other().TPM, Serial: b.Serial}
+		}, apart},
 		{"only the address is known", func(b *evidence.Set) {
 			*b = evidence.Set{Addr: b.Addr}
 		}, unsure},
@@ -133,7 +141,7 @@ func TestWords(t *testing.T) {
 	text := evidence.Compare(whole(), b).String()
 	if !strings.HasPrefix(
 		text,
-		"the same MAC 52:54:00:aa:00:02, but another ssh host key, agent, UUID, serial number, BMC",
+		"the same MAC 52:54:00:aa:00:02, but another TPM, ssh host key, agent, UUID, serial number, BMC",
 	) {
 		t.Errorf("%q", text)
 	}

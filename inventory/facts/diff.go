@@ -55,6 +55,7 @@ func (d *differ) fields(old, now Facts) {
 	texts("the product", old.System.Product, now.System.Product)
 	texts("the serial number", old.System.Serial, now.System.Serial)
 	texts("the UUID", old.System.UUID, now.System.UUID)
+	texts("the endorsement key of the TPM", old.System.TPM, now.System.TPM)
 	texts("the serial number of the mainboard", old.System.BoardSerial, now.System.BoardSerial)
 	texts("the version of the firmware", old.Firmware.Version, now.Firmware.Version)
 	texts("the boot mode", old.Firmware.BootMode, now.Firmware.BootMode)

@@ -40,6 +40,7 @@ type System struct {
 	Version string `json:"version,omitempty"` // of the product
 	Serial  string `json:"serial,omitempty"`  // the serial number
 	UUID    string `json:"uuid,omitempty"`    // lower case
+	TPM     string `json:"tpm,omitempty"`     // of its TPM: the SHA-256 of the public endorsement key, hexadecimal
 
 	BoardVendor  string `json:"board_vendor,omitempty"`  // of the mainboard
 	BoardProduct string `json:"board_product,omitempty"` // of the mainboard

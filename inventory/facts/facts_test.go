@@ -31,6 +31,9 @@ func TestParseRefuses(t *testing.T) {
 		{`{"schema":1,"disks":[{"size_bytes":1e30}]}`, none},
 		{`{"schema":1,"disks":7}`, none},
 		{`{"schema":1,"arch":"` + strings.Repeat("x", facts.MaxOutput) + `"}`, "more than 1048576 bytes"},
+		{`{"schema":1,"system":{"tpm":"abc"}}`, "system.tpm"},
+		{`{"schema":1,"system":{"tpm":"` + strings.Repeat("a", 62) + `"}}`, "system.tpm"},
+		{`{"schema":1,"system":{"tpm":"` + strings.Repeat("z", 64) + `"}}`, "system.tpm"},
 		{`{"schema":1,"numa":[` + strings.Repeat(`{},`, 4096) + `{}]}`, "numa has 4097 elements"},
 		{`{"schema":1,"problems":[` + problems + `""]}`, "the limit is"},
 		{strings.Repeat("[", 100_000), none},
@@ -91,7 +94,9 @@ func FuzzParse(f *testing.F) {
 }
 
 const good = `{"schema":1,"arch":"x86_64",
- "system":{"vendor":"Dell Inc.","product":"R640","serial":"ABC1"},"firmware":{"version":"2.1","boot_mode":"uefi"},
+ "system":{"vendor":"Dell Inc.","product":"R640","serial":"ABC1",
+  "tpm":"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"},
+ "firmware":{"version":"2.1","boot_mode":"uefi"},
  "os":{"name":"Debian 12","kernel":"6.1.0"},"cpu":{"model":"Xeon","sockets":2,"cores":16,"threads":32},
  "memory":{"total_mb":49152,"modules":[
   {"slot":"A1","size_mb":16384,"speed":2933,"serial":"m1"},{"slot":"A2","size_mb":16384,"serial":"m2"},

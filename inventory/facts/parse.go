@@ -3,6 +3,7 @@
 package facts
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -43,6 +44,13 @@ func Parse(output []byte) (Facts, error) {
 	if err := clean("", reflect.ValueOf(&f).Elem()); err != nil {
 		return refuse("the facts are wrong: %w", err)
 	}
+
+	const sha256Bytes = 32
+	if sum, err := hex.DecodeString(f.System.TPM); err != nil || len(sum) != 0 && len(sum) != sha256Bytes {
+		return refuse("the facts are wrong: system.tpm is %q, and no SHA-256", f.System.TPM)
+	}
+
+	f.System.TPM = strings.ToLower(f.System.TPM)
 
 	kept, err := json.Marshal(f)
 	if err != nil || len(kept) > maxFacts {

@@ -26,7 +26,7 @@ func EvidenceOf(r record.Reader, n *inventory.Node) evidence.Set {
 
 	e.HostKeys, e.Addr = n.HostKeys, n.Addr
 	if h := n.Hardware; h != nil {
-		e.UUID, e.Serial = cmp.Or(strings.ToLower(h.UUID), e.UUID), h.Serial
+		e.UUID, e.Serial, e.TPM = cmp.Or(strings.ToLower(h.UUID), e.UUID), h.Serial, h.TPM
 
 		for _, mac := range h.MACs {
 			if !slices.Contains(e.MACs, mac) {

@@ -122,8 +122,8 @@ func HardwareOf(f facts.Facts, i facts.Inspection) *inventory.Hardware {
 	h := &inventory.Hardware{
 		Inspection: i.Number, Time: i.Time, Arch: f.Arch,
 		Vendor: f.System.Vendor, Product: f.System.Product, Serial: f.System.Serial, UUID: f.System.UUID,
-		BootMode: f.Firmware.BootMode, Firmware: f.Firmware.Version, Kernel: f.OS.Kernel, BMC: f.BMC.Address,
-		Sockets: f.CPU.Sockets, Cores: f.CPU.Cores, Threads: f.CPU.Threads,
+		TPM: f.System.TPM, BootMode: f.Firmware.BootMode, Firmware: f.Firmware.Version, Kernel: f.OS.Kernel,
+		BMC: f.BMC.Address, Sockets: f.CPU.Sockets, Cores: f.CPU.Cores, Threads: f.CPU.Threads,
 		MemoryMB: f.Memory.TotalMB, DIMMs: len(f.Memory.Modules),
 		Disks: len(f.Disks), Interfaces: len(f.Interfaces), PCI: len(f.PCI),
 	}

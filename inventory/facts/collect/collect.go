@@ -44,6 +44,7 @@ func Collect(ctx context.Context, root string) facts.Facts {
 	c.part("the network ports", c.interfaces)
 	c.part("the neighbours of the network ports", func() error { return c.neighbours(ctx) })
 	c.part("the BMC", func() error { return c.bmc(ctx) })
+	c.part("the TPM", func() error { return c.tpm(ctx) })
 
 	return c.facts
 }
