@@ -22,8 +22,8 @@ type Import struct {
 
 	Prune  bool `json:"prune,omitempty"`   // also forget imported machines that the list does not name
 	DryRun bool `json:"dry_run,omitempty"` // change nothing, and return what would be done
-	// The verbs that follow, in order, such as `manage`: a job each, on the created nodes and the changed ones that
-	// are Enrolled, as far as the job before succeeded for them.
+	// The verbs that follow, in order, such as `manage`: a job each, on the nodes of the list that are Enrolled, also
+	// those that it does not change, as far as the job before succeeded for them.
 	Then []inventory.Verb `json:"then,omitempty"`
 }
 

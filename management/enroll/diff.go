@@ -316,6 +316,7 @@ func brief(value any) string {
 type planned struct {
 	machines      []api.ImportedMachine
 	registrations []Registration
+	again         []string // registered already, and still Enrolled: the verbs that follow take them as well
 	remove        []string
 	warnings      []string
 	then          []inventory.Verb
@@ -441,8 +442,9 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 		m := api.ImportedMachine{Node: r.Node, Changes: c.changes(c.after(r))}
 
 		_, registered := v.Lookup(r.Node)
+		busy := c.busy()
 
-		switch busy := c.busy(); {
+		switch {
 		case len(m.Changes) == 0 && registered && c.imported():
 			m.Action = api.ImportSame
 		case busy != "":
@@ -455,9 +457,13 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 			p.registrations = append(p.registrations, r)
 		}
 
-		if c.node == nil || c.node.Status == inventory.Enrolled {
+		if c.node == nil || c.node.Status == inventory.Enrolled && busy == "" {
 			after := c.after(r)
 			m.Checks = checks(&after.machine.Machine, after.addr)
+
+			if m.Action == api.ImportSame {
+				p.again = append(p.again, r.Node)
+			}
 		}
 
 		p.machines = append(p.machines, m)

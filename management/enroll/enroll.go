@@ -32,7 +32,9 @@ type Import struct {
 	Started time.Time `json:"started"`
 
 	Registrations []Registration `json:"registrations,omitempty"`
-	Remove        []string       `json:"remove,omitempty"`
+	// Again are the nodes of the list that are registered so already, and whose credentials are not proven yet.
+	Again  []string `json:"again,omitempty"`
+	Remove []string `json:"remove,omitempty"`
 	// Secrets has the passwords and the variables by node, each set as one secret.
 	Secrets configuration.Vars `json:"secrets,omitempty"`
 
@@ -295,7 +297,6 @@ func (s *Service) accept(ctx context.Context, c access.Caller, decide decision) 
 				return result{planned: p}, err
 			}
 
-			accepted.Verbs, accepted.Then = p.then, p.then
 			record.Put(tx, &Kind, accepted)
 
 			return result{p, accepted}, nil
@@ -315,13 +316,22 @@ func (s *Service) accept(ctx context.Context, c access.Caller, decide decision) 
 
 // record returns the record of the import, or nil if it changes nothing.
 func (p planned) record(actor string, now time.Time) (*Import, error) {
-	if len(p.registrations)+len(p.remove) == 0 {
+	var again []string
+	if len(p.then) > 0 {
+		again = p.again
+	}
+
+	if len(p.registrations)+len(p.remove)+len(again) == 0 {
 		return nil, nil
 	}
 
 	out := &Import{
-		ID: rand.Text(), Actor: actor, Started: now, Registrations: p.registrations, Remove: p.remove,
-		Secrets: configuration.Vars{}, Actions: map[string]api.ImportAction{},
+		ID: rand.Text(), Actor: actor, Started: now, Registrations: p.registrations, Again: again, Remove: p.remove,
+		Secrets: configuration.Vars{}, Actions: map[string]api.ImportAction{}, Verbs: p.then, Then: p.then,
+	}
+
+	for _, name := range again {
+		out.Actions[name] = api.ImportSame
 	}
 
 	for _, m := range p.machines {

@@ -47,18 +47,17 @@ func checkThen(status inventory.Status, verbs []inventory.Verb) error {
 	return nil
 }
 
-// goesOn returns the nodes that the verbs after the import take: those that it registered and that are Enrolled.
+// goesOn returns the nodes that the verbs after the import take: those of the list that are Enrolled.
 func (i Import) goesOn(v *state.View, skipped map[string]string) []string {
-	var names []string
-
+	names := slices.Clone(i.Again)
 	for _, r := range i.Registrations {
-		n, known := v.Lookup(r.Node)
-		if known && n.Status == inventory.Enrolled && skipped[r.Node] == "" {
-			names = append(names, r.Node)
-		}
+		names = append(names, r.Node)
 	}
 
-	return names
+	return slices.DeleteFunc(names, func(name string) bool {
+		n, known := v.Lookup(name)
+		return !known || n.Status != inventory.Enrolled || skipped[name] != ""
+	})
 }
 
 // errStale is the refusal of a transaction on an import that another leader has gone on with.

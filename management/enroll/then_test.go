@@ -156,18 +156,88 @@ func TestThen(t *testing.T) {
 		t.Errorf("got %s, the jobs %s", got, done.Jobs)
 	}
 
-	// Nothing has changed, so nothing follows.
-	done, err = w.request(s, api.Import{Then: manage, File: `[{"name":"old","addr":"10.0.0.1","memory":1}]`})
-	if err != nil || len(done.Jobs) > 0 || w.jobs.did() != "manage old,new by anna" {
-		t.Errorf("the second time: %+v, %v, %s", done, err, w.jobs.did())
-	}
-
 	for _, wrong := range [][]inventory.Verb{
 		{"commission"}, {"manage", "manage"}, {"polish"}, {"forget"}, {"discover"}, make([]inventory.Verb, 100),
 	} {
 		if _, err := w.request(s, api.Import{Then: wrong, File: one}); inventory.KindOf(err) != inventory.KindInvalid {
 			t.Errorf("then %v: %v", wrong, err)
 		}
+	}
+}
+
+// TestThenAgain: a second import of a list goes on with the nodes that are Enrolled still, and touches no other.
+func TestThenAgain(t *testing.T) {
+	t.Parallel()
+
+	const list = `[{"name":"bad","addr":"10.0.0.1"},{"name":"good","addr":"10.0.0.2"},
+{"name":"held","addr":"10.0.0.3"}]`
+
+	w := newWorld(t)
+	s := w.run()
+	w.expect(s, api.Import{File: list}, "bad created\ngood created\nheld created")
+
+	change := func(name string, change func(*inventory.Node)) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+
+		n := w.nodes[name]
+		change(&n)
+		w.nodes[name] = n
+	}
+	change("good", func(n *inventory.Node) { n.Status = inventory.Manageable })
+	change("held", func(n *inventory.Node) { n.Status, n.Job = inventory.Verifying, "7" })
+
+	entries := func() (count int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+
+		for _, of := range w.history {
+			count += len(of)
+		}
+
+		return count
+	}
+	before := entries()
+
+	w.expect(s, api.Import{File: list}, "bad same\ngood same\nheld same")
+
+	done, err := w.request(s, api.Import{File: list, Then: manage, DryRun: true})
+	if runs := Runs(w.View()); err != nil || w.jobs.did() != "" || len(runs) != 1 {
+		t.Errorf("a preview: %+v, %v, %s, %+v", done, err, w.jobs.did(), runs)
+	}
+
+	done, err = w.request(s, api.Import{File: list, Then: manage})
+	if err != nil || len(done.Jobs) != 1 || w.jobs.did() != "manage bad by anna" {
+		t.Fatalf("%+v, %v, %s", done, err, w.jobs.did())
+	}
+
+	// It says so, there and in the list of imports.
+	var got []string
+	for _, m := range done.Machines {
+		got = append(got, fmt.Sprint(m.Node, " ", m.Action, " ", m.Checks))
+	}
+
+	if text := strings.Join(got, ", "); text != "bad same [ssh], good same [], held same []" {
+		t.Error(text)
+	}
+
+	run, err := Run(w.View(), done.ID)
+	if err != nil || len(run.Nodes) != 1 || run.Nodes[0].Node != "bad" || run.Nodes[0].Action != api.ImportSame ||
+		run.Nodes[0].Job != "1" {
+		t.Errorf("%+v, %v", run, err)
+	}
+
+	if after := entries(); after != before {
+		t.Errorf("%d entries, and %d before", after, before)
+	}
+
+	// Once all are checked, nothing follows.
+	w.jobs.end(t)
+	change("bad", func(n *inventory.Node) { n.Status = inventory.Manageable })
+
+	done, err = w.request(s, api.Import{File: list, Then: manage})
+	if err != nil || len(done.Jobs) > 0 || w.jobs.did() != "manage bad by anna" {
+		t.Errorf("%+v, %v, %s", done, err, w.jobs.did())
 	}
 }
 
