@@ -132,7 +132,7 @@ func (s *Store) partOps(ctx context.Context, part any) (etcd.Ops, error) {
 		return s.recordOps(ctx, part.Scope, part.Change)
 	case state.NodeWrite:
 		if part.Tombstone == nil {
-			return s.putNodeOps(part.Node, part.Entries)
+			return s.putNodeOps(s.keepReservation(part.Node), part.Entries)
 		}
 
 		ops, err := s.forgetOps(part.Node, *part.Tombstone)

@@ -206,7 +206,7 @@ func (s *Store) keepReservation(n inventory.Node) inventory.Node {
 	m := stored.Clone()
 	m.Addr, m.State, m.PrevState, m.Seen, m.Duplicates = n.Addr, n.State, n.PrevState, n.Seen, n.Duplicates
 	m.AnnouncedFrom, m.Sightings, m.SetAside = n.AnnouncedFrom, n.Sightings, n.SetAside
-	m.HostKeys, m.Labels, m.Entries = n.HostKeys, n.Labels, n.Entries
+	m.HostKeys, m.Labels, m.Alerts, m.Entries = n.HostKeys, n.Labels, n.Alerts, n.Entries
 	m.Updated, m.Actor = n.Updated, n.Actor
 	m.Presence = n.Clone().Presence
 

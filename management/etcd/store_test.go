@@ -875,7 +875,7 @@ func TestAbandonedReservation(t *testing.T) {
 
 	// An observation keeps the reservation, because the claim may still commit.
 	m, e, _ := before.Observe(inventory.Observation{Observer: "gossip", Label: "n", Serial: "0000"}, noon)
-	m.Labels = map[string]string{"rack": "r1"}
+	m.Labels, m.Alerts = map[string]string{"rack": "r1"}, []inventory.Alert{{ID: "a1"}}
 	_, err = s.PutNodes(ctx, []state.NodeWrite{{Node: m, Entries: []inventory.HistoryEntry{*e}}})
 	must(t, err)
 
@@ -886,7 +886,21 @@ func TestAbandonedReservation(t *testing.T) {
 
 	if raw := s.view.reserved[names[0]]; raw.Status != inventory.Provisioning || raw.Job != first.ID ||
 		raw.State != inventory.Disappeared ||
-		raw.Labels["rack"] != "r1" {
+		raw.Labels["rack"] != "r1" || len(raw.Alerts) != 1 {
+		t.Errorf("the reservation is lost: %+v", raw)
+	}
+
+	// So does a write in a transaction on records.
+	_, _, err = record.Decide(ctx, s, func(tx *record.Tx) (none struct{}, err error) {
+		n, err := state.ViewOf(tx).Node(names[0])
+		m, entry, _ := n.EndAlert("a1", inventory.Trigger{Actor: "ann", Time: noon})
+		tx.Attach(state.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{entry}})
+
+		return none, err
+	})
+	must(t, err)
+
+	if raw := s.view.reserved[names[0]]; raw.Job != first.ID || len(raw.Alerts) != 0 {
 		t.Errorf("the reservation is lost: %+v", raw)
 	}
 
