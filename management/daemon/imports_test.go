@@ -278,8 +278,8 @@ var mayImport = map[string][]string{
 		"management/step/power",
 	},
 	"management/hardware": {
-		"inventory", "inventory/facts", "management/access", "management/record", "management/selector",
-		"management/state",
+		"inventory", "inventory/facts", "management/access", "management/job", "management/record",
+		"management/selector", "management/state",
 	},
 	"management/step/inspect": {
 		"inventory", "inventory/facts", "inventory/facts/program", "configuration", "management/hardware",

@@ -416,10 +416,21 @@ func TestClasses(t *testing.T) {
 		t.Errorf("alerts: %q", got)
 	}
 
-	// Without the class, nothing is compared.
+	hosts.set("db-1", short)
+	look("db-1")
+
+	if got := alerts(); len(got) != 1 {
+		t.Errorf("alerts: %q", got)
+	}
+
+	// Without the class, nothing is compared, and no alert stays.
 	_, err = s.DeleteClass(s.ctx(), "r640")
 	s.must(err)
-	hosts.set("db-1", short)
+
+	if got := alerts(); len(got) != 0 {
+		t.Errorf("alerts: %q", got)
+	}
+
 	look("db-1")
 
 	if got := alerts(); len(got) != 0 {

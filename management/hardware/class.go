@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/selector"
 	"github.com/contiv/cluster/management/state"
@@ -92,21 +93,61 @@ func create(tx *record.Tx, class facts.Class) (facts.Class, error) {
 	return class, nil
 }
 
-// Delete removes a class. The alerts of its nodes end with their next inspections.
+// Delete removes a class, and ends the alerts that it has raised in the same transaction. If these are too many for
+// one, most of them end before.
 func (s *Classes) Delete(ctx context.Context, c access.Caller, name string) error {
-	_, err := s.change(ctx, c, "classes.delete", name, func(tx *record.Tx) (facts.Class, error) {
-		class := record.Get(tx, &state.Classes, name)
-		if class == nil {
-			return facts.Class{}, inventory.
-				Errorf(inventory.KindNotFound, "there is no class %q", inventory.Shorten(name, maxShown))
+	trigger := inventory.Trigger{Actor: c.Principal, Reason: "the class is deleted", Time: time.Now()}
+
+	for left := true; left; {
+		_, err := s.change(ctx, c, "classes.delete", name, func(tx *record.Tx) (facts.Class, error) {
+			class := record.Get(tx, &state.Classes, name)
+			if class == nil {
+				return facts.Class{}, inventory.
+					Errorf(inventory.KindNotFound, "there is no class %q", inventory.Shorten(name, maxShown))
+			}
+
+			// An inspection may raise an alert meanwhile.
+			tx.DependOn(&job.Nodes)
+
+			writes := endings(state.ViewOf(tx), sourceClass+name, trigger)
+			left = len(writes) > maxEndings
+
+			for _, w := range writes[:min(len(writes), maxEndings)] {
+				tx.Attach(w)
+			}
+
+			if !left {
+				record.Remove(tx, &state.Classes, name)
+			}
+
+			return *class, nil
+		})
+		if err != nil {
+			return err
 		}
+	}
 
-		record.Remove(tx, &state.Classes, name)
+	return nil
+}
 
-		return *class, nil
-	})
+// maxEndings is the number of nodes whose alerts end in one transaction, with two of its 128 operations each.
+const maxEndings = 50
 
-	return err
+// endings returns the writes that end the alerts that inspections have raised for a source.
+func endings(v *state.View, source string, t inventory.Trigger) (writes []state.NodeWrite) {
+	for _, n := range v.Nodes() {
+		for _, a := range n.Alerts {
+			if a.Source != source || !ours(a) {
+				continue
+			}
+
+			if m, entry, changed := n.EndAlert(a.ID, t); changed {
+				writes = append(writes, state.NodeWrite{Node: m, Entries: []inventory.HistoryEntry{entry}})
+			}
+		}
+	}
+
+	return writes
 }
 
 func (s *Classes) change(

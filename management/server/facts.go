@@ -53,7 +53,7 @@ func (s *Server) factsRoutes() []rest.Route {
 			Path: api.PathClass, Method: http.MethodDelete, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "deleteClass", Tag: aboutNodes, Summary: "Delete a class of hardware",
-				Text:    "The alerts that it has raised end with the next inspections of their nodes.",
+				Text:    "The alerts that it has raised end with it.",
 				Path:    []openapi.Param{{Name: "name", Help: "The name of the class.", Example: "r640"}},
 				Success: "The class is deleted.", Revision: true,
 				Fails: openapi.Fails{404: ""},
