@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
@@ -44,28 +45,40 @@ func (i *Import) run(v *state.View) api.ImportRun {
 		Done: !i.Ended.IsZero() && len(i.Then) == 0,
 	}
 
-	for _, id := range i.Jobs {
-		if j, err := v.Job(id); err == nil && !j.Status.Ended() {
+	steps := make([]step, len(i.Jobs))
+
+	for at, id := range i.Jobs {
+		j, err := v.Job(id)
+		if err != nil {
+			continue // it is no longer kept
+		}
+
+		steps[at] = step{job: &j, targets: map[string]job.Target{}}
+		for _, t := range j.Targets {
+			steps[at].targets[t.Name] = t
+		}
+
+		if !j.Status.Ended() {
 			out.Done = false
 		}
 	}
 
 	// A node may be of the request, or of the jobs alone.
-	names := map[string]bool{}
-	for _, name := range i.Nodes {
-		names[name] = true
-	}
-
+	takes := map[string]bool{} // those that the verbs take
 	for name := range i.Actions {
-		names[name] = true
+		takes[name] = false
 	}
 
 	for name := range i.Skipped {
-		names[name] = true
+		takes[name] = false
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		n := i.node(v, name)
+	for _, name := range i.Nodes {
+		takes[name] = true
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(takes)) {
+		n := i.node(v, name, takes[name], steps)
 		if n.Error != "" && n.Step != "" {
 			out.Failed++
 		}
@@ -78,8 +91,14 @@ func (i *Import) run(v *state.View) api.ImportRun {
 	return out
 }
 
-// node returns how far a node came.
-func (i *Import) node(v *state.View, name string) api.ImportedNode {
+// step is a job of an import, with its targets by name; zero: it is no longer kept.
+type step struct {
+	job     *job.Job
+	targets map[string]job.Target
+}
+
+// node returns how far a node came. takes: the verbs take it.
+func (i *Import) node(v *state.View, name string, takes bool, steps []step) api.ImportedNode {
 	out := api.ImportedNode{Node: name, Action: i.Actions[name]}
 
 	if n, known := v.Lookup(name); known {
@@ -91,28 +110,28 @@ func (i *Import) node(v *state.View, name string) api.ImportedNode {
 		return out
 	}
 
-	if !slices.Contains(i.Nodes, name) {
+	if !takes {
 		return out // nothing follows
 	}
 
-	for at, id := range i.Jobs {
-		j, err := v.Job(id)
-		if err != nil {
-			continue // it is no longer kept
+	for at, s := range steps {
+		if s.job == nil {
+			continue
 		}
 
-		if _, takes := j.Target(name); !takes {
+		target, takes := s.targets[name]
+		if !takes {
 			out.Step, out.Job, out.Error = i.Verbs[at], "", i.Refused[name]
 			return out
 		}
 
-		out.Step, out.Job = j.Verb, id
+		out.Step, out.Job = s.job.Verb, s.job.ID
 
-		if !j.Status.Ended() {
+		if !s.job.Status.Ended() {
 			return out
 		}
 
-		if r := j.TargetResult(name); !r.OK {
+		if r := s.job.ResultOf(target); !r.OK {
 			out.Error = r.Error
 			return out
 		}

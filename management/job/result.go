@@ -22,13 +22,21 @@ type TargetResult struct {
 // written to the node. Without one (a discover, or a job that never reached its
 // nodes) it uses the runs.
 func (j Job) TargetResult(name string) TargetResult {
+	t, _ := j.Target(name)
+	t.Name = name
+
+	return j.ResultOf(t)
+}
+
+// ResultOf is TargetResult for a target that is at hand: the results of all targets take linear time.
+func (j Job) ResultOf(t Target) TargetResult {
 	result := TargetResult{}
 	problem := ""
 
 	for _, r := range j.Runs {
-		res, ok := r.Results[name]
+		res, ok := r.Results[t.Name]
 		// In batches, a target may have helped another batch.
-		if !ok || j.Serial != "" && !slices.Contains(r.Hosts, name) {
+		if !ok || j.Serial != "" && !slices.Contains(r.Hosts, t.Name) {
 			continue
 		}
 
@@ -44,9 +52,8 @@ func (j Job) TargetResult(name string) TargetResult {
 		}
 	}
 
-	if o, ok := j.Outcomes[name]; ok {
+	if o, ok := j.Outcomes[t.Name]; ok {
 		row := j.verb().Row
-		t, _ := j.Target(name)
 		result.Status, result.Error = o.Status, o.Error
 		// A best-effort verb reaches its status with an error, too.
 		result.OK = o.Error == "" && (!row.ChangesStatus() || o.Status == row.After(t.From))
@@ -63,7 +70,6 @@ func (j Job) TargetResult(name string) TargetResult {
 	}
 
 	if v := j.verb(); v.result != nil {
-		t, _ := j.Target(name)
 		result = v.result(j, t, result)
 	}
 
