@@ -185,8 +185,16 @@ func (c *call) importList(ctx context.Context, r api.Import) error {
 		Wire:  done,
 		Table: func(p *print.Printer) { print.ImportColumns.Table(p, done.Machines) },
 	})
-	if err != nil || len(done.Jobs) == 0 {
+	if err != nil || done.ID == "" || len(then) == 0 || done.DryRun {
 		return err
+	}
+
+	// A job may wait, or may have been refused for all.
+	if len(done.Jobs) == 0 {
+		run, err := c.manager.ImportRun(ctx, done.ID)
+		if err != nil || !slices.ContainsFunc(run.Nodes, func(n api.ImportedNode) bool { return n.Step != "" }) {
+			return err
+		}
 	}
 
 	// The answer of the import is all that is printed for programs.
@@ -331,6 +339,10 @@ func (c *call) showImport(run api.ImportRun) error {
 		if err != nil {
 			return err
 		}
+	}
+
+	if run.Waits != "" {
+		c.say("%s; it is asked for again", run.Waits)
 	}
 
 	if !run.Done {

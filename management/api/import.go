@@ -94,10 +94,12 @@ type ImportRun struct {
 	Registered bool             `json:"registered"`      // whether all machines are registered
 	Verbs      []inventory.Verb `json:"verbs,omitempty"` // what follows, in order
 	Jobs       []string         `json:"jobs,omitempty"`  // the jobs of these verbs that were accepted, in order
-	Done       bool             `json:"done"`            // whether it has ended, with all that follows
-	Total      int              `json:"total"`           // the nodes that it concerns
-	Failed     int              `json:"failed"`          // the nodes that stopped on the way
-	Nodes      []ImportedNode   `json:"nodes,omitempty"` // how far each came; absent in lists
+	// Why the next job is not accepted yet; it is asked for again.
+	Waits  string         `json:"waits,omitempty"`
+	Done   bool           `json:"done"`            // whether it has ended, with all that follows
+	Total  int            `json:"total"`           // the nodes that it concerns
+	Failed int            `json:"failed"`          // the nodes that stopped on the way
+	Nodes  []ImportedNode `json:"nodes,omitempty"` // how far each came; absent in lists
 }
 
 // ImportedNode is how far a node of an import came.

@@ -4,13 +4,16 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +83,41 @@ func TestEmptyQuery(t *testing.T) {
 		if _, err := c.Nodes(t.Context(), tt.filter); err != nil || uri != tt.want {
 			t.Errorf("the request is %q (%v), want %q", uri, err, tt.want)
 		}
+	}
+}
+
+// TestManyNames asks for the nodes of many names in requests that a manager takes, and joins the answers.
+func TestManyNames(t *testing.T) {
+	asked, longest := 0, 0
+	manager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		longest = max(longest, len(r.RequestURI))
+
+		list := api.List[api.Node]{Items: []api.Node{}, Revision: int64(100 - asked)}
+		for _, name := range r.URL.Query()["name"] {
+			list.Items = append(list.Items, api.Node{Name: name})
+		}
+
+		list.Total = len(list.Items)
+		asked++
+		_ = json.NewEncoder(w).Encode(list)
+	}))
+	defer manager.Close()
+
+	c, err := New(Options{URL: manager.URL})
+	errtest.None(t, err)
+
+	names := make([]string, 5000)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%04d", strings.Repeat("n", 100), len(names)-i)
+	}
+
+	all, err := c.Nodes(t.Context(), NodeFilter{Names: append(names, names[7])})
+	errtest.None(t, err)
+
+	sorted := slices.IsSortedFunc(all.Items, func(a, b api.Node) int { return strings.Compare(a.Name, b.Name) })
+	if len(all.Items) != 5000 || all.Total != 5000 || !sorted || all.Revision != int64(101-asked) || longest > 48<<10 {
+		t.Errorf("%d of %d nodes, sorted %t, revision %d after %d requests of up to %d bytes",
+			len(all.Items), all.Total, sorted, all.Revision, asked, longest)
 	}
 }
 

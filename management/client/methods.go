@@ -57,9 +57,35 @@ func (f NodeFilter) query() url.Values {
 	return q
 }
 
-// Nodes returns nodes, or a page of them.
+// namesAtOnce is how many names a request may have: they are in its head, which has 64 KiB.
+const namesAtOnce = 200
+
+// Nodes returns nodes, or a page of them. All nodes of many names take several requests, and the list has the revision
+// of the oldest answer.
 func (c *Client) Nodes(ctx context.Context, f NodeFilter) (api.List[api.Node], error) {
-	return find[api.List[api.Node]](ctx, c, api.PathNodes, f.query())
+	if len(f.Names) <= namesAtOnce || len(f.Sort) > 0 || f.Limit > 0 || f.Continue != "" {
+		return find[api.List[api.Node]](ctx, c, api.PathNodes, f.query())
+	}
+
+	var all api.List[api.Node]
+
+	for names := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(f.Names))), namesAtOnce) {
+		f.Names = names
+
+		part, err := find[api.List[api.Node]](ctx, c, api.PathNodes, f.query())
+		if err != nil {
+			return api.List[api.Node]{}, err
+		}
+
+		if all.Items == nil {
+			all.Revision = part.Revision
+		}
+
+		all.Items, all.Total = append(all.Items, part.Items...), all.Total+part.Total
+		all.Revision, all.Stale = min(all.Revision, part.Revision), all.Stale || part.Stale
+	}
+
+	return all, nil
 }
 
 // Inventory returns nodes as hosts of an Ansible inventory, or a page of them.

@@ -135,7 +135,7 @@ func configured(v *state.View, r api.Configure, connection configuration.Connect
 			g.Capabilities[bootMode] = r.BootMode
 		}
 
-		reason := c.refuses(g)
+		reason := cmp.Or(c.refuses(g), c.after(g).tooLarge())
 		if manage, _ := inventory.TransitionOf(inventory.VerbManage); reason != "" && manage.Takes(*c.node) {
 			toManage = append(toManage, name)
 		}

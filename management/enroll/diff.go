@@ -182,6 +182,15 @@ func (c current) after(r Registration) outcome {
 	return out
 }
 
+// tooLarge returns why the outcome is more than a node may have, or "".
+func (o outcome) tooLarge() string {
+	if len(o.labels) > inventory.MaxLabels {
+		return fmt.Sprintf("it would have %d labels, the limit is %d", len(o.labels), inventory.MaxLabels)
+	}
+
+	return ""
+}
+
 // changes returns the fields that the registration changes, in the order of their names.
 func (c current) changes(after outcome) []api.ImportChange {
 	before := outcome{machine: c.machine, connection: c.connection, vars: c.vars}
@@ -439,7 +448,14 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 		listed[r.Node] = i + 1
 
 		c := currentOf(v, r.Node)
-		m := api.ImportedMachine{Node: r.Node, Changes: c.changes(c.after(r))}
+		after := c.after(r)
+		m := api.ImportedMachine{Node: r.Node, Changes: c.changes(after)}
+
+		if reason := after.tooLarge(); reason != "" {
+			field = "labels"
+			problem("%s", reason)
+			continue
+		}
 
 		_, registered := v.Lookup(r.Node)
 		busy := c.busy()
@@ -458,7 +474,6 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 		}
 
 		if c.node == nil || c.node.Status == inventory.Enrolled && busy == "" {
-			after := c.after(r)
 			m.Checks = checks(&after.machine.Machine, after.addr)
 
 			if m.Action == api.ImportSame {

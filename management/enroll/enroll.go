@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,6 +55,8 @@ type Import struct {
 	Jobs []string `json:"jobs,omitempty"`
 	// Refused are the nodes that a job was refused for, with the reason.
 	Refused map[string]string `json:"refused,omitempty"`
+	// Waits is why the next job is not accepted yet: a refusal that may pass by itself. Empty: there was none.
+	Waits string `json:"waits,omitempty"`
 }
 
 // The names of Import.Secrets.
@@ -118,11 +121,13 @@ type Options struct {
 type Service struct {
 	Options
 	*control.Loop
+
+	refused map[string]time.Time // the imports whose next verb waits for the end of a refusal; the loop's own
 }
 
 // New returns a Service. Its loop carries imports out while its instance leads.
 func New(o Options) *Service {
-	s := &Service{Options: o}
+	s := &Service{Options: o, refused: map[string]time.Time{}}
 	s.Loop = control.New(control.Options{
 		Name:    "imports",
 		Duty:    o.Leads,
@@ -393,15 +398,21 @@ func (s *Service) await(ctx context.Context, id string) (Import, error) {
 			return Import{}, nil // it ended long ago
 		}
 
-		if !i.Ended.IsZero() && (len(i.Then) == 0 || len(i.Jobs) > 0) {
+		if !i.Ended.IsZero() && (len(i.Then) == 0 || len(i.Jobs) > 0 || i.Waits != "") {
 			return *i, nil
 		}
 
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Import{}, inventory.Errorf(inventory.KindUnavailable, "the import is stored, and has not ended yet").
-				Do("it goes on by itself; repeat the request to see its result")
+			// Only what follows is not begun yet.
+			if !i.Ended.IsZero() {
+				return *i, nil
+			}
+
+			return Import{}, inventory.Errorf(inventory.KindUnavailable,
+				"the import %s is stored, and has not ended yet", id).
+				Do("it goes on by itself; look at it instead of repeating the request")
 		}
 	}
 }
@@ -414,18 +425,17 @@ func (s *Service) round(ctx context.Context) (control.Next, error) {
 	excess := len(all) - keptCount
 	slices.SortFunc(all, func(a, b *Import) int { return a.Started.Compare(b.Started) })
 
+	// One that fails does not hold up the others.
+	var failed []error
+
 	for at, i := range all {
 		end := i.Ended.Add(keptFor)
 
 		switch {
 		case i.Ended.IsZero():
-			if err := s.carryOut(ctx, *i); err != nil {
-				return next, err
-			}
+			failed = append(failed, s.carryOut(ctx, *i))
 		case len(i.Then) > 0:
-			if err := s.next(ctx, *i); err != nil {
-				return next, err
-			}
+			failed = append(failed, s.next(ctx, i.ID))
 		case at >= excess && time.Now().Before(end):
 			next.At = control.Earliest(next.At, end)
 		default:
@@ -433,13 +443,11 @@ func (s *Service) round(ctx context.Context) (control.Next, error) {
 				record.Remove(tx, &Kind, i.ID)
 				return none, nil
 			})
-			if err != nil {
-				return next, err
-			}
+			failed = append(failed, err)
 		}
 	}
 
-	return next, nil
+	return next, errors.Join(failed...)
 }
 
 // carryOut registers the machines of an import, or what an earlier attempt left of it.
@@ -452,6 +460,11 @@ func (s *Service) carryOut(ctx context.Context, i Import) error {
 
 	for chunk := range i.chunks() {
 		left, _, err := record.Decide(ctx, s.Store, func(tx *record.Tx) (map[string]string, error) {
+			// A former leader may be slow.
+			if now := record.Get(tx, &Kind, i.ID); now == nil || !now.Ended.IsZero() {
+				return nil, errStale
+			}
+
 			left := map[string]string{}
 			for _, r := range chunk {
 				if reason := register(tx, r, i); reason != "" {
@@ -462,7 +475,7 @@ func (s *Service) carryOut(ctx context.Context, i Import) error {
 			return left, nil
 		})
 		if err != nil {
-			return err
+			return stale(err)
 		}
 
 		maps.Copy(skipped, left)
@@ -565,7 +578,7 @@ func register(tx *record.Tx, r Registration, i Import) string {
 	after := c.after(r)
 
 	changes := c.changes(after)
-	switch reason := c.refuses(r); {
+	switch reason := cmp.Or(c.refuses(r), after.tooLarge()); {
 	case c.node != nil && (c.imported() || r.Configures) && len(changes) == 0:
 		return "" // by an earlier attempt
 	case reason != "":
@@ -660,7 +673,9 @@ func Export(v *state.View) map[string]any {
 	nodes := []map[string]any{}
 
 	for _, m := range record.List(v, &state.Machines) {
-		nodes = append(nodes, exported(v, m))
+		if !m.Registered.IsZero() {
+			nodes = append(nodes, exported(v, m))
+		}
 	}
 
 	return map[string]any{"nodes": nodes}

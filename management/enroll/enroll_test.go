@@ -448,3 +448,56 @@ func TestTwoAtOnce(t *testing.T) {
 		t.Errorf("got %v and %d nodes", counts, len(w.nodes))
 	}
 }
+
+// TestLabelsAreBounded: no list and no request gives a node more labels than it may have.
+func TestLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t)
+	s := w.run()
+
+	labels := make([]string, inventory.MaxLabels+1)
+	for i := range labels {
+		labels[i] = fmt.Sprintf("\"l%d\":\"x\"", i)
+	}
+
+	list := func(labels []string) string {
+		return `[{"name":"r1","addr":"10.0.0.1","labels":{` + strings.Join(labels, ",") + `}}]`
+	}
+
+	_, err := w.request(s, api.Import{File: list(labels)})
+	if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), "labels: it would have") {
+		t.Errorf("got %v", err)
+	}
+
+	w.expect(s, api.Import{File: list(labels[1:])}, "r1 created")
+	w.become("r1", inventory.Manageable)
+
+	_, err = w.request(s, api.Import{File: list(labels[:1])})
+	if inventory.KindOf(err) != inventory.KindInvalid {
+		t.Errorf("one more: %v", err)
+	}
+
+	_, err = w.configure(s, api.Configure{Nodes: []string{"r1"}, Labels: map[string]string{"l0": "x"}})
+	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "labels, the limit is") {
+		t.Errorf("one more by configure: %v", err)
+	}
+}
+
+// TestExport leaves out what was only configured: nobody has listed it.
+func TestExport(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, nodeOf("web-1", inventory.Manageable, inventory.Discovered))
+	s := w.run()
+	w.expect(s, api.Import{File: one}, "r1 created")
+
+	if _, err := w.configure(s, api.Configure{Nodes: []string{"web-1"}, BootMode: "uefi"}); err != nil {
+		t.Fatal(err)
+	}
+
+	all, _ := Export(w.View())["nodes"].([]map[string]any)
+	if len(all) != 1 || all[0]["name"] != "r1" {
+		t.Errorf("got %v", all)
+	}
+}

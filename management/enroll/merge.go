@@ -3,13 +3,16 @@
 package enroll
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/evidence"
+	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/enroll/listing"
@@ -60,25 +63,33 @@ func merge(
 		return err
 	}
 
-	machine := record.Get(tx, &state.Machines, from.Name)
+	// What is read by the transaction guards its commit.
+	registered := record.Get(tx, &state.Machines, from.Name)
+	configured := record.Get(tx, &state.Machines, to.Name)
+	alerts, alertsErr := alertsOf(from, to)
 	verdict := evidence.Compare(state.EvidenceOf(v, &from), state.EvidenceOf(v, &to))
 
 	switch {
 	case from.Job != "" || to.Job != "":
 		return inventory.Errorf(inventory.KindRefused, "a job holds %s or %s", from.Name, to.Name).
 			Do("wait for the job").About(from.Name, to.Name)
-	case machine == nil:
+	case registered == nil || registered.Registered.IsZero():
 		return inventory.Errorf(inventory.KindRefused, "%s has no registration that could join %s", from.Name, to.Name).
 			Do("name the registered machine first, and the node of its agent second").About(from.Name)
 	case from.Label != "":
 		return inventory.Errorf(inventory.KindRefused, "an agent speaks as %s already", from.Name).
 			Do("split the registration from it first, if it is of another machine").About(from.Name)
-	case to.InService() && changes(v, from, to):
+	case to.InService() && changes(tx, from, to):
 		return inventory.Errorf(inventory.KindRefused,
 			"%s is in service, and the labels, variables and settings of %s would change it", to.Name, from.Name).
 			Do("decommission it first, or take them from %s", from.Name).
 			About(from.Name, to.Name)
-	case record.Get(tx, &state.Machines, to.Name) != nil:
+	case from.Status == inventory.Quarantined:
+		return inventory.Errorf(inventory.KindRefused, "%s is Quarantined: its machine may not be clean", from.Name).
+			Do("clear it first").With(inventory.Submit(inventory.VerbClear, from.Name)).About(from.Name)
+	case alertsErr != nil:
+		return alertsErr
+	case configured != nil && !configured.Registered.IsZero():
 		return inventory.Errorf(inventory.KindRefused, "%s has a registration of its own", to.Name).
 			Do("split it from the node first, if it is of another machine").About(to.Name)
 	case verdict.Score < 0 && !r.Force:
@@ -88,10 +99,11 @@ func merge(
 	}
 
 	trigger := inventory.Trigger{Actor: c.Principal, Time: time.Now(), Reason: because(fmt.Sprintf(
-		"merged with %s, which was registered by %s", from.Name, machine.Actor), r.Reason)}
+		"merged with %s, which was registered by %s", from.Name, registered.Actor), r.Reason)}
 
 	// The settings of the node itself are newer.
-	if conn := v.Connection(from.Name); conn != nil && v.Connection(to.Name) == nil {
+	if conn := record.Get(tx, &state.Connections, from.Name); conn != nil &&
+		record.Get(tx, &state.Connections, to.Name) == nil {
 		if mayReach != nil {
 			return mayReach
 		}
@@ -99,8 +111,8 @@ func merge(
 		record.PutAt(tx, &state.Connections, to.Name, conn)
 	}
 
-	vars := state.VarsOf(v, state.ScopeNode(from.Name))
-	if scope := state.ScopeNode(to.Name); len(vars) > 0 && len(state.VarsOf(v, scope)) == 0 {
+	vars := state.VarsOf(tx, state.ScopeNode(from.Name))
+	if scope := state.ScopeNode(to.Name); len(vars) > 0 && len(state.VarsOf(tx, scope)) == 0 {
 		record.PutAt(tx, &state.Variables, string(scope), &state.ScopeVars{Scope: scope, Vars: vars})
 	}
 
@@ -110,9 +122,10 @@ func merge(
 		record.PutAt(tx, &state.Facts, to.Name, &moved)
 	}
 
-	joined := *machine
-	joined.Machine = machine.Clone()
+	joined := *registered
+	joined.Machine = registered.Clone()
 	joined.Node = to.Name
+	overlay(&joined.Machine, configured)
 	record.PutAt(tx, &state.Machines, to.Name, &joined)
 
 	m, entries := to.Clone().Inherit(from.Name, history)
@@ -122,10 +135,23 @@ func merge(
 		m.Hardware = from.Hardware
 	}
 
+	m.Alerts = alerts
+
+	for _, group := range from.Residue {
+		if !slices.Contains(m.Residue, group) {
+			m.Residue = append(m.Residue, group)
+		}
+	}
+
 	// The labels of the node itself are newer.
 	if labels := maps.Clone(from.Labels); labels != nil {
 		maps.Copy(labels, m.Labels)
 		m.Labels = labels
+	}
+
+	if reason := (outcome{labels: m.Labels}).tooLarge(); reason != "" {
+		return inventory.Errorf(inventory.KindRefused, "%s cannot join %s: %s", from.Name, to.Name, reason).
+			Do("remove labels of one of them").About(from.Name, to.Name)
 	}
 
 	tx.Attach(state.NodeWrite{Node: m, Entries: append(entries, entry)})
@@ -134,11 +160,49 @@ func merge(
 	return nil
 }
 
+// alertsOf returns the alerts of the node that two become. What somebody found about the machine holds for it as before.
+func alertsOf(from, to inventory.Node) ([]inventory.Alert, error) {
+	all := slices.Clone(to.Alerts)
+
+	for _, a := range from.Alerts {
+		if !slices.ContainsFunc(all, func(has inventory.Alert) bool { return has.ID == a.ID }) {
+			all = append(all, a)
+		}
+	}
+
+	if len(all) > inventory.MaxAlerts {
+		return nil, inventory.Errorf(inventory.KindRefused, "%s and %s have %d alerts, and a node may have %d",
+			from.Name, to.Name, len(all), inventory.MaxAlerts).Do("end some of them first").About(from.Name, to.Name)
+	}
+
+	return all, nil
+}
+
+// overlay puts what was configured of a node, which is newer, over what was registered of its machine.
+func overlay(m *machine.Machine, configured *state.Machine) {
+	if configured == nil {
+		return
+	}
+
+	c := configured.Clone()
+	m.Image, m.KernelArgs = cmp.Or(c.Image, m.Image), cmp.Or(c.KernelArgs, m.KernelArgs)
+
+	if len(c.RootDevice) > 0 {
+		m.RootDevice = c.RootDevice
+	}
+
+	if m.Capabilities == nil {
+		m.Capabilities = c.Capabilities
+	}
+
+	maps.Copy(m.Capabilities, c.Capabilities)
+}
+
 // changes reports whether a registration would change a node that it joins.
-func changes(v *state.View, from, to inventory.Node) bool {
-	vars := state.VarsOf(v, state.ScopeNode(from.Name))
-	return len(from.Labels) > 0 || len(vars) > 0 && len(state.VarsOf(v, state.ScopeNode(to.Name))) == 0 ||
-		v.Connection(from.Name) != nil && v.Connection(to.Name) == nil
+func changes(tx *record.Tx, from, to inventory.Node) bool {
+	vars := state.VarsOf(tx, state.ScopeNode(from.Name))
+	return len(from.Labels) > 0 || len(vars) > 0 && len(state.VarsOf(tx, state.ScopeNode(to.Name))) == 0 ||
+		record.Get(tx, &state.Connections, from.Name) != nil && record.Get(tx, &state.Connections, to.Name) == nil
 }
 
 func because(text, reason string) string {
@@ -178,14 +242,14 @@ func split(tx *record.Tx, c access.Caller, r api.Split) error {
 		return err
 	}
 
-	machine := record.Get(tx, &state.Machines, n.Name)
+	registered := record.Get(tx, &state.Machines, n.Name)
 	_, taken := v.Lookup(r.As)
 
 	switch {
 	case n.Job != "":
 		return inventory.Errorf(inventory.KindRefused, "job %s holds %s", n.Job, n.Name).
 			Do("wait for the job").With(inventory.WaitForJob(n.Job)).About(n.Name)
-	case machine == nil:
+	case registered == nil || registered.Registered.IsZero():
 		return inventory.Errorf(inventory.KindRefused, "%s has no registration", n.Name).
 			Do("there is nothing to split").About(n.Name)
 	case n.Label == "":
@@ -209,8 +273,8 @@ func split(tx *record.Tx, c access.Caller, r api.Split) error {
 	enrolled, entry := inventory.Enroll(r.As, "", trigger)
 	tx.Attach(state.NodeWrite{Node: enrolled, Entries: []inventory.HistoryEntry{entry}})
 
-	own := *machine
-	own.Machine = machine.Clone()
+	own := *registered
+	own.Machine = registered.Clone()
 	own.Node = r.As
 
 	record.Remove(tx, &state.Machines, n.Name)

@@ -42,7 +42,8 @@ func Run(v *state.View, id string) (api.ImportRun, error) {
 func (i *Import) run(v *state.View) api.ImportRun {
 	out := api.ImportRun{
 		ID: i.ID, Actor: i.Actor, Started: i.Started, Registered: !i.Ended.IsZero(), Verbs: i.Verbs, Jobs: i.Jobs,
-		Done: !i.Ended.IsZero() && len(i.Then) == 0,
+		Waits: i.Waits,
+		Done:  !i.Ended.IsZero() && len(i.Then) == 0,
 	}
 
 	steps := make([]step, len(i.Jobs))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -63,11 +64,21 @@ func (i Import) goesOn(v *state.View, skipped map[string]string) []string {
 // errStale is the refusal of a transaction on an import that another leader has gone on with.
 var errStale = errors.New("the import was gone on with")
 
+// refusedFor is how long the next verb of an import is asked for again after a refusal that may pass by itself.
+const refusedFor = 15 * time.Minute
+
 // next submits the next job of an import once the one before has ended. Each takes the nodes for which the one before
 // succeeded. The transaction that accepts the job writes its number into the import, so that no job is submitted twice.
-func (s *Service) next(ctx context.Context, i Import) error {
-	v, nodes := s.State.View(), slices.Clone(i.Nodes)
-	revision := record.Revision(v, &Kind, i.ID)
+func (s *Service) next(ctx context.Context, id string) error {
+	v := s.State.View()
+
+	kept := record.Get(v, &Kind, id)
+	if kept == nil || len(kept.Then) == 0 {
+		return nil
+	}
+
+	i, revision := *kept, record.Revision(v, &Kind, id)
+	nodes := slices.Clone(i.Nodes)
 
 	if len(i.Jobs) > 0 {
 		before, err := v.Job(i.Jobs[len(i.Jobs)-1])
@@ -75,8 +86,13 @@ func (s *Service) next(ctx context.Context, i Import) error {
 			return nil // its end is a change
 		}
 
-		left := before.Unfinished()
-		nodes = slices.DeleteFunc(before.Names(), func(name string) bool { return slices.Contains(left, name) })
+		left := setOf(before.Unfinished())
+		nodes = slices.DeleteFunc(before.Names(), func(name string) bool { return left[name] })
+
+		// Who cancels a job wants an end of it all.
+		if before.Status == job.Cancelled {
+			i.refuse(nodes, fmt.Sprintf("it was not begun, because job %s was cancelled", before.ID))
+		}
 	}
 
 	nodes = slices.DeleteFunc(nodes, func(name string) bool { return i.Refused[name] != "" })
@@ -92,13 +108,13 @@ func (s *Service) next(ctx context.Context, i Import) error {
 		return nil
 	}
 
-	var err error
+	var err, waits error
 
 	if len(nodes) == 0 {
 		i.Then = nil
 	} else {
 		verb, accepted := i.Then[0], i
-		accepted.Then = i.Then[1:]
+		accepted.Then, accepted.Waits = i.Then[1:], ""
 
 		_, err = s.Jobs.SubmitWith(ctx, access.Caller{Principal: i.Actor}, job.Request{Verb: verb, Nodes: nodes},
 			func(tx *record.Tx, j *job.Job) error {
@@ -106,26 +122,28 @@ func (s *Service) next(ctx context.Context, i Import) error {
 				return write(tx, accepted)
 			})
 
-		switch inventory.KindOf(err) {
-		case "":
+		refused := refusedOf(err, nodes)
+
+		switch {
+		case err == nil:
+			delete(s.refused, id)
 			return nil
-		case inventory.KindUnavailable, inventory.KindConflict, inventory.KindBusy, inventory.KindInternal:
+		case errors.Is(err, errStale), ctx.Err() != nil:
 			return stale(err)
-		}
+		case len(refused) > 0 || s.over(id):
+			// Who is refused stops here, and the others go on.
+			if len(refused) == 0 {
+				refused = nodes
+			}
 
-		// Who is refused stops here, and the others go on.
-		i.Refused = maps.Clone(i.Refused)
-		if i.Refused == nil {
-			i.Refused = map[string]string{}
-		}
+			i.refuse(refused, string(verb)+" was refused: "+inventory.Shorten(err.Error(), maxProblem/len(nodes)+100))
+			i.Waits = ""
 
-		for _, name := range refusedOf(err, nodes) {
-			i.Refused[name] = string(
-				verb,
-			) + " was refused: " + inventory.Shorten(
-				err.Error(),
-				maxProblem/len(nodes)+100,
-			)
+			delete(s.refused, id)
+		case i.Waits != "":
+			return err
+		default:
+			i.Waits, waits = inventory.Shorten(string(verb)+" was refused: "+err.Error(), maxProblem), err
 		}
 	}
 
@@ -133,7 +151,38 @@ func (s *Service) next(ctx context.Context, i Import) error {
 		return none, write(tx, i)
 	})
 
-	return stale(err)
+	return errors.Join(waits, stale(err))
+}
+
+// over reports whether the next verb of an import has been refused for long enough, or notes that it was refused.
+func (s *Service) over(id string) bool {
+	since, noted := s.refused[id]
+	if !noted {
+		s.refused[id] = time.Now()
+	}
+
+	return noted && time.Since(since) >= refusedFor
+}
+
+// refuse notes why the verbs do not go on with nodes.
+func (i *Import) refuse(nodes []string, reason string) {
+	i.Refused = maps.Clone(i.Refused)
+	if i.Refused == nil {
+		i.Refused = map[string]string{}
+	}
+
+	for _, name := range nodes {
+		i.Refused[name] = reason
+	}
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+
+	return set
 }
 
 // stale drops the error of a leader that came too late.
@@ -144,24 +193,37 @@ func stale(err error) error {
 	return err
 }
 
-// refusedOf returns those of the nodes that a refusal names, or all of them if it names none.
+// refusedOf returns the nodes for which a refusal is final: those that it names, or all of them if the request is wrong.
+// Any other one, such as that of a full queue, may pass by itself.
 func refusedOf(err error, nodes []string) []string {
 	e, _ := errors.AsType[*inventory.Error](err)
 	if e == nil {
-		return nodes
+		return nil
 	}
 
-	named := slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !slices.Contains(e.Nodes, name) })
-	if len(named) == 0 {
+	switch e.Kind {
+	case inventory.KindUnavailable, inventory.KindConflict, inventory.KindBusy, inventory.KindInternal:
+		return nil
+	}
+
+	about := setOf(e.Nodes)
+	named := slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !about[name] })
+
+	if len(named) == 0 && e.Kind != inventory.KindRefused {
 		return nodes
 	}
 
 	return named
 }
 
-// refusals returns the different reasons of refused jobs.
+// refusals returns the different reasons of refused jobs, those that may pass by themselves among them.
 func (i *Import) refusals() []string {
-	return inventory.ShortenAll(slices.Compact(slices.Sorted(maps.Values(i.Refused))), maxNamed, maxReason)
+	all := slices.Compact(slices.Sorted(maps.Values(i.Refused)))
+	if i.Waits != "" {
+		all = append(all, i.Waits+"; it is asked for again")
+	}
+
+	return inventory.ShortenAll(all, maxNamed, maxReason)
 }
 
 // goOn begins the verbs for nodes that are registered already.
@@ -175,6 +237,9 @@ func (s *Service) goOn(ctx context.Context, c access.Caller, r api.Import) (api.
 	defer cancel()
 
 	nodes := slices.Compact(slices.Sorted(slices.Values(r.Nodes)))
+	if err := job.CheckNames("node", nodes, inventory.CheckName); err != nil {
+		return api.Imported{}, err
+	}
 
 	var accepted *Import
 

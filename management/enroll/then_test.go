@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/enroll/listing"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/record/recordtest"
@@ -68,6 +69,17 @@ func (j *jobs) SubmitWith(
 // end ends the newest job. Some nodes have failed.
 func (j *jobs) end(t *testing.T, failed ...string) {
 	t.Helper()
+	j.endAs(t, job.Errored, failed)
+}
+
+// cancel ends the newest job by a cancel, which some nodes had not come to the end by.
+func (j *jobs) cancel(t *testing.T, failed ...string) {
+	t.Helper()
+	j.endAs(t, job.Cancelled, failed)
+}
+
+func (j *jobs) endAs(t *testing.T, status job.Status, failed []string) {
+	t.Helper()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
@@ -80,7 +92,7 @@ func (j *jobs) end(t *testing.T, failed ...string) {
 		is.Outcomes[name] = inventory.Outcome{Status: row.Success}
 
 		if slices.Contains(failed, name) {
-			is.Status, is.Outcomes[name] = job.Errored, inventory.Outcome{
+			is.Status, is.Outcomes[name] = status, inventory.Outcome{
 				Status: row.From[0],
 				Error:  "no route to " + name,
 			}
@@ -247,18 +259,124 @@ func TestThenIsRefused(t *testing.T) {
 
 	w := newWorld(t)
 	w.jobs.fails = func(job.Request) error {
-		return inventory.Errorf(inventory.KindRefused, "no job is accepted now")
+		return inventory.Errorf(inventory.KindInvalid, "no such job is accepted")
 	}
 	s := w.run()
 
 	done, err := w.request(s, api.Import{Then: manage, File: one})
 	if err != nil || len(done.Jobs) > 0 ||
-		!strings.Contains(strings.Join(done.Warnings, " "), "no job is accepted now") {
+		!strings.Contains(strings.Join(done.Warnings, " "), "no such job is accepted") {
 		t.Errorf("got %+v, %v", done, err)
+	}
+
+	if got := w.came(done.ID); got !=
+		"done true, failed 1 of 1; r1 manage: manage was refused: no such job is accepted" {
+		t.Errorf("got %s", got)
 	}
 
 	if n, _ := w.View().Lookup("r1"); n.Status != inventory.Enrolled {
 		t.Errorf("got %+v", n)
+	}
+}
+
+// TestThenWaits: a refusal that names no node may pass by itself. The job is asked for again, for a while, and no other
+// import waits for that.
+func TestThenWaits(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t)
+
+	var passes atomic.Bool
+
+	w.jobs.fails = func(r job.Request) error {
+		switch {
+		case slices.Contains(r.Nodes, "lost"):
+			return errors.New("the disk is full")
+		case slices.Contains(r.Nodes, "late") && !passes.Load():
+			return inventory.Errorf(inventory.KindRefused, "1000 jobs are queued already")
+		}
+
+		return nil
+	}
+
+	s := w.run()
+	s.Stop() // the rounds are made below
+
+	ctx := t.Context()
+	ids := map[string]string{}
+
+	for _, name := range []string{"late", "lost", "good"} {
+		_, accepted, err := s.accept(ctx, access.Caller{Principal: "anna"}, func(v *state.View) (planned, error) {
+			entries, _, _ := listing.Parse([]byte(`[{"name":"` + name + `","addr":"` + name + `.example"}]`))
+			p, _ := plan(v, entries, false)
+			p.then = manage
+
+			return p, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		ids[name] = accepted.ID
+		_, _ = s.round(ctx)
+	}
+
+	if _, err := s.round(ctx); err == nil || w.jobs.did() != "manage good by anna" {
+		t.Errorf("%v, the jobs are %s", err, w.jobs.did())
+	}
+
+	const waits = "manage was refused: 1000 jobs are queued already"
+
+	run, err := Run(w.View(), ids["late"])
+	if err != nil || run.Done || run.Failed > 0 || run.Waits != waits {
+		t.Errorf("%+v, %v", run, err)
+	}
+
+	passes.Store(true)
+
+	if _, err := s.round(ctx); err == nil || w.jobs.did() != "manage good by anna; manage late by anna" {
+		t.Errorf("%v, the jobs are %s", err, w.jobs.did())
+	}
+
+	if run, err = Run(w.View(), ids["late"]); err != nil || run.Waits != "" {
+		t.Errorf("%+v, %v", run, err)
+	}
+
+	// It has an end.
+	s.refused[ids["lost"]] = time.Now().Add(-refusedFor)
+	_, _ = s.round(ctx)
+	_, _ = s.round(ctx)
+
+	if got := w.came(ids["lost"]); got != "done true, failed 1 of 1; lost manage: manage was refused: the disk is full" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestThenIsCancelled: who cancels a job of a chain ends the chain.
+func TestThenIsCancelled(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t)
+	s := w.run()
+
+	done, err := w.request(s, api.Import{
+		Then: []inventory.Verb{inventory.VerbManage, inventory.VerbInspect},
+		File: `[{"name":"first","addr":"10.0.0.1"},{"name":"second","addr":"10.0.0.2"}]`,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w.jobs.cancel(t, "second")
+	w.settle("the end", func() bool { run, _ := Run(w.View(), done.ID); return run.Done })
+
+	if got := w.jobs.did(); got != "manage first,second by anna" {
+		t.Errorf("the jobs are %s", got)
+	}
+
+	if got := w.came(done.ID); got != "done true, failed 2 of 2; "+
+		"first inspect: it was not begun, because job 1 was cancelled; second manage:1 no route to second" {
+		t.Errorf("got %s", got)
 	}
 }
 

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -106,11 +107,15 @@ func (ns names) of(v *state.View, o inventory.Observation) (string, error) {
 		return found[0], nil
 	}
 
-	// The machine of that name is another one, unless nothing is known of its address.
-	if n, known := v.Lookup(announced); known && n.Addr != "" {
-		return "", inventory.Errorf(inventory.KindRefused,
-			"%s is the name of a registered machine at %s, and an agent announces it at %s", announced, n.Addr, o.Addr).
-			Do("correct the address, by another import, or give the host another label or serial").About(announced)
+	// The machine of that name is another one, unless nothing is known of its address and nothing speaks against it.
+	if n, known := v.Lookup(announced); known {
+		verdict := evidence.Compare(saysOf(o), state.EvidenceOf(v, &n))
+		if n.Addr != "" || verdict.Score < 0 {
+			return "", inventory.Errorf(inventory.KindRefused,
+				"%s is the name of a registered machine at %s, and an agent announces it at %s: they have %s",
+				announced, cmp.Or(n.Addr, "an unknown address"), o.Addr, verdict).
+				Do("correct the machine, by another import, or give the host another label or serial").About(announced)
+		}
 	}
 
 	return announced, nil
@@ -134,7 +139,15 @@ func (ns names) judge(v *state.View, says evidence.Set) []string {
 
 			seen[name] = true
 
-			switch score := evidence.Compare(says, state.EvidenceOf(v, &n)).Score; {
+			verdict := evidence.Compare(says, state.EvidenceOf(v, &n))
+
+			// Some vendors give a port the same MAC on all machines, and a card is moved: against another UUID, one thing in
+			// common is too little.
+			if slices.Contains(verdict.Differs, string(evidence.UUID)) && len(verdict.Same) < 2 {
+				continue
+			}
+
+			switch score := verdict.Score; {
 			case score > best:
 				best, found = score, []string{name}
 			case score == best:

@@ -5,6 +5,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
@@ -46,6 +47,8 @@ func TestNames(t *testing.T) {
 	register(v, "r5", "10.0.0.5", "")
 	register(v, "r6", "10.0.0.5", "")
 
+	register(v, "x-1", "", "4c4c4544-0042-3510-8054-00000000000a", "52:54:00:aa:00:0a")
+
 	spoken := inventory.Node{Name: "web", Label: "web", Serial: "1", Addr: "10.0.0.7", Status: inventory.Allocated}
 	v.PutNode(&spoken)
 
@@ -73,6 +76,22 @@ func TestNames(t *testing.T) {
 			"the machine of the MAC at the address of another one",
 			inventory.Observation{Addr: "10.0.0.2", UUID: uuid1, MACs: []string{mac1}}, "r1",
 		},
+		{
+			"a card that was moved, or a port with the MAC of all of its kind",
+			inventory.Observation{Addr: "10.0.0.99", UUID: "4c4c4544-0042-3510-8054-000000000009", MACs: []string{mac1}}, "n-1",
+		},
+		{
+			"a new mainboard, with the card and the address of before",
+			inventory.Observation{Addr: "10.0.0.2", UUID: "4c4c4544-0042-3510-8054-000000000009", MACs: []string{mac2}},
+			"r2",
+		},
+		{
+			"the name of a machine that the rest speaks against",
+			inventory.Observation{
+				Label: "x", Serial: "1", Addr: "10.0.0.99", UUID: "4c4c4544-0042-3510-8054-000000000009",
+			}, "x-1 refused",
+		},
+		{"the name alone", inventory.Observation{Label: "x", Serial: "1", Addr: "10.0.0.99"}, "x-1"},
 		{"a UUID that vendors make up", inventory.Observation{Addr: "10.0.0.99", UUID: madeUp}, "n-1"},
 		{
 			"a made-up UUID, and a MAC",
@@ -92,7 +111,10 @@ func TestNames(t *testing.T) {
 
 		got, err := ns.namesIn(v).of(v, c.says)
 		if e, ok := errors.AsType[*inventory.Error](err); ok {
-			got = fmt.Sprint(e.Nodes)[1 : len(fmt.Sprint(e.Nodes))-1]
+			got = strings.Join(e.Nodes, " ")
+			if len(e.Nodes) == 1 {
+				got += " refused"
+			}
 		}
 
 		if got != c.want {
