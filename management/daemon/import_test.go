@@ -5,6 +5,7 @@ package daemon
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
@@ -162,5 +163,67 @@ func TestImportOfManyNodes(t *testing.T) {
 
 	if len(done.Machines) != 1000 || nodes.Total != 1000 {
 		t.Errorf("%d machines and %d nodes", len(done.Machines), nodes.Total)
+	}
+}
+
+// TestOneMachineOneNode: a machine that a list and its agent name is one node, whichever comes first, and if both come
+// at once. A second import of the list registers what the first one left to the agent.
+func TestOneMachineOneNode(t *testing.T) {
+	t.Parallel()
+
+	s := begin(t)
+
+	speak := func(i int) {
+		_, err := s.Observe(s.ctx(), api.Report{Observer: "rack", Observations: []api.Observation{{
+			Label: "host", Serial: fmt.Sprint(i), Addr: fmt.Sprintf("10.0.8.%d", i+1), Alive: true,
+			MACs: []string{fmt.Sprintf("52:54:00:aa:00:%02x", i)},
+		}}})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	register := func(i int) {
+		_, err := s.Import(s.ctx(), api.Import{File: fmt.Sprintf(
+			`[{"name":"r%d","pm_type":"ipmi","pm_addr":"127.9.1.%d","mac":["52:54:00:aa:00:%02x"]}]`, i, i+1, i,
+		)})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+
+	const machines = 12
+	for i := range machines {
+		var both sync.WaitGroup
+
+		switch i % 3 {
+		case 0:
+			speak(i)
+			register(i)
+		case 1:
+			register(i)
+			speak(i)
+		default:
+			both.Go(func() { speak(i) })
+			both.Go(func() { register(i) })
+		}
+
+		both.Wait()
+		register(i)
+	}
+
+	nodes, err := s.Nodes(s.ctx(), client.NodeFilter{})
+	s.must(err)
+
+	listed, err := s.Machines(s.ctx())
+	s.must(err)
+
+	if len(nodes.Items) != machines || len(listed.Items) != machines {
+		t.Errorf("%d machines are %d nodes, of which %d are registered", machines, len(nodes.Items), len(listed.Items))
+	}
+
+	for _, n := range nodes.Items {
+		if n.Label == "" {
+			t.Errorf("no agent speaks as %s", n.Name)
+		}
 	}
 }

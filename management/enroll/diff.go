@@ -338,15 +338,33 @@ type index struct {
 }
 
 func indexOf(v *state.View) index {
+	return indexOfNodes(v, func(*inventory.Node) bool { return true })
+}
+
+// appeared is the index of the nodes that appeared by their agents.
+func appeared(v *state.View) index {
+	return indexOfNodes(v, func(n *inventory.Node) bool { return record.Get(v, &state.Agents, n.Name) != nil })
+}
+
+func indexOfNodes(v *state.View, match func(*inventory.Node) bool) index {
 	in := index{names: map[string][]string{}, systems: map[string][]string{}}
 
 	for _, n := range v.Nodes() {
+		if !match(n) {
+			continue
+		}
+
 		m := record.Get(v, &state.Machines, n.Name)
 		if m == nil {
 			m = &state.Machine{}
 		}
 
-		for _, key := range listing.Keys(&m.Machine, n.Addr) {
+		keys := listing.Keys(&m.Machine, n.Addr)
+		if a := record.Get(v, &state.Agents, n.Name); a != nil {
+			keys = append(keys, listing.Keys(a.Machine(), "")...)
+		}
+
+		for _, key := range keys {
 			if !slices.Contains(in.names[key], n.Name) {
 				in.names[key] = append(in.names[key], n.Name)
 			}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -465,9 +466,12 @@ func (s *Service) carryOut(ctx context.Context, i Import) error {
 				return nil, errStale
 			}
 
-			left := map[string]string{}
+			// An agent that speaks first makes a node by itself.
+			tx.DependOn(&state.Agents)
+
+			left, agents := map[string]string{}, appeared(state.ViewOf(tx))
 			for _, r := range chunk {
-				if reason := register(tx, r, i); reason != "" {
+				if reason := register(tx, r, i, agents); reason != "" {
 					left[r.Node] = reason
 				}
 			}
@@ -570,8 +574,8 @@ func (i *Import) chunks() func(yield func([]Registration) bool) {
 }
 
 // register writes one machine, as far as it is not registered so already. It returns why the node is left as it is, or
-// "".
-func register(tx *record.Tx, r Registration, i Import) string {
+// "". agents are the nodes that appeared by their agents.
+func register(tx *record.Tx, r Registration, i Import, agents index) string {
 	v := state.ViewOf(tx)
 	c := currentOf(v, r.Node)
 
@@ -585,6 +589,10 @@ func register(tx *record.Tx, r Registration, i Import) string {
 		return reason
 	case c.node != nil && c.imported() && !r.Configures && !share(c, r):
 		return "another machine was registered under its name meanwhile"
+	}
+
+	if _, why := agents.find(listing.Keys(&r.Machine, r.Addr)); c.node == nil && len(why) > 0 {
+		return fmt.Sprintf("its agent has spoken meanwhile: %s; import the list again", strings.Join(why, ", "))
 	}
 
 	trigger := inventory.Trigger{Actor: i.Actor, Time: time.Now()}

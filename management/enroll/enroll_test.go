@@ -50,7 +50,7 @@ func newWorld(t *testing.T, nodes ...inventory.Node) *world {
 	}
 
 	w.Store = recordtest.NewStore(
-		&Kind, &state.Machines, &state.Connections, &state.Variables, &state.Facts, &job.Kind,
+		&Kind, &state.Machines, &state.Connections, &state.Variables, &state.Facts, &state.Agents, &job.Kind,
 	)
 	w.jobs.store = w.Store
 	w.Base = func(records record.View, revision int64) record.Reader {

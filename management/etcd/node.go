@@ -67,6 +67,22 @@ const parallelChunks = 4
 // since they were read. It writes a conflicting chunk again node by node, so that
 // one conflict does not hold the others back.
 func (s *Store) PutNodes(ctx context.Context, writes []state.NodeWrite) (conflicts []string, err error) {
+	appear := func(w state.NodeWrite) bool { return w.Agent != nil }
+
+	if slices.ContainsFunc(writes, appear) {
+		if conflicts, err = s.putAppeared(ctx, writes); err != nil {
+			return conflicts, err
+		}
+
+		if writes = slices.DeleteFunc(slices.Clone(writes), appear); len(writes) == 0 {
+			return conflicts, nil
+		}
+
+		others, err := s.PutNodes(ctx, writes)
+
+		return append(conflicts, others...), err
+	}
+
 	parts := make([]etcd.Ops, len(writes))
 	for i, w := range writes {
 		if parts[i], err = s.putNodeOps(s.keepReservation(w.Node), w.Entries); err != nil {
@@ -115,6 +131,57 @@ func (s *Store) PutNodes(ctx context.Context, writes []state.NodeWrite) (conflic
 	}
 
 	return slices.Concat(conflicting...), nil
+}
+
+// putAppeared writes the new nodes whose agents speak, unless machines were registered since that was decided: a new
+// node may be one of these.
+func (s *Store) putAppeared(ctx context.Context, writes []state.NodeWrite) (conflicts []string, err error) {
+	const operations = 3 // of a node: the node, its history and its agent
+
+	for at := 0; at < len(writes); {
+		var (
+			ops   etcd.Ops
+			names []string
+		)
+
+		for ; at < len(writes) && len(ops.Then) < etcd.MaxOps-2*operations; at++ {
+			w := writes[at]
+			if w.Agent == nil {
+				continue
+			}
+
+			part, err := s.putNodeOps(w.Node, w.Entries)
+			if err != nil {
+				return conflicts, err
+			}
+
+			agent, err := put(s.key("/v/%s", state.Agents.PathOf(w.Agent)), w.Agent)
+			if err != nil {
+				return conflicts, err
+			}
+
+			ops.Add(part)
+			ops.Then = append(ops.Then, agent)
+
+			if names = append(names, w.Node.Name); len(names) == 1 {
+				machines := unchanged(s.key("/v/%s", state.Machines.Path("")), w.Decided)
+				ops.If = append(ops.If, machines.WithPrefix())
+			}
+		}
+
+		if len(names) == 0 {
+			break
+		}
+
+		switch _, err := s.commit(ctx, ops); {
+		case inventory.KindOf(err) == inventory.KindConflict:
+			conflicts = append(conflicts, names...)
+		case err != nil:
+			return conflicts, err
+		}
+	}
+
+	return conflicts, nil
 }
 
 func (s *Store) putChunk(ctx context.Context, chunk []state.NodeWrite, ops etcd.Ops) (conflicts []string, err error) {

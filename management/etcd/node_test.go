@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,9 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/inventory/machine"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestNodeOps checks the bound of the history and the precondition of every write.
@@ -84,5 +88,68 @@ func TestNodeOps(t *testing.T) {
 	want := "/v/nodes/a-10 /v/tombstones/a-1 /x/history/a-10/0000000000000001"
 	if got := strings.Join(keys, " "); got != want {
 		t.Errorf("the keys %s are left, want %s", got, want)
+	}
+}
+
+// TestAppeared: a node whose agent speaks is new only if no machine was registered since that was decided. It goes with
+// what its agent said.
+func TestAppeared(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	ctx := within(t, patience)
+	decided := s.View().Revision
+
+	appear := func(decided int64, from, to int) (conflicts []string) {
+		t.Helper()
+
+		var writes []state.NodeWrite
+		for i := from; i < to; i++ {
+			o := inventory.Observation{Observer: "gossip", Label: "n", Serial: fmt.Sprint(i), Alive: true}
+			n, entry := inventory.NewNode(o, nil, noon)
+			writes = append(writes, state.NodeWrite{
+				Node: n, Entries: []inventory.HistoryEntry{entry},
+				Agent: &state.Agent{Node: n.Name, MACs: []string{"52:54:00:aa:00:01"}}, Decided: decided,
+			})
+		}
+
+		conflicts, err := s.PutNodes(ctx, writes)
+		must(t, err)
+
+		return conflicts
+	}
+
+	const many = 100 // of several transactions
+	if conflicts := appear(decided, 0, many); len(conflicts) > 0 || len(s.View().Nodes()) != many {
+		t.Errorf("%d nodes, and conflicts of %d", len(s.View().Nodes()), len(conflicts))
+	}
+
+	_, _, err := record.Decide(ctx, s, func(tx *record.Tx) (none struct{}, err error) {
+		record.Put(tx, &state.Machines, &state.Machine{Machine: machine.Machine{Node: "r1"}})
+		return none, nil
+	})
+	must(t, err)
+
+	if conflicts := appear(decided, many, many+1); len(conflicts) != 1 || len(s.View().Nodes()) != many {
+		t.Errorf("after a registration: %d nodes, conflicts %q", len(s.View().Nodes()), conflicts)
+	}
+
+	if conflicts := appear(s.View().Revision, many, many+1); len(conflicts) > 0 {
+		t.Errorf("decided anew: %q", conflicts)
+	}
+
+	n, err := s.View().Node("n-7")
+	must(t, err)
+
+	if a := record.Get(s.View(), &state.Agents, n.Name); a == nil || len(a.MACs) != 1 {
+		t.Errorf("%+v", a)
+	}
+
+	gone := state.NodeWrite{Node: n, Tombstone: &inventory.Tombstone{Name: n.Name}}
+	_, err = s.Forget(ctx, s.View().Revision, nil, []state.NodeWrite{gone}, nil)
+	must(t, err)
+
+	if a := record.Get(s.View(), &state.Agents, n.Name); a != nil {
+		t.Errorf("it is forgotten: %+v", a)
 	}
 }

@@ -33,6 +33,7 @@ func (s *Store) forgetOps(n inventory.Node, t inventory.Tombstone) (etcd.Ops, er
 			clientv3.OpDelete(s.connectionKey(n.Name)),
 			clientv3.OpDelete(s.key("/v/%s", state.Machines.Path(n.Name))),
 			clientv3.OpDelete(s.key("/v/%s", state.Facts.Path(n.Name))),
+			clientv3.OpDelete(s.key("/v/%s", state.Agents.Path(n.Name))),
 			tombstone,
 		},
 	}, nil

@@ -4,6 +4,8 @@ package node
 
 import (
 	"cmp"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -73,11 +75,20 @@ func marks(e evidence.Set) []string {
 // maxMACs bounds the MACs of an observation that are looked at.
 const maxMACs = 16
 
+// uuidForm is the form of a UUID.
+var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
 // saysOf returns the evidence of an observation.
 func saysOf(o inventory.Observation) evidence.Set {
-	e := evidence.Set{Addr: o.Addr, UUID: strings.ToLower(o.UUID)}
-	for _, mac := range o.MACs[:min(len(o.MACs), maxMACs)] {
-		e.MACs = append(e.MACs, strings.ToLower(mac))
+	e := evidence.Set{Addr: o.Addr}
+	if uuid := strings.ToLower(o.UUID); uuidForm.MatchString(uuid) {
+		e.UUID = uuid
+	}
+
+	for _, word := range o.MACs[:min(len(o.MACs), maxMACs)] {
+		if mac, err := net.ParseMAC(word); err == nil && len(mac) == 6 {
+			e.MACs = append(e.MACs, mac.String())
+		}
 	}
 
 	return e

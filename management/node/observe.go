@@ -179,7 +179,14 @@ func (ns *Nodes) record(v *state.View, names names, observations []inventory.Obs
 			writes[i].Entries = append(writes[i].Entries, entries...)
 		default:
 			index[name] = len(writes)
-			writes = append(writes, state.NodeWrite{Node: n, Entries: entries})
+			w := state.NodeWrite{Node: n, Entries: entries}
+
+			if !known {
+				says := saysOf(o)
+				w.Agent, w.Decided = &state.Agent{Node: name, UUID: says.UUID, MACs: says.MACs}, v.Revision
+			}
+
+			writes = append(writes, w)
 		}
 	}
 

@@ -24,15 +24,14 @@ func EvidenceOf(r record.Reader, n *inventory.Node) evidence.Set {
 		e = EvidenceOfMachine(m)
 	}
 
+	if a := record.Get(r, &Agents, n.Name); a != nil {
+		e.UUID, e.MACs = cmp.Or(e.UUID, a.UUID), join(e.MACs, a.MACs)
+	}
+
 	e.HostKeys, e.Addr = n.HostKeys, n.Addr
 	if h := n.Hardware; h != nil {
 		e.UUID, e.Serial, e.TPM = cmp.Or(strings.ToLower(h.UUID), e.UUID), h.Serial, h.TPM
-
-		for _, mac := range h.MACs {
-			if !slices.Contains(e.MACs, mac) {
-				e.MACs = append(e.MACs, mac)
-			}
-		}
+		e.MACs = join(e.MACs, h.MACs)
 
 		// A BMC that nobody has set up has no address, or one that many have.
 		ip, err := netip.ParseAddr(h.BMC)
@@ -46,6 +45,17 @@ func EvidenceOf(r record.Reader, n *inventory.Node) evidence.Set {
 	}
 
 	return e
+}
+
+// join returns all values, each once.
+func join(a, b []string) []string {
+	for _, value := range b {
+		if !slices.Contains(a, value) {
+			a = append(a, value)
+		}
+	}
+
+	return a
 }
 
 // EvidenceOfMachine returns what a registration says of the identity of its machine.

@@ -88,5 +88,6 @@ var Tombstones = record.Kind[inventory.Tombstone]{
 // Kinds are the kinds of this package.
 var Kinds = []record.Any{
 	&job.Nodes, &job.Newest, &Instances, &InstancePlaybooks, &Owners, &Connections, &Tombstones, &Memory,
-	&Variables, &Checksums, &Overlays, &ConfigFiles, &Machines, &Powers, &Facts, &Classes,
+	&Variables, &Checksums, &Overlays, &ConfigFiles, &Machines, &Agents, &Powers, &Facts,
+	&Classes,
 }

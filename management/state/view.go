@@ -114,6 +114,10 @@ type NodeWrite struct {
 	// Connection, unless nil, replaces the ssh parameters of the node; the zero
 	// value removes them. Only PutNodes writes it.
 	Connection *configuration.Connection
+	// Agent, unless nil, is what the agent of the new node says of its machine. The write is refused if a machine was
+	// registered after Decided, the revision of the decision on it. Only PutNodes writes it.
+	Agent   *Agent
+	Decided int64
 	// Tombstone, unless nil, removes the node with its history and variables,
 	// and stays in its place.
 	Tombstone *inventory.Tombstone
