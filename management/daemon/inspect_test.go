@@ -401,6 +401,34 @@ func TestClasses(t *testing.T) {
 		t.Errorf("provide: %v", err)
 	}
 
+	// Among several nodes it is the one that is named, and a chain of verbs goes on without it.
+	both := []string{"db-1", "web-1"}
+	_, err = s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbProvide, Nodes: both})
+
+	if e, _ := errors.AsType[*inventory.Error](err); e == nil || !slices.Equal(e.Nodes, both[:1]) {
+		t.Errorf("provide of both: %v", err)
+	}
+
+	chain, err := s.Import(s.ctx(), api.Import{Nodes: both, Then: []inventory.Verb{inventory.VerbProvide}})
+	s.must(err)
+
+	s.eventually("the chain has ended", func() bool {
+		run, err := s.ImportRun(s.ctx(), chain.ID)
+		return err == nil && run.Done
+	})
+
+	run, err := s.ImportRun(s.ctx(), chain.ID)
+	s.must(err)
+
+	if n := run.Nodes[0]; len(run.Jobs) != 1 || n.Node != "db-1" || n.Status != inventory.Manageable || n.Job != "" ||
+		!strings.Contains(n.Error, "db-1 has an alert that refuses provide: DIMM B3 missing") {
+		t.Errorf("%+v", run)
+	}
+
+	if n := run.Nodes[1]; n.Node != "web-1" || n.Job != "" && n.Job != run.Jobs[0] {
+		t.Errorf("%+v", n)
+	}
+
 	f, err := s.Facts(s.ctx(), "db-1", 0)
 	s.must(err)
 
