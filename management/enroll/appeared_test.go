@@ -3,6 +3,7 @@
 package enroll
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -50,6 +51,36 @@ func TestAgentFirst(t *testing.T) {
 
 	if got := w.names(); got != "r2 web-1" {
 		t.Errorf("the nodes are %s", got)
+	}
+}
+
+// TestExportedFacts: the list of an export has what was found, and an import of it changes nothing and warns of
+// nothing.
+func TestExportedFacts(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t)
+	s := w.run()
+	w.expect(s, api.Import{File: `[{"name":"r1","addr":"10.0.0.1","labels":{"rack":"a"}}]`}, "r1 created")
+
+	w.mu.Lock()
+	n := w.nodes["r1"]
+	n.Hardware = &inventory.Hardware{Vendor: "Dell\tInc.", Product: "R640: \"x\"", MemoryMB: 65536, Disks: 2}
+	w.nodes["r1"] = n
+	w.mu.Unlock()
+
+	list, err := json.Marshal(Export(w.View()))
+	errtest.None(t, err)
+
+	if !strings.Contains(string(list), "65536 MiB of memory, 2 disks") {
+		t.Errorf("%s", list)
+	}
+
+	done, err := w.request(s, api.Import{File: string(list)})
+	errtest.None(t, err)
+
+	if m := done.Machines[0]; m.Action != api.ImportSame || done.ID != "" || len(done.Warnings) > 0 {
+		t.Errorf("%+v", done)
 	}
 }
 

@@ -676,7 +676,8 @@ func (s *Service) remove(ctx context.Context, i Import, skipped map[string]strin
 	})
 }
 
-// Export returns the registered machines as a list that Import takes, without secrets.
+// Export returns the registered machines as a list that Import takes, without secrets. What the newest inspection found
+// is a comment.
 func Export(v *state.View) map[string]any {
 	nodes := []map[string]any{}
 
@@ -737,6 +738,7 @@ func exported(v *state.View, m *state.Machine) map[string]any {
 
 	n, _ := v.Lookup(m.Node)
 	set("addr", n.Addr, n.Addr != "")
+	set("_comment", n.Hardware.String(), n.Hardware != nil)
 	set("labels", n.Labels, len(n.Labels) > 0)
 
 	if c := v.Connection(m.Node); c != nil && *c != (configuration.Connection{}) {
