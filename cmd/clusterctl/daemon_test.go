@@ -4,17 +4,25 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/daemon"
+	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/step"
+	"github.com/contiv/cluster/management/step/inspect"
 )
 
 // runnerCommand makes the test binary the runner process of the daemon.
@@ -93,6 +101,11 @@ jobs: {timeout: 1h}
 		StaleAfter: patience,
 		Logger:     logger,
 		Version:    api.Version{Version: "test"},
+		Executors: func(s record.Store) step.Executors {
+			return step.Executors{job.StepInspect: inspect.New(inspect.Options{
+				Hosts: d, Keep: inspect.KeepIn(s, nil), Settings: func() step.Settings { return step.Settings{} },
+			})}
+		},
 	})
 	if err != nil {
 		return err
@@ -103,6 +116,42 @@ jobs: {timeout: 1h}
 
 	return d.daemon.Start(ctx)
 }
+
+// RunProgram implements inspect.Hosts: every host has the same two disks, but a host mute-* fails, and a host held-*
+// waits as long as the gate exists. Each is written into the ledger.
+func (d *testDaemon) RunProgram(
+	ctx context.Context, h configuration.Host, _ configuration.Program,
+) ([]byte, configuration.Reach, error) {
+	f, err := os.OpenFile(d.ledger(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, configuration.Reach{}, err
+	}
+	defer f.Close()
+
+	if _, err := fmt.Fprintf(f, "inspect %s\n", h.Name); err != nil {
+		return nil, configuration.Reach{}, err
+	}
+
+	label, _, _ := strings.Cut(h.Name, "-")
+
+	switch {
+	case label == "mute":
+		return nil, configuration.Reach{Login: "mute"}, errors.New("it says nothing")
+	case label == "held":
+		if err := poll(func() bool { return ctx.Err() != nil || !isFile(d.gate()) }); err != nil {
+			return nil, configuration.Reach{}, err
+		}
+	}
+
+	output, err := json.Marshal(facts.Facts{Schema: facts.Schema, Disks: []facts.Disk{
+		{Name: "sda", SizeBytes: 480e9, Model: "SAMSUNG"}, {Name: "sdb", SizeBytes: 4e12, Serial: "Z1"},
+	}})
+
+	return output, configuration.Reach{}, err
+}
+
+// ledger is the file with the hosts that were reached, by a playbook, an inspection or ssh.
+func (d *testDaemon) ledger() string { return filepath.Join(d.dir, "ledger") }
 
 // stop opens the gate, so that no job delays the end of the daemon.
 func (d *testDaemon) stop() error {

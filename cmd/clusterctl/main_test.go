@@ -124,6 +124,7 @@ func TestScripts(t *testing.T) {
 			"terminal":  cmdTerminal,
 			"asked":     cmdAsked,
 			"tab":       cmdTab,
+			"remedy":    cmdRemedy,
 		},
 	})
 }
@@ -157,6 +158,7 @@ func setUpScript(e *testscript.Env) error {
 	e.Values["program"] = &program{}
 	e.Setenv("CLUSTERM_URL", "unix://"+p.socket())
 	e.Setenv("SOCKET", p.socket())
+	e.Setenv("LEDGER", d.ledger())
 	e.Setenv("DAEMON", d.socket()) // without the proxy, during an outage
 
 	collection, err := filepath.Abs("../../ansible/collection")

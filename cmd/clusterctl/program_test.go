@@ -123,6 +123,22 @@ func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	cmdEnds(ts, false, args)
 }
 
+// cmdRemedy is `remedy CODE PATTERN`: it runs the command line on stderr that matches the pattern, as it was printed,
+// with an expected exit code.
+func cmdRemedy(ts *testscript.TestScript, _ bool, args []string) {
+	pattern := regexp.MustCompile(args[1])
+
+	for line := range strings.Lines(ts.ReadFile("stderr")) {
+		_, remedy, found := strings.Cut(strings.TrimRight(line, "\n"), "clusterctl ")
+		if found && strings.HasPrefix(line, "  ") && pattern.MatchString(remedy) {
+			checkCode(ts, args[0], ts.Exec("sh", "-c", "clusterctl "+remedy))
+			return
+		}
+	}
+
+	ts.Fatalf("no remedy matches %s", pattern)
+}
+
 // cmdEnds is `ends CODE`: it waits for the end of the program, and leaves its output
 // in $WORK/out and $WORK/err.
 func cmdEnds(ts *testscript.TestScript, _ bool, args []string) {
