@@ -270,6 +270,16 @@ ln -s /run/disk /run/blocks/sdx && mount --bind /run/blocks /sys/block`)
 		w.sh("host2", "umount /sys/block")
 	})
 
+	run("a root device", func(t *testing.T, w *world) {
+		r := w.tryCtl("nodes", "configure", "host2", "--root-device", "serial=Z1D1")
+		if r.code != 5 || !strings.Contains(r.stderr, "host2: no disk fits serial=Z1D1: ") ||
+			!strings.Contains(r.stderr, "sdx 1.0 TB") {
+			t.Errorf("a hint that no disk fits: %s", r)
+		}
+
+		w.ctl("nodes", "configure", "host2", "--root-device", "serial=Z1D0")
+	})
+
 	offered := append([]string{"by-ipmi", "by-redfish"}, hosts...)
 
 	run("provide", func(t *testing.T, w *world) {
