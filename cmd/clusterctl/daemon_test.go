@@ -143,9 +143,12 @@ func (d *testDaemon) RunProgram(
 		}
 	}
 
-	output, err := json.Marshal(facts.Facts{Schema: facts.Schema, Disks: []facts.Disk{
-		{Name: "sda", SizeBytes: 480e9, Model: "SAMSUNG"}, {Name: "sdb", SizeBytes: 4e12, Serial: "Z1"},
-	}})
+	output, err := json.Marshal(facts.Facts{
+		Schema: facts.Schema, System: facts.System{Vendor: "ACME", Product: "S1"},
+		Disks: []facts.Disk{
+			{Name: "sda", SizeBytes: 480e9, Model: "SAMSUNG"}, {Name: "sdb", SizeBytes: 4e12, Serial: "Z1"},
+		},
+	})
 
 	return output, configuration.Reach{}, err
 }

@@ -123,14 +123,14 @@ func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	cmdEnds(ts, false, args)
 }
 
-// cmdRemedy is `remedy CODE PATTERN`: it runs the command line on stderr that matches the pattern, as it was printed,
-// with an expected exit code.
+// cmdRemedy is `remedy CODE PATTERN`: it runs the command line in the output that matches the pattern, as it was
+// printed, with an expected exit code.
 func cmdRemedy(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile(args[1])
 
-	for line := range strings.Lines(ts.ReadFile("stderr")) {
+	for line := range strings.Lines(ts.ReadFile("stderr") + ts.ReadFile("stdout")) {
 		_, remedy, found := strings.Cut(strings.TrimRight(line, "\n"), "clusterctl ")
-		if found && strings.HasPrefix(line, "  ") && pattern.MatchString(remedy) {
+		if found && pattern.MatchString(remedy) {
 			checkCode(ts, args[0], ts.Exec("sh", "-c", "clusterctl "+remedy))
 			return
 		}
