@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bmc switches machines by their BMCs: power, and the device of the next boot, by Redfish or IPMI 2.0.
+// Package bmc switches machines by their BMCs: power, and the device of the next boot, by Redfish or IPMI 2.0. By
+// Redfish it also reads what hardware a machine has.
 //
 // BMCs are slow, have few sessions, and lock accounts out. So there is at most one session with a BMC at a time, and
 // a login that was refused is not tried again until the user or the password is another one. Answers are untrusted.
@@ -99,7 +100,7 @@ var ErrLogin = errors.New("the BMC refused the login")
 
 // The times that a BMC may take.
 const (
-	waitTurn    = time.Minute      // for the end of the session that another caller has
+	waitTurn    = 2 * time.Minute  // for the end of the session that another caller has; the longest one reads facts
 	waitSession = 20 * time.Second // for all of a session
 	waitPower   = time.Minute      // until the machine is on or off, once the BMC was told to
 	waitSoft    = 5 * time.Minute  // until the operating system has shut down
@@ -287,6 +288,13 @@ func (p *Pool) await(ctx context.Context, b machine.BMC, a Action) error {
 
 // with calls f with a session of its own.
 func (p *Pool) with(ctx context.Context, b machine.BMC, f func(context.Context, session) error) error {
+	return p.within(ctx, b, waitSession, f)
+}
+
+// within calls f with a session of its own that takes no longer than the limit.
+func (p *Pool) within(
+	ctx context.Context, b machine.BMC, limit time.Duration, f func(context.Context, session) error,
+) error {
 	if b.Driver == machine.Manual || b.Address == "" {
 		return inventory.Errorf(inventory.KindRefused, "the machine has no BMC").Do("switch it by hand")
 	}
@@ -306,7 +314,7 @@ func (p *Pool) with(ctx context.Context, b machine.BMC, f func(context.Context, 
 			Do("try again")
 	}
 
-	limited, cancel := context.WithTimeout(ctx, waitSession)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
 	s, err := g.connect(limited, b)

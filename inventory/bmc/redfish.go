@@ -194,12 +194,16 @@ func (s *redfish) system() (*schemas.ComputerSystem, error) {
 
 	answer := &schemas.Error{}
 	if errors.As(err, &answer) && answer.HTTPReturnedStatusCode == http.StatusNotFound {
-		return nil, inventory.Errorf(inventory.KindNotFound, "the BMC at %s has no system %s",
-			hostPort(s.bmc), quote(s.path)).
-			Do("correct the path of the system; without one, the only system of the BMC is taken")
+		return nil, s.noSystem()
 	}
 
 	return system, s.error(err)
+}
+
+// noSystem is the error of a service without the system.
+func (s *redfish) noSystem() error {
+	return inventory.Errorf(inventory.KindNotFound, "the BMC at %s has no system %s", hostPort(s.bmc), quote(s.path)).
+		Do("correct the path of the system; without one, the only system of the BMC is taken")
 }
 
 func (s *redfish) power(context.Context) (Power, error) {

@@ -17,12 +17,22 @@ func Diff(old, now Facts) []string {
 
 	d.fields(old, now)
 	d.memory(old.Memory, now.Memory)
-	d.disks(old.Disks, now.Disks)
-	d.interfaces(old.Interfaces, now.Interfaces)
-	d.pci(old.PCI, now.PCI)
+
+	if told(old, old.Disks) && told(now, now.Disks) {
+		d.disks(old.Disks, now.Disks)
+	}
+	if told(old, old.Interfaces) && told(now, now.Interfaces) {
+		d.interfaces(old.Interfaces, now.Interfaces)
+	}
+	if told(old, old.PCI) && told(now, now.PCI) {
+		d.pci(old.PCI, now.PCI)
+	}
 
 	return d.said
 }
+
+// told reports whether a list of the facts is one. An empty list beside a problem may be what could not be read.
+func told[P any](f Facts, list []P) bool { return len(list) > 0 || len(f.Problems) == 0 }
 
 // differ collects sentences.
 type differ struct{ said []string }
@@ -74,7 +84,8 @@ func (d *differ) fields(old, now Facts) {
 func (d *differ) memory(old, now Memory) {
 	if len(old.Modules) == 0 || len(now.Modules) == 0 {
 		// A kernel keeps a little for itself, and not always the same.
-		if diff := now.TotalMB - old.TotalMB; max(diff, -diff) > old.TotalMB/50 {
+		diff := now.TotalMB - old.TotalMB
+		if old.TotalMB > 0 && now.TotalMB > 0 && max(diff, -diff) > old.TotalMB/50 {
 			d.say("the memory was %s and is %s", mebibytes(old.TotalMB), mebibytes(now.TotalMB))
 		}
 
@@ -168,11 +179,14 @@ func (d *differ) disks(old, now []Disk) {
 }
 
 // key returns what stays with a disk.
-func (d Disk) key() string { return cmp.Or(d.WWN, d.Serial, d.Path, d.Name) }
+func (d Disk) key() string { return cmp.Or(d.WWN, d.Serial, d.Path, d.Place, d.Name) }
+
+// Label returns the name of the kernel, or else the one that the BMC has for it.
+func (d Disk) Label() string { return cmp.Or(d.Name, d.Place) }
 
 // String describes a disk as a person would.
 func (d Disk) String() string {
-	s := d.Name + " of " + bytes(d.SizeBytes)
+	s := d.Label() + " of " + bytes(d.SizeBytes)
 	if d.Serial == "" && d.WWN != "" {
 		return s + " (WWN " + d.WWN + ")"
 	}
@@ -202,17 +216,17 @@ func (d *differ) interfaces(old, now []Interface) {
 		case stays:
 			d.link(before, after, sees)
 		case before.PCI != "" && replaced:
-			d.say("the network port %s at %s was replaced: its MAC is %s, and was %s", is[other].Name, before.PCI,
+			d.say("the network port %s at %s was replaced: its MAC is %s, and was %s", is[other].Label(), before.PCI,
 				is[other].MAC, before.MAC)
 			delete(is, other)
 		default:
-			d.say("the network port %s%s is gone", before.Name, mac(before.MAC))
+			d.say("the network port %s%s is gone", before.Label(), mac(before.MAC))
 		}
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(is)) {
 		if _, known := was[key]; !known {
-			d.say("the network port %s%s was added", is[key].Name, mac(is[key].MAC))
+			d.say("the network port %s%s was added", is[key].Label(), mac(is[key].MAC))
 		}
 	}
 }
@@ -221,27 +235,30 @@ func (d *differ) interfaces(old, now []Interface) {
 func (d *differ) link(before, after Interface, sees bool) {
 	switch {
 	case before.Carrier && !after.Carrier:
-		d.say("%s has lost its link", after.Name)
+		d.say("%s has lost its link", after.Label())
 		return
 	case !before.Carrier && after.Carrier:
-		d.say("%s has a link now", after.Name)
+		d.say("%s has a link now", after.Label())
 	case before.SpeedMbps != after.SpeedMbps && before.SpeedMbps > 0 && after.SpeedMbps > 0:
-		d.say("%s runs at %d Mbit/s, and ran at %d", after.Name, after.SpeedMbps, before.SpeedMbps)
+		d.say("%s runs at %d Mbit/s, and ran at %d", after.Label(), after.SpeedMbps, before.SpeedMbps)
 	}
 
 	switch from, to := before.Neighbour, after.Neighbour; {
 	case from == nil || to == nil && !sees:
 	case to == nil:
-		d.say("%s has no neighbour any more; it was %s", after.Name, from)
+		d.say("%s has no neighbour any more; it was %s", after.Label(), from)
 	case from.Chassis != to.Chassis || from.Chassis == "" && from.Name != to.Name:
-		d.say("%s moved to another switch: %s, and it was %s", after.Name, to, from)
+		d.say("%s moved to another switch: %s, and it was %s", after.Label(), to, from)
 	case from.Port != to.Port:
-		d.say("%s moved to another switch port: %s, and it was %s", after.Name, to, from)
+		d.say("%s moved to another switch port: %s, and it was %s", after.Label(), to, from)
 	}
 }
 
 // key returns what stays with a network port.
-func (i Interface) key() string { return cmp.Or(i.MAC, i.PCI, i.Name) }
+func (i Interface) key() string { return cmp.Or(i.MAC, i.PCI, i.Place, i.Name) }
+
+// Label returns the name of the kernel, or else the one that the BMC has for it.
+func (i Interface) Label() string { return cmp.Or(i.Name, i.Place) }
 
 // String describes a neighbour as a person would.
 func (n *Neighbour) String() string {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package facts describes the hardware of a machine and what runs on it, as the program clusterm-facts found it: one
-// form with units, its check, and what differs between two inspections.
+// Package facts describes the hardware of a machine and what runs on it, as the program clusterm-facts or the BMC found
+// it: one form with units, its check, and what differs between two inspections.
 //
-// Whoever controls a machine controls its facts, so they are untrusted. See Parse.
+// Whoever controls a machine or its BMC controls its facts, so they are untrusted. See Parse and Bound.
 package facts
 
 import "time"
@@ -17,6 +17,9 @@ type Facts struct {
 	Schema int    `json:"schema"`         // 1
 	Arch   string `json:"arch,omitempty"` // as uname -m prints it: x86_64, aarch64
 
+	// Where they come from: ssh, the machine itself; redfish, its BMC.
+	Sources []string `json:"sources,omitempty"`
+
 	System   System   `json:"system,omitzero"`   // the machine
 	Firmware Firmware `json:"firmware,omitzero"` // its BIOS or UEFI
 	OS       OS       `json:"os,omitzero"`       // the system that runs
@@ -28,10 +31,16 @@ type Facts struct {
 	PCI        []PCIDevice `json:"pci,omitempty"`        // the devices on PCI
 	NUMA       []NUMANode  `json:"numa,omitempty"`       // the NUMA nodes
 
-	BMC BMCPort `json:"bmc,omitzero"` // the BMC, as the machine itself sees it
+	BMC BMCPort `json:"bmc,omitzero"` // the network port of the BMC
 
 	Problems []string `json:"problems,omitempty"` // what could not be read, and why
 }
+
+// The sources.
+const (
+	SSH     = "ssh"
+	Redfish = "redfish"
+)
 
 // System identifies a machine (SMBIOS).
 type System struct {
@@ -95,24 +104,26 @@ type Module struct {
 
 // Disk is a disk.
 type Disk struct {
-	Name       string `json:"name"`                 // of the kernel, such as sda; it may change with each boot
+	Name       string `json:"name"`                 // of the kernel, such as sda; it may change; empty: unknown
 	SizeBytes  int    `json:"size_bytes,omitempty"` // the size, in bytes
 	Vendor     string `json:"vendor,omitempty"`     // who made it
 	Model      string `json:"model,omitempty"`      // the model
 	Serial     string `json:"serial,omitempty"`     // the serial number
 	WWN        string `json:"wwn,omitempty"`        // the World Wide Name
 	Path       string `json:"path,omitempty"`       // its name in /dev/disk/by-path
+	Place      string `json:"place,omitempty"`      // where it is, as the BMC names it, such as Disk.Bay.0
 	Rotational bool   `json:"rotational,omitempty"` // it has platters
 	Removable  bool   `json:"removable,omitempty"`  // its medium can be taken out
 }
 
 // Interface is a network port.
 type Interface struct {
-	Name      string     `json:"name"`                 // of the kernel; it may change with each boot
+	Name      string     `json:"name"`                 // of the kernel; it may change; empty: unknown
 	MAC       string     `json:"mac,omitempty"`        // the permanent one if it is known, lower case
 	SpeedMbps int        `json:"speed_mbps,omitempty"` // Mbit/s; 0: unknown, or no link
 	Carrier   bool       `json:"carrier,omitempty"`    // it has a link
 	PCI       string     `json:"pci,omitempty"`        // the address of its device
+	Place     string     `json:"place,omitempty"`      // where it is, as the BMC names it
 	Driver    string     `json:"driver,omitempty"`     // the driver of the kernel
 	Neighbour *Neighbour `json:"neighbour,omitempty"`  // as lldpd sees it
 }
@@ -142,7 +153,7 @@ type NUMANode struct {
 	MemoryMB int `json:"memory_mb,omitempty"` // MiB
 }
 
-// BMCPort is the network port of the BMC of a machine, as the machine sees it.
+// BMCPort is the network port of the BMC of a machine.
 type BMCPort struct {
 	Address string `json:"address,omitempty"` // of its network port
 	MAC     string `json:"mac,omitempty"`     // lower case

@@ -41,23 +41,45 @@ func Parse(output []byte) (Facts, error) {
 	if f.Schema < Schema {
 		return refuse("the machine has not answered with facts: the schema is %d", f.Schema)
 	}
-	if err := clean("", reflect.ValueOf(&f).Elem()); err != nil {
-		return refuse("the facts are wrong: %w", err)
+	if err := f.Bound(); err != nil {
+		return refuse("%w", err)
+	}
+
+	return f, nil
+}
+
+// Bound cuts texts and replaces control characters in them, and returns an error if the facts are beyond the bounds.
+func (f *Facts) Bound() error {
+	if err := clean("", reflect.ValueOf(f).Elem()); err != nil {
+		return fmt.Errorf("the facts are wrong: %w", err)
 	}
 
 	const sha256Bytes = 32
 	if sum, err := hex.DecodeString(f.System.TPM); err != nil || len(sum) != 0 && len(sum) != sha256Bytes {
-		return refuse("the facts are wrong: system.tpm is %q, and no SHA-256", f.System.TPM)
+		return fmt.Errorf("the facts are wrong: system.tpm is %q, and no SHA-256", f.System.TPM)
 	}
 
 	f.System.TPM = strings.ToLower(f.System.TPM)
 
 	kept, err := json.Marshal(f)
 	if err != nil || len(kept) > maxFacts {
-		return refuse("the facts have %d bytes; the limit is %d", len(kept), maxFacts)
+		return fmt.Errorf("the facts have %d bytes; the limit is %d", len(kept), maxFacts)
 	}
 
-	return f, nil
+	return nil
+}
+
+// Known returns a text of a vendor without the space around it; "" for the words of vendors that know none.
+func Known(text string) string {
+	text = strings.TrimSpace(text)
+
+	switch strings.ToLower(text) {
+	case "unknown", "not specified", "not provided", "not present", "not available", "none", "null", "n/a", "na",
+		"default string", "to be filled by o.e.m.", "system serial number", "no dimm", "empty":
+		return ""
+	}
+
+	return text
 }
 
 // clean bounds everything in a value at the path.

@@ -294,7 +294,7 @@ func RootDevice(hints map[string]any, disks []Disk) (Disk, error) {
 	}
 
 	if len(fitting) > 0 {
-		return slices.MinFunc(fitting, func(a, b Disk) int { return byName(a.Name, b.Name) }), nil
+		return slices.MinFunc(fitting, func(a, b Disk) int { return byName(a.Label(), b.Label()) }), nil
 	}
 
 	note := ""
@@ -322,7 +322,7 @@ func listed(disks []Disk) string {
 			break
 		}
 
-		text := d.Name + " " + d.Size()
+		text := d.Label() + " " + d.Size()
 		for _, part := range []string{d.Vendor, d.Model, d.Serial} {
 			if part != "" {
 				text += " " + part
@@ -365,7 +365,7 @@ func (s Strategy) Choose(disks []Disk) (Disk, error) {
 			bySize,
 			strings.Compare(a.Path, b.Path),
 			strings.Compare(a.Serial, b.Serial),
-			byName(a.Name, b.Name),
+			byName(a.Label(), b.Label()),
 		)
 	}), nil
 }

@@ -32,6 +32,8 @@ type Comparison struct {
 
 // Shape is what machines of one kind have in common. Serial numbers and addresses are no part of it.
 type Shape struct {
+	Sources []string `json:"sources,omitempty"` // where it comes from: ssh, redfish
+
 	Vendor   string `json:"vendor,omitempty"`                     // who made the machine
 	Product  string `json:"product,omitempty"`                    // the model
 	Firmware string `json:"firmware,omitempty"`                   // the version of the BIOS or UEFI
@@ -82,6 +84,7 @@ type PCIKind struct {
 // ShapeOf returns the shape of a machine.
 func ShapeOf(f Facts) Shape {
 	s := Shape{
+		Sources: f.Sources,
 		Vendor: f.System.Vendor, Product: f.System.Product, Firmware: f.Firmware.Version, BootMode: f.Firmware.BootMode,
 		CPU: f.CPU, MemoryMB: f.Memory.TotalMB,
 	}
@@ -125,9 +128,15 @@ func ShapeOf(f Facts) Shape {
 // maxDifferences bounds the differences of a machine from its class.
 const maxDifferences = 50
 
-// Differences returns what a machine has otherwise than the shape of its class, the more important first.
+// Differences returns what a machine has otherwise than the shape of its class, the more important first. Only the
+// machine names parts as other machines do: of what a BMC says, no more than numbers are compared with it.
 func (s Shape) Differences(f Facts) []string {
 	d, is := &differ{}, ShapeOf(f)
+
+	if inBand(is.Sources) != inBand(s.Sources) {
+		s = s.numbers(is)
+		is.Modules = nil
+	}
 
 	d.text("vendor", is.Vendor, s.Vendor)
 	d.text("product", is.Product, s.Product)
@@ -154,6 +163,30 @@ func (s Shape) Differences(f Facts) []string {
 
 	return d.said
 }
+
+// numbers returns what of the shape can be compared with one of another source: the numbers that both have. All else is
+// as that other shape has it.
+func (s Shape) numbers(other Shape) Shape {
+	is := other
+	is.Modules = nil
+	is.MemoryMB = s.MemoryMB
+
+	if other.MemoryMB == 0 {
+		is.MemoryMB = 0
+	}
+	for _, n := range []struct{ is, was *int }{
+		{&is.CPU.Sockets, &s.CPU.Sockets}, {&is.CPU.Cores, &s.CPU.Cores}, {&is.CPU.Threads, &s.CPU.Threads},
+	} {
+		if *n.is != 0 && *n.was != 0 {
+			*n.is = *n.was
+		}
+	}
+
+	return is
+}
+
+// inBand reports whether the machine itself is among the sources of facts.
+func inBand(sources []string) bool { return len(sources) == 0 || slices.Contains(sources, SSH) }
 
 // exact tells kinds of disk apart that are the same in short.
 func exact(k DiskKind, all ...[]DiskKind) string {

@@ -72,6 +72,20 @@ func TestDifferences(t *testing.T) {
 			func(f *Facts) { f.Interfaces = f.Interfaces[:1] },
 			[]string{"1 network ports with the driver ixgbe, class 2"},
 		},
+		"a BMC has other words": {
+			func(f *Facts) {
+				*f = Facts{
+					Sources: []string{Redfish}, System: System{Vendor: "Dell"}, CPU: CPU{Model: "Xeon", Sockets: 2},
+					Memory: Memory{TotalMB: 65536, Modules: []Module{{Slot: "DIMM.B0", SizeMB: 65536}}},
+					Disks:  []Disk{{Place: "Bay 0", Model: "M480"}},
+				}
+			}, nil,
+		},
+		"a BMC has other numbers": {
+			func(f *Facts) {
+				*f = Facts{Sources: []string{Redfish}, CPU: CPU{Sockets: 1, Cores: 20}, Memory: Memory{TotalMB: 32768}}
+			}, []string{"1 processors, class 2", "memory 32 GiB, class 64 GiB"},
+		},
 		"several": {
 			func(f *Facts) { f.CPU.Threads, f.Firmware.BootMode = 20, "bios" },
 			[]string{"20 threads, class 40", "boot mode bios, class uefi"},

@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"inventory/localfile":     {},
 	"inventory/machine":       {},
 	"inventory/evidence":      {},
-	"inventory/bmc":           {"inventory", "inventory/machine"},
+	"inventory/bmc":           {"inventory", "inventory/facts", "inventory/machine"},
 	"inventory/bmc/bmctest":   {"inventory/bmc", "inventory/machine"},
 	"inventory/facts":         {},
 	"inventory/facts/collect": {"inventory/facts"},
@@ -282,9 +282,8 @@ var mayImport = map[string][]string{
 		"management/selector", "management/state",
 	},
 	"management/step/inspect": {
-		"inventory", "inventory/facts", "inventory/facts/program", "configuration", "management/hardware",
-		"management/record",
-		"management/state", "management/step",
+		"inventory", "inventory/facts", "inventory/facts/program", "inventory/machine", "configuration",
+		"management/hardware", "management/record", "management/state", "management/step", "management/step/power",
 	},
 	"management/step/power": {
 		"inventory",

@@ -5,6 +5,7 @@ package bmctest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,30 +16,34 @@ import (
 	"github.com/contiv/cluster/inventory/machine"
 )
 
-// Redfish is a BMC that speaks Redfish: a service root, sessions, and systems with the reset action and the override of
-// the boot source.
+// Redfish is a BMC that speaks Redfish: a service root, sessions, and systems with the reset action, the override of
+// the boot source, and their hardware.
 type Redfish struct {
 	BMC machine.BMC // how it is reached: with TLS, and for the only system
 
-	mu       sync.Mutex
-	systems  []*Machine
-	logins   int
-	sessions map[string]string // tokens by the path of the session
-	most     int               // that were open at once
-	next     int
-	answer   http.HandlerFunc // in the place of all others; nil: none
-	revision map[*Machine]int // of the ETag
-	password string
-	forgets  bool // says that it has taken a new password, and keeps the one that it has
+	mu        sync.Mutex
+	systems   []*Machine
+	logins    int
+	sessions  map[string]string // tokens by the path of the session
+	most      int               // that were open at once
+	next      int
+	answer    http.HandlerFunc // in the place of all others; nil: none
+	revision  map[*Machine]int // of the ETag
+	password  string
+	resources map[string]object // of the hardware, by path
+	forgets   bool              // says that it has taken a new password, and keeps the one that it has
 }
 
 // NewRedfish starts a BMC with a number of systems, named 1, 2, and so on. Their machines are off.
 func NewRedfish(t TB, systems int) *Redfish {
 	t.Helper()
 
-	r := &Redfish{sessions: map[string]string{}, revision: map[*Machine]int{}, password: Password}
-	for range systems {
+	r := &Redfish{
+		sessions: map[string]string{}, revision: map[*Machine]int{}, password: Password, resources: map[string]object{},
+	}
+	for i := range systems {
 		r.systems = append(r.systems, &Machine{})
+		r.equip(i + 1)
 	}
 
 	s := httptest.NewTLSServer(r)
@@ -98,7 +103,7 @@ func (r *Redfish) Forget(passwords bool) {
 }
 
 // object is a resource.
-type object map[string]any
+type object = map[string]any
 
 // The paths.
 const (
@@ -125,6 +130,11 @@ func (r *Redfish) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 
+	r.Serve(w, q)
+}
+
+// Serve answers a request as the BMC itself.
+func (r *Redfish) Serve(w http.ResponseWriter, q *http.Request) {
 	q.Body = http.MaxBytesReader(w, q.Body, bodyLimit)
 
 	open := http.NewServeMux()
@@ -181,9 +191,7 @@ func (r *Redfish) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	closed.HandleFunc("GET "+systemsPath+"/{id}", r.system(r.get))
 	closed.HandleFunc("PATCH "+systemsPath+"/{id}", r.system(r.patch))
 	closed.HandleFunc("POST "+systemsPath+"/{id}"+resetPath, r.system(r.reset))
-	closed.HandleFunc("/", func(w http.ResponseWriter, q *http.Request) {
-		refuse(w, http.StatusNotFound, "ResourceMissingAtURI", "The resource at the URI "+q.URL.Path+" was not found.")
-	})
+	closed.HandleFunc("/", r.resource)
 
 	if _, pattern := open.Handler(q); pattern != "" {
 		open.ServeHTTP(w, q)
@@ -222,6 +230,8 @@ func (r *Redfish) root(w http.ResponseWriter, _ *http.Request) {
 		"Id": "RootService", "Name": "Root Service", "RedfishVersion": "1.15.0",
 		"UUID":           "92384634-2938-2342-8820-489239905423",
 		"Systems":        link(systemsPath),
+		"Chassis":        link(chassisPath),
+		"Managers":       link(managersPath),
 		"SessionService": link(servicePath),
 		"AccountService": link(rootPath + "AccountService"),
 		"Links":          object{"Sessions": link(sessionsPath)},
@@ -324,7 +334,8 @@ func (r *Redfish) get(w http.ResponseWriter, _ *http.Request, n int) {
 	}
 
 	w.Header().Set("ETag", r.etag(m))
-	reply(w, http.StatusOK, object{
+
+	system := object{
 		"@odata.id": path, "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem", "@odata.etag": r.etag(m),
 		"Id": strconv.Itoa(n), "Name": "System", "SystemType": "Physical", "PowerState": state,
 		"UUID":         fmt.Sprintf("00000000-0000-0000-0000-%012d", n),
@@ -341,7 +352,14 @@ func (r *Redfish) get(w http.ResponseWriter, _ *http.Request, n int) {
 				"On", "ForceOff", "GracefulShutdown", "ForceRestart", "PowerCycle",
 			},
 		}},
-	})
+	}
+	maps.Copy(system, hardwareLinks(n))
+
+	r.mu.Lock()
+	maps.Copy(system, r.resources[path])
+	r.mu.Unlock()
+
+	reply(w, http.StatusOK, system)
 }
 
 func (r *Redfish) reset(w http.ResponseWriter, q *http.Request, n int) {

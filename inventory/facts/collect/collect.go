@@ -134,35 +134,23 @@ func (c *collector) names(path string) ([]string, error) {
 	return names, err
 }
 
-// known returns a text of ghw or of SMBIOS; "" for the words of vendors that know none.
-func known(text string) string {
-	text = strings.TrimSpace(text)
-
-	switch strings.ToLower(text) {
-	case "unknown", "not specified", "not provided", "not present", "none", "n/a", "default string",
-		"to be filled by o.e.m.", "system serial number", "no dimm", "empty":
-		return ""
-	}
-
-	return text
-}
-
 func (c *collector) system() error {
 	if p, err := product.New(c.options()); err == nil {
 		c.facts.System = facts.System{
-			Vendor: known(p.Vendor), Product: known(p.Name), Version: known(p.Version),
-			Serial: known(p.SerialNumber), UUID: strings.ToLower(known(p.UUID)),
+			Vendor: facts.Known(p.Vendor), Product: facts.Known(p.Name), Version: facts.Known(p.Version),
+			Serial: facts.Known(p.SerialNumber), UUID: strings.ToLower(facts.Known(p.UUID)),
 		}
 	}
 
 	if b, err := baseboard.New(c.options()); err == nil {
 		s := &c.facts.System
-		s.BoardVendor, s.BoardProduct, s.BoardSerial = known(b.Vendor), known(b.Product), known(b.SerialNumber)
+		s.BoardVendor, s.BoardProduct = facts.Known(b.Vendor), facts.Known(b.Product)
+		s.BoardSerial = facts.Known(b.SerialNumber)
 	}
 
 	if b, err := bios.New(c.options()); err == nil {
 		f := &c.facts.Firmware
-		f.Vendor, f.Version, f.Date = known(b.Vendor), known(b.Version), known(b.Date)
+		f.Vendor, f.Version, f.Date = facts.Known(b.Vendor), facts.Known(b.Version), facts.Known(b.Date)
 	}
 
 	switch {
@@ -216,7 +204,7 @@ func (c *collector) cpu() error {
 		info.TotalHardwareThreads,
 	)
 	for _, p := range info.Processors {
-		if found.Model = known(p.Model); found.Model != "" {
+		if found.Model = facts.Known(p.Model); found.Model != "" {
 			break
 		}
 	}
@@ -282,7 +270,7 @@ func (s structure) word(at int) int { return s.byte(at) | s.byte(at+1)<<8 }
 
 func (s structure) text(at int) string {
 	if n := s.byte(at); n > 0 && n <= len(s.Strings) {
-		return known(s.Strings[n-1])
+		return facts.Known(s.Strings[n-1])
 	}
 	return ""
 }
@@ -361,8 +349,8 @@ func (c *collector) disks() error {
 
 		disk := facts.Disk{
 			Name: d.Name, SizeBytes: int(d.SizeBytes), //nolint:gosec // a disk has less than 8 EiB
-			Vendor: known(d.Vendor), Model: known(d.Model),
-			Serial: known(d.SerialNumber), WWN: known(d.WWN), Path: known(d.BusPath),
+			Vendor: facts.Known(d.Vendor), Model: facts.Known(d.Model),
+			Serial: facts.Known(d.SerialNumber), WWN: facts.Known(d.WWN), Path: facts.Known(d.BusPath),
 			Rotational: c.read(dir, "queue/rotational") == "1", Removable: d.IsRemovable,
 		}
 
@@ -373,16 +361,16 @@ func (c *collector) disks() error {
 
 		// Without udev, as in a small boot environment, the device itself may say it.
 		if disk.Model == "" {
-			disk.Model = known(c.read(dir, "device/model"))
+			disk.Model = facts.Known(c.read(dir, "device/model"))
 		}
 		if disk.Serial == "" {
-			disk.Serial = known(c.read(dir, "device/serial"))
+			disk.Serial = facts.Known(c.read(dir, "device/serial"))
 		}
 		if disk.Serial == "" {
-			disk.Serial = known(c.read(dir, "serial")) // virtio
+			disk.Serial = facts.Known(c.read(dir, "serial")) // virtio
 		}
 		if disk.WWN == "" {
-			disk.WWN = known(c.read(dir, "wwid"))
+			disk.WWN = facts.Known(c.read(dir, "wwid"))
 		}
 
 		c.facts.Disks = append(c.facts.Disks, disk)
