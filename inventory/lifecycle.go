@@ -257,7 +257,7 @@ var Lifecycle = []Transition{
 		Verb: VerbInspect, From: []Status{Manageable}, Through: Inspecting,
 		Success: Manageable, Failed: Manageable, Dirty: Manageable, Looks: true, All: Manageable,
 		Options: []Option{{FieldConcurrency, "the number of nodes that are inspected at a time (default: 20)"}},
-		Meaning: "find the hardware facts of nodes over ssh, and keep them as a snapshot",
+		Meaning: "find the hardware facts of nodes over ssh and by their BMCs, and keep them as a snapshot",
 		Failure: "Manageable, with `last_error` set; what was found of the other nodes is kept",
 	},
 	{

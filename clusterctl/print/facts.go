@@ -24,6 +24,7 @@ func (p *Printer) Facts(f api.NodeFacts) {
 		{"Node", Line(f.Node)},
 		{"Inspection", fmt.Sprintf("%d, %s", f.Inspection.Number, Time(f.Inspection.Time))},
 		{"By job", Line(f.Inspection.Job)},
+		{"Sources", Line(strings.Join(h.Sources, ", "))},
 		{"System", words(h.System.Vendor, h.System.Product, h.System.Version)},
 		{"Serial", Line(h.System.Serial)},
 		{"UUID", Line(h.System.UUID)},
@@ -50,7 +51,7 @@ func (p *Printer) Facts(f api.NodeFacts) {
 			return []string{m.Slot, m.Size(), m.Type, number(m.Speed), m.Vendor, m.Part, m.Serial}
 		})
 
-	disks := []string{"NAME", "SIZE", "KIND", "MODEL", "SERIAL", "WWN", "PATH"}
+	disks := []string{"NAME", "SIZE", "KIND", "MODEL", "SERIAL", "WWN", "PATH", "PLACE"}
 	p.section("Disks", disks, len(h.Disks), func(i int) []string {
 		d := h.Disks[i]
 		kind := "ssd"
@@ -58,10 +59,13 @@ func (p *Printer) Facts(f api.NodeFacts) {
 			kind = "hdd"
 		}
 
-		return []string{d.Name, d.Size(), kind, strings.TrimSpace(d.Vendor + " " + d.Model), d.Serial, d.WWN, d.Path}
+		model := strings.TrimSpace(d.Vendor + " " + d.Model)
+
+		return []string{d.Name, d.Size(), kind, model, d.Serial, d.WWN, d.Path, d.Place}
 	})
 
-	p.section("Network ports", []string{"NAME", "MAC", "LINK", "PCI", "DRIVER", "NEIGHBOUR"}, len(h.Interfaces),
+	ports := []string{"NAME", "MAC", "LINK", "PCI", "DRIVER", "NEIGHBOUR", "PLACE"}
+	p.section("Network ports", ports, len(h.Interfaces),
 		func(i int) []string {
 			n := h.Interfaces[i]
 			link, neighbour := "down", ""
@@ -75,7 +79,7 @@ func (p *Printer) Facts(f api.NodeFacts) {
 				neighbour = n.Neighbour.String()
 			}
 
-			return []string{n.Name, n.MAC, link, n.PCI, n.Driver, neighbour}
+			return []string{n.Name, n.MAC, link, n.PCI, n.Driver, neighbour, n.Place}
 		})
 
 	for _, c := range f.Classes {

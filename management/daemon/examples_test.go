@@ -241,7 +241,8 @@ func newWorld(t *testing.T) *world {
 	s.must(err)
 
 	for _, disks := range []string{"S1", "S1 S2"} {
-		_, err := inspect.KeepIn(s.store, s.settings.Inspection)(s.ctx(), "host3-35a0", "", shownMachine(disks))
+		_, err := inspect.KeepIn(s.store, s.settings.Inspection)(s.ctx(), "host3-35a0", "",
+			facts.Found{Facts: shownMachine(disks)})
 		s.must(err)
 	}
 

@@ -16,6 +16,8 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/bmc"
+	"github.com/contiv/cluster/inventory/bmc/bmctest"
 	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
@@ -25,6 +27,7 @@ import (
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/inspect"
+	"github.com/contiv/cluster/management/step/power"
 )
 
 // inspected are hosts that answer an inspection, by name.
@@ -46,7 +49,7 @@ func (i *inspected) site() hardware.Site {
 }
 
 // Keep implements inspect.Keep. A job may go on before the start of its manager has returned.
-func (i *inspected) Keep(ctx context.Context, node, job string, found facts.Facts) ([]string, error) {
+func (i *inspected) Keep(ctx context.Context, node, job string, found facts.Found) ([]string, error) {
 	select {
 	case store := <-i.store:
 		i.store <- store
@@ -104,7 +107,7 @@ func inspectors(t *testing.T, hosts *inspected, labels string) *site {
 
 	s := prepare(t)
 	executor := inspect.New(inspect.Options{
-		Hosts: hosts, Retry: time.Millisecond, Settings: func() step.Settings { return step.Settings{} },
+		Hosts: hosts, BMCs: power.Registered{Pool: bmc.New()}, Retry: time.Millisecond, Settings: func() step.Settings { return step.Settings{} },
 		Keep: hosts.Keep,
 	})
 	s.tune = func(o *Options) {
@@ -511,4 +514,114 @@ func TestInspectCrash(t *testing.T) {
 	if len(f.Inspections) != 1 || f.Inspection.Number != 1 || f.Inspection.Job != j.ID {
 		t.Errorf("%+v", f.Inspections)
 	}
+}
+
+// change changes the record of a node.
+func (s *site) change(name string, f func(*inventory.Node)) {
+	s.t.Helper()
+
+	_, _, err := record.Decide(s.ctx(), s.store, func(tx *record.Tx) (any, error) {
+		n, _ := state.ViewOf(tx).Lookup(name)
+		f(&n)
+		tx.Attach(state.NodeWrite{Node: n})
+
+		return nil, nil
+	})
+	s.must(err)
+}
+
+// TestInspectOutOfBand: a node is inspected over ssh and by its BMC, or by what it has of the two. A BMC that fails is a
+// problem, and a machine that fails is the failure.
+func TestInspectOutOfBand(t *testing.T) {
+	t.Parallel()
+
+	hosts := &inspected{}
+	s := inspectors(t, hosts, "both console wrong dead quiet")
+
+	withBMC, alone, unused := bmctest.NewRedfish(t, 1), bmctest.NewRedfish(t, 1), bmctest.NewRedfish(t, 1)
+	wrong := bmctest.NewRedfish(t, 1).BMC
+	wrong.Password = "wrong"
+
+	s.register("both-1", withBMC.BMC)
+	s.register("console-1", alone.BMC)
+	s.register("wrong-1", wrong)
+	s.register("dead-1", unused.BMC)
+	s.register("quiet-1", bmctest.NewIPMI(t, 0).BMC)
+
+	for _, name := range []string{"console-1", "quiet-1"} {
+		s.change(name, func(n *inventory.Node) { n.Addr = "" })
+	}
+
+	machine := machineOf(32000, "1")
+	machine.Disks[0].Serial = "D11" // the BMC has it in small letters
+	hosts.set("both-1", machine)
+	hosts.set("wrong-1", machine)
+
+	_, err := s.Submit(s.ctx(), api.JobRequest{Verb: inventory.VerbInspect, Nodes: []string{"both-1", "quiet-1"}})
+	checkError(t, err, inventory.KindRefused, "BMC with Redfish", "quiet-1")
+
+	if e, _ := errors.AsType[*inventory.Error](err); e == nil || !slices.Equal(e.Nodes, []string{"quiet-1"}) {
+		t.Errorf("the refusal is about %+v", e)
+	}
+
+	all := []string{"both-1", "console-1", "wrong-1", "dead-1"}
+
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbInspect, Nodes: all})
+	if j.Status != api.Errored {
+		t.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
+	}
+
+	for name, want := range map[string]struct {
+		sources string
+		modules int
+		disk    string // its name and place
+		problem string
+		err     string
+	}{
+		"both-1":    {"ssh redfish", 3, "sd1 Bay.0", "", ""},
+		"console-1": {"redfish", 3, " Bay.0", "", ""},
+		"wrong-1":   {"ssh", 0, "sd1 ", "BMC: the BMC refused the login", ""},
+		"dead-1":    {"", 0, "", "", "the host denied the login"},
+	} {
+		n, err := s.Node(s.ctx(), name)
+		s.must(err)
+
+		if n.Status != inventory.Manageable || !strings.Contains(n.LastError, want.err) ||
+			(n.LastError == "") != (want.err == "") {
+			t.Errorf("%s: %s, %q", name, n.Status, n.LastError)
+		}
+
+		f, err := s.Facts(s.ctx(), name, 0)
+		if want.err != "" {
+			checkError(t, err, inventory.KindNotFound)
+			continue
+		}
+		s.must(err)
+
+		if got := strings.Join(f.Facts.Sources, " "); got != want.sources || len(f.Facts.Memory.Modules) != want.modules ||
+			f.Facts.Disks[0].Name+" "+f.Facts.Disks[0].Place != want.disk ||
+			!strings.Contains(strings.Join(f.Facts.Problems, "\n"), want.problem) ||
+			len(f.Facts.Problems) > 0 != (want.problem != "") {
+			t.Errorf("%s: %+v", name, f.Facts)
+		}
+	}
+
+	// Now by the BMC alone: what it never tells is not gone. Then a module is.
+	again := func(want ...string) {
+		t.Helper()
+
+		if j := s.runJob(api.JobRequest{Verb: inventory.VerbInspect, Nodes: all[:1]}); j.Status != api.Complete {
+			t.Fatalf("job %s is %s: %s", j.ID, j.Status, j.Message)
+		}
+
+		f, err := s.Facts(s.ctx(), "both-1", 0)
+		if s.must(err); !slices.Equal(f.Changes, want) {
+			t.Errorf("changes: %q, want %q", f.Changes, want)
+		}
+	}
+
+	s.change("both-1", func(n *inventory.Node) { n.Addr = "" })
+	again()
+	withBMC.Put("/redfish/v1/Systems/1/Memory/DIMM.A2", nil)
+	again("one DIMM of 16 GiB is gone (DIMM A2)")
 }

@@ -160,7 +160,8 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 		job.StepCredentials: credentials.New(d.programs.NewProber(), bmcs, settings),
 	}
 	all[job.StepInspect] = inspect.New(inspect.Options{
-		Hosts: d.programs.NewProber(), Keep: inspect.KeepIn(d.store, d.settings.Inspection), Settings: settings,
+		Hosts: d.programs.NewProber(), BMCs: bmcs, Keep: inspect.KeepIn(d.store, d.settings.Inspection),
+		Settings: settings,
 	})
 	if d.opts.Executors != nil {
 		maps.Copy(all, d.opts.Executors(d.store))

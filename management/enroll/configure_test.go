@@ -43,7 +43,7 @@ func configurable(t *testing.T) (*world, *Service) {
 		}}
 
 		_, _, err := record.Decide(t.Context(), w, func(tx *record.Tx) (none struct{}, err error) {
-			kept, err := record.Get(tx, &state.Facts, name).With(name, "1", found, time.Unix(1, 0))
+			kept, err := record.Get(tx, &state.Facts, name).With(name, "1", facts.Found{Facts: found}, time.Unix(1, 0))
 			record.Put(tx, &state.Facts, kept)
 
 			return none, err

@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"github.com/contiv/cluster/inventory"
-	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/hardware"
@@ -105,9 +104,8 @@ func (s *Server) getFacts(r *http.Request, v *state.Scoped) (api.NodeFacts, int6
 	if len(out.Classes) == 0 && at == len(all)-1 {
 		out.Peers = inventory.Peers(n, v.Nodes())
 	}
-	if at > 0 {
-		out.Changes = facts.Diff(all[at-1], all[at])
-	}
 
-	return out, 0, nil
+	out.Changes, err = kept.Changes(at)
+
+	return out, 0, err
 }

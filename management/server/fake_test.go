@@ -1115,7 +1115,9 @@ func (m *fakeManager) Changed() <-chan struct{} { return nil }
 func inspected(node string) *state.Inspections {
 	var none *state.Inspections
 
-	i, err := none.With(node, "", facts.Facts{Schema: facts.Schema, Arch: "x86_64"}, time.Unix(1, 0))
+	found := facts.Found{Facts: facts.Facts{Schema: facts.Schema, Arch: "x86_64"}}
+
+	i, err := none.With(node, "", found, time.Unix(1, 0))
 	if err != nil {
 		panic(err)
 	}

@@ -26,7 +26,7 @@ const (
 type Inspections struct {
 	Node string             `json:"node"`
 	All  []facts.Inspection `json:"all"`  // the oldest first
-	Data []byte             `json:"data"` // the facts of each, as a compressed list
+	Data []byte             `json:"data"` // what each has found, as a compressed list
 }
 
 // Facts are the inspections of nodes, by name.
@@ -35,14 +35,33 @@ var Facts = record.Kind[Inspections]{
 	Key: func(i *Inspections) string { return i.Node },
 }
 
-// Facts returns the facts of each inspection.
+// Facts returns the facts of each inspection, those of all sources as one.
 func (i *Inspections) Facts() ([]facts.Facts, error) {
+	all, err := i.found()
+	merged := make([]facts.Facts, len(all))
+	for at := range all {
+		merged[at] = all[at].Merged()
+	}
+
+	return merged, err
+}
+
+// Changes returns what differs between the inspection at an index and the one before; nil if there is none before.
+func (i *Inspections) Changes(at int) ([]string, error) {
+	all, err := i.found()
+	if err != nil || at < 1 {
+		return nil, err
+	}
+	return all[at].Since(all[at-1]), nil
+}
+
+func (i *Inspections) found() ([]facts.Found, error) {
 	b, err := record.Expand(i.Data)
 	if err != nil {
 		return nil, err
 	}
 
-	var all []facts.Facts
+	var all []facts.Found
 	if err := json.Unmarshal(b, &all); err != nil {
 		return nil, err
 	}
@@ -78,16 +97,16 @@ func (i *Inspections) At(n inventory.Node, number int) (int, error) {
 
 // With returns the inspections with a newer one, without the oldest beyond the bounds. A job that looks again, after a
 // restart of the manager, replaces what it has found before. Inspections that cannot be read are dropped.
-func (i *Inspections) With(node, job string, found facts.Facts, now time.Time) (*Inspections, error) {
+func (i *Inspections) With(node, job string, found facts.Found, now time.Time) (*Inspections, error) {
 	next := &Inspections{Node: node}
 
-	var all []facts.Facts
+	var all []facts.Found
 
 	number := 1
 
 	if i != nil && len(i.All) > 0 {
 		number = i.All[len(i.All)-1].Number + 1
-		if known, err := i.Facts(); err == nil {
+		if known, err := i.found(); err == nil {
 			all, next.All = known, append(next.All, i.All...)
 		}
 	}

@@ -28,7 +28,7 @@ func TestInspectionsAreBounded(t *testing.T) {
 		}
 
 		var err error
-		kept, err = kept.With("a", fmt.Sprint(number), f, time.Now())
+		kept, err = kept.With("a", fmt.Sprint(number), facts.Found{Facts: f}, time.Now())
 		errtest.None(t, err)
 
 		all, err := kept.Facts()
@@ -51,7 +51,7 @@ func TestDamagedInspections(t *testing.T) {
 
 	damaged := &state.Inspections{Node: "a", All: []facts.Inspection{{Number: 7}}, Data: []byte("damaged")}
 
-	next, err := damaged.With("a", "", facts.Facts{Schema: facts.Schema}, time.Now())
+	next, err := damaged.With("a", "", facts.Found{}, time.Now())
 	errtest.None(t, err)
 
 	if len(next.All) != 1 || next.All[0].Number != 8 {

@@ -182,7 +182,7 @@ func scripted(store record.Store) step.Executors {
 		}},
 		jobs.StepPlaybook: worker{name: "clean", do: func(context.Context, step.Step, string) error { return nil }},
 		jobs.StepInspect: worker{name: "inspect", do: func(ctx context.Context, s step.Step, node string) error {
-			_, err := inspect.KeepIn(store, nil)(ctx, node, s.Job.ID, ready)
+			_, err := inspect.KeepIn(store, nil)(ctx, node, s.Job.ID, facts.Found{Facts: ready})
 			return err
 		}},
 	}

@@ -135,8 +135,7 @@ func (x Executor) check(ctx context.Context, v *state.View, node string) *found 
 	switch {
 	case !hasBMC:
 	case err != nil:
-		console.failed(inventory.Errorf(inventory.KindRefused, "%w", err).
-			Do("restore the key of the secrets, or import the machine again with its password"))
+		console.failed(power.Locked(err))
 	default:
 		tasks.Go(func() { x.console(ctx, b, &console) })
 	}

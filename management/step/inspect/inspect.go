@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inspect has the executor of steps that find the hardware facts of nodes, over ssh and without an agent.
+// Package inspect has the executor of steps that find the hardware facts of nodes: over ssh and without an agent, and
+// out of band by their BMCs.
 package inspect
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/inventory/facts/program"
+	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/hardware"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
+	"github.com/contiv/cluster/management/step/power"
 )
 
 const (
@@ -39,9 +44,18 @@ type Hosts interface {
 	) (output []byte, r configuration.Reach, err error)
 }
 
+// BMCs reaches the BMCs of nodes: power.Registered.
+type BMCs interface {
+	// Of returns the BMC of a node, or why it cannot be reached; power.ErrNone: it has none.
+	Of(v *state.View, node string) (machine.BMC, error)
+	// Facts is that of bmc.Pool.
+	Facts(ctx context.Context, b machine.BMC) (facts.Facts, error)
+}
+
 // Options are the dependencies of an Executor.
 type Options struct {
 	Hosts    Hosts
+	BMCs     BMCs
 	Keep     Keep
 	Settings func() step.Settings
 	Retry    time.Duration // the first delay before a host is tried again; 0: 2 s
@@ -49,7 +63,7 @@ type Options struct {
 
 // Keep keeps the facts of a node that a job has found, and returns what has changed since the inspection before. The
 // facts are kept also if a rule of the site fails the node, which is the error then.
-type Keep func(ctx context.Context, node, job string, found facts.Facts) (changes []string, err error)
+type Keep func(ctx context.Context, node, job string, found facts.Found) (changes []string, err error)
 
 // Executor implements step.Executor.
 type Executor struct {
@@ -68,23 +82,46 @@ func New(o Options) Executor {
 	return Executor{o: o}
 }
 
-// Prepare refuses nodes without an address.
-func (Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
+// Prepare refuses nodes that nothing tells the facts of.
+func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
 	var without []string
 
 	for _, t := range r.Job.Targets {
-		if n, known := r.View.Lookup(t.Name); known && n.Addr == "" {
+		if n, known := r.View.Lookup(t.Name); known && n.Addr == "" && x.console(r.View, t.Name) == nil {
 			without = append(without, t.Name)
 		}
 	}
 
 	if len(without) > 0 {
-		return nil, inventory.Errorf(inventory.KindRefused, "no address for ssh is known of %s",
+		return nil, inventory.Errorf(inventory.KindRefused,
+			"neither an address for ssh nor a BMC with Redfish is known of %s",
 			strings.Join(inventory.ShortenAll(without, maxNames, maxName), ", ")).
-			Do("register one, by another import").About(without...)
+			Do("register one of the two, by another import; IPMI tells no facts").About(without...)
 	}
 
 	return nil, nil
+}
+
+// console returns what asks the BMC of a node; nil: it has none that tells facts.
+func (x Executor) console(v *state.View, node string) func(context.Context) (facts.Facts, error) {
+	b, err := x.o.BMCs.Of(v, node)
+
+	switch {
+	case errors.Is(err, power.ErrNone), err == nil && !b.Driver.SpeaksRedfish():
+		return nil
+	case err != nil:
+		return func(context.Context) (facts.Facts, error) { return facts.Facts{}, power.Locked(err) }
+	}
+
+	return func(ctx context.Context) (facts.Facts, error) {
+		found, err := x.o.BMCs.Facts(ctx, b)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = inventory.Errorf(inventory.KindUnavailable, "the BMC at %s has not told the facts within %s", b.Address,
+				patience).Do("try again; other programs may use it")
+		}
+
+		return found, err
+	}
 }
 
 // The bounds of the names in a refusal.
@@ -114,7 +151,7 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 			return err
 		})
 
-		for _, line := range append(found.Problems, changes...) {
+		for _, line := range append(found.Merged().Problems, changes...) {
 			if err := out.Line(ctx, node+": "+line); err != nil {
 				return err
 			}
@@ -124,14 +161,63 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 	})
 }
 
-// look returns the facts of a node. A host without a connection is tried again.
-func (x Executor) look(ctx context.Context, s step.Step, node string) (facts.Facts, error) {
-	n, known := s.View().Lookup(node)
+// look returns what the node and its BMC say, at the same time. A BMC that fails is a problem among the facts of the
+// node, and the failure only of a node that has no other source.
+func (x Executor) look(ctx context.Context, s step.Step, node string) (facts.Found, error) {
+	v := s.View()
+
+	n, known := v.Lookup(node)
 	if !known {
-		return facts.Facts{}, inventory.Errorf(inventory.KindNotFound, "it is no longer known")
+		return facts.Found{}, inventory.Errorf(inventory.KindNotFound, "it is no longer known")
 	}
 
-	h := x.o.Settings().Login(s.View(), n)
+	ask := x.console(v, node)
+
+	switch {
+	case n.Addr == "" && ask == nil:
+		return facts.Found{}, inventory.Errorf(inventory.KindRefused,
+			"neither an address for ssh nor a BMC with Redfish is known of it")
+	case n.Addr == "":
+		found, err := ask(ctx)
+		return facts.Found{Facts: found}, err
+	case ask == nil:
+		found, err := x.login(ctx, v, n)
+		return facts.Found{Facts: found}, err
+	}
+
+	// Without the machine the answer of the BMC is of no use.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	var (
+		asking    sync.WaitGroup
+		outOfBand facts.Facts
+		silent    error
+	)
+
+	asking.Go(func() { outOfBand, silent = ask(ctx) })
+
+	inBand, err := x.login(ctx, v, n)
+	if err != nil {
+		cancel()
+	}
+
+	asking.Wait()
+
+	switch {
+	case err != nil:
+		return facts.Found{}, err
+	case silent != nil:
+		inBand.Problems = append(inBand.Problems, "BMC: "+silent.Error())
+		return facts.Found{Facts: inBand}, nil
+	}
+
+	return facts.Found{Facts: inBand, OutOfBand: &outOfBand}, nil
+}
+
+// login returns the facts that a node tells itself. A host without a connection is tried again.
+func (x Executor) login(ctx context.Context, v *state.View, n inventory.Node) (facts.Facts, error) {
+	h := x.o.Settings().Login(v, n)
 
 	// The address may come from the network, and becomes an argument of ssh.
 	if err := configuration.CheckHosts([]configuration.Host{h}); err != nil {
@@ -143,7 +229,10 @@ func (x Executor) look(ctx context.Context, s step.Step, node string) (facts.Fac
 	for attempt := 1; ; attempt++ {
 		output, r, err := x.o.Hosts.RunProgram(ctx, h, collector)
 		if err == nil {
-			return facts.Parse(output)
+			found, err := facts.Parse(output)
+			found.Sources = []string{facts.SSH}
+
+			return found, err
 		}
 
 		if attempt == attempts || !mayPass(r) || !wait(ctx, x.o.Retry<<(attempt-1)) {
@@ -190,7 +279,7 @@ func KeepIn(store record.Store, site func() hardware.Site) Keep {
 		site = func() hardware.Site { return hardware.Site{} }
 	}
 
-	return func(ctx context.Context, node, job string, found facts.Facts) ([]string, error) {
+	return func(ctx context.Context, node, job string, found facts.Found) ([]string, error) {
 		type result struct {
 			lines   []string
 			failure error
@@ -208,11 +297,14 @@ func KeepIn(store record.Store, site func() hardware.Site) Keep {
 			}
 			record.Put(tx, &state.Facts, next)
 
-			n.Hardware = state.HardwareOf(found, next.All[len(next.All)-1])
-			v := site().Judge(tx, n, found, job, time.Now())
+			last, merged := len(next.All)-1, found.Merged()
+			n.Hardware = state.HardwareOf(merged, next.All[last])
+			v := site().Judge(tx, n, merged, job, time.Now())
 			tx.Attach(state.NodeWrite{Node: v.Node, Entries: v.Entries})
 
-			return result{append(changesOf(next), v.Notes...), v.Failure}, nil
+			changes, err := next.Changes(last)
+
+			return result{append(changes, v.Notes...), v.Failure}, err
 		})
 		if err != nil {
 			return nil, err
@@ -220,13 +312,4 @@ func KeepIn(store record.Store, site func() hardware.Site) Keep {
 
 		return kept.lines, kept.failure
 	}
-}
-
-// changesOf returns what the newest inspection has found to differ from the one before.
-func changesOf(i *state.Inspections) []string {
-	all, err := i.Facts()
-	if err != nil || len(all) < 2 {
-		return nil
-	}
-	return facts.Diff(all[len(all)-2], all[len(all)-1])
 }

@@ -63,6 +63,12 @@ func bmcOf(m *state.Machine) (machine.BMC, error) {
 	return b, cmp.Or(errs[0], errs[1])
 }
 
+// Locked returns the error of Registered.Of for a password that cannot be read, with its remedy.
+func Locked(err error) error {
+	return inventory.Errorf(inventory.KindRefused, "%w", err).
+		Do("restore the key of the secrets, or import the machine again with its password")
+}
+
 func hasBMC(m *state.Machine) bool { return m != nil && m.BMC != nil && m.BMC.Driver != machine.Manual }
 
 // Executor implements step.Executor.
