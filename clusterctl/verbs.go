@@ -200,13 +200,46 @@ func (c *call) submitAs(ctx context.Context, row inventory.Transition, words str
 		return err
 	}
 
-	if c.Bool("plan") {
-		return c.asAsked(ctx, row, r, c.makePlan(ctx, r))
+	var j api.Job
+
+	request := func() (err error) {
+		if c.Bool("plan") {
+			return c.makePlan(ctx, r)
+		}
+		j, err = c.manager.Submit(ctx, r)
+
+		return err
 	}
 
-	j, err := c.manager.Submit(ctx, r)
+	// All nodes are those that the manager does not refuse.
+	err = request()
+	for rest := c.others(r.Nodes, err); len(rest) > 0; rest = c.others(r.Nodes, err) {
+		c.say("left out: %s", inventory.Printable(err.Error()))
+		r.Nodes = rest
+		err = request()
+	}
 
-	return c.accepted(ctx, j, c.asAsked(ctx, row, r, err))
+	if err = c.asAsked(ctx, row, r, err); c.Bool("plan") {
+		return err
+	}
+
+	return c.accepted(ctx, j, err)
+}
+
+// others returns what --all has chosen besides the nodes that a refusal is about; none if it is about all of them, or
+// about none.
+func (c *call) others(chosen []string, err error) []string {
+	e, refused := errors.AsType[*inventory.Error](err)
+	if !refused || e.Kind != inventory.KindRefused || !c.Bool("all") {
+		return nil
+	}
+
+	rest := slices.DeleteFunc(slices.Clone(chosen), func(name string) bool { return slices.Contains(e.Nodes, name) })
+	if len(rest) == len(chosen) {
+		return nil
+	}
+
+	return rest
 }
 
 // asAsked returns the refusal of the request. Its actions for the same verb and the same nodes remain a

@@ -84,9 +84,8 @@ type PCIKind struct {
 // ShapeOf returns the shape of a machine.
 func ShapeOf(f Facts) Shape {
 	s := Shape{
-		Sources: f.Sources,
-		Vendor: f.System.Vendor, Product: f.System.Product, Firmware: f.Firmware.Version, BootMode: f.Firmware.BootMode,
-		CPU: f.CPU, MemoryMB: f.Memory.TotalMB,
+		Sources: f.Sources, Vendor: f.System.Vendor, Product: f.System.Product,
+		Firmware: f.Firmware.Version, BootMode: f.Firmware.BootMode, CPU: f.CPU, MemoryMB: f.Memory.TotalMB,
 	}
 
 	for _, key := range sortedKeys(byKey(f.Memory.Modules, Module.key)) {
