@@ -40,6 +40,7 @@ func (p *Printer) Facts(f api.NodeFacts) {
 		{"Memory", h.Memory.Size()},
 		{"NUMA nodes", number(len(h.NUMA))},
 		{"PCI devices", number(len(h.PCI))},
+		{"Root device", Line(f.RootDevice)},
 		{"Inspections", strings.Join(inspections, "\n")},
 	}
 	p.Fields(fields)

@@ -148,6 +148,8 @@ func TestSince(t *testing.T) {
 	lessSeen := machine
 	lessSeen.Memory.Modules = slices.Clone(machine.Memory.Modules[1:])
 
+	bothLess := facts.Found{Facts: lessSeen, OutOfBand: &less}
+
 	failed := console
 	failed.Memory, failed.Disks = facts.Memory{}, nil
 	failed.Problems = []string{"the memory: 500"}
@@ -173,7 +175,7 @@ func TestSince(t *testing.T) {
 		"ssh, and without a source":            {bySSH, unknown, nil},
 		"ssh, and the BMC":                     {bySSH, byBMC, []string{other}},
 		"both, and the BMC with a DIMM less":   {both, facts.Found{Facts: less}, []string{byPlace}},
-		"both, and both with a DIMM less":      {both, facts.Found{Facts: lessSeen, OutOfBand: &less}, []string{bySlot}},
+		"both, and both with a DIMM less":      {both, bothLess, []string{bySlot}},
 		"both, and ssh with a DIMM less":       {both, facts.Found{Facts: lessSeen}, []string{bySlot}},
 		"the BMC, and one that fails to tell":  {byBMC, facts.Found{Facts: failed}, nil},
 		"one that failed to tell, and the BMC": {facts.Found{Facts: failed}, byBMC, nil},

@@ -302,7 +302,34 @@ func RootDevice(hints map[string]any, disks []Disk) (Disk, error) {
 		note = fmt.Sprintf(" (the facts of disks have no %s)", strings.Join(unknown, ", "))
 	}
 
-	return Disk{}, fmt.Errorf("no disk fits %s%s: %s", strings.Join(wanted, " "), note, listed(disks))
+	return Disk{}, fmt.Errorf("no disk fits the %s %s%s: %s",
+		plural(len(wanted), "hint"), strings.Join(wanted, " "), note, listed(disks))
+}
+
+// DescribeRoot says in words which disk RootDevice returns, with the reason, or why it returns none.
+func DescribeRoot(hints map[string]any, disks []Disk) string {
+	d, err := RootDevice(hints, disks)
+
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(hints) == 0:
+		return fmt.Sprintf("%s, %s, the smallest disk, without a hint", d.Label(), d.Size())
+	}
+
+	var by []string
+	for _, name := range slices.Sorted(maps.Keys(hints)) {
+		by = append(by, fmt.Sprintf("%s=%v", name, hints[name]))
+	}
+
+	return fmt.Sprintf("%s, %s, by the %s %s", d.Label(), d.Size(), plural(len(by), "hint"), strings.Join(by, " "))
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
 }
 
 // byName orders names of the kernel: sdb before sdaa.
@@ -332,7 +359,7 @@ func listed(disks []Disk) string {
 		texts = append(texts, text)
 	}
 
-	return strings.Join(texts, ", ")
+	return "it has " + strings.Join(texts, ", ")
 }
 
 // Strategy chooses the disk of the operating system without hints.
@@ -371,7 +398,7 @@ func (s Strategy) Choose(disks []Disk) (Disk, error) {
 }
 
 // HintsFor returns the hint that fits only one of the disks: by its WWN, serial number or place, which stay the same,
-// or else by its name.
+// or else by its name; nil: it has none of them.
 func HintsFor(chosen Disk, disks []Disk) map[string]any {
 	for _, h := range []struct{ name, value string }{
 		{"wwn_with_extension", chosen.WWN}, {"serial", chosen.Serial}, {"by_path", chosen.Path},
@@ -389,6 +416,10 @@ func HintsFor(chosen Disk, disks []Disk) map[string]any {
 		if only, err := RootDevice(hints, disks); err == nil && fits == 1 && only == chosen {
 			return hints
 		}
+	}
+
+	if chosen.Name == "" {
+		return nil // a BMC does not know the names of the kernel
 	}
 
 	return map[string]any{"name": "/dev/" + chosen.Name}

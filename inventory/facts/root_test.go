@@ -38,9 +38,9 @@ func TestRootDevice(t *testing.T) {
 		{map[string]any{"serial": "<or> X1 <or> Z1"}, "sdb"},
 		{map[string]any{"serial": "s!= S1", "rotational": false}, "nvme0n1"}, // sdc has no serial number
 		{map[string]any{"rotational": "true"}, "sdb"},
-		{map[string]any{"rotational": true, "vendor": "ata"}, "no disk fits rotational=true vendor=ata"},
+		{map[string]any{"rotational": true, "vendor": "ata"}, "no disk fits the hints rotational=true vendor=ata"},
 		{map[string]any{"size": float64(447)}, "sda"}, // GiB, rounded down
-		{map[string]any{"size": "448"}, "no disk fits size=448"},
+		{map[string]any{"size": "448"}, "no disk fits the hint size=448"},
 		{map[string]any{"size": ">= 1000"}, "sdb"},
 		{map[string]any{"size": ">=1000"}, "sdb"},
 		{map[string]any{"size": "= 1000"}, "sdb"}, // at least, in Ironic
@@ -60,7 +60,7 @@ func TestRootDevice(t *testing.T) {
 
 		{
 			map[string]any{"model": "X"},
-			"no disk fits model=X: sdb 4.0 TB SEAGATE ST4000NM Z1, sda 480 GB ATA SAMSUNG MZ7 S1",
+			"no disk fits the hint model=X: it has sdb 4.0 TB SEAGATE ST4000NM Z1, sda 480 GB ATA SAMSUNG MZ7 S1",
 		},
 		{map[string]any{"size": "large"}, `"large" is no number`},
 		{map[string]any{"size": ">"}, "nothing follows >"},
@@ -119,6 +119,10 @@ func TestStrategies(t *testing.T) {
 		t.Errorf("only a stick and a card: %v", err)
 	}
 
+	if hints := HintsFor(Disk{Place: "Bay 0"}, []Disk{{Place: "Bay 0"}, {Place: "Bay 1"}}); hints != nil {
+		t.Errorf("a disk that only its BMC names has the hints %v", hints)
+	}
+
 	// A serial number that reads as an operator is no hint.
 	hostile := []Disk{
 		{Name: "sda", SizeBytes: minRoot, Serial: "<in> a"}, {Name: "sdb", SizeBytes: 2 * minRoot, Serial: "ba"},
@@ -127,6 +131,27 @@ func TestStrategies(t *testing.T) {
 	for _, d := range hostile {
 		if found, err := RootDevice(HintsFor(d, hostile), hostile); err != nil || found != d {
 			t.Errorf("%s: the hints %v find %s, %v", d.Name, HintsFor(d, hostile), found.Name, err)
+		}
+	}
+}
+
+// TestDescribeRoot: the disk with the reason, or why there is none.
+func TestDescribeRoot(t *testing.T) {
+	t.Parallel()
+
+	disks := []Disk{{Name: "sda", SizeBytes: 480e9, Serial: "S1"}, {Place: "Bay 1", SizeBytes: 960e9, Serial: "S2"}}
+
+	for _, test := range []struct {
+		hints map[string]any
+		want  string
+	}{
+		{nil, "sda, 480 GB, the smallest disk, without a hint"},
+		{map[string]any{"serial": "s2"}, "Bay 1, 960 GB, by the hint serial=s2"},
+		{map[string]any{"size": ">= 500", "serial": "S2"}, "Bay 1, 960 GB, by the hints serial=S2 size=>= 500"},
+		{map[string]any{"serial": "S9"}, "no disk fits the hint serial=S9: it has sda 480 GB S1, Bay 1 960 GB S2"},
+	} {
+		if got := DescribeRoot(test.hints, disks); got != test.want {
+			t.Errorf("%v: %q, want %q", test.hints, got, test.want)
 		}
 	}
 }

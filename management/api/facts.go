@@ -9,6 +9,9 @@ type NodeFacts struct {
 	Node       string           `json:"node"`       // the node
 	Inspection facts.Inspection `json:"inspection"` // the inspection
 	Facts      facts.Facts      `json:"facts"`      // what it has found
+	// The disk that an installation would take and the reason, or why there is none, as a sentence; absent without a
+	// disk and without hints for one.
+	RootDevice string `json:"root_device,omitempty"`
 	// What differs from the inspection before, as sentences; absent if there is none before.
 	Changes []string `json:"changes,omitempty"`
 	// What the node has otherwise than its classes of hardware, by class.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -107,8 +108,8 @@ func inspectors(t *testing.T, hosts *inspected, labels string) *site {
 
 	s := prepare(t)
 	executor := inspect.New(inspect.Options{
-		Hosts: hosts, BMCs: power.Registered{Pool: bmc.New()}, Retry: time.Millisecond, Settings: func() step.Settings { return step.Settings{} },
-		Keep: hosts.Keep,
+		Hosts: hosts, BMCs: power.Registered{Pool: bmc.New()}, Keep: hosts.Keep, Retry: time.Millisecond,
+		Settings: func() step.Settings { return step.Settings{} },
 	})
 	s.tune = func(o *Options) {
 		o.Executors = func(record.Store) step.Executors { return step.Executors{job.StepInspect: executor} }
@@ -530,8 +531,8 @@ func (s *site) change(name string, f func(*inventory.Node)) {
 	s.must(err)
 }
 
-// TestInspectOutOfBand: a node is inspected over ssh and by its BMC, or by what it has of the two. A BMC that fails is a
-// problem, and a machine that fails is the failure.
+// TestInspectOutOfBand: a node is inspected over ssh and by its BMC, or by what it has of the two. A BMC that fails is
+// a problem, and a machine that fails is the failure.
 func TestInspectOutOfBand(t *testing.T) {
 	t.Parallel()
 
@@ -604,6 +605,28 @@ func TestInspectOutOfBand(t *testing.T) {
 			len(f.Facts.Problems) > 0 != (want.problem != "") {
 			t.Errorf("%s: %+v", name, f.Facts)
 		}
+	}
+
+	// The disk of an installation is in the output, in the facts and in the explanation.
+	const root = "sd1, 480 GB, the smallest disk, without a hint"
+
+	if f, err := s.Facts(s.ctx(), "both-1", 0); err != nil || f.RootDevice != root {
+		t.Errorf("root device: %v, %q", err, f.RootDevice)
+	}
+
+	log, err := s.Log(s.ctx(), j.ID, 0, false)
+	s.must(err)
+
+	defer log.Close()
+
+	output, err := io.ReadAll(log)
+	if s.must(err); !strings.Contains(string(output), "both-1: root device: "+root) {
+		t.Errorf("output: %s", output)
+	}
+
+	e, err := s.Explain(s.ctx(), "both-1")
+	if s.must(err); !strings.Contains(fmt.Sprint(e.Findings), "root device: "+root) {
+		t.Errorf("explanation: %+v", e.Findings)
 	}
 
 	// Now by the BMC alone: what it never tells is not gone. Then a module is.

@@ -18,7 +18,6 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
-	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -202,17 +201,15 @@ func rootDevice(v *state.View, r api.Configure, name string) (map[string]any, er
 		return nil, nil
 	}
 
-	kept := record.Get(v, &state.Facts, name)
-	if kept == nil || len(kept.All) == 0 {
+	found, inspected, err := state.Newest(v, name)
+	disks := found.Disks
+
+	switch {
+	case err != nil:
+		return nil, err
+	case !inspected:
 		return r.RootDevice, errNoFacts
 	}
-
-	all, err := kept.Facts()
-	if err != nil {
-		return nil, fmt.Errorf("its facts cannot be read: %w", err)
-	}
-
-	disks := all[len(all)-1].Disks
 
 	if r.RootDeviceStrategy == "" {
 		_, err := facts.RootDevice(r.RootDevice, disks)
@@ -224,5 +221,11 @@ func rootDevice(v *state.View, r api.Configure, name string) (map[string]any, er
 		return nil, err
 	}
 
-	return facts.HintsFor(chosen, disks), nil
+	hints := facts.HintsFor(chosen, disks)
+	if hints == nil {
+		return nil, fmt.Errorf("the disk %s has neither a WWN nor a serial number to find it again; name hints instead",
+			chosen)
+	}
+
+	return hints, nil
 }

@@ -151,7 +151,8 @@ func TestConfigureAllOrNothing(t *testing.T) {
 			api.Configure{Nodes: []string{"r1", "r2"}, RootDevice: map[string]any{"model": "Samsung", "serial": "Zr1"}},
 			inventory.KindRefused,
 			[]string{
-				"2 nodes", "r1: no disk fits model=Samsung serial=Zr1: sda 480 GB Samsung, sdb 4.0 TB Seagate Zr1",
+				"2 nodes", "r1: no disk fits the hints model=Samsung serial=Zr1: " +
+					"it has sda 480 GB Samsung, sdb 4.0 TB Seagate Zr1",
 			},
 		},
 		{
@@ -188,6 +189,37 @@ func TestConfigureAllOrNothing(t *testing.T) {
 	if len(pending(w)) != 0 {
 		t.Error("a refused request waits to be carried out")
 	}
+}
+
+// TestImportedHints: hints in a list that fit no disk of an inspected node are a mistake in that field, unless the node
+// is in service. Without an inspection they are taken.
+func TestImportedHints(t *testing.T) {
+	t.Parallel()
+
+	w, s := configurable(t)
+
+	_, err := s.Import(t.Context(), access.Caller{Principal: "anna"}, nil, api.Import{File: `[
+{"name":"r1","addr":"10.0.7.1","root_device":{"serial":"Zr1"}},
+{"name":"r2","addr":"10.0.7.2","root_device":{"serial":"Zr1"}},
+{"name":"r3","addr":"10.0.7.3","root_device":{"serial":"Zr1"}}]`})
+
+	for _, part := range []string{
+		"entry 2", "root_device: no disk fits the hint serial=Zr1: it has sda 480 GB Samsung, sdb 4.0 TB Seagate Zr2",
+	} {
+		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in %v", part, err)
+		}
+	}
+
+	if err != nil && (strings.Contains(err.Error(), "entry 1") || strings.Contains(err.Error(), "entry 3")) {
+		t.Errorf("entries without a mistake: %v", err)
+	}
+
+	w.become("r2", inventory.Allocated)
+	w.expect(s, api.Import{File: `[
+{"name":"r2","addr":"10.0.7.2","root_device":{"serial":"Zr1"}},
+{"name":"r3","addr":"10.0.7.3","root_device":{"serial":"Zr1"}}]`},
+		"r2 skipped: it is Allocated: in service\nr3 changed: root_device none → {\"serial\":\"Zr1\"}")
 }
 
 // TestConfigureLosesToAJob leaves a node alone that is no longer Manageable once the change is carried out.

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/evidence"
+	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/enroll/listing"
@@ -475,6 +476,14 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 			continue
 		}
 
+		// The hints are those of the next installation, so they have to fit what is there.
+		if err := c.fits(v, r); err != nil {
+			field = "root_device"
+			problem("%v", err)
+
+			continue
+		}
+
 		_, registered := v.Lookup(r.Node)
 		busy := c.busy()
 
@@ -521,6 +530,22 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 	}
 
 	return p, problems
+}
+
+// fits returns why no disk of the node fits the hints of the registration, as far as its disks are known.
+func (c current) fits(v *state.View, r Registration) error {
+	if len(r.RootDevice) == 0 || c.busy() != "" {
+		return nil
+	}
+
+	found, inspected, err := state.Newest(v, r.Node)
+	if err != nil || !inspected {
+		return nil //nolint:nilerr // the next inspection replaces facts that cannot be read
+	}
+
+	_, err = facts.RootDevice(r.RootDevice, found.Disks)
+
+	return err
 }
 
 // compare compares an entry with a node. What the entry leaves out says nothing.

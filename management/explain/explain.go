@@ -39,7 +39,7 @@ const (
 	AboutRefusal    About = "refusal"    // the precondition of a job failed, so it was not begun
 	AboutIdentity   About = "identity"   // which machine the node is
 	AboutAlert      About = "alert"      // somebody found something about the node
-	AboutHardware   About = "hardware"   // it differs from most nodes of its product
+	AboutHardware   About = "hardware"   // its hardware is not as expected, or what follows from it
 	AboutResidue    About = "residue"    // configuration that could not be removed
 	AboutRule       About = "rule"       // the node's group lacks a provider
 	AboutApplied    About = "applied"    // the configuration of the node is unknown

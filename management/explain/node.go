@@ -38,7 +38,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.registered, e.unseen, e.otherJobs, e.rule,
 		e.alerts, e.peers, e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
 		e.identity, e.verification, e.outdated, e.notRecorded, e.idle, e.keyLaggard,
-		e.contradiction, e.knownBy,
+		e.contradiction, e.knownBy, e.root,
 	} {
 		find()
 	}
@@ -368,6 +368,18 @@ func (e *nodeExplainer) knownBy() {
 	}
 
 	e.add(finding(AboutIdentity, "it is known by its %s", strings.Join(known, ", ")).on(e.Node.Name))
+}
+
+// root reports the disk that an installation would take, or why there is none.
+func (e *nodeExplainer) root() {
+	found, inspected, err := state.Newest(e.View, e.Node.Name)
+	if err != nil || !inspected {
+		return
+	}
+
+	if root := state.RootDevice(e.View, e.Node.Name, found.Disks); root != "" {
+		e.add(finding(AboutHardware, "root device: %s", root).on(e.Node.Name))
+	}
 }
 
 // alerts reports the alerts on the node, with what they prevent.

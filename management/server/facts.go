@@ -99,7 +99,8 @@ func (s *Server) getFacts(r *http.Request, v *state.Scoped) (api.NodeFacts, int6
 
 	out := api.NodeFacts{
 		Node: name, Inspection: kept.All[at], Facts: all[at], Inspections: kept.All,
-		Classes: hardware.Compare(v.Whole(), n, all[at]),
+		RootDevice: state.RootDevice(v.Whole(), n.Name, all[at].Disks),
+		Classes:    hardware.Compare(v.Whole(), n, all[at]),
 	}
 	if len(out.Classes) == 0 && at == len(all)-1 {
 		out.Peers = inventory.Peers(n, v.Nodes())

@@ -55,6 +55,36 @@ func (i *Inspections) Changes(at int) ([]string, error) {
 	return all[at].Since(all[at-1]), nil
 }
 
+// Newest returns the facts of the newest inspection of a node; false: it was not inspected.
+func Newest(r record.Reader, node string) (facts.Facts, bool, error) {
+	i := record.Get(r, &Facts, node)
+	if i == nil || len(i.All) == 0 {
+		return facts.Facts{}, false, nil
+	}
+
+	all, err := i.Facts()
+	if err != nil {
+		return facts.Facts{}, false, fmt.Errorf("its facts cannot be read: %w", err)
+	}
+
+	return all[len(all)-1], true, nil
+}
+
+// RootDevice says in words which disk an installation of a node would take, by the hints of its registration and the
+// disks that an inspection found; "" for a node without hints that has no disk for it.
+func RootDevice(r record.Reader, node string, disks []facts.Disk) string {
+	m := record.Get(r, &Machines, node)
+	if m == nil {
+		m = &Machine{}
+	}
+
+	if _, err := facts.RootDevice(nil, disks); err != nil && len(m.RootDevice) == 0 {
+		return ""
+	}
+
+	return facts.DescribeRoot(m.RootDevice, disks)
+}
+
 func (i *Inspections) found() ([]facts.Found, error) {
 	b, err := record.Expand(i.Data)
 	if err != nil {

@@ -105,8 +105,9 @@ func (r *Redfish) equip(n int) {
 	for i, up := range []string{"LinkUp", "LinkDown"} {
 		r.put(fmt.Sprintf("%s/EthernetInterfaces/NIC.%d", system, i+1), "#EthernetInterface.v1_12_1.EthernetInterface",
 			object{
-				"PermanentMACAddress": fmt.Sprintf("52:54:00:AA:%02X:%02X", n, i+1), "LinkStatus": up, "SpeedMbps": 25000,
-				"MACAddress": fmt.Sprintf("02:00:00:00:%02X:%02X", n, i+1), "Status": enabled,
+				"PermanentMACAddress": fmt.Sprintf("52:54:00:AA:%02X:%02X", n, i+1),
+				"MACAddress":          fmt.Sprintf("02:00:00:00:%02X:%02X", n, i+1),
+				"LinkStatus":          up, "SpeedMbps": 25000, "Status": enabled,
 			})
 	}
 

@@ -61,8 +61,8 @@ type Options struct {
 	Retry    time.Duration // the first delay before a host is tried again; 0: 2 s
 }
 
-// Keep keeps the facts of a node that a job has found, and returns what has changed since the inspection before. The
-// facts are kept also if a rule of the site fails the node, which is the error then.
+// Keep keeps the facts of a node that a job has found, and returns what has changed since the inspection before, and
+// what follows from them. The facts are kept also if a rule of the site fails the node, which is the error then.
 type Keep func(ctx context.Context, node, job string, found facts.Found) (changes []string, err error)
 
 // Executor implements step.Executor.
@@ -116,8 +116,8 @@ func (x Executor) console(v *state.View, node string) func(context.Context) (fac
 	return func(ctx context.Context) (facts.Facts, error) {
 		found, err := x.o.BMCs.Facts(ctx, b)
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = inventory.Errorf(inventory.KindUnavailable, "the BMC at %s has not told the facts within %s", b.Address,
-				patience).Do("try again; other programs may use it")
+			err = inventory.Errorf(inventory.KindUnavailable, "the BMC at %s has not told the facts within %s",
+				b.Address, patience).Do("try again; other programs may use it")
 		}
 
 		return found, err
@@ -303,6 +303,10 @@ func KeepIn(store record.Store, site func() hardware.Site) Keep {
 			tx.Attach(state.NodeWrite{Node: v.Node, Entries: v.Entries})
 
 			changes, err := next.Changes(last)
+
+			if root := state.RootDevice(tx, node, merged.Disks); root != "" {
+				changes = append(changes, "root device: "+root)
+			}
 
 			return result{append(changes, v.Notes...), v.Failure}, err
 		})
