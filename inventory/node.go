@@ -327,8 +327,14 @@ func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 	m.Job, m.Verb, m.Before = "", "", nil
 
 	t.Reason = o.Reason
+	entry := m.log(n.Verb, n.Status, t)
 
-	return m, m.log(n.Verb, n.Status, t)
+	// A verb that leaves the status as it was does not fence the node anew.
+	if row, _ := TransitionOf(n.Verb); row.Success == AsBefore && n.PrevStatus == Quarantined {
+		m.Presence.Fenced = n.Presence.Fenced
+	}
+
+	return m, entry
 }
 
 // CleanedAfter returns Cleaned of the node after a verb with the outcome. Only a configuration

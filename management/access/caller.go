@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -16,6 +17,9 @@ type Caller struct {
 	Principal string
 	// Precondition must hold for the change to be made. nil: none.
 	Precondition Precondition
+	// Depends are the kinds of record that Precondition reads beyond what guards the change anyway: the change is
+	// decided again if one of them was written meanwhile.
+	Depends []record.Any
 	// Key makes the change idempotent. nil: a retry repeats the change.
 	Key *Key
 	// Scope limits what the change may concern; nil: nothing does. Check and Decide enforce it.

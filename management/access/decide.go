@@ -33,6 +33,8 @@ func decideAs[R any](
 			return result, err
 		}
 
+		tx.DependOn(c.Depends...)
+
 		err = c.meets(func() *state.View { return state.ViewOf(tx) }, subject)
 		if behind && inventory.KindOf(err) == inventory.KindPrecondition {
 			behind = false

@@ -59,7 +59,9 @@ type PolicyRole struct {
 	Count int `json:"count,omitempty" minimum:"1"`
 	// How long a node has to be lost before a new one takes its place; absent for never.
 	ReplaceAfter string `json:"replace_after,omitempty"`
-	Spread       string `json:"spread,omitempty"` // the label over whose values the nodes are spread
+	// What a lost node needs before that. power: its BMC has turned it off; absent for nothing.
+	Fence  string `json:"fence,omitempty" enum:"power"`
+	Spread string `json:"spread,omitempty"` // the label over whose values the nodes are spread
 	// The number of nodes by the value of that label. Lost nodes do not count.
 	Places    map[string]int `json:"places,omitempty"`
 	InService int            `json:"in_service"` // the nodes in service, silent ones included
@@ -137,7 +139,8 @@ type PolicyTested struct {
 type PolicyOutlook struct {
 	Node string `json:"node"` // the node
 	// What it would do; absent for nothing.
-	Action  string    `json:"action,omitempty" enum:"verify,repair,quarantine,record,commission,upgrade,supersede"`
+	Action string `json:"action,omitempty" enum:"verify,repair,quarantine,record,poweroff,commission,upgrade,supersede"`
+
 	Group   string    `json:"group,omitempty"` // the group that the node would join
 	Now     bool      `json:"now"`             // whether it would act at once
 	Message string    `json:"message"`         // what it would do, or what it waits for
@@ -151,9 +154,9 @@ type Decision struct {
 	Policy string    `json:"policy"`          // the policy, or `brake`
 	Node   string    `json:"node,omitempty"`  // the node concerned
 	Nodes  []string  `json:"nodes,omitempty"` // the nodes of one scheduled verification
-	// What is done. `upgrade` starts a rollout of the commit in use, and `supersede` ends one of another commit.
-	// `stop` turns the policy off. `record` leaves the node as it is. `yield` cancels an automatic verification,
-	// e.g. for a job of a person.
+	// What is done. `poweroff` turns a lost node off by its BMC. `upgrade` starts a rollout of the commit in use, and
+	// `supersede` ends one of another commit. `stop` turns the policy off. `record` leaves the node as it is. `yield`
+	// cancels an automatic verification, e.g. for a job of a person.
 	Action   string   `json:"action"`
 	Group    string   `json:"group,omitempty"`    // the group that the node joins
 	Replaces string   `json:"replaces,omitempty"` // the lost node whose place in the group it takes

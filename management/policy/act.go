@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/state"
 )
@@ -111,6 +112,11 @@ func (l *Loop) perform(ctx context.Context, settings Settings, d state.Decision)
 	caller := principal(d.Policy)
 	caller.Key, caller.Precondition = keyOf(d), l.confirms(settings, d)
 
+	// A lost node that returns, or is turned on again, comes before the action on its place.
+	if d.Action == state.ActionPowerOff || d.Replaces != "" {
+		caller.Depends = []record.Any{&job.Nodes, &state.Powers}
+	}
+
 	switch d.Action {
 	case state.ActionYield:
 		caller.Precondition = stillYields(d.Cancel)
@@ -121,7 +127,7 @@ func (l *Loop) perform(ctx context.Context, settings Settings, d state.Decision)
 		return d, l.quarantine(ctx, caller, d)
 	case state.ActionRecord:
 		return d, l.noteDecision(ctx, d)
-	case state.ActionVerify, state.ActionRepair, state.ActionCommission:
+	case state.ActionVerify, state.ActionRepair, state.ActionCommission, state.ActionPowerOff:
 		j, err := l.Jobs.Submit(ctx, caller, request(l.State.View(), settings, d))
 		d.Job = j.ID
 
@@ -209,6 +215,8 @@ func request(v *state.View, settings Settings, d state.Decision) job.Request {
 	}
 
 	switch d.Action {
+	case state.ActionPowerOff:
+		return job.PowerOff(d.Node, inventory.Shorten(d.Case, maxReason))
 	case state.ActionRepair:
 		r.Verb = repairVerb(v, settings.Groups, d.Node)
 	case state.ActionCommission:

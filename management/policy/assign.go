@@ -223,6 +223,12 @@ func (c Commission) taking(m *assignment) *taking {
 // fill gives nodes to a role.
 func (t *taking) fill(role roleCount) {
 	places, replaced := role.places()
+	if replaced != nil && replaced.fence.due {
+		t.powerOff(role, *replaced)
+
+		places = 0
+	}
+
 	kept := max(role.missing-places, 0)
 	places = min(places, t.room)
 
@@ -268,13 +274,7 @@ func (t *taking) join(role *roleCount, p candidate, replaced *absence) {
 		p.Stage, p.Reason = StageWait, text
 	}
 
-	// A job that waits for a window could not be taken back when the lost node returns.
-	if p.Stage == StageAct {
-		v := t.m.Settings.Windows.Allowed(t.m.View, p.Node, t.m.Now, role.Group)
-		if !v.OK {
-			p.Stage, p.Reason, p.Until = StageWait, "it waits: "+v.Reason, v.Until
-		}
-	}
+	t.window(&p.Judgement, role.Group)
 
 	if p.Stage == StageAct && t.words > 0 {
 		t.words--
@@ -285,6 +285,32 @@ func (t *taking) join(role *roleCount, p candidate, replaced *absence) {
 	t.give(role.Group, p)
 	t.room--
 	role.add(p.Node)
+}
+
+// window has a step wait for a window: a job that waits for one could not be taken back when the lost node returns.
+func (t *taking) window(j *Judgement, group string) {
+	if j.Stage != StageAct {
+		return
+	}
+	if v := t.m.Settings.Windows.Allowed(t.m.View, j.Node, t.m.Now, group); !v.OK {
+		j.Stage, j.Reason, j.Until = StageWait, "it waits: "+v.Reason, v.Until
+	}
+}
+
+// powerOff turns a lost node off, if a new node could take its place at once.
+func (t *taking) powerOff(role roleCount, lost absence) {
+	ready := t.room > 0 && t.m.cannotJoin(role.Group) == "" && slices.ContainsFunc(t.ready, func(p candidate) bool {
+		t.window(&p.Judgement, role.Group)
+		return p.Stage == StageAct
+	})
+	if !ready {
+		return
+	}
+
+	j := act(t.rule.powerOff(t.m.World, role, lost))
+	j.Node = lost.node
+	t.window(&j, role.Group)
+	t.judged = append(t.judged, j)
 }
 
 // keep keeps a node for the place of another one.

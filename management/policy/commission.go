@@ -95,7 +95,10 @@ func (c Commission) Judge(w World) []Judgement {
 			j.Stage, j.Reason = StageTurn, "it waits: the policy stops, because commissions failed"
 		case left == 0:
 			j.hold(reason, next)
-		case limits.admit(j):
+		case !limits.admit(j):
+		case j.Action == state.ActionPowerOff:
+			j.Reason = "it is turned off now: " + j.Reason
+		default:
 			left--
 
 			if j.Reason = "it is commissioned to " + j.Group + " now"; j.Decision.Replaces != "" {
@@ -148,7 +151,8 @@ func (c Commission) failed(w World) []attempt {
 	var ended []attempt
 
 	for _, j := range w.View.Jobs() {
-		if j.Actor == state.PolicyPrincipal(c.Name()) && j.Accepted.After(since) && !w.future(j.Accepted) &&
+		verb, _ := job.VerbOf(j.Verb)
+		if verb.Joins && j.Actor == state.PolicyPrincipal(c.Name()) && j.Accepted.After(since) && !w.future(j.Accepted) &&
 			(j.Status == job.Complete || j.Status == job.Errored && !isRefused(j)) {
 			ended = append(ended, attempt{
 				id:     j.ID,
@@ -160,7 +164,8 @@ func (c Commission) failed(w World) []attempt {
 	}
 
 	for _, d := range state.AutomationOf(w.View).Decisions {
-		if d.Policy == c.Name() && d.Phase == state.PhaseRefused && d.Time.After(since) && !w.future(d.Time) {
+		commission := d.Policy == c.Name() && d.Action == state.ActionCommission
+		if commission && d.Phase == state.PhaseRefused && d.Time.After(since) && !w.future(d.Time) {
 			ended = append(
 				ended,
 				attempt{id: d.ID, at: d.Time, failed: true, text: d.Node + " was refused: " + d.Result},
@@ -270,6 +275,9 @@ func (c Commission) decision(w World, n *inventory.Node, t roleCount, replaced *
 		healthy := fmt.Sprintf("%d of %d nodes of %s are healthy; the majority is %d",
 			t.members.healthy, t.Count, t.Group, t.majority())
 		d.Evidence = append(d.Evidence, replaced.text, healthy)
+		if replaced.fence.text != "" {
+			d.Evidence = append(d.Evidence, replaced.fence.text)
+		}
 
 		for _, a := range t.absences {
 			if a.lost {

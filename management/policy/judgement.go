@@ -166,6 +166,10 @@ func Pending(judgements []Judgement) (n int) {
 func Explain(w World, n inventory.Node) (reasons []state.PolicyReason) {
 	isReturn := func(policy string) bool { return policy == Returns{}.Name() }
 
+	if _, text := w.turnedOff(&n); text != "" {
+		reasons = append(reasons, state.PolicyReason{Message: text})
+	}
+
 	if text := opinion(n); text != "" {
 		reasons = append(reasons, state.PolicyReason{Return: true, Message: text})
 	}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/job"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -201,6 +203,87 @@ func TestDynamicRolesKilled(t *testing.T) {
 		}
 
 		return reached
+	})
+}
+
+// fencedSite is roleSite with BMCs, where a lost master is turned off first.
+func fencedSite(t *testing.T, masters, fresh int) *site {
+	s := roleSite(t, masters, fresh)
+	s.settings.Commission[0].Roles[0].Fence = FencePower
+
+	s.publish(func(v *state.View) {
+		for _, n := range v.Nodes() {
+			m := &state.Machine{Machine: machine.Machine{
+				Node: n.Name, BMC: &machine.BMC{Driver: machine.IPMI, Address: "127.9.0.1"},
+			}}
+			v.View = record.SetAt(v.View, &state.Machines, n.Name, m, v.Revision)
+			on := &inventory.Power{Node: n.Name, Power: "on"}
+			v.View = record.SetAt(v.View, &state.Powers, n.Name, on, v.Revision)
+		}
+	})
+
+	return s
+}
+
+// TestFencedKilled at each of its operations: a lost master is turned off once, and replaced once, after that.
+func TestFencedKilled(t *testing.T) {
+	t.Parallel()
+
+	killedAnywhere(t, 2, func(t *testing.T, crash int, late bool) bool {
+		s := fencedSite(t, 3, 3)
+		if _, err := s.leader().Enable(t.Context(), ann, "site", false, ""); err != nil {
+			t.Fatal(err)
+		}
+		s.boots[name(0)] = ""
+		s.see(false, 0)
+
+		s.crash, s.late = crash, late
+		s.run(s.leader(), 80*time.Minute)
+
+		reached := s.revive()
+		s.run(s.leader(), 2*time.Hour)
+
+		if got := strings.Join(s.log, ", "); got != "off n-000, replaces by n-003" {
+			t.Errorf("%s; jobs %s", got, s.jobs())
+		}
+
+		return reached
+	})
+}
+
+// TestFencedNot: a master that does not go off is not replaced, and its BMC is not told again, for a day.
+func TestFencedNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fencedSite(t, 3, 1)
+		l := s.leader()
+
+		if _, err := l.Enable(t.Context(), ann, "site", false, ""); err != nil {
+			t.Fatal(err)
+		}
+
+		s.stays, s.boots[name(0)] = true, ""
+		s.see(false, 0)
+		s.run(l, 24*time.Hour)
+
+		text := strings.Join(l.Warnings(), "\n")
+		if got := strings.Join(s.log, ", "); got != "off n-000" || !strings.Contains(text, "the machine is still on") {
+			t.Errorf("%s; %s", got, text)
+		}
+
+		// A power that somebody sees off is worth another attempt.
+		s.mu.Lock()
+		s.stays = false
+		s.publish(func(v *state.View) {
+			off := &inventory.Power{Node: name(0), Power: "off"}
+			v.View = record.SetAt(v.View, &state.Powers, name(0), off, v.Revision)
+		})
+		s.mu.Unlock()
+		s.run(l, time.Hour)
+
+		if got := strings.Join(s.log, ", "); got != "off n-000, off n-000, replaces by n-003" {
+			t.Errorf("%s; %s", got, l.Warnings())
+		}
 	})
 }
 

@@ -36,8 +36,8 @@ func Remember(w World, a state.Automation) state.Automation {
 }
 
 // counts returns whether a decision that was carried out still counts: for the rate of
-// automatic actions, for the failures in a row that turn a commission off, or as the newest
-// rollout of a policy.
+// automatic actions, for the failures in a row that turn a commission off, as the newest
+// rollout of a policy, or as the newest time that it turned a node off.
 func (w World) counts() func(state.Decision) bool {
 	failures := map[string]bool{}
 
@@ -51,8 +51,15 @@ func (w World) counts() func(state.Decision) bool {
 	newest := map[string]string{}
 
 	for _, d := range state.AutomationOf(w.View).Decisions {
-		if d.Action == state.ActionUpgrade && (d.Phase == state.PhaseDone || d.Phase == state.PhaseRefused) {
+		if d.Phase != state.PhaseDone && d.Phase != state.PhaseRefused {
+			continue
+		}
+
+		switch d.Action {
+		case state.ActionUpgrade:
 			newest[d.Policy] = d.ID
+		case state.ActionPowerOff:
+			newest[d.Policy+" "+d.Node] = d.ID
 		}
 	}
 
@@ -60,7 +67,10 @@ func (w World) counts() func(state.Decision) bool {
 
 	return func(d state.Decision) bool {
 		begun := d.Action.Acts() && d.Phase != state.PhaseWithdrawn && d.Time.After(begin)
-		return begun || failures[d.ID] || newest[d.Policy] == d.ID || w.matters(d)
+		_, known := w.View.Lookup(d.Node)
+		off := known && newest[d.Policy+" "+d.Node] == d.ID
+
+		return begun || failures[d.ID] || newest[d.Policy] == d.ID || off || w.matters(d)
 	}
 }
 

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -260,8 +261,10 @@ func (w World) preempted(j job.Job) string {
 		return ""
 	}
 
+	row, _ := inventory.TransitionOf(j.Verb)
+
 	for _, t := range j.Targets {
-		if n, ok := w.View.Lookup(t.Name); ok && n.State == inventory.Disappeared {
+		if n, ok := w.View.Lookup(t.Name); ok && row.NeedsDiscover && n.State == inventory.Disappeared {
 			return t.Name + " disappeared again"
 		}
 	}
@@ -315,12 +318,20 @@ func (w World) dropped(j job.Job) string {
 	}
 
 	for _, d := range a.Decisions {
-		if d.Job != j.ID || d.Replaces == "" {
+		if d.Job != j.ID {
 			continue
 		}
 
-		if n, known := w.View.Lookup(d.Replaces); known && n.State == inventory.Discovered && n.InService() {
+		switch n, known := w.View.Lookup(cmp.Or(d.Replaces, d.Node)); {
+		case !known:
+		case d.Action == state.ActionPowerOff && n.Status != inventory.Quarantined &&
+			(n.State == inventory.Discovered || !n.InService()):
+			return n.Name + " is not lost any more, which it would turn off"
+		case d.Replaces == "":
+		case n.State == inventory.Discovered && n.InService():
 			return d.Replaces + " returned, whose place it would take"
+		case !w.off(by, d):
+			return d.Replaces + " is not known to be off any more, whose place it would take"
 		}
 	}
 

@@ -45,11 +45,7 @@ func (w World) holds(d *state.Decision) bool {
 // attempts returns the attempts of the policy to give the place of a lost node away that failed
 // since its loss, the oldest first. Those from before the policy was turned on do not count.
 func (c Commission) attempts(w World, a absence) (failed []attempt) {
-	since := a.since
-	if s := state.AutomationOf(w.View).Switches[c.Name()]; s.On && w.past(s.Since).After(since) {
-		since = w.past(s.Since)
-	}
-
+	since := c.counted(w, a)
 	all := state.AutomationOf(w.View).Decisions
 	for i := range all {
 		d := &all[i]
@@ -69,6 +65,14 @@ func (c Commission) attempts(w World, a absence) (failed []attempt) {
 	}
 
 	return failed
+}
+
+// counted returns since when attempts count for an absence: its begin, or when the policy was turned on.
+func (c Commission) counted(w World, a absence) time.Time {
+	if s := state.AutomationOf(w.View).Switches[c.Name()]; s.On && w.past(s.Since).After(a.since) {
+		return w.past(s.Since)
+	}
+	return a.since
 }
 
 // ending describes the end of a job.
@@ -126,10 +130,15 @@ func (a absence) describe() string {
 	case a.taken != "":
 		return text + "; " + a.taken + " takes its place"
 	case a.failed == "":
-		return text
 	case a.hold == "":
-		return text + "; " + a.failed + "; another new node is tried"
+		text += "; " + a.failed + "; another new node is tried"
+	default:
+		text += "; " + a.failed + "; " + a.hold
 	}
 
-	return text + "; " + a.failed + "; " + a.hold
+	if a.fence.text != "" {
+		text += "; " + a.fence.text
+	}
+
+	return text
 }

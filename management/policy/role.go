@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/control"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -27,6 +28,8 @@ type Role struct {
 	// ReplaceAfter is how long a node has to be lost before a new one takes its place;
 	// 0: it keeps its place.
 	ReplaceAfter time.Duration
+	// Fence is what a lost node needs before that; empty: nothing.
+	Fence Fence
 
 	plain bool // the group of a rule without roles
 }
@@ -43,7 +46,11 @@ func (r Role) String() string {
 	text := fmt.Sprintf("%d of %s", r.Count, r.Group) + r.spreads()
 	if r.ReplaceAfter > 0 {
 		text += fmt.Sprintf(", each replaced after %s while %d are healthy", short(r.ReplaceAfter), r.majority())
+		if r.Fence == FencePower {
+			text += " and its BMC has turned it off"
+		}
 	}
+
 	return text
 }
 
@@ -162,6 +169,8 @@ type absence struct {
 	// taken is the node that has its place, failed describes the failed attempts to give it away,
 	// and hold is why there is no further one now. Each may be empty.
 	taken, failed, hold string
+	// fence is how far it is kept from acting as a member before that.
+	fence fencing
 }
 
 // absences returns the nodes of the role that are out of service, the longest first.
@@ -175,6 +184,7 @@ func (c *members) absences(w World, by Commission, r Role) []absence {
 	for i, n := range nodes {
 		all[i] = w.absent(r, n)
 		by.retry(w, &all[i])
+		all[i].fence = by.fencing(w, r, all[i])
 	}
 
 	slices.SortStableFunc(all, func(a, b absence) int { return a.since.Compare(b.since) })
@@ -290,7 +300,11 @@ func (t roleCount) places() (free int, replaced *absence) {
 	}
 
 	for i, a := range t.absences {
-		if a.lost && a.taken == "" && a.hold == "" {
+		switch {
+		case !a.lost || a.taken != "" || a.hold != "":
+		case a.fence.busy:
+			return 0, nil
+		case a.fence.done || a.fence.due:
 			return 1, &t.absences[i]
 		}
 	}
@@ -325,7 +339,7 @@ func (t roleCount) keeps() (reason string, until time.Time) {
 
 	if !t.members.growing() {
 		for _, a := range t.absences {
-			if a.hold != "" {
+			if a.hold != "" || a.taken == "" && !a.fence.done {
 				return a.describe(), t.until()
 			}
 		}
@@ -337,9 +351,7 @@ func (t roleCount) keeps() (reason string, until time.Time) {
 // until returns the next time at which an absence may be judged otherwise; zero: none.
 func (t roleCount) until() (next time.Time) {
 	for _, a := range t.absences {
-		if !a.until.IsZero() && (next.IsZero() || a.until.Before(next)) {
-			next = a.until
-		}
+		next = control.Earliest(next, control.Earliest(a.until, a.fence.until))
 	}
 
 	return next

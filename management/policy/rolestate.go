@@ -54,7 +54,7 @@ func (w World) roleState(t roleCount) api.PolicyRole {
 	}
 
 	if t.ReplaceAfter > 0 {
-		s.ReplaceAfter = t.ReplaceAfter.String()
+		s.ReplaceAfter, s.Fence = t.ReplaceAfter.String(), string(t.Fence)
 
 		for _, a := range t.absences[:min(len(t.absences), maxAbsences)] {
 			s.Notes = append(s.Notes, a.describe())
@@ -62,7 +62,7 @@ func (w World) roleState(t roleCount) api.PolicyRole {
 	}
 
 	for _, a := range t.absences {
-		if a.failed != "" && a.taken == "" {
+		if (a.failed != "" || a.fence.failed) && a.taken == "" {
 			s.Warnings = append(s.Warnings, a.describe())
 		}
 	}
@@ -163,6 +163,7 @@ func (c Commission) absent(w World, r Role, n inventory.Node) string {
 
 	a := w.absent(r, &n)
 	c.retry(w, &a)
+	a.fence = c.fencing(w, r, a)
 
 	return a.describe()
 }

@@ -60,6 +60,8 @@ type site struct {
 	forbids  func(job.Request) error // a rule that refuses jobs; nil: none
 	refused  int                     // jobs
 	lapses   func(*job.Job) bool     // a rule that ends jobs when their turn comes; nil: none
+	stays    bool                    // no machine goes off
+	log      []string                // machines that are switched, and accepted commissions to masters, in their order
 
 	ops   int
 	crash int  // the operation that fails, and all after it; 0: never
@@ -320,6 +322,13 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 			v.PutJob(&accepted)
 			s.results[c.Key.ID] = accepted.ID
 			s.busiest = max(s.busiest, automatic(v.Jobs()))
+
+			if r.Group == inventory.GroupMaster {
+				s.log = append(s.log, "replaces by "+r.Nodes[0])
+			}
+			if r.Verb == inventory.VerbPower && (!r.Force || r.Reason == "" || r.Extra["to"] != "off") {
+				s.t.Errorf("the request %+v", r)
+			}
 		})
 
 		id := accepted.ID
@@ -361,8 +370,12 @@ func (s *site) finish(id string) {
 			return
 		}
 
-		if j.Verb == inventory.VerbCommission {
+		switch j.Verb {
+		case inventory.VerbCommission:
 			s.commissioned(v, j)
+			return
+		case inventory.VerbPower:
+			s.switched(v, j)
 			return
 		}
 
@@ -375,6 +388,19 @@ func (s *site) finish(id string) {
 			}
 		}
 	})
+}
+
+// switched ends a job that turns a machine off. The caller holds the lock.
+func (s *site) switched(v *state.View, j *job.Job) {
+	node := j.Targets[0].Name
+	s.log = append(s.log, "off "+node)
+
+	if s.stays {
+		j.Status, j.Message, j.Runs = job.Errored, "the machine is still on", []job.Run{{}}
+		return
+	}
+
+	v.View = record.SetAt(v.View, &state.Powers, node, &inventory.Power{Node: node, Power: "off"}, v.Revision)
 }
 
 // commissioned ends a commission. The caller holds the lock.

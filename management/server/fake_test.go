@@ -524,7 +524,7 @@ func (fakePolicies) Status() api.Policies {
 			Name: "returns", About: "verifies", Paused: &api.PolicyPause{Since: at, Actor: "ann", Reason: "a move"},
 			Halted: "ann paused it", Pending: 2, Decisions: []api.Decision{d},
 			Roles: []api.PolicyRole{{
-				Group: "service-master", Count: 3, Spread: "rack", ReplaceAfter: "1h0m0s",
+				Group: "service-master", Count: 3, Spread: "rack", ReplaceAfter: "1h0m0s", Fence: "power",
 				InService: 3, Healthy: 2, Coming: 1, Surplus: 1, Places: map[string]int{"r1": 2},
 				Silent: []string{"a-1"}, Warnings: []string{"one too many"}, Notes: []string{"a-1 is silent"},
 			}},

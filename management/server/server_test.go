@@ -1453,7 +1453,8 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 
 	shown := must[api.Policy](t)(c.Policy(ctx, "returns"))
 	expect(t, "roles", shown.Roles, []api.PolicyRole{{
-		Group: "service-master", Count: 3, Spread: "rack", ReplaceAfter: "1h0m0s", Places: map[string]int{"r1": 2},
+		Group: "service-master", Count: 3, Spread: "rack", ReplaceAfter: "1h0m0s", Fence: "power",
+		Places:    map[string]int{"r1": 2},
 		InService: 3, Healthy: 2, Coming: 1, Surplus: 1, Silent: []string{"a-1"}, Warnings: []string{"one too many"},
 		Notes: []string{"a-1 is silent"},
 	}})

@@ -19,6 +19,8 @@ type RoleRule struct {
 	Count        *int      `json:"count,omitempty" yaml:"count,omitempty"`
 	Spread       string    `json:"spread,omitempty" yaml:"spread,omitempty"`               // the key of a label
 	ReplaceAfter *Duration `json:"replace_after,omitempty" yaml:"replace_after,omitempty"` // nil: never
+	// Fence is empty, or how a lost node is kept from acting before it is replaced.
+	Fence policy.Fence `json:"fence,omitempty" yaml:"fence,omitempty"`
 }
 
 const (
@@ -78,6 +80,11 @@ func (r RoleRule) check(groups inventory.Groups, last bool) error {
 		return fmt.Errorf("count: %d is not within 1 and %d", *r.Count, maxCount)
 	case r.Count == nil && r.ReplaceAfter != nil:
 		return errors.New("replace_after needs a count: without one, every new node joins anyway")
+	case r.Fence != "" && r.Fence != policy.FencePower:
+		return fmt.Errorf("fence: %q is not %s; leave it out to replace lost nodes without turning them off",
+			r.Fence, policy.FencePower)
+	case r.Fence != "" && r.ReplaceAfter == nil:
+		return errors.New("fence needs replace_after: without that, no lost node is replaced")
 	}
 
 	if after := time.Duration(or(r.ReplaceAfter, Duration(minReplace))); after < minReplace || after > maxReplace {
@@ -145,7 +152,8 @@ func (r CommissionRule) policyRoles() []policy.Role {
 	for _, role := range r.Roles {
 		p := policy.Role{
 			Group: role.Group, Spread: role.Spread, ReplaceAfter: time.Duration(or(role.ReplaceAfter, 0)),
-			Rest: role.Count == nil,
+			Fence: role.Fence,
+			Rest:  role.Count == nil,
 		}
 		if role.Count != nil {
 			p.Count = *role.Count

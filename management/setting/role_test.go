@@ -49,6 +49,13 @@ func TestRoles(t *testing.T) {
 			"roles[0].replace_after: 10s is not within 1m and 720h"},
 		{"replaced without a count", "{match: rack, roles: [{group: service-master, replace_after: 1h}]}",
 			"roles[0].replace_after needs a count"},
+		{"fenced by power", `{match: rack, roles: [
+			{group: service-master, count: 3, replace_after: 1h, fence: power}]}`, ""},
+		{"fenced by nothing known", `{match: rack, roles: [
+			{group: service-master, count: 3, replace_after: 1h, fence: storage}]}`,
+			`roles[0].fence: "storage" is not power`},
+		{"fenced, and never replaced", "{match: rack, roles: [{group: service-master, count: 3, fence: power}]}",
+			"roles[0].fence needs replace_after"},
 		{"workers first", `{match: rack, roles: [
 			{group: service-worker, count: 3}, {group: service-master, count: 3}]}`,
 			"roles[0].group: service-worker requires a group that comes after it"},
@@ -73,7 +80,8 @@ func TestRolesOfPolicy(t *testing.T) {
 	three := 3
 	c := Config{Groups: inventory.DefaultGroups()}
 	c.Policies.Commission = map[string]CommissionRule{"site": {Match: "rack", Roles: []RoleRule{
-		{Group: "service-master", Count: &three, Spread: "rack", ReplaceAfter: new(Duration(30 * time.Minute))},
+		{Group: "service-master", Count: &three, Spread: "rack", ReplaceAfter: new(Duration(30 * time.Minute)),
+			Fence: policy.FencePower},
 		{Group: "service-worker"},
 	}}}
 
@@ -82,7 +90,9 @@ func TestRolesOfPolicy(t *testing.T) {
 		t.Fatalf("%+v", rules)
 	}
 
-	want := policy.Role{Group: "service-master", Count: 3, Spread: "rack", ReplaceAfter: 30 * time.Minute}
+	want := policy.Role{
+		Group: "service-master", Count: 3, Spread: "rack", ReplaceAfter: 30 * time.Minute, Fence: policy.FencePower,
+	}
 	if got := rules[0].Roles; got[0] != want || got[1] != (policy.Role{Group: "service-worker", Rest: true}) {
 		t.Errorf("%+v", got)
 	}

@@ -105,6 +105,7 @@ const (
 	ActionVerify     Action = "verify"     // verify the node
 	ActionRepair     Action = "repair"     // configure the node again, cleaned first where it has to be
 	ActionQuarantine Action = "quarantine" // fence the node
+	ActionPowerOff   Action = "poweroff"   // turn a lost node off by its BMC
 	ActionCommission Action = "commission" // configure the node, and bring it into service
 	ActionUpgrade    Action = "upgrade"    // start a rollout of the commit in use
 	ActionSupersede  Action = "supersede"  // abort a rollout of another commit
@@ -116,7 +117,7 @@ const (
 
 // NeedsJob reports whether a job carries the action out.
 func (a Action) NeedsJob() bool {
-	return a == ActionVerify || a == ActionRepair || a == ActionCommission
+	return a == ActionVerify || a == ActionRepair || a == ActionCommission || a == ActionPowerOff
 }
 
 // Acts reports whether the action is limited: it starts a job or a rollout, or fences a node.

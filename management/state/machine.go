@@ -26,6 +26,9 @@ const (
 	SecretBMCFormer = "bmc_password_former" // until the manager made the other
 )
 
+// HasBMC reports whether the machine is registered with a BMC that can switch it. m may be nil.
+func (m *Machine) HasBMC() bool { return m != nil && m.BMC != nil && m.BMC.Driver != machine.Manual }
+
 // Password returns the password of its BMC, "" if there is none, or why it cannot be read.
 func (m *Machine) Password() (string, error) { return m.Secret(SecretBMC) }
 

@@ -276,6 +276,41 @@ func TestPowerInService(t *testing.T) {
 	}
 }
 
+// TestPowerOff: the request by which a policy turns a lost node off is accepted also in service and while nobody sees
+// the node. The reason is in the history of the node and in the audit trail.
+func TestPowerOff(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+
+	r := job.PowerOff("a-1", "it is lost")
+	serving := job.Job{
+		Verb: r.Verb, Timeout: time.Hour, Targets: []job.Target{{Name: "a-1", From: inventory.Allocated}},
+	}
+	serving.Force = r.Force
+
+	x := power.New(s.bmcs, nil, nil)
+	if _, err := x.Prepare(t.Context(), step.Request{View: &state.View{}, Job: serving, Extra: r.Extra}); err != nil {
+		t.Error(err)
+	}
+
+	_, err := s.client.Observe(s.Context(), api.Report{Observer: "rack", Observations: []api.Observation{
+		{Label: "a", Serial: "1", Addr: "10.0.0.1"},
+	}})
+	s.must(err)
+
+	vars, err := json.Marshal(r.Extra)
+	s.must(err)
+
+	j, err := s.client.Submit(s.Context(), api.JobRequest{
+		Verb: r.Verb, Nodes: r.Nodes, ExtraVars: vars, JobOptions: r.JobOptions,
+	})
+	s.must(err)
+	s.end(j.ID, "Complete")
+	s.are("off on on")
+	s.says(0, []string{"power", "it is lost"}, "nodes", "history", "a-1", "-o", "json")
+	s.says(0, []string{"jobs.submit.power", "it is lost"}, "audit", "-o", "json")
+}
+
 // TestPowerFails: a BMC that does not answer is the failure of its node alone.
 func TestPowerFails(t *testing.T) {
 	t.Parallel()
