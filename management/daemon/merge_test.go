@@ -39,6 +39,20 @@ func (s *site) all() string {
 	return strings.Join(out, ", ")
 }
 
+// alerts returns the reasons of the alerts on a node.
+func (s *site) alerts(name string) (reasons []string) {
+	s.t.Helper()
+
+	n, err := s.Node(s.ctx(), name)
+	s.must(err)
+
+	for _, a := range n.Alerts {
+		reasons = append(reasons, a.Reason)
+	}
+
+	return reasons
+}
+
 // TestMergeAndSplit: a registration joins the node of an agent with its labels, variables, password and history, and is
 // taken from it again, in a real store and across restarts. Reports of the agent go on.
 func TestMergeAndSplit(t *testing.T) {
@@ -64,13 +78,46 @@ func TestMergeAndSplit(t *testing.T) {
 		}
 	}
 
-	_, err = s.Merge(s.ctx(), api.Merge{Machine: "r1", Node: "web-1", Reason: "it has another address"})
+	// Both have one of the alerts, and only the machine the other one. It has the limit of them.
+	alert := func(reason string, nodes ...string) string {
+		t.Helper()
+
+		added, err := s.AddAlert(s.ctx(), api.AlertRequest{
+			Nodes: nodes, Reason: reason, Source: "smartd", Effects: []inventory.Effect{inventory.BlocksCommission},
+		})
+		s.must(err)
+
+		return added.Items[0].ID
+	}
+	alert("a disk fails", "r1", "web-1")
+	alert("a fan fails", "r1")
+
+	var further []string
+	for i := range inventory.MaxAlerts - 1 {
+		further = append(further, alert(fmt.Sprint("further ", i), "web-1"))
+	}
+
+	merge := api.Merge{Machine: "r1", Node: "web-1", Reason: "it has another address"}
+	if _, err := s.Merge(s.ctx(), merge); inventory.KindOf(err) != inventory.KindRefused || len(s.alerts("r1")) != 2 {
+		t.Errorf("merged beyond the limit of alerts: %v; %q", err, s.alerts("r1"))
+	}
+
+	for _, id := range further {
+		_, err := s.EndAlert(s.ctx(), api.AlertEnd{ID: id})
+		s.must(err)
+	}
+
+	_, err = s.Merge(s.ctx(), merge)
 	s.must(err)
 
 	s.restart()
 
 	if got := s.all(); got != "web-1 Unallocated registered" {
 		t.Errorf("after the merge: %s", got)
+	}
+
+	if got := s.alerts("web-1"); !slices.Equal(got, []string{"a disk fails", "a fan fails"}) {
+		t.Errorf("after the merge there are the alerts %q", got)
 	}
 
 	n, err := s.Node(s.ctx(), "web-1")

@@ -66,7 +66,6 @@ func merge(
 	// What is read by the transaction guards its commit.
 	registered := record.Get(tx, &state.Machines, from.Name)
 	configured := record.Get(tx, &state.Machines, to.Name)
-	alerts, alertsErr := alertsOf(from, to)
 	verdict := evidence.Compare(state.EvidenceOf(v, &from), state.EvidenceOf(v, &to))
 
 	switch {
@@ -87,8 +86,6 @@ func merge(
 	case from.Status == inventory.Quarantined:
 		return inventory.Errorf(inventory.KindRefused, "%s is Quarantined: its machine may not be clean", from.Name).
 			Do("clear it first").With(inventory.Submit(inventory.VerbClear, from.Name)).About(from.Name)
-	case alertsErr != nil:
-		return alertsErr
 	case configured != nil && !configured.Registered.IsZero():
 		return inventory.Errorf(inventory.KindRefused, "%s has a registration of its own", to.Name).
 			Do("split it from the node first, if it is of another machine").About(to.Name)
@@ -130,12 +127,23 @@ func merge(
 
 	m, entries := to.Clone().Inherit(from.Name, history)
 	m, entry := m.Note(inventory.VerbRegister, trigger)
+	entries = append(entries, entry)
+
+	// They are about the machine, and go on. Those of the node itself are newer.
+	for _, a := range from.Alerts {
+		if slices.ContainsFunc(m.Alerts, func(own inventory.Alert) bool { return own.ID == a.ID }) {
+			continue
+		}
+
+		if m, entry, _, err = m.Alert(a, trigger); err != nil {
+			return err
+		}
+		entries = append(entries, entry)
+	}
 
 	if m.Hardware == nil {
 		m.Hardware = from.Hardware
 	}
-
-	m.Alerts = alerts
 
 	for _, group := range from.Residue {
 		if !slices.Contains(m.Residue, group) {
@@ -154,28 +162,10 @@ func merge(
 			Do("remove labels of one of them").About(from.Name, to.Name)
 	}
 
-	tx.Attach(state.NodeWrite{Node: m, Entries: append(entries, entry)})
+	tx.Attach(state.NodeWrite{Node: m, Entries: entries})
 	tx.Attach(node.Tombstone(from, c.Principal, because("merged into "+to.Name, r.Reason), time.Now()))
 
 	return nil
-}
-
-// alertsOf returns the alerts of the node that two become. What somebody found about the machine holds for it as before.
-func alertsOf(from, to inventory.Node) ([]inventory.Alert, error) {
-	all := slices.Clone(to.Alerts)
-
-	for _, a := range from.Alerts {
-		if !slices.ContainsFunc(all, func(has inventory.Alert) bool { return has.ID == a.ID }) {
-			all = append(all, a)
-		}
-	}
-
-	if len(all) > inventory.MaxAlerts {
-		return nil, inventory.Errorf(inventory.KindRefused, "%s and %s have %d alerts, and a node may have %d",
-			from.Name, to.Name, len(all), inventory.MaxAlerts).Do("end some of them first").About(from.Name, to.Name)
-	}
-
-	return all, nil
 }
 
 // overlay puts what was configured of a node, which is newer, over what was registered of its machine.
