@@ -72,6 +72,9 @@ const Mainboard = 50
 // Certain is the score from which two descriptions are of one machine. Below zero they are of two.
 const Certain = 50
 
+// Possible is the score from which they may be: one strong part is equal, and none counts against it.
+const Possible = 40
+
 func one(value string) []string {
 	if value == "" {
 		return nil

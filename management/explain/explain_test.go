@@ -790,6 +790,58 @@ func TestExplainConnection(t *testing.T) {
 	}
 }
 
+// TestExplainPower: of a node that nobody sees, its BMC tells whether it is off, or its agent alone is silent.
+func TestExplainPower(t *testing.T) {
+	t.Parallel()
+
+	noon := jobtest.Noon
+	const (
+		at   = " since 2026-01-02T12:00:00Z"
+		look = "see that it has power"
+	)
+
+	for _, c := range []struct {
+		name   string
+		power  *inventory.Power
+		has    string
+		remedy string
+	}{
+		{"no BMC", nil, "", look},
+		{"off", &inventory.Power{Power: "off", Since: &noon},
+			"; it is powered off, as its BMC says" + at, "turn it on"},
+		{"on", &inventory.Power{Power: "on", Since: &noon},
+			"; it is powered on, as its BMC says" + at + ", but its agent is silent", "look at 'systemctl status"},
+		{"between", &inventory.Power{Power: "changing", Since: &noon},
+			"; it is being turned on or off, as its BMC says" + at, look},
+		{"a BMC that fails", &inventory.Power{Power: "on", Since: &noon, Problem: "no answer", ProblemSince: &noon},
+			"; its BMC does not say whether it is on" + at + ": no answer; before, it said on", look},
+		{"a BMC that never answered", &inventory.Power{Problem: "no answer"},
+			"; its BMC does not say whether it is on: no answer", look},
+	} {
+		for _, status := range []inventory.Status{inventory.Allocated, inventory.Quarantined, inventory.Unallocated} {
+			v := &state.View{}
+			n := inventory.Node{Name: "a-1", Addr: "10.0.0.1", Status: status, State: inventory.Disappeared}
+			v.PutNode(&n)
+
+			if c.power != nil {
+				c.power.Node = "a-1"
+				v.View = record.Set(v.View, &state.Powers, "a-1", c.power)
+			}
+
+			var got *Finding
+			for _, f := range ExplainNode(facts(v), n, nil).Findings {
+				if f.About == AboutState {
+					got = &f
+				}
+			}
+
+			if got == nil || !strings.HasSuffix(got.Message, c.has) || !strings.HasPrefix(got.Remedy, c.remedy) {
+				t.Errorf("%s, %s: %+v, want %q with the remedy %q", c.name, status, got, c.has, c.remedy)
+			}
+		}
+	}
+}
+
 // TestExplainTwin names another node that seems to be the same machine, and none that only shares an address or what
 // vendors make up.
 func TestExplainTwin(t *testing.T) {
@@ -804,9 +856,15 @@ func TestExplainTwin(t *testing.T) {
 		"r2": {UUID: "4c4c4544-0042-3510-8054-b4c04f4d5932", Ports: []machine.Port{{MAC: "52:54:00:aa:00:02"}}},
 		"r3": {UUID: madeUp}, "r4": {UUID: madeUp},
 		"r5": {Ports: []machine.Port{{MAC: "52:54:00:aa:00:03"}}},
+		"r6": {BMC: &machine.BMC{Driver: machine.IPMI, Address: "127.9.0.6"}},
+		"r7": {BMC: &machine.BMC{Driver: machine.IPMI, Address: "127.9.0.6"}},
 	} {
 		m.Node = name
-		v.PutNode(&inventory.Node{Name: name, Addr: "10.0.0.1", Status: inventory.Enrolled})
+		addr := "10.0.0.1"
+		if m.BMC != nil {
+			addr = ""
+		}
+		v.PutNode(&inventory.Node{Name: name, Addr: addr, Status: inventory.Enrolled})
 		v.View = record.Set(v.View, &state.Machines, name, &state.Machine{Machine: m})
 	}
 
@@ -814,6 +872,7 @@ func TestExplainTwin(t *testing.T) {
 		"r1": "r2 seems to be the same machine: it has the same UUID 4c4c4544-0042-3510-8054-b4c04f4d5932, " +
 			"address 10.0.0.1, but another MAC (60)",
 		"r2": "r1 seems to be", "r3": "", "r4": "", "r5": "",
+		"r6": "r7 may be the same machine: it has the same BMC 127.9.0.6:623 (40)", "r7": "r6 may be",
 	} {
 		n, _ := v.Lookup(name)
 

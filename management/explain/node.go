@@ -221,13 +221,18 @@ func (e *nodeExplainer) unseen() {
 	switch p := record.Get(e.View, &state.Powers, n.Name); {
 	case p == nil:
 	case p.Problem != "":
-		f.Message += "; its BMC does not say whether it is on: " + p.Problem
+		f.Message += "; its BMC does not say whether it is on" + sinceTime(p.ProblemSince) + ": " + p.Problem
+		if p.Power != "" {
+			f.Message += "; before, it said " + p.Power
+		}
 	case p.Power == "off":
-		f.Message += "; it is powered off" + since(*p.Since)
+		f.Message += "; it is powered off, as its BMC says" + sinceTime(p.Since)
 		f = f.do("turn it on")
 		f.Actions = nil
+	case p.Power != "on":
+		f.Message += "; it is being turned on or off, as its BMC says" + sinceTime(p.Since)
 	default:
-		f.Message += "; it is powered on" + since(*p.Since) + ", but its agent is silent"
+		f.Message += "; it is powered on, as its BMC says" + sinceTime(p.Since) + ", but its agent is silent"
 
 		if n.Addr == "" {
 			break
@@ -240,6 +245,14 @@ func (e *nodeExplainer) unseen() {
 	}
 
 	e.add(f)
+}
+
+// sinceTime is since for a time that may not be known.
+func sinceTime(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return since(*t)
 }
 
 // keyLaggard reports that a rotation of the manager's ssh key waits for the node.
@@ -346,13 +359,24 @@ func (e *nodeExplainer) rule() {
 func (e *nodeExplainer) identity() {
 	own := state.EvidenceOf(e.View, &e.Node)
 
+	// Only short records are compared: no inspection is read.
 	for _, n := range e.View.Nodes() {
-		v := evidence.Compare(own, state.EvidenceOf(e.View, n))
-		if n.Name != e.Node.Name && v.Score >= evidence.Certain {
-			e.add(finding(AboutIdentity, "%s seems to be the same machine: it has %s", n.Name, v).
-				on(e.Node.Name, n.Name).
-				do("if they are one machine, merge both; else correct what is registered, by another import"))
+		if n.Name == e.Node.Name {
+			continue
 		}
+
+		v, seems := evidence.Compare(own, state.EvidenceOf(e.View, n)), "seems to be"
+
+		switch {
+		case v.Score < evidence.Possible:
+			continue
+		case v.Score < evidence.Certain:
+			seems = "may be"
+		}
+
+		e.add(finding(AboutIdentity, "%s %s the same machine: it has %s", n.Name, seems, v).
+			on(e.Node.Name, n.Name).
+			do("if they are one machine, merge both; else correct what is registered, by another import"))
 	}
 }
 
