@@ -36,9 +36,19 @@ type Hardware struct {
 	PCI        int `json:"pci,omitempty"`        // devices on PCI
 
 	MACs []string `json:"macs,omitempty"` // of network ports, 16 at most
+	// What LLDP sees at its network ports, 16 at most.
+	Neighbours []Neighbour `json:"neighbours,omitempty"`
 }
 
-// MaxMACs is the number of MACs that are kept of the hardware of a node.
+// Neighbour is what LLDP sees at a network port.
+type Neighbour struct {
+	Port     string `json:"port"`               // the network port of the node
+	Name     string `json:"name,omitempty"`     // the name that the neighbour says
+	Chassis  string `json:"chassis,omitempty"`  // its id, mostly a MAC
+	Forwards bool   `json:"forwards,omitempty"` // it says that it is a bridge or a router
+}
+
+// MaxMACs is the number of MACs, and of neighbours, that are kept of the hardware of a node.
 const MaxMACs = 16
 
 // String describes the hardware in a line.

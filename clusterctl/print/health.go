@@ -19,7 +19,8 @@ var InstanceColumns = ColumnsOf[api.Instance](nil,
 var PowerColumns = ColumnsOf[api.Power](nil, "node", "power,else unknown", "since", "problem", "problem_since,wide")
 
 // ExpectedColumns are the columns of the comparison of what is registered with what is seen.
-var ExpectedColumns = ColumnsOf[api.ExpectedMachine](nil, "result", "node", "addr", "bmc", "listed", "seen", "product")
+var ExpectedColumns = ColumnsOf[api.ExpectedMachine](nil, "result", "node", "addr", "bmc", "lldp", "kind", "ports",
+	"listed", "seen", "product")
 
 // TokenColumns are the columns of a table of bearer tokens.
 var TokenColumns = ColumnsOf[api.Token](nil,

@@ -224,11 +224,29 @@ func observations(seen map[string]bool) string {
 }
 
 // hardwareDetails are what the newest inspection of a node found.
-var hardwareDetails = ColumnsOf[api.Node](nil,
+var hardwareDetails = ColumnsOf(Cells[api.Node]{"neighbours": neighbours},
 	"Architecture=hardware.arch", "Serial number=hardware.serial", "UUID=hardware.uuid", "TPM=hardware.tpm",
 	"Boot mode=hardware.boot_mode",
 	"Firmware=hardware.firmware", "Kernel=hardware.kernel", "BMC=hardware.bmc", "MACs=hardware.macs",
-	"Cores=hardware.cores", "DIMMs=hardware.dimms", "Disks in GB=hardware.disk_gb", "PCI devices=hardware.pci")
+	"Cores=hardware.cores", "DIMMs=hardware.dimms", "Disks in GB=hardware.disk_gb", "PCI devices=hardware.pci",
+	"Neighbours=neighbours")
+
+// neighbours lists what LLDP sees at the network ports of a node.
+func neighbours(_ Paint, n *api.Node) string {
+	if n.Hardware == nil {
+		return ""
+	}
+
+	lines := make([]string, len(n.Hardware.Neighbours))
+	for i, b := range n.Hardware.Neighbours {
+		lines[i] = Line(strings.TrimSpace(b.Port + ": " + strings.TrimSpace(b.Name+" "+b.Chassis)))
+		if b.Forwards {
+			lines[i] += " (switch)"
+		}
+	}
+
+	return strings.Join(lines, "\n")
+}
 
 // hardware returns what the newest inspection of a node found, in short.
 func hardware(n *api.Node) string {

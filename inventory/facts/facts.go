@@ -132,6 +132,7 @@ type Interface struct {
 type Neighbour struct {
 	Name        string `json:"name,omitempty"`        // of the switch
 	Chassis     string `json:"chassis,omitempty"`     // the id of the switch
+	Forwards    bool   `json:"forwards,omitempty"`    // it says that it is a bridge or a router
 	Port        string `json:"port,omitempty"`        // the id of its port
 	Description string `json:"description,omitempty"` // of its port
 }

@@ -2,7 +2,10 @@
 
 package api
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Scan is the newest scan for BMCs in the ranges of the site.
 type Scan struct {
@@ -24,6 +27,11 @@ const (
 	SeenByGossip SeenBy = "gossip" // its agent speaks
 	SeenByBMC    SeenBy = "bmc"    // its BMC said whether it is on
 	SeenByScan   SeenBy = "scan"   // its BMC answered the newest scan
+	// Its hardware was inspected, or its credentials were checked with success, within a day.
+	SeenByInspection  SeenBy = "inspection"
+	SeenByCredentials SeenBy = "credentials"
+	// Another node that was inspected within a day has it as a neighbour.
+	SeenByLLDP SeenBy = "lldp"
 )
 
 // Expectation compares what is registered with what is seen.
@@ -38,9 +46,15 @@ const (
 
 // ExpectedMachine is a machine that is registered, or seen.
 type ExpectedMachine struct {
-	Node    string      `json:"node,omitempty"`    // the name of its node; empty: it has none
-	Addr    string      `json:"addr,omitempty"`    // the address of its host
-	BMC     string      `json:"bmc,omitempty"`     // the address and port of its BMC
+	Node string `json:"node,omitempty"` // the name of its node; empty: it has none
+	Addr string `json:"addr,omitempty"` // the address of its host
+	BMC  string `json:"bmc,omitempty"`  // the address and port of its BMC
+	// The name and the chassis id that a neighbour without a node says by LLDP.
+	LLDP string `json:"lldp,omitempty"`
+	// What that looks like: a switch forwards.
+	Kind string `json:"kind,omitempty" enum:"host,switch"`
+	// The nodes and their network ports at which LLDP sees it, 8 at most.
+	Ports   []string    `json:"ports,omitempty"`
 	Product string      `json:"product,omitempty"` // vendor and product, as a BMC without a node says
 	Listed  bool        `json:"listed"`            // it was registered from a list
 	Seen    []SeenBy    `json:"seen"`              // how it is seen; empty: it is not
@@ -65,10 +79,5 @@ func (e ExpectedMachine) Judged() ExpectedMachine {
 	return e
 }
 
-// Key identifies the row: its node, or else its BMC.
-func (e ExpectedMachine) Key() string {
-	if e.Node != "" {
-		return e.Node
-	}
-	return e.BMC
-}
+// Key identifies the row: its node, or else its BMC, or what LLDP says.
+func (e ExpectedMachine) Key() string { return cmp.Or(e.Node, e.BMC, e.LLDP) }

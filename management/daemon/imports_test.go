@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"inventory/yamlfile":      {"inventory"},
 	"management/scan": {
 		"inventory", "inventory/bmc", "inventory/machine", "management/access", "management/api", "management/control",
-		"management/record", "management/state",
+		"management/job", "management/record", "management/state",
 	},
 	"management/enroll": {
 		"inventory",

@@ -5,6 +5,7 @@ package scan
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/contiv/cluster/inventory/bmc"
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/state"
@@ -62,7 +64,7 @@ func newSite(t *testing.T, every time.Duration, ranges ...string) *site {
 	t.Helper()
 
 	s := &site{
-		store: recordtest.NewStore(&Kind, &FoundKind, &state.Machines, &state.Powers),
+		store: recordtest.NewStore(&Kind, &FoundKind, &state.Machines, &state.Powers, &job.Kind),
 		bmcs:  map[string]bmc.Hello{},
 	}
 	c := Config{Every: every, Rate: 1000}
@@ -224,7 +226,7 @@ func TestScanWithoutRanges(t *testing.T) {
 func TestExpected(t *testing.T) {
 	t.Parallel()
 
-	store := recordtest.NewStore(&Kind, &FoundKind, &state.Machines, &state.Powers)
+	store := recordtest.NewStore(&Kind, &FoundKind, &state.Machines, &state.Powers, &job.Kind)
 	node := func(name string, s inventory.State) *inventory.Node { return &inventory.Node{Name: name, State: s} }
 	nodes := []*inventory.Node{
 		node("agent", inventory.Discovered), node("both", inventory.Discovered), node("dead", inventory.Unknown),
@@ -261,7 +263,7 @@ func TestExpected(t *testing.T) {
 	r, _ := store.Latest()
 
 	text := func(all bool) (lines []string) {
-		for _, e := range Expected(r, nodes, all) {
+		for _, e := range Expected(r, nodes, all, time.Now()) {
 			by := make([]string, len(e.Seen))
 			for i, s := range e.Seen {
 				by[i] = string(s)
@@ -283,6 +285,83 @@ func TestExpected(t *testing.T) {
 	}
 	if got := text(false); !slices.Equal(got, want[2:]) {
 		t.Errorf("within a scope: got\n%q\nwant\n%q", got, want[2:])
+	}
+}
+
+// TestExpectedLooks: what was inspected, or logged in to, within a day is there; and what LLDP sees beside such nodes.
+func TestExpectedLooks(t *testing.T) {
+	t.Parallel()
+
+	now := time.Unix(1_000_000, 0)
+	store := recordtest.NewStore(&Kind, &FoundKind, &state.Machines, &state.Powers, &job.Kind)
+
+	inspected := func(name string, age time.Duration, beside ...inventory.Neighbour) *inventory.Node {
+		return &inventory.Node{
+			Name: name, Hardware: &inventory.Hardware{Time: now.Add(-age), Neighbours: beside},
+		}
+	}
+	nodes := []*inventory.Node{
+		inspected("r1", time.Hour,
+			inventory.Neighbour{Port: "eth0", Name: "sw1", Chassis: "aa:00:00:00:00:01", Forwards: true},
+			inventory.Neighbour{Port: "eth1", Name: "spare.example.com", Chassis: "aa:00:00:00:00:02"},
+			inventory.Neighbour{Port: "eth2", Name: "r3.example.com"},
+			inventory.Neighbour{Port: "eth3", Chassis: "aa:00:00:00:00:04"}),
+		inspected("r2", 25*time.Hour, inventory.Neighbour{Port: "eth0", Name: "old"}),
+		{Name: "r3"}, {Name: "r4"}, {Name: "r5"}, {Name: "r6"},
+		inspected("r7", time.Hour, inventory.Neighbour{Port: "eth0", Name: "sw1", Chassis: "aa:00:00:00:00:01"}),
+	}
+
+	if _, _, err := record.Decide(t.Context(), store, func(tx *record.Tx) (any, error) {
+		for _, n := range nodes {
+			m := &state.Machine{Machine: machine.Machine{Node: n.Name, Registered: time.Unix(1, 0)}}
+			if n.Name == "r4" {
+				m.Ports = []machine.Port{{MAC: "aa:00:00:00:00:04"}}
+			}
+			record.Put(tx, &state.Machines, m)
+		}
+
+		for i, ended := range []time.Time{now.Add(-time.Hour), now.Add(-25 * time.Hour)} {
+			outcomes := map[string]inventory.Outcome{
+				"r5": {Status: inventory.Manageable}, "r6": {Status: inventory.Enrolled, Error: "denied"},
+			}
+			if i > 0 {
+				outcomes = map[string]inventory.Outcome{"r6": {Status: inventory.Manageable}}
+			}
+			record.Put(tx, &job.Kind, &job.Job{
+				ID: strconv.Itoa(i + 1), Verb: inventory.VerbManage, Status: job.Complete, Ended: ended,
+				Outcomes: outcomes,
+			})
+		}
+
+		return nil, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	r, _ := store.Latest()
+
+	text := func(all bool) (lines []string) {
+		for _, e := range Expected(r, nodes, all, now) {
+			lines = append(lines, strings.TrimSpace(fmt.Sprint(e.Key(), " ", e.Result, " ", e.Seen, " ", e.Kind, " ",
+				strings.Join(e.Ports, ", "))))
+		}
+		return lines
+	}
+
+	listed := []string{
+		"r1 seen [inspection]", "r2 missing []", "r3 seen [lldp]", "r4 seen [lldp]", "r5 seen [credentials]",
+		"r6 missing []", "r7 seen [inspection]",
+	}
+	others := []string{
+		"spare.example.com aa:00:00:00:00:02 unlisted [lldp] host r1 eth1",
+		"sw1 aa:00:00:00:00:01 unlisted [lldp] switch r1 eth0, r7 eth0",
+	}
+
+	if got, want := text(true), slices.Concat(listed, others); !slices.Equal(got, want) {
+		t.Errorf("got\n%q\nwant\n%q", got, want)
+	}
+	if got := text(false); !slices.Equal(got, listed) {
+		t.Errorf("within a scope: got\n%q\nwant\n%q", got, listed)
 	}
 }
 

@@ -4,6 +4,7 @@ package server
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
@@ -30,8 +31,9 @@ func (s *Server) scanRoutes() []rest.Route {
 				Tag:     aboutNodes,
 				Summary: "Compare what is registered with what is seen",
 				Text: "Returns every registered machine, and what is seen without being registered: nodes whose " +
-					"agent speaks, and BMCs that answered the newest scan. Within a scope there are nodes only.",
-				Success: "The machines, by node, or by BMC.",
+					"agent speaks, BMCs that answered the newest scan, and neighbours of nodes by LLDP. " +
+					"Within a scope there are nodes only.",
+				Success: "The machines, by node, by BMC, or by what LLDP says.",
 			},
 		}),
 		act(s, func(r *http.Request, c access.Caller, _ openapi.Empty) (api.Scan, error) {
@@ -49,5 +51,6 @@ func (s *Server) scanRoutes() []rest.Route {
 func (s *Server) getExpected(
 	_ *http.Request, v *state.Scoped,
 ) ([]api.ExpectedMachine, func(api.ExpectedMachine) api.ExpectedMachine, error) {
-	return scan.Expected(v, v.Nodes(), v.All()), func(e api.ExpectedMachine) api.ExpectedMachine { return e }, nil
+	show := func(e api.ExpectedMachine) api.ExpectedMachine { return e }
+	return scan.Expected(v, v.Nodes(), v.All(), time.Now()), show, nil
 }

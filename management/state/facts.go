@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -166,6 +167,9 @@ func (i *Inspections) With(node, job string, found facts.Found, now time.Time) (
 	}
 }
 
+// maxNeighbour bounds the words that are kept of a neighbour, in bytes.
+const maxNeighbour = 64
+
 // HardwareOf returns facts in short, as an inspection found them.
 func HardwareOf(f facts.Facts, i facts.Inspection) *inventory.Hardware {
 	h := &inventory.Hardware{
@@ -182,6 +186,19 @@ func HardwareOf(f facts.Facts, i facts.Inspection) *inventory.Hardware {
 		if err == nil && len(mac) == 6 && len(h.MACs) < inventory.MaxMACs && !slices.Contains(h.MACs, port.MAC) {
 			h.MACs = append(h.MACs, port.MAC)
 		}
+	}
+
+	// What a neighbour says comes from the network.
+	word := func(text string) string { return inventory.Shorten(inventory.Printable(text), maxNeighbour) }
+
+	for _, port := range f.Interfaces {
+		n := port.Neighbour
+		if n == nil || n.Name == "" && n.Chassis == "" || len(h.Neighbours) == inventory.MaxMACs {
+			continue
+		}
+		h.Neighbours = append(h.Neighbours, inventory.Neighbour{
+			Port: word(port.Name), Name: word(n.Name), Chassis: strings.ToLower(word(n.Chassis)), Forwards: n.Forwards,
+		})
 	}
 
 	const giga = 1_000_000_000

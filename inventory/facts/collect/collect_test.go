@@ -239,13 +239,18 @@ func TestParseLLDP(t *testing.T) {
 
 	by, err := parseLLDP([]byte(`{"lldp":[{"interface":[{"name":"eth0","via":"LLDP","rid":"1","age":"0 day, 00:00:14",
 		"chassis":[{"id":[{"type":"mac","value":"aa:bb:cc:00:00:01"}],"name":[{"value":"sw1"}],
-			"descr":[{"value":"Arista"}]}],
+			"descr":[{"value":"Arista"}],
+			"capability":[{"type":"Bridge","enabled":true},{"type":"Router","enabled":false}]}],
 		"port":[{"id":[{"type":"ifname","value":"Ethernet1/7"}],"descr":[{"value":"rack 3"}],"ttl":[{"value":"120"}]}]},
+		{"name":"eth2","chassis":[{"id":[{"type":"mac","value":"aa:bb:cc:00:00:02"}],
+			"capability":[{"type":"Bridge","enabled":false},{"type":"Station","enabled":true}]}],
+		"port":[{"id":[{"type":"mac","value":"aa:bb:cc:00:00:02"}]}]},
 		{"name":"eth1"}]}]}`))
 	errtest.None(t, err)
 
 	want := map[string]*facts.Neighbour{
-		"eth0": {Name: "sw1", Chassis: "aa:bb:cc:00:00:01", Port: "Ethernet1/7", Description: "rack 3"},
+		"eth0": {Name: "sw1", Chassis: "aa:bb:cc:00:00:01", Port: "Ethernet1/7", Description: "rack 3", Forwards: true},
+		"eth2": {Chassis: "aa:bb:cc:00:00:02", Port: "aa:bb:cc:00:00:02"},
 	}
 	if !reflect.DeepEqual(by, want) {
 		t.Errorf("%+v", by["eth0"])

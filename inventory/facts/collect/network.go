@@ -146,6 +146,11 @@ func parseLLDP(out []byte) (map[string]*facts.Neighbour, error) {
 				Chassis []struct {
 					ID   lldpValue `json:"id"`
 					Name lldpValue `json:"name"`
+
+					Capabilities []struct {
+						Type    string `json:"type"`
+						Enabled bool   `json:"enabled"`
+					} `json:"capability"`
 				} `json:"chassis"`
 				Port []struct {
 					ID          lldpValue `json:"id"`
@@ -164,10 +169,14 @@ func parseLLDP(out []byte) (map[string]*facts.Neighbour, error) {
 				continue
 			}
 
-			by[i.Name] = &facts.Neighbour{
+			n := &facts.Neighbour{
 				Name: i.Chassis[0].Name.String(), Chassis: i.Chassis[0].ID.String(),
 				Port: i.Port[0].ID.String(), Description: i.Port[0].Description.String(),
 			}
+			for _, c := range i.Chassis[0].Capabilities {
+				n.Forwards = n.Forwards || c.Enabled && (c.Type == "Bridge" || c.Type == "Router")
+			}
+			by[i.Name] = n
 		}
 	}
 
