@@ -323,6 +323,11 @@ func (s *site) Submit(ctx context.Context, c access.Caller, r job.Request) (acce
 			s.results[c.Key.ID] = accepted.ID
 			s.busiest = max(s.busiest, automatic(v.Jobs()))
 
+			lost := r.Verb == inventory.VerbPower || strings.Contains(r.Reason, "in the place of")
+			if depends := slices.Contains(c.Depends, record.Any(&state.Powers)); depends != lost {
+				s.t.Errorf("the change depends on power: %t; %+v", depends, r)
+			}
+
 			if r.Group == inventory.GroupMaster {
 				s.log = append(s.log, "replaces by "+r.Nodes[0])
 			}
