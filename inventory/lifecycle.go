@@ -250,6 +250,9 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbManage, From: []Status{Enrolled, Unallocated, Decommissioned}, Through: Verifying,
 		Success: Manageable, Looks: true, All: Enrolled,
+		Options: []Option{
+			{FieldForce, "ask BMCs again that have refused the login before; needs a reason"},
+		},
 		Meaning: "check the credentials of nodes: the ssh login with become, the login at the BMC and the power state",
 		Failure: "the status before, with `last_error` set: all that failed on the node, each with its remedy",
 	},

@@ -58,7 +58,8 @@ type JobOptions struct {
 	// provide: erase the disks that the running system of the node does not use. `metadata`: the partition tables and
 	// the signatures of file systems, RAID and LVM; `full`: every block.
 	Erase string `json:"erase,omitempty" enum:"metadata,full"`
-	// clear: skip the cleanup. power: switch nodes in service too. Requires a reason.
+	// clear: skip the cleanup. power: switch nodes in service too. manage: ask BMCs again that have refused the login
+	// before. Requires a reason.
 	Force bool `json:"force,omitempty"`
 	// discover: also take hosts that belong to another manager, and stop a manager that runs on them; requires a
 	// reason.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/configuration/ansible"
+	"github.com/contiv/cluster/inventory/bmc"
 	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/daemon"
@@ -23,6 +24,7 @@ import (
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/step"
 	"github.com/contiv/cluster/management/step/inspect"
+	"github.com/contiv/cluster/management/step/power"
 )
 
 // runnerCommand makes the test binary the runner process of the daemon.
@@ -103,7 +105,10 @@ jobs: {timeout: 1h}
 		Version:    api.Version{Version: "test"},
 		Executors: func(s record.Store) step.Executors {
 			return step.Executors{job.StepInspect: inspect.New(inspect.Options{
-				Hosts: d, Keep: inspect.KeepIn(s, nil), Settings: func() step.Settings { return step.Settings{} },
+				Hosts:    d,
+				BMCs:     power.Registered{Pool: bmc.New()},
+				Keep:     inspect.KeepIn(s, nil),
+				Settings: func() step.Settings { return step.Settings{} },
 			})}
 		},
 	})

@@ -153,6 +153,20 @@ func (p *Pool) Power(ctx context.Context, b machine.BMC) (power Power, err error
 	return power, err
 }
 
+// Retry lets the next call log in even if the BMC has refused the login before: somebody has corrected it there.
+func (p *Pool) Retry(ctx context.Context, b machine.BMC) error {
+	g := p.gate(b)
+
+	if err := g.take(ctx, b); err != nil {
+		return err
+	}
+	defer g.release()
+
+	g.refused = nil
+
+	return nil
+}
+
 // Boot sets what the machine boots from.
 func (p *Pool) Boot(ctx context.Context, b machine.BMC, boot Boot) error {
 	return p.with(ctx, b, func(ctx context.Context, s session) error { return s.boot(ctx, boot) })
@@ -300,19 +314,10 @@ func (p *Pool) within(
 	}
 	g := p.gate(b)
 
-	turn, cancel := context.WithTimeout(ctx, waitTurn)
-	defer cancel()
-
-	select {
-	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
-	case <-turn.Done():
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return inventory.Errorf(inventory.KindBusy, "another session with the BMC at %s takes too long", hostPort(b)).
-			Do("try again")
+	if err := g.take(ctx, b); err != nil {
+		return err
 	}
+	defer g.release()
 
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -329,6 +334,25 @@ func (p *Pool) within(
 
 	return err
 }
+
+// take waits for the turn at the BMC, which release ends.
+func (g *gate) take(ctx context.Context, b machine.BMC) error {
+	limited, cancel := context.WithTimeout(ctx, waitTurn)
+	defer cancel()
+
+	select {
+	case g.turn <- struct{}{}:
+		return nil
+	case <-limited.Done():
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return inventory.Errorf(inventory.KindBusy, "another session with the BMC at %s takes too long", hostPort(b)).
+			Do("try again")
+	}
+}
+
+func (g *gate) release() { <-g.turn }
 
 // connect opens a session with the password of the record, or else the next one. What the BMC has refused is not tried
 // again.
@@ -349,7 +373,7 @@ func (g *gate) connect(ctx context.Context, b machine.BMC) (session, error) {
 	var err error = inventory.Errorf(inventory.KindRefused,
 		"%w of %s at %s before, and is not asked again, because BMCs lock accounts out",
 		ErrLogin, name(b.User), hostPort(b)).
-		Do("correct the user or the password of the BMC")
+		Do(correct)
 
 	for _, login := range logins {
 		if slices.Contains(g.refused, login) {

@@ -143,6 +143,15 @@ func TestRefusedOnce(t *testing.T) {
 
 				_, err := p.Power(t.Context(), test.bmc)
 				errtest.None(t, err)
+
+				// Somebody has corrected it at the BMC: it is asked once more.
+				_, _ = p.Power(t.Context(), b)
+				errtest.None(t, p.Retry(t.Context(), b))
+
+				before = test.touched()
+				if _, err := p.Power(t.Context(), b); !errors.Is(err, bmc.ErrLogin) || test.touched() == before {
+					t.Errorf("after that: %v", err)
+				}
 			})
 		}
 	}

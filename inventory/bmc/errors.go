@@ -22,10 +22,14 @@ func quote(text string) string {
 	return inventory.Shorten(inventory.Printable(strings.Join(strings.Fields(text), " ")), textLimit)
 }
 
+// correct is the remedy for a refused login. It is not tried again by itself, so that it locks nobody out.
+const correct = "correct the user or the password by another import; if you have corrected it at the BMC itself, " +
+	"check it again with force and a reason"
+
 // refused is the error of a login that the BMC refused.
 func refused(b machine.BMC, why string) error {
 	return inventory.Errorf(inventory.KindRefused, "%w of %s at %s: %s", ErrLogin, name(b.User), hostPort(b), why).
-		Do("correct the user or the password of the BMC; it is not asked again before, so that it locks nobody out")
+		Do(correct)
 }
 
 // unreachable is the error of a BMC that does not answer.

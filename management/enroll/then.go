@@ -193,8 +193,8 @@ func stale(err error) error {
 	return err
 }
 
-// refusedOf returns the nodes for which a refusal is final: those that it names, or all of them if the request is wrong.
-// Any other one, such as that of a full queue, may pass by itself.
+// refusedOf returns the nodes for which a refusal is final: those that it names, or all of them if the request is
+// wrong. Any other one, such as that of a full queue, may pass by itself.
 func refusedOf(err error, nodes []string) []string {
 	e, _ := errors.AsType[*inventory.Error](err)
 	if e == nil {

@@ -347,7 +347,9 @@ func TestThenWaits(t *testing.T) {
 	_, _ = s.round(ctx)
 	_, _ = s.round(ctx)
 
-	if got := w.came(ids["lost"]); got != "done true, failed 1 of 1; lost manage: manage was refused: the disk is full" {
+	if got := w.came(
+		ids["lost"],
+	); got != "done true, failed 1 of 1; lost manage: manage was refused: the disk is full" {
 		t.Errorf("got %s", got)
 	}
 }

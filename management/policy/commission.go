@@ -152,7 +152,8 @@ func (c Commission) failed(w World) []attempt {
 
 	for _, j := range w.View.Jobs() {
 		verb, _ := job.VerbOf(j.Verb)
-		if verb.Joins && j.Actor == state.PolicyPrincipal(c.Name()) && j.Accepted.After(since) && !w.future(j.Accepted) &&
+		if verb.Joins && j.Actor == state.PolicyPrincipal(c.Name()) && j.Accepted.After(since) &&
+			!w.future(j.Accepted) &&
 			(j.Status == job.Complete || j.Status == job.Errored && !isRefused(j)) {
 			ended = append(ended, attempt{
 				id:     j.ID,

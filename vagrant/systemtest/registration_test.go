@@ -272,7 +272,7 @@ ln -s /run/disk /run/blocks/sdx && mount --bind /run/blocks /sys/block`)
 
 	run("a root device", func(t *testing.T, w *world) {
 		r := w.tryCtl("nodes", "configure", "host2", "--root-device", "serial=Z1D1")
-		if r.code != 5 || !strings.Contains(r.stderr, "host2: no disk fits serial=Z1D1: ") ||
+		if r.code != 5 || !strings.Contains(r.stderr, "host2: no disk fits the hint serial=Z1D1: it has ") ||
 			!strings.Contains(r.stderr, "sdx 1.0 TB") {
 			t.Errorf("a hint that no disk fits: %s", r)
 		}

@@ -37,8 +37,9 @@ type SSH interface {
 type BMCs interface {
 	// Of returns the BMC of a node, or why it cannot be reached; power.ErrNone: it has none.
 	Of(v *state.View, node string) (machine.BMC, error)
-	// Power is that of bmc.Pool.
+	// Power and Retry are those of bmc.Pool.
 	Power(ctx context.Context, b machine.BMC) (bmc.Power, error)
+	Retry(ctx context.Context, b machine.BMC) error
 }
 
 // Executor implements step.Executor.
@@ -69,7 +70,7 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 		limited, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 
-		found := x.check(limited, s.View(), node)
+		found := x.check(limited, s.View(), node, s.Job.Force)
 
 		mu.Lock()
 		if len(found.keys) > 0 {
@@ -107,8 +108,8 @@ func (f *found) problem() error {
 	return errors.New(strings.Join(f.problems, "; "))
 }
 
-// check checks all that is known of a node: the address for ssh, and the BMC.
-func (x Executor) check(ctx context.Context, v *state.View, node string) *found {
+// check checks all that is known of a node: the address for ssh, and the BMC. again: also if it has refused the login.
+func (x Executor) check(ctx context.Context, v *state.View, node string, again bool) *found {
 	n, known := v.Lookup(node)
 	if !known {
 		return &found{problems: []string{"it is no longer known"}}
@@ -137,7 +138,7 @@ func (x Executor) check(ctx context.Context, v *state.View, node string) *found 
 	case err != nil:
 		console.failed(power.Locked(err))
 	default:
-		tasks.Go(func() { x.console(ctx, b, &console) })
+		tasks.Go(func() { x.console(ctx, b, again, &console) })
 	}
 
 	tasks.Wait()
@@ -175,7 +176,14 @@ func (x Executor) login(ctx context.Context, v *state.View, n inventory.Node, f 
 }
 
 // console checks the login at a BMC, and that it tells the power of the machine.
-func (x Executor) console(ctx context.Context, b machine.BMC, f *found) {
+func (x Executor) console(ctx context.Context, b machine.BMC, again bool, f *found) {
+	if again {
+		if err := x.bmcs.Retry(ctx, b); err != nil {
+			f.failed(err)
+			return
+		}
+	}
+
 	is, err := x.bmcs.Power(ctx, b)
 	if err != nil {
 		f.failed(err)

@@ -218,7 +218,7 @@ func TestManage(t *testing.T) {
 	// Both failures with their remedies.
 	for _, part := range []string{
 		"port 22 refuses connections; check the host", "the BMC refused the login of the user admin",
-		"correct the user or the password of the BMC",
+		"correct the user or the password by another import",
 	} {
 		if got := s.lastError("d"); !strings.Contains(got, part) {
 			t.Errorf("%q is not in the last error of d: %s", part, got)
@@ -355,12 +355,12 @@ func TestImportGoesOn(t *testing.T) {
 		"nodes", "import", file)
 	s.are("a Manageable", "b Enrolled")
 
-	// A second import changes nothing, and checks nothing.
+	// A second import changes nothing, and checks only the one that has failed.
 	logins := len(s.hosts.logins)
-	s.says(0, []string{"same"}, "nodes", "import", file)
+	s.says(3, []string{"same", "was denied"}, "nodes", "import", file)
 
-	if len(s.hosts.logins) != logins {
-		t.Errorf("the second import has logged in: %s", s.hosts.logins)
+	if got := s.hosts.logins[logins:]; len(got) != 1 || !strings.HasPrefix(got[0], "b@") {
+		t.Errorf("the second import has logged in: %s", got)
 	}
 
 	// One document for programs, and one that is changed is checked again.
@@ -383,6 +383,6 @@ func TestImportGoesOn(t *testing.T) {
 	s.says(0, []string{"created"}, "nodes", "add", "c", "--addr", "10.0.7.3", "--no-manage")
 	s.says(0, []string{"created", "Manageable", "done"}, "nodes", "add", "d", "--addr", "10.0.7.4")
 	s.says(0, []string{"to see how far: "}, "nodes", "add", "e", "--addr", "10.0.7.5", "--no-wait")
-	s.says(0, nil, "job", "wait", "4")
+	s.says(0, nil, "job", "wait", "5")
 	s.are("a Manageable", "b Manageable", "c Enrolled", "d Manageable", "e Manageable")
 }
