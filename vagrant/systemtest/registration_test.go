@@ -214,7 +214,7 @@ func TestRegistration(t *testing.T) {
 	run("remedies", func(t *testing.T, w *world) {
 		w.sh("host6", "mv /root/.ssh/kept /root/.ssh/authorized_keys")
 		bad[0]["pm_password"] = "other"
-		w.ctl("nodes", "import", w.list(slices.Concat(good, bad)...))
+		w.ctl("nodes", "import", w.list(slices.Concat(good, bad[:1])...))
 		w.awaitStatus("refused", inventory.Manageable)
 
 		w.ipmi(6239, "x")
