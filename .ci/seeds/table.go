@@ -195,4 +195,40 @@ var seeds = []seed{
 		is:      ` && !w.short(n)`,
 		becomes: ``,
 	},
+	{
+		name: "a cancelled job of an import starts the next", file: "management/enroll/then.go",
+		pkg: "management/enroll", test: "TestThenIsCancelled",
+		is:      `if before.Status == job.Cancelled {`,
+		becomes: `if false {`,
+	},
+	{
+		name: "a refusal that passes ends an import", file: "management/enroll/then.go",
+		pkg: "management/enroll", test: "TestThenWaits",
+		is:      `if len(named) == 0 && e.Kind != inventory.KindRefused {`,
+		becomes: `if len(named) == 0 {`,
+	},
+	{
+		name: "a merge drops the alerts", file: "management/enroll/merge.go",
+		pkg: "management/enroll", test: "TestMergeKeepsAlerts",
+		is:      `for _, a := range from.Alerts {`,
+		becomes: `for _, a := range from.Alerts[:0] {`,
+	},
+	{
+		name: "one MAC outweighs another UUID", file: "management/node/names.go",
+		pkg: "management/node", test: "TestNames",
+		is:      `&& len(verdict.Same) < 2 {`,
+		becomes: `&& false {`,
+	},
+	{
+		name: "a lost node is replaced before it is off", file: "management/policy/fence.go",
+		pkg: "management/policy", test: "TestFence",
+		is:      `	if r.Fence == "" {`,
+		becomes: `	if true || r.Fence == "" {`,
+	},
+	{
+		name: "a BMC that refused the login is asked again", file: "inventory/bmc/bmc.go",
+		pkg: "inventory/bmc", test: "TestRefusedOnce",
+		is:      `if slices.Contains(g.refused, login) {`,
+		becomes: `if false {`,
+	},
 }
