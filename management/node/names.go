@@ -152,8 +152,8 @@ func (ns names) judge(v *state.View, says evidence.Set) []string {
 
 			verdict := evidence.Compare(says, state.EvidenceOf(v, &n))
 
-			// Some vendors give a port the same MAC on all machines, and a card is moved: against another UUID, one thing
-			// in common is too little.
+			// Some vendors give a port the same MAC on all machines, and a card is moved: against another UUID, one
+			// thing in common is too little.
 			if slices.Contains(verdict.Differs, string(evidence.UUID)) && len(verdict.Same) < 2 {
 				continue
 			}

@@ -78,8 +78,9 @@ func TestNames(t *testing.T) {
 		},
 		{
 			"a card that was moved, or a port with the MAC of all of its kind",
-			inventory.Observation{Addr: "10.0.0.99", UUID: "4c4c4544-0042-3510-8054-000000000009", MACs: []string{mac1}},
-			"n-1",
+			inventory.Observation{
+				Addr: "10.0.0.99", UUID: "4c4c4544-0042-3510-8054-000000000009", MACs: []string{mac1},
+			}, "n-1",
 		},
 		{
 			"a new mainboard, with the card and the address of before",
