@@ -22,6 +22,7 @@ func TestCollector(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		var (
+			mu      sync.Mutex // of written: whoever is done looks at it while the next batch is written
 			written strings.Builder
 			writes  int
 			all     sync.WaitGroup
@@ -33,6 +34,9 @@ func TestCollector(t *testing.T) {
 			if writes++; writes == 3 {
 				return broken
 			}
+
+			mu.Lock()
+			defer mu.Unlock()
 			written.Write(data)
 
 			return nil
@@ -42,6 +46,9 @@ func TestCollector(t *testing.T) {
 			all.Go(func() {
 				entry := fmt.Sprintf("<%d>", i)
 				errtest.None(t, c.add(t.Context(), []byte(entry)))
+
+				mu.Lock()
+				defer mu.Unlock()
 
 				if !strings.Contains(written.String(), entry) {
 					t.Errorf("%s was not written when add returned", entry)
