@@ -212,6 +212,16 @@ func TestBMCPasswords(t *testing.T) {
 		t.Errorf("the retry is %s: %s", done.Status, done.Message)
 	}
 
+	// A list that still has the first password does not take back the third.
+	again := s.runJob(api.JobRequest{
+		Verb: inventory.VerbPower, Nodes: []string{"db-1"}, ExtraVars: []byte(`{"rotate_password":true}`),
+	})
+	if m := record.Get(s.store.View(), &state.Machines, "db-1"); again.Status != api.Complete ||
+		!m.Replaced(bmctest.Password) {
+		t.Errorf("the second rotation is %s: %s; the first password is known: %t", again.Status, again.Message,
+			m.Replaced(bmctest.Password))
+	}
+
 	// Systems of one service have one password.
 	first, second := shared.BMC, shared.BMC
 	first.System, second.System = "/redfish/v1/Systems/1", "/redfish/v1/Systems/2"

@@ -23,7 +23,7 @@ type Machine struct {
 const (
 	SecretBMC       = "bmc_password"
 	SecretBMCNext   = "bmc_password_next"   // is being set: the BMC has this one or the other
-	SecretBMCFormer = "bmc_password_former" // until the manager made the other
+	SecretBMCFormer = "bmc_password_former" // the last one that the manager has not made
 )
 
 // HasBMC reports whether the machine is registered with a BMC that can switch it. m may be nil.
