@@ -66,6 +66,14 @@ var expected = noun[api.ExpectedMachine]{
 	name:    api.ExpectedMachine.Key,
 	empty:   "nothing is registered, and nothing is seen",
 	all: func(ctx context.Context, c *call) (listing[api.ExpectedMachine], error) {
+		results := []api.Expectation{api.ExpectedSeen, api.ExpectedMissing, api.ExpectedUnknown}
+		for _, r := range values(c, "result") {
+			if !slices.Contains(results, api.Expectation(r)) {
+				return listing[api.ExpectedMachine]{}, exit.Usagef("--result: %q is no result", r).
+					Try("write %s", inventory.Choices(results))
+			}
+		}
+
 		if c.Bool("scan") {
 			if err := c.scan(ctx); err != nil {
 				return listing[api.ExpectedMachine]{}, err

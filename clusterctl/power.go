@@ -9,15 +9,23 @@ import (
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
 
 var powers = noun[api.Power]{
 	columns: print.PowerColumns,
 	name:    func(p api.Power) string { return p.Node },
-	empty:   "no node has a registered BMC",
+	empty:   "no BMC is registered",
 	all: func(ctx context.Context, c *call) (listing[api.Power], error) {
 		if err := c.selectNodes(ctx); err != nil {
 			return listing[api.Power]{}, err
+		}
+
+		// A name that no node has is a mistake, and a node without a BMC is none of the list.
+		if len(c.args) > 0 && c.String("selector") == "" {
+			if _, err := c.manager.Nodes(ctx, client.NodeFilter{Names: c.args}); err != nil {
+				return listing[api.Power]{}, err
+			}
 		}
 
 		l, err := c.manager.Power(ctx)

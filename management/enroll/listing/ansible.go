@@ -268,8 +268,16 @@ func unquote(text string) string {
 	return text
 }
 
-// iniValue returns a value as Ansible takes it: a number, True or False, or text.
+// iniValue returns a value as Ansible takes it, a literal of Python: a number, True or False, a list or a dictionary. All
+// else is text.
 func iniValue(text string, line int) *yaml.Node {
+	if len(text) > 1 && (text[0] == '[' && text[len(text)-1] == ']' || text[0] == '{' && text[len(text)-1] == '}') {
+		var doc yaml.Node
+		if yaml.Unmarshal([]byte(text), &doc) == nil && len(doc.Content) == 1 && isLiteral(doc.Content[0], line) {
+			return doc.Content[0]
+		}
+	}
+
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text, Line: line}
 	if _, err := strconv.Atoi(text); err == nil && (text == "0" || text[0] != '0') {
 		n.Tag = "!!int"
@@ -278,6 +286,29 @@ func iniValue(text string, line int) *yaml.Node {
 	}
 
 	return n
+}
+
+// isLiteral reports whether a node of YAML, all on one line of the list, is a literal of Python as well, and makes it
+// one: text is quoted, and the words for true, false and null are others.
+func isLiteral(n *yaml.Node, line int) bool {
+	n.Line = line
+
+	switch {
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		return false
+	case n.Kind != yaml.ScalarNode:
+		return !slices.ContainsFunc(n.Content, func(part *yaml.Node) bool { return !isLiteral(part, line) })
+	case n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0, n.Tag == "!!int", n.Tag == "!!float":
+		return true
+	case n.Value == "True" || n.Value == "False":
+		n.Tag, n.Value = "!!bool", strings.ToLower(n.Value)
+		return true
+	case n.Value == "None":
+		n.Tag, n.Value = "!!null", "null"
+		return true
+	}
+
+	return false
 }
 
 // inventory makes entries of the hosts. A host has the variables of its groups, those of a child before those of its

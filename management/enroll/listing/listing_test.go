@@ -260,6 +260,27 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
+// TestAnsibleLiterals: lists and dictionaries of an INI are those of Python, so that what is secret in them is found.
+func TestAnsibleLiterals(t *testing.T) {
+	t.Parallel()
+
+	entries, _ := read(t, `[web]
+v1 ansible_host=10.0.0.9 opts="['a','b']" words=[a,b] link="[&x 'a', *x]"
+[web:vars]
+conf={"user": "u", "deep": [1, True, None, {"admin_password": "x"}]}
+open={"user": "u"
+empty={}
+`)
+
+	want := map[string]any{
+		"opts": []any{"a", "b"}, "words": "[a,b]", "link": "[&x 'a', *x]", "open": `{"user": "u"`, "empty": map[string]any{},
+		"conf": map[string]any{"user": "u", "deep": []any{1, true, nil, map[string]any{"admin_password": "x"}}},
+	}
+	if got, wanted := fmt.Sprintf("%#v", map[string]any(entries[0].Vars)), fmt.Sprintf("%#v", want); got != wanted {
+		t.Errorf("got\n%s want\n%s", got, wanted)
+	}
+}
+
 func TestAnsible(t *testing.T) {
 	t.Parallel()
 
