@@ -129,7 +129,53 @@ func importNodes(ctx context.Context, c *call) error {
 		return err
 	}
 
-	return c.importList(ctx, api.Import{File: string(data), Prune: c.Bool("prune")})
+	r := api.Import{File: string(data), Prune: c.Bool("prune")}
+
+	if r.Prune && !c.Bool("dry-run") {
+		if err := c.approvePrune(ctx, r); err != nil {
+			return err
+		}
+	}
+
+	return c.importList(ctx, r)
+}
+
+// approvePrune asks about the nodes that an import would forget. Those that come into use meanwhile are kept all the
+// same.
+func (c *call) approvePrune(ctx context.Context, r api.Import) error {
+	r.DryRun = true
+
+	would, err := c.manager.Import(ctx, r)
+	if err != nil {
+		return listAtFault(err)
+	}
+
+	var names []string
+	for _, m := range would.Machines {
+		if m.Action == api.ImportRemoved {
+			names = append(names, m.Node)
+		}
+	}
+
+	if len(names) == 0 {
+		return nil
+	}
+
+	nodes := inventory.Count(len(names), "node", "nodes")
+
+	return c.approve(ctx, fmt.Sprintf("forget %s that the list does not name: %s", nodes, strings.Join(names, ", ")),
+		exit.Usagef("the list does not name %s, which --prune would forget: %s", nodes, strings.Join(names, ", ")).
+			Try("to confirm it here: add --yes"))
+}
+
+// listAtFault leaves the number of the request out of an error for which the list is at fault: no log of the manager
+// tells more about it.
+func listAtFault(err error) error {
+	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Kind == inventory.KindInvalid {
+		e.Request = ""
+	}
+
+	return err
 }
 
 // list reads a list of machines. A larger one than the manager takes is not read to its end.
@@ -171,14 +217,8 @@ func (c *call) importList(ctx context.Context, r api.Import) error {
 	r.Then = then
 
 	done, err := c.manager.Import(ctx, r)
-
-	// The list is at fault, and no log of the manager tells more about it.
-	if e, ok := errors.AsType[*inventory.Error](err); ok && e.Kind == inventory.KindInvalid {
-		e.Request = ""
-	}
-
 	if err != nil {
-		return err
+		return listAtFault(err)
 	}
 
 	for _, w := range done.Warnings {
