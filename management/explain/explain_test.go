@@ -842,6 +842,37 @@ func TestExplainPower(t *testing.T) {
 	}
 }
 
+// TestExplainSilentBMC: of a node that is seen, the BMC is named only if it fails, and the summary stays.
+func TestExplainSilentBMC(t *testing.T) {
+	t.Parallel()
+
+	n := inventory.Node{
+		Name: "a-1", Addr: "10.0.0.1", Status: inventory.Allocated, State: inventory.Discovered, Group: "service-master",
+	}
+	quiet := facts(&state.View{})
+
+	for problem, want := range map[string]string{
+		"": "", "the BMC refused the login": "its BMC cannot switch it: the BMC refused the login",
+	} {
+		v := &state.View{}
+		v.PutNode(&n)
+		v.View = record.Set(v.View, &state.Powers, "a-1", &inventory.Power{Node: "a-1", Power: "on", Problem: problem})
+
+		got := ExplainNode(facts(v), n, nil)
+		has := ""
+
+		for _, f := range got.Findings {
+			if f.About == AboutHardware {
+				has = f.Message
+			}
+		}
+
+		if without := ExplainNode(quiet, n, nil); has != want || got.Summary != without.Summary {
+			t.Errorf("%q: %q with the summary %q, want %q with %q", problem, has, got.Summary, want, without.Summary)
+		}
+	}
+}
+
 // TestExplainTwin names another node that seems to be the same machine, and none that only shares an address or what
 // vendors make up.
 func TestExplainTwin(t *testing.T) {

@@ -38,7 +38,7 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 		e.holder, e.quarantine, e.duplicates, e.foreignAddr, e.sharedAddr, e.registered, e.unseen, e.otherJobs, e.rule,
 		e.alerts, e.peers, e.decommissioned, e.lastError, e.connection, e.refusal, e.residue, e.unknownConfiguration,
 		e.identity, e.verification, e.outdated, e.notRecorded, e.idle, e.keyLaggard,
-		e.contradiction, e.knownBy, e.root,
+		e.contradiction, e.silentBMC, e.knownBy, e.root,
 	} {
 		find()
 	}
@@ -192,10 +192,16 @@ func (e *nodeExplainer) sharedAddr() {
 		do("give each host an address of its own; if one of the nodes is gone, decommission and forget it"))
 }
 
+// mayBeLost reports whether it means something that no observer sees the node.
+func (e *nodeExplainer) mayBeLost() bool {
+	n := e.Node
+	return n.State != inventory.Discovered && (n.State != inventory.Unknown || n.Status != inventory.Manageable)
+}
+
 // unseen reports that no observer sees the node.
 func (e *nodeExplainer) unseen() {
 	n := e.Node
-	if n.State == inventory.Discovered || n.State == inventory.Unknown && n.Status == inventory.Manageable {
+	if !e.mayBeLost() {
 		return
 	}
 
@@ -245,6 +251,17 @@ func (e *nodeExplainer) unseen() {
 	}
 
 	e.add(f)
+}
+
+// silentBMC reports that the BMC of a node that is seen, or need not be, does not say whether it is on. See unseen.
+func (e *nodeExplainer) silentBMC() {
+	p := record.Get(e.View, &state.Powers, e.Node.Name)
+	if p == nil || p.Problem == "" || e.mayBeLost() {
+		return
+	}
+
+	e.add(finding(AboutHardware, "its BMC cannot switch it%s: %s", sinceTime(p.ProblemSince), p.Problem).
+		on(e.Node.Name))
 }
 
 // sinceTime is since for a time that may not be known.
