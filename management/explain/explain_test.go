@@ -873,6 +873,36 @@ func TestExplainSilentBMC(t *testing.T) {
 	}
 }
 
+// TestExplainInspectable: a machine that nothing tells the facts of is not told to be inspected.
+func TestExplainInspectable(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		addr   string
+		driver machine.Driver
+		want   inventory.Verb
+	}{
+		{"10.0.0.1", "", inventory.VerbInspect}, {"10.0.0.1", machine.IPMI, inventory.VerbInspect},
+		{"", machine.ILO, inventory.VerbInspect}, {"", machine.IPMI, inventory.VerbProvide},
+	} {
+		v := &state.View{}
+		n := inventory.Node{Name: "r1", Addr: c.addr, Status: inventory.Manageable, State: inventory.Unknown}
+		v.PutNode(&n)
+
+		m := &state.Machine{Machine: machine.Machine{Node: "r1"}}
+		if c.driver != "" {
+			m.BMC = &machine.BMC{Driver: c.driver, Address: "127.0.0.9"}
+		}
+
+		v.View = record.Set(v.View, &state.Machines, "r1", m)
+
+		got := ExplainNode(facts(v), n, nil).Findings[0]
+		if want := inventory.Submit(c.want, "r1"); !reflect.DeepEqual(got.Actions, []inventory.Action{want}) {
+			t.Errorf("%s by %q: %+v, want %+v", c.addr, c.driver, got.Actions, want)
+		}
+	}
+}
+
 // TestExplainTwin names another node that seems to be the same machine, and none that only shares an address or what
 // vendors make up.
 func TestExplainTwin(t *testing.T) {

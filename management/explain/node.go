@@ -536,13 +536,19 @@ func (e *nodeExplainer) registered() {
 	case n.Status == inventory.Enrolled:
 		e.add(finding(AboutIdle, "it is registered, and its credentials are not verified yet").on(n.Name).
 			do("check the credentials").with(inventory.Submit(inventory.VerbManage, n.Name)))
-	case n.Status == inventory.Manageable && n.Hardware == nil && n.LastError == "":
+	case n.Status == inventory.Manageable && n.Hardware == nil && n.LastError == "" && e.inspectable():
 		e.add(finding(AboutIdle, "its credentials work, and its hardware was not inspected yet").on(n.Name).
 			do("inspect it").with(inventory.Submit(inventory.VerbInspect, n.Name)))
 	case n.Status == inventory.Manageable:
 		e.add(finding(AboutIdle, "its credentials work, and it is not offered for use yet").on(n.Name).
 			do("clean it, and offer it for use").with(inventory.Submit(inventory.VerbProvide, n.Name)))
 	}
+}
+
+// inspectable reports whether anything tells the facts of the node: ssh, or a BMC with Redfish.
+func (e *nodeExplainer) inspectable() bool {
+	m := record.Get(e.View, &state.Machines, e.Node.Name)
+	return e.Node.Addr != "" || m.HasBMC() && m.BMC.Driver.SpeaksRedfish()
 }
 
 // connection reports the reasons for which ssh cannot connect.
