@@ -15,6 +15,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -155,8 +156,16 @@ func startSSHD(t *testing.T, principals ...string) liveSSH {
 	defer tick.Stop()
 
 	for ctx := within(t, patience); ; {
-		if c, err := net.Dial("tcp", net.JoinHostPort(liveAddrs[2], strconv.Itoa(port))); err == nil {
-			c.Close()
+		// It begins to listen at one address after the other.
+		silent := slices.ContainsFunc(liveAddrs, func(addr string) bool {
+			c, err := net.Dial("tcp", net.JoinHostPort(addr, strconv.Itoa(port)))
+			if err == nil {
+				c.Close()
+			}
+
+			return err != nil
+		})
+		if !silent {
 			break
 		}
 

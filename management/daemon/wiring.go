@@ -157,7 +157,7 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 			State: d.store, Store: d.store, Settings: settings, Keys: playbooks.HostKeys,
 		}),
 		job.StepPower:       power.New(bmcs, power.RecordIn(d.store), power.PasswordsIn(d.store)),
-		job.StepCredentials: credentials.New(d.programs.NewProber(), bmcs, settings),
+		job.StepCredentials: credentials.New(d.programs.NewProber(), bmcs, power.RecordIn(d.store), settings),
 	}
 	all[job.StepInspect] = inspect.New(inspect.Options{
 		Hosts: d.programs.NewProber(), BMCs: bmcs, Keep: inspect.KeepIn(d.store, d.settings.Inspection),

@@ -847,7 +847,11 @@ func TestExplainSilentBMC(t *testing.T) {
 	t.Parallel()
 
 	n := inventory.Node{
-		Name: "a-1", Addr: "10.0.0.1", Status: inventory.Allocated, State: inventory.Discovered, Group: "service-master",
+		Name:   "a-1",
+		Addr:   "10.0.0.1",
+		Status: inventory.Allocated,
+		State:  inventory.Discovered,
+		Group:  "service-master",
 	}
 	quiet := facts(&state.View{})
 

@@ -268,8 +268,8 @@ func unquote(text string) string {
 	return text
 }
 
-// iniValue returns a value as Ansible takes it, a literal of Python: a number, True or False, a list or a dictionary. All
-// else is text.
+// iniValue returns a value as Ansible takes it, a literal of Python: a number, True or False, a list or a dictionary.
+// All else is text.
 func iniValue(text string, line int) *yaml.Node {
 	if len(text) > 1 && (text[0] == '[' && text[len(text)-1] == ']' || text[0] == '{' && text[len(text)-1] == '}') {
 		var doc yaml.Node

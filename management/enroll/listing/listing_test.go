@@ -273,8 +273,15 @@ empty={}
 `)
 
 	want := map[string]any{
-		"opts": []any{"a", "b"}, "words": "[a,b]", "link": "[&x 'a', *x]", "open": `{"user": "u"`, "empty": map[string]any{},
-		"conf": map[string]any{"user": "u", "deep": []any{1, true, nil, map[string]any{"admin_password": "x"}}},
+		"opts": []any{
+			"a",
+			"b",
+		},
+		"words": "[a,b]",
+		"link":  "[&x 'a', *x]",
+		"open":  `{"user": "u"`,
+		"empty": map[string]any{},
+		"conf":  map[string]any{"user": "u", "deep": []any{1, true, nil, map[string]any{"admin_password": "x"}}},
 	}
 	if got, wanted := fmt.Sprintf("%#v", map[string]any(entries[0].Vars)), fmt.Sprintf("%#v", want); got != wanted {
 		t.Errorf("got\n%s want\n%s", got, wanted)

@@ -4,6 +4,7 @@
 package credentials
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -48,14 +49,15 @@ type Executor struct {
 
 	ssh      SSH
 	bmcs     BMCs
+	record   power.Record
 	settings func() step.Settings
 }
 
 var _ step.Executor = Executor{}
 
-// New returns the executor.
-func New(s SSH, b BMCs, settings func() step.Settings) Executor {
-	return Executor{ssh: s, bmcs: b, settings: settings}
+// New returns the executor, which records what the BMCs say.
+func New(s SSH, b BMCs, r power.Record, settings func() step.Settings) Executor {
+	return Executor{ssh: s, bmcs: b, record: r, settings: settings}
 }
 
 // Run checks the nodes of the step, with their settings of now. It may run again after a crash, because it changes
@@ -138,7 +140,7 @@ func (x Executor) check(ctx context.Context, v *state.View, node string, again b
 	case err != nil:
 		console.failed(power.Locked(err))
 	default:
-		tasks.Go(func() { x.console(ctx, b, again, &console) })
+		tasks.Go(func() { x.console(ctx, node, b, again, &console) })
 	}
 
 	tasks.Wait()
@@ -176,7 +178,7 @@ func (x Executor) login(ctx context.Context, v *state.View, n inventory.Node, f 
 }
 
 // console checks the login at a BMC, and that it tells the power of the machine.
-func (x Executor) console(ctx context.Context, b machine.BMC, again bool, f *found) {
+func (x Executor) console(ctx context.Context, node string, b machine.BMC, again bool, f *found) {
 	if again {
 		if err := x.bmcs.Retry(ctx, b); err != nil {
 			f.failed(err)
@@ -185,7 +187,11 @@ func (x Executor) console(ctx context.Context, b machine.BMC, again bool, f *fou
 	}
 
 	is, err := x.bmcs.Power(ctx, b)
-	if err != nil {
+
+	// Otherwise the observed power would have the problem of before for minutes.
+	kept := step.Retry(ctx, func() error { return x.record(ctx, power.Seen{Node: node, Power: is, Err: err}) })
+
+	if err = cmp.Or(err, kept); err != nil {
 		f.failed(err)
 		return
 	}

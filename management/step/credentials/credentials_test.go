@@ -116,9 +116,12 @@ func (s *site) up() {
 
 	d, err := daemon.New(daemon.Options{
 		ConfigPath: filepath.Join(s.dir, "clusterm.yaml"), Command: []string{os.Args[0]}, InProcess: true, Logger: log,
-		Executors: func(record.Store) step.Executors {
+		Executors: func(r record.Store) step.Executors {
 			return step.Executors{job.StepCredentials: credentials.New(
-				s.hosts, power.Registered{Pool: bmc.New()}, func() step.Settings { return step.Settings{} },
+				s.hosts,
+				power.Registered{Pool: bmc.New()},
+				power.RecordIn(r),
+				func() step.Settings { return step.Settings{} },
 			)}
 		},
 	})
@@ -249,9 +252,27 @@ func TestManage(t *testing.T) {
 	}
 
 	s.hosts.change(func() { delete(s.hosts.refuses, "10.0.7.4") })
-	s.imports(`[{"name":"d","addr":"10.0.7.4",` + bmcOf("redfish", locked.BMC.Port, bmctest.Password) + `},
-{"name":"e","addr":"10.0.7.5","mac":["52:54:00:aa:00:01"]}]`)
-	s.says(0, []string{"Complete"}, "nodes", "manage", "d", "e", "--yes")
+	s.imports(`[{"name":"e","addr":"10.0.7.5","mac":["52:54:00:aa:00:01"]}]`)
+	s.says(0, []string{"Complete"}, "nodes", "manage", "e")
+
+	// Somebody corrects the password at the BMC. It is asked once more by force alone, and what it says is recorded
+	// at once.
+	corrected := locked.BMC
+	corrected.Next = "wrong"
+	errtest.None(t, bmc.New().SetPassword(t.Context(), corrected))
+
+	s.says(3, []string{"is not asked again", "force and a reason"}, "nodes", "manage", "d")
+	s.says(2, []string{"needs a reason"}, "nodes", "manage", "d", "--force")
+	s.says(0, []string{"Complete"}, "nodes", "manage", "d", "--force", "--reason", "corrected")
+
+	powers, err := s.client.Power(t.Context())
+	errtest.None(t, err)
+
+	for _, p := range powers.Items {
+		if p.Node == "d" && (p.Power != "off" || p.Problem != "") {
+			t.Errorf("the power of d is %+v", p)
+		}
+	}
 	s.are("a Manageable", "b Manageable", "c Manageable", "d Manageable", "e Manageable")
 
 	if got := s.lastError("d"); got != "" {
@@ -263,7 +284,7 @@ func TestManage(t *testing.T) {
 	s.says(2, []string{"not several of them"}, "nodes", "manage", "a", "--all")
 
 	// Its agent speaks: the credentials that were checked decide on the status.
-	_, err := s.client.Observe(t.Context(), api.Report{Observer: "rack", Observations: []api.Observation{
+	_, err = s.client.Observe(t.Context(), api.Report{Observer: "rack", Observations: []api.Observation{
 		{Label: "web", Serial: "1", Addr: "10.0.7.1", Alive: true},
 		{Label: "db", Serial: "1", Addr: "10.0.7.9", Alive: true},
 	}})
