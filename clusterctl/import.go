@@ -309,18 +309,11 @@ func (c *call) goesOn(ctx context.Context, id string) error {
 		return nil
 	}
 
-	limit, err := c.waitTimeout()
+	bounded, limit, cancel, err := c.waits(ctx)
 	if err != nil {
 		return err
 	}
-
-	bounded := ctx
-
-	if limit > 0 {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeoutCause(ctx, limit, errWaited)
-		defer cancel()
-	}
+	defer cancel()
 
 	run, err := c.followImport(bounded, id)
 	remedy := fmt.Sprintf("to see how far: %[1]s nodes imports %[2]s\nto follow it:   %[1]s nodes imports %[2]s --wait",

@@ -77,21 +77,27 @@ func (c *call) accepted(ctx context.Context, j api.Job, err error) error {
 // errWaited is the cancellation cause after --wait-timeout.
 var errWaited = errors.New("the time to wait is over")
 
+// waits returns a context that ends after --wait-timeout, with errWaited; limit is 0 without that.
+func (c *call) waits(ctx context.Context) (
+	bounded context.Context, limit time.Duration, cancel context.CancelFunc, err error,
+) {
+	if limit, err = c.waitTimeout(); err != nil || limit == 0 {
+		return ctx, limit, func() {}, err
+	}
+
+	bounded, cancel = context.WithTimeoutCause(ctx, limit, errWaited)
+
+	return bounded, limit, cancel, nil
+}
+
 // wait follows a job and prints its result. If ctx is cancelled, or after --wait-timeout, it
 // detaches.
 func (c *call) wait(ctx context.Context, j api.Job) error {
-	limit, err := c.waitTimeout()
+	bounded, limit, cancel, err := c.waits(ctx)
 	if err != nil {
 		return err
 	}
-
-	bounded := ctx
-
-	if limit > 0 {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeoutCause(ctx, limit, errWaited)
-		defer cancel()
-	}
+	defer cancel()
 
 	end, err := c.follow(bounded, j)
 

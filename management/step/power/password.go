@@ -129,14 +129,14 @@ func checkShared(v *state.View, targets []string) error {
 	at := map[place][]string{}
 
 	for name, m := range record.All(v, &state.Machines) {
-		if hasBMC(m) {
+		if m.HasBMC() {
 			at[placeOf(m)] = append(at[placeOf(m)], name)
 		}
 	}
 
 	for _, name := range targets {
 		m := record.Get(v, &state.Machines, name)
-		if !hasBMC(m) {
+		if !m.HasBMC() {
 			continue
 		}
 

@@ -50,7 +50,7 @@ func (Registered) Of(v *state.View, node string) (machine.BMC, error) {
 
 // bmcOf returns the BMC of a machine, with its passwords.
 func bmcOf(m *state.Machine) (machine.BMC, error) {
-	if !hasBMC(m) {
+	if !m.HasBMC() {
 		return machine.BMC{}, ErrNone
 	}
 
@@ -68,8 +68,6 @@ func Locked(err error) error {
 	return inventory.Errorf(inventory.KindRefused, "%w", err).
 		Do("restore the key of the secrets, or import the machine again with its password")
 }
-
-func hasBMC(m *state.Machine) bool { return m != nil && m.BMC != nil && m.BMC.Driver != machine.Manual }
 
 // Executor implements step.Executor.
 type Executor struct {

@@ -65,7 +65,7 @@ func RecordIn(s record.Store) Record {
 
 // keep writes the power of a node if it has changed, and removes it without a BMC.
 func keep(tx *record.Tx, seen Seen, now time.Time) {
-	if !hasBMC(record.Get(tx, &state.Machines, seen.Node)) {
+	if !record.Get(tx, &state.Machines, seen.Node).HasBMC() {
 		record.Remove(tx, &state.Powers, seen.Node)
 		return
 	}
@@ -191,7 +191,7 @@ func (o WatchOptions) gone() []Seen {
 
 	v := o.State.View()
 	for name := range record.All(v, &state.Powers) {
-		if !hasBMC(record.Get(v, &state.Machines, name)) {
+		if !record.Get(v, &state.Machines, name).HasBMC() {
 			gone = append(gone, Seen{Node: name})
 		}
 	}
