@@ -131,7 +131,7 @@ var seeds = []seed{
 	},
 	{
 		name: "an event is cut at the limit", file: "management/engine/step.go",
-		pkg: "management/engine", test: "TestEventsOfManyHosts",
+		pkg: "management/engine", test: "TestWholeLines",
 		is:      `bytes.Clone(fit[:bytes.LastIndexByte(fit, '\n')+1])`,
 		becomes: `bytes.Clone(fit)`,
 	},

@@ -87,3 +87,17 @@ func TestCollector(t *testing.T) {
 		}
 	})
 }
+
+// TestWholeLines: what is cut at a size ends with a whole line, wherever the size falls.
+func TestWholeLines(t *testing.T) {
+	t.Parallel()
+
+	const data = "one\ntwo\n\nthree\n"
+	for size, want := range []string{
+		"", "", "", "", "one\n", "one\n", "one\n", "one\n", "one\ntwo\n", "one\ntwo\n\n", "one\ntwo\n\n",
+	} {
+		if got := string(wholeLines([]byte(data), int64(size))); got != want {
+			t.Errorf("%d bytes: %q, want %q", size, got, want)
+		}
+	}
+}

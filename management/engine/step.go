@@ -158,11 +158,17 @@ func (o *events) append(ctx context.Context, data []byte) error {
 	}
 
 	if limit > 0 && offset+int64(len(data)) > limit {
-		fit := data[:max(limit-offset, 0)]
-		data = append(bytes.Clone(fit[:bytes.LastIndexByte(fit, '\n')+1]), truncated...)
+		data = append(wholeLines(data, max(limit-offset, 0)), truncated...)
 	}
 
 	return o.engine.append(ctx, o.step.Job.ID, job.StreamEvents, offset, data)
+}
+
+// wholeLines returns a copy of the lines of data that fit into size bytes as a whole.
+func wholeLines(data []byte, size int64) []byte {
+	fit := data[:size]
+
+	return bytes.Clone(fit[:bytes.LastIndexByte(fit, '\n')+1])
 }
 
 // Results adds results of hosts to the record of the run.
