@@ -33,11 +33,12 @@ func factsRows() rows {
 					return err
 				}
 
-				if f.Inspection.Number == f.Inspections[0].Number {
+				switch {
+				case len(f.Inspections) == 1 && f.Inspection.Number == 1:
+					c.say("one inspection of %s so far; there is nothing to compare it with", f.Node)
+				case f.Inspection.Number == f.Inspections[0].Number:
 					return c.noInspectionBefore(ctx, f)
-				}
-
-				if len(f.Changes) == 0 {
+				case len(f.Changes) == 0:
 					c.say("nothing has changed on %s since the inspection before", f.Node)
 				}
 
