@@ -234,7 +234,12 @@ func (c *call) others(chosen []string, err error) []string {
 		return nil
 	}
 
-	rest := slices.DeleteFunc(slices.Clone(chosen), func(name string) bool { return slices.Contains(e.Nodes, name) })
+	refusals := make(map[string]bool, len(e.Nodes))
+	for _, name := range e.Nodes {
+		refusals[name] = true
+	}
+
+	rest := slices.DeleteFunc(slices.Clone(chosen), func(name string) bool { return refusals[name] })
 	if len(rest) == len(chosen) {
 		return nil
 	}
