@@ -131,6 +131,35 @@ func (p *Printer) Class(c api.Class) {
 	})
 }
 
+// ClassComparison prints what nodes have otherwise than a class.
+func (p *Printer) ClassComparison(c api.ClassComparison) {
+	var rows [][]string
+
+	differ := 0
+
+	for _, n := range c.Nodes {
+		if n.Inspection == nil {
+			rows = append(rows, []string{Line(n.Node), "not inspected", "", "", ""})
+			continue
+		}
+
+		differ++
+
+		for _, d := range n.Differences {
+			rows = append(rows, []string{
+				Line(n.Node), Line(d.Part), Line(d.Class), Line(d.Node), Time(n.Inspection.Time),
+			})
+		}
+	}
+
+	if len(rows) > 0 {
+		p.Rows([]string{"NODE", "PART", "CLASS HAS", "NODE HAS", "INSPECTED"}, rows)
+		p.gap()
+	}
+
+	p.Printf("%s: %d same, %d other, %d not inspected\n", Line(c.Class), c.Same, differ, len(c.Nodes)-differ)
+}
+
 // FactsChanges prints what differs between two inspections.
 func (p *Printer) FactsChanges(c api.FactsChanges) {
 	for _, change := range c.Changes {

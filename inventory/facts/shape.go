@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -127,10 +128,32 @@ func ShapeOf(f Facts) Shape {
 // maxDifferences bounds the differences of a machine from its class.
 const maxDifferences = 50
 
-// Differences returns what a machine has otherwise than the shape of its class, the more important first. Only the
-// machine names parts as other machines do: of what a BMC says, no more than numbers are compared with it.
+// Difference is a part that a machine has otherwise than its class.
+type Difference struct {
+	Part  string `json:"part"`  // such as "DIMM B3", "cores" or "BIOS"
+	Class string `json:"class"` // what the class has; "none": nothing
+	Node  string `json:"node"`  // what the node has; "none": nothing; "unknown": the inspection could not find it
+	Text  string `json:"text"`  // all of it as a sentence
+}
+
+// Differences returns the sentences of Compare, with the number of those beyond 50.
 func (s Shape) Differences(f Facts) []string {
-	d, is := &differ{}, ShapeOf(f)
+	var said []string
+	for _, d := range s.Compare(f) {
+		said = append(said, d.Text)
+	}
+
+	if more := len(said) - maxDifferences; more > 0 {
+		return append(said[:maxDifferences:maxDifferences], fmt.Sprintf("and %d more", more))
+	}
+
+	return said
+}
+
+// Compare returns what a machine has otherwise than the shape of its class, the more important first. Only the
+// machine names parts as other machines do: of what a BMC says, no more than numbers are compared with it.
+func (s Shape) Compare(f Facts) []Difference {
+	d, is := &shapeDiffer{}, ShapeOf(f)
 
 	if inBand(is.Sources) != inBand(s.Sources) {
 		s = s.numbers(is)
@@ -156,11 +179,14 @@ func (s Shape) Differences(f Facts) []string {
 	d.text("BIOS", is.Firmware, s.Firmware)
 	d.text("boot mode", is.BootMode, s.BootMode)
 
-	if more := len(d.said) - maxDifferences; more > 0 {
-		return append(d.said[:maxDifferences:maxDifferences], fmt.Sprintf("and %d more", more))
-	}
+	return d.all
+}
 
-	return d.said
+// shapeDiffer collects differences.
+type shapeDiffer struct{ all []Difference }
+
+func (d *shapeDiffer) add(part, is, want, format string, args ...any) {
+	d.all = append(d.all, Difference{Part: part, Class: want, Node: is, Text: fmt.Sprintf(format, args...)})
 }
 
 // numbers returns what of the shape can be compared with one of another source: the numbers that both have. All else is
@@ -198,32 +224,49 @@ func exact(k DiskKind, all ...[]DiskKind) string {
 	return ""
 }
 
+// What a difference has for a part that is not there, and for one that an inspection could not find.
+const (
+	noPart      = "none"
+	unknownPart = "unknown"
+)
+
+// count writes a number of parts.
+func count(n int) string {
+	if n == 0 {
+		return noPart
+	}
+	return strconv.Itoa(n)
+}
+
 // text compares a text. A class without it takes any.
-func (d *differ) text(name, is, want string) {
+func (d *shapeDiffer) text(name, is, want string) {
 	if want != "" && is != want {
-		d.say("%s %s, class %s", name, cmp.Or(is, "unknown"), want)
+		is = cmp.Or(is, unknownPart)
+		d.add(name, is, want, "%s %s, class %s", name, is, want)
 	}
 }
 
 // number compares a number. A class without it takes any.
-func (d *differ) number(name string, is, want int) {
+func (d *shapeDiffer) number(name string, is, want int) {
 	if want != 0 && is != want {
-		d.say("%d %s, class %d", is, name, want)
+		d.add(name, count(is), count(want), "%d %s, class %d", is, name, want)
 	}
 }
 
 // dimms compares the memory: the modules by their slots, or else the sum.
-func (d *differ) dimms(is, want Shape) {
+func (d *shapeDiffer) dimms(is, want Shape) {
 	switch {
 	case len(want.Modules) == 0:
 		// What the kernel has differs a little between machines with the same modules.
 		const share = 20
 		if part := want.MemoryMB / share; is.MemoryMB < want.MemoryMB-part || is.MemoryMB > want.MemoryMB+part {
-			d.say("memory %s, class %s", mebibytes(is.MemoryMB), mebibytes(want.MemoryMB))
+			has, should := mebibytes(is.MemoryMB), mebibytes(want.MemoryMB)
+			d.add("memory", has, should, "memory %s, class %s", has, should)
 		}
 		return
 	case len(is.Modules) == 0:
-		d.say("memory modules unknown, class %d", len(want.Modules))
+		d.add("memory modules", unknownPart, count(len(want.Modules)), "memory modules unknown, class %d",
+			len(want.Modules))
 		return
 	}
 
@@ -244,25 +287,26 @@ func (d *differ) dimms(is, want Shape) {
 
 		switch {
 		case !there:
-			d.say("DIMM %s missing", slot)
+			d.add("DIMM "+slot, noPart, mebibytes(should), "DIMM %s missing", slot)
 		case !expected:
-			d.say("DIMM %s of %s, class none", slot, mebibytes(size))
+			d.add("DIMM "+slot, mebibytes(size), noPart, "DIMM %s of %s, class none", slot, mebibytes(size))
 		case size != should:
-			d.say("DIMM %s of %s, class %s", slot, mebibytes(size), mebibytes(should))
+			d.add("DIMM "+slot, mebibytes(size), mebibytes(should), "DIMM %s of %s, class %s", slot, mebibytes(size),
+				mebibytes(should))
 		}
 	}
 }
 
 // compareKinds compares numbers of parts by their kind.
-func compareKinds[K any](d *differ, is, want []K, describe func(K) (kind string, count int)) {
+func compareKinds[K any](d *shapeDiffer, is, want []K, describe func(K) (kind string, number int)) {
 	now, was := map[string]int{}, map[string]int{}
 	for _, k := range is {
-		kind, count := describe(k)
-		now[kind] += count
+		kind, number := describe(k)
+		now[kind] += number
 	}
 	for _, k := range want {
-		kind, count := describe(k)
-		was[kind] += count
+		kind, number := describe(k)
+		was[kind] += number
 	}
 
 	kinds := maps.Clone(was)
@@ -270,7 +314,7 @@ func compareKinds[K any](d *differ, is, want []K, describe func(K) (kind string,
 
 	for _, kind := range sortedKeys(kinds) {
 		if now[kind] != was[kind] {
-			d.say("%d %s, class %d", now[kind], kind, was[kind])
+			d.add(kind, count(now[kind]), count(was[kind]), "%d %s, class %d", now[kind], kind, was[kind])
 		}
 	}
 }

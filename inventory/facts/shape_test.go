@@ -116,3 +116,35 @@ func TestDifferences(t *testing.T) {
 		}
 	}
 }
+
+// TestCompare: a difference has both sides, and none is left out.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+
+	class := Facts{Firmware: Firmware{Version: "1.4"}, CPU: CPU{Cores: 20}}
+	for i := range 60 {
+		class.Memory.Modules = append(class.Memory.Modules, Module{Slot: fmt.Sprintf("B%02d", i), SizeMB: 16384})
+	}
+
+	is := Facts{CPU: CPU{Cores: 18}, Memory: Memory{Modules: []Module{{Slot: "X1", SizeMB: 8192}}}}
+
+	all := ShapeOf(class).Compare(is)
+	if len(all) != 63 {
+		t.Fatalf("%d differences: %v", len(all), all)
+	}
+
+	for at, want := range map[int]Difference{
+		0:  {"cores", "20", "18", "18 cores, class 20"},
+		1:  {"DIMM B00", "16 GiB", "none", "DIMM B00 missing"},
+		61: {"DIMM X1", "none", "8 GiB", "DIMM X1 of 8 GiB, class none"},
+		62: {"BIOS", "1.4", "unknown", "BIOS unknown, class 1.4"},
+	} {
+		if all[at] != want {
+			t.Errorf("%d: %+v, want %+v", at, all[at], want)
+		}
+	}
+
+	if short := ShapeOf(class).Differences(is); len(short) != 51 || short[50] != "and 13 more" {
+		t.Errorf("%q", short)
+	}
+}

@@ -33,6 +33,21 @@ type FactsChanges struct {
 // Class is a class of hardware.
 type Class = facts.Class
 
+// ClassComparison compares nodes with a class of hardware.
+type ClassComparison struct {
+	Class string         `json:"class"` // the class
+	Same  int            `json:"same"`  // how many nodes have what the class has
+	Nodes []ComparedNode `json:"nodes"` // those that differ, and those without facts, by name
+}
+
+// ComparedNode is a node that differs from a class of hardware, or that was not inspected.
+type ComparedNode struct {
+	Node string `json:"node"` // the node
+	// The inspection that found it, the newest one; absent: there was none.
+	Inspection  *facts.Inspection  `json:"inspection,omitempty"`
+	Differences []facts.Difference `json:"differences,omitempty"` // all of them; absent: it was not inspected
+}
+
 // ClassRequest asks for a class of hardware.
 type ClassRequest struct {
 	Name string `json:"name"` // lower-case letters, digits and dashes
