@@ -502,7 +502,7 @@ func addNode(ctx context.Context, c *call) error {
 	}
 
 	if c.IsSet("bmc-password-file") {
-		if e["pm_password"], err = c.bmcPassword(ctx); err != nil {
+		if e["pm_password"], err = c.bmcPassword(ctx, "bmc-password-file", c.String("bmc-password-file")); err != nil {
 			return err
 		}
 	}
@@ -515,10 +515,8 @@ func addNode(ctx context.Context, c *call) error {
 	return c.importList(ctx, api.Import{File: string(data)})
 }
 
-// bmcPassword reads the password for a BMC from the file, from stdin, or from a terminal without echo.
-func (c *call) bmcPassword(ctx context.Context) (string, error) {
-	name := c.String("bmc-password-file")
-
+// bmcPassword reads the password for a BMC from the file of an option, from stdin, or from a terminal without echo.
+func (c *call) bmcPassword(ctx context.Context, option, name string) (string, error) {
 	if name == "-" && c.atTerminal() {
 		text, err := c.typeSecret(ctx, "password for the BMC: ")
 		if ctx.Err() != nil {
@@ -528,7 +526,7 @@ func (c *call) bmcPassword(ctx context.Context) (string, error) {
 		return strings.TrimRight(text, "\r\n"), err
 	}
 
-	data, _, err := c.readInput(ctx, name, "the password", "give --bmc-password-file FILE, or - for stdin")
+	data, _, err := c.readInput(ctx, name, "the password", "give --"+option+" FILE, or - for stdin")
 
 	return strings.TrimRight(string(data), "\r\n"), err
 }

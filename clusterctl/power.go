@@ -3,9 +3,11 @@
 package clusterctl
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
+	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/api"
@@ -75,7 +77,42 @@ func powerRows() rows {
 		return api.Vars{"rotate_password": true}
 	})
 
+	all["power login"] = leaf{names: true, complete: anyNodes, run: setBMCLogin}
+
 	return all
+}
+
+// setBMCLogin gives the login of a BMC, or has the recorded one tried once more.
+func setBMCLogin(ctx context.Context, c *call) error {
+	login := api.BMCLogin{User: c.String("user"), Reason: c.String("reason")}
+
+	switch again := c.Bool("again"); {
+	case again && (c.IsSet("user") || c.IsSet("password-file")):
+		return exit.Usagef("--again tries the recorded login, and takes no other one").Try("leave it out")
+	case !again:
+		password, err := c.bmcPassword(ctx, "password-file", cmp.Or(c.String("password-file"), "-"))
+		if err != nil {
+			return err
+		}
+		login.Password = password
+
+		// The manager would try the recorded one.
+		if login.Password == "" {
+			return exit.Usagef("the password is empty").Try("give one, or --again for the recorded login")
+		}
+	}
+
+	p, err := c.manager.SetBMCLogin(ctx, c.args[0], login)
+	if err != nil {
+		return err
+	}
+
+	layout, err := layoutOf(c, print.PowerColumns)
+	if err != nil {
+		return err
+	}
+
+	return powers.show(c, layout, listing[api.Power]{answer: p, items: []api.Power{p}})
 }
 
 // powerVerb returns a command that requests the verb power with variables of its own.

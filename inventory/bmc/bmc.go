@@ -132,7 +132,10 @@ type gate struct {
 	system  string        // the only one that the BMC has (Redfish); "": not known
 }
 
-type credentials struct{ user, password string }
+type credentials struct {
+	user, password string
+	given          int // see machine.BMC
+}
 
 // session is an open session with a BMC about one machine.
 type session interface {
@@ -165,6 +168,29 @@ func (p *Pool) Retry(ctx context.Context, b machine.BMC) error {
 	g.refused = nil
 
 	return nil
+}
+
+// Prove logs in even if the BMC has refused that login before, and returns the power of the machine. What was refused
+// before stays so: the login need not become that of the record.
+func (p *Pool) Prove(ctx context.Context, b machine.BMC) (power Power, err error) {
+	g := p.gate(b)
+
+	if err := g.take(ctx, b); err != nil {
+		return "", err
+	}
+	defer g.release()
+
+	refused := g.refused
+	defer func() { g.refused = refused }()
+
+	g.refused = nil
+
+	err = g.within(ctx, b, waitSession, func(ctx context.Context, s session) error {
+		power, err = s.power(ctx)
+		return err
+	})
+
+	return power, err
 }
 
 // Boot sets what the machine boots from.
@@ -319,6 +345,13 @@ func (p *Pool) within(
 	}
 	defer g.release()
 
+	return g.within(ctx, b, limit, f)
+}
+
+// within is that of Pool for the holder of the turn.
+func (g *gate) within(
+	ctx context.Context, b machine.BMC, limit time.Duration, f func(context.Context, session) error,
+) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
@@ -362,9 +395,9 @@ func (g *gate) connect(ctx context.Context, b machine.BMC) (session, error) {
 		connect = connectRedfish
 	}
 
-	logins := []credentials{{b.User, b.Password}}
+	logins := []credentials{{b.User, b.Password, b.Given}}
 	if b.Next != "" {
-		logins = append(logins, credentials{b.User, b.Next})
+		logins = append(logins, credentials{b.User, b.Next, b.Given})
 	}
 
 	// Those of another record may work by the time that it has them again.

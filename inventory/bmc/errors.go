@@ -23,8 +23,8 @@ func quote(text string) string {
 }
 
 // correct is the remedy for a refused login. It is not tried again by itself, so that it locks nobody out.
-const correct = "correct the user or the password by another import; if you have corrected it at the BMC itself, " +
-	"check it again with force and a reason"
+const correct = "give the user and the password that it takes: clusterctl power login NAME --user USER; if you have " +
+	"corrected it at the BMC itself: clusterctl power login NAME --again"
 
 // refused is the error of a login that the BMC refused.
 func refused(b machine.BMC, why string) error {

@@ -49,6 +49,8 @@ type BMC struct {
 	Password string `json:"-"`
 	// Next is a password that is being set, and kept likewise: the BMC has it, or still has Password; empty: none.
 	Next string `json:"-"`
+	// Given counts how often somebody has given the login of a registered machine anew, or asked for another attempt.
+	Given int `json:"-"`
 	// System is the Redfish path of the machine, such as /redfish/v1/Systems/1; empty: the BMC has one machine.
 	System string `json:"system,omitempty"`
 	// Plain: Redfish without TLS.

@@ -616,6 +616,16 @@ type NewToken struct {
 	Record Token  `json:"record"` // the token without its secret
 }
 
+// BMCLogin is the login with which the manager reaches the BMC of a node.
+//
+// With neither user nor password, the recorded login is tried once more.
+type BMCLogin struct {
+	User string `json:"user,omitempty"` // the user, in at most 128 bytes; absent: as recorded
+	// The password, in at most 256 bytes, which is stored encrypted and never shown; absent: as recorded.
+	Password string `json:"password,omitempty"`
+	Reason   string `json:"reason,omitempty"` // the operator's reason, for the audit trail
+}
+
 // Power is what the BMC of a node said about its power when the manager last asked.
 type Power = inventory.Power
 

@@ -24,6 +24,7 @@ const (
 	PathHistory    = "/v1/nodes/{name}/history"     // GET: List[HistoryEntry], newest first
 	PathExplain    = "/v1/nodes/{name}/explanation" // GET: NodeExplanation
 	PathHostKeys   = "/v1/nodes/{name}/host-keys"   // PUT HostKeyTrust: Node
+	PathBMCLogin   = "/v1/nodes/{name}/bmc-login"   // PUT BMCLogin: Power
 	PathInventory  = "/v1/inventory"                // GET, filters of PathNodes: List[InventoryHost]
 	PathDifference = "/v1/nodes/{name}/diff"        // GET: Difference
 	PathFacts      = "/v1/nodes/{name}/facts"       // GET ?inspection=N: NodeFacts

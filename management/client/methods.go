@@ -596,6 +596,16 @@ func (c *Client) Alerts(ctx context.Context, page ...Page) (api.List[api.NodeAle
 	return listed[api.NodeAlert](ctx, c, api.PathAlerts, page)
 }
 
+// SetBMCLogin has a login proven at the BMC of a node, and recorded.
+func (c *Client) SetBMCLogin(ctx context.Context, name string, l api.BMCLogin) (api.Power, error) {
+	return ask[api.Power](ctx, c, call{
+		method: http.MethodPut, path: api.PathBMCLogin, params: []string{name}, in: l, extra: loginTime,
+	})
+}
+
+// loginTime is the manager's limit for one login at a BMC, with the wait for other sessions.
+const loginTime = 3 * time.Minute
+
 // AddAlert puts an alert on nodes. A repetition changes nothing.
 func (c *Client) AddAlert(ctx context.Context, r api.AlertRequest) (api.List[api.NodeAlert], error) {
 	return post[api.List[api.NodeAlert]](ctx, c, api.PathAlerts, r)

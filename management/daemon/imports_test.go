@@ -290,6 +290,7 @@ var mayImport = map[string][]string{
 		"inventory/bmc",
 		"inventory/machine",
 		"configuration",
+		"management/access",
 		"management/control",
 		"management/job",
 		"management/record",

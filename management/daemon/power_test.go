@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -233,5 +234,93 @@ func TestBMCPasswords(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "two-1, web-1 have one BMC") {
 		t.Errorf("a shared BMC: %v", err)
+	}
+}
+
+// TestBMCLogin: a login is recorded once the BMC has taken it, for a node of every status, and a refused one is tried
+// again when an operator asks.
+func TestBMCLogin(t *testing.T) {
+	t.Parallel()
+	s := prepare(t)
+	s.up()
+	t.Cleanup(s.down)
+	s.report("web")
+
+	console := bmctest.NewRedfish(t, 1)
+	wrong := console.BMC
+	wrong.Password, wrong.Next = "wrong", "left by a rotation"
+	s.register("web-1", wrong)
+	s.change("web-1", func(n *inventory.Node) { n.Status = inventory.Allocated })
+
+	s.eventually("the refusal", func() bool { return s.powers()["web-1"].Problem != "" })
+
+	if n := console.Logins(); n != 2 {
+		t.Fatalf("the two passwords were tried %d times", n)
+	}
+
+	before := record.Get(s.store.View(), &state.Machines, "web-1")
+
+	refused := func(what, words string, login api.BMCLogin, logins int) {
+		t.Helper()
+
+		tried := console.Logins()
+
+		_, err := s.SetBMCLogin(s.ctx(), "web-1", login)
+		if err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "guess") {
+			t.Errorf("%s: %v", what, err)
+		}
+
+		if n := console.Logins() - tried; n != logins {
+			t.Errorf("%s: %d logins, want %d", what, n, logins)
+		}
+
+		if now := record.Get(s.store.View(), &state.Machines, "web-1"); now != before {
+			t.Errorf("%s: the machine has changed", what)
+		}
+	}
+
+	refused("another wrong one", "the BMC refused the login", api.BMCLogin{Password: "guess"}, 1)
+	refused("those of the record", "the BMC refused the login", api.BMCLogin{}, 2)
+	refused("a control character", "control characters", api.BMCLogin{Password: "guess\n"}, 0)
+
+	console.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	refused("no answer", "502", api.BMCLogin{Password: bmctest.Password}, 0)
+	console.Answer(nil)
+
+	s.change("web-1", func(n *inventory.Node) { n.Job, n.Verb = "7", inventory.VerbPower })
+	refused("a rotation", "job 7", api.BMCLogin{Password: bmctest.Password}, 0)
+	s.change("web-1", func(n *inventory.Node) { n.Job, n.Verb = "", "" })
+
+	// The others go on to be refused without another login.
+	tried := console.Logins()
+
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbPower, Nodes: []string{"web-1"}, ExtraVars: []byte(`{"to":"on"}`)})
+	if j.Status != api.Errored || console.Logins() != tried {
+		t.Errorf("after the refusals, job %s is %s, with %d more logins", j.ID, j.Status, console.Logins()-tried)
+	}
+
+	power, err := s.SetBMCLogin(s.ctx(), "web-1", api.BMCLogin{Password: bmctest.Password, Reason: "a new board"})
+	s.must(err)
+
+	if power.Power != string(bmc.Off) || power.Problem != "" {
+		t.Errorf("the power is %+v", power)
+	}
+
+	j = s.runJob(api.JobRequest{Verb: inventory.VerbPower, Nodes: []string{"web-1"}, ExtraVars: []byte(`{"to":"on"}`)})
+	if j.Status != api.Complete {
+		t.Errorf("with the new login, job %s is %s: %s", j.ID, j.Status, j.Message)
+	}
+
+	m := record.Get(s.store.View(), &state.Machines, "web-1")
+	if m.Secrets[state.SecretBMCNext] != nil || !m.Replaced("wrong") || s.powers()["web-1"].Problem != "" {
+		t.Errorf("the machine is %+v, its power %+v", m.Machine, s.powers()["web-1"])
+	}
+
+	// Another attempt counts for all instances.
+	_, err = s.SetBMCLogin(s.ctx(), "web-1", api.BMCLogin{})
+	s.must(err)
+
+	if now := record.Get(s.store.View(), &state.Machines, "web-1"); now.Given != m.Given+1 || !now.Replaced("wrong") {
+		t.Errorf("the logins were given %d times, then %d", m.Given, now.Given)
 	}
 }

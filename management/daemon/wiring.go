@@ -107,6 +107,7 @@ func (d *Daemon) wireUseCases() {
 		Nodes:      d.nodes,
 		Ping:       d.nodes,
 		Alerts:     d.nodes,
+		BMCLogins:  &power.Logins{State: d.store, Store: d.store, Audit: d.audit, BMCs: d.bmcs},
 		Importer:   d.imports,
 		Scanner:    d.scanner,
 		Classes: hardware.NewClasses(

@@ -636,6 +636,13 @@ func (m *fakeManager) Alert(
 	return node.Alerts(m.View().Nodes()), nil
 }
 
+func (m *fakeManager) SetLogin(
+	ctx context.Context, c access.Caller, node, _, _, _ string,
+) (inventory.Power, error) {
+	_, err := c.Check(ctx, m, m.View(), func(s *state.Scoped) error { return s.CheckNodes([]string{node}) })
+	return inventory.Power{Node: node, Power: "on"}, err
+}
+
 func (m *fakeManager) EndAlert(
 	ctx context.Context, c access.Caller, r node.AlertEnd,
 ) ([]node.Alerted, error) {
@@ -1033,6 +1040,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Nodes:      m,
 		Ping:       m,
 		Alerts:     m,
+		BMCLogins:  m,
 		Importer:   m,
 		Scanner:    m,
 		Classes:    fakeClasses{},

@@ -129,6 +129,22 @@ func (s *Server) nodeRoutes() []rest.Route {
 				Success: "The changed node.", Revision: true, Tagged: true, Fails: openapi.Fails{409: refused},
 			},
 		}),
+		act(s, s.putBMCLogin, rest.Route{
+			Method: http.MethodPut, Path: api.PathBMCLogin, Allow: access.Operators.Scoped(),
+			Doc: &openapi.Doc{
+				ID: "setBMCLogin", Tag: aboutNodes, Summary: "Replace the login of a node's BMC",
+				Text: "Logs in at the BMC with the user and the password, and records them once the BMC has taken " +
+					"them; otherwise nothing changes. Without both, the recorded login is tried once more: so a BMC " +
+					"is asked again that has refused it. The node may have any status. The change is in the audit " +
+					"trail, without the password. The answer comes after at most three minutes.",
+				Path:    []openapi.Param{nodeName},
+				Success: "The power of the node, as its BMC says.",
+				Fails: openapi.Fails{
+					400: "The user, the password or the reason is invalid.",
+					409: "The node has no BMC, the BMC refuses the login, or a job switches the node.",
+				},
+			},
+		}),
 		act(s, s.postObservations, rest.Route{
 			Path: api.PathObservations, Allow: access.Reporters,
 			Doc: &openapi.Doc{
@@ -433,6 +449,14 @@ func (s *Server) patchNode(r *http.Request, _ access.Caller, body api.NodePatch)
 	v := s.view(r.Context())
 
 	return s.forms(v).one(*v.Show(&n)), nil
+}
+
+func (s *Server) putBMCLogin(r *http.Request, c access.Caller, body api.BMCLogin) (api.Power, error) {
+	name := rest.Param(r, "name")
+
+	rest.Note(r, "nodes", []string{name})
+
+	return s.BMCLogins.SetLogin(r.Context(), c, name, body.User, body.Password, body.Reason)
 }
 
 func (s *Server) getHistory(

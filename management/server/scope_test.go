@@ -130,6 +130,7 @@ func fillScoped(m *fakeManager) {
 // scopedBodies are requests of the routes with a body; NODE stands for the name of a
 // node, and GROUP for that of a group.
 var scopedBodies = map[string]string{
+	"PUT /v1/nodes/{name}/bmc-login":           `{"user":"root"}`,
 	"PATCH /v1/nodes/{name}":                   `{"labels":{"a":"b"}}`,
 	"POST /v1/fleet/diff":                      `{"files":[{"name":"f","text":"fleet: 1\nnodes: {NODE: }"}]}`,
 	"POST /v1/fleet/apply":                     `{"changes":[{"level":"node","name":"NODE","part":"vars","key":"a"}]}`,

@@ -109,6 +109,13 @@ type Alerter interface {
 	EndAlert(ctx context.Context, c access.Caller, r node.AlertEnd) ([]node.Alerted, error)
 }
 
+// BMCLogins replaces the logins of BMCs.
+type BMCLogins interface {
+	// SetLogin returns once the BMC has taken the login and it is recorded, or within minutes. Of user and password, an
+	// empty one is as recorded.
+	SetLogin(ctx context.Context, c access.Caller, node, user, password, reason string) (inventory.Power, error)
+}
+
 // Importer registers machines from lists.
 type Importer interface {
 	// Import returns once all machines are registered, or within minutes. mayReach is why the caller may not change how
@@ -272,6 +279,7 @@ type Options struct {
 	Nodes      Nodes
 	Ping       Pinger
 	Alerts     Alerter
+	BMCLogins  BMCLogins
 	Importer   Importer
 	Scanner    Scanner
 	Classes    Classes

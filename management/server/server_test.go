@@ -1481,6 +1481,11 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 	added := must[api.List[api.NodeAlert]](t)(c.AddAlert(ctx, alert))
 	expect(t, "added alerts", added.Items[0].Reason, alert.Reason)
 	expect(t, "alerts", must[api.List[api.NodeAlert]](t)(c.Alerts(ctx)).Items, added.Items)
+	login := api.BMCLogin{User: "root", Password: "secret", Reason: "a new board"}
+	if p := must[api.Power](t)(c.SetBMCLogin(ctx, "a-1", login)); p.Node != "a-1" || p.Power != "on" {
+		t.Errorf("the power is %+v", p)
+	}
+
 	ended := must[api.List[api.NodeAlert]](t)(c.EndAlert(ctx, api.AlertEnd{ID: added.Items[0].ID}))
 	expect(t, "ended alerts", ended.Items, added.Items)
 

@@ -17,6 +17,10 @@ type Machine struct {
 	// Secrets has the passwords of its BMC, by SecretBMC and so on; nil: there is none. They are stored encrypted, and
 	// the wire form lacks them.
 	Secrets configuration.Vars `json:"secrets,omitempty"`
+
+	// Given counts the logins of its BMC that an operator has given, and the BMC has taken. One more is another login
+	// for all instances, also with the same password.
+	Given int `json:"given,omitempty"`
 }
 
 // The names of the passwords of a BMC among the secrets of its machine.
@@ -36,6 +40,15 @@ func (m *Machine) Password() (string, error) { return m.Secret(SecretBMC) }
 func (m *Machine) Replaced(password string) bool {
 	former, err := m.Secret(SecretBMCFormer)
 	return err == nil && former != "" && former == password
+}
+
+// Listed returns the secret of the password that the newest list had, nil if there is none. The list may have it still,
+// however often the password is replaced.
+func (m *Machine) Listed() any {
+	if listed := m.Secrets[SecretBMCFormer]; listed != nil {
+		return listed
+	}
+	return m.Secrets[SecretBMC]
 }
 
 // Secret returns the secret of that name, "" if there is none, or why it cannot be read.

@@ -221,7 +221,7 @@ func TestManage(t *testing.T) {
 	// Both failures with their remedies.
 	for _, part := range []string{
 		"port 22 refuses connections; check the host", "the BMC refused the login of the user admin",
-		"correct the user or the password by another import",
+		"clusterctl power login NAME --user USER",
 	} {
 		if got := s.lastError("d"); !strings.Contains(got, part) {
 			t.Errorf("%q is not in the last error of d: %s", part, got)
@@ -261,7 +261,7 @@ func TestManage(t *testing.T) {
 	corrected.Next = "wrong"
 	errtest.None(t, bmc.New().SetPassword(t.Context(), corrected))
 
-	s.says(3, []string{"is not asked again", "force and a reason"}, "nodes", "manage", "d")
+	s.says(3, []string{"is not asked again", "clusterctl power login NAME --again"}, "nodes", "manage", "d")
 	s.says(2, []string{"needs a reason"}, "nodes", "manage", "d", "--force")
 	s.says(0, []string{"Complete"}, "nodes", "manage", "d", "--force", "--reason", "corrected")
 

@@ -55,16 +55,10 @@ func (p passwords) Promote(ctx context.Context, node string) error {
 			return none, nil // by an earlier attempt
 		}
 
-		// The list may have it still, however often the manager makes another one.
-		listed := m.Secrets[state.SecretBMCFormer]
-		if listed == nil {
-			listed = m.Secrets[state.SecretBMC]
-		}
-
 		putSecrets(tx, m, configuration.Vars{
 			state.SecretBMC:       m.Secrets[state.SecretBMCNext],
 			state.SecretBMCNext:   nil,
-			state.SecretBMCFormer: listed,
+			state.SecretBMCFormer: m.Listed(),
 		})
 
 		return none, nil

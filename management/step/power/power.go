@@ -55,6 +55,7 @@ func bmcOf(m *state.Machine) (machine.BMC, error) {
 	}
 
 	b := *m.BMC
+	b.Given = m.Given
 
 	var errs [2]error
 	b.Password, errs[0] = m.Password()

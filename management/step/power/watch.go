@@ -63,11 +63,11 @@ func RecordIn(s record.Store) Record {
 	}
 }
 
-// keep writes the power of a node if it has changed, and removes it without a BMC.
-func keep(tx *record.Tx, seen Seen, now time.Time) {
+// keep writes the power of a node if it has changed, and removes it without a BMC. It returns what is recorded then.
+func keep(tx *record.Tx, seen Seen, now time.Time) (is inventory.Power) {
 	if !record.Get(tx, &state.Machines, seen.Node).HasBMC() {
 		record.Remove(tx, &state.Powers, seen.Node)
-		return
+		return is
 	}
 
 	was := record.Get(tx, &state.Powers, seen.Node)
@@ -80,10 +80,12 @@ func keep(tx *record.Tx, seen Seen, now time.Time) {
 		problem = inventory.Shorten(inventory.Printable(seen.Err.Error()), problemLimit)
 	}
 
-	is := was.Observed(string(seen.Power), problem, now)
+	is = was.Observed(string(seen.Power), problem, now)
 	if is != *was {
 		record.Put(tx, &state.Powers, &is)
 	}
+
+	return is
 }
 
 // WatchOptions are the dependencies of Watch.
