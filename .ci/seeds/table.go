@@ -220,6 +220,12 @@ var seeds = []seed{
 		becomes: `&& false {`,
 	},
 	{
+		name: "a report to an instance that follows is not heard", file: "management/node/monitors.go",
+		pkg: "management/node", test: "TestReportToAnyInstance",
+		is:      `		m.silent[name] = 0`,
+		becomes: ``,
+	},
+	{
 		name: "a lost node is replaced before it is off", file: "management/policy/fence.go",
 		pkg: "management/policy", test: "TestFence",
 		is:      `	if r.Fence == "" {`,

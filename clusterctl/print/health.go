@@ -13,7 +13,7 @@ import (
 
 // InstanceColumns are the columns of a table of manager instances.
 var InstanceColumns = ColumnsOf[api.Instance](nil,
-	"id", "node", "addr", "version", "started,age", "started,wide", "api,wide")
+	"id", "node", "leads", "addr", "version", "started,age", "started,wide", "api,wide")
 
 // PowerColumns are the columns of a table of the power of nodes.
 var PowerColumns = ColumnsOf[api.Power](nil, "node", "power,else unknown", "since", "problem", "problem_since,wide")

@@ -639,6 +639,9 @@ type Instance struct {
 	API     []string  `json:"api"`            // the URLs of the API
 	Version string    `json:"version"`        // the version of clusterm
 	Started time.Time `json:"started"`        // when the instance started
+	// Whether it leads: it begins the jobs, and carries out policies, rollouts and retention. One instance does; for
+	// some seconds after its loss none.
+	Leads bool `json:"leads"`
 }
 
 // The values of Health.Status.

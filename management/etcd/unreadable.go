@@ -22,7 +22,6 @@ import (
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
-	"github.com/contiv/cluster/management/state"
 )
 
 // Unreadable is a record that cannot be decoded.
@@ -34,7 +33,6 @@ type Unreadable struct {
 // decoders decode the value of a key by the first two parts of the key, and report
 // only whether that succeeds. name is the rest of the key.
 var decoders = map[string]func(name string, kv *mvccpb.KeyValue) error{
-	"v/holder":  decodes[state.Instance],
 	"x/audit":   func(name string, kv *mvccpb.KeyValue) error { return audit.Check(name, kv.Value) },
 	"x/history": decodes[inventory.HistoryEntry],
 	"x/vars":    decodes[variablesChangeRecord],

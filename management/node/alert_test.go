@@ -39,7 +39,7 @@ func TestAlerts(t *testing.T) {
 		log := logrus.New()
 		log.SetOutput(io.Discard)
 
-		m := &memory{nodes: map[string]*inventory.Node{}}
+		m := newMemory()
 		for _, name := range []string{"a-1", "b-1", "c-1"} {
 			m.nodes[name] = &inventory.Node{Name: name, Status: inventory.Unallocated}
 		}

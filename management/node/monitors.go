@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/control"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -27,6 +28,8 @@ type monitors struct {
 	mu     sync.Mutex
 	silent map[string]int // ticks without a report, by observer
 	full   map[string]bool
+	// noted has the revision of each record of the reports to other instances.
+	noted map[string]int64
 	// complete is when full had all observers with a report in the store; zero: not yet.
 	complete time.Time
 }
@@ -38,10 +41,37 @@ func (m *monitors) hearFull(observer string) {
 	m.full[observer] = true
 }
 
-// Observed returns when every observer with a report in the store had given a full report to
-// this process, as far as the callers have asked; zero: not yet. Reports by POST are never full.
+// learn notes the reports that other instances have taken since the last call. Those that came before this one led are
+// of no use: nobody has heard of their observers since. So the first call only looks.
+func (m *monitors) learn(r record.Reader, leads bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	noted := map[string]int64{}
+
+	for name, o := range record.All(r, &state.Observers) {
+		noted[name] = record.Revision(r, &state.Observers, name)
+		if !leads || m.noted == nil || noted[name] == m.noted[name] {
+			continue
+		}
+
+		m.silent[name] = 0
+		m.full[name] = m.full[name] || o.Full
+	}
+
+	m.noted = noted
+
+	if !leads {
+		clear(m.full)
+		m.complete = time.Time{}
+	}
+}
+
+// Observed returns when every observer with a report in the store had given a full report since this
+// instance leads, as far as the callers have asked; zero: not yet. Reports by POST are never full.
 func (ns *Nodes) Observed() time.Time {
 	m := &ns.monitors
+	m.learn(ns.state.View(), ns.leads())
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,7 +124,7 @@ func (m *monitors) tick(observers map[string]bool) (silent []string) {
 }
 
 // WatchMonitors returns the loop that makes the reports of each monitor void that has been silent
-// for MonitorTimeout. Only the leader gets reports, so the time counts from the gain of the lead on.
+// for MonitorTimeout. The leader does it, for the reports to all instances; the time counts from the gain of the lead on.
 func (ns *Nodes) WatchMonitors() *control.Loop {
 	return control.New(control.Options{
 		Name: "watch of the monitors", Trouble: "the reports of a silent monitor could not be withdrawn; retrying",
@@ -108,7 +138,10 @@ func (ns *Nodes) WatchMonitors() *control.Loop {
 
 // tickMonitors counts a tick, and withdraws the reports of silent monitors.
 func (ns *Nodes) tickMonitors(ctx context.Context) error {
-	if !ns.leads() {
+	leads := ns.leads()
+	ns.monitors.learn(ns.state.View(), leads)
+
+	if !leads {
 		ns.monitors.tick(nil)
 		return nil
 	}
@@ -127,12 +160,55 @@ func (ns *Nodes) tickMonitors(ctx context.Context) error {
 
 	silent := ns.monitors.tick(observers)
 
-	var failures []error
+	failures := []error{ns.forgetObservers(ctx, observers)}
 	for _, observer := range silent {
 		failures = append(failures, ns.withdraw(ctx, observer))
 	}
 
 	return errors.Join(failures...)
+}
+
+// heard tells the instance that leads of a report to this one. Of partial reports it tells as often as that one looks.
+func (ns *Nodes) heard(ctx context.Context, observer string, full bool) error {
+	now := time.Now()
+
+	_, _, err := record.Decide(ctx, ns.store, func(tx *record.Tx) (any, error) {
+		was := record.Get(tx, &state.Observers, observer)
+		if was == nil || full || now.Sub(was.At).Abs() >= ns.settings().MonitorTimeout/silentTicks {
+			record.Put(tx, &state.Observers, &state.Observer{Name: observer, At: now, Full: full})
+		}
+
+		return nil, nil
+	})
+
+	return err
+}
+
+// forgetObservers removes what was heard of those observers of whom no node has a report.
+func (ns *Nodes) forgetObservers(ctx context.Context, observers map[string]bool) error {
+	gone := func(r record.Reader) (names []string) {
+		for name, o := range record.All(r, &state.Observers) {
+			if !observers[name] && time.Since(o.At).Abs() > ns.settings().MonitorTimeout {
+				names = append(names, name)
+			}
+		}
+
+		return names
+	}
+
+	if len(gone(ns.state.View())) == 0 {
+		return nil
+	}
+
+	_, _, err := record.Decide(ctx, ns.store, func(tx *record.Tx) (any, error) {
+		for _, name := range gone(tx) {
+			record.Remove(tx, &state.Observers, name)
+		}
+
+		return nil, nil
+	})
+
+	return err
 }
 
 // withdraw removes the reports of a silent monitor from all nodes.

@@ -19,6 +19,8 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/node"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
 	"github.com/contiv/cluster/management/state"
 )
 
@@ -26,6 +28,7 @@ import (
 type memory struct {
 	fixed
 	node.Store
+	other *recordtest.Store // of records that are no nodes
 
 	mu      sync.Mutex
 	nodes   map[string]*inventory.Node
@@ -33,11 +36,28 @@ type memory struct {
 	records []access.Record
 }
 
+func newMemory() *memory {
+	return &memory{nodes: map[string]*inventory.Node{}, other: recordtest.NewStore(&state.Observers)}
+}
+
+// The records of a store come after those of a state.
+func (m *memory) Changed() <-chan struct{}          { return m.other.Changed() }
+func (m *memory) Sync(ctx context.Context) error    { return m.other.Sync(ctx) }
+func (m *memory) Latest() (record.Reader, int64)    { return m.other.Latest() }
+func (m *memory) Wait(context.Context, int64) error { return nil }
+
+func (m *memory) Commit(ctx context.Context, tx *record.Tx) (int64, error) {
+	return m.other.Commit(ctx, tx)
+}
+
 func (m *memory) View() *state.View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	v := &state.View{}
+	records, _ := m.other.Latest()
+	v.Snapshot.View = records.(record.View)
+
 	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
 		v.PutNode(m.nodes[name])
 	}
@@ -80,7 +100,7 @@ func TestSilentMonitor(t *testing.T) {
 
 		const timeout = 5 * time.Minute
 
-		m := &memory{nodes: map[string]*inventory.Node{}}
+		m := newMemory()
 
 		var leads atomic.Bool
 
@@ -178,11 +198,6 @@ func TestSilentMonitor(t *testing.T) {
 			t.Errorf("without the lead, a-1 is %s", s)
 		}
 
-		_, _, err := nodes.Report(t.Context(), "rack1", nil, nil)
-		if inventory.KindOf(err) != inventory.KindUnavailable {
-			t.Errorf("without the lead, a report got: %v", err)
-		}
-
 		// What it has not heard meanwhile is no silence.
 		leads.Store(true)
 
@@ -195,6 +210,82 @@ func TestSilentMonitor(t *testing.T) {
 	})
 }
 
+// TestReportToAnyInstance: reports to an instance that does not lead count as those to the leader do: their monitor is
+// not silent, and its full report confirms the nodes.
+func TestReportToAnyInstance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := logrus.New()
+		log.SetOutput(io.Discard)
+
+		const timeout = 5 * time.Minute
+
+		m := newMemory()
+		instance := func(leads bool) *node.Nodes {
+			ns := node.New(node.Options{
+				State: m, Store: m, Audit: m, Logger: log, Leads: func() bool { return leads },
+				Settings: func() node.Settings { return node.Settings{MonitorTimeout: timeout} },
+			})
+
+			watch := ns.WatchMonitors()
+			watch.Start(t.Context())
+			t.Cleanup(watch.Stop)
+
+			return ns
+		}
+		here := []inventory.Observation{{Label: "a", Serial: "1", Addr: "10.0.0.1", Alive: true}}
+		report := func(ns *node.Nodes, full *inventory.NameRange) {
+			if refused, _, err := ns.Report(t.Context(), "rack1", full, here); err != nil || len(refused) > 0 {
+				t.Fatal(refused, err)
+			}
+		}
+
+		other := instance(false)
+		report(other, &inventory.NameRange{}) // before the leader begins
+		leader := instance(true)
+
+		if !leader.Observed().IsZero() {
+			t.Error("a report before its time confirms the nodes")
+		}
+
+		for range 10 {
+			time.Sleep(time.Minute)
+			report(other, nil)
+		}
+
+		// A node that was lost for a moment has the loss in its history.
+		if len(m.history) != 1 || !leader.Observed().IsZero() {
+			t.Errorf("reported to the other instance, a-1 was: %+v, confirmed at %s", m.history, leader.Observed())
+		}
+
+		report(other, &inventory.NameRange{Until: "b"})
+
+		if !leader.Observed().IsZero() {
+			t.Error("a part of a full report confirms the nodes")
+		}
+
+		report(other, &inventory.NameRange{After: "b"})
+
+		if leader.Observed().IsZero() {
+			t.Error("a full report to the other instance does not confirm the nodes")
+		}
+
+		time.Sleep(2 * timeout)
+		synctest.Wait()
+
+		if s, seen := m.state("a-1"); s != inventory.Disappeared || len(seen) > 0 {
+			t.Errorf("with a silent monitor a-1 is %s, reported by %v", s, seen)
+		}
+
+		time.Sleep(timeout)
+		synctest.Wait()
+
+		if left := record.List(m.View(), &state.Observers); len(left) != 0 {
+			t.Errorf("of observers without reports there are %d records", len(left))
+		}
+	})
+}
+
 // TestObserved: the reports in the store are confirmed once each of their observers has sent a
 // full report to the end.
 func TestObserved(t *testing.T) {
@@ -203,7 +294,7 @@ func TestObserved(t *testing.T) {
 		log := logrus.New()
 		log.SetOutput(io.Discard)
 
-		m := &memory{nodes: map[string]*inventory.Node{}}
+		m := newMemory()
 		former := node.New(node.Options{State: m, Store: m, Audit: m, Logger: log})
 		here := []inventory.Observation{{Label: "a", Serial: "1", Addr: "10.0.0.1", Alive: true}}
 

@@ -23,6 +23,7 @@ import (
 // Store writes nodes. A write returns once the view shows it.
 type Store interface {
 	access.Results
+	record.Store
 	// PutNodes writes nodes in chunks; each chunk is written as a whole or not
 	// at all. It returns the nodes of the chunks that conflicted.
 	PutNodes(ctx context.Context, writes []state.NodeWrite) (conflicts []string, err error)

@@ -279,15 +279,12 @@ func (s Sink) Observe(ctx context.Context, r monitor.Report) error {
 func (ns *Nodes) Report(
 	ctx context.Context, observer string, full *inventory.NameRange, observations []inventory.Observation,
 ) (refused map[int]error, revision int64, err error) {
-	if !ns.leads() {
-		return nil, 0, inventory.Errorf(inventory.KindUnavailable,
-			"this instance does not lead, so it takes no reports of monitors").
-			Do("report to the instance that leads")
-	}
-
 	var changed []string
 
-	ns.monitors.hear(observer)
+	leads := ns.leads()
+	if leads {
+		ns.monitors.hear(observer)
+	}
 
 	err = state.RetryConflict(ctx, ns.state, func(v *state.View) error {
 		checked := ns.newReport(v)
@@ -326,7 +323,13 @@ func (ns *Nodes) Report(
 	})
 
 	// A long report comes in parts; the last one has no end.
-	if err == nil && full != nil && full.Until == "" {
+	whole := full != nil && full.Until == ""
+
+	switch {
+	case err != nil:
+	case !leads && observer != inventory.ObserverPost:
+		err = ns.heard(ctx, observer, whole)
+	case leads && whole:
 		ns.monitors.hearFull(observer)
 	}
 

@@ -248,8 +248,7 @@ func (k *Keeper) refuse() error {
 	case !k.Settings().Used:
 		return errUnused()
 	case !k.Leads():
-		return inventory.Errorf(inventory.KindUnavailable, "this instance does not lead, so it does not fetch").
-			Do("ask the instance that leads")
+		return state.NotLeading(k.State.View(), "so it does not fetch")
 	}
 
 	return nil

@@ -136,9 +136,10 @@ func accessScopeOf(s access.Scope) *api.Scope {
 	return &api.Scope{Groups: s.Groups, Selector: s.Selector}
 }
 
-func instanceOf(in *state.Instance) api.Instance {
+func instanceOf(in *state.Instance, lead state.Instance) api.Instance {
 	return api.Instance{
 		ID: in.ID, Node: in.Node, Addr: in.Addr, API: in.API, Version: in.Version, Started: in.Started,
+		Leads: in.Identity == lead.Identity,
 	}
 }
 

@@ -336,7 +336,7 @@ func TestListRefusals(t *testing.T) {
 		"/v1/groups?sort=-,name":                                  "sort by name, place, requires",
 		"/v1/groups?continue=" + token:                            "belongs to another list",
 		"/v1/groups?fields=place":                                 "the fields are name, requires, budget",
-		"/v1/instances?sort=api":                                  "sort by addr, id, node, started, version",
+		"/v1/instances?sort=api":                                  "sort by addr, id, leads, node, started, version",
 	} {
 		status, text := s.request(t, "GET", path, "")
 

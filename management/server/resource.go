@@ -78,9 +78,9 @@ var Resources = []Resource{
 	},
 	&ResourceOf[state.Instance, api.Instance]{
 		Kind: &state.Instances, Path: api.PathInstances, Allow: access.Readers.Scoped(),
-		List: rest.ListingOf[api.Instance]("started", "id", "node", "addr", "version", "started"),
+		List: rest.ListingOf[api.Instance]("started", "id", "node", "addr", "version", "started", "leads"),
 		// The identity of an instance is two fields on the wire.
-		Show: func(_ *Seen, in *state.Instance) api.Instance { return instanceOf(in) },
+		Show: func(v *Seen, in *state.Instance) api.Instance { return instanceOf(in, record.One(v, &state.Lead)) },
 		Doc: openapi.Doc{
 			ID: "listInstances", Summary: "List the instances of the manager",
 			Text: "Returns every live clusterm, oldest first. An instance that crashes stays in the list for " +

@@ -312,10 +312,7 @@ func (k *Keeper) act(
 ) (Status, error) {
 	err := access.Audited(ctx, k.Audit, c, record, func(ctx context.Context, _ *access.Record) error {
 		if !k.Leads() {
-			return inventory.Errorf(inventory.KindUnavailable,
-				"this instance does not lead, and the leader has the keys").
-				Do("ask the other instance, if the status lists one; otherwise ask again soon").
-				With(inventory.ShowHealth())
+			return state.NotLeading(k.State.View(), "and the one that leads has the keys")
 		}
 
 		return k.change(ctx, func(now *Rotation) error { return apply(k.State.View(), now) })

@@ -57,6 +57,33 @@ var Instances = record.Kind[Instance]{
 	Nodes: func(i *Instance) []string { return []string{i.Node} },
 }
 
+// Lead is the instance that does the duties of the cluster; zero while none does. It is written with the record of the
+// instance, so a change of the lead is one of its instance as well.
+var Lead = record.Kind[Instance]{
+	Name: "holder", Single: true, Nodes: func(i *Instance) []string { return []string{i.Node} },
+}
+
+// NotLeading is the refusal of what only the instance that leads can do. work says in words why, as the end of a
+// sentence: "so it does not fetch".
+func NotLeading(r record.Reader, work string) error {
+	lead := record.One(r, &Lead)
+	if lead.ID == "" {
+		return inventory.Errorf(inventory.KindUnavailable, "no instance leads now, %s", work).
+			Do("try again in %s", inventory.ShortDuration(leadAgain)).With(inventory.ShowHealth())
+	}
+
+	err := inventory.Errorf(inventory.KindUnavailable, "this instance does not lead, %s: the one on %s does",
+		work, lead.Node).With(inventory.ShowHealth())
+	if len(lead.API) == 0 {
+		return err.Do("ask the one on %s", lead.Node)
+	}
+
+	return err.Do("ask the one on %s, at %s", lead.Node, lead.API[0])
+}
+
+// leadAgain is how long it takes at most until an instance leads again after another one was lost.
+const leadAgain = 20 * time.Second
+
 // InstancePlaybooks are the playbooks that each instance would run now, by its id.
 var InstancePlaybooks = record.Kind[Playbooks]{Name: "playbooks"}
 
@@ -76,6 +103,16 @@ var Owners = record.Kind[cluster.Identity]{
 	Damaged: func(string, *cluster.Identity) *cluster.Identity { return &cluster.Identity{} },
 }
 
+// Observer is a monitor of the nodes whose reports came to an instance that does not lead.
+type Observer struct {
+	Name string    `json:"name"`
+	At   time.Time `json:"at"`             // its newest report, by the clock of the instance that took it
+	Full bool      `json:"full,omitempty"` // whether that was the end of a full report
+}
+
+// Observers tell the instance that leads of reports to others, by observer.
+var Observers = record.Kind[Observer]{Name: "observers", Key: func(o *Observer) string { return o.Name }}
+
 // Connections are the ssh parameters set for single nodes, by name.
 var Connections = record.Kind[configuration.Connection]{Name: "connections", ByNode: true}
 
@@ -87,7 +124,7 @@ var Tombstones = record.Kind[inventory.Tombstone]{
 
 // Kinds are the kinds of this package.
 var Kinds = []record.Any{
-	&job.Nodes, &job.Newest, &Instances, &InstancePlaybooks, &Owners, &Connections, &Tombstones, &Memory,
+	&job.Nodes, &job.Newest, &Instances, &Lead, &Observers, &InstancePlaybooks, &Owners, &Connections, &Tombstones, &Memory,
 	&Variables, &Checksums, &Overlays, &ConfigFiles, &Machines, &Agents, &Powers, &Facts,
 	&Classes,
 }
