@@ -14,6 +14,8 @@ type Power struct {
 	Since *time.Time `json:"since,omitempty"`
 	// Why the BMC does not say it now; empty: it does.
 	Problem string `json:"problem,omitempty"`
+	// The problem is that the BMC refused the login: it answers.
+	LoginRefused bool `json:"login_refused,omitempty"`
 	// When the problem began.
 	ProblemSince *time.Time `json:"problem_since,omitempty"`
 }

@@ -27,6 +27,8 @@ const (
 	SeenByGossip SeenBy = "gossip" // its agent speaks
 	SeenByBMC    SeenBy = "bmc"    // its BMC said whether it is on
 	SeenByScan   SeenBy = "scan"   // its BMC answered the newest scan
+	// Its BMC is there, and refused the login.
+	SeenByRefusal SeenBy = "login-refused"
 	// Its hardware was inspected, or its credentials were checked with success, within a day.
 	SeenByInspection  SeenBy = "inspection"
 	SeenByCredentials SeenBy = "credentials"

@@ -254,6 +254,10 @@ func TestBMCLogin(t *testing.T) {
 
 	s.eventually("the refusal", func() bool { return s.powers()["web-1"].Problem != "" })
 
+	if !s.powers()["web-1"].LoginRefused {
+		t.Errorf("the power is %+v", s.powers()["web-1"])
+	}
+
 	if n := console.Logins(); n != 2 {
 		t.Fatalf("the two passwords were tried %d times", n)
 	}
@@ -302,7 +306,7 @@ func TestBMCLogin(t *testing.T) {
 	power, err := s.SetBMCLogin(s.ctx(), "web-1", api.BMCLogin{Password: bmctest.Password, Reason: "a new board"})
 	s.must(err)
 
-	if power.Power != string(bmc.Off) || power.Problem != "" {
+	if power.Power != string(bmc.Off) || power.Problem != "" || power.LoginRefused {
 		t.Errorf("the power is %+v", power)
 	}
 

@@ -815,6 +815,8 @@ func TestExplainPower(t *testing.T) {
 			"; it is being turned on or off, as its BMC says" + at, look},
 		{"a BMC that fails", &inventory.Power{Power: "on", Since: &noon, Problem: "no answer", ProblemSince: &noon},
 			"; its BMC does not say whether it is on" + at + ": no answer; before, it said on", look},
+		{"a refused login", &inventory.Power{Problem: "no", LoginRefused: true},
+			"; its BMC does not say whether it is on: no", "give the login that it takes: clusterctl power login a-1 "},
 		{"a BMC that never answered", &inventory.Power{Problem: "no answer"},
 			"; its BMC does not say whether it is on: no answer", look},
 	} {

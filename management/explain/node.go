@@ -231,9 +231,13 @@ func (e *nodeExplainer) unseen() {
 		if p.Power != "" {
 			f.Message += "; before, it said " + p.Power
 		}
+		if p.LoginRefused {
+			f = f.do(giveLogin, n.Name, n.Name)
+			f.Actions = nil
+		}
 	case p.Power == "off":
 		f.Message += "; it is powered off, as its BMC says" + sinceTime(p.Since)
-		f = f.do("turn it on")
+		f = f.do("turn it on: clusterctl power on %s", n.Name)
 		f.Actions = nil
 	case p.Power != "on":
 		f.Message += "; it is being turned on or off, as its BMC says" + sinceTime(p.Since)
@@ -253,6 +257,10 @@ func (e *nodeExplainer) unseen() {
 	e.add(f)
 }
 
+// giveLogin is the remedy for a BMC that refused the login, with the name of the node twice.
+const giveLogin = "give the login that it takes: clusterctl power login %s --user USER; " +
+	"if it was corrected at the BMC: clusterctl power login %s --again"
+
 // silentBMC reports that the BMC of a node that is seen, or need not be, does not say whether it is on. See unseen.
 func (e *nodeExplainer) silentBMC() {
 	p := record.Get(e.View, &state.Powers, e.Node.Name)
@@ -260,8 +268,12 @@ func (e *nodeExplainer) silentBMC() {
 		return
 	}
 
-	e.add(finding(AboutHardware, "its BMC cannot switch it%s: %s", sinceTime(p.ProblemSince), p.Problem).
-		on(e.Node.Name))
+	f := finding(AboutHardware, "its BMC cannot switch it%s: %s", sinceTime(p.ProblemSince), p.Problem).on(e.Node.Name)
+	if p.LoginRefused {
+		f = f.do(giveLogin, e.Node.Name, e.Node.Name)
+	}
+
+	e.add(f)
 }
 
 // sinceTime is since for a time that may not be known.
@@ -393,7 +405,8 @@ func (e *nodeExplainer) identity() {
 
 		e.add(finding(AboutIdentity, "%s %s the same machine: it has %s", n.Name, seems, v).
 			on(e.Node.Name, n.Name).
-			do("if they are one machine, merge both; else correct what is registered, by another import"))
+			do("if they are one machine, merge both: clusterctl nodes merge MACHINE NODE; else correct what is " +
+				"registered, by another import: clusterctl nodes import FILE"))
 	}
 }
 

@@ -53,7 +53,11 @@ func Expected(r record.Reader, nodes []*inventory.Node, all bool, now time.Time)
 			row.BMC = addressOf(*m.BMC)
 			registered[row.BMC] = true
 
-			if p := record.Get(r, &state.Powers, n.Name); p != nil && p.Power != "" && p.Problem == "" {
+			switch p := record.Get(r, &state.Powers, n.Name); {
+			case p == nil:
+			case p.LoginRefused:
+				row.Seen = append(row.Seen, api.SeenByRefusal)
+			case p.Power != "" && p.Problem == "":
 				row.Seen = append(row.Seen, api.SeenByBMC)
 			}
 			if record.Get(r, &FoundKind, row.BMC) != nil {

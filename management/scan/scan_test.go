@@ -309,6 +309,7 @@ func TestExpectedLooks(t *testing.T) {
 		inspected("r2", 25*time.Hour, inventory.Neighbour{Port: "eth0", Name: "old"}),
 		{Name: "r3"}, {Name: "r4"}, {Name: "r5"}, {Name: "r6"},
 		inspected("r7", time.Hour, inventory.Neighbour{Port: "eth0", Name: "sw1", Chassis: "aa:00:00:00:00:01"}),
+		{Name: "r8"},
 	}
 
 	if _, _, err := record.Decide(t.Context(), store, func(tx *record.Tx) (any, error) {
@@ -316,6 +317,10 @@ func TestExpectedLooks(t *testing.T) {
 			m := &state.Machine{Machine: machine.Machine{Node: n.Name, Registered: time.Unix(1, 0)}}
 			if n.Name == "r4" {
 				m.Ports = []machine.Port{{MAC: "aa:00:00:00:00:04"}}
+			}
+			if n.Name == "r8" {
+				m.BMC = &machine.BMC{Driver: machine.IPMI, Address: "10.9.0.8"}
+				record.Put(tx, &state.Powers, &inventory.Power{Node: n.Name, Problem: "refused", LoginRefused: true})
 			}
 			record.Put(tx, &state.Machines, m)
 		}
@@ -350,7 +355,7 @@ func TestExpectedLooks(t *testing.T) {
 
 	listed := []string{
 		"r1 seen [inspection]", "r2 missing []", "r3 seen [lldp]", "r4 seen [lldp]", "r5 seen [credentials]",
-		"r6 missing []", "r7 seen [inspection]",
+		"r6 missing []", "r7 seen [inspection]", "r8 seen [login-refused]",
 	}
 	others := []string{
 		"spare.example.com aa:00:00:00:00:02 unlisted [lldp] host r1 eth1",

@@ -4,6 +4,7 @@ package power
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -81,6 +82,8 @@ func keep(tx *record.Tx, seen Seen, now time.Time) (is inventory.Power) {
 	}
 
 	is = was.Observed(string(seen.Power), problem, now)
+	is.LoginRefused = errors.Is(seen.Err, bmc.ErrLogin)
+
 	if is != *was {
 		record.Put(tx, &state.Powers, &is)
 	}
