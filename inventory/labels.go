@@ -67,6 +67,7 @@ var nodeFields = []string{
 	"prev_state",
 	"group",
 	"residue",
+	"uncleaned",
 	"cleaned",
 	"playbooks",
 	"applied",

@@ -171,6 +171,8 @@ type Transition struct {
 	// Verifies: the job compares its nodes with their configuration, by the playbooks that configured them. It leaves
 	// them as they were, with a verdict.
 	Verifies bool
+	// CleansHost: the job runs clean.yml on a node that is Uncleaned. Only such a verb offers it for use again.
+	CleansHost bool
 	// Looks: the job changes nothing on the hosts, so that no maintenance window holds it. All verifications do.
 	Looks bool
 
@@ -265,7 +267,7 @@ var Lifecycle = []Transition{
 	},
 	{
 		Verb: VerbProvide, From: []Status{Manageable}, Through: Cleaning, Success: Unallocated,
-		Failed: Manageable, Dirty: Quarantined, RefusedBy: BlocksProvide, All: Manageable,
+		Failed: Manageable, Dirty: Quarantined, CleansHost: true, RefusedBy: BlocksProvide, All: Manageable,
 		Options: []Option{
 			{FieldExtraVars, "variables for the cleaning"},
 			{FieldErase, "erase the disks that the running system does not use: metadata or full"},
@@ -366,13 +368,13 @@ var Lifecycle = []Transition{
 	},
 	{
 		Verb: VerbClear, From: []Status{Quarantined}, Through: Decommissioning, Success: Unallocated,
-		Failed: Quarantined, Dirty: Quarantined,
+		Failed: Quarantined, Dirty: Quarantined, CleansHost: true,
 		Options: []Option{
 			{FieldExtraVars, "variables for the cleanup"},
 			optionPlaybooks,
 			{FieldForce, "skip the cleanup, for hosts that you have cleaned yourself; needs a reason"},
 		},
-		Meaning: "clean quarantined nodes and make them available again",
+		Meaning: "clean quarantined nodes and make them available again; after a failed cleaning also with clean.yml",
 		Failure: "Quarantined",
 	},
 	{
@@ -454,6 +456,12 @@ func (t Transition) Check(n Node) error {
 			n.Name, n.Status, t.Verb, joinWords(t.From, " or ")).
 			Do("legal now: %s", joinWords(legalVerbs(n), ", ")).
 			About(n.Name)
+	case n.Uncleaned && t.offers() && !t.CleansHost:
+		return Errorf(KindRefused, "a cleaning failed on %s and none succeeded since, so %s does not take it",
+			n.Name, t.Verb).
+			Do("make it Manageable, then provide it, which cleans it").
+			With(Submit(VerbManage, n.Name)).
+			About(n.Name)
 	case n.Alerted(t.RefusedBy) != nil:
 		return t.refusedBy(*n.Alerted(t.RefusedBy), n)
 	case t.NeedsDiscover && n.State != Discovered:
@@ -503,6 +511,13 @@ func (t Transition) Check(n Node) error {
 // Takes reports whether the verb is legal from the status of n.
 func (t Transition) Takes(n Node) bool {
 	return slices.Contains(t.From, n.Status) || len(n.Residue) > 0 && slices.Contains(t.FromResidue, n.Status)
+}
+
+// offers reports whether an end of the verb offers the node for use, or has it in service.
+func (t Transition) offers() bool {
+	return slices.ContainsFunc([]Status{t.Success, t.Failed, t.Dirty}, func(s Status) bool {
+		return s == Unallocated || s == Allocated
+	})
 }
 
 // legalVerbs returns the verbs that are legal from the status of n.

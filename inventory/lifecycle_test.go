@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -195,6 +196,58 @@ func TestHold(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestUncleanedIsNotOffered walks every path of the lifecycle from a node on which a cleaning failed: none that lacks
+// clean.yml leads to a node that is offered or in service, whatever the verbs come to, and one that has it does.
+func TestUncleanedIsNotOffered(t *testing.T) {
+	t.Parallel()
+
+	offered := func(s Status) bool { return s == Unallocated || s == Allocated }
+	reached, mended := map[Status]bool{}, false
+	open := []Status{Quarantined, Manageable, Enrolled, Decommissioned}
+
+	for len(open) > 0 {
+		n := Node{Name: "a-1", Label: "a", Serial: "1", Addr: "10.0.0.1", Status: open[0], State: Discovered}
+		n.Uncleaned, n.Residue = true, []string{GroupWorker}
+		open = open[1:]
+
+		if reached[n.Status] {
+			continue
+		}
+		reached[n.Status] = true
+
+		seen, _, _ := n.Observe(Observation{Observer: ObserverGossip, Alive: true, Addr: n.Addr}, noon)
+		open = append(open, seen.Status)
+
+		for _, row := range Lifecycle {
+			held, _, err := n.Hold(row, "", Trigger{Job: "10", Time: noon})
+			if err != nil || row.Success == AsBefore {
+				continue
+			}
+
+			for _, end := range []Status{row.Success, row.Failed, row.Dirty} {
+				trusted := row.CleansHost && end == row.Success
+				after, _ := held.Release(Outcome{Status: cmp.Or(end, n.Status), Trusted: trusted}, Trigger{Time: noon})
+
+				if after.Uncleaned == trusted {
+					t.Errorf("%s of a node that is %s to %s: uncleaned %v", row.Verb, n.Status, end, after.Uncleaned)
+				}
+				if mended = mended || trusted; after.Uncleaned {
+					open = append(open, after.Status)
+				}
+			}
+		}
+	}
+
+	for s := range reached {
+		if offered(s) {
+			t.Errorf("a node on which a cleaning failed becomes %s", s)
+		}
+	}
+	if !mended || !reached[Decommissioned] {
+		t.Errorf("reached %v, cleaned %v", reached, mended)
 	}
 }
 

@@ -28,6 +28,9 @@ type Node struct {
 	// Residue names groups with configuration left on the node after a failed
 	// cleanup.
 	Residue []string `json:"residue,omitempty"`
+	// Uncleaned: a cleaning broke off on the host after it had begun, and none succeeded since. Such a node is not
+	// offered for use.
+	Uncleaned bool `json:"uncleaned,omitempty"`
 	// Applied is the id of the job that configured the node; empty if nothing is
 	// applied, or if a failure left that unknown.
 	Applied string `json:"applied,omitempty"`
@@ -155,7 +158,7 @@ func (n Node) InService() bool {
 // and provided.
 func (n Node) Fresh() bool {
 	offered := n.PrevStatus == "" || n.PrevStatus == Enrolled || n.PrevStatus == Cleaning
-	return n.Status == Unallocated && offered && n.LastError == "" && len(n.Residue) == 0
+	return n.Status == Unallocated && offered && n.LastError == "" && len(n.Residue) == 0 && !n.Uncleaned
 }
 
 // Clone returns a deep copy.
@@ -299,6 +302,10 @@ type Outcome struct {
 	Residue    []string          `json:"residue,omitempty"`
 	// Cleaned: the job has begun to remove the configuration, and has not applied one whole.
 	Cleaned bool `json:"cleaned,omitempty"`
+	// Uncleaned: a cleaning of the host broke off after it had begun.
+	Uncleaned bool `json:"uncleaned,omitempty"`
+	// Trusted: clean.yml succeeded on the host, or an operator says that it is clean.
+	Trusted bool `json:"trusted,omitempty"`
 	// AsBefore: the job has left the node as it was. All other fields are those of the job alone.
 	AsBefore bool `json:"as_before,omitempty"`
 	// Untouched: no task of the job may have changed the host.
@@ -321,6 +328,7 @@ func (n Node) Release(o Outcome, t Trigger) (Node, HistoryEntry) {
 
 	m.Configured = n.configuredAfter(o, m.Applied)
 	m.Cleaned = n.CleanedAfter(o)
+	m.Uncleaned = n.UncleanedAfter(o)
 
 	m.Verification = n.VerificationAfter(o, m.Status)
 
@@ -344,6 +352,14 @@ func (n Node) CleanedAfter(o Outcome) bool {
 		return n.Cleaned
 	}
 	return o.Status == Allocated && o.Applied == "" && (n.Cleaned || o.Cleaned)
+}
+
+// UncleanedAfter returns Uncleaned of the node after a verb with the outcome.
+func (n Node) UncleanedAfter(o Outcome) bool {
+	if o.AsBefore {
+		return n.Uncleaned
+	}
+	return o.Uncleaned || n.Uncleaned && !o.Trusted
 }
 
 // VerificationAfter returns the verdict on the node after a verb with the outcome, which leaves it in the
@@ -472,6 +488,9 @@ func (n Node) Observe(o Observation, at time.Time) (m Node, entry *HistoryEntry,
 	// A check of credentials that failed while the agent spoke for the first time has left the node Enrolled.
 	if m.Status == Enrolled && o.Alive {
 		m.PrevStatus, m.Status = Enrolled, o.becomes()
+		if m.Uncleaned {
+			m.Status = Manageable // not offered before it is cleaned
+		}
 	}
 
 	m.apply(o, at)

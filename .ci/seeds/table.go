@@ -208,6 +208,12 @@ var seeds = []seed{
 		becomes: `if len(named) == 0 {`,
 	},
 	{
+		name: "clear forgets the failed cleaning", file: "management/job/verb_clear.go",
+		pkg: "management/job", test: "TestPlan$",
+		is:      `return t.Uncleaned && t.Addr`,
+		becomes: `return false && t.Addr`,
+	},
+	{
 		name: "a merge drops the alerts", file: "management/enroll/merge.go",
 		pkg: "management/enroll", test: "TestMergeKeepsAlerts",
 		is:      `for _, a := range from.Alerts {`,

@@ -76,6 +76,10 @@ func nodeNote(n *api.Node) string {
 		notes = append(notes, "residue of "+List(n.Residue))
 	}
 
+	if n.Uncleaned {
+		notes = append(notes, "a cleaning failed, and none succeeded since")
+	}
+
 	for _, a := range n.Alerts {
 		notes = append(notes, "alert: "+Line(a.Reason))
 	}

@@ -25,8 +25,10 @@ type Node struct {
 
 	// The group of a node that is commissioned, is being commissioned, or (Quarantined) may still carry the
 	// group's configuration.
-	Group   string   `json:"group,omitempty"`
-	Residue []string `json:"residue,omitempty"` // groups with configuration that no cleanup has removed yet
+	Group string `json:"group,omitempty"`
+	// A cleaning broke off on the host, and none succeeded since; the node is offered only after one did.
+	Uncleaned bool     `json:"uncleaned,omitempty"`
+	Residue   []string `json:"residue,omitempty"` // groups with configuration that no cleanup has removed yet
 	// The number of the job that configured the node; absent if it is unknown or the node carries no
 	// configuration.
 	Applied string `json:"applied,omitempty"`

@@ -76,6 +76,36 @@ func TestProvide(t *testing.T) {
 	}
 }
 
+// TestClearAfterAFailedCleaning: the node stays fenced until clean.yml succeeds, also if clear fails in between, and no
+// way around leads it into service.
+func TestClearAfterAFailedCleaning(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.see("a")
+	b.do(inventory.VerbManage, "a", "", "Complete")
+
+	b.books.on(job.PlaybookClean, failsOn("a-1"))
+	b.provide("a", "", "Errored failed")
+	b.do(inventory.VerbClear, "a", "", "Errored failed")
+	b.are("a Quarantined")
+
+	b.do(decommission, "a", "", "Complete")
+	_, err := b.Submit(b.within(patience), job.Request{Verb: commission, Group: master, Nodes: []string{"a-1"}})
+	b.refused(err, inventory.KindRefused, "a cleaning failed on a-1")
+
+	b.do(inventory.VerbManage, "a", "", "Complete")
+	b.provide("a", "", "Errored failed")
+
+	b.books.on(job.PlaybookClean, succeeds)
+	j := b.do(inventory.VerbClear, "a", "", "Complete")
+	b.are("a Unallocated")
+
+	if n := b.node("a-1"); n.Uncleaned || runsOf(j) != "clean.yml tree-1 a-1" {
+		t.Errorf("uncleaned %v after the runs %s", n.Uncleaned, runsOf(j))
+	}
+}
+
 // TestProvideWithTheBundledPlaybook: a folder without clean.yml has that of the program. Disks are always erased with
 // that of the program, which learns how.
 func TestProvideWithTheBundledPlaybook(t *testing.T) {

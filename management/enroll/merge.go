@@ -86,6 +86,9 @@ func merge(
 	case from.Status == inventory.Quarantined:
 		return inventory.Errorf(inventory.KindRefused, "%s is Quarantined: its machine may not be clean", from.Name).
 			Do("clear it first").With(inventory.Submit(inventory.VerbClear, from.Name)).About(from.Name)
+	case from.Uncleaned:
+		return inventory.Errorf(inventory.KindRefused, "a cleaning failed on %s, and none succeeded since", from.Name).
+			Do("make it Manageable and provide it first").About(from.Name)
 	case configured != nil && !configured.Registered.IsZero():
 		return inventory.Errorf(inventory.KindRefused, "%s has a registration of its own", to.Name).
 			Do("split it from the node first, if it is of another machine").About(to.Name)

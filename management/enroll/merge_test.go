@@ -55,6 +55,10 @@ func TestMergeKeepsAlerts(t *testing.T) {
 	with("r1", func(n *inventory.Node) { n.Status = inventory.Quarantined })
 	refused("one that is Quarantined", "may not be clean", merge())
 
+	with("r1", func(n *inventory.Node) { n.Status, n.Uncleaned = inventory.Decommissioned, true })
+	refused("one that is not clean", "a cleaning failed on r1", merge())
+	with("r1", func(n *inventory.Node) { n.Uncleaned = false })
+
 	var many []inventory.Alert
 	for _, id := range strings.Fields("a b c d e f g h") {
 		many = append(many, inventory.Alert{ID: id, Reason: "reason " + id})

@@ -244,7 +244,7 @@ func TestExplainNode(t *testing.T) {
 				put(v, uncleaned(inventory.VerbClear), "5", job.Errored)
 				a.LastError = "the cleanup failed"
 			}, has: []string{
-				"inspect the host, then clear it; if its cleanup.yml is at fault, correct that in the folder",
+				"look at the host, then clear it; if its cleanup.yml is at fault, correct that in the folder",
 				"[submit verb=clear nodes=a-1 submit verb=clear nodes=a-1 playbooks=current]",
 			}},
 		{name: "out of service, and a task of its cleanup failed",

@@ -228,7 +228,7 @@ func (e *jobExplainer) fenced() {
 	if len(fenced) > 0 {
 		e.add(finding(AboutQuarantine, "%s: Quarantined until an operator clears it", job.ShortList(fenced)).
 			on(fenced...).
-			do("inspect the hosts, then clear them").
+			do("look at the hosts, then clear them").
 			with(e.View.ClearActions(fenced...)...).
 			oncePlayed(e.Facts, fenced...).
 			orToday(e.Facts, fenced...))

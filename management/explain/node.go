@@ -127,7 +127,7 @@ func (e *nodeExplainer) quarantine() {
 	reason := cmp.Or(e.lastErrorText(), "the reason is not recorded")
 	e.add(finding(AboutQuarantine, "it is fenced until an operator clears it: %s", reason).
 		on(n.Name).since(e.StatusSince).
-		do("inspect the host, then clear it").
+		do("look at the host, then clear it").
 		with(e.View.ClearActions(n.Name)...).
 		oncePlayed(e.Facts, n.Name).
 		orToday(e.Facts, n.Name))
@@ -588,6 +588,11 @@ func (e *nodeExplainer) refusal() {
 
 func (e *nodeExplainer) residue() {
 	n := e.Node
+	if n.Uncleaned {
+		e.add(finding(AboutResidue, "a cleaning failed on it and none succeeded since, so it is not offered before "+
+			"clean.yml succeeds").on(n.Name))
+	}
+
 	if len(n.Residue) == 0 {
 		return
 	}

@@ -198,6 +198,7 @@ func (j *Job) projectNode(n inventory.Node, row inventory.Transition, target Tar
 
 	was, success := n, j.success(target)
 	n.Cleaned, n.Verification = n.CleanedAfter(success), n.VerificationAfter(success, row.Success)
+	n.Uncleaned = n.UncleanedAfter(success)
 	n.Status, n.Group = row.Success, target.Group
 
 	if target.Group != "" && !j.Check && !row.Verifies {
@@ -211,6 +212,7 @@ func (j *Job) projectNode(n inventory.Node, row inventory.Transition, target Tar
 
 	if o, ok := j.Outcomes[n.Name]; ok {
 		n.Cleaned, n.Verification = was.CleanedAfter(o), was.VerificationAfter(o, o.Status)
+		n.Uncleaned = was.UncleanedAfter(o)
 		n.Status, n.Group = o.Status, o.Group
 	}
 
@@ -455,6 +457,14 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 			continue
 		}
 
+		if n.Uncleaned && n.Addr == "" && v.Row.CleansHost && !j.Force {
+			refusals = append(refusals, inventory.Errorf(inventory.KindRefused,
+				"a cleaning failed on %s, and no address is known at which ssh could reach it to clean it", n.Name).
+				Do("import its addr, or clean it yourself and clear it by force").About(n.Name))
+
+			continue
+		}
+
 		// The queued job may have found the playbooks of a node without a record of
 		// them, see Snapshot.Recall.
 		playbooks := maps.Clone(n.Playbooks)
@@ -472,7 +482,7 @@ func legal(nodes []*inventory.Node, groups inventory.Groups, j *Job) error {
 		*target = Target{
 			Name: n.Name, Addr: n.Addr, Label: label, Serial: n.Serial, Known: known,
 			From: n.Status, FromGroup: n.Group,
-			Residue: slices.Clone(n.Residue), Applied: n.Applied, Playbooks: playbooks,
+			Residue: slices.Clone(n.Residue), Uncleaned: n.Uncleaned, Applied: n.Applied, Playbooks: playbooks,
 			Variables: target.Variables,
 		}
 		if n.Configured != nil {

@@ -327,7 +327,7 @@ func (j Job) success(t Target) inventory.Outcome {
 	if row.Success == inventory.AsBefore {
 		return inventory.Outcome{Status: t.From, Group: t.FromGroup, AsBefore: true}
 	}
-	o := inventory.Outcome{Status: row.Success, Group: t.Group, AsBefore: j.Check}
+	o := inventory.Outcome{Status: row.Success, Group: t.Group, Trusted: row.CleansHost, AsBefore: j.Check}
 
 	if row.Verifies {
 		o.Verdict = &inventory.Verdict{Result: inventory.Clean}
@@ -352,6 +352,7 @@ func replace(nodes []*inventory.Node, name string, o inventory.Outcome) {
 	}
 	n := *nodes[i]
 	n.Cleaned, n.Verification = n.CleanedAfter(o), n.VerificationAfter(o, o.Status)
+	n.Uncleaned = n.UncleanedAfter(o)
 	n.Status, n.Group = o.Status, o.Group
 	n.Job, n.Verb, n.Before = "", "", nil
 	nodes[i] = &n

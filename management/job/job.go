@@ -83,6 +83,7 @@ type Target struct {
 	FromGroup string           `json:"from_group,omitempty"` // its group before the job
 	Group     string           `json:"group,omitempty"`      // its group after success; empty: none
 	Residue   []string         `json:"residue,omitempty"`    // groups to clean first
+	Uncleaned bool             `json:"uncleaned,omitempty"`  // an earlier cleaning failed: clean.yml comes first
 	Applied   string           `json:"applied,omitempty"`    // the job that had configured the node
 	// Playbooks are the digests of the playbooks that had configured the node, by
 	// each group that it carried.

@@ -51,6 +51,13 @@ func showOutcome(o inventory.Outcome) string {
 		s += " !" // out of service
 	}
 
+	if o.Trusted {
+		s += " trusted"
+	}
+	if o.Uncleaned {
+		s += " uncleaned"
+	}
+
 	if len(o.Residue) > 0 {
 		s += " +" + strings.Join(o.Residue, "+")
 	}
@@ -60,6 +67,14 @@ func showOutcome(o inventory.Outcome) string {
 	}
 
 	return s
+}
+
+// afterFailedCleaning is the job on targets on which a cleaning failed.
+func afterFailedCleaning(j Job) Job {
+	for i := range j.Targets {
+		j.Targets[i].Uncleaned = true
+	}
+	return j
 }
 
 // TestPlan tells stories: the plan, its end, and so on to the end.
@@ -447,11 +462,31 @@ func TestPlan(t *testing.T) {
 			cancel
 			Cancelled cancelled
 			a: Quarantined service-worker +service-master | cancelled by anna`},
+		{"clear cleans what a failed cleaning left",
+			afterFailedCleaning(jobtest.Planned(inventory.VerbClear, "",
+				"a Quarantined -", "b Quarantined service-worker")),
+			nobodyMinds, `
+			cleanup cleanup.yml b:service-worker
+			> done
+			clean clean.yml a: b:
+			> failed a=done b=failed
+			Errored failed
+			a: Unallocated trusted
+			b: Quarantined | not cleaned: task "Install": no such package`},
+		{"clear after a failed cleaning is cancelled before it begins",
+			afterFailedCleaning(jobtest.Planned(inventory.VerbClear, "", "a Quarantined -")), nobodyMinds, `
+			cancel
+			Cancelled cancelled
+			a: Quarantined | not cleaned: cancelled by anna`},
+		{"clear by force after a failed cleaning",
+			forced(afterFailedCleaning(jobtest.Planned(inventory.VerbClear, "", "a Quarantined -"))), nobodyMinds, `
+			Complete
+			a: Unallocated trusted`},
 		{"clear by force",
 			forced(jobtest.Planned(inventory.VerbClear, "", "a Quarantined service-worker service-master")),
 			nobodyMinds, `
 			Complete
-			a: Unallocated +service-master+service-worker`},
+			a: Unallocated trusted +service-master+service-worker`},
 		{"forget with the agent",
 			jobtest.Planned(inventory.VerbForget, "", "a Decommissioned - x", "b Unallocated -"), nobodyMinds, `
 			cleanup cleanup.yml a:cluster-node b:cluster-node
@@ -643,8 +678,8 @@ func TestPlan(t *testing.T) {
 			clean clean.yml a: b:
 			> done
 			Complete
-			a: Unallocated
-			b: Unallocated`},
+			a: Unallocated trusted
+			b: Unallocated trusted`},
 		{"provide removes residue first", jobtest.Planned(inventory.VerbProvide, "",
 			"a Manageable - service-worker service-master", "b Manageable - service-worker", "c Manageable -"),
 			nobodyMinds, `
@@ -656,32 +691,32 @@ func TestPlan(t *testing.T) {
 			> done
 			Errored failed
 			reason: cleanup.yml failed on b: task "Install": no such package
-			a: Unallocated
-			b: Quarantined +service-worker | not cleaned: task "Install": no such package
-			c: Unallocated`},
+			a: Unallocated trusted
+			b: Quarantined uncleaned +service-worker | not cleaned: task "Install": no such package
+			c: Unallocated trusted`},
 		{"provide fails on one host, and never reaches another",
 			jobtest.Planned(inventory.VerbProvide, "", "a Manageable -", "b Manageable -", "c Manageable -"),
 			nobodyMinds, `
 			clean clean.yml a: b: c:
 			> failed a=failed b=closed c=done
 			Errored failed
-			a: Quarantined | not cleaned: task "Install": no such package
+			a: Quarantined uncleaned | not cleaned: task "Install": no such package
 			b: Manageable | not cleaned: unreachable: no ssh connection to a, port 22: connection refused
-			c: Unallocated`},
+			c: Unallocated trusted`},
 		{"provide is interrupted", jobtest.Planned(inventory.VerbProvide, "", "a Manageable -"), nobodyMinds, `
 			clean clean.yml a:
 			> interrupted a=begun
 			clean clean.yml a:
 			> done
 			Complete
-			a: Unallocated`},
+			a: Unallocated trusted`},
 		{"provide is cancelled", jobtest.Planned(inventory.VerbProvide, "", "a Manageable -", "b Manageable -"),
 			nobodyMinds, `
 			clean clean.yml a: b:
 			cancel
 			> cancelled a=begun b=closed
 			Cancelled cancelled
-			a: Quarantined | not cleaned: cancelled by anna
+			a: Quarantined uncleaned | not cleaned: cancelled by anna
 			b: Manageable | not cleaned: unreachable: no ssh connection to a, port 22: connection refused`},
 		{"provide is cancelled after the end", jobtest.Planned(inventory.VerbProvide, "", "a Manageable -"),
 			nobodyMinds, `
@@ -689,7 +724,7 @@ func TestPlan(t *testing.T) {
 			> done
 			cancel
 			Complete
-			a: Unallocated`},
+			a: Unallocated trusted`},
 		{"provide is cancelled before it begins",
 			withoutAddr(jobtest.Planned(inventory.VerbProvide, "", "a Manageable -", "b Manageable -")), nobodyMinds, `
 			cancel
@@ -707,8 +742,8 @@ func TestPlan(t *testing.T) {
 			> done
 			Errored failed
 			reason: erase.yml failed on a: task "Install": no such package
-			a: Quarantined | not cleaned: task "Install": no such package
-			b: Unallocated`},
+			a: Quarantined uncleaned | not cleaned: task "Install": no such package
+			b: Unallocated trusted`},
 		{"provide of a machine without an address, and of a host",
 			withoutAddr(jobtest.Planned(inventory.VerbProvide, "", "a Manageable -", "b Manageable -")), nobodyMinds, `
 			clean clean.yml b:

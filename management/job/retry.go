@@ -119,7 +119,7 @@ func (s Snapshot) ineligible(row inventory.Transition, n inventory.Node) *invent
 		return inventory.Errorf(inventory.KindRefused, "%s is %s", n.Name, n.Status).About(n.Name)
 	}
 	if n.Status == inventory.Quarantined {
-		return e.Do("inspect the host, clear it, then retry again").With(s.ClearActions(n.Name)...)
+		return e.Do("look at the host, clear it, then retry again").With(s.ClearActions(n.Name)...)
 	}
 	return e
 }

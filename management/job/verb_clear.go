@@ -15,6 +15,7 @@ func init() {
 		Name:      inventory.VerbClear,
 		Steps:     []StepKind{StepPlaybook},
 		Playbooks: []string{PlaybookCleanup},
+		Optional:  []string{PlaybookClean},
 		Helps:     true,
 		Cleans:    true,
 		Plan:      (*Planner).clear,
@@ -26,7 +27,8 @@ func (p *Planner) clear() Step {
 	if p.Force {
 		return p.end("", "", p.each(func(t Target) inventory.Outcome {
 			return inventory.Outcome{
-				Status: p.row.Success, Residue: carried(t), Reason: "cleared without a cleanup: " + p.Reason,
+				Status: p.row.Success, Residue: carried(t), Trusted: true,
+				Reason: "cleared without a cleanup: " + p.Reason,
 			}
 		}))
 	}
@@ -38,22 +40,39 @@ func (p *Planner) clear() Step {
 		}
 	}
 
-	cause, message := p.failure(cleanup)
+	if p.stop == "" {
+		if step := p.run(PhaseClean, PlaybookClean, noGroup, p.mayCleanAgain); len(step.Hosts) > 0 {
+			return step
+		}
+	}
+
+	failed := cleanup
+	for _, t := range p.Targets {
+		if (failed == nil || done(failed)) && !p.cleared(t) {
+			failed = p.lastOf(PhaseClean, t, "")
+		}
+	}
+
+	cause, message := p.failure(failed)
 	dirty := false
 
 	outcomes := p.each(func(t Target) inventory.Outcome {
-		// A target that carries nothing is clean without a run, unless the job was stopped.
-		cleaned := len(p.uncleaned(t)) == 0 && (cleanup != nil || p.stop == "")
-		if cleaned {
-			return inventory.Outcome{Status: p.row.Success}
+		if p.cleared(t) {
+			return inventory.Outcome{Status: p.row.Success, Trusted: p.cleaned(PhaseClean, t, "")}
 		}
 
 		dirty = true
-		why := hostFailure(cleanup, t.Name, message)
+		o := inventory.Outcome{Status: p.row.Failed}
 
-		return inventory.Outcome{
-			Status: p.row.Failed, Group: t.FromGroup, Residue: t.Residue, Error: why, Reason: why,
+		if len(p.uncleaned(t)) > 0 {
+			o.Group, o.Residue = t.FromGroup, t.Residue
+			o.Error = hostFailure(cleanup, t.Name, message)
+		} else {
+			o.Error = "not cleaned: " + hostFailure(p.lastOf(PhaseClean, t, ""), t.Name, message)
 		}
+		o.Reason = o.Error
+
+		return o
 	})
 
 	// A stop after the last cleanup changes nothing.
@@ -67,6 +86,24 @@ func (p *Planner) clear() Step {
 	return step
 }
 
+// mayCleanAgain reports whether clean.yml is to run on the target now, because an earlier cleaning failed.
+func (p *Planner) mayCleanAgain(t Target) bool {
+	return t.Uncleaned && t.Addr != "" && len(p.uncleaned(t)) == 0 && p.isDue(PhaseClean, t)
+}
+
+// cleared reports whether the target may be trusted again. One that carries nothing is clean without a run, unless the
+// job was stopped.
+func (p *Planner) cleared(t Target) bool {
+	switch {
+	case len(p.uncleaned(t)) > 0:
+		return false
+	case t.Uncleaned:
+		return p.cleaned(PhaseClean, t, "")
+	}
+
+	return p.stop == "" || len(p.Runs) > 0
+}
+
 // describeCleared lists the groups of which each cleared target was cleaned.
 func (p *Planner) describeCleared(outcomes map[string]inventory.Outcome) string {
 	const most = 8 // targets in one note
@@ -75,6 +112,8 @@ func (p *Planner) describeCleared(outcomes map[string]inventory.Outcome) string 
 	for _, t := range p.Targets {
 		switch groups := carried(t); {
 		case outcomes[t.Name].Error != "":
+		case len(groups) == 0 && t.Uncleaned:
+			parts = append(parts, t.Name+" was cleaned by "+PlaybookClean)
 		case len(groups) == 0:
 			parts = append(parts, t.Name+" carried no configuration")
 		default:

@@ -53,12 +53,12 @@ func (p *Planner) provide() Step {
 
 	step := p.end(cause, message, p.each(func(t Target) inventory.Outcome {
 		if p.provided(t) {
-			return inventory.Outcome{Status: p.row.Success}
+			return inventory.Outcome{Status: p.row.Success, Trusted: p.cleaned(PhaseClean, t, "")}
 		}
 
 		o := inventory.Outcome{Status: p.row.Failed, Residue: p.residueLeft(t)}
 		if p.mayHaveChanged(t.Name) {
-			o.Status = p.row.Dirty
+			o.Status, o.Uncleaned = p.row.Dirty, true
 		}
 		o.Error = "not cleaned: " + hostFailure(p.notCleaned(t), t.Name, message)
 		o.Reason = o.Error
@@ -90,7 +90,7 @@ func (p *Planner) isDue(phase Phase, t Target) bool {
 // provided reports whether the target may be offered for use. Nothing was ever put on a machine that ssh has no address
 // of, so there is nothing to clean.
 func (p *Planner) provided(t Target) bool {
-	if t.Addr == "" && len(t.Residue) == 0 {
+	if t.Addr == "" && len(t.Residue) == 0 && !t.Uncleaned {
 		return p.stop == "" || len(p.Runs) > 0
 	}
 	return p.cleaned(PhaseClean, t, "")

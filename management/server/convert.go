@@ -61,7 +61,7 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 	return api.Node{
 		Name: n.Name, Label: n.Label, Serial: n.Serial, Addr: n.Addr,
 		Status: n.Status, PrevStatus: n.PrevStatus, State: n.State, PrevState: n.PrevState,
-		Group: n.Group, Residue: n.Residue, Applied: n.Applied, Cleaned: n.Cleaned,
+		Group: n.Group, Residue: n.Residue, Uncleaned: n.Uncleaned, Applied: n.Applied, Cleaned: n.Cleaned,
 		Configured: configuredOf(n.Configured),
 		Playbooks:  n.Playbooks, LastError: n.LastError,
 		Verification: n.Verification, Job: n.Job, Verb: n.Verb, Before: n.Before,
