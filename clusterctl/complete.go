@@ -18,6 +18,8 @@ import (
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/facts"
+	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -323,6 +325,11 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		}
 
 		return several(current, out)
+	case "from":
+		if c.path != "class create" {
+			return nil
+		}
+		return c.nodes(ctx, func(n api.Node) bool { return n.Hardware != nil })
 	case "to":
 		if c.path != "nodes move" {
 			return nil
@@ -375,7 +382,24 @@ func (c *completer) values(ctx context.Context, option, current string) []candid
 		return words("@")
 	}
 
+	if fixed, ok := optionWords[option]; ok {
+		return words(fixed...)
+	}
+	if fixed, ok := optionWords[c.path+" "+option]; ok {
+		return several(current, words(fixed...))
+	}
+
 	return choicesOf(option)
+}
+
+// optionWords are the values of options that have few, by the option, or by command and option where several values
+// can be given, or where other commands have an option of the name.
+var optionWords = map[string][]string{
+	"boot-mode":             {"bios", "uefi"},
+	"mode":                  {"bios", "uefi"},
+	"root-device-strategy":  {string(facts.Smallest), string(facts.Largest)},
+	"bmc":                   {"redfish", "ipmi", "idrac", "ilo", "irmc", string(machine.Manual)},
+	"nodes expected result": {string(api.ExpectedSeen), string(api.ExpectedMissing), string(api.ExpectedUnknown)},
 }
 
 // words returns candidates without descriptions.
@@ -413,9 +437,17 @@ func (c *completer) selector(ctx context.Context, current string) []candidate {
 
 	// A condition with in (…) is not completed.
 	key, value, ok := strings.Cut(current[i:], "=")
+	if !ok && strings.HasPrefix(key, "facts.") {
+		var out []candidate
+		for _, f := range inventory.HardwareFields {
+			out = append(out, candidate{"facts." + f.Name, f.Meaning})
+		}
+		return prefixed(current[:i], out)
+	}
 	if !ok {
 		return prefixed(current[:i], words("status=", "status!=", "state=", "state!=", "group=", "group!=",
-			"verification=", "outdated=", "power=", "last_error", "label=", "name="))
+			"verification=", "outdated=", "power=", "last_error", "label=", "name=",
+			"facts."))
 	}
 
 	before := strings.TrimSuffix(current, value)

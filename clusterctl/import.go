@@ -24,7 +24,10 @@ import (
 func importRows() rows {
 	return rows{
 		"nodes import":  {formats: namelessFormats, complete: fileNames, run: importNodes},
-		"nodes imports": {formats: objectFormats, complete: nothing, run: showImports},
+		"nodes imports": {
+			formats: objectFormats, run: showImports,
+			complete: imports.offer(func(i api.ImportRun) candidate { return candidate{i.ID, i.Actor} }),
+		},
 		"nodes add":     {formats: namelessFormats, complete: nothing, run: addNode},
 		"nodes configure": {
 			selects: true, names: true, all: "status=" + string(inventory.Manageable), formats: namelessFormats,
