@@ -23,12 +23,12 @@ import (
 
 func importRows() rows {
 	return rows{
-		"nodes import":  {formats: namelessFormats, complete: fileNames, run: importNodes},
+		"nodes import": {formats: namelessFormats, complete: fileNames, run: importNodes},
 		"nodes imports": {
 			formats: objectFormats, run: showImports,
 			complete: imports.offer(func(i api.ImportRun) candidate { return candidate{i.ID, i.Actor} }),
 		},
-		"nodes add":     {formats: namelessFormats, complete: nothing, run: addNode},
+		"nodes add": {formats: namelessFormats, complete: nothing, run: addNode},
 		"nodes configure": {
 			selects: true, names: true, all: "status=" + string(inventory.Manageable), formats: namelessFormats,
 			run: configureNodes,
